@@ -34,7 +34,7 @@ var layers = map[string][]string{
 	"cmd/coatcheck": {"internal/cli"},
 	"internal/cli":  {everything},
 
-	"server":  append(front, "access", "console", "idempotency/echov4", "openapi", "internal/events", "internal/stamper"),
+	"server":  append(front, "access", "console", "idempotency/echov4", "openapi", "internal/compat", "internal/events", "internal/stamper"),
 	"gateway": front,
 
 	"idempotency": domain,
@@ -79,9 +79,12 @@ var layers = map[string][]string{
 	"internal/secret":    {},
 	"internal/share":     {},
 	"internal/audit":     {"internal/wire"},
+	"internal/config":    {"access", "counter", "embedded", "gateway", "idempotency", "internal/audit", "internal/frontdoor", "internal/names", "internal/redisconn", "internal/requestlog", "internal/tracing", "lock", "redisstore", "segment", "server", "snowflake", "workerlease"},
+	"internal/compat":    {"access", "segment", "snowflake", "workerlease", "metrics", "internal/frontdoor", "internal/names", "internal/stamper", "internal/wire"},
 	"internal/events":    {"access", "internal/secret", "internal/share", "internal/wire"},
 	"internal/frontdoor": {},
 	"internal/health":    {"redisstore"},
+	"internal/supervise": {},
 	"internal/wire":      {},
 
 	"internal/driver":     {},
@@ -89,7 +92,7 @@ var layers = map[string][]string{
 	"internal/fault":      {},
 	"internal/pipeline":   {"internal/fault", "internal/redisconn", "redisstore/observe", "scripts"},
 	"internal/redisprobe": {"doctor", "internal/redisconn", "redisstore"},
-	"internal/requestlog": {},
+	"internal/requestlog": {"internal/names", "internal/secret"},
 	// a package that makes spans takes a tracer; this one place sends them
 	"internal/tracing": {"redisstore", "redisstore/observe"},
 
@@ -113,13 +116,13 @@ var testHelpers = []string{"chaos/internal/chaostest", "internal/apitest", "inte
 
 // libraries that only some folders may know, so that one place changes when they do.
 var libraries = map[string][]string{
-	"github.com/labstack/echo":                {"server", "idempotency/echov4"},
+	"github.com/labstack/echo":                {"server", "idempotency/echov4", "internal/compat"},
 	"github.com/prometheus/client_golang":     {"metrics", "gateway"},
 	"github.com/prometheus/prometheus":        {}, // only tests
 	"github.com/redis/go-redis":               {"redisstore", "internal/fault", "internal/pipeline", "internal/redisconn", "internal/redisprobe", "embedded", "internal/redistest", "internal/storetest"},
 	"github.com/alicebob/miniredis":           {"embedded"},
 	"github.com/spf13/cobra":                  {"internal/cli"},
-	"github.com/spf13/pflag":                  {"internal/cli"},
+	"github.com/spf13/pflag":                  {"internal/cli", "internal/config", "internal/supervise"},
 	"github.com/throttled/throttled":          {"access"},
 	"github.com/getkin/kin-openapi":           {"internal/apitest"},
 	"github.com/santhosh-tekuri/jsonschema":   {"internal/apitest"},
@@ -248,6 +251,10 @@ var importings = []importing{
 	{"cmd/coatcheck", "github.com/spf13/cobra", "cmd/coatcheck may not import github.com/spf13/cobra"},
 	{"internal/cli", ours + "gateway", ""},
 	{"internal/cli", "github.com/spf13/cobra", ""},
+	{"internal/config", "github.com/spf13/cobra", "internal/config may not import github.com/spf13/cobra"},
+	{"internal/config", ours + "internal/cli", "internal/config may not import internal/cli"},
+	{"internal/supervise", "github.com/spf13/cobra", "internal/supervise may not import github.com/spf13/cobra"},
+	{"internal/supervise", ours + "internal/cli", "internal/supervise may not import internal/cli"},
 	{"internal/cli", ours + "internal/redistest", "internal/cli imports internal/redistest, which is for tests"},
 	{"internal/cli", "github.com/redis/go-redis/v9", "internal/cli may not import github.com/redis/go-redis"},
 	{"internal/cli", "github.com/labstack/echo/v4", "internal/cli may not import github.com/labstack/echo"},
@@ -279,6 +286,8 @@ var importings = []importing{
 	{"server", "github.com/redis/go-redis/v9", "server may not import github.com/redis/go-redis"},
 	{"server", ours + "internal/stamper", ""},
 	{"server", ours + "workerlease/holder", "server may not import workerlease/holder"},
+	{"internal/compat", "github.com/labstack/echo/v4", ""},
+	{"internal/compat", ours + "server", "internal/compat may not import server"},
 	{"internal/stamper", ours + "workerlease", ""},
 	{"internal/stamper", ours + "internal/wire", "internal/stamper may not import internal/wire"},
 	{"gateway", ours + "internal/ledger", ""},

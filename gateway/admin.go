@@ -47,16 +47,13 @@ type Readiness struct {
 	RoutesFaults []string `json:"routes_faults,omitempty"`
 }
 
-// stopping is why a process that is about to end is not ready.
-const stopping = "stopping"
-
 // ready says whether this process should get requests: it is not stopping, and the store answers
 // and takes writes. It does not ask the upstream, which has health checks of its own; and a routes
 // file that is wrong now leaves the routes before it in force. What the file says hears who asks on
 // this machine: others hear how many faults it has.
 func (g *Gateway) ready(w http.ResponseWriter, r *http.Request) {
-	store := health.Answer{Class: stopping, Reason: stopping}
-	if !g.stopping.Load() {
+	store := health.Stopping()
+	if !g.draining.Stopping.Load() {
 		store = g.health.Check(r.Context())
 	}
 	routes, faults := g.routes.Load(), g.file.faults()

@@ -7,9 +7,7 @@ import (
 
 	"go.opentelemetry.io/otel/trace"
 
-	"github.com/coatcheck/coatcheck/internal/names"
 	"github.com/coatcheck/coatcheck/internal/requestlog"
-	"github.com/coatcheck/coatcheck/internal/secret"
 	"github.com/coatcheck/coatcheck/internal/wire"
 )
 
@@ -59,7 +57,7 @@ type exchangeKey struct{}
 
 // begin notes that a request has come.
 func begin(r *http.Request) (*exchange, *http.Request) {
-	x := &exchange{id: requestID(r), began: time.Now()}
+	x := &exchange{id: requestlog.IDOf(r), began: time.Now()}
 	return x, r.WithContext(context.WithValue(requestlog.With(r.Context(), x.id), exchangeKey{}, x))
 }
 
@@ -77,16 +75,6 @@ func (x *exchange) sending() {
 	if x.onSend != nil {
 		x.onSend()
 	}
-}
-
-var saneID = names.NewForm("A-Za-z0-9._:@/+=-", 1, 128)
-
-// requestID is the client's X-Request-Id if it sent a sane one, else a new one.
-func requestID(r *http.Request) string {
-	if id := r.Header.Get(requestIDHeader); saneID.MatchString(id) {
-		return id
-	}
-	return secret.New()
 }
 
 // match names the route for metrics and the log, "-" if there is none.

@@ -22,6 +22,12 @@ import (
 	"github.com/coatcheck/coatcheck/redisstore"
 )
 
+// What a gateway has where its Config says nothing.
+const (
+	DefaultUpstreamIdle = time.Second
+	DefaultBodyTimeout  = 30 * time.Second
+)
+
 // Config sets up a gateway. The zero value of each field but Store, Upstream and RoutesFile means
 // the default beside it.
 type Config struct {
@@ -65,10 +71,10 @@ type Config struct {
 	TokenService string
 	// for an https upstream; nil = the system's certificate authorities
 	TLS *tls.Config
-	// how long an unused connection for guarded requests is kept: less than the upstream keeps it.
-	// 0 = 1 s
+	// how long an unused connection for guarded requests is kept: less than the upstream keeps it;
+	// 0 = DefaultUpstreamIdle
 	UpstreamIdle time.Duration
-	// how long the body of a guarded request may take to arrive; 0 = 30 s
+	// how long the body of a guarded request may take to arrive; 0 = DefaultBodyTimeout
 	BodyTimeout time.Duration
 	// how long a client may take nothing of an answer, or send nothing of a body that is not
 	// guarded; 0 = 1 min
@@ -104,8 +110,8 @@ func (c Config) withDefaults() Config {
 		of    *time.Duration
 		unset time.Duration
 	}{
-		{&c.UpstreamIdle, time.Second},
-		{&c.BodyTimeout, 30 * time.Second},
+		{&c.UpstreamIdle, DefaultUpstreamIdle},
+		{&c.BodyTimeout, DefaultBodyTimeout},
 		{&c.StallTimeout, time.Minute},
 		{&c.WatchEvery, 2 * time.Second},
 	} {
@@ -133,8 +139,7 @@ type Gateway struct {
 
 	door     *frontdoor.Door // of clients
 	working  crowd           // requests under way, those whose connection was handed over included
-	stopping atomic.Bool     // /readyz says so
-	closing  atomic.Bool     // no operation is begun any more
+	draining frontdoor.Draining
 	hard     context.Context // ends when the time to stop is over: it ends what is still under way
 	end      context.CancelCauseFunc
 	health   *health.Checker
@@ -255,7 +260,7 @@ func (g *Gateway) serve(w *responder, r *http.Request, x *exchange) {
 	if !g.admits(w, r, x) {
 		return
 	}
-	if g.closing.Load() && !streams {
+	if g.draining.Closing.Load() && !streams {
 		g.refuseAtStop(w, r, x)
 		return
 	}

@@ -23,10 +23,10 @@ func (g *Gateway) writeLines(w *responder, r *http.Request, x *exchange, took ti
 	from := g.addressOf(r)
 	if requestlog.Wants(g.config.AccessLog, x.match()) {
 		line := []slog.Attr{
-			slog.String("method", knownMethod(r.Method)), slog.String("route", x.match()), slog.String("outcome", string(x.outcome)), slog.Int("status", w.status),
+			slog.String("method", requestlog.Method(r.Method)), slog.String("route", x.match()), slog.String("outcome", string(x.outcome)), slog.Int("status", w.status),
 			slog.Int64("bytes", w.bytes), slog.Duration("duration", took), slog.String("address", from),
 		}
-		g.log.LogAttrs(r.Context(), levelOf(w.status), "request", append(line, requestlog.Refusal(r.Context())...)...)
+		g.log.LogAttrs(r.Context(), requestlog.LevelOf(w.status), "request", append(line, requestlog.Refusal(r.Context())...)...)
 	}
 	if refusedAs[x.outcome] {
 		g.audit.Refused(r.Context(), audit.Entry{By: wire.EventBy{Address: from, Route: x.match(), Code: string(x.code)}})
@@ -62,22 +62,6 @@ func (g *Gateway) logged(next http.Handler) http.Handler {
 			route = path
 		}
 		g.log.LogAttrs(r.Context(), slog.LevelInfo, "admin request",
-			slog.String("method", knownMethod(r.Method)), slog.String("route", route), slog.Duration("duration", time.Since(began)), slog.String("address", g.addressOf(r)))
+			slog.String("method", requestlog.Method(r.Method)), slog.String("route", route), slog.Duration("duration", time.Since(began)), slog.String("address", g.addressOf(r)))
 	})
-}
-
-func levelOf(status int) slog.Level {
-	if status >= http.StatusInternalServerError {
-		return slog.LevelWarn
-	}
-	return slog.LevelInfo
-}
-
-// knownMethod keeps what a client invented out of the log.
-func knownMethod(method string) string {
-	switch method {
-	case http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete, http.MethodOptions, http.MethodTrace, http.MethodConnect:
-		return method
-	}
-	return "other"
 }

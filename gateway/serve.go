@@ -53,12 +53,7 @@ func (g *Gateway) server(door *frontdoor.Door, handler http.Handler) *http.Serve
 }
 
 func (g *Gateway) stop(ctx context.Context, web *http.Server) error {
-	g.stopping.Store(true)
-	g.log.Info("stopping: after drain_delay no operation is begun, and requests under way may take up to stop_timeout",
-		"requests", g.working.size(), "drain_delay", g.config.DrainDelay, "stop_timeout", g.stopTimeout())
-	g.door.Drain()
-	time.Sleep(g.config.DrainDelay)
-	g.closing.Store(true)
+	g.draining.Begin(g.door, g.working.size(), g.config.DrainDelay, g.stopTimeout())
 	patient, cancel := context.WithTimeout(ctx, g.stopTimeout())
 	defer cancel()
 	err := g.door.Stop(patient, web)

@@ -4,11 +4,9 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/coatcheck/coatcheck/internal/frontdoor"
 	"github.com/coatcheck/coatcheck/internal/wire"
 )
-
-// stopMargin is how much longer than its requests a stop may take, so that their answers are sent.
-const stopMargin = 5 * time.Second
 
 // stopTimeout is how long requests under way may take to end at a stop: as long as the routes let
 // them, so that none is cut off and in doubt, unless the configuration says otherwise.
@@ -16,7 +14,7 @@ func (g *Gateway) stopTimeout() time.Duration {
 	if g.config.StopTimeout > 0 {
 		return g.config.StopTimeout
 	}
-	return g.routes.Load().longest.UpstreamTimeout + stopMargin
+	return g.routes.Load().longest.UpstreamTimeout + frontdoor.StopMargin
 }
 
 // longestOf returns the route whose requests may take longest, or the one before it that may still

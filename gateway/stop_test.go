@@ -31,11 +31,11 @@ func logged(r *rig, text string) bool { return strings.Contains(r.log.String(), 
 func TestGuardedRequestAtAStopIsRefusedAndClaimsNothing(t *testing.T) {
 	upstream := newShop(t, nil)
 	r := start(t, upstream.URL, payments)
-	r.g.closing.Store(true)
+	r.g.draining.Closing.Store(true)
 	refused := r.do("POST", "/payments", "x", "Idempotency-Key: a")
 	r.wantCode(refused, wire.UpstreamUnavailable)
 	r.wantHeader(refused, "Retry-After", "1")
-	r.g.closing.Store(false)
+	r.g.draining.Closing.Store(false)
 	// another payload: nothing was claimed
 	r.wantPaid(r.do("POST", "/payments", "y", "Idempotency-Key: a"), "paid 1", false)
 }

@@ -12,6 +12,8 @@ import (
 	"go.opentelemetry.io/otel/propagation"
 	semconv "go.opentelemetry.io/otel/semconv/v1.43.0"
 	"go.opentelemetry.io/otel/trace"
+
+	"github.com/coatcheck/coatcheck/internal/requestlog"
 )
 
 // A request that is traced has a span of its own, named by its route's pattern; within it, on
@@ -40,7 +42,7 @@ func (g *Gateway) trace(r *http.Request, x *exchange) *http.Request {
 
 // methodOf names a request's method as the semantic conventions do.
 func methodOf(r *http.Request) (name string, is attribute.KeyValue) {
-	if knownMethod(r.Method) != r.Method {
+	if requestlog.Method(r.Method) != r.Method {
 		return "HTTP", semconv.HTTPRequestMethodOther
 	}
 	return r.Method, semconv.HTTPRequestMethodKey.String(r.Method)

@@ -13,9 +13,7 @@ import (
 	"github.com/labstack/echo/v4/middleware"
 
 	"github.com/coatcheck/coatcheck/internal/frontdoor"
-	"github.com/coatcheck/coatcheck/internal/names"
 	"github.com/coatcheck/coatcheck/internal/requestlog"
-	"github.com/coatcheck/coatcheck/internal/secret"
 	"github.com/coatcheck/coatcheck/internal/wire"
 )
 
@@ -101,7 +99,7 @@ func (s *Server) limitBody(next echo.HandlerFunc) echo.HandlerFunc {
 // as well.
 func wholePath(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
-		if template := c.Path(); template != "" && strings.Count(template, "/") != strings.Count(rawPath(c.Request().URL), "/") {
+		if template := c.Path(); template != "" && strings.Count(template, "/") != strings.Count(frontdoor.RawPath(c.Request().URL), "/") {
 			c.Response().Header().Del(echo.HeaderAllow)
 			return echo.ErrNotFound
 		}
@@ -109,18 +107,13 @@ func wholePath(next echo.HandlerFunc) echo.HandlerFunc {
 	}
 }
 
-var saneID = names.NewForm("A-Za-z0-9._:@/+=-", 1, 128)
-
 // begun gives every response the client's X-Request-Id if it sent a sane one, else a new one, and
 // what browsers are told of any answer; and the request the time that it may take, unless it is a
 // stream.
 func (s *Server) begun(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		request := c.Request()
-		id := request.Header.Get(echo.HeaderXRequestID)
-		if !saneID.MatchString(id) {
-			id = secret.New()
-		}
+		id := requestlog.IDOf(request)
 		c.Response().Header().Set(echo.HeaderXRequestID, id)
 		frontdoor.Harden(c.Response(), request)
 		ctx := requestlog.With(request.Context(), id)
@@ -143,11 +136,11 @@ func (s *Server) accessLog() echo.MiddlewareFunc {
 		HandleError: true,
 		LogMethod:   true, LogStatus: true, LogLatency: true, LogResponseSize: true, LogRoutePath: true,
 		LogValuesFunc: func(c echo.Context, v middleware.RequestLoggerValues) error {
-			if !requestlog.Wants(s.config.AccessLog, c.Path()) || !s.log.Enabled(c.Request().Context(), levelOf(v.Status)) {
+			if !requestlog.Wants(s.config.AccessLog, c.Path()) || !s.log.Enabled(c.Request().Context(), requestlog.LevelOf(v.Status)) {
 				return nil
 			}
 			line := []slog.Attr{
-				slog.String("method", knownMethod(v.Method)), slog.String("route", s.pattern(v.RoutePath)), slog.Int("status", v.Status),
+				slog.String("method", requestlog.Method(v.Method)), slog.String("route", s.pattern(v.RoutePath)), slog.Int("status", v.Status),
 				slog.Int64("bytes", v.ResponseSize), slog.Duration("duration", v.Latency), slog.String("address", c.RealIP()),
 			}
 			who := caller(c)
@@ -158,26 +151,10 @@ func (s *Server) accessLog() echo.MiddlewareFunc {
 				line = append(line, slog.String("key_id", who.KeyID))
 			}
 			line = append(line, requestlog.Refusal(c.Request().Context())...)
-			s.log.LogAttrs(c.Request().Context(), levelOf(v.Status), "request", line...)
+			s.log.LogAttrs(c.Request().Context(), requestlog.LevelOf(v.Status), "request", line...)
 			return nil
 		},
 	})
-}
-
-// knownMethod keeps what a client invented out of the log.
-func knownMethod(method string) string {
-	switch method {
-	case http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete, http.MethodOptions, http.MethodTrace, http.MethodConnect:
-		return method
-	}
-	return "other"
-}
-
-func levelOf(status int) slog.Level {
-	if status >= http.StatusInternalServerError {
-		return slog.LevelWarn
-	}
-	return slog.LevelInfo
 }
 
 // errPanic stands for whatever a handler panicked with: a panic is an internal error, even with a

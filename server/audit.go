@@ -13,6 +13,7 @@ import (
 	"github.com/coatcheck/coatcheck/internal/audit"
 	"github.com/coatcheck/coatcheck/internal/events"
 	"github.com/coatcheck/coatcheck/internal/names"
+	"github.com/coatcheck/coatcheck/internal/requestlog"
 	"github.com/coatcheck/coatcheck/internal/wire"
 )
 
@@ -44,7 +45,7 @@ func (s *Server) auditDone(c echo.Context, event wire.Event) {
 // by is who sends a request, and how it ended.
 func (s *Server) by(c echo.Context, code wire.Code) wire.EventBy {
 	request, who := c.Request(), caller(c)
-	found := wire.EventBy{Principal: who.Principal, KeyID: who.KeyID, Address: c.RealIP(), Route: knownMethod(request.Method) + " " + braces(c.Path()), Code: string(code)}
+	found := wire.EventBy{Principal: who.Principal, KeyID: who.KeyID, Address: c.RealIP(), Route: requestlog.Method(request.Method) + " " + braces(c.Path()), Code: string(code)}
 	if found.KeyID == "" {
 		found.KeyID = shownKeyID(s.config.Access, request.Header)
 	}

@@ -29,11 +29,11 @@ func TestOperationAtAStopIsRefusedAndClaimsNothing(t *testing.T) {
 		s.Handler().ServeHTTP(w, r)
 		return w
 	}
-	s.closing.Store(true)
+	s.draining.Closing.Store(true)
 	refused := pay("1")
 	expect.Equal(t, "a payment at a stop", refused.Code, 503)
 	expect.Contains(t, "a payment at a stop", refused.Body.String(), string(wire.StoreUnavailable), "stopping")
-	s.closing.Store(false)
+	s.draining.Closing.Store(false)
 	expect.Equal(t, "another payment with its key", pay("2").Code, 201)
 }
 
@@ -63,7 +63,7 @@ func TestRemoteClaimAtAStopIsRefusedAndClaimsNothing(t *testing.T) {
 	}
 	expect.Equal(t, "a claim before the stop", claim(begun, "f", mine).Code, 200)
 
-	s.closing.Store(true)
+	s.draining.Closing.Store(true)
 	for _, path := range []string{fresh, begun} {
 		refused := claim(path, "f", other)
 		expect.Equal(t, "a claim at a stop", refused.Code, 503)
@@ -76,6 +76,6 @@ func TestRemoteClaimAtAStopIsRefusedAndClaimsNothing(t *testing.T) {
 	expect.Equal(t, "a heartbeat at a stop", ask("POST", begun+"/extend", `{}`, lease).Code, 200)
 	expect.Equal(t, "an answer at a stop", ask("POST", begun+"/complete", `{"status":201}`, lease).Code, 204)
 
-	s.closing.Store(false)
+	s.draining.Closing.Store(false)
 	expect.Equal(t, "a claim of the same token for another payload, elsewhere", claim(fresh, "another", other).Code, 200)
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/coatcheck/coatcheck/access"
 	"github.com/coatcheck/coatcheck/counter"
 	"github.com/coatcheck/coatcheck/idempotency"
+	"github.com/coatcheck/coatcheck/internal/compat"
 	"github.com/coatcheck/coatcheck/internal/events"
 	"github.com/coatcheck/coatcheck/internal/frontdoor"
 	"github.com/coatcheck/coatcheck/internal/requestlog"
@@ -33,6 +34,7 @@ var problems = []struct {
 }{
 	{access.ErrTooOften, wire.TooManyRequests},
 	{access.ErrNotRead, wire.StoreUnavailable},
+	{compat.ErrToken, wire.Forbidden},
 	{counter.ErrRequest, wire.InvalidRequest},
 	{counter.ErrUnknown, wire.NotFound},
 	{counter.ErrNotAnInteger, wire.NotAnInteger},

@@ -22,7 +22,7 @@ func (s *Server) guard(route idempotency.Route) echo.MiddlewareFunc {
 	guarded := echov4.Wrap(s.tokens.Middleware(route))
 	return func(next echo.HandlerFunc) echo.HandlerFunc {
 		return func(c echo.Context) error {
-			if s.closing.Load() {
+			if s.draining.Closing.Load() {
 				return errClosing
 			}
 			began := false

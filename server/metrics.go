@@ -7,6 +7,7 @@ import (
 
 	"github.com/labstack/echo/v4"
 
+	"github.com/coatcheck/coatcheck/internal/requestlog"
 	"github.com/coatcheck/coatcheck/internal/secret"
 	"github.com/coatcheck/coatcheck/internal/wire"
 	"github.com/coatcheck/coatcheck/lock"
@@ -79,7 +80,7 @@ func (s *Server) counted(next echo.HandlerFunc) echo.HandlerFunc {
 		if isStream(c) {
 			took = -1
 		}
-		s.metrics.RequestEnded(s.pattern(c.Path()), knownMethod(c.Request().Method), c.Response().Status, took)
+		s.metrics.RequestEnded(s.pattern(c.Path()), requestlog.Method(c.Request().Method), c.Response().Status, took)
 		return err
 	}
 }

@@ -32,8 +32,8 @@ func (s *Server) checker() *health.Checker {
 // [ReadyWithIDs]. Everybody hears that, and how many worker ids there are; the pools, and what
 // tells one store from another, hear those who may read.
 func (s *Server) ready(c echo.Context) error {
-	store := health.Answer{Class: stopping, Reason: stopping}
-	if !s.stopping.Load() {
+	store := health.Stopping()
+	if !s.draining.Stopping.Load() {
 		store = s.health.Check(c.Request().Context())
 	}
 	readiness := wire.Readiness{Ready: store.Reason == "", Store: string(s.store.Mode()), Ack: s.store.Ack(), Reason: store.Class}
@@ -56,9 +56,6 @@ func (s *Server) ready(c echo.Context) error {
 	}
 	return c.JSON(http.StatusOK, readiness)
 }
-
-// stopping is why a process that is about to end is not ready.
-const stopping = "stopping"
 
 // healthReader returns which pools a caller may be told of. A wrong key makes it a stranger and is
 // not refused: a probe must not find the service unready because its key has ended.

@@ -11,6 +11,7 @@ import (
 
 	"github.com/labstack/echo/v4"
 
+	"github.com/coatcheck/coatcheck/internal/frontdoor"
 	"github.com/coatcheck/coatcheck/internal/names"
 	"github.com/coatcheck/coatcheck/internal/wire"
 )
@@ -35,7 +36,7 @@ func name(c echo.Context, param string) (string, error) {
 // segmentOf finds a parameter's part of the path by the template, which has as many segments as the
 // path.
 func segmentOf(c echo.Context, param string) (string, error) {
-	template, path := c.Path(), rawPath(c.Request().URL)
+	template, path := c.Path(), frontdoor.RawPath(c.Request().URL)
 	for more := true; more; {
 		var wanted, found string
 		wanted, template, more = strings.Cut(template, "/")
@@ -45,15 +46,6 @@ func segmentOf(c echo.Context, param string) (string, error) {
 		}
 	}
 	return "", echo.ErrNotFound
-}
-
-// rawPath is the path as the client wrote it. URL.EscapedPath encodes a path anew if it holds a
-// character that should have been encoded, and then an encoded slash beside it is none any more.
-func rawPath(u *url.URL) string {
-	if u.RawPath != "" {
-		return u.RawPath
-	}
-	return u.EscapedPath()
 }
 
 // takes refuses query parameters that a route does not know, and those that come twice: a misspelt

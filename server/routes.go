@@ -4,6 +4,8 @@ import (
 	"net/http"
 
 	"github.com/labstack/echo/v4"
+
+	"github.com/coatcheck/coatcheck/internal/compat"
 )
 
 // routes is the whole API on a page: at.<role> says what a caller needs to be let in.
@@ -67,18 +69,21 @@ func (s *Server) numberRoutes(at *roster) {
 // does not know.
 func (s *Server) doorRoutes(at *roster) {
 	all := []string{http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete}
-	leaf := door{refuse: s.leafRefuse}
-	at.use.through(leaf).Match(all, "/api/segment/get/:key", s.leafSegment)
-	at.use.through(leaf).Match(all, "/api/snowflake/get/:key", s.leafSnowflake)
-	at.read.through(leaf).Match(all, "/decodeSnowflakeId", s.leafDecode)
-	at.read.through(leaf).Match(all, "/cache", s.leafCache)
-	at.read.through(leaf).Match(all, "/db", s.leafDB)
+	service := s.compatible()
+	leaf := compat.NewLeaf(service, compat.LeafConfig(s.config.Leaf))
+	leafs := door{refuse: leaf.Refuse}
+	at.use.through(leafs).Match(all, "/api/segment/get/:key", leaf.Segment)
+	at.use.through(leafs).Match(all, "/api/snowflake/get/:key", leaf.Snowflake)
+	at.read.through(leafs).Match(all, "/decodeSnowflakeId", leaf.Decode)
+	at.read.through(leafs).Match(all, "/cache", leaf.Cache)
+	at.read.through(leafs).Match(all, "/db", leaf.DB)
 
-	tinyid := at.use.through(door{key: tinyidKey, own: s.tinyidOwn, refuse: tinyidDenied})
-	tinyid.Match(all, "/tinyid/id/nextId", s.tinyidNext)
-	tinyid.Match(all, "/tinyid/id/nextIdSimple", s.tinyidNextSimple)
-	tinyid.Match(all, "/tinyid/id/nextSegmentId", s.tinyidRange)
-	tinyid.Match(all, "/tinyid/id/nextSegmentIdSimple", s.tinyidRangeSimple)
+	tinyid := compat.NewTinyid(service, s.config.tinyidTokens())
+	tinyids := at.use.through(door{key: tinyid.Key, own: tinyid.Own, refuse: tinyid.Refuse})
+	tinyids.Match(all, "/tinyid/id/nextId", tinyid.NextID)
+	tinyids.Match(all, "/tinyid/id/nextIdSimple", tinyid.NextIDSimple)
+	tinyids.Match(all, "/tinyid/id/nextSegmentId", tinyid.NextSegmentID)
+	tinyids.Match(all, "/tinyid/id/nextSegmentIdSimple", tinyid.NextSegmentIDSimple)
 }
 
 func (s *Server) leaseRoutes(at *roster) {

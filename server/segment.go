@@ -32,10 +32,7 @@ func SegmentCounters(config counter.Config) counter.Config {
 	return config
 }
 
-const (
-	defaultSegmentStep = 1000
-	maxListedTags      = 10_000
-)
+const maxListedTags = 10_000
 
 func (s *Server) openSegments() {
 	log := slog.New(nameless{s.log.Handler()})
@@ -45,7 +42,7 @@ func (s *Server) openSegments() {
 		s.sourced = counter.New(s.store, counters)
 		fromStore := &storeSource{counters: s.sourced, step: s.config.SegmentStep, known: s.config.KnownSegments}
 		if fromStore.step == 0 {
-			fromStore.step = defaultSegmentStep
+			fromStore.step = DefaultSegmentStep
 		}
 		s.source, s.config.SegmentTags = fromStore, fromStore.tags
 	}

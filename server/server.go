@@ -18,6 +18,7 @@ import (
 	"github.com/coatcheck/coatcheck/counter"
 	"github.com/coatcheck/coatcheck/idempotency"
 	"github.com/coatcheck/coatcheck/internal/audit"
+	"github.com/coatcheck/coatcheck/internal/compat"
 	"github.com/coatcheck/coatcheck/internal/events"
 	"github.com/coatcheck/coatcheck/internal/frontdoor"
 	"github.com/coatcheck/coatcheck/internal/health"
@@ -30,6 +31,13 @@ import (
 	"github.com/coatcheck/coatcheck/redisstore"
 	"github.com/coatcheck/coatcheck/segment"
 	"github.com/coatcheck/coatcheck/workerlease"
+)
+
+// What a service has where its Config says nothing.
+const (
+	DefaultMaxBody        = 1 << 20 // bytes
+	DefaultRequestTimeout = 30 * time.Second
+	DefaultSegmentStep    = 1000 // ids
 )
 
 // Config sets up a service. The zero value of each field but Store means the default beside it.
@@ -66,7 +74,7 @@ type Config struct {
 	SegmentSource segment.Source
 	// lists the source's tags for people; nil = none, or those of the store's counters
 	SegmentTags func(context.Context) ([]SegmentTag, error)
-	// ids that the store's counters give at least, 1 to counter.MaxBy; 0 = 1000
+	// ids that the store's counters give at least, 1 to counter.MaxBy; 0 = DefaultSegmentStep
 	SegmentStep int64
 	// tags that the store's counters do not have are refused; else they begin at 1
 	KnownSegments bool
@@ -122,8 +130,9 @@ type Config struct {
 	PaymentDelay time.Duration // demo: how long a payment takes after its charge
 	PaymentLease time.Duration // demo: how long a payment's attempt may be silent; 0 = 30 s
 
-	MaxBody int64 // bytes of a request's body; 0 = 1 MiB
-	// how long a request may take, the time in which its body arrives included; 0 = 30 s
+	MaxBody int64 // bytes of a request's body; 0 = DefaultMaxBody
+	// how long a request may take, the time in which its body arrives included; 0 =
+	// DefaultRequestTimeout
 	RequestTimeout time.Duration
 	HeaderTimeout  time.Duration // how long the header of a request may take to arrive; 0 = 5 s
 	IdleTimeout    time.Duration // how long a connection is kept without a request; 0 = 2 min
@@ -159,7 +168,7 @@ func (c Config) withDefaults() Config {
 	if c.Access != nil {
 		c.Principal = func(r *http.Request) string { return access.From(r.Context()).Principal }
 	}
-	c.Workers.Pools = c.Leaf.pin(c.Workers.Pools)
+	c.Workers.Pools = compat.LeafConfig(c.Leaf).Pin(c.Workers.Pools)
 	if c.Metrics == nil {
 		c.Metrics = metrics.NewService("")
 	}
@@ -167,13 +176,13 @@ func (c Config) withDefaults() Config {
 		c.Principal = idempotency.DefaultPrincipal
 	}
 	if c.MaxBody == 0 {
-		c.MaxBody = 1 << 20
+		c.MaxBody = DefaultMaxBody
 	}
 	if c.RequestTimeout == 0 {
-		c.RequestTimeout = 30 * time.Second
+		c.RequestTimeout = DefaultRequestTimeout
 	}
 	if c.StopTimeout == 0 {
-		c.StopTimeout = c.RequestTimeout + stopMargin
+		c.StopTimeout = c.RequestTimeout + frontdoor.StopMargin
 	}
 	return c
 }
@@ -214,8 +223,7 @@ type Server struct {
 	roles    map[string]access.Role // by method and Echo's path, such as "GET /incr/:key"
 	lockout  access.Lockout
 	audit    *audit.Log
-	stopping atomic.Bool
-	closing  atomic.Bool // no operation is begun any more
+	draining frontdoor.Draining
 	locks    *lock.Locks
 	waits    waits
 	health   *health.Checker
@@ -229,9 +237,6 @@ type Server struct {
 	zones    sync.Map // *time.Location by name
 	now      func() time.Time
 }
-
-// stopMargin is how much longer than its requests a stop may take, so that their answers are sent.
-const stopMargin = 5 * time.Second
 
 // policyPath is where clients read what the guarded routes take.
 const policyPath = "/idempotency-policy"
@@ -253,7 +258,7 @@ func New(config Config) *Server {
 		TokenKeys: config.TokenKeys, AnswerKeys: config.AnswerKeys, Quota: config.Quota, PolicyURL: policyPath,
 	})
 	s.stamper = stamper.New(s.pools, stamper.Config{
-		Default: config.IDPool, Keep: config.StampPools, Identity: config.Identity, Max: config.IDPools, Logger: config.Logger, Shapes: config.Leaf.shapes(), Owner: owner,
+		Default: config.IDPool, Keep: config.StampPools, Identity: config.Identity, Max: config.IDPools, Logger: config.Logger, Shapes: compat.LeafConfig(config.Leaf).Shapes(), Owner: owner,
 	})
 	s.limiter, s.health = access.NewLimiter(config.Store, config.Logger), s.checker()
 	s.audit = audit.New(config.Logger, config.AuditLog)
@@ -311,12 +316,7 @@ func (s *Server) Serve(ctx context.Context, listener net.Listener) error {
 const closeTime = 5 * time.Second
 
 func (s *Server) stop(ctx context.Context, web *http.Server) error {
-	s.stopping.Store(true)
-	s.log.InfoContext(ctx, "stopping: after drain_delay no operation is begun, and requests under way may take up to stop_timeout",
-		"requests", s.door.UnderWay(), "drain_delay", s.config.DrainDelay, "stop_timeout", s.config.StopTimeout)
-	s.door.Drain()
-	time.Sleep(s.config.DrainDelay)
-	s.closing.Store(true)
+	s.draining.Begin(s.door, s.door.UnderWay(), s.config.DrainDelay, s.config.StopTimeout)
 	s.waits.end()
 	patient, cancel := context.WithTimeout(ctx, s.config.StopTimeout)
 	defer cancel()

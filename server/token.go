@@ -86,7 +86,7 @@ func (s *Server) claimToken(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	if s.closing.Load() {
+	if s.draining.Closing.Load() {
 		return errClosing
 	}
 	terms.RequestID = requestlog.ID(c.Request().Context())

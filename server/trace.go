@@ -13,6 +13,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/coatcheck/coatcheck/access"
+	"github.com/coatcheck/coatcheck/internal/requestlog"
 	"github.com/coatcheck/coatcheck/internal/wire"
 )
 
@@ -118,7 +119,7 @@ func (s *Server) traced(next echo.HandlerFunc) echo.HandlerFunc {
 // spanOf names the span of a request, and says what is known of it at its beginning.
 func spanOf(request *http.Request, route string) (name string, about []attribute.KeyValue) {
 	method, is := request.Method, semconv.HTTPRequestMethodKey.String(request.Method)
-	if knownMethod(method) != method {
+	if requestlog.Method(method) != method {
 		method, is = "HTTP", semconv.HTTPRequestMethodOther
 	}
 	scheme := "http"

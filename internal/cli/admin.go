@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/coatcheck/coatcheck/internal/config"
 	"github.com/coatcheck/coatcheck/internal/frontdoor"
 )
 
@@ -18,39 +19,9 @@ import (
 // the profiles of package net/http/pprof. It asks for no key, so it is on loopback unless
 // --insecure says otherwise.
 
-// adminSetting is where the admin listener of the service is; empty turns it off.
-func adminSetting(c *config) *setting {
-	s := optional(address("admin-listen", "", "where /livez, /readyz, /metrics and /debug/pprof/ are for the operator, without a key; on loopback, unless --insecure is said; empty: nowhere", &c.adminListen))
-	parse := s.parse
-	s.parse = func(text string) error {
-		c.adminListen = ""
-		if err := parse(text); err != nil {
-			return errors.New(`"` + text + `" is not host:port, such as 127.0.0.1:9091`)
-		}
-		return nil
-	}
-	return s
-}
-
-// checkAdmin refuses an admin listener that others than this machine can reach, and one where the
-// clients' is.
-func (c *config) checkAdmin(name, admin string) error {
-	host, port, err := net.SplitHostPort(admin)
-	if err != nil {
-		return nil //nolint:nilerr // it is off, or told already
-	}
-	if admin == c.listen && port != "0" {
-		return fmt.Errorf("%s: %s is where clients come in (listen): take another port", name, admin)
-	}
-	if !isLoopback(host) && !c.insecure {
-		return fmt.Errorf("%s: %s can be reached from other machines, and asks nobody who they are: listen on 127.0.0.1; or say --insecure (COATCHECK_INSECURE=true) if something else keeps others out", name, admin)
-	}
-	return nil
-}
-
 // warnAdmin says at the start that others can reach the admin listener.
 func warnAdmin(admin string, log *slog.Logger) {
-	if host, _, err := net.SplitHostPort(admin); err == nil && !isLoopback(host) {
+	if host, _, err := net.SplitHostPort(admin); err == nil && !config.IsLoopback(host) {
 		log.Warn("insecure: other machines can reach the admin listener, which shows profiles of this process", "listen", admin)
 	}
 }
@@ -86,12 +57,12 @@ type adminSide struct {
 }
 
 // openAdmin starts the admin listener of the service; nil if it is off.
-func (c *config) openAdmin(side http.Handler, log *slog.Logger) (*adminSide, error) {
-	if c.adminListen == "" {
+func openAdmin(c *config.Service, side http.Handler, log *slog.Logger) (*adminSide, error) {
+	if c.AdminListen == "" {
 		return nil, nil //nolint:nilnil // off is nothing
 	}
-	warnAdmin(c.adminListen, log)
-	listener, err := net.Listen("tcp", c.adminListen)
+	warnAdmin(c.AdminListen, log)
+	listener, err := net.Listen("tcp", c.AdminListen)
 	if err != nil {
 		return nil, fmt.Errorf("%w; choose another address with --admin-listen, or --admin-listen 127.0.0.1:0 for a free port", err)
 	}

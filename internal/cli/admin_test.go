@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/coatcheck/coatcheck/internal/config"
 	"github.com/coatcheck/coatcheck/internal/expect"
 )
 
@@ -58,7 +59,7 @@ func TestProfilesAreAtTheAdminListenerAlone(t *testing.T) {
 		status, _ = page(t, p.banner.URL+path)
 		expect.Equal(t, "status of "+path+" at the clients' listener", status, want.clients)
 	}
-	expect.Contains(t, "the banner for people", p.banner.people(&config{}), "admin       "+p.banner.AdminURL+"/readyz")
+	expect.Contains(t, "the banner for people", p.banner.people(&config.Service{}), "admin       "+p.banner.AdminURL+"/readyz")
 }
 
 // A profile that is being taken does not hold the stop up.
@@ -87,7 +88,7 @@ func TestAStopEndsAProfileThatIsBeingTaken(t *testing.T) {
 func TestAdminListenerIsOffUnlessAsked(t *testing.T) {
 	p := serve(t)
 	expect.Equal(t, "the admin URL in the banner", p.banner.AdminURL, "")
-	lacks(t, "the banner for people", p.banner.people(&config{}), "admin")
+	lacks(t, "the banner for people", p.banner.people(&config.Service{}), "admin")
 	status, _ := page(t, p.banner.URL+"/debug/pprof/")
 	expect.Equal(t, "status of /debug/pprof/ at the clients' listener", status, 404)
 }

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/coatcheck/coatcheck/internal/config"
 	"github.com/coatcheck/coatcheck/internal/redisprobe"
 	"github.com/coatcheck/coatcheck/redisstore"
 	"github.com/coatcheck/coatcheck/workerlease"
@@ -39,16 +40,16 @@ type servedAt struct {
 }
 
 // banner tells what runs, what it keeps, and what to do next.
-func (p *program) banner(ctx context.Context, c *config, store *redisstore.Store, at servedAt, log *slog.Logger) error {
+func (p *program) banner(ctx context.Context, c *config.Service, store *redisstore.Store, at servedAt, log *slog.Logger) error {
 	s := started{
-		URL: c.scheme() + reachable(at.clients.String()), AdminURL: at.admin, Store: string(store.Mode()), Address: store.Address(), Ack: store.Ack(),
-		Durability: durability(c, store), Access: c.whoMayAsk(), Version: version().Version,
+		URL: c.Scheme() + reachable(at.clients.String()), AdminURL: at.admin, Store: string(store.Mode()), Address: store.Address(), Ack: store.Ack(),
+		Durability: durability(c, store), Access: whoMayAsk(c), Version: version().Version,
 	}
-	for _, missing := range c.exposed() {
+	for _, missing := range c.Exposed() {
 		s.Warnings = append(s.Warnings, "insecure: other machines can reach this service; "+missing)
 	}
-	if c.unknownPools() == workerlease.Wait {
-		s.NewPoolWait = (cmp.Or(c.workerLongest, workerlease.DefaultTTL) + cmp.Or(c.clockSkew, workerlease.DefaultSkew)).Milliseconds()
+	if c.UnknownPools() == workerlease.Wait {
+		s.NewPoolWait = (cmp.Or(c.WorkerLongest, workerlease.DefaultTTL) + cmp.Or(c.ClockSkew, workerlease.DefaultSkew)).Milliseconds()
 	}
 	if err := store.Ping(ctx); err != nil {
 		s.Problem = err.Error()
@@ -58,7 +59,7 @@ func (p *program) banner(ctx context.Context, c *config, store *redisstore.Store
 	return p.print(s, s.people(c))
 }
 
-func (s started) people(c *config) string {
+func (s started) people(c *config.Service) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "coatcheck %s\n\n", s.Version)
 	fmt.Fprintf(&b, "  listening   %s\n", s.URL)
@@ -79,12 +80,12 @@ func (s started) people(c *config) string {
 		fmt.Fprintf(&b, "  PROBLEM     the store does not answer: %s\n              the service is up and answers 503 until it does\n", s.Problem)
 	}
 	ids := "/id/snowflake"
-	if c.idPool == "" {
+	if c.IDPool == "" {
 		ids += "/orders"
 	}
-	curl := c.curl()
+	curl := curlOf(c)
 	fmt.Fprintf(&b, "\nTry:\n  %s %s/incr/orders\n  %s %s%s\n  %s -X POST %s/worker/orders\n  %s -X POST %s/token\n", curl, s.URL, curl, s.URL, ids, curl, s.URL, curl, s.URL)
-	if c.dev {
+	if c.Dev {
 		fmt.Fprintf(&b, "  %s %s/payments -H 'Idempotency-Key: order-1' -d '{\"amount\":1299,\"currency\":\"EUR\",\"to\":\"acct_1\"}'   (twice)\n", curl, s.URL)
 	} else {
 		fmt.Fprintf(&b, "  coatcheck serve --dev   adds a payment route to try tokens on\n")
@@ -107,12 +108,12 @@ func hazards(ctx context.Context, store *redisstore.Store, log *slog.Logger) (fo
 }
 
 // durability says what can be lost with this store.
-func durability(c *config, store *redisstore.Store) string {
+func durability(c *config.Service, store *redisstore.Store) string {
 	switch {
-	case store.Mode() == redisstore.Embedded && c.dataDir == "":
+	case store.Mode() == redisstore.Embedded && c.DataDir == "":
 		return "WARNING: in memory only; counters, tokens and leases are gone when this process ends (--data-dir keeps them, --redis shares them)"
 	case store.Mode() == redisstore.Embedded:
-		return "kept in " + c.dataDir + ", by this one process and on this one disk; use --redis for production"
+		return "kept in " + c.DataDir + ", by this one process and on this one disk; use --redis for production"
 	case store.Ack() == 0:
 		return "as this Redis is configured; WARNING: with ack 0 a failover can lose confirmed writes and hand values out twice (--ack N waits for N replicas)"
 	}

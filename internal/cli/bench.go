@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/coatcheck/coatcheck/client"
+	"github.com/coatcheck/coatcheck/internal/config"
 	"github.com/coatcheck/coatcheck/internal/loadgen"
 	"github.com/coatcheck/coatcheck/internal/redisprobe"
 	"github.com/coatcheck/coatcheck/redisstore"
@@ -32,28 +33,28 @@ type benching struct {
 	clean       bool
 }
 
-func (b *benching) bind() []*setting {
-	return []*setting{
-		choice("what", benchIncr, benchKinds, "what is called: incr adds to a counter; token issues one; guard issues one, claims it and records the answer; lock takes and releases; worker leases an id and gives it back; id and segment make an id", &b.what),
-		number("concurrency", "16", 1, 100_000, "callers", "how many call at once; with --rate how many can", &b.concurrency),
-		optional(span("duration", unsaid, 10*time.Millisecond, 24*time.Hour, "how long calls are begun; empty: 10s, or until --requests", &b.duration)),
-		optional(number("requests", unsaid, 1, 1_000_000_000, "calls", "how many calls; empty: until --duration", &b.requests)),
-		flagOnly(optional(perSecond("rate", "calls a second, each at its moment: an open loop; empty: each caller calls again when it is answered. Only as a flag: COATCHECK_RATE is the service's limit", &b.rate))),
-		number("keys", "1", 1, 10_000, "names", "how many counters, locks, pools or tags the calls take turns with", &b.names),
-		span("warm-up", "1s", 0, time.Hour, "the same load before, which is not measured", &b.warmUp),
-		text("csv", unsaid, "file", "writes a line for each second to it", &b.csv),
-		text("plot", unsaid, "file", "draws latencies over percentiles and over time into it: .svg or .png", &b.plot),
-		toggle("clean", "removes what was made, as far as it does not go by itself", &b.clean),
+func (b *benching) bind() []*config.Setting {
+	return []*config.Setting{
+		config.Choice("what", benchIncr, benchKinds, "what is called: incr adds to a counter; token issues one; guard issues one, claims it and records the answer; lock takes and releases; worker leases an id and gives it back; id and segment make an id", &b.what),
+		config.Number("concurrency", "16", 1, 100_000, "callers", "how many call at once; with --rate how many can", &b.concurrency),
+		config.Optional(config.Span("duration", config.Unsaid, 10*time.Millisecond, 24*time.Hour, "how long calls are begun; empty: 10s, or until --requests", &b.duration)),
+		config.Optional(config.Number("requests", config.Unsaid, 1, 1_000_000_000, "calls", "how many calls; empty: until --duration", &b.requests)),
+		flagOnly(config.Optional(perSecond("rate", "calls a second, each at its moment: an open loop; empty: each caller calls again when it is answered. Only as a flag: COATCHECK_RATE is the service's limit", &b.rate))),
+		config.Number("keys", "1", 1, 10_000, "names", "how many counters, locks, pools or tags the calls take turns with", &b.names),
+		config.Span("warm-up", "1s", 0, time.Hour, "the same load before, which is not measured", &b.warmUp),
+		config.Text("csv", config.Unsaid, "file", "writes a line for each second to it", &b.csv),
+		config.Text("plot", config.Unsaid, "file", "draws latencies over percentiles and over time into it: .svg or .png", &b.plot),
+		config.Toggle("clean", "removes what was made, as far as it does not go by itself", &b.clean),
 	}
 }
 
 // flagOnly lets a setting be said on the command line alone: its variable and its name in a file
 // are another command's.
-func flagOnly(s *setting) *setting {
-	parse, value := s.parse, s.value
-	s.parse = func(text string) error {
-		if s.source != "flag" {
-			s.value = value
+func flagOnly(s *config.Setting) *config.Setting {
+	parse, value := s.Parse, s.Value
+	s.Parse = func(text string) error {
+		if s.Source != "flag" {
+			s.Value = value
 			return parse(value)
 		}
 		return parse(text)
@@ -61,8 +62,8 @@ func flagOnly(s *setting) *setting {
 	return s
 }
 
-func perSecond(name, help string, into *float64) *setting {
-	return &setting{name: name, unit: "calls/s", help: help, parse: func(s string) error {
+func perSecond(name, help string, into *float64) *config.Setting {
+	return &config.Setting{Name: name, Unit: "calls/s", Help: help, Parse: func(s string) error {
 		rate, err := strconv.ParseFloat(s, 64)
 		if err != nil || math.IsNaN(rate) || rate < 0.01 || rate > loadgen.MaxRate {
 			return fmt.Errorf("%q is not a number of calls a second from 0.01 to %d", s, loadgen.MaxRate)
@@ -93,7 +94,7 @@ func (b *benching) complete() error {
 	if b.duration == 0 && b.requests == 0 {
 		b.duration = 10 * time.Second
 	}
-	if b.plot != unsaid {
+	if b.plot != config.Unsaid {
 		if err := loadgen.CheckPlotName(b.plot); err != nil {
 			return fmt.Errorf("--plot: %w", err)
 		}
@@ -102,7 +103,7 @@ func (b *benching) complete() error {
 }
 
 func (p *program) bench(c *cobra.Command, b *benching) error {
-	if err := b.load(c.Flags(), p.getenv); err != nil {
+	if err := b.Load(c.Flags(), p.getenv); err != nil {
 		return configError(err)
 	}
 	if err := b.complete(); err != nil {
@@ -114,7 +115,7 @@ func (p *program) bench(c *cobra.Command, b *benching) error {
 	}
 	if direct {
 		return p.straight(c, b.source, func(store *redisstore.Store) error {
-			w, err := benchAtRedis(b.what, store, &b.config)
+			w, err := benchAtRedis(b.what, store, &b.Service)
 			if err != nil {
 				return err
 			}
@@ -225,7 +226,7 @@ func (p *program) hand(b *benching, report benchReport, result *loadgen.Result) 
 
 // writeFile writes a file; no name is none.
 func writeFile(name string, write func(*os.File) error) error {
-	if name == unsaid {
+	if name == config.Unsaid {
 		return nil
 	}
 	file, err := os.Create(name)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/coatcheck/coatcheck/counter"
 	"github.com/coatcheck/coatcheck/idempotency"
+	"github.com/coatcheck/coatcheck/internal/config"
 	"github.com/coatcheck/coatcheck/lock"
 	"github.com/coatcheck/coatcheck/redisstore"
 	"github.com/coatcheck/coatcheck/segment"
@@ -17,10 +18,10 @@ import (
 )
 
 // benchAtRedis is a kind of load straight on a Redis, by the library.
-func benchAtRedis(what string, store *redisstore.Store, c *config) (work, error) {
+func benchAtRedis(what string, store *redisstore.Store, c *config.Service) (work, error) {
 	switch what {
 	case benchIncr:
-		counters := counter.New(store, c.counters())
+		counters := counter.New(store, c.Counters())
 		return work{
 			stays: staysCounter,
 			call: func(ctx context.Context, name string) error {
@@ -32,7 +33,7 @@ func benchAtRedis(what string, store *redisstore.Store, c *config) (work, error)
 	case benchToken, benchGuard:
 		return tokensAtRedis(what, idempotency.New(store, idempotency.Config{})), nil
 	case benchLock:
-		locks := lock.New(store, c.locks())
+		locks := lock.New(store, c.Locks())
 		return work{
 			call: func(ctx context.Context, name string) error {
 				held, err := locks.Acquire(ctx, name, lock.Request{TTL: benchLease, Wait: benchWait})
@@ -44,7 +45,7 @@ func benchAtRedis(what string, store *redisstore.Store, c *config) (work, error)
 			close: func(context.Context) error { return locks.Close() },
 		}, nil
 	case benchWorker:
-		pools := workerlease.New(store, c.workers())
+		pools := workerlease.New(store, c.Workers())
 		return work{open: poolAtRedis(pools, what), stays: staysPool, call: func(ctx context.Context, name string) error {
 			lease, err := pools.Acquire(ctx, name, workerlease.Request{Shape: benchShape(what)})
 			if err != nil {
@@ -54,7 +55,7 @@ func benchAtRedis(what string, store *redisstore.Store, c *config) (work, error)
 			return pools.Release(ctx, name, lease.WorkerID, lease.Token, lease.NotBefore)
 		}}, nil
 	case benchID:
-		return stampingAtRedis(workerlease.New(store, c.workers())), nil
+		return stampingAtRedis(workerlease.New(store, c.Workers())), nil
 	case benchSegment:
 		return segmentsAtRedis(store, c), nil
 	}
@@ -137,9 +138,9 @@ func stampingAtRedis(pools *workerlease.Pools) work {
 
 // segmentsAtRedis takes ids from ranges that are fetched ahead from counters of the store, as the
 // service does.
-func segmentsAtRedis(store *redisstore.Store, c *config) work {
-	counters := counter.New(store, server.SegmentCounters(c.counters()))
-	segments := segment.New(benchSource{counters, c.segmentStep}, c.segments())
+func segmentsAtRedis(store *redisstore.Store, c *config.Service) work {
+	counters := counter.New(store, server.SegmentCounters(c.Counters()))
+	segments := segment.New(benchSource{counters, c.SegmentStep}, c.Segments())
 	return work{
 		stays: staysCounter,
 		call: func(ctx context.Context, name string) error {

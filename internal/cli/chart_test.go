@@ -14,6 +14,8 @@ import (
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
 	"go.yaml.in/yaml/v4"
+
+	"github.com/coatcheck/coatcheck/internal/config"
 )
 
 const chart = "deploy/helm/coatcheck"
@@ -87,9 +89,9 @@ func TestValuesOfTheChart(t *testing.T) {
 // and those that hide their values are among them.
 func TestChartKnowsWhatIsSecret(t *testing.T) {
 	text := readRoot(t, chart+"/values.schema.json")
-	for _, s := range settings(&config{}) {
-		if s.redact != nil && !strings.Contains(text, strconv.Quote(s.name)) {
-			t.Errorf("%s is secret, and the chart's values may have it", s.name)
+	for _, s := range config.ServiceSettings(&config.Service{}) {
+		if s.Redact != nil && !strings.Contains(text, strconv.Quote(s.Name)) {
+			t.Errorf("%s is secret, and the chart's values may have it", s.Name)
 		}
 	}
 }

@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"go.yaml.in/yaml/v4"
+
+	"github.com/coatcheck/coatcheck/internal/config"
 )
 
 // The Dockerfile and docker-compose.yml are checked here by reading them: names, ports, settings
@@ -328,20 +330,20 @@ func (d *deployment) checkCoatcheck(name string, s *service) {
 	env := maps.Clone(d.image.env)
 	maps.Copy(env, s.Environment)
 	c := d.configOf(name, env)
-	if err := errors.Join(c.store().Check(), c.checkListen()); err != nil {
+	if err := errors.Join(c.Store().Check(), c.CheckListen()); err != nil {
 		d.faultf(name, "%v", err)
 	}
-	d.checkRedisURL(name, s, c.redis)
+	d.checkRedisURL(name, s, c.Redis)
 	if len(s.Ports) == 0 {
 		d.faultf(name, "no port")
 	}
 	for _, port := range s.Ports {
-		if inside := port[strings.LastIndex(port, ":")+1:]; inside != portOf(c.listen) {
-			d.faultf(name, "port %s, but it listens on %s", inside, portOf(c.listen))
+		if inside := port[strings.LastIndex(port, ":")+1:]; inside != portOf(c.Listen) {
+			d.faultf(name, "port %s, but it listens on %s", inside, portOf(c.Listen))
 		}
 	}
-	if s.Grace < c.drainDelay+stopsWithin(c) {
-		d.faultf(name, "stop_grace_period %v does not outlast drain delay %v and the stop, of %v", s.Grace, c.drainDelay, stopsWithin(c))
+	if s.Grace < c.DrainDelay+stopsWithin(c) {
+		d.faultf(name, "stop_grace_period %v does not outlast drain delay %v and the stop, of %v", s.Grace, c.DrainDelay, stopsWithin(c))
 	}
 	if !s.ReadOnly {
 		d.faultf(name, "not read_only")
@@ -355,17 +357,17 @@ func (d *deployment) checkCoatcheck(name string, s *service) {
 }
 
 // configOf is the configuration that an environment makes, by the program's own table.
-func (d *deployment) configOf(where string, env map[string]string) *config {
-	c := &config{}
+func (d *deployment) configOf(where string, env map[string]string) *config.Service {
+	c := &config.Service{}
 	known := map[string]bool{}
-	for _, s := range settings(c) {
-		known[s.variable()] = true
-		value, ok := env[s.variable()]
+	for _, s := range config.ServiceSettings(c) {
+		known[s.Variable()] = true
+		value, ok := env[s.Variable()]
 		if !ok {
-			value = s.value
+			value = s.Value
 		}
-		if err := s.parse(value); err != nil {
-			d.faultf(where, "%s: %v", s.variable(), err)
+		if err := s.Parse(value); err != nil {
+			d.faultf(where, "%s: %v", s.Variable(), err)
 		}
 	}
 	for _, variable := range slices.Sorted(maps.Keys(env)) {
@@ -501,11 +503,11 @@ var userForm = regexp.MustCompile(`^[1-9][0-9]*(:[1-9][0-9]*)?$`)
 func (d *deployment) checkImage() {
 	const where = "Dockerfile"
 	c := d.configOf(where, d.image.env)
-	if host := strings.TrimSuffix(c.listen, ":"+portOf(c.listen)); host != "0.0.0.0" {
+	if host := strings.TrimSuffix(c.Listen, ":"+portOf(c.Listen)); host != "0.0.0.0" {
 		d.faultf(where, "nobody outside reaches %s", host)
 	}
-	if expose := d.image.last["EXPOSE"]; expose != portOf(c.listen) {
-		d.faultf(where, "EXPOSE %s, but it listens on %s", expose, portOf(c.listen))
+	if expose := d.image.last["EXPOSE"]; expose != portOf(c.Listen) {
+		d.faultf(where, "EXPOSE %s, but it listens on %s", expose, portOf(c.Listen))
 	}
 	if user := d.image.last["USER"]; !userForm.MatchString(user) {
 		d.faultf(where, "USER %q is not the number of one that is not root", user)

@@ -8,14 +8,14 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/coatcheck/coatcheck/redisstore"
+	"github.com/coatcheck/coatcheck/internal/config"
 )
 
 func (p *program) configCommand() *cobra.Command {
 	command := &cobra.Command{Use: "config", Short: "Check and show the configuration", Args: noArgs, RunE: func(c *cobra.Command, _ []string) error {
 		return c.Help()
 	}}
-	add := func(use, short string, do func(*layers) error, check bool) {
+	add := func(use, short string, do func(*config.Layers) error, check bool) {
 		sub := p.configOfService(use, short, do, check)
 		sub.AddCommand(p.configOfService("serve", short+" of the service", do, check), p.configOfGateway("gateway", short+" of the gateway", do, check))
 		command.AddCommand(sub)
@@ -26,11 +26,11 @@ func (p *program) configCommand() *cobra.Command {
 	return command
 }
 
-func (p *program) configOfService(use, short string, do func(*layers) error, check bool) *cobra.Command {
+func (p *program) configOfService(use, short string, do func(*config.Layers) error, check bool) *cobra.Command {
 	command := &cobra.Command{Use: use, Short: short, Args: noArgs}
-	l := bindFlags(command.Flags())
+	l := config.BindService(command.Flags())
 	command.RunE = func(c *cobra.Command, _ []string) error {
-		if err := l.complete(c, p); err != nil && check {
+		if err := p.complete(c, l); err != nil && check {
 			return err
 		}
 		return do(l)
@@ -38,15 +38,15 @@ func (p *program) configOfService(use, short string, do func(*layers) error, che
 	return command
 }
 
-func (p *program) configOfGateway(use, short string, do func(*layers) error, check bool) *cobra.Command {
+func (p *program) configOfGateway(use, short string, do func(*config.Layers) error, check bool) *cobra.Command {
 	command := &cobra.Command{Use: use, Short: short, Args: noArgs}
-	l := &layers{}
-	c := &gatewayConfig{config: &l.config}
-	l.bind(command.Flags(), gatewaySettings(c))
+	l := &config.Layers{}
+	c := &config.Gateway{Service: &l.Service}
+	l.Bind(command.Flags(), config.GatewaySettings(c))
 	command.RunE = func(cc *cobra.Command, _ []string) error {
-		loaded := l.load(cc.Flags(), p.getenv)
-		_, err := c.check(false)
-		if err := errors.Join(loaded, c.checkTogether(), err); err != nil && check {
+		loaded := l.Load(cc.Flags(), p.getenv)
+		_, err := c.Check(false)
+		if err := errors.Join(loaded, c.CheckTogether(), err); err != nil && check {
 			return configError(err)
 		}
 		return do(l)
@@ -59,25 +59,8 @@ func configError(err error) error {
 	return usageError{fmt.Errorf("the configuration has faults:\n  %s", strings.ReplaceAll(err.Error(), "\n", "\n  "))}
 }
 
-// complete loads the configuration and checks what only its parts together can tell. The error
-// holds every fault.
-func (l *layers) complete(c *cobra.Command, p *program) error {
-	loaded := l.load(c.Flags(), p.getenv)
-	if err := errors.Join(loaded, l.config.store().Check(), l.config.checkAccess()); err != nil {
-		return configError(err)
-	}
-	return nil
-}
-
-func (p *program) configCheck(*layers) error {
+func (p *program) configCheck(*config.Layers) error {
 	return p.print(map[string]bool{"ok": true}, "The configuration is in order.\n")
-}
-
-// store is the part of the configuration that package redisstore takes.
-func (c *config) store() redisstore.Config {
-	return redisstore.Config{
-		URL: c.redis, Prefix: c.prefix, Ack: int(c.ack), Restarts: redisstore.Restarts(c.restarts), Timeout: c.storeTimeout, DataDir: c.dataDir, MaxKeys: int(c.maxKeys), MaxBytes: c.maxBytes,
-	}
 }
 
 type shownSetting struct {
@@ -91,18 +74,18 @@ type shownSetting struct {
 	Help     string `json:"help"`
 }
 
-func shown(s *setting) shownSetting {
-	value := s.value
-	if s.redact != nil {
-		value = s.redact(value)
+func shown(s *config.Setting) shownSetting {
+	value := s.Value
+	if s.Redact != nil {
+		value = s.Redact(value)
 	}
-	return shownSetting{Name: s.name, Flag: "--" + s.name, Variable: s.variable(), Value: value, Source: s.source, Unit: s.unit, Reload: s.hot, Help: s.help}
+	return shownSetting{Name: s.Name, Flag: "--" + s.Name, Variable: s.Variable(), Value: value, Source: s.Source, Unit: s.Unit, Reload: s.Hot, Help: s.Help}
 }
 
-func (p *program) configPrint(l *layers) error {
+func (p *program) configPrint(l *config.Layers) error {
 	var list []shownSetting
 	var people strings.Builder
-	for _, s := range l.table {
+	for _, s := range l.Table {
 		line := shown(s)
 		list = append(list, line)
 		fmt.Fprintf(&people, "%s: %q # %s\n", line.Name, line.Value, line.Source)
@@ -110,16 +93,16 @@ func (p *program) configPrint(l *layers) error {
 	return p.print(list, people.String())
 }
 
-func (p *program) configEnv(l *layers) error {
+func (p *program) configEnv(l *config.Layers) error {
 	var list []shownSetting
 	var people strings.Builder
 	table := tabwriter.NewWriter(&people, 0, 8, 2, ' ', 0)
 	fmt.Fprintln(table, "FLAG\tVARIABLE\tDEFAULT\tUNIT\tSIGHUP\tMEANING")
-	for _, s := range l.table {
+	for _, s := range l.Table {
 		line := shown(s)
-		line.Value, line.Source = s.unset, ""
+		line.Value, line.Source = s.Unset, ""
 		list = append(list, line)
-		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\n", line.Flag, line.Variable, line.Value, line.Unit, reload(s.hot), line.Help)
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\n", line.Flag, line.Variable, line.Value, line.Unit, reload(s.Hot), line.Help)
 	}
 	if err := table.Flush(); err != nil {
 		return err
@@ -133,4 +116,14 @@ func reload(hot bool) string {
 		return "reload"
 	}
 	return "restart"
+}
+
+// complete loads the configuration and checks what only its parts together can tell. The error
+// holds every fault.
+func (p *program) complete(c *cobra.Command, l *config.Layers) error {
+	loaded := l.Load(c.Flags(), p.getenv)
+	if err := errors.Join(loaded, l.Service.Store().Check(), l.Service.CheckAccess()); err != nil {
+		return configError(err)
+	}
+	return nil
 }

@@ -12,8 +12,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/coatcheck/coatcheck/counter"
+	"github.com/coatcheck/coatcheck/internal/config"
 	"github.com/coatcheck/coatcheck/internal/expect"
-	"github.com/coatcheck/coatcheck/internal/names"
 	"github.com/coatcheck/coatcheck/internal/redistest"
 	"github.com/coatcheck/coatcheck/internal/wire"
 	"github.com/coatcheck/coatcheck/lock"
@@ -83,13 +83,13 @@ func TestSettingsOfWorkerIDs(t *testing.T) {
 		{[]string{"--redis", "redis://h", "--id-pool=", "--worker-cooldown=0s"}, workerlease.Config{NewPools: workerlease.Wait, Skew: time.Second}, ""},
 	} {
 		command := &cobra.Command{}
-		l := bindFlags(command.Flags())
-		if err := errors.Join(command.ParseFlags(row.args), l.load(command.Flags(), func(string) string { return "" })); err != nil {
+		l := config.BindService(command.Flags())
+		if err := errors.Join(command.ParseFlags(row.args), l.Load(command.Flags(), func(string) string { return "" })); err != nil {
 			t.Errorf("settings %q: %v", row.args, err)
 		}
-		got := l.config.workers()
+		got := l.Service.Workers()
 		expect.Equal(t, fmt.Sprintf("workers with %q", row.args), got, row.want)
-		expect.Equal(t, fmt.Sprintf("pool of ids with %q", row.args), l.config.idPool, row.pool)
+		expect.Equal(t, fmt.Sprintf("pool of ids with %q", row.args), l.Service.IDPool, row.pool)
 		expect.Error(t, fmt.Sprintf("check of workers with %q", row.args), got.Check(), nil)
 	}
 	for _, args := range [][]string{
@@ -109,11 +109,11 @@ func TestPoolsInTheSettings(t *testing.T) {
 	const line = "{orders: {layout: 41/5/5/12, epoch: 2024-02-29T00:00:00Z, datacenter: 3, ttl: 10m}, 'eu:plain': {}}"
 	for _, args := range [][]string{{"--config", path}, {"--pools", line}} {
 		command := &cobra.Command{}
-		l := bindFlags(command.Flags())
-		if err := errors.Join(command.ParseFlags(args), l.load(command.Flags(), func(string) string { return "" })); err != nil {
+		l := config.BindService(command.Flags())
+		if err := errors.Join(command.ParseFlags(args), l.Load(command.Flags(), func(string) string { return "" })); err != nil {
 			t.Errorf("settings %q: %v", args, err)
 		}
-		expect.Equal(t, fmt.Sprintf("pools with %q", args), l.config.workers().Pools, want)
+		expect.Equal(t, fmt.Sprintf("pools with %q", args), l.Service.Workers().Pools, want)
 	}
 	for text, says := range map[string]string{
 		"[orders]": "not a map of pools", "orders": "not a map of pools", "{'a b': {}}": "is not a name", "{a: {layout: x}}": "pool a: layout", "{a: {colour: red}}": "pool a: colour",
@@ -121,20 +121,6 @@ func TestPoolsInTheSettings(t *testing.T) {
 		"{a: {ttl: 25h}}": "pool a: ttl", "{a: {epoch: yesterday}}": "pool a: epoch", "{a: {layout: 31/10/12}}": "pool a: layout: its timestamps",
 	} {
 		execute(t, nil, "config", "check", "--pools", text).exits(usage, "pools (--pools)", says)
-	}
-}
-
-func TestIdentityIsTheHostsNameUnlessOneIsSet(t *testing.T) {
-	expect.Equal(t, "the identity that is set", (&config{identity: "orders-0"}).leasesAs(), "orders-0")
-	host, err := os.Hostname()
-	if err != nil {
-		t.Fatalf("the host's name: %v", err)
-	}
-	expect.Equal(t, "the identity of "+host, (&config{}).leasesAs(), nameOf(host))
-	for host, want := range map[string]string{"db-1.example.com": "db-1.example.com", "Mäx' Mac": "M-x-Mac", "": "", strings.Repeat("h", 300): strings.Repeat("h", 200), "ü": "-"} {
-		got := nameOf(host)
-		expect.Equal(t, fmt.Sprintf("the name of host %q", host), got, want)
-		expect.Equal(t, fmt.Sprintf("whether %q is a name", got), got == "" || names.Valid(got), true)
 	}
 }
 
@@ -159,29 +145,12 @@ func TestConfigPrintHidesPasswords(t *testing.T) {
 
 func TestConfigEnvListsEverySetting(t *testing.T) {
 	listed := execute(t, map[string]string{"COATCHECK_ACK": "nonsense"}, "config", "env").exits(done)
-	for _, s := range settings(&config{}) {
-		listed.prints("--"+s.name, s.variable())
-		if err := s.parse(s.value); err != nil {
-			t.Errorf("the default of %s: %v", s.name, err)
+	for _, s := range config.ServiceSettings(&config.Service{}) {
+		listed.prints("--"+s.Name, s.Variable())
+		if err := s.Parse(s.Value); err != nil {
+			t.Errorf("the default of %s: %v", s.Name, err)
 		}
 	}
-}
-
-func FuzzConfigFile(f *testing.F) {
-	f.Add("listen: 127.0.0.1:1\n")
-	f.Add("a: &x [*x]\n")
-	f.Add("- 1\n")
-	f.Add("? {a: b}\n: c\n")
-	f.Fuzz(func(t *testing.T, content string) {
-		l := &layers{file: "f"}
-		l.table = settings(&l.config)
-		values, faults := l.parseFile([]byte(content))
-		for name := range values {
-			if len(faults) == 0 && !strings.Contains(content, name) && !strings.Contains(content, `\`) && !strings.Contains(content, "%") {
-				t.Fatalf("%q gave %q", content, name)
-			}
-		}
-	})
 }
 
 func TestSettingsOfCountersAndLocks(t *testing.T) {
@@ -197,15 +166,15 @@ func TestSettingsOfCountersAndLocks(t *testing.T) {
 			counter.Config{AfterLoss: counter.MovePast, HoldOff: counter.DefaultHoldOff}, lock.Config{AfterLoss: lock.WaitAfterLoss, LongestTTL: 5 * time.Minute, Skew: 2 * time.Second}},
 	} {
 		command := &cobra.Command{}
-		l := bindFlags(command.Flags())
-		if err := errors.Join(command.ParseFlags(row.args), l.load(command.Flags(), func(string) string { return "" })); err != nil {
+		l := config.BindService(command.Flags())
+		if err := errors.Join(command.ParseFlags(row.args), l.Load(command.Flags(), func(string) string { return "" })); err != nil {
 			t.Errorf("settings %q: %v", row.args, err)
 		}
 		asked := fmt.Sprintf(" with %q", row.args)
-		expect.Equal(t, "counters"+asked, l.config.counters(), row.counters)
-		expect.Error(t, "check of counters"+asked, l.config.counters().Check(), nil)
-		expect.Equal(t, "locks"+asked, l.config.locks(), row.locks)
-		expect.Error(t, "check of locks"+asked, l.config.locks().Check(), nil)
+		expect.Equal(t, "counters"+asked, l.Service.Counters(), row.counters)
+		expect.Error(t, "check of counters"+asked, l.Service.Counters().Check(), nil)
+		expect.Equal(t, "locks"+asked, l.Service.Locks(), row.locks)
+		expect.Error(t, "check of locks"+asked, l.Service.Locks().Check(), nil)
 	}
 	for _, args := range [][]string{
 		{"--counter-after-loss", "guess"}, {"--counter-margin", "0"}, {"--counter-margin", "1000000000001"}, {"--counter-margin", "-1"}, {"--counter-hold-off", "999ms"},
@@ -262,10 +231,10 @@ func TestConfigCheckKnowsTheGateway(t *testing.T) {
 	execute(t, nil, "config", "check", "serve", "--listen", "x").exits(usage, "listen")
 	listed := execute(t, map[string]string{"COATCHECK_LISTEN": "127.0.0.1:5"}, "config", "env", "gateway").exits(done)
 	lacks(t, listed.line, listed.stdout, "127.0.0.1:5")
-	for _, s := range gatewaySettings(&gatewayConfig{config: &config{}}) {
-		listed.prints("--"+s.name, s.variable())
-		if err := s.parse(s.value); err != nil {
-			t.Errorf("the default of %s: %v", s.name, err)
+	for _, s := range config.GatewaySettings(&config.Gateway{Service: &config.Service{}}) {
+		listed.prints("--"+s.Name, s.Variable())
+		if err := s.Parse(s.Value); err != nil {
+			t.Errorf("the default of %s: %v", s.Name, err)
 		}
 	}
 }

@@ -6,6 +6,8 @@ import (
 	"os"
 	"strings"
 	"testing"
+
+	"github.com/coatcheck/coatcheck/internal/config"
 )
 
 // update writes what the program has into the pages: go test ./internal/cli -run
@@ -15,20 +17,20 @@ var update = flag.Bool("update", false, "write real output into the pages")
 const configurationPage = "../../docs/configuration.md"
 
 // settingsTable writes settings as a table of Markdown.
-func settingsTable(table []*setting) string {
+func settingsTable(table []*config.Setting) string {
 	var text strings.Builder
 	text.WriteString("| flag | default | unit | on SIGHUP | meaning |\n|---|---|---|---|---|\n")
 	group := ""
 	for _, s := range table {
-		if s.group != group {
-			group = s.group
+		if s.Group != group {
+			group = s.Group
 			fmt.Fprintf(&text, "| **%s** | | | | |\n", group)
 		}
 		value := "none"
-		if s.value != "" && s.value != unsaid {
-			value = "`" + s.value + "`"
+		if s.Value != "" && s.Value != config.Unsaid {
+			value = "`" + s.Value + "`"
 		}
-		fmt.Fprintf(&text, "| `--%s` | %s | %s | %s | %s |\n", s.name, value, cell(s.unit), reload(s.hot), cell(s.help))
+		fmt.Fprintf(&text, "| `--%s` | %s | %s | %s | %s |\n", s.Name, value, cell(s.Unit), reload(s.Hot), cell(s.Help))
 	}
 	return text.String()
 }
@@ -46,7 +48,7 @@ func TestThePageOfTheSettingsIsThatOfTheProgram(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := string(page)
-	for name, table := range map[string][]*setting{"serve": settings(&config{}), "gateway": gatewaySettings(&gatewayConfig{config: &config{}})} {
+	for name, table := range map[string][]*config.Setting{"serve": config.ServiceSettings(&config.Service{}), "gateway": config.GatewaySettings(&config.Gateway{Service: &config.Service{}})} {
 		begin, end := "<!-- settings of "+name+" -->\n", "<!-- end of settings of "+name+" -->"
 		before, rest, found := strings.Cut(want, begin)
 		_, after, closed := strings.Cut(rest, end)

@@ -1,6 +1,10 @@
 package cli
 
-import "log/slog"
+import (
+	"log/slog"
+
+	"github.com/coatcheck/coatcheck/internal/config"
+)
 
 // beside is how many file descriptors are kept for all else: connections to Redis and to an
 // upstream, files.
@@ -8,11 +12,11 @@ const beside = 256
 
 // connections is how many clients may be connected: as many as is set, but no more than the process
 // has file descriptors for. One that has used them up could not reach Redis either.
-func (c *config) connections(log *slog.Logger) int {
+func connections(c *config.Service, log *slog.Logger) int {
 	descriptors, known := descriptorLimit()
 	room := max(int(min(descriptors, 1<<30))-beside, 1)
-	if !known || int(c.maxConnections) <= room {
-		return int(c.maxConnections)
+	if !known || int(c.MaxConnections) <= room {
+		return int(c.MaxConnections)
 	}
 	log.Warn("fewer connections than max-connections says: the process may not have more file descriptors open", "connections", room, "descriptors", descriptors,
 		"fix", "raise the limit (ulimit -n, LimitNOFILE), or set max-connections")

@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"testing"
 
+	"github.com/coatcheck/coatcheck/internal/config"
 	"github.com/coatcheck/coatcheck/internal/expect"
 )
 
@@ -14,10 +15,10 @@ func TestConnectionsAreNoMoreThanThereAreFileDescriptorsFor(t *testing.T) {
 		t.Fatalf("file descriptors of this process: got %d, known: %v, want more than %d", descriptors, known, beside)
 	}
 	var log bytes.Buffer
-	few := &config{maxConnections: 7}
-	expect.Equal(t, "connections with max-connections 7", few.connections(slog.New(slog.NewTextHandler(&log, nil))), 7)
+	few := &config.Service{MaxConnections: 7}
+	expect.Equal(t, "connections with max-connections 7", connections(few, slog.New(slog.NewTextHandler(&log, nil))), 7)
 	expect.Equal(t, "log with max-connections 7", log.String(), "")
-	many := &config{maxConnections: int64(descriptors)}
-	expect.Equal(t, "connections with max-connections as many as descriptors", many.connections(slog.New(slog.NewTextHandler(&log, nil))), int(descriptors)-beside)
+	many := &config.Service{MaxConnections: int64(descriptors)}
+	expect.Equal(t, "connections with max-connections as many as descriptors", connections(many, slog.New(slog.NewTextHandler(&log, nil))), int(descriptors)-beside)
 	expect.Contains(t, "log with max-connections as many as descriptors", log.String(), "fewer connections than max-connections says")
 }

@@ -3,6 +3,8 @@ package cli
 import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"github.com/coatcheck/coatcheck/internal/config"
 )
 
 func (p *program) counterCommand() *cobra.Command {
@@ -21,6 +23,6 @@ var counterSettings = []string{"counter-after-loss", "counter-margin", "counter-
 
 // bindCounters adds --server, --redis with what belongs to it, --config and the command's own
 // settings to its flags.
-func bindCounters(flags *pflag.FlagSet, own ...*setting) *source {
+func bindCounters(flags *pflag.FlagSet, own ...*config.Setting) *source {
 	return bindStraight(flags, counterSettings, own)
 }

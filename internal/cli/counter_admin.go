@@ -12,6 +12,7 @@ import (
 
 	"github.com/coatcheck/coatcheck/client"
 	"github.com/coatcheck/coatcheck/counter"
+	"github.com/coatcheck/coatcheck/internal/config"
 	"github.com/coatcheck/coatcheck/internal/wire"
 )
 
@@ -69,7 +70,7 @@ func counterTable(list []wire.ListedCounter) string {
 	})
 }
 
-func zoneOfKey(into *string) *setting {
+func zoneOfKey(into *string) *config.Setting {
 	return zoneName("zone", "time zone of KEY's date, such as Europe/Berlin; empty: UTC", into)
 }
 
@@ -122,8 +123,8 @@ func (p *program) counterSetCommand() *cobra.Command {
 		},
 	}
 	s := bindCounters(command.Flags(), zoneOfKey(&set.zone),
-		optional(span("ttl", unsaid, counter.MinTTL, counter.MaxTTL, "how long it lives; empty: for ever, or with a date for two days longer than its period", &set.ttl)),
-		toggle("yes", "set it back", &set.yes))
+		config.Optional(config.Span("ttl", config.Unsaid, counter.MinTTL, counter.MaxTTL, "how long it lives; empty: for ever, or with a date for two days longer than its period", &set.ttl)),
+		config.Toggle("yes", "set it back", &set.yes))
 	command.SetFlagErrorFunc(func(_ *cobra.Command, err error) error {
 		if _, short := errors.AsType[*pflag.NotExistError](err); short {
 			err = fmt.Errorf("%w; a value that is negative goes behind two dashes: coatcheck counter set -- KEY -5", err)
@@ -190,7 +191,7 @@ func (p *program) counterRemoveCommand() *cobra.Command {
 		Long: "Remove a counter: it begins again at 1, and hands its values out again. Without --yes it says where the counter is, and does nothing. KEY can end in a date, as for coatcheck incr.",
 		Args: oneCounter,
 	}
-	s := bindCounters(command.Flags(), zoneOfKey(&zone), toggle("yes", "do it", &yes))
+	s := bindCounters(command.Flags(), zoneOfKey(&zone), config.Toggle("yes", "do it", &yes))
 	command.RunE = func(c *cobra.Command, args []string) error {
 		return p.ask(c, s, func(ctx context.Context, service *client.Client) error {
 			one, err := oneOf(args[0], zone, time.Now())

@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/coatcheck/coatcheck/internal/config"
 	"github.com/coatcheck/coatcheck/internal/names"
 	numbers "github.com/coatcheck/coatcheck/number"
 )
@@ -44,9 +45,9 @@ func oneOf(text, zone string, now time.Time) (one dated, err error) {
 	switch {
 	case err != nil:
 		return one, usageError{err}
-	case calendar == unsaid && zone != unsaid:
+	case calendar == config.Unsaid && zone != config.Unsaid:
 		return one, usageError{errors.New("--zone: there is no date in KEY")}
-	case calendar == unsaid:
+	case calendar == config.Unsaid:
 		return dated{key: key}, nil
 	}
 	clock, err := time.LoadLocation(zone) // "" is UTC
@@ -80,8 +81,8 @@ func oneCounter(_ *cobra.Command, args []string) error {
 }
 
 // zoneName is a time zone by its name; empty is UTC.
-func zoneName(name, help string, into *string) *setting {
-	return &setting{name: name, unit: "name", help: help, parse: func(s string) error {
+func zoneName(name, help string, into *string) *config.Setting {
+	return &config.Setting{Name: name, Unit: "name", Help: help, Parse: func(s string) error {
 		*into = s
 		// which is another one on another machine
 		if _, err := time.LoadLocation(s); err != nil || s == "Local" {

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/coatcheck/coatcheck/doctor"
+	"github.com/coatcheck/coatcheck/internal/config"
 	"github.com/coatcheck/coatcheck/internal/redisprobe"
 	"github.com/coatcheck/coatcheck/redisstore"
 	"github.com/coatcheck/coatcheck/workerlease"
@@ -37,14 +38,14 @@ func (p *program) doctorCommand() *cobra.Command {
 			"Exit code 0: nothing above a note; 1: something at --fail-on or above; 75: nobody could be asked.",
 	}
 	e := &examination{}
-	own := []*setting{
-		choice("fail-on", doctor.Warning.String(), []string{doctor.Warning.String(), doctor.Critical.String(), never}, "from which severity on the exit code is 1", &e.failOn),
-		toggle("read-only", "writes nothing: how many replicas confirm a write is then not known", &e.readOnly),
-		span("worker-ttl", "30s", workerlease.MinTTL, workerlease.MaxTTL, "the shortest TTL of the worker-id pools in use", &e.workerTTL),
+	own := []*config.Setting{
+		config.Choice("fail-on", doctor.Warning.String(), []string{doctor.Warning.String(), doctor.Critical.String(), never}, "from which severity on the exit code is 1", &e.failOn),
+		config.Toggle("read-only", "writes nothing: how many replicas confirm a write is then not known", &e.readOnly),
+		config.Span("worker-ttl", "30s", workerlease.MinTTL, workerlease.MaxTTL, "the shortest TTL of the worker-id pools in use", &e.workerTTL),
 	}
 	e.source = bindStraight(command.Flags(), []string{"clock-skew"}, own)
 	command.RunE = func(c *cobra.Command, _ []string) error {
-		if err := e.load(c.Flags(), p.getenv); err != nil {
+		if err := e.Load(c.Flags(), p.getenv); err != nil {
 			return configError(err)
 		}
 		direct, err := e.direct()
@@ -61,7 +62,7 @@ func (p *program) doctorCommand() *cobra.Command {
 
 // settings are what the findings are held against.
 func (e *examination) settings() doctor.Settings {
-	return doctor.Settings{Ack: int(e.config.ack), Restarts: redisstore.Restarts(e.config.restarts), ClockSkew: e.config.clockSkew, StoreTimeout: cmp.Or(e.config.storeTimeout, redisstore.DefaultTimeout), WorkerTTL: e.workerTTL}
+	return doctor.Settings{Ack: int(e.Service.Ack), Restarts: redisstore.Restarts(e.Service.Restarts), ClockSkew: e.Service.ClockSkew, StoreTimeout: cmp.Or(e.Service.StoreTimeout, redisstore.DefaultTimeout), WorkerTTL: e.workerTTL}
 }
 
 // examined answers `doctor --json`.
@@ -85,11 +86,11 @@ type examinedServer struct {
 }
 
 func (p *program) examineRedis(ctx context.Context, e *examination) error {
-	config := e.config.store()
+	config := e.Service.Store()
 	if err := config.Check(); err != nil {
 		return configError(err)
 	}
-	redisstore.LogTo(p.logger(&e.config))
+	redisstore.LogTo(p.logger(&e.Service))
 	live := p.live()
 	facts, err := redisprobe.Inspect(ctx, config, redisprobe.Options{
 		ReadOnly: e.readOnly, Progress: func(doing string, at, all int) { live.show(fmt.Sprintf("%s (%d of %d)", doing, at, all)) },

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/coatcheck/coatcheck/doctor"
+	"github.com/coatcheck/coatcheck/internal/config"
 	"github.com/coatcheck/coatcheck/internal/wire"
 )
 
@@ -36,7 +37,7 @@ func (p *program) examineService(ctx context.Context, e *examination) error {
 	if err != nil {
 		return laterError{fmt.Errorf("nobody could be asked: %w", err)}
 	}
-	facts.Loopback = isLoopback(at.Hostname())
+	facts.Loopback = config.IsLoopback(at.Hostname())
 	return p.tell(e, examined{At: at.Redacted(), Kind: "service", Findings: doctor.ExamineService(facts, e.settings())})
 }
 

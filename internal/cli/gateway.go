@@ -6,85 +6,20 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
-	"net/url"
-	"os"
 	"os/signal"
 	"runtime"
-	"slices"
 	"strings"
 	"text/tabwriter"
-	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/coatcheck/coatcheck/gateway"
 	"github.com/coatcheck/coatcheck/idempotency"
+	"github.com/coatcheck/coatcheck/internal/config"
 	"github.com/coatcheck/coatcheck/internal/tracing"
 	"github.com/coatcheck/coatcheck/metrics"
 	"github.com/coatcheck/coatcheck/redisstore"
 )
-
-// gatewayConfig is what the gateway is set to. What it shares with the service is in config.
-type gatewayConfig struct {
-	*config
-
-	admin          string
-	upstream       gateway.Upstream
-	upstreamGiven  bool
-	routes         string
-	trustForwarded bool
-	preserveHost   bool
-	tokenService   string
-	upstreamIdle   time.Duration
-	bodyTimeout    time.Duration
-}
-
-// gatewaySettings is the table of the gateway: the settings of its store, keys, log and stop are
-// those of the service.
-func gatewaySettings(c *gatewayConfig) []*setting {
-	return append(in("Gateway",
-		upstreamSetting("upstream", "the service to guard: http://host:port, https://host:port or unix:///path/to/socket", c),
-		hot(text("routes", "", "file", "what to guard, and how: a YAML file, see docs/gateway.md. It is read again when it changes, and on SIGHUP", &c.routes)),
-		address("listen", "127.0.0.1:8081", "where clients come in; port 0 takes a free one", &c.listen),
-		address("admin", "127.0.0.1:8082", "where /livez, /readyz, /metrics and /debug/pprof/ are for the operator, not for clients; on loopback, unless --insecure is said", &c.admin),
-		hot(hostNames("allowed-hosts", "names under which clients ask, beside every address and localhost, such as shop.example or *.example.com; * is every name; empty: every name at --listen, no other at --admin", &c.allowedHosts)),
-		toggle("insecure", "lets other machines reach the admin side, which asks for no key", &c.insecure),
-		headers("principal-headers", "Authorization", "who is asking, by these headers: keys and tokens of two principals never meet; none: everybody is the same", &c.principalHeaders),
-		toggle("trust-forwarded", "keeps the X-Forwarded headers of requests: only behind a proxy that writes them itself", &c.trustForwarded),
-		toggle("preserve-host", "sends the client's Host to the upstream instead of the upstream's own", &c.preserveHost),
-		serviceURL("token-service", "where clients find /token/{token} and /operation/{operation}; empty: tokens at the gateway's own address, and no link to operations", &c.tokenService),
-		span("upstream-idle", "1s", time.Millisecond, time.Hour, "how long an unused connection for guarded requests is kept: less than the upstream keeps it", &c.upstreamIdle),
-		span("body-timeout", "30s", 100*time.Millisecond, time.Hour, "how long the body of a guarded request may take to arrive", &c.bodyTimeout),
-	), shared(c.config)...)
-}
-
-// shared picks what the gateway has in common with the service.
-func shared(c *config) []*setting {
-	common := []string{"redis", "ack", "restarts", "data-dir", "max-keys", "max-bytes", "prefix", "store-timeout", "quota-operations", "quota-bytes", "token-keys", "answer-keys", "drain-delay", "stop-timeout", "idle-timeout", "max-connections", "max-connections-per-address", "max-bytes-in-flight", "trace-endpoint", "trace-sample", "access-log", "audit-log", "log-format", "log-level"}
-	return slices.DeleteFunc(settings(c), func(s *setting) bool { return !slices.Contains(common, s.name) })
-}
-
-func upstreamSetting(name, help string, into *gatewayConfig) *setting {
-	return &setting{name: name, unit: "URL", help: help, parse: func(s string) (err error) {
-		if s != "" {
-			into.upstream, err = gateway.ParseUpstream(s)
-			into.upstreamGiven = err == nil
-		}
-		return err
-	}}
-}
-
-// serviceURL is the URL of another service, without a slash at its end; empty = none.
-func serviceURL(name, help string, into *string) *setting {
-	return &setting{name: name, unit: "URL", help: help, parse: func(s string) error {
-		target, err := url.Parse(s)
-		if err != nil || s != "" && (target.Scheme != "http" && target.Scheme != "https" || target.Host == "" || target.User != nil || target.RawQuery != "") {
-			return errors.New("not a URL such as https://tokens.example")
-		}
-		*into = strings.TrimRight(s, "/")
-		return nil
-	}}
-}
 
 func (p *program) gatewayCommand() *cobra.Command {
 	command := &cobra.Command{
@@ -93,14 +28,14 @@ func (p *program) gatewayCommand() *cobra.Command {
 			"The routes file says which ones; everything else passes as it is.",
 		Example: "  coatcheck gateway --upstream http://127.0.0.1:3000 --routes routes.yaml --redis redis://localhost:6379",
 	}
-	l := &layers{}
-	c := &gatewayConfig{config: &l.config}
-	l.bind(command.Flags(), gatewaySettings(c))
+	l := &config.Layers{}
+	c := &config.Gateway{Service: &l.Service}
+	l.Bind(command.Flags(), config.GatewaySettings(c))
 	only := command.Flags().Bool("check", false, "check the routes file and the settings, and exit: 0 if they are in order, 2 if not")
 	command.RunE = func(cc *cobra.Command, _ []string) error {
-		loaded := l.load(cc.Flags(), p.getenv)
-		routes, err := c.check(*only)
-		if err := errors.Join(loaded, c.checkTogether(), err); err != nil {
+		loaded := l.Load(cc.Flags(), p.getenv)
+		routes, err := c.Check(*only)
+		if err := errors.Join(loaded, c.CheckTogether(), err); err != nil {
 			return configError(err)
 		}
 		if *only {
@@ -112,79 +47,54 @@ func (p *program) gatewayCommand() *cobra.Command {
 	return command
 }
 
-// checkTogether finds settings that do not go together.
-func (c *gatewayConfig) checkTogether() error {
-	return errors.Join(c.store().Check(), c.checkAdmin("admin", c.admin))
-}
-
-// check reads the routes file, and finds what is missing to run; a mere check of the file needs no
-// upstream.
-func (c *gatewayConfig) check(only bool) (routes gateway.Routes, err error) {
-	if !c.upstreamGiven && !only {
-		err = errors.New("upstream: missing or wrong; the service to guard, such as --upstream http://127.0.0.1:3000")
-	}
-	if c.routes == "" {
-		return nil, errors.Join(err, errors.New("routes: missing; a file such as --routes routes.yaml says what to guard"))
-	}
-	text, unread := os.ReadFile(c.routes)
-	if unread != nil {
-		return nil, errors.Join(err, fmt.Errorf("routes: %w", unread))
-	}
-	routes, faults := gateway.ParseRoutes(text)
-	if faults != nil {
-		faults = fmt.Errorf("%s: %s", c.routes, strings.ReplaceAll(faults.Error(), "\n", "\n"+c.routes+": "))
-	}
-	return routes, errors.Join(err, faults)
-}
-
 // gateway runs the gateway until the context ends.
-func (p *program) gateway(ctx context.Context, l *layers, c *gatewayConfig) (err error) {
+func (p *program) gateway(ctx context.Context, l *config.Layers, c *config.Gateway) (err error) {
 	hangups := catchHangups()
 	defer signal.Stop(hangups)
-	log, level := p.levelled(c.config)
+	log, level := p.levelled(c.Service)
 	redisstore.LogTo(log)
 	// net/http writes there what an upstream sends unasked, which may be anybody's secret
 	slog.SetDefault(slog.New(slog.DiscardHandler))
-	traces, err := p.openTraces(ctx, c.config, tracing.Config{Service: "coatcheck-gateway", Logger: log})
+	traces, err := p.openTraces(ctx, c.Service, tracing.Config{Service: "coatcheck-gateway", Logger: log})
 	if err != nil {
 		return err
 	}
 	defer endTraces(ctx, traces, log)
 	measures := metrics.NewStore(version().Version)
-	store, err := c.openStore(ctx, log, append(traces.Observers(), measures)...)
+	store, err := openStore(ctx, c.Service, log, append(traces.Observers(), measures)...)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, store.Close()) }()
 	g, err := gateway.New(gateway.Config{
-		Store: store, Upstream: c.upstream, RoutesFile: c.routes, Logger: log, AccessLog: c.accessLog, AuditLog: c.auditLog, Metrics: measures, Tracer: traces.Tracer(), Debug: profiles(),
-		Principal: idempotency.HeaderPrincipal(c.principalHeaders...), TokenKeys: c.tokenKeys, AnswerKeys: c.answerKeys, Quota: c.quota(),
-		AllowedHosts: c.allowedHosts, TrustForwarded: c.trustForwarded, PreserveHost: c.preserveHost, TokenService: c.tokenService,
-		IdleTimeout: c.idleTimeout, MaxConnections: c.connections(log), MaxPerAddress: int(c.maxPerAddress), MaxBytes: c.maxBytesInFlight,
-		UpstreamIdle: c.upstreamIdle, BodyTimeout: c.bodyTimeout, DrainDelay: c.drainDelay, StopTimeout: c.stopTimeout,
+		Store: store, Upstream: c.Upstream, RoutesFile: c.Routes, Logger: log, AccessLog: c.AccessLog, AuditLog: c.AuditLog, Metrics: measures, Tracer: traces.Tracer(), Debug: profiles(),
+		Principal: idempotency.HeaderPrincipal(c.PrincipalHeaders...), TokenKeys: c.TokenKeys, AnswerKeys: c.AnswerKeys, Quota: c.Quota(),
+		AllowedHosts: c.AllowedHosts, TrustForwarded: c.TrustForwarded, PreserveHost: c.PreserveHost, TokenService: c.TokenService,
+		IdleTimeout: c.IdleTimeout, MaxConnections: connections(c.Service, log), MaxPerAddress: int(c.MaxPerAddress), MaxBytes: c.MaxBytesInFlight,
+		UpstreamIdle: c.UpstreamIdle, BodyTimeout: c.BodyTimeout, DrainDelay: c.DrainDelay, StopTimeout: c.StopTimeout,
 	})
 	if err != nil {
 		return configError(err)
 	}
-	warnAdmin(c.admin, log)
-	clients, admin, err := c.listeners()
+	warnAdmin(c.Admin, log)
+	clients, admin, err := openListeners(c)
 	if err != nil {
 		return errors.Join(err, g.Close(ctx))
 	}
 	if err := p.gatewayBanner(ctx, c, gatewayAt{g, store, clients.Addr(), admin.Addr()}, log); err != nil {
 		return errors.Join(err, clients.Close(), admin.Close(), g.Close(ctx))
 	}
-	defer onHangup(ctx, hangups, c.reloading(l, log, level, g).reload)()
+	defer onHangup(ctx, hangups, reloadGateway(l, log, level, g).Reload)()
 	err = g.Serve(ctx, clients, admin)
 	log.Info("stopped")
 	return err
 }
 
-func (c *gatewayConfig) listeners() (clients, admin net.Listener, err error) {
-	if clients, err = net.Listen("tcp", c.listen); err != nil {
+func openListeners(c *config.Gateway) (clients, admin net.Listener, err error) {
+	if clients, err = net.Listen("tcp", c.Listen); err != nil {
 		return nil, nil, fmt.Errorf("%w; choose another address with --listen, or --listen 127.0.0.1:0 for a free port", err)
 	}
-	if admin, err = net.Listen("tcp", c.admin); err != nil {
+	if admin, err = net.Listen("tcp", c.Admin); err != nil {
 		return nil, nil, errors.Join(fmt.Errorf("%w; choose another address with --admin, or --admin 127.0.0.1:0 for a free port", err), clients.Close())
 	}
 	return clients, admin, nil
@@ -219,14 +129,14 @@ type gatewayAt struct {
 }
 
 // gatewayBanner tells what runs, what is guarded, and what to do next.
-func (p *program) gatewayBanner(ctx context.Context, c *gatewayConfig, at gatewayAt, log *slog.Logger) error {
+func (p *program) gatewayBanner(ctx context.Context, c *config.Gateway, at gatewayAt, log *slog.Logger) error {
 	routes := at.gateway.Routes()
 	s := gatewayStarted{
 		started: started{
 			URL: "http://" + reachable(at.clients.String()), AdminURL: "http://" + reachable(at.admin.String()), Store: string(at.store.Mode()), Address: at.store.Address(), Ack: at.store.Ack(),
-			Durability: durability(c.config, at.store), Version: version().Version,
+			Durability: durability(c.Service, at.store), Version: version().Version,
 		},
-		Upstream: c.upstream.String(), Routes: shownRoutes(routes),
+		Upstream: c.Upstream.String(), Routes: shownRoutes(routes),
 	}
 	if err := at.store.Ping(ctx); err != nil {
 		s.Problem = err.Error()

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+
+	"github.com/coatcheck/coatcheck/internal/config"
 )
 
 func (p *program) healthcheckCommand() *cobra.Command {
@@ -15,28 +17,28 @@ func (p *program) healthcheckCommand() *cobra.Command {
 		Use: "healthcheck", Short: "Ask a running service whether it is ready; exit code 0 if so", Args: noArgs,
 		Long: "Ask the service on this machine, at --listen (or COATCHECK_LISTEN), for /readyz. For Docker's HEALTHCHECK, where no curl is at hand.",
 	}
-	l := bindFlags(command.Flags())
+	l := config.BindService(command.Flags())
 	hideAllBut(command.Flags(), "listen", "tls-cert", "tls-key", "config")
 	command.RunE = func(c *cobra.Command, _ []string) error {
-		if err := l.load(c.Flags(), p.getenv); err != nil {
+		if err := l.Load(c.Flags(), p.getenv); err != nil {
 			return configError(err)
 		}
-		return p.healthcheck(c.Context(), &l.config)
+		return p.healthcheck(c.Context(), &l.Service)
 	}
 	return command
 }
 
-func (p *program) healthcheck(ctx context.Context, c *config) error {
+func (p *program) healthcheck(ctx context.Context, c *config.Service) error {
 	web := &http.Client{}
-	if c.tlsCert != "" {
-		secure, err := c.tlsFiles().itself()
+	if c.TLSCert != "" {
+		secure, err := c.TLSFiles().Itself()
 		if err != nil {
 			return err
 		}
 		web.Transport = &http.Transport{TLSClientConfig: secure}
 	}
 	defer web.CloseIdleConnections()
-	url := c.scheme() + reachable(c.listen) + "/readyz"
+	url := c.Scheme() + reachable(c.Listen) + "/readyz"
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)

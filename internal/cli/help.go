@@ -1,37 +1,15 @@
 package cli
 
 import (
-	"cmp"
 	"fmt"
 	"strings"
 	"sync"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"github.com/coatcheck/coatcheck/internal/config"
 )
-
-// flagValue is a setting as a flag. It is read as text, and parsed with all others.
-type flagValue struct {
-	setting *setting
-	text    string
-}
-
-func (v *flagValue) String() string { return v.text }
-
-// Set takes the text as it is.
-func (v *flagValue) Set(text string) error {
-	v.text = text
-	return nil
-}
-
-// Type is what help says that the flag takes.
-func (v *flagValue) Type() string {
-	if v.setting.choices != nil {
-		return strings.Join(v.setting.choices, "|")
-	}
-	// pflag counts bytes where it aligns columns
-	return strings.ReplaceAll(cmp.Or(v.setting.kind, v.setting.unit), "…", "...")
-}
 
 // helpWidth is the width of the text of help.
 const helpWidth = 100
@@ -43,8 +21,8 @@ func groupedFlags(flags *pflag.FlagSet) string {
 	groups, headings := map[string]*pflag.FlagSet{own: newGroup(), common: newGroup()}, []string{own}
 	flags.VisitAll(func(flag *pflag.Flag) {
 		heading := common
-		if value, ok := flag.Value.(*flagValue); ok {
-			heading = value.setting.group
+		if value, ok := flag.Value.(*config.FlagValue); ok {
+			heading = value.Setting.Group
 		}
 		if groups[heading] == nil {
 			groups[heading] = newGroup()
@@ -88,9 +66,9 @@ func groupFlags(root *cobra.Command) {
 // keeps what is registered for as long as the process lives, so that is done where the shell asks.
 func completeChoices(command *cobra.Command) {
 	command.LocalFlags().VisitAll(func(flag *pflag.Flag) {
-		if value, ok := flag.Value.(*flagValue); ok && value.setting.choices != nil {
+		if value, ok := flag.Value.(*config.FlagValue); ok && value.Setting.Choices != nil {
 			// it fails for a flag that is not there
-			values := cobra.FixedCompletions(value.setting.choices, cobra.ShellCompDirectiveNoFileComp)
+			values := cobra.FixedCompletions(value.Setting.Choices, cobra.ShellCompDirectiveNoFileComp)
 			_ = command.RegisterFlagCompletionFunc(flag.Name, values)
 		}
 	})

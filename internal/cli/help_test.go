@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/coatcheck/coatcheck/internal/config"
 	"github.com/coatcheck/coatcheck/internal/expect"
 )
 
@@ -20,9 +21,9 @@ func TestHelpOfServeHasTypesAndHeadings(t *testing.T) {
 			t.Errorf("help of serve: got a line of %d bytes, want %d at most: %s", len(line), helpWidth, line)
 		}
 	}
-	for _, s := range settings(&config{}) {
-		if s.group == "" {
-			t.Errorf("setting %s stands under no heading", s.name)
+	for _, s := range config.ServiceSettings(&config.Service{}) {
+		if s.Group == "" {
+			t.Errorf("setting %s stands under no heading", s.Name)
 		}
 	}
 }

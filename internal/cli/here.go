@@ -13,6 +13,7 @@ import (
 
 	"github.com/coatcheck/coatcheck/client"
 	"github.com/coatcheck/coatcheck/internal/audit"
+	"github.com/coatcheck/coatcheck/internal/config"
 	"github.com/coatcheck/coatcheck/internal/requestlog"
 	"github.com/coatcheck/coatcheck/redisstore"
 	"github.com/coatcheck/coatcheck/server"
@@ -24,7 +25,7 @@ func (p *program) ask(c *cobra.Command, s *source, command func(context.Context,
 	return kindOf(p.either(c, s, func(service *client.Client) error {
 		return command(c.Context(), service)
 	}, func(store *redisstore.Store) error {
-		return askHere(c.Context(), p.serviceHere(&s.config, store), command)
+		return askHere(c.Context(), p.serviceHere(&s.Service, store), command)
 	}))
 }
 
@@ -34,11 +35,11 @@ const longestHere = 24 * time.Hour
 
 // serviceHere is the configuration of a service in this process. It asks for no keys, writes no log
 // of requests, leases no worker id before one is needed, and tells what its store failed with.
-func (p *program) serviceHere(c *config, store *redisstore.Store) server.Config {
-	counters := c.counters()
+func (p *program) serviceHere(c *config.Service, store *redisstore.Store) server.Config {
+	counters := c.Counters()
 	counters.Logger = p.logger(c)
 	return server.Config{
-		Store: store, Counters: counters, Locks: c.locks(), Workers: c.workers(), TokenKeys: c.tokenKeys, AnswerKeys: c.answerKeys,
+		Store: store, Counters: counters, Locks: c.Locks(), Workers: c.Workers(), TokenKeys: c.TokenKeys, AnswerKeys: c.AnswerKeys,
 		TellCauses: true, RequestTimeout: longestHere, Console: server.ConsoleConfig{Mode: server.ConsoleOff},
 		AccessLog: requestlog.None, AuditLog: audit.None,
 	}

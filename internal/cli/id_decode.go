@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/coatcheck/coatcheck/client"
+	"github.com/coatcheck/coatcheck/internal/config"
 	"github.com/coatcheck/coatcheck/internal/wire"
 	"github.com/coatcheck/coatcheck/snowflake"
 )
@@ -37,7 +38,7 @@ func (p *program) idDecodeCommand() *cobra.Command {
 	s := bindSource(command.Flags(), append(form.bind(snowflake.Formats()...),
 		layoutText("layout", "of the ids; empty: "+snowflake.DefaultLayout, &origin.layout),
 		moment("epoch", "of the ids; empty: "+snowflake.DefaultEpoch.Format(time.RFC3339), &origin.epoch),
-		text("pool", "", "name", "asked for its layout and epoch", &origin.pool))...)
+		config.Text("pool", "", "name", "asked for its layout and epoch", &origin.pool))...)
 	command.RunE = func(c *cobra.Command, args []string) error {
 		return p.ask(c, s, func(ctx context.Context, service *client.Client) error {
 			style, err := origin.style(ctx, service, s.said("width"), form.width)

@@ -55,11 +55,11 @@ func (p *program) segmentIDs(c *cobra.Command, s *source, tag string, n *int64) 
 		}
 		return err
 	}, func(store *redisstore.Store) error {
-		config := p.serviceHere(&s.config, store)
+		config := p.serviceHere(&s.Service, store)
 		config.Counters = server.SegmentCounters(config.Counters)
 		// its counters are those of the tags
 		return askHere(c.Context(), config, func(ctx context.Context, tags *client.Client) error {
-			if !s.config.segmentCreate {
+			if !s.Service.SegmentCreate {
 				if _, err := tags.Counter(ctx, tag); err != nil {
 					return fmt.Errorf("tag %s, and none is made (segment-create): %w", tag, err)
 				}

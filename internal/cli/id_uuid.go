@@ -7,6 +7,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/spf13/cobra"
 
+	"github.com/coatcheck/coatcheck/internal/config"
 	"github.com/coatcheck/coatcheck/internal/wire"
 )
 
@@ -22,12 +23,13 @@ func (p *program) idUUIDCommand() *cobra.Command {
 			return nil
 		},
 	}
-	l := &layers{}
-	l.bind(command.Flags(), []*setting{howMany(&n)})
-	l.table = append(l.table, settings(&l.config)...) // a file may hold the service's as well
+	l := &config.Layers{}
+	l.Bind(command.Flags(), []*config.Setting{howMany(&n)})
+	// a file may hold the service's as well
+	l.Table = append(l.Table, config.ServiceSettings(&l.Service)...)
 	shorthand(command.Flags(), "n", "count")
 	command.RunE = func(c *cobra.Command, args []string) error {
-		if err := l.load(c.Flags(), p.getenv); err != nil {
+		if err := l.Load(c.Flags(), p.getenv); err != nil {
 			return configError(err)
 		}
 		return p.makeUUIDs(len(args) == 1 && args[0] == "4", int(n))

@@ -11,6 +11,7 @@ import (
 
 	"github.com/coatcheck/coatcheck/client"
 	"github.com/coatcheck/coatcheck/counter"
+	"github.com/coatcheck/coatcheck/internal/config"
 	"github.com/coatcheck/coatcheck/internal/names"
 )
 
@@ -21,12 +22,12 @@ type increment struct {
 	at string
 }
 
-func (i *increment) bind() []*setting {
-	return []*setting{
-		number("by", "1", 1, counter.MaxBy, "values", "how many, one a line", &i.By),
+func (i *increment) bind() []*config.Setting {
+	return []*config.Setting{
+		config.Number("by", "1", 1, counter.MaxBy, "values", "how many, one a line", &i.By),
 		repeatable("request-id", "makes the command repeatable for a day: the same id gets the same values of a counter, and adds once", &i.RequestID),
-		optional(span("ttl", unsaid, counter.MinTTL, counter.MaxTTL, "how long a counter lives that begins now; empty: for ever, or with a date for two days longer than its period", &i.TTL)),
-		text("template", unsaid, "text", "how each value is written, such as ORD-{yyyyMMdd}-{n:6}; with a date in it the counter begins anew with each of its periods", &i.Template),
+		config.Optional(config.Span("ttl", config.Unsaid, counter.MinTTL, counter.MaxTTL, "how long a counter lives that begins now; empty: for ever, or with a date for two days longer than its period", &i.TTL)),
+		config.Text("template", config.Unsaid, "text", "how each value is written, such as ORD-{yyyyMMdd}-{n:6}; with a date in it the counter begins anew with each of its periods", &i.Template),
 		zoneName("zone", "time zone whose date it is, such as Europe/Berlin; empty: UTC", &i.Zone),
 		moment("at", "the moment whose date it is, within a day of now, so that a command that is repeated after midnight is the same; empty: now", &i.at),
 	}
@@ -70,13 +71,13 @@ func (i *increment) complete(text string) (key string, err error) {
 		return "", err
 	}
 	i.At, _ = time.Parse(time.RFC3339, i.at) // it was checked; empty is the zero time
-	dated := i.Calendar != unsaid || i.Template != unsaid
+	dated := i.Calendar != config.Unsaid || i.Template != config.Unsaid
 	switch {
 	case dated && i.TTL != 0:
 		return "", errors.New("--ttl: not with a date or a template")
-	case !dated && i.Zone != unsaid:
+	case !dated && i.Zone != config.Unsaid:
 		return "", errors.New("--zone: there is no date, in KEY or in a --template")
-	case !dated && i.at != unsaid:
+	case !dated && i.at != config.Unsaid:
 		return "", errors.New("--at: there is no date, in KEY or in a --template")
 	}
 	return key, nil
@@ -85,9 +86,9 @@ func (i *increment) complete(text string) (key string, err error) {
 var requestForm = names.NewForm(" -~", 1, 255)
 
 // repeatable is a request id as the HTTP interface takes it; empty is none.
-func repeatable(name, help string, into *string) *setting {
-	return &setting{name: name, unit: "text", help: help, parse: func(s string) error {
-		if *into = s; s != unsaid && !requestForm.MatchString(s) {
+func repeatable(name, help string, into *string) *config.Setting {
+	return &config.Setting{Name: name, Unit: "text", Help: help, Parse: func(s string) error {
+		if *into = s; s != config.Unsaid && !requestForm.MatchString(s) {
 			return errors.New("1 to 255 characters of printable ASCII belong here")
 		}
 		return nil

@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/coatcheck/coatcheck/access"
+	"github.com/coatcheck/coatcheck/internal/config"
 	"github.com/coatcheck/coatcheck/redisstore"
 )
 
@@ -28,39 +29,39 @@ func (p *program) keyCommand() *cobra.Command {
 }
 
 // keyStore is where the keys of a command are: a file, or Redis.
-type keyStore struct{ layers }
+type keyStore struct{ config.Layers }
 
 // bindKeys adds --redis with what belongs to it, --config and the command's own settings to its
 // flags.
-func bindKeys(flags *pflag.FlagSet, own ...*setting) *keyStore {
+func bindKeys(flags *pflag.FlagSet, own ...*config.Setting) *keyStore {
 	k := &keyStore{}
-	var rest []*setting
-	for _, s := range settings(&k.config) {
+	var rest []*config.Setting
+	for _, s := range config.ServiceSettings(&k.Service) {
 		switch {
-		case slices.ContainsFunc(own, func(mine *setting) bool { return mine.name == s.name }):
-		case s.name == "redis":
-			s.help = "the Redis that keys are kept in, for services with --access-store: redis:// | rediss:// | unix:// | redis+sentinel:// | redis+cluster://"
+		case slices.ContainsFunc(own, func(mine *config.Setting) bool { return mine.Name == s.Name }):
+		case s.Name == "redis":
+			s.Help = "the Redis that keys are kept in, for services with --access-store: redis:// | rediss:// | unix:// | redis+sentinel:// | redis+cluster://"
 			own = append(own, s)
-		case slices.Contains([]string{"access", "ack", "restarts", "prefix", "store-timeout"}, s.name):
+		case slices.Contains([]string{"access", "ack", "restarts", "prefix", "store-timeout"}, s.Name):
 			own = append(own, s)
 		default:
 			rest = append(rest, s)
 		}
 	}
-	k.bind(flags, own)
-	k.table = append(k.table, rest...)
+	k.Bind(flags, own)
+	k.Table = append(k.Table, rest...)
 	return k
 }
 
 // stored reports whether a Redis was named.
-func (k *keyStore) stored() bool { return k.config.redis != "" && k.config.redis != "embedded:" }
+func (k *keyStore) stored() bool { return k.Service.Redis != "" && k.Service.Redis != "embedded:" }
 
 // atKeys runs a command's part at the Redis that was named.
 func (p *program) atKeys(c *cobra.Command, k *keyStore, command func(*redisstore.Store) error) error {
 	if !k.stored() {
 		return usageError{errors.New("redis: missing; where the keys are, such as --redis redis://localhost:6379")}
 	}
-	return kindOf(p.straight(c, &source{layers: k.layers}, command))
+	return kindOf(p.straight(c, &source{Layers: k.Layers}, command))
 }
 
 // wanted is the key that is to be made.
@@ -72,20 +73,20 @@ type wanted struct {
 	burst                  int64
 }
 
-func (w *wanted) settings() []*setting {
-	return []*setting{
-		text("principal", "", "name", "whose key it is: the tokens and keys of two principals never meet", &w.principal),
-		choice("role", "use", []string{"read", "use", "admin"}, "what it may do: read looks; use draws values, leases, locks and issues tokens; admin sets and removes", &w.role),
+func (w *wanted) settings() []*config.Setting {
+	return []*config.Setting{
+		config.Text("principal", "", "name", "whose key it is: the tokens and keys of two principals never meet", &w.principal),
+		config.Choice("role", "use", []string{"read", "use", "admin"}, "what it may do: read looks; use draws values, leases, locks and issues tokens; admin sets and removes", &w.role),
 		namesSetting("prefix", &w.names),
 		days("ttl", "how long it is good for, such as 90d; empty: for ever", &w.ttl),
-		rateSetting("rate", "how often its principal may ask, such as 100/s; empty: as the service says for all", &w.rate),
-		optional(number("burst", "", 1, 1_000_000, "requests", "how many requests beyond that rate may come at once", &w.burst)),
-		text("label", "", "text", "a note for people", &w.label),
+		config.Rate("rate", "how often its principal may ask, such as 100/s; empty: as the service says for all", &w.rate),
+		config.Optional(config.Number("burst", "", 1, 1_000_000, "requests", "how many requests beyond that rate may come at once", &w.burst)),
+		config.Text("label", "", "text", "a note for people", &w.label),
 	}
 }
 
-func namesSetting(name string, into *access.Names) *setting {
-	return &setting{name: name, unit: "name,…", help: "the names that it may touch, such as orders:* or orders:*,bills:*; empty: all", parse: func(s string) error {
+func namesSetting(name string, into *access.Names) *config.Setting {
+	return &config.Setting{Name: name, Unit: "name,…", Help: "the names that it may touch, such as orders:* or orders:*,bills:*; empty: all", Parse: func(s string) error {
 		*into = nil
 		if s == "" {
 			return nil
@@ -102,8 +103,8 @@ func namesSetting(name string, into *access.Names) *setting {
 }
 
 // days is a duration that may be written in days.
-func days(name, help string, into *time.Duration) *setting {
-	return &setting{name: name, unit: "duration", help: help, parse: func(s string) (err error) {
+func days(name, help string, into *time.Duration) *config.Setting {
+	return &config.Setting{Name: name, Unit: "duration", Help: help, Parse: func(s string) (err error) {
 		*into = 0
 		if s == "" {
 			return nil
@@ -133,7 +134,7 @@ func (p *program) keyNewCommand() *cobra.Command {
 	var w wanted
 	k := bindKeys(command.Flags(), w.settings()...)
 	command.RunE = func(c *cobra.Command, _ []string) error {
-		if err := k.load(c.Flags(), p.getenv); err != nil {
+		if err := k.Load(c.Flags(), p.getenv); err != nil {
 			return configError(err)
 		}
 		key := access.NewKey()
@@ -225,7 +226,7 @@ func (p *program) keyAddCommand() *cobra.Command {
 	}
 	k := bindKeys(command.Flags())
 	command.RunE = func(c *cobra.Command, args []string) error {
-		if err := k.load(c.Flags(), p.getenv); err != nil {
+		if err := k.Load(c.Flags(), p.getenv); err != nil {
 			return configError(err)
 		}
 		records, err := access.ParseRecords(strings.Join(args, "\n"))
@@ -261,7 +262,7 @@ func (p *program) keyRemoveCommand() *cobra.Command {
 	}
 	k := bindKeys(command.Flags())
 	command.RunE = func(c *cobra.Command, args []string) error {
-		if err := k.load(c.Flags(), p.getenv); err != nil {
+		if err := k.Load(c.Flags(), p.getenv); err != nil {
 			return configError(err)
 		}
 		return p.atKeys(c, k, func(store *redisstore.Store) (missing error) {
@@ -319,10 +320,10 @@ func (p *program) keyListCommand() *cobra.Command {
 	}
 	k := bindKeys(command.Flags())
 	command.RunE = func(c *cobra.Command, _ []string) error {
-		if err := k.load(c.Flags(), p.getenv); err != nil {
+		if err := k.Load(c.Flags(), p.getenv); err != nil {
 			return configError(err)
 		}
-		list, err := k.config.knownKeys()
+		list, err := knownKeys(&k.Service)
 		if err != nil {
 			return configError(err)
 		}
@@ -348,10 +349,10 @@ func (p *program) keyListCommand() *cobra.Command {
 }
 
 // knownKeys are those that need no Redis to be known.
-func (c *config) knownKeys() (list []listedKey, err error) {
+func knownKeys(c *config.Service) (list []listedKey, err error) {
 	list = []listedKey{}
-	if c.access != "" {
-		read, _, err := access.ReadFile(c.access)
+	if c.Access != "" {
+		read, _, err := access.ReadFile(c.Access)
 		if err != nil {
 			return nil, err
 		}
@@ -359,7 +360,7 @@ func (c *config) knownKeys() (list []listedKey, err error) {
 			list = append(list, listedKey{Record: record, Source: "file"})
 		}
 	}
-	for _, record := range c.accessKeys {
+	for _, record := range c.AccessKeys {
 		list = append(list, listedKey{Record: record, Source: "environment"})
 	}
 	return list, nil

@@ -7,6 +7,7 @@ import (
 	"net/http"
 
 	"github.com/coatcheck/coatcheck/client"
+	"github.com/coatcheck/coatcheck/internal/config"
 )
 
 // serviceAt is where a running service is, and how it is asked.
@@ -18,27 +19,27 @@ type serviceAt struct {
 	key    string
 }
 
-func (s *serviceAt) settings() []*setting {
-	return in("Service",
-		text("server", "http://127.0.0.1:8080", "URL", "the running service to ask", &s.server),
-		hidden(text("api-key", "", "key", "the API key to show it; better in the environment, since a command line can be seen by others", &s.apiKey)),
-		text("ca", "", "file", "authorities in PEM by which its certificate is judged; empty: those of the system", &s.ca),
-		text("cert", "", "file", "a client certificate in PEM to show it, where it asks for one; what signed it may follow it", &s.cert),
-		text("key", "", "file", "the key of that certificate in PEM", &s.key),
+func (s *serviceAt) settings() []*config.Setting {
+	return config.In("Service",
+		config.Text("server", "http://127.0.0.1:8080", "URL", "the running service to ask", &s.server),
+		config.Hidden(config.Text("api-key", "", "key", "the API key to show it; better in the environment, since a command line can be seen by others", &s.apiKey)),
+		config.Text("ca", "", "file", "authorities in PEM by which its certificate is judged; empty: those of the system", &s.ca),
+		config.Text("cert", "", "file", "a client certificate in PEM to show it, where it asks for one; what signed it may follow it", &s.cert),
+		config.Text("key", "", "file", "the key of that certificate in PEM", &s.key),
 	)
 }
 
 // secure is how the service's certificate is judged, and which it is shown. The error tells every
 // fault of the files.
 func (s *serviceAt) secure() (*tls.Config, error) {
-	secure, err := trusting(s.ca)
+	secure, err := config.Trusting(s.ca)
 	if (s.cert == "") != (s.key == "") {
 		err = errors.Join(err, errors.New("cert and key: one without the other; a client certificate takes both"))
 	}
 	if s.cert == "" || s.key == "" {
 		return secure, err
 	}
-	own, unread := showing(s.cert, s.key)
+	own, unread := config.Showing(s.cert, s.key)
 	if err := errors.Join(err, unread); err != nil {
 		return nil, err
 	}

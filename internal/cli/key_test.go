@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/coatcheck/coatcheck/access"
+	"github.com/coatcheck/coatcheck/internal/config"
 	"github.com/coatcheck/coatcheck/internal/expect"
 	"github.com/coatcheck/coatcheck/internal/redistest"
 	"github.com/coatcheck/coatcheck/internal/wire"
@@ -160,5 +161,5 @@ func TestSettingsOfAccessAreShownWithoutSecrets(t *testing.T) {
 	execute(t, map[string]string{"COATCHECK_ACCESS_KEYS": line}, "config", "print").exits(done).prints(`access-keys: "blue:…"`).conceals("0f0f")
 	made := newKey(t, "--principal", "orders")
 	execute(t, map[string]string{"COATCHECK_ACCESS_KEYS": made.Key}, "config", "check").exits(usage).conceals(made.Key)
-	expect.Equal(t, "a hidden setting", shown(hidden(text("api-key", made.Key, "key", "", new(string)))).Value, "(set)")
+	expect.Equal(t, "a hidden setting", shown(config.Hidden(config.Text("api-key", made.Key, "key", "", new(string)))).Value, "(set)")
 }

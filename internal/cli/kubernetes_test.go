@@ -334,11 +334,11 @@ func (m *manifest) checkServe(name string, pod, container node, env map[string]s
 	d := &deployment{}
 	c := d.configOf(name, env)
 	m.faults = append(m.faults, d.faults...)
-	for _, missing := range c.exposed() {
+	for _, missing := range c.Exposed() {
 		m.faultf(name, "%s", missing)
 	}
-	if ports := container.at("ports").list(); len(ports) != 1 || ports[0].at("containerPort").text() != portOf(c.listen) {
-		m.faultf(name, "listens on %s, and says another port", portOf(c.listen))
+	if ports := container.at("ports").list(); len(ports) != 1 || ports[0].at("containerPort").text() != portOf(c.Listen) {
+		m.faultf(name, "listens on %s, and says another port", portOf(c.Listen))
 	}
 	for kind, page := range map[string]string{"startupProbe": "/livez", "readinessProbe": "/readyz", "livenessProbe": "/livez"} {
 		ask := container.at(kind, "httpGet")
@@ -350,7 +350,7 @@ func (m *manifest) checkServe(name string, pod, container node, env map[string]s
 		}
 	}
 	grace, err := time.ParseDuration(pod.at("terminationGracePeriodSeconds").text() + "s")
-	if least := c.drainDelay + stopsWithin(c); err != nil || grace < least {
+	if least := c.DrainDelay + stopsWithin(c); err != nil || grace < least {
 		m.faultf(name, "terminationGracePeriodSeconds %v does not outlast drain delay and stop timeout, and 5 s: %v", grace, least)
 	}
 }

@@ -1,35 +1,39 @@
 package cli
 
-import "strings"
+import (
+	"strings"
+
+	"github.com/coatcheck/coatcheck/internal/config"
+)
 
 // whoMayAsk says in a line who may ask the service for something.
-func (c *config) whoMayAsk() string {
+func whoMayAsk(c *config.Service) string {
 	var who []string
-	if c.access != "" {
-		who = append(who, "keys and certificates of "+c.access)
+	if c.Access != "" {
+		who = append(who, "keys and certificates of "+c.Access)
 	}
-	if len(c.accessKeys) > 0 {
+	if len(c.AccessKeys) > 0 {
 		who = append(who, "keys of COATCHECK_ACCESS_KEYS")
 	}
-	if c.accessStore {
+	if c.AccessStore {
 		who = append(who, "keys in Redis (coatcheck key add)")
 	}
 	switch {
 	case len(who) > 0:
 		return strings.Join(who, ", ")
-	case c.tlsClientCA != "" && c.tlsClientAuth == requireCertificate:
-		return "everybody with a certificate of " + c.tlsClientCA + " may do everything"
+	case c.TLSClientCA != "" && c.TLSClientAuth == config.RequireCertificate:
+		return "everybody with a certificate of " + c.TLSClientCA + " may do everything"
 	}
 	return "everybody who reaches it may do everything (--access asks for keys)"
 }
 
-// curl is how the service is asked by hand.
-func (c *config) curl() string {
+// curlOf is how the service is asked by hand.
+func curlOf(c *config.Service) string {
 	curl := "curl"
-	if c.tlsCert != "" {
+	if c.TLSCert != "" {
 		curl += " --cacert CA.pem"
 	}
-	if c.controlled() {
+	if c.Controlled() {
 		curl += ` -H "Authorization: Bearer $COATCHECK_API_KEY"`
 	}
 	return curl

@@ -7,12 +7,12 @@ import (
 	"os"
 	"os/signal"
 	"slices"
-	"strings"
 	"sync"
 	"syscall"
 
 	"github.com/coatcheck/coatcheck/access"
 	"github.com/coatcheck/coatcheck/gateway"
+	"github.com/coatcheck/coatcheck/internal/config"
 	"github.com/coatcheck/coatcheck/server"
 )
 
@@ -38,101 +38,32 @@ func onHangup(ctx context.Context, hangups chan os.Signal, reload func(context.C
 	}
 }
 
-// reloading is how a process takes what has changed: first the settings of its file, then the files
-// that they name.
-type reloading struct {
-	layers *layers // in force
-	log    *slog.Logger
-
-	// reads and checks the settings again, but not the files that they name
-	read func() (next *layers, err error)
-	// whether a setting that can be taken cannot be now; nil = all can
-	fixed func(name string) bool
-	take  func(ctx context.Context, changed []string) error // puts those in force
-	files []reloadable
-}
-
-// reloadable is a file that can be read again while the process runs. What it cannot read leaves
-// what was read last in force.
-type reloadable struct {
-	name  string
-	apply func(context.Context) error
-}
-
-// reload reads everything again. Faults are told, each on a line of its own, and leave what they
-// are in as it was.
-func (r *reloading) reload(ctx context.Context) {
-	r.reloadSettings(ctx)
-	for _, one := range r.files {
-		if err := one.apply(ctx); err != nil {
-			r.log.Error("not read again; what was read before stays in force", "what", one.name, "error", err)
-		} else {
-			r.log.Info("read again", "what", one.name)
-		}
-	}
-}
-
-// reloadSettings takes those settings that can change while the process runs, all of them or none,
-// and says which others have.
-func (r *reloading) reloadSettings(ctx context.Context) {
-	next, err := r.read()
-	if err != nil {
-		for fault := range strings.Lines(err.Error()) {
-			r.log.Error("the settings have a fault; those that were read before stay in force", "fault", strings.TrimSpace(fault))
-		}
-		return
-	}
-	var changed []string
-	for i, s := range r.layers.table {
-		switch {
-		case s.value == next.table[i].value:
-		case !s.hot || r.fixed != nil && r.fixed(s.name):
-			r.log.Warn("a setting has changed that is read at the start alone: restart needed", "setting", s.name)
-		default:
-			changed = append(changed, s.name)
-		}
-	}
-	if len(changed) == 0 {
-		return
-	}
-	if err := r.take(ctx, changed); err != nil {
-		r.log.Error("new settings cannot be taken; those that were read before stay in force", "settings", strings.Join(changed, ", "), "error", err)
-		return
-	}
-	for i, s := range r.layers.table {
-		if slices.Contains(changed, s.name) {
-			s.value, s.source, s.line = next.table[i].value, next.table[i].source, next.table[i].line
-		}
-	}
-	r.log.Info("new settings are in force", "settings", strings.Join(changed, ", "))
-}
-
 // changeable is what of a running service can change.
 type changeable struct {
 	level   *slog.LevelVar
 	book    *access.Policy
-	secure  *certificates
+	secure  *config.Certificates
 	service *server.Server
 }
 
-// reloading of the service.
-func (l *layers) reloading(log *slog.Logger, at changeable) *reloading {
-	next := &layers{}
-	r := &reloading{layers: l, log: log}
-	r.read = func() (*layers, error) {
-		next = &layers{}
-		err := l.again(next, settings(&next.config))
-		return next, errors.Join(err, next.config.store().Check(), next.config.checkTogether())
+// reloadService says how a service takes what has changed.
+func reloadService(l *config.Layers, log *slog.Logger, at changeable) *config.Reloading {
+	next := &config.Layers{}
+	r := &config.Reloading{Layers: l, Log: log}
+	r.Read = func() (*config.Layers, error) {
+		next = &config.Layers{}
+		err := l.Again(next, config.ServiceSettings(&next.Service))
+		return next, errors.Join(err, next.Service.Store().Check(), next.Service.CheckTogether())
 	}
-	r.fixed = func(name string) bool { return at.fixed(name, &next.config) }
-	r.take = func(ctx context.Context, changed []string) error {
-		return at.take(ctx, changed, &l.config, &next.config)
+	r.Fixed = func(name string) bool { return at.fixed(name, &next.Service) }
+	r.Take = func(ctx context.Context, changed []string) error {
+		return at.take(ctx, changed, &l.Service, &next.Service)
 	}
 	if at.book != nil {
-		r.files = append(r.files, reloadable{"access", at.book.Reload})
+		r.Files = append(r.Files, config.Reloadable{Name: "access", Apply: at.book.Reload})
 	}
 	if at.secure != nil {
-		r.files = append(r.files, reloadable{"certificates", at.secure.Reload})
+		r.Files = append(r.Files, config.Reloadable{Name: "certificates", Apply: at.secure.Reload})
 	}
 	return r
 }
@@ -144,66 +75,66 @@ var (
 
 // fixed tells of settings that turn access control, or TLS, on or off: that should not be done by a
 // slip.
-func (a changeable) fixed(name string, next *config) bool {
+func (a changeable) fixed(name string, next *config.Service) bool {
 	switch {
 	case slices.Contains(accessSettings, name):
-		return (a.book == nil) == next.controlled()
+		return (a.book == nil) == next.Controlled()
 	case slices.Contains(tlsSettings, name):
-		return (a.secure == nil) == (next.tlsCert != "")
+		return (a.secure == nil) == (next.TLSCert != "")
 	}
 	return false
 }
 
 // take puts settings in force. What can fail comes first: certificates, and then keys, of which the
 // former are put back.
-func (a changeable) take(ctx context.Context, changed []string, now, next *config) error {
+func (a changeable) take(ctx context.Context, changed []string, now, next *config.Service) error {
 	among := func(names []string) bool {
 		return slices.ContainsFunc(changed, func(name string) bool { return slices.Contains(names, name) })
 	}
 	if among(tlsSettings) {
-		if err := a.secure.change(next.tlsFiles()); err != nil {
+		if err := a.secure.Change(next.TLSFiles()); err != nil {
 			return err
 		}
 	}
 	if among(accessSettings) {
-		if err := a.book.Change(ctx, next.access, next.accessKeys, next.limit()); err != nil {
+		if err := a.book.Change(ctx, next.Access, next.AccessKeys, next.Limit()); err != nil {
 			if among(tlsSettings) {
-				err = errors.Join(err, a.secure.change(now.tlsFiles()))
+				err = errors.Join(err, a.secure.Change(now.TLSFiles()))
 			}
 			return err
 		}
-		now.access, now.accessKeys, now.rate, now.burst = next.access, next.accessKeys, next.rate, next.burst
+		now.Access, now.AccessKeys, now.Rate, now.Burst = next.Access, next.AccessKeys, next.Rate, next.Burst
 	}
 	if among(tlsSettings) {
-		now.tlsCert, now.tlsKey, now.tlsClientCA, now.tlsClientAuth = next.tlsCert, next.tlsKey, next.tlsClientCA, next.tlsClientAuth
+		now.TLSCert, now.TLSKey, now.TLSClientCA, now.TLSClientAuth = next.TLSCert, next.TLSKey, next.TLSClientCA, next.TLSClientAuth
 	}
-	a.service.SetCORSOrigins(next.corsOrigins)
-	a.service.SetAllowedHosts(next.hosts())
-	a.level.Set(next.logLevel)
+	a.service.SetCORSOrigins(next.CORSOrigins)
+	a.service.SetAllowedHosts(next.Hosts())
+	a.level.Set(next.LogLevel)
 	return nil
 }
 
-// reloading of the gateway.
-func (c *gatewayConfig) reloading(l *layers, log *slog.Logger, level *slog.LevelVar, g *gateway.Gateway) *reloading {
-	next := &layers{}
-	into := &gatewayConfig{}
-	r := &reloading{layers: l, log: log}
-	r.read = func() (*layers, error) {
-		next = &layers{}
-		into = &gatewayConfig{config: &next.config}
-		err := l.again(next, gatewaySettings(into))
-		return next, errors.Join(err, into.checkTogether())
+// reloadGateway says how a gateway takes what has changed.
+func reloadGateway(l *config.Layers, log *slog.Logger, level *slog.LevelVar, g *gateway.Gateway) *config.Reloading {
+	next := &config.Layers{}
+	into := &config.Gateway{}
+	r := &config.Reloading{Layers: l, Log: log}
+	r.Read = func() (*config.Layers, error) {
+		next = &config.Layers{}
+		into = &config.Gateway{Service: &next.Service}
+		err := l.Again(next, config.GatewaySettings(into))
+		return next, errors.Join(err, into.CheckTogether())
 	}
-	r.take = func(_ context.Context, changed []string) error {
+	r.Take = func(_ context.Context, changed []string) error {
 		if slices.Contains(changed, "routes") {
-			if err := g.ReloadFrom(into.routes); err != nil {
+			if err := g.ReloadFrom(into.Routes); err != nil {
 				return err
 			}
 		}
-		g.SetAllowedHosts(into.allowedHosts)
-		level.Set(into.logLevel)
+		g.SetAllowedHosts(into.AllowedHosts)
+		level.Set(into.LogLevel)
 		return nil
 	}
-	r.files = []reloadable{{"routes", func(context.Context) error { return g.Reload() }}}
+	r.Files = []config.Reloadable{{Name: "routes", Apply: func(context.Context) error { return g.Reload() }}}
 	return r
 }

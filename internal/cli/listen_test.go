@@ -2,13 +2,12 @@ package cli
 
 import (
 	"context"
-	"fmt"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/coatcheck/coatcheck/access"
+	"github.com/coatcheck/coatcheck/internal/config"
 	"github.com/coatcheck/coatcheck/internal/expect"
 )
 
@@ -68,7 +67,7 @@ func TestInsecureIsWarnedOfAtEachStart(t *testing.T) {
 		t.Fatalf("the banner warns of %q, want two warnings", warnings)
 	}
 	expect.Contains(t, "first warning of the banner", warnings[0], "encrypt it")
-	expect.Contains(t, "banner for people", p.banner.people(&config{}), "WARNING     insecure: other machines can reach this service; encrypt it")
+	expect.Contains(t, "banner for people", p.banner.people(&config.Service{}), "WARNING     insecure: other machines can reach this service; encrypt it")
 	p.stop()
 	log := p.stderr.String()
 	expect.Equal(t, "warnings in the log "+log, strings.Count(log, "insecure: other machines"), 2)
@@ -101,25 +100,6 @@ func TestSettingsOfAccessThatDoNotGoTogether(t *testing.T) {
 	}
 	execute(t, nil, "config", "check", "--allowed-hosts", "coatcheck.internal,*.example.com,localhost,*").exits(done)
 	execute(t, nil, "config", "check", keys, "--rate", "5/s", "--burst", "9", "--cors-origins", "https://a.example,http://localhost:3000").exits(done)
-}
-
-// The service answers under the name that it is told to listen on, and a service with keys under
-// every name unless some are set.
-func TestNamesOfTheService(t *testing.T) {
-	keys := []access.Record{{ID: "a"}}
-	for _, row := range []struct {
-		config config
-		want   []string
-	}{
-		{config{listen: "127.0.0.1:8080"}, []string{"127.0.0.1"}},
-		{config{listen: ":8080"}, nil},
-		{config{listen: "Coatcheck.internal:8080"}, []string{"coatcheck.internal"}},
-		{config{listen: "coatcheck.internal:8080", allowedHosts: []string{"a"}}, []string{"a", "coatcheck.internal"}},
-		{config{listen: "coatcheck.internal:8080", accessKeys: keys}, nil},
-		{config{listen: "coatcheck.internal:8080", accessKeys: keys, allowedHosts: []string{"a"}}, []string{"a", "coatcheck.internal"}},
-	} {
-		expect.Equal(t, fmt.Sprintf("names with listen %s, %d keys and allowed-hosts %q", row.config.listen, len(row.config.accessKeys), row.config.allowedHosts), row.config.hosts(), row.want)
-	}
 }
 
 // On SIGHUP the file is read again: a new key is good at once, and a file with a fault changes

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/coatcheck/coatcheck/client"
+	"github.com/coatcheck/coatcheck/internal/config"
 	"github.com/coatcheck/coatcheck/internal/names"
 	"github.com/coatcheck/coatcheck/internal/wire"
 	"github.com/coatcheck/coatcheck/lock"
@@ -56,7 +57,7 @@ type ownLock interface {
 
 // bindLocks adds --server, --redis with what belongs to it, --config and the command's own settings
 // to its flags.
-func bindLocks(flags *pflag.FlagSet, own ...*setting) *source {
+func bindLocks(flags *pflag.FlagSet, own ...*config.Setting) *source {
 	return bindStraight(flags, []string{"lock-after-loss", "lock-longest-ttl", "clock-skew"}, own)
 }
 
@@ -65,7 +66,7 @@ func (p *program) atLocks(c *cobra.Command, s *source, command func(context.Cont
 	err := p.either(c, s, func(service *client.Client) error {
 		return command(c.Context(), servedLocks{service})
 	}, func(store *redisstore.Store) error {
-		all := lock.New(store, s.config.locks())
+		all := lock.New(store, s.Service.Locks())
 		defer all.Close()
 		return command(c.Context(), storedLocks{all})
 	})
@@ -131,7 +132,7 @@ func ownerOf(name string) string {
 	if err != nil || host == "" {
 		host = "process"
 	}
-	host = nameOf(host)
+	host = config.NameOf(host)
 	return fmt.Sprintf("%s:%d", host[:min(len(host), 150)], os.Getpid())
 }
 

@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/coatcheck/coatcheck/client"
+	"github.com/coatcheck/coatcheck/internal/config"
 	"github.com/coatcheck/coatcheck/internal/wire"
 )
 
@@ -27,8 +28,8 @@ func (p *program) lockBreakCommand() *cobra.Command {
 		Args: func(_ *cobra.Command, args []string) error { return oneLock(args) },
 	}
 	s := bindLocks(command.Flags(),
-		optional(number("fence", unsaid, 0, 1<<53-1, "fence", "of the holder, if there are several; 0 is a plain client of redislock", &b.fence)),
-		toggle("yes", "do it", &b.yes))
+		config.Optional(config.Number("fence", config.Unsaid, 0, 1<<53-1, "fence", "of the holder, if there are several; 0 is a plain client of redislock", &b.fence)),
+		config.Toggle("yes", "do it", &b.yes))
 	command.RunE = func(c *cobra.Command, args []string) error {
 		return p.ask(c, s, func(ctx context.Context, service *client.Client) error {
 			b.said = s.said("fence")

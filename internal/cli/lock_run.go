@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/coatcheck/coatcheck/client"
+	"github.com/coatcheck/coatcheck/internal/config"
 	"github.com/coatcheck/coatcheck/lock"
 	"github.com/coatcheck/coatcheck/redisstore"
 )
@@ -41,12 +42,12 @@ func (p *program) lockRunCommand() *cobra.Command {
 		},
 	}
 	s := bindLocks(command.Flags(),
-		span("ttl", "30s", shortestRun, lock.MaxTTL, "how long the lock is held without a renewal: after a crash it is free by then", &r.terms.ttl),
-		span("wait", "0s", 0, 30*24*time.Hour, "how long to wait for the lock, in the order in which those who wait have come", &r.terms.wait),
-		optional(named("owner", "", "says for people who holds the lock; empty: host:pid", &r.terms.owner)),
-		choice("mode", "exclusive", []string{"exclusive", "shared"}, "shared: with any number of others that ask the same", &r.terms.mode),
-		number("permits", "1", 1, lock.MaxCapacity, "number", "as many may hold the lock at once; alike in all that use it", &r.terms.permits),
-		span("grace", "5s", 0, time.Hour, "how long CMD may take to end between SIGTERM and SIGKILL; less if the lease ends sooner", &r.grace))
+		config.Span("ttl", "30s", shortestRun, lock.MaxTTL, "how long the lock is held without a renewal: after a crash it is free by then", &r.terms.ttl),
+		config.Span("wait", "0s", 0, 30*24*time.Hour, "how long to wait for the lock, in the order in which those who wait have come", &r.terms.wait),
+		config.Optional(config.Named("owner", "", "says for people who holds the lock; empty: host:pid", &r.terms.owner)),
+		config.Choice("mode", "exclusive", []string{"exclusive", "shared"}, "shared: with any number of others that ask the same", &r.terms.mode),
+		config.Number("permits", "1", 1, lock.MaxCapacity, "number", "as many may hold the lock at once; alike in all that use it", &r.terms.permits),
+		config.Span("grace", "5s", 0, time.Hour, "how long CMD may take to end between SIGTERM and SIGKILL; less if the lease ends sooner", &r.grace))
 	command.RunE = func(c *cobra.Command, args []string) error {
 		return p.atLocks(c, s, func(ctx context.Context, where locks) error {
 			if _, err := exec.LookPath(args[1]); err != nil {

@@ -12,12 +12,13 @@ import (
 	"time"
 
 	"github.com/coatcheck/coatcheck/client"
+	"github.com/coatcheck/coatcheck/internal/supervise"
 	"github.com/coatcheck/coatcheck/lock"
 )
 
 // run acquires, runs the command, and releases.
 func (r *lockRun) run(ctx context.Context, where locks) error {
-	ctx, stop := untilQuit(ctx)
+	ctx, stop := supervise.UntilQuit(ctx)
 	defer stop()
 	// of the lock: a signal is the command's affair once that runs
 	life, end := context.WithCancel(context.WithoutCancel(ctx))
@@ -28,16 +29,16 @@ func (r *lockRun) run(ctx context.Context, where locks) error {
 		return errors.Join(context.Cause(ctx), r.notObtained(err))
 	}
 	signals := make(chan os.Signal, 16)
-	signal.Notify(signals, passed()...)
+	signal.Notify(signals, supervise.Signals()...)
 	defer signal.Stop(signals)
 	h := newLockTenure(held, r.terms.ttl)
 	if !waiting() {
 		h.giveBack()
 		return context.Cause(ctx)
 	}
-	err = supervise(h, r.command, allowed(r.terms.ttl, r.grace), signals, r.warnings)
+	code, err := supervise.Run(h, r.command, supervise.Allowed(r.terms.ttl, r.grace), signals, r.warnings)
 	h.giveBack()
-	return err
+	return endOf(code, err)
 }
 
 // lockTenure is a lock that is held for a command.
@@ -49,7 +50,7 @@ type lockTenure struct {
 }
 
 func newLockTenure(held heldLock, ttl time.Duration) *lockTenure {
-	return &lockTenure{held, ttl, time.Now().Add(-sinceBoot()).Round(0)}
+	return &lockTenure{held, ttl, time.Now().Add(-supervise.SinceBoot()).Round(0)}
 }
 
 func (h *lockTenure) giveBack() {
@@ -58,44 +59,44 @@ func (h *lockTenure) giveBack() {
 	_ = h.Release(ctx) // else it ends with its lease
 }
 
-// window is the end of the lease as it is known now. A lock counts as lost a while before, and the
+// Window is the end of the lease as it is known now. A lock counts as lost a while before, and the
 // guard keeps an allowance of its own.
-func (h *lockTenure) window() (window, error) {
+func (h *lockTenure) Window() (supervise.Window, error) {
 	// before all else: a pause between here and the next line makes the end earlier, never later
-	now := sinceBoot()
+	now := supervise.SinceBoot()
 	left := h.Validity()
 	if left <= 0 {
-		return window{}, laterError{fmt.Errorf("lock %s was lost before its command began", h.Name())}
+		return supervise.Window{}, laterError{fmt.Errorf("lock %s was lost before its command began", h.Name())}
 	}
 	end := (now + left + trust(h.ttl)).Truncate(time.Millisecond)
-	return window{h.epoch.Add(end), end}, nil
+	return supervise.Window{Server: h.epoch.Add(end), Boot: end}, nil
 }
 
 // trust is how long before its lease can end a lock counts as lost, as packages lock and client
 // have it.
 func trust(ttl time.Duration) time.Duration { return min(ttl/10, time.Second) }
 
-// environment is what the command is told of its lock.
-func (h *lockTenure) environment(file windowFile) []string {
+// Environment is what the command is told of its lock.
+func (h *lockTenure) Environment(file string) []string {
 	return append(os.Environ(),
 		"LOCK_NAME="+h.Name(),
 		"LOCK_FENCE="+strconv.FormatInt(h.Fence(), 10),
-		"LOCK_NOT_AFTER_FILE="+string(file))
+		"LOCK_NOT_AFTER_FILE="+file)
 }
 
-// gone reports whether a lock that was lost can be another's now: the store of locks has said so.
+// Gone reports whether a lock that was lost can be another's now: the store of locks has said so.
 // Then the command has no time left to end by itself.
-func (*lockTenure) gone(cause error) bool {
+func (*lockTenure) Gone(cause error) bool {
 	said := errors.Is(cause, client.ErrLost) || errors.Is(cause, lock.ErrLost)
 	return said && !errors.Is(cause, lock.ErrDeadline)
 }
 
-// lost is the error of a command that was stopped since its lock was lost.
-func (h *lockTenure) lost(cause error) error {
-	if h.gone(cause) {
-		return fmt.Errorf("lock %s, held with fence %d, was lost, and the command killed: %w\nSomebody broke it, Redis lost it, or this machine was paused. Who holds it: coatcheck lock ls %s",
-			h.Name(), h.Fence(), cause, h.Name())
+// Lost is the error of a command that was stopped since its lock was lost.
+func (h *lockTenure) Lost(cause error) error {
+	if h.Gone(cause) {
+		return laterError{fmt.Errorf("lock %s, held with fence %d, was lost, and the command killed: %w\nSomebody broke it, Redis lost it, or this machine was paused. Who holds it: coatcheck lock ls %s",
+			h.Name(), h.Fence(), cause, h.Name())}
 	}
-	return fmt.Errorf("lock %s, held with fence %d, was lost, and the command stopped before anybody else could hold it: %w\n"+
-		"Look whether the service, or Redis, can be reached, and start the command again. A longer --ttl outlasts longer outages", h.Name(), h.Fence(), cause)
+	return laterError{fmt.Errorf("lock %s, held with fence %d, was lost, and the command stopped before anybody else could hold it: %w\n"+
+		"Look whether the service, or Redis, can be reached, and start the command again. A longer --ttl outlasts longer outages", h.Name(), h.Fence(), cause)}
 }

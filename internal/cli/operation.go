@@ -16,11 +16,12 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/coatcheck/coatcheck/client"
+	"github.com/coatcheck/coatcheck/internal/config"
 	"github.com/coatcheck/coatcheck/internal/wire"
 )
 
 // bindOperations adds the settings of a command that asks about operations.
-func bindOperations(flags *pflag.FlagSet, own ...*setting) *source {
+func bindOperations(flags *pflag.FlagSet, own ...*config.Setting) *source {
 	return bindStraight(flags, []string{"answer-keys"}, own)
 }
 
@@ -34,8 +35,8 @@ func (p *program) tokenListCommand() *cobra.Command {
 			"then end the doubt with: coatcheck token settle OPERATION. At a service with keys it takes the role admin.",
 	}
 	s := bindOperations(command.Flags(),
-		toggle("in-doubt", "those in doubt; no others are listed", &inDoubt),
-		text("with-prefix", "", "text", "only those whose name or route begins so, such as 'POST /payments'", &prefix))
+		config.Toggle("in-doubt", "those in doubt; no others are listed", &inDoubt),
+		config.Text("with-prefix", "", "text", "only those whose name or route begins so, such as 'POST /payments'", &prefix))
 	command.RunE = func(c *cobra.Command, _ []string) error {
 		return p.ask(c, s, func(ctx context.Context, service *client.Client) error {
 			if !inDoubt {
@@ -134,14 +135,14 @@ func (p *program) tokenSettleCommand() *cobra.Command {
 		},
 	}
 	s := bindOperations(command.Flags(),
-		toggle("completed", "it happened: record its answer", &told.completed),
-		toggle("not-begun", "it did not happen: the next request may run it", &told.notBegun),
-		toggle("refused", "no request may run it", &told.refused),
-		text("reason", "", "text", "why, for the event feed and the log", &told.reason),
-		number("status", "200", 200, 599, "", "of the answer, with --completed", &told.status),
-		text("body", "", "text", "of the answer, with --completed", &told.body),
-		text("body-file", "", "file", "that has the body of the answer, with --completed; - is standard input", &told.bodyFile),
-		text("content-type", "application/json", "type", "of the answer, if it has a body", &told.contentType))
+		config.Toggle("completed", "it happened: record its answer", &told.completed),
+		config.Toggle("not-begun", "it did not happen: the next request may run it", &told.notBegun),
+		config.Toggle("refused", "no request may run it", &told.refused),
+		config.Text("reason", "", "text", "why, for the event feed and the log", &told.reason),
+		config.Number("status", "200", 200, 599, "", "of the answer, with --completed", &told.status),
+		config.Text("body", "", "text", "of the answer, with --completed", &told.body),
+		config.Text("body-file", "", "file", "that has the body of the answer, with --completed; - is standard input", &told.bodyFile),
+		config.Text("content-type", "application/json", "type", "of the answer, if it has a body", &told.contentType))
 	command.RunE = func(c *cobra.Command, args []string) error {
 		return p.ask(c, s, func(ctx context.Context, service *client.Client) error {
 			settlement, err := told.settlement(c.InOrStdin())

@@ -20,6 +20,7 @@ import (
 	"github.com/coatcheck/coatcheck/internal/apitest"
 	"github.com/coatcheck/coatcheck/internal/expect"
 	"github.com/coatcheck/coatcheck/internal/logtest"
+	"github.com/coatcheck/coatcheck/internal/proctest"
 	"github.com/coatcheck/coatcheck/internal/wire"
 	"github.com/coatcheck/coatcheck/redisstore"
 )
@@ -95,8 +96,7 @@ func (p *process) fork(args []string) io.Reader {
 	p.cmd = exec.Command(built(p.t), args...)
 	p.cmd.Env = append(os.Environ(), asProgram+"=1")
 	p.cmd.Stderr = p.stderr
-	p.cmd.SysProcAttr = &syscall.SysProcAttr{}
-	dieWithParent(p.cmd.SysProcAttr)
+	proctest.SignalWithParent(p.cmd, syscall.SIGKILL)
 	stdout, into, err := os.Pipe()
 	if err != nil {
 		p.t.Fatal(err)

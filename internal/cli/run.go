@@ -48,6 +48,14 @@ type exitError struct{ code int }
 
 func (e exitError) Error() string { return fmt.Sprintf("exit code %d", e.code) }
 
+// endOf is how a command ends that was run for somebody, unless an error kept it from its end.
+func endOf(code int, err error) error {
+	if err != nil {
+		return err
+	}
+	return exitError{code: code}
+}
+
 // Main runs the program with the arguments, environment, standard streams and signals of
 // the process, and returns the exit code: 0 done, 1 failed, 2 wrong usage, 75 try again later, or
 // that of the command which it ran. It is called once.

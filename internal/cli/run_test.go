@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/coatcheck/coatcheck/internal/config"
 	"github.com/coatcheck/coatcheck/internal/expect"
 	"github.com/coatcheck/coatcheck/internal/redistest"
 	"github.com/coatcheck/coatcheck/internal/wire"
@@ -41,9 +42,9 @@ func TestBannerSaysWhatCanBeLostAndWhatToTry(t *testing.T) {
 	expect.Equal(t, "store of the banner", p.banner.Store, "embedded")
 	expect.Contains(t, "durability of the banner", p.banner.Durability, "WARNING: in memory only")
 	expect.Equal(t, "problem of the banner", p.banner.Problem, "")
-	expect.Contains(t, "banner for people of a service for trying out", p.banner.people(&config{dev: true}),
+	expect.Contains(t, "banner for people of a service for trying out", p.banner.people(&config.Service{Dev: true}),
 		p.banner.URL, "curl", "WARNING", "/payments", "curl "+p.banner.URL+"/id/snowflake/orders\n")
-	expect.Contains(t, "banner for people", p.banner.people(&config{idPool: "default"}), "curl "+p.banner.URL+"/id/snowflake\n")
+	expect.Contains(t, "banner for people", p.banner.people(&config.Service{IDPool: "default"}), "curl "+p.banner.URL+"/id/snowflake\n")
 	p.answers(200, "GET", "/id/snowflake", "") // what the banner says to try
 }
 
@@ -96,7 +97,7 @@ func TestServeComesUpWithoutItsRedisAndSaysSo(t *testing.T) {
 	if p.banner.Problem == "" {
 		t.Errorf("the banner tells no problem: %+v", p.banner)
 	}
-	expect.Contains(t, "banner for people", p.banner.people(&config{}), "PROBLEM")
+	expect.Contains(t, "banner for people", p.banner.people(&config.Service{}), "PROBLEM")
 	expect.Equal(t, "code of GET /incr/a", p.answers(503, "GET", "/incr/a", "").code(), wire.StoreUnavailable)
 	p.answers(503, "GET", "/readyz", "")
 	redis.Restart()

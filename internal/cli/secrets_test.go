@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp/cmpopts"
 
+	"github.com/coatcheck/coatcheck/internal/config"
 	"github.com/coatcheck/coatcheck/internal/expect"
 	"github.com/coatcheck/coatcheck/internal/redistest"
 	"github.com/coatcheck/coatcheck/internal/wire"
@@ -80,7 +81,7 @@ func TestServeWarnsOfARedisThatLosesState(t *testing.T) {
 	expect.Contains(t, "hazards of the banner", strings.Join(p.banner.Hazards, "\n"), "evicts keys", "keeps nothing on disk")
 	p.stop() // its log is whole then
 	expect.Contains(t, "log", p.stderr.String(), "maxmemory-policy noeviction", "appendonly yes")
-	expect.Contains(t, "banner for people", p.banner.people(&config{}), "WARNING     "+server.Addr())
+	expect.Contains(t, "banner for people", p.banner.people(&config.Service{}), "WARNING     "+server.Addr())
 	safe := redistest.Start(t, "--appendonly", "yes")
 	expect.Equal(t, "hazards of a Redis that keeps all on disk", serve(t, "--redis", safe.URL()).banner.Hazards, nil, cmpopts.EquateEmpty())
 }

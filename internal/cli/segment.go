@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/coatcheck/coatcheck/internal/config"
 	"github.com/coatcheck/coatcheck/redisstore"
 	"github.com/coatcheck/coatcheck/segment"
 )
@@ -26,7 +27,7 @@ func (p *program) segmentCommand() *cobra.Command {
 
 // leafFlags says where a command finds its tags.
 type leafFlags struct {
-	layers
+	config.Layers
 
 	url  string
 	leaf segment.LeafConfig
@@ -34,31 +35,32 @@ type leafFlags struct {
 
 // bindLeaf adds --sql, --table, --sql-timeout, --config and the command's own settings to its
 // flags.
-func bindLeaf(flags *pflag.FlagSet, own ...*setting) *leafFlags {
+func bindLeaf(flags *pflag.FlagSet, own ...*config.Setting) *leafFlags {
 	l := &leafFlags{}
-	l.bindTo(flags, append(own, databaseURL("sql", "the database: mysql://user:password@host:port/database or postgres://…; in COATCHECK_SQL or the file others do not see it", &l.url)))
+	l.bindTo(flags, append(own, config.DatabaseURL("sql", "the database: mysql://user:password@host:port/database or postgres://…; in COATCHECK_SQL or the file others do not see it", &l.url)))
 	return l
 }
 
-func (l *leafFlags) bindTo(flags *pflag.FlagSet, own []*setting) {
+func (l *leafFlags) bindTo(flags *pflag.FlagSet, own []*config.Setting) {
 	own = append(own,
-		text("table", segment.DefaultLeafTable, "name", "the table of the tags, with or without a schema", &l.leaf.Table),
-		span("sql-timeout", segment.DefaultTimeout.String(), 10*time.Millisecond, 10*time.Minute, "how long one transaction may take", &l.leaf.Timeout))
+		config.Text("table", segment.DefaultLeafTable, "name", "the table of the tags, with or without a schema", &l.leaf.Table),
+		config.Span("sql-timeout", segment.DefaultTimeout.String(), 10*time.Millisecond, 10*time.Minute, "how long one transaction may take", &l.leaf.Timeout))
 	mine := map[string]bool{}
 	for _, setting := range own {
-		mine[setting.name] = true
+		mine[setting.Name] = true
 	}
-	l.bind(flags, own)
-	for _, setting := range settings(&l.config) { // a file may be shared with the service
-		if !mine[setting.name] {
-			l.table = append(l.table, setting)
+	l.Bind(flags, own)
+	// a file may be shared with the service
+	for _, setting := range config.ServiceSettings(&l.Service) {
+		if !mine[setting.Name] {
+			l.Table = append(l.Table, setting)
 		}
 	}
 }
 
 // complete reads the flags and checks them together.
 func (l *leafFlags) complete(c *cobra.Command, p *program) error {
-	if err := errors.Join(l.load(c.Flags(), p.getenv), l.leaf.Check()); err != nil {
+	if err := errors.Join(l.Load(c.Flags(), p.getenv), l.leaf.Check()); err != nil {
 		return configError(err)
 	}
 	return nil

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/coatcheck/coatcheck/counter"
+	"github.com/coatcheck/coatcheck/internal/config"
 	"github.com/coatcheck/coatcheck/internal/redisconn"
 	"github.com/coatcheck/coatcheck/redisstore"
 	"github.com/coatcheck/coatcheck/segment"
@@ -41,16 +42,16 @@ func (p *program) segmentMoveCommand() *cobra.Command {
 		Long: "Move a tag between an SQL database and Redis, while it is used: it is retired where it is, and only then, when it is known which ids can have been handed out, it is opened where it goes.\n" +
 			"In between nobody gets a new range. Repeat it if it fails in the middle. Leaf's own servers take no notice of a tag that is retired: stop them before.",
 	}
-	home := func(name, help string, into *string) *setting {
-		return &setting{name: name, unit: "URL", help: help, redact: redactHome, parse: func(s string) error {
+	home := func(name, help string, into *string) *config.Setting {
+		return &config.Setting{Name: name, Unit: "URL", Help: help, Redact: redactHome, Parse: func(s string) error {
 			*into = s
 			return checkHome(s)
 		}}
 	}
-	m.bindTo(command.Flags(), append(storeSettings(&m.config),
+	m.bindTo(command.Flags(), append(storeSettings(&m.Service),
 		home("from", "where the tag is: mysql:// | postgres:// | redis:// | rediss:// | unix:// | redis+sentinel:// | redis+cluster://", &m.from),
 		home("to", "where it goes: the same kinds of URL", &m.to),
-		number("step", strconv.Itoa(segment.DefaultStep), 1, math.MaxInt32, "ids", "how many ids a fetch takes at least, in a database", &m.step)))
+		config.Number("step", strconv.Itoa(segment.DefaultStep), 1, math.MaxInt32, "ids", "how many ids a fetch takes at least, in a database", &m.step)))
 	command.RunE = func(c *cobra.Command, args []string) error {
 		if err := m.complete(c, p); err != nil {
 			return err
@@ -64,9 +65,9 @@ func (p *program) segmentMoveCommand() *cobra.Command {
 }
 
 // storeSettings are those of the service that say how its store is used.
-func storeSettings(c *config) (own []*setting) {
-	for _, setting := range settings(c) {
-		if slices.Contains([]string{"prefix", "ack", "restarts", "store-timeout"}, setting.name) {
+func storeSettings(c *config.Service) (own []*config.Setting) {
+	for _, setting := range config.ServiceSettings(c) {
+		if slices.Contains([]string{"prefix", "ack", "restarts", "store-timeout"}, setting.Name) {
 			own = append(own, setting)
 		}
 	}
@@ -95,7 +96,7 @@ func (p *program) moveTag(ctx context.Context, m *tagMove, tag string) error {
 }
 
 func isSQL(url string) bool {
-	_, _, err := parseSQL(url)
+	_, _, err := config.ParseSQL(url)
 	return err == nil
 }
 
@@ -114,7 +115,7 @@ func checkHome(url string) error {
 
 func redactHome(url string) string {
 	if isSQL(url) {
-		return redactSQL(url)
+		return config.RedactSQL(url)
 	}
 	return redisconn.Redact(url)
 }
@@ -123,14 +124,14 @@ func (p *program) home(ctx context.Context, m *tagMove, url string) (tagHome, er
 	if isSQL(url) {
 		return m.leafHome(url)
 	}
-	config := m.config.store()
-	config.URL, config.Logger = url, p.logger(&m.config)
+	config := m.Service.Store()
+	config.URL, config.Logger = url, p.logger(&m.Service)
 	redisstore.LogTo(config.Logger)
 	store, err := redisstore.OpenConfig(ctx, config)
 	if err != nil {
 		return tagHome{}, err
 	}
-	counters := counter.New(store, server.SegmentCounters(m.config.counters()))
+	counters := counter.New(store, server.SegmentCounters(m.Service.Counters()))
 	return tagHome{
 		retire: func(ctx context.Context, tag string) (int64, error) {
 			last, err := counters.Retire(ctx, tag)

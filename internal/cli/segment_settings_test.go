@@ -8,16 +8,17 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/coatcheck/coatcheck/internal/config"
 	"github.com/coatcheck/coatcheck/internal/expect"
 	"github.com/coatcheck/coatcheck/server"
 )
 
 func TestSettingsOfSegmentsAndDoors(t *testing.T) {
-	read := func(args ...string) (*config, error) {
+	read := func(args ...string) (*config.Service, error) {
 		command := &cobra.Command{}
-		l := bindFlags(command.Flags())
-		err := errors.Join(command.ParseFlags(args), l.load(command.Flags(), func(string) string { return "" }))
-		return &l.config, err
+		l := config.BindService(command.Flags())
+		err := errors.Join(command.ParseFlags(args), l.Load(command.Flags(), func(string) string { return "" }))
+		return &l.Service, err
 	}
 	type segments struct {
 		source     string
@@ -28,12 +29,12 @@ func TestSettingsOfSegmentsAndDoors(t *testing.T) {
 		tokens     []server.TinyidToken
 		opaqueKeys int
 	}
-	of := func(c *config) segments {
-		return segments{c.segmentSource, c.segments().Period, c.segmentStep, c.segmentCreate, c.leaf, c.tinyidTokens, len(c.opaqueKeys)}
+	of := func(c *config.Service) segments {
+		return segments{c.SegmentSource, c.Segments().Period, c.SegmentStep, c.SegmentCreate, c.Leaf, c.TinyidTokens, len(c.OpaqueKeys)}
 	}
 	c, err := read()
 	expect.Error(t, "reading no settings", err, nil)
-	expect.Error(t, "the check of the segments by default", c.segments().Check(), nil)
+	expect.Error(t, "the check of the segments by default", c.Segments().Check(), nil)
 	expect.Equal(t, "settings by default", of(c), segments{source: "redis", period: 15 * time.Minute, step: 1000, create: true, leaf: server.LeafDoor{Pool: "leaf"}})
 	args := []string{
 		"--segment-create=false", "--leaf", "snowflake", "--leaf-pool", "p", "--tinyid-tokens", "a=x, b=y=z", "--opaque-key", aKey("k", 1), "--segment-period", "1h",
@@ -47,7 +48,7 @@ func TestSettingsOfSegmentsAndDoors(t *testing.T) {
 	})
 	c, err = read("--leaf=")
 	expect.Error(t, "--leaf=", err, nil)
-	expect.Equal(t, "--leaf=", c.leaf, server.LeafDoor{NoSegment: true, NoSnowflake: true, Pool: "leaf"})
+	expect.Equal(t, "--leaf=", c.Leaf, server.LeafDoor{NoSegment: true, NoSnowflake: true, Pool: "leaf"})
 	for _, args := range [][]string{
 		{"--segment-source", "sqlite://x"}, {"--segment-source", "mysql:"}, {"--segment-source", ""}, {"--segment-period", "0s"}, {"--segment-step", "0"}, {"--segment-step", "1000001"},
 		{"--segment-create=perhaps"}, {"--leaf", "both"}, {"--leaf-pool", "a b"}, {"--leaf-pool", ""}, {"--tinyid-tokens", "a"}, {"--tinyid-tokens", "a="}, {"--tinyid-tokens", "=x"},

@@ -3,11 +3,9 @@ package cli
 import (
 	"database/sql"
 	"errors"
-	"fmt"
 	"net"
 	"net/url"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/go-sql-driver/mysql"
@@ -15,6 +13,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/stdlib"
 
+	"github.com/coatcheck/coatcheck/internal/config"
 	"github.com/coatcheck/coatcheck/segment"
 )
 
@@ -31,7 +30,7 @@ const (
 // postgres://…, with the driver's own parameters behind a question mark. It connects to nothing
 // yet. Its errors hold nothing of the URL.
 func openSQL(text string) (*sql.DB, segment.Dialect, error) {
-	target, dialect, err := parseSQL(text)
+	target, dialect, err := config.ParseSQL(text)
 	if err != nil {
 		return nil, "", err
 	}
@@ -48,28 +47,6 @@ func openSQL(text string) (*sql.DB, segment.Dialect, error) {
 	db.SetConnMaxIdleTime(sqlIdleTime)
 	db.SetConnMaxLifetime(sqlLifetime)
 	return db, dialect, nil
-}
-
-var sqlSchemes = map[string]segment.Dialect{
-	"mysql": segment.MySQL, "mariadb": segment.MySQL, "postgres": segment.PostgreSQL, "postgresql": segment.PostgreSQL,
-}
-
-func parseSQL(text string) (*url.URL, segment.Dialect, error) {
-	const want = "such as mysql://user:password@host:3306/database or postgres://user:password@host:5432/database; what is not a letter or a digit is percent-encoded in user and password"
-	target, err := url.Parse(text)
-	if err != nil {
-		return nil, "", errors.New("not a URL " + want) // its own text would quote the password
-	}
-	dialect, known := sqlSchemes[target.Scheme]
-	switch {
-	case !known || target.Opaque != "":
-		return nil, "", errors.New("not the URL of a database " + want)
-	case target.Hostname() == "":
-		return nil, "", errors.New("the URL names no host: " + want)
-	case strings.Trim(target.Path, "/") == "" || strings.Contains(target.Path[1:], "/"):
-		return nil, "", errors.New("the URL names no database: " + want)
-	}
-	return target, dialect, nil
 }
 
 func openMySQL(target *url.URL) (*sql.DB, error) {
@@ -103,30 +80,6 @@ func openPostgreSQL(target *url.URL) (*sql.DB, error) {
 	return stdlib.OpenDB(*config), nil
 }
 
-// redactSQL is a database's URL without its password, and without the values of its parameters.
-func redactSQL(text string) string {
-	target, _, err := parseSQL(text)
-	if err != nil {
-		if text == "" {
-			return ""
-		}
-		return "***"
-	}
-	shown := target.Scheme + "://"
-	if target.User != nil {
-		shown += target.User.Username()
-		if _, secret := target.User.Password(); secret {
-			shown += ":***"
-		}
-		shown += "@"
-	}
-	shown += target.Host + target.Path
-	if target.RawQuery != "" { // there may be one there
-		shown += "?***"
-	}
-	return shown
-}
-
 // passingSQL is what a database answers that may answer otherwise later: it starts or stops, has no
 // room, is a replica, or had another change the same.
 var passingSQL = struct {
@@ -148,45 +101,3 @@ func answeredSQL(err error) (refused, noTable bool) {
 	}
 	return false, false
 }
-
-// databaseURL is a setting that names a database.
-func databaseURL(name, help string, into *string) *setting {
-	return &setting{name: name, unit: "URL", help: help, redact: redactSQL, parse: func(s string) error {
-		*into = s
-		if s == unsaid {
-			return nil
-		}
-		_, _, err := parseSQL(s)
-		return err
-	}}
-}
-
-// databaseURLs is a setting that names several. A dash stands for one that is gone.
-func databaseURLs(name, help string, into *[]string) *setting {
-	redact := func(list string) string {
-		var shown []string
-		for text := range strings.SplitSeq(list, ",") {
-			if text != gone {
-				text = redactSQL(text)
-			}
-			shown = append(shown, text)
-		}
-		return strings.Join(shown, ",")
-	}
-	return &setting{name: name, unit: "URL,…", help: help, redact: redact, parse: func(s string) error {
-		*into = nil
-		if s == unsaid {
-			return nil
-		}
-		for i, text := range strings.Split(s, ",") {
-			if _, _, err := parseSQL(text); err != nil && text != gone {
-				return fmt.Errorf("number %d: %w", i+1, err)
-			}
-			*into = append(*into, text)
-		}
-		return nil
-	}}
-}
-
-// gone stands for a store that is gone for good.
-const gone = "-"

@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/coatcheck/coatcheck/internal/config"
 	"github.com/coatcheck/coatcheck/segment"
 )
 
@@ -22,11 +23,11 @@ func (p *program) segmentStripeCommand() *cobra.Command {
 			"for one that is gone for good, and then --start has to be above all that it can have handed out.",
 	}
 	l := &leafFlags{}
-	l.bindTo(command.Flags(), []*setting{
-		databaseURLs("from", "the databases that the tag has now, in the order of their stripes, with commas between; empty: none, the tag is new", &from),
-		databaseURLs("to", "the databases that it shall have, in the order of their stripes", &to),
-		number("start", "0", 0, math.MaxInt64, "id", "the least id that the new ones may hand out", &start),
-		number("step", strconv.Itoa(segment.DefaultStep), 1, math.MaxInt32, "ids", "how many ids a fetch takes at least", &step),
+	l.bindTo(command.Flags(), []*config.Setting{
+		config.DatabaseURLs("from", "the databases that the tag has now, in the order of their stripes, with commas between; empty: none, the tag is new", &from),
+		config.DatabaseURLs("to", "the databases that it shall have, in the order of their stripes", &to),
+		config.Number("start", "0", 0, math.MaxInt64, "id", "the least id that the new ones may hand out", &start),
+		config.Number("step", strconv.Itoa(segment.DefaultStep), 1, math.MaxInt32, "ids", "how many ids a fetch takes at least", &step),
 	})
 	command.RunE = func(c *cobra.Command, args []string) error {
 		if err := l.complete(c, p); err != nil {
@@ -58,7 +59,7 @@ func (p *program) segmentStripeCommand() *cobra.Command {
 func (l *leafFlags) openAll(urls []string, into *[]*segment.LeafAlloc) (closeAll func(), err error) {
 	var closes []func() error
 	for _, url := range urls {
-		if url == gone {
+		if url == config.Gone {
 			*into = append(*into, nil)
 			continue
 		}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/coatcheck/coatcheck/internal/config"
 	"github.com/coatcheck/coatcheck/segment"
 )
 
@@ -29,9 +30,9 @@ func (p *program) segmentSeedCommand() *cobra.Command {
 		Long: "Add a tag with its first id and its step. Exit code 1 if it is there already: then it stays as it is.",
 	}
 	l := bindLeaf(command.Flags(),
-		number("start", "1", 0, math.MaxInt64, "id", "the first id that the tag hands out", &start),
-		number("step", strconv.Itoa(segment.DefaultStep), 1, math.MaxInt32, "ids", "how many ids a fetch takes at least", &step),
-		text("description", "", "text", "what the tag is for, up to 256 characters", &description))
+		config.Number("start", "1", 0, math.MaxInt64, "id", "the first id that the tag hands out", &start),
+		config.Number("step", strconv.Itoa(segment.DefaultStep), 1, math.MaxInt32, "ids", "how many ids a fetch takes at least", &step),
+		config.Text("description", "", "text", "what the tag is for, up to 256 characters", &description))
 	command.RunE = func(c *cobra.Command, args []string) error {
 		return p.atLeaf(c, l, func(ctx context.Context, leaf *segment.LeafAlloc) error {
 			if err := leaf.Seed(ctx, args[0], start, step, description); err != nil {

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/coatcheck/coatcheck/internal/config"
 	"github.com/coatcheck/coatcheck/internal/expect"
 	"github.com/coatcheck/coatcheck/segment"
 )
@@ -46,13 +47,13 @@ func TestDatabaseURLs(t *testing.T) {
 		if err != nil && strings.Contains(err.Error(), "hunter") {
 			t.Errorf("%s: the error says %v", row.url, err)
 		}
-		if shown := redactSQL(row.url); shown != row.shown {
+		if shown := config.RedactSQL(row.url); shown != row.shown {
 			t.Errorf("%s is shown as %s, not as %s", row.url, shown, row.shown)
 		}
 	}
 	var list []string
-	s := databaseURLs("to", "", &list)
-	expect.Equal(t, "a list as it is shown", s.redact("mysql://u:hunter2@h/db,-,x"), "mysql://u:***@h/db,-,***")
-	expect.Error(t, "parsing a list of two", s.parse("-,mysql://h/db"), nil)
+	s := config.DatabaseURLs("to", "", &list)
+	expect.Equal(t, "a list as it is shown", s.Redact("mysql://u:hunter2@h/db,-,x"), "mysql://u:***@h/db,-,***")
+	expect.Error(t, "parsing a list of two", s.Parse("-,mysql://h/db"), nil)
 	expect.Equal(t, "databases in a list of two", len(list), 2)
 }

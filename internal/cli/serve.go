@@ -5,25 +5,22 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"os"
 	"os/signal"
-	"regexp"
 	"runtime"
 	"strings"
+	_ "time/tzdata" // for /incr, where the machine has no time zones
 
 	"github.com/spf13/cobra"
 
 	"github.com/coatcheck/coatcheck/access"
-	"github.com/coatcheck/coatcheck/counter"
 	"github.com/coatcheck/coatcheck/idempotency"
+	"github.com/coatcheck/coatcheck/internal/config"
 	"github.com/coatcheck/coatcheck/internal/redisprobe"
 	"github.com/coatcheck/coatcheck/internal/tracing"
-	"github.com/coatcheck/coatcheck/lock"
 	"github.com/coatcheck/coatcheck/metrics"
 	"github.com/coatcheck/coatcheck/redisstore"
 	"github.com/coatcheck/coatcheck/redisstore/observe"
 	"github.com/coatcheck/coatcheck/server"
-	"github.com/coatcheck/coatcheck/workerlease"
 )
 
 func (p *program) serveCommand() *cobra.Command {
@@ -31,9 +28,9 @@ func (p *program) serveCommand() *cobra.Command {
 		Use: "serve", Short: "Run the service", Args: noArgs,
 		Long: "Run the service. Without arguments it uses the embedded store and listens on 127.0.0.1:8080.",
 	}
-	l := bindFlags(command.Flags())
+	l := config.BindService(command.Flags())
 	command.RunE = func(c *cobra.Command, _ []string) error {
-		if err := l.complete(c, p); err != nil {
+		if err := p.complete(c, l); err != nil {
 			return err
 		}
 		defer runtime.KeepAlive(spareHeap())
@@ -43,10 +40,10 @@ func (p *program) serveCommand() *cobra.Command {
 }
 
 // serve runs the service until the context ends.
-func (p *program) serve(ctx context.Context, l *layers) (err error) {
+func (p *program) serve(ctx context.Context, l *config.Layers) (err error) {
 	hangups := catchHangups()
 	defer signal.Stop(hangups)
-	c := &l.config
+	c := &l.Service
 	log, level := p.levelled(c)
 	redisstore.LogTo(log)
 	traces, err := p.openTraces(ctx, c, tracing.Config{Service: "coatcheck", Logger: log, Known: func(ctx context.Context) bool { return access.From(ctx).Principal != "" }})
@@ -55,39 +52,39 @@ func (p *program) serve(ctx context.Context, l *layers) (err error) {
 	}
 	defer endTraces(ctx, traces, log)
 	measures := metrics.NewService(version().Version)
-	store, err := c.openStore(ctx, log, append(traces.Observers(), measures)...)
+	store, err := openStore(ctx, c, log, append(traces.Observers(), measures)...)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, store.Close()) }()
-	book, err := c.openAccess(ctx, store, log)
+	book, err := openAccess(ctx, c, store, log)
 	if err != nil {
 		return err
 	}
 	defer book.Close()
-	listener, secure, err := c.openListener(log)
+	listener, secure, err := openListener(c, log)
 	if err != nil {
 		return err
 	}
 	defer secure.Close()
-	segments, err := c.openSegments(ctx)
+	segments, err := openSegments(c)
 	if err != nil {
 		return errors.Join(err, listener.Close())
 	}
 	defer func() { err = errors.Join(err, segments.close()) }()
 	service := server.New(server.Config{
-		Store: store, Logger: log, AccessLog: c.accessLog, AuditLog: c.auditLog, Metrics: measures, Tracer: traces.Tracer(), Debug: profiles(), Dev: c.dev, PaymentDelay: c.paymentDelay, PaymentLease: c.paymentLease,
-		Counters: c.counters(), Locks: c.locks(), LockWaits: int(c.lockWaits),
-		Segments: c.segments(), SegmentSource: segments.source, SegmentTags: segments.tags, SegmentStep: c.segmentStep, KnownSegments: !c.segmentCreate,
-		OpaqueKeys: c.opaqueKeys, Leaf: c.leaf, TinyidTokens: c.tinyidTokens,
-		Workers: c.workers(), IDPool: c.idPool, StampPools: c.stampPools, ReadyWhen: server.ReadyWhen(c.readyWhen), Identity: c.leasesAs(),
-		Access: book, TLS: secure.settings(), CORSOrigins: c.corsOrigins, AllowedHosts: c.hosts(),
-		Console:   server.ConsoleConfig{Mode: server.ConsoleMode(c.console), Durability: durability(c, store)},
-		Principal: idempotency.HeaderPrincipal(c.principalHeaders...), TokenKeys: c.tokenKeys, AnswerKeys: c.answerKeys, Quota: c.quota(),
-		IdleTimeout: c.idleTimeout, MaxConnections: c.connections(log), MaxPerAddress: int(c.maxPerAddress), MaxBytes: c.maxBytesInFlight,
-		MaxBody: c.maxBody, RequestTimeout: c.requestTimeout, DrainDelay: c.drainDelay, StopTimeout: c.stopWithin(log),
+		Store: store, Logger: log, AccessLog: c.AccessLog, AuditLog: c.AuditLog, Metrics: measures, Tracer: traces.Tracer(), Debug: profiles(), Dev: c.Dev, PaymentDelay: c.PaymentDelay, PaymentLease: c.PaymentLease,
+		Counters: c.Counters(), Locks: c.Locks(), LockWaits: int(c.LockWaits),
+		Segments: c.Segments(), SegmentSource: segments.source, SegmentTags: segments.tags, SegmentStep: c.SegmentStep, KnownSegments: !c.SegmentCreate,
+		OpaqueKeys: c.OpaqueKeys, Leaf: c.Leaf, TinyidTokens: c.TinyidTokens,
+		Workers: c.Workers(), IDPool: c.IDPool, StampPools: c.StampPools, ReadyWhen: server.ReadyWhen(c.ReadyWhen), Identity: c.LeasesAs(),
+		Access: book, TLS: secure.Settings(), CORSOrigins: c.CORSOrigins, AllowedHosts: c.Hosts(),
+		Console:   server.ConsoleConfig{Mode: server.ConsoleMode(c.Console), Durability: durability(c, store)},
+		Principal: idempotency.HeaderPrincipal(c.PrincipalHeaders...), TokenKeys: c.TokenKeys, AnswerKeys: c.AnswerKeys, Quota: c.Quota(),
+		IdleTimeout: c.IdleTimeout, MaxConnections: connections(c, log), MaxPerAddress: int(c.MaxPerAddress), MaxBytes: c.MaxBytesInFlight,
+		MaxBody: c.MaxBody, RequestTimeout: c.RequestTimeout, DrainDelay: c.DrainDelay, StopTimeout: stopWithin(c, log),
 	})
-	admin, err := c.openAdmin(service.Admin(), log)
+	admin, err := openAdmin(c, service.Admin(), log)
 	if err == nil {
 		err = p.banner(ctx, c, store, servedAt{listener.Addr(), admin.url()}, log)
 	}
@@ -95,15 +92,15 @@ func (p *program) serve(ctx context.Context, l *layers) (err error) {
 		return errors.Join(err, listener.Close(), service.Close(ctx), admin.close())
 	}
 	defer func() { err = errors.Join(err, admin.close()) }()
-	defer onHangup(ctx, hangups, l.reloading(log, changeable{level, book, secure, service}).reload)()
+	defer onHangup(ctx, hangups, reloadService(l, log, changeable{level, book, secure, service}).Reload)()
 	err = service.Serve(ctx, listener)
 	log.Info("stopped")
 	return err
 }
 
 // openStore opens the store that the configuration names.
-func (c *config) openStore(ctx context.Context, log *slog.Logger, observers ...observe.Observer) (*redisstore.Store, error) {
-	config := c.store()
+func openStore(ctx context.Context, c *config.Service, log *slog.Logger, observers ...observe.Observer) (*redisstore.Store, error) {
+	config := c.Store()
 	config.Logger, config.Observers = log, observers
 	store, err := redisstore.OpenConfig(ctx, config)
 	if err != nil {
@@ -126,70 +123,18 @@ func checkRights(ctx context.Context, store *redisstore.Store) error {
 		strings.Join(denied, ", "), strings.ToLower(strings.Join(denied, " +")))
 }
 
-// counters is the part of the configuration that package counter takes.
-func (c *config) counters() counter.Config {
-	return counter.Config{AfterLoss: counter.AfterLoss(c.counterAfterLoss), Margin: c.counterMargin, HoldOff: c.counterHoldOff}
-}
-
-// locks is the part of the configuration that package lock takes.
-func (c *config) locks() lock.Config {
-	return lock.Config{AfterLoss: lock.AfterLoss(c.lockAfterLoss), LongestTTL: c.lockLongestTTL, Skew: c.clockSkew}
-}
-
-// workers is the part of the configuration that package workerlease takes.
-func (c *config) workers() workerlease.Config {
-	return workerlease.Config{NewPools: c.unknownPools(), Skew: c.clockSkew, Cooldown: c.workerCooldown, LongestTTL: c.workerLongest, Pools: c.pools}
-}
-
-// unknownPools is what a worker-id pool is that the store knows nothing of.
-func (c *config) unknownPools() workerlease.NewPools {
-	switch {
-	case c.newPools != "":
-		return workerlease.NewPools(c.newPools)
-	case c.dev || c.redis == "" || c.redis == "embedded:":
-		return workerlease.Trust
-	}
-	return workerlease.Wait
-}
-
-// quota is what one principal may have in the store.
-func (c *config) quota() idempotency.Quota {
-	return idempotency.Quota{Operations: int(c.quotaOperations), Bytes: c.quotaBytes}
-}
-
-var unnamed = regexp.MustCompile(`[^A-Za-z0-9._:~@-]+`)
-
-// leasesAs is the identity under which the service leases worker ids: the host's name without what
-// no name has, unless another was set.
-func (c *config) leasesAs() string {
-	if c.identity != "" {
-		return c.identity
-	}
-	host, err := os.Hostname()
-	if err != nil {
-		return "" // it then leases without an identity
-	}
-	return nameOf(host)
-}
-
-// nameOf makes a name as the HTTP interface takes it of a text.
-func nameOf(text string) string {
-	text = unnamed.ReplaceAllString(text, "-")
-	return text[:min(len(text), 200)]
-}
-
 // logger writes to standard error, so that standard output is the banner's.
-func (p *program) logger(c *config) *slog.Logger {
+func (p *program) logger(c *config.Service) *slog.Logger {
 	log, _ := p.levelled(c)
 	return log
 }
 
 // levelled is such a logger, and what it holds, which can change.
-func (p *program) levelled(c *config) (*slog.Logger, *slog.LevelVar) {
+func (p *program) levelled(c *config.Service) (*slog.Logger, *slog.LevelVar) {
 	level := &slog.LevelVar{}
-	level.Set(c.logLevel)
+	level.Set(c.LogLevel)
 	options := &slog.HandlerOptions{Level: level}
-	if c.logFormat == "json" || p.json {
+	if c.LogFormat == "json" || p.json {
 		return slog.New(slog.NewJSONHandler(p.stderr, options)), level
 	}
 	return slog.New(slog.NewTextHandler(p.stderr, options)), level

@@ -9,12 +9,13 @@ import (
 
 	"github.com/coatcheck/coatcheck/client"
 	_ "github.com/coatcheck/coatcheck/embedded" // for the URL embedded:
+	"github.com/coatcheck/coatcheck/internal/config"
 	"github.com/coatcheck/coatcheck/redisstore"
 )
 
 // source says where a command finds what it is about: at a running service, or straight on a Redis.
 type source struct {
-	layers
+	config.Layers
 
 	serviceAt
 }
@@ -22,37 +23,37 @@ type source struct {
 // bindStraight adds --server, --redis with what belongs to it, --config and the command's own
 // settings to its flags. also names the settings of the service that the command takes as well when
 // it goes straight to Redis, besides those of the store.
-func bindStraight(flags *pflag.FlagSet, also []string, own []*setting) *source {
+func bindStraight(flags *pflag.FlagSet, also []string, own []*config.Setting) *source {
 	s := &source{}
 	own = append(own, s.settings()...)
 	mine := map[string]bool{}
 	for _, setting := range own {
-		mine[setting.name] = true
+		mine[setting.Name] = true
 	}
 	also = append([]string{"redis", "ack", "restarts", "prefix", "store-timeout"}, also...)
-	var rest []*setting
-	for _, setting := range settings(&s.config) {
+	var rest []*config.Setting
+	for _, setting := range config.ServiceSettings(&s.Service) {
 		switch {
-		case mine[setting.name]: // such as --identity, which is the command's here
-		case slices.Contains(also, setting.name):
-			if setting.name == "redis" {
-				setting.help = "the Redis to go to straight, instead of a service: redis:// | rediss:// | unix:// | redis+sentinel:// | redis+cluster://"
+		case mine[setting.Name]: // such as --identity, which is the command's here
+		case slices.Contains(also, setting.Name):
+			if setting.Name == "redis" {
+				setting.Help = "the Redis to go to straight, instead of a service: redis:// | rediss:// | unix:// | redis+sentinel:// | redis+cluster://"
 			}
 			own = append(own, setting)
 		default:
 			rest = append(rest, setting)
 		}
 	}
-	s.bind(flags, own)
-	s.table = append(s.table, rest...)
+	s.Bind(flags, own)
+	s.Table = append(s.Table, rest...)
 	return s
 }
 
 // said reports whether a flag was given, as flag, variable or in the file.
 func (s *source) said(name string) bool {
-	for _, setting := range s.table {
-		if setting.name == name {
-			return setting.source != "default" && setting.value != unsaid
+	for _, setting := range s.Table {
+		if setting.Name == name {
+			return setting.Source != "default" && setting.Value != config.Unsaid
 		}
 	}
 	return false
@@ -60,9 +61,9 @@ func (s *source) said(name string) bool {
 
 // weight ranks where a setting's value came from.
 func (s *source) weight(name string) int {
-	for _, setting := range s.table {
-		if setting.name == name {
-			return map[string]int{"file": 1, "environment": 2, "flag": 3}[setting.source]
+	for _, setting := range s.Table {
+		if setting.Name == name {
+			return map[string]int{"file": 1, "environment": 2, "flag": 3}[setting.Source]
 		}
 	}
 	return 0
@@ -73,7 +74,7 @@ func (s *source) weight(name string) int {
 // shared with the service means the service by it.
 func (s *source) direct() (bool, error) {
 	redis, server := s.weight("redis"), s.weight("server")
-	embedded := s.config.redis == "" || s.config.redis == "embedded:"
+	embedded := s.Service.Redis == "" || s.Service.Redis == "embedded:"
 	switch {
 	case redis == 3 && server == 3:
 		return false, errors.New("--server and --redis: name one of them")
@@ -85,7 +86,7 @@ func (s *source) direct() (bool, error) {
 
 // either runs a command's part at the one place or the other.
 func (p *program) either(c *cobra.Command, s *source, atService func(*client.Client) error, atRedis func(*redisstore.Store) error) error {
-	if err := s.load(c.Flags(), p.getenv); err != nil {
+	if err := s.Load(c.Flags(), p.getenv); err != nil {
 		return configError(err)
 	}
 	direct, err := s.direct()
@@ -105,11 +106,11 @@ func (p *program) either(c *cobra.Command, s *source, atService func(*client.Cli
 
 // straight runs a command's part with a Redis of its own.
 func (p *program) straight(c *cobra.Command, s *source, atRedis func(*redisstore.Store) error) error {
-	config := s.config.store()
+	config := s.Service.Store()
 	if err := config.Check(); err != nil {
 		return configError(err)
 	}
-	config.Logger = p.logger(&s.config)
+	config.Logger = p.logger(&s.Service)
 	store, err := redisstore.OpenConfig(c.Context(), config)
 	if err != nil {
 		return err

@@ -3,14 +3,16 @@ package cli
 import (
 	"log/slog"
 	"time"
+
+	"github.com/coatcheck/coatcheck/internal/config"
 )
 
 // stopWithin is how long requests under way may take to end at a stop. One that cuts off what a
 // request may do is warned of.
-func (c *config) stopWithin(log *slog.Logger) time.Duration {
-	if c.stopTimeout > 0 && c.stopTimeout < c.requestTimeout {
-		log.Warn("a stop does not wait for the longest request: what it does is cut off", "stop_timeout", c.stopTimeout, "request_timeout", c.requestTimeout,
+func stopWithin(c *config.Service, log *slog.Logger) time.Duration {
+	if c.StopTimeout > 0 && c.StopTimeout < c.RequestTimeout {
+		log.Warn("a stop does not wait for the longest request: what it does is cut off", "stop_timeout", c.StopTimeout, "request_timeout", c.RequestTimeout,
 			"fix", "raise stop-timeout, or leave it out")
 	}
-	return c.stopTimeout
+	return c.StopTimeout
 }

@@ -6,14 +6,15 @@ import (
 	"testing"
 	"time"
 
+	"github.com/coatcheck/coatcheck/internal/config"
 	"github.com/coatcheck/coatcheck/internal/expect"
 )
 
 func TestStopThatCutsRequestsOffIsWarnedOf(t *testing.T) {
 	for limit, warned := range map[time.Duration]bool{0: false, 29 * time.Second: true, 30 * time.Second: false} {
 		var log strings.Builder
-		c := config{stopTimeout: limit, requestTimeout: 30 * time.Second}
-		expect.Equal(t, "the stop timeout", c.stopWithin(slog.New(slog.NewTextHandler(&log, nil))), limit)
+		c := config.Service{StopTimeout: limit, RequestTimeout: 30 * time.Second}
+		expect.Equal(t, "the stop timeout", stopWithin(&c, slog.New(slog.NewTextHandler(&log, nil))), limit)
 		expect.Equal(t, "a stop timeout of "+limit.String()+" is warned of", strings.Contains(log.String(), "stop-timeout"), warned)
 	}
 }

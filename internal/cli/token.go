@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/coatcheck/coatcheck/client"
+	"github.com/coatcheck/coatcheck/internal/config"
 	"github.com/coatcheck/coatcheck/internal/wire"
 )
 
@@ -25,7 +26,7 @@ func (p *program) tokenCommand() *cobra.Command {
 }
 
 // bindTokens adds the settings of a command that asks about issued tokens.
-func bindTokens(flags *pflag.FlagSet, own ...*setting) *source {
+func bindTokens(flags *pflag.FlagSet, own ...*config.Setting) *source {
 	return bindStraight(flags, []string{"token-keys"}, own)
 }
 
@@ -49,8 +50,8 @@ func (p *program) tokenIssueCommand() *cobra.Command {
 			"Exit code 75: no token was handed out, try again later.",
 	}
 	s := bindTokens(command.Flags(),
-		span("ttl", "24h", time.Second, 30*24*time.Hour, "how long the token may wait for its use", &ttl),
-		text("scope", "", "name", "limits the token to routes of this scope; empty fits all", &scope))
+		config.Span("ttl", "24h", time.Second, 30*24*time.Hour, "how long the token may wait for its use", &ttl),
+		config.Text("scope", "", "name", "limits the token to routes of this scope; empty fits all", &scope))
 	command.RunE = func(c *cobra.Command, _ []string) error {
 		return p.askTokens(c, s, func(ctx context.Context, service *client.Client) error {
 			token, err := service.Issue(ctx, scope, ttl)

@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/coatcheck/coatcheck/client"
+	"github.com/coatcheck/coatcheck/internal/config"
 	"github.com/coatcheck/coatcheck/snowflake"
 	"github.com/coatcheck/coatcheck/workerlease"
 )
@@ -31,22 +32,20 @@ type poolShape struct {
 	datacenter int64
 }
 
-const unsaid = "" // of a flag that was left out
-
 // bind returns the settings of a shape. least is the shortest TTL.
-func (s *poolShape) bind(least time.Duration) []*setting {
-	return []*setting{
-		optional(span("ttl", unsaid, least, workerlease.MaxTTL, "how long a lease is good for without a renewal; empty: as the pool has it, 30s for one that is new", &s.ttl)),
+func (s *poolShape) bind(least time.Duration) []*config.Setting {
+	return []*config.Setting{
+		config.Optional(config.Span("ttl", config.Unsaid, least, workerlease.MaxTTL, "how long a lease is good for without a renewal; empty: as the pool has it, 30s for one that is new", &s.ttl)),
 		layoutText("layout", "timestamp/worker/sequence bits, timestamp/datacenter/worker/sequence, @s for seconds; empty: as the pool has it, "+snowflake.DefaultLayout+" for one that is new", &s.layout),
 		moment("epoch", "what timestamps count from; empty: as the pool has it, "+snowflake.DefaultEpoch.Format(time.RFC3339)+" for one that is new", &s.epoch),
-		optional(number("datacenter", unsaid, 0, 1<<workerlease.MaxBits-1, "number", "the pool's datacenter; empty: as the pool has it, 0 for one that is new", &s.datacenter)),
+		config.Optional(config.Number("datacenter", config.Unsaid, 0, 1<<workerlease.MaxBits-1, "number", "the pool's datacenter; empty: as the pool has it, 0 for one that is new", &s.datacenter)),
 	}
 }
 
-func layoutText(name, help string, into *string) *setting {
-	return &setting{name: name, unit: "layout", help: help, parse: func(s string) error {
+func layoutText(name, help string, into *string) *config.Setting {
+	return &config.Setting{Name: name, Unit: "layout", Help: help, Parse: func(s string) error {
 		*into = s
-		if s == unsaid {
+		if s == config.Unsaid {
 			return nil
 		}
 		_, err := snowflake.ParseLayout(s)
@@ -54,10 +53,10 @@ func layoutText(name, help string, into *string) *setting {
 	}}
 }
 
-func moment(name, help string, into *string) *setting {
-	return &setting{name: name, unit: "RFC 3339", help: help, parse: func(s string) error {
+func moment(name, help string, into *string) *config.Setting {
+	return &config.Setting{Name: name, Unit: "RFC 3339", Help: help, Parse: func(s string) error {
 		*into = s
-		if s == unsaid {
+		if s == config.Unsaid {
 			return nil
 		}
 		if _, err := time.Parse(time.RFC3339, s); err != nil {
@@ -70,7 +69,7 @@ func moment(name, help string, into *string) *setting {
 // request is the shape as a client sends it. said tells of a flag whether it was.
 func (s *poolShape) request(identity string, said func(flag string) bool) client.WorkerRequest {
 	asked := client.WorkerRequest{TTL: s.ttl, Identity: identity, Layout: s.layout}
-	if s.epoch != unsaid {
+	if s.epoch != config.Unsaid {
 		asked.Epoch, _ = time.Parse(time.RFC3339, s.epoch) // it was checked
 	}
 	if said("datacenter") {
@@ -81,6 +80,6 @@ func (s *poolShape) request(identity string, said func(flag string) bool) client
 
 // bindSource adds --server, --redis with what belongs to it, --config and the command's own
 // settings to its flags.
-func bindSource(flags *pflag.FlagSet, own ...*setting) *source {
+func bindSource(flags *pflag.FlagSet, own ...*config.Setting) *source {
 	return bindStraight(flags, []string{"new-pools", "clock-skew", "worker-cooldown", "worker-longest-ttl", "pools"}, own)
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/coatcheck/coatcheck/client"
+	"github.com/coatcheck/coatcheck/internal/config"
 	"github.com/coatcheck/coatcheck/internal/wire"
 	"github.com/coatcheck/coatcheck/workerlease"
 )
@@ -23,7 +24,7 @@ func (p *program) workerCreateCommand() *cobra.Command {
 		Long: "Declare that a pool is new: that none of its worker ids is in use anywhere. Its first lease then waits for no quarantine. Exit code 1 if the pool is there already; with --replace it gets another layout, epoch, datacenter or TTL, once all of its worker ids have been given back or have ended.",
 		Args: onePool,
 	}
-	s := bindSource(command.Flags(), append(shape.bind(workerlease.MinTTL), toggle("replace", "give a pool that is there the shape that is named; no window of it may be open, and ids that it has made before can come again under an epoch or layout that overlaps", &replace))...)
+	s := bindSource(command.Flags(), append(shape.bind(workerlease.MinTTL), config.Toggle("replace", "give a pool that is there the shape that is named; no window of it may be open, and ids that it has made before can come again under an epoch or layout that overlaps", &replace))...)
 	command.RunE = func(c *cobra.Command, args []string) error {
 		return p.ask(c, s, func(ctx context.Context, service *client.Client) error {
 			asked := shape.request("", s.said)

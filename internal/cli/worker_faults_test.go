@@ -18,6 +18,7 @@ import (
 	"github.com/coatcheck/coatcheck/internal/expect"
 	"github.com/coatcheck/coatcheck/internal/linktest"
 	"github.com/coatcheck/coatcheck/internal/redistest"
+	"github.com/coatcheck/coatcheck/internal/supervise"
 )
 
 // Each row is a way of losing what grants the lease. The command that ran under it, and what it has
@@ -59,7 +60,7 @@ func TestCommandNeverOutlivesItsWindow(t *testing.T) {
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			const ttl = 2 * time.Second
-			tried(t, allowed(ttl, 0).margin/2, func(t *testing.T, o *onlooker) []string {
+			tried(t, supervise.Allowed(ttl, 0).Margin/2, func(t *testing.T, o *onlooker) []string {
 				flags, fault := row.begin(t)
 				r := workerRunBeating(t, append(flags, "--ttl", ttl.String()), "deaf", "fork")
 				r.renewed()
@@ -111,13 +112,13 @@ func (o *onlooker) look() {
 		o.work.Go(func() {
 			runtime.LockOSThread() // without end: the thread goes with it
 			const step = 5 * time.Millisecond
-			for due := sinceBoot() + step; ; due = sinceBoot() + step {
+			for due := supervise.SinceBoot() + step; ; due = supervise.SinceBoot() + step {
 				select {
 				case <-o.stop:
 					return
-				case <-time.After(due - sinceBoot()):
+				case <-time.After(due - supervise.SinceBoot()):
 				}
-				for late := int64(sinceBoot() - due); ; {
+				for late := int64(supervise.SinceBoot() - due); ; {
 					if worst := o.worst.Load(); late <= worst || o.worst.CompareAndSwap(worst, late) {
 						break
 					}

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/coatcheck/coatcheck/client"
+	"github.com/coatcheck/coatcheck/internal/config"
 	"github.com/coatcheck/coatcheck/internal/names"
 	"github.com/coatcheck/coatcheck/redisstore"
 	"github.com/coatcheck/coatcheck/workerlease/holder"
@@ -50,9 +51,9 @@ func (p *program) workerRunCommand() *cobra.Command {
 		},
 	}
 	s := bindSource(command.Flags(), append(shape.bind(shortestRun),
-		text("identity", "", "name", "names this holder: the worker id that it had last is leased again, if it is free", &identity),
-		span("wait", "0s", 0, 30*24*time.Hour, "how long to wait for a worker id", &r.wait),
-		span("grace", "5s", 0, time.Hour, "how long CMD may take to end between SIGTERM and SIGKILL; less if the window ends sooner", &r.grace))...)
+		config.Text("identity", "", "name", "names this holder: the worker id that it had last is leased again, if it is free", &identity),
+		config.Span("wait", "0s", 0, 30*24*time.Hour, "how long to wait for a worker id", &r.wait),
+		config.Span("grace", "5s", 0, time.Hour, "how long CMD may take to end between SIGTERM and SIGKILL; less if the window ends sooner", &r.grace))...)
 	command.RunE = func(c *cobra.Command, args []string) error {
 		return p.ask(c, s, func(ctx context.Context, service *client.Client) error {
 			if _, err := exec.LookPath(args[1]); err != nil {

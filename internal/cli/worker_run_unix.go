@@ -12,12 +12,13 @@ import (
 	"time"
 
 	"github.com/coatcheck/coatcheck/client"
+	"github.com/coatcheck/coatcheck/internal/supervise"
 	"github.com/coatcheck/coatcheck/workerlease/holder"
 )
 
 // run leases, runs the command, and releases.
 func (r *workerRun) run(ctx context.Context, service *client.Client) error {
-	ctx, stop := untilQuit(ctx)
+	ctx, stop := supervise.UntilQuit(ctx)
 	defer stop()
 	// of the lease: a signal is the command's affair once that runs
 	life, end := context.WithCancel(context.WithoutCancel(ctx))
@@ -28,29 +29,29 @@ func (r *workerRun) run(ctx context.Context, service *client.Client) error {
 		return errors.Join(context.Cause(ctx), err)
 	}
 	signals := make(chan os.Signal, 16)
-	signal.Notify(signals, passed()...)
+	signal.Notify(signals, supervise.Signals()...)
 	defer signal.Stop(signals)
 	err = h.open(life)
 	if !waiting() || err != nil {
 		h.giveBack()
 		return errors.Join(context.Cause(ctx), err)
 	}
-	err = supervise(h, r.command, allowed(h.lease.TTL, r.grace), signals, r.warnings)
+	code, err := supervise.Run(h, r.command, supervise.Allowed(h.lease.TTL, r.grace), signals, r.warnings)
 	h.giveBack()
-	return err
+	return endOf(code, err)
 }
 
 // attempt asks once for a lease, and refuses one that took long: the holder's clock, which began
 // when the reply came, is as late as the reply was.
 func (r *workerRun) attempt(ctx context.Context, service *client.Client) (*held, error) {
 	h := &held{}
-	asked := sinceBoot()
+	asked := supervise.SinceBoot()
 	var err error
 	h.Holder, err = service.HoldWorker(ctx, r.pool, r.request, client.HoldOptions{Observe: h.observe})
 	if err != nil {
 		return nil, err
 	}
-	h.late = sinceBoot() - asked
+	h.late = supervise.SinceBoot() - asked
 	h.lease, err = h.Current()
 	if err == nil && h.late <= h.lease.TTL/4 {
 		return h, nil
@@ -87,17 +88,17 @@ func (h *held) giveBack() {
 	_ = h.Release(ctx, time.Time{})
 }
 
-// window is the end of the lease's window as it is known now.
-func (h *held) window() (window, error) {
+// Window is the end of the lease's window as it is known now.
+func (h *held) Window() (supervise.Window, error) {
 	// before all else: a pause between here and the last line makes the end earlier, never later
-	now := sinceBoot()
+	now := supervise.SinceBoot()
 	lease, err := h.Lease()
 	left := lease.NotAfter.Sub(lease.Time) - time.Since(lease.At) - h.late
-	return window{lease.NotAfter, now + left}, err
+	return supervise.Window{Server: lease.NotAfter, Boot: now + left}, err
 }
 
-// environment is what the command is told of its lease.
-func (h *held) environment(file windowFile) []string {
+// Environment is what the command is told of its lease.
+func (h *held) Environment(file string) []string {
 	millis := func(t time.Time) string { return strconv.FormatInt(t.UnixMilli(), 10) }
 	return append(os.Environ(),
 		"WORKER_ID="+strconv.Itoa(h.lease.WorkerID),
@@ -108,17 +109,17 @@ func (h *held) environment(file windowFile) []string {
 		"WORKER_FENCE="+strconv.FormatInt(h.lease.Fence, 10),
 		"WORKER_NOT_BEFORE_MS="+millis(h.lease.NotBefore),
 		"WORKER_NOT_AFTER_MS="+millis(h.lease.NotAfter),
-		"WORKER_NOT_AFTER_FILE="+string(file))
+		"WORKER_NOT_AFTER_FILE="+file)
 }
 
-// gone tells that a window which was lost is still the command's, to its end.
-func (*held) gone(error) bool { return false }
+// Gone is false: a window whose lease was lost is still the command's, to its end.
+func (*held) Gone(error) bool { return false }
 
-// lost is the error of a command that was stopped since its window would end.
-func (h *held) lost(cause error) error {
+// Lost is the error of a command that was stopped since its window would end.
+func (h *held) Lost(cause error) error {
 	if fault := h.fault.Load(); fault != nil && *fault != nil {
 		cause = fmt.Errorf("%w; the last one failed: %w", cause, *fault)
 	}
-	return fmt.Errorf("worker id %d of pool %q was lost, and the command stopped before the window of its lease could end: %w\n"+
-		"Look whether the service, or Redis, can be reached, and start the command again. A longer --ttl outlasts longer outages", h.lease.WorkerID, h.lease.Pool, cause)
+	return laterError{fmt.Errorf("worker id %d of pool %q was lost, and the command stopped before the window of its lease could end: %w\n"+
+		"Look whether the service, or Redis, can be reached, and start the command again. A longer --ttl outlasts longer outages", h.lease.WorkerID, h.lease.Pool, cause)}
 }

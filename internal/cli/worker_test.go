@@ -13,6 +13,7 @@ import (
 
 	"github.com/coatcheck/coatcheck/internal/expect"
 	"github.com/coatcheck/coatcheck/internal/redistest"
+	"github.com/coatcheck/coatcheck/internal/supervise"
 	"github.com/coatcheck/coatcheck/internal/wire"
 )
 
@@ -77,9 +78,9 @@ func TestBothLinesOfTheFileAreOneMoment(t *testing.T) {
 	boot, _ := strconv.ParseInt(lines[1], 10, 64)
 	// The clocks are not read at once: the difference is at least what follows from the earlier
 	// reading, and at most what follows from the later one.
-	earlier := sinceBoot()
+	earlier := supervise.SinceBoot()
 	first := time.Until(time.UnixMilli(server))
-	later := sinceBoot()
+	later := supervise.SinceBoot()
 	second := time.Duration(boot) * time.Millisecond
 	if least, most := first-(second-earlier), first-(second-later); most < -2*time.Millisecond || least > time.Minute {
 		t.Errorf("the second line is between %v and %v before the first, want between -2ms and a minute", least, most)

@@ -5,12 +5,35 @@ import (
 	"crypto/tls"
 	"net"
 	"net/http"
+	"sync/atomic"
 	"time"
 )
 
 // Drain has every answer from now on say that its connection ends with it: who has kept one goes
 // elsewhere, and finds no connection closed that it is about to use.
 func (d *Door) Drain() { d.draining.Store(true) }
+
+// StopMargin is how much longer than its requests a stop may take, so that their answers are sent.
+const StopMargin = 5 * time.Second
+
+// Draining is how far a process has come to its end. The zero value is that of one that runs. It is
+// safe for concurrent use.
+type Draining struct {
+	Stopping atomic.Bool // /readyz says so
+	Closing  atomic.Bool // no operation is begun any more
+}
+
+// Begin begins a stop: /readyz says so, every answer ends its connection, and after the delay, in
+// which load balancers see it, no operation is begun any more. Begin returns then. The log is told
+// how many requests are under way, and how long they may take to end.
+func (d *Draining) Begin(door *Door, requests int, delay, timeout time.Duration) {
+	d.Stopping.Store(true)
+	door.config.Logger.Info("stopping: after drain_delay no operation is begun, and requests under way may take up to stop_timeout",
+		"requests", requests, "drain_delay", delay, "stop_timeout", timeout)
+	door.Drain()
+	time.Sleep(delay)
+	d.Closing.Store(true)
+}
 
 // UnderWay is how many requests have come whole and are not answered.
 func (d *Door) UnderWay() int { return int(d.underWay.Load()) }

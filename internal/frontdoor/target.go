@@ -2,6 +2,7 @@ package frontdoor
 
 import (
 	"net/http"
+	"net/url"
 	"strings"
 )
 
@@ -21,4 +22,13 @@ func WellFormedTarget(r *http.Request) bool {
 	default:
 		return (r.URL.Scheme == "http" || r.URL.Scheme == "https") && r.URL.Host != ""
 	}
+}
+
+// RawPath is the path as the client wrote it. URL.EscapedPath encodes a path anew if it holds a
+// character that should have been encoded, and then an encoded slash beside it is none any more.
+func RawPath(u *url.URL) string {
+	if u.RawPath != "" {
+		return u.RawPath
+	}
+	return u.EscapedPath()
 }

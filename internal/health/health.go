@@ -38,6 +38,12 @@ type Answer struct {
 	Reason string // the same, with how many replicas have confirmed
 }
 
+// Stopping is the answer of a process that is about to end, which asks no store.
+func Stopping() Answer {
+	const stopping = "stopping"
+	return Answer{Class: stopping, Reason: stopping}
+}
+
 // Checker looks at a store. It is safe for concurrent use.
 type Checker struct {
 	config Config

@@ -18,7 +18,7 @@ type Process struct {
 // gets the signal last when this process dies. The thread matters for that: the child gets it when
 // the very thread ends that has started it, and the Go runtime ends idle threads as it likes.
 func Start(cmd *exec.Cmd, last syscall.Signal) (*Process, error) {
-	signalWithParent(cmd, last)
+	SignalWithParent(cmd, last)
 	p := &Process{cmd: cmd, done: make(chan struct{})}
 	started := make(chan error)
 	go func() {

@@ -5,9 +5,9 @@ import (
 	"syscall"
 )
 
-// signalWithParent has the kernel send a command's process a signal when the thread that starts it
+// SignalWithParent has the kernel send a command's process a signal when the thread that starts it
 // ends.
-func signalWithParent(cmd *exec.Cmd, signal syscall.Signal) {
+func SignalWithParent(cmd *exec.Cmd, signal syscall.Signal) {
 	if cmd.SysProcAttr == nil {
 		cmd.SysProcAttr = &syscall.SysProcAttr{}
 	}

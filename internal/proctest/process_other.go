@@ -7,6 +7,6 @@ import (
 	"syscall"
 )
 
-// signalWithParent does nothing: only Linux tells a child. Tests still end their servers in their
+// SignalWithParent does nothing: only Linux tells a child. Tests still end their servers in their
 // cleanup.
-func signalWithParent(*exec.Cmd, syscall.Signal) {}
+func SignalWithParent(*exec.Cmd, syscall.Signal) {}

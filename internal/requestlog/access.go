@@ -1,5 +1,13 @@
 package requestlog
 
+import (
+	"log/slog"
+	"net/http"
+
+	"github.com/coatcheck/coatcheck/internal/names"
+	"github.com/coatcheck/coatcheck/internal/secret"
+)
+
 // Which requests have a line in the access log.
 const (
 	All      = "all"
@@ -17,4 +25,33 @@ func Wants(mode, route string) bool {
 		return true
 	}
 	return route != "/livez" && route != "/readyz" && route != "/metrics"
+}
+
+var saneID = names.NewForm("A-Za-z0-9._:@/+=-", 1, 128)
+
+// IDOf is the id that a request has in the log: the client's X-Request-Id if it sent a sane one,
+// else a new one each time.
+func IDOf(r *http.Request) string {
+	if id := r.Header.Get("X-Request-Id"); saneID.MatchString(id) {
+		return id
+	}
+	return secret.New()
+}
+
+// Method is a request's method, or "other" for one that a client has invented, which is not for the
+// log.
+func Method(method string) string {
+	switch method {
+	case http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete, http.MethodOptions, http.MethodTrace, http.MethodConnect:
+		return method
+	}
+	return "other"
+}
+
+// LevelOf is the level of the line of a request that was answered with a status.
+func LevelOf(status int) slog.Level {
+	if status >= http.StatusInternalServerError {
+		return slog.LevelWarn
+	}
+	return slog.LevelInfo
 }

@@ -1,5 +1,5 @@
 // Package requestlog puts the id of a request, and of its trace where there is one, on every line
-// of the log that is written with the request's context.
+// of the log that is written with the request's context, and says what the request's own line has.
 package requestlog
 
 import (

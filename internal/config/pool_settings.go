@@ -1,4 +1,4 @@
-package cli
+package config
 
 import (
 	"errors"
@@ -17,9 +17,9 @@ import (
 
 // poolPins is what pools are: a map in the settings file, and the same in one line as a flag or
 // variable.
-func poolPins(into *map[string]workerlease.Pin) *setting {
+func poolPins(into *map[string]workerlease.Pin) *Setting {
 	help := "what worker-id pools are, so that it outlives Redis: {orders: {layout: 41/5/5/12, epoch: 2020-01-01T00:00:00Z, datacenter: 3, ttl: 30s}}, of which each part can be left out; a request for another shape or TTL is refused; alike in all that use a pool; empty: as the first grant fixes it"
-	return &setting{name: "pools", unit: "YAML map", help: help, nested: true, parse: func(text string) (err error) {
+	return &Setting{Name: "pools", Unit: "YAML map", Help: help, Nested: true, Parse: func(text string) (err error) {
 		*into, err = parsePools(text)
 		return err
 	}}
@@ -72,13 +72,13 @@ func parsePin(parts map[string]string) (pin workerlease.Pin, err error) {
 			return pin, fmt.Errorf("%s: %w", part, err)
 		}
 	}
-	shape, err := shapeOf(layout, epoch, datacenter)
+	shape, err := ShapeOf(layout, epoch, datacenter)
 	pin.Shape = shape
 	return pin, err
 }
 
-// shapeOf is what ids look like that can stamp the present.
-func shapeOf(layout snowflake.Layout, epoch time.Time, datacenter int) (workerlease.Shape, error) {
+// ShapeOf is what ids look like that can stamp the present.
+func ShapeOf(layout snowflake.Layout, epoch time.Time, datacenter int) (workerlease.Shape, error) {
 	now := time.Now()
 	switch {
 	case epoch.Before(time.Unix(0, 0)) || epoch.After(now) || !epoch.Equal(epoch.Truncate(time.Millisecond)):

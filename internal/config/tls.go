@@ -1,4 +1,4 @@
-package cli
+package config
 
 import (
 	"bytes"
@@ -19,14 +19,15 @@ import (
 // What is asked of clients.
 const (
 	requestCertificate = "request" // a certificate may be shown; a wrong one is refused
-	requireCertificate = "require"
+	RequireCertificate = "require"
 )
 
-// tlsFiles says where the service's certificate is, and whom it takes certificates of.
-type tlsFiles struct{ cert, key, clientCA, clientAuth string }
+// TLSFiles says where the service's certificate is, and whom it takes certificates of.
+type TLSFiles struct{ cert, key, clientCA, clientAuth string }
 
-func (c *config) tlsFiles() tlsFiles {
-	return tlsFiles{c.tlsCert, c.tlsKey, c.tlsClientCA, c.tlsClientAuth}
+// TLSFiles are those that the settings name.
+func (c *Service) TLSFiles() TLSFiles {
+	return TLSFiles{c.TLSCert, c.TLSKey, c.TLSClientCA, c.TLSClientAuth}
 }
 
 // suites are those of TLS 1.2 that are offered: with forward secrecy, and authenticated encryption
@@ -37,8 +38,8 @@ var suites = []uint16{
 	tls.TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256, tls.TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256,
 }
 
-// load reads the files. The version is that of their content.
-func (f tlsFiles) load() (loaded *tls.Config, version [sha256.Size]byte, err error) {
+// Load reads the files. The version is that of their content.
+func (f TLSFiles) Load() (loaded *tls.Config, version [sha256.Size]byte, err error) {
 	cert, certErr := os.ReadFile(f.cert)
 	key, keyErr := os.ReadFile(f.key)
 	var authorities []byte
@@ -64,7 +65,7 @@ func (f tlsFiles) load() (loaded *tls.Config, version [sha256.Size]byte, err err
 		return nil, version, errors.New("tls-client-ca: no certificate in PEM in it")
 	}
 	loaded.ClientAuth = tls.VerifyClientCertIfGiven
-	if f.clientAuth == requireCertificate {
+	if f.clientAuth == RequireCertificate {
 		loaded.ClientAuth = tls.RequireAndVerifyClientCert
 	}
 	// a session that is taken up again would outlast an authority that was taken out
@@ -79,8 +80,8 @@ func inSetting(name string, err error) error {
 	return err
 }
 
-// certificates are the service's TLS settings, which follow their files. nil is no TLS.
-type certificates struct {
+// Certificates are the service's TLS settings, which follow their files. nil is no TLS.
+type Certificates struct {
 	log    *slog.Logger
 	now    atomic.Pointer[tls.Config]
 	end    context.CancelFunc
@@ -89,7 +90,7 @@ type certificates struct {
 	// of what follows: the files, the versions in force and of the last look, and the last that was
 	// wrong
 	mu    sync.Mutex
-	files tlsFiles
+	files TLSFiles
 	is    [sha256.Size]byte
 	seen  [sha256.Size]byte
 	wrong string
@@ -98,26 +99,26 @@ type certificates struct {
 // certificateEvery is how often the files are looked at.
 const certificateEvery = 5 * time.Second
 
-// openTLS reads the files and follows them until Close; nil if TLS is not set.
-func (c *config) openTLS(log *slog.Logger) (*certificates, error) {
-	if c.tlsCert == "" {
+// OpenTLS reads the files and follows them until Close; nil if TLS is not set.
+func (c *Service) OpenTLS(log *slog.Logger) (*Certificates, error) {
+	if c.TLSCert == "" {
 		return nil, nil //nolint:nilnil // no certificates are no TLS
 	}
 	life, end := context.WithCancel(context.Background())
-	t := &certificates{files: c.tlsFiles(), log: log, end: end}
+	t := &Certificates{files: c.TLSFiles(), log: log, end: end}
 	if err := t.Reload(life); err != nil {
 		end()
 		return nil, err
 	}
-	if about, err := os.Stat(c.tlsKey); err == nil && about.Mode().Perm()&0o004 != 0 {
-		log.Warn("everybody on this machine can read the key of the certificate: chmod o-r", "file", c.tlsKey)
+	if about, err := os.Stat(c.TLSKey); err == nil && about.Mode().Perm()&0o004 != 0 {
+		log.Warn("everybody on this machine can read the key of the certificate: chmod o-r", "file", c.TLSKey)
 	}
 	t.reader.Go(func() { t.watch(life) })
 	return t, nil
 }
 
 // Close ends the following.
-func (t *certificates) Close() {
+func (t *Certificates) Close() {
 	if t != nil {
 		t.end()
 		t.reader.Wait()
@@ -125,21 +126,21 @@ func (t *certificates) Close() {
 }
 
 // Reload reads the files at once. If they are wrong, what is in force stays.
-func (t *certificates) Reload(context.Context) error {
+func (t *Certificates) Reload(context.Context) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.takeLocked(t.files)
 }
 
-// change reads other files. If they are wrong, what is in force stays.
-func (t *certificates) change(files tlsFiles) error {
+// Change reads other files. If they are wrong, what is in force stays.
+func (t *Certificates) Change(files TLSFiles) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.takeLocked(files)
 }
 
-func (t *certificates) takeLocked(files tlsFiles) error {
-	loaded, version, err := files.load()
+func (t *Certificates) takeLocked(files TLSFiles) error {
+	loaded, version, err := files.Load()
 	if err != nil {
 		return err
 	}
@@ -148,7 +149,7 @@ func (t *certificates) takeLocked(files tlsFiles) error {
 	return nil
 }
 
-func (t *certificates) useLocked(loaded *tls.Config, version [sha256.Size]byte) {
+func (t *Certificates) useLocked(loaded *tls.Config, version [sha256.Size]byte) {
 	t.now.Store(loaded)
 	t.is, t.seen, t.wrong = version, version, ""
 	leaf := loaded.Certificates[0].Leaf
@@ -158,7 +159,7 @@ func (t *certificates) useLocked(loaded *tls.Config, version [sha256.Size]byte) 
 	}
 }
 
-func (t *certificates) watch(ctx context.Context) {
+func (t *Certificates) watch(ctx context.Context) {
 	tick := time.NewTicker(certificateEvery)
 	defer tick.Stop()
 	for {
@@ -173,10 +174,10 @@ func (t *certificates) watch(ctx context.Context) {
 
 // look takes files that are new and the same at two looks: of a pair, one is written before the
 // other.
-func (t *certificates) look() {
+func (t *Certificates) look() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	loaded, version, err := t.files.load()
+	loaded, version, err := t.files.Load()
 	still := version == t.seen
 	t.seen = version
 	switch {
@@ -189,9 +190,9 @@ func (t *certificates) look() {
 	}
 }
 
-// around has a listener speak TLS. A connection keeps what was in force when it began, but that
+// Around has a listener speak TLS. A connection keeps what was in force when it began, but that
 // its client certificate is looked at again by the service.
-func (t *certificates) around(listener net.Listener) net.Listener {
+func (t *Certificates) Around(listener net.Listener) net.Listener {
 	if t == nil {
 		return listener
 	}
@@ -201,16 +202,16 @@ func (t *certificates) around(listener net.Listener) net.Listener {
 	})
 }
 
-// settings are those in force; nil, which has none to give, without TLS.
-func (t *certificates) settings() func() *tls.Config {
+// Settings are those in force; nil, which has none to give, without TLS.
+func (t *Certificates) Settings() func() *tls.Config {
 	if t == nil {
 		return nil
 	}
 	return t.now.Load
 }
 
-// trusting is a client's TLS settings: the system's authorities, or those of a file.
-func trusting(ca string) (*tls.Config, error) {
+// Trusting is a client's TLS settings: the system's authorities, or those of a file.
+func Trusting(ca string) (*tls.Config, error) {
 	config := &tls.Config{MinVersion: tls.VersionTLS12}
 	if ca == "" {
 		return config, nil
@@ -226,8 +227,8 @@ func trusting(ca string) (*tls.Config, error) {
 	return config, nil
 }
 
-// showing is the certificate that a client shows. The error tells which of its files is wrong.
-func showing(cert, key string) (tls.Certificate, error) {
+// Showing is the certificate that a client shows. The error tells which of its files is wrong.
+func Showing(cert, key string) (tls.Certificate, error) {
 	shown, certErr := os.ReadFile(cert)
 	secret, keyErr := os.ReadFile(key)
 	if err := errors.Join(inSetting("cert", certErr), inSetting("key", keyErr)); err != nil {
@@ -240,10 +241,10 @@ func showing(cert, key string) (tls.Certificate, error) {
 	return pair, nil
 }
 
-// itself is the TLS settings with which the service's own machine asks it: the peer is the process
+// Itself is the TLS settings with which the service's own machine asks it: the peer is the process
 // that has the certificate of the file, under any name.
-func (f tlsFiles) itself() (*tls.Config, error) {
-	own, _, err := f.load()
+func (f TLSFiles) Itself() (*tls.Config, error) {
+	own, _, err := f.Load()
 	if err != nil {
 		return nil, err
 	}

@@ -1,6 +1,6 @@
 //go:build unix
 
-package cli
+package supervise
 
 import (
 	"encoding/json"
@@ -24,7 +24,7 @@ func readReports(from io.Reader, tell func(report)) {
 }
 
 // startGuard starts the guard of a command, whose window ends then.
-func startGuard(args []string, env []string, file windowFile, end time.Duration, a allowance) (*guarded, error) {
+func startGuard(args []string, env []string, file windowFile, end time.Duration, a Allowance) (*guarded, error) {
 	path, err := self()
 	if err != nil {
 		return nil, err
@@ -37,7 +37,7 @@ func startGuard(args []string, env []string, file windowFile, end time.Duration,
 	if err != nil {
 		return nil, errors.Join(err, line.Close(), order.Close())
 	}
-	argv := append([]string{"coatcheck", "guard", "--end", end.String(), "--file", string(file), "--grace", a.grace.String(), "--margin", a.margin.String(), "--"}, args...)
+	argv := append([]string{"coatcheck", "guard", "--end", end.String(), "--file", string(file), "--grace", a.Grace.String(), "--margin", a.Margin.String(), "--"}, args...)
 	process, err := os.StartProcess(path, argv, &os.ProcAttr{
 		Env: env, Files: []*os.File{os.Stdin, os.Stdout, os.Stderr, line, out}, Sys: &syscall.SysProcAttr{Setpgid: true},
 	})

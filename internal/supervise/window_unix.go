@@ -1,6 +1,6 @@
 //go:build unix
 
-package cli
+package supervise
 
 import (
 	"fmt"
@@ -11,9 +11,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// sinceBoot reads the clock by which a command and its guards judge the end of a window: it is the
+// SinceBoot reads the clock by which a command and its guards judge the end of a window: it is the
 // same in every process of the machine.
-func sinceBoot() time.Duration {
+func SinceBoot() time.Duration {
 	var now unix.Timespec
 	if err := unix.ClockGettime(bootClock, &now); err != nil {
 		panic(err) // the clock is part of the system
@@ -21,11 +21,11 @@ func sinceBoot() time.Duration {
 	return time.Duration(now.Nano())
 }
 
-// window is the end of a lease's window, by the server's clock since 1970 and by this machine's
+// Window is the end of a lease's window, by the server's clock since 1970 and by this machine's
 // boot clock. The second is no later than the first.
-type window struct {
-	server time.Time
-	boot   time.Duration
+type Window struct {
+	Server time.Time
+	Boot   time.Duration
 }
 
 // windowFile tells the end of a window to a command, which finds it in WORKER_NOT_AFTER_FILE or
@@ -37,7 +37,7 @@ type windowFile string
 const windowName = "not_after"
 
 // newWindowFile writes a window to a new file.
-func newWindowFile(w window) (windowFile, error) {
+func newWindowFile(w Window) (windowFile, error) {
 	folder, err := os.MkdirTemp("", "coatcheck-")
 	if err != nil {
 		return "", err
@@ -51,8 +51,8 @@ func newWindowFile(w window) (windowFile, error) {
 }
 
 // write puts another end in the place of the last: a reader sees the one or the other.
-func (f windowFile) write(w window) error {
-	text := fmt.Sprintf("%d\n%d\n", w.server.UnixMilli(), w.boot.Milliseconds())
+func (f windowFile) write(w Window) error {
+	text := fmt.Sprintf("%d\n%d\n", w.Server.UnixMilli(), w.Boot.Milliseconds())
 	if err := os.WriteFile(string(f)+".new", []byte(text), 0o600); err != nil {
 		return err
 	}

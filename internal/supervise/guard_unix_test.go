@@ -1,6 +1,6 @@
 //go:build unix
 
-package cli
+package supervise
 
 import (
 	"os"
@@ -13,12 +13,12 @@ import (
 // A lease can have been renewed several times before a busy machine lets the guard begin.
 func TestCommandBeginsInAWindowThatMovedWhileItsGuardBegan(t *testing.T) {
 	expect.Eventually(t, "the guard hears of the new end in time, and its command begins", func() bool {
-		g, err := startGuard([]string{"true"}, os.Environ(), "", sinceBoot(), allowance{time.Second, time.Second})
+		g, err := startGuard([]string{"true"}, os.Environ(), "", SinceBoot(), Allowance{time.Second, time.Second})
 		if err != nil {
 			t.Fatalf("starting a guard: %v", err)
 		}
 		defer g.stop()
-		if err := g.move(sinceBoot() + time.Hour); err != nil {
+		if err := g.move(SinceBoot() + time.Hour); err != nil {
 			t.Fatalf("moving the window's end: %v", err)
 		}
 		first := <-g.reports

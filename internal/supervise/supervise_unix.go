@@ -1,6 +1,6 @@
 //go:build unix
 
-package cli
+package supervise
 
 import (
 	"context"
@@ -14,31 +14,35 @@ import (
 	"time"
 )
 
-// tenure is a lease that is held for a command.
-type tenure interface {
+// Lease is a lease that is held for a command.
+type Lease interface {
 	Context() context.Context // ends when the lease is lost, with the cause
-	window() (window, error)  // until when it lasts, as far as is known now
-	environment(file windowFile) []string
-	// whether the lease, lost for that cause, can be another's before its window ends
-	gone(cause error) bool
-	lost(cause error) error // what to say when the command was stopped for that
+	Window() (Window, error)  // until when it lasts, as far as is known now
+	// Environment is that of the command, which finds the end of the window in the file; "" = there
+	// is none
+	Environment(file string) []string
+	// Gone reports whether the lease, lost for that cause, can be another's before its window ends
+	Gone(cause error) bool
+	Lost(cause error) error // what to say when the command was stopped for that
 }
 
 // leastMargin is more than a busy machine keeps a process waiting that is ready to run.
 const leastMargin = 200 * time.Millisecond
 
-// allowed is how much time a window leaves for its end: enough for renewals to fail a few times
+// Allowed is how much time a window leaves for its end: enough for renewals to fail a few times
 // before.
-func allowed(ttl, grace time.Duration) allowance {
-	return allowance{grace: min(grace, ttl/4), margin: min(max(ttl/10, leastMargin), time.Second)}
+func Allowed(ttl, grace time.Duration) Allowance {
+	return Allowance{Grace: min(grace, ttl/4), Margin: min(max(ttl/10, leastMargin), time.Second)}
 }
 
-// supervise runs the command to its end. It warns of what the command has to do without.
-func supervise(h tenure, command []string, a allowance, signals <-chan os.Signal, warnings io.Writer) error {
-	s := &supervision{tenure: h, allowance: a, signals: signals, warnings: warnings}
-	var err error
-	if s.window, err = h.window(); err != nil {
-		return err
+// Run runs a command to its end, and returns its exit code: 128 and the number of the signal that
+// killed it. The error says that the command did not begin or did not end by itself; it is that of
+// the lease's Lost where the lease ended. Signals go on to the command. The warnings say what the
+// command has to do without.
+func Run(h Lease, command []string, a Allowance, signals <-chan os.Signal, warnings io.Writer) (code int, err error) {
+	s := &supervision{Lease: h, allowance: a, signals: signals, warnings: warnings}
+	if s.window, err = h.Window(); err != nil {
+		return 0, err
 	}
 	s.file, err = newWindowFile(s.window)
 	s.warn(err)
@@ -49,12 +53,12 @@ func supervise(h tenure, command []string, a allowance, signals <-chan os.Signal
 	signal.Notify(stops, syscall.SIGTSTP)
 	defer signal.Stop(stops)
 	if err := adoptOrphans(); err != nil {
-		return err
+		return 0, err
 	}
 	// a variable that this process has itself, as within another lock run, is there once
-	env := (&exec.Cmd{Env: h.environment(s.file)}).Environ()
-	if s.guarded, err = startGuard(command, env, s.file, s.window.boot, s.allowance); err != nil {
-		return err
+	env := (&exec.Cmd{Env: h.Environment(string(s.file))}).Environ()
+	if s.guarded, err = startGuard(command, env, s.file, s.window.Boot, s.allowance); err != nil {
+		return 0, err
 	}
 	s.watch()
 	return s.verdict()
@@ -63,15 +67,15 @@ func supervise(h tenure, command []string, a allowance, signals <-chan os.Signal
 // supervision is a command that runs under a guard, and the lease for it. The guard stops the
 // command; here the guard is watched.
 type supervision struct {
-	tenure
+	Lease
 	*guarded
 
 	file      windowFile
-	allowance allowance
+	allowance Allowance
 	signals   <-chan os.Signal
 	warnings  io.Writer
 
-	window  window // as the guard knows it
+	window  Window // as the guard knows it
 	warned  bool   // the last write of the file failed
 	group   int    // of the command; 0 = not known yet
 	outcome report
@@ -90,19 +94,19 @@ func (s *supervision) watch() {
 			s.pass(number)
 		case <-lost:
 			lost, s.cause = nil, context.Cause(s.Context())
-			if over = s.gone(s.cause); !over {
+			if over = s.Gone(s.cause); !over {
 				s.stop()
 			}
 		case r := <-s.reports:
 			s.hear(r)
 		case <-s.ended:
-			s.over = sinceBoot() >= s.window.boot-s.allowance.margin-s.allowance.grace
+			s.over = SinceBoot() >= s.window.Boot-s.allowance.Margin-s.allowance.Grace
 			s.bury()
 			return
 		case <-time.After(s.pause()):
 		}
 		s.refresh()
-		if over || sinceBoot() >= s.due() {
+		if over || SinceBoot() >= s.due() {
 			s.kill()
 		}
 	}
@@ -110,7 +114,7 @@ func (s *supervision) watch() {
 
 // due is when the command is killed from here, by the boot clock: the guard should have done it by
 // then.
-func (s *supervision) due() time.Duration { return s.window.boot - s.allowance.margin/2 }
+func (s *supervision) due() time.Duration { return s.window.Boot - s.allowance.Margin/2 }
 
 // pause is how long to wait for that moment.
 func (s *supervision) pause() time.Duration {
@@ -130,8 +134,8 @@ func (s *supervision) hear(r report) {
 
 // refresh passes the window's end on when it has moved.
 func (s *supervision) refresh() {
-	w, err := s.tenure.window()
-	if err != nil || !w.server.After(s.window.server) || s.move(w.boot) != nil {
+	w, err := s.Window()
+	if err != nil || !w.Server.After(s.window.Server) || s.move(w.Boot) != nil {
 		return // the command ends with the window that the guard knows
 	}
 	s.window = w
@@ -167,7 +171,7 @@ func (s *supervision) bury() {
 	if s.outcome.Ended || s.outcome.Failed != "" || s.group == 0 {
 		return
 	}
-	for sinceBoot() < s.window.boot && !errors.Is(syscall.Kill(-s.group, syscall.SIGKILL), syscall.ESRCH) {
+	for SinceBoot() < s.window.Boot && !errors.Is(syscall.Kill(-s.group, syscall.SIGKILL), syscall.ESRCH) {
 		// what the guard had adopted is ours now
 		if pid, _ := syscall.Wait4(-s.group, nil, syscall.WNOHANG, nil); pid <= 0 {
 			time.Sleep(s.allowance.tick())
@@ -182,16 +186,16 @@ func (s *supervision) wasCut() bool {
 }
 
 // verdict is the command's exit code, or why it did not end by itself.
-func (s *supervision) verdict() error {
+func (s *supervision) verdict() (code int, err error) {
 	switch {
 	case s.outcome.Failed != "":
-		return fmt.Errorf("the command could not be started: %s", s.outcome.Failed)
+		return 0, fmt.Errorf("the command could not be started: %s", s.outcome.Failed)
 	case s.outcome.Ended && !s.wasCut():
-		return exitError{code: s.outcome.Code}
+		return s.outcome.Code, nil
 	case s.cause == nil && !s.outcome.Cut && !s.over:
-		return errors.New("the command was killed, since the process that guards it was")
+		return 0, errors.New("the command was killed, since the process that guards it was")
 	case s.cause == nil:
 		s.cause = errors.New("no renewal was confirmed in time")
 	}
-	return laterError{s.lost(s.cause)}
+	return 0, s.Lost(s.cause)
 }

@@ -1,4 +1,4 @@
-package server
+package compat
 
 import (
 	"html"
@@ -11,15 +11,15 @@ import (
 	"github.com/coatcheck/coatcheck/segment"
 )
 
-// leafCache shows the tags in use. The range that ids are drawn from is the first, the one behind
+// Cache shows the tags in use. The range that ids are drawn from is the first, the one behind
 // it the second.
-func (s *Server) leafCache(c echo.Context) error {
-	if s.config.Leaf.NoSegment {
-		return leafSegmentOff(c)
+func (l *Leaf) Cache(c echo.Context) error {
+	if l.config.NoSegment {
+		return segmentOff(c)
 	}
 	var rows [][]string
-	for _, tag := range s.segments.Stats() {
-		if mayTouch(c, "tag", tag.Tag) != nil {
+	for _, tag := range l.service.Segments.Stats() {
+		if !mayUse(c, tag.Tag) {
 			continue
 		}
 		row := []string{tag.Tag, strconv.FormatBool(tag.Initialised), strconv.FormatBool(tag.Ready > 0), "0"}
@@ -28,37 +28,34 @@ func (s *Server) leafCache(c echo.Context) error {
 		}
 		rows = append(rows, row)
 	}
-	return leafPage(c, "name init next pos value0 max0 step0 value1 max1 step1", rows)
+	return page(c, "name init next pos value0 max0 step0 value1 max1 step1", rows)
 }
 
-// leafDB shows the tags of the source.
-func (s *Server) leafDB(c echo.Context) error {
-	if s.config.Leaf.NoSegment {
-		return leafSegmentOff(c)
+// DB shows the tags of the source.
+func (l *Leaf) DB(c echo.Context) error {
+	if l.config.NoSegment {
+		return segmentOff(c)
 	}
-	var tags []SegmentTag
-	if s.config.SegmentTags != nil {
-		var err error
-		if tags, err = s.config.SegmentTags(c.Request().Context()); err != nil {
-			return err
-		}
+	tags, err := l.service.Tags(c.Request().Context())
+	if err != nil {
+		return err
 	}
 	var rows [][]string
 	for _, tag := range tags {
-		if mayTouch(c, "tag", tag.Tag) != nil {
+		if !mayUse(c, tag.Tag) {
 			continue
 		}
 		rows = append(rows, []string{tag.Tag, strconv.FormatInt(tag.Max, 10), strconv.FormatInt(tag.Step, 10), tag.Updated})
 	}
-	return leafPage(c, "tag max step update", rows)
+	return page(c, "tag max step update", rows)
 }
 
-func leafSegmentOff(c echo.Context) error {
+func segmentOff(c echo.Context) error {
 	return javaFault(c, http.StatusInternalServerError, "java.lang.IllegalArgumentException", "You should config leaf.segment.enable=true first")
 }
 
-// leafPage is a table as people and scripts that scrape it find it at Leaf's.
-func leafPage(c echo.Context, heads string, rows [][]string) error {
+// page is a table as people and scripts that scrape it find it at Leaf's.
+func page(c echo.Context, heads string, rows [][]string) error {
 	var page strings.Builder
 	cells := func(kind string, texts []string) {
 		page.WriteString("<tr>\n")
@@ -74,6 +71,6 @@ func leafPage(c echo.Context, heads string, rows [][]string) error {
 		cells("td", row)
 	}
 	page.WriteString("</tbody>\n</table>\n</body>\n</html>\n")
-	fresh(c)
+	noStore(c)
 	return c.HTML(http.StatusOK, page.String())
 }

@@ -1,0 +1,246 @@
+package compat
+
+import (
+	"crypto/sha256"
+	"crypto/subtle"
+	"errors"
+	"net/http"
+	"strconv"
+	"strings"
+
+	"github.com/labstack/echo/v4"
+
+	"github.com/coatcheck/coatcheck/access"
+	"github.com/coatcheck/coatcheck/internal/frontdoor"
+	"github.com/coatcheck/coatcheck/internal/names"
+	"github.com/coatcheck/coatcheck/internal/wire"
+	"github.com/coatcheck/coatcheck/segment"
+)
+
+// Token lets a client of Didi tinyid draw ids of a tag. A tag can have several, and a token can be
+// of several tags.
+type Token struct{ BizType, Token string }
+
+const (
+	maxBatch     = 100_000 // ids of one request; who asks for more gets as many
+	codeBadToken = 5
+	codeFailed   = 6
+	idMemory     = 64 // bytes of an id, as a number and as text
+)
+
+// envelope is around all answers but the Simple ones.
+type envelope struct {
+	Data    any    `json:"data"`
+	Code    int    `json:"code"`
+	Message string `json:"message"`
+}
+
+// Tinyid answers as Didi tinyid does. Its methods are handlers, and safe for concurrent use.
+type Tinyid struct {
+	service Service
+	tokens  []Token
+}
+
+// NewTinyid returns the handlers of a service. Without tokens, and without access control, no one
+// is given an id.
+func NewTinyid(service Service, tokens []Token) *Tinyid { return &Tinyid{service, tokens} }
+
+// NextID hands out ids of a tag, as JSON.
+func (t *Tinyid) NextID(c echo.Context) error {
+	return t.ids(c, func(ids []int64, fault string) error {
+		if fault != "" {
+			return javaJSON(c, http.StatusOK, envelope{nil, codeFailed, fault})
+		}
+		return javaJSON(c, http.StatusOK, envelope{ids, http.StatusOK, ""})
+	})
+}
+
+// NextIDSimple hands out ids of a tag, as text with commas between them.
+func (t *Tinyid) NextIDSimple(c echo.Context) error {
+	return t.ids(c, func(ids []int64, _ string) error { return javaText(c, commas(ids)) })
+}
+
+func commas(numbers []int64) string {
+	var text []byte
+	for i, n := range numbers {
+		if i > 0 {
+			text = append(text, ',')
+		}
+		text = strconv.AppendInt(text, n, 10)
+	}
+	return string(text)
+}
+
+// ids draws as many ids as the request asks for, and has them sent, or told why there are none.
+func (t *Tinyid) ids(c echo.Context, send func(ids []int64, fault string) error) error {
+	bizType, allowed, err := t.asker(c)
+	if err != nil {
+		return err
+	}
+	if !allowed {
+		t.service.Refused(c, ErrToken)
+	}
+	n, ok := batchSize(c.Request().Form.Get("batchSize"))
+	if !ok {
+		return javaFault(c, http.StatusBadRequest, "org.springframework.web.method.annotation.MethodArgumentTypeMismatchException",
+			"Failed to convert value of type 'java.lang.String' to required type 'java.lang.Integer'; nested exception is java.lang.NumberFormatException: For input string: \""+
+				strings.TrimSpace(c.Request().Form.Get("batchSize"))+"\"")
+	}
+	if !allowed {
+		return badToken(c)
+	}
+	if err := frontdoor.Reserve(c.Request().Context(), idMemory*int64(max(n, 0))); err != nil {
+		return send(nil, t.service.Problem(err).Title)
+	}
+	ids := make([]int64, max(n, 0))
+	tag, err := t.service.Segments.Tag(c.Request().Context(), bizType)
+	if err == nil {
+		err = tag.NextN(c.Request().Context(), ids)
+	}
+	if err != nil {
+		return send(nil, "error query segmentId: "+t.fault(c, bizType, err))
+	}
+	t.service.Metrics.IDs("segment", len(ids))
+	return send(ids, "")
+}
+
+// batchSize reads a Java Integer; none is 1.
+func batchSize(text string) (n int, ok bool) {
+	if text == "" {
+		return 1, true
+	}
+	wide, err := strconv.ParseInt(strings.TrimSpace(text), 10, 32)
+	return int(min(wide, maxBatch)), err == nil
+}
+
+// span is a range (CurrentID, MaxID], of which ids are those whose remainder modulo Delta
+// is Remainder. At LoadingID it is time for the next.
+type span struct {
+	MaxID     int64 `json:"maxId"`     //nolint:tagliatelle // tinyid's name
+	LoadingID int64 `json:"loadingId"` //nolint:tagliatelle // tinyid's name
+	CurrentID int64 `json:"currentId"` //nolint:tagliatelle // tinyid's name
+	Delta     int64 `json:"delta"`
+	Remainder int64 `json:"remainder"`
+}
+
+// rangeOf says a range in tinyid's way.
+func rangeOf(r segment.Range) span {
+	delta := max(r.Delta, 1)
+	current := r.Lo - delta
+	last := r.Lo + (r.Hi-1-r.Lo)/delta*delta
+	return span{MaxID: last, LoadingID: current + (last-current)/5, CurrentID: current, Delta: delta, Remainder: r.Lo % delta}
+}
+
+// NextSegmentID hands out a range of a tag, as JSON.
+func (t *Tinyid) NextSegmentID(c echo.Context) error {
+	return t.take(c, func(got span, fault string) error {
+		if fault != "" {
+			return javaJSON(c, http.StatusOK, envelope{nil, codeFailed, fault})
+		}
+		return javaJSON(c, http.StatusOK, envelope{got, http.StatusOK, ""})
+	})
+}
+
+// NextSegmentIDSimple hands out a range of a tag, as five numbers with commas between them.
+func (t *Tinyid) NextSegmentIDSimple(c echo.Context) error {
+	return t.take(c, func(got span, fault string) error {
+		if fault != "" {
+			return javaText(c, "")
+		}
+		return javaText(c, commas([]int64{got.CurrentID, got.LoadingID, got.MaxID, got.Delta, got.Remainder}))
+	})
+}
+
+// take takes a range from the source for the client alone, and has it sent, or told why there is
+// none.
+func (t *Tinyid) take(c echo.Context, send func(got span, fault string) error) error {
+	bizType, allowed, err := t.asker(c)
+	if err != nil {
+		return err
+	}
+	if !allowed {
+		t.service.Refused(c, ErrToken)
+		return badToken(c)
+	}
+	got, err := t.service.Source.Take(c.Request().Context(), bizType, 0)
+	if err != nil {
+		return send(span{}, t.fault(c, bizType, err))
+	}
+	return send(rangeOf(got), "")
+}
+
+// ErrToken is why a request is refused whose token is not one of its tag.
+var ErrToken = errors.New("compat: the token is not one of this tag")
+
+// asker reads what the request is for, and whether its token allows that.
+func (t *Tinyid) asker(c echo.Context) (bizType string, allowed bool, err error) {
+	if err := form(c); err != nil {
+		return "", false, err
+	}
+	bizType = c.Request().Form.Get("bizType")
+	if t.service.Access != nil {
+		return bizType, bizType != "" && mayUse(c, bizType), nil
+	}
+	return bizType, t.knows(bizType, c.Request().Form.Get("token")), nil
+}
+
+// knows reports whether a token is one of the tag.
+func (t *Tinyid) knows(bizType, text string) (allowed bool) {
+	given := sha256.Sum256([]byte(text))
+	for _, known := range t.tokens {
+		// all are of one length then, and all are compared
+		token := sha256.Sum256([]byte(known.Token))
+		same := subtle.ConstantTimeCompare(given[:], token[:]) == 1
+		allowed = allowed || same && known.BizType == bizType && known.Token != ""
+	}
+	return allowed
+}
+
+// Key is the API key of the service that a client of tinyid has in the place of its token.
+func (*Tinyid) Key(c echo.Context) string {
+	if form(c) != nil {
+		return ""
+	}
+	if token := c.Request().Form.Get("token"); access.LooksLikeKey(token) {
+		return token
+	}
+	return ""
+}
+
+// Own reports whether a request has a token of its tag, and which caller that makes it: one who may
+// use the tag alone.
+func (t *Tinyid) Own(c echo.Context) (access.Caller, bool) {
+	if form(c) != nil {
+		return access.Caller{}, false
+	}
+	bizType := c.Request().Form.Get("bizType")
+	ok := names.Valid(bizType) && t.knows(bizType, c.Request().Form.Get("token"))
+	return access.Caller{Role: access.Use, Principal: "tinyid", Names: access.Names{bizType}}, ok
+}
+
+// Refuse answers a caller whom the service does not let in.
+func (t *Tinyid) Refuse(c echo.Context, err error) error {
+	c.Response().Header().Del(echo.HeaderWWWAuthenticate) // which belongs to 401
+	problem := t.service.Problem(err)
+	if problem.Code == wire.Unauthorized || problem.Code == wire.Forbidden || strings.HasSuffix(c.Path(), "Simple") {
+		return badToken(c)
+	}
+	return javaJSON(c, http.StatusOK, envelope{nil, codeFailed, problem.Title})
+}
+
+// badToken answers to a token that is none.
+func badToken(c echo.Context) error {
+	if strings.HasSuffix(c.Path(), "Simple") {
+		return javaText(c, "")
+	}
+	return javaJSON(c, http.StatusOK, envelope{nil, codeBadToken, "token is error"})
+}
+
+// fault says an error as the client is told it.
+func (t *Tinyid) fault(c echo.Context, bizType string, err error) string {
+	if errors.Is(err, segment.ErrUnknownTag) {
+		return "cannot find biztype:" + bizType
+	}
+	t.service.logFailure(c, err)
+	return t.service.Problem(err).Detail
+}

@@ -1,0 +1,127 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"slices"
+	"strings"
+
+	"github.com/coatcheck/coatcheck/access"
+)
+
+// CheckAccess finds what is wrong with who may come in, and how: files, and settings that only
+// together can be judged.
+func (c *Service) CheckAccess() error {
+	return errors.Join(c.checkAccessFiles(), c.CheckTogether())
+}
+
+func (c *Service) checkAccessFiles() error {
+	var faults []error
+	if c.Access != "" {
+		_, _, err := access.ReadFile(c.Access)
+		if err != nil {
+			err = fmt.Errorf("access: %w", err)
+		}
+		faults = append(faults, err)
+	}
+	if c.TLSCert != "" && c.TLSKey != "" {
+		_, _, err := c.TLSFiles().Load()
+		faults = append(faults, err)
+	}
+	return errors.Join(faults...)
+}
+
+// CheckTogether finds settings that do not go together.
+func (c *Service) CheckTogether() error {
+	var faults []error
+	wrong := func(is bool, text string) {
+		if is {
+			faults = append(faults, errors.New(text))
+		}
+	}
+	embedded := c.Redis == "" || c.Redis == "embedded:"
+	wrong(c.AccessStore && embedded, "access-store: nobody but the service reaches the embedded store, so no key can be added to it; take --access or --access-keys")
+	wrong(c.Controlled() && !slices.Equal(c.PrincipalHeaders, []string{defaultPrincipal}), "principal-headers: not with access, where the key or certificate says who is asking")
+	wrong(c.Rate.N > 0 && !c.Controlled(), "rate: only with access (--access, --access-keys or --access-store), which says whose requests are counted")
+	wrong(c.Burst > 0 && c.Rate.N == 0, "burst: only with rate")
+	wrong(c.MaxBytesInFlight > 0 && c.MaxBytesInFlight < 2*c.MaxBody, "max-bytes-in-flight: a body of max-body does not fit into it, twice as it is in memory")
+	wrong((c.TLSCert == "") != (c.TLSKey == ""), "tls-cert and tls-key: one without the other")
+	wrong(c.TLSClientCA != "" && c.TLSCert == "", "tls-client-ca: only with tls-cert and tls-key")
+	return errors.Join(append(faults, c.CheckListen(), c.CheckAdmin("admin-listen", c.AdminListen))...)
+}
+
+// Controlled reports whether the service asks who is asking.
+func (c *Service) Controlled() bool {
+	return c.Access != "" || len(c.AccessKeys) > 0 || c.AccessStore
+}
+
+// CheckListen refuses to be reached by others without encryption, or without asking who they are.
+func (c *Service) CheckListen() error {
+	if missing := c.Exposed(); len(missing) > 0 && !c.Insecure {
+		return fmt.Errorf("listen: %s can be reached from other machines: %s; or listen on 127.0.0.1; or say --insecure (COATCHECK_INSECURE=true) if something else encrypts and asks who is there",
+			c.Listen, strings.Join(missing, ", and "))
+	}
+	return nil
+}
+
+// Exposed says what a service lacks that others than this machine can reach; nil if it lacks
+// nothing, or they cannot.
+func (c *Service) Exposed() (missing []string) {
+	host, _, err := net.SplitHostPort(c.Listen)
+	if err != nil || IsLoopback(host) {
+		return nil
+	}
+	if c.TLSCert == "" {
+		missing = append(missing, "encrypt it (--tls-cert and --tls-key)")
+	}
+	if !c.Controlled() && (c.TLSClientCA == "" || c.TLSClientAuth != RequireCertificate) {
+		missing = append(missing, "say who may come in (--access, --access-keys or --access-store; or --tls-client-ca with --tls-client-auth require)")
+	}
+	return missing
+}
+
+// IsLoopback reports whether only this machine can reach a host.
+func IsLoopback(host string) bool {
+	if ip := net.ParseIP(host); ip != nil {
+		return ip.IsLoopback()
+	}
+	return strings.EqualFold(host, "localhost")
+}
+
+// Limit is how often those may ask who have no rate of their own.
+func (c *Service) Limit() access.Limit { return access.Limit{Rate: c.Rate, Burst: int(c.Burst)} }
+
+// Scheme is that of the service's URL.
+func (c *Service) Scheme() string {
+	if c.TLSCert != "" {
+		return "https://"
+	}
+	return "http://"
+}
+
+// Hosts are the names under which the service answers: those that are set, and that which it was
+// told to listen on, unless every name is good.
+func (c *Service) Hosts() []string {
+	host, _, err := net.SplitHostPort(c.Listen)
+	if err != nil || host == "" || c.Controlled() && len(c.AllowedHosts) == 0 {
+		return c.AllowedHosts
+	}
+	return append(slices.Clone(c.AllowedHosts), strings.ToLower(host))
+}
+
+// CheckAdmin refuses an admin listener that others than this machine can reach, and one where the
+// clients' is.
+func (c *Service) CheckAdmin(name, admin string) error {
+	host, port, err := net.SplitHostPort(admin)
+	if err != nil {
+		return nil //nolint:nilerr // it is off, or told already
+	}
+	if admin == c.Listen && port != "0" {
+		return fmt.Errorf("%s: %s is where clients come in (listen): take another port", name, admin)
+	}
+	if !IsLoopback(host) && !c.Insecure {
+		return fmt.Errorf("%s: %s can be reached from other machines, and asks nobody who they are: listen on 127.0.0.1; or say --insecure (COATCHECK_INSECURE=true) if something else keeps others out", name, admin)
+	}
+	return nil
+}

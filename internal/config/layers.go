@@ -1,0 +1,219 @@
+package config
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/spf13/pflag"
+	"go.yaml.in/yaml/v4"
+)
+
+// Layers puts a configuration together: flag over environment over file over default.
+type Layers struct {
+	Service Service
+	Table   []*Setting
+	flags   map[string]*FlagValue // what the command line said
+	File    string
+
+	line   *pflag.FlagSet // the command line and the environment that were read last
+	getenv func(string) string
+}
+
+// BindService adds every setting of the service to a command's flags.
+func BindService(flags *pflag.FlagSet) *Layers {
+	l := &Layers{}
+	l.Bind(flags, ServiceSettings(&l.Service))
+	return l
+}
+
+// Bind adds the settings of a table to a command's flags. They are read as text and parsed later,
+// so that all faults can be told together.
+func (l *Layers) Bind(flags *pflag.FlagSet, table []*Setting) {
+	l.Table, l.flags = table, map[string]*FlagValue{}
+	flags.SortFlags = false // help has them in the order of the table
+	for _, s := range l.Table {
+		s.Unset = s.Value
+		value := &FlagValue{Setting: s, text: s.Value}
+		l.flags[s.Name] = value
+		if flag := flags.VarPF(value, s.Name, "", s.Help); s.Toggle {
+			flag.NoOptDefVal = "true"
+		}
+	}
+	flags.StringVar(&l.File, "config", "", "a YAML file with the same names as the flags")
+}
+
+// Load finds every setting's value and checks them all. The error holds every fault.
+func (l *Layers) Load(flags *pflag.FlagSet, getenv func(string) string) error {
+	l.line, l.getenv = flags, getenv
+	if l.File == "" {
+		l.File = getenv("COATCHECK_CONFIG")
+	}
+	fromFile, faults := l.read()
+	for _, s := range l.Table {
+		s.Source = "default"
+		if found, ok := fromFile[s.Name]; ok {
+			s.Value, s.Source, s.Line = found.value, "file", found.line
+		}
+		if value := getenv(s.Variable()); value != "" {
+			s.Value, s.Source = value, "environment"
+		}
+		if flags.Changed(s.Name) {
+			s.Value, s.Source = l.flags[s.Name].text, "flag"
+		}
+		if err := s.Parse(s.Value); err != nil {
+			faults = append(faults, fmt.Errorf("%s (%s): %w", s.Name, s.origin(l.File), err))
+		}
+	}
+	return errors.Join(faults...)
+}
+
+// origin says where a person finds the value.
+func (s *Setting) origin(file string) string {
+	switch s.Source {
+	case "file":
+		return fmt.Sprintf("%s line %d", file, s.Line)
+	case "environment":
+		return s.Variable()
+	case "flag":
+		return "--" + s.Name
+	}
+	return s.Source
+}
+
+// read reads the file, if there is one, as a flat map of names to values.
+func (l *Layers) read() (map[string]written, []error) {
+	if l.File == "" {
+		return nil, nil
+	}
+	bytes, err := os.ReadFile(l.File)
+	if err != nil {
+		return nil, []error{fmt.Errorf("config file: %w", err)}
+	}
+	return l.parseFile(bytes)
+}
+
+// written is a value in the file, and where.
+type written struct {
+	value string
+	line  int
+}
+
+// parseFile takes what the file says of settings that there are, and tells the rest.
+func (l *Layers) parseFile(bytes []byte) (values map[string]written, faults []error) {
+	var whole yaml.Node
+	if err := yaml.Unmarshal(bytes, &whole); err != nil {
+		return nil, []error{fmt.Errorf("%s: not a YAML map of settings: %w", l.File, err)}
+	}
+	if len(whole.Content) == 0 {
+		return nil, nil // nothing, or comments alone
+	}
+	root := whole.Content[0]
+	if root.Kind != yaml.MappingNode {
+		return nil, []error{fmt.Errorf("%s line %d: not a YAML map of settings, such as listen: 127.0.0.1:8080", l.File, root.Line)}
+	}
+	values = map[string]written{}
+	faultf := func(node *yaml.Node, format string, args ...any) {
+		faults = append(faults, fmt.Errorf("%s line %d: "+format, append([]any{l.File, node.Line}, args...)...))
+	}
+	for i := 0; i+1 < len(root.Content); i += 2 {
+		key, node := root.Content[i], root.Content[i+1]
+		before, twice := values[key.Value]
+		switch {
+		case key.Kind != yaml.ScalarNode || !l.knows(key.Value):
+			faultf(key, "unknown setting %q%s", key.Value, l.meant(key.Value))
+		case twice:
+			faultf(key, "%s is set on line %d already", key.Value, before.line)
+		case node.Kind == yaml.MappingNode && l.nests(key.Value):
+			text, err := yaml.Marshal(node)
+			if err != nil {
+				faultf(node, "%s: %w", key.Value, err)
+			}
+			values[key.Value] = written{string(text), node.Line}
+		case node.Kind != yaml.ScalarNode || node.ShortTag() == "!!null":
+			faultf(node, "%s takes one value", key.Value)
+		default:
+			values[key.Value] = written{node.Value, node.Line}
+		}
+	}
+	return values, faults
+}
+
+func (l *Layers) knows(name string) bool {
+	return slices.ContainsFunc(l.Table, func(s *Setting) bool { return s.Name == name })
+}
+
+// nests reports whether a setting is a map in the file.
+func (l *Layers) nests(name string) bool {
+	return slices.ContainsFunc(l.Table, func(s *Setting) bool { return s.Name == name && s.Nested })
+}
+
+// meant asks whether a setting of nearly that name was meant; "" if there is none.
+func (l *Layers) meant(name string) string {
+	name = strings.ToLower(strings.ReplaceAll(name, "_", "-"))
+	nearest, least := "", 1+max(2, len(name)/3)
+	for _, s := range l.Table {
+		if d := distance(name, s.Name); d < least {
+			nearest, least = s.Name, d
+		}
+	}
+	if nearest == "" {
+		return ""
+	}
+	return "; is " + nearest + " meant?"
+}
+
+// distance is how many letters have to be put in, taken out or changed to make one name of another
+// (Levenshtein).
+func distance(a, b string) int {
+	row := make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := range len(a) {
+		diagonal := row[0]
+		row[0] = i + 1
+		for j := range len(b) {
+			changed := diagonal
+			if a[i] != b[j] {
+				changed++
+			}
+			diagonal = row[j+1]
+			row[j+1] = min(changed, row[j+1]+1, row[j]+1)
+		}
+	}
+	return row[len(b)]
+}
+
+// Again reads the same sources once more, into a table of another configuration.
+func (l *Layers) Again(other *Layers, table []*Setting) error {
+	other.Table, other.flags, other.File = table, l.flags, l.File
+	return other.Load(l.line, l.getenv)
+}
+
+// FlagValue is a setting as a flag. It is read as text, and parsed with all others.
+type FlagValue struct {
+	Setting *Setting
+	text    string
+}
+
+// String is the text as it was given.
+func (v *FlagValue) String() string { return v.text }
+
+// Set takes the text as it is.
+func (v *FlagValue) Set(text string) error {
+	v.text = text
+	return nil
+}
+
+// Type is what help says that the flag takes.
+func (v *FlagValue) Type() string {
+	if v.Setting.Choices != nil {
+		return strings.Join(v.Setting.Choices, "|")
+	}
+	// pflag counts bytes where it aligns columns
+	return strings.ReplaceAll(cmp.Or(v.Setting.Kind, v.Setting.Unit), "…", "...")
+}

@@ -1,0 +1,90 @@
+package config
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/coatcheck/coatcheck/internal/names"
+	"github.com/coatcheck/coatcheck/server"
+)
+
+// SegmentsFromRedis is the source of segments that are counters of the store.
+const SegmentsFromRedis = "redis"
+
+// segmentSource is where the ranges of /id/segment come from.
+func segmentSource(into *string) *Setting {
+	help := "where the ranges of /id/segment come from: redis, which is counters of the store, or a database with a leaf_alloc table: mysql:// | postgres://"
+	redact := func(s string) string {
+		if s == SegmentsFromRedis {
+			return s
+		}
+		return RedactSQL(s)
+	}
+	return &Setting{Name: "segment-source", Value: SegmentsFromRedis, Unit: "redis or URL", Help: help, Redact: redact, Parse: func(s string) error {
+		*into = s
+		if s == SegmentsFromRedis {
+			return nil
+		}
+		if _, _, err := ParseSQL(s); err != nil {
+			return fmt.Errorf("neither redis nor a database: %w", err)
+		}
+		return nil
+	}}
+}
+
+// leafModes says which modes of the door for Leaf's clients are on.
+func leafModes(into *server.LeafDoor) *Setting {
+	help := "modes of the door for clients of Leaf that are on; one that is off answers 0; empty: both are off"
+	return &Setting{Name: "leaf", Value: "segment,snowflake", Unit: "mode,…", Help: help, Parse: func(s string) error {
+		into.NoSegment, into.NoSnowflake = true, true
+		if s == "" {
+			return nil
+		}
+		for mode := range strings.SplitSeq(s, ",") {
+			switch strings.TrimSpace(mode) {
+			case "segment":
+				into.NoSegment = false
+			case "snowflake":
+				into.NoSnowflake = false
+			default:
+				return fmt.Errorf("%q is not a mode: segment, snowflake, or both with a comma between them", mode)
+			}
+		}
+		return nil
+	}}
+}
+
+// tinyidTokens is which tokens the door for tinyid's clients takes, of which only the tags are ever
+// shown.
+func tinyidTokens(into *[]server.TinyidToken) *Setting {
+	tags := func(value string) string {
+		tokens, err := parseTinyid(value)
+		if err != nil {
+			return "(not tokens)"
+		}
+		var shown []string
+		for _, token := range tokens {
+			shown = append(shown, token.BizType+"=…")
+		}
+		return strings.Join(shown, ",")
+	}
+	help := "tokens of the API for clients of tinyid: each gives ids of its tag; a tag may have several; none: the door answers all that the token is wrong"
+	return &Setting{Name: "tinyid-tokens", Unit: "tag=token,…", Help: help, Redact: tags, Parse: func(s string) (err error) {
+		*into, err = parseTinyid(s)
+		return err
+	}}
+}
+
+func parseTinyid(text string) (tokens []server.TinyidToken, err error) {
+	if text == "" {
+		return nil, nil
+	}
+	for i, part := range strings.Split(text, ",") {
+		tag, token, _ := strings.Cut(strings.TrimSpace(part), "=")
+		if !names.Valid(tag) || token == "" {
+			return nil, fmt.Errorf("token %d: tag=token, the tag a name, the token at least one character and no comma", i+1)
+		}
+		tokens = append(tokens, server.TinyidToken{BizType: tag, Token: token})
+	}
+	return tokens, nil
+}

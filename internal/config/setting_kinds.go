@@ -1,0 +1,315 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/coatcheck/coatcheck/access"
+	"github.com/coatcheck/coatcheck/idempotency"
+	"github.com/coatcheck/coatcheck/internal/frontdoor"
+	"github.com/coatcheck/coatcheck/internal/names"
+	"github.com/coatcheck/coatcheck/internal/redisconn"
+	"github.com/coatcheck/coatcheck/internal/tracing"
+)
+
+// Text is a setting that takes any text.
+func Text(name, value, unit, help string, into *string) *Setting {
+	return &Setting{Name: name, Value: value, Unit: unit, Help: help, Parse: func(s string) error {
+		*into = s
+		return nil
+	}}
+}
+
+// Optional lets a setting be empty, which is what its help says.
+func Optional(s *Setting) *Setting {
+	parse := s.Parse
+	s.Parse = func(text string) error {
+		if text != "" {
+			return parse(text)
+		}
+		return nil
+	}
+	return s
+}
+
+// Hot marks a setting of which a new value in the file is taken on SIGHUP.
+func Hot(s *Setting) *Setting {
+	s.Hot = true
+	return s
+}
+
+// StoreURL hides the passwords in a setting that is the URL of a Redis.
+func StoreURL(s *Setting) *Setting {
+	s.Redact = redisconn.Redact
+	return s
+}
+
+// Keyring is a list of keys, id:secret each, of which only the ids are ever shown.
+func Keyring(name, help string, into *[]idempotency.Key) *Setting {
+	ids := func(value string) string {
+		keys, err := idempotency.ParseKeys(value)
+		if err != nil {
+			return "(not keys)"
+		}
+		var ids []string
+		for _, key := range keys {
+			ids = append(ids, key.ID+":…")
+		}
+		return strings.Join(ids, ",")
+	}
+	return &Setting{Name: name, Unit: "id:secret,…", Help: help, Redact: ids, Parse: func(s string) (err error) {
+		*into, err = idempotency.ParseKeys(s)
+		return err
+	}}
+}
+
+var headerName = names.NewForm("A-Za-z0-9!#$%&'*+.^_|~-", 1, 100)
+
+// Headers is a list of names of request headers; empty is none.
+func Headers(name, value, help string, into *[]string) *Setting {
+	return &Setting{Name: name, Value: value, Unit: "header,…", Help: help, Parse: func(s string) error {
+		*into = nil
+		for part := range strings.SplitSeq(s, ",") {
+			header := strings.TrimSpace(part)
+			if header == "" && s == "" {
+				return nil
+			}
+			if !headerName.MatchString(header) {
+				return fmt.Errorf("%q is not the name of a header", header)
+			}
+			*into = append(*into, http.CanonicalHeaderKey(header))
+		}
+		return nil
+	}}
+}
+
+// Named is a name as the HTTP interface takes it.
+func Named(name, value, help string, into *string) *Setting {
+	return &Setting{Name: name, Value: value, Unit: "name", Help: help, Parse: func(s string) error {
+		if !names.Valid(s) {
+			return fmt.Errorf("%q is not a name: %s", s, names.Rule)
+		}
+		*into = s
+		return nil
+	}}
+}
+
+// poolNames is a list of names.
+func poolNames(name, help string, into *[]string) *Setting {
+	return &Setting{Name: name, Unit: "names", Help: help, Parse: func(text string) error {
+		*into = nil
+		for part := range strings.SplitSeq(text, ",") {
+			if part = strings.TrimSpace(part); part == "" && text == "" {
+				return nil
+			}
+			if !names.Valid(part) {
+				return fmt.Errorf("%q is not a name: %s", part, names.Rule)
+			}
+			*into = append(*into, part)
+		}
+		return nil
+	}}
+}
+
+// Address is host:port, of which the host can be empty.
+func Address(name, value, help string, into *string) *Setting {
+	return &Setting{Name: name, Value: value, Unit: "host:port", Help: help, Parse: func(s string) error {
+		*into = s
+		host, port, err := net.SplitHostPort(s)
+		if err != nil {
+			return fmt.Errorf("%q is not host:port, such as %s", s, value)
+		}
+		if n, err := strconv.Atoi(port); err != nil || n < 0 || n > 65535 {
+			return fmt.Errorf("port %q of host %q is not a number from 0 to 65535", port, host)
+		}
+		return nil
+	}}
+}
+
+// Toggle is true or false, and false by default; the flag alone means true.
+func Toggle(name, help string, into *bool) *Setting { return Toggled(name, "false", help, into) }
+
+// Toggled is a toggle with another default.
+func Toggled(name, value, help string, into *bool) *Setting {
+	return &Setting{Name: name, Value: value, Unit: "true or false", Kind: "bool", Help: help, Toggle: true, Parse: func(s string) (err error) {
+		if *into, err = strconv.ParseBool(s); err != nil {
+			return fmt.Errorf("%q is neither true nor false", s)
+		}
+		return nil
+	}}
+}
+
+// Number is a whole number within bounds, both included.
+func Number(name, value string, least, most int64, unit, help string, into *int64) *Setting {
+	return &Setting{Name: name, Value: value, Unit: unit, Kind: "int", Help: help, Parse: func(s string) error {
+		n, err := strconv.ParseInt(s, 10, 64)
+		if err != nil || n < least || n > most {
+			return fmt.Errorf("%q is not a whole number from %d to %d", s, least, most)
+		}
+		*into = n
+		return nil
+	}}
+}
+
+// Span is a duration within bounds, both included.
+func Span(name, value string, least, most time.Duration, help string, into *time.Duration) *Setting {
+	return &Setting{Name: name, Value: value, Unit: "duration", Help: help, Parse: func(s string) error {
+		d, err := time.ParseDuration(s)
+		if err != nil || d < least || d > most {
+			return fmt.Errorf("%q is not a duration from %v to %v, such as %s", s, least, most, value)
+		}
+		*into = d
+		return nil
+	}}
+}
+
+// spelled is a duration as people write it: 2m, not 2m0s.
+func spelled(d time.Duration) string {
+	text := d.String()
+	if strings.HasSuffix(text, "m0s") {
+		text = strings.TrimSuffix(text, "0s")
+	}
+	if strings.HasSuffix(text, "h0m") {
+		text = strings.TrimSuffix(text, "0m")
+	}
+	return text
+}
+
+// Choice is one of a few words.
+func Choice(name, value string, from []string, help string, into *string) *Setting {
+	return &Setting{Name: name, Value: value, Unit: strings.Join(from, " or "), Choices: from, Help: help, Parse: func(s string) error {
+		if !slices.Contains(from, s) {
+			return fmt.Errorf("%q is not one of %s", s, strings.Join(from, ", "))
+		}
+		*into = s
+		return nil
+	}}
+}
+
+// Level is that of a log.
+func Level(name, value, help string, into *slog.Level) *Setting {
+	return &Setting{Name: name, Value: value, Unit: "level", Help: help, Parse: func(s string) error {
+		if err := into.UnmarshalText([]byte(s)); err != nil {
+			return fmt.Errorf("%q is not a level: debug, info, warn or error", s)
+		}
+		return nil
+	}}
+}
+
+// recordsSetting is a list of what keys are worth, of which only the ids are ever shown.
+func recordsSetting(name, help string, into *[]access.Record) *Setting {
+	ids := func(value string) string {
+		records, err := access.ParseRecords(value)
+		if err != nil {
+			return "(not records)"
+		}
+		var ids []string
+		for _, record := range records {
+			ids = append(ids, record.ID+":…")
+		}
+		return strings.Join(ids, ",")
+	}
+	return &Setting{Name: name, Unit: "record,…", Help: help, Redact: ids, Parse: func(s string) (err error) {
+		*into, err = access.ParseRecords(s)
+		return err
+	}}
+}
+
+// Rate is how often something may happen; empty = as often as one likes.
+func Rate(name, help string, into *access.Rate) *Setting {
+	return &Setting{Name: name, Unit: "n/s, n/m or n/h", Help: help, Parse: func(s string) error { return into.UnmarshalText([]byte(s)) }}
+}
+
+// origins is a list of origins of pages, each as a browser sends it.
+func origins(name, help string, into *[]string) *Setting {
+	return &Setting{Name: name, Unit: "origin,…", Help: help, Parse: func(s string) error {
+		*into = nil
+		for part := range strings.FieldsFuncSeq(s, func(r rune) bool { return r == ',' || r == ' ' }) {
+			u, err := url.Parse(part)
+			if err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Host == "" || u.Scheme+"://"+u.Host != part || strings.ContainsAny(part, "*") {
+				return errors.New("an origin is scheme, host and port alone, such as https://shop.example; there is no * for all: whoever may ask is named")
+			}
+			if !slices.Contains(*into, part) {
+				*into = append(*into, part)
+			}
+		}
+		return nil
+	}}
+}
+
+// HostNames is a list of names under which clients ask.
+func HostNames(name, help string, into *[]string) *Setting {
+	return &Setting{Name: name, Unit: "name,…", Help: help, Parse: func(s string) error {
+		*into = nil
+		for part := range strings.FieldsFuncSeq(s, func(r rune) bool { return r == ',' || r == ' ' }) {
+			if err := frontdoor.CheckHost(part); err != nil {
+				return fmt.Errorf("%q: %w", part, err)
+			}
+			*into = append(*into, part)
+		}
+		return nil
+	}}
+}
+
+// Hidden is a setting whose value is never shown.
+func Hidden(s *Setting) *Setting {
+	s.Redact = func(value string) string {
+		if value == "" {
+			return ""
+		}
+		return "(set)"
+	}
+	return s
+}
+
+// adminSetting is where the admin listener of the service is; empty turns it off.
+func adminSetting(c *Service) *Setting {
+	s := Optional(Address("admin-listen", "", "where /livez, /readyz, /metrics and /debug/pprof/ are for the operator, without a key; on loopback, unless --insecure is said; empty: nowhere", &c.AdminListen))
+	parse := s.Parse
+	s.Parse = func(text string) error {
+		c.AdminListen = ""
+		if err := parse(text); err != nil {
+			return errors.New(`"` + text + `" is not host:port, such as 127.0.0.1:9091`)
+		}
+		return nil
+	}
+	return s
+}
+
+// collector is the URL of one; empty = none.
+func collector(name, help string, into *string) *Setting {
+	return &Setting{Name: name, Unit: "URL", Help: help, Parse: func(s string) error {
+		*into = s
+		if s == "" {
+			return nil
+		}
+		return tracing.CheckEndpoint(s)
+	}}
+}
+
+// part is a number from 0 to 1; empty = unsaid.
+func part(name, help string, into **float64) *Setting {
+	return &Setting{Name: name, Unit: "0 to 1", Help: help, Parse: func(s string) error {
+		*into = nil
+		if s == "" {
+			return nil
+		}
+		n, err := strconv.ParseFloat(s, 64)
+		if err != nil || !(n >= 0 && n <= 1) { // NaN is neither
+			return fmt.Errorf("%q is not a number from 0 to 1, such as 0.1", s)
+		}
+		*into = &n
+		return nil
+	}}
+}
+
+// Unsaid is the value of a flag that was left out.
+const Unsaid = ""

@@ -1,0 +1,99 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"net/url"
+	"strings"
+
+	"github.com/coatcheck/coatcheck/segment"
+)
+
+var sqlSchemes = map[string]segment.Dialect{
+	"mysql": segment.MySQL, "mariadb": segment.MySQL, "postgres": segment.PostgreSQL, "postgresql": segment.PostgreSQL,
+}
+
+// ParseSQL takes the URL of a database apart. The error holds nothing of it.
+func ParseSQL(text string) (*url.URL, segment.Dialect, error) {
+	const want = "such as mysql://user:password@host:3306/database or postgres://user:password@host:5432/database; what is not a letter or a digit is percent-encoded in user and password"
+	target, err := url.Parse(text)
+	if err != nil {
+		return nil, "", errors.New("not a URL " + want) // its own text would quote the password
+	}
+	dialect, known := sqlSchemes[target.Scheme]
+	switch {
+	case !known || target.Opaque != "":
+		return nil, "", errors.New("not the URL of a database " + want)
+	case target.Hostname() == "":
+		return nil, "", errors.New("the URL names no host: " + want)
+	case strings.Trim(target.Path, "/") == "" || strings.Contains(target.Path[1:], "/"):
+		return nil, "", errors.New("the URL names no database: " + want)
+	}
+	return target, dialect, nil
+}
+
+// RedactSQL is a database's URL without its password, and without the values of its parameters.
+func RedactSQL(text string) string {
+	target, _, err := ParseSQL(text)
+	if err != nil {
+		if text == "" {
+			return ""
+		}
+		return "***"
+	}
+	shown := target.Scheme + "://"
+	if target.User != nil {
+		shown += target.User.Username()
+		if _, secret := target.User.Password(); secret {
+			shown += ":***"
+		}
+		shown += "@"
+	}
+	shown += target.Host + target.Path
+	if target.RawQuery != "" { // there may be one there
+		shown += "?***"
+	}
+	return shown
+}
+
+// DatabaseURL is a setting that names a database.
+func DatabaseURL(name, help string, into *string) *Setting {
+	return &Setting{Name: name, Unit: "URL", Help: help, Redact: RedactSQL, Parse: func(s string) error {
+		*into = s
+		if s == Unsaid {
+			return nil
+		}
+		_, _, err := ParseSQL(s)
+		return err
+	}}
+}
+
+// DatabaseURLs is a setting that names several. A dash stands for one that is gone.
+func DatabaseURLs(name, help string, into *[]string) *Setting {
+	redact := func(list string) string {
+		var shown []string
+		for text := range strings.SplitSeq(list, ",") {
+			if text != Gone {
+				text = RedactSQL(text)
+			}
+			shown = append(shown, text)
+		}
+		return strings.Join(shown, ",")
+	}
+	return &Setting{Name: name, Unit: "URL,…", Help: help, Redact: redact, Parse: func(s string) error {
+		*into = nil
+		if s == Unsaid {
+			return nil
+		}
+		for i, text := range strings.Split(s, ",") {
+			if _, _, err := ParseSQL(text); err != nil && text != Gone {
+				return fmt.Errorf("number %d: %w", i+1, err)
+			}
+			*into = append(*into, text)
+		}
+		return nil
+	}}
+}
+
+// Gone stands for a store that is gone for good.
+const Gone = "-"

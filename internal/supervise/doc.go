@@ -1,0 +1,23 @@
+// Package supervise runs a command while a lease is held for it, and stops the command and all that
+// it has started before the lease's window ends.
+//
+// # Two processes
+//
+// [Run] starts a guard, which is this program once more with the arguments of `coatcheck guard`,
+// and the guard starts the command in a process group of its own:
+//
+//	Run ── lifeline: signals, moved ends of the window ──▶ guard ── parent of ──▶ command
+//	    ◀── reports: begun, ended, failed ────────────────
+//
+// The guard ends the command a margin before the end of the window, also where the process that
+// called Run was killed or is stopped. Run kills the command where the guard does not. Both judge
+// by the boot clock ([SinceBoot]), which no one can set.
+//
+// A lease whose window moves is asked for its end again and again. The command reads the end in a
+// file, whose path [Lease.Environment] is told.
+//
+// # Systems
+//
+// It needs process groups and signals, and so a Unix system. Only Linux kills the command together
+// with a guard that was killed.
+package supervise

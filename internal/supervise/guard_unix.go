@@ -1,0 +1,345 @@
+//go:build unix
+
+package supervise
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"os"
+	"os/exec"
+	"os/signal"
+	"runtime"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/spf13/pflag"
+)
+
+// What a guard finds open, besides the command's three.
+const (
+	// a line is the number of a signal to pass on, or the end of the window after it has moved:
+	// 'end' and milliseconds by the boot clock. The pipe's end, which comes too when the process at
+	// the other end is killed, says to stop the command.
+	lifeline = 3
+	reports  = 4 // a line of JSON each, for the process at the other end
+)
+
+// report is what a guard tells.
+type report struct {
+	Group  int    `json:"group,omitempty"`  // the command has begun, in this process group
+	Ended  bool   `json:"ended,omitempty"`  // the command and its group have ended
+	Code   int    `json:"code,omitempty"`   // exit code; 128 + n: killed by signal n
+	Cut    bool   `json:"cut,omitempty"`    // it was stopped before it ended by itself
+	Failed string `json:"failed,omitempty"` // it could not be started
+}
+
+// Allowance is how long before a window's end a command is dealt with.
+type Allowance struct {
+	Grace  time.Duration // between SIGTERM and SIGKILL
+	Margin time.Duration // between SIGKILL and the end
+}
+
+// tick is how often a guard looks for what it is not told of, such as a window's end that has
+// moved.
+func (a Allowance) tick() time.Duration { return min(a.Margin/5, 100*time.Millisecond) }
+
+// pause is how long to wait for a moment of the boot clock: no longer than until then, since what a
+// guard is late by is taken from its margin, and a tick at most.
+func (a Allowance) pause(until time.Duration) time.Duration {
+	return min(max(until-SinceBoot(), 0), a.tick())
+}
+
+// ErrNotAGuard says that a process was not started as a guard is.
+var ErrNotAGuard = errors.New("guard is started by `coatcheck worker run`")
+
+// Guard is the process between [Run] and its command, which has the arguments of `coatcheck guard`:
+// it is the command's parent, and ends the command when the window ends, whatever became of the
+// process that called Run: killed, stopped, or waiting for a Redis that says nothing.
+type Guard struct {
+	allowance Allowance
+
+	file  windowFile    // of the command
+	first time.Duration // the window's end at first, by the boot clock
+	end   atomic.Int64  // as it was told last
+
+	terminal terminal
+
+	line  *bufio.Reader    // the lifeline
+	early []syscall.Signal // what it said before the command began
+
+	group   int                 // of the command
+	orders  chan syscall.Signal // from the lifeline; closed at its end
+	halted  chan syscall.Signal // what has stopped the command's process group for a while
+	reaped  chan int            // the command's exit code
+	tell    *json.Encoder       // reports
+	stopped bool                // SIGTERM was sent
+	killed  bool                // SIGKILL was sent
+	killAt  time.Duration       // or sent again, by the boot clock
+	outcome report
+}
+
+// Bind adds the flags with which [Run] starts a guard.
+func (g *Guard) Bind(flags *pflag.FlagSet) {
+	flags.DurationVar(&g.first, "end", 0, "the window's end at first, by the boot clock")
+	flags.StringVar((*string)(&g.file), "file", "", "to be removed in the end")
+	flags.DurationVar(&g.allowance.Grace, "grace", 0, "between SIGTERM and SIGKILL")
+	flags.DurationVar(&g.allowance.Margin, "margin", time.Second, "between SIGKILL and the window's end")
+}
+
+// Run runs a command until it or its window ends. It is called once in a process, whose signals,
+// terminal and orphans it takes over. The error is [ErrNotAGuard], or why the process that called
+// [Run] could not be told what became of the command.
+func (g *Guard) Run(args []string) error {
+	if len(args) == 0 || g.first <= 0 || g.allowance.Margin <= 0 {
+		return ErrNotAGuard
+	}
+	g.end.Store(int64(g.first))
+	// the command dies with the thread that starts it, so that one must last as long as the guard
+	runtime.LockOSThread()
+	keepIgnored()
+	ignored := make(chan os.Signal, 1)
+	// meant for the command, which gets them by the lifeline. Caught rather than ignored, since a
+	// command inherits that
+	signal.Notify(ignored, Signals()...)
+	for _, fd := range []int{lifeline, reports} {
+		syscall.CloseOnExec(fd)
+	}
+	out := os.NewFile(reports, "reports")
+	if out == nil {
+		return ErrNotAGuard
+	}
+	g.tell = json.NewEncoder(out)
+	defer g.file.remove()
+	if err := g.begin(args); err != nil {
+		return g.tell.Encode(report{Failed: err.Error()})
+	}
+	told := g.tell.Encode(report{Group: g.group})
+	g.watch() // in any case: if the reports are not read any more, the lifeline has ended, too
+	return errors.Join(told, g.tell.Encode(g.outcome))
+}
+
+// begin starts the command, unless its time is over.
+func (g *Guard) begin(args []string) error {
+	if err := g.catchUp(); err != nil {
+		return err
+	}
+	if g.isDue() {
+		return errors.New("the window ended before the command began")
+	}
+	path, err := exec.LookPath(args[0])
+	if err != nil {
+		return err
+	}
+	if err := adoptOrphans(); err != nil {
+		return err
+	}
+	sys := &syscall.SysProcAttr{Setpgid: true}
+	dieWithParent(sys)
+	g.terminal = openTerminal()
+	process, err := os.StartProcess(path, args, &os.ProcAttr{Env: os.Environ(), Files: []*os.File{os.Stdin, os.Stdout, os.Stderr}, Sys: sys})
+	if err != nil {
+		return err
+	}
+	g.group = process.Pid
+	g.orders, g.halted, g.reaped = make(chan syscall.Signal), make(chan syscall.Signal), make(chan int, 1)
+	go g.listen()
+	go g.reap()
+	return nil
+}
+
+// catchUp reads the lifeline where the window seems over: on a busy machine its end may have moved
+// while this process began.
+func (g *Guard) catchUp() error {
+	if err := syscall.SetNonblock(lifeline, true); err != nil {
+		return err
+	}
+	file := os.NewFile(lifeline, "lifeline")
+	g.line = bufio.NewReader(file)
+	if err := file.SetReadDeadline(time.Now().Add(100 * time.Millisecond)); err != nil {
+		return err
+	}
+	for g.isDue() {
+		text, err := g.line.ReadString('\n')
+		if err != nil {
+			break // said nothing more: listen finds an end of the lifeline again
+		}
+		if order, ok := g.heed(text); ok {
+			g.early = append(g.early, order)
+		}
+	}
+	return file.SetReadDeadline(time.Time{})
+}
+
+// listen reads the lifeline to its end.
+func (g *Guard) listen() {
+	defer close(g.orders)
+	for _, order := range g.early {
+		g.orders <- order
+	}
+	for {
+		text, err := g.line.ReadString('\n')
+		if err != nil {
+			return
+		}
+		if order, ok := g.heed(text); ok {
+			g.orders <- order
+		}
+	}
+}
+
+// heed takes a line of the lifeline: a new end of the window, or a signal for the command.
+func (g *Guard) heed(line string) (order syscall.Signal, ok bool) {
+	end, moved := strings.CutPrefix(strings.TrimSuffix(line, "\n"), movedEnd)
+	number, err := strconv.ParseInt(end, 10, 64)
+	if err == nil && moved {
+		g.end.Store(int64(time.Duration(number) * time.Millisecond))
+	}
+	return syscall.Signal(number), err == nil && !moved
+}
+
+// movedEnd begins a line of the lifeline that has a window's new end.
+const movedEnd = "end "
+
+// reap waits for all children: the command, and orphans that were adopted.
+func (g *Guard) reap() {
+	for {
+		var status syscall.WaitStatus
+		pid, err := syscall.Wait4(-1, &status, syscall.WUNTRACED, nil)
+		switch {
+		case errors.Is(err, syscall.EINTR):
+		case err != nil:
+			return // there are no more
+		case status.Stopped():
+			g.halted <- status.StopSignal()
+		case pid == g.group:
+			g.reaped <- exitCode(status)
+		}
+	}
+}
+
+func exitCode(status syscall.WaitStatus) int {
+	if status.Signaled() {
+		return 128 + int(status.Signal())
+	}
+	return status.ExitStatus()
+}
+
+// due is when the command has to be stopped, and once that was done, when it has to be killed, by
+// the boot clock.
+func (g *Guard) due() time.Duration {
+	last := time.Duration(g.end.Load()) - g.allowance.Margin
+	switch {
+	case !g.stopped:
+		return last - g.allowance.Grace
+	case g.killed:
+		return g.killAt
+	}
+	return min(g.killAt, last)
+}
+
+func (g *Guard) isDue() bool { return SinceBoot() >= g.due() }
+
+// watch returns when the command and all of its group have ended.
+func (g *Guard) watch() {
+	for {
+		select {
+		case order, open := <-g.orders:
+			if open {
+				g.pass(order)
+				break
+			}
+			g.orders = nil
+			g.cut()
+		case by := <-g.halted:
+			g.terminal.ask(g.group, by)
+		case g.outcome.Code = <-g.reaped:
+			g.outcome.Ended = true
+			g.terminal.takeBack()
+		case <-time.After(g.allowance.pause(g.due())):
+			g.terminal.lend(g.group)
+		}
+		if !g.stopped && g.isDue() {
+			g.cut()
+		}
+		if g.outcome.Ended {
+			g.stop() // what it has left behind
+			if errors.Is(syscall.Kill(-g.group, 0), syscall.ESRCH) {
+				return
+			}
+		}
+		if g.stopped && g.isDue() {
+			g.kill()
+		}
+	}
+}
+
+// pass hands a signal on. An interrupt is for the whole group, as from a terminal; others are for
+// the command.
+func (g *Guard) pass(s syscall.Signal) {
+	to := g.group
+	if s == syscall.SIGINT {
+		to = -g.group
+	}
+	if !g.outcome.Ended {
+		_ = syscall.Kill(to, s) // it may be ending
+	}
+}
+
+// cut stops a command that has not ended by itself.
+func (g *Guard) cut() {
+	if !g.outcome.Ended {
+		g.outcome.Cut = true
+	}
+	g.stop()
+}
+
+// stop asks the group to end. A part of it that is stopped has to go on to hear it.
+func (g *Guard) stop() {
+	if g.stopped {
+		return
+	}
+	g.stopped, g.killAt = true, SinceBoot()+g.allowance.Grace
+	_ = syscall.Kill(-g.group, syscall.SIGTERM)
+	_ = syscall.Kill(-g.group, syscall.SIGCONT)
+}
+
+func (g *Guard) kill() {
+	g.killed, g.killAt = true, SinceBoot()+g.allowance.tick()
+	_ = syscall.Kill(-g.group, syscall.SIGKILL)
+}
+
+// interruptIgnored reports whether SIGINT was ignored when this process began, as a shell without
+// job control has it for what it starts in the background.
+var interruptIgnored = signal.Ignored(syscall.SIGINT)
+
+// Signals are the signals that go on to the command. SIGHUP stays ignored where it is, as under
+// nohup, and SIGINT where it was at the start; so they are for the command. It has to be called
+// before they are caught.
+func Signals() []os.Signal {
+	signals := []os.Signal{syscall.SIGTERM, syscall.SIGQUIT, syscall.SIGUSR1, syscall.SIGUSR2}
+	if !interruptIgnored {
+		signals = append(signals, syscall.SIGINT)
+	}
+	if !signal.Ignored(syscall.SIGHUP) {
+		signals = append(signals, syscall.SIGHUP)
+	}
+	return signals
+}
+
+// keepIgnored ignores SIGINT again where it was ignored at the start: Main has caught it.
+func keepIgnored() {
+	if interruptIgnored {
+		signal.Ignore(syscall.SIGINT)
+	}
+}
+
+// UntilQuit returns a context that also ends with SIGQUIT, for the time before a command runs.
+func UntilQuit(ctx context.Context) (context.Context, context.CancelFunc) {
+	keepIgnored()
+	return signal.NotifyContext(ctx, syscall.SIGQUIT)
+}

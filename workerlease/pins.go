@@ -76,6 +76,15 @@ func (p *Pools) settle(pool string, request Request) (Request, snowflake.Layout,
 // defaultTTL is the TTL of a pool that is new and for which none is named.
 func (p *Pools) defaultTTL(pool string) time.Duration { return min(DefaultTTL, p.LongestTTL(pool)) }
 
+// checkFresh refuses a pool that is new whose windows hold too few units of its timestamps, since
+// the settings allow no longer ones.
+func checkFresh(layout snowflake.Layout, ttl time.Duration) error {
+	if least := ShortestTTL(layout); ttl < least {
+		return fmt.Errorf("%w: layout %v: its windows have to last %v, and %v is the longest ttl that the settings allow", ErrRequest, layout, least, ttl)
+	}
+	return nil
+}
+
 // pinned makes a request one for what its pool is pinned to. The error is an *OtherPool: it asks
 // for something else.
 func (p *Pools) pinned(pool string, request Request) (Request, error) {

@@ -203,6 +203,9 @@ func (p *Pools) acquire(ctx context.Context, pool string, request Request, nonce
 	shape := request.Shape
 	fresh, ttl := p.fresh(pool, request)
 	layout, err := fresh.read()
+	if err == nil {
+		err = checkFresh(layout, ttl)
+	}
 	if err != nil {
 		return Lease{}, err
 	}

@@ -308,7 +308,7 @@ func TestPoolThatWaitsForItsFirstGrantSaysHowLong(t *testing.T) {
 }
 
 // A TTL of a tenth of a second on a pool of seconds made most ids wait in vain: it is refused, with
-// the field and its bound, whoever names it.
+// the field and its bound.
 func TestPoolOfSecondsRefusesATTLThatHoldsNone(t *testing.T) {
 	s := serve(t, server.Config{Store: storetest.Open(t, redisstore.Config{}), Workers: workerlease.Config{NewPools: workerlease.Trust}})
 	for _, method := range []string{"POST", "PUT"} {
@@ -318,7 +318,8 @@ func TestPoolOfSecondsRefusesATTLThatHoldsNone(t *testing.T) {
 		}
 	}
 	must[wire.WorkerPool](t, s, 201, "PUT", "/worker/slow", `{"layout":"32/10/21@s","ttl_ms":3000}`)
-	checkProblem(t, s.do(t, "POST", "/worker/slow", `{"ttl_ms":100}`), wire.LayoutMismatch) // its TTL is another
+	// its TTL is another
+	checkProblem(t, s.do(t, "POST", "/worker/slow", `{"ttl_ms":100}`), wire.LayoutMismatch)
 	short := serve(t, server.Config{Store: storetest.Open(t, redisstore.Config{}), Workers: workerlease.Config{LongestTTL: time.Second}})
 	for _, method := range []string{"POST", "PUT"} {
 		wantField(t, short.do(t, method, "/worker/slow", `{"layout":"32/10/21@s"}`), wire.InvalidRequest, "layout", "3000", "--worker-longest-ttl")

@@ -54,7 +54,7 @@ func TestFullSequenceIsNotBegunAgainInTheSameUnit(t *testing.T) {
 	})
 }
 
-// An id of Baidu's uid-generator, whose worker ids have 21 and 22 bits and whose epoch is a midnight
+// An id of Baidu's uid-generator, whose worker ids have 21 or 22 bits and whose epoch is a midnight
 // of its time zone.
 func TestIDOfUIDGeneratorIsTakenApart(t *testing.T) {
 	shanghai := time.FixedZone("", 8*60*60)

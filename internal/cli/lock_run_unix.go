@@ -35,7 +35,7 @@ func (r *lockRun) run(ctx context.Context, where locks) error {
 		h.giveBack()
 		return context.Cause(ctx)
 	}
-	err = supervise(h, r.command, allowed(r.terms.ttl, r.grace), signals, r.warnings)
+	_, err = supervise(h, r.command, allowed(r.terms.ttl, r.grace), signals, r.warnings)
 	h.giveBack()
 	return err
 }

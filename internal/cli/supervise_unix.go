@@ -33,13 +33,15 @@ func allowed(ttl, grace time.Duration) allowance {
 	return allowance{grace: min(grace, ttl/4), margin: min(max(ttl/10, leastMargin), time.Second)}
 }
 
-// supervise runs the command to its end. It warns of what the command has to do without.
-func supervise(h tenure, command []string, a allowance, signals <-chan os.Signal, warnings io.Writer) error {
+// supervise runs the command to its end. It warns of what the command has to do without. last is
+// the latest time by the server's clock that the command can have worked out from its file; the
+// zero time if it is not certain that the command has ended.
+func supervise(h tenure, command []string, a allowance, signals <-chan os.Signal, warnings io.Writer) (last time.Time, err error) {
 	s := &supervision{tenure: h, allowance: a, signals: signals, warnings: warnings}
-	var err error
 	if s.window, err = h.window(); err != nil {
-		return err
+		return last, err
 	}
+	s.origin = s.window.origin()
 	s.file, err = newWindowFile(s.window)
 	s.warn(err)
 	defer s.file.remove()
@@ -49,15 +51,18 @@ func supervise(h tenure, command []string, a allowance, signals <-chan os.Signal
 	signal.Notify(stops, syscall.SIGTSTP)
 	defer signal.Stop(stops)
 	if err := adoptOrphans(); err != nil {
-		return err
+		return last, err
 	}
 	// a variable that this process has itself, as within another lock run, is there once
 	env := (&exec.Cmd{Env: h.environment(s.file)}).Environ()
 	if s.guarded, err = startGuard(command, env, s.file, s.window.boot, s.allowance); err != nil {
-		return err
+		return last, err
 	}
 	s.watch()
-	return s.verdict()
+	if s.outcome.Ended {
+		last = s.origin.Add(sinceBoot())
+	}
+	return last, s.verdict()
 }
 
 // supervision is a command that runs under a guard, and the lease for it. The guard stops the
@@ -71,9 +76,10 @@ type supervision struct {
 	signals   <-chan os.Signal
 	warnings  io.Writer
 
-	window  window // as the guard knows it
-	warned  bool   // the last write of the file failed
-	group   int    // of the command; 0 = not known yet
+	window  window    // as the guard knows it
+	origin  time.Time // the latest of all windows that were written for the command
+	warned  bool      // the last write of the file failed
+	group   int       // of the command; 0 = not known yet
 	outcome report
 	cause   error // why the lease was lost
 	over    bool  // the guard has ended when the command's time was over
@@ -135,6 +141,9 @@ func (s *supervision) refresh() {
 		return // the command ends with the window that the guard knows
 	}
 	s.window = w
+	if origin := w.origin(); origin.After(s.origin) {
+		s.origin = origin
+	}
 	if s.file != "" {
 		s.warn(s.file.write(w))
 	}

@@ -46,7 +46,8 @@ func TestFolderForTemporaryFilesIsRemovedWhileACommandRuns(t *testing.T) {
 	ready, proceed, warnings := filepath.Join(folder, "ready"), filepath.Join(folder, "proceed"), &logtest.Text{}
 	ended := make(chan error, 1)
 	go func() {
-		ended <- supervise(lease, []string{"sh", "-c", `echo >"$0"; while [ ! -e "$1" ]; do sleep 0.02; done; echo >"$0"; sleep 600`, ready, proceed}, allowed(time.Hour, 0), nil, warnings)
+		_, err := supervise(lease, []string{"sh", "-c", `echo >"$0"; while [ ! -e "$1" ]; do sleep 0.02; done; echo >"$0"; sleep 600`, ready, proceed}, allowed(time.Hour, 0), nil, warnings)
+		ended <- err
 	}()
 	there := func(path string) bool { _, err := os.Stat(path); return err == nil }
 	expect.Eventually(t, "the command runs", func() bool { return there(ready) })

@@ -101,7 +101,7 @@ const (
 	twins
 	restartWhole // the master restarts with all that it had
 	// a fourth of the clients are commands: they stamp by the clock of a file, and what they have
-	// stamped is not known
+	// stamped is not known.
 	commands
 	classes
 )

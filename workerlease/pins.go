@@ -15,12 +15,18 @@ type Pin struct {
 	TTL   time.Duration // MinTTL to MaxTTL, also above Config.LongestTTL; 0 = not pinned
 }
 
-func (p Pin) check() error {
+// checkPin refuses a pool that can have no TTL, or not that which it is pinned to.
+func (c Config) checkPin(p Pin) error {
 	layout, err := p.Shape.read()
-	if least := ShortestTTL(layout); err == nil && p.TTL != 0 && (p.TTL < least || p.TTL > MaxTTL) {
-		err = fmt.Errorf("ttl %v: %v to %v", p.TTL, least, MaxTTL)
+	switch least := ShortestTTL(layout); {
+	case err != nil:
+		return err
+	case p.TTL != 0 && (p.TTL < least || p.TTL > MaxTTL):
+		return fmt.Errorf("ttl %v: %v to %v", p.TTL, least, MaxTTL)
+	case p.TTL == 0 && c.LongestTTL != 0:
+		return checkFresh(layout, c.LongestTTL)
 	}
-	return err
+	return nil
 }
 
 // other is the refusal of a request for a pool that is pinned otherwise.

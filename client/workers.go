@@ -115,8 +115,9 @@ func (c *Client) RenewWorker(ctx context.Context, lease WorkerLease) (WorkerLeas
 
 // ReleaseWorker ends a lease. Its worker id can be granted again at once, for a window that begins
 // at usedUntil, the end of the last timestamp that was stamped, as snowflake.Generator.Stop returns
-// it; with the zero time, for callers that do not know it, up to a second later. Nothing may be
-// stamped after that. Repeating it is harmless. ErrLost: it had ended before, or is another's.
+// it; with the zero time, for callers that do not know it, the service's clock skew and two seconds
+// later. Nothing may be stamped after that. Repeating it is harmless. ErrLost: it had ended before,
+// or is another's.
 func (c *Client) ReleaseWorker(ctx context.Context, lease WorkerLease, usedUntil time.Time) error {
 	query := ""
 	if !usedUntil.IsZero() {

@@ -209,7 +209,7 @@ type addition struct {
 // counter that has begun again on purpose.
 func (c *Counters) send(ctx context.Context, e *entry, add addition) (Range, error) {
 	for range add.attempts {
-		now, err := c.ready(ctx, e, add.ttl)
+		now, err := c.ready(ctx, e, need{ttl: add.ttl, by: add.by})
 		if err != nil {
 			return Range{}, err
 		}

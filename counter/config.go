@@ -24,7 +24,8 @@ type AfterLoss string
 // The choices after a loss.
 const (
 	// MovePast moves it past everything that can have been handed out: [Config.Margin] above the
-	// larger of what is there and what this process has seen. The default.
+	// larger of what is there and what this process has seen. The default. A request whose Limit
+	// the move would pass moves nothing, and gets [ErrBehind].
 	MovePast AfterLoss = "move-past"
 	// Refuse returns [ErrBehind] until the counter is set.
 	Refuse AfterLoss = "refuse"

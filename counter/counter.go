@@ -73,7 +73,8 @@ type Request struct {
 	TTL time.Duration
 	// Limit is the largest value that the counter may come to; beyond it nothing is added and the
 	// answer is ErrLimit. It is for values that people read: with it no value below 0 is handed out
-	// either. 0 = none.
+	// either. A counter that would have to move past the limit, as values may be lost, does not
+	// move, and the answer is ErrBehind. 0 = none.
 	Limit int64
 }
 

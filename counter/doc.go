@@ -25,7 +25,8 @@
 //	                           |  ^
 //	   lower than was seen, or |  | moved past all values (MovePast), or set
 //	   another incarnation     v  |
-//	                         in doubt -- Refuse --> ErrBehind, until it is set
+//	                         in doubt -- Refuse, or the move would pass
+//	                           |         the request's Limit --> ErrBehind, until it is set
 //	                           |
 //	                           +-- everything lost --> ErrHoldOff, until all processes have reported
 //

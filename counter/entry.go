@@ -40,6 +40,7 @@ type entry struct {
 	used    time.Duration  // when it was last used, by this process's clock
 	listed  bool           // it was put on the list of names since it was opened
 	dropped bool           // it is in the table no more
+	limit   int64          // of the last call; 0 = none
 }
 
 // start is the origin of this package's clock, which runs monotonically.
@@ -80,6 +81,12 @@ func (c *Counters) forget() {
 		}
 		return true
 	})
+}
+
+func (e *entry) lastLimit() int64 {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.limit
 }
 
 func (e *entry) lastUsed() time.Duration {

@@ -18,8 +18,9 @@ var (
 	ErrRequest      = redisstore.Refusal("counter: out of range")
 	ErrOtherRequest = redisstore.Refusal("counter: the request id was used with another by")
 	ErrUnknown      = redisstore.Refusal("counter: no such counter")
-	// ErrBehind is for a counter that has lost values, or may have, under [Refuse]. Set it to go
-	// on.
+	// ErrBehind is for a counter that has lost values, or may have, under [Refuse], or where moving
+	// it past them would leave no value within the limit of a request. It is a [*BehindError]. Set
+	// the counter to go on.
 	ErrBehind = redisstore.Refusal("counter: it has gone back, or may have")
 	// ErrHoldOff is for the time after a loss of everything in which processes report what they
 	// have seen. It is a [*HoldOffError].
@@ -42,10 +43,15 @@ func (e *HoldOffError) Unwrap() error { return ErrHoldOff }
 type BehindError struct {
 	Value int64 // what is there
 	Seen  int64 // the largest that this process has seen; 0 if it has seen none
+	Limit int64 // of the request, which moving the counter would pass; 0 under Refuse
 }
 
 // Error reports the value, and what to do.
 func (e *BehindError) Error() string {
+	if e.Limit != 0 {
+		return fmt.Sprintf("%v: at %d, after %d was handed out here; past all that may have been lost it would have no value up to %d; set it by what was handed out to go on",
+			ErrBehind, e.Value, e.Seen, e.Limit)
+	}
 	return fmt.Sprintf("%v: at %d, after %d was handed out here; set it past all values to go on", ErrBehind, e.Value, e.Seen)
 }
 

@@ -15,7 +15,7 @@ import (
 // others.
 func (c *Counters) addOnce(ctx context.Context, e *entry, request Request) (Range, error) {
 	for range attempts {
-		now, err := c.ready(ctx, e, request.TTL)
+		now, err := c.ready(ctx, e, need{request.TTL, request.By, request.Limit})
 		if err != nil {
 			return Range{}, err
 		}
@@ -59,7 +59,7 @@ func (c *Counters) tryOnce(ctx context.Context, e *entry, request Request, now s
 	case "behind":
 		return Range{}, errNotInOrder
 	case "limit":
-		return Range{}, fmt.Errorf("%w: %d is the largest", ErrLimit, request.Limit)
+		return Range{}, limited(request.Limit)
 	case "negative":
 		return Range{}, fmt.Errorf("%w: 0 is the smallest, and the counter is below that", ErrLimit)
 	case "not-an-integer":
@@ -71,3 +71,5 @@ func (c *Counters) tryOnce(ctx context.Context, e *entry, request Request, now s
 	}
 	return Range{}, reply.Unexpected()
 }
+
+func limited(limit int64) error { return fmt.Errorf("%w: %d is the largest", ErrLimit, limit) }

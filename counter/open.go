@@ -27,24 +27,41 @@ func (e *entry) stateLocked() state { return state{e.open, e.seen, e.floor, e.er
 // in this state.
 func (s state) before(sum, by int64) bool { return !s.seen || sum-by >= s.floor }
 
+// need is for what a counter is opened.
+type need struct {
+	ttl   time.Duration // of a counter that begins or has none; 0 = none
+	by    int64         // how many values are to be added
+	limit int64         // the largest value that is of use; 0 = any is
+}
+
+// highest returns the largest value that a counter may be moved from, "" for any: moved from a
+// larger one, it would have no value left within the limit.
+func (n need) highest(margin int64) string {
+	if n.limit == 0 {
+		return ""
+	}
+	return strconv.FormatInt(n.limit-n.by-margin, 10)
+}
+
 // ready returns a counter's state, after it was opened if that is needed.
-func (c *Counters) ready(ctx context.Context, e *entry, ttl time.Duration) (state, error) {
+func (c *Counters) ready(ctx context.Context, e *entry, n need) (state, error) {
 	e.mu.Lock()
-	ready, now := e.readyLocked(ttl), e.stateLocked()
+	e.limit = n.limit
+	ready, now := e.readyLocked(n.ttl), e.stateLocked()
 	e.mu.Unlock()
 	if ready {
 		return now, nil
 	}
-	return c.open(ctx, e, ttl)
+	return c.open(ctx, e, n)
 }
 
 // open makes Redis find a counter in order, or put it in order.
-func (c *Counters) open(ctx context.Context, e *entry, ttl time.Duration) (state, error) {
+func (c *Counters) open(ctx context.Context, e *entry, n need) (state, error) {
 	marker := e.marker
 	known, _ := c.eras.Load(marker)
 	era, _ := known.(string)
 	e.mu.Lock()
-	ttl = max(ttl, e.ttl)
+	ttl := max(n.ttl, e.ttl)
 	floor, life, ends := "", "", ""
 	if e.seen {
 		floor, life = strconv.FormatInt(e.floor, 10), e.life
@@ -59,7 +76,7 @@ func (c *Counters) open(ctx context.Context, e *entry, ttl time.Duration) (state
 	}
 	asked := clock()
 	words, in, err := c.engine.RunFor(ctx, scripts.CounterOpen, []string{e.redisKey, c.recordKey(e.key), marker},
-		floor, life, ends, c.config.Margin, what, era, c.config.HoldOff.Milliseconds(), ttl.Milliseconds())
+		floor, life, ends, c.config.Margin, what, era, c.config.HoldOff.Milliseconds(), ttl.Milliseconds(), n.highest(c.config.Margin))
 	if err != nil {
 		return state{}, err
 	}
@@ -73,7 +90,7 @@ func (c *Counters) open(ctx context.Context, e *entry, ttl time.Duration) (state
 	case "hold-off":
 		return state{}, c.heldOff(marker, reply)
 	case "behind":
-		return state{}, behind(reply, floor)
+		return state{}, c.behind(reply, floor, n)
 	case "not-an-integer":
 		return state{}, ErrNotAnInteger
 	case "overflow":
@@ -135,7 +152,7 @@ func (c *Counters) heldOff(marker string, reply redisstore.Reply) error {
 	return &HoldOffError{wait}
 }
 
-func behind(reply redisstore.Reply, floor string) error {
+func (c *Counters) behind(reply redisstore.Reply, floor string, n need) error {
 	var value string
 	if err := reply.Scan(&value); err != nil {
 		return err
@@ -145,7 +162,13 @@ func behind(reply redisstore.Reply, floor string) error {
 		return reply.Unexpected()
 	}
 	seen, _ := strconv.ParseInt(floor, 10, 64) // '' is 0
-	return &BehindError{Value: at, Seen: seen}
+	switch last := max(at, seen); {
+	case c.config.AfterLoss == Refuse || n.limit == 0:
+		return &BehindError{Value: at, Seen: seen}
+	case last > n.limit-n.by: // it has come to its end without a move
+		return limited(n.limit)
+	}
+	return &BehindError{Value: at, Seen: seen, Limit: n.limit}
 }
 
 // doubt makes the next call open the counter again before it adds.

@@ -76,3 +76,18 @@ func TestLockThatIsHandedOverStaysListed(t *testing.T) {
 		listed(t, "after the last release", locks)
 	})
 }
+
+// The next holder is listed before the one before it takes the name off.
+func TestNameThatTheNextHolderHasNotedStaysListed(t *testing.T) {
+	bubble(t, func(t *testing.T, store *redisstore.Store) {
+		locks, others := open(t, store, Config{}), open(t, store, Config{})
+		for _, mode := range []Mode{Exclusive, Shared} {
+			grant, err := others.TryGrant(t.Context(), "noted", Request{Mode: mode, TTL: time.Hour})
+			expect.Error(t, "Grant", err, nil)
+			locks.unlist(t.Context(), "noted") // the end of a Release
+			listed(t, "after the release of the holder before", locks, "noted")
+			expect.Error(t, "Release", others.Release(t.Context(), grant), nil)
+			listed(t, "after the last release", locks)
+		}
+	})
+}

@@ -10,10 +10,12 @@
 --        [4] margin: how far a counter moves  [5] past | refuse: moves a counter that has to move,
 --        or refuses it  [6] the era that the process knows of this slot, '' for none
 --        [7] how long to hold off after a loss of everything  [8] TTL of a counter that begins or
---        has none, 0 for none
+--        has none, 0 for none  [9] the largest value that may be moved, '' for no limit: a larger
+--        one is refused as with refuse, since the caller could not use a value past the move
 -- Reply  {'ok', value, life, era, left, now, moved} value '' for a counter without one; left is the
 --        TTL, -1 for none; moved 1 if it was moved | {'hold-off', ms, era} | {'behind', value,
---        life, era} it has to move and ARGV[5] is refuse | {'not-an-integer'} | {'overflow'}
+--        life, era} it has to move and must not, by ARGV[5] or [9] | {'not-an-integer'} |
+--        {'overflow'}
 -- Units  times and TTLs in milliseconds; ARGV[3] and now since 1970-01-01 UTC
 -- Effect writes
 local counter, record, marker = KEYS[1], KEYS[2], KEYS[3]
@@ -48,10 +50,10 @@ local behind = floor ~= '' and smaller(value or '0', floor)
 local doubted = not first and noted ~= era and not (over and not noted)
 local moved = '0'
 if behind or doubted and value then
-  if ARGV[5] ~= 'past' then
+  local base = behind and floor or value
+  if ARGV[5] ~= 'past' or ARGV[9] ~= '' and smaller(ARGV[9], base) then
     return {'behind', value or '', life or '0', era}
   end
-  local base = behind and floor or value
   put(counter, base)
   local sum = redis.pcall('INCRBY', counter, ARGV[4])
   if type(sum) == 'table' then

@@ -2,6 +2,7 @@ package scripts_test
 
 import (
 	"fmt"
+	"math/big"
 	"strings"
 	"testing"
 
@@ -19,6 +20,7 @@ type opening struct {
 	era         string
 	span        int64 // of a hold-off; 0 = an hour
 	ttl         int64
+	highest     string // the largest value that may be moved; "" = any
 }
 
 func (o opening) args() []any {
@@ -35,7 +37,7 @@ func (o opening) args() []any {
 	if o.span == 0 {
 		o.span = hour
 	}
-	return []any{o.floor, o.life, ends, o.margin, what, o.era, o.span, o.ttl}
+	return []any{o.floor, o.life, ends, o.margin, what, o.era, o.span, o.ttl, o.highest}
 }
 
 // opened is what the answer to one tells.
@@ -138,7 +140,11 @@ func TestCounterBehindWhatWasSeenMovesByTheMargin(t *testing.T) {
 				t.Errorf("counter_open with %+v, refusing: got %q, want behind at %q in life 0", row, reply, row.value)
 			}
 			b.same(before)
-			b.at(opening{floor: row.floor, life: "0", margin: row.margin}, row.to, true)
+			if reply := b.open(opening{floor: row.floor, life: "0", margin: row.margin, highest: less(row.floor)}); reply[0] != "behind" || reply[1] != row.value {
+				t.Errorf("counter_open with %+v, where at most one less may be moved: got %q, want behind at %q", row, reply, row.value)
+			}
+			b.same(before)
+			b.at(opening{floor: row.floor, life: "0", margin: row.margin, highest: row.floor}, row.to, true)
 			b.at(opening{floor: row.to, life: "0", margin: row.margin}, row.to, false)
 			want(t, b.count(), "ok", row.to)
 		}
@@ -361,4 +367,10 @@ func TestServerOutOfMemoryIsNoOverflow(t *testing.T) {
 			t.Errorf("on a server without memory: got error %v, want one with OOM", err)
 		}
 	}
+}
+
+// less is one less than a number.
+func less(text string) string {
+	n, _ := new(big.Int).SetString(text, 10)
+	return n.Sub(n, big.NewInt(1)).String()
 }

@@ -53,6 +53,7 @@ if state == 'completed' or state == 'claimed' then
   end
   if lease_end > now then
     if ARGV[8] == 'await' then
+      redis.call('HDEL', KEYS[1], 'awaited') -- first: a script whose first write adds nothing may go on when memory is full
       redis.call('HSET', KEYS[1], 'awaited', '1')
     end
     return {'busy', integer(lease_end - now)}

@@ -143,3 +143,27 @@ func TestCounterThatIsBehindIsRefusedByAStrictServer(t *testing.T) {
 	expect.Equal(t, "POST /incr/k after the counter was set to 200",
 		must[wire.Incremented](t, s, 200, "POST", "/incr/k", "", "Idempotency-Key: id"), wire.Incremented{Key: "k", Value: 201, First: 201})
 }
+
+// A restart of Redis, after which values may be lost, does not use up the numbers of a template: it
+// is held until an operator has set the counter.
+func TestTemplateThatAMoveWouldEndIsHeldUntilTheCounterIsSet(t *testing.T) {
+	redis := redistest.Start(t, "--appendonly", "yes", "--appendfsync", "always")
+	store := storetest.Open(t, redisstore.Config{URL: redis.URL()})
+	s := serve(t, server.Config{Store: store})
+	const short, long = "/incr/short?template=INV-%7Bn:6%7D", "/incr/long?template=INV-%7Bn:9%7D"
+	for _, path := range []string{short, long} {
+		must[wire.Numbered](t, s, 200, "POST", path+"&by=7", "")
+	}
+	redis.Kill()
+	redis.Restart()
+	expect.Eventually(t, "the service reads counters", func() bool { return s.do(t, "GET", "/counter/short", "").status == 200 })
+	for _, header := range [][]string{nil, {"Idempotency-Key: id"}, nil} {
+		held := s.do(t, "POST", short, "", header...)
+		problem := checkProblem(t, held, wire.CounterBehind)
+		expect.Contains(t, held.asked+": detail", problem.Detail, "999999")
+	}
+	expect.Equal(t, "GET /counter/short while it is held", must[wire.Counter](t, s, 200, "GET", "/counter/short", "").Value, 7)
+	must[wire.Counter](t, s, 200, "PUT", "/counter/short", `{"value":20}`)
+	expect.Equal(t, "POST "+short+" after the counter was set to 20", must[wire.Numbered](t, s, 200, "POST", short, "").Number, "INV-000021")
+	expect.Equal(t, "POST "+long+", which has room", must[wire.Numbered](t, s, 200, "POST", long, "").Value, int64(8+counter.DefaultMargin))
+}

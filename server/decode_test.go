@@ -59,7 +59,8 @@ func TestDecodeTakesAnIDOfUIDGeneratorApart(t *testing.T) {
 	expect.Equal(t, "day in Shanghai", got.Time.In(time.FixedZone("", 8*60*60)).Format(time.DateOnly), "2017-01-19")
 	expect.Equal(t, "worker id", got.WorkerID, 4)
 	expect.Equal(t, "sequence", got.Sequence, int64(9))
-	must[wire.DecodedID](t, s, 200, "GET", "/id/decode/180363646902239241?layout=28/22/13@s", "")
+	wide := must[wire.DecodedID](t, s, 200, "GET", "/id/decode/180363646902239241?layout=28/22/13@s&epoch=2016-09-20T00:00:00%2B08:00", "")
+	expect.Equal(t, "worker id of 22 bits, and sequence", [2]int64{int64(wide.WorkerID), wide.Sequence}, [2]int64{4, 9})
 	// which are not leased: 20 bits at most
 	for _, layout := range []string{"28/22/13@s", "29/21/13@s", "29/11/10/13@s"} {
 		wantField(t, s.do(t, "POST", "/worker/wide", `{"layout":"`+layout+`"}`), wire.InvalidRequest, "layout", "20 bits")

@@ -71,8 +71,12 @@ func (s *Server) poolRequest(pool string, asked wire.PoolRequest) (workerlease.R
 	if err != nil {
 		return workerlease.Request{}, err
 	}
-	if least := workerlease.ShortestTTL(layout); ttl != 0 && ttl < least {
-		return workerlease.Request{}, invalid("ttl_ms", fmt.Sprintf("%d to %d milliseconds in layout %v: a window holds whole seconds", least.Milliseconds(), s.pools.LongestTTL(pool).Milliseconds(), layout))
+	least, most := workerlease.ShortestTTL(layout), s.pools.LongestTTL(pool)
+	switch {
+	case most < least:
+		return workerlease.Request{}, invalid("layout", fmt.Sprintf("%v needs windows of %d milliseconds, to hold whole seconds, and this service allows %d (--worker-longest-ttl)", layout, least.Milliseconds(), most.Milliseconds()))
+	case ttl != 0 && ttl < least:
+		return workerlease.Request{}, invalid("ttl_ms", fmt.Sprintf("%d to %d milliseconds in layout %v: a window holds whole seconds", least.Milliseconds(), most.Milliseconds(), layout))
 	}
 	return workerlease.Request{
 		TTL: ttl, Shape: shape, WantLayout: asked.Layout != nil, WantEpoch: asked.Epoch != nil, WantDatacenter: asked.Datacenter != nil,

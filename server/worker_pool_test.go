@@ -306,3 +306,22 @@ func TestPoolThatWaitsForItsFirstGrantSaysHowLong(t *testing.T) {
 	page := must[wire.WorkerPools](t, s, 200, "GET", "/worker", "")
 	expect.Equal(t, "pools that have a shape", page.Pools, []wire.WorkerPool{})
 }
+
+// A TTL of a tenth of a second on a pool of seconds made most ids wait in vain: it is refused, with
+// the field and its bound.
+func TestPoolOfSecondsRefusesATTLThatHoldsNone(t *testing.T) {
+	s := serve(t, server.Config{Store: storetest.Open(t, redisstore.Config{}), Workers: workerlease.Config{NewPools: workerlease.Trust}})
+	for _, method := range []string{"POST", "PUT"} {
+		for _, ttl := range []int{100, 2999} {
+			a := s.do(t, method, "/worker/slow", fmt.Sprintf(`{"layout":"32/10/21@s","ttl_ms":%d}`, ttl))
+			wantField(t, a, wire.InvalidRequest, "ttl_ms", "3000 to")
+		}
+	}
+	must[wire.WorkerPool](t, s, 201, "PUT", "/worker/slow", `{"layout":"32/10/21@s","ttl_ms":3000}`)
+	// its TTL is another
+	checkProblem(t, s.do(t, "POST", "/worker/slow", `{"ttl_ms":100}`), wire.LayoutMismatch)
+	short := serve(t, server.Config{Store: storetest.Open(t, redisstore.Config{}), Workers: workerlease.Config{LongestTTL: time.Second}})
+	for _, method := range []string{"POST", "PUT"} {
+		wantField(t, short.do(t, method, "/worker/slow", `{"layout":"32/10/21@s"}`), wire.InvalidRequest, "layout", "3000", "--worker-longest-ttl")
+	}
+}

@@ -53,3 +53,16 @@ func TestFullSequenceIsNotBegunAgainInTheSameUnit(t *testing.T) {
 		}
 	})
 }
+
+// An id of Baidu's uid-generator, whose worker ids have 21 or 22 bits and whose epoch is a midnight
+// of its time zone.
+func TestIDOfUIDGeneratorIsTakenApart(t *testing.T) {
+	shanghai := time.FixedZone("", 8*60*60)
+	since := time.Date(2016, 9, 20, 0, 0, 0, 0, shanghai)
+	for text, day := range map[string]string{"29/21/13@s": "2017-01-19", "28/22/13@s": "2016-11-19"} {
+		got := snowflake.MustLayout(text).Decode(180363646902239241, since)
+		if got.Time.In(shanghai).Format(time.DateOnly) != day || got.Worker != 4 || got.Sequence != 9 {
+			t.Errorf("%s: got %+v, want %s, worker 4, sequence 9", text, got, day)
+		}
+	}
+}

@@ -37,6 +37,9 @@ func (p *Pools) create(ctx context.Context, pool string, shape Shape, ttl time.D
 	if ttl == 0 {
 		ttl = p.defaultTTL(pool)
 	}
+	if err := checkFresh(fresh, ttl); err != nil {
+		return err
+	}
 	reply, err := p.store.Run(ctx, scripts.WorkerCreate, p.keys(pool), shape.Layout, shape.epoch(), shape.Datacenter, fresh.Worker, ttl.Milliseconds(), p.longest(pool), skew)
 	if err != nil {
 		return err

@@ -15,12 +15,18 @@ type Pin struct {
 	TTL   time.Duration // MinTTL to MaxTTL, also above Config.LongestTTL; 0 = not pinned
 }
 
-func (p Pin) check() error {
+// checkPin refuses a pool that can have no TTL, or not that which it is pinned to.
+func (c Config) checkPin(p Pin) error {
 	layout, err := p.Shape.read()
-	if least := ShortestTTL(layout); err == nil && p.TTL != 0 && (p.TTL < least || p.TTL > MaxTTL) {
-		err = fmt.Errorf("ttl %v: %v to %v", p.TTL, least, MaxTTL)
+	switch least := ShortestTTL(layout); {
+	case err != nil:
+		return err
+	case p.TTL != 0 && (p.TTL < least || p.TTL > MaxTTL):
+		return fmt.Errorf("ttl %v: %v to %v", p.TTL, least, MaxTTL)
+	case p.TTL == 0 && c.LongestTTL != 0:
+		return checkFresh(layout, c.LongestTTL)
 	}
-	return err
+	return nil
 }
 
 // other is the refusal of a request for a pool that is pinned otherwise.
@@ -75,6 +81,15 @@ func (p *Pools) settle(pool string, request Request) (Request, snowflake.Layout,
 
 // defaultTTL is the TTL of a pool that is new and for which none is named.
 func (p *Pools) defaultTTL(pool string) time.Duration { return min(DefaultTTL, p.LongestTTL(pool)) }
+
+// checkFresh refuses a pool that is new whose windows hold too few units of its timestamps, since
+// the settings allow no longer ones.
+func checkFresh(layout snowflake.Layout, ttl time.Duration) error {
+	if least := ShortestTTL(layout); ttl < least {
+		return fmt.Errorf("%w: layout %v: its windows have to last %v, and %v is the longest ttl that the settings allow", ErrRequest, layout, least, ttl)
+	}
+	return nil
+}
 
 // pinned makes a request one for what its pool is pinned to. The error is an *OtherPool: it asks
 // for something else.

@@ -17,12 +17,14 @@ func TestConfig(t *testing.T) {
 	for _, good := range []workerlease.Config{
 		{}, {NewPools: workerlease.Wait}, {NewPools: workerlease.Trust}, {Skew: time.Nanosecond}, {Skew: time.Minute}, {Cooldown: workerlease.MaxTTL},
 		{LongestTTL: workerlease.MinTTL}, {LongestTTL: workerlease.MaxTTL},
+		{LongestTTL: 2 * time.Second, Pools: map[string]workerlease.Pin{"slow": {Shape: workerlease.Shape{Layout: "32/10/21@s", Epoch: epoch}, TTL: 3 * time.Second}}},
 	} {
 		expect.Error(t, fmt.Sprintf("Check of %+v", good), good.Check(), nil)
 	}
 	for _, bad := range []workerlease.Config{
 		{NewPools: "perhaps"}, {Skew: -time.Second}, {Skew: time.Minute + 1}, {Cooldown: -1}, {Cooldown: workerlease.MaxTTL + 1},
 		{LongestTTL: -time.Second}, {LongestTTL: workerlease.MinTTL - 1}, {LongestTTL: workerlease.MaxTTL + 1},
+		{LongestTTL: 2 * time.Second, Pools: map[string]workerlease.Pin{"slow": {Shape: workerlease.Shape{Layout: "32/10/21@s", Epoch: epoch}}}},
 	} {
 		if err := bad.Check(); err == nil {
 			t.Errorf("%+v: no fault was found", bad)

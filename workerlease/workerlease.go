@@ -90,7 +90,7 @@ func (c Config) Check() error {
 		return fmt.Errorf("workerlease: longest ttl %v: %v to %v", c.LongestTTL, MinTTL, MaxTTL)
 	}
 	for name, pin := range c.Pools {
-		if err := pin.check(); err != nil {
+		if err := c.checkPin(pin); err != nil {
 			return fmt.Errorf("workerlease: pool %s: %w", name, err)
 		}
 	}
@@ -203,6 +203,9 @@ func (p *Pools) acquire(ctx context.Context, pool string, request Request, nonce
 	shape := request.Shape
 	fresh, ttl := p.fresh(pool, request)
 	layout, err := fresh.read()
+	if err == nil {
+		err = checkFresh(layout, ttl)
+	}
 	if err != nil {
 		return Lease{}, err
 	}

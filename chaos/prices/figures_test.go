@@ -60,7 +60,9 @@ func (f *figures) publish(t *testing.T, what string, table func(before *figures)
 	for i, row := range restarts {
 		order[row.name] = i
 	}
-	order[commandRow] = len(restarts)
+	for i, row := range commandRows {
+		order[row.name] = len(restarts) + i
+	}
 	slices.SortStableFunc(f.Restarts, func(a, b figure) int {
 		return cmp.Or(cmp.Compare(order[a.Row], order[b.Row]), strings.Compare(b.Redis, a.Redis))
 	})

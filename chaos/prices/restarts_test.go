@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"os/exec"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -109,8 +110,14 @@ var restarts = []restart{
 	}},
 }
 
-// commandRow is measured by the command, and has no service.
-const commandRow = "`worker run --identity` again (from its end)"
+// commandRows are measured by the command, with these flags, and have no service.
+var commandRows = []struct {
+	name  string
+	flags []string
+}{
+	{"`worker run --identity` again (from its end)", nil},
+	{"`worker run --identity --stamps-ahead 0s` again (from its end)", []string{"--stamps-ahead", "0s"}},
+}
 
 // tries are how often a row is measured that counts from the end of a process.
 const tries = 3
@@ -131,11 +138,13 @@ func TestPricesOfRestarts(t *testing.T) {
 				})
 			}
 		}
-		if (*all || *chaostest.Faults != "") && wanted(commandRow) {
-			t.Run(commandRow, func(t *testing.T) {
-				t.Parallel()
-				figures.add(t, measureCommand(t, program))
-			})
+		for _, row := range commandRows {
+			if (*all || *chaostest.Faults != "") && wanted(row.name) {
+				t.Run(row.name, func(t *testing.T) {
+					t.Parallel()
+					figures.add(t, figure{Row: row.name, ID: new(measureCommand(t, program, row.flags).Milliseconds())})
+				})
+			}
 		}
 	})
 	figures.publish(t, "restarts", figures.restartTable)
@@ -239,14 +248,15 @@ func (s *scene) next(figure *figure, from time.Time) (first firsts) {
 
 // measureCommand runs a command under a worker id again and again, each as soon as the one before
 // has ended, and keeps the quickest but for the first.
-func measureCommand(t *testing.T, program string) figure {
+func measureCommand(t *testing.T, program string, flags []string) time.Duration {
+	args := slices.Concat([]string{"worker", "run", "--identity", name}, flags)
 	redis := redistest.Start(t, "--appendonly", "yes")
 	declare(t, program, "--redis", redis.URL())
 	least := patience
 	for n := range 1 + tries {
 		from := time.Now()
 		until(t, "the command runs", from, func(ctx context.Context) error {
-			out, err := exec.CommandContext(ctx, program, "worker", "run", "--redis", redis.URL(), "--identity", name, name, "--", "true").CombinedOutput()
+			out, err := exec.CommandContext(ctx, program, append(args, "--redis", redis.URL(), name, "--", "true")...).CombinedOutput()
 			if err != nil {
 				return errors.Join(err, errors.New(string(out)))
 			}
@@ -256,5 +266,5 @@ func measureCommand(t *testing.T, program string) figure {
 			least = min(least, took)
 		}
 	}
-	return figure{Row: commandRow, ID: new(least.Milliseconds())}
+	return least
 }

@@ -190,7 +190,7 @@ func beginOthers(t *testing.T, store *redisstore.Store) *others {
 	for range crowdOthers {
 		o.group.Go(func() {
 			o.repeat(ctx, func() error {
-				held, err := locks.Acquire(ctx, fmt.Sprint("other-", rand.IntN(64)), lock.Request{TTL: time.Minute}) //nolint:gosec // a name by lot
+				held, err := locks.Acquire(ctx, fmt.Sprint("other-", rand.IntN(64)), lock.Request{TTL: time.Minute})
 				if err != nil {
 					return err
 				}

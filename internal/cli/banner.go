@@ -27,8 +27,8 @@ type started struct {
 	Warnings   []string `json:"warnings,omitempty"` // what others than this machine can do
 	Hazards    []string `json:"hazards,omitempty"`  // settings of Redis that lose state
 	Problem    string   `json:"problem,omitempty"`  // why the store does not answer now
-	// how long nothing is granted of a worker-id pool that the store does not know; 0 = it is taken
-	// for new
+	// how long nothing is granted of a worker-id pool that the store does not know, at most; 0 = it
+	// is taken for new
 	NewPoolWait int64  `json:"new_pool_wait_ms,omitempty"`
 	Version     string `json:"version"`
 }
@@ -49,7 +49,11 @@ func (p *program) banner(ctx context.Context, c *config.Service, store *redissto
 		s.Warnings = append(s.Warnings, "insecure: other machines can reach this service; "+missing)
 	}
 	if c.UnknownPools() == workerlease.Wait {
-		s.NewPoolWait = (cmp.Or(c.WorkerLongest, workerlease.DefaultTTL) + cmp.Or(c.ClockSkew, workerlease.DefaultSkew)).Milliseconds()
+		longest := cmp.Or(c.WorkerLongest, workerlease.DefaultTTL)
+		for _, pin := range c.Pools {
+			longest = max(longest, pin.TTL)
+		}
+		s.NewPoolWait = (longest + cmp.Or(c.ClockSkew, workerlease.DefaultSkew)).Milliseconds()
 	}
 	if err := store.Ping(ctx); err != nil {
 		s.Problem = err.Error()
@@ -70,7 +74,7 @@ func (s started) people(c *config.Service) string {
 	fmt.Fprintf(&b, "  durability  %s\n", s.Durability)
 	fmt.Fprintf(&b, "  access      %s\n", s.Access)
 	if s.NewPoolWait > 0 {
-		fmt.Fprintf(&b, "  worker ids  a pool that this Redis does not know waits for %v, in case it was lost:\n"+
+		fmt.Fprintf(&b, "  worker ids  a pool that this Redis does not know waits for up to %v, in case it was lost:\n"+
 			"              `coatcheck worker create POOL` says that it is new; if it was lost, ids can then come twice\n", time.Duration(s.NewPoolWait)*time.Millisecond)
 	}
 	for _, warning := range append(s.Warnings, s.Hazards...) {

@@ -98,5 +98,7 @@ func TestDecodeNeedsNoService(t *testing.T) {
 	expect.Equal(t, "time of 4194308096", parts[0].Time.Format("15:04:05"), "00:00:01")
 	uid := []string{"id", "decode", "180363646902239241", "--layout", "29/21/13@s", "--epoch", "2016-09-20T00:00:00+08:00"}
 	execute(t, nil, uid...).exits(done).prints("2017-01-19T", "4", "9")
+	uid[4] = "28/22/13@s" // its default, of which the same number is half as old
+	execute(t, nil, uid...).exits(done).prints("2016-11-19T", "4", "9")
 	execute(t, nil, "id", "decode", "--layout", "41/10/12@s", "9223372036854775807").exits(usage, "after the year 9999")
 }

@@ -36,9 +36,9 @@ func (r *lockRun) run(ctx context.Context, where locks) error {
 		h.giveBack()
 		return context.Cause(ctx)
 	}
-	code, err := supervise.Run(h, r.command, supervise.Allowed(r.terms.ttl, r.grace), signals, r.warnings)
+	ended, err := supervise.Run(h, r.command, supervise.Allowed(r.terms.ttl, r.grace), signals, r.warnings)
 	h.giveBack()
-	return endOf(code, err)
+	return endOf(ended.Code, err)
 }
 
 // lockTenure is a lock that is held for a command.

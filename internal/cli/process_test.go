@@ -35,6 +35,7 @@ func TestMain(m *testing.M) {
 	if os.Getenv(asProgram) != "" || len(os.Args) > 1 && os.Args[1] == "guard" {
 		os.Exit(Main())
 	}
+	forgetIgnoredSignals()
 	// A program that was built with the race detector sleeps for a second at its end.
 	_ = os.Setenv("GORACE", "atexit_sleep_ms=20 "+os.Getenv("GORACE"))
 	redisstore.LogTo(slog.New(slog.DiscardHandler)) // before any client runs

@@ -25,6 +25,8 @@ type workerRun struct {
 	request client.WorkerRequest
 	wait    time.Duration // how long the lease may take to be had
 	grace   time.Duration // at most, between SIGTERM and SIGKILL
+	// how far ahead of the clock that it is told the end of the command's last timestamp may be
+	ahead time.Duration
 
 	warnings io.Writer
 }
@@ -53,6 +55,8 @@ func (p *program) workerRunCommand() *cobra.Command {
 	s := bindSource(command.Flags(), append(shape.bind(shortestRun),
 		config.Text("identity", "", "name", "names this holder: the worker id that it had last is leased again, if it is free", &identity),
 		config.Span("wait", "0s", 0, 30*24*time.Hour, "how long to wait for a worker id", &r.wait),
+		config.Span("stamps-ahead", "2s", 0, time.Minute, "how far ahead of the clock in WORKER_NOT_AFTER_FILE CMD may have stamped when it ends; the next holder of the worker id begins after that. "+
+			"0s, and a unit of the layout is counted: for a CMD that stamps no time to come", &r.ahead),
 		config.Span("grace", "5s", 0, time.Hour, "how long CMD may take to end between SIGTERM and SIGKILL; less if the window ends sooner", &r.grace))...)
 	command.RunE = func(c *cobra.Command, args []string) error {
 		return p.ask(c, s, func(ctx context.Context, service *client.Client) error {

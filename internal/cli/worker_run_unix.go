@@ -13,6 +13,7 @@ import (
 
 	"github.com/coatcheck/coatcheck/client"
 	"github.com/coatcheck/coatcheck/internal/supervise"
+	"github.com/coatcheck/coatcheck/snowflake"
 	"github.com/coatcheck/coatcheck/workerlease/holder"
 )
 
@@ -33,12 +34,22 @@ func (r *workerRun) run(ctx context.Context, service *client.Client) error {
 	defer signal.Stop(signals)
 	err = h.open(life)
 	if !waiting() || err != nil {
-		h.giveBack()
+		h.giveBack(h.lease.NotBefore)
 		return errors.Join(context.Cause(ctx), err)
 	}
-	code, err := supervise.Run(h, r.command, supervise.Allowed(h.lease.TTL, r.grace), signals, r.warnings)
-	h.giveBack()
-	return endOf(code, err)
+	ended, err := supervise.Run(h, r.command, supervise.Allowed(h.lease.TTL, r.grace), signals, r.warnings)
+	h.giveBack(r.usedUntil(h.lease, ended.Last))
+	return endOf(ended.Code, err)
+}
+
+// usedUntil is the end of the last timestamp that a command can have stamped which read its clock
+// as last at the latest. What it stamped is the command's secret.
+func (r *workerRun) usedUntil(lease client.WorkerLease, last time.Time) time.Time {
+	layout, err := snowflake.ParseLayout(lease.Layout)
+	if last.IsZero() || err != nil {
+		return time.Time{} // not known
+	}
+	return last.Add(max(layout.Unit, r.ahead))
 }
 
 // attempt asks once for a lease, and refuses one that took long: the holder's clock, which began
@@ -56,7 +67,7 @@ func (r *workerRun) attempt(ctx context.Context, service *client.Client) (*held,
 	if err == nil && h.late <= h.lease.TTL/4 {
 		return h, nil
 	}
-	h.giveBack()
+	h.giveBack(h.lease.NotBefore)
 	return nil, errors.Join(holder.ErrLate, err)
 }
 
@@ -80,12 +91,12 @@ func (h *held) open(ctx context.Context) error {
 	return nil
 }
 
-func (h *held) giveBack() {
+// giveBack releases the lease. usedUntil is the end of the last timestamp that may have been
+// stamped; the zero time if that is not known.
+func (h *held) giveBack(usedUntil time.Time) {
 	ctx, cancel := context.WithTimeout(context.Background(), farewell)
 	defer cancel()
-	// what it stamped last is the command's secret. A lease that is not released ends with its
-	// window
-	_ = h.Release(ctx, time.Time{})
+	_ = h.Release(ctx, usedUntil) // else it ends with its window
 }
 
 // Window is the end of the lease's window as it is known now.

@@ -7,6 +7,7 @@ type client struct {
 	identity int
 	strict   bool    // a wall clock that ran ahead ends the lease for good
 	silent   bool    // it does not tell what it stamped last
+	command  bool    // nor does it know, but the clock by which it was stamped
 	patience int64   // how often it asks without an answer before it gives up, about
 	want     int64   // TTL that it asks for; 0 = the pool's
 	fresh    terms   // what it gives a pool that is new
@@ -20,6 +21,8 @@ type client struct {
 	nonce  int64
 	g      *grant
 	anchor int64  // server time minus monotonic time
+	origin int64  // of the clock that a command was told: server time minus true time
+	latest int64  // of those that it was told
 	sent   moment // of the last confirmed request, or earlier if its answer told so
 }
 
@@ -54,6 +57,7 @@ func newClient(s *sim, name int) *client {
 		c.patience = 500
 	}
 	c.silent = s.oneIn(4)
+	c.command = s.faulty(commands) && name%4 == 1
 	c.setWall()
 	c.plan(s.upTo(s.ttl/2), c.start)
 	return c
@@ -222,6 +226,8 @@ func (c *client) hold(r reply, sent moment) {
 	if !c.s.has(anchorReceived) {
 		c.anchor = r.now - sent.mono
 	}
+	c.origin = c.clock() - c.s.now
+	c.latest = c.origin
 	c.g = &grant{
 		id: int(c.s.newID()), client: c.name, worker: r.worker, identity: c.identity, made: r.made, fence: r.fence, shape: r.shape, from: r.from, till: r.till, used: r.from,
 	}
@@ -296,7 +302,11 @@ func (c *client) stamp() {
 	c.maybePause(3 * c.s.awake)
 	c.act(func() {
 		unit := c.s.unit
-		ts := max(c.clock()+c.s.upTo(c.s.lead+1), g.used-1) / unit * unit
+		at := c.clock() + c.s.upTo(c.s.lead+1)
+		if c.command {
+			at = c.s.now + c.origin
+		}
+		ts := max(at, g.used-1) / unit * unit
 		if c.s.has(windowInID) && (ts < g.from || ts+unit > g.till) {
 			c.plan(c.s.between(1, 20), c.stamp)
 			return
@@ -334,6 +344,8 @@ func (c *client) renewed(r reply, sent moment) {
 	case r.word == granted && r.acked:
 		c.sent = c.counted(sent)
 		c.moveAnchor(r, sent)
+		c.origin = c.clock() - c.s.now
+		c.latest = max(c.latest, c.origin)
 		c.g.till = max(c.g.till, r.till)
 		c.s.tellf(c.g.worker, "client %d: nonce %d confirmed until %d", c.name, c.nonce, c.g.till)
 		c.s.check.extended(c.g)
@@ -347,7 +359,12 @@ func (c *client) renewed(r reply, sent moment) {
 // release ends the lease in this process first, and then tells.
 func (c *client) release() {
 	p, used := c.proof(), c.g.used
-	if c.silent {
+	switch {
+	case c.command && c.s.has(clockUsed):
+		used = c.s.now + c.latest + c.s.unit
+	case c.command:
+		used = c.s.now + c.origin
+	case c.silent:
 		used = unsaid
 	}
 	c.g.over = true

@@ -57,6 +57,8 @@ const (
 	shapePinned
 	// an identity gets its worker id again only when its last window has ended.
 	identityEnded
+	// the end of the last stamp of a command is where its clock has come to, and a unit.
+	clockUsed
 	restartDoubted // a pool that another incarnation has written may have lost something
 	clocksAgree    // assumption: servers' clocks are within S/2 of one time base
 	alike          // assumption: clients are configured with one longest TTL
@@ -98,6 +100,9 @@ const (
 	// processes are killed and begin again under their name, some while another of that name lives.
 	twins
 	restartWhole // the master restarts with all that it had
+	// a fourth of the clients are commands: they stamp by the clock of a file, and what they have
+	// stamped is not known.
+	commands
 	classes
 )
 
@@ -110,5 +115,5 @@ const (
 var classNames = []string{
 	"lag", "failover", "staleFailover", "twice", "thereAndBack", "splitAlone", "splitWith", "flush", "deleteRecord", "restartEmpty", "restartOld", "declare",
 	"serverClocks", "clientClocks", "pauses", "suspends", "messages", "churn", "cooling", "coarse", "twoTTLs", "defaultTTLs", "shapes", "twins",
-	"restartWhole",
+	"restartWhole", "commands",
 }

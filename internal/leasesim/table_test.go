@@ -46,6 +46,7 @@ var mutations = []mutation{
 	{"repeatWrites", repeatWrites, "a repeated acquire writes its record again", "it answers, and WAIT has nothing to wait for", splitAlone | everyday, 4, false, repeat},
 	{"repeatOpen", repeatOpen, "a repeated acquire answers the same window only while that is open", "whenever the record is there", splitAlone | splitWith | staleFailover | messages, 4, false, repeat},
 	{"releaseUsed", releaseUsed, "a release leaves the last stamp inside of the window", "the window ends now", churn | serverClocks, 4, false, repeat},
+	{"clockUsed", clockUsed, "of a command that has ended, which was told a clock, what it used ends a unit after where that had come to", "where the clock that it was told last is", coarse | churn | commands, 2, false, repeat},
 	{"recordsStay", recordsStay, "records do not expire", "each goes with its window", churn | serverClocks, 4, false, repeat},
 	{"freeOnly", freeOnly, "only a slot is granted whose window has ended", "the next one in the ring", churn, 4, false, robbed},
 	{"oneTTL", oneTTL, "the TTL is the pool's", "each caller's own", twoTTLs | staleFailover | deleteRecord | churn, 4, false, repeat},

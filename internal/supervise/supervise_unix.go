@@ -35,15 +35,23 @@ func Allowed(ttl, grace time.Duration) Allowance {
 	return Allowance{Grace: min(grace, ttl/4), Margin: min(max(ttl/10, leastMargin), time.Second)}
 }
 
-// Run runs a command to its end, and returns its exit code: 128 and the number of the signal that
-// killed it. The error says that the command did not begin or did not end by itself; it is that of
-// the lease's Lost where the lease ended. Signals go on to the command. The warnings say what the
-// command has to do without.
-func Run(h Lease, command []string, a Allowance, signals <-chan os.Signal, warnings io.Writer) (code int, err error) {
+// End is how a command ended.
+type End struct {
+	Code int // its exit code: 128 and the number of the signal that killed it
+	// the latest time by the server's clock that it can have worked out from its file; the zero
+	// time if it is not certain that it has ended
+	Last time.Time
+}
+
+// Run runs a command to its end. The error says that the command did not begin or did not end by
+// itself; it is that of the lease's Lost where the lease ended. Signals go on to the command. The
+// warnings say what the command has to do without.
+func Run(h Lease, command []string, a Allowance, signals <-chan os.Signal, warnings io.Writer) (end End, err error) {
 	s := &supervision{Lease: h, allowance: a, signals: signals, warnings: warnings}
 	if s.window, err = h.Window(); err != nil {
-		return 0, err
+		return end, err
 	}
+	s.origin = s.window.origin()
 	s.file, err = newWindowFile(s.window)
 	s.warn(err)
 	defer s.file.remove()
@@ -53,15 +61,19 @@ func Run(h Lease, command []string, a Allowance, signals <-chan os.Signal, warni
 	signal.Notify(stops, syscall.SIGTSTP)
 	defer signal.Stop(stops)
 	if err := adoptOrphans(); err != nil {
-		return 0, err
+		return end, err
 	}
 	// a variable that this process has itself, as within another lock run, is there once
 	env := (&exec.Cmd{Env: h.Environment(string(s.file))}).Environ()
 	if s.guarded, err = startGuard(command, env, s.file, s.window.Boot, s.allowance); err != nil {
-		return 0, err
+		return end, err
 	}
 	s.watch()
-	return s.verdict()
+	if s.outcome.Ended {
+		end.Last = s.origin.Add(SinceBoot())
+	}
+	end.Code, err = s.verdict()
+	return end, err
 }
 
 // supervision is a command that runs under a guard, and the lease for it. The guard stops the
@@ -75,9 +87,10 @@ type supervision struct {
 	signals   <-chan os.Signal
 	warnings  io.Writer
 
-	window  Window // as the guard knows it
-	warned  bool   // the last write of the file failed
-	group   int    // of the command; 0 = not known yet
+	window  Window    // as the guard knows it
+	origin  time.Time // the latest of all windows that were written for the command
+	warned  bool      // the last write of the file failed
+	group   int       // of the command; 0 = not known yet
 	outcome report
 	cause   error // why the lease was lost
 	over    bool  // the guard has ended when the command's time was over
@@ -139,6 +152,9 @@ func (s *supervision) refresh() {
 		return // the command ends with the window that the guard knows
 	}
 	s.window = w
+	if origin := w.origin(); origin.After(s.origin) {
+		s.origin = origin
+	}
 	if s.file != "" {
 		s.warn(s.file.write(w))
 	}

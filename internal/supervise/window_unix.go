@@ -28,6 +28,12 @@ type Window struct {
 	Boot   time.Duration
 }
 
+// origin is the server's time at zero of the boot clock, as a reader of the two lines of a file
+// works it out.
+func (w Window) origin() time.Time {
+	return time.UnixMilli(w.Server.UnixMilli() - w.Boot.Milliseconds())
+}
+
 // windowFile tells the end of a window to a command, which finds it in WORKER_NOT_AFTER_FILE or
 // LOCK_NOT_AFTER_FILE: two lines of milliseconds, by the server's clock and by the boot clock. The
 // file has a folder of its own. "" = none could be written, and the variable is empty. The guard

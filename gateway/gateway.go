@@ -138,7 +138,7 @@ type Gateway struct {
 	file       routesFile
 
 	door     *frontdoor.Door // of clients
-	working  crowd           // requests under way, those whose connection was handed over included
+	working  inFlight        // requests under way, those whose connection was handed over included
 	draining frontdoor.Draining
 	hard     context.Context // ends when the time to stop is over: it ends what is still under way
 	end      context.CancelCauseFunc

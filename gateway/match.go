@@ -81,9 +81,9 @@ func (f finder) find(r *http.Request) *guardedRoute {
 // is the right one; of several such, that of the most generous reading, or one that is more
 // specific.
 func (t *table) match(r *http.Request) *guardedRoute {
-	readings := []*http.Request{generous(r)}
+	readings := []*http.Request{normalized(r)}
 	if path, isThere := afterAuthority(r.URL.Path); isThere {
-		readings = []*http.Request{generous(withPath(r, path)), readings[0]}
+		readings = []*http.Request{normalized(withPath(r, path)), readings[0]}
 	}
 	var found *guardedRoute
 	for _, read := range append(readings, r) {

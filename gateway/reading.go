@@ -73,11 +73,11 @@ func peculiar(r *http.Request) bool {
 	return r.URL.RawPath != "" || strings.ContainsAny(r.URL.Path, `;\`) || strings.ToUpper(r.Method) != r.Method || hostOf(r) != r.Host
 }
 
-// generous is a request as a server may read it that wants to understand every client:
+// normalized is a request as a server may read it that wants to understand every client:
 // percent-encoding decoded before the path is taken apart, backslashes for slashes, parameters
 // after a semicolon dropped, repeated slashes and dot segments resolved, the method in capitals,
 // and the host in small letters without the root's dot.
-func generous(r *http.Request) *http.Request {
+func normalized(r *http.Request) *http.Request {
 	if !peculiar(r) {
 		return r
 	}

@@ -24,8 +24,8 @@ type Route struct {
 // Routes lists all routes, by path and method.
 func (s *Server) Routes() []Route { return slices.Clone(s.listed) }
 
-// roster is where routes are registered, each under the role that it needs.
-type roster struct {
+// router is where routes are registered, each under the role that it needs.
+type router struct {
 	open, read, use, admin part
 
 	roles map[string]access.Role
@@ -34,31 +34,31 @@ type roster struct {
 
 // part is where the routes of one role are registered.
 type part struct {
-	*roster
+	*router
 
 	server *Server
 	role   access.Role
-	door   door
+	of     clients
 }
 
-// door is how another system's clients say who they are, and are refused.
-type door struct {
+// clients is how another system's clients say who they are, and are refused.
+type clients struct {
 	key func(echo.Context) string // where else a key may be; nil = nowhere
-	// who shows what the door itself knows; nil = no one
+	// who shows what their system itself knows; nil = no one
 	own    func(echo.Context) (access.Caller, bool)
 	refuse func(echo.Context, error) error // nil = with a problem
 }
 
-func (s *Server) roster(e *echo.Echo) *roster {
-	r := &roster{roles: map[string]access.Role{}, echo: e}
-	r.open, r.read = part{roster: r, server: s, role: access.None}, part{roster: r, server: s, role: access.Read}
-	r.use, r.admin = part{roster: r, server: s, role: access.Use}, part{roster: r, server: s, role: access.Admin}
+func (s *Server) router(e *echo.Echo) *router {
+	r := &router{roles: map[string]access.Role{}, echo: e}
+	r.open, r.read = part{router: r, server: s, role: access.None}, part{router: r, server: s, role: access.Read}
+	r.use, r.admin = part{router: r, server: s, role: access.Use}, part{router: r, server: s, role: access.Admin}
 	return r
 }
 
-// through is the same part, for clients of another system.
-func (p part) through(d door) part {
-	p.door = d
+// forClients is the same part, for clients of another system.
+func (p part) forClients(c clients) part {
+	p.of = c
 	return p
 }
 
@@ -86,17 +86,17 @@ func (p part) DELETE(path string, handler echo.HandlerFunc, middleware ...echo.M
 func (p part) Match(methods []string, path string, handler echo.HandlerFunc, middleware ...echo.MiddlewareFunc) {
 	for _, method := range methods {
 		p.roles[method+" "+path] = p.role
-		around := []echo.MiddlewareFunc{p.server.admits(p.role, p.door)}
+		around := []echo.MiddlewareFunc{p.server.admits(p.role, p.of)}
 		if call := domainCall(method, path); call != "" && p.server.config.Tracer != nil {
 			around = append(around, p.server.inDomain(call))
 		}
-		p.echo.Add(method, path, within(handler, append(around, middleware...)))
+		p.echo.Add(method, path, chain(handler, append(around, middleware...)))
 	}
 }
 
 // complete lists the routes. One that was registered past the roster needs no role, which no one
 // may have meant: it panics.
-func (r *roster) complete() (list []Route) {
+func (r *router) complete() (list []Route) {
 	for _, route := range r.echo.Routes() {
 		role, known := r.roles[route.Method+" "+route.Path]
 		if !known {
@@ -110,7 +110,7 @@ func (r *roster) complete() (list []Route) {
 
 // admits lets a request through whose caller has a role, and puts the caller into its context.
 // Where access is not controlled it lets everybody through.
-func (s *Server) admits(role access.Role, at door) echo.MiddlewareFunc {
+func (s *Server) admits(role access.Role, at clients) echo.MiddlewareFunc {
 	return func(next echo.HandlerFunc) echo.HandlerFunc {
 		return func(c echo.Context) error {
 			if role == access.None {
@@ -135,7 +135,7 @@ func (s *Server) admits(role access.Role, at door) echo.MiddlewareFunc {
 
 // enter puts the caller into the request's context, if they may ask, and takes a place for the
 // request until leave.
-func (s *Server) enter(c echo.Context, role access.Role, at door) (leave func(), err error) {
+func (s *Server) enter(c echo.Context, role access.Role, at clients) (leave func(), err error) {
 	if err := frontdoor.Reserve(c.Request().Context(), 0); err != nil {
 		return nil, err
 	}
@@ -154,12 +154,12 @@ func (s *Server) enter(c echo.Context, role access.Role, at door) (leave func(),
 }
 
 // admit finds the caller, and whether they have the role and have not asked too often.
-func (s *Server) admit(c echo.Context, role access.Role, at door) (access.Caller, error) {
+func (s *Server) admit(c echo.Context, role access.Role, at clients) (access.Caller, error) {
 	caller, err := s.identify(c, at)
 	if err != nil {
 		return caller, err
 	}
-	if err := s.ration(c, caller); err != nil {
+	if err := s.rateLimit(c, caller); err != nil {
 		return caller, err
 	}
 	switch {
@@ -175,7 +175,7 @@ func (s *Server) admit(c echo.Context, role access.Role, at door) (access.Caller
 // identify finds the caller by the key that is shown, else by the certificate of the connection,
 // else as an anonymous one. What is shown and wrong is refused, a certificate that has ended since
 // the connection began included. Where access is not controlled it is everybody.
-func (s *Server) identify(c echo.Context, at door) (access.Caller, error) {
+func (s *Server) identify(c echo.Context, at clients) (access.Caller, error) {
 	if err := s.checkCertificate(c); err != nil {
 		return access.Caller{}, err
 	}

@@ -9,9 +9,9 @@ import (
 	"github.com/coatcheck/coatcheck/access"
 )
 
-// ration counts a request of its caller, and refuses it if there were too many. Its headers are
+// rateLimit counts a request of its caller, and refuses it if there were too many. Its headers are
 // those of draft-ietf-httpapi-ratelimit-headers.
-func (s *Server) ration(c echo.Context, caller access.Caller) error {
+func (s *Server) rateLimit(c echo.Context, caller access.Caller) error {
 	if caller.Limit.None() {
 		return nil
 	}

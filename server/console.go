@@ -42,7 +42,7 @@ func (c ConsoleConfig) mode() ConsoleMode {
 }
 
 // consoleRoutes are those of the page. Its files are open to all: they hold nothing.
-func (s *Server) consoleRoutes(at *roster) {
+func (s *Server) consoleRoutes(at *router) {
 	at.read.GET(eventsPath, s.followEvents, no)
 	if s.config.Console.mode() == ConsoleOff {
 		return
@@ -66,7 +66,7 @@ func (s *Server) consoleFile(c echo.Context) error {
 // taken instead of refusing it, so that the page can ask for another one.
 func (s *Server) session(c echo.Context) error {
 	told := wire.Session{Access: s.config.Access != nil, Readonly: s.config.Console.mode() == ConsoleRead}
-	who, err := s.identify(c, door{})
+	who, err := s.identify(c, clients{})
 	if wrong, ok := errors.AsType[*fault](err); ok {
 		who, told.Refused = access.Caller{}, wrong.detail
 	} else if err != nil {
@@ -81,7 +81,7 @@ func (s *Server) session(c echo.Context) error {
 		told.Store, told.Ack, told.Durability = string(s.store.Mode()), s.store.Ack(), s.config.Console.Durability
 		told.Hazards = s.hazards.of(c.Request().Context(), s)
 	}
-	fresh(c)
+	noStore(c)
 	return c.JSON(http.StatusOK, told)
 }
 

@@ -123,7 +123,7 @@ func (s *Server) removeCounter(c echo.Context) error {
 		return err
 	}
 	s.did(c, wire.Event{Kind: events.CounterRemoved, Name: key})
-	fresh(c)
+	noStore(c)
 	return c.NoContent(http.StatusNoContent)
 }
 
@@ -159,7 +159,7 @@ func (s *Server) listCounters(c echo.Context) error {
 	if more {
 		page.Next = next
 	}
-	fresh(c)
+	noStore(c)
 	return c.JSON(http.StatusOK, page)
 }
 
@@ -176,7 +176,7 @@ func queryPage(c echo.Context) (prefix, cursor string, err error) {
 
 // sendNumber answers with JSON, or with bare digits for a client that asked for text.
 func sendNumber(c echo.Context, value int64, message any) error {
-	fresh(c)
+	noStore(c)
 	if wantsText(c) {
 		return c.String(http.StatusOK, strconv.FormatInt(value, 10)+"\n")
 	}

@@ -44,7 +44,7 @@ func (s *Server) decodeID(c echo.Context) error {
 	if datacenter != int64(parts.Datacenter) {
 		return invalid("datacenter", fmt.Sprintf("the id is of datacenter %d", parts.Datacenter))
 	}
-	fresh(c)
+	noStore(c)
 	if wantsText(c) {
 		return c.String(http.StatusOK, fmt.Sprintf("%d\n%d\n%d\n%d\n", parts.Time.UnixMilli(), parts.Worker, parts.Datacenter, parts.Sequence))
 	}

@@ -27,7 +27,7 @@ func (s *Server) followEvents(c echo.Context) error {
 		Reader:   caller(c),
 		Stopping: s.waits.over,
 		Renew: func() (access.Caller, bool) {
-			reader, err := s.identify(c, door{})
+			reader, err := s.identify(c, clients{})
 			return reader, err == nil && reader.May(access.Read)
 		},
 	})

@@ -28,7 +28,7 @@ func (s *Server) HandleGuarded(method, path string, route idempotency.Route, han
 // WithForgottenRoute makes the table of a service that has a route without a role.
 func WithForgottenRoute() {
 	e := echo.New()
-	at := (&Server{}).roster(e)
+	at := (&Server{}).router(e)
 	at.read.GET("/known", nil)
 	e.GET("/forgotten", nil)
 	at.complete()

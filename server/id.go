@@ -128,7 +128,7 @@ func queryFormat(c echo.Context, formats []snowflake.Format, others ...string) (
 // sendIDs answers with ids, one a line for a client that asked for text. text appends the i-th. The
 // head is a JSON object as far as the ids.
 func sendIDs(c echo.Context, asked order, head string, text func(dst []byte, i int) ([]byte, error)) error {
-	fresh(c)
+	noStore(c)
 	if wantsText(c) {
 		c.Response().Header().Set(echo.HeaderContentType, echo.MIMETextPlainCharsetUTF8)
 		c.Response().WriteHeader(http.StatusOK)

@@ -57,7 +57,7 @@ func (s *Server) decodeOpaque(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	fresh(c)
+	noStore(c)
 	if wantsText(c) {
 		return c.String(http.StatusOK, fmt.Sprintf("%d\n", id))
 	}

@@ -217,7 +217,7 @@ func deliver(c echo.Context, grant lock.Grant) error {
 		return err
 	}
 	text = append(text, '\n')
-	fresh(c)
+	noStore(c)
 	c.Response().Header().Set(echo.HeaderContentLength, strconv.Itoa(len(text)))
 	if err := c.JSONBlob(http.StatusCreated, text); err != nil {
 		return err
@@ -258,7 +258,7 @@ func (s *Server) renewLock(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	fresh(c)
+	noStore(c)
 	return c.JSON(http.StatusOK, wire.LockRenewed{
 		Name: grant.Name, ExpiresAt: renewed.Until, TTL: renewed.TTL.Milliseconds(), RenewEvery: renewEvery(renewed.TTL), ServerTime: renewed.Now,
 	})
@@ -286,7 +286,7 @@ func (s *Server) releaseLock(c echo.Context) error {
 		return err
 	}
 	s.did(c, wire.Event{Kind: events.LockReleased, Name: grant.Name})
-	fresh(c)
+	noStore(c)
 	return c.NoContent(http.StatusNoContent)
 }
 
@@ -315,7 +315,7 @@ func (s *Server) breakLock(c echo.Context) error {
 	}
 	s.metrics.LockBroken()
 	s.did(c, wire.Event{Kind: events.LockBroken, Name: name, Fence: fence})
-	fresh(c)
+	noStore(c)
 	return c.JSON(http.StatusOK, wire.LockBroken{Name: name, Fence: minted})
 }
 
@@ -328,7 +328,7 @@ func (s *Server) showLock(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	fresh(c)
+	noStore(c)
 	return c.JSON(http.StatusOK, lockInfo(name, info))
 }
 
@@ -361,7 +361,7 @@ func (s *Server) listLocks(c echo.Context) error {
 	if more && len(names) > 0 {
 		page.Next = names[len(names)-1]
 	}
-	fresh(c)
+	noStore(c)
 	return c.JSON(http.StatusOK, page)
 }
 

@@ -87,7 +87,7 @@ func (s *Server) counted(next echo.HandlerFunc) echo.HandlerFunc {
 
 // scrape answers Prometheus.
 func (s *Server) scrape(c echo.Context) error {
-	fresh(c)
+	noStore(c)
 	s.metrics.Handler().ServeHTTP(c.Response(), c.Request())
 	return nil
 }

@@ -181,7 +181,7 @@ func (n *numbering) send(c echo.Context, got counter.Range) error {
 			break
 		}
 	}
-	fresh(c)
+	noStore(c)
 	if wantsText(c) {
 		return c.String(http.StatusOK, strings.Join(answer.Numbers, "\n")+"\n")
 	}

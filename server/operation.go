@@ -40,7 +40,7 @@ func (s *Server) listOperations(c echo.Context) error {
 	for _, operation := range list {
 		page.Operations = append(page.Operations, wireOperation(operation))
 	}
-	fresh(c)
+	noStore(c)
 	return c.JSON(http.StatusOK, page)
 }
 
@@ -54,7 +54,7 @@ func (s *Server) showOperation(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	fresh(c)
+	noStore(c)
 	return c.JSON(http.StatusOK, wireOperation(operation))
 }
 
@@ -94,7 +94,7 @@ func (s *Server) settleOperation(c echo.Context) error {
 		return err
 	}
 	s.tellSettled(c, name, request)
-	fresh(c)
+	noStore(c)
 	return c.NoContent(http.StatusNoContent)
 }
 

@@ -33,7 +33,7 @@ func (s *Server) index(c echo.Context) error {
 
 // live says that the process answers. It asks no server.
 func (s *Server) live(c echo.Context) error {
-	fresh(c)
+	noStore(c)
 	return c.JSON(http.StatusOK, map[string]string{"status": "ok"})
 }
 

@@ -43,7 +43,7 @@ func (s *Server) pay(c echo.Context) error {
 		attempt.InDoubt() // the money may have moved, and what the provider answered is unknown
 		return err
 	}
-	fresh(c)
+	noStore(c)
 	return c.JSON(http.StatusCreated, payment)
 }
 
@@ -85,6 +85,6 @@ func (s *Server) listPayments(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	fresh(c)
+	noStore(c)
 	return c.JSON(http.StatusOK, list)
 }

@@ -50,7 +50,7 @@ func (s *Server) ready(c echo.Context) error {
 			}
 		}
 	}
-	fresh(c)
+	noStore(c)
 	if !readiness.Ready {
 		return c.JSON(http.StatusServiceUnavailable, readiness)
 	}

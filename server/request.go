@@ -48,9 +48,9 @@ func segmentOf(c echo.Context, param string) (string, error) {
 	return "", echo.ErrNotFound
 }
 
-// takes refuses query parameters that a route does not know, and those that come twice: a misspelt
-// one must not be a silent default.
-func takes(known ...string) echo.MiddlewareFunc {
+// allowQuery refuses query parameters that a route does not know, and those that come twice: a
+// misspelt one must not be a silent default.
+func allowQuery(known ...string) echo.MiddlewareFunc {
 	return func(next echo.HandlerFunc) echo.HandlerFunc {
 		return func(c echo.Context) error {
 			if err := onlyQuery(c, known); err != nil {
@@ -180,8 +180,8 @@ func wantsText(c echo.Context) bool {
 	return strings.Contains(accept, echo.MIMETextPlain) && !strings.Contains(accept, echo.MIMEApplicationJSON)
 }
 
-// fresh marks an answer that must not be stored on the way: it hands something out or changes
+// noStore marks an answer that must not be stored on the way: it hands something out or changes
 // something.
-func fresh(c echo.Context) { c.Response().Header().Set(echo.HeaderCacheControl, "no-store") }
+func noStore(c echo.Context) { c.Response().Header().Set(echo.HeaderCacheControl, "no-store") }
 
 func byteCount(n int64) string { return strconv.FormatInt(n, 10) + " bytes" }

@@ -14,9 +14,9 @@ func (s *Server) routes() *echo.Echo {
 	e.HideBanner, e.HidePort = true, true
 	e.IPExtractor = echo.ExtractIPDirect()
 	e.HTTPErrorHandler = s.writeError
-	e.Use(s.through())
+	e.Use(s.chained())
 
-	at := s.roster(e)
+	at := s.router(e)
 	s.tokenRoutes(at)
 	s.numberRoutes(at)
 	s.doorRoutes(at)
@@ -30,11 +30,11 @@ func (s *Server) routes() *echo.Echo {
 	return e
 }
 
-var no = takes() // query parameters
+var no = allowQuery() // query parameters
 
-func (s *Server) tokenRoutes(at *roster) {
+func (s *Server) tokenRoutes(at *router) {
 	at.use.POST("/token", s.issueToken, no)
-	at.admin.GET("/token", s.listOperations, takes("state", "prefix", "cursor", "n"))
+	at.admin.GET("/token", s.listOperations, allowQuery("state", "prefix", "cursor", "n"))
 	at.read.GET("/token/:token", s.tokenStatus, no)
 	at.use.POST("/token/:token/claim", s.claimToken, no)
 	at.use.POST("/token/:token/complete", s.completeToken, no)
@@ -49,59 +49,59 @@ func (s *Server) tokenRoutes(at *roster) {
 	}
 }
 
-func (s *Server) numberRoutes(at *roster) {
-	incr := takes("by", "ttl_ms", "template", "calendar", "zone", "at")
+func (s *Server) numberRoutes(at *router) {
+	incr := allowQuery("by", "ttl_ms", "template", "calendar", "zone", "at")
 	at.use.GET("/incr/:key", s.incr, handsOut, incr)
 	at.use.POST("/incr/:key", s.incr, handsOut, incr)
 	at.read.GET("/counter/:key", s.readCounter, no)
 	at.admin.PUT("/counter/:key", s.setCounter, no)
 	at.admin.DELETE("/counter/:key", s.removeCounter, no)
-	at.read.GET("/counter", s.listCounters, takes("prefix", "cursor", "n"))
+	at.read.GET("/counter", s.listCounters, allowQuery("prefix", "cursor", "n"))
 
-	at.use.GET("/id/snowflake", s.snowflakes, handsOut, takes("n", "format", "width"))
-	at.use.GET("/id/snowflake/:pool", s.snowflakes, handsOut, takes("n", "format", "width"))
-	at.use.GET("/id/segment/:tag", s.segmentIDs, handsOut, takes("n", "format", "width"))
-	at.use.GET("/id/uuid", s.uuids, handsOut, takes("n", "version"))
-	at.read.GET("/id/decode/:id", s.decodeID, takes("format", "pool", "layout", "epoch", "datacenter", "tag", "key"))
+	at.use.GET("/id/snowflake", s.snowflakes, handsOut, allowQuery("n", "format", "width"))
+	at.use.GET("/id/snowflake/:pool", s.snowflakes, handsOut, allowQuery("n", "format", "width"))
+	at.use.GET("/id/segment/:tag", s.segmentIDs, handsOut, allowQuery("n", "format", "width"))
+	at.use.GET("/id/uuid", s.uuids, handsOut, allowQuery("n", "version"))
+	at.read.GET("/id/decode/:id", s.decodeID, allowQuery("format", "pool", "layout", "epoch", "datacenter", "tag", "key"))
 }
 
 // doorRoutes are those of other systems. Such a system takes any method, and parameters that it
 // does not know.
-func (s *Server) doorRoutes(at *roster) {
+func (s *Server) doorRoutes(at *router) {
 	all := []string{http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete}
 	service := s.compatible()
 	leaf := compat.NewLeaf(service, compat.LeafConfig(s.config.Leaf))
-	leafs := door{refuse: leaf.Refuse}
-	at.use.through(leafs).Match(all, "/api/segment/get/:key", leaf.Segment)
-	at.use.through(leafs).Match(all, "/api/snowflake/get/:key", leaf.Snowflake)
-	at.read.through(leafs).Match(all, "/decodeSnowflakeId", leaf.Decode)
-	at.read.through(leafs).Match(all, "/cache", leaf.Cache)
-	at.read.through(leafs).Match(all, "/db", leaf.DB)
+	leafs := clients{refuse: leaf.Refuse}
+	at.use.forClients(leafs).Match(all, "/api/segment/get/:key", leaf.Segment)
+	at.use.forClients(leafs).Match(all, "/api/snowflake/get/:key", leaf.Snowflake)
+	at.read.forClients(leafs).Match(all, "/decodeSnowflakeId", leaf.Decode)
+	at.read.forClients(leafs).Match(all, "/cache", leaf.Cache)
+	at.read.forClients(leafs).Match(all, "/db", leaf.DB)
 
 	tinyid := compat.NewTinyid(service, s.config.tinyidTokens())
-	tinyids := at.use.through(door{key: tinyid.Key, own: tinyid.Own, refuse: tinyid.Refuse})
+	tinyids := at.use.forClients(clients{key: tinyid.Key, own: tinyid.Own, refuse: tinyid.Refuse})
 	tinyids.Match(all, "/tinyid/id/nextId", tinyid.NextID)
 	tinyids.Match(all, "/tinyid/id/nextIdSimple", tinyid.NextIDSimple)
 	tinyids.Match(all, "/tinyid/id/nextSegmentId", tinyid.NextSegmentID)
 	tinyids.Match(all, "/tinyid/id/nextSegmentIdSimple", tinyid.NextSegmentIDSimple)
 }
 
-func (s *Server) leaseRoutes(at *roster) {
+func (s *Server) leaseRoutes(at *router) {
 	at.use.POST("/worker/:pool", s.acquireWorker, no)
-	at.admin.PUT("/worker/:pool", s.createPool, takes("replace"))
-	at.read.GET("/worker", s.listPools, takes("prefix", "cursor", "n"))
-	at.read.GET("/worker/:pool", s.ring, takes("from", "n"))
+	at.admin.PUT("/worker/:pool", s.createPool, allowQuery("replace"))
+	at.read.GET("/worker", s.listPools, allowQuery("prefix", "cursor", "n"))
+	at.read.GET("/worker/:pool", s.ring, allowQuery("from", "n"))
 	at.use.PUT("/worker/:pool/:worker_id", s.renewWorker, no)
-	at.use.DELETE("/worker/:pool/:worker_id", s.releaseWorker, takes("used_until"))
+	at.use.DELETE("/worker/:pool/:worker_id", s.releaseWorker, allowQuery("used_until"))
 
 	at.use.POST("/lock/:name", s.acquireLock, no)
 	at.use.PUT("/lock/:name", s.renewLock, no)
-	at.use.DELETE("/lock/:name", s.releaseLock, takes("force")) // with force: admin
+	at.use.DELETE("/lock/:name", s.releaseLock, allowQuery("force")) // with force: admin
 	at.read.GET("/lock/:name", s.showLock, no)
-	at.read.GET("/lock", s.listLocks, takes("prefix", "cursor", "n"))
+	at.read.GET("/lock", s.listLocks, allowQuery("prefix", "cursor", "n"))
 }
 
-func (s *Server) operationRoutes(at *roster) {
+func (s *Server) operationRoutes(at *router) {
 	looks := []string{http.MethodGet, http.MethodHead}
 	at.open.Match(looks, "/", s.index)
 	at.open.Match(looks, "/livez", s.live)

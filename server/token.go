@@ -38,7 +38,7 @@ func (s *Server) issueToken(c echo.Context) error {
 		return err
 	}
 	s.events.Count(events.TokenIssued)
-	fresh(c)
+	noStore(c)
 	c.Response().Header().Set(echo.HeaderLocation, "/token/"+token.Value)
 	return c.JSON(http.StatusCreated, wire.TokenIssued{Token: token.Value, ExpiresAt: token.ExpiresAt, Scope: token.Scope})
 }
@@ -68,7 +68,7 @@ func (s *Server) tokenStatus(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	fresh(c)
+	noStore(c)
 	return c.JSON(http.StatusOK, wire.TokenStatus{
 		State: string(status.State), ExpiresAt: status.ExpiresAt, Attempts: status.Attempts, Fence: status.Fence,
 		Scope: status.Scope, LeaseUntil: status.LeaseUntil,
@@ -94,7 +94,7 @@ func (s *Server) claimToken(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	fresh(c)
+	noStore(c)
 	if !outcome.Granted {
 		s.events.Count(events.TokenReplayed)
 		answer := wireAnswer(outcome.Answer)
@@ -146,7 +146,7 @@ func (s *Server) completeToken(c echo.Context) error {
 		return err
 	}
 	s.events.Count(events.TokenCompleted)
-	fresh(c)
+	noStore(c)
 	return c.NoContent(http.StatusNoContent)
 }
 
@@ -195,7 +195,7 @@ func (s *Server) extendToken(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	fresh(c)
+	noStore(c)
 	return c.JSON(http.StatusOK, wire.Extended{LeaseUntil: until})
 }
 
@@ -211,7 +211,7 @@ func (s *Server) releaseToken(c echo.Context) error {
 		return err
 	}
 	s.didCounted(c, events.TokenReleased)
-	fresh(c)
+	noStore(c)
 	return c.NoContent(http.StatusNoContent)
 }
 

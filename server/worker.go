@@ -31,7 +31,7 @@ func (s *Server) acquireWorker(c echo.Context) error {
 		return err
 	}
 	s.did(c, wire.Event{Kind: events.WorkerGranted, Name: pool, WorkerID: &lease.WorkerID, Fence: lease.Fence, Holder: lease.Identity})
-	fresh(c)
+	noStore(c)
 	return c.JSON(http.StatusCreated, wire.WorkerLease{
 		WorkerID: lease.WorkerID, Lease: lease.Token, Fence: lease.Fence, NotBefore: lease.NotBefore, NotAfter: lease.NotAfter,
 		TTL: lease.TTL.Milliseconds(), RenewEvery: renewEvery(lease.TTL), Layout: lease.Layout, Epoch: lease.Epoch, Datacenter: lease.Datacenter,
@@ -148,7 +148,7 @@ func (s *Server) createPool(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	fresh(c)
+	noStore(c)
 	c.Response().Header().Set("Location", "/worker/"+pool)
 	return c.JSON(http.StatusCreated, poolOf(pool, ring))
 }
@@ -172,7 +172,7 @@ func (s *Server) renewWorker(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	fresh(c)
+	noStore(c)
 	return c.JSON(http.StatusOK, wire.WorkerRenewed{
 		WorkerID: lease.WorkerID, NotAfter: renewed.NotAfter, TTL: renewed.TTL.Milliseconds(), RenewEvery: renewEvery(renewed.TTL), ServerTime: renewed.Now,
 	})
@@ -210,7 +210,7 @@ func (s *Server) releaseWorker(c echo.Context) error {
 		return err
 	}
 	s.did(c, wire.Event{Kind: events.WorkerReleased, Name: lease.Pool, WorkerID: &lease.WorkerID})
-	fresh(c)
+	noStore(c)
 	return c.NoContent(http.StatusNoContent)
 }
 
@@ -259,7 +259,7 @@ func (s *Server) listPools(c echo.Context) error {
 	if more && len(names) > 0 {
 		page.Next = names[len(names)-1]
 	}
-	fresh(c)
+	noStore(c)
 	return c.JSON(http.StatusOK, page)
 }
 
@@ -280,7 +280,7 @@ func (s *Server) ring(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	fresh(c)
+	noStore(c)
 	return c.JSON(http.StatusOK, ringPage(pool, ring, int(from)))
 }
 

@@ -15,7 +15,7 @@ func (p *program) configCommand() *cobra.Command {
 	command := &cobra.Command{Use: "config", Short: "Check and show the configuration", Args: noArgs, RunE: func(c *cobra.Command, _ []string) error {
 		return c.Help()
 	}}
-	add := func(use, short string, do func(*config.Layers) error, check bool) {
+	add := func(use, short string, do func(*config.Sources) error, check bool) {
 		sub := p.configOfService(use, short, do, check)
 		sub.AddCommand(p.configOfService("serve", short+" of the service", do, check), p.configOfGateway("gateway", short+" of the gateway", do, check))
 		command.AddCommand(sub)
@@ -26,7 +26,7 @@ func (p *program) configCommand() *cobra.Command {
 	return command
 }
 
-func (p *program) configOfService(use, short string, do func(*config.Layers) error, check bool) *cobra.Command {
+func (p *program) configOfService(use, short string, do func(*config.Sources) error, check bool) *cobra.Command {
 	command := &cobra.Command{Use: use, Short: short, Args: noArgs}
 	l := config.BindService(command.Flags())
 	command.RunE = func(c *cobra.Command, _ []string) error {
@@ -38,9 +38,9 @@ func (p *program) configOfService(use, short string, do func(*config.Layers) err
 	return command
 }
 
-func (p *program) configOfGateway(use, short string, do func(*config.Layers) error, check bool) *cobra.Command {
+func (p *program) configOfGateway(use, short string, do func(*config.Sources) error, check bool) *cobra.Command {
 	command := &cobra.Command{Use: use, Short: short, Args: noArgs}
-	l := &config.Layers{}
+	l := &config.Sources{}
 	c := &config.Gateway{Service: &l.Service}
 	l.Bind(command.Flags(), config.GatewaySettings(c))
 	command.RunE = func(cc *cobra.Command, _ []string) error {
@@ -59,7 +59,7 @@ func configError(err error) error {
 	return usageError{fmt.Errorf("the configuration has faults:\n  %s", strings.ReplaceAll(err.Error(), "\n", "\n  "))}
 }
 
-func (p *program) configCheck(*config.Layers) error {
+func (p *program) configCheck(*config.Sources) error {
 	return p.print(map[string]bool{"ok": true}, "The configuration is in order.\n")
 }
 
@@ -82,7 +82,7 @@ func shown(s *config.Setting) shownSetting {
 	return shownSetting{Name: s.Name, Flag: "--" + s.Name, Variable: s.Variable(), Value: value, Source: s.Source, Unit: s.Unit, Reload: s.Hot, Help: s.Help}
 }
 
-func (p *program) configPrint(l *config.Layers) error {
+func (p *program) configPrint(l *config.Sources) error {
 	var list []shownSetting
 	var people strings.Builder
 	for _, s := range l.Table {
@@ -93,7 +93,7 @@ func (p *program) configPrint(l *config.Layers) error {
 	return p.print(list, people.String())
 }
 
-func (p *program) configEnv(l *config.Layers) error {
+func (p *program) configEnv(l *config.Sources) error {
 	var list []shownSetting
 	var people strings.Builder
 	table := tabwriter.NewWriter(&people, 0, 8, 2, ' ', 0)
@@ -120,7 +120,7 @@ func reload(hot bool) string {
 
 // complete loads the configuration and checks what only its parts together can tell. The error
 // holds every fault.
-func (p *program) complete(c *cobra.Command, l *config.Layers) error {
+func (p *program) complete(c *cobra.Command, l *config.Sources) error {
 	loaded := l.Load(c.Flags(), p.getenv)
 	if err := errors.Join(loaded, l.Service.Store().Check(), l.Service.CheckAccess()); err != nil {
 		return configError(err)

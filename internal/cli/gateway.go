@@ -28,7 +28,7 @@ func (p *program) gatewayCommand() *cobra.Command {
 			"The routes file says which ones; everything else passes as it is.",
 		Example: "  coatcheck gateway --upstream http://127.0.0.1:3000 --routes routes.yaml --redis redis://localhost:6379",
 	}
-	l := &config.Layers{}
+	l := &config.Sources{}
 	c := &config.Gateway{Service: &l.Service}
 	l.Bind(command.Flags(), config.GatewaySettings(c))
 	only := command.Flags().Bool("check", false, "check the routes file and the settings, and exit: 0 if they are in order, 2 if not")
@@ -48,7 +48,7 @@ func (p *program) gatewayCommand() *cobra.Command {
 }
 
 // gateway runs the gateway until the context ends.
-func (p *program) gateway(ctx context.Context, l *config.Layers, c *config.Gateway) (err error) {
+func (p *program) gateway(ctx context.Context, l *config.Sources, c *config.Gateway) (err error) {
 	hangups := catchHangups()
 	defer signal.Stop(hangups)
 	log, level := p.levelled(c.Service)

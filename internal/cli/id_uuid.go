@@ -23,7 +23,7 @@ func (p *program) idUUIDCommand() *cobra.Command {
 			return nil
 		},
 	}
-	l := &config.Layers{}
+	l := &config.Sources{}
 	l.Bind(command.Flags(), []*config.Setting{howMany(&n)})
 	// a file may hold the service's as well
 	l.Table = append(l.Table, config.ServiceSettings(&l.Service)...)

@@ -29,7 +29,7 @@ func (p *program) keyCommand() *cobra.Command {
 }
 
 // keyStore is where the keys of a command are: a file, or Redis.
-type keyStore struct{ config.Layers }
+type keyStore struct{ config.Sources }
 
 // bindKeys adds --redis with what belongs to it, --config and the command's own settings to its
 // flags.
@@ -61,7 +61,7 @@ func (p *program) atKeys(c *cobra.Command, k *keyStore, command func(*redisstore
 	if !k.stored() {
 		return usageError{errors.New("redis: missing; where the keys are, such as --redis redis://localhost:6379")}
 	}
-	return kindOf(p.straight(c, &source{Layers: k.Layers}, command))
+	return kindOf(p.straight(c, &source{Sources: k.Sources}, command))
 }
 
 // wanted is the key that is to be made.

@@ -47,11 +47,11 @@ type changeable struct {
 }
 
 // reloadService says how a service takes what has changed.
-func reloadService(l *config.Layers, log *slog.Logger, at changeable) *config.Reloading {
-	next := &config.Layers{}
-	r := &config.Reloading{Layers: l, Log: log}
-	r.Read = func() (*config.Layers, error) {
-		next = &config.Layers{}
+func reloadService(l *config.Sources, log *slog.Logger, at changeable) *config.Reloading {
+	next := &config.Sources{}
+	r := &config.Reloading{Sources: l, Log: log}
+	r.Read = func() (*config.Sources, error) {
+		next = &config.Sources{}
 		err := l.Again(next, config.ServiceSettings(&next.Service))
 		return next, errors.Join(err, next.Service.Store().Check(), next.Service.CheckTogether())
 	}
@@ -115,12 +115,12 @@ func (a changeable) take(ctx context.Context, changed []string, now, next *confi
 }
 
 // reloadGateway says how a gateway takes what has changed.
-func reloadGateway(l *config.Layers, log *slog.Logger, level *slog.LevelVar, g *gateway.Gateway) *config.Reloading {
-	next := &config.Layers{}
+func reloadGateway(l *config.Sources, log *slog.Logger, level *slog.LevelVar, g *gateway.Gateway) *config.Reloading {
+	next := &config.Sources{}
 	into := &config.Gateway{}
-	r := &config.Reloading{Layers: l, Log: log}
-	r.Read = func() (*config.Layers, error) {
-		next = &config.Layers{}
+	r := &config.Reloading{Sources: l, Log: log}
+	r.Read = func() (*config.Sources, error) {
+		next = &config.Sources{}
 		into = &config.Gateway{Service: &next.Service}
 		err := l.Again(next, config.GatewaySettings(into))
 		return next, errors.Join(err, into.CheckTogether())

@@ -27,7 +27,7 @@ func (p *program) segmentCommand() *cobra.Command {
 
 // leafFlags says where a command finds its tags.
 type leafFlags struct {
-	config.Layers
+	config.Sources
 
 	url  string
 	leaf segment.LeafConfig

@@ -40,7 +40,7 @@ func (p *program) serveCommand() *cobra.Command {
 }
 
 // serve runs the service until the context ends.
-func (p *program) serve(ctx context.Context, l *config.Layers) (err error) {
+func (p *program) serve(ctx context.Context, l *config.Sources) (err error) {
 	hangups := catchHangups()
 	defer signal.Stop(hangups)
 	c := &l.Service

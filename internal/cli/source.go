@@ -15,7 +15,7 @@ import (
 
 // source says where a command finds what it is about: at a running service, or straight on a Redis.
 type source struct {
-	config.Layers
+	config.Sources
 
 	serviceAt
 }

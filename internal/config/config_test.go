@@ -31,7 +31,7 @@ func FuzzConfigFile(f *testing.F) {
 	f.Add("- 1\n")
 	f.Add("? {a: b}\n: c\n")
 	f.Fuzz(func(t *testing.T, content string) {
-		l := &Layers{File: "f"}
+		l := &Sources{File: "f"}
 		l.Table = ServiceSettings(&l.Service)
 		values, faults := l.parseFile([]byte(content))
 		for name := range values {

@@ -5,7 +5,7 @@
 // and docs/configuration.md. [ServiceSettings] and [GatewaySettings] are the tables; a command
 // makes its own with the same kinds ([Text], [Number], [Span], …).
 //
-// [Layers] reads a table: a flag is taken over the environment, that over the file (--config), and
+// [Sources] reads a table: a flag is taken over the environment, that over the file (--config), and
 // that over the default. Values are parsed after all of them were found, so that an error holds
 // every fault at once, each with where a person finds it. What is secret in a value is hidden by
 // the setting itself ([Setting.Redact]).
@@ -13,6 +13,6 @@
 // [Reloading] reads the same sources again while the process runs, and takes what can change:
 // settings that are [Hot], and files that they name, such as [Certificates].
 //
-// A Layers is one goroutine's until it is loaded; what is loaded may be read by many. Nothing here
+// A Sources is one goroutine's until it is loaded; what is loaded may be read by many. Nothing here
 // knows of commands, and nothing prints.
 package config

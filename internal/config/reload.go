@@ -10,11 +10,11 @@ import (
 // Reloading is how a process takes what has changed: first the settings of its file, then the files
 // that they name.
 type Reloading struct {
-	Layers *Layers // in force
-	Log    *slog.Logger
+	Sources *Sources // in force
+	Log     *slog.Logger
 
 	// reads and checks the settings again, but not the files that they name
-	Read func() (next *Layers, err error)
+	Read func() (next *Sources, err error)
 	// whether a setting that can be taken cannot be now; nil = all can
 	Fixed func(name string) bool
 	Take  func(ctx context.Context, changed []string) error // puts those in force
@@ -52,7 +52,7 @@ func (r *Reloading) reloadSettings(ctx context.Context) {
 		return
 	}
 	var changed []string
-	for i, s := range r.Layers.Table {
+	for i, s := range r.Sources.Table {
 		switch {
 		case s.Value == next.Table[i].Value:
 		case !s.Hot || r.Fixed != nil && r.Fixed(s.Name):
@@ -68,7 +68,7 @@ func (r *Reloading) reloadSettings(ctx context.Context) {
 		r.Log.Error("new settings cannot be taken; those that were read before stay in force", "settings", strings.Join(changed, ", "), "error", err)
 		return
 	}
-	for i, s := range r.Layers.Table {
+	for i, s := range r.Sources.Table {
 		if slices.Contains(changed, s.Name) {
 			s.Value, s.Source, s.Line = next.Table[i].Value, next.Table[i].Source, next.Table[i].Line
 		}

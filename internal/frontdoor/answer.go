@@ -43,7 +43,7 @@ func (a *answer) Write(bytes []byte) (int, error) {
 		defer a.waits()()
 		if tooMany { // an answer that is not taken now is held in memory
 			a.hurry()
-			a.door.press()
+			a.door.reclaim()
 		}
 	}
 	return a.ResponseWriter.Write(bytes)
@@ -141,7 +141,7 @@ func (d *Door) answers(next http.Handler) http.Handler {
 func (d *Door) oneOfMany(r *http.Request) *load {
 	one := &load{door: d}
 	if one.add(requestMemory + copies*headerSize(r.Header)) {
-		d.press()
+		d.reclaim()
 		if d.bytes.Load() > d.config.MaxBytes+d.config.MaxBytes/4 {
 			one.release()
 			panic(http.ErrAbortHandler)

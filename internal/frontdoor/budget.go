@@ -54,12 +54,12 @@ func (d *Door) take(n int64) bool {
 		return true
 	}
 	d.bytes.Add(-n)
-	d.press()
+	d.reclaim()
 	return false
 }
 
-// press has bodies that do not come, and answers that are not taken, give their bytes back.
-func (d *Door) press() {
+// reclaim has bodies that do not come, and answers that are not taken, give their bytes back.
+func (d *Door) reclaim() {
 	d.bodiesMu.Lock()
 	defer d.bodiesMu.Unlock()
 	if now := time.Now(); now.Sub(d.pressed) >= lingerTime/2 {

@@ -114,7 +114,7 @@ func (s *supervision) watch() {
 			s.hear(r)
 		case <-s.ended:
 			s.over = SinceBoot() >= s.window.Boot-s.allowance.Margin-s.allowance.Grace
-			s.bury()
+			s.reap()
 			return
 		case <-time.After(s.pause()):
 		}
@@ -178,9 +178,9 @@ func (s *supervision) kill() {
 	_ = s.process.Kill() // Linux kills the command with it, known or not
 }
 
-// bury reads what the guard has told last. If it was killed the command is as well, and its end
+// reap reads what the guard has told last. If it was killed the command is as well, and its end
 // waited for as long as the window lasts.
-func (s *supervision) bury() {
+func (s *supervision) reap() {
 	for len(s.reports) > 0 {
 		s.hear(<-s.reports)
 	}

@@ -12,8 +12,8 @@ import (
 	"go.yaml.in/yaml/v4"
 )
 
-// Layers puts a configuration together: flag over environment over file over default.
-type Layers struct {
+// Sources puts a configuration together: flag over environment over file over default.
+type Sources struct {
 	Service Service
 	Table   []*Setting
 	flags   map[string]*FlagValue // what the command line said
@@ -24,15 +24,15 @@ type Layers struct {
 }
 
 // BindService adds every setting of the service to a command's flags.
-func BindService(flags *pflag.FlagSet) *Layers {
-	l := &Layers{}
+func BindService(flags *pflag.FlagSet) *Sources {
+	l := &Sources{}
 	l.Bind(flags, ServiceSettings(&l.Service))
 	return l
 }
 
 // Bind adds the settings of a table to a command's flags. They are read as text and parsed later,
 // so that all faults can be told together.
-func (l *Layers) Bind(flags *pflag.FlagSet, table []*Setting) {
+func (l *Sources) Bind(flags *pflag.FlagSet, table []*Setting) {
 	l.Table, l.flags = table, map[string]*FlagValue{}
 	flags.SortFlags = false // help has them in the order of the table
 	for _, s := range l.Table {
@@ -47,7 +47,7 @@ func (l *Layers) Bind(flags *pflag.FlagSet, table []*Setting) {
 }
 
 // Load finds every setting's value and checks them all. The error holds every fault.
-func (l *Layers) Load(flags *pflag.FlagSet, getenv func(string) string) error {
+func (l *Sources) Load(flags *pflag.FlagSet, getenv func(string) string) error {
 	l.line, l.getenv = flags, getenv
 	if l.File == "" {
 		l.File = getenv("COATCHECK_CONFIG")
@@ -85,7 +85,7 @@ func (s *Setting) origin(file string) string {
 }
 
 // read reads the file, if there is one, as a flat map of names to values.
-func (l *Layers) read() (map[string]written, []error) {
+func (l *Sources) read() (map[string]written, []error) {
 	if l.File == "" {
 		return nil, nil
 	}
@@ -103,7 +103,7 @@ type written struct {
 }
 
 // parseFile takes what the file says of settings that there are, and tells the rest.
-func (l *Layers) parseFile(bytes []byte) (values map[string]written, faults []error) {
+func (l *Sources) parseFile(bytes []byte) (values map[string]written, faults []error) {
 	var whole yaml.Node
 	if err := yaml.Unmarshal(bytes, &whole); err != nil {
 		return nil, []error{fmt.Errorf("%s: not a YAML map of settings: %w", l.File, err)}
@@ -142,17 +142,17 @@ func (l *Layers) parseFile(bytes []byte) (values map[string]written, faults []er
 	return values, faults
 }
 
-func (l *Layers) knows(name string) bool {
+func (l *Sources) knows(name string) bool {
 	return slices.ContainsFunc(l.Table, func(s *Setting) bool { return s.Name == name })
 }
 
 // nests reports whether a setting is a map in the file.
-func (l *Layers) nests(name string) bool {
+func (l *Sources) nests(name string) bool {
 	return slices.ContainsFunc(l.Table, func(s *Setting) bool { return s.Name == name && s.Nested })
 }
 
 // meant asks whether a setting of nearly that name was meant; "" if there is none.
-func (l *Layers) meant(name string) string {
+func (l *Sources) meant(name string) string {
 	name = strings.ToLower(strings.ReplaceAll(name, "_", "-"))
 	nearest, least := "", 1+max(2, len(name)/3)
 	for _, s := range l.Table {
@@ -189,7 +189,7 @@ func distance(a, b string) int {
 }
 
 // Again reads the same sources once more, into a table of another configuration.
-func (l *Layers) Again(other *Layers, table []*Setting) error {
+func (l *Sources) Again(other *Sources, table []*Setting) error {
 	other.Table, other.flags, other.File = table, l.flags, l.File
 	return other.Load(l.line, l.getenv)
 }

@@ -17,23 +17,23 @@ import (
 	"github.com/coatcheck/coatcheck/internal/wire"
 )
 
-// through puts what every request passes around the handlers of all routes. Echo would put it
+// chained puts what every request passes around the handlers of all routes. Echo would put it
 // together anew for each request.
-func (s *Server) through() echo.MiddlewareFunc {
-	chain := within(func(c echo.Context) error { return c.Handler()(c) }, s.around())
-	return func(echo.HandlerFunc) echo.HandlerFunc { return chain }
+func (s *Server) chained() echo.MiddlewareFunc {
+	whole := chain(func(c echo.Context) error { return c.Handler()(c) }, s.middlewares())
+	return func(echo.HandlerFunc) echo.HandlerFunc { return whole }
 }
 
-// within puts middleware around a handler, the first outermost.
-func within(handler echo.HandlerFunc, around []echo.MiddlewareFunc) echo.HandlerFunc {
+// chain puts middleware around a handler, the first outermost.
+func chain(handler echo.HandlerFunc, around []echo.MiddlewareFunc) echo.HandlerFunc {
 	for _, one := range slices.Backward(around) {
 		handler = one(handler)
 	}
 	return handler
 }
 
-// around is what every request passes through, outermost first.
-func (s *Server) around() []echo.MiddlewareFunc {
+// middlewares is what every request passes through, outermost first.
+func (s *Server) middlewares() []echo.MiddlewareFunc {
 	around := []echo.MiddlewareFunc{s.begun}
 	if s.config.Tracer != nil {
 		around = append(around, s.traced)

@@ -5,21 +5,21 @@ import (
 	"sync"
 )
 
-// crowd counts what is under way, and tells when nothing is any more. Unlike a sync.WaitGroup it
+// inFlight counts what is under way, and says when nothing is any more. Unlike a sync.WaitGroup it
 // may fill again while somebody waits. The zero value is empty.
-type crowd struct {
+type inFlight struct {
 	mu    sync.Mutex
 	n     int
 	empty chan struct{} // closed when the last one leaves; nil while no call waits
 }
 
-func (c *crowd) enter() {
+func (c *inFlight) enter() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.n++
 }
 
-func (c *crowd) leave() {
+func (c *inFlight) leave() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.n--; c.n == 0 && c.empty != nil {
@@ -29,14 +29,14 @@ func (c *crowd) leave() {
 }
 
 // size is how many are inside.
-func (c *crowd) size() int {
+func (c *inFlight) size() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.n
 }
 
 // wait waits until none is inside, or the context ends.
-func (c *crowd) wait(ctx context.Context) error {
+func (c *inFlight) wait(ctx context.Context) error {
 	select {
 	case <-c.gone():
 		return nil
@@ -46,7 +46,7 @@ func (c *crowd) wait(ctx context.Context) error {
 }
 
 // gone is closed when none is inside.
-func (c *crowd) gone() <-chan struct{} {
+func (c *inFlight) gone() <-chan struct{} {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.n == 0 {

@@ -17,6 +17,12 @@ var (
 	docFile    = regexp.MustCompile("`([a-zA-Z0-9_./*-]+/[a-zA-Z0-9_.*-]+\\.(?:go|lua|js|sh|py|yaml|yml|json))`")
 	packageRow = regexp.MustCompile("(?m)^\\| `([a-z0-9]+)` \\| ")
 	docLink    = regexp.MustCompile(`\]\(([^)#:]+)(?:#[^)]*)?\)`)
+
+	headingLink  = regexp.MustCompile(`\]\(([^)#:\s]*)#([^)\s]+)\)`)
+	heading      = regexp.MustCompile(`(?m)^#{1,6} (.+)$`)
+	linkText     = regexp.MustCompile(`\[([^\]]*)\]\([^)]*\)`)
+	notInAnchors = regexp.MustCompile(`[^\p{L}\p{N}_ -]`)
+	codeBlock    = regexp.MustCompile("(?ms)^ *```.*?^ *```$")
 )
 
 // Every test that a document names is there, and every file that it names or links to.
@@ -50,6 +56,50 @@ func TestDocumentsNameTestsAndFilesThatExist(t *testing.T) {
 	if named == 0 {
 		t.Error("no document names a test: does this test still read them?")
 	}
+}
+
+// Every heading that a document links to is there, in the same document or in another.
+func TestDocumentsLinkToHeadingsThatExist(t *testing.T) {
+	headings := map[string]map[string]bool{}
+	for _, name := range documents(t) {
+		headings[name] = headingsOf(t, name)
+	}
+	links := 0
+	for name := range headings {
+		for _, match := range headingLink.FindAllStringSubmatch(withoutCode(t, name), -1) {
+			target := name
+			if match[1] != "" {
+				target = filepath.Join(filepath.Dir(name), match[1])
+			}
+			links++
+			if known := headings[target]; known != nil && !known[match[2]] {
+				t.Errorf("%s links to #%s of %s, which has no such heading", name, match[2], target)
+			}
+		}
+	}
+	if links == 0 {
+		t.Error("no document links to a heading: does this test still read them?")
+	}
+}
+
+// headingsOf returns the anchors that GitHub gives the headings of a document.
+func headingsOf(t *testing.T, name string) map[string]bool {
+	t.Helper()
+	found := map[string]bool{}
+	for _, match := range heading.FindAllStringSubmatch(withoutCode(t, name), -1) {
+		text := notInAnchors.ReplaceAllString(strings.ToLower(linkText.ReplaceAllString(match[1], "$1")), "")
+		found[strings.ReplaceAll(text, " ", "-")] = true
+	}
+	return found
+}
+
+func withoutCode(t *testing.T, name string) string {
+	t.Helper()
+	text, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return codeBlock.ReplaceAllString(string(text), "")
 }
 
 // A newcomer looks there for what a package is.

@@ -34,15 +34,9 @@
 //
 // Redis can lose what it has confirmed. A counter that is found below what this process has seen,
 // or that was last used under another incarnation of the server, moves past everything that can
-// have been handed out before it serves again, or is refused ([Config.AfterLoss]). This rests on
-// assumptions, which docs/guarantees.md has in full:
-//
-//   - With redisstore.Config.Ack set to as many replicas as can become master, a failover loses
-//     nothing that was handed out.
-//   - Without, no more than [Config.Margin] values of one key were handed out and lost beyond what
-//     the process that moves it has seen.
-//   - After a loss of everything (a restart without data, FLUSHALL) counters go on only if a
-//     process that has seen them still runs: nothing else knows their values. All running processes
-//     hold off for [Config.HoldOff] and report what they have seen. A service that starts against
-//     an empty Redis, when no other runs, takes it for new.
+// have been handed out before it serves again, or is refused ([Config.AfterLoss]). docs/counters.md
+// has each kind of loss, and docs/guarantees.md the assumptions: above all redisstore.Config.Ack,
+// or a [Config.Margin] that exceeds what can be lost. After a loss of everything counters go on
+// only if a process that has seen them still runs, since all running processes hold off for
+// [Config.HoldOff] and report what they have seen.
 package counter

@@ -14,6 +14,7 @@ import (
 	"strings"
 	"testing"
 
+	_ "github.com/coatcheck/coatcheck/embedded" // the scheme embedded:
 	"github.com/coatcheck/coatcheck/gateway"
 	"github.com/coatcheck/coatcheck/metrics"
 	"github.com/coatcheck/coatcheck/redisstore"

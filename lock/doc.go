@@ -23,18 +23,12 @@
 //
 // # Requirements
 //
-//   - Redis loses leases in a failover, a restart without its data, or FLUSHALL. With
-//     redisstore.Config.Ack set to all replicas that can become master, a grant and a renewal count
-//     only when those have it: then a failover loses none, and fences rise across it. With fewer,
-//     this depends on the promotion of the replica with the latest data, as Sentinel and Redis
-//     Cluster do when the master alone dies: the tests kill masters so with an acknowledgement of
-//     one of two replicas. Without, two can hold until the first of them learns of it, a third of
-//     its TTL later at most, and a fence can be smaller than an earlier one if the new master's
-//     clock is slower than the old one's. [WaitAfterLoss] prevents both, at the price of granting
-//     nothing for LongestTTL + Skew.
-//   - A fence is the larger of the last one plus one and the server's time in microseconds. So it
-//     rises also when its record was lost, as long as the server's clock is not earlier than at the
-//     last grant.
+//   - Redis loses leases in a failover, a restart without its data, or FLUSHALL. What survives
+//     depends on redisstore.Config.Ack and [WaitAfterLoss]: docs/guarantees.md has a table, the
+//     assumptions and the argument. Where leases are lost, two can hold until the first of them
+//     learns of it, a third of its TTL later at most.
+//   - Fences rise also when their record was lost, as long as the server's clock is not earlier
+//     than at the last grant: they follow its time in microseconds.
 //   - Processes' clocks do not matter. A wall clock that is set forward while a lock is held looks
 //     like a machine that has slept, and ends the lock.
 //   - When Redis is away nothing is granted (redisstore.ErrUnavailable, at once), holders go on
@@ -101,8 +95,8 @@
 //   - A lock is not handed on, but given back, when less than half of the lease remains, while a
 //     renewal is not confirmed, when its loss is known, or when its token was read ([Lock.Token]).
 //   - Redis shows the owner, fence and start of the first of the holders until the lock is given
-//     back, and the first local waiter after a quarter of a second. Any of their fences names the
-//     holder for [Locks.Break] and [Locks.Renew].
+//     back, and the first local waiter after a quarter of a second. [Locks.Break] takes the fence
+//     that is shown, and its new fence is larger than all of theirs.
 //   - A Release that hands on sends no request, and so does not report that the lock was lost, or
 //     broken, since the last renewal. The next holder then has a smaller fence than the next
 //     grant's, as the old holder has, and learns of the loss in the same way.

@@ -26,7 +26,7 @@ const (
 	goRedisDuplexIncr = "go-redis-auto, full duplex" // the same, made for long ways
 	rueidisIncr       = "rueidis"                    // which pipelines by itself
 	// each call an INCRBY of its own of package counter's engine, which shares round trips as
-	// scripts do: what it costs that keys do not wait in line for them
+	// scripts do: what it costs that keys do not wait in line for them.
 	plainIncr = "coatcheck-by-call"
 )
 
@@ -143,7 +143,9 @@ func openPlain(ctx context.Context, place counterPlace) (counting, error) {
 	mark := pipeline.Marker{Key: marker, Word: words[1]}
 	key := func(name string) string { return store.Key("plain", name) }
 	return counting{
-		incr:  func(ctx context.Context, name string) (int64, error) { return engine.IncrBy(ctx, key(name), 1, life, mark) },
+		incr: func(ctx context.Context, name string) (int64, error) {
+			return engine.IncrBy(ctx, key(name), 1, life, mark)
+		},
 		key:   key,
 		close: store.Close,
 	}, nil

@@ -328,15 +328,15 @@ func TestIDsFromPythonRenewWithTheWholeProof(t *testing.T) {
 func TestAForkOfPythonStampsNothing(t *testing.T) {
 	s := embedded(t)
 	process := python(t, "-c", `
-import os, sys, workerid
-worker = workerid.WorkerId("`+s.url+`", "orders")
+import os, sys, coatcheck
+worker = coatcheck.WorkerId("`+s.url+`", "orders")
 print(worker.next_id(), flush=True)
 child = os.fork()
 if child == 0:
     for call in (worker.next_id, worker.check, worker.release):
         try:
             call()
-        except workerid.NoLease:
+        except coatcheck.NoLease:
             continue
         os._exit(1)
     os._exit(7)

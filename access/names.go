@@ -9,7 +9,7 @@ import (
 )
 
 // Names are the names that a caller may touch: counter keys, pools, tags, locks, scopes. Each is
-// one name, or what names begin with and a star behind it: orders:*. A star alone, or nil, is every
+// one name, or what names begin with and a star after it: orders:*. A star alone, or nil, is every
 // name; a list without entries is refused where records are read. It is read-only.
 type Names []string
 
@@ -26,7 +26,7 @@ func (n Names) check() (faults []string) {
 	}
 	for i, one := range n {
 		if begin := strings.TrimSuffix(one, "*"); one != "*" && !names.Valid(begin) || len(one) > names.Max {
-			faults = append(faults, fmt.Sprintf("entry %d is neither a name nor the beginning of names with a star behind it, such as orders:*", i+1))
+			faults = append(faults, fmt.Sprintf("entry %d is neither a name nor the beginning of names with a star after it, such as orders:*", i+1))
 		}
 	}
 	return faults

@@ -76,7 +76,7 @@ func document(text []byte) (*yaml.Node, error) {
 		return nil, errors.New("the file of keys is not YAML")
 	}
 	if err := decoder.Decode(&more); !errors.Is(err, io.EOF) {
-		return nil, errors.New("a file of keys is one YAML document, and nothing behind it")
+		return nil, errors.New("a file of keys is one YAML document, and nothing after it")
 	}
 	if len(whole.Content) != 1 || whole.Content[0].Kind != yaml.MappingNode {
 		return nil, errors.New("a file of keys is a YAML map with the fields keys, certificates and anonymous")

@@ -152,7 +152,7 @@ func TestLoadRefusesAWrongAnswer(t *testing.T) {
 		{"larger than the buffer", func(w http.ResponseWriter, _ *http.Request) {
 			w.WriteHeader(http.StatusCreated)
 			_, _ = w.Write(make([]byte, 1<<20))
-		}, false, "EOF|instead of|behind the answer|does not fit"},
+		}, false, "EOF|instead of|after the answer|does not fit"},
 		{"cut", func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }, false, "EOF"},
 	} {
 		t.Run(row.name, func(t *testing.T) {

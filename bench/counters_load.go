@@ -43,7 +43,7 @@ func (l countLoad) each(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// run adds for a span. Calls that have begun within it end behind it, and count.
+// run adds for a span. Calls that have begun within it end after it, and count.
 func (l countLoad) run(ctx context.Context, span time.Duration) (countSample, error) {
 	runtime.GC() // what others have left behind
 	callers := make([]*caller, l.callers)

@@ -44,7 +44,7 @@ const (
 	poolFar  = 1024
 )
 
-// patience is how long a call may take behind many others. Defaults are made for machines that are
+// patience is how long a call may take after many others. Defaults are made for machines that are
 // not as full as this one is made.
 const patience = 30 * time.Second
 

@@ -187,7 +187,7 @@ func (g *getting) value(body []byte) (int64, error) {
 	if lines := bytes.Count(body, []byte("\n")) - bytes.Count(body, []byte("\r\n")); lines != g.ids {
 		return 0, fmt.Errorf("%d ids instead of %d", lines, g.ids)
 	}
-	_, ids, _ := bytes.Cut(body, []byte("\r\n")) // behind the first part's length
+	_, ids, _ := bytes.Cut(body, []byte("\r\n")) // after the first part's length
 	first, _, _ := bytes.Cut(ids, []byte("\n"))
 	return number(first)
 }

@@ -208,7 +208,7 @@ func (d *driver) answer() ([]byte, error) {
 		}
 	}
 	if read > want {
-		return nil, fmt.Errorf("%d bytes behind the answer", read-want)
+		return nil, fmt.Errorf("%d bytes after the answer", read-want)
 	}
 	return d.buffer[:bytes.Index(d.buffer, headEnd)+2], nil
 }

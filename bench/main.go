@@ -38,7 +38,7 @@ const help = `usage: go run . COMMAND [flags]
 go run . COMMAND -h lists the flags. redis-server has to be in PATH; REDIS_SERVER names another one.
 `
 
-// commands are what the program can do. Those behind the empty line are started by the others, as
+// commands are what the program can do. Those after the empty line are started by the others, as
 // processes of their own.
 var commands = map[string]func(ctx context.Context, args []string, stdin io.Reader, stdout io.Writer) error{
 	"guard":    guardCommand,
@@ -91,7 +91,7 @@ type usageError struct{ error }
 
 func (e usageError) Unwrap() error { return e.error }
 
-// parse reads a command's flags and refuses anything behind them.
+// parse reads a command's flags and refuses anything after them.
 func parse(flags *flag.FlagSet, args []string) error {
 	flags.SetOutput(io.Discard) // run tells the error
 	err := flags.Parse(args)

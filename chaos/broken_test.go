@@ -13,7 +13,7 @@ import (
 )
 
 // The same rounds, against a guard as many have written it, find what is wrong with it: a client
-// asks again after its owner was killed behind the effect, the key expires, and the handler runs
+// asks again after its owner was killed after the effect, the key expires, and the handler runs
 // again.
 func TestNaiveGuardIsFoundToRunTwice(t *testing.T) {
 	t.Parallel()

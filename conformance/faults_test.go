@@ -24,7 +24,7 @@ const (
 	acceptsBadEscape    fault = "any character may be escaped"
 	acceptsUnterminated fault = "the last quote may be missing"
 	acceptsList         fault = "of a list the first key counts"
-	acceptsTrailing     fault = "text behind the string is ignored"
+	acceptsTrailing     fault = "text after the string is ignored"
 	acceptsParameters   fault = "parameters are ignored"
 	acceptsNonASCII     fault = "any byte may be in a key"
 	acceptsEmpty        fault = "a header without a value is a key"

@@ -33,7 +33,7 @@ var malformedKeys = []malformed{
 	{"key-list", must, "a list of keys", func(_ *suite, k string) [][]string {
 		return one(`"`+k+`", "`+k+`-2"`, k+`, `+k+`-2`, `"`+k+`",`)
 	}},
-	{"key-trailing-text", must, "a string with more text behind it", func(_ *suite, k string) [][]string {
+	{"key-trailing-text", must, "a string with more text after it", func(_ *suite, k string) [][]string {
 		return one(`"`+k+`" x`, `"`+k+`"x`, `"`+k+`""x"`)
 	}},
 	{"key-parameters", promise, "a key with parameters, which the draft gives no meaning,", func(_ *suite, k string) [][]string {
@@ -121,7 +121,7 @@ func quotedAndBare(ctx context.Context, s *suite) error {
 	return nil
 }
 
-// escapes sends keys that differ only behind an escaped quote and an escaped backslash.
+// escapes sends keys that differ only after an escaped quote and an escaped backslash.
 func escapes(ctx context.Context, s *suite) error {
 	if s.o.issued() {
 		return notApplicable("issued tokens have no escapes")

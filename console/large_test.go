@@ -39,7 +39,7 @@ func TestTenThousandCountersArePagedAndSearchedOnTheServer(t *testing.T) {
 	s := serve(t, server.Config{})
 	tenThousand(t, s)
 	b := open(t, s.page("counters"))
-	b.shows(".count", "Page 1: 50 counters, and more behind them")
+	b.shows(".count", "Page 1: 50 counters, and more after them")
 	b.shows("tbody tr:first-child", "key-00000")
 	b.click(".pager button:last-child")
 	b.shows(".count", "Page 2: 50 counters")

@@ -89,7 +89,7 @@ func (r *rig) raw(text string) (statuses []int) {
 	}
 }
 
-// inChunks is the hidden request as a chunk, and the end behind it.
+// inChunks is the hidden request as a chunk, and the end after it.
 var inChunks = fmt.Sprintf("%x\r\n%s\r\n0\r\n\r\n", len(hidden), hidden)
 
 const hidden = "POST /hidden HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"

@@ -155,7 +155,7 @@ func inspect(answer *http.Response) error {
 	if answer.StatusCode > 599 {
 		return fmt.Errorf("status %d cannot be recorded", answer.StatusCode)
 	}
-	// announced trailers would be recorded as headers; ReverseProxy passes the others on behind the
+	// announced trailers would be recorded as headers; ReverseProxy passes the others on after the
 	// body
 	answer.Trailer = nil
 	return nil

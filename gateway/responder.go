@@ -52,7 +52,7 @@ func (r *responder) Write(bytes []byte) (int, error) {
 	}
 }
 
-// bound begins the time of a stall anew. net/http lifts it behind the request.
+// bound begins the time of a stall anew. net/http lifts it after the request.
 func (r *responder) bound() {
 	if r.stall > 0 {
 		// a connection that takes no deadline has none

@@ -107,7 +107,7 @@ func document(text []byte) (*yaml.Node, error) {
 		return nil, fmt.Errorf("not YAML: %w", err)
 	}
 	if err := decoder.Decode(&more); !errors.Is(err, io.EOF) {
-		return nil, errors.New("a routes file is one YAML document, and nothing behind it")
+		return nil, errors.New("a routes file is one YAML document, and nothing after it")
 	}
 	if len(whole.Content) != 1 || whole.Content[0].Kind != yaml.MappingNode {
 		return nil, errors.New("a routes file is a YAML map with the field routes")

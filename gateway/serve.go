@@ -64,7 +64,7 @@ func (g *Gateway) stop(ctx context.Context, web *http.Server) error {
 	last, cancel := context.WithTimeout(ctx, lastWords)
 	defer cancel()
 	_ = g.working.wait(last)
-	// an answer that is given is not sent yet: net/http writes it behind the handler
+	// an answer that is given is not sent yet: net/http writes it after the handler
 	_ = web.Shutdown(last)
 	err = errors.Join(err, g.door.Cut(web)) // what does not even end now is cut off
 	closing, cancel := context.WithTimeout(ctx, lastWords)

@@ -31,7 +31,7 @@ func ParseUpstream(text string) (Upstream, error) {
 	case target.User != nil:
 		return Upstream{}, errors.New("a user and a password do not belong here: clients send their own credentials")
 	case target.RawQuery != "" || target.Fragment != "" || target.Opaque != "":
-		return Upstream{}, errors.New("a URL with a host and a path, and nothing behind it")
+		return Upstream{}, errors.New("a URL with a host and a path, and nothing after it")
 	case target.Scheme == "unix" && target.Host == "" && filepath.IsAbs(target.Path):
 		return Upstream{url: &url.URL{Scheme: "http", Host: "localhost"}, socket: target.Path}, nil
 	case (target.Scheme == "http" || target.Scheme == "https") && target.Hostname() != "":

@@ -29,7 +29,7 @@ func fieldsOf(schema node) (list []field) {
 	}
 	required := append(schema.at("required").texts(), target.at("required").texts()...)
 	if name != "" {
-		target = schema // whose own members come behind those of its reference
+		target = schema // whose own members come after those of its reference
 	}
 	for part := range target.at("allOf").items() {
 		list = append(list, fieldsOf(part)...)

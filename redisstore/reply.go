@@ -28,7 +28,7 @@ func (r Reply) Number(i int) (int64, error) {
 	return n, nil
 }
 
-// Scan reads the values behind the outcome in order: into *string, *int, *int64, *time.Time
+// Scan reads the values after the outcome in order: into *string, *int, *int64, *time.Time
 // (milliseconds since 1970, as UTC) or *time.Duration (milliseconds). A reply that is too short or
 // not a number is a script that breaks its contract: an error of class [ErrUnknownOutcome].
 func (r Reply) Scan(into ...any) error {

@@ -63,7 +63,7 @@ func TestLibrarysScriptKeepsTheClassesOfErrors(t *testing.T) {
 	_, err := takes(t, store.WithAck(1), pipeline.Of(store.WithAck(1)).Scripter(), "a", "me")
 	unknown(t, err)
 	if err := library.Run(t.Context(), scripter, []string{"a"}, "me").Err(); !errors.Is(err, redisstore.ErrRefused) {
-		t.Errorf("with nothing behind it: %v", err)
+		t.Errorf("with nothing after it: %v", err)
 	}
 	behind := &pipeline.Chained{Script: follow, Keys: []string{"x"}, Done: "mine"}
 	if err := library.Run(behind.With(t.Context()), scripter, []string{"a"}, "me").Err(); !errors.Is(err, redisstore.ErrRefused) || behind.Reply != nil {

@@ -255,7 +255,7 @@ func want(t testing.TB, reply []string, words ...string) {
 	}
 }
 
-// word fails the test unless a reply has the outcome, with that many values behind it.
+// word fails the test unless a reply has the outcome, with that many values after it.
 func word(t testing.TB, reply []string, outcome string, values int) {
 	t.Helper()
 	if reply[0] != outcome || len(reply) != values+1 {

@@ -22,7 +22,7 @@ if state.kind == 'x' then
   if state.last.token == string.sub(state.value, 1, 22) then
     show(state.last.number, state.last.since, till, '1', string.sub(state.value, 23))
   else
-    show('0', '0', till, '1', '') -- a client of redislock: what stands behind its token is not known, since the token may have any length
+    show('0', '0', till, '1', '') -- a client of redislock: what follows its token is not known, since the token may have any length
   end
 end
 for _, holder in pairs(state.together) do

@@ -14,7 +14,7 @@ var (
 	listKey  = []string{"locks:{names}"}
 )
 
-// run is how many fences a grant has behind its own, see lib/lock_run.lua.
+// run is how many fences a grant has after its own, see lib/lock_run.lua.
 const run = 16
 
 // ask is one lock_enter. The zero fields mean what is behind them.
@@ -351,7 +351,7 @@ func TestBreakingTakesTheLockWithALargerFence(t *testing.T) {
 	})
 }
 
-// A server whose time is behind, or has just come up to the last fence, mints the next one behind
+// A server whose time is behind, or has just come up to the last fence, mints the next one after
 // the run of that. The last fence is set a little ahead, by another span each time, so that some
 // grants come when the time is within its run.
 func TestFenceOfAFreeLockLiesBehindTheLastRun(t *testing.T) {
@@ -372,9 +372,9 @@ func fencesBehindRuns(t *testing.T, b *box, grants int) {
 	}
 }
 
-// Behind the fence of an exclusive grant there is a run of others, which its process gives to those
+// After the fence of an exclusive grant there is a run of others, which its process gives to those
 // to whom it hands the lock on by itself: each of them renews it and is broken, the next fence lies
-// behind them, however it is minted, and a holder among others has none but his own.
+// after them, however it is minted, and a holder among others has none but his own.
 func TestEachFenceOfARunIsThatOfTheGrant(t *testing.T) {
 	// of the clock, so that nothing but the run makes a difference
 	const ahead = int64(9_000_000_000_000_000)

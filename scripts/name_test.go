@@ -51,9 +51,9 @@ func TestNamesAreListedInTheOrderOfTheirBytes(t *testing.T) {
 			{"a", "a:2", 100, "ab"},
 			{"a", "ab", 100, ""},
 			{"a:", "", 100, "a:10 a:2"},
-			{"a:", "a", 100, "a:10 a:2"}, // behind a name that comes before all that begin so
+			{"a:", "a", 100, "a:10 a:2"}, // after a name that comes before all that begin so
 			{"a:", "Z", 1, "a:10"},
-			{"a", "b", 100, ""}, // and behind one that comes after them
+			{"a", "b", 100, ""}, // and after one that comes after them
 			{"~", "", 100, "~"},
 			{"x", "", 100, ""},
 		} {

@@ -146,21 +146,21 @@ func hash(source string) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// Behind returns one script that runs another text first, and then this one, whose reply it
+// Following returns one script that runs another text first, and then this one, whose reply it
 // answers. That text is a whole script of somebody else's: as its KEYS it has the first `keys` keys
 // of the call, as its ARGV the `args` arguments that follow the first `own`, which are this
-// script's. What it returns stands in ARGV then, behind this script's own arguments; an error in it
+// script's. What it returns stands in ARGV then, after this script's own arguments; an error in it
 // ends both.
-func (s *Script) Behind(text string, keys, own, args int) *Script {
+func (s *Script) Following(text string, keys, own, args int) *Script {
 	source := fmt.Sprintf("ARGV[%d] = ", own+1) + "(function(KEYS, ARGV)\n" + text + "\nend)({" + elements("KEYS", 0, keys) + "}, {" + elements("ARGV", own, args) + "})\n" + s.Source
 	chained := &Script{Name: s.Name, Source: source, SHA: hash(source)}
 	if s.trusting != nil {
-		chained.trusting = s.trusting.Behind(text, keys, own, args)
+		chained.trusting = s.trusting.Following(text, keys, own, args)
 	}
 	return chained
 }
 
-// elements names n elements of a table behind the first few, separated by commas.
+// elements names n elements of a table after the first few, separated by commas.
 func elements(table string, behind, n int) string {
 	names := make([]string, n)
 	for i := range names {

@@ -109,7 +109,7 @@ func TestTrustingScriptsAreThoseThatAskForTheIncarnation(t *testing.T) {
 		if trusting.Name != script.Name || trusting.Reads != script.Reads || trusting.Trusting() != trusting {
 			t.Errorf("the trusting %s is %s, reads %v", script.Name, trusting.Name, trusting.Reads)
 		}
-		chained := script.Behind("return 1", 0, 1, 1)
+		chained := script.Following("return 1", 0, 1, 1)
 		expect.Equal(t, script.Name+" after another text trusts", chained.Trusting().SHA != chained.SHA, asks)
 	}
 }

@@ -94,7 +94,7 @@ func TestAcquireNoticesEveryLoss(t *testing.T) {
 						ids[g.id] = true
 					}
 					if len(ids) != 4 {
-						t.Errorf("behind the quarantine: ids %v, want all four", ids)
+						t.Errorf("after the quarantine: ids %v, want all four", ids)
 					}
 					b.sound()
 				})
@@ -254,7 +254,7 @@ func TestRepeatOfAcquireInQuarantineAndBehindIt(t *testing.T) {
 		if g := b.lease(lease{nonce: "n0"}); g.id != "0" || g.till <= b.now() {
 			t.Errorf("a repeat of what is lost got %+v, want a new grant", g)
 		}
-		// One that is kept alive stands behind the quarantine as it was granted.
+		// One that is kept alive stands after the quarantine as it was granted.
 		kept := b.lease(lease{nonce: "n2"})
 		b.setHead("incarnation", "before")
 		b.quarantined(lease{}, 0)

@@ -157,7 +157,7 @@ func TestRestoredGrantKeepsItsFenceAndThePoolItsOwn(t *testing.T) {
 }
 
 // A record of a time before the grant does not stand in its way; one that may be younger, or was
-// open behind the grant's start, does.
+// open after the grant's start, does.
 func TestVanishedLeaseGoesOverOlderRecordsOnly(t *testing.T) {
 	each(t, func(t *testing.T, b *box) {
 		b.lease(lease{nonce: "keep"})
@@ -174,8 +174,8 @@ func TestVanishedLeaseGoesOverOlderRecordsOnly(t *testing.T) {
 			"ended as it began":            {"old", now - hour, now - minute, "h", "ann", true},
 			"released as it began":         {"old", now - hour, now - minute, "r", "", true},
 			"the same nonce, before":       {"mine", now - hour, now - minute, "r", "", true},
-			"ended behind its start":       {"old", now - hour, now - minute + 1, "h", "ann", false},
-			"released behind its start":    {"old", now - hour, now - minute + 1, "r", "ann", false},
+			"ended after its start":        {"old", now - hour, now - minute + 1, "h", "ann", false},
+			"released after its start":     {"old", now - hour, now - minute + 1, "r", "ann", false},
 			"open":                         {"old", now - hour, now + hour, "h", "ann", false},
 			"younger and open":             {"new", now - minute + 1, now + hour, "h", "ann", false},
 			"younger and ended":            {"new", now - minute + 1, now - 1, "h", "ann", false},

@@ -320,7 +320,7 @@ func TestWorkerGetTellsWhatIsLeftOfAQuarantine(t *testing.T) {
 		b.setHead("incarnation", replid)
 		b.pass(2 * hour)
 		if reply = b.run(scripts.WorkerGet, poolKeys[:1], 0, 10); reply[7] != "0" {
-			t.Errorf("behind its end: got %q", reply)
+			t.Errorf("after its end: got %q", reply)
 		}
 	})
 }

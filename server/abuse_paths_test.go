@@ -13,7 +13,7 @@ import (
 	"github.com/coatcheck/coatcheck/server"
 )
 
-// beyond is longer than what any route has behind another one's path.
+// beyond is longer than what any route has after another one's path.
 const beyond = "/livez/livez/livez"
 
 // disguises are other ways to write a path, of which some server or other takes each for the path

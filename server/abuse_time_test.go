@@ -105,7 +105,7 @@ func wantNothingDone(t *testing.T, s *service) {
 	}
 }
 
-// A body is read up to the limit, whatever the client goes on to send, and what is behind it is
+// A body is read up to the limit, whatever the client goes on to send, and what follows it is
 // never a request.
 func TestBodyThatNeverEndsIsRefused(t *testing.T) {
 	s := listen(t, server.Config{Store: storetest.Open(t, redisstore.Config{}), Dev: true, MaxBody: 64 << 10})

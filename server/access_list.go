@@ -8,13 +8,13 @@ import (
 )
 
 // pageOf reads a page of a list of names, as far as the caller may see them. list reads up to n
-// entries whose names begin with a prefix and are behind a cursor, in the order of their bytes, and
+// entries whose names begin with a prefix and come after a cursor, in the order of their bytes, and
 // reports whether there may be more of them.
 func pageOf[T any](c echo.Context, prefix, cursor string, n int, nameOf func(T) string, list func(prefix, cursor string, n int) ([]T, bool, error)) (page []T, more bool, err error) {
 	spans := caller(c).Names.Spans(prefix)
 	for i, span := range spans {
 		if span.Prefix < cursor && !strings.HasPrefix(cursor, span.Prefix) {
-			continue // all of it is behind the cursor
+			continue // all of it is before the cursor
 		}
 		want := n - len(page)
 		if want == 0 {

@@ -18,7 +18,7 @@ import (
 )
 
 // body reads a JSON object into a struct, strictly: fields by their exact names and once each,
-// UTF-8, and nothing behind the object. An empty body leaves the struct as it is; so does a field
+// UTF-8, and nothing after the object. An empty body leaves the struct as it is; so does a field
 // that is null.
 func body(c echo.Context, into any) error {
 	if c.Request().Body == http.NoBody {
@@ -43,7 +43,7 @@ func body(c echo.Context, into any) error {
 		return err
 	}
 	if _, err := decoder.Token(); !errors.Is(err, io.EOF) {
-		return invalid("body", "one JSON object belongs here, and nothing behind it")
+		return invalid("body", "one JSON object belongs here, and nothing after it")
 	}
 	return nil
 }

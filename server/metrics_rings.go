@@ -108,7 +108,7 @@ func (s *Server) lookAtRings() (occupancy, error) {
 }
 
 // lookAtRing adds a pool to what was seen, and tells how many slots it has read. It ends at the
-// last slot that was ever used: all behind it are free.
+// last slot that was ever used: all after it are free.
 func (s *Server) lookAtRing(ctx context.Context, pool string, seen *occupancy, left int) (read int) {
 	states, used := map[string]int{}, 0
 	for {

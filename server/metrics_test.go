@@ -290,7 +290,7 @@ func TestMetricsOfCountersAndIDs(t *testing.T) {
 	})
 }
 
-// The source fails behind its first range: what was fetched is used up, and then callers starve.
+// The source fails after its first range: what was fetched is used up, and then callers starve.
 func TestMetricsOfSegmentsThatStarve(t *testing.T) {
 	var lock sync.Mutex
 	taken := 0

@@ -41,7 +41,7 @@ func (s *Server) numbering(c echo.Context, key string, request *counter.Request)
 		return numbering{key: key}, nil
 	}
 	if has(c, "ttl_ms") {
-		return n, invalid("ttl_ms", fmt.Sprintf("not with template or calendar: the counter of a period is kept until %v behind its end", keptBehind))
+		return n, invalid("ttl_ms", fmt.Sprintf("not with template or calendar: the counter of a period is kept until %v after its end", keptBehind))
 	}
 	zone, err := s.queryZone(c)
 	if err != nil {

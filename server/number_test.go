@@ -143,7 +143,7 @@ func TestCounterOfAPeriodLivesForTwoDaysBehindItsEnd(t *testing.T) {
 	}
 }
 
-// Without the moment a repeat behind midnight is another day's.
+// Without the moment a repeat after midnight is another day's.
 func TestRepeatOverMidnightGetsTheSameNumberIfItSaysOfWhen(t *testing.T) {
 	s, set := numbered(t, storetest.Open(t, redisstore.Config{}))
 	path := "/incr/orders?template=" + url.QueryEscape("{yyyyMMdd}-{n:4}")
@@ -174,7 +174,7 @@ func TestFaultsOfTemplatesSayWhatToWrite(t *testing.T) {
 		"calendar={yyyyMMdd}&template=" + url.QueryEscape("{n:6}"):             "write {yyyyMMdd} into it",
 		"template=" + url.QueryEscape("{n}") + "&by=2000":                      "1 to 1000",
 		"template=" + url.QueryEscape("{n}") + "&at=" + "2026-11-18T11:00:00Z": "within 24h0m0s of now",
-		"template=" + url.QueryEscape("{n}") + "&ttl_ms=100000":                "48h0m0s behind its end",
+		"template=" + url.QueryEscape("{n}") + "&ttl_ms=100000":                "48h0m0s after its end",
 	} {
 		wantDetail(t, s.do(t, "GET", "/incr/k?"+query, ""), wire.InvalidRequest, part)
 	}

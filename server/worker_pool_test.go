@@ -130,7 +130,7 @@ func (s *service) usedUntil(t *testing.T) {
 				return slot.NotAfter.Equal(lease.NotBefore.Add(8 * time.Millisecond))
 			},
 		},
-		{ // never before its window, nor behind it
+		{ // never before its window, nor after it
 			func(wire.WorkerLease) string { return "1970-01-01T00:00:00Z" },
 			func(lease wire.WorkerLease, slot wire.WorkerSlot) bool { return slot.NotAfter.Equal(lease.NotBefore) },
 		},

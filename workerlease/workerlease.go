@@ -47,7 +47,7 @@ type Config struct {
 	// how far the clocks of two servers that can be master may differ, up to a minute; 0 =
 	// DefaultSkew
 	Skew time.Duration
-	// how long a slot rests behind its window before another holder gets it; 0 = not at all
+	// how long a slot rests after its window before another holder gets it; 0 = not at all
 	Cooldown time.Duration
 	// LongestTTL is the longest TTL of a pool, which is how long nothing is granted after its state
 	// may have been lost; a longer one is refused. MinTTL to MaxTTL. 0 = DefaultTTL, and under

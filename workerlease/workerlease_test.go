@@ -41,7 +41,7 @@ func TestPools(t *testing.T) {
 		t.Run("refuse requests that are not valid", p.badRequest)
 		t.Run("renew the window and never shorten it", p.renew)
 		t.Run("have one ttl", p.oneTTL)
-		t.Run("start the next window behind the last stamp", p.nextWindow)
+		t.Run("start the next window after the last stamp", p.nextWindow)
 		t.Run("end a lease at its release", p.release)
 		t.Run("take only the proof of the grant itself", p.proof)
 		t.Run("refuse the proof of an old grant of the same slot", p.oldProof)

@@ -147,7 +147,7 @@ func (f *findings) findLeft(who string, killed bool, mine *part) {
 		}
 		left[last]--
 	}
-	const kept = 2 // the current range, and the one behind it
+	const kept = 2 // the current range, and the one after it
 	done := max(len(left)-kept, 0)
 	skipped := sum(left[:done])
 	if killed {

@@ -33,7 +33,7 @@ func (u unlocked) Take(ctx context.Context, tag string, _ int64) (segment.Range,
 	return segment.Range{Lo: lo, Hi: lo + step, Step: step}, nil
 }
 
-// late remembers the range that it is handing out, and the one behind it, and writes down those
+// late remembers the range that it is handing out, and the one after it, and writes down those
 // that are done. When it is killed, they are forgotten.
 type late struct {
 	db *sql.DB

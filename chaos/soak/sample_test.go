@@ -111,7 +111,7 @@ type row struct {
 	limit                              int
 }
 
-// rows compare the halves of a series behind its first fifth, in which the process warms up.
+// rows compare the halves of a series after its first fifth, in which the process warms up.
 func (s *series) rows(before, after figures, long bool) (all []row) {
 	warm := s.seen[len(s.seen)/5:]
 	for _, k := range kinds(long) {

@@ -84,7 +84,7 @@ export class Paged extends HTMLElement {
 
   #tell(n) {
     const page = this.#cursors.length;
-    const more = this.#next ? ', and more behind them' : '';
+    const more = this.#next ? ', and more after them' : '';
     this.count.textContent = n === 0 ? `No ${this.#words}${this.begins.value ? ' of such a name' : ' yet'}` : `Page ${page}: ${n === 1 ? plural(n, this.word) : `${number(n)} ${this.#words}`}${more}`;
     this.lock(this.back, page === 1);
     this.lock(this.forth, !this.#next);

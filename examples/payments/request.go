@@ -61,7 +61,7 @@ func ending(decoder *json.Decoder, missing []member) error {
 		return malformed(err)
 	}
 	if _, err := decoder.Token(); !errors.Is(err, io.EOF) {
-		return invalid("body", "one JSON object belongs here, and nothing behind it")
+		return invalid("body", "one JSON object belongs here, and nothing after it")
 	}
 	if len(missing) > 0 {
 		return invalid(missing[0].name, "missing")

@@ -84,7 +84,7 @@ func Load(text []byte) (*Contract, error) {
 	for template, item := range document.Paths.Map() {
 		c.routes = append(c.routes, c.routeOf(template, item))
 	}
-	// a brace sorts behind letters: what is fixed comes last
+	// a brace sorts after letters: what is fixed comes last
 	slices.SortFunc(c.routes, func(a, b *route) int { return strings.Compare(b.template, a.template) })
 	slices.Reverse(c.routes)
 	return c, c.readAnywhere()

@@ -111,7 +111,7 @@ func (p *program) counterSetCommand() *cobra.Command {
 	command := &cobra.Command{
 		Use: "set KEY VALUE", Short: "Set a counter: the next value that is handed out is one more",
 		Long: "Set a counter: the next value that is handed out is one more. Setting it back hands values out again, so that it takes --yes; so does setting what holds no integer.\n" +
-			"KEY can end in a date, as for coatcheck incr. A value that is negative goes behind two dashes: coatcheck counter set -- KEY -5",
+			"KEY can end in a date, as for coatcheck incr. A value that is negative goes after two dashes: coatcheck counter set -- KEY -5",
 		Args: func(_ *cobra.Command, args []string) (err error) {
 			if len(args) != 2 {
 				return usageError{fmt.Errorf("a counter's key and a value belong here, not %d words", len(args))}
@@ -127,7 +127,7 @@ func (p *program) counterSetCommand() *cobra.Command {
 		config.Toggle("yes", "set it back", &set.yes))
 	command.SetFlagErrorFunc(func(_ *cobra.Command, err error) error {
 		if _, short := errors.AsType[*pflag.NotExistError](err); short {
-			err = fmt.Errorf("%w; a value that is negative goes behind two dashes: coatcheck counter set -- KEY -5", err)
+			err = fmt.Errorf("%w; a value that is negative goes after two dashes: coatcheck counter set -- KEY -5", err)
 		}
 		return usageError{err}
 	})

@@ -22,12 +22,12 @@ func splitKey(text string) (key, calendar string, err error) {
 	if dated {
 		colon := strings.LastIndexByte(plain, ':')
 		if colon < 0 {
-			return "", "", fmt.Errorf("%q: a date stands behind a colon, as in orders:{yyyyMMdd}", text)
+			return "", "", fmt.Errorf("%q: a date stands after a colon, as in orders:{yyyyMMdd}", text)
 		}
 		text, calendar = text[:colon], text[colon+1:]
 	}
 	if !names.InPath(text) {
-		return "", "", fmt.Errorf("%q cannot be a counter's key: %s, and behind a colon a date such as {yyyyMMdd}", text, names.Rule)
+		return "", "", fmt.Errorf("%q cannot be a counter's key: %s, and after a colon a date such as {yyyyMMdd}", text, names.Rule)
 	}
 	return text, calendar, nil
 }

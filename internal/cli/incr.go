@@ -38,7 +38,7 @@ func (p *program) incrCommand() *cobra.Command {
 	command := &cobra.Command{
 		Use: "incr KEY", Short: "Add to a counter, and print the values that are now yours",
 		Long: "Add to a counter, and print the values that are now yours, one a line: N=$(coatcheck incr orders).\n\n" +
-			"KEY can end in a date behind a colon, as orders:{yyyyMMdd}: the counter then begins anew with each day, month or year. A --template with a date does the same for a KEY\n" +
+			"KEY can end in a date after a colon, as orders:{yyyyMMdd}: the counter then begins anew with each day, month or year. A --template with a date does the same for a KEY\n" +
 			"without. A value that the template cannot write is refused, and nothing is added.\n\n" +
 			"After exit code 75 the command can be given again: nothing is handed out twice, but without --request-id there may be a gap.",
 		Args: oneCounter,

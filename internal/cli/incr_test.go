@@ -126,7 +126,7 @@ func TestWhatIncrCanNotMeanIsWrongUsage(t *testing.T) {
 		var story []told
 		for args, says := range map[string]string{
 			"incr": "one counter's key", "incr a b": "one counter's key", "incr a/b": "key", "incr ..": "key", "incr ä": "key", "incr " + strings.Repeat("a", 201): "key",
-			"incr {yyyy}": "behind a colon", "incr orders-{yyyy}": "behind a colon", "incr orders:{yyyy": "position", "incr orders:{n}": "", "incr orders:{yyyy}:{MM}": "",
+			"incr {yyyy}": "after a colon", "incr orders-{yyyy}": "after a colon", "incr orders:{yyyy": "position", "incr orders:{n}": "", "incr orders:{yyyy}:{MM}": "",
 			"incr a --by 0": "by", "incr a --by 1000001": "by", "incr a --by x": "by", "incr a --ttl 1ms": "ttl", "incr a --ttl never": "ttl", "incr a --request-id ä": "request-id",
 			"incr a --zone UTC": "zone", "incr a --at 2026-11-21T00:00:00Z": "--at", "incr a:{yyyy} --zone Nowhere/None": "zone", "incr a:{yyyy} --zone Local": "zone",
 			"incr a:{yyyy} --ttl 1h": "ttl", "incr a --template {n} --ttl 1h": "ttl", "incr a --template x": "", "incr a --template {n} --by 1001": "by",

@@ -36,7 +36,7 @@ func (p *program) lockRunCommand() *cobra.Command {
 			"Exit code: that of CMD, 128 and the number of the signal that killed it; 75 if the lock was not obtained or was lost. docs/locks.md says more.",
 		Args: func(c *cobra.Command, args []string) error {
 			if c.ArgsLenAtDash() != 1 || len(args) < 2 {
-				return usageError{errors.New("one lock and, behind two dashes, a command belong here: coatcheck lock run NAME -- CMD")}
+				return usageError{errors.New("one lock and, after two dashes, a command belong here: coatcheck lock run NAME -- CMD")}
 			}
 			return checkLock(args[0])
 		},

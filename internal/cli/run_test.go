@@ -49,7 +49,7 @@ func TestBannerSaysWhatCanBeLostAndWhatToTry(t *testing.T) {
 }
 
 // A server that stops gives its worker id back, and the next one under the same identity has it at
-// once, behind the last id of the first.
+// once, after the last id of the first.
 func TestServeStampsUnderItsIdentityAndGivesItsWorkerIDBackAtItsEnd(t *testing.T) {
 	t.Parallel()
 	redis := redistest.Start(t)

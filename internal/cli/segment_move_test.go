@@ -149,7 +149,7 @@ func TestTagIsNotMovedOntoOneThatIsInUse(t *testing.T) {
 	}
 }
 
-// TestCommandsOfTheMigrationPage runs every command of docs/migrating.md that stands behind a
+// TestCommandsOfTheMigrationPage runs every command of docs/migrating.md that stands after a
 // prompt.
 func TestCommandsOfTheMigrationPage(t *testing.T) {
 	t.Parallel()

@@ -27,7 +27,7 @@ const (
 )
 
 // openSQL returns connections to the database of a URL, mysql://user:password@host:port/database or
-// postgres://…, with the driver's own parameters behind a question mark. It connects to nothing
+// postgres://…, with the driver's own parameters after a question mark. It connects to nothing
 // yet. Its errors hold nothing of the URL.
 func openSQL(text string) (*sql.DB, segment.Dialect, error) {
 	target, dialect, err := config.ParseSQL(text)
@@ -52,7 +52,7 @@ func openSQL(text string) (*sql.DB, segment.Dialect, error) {
 func openMySQL(target *url.URL) (*sql.DB, error) {
 	config, err := mysql.ParseDSN("/?" + target.RawQuery)
 	if err != nil {
-		return nil, errors.New("the driver does not take one of the parameters behind the question mark")
+		return nil, errors.New("the driver does not take one of the parameters after the question mark")
 	}
 	port := target.Port()
 	if port == "" {
@@ -75,7 +75,7 @@ func openMySQL(target *url.URL) (*sql.DB, error) {
 func openPostgreSQL(target *url.URL) (*sql.DB, error) {
 	config, err := pgx.ParseConfig(target.String())
 	if err != nil {
-		return nil, errors.New("the driver does not take the URL: look at what is behind the question mark")
+		return nil, errors.New("the driver does not take the URL: look at what is after the question mark")
 	}
 	return stdlib.OpenDB(*config), nil
 }

@@ -140,7 +140,7 @@ func readUnit(text string) (settings map[string][]string, faults []string) {
 // up in it.
 var ownCommand = sync.OnceValue(func() *cobra.Command { return (&program{}).command() })
 
-// checkArguments reports whether this program has a command and the flags that stand behind it.
+// checkArguments reports whether this program has a command and the flags that follow it.
 // What follows two dashes is another program's.
 func checkArguments(words []string) error {
 	if end := slices.Index(words, "--"); end >= 0 {
@@ -163,7 +163,7 @@ func hasFlag(command *cobra.Command, said string) bool {
 	return command.Flags().Lookup(name) != nil || command.InheritedFlags().Lookup(name) != nil
 }
 
-// stopsWithin is how long a stop takes at most behind the drain delay: requests under way end, what
+// stopsWithin is how long a stop takes at most after the drain delay: requests under way end, what
 // is cut off says so, and late answers are recorded.
 func stopsWithin(c *config.Service) time.Duration {
 	requests := c.StopTimeout

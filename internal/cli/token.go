@@ -70,7 +70,7 @@ func (p *program) tokenIssueCommand() *cobra.Command {
 func (p *program) tokenShowCommand() *cobra.Command {
 	command := &cobra.Command{
 		Use: "show TOKEN", Short: "Say where a token stands: issued, claimed, completed or in doubt",
-		Long: "Say where a token stands: issued, claimed, completed or in doubt. A token that begins with a dash goes behind two: coatcheck token show -- TOKEN",
+		Long: "Say where a token stands: issued, claimed, completed or in doubt. A token that begins with a dash goes after two: coatcheck token show -- TOKEN",
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) != 1 {
 				return usageError{fmt.Errorf("one token belongs here, not %d", len(args))}
@@ -82,7 +82,7 @@ func (p *program) tokenShowCommand() *cobra.Command {
 	command.SetFlagErrorFunc(func(_ *cobra.Command, err error) error {
 		if _, short := errors.AsType[*pflag.NotExistError](err); short && strings.Contains(err.Error(), "shorthand") {
 			// without the token
-			return usageError{errors.New("a token that begins with a dash goes behind two: coatcheck token show -- TOKEN")}
+			return usageError{errors.New("a token that begins with a dash goes after two: coatcheck token show -- TOKEN")}
 		}
 		return usageError{err}
 	})

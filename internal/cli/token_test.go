@@ -72,7 +72,7 @@ func TestTokenExitCodes(t *testing.T) {
 		{[]string{"token", "nonsense"}, usage, "nonsense"},
 		{[]string{"token", "show"}, usage, "one token"},
 		{[]string{"token", "show", "a", "b"}, usage, "one token"},
-		{[]string{"token", "show", "-aSecretToken"}, usage, "behind two"},
+		{[]string{"token", "show", "-aSecretToken"}, usage, "after two"},
 		{[]string{"token", "show", "--nonsense"}, usage, "nonsense"},
 		{[]string{"token", "show", "a b", "--server", p.banner.URL}, usage, "a token has"},
 		{[]string{"token", "issue", "extra"}, usage, "extra"},

@@ -76,7 +76,7 @@ type beats struct {
 	all  int // beats
 	ends int // different ends of the window
 	last int64
-	late []string // beats at or behind the end
+	late []string // beats at or after the end
 }
 
 func readBeats(t testing.TB, path string) beats {

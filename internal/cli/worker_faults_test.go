@@ -92,7 +92,7 @@ func tried(t *testing.T, bound time.Duration, trial func(t *testing.T, o *onlook
 			return
 		}
 		if o.heldUp() < bound || n == trials {
-			t.Errorf("trial %d: %d beats at or behind the end: %q; an onlooker was held up for %v at most", n, len(late), late, o.heldUp())
+			t.Errorf("trial %d: %d beats at or after the end: %q; an onlooker was held up for %v at most", n, len(late), late, o.heldUp())
 			return
 		}
 		t.Logf("trial %d tells nothing: an onlooker was held up for %v", n, o.heldUp())
@@ -144,7 +144,7 @@ func TestCommandNeverOutlivesThoseWhoWatchIt(t *testing.T) {
 
 // eachWatcherFault breaks the processes which watch over a command, and the service that keeps its
 // lease, each in turn. begin starts the service and the command, and returns what is to be looked
-// at behind that, or nil. Each row is something that befalls them.
+// at after that, or nil. Each row is something that befalls them.
 func eachWatcherFault(t *testing.T, begin func(t *testing.T) (r *running, p *process, after func())) {
 	t.Helper()
 	signal := func(pid int, s syscall.Signal) {
@@ -247,17 +247,17 @@ func (r *running) guard() int {
 }
 
 // inTime checks that the command and what it has started have ended, and that neither has run at or
-// behind the end of its window.
+// after the end of its window.
 func (r *running) inTime(paths ...string) {
 	r.t.Helper()
 	for _, path := range append([]string{r.path}, paths...) {
 		if late := r.late(path); len(late) > 0 {
-			r.t.Errorf("%s: %d beats at or behind the end: %q", filepath.Base(path), len(late), late)
+			r.t.Errorf("%s: %d beats at or after the end: %q", filepath.Base(path), len(late), late)
 		}
 	}
 }
 
-// late waits until a process has ended that beats, and returns its beats at or behind the end of
+// late waits until a process has ended that beats, and returns its beats at or after the end of
 // its window.
 func (r *running) late(path string) []string {
 	r.t.Helper()

@@ -47,7 +47,7 @@ func (p *program) workerRunCommand() *cobra.Command {
 			"Exit code: that of CMD, 128 and the number of the signal that killed it; 75 if no worker id was to be had or it was lost. docs/workers.md says more.",
 		Args: func(c *cobra.Command, args []string) error {
 			if c.ArgsLenAtDash() != 1 || len(args) < 2 {
-				return usageError{errors.New("one pool and, behind two dashes, a command belong here: coatcheck worker run POOL -- CMD")}
+				return usageError{errors.New("one pool and, after two dashes, a command belong here: coatcheck worker run POOL -- CMD")}
 			}
 			return checkPool(args[0])
 		},

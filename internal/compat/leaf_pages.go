@@ -11,7 +11,7 @@ import (
 	"github.com/coatcheck/coatcheck/segment"
 )
 
-// Cache shows the tags in use. The range that ids are drawn from is the first, the one behind
+// Cache shows the tags in use. The range that ids are drawn from is the first, the one after
 // it the second.
 func (l *Leaf) Cache(c echo.Context) error {
 	if l.config.NoSegment {

@@ -48,7 +48,7 @@ func TestBodiesInFlightAreBoundedAndGiveTheirMemoryBack(t *testing.T) {
 	holder.ends("its client")
 	h.holds(0)
 	small.say(post(500_000, 500_000))
-	expect.Equal(t, "a large body behind it", small.hears(), 200)
+	expect.Equal(t, "a large body after it", small.hears(), 200)
 }
 
 func TestHeadersInFlightAreBounded(t *testing.T) {

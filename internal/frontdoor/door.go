@@ -109,7 +109,7 @@ func (d *Door) Server(handler http.Handler) *http.Server {
 
 // Around has a listener let in no more connections than the bound. One more is let in for the one
 // that has been without a request for longest, and if every connection has a request under way, it
-// waits until one has not. Those behind it wait with the operating system.
+// waits until one has not. Those after it wait with the operating system.
 func (d *Door) Around(l net.Listener) net.Listener {
 	around := &listener{Listener: l, door: d, closed: make(chan struct{})}
 	d.mu.Lock()

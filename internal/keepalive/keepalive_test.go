@@ -365,7 +365,7 @@ func TestStopEndsTheKeeping(t *testing.T) {
 	})
 }
 
-// Who stops wants to give the lease back: no renewal may come behind that.
+// Who stops wants to give the lease back: no renewal may come after that.
 func TestStopWaitsForTheRenewalUnderWay(t *testing.T) {
 	for name, reply := range map[string]error{"confirmed": nil, "failed": errDown, "lost": errGone} {
 		t.Run(name, func(t *testing.T) {

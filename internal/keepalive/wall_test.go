@@ -63,7 +63,7 @@ func wantTrust(t *testing.T, k *keepalive.Keeper) {
 	}
 }
 
-// A renewal that was asked for before the machine slept says nothing of the time behind that.
+// A renewal that was asked for before the machine slept says nothing of the time after that.
 func TestSuspendDuringARenewal(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &far{}

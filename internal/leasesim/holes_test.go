@@ -14,7 +14,7 @@ func still(removed rule) *server {
 
 // TestWindowThatBeginsLaterDoesNotOutliveTheQuarantine: the last holder of a slot gives it back
 // with a timestamp that is 391 ahead, and it is granted at once. Then all is lost. A window that is
-// a TTL long ends behind the quarantine, and so inside of the next one.
+// a TTL long ends after the quarantine, and so inside of the next one.
 func TestWindowThatBeginsLaterDoesNotOutliveTheQuarantine(t *testing.T) {
 	for removed, intersect := range map[rule]bool{endsInTime: true, 0: false} {
 		v := still(removed)
@@ -64,7 +64,7 @@ func TestRepeatedAcquireOfAnEndedWindowIsANewGrant(t *testing.T) {
 }
 
 // TestLateRenewalDoesNotReplaceALaterGrant: the renewal was sent before the release, and comes
-// behind the next grant of the slot.
+// after the next grant of the slot.
 func TestLateRenewalDoesNotReplaceALaterGrant(t *testing.T) {
 	for removed, replaced := range map[rule]bool{restoreOlder: true, 0: false} {
 		v := still(removed)

@@ -14,7 +14,7 @@ const (
 	// a window that begins later than now does not end later than now + TTL.
 	endsInTime
 	quarantine // noticed loss starts a quarantine
-	// in quarantine nothing is granted, not even windows that begin behind it.
+	// in quarantine nothing is granted, not even windows that begin after it.
 	refusal
 	quarantineSkew // a quarantine is longer than the TTL by S
 	renewalNotices // a renewal notices loss, too
@@ -49,7 +49,7 @@ const (
 	deadlineSent // after it sent that, not after it had the reply
 	deadlineAge  // and earlier, if it was answered an older grant
 	wallDeadline // and when as much time has gone by on the wall clock
-	coolDown     // a slot rests behind its window
+	coolDown     // a slot rests after its window
 	// a quarantine lasts as long as the longest TTL that is allowed, whatever TTL is known of or
 	// asked for.
 	longestTTL

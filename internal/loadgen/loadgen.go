@@ -171,7 +171,7 @@ func (r *run) meant(n int64) time.Duration {
 	return time.Duration(float64(n) / r.Rate * float64(time.Second))
 }
 
-// rows takes a row each time one is full, until all calls are over. Behind the end of the run calls
+// rows takes a row each time one is full, until all calls are over. After the end of the run calls
 // have Grace to end.
 func (r *run) rows(begin context.Context, done <-chan struct{}, cut func()) (rows []Row) {
 	tick := time.NewTicker(r.Every)

@@ -69,7 +69,7 @@ func TestClosedLoopKeepsItsCallersBusy(t *testing.T) {
 		expect.Equal(t, "throughput", r.Throughput(), 40)
 		wantNear(t, "the longest latency", r.Latency.Max(), 100*time.Millisecond)
 		sum := int64(0)
-		for _, row := range r.Rows { // the last calls end with the last row, in it or behind it
+		for _, row := range r.Rows { // the last calls end with the last row, in it or after it
 			sum += row.Done
 			if row.Took == time.Second && (row.Done < 36 || row.Done > 44 || !near(row.P50, 100*time.Millisecond)) {
 				t.Errorf("a row of a second: got %+v, want 36 to 44 done with a median of 100 ms", row)

@@ -159,7 +159,7 @@ func (r *recorder) row(end time.Duration) Row {
 	return row
 }
 
-// into adds up all, behind the last row.
+// into adds up all, after the last row.
 func (r *recorder) into(result *Result) {
 	failures, delays := newHistogram(), newHistogram()
 	result.Errors, result.First = map[string]int64{}, map[string]error{}

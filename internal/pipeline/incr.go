@@ -124,7 +124,7 @@ func (l *limited) Deadline() (time.Time, bool) {
 	return l.deadline, true
 }
 
-// alone sends the INCRBY by itself and reads its marker behind it, with as little as go-redis needs
+// alone sends the INCRBY by itself and reads its marker after it, with as little as go-redis needs
 // for that.
 func (in *increment) alone(ctx context.Context, node *redis.Client) error {
 	c := &in.call

@@ -174,6 +174,6 @@ func (s *Scripter) both(of join, text string) *scripts.Script {
 	if built, ok := s.built.Load(of); ok {
 		return built.(*scripts.Script)
 	}
-	built, _ := s.built.LoadOrStore(of, of.script.Behind(text, of.keys, of.own, of.args))
+	built, _ := s.built.LoadOrStore(of, of.script.Following(text, of.keys, of.own, of.args))
 	return built.(*scripts.Script)
 }

@@ -94,7 +94,7 @@ func Parse(text string) (Target, error) {
 
 var schemeForm = regexp.MustCompile(`^[a-z][a-z+]{0,20}$`)
 
-// strayAt reports whether a URL has an @ behind its hosts: most likely a password is cut in two by
+// strayAt reports whether a URL has an @ after its hosts: most likely a password is cut in two by
 // a character that is not encoded.
 func strayAt(rest string) bool {
 	rest = strings.TrimPrefix(rest, "//")

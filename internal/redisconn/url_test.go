@@ -136,7 +136,7 @@ var wrongURLs = []struct{ name, url, says string }{
 	{"server: port 65536", "redis://ann:" + password + "@h:65536", "port"},
 	{"server: forgotten host", "redis://ann:" + password, "not written as in a URL"},
 	{"server: slash in the password", "redis://ann:" + password + "/x@h", "%2F"},
-	{"server: slash in the password behind digits", "redis://ann:12/" + password + "@h", "%2F"},
+	{"server: slash in the password after digits", "redis://ann:12/" + password + "@h", "%2F"},
 	{"server: question mark in the password", "redis://ann:12?" + password + "@h", "%3F"},
 	{"server: hash in the password", "redis://ann:12#" + password + "@h", "%23"},
 	{"server: @ and hash in the password", "redis://ann:12@" + password + "#x@h", "%23"},

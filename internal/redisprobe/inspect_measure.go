@@ -44,7 +44,7 @@ func (i *inspector) measure(ctx context.Context, node *redis.Client, s *doctor.I
 }
 
 // clock compares a server's clock with this host's. The server read its clock between the moment
-// before the question and the one behind the answer, so the shortest of several round trips bounds
+// before the question and the one after the answer, so the shortest of several round trips bounds
 // the offset best.
 func clock(ctx context.Context, node *redis.Client) doctor.Clock {
 	best := doctor.Clock{Err: "not asked"}

@@ -67,7 +67,7 @@ func Logger(log *slog.Logger) *slog.Logger {
 	return slog.New(handler{log.Handler()})
 }
 
-// handler is safe for concurrent use if the one behind it is.
+// handler is safe for concurrent use if the one after it is.
 type handler struct{ slog.Handler }
 
 // Handle adds the ids.

@@ -26,7 +26,7 @@ func ended(pid int) bool {
 	return !ok || slices.Contains([]string{"Z", "X"}, state)
 }
 
-// status reads a process's state and parent, which come behind its name in parentheses.
+// status reads a process's state and parent, which come after its name in parentheses.
 func status(pid int) (state string, parent int, ok bool) {
 	text, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
 	fields := bytes.Fields(text[bytes.LastIndexByte(text, ')')+1:])

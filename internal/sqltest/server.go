@@ -262,7 +262,7 @@ func (s *Server) OpenDatabase(t testing.TB, database string) *sql.DB {
 }
 
 // OpenPlain returns connections that go through a proxy at an address. Each statement is sent in
-// one piece, its arguments in it or behind it, so that the proxy can tell it by its words. They are
+// one piece, its arguments in it or after it, so that the proxy can tell it by its words. They are
 // closed with the test.
 func (s *Server) OpenPlain(t testing.TB, address, database string) *sql.DB {
 	t.Helper()

@@ -34,7 +34,7 @@ const scope = "github.com/coatcheck/coatcheck"
 // specifies, from the process's environment: OTEL_EXPORTER_OTLP_*, OTEL_BSP_*, OTEL_SERVICE_NAME,
 // OTEL_RESOURCE_ATTRIBUTES, OTEL_TRACES_SAMPLER. What is set here counts before them.
 type Config struct {
-	Endpoint string // base URL of the collector, such as http://127.0.0.1:4318, behind which comes /v1/traces; "" = as the environment says
+	Endpoint string // base URL of the collector, such as http://127.0.0.1:4318, after which comes /v1/traces; "" = as the environment says
 	// the part of the traces that is kept, 0 to 1: see Known. nil = as the environment says, else
 	// all
 	Sample *float64

@@ -169,7 +169,7 @@ func (g deafRenewals) Renew(ctx context.Context, lease holder.Lease) (holder.Lea
 	return g.granter.Renew(context.WithoutCancel(ctx), lease)
 }
 
-// A reply that comes behind the deadline is for nothing, also for the clock and the window.
+// A reply that comes after the deadline is for nothing, also for the clock and the window.
 func TestRenewalBehindTheDeadline(t *testing.T) {
 	bubble(t, func(t *testing.T, g *granter, d *diary) {
 		h := hold(t, deafRenewals{g}, d, holder.Options{})

@@ -284,7 +284,7 @@ func TestReleaseThatFails(t *testing.T) {
 	})
 }
 
-// A renewal that is under way ends before the lease is given back: behind it, it could be taken for
+// A renewal that is under way ends before the lease is given back: after it, it could be taken for
 // one of the next holder.
 func TestReleaseDuringARenewal(t *testing.T) {
 	bubble(t, func(t *testing.T, g *granter, d *diary) {

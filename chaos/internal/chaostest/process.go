@@ -87,7 +87,7 @@ func (p *Process) Finish() {
 // Stop freezes the process, and returns when all of it stands still. The signal alone is not
 // enough: until it has come to each thread, one of them may hear what happens next, and answer it.
 // What the process has sent before may still be on its way: who asks the receiver something gets an
-// answer behind that.
+// answer after that.
 func (p *Process) Stop() {
 	p.signal(syscall.SIGSTOP)
 	awaitStopped(p.command.Process.Pid)

@@ -22,7 +22,7 @@ func Do(t testing.TB, server *redistest.Server, words ...any) {
 //
 // The first write that all confirm may be one that came to them with the snapshot: a replica that
 // has loaded it confirms what is in it, but may have to report once more, which it does every
-// second, until it is sent what comes behind. Only a confirmation of a write that was made after
+// second, until it is sent what follows. Only a confirmation of a write that was made after
 // that shows that it follows.
 func Replicate(t testing.TB, master *redistest.Server, replicas ...*redistest.Server) {
 	t.Helper()

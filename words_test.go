@@ -7,6 +7,7 @@ import (
 	"go/token"
 	"os"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -37,7 +38,9 @@ type prose struct {
 }
 
 func TestProseIsNarrowAndPlain(t *testing.T) {
-	for suffix, read := range map[string]func(string) []prose{".go": goProse, ".lua": luaProse, ".js": jsProse, ".md": markdownProse} {
+	for suffix, read := range map[string]func(string) []prose{
+		".go": goProse, ".lua": luaProse, ".js": jsProse, ".mjs": jsProse, ".ts": jsProse, ".py": pythonProse, ".md": markdownProse,
+	} {
 		for _, name := range walk(t, suffix) {
 			text, err := os.ReadFile(name)
 			if err != nil {
@@ -118,7 +121,23 @@ func scriptProse(text, mark string) (found []prose) {
 
 func luaProse(text string) []prose { return scriptProse(text, "--") }
 
-func jsProse(text string) []prose { return scriptProse(text, "//") }
+// jsProse also has the lines of blocks, which begin with a star.
+func jsProse(text string) []prose {
+	return slices.Concat(scriptProse(text, "//"), scriptProse(text, "/**"), scriptProse(text, "* "))
+}
+
+// pythonProse is comments that have their line to themselves, and docstrings.
+func pythonProse(text string) (found []prose) {
+	docstring := false
+	for i, line := range strings.Split(text, "\n") {
+		marks := strings.Count(line, `"""`)
+		if trimmed := strings.TrimSpace(line); docstring || strings.HasPrefix(trimmed, `"""`) || strings.HasPrefix(trimmed, "#") {
+			found = append(found, newProse(i+1, trimmed, line, strings.Contains(line, "://")))
+		}
+		docstring = docstring != (marks == 1)
+	}
+	return found
+}
 
 // markdownProse is all but blocks of code; tables and lines with a link may be of any width.
 func markdownProse(text string) (found []prose) {
@@ -149,6 +168,8 @@ func TestProseIsFoundWhereItStands(t *testing.T) {
 		"a comment after code":  {goProse, "package p\n\nvar s = 1 // he holds it, whoever asks\n", 2},
 		"a Lua comment":         {luaProse, "local a = 1\n-- tells whether\n", 1},
 		"a JS comment":          {jsProse, "  // whoever asks\n", 1},
+		"a JS block":            {jsProse, "/** " + wide + " */\n/**\n * whoever asks\n */\n", 2},
+		"a Python docstring":    {pythonProse, "def f():\n    \"\"\"Nobody asks.\"\"\"\n    s = 'nobody'\n\n\n\"\"\"One.\n\nwhoever\n\"\"\"\n# " + wide + "\n", 3},
 		"Markdown":              {markdownProse, "Nobody.\n\n```\nnobody\n```\n| " + wide + " |\n" + wide + " x\n", 2},
 	} {
 		var faults []string

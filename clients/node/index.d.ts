@@ -3,7 +3,9 @@
 /** What a call failed with. No text of it holds a token or a lease. */
 export class CoatcheckError extends Error {
   constructor(code: string, detail: string, facts?: { status?: number; retryAfter?: number });
-  /** of docs/remote.md; "unavailable" and "unknown-outcome" where the service itself did not say one */
+  /**
+   * of docs/remote.md; "unavailable" and "unknown-outcome" where the service itself did not say one
+   */
   readonly code: string;
   /** of the HTTP answer, if one came */
   readonly status?: number;
@@ -72,7 +74,9 @@ export class Attempt {
   /** larger than that of every attempt before it */
   readonly fence: number;
   readonly number: number;
-  /** Set it if the work provably had no effect: the claim is given back, and nothing is recorded. */
+  /**
+   * Set it if the work provably had no effect: the claim is given back, and nothing is recorded.
+   */
   notBegun: boolean;
   /** Ends when the claim is another's, or may be. */
   get signal(): AbortSignal;
@@ -83,7 +87,10 @@ export class Attempt {
   trustUntil(deadline: number | undefined): void;
 }
 
-/** Runs work under a token, once whatever fails: an answer that was recorded before is returned instead. */
+/**
+ * Runs work under a token, once whatever fails: an answer that was recorded before is returned
+ * instead.
+ */
 export function runOnce(
   client: Client,
   token: string,

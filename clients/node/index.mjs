@@ -12,9 +12,11 @@ const MOST = 16 << 20; // bytes of an answer that are read
 /** What a call failed with. No text of it holds a token or a lease. */
 export class CoatcheckError extends Error {
   /**
-   * @param {string} code of docs/remote.md; "unavailable" and "unknown-outcome" where the service itself did not say one
+   * @param {string} code of docs/remote.md; "unavailable" and "unknown-outcome" where the service
+   *   itself did not say one
    * @param {string} detail
-   * @param {{status?: number, retryAfter?: number}} [facts] status of the HTTP answer, if one came; retryAfter in seconds, if known
+   * @param {{status?: number, retryAfter?: number}} [facts] status of the HTTP answer, if one came;
+   *   retryAfter in seconds, if known
    */
   constructor(code, detail, facts = {}) {
     super(`${code}: ${detail}`);
@@ -24,16 +26,25 @@ export class CoatcheckError extends Error {
   }
 }
 
-/** Nothing was done: no connection came about, or the service said that its store is not available. Trying later is harmless. */
+/**
+ * Nothing was done: no connection came about, or the service said that its store is not available.
+ * Trying later is harmless.
+ */
 export class Unavailable extends CoatcheckError {}
 
-/** The request may or may not have been done: it was sent, and no answer of the service itself came back. */
+/**
+ * The request may or may not have been done: it was sent, and no answer of the service itself came
+ * back.
+ */
 export class UnknownOutcome extends CoatcheckError {}
 
 /** Another attempt has the claim: stop, and do not use what was done. */
 export class Lost extends CoatcheckError {}
 
-/** The work is done, but its answer may not be recorded. The cause says why; answer is what the work returned. */
+/**
+ * The work is done, but its answer may not be recorded. The cause says why; answer is what the work
+ * returned.
+ */
 export class NotRecorded extends Error {
   constructor(answer, cause) {
     super('the work is done, but its answer may not be recorded', { cause });
@@ -61,9 +72,11 @@ export class Client {
   }
 
   /**
-   * Looks at a token and takes it: {outcome: "granted", lease, fence, …} or {outcome: "replay", response: {…}}.
+   * Looks at a token and takes it: {outcome: "granted", lease, fence, …} or {outcome: "replay",
+   * response: {…}}.
    *
-   * owner is a secret of 16 to 128 characters, new for each attempt: repeating the claim with the same one gets the same grant.
+   * owner is a secret of 16 to 128 characters, new for each attempt: repeating the claim with the
+   * same one gets the same grant.
    */
   async claim(token, fingerprint, lease, policy = 'hold', owner = '') {
     const claimed = await this.#post(token, 'claim', { fingerprint, lease_ms: millis(lease), policy, owner });
@@ -72,7 +85,10 @@ export class Client {
     throw new UnknownOutcome('unknown-outcome', 'the answer cannot be read', { status: 200 });
   }
 
-  /** Records the answer of the attempt that lease proves. Repeating it is harmless. notKept records that there is one, without its body. */
+  /**
+   * Records the answer of the attempt that lease proves. Repeating it is harmless. notKept records
+   * that there is one, without its body.
+   */
   async complete(token, lease, { status = 200, headers = {}, body = '', notKept = false }) {
     const body_base64 = notKept ? '' : Buffer.from(body).toString('base64');
     await this.#post(token, 'complete', { status, headers, body_base64, body_not_kept: notKept }, lease);
@@ -83,12 +99,17 @@ export class Client {
     await this.#post(token, 'extend', { lease_ms: millis(span) }, lease, timeout);
   }
 
-  /** Gives a claim back. Only for an attempt that provably never began. Repeating it is harmless. */
+  /**
+   * Gives a claim back. Only for an attempt that provably never began. Repeating it is harmless.
+   */
   async release(token, lease) {
     await this.#post(token, 'release', undefined, lease);
   }
 
-  /** Sends one request, once, and returns the JSON of its answer. node:http follows no redirect, and with no agent repeats nothing. */
+  /**
+   * Sends one request, once, and returns the JSON of its answer. node:http follows no redirect, and
+   * with no agent repeats nothing.
+   */
   async #post(token, verb, message, lease, timeout = this.#timeout) {
     const body = message === undefined ? '' : JSON.stringify(message);
     const headers = { 'Content-Type': 'application/json', Accept: 'application/json', 'Content-Length': Buffer.byteLength(body) };
@@ -101,7 +122,10 @@ export class Client {
   }
 }
 
-/** One exchange. Before a connection is there nothing can have been done; after that it is not known unless an answer comes. */
+/**
+ * One exchange. Before a connection is there nothing can have been done; after that it is not known
+ * unless an answer comes.
+ */
 function send(url, path, headers, body, timeout) {
   const secure = url.protocol === 'https:';
   return new Promise((resolve, reject) => {
@@ -143,7 +167,10 @@ function object(text) {
   }
 }
 
-/** The error that an answer is. Only the service's own word says that nothing was done where the status is 500 or more. */
+/**
+ * The error that an answer is. Only the service's own word says that nothing was done where the
+ * status is 500 or more.
+ */
 function problem(status, type, wait, text) {
   const facts = { status, retryAfter: /^\d+$/.test(wait ?? '') ? Number(wait) : undefined };
   const said = type.split(';')[0].trim() === 'application/problem+json' && status >= 400 ? object(text) : undefined;
@@ -164,9 +191,11 @@ export class Attempt {
   #timer;
 
   constructor(fence, number) {
-    this.fence = fence; // larger than that of every attempt before it: give it to what must refuse an older attempt
+    // larger than that of every attempt before it: give it to what must refuse an older attempt
+    this.fence = fence;
     this.number = number;
-    this.notBegun = false; // set it if the work provably had no effect: the claim is given back, and nothing is recorded
+    // set it if the work provably had no effect: the claim is given back, and nothing is recorded
+    this.notBegun = false;
   }
 
   /** Ends when the claim is another's, or may be. */
@@ -193,15 +222,20 @@ export class Attempt {
 }
 
 /**
- * Runs work(attempt) under a token, and returns {answer, replayed}, where the answer is {status, headers, body, notKept} with the body as a Buffer.
+ * Runs work(attempt) under a token, and returns {answer, replayed}, where the answer is {status,
+ * headers, body, notKept} with the body as a Buffer.
  *
- * work returns {status, headers, body}. If it throws, the operation may have happened: nothing is given back, the lease lapses, and then the token is in doubt,
- * under takeover free for the next. Errors: those of Client.claim (the work did not run), what work threw, Lost (do not use what was done), NotRecorded.
+ * work returns {status, headers, body}. If it throws, the operation may have happened: nothing is
+ * given back, the lease lapses, and then the token is in doubt, under takeover free for the next.
+ * Errors: those of Client.claim (the work did not run), what work threw, Lost (do not use what was
+ * done), NotRecorded.
  *
- * The heartbeat runs in the same thread: work that blocks it for longer than the lease loses its claim.
+ * The heartbeat runs in the same thread: work that blocks it for longer than the lease loses its
+ * claim.
  */
 export async function runOnce(client, token, fingerprint, work, { lease = 30, policy = 'hold' } = {}) {
-  const claimedAt = performance.now(); // before the claim is sent: from here one lease is what this process trusts its claim for
+  // before the claim is sent: from here one lease is what this process trusts its claim for
+  const claimedAt = performance.now();
   const claimed = await claimAgain(client, token, fingerprint, lease, policy);
   if (claimed.outcome === 'replay') {
     const { status, headers, body_base64, body_not_kept = false } = claimed.response;
@@ -223,7 +257,10 @@ export async function runOnce(client, token, fingerprint, work, { lease = 30, po
   return { answer, replayed: false };
 }
 
-/** Claims a token, and asks again after a lost answer. If none comes, the claim is given back: nothing was begun. */
+/**
+ * Claims a token, and asks again after a lost answer. If none comes, the claim is given back:
+ * nothing was begun.
+ */
 async function claimAgain(client, token, fingerprint, lease, policy) {
   const owner = randomBytes(16).toString('base64url');
   let unknown;
@@ -237,11 +274,15 @@ async function claimAgain(client, token, fingerprint, lease, policy) {
     }
     await pause(wait);
   }
-  await client.release(token, owner).catch(() => {}); // else the token is in doubt when the lease has lapsed, if the claim was made
+  // else the token is in doubt when the lease has lapsed, if the claim was made
+  await client.release(token, owner).catch(() => {});
   throw unknown;
 }
 
-/** Extends the lease every third of it. One that hangs makes room for the next. It returns what ends it. */
+/**
+ * Extends the lease every third of it. One that hangs makes room for the next. It returns what ends
+ * it.
+ */
 function heartbeat(client, token, proof, attempt, lease, policy) {
   const ended = new AbortController();
   const beat = async () => {
@@ -251,7 +292,8 @@ function heartbeat(client, token, proof, attempt, lease, policy) {
         await client.extend(token, proof, lease, lease / 3);
       } catch (error) {
         if (error instanceof Lost || error.code === 'idempotency-token-unknown') return attempt.lose();
-        if (!(error instanceof CoatcheckError)) return attempt.lose(error); // a fault of this program
+        // a fault of this program
+        if (!(error instanceof CoatcheckError)) return attempt.lose(error);
         continue; // the next one may get through; until then the deadline counts
       }
       if (policy === 'takeover') attempt.trustUntil(sent + lease * 1000);
@@ -280,7 +322,10 @@ function pause(seconds, signal) {
   });
 }
 
-/** Records an answer, without its body if that is too large: the token must not stay in doubt for that. */
+/**
+ * Records an answer, without its body if that is too large: the token must not stay in doubt for
+ * that.
+ */
 async function record(client, token, proof, answer) {
   try {
     await settle(() => client.complete(token, proof, answer)).catch((error) => {
@@ -292,7 +337,10 @@ async function record(client, token, proof, answer) {
   }
 }
 
-/** Makes a call that is harmless to repeat until it is known what became of it, or it was tried often enough. */
+/**
+ * Makes a call that is harmless to repeat until it is known what became of it, or it was tried
+ * often enough.
+ */
 async function settle(call, tries = 8) {
   for (let wait = 0.1; ; wait = Math.min(2 * wait, 2)) {
     try {

@@ -103,7 +103,7 @@ func TestAdminListenerIsOnLoopbackUnlessInsecure(t *testing.T) {
 		{"127.0.0.1:9091", nil, ""},
 		{"[::1]:9091", nil, ""},
 		{"localhost:0", nil, ""},
-		{"0.0.0.0:9091", nil, "can be reached from other machines, and asks nobody who they are"},
+		{"0.0.0.0:9091", nil, "can be reached from other machines, and asks no caller for a key"},
 		{":9091", nil, "can be reached from other machines"},
 		{"192.0.2.1:9091", nil, "can be reached from other machines"},
 		{"0.0.0.0:9091", []string{"--insecure"}, ""},

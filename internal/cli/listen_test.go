@@ -80,7 +80,7 @@ func TestSettingsOfAccessThatDoNotGoTogether(t *testing.T) {
 		fault string
 	}{
 		{[]string{"--access", "none.yaml"}, "access: open none.yaml"},
-		{[]string{"--access-store"}, "access-store: nobody but the service"},
+		{[]string{"--access-store"}, "access-store: only the service"},
 		{[]string{keys, "--principal-headers", "X-User"}, "principal-headers: not with access"},
 		{[]string{"--rate", "5/s"}, "rate: only with access"},
 		{[]string{keys, "--burst", "5"}, "burst: only with rate"},

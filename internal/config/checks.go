@@ -41,7 +41,7 @@ func (c *Service) CheckTogether() error {
 		}
 	}
 	embedded := c.Redis == "" || c.Redis == "embedded:"
-	wrong(c.AccessStore && embedded, "access-store: nobody but the service reaches the embedded store, so no key can be added to it; take --access or --access-keys")
+	wrong(c.AccessStore && embedded, "access-store: only the service reaches the embedded store, so no key can be added to it; take --access or --access-keys")
 	wrong(c.Controlled() && !slices.Equal(c.PrincipalHeaders, []string{defaultPrincipal}), "principal-headers: not with access, where the key or certificate says who is asking")
 	wrong(c.Rate.N > 0 && !c.Controlled(), "rate: only with access (--access, --access-keys or --access-store), which says whose requests are counted")
 	wrong(c.Burst > 0 && c.Rate.N == 0, "burst: only with rate")
@@ -121,7 +121,7 @@ func (c *Service) CheckAdmin(name, admin string) error {
 		return fmt.Errorf("%s: %s is where clients come in (listen): take another port", name, admin)
 	}
 	if !IsLoopback(host) && !c.Insecure {
-		return fmt.Errorf("%s: %s can be reached from other machines, and asks nobody who they are: listen on 127.0.0.1; or say --insecure (COATCHECK_INSECURE=true) if something else keeps others out", name, admin)
+		return fmt.Errorf("%s: %s can be reached from other machines, and asks no caller for a key: listen on 127.0.0.1; or say --insecure (COATCHECK_INSECURE=true) if something else keeps others out", name, admin)
 	}
 	return nil
 }

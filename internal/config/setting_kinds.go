@@ -235,7 +235,7 @@ func origins(name, help string, into *[]string) *Setting {
 		for part := range strings.FieldsFuncSeq(s, func(r rune) bool { return r == ',' || r == ' ' }) {
 			u, err := url.Parse(part)
 			if err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Host == "" || u.Scheme+"://"+u.Host != part || strings.ContainsAny(part, "*") {
-				return errors.New("an origin is scheme, host and port alone, such as https://shop.example; there is no * for all: whoever may ask is named")
+				return errors.New("an origin is scheme, host and port alone, such as https://shop.example; there is no * for all: each that may ask is named")
 			}
 			if !slices.Contains(*into, part) {
 				*into = append(*into, part)

@@ -29,7 +29,10 @@ async function main(options) {
   }
 }
 
-/** The work: one line in the ledger. A real one would ask a payment provider, and give it the token as well, if it takes one. */
+/**
+ * The work: one line in the ledger. A real one would ask a payment provider, and give it the token
+ * as well, if it takes one.
+ */
 async function charge(options, attempt) {
   if (options['crash-after-claim']) process.exit(70); // as a power cut would
   while (options['wait-for'] && !existsSync(options['wait-for'])) {
@@ -40,7 +43,8 @@ async function charge(options, attempt) {
   const payment = { order: options.order, payload: options.payload, payment: 'pay_' + randomBytes(8).toString('hex'), fence: attempt.fence };
   const ledger = await open(options.ledger, 'a', 0o600);
   try {
-    await ledger.write(JSON.stringify(payment) + '\n'); // one write: lines of several processes do not mix
+    // one write: lines of several processes do not mix
+    await ledger.write(JSON.stringify(payment) + '\n');
     await ledger.sync();
   } finally {
     await ledger.close();
@@ -64,7 +68,8 @@ function options() {
       payload: { type: 'string', default: '12.99 EUR' }, // what else makes the request the same
       policy: { type: 'string', default: 'hold' }, // or takeover
       'lease-ms': { type: 'string', default: '30000' }, // how long the worker may be silent
-      'crash-after-claim': { type: 'boolean', default: false }, // for trying it out: end at once, with the token claimed
+      // for trying it out: end at once, with the token claimed
+      'crash-after-claim': { type: 'boolean', default: false },
       'wait-for': { type: 'string' }, // for trying it out: do not charge before this file exists
       help: { type: 'boolean', short: 'h', default: false },
     },
@@ -74,7 +79,10 @@ function options() {
   return values;
 }
 
-/** The command line with --token=TOKEN for --token TOKEN: a token may begin with a dash, and parseArgs would take it for a flag. */
+/**
+ * The command line with --token=TOKEN for --token TOKEN: a token may begin with a dash, and
+ * parseArgs would take it for a flag.
+ */
 function glued(words) {
   const at = words.indexOf('--token');
   return at < 0 || at + 1 === words.length ? words : [...words.slice(0, at), `--token=${words[at + 1]}`, ...words.slice(at + 2)];

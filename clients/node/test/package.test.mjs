@@ -7,7 +7,10 @@ import test from 'node:test';
 
 import * as coatcheck from 'coatcheck';
 
-/** Runs a test with a server that answers each request with the next answer: status, media type, body. */
+/**
+ * Runs a test with a server that answers each request with the next answer: status, media type,
+ * body.
+ */
 async function serving(answers, run) {
   const server = http.createServer((request, response) => {
     request.resume();

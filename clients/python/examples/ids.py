@@ -1,7 +1,9 @@
-"""Prints Snowflake ids that no other process makes, one a line: python3 ids.py --server URL --pool orders --n 10
+"""Prints Snowflake ids that no other process makes, one a line: python3 ids.py --server URL --pool
+orders --n 10
 
-It stamps them itself, with a worker id that it leases. Ctrl-C and SIGTERM end it in order: the worker id is given back. Exit codes: 0 done, 1 failed, 75 try
-again later, among others when the lease could not be kept.
+It stamps them itself, with a worker id that it leases. Ctrl-C and SIGTERM end it in order: the
+worker id is given back. Exit codes: 0 done, 1 failed, 75 try again later, among others when the
+lease could not be kept.
 """
 
 import argparse

@@ -1,7 +1,8 @@
-"""Charges an order once, however often it is asked to: python3 worker.py --server URL --token TOKEN --order 42 --ledger FILE
+"""Charges an order once, however often it is asked to: python3 worker.py --server URL --token TOKEN
+--order 42 --ledger FILE
 
-It prints the answer as one line of JSON, with "replayed": true if it was recorded before. A failure is a line with "error". Exit codes: 0 done, 1 failed,
-75 try again later.
+It prints the answer as one line of JSON, with "replayed": true if it was recorded before. A failure
+is a line with "error". Exit codes: 0 done, 1 failed, 75 try again later.
 """
 
 import argparse
@@ -31,7 +32,9 @@ def main():
 
 
 def charge(options):
-    """The work: one line in the ledger. A real one would ask a payment provider, and give it the token as well, if it takes one."""
+    """The work: one line in the ledger. A real one would ask a payment provider, and give it the
+    token as well, if it takes one.
+    """
 
     def work(attempt):
         if options.crash_after_claim:
@@ -74,7 +77,9 @@ def arguments():
 
 
 def glued(words):
-    """The command line with --token=TOKEN for --token TOKEN: a token may begin with a dash, and argparse would take it for a flag."""
+    """The command line with --token=TOKEN for --token TOKEN: a token may begin with a dash, and
+    argparse would take it for a flag.
+    """
     words = list(words)
     for i in reversed(range(len(words) - 1)):
         if words[i] == "--token":

@@ -1,7 +1,8 @@
 """Idempotency tokens and worker ids of a coatcheck service.
 
-run_once does a piece of work once for each token, whatever fails meanwhile. WorkerId leases a worker id and stamps Snowflake ids
-with it that no other process stamps. Client has the single steps. Python 3.9 or later, standard library only.
+run_once does a piece of work once for each token, whatever fails meanwhile. WorkerId leases a
+worker id and stamps Snowflake ids with it that no other process stamps. Client has the single
+steps. Python 3.9 or later, standard library only.
 """
 
 from .tokens import Attempt, Client, Error, Lost, NotRecorded, Unavailable, UnknownOutcome, fingerprint, run_once

@@ -1,6 +1,7 @@
 """The remote token protocol: one token, one start of the work, one answer.
 
-https://github.com/coatcheck/coatcheck/blob/main/docs/remote.md says what each answer and each lost answer means; this is that page as code.
+https://github.com/coatcheck/coatcheck/blob/main/docs/remote.md says what each answer and each lost
+answer means; this is that page as code.
 """
 
 from __future__ import annotations
@@ -25,17 +26,23 @@ class Error(Exception):
 
     def __init__(self, code: str, detail: str, status: Optional[int] = None, retry_after: Optional[int] = None) -> None:
         super().__init__(f"{code}: {detail}")
-        self.code = code  # of docs/remote.md; "unavailable" and "unknown-outcome" where the service itself did not say one
+        # of docs/remote.md; "unavailable" and "unknown-outcome" where the service itself did not
+        # say one
+        self.code = code
         self.status = status  # of the HTTP answer; None = none came
         self.retry_after = retry_after  # seconds; None = not known
 
 
 class Unavailable(Error):
-    """Nothing was done: no connection came about, or the service said that it cannot now. Trying later is harmless."""
+    """Nothing was done: no connection came about, or the service said that it cannot now. Trying
+    later is harmless.
+    """
 
 
 class UnknownOutcome(Error):
-    """The request may or may not have been done: it was sent, and no answer of the service itself came back."""
+    """The request may or may not have been done: it was sent, and no answer of the service itself
+    came back.
+    """
 
 
 class Lost(Error):
@@ -43,7 +50,9 @@ class Lost(Error):
 
 
 class NotRecorded(Exception):
-    """The work is done, but its answer may not be recorded. The cause says why; answer is what the work returned."""
+    """The work is done, but its answer may not be recorded. The cause says why; answer is what the
+    work returned.
+    """
 
     def __init__(self, answer: Dict[str, Any]) -> None:
         super().__init__("the work is done, but its answer may not be recorded")
@@ -60,7 +69,9 @@ def fingerprint(*parts: str) -> str:
 
 
 class Client:
-    """Asks one service. It may be used by several threads: each request has a connection of its own, and is sent once."""
+    """Asks one service. It may be used by several threads: each request has a connection of its
+    own, and is sent once.
+    """
 
     def __init__(self, url: str, timeout: float = 10.0) -> None:
         self._url = urllib.parse.urlsplit(url)
@@ -69,9 +80,11 @@ class Client:
         self._timeout = timeout
 
     def claim(self, token: str, fingerprint: str, lease: float, policy: str = "hold", owner: str = "") -> Dict[str, Any]:
-        """Looks at a token and takes it: {"outcome": "granted", "lease", "fence", …} or {"outcome": "replay", "response": {…}}.
+        """Looks at a token and takes it: {"outcome": "granted", "lease", "fence", …} or {"outcome":
+        "replay", "response": {…}}.
 
-        owner is a secret of 16 to 128 characters, new for each attempt: repeating the claim with the same one gets the same grant.
+        owner is a secret of 16 to 128 characters, new for each attempt: repeating the claim with
+        the same one gets the same grant.
         """
         claimed = self._post(token, "claim", {"fingerprint": fingerprint, "lease_ms": _millis(lease), "policy": policy, "owner": owner})
         if claimed.get("outcome") == "granted" and claimed.get("lease") and claimed.get("fence"):
@@ -89,7 +102,9 @@ class Client:
         body: bytes = b"",
         not_kept: bool = False,
     ) -> None:
-        """Records the answer of the attempt that lease proves. Repeating it is harmless. not_kept records that there is one, without its body."""
+        """Records the answer of the attempt that lease proves. Repeating it is harmless. not_kept
+        records that there is one, without its body.
+        """
         answer = {"status": status, "headers": dict(headers or {}), "body_base64": "" if not_kept else base64.b64encode(body).decode(), "body_not_kept": not_kept}
         self._post(token, "complete", answer, lease)
 
@@ -98,7 +113,9 @@ class Client:
         self._post(token, "extend", {"lease_ms": _millis(span)}, lease, timeout)
 
     def release(self, token: str, lease: str) -> None:
-        """Gives a claim back. Only for an attempt that provably never began. Repeating it is harmless."""
+        """Gives a claim back. Only for an attempt that provably never began. Repeating it is
+        harmless.
+        """
         self._post(token, "release", None, lease)
 
     def _post(self, token, verb, message, lease=None, timeout=None):
@@ -107,7 +124,9 @@ class Client:
     def request(
         self, method: str, path: str, message: Optional[Mapping[str, Any]] = None, lease: Optional[str] = None, timeout: Optional[float] = None
     ) -> Dict[str, Any]:
-        """Sends one request, once, and returns the JSON of its answer. http.client follows no redirect and repeats nothing."""
+        """Sends one request, once, and returns the JSON of its answer. http.client follows no
+        redirect and repeats nothing.
+        """
         scheme = http.client.HTTPSConnection if self._url.scheme == "https" else http.client.HTTPConnection
         connection = scheme(self._url.hostname, self._url.port, timeout=timeout or self._timeout)
         try:
@@ -146,7 +165,9 @@ def _object(text):
 
 
 def _problem(status, kind, wait, text):
-    """The error that an answer is. Only the service's own word says that nothing was done where the status is 500 or more."""
+    """The error that an answer is. Only the service's own word says that nothing was done where the
+    status is 500 or more.
+    """
     retry_after = int(wait) if wait and wait.isdigit() else None
     problem = _object(text) if kind.split(";")[0].strip() == "application/problem+json" and status >= 400 else None
     if problem is None or not isinstance(problem.get("code"), str):
@@ -169,9 +190,12 @@ class Attempt:
     """What the work may know of its claim."""
 
     def __init__(self, fence: int, number: int) -> None:
-        self.fence = fence  # larger than that of every attempt before it: give it to what must refuse an older attempt
+        # larger than that of every attempt before it: give it to what must refuse an older attempt
+        self.fence = fence
         self.number = number
-        self.not_begun = False  # set it if the work provably had no effect: the claim is given back, and nothing is recorded
+        # set it if the work provably had no effect: the claim is given back, and nothing is
+        # recorded
+        self.not_begun = False
         self._lost = threading.Event()
         self._deadline = None  # by time.monotonic(); None under hold, where no one else can begin
 
@@ -189,13 +213,16 @@ def run_once(
     lease: float = 30.0,
     policy: str = "hold",
 ) -> Tuple[Dict[str, Any], bool]:
-    """Runs work(attempt) under a token. It returns (answer, replayed), where the answer is {"status", "headers", "body", "not_kept"}.
+    """Runs work(attempt) under a token. It returns (answer, replayed), where the answer is
+    {"status", "headers", "body", "not_kept"}.
 
-    work returns (status, headers, body). If it raises, the operation may have happened: nothing is given back, the lease lapses, and then the token is in
-    doubt, under takeover free for the next. Errors: those of Client.claim (the work did not run), what work raised, Lost (do not use what was done),
-    NotRecorded.
+    work returns (status, headers, body). If it raises, the operation may have happened: nothing is
+    given back, the lease lapses, and then the token is in doubt, under takeover free for the next.
+    Errors: those of Client.claim (the work did not run), what work raised, Lost (do not use what
+    was done), NotRecorded.
     """
-    claimed_at = time.monotonic()  # before the claim is sent: from here one lease is what this process trusts its claim for
+    # before the claim is sent: from here one lease is what this process trusts its claim for
+    claimed_at = time.monotonic()
     claimed = _claim(client, token, fingerprint, lease, policy)
     if claimed["outcome"] == "replay":
         response = claimed["response"]
@@ -230,7 +257,9 @@ def run_once(
 
 
 def _claim(client, token, fingerprint, lease, policy):
-    """Claims a token, and asks again after a lost answer. If none comes, the claim is given back: nothing was begun."""
+    """Claims a token, and asks again after a lost answer. If none comes, the claim is given back:
+    nothing was begun.
+    """
     owner, unknown, wait = secrets.token_urlsafe(16), None, 0.1
     for _ in range(5):
         try:
@@ -250,7 +279,9 @@ def _claim(client, token, fingerprint, lease, policy):
 
 
 def _record(client, token, proof, answer):
-    """Records an answer, without its body if that is too large: the token must not stay in doubt for that."""
+    """Records an answer, without its body if that is too large: the token must not stay in doubt
+    for that.
+    """
     for not_kept in (False, True):
         try:
             return _settle(lambda: client.complete(token, proof, answer["status"], answer["headers"], answer["body"], not_kept))
@@ -291,7 +322,9 @@ def _give_back(client, token, proof):
 
 
 def _settle(call, tries=8):
-    """Makes a call that is harmless to repeat until it is known what became of it, or it was tried often enough."""
+    """Makes a call that is harmless to repeat until it is known what became of it, or it was tried
+    often enough.
+    """
     wait = 0.1
     for left in reversed(range(tries)):
         try:

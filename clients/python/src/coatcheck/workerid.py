@@ -1,6 +1,7 @@
 """Leases a worker id, keeps it, and stamps Snowflake ids with it that no other process stamps.
 
-https://github.com/coatcheck/coatcheck/blob/main/docs/remote.md says the five rules that every such client follows; this is that page as code.
+https://github.com/coatcheck/coatcheck/blob/main/docs/remote.md says the five rules that every such
+client follows; this is that page as code.
 """
 
 from __future__ import annotations
@@ -23,8 +24,9 @@ class NoLease(Exception):
 class WorkerId:
     """One lease of a worker id, from its grant to its end. It may be used by several threads.
 
-    The constructor leases, in one request; its errors are those of Client: Unavailable (nothing was done; retry_after says when to ask again),
-    UnknownOutcome (a worker id is no one's until its TTL has passed: lease another), Error (asking again does not help, such as another layout).
+    The constructor leases, in one request; its errors are those of Client: Unavailable (nothing was
+    done; retry_after says when to ask again), UnknownOutcome (a worker id is no one's until its TTL
+    has passed: lease another), Error (asking again does not help, such as another layout).
     """
 
     def __init__(
@@ -41,7 +43,8 @@ class WorkerId:
         self._client = Client(url, timeout)
         asked = {"identity": identity, "ttl_ms": None if ttl is None else int(ttl * 1000), "layout": layout, "epoch": epoch, "datacenter": datacenter}
         pool_path = "/worker/" + urllib.parse.quote(pool, safe="")
-        sent, sent_wall = time.monotonic(), time.time()  # before the request is sent: from here one TTL is what is trusted
+        # before the request is sent: from here one TTL is what is trusted
+        sent, sent_wall = time.monotonic(), time.time()
         lease = self._client.request("POST", pool_path, {name: value for name, value in asked.items() if value is not None})
         answered = time.monotonic()
         try:
@@ -49,7 +52,8 @@ class WorkerId:
         except (KeyError, TypeError, ValueError):
             raise UnknownOutcome("unknown-outcome", "the answer cannot be read") from None
         self._path = f"{pool_path}/{self.worker_id}"
-        self._anchor = (_millis(lease["server_time"]), answered)  # never ahead: the service read its clock before this moment
+        # never ahead: the service read its clock before this moment
+        self._anchor = (_millis(lease["server_time"]), answered)
         self._trusted = (sent, sent_wall)
 
         self._process = os.getpid()
@@ -68,7 +72,8 @@ class WorkerId:
         self._token = lease["lease"]
         self._proof = {name: lease.get(name, "") for name in ("ttl_ms", "not_after", "fence", "identity", "layout", "epoch", "datacenter")}
         bits, seconds, _ = lease["layout"].partition("@s")
-        widths = [int(width) for width in bits.split("/")]  # timestamp, perhaps datacenter, worker id, sequence
+        # timestamp, perhaps datacenter, worker id, sequence
+        widths = [int(width) for width in bits.split("/")]
         self._timestamp_bits, self._worker_bits, self._sequence_bits = widths[0], widths[-2], widths[-1]
         self._low_bits = sum(widths[1:])
         self._unit_length = 1000 if seconds else 1  # in milliseconds
@@ -80,7 +85,9 @@ class WorkerId:
         return min(self.ttl / 10, 1.0)
 
     def next_id(self) -> int:
-        """Stamps an id, larger than the one before. It waits where the sequence of a unit of time is used up, and for a window that begins later. NoLease ends it."""
+        """Stamps an id, larger than the one before. It waits where the sequence of a unit of time
+        is used up, and for a window that begins later. NoLease ends it.
+        """
         while True:
             self._alone()
             with self._lock:
@@ -90,17 +97,22 @@ class WorkerId:
             self._ended.wait(wait)
 
     def _stamp(self, now):
-        """Returns an id, or None and how many seconds to wait for one. One reading of the clock decides and is what is stamped."""
+        """Returns an id, or None and how many seconds to wait for one. One reading of the clock
+        decides and is what is stamped.
+        """
         self._check(now)
         clock = self._read(now)
-        unit = max(int(clock - self._epoch) // self._unit_length, self._unit)  # time stands still rather than going back
+        # time stands still rather than going back
+        unit = max(int(clock - self._epoch) // self._unit_length, self._unit)
         sequence = self._sequence + 1 if unit == self._unit else 0
         starts = self._epoch + unit * self._unit_length
         if starts < self.not_before:
-            first = -(-(self.not_before - self._epoch) // self._unit_length)  # the first unit that lies wholly in the window
+            # the first unit that lies wholly in the window
+            first = -(-(self.not_before - self._epoch) // self._unit_length)
             return None, (self._epoch + first * self._unit_length - clock) / 1000
         if starts + self._unit_length > self.not_after:
-            return None, self.ttl / 100  # too late: a renewal moves the end, or the local deadline comes
+            # too late: a renewal moves the end, or the local deadline comes
+            return None, self.ttl / 100
         if unit >> self._timestamp_bits:
             self._end("the layout's timestamp is used up")
         if sequence >> self._sequence_bits:
@@ -110,17 +122,23 @@ class WorkerId:
         return unit << self._low_bits | who << self._sequence_bits | sequence, 0
 
     def _alone(self):
-        """A process that forks has the lease once, not twice: what runs in the child would stamp the same ids."""
+        """A process that forks has the lease once, not twice: what runs in the child would stamp
+        the same ids.
+        """
         if os.getpid() != self._process:
             raise NoLease("this process is a fork of the one that leased: lease after forking")
 
     def _read(self, now):
-        """The service's time in milliseconds: as it was told, carried on by the monotonic clock. No wall clock has a part in it."""
+        """The service's time in milliseconds: as it was told, carried on by the monotonic clock. No
+        wall clock has a part in it.
+        """
         time_then, then = self._anchor
         return time_then + (now - then) * 1000
 
     def _check(self, now):
-        """Ends the lease when it can have ended, by monotonic or by wall time: the monotonic clock of Linux stands still while the machine sleeps."""
+        """Ends the lease when it can have ended, by monotonic or by wall time: the monotonic clock
+        of Linux stands still while the machine sleeps.
+        """
         sent, sent_wall = self._trusted
         if self._over is None and max(now - sent, time.time() - sent_wall) >= self.ttl - self.margin:
             self._over = "no renewal was confirmed before the lease could end"
@@ -139,7 +157,9 @@ class WorkerId:
             self._check(time.monotonic())
 
     def _keep(self):
-        """Renews as often as the service says, and more often while that fails. One that hangs makes room for the next."""
+        """Renews as often as the service says, and more often while that fails. One that hangs
+        makes room for the next.
+        """
         wait = self._renew_every
         while not self._ended.wait(wait):
             sent, sent_wall = time.monotonic(), time.time()
@@ -160,7 +180,9 @@ class WorkerId:
             wait = self._renew_every
 
     def _confirm(self, renewed, sent, sent_wall, answered):
-        """Notes a renewal: the window's end, the trust, which counts from before it was sent, and the clock. A lease that has ended stays ended."""
+        """Notes a renewal: the window's end, the trust, which counts from before it was sent, and
+        the clock. A lease that has ended stays ended.
+        """
         self._check(answered)
         not_after, told = _millis(renewed["not_after"]), _millis(renewed["server_time"])
         if renewed["worker_id"] != self.worker_id or not_after < self.not_after:
@@ -171,13 +193,16 @@ class WorkerId:
         self._proof["not_after"] = renewed["not_after"]
 
     def release(self) -> None:
-        """Stops stamping, then gives the worker id back, for a window that begins after the last id. On an error it ends with its window instead."""
+        """Stops stamping, then gives the worker id back, for a window that begins after the last
+        id. On an error it ends with its window instead.
+        """
         self._alone()
         with self._lock:
             self._over = self._over or "the worker id was given back"
             self._ended.set()
             used_until = self.not_before if self._unit < 0 else self._epoch + (self._unit + 1) * self._unit_length
-        self._keeper.join(self.ttl / 3)  # a renewal may be under way; one that comes after the release is refused
+        # a renewal may be under way; one that comes after the release is refused
+        self._keeper.join(self.ttl / 3)
         self._client.request("DELETE", f"{self._path}?used_until={_moment(used_until)}", lease=self._token)
 
 

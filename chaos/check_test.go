@@ -168,7 +168,8 @@ func (v *verdict) mayNotBeThereYet(a answer) bool {
 }
 
 // nothing judges the answers that say that nothing was done, as long as no other came, and the one
-// behind them: no process can have the claim then.
+// after them, if it was asked for when they were there: no process can have the claim then. Before
+// that it may have met a claim of theirs that was given back.
 func (v *verdict) nothing() {
 	n := 0
 	for n < len(v.answers) && slices.Contains([]string{storeUnavailable, upstreamUnavailable}, v.answers[n].code) {
@@ -183,8 +184,12 @@ func (v *verdict) nothing() {
 			v.faultf(r.began.Before(until), ruleNothing, "a run began at %v, and at %v they still heard it", r.began.Format("05.000"), until.Format("05.000"))
 		}
 	}
-	if n < len(v.answers) && !v.underWay(n+1, v.answers[n].got) {
-		next := v.answers[n]
+	if n == len(v.answers) {
+		return
+	}
+	next := v.answers[n]
+	met := slices.ContainsFunc(v.answers[:n], func(a answer) bool { return a.got.After(next.sent) })
+	if !met && !v.underWay(n+1, next.got) {
 		v.faultf(slices.Contains([]string{inProgress, inDoubt, superseded}, next.code), ruleNothing, "and then %v", next)
 	}
 }

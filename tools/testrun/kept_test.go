@@ -110,3 +110,13 @@ func TestATestThatKillsItselfFails(t *testing.T) {
 	}
 	wantOutput(t, out.String(), "signal: killed", "0 passed, 1 failed, 0 skipped in ")
 }
+
+// A test that starts itself as a program may do so by `env NAME=VALUE PROGRAM`, which takes a path
+// with an equals sign for one more variable.
+func TestPathOfKeptBinariesIsNoVariable(t *testing.T) {
+	for _, flag := range kept([]string{"-race", "-tags=check"}, "bin") {
+		if path, is := strings.CutPrefix(flag, "bin"); is && strings.Contains(path, "=") {
+			t.Errorf("the directory of the binaries: got %s, want one without =", flag)
+		}
+	}
+}

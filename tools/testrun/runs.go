@@ -77,7 +77,7 @@ func kept(flags []string, binaries string) []string {
 	var way []string
 	for _, flag := range flags {
 		if isRace(flag) || strings.HasPrefix(flag, "-tags=") {
-			way = append(way, strings.TrimLeft(flag, "-"))
+			way = append(way, strings.ReplaceAll(strings.TrimLeft(flag, "-"), "=", "-"))
 		}
 	}
 	if way == nil {

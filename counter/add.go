@@ -148,7 +148,10 @@ func (e *entry) Done(sum int64, err error) {
 	case fits:
 		b.distribute(sum-b.sum+1, nil)
 		e.counters.batches.Done()
-	case err == nil, errors.Is(err, pipeline.ErrOtherGeneration):
+	case err == nil:
+		e.fellBehind(b.sum)
+		go e.alone(b, attempts-1, sum)
+	case errors.Is(err, pipeline.ErrOtherGeneration):
 		e.doubt()
 		go e.alone(b, attempts-1, sum)
 	default:
@@ -218,7 +221,7 @@ func (c *Counters) send(ctx context.Context, e *entry, add addition) (Range, err
 			sum, err = c.engine.IncrBy(ctx, e.redisKey, add.by, now.generation, pipeline.Marker{Key: e.marker, Word: now.era})
 			if err == nil && !now.before(sum, add.by) {
 				add.stray = sum
-				e.doubt()
+				e.fellBehind(add.by)
 				continue
 			}
 		}

@@ -30,6 +30,7 @@ type entry struct {
 
 	seen    bool  // floor is set
 	floor   int64 // the largest value that this process has seen
+	stray   int64 // what it has added to the counter since, when that was below the floor
 	life    string
 	era     string        // in which it was opened
 	ends    int64         // when the counter expires by Redis's clock, in milliseconds; 0 = never

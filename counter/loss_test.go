@@ -226,6 +226,33 @@ func TestCounterThatIsBehindByHandMoves(t *testing.T) {
 	}
 }
 
+// What a process adds to a counter that has gone back can lift it above all that the process has
+// seen. That hides the loss from the process, which must not hide it: others have seen more.
+func TestLargeAdditionDoesNotHideThatACounterIsBehind(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	c, refusing, other := process(t, server.URL()), process(t, server.URL(), strict), process(t, server.URL())
+	c.countTo(t, "k", 50)
+	refusing.gets(t, "k", 51)
+	for value := int64(52); value <= 90; value++ {
+		other.gets(t, "k", value)
+	}
+	key := c.store.Key("counter", "k")
+	do(t, server, "DEL", key)
+	_, err := refusing.IncrBy(t.Context(), "k", 60)
+	wantRefused(t, err, counter.ErrBehind)
+	do(t, server, "DEL", key)
+	got, err := c.IncrBy(t.Context(), "k", 60)
+	if err != nil || got.First <= 90 {
+		t.Errorf("IncrBy 60 after the counter was deleted at 90: got %+v, %v; want values above 90", got, err)
+	}
+	do(t, server, "SET", key, "20")
+	got, err = c.Add(t.Context(), "k", counter.Request{By: 1_000_000, RequestID: "id"})
+	if err != nil || got.First <= 90+margin {
+		t.Errorf("Add of 1,000,000 with a request id after the counter was set back to 20: got %+v, %v; want values above %d", got, err, 90+margin)
+	}
+}
+
 // The server comes back with what it had a while ago.
 func TestOlderSnapshotHandsNothingOutTwice(t *testing.T) {
 	t.Parallel()

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"math"
 	"strconv"
 	"time"
 
@@ -62,9 +63,9 @@ func (c *Counters) open(ctx context.Context, e *entry, n need) (state, error) {
 	era, _ := known.(string)
 	e.mu.Lock()
 	ttl := max(n.ttl, e.ttl)
-	floor, life, ends := "", "", ""
+	floor, least, life, ends := "", "", "", ""
 	if e.seen {
-		floor, life = strconv.FormatInt(e.floor, 10), e.life
+		floor, least, life = strconv.FormatInt(e.floor, 10), strconv.FormatInt(e.floor+min(e.stray, math.MaxInt64-max(e.floor, 0)), 10), e.life
 	}
 	if e.seen && e.ends > 0 {
 		ends = strconv.FormatInt(e.ends, 10)
@@ -76,7 +77,7 @@ func (c *Counters) open(ctx context.Context, e *entry, n need) (state, error) {
 	}
 	asked := clock()
 	words, in, err := c.engine.RunFor(ctx, scripts.CounterOpen, []string{e.redisKey, c.recordKey(e.key), marker},
-		floor, life, ends, c.config.Margin, what, era, c.config.HoldOff.Milliseconds(), ttl.Milliseconds(), n.highest(c.config.Margin))
+		floor, life, ends, c.config.Margin, what, era, c.config.HoldOff.Milliseconds(), ttl.Milliseconds(), n.highest(c.config.Margin), least)
 	if err != nil {
 		return state{}, err
 	}
@@ -122,7 +123,7 @@ func (c *Counters) opened(ctx context.Context, e *entry, reply redisstore.Reply,
 	anew := e.seen && e.life != life
 	e.listed = false
 	e.life, e.era, e.open, e.queue, e.ttl, e.used = life, era, with.generation, c.engine.Queue(with.generation), with.ttl, clock()
-	e.seen, e.floor = value != "", at
+	e.seen, e.floor, e.stray = value != "", at, 0
 	e.ends, e.endsBy = 0, 0
 	if left >= 0 {
 		e.ends, e.endsBy = now+left, with.asked+time.Duration(left)*time.Millisecond
@@ -176,6 +177,16 @@ func (e *entry) doubt() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.open = pipeline.Generation{}
+}
+
+// fellBehind is for an INCRBY whose sum is too small: the counter has gone back, or was set back on
+// purpose. What was added can have lifted it to what this process has seen, and not to what others
+// have, so that it does not count when the counter is opened.
+func (e *entry) fellBehind(by int64) {
+	e.doubt()
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.stray += min(by, math.MaxInt64-e.stray)
 }
 
 // failed is for an INCRBY that did not add, or may not have.

@@ -12,6 +12,8 @@
 --        [7] how long to hold off after a loss of everything  [8] TTL of a counter that begins or
 --        has none, 0 for none  [9] the largest value that may be moved, '' for no limit: a larger
 --        one is refused as with refuse, since the caller could not use a value past the move
+--        [10] floor, with what the process has added to a counter that was below it: the least
+--        that it has to be at now; '' without a floor
 -- Reply  {'ok', value, life, era, left, now, moved} value '' for a counter without one; left is the
 --        TTL, -1 for none; moved 1 if it was moved | {'hold-off', ms, era} | {'behind', value,
 --        life, era} it has to move and must not, by ARGV[5] or [9] | {'not-an-integer'} |
@@ -19,7 +21,7 @@
 -- Units  times and TTLs in milliseconds; ARGV[3] and now since 1970-01-01 UTC
 -- Effect writes
 local counter, record, marker = KEYS[1], KEYS[2], KEYS[3]
-local floor, known_life, ends, ttl = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[8])
+local floor, known_life, ends, ttl, least = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[8]), ARGV[10]
 local value, fit = read_counter(counter)
 if not fit then
   return {'not-an-integer'}
@@ -30,7 +32,7 @@ if ended and now >= ended then -- it has begun again, or is about to
   over, life, said, ended, noted = true, integer(now_us), nil, nil, nil
 end
 if over or life and life ~= known_life then
-  floor = ''
+  floor, least = '', ''
 end
 local era, till, first = read_era(marker, ARGV[6], tonumber(ARGV[7]))
 if till > now then
@@ -46,11 +48,14 @@ end
 if said and (floor == '' or smaller(floor, said)) then
   floor = said
 end
-local behind = floor ~= '' and smaller(value or '0', floor)
+if least == '' or smaller(least, floor) then
+  least = floor
+end
+local behind = floor ~= '' and smaller(value or '0', least)
 local doubted = not first and noted ~= era and not (over and not noted)
 local moved = '0'
 if behind or doubted and value then
-  local base = behind and floor or value
+  local base = behind and not (value and smaller(floor, value)) and floor or value
   if ARGV[5] ~= 'past' or ARGV[9] ~= '' and smaller(ARGV[9], base) then
     return {'behind', value or '', life or '0', era}
   end

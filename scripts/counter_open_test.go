@@ -1,6 +1,7 @@
 package scripts_test
 
 import (
+	"cmp"
 	"fmt"
 	"math/big"
 	"strings"
@@ -21,6 +22,7 @@ type opening struct {
 	span        int64 // of a hold-off; 0 = an hour
 	ttl         int64
 	highest     string // the largest value that may be moved; "" = any
+	least       string // "" = the floor
 }
 
 func (o opening) args() []any {
@@ -37,7 +39,7 @@ func (o opening) args() []any {
 	if o.span == 0 {
 		o.span = hour
 	}
-	return []any{o.floor, o.life, ends, o.margin, what, o.era, o.span, o.ttl, o.highest}
+	return []any{o.floor, o.life, ends, o.margin, what, o.era, o.span, o.ttl, o.highest, cmp.Or(o.least, o.floor)}
 }
 
 // opened is what the answer to one tells.
@@ -373,4 +375,29 @@ func TestServerOutOfMemoryIsNoOverflow(t *testing.T) {
 func less(text string) string {
 	n, _ := new(big.Int).SetString(text, 10)
 	return n.Sub(n, big.NewInt(1)).String()
+}
+
+// What a process has added to a counter that was below its floor is not what the counter had.
+func TestCounterThatOneLiftedIsBehindAllTheSame(t *testing.T) {
+	each(t, func(t *testing.T, b *box) {
+		b.begin()
+		for _, row := range []struct{ value, floor, least, moved string }{
+			{"60", "51", "111", "1060"}, {"40", "51", "111", "1051"}, {"110", "51", "111", "1110"},
+			{"9223372036854770000", "9223372036854775807", "9223372036854775807", ""}, {"-7", "-9", "-5", "993"},
+		} {
+			b.do("SET", openKeys[0], row.value)
+			b.do("DEL", openKeys[1])
+			o := opening{floor: row.floor, life: "0", least: row.least}
+			if row.moved == "" {
+				want(t, b.open(o), "overflow")
+				continue
+			}
+			b.at(o, row.moved, true)
+		}
+		b.do("DEL", openKeys[1])
+		b.do("SET", openKeys[0], "111")
+		b.at(opening{floor: "51", life: "0", least: "111"}, "111", false)
+		b.set("60", 0) // set back on purpose, it has nothing to do with the floor
+		b.at(opening{floor: "51", life: "0", least: "111"}, "60", false)
+	})
 }

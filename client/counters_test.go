@@ -394,6 +394,21 @@ func TestAListThatGoesBackEnds(t *testing.T) {
 	ends("locks", count, last)
 }
 
+func TestTagIsSetByTheClient(t *testing.T) {
+	s := embedded(t)
+	must(t, "SetSegment", s.SetSegment(t.Context(), "orders", 5001))
+	ids, err := s.SegmentIDs(t.Context(), "orders", 1)
+	if err != nil || ids[0] != 5001 {
+		t.Errorf("SegmentIDs after the tag was set: got %v, %v; want 5001", ids, err)
+	}
+	for _, next := range []int64{0, -1, 5001} {
+		wantError(t, s.SetSegment(t.Context(), "orders", next), client.ErrInvalidRequest, "next", next)
+	}
+	for _, body := range []string{`{}`, `{"tag":"orders","next":"2"}`, `{"tag":"other","next":"1"}`} {
+		wantError(t, answering(t, 200, body).SetSegment(t.Context(), "orders", 1), client.ErrUnknownOutcome, "body", body)
+	}
+}
+
 func TestSegmentIDsOfTheService(t *testing.T) {
 	s := embedded(t)
 	var last int64

@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"strconv"
 
+	"github.com/coatcheck/coatcheck/internal/wire"
 	"github.com/coatcheck/coatcheck/snowflake"
 )
 
@@ -27,6 +28,22 @@ func (c *Client) SegmentIDs(ctx context.Context, tag string, n int) ([]int64, er
 		ids[i] = int64(id)
 	}
 	return ids, nil
+}
+
+// SetSegment has a tag go on at the id next, 1 or more: the way out of ErrBehind. It goes forward
+// only: ErrInvalidRequest for an id below what Redis knows of, and for tags of an SQL database.
+// Ranges that services have fetched ahead stay in use.
+func (c *Client) SetSegment(ctx context.Context, tag string, next int64) error {
+	asked := wire.Segment{Tag: tag, Next: strconv.FormatInt(next, 10)}
+	var now wire.Segment
+	set := call{op: "set tag", method: http.MethodPut, path: "/id/segment/" + tag, body: wire.SegmentRequest{Next: asked.Next}, status: http.StatusOK, into: &now}
+	if err := c.onNamed(ctx, tag, set); err != nil {
+		return err
+	}
+	if now != asked {
+		return set.unreadable()
+	}
+	return nil
 }
 
 // SnowflakeIDs asks the service to stamp n ids (1 to 10,000) with its own worker id of a pool; ""

@@ -54,7 +54,21 @@ func (c *Counters) Set(ctx context.Context, key string, value int64, ttl time.Du
 	if err := (Request{By: 1, TTL: ttl}).check(key); err != nil {
 		return err
 	}
-	err := c.set(ctx, key, strconv.FormatInt(value, 10), ttl)
+	err := c.set(ctx, key, strconv.FormatInt(value, 10), ttl, "any")
+	if err == nil {
+		c.note(ctx, key)
+	}
+	return err
+}
+
+// SetForward is [Counters.Set] for good, of a value that is not below the counter nor below what a
+// process has reported of it after a loss: [ErrPast] with the larger of the two. So no value is
+// handed out again that Redis knows of.
+func (c *Counters) SetForward(ctx context.Context, key string, value int64) error {
+	if err := (Request{By: 1}).check(key); err != nil {
+		return err
+	}
+	err := c.set(ctx, key, strconv.FormatInt(value, 10), 0, "forward")
 	if err == nil {
 		c.note(ctx, key)
 	}
@@ -66,21 +80,23 @@ func (c *Counters) Reset(ctx context.Context, key string) error {
 	if !names.Valid(key) {
 		return Request{By: 1}.check(key)
 	}
-	err := c.set(ctx, key, "", 0)
+	err := c.set(ctx, key, "", 0, "any")
 	if err == nil {
 		_, _ = c.store.Run(ctx, scripts.NameRemove, []string{c.names()}, key) // a list for people
 	}
 	return err
 }
 
-func (c *Counters) set(ctx context.Context, key, value string, ttl time.Duration) error {
+func (c *Counters) set(ctx context.Context, key, value string, ttl time.Duration, direction string) error {
 	keys := []string{c.key(key), c.recordKey(key), c.marker(key)}
-	reply, err := c.store.Run(ctx, scripts.CounterSet, keys, value, ttl.Milliseconds(), removedKept.Milliseconds())
+	reply, err := c.store.Run(ctx, scripts.CounterSet, keys, value, ttl.Milliseconds(), removedKept.Milliseconds(), direction)
 	switch {
 	case err != nil:
 		return err
 	case reply.Word() == "unknown":
 		return ErrUnknown
+	case reply.Word() == "past" && len(reply.Values()) == 1:
+		return fmt.Errorf("%w: it is at %s", ErrPast, reply.Values()[0])
 	case reply.Word() != "ok" || len(reply.Values()) != 1:
 		return reply.Unexpected()
 	}

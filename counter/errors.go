@@ -22,6 +22,8 @@ var (
 	// it past them would leave no value within the limit of a request. It is a [*BehindError]. Set
 	// the counter to go on.
 	ErrBehind = redisstore.Refusal("counter: it has gone back, or may have")
+	// ErrPast is for a counter that is to be set forward, and is past that value.
+	ErrPast = redisstore.Refusal("counter: it is past that value already")
 	// ErrHoldOff is for the time after a loss of everything in which processes report what they
 	// have seen. It is a [*HoldOffError].
 	ErrHoldOff = redisstore.Refusal("counter: values may have been lost; nothing is added until every process has said what it has seen")

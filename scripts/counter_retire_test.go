@@ -25,7 +25,7 @@ func TestRetiredCounterTellsItsLastValueAndTakesNoMore(t *testing.T) {
 		if expiry := b.expiry(openKeys[0]); expiry != -1 {
 			t.Errorf("it would begin again at %d", expiry)
 		}
-		b.run(scripts.CounterSet, openKeys, "41", 0, hour)
+		b.run(scripts.CounterSet, openKeys, "41", 0, hour, "any")
 		want(t, b.incr(1), "ok", "42")
 		want(t, b.retire(), "ok", "42")
 	})

@@ -4,9 +4,10 @@
 -- KEYS   [1] the counter (string, signed 64-bit decimal)  [2] its record (string)  [3] the marker
 --        of its slot (string)
 -- ARGV   [1] value, '' to remove it  [2] TTL, 0 for none  [3] retention of a removed counter's
---        record
+--        record  [4] any | forward: forward refuses a value below the counter, or below what a
+--        process has reported of it
 -- Reply  {'ok', previous} '' for none, or for a value that is no integer | {'unknown'} there was
---        none to remove
+--        none to remove | {'past', largest} it is past the value, with forward
 -- Units  ARGV[2] and [3] milliseconds
 -- Effect writes on ok
 local counter, record, marker = KEYS[1], KEYS[2], KEYS[3]
@@ -15,7 +16,14 @@ local previous, fit = read_counter(counter)
 if value == '' and fit and not previous then
   return {'unknown'}
 end
-local _, life = read_record(record)
+local _, life, said = read_record(record)
+local largest = fit and previous or said
+if said and smaller(largest, said) then
+  largest = said
+end
+if ARGV[4] == 'forward' and largest and smaller(value, largest) then
+  return {'past', largest}
+end
 local era, _, first = read_era(marker, '', 0)
 if not fit or not previous or value == '' or smaller(value, previous) then
   life = integer(now_us)

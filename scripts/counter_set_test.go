@@ -1,6 +1,7 @@
 package scripts_test
 
 import (
+	"cmp"
 	"strings"
 	"testing"
 
@@ -11,7 +12,7 @@ import (
 // set sets a counter; the record of one that is removed is kept for an hour.
 func (b *box) set(value any, ttl int64) []string {
 	b.Helper()
-	return b.run(scripts.CounterSet, openKeys, value, ttl, hour)
+	return b.run(scripts.CounterSet, openKeys, value, ttl, hour, "any")
 }
 
 func TestCounterIsSetAndTellsWhatItWas(t *testing.T) {
@@ -31,7 +32,7 @@ func TestCounterIsSetAndTellsWhatItWas(t *testing.T) {
 			}
 		}
 		before := b.look(openKeys[2])
-		want(t, b.run(scripts.CounterSet, []string{"{none}", "{none}:record", openKeys[2]}, "", 0, hour), "unknown")
+		want(t, b.run(scripts.CounterSet, []string{"{none}", "{none}:record", openKeys[2]}, "", 0, hour, "any"), "unknown")
 		b.same(before)
 		if n := b.do("EXISTS", "{none}", "{none}:record"); n != int64(0) {
 			t.Errorf("removing what is not there wrote %d keys", n)
@@ -43,6 +44,27 @@ func TestCounterIsSetAndTellsWhatItWas(t *testing.T) {
 		if at := b.expiry(openKeys[0]); at != -1 {
 			t.Errorf("it ends at %d", at)
 		}
+	})
+}
+
+// A counter that goes forward only is not set below what it has, nor below what was reported of it.
+func TestCounterIsSetForward(t *testing.T) {
+	each(t, func(t *testing.T, b *box) {
+		forward := func(value string) []string { return b.run(scripts.CounterSet, openKeys, value, 0, hour, "forward") }
+		want(t, forward("-5"), "ok", "")
+		want(t, forward("9007199254740993"), "ok", "-5")
+		before := b.look(openKeys...)
+		want(t, forward("9007199254740992"), "past", "9007199254740993")
+		b.same(before)
+		want(t, forward("9007199254740993"), "ok", "9007199254740993")
+		b.do("DEL", openKeys[0])
+		record, _ := b.do("GET", openKeys[1]).(string)
+		era, _, _ := strings.Cut(record+" ", " ")
+		b.do("SET", openKeys[1], cmp.Or(era, "0")+" 0 70 -") // a process has reported 70
+		want(t, forward("69"), "past", "70")
+		want(t, forward("70"), "ok", "")
+		b.do("SET", openKeys[0], "abc")
+		want(t, forward("1"), "ok", "")
 	})
 }
 
@@ -59,7 +81,7 @@ func TestCounterThatIsSetBackIsOfAnotherLife(t *testing.T) {
 			}
 			was := b.opensAny()
 			b.tick()
-			b.run(scripts.CounterSet, openKeys, row.value, 0, hour)
+			b.run(scripts.CounterSet, openKeys, row.value, 0, hour, "any")
 			got := b.at(opening{floor: "9223372036854775000", life: was, refuse: true}, row.value, false)
 			if got.life == was || got.life == "0" {
 				t.Errorf("set from %q to %q: it is of life %s as before, or of none; that was %s", row.before, row.value, got.life, was)

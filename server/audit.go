@@ -20,7 +20,7 @@ import (
 // audited are the events that have a line in the log each. What hands out values, and what is given
 // back and taken by the thousand, has none of its own: the access log has those requests.
 var audited = map[string]bool{
-	events.CounterSet: true, events.CounterRemoved: true, events.PoolCreated: true, events.WorkerGranted: true, events.WorkerReleased: true, events.LockBroken: true, events.TokenReleased: true, events.OperationSettled: true,
+	events.CounterSet: true, events.CounterRemoved: true, events.SegmentSet: true, events.PoolCreated: true, events.WorkerGranted: true, events.WorkerReleased: true, events.LockBroken: true, events.TokenReleased: true, events.OperationSettled: true,
 }
 
 // did notes what a caller has done, for the events and, if it is audited, in the log.

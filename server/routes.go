@@ -61,6 +61,7 @@ func (s *Server) numberRoutes(at *router) {
 	at.use.GET("/id/snowflake", s.snowflakes, handsOut, allowQuery("n", "format", "width"))
 	at.use.GET("/id/snowflake/:pool", s.snowflakes, handsOut, allowQuery("n", "format", "width"))
 	at.use.GET("/id/segment/:tag", s.segmentIDs, handsOut, allowQuery("n", "format", "width"))
+	at.admin.PUT("/id/segment/:tag", s.setSegment, no)
 	at.use.GET("/id/uuid", s.uuids, handsOut, allowQuery("n", "version"))
 	at.read.GET("/id/decode/:id", s.decodeID, allowQuery("format", "pool", "layout", "epoch", "datacenter", "tag", "key"))
 }

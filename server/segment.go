@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -39,12 +40,8 @@ func (s *Server) openSegments() {
 	if s.source = s.config.SegmentSource; s.source == nil {
 		counters := SegmentCounters(s.config.Counters)
 		counters.Logger = log
-		s.sourced = counter.New(s.store, counters)
-		fromStore := &storeSource{counters: s.sourced, step: s.config.SegmentStep, known: s.config.KnownSegments}
-		if fromStore.step == 0 {
-			fromStore.step = DefaultSegmentStep
-		}
-		s.source, s.config.SegmentTags = fromStore, fromStore.tags
+		s.stored = &storeSource{counters: counter.New(s.store, counters), step: cmp.Or(s.config.SegmentStep, DefaultSegmentStep), known: s.config.KnownSegments}
+		s.source, s.config.SegmentTags = s.stored, s.stored.tags
 	}
 	s.source = timedSource{s.source, s.metrics}
 	config := s.config.Segments
@@ -54,8 +51,8 @@ func (s *Server) openSegments() {
 
 func (s *Server) closeSegments() {
 	s.segments.Close()
-	if s.sourced != nil {
-		_ = s.sourced.Close() // it waits, and has no error
+	if s.stored != nil {
+		_ = s.stored.counters.Close() // it waits, and has no error
 	}
 }
 
@@ -70,6 +67,9 @@ func (s *Server) segmentIDs(c echo.Context) error {
 		return err
 	}
 	ids := make([]int64, asked.n)
+	if s.stored != nil && asked.opaque != nil {
+		s.stored.ends.note(tag, asked.opaque.Max())
+	}
 	if err := s.segments.NextN(c.Request().Context(), tag, ids); err != nil {
 		return err
 	}
@@ -118,6 +118,7 @@ type storeSource struct {
 	step     int64
 	known    bool     // only tags that are there
 	seen     sync.Map // tags that were there
+	ends     opaqueEnds
 }
 
 // Take implements segment.Source.
@@ -128,7 +129,7 @@ func (t *storeSource) Take(ctx context.Context, tag string, step int64) (segment
 	if err := t.there(ctx, tag); err != nil {
 		return segment.Range{}, err
 	}
-	got, err := t.counters.IncrBy(ctx, tag, min(step, counter.MaxBy))
+	got, err := t.take(ctx, tag, min(step, counter.MaxBy))
 	switch {
 	case errors.Is(err, counter.ErrOverflow), err == nil && got.Value+1 < 0:
 		return segment.Range{}, segment.ErrExhausted
@@ -136,6 +137,42 @@ func (t *storeSource) Take(ctx context.Context, tag string, step int64) (segment
 		return segment.Range{}, err
 	}
 	return segment.Range{Lo: got.First, Hi: got.Value + 1, Step: t.step}, nil
+}
+
+// take adds to a tag's counter. After a loss the counter moves past all that may have been handed
+// out. Where opaque ids of a tag would have no number left after the move it is held instead.
+func (t *storeSource) take(ctx context.Context, tag string, by int64) (counter.Range, error) {
+	if end := t.ends.of(tag); end != 0 {
+		got, err := t.counters.Add(ctx, tag, counter.Request{By: by, Limit: end})
+		if !errors.Is(err, counter.ErrLimit) {
+			return got, err
+		}
+		// it has come there by itself, and ids of other formats have more room
+	}
+	return t.counters.IncrBy(ctx, tag, by)
+}
+
+// opaqueEnds are the largest ids that opaque numbers can stand for, by tag, as they were asked for
+// last.
+type opaqueEnds struct {
+	mu   sync.Mutex
+	tags map[string]int64
+}
+
+func (o *opaqueEnds) note(tag string, end int64) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.tags == nil || len(o.tags) >= segment.DefaultMaxTags {
+		o.tags = map[string]int64{} // the next request for opaque ids of a tag brings it back
+	}
+	o.tags[tag] = end
+}
+
+// of returns 0 for a tag of which no opaque ids were asked for.
+func (o *opaqueEnds) of(tag string) int64 {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.tags[tag]
 }
 
 // there refuses a tag that the store does not have, if that is asked for. One that was seen is not

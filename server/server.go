@@ -209,7 +209,7 @@ type Server struct {
 	counters *counter.Counters
 	segments *segment.Segments
 	source   segment.Source
-	sourced  *counter.Counters // behind source; nil = it is another kind
+	stored   *storeSource // under source; nil = it is another kind
 	pools    *workerlease.Pools
 	stamper  *stamper.Stamper
 	ledger   *ledger.Ledger

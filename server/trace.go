@@ -43,6 +43,7 @@ var domainCalls = map[string]string{
 	"GET /counter/:key":        "counter.Get",
 	"PUT /counter/:key":        "counter.Set",
 	"DELETE /counter/:key":     "counter.Reset",
+	"PUT /id/segment/:tag":     "counter.SetForward",
 	"GET /counter":             "counter.List",
 	"GET /id/snowflake":        "snowflake.Stamp",
 	"GET /id/snowflake/:pool":  "snowflake.Stamp",

@@ -48,3 +48,20 @@ func TestSegmentOfATagThatIsNotThere(t *testing.T) {
 		})
 	}
 }
+
+// An operator says where a tag goes on, at a service and straight on Redis; forward only.
+func TestSegmentSetSaysWhereATagGoesOn(t *testing.T) {
+	doors(t, func(t *testing.T, at []string) {
+		at = at[:2] // --server or --redis
+		set := func(words ...string) result {
+			return execute(t, nil, append(append([]string{"segment", "set"}, words...), at...)...)
+		}
+		expect.Equal(t, "output of the setting", set("orders", "5001").exits(done).stdout, "orders goes on at 5001.\n")
+		expect.Equal(t, "JSON of the setting", set("orders", "5001", "--json").exits(done).stdout, `{"tag":"orders","next":"5001"}`+"\n")
+		expect.Equal(t, "the next id", execute(t, nil, append([]string{"id", "segment", "orders"}, at...)...).exits(done).stdout, "5001\n")
+		expect.Contains(t, "refusal of an id that is past", set("orders", "5001").exits(usage).stderr, "it is at ")
+		for _, wrong := range [][]string{{"orders"}, {"orders", "0"}, {"orders", "1.5"}, {"or ders", "1"}, {"orders", "1", "2"}} {
+			set(wrong...).exits(usage)
+		}
+	})
+}

@@ -29,7 +29,7 @@ func kindOf(err error) error {
 	case is(client.ErrInvalidRequest, lock.ErrRequest):
 		return usageError{err}
 	case is(client.ErrBehind):
-		return fmt.Errorf("%w\nFind out what was handed out, and set it past that: coatcheck counter set KEY VALUE", err)
+		return fmt.Errorf("%w\nFind out what was handed out, and set it past that: coatcheck counter set KEY VALUE, for a tag of segments coatcheck segment set TAG NEXT", err)
 	case is(client.ErrUnavailable, client.ErrExhausted, client.ErrQuarantined, client.ErrHeld, client.ErrAttemptRunning),
 		// of commands that go to Redis themselves
 		is(redisstore.ErrUnavailable, lock.ErrHeld, lock.ErrInDoubt):

@@ -17,11 +17,12 @@ import (
 
 func (p *program) segmentCommand() *cobra.Command {
 	command := &cobra.Command{
-		Use: "segment", Short: "Make and look at the tags of segment ids in an SQL database", Args: noArgs,
-		Long: "Make and look at the tags of segment ids in an SQL database: the table leaf_alloc, as Leaf has it, in MySQL, MariaDB or PostgreSQL.",
+		Use: "segment", Short: "Make and look at the tags of segment ids in an SQL database; set a tag in Redis", Args: noArgs,
+		Long: "Make and look at the tags of segment ids in an SQL database: the table leaf_alloc, as Leaf has it, in MySQL, MariaDB or PostgreSQL. A tag in Redis needs no making;\n" +
+			"set says where it goes on.",
 		RunE: func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
-	command.AddCommand(p.segmentCreateCommand(), p.segmentSeedCommand(), p.segmentListCommand(), p.segmentRetireCommand(), p.segmentMoveCommand(), p.segmentStripeCommand())
+	command.AddCommand(p.segmentCreateCommand(), p.segmentSeedCommand(), p.segmentListCommand(), p.segmentRetireCommand(), p.segmentMoveCommand(), p.segmentStripeCommand(), p.segmentSetCommand())
 	return command
 }
 

@@ -7,6 +7,8 @@ const (
 	// CounterInDoubt is a refusal: the counter has gone back, or everything was lost a moment ago.
 	CounterInDoubt = "counter.in-doubt"
 
+	SegmentSet = "segment.set"
+
 	PoolCreated       = "pool.created"
 	WorkerGranted     = "worker.granted"
 	WorkerReleased    = "worker.released"
@@ -43,7 +45,7 @@ const (
 
 var (
 	sent = []string{
-		CounterSet, CounterRemoved, CounterInDoubt,
+		CounterSet, CounterRemoved, CounterInDoubt, SegmentSet,
 		PoolCreated, WorkerGranted, WorkerReleased, WorkerLost, WorkerQuarantined, WorkerExhausted,
 		LockGranted, LockReleased, LockLost, LockBroken, LockQuarantined,
 		OperationSettled, RequestRefused, TokenInDoubt, StoreChanged,

@@ -249,6 +249,17 @@ type SegmentIDs struct {
 	IDs []string `json:"ids"`           // in the format that was asked for
 }
 
+// SegmentRequest asks for a tag to go on at an id: PUT /id/segment/{tag}.
+type SegmentRequest struct {
+	Next string `json:"next"` // required: the first id that may be handed out, 1 to 2^63 − 2
+}
+
+// Segment answers PUT /id/segment/{tag}.
+type Segment struct {
+	Tag  string `json:"tag"`
+	Next string `json:"next"`
+}
+
 // UUIDs answers GET /id/uuid.
 type UUIDs struct {
 	Version int      `json:"version"`

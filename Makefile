@@ -13,7 +13,7 @@ ARGS     ?=
 
 .DEFAULT_GOAL := help
 SHELL    := bash
-.PHONY: help run build test check check-modules test-busy test-go lint fmt browser fuzz chaos prices bench deps clean vuln licences sbom release release-check workflows deploy-check
+.PHONY: help run build test check check-modules test-busy test-go lint fmt browser fuzz chaos prices bench deps clean vuln licences sbom release release-check workflows deploy-check compose-check
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -48,6 +48,11 @@ vuln: ## Look for known vulnerabilities in what the code calls (asks vuln.go.dev
 # A module of its own, without the race detector: Helm and Kubernetes are large.
 deploy-check: ## Have Compose's loader, Helm's engine and Kubernetes' types read what is under deploy
 	cd deploy/check && $(GO) vet ./... && $(GO) test -count=1 ./...
+
+# Not a part of make check: it needs root, and a kernel that lets a Docker engine run.
+compose-check: ## Start docker-compose.yml for real with a Docker engine of its own: restarts, an upgrade, failovers (root; 5 minutes)
+	@tools/deps compose
+	$(GO) test -tags=compose -count=1 -timeout 30m -v ./deploy/containers
 
 # The runner of tests says how far it is, refuses skips, and tells at the end which packages took
 # most of the processors. Test binaries stay in bin/tests, so that the next run links only what

@@ -67,6 +67,7 @@ var layers = map[string][]string{
 	"chaos/prices":      {}, // only tests
 	"chaos/segments":    {}, // only tests
 	"chaos/soak":        {}, // only tests
+	"deploy/containers": {}, // only tests
 	"conformance":       {}, // a black box knows nothing of what it looks at
 	"examples/payments": {"embedded", "idempotency", "redisstore"},
 

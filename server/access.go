@@ -335,3 +335,22 @@ func mustBe(c echo.Context, role access.Role, field string) error {
 	challenge(c, `error="insufficient_scope", scope="`+role.String()+`"`)
 	return &fault{wire.Forbidden, field, "this needs role " + role.String() + ", and this caller has " + who.Role.String()}
 }
+
+// pattern is braces of a route's path.
+func (s *Server) pattern(path string) string {
+	if known, ok := s.patterns[path]; ok {
+		return known
+	}
+	return braces(path)
+}
+
+// braces writes Echo's /token/:token as /token/{token}.
+func braces(path string) string {
+	segments := strings.Split(path, "/")
+	for i, segment := range segments {
+		if name, ok := strings.CutPrefix(segment, ":"); ok {
+			segments[i] = "{" + name + "}"
+		}
+	}
+	return strings.Join(segments, "/")
+}

@@ -3,7 +3,6 @@ package server
 import (
 	"fmt"
 	"net/http"
-	"strconv"
 	"time"
 
 	"github.com/labstack/echo/v4"
@@ -11,7 +10,6 @@ import (
 	"github.com/coatcheck/coatcheck/counter"
 	"github.com/coatcheck/coatcheck/idempotency"
 	"github.com/coatcheck/coatcheck/internal/events"
-	"github.com/coatcheck/coatcheck/internal/names"
 	"github.com/coatcheck/coatcheck/internal/wire"
 	"github.com/coatcheck/coatcheck/redisstore"
 )
@@ -161,24 +159,4 @@ func (s *Server) listCounters(c echo.Context) error {
 	}
 	noStore(c)
 	return c.JSON(http.StatusOK, page)
-}
-
-// queryPage reads where a page of names begins.
-func queryPage(c echo.Context) (prefix, cursor string, err error) {
-	prefix, cursor = c.QueryParam("prefix"), c.QueryParam("cursor")
-	for _, field := range []string{"prefix", "cursor"} {
-		if text := c.QueryParam(field); text != "" && !names.Valid(text) {
-			return "", "", invalid(field, nameRule)
-		}
-	}
-	return prefix, cursor, nil
-}
-
-// sendNumber answers with JSON, or with bare digits for a client that asked for text.
-func sendNumber(c echo.Context, value int64, message any) error {
-	noStore(c)
-	if wantsText(c) {
-		return c.String(http.StatusOK, strconv.FormatInt(value, 10)+"\n")
-	}
-	return c.JSON(http.StatusOK, message)
 }

@@ -2,7 +2,6 @@ package server
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"net/http"
 	"strconv"
@@ -17,34 +16,13 @@ import (
 	"github.com/coatcheck/coatcheck/internal/wire"
 	"github.com/coatcheck/coatcheck/lock"
 	"github.com/coatcheck/coatcheck/metrics"
+	"github.com/coatcheck/coatcheck/redisstore"
 )
 
 const (
 	longestWait = 24 * time.Hour // that may be asked for
 	maxLocks    = 1000           // of a page
 )
-
-// waits are the requests that stand in line for a lock. They end when the server does.
-type waits struct {
-	life context.Context
-	over <-chan struct{} // of life
-	end  func()
-}
-
-func newWaits() waits {
-	ctx, end := context.WithCancel(context.Background())
-	return waits{ctx, ctx.Done(), end}
-}
-
-// until returns a context that ends with its parent, and when the server stops.
-func (w waits) until(parent context.Context) (context.Context, context.CancelFunc) {
-	ctx, cancel := context.WithCancel(parent)
-	stop := context.AfterFunc(w.life, cancel)
-	return ctx, func() {
-		stop()
-		cancel()
-	}
-}
 
 // acquireLock grants a lock, or stands in line for it until the client hangs up, the wait is over
 // or the server stops. Nothing renews the lock but its client. Who hangs up while the answer is on
@@ -177,69 +155,6 @@ func count(field string, value *int64, most int) (int, error) {
 		return 0, invalid(field, "a whole number from 1 to "+strconv.Itoa(most))
 	}
 	return int(*value), nil
-}
-
-// notObtained is the error of a lock that was not granted. One that is held says since when.
-func (s *Server) notObtained(ctx context.Context, name string, err error) error {
-	held, ok := errors.AsType[*lock.HeldError](err)
-	if !ok {
-		return err
-	}
-	told := &lock.HeldError{Since: held.Since, Left: held.Left} // not that the wait is over
-	if !told.Since.IsZero() && told.Left >= 0 {
-		return told
-	}
-	if info, err := s.locks.Get(context.WithoutCancel(ctx), name); err == nil && len(info.Holders) > 0 {
-		first := info.Holders[0]
-		told.Since = first.Since
-		if !first.Until.IsZero() {
-			told.Left = first.Until.Sub(info.Now)
-		}
-	}
-	return told
-}
-
-// heldSince is since when a lock is held; the zero time if that is not known.
-func heldSince(err error) time.Time {
-	if held, ok := errors.AsType[*lock.HeldError](err); ok {
-		return held.Since
-	}
-	return time.Time{}
-}
-
-// deliver answers with a grant, and fails if the answer cannot be sent any more.
-func deliver(c echo.Context, grant lock.Grant) error {
-	text, err := json.Marshal(wire.LockGranted{
-		Name: grant.Name, Lease: grant.Token, Fence: grant.Fence, Since: grant.Since, ExpiresAt: grant.Until, TTL: grant.TTL.Milliseconds(),
-		RenewEvery: renewEvery(grant.TTL), ServerTime: grant.Now,
-	})
-	if err != nil {
-		return err
-	}
-	text = append(text, '\n')
-	noStore(c)
-	c.Response().Header().Set(echo.HeaderContentLength, strconv.Itoa(len(text)))
-	if err := c.JSONBlob(http.StatusCreated, text); err != nil {
-		return err
-	}
-	if err := http.NewResponseController(c.Response()).Flush(); !errors.Is(err, http.ErrNotSupported) {
-		return err
-	}
-	return nil
-}
-
-// giveBack releases a lock that its client will never hear of. A client that keeps its place may
-// ask again, and even have had the lock by another request: it gives back the lock itself.
-func (s *Server) giveBack(ctx context.Context, request lock.Request, grant lock.Grant) {
-	s.metrics.LockUndone(grant.Token)
-	if request.KeepPlace {
-		return
-	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
-	defer cancel()
-	if err := s.locks.Release(ctx, grant); err != nil {
-		s.log.WarnContext(ctx, "a lock that its client did not wait for could not be given back, and ends by itself", "error", err)
-	}
 }
 
 func (s *Server) renewLock(c echo.Context) error {
@@ -385,4 +300,36 @@ func lockInfo(name string, info lock.Info) wire.Lock {
 		shown.Queue = append(shown.Queue, wire.LockWaiter{Owner: waiter.Owner, Mode: string(waiter.Mode), Take: taken(waiter.Permits, waiter.Mode), Since: waiter.Since})
 	}
 	return shown
+}
+
+// extendLock renews a lock. What cannot be a token is no holder's: the scripts compare what they
+// are given.
+func (s *Server) extendLock(ctx context.Context, grant lock.Grant) (renewed lock.Grant, err error) {
+	err = lock.ErrLost
+	if secret.Valid(grant.Token) {
+		renewed, err = s.locks.Renew(ctx, grant)
+	}
+	s.metrics.LockRenewed(grant.Token, renewed.TTL, kept(err))
+	return renewed, err
+}
+
+// returnLock gives a lock back.
+func (s *Server) returnLock(ctx context.Context, grant lock.Grant) error {
+	err := lock.ErrLost
+	if secret.Valid(grant.Token) {
+		err = s.locks.Release(ctx, grant)
+	}
+	s.metrics.LockReleased(grant.Token, kept(err))
+	return err
+}
+
+// kept is what they call a renewal or a release.
+func kept(err error) string {
+	switch {
+	case err == nil:
+		return metrics.Done
+	case errors.Is(err, redisstore.ErrLost):
+		return metrics.Gone
+	}
+	return metrics.Failed
 }

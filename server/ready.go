@@ -99,3 +99,9 @@ func countOf(workers []wire.StampingWorker) *wire.WorkerCount {
 	}
 	return count
 }
+
+// live says that the process answers. It asks no server.
+func (s *Server) live(c echo.Context) error {
+	noStore(c)
+	return c.JSON(http.StatusOK, map[string]string{"status": "ok"})
+}

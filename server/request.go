@@ -185,3 +185,23 @@ func wantsText(c echo.Context) bool {
 func noStore(c echo.Context) { c.Response().Header().Set(echo.HeaderCacheControl, "no-store") }
 
 func byteCount(n int64) string { return strconv.FormatInt(n, 10) + " bytes" }
+
+// queryPage reads where a page of names begins.
+func queryPage(c echo.Context) (prefix, cursor string, err error) {
+	prefix, cursor = c.QueryParam("prefix"), c.QueryParam("cursor")
+	for _, field := range []string{"prefix", "cursor"} {
+		if text := c.QueryParam(field); text != "" && !names.Valid(text) {
+			return "", "", invalid(field, nameRule)
+		}
+	}
+	return prefix, cursor, nil
+}
+
+// sendNumber answers with JSON, or with bare digits for a client that asked for text.
+func sendNumber(c echo.Context, value int64, message any) error {
+	noStore(c)
+	if wantsText(c) {
+		return c.String(http.StatusOK, strconv.FormatInt(value, 10)+"\n")
+	}
+	return c.JSON(http.StatusOK, message)
+}

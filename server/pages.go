@@ -31,12 +31,6 @@ func (s *Server) index(c echo.Context) error {
 	return c.String(http.StatusOK, about+"\n"+strings.Join(lines, "\n")+"\n")
 }
 
-// live says that the process answers. It asks no server.
-func (s *Server) live(c echo.Context) error {
-	noStore(c)
-	return c.JSON(http.StatusOK, map[string]string{"status": "ok"})
-}
-
 // problem is the page behind a problem's type.
 func (s *Server) problem(c echo.Context) error {
 	page, ok := wire.Page(wire.Code(c.Param("code")))
@@ -45,23 +39,4 @@ func (s *Server) problem(c echo.Context) error {
 	}
 	c.Response().Header().Set(echo.HeaderContentSecurityPolicy, wire.PagePolicy)
 	return c.HTML(http.StatusOK, page)
-}
-
-// pattern is braces of a route's path.
-func (s *Server) pattern(path string) string {
-	if known, ok := s.patterns[path]; ok {
-		return known
-	}
-	return braces(path)
-}
-
-// braces writes Echo's /token/:token as /token/{token}.
-func braces(path string) string {
-	segments := strings.Split(path, "/")
-	for i, segment := range segments {
-		if name, ok := strings.CutPrefix(segment, ":"); ok {
-			segments[i] = "{" + name + "}"
-		}
-	}
-	return strings.Join(segments, "/")
 }

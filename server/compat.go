@@ -17,12 +17,28 @@ type LeafDoor struct {
 // can be of several tags.
 type TinyidToken struct{ BizType, Token string }
 
-// compatible is what the handlers of other systems' routes need of the service.
-func (s *Server) compatible() compat.Service {
-	return compat.Service{
+// compatible registers the routes of other systems. Such a system takes any method, and parameters
+// that it does not know.
+func (s *Server) compatible(at *router) {
+	service := compat.Service{
 		Segments: s.segments, Source: s.source, Stamper: s.stamper, Metrics: s.metrics, Logger: s.log, Tags: s.compatibleTags, Access: s.config.Access,
-		Name: name, Problem: problemOf, Refused: s.noteRefusal,
+		Name: nameOf, Problem: problemOf, Refused: s.journal.refused,
 	}
+	const all = "GET,HEAD,POST,PUT,PATCH,DELETE "
+	leaf := compat.NewLeaf(service, compat.LeafConfig(s.config.Leaf))
+	leafs := clients{refuse: leaf.Refuse}
+	at.use.forClients(leafs).add(all+"/api/segment/get/:key", "segment.Next", leaf.Segment)
+	at.use.forClients(leafs).add(all+"/api/snowflake/get/:key", "snowflake.Stamp", leaf.Snowflake)
+	at.read.forClients(leafs).add(all+"/decodeSnowflakeId", "", leaf.Decode)
+	at.read.forClients(leafs).add(all+"/cache", "", leaf.Cache)
+	at.read.forClients(leafs).add(all+"/db", "segment.Tags", leaf.DB)
+
+	tinyid := compat.NewTinyid(service, s.config.tinyidTokens())
+	tinyids := at.use.forClients(clients{key: tinyid.Key, own: tinyid.Own, refuse: tinyid.Refuse})
+	tinyids.add(all+"/tinyid/id/nextId", "segment.NextN", tinyid.NextID)
+	tinyids.add(all+"/tinyid/id/nextIdSimple", "segment.NextN", tinyid.NextIDSimple)
+	tinyids.add(all+"/tinyid/id/nextSegmentId", "segment.Take", tinyid.NextSegmentID)
+	tinyids.add(all+"/tinyid/id/nextSegmentIdSimple", "segment.Take", tinyid.NextSegmentIDSimple)
 }
 
 // compatibleTags lists the tags of the source, if it can be listed.

@@ -37,18 +37,18 @@ func (w waits) until(parent context.Context) (context.Context, context.CancelFun
 	}
 }
 
-// grantLock asks for a lock, and tells how long that took if it may wait.
-func (s *Server) grantLock(ctx context.Context, name string, request lock.Request) (lock.Grant, error) {
+// grant asks for a lock, and tells how long that took if it may wait.
+func (h *locks) grant(ctx context.Context, name string, request lock.Request) (lock.Grant, error) {
 	if request.Wait == 0 {
-		return s.locks.TryGrant(ctx, name, request)
+		return h.locks.TryGrant(ctx, name, request)
 	}
-	leave, err := placeFor(&s.quotas.lockWaits, owner(ctx), "as many requests wait for locks here as may, or as many of this principal while others wait")
+	leave, err := placeFor(&h.waiting, owner(ctx), "as many requests wait for locks here as may, or as many of this principal while others wait")
 	if err != nil {
 		return lock.Grant{}, err
 	}
 	defer leave()
-	end := s.metrics.LockWaits()
-	grant, err := s.locks.Grant(ctx, name, request)
+	end := h.metrics.LockWaits()
+	grant, err := h.locks.Grant(ctx, name, request)
 	end(err == nil)
 	return grant, err
 }
@@ -67,7 +67,7 @@ func notGranted(err error) string {
 }
 
 // notObtained is the error of a lock that was not granted. One that is held says since when.
-func (s *Server) notObtained(ctx context.Context, name string, err error) error {
+func (h *locks) notObtained(ctx context.Context, name string, err error) error {
 	held, ok := errors.AsType[*lock.HeldError](err)
 	if !ok {
 		return err
@@ -76,7 +76,7 @@ func (s *Server) notObtained(ctx context.Context, name string, err error) error 
 	if !told.Since.IsZero() && told.Left >= 0 {
 		return told
 	}
-	if info, err := s.locks.Get(context.WithoutCancel(ctx), name); err == nil && len(info.Holders) > 0 {
+	if info, err := h.locks.Get(context.WithoutCancel(ctx), name); err == nil && len(info.Holders) > 0 {
 		first := info.Holders[0]
 		told.Since = first.Since
 		if !first.Until.IsZero() {
@@ -95,7 +95,7 @@ func heldSince(err error) time.Time {
 }
 
 // deliver answers with a grant, and fails if the answer cannot be sent any more.
-func deliver(c echo.Context, grant lock.Grant) error {
+func deliver(r *request, grant lock.Grant) error {
 	text, err := json.Marshal(wire.LockGranted{
 		Name: grant.Name, Lease: grant.Token, Fence: grant.Fence, Since: grant.Since, ExpiresAt: grant.Until, TTL: grant.TTL.Milliseconds(),
 		RenewEvery: renewEvery(grant.TTL), ServerTime: grant.Now,
@@ -104,12 +104,12 @@ func deliver(c echo.Context, grant lock.Grant) error {
 		return err
 	}
 	text = append(text, '\n')
-	noStore(c)
-	c.Response().Header().Set(echo.HeaderContentLength, strconv.Itoa(len(text)))
-	if err := c.JSONBlob(http.StatusCreated, text); err != nil {
+	noStore(r)
+	r.Response().Header().Set(echo.HeaderContentLength, strconv.Itoa(len(text)))
+	if err := r.JSONBlob(http.StatusCreated, text); err != nil {
 		return err
 	}
-	if err := http.NewResponseController(c.Response()).Flush(); !errors.Is(err, http.ErrNotSupported) {
+	if err := http.NewResponseController(r.Response()).Flush(); !errors.Is(err, http.ErrNotSupported) {
 		return err
 	}
 	return nil
@@ -117,14 +117,14 @@ func deliver(c echo.Context, grant lock.Grant) error {
 
 // giveBack releases a lock that its client will never hear of. A client that keeps its place may
 // ask again, and even have had the lock by another request: it gives back the lock itself.
-func (s *Server) giveBack(ctx context.Context, request lock.Request, grant lock.Grant) {
-	s.metrics.LockUndone(grant.Token)
+func (h *locks) giveBack(ctx context.Context, request lock.Request, grant lock.Grant) {
+	h.metrics.LockUndone(grant.Token)
 	if request.KeepPlace {
 		return
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
 	defer cancel()
-	if err := s.locks.Release(ctx, grant); err != nil {
-		s.log.WarnContext(ctx, "a lock that its client did not wait for could not be given back, and ends by itself", "error", err)
+	if err := h.locks.Release(ctx, grant); err != nil {
+		h.log.WarnContext(ctx, "a lock that its client did not wait for could not be given back, and ends by itself", "error", err)
 	}
 }

@@ -25,7 +25,7 @@ func (s *Server) showMetrics() {
 		return []metrics.Backlog{metrics.Backlog(answers), metrics.Backlog(claims)}
 	})
 	s.showSegments(s.metrics.Registry)
-	s.showWorkers(s.metrics.Registry)
+	s.rings.show(s.metrics.Registry, s.stamper)
 	s.metrics.Ask("coatcheck_counter_moves_total", metrics.Counter,
 		"Counters, and segments' counters, that were behind, or may have been, and were moved past all values that can have been handed out.", []string{"kind"}, func(tell metrics.Tell) {
 			tell(float64(s.counters.Totals().Moved), "counter")

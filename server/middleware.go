@@ -42,7 +42,7 @@ func (s *Server) middlewares() []echo.MiddlewareFunc {
 		s.counted,
 		s.accessLog(),
 		middleware.RecoverWithConfig(middleware.RecoverConfig{LogErrorFunc: s.logPanic, DisablePrintStack: false}),
-		s.refusals,
+		s.journal.refusals,
 		plainTarget,
 		s.ownName,
 		s.crossOrigin(),
@@ -50,7 +50,7 @@ func (s *Server) middlewares() []echo.MiddlewareFunc {
 		plainBody,
 		s.limitBody,
 		wholePath,
-		s.recordRefusal,
+		s.journal.recordRefusal,
 	)
 }
 

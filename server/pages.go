@@ -21,8 +21,8 @@ const about = `coatcheck: what must not be handed out twice, on Redis
 /lock    locks with a fence, and a queue
 `
 
-// index tells a person who opens the service what there is.
-func (s *Server) index(c echo.Context) error {
+// showIndex tells a person who opens the service what there is.
+func showIndex(c echo.Context) error {
 	var lines []string
 	for _, route := range c.Echo().Routes() {
 		lines = append(lines, fmt.Sprintf("%-32s %s", braces(route.Path), route.Method))
@@ -31,8 +31,8 @@ func (s *Server) index(c echo.Context) error {
 	return c.String(http.StatusOK, about+"\n"+strings.Join(lines, "\n")+"\n")
 }
 
-// problem is the page behind a problem's type.
-func (s *Server) problem(c echo.Context) error {
+// showProblem answers with the page behind a problem's type.
+func showProblem(c echo.Context) error {
 	page, ok := wire.Page(wire.Code(c.Param("code")))
 	if !ok {
 		return echo.ErrNotFound

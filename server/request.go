@@ -1,10 +1,11 @@
 package server
 
 import (
+	"context"
+
 	"fmt"
 	"net/http"
 	"net/url"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -18,10 +19,38 @@ import (
 
 const nameRule = names.Rule + ", percent-decoded once"
 
-// name reads a name from the path, where the route's template says, if the caller may touch it.
+// request is a request as its handler reads it. The first fault that is found stays in err, and what
+// is read after it means nothing: a handler reads all that it needs, and then looks at err once.
+type request struct {
+	echo.Context
+
+	err error
+}
+
+func (r *request) fail(err error) {
+	if r.err == nil {
+		r.err = err
+	}
+}
+
+func (r *request) invalid(field, detail string) { r.fail(invalid(field, detail)) }
+
+func (r *request) ctx() context.Context { return r.Request().Context() }
+
+// name reads a name from the path, as [nameOf] does.
+func (r *request) name(param string) string {
+	text, err := nameOf(r, param)
+	r.fail(err)
+	return text
+}
+
+// mayTouch refuses a name as [mayTouch] does.
+func (r *request) mayTouch(field, name string) { r.fail(mayTouch(r, field, name)) }
+
+// nameOf reads a name from the path, where the route's template says, if the caller may touch it.
 // Echo gives some parameters decoded and others not, so this reads the path as it came and decodes
 // the segment exactly once.
-func name(c echo.Context, param string) (string, error) {
+func nameOf(c echo.Context, param string) (string, error) {
 	escaped, err := segmentOf(c, param)
 	if err != nil {
 		return "", err
@@ -48,130 +77,91 @@ func segmentOf(c echo.Context, param string) (string, error) {
 	return "", echo.ErrNotFound
 }
 
-// allowQuery refuses query parameters that a route does not know, and those that come twice: a
-// misspelt one must not be a silent default.
-func allowQuery(known ...string) echo.MiddlewareFunc {
-	return func(next echo.HandlerFunc) echo.HandlerFunc {
-		return func(c echo.Context) error {
-			if err := onlyQuery(c, known); err != nil {
-				return err
-			}
-			return next(c)
-		}
-	}
+// segment is segmentOf.
+func (r *request) segment(param string) string {
+	text, err := segmentOf(r, param)
+	r.fail(err)
+	return text
 }
 
-func onlyQuery(c echo.Context, known []string) error {
-	if c.Request().URL.RawQuery == "" {
-		return nil
+// int reads a whole number from the query, within bounds; absent means its default.
+func (r *request) int(field string, absent, least, most int64) int64 {
+	if !has(r, field) {
+		return absent
 	}
-	query, err := url.ParseQuery(c.Request().URL.RawQuery)
-	if err != nil {
-		return invalid("query", "not percent-encoded as it should be")
+	n, err := strconv.ParseInt(r.QueryParam(field), 10, 64)
+	if err != nil || n < least || n > most || strconv.FormatInt(n, 10) != r.QueryParam(field) {
+		r.invalid(field, fmt.Sprintf("a whole number from %d to %d", least, most))
 	}
-	for name, values := range query {
-		if !slices.Contains(known, name) {
-			return invalid(printable(name), "unknown query parameter; this route knows: "+strings.Join(append(slices.Clone(known), "no others"), ", "))
-		}
-		if len(values) > 1 {
-			return invalid(name, "given more than once")
-		}
-	}
-	return nil
+	return n
 }
 
-// printable shortens what a client chose, and escapes what is not plain text, before it is said
-// back.
-func printable(text string) string {
-	if len(text) > 40 {
-		text = text[:40] + "…"
+// flag reads true or false from the query; absent is false.
+func (r *request) flag(field string) bool {
+	text := r.QueryParam(field)
+	if has(r, field) && text != "true" && text != "false" {
+		r.invalid(field, "true or false")
 	}
-	quoted := strconv.QuoteToASCII(text)
-	return quoted[1 : len(quoted)-1]
+	return text == "true"
 }
 
-// has reports whether a query has a field.
-func has(c echo.Context, field string) bool {
-	return c.Request().URL.RawQuery != "" && c.QueryParams().Has(field)
-}
-
-// queryInt reads a whole number from the query, within bounds; absent means its default.
-func queryInt(c echo.Context, field string, absent, least, most int64) (int64, error) {
-	if !has(c, field) {
-		return absent, nil
+// time reads a moment from the query; the zero time if it is not there.
+func (r *request) time(field string) time.Time {
+	if !has(r, field) {
+		return time.Time{}
 	}
-	n, err := strconv.ParseInt(c.QueryParam(field), 10, 64)
-	if err != nil || n < least || n > most || strconv.FormatInt(n, 10) != c.QueryParam(field) {
-		return 0, invalid(field, fmt.Sprintf("a whole number from %d to %d", least, most))
-	}
-	return n, nil
-}
-
-// queryFlag reads true or false from the query; absent is false.
-func queryFlag(c echo.Context, field string) (bool, error) {
-	switch text := c.QueryParam(field); {
-	case !has(c, field), text == "false":
-		return false, nil
-	case text == "true":
-		return true, nil
-	}
-	return false, invalid(field, "true or false")
-}
-
-// queryTime reads a moment from the query; the zero time if it is not there.
-func queryTime(c echo.Context, field string) (time.Time, error) {
-	if !has(c, field) {
-		return time.Time{}, nil
-	}
-	at, err := time.Parse(time.RFC3339, c.QueryParam(field))
+	at, err := time.Parse(time.RFC3339, r.QueryParam(field))
 	if err != nil || at.Before(time.Unix(0, 0)) {
-		return time.Time{}, invalid(field, "a time is RFC 3339, such as 2020-01-01T00:00:00Z")
+		r.invalid(field, "a time is RFC 3339, such as 2020-01-01T00:00:00Z")
 	}
-	return at.UTC(), nil
+	return at.UTC()
 }
 
-// millis reads a duration field, within bounds; nil means its default.
-func millis(field string, value *int64, absent, least, most time.Duration) (time.Duration, error) {
+// millis reads a duration field of the body, within bounds; nil means its default.
+func (r *request) millis(field string, value *int64, absent, least, most time.Duration) time.Duration {
 	if value == nil {
-		return absent, nil
+		return absent
 	}
 	if *value < least.Milliseconds() || *value > most.Milliseconds() {
-		return 0, invalid(field, fmt.Sprintf("%d to %d milliseconds", least.Milliseconds(), most.Milliseconds()))
+		r.invalid(field, fmt.Sprintf("%d to %d milliseconds", least.Milliseconds(), most.Milliseconds()))
 	}
-	return time.Duration(*value) * time.Millisecond, nil
-}
-
-// handsOut is for routes that hand something out for good: a browser that asks ahead of its user is
-// refused.
-func handsOut(next echo.HandlerFunc) echo.HandlerFunc {
-	return func(c echo.Context) error {
-		if isPrefetch(c.Request()) {
-			return &fault{wire.Forbidden, "Sec-Purpose", "a prefetch must not take what is handed out once"}
-		}
-		return next(c)
-	}
-}
-
-// isPrefetch reports whether a browser asks ahead of its user, who may never want the answer.
-func isPrefetch(r *http.Request) bool {
-	for _, name := range []string{"Sec-Purpose", "Purpose", "X-Purpose", "X-Moz"} {
-		value := strings.ToLower(r.Header.Get(name))
-		if strings.Contains(value, "prefetch") || strings.Contains(value, "prerender") || strings.Contains(value, "preview") {
-			return true
-		}
-	}
-	return false
+	return time.Duration(*value) * time.Millisecond
 }
 
 const leaseHeader = "Lease-Token"
 
-// leaseToken reads the header that proves a lease.
-func leaseToken(c echo.Context) (string, error) {
-	tokens := c.Request().Header.Values(leaseHeader)
+// lease reads the header that proves a lease.
+func (r *request) lease() string {
+	tokens := r.Request().Header.Values(leaseHeader)
 	if len(tokens) != 1 || tokens[0] == "" {
-		return "", invalid(leaseHeader, "this header belongs here once: the lease as it was granted")
+		r.invalid(leaseHeader, "this header belongs here once: the lease as it was granted")
+		return ""
 	}
-	return tokens[0], nil
+	return tokens[0]
+}
+
+// noBody refuses a body with fields.
+func (r *request) noBody() { r.body(&struct{}{}) }
+
+// answer answers with what must not be stored on the way: it hands something out, or changes.
+func (r *request) answer(status int, message any) error {
+	noStore(r)
+	return r.JSON(status, message)
+}
+
+// done answers that it was done.
+func (r *request) done() error {
+	noStore(r)
+	return r.NoContent(http.StatusNoContent)
+}
+
+// number answers with JSON, or with bare digits for a client that asked for text.
+func (r *request) number(value int64, message any) error {
+	if wantsText(r) {
+		noStore(r)
+		return r.String(http.StatusOK, strconv.FormatInt(value, 10)+"\n")
+	}
+	return r.answer(http.StatusOK, message)
 }
 
 // wantsText reports whether the client asked for bare digits.
@@ -185,23 +175,3 @@ func wantsText(c echo.Context) bool {
 func noStore(c echo.Context) { c.Response().Header().Set(echo.HeaderCacheControl, "no-store") }
 
 func byteCount(n int64) string { return strconv.FormatInt(n, 10) + " bytes" }
-
-// queryPage reads where a page of names begins.
-func queryPage(c echo.Context) (prefix, cursor string, err error) {
-	prefix, cursor = c.QueryParam("prefix"), c.QueryParam("cursor")
-	for _, field := range []string{"prefix", "cursor"} {
-		if text := c.QueryParam(field); text != "" && !names.Valid(text) {
-			return "", "", invalid(field, nameRule)
-		}
-	}
-	return prefix, cursor, nil
-}
-
-// sendNumber answers with JSON, or with bare digits for a client that asked for text.
-func sendNumber(c echo.Context, value int64, message any) error {
-	noStore(c)
-	if wantsText(c) {
-		return c.String(http.StatusOK, strconv.FormatInt(value, 10)+"\n")
-	}
-	return c.JSON(http.StatusOK, message)
-}

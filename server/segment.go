@@ -3,30 +3,25 @@ package server
 import (
 	"slices"
 
-	"github.com/labstack/echo/v4"
-
 	"github.com/coatcheck/coatcheck/number"
 	"github.com/coatcheck/coatcheck/snowflake"
 )
 
-// segmentIDs hands out ids of a tag.
-func (s *Server) segmentIDs(c echo.Context) error {
-	tag, err := name(c, "tag")
-	if err != nil {
-		return err
-	}
-	asked, key, err := s.segmentOrder(c, tag)
-	if err != nil {
-		return err
+// fromSegment hands out ids of a tag.
+func (h *ids) fromSegment(r *request) error {
+	tag := r.name("tag")
+	asked, key := h.segmentOrder(r, tag)
+	if r.err != nil {
+		return r.err
 	}
 	ids := make([]int64, asked.n)
-	if s.stored != nil && asked.opaque != nil {
-		s.stored.ends.note(tag, asked.opaque.Max())
+	if h.stored != nil && asked.opaque != nil {
+		h.stored.ends.note(tag, asked.opaque.Max())
 	}
-	if err := s.segments.NextN(c.Request().Context(), tag, ids); err != nil {
+	if err := h.segments.NextN(r.ctx(), tag, ids); err != nil {
 		return err
 	}
-	s.metrics.IDs("segment", len(ids))
+	h.metrics.IDs("segment", len(ids))
 	if err := asked.check(snowflake.ID(slices.Max(ids)), "the tag's ids"); err != nil {
 		return err
 	}
@@ -34,7 +29,7 @@ func (s *Server) segmentIDs(c echo.Context) error {
 	if asked.opaque != nil {
 		head += `,"key":"` + key + `"`
 	}
-	return sendIDs(c, asked, head, func(dst []byte, i int) ([]byte, error) {
+	return asked.send(r, head, func(dst []byte, i int) ([]byte, error) {
 		if asked.opaque != nil {
 			return asked.opaque.Append(dst, ids[i])
 		}
@@ -44,23 +39,18 @@ func (s *Server) segmentIDs(c echo.Context) error {
 
 // segmentOrder reads how many ids are asked for and how they are to be written, with which key if
 // they are to be opaque.
-func (s *Server) segmentOrder(c echo.Context, tag string) (asked order, key string, err error) {
-	if asked, err = idOrder(c); err != nil {
-		return asked, "", err
-	}
-	if c.QueryParam("format") != opaqueFormat {
+func (h *ids) segmentOrder(r *request, tag string) (asked order, key string) {
+	asked = idOrder(r)
+	if r.QueryParam("format") != opaqueFormat {
 		// a segment's id has no time in it
 		formats := slices.DeleteFunc(snowflake.Formats(), func(f snowflake.Format) bool { return f == snowflake.Timed })
-		return asked, "", asked.read(c, formats, opaqueFormat)
+		asked.read(r, formats, opaqueFormat)
+		return asked, ""
 	}
-	newest, err := s.opaqueKey("")
-	if err != nil {
-		return asked, "", err
+	newest := h.key(r, "")
+	width := r.int("width", number.MaxDigits, number.MinDigits, number.MaxDigits)
+	if r.err == nil {
+		asked.opaque, r.err = number.NewOpaque(newest.Secret, int(width), []byte(tag))
 	}
-	width, err := queryInt(c, "width", number.MaxDigits, number.MinDigits, number.MaxDigits)
-	if err != nil {
-		return asked, "", err
-	}
-	asked.opaque, err = number.NewOpaque(newest.Secret, int(width), []byte(tag))
-	return asked, newest.ID, err
+	return asked, newest.ID
 }

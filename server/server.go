@@ -1,13 +1,13 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
 	"log/slog"
 	"net"
 	"net/http"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -21,11 +21,10 @@ import (
 	"github.com/coatcheck/coatcheck/internal/compat"
 	"github.com/coatcheck/coatcheck/internal/events"
 	"github.com/coatcheck/coatcheck/internal/frontdoor"
-	"github.com/coatcheck/coatcheck/internal/health"
 	"github.com/coatcheck/coatcheck/internal/ledger"
 	"github.com/coatcheck/coatcheck/internal/requestlog"
+	"github.com/coatcheck/coatcheck/internal/share"
 	"github.com/coatcheck/coatcheck/internal/stamper"
-	"github.com/coatcheck/coatcheck/internal/wire"
 	"github.com/coatcheck/coatcheck/lock"
 	"github.com/coatcheck/coatcheck/metrics"
 	"github.com/coatcheck/coatcheck/redisstore"
@@ -213,45 +212,38 @@ type Server struct {
 	pools    *workerlease.Pools
 	stamper  *stamper.Stamper
 	ledger   *ledger.Ledger
-	// routes behind the idempotency middleware, for GET /idempotency-policy
-	guarded  []wire.RoutePolicy
-	listed   []Route
-	patterns map[string]string // of the routes, by Echo's paths: see pattern
-	limiter  *access.Limiter
-	origins  atomic.Pointer[frontdoor.Origins]
-	hosts    atomic.Pointer[frontdoor.Hosts]
-	roles    map[string]access.Role // by method and Echo's path, such as "GET /incr/:key"
-	lockout  access.Lockout
-	audit    *audit.Log
-	draining frontdoor.Draining
 	locks    *lock.Locks
-	waits    waits
-	health   *health.Checker
-	outdone  outdone
-	quotas   *quotas
-	door     *frontdoor.Door
 	events   *events.Log
-	hazards  hazards
 	metrics  *metrics.Service
-	rings    rings
-	zones    sync.Map // *time.Location by name
-	now      func() time.Time
+	door     *frontdoor.Door
+
+	admission *admission
+	journal   *journal
+	probes    *probes
+	rings     rings
+	waits     waits
+	draining  frontdoor.Draining
+	origins   atomic.Pointer[frontdoor.Origins]
+	hosts     atomic.Pointer[frontdoor.Hosts]
+	now       func() time.Time
+
+	listed   []Route
+	known    map[string]Route  // the same, by method and Echo's path, such as "GET /incr/:key"
+	patterns map[string]string // of the routes, by Echo's paths: see pattern
 }
 
 // policyPath is where clients read what the guarded routes take.
 const policyPath = "/idempotency-policy"
-
-func (s *Server) principal(r *http.Request) string { return s.config.Principal(r) }
 
 // New returns a service that is not listening yet. With an IDPool it begins at once to lease a
 // worker id, until Close.
 func New(config Config) *Server {
 	config = config.withDefaults()
 	s := &Server{
-		config: config, store: config.Store, log: config.Logger,
+		config: config, store: config.Store, log: config.Logger, metrics: config.Metrics,
 		counters: counter.New(config.Store, config.Counters), pools: workerlease.New(config.Store, config.Workers), ledger: ledger.New(config.Store),
-		guarded: []wire.RoutePolicy{}, locks: lock.New(config.Store, config.Locks), waits: newWaits(), quotas: newQuotas(config), events: events.New(), now: time.Now,
-		metrics: config.Metrics, patterns: map[string]string{},
+		locks: lock.New(config.Store, config.Locks), events: events.New(), door: frontdoor.New(config.door()),
+		waits: newWaits(), now: time.Now, known: map[string]Route{}, patterns: map[string]string{},
 	}
 	s.tokens = idempotency.New(config.Store, idempotency.Config{
 		Principal: config.Principal, Error: s.writeGuardError, Logger: config.Logger,
@@ -260,12 +252,19 @@ func New(config Config) *Server {
 	s.stamper = stamper.New(s.pools, stamper.Config{
 		Default: config.IDPool, Keep: config.StampPools, Identity: config.Identity, Max: config.IDPools, Logger: config.Logger, Shapes: compat.LeafConfig(config.Leaf).Shapes(), Owner: owner,
 	})
-	s.limiter, s.health = access.NewLimiter(config.Store, config.Logger), s.checker()
-	s.audit = audit.New(config.Logger, config.AuditLog)
+	s.journal = &journal{events: s.events, audit: audit.New(config.Logger, config.AuditLog), access: config.Access, routes: s.known}
+	s.admission = &admission{
+		policy: config.Access, limiter: access.NewLimiter(config.Store, config.Logger), journal: s.journal, tls: config.TLS, now: func() time.Time { return s.now() },
+		requests: share.Quota{Most: cmp.Or(config.MaxConnections, frontdoor.DefaultMaxConnections), Lone: config.Access == nil},
+	}
+	s.probes = &probes{
+		when: config.ReadyWhen, identity: config.Identity, log: config.Logger, admission: s.admission, draining: &s.draining,
+		store: config.Store, health: s.checker(), pools: s.pools, stamper: s.stamper,
+	}
+	s.rings.pools = s.pools
 	s.openSegments()
 	s.SetCORSOrigins(config.CORSOrigins)
 	s.SetAllowedHosts(config.AllowedHosts)
-	s.door = frontdoor.New(config.door())
 	s.echo = s.routes()
 	s.showMetrics()
 	return s
@@ -282,8 +281,8 @@ func (s *Server) Close(ctx context.Context) error {
 	s.waits.end()
 	s.stamper.Close(ctx)
 	s.closeSegments()
-	s.limiter.Close()
-	s.audit.Close()
+	s.admission.limiter.Close()
+	s.journal.audit.Close()
 	return errors.Join(s.locks.Close(), s.counters.Close(), s.tokens.Close(ctx))
 }
 

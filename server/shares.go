@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/coatcheck/coatcheck/access"
-	"github.com/coatcheck/coatcheck/internal/frontdoor"
 	"github.com/coatcheck/coatcheck/internal/share"
 	"github.com/coatcheck/coatcheck/internal/wire"
 )
@@ -20,25 +19,6 @@ const maxStreams = 32
 
 // owner is the principal of a request: whose place a pool, a tag or a wait takes.
 func owner(ctx context.Context) string { return access.From(ctx).Principal }
-
-// quotas bound how many requests are under way at once, and how many of these wait for locks. Each
-// principal has its share. Over HTTP/1 the bound on connections is one on requests as well; over
-// HTTP/2 a connection has many.
-type quotas struct{ requests, lockWaits share.Quota }
-
-func newQuotas(config Config) *quotas {
-	q := &quotas{
-		requests:  share.Quota{Most: config.MaxConnections, Lone: config.Access == nil},
-		lockWaits: share.Quota{Most: config.LockWaits, Lone: config.Access == nil},
-	}
-	if q.requests.Most == 0 {
-		q.requests.Most = frontdoor.DefaultMaxConnections
-	}
-	if q.lockWaits.Most == 0 {
-		q.lockWaits.Most = DefaultLockWaits
-	}
-	return q
-}
 
 // crowded is the error of a request for which its principal has no place now.
 type crowded struct{ what string }

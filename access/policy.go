@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/coatcheck/coatcheck/internal/watch"
 	"github.com/coatcheck/coatcheck/redisstore"
 )
 
@@ -32,13 +33,12 @@ type Policy struct {
 	set    atomic.Pointer[set]
 	now    func() time.Time
 	read   atomic.Bool // the store was read once
-	ended  sync.WaitGroup
 
 	mu     sync.Mutex // of what follows, and of the configuration's File, Keys and Limit
-	end    context.CancelFunc
+	stop   func()     // ends the looks; nil = none have begun
 	file   Set
 	stored Set
-	seen   watched
+	seen   watch.Seen
 	missed string // why the store could not be read last; "" = it was
 	wrong  []string
 }
@@ -60,7 +60,7 @@ func Open(ctx context.Context, config Config) (*Policy, error) {
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.followLocked(ctx)
+	b.followLocked()
 	return b, nil
 }
 
@@ -70,12 +70,11 @@ func (p *Policy) Close() {
 		return
 	}
 	p.mu.Lock()
-	end := p.end
+	stop := p.stop
 	p.mu.Unlock()
-	if end != nil {
-		end()
+	if stop != nil {
+		stop()
 	}
-	p.ended.Wait()
 }
 
 // Reload reads file and store at once. What cannot be read leaves what was read last in force; the
@@ -90,12 +89,12 @@ func (p *Policy) Reload(ctx context.Context) error {
 
 // Change puts another file, other keys of the environment and another limit in force, as [Config]
 // has them. If the file is wrong, everything stays as it was; the error tells every fault.
-func (p *Policy) Change(ctx context.Context, file string, keys []Record, limit Limit) error {
+func (p *Policy) Change(file string, keys []Record, limit Limit) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	before, seen := p.config.File, p.seen
 	if file != before {
-		p.config.File, p.seen = file, watched{}
+		p.config.File, p.seen = file, watch.Seen{}
 	}
 	if err := p.readFileLocked(); err != nil {
 		p.config.File, p.seen = before, seen
@@ -106,34 +105,18 @@ func (p *Policy) Change(ctx context.Context, file string, keys []Record, limit L
 	}
 	p.config.Keys, p.config.Limit = keys, limit
 	p.joinLocked()
-	p.followLocked(ctx)
+	p.followLocked()
 	return nil
 }
 
 // followLocked begins to read again what can change, unless that has begun.
-func (p *Policy) followLocked(ctx context.Context) {
-	if p.end != nil || p.config.File == "" && p.config.Store == nil {
-		return
-	}
-	life, end := context.WithCancel(context.WithoutCancel(ctx))
-	p.end = end
-	p.ended.Go(func() { p.watch(life) })
-}
-
-func (p *Policy) watch(ctx context.Context) {
-	tick := time.NewTicker(p.config.Every)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-		}
-		p.look(ctx)
+func (p *Policy) followLocked() {
+	if p.stop == nil && (p.config.File != "" || p.config.Store != nil) {
+		p.stop = watch.Every(p.config.Every, p.look)
 	}
 }
 
-// look reads the store, and the file if it is new and stands still.
+// look reads the store, and the file if it is new.
 func (p *Policy) look(ctx context.Context) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

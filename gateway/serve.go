@@ -6,10 +6,10 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
-	"sync"
 	"time"
 
 	"github.com/coatcheck/coatcheck/internal/frontdoor"
+	"github.com/coatcheck/coatcheck/internal/watch"
 )
 
 // lastWords is how long requests that were ended by force may take to say so, to their client and
@@ -28,11 +28,7 @@ func (g *Gateway) Serve(ctx context.Context, clients, admin net.Listener) error 
 	web.BaseContext = func(net.Listener) context.Context { return g.hard }
 	beside := g.config.door(frontdoor.DefaultMaxConnections)
 	side := g.server(beside, g.Admin())
-	watching, enough := context.WithCancel(ctx)
-	var watch sync.WaitGroup
-	watch.Go(func() { g.watch(watching) })
-	defer watch.Wait()
-	defer enough()
+	defer watch.Every(g.config.WatchEvery, func(context.Context) { g.look() })()
 
 	failed := make(chan error, 2)
 	go func() { failed <- web.Serve(g.door.Around(clients)) }()

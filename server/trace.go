@@ -2,12 +2,10 @@ package server
 
 import (
 	"net/http"
-	"strings"
 
 	"github.com/labstack/echo/v4"
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/codes"
-	"go.opentelemetry.io/otel/propagation"
 	semconv "go.opentelemetry.io/otel/semconv/v1.43.0"
 	"go.opentelemetry.io/otel/trace"
 
@@ -25,9 +23,6 @@ import (
 // the stream, which has no end.
 var untraced = map[string]bool{"/livez": true, "/readyz": true, "/metrics": true, "/favicon.ico": true, "/events": true}
 
-// traceContext is the form in which traces come in: https://www.w3.org/TR/trace-context/.
-var traceContext propagation.TraceContext
-
 // problemKey is which problem a request was refused with.
 const problemKey = attribute.Key("coatcheck.problem")
 
@@ -38,42 +33,22 @@ func (s *Server) traced(next echo.HandlerFunc) echo.HandlerFunc {
 			return next(c)
 		}
 		request := c.Request()
-		ctx := traceContext.Extract(request.Context(), propagation.HeaderCarrier(request.Header))
-		name, about := spanOf(request, s.pattern(c.Path()))
+		ctx := requestlog.TraceOf(request)
 		begin := ctx
 		// whether it is kept here may depend on the caller
 		if trace.SpanContextFromContext(ctx).IsSampled() {
 			begin = access.With(ctx, s.admission.recognized(request))
 		}
-		_, span := s.config.Tracer.Start(begin, name, trace.WithSpanKind(trace.SpanKindServer), trace.WithAttributes(about...))
+		_, span := requestlog.StartSpan(begin, s.config.Tracer, request)
 		defer span.End()
+		if route := s.pattern(c.Path()); route != "" {
+			requestlog.SpanRoute(span, request, route)
+		}
 		c.SetRequest(request.WithContext(trace.ContextWithSpan(ctx, span)))
 		err := next(c)
-		status := c.Response().Status
-		span.SetAttributes(semconv.HTTPResponseStatusCode(status))
-		if status >= http.StatusInternalServerError {
-			span.SetStatus(codes.Error, "")
-		}
+		requestlog.SpanStatus(span, c.Response().Status)
 		return err
 	}
-}
-
-// spanOf names the span of a request, and says what is known of it at its beginning.
-func spanOf(request *http.Request, route string) (name string, about []attribute.KeyValue) {
-	method, is := request.Method, semconv.HTTPRequestMethodKey.String(request.Method)
-	if requestlog.Method(method) != method {
-		method, is = "HTTP", semconv.HTTPRequestMethodOther
-	}
-	scheme := "http"
-	if request.TLS != nil {
-		scheme = "https"
-	}
-	_, version, _ := strings.Cut(request.Proto, "/")
-	about = []attribute.KeyValue{is, semconv.URLScheme(scheme), semconv.NetworkProtocolVersion(version)}
-	if route == "" {
-		return method, about
-	}
-	return method + " " + route, append(about, semconv.HTTPRoute(route))
 }
 
 // inDomain gives what a handler asks of a domain its span.

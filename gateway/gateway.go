@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -106,19 +107,10 @@ func (c Config) withDefaults() Config {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}
 	c.Logger = requestlog.Logger(c.Logger)
-	for _, span := range []struct {
-		of    *time.Duration
-		unset time.Duration
-	}{
-		{&c.UpstreamIdle, DefaultUpstreamIdle},
-		{&c.BodyTimeout, DefaultBodyTimeout},
-		{&c.StallTimeout, time.Minute},
-		{&c.WatchEvery, 2 * time.Second},
-	} {
-		if *span.of == 0 {
-			*span.of = span.unset
-		}
-	}
+	c.UpstreamIdle = cmp.Or(c.UpstreamIdle, DefaultUpstreamIdle)
+	c.BodyTimeout = cmp.Or(c.BodyTimeout, DefaultBodyTimeout)
+	c.StallTimeout = cmp.Or(c.StallTimeout, time.Minute)
+	c.WatchEvery = cmp.Or(c.WatchEvery, 2*time.Second)
 	return c
 }
 
@@ -138,7 +130,7 @@ type Gateway struct {
 	file       routesFile
 
 	door     *frontdoor.Door // of clients
-	working  inFlight        // requests under way, those whose connection was handed over included
+	working  atomic.Int64    // requests under way, those whose connection was handed over included
 	draining frontdoor.Draining
 	hard     context.Context // ends when the time to stop is over: it ends what is still under way
 	end      context.CancelCauseFunc
@@ -208,8 +200,8 @@ func (g *Gateway) Close(ctx context.Context) error {
 // ServeHTTP answers a request: with a page of the gateway's own, through the guard, or straight
 // from the upstream.
 func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	g.working.enter()
-	defer g.working.leave()
+	g.working.Add(1)
+	defer g.working.Add(-1)
 	x, r := begin(r)
 	r = g.trace(r, x)
 	out := &responder{ResponseWriter: w, id: x.id, begun: x.sending, stall: g.config.StallTimeout}

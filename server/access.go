@@ -235,22 +235,3 @@ func challenge(c echo.Context, more string) {
 // caller is who is asking. Where access is not controlled, and where a route is asked for past its
 // role, everybody is an admin.
 func caller(c echo.Context) access.Caller { return access.From(c.Request().Context()) }
-
-// mayTouch refuses a name that is not among those of the caller, in the same way whether there is
-// something of that name or not.
-func mayTouch(c echo.Context, field, name string) error {
-	if caller(c).Names.Allow(name) {
-		return nil
-	}
-	return &fault{wire.Forbidden, field, "outside of the names that this caller may touch"}
-}
-
-// mustBe refuses a caller of a lower role where a part of the request needs more than its route.
-func mustBe(c echo.Context, role access.Role, field string) error {
-	who := caller(c)
-	if who.May(role) {
-		return nil
-	}
-	challenge(c, `error="insufficient_scope", scope="`+role.String()+`"`)
-	return &fault{wire.Forbidden, field, "this needs role " + role.String() + ", and this caller has " + who.Role.String()}
-}

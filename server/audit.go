@@ -97,11 +97,13 @@ func certificateName(of *x509.Certificate) string {
 
 const notedKey = "coatcheck.audit"
 
-// refusals has a line for each refused caller, and for what an admin asked for and did not get.
+// refusals notes what a request was refused for: a line for each refused caller, and for what an
+// admin asked for and did not get; and an event for what is more than one client's business.
 func (j *journal) refusals(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		err := next(c)
 		if err != nil {
+			j.addRefusal(c, err)
 			j.refused(c, err)
 		}
 		return err
@@ -146,10 +148,9 @@ func nameIn(c echo.Context) string {
 		if !strings.Contains(c.Path()+"/", "/:"+param+"/") {
 			continue
 		}
-		if escaped, err := segmentOf(c, param); err == nil {
-			if text, err := url.PathUnescape(escaped); err == nil && names.Valid(text) {
-				return text
-			}
+		escaped := (&request{Context: c}).segment(param)
+		if text, err := url.PathUnescape(escaped); err == nil && names.Valid(text) {
+			return text
 		}
 	}
 	return ""

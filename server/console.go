@@ -35,13 +35,6 @@ type ConsoleConfig struct {
 	Durability string
 }
 
-func (c ConsoleConfig) mode() ConsoleMode {
-	if c.Mode == "" {
-		return ConsoleWrite
-	}
-	return c.Mode
-}
-
 // consolePage is the handlers of the page.
 type consolePage struct {
 	config    ConsoleConfig
@@ -52,7 +45,7 @@ type consolePage struct {
 
 // routes are those of the page. Its files are open to all: they hold nothing.
 func (h *consolePage) routes(at *router) {
-	if h.config.mode() == ConsoleOff {
+	if h.config.Mode == ConsoleOff {
 		return
 	}
 	at.open.add("GET,HEAD /console", "", func(c echo.Context) error { return c.Redirect(http.StatusPermanentRedirect, "/console/") })
@@ -71,7 +64,7 @@ func sendConsoleFile(c echo.Context) error {
 // session says who is asking and what they may do. It is open to all, and says why a key is not
 // taken instead of refusing it, so that the page can ask for another one.
 func (h *consolePage) session(r *request) error {
-	told := wire.Session{Access: h.admission.policy != nil, Readonly: h.config.mode() == ConsoleRead}
+	told := wire.Session{Access: h.admission.policy != nil, Readonly: h.config.Mode == ConsoleRead}
 	who, err := h.admission.identify(r, clients{})
 	if wrong, ok := errors.AsType[*fault](err); ok {
 		who, told.Refused = access.Caller{}, wrong.detail

@@ -56,17 +56,6 @@ var refusalEvents = []struct {
 	{idempotency.ErrInDoubt, events.TokenInDoubt, ""},
 }
 
-// recordRefusal notes what requests were refused for that is more than one client's business.
-func (j *journal) recordRefusal(next echo.HandlerFunc) echo.HandlerFunc {
-	return func(c echo.Context) error {
-		err := next(c)
-		if err != nil {
-			j.addRefusal(c, err)
-		}
-		return err
-	}
-}
-
 func (j *journal) addRefusal(c echo.Context, refusal error) {
 	for _, known := range refusalEvents {
 		if !errors.Is(refusal, known.err) {

@@ -212,7 +212,7 @@ func kept(err error) string {
 }
 
 func (h *locks) breakOpen(r *request) error {
-	r.fail(mustBe(r, access.Admin, "force"))
+	r.mustBe(access.Admin, "force")
 	name := r.name("name")
 	const most = 1<<53 - 1
 	fence := r.int("force", 0, 0, most)

@@ -50,7 +50,6 @@ func (s *Server) middlewares() []echo.MiddlewareFunc {
 		plainBody,
 		s.limitBody,
 		wholePath,
-		s.journal.recordRefusal,
 	)
 }
 

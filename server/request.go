@@ -12,6 +12,7 @@ import (
 
 	"github.com/labstack/echo/v4"
 
+	"github.com/coatcheck/coatcheck/access"
 	"github.com/coatcheck/coatcheck/internal/frontdoor"
 	"github.com/coatcheck/coatcheck/internal/names"
 	"github.com/coatcheck/coatcheck/internal/wire"
@@ -37,51 +38,56 @@ func (r *request) invalid(field, detail string) { r.fail(invalid(field, detail))
 
 func (r *request) ctx() context.Context { return r.Request().Context() }
 
-// name reads a name from the path, as [nameOf] does.
+// name reads a name from the path, where the route's template says, if the caller may touch it.
+// Echo gives some parameters decoded and others not, so this reads the path as it came and decodes
+// the segment exactly once.
 func (r *request) name(param string) string {
-	text, err := nameOf(r, param)
-	r.fail(err)
+	text, err := url.PathUnescape(r.segment(param))
+	if err != nil || !names.Valid(text) {
+		r.fail(&fault{wire.InvalidName, param, nameRule})
+		return ""
+	}
+	r.mayTouch(param, text)
 	return text
 }
 
-// mayTouch refuses a name as [mayTouch] does.
-func (r *request) mayTouch(field, name string) { r.fail(mayTouch(r, field, name)) }
-
-// nameOf reads a name from the path, where the route's template says, if the caller may touch it.
-// Echo gives some parameters decoded and others not, so this reads the path as it came and decodes
-// the segment exactly once.
+// nameOf is [request.name], for what is no handler of ours.
 func nameOf(c echo.Context, param string) (string, error) {
-	escaped, err := segmentOf(c, param)
-	if err != nil {
-		return "", err
-	}
-	text, err := url.PathUnescape(escaped)
-	if err != nil || !names.Valid(text) {
-		return "", &fault{wire.InvalidName, param, nameRule}
-	}
-	return text, mayTouch(c, param, text)
+	r := &request{Context: c}
+	text := r.name(param)
+	return text, r.err
 }
 
-// segmentOf finds a parameter's part of the path by the template, which has as many segments as the
+// mayTouch refuses a name that is not among those of the caller, in the same way whether there is
+// something of that name or not.
+func (r *request) mayTouch(field, name string) {
+	if !caller(r).Names.Allow(name) {
+		r.fail(&fault{wire.Forbidden, field, "outside of the names that this caller may touch"})
+	}
+}
+
+// mustBe refuses a caller of a lower role where a part of the request needs more than its route.
+func (r *request) mustBe(role access.Role, field string) {
+	if who := caller(r); !who.May(role) {
+		challenge(r, `error="insufficient_scope", scope="`+role.String()+`"`)
+		r.fail(&fault{wire.Forbidden, field, "this needs role " + role.String() + ", and this caller has " + who.Role.String()})
+	}
+}
+
+// segment finds a parameter's part of the path by the template, which has as many segments as the
 // path.
-func segmentOf(c echo.Context, param string) (string, error) {
-	template, path := c.Path(), frontdoor.RawPath(c.Request().URL)
+func (r *request) segment(param string) string {
+	template, path := r.Path(), frontdoor.RawPath(r.Request().URL)
 	for more := true; more; {
 		var wanted, found string
 		wanted, template, more = strings.Cut(template, "/")
 		found, path, _ = strings.Cut(path, "/")
 		if strings.HasPrefix(wanted, ":") && wanted[1:] == param {
-			return found, nil
+			return found
 		}
 	}
-	return "", echo.ErrNotFound
-}
-
-// segment is segmentOf.
-func (r *request) segment(param string) string {
-	text, err := segmentOf(r, param)
-	r.fail(err)
-	return text
+	r.fail(echo.ErrNotFound)
+	return ""
 }
 
 // int reads a whole number from the query, within bounds; absent means its default.

@@ -1,14 +1,13 @@
 package server
 
 import (
-	"cmp"
 	"context"
 	"errors"
-	"log/slog"
 	"sync"
 	"time"
 
 	"github.com/coatcheck/coatcheck/counter"
+	"github.com/coatcheck/coatcheck/internal/requestlog"
 	"github.com/coatcheck/coatcheck/metrics"
 	"github.com/coatcheck/coatcheck/segment"
 )
@@ -28,14 +27,6 @@ func (t timedSource) Take(ctx context.Context, tag string, step int64) (segment.
 	return got, err
 }
 
-// SegmentTag is a tag of a segment source as people see it.
-type SegmentTag struct {
-	Tag string
-	// ids below Max are handed out, or fetched ahead; Step ids at least are fetched at once
-	Max, Step int64
-	Updated   string // when a range was taken last; "" = not known
-}
-
 // SegmentCounters is the configuration of the counters that segments of a store are taken from, for
 // all that take from them: a kind of their own, whose margin is beyond what many fetches take.
 func SegmentCounters(config counter.Config) counter.Config {
@@ -47,11 +38,11 @@ func SegmentCounters(config counter.Config) counter.Config {
 const maxListedTags = 10_000
 
 func (s *Server) openSegments() {
-	log := slog.New(nameless{s.log.Handler()})
+	log := requestlog.Nameless(s.log)
 	if s.source = s.config.SegmentSource; s.source == nil {
 		counters := SegmentCounters(s.config.Counters)
 		counters.Logger = log
-		s.stored = &storeSource{counters: counter.New(s.store, counters), step: cmp.Or(s.config.SegmentStep, DefaultSegmentStep), known: s.config.KnownSegments}
+		s.stored = &storeSource{counters: counter.New(s.store, counters), step: s.config.SegmentStep, known: s.config.KnownSegments}
 		s.source, s.config.SegmentTags = s.stored, s.stored.tags
 	}
 	s.source = timedSource{s.source, s.metrics}

@@ -18,7 +18,6 @@ import (
 	"github.com/coatcheck/coatcheck/counter"
 	"github.com/coatcheck/coatcheck/idempotency"
 	"github.com/coatcheck/coatcheck/internal/audit"
-	"github.com/coatcheck/coatcheck/internal/compat"
 	"github.com/coatcheck/coatcheck/internal/events"
 	"github.com/coatcheck/coatcheck/internal/frontdoor"
 	"github.com/coatcheck/coatcheck/internal/ledger"
@@ -162,39 +161,32 @@ func (c Config) withDefaults() Config {
 		c.Counters.Logger = c.Logger
 	}
 	if c.Locks.Logger == nil {
-		c.Locks.Logger = slog.New(nameless{c.Logger.Handler()})
+		c.Locks.Logger = requestlog.Nameless(c.Logger)
 	}
 	if c.Access != nil {
 		c.Principal = func(r *http.Request) string { return access.From(r.Context()).Principal }
 	}
-	c.Workers.Pools = compat.LeafConfig(c.Leaf).Pin(c.Workers.Pools)
+	c.Workers.Pools = c.Leaf.Pin(c.Workers.Pools)
 	if c.Metrics == nil {
 		c.Metrics = metrics.NewService("")
 	}
 	if c.Principal == nil {
 		c.Principal = idempotency.DefaultPrincipal
 	}
-	if c.MaxBody == 0 {
-		c.MaxBody = DefaultMaxBody
-	}
-	if c.RequestTimeout == 0 {
-		c.RequestTimeout = DefaultRequestTimeout
-	}
-	if c.StopTimeout == 0 {
-		c.StopTimeout = c.RequestTimeout + frontdoor.StopMargin
-	}
+	c.MaxBody = cmp.Or(c.MaxBody, DefaultMaxBody)
+	c.RequestTimeout = cmp.Or(c.RequestTimeout, DefaultRequestTimeout)
+	c.StopTimeout = cmp.Or(c.StopTimeout, c.RequestTimeout+frontdoor.StopMargin)
+	c.SegmentStep = cmp.Or(c.SegmentStep, DefaultSegmentStep)
+	c.Console.Mode = cmp.Or(c.Console.Mode, ConsoleWrite)
 	return c
 }
 
 // door bounds what clients can take before their request is known.
 func (c Config) door() frontdoor.Config {
-	memory := c.MaxBytes
-	if memory == 0 {
-		memory = max(frontdoor.DefaultMaxBytes(), 4*c.MaxBody)
-	}
 	return frontdoor.Config{
 		HeaderTimeout: c.HeaderTimeout, IdleTimeout: c.IdleTimeout, MaxHeader: c.MaxHeader,
-		MaxConnections: c.MaxConnections, MaxPerAddress: c.MaxPerAddress, MaxBytes: memory, Logger: c.Logger,
+		MaxConnections: c.MaxConnections, MaxPerAddress: c.MaxPerAddress,
+		MaxBytes: cmp.Or(c.MaxBytes, max(frontdoor.DefaultMaxBytes(), 4*c.MaxBody)), Logger: c.Logger,
 	}
 }
 
@@ -250,7 +242,7 @@ func New(config Config) *Server {
 		TokenKeys: config.TokenKeys, AnswerKeys: config.AnswerKeys, Quota: config.Quota, PolicyURL: policyPath,
 	})
 	s.stamper = stamper.New(s.pools, stamper.Config{
-		Default: config.IDPool, Keep: config.StampPools, Identity: config.Identity, Max: config.IDPools, Logger: config.Logger, Shapes: compat.LeafConfig(config.Leaf).Shapes(), Owner: owner,
+		Default: config.IDPool, Keep: config.StampPools, Identity: config.Identity, Max: config.IDPools, Logger: config.Logger, Shapes: config.Leaf.Shapes(), Owner: owner,
 	})
 	s.journal = &journal{events: s.events, audit: audit.New(config.Logger, config.AuditLog), access: config.Access, routes: s.known}
 	s.admission = &admission{

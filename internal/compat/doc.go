@@ -40,7 +40,7 @@ type Service struct {
 	Stamper  *stamper.Stamper
 	Metrics  *metrics.Service
 	Logger   *slog.Logger // is told why a client got no id
-	// lists the tags of Source; none where they cannot be listed
+	// lists the tags of Source; nil = they cannot be listed
 	Tags func(context.Context) ([]Tag, error)
 	// says who may do what: tokens of tinyid are nothing to the handlers then, and the caller in
 	// the request's context is; nil = tokens say it

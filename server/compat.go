@@ -32,8 +32,8 @@ func (s *Server) compatible(at *router) {
 
 	tinyid := compat.NewTinyid(service, s.config.TinyidTokens)
 	tinyids := at.use.forClients(clients{key: tinyid.Key, own: tinyid.Own, refuse: tinyid.Refuse})
-	tinyids.add(all+"/tinyid/id/nextId", "segment.NextN", tinyid.NextID)
-	tinyids.add(all+"/tinyid/id/nextIdSimple", "segment.NextN", tinyid.NextIDSimple)
-	tinyids.add(all+"/tinyid/id/nextSegmentId", "segment.Take", tinyid.NextSegmentID)
-	tinyids.add(all+"/tinyid/id/nextSegmentIdSimple", "segment.Take", tinyid.NextSegmentIDSimple)
+	tinyids.add(all+"/tinyid/id/nextId", "segment.NextN", tinyid.IDs)
+	tinyids.add(all+"/tinyid/id/nextIdSimple", "segment.NextN", tinyid.IDs)
+	tinyids.add(all+"/tinyid/id/nextSegmentId", "segment.Take", tinyid.Range)
+	tinyids.add(all+"/tinyid/id/nextSegmentIdSimple", "segment.Take", tinyid.Range)
 }

@@ -10,10 +10,10 @@
 //	/decodeSnowflakeId                [Leaf.Decode]
 //	/cache                            [Leaf.Cache]
 //	/db                               [Leaf.DB]
-//	/tinyid/id/nextId                 [Tinyid.NextID]
-//	/tinyid/id/nextIdSimple           [Tinyid.NextIDSimple]
-//	/tinyid/id/nextSegmentId          [Tinyid.NextSegmentID]
-//	/tinyid/id/nextSegmentIdSimple    [Tinyid.NextSegmentIDSimple]
+//	/tinyid/id/nextId                 [Tinyid.IDs]
+//	/tinyid/id/nextIdSimple           [Tinyid.IDs]
+//	/tinyid/id/nextSegmentId          [Tinyid.Range]
+//	/tinyid/id/nextSegmentIdSimple    [Tinyid.Range]
 //
 // An error that a handler returns has not been answered: it is the service's own, such as a form
 // that is too large.

@@ -1,7 +1,7 @@
 package access
 
 import (
-	"errors"
+	"strings"
 
 	"github.com/coatcheck/coatcheck/internal/watch"
 )
@@ -15,16 +15,7 @@ func ReadFile(path string) (Set, error) {
 	if err != nil {
 		return Set{}, err
 	}
-	read, err := Parse(text)
-	return read, inFile(path, err)
-}
-
-// inFile says with each fault which file it is in.
-func inFile(path string, err error) error {
-	if faults, ok := errors.AsType[*Faults](err); ok {
-		return &Faults{path, faults.All}
-	}
-	return err
+	return parse(path, text)
 }
 
 // readFileLocked reads the file and, if it has no fault, takes what it says.
@@ -56,19 +47,14 @@ func (p *Policy) lookAtFileLocked() {
 func (p *Policy) takeLocked(text []byte, version string, err error) error {
 	var read Set
 	if err == nil {
-		read, err = Parse(text)
+		read, err = parse(p.config.File, text)
 	}
 	if err == nil {
-		p.file, p.wrong = read, nil
+		p.file = read
 		p.log.Info("keys are in force", "file", p.config.File, "keys", len(read.Keys), "certificates", len(read.Certificates), "version", version)
 		return nil
 	}
-	err = inFile(p.config.File, err)
-	p.wrong = []string{err.Error()}
-	if faults, ok := errors.AsType[*Faults](err); ok {
-		p.wrong = faults.lines()
-	}
-	for _, fault := range p.wrong {
+	for fault := range strings.SplitSeq(err.Error(), "\n") {
 		p.log.Error("the file of keys has a fault; what was read before stays in force", "fault", fault, "version", version)
 	}
 	return err

@@ -40,7 +40,6 @@ type Policy struct {
 	stored Set
 	seen   watch.Seen
 	missed string // why the store could not be read last; "" = it was
-	wrong  []string
 }
 
 // Open reads the sources and begins to read them again every so often. A file with faults is an
@@ -101,7 +100,7 @@ func (p *Policy) Change(file string, keys []Record, limit Limit) error {
 		return err
 	}
 	if file == "" {
-		p.file, p.wrong = Set{}, nil
+		p.file = Set{}
 	}
 	p.config.Keys, p.config.Limit = keys, limit
 	p.joinLocked()
@@ -193,11 +192,3 @@ func (p *Policy) Certificate(of *x509.Certificate) (caller Caller, ok bool) {
 
 // Anonymous is a caller that shows neither a key nor a certificate.
 func (p *Policy) Anonymous() Caller { return p.set.Load().anonymousCaller() }
-
-// Faults are those of the last reading of the file, a line each; none if what is in force is what
-// it says.
-func (p *Policy) Faults() []string {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.wrong
-}

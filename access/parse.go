@@ -15,8 +15,8 @@ import (
 const maxRecords = 10_000
 
 // Parse reads a file of keys: YAML with the lists keys and certificates, and the map anonymous. The
-// error tells every fault on a line of its own, with the file's line, or says that this is no YAML at
-// all. It never quotes the file.
+// error tells every fault on a line of its own, with the file's line, or says that this is no YAML
+// at all. It never quotes the file.
 func Parse(text []byte) (Set, error) { return parse("", text) }
 
 // parse is Parse; the faults name the file.

@@ -51,7 +51,7 @@ func (h *counters) incr(r *request) error {
 }
 
 func (h *counters) request(r *request) (asked counter.Request) {
-	r.noBody()
+	r.noFields()
 	asked.By = r.int("by", 1, 1, counter.MaxBy)
 	asked.TTL = time.Duration(r.int("ttl_ms", 0, counter.MinTTL.Milliseconds(), counter.MaxTTL.Milliseconds())) * time.Millisecond
 	asked.RequestID = h.requestID(r)
@@ -111,7 +111,7 @@ func ttlOf(r *request, ms *int64) time.Duration {
 
 func (h *counters) remove(r *request) error {
 	key := r.name("key")
-	r.noBody()
+	r.noFields()
 	if r.err != nil {
 		return r.err
 	}

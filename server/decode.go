@@ -14,7 +14,7 @@ import (
 
 // decode takes an id apart. It says nothing of whether the id was ever handed out.
 func (h *ids) decode(r *request) error {
-	r.noBody()
+	r.noFields()
 	if r.err == nil && r.QueryParam("format") == opaqueFormat {
 		return h.decodeOpaque(r)
 	}

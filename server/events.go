@@ -63,7 +63,8 @@ func (j *journal) addRefusal(c echo.Context, refusal error) {
 		}
 		event := wire.Event{Kind: known.kind}
 		if known.param != "" {
-			event.Name, _ = nameOf(c, known.param) // a route without one is of this server's own pool
+			// a route without one is of this server's own pool
+			event.Name, _ = nameOf(c, known.param)
 		}
 		if id, err := strconv.Atoi(c.Param("worker_id")); err == nil {
 			event.WorkerID = &id

@@ -94,7 +94,7 @@ func (h *ids) poolOf(r *request) string {
 
 // idOrder reads how many ids are asked for.
 func idOrder(r *request) (asked order) {
-	r.noBody()
+	r.noFields()
 	n := r.int("n", 1, 1, maxIDs)
 	if r.err == nil && n > 1 {
 		r.fail(frontdoor.Reserve(r.ctx(), n*idMemory))

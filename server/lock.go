@@ -41,7 +41,8 @@ type locks struct {
 func (h *locks) routes(at *router) {
 	at.use.handle("POST /lock/:name", "lock.Acquire", h.acquire, no)
 	at.use.handle("PUT /lock/:name", "lock.Renew", h.renew, no)
-	at.use.handle("DELETE /lock/:name", "lock.Release", h.release, allowQuery("force")) // with force: admin
+	// with force: admin
+	at.use.handle("DELETE /lock/:name", "lock.Release", h.release, allowQuery("force"))
 	at.read.handle("GET /lock/:name", "lock.Get", h.get, no)
 	at.read.handle("GET /lock", "lock.List", h.list, allowQuery("prefix", "cursor", "n"))
 }

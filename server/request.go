@@ -20,8 +20,9 @@ import (
 
 const nameRule = names.Rule + ", percent-decoded once"
 
-// request is a request as its handler reads it. The first fault that is found stays in err, and what
-// is read after it means nothing: a handler reads all that it needs, and then looks at err once.
+// request is a request as its handler reads it. The first fault that is found stays in err, and
+// what is read after it means nothing: a handler reads all that it needs, and then looks at err
+// once, before it does anything.
 type request struct {
 	echo.Context
 
@@ -146,8 +147,8 @@ func (r *request) lease() string {
 	return tokens[0]
 }
 
-// noBody refuses a body with fields.
-func (r *request) noBody() { r.body(&struct{}{}) }
+// noFields refuses a body with fields.
+func (r *request) noFields() { r.body(&struct{}{}) }
 
 // answer answers with what must not be stored on the way: it hands something out, or changes.
 func (r *request) answer(status int, message any) error {

@@ -86,7 +86,7 @@ func (r *router) complete() (list []Route) {
 	for _, route := range r.echo.Routes() {
 		known, ok := r.routes[route.Method+" "+route.Path]
 		if !ok {
-			panic("server: " + route.Method + " " + route.Path + " says no role: register it through the router, in routes.go")
+			panic("server: " + route.Method + " " + route.Path + " says no role: register it through the router, as all others")
 		}
 		list = append(list, known)
 	}

@@ -46,7 +46,8 @@ func (s *Server) handlers(at *router) {
 	(&locks{
 		locks: s.locks, metrics: s.metrics, journal: s.journal, log: s.log, waits: s.waits,
 		longest: longestTTL(config.Locks),
-		patient: config.RequestTimeout * 9 / 10, // so that there is time to give the place back, and to say so
+		// so that there is time to give the place back, and to say so
+		patient: config.RequestTimeout * 9 / 10,
 		waiting: share.Quota{Most: cmp.Or(config.LockWaits, DefaultLockWaits), Lone: config.Access == nil},
 	}).routes(at)
 	s.compatible(at)

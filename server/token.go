@@ -191,7 +191,7 @@ func (h *tokens) extend(r *request) error {
 
 func (h *tokens) release(r *request) error {
 	key, lease := h.key(r), r.lease()
-	r.noBody()
+	r.noFields()
 	if r.err != nil {
 		return r.err
 	}

@@ -219,7 +219,8 @@ func (h *workers) list(r *request) error {
 	pools, next, err := listed(r.ctx(), asked, h.pools.Names, func(pool string) (wire.WorkerPool, bool, error) {
 		ring, err := h.pools.Ring(r.ctx(), pool, 0, 1)
 		if errors.Is(err, workerlease.ErrUnknown) || errors.Is(err, workerlease.ErrQuarantined) {
-			return wire.WorkerPool{}, false, nil // it is listed and lost, and may wait for its first grant
+			// it is listed and lost, and may wait for its first grant
+			return wire.WorkerPool{}, false, nil
 		}
 		return poolOf(pool, ring), true, err
 	})

@@ -136,8 +136,8 @@ func rangeOf(r segment.Range) span {
 	return span{MaxID: last, LoadingID: current + (last-current)/5, CurrentID: current, Delta: delta, Remainder: r.Lo % delta}
 }
 
-// Range takes a range of a tag from the source for the client alone: as JSON, or on a path that ends
-// in Simple as five numbers with commas between them.
+// Range takes a range of a tag from the source for the client alone: as JSON, or on a path that
+// ends in Simple as five numbers with commas between them.
 func (t *Tinyid) Range(c echo.Context) error {
 	bizType, allowed, err := t.asker(c)
 	if err != nil {

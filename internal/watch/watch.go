@@ -46,8 +46,8 @@ type Seen struct {
 }
 
 // Look notes what a look has found: the version of the content, or why there is none. It reports
-// whether that is to be taken: it is the same at two looks, and is not what was taken last. An error
-// is told in the same way, once.
+// whether that is to be taken: it is the same at two looks, and is not what was taken last. So an
+// error is told once.
 func (s *Seen) Look(version string, err error) (isNew bool) {
 	found := nameOf(version, err)
 	isNew = found == s.last && found != s.tried

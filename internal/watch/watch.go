@@ -26,10 +26,12 @@ func Every(interval time.Duration, look func(context.Context)) (stop func()) {
 		for {
 			select {
 			case <-ctx.Done():
-				return
 			case <-tick.C:
-				look(ctx)
 			}
+			if ctx.Err() != nil {
+				return
+			}
+			look(ctx)
 		}
 	})
 	return func() {

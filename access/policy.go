@@ -31,7 +31,6 @@ type Policy struct {
 	config Config
 	log    *slog.Logger
 	set    atomic.Pointer[set]
-	now    func() time.Time
 	read   atomic.Bool // the store was read once
 
 	mu     sync.Mutex // of what follows, and of the configuration's File, Keys and Limit
@@ -52,7 +51,7 @@ func Open(ctx context.Context, config Config) (*Policy, error) {
 	if config.Logger == nil {
 		config.Logger = slog.New(slog.DiscardHandler)
 	}
-	b := &Policy{config: config, log: config.Logger, now: time.Now}
+	b := &Policy{config: config, log: config.Logger}
 	b.set.Store(&set{})
 	if err := b.Reload(ctx); err != nil && !errors.Is(err, redisstore.ErrUnavailable) {
 		return nil, err
@@ -171,7 +170,7 @@ func (p *Policy) Key(text string) (Caller, error) {
 	if err != nil {
 		return Caller{}, ErrBadKey
 	}
-	caller, err := p.set.Load().key(key, p.now())
+	caller, err := p.set.Load().key(key, time.Now())
 	if errors.Is(err, ErrBadKey) && p.config.Store != nil && !p.read.Load() {
 		return Caller{}, ErrNotRead
 	}

@@ -19,6 +19,7 @@ import (
 	"github.com/coatcheck/coatcheck/internal/frontdoor"
 	"github.com/coatcheck/coatcheck/internal/health"
 	"github.com/coatcheck/coatcheck/internal/requestlog"
+	"github.com/coatcheck/coatcheck/internal/wire"
 	"github.com/coatcheck/coatcheck/metrics"
 	"github.com/coatcheck/coatcheck/redisstore"
 )
@@ -205,7 +206,11 @@ func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	x, r := begin(r)
 	r = g.trace(r, x)
 	out := &responder{ResponseWriter: w, id: x.id, begun: x.sending, stall: g.config.StallTimeout}
-	defer g.part(out)
+	defer func() {
+		if out.taken != nil {
+			g.door.Gone(out.taken)
+		}
+	}()
 	out.Header().Set(requestIDHeader, x.id)
 	g.metrics.inFlight.Inc()
 	defer g.metrics.inFlight.Dec()
@@ -218,20 +223,13 @@ func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	g.serve(out, r, x)
 }
 
-// part is the end of a request.
-func (g *Gateway) part(w *responder) {
-	if w.taken != nil {
-		g.door.Gone(w.taken)
-	}
-}
-
 func (g *Gateway) serve(w *responder, r *http.Request, x *exchange) {
 	if !frontdoor.WellFormedTarget(r) {
-		g.refuseTarget(w, r, x)
+		g.refuseTarget(w, r)
 		return
 	}
 	if hosts := g.allowedHosts(); len(hosts) > 0 && !hosts.Allow(r.Host) {
-		g.refuseHost(w, r, x)
+		g.refuseField(w, r, wire.Forbidden, "Host", frontdoor.HostRule)
 		return
 	}
 	routes := g.routes.Load()

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"context"
 	"crypto/tls"
 	"errors"
 	"net/http"
@@ -235,3 +236,26 @@ func challenge(c echo.Context, more string) {
 // caller is who is asking. Where access is not controlled, and where a route is asked for past its
 // role, everybody is an admin.
 func caller(c echo.Context) access.Caller { return access.From(c.Request().Context()) }
+
+// owner is the principal of a request: whose place a pool, a tag or a wait takes.
+func owner(ctx context.Context) string { return access.From(ctx).Principal }
+
+// crowded is the error of a request for which its principal has no place now.
+type crowded struct{ what string }
+
+func (c *crowded) Error() string { return c.what }
+
+func (c *crowded) problem() wire.Problem {
+	problem := wire.NewProblem(wire.TooManyRequests, c.what)
+	problem.RetryAfter = time.Second
+	return problem
+}
+
+// placeFor takes a place of a quota for a principal. leave gives it back.
+func placeFor(of *share.Quota, principal, what string) (leave func(), err error) {
+	leave, ok := of.Take(principal)
+	if !ok {
+		return nil, &crowded{what}
+	}
+	return leave, nil
+}

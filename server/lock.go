@@ -2,6 +2,7 @@ package server
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"log/slog"
 	"net/http"
@@ -32,10 +33,10 @@ type locks struct {
 	metrics *metrics.Service
 	journal *journal
 	log     *slog.Logger
-	longest time.Duration // TTL that may be asked for
-	patient time.Duration // how long a request waits at most
-	waiting share.Quota   // of requests that wait
-	waits   waits
+	longest time.Duration   // TTL that may be asked for
+	patient time.Duration   // how long a request waits at most
+	waiting share.Quota     // of requests that wait
+	life    context.Context // requests wait until it ends
 }
 
 func (h *locks) routes(at *router) {
@@ -56,8 +57,9 @@ func (h *locks) acquire(r *request) error {
 	if r.err != nil {
 		return r.err
 	}
-	ctx, cancel := h.waits.until(r.ctx())
+	ctx, cancel := context.WithCancel(r.ctx())
 	defer cancel()
+	defer context.AfterFunc(h.life, cancel)()
 	grant, err := h.grant(ctx, name, asked)
 	if err != nil {
 		h.metrics.LockAsked(notGranted(err))

@@ -15,28 +15,6 @@ import (
 	"github.com/coatcheck/coatcheck/metrics"
 )
 
-// waits are the requests that stand in line for a lock. They end when the server does.
-type waits struct {
-	life context.Context
-	over <-chan struct{} // of life
-	end  func()
-}
-
-func newWaits() waits {
-	ctx, end := context.WithCancel(context.Background())
-	return waits{ctx, ctx.Done(), end}
-}
-
-// until returns a context that ends with its parent, and when the server stops.
-func (w waits) until(parent context.Context) (context.Context, context.CancelFunc) {
-	ctx, cancel := context.WithCancel(parent)
-	stop := context.AfterFunc(w.life, cancel)
-	return ctx, func() {
-		stop()
-		cancel()
-	}
-}
-
 // grant asks for a lock, and tells how long that took if it may wait.
 func (h *locks) grant(ctx context.Context, name string, request lock.Request) (lock.Grant, error) {
 	if request.Wait == 0 {

@@ -75,7 +75,7 @@ func (s *Server) counted(next echo.HandlerFunc) echo.HandlerFunc {
 		if isStream(c) {
 			took = -1
 		}
-		s.metrics.RequestEnded(s.pattern(c.Path()), requestlog.Method(c.Request().Method), c.Response().Status, took)
+		s.metrics.RequestEnded(s.pattern(c), requestlog.Method(c.Request().Method), c.Response().Status, took)
 		return err
 	}
 }

@@ -2,7 +2,6 @@ package server
 
 import (
 	"context"
-
 	"fmt"
 	"net/http"
 	"net/url"

@@ -94,12 +94,12 @@ func (r *router) complete() (list []Route) {
 	return list
 }
 
-// pattern is braces of a route's path.
-func (s *Server) pattern(path string) string {
-	if known, ok := s.patterns[path]; ok {
-		return known
+// pattern is the template of a request's route, as the documents write it.
+func (s *Server) pattern(c echo.Context) string {
+	if known, ok := s.known[c.Request().Method+" "+c.Path()]; ok {
+		return known.Path
 	}
-	return braces(path)
+	return braces(c.Path())
 }
 
 // braces writes Echo's /token/:token as /token/{token}.

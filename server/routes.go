@@ -30,9 +30,6 @@ func (s *Server) routes() *echo.Echo {
 	}
 	s.handlers(at)
 	s.listed = at.complete()
-	for _, route := range e.Routes() {
-		s.patterns[route.Path] = braces(route.Path)
-	}
 	return e
 }
 
@@ -44,7 +41,7 @@ func (s *Server) handlers(at *router) {
 	(&ids{s.stamper, s.pools, s.segments, s.stored, s.metrics, s.journal, config.IDPool, config.OpaqueKeys}).routes(at)
 	(&workers{s.pools, s.journal}).routes(at)
 	(&locks{
-		locks: s.locks, metrics: s.metrics, journal: s.journal, log: s.log, waits: s.waits,
+		locks: s.locks, metrics: s.metrics, journal: s.journal, log: s.log, life: s.life,
 		longest: longestTTL(config.Locks),
 		// so that there is time to give the place back, and to say so
 		patient: config.RequestTimeout * 9 / 10,
@@ -59,7 +56,7 @@ func (s *Server) handlers(at *router) {
 	}
 	at.read.add("GET "+policyPath, "", guards.show)
 
-	at.read.add("GET "+eventsPath, "", (&feed{s.events, s.admission, s.waits.over}).follow, no)
+	at.read.add("GET "+eventsPath, "", (&feed{s.events, s.admission, s.life.Done()}).follow, no)
 	(&consolePage{config: config.Console, admission: s.admission, store: s.store}).routes(at)
 	at.open.add("GET,HEAD /", "", showIndex)
 	at.open.add("GET,HEAD /livez", "", showLive)

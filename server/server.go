@@ -36,7 +36,13 @@ const (
 	DefaultMaxBody        = 1 << 20 // bytes
 	DefaultRequestTimeout = 30 * time.Second
 	DefaultSegmentStep    = 1000 // ids
+	DefaultLockWaits      = 2000 // requests that wait for locks at once
 )
+
+// maxStreams is how many requests a connection of HTTP/2 may have under way: with 100, requests
+// without a body on 2,000 connections took more memory than a pod has (TestMemoryUnderAttackByTLS…
+// in internal/cli). net/http's own bound is 250.
+const maxStreams = 32
 
 // Config sets up a service. The zero value of each field but Store means the default beside it.
 type Config struct {
@@ -213,15 +219,15 @@ type Server struct {
 	journal   *journal
 	probes    *probes
 	rings     rings
-	waits     waits
+	life      context.Context // of what waits: it ends when the server does
+	end       func()
 	draining  frontdoor.Draining
 	origins   atomic.Pointer[frontdoor.Origins]
 	hosts     atomic.Pointer[frontdoor.Hosts]
 	now       func() time.Time
 
-	listed   []Route
-	known    map[string]Route  // the same, by method and Echo's path, such as "GET /incr/:key"
-	patterns map[string]string // of the routes, by Echo's paths: see pattern
+	listed []Route
+	known  map[string]Route // the same, by method and Echo's path, such as "GET /incr/:key"
 }
 
 // policyPath is where clients read what the guarded routes take.
@@ -235,8 +241,9 @@ func New(config Config) *Server {
 		config: config, store: config.Store, log: config.Logger, metrics: config.Metrics,
 		counters: counter.New(config.Store, config.Counters), pools: workerlease.New(config.Store, config.Workers), ledger: ledger.New(config.Store),
 		locks: lock.New(config.Store, config.Locks), events: events.New(), door: frontdoor.New(config.door()),
-		waits: newWaits(), now: time.Now, known: map[string]Route{}, patterns: map[string]string{},
+		now: time.Now, known: map[string]Route{},
 	}
+	s.life, s.end = context.WithCancel(context.Background())
 	s.tokens = idempotency.New(config.Store, idempotency.Config{
 		Principal: config.Principal, Error: s.writeGuardError, Logger: config.Logger,
 		TokenKeys: config.TokenKeys, AnswerKeys: config.AnswerKeys, Quota: config.Quota, PolicyURL: policyPath,
@@ -270,7 +277,7 @@ func (s *Server) Handler() http.Handler { return s.echo }
 // takes two seconds at most, and waits until answers that could not be recorded yet are, or until
 // the context ends.
 func (s *Server) Close(ctx context.Context) error {
-	s.waits.end()
+	s.end()
 	s.stamper.Close(ctx)
 	s.closeSegments()
 	s.admission.limiter.Close()
@@ -308,7 +315,7 @@ const closeTime = 5 * time.Second
 
 func (s *Server) stop(ctx context.Context, web *http.Server) error {
 	s.draining.Begin(s.door, s.door.UnderWay(), s.config.DrainDelay, s.config.StopTimeout)
-	s.waits.end()
+	s.end()
 	patient, cancel := context.WithTimeout(ctx, s.config.StopTimeout)
 	defer cancel()
 	err := errors.Join(s.door.Stop(patient, web), s.door.Cut(web))

@@ -41,7 +41,7 @@ func (s *Server) traced(next echo.HandlerFunc) echo.HandlerFunc {
 		}
 		_, span := requestlog.StartSpan(begin, s.config.Tracer, request)
 		defer span.End()
-		if route := s.pattern(c.Path()); route != "" {
+		if route := s.pattern(c); route != "" {
 			requestlog.SpanRoute(span, request, route)
 		}
 		c.SetRequest(request.WithContext(trace.ContextWithSpan(ctx, span)))

@@ -159,10 +159,10 @@ func lineOf(node *yaml.Node, field string) int {
 func (p *parser) certificate(node *yaml.Node) {
 	var c Certificate
 	before := len(p.faults)
-	p.fields(node, map[string]func(*yaml.Node){
-		"cn": p.text("cn", &c.CommonName), "dns": p.text("dns", &c.DNS), "uri": p.text("uri", &c.URI), "principal": p.text("principal", &c.Principal),
-		"role": p.parsed("role", c.Role.UnmarshalText), "prefixes": p.names(&c.Names), "rate": p.parsed("rate", c.Rate.UnmarshalText), "burst": p.count("burst", &c.Burst),
-	})
+	fields := p.callerFields(&c.Caller)
+	fields["cn"], fields["dns"], fields["uri"] = p.text("cn", &c.CommonName), p.text("dns", &c.DNS), p.text("uri", &c.URI)
+	fields["principal"] = p.text("principal", &c.Caller.Principal)
+	p.fields(node, fields)
 	said := 0
 	for _, name := range []string{c.CommonName, c.DNS, c.URI} {
 		if name != "" {
@@ -172,22 +172,29 @@ func (p *parser) certificate(node *yaml.Node) {
 	if said != 1 && len(p.faults) == before {
 		p.faultf(node.Line, "one of cn, dns and uri says which certificate it is")
 	}
-	p.check(node, before, standIn(c.Principal, c.Role, c.Names, c.Rate, c.Burst))
+	p.checkCaller(node, before, c.Caller)
 	p.set.Certificates = append(p.set.Certificates, c)
 }
 
-// standIn is a record that is sound but for what is given.
-func standIn(principal string, role Role, names Names, rate Rate, burst int) Record {
-	return Record{ID: "x", Hash: Hash{1}, Principal: principal, Role: role, Names: names, Rate: rate, Burst: burst}
+func (p *parser) anonymous(node *yaml.Node) {
+	before := len(p.faults)
+	p.fields(node, p.callerFields(&p.set.Anonymous))
+	checked := p.set.Anonymous
+	checked.Principal = "x"
+	p.checkCaller(node, before, checked)
 }
 
-func (p *parser) anonymous(node *yaml.Node) {
-	a := &p.set.Anonymous
-	before := len(p.faults)
-	p.fields(node, map[string]func(*yaml.Node){
-		"role": p.parsed("role", a.Role.UnmarshalText), "prefixes": p.names(&a.Names), "rate": p.parsed("rate", a.Rate.UnmarshalText), "burst": p.count("burst", &a.Burst),
-	})
-	p.check(node, before, standIn("x", a.Role, a.Names, a.Rate, a.Burst))
+// callerFields reads what a caller without a key may do.
+func (p *parser) callerFields(into *Caller) map[string]func(*yaml.Node) {
+	return map[string]func(*yaml.Node){
+		"role": p.parsed("role", into.Role.UnmarshalText), "prefixes": p.names(&into.Names),
+		"rate": p.parsed("rate", into.Limit.Rate.UnmarshalText), "burst": p.count("burst", &into.Limit.Burst),
+	}
+}
+
+// checkCaller checks a caller as part of a record that is sound but for it.
+func (p *parser) checkCaller(node *yaml.Node, before int, c Caller) {
+	p.check(node, before, Record{ID: "x", Hash: Hash{1}, Principal: c.Principal, Role: c.Role, Names: c.Names, Rate: c.Limit.Rate, Burst: c.Limit.Burst})
 }
 
 // scalar is the text of a value, which is "" where none belongs.

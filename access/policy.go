@@ -190,4 +190,7 @@ func (p *Policy) Certificate(of *x509.Certificate) (caller Caller, ok bool) {
 }
 
 // Anonymous is a caller that shows neither a key nor a certificate.
-func (p *Policy) Anonymous() Caller { return p.set.Load().anonymousCaller() }
+func (p *Policy) Anonymous() Caller {
+	now := p.set.Load()
+	return now.limited(now.anonymous)
+}

@@ -9,7 +9,6 @@ import (
 
 	"github.com/coatcheck/coatcheck/access"
 	"github.com/coatcheck/coatcheck/internal/events"
-	"github.com/coatcheck/coatcheck/internal/frontdoor"
 	"github.com/coatcheck/coatcheck/internal/health"
 	"github.com/coatcheck/coatcheck/internal/stamper"
 	"github.com/coatcheck/coatcheck/internal/wire"
@@ -23,7 +22,6 @@ type probes struct {
 	identity  string // under which this server leases worker ids
 	log       *slog.Logger
 	admission *admission
-	draining  *frontdoor.Draining
 	store     *redisstore.Store
 	health    *health.Checker
 	pools     *workerlease.Pools
@@ -34,7 +32,7 @@ type probes struct {
 // checker asks the store for /readyz.
 func (s *Server) checker() *health.Checker {
 	return health.New(health.Config{
-		Store: s.store, Logger: s.log,
+		Store: s.store, Logger: s.log, Stopping: &s.draining.Stopping,
 		Title: func(err error) string { return problemOf(err).Title },
 		Changed: func(ctx context.Context, found redisstore.Incarnation) {
 			s.events.Add(wire.Event{Kind: events.StoreChanged})
@@ -50,10 +48,7 @@ func (s *Server) checker() *health.Checker {
 // [ReadyWithIDs]. Everybody hears that, and how many worker ids there are; the pools, and what
 // tells one store from another, hear those who may read.
 func (h *probes) ready(r *request) error {
-	found := health.Stopping()
-	if !h.draining.Stopping.Load() {
-		found = h.health.Check(r.ctx())
-	}
+	found := h.health.Check(r.ctx())
 	readiness := wire.Readiness{Ready: found.Reason == "", Store: string(h.store.Mode()), Ack: h.store.Ack(), Reason: found.Class}
 	if readiness.Ready && h.when != ReadyWithStore && h.isOutdone(r.ctx()) {
 		readiness.Ready, readiness.Reason, found.Reason = false, cannotStamp, cannotStamp

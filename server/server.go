@@ -257,7 +257,7 @@ func New(config Config) *Server {
 		requests: share.Quota{Most: cmp.Or(config.MaxConnections, frontdoor.DefaultMaxConnections), Lone: config.Access == nil},
 	}
 	s.probes = &probes{
-		when: config.ReadyWhen, identity: config.Identity, log: config.Logger, admission: s.admission, draining: &s.draining,
+		when: config.ReadyWhen, identity: config.Identity, log: config.Logger, admission: s.admission,
 		store: config.Store, health: s.checker(), pools: s.pools, stamper: s.stamper,
 	}
 	s.rings.pools = s.pools

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"io"
 	"net/http"
+	"slices"
 	"strings"
 
 	"github.com/coatcheck/coatcheck/internal/frontdoor"
@@ -61,10 +62,12 @@ func (g *Gateway) refuseField(w http.ResponseWriter, r *http.Request, code wire.
 // problemPage is the page of the problem that a path names, "" if it names none.
 func problemPage(path string) string {
 	name, found := strings.CutPrefix(path, problemPath)
-	if !found {
+	codes := wire.Codes()
+	at := slices.Index(codes, wire.Code(name))
+	if !found || at < 0 {
 		return ""
 	}
-	page, _ := wire.Page(wire.Code(name)) // "" for one that there is not
+	page, _ := wire.Page(codes[at])
 	return page
 }
 

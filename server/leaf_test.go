@@ -117,7 +117,7 @@ func TestLeafsSnowflakeDoor(t *testing.T) {
 			wantAroundNow(t, a.asked+": time of the id", parts.Time)
 			expect.Equal(t, a.asked+": worker id", parts.Worker, 0)
 			last = id
-			return int64(parts.Sequence)
+			return parts.Sequence
 		}
 		highest := int64(0)
 		for _, path := range []string{"/api/snowflake/get/a", "/api/snowflake/get/b", "/api/snowflake/get/a%2Fb", "/api/snowflake/get/%00", "/api/snowflake/get/" + strings.Repeat("a", 999)} {

@@ -35,7 +35,7 @@ var layers = map[string][]string{
 	"internal/cli":  {everything},
 
 	"server":  append(front, "access", "console", "idempotency/echov4", "openapi", "internal/compat", "internal/events", "internal/stamper"),
-	"gateway": front,
+	"gateway": append(front, "internal/watch"),
 
 	"idempotency": domain,
 	// adapts any net/http middleware, and knows of none
@@ -46,7 +46,7 @@ var layers = map[string][]string{
 	"counter":            domain,
 	"snowflake":          {},
 	"number":             {},
-	"access":             domain,
+	"access":             append(domain, "internal/watch"),
 	"console":            {},
 	"openapi":            {},
 
@@ -80,12 +80,13 @@ var layers = map[string][]string{
 	"internal/secret":    {},
 	"internal/share":     {},
 	"internal/audit":     {"internal/wire"},
-	"internal/config":    {"access", "counter", "embedded", "gateway", "idempotency", "internal/audit", "internal/frontdoor", "internal/names", "internal/redisconn", "internal/requestlog", "internal/tracing", "lock", "redisstore", "segment", "server", "snowflake", "workerlease"},
+	"internal/config":    {"access", "counter", "embedded", "gateway", "idempotency", "internal/audit", "internal/frontdoor", "internal/names", "internal/redisconn", "internal/requestlog", "internal/tracing", "internal/watch", "lock", "redisstore", "segment", "server", "snowflake", "workerlease"},
 	"internal/compat":    {"access", "segment", "snowflake", "workerlease", "metrics", "internal/frontdoor", "internal/names", "internal/stamper", "internal/wire"},
 	"internal/events":    {"access", "internal/secret", "internal/share", "internal/wire"},
 	"internal/frontdoor": {},
 	"internal/health":    {"redisstore"},
 	"internal/supervise": {},
+	"internal/watch":     {},
 	"internal/wire":      {},
 
 	"internal/driver":     {},

@@ -17,7 +17,6 @@ type Lockout struct {
 	bad  map[source]time.Time // when all wrong ones are forgotten
 	held map[netip.Addr]int   // answers that are held back, by address
 	all  int                  // of them
-	now  func() time.Time
 }
 
 // source is what wrong keys are counted under.
@@ -40,13 +39,6 @@ const (
 	maxHeldAnAddress = 8
 )
 
-func (l *Lockout) clock() time.Time {
-	if l.now == nil {
-		return time.Now()
-	}
-	return l.now()
-}
-
 // Failed counts a wrong key. It returns how long it takes until the next one is free; 0 = this one
 // was. One that was not free is not counted.
 func (l *Lockout) Failed(from netip.Addr, text string) (wait time.Duration) {
@@ -54,7 +46,7 @@ func (l *Lockout) Failed(from netip.Addr, text string) (wait time.Duration) {
 	if key, err := ParseKey(text); err == nil {
 		one.id = key.ID
 	}
-	now := l.clock()
+	now := time.Now()
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if wait = max(l.waitLocked(one, guessFree, now), l.waitLocked(all, guessFreeOfAll, now)); wait == 0 {

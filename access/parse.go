@@ -12,56 +12,34 @@ import (
 	"go.yaml.in/yaml/v4"
 )
 
-// Faults is all that is wrong with a file of keys.
-type Faults struct {
-	File string // "" = not known
-	All  []Fault
-}
-
-// Fault is one thing that is wrong, and where. It never quotes the file.
-type Fault struct {
-	Line int
-	Text string
-}
-
-// Error has a line for each fault.
-func (f *Faults) Error() string { return strings.Join(f.lines(), "\n") }
-
-func (f *Faults) lines() (lines []string) {
-	for _, one := range f.All {
-		line := fmt.Sprintf("line %d: %s", one.Line, one.Text)
-		if f.File != "" {
-			line = f.File + " " + line
-		}
-		lines = append(lines, line)
-	}
-	return lines
-}
-
-func (f *Faults) addf(line int, format string, args ...any) {
-	f.All = append(f.All, Fault{line, fmt.Sprintf(format, args...)})
-}
-
 const maxRecords = 10_000
 
 // Parse reads a file of keys: YAML with the lists keys and certificates, and the map anonymous. The
-// error is [*Faults], or says that this is no YAML at all.
-func Parse(text []byte) (Set, error) {
+// error tells every fault on a line of its own, with the file's line, or says that this is no YAML
+// at all. It never quotes the file.
+func Parse(text []byte) (Set, error) { return parse("", text) }
+
+// parse is Parse; the faults name the file.
+func parse(file string, text []byte) (Set, error) {
 	root, err := document(text)
 	if err != nil {
 		return Set{}, err
 	}
-	p := &parser{faults: &Faults{}}
+	p := &parser{}
 	p.fields(root, map[string]func(*yaml.Node){
 		"keys":         p.list("keys", p.key),
 		"certificates": p.list("certificates", p.certificate),
 		"anonymous":    p.anonymous,
 	})
-	if len(p.faults.All) > 0 {
-		slices.SortStableFunc(p.faults.All, func(a, b Fault) int { return a.Line - b.Line })
-		return Set{}, p.faults
+	if len(p.faults) == 0 {
+		return p.set, nil
 	}
-	return p.set, nil
+	slices.SortStableFunc(p.faults, func(a, b fault) int { return a.line - b.line })
+	var all []error
+	for _, one := range p.faults {
+		all = append(all, errors.New(strings.TrimLeft(fmt.Sprintf("%s line %d: %s", file, one.line, one.text), " ")))
+	}
+	return Set{}, errors.Join(all...)
 }
 
 // document reads the one document of a file.
@@ -85,14 +63,24 @@ func document(text []byte) (*yaml.Node, error) {
 }
 
 type parser struct {
-	faults *Faults
+	faults []fault
 	set    Set
+}
+
+// fault is one thing that is wrong, and where.
+type fault struct {
+	line int
+	text string
+}
+
+func (p *parser) faultf(line int, format string, args ...any) {
+	p.faults = append(p.faults, fault{line, fmt.Sprintf(format, args...)})
 }
 
 // fields reads a map, each value by its name.
 func (p *parser) fields(node *yaml.Node, read map[string]func(*yaml.Node)) {
 	if node.Kind != yaml.MappingNode {
-		p.faults.addf(node.Line, "a map belongs here")
+		p.faultf(node.Line, "a map belongs here")
 		return
 	}
 	seen := map[string]bool{}
@@ -101,9 +89,9 @@ func (p *parser) fields(node *yaml.Node, read map[string]func(*yaml.Node)) {
 		take, known := read[name.Value]
 		switch {
 		case !known:
-			p.faults.addf(name.Line, "unknown field; here may be %s", strings.Join(namesOf(read), ", "))
+			p.faultf(name.Line, "unknown field; here may be %s", strings.Join(namesOf(read), ", "))
 		case seen[name.Value]:
-			p.faults.addf(name.Line, "%s: given more than once", name.Value)
+			p.faultf(name.Line, "%s: given more than once", name.Value)
 		default:
 			take(value)
 		}
@@ -124,7 +112,7 @@ func (p *parser) list(name string, each func(*yaml.Node)) func(*yaml.Node) {
 		switch {
 		case node.Kind == yaml.ScalarNode && node.Tag == "!!null":
 		case node.Kind != yaml.SequenceNode || len(node.Content) > maxRecords:
-			p.faults.addf(node.Line, "%s: a list of up to %d entries", name, maxRecords)
+			p.faultf(node.Line, "%s: a list of up to %d entries", name, maxRecords)
 		default:
 			for _, entry := range node.Content {
 				each(entry)
@@ -135,7 +123,7 @@ func (p *parser) list(name string, each func(*yaml.Node)) func(*yaml.Node) {
 
 func (p *parser) key(node *yaml.Node) {
 	var r Record
-	before := len(p.faults.All)
+	before := len(p.faults)
 	p.fields(node, map[string]func(*yaml.Node){
 		"id": p.text("id", &r.ID), "sha256": p.parsed("sha256", r.Hash.UnmarshalText), "principal": p.text("principal", &r.Principal),
 		"role": p.parsed("role", r.Role.UnmarshalText), "prefixes": p.names(&r.Names), "rate": p.parsed("rate", r.Rate.UnmarshalText), "burst": p.count("burst", &r.Burst),
@@ -143,18 +131,18 @@ func (p *parser) key(node *yaml.Node) {
 	})
 	p.check(node, before, r)
 	if slices.ContainsFunc(p.set.Keys, func(other Record) bool { return other.ID == r.ID && r.ID != "" }) {
-		p.faults.addf(node.Line, "id: there is a key with this id above")
+		p.faultf(node.Line, "id: there is a key with this id above")
 	}
 	p.set.Keys = append(p.set.Keys, r)
 }
 
 // check tells what is wrong with a record whose fields could all be read.
 func (p *parser) check(node *yaml.Node, before int, r Record) {
-	if len(p.faults.All) > before {
+	if len(p.faults) > before {
 		return
 	}
 	for _, fault := range r.faults() {
-		p.faults.addf(lineOf(node, fault.field), "%s: %s", fault.field, fault.text)
+		p.faultf(lineOf(node, fault.field), "%s: %s", fault.field, fault.text)
 	}
 }
 
@@ -170,42 +158,49 @@ func lineOf(node *yaml.Node, field string) int {
 
 func (p *parser) certificate(node *yaml.Node) {
 	var c Certificate
-	before := len(p.faults.All)
-	p.fields(node, map[string]func(*yaml.Node){
-		"cn": p.text("cn", &c.CommonName), "dns": p.text("dns", &c.DNS), "uri": p.text("uri", &c.URI), "principal": p.text("principal", &c.Principal),
-		"role": p.parsed("role", c.Role.UnmarshalText), "prefixes": p.names(&c.Names), "rate": p.parsed("rate", c.Rate.UnmarshalText), "burst": p.count("burst", &c.Burst),
-	})
+	before := len(p.faults)
+	fields := p.callerFields(&c.Caller)
+	fields["cn"], fields["dns"], fields["uri"] = p.text("cn", &c.CommonName), p.text("dns", &c.DNS), p.text("uri", &c.URI)
+	fields["principal"] = p.text("principal", &c.Caller.Principal)
+	p.fields(node, fields)
 	said := 0
 	for _, name := range []string{c.CommonName, c.DNS, c.URI} {
 		if name != "" {
 			said++
 		}
 	}
-	if said != 1 && len(p.faults.All) == before {
-		p.faults.addf(node.Line, "one of cn, dns and uri says which certificate it is")
+	if said != 1 && len(p.faults) == before {
+		p.faultf(node.Line, "one of cn, dns and uri says which certificate it is")
 	}
-	p.check(node, before, standIn(c.Principal, c.Role, c.Names, c.Rate, c.Burst))
+	p.checkCaller(node, before, c.Caller)
 	p.set.Certificates = append(p.set.Certificates, c)
 }
 
-// standIn is a record that is sound but for what is given.
-func standIn(principal string, role Role, names Names, rate Rate, burst int) Record {
-	return Record{ID: "x", Hash: Hash{1}, Principal: principal, Role: role, Names: names, Rate: rate, Burst: burst}
+func (p *parser) anonymous(node *yaml.Node) {
+	before := len(p.faults)
+	p.fields(node, p.callerFields(&p.set.Anonymous))
+	checked := p.set.Anonymous
+	checked.Principal = "x"
+	p.checkCaller(node, before, checked)
 }
 
-func (p *parser) anonymous(node *yaml.Node) {
-	a := &p.set.Anonymous
-	before := len(p.faults.All)
-	p.fields(node, map[string]func(*yaml.Node){
-		"role": p.parsed("role", a.Role.UnmarshalText), "prefixes": p.names(&a.Names), "rate": p.parsed("rate", a.Rate.UnmarshalText), "burst": p.count("burst", &a.Burst),
-	})
-	p.check(node, before, standIn("x", a.Role, a.Names, a.Rate, a.Burst))
+// callerFields reads what a caller without a key may do.
+func (p *parser) callerFields(into *Caller) map[string]func(*yaml.Node) {
+	return map[string]func(*yaml.Node){
+		"role": p.parsed("role", into.Role.UnmarshalText), "prefixes": p.names(&into.Names),
+		"rate": p.parsed("rate", into.Limit.Rate.UnmarshalText), "burst": p.count("burst", &into.Limit.Burst),
+	}
+}
+
+// checkCaller checks a caller as part of a record that is sound but for it.
+func (p *parser) checkCaller(node *yaml.Node, before int, c Caller) {
+	p.check(node, before, Record{ID: "x", Hash: Hash{1}, Principal: c.Principal, Role: c.Role, Names: c.Names, Rate: c.Limit.Rate, Burst: c.Limit.Burst})
 }
 
 // scalar is the text of a value, which is "" where none belongs.
 func (p *parser) scalar(name string, node *yaml.Node) (text string, ok bool) {
 	if node.Kind != yaml.ScalarNode || node.Tag == "!!null" {
-		p.faults.addf(node.Line, "%s: one value belongs here", name)
+		p.faultf(node.Line, "%s: one value belongs here", name)
 		return "", false
 	}
 	return node.Value, true
@@ -219,7 +214,7 @@ func (p *parser) parsed(name string, read func([]byte) error) func(*yaml.Node) {
 	return func(node *yaml.Node) {
 		if text, ok := p.scalar(name, node); ok {
 			if err := read([]byte(text)); err != nil {
-				p.faults.addf(node.Line, "%s: %v", name, err)
+				p.faultf(node.Line, "%s: %v", name, err)
 			}
 		}
 	}
@@ -228,7 +223,7 @@ func (p *parser) parsed(name string, read func([]byte) error) func(*yaml.Node) {
 func (p *parser) names(into *Names) func(*yaml.Node) {
 	return func(node *yaml.Node) {
 		if node.Kind != yaml.SequenceNode {
-			p.faults.addf(node.Line, "prefixes: a list, such as [\"orders:*\"]")
+			p.faultf(node.Line, "prefixes: a list, such as [\"orders:*\"]")
 			return
 		}
 		*into = Names{} // a list without entries is a fault, and not the same as no list

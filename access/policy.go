@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/coatcheck/coatcheck/internal/watch"
 	"github.com/coatcheck/coatcheck/redisstore"
 )
 
@@ -30,17 +31,14 @@ type Policy struct {
 	config Config
 	log    *slog.Logger
 	set    atomic.Pointer[set]
-	now    func() time.Time
 	read   atomic.Bool // the store was read once
-	ended  sync.WaitGroup
 
 	mu     sync.Mutex // of what follows, and of the configuration's File, Keys and Limit
-	end    context.CancelFunc
+	stop   func()     // ends the looks; nil = none have begun
 	file   Set
 	stored Set
-	seen   watched
+	seen   watch.Seen
 	missed string // why the store could not be read last; "" = it was
-	wrong  []string
 }
 
 // Open reads the sources and begins to read them again every so often. A file with faults is an
@@ -53,14 +51,14 @@ func Open(ctx context.Context, config Config) (*Policy, error) {
 	if config.Logger == nil {
 		config.Logger = slog.New(slog.DiscardHandler)
 	}
-	b := &Policy{config: config, log: config.Logger, now: time.Now}
+	b := &Policy{config: config, log: config.Logger}
 	b.set.Store(&set{})
 	if err := b.Reload(ctx); err != nil && !errors.Is(err, redisstore.ErrUnavailable) {
 		return nil, err
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.followLocked(ctx)
+	b.followLocked()
 	return b, nil
 }
 
@@ -70,12 +68,11 @@ func (p *Policy) Close() {
 		return
 	}
 	p.mu.Lock()
-	end := p.end
+	stop := p.stop
 	p.mu.Unlock()
-	if end != nil {
-		end()
+	if stop != nil {
+		stop()
 	}
-	p.ended.Wait()
 }
 
 // Reload reads file and store at once. What cannot be read leaves what was read last in force; the
@@ -90,50 +87,34 @@ func (p *Policy) Reload(ctx context.Context) error {
 
 // Change puts another file, other keys of the environment and another limit in force, as [Config]
 // has them. If the file is wrong, everything stays as it was; the error tells every fault.
-func (p *Policy) Change(ctx context.Context, file string, keys []Record, limit Limit) error {
+func (p *Policy) Change(file string, keys []Record, limit Limit) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	before, seen := p.config.File, p.seen
 	if file != before {
-		p.config.File, p.seen = file, watched{}
+		p.config.File, p.seen = file, watch.Seen{}
 	}
 	if err := p.readFileLocked(); err != nil {
 		p.config.File, p.seen = before, seen
 		return err
 	}
 	if file == "" {
-		p.file, p.wrong = Set{}, nil
+		p.file = Set{}
 	}
 	p.config.Keys, p.config.Limit = keys, limit
 	p.joinLocked()
-	p.followLocked(ctx)
+	p.followLocked()
 	return nil
 }
 
 // followLocked begins to read again what can change, unless that has begun.
-func (p *Policy) followLocked(ctx context.Context) {
-	if p.end != nil || p.config.File == "" && p.config.Store == nil {
-		return
-	}
-	life, end := context.WithCancel(context.WithoutCancel(ctx))
-	p.end = end
-	p.ended.Go(func() { p.watch(life) })
-}
-
-func (p *Policy) watch(ctx context.Context) {
-	tick := time.NewTicker(p.config.Every)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-		}
-		p.look(ctx)
+func (p *Policy) followLocked() {
+	if p.stop == nil && (p.config.File != "" || p.config.Store != nil) {
+		p.stop = watch.Every(p.config.Every, p.look)
 	}
 }
 
-// look reads the store, and the file if it is new and stands still.
+// look reads the store, and the file if it is new.
 func (p *Policy) look(ctx context.Context) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -189,7 +170,7 @@ func (p *Policy) Key(text string) (Caller, error) {
 	if err != nil {
 		return Caller{}, ErrBadKey
 	}
-	caller, err := p.set.Load().key(key, p.now())
+	caller, err := p.set.Load().key(key, time.Now())
 	if errors.Is(err, ErrBadKey) && p.config.Store != nil && !p.read.Load() {
 		return Caller{}, ErrNotRead
 	}
@@ -209,12 +190,7 @@ func (p *Policy) Certificate(of *x509.Certificate) (caller Caller, ok bool) {
 }
 
 // Anonymous is a caller that shows neither a key nor a certificate.
-func (p *Policy) Anonymous() Caller { return p.set.Load().anonymousCaller() }
-
-// Faults are those of the last reading of the file, a line each; none if what is in force is what
-// it says.
-func (p *Policy) Faults() []string {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.wrong
+func (p *Policy) Anonymous() Caller {
+	now := p.set.Load()
+	return now.limited(now.anonymous)
 }

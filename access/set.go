@@ -15,12 +15,7 @@ type Certificate struct {
 	CommonName string // of the subject
 	DNS        string // one of its alternative names
 	URI        string // one of its alternative names, such as spiffe://example/orders
-
-	Principal string
-	Role      Role
-	Names     Names
-	Rate      Rate
-	Burst     int
+	Caller     Caller
 }
 
 func (c Certificate) is(of *x509.Certificate) bool {
@@ -33,31 +28,19 @@ func (c Certificate) is(of *x509.Certificate) bool {
 	return c.CommonName != "" && of.Subject.CommonName == c.CommonName
 }
 
-func (c Certificate) caller() Caller {
-	return Caller{Principal: c.Principal, Role: c.Role, Names: c.Names, Limit: Limit{c.Rate, c.Burst}}
-}
-
-// Anonymous is what those may do who show nothing. The zero value is nothing.
-type Anonymous struct {
-	Role  Role
-	Names Names
-	Rate  Rate
-	Burst int
-}
-
 // Set is what one source says: keys, certificates, and what those may do who show neither. It is
 // read-only.
 type Set struct {
 	Keys         []Record
 	Certificates []Certificate
-	Anonymous    Anonymous
+	Anonymous    Caller // has no principal
 }
 
 // set is all sources together, ready to be asked. It is immutable.
 type set struct {
 	keys         map[string]Record
 	certificates []Certificate
-	anonymous    Anonymous
+	anonymous    Caller
 	limit        Limit // of callers that have none of their own
 }
 
@@ -106,15 +89,10 @@ func (s *set) key(key Key, now time.Time) (Caller, error) {
 func (s *set) certificate(of *x509.Certificate) (Caller, bool) {
 	for _, one := range s.certificates {
 		if one.is(of) {
-			return s.limited(one.caller()), true
+			return s.limited(one.Caller), true
 		}
 	}
 	return Caller{}, false
-}
-
-func (s *set) anonymousCaller() Caller {
-	a := s.anonymous
-	return s.limited(Caller{Role: a.Role, Names: a.Names, Limit: Limit{a.Rate, a.Burst}})
 }
 
 // limited gives a caller the limit of all, unless it has its own.

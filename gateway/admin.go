@@ -52,10 +52,7 @@ type Readiness struct {
 // file that is wrong now leaves the routes before it in force. What the file says hears who asks on
 // this machine: others hear how many faults it has.
 func (g *Gateway) ready(w http.ResponseWriter, r *http.Request) {
-	store := health.Stopping()
-	if !g.draining.Stopping.Load() {
-		store = g.health.Check(r.Context())
-	}
+	store := g.health.Check(r.Context())
 	routes, faults := g.routes.Load(), g.file.faults()
 	readiness := Readiness{
 		Ready: store.Reason == "", Store: string(g.store.Mode()), Ack: g.store.Ack(), Reason: store.Class,
@@ -76,7 +73,7 @@ func (g *Gateway) ready(w http.ResponseWriter, r *http.Request) {
 // checker asks the store for /readyz.
 func (g *Gateway) checker() *health.Checker {
 	return health.New(health.Config{
-		Store: g.store, Logger: g.log,
+		Store: g.store, Logger: g.log, Stopping: &g.draining.Stopping,
 		Title: func(err error) string {
 			problem, _ := idempotency.Problem(err)
 			return problem.Title

@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -18,6 +19,7 @@ import (
 	"github.com/coatcheck/coatcheck/internal/frontdoor"
 	"github.com/coatcheck/coatcheck/internal/health"
 	"github.com/coatcheck/coatcheck/internal/requestlog"
+	"github.com/coatcheck/coatcheck/internal/wire"
 	"github.com/coatcheck/coatcheck/metrics"
 	"github.com/coatcheck/coatcheck/redisstore"
 )
@@ -106,19 +108,10 @@ func (c Config) withDefaults() Config {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}
 	c.Logger = requestlog.Logger(c.Logger)
-	for _, span := range []struct {
-		of    *time.Duration
-		unset time.Duration
-	}{
-		{&c.UpstreamIdle, DefaultUpstreamIdle},
-		{&c.BodyTimeout, DefaultBodyTimeout},
-		{&c.StallTimeout, time.Minute},
-		{&c.WatchEvery, 2 * time.Second},
-	} {
-		if *span.of == 0 {
-			*span.of = span.unset
-		}
-	}
+	c.UpstreamIdle = cmp.Or(c.UpstreamIdle, DefaultUpstreamIdle)
+	c.BodyTimeout = cmp.Or(c.BodyTimeout, DefaultBodyTimeout)
+	c.StallTimeout = cmp.Or(c.StallTimeout, time.Minute)
+	c.WatchEvery = cmp.Or(c.WatchEvery, 2*time.Second)
 	return c
 }
 
@@ -138,7 +131,7 @@ type Gateway struct {
 	file       routesFile
 
 	door     *frontdoor.Door // of clients
-	working  inFlight        // requests under way, those whose connection was handed over included
+	working  atomic.Int64    // requests under way, those whose connection was handed over included
 	draining frontdoor.Draining
 	hard     context.Context // ends when the time to stop is over: it ends what is still under way
 	end      context.CancelCauseFunc
@@ -208,12 +201,16 @@ func (g *Gateway) Close(ctx context.Context) error {
 // ServeHTTP answers a request: with a page of the gateway's own, through the guard, or straight
 // from the upstream.
 func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	g.working.enter()
-	defer g.working.leave()
+	g.working.Add(1)
+	defer g.working.Add(-1)
 	x, r := begin(r)
 	r = g.trace(r, x)
 	out := &responder{ResponseWriter: w, id: x.id, begun: x.sending, stall: g.config.StallTimeout}
-	defer g.part(out)
+	defer func() {
+		if out.taken != nil {
+			g.door.Gone(out.taken)
+		}
+	}()
 	out.Header().Set(requestIDHeader, x.id)
 	g.metrics.inFlight.Inc()
 	defer g.metrics.inFlight.Dec()
@@ -226,20 +223,13 @@ func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	g.serve(out, r, x)
 }
 
-// part is the end of a request.
-func (g *Gateway) part(w *responder) {
-	if w.taken != nil {
-		g.door.Gone(w.taken)
-	}
-}
-
 func (g *Gateway) serve(w *responder, r *http.Request, x *exchange) {
 	if !frontdoor.WellFormedTarget(r) {
-		g.refuseTarget(w, r, x)
+		g.refuseTarget(w, r)
 		return
 	}
 	if hosts := g.allowedHosts(); len(hosts) > 0 && !hosts.Allow(r.Host) {
-		g.refuseHost(w, r, x)
+		g.refuseField(w, r, wire.Forbidden, "Host", frontdoor.HostRule)
 		return
 	}
 	routes := g.routes.Load()

@@ -31,10 +31,7 @@ func (g *Gateway) admits(w http.ResponseWriter, r *http.Request, x *exchange) bo
 	if upgrade(r.Header) == "" || x.route.passes(r) {
 		return true
 	}
-	x.outcome = badRequest
-	problem := wire.NewProblem(wire.InvalidRequest, "Upgrade: a guarded route does not switch protocols; nothing was sent to the service behind the gateway")
-	problem.Field = "Upgrade"
-	g.writeProblem(w, r, problem)
+	g.refuseField(w, r, wire.InvalidRequest, "Upgrade", "Upgrade: a guarded route does not switch protocols; nothing was sent to the service behind the gateway")
 	return false
 }
 

@@ -24,8 +24,7 @@ func (g *Gateway) ownPage(w http.ResponseWriter, r *http.Request, x *exchange, r
 	page := problemPage(r.URL.Path)
 	switch {
 	case r.Method == "PRI": // how HTTP/2 begins on a plain connection
-		x.outcome = badRequest
-		g.writeProblem(w, r, wire.NewProblem(wire.MethodNotAllowed, "HTTP/2 is not spoken here"))
+		g.refuseField(w, r, wire.MethodNotAllowed, "", "HTTP/2 is not spoken here")
 	case looks && r.URL.Path == policyPath:
 		x.outcome = own
 		frontdoor.Harden(w, r)
@@ -44,22 +43,19 @@ func (g *Gateway) ownPage(w http.ResponseWriter, r *http.Request, x *exchange, r
 
 // refuseTarget answers a request whose target has none of the forms that a server takes: nothing
 // can say which route it belongs to.
-func (g *Gateway) refuseTarget(w http.ResponseWriter, r *http.Request, x *exchange) {
-	x.outcome = badRequest
+func (g *Gateway) refuseTarget(w http.ResponseWriter, r *http.Request) {
 	if r.Method == http.MethodConnect {
-		g.writeProblem(w, r, wire.NewProblem(wire.MethodNotAllowed, "CONNECT asks for a proxy of another kind"))
+		g.refuseField(w, r, wire.MethodNotAllowed, "", "CONNECT asks for a proxy of another kind")
 		return
 	}
-	problem := wire.NewProblem(wire.InvalidRequest, "the request line: its target has to be a path, or an http or https URL with a host; nothing was sent to the service behind the gateway")
-	problem.Field = "target"
-	g.writeProblem(w, r, problem)
+	g.refuseField(w, r, wire.InvalidRequest, "target", "the request line: its target has to be a path, or an http or https URL with a host; nothing was sent to the service behind the gateway")
 }
 
-// refuseHost answers a request under a name that is none of the gateway's.
-func (g *Gateway) refuseHost(w http.ResponseWriter, r *http.Request, x *exchange) {
-	x.outcome = badRequest
-	problem := wire.NewProblem(wire.Forbidden, frontdoor.HostRule)
-	problem.Field = "Host"
+// refuseField answers a request that is wrong in a field, "" = in none.
+func (g *Gateway) refuseField(w http.ResponseWriter, r *http.Request, code wire.Code, field, detail string) {
+	exchangeOf(r.Context()).outcome = badRequest
+	problem := wire.NewProblem(code, detail)
+	problem.Field = field
 	g.writeProblem(w, r, problem)
 }
 

@@ -6,10 +6,10 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
-	"sync"
 	"time"
 
 	"github.com/coatcheck/coatcheck/internal/frontdoor"
+	"github.com/coatcheck/coatcheck/internal/watch"
 )
 
 // lastWords is how long requests that were ended by force may take to say so, to their client and
@@ -28,11 +28,7 @@ func (g *Gateway) Serve(ctx context.Context, clients, admin net.Listener) error 
 	web.BaseContext = func(net.Listener) context.Context { return g.hard }
 	beside := g.config.door(frontdoor.DefaultMaxConnections)
 	side := g.server(beside, g.Admin())
-	watching, enough := context.WithCancel(ctx)
-	var watch sync.WaitGroup
-	watch.Go(func() { g.watch(watching) })
-	defer watch.Wait()
-	defer enough()
+	defer watch.Every(g.config.WatchEvery, func(context.Context) { g.look() })()
 
 	failed := make(chan error, 2)
 	go func() { failed <- web.Serve(g.door.Around(clients)) }()
@@ -53,21 +49,35 @@ func (g *Gateway) server(door *frontdoor.Door, handler http.Handler) *http.Serve
 }
 
 func (g *Gateway) stop(ctx context.Context, web *http.Server) error {
-	g.draining.Begin(g.door, g.working.size(), g.config.DrainDelay, g.stopTimeout())
+	g.draining.Begin(g.door, int(g.working.Load()), g.config.DrainDelay, g.stopTimeout())
 	patient, cancel := context.WithTimeout(ctx, g.stopTimeout())
 	defer cancel()
 	err := g.door.Stop(patient, web)
-	if g.working.wait(patient) != nil {
+	if g.answered(patient) != nil {
 		g.log.Warn("the time to stop is over; requests under way are ended")
 	}
 	g.end(errStopping)
 	last, cancel := context.WithTimeout(ctx, lastWords)
 	defer cancel()
-	_ = g.working.wait(last)
+	_ = g.answered(last)
 	// an answer that is given is not sent yet: net/http writes it after the handler
 	_ = web.Shutdown(last)
 	err = errors.Join(err, g.door.Cut(web)) // what does not even end now is cut off
 	closing, cancel := context.WithTimeout(ctx, lastWords)
 	defer cancel()
 	return errors.Join(err, g.Close(closing))
+}
+
+// answered waits until no request is under way, or the context ends.
+func (g *Gateway) answered(ctx context.Context) error {
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for g.working.Load() > 0 {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-tick.C:
+		}
+	}
+	return nil
 }

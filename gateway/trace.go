@@ -9,7 +9,6 @@ import (
 
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/codes"
-	"go.opentelemetry.io/otel/propagation"
 	semconv "go.opentelemetry.io/otel/semconv/v1.43.0"
 	"go.opentelemetry.io/otel/trace"
 
@@ -20,10 +19,6 @@ import (
 // guarded routes, one of the guard; and one of the request to the upstream, which is told of it by
 // its traceparent header. No span holds a path, a query, a header, an address or a name.
 
-// traceContext is the form in which traces come in and go out:
-// https://www.w3.org/TR/trace-context/.
-var traceContext propagation.TraceContext
-
 // outcomeKey is how a request came out, in the words of the metrics.
 const outcomeKey = attribute.Key("coatcheck.outcome")
 
@@ -32,20 +27,9 @@ func (g *Gateway) trace(r *http.Request, x *exchange) *http.Request {
 	if g.config.Tracer == nil {
 		return r
 	}
-	ctx := traceContext.Extract(r.Context(), propagation.HeaderCarrier(r.Header))
-	name, is := methodOf(r)
-	_, version, _ := strings.Cut(r.Proto, "/")
-	ctx, x.span = g.config.Tracer.Start(ctx, name, trace.WithSpanKind(trace.SpanKindServer), //nolint:spancheck // endTrace ends it
-		trace.WithAttributes(is, semconv.URLScheme("http"), semconv.NetworkProtocolVersion(version)))
+	ctx, span := requestlog.StartSpan(requestlog.TraceOf(r), g.config.Tracer, r)
+	x.span = span
 	return r.WithContext(ctx)
-}
-
-// methodOf names a request's method as the semantic conventions do.
-func methodOf(r *http.Request) (name string, is attribute.KeyValue) {
-	if requestlog.Method(r.Method) != r.Method {
-		return "HTTP", semconv.HTTPRequestMethodOther
-	}
-	return r.Method, semconv.HTTPRequestMethodKey.String(r.Method)
 }
 
 // endTrace ends the span of a request with what came out.
@@ -54,21 +38,14 @@ func (x *exchange) endTrace(r *http.Request, status int) {
 		return
 	}
 	if x.route != nil {
-		name, _ := methodOf(r)
 		pattern := x.route.Name
-		if method, path, found := strings.Cut(pattern, " "); found && method == name {
+		if method, path, found := strings.Cut(pattern, " "); found && method == r.Method {
 			pattern = path
 		}
-		x.span.SetName(name + " " + pattern)
-		x.span.SetAttributes(semconv.HTTPRoute(pattern))
+		requestlog.SpanRoute(x.span, r, pattern)
 	}
 	x.span.SetAttributes(outcomeKey.String(string(x.outcome)))
-	if status > 0 {
-		x.span.SetAttributes(semconv.HTTPResponseStatusCode(status))
-	}
-	if status == 0 || status >= http.StatusInternalServerError {
-		x.span.SetStatus(codes.Error, "")
-	}
+	requestlog.SpanStatus(x.span, status)
 	x.span.End()
 }
 
@@ -100,11 +77,11 @@ type tracedTransport struct {
 // RoundTrip implements [http.RoundTripper]. The span ends with the answer's body, or with its
 // headers where the connection becomes another protocol's.
 func (t tracedTransport) RoundTrip(r *http.Request) (*http.Response, error) {
-	name, is := methodOf(r)
+	name, is := requestlog.SpanMethod(r)
 	ctx, span := t.tracer.Start(r.Context(), name, trace.WithSpanKind(trace.SpanKindClient), trace.WithAttributes(is, semconv.URLScheme(r.URL.Scheme)))
 	r = r.WithContext(ctx)
 	r.Header = r.Header.Clone() // a transport must leave a request as it is
-	traceContext.Inject(ctx, propagation.HeaderCarrier(r.Header))
+	requestlog.SendTrace(ctx, r.Header)
 	answer, err := t.RoundTripper.RoundTrip(r)
 	if err != nil {
 		span.SetAttributes(semconv.ErrorTypeOther) // the error's text can quote the upstream

@@ -1,125 +1,45 @@
 package server
 
 import (
+	"context"
+	"crypto/tls"
 	"errors"
 	"net/http"
 	"net/netip"
-	"slices"
 	"strings"
+	"time"
 
 	"github.com/labstack/echo/v4"
 
 	"github.com/coatcheck/coatcheck/access"
 	"github.com/coatcheck/coatcheck/internal/frontdoor"
+	"github.com/coatcheck/coatcheck/internal/share"
 	"github.com/coatcheck/coatcheck/internal/wire"
 )
 
-// Route is one method of one path, and the role that a caller needs for it: access.None for what is
-// open to all.
-type Route struct {
-	Method, Path string // the path as the documents write it, such as /counter/{key}
-	Role         access.Role
-}
-
-// Routes lists all routes, by path and method.
-func (s *Server) Routes() []Route { return slices.Clone(s.listed) }
-
-// router is where routes are registered, each under the role that it needs.
-type router struct {
-	open, read, use, admin part
-
-	roles map[string]access.Role
-	echo  *echo.Echo
-}
-
-// part is where the routes of one role are registered.
-type part struct {
-	*router
-
-	server *Server
-	role   access.Role
-	of     clients
-}
-
-// clients is how another system's clients say who they are, and are refused.
-type clients struct {
-	key func(echo.Context) string // where else a key may be; nil = nowhere
-	// who shows what their system itself knows; nil = no one
-	own    func(echo.Context) (access.Caller, bool)
-	refuse func(echo.Context, error) error // nil = with a problem
-}
-
-func (s *Server) router(e *echo.Echo) *router {
-	r := &router{roles: map[string]access.Role{}, echo: e}
-	r.open, r.read = part{router: r, server: s, role: access.None}, part{router: r, server: s, role: access.Read}
-	r.use, r.admin = part{router: r, server: s, role: access.Use}, part{router: r, server: s, role: access.Admin}
-	return r
-}
-
-// forClients is the same part, for clients of another system.
-func (p part) forClients(c clients) part {
-	p.of = c
-	return p
-}
-
-// GET registers a route; so do its siblings.
-func (p part) GET(path string, handler echo.HandlerFunc, middleware ...echo.MiddlewareFunc) {
-	p.Match([]string{http.MethodGet}, path, handler, middleware...)
-}
-
-// POST registers a route.
-func (p part) POST(path string, handler echo.HandlerFunc, middleware ...echo.MiddlewareFunc) {
-	p.Match([]string{http.MethodPost}, path, handler, middleware...)
-}
-
-// PUT registers a route.
-func (p part) PUT(path string, handler echo.HandlerFunc, middleware ...echo.MiddlewareFunc) {
-	p.Match([]string{http.MethodPut}, path, handler, middleware...)
-}
-
-// DELETE registers a route.
-func (p part) DELETE(path string, handler echo.HandlerFunc, middleware ...echo.MiddlewareFunc) {
-	p.Match([]string{http.MethodDelete}, path, handler, middleware...)
-}
-
-// Match registers one handler for several methods.
-func (p part) Match(methods []string, path string, handler echo.HandlerFunc, middleware ...echo.MiddlewareFunc) {
-	for _, method := range methods {
-		p.roles[method+" "+path] = p.role
-		around := []echo.MiddlewareFunc{p.server.admits(p.role, p.of)}
-		if call := domainCall(method, path); call != "" && p.server.config.Tracer != nil {
-			around = append(around, p.server.inDomain(call))
-		}
-		p.echo.Add(method, path, chain(handler, append(around, middleware...)))
-	}
-}
-
-// complete lists the routes. One that was registered past the roster needs no role, which no one
-// may have meant: it panics.
-func (r *router) complete() (list []Route) {
-	for _, route := range r.echo.Routes() {
-		role, known := r.roles[route.Method+" "+route.Path]
-		if !known {
-			panic("server: " + route.Method + " " + route.Path + " says no role: register it through the roster, in routes.go")
-		}
-		list = append(list, Route{route.Method, braces(route.Path), role})
-	}
-	slices.SortFunc(list, func(a, b Route) int { return strings.Compare(a.Path+" "+a.Method, b.Path+" "+b.Method) })
-	return list
+// admission decides who may ask.
+type admission struct {
+	policy   *access.Policy // nil = everybody may do everything
+	limiter  *access.Limiter
+	lockout  access.Lockout
+	requests share.Quota // of requests under way
+	journal  *journal
+	tls      func() *tls.Config // the settings in force; nil = certificates are not looked at again
+	now      func() time.Time
 }
 
 // admits lets a request through whose caller has a role, and puts the caller into its context.
 // Where access is not controlled it lets everybody through.
-func (s *Server) admits(role access.Role, at clients) echo.MiddlewareFunc {
+func (a *admission) admits(role access.Role, at clients) echo.MiddlewareFunc {
 	return func(next echo.HandlerFunc) echo.HandlerFunc {
 		return func(c echo.Context) error {
 			if role == access.None {
-				if s.config.Access != nil { // every caller is the zero Caller here
+				if a.policy != nil { // every caller is the zero Caller here
 					c.SetRequest(c.Request().WithContext(access.With(c.Request().Context(), access.Caller{})))
 				}
 				return next(c)
 			}
-			leave, err := s.enter(c, role, at)
+			leave, err := a.enter(c, role, at)
 			switch {
 			case err == nil:
 				defer leave()
@@ -127,7 +47,7 @@ func (s *Server) admits(role access.Role, at clients) echo.MiddlewareFunc {
 			case at.refuse == nil:
 				return err
 			}
-			s.noteRefusal(c, err)
+			a.journal.refused(c, err)
 			return at.refuse(c, err)
 		}
 	}
@@ -135,31 +55,31 @@ func (s *Server) admits(role access.Role, at clients) echo.MiddlewareFunc {
 
 // enter puts the caller into the request's context, if they may ask, and takes a place for the
 // request until leave.
-func (s *Server) enter(c echo.Context, role access.Role, at clients) (leave func(), err error) {
+func (a *admission) enter(c echo.Context, role access.Role, at clients) (leave func(), err error) {
 	if err := frontdoor.Reserve(c.Request().Context(), 0); err != nil {
 		return nil, err
 	}
 	who := caller(c)
-	if s.config.Access != nil {
-		who, err = s.admit(c, role, at)
+	if a.policy != nil {
+		who, err = a.admit(c, role, at)
 		// for the log, also of one who is refused
 		c.SetRequest(c.Request().WithContext(access.With(c.Request().Context(), who)))
 		if err != nil {
 			return nil, err
 		}
-	} else if err = s.checkCertificate(c); err != nil {
+	} else if err = a.checkCertificate(c); err != nil {
 		return nil, err
 	}
-	return placeFor(&s.quotas.requests, who.Principal, "as many requests are under way here as may be, or as many of this principal while others have some")
+	return placeFor(&a.requests, who.Principal, "as many requests are under way here as may be, or as many of this principal while others have some")
 }
 
 // admit finds the caller, and whether they have the role and have not asked too often.
-func (s *Server) admit(c echo.Context, role access.Role, at clients) (access.Caller, error) {
-	caller, err := s.identify(c, at)
+func (a *admission) admit(c echo.Context, role access.Role, at clients) (access.Caller, error) {
+	caller, err := a.identify(c, at)
 	if err != nil {
 		return caller, err
 	}
-	if err := s.rateLimit(c, caller); err != nil {
+	if err := a.rateLimit(c, caller); err != nil {
 		return caller, err
 	}
 	switch {
@@ -175,11 +95,11 @@ func (s *Server) admit(c echo.Context, role access.Role, at clients) (access.Cal
 // identify finds the caller by the key that is shown, else by the certificate of the connection,
 // else as an anonymous one. What is shown and wrong is refused, a certificate that has ended since
 // the connection began included. Where access is not controlled it is everybody.
-func (s *Server) identify(c echo.Context, at clients) (access.Caller, error) {
-	if err := s.checkCertificate(c); err != nil {
+func (a *admission) identify(c echo.Context, at clients) (access.Caller, error) {
+	if err := a.checkCertificate(c); err != nil {
 		return access.Caller{}, err
 	}
-	if s.config.Access == nil {
+	if a.policy == nil {
 		return access.Everybody, nil
 	}
 	key, err := keyOf(c.Request().Header)
@@ -190,9 +110,9 @@ func (s *Server) identify(c echo.Context, at clients) (access.Caller, error) {
 		key = at.key(c)
 	}
 	if key != "" {
-		return s.byKey(c, key)
+		return a.byKey(c, key)
 	}
-	if caller, ok := s.byCertificate(c.Request()); ok {
+	if caller, ok := a.byCertificate(c.Request()); ok {
 		return caller, nil
 	}
 	if at.own != nil {
@@ -200,38 +120,38 @@ func (s *Server) identify(c echo.Context, at clients) (access.Caller, error) {
 			return caller, nil
 		}
 	}
-	return s.config.Access.Anonymous(), nil
+	return a.policy.Anonymous(), nil
 }
 
 // recognized is who shows a key or a certificate that is known, or anonymous; the zero Caller for a
 // wrong key, and where access is not controlled. It refuses and counts nothing.
-func (s *Server) recognized(request *http.Request) access.Caller {
-	if s.config.Access == nil {
+func (a *admission) recognized(request *http.Request) access.Caller {
+	if a.policy == nil {
 		return access.Caller{}
 	}
 	if key, err := keyOf(request.Header); err != nil || key != "" {
-		caller, _ := s.config.Access.Key(key) // the zero Caller beside an error
+		caller, _ := a.policy.Key(key) // the zero Caller beside an error
 		return caller
 	}
-	if caller, ok := s.byCertificate(request); ok {
+	if caller, ok := a.byCertificate(request); ok {
 		return caller
 	}
-	return s.config.Access.Anonymous()
+	return a.policy.Anonymous()
 }
 
 // byCertificate finds whose the client certificate of a connection is. ok is false if it is not
 // known, or there is none.
-func (s *Server) byCertificate(request *http.Request) (caller access.Caller, ok bool) {
-	if connection := request.TLS; connection != nil && len(connection.VerifiedChains) > 0 && s.certificateFault(request) == "" {
-		return s.config.Access.Certificate(connection.PeerCertificates[0])
+func (a *admission) byCertificate(request *http.Request) (caller access.Caller, ok bool) {
+	if connection := request.TLS; connection != nil && len(connection.VerifiedChains) > 0 && a.certificateFault(request) == "" {
+		return a.policy.Certificate(connection.PeerCertificates[0])
 	}
 	return access.Caller{}, false
 }
 
 // byKey finds whose a key is. A right one passes whatever was tried before it; who shows wrong ones
 // again and again is told later each time to wait, and has to connect anew where that cannot be.
-func (s *Server) byKey(c echo.Context, key string) (access.Caller, error) {
-	caller, err := s.config.Access.Key(key)
+func (a *admission) byKey(c echo.Context, key string) (access.Caller, error) {
+	caller, err := a.policy.Key(key)
 	switch {
 	case errors.Is(err, access.ErrNotRead):
 		return caller, err
@@ -239,8 +159,8 @@ func (s *Server) byKey(c echo.Context, key string) (access.Caller, error) {
 		return caller, unauthorized(c, "invalid_token", "the key's time is over")
 	case err != nil:
 		from := remote(c)
-		if wait := s.lockout.Failed(from, key); wait > 0 {
-			if !s.lockout.Hold(c.Request().Context(), from) {
+		if wait := a.lockout.Failed(from, key); wait > 0 {
+			if !a.lockout.Hold(c.Request().Context(), from) {
 				c.Response().Header().Set(echo.HeaderConnection, "close")
 			}
 			return caller, &access.TooOften{Wait: wait}
@@ -317,21 +237,25 @@ func challenge(c echo.Context, more string) {
 // role, everybody is an admin.
 func caller(c echo.Context) access.Caller { return access.From(c.Request().Context()) }
 
-// mayTouch refuses a name that is not among those of the caller, in the same way whether there is
-// something of that name or not.
-func mayTouch(c echo.Context, field, name string) error {
-	if caller(c).Names.Allow(name) {
-		return nil
-	}
-	return &fault{wire.Forbidden, field, "outside of the names that this caller may touch"}
+// owner is the principal of a request: whose place a pool, a tag or a wait takes.
+func owner(ctx context.Context) string { return access.From(ctx).Principal }
+
+// crowded is the error of a request for which its principal has no place now.
+type crowded struct{ what string }
+
+func (c *crowded) Error() string { return c.what }
+
+func (c *crowded) problem() wire.Problem {
+	problem := wire.NewProblem(wire.TooManyRequests, c.what)
+	problem.RetryAfter = time.Second
+	return problem
 }
 
-// mustBe refuses a caller of a lower role where a part of the request needs more than its route.
-func mustBe(c echo.Context, role access.Role, field string) error {
-	who := caller(c)
-	if who.May(role) {
-		return nil
+// placeFor takes a place of a quota for a principal. leave gives it back.
+func placeFor(of *share.Quota, principal, what string) (leave func(), err error) {
+	leave, ok := of.Take(principal)
+	if !ok {
+		return nil, &crowded{what}
 	}
-	challenge(c, `error="insufficient_scope", scope="`+role.String()+`"`)
-	return &fault{wire.Forbidden, field, "this needs role " + role.String() + ", and this caller has " + who.Role.String()}
+	return leave, nil
 }

@@ -4,26 +4,45 @@ import (
 	"context"
 	"strings"
 
-	"github.com/labstack/echo/v4"
+	"github.com/coatcheck/coatcheck/access"
+	"github.com/coatcheck/coatcheck/internal/names"
 )
 
-// pageOf reads a page of a list of names, as far as the caller may see them. list reads up to n
-// entries whose names begin with a prefix and come after a cursor, in the order of their bytes, and
-// reports whether there may be more of them.
-func pageOf[T any](c echo.Context, prefix, cursor string, n int, nameOf func(T) string, list func(prefix, cursor string, n int) ([]T, bool, error)) (page []T, more bool, err error) {
-	spans := caller(c).Names.Spans(prefix)
+// list is which part of a list of names a request asks for.
+type list struct {
+	allowed        access.Names
+	prefix, cursor string
+	n              int
+}
+
+// list reads which part is asked for, of most entries at most.
+func (r *request) list(most int64) list {
+	l := list{caller(r).Names, r.QueryParam("prefix"), r.QueryParam("cursor"), int(r.int("n", 100, 1, most))}
+	for _, field := range []string{"prefix", "cursor"} {
+		if text := r.QueryParam(field); text != "" && !names.Valid(text) {
+			r.invalid(field, nameRule)
+		}
+	}
+	return l
+}
+
+// pageOf reads the part, as far as the caller may see it. next reads up to n entries whose names
+// begin with a prefix and come after a cursor, in the order of their bytes, and reports whether
+// there may be more of them.
+func pageOf[T any](l list, nameOf func(T) string, next func(prefix, cursor string, n int) ([]T, bool, error)) (page []T, more bool, err error) {
+	spans := l.allowed.Spans(l.prefix)
 	for i, span := range spans {
-		if span.Prefix < cursor && !strings.HasPrefix(cursor, span.Prefix) {
+		if span.Prefix < l.cursor && !strings.HasPrefix(l.cursor, span.Prefix) {
 			continue // all of it is before the cursor
 		}
-		want := n - len(page)
+		want := l.n - len(page)
 		if want == 0 {
 			return page, true, nil
 		}
 		if span.Exact {
 			want = 1
 		}
-		found, others, err := list(span.Prefix, cursor, want)
+		found, others, err := next(span.Prefix, l.cursor, want)
 		if err != nil {
 			return nil, false, err
 		}
@@ -36,15 +55,31 @@ func pageOf[T any](c echo.Context, prefix, cursor string, n int, nameOf func(T) 
 		}
 		more = i < len(spans)-1
 	}
-	return page, more && len(page) == n, nil
+	return page, more && len(page) == l.n, nil
 }
 
-// listNames lists names for pageOf.
-func listNames(c echo.Context, list func(ctx context.Context, prefix, cursor string, n int) ([]string, error)) func(prefix, cursor string, n int) ([]string, bool, error) {
-	return func(prefix, cursor string, n int) ([]string, bool, error) {
-		names, err := list(c.Request().Context(), prefix, cursor, n)
-		return names, len(names) == n, err
+// listed reads a page of what has names, with the cursor of the next; "" = there is none. show is
+// asked for each name; what has gone meanwhile is left out.
+func listed[T any](ctx context.Context, l list, names func(ctx context.Context, prefix, cursor string, n int) ([]string, error), show func(name string) (shown T, is bool, err error)) (page []T, next string, err error) {
+	itself := func(name string) string { return name }
+	found, more, err := pageOf(l, itself, func(prefix, cursor string, n int) ([]string, bool, error) {
+		some, err := names(ctx, prefix, cursor, n)
+		return some, len(some) == n, err
+	})
+	if err != nil {
+		return nil, "", err
 	}
+	page = []T{} // in JSON a list, also without entries
+	for _, name := range found {
+		switch shown, is, err := show(name); {
+		case err != nil:
+			return nil, "", err
+		case is:
+			page = append(page, shown)
+		}
+	}
+	if more && len(found) > 0 {
+		next = found[len(found)-1]
+	}
+	return page, next, nil
 }
-
-func itself(name string) string { return name }

@@ -11,11 +11,11 @@ import (
 
 // rateLimit counts a request of its caller, and refuses it if there were too many. Its headers are
 // those of draft-ietf-httpapi-ratelimit-headers.
-func (s *Server) rateLimit(c echo.Context, caller access.Caller) error {
+func (a *admission) rateLimit(c echo.Context, caller access.Caller) error {
 	if caller.Limit.None() {
 		return nil
 	}
-	state, err := s.limiter.Take(c.Request().Context(), caller.Principal, caller.Limit)
+	state, err := a.limiter.Take(c.Request().Context(), caller.Principal, caller.Limit)
 	if err == nil || state.Size > 0 {
 		header := c.Response().Header()
 		header.Set("Ratelimit-Policy", fmt.Sprintf(`"principal";q=%d;w=%d`, state.Size, seconds(state.Whole)))

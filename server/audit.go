@@ -23,31 +23,39 @@ var audited = map[string]bool{
 	events.CounterSet: true, events.CounterRemoved: true, events.SegmentSet: true, events.PoolCreated: true, events.WorkerGranted: true, events.WorkerReleased: true, events.LockBroken: true, events.TokenReleased: true, events.OperationSettled: true,
 }
 
+// journal notes what callers have done and what they were refused, for the events and the log.
+type journal struct {
+	events *events.Log
+	audit  *audit.Log
+	access *access.Policy   // nil = it is not controlled
+	routes map[string]Route // by method and Echo's path
+}
+
 // did notes what a caller has done, for the events and, if it is audited, in the log.
-func (s *Server) did(c echo.Context, event wire.Event) {
-	event.EventBy = s.by(c, "")
-	s.auditDone(c, event)
-	s.events.Add(event)
+func (j *journal) did(c echo.Context, event wire.Event) {
+	event.EventBy = j.by(c, "")
+	j.auditDone(c, event)
+	j.events.Add(event)
 }
 
 // didCounted is did for what is only counted.
-func (s *Server) didCounted(c echo.Context, kind string) {
-	s.auditDone(c, wire.Event{Kind: kind, EventBy: s.by(c, "")})
-	s.events.Count(kind)
+func (j *journal) didCounted(c echo.Context, kind string) {
+	j.auditDone(c, wire.Event{Kind: kind, EventBy: j.by(c, "")})
+	j.events.Count(kind)
 }
 
-func (s *Server) auditDone(c echo.Context, event wire.Event) {
+func (j *journal) auditDone(c echo.Context, event wire.Event) {
 	if audited[event.Kind] {
-		s.audit.Done(c.Request().Context(), audit.Entry{Action: event.Kind, Name: cmp.Or(event.Name, event.Operation), By: event.EventBy})
+		j.audit.Done(c.Request().Context(), audit.Entry{Action: event.Kind, Name: cmp.Or(event.Name, event.Operation), By: event.EventBy})
 	}
 }
 
 // by is who sends a request, and how it ended.
-func (s *Server) by(c echo.Context, code wire.Code) wire.EventBy {
+func (j *journal) by(c echo.Context, code wire.Code) wire.EventBy {
 	request, who := c.Request(), caller(c)
 	found := wire.EventBy{Principal: who.Principal, KeyID: who.KeyID, Address: c.RealIP(), Route: requestlog.Method(request.Method) + " " + braces(c.Path()), Code: string(code)}
 	if found.KeyID == "" {
-		found.KeyID = shownKeyID(s.config.Access, request.Header)
+		found.KeyID = shownKeyID(j.access, request.Header)
 	}
 	if request.TLS != nil && len(request.TLS.VerifiedChains) > 0 {
 		found.Certificate = certificateName(request.TLS.PeerCertificates[0])
@@ -89,47 +97,49 @@ func certificateName(of *x509.Certificate) string {
 
 const notedKey = "coatcheck.audit"
 
-// refusals has a line for each refused caller, and for what an admin asked for and did not get.
-func (s *Server) refusals(next echo.HandlerFunc) echo.HandlerFunc {
+// refusals notes what a request was refused for: a line for each refused caller, and for what an
+// admin asked for and did not get; and an event for what is more than one client's business.
+func (j *journal) refusals(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		err := next(c)
 		if err != nil {
-			s.noteRefusal(c, err)
+			j.addRefusal(c, err)
+			j.refused(c, err)
 		}
 		return err
 	}
 }
 
-// noteRefusal writes, once a request, that it was refused. What is wrong with a request is not
+// refused writes, once a request, that it was refused. What is wrong with a request is not
 // noted, unless it is one of an admin.
-func (s *Server) noteRefusal(c echo.Context, err error) {
+func (j *journal) refused(c echo.Context, err error) {
 	code := problemOf(err).Code
-	refused := code == wire.Unauthorized || code == wire.Forbidden || code == wire.TooManyRequests
-	if !refused && !s.isAdminAct(c) || c.Get(notedKey) != nil {
+	isRefusal := code == wire.Unauthorized || code == wire.Forbidden || code == wire.TooManyRequests
+	if !isRefusal && !j.isAdminAct(c) || c.Get(notedKey) != nil {
 		return
 	}
 	c.Set(notedKey, true)
-	event := wire.Event{Kind: events.RequestRefused, EventBy: s.by(c, code)}
+	event := wire.Event{Kind: events.RequestRefused, EventBy: j.by(c, code)}
 	if code != wire.Unauthorized { // what a stranger chose is not for the log
 		event.Name = nameIn(c)
 	}
 	entry := audit.Entry{Action: event.Kind, Name: event.Name, By: event.EventBy}
 	if code == wire.OutcomeUnknown { // it may have been done
 		entry.Action = string(code)
-		s.audit.Done(c.Request().Context(), entry)
-		s.events.Add(event)
+		j.audit.Done(c.Request().Context(), entry)
+		j.events.Add(event)
 		return
 	}
-	if s.audit.Refused(c.Request().Context(), entry) {
-		s.events.Add(event)
+	if j.audit.Refused(c.Request().Context(), entry) {
+		j.events.Add(event)
 	} else {
-		s.events.Count(event.Kind)
+		j.events.Count(event.Kind)
 	}
 }
 
 // isAdminAct reports whether a request asks for what takes role admin.
-func (s *Server) isAdminAct(c echo.Context) bool {
-	return s.roles[c.Request().Method+" "+c.Path()] == access.Admin || c.Path() == "/lock/:name" && has(c, "force")
+func (j *journal) isAdminAct(c echo.Context) bool {
+	return j.routes[c.Request().Method+" "+c.Path()].Role == access.Admin || c.Path() == "/lock/:name" && has(c, "force")
 }
 
 // nameIn is the name in a request's path; "" if it has none that is one.
@@ -138,10 +148,9 @@ func nameIn(c echo.Context) string {
 		if !strings.Contains(c.Path()+"/", "/:"+param+"/") {
 			continue
 		}
-		if escaped, err := segmentOf(c, param); err == nil {
-			if text, err := url.PathUnescape(escaped); err == nil && names.Valid(text) {
-				return text
-			}
+		escaped := (&request{Context: c}).segment(param)
+		if text, err := url.PathUnescape(escaped); err == nil && names.Valid(text) {
+			return text
 		}
 	}
 	return ""

@@ -12,19 +12,20 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/labstack/echo/v4"
-
 	"github.com/coatcheck/coatcheck/internal/frontdoor"
 )
 
 // body reads a JSON object into a struct, strictly: fields by their exact names and once each,
 // UTF-8, and nothing after the object. An empty body leaves the struct as it is; so does a field
 // that is null.
-func body(c echo.Context, into any) error {
-	if c.Request().Body == http.NoBody {
-		return nil
+func (r *request) body(into any) {
+	if r.err == nil && r.Request().Body != http.NoBody {
+		r.fail(readBody(r.Request().Body, into))
 	}
-	text, err := io.ReadAll(c.Request().Body)
+}
+
+func readBody(from io.Reader, into any) error {
+	text, err := io.ReadAll(from)
 	switch {
 	case err != nil:
 		return unread(err)

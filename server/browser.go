@@ -51,7 +51,7 @@ func (s *Server) ownPages(next echo.HandlerFunc) echo.HandlerFunc {
 func (s *Server) onlyLooks(c echo.Context) bool {
 	switch method := c.Request().Method; method {
 	case http.MethodGet, http.MethodHead:
-		return s.roles[method+" "+c.Path()] < access.Use && !isStream(c)
+		return s.known[method+" "+c.Path()].Role < access.Use && !isStream(c)
 	case http.MethodOptions:
 		return true
 	}

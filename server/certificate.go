@@ -36,8 +36,8 @@ func withVerified(ctx context.Context, _ net.Conn) context.Context {
 
 // checkCertificate refuses a request on a connection whose client certificate would not be taken
 // any more, and has the connection end.
-func (s *Server) checkCertificate(c echo.Context) error {
-	wrong := s.certificateFault(c.Request())
+func (a *admission) checkCertificate(c echo.Context) error {
+	wrong := a.certificateFault(c.Request())
 	if wrong == "" {
 		return nil
 	}
@@ -49,15 +49,15 @@ func (s *Server) checkCertificate(c echo.Context) error {
 
 // certificateFault says what is wrong now with the client certificate of a request's connection; ""
 // if nothing is.
-func (s *Server) certificateFault(r *http.Request) string {
-	if s.config.TLS == nil || r.TLS == nil {
+func (a *admission) certificateFault(r *http.Request) string {
+	if a.tls == nil || r.TLS == nil {
 		return ""
 	}
 	found, ok := r.Context().Value(verifiedKey{}).(*verified)
 	if !ok {
 		found = &verified{}
 	}
-	return found.look(s.config.TLS(), r.TLS, s.now())
+	return found.look(a.tls(), r.TLS, a.now())
 }
 
 // look says what is wrong with a client certificate now. It is verified again only if the settings

@@ -1,45 +1,39 @@
 package server
 
 import (
-	"context"
-
 	"github.com/coatcheck/coatcheck/internal/compat"
 )
 
 // LeafDoor says what clients of Meituan Leaf are given. The zero value gives all that Leaf does.
-type LeafDoor struct {
-	NoSegment, NoSnowflake bool // modes that are switched off: they answer 0
-	// of the Snowflake ids, which has Leaf's layout and epoch; "" = leaf
-	Pool string
-}
+type LeafDoor = compat.LeafConfig
 
 // TinyidToken lets a client of Didi tinyid draw ids of a tag. A tag can have several, and a token
 // can be of several tags.
-type TinyidToken struct{ BizType, Token string }
+type TinyidToken = compat.Token
 
-// compatible is what the handlers of other systems' routes need of the service.
-func (s *Server) compatible() compat.Service {
-	return compat.Service{
-		Segments: s.segments, Source: s.source, Stamper: s.stamper, Metrics: s.metrics, Logger: s.log, Tags: s.compatibleTags, Access: s.config.Access,
-		Name: name, Problem: problemOf, Refused: s.noteRefusal,
-	}
-}
+// SegmentTag is a tag of a segment source as people see it.
+type SegmentTag = compat.Tag
 
-// compatibleTags lists the tags of the source, if it can be listed.
-func (s *Server) compatibleTags(ctx context.Context) (tags []compat.Tag, err error) {
-	if s.config.SegmentTags == nil {
-		return nil, nil
+// compatible registers the routes of other systems. Such a system takes any method, and parameters
+// that it does not know.
+func (s *Server) compatible(at *router) {
+	service := compat.Service{
+		Segments: s.segments, Source: s.source, Stamper: s.stamper, Metrics: s.metrics, Logger: s.log, Tags: s.config.SegmentTags, Access: s.config.Access,
+		Name: nameOf, Problem: problemOf, Refused: s.journal.refused,
 	}
-	listed, err := s.config.SegmentTags(ctx)
-	for _, tag := range listed {
-		tags = append(tags, compat.Tag(tag))
-	}
-	return tags, err
-}
+	const all = "GET,HEAD,POST,PUT,PATCH,DELETE "
+	leaf := compat.NewLeaf(service, s.config.Leaf)
+	leafs := clients{refuse: leaf.Refuse}
+	at.use.forClients(leafs).add(all+"/api/segment/get/:key", "segment.Next", leaf.Segment)
+	at.use.forClients(leafs).add(all+"/api/snowflake/get/:key", "snowflake.Stamp", leaf.Snowflake)
+	at.read.forClients(leafs).add(all+"/decodeSnowflakeId", "", leaf.Decode)
+	at.read.forClients(leafs).add(all+"/cache", "", leaf.Cache)
+	at.read.forClients(leafs).add(all+"/db", "segment.Tags", leaf.DB)
 
-func (c Config) tinyidTokens() (tokens []compat.Token) {
-	for _, token := range c.TinyidTokens {
-		tokens = append(tokens, compat.Token(token))
-	}
-	return tokens
+	tinyid := compat.NewTinyid(service, s.config.TinyidTokens)
+	tinyids := at.use.forClients(clients{key: tinyid.Key, own: tinyid.Own, refuse: tinyid.Refuse})
+	tinyids.add(all+"/tinyid/id/nextId", "segment.NextN", tinyid.IDs)
+	tinyids.add(all+"/tinyid/id/nextIdSimple", "segment.NextN", tinyid.IDs)
+	tinyids.add(all+"/tinyid/id/nextSegmentId", "segment.Take", tinyid.Range)
+	tinyids.add(all+"/tinyid/id/nextSegmentIdSimple", "segment.Take", tinyid.Range)
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/coatcheck/coatcheck/console"
 	"github.com/coatcheck/coatcheck/internal/redisprobe"
 	"github.com/coatcheck/coatcheck/internal/wire"
+	"github.com/coatcheck/coatcheck/redisstore"
 )
 
 // ConsoleMode is what the web page at /console/ may do.
@@ -34,28 +35,26 @@ type ConsoleConfig struct {
 	Durability string
 }
 
-func (c ConsoleConfig) mode() ConsoleMode {
-	if c.Mode == "" {
-		return ConsoleWrite
-	}
-	return c.Mode
+// consolePage is the handlers of the page.
+type consolePage struct {
+	config    ConsoleConfig
+	admission *admission
+	store     *redisstore.Store
+	hazards   hazards
 }
 
-// consoleRoutes are those of the page. Its files are open to all: they hold nothing.
-func (s *Server) consoleRoutes(at *router) {
-	at.read.GET(eventsPath, s.followEvents, no)
-	if s.config.Console.mode() == ConsoleOff {
+// routes are those of the page. Its files are open to all: they hold nothing.
+func (h *consolePage) routes(at *router) {
+	if h.config.Mode == ConsoleOff {
 		return
 	}
-	looks := []string{http.MethodGet, http.MethodHead}
-	at.open.Match(looks, "/console", func(c echo.Context) error { return c.Redirect(http.StatusPermanentRedirect, "/console/") })
-	at.open.Match(looks, "/console/", s.consoleFile)
-	at.open.Match(looks, "/console/:file", s.consoleFile)
-	at.open.GET("/console/api/session", s.session, no)
+	at.open.add("GET,HEAD /console", "", func(c echo.Context) error { return c.Redirect(http.StatusPermanentRedirect, "/console/") })
+	at.open.add("GET,HEAD /console/", "", sendConsoleFile)
+	at.open.add("GET,HEAD /console/:file", "", sendConsoleFile)
+	at.open.handle("GET /console/api/session", "", h.session, no)
 }
 
-// consoleFile answers with a file of the page.
-func (s *Server) consoleFile(c echo.Context) error {
+func sendConsoleFile(c echo.Context) error {
 	if !console.Serve(c.Response(), c.Request(), c.Param("file")) {
 		return echo.ErrNotFound
 	}
@@ -64,25 +63,24 @@ func (s *Server) consoleFile(c echo.Context) error {
 
 // session says who is asking and what they may do. It is open to all, and says why a key is not
 // taken instead of refusing it, so that the page can ask for another one.
-func (s *Server) session(c echo.Context) error {
-	told := wire.Session{Access: s.config.Access != nil, Readonly: s.config.Console.mode() == ConsoleRead}
-	who, err := s.identify(c, clients{})
+func (h *consolePage) session(r *request) error {
+	told := wire.Session{Access: h.admission.policy != nil, Readonly: h.config.Mode == ConsoleRead}
+	who, err := h.admission.identify(r, clients{})
 	if wrong, ok := errors.AsType[*fault](err); ok {
 		who, told.Refused = access.Caller{}, wrong.detail
 	} else if err != nil {
 		return err
 	}
-	c.Response().Header().Del(echo.HeaderWWWAuthenticate)
+	r.Response().Header().Del(echo.HeaderWWWAuthenticate)
 	told.Role, told.Principal, told.Names = who.Role.String(), who.Principal, slices.Clone(who.Names)
 	if told.Names == nil {
 		told.Names = []string{}
 	}
 	if who.May(access.Read) {
-		told.Store, told.Ack, told.Durability = string(s.store.Mode()), s.store.Ack(), s.config.Console.Durability
-		told.Hazards = s.hazards.of(c.Request().Context(), s)
+		told.Store, told.Ack, told.Durability = string(h.store.Mode()), h.store.Ack(), h.config.Durability
+		told.Hazards = h.hazards.of(r.ctx(), h.store)
 	}
-	noStore(c)
-	return c.JSON(http.StatusOK, told)
+	return r.answer(http.StatusOK, told)
 }
 
 // hazards remembers for a while what can be lost with the settings of the Redis.
@@ -95,13 +93,13 @@ type hazards struct {
 const hazardsEvery = time.Minute
 
 // of asks Redis, if that was not done for a while. One that does not answer has none known.
-func (h *hazards) of(ctx context.Context, s *Server) []string {
+func (h *hazards) of(ctx context.Context, store *redisstore.Store) []string {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if !h.read.IsZero() && time.Since(h.read) < hazardsEvery {
 		return h.found
 	}
-	found, err := redisprobe.Hazards(ctx, s.store)
+	found, err := redisprobe.Hazards(ctx, store)
 	if err != nil {
 		return h.found
 	}

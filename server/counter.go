@@ -3,143 +3,134 @@ package server
 import (
 	"fmt"
 	"net/http"
-	"strconv"
+	"sync"
 	"time"
-
-	"github.com/labstack/echo/v4"
 
 	"github.com/coatcheck/coatcheck/counter"
 	"github.com/coatcheck/coatcheck/idempotency"
 	"github.com/coatcheck/coatcheck/internal/events"
-	"github.com/coatcheck/coatcheck/internal/names"
 	"github.com/coatcheck/coatcheck/internal/wire"
+	"github.com/coatcheck/coatcheck/metrics"
 	"github.com/coatcheck/coatcheck/redisstore"
 )
 
 const maxCounters = 1000 // of a page
 
-func (s *Server) incr(c echo.Context) error {
-	key, err := name(c, "key")
-	if err != nil {
-		return err
-	}
-	request, err := s.incrRequest(c)
-	if err != nil {
-		return err
-	}
-	numbers, err := s.numbering(c, key, &request)
-	if err != nil {
-		return err
-	}
-	got, err := s.counters.Add(c.Request().Context(), numbers.key, request)
-	if err != nil {
-		return err
-	}
-	s.metrics.Incremented(got.Value - got.First + 1)
-	return numbers.send(c, got)
+// counters are the handlers of /incr and /counter.
+type counters struct {
+	counters  *counter.Counters
+	metrics   *metrics.Service
+	journal   *journal
+	principal func(*http.Request) string
+	now       func() time.Time
+	zones     sync.Map // *time.Location by name
 }
 
-func (s *Server) incrRequest(c echo.Context) (request counter.Request, err error) {
-	if err := body(c, &struct{}{}); err != nil {
-		return request, err
+func (h *counters) routes(at *router) {
+	incr := allowQuery("by", "ttl_ms", "template", "calendar", "zone", "at")
+	at.use.handle("GET,POST /incr/:key", "counter.Add", h.incr, handsOut, incr)
+	at.read.handle("GET /counter/:key", "counter.Get", h.get, no)
+	at.admin.handle("PUT /counter/:key", "counter.Set", h.set, no)
+	at.admin.handle("DELETE /counter/:key", "counter.Reset", h.remove, no)
+	at.read.handle("GET /counter", "counter.List", h.list, allowQuery("prefix", "cursor", "n"))
+}
+
+func (h *counters) incr(r *request) error {
+	key := r.name("key")
+	asked := h.request(r)
+	numbers := h.numbering(r, key, &asked)
+	if r.err != nil {
+		return r.err
 	}
-	if request.By, err = queryInt(c, "by", 1, 1, counter.MaxBy); err != nil {
-		return request, err
-	}
-	ttl, err := queryInt(c, "ttl_ms", 0, counter.MinTTL.Milliseconds(), counter.MaxTTL.Milliseconds())
+	got, err := h.counters.Add(r.ctx(), numbers.key, asked)
 	if err != nil {
-		return request, err
+		return err
 	}
-	request.TTL = time.Duration(ttl) * time.Millisecond
-	request.RequestID, err = s.requestID(c.Request())
-	return request, err
+	h.metrics.Incremented(got.Value - got.First + 1)
+	return numbers.send(r, got)
+}
+
+func (h *counters) request(r *request) (asked counter.Request) {
+	r.noFields()
+	asked.By = r.int("by", 1, 1, counter.MaxBy)
+	asked.TTL = time.Duration(r.int("ttl_ms", 0, counter.MinTTL.Milliseconds(), counter.MaxTTL.Milliseconds())) * time.Millisecond
+	asked.RequestID = h.requestID(r)
+	return asked
 }
 
 // requestID is the Idempotency-Key of a repeatable increment, "" if there is none. Keys of two
 // principals never meet, so it is a digest of both where the caller has a principal.
-func (s *Server) requestID(r *http.Request) (string, error) {
-	key, err := idempotency.OptionalKey(r)
-	principal := s.principal(r)
-	if err != nil || key == "" || principal == "" {
-		return key, err
+func (h *counters) requestID(r *request) string {
+	key, err := idempotency.OptionalKey(r.Request())
+	r.fail(err)
+	if principal := h.principal(r.Request()); key != "" && principal != "" {
+		return redisstore.Digest(principal, key)
 	}
-	return redisstore.Digest(principal, key), nil
+	return key
 }
 
-func (s *Server) readCounter(c echo.Context) error {
-	key, err := name(c, "key")
+func (h *counters) get(r *request) error {
+	key := r.name("key")
+	if r.err != nil {
+		return r.err
+	}
+	value, err := h.counters.Get(r.ctx(), key)
 	if err != nil {
 		return err
 	}
-	value, err := s.counters.Get(c.Request().Context(), key)
-	if err != nil {
-		return err
-	}
-	return sendNumber(c, value, wire.Counter{Key: key, Value: value})
+	return r.number(value, wire.Counter{Key: key, Value: value})
 }
 
-func (s *Server) setCounter(c echo.Context) error {
-	key, err := name(c, "key")
-	if err != nil {
-		return err
-	}
+func (h *counters) set(r *request) error {
+	key := r.name("key")
 	var asked wire.CounterRequest
-	if err := body(c, &asked); err != nil {
-		return err
-	}
+	r.body(&asked)
 	if asked.Value == nil {
-		return invalid("value", "required: the value that the counter is to have")
+		r.invalid("value", "required: the value that the counter is to have")
 	}
-	ttl, err := ttlOf(asked.TTL)
-	if err != nil {
+	ttl := ttlOf(r, asked.TTL)
+	if r.err != nil {
+		return r.err
+	}
+	if err := h.counters.Set(r.ctx(), key, *asked.Value, ttl); err != nil {
 		return err
 	}
-	if err := s.counters.Set(c.Request().Context(), key, *asked.Value, ttl); err != nil {
-		return err
-	}
-	s.did(c, wire.Event{Kind: events.CounterSet, Name: key, Value: asked.Value})
-	return sendNumber(c, *asked.Value, wire.Counter{Key: key, Value: *asked.Value})
+	h.journal.did(r, wire.Event{Kind: events.CounterSet, Name: key, Value: asked.Value})
+	return r.number(*asked.Value, wire.Counter{Key: key, Value: *asked.Value})
 }
 
-func ttlOf(ms *int64) (time.Duration, error) {
-	switch {
-	case ms == nil:
-		return 0, nil
-	case *ms < counter.MinTTL.Milliseconds() || *ms > counter.MaxTTL.Milliseconds():
-		return 0, invalid("ttl_ms", fmt.Sprintf("%d to %d", counter.MinTTL.Milliseconds(), counter.MaxTTL.Milliseconds()))
+func ttlOf(r *request, ms *int64) time.Duration {
+	if ms == nil {
+		return 0
 	}
-	return time.Duration(*ms) * time.Millisecond, nil
+	if *ms < counter.MinTTL.Milliseconds() || *ms > counter.MaxTTL.Milliseconds() {
+		r.invalid("ttl_ms", fmt.Sprintf("%d to %d", counter.MinTTL.Milliseconds(), counter.MaxTTL.Milliseconds()))
+	}
+	return time.Duration(*ms) * time.Millisecond
 }
 
-func (s *Server) removeCounter(c echo.Context) error {
-	key, err := name(c, "key")
-	if err != nil {
+func (h *counters) remove(r *request) error {
+	key := r.name("key")
+	r.noFields()
+	if r.err != nil {
+		return r.err
+	}
+	if err := h.counters.Reset(r.ctx(), key); err != nil {
 		return err
 	}
-	if err := body(c, &struct{}{}); err != nil {
-		return err
-	}
-	if err := s.counters.Reset(c.Request().Context(), key); err != nil {
-		return err
-	}
-	s.did(c, wire.Event{Kind: events.CounterRemoved, Name: key})
-	noStore(c)
-	return c.NoContent(http.StatusNoContent)
+	h.journal.did(r, wire.Event{Kind: events.CounterRemoved, Name: key})
+	return r.done()
 }
 
-func (s *Server) listCounters(c echo.Context) error {
-	n, err := queryInt(c, "n", 100, 1, maxCounters)
-	if err != nil {
-		return err
+func (h *counters) list(r *request) error {
+	asked := r.list(maxCounters)
+	if r.err != nil {
+		return r.err
 	}
-	prefix, cursor, err := queryPage(c)
-	if err != nil {
-		return err
-	}
-	keyOf := func(one counter.Listed) string { return one.Key }
 	next := "" // a page of counters that have expired is empty, and has a next one
-	found, more, err := pageOf(c, prefix, cursor, int(n), keyOf, func(prefix, cursor string, n int) (page []counter.Listed, more bool, err error) {
-		page, next, err = s.counters.List(c.Request().Context(), prefix, cursor, n)
+	keyOf := func(one counter.Listed) string { return one.Key }
+	found, more, err := pageOf(asked, keyOf, func(prefix, cursor string, n int) (page []counter.Listed, more bool, err error) {
+		page, next, err = h.counters.List(r.ctx(), prefix, cursor, n)
 		return page, next != "", err
 	})
 	if err != nil {
@@ -159,26 +150,5 @@ func (s *Server) listCounters(c echo.Context) error {
 	if more {
 		page.Next = next
 	}
-	noStore(c)
-	return c.JSON(http.StatusOK, page)
-}
-
-// queryPage reads where a page of names begins.
-func queryPage(c echo.Context) (prefix, cursor string, err error) {
-	prefix, cursor = c.QueryParam("prefix"), c.QueryParam("cursor")
-	for _, field := range []string{"prefix", "cursor"} {
-		if text := c.QueryParam(field); text != "" && !names.Valid(text) {
-			return "", "", invalid(field, nameRule)
-		}
-	}
-	return prefix, cursor, nil
-}
-
-// sendNumber answers with JSON, or with bare digits for a client that asked for text.
-func sendNumber(c echo.Context, value int64, message any) error {
-	noStore(c)
-	if wantsText(c) {
-		return c.String(http.StatusOK, strconv.FormatInt(value, 10)+"\n")
-	}
-	return c.JSON(http.StatusOK, message)
+	return r.answer(http.StatusOK, page)
 }

@@ -7,6 +7,6 @@
 // [Config.RequestTimeout]. When the store is away, requests that need it are answered 503 within
 // the store's timeout and nothing is done.
 //
-// Echo is imported here and nowhere else. routes.go is the whole API on a page, errors.go the one
-// table from domain error to problem.
+// The handlers of each subject are a small type, which registers its own routes: see routes.go.
+// errors.go is the one table from domain error to problem.
 package server

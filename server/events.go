@@ -2,7 +2,6 @@ package server
 
 import (
 	"errors"
-	"net/http"
 	"strconv"
 
 	"github.com/labstack/echo/v4"
@@ -21,13 +20,20 @@ const eventsPath = "/events"
 // isStream reports whether a route's answer has no end of its own.
 func isStream(c echo.Context) bool { return c.Path() == eventsPath }
 
-// followEvents sends what happens in this process as server-sent events.
-func (s *Server) followEvents(c echo.Context) error {
-	return s.events.Serve(c.Response(), c.Request(), events.Subscriber{
+// feed is the handler of /events.
+type feed struct {
+	events    *events.Log
+	admission *admission
+	stopping  <-chan struct{}
+}
+
+// follow sends what happens in this process as server-sent events.
+func (h *feed) follow(c echo.Context) error {
+	return h.events.Serve(c.Response(), c.Request(), events.Subscriber{
 		Reader:   caller(c),
-		Stopping: s.waits.over,
+		Stopping: h.stopping,
 		Renew: func() (access.Caller, bool) {
-			reader, err := s.identify(c, clients{})
+			reader, err := h.admission.identify(c, clients{})
 			return reader, err == nil && reader.May(access.Read)
 		},
 	})
@@ -50,41 +56,20 @@ var refusalEvents = []struct {
 	{idempotency.ErrInDoubt, events.TokenInDoubt, ""},
 }
 
-// recordRefusal notes what requests were refused for that is more than one client's business.
-func (s *Server) recordRefusal(next echo.HandlerFunc) echo.HandlerFunc {
-	return func(c echo.Context) error {
-		err := next(c)
-		if err != nil {
-			s.addRefusal(c, err)
-		}
-		return err
-	}
-}
-
-func (s *Server) addRefusal(c echo.Context, refusal error) {
+func (j *journal) addRefusal(c echo.Context, refusal error) {
 	for _, known := range refusalEvents {
 		if !errors.Is(refusal, known.err) {
 			continue
 		}
 		event := wire.Event{Kind: known.kind}
 		if known.param != "" {
-			event.Name, _ = name(c, known.param) // a route without one is of this server's own pool
+			// a route without one is of this server's own pool
+			event.Name, _ = nameOf(c, known.param)
 		}
 		if id, err := strconv.Atoi(c.Param("worker_id")); err == nil {
 			event.WorkerID = &id
 		}
-		s.events.AddOnce(event)
+		j.events.AddOnce(event)
 		return
-	}
-}
-
-// countGuarded notes what has become of a request to a guarded route: its answer is a replay, or
-// its handler began.
-func (s *Server) countGuarded(header http.Header, began bool) {
-	switch {
-	case began:
-		s.events.Count(events.TokenClaimed)
-	case header.Get("Idempotent-Replayed") == "true":
-		s.events.Count(events.TokenReplayed)
 	}
 }

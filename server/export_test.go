@@ -1,10 +1,7 @@
 package server
 
 import (
-	"maps"
 	"net/http"
-	"slices"
-	"strings"
 	"time"
 
 	"github.com/labstack/echo/v4"
@@ -22,14 +19,15 @@ func (s *Server) Handle(method, path string, handler http.HandlerFunc) {
 // HandleGuarded adds a guarded route of the test's own. An error that the handler returns becomes
 // its answer, as with the service's own routes.
 func (s *Server) HandleGuarded(method, path string, route idempotency.Route, handler func(http.ResponseWriter, *http.Request) error) {
-	s.echo.Add(method, path, func(c echo.Context) error { return handler(c.Response(), c.Request()) }, s.guard(route))
+	s.echo.Add(method, path, func(c echo.Context) error { return handler(c.Response(), c.Request()) }, (&guards{tokens: s.tokens, events: s.events, draining: &s.draining, tracer: s.config.Tracer}).around(route))
 }
 
 // WithForgottenRoute makes the table of a service that has a route without a role.
 func WithForgottenRoute() {
 	e := echo.New()
-	at := (&Server{}).router(e)
-	at.read.GET("/known", nil)
+	at := newRouter(e, map[string]Route{})
+	at.admits = (&admission{}).admits
+	at.read.add("GET /known", "", nil)
 	e.GET("/forgotten", nil)
 	at.complete()
 }
@@ -60,12 +58,7 @@ func (s *Server) ForgetRings() {
 func (s *Server) Listeners() int { return s.events.Subscribers() }
 
 // DomainCall is what the handler of a route asks of a domain, as traces name it.
-func DomainCall(route Route) string {
-	return domainCall(route.Method, strings.NewReplacer("{", ":", "}", "").Replace(route.Path))
-}
-
-// DomainRoutes are the routes of which traces name that.
-func DomainRoutes() []string { return slices.Sorted(maps.Keys(domainCalls)) }
+func DomainCall(route Route) string { return route.call }
 
 // ForgetHealth has the next request for /readyz ask the store.
-func (s *Server) ForgetHealth() { s.health.Forget() }
+func (s *Server) ForgetHealth() { s.probes.health.Forget() }

@@ -4,9 +4,12 @@ import (
 	"net/http"
 
 	"github.com/labstack/echo/v4"
+	"go.opentelemetry.io/otel/trace"
 
 	"github.com/coatcheck/coatcheck/idempotency"
 	"github.com/coatcheck/coatcheck/idempotency/echov4"
+	"github.com/coatcheck/coatcheck/internal/events"
+	"github.com/coatcheck/coatcheck/internal/frontdoor"
 	"github.com/coatcheck/coatcheck/internal/wire"
 	"github.com/coatcheck/coatcheck/redisstore"
 )
@@ -15,23 +18,34 @@ import (
 // for it.
 var errClosing = redisstore.Refusal("this server is stopping; another one answers")
 
-// guard wraps the idempotency middleware for Echo. An error that the handler returns becomes its
+// guards are the guarded routes: what wraps their handlers, and what clients may know of them.
+type guards struct {
+	tokens   *idempotency.Tokens
+	events   *events.Log
+	draining *frontdoor.Draining
+	tracer   trace.Tracer // nil = no request is traced
+	policies wire.Policies
+}
+
+// around wraps the idempotency middleware for Echo. An error that the handler returns becomes its
 // answer inside the guard, so that it is recorded like any other, and within the handler's span.
-func (s *Server) guard(route idempotency.Route) echo.MiddlewareFunc {
-	s.guarded = append(s.guarded, route.Published())
-	guarded := echov4.Wrap(s.tokens.Middleware(route))
+func (g *guards) around(route idempotency.Route) echo.MiddlewareFunc {
+	g.policies.Routes = append(g.policies.Routes, route.Published())
+	guarded := echov4.Wrap(g.tokens.Middleware(route))
 	return func(next echo.HandlerFunc) echo.HandlerFunc {
 		return func(c echo.Context) error {
-			if s.draining.Closing.Load() {
+			if g.draining.Closing.Load() {
 				return errClosing
 			}
 			began := false
-			defer func() { s.countGuarded(c.Response().Header(), began) }()
+			defer func() { g.count(c.Response().Header(), began) }()
 			return guarded(func(c echo.Context) error {
 				began = true
-				ctx, end := s.inHandler(c.Request().Context())
-				defer end()
-				c.SetRequest(c.Request().WithContext(ctx))
+				if g.tracer != nil {
+					ctx, span := g.tracer.Start(c.Request().Context(), "handler")
+					defer span.End()
+					c.SetRequest(c.Request().WithContext(ctx))
+				}
 				if err := next(c); err != nil {
 					c.Error(err)
 				}
@@ -41,6 +55,15 @@ func (s *Server) guard(route idempotency.Route) echo.MiddlewareFunc {
 	}
 }
 
-func (s *Server) policies(c echo.Context) error {
-	return c.JSON(http.StatusOK, wire.Policies{Routes: s.guarded})
+// count notes what has become of a request: its answer is a replay, or its handler began.
+func (g *guards) count(header http.Header, began bool) {
+	switch {
+	case began:
+		g.events.Count(events.TokenClaimed)
+	case header.Get("Idempotent-Replayed") == "true":
+		g.events.Count(events.TokenReplayed)
+	}
 }
+
+// show answers GET /idempotency-policy.
+func (g *guards) show(c echo.Context) error { return c.JSON(http.StatusOK, g.policies) }

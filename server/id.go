@@ -4,15 +4,21 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/labstack/echo/v4"
 
+	"github.com/coatcheck/coatcheck/idempotency"
 	"github.com/coatcheck/coatcheck/internal/frontdoor"
+	"github.com/coatcheck/coatcheck/internal/stamper"
 	"github.com/coatcheck/coatcheck/internal/wire"
+	"github.com/coatcheck/coatcheck/metrics"
 	"github.com/coatcheck/coatcheck/number"
+	"github.com/coatcheck/coatcheck/segment"
 	"github.com/coatcheck/coatcheck/snowflake"
+	"github.com/coatcheck/coatcheck/workerlease"
 )
 
 const (
@@ -29,24 +35,41 @@ type order struct {
 	opaque *number.Opaque // in the place of format and style; nil = those
 }
 
-func (s *Server) snowflakes(c echo.Context) error {
-	pool, err := s.idPool(c)
-	if err != nil {
-		return err
-	}
-	asked, err := idOrder(c)
-	if err != nil {
-		return err
-	}
-	if err := asked.read(c, snowflake.Formats()); err != nil {
-		return err
+// ids are the handlers of /id.
+type ids struct {
+	stamper  *stamper.Stamper
+	pools    *workerlease.Pools
+	segments *segment.Segments
+	stored   *storeSource // under the segments; nil = they come from elsewhere
+	metrics  *metrics.Service
+	journal  *journal
+	pool     string            // the default one; "" = there is none
+	keys     []idempotency.Key // make ids opaque, the newest first
+}
+
+func (h *ids) routes(at *router) {
+	at.use.handle("GET /id/snowflake", "snowflake.Stamp", h.snowflakes, handsOut, allowQuery("n", "format", "width"))
+	at.use.handle("GET /id/snowflake/:pool", "snowflake.Stamp", h.snowflakes, handsOut, allowQuery("n", "format", "width"))
+	at.use.handle("GET /id/segment/:tag", "segment.NextN", h.fromSegment, handsOut, allowQuery("n", "format", "width"))
+	at.admin.handle("PUT /id/segment/:tag", "counter.SetForward", h.setSegment, no)
+	at.use.handle("GET /id/uuid", "", h.uuids, handsOut, allowQuery("n", "version"))
+	// of a ring where a pool is named
+	at.read.handle("GET /id/decode/:id", "workerlease.Ring", h.decode, allowQuery("format", "pool", "layout", "epoch", "datacenter", "tag", "key"))
+}
+
+func (h *ids) snowflakes(r *request) error {
+	pool := h.poolOf(r)
+	asked := idOrder(r)
+	asked.read(r, snowflake.Formats())
+	if r.err != nil {
+		return r.err
 	}
 	ids := make([]snowflake.ID, asked.n)
-	origin, err := s.stamper.Stamp(c.Request().Context(), pool, ids)
+	origin, err := h.stamper.Stamp(r.ctx(), pool, ids)
 	if err != nil {
 		return err
 	}
-	s.metrics.IDs("snowflake", len(ids))
+	h.metrics.IDs("snowflake", len(ids))
 	asked.style.Layout, asked.style.Epoch = origin.Layout, origin.Epoch
 	// the largest: if it can be written, all can
 	if err := asked.check(ids[len(ids)-1], "the pool's ids"); err != nil {
@@ -54,33 +77,40 @@ func (s *Server) snowflakes(c echo.Context) error {
 	}
 	// a name needs no quoting
 	head := `{"pool":"` + pool + `","worker_id":` + strconv.Itoa(origin.WorkerID)
-	return sendIDs(c, asked, head, func(dst []byte, i int) ([]byte, error) { return asked.format.Append(dst, ids[i], asked.style) })
+	return asked.send(r, head, func(dst []byte, i int) ([]byte, error) { return asked.format.Append(dst, ids[i], asked.style) })
+}
+
+// poolOf is the pool that the path names, or the default one.
+func (h *ids) poolOf(r *request) string {
+	if strings.HasSuffix(r.Path(), "/:pool") {
+		return r.name("pool")
+	}
+	if h.pool == "" {
+		r.fail(&fault{wire.NotFound, "pool", "this server has no default pool; name one: /id/snowflake/{pool}"})
+	}
+	r.mayTouch("pool", h.pool)
+	return h.pool
 }
 
 // idOrder reads how many ids are asked for.
-func idOrder(c echo.Context) (asked order, err error) {
-	if err := body(c, &struct{}{}); err != nil {
-		return asked, err
+func idOrder(r *request) (asked order) {
+	r.noFields()
+	n := r.int("n", 1, 1, maxIDs)
+	if r.err == nil && n > 1 {
+		r.fail(frontdoor.Reserve(r.ctx(), n*idMemory))
 	}
-	n, err := queryInt(c, "n", 1, 1, maxIDs)
-	asked.n, asked.one = int(n), !has(c, "n")
-	if err == nil && n > 1 {
-		err = frontdoor.Reserve(c.Request().Context(), n*idMemory)
-	}
-	return asked, err
+	asked.n, asked.one = int(n), !has(r, "n")
+	return asked
 }
 
 // read reads how they are to be written.
-func (o *order) read(c echo.Context, formats []snowflake.Format, others ...string) (err error) {
-	if o.format, err = queryFormat(c, formats, others...); err != nil {
-		return err
-	}
-	width, err := queryInt(c, "width", 0, 1, snowflake.MaxWidth)
-	if err == nil && width > 0 && o.format != snowflake.Padded {
-		err = invalid("width", "only with format="+strings.Join(append([]string{string(snowflake.Padded)}, others...), " or format="))
+func (o *order) read(r *request, formats []snowflake.Format, others ...string) {
+	o.format = formatOf(r, formats, others...)
+	width := r.int("width", 0, 1, snowflake.MaxWidth)
+	if width > 0 && o.format != snowflake.Padded {
+		r.invalid("width", "only with format="+strings.Join(append([]string{string(snowflake.Padded)}, others...), " or format="))
 	}
 	o.style.Width = int(width)
-	return err
 }
 
 // check reports whether the largest id can be written.
@@ -98,52 +128,39 @@ func (o *order) check(largest snowflake.ID, whose string) error {
 	return err
 }
 
-// idPool is the pool that the path names, or the default one.
-func (s *Server) idPool(c echo.Context) (string, error) {
-	if strings.HasSuffix(c.Path(), "/:pool") {
-		return name(c, "pool")
-	}
-	if s.config.IDPool == "" {
-		return "", &fault{wire.NotFound, "pool", "this server has no default pool; name one: /id/snowflake/{pool}"}
-	}
-	return s.config.IDPool, mayTouch(c, "pool", s.config.IDPool)
-}
-
-// queryFormat reads a format from the query, one of some. The others are formats too that the route
+// formatOf reads a format from the query, one of some. The others are formats too that the route
 // knows and this does not.
-func queryFormat(c echo.Context, formats []snowflake.Format, others ...string) (snowflake.Format, error) {
-	text := c.QueryParam("format")
-	if !has(c, "format") {
-		return snowflake.Decimal, nil
+func formatOf(r *request, formats []snowflake.Format, others ...string) snowflake.Format {
+	if !has(r, "format") {
+		return snowflake.Decimal
 	}
-	for _, format := range formats {
-		if text == string(format) {
-			return format, nil
-		}
+	format := snowflake.Format(r.QueryParam("format"))
+	if !slices.Contains(formats, format) {
+		names := strings.Trim(fmt.Sprint(formats), "[]")
+		r.invalid("format", "one of "+strings.Join(append([]string{names}, others...), " "))
 	}
-	names := strings.Trim(fmt.Sprint(formats), "[]")
-	return "", invalid("format", "one of "+strings.Join(append([]string{names}, others...), " "))
+	return format
 }
 
-// sendIDs answers with ids, one a line for a client that asked for text. text appends the i-th. The
+// send answers with ids, one a line for a client that asked for text. text appends the i-th. The
 // head is a JSON object as far as the ids.
-func sendIDs(c echo.Context, asked order, head string, text func(dst []byte, i int) ([]byte, error)) error {
-	noStore(c)
-	if wantsText(c) {
-		c.Response().Header().Set(echo.HeaderContentType, echo.MIMETextPlainCharsetUTF8)
-		c.Response().WriteHeader(http.StatusOK)
-		return writeIDs(c.Response(), asked.n, text, "", "\n", "\n")
+func (o *order) send(r *request, head string, text func(dst []byte, i int) ([]byte, error)) error {
+	noStore(r)
+	if wantsText(r) {
+		r.Response().Header().Set(echo.HeaderContentType, echo.MIMETextPlainCharsetUTF8)
+		r.Response().WriteHeader(http.StatusOK)
+		return writeIDs(r.Response(), o.n, text, "", "\n", "\n")
 	}
-	if asked.one {
+	if o.one {
 		one, err := text(nil, 0)
 		if err != nil {
 			return err
 		}
 		head += `,"id":"` + string(one) + `"`
 	}
-	c.Response().Header().Set(echo.HeaderContentType, echo.MIMEApplicationJSON)
-	c.Response().WriteHeader(http.StatusOK)
-	return writeIDs(c.Response(), asked.n, text, head+`,"ids":["`, `","`, `"]}`+"\n")
+	r.Response().Header().Set(echo.HeaderContentType, echo.MIMEApplicationJSON)
+	r.Response().WriteHeader(http.StatusOK)
+	return writeIDs(r.Response(), o.n, text, head+`,"ids":["`, `","`, `"]}`+"\n")
 }
 
 const chunk = 8 << 10 // bytes that are written at once

@@ -5,8 +5,6 @@ import (
 	"net/http"
 	"net/url"
 
-	"github.com/labstack/echo/v4"
-
 	"github.com/coatcheck/coatcheck/idempotency"
 	"github.com/coatcheck/coatcheck/internal/names"
 	"github.com/coatcheck/coatcheck/internal/wire"
@@ -16,81 +14,75 @@ import (
 // opaqueFormat is numbers that do not tell their order. Those of two tags have nothing in common.
 const opaqueFormat = "opaque"
 
-// opaqueKey finds a key by its id; "" is the newest.
-func (s *Server) opaqueKey(id string) (idempotency.Key, error) {
-	keys := s.config.OpaqueKeys
-	if len(keys) == 0 {
-		return idempotency.Key{}, invalid("format", "this server has no key for opaque numbers; give it one with --opaque-key id:secret, the secret base64 of 32 random bytes")
-	}
-	for _, key := range keys {
+// key finds a key by its id; "" is the newest.
+func (h *ids) key(r *request, id string) idempotency.Key {
+	for _, key := range h.keys {
 		if id == "" || key.ID == id {
-			return key, nil
+			return key
 		}
 	}
-	return idempotency.Key{}, invalid("key", "this server has no opaque key with that id")
+	if len(h.keys) == 0 {
+		r.invalid("format", "this server has no key for opaque numbers; give it one with --opaque-key id:secret, the secret base64 of 32 random bytes")
+	}
+	r.invalid("key", "this server has no opaque key with that id")
+	return idempotency.Key{}
 }
 
 // decodeOpaque gives the id behind an opaque number. Every number of that many digits is one of
 // some id: it says nothing of whether that was ever handed out.
-func (s *Server) decodeOpaque(c echo.Context) error {
-	query := c.QueryParams()
+func (h *ids) decodeOpaque(r *request) error {
+	query := r.QueryParams()
 	for _, field := range []string{"pool", "layout", "epoch", "datacenter"} {
 		if query.Has(field) {
-			return invalid(field, "not with format=opaque")
+			r.invalid(field, "not with format=opaque")
 		}
 	}
 	tag := query.Get("tag")
 	if !names.Valid(tag) {
-		return &fault{wire.InvalidName, "tag", "of which tag the number is; " + nameRule}
+		r.fail(&fault{wire.InvalidName, "tag", "of which tag the number is; " + nameRule})
 	}
-	if err := mayTouch(c, "tag", tag); err != nil {
-		return err
-	}
+	r.mayTouch("tag", tag)
 	if query.Has("key") && query.Get("key") == "" {
-		return invalid("key", "this server has no opaque key with that id")
+		r.invalid("key", "this server has no opaque key with that id")
 	}
-	key, err := s.opaqueKey(query.Get("key"))
-	if err != nil {
-		return err
+	key := h.key(r, query.Get("key"))
+	id := opaqueOfPath(r, key, tag)
+	if r.err != nil {
+		return r.err
 	}
-	id, err := opaqueOfPath(c, key, tag)
-	if err != nil {
-		return err
+	if wantsText(r) {
+		noStore(r)
+		return r.String(http.StatusOK, fmt.Sprintf("%d\n", id))
 	}
-	noStore(c)
-	if wantsText(c) {
-		return c.String(http.StatusOK, fmt.Sprintf("%d\n", id))
-	}
-	return c.JSON(http.StatusOK, wire.DecodedOpaque{ID: fmt.Sprint(id), Tag: tag, Key: key.ID})
+	return r.answer(http.StatusOK, wire.DecodedOpaque{ID: fmt.Sprint(id), Tag: tag, Key: key.ID})
 }
 
 // opaqueOfPath reads the number. Its length says its width.
-func opaqueOfPath(c echo.Context, key idempotency.Key, tag string) (int64, error) {
-	escaped, err := segmentOf(c, "id")
-	if err != nil {
-		return 0, err
-	}
-	text, err := url.PathUnescape(escaped)
+func opaqueOfPath(r *request, key idempotency.Key, tag string) int64 {
+	text, err := url.PathUnescape(r.segment("id"))
 	if err != nil || len(text) < number.MinDigits || len(text) > number.MaxDigits {
-		return 0, invalid("id", fmt.Sprintf("an opaque number has %d to %d digits", number.MinDigits, number.MaxDigits))
+		r.invalid("id", fmt.Sprintf("an opaque number has %d to %d digits", number.MinDigits, number.MaxDigits))
+	}
+	if r.err != nil {
+		return 0
 	}
 	opaque, err := number.NewOpaque(key.Secret, len(text), []byte(tag))
 	if err != nil {
-		return 0, err
+		r.fail(err)
+		return 0
 	}
 	id, err := opaque.Decode(text)
 	if err != nil {
-		return 0, invalid("id", "not an opaque number: digits alone")
+		r.invalid("id", "not an opaque number: digits alone")
 	}
-	return id, nil
+	return id
 }
 
 // notOpaque refuses what belongs to opaque numbers alone.
-func notOpaque(c echo.Context) error {
+func notOpaque(r *request) {
 	for _, field := range []string{"tag", "key"} {
-		if has(c, field) {
-			return invalid(field, "only with format=opaque")
+		if has(r, field) {
+			r.invalid(field, "only with format=opaque")
 		}
 	}
-	return nil
 }

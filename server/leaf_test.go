@@ -105,8 +105,7 @@ func TestLeafsSnowflakeDoor(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, store *redisstore.Store) {
 		s := serve(t, server.Config{Store: store, IDPool: "default"})
 		layout, epoch, last := snowflake.MustLayout("41/10/12"), time.UnixMilli(1288834974657), snowflake.ID(0)
-		spread := false
-		for _, path := range []string{"/api/snowflake/get/a", "/api/snowflake/get/b", "/api/snowflake/get/a%2Fb", "/api/snowflake/get/%00", "/api/snowflake/get/" + strings.Repeat("a", 999)} {
+		draw := func(path string) (sequence int64) {
 			a := s.do(t, "POST", path, "")
 			a.wantStatus(t, 200)
 			a.wantHeader(t, "Content-Type", javaText)
@@ -117,13 +116,19 @@ func TestLeafsSnowflakeDoor(t *testing.T) {
 			parts := layout.Decode(id, epoch)
 			wantAroundNow(t, a.asked+": time of the id", parts.Time)
 			expect.Equal(t, a.asked+": worker id", parts.Worker, 0)
-			if parts.Sequence > 16 { // more than so many requests in one millisecond
-				spread = true
-			}
 			last = id
+			return parts.Sequence
 		}
-		if !spread {
-			t.Error("ids of five requests: every sequence is 16 or less, want them to begin anywhere")
+		highest := int64(0)
+		for _, path := range []string{"/api/snowflake/get/a", "/api/snowflake/get/b", "/api/snowflake/get/a%2Fb", "/api/snowflake/get/%00", "/api/snowflake/get/" + strings.Repeat("a", 999)} {
+			highest = max(highest, draw(path))
+		}
+		// a sequence that began at 0 would have as many requests in one millisecond
+		for drawn := 5; highest <= 16; drawn++ {
+			if drawn == 200 {
+				t.Fatalf("ids of %d requests: every sequence is 16 or less, want them to begin anywhere", drawn)
+			}
+			highest = max(highest, draw("/api/snowflake/get/a"))
 		}
 		ring := must[wire.WorkerRing](t, s, 200, "GET", "/worker/leaf?n=1", "")
 		expect.Equal(t, "GET /worker/leaf?n=1", ring.WorkerPool, wire.WorkerPool{Pool: "leaf", Layout: "41/10/12", Epoch: epoch, Size: 1024, Used: 1, TTL: ring.TTL})

@@ -1,9 +1,10 @@
 package server
 
 import (
+	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
+	"log/slog"
 	"net/http"
 	"strconv"
 	"time"
@@ -14,9 +15,11 @@ import (
 	"github.com/coatcheck/coatcheck/internal/events"
 	"github.com/coatcheck/coatcheck/internal/names"
 	"github.com/coatcheck/coatcheck/internal/secret"
+	"github.com/coatcheck/coatcheck/internal/share"
 	"github.com/coatcheck/coatcheck/internal/wire"
 	"github.com/coatcheck/coatcheck/lock"
 	"github.com/coatcheck/coatcheck/metrics"
+	"github.com/coatcheck/coatcheck/redisstore"
 )
 
 const (
@@ -24,102 +27,82 @@ const (
 	maxLocks    = 1000           // of a page
 )
 
-// waits are the requests that stand in line for a lock. They end when the server does.
-type waits struct {
-	life context.Context
-	over <-chan struct{} // of life
-	end  func()
+// locks are the handlers of /lock.
+type locks struct {
+	locks   *lock.Locks
+	metrics *metrics.Service
+	journal *journal
+	log     *slog.Logger
+	longest time.Duration   // TTL that may be asked for
+	patient time.Duration   // how long a request waits at most
+	waiting share.Quota     // of requests that wait
+	life    context.Context // requests wait until it ends
 }
 
-func newWaits() waits {
-	ctx, end := context.WithCancel(context.Background())
-	return waits{ctx, ctx.Done(), end}
+func (h *locks) routes(at *router) {
+	at.use.handle("POST /lock/:name", "lock.Acquire", h.acquire, no)
+	at.use.handle("PUT /lock/:name", "lock.Renew", h.renew, no)
+	// with force: admin
+	at.use.handle("DELETE /lock/:name", "lock.Release", h.release, allowQuery("force"))
+	at.read.handle("GET /lock/:name", "lock.Get", h.get, no)
+	at.read.handle("GET /lock", "lock.List", h.list, allowQuery("prefix", "cursor", "n"))
 }
 
-// until returns a context that ends with its parent, and when the server stops.
-func (w waits) until(parent context.Context) (context.Context, context.CancelFunc) {
-	ctx, cancel := context.WithCancel(parent)
-	stop := context.AfterFunc(w.life, cancel)
-	return ctx, func() {
-		stop()
-		cancel()
+// acquire grants a lock, or stands in line for it until the client hangs up, the wait is over or
+// the server stops. Nothing renews the lock but its client. Who hangs up while the answer is on its
+// way looks like one who has read it, and holds the lock until its lease ends.
+func (h *locks) acquire(r *request) error {
+	name := r.name("name")
+	asked := h.request(r)
+	if r.err != nil {
+		return r.err
 	}
-}
-
-// acquireLock grants a lock, or stands in line for it until the client hangs up, the wait is over
-// or the server stops. Nothing renews the lock but its client. Who hangs up while the answer is on
-// its way looks like one who has read it, and holds the lock until its lease ends.
-func (s *Server) acquireLock(c echo.Context) error {
-	name, err := name(c, "name")
-	if err != nil {
-		return err
-	}
-	request, err := s.lockRequest(c)
-	if err != nil {
-		return err
-	}
-	ctx, cancel := s.waits.until(c.Request().Context())
+	ctx, cancel := context.WithCancel(r.ctx())
 	defer cancel()
-	grant, err := s.grantLock(ctx, name, request)
+	defer context.AfterFunc(h.life, cancel)()
+	grant, err := h.grant(ctx, name, asked)
 	if err != nil {
-		s.metrics.LockAsked(notGranted(err))
-		return s.notObtained(ctx, name, err)
+		h.metrics.LockAsked(notGranted(err))
+		return h.notObtained(ctx, name, err)
 	}
 	// the grant came after the client had hung up, or the request's time was over
-	if c.Request().Context().Err() != nil {
-		s.giveBack(ctx, request, grant)
+	if r.ctx().Err() != nil {
+		h.giveBack(ctx, asked, grant)
 		return &lock.HeldError{Left: -1}
 	}
-	s.metrics.LockGranted(grant.Token, grant.TTL)
-	if err := deliver(c, grant); err != nil {
-		s.giveBack(ctx, request, grant)
+	h.metrics.LockGranted(grant.Token, grant.TTL)
+	if err := deliver(r, grant); err != nil {
+		h.giveBack(ctx, asked, grant)
 		return err
 	}
-	s.metrics.LockAsked(metrics.Granted)
-	s.did(c, wire.Event{Kind: events.LockGranted, Name: name, Fence: grant.Fence, Holder: request.Owner})
+	h.metrics.LockAsked(metrics.Granted)
+	h.journal.did(r, wire.Event{Kind: events.LockGranted, Name: name, Fence: grant.Fence, Holder: asked.Owner})
 	return nil
 }
 
-func (s *Server) lockRequest(c echo.Context) (request lock.Request, err error) {
+func (h *locks) request(r *request) (request lock.Request) {
 	var asked wire.LockRequest
-	if err := body(c, &asked); err != nil {
-		return request, err
-	}
-	if request.TTL, err = millis("ttl_ms", asked.TTL, 0, lock.MinTTL, s.longestTTL()); err != nil {
-		return request, err
-	}
-	if request.Wait, err = millis("wait_ms", asked.Wait, 0, 0, longestWait); err != nil {
-		return request, err
-	}
-	// so that there is time to give the place back, and to say so
-	request.Wait = min(request.Wait, s.config.RequestTimeout*9/10)
+	r.body(&asked)
+	request.TTL = r.millis("ttl_ms", asked.TTL, 0, lock.MinTTL, h.longest)
+	request.Wait = min(r.millis("wait_ms", asked.Wait, 0, 0, longestWait), h.patient)
 	if asked.Owner != "" && !names.Valid(asked.Owner) {
-		return request, invalid("owner", nameRule)
+		r.invalid("owner", nameRule)
 	}
-	request.Owner = asked.Owner
-	if request.Owner == "" {
-		request.Owner = address(c)
-	}
-	if err := lockPlace(c, &request); err != nil {
-		return request, err
-	}
-	err = lockMode(&request, asked)
-	return request, err
+	request.Owner = cmp.Or(asked.Owner, address(r))
+	lockPlace(r, &request)
+	lockMode(r, &request, asked)
+	return request
 }
 
 // lockPlace reads the token by which a client keeps its place in the queue over several requests.
-func lockPlace(c echo.Context, request *lock.Request) (err error) {
-	if len(c.Request().Header.Values(leaseHeader)) == 0 {
-		return nil
+func lockPlace(r *request, request *lock.Request) {
+	if len(r.Request().Header.Values(leaseHeader)) == 0 {
+		return
 	}
-	if request.Token, err = leaseToken(c); err != nil {
-		return err
-	}
+	request.Token, request.KeepPlace = r.lease(), true
 	if !secret.Valid(request.Token) {
-		return invalid(leaseHeader, "the place in the queue: 22 characters of A–Z a–z 0–9 _ -, made at random for this lock")
+		r.invalid(leaseHeader, "the place in the queue: 22 characters of A–Z a–z 0–9 _ -, made at random for this lock")
 	}
-	request.KeepPlace = true
-	return nil
 }
 
 // address is where a client that does not name itself comes from.
@@ -130,11 +113,12 @@ func address(c echo.Context) string {
 	return "unnamed"
 }
 
-func (s *Server) longestTTL() time.Duration {
+// longestTTL is the longest that may be asked for.
+func longestTTL(config lock.Config) time.Duration {
 	switch {
-	case s.config.Locks.LongestTTL != 0:
-		return s.config.Locks.LongestTTL
-	case s.config.Locks.AfterLoss == lock.WaitAfterLoss:
+	case config.LongestTTL != 0:
+		return config.LongestTTL
+	case config.AfterLoss == lock.WaitAfterLoss:
 		return lock.DefaultTTL
 	}
 	return lock.MaxTTL
@@ -142,15 +126,9 @@ func (s *Server) longestTTL() time.Duration {
 
 // lockMode reads how the lock is to be held. Without a mode, a number of permits makes it one with
 // permits.
-func lockMode(request *lock.Request, asked wire.LockRequest) error {
-	permits, err := count("permits", asked.Permits, lock.MaxCapacity)
-	if err != nil {
-		return err
-	}
-	take, err := count("take", asked.Take, permits)
-	if err != nil {
-		return err
-	}
+func lockMode(r *request, request *lock.Request, asked wire.LockRequest) {
+	permits := count(r, "permits", asked.Permits, lock.MaxCapacity)
+	take := count(r, "take", asked.Take, permits)
 	request.Mode = lock.Mode(asked.Mode)
 	if request.Mode == "" && permits > 1 {
 		request.Mode = lock.Permits
@@ -160,209 +138,132 @@ func lockMode(request *lock.Request, asked wire.LockRequest) error {
 		request.Capacity, request.Permits = permits, take
 	case lock.Exclusive, lock.Shared, "":
 		if permits > 1 {
-			return invalid("permits", "more than one goes with mode permits, or without a mode")
+			r.invalid("permits", "more than one goes with mode permits, or without a mode")
 		}
 	default:
-		return invalid("mode", "exclusive, shared or permits")
+		r.invalid("mode", "exclusive, shared or permits")
 	}
-	return nil
 }
 
 // count reads a number from 1; nil is 1.
-func count(field string, value *int64, most int) (int, error) {
-	switch {
-	case value == nil:
-		return 1, nil
-	case *value < 1 || *value > int64(most):
-		return 0, invalid(field, "a whole number from 1 to "+strconv.Itoa(most))
+func count(r *request, field string, value *int64, most int) int {
+	if value == nil {
+		return 1
 	}
-	return int(*value), nil
+	if *value < 1 || *value > int64(most) {
+		r.invalid(field, "a whole number from 1 to "+strconv.Itoa(most))
+	}
+	return int(*value)
 }
 
-// notObtained is the error of a lock that was not granted. One that is held says since when.
-func (s *Server) notObtained(ctx context.Context, name string, err error) error {
-	held, ok := errors.AsType[*lock.HeldError](err)
-	if !ok {
-		return err
-	}
-	told := &lock.HeldError{Since: held.Since, Left: held.Left} // not that the wait is over
-	if !told.Since.IsZero() && told.Left >= 0 {
-		return told
-	}
-	if info, err := s.locks.Get(context.WithoutCancel(ctx), name); err == nil && len(info.Holders) > 0 {
-		first := info.Holders[0]
-		told.Since = first.Since
-		if !first.Until.IsZero() {
-			told.Left = first.Until.Sub(info.Now)
-		}
-	}
-	return told
-}
-
-// heldSince is since when a lock is held; the zero time if that is not known.
-func heldSince(err error) time.Time {
-	if held, ok := errors.AsType[*lock.HeldError](err); ok {
-		return held.Since
-	}
-	return time.Time{}
-}
-
-// deliver answers with a grant, and fails if the answer cannot be sent any more.
-func deliver(c echo.Context, grant lock.Grant) error {
-	text, err := json.Marshal(wire.LockGranted{
-		Name: grant.Name, Lease: grant.Token, Fence: grant.Fence, Since: grant.Since, ExpiresAt: grant.Until, TTL: grant.TTL.Milliseconds(),
-		RenewEvery: renewEvery(grant.TTL), ServerTime: grant.Now,
-	})
-	if err != nil {
-		return err
-	}
-	text = append(text, '\n')
-	noStore(c)
-	c.Response().Header().Set(echo.HeaderContentLength, strconv.Itoa(len(text)))
-	if err := c.JSONBlob(http.StatusCreated, text); err != nil {
-		return err
-	}
-	if err := http.NewResponseController(c.Response()).Flush(); !errors.Is(err, http.ErrNotSupported) {
-		return err
-	}
-	return nil
-}
-
-// giveBack releases a lock that its client will never hear of. A client that keeps its place may
-// ask again, and even have had the lock by another request: it gives back the lock itself.
-func (s *Server) giveBack(ctx context.Context, request lock.Request, grant lock.Grant) {
-	s.metrics.LockUndone(grant.Token)
-	if request.KeepPlace {
-		return
-	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
-	defer cancel()
-	if err := s.locks.Release(ctx, grant); err != nil {
-		s.log.WarnContext(ctx, "a lock that its client did not wait for could not be given back, and ends by itself", "error", err)
-	}
-}
-
-func (s *Server) renewLock(c echo.Context) error {
-	grant, err := lockOf(c)
-	if err != nil {
-		return err
-	}
+// renew renews a lock. What cannot be a token is no holder's: the scripts compare what they are
+// given.
+func (h *locks) renew(r *request) error {
+	grant := lockOf(r)
 	var asked wire.LockRenewal
-	if err := body(c, &asked); err != nil {
-		return err
+	r.body(&asked)
+	grant.TTL = r.millis("ttl_ms", asked.TTL, 0, lock.MinTTL, h.longest)
+	if r.err != nil {
+		return r.err
 	}
-	if grant.TTL, err = millis("ttl_ms", asked.TTL, 0, lock.MinTTL, s.longestTTL()); err != nil {
-		return err
+	renewed, err := lock.Grant{}, lock.ErrLost
+	if secret.Valid(grant.Token) {
+		renewed, err = h.locks.Renew(r.ctx(), grant)
 	}
-	renewed, err := s.extendLock(c.Request().Context(), grant)
+	h.metrics.LockRenewed(grant.Token, renewed.TTL, kept(err))
 	if err != nil {
 		return err
 	}
-	noStore(c)
-	return c.JSON(http.StatusOK, wire.LockRenewed{
+	return r.answer(http.StatusOK, wire.LockRenewed{
 		Name: grant.Name, ExpiresAt: renewed.Until, TTL: renewed.TTL.Milliseconds(), RenewEvery: renewEvery(renewed.TTL), ServerTime: renewed.Now,
 	})
 }
 
 // lockOf reads the name from the path and the proof of the lease from the header.
-func lockOf(c echo.Context) (grant lock.Grant, err error) {
-	if grant.Name, err = name(c, "name"); err != nil {
-		return grant, err
-	}
-	grant.Token, err = leaseToken(c)
-	return grant, err
-}
+func lockOf(r *request) lock.Grant { return lock.Grant{Name: r.name("name"), Token: r.lease()} }
 
-// releaseLock gives a lock back, or with a fence to force takes it from the holder who has that.
-func (s *Server) releaseLock(c echo.Context) error {
-	if has(c, "force") {
-		return s.breakLock(c)
+// release gives a lock back, or with a fence to force takes it from the holder who has that.
+func (h *locks) release(r *request) error {
+	if has(r, "force") {
+		return h.breakOpen(r)
 	}
-	grant, err := lockOf(c)
+	grant := lockOf(r)
+	if r.err != nil {
+		return r.err
+	}
+	err := lock.ErrLost
+	if secret.Valid(grant.Token) {
+		err = h.locks.Release(r.ctx(), grant)
+	}
+	h.metrics.LockReleased(grant.Token, kept(err))
 	if err != nil {
 		return err
 	}
-	if err := s.returnLock(c.Request().Context(), grant); err != nil {
-		return err
-	}
-	s.did(c, wire.Event{Kind: events.LockReleased, Name: grant.Name})
-	noStore(c)
-	return c.NoContent(http.StatusNoContent)
+	h.journal.did(r, wire.Event{Kind: events.LockReleased, Name: grant.Name})
+	return r.done()
 }
 
-func (s *Server) breakLock(c echo.Context) error {
-	if err := mustBe(c, access.Admin, "force"); err != nil {
-		return err
+// kept is what they call a renewal or a release.
+func kept(err error) string {
+	switch {
+	case err == nil:
+		return metrics.Done
+	case errors.Is(err, redisstore.ErrLost):
+		return metrics.Gone
 	}
-	name, err := name(c, "name")
-	if err != nil {
-		return err
-	}
+	return metrics.Failed
+}
+
+func (h *locks) breakOpen(r *request) error {
+	r.mustBe(access.Admin, "force")
+	name := r.name("name")
 	const most = 1<<53 - 1
-	fence, err := queryInt(c, "force", 0, 0, most)
-	if err != nil {
-		return err
+	fence := r.int("force", 0, 0, most)
+	if len(r.Request().Header.Values(leaseHeader)) > 0 {
+		r.invalid("force", "whoever has the lease gives it back without force")
 	}
-	if len(c.Request().Header.Values(leaseHeader)) > 0 {
-		return invalid("force", "whoever has the lease gives it back without force")
+	if r.err != nil {
+		return r.err
 	}
-	minted, err := s.locks.Break(c.Request().Context(), name, fence)
+	minted, err := h.locks.Break(r.ctx(), name, fence)
 	if errors.Is(err, lock.ErrNoHolder) {
 		return &fault{wire.NotFound, "force", "nobody holds the lock with that fence"}
 	}
 	if err != nil {
 		return err
 	}
-	s.metrics.LockBroken()
-	s.did(c, wire.Event{Kind: events.LockBroken, Name: name, Fence: fence})
-	noStore(c)
-	return c.JSON(http.StatusOK, wire.LockBroken{Name: name, Fence: minted})
+	h.metrics.LockBroken()
+	h.journal.did(r, wire.Event{Kind: events.LockBroken, Name: name, Fence: fence})
+	return r.answer(http.StatusOK, wire.LockBroken{Name: name, Fence: minted})
 }
 
-func (s *Server) showLock(c echo.Context) error {
-	name, err := name(c, "name")
+func (h *locks) get(r *request) error {
+	name := r.name("name")
+	if r.err != nil {
+		return r.err
+	}
+	info, err := h.locks.Get(r.ctx(), name)
 	if err != nil {
 		return err
 	}
-	info, err := s.locks.Get(c.Request().Context(), name)
-	if err != nil {
-		return err
-	}
-	noStore(c)
-	return c.JSON(http.StatusOK, lockInfo(name, info))
+	return r.answer(http.StatusOK, lockInfo(name, info))
 }
 
-func (s *Server) listLocks(c echo.Context) error {
-	n, err := queryInt(c, "n", 100, 1, maxLocks)
-	if err != nil {
-		return err
+func (h *locks) list(r *request) error {
+	asked := r.list(maxLocks)
+	if r.err != nil {
+		return r.err
 	}
-	prefix, cursor, err := queryPage(c)
-	if err != nil {
-		return err
-	}
-	names, more, err := pageOf(c, prefix, cursor, int(n), itself, listNames(c, s.locks.Names))
-	if err != nil {
-		return err
-	}
-	page := wire.Locks{Locks: []wire.Lock{}}
-	for _, name := range names {
-		info, err := s.locks.Get(c.Request().Context(), name)
-		if err != nil {
-			return err
-		}
-		if len(info.Holders)+info.Queue == 0 {
-			continue // it has just been given back
-		}
+	page, next, err := listed(r.ctx(), asked, h.locks.Names, func(name string) (wire.Lock, bool, error) {
+		info, err := h.locks.Get(r.ctx(), name)
 		shown := lockInfo(name, info)
 		shown.Queue = nil
-		page.Locks = append(page.Locks, shown)
+		return shown, len(info.Holders)+info.Queue > 0, err // else it has just been given back
+	})
+	if err != nil {
+		return err
 	}
-	if more && len(names) > 0 {
-		page.Next = names[len(names)-1]
-	}
-	noStore(c)
-	return c.JSON(http.StatusOK, page)
+	return r.answer(http.StatusOK, wire.Locks{Locks: page, Next: next})
 }
 
 // lockInfo writes who holds a lock and who waits for it.

@@ -1,18 +1,13 @@
 package server
 
 import (
-	"context"
-	"errors"
 	"time"
 
 	"github.com/labstack/echo/v4"
 
 	"github.com/coatcheck/coatcheck/internal/requestlog"
-	"github.com/coatcheck/coatcheck/internal/secret"
 	"github.com/coatcheck/coatcheck/internal/wire"
-	"github.com/coatcheck/coatcheck/lock"
 	"github.com/coatcheck/coatcheck/metrics"
-	"github.com/coatcheck/coatcheck/redisstore"
 	"github.com/coatcheck/coatcheck/segment"
 )
 
@@ -30,7 +25,7 @@ func (s *Server) showMetrics() {
 		return []metrics.Backlog{metrics.Backlog(answers), metrics.Backlog(claims)}
 	})
 	s.showSegments(s.metrics.Registry)
-	s.showWorkers(s.metrics.Registry)
+	s.rings.show(s.metrics.Registry, s.stamper)
 	s.metrics.Ask("coatcheck_counter_moves_total", metrics.Counter,
 		"Counters, and segments' counters, that were behind, or may have been, and were moved past all values that can have been handed out.", []string{"kind"}, func(tell metrics.Tell) {
 			tell(float64(s.counters.Totals().Moved), "counter")
@@ -80,7 +75,7 @@ func (s *Server) counted(next echo.HandlerFunc) echo.HandlerFunc {
 		if isStream(c) {
 			took = -1
 		}
-		s.metrics.RequestEnded(s.pattern(c.Path()), requestlog.Method(c.Request().Method), c.Response().Status, took)
+		s.metrics.RequestEnded(s.pattern(c), requestlog.Method(c.Request().Method), c.Response().Status, took)
 		return err
 	}
 }
@@ -90,80 +85,4 @@ func (s *Server) scrape(c echo.Context) error {
 	noStore(c)
 	s.metrics.Handler().ServeHTTP(c.Response(), c.Request())
 	return nil
-}
-
-// timedSource tells how long fetches take.
-type timedSource struct {
-	segment.Source
-
-	metrics *metrics.Service
-}
-
-// Take implements segment.Source.
-func (t timedSource) Take(ctx context.Context, tag string, step int64) (segment.Range, error) {
-	began := time.Now()
-	got, err := t.Source.Take(ctx, tag, step)
-	t.metrics.Fetched(time.Since(began), err)
-	return got, err
-}
-
-// grantLock asks for a lock, and tells how long that took if it may wait.
-func (s *Server) grantLock(ctx context.Context, name string, request lock.Request) (lock.Grant, error) {
-	if request.Wait == 0 {
-		return s.locks.TryGrant(ctx, name, request)
-	}
-	leave, err := placeFor(&s.quotas.lockWaits, owner(ctx), "as many requests wait for locks here as may, or as many of this principal while others wait")
-	if err != nil {
-		return lock.Grant{}, err
-	}
-	defer leave()
-	end := s.metrics.LockWaits()
-	grant, err := s.locks.Grant(ctx, name, request)
-	end(err == nil)
-	return grant, err
-}
-
-// extendLock renews a lock. What cannot be a token is no holder's: the scripts compare what they
-// are given.
-func (s *Server) extendLock(ctx context.Context, grant lock.Grant) (renewed lock.Grant, err error) {
-	err = lock.ErrLost
-	if secret.Valid(grant.Token) {
-		renewed, err = s.locks.Renew(ctx, grant)
-	}
-	s.metrics.LockRenewed(grant.Token, renewed.TTL, kept(err))
-	return renewed, err
-}
-
-// returnLock gives a lock back.
-func (s *Server) returnLock(ctx context.Context, grant lock.Grant) error {
-	err := lock.ErrLost
-	if secret.Valid(grant.Token) {
-		err = s.locks.Release(ctx, grant)
-	}
-	s.metrics.LockReleased(grant.Token, kept(err))
-	return err
-}
-
-// notGranted is what the metrics call a request for a lock that was refused.
-func notGranted(err error) string {
-	switch {
-	case errors.Is(err, lock.ErrHeld):
-		return metrics.Held
-	case errors.Is(err, lock.ErrInDoubt):
-		return metrics.InDoubt
-	case errors.Is(err, lock.ErrCapacity):
-		return metrics.Capacity
-	}
-	return metrics.Failed
-}
-
-// kept is what they call a renewal or a release.
-func kept(err error) string {
-	switch {
-	case err == nil:
-		return metrics.Done
-	case errors.Is(err, redisstore.ErrLost):
-		return metrics.Gone
-	}
-	return metrics.Failed
 }

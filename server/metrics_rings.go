@@ -5,6 +5,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/coatcheck/coatcheck/internal/stamper"
 	"github.com/coatcheck/coatcheck/metrics"
 	"github.com/coatcheck/coatcheck/workerlease"
 )
@@ -32,6 +33,8 @@ type occupancy struct {
 
 // rings remembers what the rings were when somebody looked.
 type rings struct {
+	pools *workerlease.Pools
+
 	mu    sync.Mutex
 	tried time.Time
 	seen  occupancy
@@ -40,58 +43,58 @@ type rings struct {
 // quarantinedSlots is the state of a slot that could be granted, were its pool not in quarantine.
 const quarantinedSlots = "quarantined"
 
-func (s *Server) showWorkers(r *metrics.Registry) {
-	r.Ask("coatcheck_worker_stamping", metrics.Gauge, "Pools of which this process stamps ids (held), or would if it had a worker id (waiting).", []string{"state"}, func(tell metrics.Tell) {
+func (r *rings) show(registry *metrics.Registry, stamper *stamper.Stamper) {
+	registry.Ask("coatcheck_worker_stamping", metrics.Gauge, "Pools of which this process stamps ids (held), or would if it had a worker id (waiting).", []string{"state"}, func(tell metrics.Tell) {
 		states := map[string]int{"held": 0, "waiting": 0}
-		for _, worker := range s.stampingWorkers() {
+		for _, worker := range stampingWorkers(stamper) {
 			states[worker.State]++
 		}
 		for state, n := range states {
 			tell(float64(n), state)
 		}
 	})
-	r.Ask("coatcheck_worker_ring_slots", metrics.Gauge,
+	registry.Ask("coatcheck_worker_ring_slots", metrics.Gauge,
 		"Worker ids of all pools of the store together, by state: free, held, cooling, or quarantined (free, and not granted since the pool's state may have been lost). Looked at once a "+
 			"minute at most, up to 64 pools.", []string{"state"}, func(tell metrics.Tell) {
-			if seen, ok := s.occupied(); ok {
+			if seen, ok := r.occupied(); ok {
 				for state, n := range seen.slots {
 					tell(float64(n), state)
 				}
 			}
 		})
-	r.Ask("coatcheck_worker_ring_pools", metrics.Gauge, "Pools of the store, by state: granting, quarantined, or unseen (there are too many, or they could not be read).", []string{"state"},
+	registry.Ask("coatcheck_worker_ring_pools", metrics.Gauge, "Pools of the store, by state: granting, quarantined, or unseen (there are too many, or they could not be read).", []string{"state"},
 		func(tell metrics.Tell) {
-			if seen, ok := s.occupied(); ok {
+			if seen, ok := r.occupied(); ok {
 				tell(float64(seen.pools-seen.quarantined), "granting")
 				tell(float64(seen.quarantined), "quarantined")
 				tell(float64(seen.unseen), "unseen")
 			}
 		})
-	r.Ask("coatcheck_worker_ring_age_seconds", metrics.Gauge, "How long ago the rings were looked at.", nil, func(tell metrics.Tell) {
-		if seen, ok := s.occupied(); ok {
+	registry.Ask("coatcheck_worker_ring_age_seconds", metrics.Gauge, "How long ago the rings were looked at.", nil, func(tell metrics.Tell) {
+		if seen, ok := r.occupied(); ok {
 			tell(time.Since(seen.at).Seconds())
 		}
 	})
 }
 
 // occupied is what the rings are, or were a moment ago; false if that is not known.
-func (s *Server) occupied() (occupancy, bool) {
-	s.rings.mu.Lock()
-	defer s.rings.mu.Unlock()
-	if now := time.Now(); s.rings.tried.IsZero() || now.Sub(s.rings.tried) >= ringsEvery {
-		s.rings.tried = now
-		if seen, err := s.lookAtRings(); err == nil {
-			s.rings.seen = seen
+func (r *rings) occupied() (occupancy, bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if now := time.Now(); r.tried.IsZero() || now.Sub(r.tried) >= ringsEvery {
+		r.tried = now
+		if seen, err := r.lookAtAll(); err == nil {
+			r.seen = seen
 		}
 	}
-	seen := s.rings.seen
+	seen := r.seen
 	return seen, !seen.at.IsZero() && time.Since(seen.at) < ringsKept
 }
 
-func (s *Server) lookAtRings() (occupancy, error) {
+func (r *rings) lookAtAll() (occupancy, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), ringsTime)
 	defer cancel()
-	names, err := s.pools.Names(ctx, "", "", mostRings+1)
+	names, err := r.pools.Names(ctx, "", "", mostRings+1)
 	if err != nil {
 		return occupancy{}, err
 	}
@@ -101,7 +104,7 @@ func (s *Server) lookAtRings() (occupancy, error) {
 	}
 	left := mostRingRead
 	for _, pool := range names {
-		left -= s.lookAtRing(ctx, pool, &seen, left)
+		left -= r.look(ctx, pool, &seen, left)
 	}
 	seen.at = time.Now()
 	return seen, nil
@@ -109,10 +112,10 @@ func (s *Server) lookAtRings() (occupancy, error) {
 
 // lookAtRing adds a pool to what was seen, and tells how many slots it has read. It ends at the
 // last slot that was ever used: all after it are free.
-func (s *Server) lookAtRing(ctx context.Context, pool string, seen *occupancy, left int) (read int) {
+func (r *rings) look(ctx context.Context, pool string, seen *occupancy, left int) (read int) {
 	states, used := map[string]int{}, 0
 	for {
-		page, err := s.pools.Ring(ctx, pool, read, ringPageSize)
+		page, err := r.pools.Ring(ctx, pool, read, ringPageSize)
 		if err != nil || read+len(page.Slots) > left {
 			seen.unseen++
 			return read

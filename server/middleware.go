@@ -42,7 +42,7 @@ func (s *Server) middlewares() []echo.MiddlewareFunc {
 		s.counted,
 		s.accessLog(),
 		middleware.RecoverWithConfig(middleware.RecoverConfig{LogErrorFunc: s.logPanic, DisablePrintStack: false}),
-		s.refusals,
+		s.journal.refusals,
 		plainTarget,
 		s.ownName,
 		s.crossOrigin(),
@@ -50,7 +50,6 @@ func (s *Server) middlewares() []echo.MiddlewareFunc {
 		plainBody,
 		s.limitBody,
 		wholePath,
-		s.recordRefusal,
 	)
 }
 
@@ -134,13 +133,13 @@ func (s *Server) accessLog() echo.MiddlewareFunc {
 		// the error becomes a problem before the line is written, so that the status is the
 		// client's
 		HandleError: true,
-		LogMethod:   true, LogStatus: true, LogLatency: true, LogResponseSize: true, LogRoutePath: true,
+		LogMethod:   true, LogStatus: true, LogLatency: true, LogResponseSize: true,
 		LogValuesFunc: func(c echo.Context, v middleware.RequestLoggerValues) error {
 			if !requestlog.Wants(s.config.AccessLog, c.Path()) || !s.log.Enabled(c.Request().Context(), requestlog.LevelOf(v.Status)) {
 				return nil
 			}
 			line := []slog.Attr{
-				slog.String("method", requestlog.Method(v.Method)), slog.String("route", s.pattern(v.RoutePath)), slog.Int("status", v.Status),
+				slog.String("method", requestlog.Method(v.Method)), slog.String("route", s.pattern(c)), slog.Int("status", v.Status),
 				slog.Int64("bytes", v.ResponseSize), slog.Duration("duration", v.Latency), slog.String("address", c.RealIP()),
 			}
 			who := caller(c)

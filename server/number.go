@@ -7,8 +7,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/labstack/echo/v4"
-
 	"github.com/coatcheck/coatcheck/counter"
 	"github.com/coatcheck/coatcheck/internal/names"
 	"github.com/coatcheck/coatcheck/internal/wire"
@@ -29,146 +27,138 @@ type numbering struct {
 	at       time.Time        // the moment that they are of, in the zone of the request
 }
 
-// numbering reads template, calendar, zone and at, and sets what they mean for the request. Without
-// template and calendar the counter is the one that the path names.
-func (s *Server) numbering(c echo.Context, key string, request *counter.Request) (n numbering, err error) {
-	if !has(c, "template") && !has(c, "calendar") {
+// numbering reads template, calendar, zone and at, and sets what they mean for the increment.
+// Without template and calendar the counter is the one that the path names.
+func (h *counters) numbering(r *request, key string, asked *counter.Request) (n numbering) {
+	if !has(r, "template") && !has(r, "calendar") {
 		for _, field := range []string{"zone", "at"} {
-			if has(c, field) {
-				return n, invalid(field, "only with template or calendar")
+			if has(r, field) {
+				r.invalid(field, "only with template or calendar")
 			}
 		}
-		return numbering{key: key}, nil
+		return numbering{key: key}
 	}
-	if has(c, "ttl_ms") {
-		return n, invalid("ttl_ms", fmt.Sprintf("not with template or calendar: the counter of a period is kept until %v after its end", keptBehind))
+	if has(r, "ttl_ms") {
+		r.invalid("ttl_ms", fmt.Sprintf("not with template or calendar: the counter of a period is kept until %v after its end", keptBehind))
 	}
-	zone, err := s.queryZone(c)
-	if err != nil {
-		return n, err
+	zone, now := h.zone(r), h.now()
+	n.at = moment(r, now).In(zone)
+	n.template = templateOf(r, asked)
+	if r.err != nil {
+		return n
 	}
-	now := s.now()
-	at, err := queryMoment(c, now)
-	if err != nil {
-		return n, err
-	}
-	n.at = at.In(zone)
-	if n.template, err = queryTemplate(c, request); err != nil {
-		return n, err
-	}
-	period, err := n.count(c, key)
-	if err == nil {
-		err = mayTouch(c, "key", n.key)
-	}
+	period := n.count(r, key)
+	r.mayTouch("key", n.key)
 	if !period.Until.IsZero() {
-		request.TTL = (period.Until.Sub(now) + keptBehind).Truncate(time.Millisecond)
+		asked.TTL = (period.Until.Sub(now) + keptBehind).Truncate(time.Millisecond)
 	}
-	return n, err
+	return n
 }
 
 // count finds the counter: that of the calendar's period, or of the template's, or the one for ever
 // if neither has a date.
-func (n *numbering) count(c echo.Context, key string) (period number.Period, err error) {
-	if has(c, "calendar") {
-		return n.countBy(c.QueryParam("calendar"), key)
+func (n *numbering) count(r *request, key string) (period number.Period) {
+	if has(r, "calendar") {
+		return n.countBy(r, r.QueryParam("calendar"), key)
 	}
 	n.key = key
-	if period, err = n.template.Period(n.at, n.at.Location()); err != nil {
-		return period, invalid("at", says(err))
+	period, err := n.template.Period(n.at, n.at.Location())
+	if err != nil {
+		r.invalid("at", says(err))
 	}
 	if period.Label != "" {
 		n.key += ":" + period.Label
 	}
 	if !names.Valid(n.key) {
-		return period, invalid("template", printable(n.key)+" would be the counter, which is no name; say which counters there are to be with calendar, such as {yyyyMMdd}, or take a shorter key")
+		r.invalid("template", printable(n.key)+" would be the counter, which is no name; say which counters there are to be with calendar, such as {yyyyMMdd}, or take a shorter key")
 	}
-	return period, nil
+	return period
 }
 
-func (n *numbering) countBy(calendar, key string) (period number.Period, err error) {
+func (n *numbering) countBy(r *request, calendar, key string) (period number.Period) {
 	if _, err := number.ParseCalendarKey(calendar, nil); err != nil {
-		return period, invalid("calendar", says(err))
+		r.invalid("calendar", says(err))
+		return period
 	}
 	named, err := number.ParseCalendarKey(key+":"+calendar, n.at.Location())
 	if err != nil {
-		return period, &fault{wire.InvalidName, "key", "too long: with the calendar it is a name of more than 200 characters"}
+		r.fail(&fault{wire.InvalidName, "key", "too long: with the calendar it is a name of more than 200 characters"})
+		return period
 	}
 	if n.template != nil {
 		if err := n.template.Fits(named); err != nil {
-			return period, invalid("template", says(err))
+			r.invalid("template", says(err))
 		}
 	}
 	n.key, period, err = named.At(n.at)
 	if err != nil {
-		return period, invalid("at", says(err))
+		r.invalid("at", says(err))
 	}
-	return period, nil
+	return period
 }
 
 // says is what an error of package number says beyond its package.
 func says(err error) string { return strings.TrimPrefix(err.Error(), "number: ") }
 
-// queryTemplate reads the template, if there is one, and has the counter stop where it ends.
-func queryTemplate(c echo.Context, request *counter.Request) (*number.Template, error) {
-	if !has(c, "template") {
-		return nil, nil //nolint:nilnil // no template is no error
+// templateOf reads the template, nil if there is none, and has the counter stop where it ends.
+func templateOf(r *request, asked *counter.Request) *number.Template {
+	if !has(r, "template") {
+		return nil
 	}
-	template, err := number.ParseTemplate(c.QueryParam("template"))
+	template, err := number.ParseTemplate(r.QueryParam("template"))
 	if err != nil {
-		return nil, invalid("template", says(err))
+		r.invalid("template", says(err))
+		return nil
 	}
-	if request.By > maxNumbers {
-		return nil, invalid("by", fmt.Sprintf("1 to %d with a template", maxNumbers))
+	if asked.By > maxNumbers {
+		r.invalid("by", fmt.Sprintf("1 to %d with a template", maxNumbers))
 	}
-	request.Limit = template.Max() // which also keeps it from what is below 0
-	return &template, nil
+	asked.Limit = template.Max() // which also keeps it from what is below 0
+	return &template
 }
 
 // zoneForm keeps the names of one zone few.
 var zoneForm = regexp.MustCompile(`^[A-Za-z0-9_+-]{1,40}(/[A-Za-z0-9_+-]{1,40}){0,2}$`)
 
-// queryZone reads the zone whose calendar counts; UTC if none is given.
-func (s *Server) queryZone(c echo.Context) (*time.Location, error) {
-	text := c.QueryParam("zone")
-	if !has(c, "zone") {
-		return time.UTC, nil
+// zone reads the zone whose calendar counts; UTC if none is given.
+func (h *counters) zone(r *request) *time.Location {
+	text := r.QueryParam("zone")
+	if !has(r, "zone") {
+		return time.UTC
 	}
-	if known, ok := s.zones.Load(text); ok {
-		return known.(*time.Location), nil
+	if known, ok := h.zones.Load(text); ok {
+		return known.(*time.Location)
 	}
-	if !zoneForm.MatchString(text) || text == "Local" {
-		return nil, unknownZone(text)
+	var zone *time.Location
+	if zoneForm.MatchString(text) && text != "Local" {
+		zone, _ = time.LoadLocation(text) // nil beside an error
 	}
-	zone, err := time.LoadLocation(text)
-	if err != nil {
-		return nil, unknownZone(text)
+	if zone == nil {
+		r.invalid("zone", printable(text)+" is no time zone; write a name of the IANA database such as Europe/Berlin, or UTC")
+		return time.UTC
 	}
-	s.zones.Store(text, zone)
-	return zone, nil
+	h.zones.Store(text, zone)
+	return zone
 }
 
-func unknownZone(text string) error {
-	return invalid("zone", printable(text)+" is no time zone; write a name of the IANA database such as Europe/Berlin, or UTC")
-}
-
-// queryMoment reads the moment that a number is of: now, unless the request says. One that is far
-// from now is refused: its counter may be gone, and would begin again.
-func queryMoment(c echo.Context, now time.Time) (time.Time, error) {
-	at, err := queryTime(c, "at")
-	if err != nil || at.IsZero() {
-		return now, err
+// moment reads the moment that a number is of: now, unless the request says. One that is far from
+// now is refused: its counter may be gone, and would begin again.
+func moment(r *request, now time.Time) time.Time {
+	at := r.time("at")
+	if at.IsZero() {
+		return now
 	}
-	if apart := now.Sub(at).Abs(); apart > maxApart {
-		return at, invalid("at", fmt.Sprintf("within %v of now", maxApart))
+	if now.Sub(at).Abs() > maxApart {
+		r.invalid("at", fmt.Sprintf("within %v of now", maxApart))
 	}
-	return at, nil
+	return at
 }
 
 // send answers with the values, and with the numbers that they are by the template.
-func (n *numbering) send(c echo.Context, got counter.Range) error {
+func (n *numbering) send(r *request, got counter.Range) error {
 	values := wire.Incremented{Key: n.key, Value: got.Value, First: got.First}
 	if n.template == nil {
-		return sendNumber(c, got.Value, values)
+		return r.number(got.Value, values)
 	}
 	answer := wire.Numbered{Incremented: values}
 	for value := got.First; ; value++ {
@@ -181,12 +171,12 @@ func (n *numbering) send(c echo.Context, got counter.Range) error {
 			break
 		}
 	}
-	noStore(c)
-	if wantsText(c) {
-		return c.String(http.StatusOK, strings.Join(answer.Numbers, "\n")+"\n")
+	if wantsText(r) {
+		noStore(r)
+		return r.String(http.StatusOK, strings.Join(answer.Numbers, "\n")+"\n")
 	}
 	if len(answer.Numbers) == 1 {
 		answer.Number, answer.Numbers = answer.Numbers[0], nil
 	}
-	return c.JSON(http.StatusOK, answer)
+	return r.answer(http.StatusOK, answer)
 }

@@ -26,11 +26,11 @@ func publish(media string, text []byte) published {
 
 // documents serves the OpenAPI document, and the page that is made from it for the first who asks:
 // that takes most of the time in which the service could start.
-func (s *Server) documents(at part, looks []string) {
+func documents(at part) {
 	document := publish("application/yaml", openapi.Document())
 	page := sync.OnceValue(func() published { return publish(echo.MIMETextHTMLCharsetUTF8, openapi.Page()) })
-	at.Match(looks, "/openapi.yaml", document.send)
-	at.Match(looks, "/docs", func(c echo.Context) error {
+	at.add("GET,HEAD /openapi.yaml", "", document.send)
+	at.add("GET,HEAD /docs", "", func(c echo.Context) error {
 		c.Response().Header().Set(echo.HeaderContentSecurityPolicy, openapi.PagePolicy())
 		return page().send(c)
 	})

@@ -1,10 +1,9 @@
 package server
 
 import (
+	"log/slog"
 	"net/http"
 	"unicode/utf8"
-
-	"github.com/labstack/echo/v4"
 
 	"github.com/coatcheck/coatcheck/idempotency"
 	"github.com/coatcheck/coatcheck/internal/events"
@@ -15,47 +14,55 @@ import (
 // maxOperations is how many operations a page has at most.
 const maxOperations = 1000
 
-// listOperations lists the operations in doubt, the one that is so for longest first. They have no
-// names that a caller's rights could be limited to.
-func (s *Server) listOperations(c echo.Context) error {
-	if err := mayTouch(c, "state", ""); err != nil {
-		return err
+// operations are the handlers of what an operator asks about operations in doubt.
+type operations struct {
+	tokens  *idempotency.Tokens
+	journal *journal
+	log     *slog.Logger
+}
+
+func (h *operations) routes(at *router) {
+	at.admin.handle("GET /token", "idempotency.InDoubt", h.list, allowQuery("state", "prefix", "cursor", "n"))
+	at.read.handle("GET /operation/:operation", "idempotency.Operation", h.get, no)
+	at.admin.handle("POST /operation/:operation/settle", "idempotency.Settle", h.settle, no)
+}
+
+// list lists the operations in doubt, the one that is so for longest first. They have no names that
+// a caller's rights could be limited to.
+func (h *operations) list(r *request) error {
+	r.mayTouch("state", "")
+	if r.QueryParam("state") != string(idempotency.InDoubt) {
+		r.invalid("state", "in-doubt: no other tokens are listed")
 	}
-	if c.QueryParam("state") != string(idempotency.InDoubt) {
-		return invalid("state", "in-doubt: no other tokens are listed")
+	asked := idempotency.DoubtPage{Prefix: r.QueryParam("prefix"), Cursor: r.QueryParam("cursor"), Max: int(r.int("n", 100, 1, maxOperations))}
+	if utf8.RuneCountInString(asked.Prefix) > names.Max {
+		r.invalid("prefix", "the beginning of an operation's name or route, up to 200 characters")
 	}
-	n, err := queryInt(c, "n", 100, 1, maxOperations)
-	if err != nil {
-		return err
+	if r.err != nil {
+		return r.err
 	}
-	prefix, cursor := c.QueryParam("prefix"), c.QueryParam("cursor")
-	if utf8.RuneCountInString(prefix) > names.Max {
-		return invalid("prefix", "the beginning of an operation's name or route, up to 200 characters")
-	}
-	list, next, err := s.tokens.InDoubt(c.Request().Context(), idempotency.DoubtPage{Prefix: prefix, Cursor: cursor, Max: int(n)})
+	found, next, err := h.tokens.InDoubt(r.ctx(), asked)
 	if err != nil {
 		return err
 	}
 	page := wire.Operations{Operations: []wire.Operation{}, Next: next}
-	for _, operation := range list {
+	for _, operation := range found {
 		page.Operations = append(page.Operations, wireOperation(operation))
 	}
-	noStore(c)
-	return c.JSON(http.StatusOK, page)
+	return r.answer(http.StatusOK, page)
 }
 
-// showOperation shows one operation to those who know its name, which cannot be guessed.
-func (s *Server) showOperation(c echo.Context) error {
-	name, err := operationOf(c)
+// get shows one operation to those who know its name, which cannot be guessed.
+func (h *operations) get(r *request) error {
+	name := operationName(r)
+	if r.err != nil {
+		return r.err
+	}
+	operation, err := h.tokens.Operation(r.ctx(), name)
 	if err != nil {
 		return err
 	}
-	operation, err := s.tokens.Operation(c.Request().Context(), name)
-	if err != nil {
-		return err
-	}
-	noStore(c)
-	return c.JSON(http.StatusOK, wireOperation(operation))
+	return r.answer(http.StatusOK, wireOperation(operation))
 }
 
 func wireOperation(o idempotency.Operation) wire.Operation {
@@ -72,68 +79,53 @@ func wireOperation(o idempotency.Operation) wire.Operation {
 	return shown
 }
 
-// settleOperation ends the doubt about an operation, as an operator has found out what became of
-// it.
-func (s *Server) settleOperation(c echo.Context) error {
-	if err := mayTouch(c, "operation", ""); err != nil {
+// settle ends the doubt about an operation, as an operator has found out what became of it.
+func (h *operations) settle(r *request) error {
+	r.mayTouch("operation", "")
+	name := operationName(r)
+	var asked wire.Settlement
+	r.body(&asked)
+	settlement := settlementOf(r, asked)
+	if r.err != nil {
+		return r.err
+	}
+	if err := h.tokens.Settle(r.ctx(), name, settlement); err != nil {
 		return err
 	}
-	name, err := operationOf(c)
-	if err != nil {
-		return err
-	}
-	var request wire.Settlement
-	if err := body(c, &request); err != nil {
-		return err
-	}
-	settlement, err := settlementOf(request)
-	if err != nil {
-		return err
-	}
-	if err := s.tokens.Settle(c.Request().Context(), name, settlement); err != nil {
-		return err
-	}
-	s.tellSettled(c, name, request)
-	noStore(c)
-	return c.NoContent(http.StatusNoContent)
-}
-
-// tellSettled keeps who has settled an operation, how and why.
-func (s *Server) tellSettled(c echo.Context, name string, request wire.Settlement) {
-	by := caller(c).Principal
-	s.did(c, wire.Event{Kind: events.OperationSettled, Operation: name, Outcome: request.Outcome, By: by, Reason: request.Reason})
-	s.log.InfoContext(c.Request().Context(), "an operation in doubt was settled",
-		"operation", name, "outcome", request.Outcome, "by", by, "key_id", caller(c).KeyID, "reason", request.Reason)
+	by := caller(r).Principal
+	h.journal.did(r, wire.Event{Kind: events.OperationSettled, Operation: name, Outcome: asked.Outcome, By: by, Reason: asked.Reason})
+	h.log.InfoContext(r.ctx(), "an operation in doubt was settled",
+		"operation", name, "outcome", asked.Outcome, "by", by, "key_id", caller(r).KeyID, "reason", asked.Reason)
+	return r.done()
 }
 
 var operationForm = names.NewForm("A-Za-z0-9_-", 32, 32)
 
-func operationOf(c echo.Context) (string, error) {
-	name, err := segmentOf(c, "operation")
-	if err == nil && !operationForm.MatchString(name) {
-		err = &fault{wire.InvalidName, "operation", "32 characters of A–Z a–z 0–9 _ -, as GET /token?state=in-doubt lists it"}
+func operationName(r *request) string {
+	name := r.segment("operation")
+	if !operationForm.MatchString(name) {
+		r.fail(&fault{wire.InvalidName, "operation", "32 characters of A–Z a–z 0–9 _ -, as GET /token?state=in-doubt lists it"})
 	}
-	return name, err
+	return name
 }
 
 // maxReason is how many characters a reason has at most.
 const maxReason = 500
 
-func settlementOf(request wire.Settlement) (idempotency.Settlement, error) {
-	settlement := idempotency.Settlement{Decision: idempotency.Decision(request.Outcome)}
-	if utf8.RuneCountInString(request.Reason) > maxReason {
-		return settlement, invalid("reason", "up to 500 characters")
+func settlementOf(r *request, asked wire.Settlement) idempotency.Settlement {
+	settlement := idempotency.Settlement{Decision: idempotency.Decision(asked.Outcome)}
+	if utf8.RuneCountInString(asked.Reason) > maxReason {
+		r.invalid("reason", "up to 500 characters")
 	}
 	switch settlement.Decision {
 	case idempotency.NotBegun, idempotency.Refuse:
-		if request.Status != 0 || len(request.Headers) > 0 || len(request.Body) > 0 {
-			return settlement, invalid("status", "an answer belongs to the outcome completed alone")
+		if asked.Status != 0 || len(asked.Headers) > 0 || len(asked.Body) > 0 {
+			r.invalid("status", "an answer belongs to the outcome completed alone")
 		}
-		return settlement, nil
 	case idempotency.Happened:
-		answer, err := checkedAnswer(wire.Answer{Status: request.Status, Headers: request.Headers, Body: request.Body})
-		settlement.Answer = answer
-		return settlement, err
+		settlement.Answer = answerOf(r, wire.Answer{Status: asked.Status, Headers: asked.Headers, Body: asked.Body})
+	default:
+		r.invalid("outcome", "completed, not-begun or refused")
 	}
-	return settlement, invalid("outcome", "completed, not-begun or refused")
+	return settlement
 }

@@ -10,27 +10,33 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"github.com/coatcheck/coatcheck/idempotency"
+	"github.com/coatcheck/coatcheck/internal/ledger"
 	"github.com/coatcheck/coatcheck/internal/names"
 	"github.com/coatcheck/coatcheck/internal/wire"
 	"github.com/coatcheck/coatcheck/redisstore"
 )
 
-func (s *Server) paymentRoute() idempotency.Route {
-	return idempotency.Route{Name: "POST /payments", Scope: "payments", Lease: s.config.PaymentLease, MaxBody: s.config.MaxBody}
+// payments are the demo's handlers.
+type payments struct {
+	ledger *ledger.Ledger
+	delay  time.Duration
+}
+
+func (h *payments) routes(at *router, guard echo.MiddlewareFunc) {
+	at.use.handle("POST /payments", "idempotency.Guard", h.pay, no, guard)
+	at.read.handle("GET /payments", "ledger.List", h.list, no)
 }
 
 // pay is the demo's handler, as a user would write it: check, have the effect, answer. That it runs
 // once is the guard's business.
-func (s *Server) pay(c echo.Context) error {
-	attempt, _ := idempotency.FromContext(c.Request().Context())
-	request, err := paymentOf(c)
-	if err != nil {
+func (h *payments) pay(r *request) error {
+	attempt, _ := idempotency.FromContext(r.ctx())
+	asked := paymentOf(r)
+	if r.err != nil {
 		attempt.NotBegun()
-		return err
+		return r.err
 	}
-	payment, err := s.ledger.Charge(c.Request().Context(), wire.Payment{
-		Amount: request.Amount, Currency: request.Currency, To: request.To, Fence: attempt.Fence,
-	})
+	payment, err := h.ledger.Charge(r.ctx(), wire.Payment{Amount: asked.Amount, Currency: asked.Currency, To: asked.To, Fence: attempt.Fence})
 	switch {
 	case errors.Is(err, redisstore.ErrRefused):
 		attempt.NotBegun()
@@ -39,12 +45,11 @@ func (s *Server) pay(c echo.Context) error {
 		attempt.InDoubt()
 		return err
 	}
-	if err := linger(c.Request().Context(), s.config.PaymentDelay); err != nil {
+	if err := linger(r.ctx(), h.delay); err != nil {
 		attempt.InDoubt() // the money may have moved, and what the provider answered is unknown
 		return err
 	}
-	noStore(c)
-	return c.JSON(http.StatusCreated, payment)
+	return r.answer(http.StatusCreated, payment)
 }
 
 // linger stands for the time that a real payment provider takes after it has taken the money.
@@ -64,27 +69,23 @@ var currencyForm = regexp.MustCompile(`^[A-Z]{3}$`)
 
 const maxAmount = 1_000_000_000
 
-func paymentOf(c echo.Context) (wire.PaymentRequest, error) {
-	var request wire.PaymentRequest
-	if err := body(c, &request); err != nil {
-		return request, err
-	}
+func paymentOf(r *request) (asked wire.PaymentRequest) {
+	r.body(&asked)
 	switch {
-	case request.Amount < 1 || request.Amount > maxAmount:
-		return request, invalid("amount", "1 to 1000000000, in the currency's smallest unit")
-	case !currencyForm.MatchString(request.Currency):
-		return request, invalid("currency", "three capital letters, such as EUR")
-	case !names.Valid(request.To):
-		return request, invalid("to", nameRule)
+	case asked.Amount < 1 || asked.Amount > maxAmount:
+		r.invalid("amount", "1 to 1000000000, in the currency's smallest unit")
+	case !currencyForm.MatchString(asked.Currency):
+		r.invalid("currency", "three capital letters, such as EUR")
+	case !names.Valid(asked.To):
+		r.invalid("to", nameRule)
 	}
-	return request, nil
+	return asked
 }
 
-func (s *Server) listPayments(c echo.Context) error {
-	list, err := s.ledger.List(c.Request().Context())
+func (h *payments) list(r *request) error {
+	list, err := h.ledger.List(r.ctx())
 	if err != nil {
 		return err
 	}
-	noStore(c)
-	return c.JSON(http.StatusOK, list)
+	return r.answer(http.StatusOK, list)
 }

@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"log/slog"
 	"net/http"
 
 	"github.com/labstack/echo/v4"
@@ -9,14 +10,29 @@ import (
 	"github.com/coatcheck/coatcheck/access"
 	"github.com/coatcheck/coatcheck/internal/events"
 	"github.com/coatcheck/coatcheck/internal/health"
+	"github.com/coatcheck/coatcheck/internal/stamper"
 	"github.com/coatcheck/coatcheck/internal/wire"
 	"github.com/coatcheck/coatcheck/redisstore"
+	"github.com/coatcheck/coatcheck/workerlease"
 )
+
+// probes is the handler of /readyz.
+type probes struct {
+	when      ReadyWhen
+	identity  string // under which this server leases worker ids
+	log       *slog.Logger
+	admission *admission
+	store     *redisstore.Store
+	health    *health.Checker
+	pools     *workerlease.Pools
+	stamper   *stamper.Stamper
+	outdone   outdone
+}
 
 // checker asks the store for /readyz.
 func (s *Server) checker() *health.Checker {
 	return health.New(health.Config{
-		Store: s.store, Logger: s.log,
+		Store: s.store, Logger: s.log, Stopping: &s.draining.Stopping,
 		Title: func(err error) string { return problemOf(err).Title },
 		Changed: func(ctx context.Context, found redisstore.Incarnation) {
 			s.events.Add(wire.Event{Kind: events.StoreChanged})
@@ -31,47 +47,43 @@ func (s *Server) checker() *health.Checker {
 // takes writes, and no other process can stamp ids that this one should and cannot: see
 // [ReadyWithIDs]. Everybody hears that, and how many worker ids there are; the pools, and what
 // tells one store from another, hear those who may read.
-func (s *Server) ready(c echo.Context) error {
-	store := health.Stopping()
-	if !s.draining.Stopping.Load() {
-		store = s.health.Check(c.Request().Context())
+func (h *probes) ready(r *request) error {
+	found := h.health.Check(r.ctx())
+	readiness := wire.Readiness{Ready: found.Reason == "", Store: string(h.store.Mode()), Ack: h.store.Ack(), Reason: found.Class}
+	if readiness.Ready && h.when != ReadyWithStore && h.isOutdone(r.ctx()) {
+		readiness.Ready, readiness.Reason, found.Reason = false, cannotStamp, cannotStamp
 	}
-	readiness := wire.Readiness{Ready: store.Reason == "", Store: string(s.store.Mode()), Ack: s.store.Ack(), Reason: store.Class}
-	if readiness.Ready && s.config.ReadyWhen != ReadyWithStore && s.isOutdone(c.Request().Context()) {
-		readiness.Ready, readiness.Reason, store.Reason = false, cannotStamp, cannotStamp
-	}
-	workers := s.stampingWorkers()
+	workers := stampingWorkers(h.stamper)
 	readiness.WorkerIDs = countOf(workers)
-	if names, mayRead := s.healthReader(c.Request()); mayRead {
-		readiness.Incarnation, readiness.Reason = store.Incarnation, store.Reason
+	if names, mayRead := h.reader(r.Request()); mayRead {
+		readiness.Incarnation, readiness.Reason = found.Incarnation, found.Reason
 		for _, worker := range workers {
 			if names.Allow(worker.Pool) {
 				readiness.Workers = append(readiness.Workers, worker)
 			}
 		}
 	}
-	noStore(c)
 	if !readiness.Ready {
-		return c.JSON(http.StatusServiceUnavailable, readiness)
+		return r.answer(http.StatusServiceUnavailable, readiness)
 	}
-	return c.JSON(http.StatusOK, readiness)
+	return r.answer(http.StatusOK, readiness)
 }
 
-// healthReader returns which pools a caller may be told of. A wrong key makes it a stranger and is
+// reader returns which pools a caller may be told of. A wrong key makes it a stranger and is
 // not refused: a probe must not find the service unready because its key has ended.
-func (s *Server) healthReader(request *http.Request) (names access.Names, mayRead bool) {
-	if s.config.Access == nil || isAdminSide(request.Context()) {
+func (h *probes) reader(request *http.Request) (names access.Names, mayRead bool) {
+	if h.admission.policy == nil || isAdminSide(request.Context()) {
 		if health.FromThisMachine(request) {
 			return nil, true
 		}
 	}
-	who := s.recognized(request)
+	who := h.admission.recognized(request)
 	return who.Names, who.May(access.Read)
 }
 
 // stampingWorkers lists the worker ids that this process stamps with, or would.
-func (s *Server) stampingWorkers() (list []wire.StampingWorker) {
-	for _, status := range s.stamper.Status() {
+func stampingWorkers(stamper *stamper.Stamper) (list []wire.StampingWorker) {
+	for _, status := range stamper.Status() {
 		worker := wire.StampingWorker{Pool: status.Pool, State: "waiting", NotAfter: status.NotAfter, Configured: status.Kept}
 		switch {
 		case status.Held:
@@ -98,4 +110,10 @@ func countOf(workers []wire.StampingWorker) *wire.WorkerCount {
 		}
 	}
 	return count
+}
+
+// showLive says that the process answers. It asks no server.
+func showLive(c echo.Context) error {
+	noStore(c)
+	return c.JSON(http.StatusOK, map[string]string{"status": "ok"})
 }

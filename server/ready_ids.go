@@ -40,29 +40,29 @@ type outdone struct {
 // isOutdone reports whether there is a configured pool of which this process has no worker id and
 // another process has one. However often it is asked, it looks once a second, at the rings only
 // while a worker id is missing.
-func (s *Server) isOutdone(ctx context.Context) bool {
+func (h *probes) isOutdone(ctx context.Context) bool {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), outdonePatience)
 	defer cancel()
-	s.outdone.mu.Lock()
-	defer s.outdone.mu.Unlock()
-	if time.Now().Before(s.outdone.until) {
-		return s.outdone.last
+	h.outdone.mu.Lock()
+	defer h.outdone.mu.Unlock()
+	if time.Now().Before(h.outdone.until) {
+		return h.outdone.last
 	}
-	pool, is := s.outdoneIn(ctx)
+	pool, is := h.outdoneIn(ctx)
 	switch {
-	case is && !s.outdone.last:
-		s.log.WarnContext(ctx, "not ready: another process has a worker id of the pool, and this one has none", "pool", pool.Pool, "error", pool.Err)
-	case !is && s.outdone.last:
-		s.log.InfoContext(ctx, "ready again: this process has a worker id of its pools, or no process has")
+	case is && !h.outdone.last:
+		h.log.WarnContext(ctx, "not ready: another process has a worker id of the pool, and this one has none", "pool", pool.Pool, "error", pool.Err)
+	case !is && h.outdone.last:
+		h.log.InfoContext(ctx, "ready again: this process has a worker id of its pools, or no process has")
 	}
-	s.outdone.last, s.outdone.until = is, time.Now().Add(keepOutdone)
+	h.outdone.last, h.outdone.until = is, time.Now().Add(keepOutdone)
 	return is
 }
 
 // outdoneIn finds such a pool.
-func (s *Server) outdoneIn(ctx context.Context) (pool stamper.Status, is bool) {
-	for _, pool := range s.stamper.Kept(ctx) {
-		if !pool.Held && s.heldElsewhere(ctx, pool.Pool) {
+func (h *probes) outdoneIn(ctx context.Context) (pool stamper.Status, is bool) {
+	for _, pool := range h.stamper.Kept(ctx) {
+		if !pool.Held && h.heldElsewhere(ctx, pool.Pool) {
 			return pool, true
 		}
 	}
@@ -71,9 +71,9 @@ func (s *Server) outdoneIn(ctx context.Context) (pool stamper.Status, is bool) {
 
 // heldElsewhere reports whether a worker id of a pool is leased to another process. One that is
 // leased under this server's identity counts as that of this server's last life.
-func (s *Server) heldElsewhere(ctx context.Context, pool string) bool {
+func (h *probes) heldElsewhere(ctx context.Context, pool string) bool {
 	for from, seen := 0, 0; ; {
-		ring, err := s.pools.Ring(ctx, pool, from, workerlease.MaxSlots)
+		ring, err := h.pools.Ring(ctx, pool, from, workerlease.MaxSlots)
 		if err != nil {
 			return false // a pool that is not there, or no ring
 		}
@@ -81,7 +81,7 @@ func (s *Server) heldElsewhere(ctx context.Context, pool string) bool {
 			if slot.Fence > 0 {
 				seen++
 			}
-			if slot.State == workerlease.Held && (slot.Identity == "" || slot.Identity != s.config.Identity) {
+			if slot.State == workerlease.Held && (slot.Identity == "" || slot.Identity != h.identity) {
 				return true
 			}
 		}

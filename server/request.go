@@ -1,16 +1,17 @@
 package server
 
 import (
+	"context"
 	"fmt"
 	"net/http"
 	"net/url"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/labstack/echo/v4"
 
+	"github.com/coatcheck/coatcheck/access"
 	"github.com/coatcheck/coatcheck/internal/frontdoor"
 	"github.com/coatcheck/coatcheck/internal/names"
 	"github.com/coatcheck/coatcheck/internal/wire"
@@ -18,160 +19,155 @@ import (
 
 const nameRule = names.Rule + ", percent-decoded once"
 
+// request is a request as its handler reads it. The first fault that is found stays in err, and
+// what is read after it means nothing: a handler reads all that it needs, and then looks at err
+// once, before it does anything.
+type request struct {
+	echo.Context
+
+	err error
+}
+
+func (r *request) fail(err error) {
+	if r.err == nil {
+		r.err = err
+	}
+}
+
+func (r *request) invalid(field, detail string) { r.fail(invalid(field, detail)) }
+
+func (r *request) ctx() context.Context { return r.Request().Context() }
+
 // name reads a name from the path, where the route's template says, if the caller may touch it.
 // Echo gives some parameters decoded and others not, so this reads the path as it came and decodes
 // the segment exactly once.
-func name(c echo.Context, param string) (string, error) {
-	escaped, err := segmentOf(c, param)
-	if err != nil {
-		return "", err
-	}
-	text, err := url.PathUnescape(escaped)
+func (r *request) name(param string) string {
+	text, err := url.PathUnescape(r.segment(param))
 	if err != nil || !names.Valid(text) {
-		return "", &fault{wire.InvalidName, param, nameRule}
+		r.fail(&fault{wire.InvalidName, param, nameRule})
+		return ""
 	}
-	return text, mayTouch(c, param, text)
+	r.mayTouch(param, text)
+	return text
 }
 
-// segmentOf finds a parameter's part of the path by the template, which has as many segments as the
+// nameOf is [request.name], for what is no handler of ours.
+func nameOf(c echo.Context, param string) (string, error) {
+	r := &request{Context: c}
+	text := r.name(param)
+	return text, r.err
+}
+
+// mayTouch refuses a name that is not among those of the caller, in the same way whether there is
+// something of that name or not.
+func (r *request) mayTouch(field, name string) {
+	if !caller(r).Names.Allow(name) {
+		r.fail(&fault{wire.Forbidden, field, "outside of the names that this caller may touch"})
+	}
+}
+
+// mustBe refuses a caller of a lower role where a part of the request needs more than its route.
+func (r *request) mustBe(role access.Role, field string) {
+	if who := caller(r); !who.May(role) {
+		challenge(r, `error="insufficient_scope", scope="`+role.String()+`"`)
+		r.fail(&fault{wire.Forbidden, field, "this needs role " + role.String() + ", and this caller has " + who.Role.String()})
+	}
+}
+
+// segment finds a parameter's part of the path by the template, which has as many segments as the
 // path.
-func segmentOf(c echo.Context, param string) (string, error) {
-	template, path := c.Path(), frontdoor.RawPath(c.Request().URL)
+func (r *request) segment(param string) string {
+	template, path := r.Path(), frontdoor.RawPath(r.Request().URL)
 	for more := true; more; {
 		var wanted, found string
 		wanted, template, more = strings.Cut(template, "/")
 		found, path, _ = strings.Cut(path, "/")
 		if strings.HasPrefix(wanted, ":") && wanted[1:] == param {
-			return found, nil
+			return found
 		}
 	}
-	return "", echo.ErrNotFound
+	r.fail(echo.ErrNotFound)
+	return ""
 }
 
-// allowQuery refuses query parameters that a route does not know, and those that come twice: a
-// misspelt one must not be a silent default.
-func allowQuery(known ...string) echo.MiddlewareFunc {
-	return func(next echo.HandlerFunc) echo.HandlerFunc {
-		return func(c echo.Context) error {
-			if err := onlyQuery(c, known); err != nil {
-				return err
-			}
-			return next(c)
-		}
+// int reads a whole number from the query, within bounds; absent means its default.
+func (r *request) int(field string, absent, least, most int64) int64 {
+	if !has(r, field) {
+		return absent
 	}
+	n, err := strconv.ParseInt(r.QueryParam(field), 10, 64)
+	if err != nil || n < least || n > most || strconv.FormatInt(n, 10) != r.QueryParam(field) {
+		r.invalid(field, fmt.Sprintf("a whole number from %d to %d", least, most))
+	}
+	return n
 }
 
-func onlyQuery(c echo.Context, known []string) error {
-	if c.Request().URL.RawQuery == "" {
-		return nil
+// flag reads true or false from the query; absent is false.
+func (r *request) flag(field string) bool {
+	text := r.QueryParam(field)
+	if has(r, field) && text != "true" && text != "false" {
+		r.invalid(field, "true or false")
 	}
-	query, err := url.ParseQuery(c.Request().URL.RawQuery)
-	if err != nil {
-		return invalid("query", "not percent-encoded as it should be")
-	}
-	for name, values := range query {
-		if !slices.Contains(known, name) {
-			return invalid(printable(name), "unknown query parameter; this route knows: "+strings.Join(append(slices.Clone(known), "no others"), ", "))
-		}
-		if len(values) > 1 {
-			return invalid(name, "given more than once")
-		}
-	}
-	return nil
+	return text == "true"
 }
 
-// printable shortens what a client chose, and escapes what is not plain text, before it is said
-// back.
-func printable(text string) string {
-	if len(text) > 40 {
-		text = text[:40] + "…"
+// time reads a moment from the query; the zero time if it is not there.
+func (r *request) time(field string) time.Time {
+	if !has(r, field) {
+		return time.Time{}
 	}
-	quoted := strconv.QuoteToASCII(text)
-	return quoted[1 : len(quoted)-1]
-}
-
-// has reports whether a query has a field.
-func has(c echo.Context, field string) bool {
-	return c.Request().URL.RawQuery != "" && c.QueryParams().Has(field)
-}
-
-// queryInt reads a whole number from the query, within bounds; absent means its default.
-func queryInt(c echo.Context, field string, absent, least, most int64) (int64, error) {
-	if !has(c, field) {
-		return absent, nil
-	}
-	n, err := strconv.ParseInt(c.QueryParam(field), 10, 64)
-	if err != nil || n < least || n > most || strconv.FormatInt(n, 10) != c.QueryParam(field) {
-		return 0, invalid(field, fmt.Sprintf("a whole number from %d to %d", least, most))
-	}
-	return n, nil
-}
-
-// queryFlag reads true or false from the query; absent is false.
-func queryFlag(c echo.Context, field string) (bool, error) {
-	switch text := c.QueryParam(field); {
-	case !has(c, field), text == "false":
-		return false, nil
-	case text == "true":
-		return true, nil
-	}
-	return false, invalid(field, "true or false")
-}
-
-// queryTime reads a moment from the query; the zero time if it is not there.
-func queryTime(c echo.Context, field string) (time.Time, error) {
-	if !has(c, field) {
-		return time.Time{}, nil
-	}
-	at, err := time.Parse(time.RFC3339, c.QueryParam(field))
+	at, err := time.Parse(time.RFC3339, r.QueryParam(field))
 	if err != nil || at.Before(time.Unix(0, 0)) {
-		return time.Time{}, invalid(field, "a time is RFC 3339, such as 2020-01-01T00:00:00Z")
+		r.invalid(field, "a time is RFC 3339, such as 2020-01-01T00:00:00Z")
 	}
-	return at.UTC(), nil
+	return at.UTC()
 }
 
-// millis reads a duration field, within bounds; nil means its default.
-func millis(field string, value *int64, absent, least, most time.Duration) (time.Duration, error) {
+// millis reads a duration field of the body, within bounds; nil means its default.
+func (r *request) millis(field string, value *int64, absent, least, most time.Duration) time.Duration {
 	if value == nil {
-		return absent, nil
+		return absent
 	}
 	if *value < least.Milliseconds() || *value > most.Milliseconds() {
-		return 0, invalid(field, fmt.Sprintf("%d to %d milliseconds", least.Milliseconds(), most.Milliseconds()))
+		r.invalid(field, fmt.Sprintf("%d to %d milliseconds", least.Milliseconds(), most.Milliseconds()))
 	}
-	return time.Duration(*value) * time.Millisecond, nil
-}
-
-// handsOut is for routes that hand something out for good: a browser that asks ahead of its user is
-// refused.
-func handsOut(next echo.HandlerFunc) echo.HandlerFunc {
-	return func(c echo.Context) error {
-		if isPrefetch(c.Request()) {
-			return &fault{wire.Forbidden, "Sec-Purpose", "a prefetch must not take what is handed out once"}
-		}
-		return next(c)
-	}
-}
-
-// isPrefetch reports whether a browser asks ahead of its user, who may never want the answer.
-func isPrefetch(r *http.Request) bool {
-	for _, name := range []string{"Sec-Purpose", "Purpose", "X-Purpose", "X-Moz"} {
-		value := strings.ToLower(r.Header.Get(name))
-		if strings.Contains(value, "prefetch") || strings.Contains(value, "prerender") || strings.Contains(value, "preview") {
-			return true
-		}
-	}
-	return false
+	return time.Duration(*value) * time.Millisecond
 }
 
 const leaseHeader = "Lease-Token"
 
-// leaseToken reads the header that proves a lease.
-func leaseToken(c echo.Context) (string, error) {
-	tokens := c.Request().Header.Values(leaseHeader)
+// lease reads the header that proves a lease.
+func (r *request) lease() string {
+	tokens := r.Request().Header.Values(leaseHeader)
 	if len(tokens) != 1 || tokens[0] == "" {
-		return "", invalid(leaseHeader, "this header belongs here once: the lease as it was granted")
+		r.invalid(leaseHeader, "this header belongs here once: the lease as it was granted")
+		return ""
 	}
-	return tokens[0], nil
+	return tokens[0]
+}
+
+// noFields refuses a body with fields.
+func (r *request) noFields() { r.body(&struct{}{}) }
+
+// answer answers with what must not be stored on the way: it hands something out, or changes.
+func (r *request) answer(status int, message any) error {
+	noStore(r)
+	return r.JSON(status, message)
+}
+
+// done answers that it was done.
+func (r *request) done() error {
+	noStore(r)
+	return r.NoContent(http.StatusNoContent)
+}
+
+// number answers with JSON, or with bare digits for a client that asked for text.
+func (r *request) number(value int64, message any) error {
+	if wantsText(r) {
+		noStore(r)
+		return r.String(http.StatusOK, strconv.FormatInt(value, 10)+"\n")
+	}
+	return r.answer(http.StatusOK, message)
 }
 
 // wantsText reports whether the client asked for bare digits.

@@ -1,79 +1,27 @@
 package server
 
 import (
-	"cmp"
-	"context"
-	"errors"
-	"fmt"
-	"log/slog"
 	"slices"
-	"sync"
 
-	"github.com/labstack/echo/v4"
-
-	"github.com/coatcheck/coatcheck/counter"
 	"github.com/coatcheck/coatcheck/number"
-	"github.com/coatcheck/coatcheck/segment"
 	"github.com/coatcheck/coatcheck/snowflake"
 )
 
-// SegmentTag is a tag of a segment source as people see it.
-type SegmentTag struct {
-	Tag string
-	// ids below Max are handed out, or fetched ahead; Step ids at least are fetched at once
-	Max, Step int64
-	Updated   string // when a range was taken last; "" = not known
-}
-
-// SegmentCounters is the configuration of the counters that segments of a store are taken from, for
-// all that take from them: a kind of their own, whose margin is beyond what many fetches take.
-func SegmentCounters(config counter.Config) counter.Config {
-	config.Kind = "segment"
-	config.Margin = max(config.Margin, 64*segment.DefaultMaxStep)
-	return config
-}
-
-const maxListedTags = 10_000
-
-func (s *Server) openSegments() {
-	log := slog.New(nameless{s.log.Handler()})
-	if s.source = s.config.SegmentSource; s.source == nil {
-		counters := SegmentCounters(s.config.Counters)
-		counters.Logger = log
-		s.stored = &storeSource{counters: counter.New(s.store, counters), step: cmp.Or(s.config.SegmentStep, DefaultSegmentStep), known: s.config.KnownSegments}
-		s.source, s.config.SegmentTags = s.stored, s.stored.tags
-	}
-	s.source = timedSource{s.source, s.metrics}
-	config := s.config.Segments
-	config.Logger, config.Owner = log, owner
-	s.segments = segment.New(s.source, config)
-}
-
-func (s *Server) closeSegments() {
-	s.segments.Close()
-	if s.stored != nil {
-		_ = s.stored.counters.Close() // it waits, and has no error
-	}
-}
-
-// segmentIDs hands out ids of a tag.
-func (s *Server) segmentIDs(c echo.Context) error {
-	tag, err := name(c, "tag")
-	if err != nil {
-		return err
-	}
-	asked, key, err := s.segmentOrder(c, tag)
-	if err != nil {
-		return err
+// fromSegment hands out ids of a tag.
+func (h *ids) fromSegment(r *request) error {
+	tag := r.name("tag")
+	asked, key := h.segmentOrder(r, tag)
+	if r.err != nil {
+		return r.err
 	}
 	ids := make([]int64, asked.n)
-	if s.stored != nil && asked.opaque != nil {
-		s.stored.ends.note(tag, asked.opaque.Max())
+	if h.stored != nil && asked.opaque != nil {
+		h.stored.ends.note(tag, asked.opaque.Max())
 	}
-	if err := s.segments.NextN(c.Request().Context(), tag, ids); err != nil {
+	if err := h.segments.NextN(r.ctx(), tag, ids); err != nil {
 		return err
 	}
-	s.metrics.IDs("segment", len(ids))
+	h.metrics.IDs("segment", len(ids))
 	if err := asked.check(snowflake.ID(slices.Max(ids)), "the tag's ids"); err != nil {
 		return err
 	}
@@ -81,7 +29,7 @@ func (s *Server) segmentIDs(c echo.Context) error {
 	if asked.opaque != nil {
 		head += `,"key":"` + key + `"`
 	}
-	return sendIDs(c, asked, head, func(dst []byte, i int) ([]byte, error) {
+	return asked.send(r, head, func(dst []byte, i int) ([]byte, error) {
 		if asked.opaque != nil {
 			return asked.opaque.Append(dst, ids[i])
 		}
@@ -91,142 +39,18 @@ func (s *Server) segmentIDs(c echo.Context) error {
 
 // segmentOrder reads how many ids are asked for and how they are to be written, with which key if
 // they are to be opaque.
-func (s *Server) segmentOrder(c echo.Context, tag string) (asked order, key string, err error) {
-	if asked, err = idOrder(c); err != nil {
-		return asked, "", err
-	}
-	if c.QueryParam("format") != opaqueFormat {
+func (h *ids) segmentOrder(r *request, tag string) (asked order, key string) {
+	asked = idOrder(r)
+	if r.QueryParam("format") != opaqueFormat {
 		// a segment's id has no time in it
 		formats := slices.DeleteFunc(snowflake.Formats(), func(f snowflake.Format) bool { return f == snowflake.Timed })
-		return asked, "", asked.read(c, formats, opaqueFormat)
+		asked.read(r, formats, opaqueFormat)
+		return asked, ""
 	}
-	newest, err := s.opaqueKey("")
-	if err != nil {
-		return asked, "", err
+	newest := h.key(r, "")
+	width := r.int("width", number.MaxDigits, number.MinDigits, number.MaxDigits)
+	if r.err == nil {
+		asked.opaque, r.err = number.NewOpaque(newest.Secret, int(width), []byte(tag))
 	}
-	width, err := queryInt(c, "width", number.MaxDigits, number.MinDigits, number.MaxDigits)
-	if err != nil {
-		return asked, "", err
-	}
-	asked.opaque, err = number.NewOpaque(newest.Secret, int(width), []byte(tag))
-	return asked, newest.ID, err
+	return asked, newest.ID
 }
-
-// storeSource takes ranges from counters.
-type storeSource struct {
-	counters *counter.Counters
-	step     int64
-	known    bool     // only tags that are there
-	seen     sync.Map // tags that were there
-	ends     opaqueEnds
-}
-
-// Take implements segment.Source.
-func (t *storeSource) Take(ctx context.Context, tag string, step int64) (segment.Range, error) {
-	if step == 0 {
-		step = t.step
-	}
-	if err := t.there(ctx, tag); err != nil {
-		return segment.Range{}, err
-	}
-	got, err := t.take(ctx, tag, min(step, counter.MaxBy))
-	switch {
-	case errors.Is(err, counter.ErrOverflow), err == nil && got.Value+1 < 0:
-		return segment.Range{}, segment.ErrExhausted
-	case err != nil:
-		return segment.Range{}, err
-	}
-	return segment.Range{Lo: got.First, Hi: got.Value + 1, Step: t.step}, nil
-}
-
-// take adds to a tag's counter. After a loss the counter moves past all that may have been handed
-// out. Where opaque ids of a tag would have no number left after the move it is held instead.
-func (t *storeSource) take(ctx context.Context, tag string, by int64) (counter.Range, error) {
-	if end := t.ends.of(tag); end != 0 {
-		got, err := t.counters.Add(ctx, tag, counter.Request{By: by, Limit: end})
-		if !errors.Is(err, counter.ErrLimit) {
-			return got, err
-		}
-		// it has come there by itself, and ids of other formats have more room
-	}
-	return t.counters.IncrBy(ctx, tag, by)
-}
-
-// opaqueEnds are the largest ids that opaque numbers can stand for, by tag, as they were asked for
-// last.
-type opaqueEnds struct {
-	mu   sync.Mutex
-	tags map[string]int64
-}
-
-func (o *opaqueEnds) note(tag string, end int64) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if o.tags == nil || len(o.tags) >= segment.DefaultMaxTags {
-		o.tags = map[string]int64{} // the next request for opaque ids of a tag brings it back
-	}
-	o.tags[tag] = end
-}
-
-// of returns 0 for a tag of which no opaque ids were asked for.
-func (o *opaqueEnds) of(tag string) int64 {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.tags[tag]
-}
-
-// there refuses a tag that the store does not have, if that is asked for. One that was seen is not
-// looked for again: when the store has lost it, the counter is moved past all that can have been
-// handed out.
-func (t *storeSource) there(ctx context.Context, tag string) error {
-	if _, seen := t.seen.Load(tag); seen || !t.known {
-		return nil
-	}
-	_, err := t.counters.Get(ctx, tag)
-	switch {
-	case errors.Is(err, counter.ErrUnknown):
-		return segment.ErrUnknownTag
-	case err == nil:
-		t.seen.Store(tag, nil)
-	}
-	return err
-}
-
-func (t *storeSource) tags(ctx context.Context) (tags []SegmentTag, err error) {
-	for cursor, more := "", true; more && len(tags) < maxListedTags; more = cursor != "" {
-		var page []counter.Listed
-		if page, cursor, err = t.counters.List(ctx, "", cursor, maxCounters); err != nil {
-			return nil, err
-		}
-		for _, one := range page {
-			tags = append(tags, SegmentTag{Tag: one.Key, Max: one.Value + 1, Step: t.step})
-		}
-	}
-	return tags, nil
-}
-
-// nameless is a log without the names that clients chose.
-type nameless struct{ slog.Handler }
-
-// Handle implements slog.Handler.
-func (n nameless) Handle(ctx context.Context, full slog.Record) error {
-	record := slog.NewRecord(full.Time, full.Level, full.Message, full.PC)
-	full.Attrs(func(a slog.Attr) bool {
-		if a.Key != "tag" && a.Key != "key" && a.Key != "name" {
-			record.AddAttrs(a)
-		}
-		return true
-	})
-	if err := n.Handler.Handle(ctx, record); err != nil {
-		return fmt.Errorf("log: %w", err)
-	}
-	return nil
-}
-
-// WithAttrs implements slog.Handler.
-func (n nameless) WithAttrs(attrs []slog.Attr) slog.Handler {
-	return nameless{n.Handler.WithAttrs(attrs)}
-}
-
-// WithGroup implements slog.Handler.
-func (n nameless) WithGroup(name string) slog.Handler { return nameless{n.Handler.WithGroup(name)} }

@@ -5,8 +5,6 @@ import (
 	"net/http"
 	"strconv"
 
-	"github.com/labstack/echo/v4"
-
 	"github.com/coatcheck/coatcheck/counter"
 	"github.com/coatcheck/coatcheck/internal/events"
 	"github.com/coatcheck/coatcheck/internal/wire"
@@ -14,30 +12,27 @@ import (
 
 // setSegment has a tag of the store go on at an id. It is the way out for a tag that is held after
 // a loss. Ranges that processes have fetched ahead stay in use.
-func (s *Server) setSegment(c echo.Context) error {
-	tag, err := name(c, "tag")
-	if err != nil {
-		return err
-	}
+func (h *ids) setSegment(r *request) error {
+	tag := r.name("tag")
 	var asked wire.SegmentRequest
-	if err := body(c, &asked); err != nil {
-		return err
-	}
+	r.body(&asked)
 	next, err := strconv.ParseInt(asked.Next, 10, 64)
 	if err != nil || next < 1 {
-		return invalid("next", "required: the first id that may be handed out, digits of 1 to 9223372036854775807 in a string")
+		r.invalid("next", "required: the first id that may be handed out, digits of 1 to 9223372036854775807 in a string")
 	}
-	if s.stored == nil {
-		return invalid("tag", "this server takes its tags from an SQL database: set max_id there, or seed the tag with coatcheck segment seed")
+	if h.stored == nil {
+		r.invalid("tag", "this server takes its tags from an SQL database: set max_id there, or seed the tag with coatcheck segment seed")
 	}
-	err = s.stored.counters.SetForward(c.Request().Context(), tag, next-1)
+	if r.err != nil {
+		return r.err
+	}
+	err = h.stored.counters.SetForward(r.ctx(), tag, next-1)
 	if errors.Is(err, counter.ErrPast) {
 		return invalid("next", "ids up to where the tag is may have been handed out: "+err.Error())
 	}
 	if err != nil {
 		return err
 	}
-	s.did(c, wire.Event{Kind: events.SegmentSet, Name: tag, Value: new(next)})
-	noStore(c)
-	return c.JSON(http.StatusOK, wire.Segment{Tag: tag, Next: strconv.FormatInt(next, 10)})
+	h.journal.did(r, wire.Event{Kind: events.SegmentSet, Name: tag, Value: new(next)})
+	return r.answer(http.StatusOK, wire.Segment{Tag: tag, Next: strconv.FormatInt(next, 10)})
 }

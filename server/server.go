@@ -1,13 +1,13 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
 	"log/slog"
 	"net"
 	"net/http"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -18,14 +18,12 @@ import (
 	"github.com/coatcheck/coatcheck/counter"
 	"github.com/coatcheck/coatcheck/idempotency"
 	"github.com/coatcheck/coatcheck/internal/audit"
-	"github.com/coatcheck/coatcheck/internal/compat"
 	"github.com/coatcheck/coatcheck/internal/events"
 	"github.com/coatcheck/coatcheck/internal/frontdoor"
-	"github.com/coatcheck/coatcheck/internal/health"
 	"github.com/coatcheck/coatcheck/internal/ledger"
 	"github.com/coatcheck/coatcheck/internal/requestlog"
+	"github.com/coatcheck/coatcheck/internal/share"
 	"github.com/coatcheck/coatcheck/internal/stamper"
-	"github.com/coatcheck/coatcheck/internal/wire"
 	"github.com/coatcheck/coatcheck/lock"
 	"github.com/coatcheck/coatcheck/metrics"
 	"github.com/coatcheck/coatcheck/redisstore"
@@ -38,7 +36,13 @@ const (
 	DefaultMaxBody        = 1 << 20 // bytes
 	DefaultRequestTimeout = 30 * time.Second
 	DefaultSegmentStep    = 1000 // ids
+	DefaultLockWaits      = 2000 // requests that wait for locks at once
 )
+
+// maxStreams is how many requests a connection of HTTP/2 may have under way: with 100, requests
+// without a body on 2,000 connections took more memory than a pod has (TestMemoryUnderAttackByTLS…
+// in internal/cli). net/http's own bound is 250.
+const maxStreams = 32
 
 // Config sets up a service. The zero value of each field but Store means the default beside it.
 type Config struct {
@@ -163,39 +167,32 @@ func (c Config) withDefaults() Config {
 		c.Counters.Logger = c.Logger
 	}
 	if c.Locks.Logger == nil {
-		c.Locks.Logger = slog.New(nameless{c.Logger.Handler()})
+		c.Locks.Logger = requestlog.Nameless(c.Logger)
 	}
 	if c.Access != nil {
 		c.Principal = func(r *http.Request) string { return access.From(r.Context()).Principal }
 	}
-	c.Workers.Pools = compat.LeafConfig(c.Leaf).Pin(c.Workers.Pools)
+	c.Workers.Pools = c.Leaf.Pin(c.Workers.Pools)
 	if c.Metrics == nil {
 		c.Metrics = metrics.NewService("")
 	}
 	if c.Principal == nil {
 		c.Principal = idempotency.DefaultPrincipal
 	}
-	if c.MaxBody == 0 {
-		c.MaxBody = DefaultMaxBody
-	}
-	if c.RequestTimeout == 0 {
-		c.RequestTimeout = DefaultRequestTimeout
-	}
-	if c.StopTimeout == 0 {
-		c.StopTimeout = c.RequestTimeout + frontdoor.StopMargin
-	}
+	c.MaxBody = cmp.Or(c.MaxBody, DefaultMaxBody)
+	c.RequestTimeout = cmp.Or(c.RequestTimeout, DefaultRequestTimeout)
+	c.StopTimeout = cmp.Or(c.StopTimeout, c.RequestTimeout+frontdoor.StopMargin)
+	c.SegmentStep = cmp.Or(c.SegmentStep, DefaultSegmentStep)
+	c.Console.Mode = cmp.Or(c.Console.Mode, ConsoleWrite)
 	return c
 }
 
 // door bounds what clients can take before their request is known.
 func (c Config) door() frontdoor.Config {
-	memory := c.MaxBytes
-	if memory == 0 {
-		memory = max(frontdoor.DefaultMaxBytes(), 4*c.MaxBody)
-	}
 	return frontdoor.Config{
 		HeaderTimeout: c.HeaderTimeout, IdleTimeout: c.IdleTimeout, MaxHeader: c.MaxHeader,
-		MaxConnections: c.MaxConnections, MaxPerAddress: c.MaxPerAddress, MaxBytes: memory, Logger: c.Logger,
+		MaxConnections: c.MaxConnections, MaxPerAddress: c.MaxPerAddress,
+		MaxBytes: cmp.Or(c.MaxBytes, max(frontdoor.DefaultMaxBytes(), 4*c.MaxBody)), Logger: c.Logger,
 	}
 }
 
@@ -213,59 +210,60 @@ type Server struct {
 	pools    *workerlease.Pools
 	stamper  *stamper.Stamper
 	ledger   *ledger.Ledger
-	// routes behind the idempotency middleware, for GET /idempotency-policy
-	guarded  []wire.RoutePolicy
-	listed   []Route
-	patterns map[string]string // of the routes, by Echo's paths: see pattern
-	limiter  *access.Limiter
-	origins  atomic.Pointer[frontdoor.Origins]
-	hosts    atomic.Pointer[frontdoor.Hosts]
-	roles    map[string]access.Role // by method and Echo's path, such as "GET /incr/:key"
-	lockout  access.Lockout
-	audit    *audit.Log
-	draining frontdoor.Draining
 	locks    *lock.Locks
-	waits    waits
-	health   *health.Checker
-	outdone  outdone
-	quotas   *quotas
-	door     *frontdoor.Door
 	events   *events.Log
-	hazards  hazards
 	metrics  *metrics.Service
-	rings    rings
-	zones    sync.Map // *time.Location by name
-	now      func() time.Time
+	door     *frontdoor.Door
+
+	admission *admission
+	journal   *journal
+	probes    *probes
+	rings     rings
+	life      context.Context // of what waits: it ends when the server does
+	end       func()
+	draining  frontdoor.Draining
+	origins   atomic.Pointer[frontdoor.Origins]
+	hosts     atomic.Pointer[frontdoor.Hosts]
+	now       func() time.Time
+
+	listed []Route
+	known  map[string]Route // the same, by method and Echo's path, such as "GET /incr/:key"
 }
 
 // policyPath is where clients read what the guarded routes take.
 const policyPath = "/idempotency-policy"
-
-func (s *Server) principal(r *http.Request) string { return s.config.Principal(r) }
 
 // New returns a service that is not listening yet. With an IDPool it begins at once to lease a
 // worker id, until Close.
 func New(config Config) *Server {
 	config = config.withDefaults()
 	s := &Server{
-		config: config, store: config.Store, log: config.Logger,
+		config: config, store: config.Store, log: config.Logger, metrics: config.Metrics,
 		counters: counter.New(config.Store, config.Counters), pools: workerlease.New(config.Store, config.Workers), ledger: ledger.New(config.Store),
-		guarded: []wire.RoutePolicy{}, locks: lock.New(config.Store, config.Locks), waits: newWaits(), quotas: newQuotas(config), events: events.New(), now: time.Now,
-		metrics: config.Metrics, patterns: map[string]string{},
+		locks: lock.New(config.Store, config.Locks), events: events.New(), door: frontdoor.New(config.door()),
+		now: time.Now, known: map[string]Route{},
 	}
+	s.life, s.end = context.WithCancel(context.Background())
 	s.tokens = idempotency.New(config.Store, idempotency.Config{
 		Principal: config.Principal, Error: s.writeGuardError, Logger: config.Logger,
 		TokenKeys: config.TokenKeys, AnswerKeys: config.AnswerKeys, Quota: config.Quota, PolicyURL: policyPath,
 	})
 	s.stamper = stamper.New(s.pools, stamper.Config{
-		Default: config.IDPool, Keep: config.StampPools, Identity: config.Identity, Max: config.IDPools, Logger: config.Logger, Shapes: compat.LeafConfig(config.Leaf).Shapes(), Owner: owner,
+		Default: config.IDPool, Keep: config.StampPools, Identity: config.Identity, Max: config.IDPools, Logger: config.Logger, Shapes: config.Leaf.Shapes(), Owner: owner,
 	})
-	s.limiter, s.health = access.NewLimiter(config.Store, config.Logger), s.checker()
-	s.audit = audit.New(config.Logger, config.AuditLog)
+	s.journal = &journal{events: s.events, audit: audit.New(config.Logger, config.AuditLog), access: config.Access, routes: s.known}
+	s.admission = &admission{
+		policy: config.Access, limiter: access.NewLimiter(config.Store, config.Logger), journal: s.journal, tls: config.TLS, now: func() time.Time { return s.now() },
+		requests: share.Quota{Most: cmp.Or(config.MaxConnections, frontdoor.DefaultMaxConnections), Lone: config.Access == nil},
+	}
+	s.probes = &probes{
+		when: config.ReadyWhen, identity: config.Identity, log: config.Logger, admission: s.admission,
+		store: config.Store, health: s.checker(), pools: s.pools, stamper: s.stamper,
+	}
+	s.rings.pools = s.pools
 	s.openSegments()
 	s.SetCORSOrigins(config.CORSOrigins)
 	s.SetAllowedHosts(config.AllowedHosts)
-	s.door = frontdoor.New(config.door())
 	s.echo = s.routes()
 	s.showMetrics()
 	return s
@@ -279,11 +277,11 @@ func (s *Server) Handler() http.Handler { return s.echo }
 // takes two seconds at most, and waits until answers that could not be recorded yet are, or until
 // the context ends.
 func (s *Server) Close(ctx context.Context) error {
-	s.waits.end()
+	s.end()
 	s.stamper.Close(ctx)
 	s.closeSegments()
-	s.limiter.Close()
-	s.audit.Close()
+	s.admission.limiter.Close()
+	s.journal.audit.Close()
 	return errors.Join(s.locks.Close(), s.counters.Close(), s.tokens.Close(ctx))
 }
 
@@ -317,7 +315,7 @@ const closeTime = 5 * time.Second
 
 func (s *Server) stop(ctx context.Context, web *http.Server) error {
 	s.draining.Begin(s.door, s.door.UnderWay(), s.config.DrainDelay, s.config.StopTimeout)
-	s.waits.end()
+	s.end()
 	patient, cancel := context.WithTimeout(ctx, s.config.StopTimeout)
 	defer cancel()
 	err := errors.Join(s.door.Stop(patient, web), s.door.Cut(web))

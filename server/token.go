@@ -11,6 +11,7 @@ import (
 
 	"github.com/coatcheck/coatcheck/idempotency"
 	"github.com/coatcheck/coatcheck/internal/events"
+	"github.com/coatcheck/coatcheck/internal/frontdoor"
 	"github.com/coatcheck/coatcheck/internal/names"
 	"github.com/coatcheck/coatcheck/internal/requestlog"
 	"github.com/coatcheck/coatcheck/internal/wire"
@@ -18,110 +19,115 @@ import (
 
 const defaultTTL = 24 * time.Hour
 
-func (s *Server) issueToken(c echo.Context) error {
-	var request wire.TokenRequest
-	if err := body(c, &request); err != nil {
-		return err
+// tokens are the handlers of /token.
+type tokens struct {
+	tokens    *idempotency.Tokens
+	journal   *journal
+	principal func(*http.Request) string
+	draining  *frontdoor.Draining
+}
+
+func (h *tokens) routes(at *router) {
+	at.use.handle("POST /token", "idempotency.Issue", h.issue, no)
+	at.read.handle("GET /token/:token", "idempotency.Status", h.status, no)
+	at.use.handle("POST /token/:token/claim", "idempotency.Claim", h.claim, no)
+	at.use.handle("POST /token/:token/complete", "idempotency.Complete", h.complete, no)
+	at.use.handle("POST /token/:token/extend", "idempotency.Extend", h.extend, no)
+	at.use.handle("POST /token/:token/release", "idempotency.Release", h.release, no)
+}
+
+func (h *tokens) issue(r *request) error {
+	var asked wire.TokenRequest
+	r.body(&asked)
+	ttl := r.millis("ttl_ms", asked.TTL, defaultTTL, idempotency.MinTTL, idempotency.MaxTTL)
+	if asked.Scope != "" && !names.Valid(asked.Scope) {
+		r.invalid("scope", nameRule)
 	}
-	ttl, err := millis("ttl_ms", request.TTL, defaultTTL, idempotency.MinTTL, idempotency.MaxTTL)
+	r.mayTouch("scope", asked.Scope)
+	if r.err != nil {
+		return r.err
+	}
+	token, err := h.tokens.Issue(r.ctx(), h.principal(r.Request()), asked.Scope, ttl)
 	if err != nil {
 		return err
 	}
-	if request.Scope != "" && !names.Valid(request.Scope) {
-		return invalid("scope", nameRule)
-	}
-	if err := mayTouch(c, "scope", request.Scope); err != nil {
-		return err
-	}
-	token, err := s.tokens.Issue(c.Request().Context(), s.principal(c.Request()), request.Scope, ttl)
-	if err != nil {
-		return err
-	}
-	s.events.Count(events.TokenIssued)
-	noStore(c)
-	c.Response().Header().Set(echo.HeaderLocation, "/token/"+token.Value)
-	return c.JSON(http.StatusCreated, wire.TokenIssued{Token: token.Value, ExpiresAt: token.ExpiresAt, Scope: token.Scope})
+	h.journal.events.Count(events.TokenIssued)
+	r.Response().Header().Set(echo.HeaderLocation, "/token/"+token.Value)
+	return r.answer(http.StatusCreated, wire.TokenIssued{Token: token.Value, ExpiresAt: token.ExpiresAt, Scope: token.Scope})
 }
 
 var tokenForm = names.NewForm("A-Za-z0-9._~-", 1, 255)
 
-// tokenOf reads the token from the path. What cannot be a token was never issued, unless it is not
-// even a name.
-func (s *Server) tokenOf(c echo.Context) (idempotency.OperationKey, error) {
-	text, err := segmentOf(c, "token")
-	if err != nil {
-		return idempotency.OperationKey{}, err
-	}
-	token, err := url.PathUnescape(text)
+// key reads the token from the path. What cannot be a token was never issued, unless it is not even
+// a name.
+func (h *tokens) key(r *request) idempotency.OperationKey {
+	token, err := url.PathUnescape(r.segment("token"))
 	if err != nil || !tokenForm.MatchString(token) {
-		return idempotency.OperationKey{}, &fault{wire.InvalidName, "token", "1 to 255 characters, as it was issued"}
+		r.fail(&fault{wire.InvalidName, "token", "1 to 255 characters, as it was issued"})
 	}
-	return idempotency.IssuedToken(s.principal(c.Request()), token), nil
+	return idempotency.IssuedToken(h.principal(r.Request()), token)
 }
 
-func (s *Server) tokenStatus(c echo.Context) error {
-	ref, err := s.tokenOf(c)
+func (h *tokens) status(r *request) error {
+	key := h.key(r)
+	if r.err != nil {
+		return r.err
+	}
+	status, err := h.tokens.Status(r.ctx(), key)
 	if err != nil {
 		return err
 	}
-	status, err := s.tokens.Status(c.Request().Context(), ref)
-	if err != nil {
-		return err
-	}
-	noStore(c)
-	return c.JSON(http.StatusOK, wire.TokenStatus{
+	return r.answer(http.StatusOK, wire.TokenStatus{
 		State: string(status.State), ExpiresAt: status.ExpiresAt, Attempts: status.Attempts, Fence: status.Fence,
 		Scope: status.Scope, LeaseUntil: status.LeaseUntil,
 	})
 }
 
-// claimToken claims a token for an operation that another service runs. It checks that the server
-// is not stopping after it has read the request, so that nothing is claimed later.
-func (s *Server) claimToken(c echo.Context) error {
-	ref, err := s.tokenOf(c)
-	if err != nil {
-		return err
+// claim claims a token for an operation that another service runs. It checks that the server is not
+// stopping after it has read the request, so that nothing is claimed later.
+func (h *tokens) claim(r *request) error {
+	key, options := h.key(r), claimOptions(r)
+	if r.err != nil {
+		return r.err
 	}
-	terms, err := claimOptions(c)
-	if err != nil {
-		return err
-	}
-	if s.draining.Closing.Load() {
+	if h.draining.Closing.Load() {
 		return errClosing
 	}
-	terms.RequestID = requestlog.ID(c.Request().Context())
-	outcome, err := s.tokens.Claim(c.Request().Context(), ref, terms)
+	outcome, err := h.tokens.Claim(r.ctx(), key, options)
 	if err != nil {
 		return err
 	}
-	noStore(c)
 	if !outcome.Granted {
-		s.events.Count(events.TokenReplayed)
+		h.journal.events.Count(events.TokenReplayed)
 		answer := wireAnswer(outcome.Answer)
-		return c.JSON(http.StatusOK, wire.Claimed{Outcome: "replay", Response: &answer})
+		return r.answer(http.StatusOK, wire.Claimed{Outcome: "replay", Response: &answer})
 	}
-	s.events.Count(events.TokenClaimed)
+	h.journal.events.Count(events.TokenClaimed)
 	grant := outcome.Grant
-	return c.JSON(http.StatusOK, wire.Claimed{Outcome: "granted", Lease: grant.Owner, Fence: grant.Fence, Attempt: grant.Attempt, LeaseUntil: grant.Until})
+	return r.answer(http.StatusOK, wire.Claimed{Outcome: "granted", Lease: grant.Owner, Fence: grant.Fence, Attempt: grant.Attempt, LeaseUntil: grant.Until})
 }
 
-func claimOptions(c echo.Context) (idempotency.ClaimOptions, error) {
-	var request wire.ClaimRequest
-	if err := body(c, &request); err != nil {
-		return idempotency.ClaimOptions{}, err
+func claimOptions(r *request) idempotency.ClaimOptions {
+	var asked wire.ClaimRequest
+	r.body(&asked)
+	if n := len(asked.Fingerprint); n < 1 || n > 256 {
+		r.invalid("fingerprint", "1 to 256 bytes that are the same for the same request, such as a SHA-256 of it")
 	}
-	if n := len(request.Fingerprint); n < 1 || n > 256 {
-		return idempotency.ClaimOptions{}, invalid("fingerprint", "1 to 256 bytes that are the same for the same request, such as a SHA-256 of it")
-	}
-	policy := idempotency.Policy(request.Policy)
+	policy := idempotency.Policy(asked.Policy)
 	if policy != "" && policy != idempotency.Hold && policy != idempotency.Takeover {
-		return idempotency.ClaimOptions{}, invalid("policy", "hold or takeover")
+		r.invalid("policy", "hold or takeover")
 	}
-	if request.Owner != "" && idempotency.CheckOwner(request.Owner) != nil {
-		return idempotency.ClaimOptions{}, invalid("owner", "16 to 128 visible ASCII characters, new and random for each attempt")
+	if asked.Owner != "" && idempotency.CheckOwner(asked.Owner) != nil {
+		r.invalid("owner", "16 to 128 visible ASCII characters, new and random for each attempt")
 	}
-	lease, err := millis("lease_ms", request.Lease, 0, idempotency.MinLease, idempotency.MaxLease)
-	return idempotency.ClaimOptions{Fingerprint: request.Fingerprint, Policy: policy, Lease: lease, Scope: idempotency.AnyScope, Owner: request.Owner}, err
+	return idempotency.ClaimOptions{
+		Fingerprint: asked.Fingerprint, Policy: policy, Lease: attemptLease(r, asked.Lease), Scope: idempotency.AnyScope, Owner: asked.Owner,
+		RequestID: requestlog.ID(r.ctx()),
+	}
+}
+
+func attemptLease(r *request, asked *int64) time.Duration {
+	return r.millis("lease_ms", asked, 0, idempotency.MinLease, idempotency.MaxLease)
 }
 
 func wireAnswer(answer idempotency.Answer) wire.Answer {
@@ -133,21 +139,19 @@ func wireAnswer(answer idempotency.Answer) wire.Answer {
 	return wire.Answer{Status: answer.Status, Headers: headers, Body: answer.Body, NotKept: answer.NotKept}
 }
 
-func (s *Server) completeToken(c echo.Context) error {
-	ref, lease, err := s.owned(c)
-	if err != nil {
+func (h *tokens) complete(r *request) error {
+	key, lease := h.key(r), r.lease()
+	var asked wire.Answer
+	r.body(&asked)
+	answer := answerOf(r, asked)
+	if r.err != nil {
+		return r.err
+	}
+	if err := h.tokens.Complete(r.ctx(), key, lease, answer, 0); err != nil {
 		return err
 	}
-	answer, err := answerOf(c)
-	if err != nil {
-		return err
-	}
-	if err := s.tokens.Complete(c.Request().Context(), ref, lease, answer, 0); err != nil {
-		return err
-	}
-	s.events.Count(events.TokenCompleted)
-	noStore(c)
-	return c.NoContent(http.StatusNoContent)
+	h.journal.events.Count(events.TokenCompleted)
+	return r.done()
 }
 
 var (
@@ -155,72 +159,45 @@ var (
 	headerValue = regexp.MustCompile(`^[^\x00-\x08\x0a-\x1f\x7f]*$`)
 )
 
-func answerOf(c echo.Context) (idempotency.Answer, error) {
-	var request wire.Answer
-	if err := body(c, &request); err != nil {
-		return idempotency.Answer{}, err
-	}
-	return checkedAnswer(request)
-}
-
-// checkedAnswer is an answer that can be recorded.
-func checkedAnswer(request wire.Answer) (idempotency.Answer, error) {
-	if request.Status < 200 || request.Status > 599 {
-		return idempotency.Answer{}, invalid("status", "200 to 599")
+// answerOf is an answer that can be recorded.
+func answerOf(r *request, asked wire.Answer) idempotency.Answer {
+	if asked.Status < 200 || asked.Status > 599 {
+		r.invalid("status", "200 to 599")
 	}
 	header := http.Header{}
-	for name, value := range request.Headers {
+	for name, value := range asked.Headers {
 		if !headerName.MatchString(name) || !headerValue.MatchString(value) || header.Values(name) != nil {
-			return idempotency.Answer{}, invalid("headers", "names and values as HTTP has them, each name once, in small letters or capitals")
+			r.invalid("headers", "names and values as HTTP has them, each name once, in small letters or capitals")
 		}
 		header.Set(name, value)
 	}
-	return idempotency.Answer{Status: request.Status, Header: header, Body: request.Body, NotKept: request.NotKept}, nil
+	return idempotency.Answer{Status: asked.Status, Header: header, Body: asked.Body, NotKept: asked.NotKept}
 }
 
-func (s *Server) extendToken(c echo.Context) error {
-	ref, lease, err := s.owned(c)
+func (h *tokens) extend(r *request) error {
+	key, lease := h.key(r), r.lease()
+	var asked wire.ExtendRequest
+	r.body(&asked)
+	span := attemptLease(r, asked.Lease)
+	if r.err != nil {
+		return r.err
+	}
+	until, err := h.tokens.Extend(r.ctx(), key, lease, span, 0)
 	if err != nil {
 		return err
 	}
-	var request wire.ExtendRequest
-	if err := body(c, &request); err != nil {
-		return err
-	}
-	span, err := millis("lease_ms", request.Lease, 0, idempotency.MinLease, idempotency.MaxLease)
-	if err != nil {
-		return err
-	}
-	until, err := s.tokens.Extend(c.Request().Context(), ref, lease, span, 0)
-	if err != nil {
-		return err
-	}
-	noStore(c)
-	return c.JSON(http.StatusOK, wire.Extended{LeaseUntil: until})
+	return r.answer(http.StatusOK, wire.Extended{LeaseUntil: until})
 }
 
-func (s *Server) releaseToken(c echo.Context) error {
-	ref, lease, err := s.owned(c)
-	if err != nil {
+func (h *tokens) release(r *request) error {
+	key, lease := h.key(r), r.lease()
+	r.noFields()
+	if r.err != nil {
+		return r.err
+	}
+	if err := h.tokens.Release(r.ctx(), key, lease); err != nil {
 		return err
 	}
-	if err := body(c, &struct{}{}); err != nil {
-		return err
-	}
-	if err := s.tokens.Release(c.Request().Context(), ref, lease); err != nil {
-		return err
-	}
-	s.didCounted(c, events.TokenReleased)
-	noStore(c)
-	return c.NoContent(http.StatusNoContent)
-}
-
-// owned reads the token from the path and the proof of its claim from the header.
-func (s *Server) owned(c echo.Context) (idempotency.OperationKey, string, error) {
-	ref, err := s.tokenOf(c)
-	if err != nil {
-		return ref, "", err
-	}
-	lease, err := leaseToken(c)
-	return ref, lease, err
+	h.journal.didCounted(r, events.TokenReleased)
+	return r.done()
 }

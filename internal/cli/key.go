@@ -352,7 +352,7 @@ func (p *program) keyListCommand() *cobra.Command {
 func knownKeys(c *config.Service) (list []listedKey, err error) {
 	list = []listedKey{}
 	if c.Access != "" {
-		read, _, err := access.ReadFile(c.Access)
+		read, err := access.ReadFile(c.Access)
 		if err != nil {
 			return nil, err
 		}

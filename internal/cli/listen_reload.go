@@ -56,8 +56,8 @@ func reloadService(l *config.Sources, log *slog.Logger, at changeable) *config.R
 		return next, errors.Join(err, next.Service.Store().Check(), next.Service.CheckTogether())
 	}
 	r.Fixed = func(name string) bool { return at.fixed(name, &next.Service) }
-	r.Take = func(ctx context.Context, changed []string) error {
-		return at.take(ctx, changed, &l.Service, &next.Service)
+	r.Take = func(_ context.Context, changed []string) error {
+		return at.take(changed, &l.Service, &next.Service)
 	}
 	if at.book != nil {
 		r.Files = append(r.Files, config.Reloadable{Name: "access", Apply: at.book.Reload})
@@ -87,7 +87,7 @@ func (a changeable) fixed(name string, next *config.Service) bool {
 
 // take puts settings in force. What can fail comes first: certificates, and then keys, of which the
 // former are put back.
-func (a changeable) take(ctx context.Context, changed []string, now, next *config.Service) error {
+func (a changeable) take(changed []string, now, next *config.Service) error {
 	among := func(names []string) bool {
 		return slices.ContainsFunc(changed, func(name string) bool { return slices.Contains(names, name) })
 	}
@@ -97,7 +97,7 @@ func (a changeable) take(ctx context.Context, changed []string, now, next *confi
 		}
 	}
 	if among(accessSettings) {
-		if err := a.book.Change(ctx, next.Access, next.AccessKeys, next.Limit()); err != nil {
+		if err := a.book.Change(next.Access, next.AccessKeys, next.Limit()); err != nil {
 			if among(tlsSettings) {
 				err = errors.Join(err, a.secure.Change(now.TLSFiles()))
 			}

@@ -10,10 +10,10 @@
 //	/decodeSnowflakeId                [Leaf.Decode]
 //	/cache                            [Leaf.Cache]
 //	/db                               [Leaf.DB]
-//	/tinyid/id/nextId                 [Tinyid.NextID]
-//	/tinyid/id/nextIdSimple           [Tinyid.NextIDSimple]
-//	/tinyid/id/nextSegmentId          [Tinyid.NextSegmentID]
-//	/tinyid/id/nextSegmentIdSimple    [Tinyid.NextSegmentIDSimple]
+//	/tinyid/id/nextId                 [Tinyid.IDs]
+//	/tinyid/id/nextIdSimple           [Tinyid.IDs]
+//	/tinyid/id/nextSegmentId          [Tinyid.Range]
+//	/tinyid/id/nextSegmentIdSimple    [Tinyid.Range]
 //
 // An error that a handler returns has not been answered: it is the service's own, such as a form
 // that is too large.
@@ -40,7 +40,7 @@ type Service struct {
 	Stamper  *stamper.Stamper
 	Metrics  *metrics.Service
 	Logger   *slog.Logger // is told why a client got no id
-	// lists the tags of Source; none where they cannot be listed
+	// lists the tags of Source; nil = they cannot be listed
 	Tags func(context.Context) ([]Tag, error)
 	// says who may do what: tokens of tinyid are nothing to the handlers then, and the caller in
 	// the request's context is; nil = tokens say it

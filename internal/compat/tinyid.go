@@ -45,34 +45,9 @@ type Tinyid struct {
 // is given an id.
 func NewTinyid(service Service, tokens []Token) *Tinyid { return &Tinyid{service, tokens} }
 
-// NextID hands out ids of a tag, as JSON.
-func (t *Tinyid) NextID(c echo.Context) error {
-	return t.ids(c, func(ids []int64, fault string) error {
-		if fault != "" {
-			return javaJSON(c, http.StatusOK, envelope{nil, codeFailed, fault})
-		}
-		return javaJSON(c, http.StatusOK, envelope{ids, http.StatusOK, ""})
-	})
-}
-
-// NextIDSimple hands out ids of a tag, as text with commas between them.
-func (t *Tinyid) NextIDSimple(c echo.Context) error {
-	return t.ids(c, func(ids []int64, _ string) error { return javaText(c, commas(ids)) })
-}
-
-func commas(numbers []int64) string {
-	var text []byte
-	for i, n := range numbers {
-		if i > 0 {
-			text = append(text, ',')
-		}
-		text = strconv.AppendInt(text, n, 10)
-	}
-	return string(text)
-}
-
-// ids draws as many ids as the request asks for, and has them sent, or told why there are none.
-func (t *Tinyid) ids(c echo.Context, send func(ids []int64, fault string) error) error {
+// IDs hands out ids of a tag: as JSON, or on a path that ends in Simple as text with commas between
+// them.
+func (t *Tinyid) IDs(c echo.Context) error {
 	bizType, allowed, err := t.asker(c)
 	if err != nil {
 		return err
@@ -90,7 +65,7 @@ func (t *Tinyid) ids(c echo.Context, send func(ids []int64, fault string) error)
 		return badToken(c)
 	}
 	if err := frontdoor.Reserve(c.Request().Context(), idMemory*int64(max(n, 0))); err != nil {
-		return send(nil, t.service.Problem(err).Title)
+		return refuse(c, t.service.Problem(err).Title)
 	}
 	ids := make([]int64, max(n, 0))
 	tag, err := t.service.Segments.Tag(c.Request().Context(), bizType)
@@ -98,10 +73,40 @@ func (t *Tinyid) ids(c echo.Context, send func(ids []int64, fault string) error)
 		err = tag.NextN(c.Request().Context(), ids)
 	}
 	if err != nil {
-		return send(nil, "error query segmentId: "+t.fault(c, bizType, err))
+		return refuse(c, "error query segmentId: "+t.fault(c, bizType, err))
 	}
 	t.service.Metrics.IDs("segment", len(ids))
-	return send(ids, "")
+	return send(c, ids, ids)
+}
+
+// isSimple reports whether the answer is text.
+func isSimple(c echo.Context) bool { return strings.HasSuffix(c.Path(), "Simple") }
+
+// send answers with data, or with what is said of it in numbers.
+func send(c echo.Context, data any, numbers []int64) error {
+	if isSimple(c) {
+		return javaText(c, commas(numbers))
+	}
+	return javaJSON(c, http.StatusOK, envelope{data, http.StatusOK, ""})
+}
+
+// refuse says why there is no id.
+func refuse(c echo.Context, fault string) error {
+	if isSimple(c) {
+		return javaText(c, "")
+	}
+	return javaJSON(c, http.StatusOK, envelope{nil, codeFailed, fault})
+}
+
+func commas(numbers []int64) string {
+	var text []byte
+	for i, n := range numbers {
+		if i > 0 {
+			text = append(text, ',')
+		}
+		text = strconv.AppendInt(text, n, 10)
+	}
+	return string(text)
 }
 
 // batchSize reads a Java Integer; none is 1.
@@ -131,29 +136,9 @@ func rangeOf(r segment.Range) span {
 	return span{MaxID: last, LoadingID: current + (last-current)/5, CurrentID: current, Delta: delta, Remainder: r.Lo % delta}
 }
 
-// NextSegmentID hands out a range of a tag, as JSON.
-func (t *Tinyid) NextSegmentID(c echo.Context) error {
-	return t.take(c, func(got span, fault string) error {
-		if fault != "" {
-			return javaJSON(c, http.StatusOK, envelope{nil, codeFailed, fault})
-		}
-		return javaJSON(c, http.StatusOK, envelope{got, http.StatusOK, ""})
-	})
-}
-
-// NextSegmentIDSimple hands out a range of a tag, as five numbers with commas between them.
-func (t *Tinyid) NextSegmentIDSimple(c echo.Context) error {
-	return t.take(c, func(got span, fault string) error {
-		if fault != "" {
-			return javaText(c, "")
-		}
-		return javaText(c, commas([]int64{got.CurrentID, got.LoadingID, got.MaxID, got.Delta, got.Remainder}))
-	})
-}
-
-// take takes a range from the source for the client alone, and has it sent, or told why there is
-// none.
-func (t *Tinyid) take(c echo.Context, send func(got span, fault string) error) error {
+// Range takes a range of a tag from the source for the client alone: as JSON, or on a path that
+// ends in Simple as five numbers with commas between them.
+func (t *Tinyid) Range(c echo.Context) error {
 	bizType, allowed, err := t.asker(c)
 	if err != nil {
 		return err
@@ -162,11 +147,12 @@ func (t *Tinyid) take(c echo.Context, send func(got span, fault string) error) e
 		t.service.Refused(c, ErrToken)
 		return badToken(c)
 	}
-	got, err := t.service.Source.Take(c.Request().Context(), bizType, 0)
+	taken, err := t.service.Source.Take(c.Request().Context(), bizType, 0)
 	if err != nil {
-		return send(span{}, t.fault(c, bizType, err))
+		return refuse(c, t.fault(c, bizType, err))
 	}
-	return send(rangeOf(got), "")
+	got := rangeOf(taken)
+	return send(c, got, []int64{got.CurrentID, got.LoadingID, got.MaxID, got.Delta, got.Remainder})
 }
 
 // ErrToken is why a request is refused whose token is not one of its tag.
@@ -222,15 +208,15 @@ func (t *Tinyid) Own(c echo.Context) (access.Caller, bool) {
 func (t *Tinyid) Refuse(c echo.Context, err error) error {
 	c.Response().Header().Del(echo.HeaderWWWAuthenticate) // which belongs to 401
 	problem := t.service.Problem(err)
-	if problem.Code == wire.Unauthorized || problem.Code == wire.Forbidden || strings.HasSuffix(c.Path(), "Simple") {
+	if problem.Code == wire.Unauthorized || problem.Code == wire.Forbidden {
 		return badToken(c)
 	}
-	return javaJSON(c, http.StatusOK, envelope{nil, codeFailed, problem.Title})
+	return refuse(c, problem.Title)
 }
 
 // badToken answers to a token that is none.
 func badToken(c echo.Context) error {
-	if strings.HasSuffix(c.Path(), "Simple") {
+	if isSimple(c) {
 		return javaText(c, "")
 	}
 	return javaJSON(c, http.StatusOK, envelope{nil, codeBadToken, "token is error"})

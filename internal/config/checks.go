@@ -19,7 +19,7 @@ func (c *Service) CheckAccess() error {
 func (c *Service) checkAccessFiles() error {
 	var faults []error
 	if c.Access != "" {
-		_, _, err := access.ReadFile(c.Access)
+		_, err := access.ReadFile(c.Access)
 		if err != nil {
 			err = fmt.Errorf("access: %w", err)
 		}

@@ -3,7 +3,6 @@ package config
 import (
 	"bytes"
 	"context"
-	"crypto/sha256"
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
@@ -14,6 +13,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/coatcheck/coatcheck/internal/watch"
 )
 
 // What is asked of clients.
@@ -39,7 +40,7 @@ var suites = []uint16{
 }
 
 // Load reads the files. The version is that of their content.
-func (f TLSFiles) Load() (loaded *tls.Config, version [sha256.Size]byte, err error) {
+func (f TLSFiles) Load() (loaded *tls.Config, version string, err error) {
 	cert, certErr := os.ReadFile(f.cert)
 	key, keyErr := os.ReadFile(f.key)
 	var authorities []byte
@@ -50,7 +51,7 @@ func (f TLSFiles) Load() (loaded *tls.Config, version [sha256.Size]byte, err err
 	if err := errors.Join(inSetting("tls-cert", certErr), inSetting("tls-key", keyErr), inSetting("tls-client-ca", caErr)); err != nil {
 		return nil, version, err
 	}
-	version = sha256.Sum256(bytes.Join([][]byte{cert, key, authorities}, []byte{0}))
+	version = watch.Version(bytes.Join([][]byte{cert, key, authorities}, []byte{0}))
 	loaded = &tls.Config{MinVersion: tls.VersionTLS12, CipherSuites: suites, NextProtos: []string{"h2", "http/1.1"}}
 	pair, err := tls.X509KeyPair(cert, key)
 	if err != nil {
@@ -82,18 +83,13 @@ func inSetting(name string, err error) error {
 
 // Certificates are the service's TLS settings, which follow their files. nil is no TLS.
 type Certificates struct {
-	log    *slog.Logger
-	now    atomic.Pointer[tls.Config]
-	end    context.CancelFunc
-	reader sync.WaitGroup
+	log  *slog.Logger
+	now  atomic.Pointer[tls.Config]
+	stop func()
 
-	// of what follows: the files, the versions in force and of the last look, and the last that was
-	// wrong
-	mu    sync.Mutex
+	mu    sync.Mutex // of what follows
 	files TLSFiles
-	is    [sha256.Size]byte
-	seen  [sha256.Size]byte
-	wrong string
+	seen  watch.Seen
 }
 
 // certificateEvery is how often the files are looked at.
@@ -104,54 +100,48 @@ func (c *Service) OpenTLS(log *slog.Logger) (*Certificates, error) {
 	if c.TLSCert == "" {
 		return nil, nil //nolint:nilnil // no certificates are no TLS
 	}
-	life, end := context.WithCancel(context.Background())
-	t := &Certificates{files: c.TLSFiles(), log: log, end: end}
-	if err := t.Reload(life); err != nil {
-		end()
+	t := &Certificates{files: c.TLSFiles(), log: log}
+	if err := t.Change(t.files); err != nil {
 		return nil, err
 	}
-	if about, err := os.Stat(c.TLSKey); err == nil && about.Mode().Perm()&0o004 != 0 {
+	if watch.IsExposed(c.TLSKey) {
 		log.Warn("everybody on this machine can read the key of the certificate: chmod o-r", "file", c.TLSKey)
 	}
-	t.reader.Go(func() { t.watch(life) })
+	t.stop = watch.Every(certificateEvery, t.look)
 	return t, nil
 }
 
 // Close ends the following.
 func (t *Certificates) Close() {
 	if t != nil {
-		t.end()
-		t.reader.Wait()
+		t.stop()
 	}
 }
 
 // Reload reads the files at once. If they are wrong, what is in force stays.
 func (t *Certificates) Reload(context.Context) error {
 	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.takeLocked(t.files)
+	files := t.files
+	t.mu.Unlock()
+	return t.Change(files)
 }
 
 // Change reads other files. If they are wrong, what is in force stays.
 func (t *Certificates) Change(files TLSFiles) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.takeLocked(files)
-}
-
-func (t *Certificates) takeLocked(files TLSFiles) error {
 	loaded, version, err := files.Load()
 	if err != nil {
 		return err
 	}
 	t.files = files
-	t.useLocked(loaded, version)
+	t.seen.Take(version, nil)
+	t.use(loaded)
 	return nil
 }
 
-func (t *Certificates) useLocked(loaded *tls.Config, version [sha256.Size]byte) {
+func (t *Certificates) use(loaded *tls.Config) {
 	t.now.Store(loaded)
-	t.is, t.seen, t.wrong = version, version, ""
 	leaf := loaded.Certificates[0].Leaf
 	t.log.Info("a certificate is in force", "subject", leaf.Subject.String(), "not_after", leaf.NotAfter)
 	if time.Now().After(leaf.NotAfter) {
@@ -159,33 +149,16 @@ func (t *Certificates) useLocked(loaded *tls.Config, version [sha256.Size]byte) 
 	}
 }
 
-func (t *Certificates) watch(ctx context.Context) {
-	tick := time.NewTicker(certificateEvery)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-		}
-		t.look()
-	}
-}
-
-// look takes files that are new and the same at two looks: of a pair, one is written before the
-// other.
-func (t *Certificates) look() {
+// look takes files that are new.
+func (t *Certificates) look(context.Context) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	loaded, version, err := t.files.Load()
-	still := version == t.seen
-	t.seen = version
 	switch {
-	case !still || version == t.is:
+	case !t.seen.Look(version, err):
 	case err == nil:
-		t.useLocked(loaded, version)
-	case err.Error() != t.wrong:
-		t.wrong = err.Error()
+		t.use(loaded)
+	default:
 		t.log.Error("the new certificate has a fault; the one before it stays in force", "error", err)
 	}
 }

@@ -1,6 +1,7 @@
 package frontdoor
 
 import (
+	"cmp"
 	"container/list"
 	"log/slog"
 	"net"
@@ -37,21 +38,11 @@ type Config struct {
 }
 
 func (c Config) withDefaults() Config {
-	if c.HeaderTimeout == 0 {
-		c.HeaderTimeout = DefaultHeaderTimeout
-	}
-	if c.IdleTimeout == 0 {
-		c.IdleTimeout = DefaultIdleTimeout
-	}
-	if c.MaxHeader == 0 {
-		c.MaxHeader = DefaultMaxHeader
-	}
-	if c.MaxConnections == 0 {
-		c.MaxConnections = DefaultMaxConnections
-	}
-	if c.MaxBytes == 0 {
-		c.MaxBytes = DefaultMaxBytes()
-	}
+	c.HeaderTimeout = cmp.Or(c.HeaderTimeout, DefaultHeaderTimeout)
+	c.IdleTimeout = cmp.Or(c.IdleTimeout, DefaultIdleTimeout)
+	c.MaxHeader = cmp.Or(c.MaxHeader, DefaultMaxHeader)
+	c.MaxConnections = cmp.Or(c.MaxConnections, DefaultMaxConnections)
+	c.MaxBytes = cmp.Or(c.MaxBytes, DefaultMaxBytes())
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}

@@ -6,8 +6,7 @@ import (
 	"strings"
 )
 
-// Origins are those whose pages may have a browser send what other pages may not. It is read-only;
-// nil is none.
+// Origins are those whose pages may have a browser send what other pages may not. It is read-only.
 type Origins struct {
 	list  []string
 	guard http.CrossOriginProtection
@@ -26,26 +25,22 @@ func NewOrigins(list []string) *Origins {
 }
 
 // None reports whether there are none.
-func (o *Origins) None() bool { return o == nil || len(o.list) == 0 }
+func (o *Origins) None() bool { return len(o.list) == 0 }
 
 // Has reports whether an origin is one of them.
-func (o *Origins) Has(origin string) bool { return o != nil && slices.Contains(o.list, origin) }
+func (o *Origins) Has(origin string) bool { return slices.Contains(o.list, origin) }
 
 // Foreign reports whether a page of another origin than the server's and these had a browser send a
 // request, whatever its method is, as Sec-Fetch-Site says, or else Origin. A browser sends the
 // former by https and to this machine alone, and neither with a GET of an image by http to
 // elsewhere: such a request is not known for what it is.
 func (o *Origins) Foreign(r *http.Request) bool {
-	guard := &noOrigins
-	if o != nil {
-		guard = &o.guard
-	}
 	written := *r
 	written.Method = http.MethodPost // CrossOriginProtection lets each GET through
-	return guard.Check(&written) != nil
+	return o.guard.Check(&written) != nil
 }
 
-var noOrigins http.CrossOriginProtection
+var noOrigins = NewOrigins(nil)
 
 // ForOperators has a handler for the operator refuse what a browser may have been made
 // to send: a request under a name that is none of hosts, or of a page of another origin. No key is
@@ -58,7 +53,7 @@ func ForOperators(hosts func() Hosts, next http.Handler) http.Handler {
 		switch {
 		case !hosts().Allow(r.Host):
 			http.Error(w, HostRule, http.StatusForbidden)
-		case (*Origins)(nil).Foreign(r):
+		case noOrigins.Foreign(r):
 			http.Error(w, "a page of another origin may not ask for this from a browser", http.StatusForbidden)
 		default:
 			next.ServeHTTP(w, r)

@@ -45,12 +45,12 @@ func TestRequestsThatAPageOfAnotherOriginSends(t *testing.T) {
 				r.Header.Set("Origin", row.origin)
 			}
 			asked := fmt.Sprintf("%s with Sec-Fetch-Site %q and Origin %q", method, row.site, row.origin)
-			expect.Equal(t, asked+" is foreign", (*frontdoor.Origins)(nil).Foreign(r), row.foreign)
+			expect.Equal(t, asked+" is foreign", frontdoor.NewOrigins(nil).Foreign(r), row.foreign)
 			expect.Equal(t, asked+" is foreign, where "+shop+" is trusted", trusting.Foreign(r), row.trusting)
 			expect.Equal(t, asked+": the method afterwards", r.Method, method)
 		}
 	}
-	expect.Equal(t, "no origins are none", frontdoor.NewOrigins(nil).None() && (*frontdoor.Origins)(nil).None() && !trusting.None(), true)
+	expect.Equal(t, "no origins are none", frontdoor.NewOrigins(nil).None() && !trusting.None(), true)
 	expect.Equal(t, "origins that are trusted", fmt.Sprint(trusting.Has(shop), trusting.Has("null"), trusting.Has("https://evil.example")), "true false false")
 }
 

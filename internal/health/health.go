@@ -7,6 +7,7 @@ import (
 	"errors"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/coatcheck/coatcheck/redisstore"
@@ -27,7 +28,9 @@ type Config struct {
 	// Changed is called when the store is another incarnation, so that confirmed writes may be
 	// missing.
 	Changed func(ctx context.Context, found redisstore.Incarnation)
-	Logger  *slog.Logger // has a line when the store stops working, and when it works again
+	// Stopping is set when the process is about to end: Check says so, and asks no store.
+	Stopping *atomic.Bool
+	Logger   *slog.Logger // has a line when the store stops working, and when it works again
 }
 
 // Answer says whether the store answers and takes writes.
@@ -36,12 +39,6 @@ type Answer struct {
 	// why it does not work, in words that are the same for all stores; "" = it works
 	Class  string
 	Reason string // the same, with how many replicas have confirmed
-}
-
-// Stopping is the answer of a process that is about to end, which asks no store.
-func Stopping() Answer {
-	const stopping = "stopping"
-	return Answer{Class: stopping, Reason: stopping}
 }
 
 // Checker looks at a store. It is safe for concurrent use.
@@ -60,6 +57,9 @@ func New(config Config) *Checker { return &Checker{config: config} }
 // Check returns what the store said within the last second, or asks it. A caller that leaves does
 // not end the look, which others may wait for.
 func (c *Checker) Check(ctx context.Context) Answer {
+	if c.config.Stopping.Load() {
+		return Answer{Class: "stopping", Reason: "stopping"}
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if time.Now().Before(c.until) {

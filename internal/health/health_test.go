@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -42,7 +43,14 @@ func titleOf(err error) string {
 }
 
 func checker(store *redisstore.Store, log *slog.Logger) *health.Checker {
-	return health.New(health.Config{Store: store, Title: titleOf, Changed: func(context.Context, redisstore.Incarnation) {}, Logger: log})
+	return health.New(health.Config{Store: store, Title: titleOf, Changed: func(context.Context, redisstore.Incarnation) {}, Stopping: new(atomic.Bool), Logger: log})
+}
+
+func TestProcessThatStopsSaysSoAndAsksNoStore(t *testing.T) {
+	var stopping atomic.Bool
+	stopping.Store(true)
+	c := health.New(health.Config{Stopping: &stopping}) // it has no store to ask
+	expect.Equal(t, "Check at a stop", c.Check(t.Context()), health.Answer{Class: "stopping", Reason: "stopping"})
 }
 
 func TestManyChecksAreOneLookASecond(t *testing.T) {

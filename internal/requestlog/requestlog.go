@@ -59,32 +59,60 @@ func Refusal(ctx context.Context) []slog.Attr {
 
 // Logger returns a logger that adds to each line what the line's context carries: request_id, and
 // trace_id and span_id of a trace that is kept. Lines that are written without a context, or with
-// one of no request, stay as they are. A logger that does so already is returned as it is.
+// one of no request, stay as they are. A logger that does so already gets nothing twice.
 func Logger(log *slog.Logger) *slog.Logger {
-	if _, done := log.Handler().(handler); done {
+	if with, done := log.Handler().(handler); done && with.isWithIDs {
 		return log
 	}
-	return slog.New(handler{log.Handler()})
+	return slog.New(handler{log.Handler(), true, withIDs})
 }
 
-// handler is safe for concurrent use if the one after it is.
-type handler struct{ slog.Handler }
-
-// Handle adds the ids.
-func (h handler) Handle(ctx context.Context, line slog.Record) error {
+func withIDs(ctx context.Context, line slog.Record) slog.Record {
 	if id := ID(ctx); id != "" {
 		line.AddAttrs(slog.String("request_id", id))
 	}
 	if span := trace.SpanContextFromContext(ctx); span.IsSampled() {
 		line.AddAttrs(slog.String("trace_id", span.TraceID().String()), slog.String("span_id", span.SpanID().String()))
 	}
-	return h.Handler.Handle(ctx, line)
+	return line
 }
 
-// WithAttrs keeps the ids on the lines of the logger that is made of it; so does WithGroup.
+// Nameless returns a logger without the names that clients chose: the attributes tag, key and name
+// of a line.
+func Nameless(log *slog.Logger) *slog.Logger {
+	return slog.New(handler{log.Handler(), false, func(_ context.Context, full slog.Record) slog.Record {
+		line := slog.NewRecord(full.Time, full.Level, full.Message, full.PC)
+		full.Attrs(func(a slog.Attr) bool {
+			if a.Key != "tag" && a.Key != "key" && a.Key != "name" {
+				line.AddAttrs(a)
+			}
+			return true
+		})
+		return line
+	}})
+}
+
+// handler changes each line. It is safe for concurrent use if the one after it is.
+type handler struct {
+	slog.Handler
+
+	isWithIDs bool
+	change    func(context.Context, slog.Record) slog.Record
+}
+
+// Handle writes the changed line.
+func (h handler) Handle(ctx context.Context, line slog.Record) error {
+	return h.Handler.Handle(ctx, h.change(ctx, line))
+}
+
+// WithAttrs keeps what is changed in the logger that is made of it; so does WithGroup.
 func (h handler) WithAttrs(attributes []slog.Attr) slog.Handler {
-	return handler{h.Handler.WithAttrs(attributes)}
+	h.Handler = h.Handler.WithAttrs(attributes)
+	return h
 }
 
-// WithGroup puts the ids into the group.
-func (h handler) WithGroup(name string) slog.Handler { return handler{h.Handler.WithGroup(name)} }
+// WithGroup puts what is added into the group.
+func (h handler) WithGroup(name string) slog.Handler {
+	h.Handler = h.Handler.WithGroup(name)
+	return h
+}

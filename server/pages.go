@@ -21,8 +21,8 @@ const about = `coatcheck: what must not be handed out twice, on Redis
 /lock    locks with a fence, and a queue
 `
 
-// index tells a person who opens the service what there is.
-func (s *Server) index(c echo.Context) error {
+// showIndex tells a person who opens the service what there is.
+func showIndex(c echo.Context) error {
 	var lines []string
 	for _, route := range c.Echo().Routes() {
 		lines = append(lines, fmt.Sprintf("%-32s %s", braces(route.Path), route.Method))
@@ -31,37 +31,12 @@ func (s *Server) index(c echo.Context) error {
 	return c.String(http.StatusOK, about+"\n"+strings.Join(lines, "\n")+"\n")
 }
 
-// live says that the process answers. It asks no server.
-func (s *Server) live(c echo.Context) error {
-	noStore(c)
-	return c.JSON(http.StatusOK, map[string]string{"status": "ok"})
-}
-
-// problem is the page behind a problem's type.
-func (s *Server) problem(c echo.Context) error {
+// showProblem answers with the page behind a problem's type.
+func showProblem(c echo.Context) error {
 	page, ok := wire.Page(wire.Code(c.Param("code")))
 	if !ok {
 		return echo.ErrNotFound
 	}
 	c.Response().Header().Set(echo.HeaderContentSecurityPolicy, wire.PagePolicy)
 	return c.HTML(http.StatusOK, page)
-}
-
-// pattern is braces of a route's path.
-func (s *Server) pattern(path string) string {
-	if known, ok := s.patterns[path]; ok {
-		return known
-	}
-	return braces(path)
-}
-
-// braces writes Echo's /token/:token as /token/{token}.
-func braces(path string) string {
-	segments := strings.Split(path, "/")
-	for i, segment := range segments {
-		if name, ok := strings.CutPrefix(segment, ":"); ok {
-			segments[i] = "{" + name + "}"
-		}
-	}
-	return strings.Join(segments, "/")
 }

@@ -1,0 +1,108 @@
+package server
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/labstack/echo/v4"
+
+	"github.com/coatcheck/coatcheck/internal/wire"
+	"github.com/coatcheck/coatcheck/lock"
+	"github.com/coatcheck/coatcheck/metrics"
+)
+
+// grant asks for a lock, and tells how long that took if it may wait.
+func (h *locks) grant(ctx context.Context, name string, request lock.Request) (lock.Grant, error) {
+	if request.Wait == 0 {
+		return h.locks.TryGrant(ctx, name, request)
+	}
+	leave, err := placeFor(&h.waiting, owner(ctx), "as many requests wait for locks here as may, or as many of this principal while others wait")
+	if err != nil {
+		return lock.Grant{}, err
+	}
+	defer leave()
+	end := h.metrics.LockWaits()
+	grant, err := h.locks.Grant(ctx, name, request)
+	end(err == nil)
+	return grant, err
+}
+
+// notGranted is what the metrics call a request for a lock that was refused.
+func notGranted(err error) string {
+	switch {
+	case errors.Is(err, lock.ErrHeld):
+		return metrics.Held
+	case errors.Is(err, lock.ErrInDoubt):
+		return metrics.InDoubt
+	case errors.Is(err, lock.ErrCapacity):
+		return metrics.Capacity
+	}
+	return metrics.Failed
+}
+
+// notObtained is the error of a lock that was not granted. One that is held says since when.
+func (h *locks) notObtained(ctx context.Context, name string, err error) error {
+	held, ok := errors.AsType[*lock.HeldError](err)
+	if !ok {
+		return err
+	}
+	told := &lock.HeldError{Since: held.Since, Left: held.Left} // not that the wait is over
+	if !told.Since.IsZero() && told.Left >= 0 {
+		return told
+	}
+	if info, err := h.locks.Get(context.WithoutCancel(ctx), name); err == nil && len(info.Holders) > 0 {
+		first := info.Holders[0]
+		told.Since = first.Since
+		if !first.Until.IsZero() {
+			told.Left = first.Until.Sub(info.Now)
+		}
+	}
+	return told
+}
+
+// heldSince is since when a lock is held; the zero time if that is not known.
+func heldSince(err error) time.Time {
+	if held, ok := errors.AsType[*lock.HeldError](err); ok {
+		return held.Since
+	}
+	return time.Time{}
+}
+
+// deliver answers with a grant, and fails if the answer cannot be sent any more.
+func deliver(r *request, grant lock.Grant) error {
+	text, err := json.Marshal(wire.LockGranted{
+		Name: grant.Name, Lease: grant.Token, Fence: grant.Fence, Since: grant.Since, ExpiresAt: grant.Until, TTL: grant.TTL.Milliseconds(),
+		RenewEvery: renewEvery(grant.TTL), ServerTime: grant.Now,
+	})
+	if err != nil {
+		return err
+	}
+	text = append(text, '\n')
+	noStore(r)
+	r.Response().Header().Set(echo.HeaderContentLength, strconv.Itoa(len(text)))
+	if err := r.JSONBlob(http.StatusCreated, text); err != nil {
+		return err
+	}
+	if err := http.NewResponseController(r.Response()).Flush(); !errors.Is(err, http.ErrNotSupported) {
+		return err
+	}
+	return nil
+}
+
+// giveBack releases a lock that its client will never hear of. A client that keeps its place may
+// ask again, and even have had the lock by another request: it gives back the lock itself.
+func (h *locks) giveBack(ctx context.Context, request lock.Request, grant lock.Grant) {
+	h.metrics.LockUndone(grant.Token)
+	if request.KeepPlace {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
+	defer cancel()
+	if err := h.locks.Release(ctx, grant); err != nil {
+		h.log.WarnContext(ctx, "a lock that its client did not wait for could not be given back, and ends by itself", "error", err)
+	}
+}

@@ -1,0 +1,114 @@
+package server
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/labstack/echo/v4"
+
+	"github.com/coatcheck/coatcheck/access"
+)
+
+// Route is one method of one path, and the role that a caller needs for it: access.None for what is
+// open to all.
+type Route struct {
+	Method, Path string // the path as the documents write it, such as /counter/{key}
+	Role         access.Role
+
+	call string // what its handler asks of which domain, for its span; "" = none
+}
+
+// Routes lists all routes, by path and method.
+func (s *Server) Routes() []Route { return slices.Clone(s.listed) }
+
+// router is where routes are registered, each under the role that it needs.
+type router struct {
+	open, read, use, admin part
+
+	echo   *echo.Echo
+	routes map[string]Route // by method and Echo's path
+	admits func(access.Role, clients) echo.MiddlewareFunc
+	traced func(call string) echo.MiddlewareFunc // nil = no request is traced
+}
+
+// part is where the routes of one role are registered.
+type part struct {
+	*router
+
+	role access.Role
+	of   clients
+}
+
+// clients is how another system's clients say who they are, and are refused.
+type clients struct {
+	key func(echo.Context) string // where else a key may be; nil = nowhere
+	// who shows what their system itself knows; nil = no one
+	own    func(echo.Context) (access.Caller, bool)
+	refuse func(echo.Context, error) error // nil = with a problem
+}
+
+func newRouter(e *echo.Echo, routes map[string]Route) *router {
+	r := &router{echo: e, routes: routes}
+	r.open, r.read = part{router: r, role: access.None}, part{router: r, role: access.Read}
+	r.use, r.admin = part{router: r, role: access.Use}, part{router: r, role: access.Admin}
+	return r
+}
+
+// forClients is the same part, for clients of another system.
+func (p part) forClients(c clients) part {
+	p.of = c
+	return p
+}
+
+// handle registers a route as add does.
+func (p part) handle(route, call string, handler func(*request) error, middleware ...echo.MiddlewareFunc) {
+	p.add(route, call, func(c echo.Context) error { return handler(&request{Context: c}) }, middleware...)
+}
+
+// add registers a route, such as "GET,HEAD /livez". call is what the handler asks of which domain,
+// as traces name it: "" for none, or for nothing that takes time.
+func (p part) add(route, call string, handler echo.HandlerFunc, middleware ...echo.MiddlewareFunc) {
+	methods, path, _ := strings.Cut(route, " ")
+	around := []echo.MiddlewareFunc{p.admits(p.role, p.of)}
+	if call != "" && p.traced != nil {
+		around = append(around, p.traced(call))
+	}
+	handler = chain(handler, append(around, middleware...))
+	for method := range strings.SplitSeq(methods, ",") {
+		p.routes[method+" "+path] = Route{method, braces(path), p.role, call}
+		p.echo.Add(method, path, handler)
+	}
+}
+
+// complete lists the routes. One that was registered in another way needs no role, which no one may
+// have meant: it panics.
+func (r *router) complete() (list []Route) {
+	for _, route := range r.echo.Routes() {
+		known, ok := r.routes[route.Method+" "+route.Path]
+		if !ok {
+			panic("server: " + route.Method + " " + route.Path + " says no role: register it through the router, as all others")
+		}
+		list = append(list, known)
+	}
+	slices.SortFunc(list, func(a, b Route) int { return strings.Compare(a.Path+" "+a.Method, b.Path+" "+b.Method) })
+	return list
+}
+
+// pattern is the template of a request's route, as the documents write it.
+func (s *Server) pattern(c echo.Context) string {
+	if known, ok := s.known[c.Request().Method+" "+c.Path()]; ok {
+		return known.Path
+	}
+	return braces(c.Path())
+}
+
+// braces writes Echo's /token/:token as /token/{token}.
+func braces(path string) string {
+	segments := strings.Split(path, "/")
+	for i, segment := range segments {
+		if name, ok := strings.CutPrefix(segment, ":"); ok {
+			segments[i] = "{" + name + "}"
+		}
+	}
+	return strings.Join(segments, "/")
+}

@@ -12,6 +12,7 @@ import (
 	"github.com/bsm/redislock"
 
 	"github.com/coatcheck/coatcheck/internal/names"
+	"github.com/coatcheck/coatcheck/internal/notifier"
 	"github.com/coatcheck/coatcheck/internal/pipeline"
 	"github.com/coatcheck/coatcheck/internal/secret"
 	"github.com/coatcheck/coatcheck/redisstore"
@@ -126,7 +127,8 @@ type Locks struct {
 	config   Config
 	log      *slog.Logger
 	client   *redislock.Client
-	notifier notifier
+	notifier *notifier.Notifier[notification]
+	inbox    string // the channel of its waiters
 	queues   queues
 
 	outage     time.Duration  // how long a wait goes on while Redis does not answer
@@ -143,7 +145,8 @@ func New(store *redisstore.Store, config Config) *Locks {
 	l := &Locks{store: store, config: config, log: config.Logger, client: redislock.New(pipeline.Of(store).Scripter())}
 	l.queues.unnoticed = worthListing
 	l.outage = l.patience()
-	l.notifier.channel = store.Key("locks", "inbox", secret.New())
+	l.inbox = store.Key("locks", "inbox", secret.New())
+	l.notifier = notifier.New(store, l.inbox, l.log, parseNotification)
 	l.settings = fmt.Sprintf("%d %d %s %d", l.patience().Milliseconds(), config.Window.Milliseconds(), l.counts(), l.holdOff())
 	return l
 }
@@ -152,7 +155,7 @@ func New(store *redisstore.Store, config Config) *Locks {
 // first.
 func (l *Locks) Close() error {
 	l.background.Wait()
-	l.notifier.close()
+	l.notifier.Close()
 	return nil
 }
 

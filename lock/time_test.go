@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/coatcheck/coatcheck/internal/expect"
+	"github.com/coatcheck/coatcheck/internal/notifier"
 	"github.com/coatcheck/coatcheck/internal/secret"
 	"github.com/coatcheck/coatcheck/redisstore"
 	"github.com/coatcheck/coatcheck/scripts"
@@ -120,13 +121,13 @@ func TestDeadWaitersDelayTheQueueByOneWindowAtMost(t *testing.T) {
 // channel has a subscriber.
 func bury(t *testing.T, locks *Locks, name string, n int) {
 	t.Helper()
-	locks.notifier.listen(t.Context(), locks)
+	locks.notifier.Listen(t.Context())
 	for range n {
 		a, err := locks.ask(name, Request{})
 		if err != nil {
 			t.Fatal(err)
 		}
-		if reply, err := locks.enter(t.Context(), a, locks.notifier.channel); err != nil || reply.Word() != "waiting" {
+		if reply, err := locks.enter(t.Context(), a, locks.inbox); err != nil || reply.Word() != "waiting" {
 			t.Fatal(reply, err)
 		}
 	}
@@ -141,7 +142,7 @@ func TestWaitersWhoseProcessIsGoneArePassedOver(t *testing.T) {
 		middle := settle(t, wait(t, locks, "gone", Request{}))
 		bury(t, gone, "gone", 3)
 		last := settle(t, wait(t, locks, "gone", Request{}))
-		gone.notifier.close()
+		gone.notifier.Close()
 		synctest.Wait()
 		start := time.Now()
 		release(t, held)
@@ -161,10 +162,10 @@ func TestLostMessageCostsLessThanAWindow(t *testing.T) {
 	bubble(t, func(t *testing.T, store *redisstore.Store) {
 		locks, others := open(t, store, Config{}), open(t, store, Config{})
 		held := must(t, locks, "lost", Request{})
+		others.notifier = notifier.New(store, others.inbox, others.log, func(string) (string, notification) {
+			return "", notification{} // no waiter is notified
+		})
 		next := settle(t, wait(t, others, "lost", Request{}))
-		others.notifier.mu.Lock()
-		others.notifier.waiting = map[string]chan notification{} // no waiter is notified
-		others.notifier.mu.Unlock()
 		release(t, held)
 		start := time.Now()
 		release(t, next.granted(t))

@@ -55,7 +55,7 @@ func (l *Locks) waitInQueue(ctx context.Context, a *asker, notified <-chan notif
 	a.placed = true
 	heard := false // an answer of Redis
 	for answered := time.Now(); ; {
-		reply, err := l.enterInFull(waiting, a, l.notifier.channel)
+		reply, err := l.enterInFull(waiting, a, l.inbox)
 		pause := l.config.Window / 10
 		switch {
 		case err == nil && (reply.Word() == "granted" || reply.Word() == "capacity"):

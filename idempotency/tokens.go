@@ -83,7 +83,7 @@ func New(store *redisstore.Store, config Config) *Tokens {
 		panic(err)
 	}
 	if t.principal == nil {
-		t.principal = DefaultPrincipal
+		t.principal = HeaderPrincipal("Authorization")
 	}
 	if t.fail == nil {
 		t.fail = t.writeProblem

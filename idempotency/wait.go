@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/coatcheck/coatcheck/redisstore"
 )
 
 // Waiting for a running attempt: a request with Prefer: wait=n (RFC 7240) waits for the attempt's
@@ -66,6 +68,5 @@ func (t *Tokens) beginOrWait(ctx context.Context, key OperationKey, options Clai
 
 // pollAfter is when a running attempt's lease can have ended, but not too soon and not too late.
 func pollAfter(err error) time.Duration {
-	busy, _ := errors.AsType[*InProgressError](err)
-	return min(max(busy.Left, shortestPoll), longestPoll)
+	return min(max(redisstore.RetryAfter(err), shortestPoll), longestPoll)
 }

@@ -29,8 +29,8 @@ type Lock struct {
 // Request.Wait bounds the waiting alone. A request that is under way when the waiting ends is
 // waited for, for one timeout of the store at most: else it could be granted after its withdrawal.
 //
-// The errors: a *HeldError after Request.Wait or with the context's cause, a *CapacityError, an
-// *InDoubtError if the wait ends before the doubt does, ErrRequest; redisstore.ErrUnavailable
+// The errors: a *HeldError after Request.Wait or with the context's cause, ErrCapacity, ErrInDoubt
+// if the wait ends before the doubt does, ErrRequest; redisstore.ErrUnavailable
 // (nothing was done), redisstore.ErrUnknownOutcome (the lock may be taken, without a holder, until
 // its TTL has passed).
 func (l *Locks) Acquire(ctx context.Context, name string, request Request) (*Lock, error) {

@@ -19,10 +19,10 @@ import (
 	"github.com/coatcheck/coatcheck/scripts"
 )
 
-// Bounds and defaults of a [Config].
+// Defaults of a [Config].
 const (
-	DefaultWindow = time.Second
-	DefaultSkew   = time.Second
+	defaultWindow = time.Second
+	defaultSkew   = time.Second
 )
 
 // AfterLoss is what to do once Redis may have lost leases that are still open: after a failover, a
@@ -48,7 +48,7 @@ const (
 type Config struct {
 	Owner string // names a holder for people, as [Request].Owner; "" = host:pid
 	// Window is the claim window: how long a waiter whose turn has come may take to ask for the
-	// lock, before it goes to the next; MinTTL to a minute; 0 = DefaultWindow. Waiters also poll
+	// lock, before it goes to the next; MinTTL to a minute; 0 = 1 s. Waiters also poll
 	// about as often.
 	Window time.Duration
 	// Margin is how long before the end of the lease the holder's context ends; 0 = a tenth of its
@@ -59,7 +59,7 @@ type Config struct {
 	// for all users of a store; 0 = DefaultTTL under WaitAfterLoss, else MaxTTL.
 	LongestTTL time.Duration
 	// Skew is how far the clocks of two servers that can be master may differ, up to a minute;
-	// under WaitAfterLoss only; 0 = DefaultSkew.
+	// under WaitAfterLoss only; 0 = 1 s.
 	Skew   time.Duration
 	Logger *slog.Logger // nil = no log. It never sees a token
 }
@@ -69,7 +69,7 @@ func (c Config) withDefaults() Config {
 		c.Owner = process()
 	}
 	if c.Window == 0 {
-		c.Window = DefaultWindow
+		c.Window = defaultWindow
 	}
 	if c.AfterLoss == "" {
 		c.AfterLoss = GrantAfterLoss
@@ -81,7 +81,7 @@ func (c Config) withDefaults() Config {
 		}
 	}
 	if c.Skew == 0 {
-		c.Skew = DefaultSkew
+		c.Skew = defaultSkew
 	}
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)

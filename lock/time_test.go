@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/coatcheck/coatcheck/internal/expect"
+	"github.com/coatcheck/coatcheck/internal/fault"
 	"github.com/coatcheck/coatcheck/internal/notifier"
 	"github.com/coatcheck/coatcheck/internal/secret"
 	"github.com/coatcheck/coatcheck/redisstore"
@@ -110,7 +111,7 @@ func TestDeadWaitersDelayTheQueueByOneWindowAtMost(t *testing.T) {
 			release(t, held)
 			start := time.Now()
 			release(t, next.granted(t))
-			if took := time.Since(start); took > DefaultWindow+100*time.Millisecond || took < DefaultWindow/2 {
+			if took := time.Since(start); took > defaultWindow+100*time.Millisecond || took < defaultWindow/2 {
 				t.Errorf("%d dead: served after %v", dead, took)
 			}
 		})
@@ -169,7 +170,7 @@ func TestLostMessageCostsLessThanAWindow(t *testing.T) {
 		release(t, held)
 		start := time.Now()
 		release(t, next.granted(t))
-		if took := time.Since(start); took > DefaultWindow {
+		if took := time.Since(start); took > defaultWindow {
 			t.Errorf("served after %v", took)
 		}
 	})
@@ -346,10 +347,10 @@ func TestAfterALossNothingIsGrantedUntilOldLeasesHaveEnded(t *testing.T) {
 	})
 }
 
-func wantDoubt(t *testing.T, err error) *InDoubtError {
+func wantDoubt(t *testing.T, err error) *fault.WaitError {
 	t.Helper()
 	wantIs(t, err, ErrInDoubt, redisstore.ErrRefused)
-	doubt, _ := errors.AsType[*InDoubtError](err)
+	doubt, _ := errors.AsType[*fault.WaitError](err)
 	if doubt == nil || doubt.Wait <= 0 {
 		t.Fatal(err)
 	}

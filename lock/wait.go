@@ -101,9 +101,9 @@ func (l *Locks) isFinal(err error, answered time.Time) bool {
 // that has its place in the queue is recorded: see accept.
 func (l *Locks) untilPoll(a *asker, reply redisstore.Reply) (time.Duration, error) {
 	if reply.Word() == "doubt" {
-		doubt := &InDoubtError{}
-		err := reply.Scan(&doubt.Wait)
-		return min(doubt.Wait+time.Millisecond, slowest*l.config.Window), err
+		wait := time.Duration(0)
+		err := reply.Scan(&wait)
+		return min(wait+time.Millisecond, slowest*l.config.Window), err
 	}
 	place, left := 0, time.Duration(0)
 	if reply.Word() != "waiting" {

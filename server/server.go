@@ -52,7 +52,7 @@ type Config struct {
 	Debug  http.Handler // is at /debug/ of [Server.Admin]; nil = nothing is
 
 	// who is asking; keys and tokens of two principals never meet. nil =
-	// [idempotency.DefaultPrincipal]
+	// idempotency.HeaderPrincipal("Authorization")
 	Principal  func(*http.Request) string
 	TokenKeys  []idempotency.Key // sign issued tokens; nil = not signed
 	AnswerKeys []idempotency.Key // encrypt stored answers; nil = stored as they are
@@ -173,7 +173,7 @@ func (c Config) withDefaults() Config {
 		c.Metrics = metrics.NewService("")
 	}
 	if c.Principal == nil {
-		c.Principal = idempotency.DefaultPrincipal
+		c.Principal = idempotency.HeaderPrincipal("Authorization")
 	}
 	if c.MaxBody == 0 {
 		c.MaxBody = DefaultMaxBody

@@ -117,7 +117,7 @@ func claimOptions(c echo.Context) (idempotency.ClaimOptions, error) {
 	if policy != "" && policy != idempotency.Hold && policy != idempotency.Takeover {
 		return idempotency.ClaimOptions{}, invalid("policy", "hold or takeover")
 	}
-	if request.Owner != "" && idempotency.CheckOwner(request.Owner) != nil {
+	if request.Owner != "" && !names.Owner.MatchString(request.Owner) {
 		return idempotency.ClaimOptions{}, invalid("owner", "16 to 128 visible ASCII characters, new and random for each attempt")
 	}
 	lease, err := millis("lease_ms", request.Lease, 0, idempotency.MinLease, idempotency.MaxLease)

@@ -111,9 +111,9 @@ type Origin struct {
 
 // Stamp fills ids, of which there is at least one, with ids of a pool, all of one grant and rising.
 // The first use of a pool leases a worker id, which takes as long as that does. The errors:
-// *workerlease.Quarantined and *workerlease.Exhausted with the time that is left, *TooMany,
-// *Unavailable; *workerlease.OtherPool, workerlease.ErrLayout and redisstore.ErrWrongType, which
-// asking again does not change. After an error no id is to be used.
+// workerlease.ErrQuarantined and ErrExhausted with the remaining time, *TooMany, *Unavailable;
+// *workerlease.OtherPool, workerlease.ErrLayout and redisstore.ErrWrongType, which asking again does not
+// change. After an error no id is to be used.
 func (s *Stamper) Stamp(ctx context.Context, pool string, ids []snowflake.ID) (Origin, error) {
 	d, err := s.enter(pool, s.config.Owner(ctx))
 	if err != nil {

@@ -178,14 +178,14 @@ func TestQuarantineIsToldWithWhatIsLeftOfIt(t *testing.T) {
 		last := time.Hour
 		for range 6 {
 			err := b.refusal(t, "main")
-			quarantined, ok := errors.AsType[*workerlease.Quarantined](err)
-			if !ok || quarantined.Wait >= last || quarantined.Wait > workerlease.DefaultTTL+workerlease.DefaultSkew || quarantined.Wait <= 0 {
-				t.Fatalf("stamping in quarantine: got error %v, want Quarantined with a wait under %v and up to a TTL and the skew", err, last)
+			wait := redisstore.RetryAfter(err)
+			if !errors.Is(err, workerlease.ErrQuarantined) || wait >= last || wait > workerlease.DefaultTTL+workerlease.DefaultSkew || wait <= 0 {
+				t.Fatalf("stamping in quarantine: got error %v, want ErrQuarantined with a wait under %v and up to a TTL and the skew", err, last)
 			}
 			status := b.Status()[0]
 			expect.Equal(t, "Status: held", status.Held, false)
 			expect.Error(t, "Status", status.Err, workerlease.ErrQuarantined)
-			last = quarantined.Wait
+			last = wait
 			time.Sleep(5 * time.Second)
 		}
 		time.Sleep(2*time.Second + askedAgain)
@@ -201,11 +201,10 @@ func TestExhaustedPoolIsToldWithTheWaitAndTakenWhenASlotIsFree(t *testing.T) {
 				t.Fatalf("leasing a worker id of pool full: %v", err)
 			}
 		}
-		exhausted, ok := errors.AsType[*workerlease.Exhausted](b.refusal(t, "full"))
-		if !ok || exhausted.Wait != workerlease.DefaultTTL {
-			t.Fatalf("stamping of a full pool: got error %+v, want Exhausted with a wait of %v", exhausted, workerlease.DefaultTTL)
-		}
-		time.Sleep(exhausted.Wait + askedAgain)
+		err := b.refusal(t, "full")
+		expect.Error(t, "stamping of a full pool", err, workerlease.ErrExhausted)
+		expect.MustEqual(t, "wait for a full pool", redisstore.RetryAfter(err), workerlease.DefaultTTL)
+		time.Sleep(workerlease.DefaultTTL + askedAgain)
 		b.take(t, "full", 1)
 	})
 }

@@ -30,8 +30,8 @@ type LockRequest struct {
 	Owner string
 }
 
-// Causes with which the context of a [Lock] or a [Holder] ends, beside ErrLost and the causes of the
-// context that it was acquired with.
+// Causes with which the context of a [Lock] or a [Holder] ends, beside ErrLost and the causes of
+// the context that it was acquired with.
 var (
 	// ErrDeadline means that no renewal was confirmed in time: it may still be there, but its
 	// holder must not count on it. That of a Lock comes with ErrLost.

@@ -237,14 +237,8 @@ func (l *Locks) Release(ctx context.Context, grant Grant) error {
 	return err
 }
 
-// leave gives back a token's lock or its place in the queue, and notifies the waiters of this
-// process that have got the lock.
-func (l *Locks) leave(ctx context.Context, keys []string, token string) error {
-	_, err := l.giveLease(ctx, keys, token)
-	return err
-}
-
-// giveLease is leave, and also reports whether the token was the only holder.
+// giveLease gives back a token's lock or its place in the queue, and notifies the waiters of this
+// process that have got the lock. It reports whether the token was the only holder.
 func (l *Locks) giveLease(ctx context.Context, keys []string, token string) (free bool, err error) {
 	sent := time.Now()
 	reply, err := l.run(ctx, scripts.LockLeave, keys, token, l.notifier.Channel(), &l.settings)

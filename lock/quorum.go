@@ -100,10 +100,7 @@ func (l *QuorumLocks) Acquire(ctx context.Context, name string, request Request)
 	if err != nil {
 		return nil, err
 	}
-	waiting, cancel := ctx, context.CancelFunc(func() {})
-	if request.Wait > 0 {
-		waiting, cancel = context.WithTimeout(ctx, request.Wait)
-	}
+	waiting, cancel := waitContext(ctx, request.Wait)
 	defer cancel()
 	var last error = &HeldError{Left: -1}
 	for first, answered := true, time.Now(); ; first = false {
@@ -121,10 +118,7 @@ func (l *QuorumLocks) Acquire(ctx context.Context, name string, request Request)
 			return nil, err
 		}
 		if _, waits := sleep(waiting, nil, nil, l.untilAttempt(err)); !waits {
-			if cause := context.Cause(ctx); cause != nil {
-				return nil, fmt.Errorf("%w: %w", last, cause)
-			}
-			return nil, last
+			return nil, refused(ctx, last)
 		}
 	}
 }

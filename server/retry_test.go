@@ -31,7 +31,7 @@ func TestWaitThatAnErrorNamesIsToldAsRetryAfter(t *testing.T) {
 		{&access.TooOften{Wait: wait}, "3"},
 		{&fault.WaitError{Err: workerlease.ErrExhausted, Wait: wait}, "3"},
 		{&fault.WaitError{Err: workerlease.ErrQuarantined, Wait: wait}, "3"},
-		{&stamper.TooMany{Wait: wait}, "3"},
+		{&fault.WaitError{Err: stamper.ErrTooMany, Wait: wait}, "3"},
 		{&fault.WaitError{Err: counter.ErrHoldOff, Wait: wait}, "3"},
 		{&fault.WaitError{Err: lock.ErrInDoubt, Wait: wait}, "3"},
 		{&lock.HeldError{Left: wait}, "3"},

@@ -115,10 +115,10 @@ func (n *Notifier[T]) Listen(ctx context.Context) {
 }
 
 func (n *Notifier[T]) startLocked() {
-	var ctx context.Context
-	ctx, n.cancel = context.WithCancel(context.Background())
-	n.starts = make(chan struct{})
+	ctx, cancel := context.WithCancel(context.Background())
+	n.cancel, n.starts = cancel, make(chan struct{})
 	n.reader.Go(func() {
+		defer cancel()
 		if err := n.read(ctx); err != nil && ctx.Err() == nil {
 			n.log.Warn("notifier: waiters poll, since the subscription failed", "error", err)
 		}

@@ -25,7 +25,7 @@ var front = []string{
 }
 
 // domain is what a domain may use: never another domain.
-var domain = []string{"redisstore", "internal/pipeline", "scripts", "internal/wire", "internal/secret", "internal/keepalive", "internal/names"}
+var domain = []string{"redisstore", "internal/fault", "internal/pipeline", "scripts", "internal/wire", "internal/secret", "internal/keepalive", "internal/names", "internal/notifier"}
 
 // layers says for each folder of Go code which of our packages it may import. A new package has to
 // be placed here before it compiles in the tests. Some are places kept for packages to come.
@@ -77,6 +77,7 @@ var layers = map[string][]string{
 	"internal/loadgen":   {},
 	"internal/ledger":    {"redisstore", "scripts", "internal/wire", "internal/secret"},
 	"internal/names":     {},
+	"internal/notifier":  {"internal/pipeline", "redisstore"},
 	"internal/secret":    {},
 	"internal/share":     {},
 	"internal/audit":     {"internal/wire"},
@@ -98,7 +99,7 @@ var layers = map[string][]string{
 	// a package that makes spans takes a tracer; this one place sends them
 	"internal/tracing": {"redisstore", "redisstore/observe"},
 
-	"internal/stamper": {"workerlease/holder", "internal/share", "redisstore", "snowflake", "workerlease"},
+	"internal/stamper": {"internal/fault", "workerlease/holder", "internal/share", "redisstore", "snowflake", "workerlease"},
 
 	"chaos/internal/chaostest": {"internal/redistest", "redisstore"},
 

@@ -160,8 +160,7 @@ func (run *run) tooLate(ctx context.Context) error {
 
 // call runs the work between the start and the end of the heartbeat, whichever way the work ends.
 func (run *run) call(ctx context.Context, lose context.CancelCauseFunc, work func(context.Context, *Attempt) (Answer, error)) (Answer, error) {
-	beat := run.beat(ctx, lose)
-	defer beat.stop()
+	defer run.beat(ctx, lose)()
 	return work(ctx, run.attempt)
 }
 

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"time"
 
-	"github.com/coatcheck/coatcheck/internal/keepalive"
 	"github.com/coatcheck/coatcheck/snowflake"
 	"github.com/coatcheck/coatcheck/workerlease/holder"
 )
@@ -17,40 +16,9 @@ type Holder = holder.Holder
 // HoldOptions are how to hold. The zero value of each field means its documented default.
 type HoldOptions = holder.Options
 
-// HoldEvent is something that happened to a holder; see [HoldOptions].
-type HoldEvent = holder.Event
-
-// EventKind is the kind of an event.
-type EventKind = holder.Kind
-
-// The kinds of events.
-const (
-	// Waiting means that no grant was made: Err is the reason, Wait the time until the next
-	// attempt.
-	Waiting = holder.Waiting
-	Granted = holder.Granted // a worker id is held from now on
-	Renewed = holder.Renewed // its window was moved
-	// RenewalFailed means that it was not, and it is not known to be lost: Err is the reason.
-	RenewalFailed = holder.RenewalFailed
-	Lost          = holder.Lost // it is held no longer: Err is the reason
-	// Released means that it was given back. If Err is set, that failed and it ends with its
-	// window.
-	Released = holder.Released
-)
-
-// The errors that a holder's errors and the causes of its context wrap, besides the errors of
-// AcquireWorker and RenewWorker.
-var (
-	ErrNone = holder.ErrNone // no lease is held now
-	// ErrLate means that a grant's reply came when its window had ended, or nearly so.
-	ErrLate     = holder.ErrLate
-	ErrLayout   = holder.ErrLayout      // the pool's layout is not one that this program can stamp
-	ErrDeadline = keepalive.ErrDeadline // no renewal was confirmed before the lease could end
-	ErrReleased = keepalive.ErrReleased // the holder gave the lease back
-)
-
 // HoldWorker acquires a worker id and holds it until Release, its loss, or the end of the context.
-// The errors are those of AcquireWorker.
+// The errors are those of AcquireWorker. Package holder has the other errors of the holder, the
+// causes of its context, and the events that [HoldOptions] are told of.
 //
 // The order at a program's end: first the generator's Stop, then the holder's Release with what
 // that returned.

@@ -24,10 +24,10 @@ const trusted = 29 * time.Second
 // diary records the events of a holder.
 type diary struct {
 	mu     sync.Mutex
-	events []client.HoldEvent
+	events []holder.Event
 }
 
-func (d *diary) note(event client.HoldEvent) {
+func (d *diary) note(event holder.Event) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.events = append(d.events, event)

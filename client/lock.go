@@ -30,18 +30,18 @@ type LockRequest struct {
 	Owner string
 }
 
-// Causes with which the context of a [Lock] ends, beside ErrLost and the causes of the context that
-// it was acquired with.
+// Causes with which the context of a [Lock] or a [Holder] ends, beside ErrLost and the causes of
+// the context that it was acquired with.
 var (
-	// ErrLockDeadline, which comes with ErrLost, means that no renewal was confirmed in time. The
-	// lock may still be there, but its holder must not count on it.
-	ErrLockDeadline = keepalive.ErrDeadline
-	// ErrLockReleased means that the lock was given back.
-	ErrLockReleased = keepalive.ErrReleased
+	// ErrDeadline means that no renewal was confirmed in time: it may still be there, but its
+	// holder must not count on it. That of a Lock comes with ErrLost.
+	ErrDeadline = keepalive.ErrDeadline
+	// ErrReleased means that it was given back.
+	ErrReleased = keepalive.ErrReleased
 )
 
 // errLockLate is the cause of an end by the clock.
-var errLockLate = fmt.Errorf("%w: %w", ErrLost, ErrLockDeadline)
+var errLockLate = fmt.Errorf("%w: %w", ErrLost, ErrDeadline)
 
 // releaseTimeout is how long a release may take.
 const releaseTimeout = 2 * time.Second
@@ -147,7 +147,7 @@ func (k *Lock) Context() context.Context { return k.keeper.Context() }
 // Done is closed when the lock cannot be counted on any more.
 func (k *Lock) Done() <-chan struct{} { return k.keeper.Context().Done() }
 
-// Err is nil while the lock may be counted on, and ErrLockReleased after Release. Otherwise it is
+// Err is nil while the lock may be counted on, and ErrReleased after Release. Otherwise it is
 // the reason, which wraps ErrLost unless the context of AcquireLock has ended.
 func (k *Lock) Err() error {
 	cause := context.Cause(k.keeper.Context())

@@ -94,7 +94,7 @@ func (s *service) lockRound(t *testing.T) {
 	for range 2 {
 		succeeds(t, "Release", errors.Join(held.Release(t.Context()), other.Release(t.Context())))
 	}
-	expect.Error(t, "Err of a lock that was released", held.Err(), client.ErrLockReleased)
+	expect.Error(t, "Err of a lock that was released", held.Err(), client.ErrReleased)
 	expect.Error(t, "Err of the context of a lock that was released", held.Context().Err(), context.Canceled)
 	if left := held.Validity(); left > 0 {
 		t.Errorf("a lock that was released can be trusted for %v, want no more", left)
@@ -172,8 +172,8 @@ func TestALockThatIsBrokenIsLost(t *testing.T) {
 		<-held.Done()
 		between(t, "how long the holder did not know", time.Since(began), 0, time.Hour/2)
 		expect.Error(t, "Err of a lock that was broken", held.Err(), client.ErrLost)
-		if errors.Is(held.Err(), client.ErrLockDeadline) {
-			t.Errorf("Err of a lock that was broken: got %v, want none that is %v", held.Err(), client.ErrLockDeadline)
+		if errors.Is(held.Err(), client.ErrDeadline) {
+			t.Errorf("Err of a lock that was broken: got %v, want none that is %v", held.Err(), client.ErrDeadline)
 		}
 		wantError(t, held.Release(t.Context()), client.ErrLost)
 	})
@@ -229,7 +229,7 @@ func TestALockEndsInTimeWhateverTheServiceDoes(t *testing.T) {
 				}))
 				<-held.Done()
 				expect.Equal(t, "how long after the last renewal the lock's context ended", time.Since(confirmed), trusted)
-				expect.Error(t, "Err of the lock", held.Err(), client.ErrLockDeadline)
+				expect.Error(t, "Err of the lock", held.Err(), client.ErrDeadline)
 				expect.Error(t, "the cause of the lock's context", context.Cause(held.Context()), client.ErrLost)
 				after(t, "when the lock's context ended", time.Now(), disturbed)
 				if name == "replies are lost" {
@@ -328,7 +328,7 @@ func TestContextOfALockEndsBeforeItIsFree(t *testing.T) {
 			next, err := rivals.Acquire(t.Context(), "deploy", lock.Request{})
 			must(t, "Acquire by a rival", err)
 			after(t, "since when another has the lock that could be trusted before", next.Since(), <-ends)
-			expect.Error(t, "Err of the lock", held.Err(), client.ErrLockDeadline)
+			expect.Error(t, "Err of the lock", held.Err(), client.ErrDeadline)
 			later(t, next.Fence(), held.Fence())
 			succeeds(t, "Release by the rival", next.Release(t.Context()))
 		})

@@ -3,7 +3,6 @@ package counter
 import (
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/coatcheck/coatcheck/internal/pipeline"
 	"github.com/coatcheck/coatcheck/redisstore"
@@ -25,21 +24,9 @@ var (
 	// ErrPast is for a counter that is to be set forward, and is past that value.
 	ErrPast = redisstore.Refusal("counter: it is past that value already")
 	// ErrHoldOff is for the time after a loss of everything in which processes report what they
-	// have seen. It is a [*HoldOffError].
+	// have seen. redisstore.RetryAfter returns how long it is.
 	ErrHoldOff = redisstore.Refusal("counter: values may have been lost; nothing is added until every process has said what it has seen")
 )
-
-// HoldOffError is [ErrHoldOff] with how long nothing is added.
-type HoldOffError struct{ Wait time.Duration }
-
-// Error reports how long.
-func (e *HoldOffError) Error() string { return fmt.Sprintf("%v, for %v", ErrHoldOff, e.Wait) }
-
-// RetryAfter returns Wait.
-func (e *HoldOffError) RetryAfter() time.Duration { return e.Wait }
-
-// Unwrap returns ErrHoldOff.
-func (e *HoldOffError) Unwrap() error { return ErrHoldOff }
 
 // BehindError is an [ErrBehind] with what is known.
 type BehindError struct {

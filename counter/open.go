@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/coatcheck/coatcheck/internal/fault"
 	"github.com/coatcheck/coatcheck/internal/pipeline"
 	"github.com/coatcheck/coatcheck/redisstore"
 	"github.com/coatcheck/coatcheck/scripts"
@@ -150,7 +151,7 @@ func (c *Counters) heldOff(marker string, reply redisstore.Reply) error {
 		return err
 	}
 	c.knows(marker, era)
-	return &HoldOffError{wait}
+	return &fault.WaitError{Err: ErrHoldOff, Wait: wait, Text: ", for {wait}"}
 }
 
 func (c *Counters) behind(reply redisstore.Reply, floor string, n need) error {

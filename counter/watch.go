@@ -6,6 +6,8 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/coatcheck/coatcheck/redisstore"
 	"github.com/coatcheck/coatcheck/scripts"
 )
@@ -14,10 +16,9 @@ import (
 // time what it has seen: a few times within the hold-off. It runs from the first use of a counter
 // until Close.
 type watch struct {
-	once   sync.Once
-	mu     sync.Mutex
-	cancel context.CancelFunc
-	ended  chan struct{}
+	once    sync.Once
+	cancel  context.CancelFunc
+	running sync.WaitGroup
 }
 
 const (
@@ -27,26 +28,19 @@ const (
 
 func (w *watch) start(c *Counters) {
 	w.once.Do(func() {
-		w.mu.Lock()
-		defer w.mu.Unlock()
 		ctx, cancel := context.WithCancel(context.Background())
-		w.cancel, w.ended = cancel, make(chan struct{})
-		go c.keepWatch(ctx, w.ended)
+		w.cancel = cancel
+		w.running.Go(func() { c.keepWatch(ctx) })
 	})
 }
 
 func (w *watch) stop() {
-	w.once.Do(func() {})
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.cancel != nil {
-		w.cancel()
-		<-w.ended
-	}
+	w.once.Do(func() { w.cancel = func() {} })
+	w.cancel()
+	w.running.Wait()
 }
 
-func (c *Counters) keepWatch(ctx context.Context, ended chan<- struct{}) {
-	defer close(ended)
+func (c *Counters) keepWatch(ctx context.Context) {
 	ticker := time.NewTicker(c.config.HoldOff / polls)
 	defer ticker.Stop()
 	for {
@@ -79,8 +73,8 @@ func (c *Counters) poll(ctx context.Context) {
 	if len(changed) == 0 {
 		return
 	}
-	var reporting sync.WaitGroup
-	room := make(chan struct{}, atOnce)
+	var reports errgroup.Group
+	reports.SetLimit(atOnce)
 	c.keys.Range(func(_, value any) bool {
 		e := value.(*entry)
 		marker := c.marker(e.key)
@@ -88,15 +82,14 @@ func (c *Counters) poll(ctx context.Context) {
 			e.doubt()
 		}
 		if lost[marker] && e.hasSeen() {
-			room <- struct{}{}
-			reporting.Go(func() {
+			reports.Go(func() error {
 				c.report(ctx, e)
-				<-room
+				return nil
 			})
 		}
 		return ctx.Err() == nil
 	})
-	reporting.Wait()
+	_ = reports.Wait() // they return no error
 }
 
 // report sends Redis what this process has seen of a counter, and retries while Redis cannot be

@@ -50,7 +50,7 @@ type Config struct {
 	// which lines say who was refused: names, no-names (here the same) or none; "" = names
 	AuditLog string
 
-	// who is asking, as [idempotency.Config].Principal; nil = [idempotency.DefaultPrincipal]
+	// who is asking, as [idempotency.Config].Principal; nil = its default
 	Principal func(*http.Request) string
 	// check the signature of issued tokens; nil = tokens are not signed
 	TokenKeys  []idempotency.Key

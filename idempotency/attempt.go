@@ -3,10 +3,9 @@ package idempotency
 import (
 	"context"
 	"errors"
-	"sync"
 	"sync/atomic"
-	"time"
 
+	"github.com/coatcheck/coatcheck/internal/keepalive"
 	"github.com/coatcheck/coatcheck/redisstore"
 )
 
@@ -44,84 +43,24 @@ func FromContext(ctx context.Context) (attempt *Attempt, ok bool) {
 	return attempt, ok
 }
 
-// heartbeat keeps a claim alive while its handler runs. Between two beats it is a timer and no
-// goroutine.
-type heartbeat struct {
-	tokens   *Tokens
-	detached context.Context // of the request, without its end
-	key      OperationKey
-	owner    string
-	options  ClaimOptions
-	cancel   context.CancelCauseFunc // ends the handler's context when the claim is lost
-	trust    *time.Timer             // ends it when the lease can have ended; nil under Hold
-
-	mu      sync.Mutex
-	next    *time.Timer
-	stopped bool
-	beating sync.WaitGroup
-}
-
-// beat starts the heartbeat: the lease is extended every third of it. claimed is the time before
-// the claim was sent: from then the process trusts its own claim for one lease. Under Takeover the
-// handler's context ends by a timer of its own when the lease can have ended, whether or not Redis
-// answers: from then on another attempt may run.
-func (t *Tokens) beat(detached context.Context, key OperationKey, owner string, options ClaimOptions, claimed time.Time, cancel context.CancelCauseFunc) *heartbeat {
-	h := &heartbeat{tokens: t, detached: detached, key: key, owner: owner, options: options, cancel: cancel}
-	if options.Policy == Takeover {
-		h.trust = time.AfterFunc(time.Until(claimed.Add(options.Lease)), func() { cancel(ErrSuperseded) })
+// heartbeat starts the heartbeat of the claim. Under Takeover the
+// handler's context ends when the lease can have ended, whether or not Redis answers: from then on
+// another attempt may run.
+func (run *run) heartbeat(cancel context.CancelCauseFunc) *keepalive.Heartbeat {
+	claim := keepalive.Claim{
+		Lease: run.options.Lease,
+		Extend: func() error {
+			_, err := run.tokens.Extend(run.detached, run.key, run.owner, run.options.Lease, run.options.Retention)
+			return err
+		},
+		Lost: func(err error) bool { return errors.Is(err, redisstore.ErrLost) || errors.Is(err, ErrUnknownToken) },
+		Failed: func(err error) {
+			run.tokens.log.WarnContext(run.detached, "idempotency: heartbeat failed, trying on", "error", err)
+		},
+		End: cancel,
 	}
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.next = time.AfterFunc(options.Lease/3, h.beatOnce)
-	return h
-}
-
-// beatOnce extends the lease, and sets the next beat unless the claim is lost or the heartbeat has
-// been stopped.
-func (h *heartbeat) beatOnce() {
-	h.mu.Lock()
-	if h.stopped {
-		h.mu.Unlock()
-		return
+	if run.options.Policy == Takeover {
+		claim.Late = ErrSuperseded
 	}
-	h.beating.Add(1)
-	h.mu.Unlock()
-	defer h.beating.Done()
-	began := time.Now()
-	if !h.extend() {
-		return
-	}
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if !h.stopped {
-		h.next.Reset(max(h.options.Lease/3-time.Since(began), 0))
-	}
-}
-
-// extend reports whether the claim may still be held.
-func (h *heartbeat) extend() bool {
-	sent := time.Now()
-	_, err := h.tokens.Extend(h.detached, h.key, h.owner, h.options.Lease, h.options.Retention)
-	switch {
-	case err == nil && h.trust != nil:
-		h.trust.Reset(time.Until(sent.Add(h.options.Lease)))
-	case errors.Is(err, redisstore.ErrLost) || errors.Is(err, ErrUnknownToken):
-		h.cancel(err)
-		return false
-	case err != nil:
-		h.tokens.log.WarnContext(h.detached, "idempotency: heartbeat failed, trying on", "error", err)
-	}
-	return true
-}
-
-// stop ends the heartbeat and waits until no extension is under way.
-func (h *heartbeat) stop() {
-	h.mu.Lock()
-	h.stopped = true
-	h.next.Stop()
-	h.mu.Unlock()
-	h.beating.Wait()
-	if h.trust != nil {
-		h.trust.Stop()
-	}
+	return keepalive.Beat(run.claimed, claim)
 }

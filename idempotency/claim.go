@@ -2,10 +2,12 @@ package idempotency
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strconv"
 	"time"
 
+	"github.com/coatcheck/coatcheck/internal/names"
 	"github.com/coatcheck/coatcheck/redisstore"
 	"github.com/coatcheck/coatcheck/scripts"
 )
@@ -53,7 +55,8 @@ type ClaimOptions struct {
 	// the scope of the route, for tokens that were issued for one; AnyScope fits all
 	Scope string
 	Ack   int // replicas that must have the claim; 0 = what the store asks for
-	// of Claim alone: the secret that proves the claim, as CheckOwner takes it; "" = a new one
+	// of Claim alone: the secret that proves the claim, 16 to 128 visible ASCII characters; "" =
+	// a new one
 	Owner string
 	// the route that it is claimed on, shown to operators; cut to 200 bytes
 	Route string
@@ -99,8 +102,8 @@ func (t ClaimOptions) check() error {
 	if t.Retention < 0 || t.Retention > MaxTTL {
 		return fmt.Errorf("idempotency: retention %v: up to %v", t.Retention, MaxTTL)
 	}
-	if t.Owner != "" {
-		return CheckOwner(t.Owner)
+	if t.Owner != "" && !names.Owner.MatchString(t.Owner) {
+		return errors.New("idempotency: owner: 16 to 128 visible ASCII characters, without spaces")
 	}
 	return nil
 }
@@ -182,14 +185,14 @@ func (t *Tokens) outcome(ctx context.Context, reply redisstore.Reply, key Operat
 		answer, err := t.answerKeys.open(key.record, []byte(stored))
 		return Outcome{Answer: answer}, err
 	case "busy":
-		var busy InProgressError
-		if err := reply.Scan(&busy.Left); err != nil {
+		left := time.Duration(0)
+		if err := reply.Scan(&left); err != nil {
 			return Outcome{}, err
 		}
 		if t.claims.has(key.record) {
-			busy.Left = min(busy.Left, soon)
+			left = min(left, soon)
 		}
-		return Outcome{}, &busy
+		return Outcome{}, running(ErrInProgress, left)
 	case "in-doubt":
 		return Outcome{}, inDoubt(reply, key.record)
 	case "mismatch":

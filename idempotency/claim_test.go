@@ -51,9 +51,8 @@ func TestClaimReportsARunningAttempt(t *testing.T) {
 	claim(t, tokens, key, ClaimOptions{Fingerprint: "f", Lease: time.Hour})
 
 	_, err := tokens.Claim(t.Context(), key, ClaimOptions{Fingerprint: "f"})
-	var busy *InProgressError
-	if !errors.As(err, &busy) || busy.Left <= 0 || busy.Left > time.Hour {
-		t.Errorf("a second Claim: got error %v, want an InProgressError with up to an hour left", err)
+	if left := redisstore.RetryAfter(err); !errors.Is(err, ErrInProgress) || left <= 0 || left > time.Hour {
+		t.Errorf("a second Claim: got error %v, want ErrInProgress with up to an hour left", err)
 	}
 	expect.Error(t, "a second Claim", err, redisstore.ErrRefused)
 	_, err = tokens.Claim(t.Context(), key, ClaimOptions{Fingerprint: "g"})

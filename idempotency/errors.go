@@ -7,12 +7,15 @@ import (
 	"strings"
 	"time"
 
+	"github.com/coatcheck/coatcheck/internal/fault"
 	"github.com/coatcheck/coatcheck/internal/wire"
 	"github.com/coatcheck/coatcheck/redisstore"
 )
 
 // The refusals of a request with a token. Each is of one class of package redisstore; redisstore's
-// own errors come through as well.
+// own errors come through as well. redisstore.RetryAfter returns the remaining lease of the attempt
+// after ErrInProgress and ErrAttemptRunning, and the time until some of the quota is free after
+// ErrQuota.
 var (
 	ErrKeyMissing   = policyRefusal("idempotency: the request has no idempotency header")
 	ErrKeyMalformed = policyRefusal("idempotency: malformed idempotency header")
@@ -22,12 +25,11 @@ var (
 	ErrInDoubt      = policyRefusal("idempotency: the first attempt ended without an answer")
 	ErrMismatch     = policyRefusal("idempotency: the token was used for another request")
 	ErrUnknownToken = redisstore.Refusal("idempotency: unknown token")
-	// ErrAttemptRunning refuses to settle an operation whose attempt may still run. It comes as an
-	// [AttemptRunningError] with the remaining time.
+	// ErrAttemptRunning refuses to settle an operation whose attempt may still run.
 	ErrAttemptRunning = redisstore.Refusal("idempotency: an attempt may still be running")
 	// ErrNotInDoubt refuses to settle an operation that is not in doubt.
 	ErrNotInDoubt = redisstore.Refusal("idempotency: the operation is not in doubt")
-	// ErrQuota refuses to begin an operation. It comes as a [QuotaError] with the time to wait.
+	// ErrQuota refuses to begin an operation.
 	ErrQuota      = redisstore.Refusal("idempotency: the caller's quota is used up")
 	ErrSuperseded = redisstore.Loss("idempotency: another attempt has the claim")
 )
@@ -43,19 +45,10 @@ type policyError struct{ text string }
 func (e *policyError) Error() string { return e.text }
 func (e *policyError) Unwrap() error { return errPolicy }
 
-// InProgressError is [ErrInProgress] with the remaining lease of the running attempt.
-type InProgressError struct{ Left time.Duration }
-
-// Error reports how long the running attempt may still be silent.
-func (e *InProgressError) Error() string {
-	return fmt.Sprintf("%v; its lease has %v left", ErrInProgress, e.Left)
+// running is ErrInProgress or ErrAttemptRunning with the remaining lease of the attempt.
+func running(err error, left time.Duration) error {
+	return &fault.WaitError{Err: err, Wait: left, Text: "; its lease has {wait} left"}
 }
-
-// RetryAfter returns Left.
-func (e *InProgressError) RetryAfter() time.Duration { return e.Left }
-
-// Unwrap returns ErrInProgress.
-func (e *InProgressError) Unwrap() error { return ErrInProgress }
 
 // InDoubtError is [ErrInDoubt] with what is known of the operation.
 type InDoubtError struct {
@@ -75,34 +68,6 @@ func (e *InDoubtError) Error() string {
 
 // Unwrap returns ErrInDoubt.
 func (e *InDoubtError) Unwrap() error { return ErrInDoubt }
-
-// AttemptRunningError is [ErrAttemptRunning] with the remaining lease of the attempt.
-type AttemptRunningError struct{ Left time.Duration }
-
-// Error reports how long the attempt may still be silent.
-func (e *AttemptRunningError) Error() string {
-	return fmt.Sprintf("%v; its lease has %v left", ErrAttemptRunning, e.Left)
-}
-
-// RetryAfter returns Left.
-func (e *AttemptRunningError) RetryAfter() time.Duration { return e.Left }
-
-// Unwrap returns ErrAttemptRunning.
-func (e *AttemptRunningError) Unwrap() error { return ErrAttemptRunning }
-
-// QuotaError is [ErrQuota] with the time until some of the quota is free again.
-type QuotaError struct{ Wait time.Duration }
-
-// Error reports that the operations of this caller that are kept fill its quota.
-func (e *QuotaError) Error() string {
-	return ErrQuota.Error() + ": as many operations of this caller, or bytes of their answers, are kept as this process takes"
-}
-
-// RetryAfter returns Wait.
-func (e *QuotaError) RetryAfter() time.Duration { return e.Wait }
-
-// Unwrap returns ErrQuota.
-func (e *QuotaError) Unwrap() error { return ErrQuota }
 
 // codes maps errors to problems, the more particular before the class it belongs to.
 var codes = []struct {

@@ -55,33 +55,38 @@ func TestSupersededHandlerIsCancelledAndItsClientGetsTheError(t *testing.T) {
 	})
 }
 
+// started is the run of a claim of nine seconds that was granted just now.
+func started(tokens *Tokens, policy Policy) *run {
+	return &run{tokens: tokens, key: IssuedToken("", "x"), owner: "owner", options: ClaimOptions{Policy: policy, Lease: 9 * time.Second}, claimed: time.Now(), detached: context.Background()}
+}
+
 func TestUnderTakeoverAHandlerEndsByItsOwnClockWhenTheStoreFallsSilent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tokens := embeddedTokens(t)
 		ctx, cancel := context.WithCancelCause(t.Context())
 		claimed := time.Now()
-		beat := tokens.beat(t.Context(), IssuedToken("", "x"), "owner", ClaimOptions{Policy: Takeover, Lease: 9 * time.Second}, claimed, cancel)
-		beat.stop() // no heartbeat arrives any more
+		beat := started(tokens, Takeover).heartbeat(cancel)
+		beat.Stop() // no heartbeat arrives any more
 		if ctx.Err() != nil {
 			t.Fatal("a heartbeat that was stopped in time ended the handler")
 		}
 
 		silent := newSilentTokens(t)
 		ctx, cancel = context.WithCancelCause(t.Context())
-		beat = silent.beat(t.Context(), IssuedToken("", "x"), "owner", ClaimOptions{Policy: Takeover, Lease: 9 * time.Second}, time.Now(), cancel)
+		beat = started(silent, Takeover).heartbeat(cancel)
 		<-ctx.Done()
 		if after := time.Since(claimed); after != 9*time.Second || !errors.Is(context.Cause(ctx), ErrSuperseded) {
 			t.Errorf("the handler's context ended after %v because of %v, want after 9s because of %v", after, context.Cause(ctx), ErrSuperseded)
 		}
-		beat.stop()
+		beat.Stop()
 
 		ctx, cancel = context.WithCancelCause(t.Context())
-		beat = silent.beat(t.Context(), IssuedToken("", "x"), "owner", ClaimOptions{Policy: Hold, Lease: 9 * time.Second}, time.Now(), cancel)
+		beat = started(silent, Hold).heartbeat(cancel)
 		time.Sleep(time.Minute)
 		if ctx.Err() != nil {
 			t.Error("under hold no other attempt can begin: the handler may finish")
 		}
-		beat.stop()
+		beat.Stop()
 		cancel(nil)
 	})
 }

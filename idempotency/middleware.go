@@ -96,7 +96,7 @@ func (run *run) handle(w http.ResponseWriter, r *http.Request, limit int, next h
 			return nil
 		}
 		recorded = true
-		run.beat.stop()
+		run.beat.Stop()
 		return run.record(answer)
 	})
 	run.call(func() { next.ServeHTTP(record, r.WithContext(ctx)) })

@@ -327,7 +327,7 @@ func TestZeroConfigNeverReplaysOneCallersAnswerToAnother(t *testing.T) {
 
 	request := httptest.NewRequest(http.MethodPost, "/token", http.NoBody)
 	request.Header.Set("Authorization", "Bearer ann")
-	token, err := tokens.Issue(t.Context(), DefaultPrincipal(request), "", 0)
+	token, err := tokens.Issue(t.Context(), HeaderPrincipal("Authorization")(request), "", 0)
 	expect.Error(t, "Issue", err, nil)
 	for range 2 { // before ann has used it, and after
 		for _, other := range []string{"Authorization: Bearer bob", "X-None: 1"} {

@@ -56,7 +56,7 @@ type Settlement struct {
 
 // Settle ends the doubt about an operation, by its name. The attempt in doubt loses its claim: if
 // it still ends, it gets ErrSuperseded. Repeating a settlement is harmless. Errors:
-// [ErrAttemptRunning] as an *AttemptRunningError, [ErrNotInDoubt], [ErrUnknownToken]; an operation
+// [ErrAttemptRunning], [ErrNotInDoubt], [ErrUnknownToken]; an operation
 // that was refused may be settled otherwise.
 func (t *Tokens) Settle(ctx context.Context, operation string, s Settlement) error {
 	var answer []byte
@@ -79,9 +79,9 @@ func (t *Tokens) Settle(ctx context.Context, operation string, s Settlement) err
 	case "ok", "already":
 		return nil
 	case "running":
-		var running AttemptRunningError
-		err := reply.Scan(&running.Left)
-		return errors.Join(&running, err)
+		left := time.Duration(0)
+		err := reply.Scan(&left)
+		return errors.Join(running(ErrAttemptRunning, left), err)
 	case "not-in-doubt":
 		return fmt.Errorf("%w: it is %s", ErrNotInDoubt, reply.Values()[0])
 	case "unknown":

@@ -117,9 +117,8 @@ func TestSettledOperationIsAnsweredAsItWasDecided(t *testing.T) {
 		expect.Error(t, "Complete by the attempt that was settled", err, ErrSuperseded)
 
 		err = tokens.Settle(t.Context(), name, Settlement{Decision: NotBegun})
-		running, ok := errors.AsType[*AttemptRunningError](err)
-		if !ok || running.Left <= 0 || running.Left > time.Hour {
-			t.Errorf("Settle while an attempt runs: got %v, want an AttemptRunningError of up to an hour", err)
+		if left := redisstore.RetryAfter(err); !errors.Is(err, ErrAttemptRunning) || left <= 0 || left > time.Hour {
+			t.Errorf("Settle while an attempt runs: got %v, want ErrAttemptRunning with up to an hour left", err)
 		}
 		for _, unknown := range []string{"", "nonsense", name[:31] + "!", "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"} {
 			expect.Error(t, "Settle "+unknown, tokens.Settle(t.Context(), unknown, Settlement{Decision: Refuse}), ErrUnknownToken)

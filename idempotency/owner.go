@@ -5,24 +5,13 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/coatcheck/coatcheck/internal/names"
 	"github.com/coatcheck/coatcheck/internal/secret"
 	"github.com/coatcheck/coatcheck/redisstore"
 )
 
-var ownerForm = names.NewForm("!-~", 16, 128)
-
-// CheckOwner reports what is wrong with an owner that a caller of [Tokens.Claim] has chosen.
-func CheckOwner(owner string) error {
-	if !ownerForm.MatchString(owner) {
-		return errors.New("idempotency: owner: 16 to 128 visible ASCII characters, without spaces")
-	}
-	return nil
-}
-
-// Claim checks a token and claims it in one step. The errors: an *InProgressError, ErrInDoubt,
+// Claim checks a token and claims it in one step. The errors: ErrInProgress, ErrInDoubt,
 // ErrMismatch, ErrUnknownToken; redisstore.ErrUnavailable (nothing was done),
-// redisstore.ErrUnknownOutcome (the claim may stand); a *QuotaError, if an attempt would have
+// redisstore.ErrUnknownOutcome (the claim may stand); ErrQuota, if an attempt would have
 // begun.
 //
 // After an unknown outcome a caller that has chosen [ClaimOptions].Owner asks again with the same

@@ -7,10 +7,6 @@ import (
 	"github.com/coatcheck/coatcheck/redisstore"
 )
 
-// DefaultPrincipal is the principal of a request where none is configured: a digest of its
-// Authorization header, "" without one.
-var DefaultPrincipal = HeaderPrincipal("Authorization")
-
 // HeaderPrincipal identifies the caller by request headers, for [Config].Principal: a digest of
 // their values, "" if none of them is there. Authorization is safe by itself, since a caller
 // without the credential cannot be taken for its owner; but a client that repeats a request with a

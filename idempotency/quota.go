@@ -6,6 +6,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/coatcheck/coatcheck/internal/fault"
 )
 
 // Quota bounds what one principal has in the store at a time, so that it cannot fill the store. A
@@ -87,7 +89,7 @@ func newQuotas(most Quota) *quotas {
 }
 
 // take counts an operation that is kept for that long. If the principal's quota is used up it
-// counts nothing, and returns a [*QuotaError].
+// counts nothing, and returns [ErrQuota].
 func (q *quotas) take(principal string, retention time.Duration) (charge, error) {
 	if q == nil {
 		return charge{}, nil
@@ -98,7 +100,10 @@ func (q *quotas) take(principal string, retention time.Duration) (charge, error)
 	if used := q.of[principal]; used != nil {
 		used.end(now)
 		if q.most.Operations > 0 && used.operations >= q.most.Operations || q.most.Bytes > 0 && used.bytes >= q.most.Bytes {
-			return charge{}, &QuotaError{Wait: used.spans[0].end - now}
+			return charge{}, &fault.WaitError{
+				Err: ErrQuota, Wait: used.spans[0].end - now,
+				Text: ": as many operations of this caller, or bytes of their answers, are kept as this process takes",
+			}
 		}
 	}
 	return q.countLocked(principal, now, retention), nil

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/coatcheck/coatcheck/internal/keepalive"
 	"github.com/coatcheck/coatcheck/internal/secret"
 )
 
@@ -17,7 +18,7 @@ type run struct {
 	claimed time.Time // before the claim was sent
 	charge  charge
 	attempt *Attempt
-	beat    *heartbeat
+	beat    *keepalive.Heartbeat
 	// of the request, without its end: the token's outcome is recorded whether or not the client
 	// waits
 	detached context.Context
@@ -40,7 +41,7 @@ func (t *Tokens) begin(ctx context.Context, key OperationKey, options ClaimOptio
 // start begins the heartbeat, and returns the context with the attempt. cancel ends that context
 // when the claim is lost.
 func (run *run) start(ctx context.Context, cancel context.CancelCauseFunc) context.Context {
-	run.beat = run.tokens.beat(run.detached, run.key, run.owner, run.options, run.claimed, cancel)
+	run.beat = run.heartbeat(cancel)
 	return context.WithValue(ctx, contextKey{}, run.attempt)
 }
 
@@ -50,7 +51,7 @@ func (run *run) start(ctx context.Context, cancel context.CancelCauseFunc) conte
 func (run *run) call(work func()) {
 	panicked := true
 	defer func() {
-		run.beat.stop()
+		run.beat.Stop()
 		if panicked && !run.ended {
 			run.abandon()
 		}

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/coatcheck/coatcheck/internal/notifier"
 	"github.com/coatcheck/coatcheck/internal/secret"
 	"github.com/coatcheck/coatcheck/redisstore"
 	"github.com/coatcheck/coatcheck/scripts"
@@ -58,9 +59,9 @@ type Tokens struct {
 	principal func(*http.Request) string
 	fail      func(http.ResponseWriter, *http.Request, error)
 	log       *slog.Logger
-	answers   *backlog // to be recorded
-	claims    *backlog // to be given back
-	notifier  notifier
+	answers   *backlog                     // to be recorded
+	claims    *backlog                     // to be given back
+	notifier  *notifier.Notifier[struct{}] // of the end of attempts
 
 	tokenKeys  ring
 	answerKeys sealer
@@ -82,7 +83,7 @@ func New(store *redisstore.Store, config Config) *Tokens {
 		panic(err)
 	}
 	if t.principal == nil {
-		t.principal = DefaultPrincipal
+		t.principal = HeaderPrincipal("Authorization")
 	}
 	if t.fail == nil {
 		t.fail = t.writeProblem
@@ -90,6 +91,7 @@ func New(store *redisstore.Store, config Config) *Tokens {
 	if t.log == nil {
 		t.log = slog.New(slog.DiscardHandler)
 	}
+	t.notifier = notifier.New(store, t.done, t.log, func(record string) (string, struct{}) { return record, struct{}{} })
 	t.answers = newBacklog("an answer is not recorded; its token is in doubt when its lease has lapsed", answerRoom, t.log)
 	t.claims = newBacklog("a claim that nothing was started for is not given back; its token is in doubt when its lease has lapsed", claimRoom, t.log)
 	return t
@@ -106,7 +108,7 @@ func (t *Tokens) writeProblem(w http.ResponseWriter, _ *http.Request, err error)
 // Close waits until pending answers are recorded and uncertain claims are given back, or until the
 // context ends. The remaining ones are in doubt when their lease has lapsed, and are logged.
 func (t *Tokens) Close(ctx context.Context) error {
-	t.notifier.close()
+	t.notifier.Close()
 	t.claims.shut()
 	return errors.Join(t.answers.close(ctx), t.claims.close(ctx))
 }

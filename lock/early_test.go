@@ -171,12 +171,8 @@ func TestStaleNotificationGrantsNothing(t *testing.T) {
 	held := must(t, r.one, "early", Request{})
 	heir := startWaiter(t, r.other, "early", Request{TTL: time.Minute}, 1)
 	before := r.asked.Load()
-	r.other.notifier.mu.Lock()
-	for _, notified := range r.other.notifier.waiting {
-		// its first poll waited for nothing
-		wake(notified, notification{fence: 1 << 52, poll: 1, now: time.Now()})
-	}
-	r.other.notifier.mu.Unlock()
+	// its first poll waited for nothing
+	r.other.notifier.NotifyAll(notification{fence: 1 << 52, poll: 1, now: time.Now()})
 	expect.Eventually(t, "it polls", func() bool { return r.asked.Load() > before })
 	heir.stillWaits(t)
 	release(t, held)

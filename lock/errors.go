@@ -5,18 +5,20 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/coatcheck/coatcheck/internal/fault"
 	"github.com/coatcheck/coatcheck/internal/keepalive"
 	"github.com/coatcheck/coatcheck/redisstore"
 )
 
-// The answers of a lock besides redisstore's own errors.
+// The answers of a lock besides redisstore's own errors. After ErrInDoubt redisstore.RetryAfter
+// returns the time until every lease that may be open has ended.
 var (
 	ErrHeld     = redisstore.Refusal("lock: held by others")
 	ErrLost     = redisstore.Loss("lock: it is no longer yours")
 	ErrRequest  = redisstore.Refusal("lock: the request is not valid")
 	ErrCapacity = redisstore.Refusal("lock: in use with another number of permits")
 	ErrInDoubt  = redisstore.Refusal("lock: leases that are still open may have been lost")
-	ErrNoHolder = redisstore.Refusal("lock: no holder has that fence")
+	ErrNoHolder = redisstore.Refusal("lock: it has no such holder")
 )
 
 // Causes with which the context of a [Lock] ends, beside ErrLost alone and the causes of the
@@ -52,28 +54,10 @@ func (h *HeldError) RetryAfter() time.Duration { return max(h.Left, 0) }
 // Unwrap returns ErrHeld.
 func (h *HeldError) Unwrap() error { return ErrHeld }
 
-// CapacityError is [ErrCapacity] with the number of permits that the lock has now.
-type CapacityError struct{ Capacity int }
-
-// Error reports the number of permits.
-func (o *CapacityError) Error() string { return fmt.Sprintf("%v: it has %d", ErrCapacity, o.Capacity) }
-
-// Unwrap returns ErrCapacity.
-func (o *CapacityError) Unwrap() error { return ErrCapacity }
-
-// InDoubtError is [ErrInDoubt] with the time until every lease that may be open has ended.
-type InDoubtError struct{ Wait time.Duration }
-
-// Error reports how long to wait.
-func (d *InDoubtError) Error() string {
-	return fmt.Sprintf("%v: Redis was restarted or replaced; nothing is granted for %v", ErrInDoubt, d.Wait)
+// inDoubt is ErrInDoubt with the time until every lease that may be open has ended.
+func inDoubt(wait time.Duration) error {
+	return &fault.WaitError{Err: ErrInDoubt, Wait: wait, Text: ": Redis was restarted or replaced; nothing is granted for {wait}"}
 }
-
-// RetryAfter returns Wait.
-func (d *InDoubtError) RetryAfter() time.Duration { return d.Wait }
-
-// Unwrap returns ErrInDoubt.
-func (d *InDoubtError) Unwrap() error { return ErrInDoubt }
 
 // refusal is the error for a reply of lock_enter. A place in the queue counts as held, too.
 func refusal(reply redisstore.Reply) error {
@@ -94,17 +78,17 @@ func refusal(reply redisstore.Reply) error {
 		}
 		return held
 	case "capacity":
-		other := &CapacityError{}
-		if err := reply.Scan(&other.Capacity); err != nil {
+		permits := 0
+		if err := reply.Scan(&permits); err != nil {
 			return err
 		}
-		return other
+		return fmt.Errorf("%w: it has %d", ErrCapacity, permits)
 	case "doubt":
-		doubt := &InDoubtError{}
-		if err := reply.Scan(&doubt.Wait); err != nil {
+		wait := time.Duration(0)
+		if err := reply.Scan(&wait); err != nil {
 			return err
 		}
-		return doubt
+		return inDoubt(wait)
 	case "lost", "gone":
 		return ErrLost
 	}

@@ -155,8 +155,8 @@ func (l *Locks) TryGrant(ctx context.Context, name string, request Request) (Gra
 
 // grant asks Redis.
 func (l *Locks) grant(ctx context.Context, a *asker) (Grant, error) {
-	if !a.once && l.notifier.listens() {
-		notified, forget := l.notifier.expect(a.Token)
+	if !a.once && l.notifier.Channel() != "" {
+		notified, forget := l.notifier.Expect(a.Token)
 		defer forget()
 		return l.waitInQueue(ctx, a, notified)
 	}
@@ -169,9 +169,9 @@ func (l *Locks) grant(ctx context.Context, a *asker) (Grant, error) {
 	if word := reply.Word(); a.once || (word != "held" && word != "doubt") {
 		return a.granted(reply)
 	}
-	notified, forget := l.notifier.expect(a.Token)
+	notified, forget := l.notifier.Expect(a.Token)
 	defer forget()
-	l.notifier.listen(ctx, l)
+	l.notifier.Listen(ctx)
 	return l.waitInQueue(ctx, a, notified)
 }
 
@@ -237,17 +237,11 @@ func (l *Locks) Release(ctx context.Context, grant Grant) error {
 	return err
 }
 
-// leave gives back a token's lock or its place in the queue, and notifies the waiters of this
-// process that have got the lock.
-func (l *Locks) leave(ctx context.Context, keys []string, token string) error {
-	_, err := l.giveLease(ctx, keys, token)
-	return err
-}
-
-// giveLease is leave, and also reports whether the token was the only holder.
+// giveLease gives back a token's lock or its place in the queue, and notifies the waiters of this
+// process that have got the lock. It reports whether the token was the only holder.
 func (l *Locks) giveLease(ctx context.Context, keys []string, token string) (free bool, err error) {
 	sent := time.Now()
-	reply, err := l.run(ctx, scripts.LockLeave, keys, token, l.notifier.address(), &l.settings)
+	reply, err := l.run(ctx, scripts.LockLeave, keys, token, l.notifier.Channel(), &l.settings)
 	if err != nil {
 		return false, err
 	}
@@ -274,7 +268,7 @@ func (l *Locks) notifyWaiters(reply redisstore.Reply, sent time.Time) error {
 		if err != nil {
 			return reply.Unexpected()
 		}
-		l.notifier.notify(heirs[i], notification{fence: fence, now: now, sent: sent})
+		l.notifier.Notify(heirs[i], notification{fence: fence, now: now, sent: sent})
 	}
 	return nil
 }

@@ -13,11 +13,12 @@ import (
 // Lock is a lock that this process holds and renews. Its context lasts for as long as the lock may
 // be counted on. It is safe for concurrent use.
 type Lock struct {
-	locks  *Locks
-	lease  *lease
-	turn   int   // how often the lease was handed on before
-	first  Grant // its grant at the beginning
-	keeper *keepalive.Keeper
+	counted
+
+	locks *Locks
+	lease *lease
+	turn  int   // how often the lease was handed on before
+	first Grant // its grant at the beginning
 
 	release sync.Once
 	outcome error // of the release
@@ -29,8 +30,8 @@ type Lock struct {
 // Request.Wait bounds the waiting alone. A request that is under way when the waiting ends is
 // waited for, for one timeout of the store at most: else it could be granted after its withdrawal.
 //
-// The errors: a *HeldError after Request.Wait or with the context's cause, a *CapacityError, an
-// *InDoubtError if the wait ends before the doubt does, ErrRequest; redisstore.ErrUnavailable
+// The errors: a *HeldError after Request.Wait or with the context's cause, ErrCapacity, ErrInDoubt
+// if the wait ends before the doubt does, ErrRequest; redisstore.ErrUnavailable
 // (nothing was done), redisstore.ErrUnknownOutcome (the lock may be taken, without a holder, until
 // its TTL has passed).
 func (l *Locks) Acquire(ctx context.Context, name string, request Request) (*Lock, error) {
@@ -112,29 +113,6 @@ func (k *Lock) Fence() int64 { return k.first.Fence }
 // process, an estimate of that.
 func (k *Lock) Since() time.Time { return k.first.Since }
 
-// Context ends when the lock cannot be counted on any more. Its cause is what Err says.
-func (k *Lock) Context() context.Context { return k.keeper.Context() }
-
-// Done is closed when the lock cannot be counted on any more.
-func (k *Lock) Done() <-chan struct{} { return k.keeper.Context().Done() }
-
-// Err is nil while the lock may be counted on, and ErrReleased after Release. Otherwise it is the
-// reason, which wraps ErrLost unless the context of Acquire has ended.
-func (k *Lock) Err() error {
-	cause := context.Cause(k.keeper.Context())
-	if cause == nil && k.keeper.Valid() <= 0 {
-		return errLate // its timer is about to end the context
-	}
-	return cause
-}
-
-// Validity is how long from now the lock may be counted on if no renewal is confirmed, by monotonic
-// and wall time; 0 or less: not any more. Just after another process has handed the lock over it is
-// less than a claim window, and soon most of the TTL: see [Request].WholeTTL. A process that was
-// paused learns of its loss late: check before each step that matters, and let the resource check
-// the fence.
-func (k *Lock) Validity() time.Duration { return k.keeper.Valid() }
-
 // Release gives the lock back, to the next waiter if there is one. It does so even if the context
 // has ended, within two seconds. ErrLost: the lock had another holder, or none, by then. After
 // another error the lock ends with its TTL. Releasing again does nothing and returns the same. A
@@ -149,3 +127,29 @@ func (k *Lock) Release(ctx context.Context) error {
 	})
 	return k.outcome
 }
+
+// counted is what [Lock] and [QuorumLock] have in common: how long they may be counted on.
+type counted struct{ keeper *keepalive.Keeper }
+
+// Context ends when the lock cannot be counted on any more. Its cause is what Err says.
+func (c counted) Context() context.Context { return c.keeper.Context() }
+
+// Done is closed when the lock cannot be counted on any more.
+func (c counted) Done() <-chan struct{} { return c.keeper.Context().Done() }
+
+// Err is nil while the lock may be counted on, and ErrReleased after Release. Otherwise it is the
+// reason, which wraps ErrLost unless the context of Acquire has ended.
+func (c counted) Err() error {
+	cause := context.Cause(c.keeper.Context())
+	if cause == nil && c.keeper.Valid() <= 0 {
+		return errLate // its timer is about to end the context
+	}
+	return cause
+}
+
+// Validity is how long from now the lock may be counted on if no renewal is confirmed, by monotonic
+// and wall time; 0 or less: not any more. Just after another process has handed the lock over it is
+// less than a claim window, and soon most of the TTL: see [Request].WholeTTL. A process that was
+// paused learns of its loss late: check before each step that matters, and let the resource check
+// the fence.
+func (c counted) Validity() time.Duration { return c.keeper.Valid() }

@@ -315,11 +315,8 @@ func (l *Locks) obtain(ctx context.Context, a *asker) (*lease, error) {
 
 // waitLocal waits in the local queue. Without an error the request is to ask Redis.
 func (l *Locks) waitLocal(ctx context.Context, a *asker) error {
-	waiting, cancel := ctx, context.CancelFunc(func() {})
 	began := time.Now()
-	if a.Wait > 0 {
-		waiting, cancel = context.WithTimeout(ctx, a.Wait)
-	}
+	waiting, cancel := waitContext(ctx, a.Wait)
 	defer cancel()
 	polls := time.NewTicker(l.queues.unnoticed)
 	defer polls.Stop()

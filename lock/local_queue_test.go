@@ -163,14 +163,13 @@ func TestOnlyTheSameRequestsHandALockOn(t *testing.T) {
 	}
 	bubble(t, func(t *testing.T, store *redisstore.Store) { // leaders are seen
 		locks := open(t, store, Config{})
-		election := locks.Election("leader")
-		first, err := election.Campaign(t.Context(), Request{})
+		first, err := locks.Campaign(t.Context(), "leader", Request{})
 		if err != nil {
 			t.Fatal(err)
 		}
 		second := make(chan *Lock)
 		go func() {
-			lock, err := election.Campaign(t.Context(), Request{})
+			lock, err := locks.Campaign(t.Context(), "leader", Request{})
 			if err != nil {
 				t.Error(err)
 			}
@@ -179,7 +178,7 @@ func TestOnlyTheSameRequestsHandALockOn(t *testing.T) {
 		synctest.Wait()
 		release(t, first)
 		next := <-second
-		if leader, err := election.Leader(t.Context()); err != nil || leader.Fence != next.Fence() {
+		if leader, err := locks.Leader(t.Context(), "leader"); err != nil || leader.Fence != next.Fence() {
 			t.Errorf("%+v %v, want %d", leader, err, next.Fence())
 		}
 		release(t, next)

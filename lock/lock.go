@@ -12,16 +12,17 @@ import (
 	"github.com/bsm/redislock"
 
 	"github.com/coatcheck/coatcheck/internal/names"
+	"github.com/coatcheck/coatcheck/internal/notifier"
 	"github.com/coatcheck/coatcheck/internal/pipeline"
 	"github.com/coatcheck/coatcheck/internal/secret"
 	"github.com/coatcheck/coatcheck/redisstore"
 	"github.com/coatcheck/coatcheck/scripts"
 )
 
-// Bounds and defaults of a [Config].
+// Defaults of a [Config].
 const (
-	DefaultWindow = time.Second
-	DefaultSkew   = time.Second
+	defaultWindow = time.Second
+	defaultSkew   = time.Second
 )
 
 // AfterLoss is what to do once Redis may have lost leases that are still open: after a failover, a
@@ -47,7 +48,7 @@ const (
 type Config struct {
 	Owner string // names a holder for people, as [Request].Owner; "" = host:pid
 	// Window is the claim window: how long a waiter whose turn has come may take to ask for the
-	// lock, before it goes to the next; MinTTL to a minute; 0 = DefaultWindow. Waiters also poll
+	// lock, before it goes to the next; MinTTL to a minute; 0 = 1 s. Waiters also poll
 	// about as often.
 	Window time.Duration
 	// Margin is how long before the end of the lease the holder's context ends; 0 = a tenth of its
@@ -58,7 +59,7 @@ type Config struct {
 	// for all users of a store; 0 = DefaultTTL under WaitAfterLoss, else MaxTTL.
 	LongestTTL time.Duration
 	// Skew is how far the clocks of two servers that can be master may differ, up to a minute;
-	// under WaitAfterLoss only; 0 = DefaultSkew.
+	// under WaitAfterLoss only; 0 = 1 s.
 	Skew   time.Duration
 	Logger *slog.Logger // nil = no log. It never sees a token
 }
@@ -68,7 +69,7 @@ func (c Config) withDefaults() Config {
 		c.Owner = process()
 	}
 	if c.Window == 0 {
-		c.Window = DefaultWindow
+		c.Window = defaultWindow
 	}
 	if c.AfterLoss == "" {
 		c.AfterLoss = GrantAfterLoss
@@ -80,7 +81,7 @@ func (c Config) withDefaults() Config {
 		}
 	}
 	if c.Skew == 0 {
-		c.Skew = DefaultSkew
+		c.Skew = defaultSkew
 	}
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
@@ -126,7 +127,8 @@ type Locks struct {
 	config   Config
 	log      *slog.Logger
 	client   *redislock.Client
-	notifier notifier
+	notifier *notifier.Notifier[notification]
+	inbox    string // the channel of its waiters
 	queues   queues
 
 	outage     time.Duration  // how long a wait goes on while Redis does not answer
@@ -143,7 +145,8 @@ func New(store *redisstore.Store, config Config) *Locks {
 	l := &Locks{store: store, config: config, log: config.Logger, client: redislock.New(pipeline.Of(store).Scripter())}
 	l.queues.unnoticed = worthListing
 	l.outage = l.patience()
-	l.notifier.channel = store.Key("locks", "inbox", secret.New())
+	l.inbox = store.Key("locks", "inbox", secret.New())
+	l.notifier = notifier.New(store, l.inbox, l.log, parseNotification)
 	l.settings = fmt.Sprintf("%d %d %s %d", l.patience().Milliseconds(), config.Window.Milliseconds(), l.counts(), l.holdOff())
 	return l
 }
@@ -152,7 +155,7 @@ func New(store *redisstore.Store, config Config) *Locks {
 // first.
 func (l *Locks) Close() error {
 	l.background.Wait()
-	l.notifier.close()
+	l.notifier.Close()
 	return nil
 }
 

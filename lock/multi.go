@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// MaxNames is how many locks can be acquired together.
-const MaxNames = 100
+// atOnce is how many locks can be acquired together.
+const atOnce = 100
 
 // Multi is several locks that are held together, or not at all. It is safe for concurrent use.
 type Multi struct {
@@ -25,8 +25,8 @@ type Multi struct {
 
 // AcquireAll acquires several locks, all or none, in the order of their names, so no two calls can
 // wait for each other for ever. While it waits for a lock, the ones before it are held and renewed.
-// Duplicate names are taken once. Request.Wait bounds the waiting in all; a Token cannot be given.
-// The errors are those of Acquire; after an error nothing is held.
+// Up to a hundred names; duplicates are taken once. Request.Wait bounds the waiting in all; a Token
+// cannot be given. The errors are those of Acquire; after an error nothing is held.
 //
 // There is no variant that takes all in one step, since every name is a slot of its own in a
 // cluster.
@@ -42,8 +42,8 @@ func (l *Locks) TryAcquireAll(ctx context.Context, names []string, request Reque
 
 func (l *Locks) holdAll(ctx context.Context, names []string, request Request) (*Multi, error) {
 	names = slices.Compact(slices.Sorted(slices.Values(names)))
-	if len(names) == 0 || len(names) > MaxNames || request.Token != "" {
-		return nil, fmt.Errorf("%w: 1 to %d names, and no token", ErrRequest, MaxNames)
+	if len(names) == 0 || len(names) > atOnce || request.Token != "" {
+		return nil, fmt.Errorf("%w: 1 to %d names, and no token", ErrRequest, atOnce)
 	}
 	m := &Multi{}
 	m.ctx, m.cancel = context.WithCancelCause(ctx)

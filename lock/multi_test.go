@@ -25,7 +25,7 @@ func several(t *testing.T, store *redisstore.Store) {
 		t.Fatal(err)
 	}
 	wantIs(t, context.Cause(both.Context()), ErrReleased)
-	for _, names := range [][]string{nil, make([]string, MaxNames+1), {"a b"}} {
+	for _, names := range [][]string{nil, make([]string, atOnce+1), {"a b"}} {
 		_, err := locks.AcquireAll(t.Context(), names, Request{})
 		wantIs(t, err, ErrRequest)
 	}
@@ -52,29 +52,26 @@ func several(t *testing.T, store *redisstore.Store) {
 
 func elects(t *testing.T, store *redisstore.Store) {
 	locks, others := open(t, store, Config{Window: MinTTL}), open(t, store, Config{})
-	mine, theirs := locks.Election("chair"), others.Election("chair")
-	_, err := mine.Leader(t.Context())
-	wantIs(t, err, ErrNoLeader)
-	ann, err := mine.Campaign(t.Context(), Request{Owner: "ann"})
+	_, err := locks.Leader(t.Context(), "chair")
+	wantIs(t, err, ErrNoHolder)
+	ann, err := locks.Campaign(t.Context(), "chair", Request{Owner: "ann"})
 	if err != nil {
 		t.Fatal(err)
 	}
 	campaign := startWaiter(t, others, "chair", Request{Owner: "bob"}, 1)
-	if leader, err := theirs.Leader(t.Context()); err != nil || leader.Owner != "ann" || leader.Fence != ann.Fence() {
+	if leader, err := others.Leader(t.Context(), "chair"); err != nil || leader.Owner != "ann" || leader.Fence != ann.Fence() {
 		t.Fatal(leader, err)
 	}
 	var seen []string
-	for leader, err := range mine.Leaders(t.Context()) {
+	for leader, err := range locks.Leaders(t.Context(), "chair") {
 		seen = append(seen, leader.Owner)
 		if err != nil {
-			wantIs(t, err, ErrNoLeader)
+			wantIs(t, err, ErrNoHolder)
 			break
 		}
 		switch leader.Owner {
 		case "ann":
-			if err := mine.Resign(t.Context(), ann); err != nil {
-				t.Fatal(err)
-			}
+			release(t, ann)
 		case "bob":
 			release(t, campaign.granted(t))
 		}

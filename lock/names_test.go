@@ -72,7 +72,7 @@ func TestLockThatIsHandedOverStaysListed(t *testing.T) {
 		listed(t, "after it was handed over", locks, "handed")
 		release(t, heir)
 		// it was listed for its claim window, and not longer, as it did not hold for long
-		time.Sleep(2 * DefaultWindow)
+		time.Sleep(2 * defaultWindow)
 		listed(t, "after the last release", locks)
 	})
 }

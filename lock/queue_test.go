@@ -59,7 +59,7 @@ func passesOn(t *testing.T, store *redisstore.Store) {
 	held := must(t, locks, "pass", Request{})
 	first := startWaiter(t, others, "pass", Request{}, 1)
 	second := startWaiter(t, locks, "pass", Request{}, 2)
-	others.notifier.close() // it gets no notification
+	others.notifier.Close() // it gets no notification
 	release(t, held)
 	first.cancel()
 	select {

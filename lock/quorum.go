@@ -10,9 +10,9 @@ import (
 	"github.com/coatcheck/coatcheck/redisstore"
 )
 
-// The answers of a quorum's locks besides those of other locks.
+// What a quorum's locks refuse besides.
 var (
-	ErrQuorumMode  = fmt.Errorf("%w: a quorum grants exclusive locks only", ErrRequest)
+	errQuorumMode  = fmt.Errorf("%w: a quorum grants exclusive locks only", ErrRequest)
 	errQuorumToken = fmt.Errorf("%w: a quorum makes the tokens itself", ErrRequest)
 )
 
@@ -38,7 +38,7 @@ var (
 //     empty. With GrantAfterLoss, an operator that restarts a server without its data has to keep
 //     it down for LongestTTL. This holds before the first lock of all as well.
 //   - No queue: a waiter asks again after a random while, up to a fifth of Config.Window, and the
-//     first to ask gets it. No shared locks, no permits: ErrQuorumMode.
+//     first to ask gets it. No shared locks, no permits: ErrRequest.
 //   - Two round trips to grant a lock, to the slowest server of the fastest majority; one to renew
 //     it.
 //   - A paused holder learns of a loss late here as well: the resource checks the fence.
@@ -54,7 +54,7 @@ var (
 // # Errors
 //
 // The answer of a lock is that of the servers together: if a majority has answered and not granted,
-// it is a *[HeldError] or an *[InDoubtError], whatever the rest does. If fewer answer it is
+// it is a *[HeldError] or [ErrInDoubt], whatever the rest does. If fewer answer it is
 // redisstore.ErrUnavailable: nothing was done, or all that was done was taken back. It is
 // redisstore.ErrUnknownOutcome if the request may still have something at a majority: then the lock
 // may be taken, without a holder, until the TTL has passed.
@@ -100,10 +100,7 @@ func (l *QuorumLocks) Acquire(ctx context.Context, name string, request Request)
 	if err != nil {
 		return nil, err
 	}
-	waiting, cancel := ctx, context.CancelFunc(func() {})
-	if request.Wait > 0 {
-		waiting, cancel = context.WithTimeout(ctx, request.Wait)
-	}
+	waiting, cancel := waitContext(ctx, request.Wait)
 	defer cancel()
 	var last error = &HeldError{Left: -1}
 	for first, answered := true, time.Now(); ; first = false {
@@ -121,10 +118,7 @@ func (l *QuorumLocks) Acquire(ctx context.Context, name string, request Request)
 			return nil, err
 		}
 		if _, waits := sleep(waiting, nil, nil, l.untilAttempt(err)); !waits {
-			if cause := context.Cause(ctx); cause != nil {
-				return nil, fmt.Errorf("%w: %w", last, cause)
-			}
-			return nil, last
+			return nil, refused(ctx, last)
 		}
 	}
 }
@@ -146,7 +140,7 @@ func (l *QuorumLocks) check(name string, request Request) (Request, error) {
 	}
 	request = request.withDefaults(l.config)
 	if request.Mode == Shared || request.Mode == Permits {
-		return Request{}, ErrQuorumMode
+		return Request{}, errQuorumMode
 	}
 	return request, request.check(name, l.config.LongestTTL)
 }
@@ -159,8 +153,8 @@ func (l *QuorumLocks) untilAttempt(err error) time.Duration {
 	if held, ok := errors.AsType[*HeldError](err); ok && held.Left >= 0 {
 		return min(pause, held.Left+window/500+rand.N(window/50)) //nolint:gosec // the same
 	}
-	if doubt, ok := errors.AsType[*InDoubtError](err); ok {
-		return min(doubt.Wait+pause, slowest*window)
+	if errors.Is(err, ErrInDoubt) {
+		return min(redisstore.RetryAfter(err)+pause, slowest*window)
 	}
 	return pause
 }

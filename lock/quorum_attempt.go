@@ -113,8 +113,8 @@ func refusalOf(response []redisstore.Said[vote], votes redisstore.Votes) error {
 			if each.Left >= 0 {
 				spans = append(spans, each.Left)
 			}
-		} else if doubt, ok := errors.AsType[*InDoubtError](refusal); ok {
-			spans = append(spans, doubt.Wait)
+		} else if errors.Is(refusal, ErrInDoubt) {
+			spans = append(spans, redisstore.RetryAfter(refusal))
 		} else if refusal != nil {
 			wrong = refusal
 		}
@@ -131,7 +131,7 @@ func refusalOf(response []redisstore.Said[vote], votes redisstore.Votes) error {
 	case wrong != nil:
 		return wrong
 	}
-	return &InDoubtError{Wait: left}
+	return inDoubt(left)
 }
 
 // ask sends all servers the same.

@@ -12,8 +12,9 @@ import (
 // QuorumLock is a lock of a quorum that this process holds and renews. Its context lasts for as
 // long as the lock may be counted on. It is safe for concurrent use.
 type QuorumLock struct {
+	counted
+
 	attempt *attempt
-	keeper  *keepalive.Keeper
 
 	release sync.Once
 	outcome error // of the release
@@ -25,7 +26,7 @@ func (a *attempt) hold(ctx context.Context) (*QuorumLock, error) {
 	lock := &QuorumLock{attempt: a}
 	lock.keeper = keepalive.Start(ctx, a.sent, a.sent.Round(0), keepalive.Config{
 		TTL: a.ttl, Margin: l.margin(a.ttl), Renew: a.renew, Strict: true, Late: errLate,
-		Lost: func(err error) bool { return errors.Is(err, ErrLost) },
+		Lost: isLost,
 		Failed: func(err error) {
 			l.config.Logger.Warn("lock: a renewal was confirmed by no majority and is tried again", "name", a.name, "fence", a.fence, "error", err)
 		},
@@ -49,25 +50,6 @@ func (k *QuorumLock) Fence() int64 { return k.attempt.fence }
 
 // Since is when the lock was granted, by the clock of the server that minted the fence.
 func (k *QuorumLock) Since() time.Time { return k.attempt.since }
-
-// Context ends when the lock cannot be counted on any more. Its cause is what Err says.
-func (k *QuorumLock) Context() context.Context { return k.keeper.Context() }
-
-// Done is closed when the lock cannot be counted on any more.
-func (k *QuorumLock) Done() <-chan struct{} { return k.keeper.Context().Done() }
-
-// Err is as [Lock.Err].
-func (k *QuorumLock) Err() error {
-	cause := context.Cause(k.keeper.Context())
-	if cause == nil && k.keeper.Valid() <= 0 {
-		return errLate // its timer is about to end the context
-	}
-	return cause
-}
-
-// Validity is how long from now the lock may be counted on if no majority confirms a renewal; 0 or
-// less: not any more. See [Lock.Validity].
-func (k *QuorumLock) Validity() time.Duration { return k.keeper.Valid() }
 
 // Release gives the lock back at all servers. It returns when a majority does not have it any more;
 // the rest goes on in the background, and [redisstore.Quorum.Close] waits for it. It does so even

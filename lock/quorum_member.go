@@ -132,7 +132,7 @@ func (l *member) leave(ctx context.Context) (had bool, err error) {
 	if l.has == nothing {
 		return false, nil
 	}
-	err = l.locks.leave(ctx, l.asker.keys, l.asker.Token)
+	_, err = l.locks.giveLease(ctx, l.asker.keys, l.asker.Token)
 	lost := errors.Is(err, ErrLost)
 	if lost && l.has == perhaps {
 		return false, errMayArrive

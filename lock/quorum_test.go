@@ -50,14 +50,14 @@ func TestQuorumGrantsExclusiveLocksOnly(t *testing.T) {
 	for _, request := range []Request{{Mode: Shared}, {Mode: Permits, Capacity: 2}, {Capacity: 2}} {
 		for _, acquire := range []func(context.Context, string, Request) (*QuorumLock, error){locks.TryAcquire, locks.Acquire} {
 			_, err := acquire(t.Context(), "mode", request)
-			wantOnly(t, err, ErrQuorumMode)
+			wantOnly(t, err, errQuorumMode)
 			wantIs(t, err, ErrRequest)
 		}
 	}
 	for _, request := range []Request{{Token: secret.New()}, {TTL: time.Millisecond}, {Wait: -1}, {Owner: "a b"}, {Permits: 2}, {Mode: "other"}} {
 		_, err := locks.TryAcquire(t.Context(), "request", request)
 		wantOnly(t, err, ErrRequest)
-		if errors.Is(err, ErrQuorumMode) {
+		if errors.Is(err, errQuorumMode) {
 			t.Error(err)
 		}
 	}

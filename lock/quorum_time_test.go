@@ -132,7 +132,7 @@ func TestWaiterOfAQuorumHasTheLockWhenTheLeaseHasEnded(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if took := time.Since(start); took < 3*time.Second || took > 3*time.Second+DefaultWindow/4 {
+		if took := time.Since(start); took < 3*time.Second || took > 3*time.Second+defaultWindow/4 {
 			t.Errorf("granted after %v", took)
 		}
 		releaseQuorum(t, held)

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/coatcheck/coatcheck/internal/expect"
+	"github.com/coatcheck/coatcheck/internal/fault"
+	"github.com/coatcheck/coatcheck/internal/notifier"
 	"github.com/coatcheck/coatcheck/internal/secret"
 	"github.com/coatcheck/coatcheck/redisstore"
 	"github.com/coatcheck/coatcheck/scripts"
@@ -109,7 +111,7 @@ func TestDeadWaitersDelayTheQueueByOneWindowAtMost(t *testing.T) {
 			release(t, held)
 			start := time.Now()
 			release(t, next.granted(t))
-			if took := time.Since(start); took > DefaultWindow+100*time.Millisecond || took < DefaultWindow/2 {
+			if took := time.Since(start); took > defaultWindow+100*time.Millisecond || took < defaultWindow/2 {
 				t.Errorf("%d dead: served after %v", dead, took)
 			}
 		})
@@ -120,13 +122,13 @@ func TestDeadWaitersDelayTheQueueByOneWindowAtMost(t *testing.T) {
 // channel has a subscriber.
 func bury(t *testing.T, locks *Locks, name string, n int) {
 	t.Helper()
-	locks.notifier.listen(t.Context(), locks)
+	locks.notifier.Listen(t.Context())
 	for range n {
 		a, err := locks.ask(name, Request{})
 		if err != nil {
 			t.Fatal(err)
 		}
-		if reply, err := locks.enter(t.Context(), a, locks.notifier.channel); err != nil || reply.Word() != "waiting" {
+		if reply, err := locks.enter(t.Context(), a, locks.inbox); err != nil || reply.Word() != "waiting" {
 			t.Fatal(reply, err)
 		}
 	}
@@ -141,7 +143,7 @@ func TestWaitersWhoseProcessIsGoneArePassedOver(t *testing.T) {
 		middle := settle(t, wait(t, locks, "gone", Request{}))
 		bury(t, gone, "gone", 3)
 		last := settle(t, wait(t, locks, "gone", Request{}))
-		gone.notifier.close()
+		gone.notifier.Close()
 		synctest.Wait()
 		start := time.Now()
 		release(t, held)
@@ -161,14 +163,14 @@ func TestLostMessageCostsLessThanAWindow(t *testing.T) {
 	bubble(t, func(t *testing.T, store *redisstore.Store) {
 		locks, others := open(t, store, Config{}), open(t, store, Config{})
 		held := must(t, locks, "lost", Request{})
+		others.notifier = notifier.New(store, others.inbox, others.log, func(string) (string, notification) {
+			return "", notification{} // no waiter is notified
+		})
 		next := settle(t, wait(t, others, "lost", Request{}))
-		others.notifier.mu.Lock()
-		others.notifier.waiting = map[string]chan notification{} // no waiter is notified
-		others.notifier.mu.Unlock()
 		release(t, held)
 		start := time.Now()
 		release(t, next.granted(t))
-		if took := time.Since(start); took > DefaultWindow {
+		if took := time.Since(start); took > defaultWindow {
 			t.Errorf("served after %v", took)
 		}
 	})
@@ -345,10 +347,10 @@ func TestAfterALossNothingIsGrantedUntilOldLeasesHaveEnded(t *testing.T) {
 	})
 }
 
-func wantDoubt(t *testing.T, err error) *InDoubtError {
+func wantDoubt(t *testing.T, err error) *fault.WaitError {
 	t.Helper()
 	wantIs(t, err, ErrInDoubt, redisstore.ErrRefused)
-	doubt, _ := errors.AsType[*InDoubtError](err)
+	doubt, _ := errors.AsType[*fault.WaitError](err)
 	if doubt == nil || doubt.Wait <= 0 {
 		t.Fatal(err)
 	}

@@ -38,6 +38,14 @@ func (l *Locks) releaseContext(ctx context.Context) (context.Context, context.Ca
 	return context.WithTimeout(ctx, releaseTimeout)
 }
 
+// waitContext is a context that ends with a wait as well; 0 = the wait is not bounded.
+func waitContext(ctx context.Context, wait time.Duration) (context.Context, context.CancelFunc) {
+	if wait <= 0 {
+		return ctx, func() {}
+	}
+	return context.WithTimeout(ctx, wait)
+}
+
 // patience is how long a waiter that does not poll keeps its place.
 func (l *Locks) patience() time.Duration {
 	return max(missed*slowest*l.config.Window, placeKept)
@@ -46,16 +54,13 @@ func (l *Locks) patience() time.Duration {
 // waitInQueue waits in the queue at Redis until the lock is granted. Its errors are those of
 // Acquire.
 func (l *Locks) waitInQueue(ctx context.Context, a *asker, notified <-chan notification) (Grant, error) {
-	waiting, cancel := ctx, context.CancelFunc(func() {})
-	if a.Wait > 0 {
-		waiting, cancel = context.WithTimeout(ctx, a.Wait)
-	}
+	waiting, cancel := waitContext(ctx, a.Wait)
 	defer cancel()
 	var last error = &HeldError{Left: -1}
 	a.placed = true
 	heard := false // an answer of Redis
 	for answered := time.Now(); ; {
-		reply, err := l.enterInFull(waiting, a, l.notifier.channel)
+		reply, err := l.enterInFull(waiting, a, l.inbox)
 		pause := l.config.Window / 10
 		switch {
 		case err == nil && (reply.Word() == "granted" || reply.Word() == "capacity"):
@@ -101,9 +106,9 @@ func (l *Locks) isFinal(err error, answered time.Time) bool {
 // that has its place in the queue is recorded: see accept.
 func (l *Locks) untilPoll(a *asker, reply redisstore.Reply) (time.Duration, error) {
 	if reply.Word() == "doubt" {
-		doubt := &InDoubtError{}
-		err := reply.Scan(&doubt.Wait)
-		return min(doubt.Wait+time.Millisecond, slowest*l.config.Window), err
+		wait := time.Duration(0)
+		err := reply.Scan(&wait)
+		return min(wait+time.Millisecond, slowest*l.config.Window), err
 	}
 	place, left := 0, time.Duration(0)
 	if reply.Word() != "waiting" {
@@ -194,7 +199,7 @@ func (l *Locks) takeBack(ctx context.Context, a *asker) {
 	}
 	ctx, cancel := l.releaseContext(ctx)
 	defer cancel()
-	if err := l.leave(ctx, a.keys, a.Token); err != nil && !errors.Is(err, ErrLost) {
+	if _, err := l.giveLease(ctx, a.keys, a.Token); err != nil && !errors.Is(err, ErrLost) {
 		l.log.WarnContext(ctx, "lock: a place in the queue could not be given back, and ends by itself", "name", a.name, "error", err)
 	}
 }

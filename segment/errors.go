@@ -2,7 +2,6 @@ package segment
 
 import (
 	"errors"
-	"fmt"
 
 	"github.com/coatcheck/coatcheck/redisstore"
 )
@@ -18,7 +17,7 @@ var (
 	// ErrTooManyTags means that the maximum of tags is in use.
 	ErrTooManyTags = redisstore.Refusal("segment: too many tags are in use")
 	// ErrWentBack means that the source gave ids at or below some that this process has seen
-	// already. They are not used. See [WentBackError].
+	// already. They are not used.
 	ErrWentBack = redisstore.Refusal("segment: the source went back")
 	// ErrBadRange means that the source's answer is no range of ids. It is not used.
 	ErrBadRange = redisstore.Refusal("segment: the source gave no range of ids")
@@ -36,17 +35,3 @@ func (databaseError) Unwrap() error { return redisstore.ErrUnavailable }
 
 // errGone means that a chain was dropped: the tag has another one, or none.
 var errGone = errors.New("segment: dropped")
-
-// WentBackError is [ErrWentBack] with what was given.
-type WentBackError struct {
-	Range Range
-	Seen  int64 // an id at or above Range.Lo that this process has seen
-}
-
-// Error reports which ids were given, and up to where they were seen.
-func (w *WentBackError) Error() string {
-	return fmt.Sprintf("%v: it gave %d to %d, and %d was seen before", ErrWentBack, w.Range.Lo, w.Range.Hi, w.Seen)
-}
-
-// Unwrap returns ErrWentBack.
-func (w *WentBackError) Unwrap() error { return ErrWentBack }

@@ -113,7 +113,7 @@ func (c *chain) see(r Range, n *node) error {
 	if seen, found := c.fences.conflict(r.Lo, n.delta); found {
 		c.counts.wentBack++
 		c.segments.totals.wentBack.Add(1)
-		return &WentBackError{r, seen}
+		return fmt.Errorf("%w: it gave %d to %d, and %d was seen before", ErrWentBack, r.Lo, r.Hi, seen)
 	}
 	c.fences = c.fences.raised(n.last, n.delta)
 	return nil

@@ -11,6 +11,7 @@ import (
 	"github.com/coatcheck/coatcheck/counter"
 	"github.com/coatcheck/coatcheck/idempotency"
 	"github.com/coatcheck/coatcheck/internal/expect"
+	"github.com/coatcheck/coatcheck/internal/fault"
 	"github.com/coatcheck/coatcheck/internal/stamper"
 	"github.com/coatcheck/coatcheck/internal/storetest"
 	"github.com/coatcheck/coatcheck/lock"
@@ -28,17 +29,17 @@ func TestWaitThatAnErrorNamesIsToldAsRetryAfter(t *testing.T) {
 		want string
 	}{
 		{&access.TooOften{Wait: wait}, "3"},
-		{&workerlease.Exhausted{Wait: wait}, "3"},
-		{&workerlease.Quarantined{Wait: wait}, "3"},
-		{&stamper.TooMany{Wait: wait}, "3"},
-		{&counter.HoldOffError{Wait: wait}, "3"},
-		{&lock.InDoubtError{Wait: wait}, "3"},
+		{&fault.WaitError{Err: workerlease.ErrExhausted, Wait: wait}, "3"},
+		{&fault.WaitError{Err: workerlease.ErrQuarantined, Wait: wait}, "3"},
+		{&fault.WaitError{Err: stamper.ErrTooMany, Wait: wait}, "3"},
+		{&fault.WaitError{Err: counter.ErrHoldOff, Wait: wait}, "3"},
+		{&fault.WaitError{Err: lock.ErrInDoubt, Wait: wait}, "3"},
 		{&lock.HeldError{Left: wait}, "3"},
 		{&lock.HeldError{Left: -1}, ""},
-		{&idempotency.InProgressError{Left: wait}, "3"},
-		{&idempotency.AttemptRunningError{Left: wait}, "3"},
-		{&idempotency.QuotaError{Wait: wait}, "3"},
-		{fmt.Errorf("somewhere: %w", &lock.InDoubtError{Wait: wait}), "3"},
+		{&fault.WaitError{Err: idempotency.ErrInProgress, Wait: wait}, "3"},
+		{&fault.WaitError{Err: idempotency.ErrAttemptRunning, Wait: wait}, "3"},
+		{&fault.WaitError{Err: idempotency.ErrQuota, Wait: wait}, "3"},
+		{fmt.Errorf("somewhere: %w", &fault.WaitError{Err: lock.ErrInDoubt, Wait: wait}), "3"},
 		{lock.ErrLost, ""},
 		// no wait is named, and the state passes
 		{access.ErrNotRead, "1"},

@@ -14,6 +14,7 @@ import (
 	"github.com/coatcheck/coatcheck/counter"
 	"github.com/coatcheck/coatcheck/idempotency"
 	"github.com/coatcheck/coatcheck/internal/expect"
+	"github.com/coatcheck/coatcheck/internal/fault"
 	"github.com/coatcheck/coatcheck/internal/redistest"
 	"github.com/coatcheck/coatcheck/internal/storetest"
 	"github.com/coatcheck/coatcheck/internal/wire"
@@ -184,7 +185,7 @@ func TestErrorsOfSegmentsAreProblems(t *testing.T) {
 		{fmt.Errorf("%w: %w", redisstore.ErrUnavailable, source), wire.StoreUnavailable},
 		{fmt.Errorf("%w: %w", redisstore.ErrUnknownOutcome, source), wire.OutcomeUnknown},
 		{fmt.Errorf("%w: %w", redisstore.ErrUnknownOutcome, context.DeadlineExceeded), wire.OutcomeUnknown},
-		{&counter.HoldOffError{Wait: 4 * time.Second}, wire.PoolQuarantined},
+		{&fault.WaitError{Err: counter.ErrHoldOff, Wait: 4 * time.Second}, wire.PoolQuarantined},
 		{counter.ErrBehind, wire.CounterBehind},
 		{source, wire.InternalError},
 	} {

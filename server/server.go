@@ -56,7 +56,7 @@ type Config struct {
 	Debug  http.Handler // is at /debug/ of [Server.Admin]; nil = nothing is
 
 	// who is asking; keys and tokens of two principals never meet. nil =
-	// [idempotency.DefaultPrincipal]
+	// idempotency.HeaderPrincipal("Authorization")
 	Principal  func(*http.Request) string
 	TokenKeys  []idempotency.Key // sign issued tokens; nil = not signed
 	AnswerKeys []idempotency.Key // encrypt stored answers; nil = stored as they are
@@ -177,7 +177,7 @@ func (c Config) withDefaults() Config {
 		c.Metrics = metrics.NewService("")
 	}
 	if c.Principal == nil {
-		c.Principal = idempotency.DefaultPrincipal
+		c.Principal = idempotency.HeaderPrincipal("Authorization")
 	}
 	c.MaxBody = cmp.Or(c.MaxBody, DefaultMaxBody)
 	c.RequestTimeout = cmp.Or(c.RequestTimeout, DefaultRequestTimeout)

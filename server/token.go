@@ -117,7 +117,7 @@ func claimOptions(r *request) idempotency.ClaimOptions {
 	if policy != "" && policy != idempotency.Hold && policy != idempotency.Takeover {
 		r.invalid("policy", "hold or takeover")
 	}
-	if asked.Owner != "" && idempotency.CheckOwner(asked.Owner) != nil {
+	if asked.Owner != "" && !names.Owner.MatchString(asked.Owner) {
 		r.invalid("owner", "16 to 128 visible ASCII characters, new and random for each attempt")
 	}
 	return idempotency.ClaimOptions{

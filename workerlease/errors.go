@@ -4,10 +4,14 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/coatcheck/coatcheck/internal/fault"
 	"github.com/coatcheck/coatcheck/redisstore"
+	"github.com/coatcheck/coatcheck/workerlease/holder"
 )
 
-// What a pool can answer besides redisstore's own errors.
+// What a pool can answer besides redisstore's own errors. redisstore.RetryAfter returns how long to
+// wait after ErrExhausted, until the first slot can be free, and after ErrQuarantined, until every
+// window that may be open has ended.
 var (
 	ErrLost        = redisstore.Loss("workerlease: the lease is no longer yours")
 	ErrExhausted   = redisstore.Refusal("workerlease: every worker id of the pool is taken or cooling")
@@ -16,35 +20,8 @@ var (
 	ErrExists      = redisstore.Refusal("workerlease: the pool is there already")
 	ErrRequest     = redisstore.Refusal("workerlease: the request is not valid")
 	ErrUnknown     = redisstore.Refusal("workerlease: no such pool")
+	ErrLayout      = holder.ErrLayout // of a Stamper, which cannot stamp the pool's layout
 )
-
-// Exhausted is [ErrExhausted] with the time until the first slot can be free.
-type Exhausted struct{ Wait time.Duration }
-
-// Error says how long to wait.
-func (e *Exhausted) Error() string {
-	return fmt.Sprintf("%v; the first can be free in %v", ErrExhausted, e.Wait)
-}
-
-// RetryAfter returns Wait.
-func (e *Exhausted) RetryAfter() time.Duration { return e.Wait }
-
-// Unwrap gives ErrExhausted.
-func (e *Exhausted) Unwrap() error { return ErrExhausted }
-
-// Quarantined is [ErrQuarantined] with the time until every window that may be open has ended.
-type Quarantined struct{ Wait time.Duration }
-
-// Error says how long to wait, and what ends it at once.
-func (e *Quarantined) Error() string {
-	return fmt.Sprintf("%v: no worker id is granted for %v, until every one that may be in use has ended. A pool that is new can be declared so", ErrQuarantined, e.Wait)
-}
-
-// RetryAfter returns Wait.
-func (e *Quarantined) RetryAfter() time.Duration { return e.Wait }
-
-// Unwrap gives ErrQuarantined.
-func (e *Quarantined) Unwrap() error { return ErrQuarantined }
 
 // OtherPool is [ErrOtherPool] or [ErrExists] with what the pool is.
 type OtherPool struct {
@@ -75,46 +52,16 @@ func (e *OtherPool) Error() string {
 // Unwrap gives the sentinel.
 func (e *OtherPool) Unwrap() error { return e.is }
 
-// TTLError is [ErrRequest] about a TTL that is longer than the settings allow, or shorter than any
-// may be.
-type TTLError struct {
-	TTL     time.Duration // that was asked for
-	Longest time.Duration // that is allowed
-}
-
-// Error says the bounds.
-func (e *TTLError) Error() string {
-	return fmt.Sprintf("%v: ttl %v: %v to %v, the longest that the settings allow", ErrRequest, e.TTL, MinTTL, e.Longest)
-}
-
-// Unwrap gives ErrRequest.
-func (e *TTLError) Unwrap() error { return ErrRequest }
-
-// LongestTTLError says that the longest TTL of this process is shorter than one with which the pool
-// is used: after a loss it would wait for too short a time. Nothing was granted. It is an
-// [ErrOtherPool].
-type LongestTTLError struct {
-	Used    time.Duration // the pool's TTL, or the longest that another process allows
-	Longest time.Duration // that this process allows
-}
-
-// Error says both, and what mends it.
-func (e *LongestTTLError) Error() string {
-	return fmt.Sprintf("workerlease: the pool is used with a longest ttl of %v, and this process allows %v: set it to one value in all processes (--worker-longest-ttl)", e.Used, e.Longest)
-}
-
-// Unwrap gives ErrOtherPool.
-func (e *LongestTTLError) Unwrap() error { return ErrOtherPool }
-
 // refusal is the error that a reply about a pool stands for.
 func (p *Pools) refusal(pool string, reply redisstore.Reply) error {
 	switch reply.Word() {
 	case "longest":
-		longest := &LongestTTLError{Longest: p.LongestTTL(pool)}
-		if err := reply.Scan(&longest.Used); err != nil {
+		var used time.Duration // the pool's TTL, or the longest that another process allows
+		if err := reply.Scan(&used); err != nil {
 			return err
 		}
-		return longest
+		// after a loss this process would wait for too short a time
+		return fmt.Errorf("%w: it is used with a longest ttl of %v, and this process allows %v: set it to one value in all processes (--worker-longest-ttl)", ErrOtherPool, used, p.LongestTTL(pool))
 	case "lost":
 		return ErrLost
 	case "unknown":
@@ -131,17 +78,17 @@ func (p *Pools) refusal(pool string, reply redisstore.Reply) error {
 		}
 		return other
 	case "exhausted":
-		var exhausted Exhausted
-		if err := reply.Scan(&exhausted.Wait); err != nil {
-			return err
-		}
-		return &exhausted
+		return waitFor(reply, ErrExhausted, "; the first can be free in {wait}")
 	case "quarantined":
-		var quarantined Quarantined
-		if err := reply.Scan(&quarantined.Wait); err != nil {
-			return err
-		}
-		return &quarantined
+		return waitFor(reply, ErrQuarantined, ": no worker id is granted for {wait}, until every one that may be in use has ended. A pool that is new can be declared so")
 	}
 	return reply.Unexpected()
+}
+
+func waitFor(reply redisstore.Reply, err error, text string) error {
+	refused := &fault.WaitError{Err: err, Text: text}
+	if err := reply.Scan(&refused.Wait); err != nil {
+		return err
+	}
+	return refused
 }

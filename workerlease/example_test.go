@@ -11,6 +11,7 @@ import (
 	"github.com/coatcheck/coatcheck/redisstore"
 	"github.com/coatcheck/coatcheck/snowflake"
 	"github.com/coatcheck/coatcheck/workerlease"
+	"github.com/coatcheck/coatcheck/workerlease/holder"
 )
 
 // orders is what the ids of the examples' pool look like.
@@ -91,14 +92,14 @@ func ExamplePools_Start() {
 	defer store.Close()
 
 	granted := make(chan struct{})
-	holder := pools.Start(ctx, "orders", workerlease.Request{Shape: orders}, workerlease.HoldOptions{Reacquire: true, Observe: func(e workerlease.Event) {
+	held := pools.Start(ctx, "orders", workerlease.Request{Shape: orders}, workerlease.HoldOptions{Reacquire: true, Observe: func(e holder.Event) {
 		fmt.Println(e.Kind, e.WorkerID)
-		if e.Kind == workerlease.Granted {
+		if e.Kind == holder.Granted {
 			close(granted)
 		}
 	}})
 	<-granted
-	if err := holder.Release(ctx, time.Time{}); err != nil {
+	if err := held.Release(ctx, time.Time{}); err != nil {
 		log.Fatal(err)
 	}
 	// Output:
@@ -114,8 +115,8 @@ func ExamplePools_Create() {
 	pools := workerlease.New(store, workerlease.Config{NewPools: workerlease.Wait})
 
 	_, err := pools.Acquire(ctx, "orders", workerlease.Request{Shape: orders})
-	if quarantined, ok := errors.AsType[*workerlease.Quarantined](err); ok {
-		fmt.Println("perhaps it was lost: wait for", quarantined.Wait.Round(time.Second))
+	if errors.Is(err, workerlease.ErrQuarantined) {
+		fmt.Println("perhaps it was lost: wait for", redisstore.RetryAfter(err).Round(time.Second))
 	}
 	if err := pools.Create(ctx, "orders", orders, 0); err != nil {
 		log.Fatal(err)

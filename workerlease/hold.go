@@ -5,7 +5,6 @@ import (
 	"errors"
 	"time"
 
-	"github.com/coatcheck/coatcheck/internal/keepalive"
 	"github.com/coatcheck/coatcheck/redisstore"
 	"github.com/coatcheck/coatcheck/snowflake"
 	"github.com/coatcheck/coatcheck/workerlease/holder"
@@ -18,37 +17,9 @@ type Holder = holder.Holder
 // HoldOptions say how to hold. The zero value of each field means the default beside it.
 type HoldOptions = holder.Options
 
-// Event is something that happened to a holder; see [HoldOptions].
-type Event = holder.Event
-
-// EventKind is what kind of event it is.
-type EventKind = holder.Kind
-
-// The kinds of events.
-const (
-	// Waiting means that no grant was made: Err says why, Wait how long until the next attempt.
-	Waiting       = holder.Waiting
-	Granted       = holder.Granted       // a worker id is held from now on
-	Renewed       = holder.Renewed       // its window was moved
-	RenewalFailed = holder.RenewalFailed // it was not, and it is not known to be lost: Err says why
-	Lost          = holder.Lost          // it is held no longer: Err says why
-	// Released means that it was given back. If Err is set, that failed: it ends with its window.
-	Released = holder.Released
-)
-
-// What a holder's errors and the causes of its context wrap, besides the errors of Acquire and
-// Renew.
-var (
-	ErrNone = holder.ErrNone // no lease is held now
-	// ErrLate means that a grant's reply came when its window had ended, or nearly so.
-	ErrLate     = holder.ErrLate
-	ErrLayout   = holder.ErrLayout      // the pool's layout is not one that this program can stamp
-	ErrDeadline = keepalive.ErrDeadline // no renewal was confirmed before the lease could end
-	ErrReleased = keepalive.ErrReleased // the holder gave the lease back
-)
-
 // Hold acquires a lease and holds it until Release, its loss, or the end of the context. The errors
-// are those of Acquire.
+// are those of Acquire. Package holder has the other errors of the holder, the causes of its
+// context, and the events that [HoldOptions] are told of.
 func (p *Pools) Hold(ctx context.Context, pool string, request Request, options HoldOptions) (*Holder, error) {
 	return holder.Hold(ctx, p.leaser(pool, request), options)
 }

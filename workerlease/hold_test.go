@@ -13,6 +13,7 @@ import (
 	"github.com/coatcheck/coatcheck/internal/storetest"
 	"github.com/coatcheck/coatcheck/redisstore"
 	"github.com/coatcheck/coatcheck/workerlease"
+	"github.com/coatcheck/coatcheck/workerlease/holder"
 )
 
 // hold holds a worker id until the test ends.
@@ -99,11 +100,8 @@ func TestCooldown(t *testing.T) {
 			t.Fatal(err)
 		}
 		_, err := p.Acquire(t.Context(), "p", of(1))
-		has, ok := errors.AsType[*workerlease.Exhausted](err)
-		if !ok {
-			t.Fatalf("Acquire of a pool that cools: got error %v, want an Exhausted", err)
-		}
-		expect.Equal(t, "wait for an id that cools", has.Wait, time.Minute)
+		expect.Error(t, "Acquire of a pool that cools", err, workerlease.ErrExhausted)
+		expect.Equal(t, "wait for an id that cools", redisstore.RetryAfter(err), time.Minute)
 		time.Sleep(31 * time.Second)
 		ring, err := p.Ring(t.Context(), "p", 0, 2)
 		expect.MustEqual(t, "error of Ring", err, nil)
@@ -162,9 +160,9 @@ func TestIdentitiesKeepTheirIDsOverRestarts(t *testing.T) {
 
 func TestHolderReacquiresAfterItsLeaseWasTaken(t *testing.T) {
 	inBubble(t, func(t *testing.T, p pools) {
-		var events []workerlease.Event
+		var events []holder.Event
 		var mu sync.Mutex
-		h := p.hold(t, "p", of(2), workerlease.HoldOptions{Reacquire: true, Observe: func(e workerlease.Event) {
+		h := p.hold(t, "p", of(2), workerlease.HoldOptions{Reacquire: true, Observe: func(e holder.Event) {
 			mu.Lock()
 			defer mu.Unlock()
 			events = append(events, e)

@@ -16,6 +16,7 @@ import (
 	"github.com/coatcheck/coatcheck/redisstore"
 	"github.com/coatcheck/coatcheck/snowflake"
 	"github.com/coatcheck/coatcheck/workerlease"
+	"github.com/coatcheck/coatcheck/workerlease/holder"
 )
 
 const layout = "41/2/6" // few worker ids and a short sequence: whatever overlaps collides
@@ -35,8 +36,8 @@ func (p *process) live(ctx context.Context, t *testing.T, rng *rand.Rand) {
 	for ctx.Err() == nil {
 		h := p.pools.Start(ctx, "p", request, workerlease.HoldOptions{
 			Reacquire: rng.IntN(2) == 0, Wall: func() time.Time { return time.Now().Round(0).Add(p.wall) },
-			Observe: func(e workerlease.Event) {
-				if e.Kind == workerlease.Granted {
+			Observe: func(e holder.Event) {
+				if e.Kind == holder.Granted {
 					p.terms++
 				}
 			},

@@ -53,17 +53,17 @@ func (p *Pools) longest(pool string) int64 {
 	return max(p.config.LongestTTL, p.config.Pools[pool].TTL).Milliseconds()
 }
 
-// checkTTL refuses a TTL that is out of bounds; 0 is the pool's. The error is a *TTLError.
+// checkTTL refuses a TTL that is out of bounds; 0 is the pool's. The error is ErrRequest.
 func (p *Pools) checkTTL(pool string, ttl time.Duration) error {
 	if longest := p.LongestTTL(pool); ttl != 0 && (ttl < MinTTL || ttl > longest) {
-		return &TTLError{TTL: ttl, Longest: longest}
+		return fmt.Errorf("%w: ttl %v: %v to %v, the longest that the settings allow", ErrRequest, ttl, MinTTL, longest)
 	}
 	return nil
 }
 
 // settle checks a request and makes it one for what its pool is pinned to. It returns the layout of
-// the request's shape, which is written as package snowflake writes it. The error is a *TTLError,
-// an *OtherPool or ErrRequest.
+// the request's shape, which is written as package snowflake writes it. The error is an
+// *OtherPool or ErrRequest.
 func (p *Pools) settle(pool string, request Request) (Request, snowflake.Layout, error) {
 	layout, err := snowflake.ParseLayout(request.Shape.Layout)
 	if err == nil {

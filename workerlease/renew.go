@@ -13,7 +13,7 @@ import (
 // then; a window never gets shorter. Pool, WorkerID and Token name the lease. The rest is the
 // holder's proof in case that Redis has lost it: a lease as it was granted or renewed last is
 // written down anew as long as its window is provably open, and a lease without that is lost then.
-// TTL 0 is the pool's. A *TTLError: it is out of bounds. An *OtherPool: the lease is of another
+// TTL 0 is the pool's. ErrRequest: it is out of bounds. An *OtherPool: the lease is of another
 // shape than the pool is pinned to, or of another TTL than it has. ErrLost: it has ended, was
 // released, is another's, or is not proven.
 func (p *Pools) Renew(ctx context.Context, lease Lease, ack int) (Lease, error) {

@@ -11,6 +11,7 @@ import (
 	"github.com/coatcheck/coatcheck/internal/storetest"
 	"github.com/coatcheck/coatcheck/redisstore"
 	"github.com/coatcheck/coatcheck/workerlease"
+	"github.com/coatcheck/coatcheck/workerlease/holder"
 )
 
 // replicated are the pools of a master with two replicas, which both must acknowledge.
@@ -59,7 +60,7 @@ func TestGrantThatIsNotAcknowledgedIsNotUsed(t *testing.T) {
 	held := make(chan *workerlease.Holder, 1)
 	go func() {
 		defer close(held)
-		h, err := p.Hold(t.Context(), "p", of(3), workerlease.HoldOptions{Patience: patience, Observe: func(e workerlease.Event) {
+		h, err := p.Hold(t.Context(), "p", of(3), workerlease.HoldOptions{Patience: patience, Observe: func(e holder.Event) {
 			if !once && errors.Is(e.Err, redisstore.ErrUnknownOutcome) {
 				once = true
 				close(waited)
@@ -116,7 +117,7 @@ func TestRenewalThatIsNotAcknowledgedExtendsNothing(t *testing.T) {
 		}
 		time.Sleep(time.Millisecond)
 	}
-	expect.Error(t, "end of the hold", h.Err(), workerlease.ErrDeadline)
+	expect.Error(t, "end of the hold", h.Err(), holder.ErrDeadline)
 	_, err = p.Renew(t.Context(), before, 0)
 	wantShortfall(t, err)
 	if lease, err := p.Renew(t.Context(), before, 1); err != nil || !lease.NotAfter.After(before.NotAfter) {
@@ -195,7 +196,7 @@ func TestHoldersOfAClusterDependOnTheirShardOnly(t *testing.T) {
 	b := p.hold(t, other, request, workerlease.HoldOptions{})
 	dead.Pause()
 	<-a.Context().Done()
-	expect.Error(t, "end of the hold", a.Err(), workerlease.ErrDeadline)
+	expect.Error(t, "end of the hold", a.Err(), holder.ErrDeadline)
 	_ = idOf(t, b)
 	dead.Resume()
 	expect.Eventually(t, "it is served again", func() bool { _, err := p.Acquire(t.Context(), "a", request); return err == nil })

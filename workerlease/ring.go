@@ -46,7 +46,7 @@ type Ring struct {
 }
 
 // Ring reads up to n slots (1 to MaxSlots) from a worker id on. ErrUnknown if the pool has granted
-// nothing yet and was not declared; [Quarantined], with the time to wait, if it is such a pool and
+// nothing yet and was not declared; ErrQuarantined, with the time to wait, if it is such a pool and
 // waits for its first grant.
 func (p *Pools) Ring(ctx context.Context, pool string, from, n int) (Ring, error) {
 	if from < 0 || from >= 1<<MaxBits || n < 1 || n > MaxSlots {

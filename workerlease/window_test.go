@@ -67,17 +67,13 @@ func TestExhaustedPoolTellsWhenASlotIsFree(t *testing.T) {
 		time.Sleep(10 * time.Second)
 		second := p.acquire(t, "p", of(1))
 		_, err := p.Acquire(t.Context(), "p", of(1))
-		var exhausted *workerlease.Exhausted
-		if !errors.As(err, &exhausted) {
-			t.Fatalf("Acquire of a pool in use: got error %v, want an Exhausted", err)
-		}
-		expect.MustEqual(t, "wait for the first lease's end", exhausted.Wait, 20*time.Second)
-		time.Sleep(exhausted.Wait - time.Millisecond)
-		if _, err = p.Acquire(t.Context(), "p", of(1)); !errors.As(err, &exhausted) {
-			t.Fatalf("Acquire of a pool in use: got error %v, want an Exhausted", err)
-		}
-		expect.MustEqual(t, "wait just before the first lease's end", exhausted.Wait, time.Millisecond)
-		time.Sleep(exhausted.Wait)
+		expect.Error(t, "Acquire of a pool in use", err, workerlease.ErrExhausted)
+		expect.MustEqual(t, "wait for the first lease's end", redisstore.RetryAfter(err), 20*time.Second)
+		time.Sleep(20*time.Second - time.Millisecond)
+		_, err = p.Acquire(t.Context(), "p", of(1))
+		expect.Error(t, "Acquire of a pool in use", err, workerlease.ErrExhausted)
+		expect.MustEqual(t, "wait just before the first lease's end", redisstore.RetryAfter(err), time.Millisecond)
+		time.Sleep(time.Millisecond)
 		third := p.acquire(t, "p", of(1))
 		if third.WorkerID != first.WorkerID || third.NotBefore.Before(first.NotAfter) {
 			t.Errorf("%+v after %+v", third, first)
@@ -100,8 +96,8 @@ func TestWindowsOfOneWorkerIDNeverOverlap(t *testing.T) {
 		fence := int64(0)
 		for i := range 200 {
 			lease, err := p.Acquire(t.Context(), "p", of(2))
-			if exhausted, ok := errors.AsType[*workerlease.Exhausted](err); ok {
-				time.Sleep(exhausted.Wait)
+			if errors.Is(err, workerlease.ErrExhausted) {
+				time.Sleep(redisstore.RetryAfter(err))
 				continue
 			}
 			if err != nil {

@@ -72,7 +72,7 @@ func (r *workerRun) attempt(ctx context.Context, service *client.Client) (*held,
 }
 
 // observe notes what became of the last renewal.
-func (h *held) observe(e client.HoldEvent) {
+func (h *held) observe(e holder.Event) {
 	if e.Kind == holder.Renewed || e.Kind == holder.RenewalFailed {
 		h.fault.Store(&e.Err)
 	}

@@ -10,6 +10,9 @@ type Form struct {
 	least, most int
 }
 
+// Owner is the form of a secret by which the caller of a claim proves it.
+var Owner = NewForm("!-~", 16, 128)
+
 // NewForm returns the form of texts with least to most bytes out of chars, in which a-z is a range.
 // A dash that is meant is the last.
 func NewForm(chars string, least, most int) *Form {

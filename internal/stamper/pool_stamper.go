@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/coatcheck/coatcheck/internal/fault"
 	"github.com/coatcheck/coatcheck/redisstore"
 	"github.com/coatcheck/coatcheck/snowflake"
 	"github.com/coatcheck/coatcheck/workerlease"
@@ -154,11 +155,8 @@ func (d *poolStamper) stillLocked() error {
 		return nil
 	}
 	left := max(time.Until(d.until), time.Millisecond)
-	if _, ok := errors.AsType[*workerlease.Quarantined](d.refusal); ok {
-		return &workerlease.Quarantined{Wait: left}
-	}
-	if _, ok := errors.AsType[*workerlease.Exhausted](d.refusal); ok {
-		return &workerlease.Exhausted{Wait: left}
+	if again, ok := errors.AsType[*fault.WaitError](d.refusal); ok { // exhausted or quarantined
+		return &fault.WaitError{Err: again.Err, Wait: left, Text: again.Text}
 	}
 	return d.refused(d.refusal)
 }

@@ -2,12 +2,14 @@ package stamper
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"slices"
 	"strings"
 	"sync"
 	"time"
 
+	"github.com/coatcheck/coatcheck/internal/fault"
 	"github.com/coatcheck/coatcheck/internal/share"
 	"github.com/coatcheck/coatcheck/snowflake"
 	"github.com/coatcheck/coatcheck/workerlease"
@@ -111,9 +113,9 @@ type Origin struct {
 
 // Stamp fills ids, of which there is at least one, with ids of a pool, all of one grant and rising.
 // The first use of a pool leases a worker id, which takes as long as that does. The errors:
-// *workerlease.Quarantined and *workerlease.Exhausted with the time that is left, *TooMany,
-// *Unavailable; *workerlease.OtherPool, workerlease.ErrLayout and redisstore.ErrWrongType, which
-// asking again does not change. After an error no id is to be used.
+// workerlease.ErrQuarantined and ErrExhausted with the remaining time, ErrTooMany, *Unavailable;
+// *workerlease.OtherPool, workerlease.ErrLayout and redisstore.ErrWrongType, which asking again
+// does not change. After an error no id is to be used.
 func (s *Stamper) Stamp(ctx context.Context, pool string, ids []snowflake.ID) (Origin, error) {
 	d, err := s.enter(pool, s.config.Owner(ctx))
 	if err != nil {
@@ -132,7 +134,10 @@ func (s *Stamper) enter(pool, owner string) (*poolStamper, error) {
 	}
 	d := s.stampers[pool]
 	if d == nil && len(s.stampers) >= s.config.Max && !s.makeRoomLocked(owner) {
-		return nil, &TooMany{Max: s.config.Max, Wait: s.nextRoomLocked()}
+		return nil, &fault.WaitError{
+			Err: ErrTooMany, Wait: s.nextRoomLocked(),
+			Text: fmt.Sprintf(": this server stamps ids of %d pools at most; one that nobody uses is given back in {wait} at the earliest", s.config.Max),
+		}
 	}
 	if d == nil || d.over() {
 		if d != nil {
@@ -174,9 +179,6 @@ func (s *Stamper) Origin(pool string) (origin Origin, ok bool) {
 	}
 	return d.origin()
 }
-
-// Default is the name of the default pool; "" = none.
-func (s *Stamper) Default() string { return s.config.Default }
 
 // Status is how it stands with the worker id of one pool.
 type Status struct {

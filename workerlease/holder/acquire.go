@@ -2,7 +2,6 @@ package holder
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -12,13 +11,6 @@ import (
 	"github.com/coatcheck/coatcheck/internal/secret"
 	"github.com/coatcheck/coatcheck/snowflake"
 )
-
-// ErrLate is the error of a grant whose window had ended, or nearly so, when its reply came.
-var ErrLate = errors.New("the grant came too late to be used")
-
-// ErrLayout is the error of a grant in a layout that this program cannot stamp. The worker id was
-// given back. Asking again does not help.
-var ErrLayout = errors.New("the pool's layout is not one that this program can stamp")
 
 const (
 	forever      = time.Duration(math.MaxInt64)

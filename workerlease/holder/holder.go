@@ -11,8 +11,20 @@ import (
 	"github.com/coatcheck/coatcheck/snowflake"
 )
 
-// ErrNone is the error of a holder that has no lease now.
-var ErrNone = errors.New("no lease is held")
+// The errors of a holder, and the causes with which its context ends.
+var (
+	// ErrNone is the error of a holder that has no lease now.
+	ErrNone = errors.New("no lease is held")
+	// ErrLate is the error of a grant whose window had ended, or nearly so, when its reply came.
+	ErrLate = errors.New("the grant came too late to be used")
+	// ErrLayout is the error of a grant in a layout that this program cannot stamp. The worker id
+	// was given back.
+	ErrLayout = errors.New("the pool's layout is not one that this program can stamp")
+	// ErrDeadline is the cause when no renewal was confirmed before the lease could end.
+	ErrDeadline = keepalive.ErrDeadline
+	// ErrReleased is the cause when the holder gave the lease back.
+	ErrReleased = keepalive.ErrReleased
+)
 
 // Options say how to hold. The zero value of each field means the default beside it.
 type Options struct {

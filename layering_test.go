@@ -40,7 +40,7 @@ var layers = map[string][]string{
 	"idempotency": domain,
 	// adapts any net/http middleware, and knows of none
 	"idempotency/echov4": {},
-	"lock":               domain,
+	"lock":               append(domain, "internal/quorum"),
 	"workerlease":        append(domain, "workerlease/holder", "snowflake"),
 	"segment":            append(domain, "internal/share"),
 	"counter":            domain,
@@ -88,6 +88,7 @@ var layers = map[string][]string{
 	"internal/wire":      {},
 
 	"internal/driver":     {},
+	"internal/quorum":     {"internal/redisconn", "redisstore"},
 	"internal/redisconn":  {},
 	"internal/fault":      {},
 	"internal/pipeline":   {"internal/fault", "internal/redisconn", "redisstore/observe", "scripts"},
@@ -119,7 +120,7 @@ var libraries = map[string][]string{
 	"github.com/labstack/echo":                {"server", "idempotency/echov4", "internal/compat"},
 	"github.com/prometheus/client_golang":     {"metrics", "gateway"},
 	"github.com/prometheus/prometheus":        {}, // only tests
-	"github.com/redis/go-redis":               {"redisstore", "internal/fault", "internal/pipeline", "internal/redisconn", "internal/redisprobe", "embedded", "internal/redistest", "internal/storetest"},
+	"github.com/redis/go-redis":               {"redisstore", "internal/fault", "internal/pipeline", "internal/quorum", "internal/redisconn", "internal/redisprobe", "embedded", "internal/redistest", "internal/storetest"},
 	"github.com/alicebob/miniredis":           {"embedded"},
 	"github.com/spf13/cobra":                  {"internal/cli"},
 	"github.com/spf13/pflag":                  {"internal/cli", "internal/config", "internal/supervise"},

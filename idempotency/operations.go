@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/coatcheck/coatcheck/internal/fault"
 	"github.com/coatcheck/coatcheck/internal/names"
 	"github.com/coatcheck/coatcheck/redisstore"
 	"github.com/coatcheck/coatcheck/scripts"
@@ -266,7 +267,7 @@ func (t *Tokens) entriesOf(ctx context.Context, key string, after entry, n int) 
 }
 
 // ErrCursor refuses a cursor that no page gave.
-var ErrCursor = redisstore.Refusal("idempotency: the cursor is not one that a page of this list gave")
+var ErrCursor = fault.Refusal("idempotency: the cursor is not one that a page of this list gave")
 
 func (e entry) cursor() string { return strconv.FormatInt(e.ended, 10) + "." + e.operation }
 

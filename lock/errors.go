@@ -5,18 +5,19 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/coatcheck/coatcheck/internal/fault"
 	"github.com/coatcheck/coatcheck/internal/keepalive"
 	"github.com/coatcheck/coatcheck/redisstore"
 )
 
 // The answers of a lock besides redisstore's own errors.
 var (
-	ErrHeld     = redisstore.Refusal("lock: held by others")
-	ErrLost     = redisstore.Loss("lock: it is no longer yours")
-	ErrRequest  = redisstore.Refusal("lock: the request is not valid")
-	ErrCapacity = redisstore.Refusal("lock: in use with another number of permits")
-	ErrInDoubt  = redisstore.Refusal("lock: leases that are still open may have been lost")
-	ErrNoHolder = redisstore.Refusal("lock: no holder has that fence")
+	ErrHeld     = fault.Refusal("lock: held by others")
+	ErrLost     = fault.Loss("lock: it is no longer yours")
+	ErrRequest  = fault.Refusal("lock: the request is not valid")
+	ErrCapacity = fault.Refusal("lock: in use with another number of permits")
+	ErrInDoubt  = fault.Refusal("lock: leases that are still open may have been lost")
+	ErrNoHolder = fault.Refusal("lock: no holder has that fence")
 )
 
 // Causes with which the context of a [Lock] ends, beside ErrLost alone and the causes of the

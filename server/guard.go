@@ -7,13 +7,13 @@ import (
 
 	"github.com/coatcheck/coatcheck/idempotency"
 	"github.com/coatcheck/coatcheck/idempotency/echov4"
+	class "github.com/coatcheck/coatcheck/internal/fault"
 	"github.com/coatcheck/coatcheck/internal/wire"
-	"github.com/coatcheck/coatcheck/redisstore"
 )
 
 // errClosing refuses an operation that came when the server was about to end: nothing is claimed
 // for it.
-var errClosing = redisstore.Refusal("this server is stopping; another one answers")
+var errClosing = class.Refusal("this server is stopping; another one answers")
 
 // guard wraps the idempotency middleware for Echo. An error that the handler returns becomes its
 // answer inside the guard, so that it is recorded like any other, and within the handler's span.

@@ -4,18 +4,19 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/coatcheck/coatcheck/internal/fault"
 	"github.com/coatcheck/coatcheck/redisstore"
 )
 
 // What a pool can answer besides redisstore's own errors.
 var (
-	ErrLost        = redisstore.Loss("workerlease: the lease is no longer yours")
-	ErrExhausted   = redisstore.Refusal("workerlease: every worker id of the pool is taken or cooling")
-	ErrQuarantined = redisstore.Refusal("workerlease: the pool's state may have been lost")
-	ErrOtherPool   = redisstore.Refusal("workerlease: the pool has another layout, epoch, datacenter or ttl")
-	ErrExists      = redisstore.Refusal("workerlease: the pool is there already")
-	ErrRequest     = redisstore.Refusal("workerlease: the request is not valid")
-	ErrUnknown     = redisstore.Refusal("workerlease: no such pool")
+	ErrLost        = fault.Loss("workerlease: the lease is no longer yours")
+	ErrExhausted   = fault.Refusal("workerlease: every worker id of the pool is taken or cooling")
+	ErrQuarantined = fault.Refusal("workerlease: the pool's state may have been lost")
+	ErrOtherPool   = fault.Refusal("workerlease: the pool has another layout, epoch, datacenter or ttl")
+	ErrExists      = fault.Refusal("workerlease: the pool is there already")
+	ErrRequest     = fault.Refusal("workerlease: the request is not valid")
+	ErrUnknown     = fault.Refusal("workerlease: no such pool")
 )
 
 // Exhausted is [ErrExhausted] with the time until the first slot can be free.

@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/coatcheck/coatcheck/internal/names"
 	"github.com/coatcheck/coatcheck/internal/pipeline"
 	"github.com/coatcheck/coatcheck/redisstore"
 	"github.com/coatcheck/coatcheck/scripts"
@@ -212,5 +213,5 @@ func (c *Counters) names() string               { return c.store.Key(c.config.Ki
 // requestKey names the record of a request; the digest keeps clients' ids of any length out of
 // Redis.
 func (c *Counters) requestKey(key, requestID string) string {
-	return c.store.Key(c.config.Kind, key, "request", redisstore.Digest(requestID))
+	return c.store.Key(c.config.Kind, key, "request", names.Digest(requestID))
 }

@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/coatcheck/coatcheck/internal/names"
 	"github.com/coatcheck/coatcheck/redisstore"
 	"github.com/coatcheck/coatcheck/scripts"
 )
@@ -32,13 +33,13 @@ type OperationKey struct {
 // IssuedToken is the key of a token that this service issued to a principal. To any other principal
 // it is unknown.
 func IssuedToken(principal, token string) OperationKey {
-	return OperationKey{record: redisstore.Digest("token", principal, token), issued: true, principal: principal, token: token}
+	return OperationKey{record: names.Digest("token", principal, token), issued: true, principal: principal, token: token}
 }
 
 // ClientKey is the key of an operation by a client's own key. Its scope is principal, route and
 // key: the same key on another route or from another principal is another operation.
 func ClientKey(principal, route, key string) OperationKey {
-	return OperationKey{record: redisstore.Digest("key", principal, route, key), principal: principal}
+	return OperationKey{record: names.Digest("key", principal, route, key), principal: principal}
 }
 
 // ClaimOptions are the options of a claim. The zero value of each field means its documented

@@ -101,7 +101,7 @@ func (s Settlement) digest() string {
 	for _, name := range slices.Sorted(maps.Keys(s.Answer.Header)) {
 		parts = append(append(parts, name, strconv.Itoa(len(s.Answer.Header[name]))), s.Answer.Header[name]...)
 	}
-	return redisstore.Digest(parts...)
+	return names.Digest(parts...)
 }
 
 // Operation returns one operation; ErrUnknownToken if it has expired, was lost, or never was.
@@ -135,7 +135,7 @@ func scanOperation(reply redisstore.Reply, name string) (Operation, error) {
 	return o, err
 }
 
-// operationForm is the form of an operation's name: see [redisstore.Digest].
+// operationForm is the form of an operation's name: see [names.Digest].
 var operationForm = names.NewForm("A-Za-z0-9_-", 32, 32)
 
 // DoubtPage asks for a page of the operations in doubt.

@@ -13,7 +13,6 @@ import (
 	"github.com/coatcheck/coatcheck/internal/events"
 	"github.com/coatcheck/coatcheck/internal/names"
 	"github.com/coatcheck/coatcheck/internal/wire"
-	"github.com/coatcheck/coatcheck/redisstore"
 )
 
 const maxCounters = 1000 // of a page
@@ -63,7 +62,7 @@ func (s *Server) requestID(r *http.Request) (string, error) {
 	if err != nil || key == "" || principal == "" {
 		return key, err
 	}
-	return redisstore.Digest(principal, key), nil
+	return names.Digest(principal, key), nil
 }
 
 func (s *Server) readCounter(c echo.Context) error {

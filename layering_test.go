@@ -56,7 +56,7 @@ var layers = map[string][]string{
 	"redisstore":         {"scripts", "internal/driver", "internal/fault", "internal/pipeline", "internal/redisconn", "redisstore/observe"},
 	"redisstore/observe": {},
 	"embedded":           {"internal/driver"},
-	"scripts":            {},
+	"scripts":            {"internal/fault"},
 
 	"client": {"internal/wire", "workerlease/holder", "internal/keepalive", "internal/names", "internal/secret", "snowflake"},
 

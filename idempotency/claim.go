@@ -169,7 +169,7 @@ func birth(key OperationKey) string {
 	return "any"
 }
 
-func (t *Tokens) outcome(ctx context.Context, reply redisstore.Reply, key OperationKey, owner string) (Outcome, error) {
+func (t *Tokens) outcome(ctx context.Context, reply scripts.Reply, key OperationKey, owner string) (Outcome, error) {
 	switch reply.Word() {
 	case "granted":
 		grant := Grant{Owner: owner}
@@ -203,7 +203,7 @@ func (t *Tokens) outcome(ctx context.Context, reply redisstore.Reply, key Operat
 
 // stored is the recorded answer of a replay. A large one has to be asked for, so that others do not
 // wait for it on a round trip that they share. Nothing is done if that fails.
-func (t *Tokens) stored(ctx context.Context, reply redisstore.Reply, key OperationKey) (stored string, err error) {
+func (t *Tokens) stored(ctx context.Context, reply scripts.Reply, key OperationKey) (stored string, err error) {
 	if len(reply.Values()) < 2 {
 		err = reply.Scan(&stored)
 		return stored, err
@@ -285,7 +285,7 @@ func (t *Tokens) Release(ctx context.Context, key OperationKey, owner string) er
 }
 
 // owned runs a script that only the owner of a claim may run.
-func (t *Tokens) owned(ctx context.Context, script *scripts.Script, key OperationKey, owner string, args ...any) (redisstore.Reply, error) {
+func (t *Tokens) owned(ctx context.Context, script *scripts.Script, key OperationKey, owner string, args ...any) (scripts.Reply, error) {
 	if err := t.genuine(key); err != nil {
 		return nil, err
 	}

@@ -14,7 +14,6 @@ import (
 
 	"github.com/coatcheck/coatcheck/internal/fault"
 	"github.com/coatcheck/coatcheck/internal/names"
-	"github.com/coatcheck/coatcheck/redisstore"
 	"github.com/coatcheck/coatcheck/scripts"
 )
 
@@ -122,7 +121,7 @@ func (t *Tokens) Operation(ctx context.Context, name string) (Operation, error) 
 	return Operation{}, reply.Unexpected()
 }
 
-func scanOperation(reply redisstore.Reply, name string) (Operation, error) {
+func scanOperation(reply scripts.Reply, name string) (Operation, error) {
 	o := Operation{Name: name}
 	var state, policy, decision string
 	err := reply.Scan(&state, &o.Route, &o.RequestID, &o.Fence, &o.Attempts, &policy, &o.Began, &o.Until, &o.ExpiresAt, &decision)
@@ -283,7 +282,7 @@ func parseCursor(text string) (entry, error) {
 	return entry{ended, operation}, nil
 }
 
-func inDoubt(reply redisstore.Reply, operation string) error {
+func inDoubt(reply scripts.Reply, operation string) error {
 	doubt := &InDoubtError{Operation: operation}
 	var decision string
 	if err := reply.Scan(&doubt.Since, &decision); err != nil {

@@ -8,6 +8,7 @@ import (
 	"github.com/coatcheck/coatcheck/internal/fault"
 	"github.com/coatcheck/coatcheck/internal/keepalive"
 	"github.com/coatcheck/coatcheck/redisstore"
+	"github.com/coatcheck/coatcheck/scripts"
 )
 
 // The answers of a lock besides redisstore's own errors.
@@ -77,7 +78,7 @@ func (d *InDoubtError) RetryAfter() time.Duration { return d.Wait }
 func (d *InDoubtError) Unwrap() error { return ErrInDoubt }
 
 // refusal is the error for a reply of lock_enter. A place in the queue counts as held, too.
-func refusal(reply redisstore.Reply) error {
+func refusal(reply scripts.Reply) error {
 	switch reply.Word() {
 	case "held":
 		held := &HeldError{}

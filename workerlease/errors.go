@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"github.com/coatcheck/coatcheck/internal/fault"
-	"github.com/coatcheck/coatcheck/redisstore"
+	"github.com/coatcheck/coatcheck/scripts"
 )
 
 // What a pool can answer besides redisstore's own errors.
@@ -108,7 +108,7 @@ func (e *LongestTTLError) Error() string {
 func (e *LongestTTLError) Unwrap() error { return ErrOtherPool }
 
 // refusal is the error that a reply about a pool stands for.
-func (p *Pools) refusal(pool string, reply redisstore.Reply) error {
+func (p *Pools) refusal(pool string, reply scripts.Reply) error {
 	switch reply.Word() {
 	case "longest":
 		longest := &LongestTTLError{Longest: p.LongestTTL(pool)}

@@ -83,7 +83,7 @@ var layers = map[string][]string{
 	"internal/compat":    {"access", "segment", "snowflake", "workerlease", "metrics", "internal/frontdoor", "internal/names", "internal/stamper", "internal/wire"},
 	"internal/events":    {"access", "internal/secret", "internal/share", "internal/wire"},
 	"internal/frontdoor": {},
-	"internal/health":    {"redisstore"},
+	"internal/health":    {"redisstore", "scripts"},
 	"internal/supervise": {},
 	"internal/wire":      {},
 

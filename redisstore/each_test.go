@@ -12,6 +12,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/coatcheck/coatcheck/internal/health"
 	"github.com/coatcheck/coatcheck/internal/names"
 	"github.com/coatcheck/coatcheck/internal/storetest"
 	"github.com/coatcheck/coatcheck/redisstore"
@@ -241,13 +242,13 @@ func answersPing(t *testing.T, store *redisstore.Store) {
 }
 
 func tellsItsIncarnation(t *testing.T, store *redisstore.Store) {
-	first, err := store.Incarnation(t.Context())
-	if err != nil || first.Change != redisstore.First || len(first.ID) != 40 || first.Previous != "" {
+	first, err := health.IncarnationOf(t.Context(), store)
+	if err != nil || first.Change != health.First || len(first.ID) != 40 || first.Previous != "" {
 		t.Fatalf("got %+v, %v", first, err)
 	}
 	for range 3 {
-		again, err := store.Incarnation(t.Context())
-		if err != nil || again != (redisstore.Incarnation{ID: first.ID, Change: redisstore.Same}) {
+		again, err := health.IncarnationOf(t.Context(), store)
+		if err != nil || again != (health.Incarnation{ID: first.ID, Change: health.Same}) {
 			t.Errorf("got %+v, %v, want the same as %+v", again, err, first)
 		}
 	}

@@ -32,7 +32,7 @@ func (r Reply) Number(i int) (int64, error) {
 
 // Scan reads the values after the outcome in order: into *string, *int, *int64, *time.Time
 // (milliseconds since 1970, as UTC) or *time.Duration (milliseconds). A reply that is too short or
-// not a number is a script that breaks its contract: an error of class redisstore.ErrUnknownOutcome.
+// not a number is a script that breaks its contract: redisstore.ErrUnknownOutcome.
 func (r Reply) Scan(into ...any) error {
 	values := r.Values()
 	if len(values) < len(into) {

@@ -42,7 +42,7 @@ func titleOf(err error) string {
 }
 
 func checker(store *redisstore.Store, log *slog.Logger) *health.Checker {
-	return health.New(health.Config{Store: store, Title: titleOf, Changed: func(context.Context, redisstore.Incarnation) {}, Logger: log})
+	return health.New(health.Config{Store: store, Title: titleOf, Changed: func(context.Context, health.Incarnation) {}, Logger: log})
 }
 
 func TestManyChecksAreOneLookASecond(t *testing.T) {

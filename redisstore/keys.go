@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// DefaultPrefix begins every key unless the configuration says otherwise.
-const DefaultPrefix = "coatcheck:"
+// defaultPrefix begins every key unless the configuration says otherwise.
+const defaultPrefix = "coatcheck:"
 
 var prefixForm = regexp.MustCompile(`^[A-Za-z0-9._:~@-]{0,100}$`)
 

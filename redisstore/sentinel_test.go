@@ -127,7 +127,7 @@ func TestFailoverChangesTheIncarnationOnce(t *testing.T) {
 	set := redistest.StartSentinel(t, 2)
 	store := open(t, set.URL(), nil)
 	patient := open(t, set.URL(), func(c *redisstore.Config) { c.AckTimeout = 30 * time.Second })
-	first, err := health.IncarnationOf(t.Context(), patient.WithAck(2)) // the replicas have the marker
+	first, err := health.IncarnationOf(t.Context(), patient.WithAck(2)) // replicas have it too
 	if err != nil || first.Change != health.First {
 		t.Fatalf("got %+v, %v", first, err)
 	}

@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -62,7 +61,7 @@ func (p *program) doctorCommand() *cobra.Command {
 
 // settings are what the findings are held against.
 func (e *examination) settings() doctor.Settings {
-	return doctor.Settings{Ack: int(e.Service.Ack), Restarts: redisstore.Restarts(e.Service.Restarts), ClockSkew: e.Service.ClockSkew, StoreTimeout: cmp.Or(e.Service.StoreTimeout, redisstore.DefaultTimeout), WorkerTTL: e.workerTTL}
+	return doctor.Settings{Ack: int(e.Service.Ack), Restarts: redisstore.Restarts(e.Service.Restarts), ClockSkew: e.Service.ClockSkew, StoreTimeout: redisstore.Config{URL: e.Service.Redis, Timeout: e.Service.StoreTimeout}.WithDefaults().Timeout, WorkerTTL: e.workerTTL}
 }
 
 // examined answers `doctor --json`.

@@ -54,7 +54,7 @@ func bindKeys(flags *pflag.FlagSet, own ...*config.Setting) *keyStore {
 }
 
 // stored reports whether a Redis was named.
-func (k *keyStore) stored() bool { return k.Service.Redis != "" && k.Service.Redis != "embedded:" }
+func (k *keyStore) stored() bool { return !k.Service.OnEmbedded() }
 
 // atKeys runs a command's part at the Redis that was named.
 func (p *program) atKeys(c *cobra.Command, k *keyStore, command func(*redisstore.Store) error) error {
@@ -351,8 +351,8 @@ func (p *program) keyListCommand() *cobra.Command {
 // knownKeys are those that need no Redis to be known.
 func knownKeys(c *config.Service) (list []listedKey, err error) {
 	list = []listedKey{}
-	if c.Access != "" {
-		read, _, err := access.ReadFile(c.Access)
+	if c.Access.File != "" {
+		read, _, err := access.ReadFile(c.Access.File)
 		if err != nil {
 			return nil, err
 		}
@@ -360,7 +360,7 @@ func knownKeys(c *config.Service) (list []listedKey, err error) {
 			list = append(list, listedKey{Record: record, Source: "file"})
 		}
 	}
-	for _, record := range c.AccessKeys {
+	for _, record := range c.Access.Keys {
 		list = append(list, listedKey{Record: record, Source: "environment"})
 	}
 	return list, nil

@@ -66,7 +66,7 @@ func (p *program) atLocks(c *cobra.Command, s *source, command func(context.Cont
 	err := p.either(c, s, func(service *client.Client) error {
 		return command(c.Context(), servedLocks{service})
 	}, func(store *redisstore.Store) error {
-		all := lock.New(store, s.Service.Locks())
+		all := lock.New(store, s.Service.Server.Locks)
 		defer all.Close()
 		return command(c.Context(), storedLocks{all})
 	})

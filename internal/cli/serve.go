@@ -72,18 +72,14 @@ func (p *program) serve(ctx context.Context, l *config.Sources) (err error) {
 		return errors.Join(err, listener.Close())
 	}
 	defer func() { err = errors.Join(err, segments.close()) }()
-	service := server.New(server.Config{
-		Store: store, Logger: log, AccessLog: c.AccessLog, AuditLog: c.AuditLog, Metrics: measures, Tracer: traces.Tracer(), Debug: profiles(), Dev: c.Dev, PaymentDelay: c.PaymentDelay, PaymentLease: c.PaymentLease,
-		Counters: c.Counters(), Locks: c.Locks(), LockWaits: int(c.LockWaits),
-		Segments: c.Segments(), SegmentSource: segments.source, SegmentTags: segments.tags, SegmentStep: c.SegmentStep, KnownSegments: !c.SegmentCreate,
-		OpaqueKeys: c.OpaqueKeys, Leaf: c.Leaf, TinyidTokens: c.TinyidTokens,
-		Workers: c.Workers(), IDPool: c.IDPool, StampPools: c.StampPools, ReadyWhen: server.ReadyWhen(c.ReadyWhen), Identity: c.LeasesAs(),
-		Access: book, TLS: secure.Settings(), CORSOrigins: c.CORSOrigins, AllowedHosts: c.Hosts(),
-		Console:   server.ConsoleConfig{Mode: server.ConsoleMode(c.Console), Durability: durability(c, store)},
-		Principal: idempotency.HeaderPrincipal(c.PrincipalHeaders...), TokenKeys: c.TokenKeys, AnswerKeys: c.AnswerKeys, Quota: c.Quota(),
-		IdleTimeout: c.IdleTimeout, MaxConnections: connections(c, log), MaxPerAddress: int(c.MaxPerAddress), MaxBytes: c.MaxBytesInFlight,
-		MaxBody: c.MaxBody, RequestTimeout: c.RequestTimeout, DrainDelay: c.DrainDelay, StopTimeout: stopWithin(c, log),
-	})
+	settings := c.Server
+	settings.Store, settings.Logger, settings.Metrics, settings.Tracer, settings.Debug = store, log, measures, traces.Tracer(), profiles()
+	settings.SegmentSource, settings.SegmentTags = segments.source, segments.tags
+	settings.Access, settings.TLS, settings.AllowedHosts = book, secure.Settings(), c.Hosts()
+	settings.Principal = idempotency.HeaderPrincipal(c.PrincipalHeaders...)
+	settings.Console.Durability = durability(c, store)
+	settings.MaxConnections, settings.StopTimeout = connections(c, log), stopWithin(c, log)
+	service := server.New(settings)
 	admin, err := openAdmin(c, service.Admin(), log)
 	if err == nil {
 		err = p.banner(ctx, c, store, servedAt{listener.Addr(), admin.url()}, log)
@@ -100,7 +96,7 @@ func (p *program) serve(ctx context.Context, l *config.Sources) (err error) {
 
 // openStore opens the store that the configuration names.
 func openStore(ctx context.Context, c *config.Service, log *slog.Logger, observers ...observe.Observer) (*redisstore.Store, error) {
-	config := c.Store()
+	config := c.Store
 	config.Logger, config.Observers = log, observers
 	store, err := redisstore.OpenConfig(ctx, config)
 	if err != nil {

@@ -74,7 +74,7 @@ func (s *source) weight(name string) int {
 // shared with the service means the service by it.
 func (s *source) direct() (bool, error) {
 	redis, server := s.weight("redis"), s.weight("server")
-	embedded := s.Service.Redis == "" || s.Service.Redis == "embedded:"
+	embedded := s.Service.OnEmbedded()
 	switch {
 	case redis == 3 && server == 3:
 		return false, errors.New("--server and --redis: name one of them")
@@ -106,7 +106,7 @@ func (p *program) either(c *cobra.Command, s *source, atService func(*client.Cli
 
 // straight runs a command's part with a Redis of its own.
 func (p *program) straight(c *cobra.Command, s *source, atRedis func(*redisstore.Store) error) error {
-	config := s.Service.Store()
+	config := s.Service.Store
 	if err := config.Check(); err != nil {
 		return configError(err)
 	}

@@ -32,6 +32,19 @@ func segmentSource(into *string) *Setting {
 	}}
 }
 
+// segmentCreate says what becomes of a tag that the store's counters do not have.
+func segmentCreate(known *bool) *Setting {
+	var create bool
+	s := Toggled("segment-create", "true", "a tag that Redis does not have begins at 1; false: it is not found", &create)
+	parse := s.Parse
+	s.Parse = func(text string) error {
+		err := parse(text)
+		*known = !create
+		return err
+	}
+	return s
+}
+
 // leafModes says which modes of the door for Leaf's clients are on.
 func leafModes(into *server.LeafDoor) *Setting {
 	help := "modes of the door for clients of Leaf that are on; one that is off answers 0; empty: both are off"

@@ -148,13 +148,13 @@ func Toggled(name, value, help string, into *bool) *Setting {
 }
 
 // Number is a whole number within bounds, both included.
-func Number(name, value string, least, most int64, unit, help string, into *int64) *Setting {
+func Number[N int | int64](name, value string, least, most int64, unit, help string, into *N) *Setting {
 	return &Setting{Name: name, Value: value, Unit: unit, Kind: "int", Help: help, Parse: func(s string) error {
 		n, err := strconv.ParseInt(s, 10, 64)
 		if err != nil || n < least || n > most {
 			return fmt.Errorf("%q is not a whole number from %d to %d", s, least, most)
 		}
-		*into = n
+		*into = N(n)
 		return nil
 	}}
 }
@@ -184,12 +184,16 @@ func spelled(d time.Duration) string {
 }
 
 // Choice is one of a few words.
-func Choice(name, value string, from []string, help string, into *string) *Setting {
-	return &Setting{Name: name, Value: value, Unit: strings.Join(from, " or "), Choices: from, Help: help, Parse: func(s string) error {
-		if !slices.Contains(from, s) {
-			return fmt.Errorf("%q is not one of %s", s, strings.Join(from, ", "))
+func Choice[T ~string](name string, value T, from []T, help string, into *T) *Setting {
+	var words []string
+	for _, word := range from {
+		words = append(words, string(word))
+	}
+	return &Setting{Name: name, Value: string(value), Unit: strings.Join(words, " or "), Choices: words, Help: help, Parse: func(s string) error {
+		if !slices.Contains(words, s) {
+			return fmt.Errorf("%q is not one of %s", s, strings.Join(words, ", "))
 		}
-		*into = s
+		*into = T(s)
 		return nil
 	}}
 }

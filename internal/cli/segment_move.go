@@ -67,7 +67,7 @@ func (p *program) segmentMoveCommand() *cobra.Command {
 // storeSettings are those of the service that say how its store is used.
 func storeSettings(c *config.Service) (own []*config.Setting) {
 	for _, setting := range config.ServiceSettings(c) {
-		if slices.Contains([]string{"prefix", "ack", "restarts", "store-timeout"}, setting.Name) {
+		if setting.Name != "redis" && slices.Contains(storeNames, setting.Name) {
 			own = append(own, setting)
 		}
 	}

@@ -70,22 +70,8 @@ func leafModes(into *server.LeafDoor) *Setting {
 // tinyidTokens is which tokens the door for tinyid's clients takes, of which only the tags are ever
 // shown.
 func tinyidTokens(into *[]server.TinyidToken) *Setting {
-	tags := func(value string) string {
-		tokens, err := parseTinyid(value)
-		if err != nil {
-			return "(not tokens)"
-		}
-		var shown []string
-		for _, token := range tokens {
-			shown = append(shown, token.BizType+"=…")
-		}
-		return strings.Join(shown, ",")
-	}
-	help := "tokens of the API for clients of tinyid: each gives ids of its tag; a tag may have several; none: the door answers all that the token is wrong"
-	return &Setting{Name: "tinyid-tokens", Unit: "tag=token,…", Help: help, Redact: tags, Parse: func(s string) (err error) {
-		*into, err = parseTinyid(s)
-		return err
-	}}
+	const help = "tokens of the API for clients of tinyid: each gives ids of its tag; a tag may have several; none: the door answers all that the token is wrong"
+	return secrets("tinyid-tokens", "tag=token,…", help, "(not tokens)", parseTinyid, func(token server.TinyidToken) string { return token.BizType + "=…" }, into)
 }
 
 func parseTinyid(text string) (tokens []server.TinyidToken, err error) {

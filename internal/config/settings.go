@@ -133,7 +133,7 @@ func listenSettings(c *Service) []*Setting {
 func callerSettings(c *Service) []*Setting {
 	return In("Who may do what",
 		Hot(Text("access", "", "file", "who may do what: a YAML file of API keys and client certificates, see docs/access.md. It is read again when it changes, and on SIGHUP", &c.Access.File)),
-		Hot(recordsSetting("access-keys", "more API keys: id:role:principal:names:sha256, where names are separated by |, and none are all", &c.Access.Keys)),
+		Hot(records("access-keys", "more API keys: id:role:principal:names:sha256, where names are separated by |, and none are all", &c.Access.Keys)),
 		Toggle("access-store", "API keys are those, too, that coatcheck key add has put into Redis; they are read again every 5 s, and on SIGHUP", &c.AccessStore),
 		Hot(Rate("rate", "how often each principal may ask, counted in Redis for all services together, such as 100/s; a key's own rate counts before it; empty: as often as they like", &c.Access.Limit.Rate)),
 		Hot(Optional(Number("burst", Unsaid, 1, 1_000_000, "requests", "how many requests beyond that rate may come at once; empty: what it gives in a second, and one at least", &c.Access.Limit.Burst))),

@@ -33,7 +33,7 @@ func bindStraight(flags *pflag.FlagSet, also []string, own []*config.Setting) *s
 // storeNames are the settings of the service that say which Redis is used, and how.
 var storeNames = slices.Clip([]string{"redis", "ack", "restarts", "prefix", "store-timeout"})
 
-// bindSome adds a command's own settings, --config, and those settings of the service that are named
+// bindSome adds a command's own settings, --config, and the settings of the service that are named
 // to its flags; help is that of --redis. The others may stand in the file and the environment.
 func bindSome(flags *pflag.FlagSet, l *config.Sources, names []string, help string, own []*config.Setting) {
 	mine := map[string]bool{}

@@ -72,14 +72,7 @@ func (p *program) serve(ctx context.Context, l *config.Sources) (err error) {
 		return errors.Join(err, listener.Close())
 	}
 	defer func() { err = errors.Join(err, segments.close()) }()
-	settings := c.Server
-	settings.Store, settings.Logger, settings.Metrics, settings.Tracer, settings.Debug = store, log, measures, traces.Tracer(), profiles()
-	settings.SegmentSource, settings.SegmentTags = segments.source, segments.tags
-	settings.Access, settings.TLS, settings.AllowedHosts = book, secure.Settings(), c.Hosts()
-	settings.Principal = idempotency.HeaderPrincipal(c.PrincipalHeaders...)
-	settings.Console.Durability = durability(c, store)
-	settings.MaxConnections, settings.StopTimeout = connections(c, log), stopWithin(c, log)
-	service := server.New(settings)
+	service := server.New(opened{store, log, measures, traces, book, secure, segments}.settings(c))
 	admin, err := openAdmin(c, service.Admin(), log)
 	if err == nil {
 		err = p.banner(ctx, c, store, servedAt{listener.Addr(), admin.url()}, log)
@@ -92,6 +85,29 @@ func (p *program) serve(ctx context.Context, l *config.Sources) (err error) {
 	err = service.Serve(ctx, listener)
 	log.Info("stopped")
 	return err
+}
+
+// opened is what a service has opened at its start.
+type opened struct {
+	store    *redisstore.Store
+	log      *slog.Logger
+	measures *metrics.Service
+	traces   *tracing.Traces
+	book     *access.Policy
+	secure   *config.Certificates
+	segments openedSegments
+}
+
+// settings are those of the service, with what was opened.
+func (o opened) settings(c *config.Service) server.Config {
+	s := c.Server
+	s.Store, s.Logger, s.Metrics, s.Tracer, s.Debug = o.store, o.log, o.measures, o.traces.Tracer(), profiles()
+	s.SegmentSource, s.SegmentTags = o.segments.source, o.segments.tags
+	s.Access, s.TLS, s.AllowedHosts = o.book, o.secure.Settings(), c.Hosts()
+	s.Principal = idempotency.HeaderPrincipal(c.PrincipalHeaders...)
+	s.Console.Durability = durability(c, o.store)
+	s.MaxConnections, s.StopTimeout = connections(c, o.log), stopWithin(c, o.log)
+	return s
 }
 
 // openStore opens the store that the configuration names.

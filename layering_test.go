@@ -21,7 +21,7 @@ const everything = "*"
 
 // front is what stands between the network and the domains.
 var front = []string{
-	"idempotency", "lock", "workerlease", "segment", "counter", "number", "snowflake", "internal/wire", "internal/ledger", "internal/secret", "internal/share", "internal/audit", "internal/frontdoor", "internal/health", "internal/names", "internal/redisprobe", "internal/requestlog", "metrics", "redisstore",
+	"idempotency", "lock", "workerlease", "segment", "counter", "number", "snowflake", "internal/wire", "internal/ledger", "internal/secret", "internal/share", "internal/audit", "internal/fault", "internal/frontdoor", "internal/health", "internal/names", "internal/redisprobe", "internal/requestlog", "metrics", "redisstore",
 }
 
 // domain is what a domain may use: never another domain.
@@ -40,7 +40,7 @@ var layers = map[string][]string{
 	"idempotency": domain,
 	// adapts any net/http middleware, and knows of none
 	"idempotency/echov4": {},
-	"lock":               domain,
+	"lock":               append(domain, "internal/quorum"),
 	"workerlease":        append(domain, "workerlease/holder", "snowflake"),
 	"segment":            append(domain, "internal/share"),
 	"counter":            domain,
@@ -56,7 +56,7 @@ var layers = map[string][]string{
 	"redisstore":         {"scripts", "internal/driver", "internal/fault", "internal/pipeline", "internal/redisconn", "redisstore/observe"},
 	"redisstore/observe": {},
 	"embedded":           {"internal/driver"},
-	"scripts":            {},
+	"scripts":            {"internal/fault"},
 
 	"client": {"internal/wire", "workerlease/holder", "internal/keepalive", "internal/names", "internal/secret", "snowflake"},
 
@@ -85,16 +85,17 @@ var layers = map[string][]string{
 	"internal/compat":    {"access", "segment", "snowflake", "workerlease", "metrics", "internal/frontdoor", "internal/names", "internal/stamper", "internal/wire"},
 	"internal/events":    {"access", "internal/secret", "internal/share", "internal/wire"},
 	"internal/frontdoor": {},
-	"internal/health":    {"redisstore"},
+	"internal/health":    {"redisstore", "scripts"},
 	"internal/supervise": {},
 	"internal/watch":     {},
 	"internal/wire":      {},
 
 	"internal/driver":     {},
+	"internal/quorum":     {"internal/redisconn", "redisstore"},
 	"internal/redisconn":  {},
 	"internal/fault":      {},
 	"internal/pipeline":   {"internal/fault", "internal/redisconn", "redisstore/observe", "scripts"},
-	"internal/redisprobe": {"doctor", "internal/redisconn", "redisstore"},
+	"internal/redisprobe": {"doctor", "internal/fault", "internal/redisconn", "redisstore"},
 	"internal/requestlog": {"internal/names", "internal/secret"},
 	// a package that makes spans takes a tracer; this one place sends them
 	"internal/tracing": {"redisstore", "redisstore/observe"},
@@ -122,7 +123,7 @@ var libraries = map[string][]string{
 	"github.com/labstack/echo":                {"server", "idempotency/echov4", "internal/compat"},
 	"github.com/prometheus/client_golang":     {"metrics", "gateway"},
 	"github.com/prometheus/prometheus":        {}, // only tests
-	"github.com/redis/go-redis":               {"redisstore", "internal/fault", "internal/pipeline", "internal/redisconn", "internal/redisprobe", "embedded", "internal/redistest", "internal/storetest"},
+	"github.com/redis/go-redis":               {"redisstore", "internal/fault", "internal/pipeline", "internal/quorum", "internal/redisconn", "internal/redisprobe", "embedded", "internal/redistest", "internal/storetest"},
 	"github.com/alicebob/miniredis":           {"embedded"},
 	"github.com/spf13/cobra":                  {"internal/cli"},
 	"github.com/spf13/pflag":                  {"internal/cli", "internal/config", "internal/supervise"},

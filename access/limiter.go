@@ -9,6 +9,7 @@ import (
 
 	"github.com/throttled/throttled/v2"
 
+	"github.com/coatcheck/coatcheck/internal/names"
 	"github.com/coatcheck/coatcheck/redisstore"
 )
 
@@ -88,7 +89,7 @@ func (l *Limiter) of(principal string) *principalLimit {
 		if len(l.principals) >= maxPrincipals {
 			clear(l.principals)
 		}
-		one = &principalLimit{servers: &l.serving, memory: memory{store: l.store, log: l.log, keys: []string{l.store.Key("rate", redisstore.Digest(principal))}, until: unknown}}
+		one = &principalLimit{servers: &l.serving, memory: memory{store: l.store, log: l.log, keys: []string{l.store.Key("rate", names.Digest(principal))}, until: unknown}}
 		l.principals[principal] = one
 	}
 	return one

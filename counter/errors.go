@@ -4,28 +4,28 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/coatcheck/coatcheck/internal/fault"
 	"github.com/coatcheck/coatcheck/internal/pipeline"
-	"github.com/coatcheck/coatcheck/redisstore"
 )
 
 // The answers of a counter besides redisstore's own errors. All are refusals: nothing was added
 // that a caller gets.
 var (
-	ErrNotAnInteger = redisstore.Refusal("counter: the value is not a signed 64-bit integer")
-	ErrOverflow     = redisstore.Refusal("counter: the value would overflow 64 bits")
-	ErrLimit        = redisstore.Refusal("counter: the value would be out of the request's limits")
-	ErrRequest      = redisstore.Refusal("counter: out of range")
-	ErrOtherRequest = redisstore.Refusal("counter: the request id was used with another by")
-	ErrUnknown      = redisstore.Refusal("counter: no such counter")
+	ErrNotAnInteger = fault.Refusal("counter: the value is not a signed 64-bit integer")
+	ErrOverflow     = fault.Refusal("counter: the value would overflow 64 bits")
+	ErrLimit        = fault.Refusal("counter: the value would be out of the request's limits")
+	ErrRequest      = fault.Refusal("counter: out of range")
+	ErrOtherRequest = fault.Refusal("counter: the request id was used with another by")
+	ErrUnknown      = fault.Refusal("counter: no such counter")
 	// ErrBehind is for a counter that has lost values, or may have, under [Refuse], or where moving
 	// it past them would leave no value within the limit of a request. It is a [*BehindError]. Set
 	// the counter to go on.
-	ErrBehind = redisstore.Refusal("counter: it has gone back, or may have")
+	ErrBehind = fault.Refusal("counter: it has gone back, or may have")
 	// ErrPast is for a counter that is to be set forward, and is past that value.
-	ErrPast = redisstore.Refusal("counter: it is past that value already")
+	ErrPast = fault.Refusal("counter: it is past that value already")
 	// ErrHoldOff is for the time after a loss of everything in which processes report what they
 	// have seen. redisstore.RetryAfter returns how long it is.
-	ErrHoldOff = redisstore.Refusal("counter: values may have been lost; nothing is added until every process has said what it has seen")
+	ErrHoldOff = fault.Refusal("counter: values may have been lost; nothing is added until every process has said what it has seen")
 )
 
 // BehindError is an [ErrBehind] with what is known.

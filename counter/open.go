@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/coatcheck/coatcheck/internal/fault"
+	"github.com/coatcheck/coatcheck/internal/names"
 	"github.com/coatcheck/coatcheck/internal/pipeline"
 	"github.com/coatcheck/coatcheck/redisstore"
 	"github.com/coatcheck/coatcheck/scripts"
@@ -82,7 +83,7 @@ func (c *Counters) open(ctx context.Context, e *entry, n need) (state, error) {
 	if err != nil {
 		return state{}, err
 	}
-	reply := redisstore.Reply(words)
+	reply := scripts.Reply(words)
 	if reply.Word() != "ok" {
 		e.doubt() // it may have been in order before
 	}
@@ -109,7 +110,7 @@ type opening struct {
 	asked      time.Duration // when, by this process's clock
 }
 
-func (c *Counters) opened(ctx context.Context, e *entry, reply redisstore.Reply, with opening) (state, error) {
+func (c *Counters) opened(ctx context.Context, e *entry, reply scripts.Reply, with opening) (state, error) {
 	var value, life, era, moved string
 	var left, now int64
 	if err := reply.Scan(&value, &life, &era, &left, &now, &moved); err != nil {
@@ -144,7 +145,7 @@ func (c *Counters) opened(ctx context.Context, e *entry, reply redisstore.Reply,
 // has to find that: it concerns all counters of the slot.
 func (c *Counters) knows(marker, era string) { c.eras.LoadOrStore(marker, era) }
 
-func (c *Counters) heldOff(marker string, reply redisstore.Reply) error {
+func (c *Counters) heldOff(marker string, reply scripts.Reply) error {
 	var wait time.Duration
 	var era string
 	if err := reply.Scan(&wait, &era); err != nil {
@@ -154,7 +155,7 @@ func (c *Counters) heldOff(marker string, reply redisstore.Reply) error {
 	return &fault.WaitError{Err: ErrHoldOff, Wait: wait, Text: ", for {wait}"}
 }
 
-func (c *Counters) behind(reply redisstore.Reply, floor string, n need) error {
+func (c *Counters) behind(reply scripts.Reply, floor string, n need) error {
 	var value string
 	if err := reply.Scan(&value); err != nil {
 		return err
@@ -213,5 +214,5 @@ func (c *Counters) names() string               { return c.store.Key(c.config.Ki
 // requestKey names the record of a request; the digest keeps clients' ids of any length out of
 // Redis.
 func (c *Counters) requestKey(key, requestID string) string {
-	return c.store.Key(c.config.Kind, key, "request", redisstore.Digest(requestID))
+	return c.store.Key(c.config.Kind, key, "request", names.Digest(requestID))
 }

@@ -8,7 +8,6 @@ import (
 	"github.com/coatcheck/coatcheck/idempotency"
 	"github.com/coatcheck/coatcheck/internal/frontdoor"
 	"github.com/coatcheck/coatcheck/internal/health"
-	"github.com/coatcheck/coatcheck/redisstore"
 )
 
 // Admin is the gateway's own side, for a listener that clients do not reach: /livez, /readyz and
@@ -78,7 +77,7 @@ func (g *Gateway) checker() *health.Checker {
 			problem, _ := idempotency.Problem(err)
 			return problem.Title
 		},
-		Changed: func(ctx context.Context, found redisstore.Incarnation) {
+		Changed: func(ctx context.Context, found health.Incarnation) {
 			g.metrics.MarkerChanged()
 			g.log.WarnContext(ctx, "the store is another incarnation: a failover, or a restart without its last data; claims that it had confirmed may be missing",
 				"incarnation", found.ID)

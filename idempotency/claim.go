@@ -34,13 +34,13 @@ type OperationKey struct {
 // IssuedToken is the key of a token that this service issued to a principal. To any other principal
 // it is unknown.
 func IssuedToken(principal, token string) OperationKey {
-	return OperationKey{record: redisstore.Digest("token", principal, token), issued: true, principal: principal, token: token}
+	return OperationKey{record: names.Digest("token", principal, token), issued: true, principal: principal, token: token}
 }
 
 // ClientKey is the key of an operation by a client's own key. Its scope is principal, route and
 // key: the same key on another route or from another principal is another operation.
 func ClientKey(principal, route, key string) OperationKey {
-	return OperationKey{record: redisstore.Digest("key", principal, route, key), principal: principal}
+	return OperationKey{record: names.Digest("key", principal, route, key), principal: principal}
 }
 
 // ClaimOptions are the options of a claim. The zero value of each field means its documented
@@ -171,7 +171,7 @@ func birth(key OperationKey) string {
 	return "any"
 }
 
-func (t *Tokens) outcome(ctx context.Context, reply redisstore.Reply, key OperationKey, owner string) (Outcome, error) {
+func (t *Tokens) outcome(ctx context.Context, reply scripts.Reply, key OperationKey, owner string) (Outcome, error) {
 	switch reply.Word() {
 	case "granted":
 		grant := Grant{Owner: owner}
@@ -205,7 +205,7 @@ func (t *Tokens) outcome(ctx context.Context, reply redisstore.Reply, key Operat
 
 // stored is the recorded answer of a replay. A large one has to be asked for, so that others do not
 // wait for it on a round trip that they share. Nothing is done if that fails.
-func (t *Tokens) stored(ctx context.Context, reply redisstore.Reply, key OperationKey) (stored string, err error) {
+func (t *Tokens) stored(ctx context.Context, reply scripts.Reply, key OperationKey) (stored string, err error) {
 	if len(reply.Values()) < 2 {
 		err = reply.Scan(&stored)
 		return stored, err
@@ -287,7 +287,7 @@ func (t *Tokens) Release(ctx context.Context, key OperationKey, owner string) er
 }
 
 // owned runs a script that only the owner of a claim may run.
-func (t *Tokens) owned(ctx context.Context, script *scripts.Script, key OperationKey, owner string, args ...any) (redisstore.Reply, error) {
+func (t *Tokens) owned(ctx context.Context, script *scripts.Script, key OperationKey, owner string, args ...any) (scripts.Reply, error) {
 	if err := t.genuine(key); err != nil {
 		return nil, err
 	}

@@ -19,23 +19,23 @@ import (
 var (
 	ErrKeyMissing   = policyRefusal("idempotency: the request has no idempotency header")
 	ErrKeyMalformed = policyRefusal("idempotency: malformed idempotency header")
-	ErrBodyTooLarge = redisstore.Refusal("idempotency: the body is larger than the route takes")
-	ErrBodyCut      = redisstore.Refusal("idempotency: the body did not arrive whole")
+	ErrBodyTooLarge = fault.Refusal("idempotency: the body is larger than the route takes")
+	ErrBodyCut      = fault.Refusal("idempotency: the body did not arrive whole")
 	ErrInProgress   = policyRefusal("idempotency: the first attempt is still running")
 	ErrInDoubt      = policyRefusal("idempotency: the first attempt ended without an answer")
 	ErrMismatch     = policyRefusal("idempotency: the token was used for another request")
-	ErrUnknownToken = redisstore.Refusal("idempotency: unknown token")
+	ErrUnknownToken = fault.Refusal("idempotency: unknown token")
 	// ErrAttemptRunning refuses to settle an operation whose attempt may still run.
-	ErrAttemptRunning = redisstore.Refusal("idempotency: an attempt may still be running")
+	ErrAttemptRunning = fault.Refusal("idempotency: an attempt may still be running")
 	// ErrNotInDoubt refuses to settle an operation that is not in doubt.
-	ErrNotInDoubt = redisstore.Refusal("idempotency: the operation is not in doubt")
+	ErrNotInDoubt = fault.Refusal("idempotency: the operation is not in doubt")
 	// ErrQuota refuses to begin an operation.
-	ErrQuota      = redisstore.Refusal("idempotency: the caller's quota is used up")
-	ErrSuperseded = redisstore.Loss("idempotency: another attempt has the claim")
+	ErrQuota      = fault.Refusal("idempotency: the caller's quota is used up")
+	ErrSuperseded = fault.Loss("idempotency: another attempt has the claim")
 )
 
 // errPolicy marks the refusals that the route's policy explains.
-var errPolicy = redisstore.Refusal("idempotency: see the route's policy")
+var errPolicy = fault.Refusal("idempotency: see the route's policy")
 
 // policyRefusal is a refusal that the route's policy explains.
 func policyRefusal(text string) error { return &policyError{text} }

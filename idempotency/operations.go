@@ -12,8 +12,8 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/coatcheck/coatcheck/internal/fault"
 	"github.com/coatcheck/coatcheck/internal/names"
-	"github.com/coatcheck/coatcheck/redisstore"
 	"github.com/coatcheck/coatcheck/scripts"
 )
 
@@ -100,7 +100,7 @@ func (s Settlement) digest() string {
 	for _, name := range slices.Sorted(maps.Keys(s.Answer.Header)) {
 		parts = append(append(parts, name, strconv.Itoa(len(s.Answer.Header[name]))), s.Answer.Header[name]...)
 	}
-	return redisstore.Digest(parts...)
+	return names.Digest(parts...)
 }
 
 // Operation returns one operation; ErrUnknownToken if it has expired, was lost, or never was.
@@ -121,7 +121,7 @@ func (t *Tokens) Operation(ctx context.Context, name string) (Operation, error) 
 	return Operation{}, reply.Unexpected()
 }
 
-func scanOperation(reply redisstore.Reply, name string) (Operation, error) {
+func scanOperation(reply scripts.Reply, name string) (Operation, error) {
 	o := Operation{Name: name}
 	var state, policy, decision string
 	err := reply.Scan(&state, &o.Route, &o.RequestID, &o.Fence, &o.Attempts, &policy, &o.Began, &o.Until, &o.ExpiresAt, &decision)
@@ -134,7 +134,7 @@ func scanOperation(reply redisstore.Reply, name string) (Operation, error) {
 	return o, err
 }
 
-// operationForm is the form of an operation's name: see [redisstore.Digest].
+// operationForm is the form of an operation's name: see [names.Digest].
 var operationForm = names.NewForm("A-Za-z0-9_-", 32, 32)
 
 // DoubtPage asks for a page of the operations in doubt.
@@ -266,7 +266,7 @@ func (t *Tokens) entriesOf(ctx context.Context, key string, after entry, n int) 
 }
 
 // ErrCursor refuses a cursor that no page gave.
-var ErrCursor = redisstore.Refusal("idempotency: the cursor is not one that a page of this list gave")
+var ErrCursor = fault.Refusal("idempotency: the cursor is not one that a page of this list gave")
 
 func (e entry) cursor() string { return strconv.FormatInt(e.ended, 10) + "." + e.operation }
 
@@ -282,7 +282,7 @@ func parseCursor(text string) (entry, error) {
 	return entry{ended, operation}, nil
 }
 
-func inDoubt(reply redisstore.Reply, operation string) error {
+func inDoubt(reply scripts.Reply, operation string) error {
 	doubt := &InDoubtError{Operation: operation}
 	var decision string
 	if err := reply.Scan(&doubt.Since, &decision); err != nil {

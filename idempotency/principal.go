@@ -4,7 +4,7 @@ import (
 	"net/http"
 	"strconv"
 
-	"github.com/coatcheck/coatcheck/redisstore"
+	"github.com/coatcheck/coatcheck/internal/names"
 )
 
 // HeaderPrincipal identifies the caller by request headers, for [Config].Principal: a digest of
@@ -13,11 +13,11 @@ import (
 // renewed credential is another principal then, and its request runs again. A header that a trusted
 // proxy sets, such as X-User-Id, has neither fault, as long as no request bypasses the proxy.
 // Without names all callers are the same principal.
-func HeaderPrincipal(names ...string) func(*http.Request) string {
+func HeaderPrincipal(headers ...string) func(*http.Request) string {
 	return func(r *http.Request) string {
 		var values []string
 		found := false
-		for _, name := range names {
+		for _, name := range headers {
 			of := r.Header.Values(name)
 			found = found || len(of) > 0
 			values = append(append(values, name, strconv.Itoa(len(of))), of...)
@@ -25,6 +25,6 @@ func HeaderPrincipal(names ...string) func(*http.Request) string {
 		if !found {
 			return ""
 		}
-		return redisstore.Digest(values...)
+		return names.Digest(values...)
 	}
 }

@@ -8,17 +8,18 @@ import (
 	"github.com/coatcheck/coatcheck/internal/fault"
 	"github.com/coatcheck/coatcheck/internal/keepalive"
 	"github.com/coatcheck/coatcheck/redisstore"
+	"github.com/coatcheck/coatcheck/scripts"
 )
 
 // The answers of a lock besides redisstore's own errors. After ErrInDoubt redisstore.RetryAfter
 // returns the time until every lease that may be open has ended.
 var (
-	ErrHeld     = redisstore.Refusal("lock: held by others")
-	ErrLost     = redisstore.Loss("lock: it is no longer yours")
-	ErrRequest  = redisstore.Refusal("lock: the request is not valid")
-	ErrCapacity = redisstore.Refusal("lock: in use with another number of permits")
-	ErrInDoubt  = redisstore.Refusal("lock: leases that are still open may have been lost")
-	ErrNoHolder = redisstore.Refusal("lock: it has no such holder")
+	ErrHeld     = fault.Refusal("lock: held by others")
+	ErrLost     = fault.Loss("lock: it is no longer yours")
+	ErrRequest  = fault.Refusal("lock: the request is not valid")
+	ErrCapacity = fault.Refusal("lock: in use with another number of permits")
+	ErrInDoubt  = fault.Refusal("lock: leases that are still open may have been lost")
+	ErrNoHolder = fault.Refusal("lock: it has no such holder")
 )
 
 // Causes with which the context of a [Lock] ends, beside ErrLost alone and the causes of the
@@ -60,7 +61,7 @@ func inDoubt(wait time.Duration) error {
 }
 
 // refusal is the error for a reply of lock_enter. A place in the queue counts as held, too.
-func refusal(reply redisstore.Reply) error {
+func refusal(reply scripts.Reply) error {
 	switch reply.Word() {
 	case "held":
 		held := &HeldError{}

@@ -11,7 +11,6 @@ import (
 
 	"github.com/coatcheck/coatcheck/internal/pipeline"
 	"github.com/coatcheck/coatcheck/internal/secret"
-	"github.com/coatcheck/coatcheck/redisstore"
 	"github.com/coatcheck/coatcheck/scripts"
 )
 
@@ -88,7 +87,7 @@ func (l *Locks) ask(name string, request Request) (*asker, error) {
 }
 
 // enter asks once. With an inbox the request joins the queue.
-func (l *Locks) enter(ctx context.Context, a *asker, inbox string) (redisstore.Reply, error) {
+func (l *Locks) enter(ctx context.Context, a *asker, inbox string) (scripts.Reply, error) {
 	a.polls++
 	args := []any{
 		&a.Token, &a.Owner, a.Mode.letter(), a.TTL.Milliseconds(), (a.TTL + time.Minute).Milliseconds(), inbox, a.Permits, a.Capacity, &l.settings, a.polls,
@@ -109,7 +108,7 @@ func (l *Locks) enter(ctx context.Context, a *asker, inbox string) (redisstore.R
 // enterInFull asks once. It waits for the answer even if the context ends meanwhile, for one
 // timeout of the store at most. A request that is not waited for may arrive after the one that
 // takes it back: then the lock is taken, without a holder, until its TTL has passed.
-func (l *Locks) enterInFull(ctx context.Context, a *asker, inbox string) (redisstore.Reply, error) {
+func (l *Locks) enterInFull(ctx context.Context, a *asker, inbox string) (scripts.Reply, error) {
 	if ctx.Err() == nil {
 		ctx = context.WithoutCancel(ctx)
 	}
@@ -117,7 +116,7 @@ func (l *Locks) enterInFull(ctx context.Context, a *asker, inbox string) (rediss
 }
 
 // granted returns the grant in a reply.
-func (a *asker) granted(reply redisstore.Reply) (Grant, error) {
+func (a *asker) granted(reply scripts.Reply) (Grant, error) {
 	if reply.Word() != "granted" {
 		return Grant{}, refusal(reply)
 	}
@@ -209,7 +208,7 @@ func (l *Locks) extend(ctx context.Context, grant Grant) (Grant, error) {
 	return grant, err
 }
 
-func (l *Locks) renew(ctx context.Context, grant Grant) (redisstore.Reply, error) {
+func (l *Locks) renew(ctx context.Context, grant Grant) (scripts.Reply, error) {
 	all := l.keys(grant.Name)
 	keys, fence := []string{all[0], all[1], all[4]}, ""
 	if grant.Fence != 0 {
@@ -254,7 +253,7 @@ func (l *Locks) giveLease(ctx context.Context, keys []string, token string) (fre
 
 // notifyWaiters notifies the waiters of this process that got the lock in the reply to its release.
 // The release was sent at that time.
-func (l *Locks) notifyWaiters(reply redisstore.Reply, sent time.Time) error {
+func (l *Locks) notifyWaiters(reply scripts.Reply, sent time.Time) error {
 	heirs := reply.Values()
 	if len(heirs) == 0 {
 		return nil

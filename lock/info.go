@@ -62,7 +62,7 @@ func (l *Locks) Get(ctx context.Context, name string) (Info, error) {
 	return readInfo(reply)
 }
 
-func readInfo(reply redisstore.Reply) (Info, error) {
+func readInfo(reply scripts.Reply) (Info, error) {
 	var info Info
 	mode, holders := "", 0
 	if err := reply.Scan(&info.Now, &info.Fence, &mode, &info.Capacity, &holders, &info.Queue); err != nil {

@@ -197,6 +197,6 @@ func (l *Locks) counts() string {
 }
 
 // run runs a script on a lock.
-func (l *Locks) run(ctx context.Context, script *scripts.Script, keys []string, args ...any) (redisstore.Reply, error) {
+func (l *Locks) run(ctx context.Context, script *scripts.Script, keys []string, args ...any) (scripts.Reply, error) {
 	return l.store.Run(ctx, script, keys, args...)
 }

@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"time"
 
+	"github.com/coatcheck/coatcheck/internal/quorum"
 	"github.com/coatcheck/coatcheck/redisstore"
 )
 
@@ -59,32 +60,47 @@ var (
 // redisstore.ErrUnknownOutcome if the request may still have something at a majority: then the lock
 // may be taken, without a holder, until the TTL has passed.
 type QuorumLocks struct {
-	quorum *redisstore.Quorum
+	quorum *quorum.Quorum
 	config Config
 	each   []*Locks // of each server
 }
 
-// NewQuorum returns the locks of a quorum. AfterLoss "" is WaitAfterLoss here. It panics if
-// [Config.Check] returns an error.
-func NewQuorum(quorum *redisstore.Quorum, config Config) *QuorumLocks {
+// OpenQuorum returns the locks of the servers that the URLs name, an odd number of them, 3 or more;
+// each URL may be of any form of [redisstore.Config].URL. The rest of the store's configuration
+// holds for each; its URL and DataDir stay empty. Several times embedded: are as many stores in
+// this process, for tests. AfterLoss "" is WaitAfterLoss here. It panics if [Config.Check] returns
+// an error.
+//
+// A server that is named twice is refused, and so is one that is a copy of another, since both
+// would fail as one. So each is asked who it is, for the store's Timeout at most. One that is away
+// is no error, and is not compared: a minority may be away. The error never repeats a password.
+func OpenQuorum(ctx context.Context, urls []string, store redisstore.Config, config Config) (*QuorumLocks, error) {
+	servers, err := quorum.Open(ctx, urls, store)
+	if err != nil {
+		return nil, err
+	}
+	return newQuorum(servers, config), nil
+}
+
+func newQuorum(servers *quorum.Quorum, config Config) *QuorumLocks {
 	if config.AfterLoss == "" {
 		config.AfterLoss = WaitAfterLoss
 	}
-	l := &QuorumLocks{quorum: quorum, config: config.withDefaults()}
-	for _, store := range quorum.Stores() {
+	l := &QuorumLocks{quorum: servers, config: config.withDefaults()}
+	for _, store := range servers.Stores() {
 		l.each = append(l.each, New(store, l.config))
 	}
 	return l
 }
 
-// Close ends what the locks have of their own. Release locks that are held first. The quorum is
-// closed separately.
+// Close waits for what goes on at the servers, and closes the connections to them. Release locks
+// that are held first. Closing again does nothing.
 func (l *QuorumLocks) Close() error {
 	var faults []error
 	for _, locks := range l.each {
 		faults = append(faults, locks.Close())
 	}
-	return errors.Join(faults...)
+	return errors.Join(append(faults, l.quorum.Close())...)
 }
 
 // Acquire waits until a majority grants the lock, and holds it: it is renewed until Release, its

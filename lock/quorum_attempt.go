@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/coatcheck/coatcheck/internal/quorum"
 	"github.com/coatcheck/coatcheck/internal/secret"
 	"github.com/coatcheck/coatcheck/redisstore"
 )
@@ -75,7 +76,7 @@ type vote struct {
 
 // enter asks all servers for the lock, and notes the fence if a majority grants it.
 func (a *attempt) enter(ctx context.Context) error {
-	answers := redisstore.Ask(ctx, a.locks.quorum, brief(a.ttl), func(ctx context.Context, i int) (vote, bool, error) {
+	answers := quorum.Ask(ctx, a.locks.quorum, brief(a.ttl), func(ctx context.Context, i int) (vote, bool, error) {
 		grant, err := a.members[i].enter(ctx)
 		if errors.Is(err, ErrHeld) || errors.Is(err, ErrInDoubt) || errors.Is(err, redisstore.ErrWrongType) {
 			return vote{refusal: err}, false, nil
@@ -100,7 +101,7 @@ func (a *attempt) enter(ctx context.Context) error {
 
 // refusalOf is the error for the answers of servers, of which a majority has answered and not
 // granted. A quorum's lock becomes free when it does on as many servers as are missing.
-func refusalOf(response []redisstore.Said[vote], votes redisstore.Votes) error {
+func refusalOf(response []quorum.Said[vote], votes quorum.Votes) error {
 	var held *HeldError
 	var wrong error
 	var spans []time.Duration
@@ -135,8 +136,8 @@ func refusalOf(response []redisstore.Said[vote], votes redisstore.Votes) error {
 }
 
 // ask sends all servers the same.
-func (a *attempt) ask(ctx context.Context, patience time.Duration, call func(context.Context, *member) (yes bool, err error)) redisstore.Answers[struct{}] {
-	return redisstore.Ask(ctx, a.locks.quorum, patience, func(ctx context.Context, i int) (struct{}, bool, error) {
+func (a *attempt) ask(ctx context.Context, patience time.Duration, call func(context.Context, *member) (yes bool, err error)) quorum.Answers[struct{}] {
+	return quorum.Ask(ctx, a.locks.quorum, patience, func(ctx context.Context, i int) (struct{}, bool, error) {
 		yes, err := call(ctx, a.members[i])
 		return struct{}{}, yes, err
 	})

@@ -13,15 +13,14 @@ import (
 // process; usually each URL is that of a server of its own.
 func ExampleQuorumLocks() {
 	ctx := context.Background()
-	quorum, err := redisstore.OpenQuorum(ctx, []string{"embedded:", "embedded:", "embedded:"}, redisstore.Config{})
+	// By default servers that are new, or may have lost something, grant nothing for half a minute.
+	// This is for those that lose nothing.
+	config := lock.Config{AfterLoss: lock.GrantAfterLoss}
+	locks, err := lock.OpenQuorum(ctx, []string{"embedded:", "embedded:", "embedded:"}, redisstore.Config{}, config)
 	if err != nil {
 		fmt.Println(err)
 		return
 	}
-	defer quorum.Close()
-	// By default servers that are new, or may have lost something, grant nothing for half a minute.
-	// This is for those that lose nothing.
-	locks := lock.NewQuorum(quorum, lock.Config{AfterLoss: lock.GrantAfterLoss})
 	defer locks.Close()
 
 	held, err := locks.Acquire(ctx, "nightly-report", lock.Request{})

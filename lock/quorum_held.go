@@ -52,7 +52,7 @@ func (k *QuorumLock) Fence() int64 { return k.attempt.fence }
 func (k *QuorumLock) Since() time.Time { return k.attempt.since }
 
 // Release gives the lock back at all servers. It returns when a majority does not have it any more;
-// the rest goes on in the background, and [redisstore.Quorum.Close] waits for it. It does so even
+// the rest goes on in the background, and [QuorumLocks.Close] waits for it. It does so even
 // if the context has ended, within two seconds. ErrLost: the lock had another holder, or none, by
 // then. After another error the lock ends with its TTL. Releasing again does nothing and returns
 // the same.

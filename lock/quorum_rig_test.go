@@ -80,13 +80,12 @@ func (f *field) far(t testing.TB, config Config) *QuorumLocks {
 // GrantAfterLoss.
 func openQuorum(t testing.TB, urls []string, store redisstore.Config, config Config) *QuorumLocks {
 	t.Helper()
-	quorum, err := redisstore.OpenQuorum(t.Context(), urls, store)
+	locks, err := OpenQuorum(t.Context(), urls, store, config)
 	if err != nil {
 		t.Fatal(err)
 	}
-	locks := NewQuorum(quorum, config)
 	t.Cleanup(func() {
-		if err := errors.Join(locks.Close(), quorum.Close()); err != nil {
+		if err := locks.Close(); err != nil {
 			t.Error(err)
 		}
 	})

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/coatcheck/coatcheck/internal/expect"
+	"github.com/coatcheck/coatcheck/internal/quorum"
 	"github.com/coatcheck/coatcheck/redisstore"
 )
 
@@ -155,7 +156,7 @@ func TestQuorumWaitsAfterALossByDefault(t *testing.T) {
 		}
 		releaseQuorum(t, held)
 	})
-	locks := NewQuorum(&redisstore.Quorum{}, Config{})
+	locks := newQuorum(&quorum.Quorum{}, Config{})
 	expect.Equal(t, "what is done after a loss by default", locks.config.AfterLoss, WaitAfterLoss)
 	expect.Equal(t, "longest lease by default", locks.config.LongestTTL, DefaultTTL)
 }

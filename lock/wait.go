@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/coatcheck/coatcheck/redisstore"
+	"github.com/coatcheck/coatcheck/scripts"
 )
 
 // A waiter is notified when its turn has come. In case the notification is lost, it also polls:
@@ -104,7 +105,7 @@ func (l *Locks) isFinal(err error, answered time.Time) bool {
 
 // untilPoll is how long a waiter may sleep after a reply without a notification. The poll of one
 // that has its place in the queue is recorded: see accept.
-func (l *Locks) untilPoll(a *asker, reply redisstore.Reply) (time.Duration, error) {
+func (l *Locks) untilPoll(a *asker, reply scripts.Reply) (time.Duration, error) {
 	if reply.Word() == "doubt" {
 		wait := time.Duration(0)
 		err := reply.Scan(&wait)

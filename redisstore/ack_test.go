@@ -132,7 +132,7 @@ func TestRepeatOfAWriteIsConfirmedOnlyByReplicasThatHaveIt(t *testing.T) {
 		return []string{store.Key("token", name), store.SlotKey("operations", "under-way", name)}
 	}
 	pool := []string{store.Key("worker", "p"), store.Key("worker", "p", "ends"), store.Key("worker", "p", "names")}
-	run := func(s *scripts.Script, keys []string, args ...any) redisstore.Reply {
+	run := func(s *scripts.Script, keys []string, args ...any) scripts.Reply {
 		t.Helper()
 		reply, err := store.Run(t.Context(), s, keys, args...)
 		if err != nil {

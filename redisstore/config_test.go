@@ -10,7 +10,7 @@ func TestZeroConfigIsSound(t *testing.T) {
 	if err := (Config{}).Check(); err != nil {
 		t.Fatal(err)
 	}
-	for url, timeout := range map[string]time.Duration{"": EmbeddedTimeout, "embedded:": EmbeddedTimeout, "redis://h": DefaultTimeout} {
+	for url, timeout := range map[string]time.Duration{"": embeddedTimeout, "embedded:": embeddedTimeout, "redis://h": defaultTimeout} {
 		c := Config{URL: url}.WithDefaults()
 		if c.Prefix != "coatcheck:" || c.AckTimeout != 500*time.Millisecond || c.Timeout != timeout || c.Logger == nil {
 			t.Errorf("defaults with URL %q: got %+v, want prefix coatcheck:, ack timeout 500ms, timeout %v and a logger", url, c, timeout)

@@ -20,7 +20,7 @@
 //   - Every call ends: with the context's deadline or after [Config.Timeout], whichever is sooner.
 //   - With an acknowledgement of n, a call succeeds only if n replicas have confirmed the write;
 //     fewer is [ErrUnknownOutcome] with a [*Shortfall]. What Redis loses in spite of that (all
-//     copies at once, a master that restarts empty) shows as another [Incarnation].
+//     copies at once, a master that restarts empty) shows as another incarnation of the server.
 //
 // When Redis is away a call fails at once if the connection is refused, and after the timeout if it
 // hangs. After a failover or a change of a cluster's topology the client finds the new master by

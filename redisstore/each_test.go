@@ -12,6 +12,8 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/coatcheck/coatcheck/internal/health"
+	"github.com/coatcheck/coatcheck/internal/names"
 	"github.com/coatcheck/coatcheck/internal/storetest"
 	"github.com/coatcheck/coatcheck/redisstore"
 	"github.com/coatcheck/coatcheck/scripts"
@@ -157,7 +159,7 @@ func failsAsItsEffectSays(t *testing.T, store *redisstore.Store) {
 
 func keepsNamesTogether(t *testing.T, store *redisstore.Store) {
 	both := script("both", "redis.call('INCR', KEYS[1]) return {'ok', tostring(redis.call('INCR', KEYS[2]))}", false)
-	for i, name := range []string{"", "a", "orders", "a b", "x:y", "é", strings.Repeat("n", 1000), redisstore.Digest("token", "t"), "\x00\r\n"} {
+	for i, name := range []string{"", "a", "orders", "a b", "x:y", "é", strings.Repeat("n", 1000), names.Digest("token", "t"), "\x00\r\n"} {
 		keys := []string{store.Key("one", name), store.Key("other", name, "ends", "more")}
 		if name == "" { // an empty tag counts for nothing: the whole key is hashed
 			keys = keys[:1]
@@ -240,13 +242,13 @@ func answersPing(t *testing.T, store *redisstore.Store) {
 }
 
 func tellsItsIncarnation(t *testing.T, store *redisstore.Store) {
-	first, err := store.Incarnation(t.Context())
-	if err != nil || first.Change != redisstore.First || len(first.ID) != 40 || first.Previous != "" {
+	first, err := health.IncarnationOf(t.Context(), store)
+	if err != nil || first.Change != health.First || len(first.ID) != 40 || first.Previous != "" {
 		t.Fatalf("got %+v, %v", first, err)
 	}
 	for range 3 {
-		again, err := store.Incarnation(t.Context())
-		if err != nil || again != (redisstore.Incarnation{ID: first.ID, Change: redisstore.Same}) {
+		again, err := health.IncarnationOf(t.Context(), store)
+		if err != nil || again != (health.Incarnation{ID: first.ID, Change: health.Same}) {
 			t.Errorf("got %+v, %v, want the same as %+v", again, err, first)
 		}
 	}

@@ -35,12 +35,6 @@ var ErrClosed = redis.ErrClosed
 // keeps there. Nothing was changed.
 var ErrWrongType = fault.ErrWrongType
 
-// Refusal returns a sentinel error of the class [ErrRefused]. Domains declare their own with it.
-func Refusal(text string) error { return fault.Refusal(text) }
-
-// Loss returns a sentinel error of the class [ErrLost].
-func Loss(text string) error { return fault.Loss(text) }
-
 // Error is what a call to the store failed with: which operation, the class, and the cause as
 // go-redis or Redis gave it.
 type Error struct {

@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/coatcheck/coatcheck/internal/fault"
 )
 
 // answered is an error that Redis answered, as go-redis gives it.
@@ -23,9 +25,9 @@ func TestSentinelsBelongToOneClass(t *testing.T) {
 	for _, row := range []struct{ err, class error }{
 		{ErrUnavailable, ErrRefused},
 		{ErrWrongType, ErrRefused},
-		{Refusal("no"), ErrRefused},
-		{Loss("gone"), ErrLost},
-		{fmt.Errorf("wrapped: %w", Loss("gone")), ErrLost},
+		{fault.Refusal("no"), ErrRefused},
+		{fault.Loss("gone"), ErrLost},
+		{fmt.Errorf("wrapped: %w", fault.Loss("gone")), ErrLost},
 		{&Error{Op: "x", Class: ErrUnavailable, Cause: io.EOF}, ErrRefused},
 		{&Error{Op: "x", Class: ErrUnknownOutcome, Cause: &Shortfall{2, 1}}, ErrUnknownOutcome},
 	} {
@@ -35,7 +37,7 @@ func TestSentinelsBelongToOneClass(t *testing.T) {
 			}
 		}
 	}
-	if errors.Is(Refusal("a"), Refusal("a")) {
+	if errors.Is(fault.Refusal("a"), fault.Refusal("a")) {
 		t.Error("two refusals of the same words are the same")
 	}
 }

@@ -5,17 +5,18 @@ import (
 	"testing"
 
 	"github.com/coatcheck/coatcheck/internal/expect"
+	"github.com/coatcheck/coatcheck/internal/health"
 	"github.com/coatcheck/coatcheck/internal/redistest"
 	"github.com/coatcheck/coatcheck/redisstore"
 )
 
 // lives asks for the incarnation until the store answers, as it does soon after a restart.
-func lives(t *testing.T, store *redisstore.Store) redisstore.Incarnation {
+func lives(t *testing.T, store *redisstore.Store) health.Incarnation {
 	t.Helper()
-	var found redisstore.Incarnation
+	var found health.Incarnation
 	expect.Eventually(t, "the store tells its incarnation", func() bool {
 		var err error
-		found, err = store.Incarnation(t.Context())
+		found, err = health.IncarnationOf(t.Context(), store)
 		return err == nil
 	})
 	return found
@@ -28,10 +29,10 @@ func TestServerThatComesBackEmptyIsANewIncarnation(t *testing.T) {
 	first := lives(t, store)
 	server.RestartEmpty()
 	second := lives(t, store)
-	if first.Change != redisstore.First || second.Change != redisstore.First || second.ID == first.ID || second.Previous != "" {
+	if first.Change != health.First || second.Change != health.First || second.ID == first.ID || second.Previous != "" {
 		t.Errorf("got %+v after %+v", second, first)
 	}
-	if again := lives(t, store); again.Change != redisstore.Same || again.ID != second.ID {
+	if again := lives(t, store); again.Change != health.Same || again.ID != second.ID {
 		t.Errorf("got %+v after %+v", again, second)
 	}
 }
@@ -44,11 +45,11 @@ func TestServerThatComesBackWithItsDataIsAChangedIncarnation(t *testing.T) {
 	server.Kill()
 	server.Restart()
 	second := lives(t, store)
-	if second.Change != redisstore.Changed || second.Previous != first.ID || second.ID == first.ID {
+	if second.Change != health.Changed || second.Previous != first.ID || second.ID == first.ID {
 		t.Errorf("got %+v after %+v", second, first)
 	}
 	other := open(t, server.URL(), nil)
-	if again := lives(t, other); again.Change != redisstore.Same || again.ID != second.ID {
+	if again := lives(t, other); again.Change != health.Same || again.ID != second.ID {
 		t.Errorf("another store got %+v after %+v", again, second)
 	}
 }
@@ -59,7 +60,7 @@ func TestFlushedServerIsANewIncarnationOfTheSameName(t *testing.T) {
 	store := open(t, server.URL(), nil)
 	first := lives(t, store)
 	do(t, server, "FLUSHALL")
-	if second := lives(t, store); second.Change != redisstore.First || second.ID != first.ID {
+	if second := lives(t, store); second.Change != health.First || second.ID != first.ID {
 		t.Errorf("got %+v after %+v", second, first)
 	}
 }
@@ -73,7 +74,7 @@ func TestEmbeddedStoreKeepsItsIncarnationThroughACleanStop(t *testing.T) {
 	if err := store.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if second := lives(t, reopen()); second != (redisstore.Incarnation{ID: first.ID, Change: redisstore.Same}) {
+	if second := lives(t, reopen()); second != (health.Incarnation{ID: first.ID, Change: health.Same}) {
 		t.Errorf("got %+v after %+v", second, first)
 	}
 	if first.ID == lives(t, open(t, "embedded:", nil)).ID {
@@ -95,10 +96,10 @@ func TestIncarnationOfAStoreThatIsAway(t *testing.T) {
 	server := redistest.Start(t)
 	store := open(t, server.URL(), nil)
 	server.Kill()
-	found, err := store.Incarnation(t.Context())
+	found, err := health.IncarnationOf(t.Context(), store)
 	refused(t, err)
 	var full *redisstore.Error
-	if found != (redisstore.Incarnation{}) || !errors.As(err, &full) || full.Op != "incarnation" {
+	if found != (health.Incarnation{}) || !errors.As(err, &full) || full.Op != "incarnation" {
 		t.Errorf("got %+v, %v", found, err)
 	}
 }

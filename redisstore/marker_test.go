@@ -10,7 +10,7 @@ import (
 )
 
 func TestMarkerLiesInTheSlotOfTheName(t *testing.T) {
-	alone, cluster := &Store{mode: Standalone, prefix: DefaultPrefix}, &Store{mode: Cluster, prefix: DefaultPrefix}
+	alone, cluster := &Store{mode: Standalone, prefix: defaultPrefix}, &Store{mode: Cluster, prefix: defaultPrefix}
 	if alone.Marker("counter", "a") != alone.Marker("counter", "b") || alone.Marker("counter", "a") == alone.Marker("other", "a") {
 		t.Error("a store that is no cluster has one marker of a kind")
 	}

@@ -10,16 +10,6 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// ClientError says why [New] cannot use a client, and what mends it.
-type ClientError struct {
-	Setting string // of go-redis, such as redis.Options.MaxRetries; "" = the kind of client
-	Reason  string // what is wrong with it, and what could happen
-	Fix     string // the line that mends it, such as: set redis.Options.MaxRetries to -1
-}
-
-// Error says the reason and what mends it.
-func (e *ClientError) Error() string { return "redis client: " + e.Reason + "; " + e.Fix }
-
 // New returns a store on a client that the caller has: a *redis.Client, which may be one of
 // redis.NewFailoverClient, or a *redis.ClusterClient. The store shares its connections and its
 // hooks, which see keys and arguments, tokens and the secrets of leases among them. It does not
@@ -30,8 +20,8 @@ func (e *ClientError) Error() string { return "redis client: " + e.Reason + "; "
 // Its URL, TLS, Credentials, DataDir, MaxKeys and MaxBytes stay empty, since they are about
 // connections that the store makes itself.
 //
-// What a store promises depends on some of the client's settings, which New checks. Each fault is a
-// [*ClientError], and all of them are reported together:
+// What a store promises depends on some of the client's settings, which New checks. All faults are
+// reported together, each with what mends it:
 //
 //   - MaxRetries is -1 (in redis.ClusterOptions 0, its default, is the same): go-redis otherwise
 //     sends a command again whose reply was lost, and an increment is done twice.
@@ -58,7 +48,7 @@ func New(client redis.UniversalClient, config Config) (*Store, error) {
 		return nil, err
 	}
 	if config.Timeout == 0 {
-		config.Timeout = DefaultTimeout
+		config.Timeout = defaultTimeout
 	}
 	config = config.WithDefaults()
 	faults := config.ownConnections()
@@ -93,27 +83,32 @@ type shared struct {
 	cluster *redis.ClusterClient
 }
 
+// clientError says why New cannot use a client, and what mends it.
+func clientError(reason, fix string) error {
+	return fmt.Errorf("redis client: %s; %s", reason, fix)
+}
+
 // share finds out what kind of client it is.
 func share(client redis.UniversalClient) (shared, error) {
 	const fix = "give New a *redis.Client or a *redis.ClusterClient"
 	switch client := client.(type) {
 	case *redis.Client:
 		if client == nil {
-			return shared{}, &ClientError{Reason: "it is nil", Fix: fix}
+			return shared{}, clientError("it is nil", fix)
 		}
 		mode, address := named(client.Options())
 		return shared{mode: mode, address: address, client: client}, nil
 	case *redis.ClusterClient:
 		if client == nil {
-			return shared{}, &ClientError{Reason: "it is nil", Fix: fix}
+			return shared{}, clientError("it is nil", fix)
 		}
 		return shared{mode: Cluster, address: "redis+cluster://" + strings.Join(client.Options().Addrs, ","), cluster: client}, nil
 	case *redis.Ring:
-		return shared{}, &ClientError{Reason: "a redis.Ring moves keys to another server when one is away", Fix: fix}
+		return shared{}, clientError("a redis.Ring moves keys to another server when one is away", fix)
 	case nil:
-		return shared{}, &ClientError{Reason: "it is nil", Fix: fix}
+		return shared{}, clientError("it is nil", fix)
 	}
-	return shared{}, &ClientError{Reason: fmt.Sprintf("a %T does not show its servers", client), Fix: fix}
+	return shared{}, clientError(fmt.Sprintf("a %T does not show its servers", client), fix)
 }
 
 // named is the kind of Redis that a client speaks to, and its address. go-redis keeps no sentinels
@@ -146,8 +141,7 @@ type clientFaults struct {
 
 func (f *clientFaults) add(bad bool, setting, reason, fix string) {
 	if bad {
-		setting = f.of + "." + setting
-		f.all = append(f.all, &ClientError{Setting: setting, Reason: reason, Fix: strings.ReplaceAll(fix, "SETTING", setting)})
+		f.all = append(f.all, clientError(reason, strings.ReplaceAll(fix, "SETTING", f.of+"."+setting)))
 	}
 }
 

@@ -198,7 +198,7 @@ func TestPoolStatsTellOfConnections(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, store *redisstore.Store) {
 		warm(t, store, 3)
 		p := store.PoolStats()
-		if p.Open < 1 || p.Idle > p.Open || p.Hits+p.Misses < 1 || p.Pending != 0 || p.Timeouts != 0 {
+		if p.TotalConns < 1 || p.IdleConns > p.TotalConns || p.Hits+p.Misses < 1 || p.PendingRequests != 0 || p.Timeouts != 0 {
 			t.Errorf("PoolStats of an idle store that was used: got %+v, want open connections, uses, and none pending", p)
 		}
 	})

@@ -84,7 +84,7 @@ func TestRepeatedRequestAfterALostReplyGetsTheFirstAnswer(t *testing.T) {
 	if _, err := store.Run(t.Context(), scripts.CounterEra, keys[2:3], "", 1000); err != nil {
 		t.Fatal(err)
 	}
-	incr := func() (redisstore.Reply, error) {
+	incr := func() (scripts.Reply, error) {
 		return store.Run(t.Context(), scripts.CounterIncr, keys, 1, 60_000, "", "", "")
 	}
 	first, err := incr()

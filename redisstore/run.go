@@ -15,13 +15,13 @@ import (
 //
 // Where the script answered and only its acknowledgement failed, as a [*Shortfall] says, there is a
 // reply beside the error: what this server decided, which a failover can undo.
-func (s *Store) Run(ctx context.Context, script *scripts.Script, keys []string, args ...any) (Reply, error) {
+func (s *Store) Run(ctx context.Context, script *scripts.Script, keys []string, args ...any) (scripts.Reply, error) {
 	return s.engine.Run(ctx, script, keys, args...)
 }
 
 // RunLarge is [Store.Run] for a script whose reply takes about so many bytes. If that is much, the
 // script goes out by itself, one of a few at a time, and has a second more for each 4 MiB; it waits
 // up to ten seconds for its turn before that. Run does the same where the arguments are large.
-func (s *Store) RunLarge(ctx context.Context, size int, script *scripts.Script, keys []string, args ...any) (Reply, error) {
+func (s *Store) RunLarge(ctx context.Context, size int, script *scripts.Script, keys []string, args ...any) (scripts.Reply, error) {
 	return s.engine.RunLarge(ctx, size, script, keys, args...)
 }

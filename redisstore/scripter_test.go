@@ -13,6 +13,7 @@ import (
 	"github.com/coatcheck/coatcheck/internal/redistest"
 	"github.com/coatcheck/coatcheck/internal/storetest"
 	"github.com/coatcheck/coatcheck/redisstore"
+	"github.com/coatcheck/coatcheck/scripts"
 )
 
 // libraries are what a library brings: one that takes a key with a value, and answers nil if it is
@@ -40,7 +41,7 @@ func TestLibrarysScriptRunsWithOursBehindIt(t *testing.T) {
 			all.Go(func() {
 				first, err := takes(t, store, scripter, name, "me")
 				expect.Error(t, "first take of "+name, err, nil)
-				expect.Equal(t, "first take of "+name, first.Reply, redisstore.Reply{"mine", "2", "2", "1"})
+				expect.Equal(t, "first take of "+name, first.Reply, scripts.Reply{"mine", "2", "2", "1"})
 				second, err := takes(t, store, scripter, name, "you")
 				expect.Error(t, "take of what another has", err, redis.Nil)
 				expect.Equal(t, "take of what another has", second.Reply[0], "theirs")

@@ -11,6 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/coatcheck/coatcheck/internal/expect"
+	"github.com/coatcheck/coatcheck/internal/health"
 	"github.com/coatcheck/coatcheck/internal/redistest"
 	"github.com/coatcheck/coatcheck/redisstore"
 )
@@ -126,18 +127,18 @@ func TestFailoverChangesTheIncarnationOnce(t *testing.T) {
 	set := redistest.StartSentinel(t, 2)
 	store := open(t, set.URL(), nil)
 	patient := open(t, set.URL(), func(c *redisstore.Config) { c.AckTimeout = 30 * time.Second })
-	first, err := patient.WithAck(2).Incarnation(t.Context()) // the replicas have the marker
-	if err != nil || first.Change != redisstore.First {
+	first, err := health.IncarnationOf(t.Context(), patient.WithAck(2)) // replicas have it too
+	if err != nil || first.Change != health.First {
 		t.Fatalf("got %+v, %v", first, err)
 	}
 	old := set.Master()
 	old.Kill()
 	set.WaitForMaster(old)
 	second := lives(t, store)
-	if second.Change != redisstore.Changed || second.Previous != first.ID || second.ID == first.ID {
+	if second.Change != health.Changed || second.Previous != first.ID || second.ID == first.ID {
 		t.Errorf("got %+v after %+v", second, first)
 	}
-	if again := lives(t, store); again != (redisstore.Incarnation{ID: second.ID, Change: redisstore.Same}) {
+	if again := lives(t, store); again != (health.Incarnation{ID: second.ID, Change: health.Same}) {
 		t.Errorf("got %+v after %+v", again, second)
 	}
 }

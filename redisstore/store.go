@@ -30,12 +30,11 @@ const (
 	Cluster    Mode = redisconn.Cluster
 )
 
-// DefaultTimeout is how long a call may take by default. The embedded store has EmbeddedTimeout: it
-// runs in the process and loses no reply, so a call that takes long is a busy machine, and giving
-// it up would leave an outcome unknown for nothing.
+// The embedded store runs in the process and loses no reply, so a call that takes long is a busy
+// machine, and giving it up would leave an outcome unknown for nothing.
 const (
-	DefaultTimeout  = time.Second
-	EmbeddedTimeout = 30 * time.Second
+	defaultTimeout  = time.Second
+	embeddedTimeout = 30 * time.Second
 )
 
 // Config says which Redis to use and how. The zero value of each field but URL means the default
@@ -59,14 +58,13 @@ type Config struct {
 	// by many goroutines at once, and an error of it is that of the call. nil = the URL's.
 	Credentials func(context.Context) (username, password string, err error)
 
-	Prefix string // before every key; "" = DefaultPrefix
+	Prefix string // before every key; "" = coatcheck:
 	Ack    int    // replicas that must confirm every write; 0 = none
 	// how long a write waits for them, at most; 0 = half a second, or half of Timeout if that is
 	// less
 	AckTimeout time.Duration
 	Restarts   Restarts // what a restart or a failover of Redis is taken for; "" = WaitAfterRestart
-	// how long a call may take in all, the acknowledgement included; 0 = DefaultTimeout, embedded:
-	// EmbeddedTimeout
+	// how long a call may take in all, the acknowledgement included; 0 = 1s, embedded: 30s
 	Timeout time.Duration
 
 	DataDir  string       // embedded: where the store keeps its data; "" = in memory only
@@ -129,13 +127,13 @@ func (c Config) store(mode Mode, address string) *Store {
 // WithDefaults returns the configuration with each default in its place.
 func (c Config) WithDefaults() Config {
 	if c.Prefix == "" {
-		c.Prefix = DefaultPrefix
+		c.Prefix = defaultPrefix
 	}
 	c.Restarts = cmp.Or(c.Restarts, WaitAfterRestart)
 	if c.Timeout == 0 {
-		c.Timeout = DefaultTimeout
+		c.Timeout = defaultTimeout
 		if c.URL == "" || strings.HasPrefix(c.URL, "embedded:") {
-			c.Timeout = EmbeddedTimeout
+			c.Timeout = embeddedTimeout
 		}
 	}
 	if c.AckTimeout == 0 {
@@ -258,6 +256,10 @@ func (s *Store) EachMaster(ctx context.Context, what string, f func(ctx context.
 	}
 	return nil
 }
+
+// PoolStats tells of the store's connections to all of its servers, but for those of subscriptions.
+// It asks no server, but in a cluster whose servers are not known yet.
+func (s *Store) PoolStats() *redis.PoolStats { return s.engine.PoolStats() }
 
 // Close ends the connections, and the embedded store with them, which then writes its last
 // snapshot. Calls under way fail. Closing again does nothing. The client that [New] was given stays

@@ -3,6 +3,7 @@ package segment
 import (
 	"errors"
 
+	"github.com/coatcheck/coatcheck/internal/fault"
 	"github.com/coatcheck/coatcheck/redisstore"
 )
 
@@ -10,22 +11,22 @@ import (
 // nothing, and may ask again.
 var (
 	// ErrRequest means that a tag's name is not valid.
-	ErrRequest = redisstore.Refusal("segment: the request is not valid")
+	ErrRequest = fault.Refusal("segment: the request is not valid")
 	// ErrStarved means that the context ended before a range had come. It comes with the context's
 	// cause.
-	ErrStarved = redisstore.Refusal("segment: no ids were ready in time")
+	ErrStarved = fault.Refusal("segment: no ids were ready in time")
 	// ErrTooManyTags means that the maximum of tags is in use.
-	ErrTooManyTags = redisstore.Refusal("segment: too many tags are in use")
+	ErrTooManyTags = fault.Refusal("segment: too many tags are in use")
 	// ErrWentBack means that the source gave ids at or below some that this process has seen
 	// already. They are not used.
-	ErrWentBack = redisstore.Refusal("segment: the source went back")
+	ErrWentBack = fault.Refusal("segment: the source went back")
 	// ErrBadRange means that the source's answer is no range of ids. It is not used.
-	ErrBadRange = redisstore.Refusal("segment: the source gave no range of ids")
+	ErrBadRange = fault.Refusal("segment: the source gave no range of ids")
 	// ErrDatabase means that the SQL database could not be reached, or refused the statement. It is
 	// a [redisstore.ErrUnavailable].
 	ErrDatabase error = databaseError{}
 	// ErrClosed means that the Segments were closed. That is for good.
-	ErrClosed = redisstore.Refusal("segment: closed")
+	ErrClosed = fault.Refusal("segment: closed")
 )
 
 type databaseError struct{}

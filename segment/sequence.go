@@ -9,7 +9,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/coatcheck/coatcheck/redisstore"
+	"github.com/coatcheck/coatcheck/internal/fault"
 )
 
 // DefaultSequenceTable is the default of [SequenceConfig].Table.
@@ -17,7 +17,7 @@ const DefaultSequenceTable = "segment_sequence"
 
 // ErrOtherStep is the refusal of a [Sequence] whose step is not the one that was recorded with the
 // tag. Nothing was changed.
-var ErrOtherStep = redisstore.Refusal("segment: the tag was seeded with another step")
+var ErrOtherStep = fault.Refusal("segment: the tag was seeded with another step")
 
 // SequenceConfig is where a [Sequence] counts. The zero value of each field means its documented
 // default.

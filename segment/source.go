@@ -3,7 +3,7 @@ package segment
 import (
 	"context"
 
-	"github.com/coatcheck/coatcheck/redisstore"
+	"github.com/coatcheck/coatcheck/internal/fault"
 )
 
 // DefaultStep is how many ids a [Source] takes at once if neither the caller nor the tag states a
@@ -13,9 +13,9 @@ const DefaultStep = 2000
 // The refusals of a [Source]: nothing was taken.
 var (
 	// ErrUnknownTag means that the source has no such tag.
-	ErrUnknownTag = redisstore.Refusal("segment: no such tag")
+	ErrUnknownTag = fault.Refusal("segment: no such tag")
 	// ErrExhausted means that the tag has no ids left below 2^63.
-	ErrExhausted = redisstore.Refusal("segment: the tag has no ids left below 2^63")
+	ErrExhausted = fault.Refusal("segment: the tag has no ids left below 2^63")
 )
 
 // Range is the ids Lo, Lo+Delta, … below Hi. Lo is 0 or more; anything else is refused with

@@ -8,7 +8,7 @@ import (
 	"math"
 	"time"
 
-	"github.com/coatcheck/coatcheck/redisstore"
+	"github.com/coatcheck/coatcheck/internal/fault"
 )
 
 // DefaultLeafTable is the default of [LeafConfig].Table.
@@ -18,11 +18,11 @@ const DefaultLeafTable = "leaf_alloc"
 // refusals: nothing was changed.
 var (
 	// ErrBadRow means that a tag's row holds what no range can be made of, such as a step below 0.
-	ErrBadRow = redisstore.Refusal("segment: the tag's row cannot be used")
+	ErrBadRow = fault.Refusal("segment: the tag's row cannot be used")
 	// ErrRetired means that the tag hands out nothing any more: its step is 0.
-	ErrRetired = redisstore.Refusal("segment: the tag is retired")
+	ErrRetired = fault.Refusal("segment: the tag is retired")
 	// ErrTagExists means that a tag cannot be seeded, since it is there.
-	ErrTagExists = redisstore.Refusal("segment: the tag exists")
+	ErrTagExists = fault.Refusal("segment: the tag exists")
 )
 
 // LeafConfig is where a [LeafAlloc] keeps its tags. The zero value of each field means its

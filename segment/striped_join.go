@@ -6,12 +6,12 @@ import (
 	"fmt"
 	"math"
 
-	"github.com/coatcheck/coatcheck/redisstore"
+	"github.com/coatcheck/coatcheck/internal/fault"
 )
 
 // ErrFloor is the refusal of [Restripe] if it cannot know from which id on the new stores may hand
 // out: one of the old ones is gone and no start was given. Nothing was opened.
-var ErrFloor = redisstore.Refusal("segment: the new stores have no start")
+var ErrFloor = fault.Refusal("segment: the new stores have no start")
 
 // Restriping is the task of [Restripe].
 type Restriping struct {

@@ -9,9 +9,9 @@ import (
 	"github.com/coatcheck/coatcheck/counter"
 	"github.com/coatcheck/coatcheck/idempotency"
 	"github.com/coatcheck/coatcheck/internal/events"
+	"github.com/coatcheck/coatcheck/internal/names"
 	"github.com/coatcheck/coatcheck/internal/wire"
 	"github.com/coatcheck/coatcheck/metrics"
-	"github.com/coatcheck/coatcheck/redisstore"
 )
 
 const maxCounters = 1000 // of a page
@@ -64,7 +64,7 @@ func (h *counters) requestID(r *request) string {
 	key, err := idempotency.OptionalKey(r.Request())
 	r.fail(err)
 	if principal := h.principal(r.Request()); key != "" && principal != "" {
-		return redisstore.Digest(principal, key)
+		return names.Digest(principal, key)
 	}
 	return key
 }

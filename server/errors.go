@@ -74,6 +74,9 @@ var problems = []struct {
 	{context.DeadlineExceeded, wire.OutcomeUnknown},
 }
 
+// Code is the code of the problem that a client of the service gets for an error of a domain.
+func Code(err error) string { return string(problemOf(err).Code) }
+
 // problemOf turns any error into the problem that the client gets.
 func problemOf(err error) wire.Problem {
 	if wrong, ok := errors.AsType[*fault](err); ok {

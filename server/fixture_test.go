@@ -115,7 +115,7 @@ func (f *fixture) put(t testing.TB, store *redisstore.Store, key, command string
 }
 
 // run runs a script of the test's own on a store.
-func run(t testing.TB, store *redisstore.Store, source, key string, args ...any) redisstore.Reply {
+func run(t testing.TB, store *redisstore.Store, source, key string, args ...any) scripts.Reply {
 	t.Helper()
 	script := &scripts.Script{Name: "test", Source: source, SHA: fmt.Sprintf("%x", sha1.Sum([]byte(source)))}
 	reply, err := store.Run(t.Context(), script, []string{key}, args...)

@@ -10,13 +10,13 @@ import (
 	"github.com/coatcheck/coatcheck/idempotency/echov4"
 	"github.com/coatcheck/coatcheck/internal/events"
 	"github.com/coatcheck/coatcheck/internal/frontdoor"
+	class "github.com/coatcheck/coatcheck/internal/fault"
 	"github.com/coatcheck/coatcheck/internal/wire"
-	"github.com/coatcheck/coatcheck/redisstore"
 )
 
 // errClosing refuses an operation that came when the server was about to end: nothing is claimed
 // for it.
-var errClosing = redisstore.Refusal("this server is stopping; another one answers")
+var errClosing = class.Refusal("this server is stopping; another one answers")
 
 // guards are the guarded routes: what wraps their handlers, and what clients may know of them.
 type guards struct {

@@ -34,7 +34,7 @@ func (s *Server) checker() *health.Checker {
 	return health.New(health.Config{
 		Store: s.store, Logger: s.log, Stopping: &s.draining.Stopping,
 		Title: func(err error) string { return problemOf(err).Title },
-		Changed: func(ctx context.Context, found redisstore.Incarnation) {
+		Changed: func(ctx context.Context, found health.Incarnation) {
 			s.events.Add(wire.Event{Kind: events.StoreChanged})
 			s.metrics.MarkerChanged()
 			s.log.WarnContext(ctx, "the store is another incarnation: a failover, or a restart without its last data; writes that it had confirmed may be missing",

@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"github.com/coatcheck/coatcheck/internal/fault"
-	"github.com/coatcheck/coatcheck/redisstore"
+	"github.com/coatcheck/coatcheck/scripts"
 	"github.com/coatcheck/coatcheck/workerlease/holder"
 )
 
@@ -13,13 +13,13 @@ import (
 // wait after ErrExhausted, until the first slot can be free, and after ErrQuarantined, until every
 // window that may be open has ended.
 var (
-	ErrLost        = redisstore.Loss("workerlease: the lease is no longer yours")
-	ErrExhausted   = redisstore.Refusal("workerlease: every worker id of the pool is taken or cooling")
-	ErrQuarantined = redisstore.Refusal("workerlease: the pool's state may have been lost")
-	ErrOtherPool   = redisstore.Refusal("workerlease: the pool has another layout, epoch, datacenter or ttl")
-	ErrExists      = redisstore.Refusal("workerlease: the pool is there already")
-	ErrRequest     = redisstore.Refusal("workerlease: the request is not valid")
-	ErrUnknown     = redisstore.Refusal("workerlease: no such pool")
+	ErrLost        = fault.Loss("workerlease: the lease is no longer yours")
+	ErrExhausted   = fault.Refusal("workerlease: every worker id of the pool is taken or cooling")
+	ErrQuarantined = fault.Refusal("workerlease: the pool's state may have been lost")
+	ErrOtherPool   = fault.Refusal("workerlease: the pool has another layout, epoch, datacenter or ttl")
+	ErrExists      = fault.Refusal("workerlease: the pool is there already")
+	ErrRequest     = fault.Refusal("workerlease: the request is not valid")
+	ErrUnknown     = fault.Refusal("workerlease: no such pool")
 	ErrLayout      = holder.ErrLayout // of a Stamper, which cannot stamp the pool's layout
 )
 
@@ -53,7 +53,7 @@ func (e *OtherPool) Error() string {
 func (e *OtherPool) Unwrap() error { return e.is }
 
 // refusal is the error that a reply about a pool stands for.
-func (p *Pools) refusal(pool string, reply redisstore.Reply) error {
+func (p *Pools) refusal(pool string, reply scripts.Reply) error {
 	switch reply.Word() {
 	case "longest":
 		var used time.Duration // the pool's TTL, or the longest that another process allows
@@ -85,7 +85,7 @@ func (p *Pools) refusal(pool string, reply redisstore.Reply) error {
 	return reply.Unexpected()
 }
 
-func waitFor(reply redisstore.Reply, err error, text string) error {
+func waitFor(reply scripts.Reply, err error, text string) error {
 	refused := &fault.WaitError{Err: err, Text: text}
 	if err := reply.Scan(&refused.Wait); err != nil {
 		return err

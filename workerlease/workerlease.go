@@ -238,7 +238,7 @@ func (p *Pools) acquire(ctx context.Context, pool string, request Request, nonce
 // readHead reads of a pool's head, as scripts/lib/pool.lua writes it, what its leases have in
 // common: the first five words of 'layout epoch datacenter bits ttl …'.
 func readHead(head string, lease *Lease) error {
-	words := append(redisstore.Reply{"head"}, strings.Split(head, " ")...)
+	words := append(scripts.Reply{"head"}, strings.Split(head, " ")...)
 	bits := 0 // the layout says it
 	return words.Scan(&lease.Layout, &lease.Epoch, &lease.Datacenter, &bits, &lease.TTL)
 }

@@ -118,7 +118,7 @@ func counterOf(which int, moment int64) counterID {
 func (c counterID) String() string { return fmt.Sprintf("c%d.%d", c%counters, c/counters) }
 
 // keyOf is where Redis keeps a counter, in both roles.
-func keyOf(name string) string { return redisstore.DefaultPrefix + "counter:{" + name + "}" }
+func keyOf(name string) string { return "coatcheck:counter:{" + name + "}" }
 
 // ours counts by package counter.
 type ours struct {

@@ -61,7 +61,7 @@ var kinds = []fault{
 	}},
 }
 
-const poolKey = redisstore.DefaultPrefix + "worker:{" + pool + "}"
+const poolKey = "coatcheck:worker:{" + pool + "}"
 
 // stopped freezes processes until their leases have ended for certain.
 func (f *field) stopped(processes ...*process) { f.Freeze(ttl+ttl/2+rand.N(ttl/2), processes...) }

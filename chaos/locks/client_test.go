@@ -95,18 +95,12 @@ func (f *fenced) lost(err error) bool { return errors.Is(err, lock.ErrLost) }
 func (f *fenced) close() error { return errors.Join(f.locks.Close(), f.store.Close()) }
 
 // quorum is package lock over several servers.
-type quorum struct {
-	servers *redisstore.Quorum
-	locks   *lock.QuorumLocks
-}
+type quorum struct{ locks *lock.QuorumLocks }
 
 // openQuorum opens the locks of servers that lose nothing.
 func openQuorum(ctx context.Context, urls []string) (*quorum, error) {
-	servers, err := redisstore.OpenQuorum(ctx, urls, redisstore.Config{})
-	if err != nil {
-		return nil, err
-	}
-	return &quorum{servers, lock.NewQuorum(servers, lock.Config{Window: window, AfterLoss: lock.GrantAfterLoss})}, nil
+	locks, err := lock.OpenQuorum(ctx, urls, redisstore.Config{}, lock.Config{Window: window, AfterLoss: lock.GrantAfterLoss})
+	return &quorum{locks}, err
 }
 
 func (q *quorum) acquire(ctx context.Context, w wish) (holding, error) {
@@ -119,7 +113,7 @@ func (q *quorum) acquire(ctx context.Context, w wish) (holding, error) {
 
 func (q *quorum) lost(err error) bool { return errors.Is(err, lock.ErrLost) }
 
-func (q *quorum) close() error { return errors.Join(q.locks.Close(), q.servers.Close()) }
+func (q *quorum) close() error { return q.locks.Close() }
 
 // play is what a process does in a role, until it is asked to end.
 func play(role string) error {

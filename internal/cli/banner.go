@@ -48,12 +48,12 @@ func (p *program) banner(ctx context.Context, c *config.Service, store *redissto
 	for _, missing := range c.Exposed() {
 		s.Warnings = append(s.Warnings, "insecure: other machines can reach this service; "+missing)
 	}
-	if c.UnknownPools() == workerlease.Wait {
-		longest := cmp.Or(c.WorkerLongest, workerlease.DefaultTTL)
-		for _, pin := range c.Pools {
+	if c.Server.Workers.NewPools == workerlease.Wait {
+		longest := cmp.Or(c.Server.Workers.LongestTTL, workerlease.DefaultTTL)
+		for _, pin := range c.Server.Workers.Pools {
 			longest = max(longest, pin.TTL)
 		}
-		s.NewPoolWait = (longest + cmp.Or(c.ClockSkew, workerlease.DefaultSkew)).Milliseconds()
+		s.NewPoolWait = (longest + cmp.Or(c.Server.Workers.Skew, workerlease.DefaultSkew)).Milliseconds()
 	}
 	if err := store.Ping(ctx); err != nil {
 		s.Problem = err.Error()
@@ -84,12 +84,12 @@ func (s started) people(c *config.Service) string {
 		fmt.Fprintf(&b, "  PROBLEM     the store does not answer: %s\n              the service is up and answers 503 until it does\n", s.Problem)
 	}
 	ids := "/id/snowflake"
-	if c.IDPool == "" {
+	if c.Server.IDPool == "" {
 		ids += "/orders"
 	}
 	curl := curlOf(c)
 	fmt.Fprintf(&b, "\nTry:\n  %s %s/incr/orders\n  %s %s%s\n  %s -X POST %s/worker/orders\n  %s -X POST %s/token\n", curl, s.URL, curl, s.URL, ids, curl, s.URL, curl, s.URL)
-	if c.Dev {
+	if c.Server.Dev {
 		fmt.Fprintf(&b, "  %s %s/payments -H 'Idempotency-Key: order-1' -d '{\"amount\":1299,\"currency\":\"EUR\",\"to\":\"acct_1\"}'   (twice)\n", curl, s.URL)
 	} else {
 		fmt.Fprintf(&b, "  coatcheck serve --dev   adds a payment route to try tokens on\n")
@@ -114,10 +114,10 @@ func hazards(ctx context.Context, store *redisstore.Store, log *slog.Logger) (fo
 // durability says what can be lost with this store.
 func durability(c *config.Service, store *redisstore.Store) string {
 	switch {
-	case store.Mode() == redisstore.Embedded && c.DataDir == "":
+	case store.Mode() == redisstore.Embedded && c.Store.DataDir == "":
 		return "WARNING: in memory only; counters, tokens and leases are gone when this process ends (--data-dir keeps them, --redis shares them)"
 	case store.Mode() == redisstore.Embedded:
-		return "kept in " + c.DataDir + ", by this one process and on this one disk; use --redis for production"
+		return "kept in " + c.Store.DataDir + ", by this one process and on this one disk; use --redis for production"
 	case store.Ack() == 0:
 		return "as this Redis is configured; WARNING: with ack 0 a failover can lose confirmed writes and hand values out twice (--ack N waits for N replicas)"
 	}

@@ -7,6 +7,7 @@ import (
 	"github.com/coatcheck/coatcheck/internal/config"
 	"github.com/coatcheck/coatcheck/internal/expect"
 	"github.com/coatcheck/coatcheck/internal/redistest"
+	"github.com/coatcheck/coatcheck/server"
 )
 
 // On a Redis that knows no pool the first ids wait. The banner tells for how long, why, the command
@@ -28,6 +29,6 @@ func TestBannerTellsHowLongAPoolThatIsNewWaits(t *testing.T) {
 		expect.Equal(t, "wait of a pool that is new, in the banner of serve with "+strings.Join(row.args, " "), p.banner.NewPoolWait, row.want)
 		p.stop()
 	}
-	expect.Contains(t, "the banner for people", started{NewPoolWait: 31_000}.people(&config.Service{IDPool: "main"}),
+	expect.Contains(t, "the banner for people", started{NewPoolWait: 31_000}.people(&config.Service{Server: server.Config{IDPool: "main"}}),
 		"does not know waits for up to 31s, in case it was lost", "`coatcheck worker create POOL` says that it is new", "ids can then come twice")
 }

@@ -114,7 +114,7 @@ func (p *program) bench(c *cobra.Command, b *benching) error {
 		return usageError{err}
 	}
 	if direct {
-		return p.straight(c, b.source, func(store *redisstore.Store) error {
+		return p.straight(c, &b.Sources, func(store *redisstore.Store) error {
 			w, err := benchAtRedis(b.what, store, &b.Service)
 			if err != nil {
 				return err

@@ -21,7 +21,7 @@ import (
 func benchAtRedis(what string, store *redisstore.Store, c *config.Service) (work, error) {
 	switch what {
 	case benchIncr:
-		counters := counter.New(store, c.Counters())
+		counters := counter.New(store, c.Server.Counters)
 		return work{
 			stays: staysCounter,
 			call: func(ctx context.Context, name string) error {
@@ -33,7 +33,7 @@ func benchAtRedis(what string, store *redisstore.Store, c *config.Service) (work
 	case benchToken, benchGuard:
 		return tokensAtRedis(what, idempotency.New(store, idempotency.Config{})), nil
 	case benchLock:
-		locks := lock.New(store, c.Locks())
+		locks := lock.New(store, c.Server.Locks)
 		return work{
 			call: func(ctx context.Context, name string) error {
 				held, err := locks.Acquire(ctx, name, lock.Request{TTL: benchLease, Wait: benchWait})
@@ -45,7 +45,7 @@ func benchAtRedis(what string, store *redisstore.Store, c *config.Service) (work
 			close: func(context.Context) error { return locks.Close() },
 		}, nil
 	case benchWorker:
-		pools := workerlease.New(store, c.Workers())
+		pools := workerlease.New(store, c.Server.Workers)
 		return work{open: poolAtRedis(pools, what), stays: staysPool, call: func(ctx context.Context, name string) error {
 			lease, err := pools.Acquire(ctx, name, workerlease.Request{Shape: benchShape(what)})
 			if err != nil {
@@ -55,7 +55,7 @@ func benchAtRedis(what string, store *redisstore.Store, c *config.Service) (work
 			return pools.Release(ctx, name, lease.WorkerID, lease.Token, lease.NotBefore)
 		}}, nil
 	case benchID:
-		return stampingAtRedis(workerlease.New(store, c.Workers())), nil
+		return stampingAtRedis(workerlease.New(store, c.Server.Workers)), nil
 	case benchSegment:
 		return segmentsAtRedis(store, c), nil
 	}
@@ -139,8 +139,8 @@ func stampingAtRedis(pools *workerlease.Pools) work {
 // segmentsAtRedis takes ids from ranges that are fetched ahead from counters of the store, as the
 // service does.
 func segmentsAtRedis(store *redisstore.Store, c *config.Service) work {
-	counters := counter.New(store, server.SegmentCounters(c.Counters()))
-	segments := segment.New(benchSource{counters, c.SegmentStep}, c.Segments())
+	counters := counter.New(store, server.SegmentCounters(c.Server.Counters))
+	segments := segment.New(benchSource{counters, c.Server.SegmentStep}, c.Server.Segments)
 	return work{
 		stays: staysCounter,
 		call: func(ctx context.Context, name string) error {

@@ -7,14 +7,9 @@ import (
 	"strconv"
 
 	"github.com/coatcheck/coatcheck/client"
-	"github.com/coatcheck/coatcheck/counter"
-	"github.com/coatcheck/coatcheck/idempotency"
 	"github.com/coatcheck/coatcheck/internal/wire"
-	"github.com/coatcheck/coatcheck/lock"
-	"github.com/coatcheck/coatcheck/redisstore"
-	"github.com/coatcheck/coatcheck/segment"
+	"github.com/coatcheck/coatcheck/server"
 	"github.com/coatcheck/coatcheck/snowflake"
-	"github.com/coatcheck/coatcheck/workerlease"
 )
 
 // What can be measured.
@@ -56,29 +51,6 @@ const (
 	staysAnswers = "a record of about a kilobyte for each call, until the service forgets its answer"
 )
 
-// benchCodes are the kinds of errors straight on Redis, in the words of the service.
-var benchCodes = []struct {
-	err  error
-	code wire.Code
-}{
-	{lock.ErrHeld, wire.LockHeld},
-	{workerlease.ErrExhausted, wire.PoolExhausted},
-	{workerlease.ErrQuarantined, wire.PoolQuarantined},
-	{workerlease.ErrOtherPool, wire.LayoutMismatch},
-	{counter.ErrHoldOff, wire.PoolQuarantined},
-	{lock.ErrInDoubt, wire.PoolQuarantined},
-	{counter.ErrBehind, wire.CounterBehind},
-	{counter.ErrOverflow, wire.CounterOverflow},
-	{segment.ErrExhausted, wire.CounterOverflow},
-	{counter.ErrNotAnInteger, wire.NotAnInteger},
-	{idempotency.ErrUnknownToken, wire.TokenUnknown},
-	{idempotency.ErrSuperseded, wire.Superseded},
-	{snowflake.ErrWindowEnded, wire.LeaseLost},
-	{redisstore.ErrUnavailable, wire.StoreUnavailable},
-	{redisstore.ErrUnknownOutcome, wire.OutcomeUnknown},
-	{redisstore.ErrLost, wire.LeaseLost},
-}
-
 // benchCode is a word for a kind of error: the service's code of a problem where there is one.
 func benchCode(err error) string {
 	if told, ok := errors.AsType[*client.Error](err); ok {
@@ -96,13 +68,10 @@ func benchCode(err error) string {
 		return "unreachable"
 	case errors.Is(err, client.ErrUnknownOutcome):
 		return string(wire.OutcomeUnknown)
+	case errors.Is(err, snowflake.ErrWindowEnded):
+		return string(wire.LeaseLost)
 	}
-	for _, known := range benchCodes {
-		if errors.Is(err, known.err) {
-			return string(known.code)
-		}
-	}
-	return "error"
+	return server.Code(err)
 }
 
 // passing are the codes of failures that may be over when the command is given again.

@@ -330,10 +330,10 @@ func (d *deployment) checkCoatcheck(name string, s *service) {
 	env := maps.Clone(d.image.env)
 	maps.Copy(env, s.Environment)
 	c := d.configOf(name, env)
-	if err := errors.Join(c.Store().Check(), c.CheckListen()); err != nil {
+	if err := errors.Join(c.Store.Check(), c.CheckListen()); err != nil {
 		d.faultf(name, "%v", err)
 	}
-	d.checkRedisURL(name, s, c.Redis)
+	d.checkRedisURL(name, s, c.Store.URL)
 	if len(s.Ports) == 0 {
 		d.faultf(name, "no port")
 	}
@@ -342,8 +342,8 @@ func (d *deployment) checkCoatcheck(name string, s *service) {
 			d.faultf(name, "port %s, but it listens on %s", inside, portOf(c.Listen))
 		}
 	}
-	if s.Grace < c.DrainDelay+stopsWithin(c) {
-		d.faultf(name, "stop_grace_period %v does not outlast drain delay %v and the stop, of %v", s.Grace, c.DrainDelay, stopsWithin(c))
+	if s.Grace < c.Server.DrainDelay+stopsWithin(c) {
+		d.faultf(name, "stop_grace_period %v does not outlast drain delay %v and the stop, of %v", s.Grace, c.Server.DrainDelay, stopsWithin(c))
 	}
 	if !s.ReadOnly {
 		d.faultf(name, "not read_only")

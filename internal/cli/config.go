@@ -122,7 +122,7 @@ func reload(hot bool) string {
 // holds every fault.
 func (p *program) complete(c *cobra.Command, l *config.Sources) error {
 	loaded := l.Load(c.Flags(), p.getenv)
-	if err := errors.Join(loaded, l.Service.Store().Check(), l.Service.CheckAccess()); err != nil {
+	if err := errors.Join(loaded, l.Service.Store.Check(), l.Service.CheckAccess()); err != nil {
 		return configError(err)
 	}
 	return nil

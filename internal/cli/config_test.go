@@ -87,9 +87,9 @@ func TestSettingsOfWorkerIDs(t *testing.T) {
 		if err := errors.Join(command.ParseFlags(row.args), l.Load(command.Flags(), func(string) string { return "" })); err != nil {
 			t.Errorf("settings %q: %v", row.args, err)
 		}
-		got := l.Service.Workers()
+		got := l.Service.Server.Workers
 		expect.Equal(t, fmt.Sprintf("workers with %q", row.args), got, row.want)
-		expect.Equal(t, fmt.Sprintf("pool of ids with %q", row.args), l.Service.IDPool, row.pool)
+		expect.Equal(t, fmt.Sprintf("pool of ids with %q", row.args), l.Service.Server.IDPool, row.pool)
 		expect.Error(t, fmt.Sprintf("check of workers with %q", row.args), got.Check(), nil)
 	}
 	for _, args := range [][]string{
@@ -113,7 +113,7 @@ func TestPoolsInTheSettings(t *testing.T) {
 		if err := errors.Join(command.ParseFlags(args), l.Load(command.Flags(), func(string) string { return "" })); err != nil {
 			t.Errorf("settings %q: %v", args, err)
 		}
-		expect.Equal(t, fmt.Sprintf("pools with %q", args), l.Service.Workers().Pools, want)
+		expect.Equal(t, fmt.Sprintf("pools with %q", args), l.Service.Server.Workers.Pools, want)
 	}
 	for text, says := range map[string]string{
 		"[orders]": "not a map of pools", "orders": "not a map of pools", "{'a b': {}}": "is not a name", "{a: {layout: x}}": "pool a: layout", "{a: {colour: red}}": "pool a: colour",
@@ -171,10 +171,10 @@ func TestSettingsOfCountersAndLocks(t *testing.T) {
 			t.Errorf("settings %q: %v", row.args, err)
 		}
 		asked := fmt.Sprintf(" with %q", row.args)
-		expect.Equal(t, "counters"+asked, l.Service.Counters(), row.counters)
-		expect.Error(t, "check of counters"+asked, l.Service.Counters().Check(), nil)
-		expect.Equal(t, "locks"+asked, l.Service.Locks(), row.locks)
-		expect.Error(t, "check of locks"+asked, l.Service.Locks().Check(), nil)
+		expect.Equal(t, "counters"+asked, l.Service.Server.Counters, row.counters)
+		expect.Error(t, "check of counters"+asked, l.Service.Server.Counters.Check(), nil)
+		expect.Equal(t, "locks"+asked, l.Service.Server.Locks, row.locks)
+		expect.Error(t, "check of locks"+asked, l.Service.Server.Locks.Check(), nil)
 	}
 	for _, args := range [][]string{
 		{"--counter-after-loss", "guess"}, {"--counter-margin", "0"}, {"--counter-margin", "1000000000001"}, {"--counter-margin", "-1"}, {"--counter-hold-off", "999ms"},

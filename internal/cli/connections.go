@@ -15,8 +15,8 @@ const beside = 256
 func connections(c *config.Service, log *slog.Logger) int {
 	descriptors, known := descriptorLimit()
 	room := max(int(min(descriptors, 1<<30))-beside, 1)
-	if !known || int(c.MaxConnections) <= room {
-		return int(c.MaxConnections)
+	if !known || c.Server.MaxConnections <= room {
+		return c.Server.MaxConnections
 	}
 	log.Warn("fewer connections than max-connections says: the process may not have more file descriptors open", "connections", room, "descriptors", descriptors,
 		"fix", "raise the limit (ulimit -n, LimitNOFILE), or set max-connections")

@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -62,7 +61,7 @@ func (p *program) doctorCommand() *cobra.Command {
 
 // settings are what the findings are held against.
 func (e *examination) settings() doctor.Settings {
-	return doctor.Settings{Ack: int(e.Service.Ack), Restarts: redisstore.Restarts(e.Service.Restarts), ClockSkew: e.Service.ClockSkew, StoreTimeout: cmp.Or(e.Service.StoreTimeout, redisstore.DefaultTimeout), WorkerTTL: e.workerTTL}
+	return doctor.Settings{Ack: e.Service.Store.Ack, Restarts: e.Service.Store.Restarts, ClockSkew: e.Service.Server.Workers.Skew, StoreTimeout: e.Service.Store.WithDefaults().Timeout, WorkerTTL: e.workerTTL}
 }
 
 // examined answers `doctor --json`.
@@ -86,7 +85,7 @@ type examinedServer struct {
 }
 
 func (p *program) examineRedis(ctx context.Context, e *examination) error {
-	config := e.Service.Store()
+	config := e.Service.Store
 	if err := config.Check(); err != nil {
 		return configError(err)
 	}

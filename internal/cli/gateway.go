@@ -66,13 +66,11 @@ func (p *program) gateway(ctx context.Context, l *config.Sources, c *config.Gate
 		return err
 	}
 	defer func() { err = errors.Join(err, store.Close()) }()
-	g, err := gateway.New(gateway.Config{
-		Store: store, Upstream: c.Upstream, RoutesFile: c.Routes, Logger: log, AccessLog: c.AccessLog, AuditLog: c.AuditLog, Metrics: measures, Tracer: traces.Tracer(), Debug: profiles(),
-		Principal: idempotency.HeaderPrincipal(c.PrincipalHeaders...), TokenKeys: c.TokenKeys, AnswerKeys: c.AnswerKeys, Quota: c.Quota(),
-		AllowedHosts: c.AllowedHosts, TrustForwarded: c.TrustForwarded, PreserveHost: c.PreserveHost, TokenService: c.TokenService,
-		IdleTimeout: c.IdleTimeout, MaxConnections: connections(c.Service, log), MaxPerAddress: int(c.MaxPerAddress), MaxBytes: c.MaxBytesInFlight,
-		UpstreamIdle: c.UpstreamIdle, BodyTimeout: c.BodyTimeout, DrainDelay: c.DrainDelay, StopTimeout: c.StopTimeout,
-	})
+	settings := c.Config()
+	settings.Store, settings.Logger, settings.Metrics, settings.Tracer, settings.Debug = store, log, measures, traces.Tracer(), profiles()
+	settings.Principal = idempotency.HeaderPrincipal(c.PrincipalHeaders...)
+	settings.MaxConnections = connections(c.Service, log)
+	g, err := gateway.New(settings)
 	if err != nil {
 		return configError(err)
 	}
@@ -136,7 +134,7 @@ func (p *program) gatewayBanner(ctx context.Context, c *config.Gateway, at gatew
 			URL: "http://" + reachable(at.clients.String()), AdminURL: "http://" + reachable(at.admin.String()), Store: string(at.store.Mode()), Address: at.store.Address(), Ack: at.store.Ack(),
 			Durability: durability(c.Service, at.store), Version: version().Version,
 		},
-		Upstream: c.Upstream.String(), Routes: shownRoutes(routes),
+		Upstream: c.Gateway.Upstream.String(), Routes: shownRoutes(routes),
 	}
 	if err := at.store.Ping(ctx); err != nil {
 		s.Problem = err.Error()

@@ -36,10 +36,10 @@ const longestHere = 24 * time.Hour
 // serviceHere is the configuration of a service in this process. It asks for no keys, writes no log
 // of requests, leases no worker id before one is needed, and tells what its store failed with.
 func (p *program) serviceHere(c *config.Service, store *redisstore.Store) server.Config {
-	counters := c.Counters()
+	counters := c.Server.Counters
 	counters.Logger = p.logger(c)
 	return server.Config{
-		Store: store, Counters: counters, Locks: c.Locks(), Workers: c.Workers(), TokenKeys: c.TokenKeys, AnswerKeys: c.AnswerKeys,
+		Store: store, Counters: counters, Locks: c.Server.Locks, Workers: c.Server.Workers, TokenKeys: c.Server.TokenKeys, AnswerKeys: c.Server.AnswerKeys,
 		TellCauses: true, RequestTimeout: longestHere, Console: server.ConsoleConfig{Mode: server.ConsoleOff},
 		AccessLog: requestlog.None, AuditLog: audit.None,
 	}

@@ -59,7 +59,7 @@ func (p *program) segmentIDs(c *cobra.Command, s *source, tag string, n *int64) 
 		config.Counters = server.SegmentCounters(config.Counters)
 		// its counters are those of the tags
 		return askHere(c.Context(), config, func(ctx context.Context, tags *client.Client) error {
-			if !s.Service.SegmentCreate {
+			if s.Service.Server.KnownSegments {
 				if _, err := tags.Counter(ctx, tag); err != nil {
 					return fmt.Errorf("tag %s, and none is made (segment-create): %w", tag, err)
 				}

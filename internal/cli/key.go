@@ -4,10 +4,8 @@ import (
 	"bufio"
 	"errors"
 	"fmt"
-	"slices"
 	"strconv"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -35,33 +33,20 @@ type keyStore struct{ config.Sources }
 // flags.
 func bindKeys(flags *pflag.FlagSet, own ...*config.Setting) *keyStore {
 	k := &keyStore{}
-	var rest []*config.Setting
-	for _, s := range config.ServiceSettings(&k.Service) {
-		switch {
-		case slices.ContainsFunc(own, func(mine *config.Setting) bool { return mine.Name == s.Name }):
-		case s.Name == "redis":
-			s.Help = "the Redis that keys are kept in, for services with --access-store: redis:// | rediss:// | unix:// | redis+sentinel:// | redis+cluster://"
-			own = append(own, s)
-		case slices.Contains([]string{"access", "ack", "restarts", "prefix", "store-timeout"}, s.Name):
-			own = append(own, s)
-		default:
-			rest = append(rest, s)
-		}
-	}
-	k.Bind(flags, own)
-	k.Table = append(k.Table, rest...)
+	const help = "the Redis that keys are kept in, for services with --access-store: redis:// | rediss:// | unix:// | redis+sentinel:// | redis+cluster://"
+	bindSome(flags, &k.Sources, append(storeNames, "access"), help, own)
 	return k
 }
 
 // stored reports whether a Redis was named.
-func (k *keyStore) stored() bool { return k.Service.Redis != "" && k.Service.Redis != "embedded:" }
+func (k *keyStore) stored() bool { return !k.Service.OnEmbedded() }
 
 // atKeys runs a command's part at the Redis that was named.
 func (p *program) atKeys(c *cobra.Command, k *keyStore, command func(*redisstore.Store) error) error {
 	if !k.stored() {
 		return usageError{errors.New("redis: missing; where the keys are, such as --redis redis://localhost:6379")}
 	}
-	return kindOf(p.straight(c, &source{Sources: k.Sources}, command))
+	return kindOf(p.straight(c, &k.Sources, command))
 }
 
 // wanted is the key that is to be made.
@@ -351,8 +336,8 @@ func (p *program) keyListCommand() *cobra.Command {
 // knownKeys are those that need no Redis to be known.
 func knownKeys(c *config.Service) (list []listedKey, err error) {
 	list = []listedKey{}
-	if c.Access != "" {
-		read, err := access.ReadFile(c.Access)
+	if c.Access.File != "" {
+		read, err := access.ReadFile(c.Access.File)
 		if err != nil {
 			return nil, err
 		}
@@ -360,30 +345,28 @@ func knownKeys(c *config.Service) (list []listedKey, err error) {
 			list = append(list, listedKey{Record: record, Source: "file"})
 		}
 	}
-	for _, record := range c.AccessKeys {
+	for _, record := range c.Access.Keys {
 		list = append(list, listedKey{Record: record, Source: "environment"})
 	}
 	return list, nil
 }
 
 func (p *program) printKeys(list []listedKey) error {
-	var people strings.Builder
-	table := tabwriter.NewWriter(&people, 0, 8, 2, ' ', 0)
-	fmt.Fprintln(table, "ID\tPRINCIPAL\tROLE\tNAMES\tRATE\tENDS\tSOURCE\tLABEL")
-	for _, one := range list {
-		if one.Error != "" {
-			fmt.Fprintf(table, "%s\t%s\n", one.ID, one.Error)
-			continue
+	people := tabular("ID\tPRINCIPAL\tROLE\tNAMES\tRATE\tENDS\tSOURCE\tLABEL", func(line func(...string)) {
+		for _, one := range list {
+			if one.Error != "" {
+				line(one.ID, one.Error)
+				continue
+			}
+			names, ends := strings.Join(one.Names, " "), ""
+			if len(one.Names) == 0 {
+				names = "*"
+			}
+			if !one.NotAfter.IsZero() {
+				ends = one.NotAfter.Format(time.RFC3339)
+			}
+			line(one.ID, one.Principal, one.Role.String(), names, one.Rate.String(), ends, one.Source, one.Label)
 		}
-		names, ends := strings.Join(one.Names, " "), ""
-		if len(one.Names) == 0 {
-			names = "*"
-		}
-		if !one.NotAfter.IsZero() {
-			ends = one.NotAfter.Format(time.RFC3339)
-		}
-		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", one.ID, one.Principal, one.Role, names, one.Rate, ends, one.Source, one.Label)
-	}
-	_ = table.Flush() // a builder takes everything
-	return p.print(list, people.String())
+	})
+	return p.print(list, people)
 }

@@ -350,7 +350,7 @@ func (m *manifest) checkServe(name string, pod, container node, env map[string]s
 		}
 	}
 	grace, err := time.ParseDuration(pod.at("terminationGracePeriodSeconds").text() + "s")
-	if least := c.DrainDelay + stopsWithin(c); err != nil || grace < least {
+	if least := c.Server.DrainDelay + stopsWithin(c); err != nil || grace < least {
 		m.faultf(name, "terminationGracePeriodSeconds %v does not outlast drain delay and stop timeout, and 5 s: %v", grace, least)
 	}
 }

@@ -34,7 +34,8 @@ func openAccess(ctx context.Context, c *config.Service, store *redisstore.Store,
 	if !c.Controlled() {
 		return nil, nil //nolint:nilnil // no book means that everybody may do everything
 	}
-	config := access.Config{File: c.Access, Keys: c.AccessKeys, Limit: c.Limit(), Logger: log}
+	config := c.Access
+	config.Logger = log
 	if c.AccessStore {
 		config.Store = store
 	}

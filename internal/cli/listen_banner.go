@@ -9,10 +9,10 @@ import (
 // whoMayAsk says in a line who may ask the service for something.
 func whoMayAsk(c *config.Service) string {
 	var who []string
-	if c.Access != "" {
-		who = append(who, "keys and certificates of "+c.Access)
+	if c.Access.File != "" {
+		who = append(who, "keys and certificates of "+c.Access.File)
 	}
-	if len(c.AccessKeys) > 0 {
+	if len(c.Access.Keys) > 0 {
 		who = append(who, "keys of COATCHECK_ACCESS_KEYS")
 	}
 	if c.AccessStore {

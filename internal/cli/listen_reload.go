@@ -53,7 +53,7 @@ func reloadService(l *config.Sources, log *slog.Logger, at changeable) *config.R
 	r.Read = func() (*config.Sources, error) {
 		next = &config.Sources{}
 		err := l.Again(next, config.ServiceSettings(&next.Service))
-		return next, errors.Join(err, next.Service.Store().Check(), next.Service.CheckTogether())
+		return next, errors.Join(err, next.Service.Store.Check(), next.Service.CheckTogether())
 	}
 	r.Fixed = func(name string) bool { return at.fixed(name, &next.Service) }
 	r.Take = func(_ context.Context, changed []string) error {
@@ -97,18 +97,18 @@ func (a changeable) take(changed []string, now, next *config.Service) error {
 		}
 	}
 	if among(accessSettings) {
-		if err := a.book.Change(next.Access, next.AccessKeys, next.Limit()); err != nil {
+		if err := a.book.Change(next.Access.File, next.Access.Keys, next.Access.Limit); err != nil {
 			if among(tlsSettings) {
 				err = errors.Join(err, a.secure.Change(now.TLSFiles()))
 			}
 			return err
 		}
-		now.Access, now.AccessKeys, now.Rate, now.Burst = next.Access, next.AccessKeys, next.Rate, next.Burst
+		now.Access = next.Access
 	}
 	if among(tlsSettings) {
 		now.TLSCert, now.TLSKey, now.TLSClientCA, now.TLSClientAuth = next.TLSCert, next.TLSKey, next.TLSClientCA, next.TLSClientAuth
 	}
-	a.service.SetCORSOrigins(next.CORSOrigins)
+	a.service.SetCORSOrigins(next.Server.CORSOrigins)
 	a.service.SetAllowedHosts(next.Hosts())
 	a.level.Set(next.LogLevel)
 	return nil
@@ -127,11 +127,11 @@ func reloadGateway(l *config.Sources, log *slog.Logger, level *slog.LevelVar, g 
 	}
 	r.Take = func(_ context.Context, changed []string) error {
 		if slices.Contains(changed, "routes") {
-			if err := g.ReloadFrom(into.Routes); err != nil {
+			if err := g.ReloadFrom(into.Gateway.RoutesFile); err != nil {
 				return err
 			}
 		}
-		g.SetAllowedHosts(into.AllowedHosts)
+		g.SetAllowedHosts(into.Gateway.AllowedHosts)
 		level.Set(into.LogLevel)
 		return nil
 	}

@@ -27,27 +27,12 @@ func (p *program) lockCommand() *cobra.Command {
 	return command
 }
 
-// locks is where lock run has its lock from: a running service, or Redis itself, where it stands in
-// line as long as it waits.
-type locks interface {
-	// acquire waits for a lock as long as the terms say, and holds it.
-	acquire(ctx context.Context, name string, terms lockTerms) (heldLock, error)
-}
+// acquire waits for a lock as long as the request says, and holds it: at a running service, or
+// straight on Redis.
+type acquire func(ctx context.Context, name string, request client.LockRequest) (heldLock, error)
 
-// lockTerms say how to lock.
-type lockTerms struct {
-	ttl     time.Duration
-	wait    time.Duration // 0 = do not
-	mode    string
-	permits int64 // that there are
-	owner   string
-}
-
-// heldLock is a lock that this process holds.
-type heldLock struct{ ownLock }
-
-// ownLock is a *client.Lock or a *lock.Lock.
-type ownLock interface {
+// heldLock is a lock that this process holds: a *client.Lock or a *lock.Lock.
+type heldLock interface {
 	Name() string
 	Fence() int64
 	Context() context.Context
@@ -62,33 +47,29 @@ func bindLocks(flags *pflag.FlagSet, own ...*config.Setting) *source {
 }
 
 // atLocks runs lock run's part, and says what kind of failure its error is.
-func (p *program) atLocks(c *cobra.Command, s *source, command func(context.Context, locks) error) error {
+func (p *program) atLocks(c *cobra.Command, s *source, command func(context.Context, acquire) error) error {
 	err := p.either(c, s, func(service *client.Client) error {
-		return command(c.Context(), servedLocks{service})
+		return command(c.Context(), func(ctx context.Context, name string, request client.LockRequest) (heldLock, error) {
+			if request.Wait == 0 {
+				return service.TryAcquireLock(ctx, name, request)
+			}
+			return service.AcquireLock(ctx, name, request)
+		})
 	}, func(store *redisstore.Store) error {
-		all := lock.New(store, s.Service.Locks())
+		all := lock.New(store, s.Service.Server.Locks)
 		defer all.Close()
-		return command(c.Context(), storedLocks{all})
+		return command(c.Context(), func(ctx context.Context, name string, asked client.LockRequest) (heldLock, error) {
+			request := lock.Request{TTL: asked.TTL, Wait: asked.Wait, Mode: lock.Mode(asked.Mode), Owner: asked.Owner, WholeTTL: true}
+			if request.Mode == lock.Permits {
+				request.Capacity = asked.Permits
+			}
+			if request.Wait == 0 {
+				return all.TryAcquire(ctx, name, request)
+			}
+			return all.Acquire(ctx, name, request)
+		})
 	})
 	return kindOf(err)
-}
-
-// servedLocks is locks at a running service.
-type servedLocks struct{ service *client.Client }
-
-func (s servedLocks) acquire(ctx context.Context, name string, terms lockTerms) (heldLock, error) {
-	request := client.LockRequest{
-		TTL: terms.ttl, Wait: terms.wait, Mode: terms.mode, Permits: int(terms.permits), Owner: terms.owner,
-	}
-	ask := s.service.AcquireLock
-	if terms.wait == 0 {
-		ask = s.service.TryAcquireLock
-	}
-	held, err := ask(ctx, name, request)
-	if err != nil {
-		return heldLock{}, err
-	}
-	return heldLock{held}, nil
 }
 
 func shownLock(info client.LockInfo) wire.Lock {
@@ -102,25 +83,6 @@ func shownLock(info client.LockInfo) wire.Lock {
 		shown.Queue = append(shown.Queue, wire.LockWaiter(waiter))
 	}
 	return shown
-}
-
-// storedLocks is locks straight on Redis.
-type storedLocks struct{ locks *lock.Locks }
-
-func (s storedLocks) acquire(ctx context.Context, name string, terms lockTerms) (heldLock, error) {
-	request := lock.Request{TTL: terms.ttl, Wait: terms.wait, Mode: lock.Mode(terms.mode), Owner: terms.owner, WholeTTL: true}
-	if request.Mode == lock.Permits {
-		request.Capacity = int(terms.permits)
-	}
-	ask := s.locks.Acquire
-	if terms.wait == 0 {
-		ask = s.locks.TryAcquire
-	}
-	held, err := ask(ctx, name, request)
-	if err != nil {
-		return heldLock{}, err
-	}
-	return heldLock{held}, nil
 }
 
 // ownerOf names this process for people who look at a lock.

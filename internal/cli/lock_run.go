@@ -20,7 +20,7 @@ import (
 type lockRun struct {
 	name    string
 	command []string
-	terms   lockTerms
+	request client.LockRequest
 	grace   time.Duration // at most, between SIGTERM and SIGKILL
 
 	warnings io.Writer
@@ -42,36 +42,36 @@ func (p *program) lockRunCommand() *cobra.Command {
 		},
 	}
 	s := bindLocks(command.Flags(),
-		config.Span("ttl", "30s", shortestRun, lock.MaxTTL, "how long the lock is held without a renewal: after a crash it is free by then", &r.terms.ttl),
-		config.Span("wait", "0s", 0, 30*24*time.Hour, "how long to wait for the lock, in the order in which those who wait have come", &r.terms.wait),
-		config.Optional(config.Named("owner", "", "says for people who holds the lock; empty: host:pid", &r.terms.owner)),
-		config.Choice("mode", "exclusive", []string{"exclusive", "shared"}, "shared: with any number of others that ask the same", &r.terms.mode),
-		config.Number("permits", "1", 1, lock.MaxCapacity, "number", "as many may hold the lock at once; alike in all that use it", &r.terms.permits),
+		config.Span("ttl", "30s", shortestRun, lock.MaxTTL, "how long the lock is held without a renewal: after a crash it is free by then", &r.request.TTL),
+		config.Span("wait", "0s", 0, 30*24*time.Hour, "how long to wait for the lock, in the order in which those who wait have come", &r.request.Wait),
+		config.Optional(config.Named("owner", "", "says for people who holds the lock; empty: host:pid", &r.request.Owner)),
+		config.Choice("mode", "exclusive", []string{"exclusive", "shared"}, "shared: with any number of others that ask the same", &r.request.Mode),
+		config.Number("permits", "1", 1, lock.MaxCapacity, "number", "as many may hold the lock at once; alike in all that use it", &r.request.Permits),
 		config.Span("grace", "5s", 0, time.Hour, "how long CMD may take to end between SIGTERM and SIGKILL; less if the lease ends sooner", &r.grace))
 	command.RunE = func(c *cobra.Command, args []string) error {
-		return p.atLocks(c, s, func(ctx context.Context, where locks) error {
+		return p.atLocks(c, s, func(ctx context.Context, from acquire) error {
 			if _, err := exec.LookPath(args[1]); err != nil {
 				return usageError{err}
 			}
-			r.name, r.command, r.terms.owner = args[0], args[1:], ownerOf(r.terms.owner)
-			if err := r.terms.settle(); err != nil {
+			r.name, r.command, r.request.Owner = args[0], args[1:], ownerOf(r.request.Owner)
+			if err := r.settle(); err != nil {
 				return err
 			}
-			return r.run(ctx, where)
+			return r.run(ctx, from)
 		})
 	}
 	return command
 }
 
 // settle makes a lock with permits of one with more than one.
-func (t *lockTerms) settle() error {
-	if t.permits == 1 {
+func (r *lockRun) settle() error {
+	if r.request.Permits == 1 {
 		return nil
 	}
-	if t.mode == "shared" {
+	if r.request.Mode == "shared" {
 		return usageError{errors.New("--mode shared and --permits: any number may share, name one of them")}
 	}
-	t.mode = string(lock.Permits)
+	r.request.Mode = string(lock.Permits)
 	return nil
 }
 

@@ -17,26 +17,26 @@ import (
 )
 
 // run acquires, runs the command, and releases.
-func (r *lockRun) run(ctx context.Context, where locks) error {
+func (r *lockRun) run(ctx context.Context, from acquire) error {
 	ctx, stop := supervise.UntilQuit(ctx)
 	defer stop()
 	// of the lock: a signal is the command's affair once that runs
 	life, end := context.WithCancel(context.WithoutCancel(ctx))
 	defer end()
 	waiting := context.AfterFunc(ctx, end)
-	held, err := where.acquire(life, r.name, r.terms)
+	held, err := from(life, r.name, r.request)
 	if err != nil {
 		return errors.Join(context.Cause(ctx), r.notObtained(err))
 	}
 	signals := make(chan os.Signal, 16)
 	signal.Notify(signals, supervise.Signals()...)
 	defer signal.Stop(signals)
-	h := newLockTenure(held, r.terms.ttl)
+	h := newLockTenure(held, r.request.TTL)
 	if !waiting() {
 		h.giveBack()
 		return context.Cause(ctx)
 	}
-	ended, err := supervise.Run(h, r.command, supervise.Allowed(r.terms.ttl, r.grace), signals, r.warnings)
+	ended, err := supervise.Run(h, r.command, supervise.Allowed(r.request.TTL, r.grace), signals, r.warnings)
 	h.giveBack()
 	return endOf(ended.Code, err)
 }

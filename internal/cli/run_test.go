@@ -9,6 +9,7 @@ import (
 	"github.com/coatcheck/coatcheck/internal/expect"
 	"github.com/coatcheck/coatcheck/internal/redistest"
 	"github.com/coatcheck/coatcheck/internal/wire"
+	"github.com/coatcheck/coatcheck/server"
 )
 
 func TestWrongUsageIsExitCodeTwo(t *testing.T) {
@@ -42,9 +43,9 @@ func TestBannerSaysWhatCanBeLostAndWhatToTry(t *testing.T) {
 	expect.Equal(t, "store of the banner", p.banner.Store, "embedded")
 	expect.Contains(t, "durability of the banner", p.banner.Durability, "WARNING: in memory only")
 	expect.Equal(t, "problem of the banner", p.banner.Problem, "")
-	expect.Contains(t, "banner for people of a service for trying out", p.banner.people(&config.Service{Dev: true}),
+	expect.Contains(t, "banner for people of a service for trying out", p.banner.people(&config.Service{Server: server.Config{Dev: true}}),
 		p.banner.URL, "curl", "WARNING", "/payments", "curl "+p.banner.URL+"/id/snowflake/orders\n")
-	expect.Contains(t, "banner for people", p.banner.people(&config.Service{IDPool: "default"}), "curl "+p.banner.URL+"/id/snowflake\n")
+	expect.Contains(t, "banner for people", p.banner.people(&config.Service{Server: server.Config{IDPool: "default"}}), "curl "+p.banner.URL+"/id/snowflake\n")
 	p.answers(200, "GET", "/id/snowflake", "") // what the banner says to try
 }
 

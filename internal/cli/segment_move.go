@@ -67,7 +67,7 @@ func (p *program) segmentMoveCommand() *cobra.Command {
 // storeSettings are those of the service that say how its store is used.
 func storeSettings(c *config.Service) (own []*config.Setting) {
 	for _, setting := range config.ServiceSettings(c) {
-		if slices.Contains([]string{"prefix", "ack", "restarts", "store-timeout"}, setting.Name) {
+		if setting.Name != "redis" && slices.Contains(storeNames, setting.Name) {
 			own = append(own, setting)
 		}
 	}
@@ -124,14 +124,14 @@ func (p *program) home(ctx context.Context, m *tagMove, url string) (tagHome, er
 	if isSQL(url) {
 		return m.leafHome(url)
 	}
-	config := m.Service.Store()
+	config := m.Service.Store
 	config.URL, config.Logger = url, p.logger(&m.Service)
 	redisstore.LogTo(config.Logger)
 	store, err := redisstore.OpenConfig(ctx, config)
 	if err != nil {
 		return tagHome{}, err
 	}
-	counters := counter.New(store, server.SegmentCounters(m.Service.Counters()))
+	counters := counter.New(store, server.SegmentCounters(m.Service.Server.Counters))
 	return tagHome{
 		retire: func(ctx context.Context, tag string) (int64, error) {
 			last, err := counters.Retire(ctx, tag)

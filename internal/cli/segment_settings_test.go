@@ -30,11 +30,11 @@ func TestSettingsOfSegmentsAndDoors(t *testing.T) {
 		opaqueKeys int
 	}
 	of := func(c *config.Service) segments {
-		return segments{c.SegmentSource, c.Segments().Period, c.SegmentStep, c.SegmentCreate, c.Leaf, c.TinyidTokens, len(c.OpaqueKeys)}
+		return segments{c.SegmentSource, c.Server.Segments.Period, c.Server.SegmentStep, !c.Server.KnownSegments, c.Server.Leaf, c.Server.TinyidTokens, len(c.Server.OpaqueKeys)}
 	}
 	c, err := read()
 	expect.Error(t, "reading no settings", err, nil)
-	expect.Error(t, "the check of the segments by default", c.Segments().Check(), nil)
+	expect.Error(t, "the check of the segments by default", c.Server.Segments.Check(), nil)
 	expect.Equal(t, "settings by default", of(c), segments{source: "redis", period: 15 * time.Minute, step: 1000, create: true, leaf: server.LeafDoor{Pool: "leaf"}})
 	args := []string{
 		"--segment-create=false", "--leaf", "snowflake", "--leaf-pool", "p", "--tinyid-tokens", "a=x, b=y=z", "--opaque-key", aKey("k", 1), "--segment-period", "1h",
@@ -48,7 +48,7 @@ func TestSettingsOfSegmentsAndDoors(t *testing.T) {
 	})
 	c, err = read("--leaf=")
 	expect.Error(t, "--leaf=", err, nil)
-	expect.Equal(t, "--leaf=", c.Leaf, server.LeafDoor{NoSegment: true, NoSnowflake: true, Pool: "leaf"})
+	expect.Equal(t, "--leaf=", c.Server.Leaf, server.LeafDoor{NoSegment: true, NoSnowflake: true, Pool: "leaf"})
 	for _, args := range [][]string{
 		{"--segment-source", "sqlite://x"}, {"--segment-source", "mysql:"}, {"--segment-source", ""}, {"--segment-period", "0s"}, {"--segment-step", "0"}, {"--segment-step", "1000001"},
 		{"--segment-create=perhaps"}, {"--leaf", "both"}, {"--leaf-pool", "a b"}, {"--leaf-pool", ""}, {"--tinyid-tokens", "a"}, {"--tinyid-tokens", "a="}, {"--tinyid-tokens", "=x"},

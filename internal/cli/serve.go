@@ -72,18 +72,7 @@ func (p *program) serve(ctx context.Context, l *config.Sources) (err error) {
 		return errors.Join(err, listener.Close())
 	}
 	defer func() { err = errors.Join(err, segments.close()) }()
-	service := server.New(server.Config{
-		Store: store, Logger: log, AccessLog: c.AccessLog, AuditLog: c.AuditLog, Metrics: measures, Tracer: traces.Tracer(), Debug: profiles(), Dev: c.Dev, PaymentDelay: c.PaymentDelay, PaymentLease: c.PaymentLease,
-		Counters: c.Counters(), Locks: c.Locks(), LockWaits: int(c.LockWaits),
-		Segments: c.Segments(), SegmentSource: segments.source, SegmentTags: segments.tags, SegmentStep: c.SegmentStep, KnownSegments: !c.SegmentCreate,
-		OpaqueKeys: c.OpaqueKeys, Leaf: c.Leaf, TinyidTokens: c.TinyidTokens,
-		Workers: c.Workers(), IDPool: c.IDPool, StampPools: c.StampPools, ReadyWhen: server.ReadyWhen(c.ReadyWhen), Identity: c.LeasesAs(),
-		Access: book, TLS: secure.Settings(), CORSOrigins: c.CORSOrigins, AllowedHosts: c.Hosts(),
-		Console:   server.ConsoleConfig{Mode: server.ConsoleMode(c.Console), Durability: durability(c, store)},
-		Principal: idempotency.HeaderPrincipal(c.PrincipalHeaders...), TokenKeys: c.TokenKeys, AnswerKeys: c.AnswerKeys, Quota: c.Quota(),
-		IdleTimeout: c.IdleTimeout, MaxConnections: connections(c, log), MaxPerAddress: int(c.MaxPerAddress), MaxBytes: c.MaxBytesInFlight,
-		MaxBody: c.MaxBody, RequestTimeout: c.RequestTimeout, DrainDelay: c.DrainDelay, StopTimeout: stopWithin(c, log),
-	})
+	service := server.New(opened{store, log, measures, traces, book, secure, segments}.settings(c))
 	admin, err := openAdmin(c, service.Admin(), log)
 	if err == nil {
 		err = p.banner(ctx, c, store, servedAt{listener.Addr(), admin.url()}, log)
@@ -98,9 +87,32 @@ func (p *program) serve(ctx context.Context, l *config.Sources) (err error) {
 	return err
 }
 
+// opened is what a service has opened at its start.
+type opened struct {
+	store    *redisstore.Store
+	log      *slog.Logger
+	measures *metrics.Service
+	traces   *tracing.Traces
+	book     *access.Policy
+	secure   *config.Certificates
+	segments openedSegments
+}
+
+// settings are those of the service, with what was opened.
+func (o opened) settings(c *config.Service) server.Config {
+	s := c.Server
+	s.Store, s.Logger, s.Metrics, s.Tracer, s.Debug = o.store, o.log, o.measures, o.traces.Tracer(), profiles()
+	s.SegmentSource, s.SegmentTags = o.segments.source, o.segments.tags
+	s.Access, s.TLS, s.AllowedHosts = o.book, o.secure.Settings(), c.Hosts()
+	s.Principal = idempotency.HeaderPrincipal(c.PrincipalHeaders...)
+	s.Console.Durability = durability(c, o.store)
+	s.MaxConnections, s.StopTimeout = connections(c, o.log), stopWithin(c, o.log)
+	return s
+}
+
 // openStore opens the store that the configuration names.
 func openStore(ctx context.Context, c *config.Service, log *slog.Logger, observers ...observe.Observer) (*redisstore.Store, error) {
-	config := c.Store()
+	config := c.Store
 	config.Logger, config.Observers = log, observers
 	store, err := redisstore.OpenConfig(ctx, config)
 	if err != nil {

@@ -25,48 +25,56 @@ type source struct {
 // it goes straight to Redis, besides those of the store.
 func bindStraight(flags *pflag.FlagSet, also []string, own []*config.Setting) *source {
 	s := &source{}
-	own = append(own, s.settings()...)
+	const help = "the Redis to go to straight, instead of a service: redis:// | rediss:// | unix:// | redis+sentinel:// | redis+cluster://"
+	bindSome(flags, &s.Sources, append(storeNames, also...), help, append(own, s.settings()...))
+	return s
+}
+
+// storeNames are the settings of the service that say which Redis is used, and how.
+var storeNames = slices.Clip([]string{"redis", "ack", "restarts", "prefix", "store-timeout"})
+
+// bindSome adds a command's own settings, --config, and the settings of the service that are named
+// to its flags; help is that of --redis. The others may stand in the file and the environment.
+func bindSome(flags *pflag.FlagSet, l *config.Sources, names []string, help string, own []*config.Setting) {
 	mine := map[string]bool{}
 	for _, setting := range own {
 		mine[setting.Name] = true
 	}
-	also = append([]string{"redis", "ack", "restarts", "prefix", "store-timeout"}, also...)
 	var rest []*config.Setting
-	for _, setting := range config.ServiceSettings(&s.Service) {
+	for _, setting := range config.ServiceSettings(&l.Service) {
 		switch {
 		case mine[setting.Name]: // such as --identity, which is the command's here
-		case slices.Contains(also, setting.Name):
+		case slices.Contains(names, setting.Name):
 			if setting.Name == "redis" {
-				setting.Help = "the Redis to go to straight, instead of a service: redis:// | rediss:// | unix:// | redis+sentinel:// | redis+cluster://"
+				setting.Help = help
 			}
 			own = append(own, setting)
 		default:
 			rest = append(rest, setting)
 		}
 	}
-	s.Bind(flags, own)
-	s.Table = append(s.Table, rest...)
-	return s
+	l.Bind(flags, own)
+	l.Table = append(l.Table, rest...)
+}
+
+// found is the setting of a name, if the command has it.
+func (s *source) found(name string) *config.Setting {
+	i := slices.IndexFunc(s.Table, func(setting *config.Setting) bool { return setting.Name == name })
+	if i < 0 {
+		return &config.Setting{Source: "default"}
+	}
+	return s.Table[i]
 }
 
 // said reports whether a flag was given, as flag, variable or in the file.
 func (s *source) said(name string) bool {
-	for _, setting := range s.Table {
-		if setting.Name == name {
-			return setting.Source != "default" && setting.Value != config.Unsaid
-		}
-	}
-	return false
+	setting := s.found(name)
+	return setting.Source != "default" && setting.Value != config.Unsaid
 }
 
 // weight ranks where a setting's value came from.
 func (s *source) weight(name string) int {
-	for _, setting := range s.Table {
-		if setting.Name == name {
-			return map[string]int{"file": 1, "environment": 2, "flag": 3}[setting.Source]
-		}
-	}
-	return 0
+	return map[string]int{"file": 1, "environment": 2, "flag": 3}[s.found(name).Source]
 }
 
 // direct reports whether to go straight to Redis: where it was named nearer to the command line
@@ -74,7 +82,7 @@ func (s *source) weight(name string) int {
 // shared with the service means the service by it.
 func (s *source) direct() (bool, error) {
 	redis, server := s.weight("redis"), s.weight("server")
-	embedded := s.Service.Redis == "" || s.Service.Redis == "embedded:"
+	embedded := s.Service.OnEmbedded()
 	switch {
 	case redis == 3 && server == 3:
 		return false, errors.New("--server and --redis: name one of them")
@@ -94,7 +102,7 @@ func (p *program) either(c *cobra.Command, s *source, atService func(*client.Cli
 		return usageError{err}
 	}
 	if direct {
-		return p.straight(c, s, atRedis)
+		return p.straight(c, &s.Sources, atRedis)
 	}
 	service, err := s.client()
 	if err != nil {
@@ -105,8 +113,8 @@ func (p *program) either(c *cobra.Command, s *source, atService func(*client.Cli
 }
 
 // straight runs a command's part with a Redis of its own.
-func (p *program) straight(c *cobra.Command, s *source, atRedis func(*redisstore.Store) error) error {
-	config := s.Service.Store()
+func (p *program) straight(c *cobra.Command, s *config.Sources, atRedis func(*redisstore.Store) error) error {
+	config := s.Service.Store
 	if err := config.Check(); err != nil {
 		return configError(err)
 	}

@@ -10,9 +10,9 @@ import (
 // stopWithin is how long requests under way may take to end at a stop. One that cuts off what a
 // request may do is warned of.
 func stopWithin(c *config.Service, log *slog.Logger) time.Duration {
-	if c.StopTimeout > 0 && c.StopTimeout < c.RequestTimeout {
-		log.Warn("a stop does not wait for the longest request: what it does is cut off", "stop_timeout", c.StopTimeout, "request_timeout", c.RequestTimeout,
+	if c.Server.StopTimeout > 0 && c.Server.StopTimeout < c.Server.RequestTimeout {
+		log.Warn("a stop does not wait for the longest request: what it does is cut off", "stop_timeout", c.Server.StopTimeout, "request_timeout", c.Server.RequestTimeout,
 			"fix", "raise stop-timeout, or leave it out")
 	}
-	return c.StopTimeout
+	return c.Server.StopTimeout
 }

@@ -8,12 +8,13 @@ import (
 
 	"github.com/coatcheck/coatcheck/internal/config"
 	"github.com/coatcheck/coatcheck/internal/expect"
+	"github.com/coatcheck/coatcheck/server"
 )
 
 func TestStopThatCutsRequestsOffIsWarnedOf(t *testing.T) {
 	for limit, warned := range map[time.Duration]bool{0: false, 29 * time.Second: true, 30 * time.Second: false} {
 		var log strings.Builder
-		c := config.Service{StopTimeout: limit, RequestTimeout: 30 * time.Second}
+		c := config.Service{Server: server.Config{StopTimeout: limit, RequestTimeout: 30 * time.Second}}
 		expect.Equal(t, "the stop timeout", stopWithin(&c, slog.New(slog.NewTextHandler(&log, nil))), limit)
 		expect.Equal(t, "a stop timeout of "+limit.String()+" is warned of", strings.Contains(log.String(), "stop-timeout"), warned)
 	}

@@ -108,7 +108,7 @@ func unitFaults(text string) (faults []string) {
 	c := d.configOf("Environment", env)
 	faults = append(faults, d.faults...)
 	stop, err := time.ParseDuration(strings.Join(unit["TimeoutStopSec"], " "))
-	if least := c.DrainDelay + stopsWithin(c); err != nil || stop < least {
+	if least := c.Server.DrainDelay + stopsWithin(c); err != nil || stop < least {
 		faulty("TimeoutStopSec " + stop.String() + " does not outlast drain delay and stop timeout, and 5 s: " + least.String())
 	}
 	return faults
@@ -166,9 +166,9 @@ func hasFlag(command *cobra.Command, said string) bool {
 // stopsWithin is how long a stop takes at most after the drain delay: requests under way end, what
 // is cut off says so, and late answers are recorded.
 func stopsWithin(c *config.Service) time.Duration {
-	requests := c.StopTimeout
+	requests := c.Server.StopTimeout
 	if requests == 0 {
-		requests = max(c.RequestTimeout, 30*time.Second) + 5*time.Second
+		requests = max(c.Server.RequestTimeout, 30*time.Second) + 5*time.Second
 	}
 	return requests + 10*time.Second
 }

@@ -18,8 +18,8 @@ func (c *Service) CheckAccess() error {
 
 func (c *Service) checkAccessFiles() error {
 	var faults []error
-	if c.Access != "" {
-		_, err := access.ReadFile(c.Access)
+	if c.Access.File != "" {
+		_, err := access.ReadFile(c.Access.File)
 		if err != nil {
 			err = fmt.Errorf("access: %w", err)
 		}
@@ -40,12 +40,11 @@ func (c *Service) CheckTogether() error {
 			faults = append(faults, errors.New(text))
 		}
 	}
-	embedded := c.Redis == "" || c.Redis == "embedded:"
-	wrong(c.AccessStore && embedded, "access-store: only the service reaches the embedded store, so no key can be added to it; take --access or --access-keys")
+	wrong(c.AccessStore && c.OnEmbedded(), "access-store: only the service reaches the embedded store, so no key can be added to it; take --access or --access-keys")
 	wrong(c.Controlled() && !slices.Equal(c.PrincipalHeaders, []string{defaultPrincipal}), "principal-headers: not with access, where the key or certificate says who is asking")
-	wrong(c.Rate.N > 0 && !c.Controlled(), "rate: only with access (--access, --access-keys or --access-store), which says whose requests are counted")
-	wrong(c.Burst > 0 && c.Rate.N == 0, "burst: only with rate")
-	wrong(c.MaxBytesInFlight > 0 && c.MaxBytesInFlight < 2*c.MaxBody, "max-bytes-in-flight: a body of max-body does not fit into it, twice as it is in memory")
+	wrong(c.Access.Limit.Rate.N > 0 && !c.Controlled(), "rate: only with access (--access, --access-keys or --access-store), which says whose requests are counted")
+	wrong(c.Access.Limit.Burst > 0 && c.Access.Limit.Rate.N == 0, "burst: only with rate")
+	wrong(c.Server.MaxBytes > 0 && c.Server.MaxBytes < 2*c.Server.MaxBody, "max-bytes-in-flight: a body of max-body does not fit into it, twice as it is in memory")
 	wrong((c.TLSCert == "") != (c.TLSKey == ""), "tls-cert and tls-key: one without the other")
 	wrong(c.TLSClientCA != "" && c.TLSCert == "", "tls-client-ca: only with tls-cert and tls-key")
 	return errors.Join(append(faults, c.CheckListen(), c.CheckAdmin("admin-listen", c.AdminListen))...)
@@ -53,7 +52,7 @@ func (c *Service) CheckTogether() error {
 
 // Controlled reports whether the service asks who is asking.
 func (c *Service) Controlled() bool {
-	return c.Access != "" || len(c.AccessKeys) > 0 || c.AccessStore
+	return c.Access.File != "" || len(c.Access.Keys) > 0 || c.AccessStore
 }
 
 // CheckListen refuses to be reached by others without encryption, or without asking who they are.
@@ -89,9 +88,6 @@ func IsLoopback(host string) bool {
 	return strings.EqualFold(host, "localhost")
 }
 
-// Limit is how often those may ask who have no rate of their own.
-func (c *Service) Limit() access.Limit { return access.Limit{Rate: c.Rate, Burst: int(c.Burst)} }
-
 // Scheme is that of the service's URL.
 func (c *Service) Scheme() string {
 	if c.TLSCert != "" {
@@ -104,10 +100,10 @@ func (c *Service) Scheme() string {
 // told to listen on, unless every name is good.
 func (c *Service) Hosts() []string {
 	host, _, err := net.SplitHostPort(c.Listen)
-	if err != nil || host == "" || c.Controlled() && len(c.AllowedHosts) == 0 {
-		return c.AllowedHosts
+	if err != nil || host == "" || c.Controlled() && len(c.Server.AllowedHosts) == 0 {
+		return c.Server.AllowedHosts
 	}
-	return append(slices.Clone(c.AllowedHosts), strings.ToLower(host))
+	return append(slices.Clone(c.Server.AllowedHosts), strings.ToLower(host))
 }
 
 // CheckAdmin refuses an admin listener that others than this machine can reach, and one where the

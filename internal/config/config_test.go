@@ -9,15 +9,20 @@ import (
 	"github.com/coatcheck/coatcheck/access"
 	"github.com/coatcheck/coatcheck/internal/expect"
 	"github.com/coatcheck/coatcheck/internal/names"
+	"github.com/coatcheck/coatcheck/server"
 )
 
 func TestIdentityIsTheHostsNameUnlessOneIsSet(t *testing.T) {
-	expect.Equal(t, "the identity that is set", (&Service{Identity: "orders-0"}).LeasesAs(), "orders-0")
+	identity := func(c Service) string {
+		c.derive()
+		return c.Server.Identity
+	}
+	expect.Equal(t, "the identity that is set", identity(Service{Server: server.Config{Identity: "orders-0"}}), "orders-0")
 	host, err := os.Hostname()
 	if err != nil {
 		t.Fatalf("the host's name: %v", err)
 	}
-	expect.Equal(t, "the identity of "+host, (&Service{}).LeasesAs(), NameOf(host))
+	expect.Equal(t, "the identity of "+host, identity(Service{}), NameOf(host))
 	for host, want := range map[string]string{"db-1.example.com": "db-1.example.com", "Mäx' Mac": "M-x-Mac", "": "", strings.Repeat("h", 300): strings.Repeat("h", 200), "ü": "-"} {
 		got := NameOf(host)
 		expect.Equal(t, fmt.Sprintf("the name of host %q", host), got, want)
@@ -53,10 +58,10 @@ func TestNamesOfTheService(t *testing.T) {
 		{Service{Listen: "127.0.0.1:8080"}, []string{"127.0.0.1"}},
 		{Service{Listen: ":8080"}, nil},
 		{Service{Listen: "Coatcheck.internal:8080"}, []string{"coatcheck.internal"}},
-		{Service{Listen: "coatcheck.internal:8080", AllowedHosts: []string{"a"}}, []string{"a", "coatcheck.internal"}},
-		{Service{Listen: "coatcheck.internal:8080", AccessKeys: keys}, nil},
-		{Service{Listen: "coatcheck.internal:8080", AccessKeys: keys, AllowedHosts: []string{"a"}}, []string{"a", "coatcheck.internal"}},
+		{Service{Listen: "coatcheck.internal:8080", Server: server.Config{AllowedHosts: []string{"a"}}}, []string{"a", "coatcheck.internal"}},
+		{Service{Listen: "coatcheck.internal:8080", Access: access.Config{Keys: keys}}, nil},
+		{Service{Listen: "coatcheck.internal:8080", Access: access.Config{Keys: keys}, Server: server.Config{AllowedHosts: []string{"a"}}}, []string{"a", "coatcheck.internal"}},
 	} {
-		expect.Equal(t, fmt.Sprintf("names with listen %s, %d keys and allowed-hosts %q", row.config.Listen, len(row.config.AccessKeys), row.config.AllowedHosts), row.config.Hosts(), row.want)
+		expect.Equal(t, fmt.Sprintf("names with listen %s, %d keys and allowed-hosts %q", row.config.Listen, len(row.config.Access.Keys), row.config.Server.AllowedHosts), row.config.Hosts(), row.want)
 	}
 }

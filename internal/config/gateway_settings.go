@@ -16,15 +16,19 @@ import (
 type Gateway struct {
 	*Service
 
-	Admin          string
-	Upstream       gateway.Upstream
-	UpstreamGiven  bool
-	Routes         string
-	TrustForwarded bool
-	PreserveHost   bool
-	TokenService   string
-	UpstreamIdle   time.Duration
-	BodyTimeout    time.Duration
+	Gateway       gateway.Config
+	Admin         string
+	UpstreamGiven bool
+}
+
+// Config is that of the gateway, with what it shares with the service.
+func (c *Gateway) Config() gateway.Config {
+	g, shared := c.Gateway, c.Server
+	g.AccessLog, g.AuditLog = shared.AccessLog, shared.AuditLog
+	g.TokenKeys, g.AnswerKeys, g.Quota = shared.TokenKeys, shared.AnswerKeys, shared.Quota
+	g.IdleTimeout, g.MaxPerAddress, g.MaxBytes = shared.IdleTimeout, shared.MaxPerAddress, shared.MaxBytes
+	g.DrainDelay, g.StopTimeout = shared.DrainDelay, shared.StopTimeout
+	return g
 }
 
 // GatewaySettings is the table of the gateway: the settings of its store, keys, log and stop are
@@ -32,17 +36,17 @@ type Gateway struct {
 func GatewaySettings(c *Gateway) []*Setting {
 	return append(In("Gateway",
 		upstreamSetting("upstream", "the service to guard: http://host:port, https://host:port or unix:///path/to/socket", c),
-		Hot(Text("routes", "", "file", "what to guard, and how: a YAML file, see docs/gateway.md. It is read again when it changes, and on SIGHUP", &c.Routes)),
+		Hot(Text("routes", "", "file", "what to guard, and how: a YAML file, see docs/gateway.md. It is read again when it changes, and on SIGHUP", &c.Gateway.RoutesFile)),
 		Address("listen", "127.0.0.1:8081", "where clients come in; port 0 takes a free one", &c.Listen),
 		Address("admin", "127.0.0.1:8082", "where /livez, /readyz, /metrics and /debug/pprof/ are for the operator, not for clients; on loopback, unless --insecure is said", &c.Admin),
-		Hot(HostNames("allowed-hosts", "names under which clients ask, beside every address and localhost, such as shop.example or *.example.com; * is every name; empty: every name at --listen, no other at --admin", &c.AllowedHosts)),
+		Hot(HostNames("allowed-hosts", "names under which clients ask, beside every address and localhost, such as shop.example or *.example.com; * is every name; empty: every name at --listen, no other at --admin", &c.Gateway.AllowedHosts)),
 		Toggle("insecure", "lets other machines reach the admin side, which asks for no key", &c.Insecure),
 		Headers("principal-headers", defaultPrincipal, "who is asking, by these headers: keys and tokens of two principals never meet; none: everybody is the same", &c.PrincipalHeaders),
-		Toggle("trust-forwarded", "keeps the X-Forwarded headers of requests: only behind a proxy that writes them itself", &c.TrustForwarded),
-		Toggle("preserve-host", "sends the client's Host to the upstream instead of the upstream's own", &c.PreserveHost),
-		serviceURL("token-service", "where clients find /token/{token} and /operation/{operation}; empty: tokens at the gateway's own address, and no link to operations", &c.TokenService),
-		Span("upstream-idle", spelled(gateway.DefaultUpstreamIdle), time.Millisecond, time.Hour, "how long an unused connection for guarded requests is kept: less than the upstream keeps it", &c.UpstreamIdle),
-		Span("body-timeout", spelled(gateway.DefaultBodyTimeout), 100*time.Millisecond, time.Hour, "how long the body of a guarded request may take to arrive", &c.BodyTimeout),
+		Toggle("trust-forwarded", "keeps the X-Forwarded headers of requests: only behind a proxy that writes them itself", &c.Gateway.TrustForwarded),
+		Toggle("preserve-host", "sends the client's Host to the upstream instead of the upstream's own", &c.Gateway.PreserveHost),
+		serviceURL("token-service", "where clients find /token/{token} and /operation/{operation}; empty: tokens at the gateway's own address, and no link to operations", &c.Gateway.TokenService),
+		Span("upstream-idle", spelled(gateway.DefaultUpstreamIdle), time.Millisecond, time.Hour, "how long an unused connection for guarded requests is kept: less than the upstream keeps it", &c.Gateway.UpstreamIdle),
+		Span("body-timeout", spelled(gateway.DefaultBodyTimeout), 100*time.Millisecond, time.Hour, "how long the body of a guarded request may take to arrive", &c.Gateway.BodyTimeout),
 	), shared(c.Service)...)
 }
 
@@ -55,7 +59,7 @@ func shared(c *Service) []*Setting {
 func upstreamSetting(name, help string, into *Gateway) *Setting {
 	return &Setting{Name: name, Unit: "URL", Help: help, Parse: func(s string) (err error) {
 		if s != "" {
-			into.Upstream, err = gateway.ParseUpstream(s)
+			into.Gateway.Upstream, err = gateway.ParseUpstream(s)
 			into.UpstreamGiven = err == nil
 		}
 		return err
@@ -76,7 +80,7 @@ func serviceURL(name, help string, into *string) *Setting {
 
 // CheckTogether finds settings that do not go together.
 func (c *Gateway) CheckTogether() error {
-	return errors.Join(c.Store().Check(), c.CheckAdmin("admin", c.Admin))
+	return errors.Join(c.Store.Check(), c.CheckAdmin("admin", c.Admin))
 }
 
 // Check reads the routes file, and finds what is missing to run; a mere check of the file needs no
@@ -85,16 +89,16 @@ func (c *Gateway) Check(only bool) (routes gateway.Routes, err error) {
 	if !c.UpstreamGiven && !only {
 		err = errors.New("upstream: missing or wrong; the service to guard, such as --upstream http://127.0.0.1:3000")
 	}
-	if c.Routes == "" {
+	if c.Gateway.RoutesFile == "" {
 		return nil, errors.Join(err, errors.New("routes: missing; a file such as --routes routes.yaml says what to guard"))
 	}
-	text, unread := os.ReadFile(c.Routes)
+	text, unread := os.ReadFile(c.Gateway.RoutesFile)
 	if unread != nil {
 		return nil, errors.Join(err, fmt.Errorf("routes: %w", unread))
 	}
 	routes, faults := gateway.ParseRoutes(text)
 	if faults != nil {
-		faults = fmt.Errorf("%s: %s", c.Routes, strings.ReplaceAll(faults.Error(), "\n", "\n"+c.Routes+": "))
+		faults = fmt.Errorf("%s: %s", c.Gateway.RoutesFile, strings.ReplaceAll(faults.Error(), "\n", "\n"+c.Gateway.RoutesFile+": "))
 	}
 	return routes, errors.Join(err, faults)
 }

@@ -32,6 +32,19 @@ func segmentSource(into *string) *Setting {
 	}}
 }
 
+// segmentCreate says what becomes of a tag that the store's counters do not have.
+func segmentCreate(known *bool) *Setting {
+	var create bool
+	s := Toggled("segment-create", "true", "a tag that Redis does not have begins at 1; false: it is not found", &create)
+	parse := s.Parse
+	s.Parse = func(text string) error {
+		err := parse(text)
+		*known = !create
+		return err
+	}
+	return s
+}
+
 // leafModes says which modes of the door for Leaf's clients are on.
 func leafModes(into *server.LeafDoor) *Setting {
 	help := "modes of the door for clients of Leaf that are on; one that is off answers 0; empty: both are off"
@@ -57,22 +70,8 @@ func leafModes(into *server.LeafDoor) *Setting {
 // tinyidTokens is which tokens the door for tinyid's clients takes, of which only the tags are ever
 // shown.
 func tinyidTokens(into *[]server.TinyidToken) *Setting {
-	tags := func(value string) string {
-		tokens, err := parseTinyid(value)
-		if err != nil {
-			return "(not tokens)"
-		}
-		var shown []string
-		for _, token := range tokens {
-			shown = append(shown, token.BizType+"=…")
-		}
-		return strings.Join(shown, ",")
-	}
-	help := "tokens of the API for clients of tinyid: each gives ids of its tag; a tag may have several; none: the door answers all that the token is wrong"
-	return &Setting{Name: "tinyid-tokens", Unit: "tag=token,…", Help: help, Redact: tags, Parse: func(s string) (err error) {
-		*into, err = parseTinyid(s)
-		return err
-	}}
+	const help = "tokens of the API for clients of tinyid: each gives ids of its tag; a tag may have several; none: the door answers all that the token is wrong"
+	return secrets("tinyid-tokens", "tag=token,…", help, "(not tokens)", parseTinyid, func(token server.TinyidToken) string { return token.BizType + "=…" }, into)
 }
 
 func parseTinyid(text string) (tokens []server.TinyidToken, err error) {

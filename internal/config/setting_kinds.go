@@ -52,23 +52,34 @@ func StoreURL(s *Setting) *Setting {
 	return s
 }
 
-// Keyring is a list of keys, id:secret each, of which only the ids are ever shown.
-func Keyring(name, help string, into *[]idempotency.Key) *Setting {
-	ids := func(value string) string {
-		keys, err := idempotency.ParseKeys(value)
+// secrets is a list of what has a secret in it, of which only a part is ever shown; bad is shown of
+// what cannot be read.
+func secrets[T any](name, unit, help, bad string, parse func(string) ([]T, error), shown func(T) string, into *[]T) *Setting {
+	redact := func(value string) string {
+		found, err := parse(value)
 		if err != nil {
-			return "(not keys)"
+			return bad
 		}
-		var ids []string
-		for _, key := range keys {
-			ids = append(ids, key.ID+":…")
+		var texts []string
+		for _, one := range found {
+			texts = append(texts, shown(one))
 		}
-		return strings.Join(ids, ",")
+		return strings.Join(texts, ",")
 	}
-	return &Setting{Name: name, Unit: "id:secret,…", Help: help, Redact: ids, Parse: func(s string) (err error) {
-		*into, err = idempotency.ParseKeys(s)
+	return &Setting{Name: name, Unit: unit, Help: help, Redact: redact, Parse: func(s string) (err error) {
+		*into, err = parse(s)
 		return err
 	}}
+}
+
+// Keyring is a list of keys, id:secret each, of which only the ids are ever shown.
+func Keyring(name, help string, into *[]idempotency.Key) *Setting {
+	return secrets(name, "id:secret,…", help, "(not keys)", idempotency.ParseKeys, func(key idempotency.Key) string { return key.ID + ":…" }, into)
+}
+
+// records is a list of what API keys may do, of which only the ids are ever shown.
+func records(name, help string, into *[]access.Record) *Setting {
+	return secrets(name, "record,…", help, "(not records)", access.ParseRecords, func(record access.Record) string { return record.ID + ":…" }, into)
 }
 
 var headerName = names.NewForm("A-Za-z0-9!#$%&'*+.^_|~-", 1, 100)
@@ -148,13 +159,13 @@ func Toggled(name, value, help string, into *bool) *Setting {
 }
 
 // Number is a whole number within bounds, both included.
-func Number(name, value string, least, most int64, unit, help string, into *int64) *Setting {
+func Number[N int | int64](name, value string, least, most int64, unit, help string, into *N) *Setting {
 	return &Setting{Name: name, Value: value, Unit: unit, Kind: "int", Help: help, Parse: func(s string) error {
 		n, err := strconv.ParseInt(s, 10, 64)
 		if err != nil || n < least || n > most {
 			return fmt.Errorf("%q is not a whole number from %d to %d", s, least, most)
 		}
-		*into = n
+		*into = N(n)
 		return nil
 	}}
 }
@@ -184,12 +195,16 @@ func spelled(d time.Duration) string {
 }
 
 // Choice is one of a few words.
-func Choice(name, value string, from []string, help string, into *string) *Setting {
-	return &Setting{Name: name, Value: value, Unit: strings.Join(from, " or "), Choices: from, Help: help, Parse: func(s string) error {
-		if !slices.Contains(from, s) {
-			return fmt.Errorf("%q is not one of %s", s, strings.Join(from, ", "))
+func Choice[T ~string](name string, value T, from []T, help string, into *T) *Setting {
+	var words []string
+	for _, word := range from {
+		words = append(words, string(word))
+	}
+	return &Setting{Name: name, Value: string(value), Unit: strings.Join(words, " or "), Choices: words, Help: help, Parse: func(s string) error {
+		if !slices.Contains(words, s) {
+			return fmt.Errorf("%q is not one of %s", s, strings.Join(words, ", "))
 		}
-		*into = s
+		*into = T(s)
 		return nil
 	}}
 }
@@ -201,25 +216,6 @@ func Level(name, value, help string, into *slog.Level) *Setting {
 			return fmt.Errorf("%q is not a level: debug, info, warn or error", s)
 		}
 		return nil
-	}}
-}
-
-// recordsSetting is a list of what keys are worth, of which only the ids are ever shown.
-func recordsSetting(name, help string, into *[]access.Record) *Setting {
-	ids := func(value string) string {
-		records, err := access.ParseRecords(value)
-		if err != nil {
-			return "(not records)"
-		}
-		var ids []string
-		for _, record := range records {
-			ids = append(ids, record.ID+":…")
-		}
-		return strings.Join(ids, ",")
-	}
-	return &Setting{Name: name, Unit: "record,…", Help: help, Redact: ids, Parse: func(s string) (err error) {
-		*into, err = access.ParseRecords(s)
-		return err
 	}}
 }
 

@@ -68,6 +68,7 @@ func (l *Sources) Load(flags *pflag.FlagSet, getenv func(string) string) error {
 			faults = append(faults, fmt.Errorf("%s (%s): %w", s.Name, s.origin(l.File), err))
 		}
 	}
+	l.Service.derive()
 	return errors.Join(faults...)
 }
 

@@ -27,7 +27,7 @@ type Config struct {
 	Title func(error) string
 	// Changed is called when the store is another incarnation, so that confirmed writes may be
 	// missing.
-	Changed func(ctx context.Context, found redisstore.Incarnation)
+	Changed func(ctx context.Context, found Incarnation)
 	// Stopping is set when the process is about to end: Check says so, and asks no store.
 	Stopping *atomic.Bool
 	Logger   *slog.Logger // has a line when the store stops working, and when it works again
@@ -92,7 +92,7 @@ func (c *Checker) look(ctx context.Context) Answer {
 	if err := c.config.Store.Ping(ctx); err != nil {
 		return c.refused(err)
 	}
-	found, err := c.config.Store.Incarnation(ctx)
+	found, err := IncarnationOf(ctx, c.config.Store)
 	if shortfall, ok := errors.AsType[*redisstore.Shortfall](err); ok {
 		answer := c.refused(err)
 		answer.Reason = "writes are " + shortfall.Error()
@@ -118,8 +118,8 @@ type life struct{ last string }
 // changed reports whether the store has become another incarnation, or lost all of its state, since
 // this process looked, or since the state in it was written. It compares with what this process
 // knows as well, since the answer that told of a change may have been lost.
-func (l *life) changed(found redisstore.Incarnation) bool {
-	changed := found.Change == redisstore.Changed || l.last != "" && (l.last != found.ID || found.Change == redisstore.First)
+func (l *life) changed(found Incarnation) bool {
+	changed := found.Change == Changed || l.last != "" && (l.last != found.ID || found.Change == First)
 	l.last = found.ID
 	return changed
 }

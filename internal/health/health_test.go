@@ -43,7 +43,7 @@ func titleOf(err error) string {
 }
 
 func checker(store *redisstore.Store, log *slog.Logger) *health.Checker {
-	return health.New(health.Config{Store: store, Title: titleOf, Changed: func(context.Context, redisstore.Incarnation) {}, Stopping: new(atomic.Bool), Logger: log})
+	return health.New(health.Config{Store: store, Title: titleOf, Changed: func(context.Context, health.Incarnation) {}, Stopping: new(atomic.Bool), Logger: log})
 }
 
 func TestProcessThatStopsSaysSoAndAsksNoStore(t *testing.T) {

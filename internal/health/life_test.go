@@ -5,31 +5,30 @@ import (
 	"testing"
 
 	"github.com/coatcheck/coatcheck/internal/expect"
-	"github.com/coatcheck/coatcheck/redisstore"
 )
 
 func TestIncarnationsTellOfEveryNewLifeOnce(t *testing.T) {
 	var seen life
 	for i, row := range []struct {
-		found redisstore.Incarnation
+		found Incarnation
 		want  bool
 	}{
 		// the first use
-		{redisstore.Incarnation{ID: "a", Change: redisstore.First}, false},
-		{redisstore.Incarnation{ID: "a", Change: redisstore.Same}, false}, //
+		{Incarnation{ID: "a", Change: First}, false},
+		{Incarnation{ID: "a", Change: Same}, false}, //
 		// a failover
-		{redisstore.Incarnation{ID: "b", Previous: "a", Change: redisstore.Changed}, true},
-		{redisstore.Incarnation{ID: "b", Change: redisstore.Same}, false}, //
+		{Incarnation{ID: "b", Previous: "a", Change: Changed}, true},
+		{Incarnation{ID: "b", Change: Same}, false}, //
 		// another process was told of it first
-		{redisstore.Incarnation{ID: "c", Change: redisstore.Same}, true},
+		{Incarnation{ID: "c", Change: Same}, true},
 		// FLUSHALL: the same server, and nothing in it
-		{redisstore.Incarnation{ID: "c", Change: redisstore.First}, true},
-		{redisstore.Incarnation{ID: "c", Change: redisstore.Same}, false}, //
+		{Incarnation{ID: "c", Change: First}, true},
+		{Incarnation{ID: "c", Change: Same}, false}, //
 	} {
 		expect.Equal(t, fmt.Sprintf("look %d, which finds %+v: the state has changed", i+1, row.found), seen.changed(row.found), row.want)
 	}
 	var late life
-	if !late.changed(redisstore.Incarnation{ID: "b", Previous: "a", Change: redisstore.Changed}) {
+	if !late.changed(Incarnation{ID: "b", Previous: "a", Change: Changed}) {
 		t.Error("a change before this process looked for the first time was not told")
 	}
 }

@@ -6,7 +6,6 @@ import (
 	"maps"
 	"net"
 	"sync"
-	"time"
 
 	"github.com/redis/go-redis/v9"
 )
@@ -37,7 +36,7 @@ func (s *Engine) Lend(client *redis.Client, cluster *redis.ClusterClient, check 
 		s.lent.servers = lentSingle{single{client, &generations{observers: s.observers, inBand: true}}}
 		return
 	}
-	s.lent.servers = &lentCluster{ClusterClient: cluster, observers: s.observers, timeout: s.timeout, check: check, known: map[*redis.Client]*lentNode{}}
+	s.lent.servers = &lentCluster{clusterClient: clusterClient{cluster, s.timeout}, observers: s.observers, check: check, known: map[*redis.Client]*lentNode{}}
 }
 
 func (l *lent) open() error {
@@ -121,10 +120,9 @@ func (s lentSingle) all() []*generations { return []*generations{s.generations} 
 
 // lentCluster is a cluster client whose nodes were made by go-redis.
 type lentCluster struct {
-	*redis.ClusterClient
+	clusterClient
 
 	observers observers
-	timeout   time.Duration // of the store
 	check     func(*redis.Options) error
 	mu        sync.Mutex
 	known     map[*redis.Client]*lentNode
@@ -151,9 +149,7 @@ func (c *lentCluster) node(client *redis.Client) *lentNode {
 }
 
 func (c *lentCluster) of(ctx context.Context, key string) (*redis.Client, error) {
-	ctx, cancel := context.WithTimeout(ctx, c.timeout)
-	defer cancel()
-	client, err := c.MasterForKey(ctx, key)
+	client, err := c.clusterClient.of(ctx, key)
 	if err != nil {
 		return nil, err
 	}
@@ -184,15 +180,6 @@ func (c *lentCluster) at(ctx context.Context, addr string) (*redis.Client, error
 }
 
 func (c *lentCluster) generation(node *redis.Client) *generations { return c.node(node).generations }
-func (c *lentCluster) suspect(ctx context.Context, _ error)       { c.ReloadState(ctx) }
-
-func (c *lentCluster) each(ctx context.Context, f func(context.Context, *redis.Client) error) error {
-	return c.ForEachMaster(ctx, f)
-}
-
-func (c *lentCluster) subscribe(ctx context.Context) *redis.PubSub {
-	return c.Subscribe(ctx)
-}
 
 func (c *lentCluster) all() (all []*generations) {
 	c.mu.Lock()

@@ -55,18 +55,42 @@ func (s single) subscribe(ctx context.Context) *redis.PubSub {
 	return s.Subscribe(ctx)
 }
 
+// clusterClient is a cluster of which nodes are found by themselves.
+type clusterClient struct {
+	*redis.ClusterClient
+
+	timeout time.Duration // of finding a node
+}
+
+func (c clusterClient) of(ctx context.Context, key string) (*redis.Client, error) {
+	ctx, cancel := context.WithTimeout(ctx, c.timeout)
+	defer cancel()
+	return c.MasterForKey(ctx, key)
+}
+
+// suspect has the topology read again, in the background and at most five times a second. Without
+// it the client of a dead master's slots stays without service until the next periodic read, about
+// a minute.
+func (c clusterClient) suspect(ctx context.Context, _ error) { c.ReloadState(ctx) }
+
+func (c clusterClient) each(ctx context.Context, f func(context.Context, *redis.Client) error) error {
+	return c.ForEachMaster(ctx, f)
+}
+
+func (c clusterClient) subscribe(ctx context.Context) *redis.PubSub { return c.Subscribe(ctx) }
+
 // cluster routes by itself instead of through ClusterClient.Process, which sends a command again
 // after a lost connection.
 type cluster struct {
-	*redis.ClusterClient
-	timeout     time.Duration // of finding a node
+	clusterClient
+
 	mu          sync.Mutex
 	byAddr      map[string]*redis.Client
 	generations map[*redis.Client]*generations
 }
 
 func newCluster(options *redis.ClusterOptions, observers observers) *cluster {
-	c := &cluster{timeout: options.DialTimeout, byAddr: map[string]*redis.Client{}, generations: map[*redis.Client]*generations{}}
+	c := &cluster{clusterClient: clusterClient{timeout: options.DialTimeout}, byAddr: map[string]*redis.Client{}, generations: map[*redis.Client]*generations{}}
 	options.NewClient = func(node *redis.Options) *redis.Client {
 		generation := &generations{observers: observers}
 		node.OnConnect = generation.onConnect
@@ -81,12 +105,6 @@ func newCluster(options *redis.ClusterOptions, observers observers) *cluster {
 	}
 	c.ClusterClient = redis.NewClusterClient(options)
 	return c
-}
-
-func (c *cluster) of(ctx context.Context, key string) (*redis.Client, error) {
-	ctx, cancel := context.WithTimeout(ctx, c.timeout)
-	defer cancel()
-	return c.MasterForKey(ctx, key)
 }
 
 // at returns the client of a node that is known by its address; for one that is new, it reads the
@@ -133,17 +151,4 @@ func (c *cluster) generation(node *redis.Client) *generations {
 		return known
 	}
 	return &generations{} // the node has been replaced
-}
-
-// suspect has the topology read again, in the background and at most five times a second. Without
-// it the client of a dead master's slots stays without service until the next periodic read, about
-// a minute.
-func (c *cluster) suspect(ctx context.Context, _ error) { c.ReloadState(ctx) }
-
-func (c *cluster) each(ctx context.Context, f func(context.Context, *redis.Client) error) error {
-	return c.ForEachMaster(ctx, f)
-}
-
-func (c *cluster) subscribe(ctx context.Context) *redis.PubSub {
-	return c.Subscribe(ctx)
 }

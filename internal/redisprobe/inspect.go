@@ -12,6 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/coatcheck/coatcheck/doctor"
+	"github.com/coatcheck/coatcheck/internal/fault"
 	"github.com/coatcheck/coatcheck/internal/redisconn"
 	"github.com/coatcheck/coatcheck/redisstore"
 )
@@ -39,7 +40,7 @@ func (o Options) withDefaults() Options {
 }
 
 // ErrNotInspected is the refusal to inspect a store that has no Redis.
-var ErrNotInspected = redisstore.Refusal("the embedded store has no Redis to look at")
+var ErrNotInspected = fault.Refusal("the embedded store has no Redis to look at")
 
 // Inspect asks every server of the Redis that the configuration names: the one, or the master of a
 // Sentinel set with its replicas and the sentinels, or all nodes of a cluster. Config.Ack says for

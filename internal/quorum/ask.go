@@ -1,4 +1,4 @@
-package redisstore
+package quorum
 
 import (
 	"context"
@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/redis/go-redis/v9"
+	"github.com/coatcheck/coatcheck/redisstore"
 )
 
 // Said is what one server of a quorum has said to a question: yes, no, or nothing, for which there
@@ -45,7 +45,7 @@ func Ask[T any](ctx context.Context, q *Quorum, patience time.Duration, ask func
 		said <- Said[T]{i, value, yes && err == nil, err}
 	})
 	if !started {
-		heard.none(redis.ErrClosed)
+		heard.none(redisstore.ErrClosed)
 	}
 	for !heard.Votes().decided() {
 		select {
@@ -61,7 +61,7 @@ func Ask[T any](ctx context.Context, q *Quorum, patience time.Duration, ask func
 // none notes that no server was asked.
 func (a *Answers[T]) none(cause error) {
 	for i := range a.quorum.stores {
-		a.Said = append(a.Said, Said[T]{Server: i, Err: &Error{Op: "quorum", Class: ErrUnavailable, Cause: cause}})
+		a.Said = append(a.Said, Said[T]{Server: i, Err: &redisstore.Error{Op: "quorum", Class: redisstore.ErrUnavailable, Cause: cause}})
 	}
 }
 
@@ -111,17 +111,17 @@ func (v Votes) decided() bool {
 
 // Silence is the error for a question that too few servers have answered. It quotes their errors
 // and is none of them, but for the end of a context: what is refused by one server, or not known of
-// it, need not be so for the quorum. Its class is ErrUnavailable if no server can have done
-// anything, else ErrUnknownOutcome.
-func (a Answers[T]) Silence(ctx context.Context, op string) *Error {
-	class, ended := ErrUnavailable, ctx.Err()
+// it, need not be so for the quorum. Its class is redisstore.ErrUnavailable if no server can have
+// done anything, else redisstore.ErrUnknownOutcome.
+func (a Answers[T]) Silence(ctx context.Context, op string) *redisstore.Error {
+	class, ended := redisstore.ErrUnavailable, ctx.Err()
 	if len(a.Said) < len(a.quorum.stores) {
-		class = ErrUnknownOutcome
+		class = redisstore.ErrUnknownOutcome
 	}
 	var quotes []string
 	for _, one := range a.Said {
-		if one.Yes || one.Err != nil && !errors.Is(one.Err, ErrRefused) {
-			class = ErrUnknownOutcome
+		if one.Yes || one.Err != nil && !errors.Is(one.Err, redisstore.ErrRefused) {
+			class = redisstore.ErrUnknownOutcome
 		}
 		if one.Err != nil {
 			quotes = append(quotes, fmt.Sprintf("%s: %v", a.quorum.stores[one.Server].Address(), one.Err))
@@ -135,5 +135,5 @@ func (a Answers[T]) Silence(ctx context.Context, op string) *Error {
 	if ended != nil {
 		cause = fmt.Errorf("%w (%w)", cause, ended)
 	}
-	return &Error{Op: op, Class: class, Cause: cause}
+	return &redisstore.Error{Op: op, Class: class, Cause: cause}
 }

@@ -1,4 +1,6 @@
-package redisstore
+// Package quorum asks several Redis servers that know nothing of each other, of which a majority
+// decides.
+package quorum
 
 import (
 	"context"
@@ -11,6 +13,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/coatcheck/coatcheck/internal/redisconn"
+	"github.com/coatcheck/coatcheck/redisstore"
 )
 
 // Quorum is several Redis servers that know nothing of each other, each a store of its own, of
@@ -18,29 +21,23 @@ import (
 // majority has confirmed, another majority finds, since the two have a server in common. It is safe
 // for concurrent use.
 type Quorum struct {
-	stores []*Store
+	stores []*redisstore.Store
 
 	mu     sync.Mutex
 	closed bool
 	calls  sync.WaitGroup
 }
 
-// OpenQuorum returns a quorum of the servers that the URLs name, an odd number of them, 3 or more;
-// each URL may be of any form of [Config].URL. The rest of the configuration holds for each; its
-// URL and DataDir stay empty. Several times embedded: are as many stores in this process, for
-// tests.
-//
-// A server that is named twice is refused, and so is one that is a copy of another, since both
-// would fail as one. So each is asked who it is, for [Config].Timeout at most. One that is away is
-// no error, and is not compared: a minority may be away. The error never repeats a password.
-func OpenQuorum(ctx context.Context, urls []string, config Config) (*Quorum, error) {
+// Open returns a quorum of the servers that the URLs name. The rest of the configuration holds for
+// each. See package lock.
+func Open(ctx context.Context, urls []string, config redisstore.Config) (*Quorum, error) {
 	if err := checkQuorum(urls, config); err != nil {
 		return nil, err
 	}
 	q := &Quorum{}
 	for i, url := range urls {
 		config.URL = url
-		store, err := OpenConfig(ctx, config)
+		store, err := redisstore.OpenConfig(ctx, config)
 		if err != nil {
 			return nil, errors.Join(fmt.Errorf("quorum: server %d: %w", i+1, err), q.Close())
 		}
@@ -54,7 +51,7 @@ func OpenQuorum(ctx context.Context, urls []string, config Config) (*Quorum, err
 
 // checkQuorum tells what is wrong with a quorum's URLs, all of it together, without opening
 // anything.
-func checkQuorum(urls []string, config Config) error {
+func checkQuorum(urls []string, config redisstore.Config) error {
 	var faults []error
 	fault := func(bad bool, format string, args ...any) {
 		if bad {
@@ -91,13 +88,13 @@ func common(lists [][]string) (i, j int) {
 
 // checkApart asks the servers for their histories: one that goes by several names has one, and a
 // replica has that of its master.
-func (q *Quorum) checkApart(ctx context.Context, config Config) error {
+func (q *Quorum) checkApart(ctx context.Context, config redisstore.Config) error {
 	histories := make([][]string, len(q.stores))
 	var all sync.WaitGroup
 	for i, store := range q.stores {
 		all.Go(func() {
 			var err error
-			if histories[i], err = store.histories(ctx); err != nil {
+			if histories[i], err = historiesOf(ctx, store); err != nil {
 				config.Logger.Warn("quorum: a server is away, and may be the same as another", "server", store.Address(), "error", err)
 			}
 		})
@@ -109,15 +106,15 @@ func (q *Quorum) checkApart(ctx context.Context, config Config) error {
 	return nil
 }
 
-// histories are the replication ids of a store's masters.
-func (s *Store) histories(ctx context.Context) (ids []string, err error) {
-	if s.mode == Embedded {
+// historiesOf are the replication ids of a store's masters.
+func historiesOf(ctx context.Context, store *redisstore.Store) (ids []string, err error) {
+	if store.Mode() == redisstore.Embedded {
 		return nil, nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, s.Timeout())
+	ctx, cancel := context.WithTimeout(ctx, store.Timeout())
 	defer cancel()
 	var mu sync.Mutex
-	err = s.EachMaster(ctx, "info", func(ctx context.Context, node *redis.Client) error {
+	err = store.EachMaster(ctx, "info", func(ctx context.Context, node *redis.Client) error {
 		text, err := node.Info(ctx, "replication").Result()
 		if id := redisconn.ParseInfo(text)["master_replid"]; id != "" {
 			mu.Lock()
@@ -130,7 +127,7 @@ func (s *Store) histories(ctx context.Context) (ids []string, err error) {
 }
 
 // Stores are the quorum's servers, in the order of their URLs. They are closed with the quorum.
-func (q *Quorum) Stores() []*Store { return slices.Clone(q.stores) }
+func (q *Quorum) Stores() []*redisstore.Store { return slices.Clone(q.stores) }
 
 // Majority is how many servers have to agree.
 func (q *Quorum) Majority() int { return len(q.stores)/2 + 1 }

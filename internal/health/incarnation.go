@@ -1,8 +1,9 @@
-package redisstore
+package health
 
 import (
 	"context"
 
+	"github.com/coatcheck/coatcheck/redisstore"
 	"github.com/coatcheck/coatcheck/scripts"
 )
 
@@ -17,7 +18,7 @@ type Incarnation struct {
 // Change is what became of an incarnation since the state's marker was written.
 type Change string
 
-// The changes that [Store.Incarnation] tells.
+// The changes that [IncarnationOf] tells.
 const (
 	Same Change = "same" // the state was written under this incarnation
 	// First means that there was no marker: the first use of this Redis, or all of its state is
@@ -26,12 +27,12 @@ const (
 	Changed Change = "changed" // a failover, or a restart without the last data
 )
 
-// Incarnation reads which incarnation of the server holds the state, and notes it in the store's
+// IncarnationOf reads which incarnation of the server holds the state, and notes it in the store's
 // marker. Since it writes, it also reports whether the server takes writes now. The first caller
 // after a change is told of it, later ones are told Same. In a cluster it speaks of the shard that
 // holds the marker.
-func (s *Store) Incarnation(ctx context.Context) (Incarnation, error) {
-	reply, err := s.Run(ctx, scripts.Incarnation, []string{s.Key("incarnation", "store")})
+func IncarnationOf(ctx context.Context, store *redisstore.Store) (Incarnation, error) {
+	reply, err := store.Run(ctx, scripts.Incarnation, []string{store.Key("incarnation", "store")})
 	if err != nil {
 		return Incarnation{}, err
 	}

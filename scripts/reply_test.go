@@ -1,10 +1,12 @@
-package redisstore
+package scripts
 
 import (
 	"errors"
 	"math"
 	"testing"
 	"time"
+
+	"github.com/coatcheck/coatcheck/internal/fault"
 )
 
 func TestReplyIsScannedInOrder(t *testing.T) {
@@ -53,12 +55,12 @@ func TestReplyThatBreaksItsContractIsAnUnknownOutcome(t *testing.T) {
 		"no way to read it":        {Reply{"ok", "1"}, []any{&float}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if err := row.reply.Scan(row.into...); !errors.Is(err, ErrUnknownOutcome) {
-				t.Errorf("got %v, want %v", err, ErrUnknownOutcome)
+			if err := row.reply.Scan(row.into...); !errors.Is(err, fault.ErrUnknownOutcome) {
+				t.Errorf("got %v, want %v", err, fault.ErrUnknownOutcome)
 			}
 		})
 	}
-	if err := (Reply{"what"}).Unexpected(); !errors.Is(err, ErrUnknownOutcome) {
+	if err := (Reply{"what"}).Unexpected(); !errors.Is(err, fault.ErrUnknownOutcome) {
 		t.Errorf("an unexpected outcome is %v", err)
 	}
 }

@@ -1,9 +1,11 @@
-package redisstore
+package scripts
 
 import (
 	"fmt"
 	"strconv"
 	"time"
+
+	"github.com/coatcheck/coatcheck/internal/fault"
 )
 
 // Reply is a script's answer: the outcome in one word, then its values.
@@ -19,26 +21,26 @@ func (r Reply) Values() []string { return r[1:] }
 func (r Reply) Number(i int) (int64, error) {
 	values := r.Values()
 	if i >= len(values) {
-		return 0, fmt.Errorf("%w: a reply of %d values where %d belong", ErrUnknownOutcome, len(values), i+1)
+		return 0, fmt.Errorf("%w: a reply of %d values where %d belong", fault.ErrUnknownOutcome, len(values), i+1)
 	}
 	n, err := strconv.ParseInt(values[i], 10, 64)
 	if err != nil {
-		return 0, fmt.Errorf("%w: value %d of the reply: %w", ErrUnknownOutcome, i+1, err)
+		return 0, fmt.Errorf("%w: value %d of the reply: %w", fault.ErrUnknownOutcome, i+1, err)
 	}
 	return n, nil
 }
 
 // Scan reads the values after the outcome in order: into *string, *int, *int64, *time.Time
 // (milliseconds since 1970, as UTC) or *time.Duration (milliseconds). A reply that is too short or
-// not a number is a script that breaks its contract: an error of class [ErrUnknownOutcome].
+// not a number is a script that breaks its contract: redisstore.ErrUnknownOutcome.
 func (r Reply) Scan(into ...any) error {
 	values := r.Values()
 	if len(values) < len(into) {
-		return fmt.Errorf("%w: a reply of %d values where %d belong", ErrUnknownOutcome, len(values), len(into))
+		return fmt.Errorf("%w: a reply of %d values where %d belong", fault.ErrUnknownOutcome, len(values), len(into))
 	}
 	for i, target := range into {
 		if err := scan(values[i], target); err != nil {
-			return fmt.Errorf("%w: value %d of the reply: %w", ErrUnknownOutcome, i+1, err)
+			return fmt.Errorf("%w: value %d of the reply: %w", fault.ErrUnknownOutcome, i+1, err)
 		}
 	}
 	return nil
@@ -71,5 +73,5 @@ func scan(value string, target any) error {
 // Unexpected is the error for an outcome that the caller does not know: a script of another
 // version. What it did is not known.
 func (r Reply) Unexpected() error {
-	return fmt.Errorf("%w: a script answered %q", ErrUnknownOutcome, r.Word())
+	return fmt.Errorf("%w: a script answered %q", fault.ErrUnknownOutcome, r.Word())
 }

@@ -1,4 +1,4 @@
-package redisstore_test
+package quorum_test
 
 import (
 	"context"
@@ -12,14 +12,16 @@ import (
 	"testing/synctest"
 	"time"
 
+	_ "github.com/coatcheck/coatcheck/embedded"
 	"github.com/coatcheck/coatcheck/internal/expect"
+	"github.com/coatcheck/coatcheck/internal/quorum"
 	"github.com/coatcheck/coatcheck/internal/redistest"
 	"github.com/coatcheck/coatcheck/redisstore"
 )
 
-func openQuorum(t testing.TB, urls ...string) *redisstore.Quorum {
+func openQuorum(t testing.TB, urls ...string) *quorum.Quorum {
 	t.Helper()
-	q, err := redisstore.OpenQuorum(t.Context(), urls, redisstore.Config{})
+	q, err := quorum.Open(t.Context(), urls, redisstore.Config{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -73,7 +75,7 @@ func TestQuorumIsOpenedOrRefused(t *testing.T) {
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			t.Parallel()
-			q, err := redisstore.OpenQuorum(t.Context(), row.urls, row.config)
+			q, err := quorum.Open(t.Context(), row.urls, row.config)
 			if row.says == nil {
 				if err != nil {
 					t.Fatal(err)
@@ -113,7 +115,7 @@ func TestQuorumRefusesServersThatAreNotApart(t *testing.T) {
 	}
 	refused := func(says string, urls ...string) {
 		t.Helper()
-		_, err := redisstore.OpenQuorum(t.Context(), urls, redisstore.Config{Timeout: time.Minute})
+		_, err := quorum.Open(t.Context(), urls, redisstore.Config{Timeout: time.Minute})
 		if err == nil || !strings.Contains(err.Error(), says) {
 			t.Fatalf("got %v, want an error that says %q", err, says)
 		}
@@ -143,7 +145,7 @@ func TestQuorumOpensWithoutThoseThatAreAwayAndSaysSo(t *testing.T) {
 	two.Kill()
 	var log strings.Builder
 	urls := []string{one.URL(), two.URL(), none(1)[0]}
-	q, err := redisstore.OpenQuorum(t.Context(), urls, redisstore.Config{Logger: slog.New(slog.NewTextHandler(&log, nil))})
+	q, err := quorum.Open(t.Context(), urls, redisstore.Config{Logger: slog.New(slog.NewTextHandler(&log, nil))})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -211,7 +213,7 @@ func TestAskReturnsAsSoonAsItIsDecided(t *testing.T) {
 				}
 				q := openQuorum(t, urls...)
 				start := time.Now()
-				answers := redisstore.Ask(t.Context(), q, time.Minute, func(ctx context.Context, i int) (string, bool, error) {
+				answers := quorum.Ask(t.Context(), q, time.Minute, func(ctx context.Context, i int) (string, bool, error) {
 					return voice(ctx, rune(row.say[i]))
 				})
 				heard, votes := strings.Builder{}, answers.Votes()
@@ -257,7 +259,7 @@ func TestCallsGoOnUntilTheirPatienceEnds(t *testing.T) {
 			}
 			return 0, true, ctx.Err()
 		}
-		if answers := redisstore.Ask(ctx, q, time.Minute, call); len(answers.Said) != 0 || time.Since(start) != time.Second {
+		if answers := quorum.Ask(ctx, q, time.Minute, call); len(answers.Said) != 0 || time.Since(start) != time.Second {
 			t.Errorf("%+v after %v", answers.Said, time.Since(start))
 		}
 		if err := q.Close(); err != nil || over.Load() != 3 || time.Since(start) != time.Minute {
@@ -270,11 +272,11 @@ func TestNobodyIsAskedForAnEndedContextOrByAClosedQuorum(t *testing.T) {
 	t.Parallel()
 	q := openQuorum(t, "embedded:", "embedded:", "embedded:")
 	ask := func(ctx context.Context) *redisstore.Error {
-		answers := redisstore.Ask(ctx, q, time.Minute, func(context.Context, int) (int, bool, error) {
+		answers := quorum.Ask(ctx, q, time.Minute, func(context.Context, int) (int, bool, error) {
 			t.Error("asked")
 			return 0, true, nil
 		})
-		expect.Equal(t, "votes where none is asked", answers.Votes(), redisstore.Votes{Silent: 3, Of: 3})
+		expect.Equal(t, "votes where none is asked", answers.Votes(), quorum.Votes{Silent: 3, Of: 3})
 		return answers.Silence(ctx, "any")
 	}
 	ended, cancel := context.WithCancel(t.Context())
@@ -309,7 +311,7 @@ func TestSilenceIsRefusedOnlyIfNobodyCanHaveDoneAnything(t *testing.T) {
 		t.Run(row.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				q := openQuorum(t, "embedded:", "embedded:", "embedded:")
-				answers := redisstore.Ask(t.Context(), q, time.Minute, func(_ context.Context, i int) (int, bool, error) {
+				answers := quorum.Ask(t.Context(), q, time.Minute, func(_ context.Context, i int) (int, bool, error) {
 					time.Sleep(time.Duration(i) * time.Second) // one after the other
 					if errors.Is(row.errors[i], errYes) {
 						return 0, true, nil

@@ -13,10 +13,10 @@ import (
 )
 
 var (
-	testName   = regexp.MustCompile("`((?:Test|Fuzz|Benchmark)[A-Za-z0-9_]+)`")
-	docFile    = regexp.MustCompile("`([a-zA-Z0-9_./*-]+/[a-zA-Z0-9_.*-]+\\.(?:go|lua|js|sh|py|yaml|yml|json))`")
-	aPackage   = regexp.MustCompile("`([a-z0-9]+)`")
-	docLink    = regexp.MustCompile(`\]\(([^)#:]+)(?:#[^)]*)?\)`)
+	testName = regexp.MustCompile("`((?:Test|Fuzz|Benchmark)[A-Za-z0-9_]+)`")
+	docFile  = regexp.MustCompile("`([a-zA-Z0-9_./*-]+/[a-zA-Z0-9_.*-]+\\.(?:go|lua|js|sh|py|yaml|yml|json))`")
+	aPackage = regexp.MustCompile("`([a-z0-9]+)`")
+	docLink  = regexp.MustCompile(`\]\(([^)#:]+)(?:#[^)]*)?\)`)
 
 	headingLink  = regexp.MustCompile(`\]\(([^)#:\s]*)#([^)\s]+)\)`)
 	heading      = regexp.MustCompile(`(?m)^#{1,6} (.+)$`)

@@ -16,7 +16,7 @@ COPY --from=build /out/coatcheck /coatcheck
 COPY --from=build --chown=65532:65532 /out/data /data
 USER 65532:65532
 # Others than the container reach that, so it starts only with keys and a certificate (docs/access.md), or with COATCHECK_INSECURE=true where the port is published on the host's
-# loopback alone, or something in front encrypts and asks who is there. The image does not say the latter for whoever runs it.
+# loopback alone, or something in front encrypts and asks who is there. The image does not say the latter for its operator.
 ENV COATCHECK_LISTEN=0.0.0.0:8080
 EXPOSE 8080
 # There is no curl in here: the binary asks itself, at the address it listens on. Unhealthy may also mean that the store does not answer.

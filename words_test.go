@@ -30,6 +30,9 @@ var plainWords = []struct {
 	{regexp.MustCompile(`\b[Hh]e (?:is|has|was|had|does|asks|holds|waits|counts|begins|hears|gets|gives)\b`), "the process, it"},
 }
 
+// vague are words for which the field has one; comments in Go still have them.
+var vague = regexp.MustCompile(`(?i)\b(?:(?:some|any|every)body|someone|everyone)\b`)
+
 // prose is a line of a comment or of a document.
 type prose struct {
 	line  int
@@ -63,6 +66,11 @@ func faultsOf(name string, line prose) (faults []string) {
 	for _, plain := range plainWords {
 		for _, words := range plain.words.FindAllString(line.text, -1) {
 			faults = append(faults, fmt.Sprintf("%s:%d: %q: write %q", name, line.line, words, plain.instead))
+		}
+	}
+	if !strings.HasSuffix(name, ".go") {
+		for _, word := range vague.FindAllString(line.text, -1) {
+			faults = append(faults, fmt.Sprintf("%s:%d: %q: write a caller, any client, all processes, the holder", name, line.line, word))
 		}
 	}
 	return faults
@@ -170,6 +178,7 @@ func TestProseIsFoundWhereItStands(t *testing.T) {
 		"a JS comment":          {jsProse, "  // whoever asks\n", 1},
 		"a JS block":            {jsProse, "/** " + wide + " */\n/**\n * whoever asks\n */\n", 2},
 		"a Python docstring":    {pythonProse, "def f():\n    \"\"\"Nobody asks.\"\"\"\n    s = 'nobody'\n\n\n\"\"\"One.\n\nwhoever\n\"\"\"\n# " + wide + "\n", 3},
+		"a vague word":          {markdownProse, "Somebody asks.\n", 1},
 		"Markdown":              {markdownProse, "Nobody.\n\n```\nnobody\n```\n| " + wide + " |\n" + wide + " x\n", 2},
 	} {
 		var faults []string

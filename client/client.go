@@ -28,6 +28,24 @@ type Config struct {
 }
 
 // Client asks one service. It is safe for concurrent use.
+//
+// # Lost replies
+//
+// A claim carries the secret that proves it, so Claim asks again by itself and gets the same grant.
+// If no reply comes at all, nothing was started for it, but the service does not know: until the
+// claim is given back or its lease lapses the token is in progress, and from then on in doubt under
+// Hold, free for the next attempt under [Takeover]. Do gives such a claim back, if the service
+// takes that in time. A token whose issue was lost is of no use: issue another. Complete, Extend
+// and Release with the same proof can be repeated without harm.
+//
+// An Add whose reply is lost leaves a gap. With a request id it can be asked again, and gets its
+// values.
+//
+// An acquire of a lock whose reply is lost leaves the lock taken, without a holder, until its TTL
+// has passed.
+//
+// An acquire whose reply is lost costs a worker id until its TTL has passed: it cannot be used, and
+// the next acquire gets another. Renew and release can be repeated.
 type Client struct {
 	base    string
 	web     http.Client

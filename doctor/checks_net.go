@@ -4,7 +4,7 @@ import (
 	"fmt"
 )
 
-const readers = "whoever reaches it can read and change everything: take leases and locks, see answers, set counters back"
+const readers = "any caller can read and change everything: take leases and locks, see answers, set counters back"
 
 func password(x *exam, s *Inspected) verdict {
 	switch {
@@ -88,7 +88,7 @@ func scriptLimit(x *exam, s *Inspected) verdict {
 		return verdict{}
 	}
 	if number(text) <= 0 {
-		return note(name+" "+text, "a script that hangs, of anybody's, holds everybody up, and nobody can tell or end it: leases run out", "CONFIG SET "+name+" 5000")
+		return note(name+" "+text, "a script of any client that hangs holds up all calls, and no client can see or end it: leases run out", "CONFIG SET "+name+" 5000")
 	}
 	return fine("%s %s ms", name, text)
 }

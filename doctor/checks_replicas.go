@@ -86,7 +86,7 @@ func minReplicas(x *exam, s *Inspected) verdict {
 		v := warning("min-replicas-to-write 0", "a master that is cut off goes on confirming what will be lost, for as long as clients reach it", "CONFIG SET min-replicas-to-write 1, and the same in redis.conf")
 		if x.Ack > 0 {
 			v = v.at(Note)
-			v.risk = "a master that is cut off goes on writing; with --ack nobody is told that those writes count, but they take up time and names until it is found out"
+			v.risk = "a master that is cut off goes on writing; with --ack no caller is told that those writes count, but they take up time and names until it is found out"
 		}
 		return v
 	case lag == "0":

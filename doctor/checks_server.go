@@ -14,7 +14,7 @@ func away(x *exam, s *Inspected) verdict {
 		return verdict{}
 	}
 	return warning("cannot be asked: "+s.Away,
-		"nothing is known of it; if it is down there is one copy less of every token, lease, counter and lock, and nobody to take over",
+		"nothing is known of it; if it is down there is one copy less of every token, lease, counter and lock, and no server to take over",
 		"start it, or make it reachable from here under this address (replica-announce-ip, cluster-announce-ip)")
 }
 

@@ -36,7 +36,7 @@ func sentinelCount(x *exam) []verdict {
 		all = append(all, warning("sentinels cannot be asked: "+strings.Join(gone, ", "), "fewer can agree on a failover: when the master is lost, everything may wait for people", "start them, or name others in --redis"))
 	}
 	if known := len(x.Sentinels); known < leastSentinels {
-		return append(all, warning(fmt.Sprintf("%d sentinels", known), "with the loss of one nobody can decide on a failover, or one decides alone and makes two masters", "run three, on three machines"))
+		return append(all, warning(fmt.Sprintf("%d sentinels", known), "with the loss of one a failover cannot be decided, or one decides alone and makes two masters", "run three, on three machines"))
 	}
 	return append(all, fine("%d sentinels answer", len(x.Sentinels)-len(gone)))
 }
@@ -107,7 +107,7 @@ func sentinelView(x *exam) []verdict {
 		}
 	}
 	if len(first.Replicas) == 0 {
-		return []verdict{warning("the sentinels know no replica", "there is nobody to take over: when the master is lost, everything waits for people", "REPLICAOF <host> <port>, at a second server")}
+		return []verdict{warning("the sentinels know no replica", "there is no server to take over: when the master is lost, everything waits for people", "REPLICAOF <host> <port>, at a second server")}
 	}
 	return []verdict{fine("the sentinels agree on the master and on %d replicas", len(first.Replicas))}
 }
@@ -181,7 +181,7 @@ func clusterMoving(x *exam) []verdict {
 		return nil
 	}
 	return []verdict{note(fmt.Sprintf("%d slots are on the move", len(x.Cluster.Moving)),
-		"calls for names in them follow the slot, and some are refused meanwhile; if nobody is moving slots now, a migration was left half done", "redis-cli --cluster fix <host:port>, if nobody is moving them")}
+		"calls for names in them follow the slot, and some are refused meanwhile; if no slots are being moved now, a migration was left half done", "redis-cli --cluster fix <host:port>, if none is moving them")}
 }
 
 func clusterCoverage(x *exam, s *Inspected) verdict {

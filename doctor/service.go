@@ -107,9 +107,9 @@ func serviceKeys(s *Service, _ Settings) verdict {
 	case s.Anonymous != http.StatusOK:
 		return note(fmt.Sprintf("who shows no key gets status %d for GET /counter", s.Anonymous), "whether keys are needed cannot be told", "")
 	case s.Loopback:
-		return note("takes everybody, on this host", "every program on this host can take locks and leases and set counters back", "coatcheck serve --access FILE")
+		return note("takes every caller on this host", "every program on this host can take locks and leases and set counters back", "coatcheck serve --access FILE")
 	}
-	return warning("takes everybody", "whoever reaches it can take locks and leases, issue tokens and set counters back", "coatcheck serve --access FILE")
+	return warning("takes every caller", "any caller can take locks and leases, issue tokens and set counters back", "coatcheck serve --access FILE")
 }
 
 func serviceKey(s *Service, _ Settings) verdict {
@@ -137,7 +137,7 @@ func serviceTLS(s *Service, _ Settings) verdict {
 	case left <= 0:
 		return critical("its certificate has ended on "+date, "clients refuse it", "a new certificate in the files of --tls-cert and --tls-key: it is read without a restart")
 	case s.Certificate.Untrusted != "":
-		return critical("its certificate is not trusted here: "+s.Certificate.Untrusted, "clients here refuse it, or were told not to look, and then anybody can stand between", "--ca FILE of the authority that made it; or a certificate for this host's name")
+		return critical("its certificate is not trusted here: "+s.Certificate.Untrusted, "clients here refuse it, or were told not to look, and then any host can stand between", "--ca FILE of the authority that made it; or a certificate for this host's name")
 	case left < soon:
 		return warning(fmt.Sprintf("its certificate ends on %s, in %d days", date, int(left.Hours()/24)), "clients refuse it from then on", "a new certificate in the files of --tls-cert and --tls-key: it is read without a restart")
 	default:
@@ -162,9 +162,9 @@ func serviceLatency(s *Service, x Settings) verdict {
 		return verdict{}
 	}
 	if took.P99 > x.StoreTimeout {
-		return warning(fmt.Sprintf("a request that asks nobody takes p50 %s, p99 %s", short(took.P50), short(took.P99)), "clients' deadlines end before the answer is there: unknown outcomes, lost leases", "look at its load and at the network")
+		return warning(fmt.Sprintf("a request that asks no store takes p50 %s, p99 %s", short(took.P50), short(took.P99)), "clients' deadlines end before the answer is there: unknown outcomes, lost leases", "look at its load and at the network")
 	}
-	return fine("a request that asks nobody takes p50 %s, p99 %s", short(took.P50), short(took.P99))
+	return fine("a request that asks no store takes p50 %s, p99 %s", short(took.P50), short(took.P99))
 }
 
 func serviceVersion(s *Service, _ Settings) verdict {

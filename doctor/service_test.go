@@ -30,7 +30,7 @@ func TestEachCheckOfAServiceFindsItsFact(t *testing.T) {
 		{"service-store", "embedded", Note, func(s *Service) { s.Store = "embedded" }},
 		{"service-store", "--ack 0", Note, func(s *Service) { s.Ack = 0 }},
 		{"service-workers", "default", Warning, func(s *Service) { s.Waiting = []string{"default (quarantine)"} }},
-		{"service-keys", "takes everybody", Warning, func(s *Service) { s.Anonymous = 200 }},
+		{"service-keys", "takes every caller", Warning, func(s *Service) { s.Anonymous = 200 }},
 		{"service-keys", "on this host", Note, func(s *Service) { s.Anonymous, s.Loopback = 200, true }},
 		{"service-keys", "503", Note, func(s *Service) { s.Anonymous = 503 }},
 		{"service-key", "401", Warning, func(s *Service) { s.WithKey = 401 }},

@@ -122,6 +122,46 @@ func (c Config) Check() error {
 
 // Locks are the locks of one store. It is safe for concurrent use. Close it when no lock is held or
 // waited for any more.
+//
+// # Queue
+//
+// A release writes the lock in the name of the next waiter and publishes one message to its
+// process, with the fence. The next waiter has a claim window ([Config].Window) to ask for its
+// grant. In [Locks.Acquire] it begins at once, and asks if it still has the lock after 20 ms. Until
+// it has an answer it counts on the window alone, less a tenth, from when it sent the poll that the
+// message names, which Redis answered before the handover. If Redis does not answer, it loses the
+// lock that much sooner. It asks first if half of that time is over already, if replicas are to
+// confirm its grant (redisstore.Config.Ack), if [Config].Margin is more than a tenth of the window,
+// or if [Request].WholeTTL is set.
+//
+// If the next waiter is in the same process there is no message and no claim: the reply to the
+// release has its grant, with a fence of its own, counted from before the release was sent.
+//
+// Waiters also poll, when the holder's lease can end and about once in a window, and any poll
+// advances the queue: a lost message, or a process that died in the queue, delays a waiter by a
+// window at most. Waiters whose process does not answer are passed over, and have their places
+// again if they poll within two minutes.
+//
+// # Handing on within a process
+//
+// Requests of one process for one name that are the same (exclusive, of one owner, with one TTL and
+// no token of the caller's, by [Locks.Acquire]) wait in one local queue, the first of which asks
+// Redis. A granted lock is handed on from one to the next of them up to sixteen times, without a
+// request to Redis, and then given back. So a process that has its turn overtakes the waiters of
+// other processes with at most sixteen of its own. A holder's context ends before the next one
+// holds, as everywhere.
+//
+//   - Each holder has a fence of its own: a grant has sixteen to itself after its own, and the next
+//     grant's is larger than all of them.
+//   - The next holder counts on the remaining lease, and renews it.
+//   - A lock is not handed on, but given back, when less than half of the lease remains, while a
+//     renewal is not confirmed, when its loss is known, or when its token was read ([Lock.Token]).
+//   - Redis shows the owner, fence and start of the first of the holders until the lock is given
+//     back, and the first local waiter after a quarter of a second. [Locks.Break] takes the fence
+//     that is shown, and its new fence is larger than all of theirs.
+//   - A Release that hands on sends no request, and so does not report that the lock was lost, or
+//     broken, since the last renewal. The next holder then has a smaller fence than the next
+//     grant's, as the old holder has, and learns of the loss in the same way.
 type Locks struct {
 	store    *redisstore.Store
 	config   Config

@@ -39,27 +39,6 @@
 // process gets: a gap. Nothing that was asked for with an unknown outcome is asked for again. A
 // Take that lasts for too long is given up, as an unknown outcome.
 //
-// # A source that goes back
-//
-// A source may go back because it was restored from an old copy or lost what it had confirmed. A
-// range that has an id at or below one that this process has seen is refused with [ErrWentBack] and
-// counted, and ids are handed out again when the source is ahead of what was seen. What other
-// processes have handed out is unknown here: move the source ahead of all ids that can be out
-// before it serves again. Ranges with a distance are compared with those that have the same
-// remainder, since stripes interleave: ids lo, lo+delta, … with all ranges whose ids could meet
-// them, were both continued for ever. This is known of the tags in use, and of as many more that
-// were dropped.
-//
-// # Step
-//
-// The step is how many ids a fetch asks for. It follows the demand so that a range lasts for
-// [Config].Period. The first fetch asks for what the source wants to give, the second for the same,
-// and from then on it changes with each by a factor of 2 at most; never below the least step of the
-// source, and never above [Config].MaxStep. Doubling stops where twice would be more than that. It
-// grows as soon as a fetch comes sooner than it should, doubles when the callers found no id, and
-// falls when a whole period has shown less demand. Where it may not grow and callers find no id all
-// the same, up to eight ranges are kept ready, until a period has passed without that.
-//
 // # Bounds
 //
 // A restart wastes what was fetched and not drawn: less than two ranges of a tag, the rest of the
@@ -73,4 +52,6 @@
 // the most ([Config].Owner), and never for a name that the source does not have. Use is observed
 // late, so that it can take a quarter of an hour longer than stated, or a quarter of Idle if that
 // is shorter.
+//
+// [Segments] has what happens when a source goes back, and how the step follows the demand.
 package segment

@@ -14,6 +14,27 @@ import (
 
 // Segments hands out ids of many tags from one source. It is safe for concurrent use. Close ends
 // it.
+//
+// # A source that goes back
+//
+// A source may go back because it was restored from an old copy or lost what it had confirmed. A
+// range that has an id at or below one that this process has seen is refused with [ErrWentBack] and
+// counted, and ids are handed out again when the source is ahead of what was seen. What other
+// processes have handed out is unknown here: move the source ahead of all ids that can be out
+// before it serves again. Ranges with a distance are compared with those that have the same
+// remainder, since stripes interleave: ids lo, lo+delta, … with all ranges whose ids could meet
+// them, were both continued for ever. This is known of the tags in use, and of as many more that
+// were dropped.
+//
+// # Step
+//
+// The step is how many ids a fetch asks for. It follows the demand so that a range lasts for
+// [Config].Period. The first fetch asks for what the source wants to give, the second for the same,
+// and from then on it changes with each by a factor of 2 at most; never below the least step of the
+// source, and never above [Config].MaxStep. Doubling stops where twice would be more than that. It
+// grows as soon as a fetch comes sooner than it should, doubles when the callers found no id, and
+// falls when a whole period has shown less demand. Where it may not grow and callers find no id all
+// the same, up to eight ranges are kept ready, until a period has passed without that.
 type Segments struct {
 	source Source
 	config Config

@@ -9,8 +9,8 @@ import (
 	"github.com/coatcheck/coatcheck/idempotency"
 	"github.com/coatcheck/coatcheck/idempotency/echov4"
 	"github.com/coatcheck/coatcheck/internal/events"
-	"github.com/coatcheck/coatcheck/internal/frontdoor"
 	class "github.com/coatcheck/coatcheck/internal/fault"
+	"github.com/coatcheck/coatcheck/internal/frontdoor"
 	"github.com/coatcheck/coatcheck/internal/wire"
 )
 

@@ -18,7 +18,7 @@ var (
 	outages    = flag.Bool("outages", false, "measure all rows of outages, not only one")
 	write      = flag.Bool("write", false, "write the tables into docs/operations.md")
 	jsonFile   = flag.String("json", "", "write the figures into this file, too")
-	beforeFile = flag.String("before", "chaos/prices/before.json", "figures of an older program, which stand beside the new ones in the table; empty: none")
+	beforeFile = flag.String("before", "", "figures of an older program, which stand beside the new ones in the table")
 )
 
 // inTree is a file that is named from the root of the tree.

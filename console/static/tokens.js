@@ -10,10 +10,10 @@ import { moment, number, plural } from './text.js';
 const kinds = [
   ['token.issued', 'Issued', 'by POST /token'],
   ['token.claimed', 'Claimed', 'an attempt began'],
-  ['token.replayed', 'Replayed', 'somebody came again and got the recorded answer'],
+  ['token.replayed', 'Replayed', 'a caller came again and got the recorded answer'],
   ['token.completed', 'Completed', 'over HTTP: an attempt recorded its answer'],
   ['token.released', 'Released', 'over HTTP: an attempt never began'],
-  ['token.in-doubt', 'In doubt', 'somebody came again, and the first attempt ended without an answer'],
+  ['token.in-doubt', 'In doubt', 'a caller came again, and the first attempt ended without an answer'],
 ];
 
 const meaning = {

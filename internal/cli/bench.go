@@ -247,7 +247,7 @@ func sweep(ctx context.Context, store *redisstore.Store) error {
 func (p *program) benchCleanCommand() *cobra.Command {
 	command := &cobra.Command{
 		Use: "clean", Short: "Remove from a Redis what measurements have left", Args: noArgs,
-		Long: "Remove from a Redis every record of a name that begins with bench:. It looks at all keys, in steps that hold nobody up.",
+		Long: "Remove from a Redis every record of a name that begins with bench:. It looks at all keys, in steps that hold no caller up.",
 	}
 	s := bindStraight(command.Flags(), nil, nil)
 	command.RunE = func(c *cobra.Command, _ []string) error {

@@ -4,6 +4,7 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 
@@ -35,6 +36,42 @@ func settingsTable(table []*config.Setting) string {
 	return text.String()
 }
 
+// apart returns the settings that are not word for word those of the service, and a sentence with
+// the names of those that are.
+func apart(gateway, service []*config.Setting) (own []*config.Setting, common string) {
+	var names []string
+	for _, s := range gateway {
+		same := func(o *config.Setting) bool {
+			return o.Name == s.Name && o.Value == s.Value && o.Unit == s.Unit && o.Hot == s.Hot && o.Help == s.Help
+		}
+		if slices.ContainsFunc(service, same) {
+			names = append(names, "`--"+s.Name+"`")
+		} else {
+			own = append(own, s)
+		}
+	}
+	return own, wrapped("As for `coatcheck serve`: " + strings.Join(names, ", ") + ".")
+}
+
+// wrapped breaks a text into the lines of a page.
+func wrapped(text string) string {
+	var lines strings.Builder
+	width := 0
+	for word := range strings.FieldsSeq(text) {
+		switch {
+		case width == 0:
+		case width+1+len(word) > 100:
+			lines.WriteByte('\n')
+			width = -1
+		default:
+			lines.WriteByte(' ')
+		}
+		lines.WriteString(word)
+		width += 1 + len(word)
+	}
+	return lines.String() + "\n"
+}
+
 // cell keeps a text within its cell of a table.
 func cell(text string) string {
 	return strings.NewReplacer("|", "\\|", "<", "&lt;", ">", "&gt;").Replace(text)
@@ -48,14 +85,16 @@ func TestThePageOfTheSettingsIsThatOfTheProgram(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := string(page)
-	for name, table := range map[string][]*config.Setting{"serve": config.ServiceSettings(&config.Service{}), "gateway": config.GatewaySettings(&config.Gateway{Service: &config.Service{}})} {
+	service := config.ServiceSettings(&config.Service{})
+	gateway, common := apart(config.GatewaySettings(&config.Gateway{Service: &config.Service{}}), service)
+	for name, table := range map[string]string{"serve": settingsTable(service), "gateway": settingsTable(gateway) + "\n" + common} {
 		begin, end := "<!-- settings of "+name+" -->\n", "<!-- end of settings of "+name+" -->"
 		before, rest, found := strings.Cut(want, begin)
 		_, after, closed := strings.Cut(rest, end)
 		if !found || !closed {
 			t.Fatalf("no place for the settings of %s", name)
 		}
-		want = before + begin + settingsTable(table) + end + after
+		want = before + begin + table + end + after
 	}
 	if want == string(page) {
 		return

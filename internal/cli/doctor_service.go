@@ -35,7 +35,7 @@ func (p *program) examineService(ctx context.Context, e *examination) error {
 	facts, err := look.all(ctx, live)
 	live.clear()
 	if err != nil {
-		return laterError{fmt.Errorf("nobody could be asked: %w", err)}
+		return laterError{fmt.Errorf("no server could be asked: %w", err)}
 	}
 	facts.Loopback = config.IsLoopback(at.Hostname())
 	return p.tell(e, examined{At: at.Redacted(), Kind: "service", Findings: doctor.ExamineService(facts, e.settings())})

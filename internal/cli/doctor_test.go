@@ -185,7 +185,7 @@ func TestDoctorWithNobodyToAsk(t *testing.T) {
 		args []string
 	}{
 		{tryLater, "refused", []string{"--redis", srv.URL()}},
-		{tryLater, "nobody could be asked", []string{"--server", "http://" + closed.Addr().String()}},
+		{tryLater, "no server could be asked", []string{"--server", "http://" + closed.Addr().String()}},
 		{usage, "embedded store", []string{"--redis", "embedded:"}},
 		{usage, "URL", []string{"--redis", "nonsense"}},
 		{usage, "http://host:port", []string{"--server", "nonsense"}},

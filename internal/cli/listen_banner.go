@@ -22,9 +22,9 @@ func whoMayAsk(c *config.Service) string {
 	case len(who) > 0:
 		return strings.Join(who, ", ")
 	case c.TLSClientCA != "" && c.TLSClientAuth == config.RequireCertificate:
-		return "everybody with a certificate of " + c.TLSClientCA + " may do everything"
+		return "every client with a certificate of " + c.TLSClientCA + " may do everything"
 	}
-	return "everybody who reaches it may do everything (--access asks for keys)"
+	return "every caller may do everything (--access asks for keys)"
 }
 
 // curlOf is how the service is asked by hand.

@@ -10,7 +10,7 @@ func TestCommandIsKilledWhenItsLockIsBroken(t *testing.T) {
 		r := runLocked(t, at, []string{"--ttl", breakable}, `trap 'echo asked to end' TERM; echo ready; while :; do sleep 0.05; done`)
 		r.ready()
 		execute(t, nil, append([]string{"lock", "break", "deploy", "--yes"}, at...)...).exits(done)
-		r.exits(tryLater, "Somebody broke it")
+		r.exits(tryLater, "An operator broke it")
 		lacks(t, "stdout of the command whose lock was broken", r.stdout.String(), "asked")
 	})
 }

@@ -31,7 +31,7 @@ func (p *program) lockRunCommand() *cobra.Command {
 	command := &cobra.Command{
 		Use: "run NAME -- CMD…", Short: "Run a command under a lock",
 		Long: "Run CMD while holding the lock NAME. LOCK_NAME, LOCK_FENCE and the end of the lease (LOCK_NOT_AFTER_FILE) are in its environment. The lock is renewed while CMD\n" +
-			"runs, and given back when CMD and its process group have ended. When it is lost, CMD and its group are stopped before anybody else can hold it: SIGKILL\n" +
+			"runs, and given back when CMD and its process group have ended. When it is lost, CMD and its group are stopped before another process can hold it: SIGKILL\n" +
 			"comes a margin before that (a tenth of the TTL, 200ms to 1s), which needs a machine that lets a process run within it that is ready to.\n\n" +
 			"Exit code: that of CMD, 128 and the number of the signal that killed it; 75 if the lock was not obtained or was lost. docs/locks.md says more.",
 		Args: func(c *cobra.Command, args []string) error {

@@ -94,9 +94,9 @@ func (*lockTenure) Gone(cause error) bool {
 // Lost is the error of a command that was stopped since its lock was lost.
 func (h *lockTenure) Lost(cause error) error {
 	if h.Gone(cause) {
-		return laterError{fmt.Errorf("lock %s, held with fence %d, was lost, and the command killed: %w\nSomebody broke it, Redis lost it, or this machine was paused. Who holds it: coatcheck lock ls %s",
+		return laterError{fmt.Errorf("lock %s, held with fence %d, was lost, and the command killed: %w\nAn operator broke it, Redis lost it, or this machine was paused. Who holds it: coatcheck lock ls %s",
 			h.Name(), h.Fence(), cause, h.Name())}
 	}
-	return laterError{fmt.Errorf("lock %s, held with fence %d, was lost, and the command stopped before anybody else could hold it: %w\n"+
+	return laterError{fmt.Errorf("lock %s, held with fence %d, was lost, and the command stopped before another process could hold it: %w\n"+
 		"Look whether the service, or Redis, can be reached, and start the command again. A longer --ttl outlasts longer outages", h.Name(), h.Fence(), cause)}
 }

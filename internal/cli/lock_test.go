@@ -297,7 +297,7 @@ func TestLockLsAndBreak(t *testing.T) {
 		isLater(t, "lock break --yes", run("lock", "break", "deploy", "--yes").exits(done).stdout, first)
 		two.exits(done)
 		isLater(t, "$LOCK_FENCE of the next holder", two.stdout.String(), first)
-		one.exits(tryLater, "was lost", "Somebody broke it")
+		one.exits(tryLater, "was lost", "An operator broke it")
 	})
 }
 

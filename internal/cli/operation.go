@@ -30,7 +30,7 @@ func (p *program) tokenListCommand() *cobra.Command {
 	var prefix string
 	command := &cobra.Command{
 		Use: "ls --in-doubt", Short: "List the operations in doubt, the oldest first", Args: noArgs,
-		Long: "List the operations in doubt: an attempt began and ended without an answer, so nobody knows whether it had its effect. " +
+		Long: "List the operations in doubt: an attempt began and ended without an answer, so it is not known whether it had its effect. " +
 			"The one that is in doubt for longest comes first. Find out what became of it by its name or request id in the service's own records, " +
 			"then end the doubt with: coatcheck token settle OPERATION. At a service with keys it takes the role admin.",
 	}
@@ -125,7 +125,7 @@ func (p *program) tokenSettleCommand() *cobra.Command {
 		Long: "End the doubt about an operation, after looking at its effect in the service's own records.\n\n" +
 			"--completed: it happened. Its answer is recorded (--status, --content-type, --body), and every repeat gets it.\n" +
 			"--not-begun: it did not happen. The next request with its token or key runs it, with a larger fence.\n" +
-			"--refused: nobody can tell, or it must not run. Repeats are told that an operator has closed it.\n\n" +
+			"--refused: it is not known, or it must not run. Repeats are told that an operator has closed it.\n\n" +
 			"Repeating it is harmless. Exit code 75: an attempt may still be running, or the service is away. At a service with keys it takes the role admin.",
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) != 1 {

@@ -40,7 +40,7 @@ func (p *program) segmentMoveCommand() *cobra.Command {
 	command := &cobra.Command{
 		Use: "move TAG", Short: "Move a tag between an SQL database and Redis, while it is used", Args: oneTag,
 		Long: "Move a tag between an SQL database and Redis, while it is used: it is retired where it is, and only then, when it is known which ids can have been handed out, it is opened where it goes.\n" +
-			"In between nobody gets a new range. Repeat it if it fails in the middle. Leaf's own servers take no notice of a tag that is retired: stop them before.",
+			"In between no process gets a new range. Repeat it if it fails in the middle. Leaf's own servers take no notice of a tag that is retired: stop them before.",
 	}
 	home := func(name, help string, into *string) *config.Setting {
 		return &config.Setting{Name: name, Unit: "URL", Help: help, Redact: redactHome, Parse: func(s string) error {

@@ -82,7 +82,7 @@ func tagTable(tags []shownTag) string {
 func (p *program) segmentRetireCommand() *cobra.Command {
 	command := &cobra.Command{
 		Use: "retire TAG", Short: "End a tag, and say where it ended", Args: oneTag,
-		Long: "End a tag: its step becomes 0, and nobody is handed a range of it any more (Leaf's own servers take no notice). Processes use up the ranges that they have. Repeating it is harmless.",
+		Long: "End a tag: its step becomes 0, and no process is handed a range of it any more (Leaf's own servers take no notice). Processes use up the ranges that they have. Repeating it is harmless.",
 	}
 	l := bindLeaf(command.Flags())
 	command.RunE = func(c *cobra.Command, args []string) error {

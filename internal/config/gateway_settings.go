@@ -41,7 +41,7 @@ func GatewaySettings(c *Gateway) []*Setting {
 		Address("admin", "127.0.0.1:8082", "where /livez, /readyz, /metrics and /debug/pprof/ are for the operator, not for clients; on loopback, unless --insecure is said", &c.Admin),
 		Hot(HostNames("allowed-hosts", "names under which clients ask, beside every address and localhost, such as shop.example or *.example.com; * is every name; empty: every name at --listen, no other at --admin", &c.Gateway.AllowedHosts)),
 		Toggle("insecure", "lets other machines reach the admin side, which asks for no key", &c.Insecure),
-		Headers("principal-headers", defaultPrincipal, "who is asking, by these headers: keys and tokens of two principals never meet; none: everybody is the same", &c.PrincipalHeaders),
+		Headers("principal-headers", defaultPrincipal, "who is asking, by these headers: keys and tokens of two principals never meet; none: all callers are the same", &c.PrincipalHeaders),
 		Toggle("trust-forwarded", "keeps the X-Forwarded headers of requests: only behind a proxy that writes them itself", &c.Gateway.TrustForwarded),
 		Toggle("preserve-host", "sends the client's Host to the upstream instead of the upstream's own", &c.Gateway.PreserveHost),
 		serviceURL("token-service", "where clients find /token/{token} and /operation/{operation}; empty: tokens at the gateway's own address, and no link to operations", &c.Gateway.TokenService),

@@ -137,7 +137,7 @@ func callerSettings(c *Service) []*Setting {
 		Toggle("access-store", "API keys are those, too, that coatcheck key add has put into Redis; they are read again every 5 s, and on SIGHUP", &c.AccessStore),
 		Hot(Rate("rate", "how often each principal may ask, counted in Redis for all services together, such as 100/s; a key's own rate counts before it; empty: as often as they like", &c.Access.Limit.Rate)),
 		Hot(Optional(Number("burst", Unsaid, 1, 1_000_000, "requests", "how many requests beyond that rate may come at once; empty: what it gives in a second, and one at least", &c.Access.Limit.Burst))),
-		Headers("principal-headers", defaultPrincipal, "request headers that tell who is asking: the keys and tokens of two of them never meet; none: everybody is the same", &c.PrincipalHeaders),
+		Headers("principal-headers", defaultPrincipal, "request headers that tell who is asking: the keys and tokens of two of them never meet; none: all callers are the same", &c.PrincipalHeaders),
 		Hot(origins("cors-origins", "origins whose pages may ask from a browser, such as https://shop.example; empty: none", &c.Server.CORSOrigins)),
 		Hot(HostNames("allowed-hosts", "names under which clients ask, beside every address and localhost, such as coatcheck.internal or *.example.com; * is every name; empty: where keys are asked for every name, else no other", &c.Server.AllowedHosts)),
 		Hot(Text("tls-cert", "", "file", "certificates of the service in PEM, its own first; empty: no TLS. Read again when it changes, and on SIGHUP", &c.TLSCert)),
@@ -159,7 +159,7 @@ func tokenSettings(c *Service) []*Setting {
 
 func afterLossSettings(c *Service) []*Setting {
 	return In("Counters",
-		Choice("counter-after-loss", counter.MovePast, []counter.AfterLoss{counter.MovePast, counter.Refuse}, "a counter that has gone back, or may have, since Redis has lost what it had confirmed: move it past every value that can have been handed out, or refuse it until somebody sets it; what follows has to be alike in all that use a counter", &c.Server.Counters.AfterLoss),
+		Choice("counter-after-loss", counter.MovePast, []counter.AfterLoss{counter.MovePast, counter.Refuse}, "a counter that has gone back, or may have, since Redis has lost what it had confirmed: move it past every value that can have been handed out, or refuse it until it is set; what follows has to be alike in all that use a counter", &c.Server.Counters.AfterLoss),
 		Optional(Number("counter-margin", Unsaid, 1, counter.MaxMargin, "values", fmt.Sprintf("how far such a counter moves; empty: %d, with --ack %d", counter.DefaultMargin, counter.DefaultAckMargin), &c.Server.Counters.Margin)),
 		Span("counter-hold-off", spelled(counter.DefaultHoldOff), time.Second, time.Minute, "after a loss of everything: how long nothing is added, while all services say what they have seen", &c.Server.Counters.HoldOff),
 	)

@@ -18,7 +18,7 @@ func TestOverviewShowsWhatIsHandedOutAndAReloadKeepsIt(t *testing.T) {
 	for n := range 3 {
 		s.send(201, "POST", "/payments", `{"amount":1299,"currency":"EUR","to":"acct_1"}`, fmt.Sprint("Idempotency-Key: k", n))
 	}
-	b := open(t, s.url+"/console/", "willReadFrequently") // Chromium has advice for a test that looks at pixels
+	b := open(t, s.url+"/console/", "willReadFrequently") // advice
 	b.shows("h1", "Overview")
 	b.shows("main", "a failover can lose confirmed writes")
 	b.shows("main", "Nothing: nothing is in doubt")
@@ -28,7 +28,8 @@ func TestOverviewShowsWhatIsHandedOutAndAReloadKeepsIt(t *testing.T) {
 	told := func() {
 		t.Helper()
 		b.shows(line("1"), "41 in the hour")
-		b.shows(line("6"), "3 in the hour") // of a guarded route, which the page of tokens once counted as 0
+		// of a guarded route, which the page of tokens once counted as 0
+		b.shows(line("6"), "3 in the hour")
 		// the step in which it happened has ended, and its peak is drawn in the colour of the line
 		b.until("the line is drawn", `(() => {
 			const canvas = document.querySelector('.uplot canvas');

@@ -1,5 +1,5 @@
-// The API key, in the storage of this tab's session: it outlives a reload, ends with the tab, and no
-// other tab reads it. Where that storage is closed, the key is in the memory of the page alone.
+// The API key, in the storage of this tab's session: it outlives a reload, ends with the tab, and
+// no other tab reads it. Where that storage is closed, the key is in the page's memory alone.
 
 const place = 'coatcheck-key';
 let key = '';

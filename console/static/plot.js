@@ -71,7 +71,7 @@ export class Plot {
       legend: { show: false },
       cursor: { y: false, drag: { x: false, y: false } },
       scales: { x: { range: () => [(history.until - history.shown()) / 1000, history.until / 1000] }, y: { range: (_, __, most) => [0, Math.max(most * 1.05, 1)] } },
-      axes: [{ ...axis, space: 70, size: 30, values: (_, times) => times.map((time) => clock(new Date(time * 1000).toISOString()).slice(0, 5)) }, { ...axis, size: 56, values: (_, values) => values.map((value) => number(value)) }],
+      axes: [{ ...axis, space: 70, size: 30, values: (_, times) => times.map((time) => clock(new Date(time * 1000).toISOString()).slice(0, times[1] - times[0] < 60 ? 8 : 5)) }, { ...axis, size: 56, values: (_, values) => values.map((value) => number(value)) }],
       series: [{}, ...this.lines.map((line) => ({ label: line.name, show: line.shown, stroke: colour(line.swatch, 'color'), width: 2, dash: line.dash, points: { show: false } }))],
       hooks: { setCursor: [(plot) => this.#tell(plot.cursor.idx)] },
     }, this.#data(), this.host);

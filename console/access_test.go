@@ -12,7 +12,7 @@ import (
 	"github.com/coatcheck/coatcheck/server"
 )
 
-func TestPageAsksForAKeyAndKeepsItInItsMemory(t *testing.T) {
+func TestPageAsksForAKeyAndKeepsItInItsTab(t *testing.T) {
 	p := book(t)
 	s := serve(t, server.Config{Access: p.Policy})
 	s.send(200, "POST", "/incr/orders", "", p.use())
@@ -29,7 +29,7 @@ func TestPageAsksForAKeyAndKeepsItInItsMemory(t *testing.T) {
 	}
 	b.view("events", "Events")
 	b.shows(".hint", "Live.")
-	trace := eval[string](b, "location.href + JSON.stringify(localStorage) + JSON.stringify(sessionStorage) + document.cookie + document.documentElement.outerHTML + [...document.querySelectorAll('input')].map((one) => one.value)")
+	trace := eval[string](b, "location.href + JSON.stringify(localStorage) + document.cookie + document.documentElement.outerHTML + [...document.querySelectorAll('input')].map((one) => one.value)")
 	if strings.Contains(trace, p.keys["read"]) {
 		t.Error("the key is left in the page")
 	}
@@ -39,10 +39,16 @@ func TestPageAsksForAKeyAndKeepsItInItsMemory(t *testing.T) {
 		}
 	}
 	b.do(chromedp.Reload())
-	b.shows("dialog", "An API key, please") // it is gone with the page
+	b.shows("cc-status", "You: read-person, read") // a reload keeps it
+	b.click("#forget")
+	b.shows("dialog", "An API key, please")
+	if kept := eval[string](b, "JSON.stringify(sessionStorage)"); kept != "{}" {
+		t.Errorf("after Forget key the tab keeps %s", kept)
+	}
 	b.types("dialog input", p.keys["admin"]+"\r")
 	b.shows("cc-status", "You: admin-person, admin")
 	b.click("#forget")
+	b.do(chromedp.Reload())
 	b.shows("dialog", "An API key, please")
 	b.click("dialog button[type=button]")
 	b.shows("main", "Who is asking?")

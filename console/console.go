@@ -4,9 +4,10 @@
 // What holds: the page asks no server but the one that it came from, and its policy forbids the
 // browser anything else, inline scripts and styles included; text that the server answers with is
 // shown as text and never read as HTML, which Trusted Types enforce; an API key that somebody types
-// in stays in the page's memory, and is gone with it; no token is in an address, in a log of the
-// page or in storage. The page has no rights of its own: all that it does is a call of the HTTP
-// interface.
+// in stays in the session storage of its tab, which a reload keeps and closing the tab ends, and
+// nowhere else; no token is in an address, in a log of the page or in storage. The page has no
+// rights of its own: all that it does is a call of the HTTP interface. What is not ours is uPlot,
+// which draws the plot: uplot.js, uplot.css and licence-uplot.txt are as published.
 package console
 
 import (
@@ -31,6 +32,7 @@ var types = map[string]string{
 	".css":  "text/css; charset=utf-8",
 	".js":   "text/javascript; charset=utf-8",
 	".svg":  "image/svg+xml",
+	".txt":  "text/plain; charset=utf-8",
 }
 
 type file struct {

@@ -23,7 +23,7 @@ func TestHostileAnswersAreShownAsText(t *testing.T) {
 		case path == "/counter":
 			return fmt.Sprintf(`{"counters":[{"key":%s,"value":1},{"key":"__proto__","value":%s},{"key":"constructor","error":%s}]}`, bad, bad, bad)
 		case path == "/worker":
-			return fmt.Sprintf(`{"pools":[{"pool":%s,"layout":%s,"size":4,"used":1,"ttl_ms":1000}]}`, bad, bad)
+			return fmt.Sprintf(`{"pools":[{"pool":%s,"layout":%s,"size":4,"used":1,"ttl_ms":1000,"quarantined_ms":9000}]}`, bad, bad)
 		case strings.HasPrefix(path, "/worker/"):
 			return fmt.Sprintf(`{"pool":%s,"layout":%s,"epoch":%s,"size":1,"used":1,"ttl_ms":1000,"server_time":"2026-11-21T15:53:38Z","slots":[{"worker_id":0,"state":"held","holder":%s,"fence":1,"not_before":%s,"not_after":"2026-11-21T15:53:39Z"}]}`, bad, bad, bad, bad, bad)
 		case path == "/lock":
@@ -38,6 +38,8 @@ func TestHostileAnswersAreShownAsText(t *testing.T) {
 			return fmt.Sprintf(`{"ready":true,"store":%s,"ack":1,"reason":%s}`, bad, bad)
 		case path == "/console/api/session":
 			return fmt.Sprintf(`{"role":"admin","principal":%s,"names":[%s],"access":true,"readonly":false,"store":%s,"durability":%s,"hazards":[%s]}`, bad, bad, bad, bad, bad)
+		case path == "/console/api/history":
+			return fmt.Sprintf(`{"until":%s,"step_ms":5000,"series":{"counters":[%s],"__proto__":[1,%s]}}`, bad, bad, bad)
 		case path == "/events":
 			return fmt.Sprintf("event: hello\ndata: {\"since\":%s,\"tally\":{\"token.issued\":%s}}\n\ndata: {\"at\":%s,\"kind\":\"lock.granted\",\"name\":%s,\"holder\":%s}\n\ndata: {\"at\":%s,\"kind\":%s}\n\n", bad, bad, bad, bad, bad, bad, bad)
 		}
@@ -53,6 +55,8 @@ func TestHostileAnswersAreShownAsText(t *testing.T) {
 	}
 	shown("main tbody")
 	shown("cc-status")
+	b.view("overview", "Overview")
+	shown("main .needs")
 	b.view("workers", "Worker pools")
 	shown("main tbody")
 	b.view("workers/%3Cimg%20src%3Dx%20onerror%3Dalert(1)%3E", "Pool <img")

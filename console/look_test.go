@@ -151,33 +151,35 @@ func TestNoViewHasAFaultOfAccessibility(t *testing.T) {
 	b := open(t, s.page("counters"))
 	b.shows("tbody", "orders")
 	eval[bool](b, script+"; true")
-	check := func(what string) {
-		t.Helper()
-		faults := eval[[]string](b, `axe.run(document, { resultTypes: ['violations'] }).then((result) => result.violations.flatMap((fault) =>
-			fault.nodes.map((node) => fault.id + ': ' + node.failureSummary + ' ' + node.html.slice(0, 200))))`)
-		for _, fault := range faults {
-			t.Errorf("%s has a fault: %s", what, fault)
-		}
-	}
 	for _, scheme := range []string{"light", "dark"} {
 		b.prefers(scheme)
-		b.size(1200, 900)
-		for _, view := range views {
-			b.view(view.path, view.heading)
-			b.shows("main", view.part)
-			view.do(b)
-			check(scheme + " " + view.path)
+		for _, width := range []int64{1280, 390} {
+			b.size(width, 844)
+			for _, view := range views {
+				b.view(view.path, view.heading)
+				b.shows("main", view.part)
+				view.do(b)
+				b.faultless(fmt.Sprintf("%s %s at %d", scheme, view.path, width))
+			}
 		}
+		b.view("nothing", "There is no such view")
+		b.faultless(scheme + " without a view")
 		b.view("locks/nightly", "Lock nightly")
 		b.click("main button.danger")
-		check(scheme + " dialog")
+		b.faultless(scheme + " dialog")
 		b.press("\x1b")
 		b.asksNothing()
 	}
-	b.size(360, 700)
-	b.view("counters", "Counters")
-	b.shows("tbody", "orders")
-	check("narrow")
+}
+
+// faultless checks the page as it is, after axeScript has run in it.
+func (b *tab) faultless(what string) {
+	b.Helper()
+	faults := eval[[]string](b, `axe.run(document, { resultTypes: ['violations'] }).then((result) => result.violations.flatMap((fault) =>
+		fault.nodes.map((node) => fault.id + ': ' + node.failureSummary + ' ' + node.html.slice(0, 200))))`)
+	for _, fault := range faults {
+		b.Errorf("%s has a fault: %s", what, fault)
+	}
 }
 
 func TestQuestionForAKeyHasNoFaultOfAccessibility(t *testing.T) {
@@ -200,6 +202,10 @@ type view struct {
 func nothing(*tab) {}
 
 var views = []view{
+	{"overview", "Overview", "One operation is in doubt", "overview", func(b *tab) {
+		b.until("a step has ended", "/\\d\\/s/.test(document.querySelector('.line strong').innerText)")
+		eval[bool](b, "(document.querySelector('main details').open = true)")
+	}},
 	{"counters", "Counters", "orders", "counters", nothing},
 	{"workers", "Worker pools", "fleet", "workers", nothing},
 	{"workers/fleet", "Pool fleet", "held: 40", "ring", func(b *tab) {

@@ -56,7 +56,7 @@ func TestPicturesOfEveryViewAreInTheDocuments(t *testing.T) {
 func takePictures(t *testing.T) {
 	s := serve(t, server.Config{Workers: workerlease.Config{NewPools: workerlease.Trust, Cooldown: time.Hour}, Console: server.ConsoleConfig{Durability: "as this Redis is configured; WARNING: with ack 0 a failover can lose confirmed writes and hand values out twice (--ack N waits for N replicas)"}})
 	b := open(t, s.page("counters"))
-	b.size(1100, 760)
+	b.size(1280, 800)
 	b.shows(".count", "No counters yet")
 	b.view("events", "Events")
 	b.shows(".hint", "Live.")
@@ -85,7 +85,15 @@ func takePictures(t *testing.T) {
 				b.until("a line is drawn", "document.querySelector('.spark-line').getAttribute('points').split(' ').length > 9")
 			}
 			eval[bool](b, "(document.activeElement.blur(), document.getElementById('said').textContent = '', true)")
+			b.size(1280, 800)
 			b.take(t, filepath.Join(pictures, view.picture+"-"+scheme+".png"))
+			b.size(390, 844)
+			phone := filepath.Join(t.ArtifactDir(), view.picture+"-"+scheme+"-phone.png")
+			if view.path == "overview" {
+				phone = filepath.Join(pictures, "phone-"+scheme+".png")
+			}
+			b.take(t, phone)
+			b.size(1280, 800)
 		}
 	}
 }

@@ -125,6 +125,8 @@ func answered(t *testing.T, answer func(path string) string) string {
 		switch {
 		case r.URL.Path == "/console/api/session":
 			fmt.Fprint(w, otherwise(answer(r.URL.Path), `{"role":"admin","names":[],"access":false,"readonly":false,"store":"embedded"}`))
+		case r.URL.Path == "/console/api/history":
+			fmt.Fprint(w, otherwise(answer(r.URL.Path), `{"until":"2026-11-21T15:53:40Z","step_ms":5000,"series":{"counters":[1,0]}}`))
 		case strings.HasPrefix(r.URL.Path, "/console/"):
 			console.Handler().ServeHTTP(w, r)
 		case r.URL.Path == "/events":

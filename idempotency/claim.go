@@ -243,6 +243,9 @@ func (t *Tokens) Complete(ctx context.Context, key OperationKey, owner string, a
 	reply, err := t.owned(ctx, scripts.TokenComplete, key, owner, sealed, retained(retention).Milliseconds(), t.done)
 	if err == nil && reply.Word() == "ok" {
 		t.quotas.answered(key.principal, retained(retention), len(sealed))
+		if t.completed != nil {
+			t.completed()
+		}
 	}
 	return err
 }

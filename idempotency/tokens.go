@@ -50,6 +50,9 @@ type Config struct {
 	// PolicyURL is where a client can read what a route takes: refusals of a guarded route link to
 	// it (RFC 8288, rel="describedby"). "" = no link.
 	PolicyURL string
+	// Completed is called after an answer was recorded, by the attempt itself or for it later. It
+	// may be called from several goroutines at once. nil = it is not.
+	Completed func()
 }
 
 // Tokens issues tokens and runs their state machine on one store. It is safe for concurrent use.
@@ -66,6 +69,7 @@ type Tokens struct {
 	tokenKeys  ring
 	answerKeys sealer
 	policyURL  string
+	completed  func()
 	quotas     *quotas
 	// the channel on which the end of an attempt is published to waiting processes
 	done string
@@ -77,7 +81,7 @@ func New(store *redisstore.Store, config Config) *Tokens {
 	t := &Tokens{
 		store: store, principal: config.Principal, fail: config.Error, log: config.Logger,
 		tokenKeys: newRing(config.TokenKeys), answerKeys: newSealer(config.AnswerKeys), policyURL: config.PolicyURL,
-		quotas: newQuotas(config.Quota), done: store.Key("token", "done"),
+		completed: config.Completed, quotas: newQuotas(config.Quota), done: store.Key("token", "done"),
 	}
 	if err := config.Quota.check(); err != nil {
 		panic(err)

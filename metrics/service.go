@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	dto "github.com/prometheus/client_model/go"
 )
 
 // Service are the metrics of one HTTP service. It is safe for concurrent use.
@@ -12,6 +13,7 @@ type Service struct {
 	*Store
 
 	requests *prometheus.CounterVec
+	codes    []string // of problems that there can be
 	problems *prometheus.CounterVec
 	took     *prometheus.HistogramVec
 	inFlight prometheus.Gauge
@@ -41,6 +43,8 @@ const (
 	notObtain = "not_granted"
 )
 
+var idKinds = []string{"snowflake", "segment", "uuid"}
+
 // NewService returns the metrics of a service of this version.
 func NewService(version string) *Service {
 	s := &Service{Store: NewStore(version)}
@@ -58,7 +62,7 @@ func (s *Service) numbers(r *Registry) {
 	s.increments = r.Counter("coatcheck_counter_increments_total", "Requests that got values of a counter.").WithLabelValues()
 	s.values = r.Counter("coatcheck_counter_values_total", "Values of counters that were handed out.").WithLabelValues()
 	s.ids = r.Counter("coatcheck_ids_total", "Ids that were handed out, by kind.", "kind")
-	for _, kind := range []string{"snowflake", "segment", "uuid"} {
+	for _, kind := range idKinds {
 		s.ids.WithLabelValues(kind)
 	}
 	s.fetches = r.Histogram("coatcheck_segment_fetch_duration_seconds", "How long it took to fetch a range of ids from its source, by outcome.", Quick, "outcome")
@@ -121,9 +125,36 @@ func (s *Service) RequestEnded(route, method string, status int, took time.Durat
 // ExpectProblems makes the series of problems appear, so that a rate over them does not begin in
 // the middle.
 func (s *Service) ExpectProblems(codes ...string) {
+	s.codes = codes
 	for _, code := range codes {
 		s.problems.WithLabelValues(code)
 	}
+}
+
+// Totals are some of the metrics as numbers, since the process began.
+type Totals struct {
+	Values   int64 // of counters that were handed out
+	IDs      map[string]int64
+	Locks    int64            // that were granted
+	Problems map[string]int64 // by code, of those that are expected
+}
+
+// Totals returns what was counted so far.
+func (s *Service) Totals() Totals {
+	totals := Totals{Values: totalOf(s.values), IDs: map[string]int64{}, Locks: totalOf(s.lockRequests.WithLabelValues(Granted)), Problems: map[string]int64{}}
+	for _, kind := range idKinds {
+		totals.IDs[kind] = totalOf(s.ids.WithLabelValues(kind))
+	}
+	for _, code := range s.codes {
+		totals.Problems[code] = totalOf(s.problems.WithLabelValues(code))
+	}
+	return totals
+}
+
+func totalOf(counter prometheus.Counter) int64 {
+	var told dto.Metric
+	_ = counter.Write(&told) // a counter of our own does not fail
+	return int64(told.GetCounter().GetValue())
 }
 
 // Problem notes what a client was told. The code is one of ours.

@@ -1,9 +1,11 @@
 // Package openapi holds the OpenAPI 3.1 document of the HTTP interface, which is written by hand,
 // and a page for people that is made from it.
 //
-// What holds: the page says nothing that the document does not say. It needs no script, and no
-// request but its own; [PagePolicy] lets a browser hold it to that. What the document says of the
-// server is not this package's business: the tests compare every answer of the server with it.
+// What holds: the page says nothing that the document does not say. Its one script shows one
+// operation at a time, searches, and sends what a reader tries to the page's own server; without it
+// the page shows everything. [PagePolicy] lets a browser hold it to that. What the
+// document says of the server is not this package's business: the tests compare every answer of the
+// server with it.
 package openapi
 
 import (
@@ -22,7 +24,8 @@ func Document() []byte { return slices.Clone(document) }
 // first call; it is safe for concurrent use, as all of the package.
 func Page() []byte { return slices.Clone(page().html) }
 
-// PagePolicy is the Content-Security-Policy of the page: its own style sheet, and nothing else.
+// PagePolicy is the Content-Security-Policy of the page: its own style sheet and
+// script, calls of its own server, and nothing else.
 func PagePolicy() string { return page().policy }
 
 // page is made once. A document that cannot be read is a programmer's mistake, which the tests

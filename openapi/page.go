@@ -16,6 +16,8 @@ var (
 	pageForm string
 	//go:embed page.css
 	pageStyle string
+	//go:embed page.js
+	pageScript string
 )
 
 // madePage is the page and what a browser is told to let it do.
@@ -29,6 +31,7 @@ type view struct {
 	Title, Summary string
 	Notes          []paragraph
 	Style          template.CSS
+	Script         template.JS
 	Groups         []group
 	Answers        []answer // that several operations share
 	Schemas        []schemaView
@@ -105,15 +108,21 @@ func makePage(text []byte) (madePage, error) {
 	if err := form.Execute(&html, viewOf(root)); err != nil {
 		return madePage{}, fmt.Errorf("openapi: %w", err)
 	}
-	style := sha256.Sum256([]byte(pageStyle))
-	policy := "default-src 'none'; style-src 'sha256-" + base64.StdEncoding.EncodeToString(style[:]) + "'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+	policy := "default-src 'none'; style-src " + digestOf(pageStyle) + "; script-src " + digestOf(pageScript) +
+		"; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
 	return madePage{html.Bytes(), policy}, nil
+}
+
+// digestOf names a style sheet or a script in a policy.
+func digestOf(text string) string {
+	sum := sha256.Sum256([]byte(text))
+	return "'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) + "'"
 }
 
 func viewOf(root node) view {
 	v := view{
 		Title: root.at("info", "title").text(), Summary: root.at("info", "summary").text(), Notes: paragraphs(root.at("info", "description").text()),
-		Style: template.CSS(pageStyle), //nolint:gosec // it is ours, and a constant
+		Style: template.CSS(pageStyle), Script: template.JS(pageScript), //nolint:gosec // they are ours, and constants
 	}
 	for tag := range root.at("tags").items() {
 		name := tag.at("name").text()

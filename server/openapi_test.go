@@ -127,8 +127,8 @@ func TestTheDocumentAndItsPageAreServed(t *testing.T) {
 	}
 }
 
-// The browser is told to run and load nothing; the one style sheet of the page is allowed by its
-// digest.
+// The browser is told to load nothing; the one style sheet and the one script of the page are
+// allowed by their digests, and the script may ask only this server.
 func TestThePageOfTheDocumentKeepsToItsPolicy(t *testing.T) {
 	a := onEmbedded(t).do(t, "GET", "/docs", "")
 	policy := a.header.Get("Content-Security-Policy")
@@ -137,10 +137,20 @@ func TestThePageOfTheDocumentKeepsToItsPolicy(t *testing.T) {
 		t.Fatalf("GET /docs: got %d style sheets, want 1", len(style))
 	}
 	sum := sha256.Sum256(style[0][1])
+	script := regexp.MustCompile(`(?s)<script>(.*?)</script>`).FindAllSubmatch(a.body, -1)
+	if len(script) != 1 {
+		t.Fatalf("GET /docs: got %d scripts, want 1", len(script))
+	}
+	ran := sha256.Sum256(script[0][1])
+	for _, part := range []string{
+		"script-src 'sha256-" + base64.StdEncoding.EncodeToString(ran[:]) + "';", "connect-src 'self';", "require-trusted-types-for 'script'; trusted-types 'none'",
+	} {
+		expect.Contains(t, "GET /docs: header Content-Security-Policy", policy, part)
+	}
 	for _, part := range []string{"default-src 'none';", "style-src 'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) + "';", "frame-ancestors 'none'"} {
 		expect.Contains(t, "GET /docs: header Content-Security-Policy", policy, part)
 	}
-	if bad := regexp.MustCompile(`(?i)<script|<link|<img|<iframe|\sstyle=|\son[a-z]+=|(?:href|src)="(?:[a-z]+:)?//`).Find(a.body); bad != nil {
+	if bad := regexp.MustCompile(`(?i)<script |innerHTML|<link|<img|<iframe|\sstyle=|\son[a-z]+=|(?:href|src)="(?:[a-z]+:)?//`).Find(a.body); bad != nil {
 		t.Errorf("GET /docs: the page has %q, want nothing that runs or loads", bad)
 	}
 }

@@ -58,6 +58,9 @@ func (s *Server) handlers(at *router) {
 
 	at.read.add("GET "+eventsPath, "", (&feed{s.events, s.admission, s.life.Done()}).follow, no)
 	(&consolePage{config: config.Console, admission: s.admission, store: s.store}).routes(at)
+	if config.Console.Mode != ConsoleOff {
+		at.read.handle("GET /console/api/history", "", s.showHistory, allowQuery("n"))
+	}
 	at.open.add("GET,HEAD /", "", showIndex)
 	at.open.add("GET,HEAD /livez", "", showLive)
 	at.open.handle("GET,HEAD /readyz", "", s.probes.ready)

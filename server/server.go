@@ -212,6 +212,7 @@ type Server struct {
 	ledger   *ledger.Ledger
 	locks    *lock.Locks
 	events   *events.Log
+	history  *history
 	metrics  *metrics.Service
 	door     *frontdoor.Door
 
@@ -247,6 +248,7 @@ func New(config Config) *Server {
 	s.tokens = idempotency.New(config.Store, idempotency.Config{
 		Principal: config.Principal, Error: s.writeGuardError, Logger: config.Logger,
 		TokenKeys: config.TokenKeys, AnswerKeys: config.AnswerKeys, Quota: config.Quota, PolicyURL: policyPath,
+		Completed: func() { s.events.Count(events.TokenCompleted) },
 	})
 	s.stamper = stamper.New(s.pools, stamper.Config{
 		Default: config.IDPool, Keep: config.StampPools, Identity: config.Identity, Max: config.IDPools, Logger: config.Logger, Shapes: config.Leaf.Shapes(), Owner: owner,
@@ -266,6 +268,7 @@ func New(config Config) *Server {
 	s.SetAllowedHosts(config.AllowedHosts)
 	s.echo = s.routes()
 	s.showMetrics()
+	s.history = newHistory(s)
 	return s
 }
 
@@ -278,6 +281,7 @@ func (s *Server) Handler() http.Handler { return s.echo }
 // the context ends.
 func (s *Server) Close(ctx context.Context) error {
 	s.end()
+	s.history.close()
 	s.stamper.Close(ctx)
 	s.closeSegments()
 	s.admission.limiter.Close()

@@ -1,7 +1,7 @@
-// Calls of the HTTP interface. Only this module's memory holds the typed key: it goes into the
-// Authorization header, and is gone with the page.
+// Calls of the HTTP interface. The key goes into their Authorization header, and nowhere else.
 
-let key = '';
+import { keep, shownKey } from './key.js';
+
 let session = { role: 'none', names: [], access: true, readonly: true };
 
 // happened notifies the page of a new session, and of a key that is needed.
@@ -20,12 +20,12 @@ export function current() {
 }
 
 export function hasKey() {
-  return key !== '';
+  return shownKey() !== '';
 }
 
 // open asks for the session of the key, and notifies the page.
 export async function open(newKey) {
-  key = newKey;
+  keep(newKey);
   session = await get('console/api/session');
   happened.dispatchEvent(new Event(session.role === 'none' ? 'needed' : 'session'));
   return session;
@@ -52,7 +52,7 @@ const base = new URL('../', new URL(document.baseURI).href.split('#')[0]); // a 
 export async function request(method, path, { headers = {}, json, signal } = {}) {
   const all = { ...headers };
   if (json) all['Content-Type'] = 'application/json';
-  if (key) all.Authorization = `Bearer ${key}`;
+  if (shownKey()) all.Authorization = `Bearer ${shownKey()}`;
   return fetch(new URL(path, base), { method, headers: all, body: json && JSON.stringify(json), signal, cache: 'no-store', redirect: 'error', referrerPolicy: 'no-referrer' });
 }
 

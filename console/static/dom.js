@@ -27,7 +27,12 @@ export function svg(tag, attributes = {}, ...children) {
   return element;
 }
 
-// say announces a text to screen readers, and shows it on the page.
+// announce says a text to screen readers alone: the page shows it elsewhere.
+export function announce(text) {
+  document.getElementById('announced').textContent = text;
+}
+
+// say announces a text to screen readers, and shows it below the page until the view changes.
 export function say(text, bad = false) {
   const place = document.getElementById('said');
   place.textContent = text;

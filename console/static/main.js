@@ -3,11 +3,14 @@
 import { current, happened, hasKey, open } from './api.js';
 import { el, field, say } from './dom.js';
 import { feed } from './feed.js';
+import { history } from './history.js';
+import { keep, shownKey } from './key.js';
 import './counters.js';
 import './decode.js';
 import './doubt.js';
 import './events.js';
 import './locks.js';
+import './overview.js';
 import './status.js';
 import './tokens.js';
 import './workers.js';
@@ -16,6 +19,7 @@ const main = document.getElementById('main');
 
 // The views by the first part of the address after the #; the second is a name.
 const views = {
+  overview: () => el('cc-overview'),
   counters: () => el('cc-counters'),
   workers: (pool) => (pool ? el('cc-ring', { pool }) : el('cc-pools')),
   locks: (name) => (name ? el('cc-lock', { name }) : el('cc-locks')),
@@ -37,17 +41,29 @@ function decoded(text) {
 function show(focus) {
   if (current().role === 'none') return;
   const [, word = '', name = ''] = location.hash.split('/');
-  const view = Object.hasOwn(views, word) ? word : 'counters';
-  main.replaceChildren(views[view](decoded(name)));
+  const view = word || 'overview';
+  say('');
+  main.replaceChildren(Object.hasOwn(views, view) ? views[view](decoded(name)) : missing(view));
+  document.getElementById('page').scrollTop = 0;
   for (const link of document.querySelectorAll('#views a')) {
-    if (link.getAttribute('href') === `#/${view}`) link.setAttribute('aria-current', 'page');
-    else link.removeAttribute('aria-current');
+    if (link.getAttribute('href') !== `#/${view}`) {
+      link.removeAttribute('aria-current');
+      continue;
+    }
+    link.setAttribute('aria-current', 'page');
+    link.scrollIntoView({ block: 'nearest', inline: 'center' });
   }
   const title = main.querySelector('h1');
   document.title = `${title?.textContent ?? 'console'} · coatcheck`;
   if (!focus || !title) return;
   title.tabIndex = -1;
   title.focus();
+}
+
+// missing is the page for an address that names no view.
+function missing(word) {
+  const links = [...document.querySelectorAll('#views a')].map((link) => el('li', {}, el('a', { href: link.getAttribute('href') }, link.textContent)));
+  return el('div', {}, el('h1', {}, 'There is no such view'), el('p', {}, `This page has no view “${decoded(word)}”. It has:`), el('ul', {}, ...links));
 }
 
 let asking = null;
@@ -58,6 +74,7 @@ function askForKey() {
   main.replaceChildren(el('h1', {}, 'Who is asking?'), el('p', {}, 'This server wants to know. Show it an API key.'), el('button', { type: 'button', onclick: askForKey }, 'Show a key'));
   document.getElementById('forget').hidden = true;
   const refused = hasKey() ? current().refused || 'That key is not taken.' : '';
+  keep('');
   if (asking?.dialog.open) {
     asking.complain(refused);
     return;
@@ -75,7 +92,7 @@ function askForKey() {
   };
   const dialog = el('dialog', { 'aria-labelledby': 'key-title' },
     el('h2', { id: 'key-title' }, 'An API key, please'),
-    el('form', { onsubmit: submit }, field('API key', input, 'It begins with cck_. It stays in the memory of this page and is gone with it.'), trouble,
+    el('form', { onsubmit: submit }, field('API key', input, 'It begins with cck_. This tab keeps it until it is closed, or until you press Forget key.'), trouble,
       el('div', { class: 'buttons' }, el('button', { type: 'button', onclick: () => dialog.close() }, 'Not now'), el('button', { type: 'submit' }, 'Show it'))));
   dialog.addEventListener('close', () => {
     input.value = '';
@@ -99,6 +116,7 @@ happened.addEventListener('session', () => {
   asking?.dialog.close();
   document.getElementById('forget').hidden = !hasKey();
   feed.restart();
+  history.forget();
   show(false);
 });
 
@@ -128,4 +146,4 @@ async function begin(key) {
   }
 }
 
-begin('');
+begin(shownKey());

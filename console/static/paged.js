@@ -2,9 +2,9 @@
 // while that is visible.
 
 import { get, query } from './api.js';
-import { el, field, say } from './dom.js';
+import { announce, el, field } from './dom.js';
 import { Poller } from './poll.js';
-import { number, plural } from './text.js';
+import { clock, number, plural } from './text.js';
 
 const typing = 250; // milliseconds after the last key
 
@@ -23,6 +23,8 @@ export class Paged extends HTMLElement {
   #next = '';
   #timer = 0;
   #announce = true;
+  #shown = 0;
+  #at = ''; // when the list was that
 
   connectedCallback() {
     this.begins = el('input', { type: 'search', autocomplete: 'off', spellcheck: 'false', maxlength: '200', pattern: this.pattern, oninput: () => this.#search() });
@@ -83,12 +85,14 @@ export class Paged extends HTMLElement {
   }
 
   #tell(n) {
+    [this.#shown, this.#at] = [n, clock(new Date().toISOString())];
+    this.classList.remove('stale');
     const page = this.#cursors.length;
     const more = this.#next ? ', and more after them' : '';
     this.count.textContent = n === 0 ? `No ${this.#words}${this.begins.value ? ' of such a name' : ' yet'}` : `Page ${page}: ${n === 1 ? plural(n, this.word) : `${number(n)} ${this.#words}`}${more}`;
     this.lock(this.back, page === 1);
     this.lock(this.forth, !this.#next);
-    if (this.#announce) say(this.count.textContent);
+    if (this.#announce) announce(this.count.textContent);
     this.#announce = false;
   }
 
@@ -101,9 +105,12 @@ export class Paged extends HTMLElement {
     button.disabled = locked;
   }
 
+  // complain says what is wrong, and how old the list is: an empty one says nothing any more.
   #complain(text) {
     this.trouble.textContent = text;
     this.trouble.hidden = false;
+    this.count.textContent = this.#shown ? `As of ${this.#at} UTC` : '';
+    this.classList.add('stale');
   }
 }
 

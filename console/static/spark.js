@@ -1,5 +1,5 @@
-// A small graph of the last values. The value stands beside it as a number, so the graph is hidden
-// from screen readers.
+// A small graph of the last values, over its whole width however few there are. The value stands
+// beside it as a number, so the graph is hidden from screen readers.
 
 import { svg } from './dom.js';
 
@@ -16,11 +16,16 @@ export class Spark {
   }
 
   add(value) {
-    this.#values.push(value);
-    if (this.#values.length > points) this.#values.shift();
-    const most = Math.max(...this.#values, 1e-9);
-    const least = Math.min(...this.#values, 0);
-    const place = (one, i) => `${(width - (this.#values.length - 1 - i) * (width / (points - 1))).toFixed(1)},${(height - 2 - ((one - least) / (most - least)) * (height - 4)).toFixed(1)}`;
-    this.#line.setAttribute('points', this.#values.map(place).join(' '));
+    this.show([...this.#values, value].slice(-points));
+  }
+
+  // show draws these values; one alone is a level line.
+  show(values) {
+    this.#values = values;
+    const drawn = values.length === 1 ? [values[0], values[0]] : values;
+    const most = Math.max(...drawn, 1e-9);
+    const least = Math.min(...drawn, 0);
+    const place = (one, i) => `${((i * width) / (drawn.length - 1)).toFixed(1)},${(height - 2 - ((one - least) / (most - least)) * (height - 4)).toFixed(1)}`;
+    this.#line.setAttribute('points', drawn.map(place).join(' '));
   }
 }

@@ -1,4 +1,4 @@
-// The line at the top: readiness, kind of store, latency, and what can be lost.
+// The line at the top: readiness, kind of store, latency, and a link to what can be lost.
 
 import { current, get, happened, latency, may } from './api.js';
 import { el, setText } from './dom.js';
@@ -9,10 +9,10 @@ class Status extends HTMLElement {
   connectedCallback() {
     this.ready = el('strong', { class: 'ready' }, 'Asking…');
     this.store = el('span');
-    this.speed = el('span', { title: 'how long the calls of this page took, there and back' });
+    this.speed = el('span', { class: 'wide', title: 'how long the calls of this page took, there and back' });
     this.who = el('span');
-    this.worry = el('div', { class: 'worry', hidden: true });
-    this.append(el('p', { class: 'status' }, this.ready, this.store, this.speed, this.who), this.worry);
+    this.worry = el('a', { class: 'worry', href: '#/overview', hidden: true });
+    this.append(el('p', { class: 'status' }, this.ready, this.worry, this.store, this.speed, this.who));
     this.poller = new Poller(5000, (signal) => this.#load(signal));
     this.poller.start();
     happened.addEventListener('session', () => this.#showSession());
@@ -54,10 +54,10 @@ class Status extends HTMLElement {
     const session = current();
     const names = session.names.length ? `, names ${session.names.slice(0, 3).join(' ')}${session.names.length > 3 ? ' …' : ''}` : '';
     setText(this.who, `You: ${session.access ? `${session.principal || 'anybody'}, ${session.role}${names}` : 'everybody, no access control'}${session.readonly ? '; this page changes nothing' : ''}`);
+    const n = [session.durability, ...(session.hazards ?? [])].filter(Boolean).length;
     const warning = /WARNING/.test(session.durability ?? '') || session.hazards?.length;
-    const lines = [session.durability?.replace('WARNING: ', '') ?? '', ...(session.hazards ?? [])].filter(Boolean);
-    this.worry.hidden = !may('read') || lines.length === 0;
-    this.worry.replaceChildren(el('p', {}, el('strong', {}, warning ? '▲ What can be lost' : 'What is kept')), el('ul', {}, ...lines.map((line) => el('li', {}, line))));
+    this.worry.hidden = !may('read') || n === 0;
+    setText(this.worry, warning ? `▲ What can be lost (${n})` : 'What is kept');
     this.worry.classList.toggle('bad', Boolean(warning));
   }
 }

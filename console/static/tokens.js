@@ -4,16 +4,18 @@
 import { get } from './api.js';
 import { el, facts, field, say, setText, table } from './dom.js';
 import { feed } from './feed.js';
+import { history } from './history.js';
+import { Poller } from './poll.js';
 import { Spark } from './spark.js';
 import { moment, number, plural } from './text.js';
 
 const kinds = [
-  ['token.issued', 'Issued', 'by POST /token'],
-  ['token.claimed', 'Claimed', 'an attempt began'],
-  ['token.replayed', 'Replayed', 'a caller came again and got the recorded answer'],
-  ['token.completed', 'Completed', 'over HTTP: an attempt recorded its answer'],
-  ['token.released', 'Released', 'over HTTP: an attempt never began'],
-  ['token.in-doubt', 'In doubt', 'a caller came again, and the first attempt ended without an answer'],
+  ['issued', 'Issued', 'by POST /token'],
+  ['claimed', 'Claimed', 'an attempt began'],
+  ['replayed', 'Replayed', 'a caller came again and got the recorded answer'],
+  ['completed', 'Completed', 'the answer of an attempt was recorded'],
+  ['released', 'Released', 'over HTTP: an attempt never began'],
+  ['in-doubt', 'In doubt', 'a caller came again, and the first attempt ended without an answer'],
 ];
 
 const meaning = {
@@ -27,12 +29,12 @@ class Tokens extends HTMLElement {
   connectedCallback() {
     this.input = el('input', { type: 'text', autocomplete: 'off', spellcheck: 'false', autocapitalize: 'none', maxlength: '255', required: true });
     this.found = el('div', { class: 'detail' });
-    const shown = table('Tokens in this server process since it began', [{ name: 'What' }, { name: 'How often', class: 'number' }, { name: 'Per second', class: 'wide' }, { name: 'Meaning', class: 'wide' }]);
+    const shown = table('Tokens in this server process since it began', [{ name: 'What' }, { name: 'How often', class: 'number' }, { name: 'Last hour', class: 'wide' }, { name: 'Meaning', class: 'wide' }]);
     this.rows = kinds.map(([kind, name, text]) => {
       const value = el('td', { class: 'number' }, '–');
       const spark = new Spark();
       shown.body.append(el('tr', {}, el('th', { scope: 'row' }, name), value, el('td', { class: 'wide' }, spark.drawing), el('td', { class: 'wide' }, text)));
-      return { kind, value, spark, last: null };
+      return { kind, value, spark };
     });
     this.scope = el('p', { class: 'hint' });
     this.append(
@@ -41,7 +43,10 @@ class Tokens extends HTMLElement {
       el('form', { class: 'search', onsubmit: (event) => this.#look(event) }, field('Token', this.input, 'It is sent to this server only, and kept nowhere.'), el('button', { type: 'submit' }, 'Look up')),
       this.found, shown.frame, this.scope,
     );
-    this.ticker = setInterval(() => !document.hidden && this.#tick(), 1000);
+    this.poller = new Poller(5000, (signal) => history.load(signal));
+    this.poller.start();
+    this.draw = () => this.#draw();
+    history.addEventListener('change', this.draw);
     this.listen = () => this.#tally();
     feed.addEventListener('hello', this.listen);
     feed.addEventListener('tally', this.listen);
@@ -50,26 +55,22 @@ class Tokens extends HTMLElement {
   }
 
   disconnectedCallback() {
-    clearInterval(this.ticker);
+    this.poller.stop();
+    history.removeEventListener('change', this.draw);
     for (const type of ['hello', 'tally', 'event']) feed.removeEventListener(type, this.listen);
     this.input.value = '';
   }
 
   #tally() {
     for (const row of this.rows) {
-      const n = feed.tally[row.kind];
+      const n = feed.tally[`token.${row.kind}`];
       if (n !== undefined) setText(row.value, number(n));
     }
     if (feed.hello) setText(this.scope, `Only what passed through this server process since ${moment(feed.hello.since)}. Others count their own.`);
   }
 
-  #tick() {
-    for (const row of this.rows) {
-      const n = feed.tally[row.kind];
-      if (n === undefined) continue;
-      if (row.last !== null) row.spark.add(n - row.last);
-      row.last = n;
-    }
+  #draw() {
+    for (const row of this.rows) row.spark.show(history.parts(row.kind === 'in-doubt' ? 'tokens_in_doubt' : row.kind, 60).map((n) => n ?? 0));
   }
 
   async #look(event) {

@@ -120,6 +120,12 @@ func (l *Log) counts() (tally map[string]int64, changes int64) {
 	return maps.Clone(l.tally), l.changes
 }
 
+// Tally returns how often each kind has happened.
+func (l *Log) Tally() map[string]int64 {
+	tally, _ := l.counts()
+	return tally
+}
+
 // subscribe takes a place, if one is free. If none is, the principal with the most places loses its
 // oldest to a principal that has fewer.
 func (l *Log) subscribe(principal string) (s *seat, ok bool) {

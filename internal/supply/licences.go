@@ -63,6 +63,9 @@ type licenceText struct {
 
 var licenceFile = regexp.MustCompile(`(?i)^(licen[cs]e|copying|unlicense)([-._].*)?$`)
 
+// vendored are packages of npm that the binary holds as files of this repository, as published.
+var vendored = []module{{path: "npm/uplot", version: "1.6.32", dir: "console/static"}}
+
 // licencesOf finds the licences of every module in the binary, and what may not be there. The list
 // is whole even if there is an error.
 func licencesOf(ctx context.Context, root string, t target) ([]held, error) {
@@ -72,6 +75,10 @@ func licencesOf(ctx context.Context, root string, t target) ([]held, error) {
 	}
 	var all []held
 	var faults []error
+	for _, m := range vendored {
+		m.dir = filepath.Join(root, m.dir)
+		modules = append(modules, m)
+	}
 	for _, m := range modules {
 		one, err := look(m)
 		all, faults = append(all, one), append(faults, err)

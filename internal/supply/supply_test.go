@@ -162,8 +162,8 @@ func TestBillOfABinary(t *testing.T) {
 		t.Fatal(err)
 	}
 	var b bill
-	if err := json.Unmarshal(out.Bytes(), &b); err != nil || len(b.Components) != len(info.Deps)+1 || b.Components[0].Name != "stdlib" {
-		t.Errorf("%d components of %d modules and Go, %v", len(b.Components), len(info.Deps), err)
+	if err := json.Unmarshal(out.Bytes(), &b); err != nil || len(b.Components) != len(info.Deps)+1+len(vendored) || b.Components[0].Name != "stdlib" {
+		t.Errorf("%d components of %d modules, what is vendored, and Go: %v", len(b.Components), len(info.Deps), err)
 	}
 	if err := printBill(t.Context(), root, "main.go", io.Discard); err == nil {
 		t.Error("a file that is no binary has a bill")

@@ -82,3 +82,10 @@ type Session struct {
 	// settings of the Redis under which it loses state by itself
 	Hazards []string `json:"hazards,omitempty"`
 }
+
+// History answers GET /console/api/history: how much of each thing passed through this process.
+type History struct {
+	Until  time.Time           `json:"until"`   // end of the newest point
+	Step   int64               `json:"step_ms"` // time of each point
+	Series map[string][]uint64 `json:"series"`  // how many in each step, the oldest first
+}

@@ -1,0 +1,121 @@
+//go:build check
+
+package console_test
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/chromedp/chromedp"
+
+	"github.com/coatcheck/coatcheck/internal/expect"
+	"github.com/coatcheck/coatcheck/server"
+)
+
+func TestOverviewShowsWhatIsHandedOutAndAReloadKeepsIt(t *testing.T) {
+	s := serve(t, server.Config{Dev: true, Console: server.ConsoleConfig{Durability: "WARNING: a failover can lose confirmed writes"}})
+	s.send(200, "POST", "/incr/orders?by=41", "")
+	for n := range 3 {
+		s.send(201, "POST", "/payments", `{"amount":1299,"currency":"EUR","to":"acct_1"}`, fmt.Sprint("Idempotency-Key: k", n))
+	}
+	b := open(t, s.url+"/console/", "willReadFrequently") // advice
+	b.shows("h1", "Overview")
+	b.shows("main", "a failover can lose confirmed writes")
+	b.shows("main", "Nothing: nothing is in doubt")
+	line := func(name string) string {
+		return fmt.Sprintf("section[aria-label='Handed out per second'] .line:nth-child(%s)", name)
+	}
+	told := func() {
+		t.Helper()
+		b.shows(line("1"), "41 in the hour")
+		// of a guarded route, which the page of tokens once counted as 0
+		b.shows(line("6"), "3 in the hour")
+		// the step in which it happened has ended, and its peak is drawn in the colour of the line
+		b.until("the line is drawn", `(() => {
+			const canvas = document.querySelector('.uplot canvas');
+			const [, r, g, b] = getComputedStyle(document.querySelector('.swatch')).color.match(/(\d+), (\d+), (\d+)/).map(Number);
+			const pixels = canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height).data;
+			let rows = new Set();
+			for (let i = 0; i < pixels.length; i += 4) if (Math.abs(pixels[i] - r) + Math.abs(pixels[i + 1] - g) + Math.abs(pixels[i + 2] - b) < 30) rows.add(Math.floor(i / 4 / canvas.width));
+			return rows.size > 50;
+		})()`)
+	}
+	told()
+	b.do(chromedp.Reload())
+	told()
+	b.click(line("1"))
+	b.until("the button says that its line is hidden", "document.querySelector('.line').getAttribute('aria-pressed') === 'false'")
+	b.click("main details summary")
+	b.shows("main tbody", "41")
+	b.view("tokens", "Tokens")
+	b.until("the completed are told", "[...document.querySelectorAll('tbody tr')].find((row) => row.innerText.startsWith('Completed')).cells[1].innerText === '3'")
+}
+
+func TestOverviewSaysWhatNeedsSomebody(t *testing.T) {
+	p := book(t)
+	s := serve(t, server.Config{Access: p.Policy})
+	s.inDoubt("charge-1", p.use())
+	s.inDoubt("charge-2", p.use())
+	b := open(t, s.page("overview"))
+	b.types("dialog input", p.keys["admin"]+"\r")
+	b.shows(".needs", "2 operations are in doubt")
+	b.click(".needs a")
+	b.shows("h1", "In doubt")
+	b.shows("tbody", "charge-1")
+}
+
+// A page of 844 pixels has its content above the middle, and the messages cover nothing.
+func TestOnAPhoneTheHeaderIsLowAndMessagesCoverNothing(t *testing.T) {
+	s := serve(t, server.Config{Console: server.ConsoleConfig{Durability: "as this Redis is configured; WARNING: with ack 0 a failover can lose confirmed writes and hand values out twice"}})
+	for i := range 30 {
+		s.send(200, "POST", fmt.Sprintf("/incr/k%02d", i), "")
+	}
+	b := open(t, s.page("counters"))
+	b.size(390, 844)
+	b.shows("tbody", "k29")
+	b.shows("cc-status", "What can be lost")
+	if high := eval[float64](b, "document.querySelector('header').getBoundingClientRect().bottom"); high > 160 {
+		t.Errorf("the header takes %v of 844 pixels, want 160 at most", high)
+	}
+	eval[bool](b, "(document.querySelector('.pager').scrollIntoView({block: 'end'}), true)")
+	b.click("button[aria-label='INCR k29']")
+	b.shows("#said", "k29: 2 is yours")
+	covered := eval[[]string](b, `[...document.querySelectorAll('main button')].filter((one) => {
+		one.scrollIntoView({ block: 'end' });
+		const place = one.getBoundingClientRect();
+		const at = document.elementFromPoint(place.left + place.width / 2, place.top + place.height / 2);
+		return !one.contains(at) && !one.disabled;
+	}).map((one) => one.getAttribute('aria-label') ?? one.innerText)`)
+	expect.Equal(t, "the buttons that something covers", len(covered), 0)
+	said := eval[float64](b, "document.getElementById('said').getBoundingClientRect().top - document.getElementById('page').getBoundingClientRect().bottom")
+	if said < 0 {
+		t.Errorf("the message lies %v pixels over the page", -said)
+	}
+}
+
+func TestAddressWithoutAViewSaysSo(t *testing.T) {
+	s := serve(t, server.Config{})
+	b := open(t, s.page("conters"))
+	b.shows("h1", "There is no such view")
+	b.shows("main", "conters")
+	b.click("main a[href='#/counters']")
+	b.shows("h1", "Counters")
+	b.shows(".count", "No counters yet")
+}
+
+func TestListOfADeadServerIsOld(t *testing.T) {
+	s := serve(t, server.Config{})
+	b := open(t, s.page("counters"))
+	b.shows(".count", "No counters yet")
+	dead := `(() => { window.alive ??= window.fetch; window.fetch = () => Promise.reject(new TypeError('dead')); return true; })()`
+	eval[bool](b, dead)
+	b.shows(".trouble", "does not answer")
+	b.shows("cc-status", "Not ready")
+	expect.Equal(t, "what an empty list of a dead server says", b.text(".count"), "")
+	eval[bool](b, "(window.fetch = window.alive, true)")
+	s.send(200, "POST", "/incr/orders", "")
+	b.shows(".count", "1 counter")
+	eval[bool](b, dead)
+	b.shows(".count", "As of")
+	b.shows("tbody", "orders")
+}

@@ -1,0 +1,149 @@
+// The first page: what needs somebody, what is handed out, and what can be lost.
+
+import { current, get, happened } from './api.js';
+import { el, setText, table } from './dom.js';
+import { history } from './history.js';
+import { Plot } from './plot.js';
+import { Poller } from './poll.js';
+import { clock, left, number, plural } from './text.js';
+
+const handedOut = [
+  ['counters', 'Counter values'], ['snowflakes', 'Snowflake ids'], ['segments', 'Segment ids'], ['uuids', 'UUIDs'], ['issued', 'Tokens issued'], ['completed', 'Operations completed'], ['locks', 'Locks granted'],
+];
+const wentWrong = [['refused', 'Refused (4xx)'], ['failed', 'Failed (5xx)'], ['in_doubt', 'In doubt']];
+const parts = 12; // of the hour, in the table
+const most = 100; // things that one question lists
+
+class Overview extends HTMLElement {
+  connectedCallback() {
+    this.trouble = el('p', { class: 'trouble', hidden: true });
+    this.needs = el('ul', { class: 'needs' }, el('li', {}, 'Looking…'));
+    this.lost = el('div');
+    const height = innerWidth < 640 ? 200 : 260;
+    this.plots = [new Plot('Handed out per second', handedOut, height), new Plot('Refused and in doubt per second', wentWrong, height / 2 + 20)];
+    const lines = [...handedOut, ...wentWrong];
+    this.shown = table('The last hour, in parts of five minutes (UTC)', [{ name: 'From' }, ...lines.map(([, name]) => ({ name, class: 'number' }))]);
+    this.asTable = el('details', { ontoggle: () => this.#fill() }, el('summary', {}, 'The same as a table'), this.shown.frame);
+    this.append(
+      el('h1', {}, 'Overview'), this.trouble,
+      el('section', { 'aria-labelledby': 'needs-title' }, el('h2', { id: 'needs-title' }, 'What needs you'), this.needs),
+      ...this.plots.map((plot) => plot.element),
+      this.asTable,
+      el('p', { class: 'hint' }, 'What passed through this server process, which remembers an hour of it. Other servers have their own.'),
+      el('section', { 'aria-labelledby': 'lost-title' }, el('h2', { id: 'lost-title' }, 'What can be lost'), this.lost),
+    );
+    for (const plot of this.plots) plot.start();
+    this.listen = () => this.#showHistory();
+    this.renew = () => this.#showLost();
+    history.addEventListener('change', this.listen);
+    happened.addEventListener('session', this.renew);
+    this.pollers = [new Poller(5000, (signal) => this.#loadHistory(signal)), new Poller(10_000, (signal) => this.#loadNeeds(signal))];
+    for (const poller of this.pollers) poller.start();
+    if (history.until) this.#showHistory();
+    this.#showLost();
+  }
+
+  disconnectedCallback() {
+    for (const poller of this.pollers) poller.stop();
+    for (const plot of this.plots) plot.stop();
+    history.removeEventListener('change', this.listen);
+    happened.removeEventListener('session', this.renew);
+  }
+
+  async #loadHistory(signal) {
+    try {
+      await history.load(signal);
+      this.trouble.hidden = true;
+    } catch (error) {
+      if (error.name !== 'AbortError') this.#complain(error.message);
+      throw error;
+    }
+  }
+
+  #complain(text) {
+    setText(this.trouble, `${text} What is below is old.`);
+    this.trouble.hidden = false;
+  }
+
+  #showHistory() {
+    for (const plot of this.plots) plot.show();
+    this.#fill();
+  }
+
+  #fill() {
+    if (!this.asTable.open) return;
+    const sums = [...handedOut, ...wentWrong].map(([series]) => history.parts(series, parts));
+    const rows = Array.from({ length: parts }, (_, i) => i).filter((i) => sums[0][i] !== null).toReversed();
+    this.shown.body.replaceChildren(...rows.map((i) => {
+      const from = new Date(history.until - (parts - i) * (3_600_000 / parts)).toISOString();
+      return el('tr', {}, el('th', { scope: 'row' }, clock(from)), ...sums.map((sum) => el('td', { class: 'number' }, number(sum[i]))));
+    }));
+  }
+
+  // loadNeeds asks for what an operator has to look at. What the caller may not see is left out.
+  async #loadNeeds(signal) {
+    const asked = await Promise.allSettled([
+      get('readyz', { signal, allowed: [503] }),
+      get(`worker?n=${most}`, { signal }),
+      current().role === 'admin' ? get(`token?state=in-doubt&n=${most}`, { signal }) : null,
+    ]);
+    const failed = asked.find((one) => one.status === 'rejected' && one.reason.status !== 403);
+    if (failed) {
+      if (failed.reason.name !== 'AbortError') this.needs.replaceChildren(need('bad', `It is not known what needs you: ${failed.reason.message}`));
+      throw failed.reason;
+    }
+    const [ready, pools, doubts] = asked.map((one) => one.value);
+    const all = [...readiness(ready), ...operations(doubts), ...quarantined(pools), ...refusals()];
+    this.needs.replaceChildren(...(all.length ? all : [need('good', 'Nothing: nothing is in doubt, and nothing in quarantine.')]));
+  }
+
+  #showLost() {
+    const session = current();
+    const lines = [session.durability?.replace('WARNING: ', ''), ...(session.hazards ?? [])].filter(Boolean);
+    this.lost.replaceChildren(lines.length ? el('ul', {}, ...lines.map((line) => el('li', {}, line))) : el('p', {}, 'Nothing is known of this store.'));
+  }
+}
+
+const marks = { good: '●', bad: '▲' };
+
+function need(kind, ...children) {
+  return el('li', { class: kind }, el('span', { class: 'mark-text', 'aria-hidden': 'true' }, marks[kind]), el('span', {}, ...children));
+}
+
+function link(to, text) {
+  return el('a', { href: `#/${to}` }, text);
+}
+
+function readiness(ready) {
+  if (ready?.ready !== false) return [];
+  return [need('bad', el('strong', {}, 'The server is not ready'), `: ${ready.reason ?? 'it does not say why'}. It answers again by itself when the store does.`)];
+}
+
+function operations(doubts) {
+  const n = doubts?.operations?.length ?? 0;
+  if (doubts) {
+    if (n === 0) return [];
+    const many = n === most || doubts.next ? `${number(n)} operations or more are` : n === 1 ? 'One operation is' : `${number(n)} operations are`;
+    return [need('bad', el('strong', {}, `${many} in doubt`), ': every repeat is refused until an operator says what became of it. ', link('doubt', 'Settle them'))];
+  }
+  const seen = history.sum('tokens_in_doubt');
+  return seen ? [need('bad', el('strong', {}, `${plural(seen, 'repeat')} of operations in doubt`), ' came in the last hour. Somebody of role admin has to settle them: ', link('doubt', 'In doubt'))] : [];
+}
+
+function quarantined(pools) {
+  return (pools?.pools ?? []).filter((pool) => pool.quarantined_ms).map((pool) => need('bad',
+    el('strong', {}, `Pool ${pool.pool} is in quarantine`), `, since leases may have been lost: it grants no worker id for ${left(pool.quarantined_ms)}. That ends by itself. `, link(`workers/${encodeURIComponent(pool.pool)}`, 'Look at the pool')));
+}
+
+function refusals() {
+  const list = [];
+  const others = history.sum('in_doubt') - history.sum('tokens_in_doubt');
+  if (others > 0) {
+    list.push(need('bad', el('strong', {}, `${plural(others, 'request')} for counters, worker ids or locks`), ' could not be answered in the last hour, since state may have been lost. ', link('events', 'Which'), ', and ', link('counters', 'the counters')));
+  }
+  const failed = history.sum('failed', 300_000);
+  if (failed > 0) list.push(need('bad', el('strong', {}, `${plural(failed, 'request')} failed`), ' in the last five minutes, with a status 5xx: the log says why. ', link('events', 'Events')));
+  return list;
+}
+
+customElements.define('cc-overview', Overview);

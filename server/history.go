@@ -1,0 +1,112 @@
+package server
+
+import (
+	"net/http"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/coatcheck/coatcheck/internal/events"
+	"github.com/coatcheck/coatcheck/internal/wire"
+	"github.com/coatcheck/coatcheck/metrics"
+)
+
+// historySeries says what the console shows of the last hour: names, and the totals of each.
+var historySeries = []struct {
+	name string
+	of   totalOf
+}{
+	{"counters", func(totals metrics.Totals, _ map[string]int64) int64 { return totals.Values }},
+	{"snowflakes", func(totals metrics.Totals, _ map[string]int64) int64 { return totals.IDs["snowflake"] }},
+	{"segments", func(totals metrics.Totals, _ map[string]int64) int64 { return totals.IDs["segment"] }},
+	{"uuids", func(totals metrics.Totals, _ map[string]int64) int64 { return totals.IDs["uuid"] }},
+	{"issued", tallied(events.TokenIssued)},
+	{"claimed", tallied(events.TokenClaimed)},
+	{"replayed", tallied(events.TokenReplayed)},
+	{"completed", tallied(events.TokenCompleted)},
+	{"released", tallied(events.TokenReleased)},
+	{"locks", func(totals metrics.Totals, _ map[string]int64) int64 { return totals.Locks }},
+	{"refused", problemsOf(4)},
+	{"failed", problemsOf(5)},
+	{"tokens_in_doubt", tallied(events.TokenInDoubt)},
+	{"in_doubt", tallied(events.TokenInDoubt, events.CounterInDoubt, events.WorkerQuarantined, events.LockQuarantined)},
+}
+
+type totalOf = func(metrics.Totals, map[string]int64) int64
+
+func tallied(kinds ...string) totalOf {
+	return func(_ metrics.Totals, tally map[string]int64) (sum int64) {
+		for _, kind := range kinds {
+			sum += tally[kind]
+		}
+		return sum
+	}
+}
+
+// problemsOf sums the problems whose status is of a class, such as 4 of 404.
+func problemsOf(class int) totalOf {
+	codes := slices.DeleteFunc(wire.Codes(), func(code wire.Code) bool { return wire.NewProblem(code, "").Status/100 != class })
+	return func(totals metrics.Totals, _ map[string]int64) (sum int64) {
+		for _, code := range codes {
+			sum += totals.Problems[string(code)]
+		}
+		return sum
+	}
+}
+
+// history remembers for an hour how much the process has handed out.
+type history struct {
+	hour  *events.Hour
+	stop  func()
+	ended sync.WaitGroup
+}
+
+func newHistory(s *Server) *history {
+	stopping := make(chan struct{})
+	h := &history{stop: sync.OnceFunc(func() { close(stopping) })}
+	var names []string
+	for _, series := range historySeries {
+		names = append(names, series.name)
+	}
+	h.hour = events.NewHour(time.Now(), names...)
+	if s.config.Console.Mode == ConsoleOff {
+		return h
+	}
+	h.ended.Go(func() {
+		tick := time.NewTicker(events.Step)
+		defer tick.Stop()
+		for {
+			select {
+			case <-stopping:
+				return
+			case now := <-tick.C:
+				h.hour.Add(now, totalsOf(s))
+			}
+		}
+	})
+	return h
+}
+
+func totalsOf(s *Server) (list []int64) {
+	totals, tally := s.metrics.Totals(), s.events.Tally()
+	for _, series := range historySeries {
+		list = append(list, series.of(totals, tally))
+	}
+	return list
+}
+
+func (h *history) close() {
+	h.stop()
+	h.ended.Wait()
+}
+
+// showHistory says what was handed out, in the last hour or less.
+func (s *Server) showHistory(r *request) error {
+	n := r.int("n", int64(events.Points), 1, int64(events.Points))
+	if r.err != nil {
+		return r.err
+	}
+	s.history.hour.Add(time.Now(), totalsOf(s))
+	noStore(r)
+	return r.JSON(http.StatusOK, s.history.hour.Last(int(n)))
+}

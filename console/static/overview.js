@@ -1,4 +1,4 @@
-// The first page: what needs somebody, what is handed out, and what can be lost.
+// The first page: what needs an operator, what is handed out, and what can be lost.
 
 import { current, get, happened } from './api.js';
 import { el, setText, table } from './dom.js';

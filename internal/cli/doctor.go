@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -61,7 +62,9 @@ func (p *program) doctorCommand() *cobra.Command {
 
 // settings are what the findings are held against.
 func (e *examination) settings() doctor.Settings {
-	return doctor.Settings{Ack: e.Service.Store.Ack, Restarts: e.Service.Store.Restarts, ClockSkew: e.Service.Server.Workers.Skew, StoreTimeout: e.Service.Store.WithDefaults().Timeout, WorkerTTL: e.workerTTL}
+	store := e.Service.Store
+	store.URL = cmp.Or(store.URL, "redis://of-the-service") // whose timeout is not the embedded store's
+	return doctor.Settings{Ack: store.Ack, Restarts: store.Restarts, ClockSkew: e.Service.Server.Workers.Skew, StoreTimeout: store.WithDefaults().Timeout, WorkerTTL: e.workerTTL}
 }
 
 // examined answers `doctor --json`.

@@ -293,3 +293,13 @@ func TestMissingRightsOfTheRedisUserAreNamed(t *testing.T) {
 		execute(t, nil, append(command, few...)...).exits(usage, "the user may not run EVALSHA, PEXPIRE", "+evalsha +pexpire").conceals("word@")
 	}
 }
+
+// A service that is asked over HTTP has no URL of a store here, and not the embedded store's
+// timeout for that.
+func TestDoctorHoldsAServiceAgainstTheTimeoutOfARedis(t *testing.T) {
+	for url, want := range map[string]time.Duration{"": time.Second, "redis://h": time.Second, "embedded:": 30 * time.Second} {
+		e := examination{source: &source{}}
+		e.Service.Store.URL = url
+		expect.Equal(t, "store timeout of "+url, e.settings().StoreTimeout, want)
+	}
+}

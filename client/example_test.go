@@ -23,7 +23,9 @@ func ExampleClient_Do() {
 		log.Fatal(err)
 	}
 	defer store.Close()
-	service := httptest.NewServer(server.New(server.Config{Store: store}).Handler())
+	inner := server.New(server.Config{Store: store})
+	defer inner.Close(ctx)
+	service := httptest.NewServer(inner.Handler())
 	defer service.Close()
 
 	tokens, err := client.New(client.Config{URL: service.URL})
@@ -63,7 +65,9 @@ func ExampleClient_StampWorker() {
 		log.Fatal(err)
 	}
 	defer store.Close()
-	service := httptest.NewServer(server.New(server.Config{Store: store, Workers: workerlease.Config{NewPools: workerlease.Trust}}).Handler())
+	inner := server.New(server.Config{Store: store, Workers: workerlease.Config{NewPools: workerlease.Trust}})
+	defer inner.Close(ctx)
+	service := httptest.NewServer(inner.Handler())
 	defer service.Close()
 
 	workers, err := client.New(client.Config{URL: service.URL})

@@ -63,7 +63,8 @@ func (p *program) doctorCommand() *cobra.Command {
 // settings are what the findings are held against.
 func (e *examination) settings() doctor.Settings {
 	store := e.Service.Store
-	store.URL = cmp.Or(store.URL, "redis://of-the-service") // whose timeout is not the embedded store's
+	// a service has no URL here, and not the embedded store's timeout for that
+	store.URL = cmp.Or(store.URL, "redis://of-the-service")
 	return doctor.Settings{Ack: store.Ack, Restarts: store.Restarts, ClockSkew: e.Service.Server.Workers.Skew, StoreTimeout: store.WithDefaults().Timeout, WorkerTTL: e.workerTTL}
 }
 

@@ -1,9 +1,10 @@
 package cli
 
 import (
+	"errors"
 	"fmt"
+	"io"
 	"strings"
-	"sync"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -51,15 +52,25 @@ func newGroup() *pflag.FlagSet {
 	return group
 }
 
-// addGroupedFlags makes groupedFlags known to cobra, which has one table of functions for all
-// programs of a process.
-var addGroupedFlags = sync.OnceFunc(func() { cobra.AddTemplateFunc("groupedFlags", groupedFlags) })
-
-// groupFlags has help write flags under headings: cobra's template with that one change.
+// groupFlags has help write flags under headings: the usage that cobra writes with that one change.
+// A template would do it as well, and would keep the linker from leaving out what is never called.
 func groupFlags(root *cobra.Command) {
-	addGroupedFlags()
-	template := root.UsageTemplate()
-	root.SetUsageTemplate(strings.ReplaceAll(template, ".LocalFlags.FlagUsages", "groupedFlags .LocalFlags"))
+	written := root.UsageFunc()
+	root.SetUsageFunc(func(c *cobra.Command) error {
+		var usage strings.Builder
+		to := c.OutOrStderr()
+		c.SetOut(&usage)
+		err := written(c)
+		c.SetOut(to)
+		flags, groups := c.LocalFlags().FlagUsages(), groupedFlags(c.LocalFlags())
+		text := strings.Replace(usage.String(), strings.TrimRight(flags, " \n"), strings.TrimRight(groups, " \n"), 1)
+		return errors.Join(err, writeTo(to, text))
+	})
+}
+
+func writeTo(to io.Writer, text string) error {
+	_, err := io.WriteString(to, text)
+	return err
 }
 
 // completeChoices has the shell offer the values of flags that have a fixed list of them. cobra

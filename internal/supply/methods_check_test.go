@@ -1,0 +1,40 @@
+//go:build check
+
+package main
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// The linker leaves out methods that are never called, unless something that it cannot see through
+// looks methods up by name: text/template does, and so does what imports it. It made a third of the
+// binary.
+func TestPublishedProgramHasNoMethodThatIsNeverCalled(t *testing.T) {
+	binary := filepath.Join(t.TempDir(), "coatcheck")
+	args := published("-buildvcs=false", "-o", binary, "./cmd/coatcheck")
+	for i, arg := range args {
+		if strings.HasPrefix(arg, "-ldflags") {
+			args[i] = "-ldflags=-w" // with its symbols
+		}
+	}
+	build := exec.CommandContext(t.Context(), "go", args...)
+	build.Dir, build.Env = "../..", append(os.Environ(), "CGO_ENABLED=0")
+	if text, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("go build: %v: %s", err, text)
+	}
+	symbols, err := exec.CommandContext(t.Context(), "go", "tool", "nm", binary).Output()
+	if err != nil {
+		t.Fatalf("go tool nm: %v", err)
+	}
+	const itself, lookup = "internal/cli.Main", "text/template.(*state).evalField"
+	if !strings.Contains(string(symbols), itself) {
+		t.Fatalf("the symbols lack %s: they are not those of the program", itself)
+	}
+	if strings.Contains(string(symbols), lookup) {
+		t.Errorf("the program links %s: find what executes a template (go build -ldflags=-dumpdep)", lookup)
+	}
+}

@@ -105,7 +105,7 @@ func TestPageIsMadeFromTheDocument(t *testing.T) {
 		t.Fatal(err) // names the line
 	}
 	if *update {
-		if err := os.WriteFile("docs.html", made.Bytes(), 0o644); err != nil { //nolint:gosec // a file of the tree
+		if err := os.WriteFile("docs.html", made.Bytes(), 0o644); err != nil {
 			t.Fatal(err) // names the file
 		}
 		return
@@ -118,7 +118,7 @@ func TestPageIsMadeFromTheDocument(t *testing.T) {
 func viewOf(root node) view {
 	v := view{
 		Title: root.at("info", "title").text(), Summary: root.at("info", "summary").text(), Notes: paragraphs(root.at("info", "description").text()),
-		Style: template.CSS(pageStyle), Script: template.JS(pageScript), //nolint:gosec // they are ours, and constants
+		Style: template.CSS(pageStyle), Script: template.JS(pageScript),
 	}
 	for tag := range root.at("tags").items() {
 		name := tag.at("name").text()

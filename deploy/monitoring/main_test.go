@@ -1,6 +1,6 @@
 // Package deploy_test compares what is in this folder, and docs/metrics.md, with what the programs
 // tell Prometheus.
-package deploy_test
+package monitoring_test
 
 import (
 	"context"

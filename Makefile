@@ -8,6 +8,8 @@ TESTRUN  := bin/testrun
 LONGEST  := ./server ./internal/cli ./client ./embedded ./lock ./redisstore ./idempotency ./counter ./scripts ./workerlease ./gateway
 # One goroutine does all in these packages, and in scripts Redis does.
 PLAIN    := ./scripts,./openapi,./doctor,./deploy,./internal/leasesim,./internal/names,./internal/requestlog,./internal/secret,./internal/wire,.
+# Every module beside the main one but for deploy/check, which make deploy-check runs.
+MODULES  := $(filter-out tools deploy/check,$(patsubst %/go.mod,%,$(wildcard */go.mod */*/go.mod)))
 # More for one run: make run ARGS='--listen 127.0.0.1:9090', make test-go ARGS='-run TestClaim ./idempotency'
 ARGS     ?=
 
@@ -70,9 +72,12 @@ test: $(TESTRUN) ## Run the tests: all domains and commands, with the race detec
 check: deps $(TESTRUN) ## Run everything else: linter, fuzzing, browser, SQL servers, examples, bench, chaos, licences, deploy
 	@tools/check
 
-check-modules: $(TESTRUN) ## Run the tests and the linter of the modules beside the main one: bench, and the runner of tests
-	cd bench && $(GO) tool -modfile=../tools/go.mod golangci-lint run ./... && ../$(TESTRUN) -race -count=1 ./...
-	cd tools/testrun && $(GO) tool -modfile=../go.mod golangci-lint run ./... && ../../$(TESTRUN) -count=1 .
+check-modules: $(TESTRUN) ## Run the tests and the linter of each module beside the main one
+	@failed=; for module in $(MODULES); do \
+		echo "$$module:"; \
+		(cd $$module && $(GO) tool -modfile=$(CURDIR)/tools/go.mod golangci-lint run ./... && $(CURDIR)/$(TESTRUN) -race -count=1 ./...) || failed="$$failed $$module"; \
+	done; \
+	if [ -n "$$failed" ]; then echo "failed:$$failed" >&2; exit 1; fi
 
 test-busy: ## Run make test ten times in a row beside four busy loops, then once shuffled and three times over (RUNS=10)
 	@tools/busy

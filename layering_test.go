@@ -122,7 +122,6 @@ var testHelpers = []string{"chaos/internal/chaostest", "internal/apitest", "inte
 var libraries = map[string][]string{
 	"github.com/labstack/echo":                {"server", "idempotency/echov4", "internal/compat"},
 	"github.com/prometheus/client_golang":     {"metrics", "gateway"},
-	"github.com/prometheus/prometheus":        {}, // only tests
 	"github.com/redis/go-redis":               {"redisstore", "internal/fault", "internal/pipeline", "internal/quorum", "internal/redisconn", "internal/redisprobe", "embedded", "internal/redistest", "internal/storetest"},
 	"github.com/alicebob/miniredis":           {"embedded"},
 	"github.com/spf13/cobra":                  {"internal/cli"},
@@ -274,7 +273,6 @@ var importings = []importing{
 	{"metrics", "github.com/prometheus/client_golang/prometheus", ""},
 	{"metrics", ours + "counter", "metrics may not import counter"},
 	{"counter", ours + "metrics", "counter may not import metrics"},
-	{"metrics", "github.com/prometheus/prometheus/promql/parser", "metrics may not import github.com/prometheus/prometheus"},
 
 	{"access", ours + "redisstore", ""},
 	{"access", ours + "server", "access may not import server"},

@@ -13,7 +13,7 @@ import (
 
 var update = flag.Bool("update", false, "write the tables of docs/metrics.md")
 
-const page = "../docs/metrics.md"
+const page = "../../docs/metrics.md"
 
 func TestMetricsAreDocumented(t *testing.T) {
 	text, p := read(t, page), open(t)
@@ -37,7 +37,7 @@ func TestMetricsAreDocumented(t *testing.T) {
 		return
 	}
 	if written != text {
-		t.Errorf("%s does not say what the programs tell: go test ./deploy -run %s -update", page, t.Name())
+		t.Errorf("%s does not say what the programs tell: go test -run %s -update in deploy/monitoring", page, t.Name())
 	}
 }
 

@@ -1,5 +1,6 @@
-// Package deploy_test compares what is in this folder, and docs/metrics.md, with what the programs
-// tell Prometheus.
+// Package monitoring_test compares the files for Prometheus and Grafana under deploy, and
+// docs/metrics.md, with the metrics of the programs. It is a module of its own, so that programs
+// that import coatcheck do not inherit the parser of queries.
 package monitoring_test
 
 import (

@@ -13,8 +13,8 @@ import (
 )
 
 const (
-	alertsFile    = "prometheus/alerts.yml"
-	dashboardFile = "grafana/coatcheck.json"
+	alertsFile    = "../prometheus/alerts.yml"
+	dashboardFile = "../grafana/coatcheck.json"
 	rulesPage     = "https://github.com/coatcheck/coatcheck/blob/main/docs/metrics.md#"
 )
 

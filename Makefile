@@ -75,7 +75,7 @@ check: deps $(TESTRUN) ## Run everything else: linter, fuzzing, browser, SQL ser
 check-modules: $(TESTRUN) ## Run the tests and the linter of each module beside the main one
 	@failed=; for module in $(MODULES); do \
 		echo "$$module:"; \
-		(cd $$module && $(GO) tool -modfile=$(CURDIR)/tools/go.mod golangci-lint run ./... && $(CURDIR)/$(TESTRUN) -race -count=1 ./...) || failed="$$failed $$module"; \
+		(cd $$module && $(GO) tool -modfile=$(CURDIR)/tools/go.mod golangci-lint run ./... && $(CURDIR)/$(TESTRUN) -race -count=1 -timeout 60m ./...) || failed="$$failed $$module"; \
 	done; \
 	if [ -n "$$failed" ]; then echo "failed:$$failed" >&2; exit 1; fi
 
@@ -112,7 +112,7 @@ fuzz: ## Fuzz every FuzzXxx of every package for FUZZTIME (20s)
 	[ $$found -gt 0 ]
 
 browser: deps ## Run only the console's tests, in a real browser (ARGS=-update takes the pictures of docs/console anew)
-	$(GO) test -race -count=1 -tags=check -v ./console $(if $(ARGS),-args $(ARGS))
+	cd console/browser && $(GO) test -race -count=1 -timeout 60m -v . $(if $(ARGS),-args $(ARGS))
 
 chaos: ## Break processes and Redis under load and check every history, at length (ARGS: more flags for ./chaos, such as -rounds=100)
 	$(GO) test -race -count=1 -tags=check -timeout 60m -v ./chaos -args -rounds=30 $(ARGS)

@@ -3,31 +3,37 @@ package console_test
 import (
 	"context"
 	"net/http"
+	"net/http/httptest"
 	"testing"
 
+	"go.uber.org/goleak"
+
 	"github.com/coatcheck/coatcheck/internal/expect"
+	"github.com/coatcheck/coatcheck/internal/storetest"
+	"github.com/coatcheck/coatcheck/redisstore"
 	"github.com/coatcheck/coatcheck/server"
 )
 
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// get asks a server with that console.
+func get(t *testing.T, config server.ConsoleConfig, path string) *httptest.ResponseRecorder {
+	t.Helper()
+	s := server.New(server.Config{Store: storetest.Open(t, redisstore.Config{URL: "embedded:"}), Console: config})
+	defer s.Close(context.Background())
+	answer := httptest.NewRecorder()
+	s.Handler().ServeHTTP(answer, httptest.NewRequest(http.MethodGet, "http://localhost"+path, http.NoBody))
+	return answer
+}
+
 func TestPageThatIsOffIsNotThere(t *testing.T) {
-	s := serve(t, server.Config{Console: server.ConsoleConfig{Mode: server.ConsoleOff}})
 	for _, path := range []string{"/console", "/console/", "/console/main.js", "/console/api/session"} {
-		s.send(404, "GET", path, "")
+		expect.Equal(t, "the status of GET "+path, get(t, server.ConsoleConfig{Mode: server.ConsoleOff}, path).Code, http.StatusNotFound)
 	}
 }
 
 func TestPathWithoutItsSlashIsRedirected(t *testing.T) {
-	s := serve(t, server.Config{})
-	request, err := http.NewRequestWithContext(context.Background(), http.MethodGet, s.url+"/console", http.NoBody)
-	if err != nil {
-		t.Fatal(err)
-	}
-	transport := &http.Transport{DisableKeepAlives: true}
-	response, err := transport.RoundTrip(request)
-	if err != nil {
-		t.Fatal(err)
-	}
-	response.Body.Close()
-	expect.Equal(t, "the status of GET /console", response.StatusCode, http.StatusPermanentRedirect)
-	expect.Equal(t, "where it leads", response.Header.Get("Location"), "/console/")
+	answer := get(t, server.ConsoleConfig{}, "/console")
+	expect.Equal(t, "the status of GET /console", answer.Code, http.StatusPermanentRedirect)
+	expect.Equal(t, "where it leads", answer.Header().Get("Location"), "/console/")
 }

@@ -1,6 +1,4 @@
-//go:build check
-
-package console_test
+package browser_test
 
 import (
 	"fmt"
@@ -91,7 +89,7 @@ var italics = regexp.MustCompile(`\*([^*]+)\*`)
 // operatorsPage reads the part of docs/operations.md that tells an operator of the console.
 func operatorsPage(t *testing.T) *instructions {
 	t.Helper()
-	text, err := os.ReadFile("../docs/operations.md")
+	text, err := os.ReadFile("../../docs/operations.md")
 	if err != nil {
 		t.Fatal(err)
 	}

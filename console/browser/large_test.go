@@ -1,6 +1,4 @@
-//go:build check
-
-package console_test
+package browser_test
 
 import (
 	"fmt"

@@ -1,4 +1,6 @@
-package console_test
+// Package browser_test has the tests of the console that drive a real browser. It is a module of
+// its own, so that programs that import coatcheck do not inherit what drives the browser.
+package browser_test
 
 import (
 	"flag"

@@ -1,6 +1,4 @@
-//go:build check
-
-package console_test
+package browser_test
 
 import (
 	"bytes"
@@ -21,7 +19,7 @@ import (
 )
 
 const (
-	pictures    = "../docs/console"
+	pictures    = "../../docs/console"
 	largestFile = 200_000 // bytes
 )
 
@@ -31,7 +29,7 @@ func TestPicturesOfEveryViewAreInTheDocuments(t *testing.T) {
 	if *update {
 		takePictures(t)
 	}
-	page, err := os.ReadFile("../docs/console.md")
+	page, err := os.ReadFile("../../docs/console.md")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -130,7 +130,6 @@ var libraries = map[string][]string{
 	"github.com/getkin/kin-openapi":           {"internal/apitest"},
 	"github.com/santhosh-tekuri/jsonschema":   {"internal/apitest"},
 	"github.com/google/licensecheck":          {"internal/supply"},
-	"gonum.org/v1/plot":                       {"internal/loadgen"},
 	"github.com/HdrHistogram/hdrhistogram-go": {"internal/loadgen"},
 	"modernc.org/sqlite":                      {"examples/payments"},
 	"go.opentelemetry.io/otel/sdk":            {"internal/tracing"},

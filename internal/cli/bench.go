@@ -43,7 +43,7 @@ func (b *benching) bind() []*config.Setting {
 		config.Number("keys", "1", 1, 10_000, "names", "how many counters, locks, pools or tags the calls take turns with", &b.names),
 		config.Span("warm-up", "1s", 0, time.Hour, "the same load before, which is not measured", &b.warmUp),
 		config.Text("csv", config.Unsaid, "file", "writes a line for each second to it", &b.csv),
-		config.Text("plot", config.Unsaid, "file", "draws latencies over percentiles and over time into it: .svg or .png", &b.plot),
+		config.Text("plot", config.Unsaid, "file", "draws latencies over percentiles and over time into it, as .svg", &b.plot),
 		config.Toggle("clean", "removes what was made, as far as it does not go by itself", &b.clean),
 	}
 }
@@ -208,7 +208,7 @@ func (p *program) hand(b *benching, report benchReport, result *loadgen.Result) 
 	err := errors.Join(
 		writeFile(b.csv, func(f *os.File) error { return result.WriteCSV(f) }),
 		writeFile(b.plot, func(f *os.File) error {
-			return result.Plot(b.plot, fmt.Sprintf("%s, %s", b.what, report.load()), f)
+			return result.Plot(fmt.Sprintf("%s, %s", b.what, report.load()), f)
 		}),
 	)
 	if err != nil || report.Requests > 0 {

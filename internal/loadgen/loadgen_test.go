@@ -6,9 +6,9 @@ import (
 	"encoding/xml"
 	"errors"
 	"fmt"
-	"image/png"
 	"io"
 	"math"
+	"regexp"
 	"strconv"
 	"strings"
 	"sync"
@@ -280,36 +280,61 @@ func TestPlotsArePictures(t *testing.T) {
 	var one *Result // in which nothing differs from anything
 	synctest.Test(t, func(t *testing.T) { one = runs(t.Context(), t, Plan{Requests: 1, Call: sleeps(0)}) })
 	for _, r := range []*Result{some, one} {
-		var svg, picture strings.Builder
-		if err := r.Plot("a.svg", "incr", &svg); err != nil {
-			t.Fatalf("Plot a.svg: %v", err)
+		var svg strings.Builder
+		if err := r.Plot("incr & <next>", &svg); err != nil {
+			t.Fatalf("Plot: %v", err)
 		}
 		elements, text := read(t, svg.String())
 		if elements < 20 {
-			t.Errorf("Plot a.svg: got %d elements, want 20 at least: %s", elements, &svg)
+			t.Errorf("Plot: got %d elements, want 20 at least: %s", elements, &svg)
 		}
-		expect.Contains(t, "the text of a.svg", text, "incr", "90%", "seconds")
-		if r == one {
-			continue
-		}
-		if err := r.Plot("a.PNG", "incr", &picture); err != nil {
-			t.Fatalf("Plot a.PNG: %v", err)
-		}
-		image, err := png.Decode(strings.NewReader(picture.String()))
-		if err != nil {
-			t.Fatalf("Plot a.PNG: reading the picture: %v", err)
-		}
-		if width := image.Bounds().Dx(); width < 500 {
-			t.Errorf("Plot a.PNG: got %d pixels in a line, want 500 at least", width)
+		expect.Contains(t, "the text of the picture", text, "incr & <next>", "90%", "seconds", "p99")
+		lines := regexp.MustCompile(` points="([^"]+) "`).FindAllStringSubmatch(svg.String(), -1)
+		expect.Equal(t, "lines in the picture", len(lines), 4)
+		for _, line := range lines {
+			for at := range strings.FieldsSeq(line[1]) {
+				var x, y float64
+				if _, err := fmt.Sscanf(at, "%f,%f", &x, &y); err != nil || x < marginLeft || x > plotWidth-marginRight || y < marginTop || y > 2*chartHeight-marginBottom {
+					t.Errorf("a line goes through %s (%v), which is not in a chart", at, err)
+				}
+			}
 		}
 	}
-	expect.Error(t, "Plot a.gif", some.Plot("a.gif", "", io.Discard), ErrPlotName)
 	var none *Result
 	synctest.Test(t, func(t *testing.T) {
 		none = runs(t.Context(), t, Plan{Requests: 1, Call: func(context.Context, int64) error { return io.EOF }})
 	})
-	if err := none.Plot("a.svg", "", io.Discard); err == nil {
+	if err := none.Plot("", io.Discard); err == nil {
 		t.Error("Plot of a run in which nothing succeeded: got no error, want one")
+	}
+}
+
+func TestPlotNamesAreOfSVG(t *testing.T) {
+	for name, want := range map[string]error{"a.svg": nil, "a.SVG": nil, "a.png": ErrPlotName, "a.gif": ErrPlotName, "svg": ErrPlotName} {
+		expect.Error(t, "CheckPlotName "+name, CheckPlotName(name), want)
+	}
+}
+
+// An axis begins and ends with a tick, however little or much there is between.
+func TestAxesHaveTicks(t *testing.T) {
+	for _, row := range []struct {
+		ticks []tick
+		want  string
+	}{
+		{steps(3.2, 3.2), "2 5"},
+		{steps(1, 1), "1 2"},
+		{steps(0.3, 12), "0.2 0.5 1 2 5 10 20"},
+		{steps(0.001, 900), "0.001   0.01   0.1   1   10   100   1000"},
+		{even(1), "0 0.1 0.2 0.3 0.4 0.5 0.6 0.7 0.8 0.9 1"},
+		{even(2.5), "0 0.5 1 1.5 2 2.5"},
+		{even(60), "0 10 20 30 40 50 60"},
+		{nines(5000), "0% 50% 90% 99% 99.9%"},
+	} {
+		var got []string
+		for _, tick := range row.ticks {
+			got = append(got, tick.label)
+		}
+		expect.Equal(t, "the ticks", strings.Join(got, " "), row.want)
 	}
 }
 

@@ -26,26 +26,14 @@ var allowed = []string{"0BSD", "Apache-2.0", "BSD-2-Clause", "BSD-3-Clause", "BS
 // excepted are modules with other licences, each with the reason why it may be there. A module
 // whose licences become others is not excepted any more.
 var excepted = map[string]exception{
-	"codeberg.org/go-fonts/liberation": {
-		found: []string{"BSD-3-Clause", "OFL-1.1"}, why: "fonts, which `coatcheck bench --plot` writes with. Under the Open Font License they may be part of any program; they are not sold by themselves.",
-	},
-	"github.com/ajstarks/svgo": {
-		found: []string{"CC-BY-4.0", unknown}, licences: []string{"CC-BY-4.0"}, why: "by Anthony Starks, who is named here as the licence asks; unchanged.",
-	},
 	"github.com/go-sql-driver/mysql": {
 		found: []string{"MPL-2.0"}, why: "unchanged; the Mozilla Public License covers its own files, whose source is where the Go tool fetches it, by the path and version above.",
-	},
-	"github.com/golang/freetype": {
-		found: []string{unknown}, licences: []string{"FTL"}, more: []string{"licenses/ftl.txt"},
-		why: "its LICENSE leaves the choice of two, of which the FreeType License is taken. Portions of this software are copyright © The FreeType Project (www.freetype.org). All rights reserved.",
 	},
 }
 
 type exception struct {
-	found    []string // what is found in its files
-	licences []string // what it is under; nil = what is found
-	more     []string // files with licences that go along
-	why      string
+	found []string // what is found in its files
+	why   string
 }
 
 // held is a module with its licences and their texts.
@@ -111,17 +99,9 @@ func look(m module) (held, error) {
 			one.licences = append(one.licences, namesOf(text)...)
 		}
 	}
-	for _, file := range excepted[m.path].more {
-		text, err := os.ReadFile(filepath.Join(m.dir, file))
-		if err != nil {
-			return one, err
-		}
-		one.texts = append(one.texts, licenceText{file, text})
-	}
 	slices.Sort(one.licences)
 	one.licences = slices.Compact(one.licences)
-	err := one.check()
-	return one, err
+	return one, one.check()
 }
 
 // unknown stands for a text that is no licence which anybody knows.
@@ -140,16 +120,12 @@ func namesOf(text []byte) (names []string) {
 	return names
 }
 
-// check reports whether a module may be in the binary. One that is excepted has the licences of its
-// exception then.
-func (h *held) check() error {
+// check reports whether a module may be in the binary.
+func (h held) check() error {
 	if len(h.licences) == 0 {
 		return fmt.Errorf("%s %s has no file with a licence: nobody may use it", h.path, h.version)
 	}
-	if e := excepted[h.path]; slices.Equal(e.found, h.licences) {
-		if e.licences != nil {
-			h.licences = e.licences
-		}
+	if slices.Equal(excepted[h.path].found, h.licences) {
 		return nil
 	}
 	for _, name := range h.licences {

@@ -69,7 +69,6 @@ var layers = map[string][]string{
 	"chaos/soak":        {}, // only tests
 	"deploy/containers": {}, // only tests
 	"conformance":       {}, // a black box knows nothing of what it looks at
-	"examples/payments": {"embedded", "idempotency", "redisstore"},
 
 	"workerlease/holder": {"internal/keepalive", "internal/secret", "snowflake"},
 	"internal/keepalive": {},
@@ -131,7 +130,6 @@ var libraries = map[string][]string{
 	"github.com/santhosh-tekuri/jsonschema":   {"internal/apitest"},
 	"github.com/google/licensecheck":          {"internal/supply"},
 	"github.com/HdrHistogram/hdrhistogram-go": {"internal/loadgen"},
-	"modernc.org/sqlite":                      {"examples/payments"},
 	"go.opentelemetry.io/otel/sdk":            {"internal/tracing"},
 	"go.opentelemetry.io/otel/exporters":      {"internal/tracing"},
 	"go.opentelemetry.io/otel/trace":          {"server", "gateway", "internal/requestlog", "internal/tracing"},

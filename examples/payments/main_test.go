@@ -29,12 +29,7 @@ var programs = map[string]func(context.Context) int{
 	"payments": func(ctx context.Context) int {
 		return (&program{stdout: os.Stdout, at: gateFromEnv()}).run(ctx, os.Args[1:], os.Stderr)
 	},
-}
-
-// register adds a program of a file that is not always compiled.
-func register(name string, run func(context.Context) int) string {
-	programs[name] = run
-	return name
+	"matrix": runMatrix,
 }
 
 func TestMain(m *testing.M) {

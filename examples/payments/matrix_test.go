@@ -1,5 +1,3 @@
-//go:build check
-
 package main
 
 import (
@@ -79,8 +77,6 @@ func (p protection) have(ctx context.Context, l *ledger, attempt *idempotency.At
 	})
 	return id, err
 }
-
-var _ = register("matrix", runMatrix)
 
 // runMatrix is a program with a route for each protection. Its arguments are the store's URL, a
 // directory, the lease and the acknowledgement.

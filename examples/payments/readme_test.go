@@ -1,5 +1,3 @@
-//go:build check
-
 package main
 
 import (
@@ -14,15 +12,14 @@ import (
 	"github.com/coatcheck/coatcheck/internal/redistest"
 )
 
-// update writes what the walk prints into the README: go test ./examples/payments -run Walk
-// -update.
+// update writes what the walk prints into the README: go test -run Walk -update.
 var update = flag.Bool("update", false, "write the walk's real output into the README")
 
 // The page as it names them, and what stands for them in the test.
 const (
 	pageURL   = "http://127.0.0.1:8081"
 	pageRedis = "redis://localhost:6379"
-	pageRun   = "go run ./examples/payments "
+	pageRun   = "go run . "
 )
 
 // TestWalkOfTheReadme runs the README from top to bottom, on one ledger and one Redis: it starts

@@ -142,9 +142,10 @@ func TestBillNamesEveryModule(t *testing.T) {
 		`{"bom-ref":"pkg:golang/github.com/hdrhistogram/hdrhistogram-go@v1.4.0","type":"library","name":"github.com/HdrHistogram/hdrhistogram-go","version":"v1.4.0",` +
 		`"purl":"pkg:golang/github.com/hdrhistogram/hdrhistogram-go@v1.4.0","licenses":[{"license":{"id":"MIT"}}],"properties":[{"name":"go:sum","value":"h1:abc="}]},` +
 		`{"bom-ref":"pkg:golang/example/old@v2.0.0%2Bincompatible","type":"library","name":"example/old","version":"v2.0.0+incompatible","purl":"pkg:golang/example/old@v2.0.0%2Bincompatible"},` +
-		`{"bom-ref":"pkg:golang/example/fork@v1.0.1","type":"library","name":"example/fork","version":"v1.0.1","purl":"pkg:golang/example/fork@v1.0.1"}],` +
+		`{"bom-ref":"pkg:golang/example/fork@v1.0.1","type":"library","name":"example/fork","version":"v1.0.1","purl":"pkg:golang/example/fork@v1.0.1"},` +
+		`{"bom-ref":"pkg:npm/uplot@1.6.32","type":"library","name":"npm/uplot","version":"1.6.32","purl":"pkg:npm/uplot@1.6.32"}],` +
 		`"dependencies":[{"ref":"pkg:golang/github.com/coatcheck/coatcheck@v0.1.0","dependsOn":["pkg:golang/stdlib@1.26.8","pkg:golang/github.com/hdrhistogram/hdrhistogram-go@v1.4.0",` +
-		`"pkg:golang/example/old@v2.0.0%2Bincompatible","pkg:golang/example/fork@v1.0.1"]}]}`
+		`"pkg:golang/example/old@v2.0.0%2Bincompatible","pkg:golang/example/fork@v1.0.1","pkg:npm/uplot@1.6.32"]}]}`
 	if string(text) != want {
 		t.Errorf("got  %s\nwant %s", text, want)
 	}

@@ -15,7 +15,7 @@ ARGS     ?=
 
 .DEFAULT_GOAL := help
 SHELL    := bash
-.PHONY: help run build test check check-modules test-busy test-go lint fmt browser fuzz chaos prices bench deps clean vuln licences sbom release release-check workflows deploy-check compose-check
+.PHONY: help run build test check check-modules test-busy test-go lint fmt tidy browser fuzz chaos prices bench deps clean vuln licences sbom release release-check workflows deploy-check compose-check
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -90,6 +90,9 @@ lint: ## Run the linter; .golangci.yml says what it looks for, and why
 
 fmt: ## Format the Go code and order its imports
 	$(LINT) fmt ./...
+
+tidy: ## Run go mod tidy in every module but those of tools and deploy/check
+	@for module in . $(MODULES); do (cd $$module && $(GO) mod tidy) || exit 1; done
 
 # Each package with a FuzzXxx is built once, with the coverage of our own code alone, and its fuzz
 # tests run from that program: go test would link it again for each of them, and compile all that it

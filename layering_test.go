@@ -162,6 +162,34 @@ func TestImportsRunOneWay(t *testing.T) {
 	}
 }
 
+// What only a module beside this one imports is not required here: each program that imports
+// coatcheck would have it in its graph of modules.
+func TestLibrariesOfOtherModulesStayThere(t *testing.T) {
+	required := func(folder, library string) bool {
+		t.Helper()
+		text, err := os.ReadFile(filepath.Join(folder, "go.mod"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return strings.Contains(string(text), library+" v")
+	}
+	for library, folder := range map[string]string{
+		"github.com/chromedp/chromedp":     "console/browser",
+		"github.com/prometheus/prometheus": "deploy/monitoring",
+		"github.com/redis/rueidis":         "bench",
+		"gotest.tools/gotestsum":           "tools/testrun",
+		"helm.sh/helm/v3":                  "deploy/check",
+		"modernc.org/sqlite":               "examples/payments",
+	} {
+		if required(".", library) {
+			t.Errorf("go.mod requires %s, which is for the module %s", library, folder)
+		}
+		if !required(folder, library) {
+			t.Errorf("%s/go.mod does not require %s: does this test still read it?", folder, library)
+		}
+	}
+}
+
 // goFiles lists the module's Go files without tests, with slashes. Folders with a go.mod of their
 // own are other modules.
 func goFiles(t *testing.T) []string {

@@ -34,7 +34,7 @@ var layers = map[string][]string{
 	"cmd/coatcheck": {"internal/cli"},
 	"internal/cli":  {everything},
 
-	"server":  append(front, "access", "console", "idempotency/echov4", "openapi", "internal/compat", "internal/events", "internal/stamper"),
+	"server":  append(front, "segment/redissource", "access", "console", "idempotency/echov4", "openapi", "internal/compat", "internal/events", "internal/stamper"),
 	"gateway": append(front, "internal/watch"),
 
 	"idempotency": domain,
@@ -52,11 +52,12 @@ var layers = map[string][]string{
 
 	"doctor": {"redisstore"},
 
-	"metrics":            {"redisstore", "redisstore/observe", "scripts"},
-	"redisstore":         {"scripts", "internal/driver", "internal/fault", "internal/pipeline", "internal/redisconn", "redisstore/observe"},
-	"redisstore/observe": {},
-	"embedded":           {"internal/driver"},
-	"scripts":            {"internal/fault"},
+	"metrics":             {"redisstore", "redisstore/observe", "scripts"},
+	"segment/redissource": {"counter", "segment", "redisstore", "internal/fault"},
+	"redisstore":          {"scripts", "internal/driver", "internal/fault", "internal/pipeline", "internal/redisconn", "redisstore/observe"},
+	"redisstore/observe":  {},
+	"embedded":            {"internal/driver"},
+	"scripts":             {"internal/fault"},
 
 	"client": {"internal/wire", "workerlease/holder", "internal/keepalive", "internal/names", "internal/secret", "snowflake"},
 

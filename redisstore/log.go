@@ -1,6 +1,7 @@
 package redisstore
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -10,9 +11,10 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// LogTo sends the messages of go-redis, such as failed dials, to a logger at debug level instead of
-// standard error. It holds for the whole process: a program calls it once, before it opens a store.
-// Later calls may come at any time, and change the logger.
+// LogTo sends the messages of go-redis, such as failed dials, to a logger at debug level. It holds
+// for the whole process: a program calls it once, before it opens a store. Later calls may come at
+// any time, and change the logger. Without it they go to slog.Default from the first store that
+// [Open] opens, and not to standard error; [New] leaves the logger of a program's own client alone.
 func LogTo(logger *slog.Logger) {
 	goRedisLogger.Store(logger)
 	redirectGoRedis()
@@ -28,5 +30,5 @@ type goRedisLog struct{}
 
 // Printf takes go-redis's messages.
 func (goRedisLog) Printf(ctx context.Context, format string, args ...any) {
-	goRedisLogger.Load().DebugContext(ctx, "go-redis", "message", fmt.Sprintf(format, args...))
+	cmp.Or(goRedisLogger.Load(), slog.Default()).DebugContext(ctx, "go-redis", "message", fmt.Sprintf(format, args...))
 }

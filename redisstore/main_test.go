@@ -32,6 +32,10 @@ const patience = 2 * time.Minute
 // dials failed sleeps a second before it looks (pool.tryDial), and the reading of a cluster's
 // topology 200 ms (clusterStateHolder.LazyReload).
 func TestMain(m *testing.M) {
+	if os.Getenv(plainProgram) != "" {
+		openWithoutALogger()
+		return
+	}
 	flag.Parse()
 	storetest.AllRights = true
 	redisstore.LogTo(slog.New(&messages)) // once and before all stores, as a program does

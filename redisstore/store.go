@@ -110,6 +110,7 @@ func OpenConfig(_ context.Context, config Config) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
+	redirectGoRedis()
 	config = config.WithDefaults()
 	store := config.store(Mode(target.Mode), target.Address)
 	if err := store.connect(target, config); err != nil {

@@ -17,6 +17,7 @@ import (
 	"github.com/coatcheck/coatcheck/metrics"
 	"github.com/coatcheck/coatcheck/number"
 	"github.com/coatcheck/coatcheck/segment"
+	"github.com/coatcheck/coatcheck/segment/redissource"
 	"github.com/coatcheck/coatcheck/snowflake"
 	"github.com/coatcheck/coatcheck/workerlease"
 )
@@ -40,7 +41,7 @@ type ids struct {
 	stamper  *stamper.Stamper
 	pools    *workerlease.Pools
 	segments *segment.Segments
-	stored   *storeSource // under the segments; nil = they come from elsewhere
+	stored   *redissource.Source // under the segments; nil = they come from elsewhere
 	metrics  *metrics.Service
 	journal  *journal
 	pool     string            // the default one; "" = there is none

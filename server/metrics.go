@@ -30,7 +30,7 @@ func (s *Server) showMetrics() {
 		"Counters, and segments' counters, that were behind, or may have been, and were moved past all values that can have been handed out.", []string{"kind"}, func(tell metrics.Tell) {
 			tell(float64(s.counters.Totals().Moved), "counter")
 			if s.stored != nil {
-				tell(float64(s.stored.counters.Totals().Moved), "segment")
+				tell(float64(s.stored.Totals().Moved), "segment")
 			}
 		})
 	s.metrics.Ask("coatcheck_bytes_in_flight", metrics.Gauge, "Memory that requests under way take, as far as it is counted: headers, bodies, and answers that wait for their clients.", nil,

@@ -16,7 +16,7 @@ func (h *ids) fromSegment(r *request) error {
 	}
 	ids := make([]int64, asked.n)
 	if h.stored != nil && asked.opaque != nil {
-		h.stored.ends.note(tag, asked.opaque.Max())
+		h.stored.HoldAt(tag, asked.opaque.Max())
 	}
 	if err := h.segments.NextN(r.ctx(), tag, ids); err != nil {
 		return err

@@ -5,9 +5,9 @@ import (
 	"net/http"
 	"strconv"
 
-	"github.com/coatcheck/coatcheck/counter"
 	"github.com/coatcheck/coatcheck/internal/events"
 	"github.com/coatcheck/coatcheck/internal/wire"
+	"github.com/coatcheck/coatcheck/segment/redissource"
 )
 
 // setSegment has a tag of the store go on at an id. It is the way out for a tag that is held after
@@ -26,8 +26,8 @@ func (h *ids) setSegment(r *request) error {
 	if r.err != nil {
 		return r.err
 	}
-	err = h.stored.counters.SetForward(r.ctx(), tag, next-1)
-	if errors.Is(err, counter.ErrPast) {
+	err = h.stored.SetNext(r.ctx(), tag, next)
+	if errors.Is(err, redissource.ErrPast) {
 		return invalid("next", "ids up to where the tag is may have been handed out: "+err.Error())
 	}
 	if err != nil {

@@ -20,6 +20,7 @@ import (
 	"github.com/coatcheck/coatcheck/internal/wire"
 	"github.com/coatcheck/coatcheck/redisstore"
 	"github.com/coatcheck/coatcheck/segment"
+	"github.com/coatcheck/coatcheck/segment/redissource"
 	"github.com/coatcheck/coatcheck/server"
 	"github.com/coatcheck/coatcheck/snowflake"
 )
@@ -239,7 +240,7 @@ func TestKnownSegmentsOnly(t *testing.T) {
 	for range 2 {
 		checkProblem(t, s.do(t, "GET", "/id/segment/orders", ""), wire.NotFound)
 	}
-	counters := counter.New(store, server.SegmentCounters(counter.Config{}))
+	counters := counter.New(store, redissource.Counters(counter.Config{}))
 	t.Cleanup(func() { _ = counters.Close() })
 	if err := counters.Set(t.Context(), "orders", 41, 0); err != nil {
 		t.Fatalf("setting orders to 41: %v", err)

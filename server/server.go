@@ -18,6 +18,7 @@ import (
 	"github.com/coatcheck/coatcheck/counter"
 	"github.com/coatcheck/coatcheck/idempotency"
 	"github.com/coatcheck/coatcheck/internal/audit"
+	"github.com/coatcheck/coatcheck/internal/compat"
 	"github.com/coatcheck/coatcheck/internal/events"
 	"github.com/coatcheck/coatcheck/internal/frontdoor"
 	"github.com/coatcheck/coatcheck/internal/ledger"
@@ -28,6 +29,7 @@ import (
 	"github.com/coatcheck/coatcheck/metrics"
 	"github.com/coatcheck/coatcheck/redisstore"
 	"github.com/coatcheck/coatcheck/segment"
+	"github.com/coatcheck/coatcheck/segment/redissource"
 	"github.com/coatcheck/coatcheck/workerlease"
 )
 
@@ -35,8 +37,8 @@ import (
 const (
 	DefaultMaxBody        = 1 << 20 // bytes
 	DefaultRequestTimeout = 30 * time.Second
-	DefaultSegmentStep    = 1000 // ids
-	DefaultLockWaits      = 2000 // requests that wait for locks at once
+	DefaultSegmentStep    = redissource.DefaultStep // ids
+	DefaultLockWaits      = 2000                    // requests that wait for locks at once
 )
 
 // maxStreams is how many requests a connection of HTTP/2 may have under way: with 100, requests
@@ -73,7 +75,7 @@ type Config struct {
 	Locks lock.Config
 
 	// Segments is how ids of /id/segment are fetched ahead. SegmentSource is where from; nil =
-	// counters of the store, set as Counters but as SegmentCounters says.
+	// counters of the store, set as Counters but as redissource.Counters says.
 	Segments      segment.Config
 	SegmentSource segment.Source
 	// lists the source's tags for people; nil = none, or those of the store's counters
@@ -172,7 +174,7 @@ func (c Config) withDefaults() Config {
 	if c.Access != nil {
 		c.Principal = func(r *http.Request) string { return access.From(r.Context()).Principal }
 	}
-	c.Workers.Pools = c.Leaf.Pin(c.Workers.Pools)
+	c.Workers.Pools = compat.LeafConfig(c.Leaf).Pin(c.Workers.Pools)
 	if c.Metrics == nil {
 		c.Metrics = metrics.NewService("")
 	}
@@ -206,7 +208,7 @@ type Server struct {
 	counters *counter.Counters
 	segments *segment.Segments
 	source   segment.Source
-	stored   *storeSource // under source; nil = it is another kind
+	stored   *redissource.Source // under source; nil = it is another kind
 	pools    *workerlease.Pools
 	stamper  *stamper.Stamper
 	ledger   *ledger.Ledger
@@ -251,7 +253,7 @@ func New(config Config) *Server {
 		Completed: func() { s.events.Count(events.TokenCompleted) },
 	})
 	s.stamper = stamper.New(s.pools, stamper.Config{
-		Default: config.IDPool, Keep: config.StampPools, Identity: config.Identity, Max: config.IDPools, Logger: config.Logger, Shapes: config.Leaf.Shapes(), Owner: owner,
+		Default: config.IDPool, Keep: config.StampPools, Identity: config.Identity, Max: config.IDPools, Logger: config.Logger, Shapes: compat.LeafConfig(config.Leaf).Shapes(), Owner: owner,
 	})
 	s.journal = &journal{events: s.events, audit: audit.New(config.Logger, config.AuditLog), access: config.Access, routes: s.known}
 	s.admission = &admission{

@@ -12,7 +12,7 @@ import (
 	"github.com/coatcheck/coatcheck/internal/sqltest"
 	"github.com/coatcheck/coatcheck/redisstore"
 	"github.com/coatcheck/coatcheck/segment"
-	"github.com/coatcheck/coatcheck/server"
+	"github.com/coatcheck/coatcheck/segment/redissource"
 )
 
 // openSource opens what a role takes its ranges from. The stores are a URL, or databases with
@@ -104,7 +104,7 @@ func openRedis(ctx context.Context, url string) (segment.Source, func(), error) 
 	if err != nil {
 		return nil, nil, err
 	}
-	counters := counter.New(store, server.SegmentCounters(counter.Config{}))
+	counters := counter.New(store, redissource.Counters(counter.Config{}))
 	return onRedis{counters}, func() { _, _ = counters.Close(), store.Close() }, nil
 }
 

@@ -12,7 +12,7 @@ import (
 	"github.com/coatcheck/coatcheck/lock"
 	"github.com/coatcheck/coatcheck/redisstore"
 	"github.com/coatcheck/coatcheck/segment"
-	"github.com/coatcheck/coatcheck/server"
+	"github.com/coatcheck/coatcheck/segment/redissource"
 	"github.com/coatcheck/coatcheck/snowflake"
 	"github.com/coatcheck/coatcheck/workerlease"
 )
@@ -139,7 +139,7 @@ func stampingAtRedis(pools *workerlease.Pools) work {
 // segmentsAtRedis takes ids from ranges that are fetched ahead from counters of the store, as the
 // service does.
 func segmentsAtRedis(store *redisstore.Store, c *config.Service) work {
-	counters := counter.New(store, server.SegmentCounters(c.Server.Counters))
+	counters := counter.New(store, redissource.Counters(c.Server.Counters))
 	segments := segment.New(benchSource{counters, c.Server.SegmentStep}, c.Server.Segments)
 	return work{
 		stays: staysCounter,

@@ -12,7 +12,7 @@ import (
 	"github.com/coatcheck/coatcheck/internal/names"
 	"github.com/coatcheck/coatcheck/internal/wire"
 	"github.com/coatcheck/coatcheck/redisstore"
-	"github.com/coatcheck/coatcheck/server"
+	"github.com/coatcheck/coatcheck/segment/redissource"
 	"github.com/coatcheck/coatcheck/snowflake"
 )
 
@@ -56,7 +56,7 @@ func (p *program) segmentIDs(c *cobra.Command, s *source, tag string, n *int64) 
 		return err
 	}, func(store *redisstore.Store) error {
 		config := p.serviceHere(&s.Service, store)
-		config.Counters = server.SegmentCounters(config.Counters)
+		config.Counters = redissource.Counters(config.Counters)
 		// its counters are those of the tags
 		return askHere(c.Context(), config, func(ctx context.Context, tags *client.Client) error {
 			if s.Service.Server.KnownSegments {

@@ -9,7 +9,7 @@ import (
 	"github.com/coatcheck/coatcheck/internal/redistest"
 	"github.com/coatcheck/coatcheck/internal/storetest"
 	"github.com/coatcheck/coatcheck/redisstore"
-	"github.com/coatcheck/coatcheck/server"
+	"github.com/coatcheck/coatcheck/segment/redissource"
 )
 
 // With --segment-create=false a tag that is not there is no tag, at a service and straight on
@@ -28,7 +28,7 @@ func TestSegmentOfATagThatIsNotThere(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			redis := redistest.Start(t)
-			tags := counter.New(storetest.Open(t, redisstore.Config{URL: redis.URL()}), server.SegmentCounters(counter.Config{}))
+			tags := counter.New(storetest.Open(t, redisstore.Config{URL: redis.URL()}), redissource.Counters(counter.Config{}))
 			defer tags.Close()
 			at, env := open(redis.URL())
 			ask := func() result {

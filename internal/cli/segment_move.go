@@ -15,7 +15,7 @@ import (
 	"github.com/coatcheck/coatcheck/internal/redisconn"
 	"github.com/coatcheck/coatcheck/redisstore"
 	"github.com/coatcheck/coatcheck/segment"
-	"github.com/coatcheck/coatcheck/server"
+	"github.com/coatcheck/coatcheck/segment/redissource"
 )
 
 // tagHome is where a tag's ranges are taken from.
@@ -131,7 +131,7 @@ func (p *program) home(ctx context.Context, m *tagMove, url string) (tagHome, er
 	if err != nil {
 		return tagHome{}, err
 	}
-	counters := counter.New(store, server.SegmentCounters(m.Service.Server.Counters))
+	counters := counter.New(store, redissource.Counters(m.Service.Server.Counters))
 	return tagHome{
 		retire: func(ctx context.Context, tag string) (int64, error) {
 			last, err := counters.Retire(ctx, tag)

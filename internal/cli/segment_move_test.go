@@ -19,7 +19,7 @@ import (
 	"github.com/coatcheck/coatcheck/internal/storetest"
 	"github.com/coatcheck/coatcheck/redisstore"
 	"github.com/coatcheck/coatcheck/segment"
-	"github.com/coatcheck/coatcheck/server"
+	"github.com/coatcheck/coatcheck/segment/redissource"
 )
 
 // drain takes ids from a place until the test says that it is enough, and asks again while the tag
@@ -67,7 +67,7 @@ func TestTagsMoveWhileTheyAreUsed(t *testing.T) {
 		}
 		defer db.Close()
 		leaf := segment.NewLeafAlloc(db, dialect, segment.LeafConfig{})
-		counters := counter.New(storetest.Open(t, redisstore.Config{URL: redis}), server.SegmentCounters(counter.Config{}))
+		counters := counter.New(storetest.Open(t, redisstore.Config{URL: redis}), redissource.Counters(counter.Config{}))
 		defer counters.Close()
 
 		var atSQL, atRedis drain
@@ -123,7 +123,7 @@ func TestTagIsNotMovedOntoOneThatIsInUse(t *testing.T) {
 	t.Parallel()
 	database := sqltest.Start(t, sqltest.MariaDB)
 	url, redis := database.URL(database.Database(t)), redistest.Start(t).URL()
-	counters := counter.New(storetest.Open(t, redisstore.Config{URL: redis}), server.SegmentCounters(counter.Config{}))
+	counters := counter.New(storetest.Open(t, redisstore.Config{URL: redis}), redissource.Counters(counter.Config{}))
 	defer counters.Close()
 	if _, err := counters.IncrBy(t.Context(), "orders", 10); err != nil {
 		t.Fatal(err)

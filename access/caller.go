@@ -11,8 +11,8 @@ type Caller struct {
 	KeyID     string // of the key that was shown; "" = none was
 }
 
-// Everybody may do everything: who is asking where access is not controlled.
-var Everybody = Caller{Role: Admin}
+// Unrestricted is the caller of every request where access is not controlled. It may do everything.
+var Unrestricted = Caller{Role: Admin}
 
 // May reports whether the caller has a role, or one above it.
 func (c Caller) May(role Role) bool { return c.Role >= role }
@@ -24,10 +24,10 @@ func With(ctx context.Context, caller Caller) context.Context {
 	return context.WithValue(ctx, contextKey{}, caller)
 }
 
-// From is the caller of a request's context, [Everybody] if there is none.
+// From returns the caller in a request's context, or [Unrestricted] if there is none.
 func From(ctx context.Context) Caller {
 	if caller, ok := ctx.Value(contextKey{}).(Caller); ok {
 		return caller
 	}
-	return Everybody
+	return Unrestricted
 }

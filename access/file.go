@@ -27,7 +27,7 @@ func (p *Policy) readFileLocked() error {
 	first := p.seen == watch.Seen{}
 	p.seen.Take(version, err)
 	if first && watch.IsExposed(p.config.File) {
-		p.log.Warn("everybody on this machine can read the file of keys; it holds no secret, but tells who may do what: chmod o-r", "file", p.config.File)
+		p.log.Warn("every user of this machine can read the file of keys; it holds no secret, but shows the callers' rights: chmod o-r", "file", p.config.File)
 	}
 	return p.takeLocked(text, version, err)
 }

@@ -77,8 +77,8 @@ func (g *Gateway) noAnswer(w http.ResponseWriter, r *http.Request, err error) {
 	g.writeProblem(w, r, failed.problem(r.Context()))
 }
 
-// note counts a failure and logs it. What an error quotes of the upstream's answer is not for the
-// log: it may be anybody's secret.
+// note counts a failure and logs it. The log never quotes the upstream's answer, which may hold a
+// secret.
 func (g *Gateway) note(ctx context.Context, x *exchange, failed failure, err error) {
 	g.metrics.failures.WithLabelValues(string(failed)).Inc()
 	attributes := []any{"failure", string(failed), "route", x.match()}

@@ -30,7 +30,7 @@ func (g *Gateway) proxy(transport http.RoundTripper) *httputil.ReverseProxy {
 		ErrorHandler:   g.noAnswer,
 		FlushInterval:  -1,
 		BufferPool:     &buffers,
-		// noAnswer and recovered say what there is to say, without quoting anybody
+		// noAnswer and recovered log failures without quoting the request or the answer
 		ErrorLog: slog.NewLogLogger(slog.DiscardHandler, slog.LevelDebug),
 	}
 }

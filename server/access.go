@@ -19,7 +19,7 @@ import (
 
 // admission decides who may ask.
 type admission struct {
-	policy   *access.Policy // nil = everybody may do everything
+	policy   *access.Policy // nil = every caller may do everything
 	limiter  *access.Limiter
 	lockout  access.Lockout
 	requests share.Quota // of requests under way
@@ -29,7 +29,7 @@ type admission struct {
 }
 
 // admits lets a request through whose caller has a role, and puts the caller into its context.
-// Where access is not controlled it lets everybody through.
+// Where access is not controlled it admits every request.
 func (a *admission) admits(role access.Role, at clients) echo.MiddlewareFunc {
 	return func(next echo.HandlerFunc) echo.HandlerFunc {
 		return func(c echo.Context) error {
@@ -92,15 +92,15 @@ func (a *admission) admit(c echo.Context, role access.Role, at clients) (access.
 	return caller, &fault{wire.Forbidden, "role", "this route needs " + role.String() + ", and this caller has " + caller.Role.String()}
 }
 
-// identify finds the caller by the key that is shown, else by the certificate of the connection,
-// else as an anonymous one. What is shown and wrong is refused, a certificate that has ended since
-// the connection began included. Where access is not controlled it is everybody.
+// identify returns the caller of a request's key, else that of the connection's certificate, else
+// the anonymous one. It refuses a wrong key or certificate, and a certificate that has expired
+// since the connection began. Where access is not controlled it returns [access.Unrestricted].
 func (a *admission) identify(c echo.Context, at clients) (access.Caller, error) {
 	if err := a.checkCertificate(c); err != nil {
 		return access.Caller{}, err
 	}
 	if a.policy == nil {
-		return access.Everybody, nil
+		return access.Unrestricted, nil
 	}
 	key, err := keyOf(c.Request().Header)
 	if err != nil {
@@ -233,8 +233,8 @@ func challenge(c echo.Context, more string) {
 	c.Response().Header().Set(echo.HeaderWWWAuthenticate, text)
 }
 
-// caller is who is asking. Where access is not controlled, and where a route is asked for past its
-// role, everybody is an admin.
+// caller is the request's caller. It is an admin where access is not controlled, and for a route
+// that skips its role.
 func caller(c echo.Context) access.Caller { return access.From(c.Request().Context()) }
 
 // owner is the principal of a request: whose place a pool, a tag or a wait takes.

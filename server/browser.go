@@ -10,9 +10,9 @@ import (
 	"github.com/coatcheck/coatcheck/internal/wire"
 )
 
-// A page of any origin can have the browser of somebody who reaches the service send requests. What
-// it can make of that is bounded here: under which names the service answers, and what pages of
-// other origins may ask for.
+// A page of any origin can make a browser that reaches the service send requests. This file bounds
+// what they can do: under which names the service answers, and what pages of other origins may ask
+// for.
 
 // SetAllowedHosts has requests that come from now on judged by other names than
 // [Config].AllowedHosts. It may be called at any time, also while others are.

@@ -220,14 +220,14 @@ func (h *locks) breakOpen(r *request) error {
 	const most = 1<<53 - 1
 	fence := r.int("force", 0, 0, most)
 	if len(r.Request().Header.Values(leaseHeader)) > 0 {
-		r.invalid("force", "whoever has the lease gives it back without force")
+		r.invalid("force", "the holder gives its lease back without force")
 	}
 	if r.err != nil {
 		return r.err
 	}
 	minted, err := h.locks.Break(r.ctx(), name, fence)
 	if errors.Is(err, lock.ErrNoHolder) {
-		return &fault{wire.NotFound, "force", "nobody holds the lock with that fence"}
+		return &fault{wire.NotFound, "force", "the lock has no holder with that fence"}
 	}
 	if err != nil {
 		return err

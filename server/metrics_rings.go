@@ -10,8 +10,8 @@ import (
 	"github.com/coatcheck/coatcheck/workerlease"
 )
 
-// How rings are looked at for the metrics: seldom, since every server of a store does it, and never
-// for long, since somebody waits for the scrape.
+// The metrics look at rings seldom, since every server of a store does, and never for long, since
+// the scrape waits.
 const (
 	ringsEvery = time.Minute
 	ringsTime  = 2 * time.Second
@@ -31,7 +31,7 @@ type occupancy struct {
 	at          time.Time
 }
 
-// rings remembers what the rings were when somebody looked.
+// rings remembers the rings as they were at the last look.
 type rings struct {
 	pools *workerlease.Pools
 

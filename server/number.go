@@ -16,7 +16,7 @@ import (
 const (
 	maxNumbers = 1000           // of one request
 	maxApart   = 24 * time.Hour // of the moment that a number is of, from now
-	// how long a period's counter is kept after its end: longer than anybody can add to it.
+	// how long a period's counter is kept after its end: longer than any caller can add to it.
 	keptBehind = 48 * time.Hour
 )
 

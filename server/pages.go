@@ -15,7 +15,7 @@ import (
 const about = `coatcheck: what must not be handed out twice, on Redis
 
 /token   one-use tokens: an operation begins once, and who repeats it gets its answer
-/incr    counters whose values nobody gets twice; /counter reads, sets and lists them
+/incr    counters whose values no caller gets twice; /counter reads, sets and lists them
 /id      ids: Snowflake, from segments, UUIDs
 /worker  worker ids, leased for a window of time
 /lock    locks with a fence, and a queue

@@ -43,10 +43,10 @@ func (s *Server) checker() *health.Checker {
 	})
 }
 
-// ready says whether this process should get requests: it is not stopping, the store answers and
+// ready reports whether this process should get requests: it is not stopping, the store answers and
 // takes writes, and no other process can stamp ids that this one should and cannot: see
-// [ReadyWithIDs]. Everybody hears that, and how many worker ids there are; the pools, and what
-// tells one store from another, hear those who may read.
+// [ReadyWithIDs]. Every caller gets that and the number of worker ids; callers that may read also
+// get the pools and the store's incarnation.
 func (h *probes) ready(r *request) error {
 	found := h.health.Check(r.ctx())
 	readiness := wire.Readiness{Ready: found.Reason == "", Store: string(h.store.Mode()), Ack: h.store.Ack(), Reason: found.Class}

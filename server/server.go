@@ -63,8 +63,8 @@ type Config struct {
 	// what one principal may have in the store; none = no bound
 	Quota idempotency.Quota
 
-	// Access says who may do what; nil = everybody may do everything, and Principal tells them
-	// apart. With it the principal is that of the key or certificate.
+	// Access decides what each caller may do; nil = every caller may do everything, and Principal
+	// tells callers apart. With it the principal is that of the key or certificate.
 	Access *access.Policy
 
 	Counters counter.Config // every server and client of a store must have it alike

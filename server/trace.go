@@ -17,7 +17,7 @@ import (
 // A request that is traced has a span of its own, named by its route's template; within it one of
 // what its handler asks of a domain, its decoding and encoding included; and within that one for
 // each call to the store, which package tracing makes. No span holds a path, a query, a header, a
-// name or an address: any of them can be a secret, or somebody's business.
+// name or an address: any of them can be secret or private.
 
 // untraced are the routes that machines ask again and again, of which a trace tells nothing, and
 // the stream, which has no end.

@@ -27,7 +27,7 @@ func (p *Pools) Renew(ctx context.Context, lease Lease, ack int) (Lease, error) 
 	if !ok {
 		return Lease{}, ErrLost
 	}
-	// a pool that somebody holds a lease of is not new
+	// a pool with a leased id is not new
 	args := []any{lease.WorkerID, nonce, from, wanted(lease.TTL != 0, milliseconds(lease.TTL)), p.config.Skew.Milliseconds(), string(Wait)}
 	reply, err := p.on(ack).Run(ctx, scripts.WorkerRenew, p.keys(lease.Pool), append(append(args, proof(lease)...), p.longest(lease.Pool))...)
 	if err != nil {

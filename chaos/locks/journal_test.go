@@ -68,11 +68,11 @@ type histories struct {
 }
 
 func (h *histories) String() string {
-	return fmt.Sprintf("%d grants of %d names, %d of them handed on within a process: %d lost, %d ended nobody knows when, %d cut off", h.grants, len(h.of), h.handed(), h.lost, h.unknown, h.cut)
+	return fmt.Sprintf("%d grants of %d names, %d of them handed on within a process: %d lost, %d ended at an unknown time, %d cut off", h.grants, len(h.of), h.handed(), h.lost, h.unknown, h.cut)
 }
 
-// handed counts the grants that came from somebody else of the same process: their fences follow
-// upon his, and between any others there are some that no process got.
+// handed counts the grants that came from another client of the same process: their fences follow
+// directly upon that client's, and between any other two there are some that no process got.
 func (h *histories) handed() (count int) {
 	for name, history := range h.of {
 		if !strings.HasPrefix(name, "exclusive") {

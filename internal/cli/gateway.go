@@ -53,7 +53,7 @@ func (p *program) gateway(ctx context.Context, l *config.Sources, c *config.Gate
 	defer signal.Stop(hangups)
 	log, level := p.levelled(c.Service)
 	redisstore.LogTo(log)
-	// net/http writes there what an upstream sends unasked, which may be anybody's secret
+	// net/http writes there what an upstream sends unasked, which may be a secret
 	slog.SetDefault(slog.New(slog.DiscardHandler))
 	traces, err := p.openTraces(ctx, c.Service, tracing.Config{Service: "coatcheck-gateway", Logger: log})
 	if err != nil {

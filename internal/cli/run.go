@@ -42,13 +42,14 @@ type laterError struct{ error }
 
 func (e laterError) Unwrap() error { return e.error }
 
-// exitError is the end of a command that was run for somebody: its exit code is passed on, and
-// there is nothing to say.
+// exitError is the exit code of a command that coatcheck ran for its user. It is passed on without
+// a message.
 type exitError struct{ code int }
 
 func (e exitError) Error() string { return fmt.Sprintf("exit code %d", e.code) }
 
-// endOf is how a command ends that was run for somebody, unless an error kept it from its end.
+// endOf returns the end of a command that coatcheck ran for its user, or the error that kept it
+// from its end.
 func endOf(code int, err error) error {
 	if err != nil {
 		return err

@@ -103,7 +103,7 @@ func (l *Leaf) Snowflake(c echo.Context) error {
 	if l.config.NoSnowflake {
 		return javaText(c, "0")
 	}
-	// what the key is says nothing here, but is a name that not everybody may touch
+	// the key has no meaning here, but it is a name, which the caller may have no right to
 	if _, err := l.service.Name(c, "key"); err != nil && !access.From(c.Request().Context()).Names.All() {
 		l.service.Refused(c, err)
 		return l.exception(c, noKey)

@@ -105,7 +105,7 @@ func (c *Service) OpenTLS(log *slog.Logger) (*Certificates, error) {
 		return nil, err
 	}
 	if watch.IsExposed(c.TLSKey) {
-		log.Warn("everybody on this machine can read the key of the certificate: chmod o-r", "file", c.TLSKey)
+		log.Warn("every user of this machine can read the key of the certificate: chmod o-r", "file", c.TLSKey)
 	}
 	t.stop = watch.Every(certificateEvery, t.look)
 	return t, nil

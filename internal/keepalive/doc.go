@@ -1,5 +1,5 @@
-// Package keepalive keeps a lease alive while somebody holds it, and tells the holder that it may
-// have ended before anybody else can have it.
+// Package keepalive keeps a lease alive while its holder needs it, and tells the holder that it may
+// have ended before any other can have it.
 //
 // What it promises: the holder's context ends at the latest when margin is left of the
 // time-to-live, counted from the moment before the last renewal that was confirmed was sent. A

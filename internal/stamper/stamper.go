@@ -136,7 +136,7 @@ func (s *Stamper) enter(pool, owner string) (*poolStamper, error) {
 	if d == nil && len(s.stampers) >= s.config.Max && !s.makeRoomLocked(owner) {
 		return nil, &fault.WaitError{
 			Err: ErrTooMany, Wait: s.nextRoomLocked(),
-			Text: fmt.Sprintf(": this server stamps ids of %d pools at most; one that nobody uses is given back in {wait} at the earliest", s.config.Max),
+			Text: fmt.Sprintf(": this server stamps ids of %d pools at most; an unused one is given back in {wait} at the earliest", s.config.Max),
 		}
 	}
 	if d == nil || d.over() {

@@ -124,7 +124,7 @@ func look(m module) (held, error) {
 	return one, err
 }
 
-// unknown stands for a text that is no licence which anybody knows.
+// unknown stands for a text that is no known licence.
 const unknown = "unknown"
 
 // namesOf are the licences that a text holds. A text of which less than half is a licence is
@@ -144,7 +144,7 @@ func namesOf(text []byte) (names []string) {
 // exception then.
 func (h *held) check() error {
 	if len(h.licences) == 0 {
-		return fmt.Errorf("%s %s has no file with a licence: nobody may use it", h.path, h.version)
+		return fmt.Errorf("%s %s has no file with a licence, so it may not be used", h.path, h.version)
 	}
 	if e := excepted[h.path]; slices.Equal(e.found, h.licences) {
 		if e.licences != nil {
@@ -205,7 +205,7 @@ func writeLicences(ctx context.Context, root, file string) error {
 	if len(all) == 0 {
 		return faults
 	}
-	return errors.Join(faults, os.WriteFile(filepath.Join(root, file), []byte(page(all)), 0o644)) //nolint:gosec // a page for everybody to read
+	return errors.Join(faults, os.WriteFile(filepath.Join(root, file), []byte(page(all)), 0o644)) //nolint:gosec // a page for all users
 }
 
 // printTexts prints the licences of all modules, and of Go itself.

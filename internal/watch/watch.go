@@ -92,7 +92,7 @@ func Version(text []byte) string {
 	return hex.EncodeToString(sum[:6])
 }
 
-// IsExposed reports whether everybody on this machine may read a file.
+// IsExposed reports whether every user of this machine may read a file.
 func IsExposed(path string) bool {
 	about, err := os.Stat(path)
 	return err == nil && about.Mode().Perm()&0o004 != 0

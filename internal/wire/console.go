@@ -70,7 +70,7 @@ type Session struct {
 	Principal string `json:"principal,omitempty"`
 	// that the caller may touch, as orders:*; none = all
 	Names []string `json:"names"`
-	// whether access is controlled: else everybody is an admin
+	// whether access is controlled; without it every caller is an admin
 	Access bool `json:"access"`
 	// whether the console has no buttons that change anything
 	Readonly bool `json:"readonly"`

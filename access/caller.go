@@ -2,12 +2,12 @@ package access
 
 import "context"
 
-// Caller is who is asking, and what they may do.
+// Caller is the sender of a request, and its rights.
 type Caller struct {
-	Principal string // "" for those who showed nothing
+	Principal string // "" for a caller without key or certificate
 	Role      Role
-	Names     Names  // that they may touch
-	Limit     Limit  // how often they may ask; zero = as often as they like
+	Names     Names  // that it may touch
+	Limit     Limit  // how often it may ask; zero = no limit
 	KeyID     string // of the key that was shown; "" = none was
 }
 

@@ -4,7 +4,8 @@ import (
 	"github.com/coatcheck/coatcheck/internal/compat"
 )
 
-// LeafDoor says what clients of Meituan Leaf are given. The zero value gives all that Leaf does.
+// LeafDoor configures the routes for clients of Meituan Leaf. The zero value offers all that Leaf
+// does.
 type LeafDoor = compat.LeafConfig
 
 // TinyidToken lets a client of Didi tinyid draw ids of a tag. A tag can have several, and a token
@@ -14,8 +15,8 @@ type TinyidToken = compat.Token
 // SegmentTag is a tag of a segment source as people see it.
 type SegmentTag = compat.Tag
 
-// compatible registers the routes of other systems. Such a system takes any method, and parameters
-// that it does not know.
+// compatible registers the routes of other systems. These take any method and unknown parameters,
+// as the systems do.
 func (s *Server) compatible(at *router) {
 	service := compat.Service{
 		Segments: s.segments, Source: s.source, Stamper: s.stamper, Metrics: s.metrics, Logger: s.log, Tags: s.config.SegmentTags, Access: s.config.Access,

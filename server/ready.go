@@ -69,8 +69,8 @@ func (h *probes) ready(r *request) error {
 	return r.answer(http.StatusOK, readiness)
 }
 
-// reader returns which pools a caller may be told of. A wrong key makes it a stranger and is
-// not refused: a probe must not find the service unready because its key has ended.
+// reader returns a filter of the pools that a caller may see. It treats a wrong key as none and
+// does not refuse it: a probe must not find the service unready because its key has expired.
 func (h *probes) reader(request *http.Request) (names access.Names, mayRead bool) {
 	if h.admission.policy == nil || isAdminSide(request.Context()) {
 		if health.FromThisMachine(request) {
@@ -112,7 +112,7 @@ func countOf(workers []wire.StampingWorker) *wire.WorkerCount {
 	return count
 }
 
-// showLive says that the process answers. It asks no server.
+// showLive answers that the process runs. It asks no server.
 func showLive(c echo.Context) error {
 	noStore(c)
 	return c.JSON(http.StatusOK, map[string]string{"status": "ok"})

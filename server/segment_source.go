@@ -27,8 +27,8 @@ func (t timedSource) Take(ctx context.Context, tag string, step int64) (segment.
 	return got, err
 }
 
-// SegmentCounters is the configuration of the counters that segments of a store are taken from, for
-// all that take from them: a kind of their own, whose margin is beyond what many fetches take.
+// SegmentCounters is the configuration of the counters that every server takes a store's segments
+// from: a kind of their own, whose margin exceeds many fetches.
 func SegmentCounters(config counter.Config) counter.Config {
 	config.Kind = "segment"
 	config.Margin = max(config.Margin, 64*segment.DefaultMaxStep)
@@ -114,15 +114,15 @@ func (o *opaqueEnds) note(tag string, end int64) {
 	o.tags[tag] = end
 }
 
-// of returns 0 for a tag of which no opaque ids were asked for.
+// of returns 0 for a tag whose opaque ids were never asked for.
 func (o *opaqueEnds) of(tag string) int64 {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.tags[tag]
 }
 
-// there refuses a tag that the store does not have, if that is asked for. One that was seen is not
-// looked for again: when the store has lost it, the counter is moved past all that can have been
+// there refuses a tag that the store does not have, if the configuration says so. A tag seen once
+// is not looked for again: if the store has lost it, the counter moves past all that may have been
 // handed out.
 func (t *storeSource) there(ctx context.Context, tag string) error {
 	if _, seen := t.seen.Load(tag); seen || !t.known {

@@ -60,7 +60,7 @@ func (p *program) breakLock(ctx context.Context, service *client.Client, name st
 	return p.print(wire.LockBroken{Name: name, Fence: fence}, fmt.Sprintf("%d\n", fence))
 }
 
-// holder is the one that is meant.
+// holder returns the holder to break.
 func (b lockBreak) holder(shown wire.Lock) (wire.LockHolder, error) {
 	var fences []string
 	for _, holder := range shown.Holders {

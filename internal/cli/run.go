@@ -23,7 +23,7 @@ const (
 	tryLater = 75
 )
 
-// program is what a command gets from outside.
+// program is a command's input from outside.
 type program struct {
 	getenv func(string) string
 	stdout io.Writer
@@ -31,13 +31,13 @@ type program struct {
 	json   bool
 }
 
-// usageError is a command line or a configuration that cannot be meant.
+// usageError is a wrong command line or configuration.
 type usageError struct{ error }
 
 func (e usageError) Unwrap() error { return e.error }
 
-// laterError is a failure that the same command may not meet later, and that repeating it does no
-// harm to: held, exhausted, unavailable.
+// laterError is a failure that may pass, after which the command can be repeated without harm:
+// held, exhausted, unavailable.
 type laterError struct{ error }
 
 func (e laterError) Unwrap() error { return e.error }

@@ -51,7 +51,7 @@ type Server struct {
 	ended   bool
 }
 
-// options is how one server differs from the next.
+// options are the settings that differ between servers.
 type options struct {
 	sentinel bool     // watches other servers and holds no data
 	cluster  bool     // is a cluster node, with a second port for the cluster bus

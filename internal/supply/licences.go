@@ -63,7 +63,7 @@ type licenceText struct {
 
 var licenceFile = regexp.MustCompile(`(?i)^(licen[cs]e|copying|unlicense)([-._].*)?$`)
 
-// vendored are packages of npm that the binary holds as files of this repository, as published.
+// vendored are packages of npm whose published files are in this repository and in the binary.
 var vendored = []module{{path: "npm/uplot", version: "1.6.32", dir: "console/static"}}
 
 // licencesOf finds the licences of every module in the binary, and what may not be there. The list
@@ -140,8 +140,8 @@ func namesOf(text []byte) (names []string) {
 	return names
 }
 
-// check reports whether a module may be in the binary. One that is excepted has the licences of its
-// exception then.
+// check reports whether a module may be in the binary. An excepted one has to have the licences of
+// its exception.
 func (h *held) check() error {
 	if len(h.licences) == 0 {
 		return fmt.Errorf("%s %s has no file with a licence, so it may not be used", h.path, h.version)

@@ -46,7 +46,7 @@ func (j *journal) grant(client int, w wish, fence, asked, got int64) {
 	}
 }
 
-// still says that a client's grant was his at a moment.
+// still records that a client had its grant at a moment.
 func (j *journal) still(client int, at int64) { j.linef("still %d %d", client, at) }
 
 // end says how a client's grant ended, between two moments.
@@ -98,7 +98,7 @@ func (h *histories) handed() (count int) {
 type open struct {
 	name string
 	deed deed
-	last int64 // when its holder last saw that it is his
+	last int64 // when its holder last saw that it has it
 }
 
 // reading puts histories together.

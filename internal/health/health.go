@@ -33,7 +33,7 @@ type Config struct {
 	Logger   *slog.Logger // has a line when the store stops working, and when it works again
 }
 
-// Answer is whether the store answers and takes writes.
+// Answer is the state of the store: whether it answers and takes writes.
 type Answer struct {
 	Incarnation string // of the store, if it works
 	// why it does not work, in words that are the same for all stores; "" = it works

@@ -2,17 +2,17 @@ package access
 
 import "context"
 
-// Caller is who is asking, and what they may do.
+// Caller is the sender of a request, and its rights.
 type Caller struct {
-	Principal string // "" for those who showed nothing
+	Principal string // "" for a caller without key or certificate
 	Role      Role
-	Names     Names  // that they may touch
-	Limit     Limit  // how often they may ask; zero = as often as they like
+	Names     Names  // that it may touch
+	Limit     Limit  // how often it may ask; zero = no limit
 	KeyID     string // of the key that was shown; "" = none was
 }
 
-// Everybody may do everything: who is asking where access is not controlled.
-var Everybody = Caller{Role: Admin}
+// Unrestricted is the caller of every request where access is not controlled. It may do everything.
+var Unrestricted = Caller{Role: Admin}
 
 // May reports whether the caller has a role, or one above it.
 func (c Caller) May(role Role) bool { return c.Role >= role }
@@ -24,10 +24,10 @@ func With(ctx context.Context, caller Caller) context.Context {
 	return context.WithValue(ctx, contextKey{}, caller)
 }
 
-// From is the caller of a request's context, [Everybody] if there is none.
+// From returns the caller in a request's context, or [Unrestricted] if there is none.
 func From(ctx context.Context) Caller {
 	if caller, ok := ctx.Value(contextKey{}).(Caller); ok {
 		return caller
 	}
-	return Everybody
+	return Unrestricted
 }

@@ -8,8 +8,8 @@ import (
 
 const maxFile = 4 << 20 // bytes
 
-// ReadFile reads a file of keys, certificates and what those may do who show nothing. The error
-// tells every fault on a line of its own, with the file's line.
+// ReadFile reads a file of keys, certificates and the rights of anonymous callers. The error lists
+// every fault on a line of its own, with the file's line.
 func ReadFile(path string) (Set, error) {
 	text, _, err := watch.Read(path, maxFile)
 	if err != nil {
@@ -18,7 +18,7 @@ func ReadFile(path string) (Set, error) {
 	return parse(path, text)
 }
 
-// readFileLocked reads the file and, if it has no fault, takes what it says.
+// readFileLocked reads the file and puts it in force if it has no fault.
 func (p *Policy) readFileLocked() error {
 	if p.config.File == "" {
 		return nil
@@ -27,12 +27,12 @@ func (p *Policy) readFileLocked() error {
 	first := p.seen == watch.Seen{}
 	p.seen.Take(version, err)
 	if first && watch.IsExposed(p.config.File) {
-		p.log.Warn("everybody on this machine can read the file of keys; it holds no secret, but tells who may do what: chmod o-r", "file", p.config.File)
+		p.log.Warn("every user of this machine can read the file of keys; it holds no secret, but shows the callers' rights: chmod o-r", "file", p.config.File)
 	}
 	return p.takeLocked(text, version, err)
 }
 
-// lookAtFileLocked takes what the file says if it is new.
+// lookAtFileLocked reads the file if it is new.
 func (p *Policy) lookAtFileLocked() {
 	if p.config.File == "" {
 		return
@@ -43,7 +43,7 @@ func (p *Policy) lookAtFileLocked() {
 	}
 }
 
-// takeLocked puts in force what was read, or keeps what is in force, and tells why.
+// takeLocked puts the new state in force, or keeps the old one and logs why.
 func (p *Policy) takeLocked(text []byte, version string, err error) error {
 	var read Set
 	if err == nil {

@@ -52,13 +52,13 @@ func LooksLikeKey(text string) bool { return strings.HasPrefix(text, keyStart) }
 // Text is the key as it is shown to a service. It is a secret.
 func (k Key) Text() string { return keyStart + k.ID + "_" + k.Secret }
 
-// String hides the secret, so that a key that is printed by mistake tells nothing.
+// String hides the secret, so that a key printed by mistake gives nothing away.
 func (k Key) String() string { return keyStart + k.ID + "_…" }
 
 // GoString hides the secret as well.
 func (k Key) GoString() string { return k.String() }
 
-// Hash is what is stored of the key: the SHA-256 of the secret's characters.
+// Hash returns the stored form of the key: the SHA-256 of the secret's characters.
 func (k Key) Hash() Hash { return sha256.Sum256([]byte(k.Secret)) }
 
 // Hash is the SHA-256 of a secret. It is written in hex.

@@ -75,7 +75,7 @@ func (l Limit) None() bool { return l.Rate.N == 0 }
 // every is the time between two requests of the even flow.
 func (l Limit) every() time.Duration { return l.Rate.Per / time.Duration(l.Rate.N) }
 
-// burst is how many requests may come at once on top of the one that the even flow has.
+// burst is how many requests may come at once beyond the one of the even flow.
 func (l Limit) burst() int {
 	if l.Burst > 0 {
 		return l.Burst

@@ -13,8 +13,7 @@ import (
 	"github.com/coatcheck/coatcheck/redisstore"
 )
 
-// ErrTooOften is the error of a caller who asks more often than their limit allows. It comes as a
-// [*TooOften].
+// ErrTooOften is the error of a caller over its limit. It comes as a [*TooOften].
 var ErrTooOften = errors.New("access: asked too often")
 
 // TooOften says when to ask again.
@@ -29,7 +28,7 @@ func (t *TooOften) RetryAfter() time.Duration { return t.Wait }
 // Unwrap makes it an ErrTooOften.
 func (t *TooOften) Unwrap() error { return ErrTooOften }
 
-// State is how a principal stands.
+// State is a principal's use of its limit.
 type State struct {
 	Size  int           // requests that may come at once after a rest
 	Left  int           // of them
@@ -55,7 +54,7 @@ type Limiter struct {
 	serving    sync.WaitGroup
 }
 
-// maxPrincipals is how many principals are remembered; others begin anew, from what the store says.
+// maxPrincipals is how many principals are remembered; others are read from the store again.
 const maxPrincipals = 10_000
 
 // NewLimiter returns a limiter that counts in a store. It ends with Close.
@@ -114,7 +113,7 @@ type principalLimit struct {
 	waiting []*asked
 }
 
-// join puts a request in line, and reports whether it is to serve the line.
+// join queues a request, and reports whether it is to serve the queue.
 func (p *principalLimit) join(ask *asked) (first bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -123,8 +122,8 @@ func (p *principalLimit) join(ask *asked) (first bool) {
 	return first
 }
 
-// serve counts those in line. Those that came meanwhile are served by a goroutine of their own, so
-// that no request waits for the others.
+// serve counts the queued requests. Requests that came meanwhile get their own goroutine, so that
+// none waits for later ones.
 func (p *principalLimit) serve(ctx context.Context) {
 	p.mu.Lock()
 	requests := p.waiting
@@ -142,7 +141,7 @@ func (p *principalLimit) serve(ctx context.Context) {
 	}
 }
 
-// alike is how many at the head of the line have the same limit.
+// alike returns how many requests at the head of the queue have the same limit.
 func alike(requests []*asked) int {
 	n := 1
 	for n < len(requests) && requests[n].limit == requests[0].limit {
@@ -151,8 +150,7 @@ func alike(requests []*asked) int {
 	return n
 }
 
-// count counts several requests at once: all of them if there is room for all, else as many as
-// there is room for.
+// count counts several requests at once, as many as there is room for.
 func (p *principalLimit) count(ctx context.Context, requests []*asked) {
 	for len(requests) > 0 {
 		n := min(len(requests), requests[0].limit.burst()+1)

@@ -7,11 +7,11 @@ import (
 	"time"
 )
 
-// Lockout slows down those who try secrets, by address. A right secret is no guess: it is compared
-// first, so that no stranger can lock its owner out. A wrong one is counted by its id and its
-// address, and by its address alone, since ids can be invented: after guessFree of an id, or
-// guessFreeOfAll, there is one more each guessEvery, and those between are told to wait. It
-// remembers a bounded number. The zero value is ready, and safe for concurrent use.
+// Lockout slows down clients that guess secrets, by address. A right secret is no guess: it is
+// compared first, so that no stranger can lock its owner out. A wrong one is counted by its id and
+// its address, and by its address alone, since ids can be invented: after guessFree of an id, or
+// guessFreeOfAll, one more is free each guessEvery, and others have to wait. It remembers a bounded
+// number. The zero value is ready, and safe for concurrent use.
 type Lockout struct {
 	mu   sync.Mutex
 	bad  map[source]time.Time // when all wrong ones are forgotten
@@ -79,8 +79,8 @@ func (l *Lockout) countLocked(what source, now time.Time) {
 	l.bad[what] = until.Add(guessEvery)
 }
 
-// forgetLocked makes room for one: of a few that it looks at it forgets those that are over, else
-// the one that would be over first.
+// forgetLocked makes room for one. It looks at a few and forgets those that are over, else the one
+// that ends first.
 func (l *Lockout) forgetLocked(now time.Time) {
 	var first source
 	var soonest time.Time
@@ -99,9 +99,9 @@ func (l *Lockout) forgetLocked(now time.Time) {
 	delete(l.bad, first)
 }
 
-// Hold holds the answer to a wrong key back for a second, or until the context ends, so that a
-// client that asks again as soon as it has its answer asks once a second. It returns at once, with
-// false, where it holds as many as it may: held answers must not take the places of others.
+// Hold delays the answer to a wrong key for a second, or until the context ends, so that a client
+// that asks again at once asks once a second. It returns false at once if it holds as many as it
+// may: held answers must not take the places of other requests.
 func (l *Lockout) Hold(ctx context.Context, from netip.Addr) (held bool) {
 	if !l.hold(from) {
 		return false

@@ -87,8 +87,8 @@ func (m *memory) SetIfNotExistsWithTTL(ctx context.Context, key string, value in
 	return m.CompareAndSwapWithTTL(ctx, key, none, value, ttl)
 }
 
-// CompareAndSwapWithTTL implements throttled.GCRAStoreCtx. Where the store does not answer, or it
-// is not known what became of it, memory counts.
+// CompareAndSwapWithTTL implements throttled.GCRAStoreCtx. If the store does not answer, or the
+// outcome is unknown, memory counts.
 func (m *memory) CompareAndSwapWithTTL(ctx context.Context, _ string, old, value int64, ttl time.Duration) (bool, error) {
 	keep := max(ttl+time.Millisecond, keepLeast)
 	if m.isAway() {

@@ -16,7 +16,7 @@ type Names []string
 // maxNames is how many entries a record can have.
 const maxNames = 100
 
-// check tells what is wrong with names.
+// check returns the fault of the names.
 func (n Names) check() (faults []string) {
 	if n != nil && len(n) == 0 {
 		faults = append(faults, "an empty list; leave it out, or write *, for all names")
@@ -55,15 +55,15 @@ func covers(entry, name string) bool {
 	return entry == name
 }
 
-// Span is a part of all names, in the order of their bytes: those that begin with Prefix, or with
-// Exact that one alone.
+// Span is a range of names, in the order of their bytes: all that begin with Prefix, or with Exact
+// only Prefix itself.
 type Span struct {
 	Prefix string
 	Exact  bool
 }
 
-// Spans says which of the names that begin with a prefix are allowed: spans that do not overlap, in
-// the order of the names' bytes.
+// Spans returns the allowed names that begin with a prefix, as spans that do not overlap, in the
+// order of the names' bytes.
 func (n Names) Spans(prefix string) (spans []Span) {
 	if n.All() {
 		return []Span{{Prefix: prefix}}

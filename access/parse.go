@@ -15,8 +15,8 @@ import (
 const maxRecords = 10_000
 
 // Parse reads a file of keys: YAML with the lists keys and certificates, and the map anonymous. The
-// error tells every fault on a line of its own, with the file's line, or says that this is no YAML
-// at all. It never quotes the file.
+// error lists every fault on a line of its own, with the file's line, or says that this is no YAML.
+// It never quotes the file.
 func Parse(text []byte) (Set, error) { return parse("", text) }
 
 // parse is Parse; the faults name the file.
@@ -67,7 +67,7 @@ type parser struct {
 	set    Set
 }
 
-// fault is one thing that is wrong, and where.
+// fault is one fault of a file and its place.
 type fault struct {
 	line int
 	text string
@@ -136,7 +136,7 @@ func (p *parser) key(node *yaml.Node) {
 	p.set.Keys = append(p.set.Keys, r)
 }
 
-// check tells what is wrong with a record whose fields could all be read.
+// check finds the faults of a record whose fields could all be read.
 func (p *parser) check(node *yaml.Node, before int, r Record) {
 	if len(p.faults) > before {
 		return
@@ -184,7 +184,7 @@ func (p *parser) anonymous(node *yaml.Node) {
 	p.checkCaller(node, before, checked)
 }
 
-// callerFields reads what a caller without a key may do.
+// callerFields reads the rights of an anonymous caller.
 func (p *parser) callerFields(into *Caller) map[string]func(*yaml.Node) {
 	return map[string]func(*yaml.Node){
 		"role": p.parsed("role", into.Role.UnmarshalText), "prefixes": p.names(&into.Names),

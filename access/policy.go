@@ -13,7 +13,7 @@ import (
 	"github.com/coatcheck/coatcheck/redisstore"
 )
 
-// Config says where records come from. The zero value of each field means the default beside it.
+// Config is the sources of records. The zero value of each field means the default beside it.
 type Config struct {
 	// a YAML file of keys, certificates and what callers without one may do
 	File  string
@@ -25,8 +25,8 @@ type Config struct {
 	Logger *slog.Logger // nil = no log
 }
 
-// Policy knows what callers may do, as its sources say, which it reads again and again until Close.
-// It is safe for concurrent use.
+// Policy is the rights of callers. It reads its sources again and again until Close. It is safe for
+// concurrent use.
 type Policy struct {
 	config Config
 	log    *slog.Logger
@@ -42,7 +42,7 @@ type Policy struct {
 }
 
 // Open reads the sources and begins to read them again every so often. A file with faults is an
-// error that tells all of them. A store that does not answer is not: until it does, keys that are
+// error that lists them all. A store that does not answer is no error: until it does, keys that are
 // in no other source are refused with [ErrNotRead].
 func Open(ctx context.Context, config Config) (*Policy, error) {
 	if config.Every == 0 {
@@ -75,8 +75,8 @@ func (p *Policy) Close() {
 	}
 }
 
-// Reload reads file and store at once. What cannot be read leaves what was read last in force; the
-// error tells every fault.
+// Reload reads file and store at once. A source that cannot be read keeps its last state in force;
+// the error lists every fault.
 func (p *Policy) Reload(ctx context.Context) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -86,7 +86,7 @@ func (p *Policy) Reload(ctx context.Context) error {
 }
 
 // Change puts another file, other keys of the environment and another limit in force, as [Config]
-// has them. If the file is wrong, everything stays as it was; the error tells every fault.
+// has them. If the file is wrong, everything stays as it was; the error lists every fault.
 func (p *Policy) Change(file string, keys []Record, limit Limit) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -123,7 +123,7 @@ func (p *Policy) look(ctx context.Context) {
 	p.joinLocked()
 }
 
-// joinLocked puts what was read in force.
+// joinLocked puts the sources' last states in force.
 func (p *Policy) joinLocked() {
 	all, twice := join(p.config.Limit, p.file, Set{Keys: p.config.Keys}, p.stored)
 	for _, id := range twice {
@@ -163,8 +163,8 @@ func (p *Policy) readStoreLocked(ctx context.Context) error {
 	return nil
 }
 
-// Key finds who shows a key: [ErrBadKey], [ErrExpired] or [ErrNotRead] if the key belongs to no
-// caller that this service knows.
+// Key returns the caller of a key: [ErrBadKey], [ErrExpired] or [ErrNotRead] if the key belongs to
+// no caller that this service knows.
 func (p *Policy) Key(text string) (Caller, error) {
 	key, err := ParseKey(text)
 	if err != nil {
@@ -183,13 +183,13 @@ func (p *Policy) Has(id string) bool {
 	return known
 }
 
-// Certificate finds whose a client certificate is. It must have been verified. ok is false for one
-// that belongs to no caller.
+// Certificate returns the caller of a client certificate, which must have been verified. ok is
+// false if it belongs to no caller.
 func (p *Policy) Certificate(of *x509.Certificate) (caller Caller, ok bool) {
 	return p.set.Load().certificate(of)
 }
 
-// Anonymous is a caller that shows neither a key nor a certificate.
+// Anonymous returns the caller without a key or certificate.
 func (p *Policy) Anonymous() Caller {
 	now := p.set.Load()
 	return now.limited(now.anonymous)

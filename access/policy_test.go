@@ -152,7 +152,7 @@ func TestFileIsFollowed(t *testing.T) {
 	})
 }
 
-func TestFileThatEverybodyCanReadIsWarnedOf(t *testing.T) {
+func TestWorldReadableFileIsWarnedOf(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "keys.yaml")
 	write(t, file, "keys: []\n")
 	for _, exposed := range []bool{false, true} {
@@ -163,7 +163,7 @@ func TestFileThatEverybodyCanReadIsWarnedOf(t *testing.T) {
 		}
 		var log logtest.Text
 		open(t, access.Config{File: file, Logger: slog.New(slog.NewTextHandler(&log, nil))})
-		if strings.Contains(log.String(), "everybody on this machine") != exposed {
+		if strings.Contains(log.String(), "every user of this machine") != exposed {
 			t.Errorf("exposed %v: %s", exposed, log.String())
 		}
 	}
@@ -257,7 +257,7 @@ func TestKeysStayWhileTheStoreIsAway(t *testing.T) {
 	expect.Eventually(t, "the store is read", func() bool { _, err := fresh.Key(key.Text()); return !errors.Is(err, access.ErrNotRead) })
 }
 
-// What somebody else has written there counts for nothing, and harms no other.
+// A record that another program wrote there is ignored, and harms no other record.
 func TestRecordInTheStoreThatCanNotBeReadCountsForNothing(t *testing.T) {
 	server := redistest.Start(t)
 	store := storetest.Open(t, redisstore.Config{URL: server.URL()})

@@ -11,7 +11,7 @@ import (
 	"github.com/coatcheck/coatcheck/internal/names"
 )
 
-// Record says what a key is worth. It holds no secret.
+// Record is the rights of a key. It holds no secret.
 type Record struct {
 	ID        string    `json:"id"`
 	Hash      Hash      `json:"sha256"`
@@ -65,7 +65,7 @@ const principalRule = "1 to 200 characters of A–Z a–z 0–9 . _ : ~ @ / + -"
 // expired reports whether the record's time is over.
 func (r Record) expired(now time.Time) bool { return !r.NotAfter.IsZero() && !now.Before(r.NotAfter) }
 
-// caller is who shows the record's key.
+// caller returns the caller that the record's key belongs to.
 func (r Record) caller() Caller {
 	return Caller{Principal: r.Principal, Role: r.Role, Names: r.Names, Limit: Limit{r.Rate, r.Burst}, KeyID: r.ID}
 }
@@ -76,8 +76,8 @@ func (r Record) caller() Caller {
 //	k7x2:use:orders:orders:*|bills:*:9f86d0…,ops1:admin:ops::60303a…
 //
 // An empty text has no records; one of separators alone is a fault. A principal has no colon here.
-// A record with a rate, an end or a label belongs into a file. The error holds every fault, and no
-// more of a record than its id.
+// A record with a rate, an end or a label has to stand in a file. The error lists every fault, and
+// quotes no more of a record than its id.
 func ParseRecords(text string) (records []Record, err error) {
 	var faults []error
 	seen := map[string]bool{}
@@ -99,7 +99,7 @@ func ParseRecords(text string) (records []Record, err error) {
 		records = append(records, record)
 	}
 	if text != "" && len(records) == 0 {
-		return nil, errors.New("there is no record in it, so that nobody would be asked for a key: id:role:principal:names:sha256, or nothing at all")
+		return nil, errors.New("there is no record in it, so that no caller would be asked for a key: id:role:principal:names:sha256, or nothing at all")
 	}
 	return records, errors.Join(faults...)
 }

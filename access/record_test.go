@@ -98,8 +98,8 @@ func TestFileOfKeys(t *testing.T) {
 	}
 	expect.MustEqual(t, "the number of keys", len(set.Keys), 2)
 	expect.Equal(t, "the number of certificates", len(set.Certificates), 3)
-	expect.Equal(t, "the role of nobody", set.Anonymous.Role, access.Read)
-	expect.Equal(t, "the names of nobody", set.Anonymous.Names, access.Names{"public:*"})
+	expect.Equal(t, "the role of the anonymous caller", set.Anonymous.Role, access.Read)
+	expect.Equal(t, "the names of the anonymous caller", set.Anonymous.Names, access.Names{"public:*"})
 	blue := set.Keys[0]
 	expect.Equal(t, "the rate", blue.Rate.String(), "100/s")
 	expect.Equal(t, "the burst", blue.Burst, 20)

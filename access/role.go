@@ -8,7 +8,7 @@ import (
 // Role is how much a caller may do. Each can do all that those below it can.
 type Role int
 
-// The roles. None is what a caller has who may do nothing but what is open to all.
+// The roles. A caller with None may use only routes that are open to all.
 const (
 	None  Role = iota
 	Read       // look: counters, tokens, rings, locks, metrics

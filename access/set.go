@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// Certificate says what a client certificate is worth, one that the service's own authorities have
-// signed. One of CommonName, DNS and URI says which it is.
+// Certificate is the rights of a client certificate that the service's own authorities have signed.
+// One of CommonName, DNS and URI names it.
 type Certificate struct {
 	CommonName string // of the subject
 	DNS        string // one of its alternative names
@@ -28,7 +28,7 @@ func (c Certificate) is(of *x509.Certificate) bool {
 	return c.CommonName != "" && of.Subject.CommonName == c.CommonName
 }
 
-// Set is what one source says: keys, certificates, and what those may do who show neither. It is
+// Set is the content of one source: keys, certificates, and the rights of anonymous callers. It is
 // read-only.
 type Set struct {
 	Keys         []Record
@@ -71,8 +71,7 @@ var (
 	ErrNotRead = errors.New("access: the keys of the store have not been read yet")
 )
 
-// key finds who shows a key. Whether there is none of the id, or one with another secret, takes the
-// same work.
+// key returns the caller of a key. An unknown id and a wrong secret take the same work.
 func (s *set) key(key Key, now time.Time) (Caller, error) {
 	record, known := s.keys[key.ID]
 	hash := key.Hash()
@@ -95,7 +94,7 @@ func (s *set) certificate(of *x509.Certificate) (Caller, bool) {
 	return Caller{}, false
 }
 
-// limited gives a caller the limit of all, unless it has its own.
+// limited gives a caller the common limit, unless it has its own.
 func (s *set) limited(caller Caller) Caller {
 	if caller.Limit.None() {
 		caller.Limit = s.limit

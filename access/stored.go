@@ -14,7 +14,7 @@ import (
 	"github.com/coatcheck/coatcheck/scripts"
 )
 
-// ErrThere is the error of a key whose id the store has already.
+// ErrThere is the error of Add for an id that the store already has.
 var ErrThere = errors.New("access: there is a key of that id already")
 
 // Stored is a record as the store has it.
@@ -26,8 +26,8 @@ type Stored struct {
 
 func keysOf(store *redisstore.Store) []string { return []string{store.Key("access", "keys")} }
 
-// Add stores a record for all services on the store. Nothing that is there is changed: a record of
-// the same id is [ErrThere], unless it is the same one.
+// Add stores a record for all services on the store. It changes no stored record: another record
+// with the same id is [ErrThere].
 func Add(ctx context.Context, store *redisstore.Store, record Record) error {
 	if err := record.Check(); err != nil {
 		return fmt.Errorf("access: %w", err)
@@ -82,7 +82,7 @@ func List(ctx context.Context, store *redisstore.Store) (list []Stored, err erro
 	return list, nil
 }
 
-// readStored reads a record as Add has written it: the second of its adding, a space, and JSON.
+// readStored reads a record as Add wrote it: the second when it was added, a space, and JSON.
 func readStored(id, text string) (one Stored) {
 	second, record, _ := strings.Cut(text, " ")
 	seconds, err := strconv.ParseInt(second, 10, 64)

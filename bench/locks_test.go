@@ -16,8 +16,8 @@ func TestLocksComparesEveryWay(t *testing.T) {
 	for _, row := range result.Rows {
 		what, way := cell(row[0]), cell(row[1])
 		value, _ := row[2].(float64)
-		// A client that takes what it has just given back may not change owners within a moment,
-		// nor serve everybody.
+		// A client that takes again what it has just given back may change no owner within the
+		// measured time, and serve only some clients.
 		if value <= 0 && !strings.Contains(what, "owner changes") && !strings.Contains(what, "least to most") {
 			t.Errorf("%s, %s: got %v, want more than 0", what, way, row[2])
 		}

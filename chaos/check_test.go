@@ -23,7 +23,7 @@ const (
 	ruleTrue     rule = "an answer of the handler is that of a run that had its effect"
 	ruleSame     rule = "all answers of the handler are the same"
 	ruleKept     rule = "an answer that was given stays"
-	ruleNothing  rule = "nothing has run, and nobody has the claim, while clients hear only that nothing was done"
+	ruleNothing  rule = "nothing has run, and no attempt has the claim, while clients hear only that nothing was done"
 	ruleFences   rule = "takeover: no fence twice, and none smaller than one before"
 	ruleNewest   rule = "takeover: what is recorded is the answer of the newest run"
 )
@@ -140,8 +140,8 @@ func (v *verdict) runs() {
 // recorded is judged by newest.
 func (v *verdict) mayDiffer() bool { return v.policy == "takeover" && (v.redis || v.paused) }
 
-// kept judges what clients hear when somebody has been given the answer. A request counts as later
-// if it was sent when that answer was there.
+// kept judges the replies to clients after one client has been given the answer. A request counts
+// as later if it was sent when that answer was there.
 func (v *verdict) kept() {
 	var given *answer
 	for i := range v.answers {
@@ -161,8 +161,8 @@ func (v *verdict) kept() {
 	v.faultf(last.status != http.StatusCreated && !v.recorder, ruleKept, "it does not come back: %v", last)
 }
 
-// mayNotBeThereYet reports whether an answer may be refused that somebody has been given: it was
-// sent while Redis was away, and its recording goes on.
+// mayNotBeThereYet reports whether an answer that a client has been given may be refused to others:
+// it was sent while Redis was away, and its recording goes on.
 func (v *verdict) mayNotBeThereYet(a answer) bool {
 	return slices.Contains([]string{inProgress, inDoubt, superseded, storeUnavailable, outcomeUnknown}, a.code)
 }

@@ -23,8 +23,8 @@ const (
 	owedLimit = 30 * time.Second
 )
 
-// scene is one round: clients ask, a fault strikes, everything is mended, and everybody asks until
-// they know.
+// scene is one round: clients ask, a fault strikes, everything is mended, and each client asks
+// until it knows its outcome.
 type scene struct {
 	*history
 
@@ -225,9 +225,8 @@ func (s *scene) askAgain(ctx context.Context) {
 	all.Wait()
 }
 
-// owed reports whether somebody has been given an answer of this operation that is not there yet
-// for others, but has to come: while Redis was away it was sent, and the process that sent it tries
-// to record it.
+// owed reports whether a client has been given an answer of this operation that others cannot get
+// yet but will: it was sent while Redis was away, and its process still tries to record it.
 func (s *scene) owed(o *order) bool {
 	answers := s.of(o.name)
 	if len(answers) == 0 || s.fault.recorder || answers[len(answers)-1].code != inDoubt {

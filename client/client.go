@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// Config is which service to ask, and how. The zero value of each field but URL means its
+// Config is the service, and how to call it. The zero value of each field but URL means its
 // documented default.
 type Config struct {
 	// of the service, such as http://127.0.0.1:8080; a path in it stands before those of the
@@ -22,7 +22,7 @@ type Config struct {
 	// defaults
 	HTTPClient *http.Client
 	Timeout    time.Duration // how long one request may take; 0 = 10 s
-	// bytes of an answer that are read; 0 = 16 MiB. A longer one is an answer that cannot be read
+	// largest answer, in bytes; 0 = 16 MiB. A longer one counts as unreadable
 	MaxAnswer int64
 	Logger    *slog.Logger // nil = no log. It never sees a token or the proof of a claim
 }

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// Attempt is what a function that Do runs can know of its claim. It is safe for concurrent use.
+// Attempt is the claim as seen by a function that Do runs. It is safe for concurrent use.
 type Attempt struct {
 	// larger than that of every earlier attempt of this token; below 2^53. Send it to a resource
 	// that must refuse an older attempt
@@ -147,7 +147,7 @@ func (run *run) do(ctx context.Context, work func(context.Context, *Attempt) (An
 	return Result{Answer: answer}, err
 }
 
-// tooLate is why the function is not to be begun, although the claim was granted.
+// tooLate is the reason why the function must not begin, although the claim was granted.
 func (run *run) tooLate(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return fmt.Errorf("%w: %w", ErrRefused, err)

@@ -14,10 +14,10 @@ import (
 var (
 	// ErrRefused means that nothing happened: asking again is harmless and may help.
 	ErrRefused = errors.New("refused, nothing was done")
-	// ErrLost means that what the caller held is no longer theirs: stop using it.
+	// ErrLost means that the caller no longer holds it: stop using it.
 	ErrLost = errors.New("lost, no longer held")
-	// ErrUnknownOutcome means that the write may or may not have happened. The package's
-	// documentation says what that means for each call.
+	// ErrUnknownOutcome means that the write may or may not have happened. See [Client] for each
+	// call.
 	ErrUnknownOutcome = errors.New("outcome unknown")
 )
 

@@ -11,11 +11,11 @@ import (
 // errLapsed ends a function under Takeover by this process's own clock.
 var errLapsed = fmt.Errorf("%w, or may have: the lease can have ended", ErrSuperseded)
 
-// beat starts the heartbeat, and returns what ends it and waits until no extension is under way.
-// One that was sent already does no harm: it changes a claim only while that stands. The heartbeat
-// goes on when the function's context ends, until the function itself has: until then the claim is
-// in use. Under Takeover the function's context ends when the lease can have ended, whether or not
-// the service answers.
+// beat starts the heartbeat, and returns a function that ends it and waits until no extension is
+// under way. One that was sent already does no harm: it changes a claim only while that stands. The
+// heartbeat goes on when the function's context ends, until the function itself has: until then the
+// claim is in use. Under Takeover the function's context ends when the lease can have ended,
+// whether or not the service answers.
 func (run *run) beat(ctx context.Context, lose context.CancelCauseFunc) (stop func()) {
 	ctx, quit := context.WithCancel(context.WithoutCancel(ctx))
 	claim := keepalive.Claim{

@@ -12,8 +12,8 @@ import (
 	"github.com/coatcheck/coatcheck/internal/expect"
 )
 
-// Every test here runs in a bubble where time passes only while everybody waits, so the times are
-// exact.
+// Every test here runs in a bubble where time passes only while all goroutines wait, so the times
+// are exact.
 
 // attempt runs Do in the background and returns what becomes of it.
 func (s *service) attempt(ctx context.Context, token string, terms client.ClaimOptions, work func(context.Context, *client.Attempt) (client.Answer, error)) <-chan ended {

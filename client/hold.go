@@ -13,7 +13,8 @@ import (
 // confirmed in time, and is what snowflake.New takes.
 type Holder = holder.Holder
 
-// HoldOptions are how to hold. The zero value of each field means its documented default.
+// HoldOptions are the options of a holder. The zero value of each field means its documented
+// default.
 type HoldOptions = holder.Options
 
 // HoldWorker acquires a worker id and holds it until Release, its loss, or the end of the context.

@@ -17,8 +17,8 @@ import (
 	"github.com/coatcheck/coatcheck/workerlease/holder"
 )
 
-// Every test here runs in a bubble where time passes only while everybody waits, so the times are
-// exact. A TTL is 30 s; the local deadline is a second before its end.
+// Every test here runs in a bubble where time passes only while all goroutines wait, so the times
+// are exact. A TTL is 30 s; the local deadline is a second before its end.
 const trusted = 29 * time.Second
 
 // diary records the events of a holder.

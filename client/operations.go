@@ -11,7 +11,7 @@ import (
 	"github.com/coatcheck/coatcheck/internal/wire"
 )
 
-// Operation is what an operator can see of an operation. It holds no token and no key.
+// Operation is an operation as operators see it. It holds no token and no key.
 type Operation struct {
 	// which handlers get as well: the service's own records have the operation under it
 	Name  string

@@ -85,8 +85,8 @@ func retryAfter(header http.Header) time.Duration {
 	return min(max(until.Sub(now), 0), maxWait)
 }
 
-// clean makes a text from elsewhere fit for an error: plain, and without the call's secrets.
-// Unprintable characters go first: a secret with one in it would stay whole otherwise.
+// clean makes a foreign text fit for an error: plain, and without the call's secrets. Unprintable
+// characters go first: a secret with one in it would stay whole otherwise.
 func (call call) clean(text string) string {
 	text = printed(text)
 	for _, secret := range []string{call.token, call.lease} {

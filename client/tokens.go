@@ -12,7 +12,7 @@ import (
 	"github.com/coatcheck/coatcheck/internal/wire"
 )
 
-// Policy is what becomes of a token whose attempt fell silent.
+// Policy is the outcome of a token whose attempt fell silent.
 type Policy string
 
 // The policies. A claim that was made under Hold stays under Hold, whatever a later one asks for.
@@ -91,7 +91,7 @@ const (
 	Completed State = "completed"
 )
 
-// Status is what the holder of a token may know of it.
+// Status is the state of a token as its holder may see it.
 type Status struct {
 	State      State
 	ExpiresAt  time.Time // when the record goes

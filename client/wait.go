@@ -47,7 +47,7 @@ func (w *waiter) ask(ctx context.Context) (*Lock, error) {
 	return w.client.keepLock(ctx, grant, sent)
 }
 
-// goesOn reports whether to ask again after an error. If not, it gives back the place in the queue.
+// goesOn reports whether to ask again after an error. If not, it gives up the place in the queue.
 func (w *waiter) goesOn(ctx context.Context, err error) bool {
 	unknown := errors.Is(err, ErrUnknownOutcome)
 	w.placed = w.placed || unknown || errors.Is(err, ErrHeld) || ctx.Err() != nil
@@ -67,7 +67,7 @@ func (w *waiter) goesOn(ctx context.Context, err error) bool {
 		return true
 	}
 	if w.placed {
-		// else it ends by itself, and others pass it meanwhile
+		// after a failure the place ends by itself, and other waiters pass it meanwhile
 		_ = w.client.discardLock(ctx, lockGrant{name: w.name, token: w.place})
 	}
 	return false

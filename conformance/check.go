@@ -13,7 +13,7 @@ type level string
 
 // The levels.
 const (
-	// the draft says so, or an operation happens twice, is lost, or is told to somebody else
+	// the draft says so, or an operation happens twice, is lost, or is shown to another caller
 	// without it.
 	must    level = "MUST"
 	should  level = "SHOULD"  // the draft recommends it, or a client is much worse off without it

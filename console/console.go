@@ -1,13 +1,13 @@
 // Package console is the web page for operators, embedded: plain ES modules and custom elements,
 // without a build step.
 //
-// What holds: the page asks no server but the one that it came from, and its policy forbids the
+// The promises: the page asks no server but the one that it came from, and its policy forbids the
 // browser anything else, inline scripts and styles included; text that the server answers with is
-// shown as text and never read as HTML, which Trusted Types enforce; an API key that somebody types
+// shown as text and never read as HTML, which Trusted Types enforce; an API key that a user types
 // in stays in the session storage of its tab, which a reload keeps and closing the tab ends, and
 // nowhere else; no token is in an address, in a log of the page or in storage. The page has no
-// rights of its own: all that it does is a call of the HTTP interface. What is not ours is uPlot,
-// which draws the plot: uplot.js, uplot.css and licence-uplot.txt are as published.
+// rights of its own: all that it does is a call of the HTTP interface. uPlot, which draws the plot,
+// is not ours: uplot.js, uplot.css and licence-uplot.txt are as published.
 package console
 
 import (

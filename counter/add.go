@@ -31,7 +31,7 @@ type waiter struct {
 	done chan struct{} // has room for the one message of the end
 }
 
-// add sends a call by itself where nothing is under way, else with waiting calls of its key, or of
+// add sends a call by itself if nothing is under way, else with waiting calls of its key, or of
 // other keys.
 func (c *Counters) add(ctx context.Context, e *entry, request Request) (Range, error) {
 	e.mu.Lock()
@@ -50,7 +50,7 @@ func (c *Counters) add(ctx context.Context, e *entry, request Request) (Range, e
 	return c.wait(ctx, w)
 }
 
-// joinLocked puts a call among those that wait.
+// joinLocked adds a call to the waiting ones.
 func (e *entry) joinLocked(request Request) *waiter {
 	w, _ := e.counters.waiters.Get().(*waiter)
 	if w == nil {
@@ -129,7 +129,7 @@ func (e *entry) Take() (pipeline.Addition, bool) {
 	return pipeline.Addition{Key: e.redisKey, By: e.sending.sum, Generation: e.open, Marker: pipeline.Marker{Key: e.marker, Word: e.era}}, true
 }
 
-// Done gives the calls of a batch their results. What takes longer has a goroutine of its own.
+// Done gives the calls of a batch their results. Slower work runs on another goroutine.
 func (e *entry) Done(sum int64, err error) {
 	e.mu.Lock()
 	b, under := e.sending, e.under
@@ -181,8 +181,8 @@ func (e *entry) alone(b batch, attempts int, stray int64) {
 	e.end(b, got, err)
 }
 
-// end ends an INCRBY that was not a caller's own. Of a batch that would overflow some calls need
-// not: they go out one by one.
+// end ends an INCRBY of a batch. Of a batch that would overflow some calls may still fit: they go
+// out one by one.
 func (e *entry) end(b batch, got Range, err error) {
 	defer e.counters.batches.Done()
 	if !errors.Is(err, ErrOverflow) || b.first == b.last {
@@ -199,7 +199,7 @@ func (e *entry) end(b batch, got Range, err error) {
 	e.ended()
 }
 
-// addition is what an INCRBY is to add.
+// addition is what one INCRBY is to add.
 type addition struct {
 	by       int64
 	ttl      time.Duration

@@ -52,7 +52,7 @@ func New(store *redisstore.Store, config Config) *Counters {
 	return &Counters{store: store, engine: pipeline.Of(store), config: config, log: config.Logger}
 }
 
-// Close waits for what is under way. Counters are not used after it.
+// Close waits for calls under way. Counters must not be used after it.
 func (c *Counters) Close() error {
 	c.watch.stop()
 	c.batches.Wait()

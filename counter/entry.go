@@ -8,14 +8,14 @@ import (
 	"github.com/coatcheck/coatcheck/internal/pipeline"
 )
 
-// forgetting is after how long without use a process forgets what it has seen of a key. It is less
-// than the time for which Redis keeps the record of a counter that was removed.
+// forgetting is how long a process remembers an unused key. Redis keeps the record of a removed
+// counter for longer.
 const (
 	forgetting  = 12 * time.Hour
 	removedKept = 24 * time.Hour
 )
 
-// entry is what this process knows of one key.
+// entry is this process's knowledge of one key.
 type entry struct {
 	counters *Counters
 	key      string
@@ -49,7 +49,7 @@ var start = time.Now()
 
 func clock() time.Duration { return time.Since(start) }
 
-// entry finds what is known of a key, or adds an entry for it.
+// entry returns the entry of a key, and adds it if needed.
 func (c *Counters) entry(key string) *entry {
 	if found, ok := c.keys.Load(key); ok {
 		return found.(*entry)

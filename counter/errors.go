@@ -28,14 +28,14 @@ var (
 	ErrHoldOff = fault.Refusal("counter: values may have been lost; nothing is added until every process has said what it has seen")
 )
 
-// BehindError is an [ErrBehind] with what is known.
+// BehindError is an [ErrBehind] with the values that are known.
 type BehindError struct {
 	Value int64 // what is there
 	Seen  int64 // the largest that this process has seen; 0 if it has seen none
 	Limit int64 // of the request, which moving the counter would pass; 0 under Refuse
 }
 
-// Error reports the value, and what to do.
+// Error reports the value, and the remedy.
 func (e *BehindError) Error() string {
 	if e.Limit != 0 {
 		return fmt.Sprintf("%v: at %d, after %d was handed out here; past all that may have been lost it would have no value up to %d; set it by what was handed out to go on",

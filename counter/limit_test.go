@@ -30,8 +30,8 @@ func (c counters) wantHeld(t *testing.T, key string, limit, value int64) {
 	expect.Equal(t, "Get "+key+" after it was held", stored, value)
 }
 
-// Moving a counter past what may have been lost must not use up what its numbers can be: where the
-// move would pass the limit, nothing is handed out until somebody sets the counter.
+// Moving a counter past the values that may have been lost must not use up its range: where the
+// move would pass the limit, the counter hands out nothing until an operator sets it.
 func TestCounterIsHeldWhereItsMoveWouldPassTheLimit(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t, "--appendonly", "yes", "--appendfsync", "always")

@@ -15,7 +15,7 @@ import (
 	"github.com/coatcheck/coatcheck/scripts"
 )
 
-// state is what a call needs to know of a counter that is in order.
+// state is the state of a counter that is in order.
 type state struct {
 	generation pipeline.Generation
 	seen       bool
@@ -30,7 +30,7 @@ func (e *entry) stateLocked() state { return state{e.open, e.seen, e.floor, e.er
 // in this state.
 func (s state) before(sum, by int64) bool { return !s.seen || sum-by >= s.floor }
 
-// need is for what a counter is opened.
+// need is the purpose for which a counter is opened.
 type need struct {
 	ttl   time.Duration // of a counter that begins or has none; 0 = none
 	by    int64         // how many values are to be added
@@ -58,7 +58,7 @@ func (c *Counters) ready(ctx context.Context, e *entry, n need) (state, error) {
 	return c.open(ctx, e, n)
 }
 
-// open makes Redis find a counter in order, or put it in order.
+// open has Redis check a counter, and repair it if it has lost values.
 func (c *Counters) open(ctx context.Context, e *entry, n need) (state, error) {
 	marker := e.marker
 	known, _ := c.eras.Load(marker)
@@ -102,7 +102,7 @@ func (c *Counters) open(ctx context.Context, e *entry, n need) (state, error) {
 	return state{}, reply.Unexpected()
 }
 
-// opening is what a counter was opened with.
+// opening is the arguments of an open.
 type opening struct {
 	generation pipeline.Generation
 	marker     string

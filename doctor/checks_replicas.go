@@ -139,7 +139,7 @@ func replicaLink(_ *exam, s *Inspected) verdict {
 	return fine("a replica in contact with its master")
 }
 
-// replicaPriority asks whether there is anybody to take over.
+// replicaPriority looks for a replica that can take over.
 func replicaPriority(x *exam) []verdict {
 	heirs, replicas := x.heirs()
 	switch {

@@ -6,8 +6,8 @@ import (
 	"syscall"
 )
 
-// bootID names the time since the machine was started, "" if it is not known. While it lasts, the
-// system has all that a process wrote, however that process ended.
+// bootID identifies the machine's current boot; "" = unknown. Until the next boot the system has
+// all that a process wrote, however that process ended.
 func bootID() string {
 	text, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	if err != nil {
@@ -16,8 +16,7 @@ func bootID() string {
 	return strings.TrimSpace(string(text))
 }
 
-// inode is the number by which the file system knows a file, 0 if it tells none. A copy has
-// another.
+// inode is a file's number in its file system, 0 if there is none. A copy has another.
 func inode(info os.FileInfo) uint64 {
 	if stat, ok := info.Sys().(*syscall.Stat_t); ok {
 		return stat.Ino

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// gcPause is the shortest wait before the next sweep of an idle store. Expiry is exact all the
-// same: every command sweeps first.
+// gcPause is the shortest wait before the next sweep of an idle store. Expiry stays exact: every
+// command sweeps first.
 const gcPause = 100 * time.Millisecond
 
 // clock knows when keys expire. miniredis can only make all its TTLs shorter, by a walk over all
@@ -44,7 +44,7 @@ func (c *clock) set(key string, at time.Duration) {
 	}
 }
 
-// due takes a key whose time has come off the queue.
+// due removes from the queue a key that has expired, and returns it.
 func (c *clock) due(now time.Duration) (key string, ok bool) {
 	if c.queue.Len() == 0 || c.queue.items[0].at > now {
 		return "", false
@@ -120,7 +120,7 @@ func (s *Store) expireIdle() {
 	s.clock.arm()
 }
 
-// expireLocked removes the keys whose time has come.
+// expireLocked removes the keys that have expired.
 func (s *Store) expireLocked() {
 	now := s.clock.now()
 	for {

@@ -15,7 +15,7 @@ import (
 // is closed. Replies are bounded by what the client asks for before it reads.
 const maxUnread = 64 << 20
 
-// keptBuffer is the size in bytes up to which a buffer is used again.
+// keptBuffer is the size in bytes up to which a buffer is reused.
 const keptBuffer = 64 << 10
 
 // conn is one connection. Commands are run by the goroutine that reads them; what miniredis writes
@@ -137,7 +137,7 @@ func (c *conn) take(empty []byte) []byte {
 	return batch
 }
 
-// cover waits until the disk has what the client is about to be sent.
+// cover waits until the disk has all that the next bytes to the client reveal.
 func (c *conn) cover() error {
 	if c.journal == nil {
 		return nil
@@ -155,7 +155,7 @@ func (s *Store) awaitScript() {
 	defer s.exec.Unlock()
 }
 
-// forget ends what miniredis remembers of a connection.
+// forget clears miniredis's state of a connection.
 func (s *Store) forget(c *conn) {
 	s.exec.Lock()
 	defer s.exec.Unlock()

@@ -32,9 +32,9 @@ type state struct {
 	Inode       uint64    `json:"inode"` // of the file that says this
 }
 
-// complete reports whether the directory has all that was ever answered: the store was stopped, or
-// its process ended while the machine went on. That machine may have been restarted since, or the
-// directory be a copy that was made earlier: then it is not certain.
+// complete reports whether the directory certainly has all that was ever answered: the store was
+// stopped, or its process ended while the machine went on. It is not certain if the machine has
+// been restarted since, or the directory is an earlier copy.
 func (d *directory) complete(st state) bool {
 	if st.Clean {
 		return true
@@ -63,9 +63,9 @@ func lockDirectory(path string) (*directory, error) {
 	return &directory{path, lock}, nil
 }
 
-// unlock releases the directory. An error would change nothing: the lock goes with the process at
-// the latest. It is released before the file is closed: a process that is being started just now
-// may have a copy of the file for a moment, and with it the lock.
+// unlock releases the directory. It ignores errors: the lock ends with the process at the latest.
+// It releases the lock before it closes the file: a process that is just being started may have a
+// copy of the file for a moment, and with it the lock.
 func (d *directory) unlock() {
 	_ = funlock(d.lock)
 	_ = d.lock.Close()
@@ -92,7 +92,7 @@ func (d *directory) logs() ([]int, error) {
 	return numbers, nil
 }
 
-// newLog begins a log. Its head is on the disk before anything else of it can be.
+// newLog begins a log. Its head is on the disk before the rest.
 func (d *directory) newLog(number int) (log *os.File, secret string, err error) {
 	log, err = os.OpenFile(d.file(logName(number)), os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
 	if err != nil {
@@ -174,7 +174,7 @@ func (st state) writeTo(file *os.File) error {
 	return errors.Join(err, file.Sync())
 }
 
-// rename puts a file that is on the disk in the place of another.
+// rename replaces a file by one that is on the disk.
 func (d *directory) rename(from, to string) error {
 	if err := os.Rename(d.file(from), d.file(to)); err != nil {
 		return err

@@ -2,7 +2,7 @@ package embedded
 
 import "github.com/coatcheck/coatcheck/internal/driver"
 
-// The URL embedded: of package redisstore is one of this package.
+// This package serves the URL embedded: of package redisstore.
 func init() { //nolint:gochecknoinits // as drivers of database/sql do
 	driver.Register(func(config driver.Config) (driver.Store, error) {
 		store, err := Open(Config{Dir: config.Dir, MaxKeys: config.MaxKeys, MaxBytes: config.MaxBytes, Logger: config.Logger})

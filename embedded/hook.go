@@ -19,8 +19,8 @@ func (s *Store) do(peer *server.Peer, args []string) {
 	s.settleLocked()
 }
 
-// hook is called by miniredis before every command: by those that the store hands on itself, which
-// pass, and by those that a script calls.
+// miniredis calls hook before every command: before those that the store hands on, which pass, and
+// before those that a script calls.
 func (s *Store) hook(peer *server.Peer, name string, args ...string) bool {
 	if s.pass {
 		s.pass = false
@@ -192,8 +192,8 @@ func (s *Store) noRoomLocked(caller any, keys []string, written int64) string {
 	return ""
 }
 
-// scriptRefusedLocked is why a script does not fit; "" if it does. It is taken to write its
-// arguments, once.
+// scriptRefusedLocked is why a script does not fit; "" if it does. A script counts as writing its
+// arguments once.
 func (s *Store) scriptRefusedLocked(caller any, args []string) string {
 	keys := declared(args)
 	if len(keys) == 0 {

@@ -10,8 +10,8 @@ import (
 // imageWords bounds how many fields or members one command of an image has.
 const imageWords = 1024
 
-// appendImageLocked writes the commands that make a key what it is now, whatever it was: nothing
-// but DEL for a key that is not there.
+// appendImageLocked writes the commands that recreate a key's current value, whatever it was
+// before; for a missing key only DEL.
 func (s *Store) appendImageLocked(to []byte, key string) []byte {
 	switch s.redis.Type(key) {
 	case "string":

@@ -8,8 +8,8 @@ import (
 	"github.com/alicebob/miniredis/v2/server"
 )
 
-// redisVersion is that of the Redis whose commands the store comes nearest to. Probe for commands
-// rather than for this.
+// redisVersion is the version of Redis that the store's commands resemble most. Clients should
+// probe for commands instead.
 const redisVersion = "7.2.0"
 
 func newIncarnation() string {
@@ -18,7 +18,7 @@ func newIncarnation() string {
 	return hex.EncodeToString(id)
 }
 
-// infoLocked answers the sections that miniredis does not have, and leaves it the others.
+// infoLocked answers the sections that miniredis lacks, and leaves the others to it.
 func (s *Store) infoLocked(peer *server.Peer, args []string) {
 	sections := args[1:]
 	if len(sections) == 0 {

@@ -16,9 +16,9 @@ import (
 // tries another.
 const compactPause = time.Minute
 
-// journal keeps the log. What commands change is noted as keys and parts of keys; a flush reads
-// what these are by then, and writes that. So every group in the log can be replayed onto a state
-// that already has it, which lets a snapshot be taken key by key while the store serves.
+// journal keeps the log. It notes which keys and parts of keys commands change; a flush reads their
+// current values and writes these. So every group in the log can be replayed onto a state that
+// already has it, which lets a snapshot be taken key by key while the store serves.
 type journal struct {
 	store  *Store
 	dir    *directory
@@ -45,13 +45,13 @@ type journal struct {
 	compacting sync.WaitGroup
 }
 
-// logFile is what the journal needs of an *os.File.
+// logFile is the part of *os.File that the journal uses.
 type logFile interface {
 	io.WriteCloser
 	Sync() error
 }
 
-// change is what a flush has to write of one key.
+// change is the part of one key that a flush has to write.
 type change struct {
 	whole bool                // all of it
 	life  bool                // its expiry
@@ -96,8 +96,8 @@ func (j *journal) notePartsLocked(key string, parts []string) {
 	}
 }
 
-// noteExpiredLocked notes a key that expired. No reply waits for that to be written, since the log
-// has the time of the expiry already.
+// noteExpiredLocked notes a key that expired. No reply waits for its write, since the log already
+// has the time of the expiry.
 func (j *journal) noteExpiredLocked(key string) { j.keyLocked(key).whole = true }
 
 func (j *journal) noteFlushLocked() {
@@ -154,7 +154,7 @@ func (j *journal) write(group []byte) error {
 	return j.log.Sync()
 }
 
-// takeLocked turns what was noted into commands, by what the keys hold now. It needs exec.
+// takeLocked turns the noted changes into commands, by the keys' current values. It needs exec.
 func (j *journal) takeLocked() []byte {
 	var to []byte
 	if j.flushed {
@@ -240,7 +240,7 @@ func (j *journal) compact() error {
 	return j.replaceLogs(last)
 }
 
-// replaceLogs writes a snapshot, and then deletes the logs that it stands for, up to a number.
+// replaceLogs writes a snapshot, and then deletes the logs that it replaces, up to a number.
 func (j *journal) replaceLogs(last int) error {
 	if err := j.snapshot(last); err != nil {
 		return err

@@ -326,7 +326,7 @@ func TestRepliesWaitForTheWritesTheyReport(t *testing.T) {
 	for range workers {
 		ask("INCR", "n")
 	}
-	expect.Eventually(t, "everyone has counted", func() bool {
+	expect.Eventually(t, "every client has counted", func() bool {
 		n, _ := s.redis.Get("n")
 		return n == strconv.Itoa(workers)
 	})

@@ -12,9 +12,9 @@ import (
 	"time"
 )
 
-// openDir locks the data directory, loads it, and begins a journal. The order of its writes lets it
-// be cut off anywhere: until the state is written, which comes last, the next start finds what this
-// one found, or a snapshot of it.
+// openDir locks the data directory, loads it, and begins a journal. It may be cut off anywhere:
+// until it writes the state, which comes last, the next start finds the same data as this one, or a
+// snapshot of it.
 func (s *Store) openDir(cfg Config) (err error) {
 	dir, err := lockDirectory(cfg.Dir)
 	if err != nil {
@@ -112,8 +112,8 @@ func (s *Store) raiseCounters() (raised int) {
 	return raised
 }
 
-// loader replays files. It keeps expiry apart until all is read: an expiry that is over may have
-// been put off by a later command.
+// loader replays files. It sets no expiry until all is read: a later command may have extended one
+// that is over.
 type loader struct {
 	store  *Store
 	dir    *directory
@@ -180,7 +180,7 @@ func (l *loader) log(name string, last bool) error {
 	}
 }
 
-// torn reports whether the bytes from an offset on are a group that a crash has cut off.
+// torn reports whether the bytes after an offset are a group that a crash cut off.
 func (l *loader) torn(file *os.File, offset int64, secret string) bool {
 	rest, err := io.ReadAll(io.NewSectionReader(file, offset, math.MaxInt64-offset))
 	if err != nil || !tornOff(rest, offset, secret) {
@@ -231,7 +231,7 @@ func (l *loader) replay(words []string) (err error) {
 	return err
 }
 
-// expire gives the keys their expiry, removes those whose time has come, and weighs the others.
+// expire gives the keys their expiry, removes those that have expired, and weighs the others.
 func (l *loader) expire() {
 	s := l.store
 	for key, until := range l.expiry {

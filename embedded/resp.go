@@ -21,7 +21,7 @@ const (
 // errSyntax is a reader's error for bytes that are no command.
 var errSyntax = errors.New("not a Redis command")
 
-// appendCommand writes a command as an array of bulk strings, the only form that a reader takes.
+// appendCommand writes a command as an array of bulk strings, the only form that reader takes.
 func appendCommand(to []byte, words ...string) []byte {
 	to = appendHead(to, '*', len(words))
 	for _, word := range words {
@@ -254,9 +254,9 @@ func seal(secret string) *regexp.Regexp {
 // sector is the size in bytes that a disk writes as a whole.
 const sector = 512
 
-// tornOff reports whether data, from an offset in a log on, is what a crash leaves of one group:
-// its begin, with zeros where the disk was to write. The end may be there and what is before it
-// not, but then the zeros fill whole sectors. What follows another group is no longer the last one.
+// tornOff reports whether data, after an offset in a log, is a group that a crash cut off: its
+// begin, with zeros where the disk did not write. Its end may be written and an earlier part not,
+// but then the zeros fill whole sectors. A group that another follows was not the last.
 func tornOff(data []byte, offset int64, secret string) bool {
 	data = bytes.TrimRight(data, "\x00")
 	seals := seal(secret).FindAllIndex(data, 2)
@@ -270,7 +270,7 @@ func tornOff(data []byte, offset int64, secret string) bool {
 	return cutOff && len(seals) == 0 || hasHole(data, offset)
 }
 
-// hasHole reports whether zeros fill what a sector has of data, the first one included, which may
+// hasHole reports whether zeros fill a sector's part of data, also in the first sector, which may
 // begin before the data.
 func hasHole(data []byte, offset int64) bool {
 	for len(data) > 0 {

@@ -10,9 +10,9 @@ import (
 // snapshotKeys is how many keys are read, and sealed as one group, at a time.
 const snapshotKeys = 100
 
-// snapshot writes a new snapshot and puts it in the place of the old one. It holds all of the logs
-// up to a number, which the next start does not read any more: they may have keys that have gone
-// since. Commands run in between its groups: the log that was begun before has what they change.
+// snapshot writes a new snapshot and replaces the old one. It holds all of the logs up to a number,
+// which the next start does not read any more: they may have keys that have gone since. Commands
+// run between its groups: the new log, begun before, has their changes.
 func (j *journal) snapshot(logs int) error {
 	file, err := os.OpenFile(j.dir.file(snapshotName+".new"), os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
 	if err != nil {

@@ -23,8 +23,8 @@ const (
 	// MinTTL is the shortest time to live that a key can be given. A reply may wait that long for
 	// the disk or for a busy process.
 	MinTTL = 100 * time.Millisecond
-	// CounterJump is what a start after an unclean stop adds to every string that is a 64-bit
-	// integer without expiry. One that it would carry beyond 2^63-1 stays as it is.
+	// CounterJump is added at a start after an unclean stop to every string that is a 64-bit
+	// integer without expiry. One that would pass 2^63-1 stays as it is.
 	CounterJump = 1000
 )
 
@@ -35,7 +35,8 @@ var ErrInUse = errors.New("the data directory is in use by another process")
 // written. Nothing was changed.
 var ErrCorrupt = errors.New("corrupt data")
 
-// Config is what a store keeps and how much. The zero value keeps nothing and is ready to use.
+// Config is where and how much a store keeps. The zero value keeps nothing on disk and is ready to
+// use.
 //
 // The directory (0700, files 0600) holds snapshot.resp, log-<n>.resp, state.json and the lock file.
 // Snapshot and logs are Redis commands, with an ECHO after each group that carries its checksum. To
@@ -116,8 +117,8 @@ type Store struct {
 	failed  error // why the journal cannot be written any more
 }
 
-// Open starts a store, and loads what the data directory holds. The error wraps [ErrInUse] or
-// [ErrCorrupt] if it is one of them. The caller ends the store with [Store.Close].
+// Open starts a store, and loads the data directory. The error wraps [ErrInUse] or [ErrCorrupt] if
+// it is one of them. The caller ends the store with [Store.Close].
 func Open(cfg Config) (*Store, error) {
 	if err := cfg.complete(); err != nil {
 		return nil, fmt.Errorf("embedded: config: %w", err)
@@ -179,11 +180,11 @@ func (s *Store) Dial(ctx context.Context) (net.Conn, error) {
 }
 
 // Incarnation names the incarnation of the state that the store holds, in 40 hex digits. With a
-// data directory it is kept across every stop that loses nothing, as CleanStart tells.
+// data directory it survives every stop that loses nothing: see CleanStart.
 func (s *Store) Incarnation() string { return s.incarnation }
 
-// CleanStart reports whether everything that was ever answered is certain to be here: the data
-// directory was stopped cleanly, is new, or there is none, or only the process was killed, and the
+// CleanStart reports whether the store certainly has everything that was ever answered: there is no
+// data directory, or it is new, or was stopped cleanly, or only the process was killed, and the
 // machine (Linux) has not been restarted since.
 func (s *Store) CleanStart() bool { return s.cleanStart }
 
@@ -213,7 +214,7 @@ func (s *Store) hangUpLocked() {
 	}
 }
 
-// probe is a peer of miniredis that belongs to the store, and where its replies go.
+// probe is the store's own peer of miniredis, and the buffer of its replies.
 type probe struct {
 	peer    *server.Peer
 	written *bytes.Buffer
@@ -225,9 +226,8 @@ func newProbe() probe {
 	return probe{peer: server.NewPeer(bufio.NewWriter(written)), written: written, replies: bufio.NewReader(written)}
 }
 
-// askLocked runs a command of the store's own. caller is the Ctx of the peer on whose behalf it
-// asks: inside a script miniredis already holds its lock, and recognizes the Ctx of the script's
-// peer.
+// askLocked runs a command for the store itself. caller is the Ctx of the peer that it asks for:
+// inside a script miniredis already holds its lock, and recognizes the Ctx of the script's peer.
 func (s *Store) askLocked(caller any, args ...string) (any, error) {
 	s.probe.peer.Ctx = caller
 	s.dispatchLocked(s.probe.peer, args)

@@ -14,7 +14,7 @@ import (
 // maxTTL is the longest time to live that a key can be given.
 const maxTTL = 100 * 365 * 24 * time.Hour
 
-// moment is how a command states an expiry.
+// moment is a command's form of an expiry.
 type moment struct {
 	unit     time.Duration
 	absolute bool   // since 1970

@@ -2,25 +2,25 @@ package embedded
 
 import "fmt"
 
-// What the store takes besides the bytes of names and values, measured: for a key with all that is
-// known of it, and for an element of a hash, list, set or sorted set.
+// The measured overhead besides the bytes of names and values: of a key with all its state, and of
+// an element of a hash, list, set or sorted set.
 const (
 	keyBytes     = 600
 	elementBytes = 80
 )
 
-// weight is how many bytes a key takes: as it was measured last, and what was written to it since,
-// as if nothing of that had replaced anything.
+// weight is how many bytes a key takes: as last measured, and all that was written to it since, as
+// if none of it had replaced older data.
 type weight struct{ measured, written int64 }
 
-// weights are those of all keys. A key is measured when it is made, and again when half of it may
-// be new, so that what that costs is in proportion to what is written.
+// weights are the weights of all keys. A key is measured when it is made, and again when half of it
+// may be new, so that the cost is in proportion to the writes.
 type weights struct {
 	of    map[string]weight
 	total int64
 }
 
-// small is the size in bytes below which it does not matter what was written to a key.
+// small is how many bytes can be written to any key before it is measured again.
 const small = 512
 
 // touch is a key that a command may have changed.
@@ -29,7 +29,7 @@ type touch struct {
 	written int64 // bytes
 }
 
-// written is how many bytes a command may add, of which these are the arguments.
+// written is how many bytes a command with these arguments may add.
 func written(args []string) (bytes int64) {
 	for _, arg := range args {
 		bytes += elementBytes + int64(len(arg))
@@ -37,7 +37,7 @@ func written(args []string) (bytes int64) {
 	return bytes
 }
 
-// note adds what was written to a key.
+// note adds the written bytes to a key's weight.
 func (w *weights) note(t touch) {
 	known := w.of[t.key]
 	known.written += t.written
@@ -112,8 +112,8 @@ func (s *Store) sizeLocked(key string) int64 {
 }
 
 // bytesFit reports whether there is room for a command or script that may write that many bytes.
-// Beyond the bound there is a twentieth for records that are there, and another one for what writes
-// little to such: a claim is given back, an answer replayed, a lease renewed.
+// Beyond the bound there is a twentieth for existing records, and another one for small writes to
+// them: releasing a claim, replaying an answer, renewing a lease.
 func (s *Store) bytesFit(written int64, firstExists, allExist func() bool) bool {
 	slack := s.maxBytes / 20
 	switch total := s.weights.total + written; {

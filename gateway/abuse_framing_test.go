@@ -159,7 +159,7 @@ func TestUpstreamNeverSeesAHiddenRequest(t *testing.T) {
 		}
 	}
 	statuses := r.raw("POST /twice HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\n{}" + strings.Replace(hidden, "/hidden", "/twice", 1))
-	expect.Equal(t, "two requests that everybody sees", statuses, []int{200, 200})
+	expect.Equal(t, "two requests that every parser sees", statuses, []int{200, 200})
 	r.wantEnd()
 	heads, uris := upstream.take()
 	seen := map[string]int{}
@@ -178,7 +178,7 @@ func TestUpstreamNeverSeesAHiddenRequest(t *testing.T) {
 
 var unclear = regexp.MustCompile(`(?m)^[ \t]|^[^:\r\n]*[ \t]:|[^\r]\n|\r[^\n]|\x00`)
 
-// checkPlain makes sure that everybody reads a request's head in the same way.
+// checkPlain makes sure that all parsers read a request's head in the same way.
 func checkPlain(t *testing.T, what, head string) {
 	t.Helper()
 	lengths, codings := 0, 0

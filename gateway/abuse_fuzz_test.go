@@ -13,9 +13,8 @@ import (
 	"testing"
 )
 
-// Whatever requests a client sends: the service behind gets no more of them than came, each in a
-// form that everybody reads in the same way, none for a guarded path, and with nothing but the
-// truth about where it comes from.
+// Whatever requests a client sends, the upstream gets no more than came, each in a form that all
+// parsers read in the same way, none for a guarded path, and with the true address of its client.
 func FuzzRequests(f *testing.F) {
 	for _, form := range doubtful {
 		f.Add("POST /guarded HTTP/1.1\r\nHost: x\r\n" + form.rest)

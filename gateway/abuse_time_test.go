@@ -70,7 +70,7 @@ func TestBodyThatDoesNotComeHoldsNothing(t *testing.T) {
 	}
 	waiting.Wait()
 	upstream.wantPaid(t, 0)
-	expect.Eventually(t, "nobody is inside", func() bool { return s.g.door.Inside() == 0 })
+	expect.Eventually(t, "no request is inside", func() bool { return s.g.door.Inside() == 0 })
 	s.wantEnd()
 }
 
@@ -93,7 +93,7 @@ func TestAnswerThatComesBeforeTheBodyIsSent(t *testing.T) {
 	// so little that the upstream has not heard of it
 	say(short, "POST /open HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\nsome")
 	untilEnd(t, "an open route with a short body", short)
-	expect.Eventually(t, "nobody is inside", func() bool { return s.g.door.Inside() == 0 })
+	expect.Eventually(t, "no request is inside", func() bool { return s.g.door.Inside() == 0 })
 	s.wantEnd()
 }
 

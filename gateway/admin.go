@@ -46,10 +46,10 @@ type Readiness struct {
 	RoutesFaults []string `json:"routes_faults,omitempty"`
 }
 
-// ready says whether this process should get requests: it is not stopping, and the store answers
-// and takes writes. It does not ask the upstream, which has health checks of its own; and a routes
-// file that is wrong now leaves the routes before it in force. What the file says hears who asks on
-// this machine: others hear how many faults it has.
+// ready reports whether this process should get requests: it is not stopping, and the store answers
+// and takes writes. It does not ask the upstream, which has health checks of its own; and a faulty
+// routes file leaves the earlier routes in force. Callers on this machine get the file's faults,
+// others only their number.
 func (g *Gateway) ready(w http.ResponseWriter, r *http.Request) {
 	store := g.health.Check(r.Context())
 	routes, faults := g.routes.Load(), g.file.faults()

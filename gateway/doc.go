@@ -2,7 +2,7 @@
 // twice. It stands in front of one upstream, guards the routes of its file with package
 // idempotency, and passes everything else on as it is.
 //
-// What holds for a guarded request, while Redis keeps what it has confirmed:
+// The promises for a guarded request, while Redis keeps what it has confirmed:
 //
 //   - It is sent to the upstream at most once for each attempt that was granted: never again on
 //     another connection, whatever the method and the headers. Under the policy hold that is at
@@ -18,9 +18,9 @@
 //     short, and each leaves the token in doubt.
 //   - If the claim cannot be made for certain, since Redis is away, nothing is sent upstream.
 //
-// What does not hold: the upstream may have had its effect without the gateway hearing of it, and
-// it cannot be told from outside. Then later requests hear "outcome unknown" (hold), or one of them
-// may run with a larger fence (takeover), which the upstream gets as the header Idempotency-Fence.
+// What it cannot promise: the upstream may have had its effect without the gateway learning of it.
+// Then later requests are answered "outcome unknown" (hold), or one of them may run with a larger
+// fence (takeover), which the upstream gets as the header Idempotency-Fence.
 //
 // Requests that match no guarded route are streamed in both directions, WebSocket and other
 // upgrades, trailers and informational answers included.

@@ -13,7 +13,7 @@ import (
 
 const requestIDHeader = "X-Request-Id"
 
-// exchange is what the gateway knows of one request. The goroutine that serves the request owns it;
+// exchange is the gateway's record of one request. The goroutine that serves the request owns it;
 // contact alone is shared.
 type exchange struct {
 	id      string
@@ -27,10 +27,10 @@ type exchange struct {
 	onSend  func()          // called when the answer starts to be sent; nil = not wanted
 }
 
-// outcome is how a request came out, for metrics and the log.
+// outcome is the outcome of a request, for metrics and the log.
 type outcome string
 
-// The outcomes of a request. A replay is what remains when nothing else happened.
+// The outcomes of a request. A replay is the outcome when nothing else happened.
 const (
 	unguarded    outcome = "unguarded"
 	granted      outcome = "granted"

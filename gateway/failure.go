@@ -23,7 +23,7 @@ var (
 // failure is how a request to the upstream failed.
 type failure string
 
-// The failures. Of unreachable alone it is known that the upstream has seen nothing.
+// The failures. Only after unreachable is it known that the upstream has seen nothing.
 const (
 	unreachable failure = "unreachable" // no byte of the request was written
 	timedOut    failure = "timeout"     // the route's time was over
@@ -36,7 +36,7 @@ const (
 
 var failures = []failure{unreachable, timedOut, broken, cut, claimLost, stopped, clientGone}
 
-// endedBy says which failure the end of a request's context stands for; otherwise if none.
+// endedBy returns the failure that ended a request's context; otherwise if there is none.
 func endedBy(ctx context.Context, otherwise failure) failure {
 	switch cause := context.Cause(ctx); {
 	case errors.Is(cause, redisstore.ErrLost), errors.Is(cause, idempotency.ErrUnknownToken):
@@ -49,8 +49,8 @@ func endedBy(ctx context.Context, otherwise failure) failure {
 	return otherwise
 }
 
-// noAnswer answers a request that the upstream gave no answer to, as
-// [httputil.ReverseProxy.ErrorHandler]. It decides what becomes of the token.
+// noAnswer answers a request that the upstream did not answer, as
+// [httputil.ReverseProxy.ErrorHandler]. It decides the token's outcome.
 func (g *Gateway) noAnswer(w http.ResponseWriter, r *http.Request, err error) {
 	x := exchangeOf(r.Context())
 	attempt, isGuarded := idempotency.FromContext(r.Context())
@@ -77,8 +77,8 @@ func (g *Gateway) noAnswer(w http.ResponseWriter, r *http.Request, err error) {
 	g.writeProblem(w, r, failed.problem(r.Context()))
 }
 
-// note counts a failure and logs it. What an error quotes of the upstream's answer is not for the
-// log: it may be anybody's secret.
+// note counts a failure and logs it. The log never quotes the upstream's answer, which may hold a
+// secret.
 func (g *Gateway) note(ctx context.Context, x *exchange, failed failure, err error) {
 	g.metrics.failures.WithLabelValues(string(failed)).Inc()
 	attributes := []any{"failure", string(failed), "route", x.match()}
@@ -92,7 +92,7 @@ func (g *Gateway) note(ctx context.Context, x *exchange, failed failure, err err
 	g.log.WarnContext(ctx, "the upstream gave no whole answer", attributes...)
 }
 
-// problem says a failure to the client of the request whose context it is.
+// problem is the answer to a client for a failure.
 func (failed failure) problem(ctx context.Context) wire.Problem {
 	detail := map[failure]string{
 		timedOut: "it was sent the request and did not answer in time",
@@ -152,7 +152,7 @@ func (g *Gateway) refuse(w http.ResponseWriter, r *http.Request, err error) {
 	g.writeProblem(w, r, problem)
 }
 
-// refusals says which outcome a refusal is. What is not here is the store's.
+// refusals maps refusals to outcomes. All others are the store's.
 var refusals = []struct {
 	err error
 	is  outcome
@@ -179,7 +179,7 @@ func outcomeOf(err error) outcome {
 	return storeError
 }
 
-// writeProblem answers with a problem, and says where to read on.
+// writeProblem answers with a problem and links to more about it.
 func (g *Gateway) writeProblem(w http.ResponseWriter, r *http.Request, problem wire.Problem) {
 	requestlog.Refuse(r.Context(), string(problem.Code), problem.Operation)
 	x := exchangeOf(r.Context())
@@ -194,9 +194,9 @@ func (g *Gateway) writeProblem(w http.ResponseWriter, r *http.Request, problem w
 	problem.Write(w)
 }
 
-// stateLink is where the state of a request's token or key is shown. A client's own key has no page
-// of its own: the service shows the operation in doubt. A client of a gateway without a known
-// service may have none, and reads the policy.
+// stateLink is the address of the state of a request's token or key. A client's own key has none:
+// the service shows the operation in doubt. If the gateway knows no service, the link leads to the
+// policy.
 func (g *Gateway) stateLink(x *exchange, token, operation string) string {
 	switch {
 	case x.route != nil && x.route.Accept != idempotency.KeyOnly && token != "":

@@ -24,7 +24,7 @@ const (
 // reader reads the value of one field into a route; "" or what is wrong with it.
 type reader func(value *yaml.Node, into *Route) string
 
-// fields says all that a route may have. What is left out has the default of [idempotency.Route].
+// fields are all fields of a route. One that is left out has the default of [idempotency.Route].
 var fields = map[string]reader{
 	"match":  text(func(r *Route) *string { return &r.Name }),
 	"accept": choice(func(r *Route) *idempotency.Accept { return &r.Accept }, idempotency.TokenOnly, idempotency.KeyOnly, idempotency.TokenOrKey),
@@ -73,7 +73,7 @@ func readRoute(entry *yaml.Node, into *Route) faults {
 	return found
 }
 
-// lowercase is a method that no client sends.
+// lowercase matches methods in small letters, which no client sends.
 var lowercase = regexp.MustCompile(`^\S*[a-z]\S*[ \t]`)
 
 // eachField calls do for every field of a map, which returns "" or what is wrong with the field. A
@@ -183,7 +183,7 @@ func yes(set func(r *Route, is bool)) reader {
 	}
 }
 
-// list reads a list of words; package idempotency says which words.
+// list reads a list of words; package idempotency checks them.
 func list(of func(*Route) *[]string) reader {
 	return func(value *yaml.Node, into *Route) string {
 		if value.Kind != yaml.SequenceNode || len(value.Content) == 0 || len(value.Content) > maxList {

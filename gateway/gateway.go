@@ -24,7 +24,7 @@ import (
 	"github.com/coatcheck/coatcheck/redisstore"
 )
 
-// What a gateway has where its Config says nothing.
+// The defaults of a Config.
 const (
 	DefaultUpstreamIdle = time.Second
 	DefaultBodyTimeout  = 30 * time.Second
@@ -36,8 +36,8 @@ type Config struct {
 	Store      *redisstore.Store // stays open when the gateway ends; the caller closes it after
 	Upstream   Upstream
 	RoutesFile string // its path; it is read again when it changes, see [Gateway.Reload]
-	// this gateway's alone; they should observe the store as well, see [redisstore.Config]. nil =
-	// some that do not
+	// of this gateway alone; they should observe the store as well, see [redisstore.Config]. nil =
+	// metrics that do not
 	Metrics *metrics.Store
 	// makes the spans of requests, those of calls to the store excepted; nil = no request is traced
 	Tracer trace.Tracer
@@ -47,10 +47,10 @@ type Config struct {
 	// which requests have a line in the log: all, those on the admin side included, no-health or
 	// none; "" = no-health
 	AccessLog string
-	// which lines say who was refused: names, no-names (here the same) or none; "" = names
+	// which refusals have a line in the log: names, no-names (here the same) or none; "" = names
 	AuditLog string
 
-	// who is asking, as [idempotency.Config].Principal; nil = its default
+	// returns the caller, as [idempotency.Config].Principal; nil = its default
 	Principal func(*http.Request) string
 	// check the signature of issued tokens; nil = tokens are not signed
 	TokenKeys  []idempotency.Key
@@ -139,7 +139,7 @@ type Gateway struct {
 	audit    *audit.Log
 }
 
-// New returns a gateway that is not listening yet. The error tells every fault of the routes file.
+// New returns a gateway that is not listening yet. The error lists every fault of the routes file.
 // Close it when no request is under way any more.
 func New(config Config) (*Gateway, error) {
 	config = config.withDefaults()
@@ -170,7 +170,7 @@ func New(config Config) (*Gateway, error) {
 	return g, nil
 }
 
-// door bounds what clients can take before their request is known.
+// door bounds what clients can use before their request is known.
 func (c Config) door(connections int) *frontdoor.Door {
 	return frontdoor.New(frontdoor.Config{
 		HeaderTimeout: c.HeaderTimeout, IdleTimeout: c.IdleTimeout, MaxHeader: c.MaxHeader,
@@ -178,8 +178,7 @@ func (c Config) door(connections int) *frontdoor.Door {
 	})
 }
 
-// SetAllowedHosts has requests that come from now on judged by other names than
-// [Config].AllowedHosts. It may be called at any time, also while others are.
+// SetAllowedHosts replaces [Config].AllowedHosts for later requests. It is safe for concurrent use.
 func (g *Gateway) SetAllowedHosts(names []string) {
 	hosts := frontdoor.Hosts(names)
 	g.hosts.Store(&hosts)
@@ -187,8 +186,8 @@ func (g *Gateway) SetAllowedHosts(names []string) {
 
 func (g *Gateway) allowedHosts() frontdoor.Hosts { return *g.hosts.Load() }
 
-// Close waits until answers that could not be recorded yet are, or until the context ends, and
-// closes the connections to the upstream.
+// Close waits until late answers are recorded, or until the context ends, and closes the
+// connections to the upstream.
 func (g *Gateway) Close(ctx context.Context) error {
 	g.audit.Close()
 	err := g.tokens.Close(ctx)
@@ -260,7 +259,7 @@ func (g *Gateway) serve(w *responder, r *http.Request, x *exchange) {
 	g.guarding(w, r, x)
 }
 
-// room refuses a request for which there is no memory. What is not guarded passes through.
+// room refuses a guarded request for which there is no memory.
 func (g *Gateway) room(r *http.Request, streams bool) error {
 	if streams {
 		return frontdoor.Stream(r, g.config.StallTimeout)
@@ -268,7 +267,7 @@ func (g *Gateway) room(r *http.Request, streams bool) error {
 	return frontdoor.Reserve(r.Context(), 0)
 }
 
-// finish counts a request and writes its lines of the log.
+// finish counts a request and logs it.
 func (g *Gateway) finish(w *responder, r *http.Request, x *exchange) {
 	if x.outcome == "" {
 		x.outcome = replay

@@ -50,8 +50,8 @@ func (r *guardedRoute) passes(request *http.Request) bool {
 	return r.Optional
 }
 
-// upstream is what a route guards: the request to the upstream, bounded in time by the route and
-// not by the client.
+// upstream is the handler that a route guards: it sends the request to the upstream, bounded in
+// time by the route and not by the client.
 func (g *Gateway) upstream(route *guardedRoute) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		x := exchangeOf(r.Context())
@@ -67,15 +67,15 @@ func (g *Gateway) upstream(route *guardedRoute) http.Handler {
 		limit := time.AfterFunc(route.UpstreamTimeout, func() { cancel(errTimeout) })
 		defer limit.Stop()
 		defer context.AfterFunc(g.hard, func() { cancel(context.Cause(g.hard)) })()
-		// what is sent already is recorded, and may take its time
+		// a recorded answer may take its time to be sent
 		x.onSend = func() { limit.Stop() }
 		g.exchangeOnce(w, r.WithContext(ctx))
 	})
 }
 
-// exchangeOnce sends a request of an attempt to the upstream. If the attempt was replaced and the
-// guard refuses to let its answer out, ReverseProxy cannot go on and panics; that is not an answer
-// that broke off, and the guard says it to the client.
+// exchangeOnce sends a request of an attempt to the upstream. If the attempt was replaced, the
+// guard refuses its answer and ReverseProxy panics. That is no broken answer: the guard answers the
+// client.
 func (g *Gateway) exchangeOnce(w http.ResponseWriter, r *http.Request) {
 	answer := &guardedAnswer{ResponseWriter: w, request: r}
 	defer func() {

@@ -254,7 +254,7 @@ func (r *rig) wantPaid(a answer, body string, replayed bool) {
 	r.wantReplayed(a, replayed)
 }
 
-// issue issues a token for everybody.
+// issue issues a token without a principal.
 func (r *rig) issue() string {
 	r.t.Helper()
 	token, err := r.g.tokens.Issue(r.t.Context(), "", "", time.Hour)

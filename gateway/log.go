@@ -13,12 +13,12 @@ import (
 	"github.com/coatcheck/coatcheck/internal/wire"
 )
 
-// refusedAs are the outcomes of requests that the gateway refuses by itself, whatever the upstream
-// would have said: an auditor wants to hear who tries such things.
+// refusedAs are the outcomes of requests that the gateway refuses by itself, which an auditor wants
+// to see.
 var refusedAs = map[outcome]bool{badRequest: true, keyError: true, mismatch: true, unknownToken: true}
 
-// writeLines writes the lines of a request in the log: with the route's pattern instead of the
-// path, which can hold a token.
+// writeLines writes a request's lines to the log, with the route's pattern instead of the path,
+// which can hold a token.
 func (g *Gateway) writeLines(w *responder, r *http.Request, x *exchange, took time.Duration) {
 	from := g.addressOf(r)
 	if requestlog.Wants(g.config.AccessLog, x.match()) {
@@ -33,8 +33,8 @@ func (g *Gateway) writeLines(w *responder, r *http.Request, x *exchange, took ti
 	}
 }
 
-// addressOf is where a request comes from: its connection, or what the proxy in front says that is
-// trusted with it.
+// addressOf is the address that a request comes from: its connection's, or the one that a trusted
+// proxy in front states.
 func (g *Gateway) addressOf(r *http.Request) string {
 	host, _, err := net.SplitHostPort(r.RemoteAddr)
 	if err != nil {

@@ -76,10 +76,9 @@ func (f finder) find(r *http.Request) *guardedRoute {
 }
 
 // match finds the route that guards a request; nil if none does. The request goes upstream as it
-// came, so no other way to write a guarded request may lead past the guard: it is read as generous
-// servers may read it, and as it stands. Of the routes that are found one that insists on a header
-// is the right one; of several such, that of the most generous reading, or one that is more
-// specific.
+// came, so no other spelling of a guarded request may lead past the guard: match reads it as
+// lenient servers may, and as it stands. Among the routes found, one that insists on a header wins;
+// of several such, that of the most lenient reading, or a more specific one.
 func (t *table) match(r *http.Request) *guardedRoute {
 	readings := []*http.Request{normalized(r)}
 	if path, isThere := afterAuthority(r.URL.Path); isThere {
@@ -103,9 +102,8 @@ type candidate struct {
 	small bool // in small letters, by the finder that does not tell letters apart
 }
 
-// yields reports whether a route that was found gives way to one of a less generous reading: one
-// that insists on a header, if it does not; or one of which it is a more general case, as "/" is of
-// "POST /payments".
+// yields reports whether a route gives way to one of a less lenient reading: to one that insists on
+// a header, if it does not; or to a more specific one, as "/" to "POST /payments".
 func (r *guardedRoute) yields(to candidate) bool {
 	if r == to.route || r.Optional != to.route.Optional {
 		return r.Optional && !to.route.Optional
@@ -116,9 +114,9 @@ func (r *guardedRoute) yields(to candidate) bool {
 	return r.exact.find(to.read) != nil
 }
 
-// read returns the routes of one reading of a request, the most generous first. The path without
-// its format suffix, of which Rails makes the same route, comes first, unless the file has a route
-// for the path with it.
+// read returns the routes of one reading of a request, the most lenient first. The path without its
+// format suffix, of which Rails makes the same route, comes first, unless the file has a route for
+// the path with it.
 func (t *table) read(r *http.Request) []candidate {
 	plain := t.candidates(r)
 	path, isThere := withoutFormat(cleaned(r.URL.Path))

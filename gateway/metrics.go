@@ -40,8 +40,7 @@ func newMeasures(m *metrics.Store) *measures {
 	return g
 }
 
-// name makes every series appear that has no route, so that a rate over it does not begin in the
-// middle.
+// name creates every series without a route, so that its rate begins at 0.
 func (m *measures) name() {
 	for _, kind := range failures {
 		m.failures.WithLabelValues(string(kind))
@@ -51,7 +50,7 @@ func (m *measures) name() {
 	}
 }
 
-// use notes that other routes are in force. The series of routes that are gone go as well.
+// use replaces the routes. It removes the series of those that are gone.
 func (m *measures) use(routes Routes, before Routes) {
 	m.routes.Set(float64(len(routes)))
 	m.loaded.Set(float64(time.Now().Unix()))

@@ -15,7 +15,7 @@ import (
 	"github.com/coatcheck/coatcheck/idempotency"
 )
 
-// What the upstream is told of the attempt that a request is.
+// The headers that describe the attempt to the upstream.
 const (
 	fenceHeader     = "Idempotency-Fence"
 	operationHeader = "Idempotency-Operation"
@@ -30,13 +30,12 @@ func (g *Gateway) proxy(transport http.RoundTripper) *httputil.ReverseProxy {
 		ErrorHandler:   g.noAnswer,
 		FlushInterval:  -1,
 		BufferPool:     &buffers,
-		// noAnswer and recovered say what there is to say, without quoting anybody
+		// noAnswer and recovered log failures without quoting the request or the answer
 		ErrorLog: slog.NewLogLogger(slog.DiscardHandler, slog.LevelDebug),
 	}
 }
 
-// buffers are what answers are copied with: 32 KiB for each would else be made for every request,
-// and be garbage after it.
+// buffers are for copying answers. Without them each request would allocate 32 KiB.
 var buffers bufferPool
 
 // bufferPool is a [httputil.BufferPool].
@@ -79,8 +78,8 @@ func (g *Gateway) rewrite(p *httputil.ProxyRequest) {
 	}))
 }
 
-// forwarded says where the request came from. What the client said of that counts only if it is
-// trusted.
+// forwarded sets the headers that name the request's origin. It keeps the client's own only if they
+// are trusted.
 func (g *Gateway) forwarded(p *httputil.ProxyRequest) {
 	if !g.config.TrustForwarded {
 		p.SetXForwarded()
@@ -100,7 +99,7 @@ func (g *Gateway) forwarded(p *httputil.ProxyRequest) {
 // written are the headers that the gateway writes itself.
 var written = []string{fenceHeader, operationHeader, requestIDHeader, "X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto"}
 
-// framing are the headers that say where a request ends and for whom it is. net/http writes them.
+// framing are the headers that delimit and address a request. net/http writes them.
 var framing = []string{"Content-Length", "Transfer-Encoding", "Trailer", "Host", "Connection", "Expect"}
 
 // dropLookalikes drops what a client sent under the name of a header that the gateway or net/http
@@ -117,9 +116,9 @@ func dropLookalikes(header http.Header) {
 
 // once makes a request one that net/http does not send again by itself when a kept connection turns
 // out to be dead. It does so for methods that are safe, and for any with an Idempotency-Key, if
-// there is no body or the body can be had again. So those headers go under names that it does not
-// look for, which are the same on the wire, and a safe method gets an empty body that can be read
-// once. A body that is there can be read once anyway.
+// there is no body or the body can be had again. So those headers get names that it does not look
+// for, which are the same on the wire, and a safe method gets an empty body that can be read once.
+// Any other body can be read only once anyway.
 func once(p *httputil.ProxyRequest) {
 	out := p.Out
 	out.GetBody = nil
@@ -173,8 +172,8 @@ func upgrade(header http.Header) string {
 	return ""
 }
 
-// isH2C reports whether a client offers to speak HTTP/2 on. What it then said to the upstream would
-// pass every guard, and it does without just as well.
+// isH2C reports whether a client offers to go on in HTTP/2, which would pass every guard. Clients
+// work without it.
 func isH2C(header http.Header) bool {
 	for _, field := range header.Values("Upgrade") {
 		for protocol := range strings.SplitSeq(field, ",") {

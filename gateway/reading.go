@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// afterAuthority is a path that begins with two slashes as a server reads it that resolves it like
-// a link, as Node's new URL(request.url, base) does: the first segment is a host.
+// afterAuthority is a path with two slashes in front as read by a server that resolves it like a
+// link, as Node's new URL(request.url, base) does: the first segment is a host.
 func afterAuthority(path string) (rest string, isThere bool) {
 	if len(path) < 2 || !strings.ContainsRune(`/\`, rune(path[0])) || !strings.ContainsRune(`/\`, rune(path[1])) {
 		return "", false
@@ -68,15 +68,15 @@ func withPath(r *http.Request, path string) *http.Request {
 	return &read
 }
 
-// peculiar reports whether a server can read a request in another way than it stands there.
+// peculiar reports whether a server can read a request in another way than as it stands.
 func peculiar(r *http.Request) bool {
 	return r.URL.RawPath != "" || strings.ContainsAny(r.URL.Path, `;\`) || strings.ToUpper(r.Method) != r.Method || hostOf(r) != r.Host
 }
 
-// normalized is a request as a server may read it that wants to understand every client:
-// percent-encoding decoded before the path is taken apart, backslashes for slashes, parameters
-// after a semicolon dropped, repeated slashes and dot segments resolved, the method in capitals,
-// and the host in small letters without the root's dot.
+// normalized is a request as the most lenient server may read it: percent-encoding decoded before
+// the path is taken apart, backslashes for slashes, parameters after a semicolon dropped, repeated
+// slashes and dot segments resolved, the method in capitals, and the host in small letters without
+// the root's dot.
 func normalized(r *http.Request) *http.Request {
 	if !peculiar(r) {
 		return r
@@ -100,7 +100,7 @@ func cleaned(from string) string {
 	return clean
 }
 
-// hostOf is the host that a request names, in small letters and without the root's dot.
+// hostOf is a request's host, in small letters and without the root's dot.
 func hostOf(r *http.Request) string {
 	host, port, found := strings.Cut(strings.ToLower(r.Host), ":")
 	if host = strings.TrimSuffix(host, "."); found {

@@ -10,7 +10,7 @@ import (
 	"github.com/coatcheck/coatcheck/redisstore"
 )
 
-// routesFile is what is known of the file on disk.
+// routesFile is the state of the file on disk.
 type routesFile struct {
 	path string
 
@@ -21,11 +21,11 @@ type routesFile struct {
 
 // Reload reads the routes file again and puts its routes in force, all at once: requests under way
 // keep the route that they began with. If the file is wrong the routes in force stay, and the error
-// tells every fault.
+// lists every fault.
 func (g *Gateway) Reload() error { return g.ReloadFrom("") }
 
-// ReloadFrom is Reload with another file, which is the gateway's from then on unless it is wrong;
-// "" = the same file.
+// ReloadFrom is Reload with another file, which replaces the gateway's unless it is wrong; "" = the
+// same file.
 func (g *Gateway) ReloadFrom(path string) error {
 	g.file.mu.Lock()
 	defer g.file.mu.Unlock()
@@ -50,7 +50,7 @@ func (g *Gateway) look() {
 	}
 }
 
-// takeLocked puts the routes that were read in force, or keeps those that are, and tells why.
+// takeLocked puts the new routes in force, or keeps the old ones and logs why.
 func (g *Gateway) takeLocked(text []byte, version string, err error) error {
 	var routes Routes
 	if err == nil {
@@ -76,7 +76,7 @@ func (g *Gateway) takeLocked(text []byte, version string, err error) error {
 	return nil
 }
 
-// keepLocked keeps the routes in force, and tells why.
+// keepLocked keeps the routes in force, and logs why.
 func (g *Gateway) keepLocked(version string, err error) error {
 	g.metrics.reloads.WithLabelValues("failed").Inc()
 	g.file.wrong = strings.Split(err.Error(), "\n")
@@ -88,7 +88,7 @@ func (g *Gateway) keepLocked(version string, err error) error {
 	return fmt.Errorf("%s: %w", g.file.path, err)
 }
 
-// fitting finds what the routes ask for that this store does not have.
+// fitting finds the faults of routes that ask for more than this store has.
 func fitting(routes Routes, store *redisstore.Store) error {
 	var found faults
 	for _, route := range routes {

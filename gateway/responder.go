@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// responder is what the gateway answers through: it notes what is sent, and every answer gets the
-// request's id. It is used by one request.
+// responder is the gateway's response writer for one request: it notes what is sent, and adds the
+// request's id to every answer.
 type responder struct {
 	http.ResponseWriter
 	id     string
@@ -19,7 +19,7 @@ type responder struct {
 	taken  net.Conn      // the connection, if it was handed over
 }
 
-// piece is how much is sent at once: the client has to take so much in the time of a stall.
+// piece is how many bytes are sent at once: the client has to take them within the stall timeout.
 const piece = 32 << 10
 
 // WriteHeader sends the headers. Informational answers (1xx) go through and are not the answer.
@@ -52,7 +52,7 @@ func (r *responder) Write(bytes []byte) (int, error) {
 	}
 }
 
-// bound begins the time of a stall anew. net/http lifts it after the request.
+// bound restarts the stall timeout. net/http lifts it after the request.
 func (r *responder) bound() {
 	if r.stall > 0 {
 		// a connection that takes no deadline has none

@@ -43,7 +43,7 @@ const (
 	upstreamTimeout = 30 * time.Second
 )
 
-// ParseRoutes reads a routes file: YAML, a list under the name routes. The error tells every fault
+// ParseRoutes reads a routes file: YAML, a list under the name routes. The error lists every fault
 // on a line of its own, with the file's line and the bound that was broken.
 func ParseRoutes(text []byte) (Routes, error) {
 	list, err := entries(text)
@@ -115,7 +115,7 @@ func document(text []byte) (*yaml.Node, error) {
 	return whole.Content[0], nil
 }
 
-// check finds what only a route's fields together can tell.
+// check finds the faults of a route's fields together.
 func (r Routes) check() (found faults) {
 	for _, route := range r {
 		if err := route.Check(); err != nil {
@@ -127,7 +127,7 @@ func (r Routes) check() (found faults) {
 	return found
 }
 
-// registered is where a pattern's conflict says in which Go file the other one was registered.
+// registered matches the part of a conflict's text that names the Go file of the other pattern.
 var registered = regexp.MustCompile(` \(registered at [^)]*\)`)
 
 // conflicts finds the patterns that net/http.ServeMux does not take, alone or beside those before
@@ -146,8 +146,8 @@ func (r Routes) conflicts() (found faults) {
 	return r.doubles()
 }
 
-// doubles finds patterns that differ only in small letters and capitals, of which a route does not
-// tell them apart: one operation would have two scopes, and run once in each.
+// doubles finds patterns that differ only in case, where a route ignores case: one operation would
+// have two scopes, and run once in each.
 func (r Routes) doubles() (found faults) {
 	first := map[string]Route{}
 	for _, route := range r {

@@ -12,16 +12,16 @@ import (
 	"github.com/coatcheck/coatcheck/internal/watch"
 )
 
-// lastWords is how long requests that were ended by force may take to say so, to their client and
-// to the store.
+// lastWords is how long requests that were ended by force may take to report it to their client and
+// the store.
 const lastWords = 5 * time.Second
 
 // Serve answers clients on one listener and the gateway's own side on the other until the context
 // ends, and watches the routes file. Then it stops in good order: /readyz answers 503 and every
 // answer ends its connection, a short wait for load balancers to see it, no new connections,
-// requests under way end, also those whose client has gone. What has not ended within
-// [Config.StopTimeout] is ended: upgraded connections and streams are closed, and the tokens of
-// guarded requests are in doubt at once. The store is the caller's to close after that.
+// requests under way end, also those whose client has gone. Serve ends what has not ended within
+// [Config.StopTimeout]: upgraded connections and streams are closed, and the tokens of guarded
+// requests are in doubt at once. The caller closes the store after that.
 func (g *Gateway) Serve(ctx context.Context, clients, admin net.Listener) error {
 	web := g.server(g.door, g)
 	// so that what is left at the end can be ended

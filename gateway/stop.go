@@ -17,8 +17,8 @@ func (g *Gateway) stopTimeout() time.Duration {
 	return g.routes.Load().longest.UpstreamTimeout + frontdoor.StopMargin
 }
 
-// longestOf returns the route whose requests may take longest, or the one before it that may still
-// be running.
+// longestOf returns the route with the longest UpstreamTimeout, among earlier routes too, whose
+// requests may still run.
 func longestOf(routes Routes, before *table) Route {
 	var longest Route
 	if before != nil {
@@ -32,7 +32,7 @@ func longestOf(routes Routes, before *table) Route {
 	return longest
 }
 
-// warnOfStop says if a stop does not wait for what a route allows.
+// warnOfStop warns if a stop waits for less than a route allows.
 func (g *Gateway) warnOfStop(longest Route) {
 	if g.stopTimeout() < longest.UpstreamTimeout {
 		g.log.Warn("a stop does not wait for the longest request: its token would be in doubt; raise --stop-timeout, or leave it out",

@@ -40,7 +40,7 @@ func TestTakeoverRunsAgainWithALargerFenceAndTheFirstIsTold(t *testing.T) {
 	go func() { told <- r.do("POST", "/payments", "x", "Idempotency-Key: a") }()
 	<-first
 	var second answer
-	expect.Eventually(t, "the lease has lapsed at a moment when somebody asks", func() bool {
+	expect.Eventually(t, "the lease has lapsed while a client asks", func() bool {
 		lapse(t, redis.Client())
 		second = r.do("POST", "/payments", "x", "Idempotency-Key: a")
 		return second.status == 201
@@ -55,8 +55,8 @@ func TestTakeoverRunsAgainWithALargerFenceAndTheFirstIsTold(t *testing.T) {
 	upstream.wantPaid(t, 2)
 }
 
-// A store that does not answer for a whole lease: somebody else may run by now, so the attempt is
-// ended. What its client is told is not its answer.
+// When the store does not answer for a whole lease, another attempt may run, so the gateway ends
+// this one. Its client does not get its answer.
 func TestAttemptThatCanNotProveItsClaimIsEndedAndNotRecorded(t *testing.T) {
 	t.Parallel() // it waits
 	redis := redistest.Start(t)

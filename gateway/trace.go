@@ -15,11 +15,11 @@ import (
 	"github.com/coatcheck/coatcheck/internal/requestlog"
 )
 
-// A request that is traced has a span of its own, named by its route's pattern; within it, on
-// guarded routes, one of the guard; and one of the request to the upstream, which is told of it by
-// its traceparent header. No span holds a path, a query, a header, an address or a name.
+// A traced request has a span, named by its route's pattern; within it, on guarded routes, one of
+// the guard; and one of the request to the upstream, which gets it in the traceparent header. No
+// span holds a path, a query, a header, an address or a name.
 
-// outcomeKey is how a request came out, in the words of the metrics.
+// outcomeKey is the attribute for a request's outcome, in the words of the metrics.
 const outcomeKey = attribute.Key("coatcheck.outcome")
 
 // trace gives a request its span. Its name is completed when the route is known.
@@ -32,7 +32,7 @@ func (g *Gateway) trace(r *http.Request, x *exchange) *http.Request {
 	return r.WithContext(ctx)
 }
 
-// endTrace ends the span of a request with what came out.
+// endTrace ends the span of a request with its outcome.
 func (x *exchange) endTrace(r *http.Request, status int) {
 	if x.span == nil {
 		return
@@ -75,7 +75,7 @@ type tracedTransport struct {
 }
 
 // RoundTrip implements [http.RoundTripper]. The span ends with the answer's body, or with its
-// headers where the connection becomes another protocol's.
+// headers after an upgrade.
 func (t tracedTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	name, is := requestlog.SpanMethod(r)
 	ctx, span := t.tracer.Start(r.Context(), name, trace.WithSpanKind(trace.SpanKindClient), trace.WithAttributes(is, semconv.URLScheme(r.URL.Scheme)))

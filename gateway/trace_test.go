@@ -70,8 +70,8 @@ func TestTracesChangeNothingThatIsPassedOn(t *testing.T) {
 	expect.Equal(t, "spans that have ended", got, []string{"GET 101", "GET unguarded 101", "POST 200", "POST unguarded 200"})
 }
 
-// A request to the upstream that fails is a span that fails, and says how it came out without
-// quoting anybody.
+// A request to the upstream that fails has a failed span, which names the failure without quoting
+// the request or the answer.
 func TestTracesOfRequestsThatFail(t *testing.T) {
 	upstream := converse(t, func(n int64, _ *http.Request, conn net.Conn) bool {
 		switch n {
@@ -92,7 +92,7 @@ func TestTracesOfRequestsThatFail(t *testing.T) {
 	expect.Contains(t, "spans that have ended", got, "POST _OTHER failed", "POST 200 _OTHER failed", "POST /payments granted 503 failed", "GET own 200", "HTTP unguarded 503 failed")
 	for _, span := range spans.Ended() {
 		if text := fmt.Sprint(span.Name(), span.Attributes(), span.Events(), span.Status()); strings.Contains(text, "Z") {
-			t.Errorf("a span quotes somebody: %s", text)
+			t.Errorf("a span quotes the traffic: %s", text)
 		}
 	}
 }

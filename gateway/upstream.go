@@ -13,13 +13,13 @@ import (
 	"time"
 )
 
-// Upstream is the service behind the gateway.
+// Upstream is the address of the service behind the gateway.
 type Upstream struct {
 	url    *url.URL
 	socket string // of a unix upstream; else ""
 }
 
-// ParseUpstream reads where the upstream is: http:// or https:// with a path that goes in front of
+// ParseUpstream reads an upstream's address: http:// or https:// with a path that goes in front of
 // every request's path, or unix:// with the path of a socket. The error never repeats what might be
 // a password.
 func ParseUpstream(text string) (Upstream, error) {
@@ -40,7 +40,7 @@ func ParseUpstream(text string) (Upstream, error) {
 	return Upstream{}, errors.New("http://host:port, https://host:port or unix:///path/to/socket")
 }
 
-// String says the upstream as it was given.
+// String returns the upstream as it was given.
 func (u Upstream) String() string {
 	if u.socket != "" {
 		return "unix://" + u.socket
@@ -57,9 +57,8 @@ const (
 	idleOpen = 90 * time.Second
 )
 
-// openTransport carries what is not guarded, with what net/http does by default: HTTP/2 where the
-// upstream has it, and requests that are safe to repeat are sent again when a kept connection turns
-// out to be dead.
+// openTransport carries requests that are not guarded, with net/http's defaults: HTTP/2 if the
+// upstream has it, and safe requests are sent again when a kept connection turns out to be dead.
 func (u Upstream) openTransport(config *tls.Config) *http.Transport {
 	t := u.transport(config)
 	t.Protocols.SetHTTP2(true)
@@ -118,7 +117,7 @@ func (c *countedConn) Write(bytes []byte) (int, error) {
 	return n, err
 }
 
-// counted finds the counted connection under what net/http uses; nil if there is none.
+// counted finds the counted connection under net/http's; nil if there is none.
 func counted(conn net.Conn) *countedConn {
 	if secured, ok := conn.(*tls.Conn); ok {
 		conn = secured.NetConn()

@@ -9,7 +9,7 @@ import (
 	"github.com/coatcheck/coatcheck/redisstore"
 )
 
-// Attempt is what a guarded handler can know of its claim. It is safe for concurrent use.
+// Attempt is the claim as seen by a guarded handler. It is safe for concurrent use.
 type Attempt struct {
 	// larger than that of every earlier attempt of this token; below 2^53. Send it to a resource
 	// that must refuse an older attempt

@@ -12,7 +12,7 @@ import (
 	"github.com/coatcheck/coatcheck/scripts"
 )
 
-// Policy is what becomes of a token whose attempt fell silent.
+// Policy is the outcome of a token whose attempt fell silent.
 type Policy string
 
 // The policies. A claim that was made under Hold stays under Hold, whatever a later request asks

@@ -5,8 +5,7 @@ import (
 	"runtime"
 )
 
-// timeoutHandler is the function from which [http.TimeoutHandler] answers, whether its handler has
-// answered or its time is over.
+// timeoutHandler is the function in which [http.TimeoutHandler] answers, in time or too late.
 const timeoutHandler = "net/http.(*timeoutHandler).ServeHTTP"
 
 // doubtful reports whether an answer itself shows that the handler's effect is unknown: an invalid
@@ -19,16 +18,16 @@ func (r *recorder) suspect() {
 	_, r.timedOut = calledByTimeoutHandler()
 }
 
-// acquit takes that back: the answer of a handler is written at once, that of a TimeoutHandler
-// itself by io.WriteString or not at all.
+// acquit takes that back: a handler's answer is written at once, a TimeoutHandler's own by
+// io.WriteString or not at all.
 func (r *recorder) acquit() {
 	if by, is := calledByTimeoutHandler(); !is || by != "io.WriteString" {
 		r.timedOut = false
 	}
 }
 
-// calledByTimeoutHandler reports whether an http.TimeoutHandler is among the callers, and what it
-// has called.
+// calledByTimeoutHandler reports whether an http.TimeoutHandler is among the callers, and returns
+// the function that it has called.
 func calledByTimeoutHandler() (called string, is bool) {
 	var callers [64]uintptr
 	frames := runtime.CallersFrames(callers[:runtime.Callers(1, callers[:])])

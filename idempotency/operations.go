@@ -17,7 +17,7 @@ import (
 	"github.com/coatcheck/coatcheck/scripts"
 )
 
-// Operation is what an operator can see of an operation. It holds no token, no key and no secret.
+// Operation is an operation as operators see it. It holds no token, no key and no secret.
 type Operation struct {
 	// as [Attempt.Operation]: the service's own records have the operation under it
 	Name      string

@@ -10,8 +10,8 @@ import (
 	"github.com/coatcheck/coatcheck/internal/fault"
 )
 
-// Quota bounds what one principal has in the store at a time, so that it cannot fill the store. A
-// field of 0 is no bound.
+// Quota bounds a principal's share of the store, so that it cannot fill the store. A field of 0 is
+// no bound.
 //
 // It is counted in this process, in spans of time: an operation counts from its claim, or a token
 // from its issue, for its retention and up to a sixteenth longer. An operation whose key was
@@ -32,9 +32,8 @@ func (q Quota) check() error {
 	return nil
 }
 
-// What a record takes in Redis 7, measured: as long as it has no answer, and what one adds to its
-// own length if it is longer than 64 bytes, which Redis packs less tightly
-// (hash-max-listpack-value).
+// The measured size of a record in Redis 7: without an answer, and the overhead of an answer longer
+// than 64 bytes, which Redis packs less tightly (hash-max-listpack-value).
 const (
 	recordBytes = 400
 	answerBytes = 700
@@ -55,7 +54,7 @@ type quotas struct {
 	sweepAt int // number of principals at which those that have nothing any more are removed
 }
 
-// usage is what one principal has.
+// usage is one principal's use of its quota.
 type usage struct {
 	amount
 
@@ -67,7 +66,7 @@ type amount struct {
 	bytes      int64
 }
 
-// span is what a principal has until the same moment.
+// span is the part of a usage that ends at one moment.
 type span struct {
 	amount
 
@@ -165,7 +164,7 @@ func (c charge) undo() {
 	}
 }
 
-// usageLocked is what a principal has; nil if there are too many principals to count one more.
+// usageLocked returns a principal's usage; nil if there are too many principals to count one more.
 func (q *quotas) usageLocked(principal string, now time.Duration) *usage {
 	used := q.of[principal]
 	if used != nil {

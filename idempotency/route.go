@@ -94,8 +94,8 @@ func (r Route) Check() error {
 	return errors.Join(faults...)
 }
 
-// Published is what clients may know of the route: which header it takes, how long what is kept,
-// and what makes two requests the same.
+// Published is the route's policy as clients may see it: its header, its retention, and which
+// requests count as the same.
 func (r Route) Published() wire.RoutePolicy {
 	r = r.WithDefaults()
 	body := "body"

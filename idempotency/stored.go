@@ -48,8 +48,8 @@ func bit(is bool) int {
 	return 0
 }
 
-// decodeAnswer reads what encode wrote. Anything else has another writer: nothing is replayed and
-// nothing runs.
+// decodeAnswer reads an answer as encode writes it. Any other form is an error: nothing is replayed
+// and nothing runs.
 func decodeAnswer(stored []byte) (Answer, error) {
 	from := storedText{rest: stored}
 	if from.word() != plainVersion {

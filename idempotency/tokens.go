@@ -164,7 +164,7 @@ const (
 	Completed State = "completed"
 )
 
-// Status is what the holder of a token may know of it.
+// Status is the state of a token as its holder may see it.
 type Status struct {
 	State      State
 	ExpiresAt  time.Time // when the record goes

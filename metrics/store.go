@@ -33,7 +33,7 @@ var outcomes = []Outcome{OK, Lost, Refused, Unavailable, Unknown}
 // failed stands in the place of what a script decides for a call that was not answered.
 const failed = "failed"
 
-// losses are what scripts answer to somebody who has no longer what they held.
+// losses are the scripts' answers to a caller that no longer has what it held.
 var losses = []string{"lost", "stale", "gone"}
 
 // decisions says which scripts' answers are counted one by one, and what each can answer.

@@ -17,7 +17,7 @@ import (
 var (
 	// ErrRefused means that nothing happened: asking again is harmless and may help.
 	ErrRefused = fault.ErrRefused
-	// ErrLost means that what the caller held is no longer theirs: stop using it.
+	// ErrLost means that the caller no longer holds it: stop using it.
 	ErrLost = fault.ErrLost
 	// ErrUnknownOutcome means that the write may or may not have happened, or may be lost again.
 	// Ask again with the same owner, nonce or request id, or treat it as both done and not done.
@@ -35,18 +35,18 @@ var ErrClosed = redis.ErrClosed
 // keeps there. Nothing was changed.
 var ErrWrongType = fault.ErrWrongType
 
-// Error is what a call to the store failed with: which operation, the class, and the cause as
-// go-redis or Redis gave it.
+// Error is the failure of a call to the store: the operation, the class, and the cause as go-redis
+// or Redis gave it.
 type Error struct {
 	Op    string // the script's name
 	Class error  // ErrUnavailable, one that wraps it, ErrWrongType or ErrUnknownOutcome
 	Cause error
 }
 
-// Error says the operation, the class and the cause. It holds no key and no argument.
+// Error reports the operation, the class and the cause. It holds no key and no argument.
 func (e *Error) Error() string { return fmt.Sprintf("%s: %v: %v", e.Op, e.Class, e.Cause) }
 
-// Unwrap gives the class and the cause, so that errors.Is finds context.DeadlineExceeded as well.
+// Unwrap returns the class and the cause, so that errors.Is finds context.DeadlineExceeded as well.
 func (e *Error) Unwrap() []error { return []error{e.Class, e.Cause} }
 
 // Shortfall is the cause of an unknown outcome when fewer replicas than asked confirmed a write in
@@ -55,13 +55,13 @@ type Shortfall struct {
 	Want, Got int // replicas
 }
 
-// Error says how many replicas were asked for and how many confirmed.
+// Error reports how many replicas were asked for and how many confirmed.
 func (s *Shortfall) Error() string {
 	return fmt.Sprintf("acknowledged by %d of %d replicas", s.Got, s.Want)
 }
 
-// classify turns what go-redis answered into an *Error. sent reports whether the command's bytes
-// were handed to a connection, harmless whether running it changes nothing.
+// classify turns an error of go-redis into an *Error. sent reports whether the command's bytes were
+// handed to a connection, harmless whether running it changes nothing.
 func classify(ctx context.Context, op string, err error, sent, harmless bool) error {
 	class := fault.Class(err, sent, harmless)
 	if short, is := errors.AsType[*pipeline.Shortfall](err); is {

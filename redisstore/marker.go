@@ -3,8 +3,8 @@ package redisstore
 import "github.com/coatcheck/coatcheck/internal/redisconn"
 
 // Marker returns the key beside all records of one kind in the slot of a name: one for the whole
-// store, in a cluster one for each slot. What is true of all of them, such as the incarnation that
-// wrote them, is noted there. It must not be one for each name, since it cannot expire.
+// store, in a cluster one for each slot. It holds what all of them share, such as the incarnation
+// that wrote them. There must not be one for each name, since it cannot expire.
 func (s *Store) Marker(kind, name string) string { return s.SlotKey(kind, "marker", name) }
 
 // SlotKey returns the key of a part that all records of one kind in the slot of a name share: one

@@ -10,11 +10,11 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// New returns a store on a client that the caller has: a *redis.Client, which may be one of
+// New returns a store on the caller's client: a *redis.Client, which may be one of
 // redis.NewFailoverClient, or a *redis.ClusterClient. The store shares its connections and its
 // hooks, which see keys and arguments, tokens and the secrets of leases among them. It does not
-// wait for Redis, and it never closes the client: [Store.Close] ends what the store itself has
-// begun, and the caller closes the client afterwards.
+// wait for Redis, and it never closes the client: [Store.Close] ends the store's own work, and the
+// caller closes the client afterwards.
 //
 // The prefix, the acknowledgement, the timeouts and the observers are those of the configuration.
 // Its URL, TLS, Credentials, DataDir, MaxKeys and MaxBytes stay empty, since they are about
@@ -61,8 +61,8 @@ func New(client redis.UniversalClient, config Config) (*Store, error) {
 	return store, nil
 }
 
-// ownConnections names what is set and only means something where a store connects by itself.
-// DataDir is refused for every server.
+// ownConnections names the settings that only a store with its own connections can use. DataDir is
+// refused for every server.
 func (c Config) ownConnections() (faults []error) {
 	for name, set := range map[string]bool{
 		"URL": c.URL != "", "TLS": c.TLS != nil, "Credentials": c.Credentials != nil, "MaxKeys": c.MaxKeys != 0, "MaxBytes": c.MaxBytes != 0,
@@ -88,7 +88,7 @@ func clientError(reason, fix string) error {
 	return fmt.Errorf("redis client: %s; %s", reason, fix)
 }
 
-// share finds out what kind of client it is.
+// share returns a caller's client by its kind.
 func share(client redis.UniversalClient) (shared, error) {
 	const fix = "give New a *redis.Client or a *redis.ClusterClient"
 	switch client := client.(type) {
@@ -125,7 +125,7 @@ func named(options *redis.Options) (Mode, string) {
 	return Standalone, "redis://" + options.Addr
 }
 
-// check finds the settings of a client with which a store would not keep its promises.
+// check finds the settings of a client that would break a store's promises.
 func (s shared) check(timeout time.Duration) error {
 	if s.client != nil {
 		return checkClient(s.client.Options(), timeout)
@@ -133,7 +133,7 @@ func (s shared) check(timeout time.Duration) error {
 	return checkCluster(s.cluster.Options(), timeout)
 }
 
-// clientFaults collects what is wrong with a client's options.
+// clientFaults collects the faults of a client's options.
 type clientFaults struct {
 	of  string // redis.Options or redis.ClusterOptions
 	all []error
@@ -168,8 +168,8 @@ func checkCluster(o *redis.ClusterOptions, timeout time.Duration) error {
 	return errors.Join(f.all...)
 }
 
-// times looks at what bounds a call. 0 is a connection without a limit of its own, and below that
-// it does not take the context's either.
+// times checks the timeouts of a call. 0 is a connection without its own limit; below that it
+// ignores the context's too.
 func (f *clientFaults) times(byContext bool, read, write, timeout time.Duration) {
 	f.add(!byContext, "ContextTimeoutEnabled", "a call does not end with its context", "set SETTING to true")
 	for _, one := range []struct {

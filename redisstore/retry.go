@@ -5,9 +5,9 @@ import (
 	"time"
 )
 
-// RetryAfter returns how long to wait before asking again can help, as the first error in err's
-// tree says that has a method RetryAfter; 0 if none has, or it does not know. The errors of all
-// domains that name a wait have that method, and so has an error of package client.
+// RetryAfter returns how long to wait before asking again can help: the result of the first method
+// RetryAfter in err's tree; 0 if there is none, or it does not know. All errors of domains with a
+// wait have that method, and so do those of package client.
 func RetryAfter(err error) time.Duration {
 	type timed interface {
 		error

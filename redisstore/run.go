@@ -13,15 +13,15 @@ import (
 // it did not run, and ends within the context's deadline and the store's timeout. The error is an
 // [*Error].
 //
-// Where the script answered and only its acknowledgement failed, as a [*Shortfall] says, there is a
-// reply beside the error: what this server decided, which a failover can undo.
+// If only the acknowledgement failed, with a [*Shortfall], Run returns the reply beside the error:
+// this server's decision, which a failover can undo.
 func (s *Store) Run(ctx context.Context, script *scripts.Script, keys []string, args ...any) (scripts.Reply, error) {
 	return s.engine.Run(ctx, script, keys, args...)
 }
 
-// RunLarge is [Store.Run] for a script whose reply takes about so many bytes. If that is much, the
-// script goes out by itself, one of a few at a time, and has a second more for each 4 MiB; it waits
-// up to ten seconds for its turn before that. Run does the same where the arguments are large.
+// RunLarge is [Store.Run] for a script whose reply takes about so many bytes. A large one goes out
+// by itself, one of a few at a time, and has a second more for each 4 MiB; before that it waits up
+// to ten seconds for its turn. Run does the same where the arguments are large.
 func (s *Store) RunLarge(ctx context.Context, size int, script *scripts.Script, keys []string, args ...any) (scripts.Reply, error) {
 	return s.engine.RunLarge(ctx, size, script, keys, args...)
 }

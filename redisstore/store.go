@@ -30,14 +30,14 @@ const (
 	Cluster    Mode = redisconn.Cluster
 )
 
-// The embedded store runs in the process and loses no reply, so a call that takes long is a busy
-// machine, and giving it up would leave an outcome unknown for nothing.
+// The embedded store runs in the process and loses no reply, so a slow call means a busy machine,
+// and to give it up would leave an outcome unknown for nothing.
 const (
 	defaultTimeout  = time.Second
 	embeddedTimeout = 30 * time.Second
 )
 
-// Config says which Redis to use and how. The zero value of each field but URL means the default
+// Config is the Redis to use, and how. The zero value of each field but URL means the default
 // beside it.
 type Config struct {
 	// URL names the Redis: embedded: (in a program that imports package embedded) |
@@ -53,9 +53,9 @@ type Config struct {
 	// TLS is how connections are secured, where the URL asks for TLS and names no files; its
 	// ServerName is that of the URL by default. nil = TLS 1.2 or later, and the system's CAs.
 	TLS *tls.Config
-	// Credentials are asked for with each new connection to a data server, such as tokens of a
-	// cloud's IAM that expire; the URL's user and password then count for nothing. It may be called
-	// by many goroutines at once, and an error of it is that of the call. nil = the URL's.
+	// Credentials is called for each new connection to a data server, such as for tokens of a
+	// cloud's IAM that expire; the URL's user and password are then ignored. Many goroutines may
+	// call it at once, and its error becomes that of the call. nil = the URL's.
 	Credentials func(context.Context) (username, password string, err error)
 
 	Prefix string // before every key; "" = coatcheck:
@@ -94,14 +94,13 @@ func bind() struct{} {
 }
 
 // Open returns a store on the Redis that the URL names, with the defaults of [Config]. It does not
-// wait for Redis: a server that is away now shows in the first call. The error tells what is wrong
-// with the URL; it never repeats its password.
+// wait for Redis: a server that is away now shows in the first call. The error names the URL's
+// faults, but never its password.
 func Open(ctx context.Context, url string) (*Store, error) {
 	return OpenConfig(ctx, Config{URL: url})
 }
 
-// OpenConfig is [Open] with everything that can be set. All faults of the configuration are
-// reported together.
+// OpenConfig is [Open] with all settings. All faults of the configuration are reported together.
 func OpenConfig(_ context.Context, config Config) (*Store, error) {
 	if err := config.Check(); err != nil {
 		return nil, err
@@ -146,7 +145,7 @@ func (c Config) WithDefaults() Config {
 	return c
 }
 
-// target is what the configuration connects to.
+// target is the servers that the configuration connects to.
 func (c Config) target() (redisconn.Target, error) {
 	found, err := redisconn.Parse(c.URL)
 	if err != nil {
@@ -155,8 +154,7 @@ func (c Config) target() (redisconn.Target, error) {
 	return found, found.Secure(c.TLS, c.Credentials)
 }
 
-// Check tells every fault of a configuration, without opening anything but the files that its URL
-// names.
+// Check returns every fault of a configuration. It opens nothing but the files that its URL names.
 func (c Config) Check() error {
 	target, err := c.target()
 	return errors.Join(err, c.WithDefaults().check(Mode(target.Mode)))
@@ -182,7 +180,7 @@ func (c Config) check(mode Mode) error {
 	return errors.Join(faults...)
 }
 
-// missing is the fault of a program that has no embedded store.
+// missing is the fault of a program without the embedded store.
 func missing() error {
 	if err := driver.Check(); err != nil {
 		return fmt.Errorf("embedded store: %w", err)
@@ -217,7 +215,7 @@ func (s *Store) WithAck(replicas int) *Store {
 	return &view
 }
 
-// Mode tells the kind of Redis.
+// Mode returns the kind of Redis.
 func (s *Store) Mode() Mode { return s.mode }
 
 // Address names the Redis for people: the URL's hosts without user, password or parameters.
@@ -229,7 +227,7 @@ func (s *Store) Prefix() string { return s.prefix }
 // Ack is how many replicas confirm a write before it counts.
 func (s *Store) Ack() int { return s.engine.Ack() }
 
-// Restarts says what a restart or a failover of the Redis is taken for.
+// Restarts returns how a restart or a failover of the Redis is judged.
 func (s *Store) Restarts() Restarts { return s.restarts }
 
 // Timeout is how long a call of the store takes at most.
@@ -249,8 +247,8 @@ func (s *Store) Ping(ctx context.Context) error {
 }
 
 // EachMaster calls f with a client of every master, in a cluster of several at once, within the
-// context. What f runs goes past all that a store does for its callers, and must be harmless if it
-// is done twice. The error is an [*Error] of class [ErrUnavailable] that says what was done.
+// context. The calls of f have none of the store's promises, and must be harmless if done twice.
+// The error is an [*Error] of class [ErrUnavailable] that says what was done.
 func (s *Store) EachMaster(ctx context.Context, what string, f func(ctx context.Context, master *redis.Client) error) error {
 	if err := s.engine.EachMaster(ctx, f); err != nil {
 		return classify(ctx, what, err, false, true)
@@ -258,13 +256,13 @@ func (s *Store) EachMaster(ctx context.Context, what string, f func(ctx context.
 	return nil
 }
 
-// PoolStats tells of the store's connections to all of its servers, but for those of subscriptions.
-// It asks no server, but in a cluster whose servers are not known yet.
+// PoolStats returns the statistics of the store's connections to all of its servers, but for those
+// of subscriptions. It asks no server, except in a cluster whose servers are not known yet.
 func (s *Store) PoolStats() *redis.PoolStats { return s.engine.PoolStats() }
 
 // Close ends the connections, and the embedded store with them, which then writes its last
 // snapshot. Calls under way fail. Closing again does nothing. The client that [New] was given stays
-// open: there calls under way come to their end, and only later ones fail.
+// open: its calls under way end by themselves, and only later ones fail.
 func (s *Store) Close() error {
 	err := s.engine.Close()
 	if s.own != nil {

@@ -58,7 +58,7 @@ func TestFlowIsSwappedByWhoKnowsIt(t *testing.T) {
 		from := b.now()
 		reply := b.run(scripts.RateGet, rateKey)
 		word(b, reply, "ok", 2)
-		expect.Equal(t, "rate_get of a flow that nobody knows", reply[1], "-1")
+		expect.Equal(t, "rate_get of an unknown flow", reply[1], "-1")
 		between(t, "now", nanos(t, reply[2]), from, b.now())
 
 		// beyond 2^53, and apart by one

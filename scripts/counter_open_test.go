@@ -258,7 +258,7 @@ func TestHoldOffIsOnlyForALossOfEverything(t *testing.T) {
 		want(t, b.run(scripts.CounterEra, openKeys[2:], second, hour), "same")
 		want(t, b.run(scripts.CounterEra, openKeys[2:], era, hour), "changed", second, "0")
 
-		b.do("FLUSHALL") // and somebody who knows nothing is the first to come
+		b.do("FLUSHALL") // and the first to open it is a process that knows nothing
 		b.at(opening{}, "", false)
 		b.at(opening{}, "", false)
 		reply = b.run(scripts.CounterEra, openKeys[2:], second, hour)

@@ -129,7 +129,7 @@ func TestHeaderCheckRefusesEveryFault(t *testing.T) {
 		{"key that is changed", "redis.call('HSET', list, guest, now)", "list = list .. guest\nredis.call('HSET', list, guest, now)", "the key list is assigned to"},
 		{"local that is a key only in part", "local list, guest = KEYS[1], ARGV[1]", "local list, guest = KEYS[1] .. ':x', ARGV[1]", "which need not be one of KEYS"},
 		{"command by a name", "redis.call('HSET', list", "local hset = 'HSET'\nredis.call(hset, list", "is not written out"},
-		{"command that nobody judged", "redis.call('HSET', list", "redis.call('XADD', list", "XADD is on neither list"},
+		{"command on no list", "redis.call('HSET', list", "redis.call('XADD', list", "XADD is on neither list"},
 		{"writes and says none", "Effect writes on ok only", "Effect none", "Effect none, and it calls a command that writes"},
 		{"says that it writes", "redis.call('HSET', list, guest, now)", "redis.call('HGET', list, guest, now)", "and it calls no command that writes"},
 	} {

@@ -28,7 +28,7 @@ type ask struct {
 	inbox    string // does not wait
 	patience int64  // an hour
 	window   int64  // a minute
-	counts   string // "0": as if somebody listened
+	counts   string // "0": as if a process listened
 	span     int    // 0: no state is ever in doubt
 }
 
@@ -400,7 +400,7 @@ func TestEachFenceOfARunIsThatOfTheGrant(t *testing.T) {
 			asked := fmt.Sprintf("fence %d after that of a grant in mode %q", row.behind, row.mode)
 			expect.Equal(t, "renewed with "+asked, renew(fence) == "ok", row.its)
 			broken := breaking(fence)
-			// lists show the first, and no other may have been given to anybody
+			// lists show the first, and no other may have been given to a holder
 			expect.Equal(t, "broken by "+asked, broken[0] == "broken", row.behind == 0)
 			if row.behind == 0 && row.mode == "" && number(t, broken[1]) <= first+run {
 				t.Errorf("broken by %s: the fence %s lies within the run that begins with %d", asked, broken[1], first)
@@ -455,7 +455,7 @@ func TestNothingIsGrantedWhileLeasesMayBeLost(t *testing.T) {
 		word(t, reply, "doubt", 1)
 		between(t, "wait", number(t, reply[1]), hour-slack, hour)
 		word(t, b.enter(ask{token: "b", mode: "s", span: span}), "doubt", 1)
-		expect.Equal(t, "EXISTS of the lock that redislock obtained, and nobody was granted", b.do("EXISTS", lockKeys[0]).(int64), 0)
+		expect.Equal(t, "EXISTS of the lock that redislock obtained and no caller was granted", b.do("EXISTS", lockKeys[0]).(int64), 0)
 		b.doubtEndsIn(100)
 		expect.Eventually(t, "a is granted the lock when the doubt ends", func() bool { return b.enter(ask{token: "a", span: span})[0] == "granted" })
 		b.enter(ask{token: "w", inbox: "in", span: span})

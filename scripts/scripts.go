@@ -147,10 +147,9 @@ func hash(source string) string {
 }
 
 // Following returns one script that runs another text first, and then this one, whose reply it
-// answers. That text is a whole script of somebody else's: as its KEYS it has the first `keys` keys
-// of the call, as its ARGV the `args` arguments that follow the first `own`, which are this
-// script's. What it returns stands in ARGV then, after this script's own arguments; an error in it
-// ends both.
+// returns. The text is a whole script that another package wrote: its KEYS are the first `keys`
+// keys of the call, its ARGV the `args` arguments that follow the first `own`, which are this
+// script's. Its reply then follows this script's own arguments in ARGV; an error in it ends both.
 func (s *Script) Following(text string, keys, own, args int) *Script {
 	source := fmt.Sprintf("ARGV[%d] = ", own+1) + "(function(KEYS, ARGV)\n" + text + "\nend)({" + elements("KEYS", 0, keys) + "}, {" + elements("ARGV", own, args) + "})\n" + s.Source
 	chained := &Script{Name: s.Name, Source: source, SHA: hash(source)}

@@ -87,7 +87,7 @@ func TestMasterThatCameBackIsAnotherIncarnation(t *testing.T) {
 	host, port, _ := strings.Cut(b.client.Options().Addr, ":")
 	a.follow(host, port)
 	a.do("REPLICAOF", "NO", "ONE")
-	a.pass(9 * hour) // so that only a loss noticed now can make anybody wait
+	a.pass(9 * hour) // so that only a loss noticed now can make a process wait
 	a.quarantined(lease{}, a.now())
 	if seen[a.replid()] {
 		t.Error("the first master is the same again")

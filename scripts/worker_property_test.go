@@ -18,7 +18,7 @@ type life struct {
 	rt     *rapid.T
 	ask    lease
 	holder []*stint
-	past   map[string][]span // by worker id: all that anybody may have stamped
+	past   map[string][]span // by worker id: all that any process may have stamped
 	fence  int64
 	count  int
 	// how far the clock of the server that is master now is ahead of that of the slowest
@@ -129,7 +129,7 @@ func (l *life) release() {
 	}
 }
 
-// lapse lets time pass for everybody.
+// lapse lets time pass for all processes.
 func (l *life) lapse() {
 	l.shift(rapid.Int64Range(0, l.ask.ttl*3/2).Draw(l.rt, "passes"))
 }

@@ -161,7 +161,7 @@ func TestUnknownPoolIsNewOrPerhapsLost(t *testing.T) {
 	})
 }
 
-// The longest TTL that anybody tells of a pool whose own is lost is what its windows can have had.
+// Where a pool's own TTL is lost, the longest TTL that any process states bounds its windows.
 func TestQuarantineGrowsWithTheLongestTTLToldOfAnUnknownPool(t *testing.T) {
 	each(t, func(t *testing.T, b *box) {
 		ask := lease{newPools: "wait", skew: 1000}

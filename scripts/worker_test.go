@@ -302,7 +302,7 @@ func TestWorkerGetTellsWhatIsLeftOfAQuarantine(t *testing.T) {
 		b.setHead("incarnation", strings.Repeat("0a", 20))
 		reply := b.run(scripts.WorkerGet, poolKeys[:1], 0, 10)
 		if reply[7] != "3600000" {
-			t.Errorf("before anybody noticed: got %q", reply)
+			t.Errorf("before any process noticed: got %q", reply)
 		}
 		word(t, b.acquire(lease{nonce: "n2", skew: minute}), "quarantined", 1)
 		end := number(t, b.head()["quarantine"])
@@ -311,7 +311,7 @@ func TestWorkerGetTellsWhatIsLeftOfAQuarantine(t *testing.T) {
 			t.Errorf("worker_get in quarantine: got %q, the quarantine ends at %d", reply, end)
 		}
 		replid := b.replid()
-		// and before anybody noticed that: what is left is longer than a ttl
+		// and before any process noticed: the remaining lease is longer than a ttl
 		b.setHead("incarnation", "between")
 		reply = b.run(scripts.WorkerGet, poolKeys[:1], 0, 10)
 		if wait := number(t, reply[7]); wait != end-number(t, reply[8]) {

@@ -35,7 +35,7 @@ type chain struct {
 	counts   counts
 }
 
-// use is when a tag was used last, as far as was observed.
+// use is the last observed use of a tag.
 type use struct {
 	drawn int64
 	at    time.Time
@@ -73,7 +73,7 @@ func (c *chain) nextNode(ctx context.Context, n *node) (*node, error) {
 	}
 }
 
-// crossLocked goes on to the next range.
+// crossLocked moves the chain to the next range.
 func (c *chain) crossLocked() {
 	c.crossed += c.current.count
 	c.current, c.ahead = c.ahead[0], c.ahead[1:]
@@ -104,10 +104,10 @@ func (c *chain) awaitLocked(ctx context.Context, a *attempt) error {
 
 func starved(ctx context.Context) error { return fmt.Errorf("%w: %w", ErrStarved, context.Cause(ctx)) }
 
-// drawnLocked is how many ids were drawn.
+// drawnLocked returns how many ids were drawn.
 func (c *chain) drawnLocked() int64 { return c.crossed + c.current.used() }
 
-// leftLocked is how many ids are ready. Ranges can be so large that their sum is no int64.
+// leftLocked returns how many ids are ready. The sum of ranges can exceed an int64.
 func (c *chain) leftLocked() float64 {
 	left := float64(c.current.left())
 	for _, n := range c.ahead {

@@ -36,8 +36,8 @@
 // within a tenth of a second, in the end two to four times a minute. A caller that finds no id
 // makes it asked at once, and gets its answer: a refusal, in which case nothing was taken, or an
 // unknown outcome ([redisstore.ErrUnknownOutcome]), in which case a range may be taken that no
-// process gets: a gap. Nothing that was asked for with an unknown outcome is asked for again. A
-// Take that lasts for too long is given up, as an unknown outcome.
+// process gets: a gap. A Take with an unknown outcome is not repeated. A Take that lasts for too
+// long is given up, as an unknown outcome.
 //
 // # Bounds
 //
@@ -53,5 +53,5 @@
 // late, so that it can take a quarter of an hour longer than stated, or a quarter of Idle if that
 // is shorter.
 //
-// [Segments] has what happens when a source goes back, and how the step follows the demand.
+// See [Segments] for a source that goes back, and for how the step follows the demand.
 package segment

@@ -1,7 +1,7 @@
 package segment
 
-// fence is the highest id that was seen of one residue class: of the ids that leave the same
-// residue when divided by delta.
+// fence is the highest id seen of one residue class: of the ids that leave the same residue when
+// divided by delta.
 type fence struct{ delta, residue, high int64 }
 
 // fences are those of one tag. A plain source has one class. A striped one has one for each stripe:
@@ -23,14 +23,14 @@ func (f fences) conflict(lo, delta int64) (seen int64, found bool) {
 	return 0, false
 }
 
-// meets reports whether the ids lo, lo+delta, … and those of the fence's class can be the same
-// ones, were they continued for ever: whether they leave the same residue when divided by what
-// divides both distances.
+// meets reports whether the ids lo, lo+delta, … and those of the fence's class, both continued for
+// ever, have one in common: whether they leave the same residue when divided by the greatest
+// divisor of both distances.
 func (f fence) meets(lo, delta int64) bool {
 	return (lo-f.residue)%divisor(f.delta, delta) == 0
 }
 
-// divisor is the greatest that two numbers have in common.
+// divisor is the greatest common divisor of two numbers.
 func divisor(a, b int64) int64 {
 	for b != 0 {
 		a, b = b, a%b
@@ -38,7 +38,7 @@ func divisor(a, b int64) int64 {
 	return a
 }
 
-// raised is the fences after a range up to last was seen.
+// raised returns the fences after a range up to last.
 func (f fences) raised(last, delta int64) fences {
 	for i, one := range f {
 		if one.delta == delta && one.residue == last%delta {

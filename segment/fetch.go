@@ -119,7 +119,7 @@ func (c *chain) see(r Range, n *node) error {
 	return nil
 }
 
-// settled is the state at the end of an attempt.
+// settled is the outcome of an attempt.
 type settled struct {
 	known    bool     // the tag is in use: there was a range
 	failures int      // in a row, before this attempt

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// dropped is what is logged of a tag that was dropped.
+// dropped is a dropped tag, for the log.
 type dropped struct {
 	tag    string
 	unused time.Duration
@@ -85,8 +85,8 @@ func (s *Segments) longestLocked(now time.Time, among func(*chain) bool) (longes
 	return longest
 }
 
-// sweepOut drops what was unused for too long. Frequent sweeps observe more exactly when a tag was
-// used last: a draw records no time.
+// sweepOut drops tags that were unused for too long. Frequent sweeps observe the last use more
+// exactly: a draw records no time.
 func (s *Segments) sweepOut() {
 	var gone []dropped
 	defer func() { s.report(gone) }()

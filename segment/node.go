@@ -47,7 +47,7 @@ func newNode(r Range, ahead float64) *node {
 // empty is the node before the first range.
 func empty() *node { return &node{delta: 1, mark: 1} }
 
-// check reports whether ids can be drawn from a range.
+// check returns the fault of a range, if ids cannot be drawn from it.
 func (r Range) check() error {
 	if r.Lo < 0 || r.Hi <= r.Lo || r.Delta < 0 {
 		return fmt.Errorf("%w: %d to %d, distance %d", ErrBadRange, r.Lo, r.Hi, r.Delta)
@@ -57,9 +57,9 @@ func (r Range) check() error {
 
 func (n *node) id(p int64) int64 { return n.last + p*n.delta }
 
-// next takes a position, and returns its id. Where further checks are needed, it calls slowly. That
-// is a parameter because the compiler puts a function into its callers that calls a parameter, and
-// not one of this size that calls anything else.
+// next takes a position, and returns its id. If further checks are needed, it calls slowly. That is
+// a parameter because the compiler inlines a function of this size only if it calls nothing but a
+// parameter.
 func (n *node) next(ctx context.Context, t *Tag, slowly func(*Tag, context.Context, *node, int64) (int64, error)) (int64, error) {
 	p := atomic.AddInt64(&n.pos, 1)
 	if p >= atomic.LoadInt64(&n.limit) {
@@ -101,5 +101,5 @@ func (n *node) used() int64 { return n.count - n.left() }
 // passed reports whether the mark's position was drawn.
 func (n *node) passed() bool { return atomic.LoadInt64(&n.pos) >= n.mark }
 
-// drop takes all that is left, and returns how much that was: no id is drawn any more.
+// drop takes all remaining ids, and returns how many: no id is drawn any more.
 func (n *node) drop() (lost int64) { return max(-atomic.SwapInt64(&n.pos, 0), 0) }

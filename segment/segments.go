@@ -33,8 +33,8 @@ import (
 // and from then on it changes with each by a factor of 2 at most; never below the least step of the
 // source, and never above [Config].MaxStep. Doubling stops where twice would be more than that. It
 // grows as soon as a fetch comes sooner than it should, doubles when the callers found no id, and
-// falls when a whole period has shown less demand. Where it may not grow and callers find no id all
-// the same, up to eight ranges are kept ready, until a period has passed without that.
+// falls when a whole period has shown less demand. If it may not grow and callers still find no id,
+// up to eight ranges are kept ready, until a period has passed without that.
 type Segments struct {
 	source Source
 	config Config

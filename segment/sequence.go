@@ -19,7 +19,7 @@ const DefaultSequenceTable = "segment_sequence"
 // tag. Nothing was changed.
 var ErrOtherStep = fault.Refusal("segment: the tag was seeded with another step")
 
-// SequenceConfig is where a [Sequence] counts. The zero value of each field means its documented
+// SequenceConfig is the settings of a [Sequence]. The zero value of each field means its documented
 // default.
 type SequenceConfig struct {
 	Table string // its name, with or without a schema; the case counts; "" = DefaultSequenceTable
@@ -63,9 +63,8 @@ type Sequence struct {
 
 var _ Source = (*Sequence)(nil)
 
-// NewSequence returns the tags of a table. It does not read from the database, which stays the
-// caller's to close. It panics for an unknown dialect and if [SequenceConfig.Check] returns an
-// error.
+// NewSequence returns the tags of a table. It does not read from the database. The caller closes
+// the database. It panics for an unknown dialect and if [SequenceConfig.Check] returns an error.
 func NewSequence(db *sql.DB, dialect Dialect, config SequenceConfig) *Sequence {
 	if err := errors.Join(checkDialect(dialect), config.Check()); err != nil {
 		panic(err)
@@ -106,8 +105,8 @@ func (s *Sequence) Take(ctx context.Context, tag string, _ int64) (taken Range, 
 	return taken, nil
 }
 
-// queue waits for all that take from a table of MySQL at the moment. Two that replace one row would
-// each wait for a lock that the other has: every second one would be refused.
+// queue serializes all transactions on a table of MySQL. Two that replace one row would deadlock,
+// and every second one would be refused.
 func (s *Sequence) queue(ctx context.Context, tx *transaction) error {
 	if tx.dialect != MySQL {
 		return nil
@@ -130,7 +129,7 @@ func (s *Sequence) next(ctx context.Context, tx *transaction, tag string, row se
 	return number, err
 }
 
-// sequenceRow is what a tag was seeded with.
+// sequenceRow is the seed of a tag.
 type sequenceRow struct{ step, first int64 }
 
 func (s *Sequence) row(ctx context.Context, tx *transaction, tag string) (row sequenceRow, err error) {
@@ -146,7 +145,7 @@ func (s *Sequence) row(ctx context.Context, tx *transaction, tag string) (row se
 	return row, nil
 }
 
-// ids is what a number stands for.
+// ids returns the ids that a number stands for.
 func (r sequenceRow) ids(number int64) (Range, error) {
 	if number < 0 || r.first < 0 {
 		return Range{}, fmt.Errorf("%w: number %d, first id %d", ErrBadRow, number, r.first)
@@ -210,8 +209,8 @@ var sequenceCreate = map[Dialect]string{
 
 // sequenceNext is how a row gets the next number. A bare nextval would do in PostgreSQL but for one
 // thing: it writes ahead for 32 numbers, and only the transaction that did so waits for the disk. A
-// number that another gets out of those can come again after a crash. A transaction that changes a
-// row waits in any case.
+// number that another transaction gets out of those can come again after a crash. A transaction
+// that changes a row waits in any case.
 var sequenceNext = map[Dialect]string{
 	MySQL:      "REPLACE INTO {table} (stub, step, first_id) VALUES (?, ?, ?)",
 	PostgreSQL: "UPDATE {table} SET id = DEFAULT WHERE stub = ? RETURNING id",

@@ -27,8 +27,8 @@ const (
 // identifier is a table's name, with the schema that it is in or without.
 var identifier = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]{0,62}(\.[A-Za-z_][A-Za-z0-9_]{0,62})?$`)
 
-// tagName reports whether a text is a tag as the tables can hold it. There is no other, and a
-// database is not asked for one.
+// tagName reports whether a text is a tag that the tables can hold. The database is not asked for
+// any other.
 func tagName(text string) bool { return names.Valid(text) && len(text) <= 128 }
 
 func checkDialect(dialect Dialect) error {
@@ -45,8 +45,7 @@ func checkTable(table string) error {
 	return nil
 }
 
-// quoted makes a table's name one that is not taken for a word of SQL. The case of its letters
-// counts.
+// quoted quotes a table's name for SQL. The case of its letters counts.
 func (d Dialect) quoted(table string) string {
 	quote := "`"
 	if d == PostgreSQL {
@@ -67,9 +66,9 @@ func (d Dialect) rebound(statement string) string {
 	return strings.Join(parts, "")
 }
 
-// begin is how a transaction begins. PostgreSQL is set to see what others have committed, whatever
-// its default is, or every second one of two takers would fail; and to end a transaction whose
-// client has gone silent, or a link that breaks silently would keep the tag's row locked for hours.
+// begin is the statements that begin a transaction. PostgreSQL reads what others have committed,
+// whatever its default is, or every second of two takers would fail; and it ends the transaction of
+// a silent client, or a link that breaks silently would keep the tag's row locked for hours.
 func (d Dialect) begin(timeout time.Duration) string {
 	if d == PostgreSQL {
 		return "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE; SET LOCAL idle_in_transaction_session_timeout = " + strconv.FormatInt(timeout.Milliseconds()+1, 10)
@@ -77,15 +76,15 @@ func (d Dialect) begin(timeout time.Duration) string {
 	return "START TRANSACTION"
 }
 
-// database runs transactions of which it is always known whether they can have happened.
+// database runs transactions, and always knows whether one can have happened.
 type database struct {
 	db      *sql.DB
 	dialect Dialect
 	timeout time.Duration // of one transaction
 }
 
-// beginnings is how often a transaction is begun. A connection of the pool may have died since its
-// last use, and a beginning does nothing that could happen twice.
+// beginnings is how often a transaction is begun. A pooled connection may have died since its last
+// use, and beginning twice does no harm.
 const beginnings = 3
 
 // transact runs one transaction. It does not use [sql.Tx], whose Commit takes no context: on a
@@ -149,7 +148,7 @@ func (d *database) create(ctx context.Context, op, create, probe string) error {
 	return nil
 }
 
-// failure is an error with what is known of its outcome. It keeps the context's error reachable.
+// failure is an error with its class of outcome. It keeps the context's error reachable.
 func failure(ctx context.Context, op string, class, cause error) error {
 	if ended := ctx.Err(); ended != nil && !errors.Is(cause, ended) {
 		cause = fmt.Errorf("%w (%w)", cause, ended)

@@ -17,7 +17,7 @@ const DefaultLeafTable = "leaf_alloc"
 // The answers of a source in an SQL database besides [ErrUnknownTag] and [ErrExhausted]. All are
 // refusals: nothing was changed.
 var (
-	// ErrBadRow means that a tag's row holds what no range can be made of, such as a step below 0.
+	// ErrBadRow means that a tag's row holds values that make no range, such as a step below 0.
 	ErrBadRow = fault.Refusal("segment: the tag's row cannot be used")
 	// ErrRetired means that the tag hands out nothing any more: its step is 0.
 	ErrRetired = fault.Refusal("segment: the tag is retired")
@@ -25,8 +25,8 @@ var (
 	ErrTagExists = fault.Refusal("segment: the tag exists")
 )
 
-// LeafConfig is where a [LeafAlloc] keeps its tags. The zero value of each field means its
-// documented default.
+// LeafConfig is the settings of a [LeafAlloc]. The zero value of each field means its documented
+// default.
 type LeafConfig struct {
 	Table string // its name, with or without a schema; the case counts; "" = DefaultLeafTable
 	// of one transaction, within the context's deadline: 10ms to 10m; 0 = DefaultTimeout
@@ -55,8 +55,8 @@ type LeafAlloc struct {
 
 var _ Source = (*LeafAlloc)(nil)
 
-// NewLeafAlloc returns the tags of a table. It does not read from the database, which stays the
-// caller's to close. It panics for an unknown dialect and if [LeafConfig.Check] returns an error.
+// NewLeafAlloc returns the tags of a table. It does not read from the database. The caller closes
+// the database. It panics for an unknown dialect and if [LeafConfig.Check] returns an error.
 func NewLeafAlloc(db *sql.DB, dialect Dialect, config LeafConfig) *LeafAlloc {
 	if err := errors.Join(checkDialect(dialect), config.Check()); err != nil {
 		panic(err)
@@ -114,11 +114,11 @@ func (l *LeafAlloc) take(ctx context.Context, tx *transaction, tag string, step 
 	return Range{Lo: row.maxID - step, Hi: row.maxID, Step: row.step}, nil
 }
 
-// leafRow is what a range is made of.
+// leafRow is the columns that make a range.
 type leafRow struct{ maxID, step int64 }
 
-// row reads a tag's row. A database whose collation takes two tags for one answers with the
-// other's, which is then not this one.
+// row reads a tag's row. A database whose collation takes two tags for one may answer with the
+// other's, which row refuses.
 func (l *LeafAlloc) row(ctx context.Context, tx *transaction, tag string) (row leafRow, err error) {
 	var name string
 	err = tx.row(ctx, l.statements.row, []any{tag}, &name, &row.maxID, &row.step)

@@ -64,7 +64,7 @@ func (l *LeafAlloc) insert(ctx context.Context, tx *transaction, tag string, max
 }
 
 // Advance moves a tag's max_id up to atLeast, so that the ids below it are never handed out from
-// now on, and returns what it is then. It never lowers it.
+// now on, and returns the new max_id. It never lowers it.
 func (l *LeafAlloc) Advance(ctx context.Context, tag string, atLeast int64) (maxID int64, err error) {
 	return l.change(ctx, "leaf_alloc advance", tag, func(ctx context.Context, tx *transaction) error {
 		_, _, err := tx.exec(ctx, l.statements.advance, atLeast, tag, atLeast)

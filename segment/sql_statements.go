@@ -41,7 +41,7 @@ var leafCreate = map[Dialect]string{
 )`,
 }
 
-// leafWords is what else stands in braces. In MySQL, LAST_INSERT_ID also remembers the new max_id
+// leafWords are the other words in braces. In MySQL, LAST_INSERT_ID also remembers the new max_id
 // for the client that has made it; what is read back must be the same. It differs if another taker
 // could come in between, as in a MyISAM table, or if the column has cut the number off.
 var leafWords = map[Dialect][]string{

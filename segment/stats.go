@@ -6,7 +6,7 @@ import (
 	"sync/atomic"
 )
 
-// Stats is what is known of one tag at one moment.
+// Stats is the state of one tag at one moment.
 type Stats struct {
 	Tag         string
 	Initialised bool // there was a range; until then its first is being fetched
@@ -21,7 +21,7 @@ type Stats struct {
 	WentBack    int64 // ranges that were refused as [ErrWentBack]
 }
 
-// Part is what is left of a range.
+// Part is the rest of a range.
 type Part struct {
 	Pos   int64 // the id that is drawn next; Max where none is left
 	Max   int64 // the range's Hi: no id reaches it

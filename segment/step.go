@@ -8,8 +8,7 @@ import (
 // maxDepth is how many ranges at most are kept ready after the current one.
 const maxDepth = 8
 
-// pace is how many ids of a tag are asked for at a time. It follows the demand, so that a range
-// lasts for a period.
+// pace is the step of a tag. It follows the demand, so that a range lasts for a period.
 type pace struct {
 	fetches int64 // that brought a range
 	step    int64 // of the last of them; 0 = the source's own
@@ -27,7 +26,7 @@ type sample struct {
 	drawn int64
 }
 
-// plan is what one fetch asks for.
+// plan is the size and purpose of one fetch.
 type plan struct {
 	sample
 
@@ -37,8 +36,8 @@ type plan struct {
 	starved bool
 }
 
-// next plans a fetch. The first asks for what the source wants to give, the second for the same
-// again: there is nothing to judge by yet.
+// next plans a fetch. The first asks for the source's own step, the second for the same again:
+// there is nothing to judge by yet.
 func (p *pace) next(config *Config, now sample) plan {
 	next := plan{sample: now, step: p.step, depth: max(p.depth, 1), deep: p.deep, starved: p.starved}
 	p.starved = false

@@ -100,9 +100,9 @@ func NewStriped(stores map[int]Source, n int, config StripedConfig) (*Striped, e
 
 // Take takes a range of the first store that gives one. Its Delta is n times the store's.
 //
-// The error is that of the store which may have done most, or which may be asked again: an unknown
-// outcome before a store that is away, that before another refusal, and [ErrExhausted] and
-// [ErrUnknownTag] only if all that were asked return it. Its text has the answer of each of them.
+// The error is one of a store's: an unknown outcome before a store that is away, that before
+// another refusal, and [ErrExhausted] and [ErrUnknownTag] only if all asked stores return it. Its
+// text has the answer of each store.
 func (s *Striped) Take(ctx context.Context, tag string, step int64) (Range, error) {
 	order, up := s.order(tag)
 	var faults stripesError
@@ -180,7 +180,7 @@ func interleaved(taken Range, i, n int64) (Range, error) {
 		return Range{}, ErrExhausted
 	}
 	if last == taken.Lo {
-		// to where there is no second id any distance would do, and this one times n is no overflow
+		// a range of one id may have any distance, and this one times n does not overflow
 		delta = 1
 	}
 	return Range{Lo: taken.Lo*n + i, Hi: last*n + i + 1, Delta: delta * n, Step: taken.Step}, nil

@@ -25,7 +25,7 @@ func unavailable(cause error) error {
 	return &redisstore.Error{Op: "striped take", Class: redisstore.ErrUnavailable, Cause: cause}
 }
 
-// answered reports whether one of the stores has refused for a reason of its own.
+// answered reports whether one of the stores has answered with a refusal.
 func (f stripesError) answered() bool {
 	return slices.ContainsFunc(f, func(fault stripeFault) bool { return !away(fault.err) })
 }
@@ -44,7 +44,7 @@ func (f stripesError) Error() string {
 	return strings.Join(texts, "; ")
 }
 
-// Unwrap returns the error that matters most for what to do next.
+// Unwrap returns the error that decides what to do next.
 func (f stripesError) Unwrap() error {
 	worst := f[0].err
 	for _, fault := range f[1:] {

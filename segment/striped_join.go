@@ -16,11 +16,10 @@ var ErrFloor = fault.Refusal("segment: the new stores have no start")
 // Restriping is the task of [Restripe].
 type Restriping struct {
 	Tag string
-	// From is the stores that the tag has now, by index; none for a new tag. A nil stands for one
+	// From are the stores that the tag has now, by index; none for a new tag. A nil stands for one
 	// that is gone for good: see Start.
 	From []*LeafAlloc
-	// To is the stores that it is going to have, by index: any of the old ones and others, in any
-	// order.
+	// To are the stores that it will have, by index: any of the old ones and others, in any order.
 	To []*LeafAlloc
 	// Start is the least id that the new stores may hand out. It is needed only if one of the old
 	// ones is gone: then it must be above all that one can have given.

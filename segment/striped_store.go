@@ -30,7 +30,7 @@ type stripeStore struct {
 	row   int // how many failures there were since the last answer
 }
 
-// downFor is how long a store is going to be passed over.
+// downFor is how long a store is passed over.
 func (s *stripeStore) downFor(now time.Time) time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()

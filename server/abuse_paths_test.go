@@ -53,7 +53,7 @@ func TestDisguisedPathsReachNoRouteThatTheCallerMayNotAskFor(t *testing.T) {
 		g.as(t, "use", "POST", path, `{"ttl_ms":3600000}`).wantStatus(t, 201)
 	}
 	before := dump(t, redis.Client())
-	open := map[string]string{} // what everybody may look at, by its body
+	open := map[string]string{} // what every caller may look at, by its body
 	for _, path := range []string{"/", "/livez", "/problems/not-found", "/docs", "/openapi.yaml", "/console/"} {
 		open[string(g.do(t, "GET", path, "").body)] = path
 	}
@@ -67,9 +67,9 @@ func TestDisguisedPathsReachNoRouteThatTheCallerMayNotAskFor(t *testing.T) {
 		case route.Method == http.MethodHead, isLeaf(path) && route.Method != http.MethodGet, strings.HasPrefix(path, "/tinyid/") && route.Method != http.MethodPost:
 			continue // answered by the handler of another method
 		case route.Role == access.Admin:
-			callers = []string{"nobody", "use"}
+			callers = []string{"anonymous", "use"}
 		case route.Role > access.None:
-			callers = []string{"nobody"}
+			callers = []string{"anonymous"}
 		default:
 			continue
 		}
@@ -100,7 +100,7 @@ func (g *keyed) tryDisguises(t *testing.T, route server.Route, caller, path stri
 			case refusal(bare, a) == "door":
 			case a.status == 200 && open[string(a.body)] != "":
 			default:
-				t.Errorf("%s %s by %s: %v; want a refusal, or what everybody may see", route.Method, route.Path, caller, a)
+				t.Errorf("%s %s by %s: %v; want a refusal, or what every caller may see", route.Method, route.Path, caller, a)
 			}
 		}
 	}

@@ -10,8 +10,8 @@ import (
 	"github.com/coatcheck/coatcheck/server"
 )
 
-// What somebody holds can be ended by their lease's secret, and by no key alone; and no
-// answer, event or line of the log tells that secret to others.
+// A lease is ended by its secret, and by no key alone; no answer, event or line of the log shows
+// that secret to other callers.
 func TestLeaseSecretsAreNeededToEndALease(t *testing.T) {
 	g := serveKeyed(t, server.Config{Dev: true}, map[string]access.Record{"thief": {Role: access.Use, Principal: "thief"}})
 	token := decode[wire.TokenIssued](t, g.as(t, "use", "POST", "/token", ""), 201).Token
@@ -40,7 +40,7 @@ func TestLeaseSecretsAreNeededToEndALease(t *testing.T) {
 			}
 		}
 	}
-	for _, caller := range []string{"use", "thief", "read", "nobody"} {
+	for _, caller := range []string{"use", "thief", "read", "anonymous"} {
 		if a := g.as(t, caller, "DELETE", fmt.Sprintf("/lock/l?force=%d", lock.Fence), ""); a.status != 403 && a.status != 401 {
 			t.Errorf("by %s: %v; want status 401 or 403", caller, a)
 		}

@@ -17,9 +17,9 @@ import (
 	"github.com/coatcheck/coatcheck/internal/wire"
 )
 
-// admission decides who may ask.
+// admission decides which callers may ask.
 type admission struct {
-	policy   *access.Policy // nil = everybody may do everything
+	policy   *access.Policy // nil = every caller may do everything
 	limiter  *access.Limiter
 	lockout  access.Lockout
 	requests share.Quota // of requests under way
@@ -29,7 +29,7 @@ type admission struct {
 }
 
 // admits lets a request through whose caller has a role, and puts the caller into its context.
-// Where access is not controlled it lets everybody through.
+// Where access is not controlled it admits every request.
 func (a *admission) admits(role access.Role, at clients) echo.MiddlewareFunc {
 	return func(next echo.HandlerFunc) echo.HandlerFunc {
 		return func(c echo.Context) error {
@@ -53,7 +53,7 @@ func (a *admission) admits(role access.Role, at clients) echo.MiddlewareFunc {
 	}
 }
 
-// enter puts the caller into the request's context, if they may ask, and takes a place for the
+// enter puts the caller into the request's context, if it may ask, and takes a place for the
 // request until leave.
 func (a *admission) enter(c echo.Context, role access.Role, at clients) (leave func(), err error) {
 	if err := frontdoor.Reserve(c.Request().Context(), 0); err != nil {
@@ -62,7 +62,7 @@ func (a *admission) enter(c echo.Context, role access.Role, at clients) (leave f
 	who := caller(c)
 	if a.policy != nil {
 		who, err = a.admit(c, role, at)
-		// for the log, also of one who is refused
+		// for the log, also of a refused caller
 		c.SetRequest(c.Request().WithContext(access.With(c.Request().Context(), who)))
 		if err != nil {
 			return nil, err
@@ -73,7 +73,7 @@ func (a *admission) enter(c echo.Context, role access.Role, at clients) (leave f
 	return placeFor(&a.requests, who.Principal, "as many requests are under way here as may be, or as many of this principal while others have some")
 }
 
-// admit finds the caller, and whether they have the role and have not asked too often.
+// admit returns the caller, if it has the role and is within its limit.
 func (a *admission) admit(c echo.Context, role access.Role, at clients) (access.Caller, error) {
 	caller, err := a.identify(c, at)
 	if err != nil {
@@ -92,15 +92,15 @@ func (a *admission) admit(c echo.Context, role access.Role, at clients) (access.
 	return caller, &fault{wire.Forbidden, "role", "this route needs " + role.String() + ", and this caller has " + caller.Role.String()}
 }
 
-// identify finds the caller by the key that is shown, else by the certificate of the connection,
-// else as an anonymous one. What is shown and wrong is refused, a certificate that has ended since
-// the connection began included. Where access is not controlled it is everybody.
+// identify returns the caller of a request's key, else that of the connection's certificate, else
+// the anonymous one. It refuses a wrong key or certificate, and a certificate that has expired
+// since the connection began. Where access is not controlled it returns [access.Unrestricted].
 func (a *admission) identify(c echo.Context, at clients) (access.Caller, error) {
 	if err := a.checkCertificate(c); err != nil {
 		return access.Caller{}, err
 	}
 	if a.policy == nil {
-		return access.Everybody, nil
+		return access.Unrestricted, nil
 	}
 	key, err := keyOf(c.Request().Header)
 	if err != nil {
@@ -123,8 +123,8 @@ func (a *admission) identify(c echo.Context, at clients) (access.Caller, error) 
 	return a.policy.Anonymous(), nil
 }
 
-// recognized is who shows a key or a certificate that is known, or anonymous; the zero Caller for a
-// wrong key, and where access is not controlled. It refuses and counts nothing.
+// recognized returns the caller of a known key or certificate, or the anonymous one. It returns the
+// zero Caller for a wrong key, and where access is not controlled. It refuses and counts nothing.
 func (a *admission) recognized(request *http.Request) access.Caller {
 	if a.policy == nil {
 		return access.Caller{}
@@ -139,8 +139,8 @@ func (a *admission) recognized(request *http.Request) access.Caller {
 	return a.policy.Anonymous()
 }
 
-// byCertificate finds whose the client certificate of a connection is. ok is false if it is not
-// known, or there is none.
+// byCertificate returns the caller of a connection's client certificate. ok is false if it is
+// unknown, or there is none.
 func (a *admission) byCertificate(request *http.Request) (caller access.Caller, ok bool) {
 	if connection := request.TLS; connection != nil && len(connection.VerifiedChains) > 0 && a.certificateFault(request) == "" {
 		return a.policy.Certificate(connection.PeerCertificates[0])
@@ -148,8 +148,8 @@ func (a *admission) byCertificate(request *http.Request) (caller access.Caller, 
 	return access.Caller{}, false
 }
 
-// byKey finds whose a key is. A right one passes whatever was tried before it; who shows wrong ones
-// again and again is told later each time to wait, and has to connect anew where that cannot be.
+// byKey returns the caller of a key. A right key passes whatever was tried before it. A client with
+// too many wrong keys is told to wait; that answer is held back, or else ends its connection.
 func (a *admission) byKey(c echo.Context, key string) (access.Caller, error) {
 	caller, err := a.policy.Key(key)
 	switch {
@@ -170,8 +170,8 @@ func (a *admission) byKey(c echo.Context, key string) (access.Caller, error) {
 	return caller, nil
 }
 
-// remote is the address that a request comes from: of IPv6 the network, of which one host can have
-// all addresses.
+// remote is the address that a request comes from; for IPv6 the network, since one host can have
+// all its addresses.
 func remote(c echo.Context) netip.Addr {
 	at, err := netip.ParseAddr(c.RealIP())
 	if err != nil {
@@ -213,8 +213,8 @@ func notEmpty(key string) (string, error) {
 	return key, nil
 }
 
-// unauthorized refuses a caller who is not known, as RFC 6750 says; without an error of its, one
-// who showed nothing.
+// unauthorized refuses an unknown caller, as RFC 6750 says; without an error of its, one without a
+// key.
 func unauthorized(c echo.Context, bearerError, detail string) error {
 	if bearerError == "" {
 		challenge(c, "")
@@ -224,7 +224,7 @@ func unauthorized(c echo.Context, bearerError, detail string) error {
 	return &fault{wire.Unauthorized, echo.HeaderAuthorization, detail}
 }
 
-// challenge tells how to say who one is.
+// challenge is the header that names how to authenticate.
 func challenge(c echo.Context, more string) {
 	text := `Bearer realm="coatcheck"`
 	if more != "" {
@@ -233,14 +233,14 @@ func challenge(c echo.Context, more string) {
 	c.Response().Header().Set(echo.HeaderWWWAuthenticate, text)
 }
 
-// caller is who is asking. Where access is not controlled, and where a route is asked for past its
-// role, everybody is an admin.
+// caller is the request's caller. It is an admin where access is not controlled, and for a route
+// that skips its role.
 func caller(c echo.Context) access.Caller { return access.From(c.Request().Context()) }
 
-// owner is the principal of a request: whose place a pool, a tag or a wait takes.
+// owner is the principal of a request, which a pool, a tag or a wait counts for.
 func owner(ctx context.Context) string { return access.From(ctx).Principal }
 
-// crowded is the error of a request for which its principal has no place now.
+// crowded is the error of a request whose principal has no place left.
 type crowded struct{ what string }
 
 func (c *crowded) Error() string { return c.what }

@@ -27,8 +27,7 @@ func (s *Server) crossOrigin() echo.MiddlewareFunc {
 	})
 }
 
-// SetCORSOrigins has requests that come from now on judged by other origins than
-// [Config].CORSOrigins. It may be called at any time, also while others are.
+// SetCORSOrigins replaces [Config].CORSOrigins for later requests. It is safe for concurrent use.
 func (s *Server) SetCORSOrigins(origins []string) {
 	s.origins.Store(frontdoor.NewOrigins(origins))
 }

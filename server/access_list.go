@@ -8,14 +8,14 @@ import (
 	"github.com/coatcheck/coatcheck/internal/names"
 )
 
-// list is which part of a list of names a request asks for.
+// list is the part of a list of names that a request asks for.
 type list struct {
 	allowed        access.Names
 	prefix, cursor string
 	n              int
 }
 
-// list reads which part is asked for, of most entries at most.
+// list reads the part that a request asks for, at most so many entries.
 func (r *request) list(most int64) list {
 	l := list{caller(r).Names, r.QueryParam("prefix"), r.QueryParam("cursor"), int(r.int("n", 100, 1, most))}
 	for _, field := range []string{"prefix", "cursor"} {
@@ -58,8 +58,8 @@ func pageOf[T any](l list, nameOf func(T) string, next func(prefix, cursor strin
 	return page, more && len(page) == l.n, nil
 }
 
-// listed reads a page of what has names, with the cursor of the next; "" = there is none. show is
-// asked for each name; what has gone meanwhile is left out.
+// listed reads a page of named entries, and the cursor of the next page; "" = there is none. It
+// calls show for each name; entries that have gone meanwhile are left out.
 func listed[T any](ctx context.Context, l list, names func(ctx context.Context, prefix, cursor string, n int) ([]string, error), show func(name string) (shown T, is bool, err error)) (page []T, next string, err error) {
 	itself := func(name string) string { return name }
 	found, more, err := pageOf(l, itself, func(prefix, cursor string, n int) ([]string, bool, error) {

@@ -61,7 +61,7 @@ func serveKeyed(t *testing.T, config server.Config, more map[string]access.Recor
 
 // bearer is the header that shows a caller's key; none for a caller without a key.
 func (g *keyed) bearer(caller string) []string {
-	if caller == "nobody" {
+	if caller == "anonymous" {
 		return nil
 	}
 	return []string{"Authorization: Bearer " + g.keys[caller].Text()}
@@ -164,7 +164,7 @@ func TestEveryRouteByEveryRole(t *testing.T) {
 	if len(routes) < 60 {
 		t.Errorf("got %d routes, want 60 or more: is this the whole table?", len(routes))
 	}
-	roles := map[string]access.Role{"nobody": access.None, "wrong": access.None, "read": access.Read, "use": access.Use, "admin": access.Admin}
+	roles := map[string]access.Role{"anonymous": access.None, "wrong": access.None, "read": access.Read, "use": access.Use, "admin": access.Admin}
 	for _, route := range routes {
 		t.Run(route.Method+" "+route.Path, func(t *testing.T) {
 			path, name := fill(t, route)

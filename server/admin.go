@@ -8,10 +8,10 @@ import (
 )
 
 // Admin is the service's own side, for a listener that clients do not reach: /livez, /readyz and
-// /metrics, which ask for no key here, and what [Config].Debug has at /debug/. None of
-// that is at the service's own listener but by its own rules: there /metrics takes the role read,
-// and nothing is at /debug/. It refuses what a page may have had a browser send: requests of other
-// origins, and those under another name than localhost, an address or one of [Config].AllowedHosts.
+// /metrics, which ask for no key here, and what [Config].Debug has at /debug/. The service's own
+// listener has them by its own rules: there /metrics takes the role read, and nothing is at
+// /debug/. It refuses requests that a page may have had a browser send: those of other origins, and
+// those under another name than localhost, an address or one of [Config].AllowedHosts.
 func (s *Server) Admin() http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("GET /livez", s.echo)

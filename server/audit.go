@@ -17,13 +17,13 @@ import (
 	"github.com/coatcheck/coatcheck/internal/wire"
 )
 
-// audited are the events that have a line in the log each. What hands out values, and what is given
-// back and taken by the thousand, has none of its own: the access log has those requests.
+// audited are the events that have a line each in the log. Frequent ones have none, such as values,
+// grants and releases: the access log has those requests.
 var audited = map[string]bool{
 	events.CounterSet: true, events.CounterRemoved: true, events.SegmentSet: true, events.PoolCreated: true, events.WorkerGranted: true, events.WorkerReleased: true, events.LockBroken: true, events.TokenReleased: true, events.OperationSettled: true,
 }
 
-// journal notes what callers have done and what they were refused, for the events and the log.
+// journal records the acts and the refusals of callers, for the events and the log.
 type journal struct {
 	events *events.Log
 	audit  *audit.Log
@@ -31,14 +31,14 @@ type journal struct {
 	routes map[string]Route // by method and Echo's path
 }
 
-// did notes what a caller has done, for the events and, if it is audited, in the log.
+// did records an act of a caller, for the events and, if it is audited, in the log.
 func (j *journal) did(c echo.Context, event wire.Event) {
 	event.EventBy = j.by(c, "")
 	j.auditDone(c, event)
 	j.events.Add(event)
 }
 
-// didCounted is did for what is only counted.
+// didCounted is did for acts that are only counted.
 func (j *journal) didCounted(c echo.Context, kind string) {
 	j.auditDone(c, wire.Event{Kind: kind, EventBy: j.by(c, "")})
 	j.events.Count(kind)
@@ -50,7 +50,7 @@ func (j *journal) auditDone(c echo.Context, event wire.Event) {
 	}
 }
 
-// by is who sends a request, and how it ended.
+// by returns the caller of a request, and how the request ended.
 func (j *journal) by(c echo.Context, code wire.Code) wire.EventBy {
 	request, who := c.Request(), caller(c)
 	found := wire.EventBy{Principal: who.Principal, KeyID: who.KeyID, Address: c.RealIP(), Route: requestlog.Method(request.Method) + " " + braces(c.Path()), Code: string(code)}
@@ -63,8 +63,8 @@ func (j *journal) by(c echo.Context, code wire.Code) wire.EventBy {
 	return found
 }
 
-// shownKeyID is the id of a key that was shown with another secret. An unknown one is what a
-// stranger chose, and not for the log.
+// shownKeyID is the id of a known key that was shown with a wrong secret. An unknown id is a
+// stranger's choice, and not logged.
 func shownKeyID(book *access.Policy, header http.Header) string {
 	if book == nil {
 		return ""
@@ -82,8 +82,7 @@ func shownKeyID(book *access.Policy, header http.Header) string {
 
 const longestCertificateName = 200
 
-// certificateName is a name of a certificate: of those that access control knows the one that is
-// most likely its own.
+// certificateName is a certificate's first DNS name, else its first URI, else its common name.
 func certificateName(of *x509.Certificate) string {
 	name := of.Subject.CommonName
 	switch {
@@ -97,8 +96,8 @@ func certificateName(of *x509.Certificate) string {
 
 const notedKey = "coatcheck.audit"
 
-// refusals notes what a request was refused for: a line for each refused caller, and for what an
-// admin asked for and did not get; and an event for what is more than one client's business.
+// refusals records why a request was refused: a line for each refused caller and each refused act
+// of an admin, and an event for refusals that concern more than one client.
 func (j *journal) refusals(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		err := next(c)
@@ -110,8 +109,8 @@ func (j *journal) refusals(next echo.HandlerFunc) echo.HandlerFunc {
 	}
 }
 
-// refused writes, once a request, that it was refused. What is wrong with a request is not
-// noted, unless it is one of an admin.
+// refused logs, once a request, that it was refused. A malformed request is not logged, unless it
+// asks for an act of an admin.
 func (j *journal) refused(c echo.Context, err error) {
 	code := problemOf(err).Code
 	isRefusal := code == wire.Unauthorized || code == wire.Forbidden || code == wire.TooManyRequests
@@ -137,12 +136,12 @@ func (j *journal) refused(c echo.Context, err error) {
 	}
 }
 
-// isAdminAct reports whether a request asks for what takes role admin.
+// isAdminAct reports whether a request needs role admin.
 func (j *journal) isAdminAct(c echo.Context) bool {
 	return j.routes[c.Request().Method+" "+c.Path()].Role == access.Admin || c.Path() == "/lock/:name" && has(c, "force")
 }
 
-// nameIn is the name in a request's path; "" if it has none that is one.
+// nameIn is the name in a request's path; "" if there is no valid one.
 func nameIn(c echo.Context) string {
 	for _, param := range []string{"key", "pool", "tag", "name"} {
 		if !strings.Contains(c.Path()+"/", "/:"+param+"/") {

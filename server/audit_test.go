@@ -91,16 +91,16 @@ func TestEveryRefusalHasALineThatSaysWho(t *testing.T) {
 		caller, method, path string
 		want                 string // of the line
 	}{
-		{"nobody", "PUT", "/counter/Zname", `address=127.0.0.1 route="PUT /counter/{key}" code=unauthorized`},
+		{"anonymous", "PUT", "/counter/Zname", `address=127.0.0.1 route="PUT /counter/{key}" code=unauthorized`},
 		{"wrong", "PUT", "/counter/Zname", `address=127.0.0.1 route="PUT /counter/{key}" code=unauthorized`},
 		{"guess", "PUT", "/counter/Zname", `key_id=` + id("use") + ` address=127.0.0.1 route="PUT /counter/{key}" code=unauthorized`},
 		{"read", "PUT", "/counter/k", `name=k principal=read key_id=` + id("read") + ` address=127.0.0.1 route="PUT /counter/{key}" code=forbidden`},
 		{"own", "POST", "/incr/bills", `name=bills principal=own key_id=` + id("own") + ` address=127.0.0.1 route="POST /incr/{key}" code=forbidden`},
 		{"use", "DELETE", "/lock/l?force=1", `name=l principal=use key_id=` + id("use") + ` address=127.0.0.1 route="DELETE /lock/{name}" code=forbidden`},
 		{"slow", "POST", "/incr/k", `name=k principal=slow key_id=` + id("slow") + ` address=127.0.0.1 route="POST /incr/{key}" code=too-many-requests`},
-		{"nobody", "GET", "/api/segment/get/Zname", `address=127.0.0.1 route="GET /api/segment/get/{key}" code=unauthorized`},
+		{"anonymous", "GET", "/api/segment/get/Zname", `address=127.0.0.1 route="GET /api/segment/get/{key}" code=unauthorized`},
 		{"own", "GET", "/api/segment/get/bills", `name=bills principal=own key_id=` + id("own") + ` address=127.0.0.1 route="GET /api/segment/get/{key}" code=forbidden`},
-		{"nobody", "GET", "/tinyid/id/nextId?bizType=t&token=Zwrong", `address=127.0.0.1 route="GET /tinyid/id/nextId" code=unauthorized`},
+		{"anonymous", "GET", "/tinyid/id/nextId?bizType=t&token=Zwrong", `address=127.0.0.1 route="GET /tinyid/id/nextId" code=unauthorized`},
 		{"own", "GET", "/tinyid/id/nextId?bizType=t", `principal=own key_id=` + id("own") + ` address=127.0.0.1 route="GET /tinyid/id/nextId" code=forbidden`},
 	} {
 		before := len(g.auditLines())

@@ -49,7 +49,7 @@ func readBody(from io.Reader, into any) error {
 	return nil
 }
 
-// members reads an object's members up to its closing brace, each to where its name says.
+// members reads an object's members up to its closing brace, each into its field.
 func members(decoder *json.Decoder, targets map[string]any) error {
 	seen := map[string]bool{}
 	for decoder.More() {
@@ -76,7 +76,7 @@ func members(decoder *json.Decoder, targets map[string]any) error {
 	return nil
 }
 
-// fields says by JSON name where the values of a struct's fields go.
+// fields maps JSON names to the fields of a struct.
 func fields(into any) map[string]any {
 	value := reflect.ValueOf(into).Elem()
 	targets := map[string]any{}
@@ -110,7 +110,7 @@ func malformed(err error) error {
 	return invalid("body", "not one JSON object: "+strings.TrimPrefix(err.Error(), "json: "))
 }
 
-// wrongValue says what belongs into a field instead of what was there.
+// wrongValue names the kind of value that a field takes.
 func wrongValue(name string, target any, err error) error {
 	var syntax *json.SyntaxError
 	if errors.As(err, &syntax) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, io.EOF) {
@@ -128,7 +128,7 @@ func wrongValue(name string, target any, err error) error {
 	return invalid(name, "not as it should be")
 }
 
-// jsonName says a Go kind in JSON's words.
+// jsonName is JSON's name for a Go kind.
 func jsonName(kind string) string {
 	switch {
 	case strings.HasPrefix(kind, "int"):

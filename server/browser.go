@@ -10,12 +10,11 @@ import (
 	"github.com/coatcheck/coatcheck/internal/wire"
 )
 
-// A page of any origin can have the browser of somebody who reaches the service send requests. What
-// it can make of that is bounded here: under which names the service answers, and what pages of
-// other origins may ask for.
+// A page of any origin can make a browser that reaches the service send requests. This file bounds
+// what they can do: under which names the service answers, and what pages of other origins may ask
+// for.
 
-// SetAllowedHosts has requests that come from now on judged by other names than
-// [Config].AllowedHosts. It may be called at any time, also while others are.
+// SetAllowedHosts replaces [Config].AllowedHosts for later requests. It is safe for concurrent use.
 func (s *Server) SetAllowedHosts(names []string) {
 	hosts := frontdoor.Hosts(names)
 	s.hosts.Store(&hosts)
@@ -36,7 +35,8 @@ func (s *Server) ownName(next echo.HandlerFunc) echo.HandlerFunc {
 	}
 }
 
-// ownPages refuses what a page of another origin had a browser send, unless it only looks.
+// ownPages refuses requests that a page of another origin had a browser send, unless they only
+// look.
 func (s *Server) ownPages(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		if !s.onlyLooks(c) && s.origins.Load().Foreign(c.Request()) {
@@ -46,8 +46,8 @@ func (s *Server) ownPages(next echo.HandlerFunc) echo.HandlerFunc {
 	}
 }
 
-// onlyLooks reports whether a request changes nothing and takes nothing that others lack then, be
-// it one of the places of those who listen to events.
+// onlyLooks reports whether a request changes nothing and takes nothing that others then lack, such
+// as a subscriber's place at the events.
 func (s *Server) onlyLooks(c echo.Context) bool {
 	switch method := c.Request().Method; method {
 	case http.MethodGet, http.MethodHead:

@@ -94,8 +94,8 @@ func TestPageOfAnotherOriginChangesAndTakesNothing(t *testing.T) {
 	expect.Contains(t, refused.asked, string(refused.body), "--cors-origins")
 }
 
-// Keys do not make a page of another origin better: what may be had without one is had by anybody's
-// browser otherwise, and a client certificate is shown by it unasked.
+// Keys do not make a page of another origin better: any browser gets what needs none, and a browser
+// shows a client certificate unasked.
 func TestPageOfAnotherOriginIsRefusedWhereKeysAreAskedForAsWell(t *testing.T) {
 	book := openPolicy(t, filepath.Join(t.TempDir(), "keys.yaml"), "anonymous: {role: use}\n")
 	s := serve(t, server.Config{Store: storetest.Open(t, redisstore.Config{}), Access: book})

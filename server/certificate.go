@@ -19,7 +19,7 @@ import (
 // long. So it is looked at again at each request: by the clock, and by the authorities that are
 // trusted now.
 
-// verified is what the last look at a connection's client certificate found.
+// verified is the outcome of the last check of a connection's client certificate.
 type verified struct {
 	mu    sync.Mutex
 	by    *tls.Config // the settings that it was verified by; nil = it was not looked at yet
@@ -29,7 +29,7 @@ type verified struct {
 
 type verifiedKey struct{}
 
-// withVerified gives each connection a place for what was found, as [http.Server.ConnContext].
+// withVerified gives each connection a place for that outcome, as [http.Server.ConnContext].
 func withVerified(ctx context.Context, _ net.Conn) context.Context {
 	return context.WithValue(ctx, verifiedKey{}, &verified{})
 }
@@ -47,8 +47,8 @@ func (a *admission) checkCertificate(c echo.Context) error {
 	return &fault{wire.Unauthorized, "certificate", wrong}
 }
 
-// certificateFault says what is wrong now with the client certificate of a request's connection; ""
-// if nothing is.
+// certificateFault returns the fault that the client certificate of a request's connection has now,
+// or "".
 func (a *admission) certificateFault(r *http.Request) string {
 	if a.tls == nil || r.TLS == nil {
 		return ""
@@ -60,8 +60,8 @@ func (a *admission) certificateFault(r *http.Request) string {
 	return found.look(a.tls(), r.TLS, a.now())
 }
 
-// look says what is wrong with a client certificate now. It is verified again only if the settings
-// are others than last, or one of its chain has ended since.
+// look returns the fault of a client certificate. It verifies it again only if the settings have
+// changed, or a certificate of its chain has ended since.
 func (v *verified) look(settings *tls.Config, state *tls.ConnectionState, now time.Time) (fault string) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -72,7 +72,7 @@ func (v *verified) look(settings *tls.Config, state *tls.ConnectionState, now ti
 	return v.fault
 }
 
-// verify verifies a connection's client certificate as it was when the connection began, and says
+// verify verifies a connection's client certificate as of when the connection began, and returns
 // until when that holds.
 func verify(settings *tls.Config, state *tls.ConnectionState, now time.Time) (until time.Time, fault string) {
 	if len(state.PeerCertificates) == 0 {

@@ -20,8 +20,7 @@ import (
 // ConsoleMode is what the web page at /console/ may do.
 type ConsoleMode string
 
-// The modes of the console. They are about the page: what a caller may do is Config.Access's
-// business.
+// The modes of the console. They are about the page: Config.Access decides what a caller may do.
 const (
 	ConsoleWrite ConsoleMode = "write" // it has buttons for what the caller may do
 	ConsoleRead  ConsoleMode = "read"  // it has none that change anything
@@ -43,7 +42,7 @@ type consolePage struct {
 	hazards   hazards
 }
 
-// routes are those of the page. Its files are open to all: they hold nothing.
+// routes registers the page's routes. Its files are open to all: they hold no data.
 func (h *consolePage) routes(at *router) {
 	if h.config.Mode == ConsoleOff {
 		return
@@ -61,7 +60,7 @@ func sendConsoleFile(c echo.Context) error {
 	return nil
 }
 
-// session says who is asking and what they may do. It is open to all, and says why a key is not
+// session answers with the caller and its rights. It is open to all, and says why a key is not
 // taken instead of refusing it, so that the page can ask for another one.
 func (h *consolePage) session(r *request) error {
 	told := wire.Session{Access: h.admission.policy != nil, Readonly: h.config.Mode == ConsoleRead}
@@ -83,7 +82,7 @@ func (h *consolePage) session(r *request) error {
 	return r.answer(http.StatusOK, told)
 }
 
-// hazards remembers for a while what can be lost with the settings of the Redis.
+// hazards caches what the settings of the Redis can lose.
 type hazards struct {
 	mu    sync.Mutex
 	read  time.Time
@@ -92,7 +91,7 @@ type hazards struct {
 
 const hazardsEvery = time.Minute
 
-// of asks Redis, if that was not done for a while. One that does not answer has none known.
+// of asks Redis, if the cache is too old. A Redis that does not answer has no known hazards.
 func (h *hazards) of(ctx context.Context, store *redisstore.Store) []string {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -12,7 +12,7 @@ import (
 	"github.com/coatcheck/coatcheck/snowflake"
 )
 
-// decode takes an id apart. It says nothing of whether the id was ever handed out.
+// decode takes an id apart. It does not know whether the id was ever handed out.
 func (h *ids) decode(r *request) error {
 	r.noFields()
 	if r.err == nil && r.QueryParam("format") == opaqueFormat {
@@ -68,7 +68,7 @@ func idOfPath(r *request, style snowflake.Style) snowflake.ID {
 	return id
 }
 
-// style finds layout and epoch: those of the query, of the pool that it names, of the default pool
+// style returns layout and epoch: the query's, those of the pool that it names, of the default pool
 // if this server has stamped with it, or the defaults.
 func (h *ids) style(r *request) (style snowflake.Style) {
 	query := r.QueryParams()

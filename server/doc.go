@@ -1,5 +1,5 @@
 // Package server is the HTTP service: it decodes a request, calls one domain package and encodes
-// what that answers. It decides nothing itself.
+// its result. It decides nothing itself.
 //
 // What holds: every error is an RFC 9457 problem with a code of the outside contract, panics,
 // unknown paths and wrong methods included; every response has an X-Request-Id; no log line holds a

@@ -26,8 +26,8 @@ import (
 	"github.com/coatcheck/coatcheck/workerlease"
 )
 
-// problems says which problem a domain's error is. Package idempotency says its own, and those of
-// the store that all domains share.
+// problems maps errors of domains to problems. Package idempotency maps its own, and those of the
+// store that all domains share.
 var problems = []struct {
 	err  error
 	code wire.Code
@@ -116,8 +116,7 @@ func problemOf(err error) wire.Problem {
 	return wire.NewProblem(wire.InternalError, "")
 }
 
-// detail is what an error says beyond its kind, without the package's name in front; "" if it says
-// no more.
+// detail is the text of an error beyond its kind, without the package's name; "" if there is none.
 func detail(err, kind error) string {
 	if err.Error() == kind.Error() {
 		return ""
@@ -126,7 +125,7 @@ func detail(err, kind error) string {
 	return text
 }
 
-// webProblem says what Echo refused by itself.
+// webProblem is the problem for what Echo refused by itself.
 func webProblem(err *echo.HTTPError) wire.Problem {
 	switch err.Code {
 	case http.StatusNotFound:
@@ -157,8 +156,8 @@ func (s *Server) writeGuardError(w http.ResponseWriter, r *http.Request, err err
 	s.refuse(w, r, err)
 }
 
-// refuse answers with the problem that an error is. What the client is not told, because it is the
-// operator's business, goes to the log.
+// refuse answers with the problem of an error. Causes that only concern the operator go to the log,
+// not to the client.
 func (s *Server) refuse(w http.ResponseWriter, r *http.Request, err error) {
 	problem := problemOf(err)
 	s.complete(&problem, r)

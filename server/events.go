@@ -17,7 +17,7 @@ import (
 
 const eventsPath = "/events"
 
-// isStream reports whether a route's answer has no end of its own.
+// isStream reports whether a route's answer goes on until its client leaves.
 func isStream(c echo.Context) bool { return c.Path() == eventsPath }
 
 // feed is the handler of /events.
@@ -39,8 +39,8 @@ func (h *feed) follow(c echo.Context) error {
 	})
 }
 
-// refusalEvents says which errors of requests are events, and where in the route the name is that
-// they are about.
+// refusalEvents are the errors of requests that are events, and the route's parameter that holds
+// the name.
 var refusalEvents = []struct {
 	err   error
 	kind  string

@@ -18,7 +18,7 @@ import (
 // for it.
 var errClosing = class.Refusal("this server is stopping; another one answers")
 
-// guards are the guarded routes: what wraps their handlers, and what clients may know of them.
+// guards are the guarded routes: their middleware, and their published policy.
 type guards struct {
 	tokens   *idempotency.Tokens
 	events   *events.Log
@@ -55,7 +55,7 @@ func (g *guards) around(route idempotency.Route) echo.MiddlewareFunc {
 	}
 }
 
-// count notes what has become of a request: its answer is a replay, or its handler began.
+// count records the outcome of a request: its answer is a replay, or its handler began.
 func (g *guards) count(header http.Header, began bool) {
 	switch {
 	case began:

@@ -11,7 +11,8 @@ import (
 	"github.com/coatcheck/coatcheck/metrics"
 )
 
-// historySeries says what the console shows of the last hour: names, and the totals of each.
+// historySeries are the series of the last hour that the console shows: names, and the totals of
+// each.
 var historySeries = []struct {
 	name string
 	of   totalOf
@@ -54,7 +55,7 @@ func problemsOf(class int) totalOf {
 	}
 }
 
-// history remembers for an hour how much the process has handed out.
+// history keeps for an hour how much the process has handed out.
 type history struct {
 	hour  *events.Hour
 	stop  func()
@@ -100,7 +101,7 @@ func (h *history) close() {
 	h.ended.Wait()
 }
 
-// showHistory says what was handed out, in the last hour or less.
+// showHistory answers with what the process has handed out in the last hour.
 func (s *Server) showHistory(r *request) error {
 	n := r.int("n", int64(events.Points), 1, int64(events.Points))
 	if r.err != nil {

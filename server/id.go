@@ -129,8 +129,8 @@ func (o *order) check(largest snowflake.ID, whose string) error {
 	return err
 }
 
-// formatOf reads a format from the query, one of some. The others are formats too that the route
-// knows and this does not.
+// formatOf reads a format from the query, one of some. The others are formats of the route that do
+// not apply here.
 func formatOf(r *request, formats []snowflake.Format, others ...string) snowflake.Format {
 	if !has(r, "format") {
 		return snowflake.Decimal

@@ -11,7 +11,7 @@ import (
 	"github.com/coatcheck/coatcheck/number"
 )
 
-// opaqueFormat is numbers that do not tell their order. Those of two tags have nothing in common.
+// opaqueFormat is numbers that hide their order. Those of two tags have nothing in common.
 const opaqueFormat = "opaque"
 
 // key finds a key by its id; "" is the newest.
@@ -28,8 +28,8 @@ func (h *ids) key(r *request, id string) idempotency.Key {
 	return idempotency.Key{}
 }
 
-// decodeOpaque gives the id behind an opaque number. Every number of that many digits is one of
-// some id: it says nothing of whether that was ever handed out.
+// decodeOpaque returns the id of an opaque number. Every number of that many digits has one,
+// whether or not it was ever handed out.
 func (h *ids) decodeOpaque(r *request) error {
 	query := r.QueryParams()
 	for _, field := range []string{"pool", "layout", "epoch", "datacenter"} {
@@ -57,7 +57,7 @@ func (h *ids) decodeOpaque(r *request) error {
 	return r.answer(http.StatusOK, wire.DecodedOpaque{ID: fmt.Sprint(id), Tag: tag, Key: key.ID})
 }
 
-// opaqueOfPath reads the number. Its length says its width.
+// opaqueOfPath reads the number. Its length is its width.
 func opaqueOfPath(r *request, key idempotency.Key, tag string) int64 {
 	text, err := url.PathUnescape(r.segment("id"))
 	if err != nil || len(text) < number.MinDigits || len(text) > number.MaxDigits {

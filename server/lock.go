@@ -48,9 +48,9 @@ func (h *locks) routes(at *router) {
 	at.read.handle("GET /lock", "lock.List", h.list, allowQuery("prefix", "cursor", "n"))
 }
 
-// acquire grants a lock, or stands in line for it until the client hangs up, the wait is over or
-// the server stops. Nothing renews the lock but its client. Who hangs up while the answer is on its
-// way looks like one who has read it, and holds the lock until its lease ends.
+// acquire grants a lock, or queues for it until the client hangs up, the wait is over or the server
+// stops. Only the client renews the lock. A client that hangs up while the answer is on its way
+// looks like one that has read it, and holds the lock until its lease ends.
 func (h *locks) acquire(r *request) error {
 	name := r.name("name")
 	asked := h.request(r)
@@ -156,8 +156,7 @@ func count(r *request, field string, value *int64, most int) int {
 	return int(*value)
 }
 
-// renew renews a lock. What cannot be a token is no holder's: the scripts compare what they are
-// given.
+// renew renews a lock. A malformed token is no holder's, so the lock is lost.
 func (h *locks) renew(r *request) error {
 	grant := lockOf(r)
 	var asked wire.LockRenewal
@@ -203,7 +202,7 @@ func (h *locks) release(r *request) error {
 	return r.done()
 }
 
-// kept is what they call a renewal or a release.
+// kept is the metrics' name for the outcome of a renewal or a release.
 func kept(err error) string {
 	switch {
 	case err == nil:
@@ -220,14 +219,14 @@ func (h *locks) breakOpen(r *request) error {
 	const most = 1<<53 - 1
 	fence := r.int("force", 0, 0, most)
 	if len(r.Request().Header.Values(leaseHeader)) > 0 {
-		r.invalid("force", "whoever has the lease gives it back without force")
+		r.invalid("force", "the holder gives its lease back without force")
 	}
 	if r.err != nil {
 		return r.err
 	}
 	minted, err := h.locks.Break(r.ctx(), name, fence)
 	if errors.Is(err, lock.ErrNoHolder) {
-		return &fault{wire.NotFound, "force", "nobody holds the lock with that fence"}
+		return &fault{wire.NotFound, "force", "the lock has no holder with that fence"}
 	}
 	if err != nil {
 		return err
@@ -266,7 +265,7 @@ func (h *locks) list(r *request) error {
 	return r.answer(http.StatusOK, wire.Locks{Locks: page, Next: next})
 }
 
-// lockInfo writes who holds a lock and who waits for it.
+// lockInfo answers with the holders and waiters of a lock.
 func lockInfo(name string, info lock.Info) wire.Lock {
 	shown := wire.Lock{
 		Name: name, Mode: string(info.Mode), Permits: info.Capacity, Fence: info.Fence, Holders: []wire.LockHolder{}, Waiting: info.Queue, ServerTime: info.Now,

@@ -223,7 +223,7 @@ func (s *service) hangUpWhenFree(t *testing.T, name string) {
 		return status != ""
 	})
 	if info := s.lockInfo(t, name); status != "201" && len(info.Holders)+info.Waiting > 0 {
-		t.Errorf("a client that hung up while it was granted %s was answered with status %s: got %+v, want nobody to hold it or wait", name, status, info)
+		t.Errorf("a client that hung up while it was granted %s was answered with status %s: got %+v, want neither a holder nor a waiter", name, status, info)
 	}
 }
 

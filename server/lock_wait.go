@@ -15,7 +15,7 @@ import (
 	"github.com/coatcheck/coatcheck/metrics"
 )
 
-// grant asks for a lock, and tells how long that took if it may wait.
+// grant asks for a lock, and returns how long that took if it may wait.
 func (h *locks) grant(ctx context.Context, name string, request lock.Request) (lock.Grant, error) {
 	if request.Wait == 0 {
 		return h.locks.TryGrant(ctx, name, request)
@@ -31,7 +31,7 @@ func (h *locks) grant(ctx context.Context, name string, request lock.Request) (l
 	return grant, err
 }
 
-// notGranted is what the metrics call a request for a lock that was refused.
+// notGranted is the metrics' name for a refused request for a lock.
 func notGranted(err error) string {
 	switch {
 	case errors.Is(err, lock.ErrHeld):
@@ -93,7 +93,7 @@ func deliver(r *request, grant lock.Grant) error {
 	return nil
 }
 
-// giveBack releases a lock that its client will never hear of. A client that keeps its place may
+// giveBack releases a lock whose answer did not reach its client. A client that keeps its place may
 // ask again, and even have had the lock by another request: it gives back the lock itself.
 func (h *locks) giveBack(ctx context.Context, request lock.Request, grant lock.Grant) {
 	h.metrics.LockUndone(grant.Token)

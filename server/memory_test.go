@@ -33,7 +33,7 @@ func TestRequestsBeyondTheMemoryAreToldSo(t *testing.T) {
 	s.do(t, "POST", "/token", strings.Repeat(" ", 100_000)).wantStatus(t, http.StatusCreated)
 }
 
-// A form is read before anybody is asked who they are, so it is small.
+// A form is read before the caller is known, so it is small.
 func TestFormsOfTheDoorsAreSmall(t *testing.T) {
 	s := onTinyid(t, leafRow("test", 2, 100_000))
 	form := "Content-Type: application/x-www-form-urlencoded"

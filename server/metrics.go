@@ -11,8 +11,8 @@ import (
 	"github.com/coatcheck/coatcheck/segment"
 )
 
-// showMetrics adds to the metrics what is asked of this server at each scrape, and the series of
-// all problems that there can be.
+// showMetrics adds the metrics that each scrape reads from this server, and a series for each
+// problem.
 func (s *Server) showMetrics() {
 	var codes []string
 	for _, code := range wire.Codes() {

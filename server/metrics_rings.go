@@ -10,12 +10,12 @@ import (
 	"github.com/coatcheck/coatcheck/workerlease"
 )
 
-// How rings are looked at for the metrics: seldom, since every server of a store does it, and never
-// for long, since somebody waits for the scrape.
+// The metrics look at rings seldom, since every server of a store does, and never for long, since
+// the scrape waits.
 const (
 	ringsEvery = time.Minute
 	ringsTime  = 2 * time.Second
-	// what was seen is told for that long, should it not be seen again.
+	// how long the last look is reported if none succeeds after it.
 	ringsKept    = 5 * time.Minute
 	mostRings    = 64      // pools of one look
 	mostRingRead = 1 << 16 // slots of one look
@@ -31,7 +31,7 @@ type occupancy struct {
 	at          time.Time
 }
 
-// rings remembers what the rings were when somebody looked.
+// rings remembers the rings as they were at the last look.
 type rings struct {
 	pools *workerlease.Pools
 
@@ -77,7 +77,7 @@ func (r *rings) show(registry *metrics.Registry, stamper *stamper.Stamper) {
 	})
 }
 
-// occupied is what the rings are, or were a moment ago; false if that is not known.
+// occupied returns the rings' occupancy now or a moment ago; false if it is unknown.
 func (r *rings) occupied() (occupancy, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -110,7 +110,7 @@ func (r *rings) lookAtAll() (occupancy, error) {
 	return seen, nil
 }
 
-// lookAtRing adds a pool to what was seen, and tells how many slots it has read. It ends at the
+// lookAtRing adds a pool to the occupancy, and returns how many slots it has read. It ends at the
 // last slot that was ever used: all after it are free.
 func (r *rings) look(ctx context.Context, pool string, seen *occupancy, left int) (read int) {
 	states, used := map[string]int{}, 0

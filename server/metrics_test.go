@@ -129,7 +129,7 @@ func TestMetricsOfTokens(t *testing.T) {
 	s.wantMoves(t, "a renewal", figures{`token_extensions_total{outcome="ok"}`: 1}, func() { s.do(t, "POST", "/token/"+token+"/extend", `{"lease_ms":3600000}`, lease) })
 	s.wantMoves(t, "an answer", figures{`token_completions_total{outcome="ok"}`: 1}, func() { s.do(t, "POST", "/token/"+token+"/complete", `{"status":200}`, lease) })
 	s.wantMoves(t, "a replay", figures{`token_claims_total{outcome="replay"}`: 1}, again("f"))
-	s.wantMoves(t, "a token that nobody has issued", figures{`token_claims_total{outcome="unknown"}`: 1}, func() { s.do(t, "POST", "/token/never/claim", `{"fingerprint":"f"}`) })
+	s.wantMoves(t, "a token that was not issued", figures{`token_claims_total{outcome="unknown"}`: 1}, func() { s.do(t, "POST", "/token/never/claim", `{"fingerprint":"f"}`) })
 
 	silent := s.issue(t, "")
 	s.claim(t, silent, `{"fingerprint":"f","lease_ms":100}`)
@@ -252,7 +252,7 @@ func TestMetricsOfLocks(t *testing.T) {
 	s.lock(t, "permits", `{"permits":2,"ttl_ms":3600000}`)
 	s.wantMoves(t, "another number of permits", figures{`lock_requests_total{outcome="capacity"}`: 1}, func() { s.do(t, "POST", "/lock/permits", `{"permits":3}`) })
 	text := string(s.do(t, "GET", "/metrics", "").body)
-	expect.Contains(t, "GET /metrics when nobody waits", text, "\ncoatcheck_lock_waiting 0\n", "\ncoatcheck_lock_longest_wait_seconds 0\n")
+	expect.Contains(t, "GET /metrics without waiters", text, "\ncoatcheck_lock_waiting 0\n", "\ncoatcheck_lock_longest_wait_seconds 0\n")
 }
 
 func TestMetricsOfCountersAndIDs(t *testing.T) {

@@ -17,8 +17,8 @@ import (
 	"github.com/coatcheck/coatcheck/internal/wire"
 )
 
-// chained puts what every request passes around the handlers of all routes. Echo would put it
-// together anew for each request.
+// chained wraps the handlers of all routes in the common middleware. Echo would build the chain
+// anew for each request.
 func (s *Server) chained() echo.MiddlewareFunc {
 	whole := chain(func(c echo.Context) error { return c.Handler()(c) }, s.middlewares())
 	return func(echo.HandlerFunc) echo.HandlerFunc { return whole }
@@ -32,7 +32,7 @@ func chain(handler echo.HandlerFunc, around []echo.MiddlewareFunc) echo.HandlerF
 	return handler
 }
 
-// middlewares is what every request passes through, outermost first.
+// middlewares are the middleware of every request, outermost first.
 func (s *Server) middlewares() []echo.MiddlewareFunc {
 	around := []echo.MiddlewareFunc{s.begun}
 	if s.config.Tracer != nil {
@@ -63,8 +63,8 @@ func plainTarget(next echo.HandlerFunc) echo.HandlerFunc {
 	}
 }
 
-// plainBody refuses a body that is compressed: it is read as it comes, and never inflated. Only a
-// route's own bytes could tell how large it becomes.
+// plainBody refuses a compressed body: bodies are read as they come, since their inflated size is
+// not known beforehand.
 func plainBody(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		for _, coding := range c.Request().Header.Values(echo.HeaderContentEncoding) {
@@ -77,8 +77,8 @@ func plainBody(next echo.HandlerFunc) echo.HandlerFunc {
 	}
 }
 
-// limitBody refuses a body over the limit, told ahead or not. Echo's own BodyLimit hides from
-// net/http that a body was left unread: where something behind it has closed the body, the
+// limitBody refuses a body over the limit, with or without a Content-Length. Echo's own BodyLimit
+// hides from net/http that a body was left unread: if a later handler closes the body, the
 // connection stays open, and the rest of the body is read as the next request.
 func (s *Server) limitBody(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
@@ -106,9 +106,8 @@ func wholePath(next echo.HandlerFunc) echo.HandlerFunc {
 	}
 }
 
-// begun gives every response the client's X-Request-Id if it sent a sane one, else a new one, and
-// what browsers are told of any answer; and the request the time that it may take, unless it is a
-// stream.
+// begun gives every response an X-Request-Id, the client's if it sent a sane one, and the headers
+// for browsers; and gives the request its timeout, unless it is a stream.
 func (s *Server) begun(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		request := c.Request()
@@ -156,8 +155,8 @@ func (s *Server) accessLog() echo.MiddlewareFunc {
 	})
 }
 
-// errPanic stands for whatever a handler panicked with: a panic is an internal error, even with a
-// value that would be another problem.
+// errPanic stands for any panic of a handler: it is an internal error, even if its value would be
+// another problem.
 var errPanic = errors.New("a handler panicked")
 
 func (s *Server) logPanic(c echo.Context, err error, stack []byte) error {

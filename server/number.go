@@ -16,19 +16,19 @@ import (
 const (
 	maxNumbers = 1000           // of one request
 	maxApart   = 24 * time.Hour // of the moment that a number is of, from now
-	// how long a period's counter is kept after its end: longer than anybody can add to it.
+	// how long a period's counter is kept after its end: longer than any caller can add to it.
 	keptBehind = 48 * time.Hour
 )
 
-// numbering is which counter a request adds to, and how its values are written.
+// numbering is the counter that a request adds to, and the form of its values.
 type numbering struct {
 	key      string
 	template *number.Template // nil = not at all
 	at       time.Time        // the moment that they are of, in the zone of the request
 }
 
-// numbering reads template, calendar, zone and at, and sets what they mean for the increment.
-// Without template and calendar the counter is the one that the path names.
+// numbering reads template, calendar, zone and at, and sets how long the increment's counter is
+// kept. Without template and calendar the counter is the one that the path names.
 func (h *counters) numbering(r *request, key string, asked *counter.Request) (n numbering) {
 	if !has(r, "template") && !has(r, "calendar") {
 		for _, field := range []string{"zone", "at"} {
@@ -97,7 +97,7 @@ func (n *numbering) countBy(r *request, calendar, key string) (period number.Per
 	return period
 }
 
-// says is what an error of package number says beyond its package.
+// says is the text of an error of package number without the package's name.
 func says(err error) string { return strings.TrimPrefix(err.Error(), "number: ") }
 
 // templateOf reads the template, nil if there is none, and has the counter stop where it ends.
@@ -141,8 +141,8 @@ func (h *counters) zone(r *request) *time.Location {
 	return zone
 }
 
-// moment reads the moment that a number is of: now, unless the request says. One that is far from
-// now is refused: its counter may be gone, and would begin again.
+// moment reads the time that a number belongs to, by default now. A time far from now is refused:
+// its counter may be gone, and would begin again.
 func moment(r *request, now time.Time) time.Time {
 	at := r.time("at")
 	if at.IsZero() {
@@ -154,7 +154,7 @@ func moment(r *request, now time.Time) time.Time {
 	return at
 }
 
-// send answers with the values, and with the numbers that they are by the template.
+// send answers with the values, and with the template's numbers for them.
 func (n *numbering) send(r *request, got counter.Range) error {
 	values := wire.Incremented{Key: n.key, Value: got.Value, First: got.First}
 	if n.template == nil {

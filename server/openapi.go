@@ -12,8 +12,8 @@ import (
 	"github.com/coatcheck/coatcheck/openapi"
 )
 
-// published is what changes with the program alone: a client keeps it, and asks whether it is still
-// the same.
+// published is a document that only changes with the program: a client caches it, and asks whether
+// it is still the same.
 type published struct {
 	media, tag string
 	text       []byte
@@ -24,8 +24,8 @@ func publish(media string, text []byte) published {
 	return published{media, `"` + hex.EncodeToString(sum[:16]) + `"`, text}
 }
 
-// documents serves the OpenAPI document, and the page that is made from it for the first who asks:
-// that takes most of the time in which the service could start.
+// documents serves the OpenAPI document, and its page, which the first request for it makes: making
+// it at start would take most of the time of a start.
 func documents(at part) {
 	document := publish("application/yaml", openapi.Document())
 	page := sync.OnceValue(func() published { return publish(echo.MIMETextHTMLCharsetUTF8, openapi.Page()) })

@@ -14,7 +14,7 @@ import (
 // maxOperations is how many operations a page has at most.
 const maxOperations = 1000
 
-// operations are the handlers of what an operator asks about operations in doubt.
+// operations are the handlers for operators of operations in doubt.
 type operations struct {
 	tokens  *idempotency.Tokens
 	journal *journal
@@ -27,8 +27,8 @@ func (h *operations) routes(at *router) {
 	at.admin.handle("POST /operation/:operation/settle", "idempotency.Settle", h.settle, no)
 }
 
-// list lists the operations in doubt, the one that is so for longest first. They have no names that
-// a caller's rights could be limited to.
+// list lists the operations in doubt, the oldest doubt first. They have no names that a caller's
+// rights could be limited to.
 func (h *operations) list(r *request) error {
 	r.mayTouch("state", "")
 	if r.QueryParam("state") != string(idempotency.InDoubt) {
@@ -52,7 +52,7 @@ func (h *operations) list(r *request) error {
 	return r.answer(http.StatusOK, page)
 }
 
-// get shows one operation to those who know its name, which cannot be guessed.
+// get shows one operation by its name, which cannot be guessed.
 func (h *operations) get(r *request) error {
 	name := operationName(r)
 	if r.err != nil {
@@ -79,7 +79,7 @@ func wireOperation(o idempotency.Operation) wire.Operation {
 	return shown
 }
 
-// settle ends the doubt about an operation, as an operator has found out what became of it.
+// settle ends the doubt about an operation, with an operator's decision.
 func (h *operations) settle(r *request) error {
 	r.mayTouch("operation", "")
 	name := operationName(r)

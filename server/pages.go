@@ -11,17 +11,17 @@ import (
 	"github.com/coatcheck/coatcheck/internal/wire"
 )
 
-// about is what there is, a line each.
+// about is the index, a line for each part of the API.
 const about = `coatcheck: what must not be handed out twice, on Redis
 
 /token   one-use tokens: an operation begins once, and who repeats it gets its answer
-/incr    counters whose values nobody gets twice; /counter reads, sets and lists them
+/incr    counters whose values no caller gets twice; /counter reads, sets and lists them
 /id      ids: Snowflake, from segments, UUIDs
 /worker  worker ids, leased for a window of time
 /lock    locks with a fence, and a queue
 `
 
-// showIndex tells a person who opens the service what there is.
+// showIndex answers a person who opens the service in a browser.
 func showIndex(c echo.Context) error {
 	var lines []string
 	for _, route := range c.Echo().Routes() {
@@ -31,7 +31,7 @@ func showIndex(c echo.Context) error {
 	return c.String(http.StatusOK, about+"\n"+strings.Join(lines, "\n")+"\n")
 }
 
-// showProblem answers with the page behind a problem's type.
+// showProblem answers with the page that a problem's type links to.
 func showProblem(c echo.Context) error {
 	page, ok := wire.Page(wire.Code(c.Param("code")))
 	if !ok {

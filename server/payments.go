@@ -27,8 +27,8 @@ func (h *payments) routes(at *router, guard echo.MiddlewareFunc) {
 	at.read.handle("GET /payments", "ledger.List", h.list, no)
 }
 
-// pay is the demo's handler, as a user would write it: check, have the effect, answer. That it runs
-// once is the guard's business.
+// pay is the demo's handler, as a user would write it: check, have the effect, answer. The guard
+// has it run once.
 func (h *payments) pay(r *request) error {
 	attempt, _ := idempotency.FromContext(r.ctx())
 	asked := paymentOf(r)

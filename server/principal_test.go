@@ -21,8 +21,8 @@ func TestKeysOfTwoPrincipalsNeverMeet(t *testing.T) {
 		t.Helper()
 		return must[wire.Incremented](t, s, 200, "GET", "/incr/orders", "", header...).Value
 	}
-	first, other, nobody := incr(once, a), incr(once, b), incr(once)
-	expect.Equal(t, "GET /incr/orders with one key by a, b and a caller without credential", []int64{first, other, nobody}, []int64{1, 2, 3})
+	first, other, anonymous := incr(once, a), incr(once, b), incr(once)
+	expect.Equal(t, "GET /incr/orders with one key by a, b and a caller without credential", []int64{first, other, anonymous}, []int64{1, 2, 3})
 	expect.Equal(t, "the repeat by a", incr(once, a), first)
 	expect.Equal(t, "the repeat by b", incr(once, b), other)
 

@@ -44,8 +44,7 @@ func onlyQuery(c echo.Context, known []string) error {
 	return nil
 }
 
-// printable shortens what a client chose, and escapes what is not plain text, before it is said
-// back.
+// printable shortens a client's text, and escapes what is not plain, before an answer quotes it.
 func printable(text string) string {
 	if len(text) > 40 {
 		text = text[:40] + "…"
@@ -59,8 +58,7 @@ func has(c echo.Context, field string) bool {
 	return c.Request().URL.RawQuery != "" && c.QueryParams().Has(field)
 }
 
-// handsOut is for routes that hand something out for good: a browser that asks ahead of its user is
-// refused.
+// handsOut is for routes that hand something out for good: it refuses a browser that prefetches.
 func handsOut(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		if isPrefetch(c.Request()) {
@@ -70,7 +68,7 @@ func handsOut(next echo.HandlerFunc) echo.HandlerFunc {
 	}
 }
 
-// isPrefetch reports whether a browser asks ahead of its user, who may never want the answer.
+// isPrefetch reports whether a browser prefetches an answer that its user may never want.
 func isPrefetch(r *http.Request) bool {
 	for _, name := range []string{"Sec-Purpose", "Purpose", "X-Purpose", "X-Moz"} {
 		value := strings.ToLower(r.Header.Get(name))

@@ -43,10 +43,10 @@ func (s *Server) checker() *health.Checker {
 	})
 }
 
-// ready says whether this process should get requests: it is not stopping, the store answers and
+// ready reports whether this process should get requests: it is not stopping, the store answers and
 // takes writes, and no other process can stamp ids that this one should and cannot: see
-// [ReadyWithIDs]. Everybody hears that, and how many worker ids there are; the pools, and what
-// tells one store from another, hear those who may read.
+// [ReadyWithIDs]. Every caller gets that and the number of worker ids; callers that may read also
+// get the pools and the store's incarnation.
 func (h *probes) ready(r *request) error {
 	found := h.health.Check(r.ctx())
 	readiness := wire.Readiness{Ready: found.Reason == "", Store: string(h.store.Mode()), Ack: h.store.Ack(), Reason: found.Class}
@@ -69,8 +69,8 @@ func (h *probes) ready(r *request) error {
 	return r.answer(http.StatusOK, readiness)
 }
 
-// reader returns which pools a caller may be told of. A wrong key makes it a stranger and is
-// not refused: a probe must not find the service unready because its key has ended.
+// reader returns a filter of the pools that a caller may see. It treats a wrong key as none and
+// does not refuse it: a probe must not find the service unready because its key has expired.
 func (h *probes) reader(request *http.Request) (names access.Names, mayRead bool) {
 	if h.admission.policy == nil || isAdminSide(request.Context()) {
 		if health.FromThisMachine(request) {
@@ -112,7 +112,7 @@ func countOf(workers []wire.StampingWorker) *wire.WorkerCount {
 	return count
 }
 
-// showLive says that the process answers. It asks no server.
+// showLive answers that the process runs. It asks no server.
 func showLive(c echo.Context) error {
 	noStore(c)
 	return c.JSON(http.StatusOK, map[string]string{"status": "ok"})

@@ -22,7 +22,7 @@ const (
 	ReadyWithStore ReadyWhen = "store"
 )
 
-// cannotStamp is why a process is not ready that cannot stamp where others can.
+// cannotStamp is the reason why a process is not ready that cannot stamp where others can.
 const cannotStamp = "no worker id of a configured pool, of which another process has one"
 
 const (
@@ -30,7 +30,7 @@ const (
 	outdonePatience = 5 * time.Second // how long it may take
 )
 
-// outdone remembers the last look at what other processes hold.
+// outdone caches the last look at the worker ids of other processes.
 type outdone struct {
 	mu    sync.Mutex
 	until time.Time // it stands until then
@@ -70,7 +70,7 @@ func (h *probes) outdoneIn(ctx context.Context) (pool stamper.Status, is bool) {
 }
 
 // heldElsewhere reports whether a worker id of a pool is leased to another process. One that is
-// leased under this server's identity counts as that of this server's last life.
+// leased under this server's identity counts as its own, from before a restart.
 func (h *probes) heldElsewhere(ctx context.Context, pool string) bool {
 	for from, seen := 0, 0; ; {
 		ring, err := h.pools.Ring(ctx, pool, from, workerlease.MaxSlots)

@@ -72,7 +72,7 @@ func askedFrom(t *testing.T, handler http.Handler, from string, header ...string
 	return answer{asked: "GET /readyz from " + from, status: recorder.Code, header: recorder.Header(), body: recorder.Body.Bytes()}
 }
 
-// wantPools checks which pools an answer of /readyz names. How many there are hears everybody.
+// wantPools checks which pools an answer of /readyz names. Every caller gets their number.
 func wantPools(t *testing.T, a answer, want ...string) {
 	t.Helper()
 	ready := decode[wire.Readiness](t, a, 200)
@@ -97,10 +97,10 @@ func TestStrangersHearWhetherTheServiceIsReadyAndNoNames(t *testing.T) {
 	clients, admin := g.server.Handler(), g.server.Admin()
 	for _, from := range []string{here, elsewhere} {
 		for caller, want := range map[string][]string{
-			"nobody": nil, "wrong": nil, "read": {"main", "orders"}, "use": {"main", "orders"}, "admin": {"main", "orders"}, "limited": {"orders"},
+			"anonymous": nil, "wrong": nil, "read": {"main", "orders"}, "use": {"main", "orders"}, "admin": {"main", "orders"}, "limited": {"orders"},
 		} {
 			var header []string
-			if caller != "nobody" {
+			if caller != "anonymous" {
 				header = []string{"X-Api-Key", g.keys[caller].Text()}
 			}
 			a := askedFrom(t, clients, from, header...)
@@ -124,7 +124,7 @@ func TestWithoutAccessControlThisMachineAloneHearsNames(t *testing.T) {
 	wantPools(t, askedFrom(t, s.server.Handler(), elsewhere))
 }
 
-// Why the service is not ready hears everybody; figures of it those who may read.
+// Every caller gets the reason why the service is not ready; callers that may read get its figures.
 func TestStrangersHearTheClassOfAReason(t *testing.T) {
 	redis := redistest.Start(t)
 	store := storetest.Open(t, redisstore.Config{URL: redis.URL(), Ack: 1, Timeout: storePatience, AckTimeout: 50 * time.Millisecond})

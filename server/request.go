@@ -19,9 +19,9 @@ import (
 
 const nameRule = names.Rule + ", percent-decoded once"
 
-// request is a request as its handler reads it. The first fault that is found stays in err, and
-// what is read after it means nothing: a handler reads all that it needs, and then looks at err
-// once, before it does anything.
+// request is a request as its handler reads it. The first fault stays in err, and values read after
+// it mean nothing: a handler reads all that it needs, and then checks err once, before it does
+// anything.
 type request struct {
 	echo.Context
 
@@ -51,15 +51,14 @@ func (r *request) name(param string) string {
 	return text
 }
 
-// nameOf is [request.name], for what is no handler of ours.
+// nameOf is [request.name] for code outside of handlers.
 func nameOf(c echo.Context, param string) (string, error) {
 	r := &request{Context: c}
 	text := r.name(param)
 	return text, r.err
 }
 
-// mayTouch refuses a name that is not among those of the caller, in the same way whether there is
-// something of that name or not.
+// mayTouch refuses a name that is not among the caller's, in the same way whether or not it exists.
 func (r *request) mayTouch(field, name string) {
 	if !caller(r).Names.Allow(name) {
 		r.fail(&fault{wire.Forbidden, field, "outside of the names that this caller may touch"})
@@ -149,7 +148,7 @@ func (r *request) lease() string {
 // noFields refuses a body with fields.
 func (r *request) noFields() { r.body(&struct{}{}) }
 
-// answer answers with what must not be stored on the way: it hands something out, or changes.
+// answer answers with JSON that no cache may store.
 func (r *request) answer(status int, message any) error {
 	noStore(r)
 	return r.JSON(status, message)
@@ -176,7 +175,7 @@ func wantsText(c echo.Context) bool {
 	return strings.Contains(accept, echo.MIMETextPlain) && !strings.Contains(accept, echo.MIMEApplicationJSON)
 }
 
-// noStore marks an answer that must not be stored on the way: it hands something out or changes
+// noStore marks an answer that no cache may store, since the request hands something out or changes
 // something.
 func noStore(c echo.Context) { c.Response().Header().Set(echo.HeaderCacheControl, "no-store") }
 

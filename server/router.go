@@ -39,10 +39,10 @@ type part struct {
 	of   clients
 }
 
-// clients is how another system's clients say who they are, and are refused.
+// clients is how another system's clients authenticate and are refused.
 type clients struct {
 	key func(echo.Context) string // where else a key may be; nil = nowhere
-	// who shows what their system itself knows; nil = no one
+	// by the system's own credentials; nil = by none
 	own    func(echo.Context) (access.Caller, bool)
 	refuse func(echo.Context, error) error // nil = with a problem
 }
@@ -65,8 +65,8 @@ func (p part) handle(route, call string, handler func(*request) error, middlewar
 	p.add(route, call, func(c echo.Context) error { return handler(&request{Context: c}) }, middleware...)
 }
 
-// add registers a route, such as "GET,HEAD /livez". call is what the handler asks of which domain,
-// as traces name it: "" for none, or for nothing that takes time.
+// add registers a route, such as "GET,HEAD /livez". call is the domain's operation as traces name
+// it; "" if there is none, or none that takes time.
 func (p part) add(route, call string, handler echo.HandlerFunc, middleware ...echo.MiddlewareFunc) {
 	methods, path, _ := strings.Cut(route, " ")
 	around := []echo.MiddlewareFunc{p.admits(p.role, p.of)}
@@ -80,8 +80,7 @@ func (p part) add(route, call string, handler echo.HandlerFunc, middleware ...ec
 	}
 }
 
-// complete lists the routes. One that was registered in another way needs no role, which no one may
-// have meant: it panics.
+// complete lists the routes. It panics if one was registered without its role.
 func (r *router) complete() (list []Route) {
 	for _, route := range r.echo.Routes() {
 		known, ok := r.routes[route.Method+" "+route.Path]

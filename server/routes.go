@@ -14,8 +14,8 @@ import (
 
 var no = allowQuery() // query parameters
 
-// routes registers the whole API. Each subject registers its own routes: at.<role> says what a
-// caller needs to be let in.
+// routes registers the whole API. Each subject registers its own routes: at.<role> is the role that
+// they need.
 func (s *Server) routes() *echo.Echo {
 	e := echo.New()
 	e.HideBanner, e.HidePort = true, true

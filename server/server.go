@@ -33,7 +33,7 @@ import (
 	"github.com/coatcheck/coatcheck/workerlease"
 )
 
-// What a service has where its Config says nothing.
+// The defaults of a Config.
 const (
 	DefaultMaxBody        = 1 << 20 // bytes
 	DefaultRequestTimeout = 30 * time.Second
@@ -50,14 +50,14 @@ const maxStreams = 32
 type Config struct {
 	Store  *redisstore.Store // stays open when the server ends; the caller closes it after
 	Logger *slog.Logger      // nil = no log
-	// Metrics are told what the service does. They are one server's, and should observe the store
-	// as well: see [redisstore.Config]. nil = some that do not.
+	// Metrics count what the service does. They belong to one server, and should observe the store
+	// as well: see [redisstore.Config]. nil = metrics that do not.
 	Metrics *metrics.Service
 	// makes the spans of requests, those of calls to the store excepted; nil = no request is traced
 	Tracer trace.Tracer
 	Debug  http.Handler // is at /debug/ of [Server.Admin]; nil = nothing is
 
-	// who is asking; keys and tokens of two principals never meet. nil =
+	// returns the caller of a request; keys and tokens of two principals never meet. nil =
 	// idempotency.HeaderPrincipal("Authorization")
 	Principal  func(*http.Request) string
 	TokenKeys  []idempotency.Key // sign issued tokens; nil = not signed
@@ -65,8 +65,8 @@ type Config struct {
 	// what one principal may have in the store; none = no bound
 	Quota idempotency.Quota
 
-	// Access says who may do what; nil = everybody may do everything, and Principal tells them
-	// apart. With it the principal is that of the key or certificate.
+	// Access decides what each caller may do; nil = every caller may do everything, and Principal
+	// tells callers apart. With it the principal is that of the key or certificate.
 	Access *access.Policy
 
 	Counters counter.Config // every server and client of a store must have it alike
@@ -124,12 +124,11 @@ type Config struct {
 	// AccessLog is which requests have a line in the log: all, none, or no-health: all but those
 	// for /livez, /readyz and /metrics. "" = no-health
 	AccessLog string
-	// AuditLog is which lines of the log say who did what and who was refused: names, no-names or
+	// AuditLog is which acts and refusals of callers have a line in the log: names, no-names or
 	// none. "" = names
 	AuditLog string
-	// TellCauses has problems tell what a request failed with that the client has no part in, which
-	// else only the log does: it may be an address of the store. For a program that asks its own
-	// handler.
+	// TellCauses adds to problems the cause of a failure, which else only the log has: it may be an
+	// address of the store. It is for a program that asks its own handler.
 	TellCauses bool
 
 	Dev          bool          // turns on the demo routes /payments
@@ -189,7 +188,7 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// door bounds what clients can take before their request is known.
+// door bounds what clients can use before their request is known.
 func (c Config) door() frontdoor.Config {
 	return frontdoor.Config{
 		HeaderTimeout: c.HeaderTimeout, IdleTimeout: c.IdleTimeout, MaxHeader: c.MaxHeader,
@@ -278,9 +277,8 @@ func New(config Config) *Server {
 // calls Close at its end.
 func (s *Server) Handler() http.Handler { return s.echo }
 
-// Close ends what waits for a lock, gives the worker ids back that this server stamps with, which
-// takes two seconds at most, and waits until answers that could not be recorded yet are, or until
-// the context ends.
+// Close ends the waits for locks, releases this server's worker ids, which takes two seconds at
+// most, and waits until late answers are recorded, or until the context ends.
 func (s *Server) Close(ctx context.Context) error {
 	s.end()
 	s.history.close()
@@ -294,8 +292,7 @@ func (s *Server) Close(ctx context.Context) error {
 // Serve answers requests on the listener until the context ends, then stops in good order: /readyz
 // answers 503 and every answer ends its connection, a short wait for load balancers to see it, no
 // new connections, requests under way end, worker ids are given back, late answers are recorded.
-// The error says whether a request was cut off that had come whole. The store is the caller's to
-// close after that.
+// The error reports whether a complete request was cut off. The caller closes the store after that.
 func (s *Server) Serve(ctx context.Context, listener net.Listener) error {
 	web := s.door.Server(s.echo)
 	connected := web.ConnContext

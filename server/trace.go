@@ -14,19 +14,20 @@ import (
 	"github.com/coatcheck/coatcheck/internal/wire"
 )
 
-// A request that is traced has a span of its own, named by its route's template; within it one of
-// what its handler asks of a domain, its decoding and encoding included; and within that one for
-// each call to the store, which package tracing makes. No span holds a path, a query, a header, a
-// name or an address: any of them can be a secret, or somebody's business.
+// A traced request has a span, named by its route's template. Within it is a span of the handler's
+// call to a domain, its decoding and encoding included, and within that one for each call to the
+// store, which package tracing makes. No span holds a path, a query, a header, a name or an
+// address: any of them can be secret or private.
 
-// untraced are the routes that machines ask again and again, of which a trace tells nothing, and
-// the stream, which has no end.
+// untraced are the routes that machines poll, whose traces are useless, and the stream, which has
+// no end.
 var untraced = map[string]bool{"/livez": true, "/readyz": true, "/metrics": true, "/favicon.ico": true, "/events": true}
 
-// problemKey is which problem a request was refused with.
+// problemKey is the attribute for the problem that a request was refused with.
 const problemKey = attribute.Key("coatcheck.problem")
 
-// traced gives a request its span. It stands where the answer's status is known when it comes back.
+// traced gives a request its span. It is outside of the middleware that turns errors into answers,
+// so that it sees the status.
 func (s *Server) traced(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		if untraced[c.Path()] {
@@ -51,7 +52,7 @@ func (s *Server) traced(next echo.HandlerFunc) echo.HandlerFunc {
 	}
 }
 
-// inDomain gives what a handler asks of a domain its span.
+// inDomain gives a handler's call to a domain its span.
 func (s *Server) inDomain(call string) echo.MiddlewareFunc {
 	return func(next echo.HandlerFunc) echo.HandlerFunc {
 		return func(c echo.Context) error {
@@ -69,8 +70,8 @@ func (s *Server) inDomain(call string) echo.MiddlewareFunc {
 	}
 }
 
-// noteProblem puts on a span which problem a request was refused with. The problem's texts can hold
-// what a client chose.
+// noteProblem adds to a span the problem that a request was refused with, but none of its texts,
+// which can quote the client.
 func noteProblem(span trace.Span, problem wire.Problem) {
 	span.SetAttributes(problemKey.String(string(problem.Code)))
 	if problem.Status >= http.StatusInternalServerError {

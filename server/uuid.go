@@ -4,8 +4,7 @@ import (
 	"github.com/google/uuid"
 )
 
-// uuids makes UUIDs. Those of version 7 rise, from one to the next that this process makes, also
-// where its clock goes back.
+// uuids makes UUIDs. Those of version 7 rise within this process, also when its clock goes back.
 func (h *ids) uuids(r *request) error {
 	asked := idOrder(r)
 	version, newID := r.QueryParam("version"), uuid.NewV7

@@ -59,7 +59,7 @@ func (h *workers) request(r *request, pool string) workerlease.Request {
 		r.invalid("identity", nameRule)
 	}
 	request := h.poolRequest(r, pool, asked.PoolRequest)
-	// who may not declare pools does not shape one by asking first
+	// a caller that may not declare pools does not shape one by asking first
 	if !caller(r).May(access.Admin) {
 		plain, _ := h.shape(r, pool, wire.PoolRequest{})
 		request.NewShape = &plain
@@ -86,8 +86,8 @@ func (h *workers) poolRequest(r *request, pool string, asked wire.PoolRequest) w
 	}
 }
 
-// shape reads layout, epoch and datacenter. What is left out is what the settings say of the pool,
-// else the default of a pool that is new.
+// shape reads layout, epoch and datacenter. The default of each is the pool's setting, else that of
+// a new pool.
 func (h *workers) shape(r *request, pool string, asked wire.PoolRequest) (workerlease.Shape, snowflake.Layout) {
 	text, epoch, datacenter := snowflake.DefaultLayout, snowflake.DefaultEpoch, 0
 	if pin, is := h.pools.Pin(pool); is {
@@ -117,7 +117,7 @@ func (h *workers) shape(r *request, pool string, asked wire.PoolRequest) (worker
 		datacenter = *asked.Datacenter
 	}
 	if asked.Layout != nil && asked.Datacenter == nil {
-		// it is not the pool's layout, which is what the refusal will say
+		// it is not the pool's layout, and the refusal will say so
 		datacenter = min(datacenter, 1<<layout.Datacenter-1)
 	}
 	if most := 1<<layout.Datacenter - 1; datacenter < 0 || datacenter > most {

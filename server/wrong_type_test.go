@@ -10,8 +10,8 @@ import (
 	"github.com/coatcheck/coatcheck/server"
 )
 
-// A key that holds another kind of value stays as it is until somebody looks: asking again does not
-// help, and no answer says so.
+// A key that holds another kind of value stays as it is until an operator looks: asking again does
+// not help, and no answer suggests it.
 func TestKeyOfAnotherKindIsAConflictThatAskingAgainDoesNotChange(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, store *redisstore.Store) {
 		for _, key := range []string{store.Key("worker", "p"), store.Key("worker", "main"), store.Key("lock", "l"), store.Key("lock", "l", "queue"), store.Key("lock", "l", "state")} {

@@ -3,7 +3,7 @@
 //
 // A [Generator] stamps ids with a worker id that is its own for a window of id timestamps. It asks
 // a [Worker] for that [Lease]; package workerlease grants them, and [Static] is for processes that
-// are numbered by hand. What holds:
+// are numbered by hand. The promises:
 //
 //   - Every id's timestamp lies wholly in a window that was confirmed for the worker id inside it.
 //     A pause between the check and the use changes nothing, since the timestamp that was checked
@@ -20,7 +20,7 @@
 //   - Nothing is stamped after Stop has returned, outside of the window, before the epoch, or when
 //     the timestamp's bits are used up. Those calls fail.
 //
-// What does not hold: ids of different generators are ordered only as well as their clocks agree, a
+// The limits: ids of different generators are ordered only as well as their clocks agree, a
 // sequence may have holes, and two generators on one lease repeat each other's ids.
 //
 // A full sequence runs on into the next unit of time, up to the lead; then callers wait, in the

@@ -53,8 +53,8 @@ func (g *Generator) try(t *ticket) (count int64, wait time.Duration, err error) 
 	return count, 0, nil
 }
 
-// check asks the worker and the clock. It returns the unit that the clock is in, if that can be
-// stamped; otherwise why not, or how long to wait.
+// check asks the worker and the clock. It returns the clock's unit, if that can be stamped;
+// otherwise the error, or how long to wait.
 func (g *Generator) check(now time.Time) (unit int64, wait time.Duration, err error) {
 	if g.stopped {
 		return 0, 0, ErrStopped
@@ -93,8 +93,8 @@ func (g *Generator) allow(p *positions, now time.Time) (limit int64) {
 	return limit
 }
 
-// turn is how long it takes until a position can be allowed. One beyond the window may be allowed
-// by a renewal, and at the window's end it is refused.
+// turn is the time until a position can be allowed. A renewal may allow one beyond the window; at
+// the window's end it is refused.
 func (g *Generator) turn(n int64, now time.Time) time.Duration {
 	if n >= g.position(g.window.end) {
 		return min(g.until(g.window.end, now, 0), renewalWait)
@@ -102,8 +102,8 @@ func (g *Generator) turn(n int64, now time.Time) time.Duration {
 	return g.until(n>>g.layout.Sequence, now, MaxLead)
 }
 
-// until is how long it takes until the clock comes to a unit, less a lead; at most so long that a
-// change of the lease is noticed.
+// until is the time until the clock reaches a unit, less a lead; at most so long that a change of
+// the lease is noticed.
 func (g *Generator) until(unit int64, now time.Time, lead time.Duration) time.Duration {
 	at, rest := g.clock.read(now, g.layout.Unit)
 	missing := min(unit-at, int64(2*leaseWait/g.layout.Unit)+1)

@@ -19,8 +19,8 @@ func (p *Pools) Create(ctx context.Context, pool string, shape Shape, ttl time.D
 
 // Replace gives a pool another shape and TTL, as Create does where there is none. Every window of
 // it must have ended by the clock of every server, and nothing of its state may have been lost: an
-// *OtherPool with ErrExists says how long that takes. Ids that were made before may be equal to
-// those of the new shape: that is the caller's to know.
+// *OtherPool with ErrExists says how long that takes. Earlier ids may be equal to those of the new
+// shape: the caller has to rule that out.
 func (p *Pools) Replace(ctx context.Context, pool string, shape Shape, ttl time.Duration) error {
 	return p.create(ctx, pool, shape, ttl, milliseconds(p.config.Skew))
 }
@@ -52,8 +52,7 @@ func (p *Pools) create(ctx context.Context, pool string, shape Shape, ttl time.D
 	return nil
 }
 
-// list makes a pool known to Names. That is for people to look at: a failure is made up for when
-// the pool is looked at itself.
+// list adds a pool to Names, which is for people. The next look at the pool makes up for a failure.
 func (p *Pools) list(ctx context.Context, pool string) {
 	_, _ = p.store.Run(ctx, scripts.NameAdd, []string{p.names()}, pool)
 }

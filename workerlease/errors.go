@@ -9,8 +9,8 @@ import (
 	"github.com/coatcheck/coatcheck/workerlease/holder"
 )
 
-// What a pool can answer besides redisstore's own errors. redisstore.RetryAfter returns how long to
-// wait after ErrExhausted, until the first slot can be free, and after ErrQuarantined, until every
+// The errors of a pool besides redisstore's own. redisstore.RetryAfter returns how long to wait
+// after ErrExhausted, until the first slot can be free, and after ErrQuarantined, until every
 // window that may be open has ended.
 var (
 	ErrLost        = fault.Loss("workerlease: the lease is no longer yours")
@@ -23,7 +23,7 @@ var (
 	ErrLayout      = holder.ErrLayout // of a Stamper, which cannot stamp the pool's layout
 )
 
-// OtherPool is [ErrOtherPool] or [ErrExists] with what the pool is.
+// OtherPool is [ErrOtherPool] or [ErrExists] with the pool's shape and TTL.
 type OtherPool struct {
 	Layout     string
 	Epoch      time.Time
@@ -37,7 +37,7 @@ type OtherPool struct {
 // RetryAfter returns Wait.
 func (e *OtherPool) RetryAfter() time.Duration { return e.Wait }
 
-// Error says what the pool is.
+// Error reports the pool's shape and TTL.
 func (e *OtherPool) Error() string {
 	if e.New {
 		return fmt.Sprintf("%v: it is not there, and would begin with layout %s, epoch %s, datacenter %d; another shape takes who may declare pools, or the settings of the service",
@@ -49,10 +49,10 @@ func (e *OtherPool) Error() string {
 	return fmt.Sprintf("%v: it has layout %s, epoch %s, datacenter %d, ttl %v", e.is, e.Layout, e.Epoch.Format(time.RFC3339), e.Datacenter, e.TTL)
 }
 
-// Unwrap gives the sentinel.
+// Unwrap returns the sentinel.
 func (e *OtherPool) Unwrap() error { return e.is }
 
-// refusal is the error that a reply about a pool stands for.
+// refusal is the error for a reply about a pool.
 func (p *Pools) refusal(pool string, reply scripts.Reply) error {
 	switch reply.Word() {
 	case "longest":

@@ -73,7 +73,7 @@ func ExamplePools_Hold() {
 	}
 	fmt.Println("holding", lease.WorkerID, "of", lease.Pool)
 
-	// Somebody with the lease's token ends it: for this process it is lost with the next renewal,
+	// A caller with the lease's token ends it: for this process it is lost with the next renewal,
 	// or, were Redis away, by its own clock.
 	if err := pools.Release(ctx, lease.Pool, lease.WorkerID, lease.Token, lease.Now); err != nil {
 		log.Fatal(err)

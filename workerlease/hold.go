@@ -14,7 +14,8 @@ import (
 // confirmed in time, and is what snowflake.New takes.
 type Holder = holder.Holder
 
-// HoldOptions say how to hold. The zero value of each field means the default beside it.
+// HoldOptions are the options of a holder. The zero value of each field means the default beside
+// it.
 type HoldOptions = holder.Options
 
 // Hold acquires a lease and holds it until Release, its loss, or the end of the context. The errors
@@ -34,9 +35,9 @@ func (p *Pools) Start(ctx context.Context, pool string, request Request, options
 // lease.
 type Stamper = holder.Stamper
 
-// Stamp leases a worker id of a pool and returns what stamps Snowflake ids with it, until Close. It
-// is all that a program needs which makes ids: their layout, epoch and datacenter are those of the
-// pool. With Reacquire it goes on with another worker id when one was lost. The errors are those of
+// Stamp leases a worker id of a pool and returns a Stamper for Snowflake ids with it, until Close.
+// A program that makes ids needs nothing else: their layout, epoch and datacenter are the pool's.
+// With Reacquire it goes on with another worker id when one was lost. The errors are those of
 // Acquire.
 func (p *Pools) Stamp(ctx context.Context, pool string, request Request, options HoldOptions, ids snowflake.Config) (*Stamper, error) {
 	held, err := p.Hold(ctx, pool, request, options)

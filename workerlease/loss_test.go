@@ -199,7 +199,7 @@ func TestLostRepliesToAcquireCostNoSlots(t *testing.T) {
 }
 
 // The link goes black: requests leave and nothing comes back, also on new connections. The holder's
-// context ends before anybody else can have its id.
+// context ends before any other process can have its id.
 func TestBlackHoledHolderEndsBeforeItsWindow(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)

@@ -8,14 +8,14 @@ import (
 	"github.com/coatcheck/coatcheck/snowflake"
 )
 
-// Pin is what a pool is by the settings of the processes that use it. It outlives a loss of all
-// that Redis knows: a pool that is pinned never begins anew with another shape.
+// Pin is a pool's shape and TTL by the settings of its processes. It survives a loss of all state
+// in Redis: a pinned pool never begins anew with another shape.
 type Pin struct {
 	Shape Shape
 	TTL   time.Duration // MinTTL to MaxTTL, also above Config.LongestTTL; 0 = not pinned
 }
 
-// checkPin refuses a pool that can have no TTL, or not that which it is pinned to.
+// checkPin refuses a pool that can have no TTL, or not its pinned one.
 func (c Config) checkPin(p Pin) error {
 	layout, err := p.Shape.read()
 	switch least := ShortestTTL(layout); {
@@ -34,7 +34,7 @@ func (p Pin) other() error {
 	return &OtherPool{Layout: p.Shape.Layout, Epoch: p.Shape.Epoch, Datacenter: p.Shape.Datacenter, TTL: p.TTL, is: ErrOtherPool}
 }
 
-// Pin returns what a pool is pinned to; ok is false if it is not.
+// Pin returns the pin of a pool; ok is false if there is none.
 func (p *Pools) Pin(pool string) (pin Pin, ok bool) {
 	pin, ok = p.config.Pools[pool]
 	return pin, ok
@@ -48,7 +48,7 @@ func (p *Pools) LongestTTL(pool string) time.Duration {
 	return max(p.config.LongestTTL, p.config.Pools[pool].TTL)
 }
 
-// longest is the longest TTL of a pool as the scripts are told it: 0 = the settings do not say.
+// longest is the longest TTL of a pool as an argument of scripts: 0 = the settings have none.
 func (p *Pools) longest(pool string) int64 {
 	return max(p.config.LongestTTL, p.config.Pools[pool].TTL).Milliseconds()
 }
@@ -61,9 +61,8 @@ func (p *Pools) checkTTL(pool string, ttl time.Duration) error {
 	return nil
 }
 
-// settle checks a request and makes it one for what its pool is pinned to. It returns the layout of
-// the request's shape, which is written as package snowflake writes it. The error is an
-// *OtherPool or ErrRequest.
+// settle checks a request and applies its pool's pin. It returns the layout of the request's shape,
+// and rewrites it as package snowflake does. The error is an *OtherPool or ErrRequest.
 func (p *Pools) settle(pool string, request Request) (Request, snowflake.Layout, error) {
 	layout, err := snowflake.ParseLayout(request.Shape.Layout)
 	if err == nil {
@@ -91,8 +90,8 @@ func checkFresh(layout snowflake.Layout, ttl time.Duration) error {
 	return nil
 }
 
-// pinned makes a request one for what its pool is pinned to. The error is an *OtherPool: it asks
-// for something else.
+// pinned applies a pool's pin to a request. The error is an *OtherPool: the request contradicts the
+// pin.
 func (p *Pools) pinned(pool string, request Request) (Request, error) {
 	pin, is := p.Pin(pool)
 	if !is {
@@ -110,8 +109,8 @@ func (p *Pools) pinned(pool string, request Request) (Request, error) {
 	return request, nil
 }
 
-// fresh is what a pool gets that is new: what this process has seen of it, so that a loss does not
-// change it; else what the request says.
+// fresh is the shape of a new pool: the one that this process has seen, so that a loss does not
+// change it; else the request's.
 func (p *Pools) fresh(pool string, request Request) (Shape, time.Duration) {
 	shape, ttl := request.Shape, request.TTL
 	if request.NewShape != nil {
@@ -131,8 +130,8 @@ func (p *Pools) fresh(pool string, request Request) (Shape, time.Duration) {
 // maxSeen bounds the pools whose shape a process remembers.
 const maxSeen = 10_000
 
-// memory is what a process has seen of pools. Beyond maxSeen it forgets one for another. It is safe
-// for concurrent use.
+// memory is the pools' shapes that a process has seen. Beyond maxSeen it forgets one for another.
+// It is safe for concurrent use.
 type memory struct {
 	mu    sync.Mutex
 	pools map[string]Pin

@@ -9,13 +9,12 @@ import (
 	"github.com/coatcheck/coatcheck/scripts"
 )
 
-// Renew moves the end of an open lease's window to one TTL from now, and returns the lease as it is
-// then; a window never gets shorter. Pool, WorkerID and Token name the lease. The rest is the
-// holder's proof in case that Redis has lost it: a lease as it was granted or renewed last is
-// written down anew as long as its window is provably open, and a lease without that is lost then.
-// TTL 0 is the pool's. ErrRequest: it is out of bounds. An *OtherPool: the lease is of another
-// shape than the pool is pinned to, or of another TTL than it has. ErrLost: it has ended, was
-// released, is another's, or is not proven.
+// Renew extends an open lease's window to one TTL from now, and returns the renewed lease; a window
+// never gets shorter. Pool, WorkerID and Token name the lease. The rest is the holder's proof if
+// Redis has lost it: a lease as last granted or renewed is recorded anew while its window is
+// provably open; without the proof it is lost. TTL 0 is the pool's. ErrRequest: it is out of
+// bounds. An *OtherPool: the lease has another shape than the pool's pin, or another TTL than the
+// pool. ErrLost: it has ended, was released, is another's, or is not proven.
 func (p *Pools) Renew(ctx context.Context, lease Lease, ack int) (Lease, error) {
 	if err := p.checkTTL(lease.Pool, lease.TTL); err != nil {
 		return Lease{}, err
@@ -27,7 +26,7 @@ func (p *Pools) Renew(ctx context.Context, lease Lease, ack int) (Lease, error) 
 	if !ok {
 		return Lease{}, ErrLost
 	}
-	// a pool that somebody holds a lease of is not new
+	// a pool with a leased id is not new
 	args := []any{lease.WorkerID, nonce, from, wanted(lease.TTL != 0, milliseconds(lease.TTL)), p.config.Skew.Milliseconds(), string(Wait)}
 	reply, err := p.on(ack).Run(ctx, scripts.WorkerRenew, p.keys(lease.Pool), append(append(args, proof(lease)...), p.longest(lease.Pool))...)
 	if err != nil {
@@ -40,12 +39,12 @@ func (p *Pools) Renew(ctx context.Context, lease Lease, ack int) (Lease, error) 
 	return lease, err
 }
 
-// is reports whether a lease is of the shape that its pool is pinned to.
+// is reports whether a lease has its pool's pinned shape.
 func (p Pin) is(lease Lease) bool {
 	return lease.Layout == p.Shape.Layout && lease.Epoch.Equal(p.Shape.Epoch) && lease.Datacenter == p.Shape.Datacenter
 }
 
-// proof is what a holder can tell of its lease, as worker_renew takes it. A part of it is none.
+// proof is a holder's proof of its lease, as worker_renew takes it. An incomplete one is none.
 func proof(lease Lease) []any {
 	shape := Shape{Layout: lease.Layout, Datacenter: lease.Datacenter, Epoch: lease.Epoch}
 	layout, err := shape.read()
@@ -57,10 +56,10 @@ func proof(lease Lease) []any {
 	}
 }
 
-// unsaid is how far ahead of the server's time a holder may have stamped that does not tell when it
-// stamped last: the longest unit of a timestamp; as much again for the lead of a generator and for
-// a local clock that runs fast; and the skew of the servers, since the holder's clock may have been
-// anchored at another one.
+// unsaid is how far ahead of the server's time a holder may have stamped that does not state its
+// last timestamp: the longest unit of a timestamp; as much again for the lead of a generator and
+// for a local clock that runs fast; and the skew of the servers, since the holder's clock may have
+// been anchored at another one.
 func (p *Pools) unsaid() time.Duration { return 2*time.Second + p.config.Skew }
 
 // Release ends a lease. Its slot can be granted again at once, for a window that begins at

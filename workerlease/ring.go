@@ -11,7 +11,7 @@ import (
 	"github.com/coatcheck/coatcheck/scripts"
 )
 
-// SlotState is what a slot of a ring is doing.
+// SlotState is the state of a slot of a ring.
 type SlotState string
 
 // The states of a slot.
@@ -31,7 +31,7 @@ type Slot struct {
 	NotAfter  time.Time
 }
 
-// Ring is a page of a pool as it is at one moment.
+// Ring is a page of a pool's slots at one moment.
 type Ring struct {
 	Layout     string
 	Epoch      time.Time

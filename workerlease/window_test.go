@@ -12,8 +12,8 @@ import (
 	"github.com/coatcheck/coatcheck/workerlease"
 )
 
-// inBubble runs a test on the embedded store with a clock of its own, which stands while anybody
-// works.
+// inBubble runs a test on the embedded store with a clock of its own, which stands while any
+// goroutine runs.
 func inBubble(t *testing.T, test func(*testing.T, pools)) {
 	synctest.Test(t, func(t *testing.T) {
 		store := storetest.Open(t, redisstore.Config{URL: "embedded:"})

@@ -26,11 +26,11 @@ const (
 	DefaultSkew = time.Second
 )
 
-// NewPools says what a pool is that Redis knows nothing of: an unknown pool and a lost one look
+// NewPools is the treatment of a pool that Redis does not know: an unknown pool and a lost one look
 // alike.
 type NewPools string
 
-// What an unknown pool is.
+// The treatments of an unknown pool.
 const (
 	// Wait takes it for lost: nothing is granted until every window that may be open has ended. It
 	// is the default.
@@ -40,8 +40,8 @@ const (
 	Trust NewPools = "trust"
 )
 
-// Config is what all clients of a pool must have alike. The zero value of each field means the
-// default beside it.
+// Config is the settings of pools, which all clients of a pool must share. The zero value of each
+// field means the default beside it.
 type Config struct {
 	NewPools NewPools // "" = Wait
 	// how far the clocks of two servers that can be master may differ, up to a minute; 0 =
@@ -50,12 +50,12 @@ type Config struct {
 	// how long a slot rests after its window before another holder gets it; 0 = not at all
 	Cooldown time.Duration
 	// LongestTTL is the longest TTL of a pool, which is how long nothing is granted after its state
-	// may have been lost; a longer one is refused. MinTTL to MaxTTL. 0 = DefaultTTL, and under
-	// Trust MaxTTL, of which nothing is said to others: a loss that is noticed then lasts as long
-	// as the pool's own TTL.
+	// may have been lost; a longer one is refused. MinTTL to MaxTTL. 0 = DefaultTTL. Under Trust it
+	// is MaxTTL and is not published: after a noticed loss, the quarantine lasts for the pool's own
+	// TTL.
 	LongestTTL time.Duration
-	// Pools are what pools are, by their names. A request for another shape or TTL is refused, also
-	// where Redis knows nothing of the pool.
+	// Pools pins pools by their names. A request for another shape or TTL is refused, also if Redis
+	// does not know the pool.
 	Pools map[string]Pin
 }
 
@@ -104,8 +104,7 @@ type Pools struct {
 	seen   memory
 }
 
-// New returns the pools of a store. A configuration that [Config.Check] finds fault with is a
-// programmer's mistake and panics.
+// New returns the pools of a store. It panics if [Config.Check] returns an error.
 func New(store *redisstore.Store, config Config) *Pools {
 	config = config.withDefaults()
 	if err := config.Check(); err != nil {
@@ -114,7 +113,7 @@ func New(store *redisstore.Store, config Config) *Pools {
 	return &Pools{store: store, config: config}
 }
 
-// Shape is what a pool's ids look like: fixed by its first grant, or by Create.
+// Shape is the form of a pool's ids, fixed by its first grant, or by Create.
 type Shape struct {
 	Layout     string    // as package snowflake writes it, with a worker id of MaxBits at most
 	Datacenter int       // number of the pool's datacenter in its ids; 0 where the layout has none
@@ -135,7 +134,7 @@ func (s Shape) read() (snowflake.Layout, error) {
 	return layout, nil
 }
 
-// Request says what to lease.
+// Request describes a worker id to lease.
 type Request struct {
 	// TTL is the length of a window: MinTTL, or [ShortestTTL] of the layout, to what
 	// [Pools.LongestTTL] says. It belongs to the pool: fixed by the first grant, and another one is
@@ -147,8 +146,8 @@ type Request struct {
 	Identity string
 	// of a pool that is new, unless it is pinned, or this process has seen it under Wait
 	Shape Shape
-	// NewShape is that of a pool that is new, in the place of Shape, where the caller may not shape
-	// pools: then a request that wants another is refused. nil = Shape
+	// NewShape replaces Shape for a new pool if the caller may not shape pools: then a request that
+	// wants another is refused. nil = Shape
 	NewShape *Shape
 	// WantLayout, WantEpoch and WantDatacenter refuse a pool whose layout, epoch or datacenter is
 	// not Shape's.
@@ -179,9 +178,9 @@ func (r Request) check(layout snowflake.Layout) error {
 }
 
 // ShortestTTL is the shortest TTL that a pool of a layout can be given: MinTTL, and three units of
-// its timestamps. A unit is stamped only if it lies in the window wholly, and a window that is
-// renewed every third of a TTL has two thirds left then, one if a renewal failed: with less, the
-// present second would lie in none.
+// its timestamps. A unit is stamped only if all of it is in the window, and a window that is
+// renewed every third of a TTL still has two thirds then, one third if a renewal failed: a shorter
+// TTL could not hold the present second.
 func ShortestTTL(layout snowflake.Layout) time.Duration { return max(MinTTL, 3*layout.Unit) }
 
 // Lease is a granted worker id. It is a value: the caller that has its Token holds the lease.

@@ -28,7 +28,7 @@ const (
 const pool = "ids"
 
 // batch ids are stamped at a time, and then a short rest is taken: the more ids, the more can be
-// equal, but somebody has to compare them.
+// equal, but all have to be compared.
 const (
 	batch = 64
 	rest  = 4 * time.Millisecond

@@ -31,7 +31,7 @@ const (
 // sceneFile says which names are used now: those with its text behind them.
 const sceneFile = "scene"
 
-// look is how often a holder looks at most whether the lock is still his.
+// look is how often a holder looks at most whether it still has the lock.
 const look = 3 * time.Millisecond
 
 // wish is what a client asks for.
@@ -57,7 +57,7 @@ func (w wish) request() lock.Request {
 // holding is a lock that a client has.
 type holding interface {
 	Fence() int64
-	Err() error // nil while the client believes that it is his
+	Err() error // nil while the client believes that it holds the lock
 	Release(ctx context.Context) error
 }
 

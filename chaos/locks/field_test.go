@@ -110,7 +110,7 @@ func (f *field) holder() *process {
 				return ""
 			}
 		}
-		return "nobody holds anything"
+		return "no lock is held"
 	})
 	return found
 }

@@ -46,7 +46,7 @@ func (j *journal) grant(client int, w wish, fence, asked, got int64) {
 	}
 }
 
-// still says that a client's grant was his at a moment.
+// still records that a client had its grant at a moment.
 func (j *journal) still(client int, at int64) { j.linef("still %d %d", client, at) }
 
 // end says how a client's grant ended, between two moments.
@@ -68,11 +68,11 @@ type histories struct {
 }
 
 func (h *histories) String() string {
-	return fmt.Sprintf("%d grants of %d names, %d of them handed on within a process: %d lost, %d ended nobody knows when, %d cut off", h.grants, len(h.of), h.handed(), h.lost, h.unknown, h.cut)
+	return fmt.Sprintf("%d grants of %d names, %d of them handed on within a process: %d lost, %d ended at an unknown time, %d cut off", h.grants, len(h.of), h.handed(), h.lost, h.unknown, h.cut)
 }
 
-// handed counts the grants that came from somebody else of the same process: their fences follow
-// upon his, and between any others there are some that no process got.
+// handed counts the grants that came from another client of the same process: their fences follow
+// directly upon that client's, and between any other two there are some that no process got.
 func (h *histories) handed() (count int) {
 	for name, history := range h.of {
 		if !strings.HasPrefix(name, "exclusive") {
@@ -98,7 +98,7 @@ func (h *histories) handed() (count int) {
 type open struct {
 	name string
 	deed deed
-	last int64 // when its holder last saw that it is his
+	last int64 // when its holder last saw that it has it
 }
 
 // reading puts histories together.

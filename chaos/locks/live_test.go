@@ -76,7 +76,7 @@ func (h *inOneProcess) grant(client int, server *redistest.Server, ack, follower
 	h.held[client] = held
 }
 
-// ended is the history, with everybody who still believes to hold looking once more.
+// ended is the history after every client that still believes it holds a lock has looked once more.
 func (h *inOneProcess) ended() []porcupine.Operation {
 	history := h.operations
 	for client, held := range h.held {

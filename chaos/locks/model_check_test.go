@@ -66,7 +66,7 @@ func TestEachModelRefusesItsBrokenHistories(t *testing.T) {
 		{"permits: all of them", permitsModel, porcupine.Ok, history{both(granted(0, 0, 1, 1)), granted(1, 2, 3, 2), both(ended(0, 4, 5)), granted(2, 3, 8, 3)}},
 		{"permits: one too many", permitsModel, porcupine.Illegal, history{both(granted(0, 0, 1, 1)), both(granted(1, 2, 3, 2)), both(ended(0, 4, 5)), both(ended(1, 4, 5))}},
 		{"permits: a smaller fence", permitsModel, porcupine.Illegal, history{granted(0, 0, 1, 2), granted(1, 2, 3, 1)}},
-		{"permits: given back by nobody", permitsModel, porcupine.Illegal, history{granted(0, 0, 1, 2), ended(1, 2, 3), ended(0, 4, 5)}},
+		{"permits: given back without a holder", permitsModel, porcupine.Illegal, history{granted(0, 0, 1, 2), ended(1, 2, 3), ended(0, 4, 5)}},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			if got := explained(row.model, row.history); got != row.want {

@@ -21,9 +21,9 @@ import (
 // waitedFor is the lock that processes in the role of a waiter wait for.
 const waitedFor = "waited-for"
 
-// What would be a hang is one for longer than the test waits, however busy the machine is: the
-// lease of somebody who is dead, if it is granted it for longer than the claim window, and the time
-// after which a waiter that does not look is forgotten, fifteen windows.
+// A hang is a wait that outlasts the test on the busiest machine: the lease of a dead holder that
+// had it for longer than the claim window, or fifteen windows, the time after which a waiter that
+// does not poll is forgotten.
 const (
 	lineTTL    = time.Hour
 	lineWindow = 5 * time.Second
@@ -253,7 +253,7 @@ func unexpected(ctx context.Context, server *redistest.Server, names int) (compl
 	return ""
 }
 
-// once locks a name, in one of the modes and now and then with somebody who waits.
+// once locks a name in one of the modes, now and then with a waiter.
 func once(ctx context.Context, locks *lock.Locks, i int) error {
 	name := fmt.Sprintf("short-%d", i)
 	request := []lock.Request{{}, {Mode: lock.Shared}, {Capacity: capacity}}[i%3]

@@ -2,8 +2,7 @@
 // work, and looks from outside what it costs them: memory, goroutines, threads and file
 // descriptors, by /proc and /metrics. It has only tests, and runs on Linux.
 //
-// Looked for is growth that does not end: after a time to warm up, no figure of the second half
-// may lie above that of the first by more than a margin, and when everybody has left, connections
-// and goroutines have to be as few as before. Clients that work have to be answered right all the
-// while.
+// The test looks for growth without end: after a time to warm up, no figure of the second half may
+// lie above that of the first by more than a margin, and when all clients have left, connections
+// and goroutines have to be as few as before. Working clients have to get right answers throughout.
 package soak

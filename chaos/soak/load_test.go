@@ -57,7 +57,7 @@ var bad = []part{
 	{"wait for a lock, hung up", 10, 10 * time.Millisecond, (*load).abandonWait},
 	{"listener that comes and goes", 10, 20 * time.Millisecond, (*load).listen},
 	{"listener that takes nothing", 4, 0, (*load).deaf},
-	{"token that nobody uses", 2, 10 * time.Millisecond, func(l *load) { l.ask("POST", "/token", `{"ttl_ms":60000}`) }},
+	{"unused token", 2, 10 * time.Millisecond, func(l *load) { l.ask("POST", "/token", `{"ttl_ms":60000}`) }},
 	{"claim that is left alone", 2, 20 * time.Millisecond, (*load).abandonClaim},
 	{"counter of a name of its own", 2, 10 * time.Millisecond, func(l *load) { l.ask("POST", "/incr/random:"+word(20), "") }},
 	{"lock of a name of its own, left alone", 2, 10 * time.Millisecond, func(l *load) { l.ask("POST", "/lock/random:"+word(20), `{"ttl_ms":1000}`) }},
@@ -66,7 +66,7 @@ var bad = []part{
 	{"ids of a pool of its own", 1, 100 * time.Millisecond, func(l *load) { l.ask("GET", "/id/snowflake/random:"+word(20), "") }},
 	{"gateway: guarded without a key", 2, 10 * time.Millisecond, func(l *load) { l.through("POST", "/payments", "{}") }},
 	{"gateway: body that does not come", 10, 0, (*load).missingBody},
-	{"gateway: answer that nobody takes", 4, 0, (*load).untaken},
+	{"gateway: answer that is not read", 4, 0, (*load).untaken},
 	{"gateway: unknown path", 2, 10 * time.Millisecond, func(l *load) { l.through("GET", "/"+word(2000), "") }},
 	{"gateway: unused connection, kept for a while", 100, 0, func(l *load) { l.keep(l.gateway, "GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n") }},
 }

@@ -73,7 +73,7 @@ func TestMixedLoadTakesNoMoreAndMore(t *testing.T) {
 	}
 	for name, done := range l.counts {
 		if done.Load() == 0 {
-			t.Errorf("nobody did this: %s", name)
+			t.Errorf("this never happened: %s", name)
 		}
 	}
 	for _, p := range processes {

@@ -54,7 +54,7 @@ func TestPageAsksForAKeyAndKeepsItInItsTab(t *testing.T) {
 	b.shows("dialog", "An API key, please")
 }
 
-// The browser tells that a dialog was closed after what happens next: here somebody asks again
+// The browser tells that a dialog was closed after what happens next: here the test asks again
 // before that.
 func TestDialogThatWasClosedIsOpenedAgainAtOnce(t *testing.T) {
 	p := book(t)

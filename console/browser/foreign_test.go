@@ -64,7 +64,7 @@ func (s *service) left() string {
 	return fmt.Sprint(s.send(200, "GET", "/counter", "")["counters"], s.send(200, "GET", "/lock", "")["locks"], s.send(200, "GET", "/worker", "")["pools"])
 }
 
-// The page of an attacker, open in the browser of somebody who runs a service without keys, takes
+// The page of an attacker, open in the browser of a user who runs a service without keys, takes
 // nothing of it: neither from another site nor from another port of the same machine.
 func TestForeignPageTakesNothing(t *testing.T) {
 	for _, host := range []string{evilHost, "127.0.0.1", "localhost"} {

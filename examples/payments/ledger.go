@@ -19,7 +19,7 @@ CREATE TABLE IF NOT EXISTS accounts (
 	balance INTEGER NOT NULL CHECK (balance >= 0)
 ) STRICT;
 
--- The operation is the primary key: that is way (a). Rows stay for as long as somebody may ask again.
+-- The operation is the primary key: that is way (a). Rows stay for as long as a client may ask again.
 CREATE TABLE IF NOT EXISTS payments (
 	operation  TEXT PRIMARY KEY,
 	id         TEXT NOT NULL UNIQUE,
@@ -103,7 +103,7 @@ func (l *ledger) close() error { return l.db.Close() }
 // any other nothing has happened.
 //
 // It does not end with the caller's context. A guarded handler's context ends when its lease can
-// have ended; whether somebody else has been here since then the fence knows, and the unique
+// have ended; whether another attempt has been here since then the fence knows, and the unique
 // column, in the same transaction. To look at the context as well would save work and decide
 // nothing.
 func (l *ledger) transact(ctx context.Context, work func(context.Context, *sql.Tx) error) error {

@@ -132,7 +132,7 @@ func (p *process) pause() { p.signal(syscall.SIGSTOP) }
 
 func (p *process) resume() { p.signal(syscall.SIGCONT) }
 
-// open lets everybody through who waits at the gate, from now on.
+// open lets every request through that waits at the gate, from now on.
 func (p *process) open() {
 	p.t.Helper()
 	if err := os.Remove(p.gate); err != nil {

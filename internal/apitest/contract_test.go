@@ -98,7 +98,7 @@ var exchanges = []exchange{
 
 	{"a problem", "POST", "/incr/k", "", problem, ""},
 	{"a problem of another operation", "POST", "/incr/k", "", problem.says(409, strings.ReplaceAll(overflow, "counter-overflow", "lock-held")), "/code"},
-	{"a problem nobody knows", "POST", "/incr/k", "", problem.says(409, strings.ReplaceAll(overflow, "counter-overflow", "made-up")), "/code"},
+	{"an unknown problem", "POST", "/incr/k", "", problem.says(409, strings.ReplaceAll(overflow, "counter-overflow", "made-up")), "/code"},
 	{"a problem with more to tell", "POST", "/incr/k", "", problem.says(409, strings.Replace(overflow, "{", `{"more":1,`, 1)), "more"},
 	{"a problem without a detail", "POST", "/incr/k", "", problem.says(409, strings.Replace(overflow, `"detail":"d",`, "", 1)), "detail"},
 	{"a problem of another status", "POST", "/incr/k", "", problem.says(409, strings.Replace(overflow, "409", "410", 1)), "does not fit"},
@@ -117,7 +117,7 @@ var exchanges = []exchange{
 	{"a header that is missing", "POST", "/token/t/release", "", nothing, "Lease-Token is missing"},
 	{"a bad request that is refused", "GET", "/incr/k?times=3", "", problem, ""},
 
-	{"a path nobody knows", "GET", "/nope", "", json200, "not in the document"},
+	{"an unknown path", "GET", "/nope", "", json200, "not in the document"},
 	{"a path that is not there", "GET", "/nope", "", problem.says(404, strings.NewReplacer("counter-overflow", "not-found", "409", "404").Replace(overflow)), ""},
 	{"a path that is not there, as another problem", "GET", "/nope", "", problem.says(404, strings.Replace(overflow, "409", "404", 1)), "/code"},
 	{"a method that is answered", "PATCH", "/incr/k", "", json200, "not in the document"},

@@ -1,10 +1,9 @@
-// Package audit writes the lines of a log that say who did what, and who was refused. No line holds
-// a token, a lease secret or an API key: who it was says a principal, the id of a key, the name of
-// a certificate and an address.
+// Package audit writes the lines of a log about acts and refusals of callers. No line holds a
+// token, a lease secret or an API key: a principal, the id of a key, the name of a certificate and
+// an address identify the caller.
 //
-// What was done always has its line. Refusals cost a stranger nothing, so of those from one
-// address, and of all, a bounded number has a line in each window of time; how many have none is
-// told at its end.
+// An act always has its line. Refusals cost a stranger nothing, so a bounded number has a line in
+// each window of time, of one address and of all; the end of the window reports how many have none.
 package audit
 
 import (
@@ -16,7 +15,7 @@ import (
 	"github.com/coatcheck/coatcheck/internal/wire"
 )
 
-// Which lines there are.
+// The modes of the log.
 const (
 	Names   = "names"    // all
 	NoNames = "no-names" // all, without the names of counters, pools and locks
@@ -30,7 +29,7 @@ const (
 	actRefused = "refused"
 )
 
-// Entry is what a line says. What is empty is left out.
+// Entry is the content of a line. Empty fields are left out.
 type Entry struct {
 	Action string // such as counter.set; Refused fills it in
 	Name   string // of the counter, pool, lock or operation

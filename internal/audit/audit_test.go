@@ -31,7 +31,7 @@ func TestLineSaysWhoDidWhatFromWhere(t *testing.T) {
 	}
 	log := &logtest.Text{}
 	audit.New(log.Logger(), "").Done(t.Context(), audit.Entry{Action: "counter.set"})
-	expect.Contains(t, "a line of nobody", log.String(), "msg=audit action=counter.set\n")
+	expect.Contains(t, "a line without a caller", log.String(), "msg=audit action=counter.set\n")
 }
 
 // However many are refused, the log has a bounded number of lines, and says how many have none.

@@ -217,7 +217,7 @@ func (e endsWith) Read([]byte) (int, error) {
 	return 0, io.ErrUnexpectedEOF
 }
 
-// answers reports whether somebody else is answered.
+// answers reports whether another client gets an answer.
 func (a *target) answers() bool {
 	conn, err := a.dial()
 	if err != nil {

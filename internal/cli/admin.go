@@ -19,7 +19,7 @@ import (
 // the profiles of package net/http/pprof. It asks for no key, so it is on loopback unless
 // --insecure says otherwise.
 
-// warnAdmin says at the start that others can reach the admin listener.
+// warnAdmin warns at the start if others can reach the admin listener.
 func warnAdmin(admin string, log *slog.Logger) {
 	if host, _, err := net.SplitHostPort(admin); err == nil && !config.IsLoopback(host) {
 		log.Warn("insecure: other machines can reach the admin listener, which shows profiles of this process", "listen", admin)
@@ -76,7 +76,7 @@ func openAdmin(c *config.Service, side http.Handler, log *slog.Logger) (*adminSi
 	return a, nil
 }
 
-// url is where the admin side is; "" if it is off.
+// url is the URL of the admin side; "" if it is off.
 func (a *adminSide) url() string {
 	if a == nil {
 		return ""

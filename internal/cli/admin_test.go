@@ -10,7 +10,7 @@ import (
 	"github.com/coatcheck/coatcheck/internal/expect"
 )
 
-// page is what somebody sees who asks without any key.
+// page is the reply to a caller without a key.
 func page(t *testing.T, url string) (status int, body string) {
 	t.Helper()
 	client := &http.Client{Timeout: patience, Transport: &http.Transport{DisableKeepAlives: true}}

@@ -15,7 +15,7 @@ import (
 	"github.com/coatcheck/coatcheck/workerlease"
 )
 
-// started is what serve tells when it is ready.
+// started is the report of serve when it is ready.
 type started struct {
 	URL        string   `json:"url"`
 	AdminURL   string   `json:"admin_url,omitempty"` // empty = there is no admin listener
@@ -33,13 +33,13 @@ type started struct {
 	Version     string `json:"version"`
 }
 
-// servedAt is where a service listens.
+// servedAt is the address of a service.
 type servedAt struct {
 	clients net.Addr
 	admin   string // its URL; "" = nowhere
 }
 
-// banner tells what runs, what it keeps, and what to do next.
+// banner reports what runs, what it keeps, and what to do next.
 func (p *program) banner(ctx context.Context, c *config.Service, store *redisstore.Store, at servedAt, log *slog.Logger) error {
 	s := started{
 		URL: c.Scheme() + reachable(at.clients.String()), AdminURL: at.admin, Store: string(store.Mode()), Address: store.Address(), Ack: store.Ack(),
@@ -111,7 +111,7 @@ func hazards(ctx context.Context, store *redisstore.Store, log *slog.Logger) (fo
 	return found
 }
 
-// durability says what can be lost with this store.
+// durability names what this store can lose.
 func durability(c *config.Service, store *redisstore.Store) string {
 	switch {
 	case store.Mode() == redisstore.Embedded && c.Store.DataDir == "":

@@ -48,8 +48,8 @@ func (b *benching) bind() []*config.Setting {
 	}
 }
 
-// flagOnly lets a setting be said on the command line alone: its variable and its name in a file
-// are another command's.
+// flagOnly limits a setting to the command line: its variable and its name in a file are another
+// command's.
 func flagOnly(s *config.Setting) *config.Setting {
 	parse, value := s.Parse, s.Value
 	s.Parse = func(text string) error {
@@ -89,7 +89,7 @@ func (p *program) benchCommand() *cobra.Command {
 	return command
 }
 
-// complete checks what the flags say together.
+// complete checks the flags together.
 func (b *benching) complete() error {
 	if b.duration == 0 && b.requests == 0 {
 		b.duration = 10 * time.Second
@@ -134,10 +134,10 @@ func (p *program) bench(c *cobra.Command, b *benching) error {
 	return p.measure(c.Context(), b, w, b.server, nil)
 }
 
-// benchPatience is how long what is not the load itself may take after Ctrl-C.
+// benchPatience is how long the rest of a measurement may take after Ctrl-C.
 const benchPatience = 10 * time.Second
 
-// measure opens the names, makes the load, writes what was measured, and cleans up.
+// measure opens the names, makes the load, writes the figures, and cleans up.
 func (p *program) measure(ctx context.Context, b *benching, w work, at string, sweepAll func(context.Context) error) error {
 	live := p.live()
 	defer func() {
@@ -165,7 +165,7 @@ func (p *program) measure(ctx context.Context, b *benching, w work, at string, s
 	return p.hand(b, report, result)
 }
 
-// openAll makes what the names need.
+// openAll prepares the names.
 func (w work) openAll(ctx context.Context, b *benching, live liveLine) error {
 	if w.open == nil {
 		return nil
@@ -179,7 +179,7 @@ func (w work) openAll(ctx context.Context, b *benching, live liveLine) error {
 	return nil
 }
 
-// tidy cleans up if that was asked for, and says what is left.
+// tidy cleans up if the flags say so, and reports what stays.
 func (b *benching) tidy(ctx context.Context, w work, sweepAll func(context.Context) error) (left string) {
 	if !b.clean || w.clean == nil && sweepAll == nil {
 		return w.stays

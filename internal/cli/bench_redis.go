@@ -85,7 +85,7 @@ func tokensAtRedis(what string, tokens *idempotency.Tokens) work {
 	return w
 }
 
-// benchShape is what the pools are.
+// benchShape is the shape of the pools.
 func benchShape(what string) workerlease.Shape {
 	layout := snowflake.MustLayout(benchLayout(what))
 	return workerlease.Shape{Layout: layout.String(), Epoch: snowflake.DefaultEpoch}

@@ -75,7 +75,7 @@ func progressLine(what string, row loadgen.Row) string {
 	return fmt.Sprintf("%s  %4.0fs  %9s/s  p50 %-8s p99 %-8s %d errors", what, row.End.Seconds(), count(row.Rate()), loadgen.Short(row.P50), loadgen.Short(row.P99), row.AllFailed)
 }
 
-// count writes a number of things, with commas between thousands.
+// count writes a number with commas between thousands.
 func count(n float64) string {
 	digits := fmt.Sprintf("%.0f", n)
 	if n < 100 {
@@ -87,7 +87,7 @@ func count(n float64) string {
 	return digits
 }
 
-// load says how it was loaded.
+// load describes the load.
 func (r benchReport) load() string {
 	callers := fmt.Sprintf("%d callers", r.Concurrency)
 	if r.Rate > 0 {
@@ -126,7 +126,7 @@ func (r benchReport) people() string {
 
 func fromUS(us float64) string { return loadgen.Short(time.Duration(us * 1000)) }
 
-// explain says what the figures are.
+// explain describes the figures.
 func (r benchReport) explain(text *strings.Builder) {
 	fmt.Fprintln(text)
 	if r.Rate == 0 {

@@ -12,7 +12,7 @@ import (
 	"github.com/coatcheck/coatcheck/workerlease"
 )
 
-// Terms of what a measurement holds for moments.
+// The lease, wait, TTL and answer of the load.
 const (
 	benchLease    = 30 * time.Second
 	benchWait     = 10 * time.Second
@@ -20,8 +20,8 @@ const (
 	benchBody     = `{"bench":true}`
 )
 
-// benchLayout is that of the pools: for leases there is room for 16,384 callers at once, ids are
-// made as they usually are.
+// benchLayout is the pools' layout: for leases one with room for 16,384 callers at once, for ids
+// the usual one.
 func benchLayout(what string) string {
 	if what == benchID {
 		return snowflake.DefaultLayout

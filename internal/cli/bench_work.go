@@ -28,11 +28,10 @@ var benchKinds = []string{benchIncr, benchToken, benchGuard, benchLock, benchWor
 // benchNames begins every name that a measurement uses.
 const benchNames = "bench:"
 
-// work is one kind of load at one place. The zero value of each func is that there is nothing to
-// do.
+// work is one kind of load at one place. A nil func does nothing.
 type work struct {
 	call func(ctx context.Context, name string) error
-	// makes what a name needs, before the first call
+	// prepares a name, before the first call
 	open  func(ctx context.Context, name string) error
 	clean func(ctx context.Context, name string) error // removes what a name has left
 	close func(ctx context.Context) error
@@ -51,7 +50,7 @@ const (
 	staysAnswers = "a record of about a kilobyte for each call, until the service forgets its answer"
 )
 
-// benchCode is a word for a kind of error: the service's code of a problem where there is one.
+// benchCode names a kind of error: by the service's code of a problem if there is one.
 func benchCode(err error) string {
 	if told, ok := errors.AsType[*client.Error](err); ok {
 		switch {
@@ -74,7 +73,7 @@ func benchCode(err error) string {
 	return server.Code(err)
 }
 
-// passing are the codes of failures that may be over when the command is given again.
+// passing are the codes of failures that may have passed when the command runs again.
 func passing(code string) bool {
 	kind, known := wire.Lookup(wire.Code(code))
 	return known && kind.Retryable || code == "unreachable"

@@ -60,7 +60,7 @@ func TestCommandsShowAClientCertificate(t *testing.T) {
 	faulty := execute(t, nil, "incr", "k", "--server", p.banner.URL, "--ca", none, "--cert", none, "--key", none).exits(usage)
 	expect.Equal(t, "files that are not there, told at once", strings.Count(faulty.stderr, "open "+none), 3)
 	if strange := execute(t, nil, with(where, "incr", "k", "--cert", other.cert, "--key", other.key)...); strange.code == done {
-		t.Errorf("%s with nobody's certificate: got exit code %d, want a failure; it wrote %s%s", strange.line, done, strange.stdout, strange.stderr)
+		t.Errorf("%s with an unknown certificate: got exit code %d, want a failure; it wrote %s%s", strange.line, done, strange.stdout, strange.stderr)
 	}
 }
 

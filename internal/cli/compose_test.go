@@ -46,7 +46,7 @@ func TestBrokenDockerFilesAreFound(t *testing.T) {
 		{"host that is no service", compose, "redis://redis:6379", "redis://cache:6379", "coatcheck: cache of COATCHECK_REDIS is no service"},
 		{"host of another profile", compose, "redis+cluster://node-1,", "redis+cluster://sentinel-1,", "coatcheck-cluster: sentinel-1 of COATCHECK_REDIS is of other profiles"},
 		{"image listens elsewhere", docker, "0.0.0.0:8080", "0.0.0.0:9090", "coatcheck: port 8080, but it listens on 9090"},
-		{"image listens to itself alone", docker, "0.0.0.0:8080", "127.0.0.1:8080", "Dockerfile: nobody outside reaches 127.0.0.1"},
+		{"image listens to itself alone", docker, "0.0.0.0:8080", "127.0.0.1:8080", "Dockerfile: no other host reaches 127.0.0.1"},
 		{"service on another port", compose, "8081:8080", "8081:80", "coatcheck-sentinel: port 80, but it listens on 8080"},
 		{"service without a port", compose, `    ports: ["127.0.0.1:8082:8080"]`, "", "coatcheck-cluster: no port"},
 		{"port open to all", compose, "127.0.0.1:8080:8080", "8080:8080", "coatcheck: port 8080:8080 is not bound to 127.0.0.1"},
@@ -56,7 +56,7 @@ func TestBrokenDockerFilesAreFound(t *testing.T) {
 		{"health check by another command", compose, "[CMD, /coatcheck, healthcheck]", "[CMD, /coatcheck, health]", "coatcheck: health check: health is no command"},
 		{"health check by another program", compose, "[CMD, /coatcheck, healthcheck]", "[CMD, curl, localhost]", "coatcheck: health check: curl is not /coatcheck"},
 		{"dependence on nothing", compose, "      redis: {condition", "      cache: {condition", "coatcheck: depends on cache, which is no service"},
-		{"dependence on health that nobody checks", compose, "cluster-create: {condition: service_completed_successfully}", "cluster-create: {condition: service_healthy}", "coatcheck-cluster: waits for the health of cluster-create"},
+		{"dependence on health that is not checked", compose, "cluster-create: {condition: service_completed_successfully}", "cluster-create: {condition: service_healthy}", "coatcheck-cluster: waits for the health of cluster-create"},
 		{"waits for the end of what does not end", compose, "redis: {condition: service_healthy}", "redis: {condition: service_completed_successfully}", "coatcheck: waits for the end of redis"},
 		{"does not wait", compose, "redis: {condition: service_healthy}", "redis: {condition: service_started}", "coatcheck: condition service_started"},
 		{"dependence on another profile", compose, "cluster-create: {condition", "sentinel-1: {condition", "coatcheck-cluster: depends on sentinel-1, which is of other profiles"},
@@ -306,7 +306,7 @@ func (d *deployment) checkDependence(name string, s *service) {
 		case condition != "service_healthy" && condition != "service_completed_successfully":
 			d.faultf(name, "condition %s says nothing about what works", condition)
 		case condition == "service_healthy" && other.Health == nil:
-			d.faultf(name, "waits for the health of %s, which nobody checks", on)
+			d.faultf(name, "waits for the health of %s, which has no check", on)
 		case condition == "service_completed_successfully" && !other.ends():
 			d.faultf(name, "waits for the end of %s, which starts again", on)
 		}
@@ -504,7 +504,7 @@ func (d *deployment) checkImage() {
 	const where = "Dockerfile"
 	c := d.configOf(where, d.image.env)
 	if host := strings.TrimSuffix(c.Listen, ":"+portOf(c.Listen)); host != "0.0.0.0" {
-		d.faultf(where, "nobody outside reaches %s", host)
+		d.faultf(where, "no other host reaches %s", host)
 	}
 	if expose := d.image.last["EXPOSE"]; expose != portOf(c.Listen) {
 		d.faultf(where, "EXPOSE %s, but it listens on %s", expose, portOf(c.Listen))

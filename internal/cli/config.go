@@ -110,7 +110,7 @@ func (p *program) configEnv(l *config.Sources) error {
 	return p.print(list, people.String()+"\nA file given with --config (or COATCHECK_CONFIG) takes the flags' names without the dashes in front.\n")
 }
 
-// reload says whether a setting can change while the process runs.
+// reload is the word for when a setting's new value takes effect.
 func reload(hot bool) string {
 	if hot {
 		return "reload"
@@ -118,8 +118,7 @@ func reload(hot bool) string {
 	return "restart"
 }
 
-// complete loads the configuration and checks what only its parts together can tell. The error
-// holds every fault.
+// complete loads the configuration and checks its parts together. The error holds every fault.
 func (p *program) complete(c *cobra.Command, l *config.Sources) error {
 	loaded := l.Load(c.Flags(), p.getenv)
 	if err := errors.Join(loaded, l.Service.Store.Check(), l.Service.CheckAccess()); err != nil {

@@ -10,8 +10,8 @@ import (
 // upstream, files.
 const beside = 256
 
-// connections is how many clients may be connected: as many as is set, but no more than the process
-// has file descriptors for. One that has used them up could not reach Redis either.
+// connections is how many clients may be connected: the setting, but no more than the process has
+// file descriptors for. A process without free ones could not reach Redis either.
 func connections(c *config.Service, log *slog.Logger) int {
 	descriptors, known := descriptorLimit()
 	room := max(int(min(descriptors, 1<<30))-beside, 1)

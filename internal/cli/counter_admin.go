@@ -156,8 +156,8 @@ func (p *program) setCounter(ctx context.Context, service *client.Client, text s
 	return p.print(wire.Counter{Key: one.key, Value: set.value}, fmt.Sprintf("%d\n", set.value))
 }
 
-// harmless refuses to hand values out again that others may have. Who adds meanwhile is not seen:
-// it is a guard against a slip.
+// harmless refuses to hand values out again that others may have. It does not see additions that
+// come meanwhile: it is a guard against a slip.
 func (set counterSet) harmless(ctx context.Context, service *client.Client, key string) error {
 	now, err := service.Counter(ctx, key)
 	if errors.Is(err, client.ErrNotFound) {
@@ -172,7 +172,7 @@ func (set counterSet) harmless(ctx context.Context, service *client.Client, key 
 	return nil
 }
 
-// unsure is for what was found where a counter was looked for.
+// unsure is the error of a look for a counter.
 func unsure(key string, err error) error {
 	switch {
 	case errors.Is(err, client.ErrNotAnInteger):

@@ -32,14 +32,13 @@ func splitKey(text string) (key, calendar string, err error) {
 	return text, calendar, nil
 }
 
-// dated is a counter, and the period of it that a date in its key means.
+// dated is a counter, and its period by a date in its key.
 type dated struct {
 	key    string
 	period numbers.Period // zero = the counter does not begin anew
 }
 
-// oneOf finds the counter of a command that does not add. This machine's clock says which date it
-// is.
+// oneOf finds the counter of a command that does not add. The date is that of this machine's clock.
 func oneOf(text, zone string, now time.Time) (one dated, err error) {
 	key, calendar, err := splitKey(text)
 	switch {
@@ -64,7 +63,7 @@ func oneOf(text, zone string, now time.Time) (one dated, err error) {
 	return one, nil
 }
 
-// ttl is how long the counter is to live from now on, if it was not said; 0 = for ever.
+// ttl is how long the counter is to live from now on by default; 0 = for ever.
 func (d dated) ttl(said time.Duration, now time.Time) time.Duration {
 	if said != 0 || d.period.Label == "" {
 		return said

@@ -60,7 +60,7 @@ func (p *program) doctorCommand() *cobra.Command {
 	return command
 }
 
-// settings are what the findings are held against.
+// settings are the settings that the findings are compared with.
 func (e *examination) settings() doctor.Settings {
 	store := e.Service.Store
 	// a service has no URL here, and not the embedded store's timeout for that
@@ -77,7 +77,7 @@ type examined struct {
 	Servers  []examinedServer `json:"servers,omitempty"`
 }
 
-// examinedServer is what a server is, in short.
+// examinedServer is the summary of a server.
 type examinedServer struct {
 	Addr     string  `json:"addr"`
 	Role     string  `json:"role"` // master, replica or away
@@ -127,7 +127,7 @@ func serverOf(s *doctor.Inspected) examinedServer {
 	return shown
 }
 
-// tell prints what was found, and makes it the exit code.
+// tell prints the findings, and makes them the exit code.
 func (p *program) tell(e *examination, found examined) error {
 	found.Worst = doctor.Worst(found.Findings)
 	if err := p.print(found, found.people()); err != nil {

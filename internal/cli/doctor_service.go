@@ -41,7 +41,7 @@ func (p *program) examineService(ctx context.Context, e *examination) error {
 	return p.tell(e, examined{At: at.Redacted(), Kind: "service", Findings: doctor.ExamineService(facts, e.settings())})
 }
 
-// look is how a service is looked at.
+// look is one examination of a service.
 type look struct {
 	base  string
 	key   string
@@ -86,7 +86,7 @@ func (l *look) get(ctx context.Context, path string, withKey bool) (seen, error)
 	return seen{response.StatusCode, response.Header, body, response.TLS}, err
 }
 
-// all gathers the facts. The error says that the service does not answer.
+// all gathers the facts. It fails if the service does not answer.
 func (l *look) all(ctx context.Context, live liveLine) (doctor.Service, error) {
 	live.show("asking " + l.base + " whether it is ready")
 	first, err := l.first(ctx)
@@ -109,8 +109,8 @@ func (l *look) all(ctx context.Context, live liveLine) (doctor.Service, error) {
 	return l.facts, ctx.Err()
 }
 
-// first asks for /readyz. A certificate that is not trusted is a fact like others: then the rest is
-// looked at all the same, and the key is not shown.
+// first asks for /readyz. An untrusted certificate is a fact like others: the examination goes on,
+// but does not show the key.
 func (l *look) first(ctx context.Context) (seen, error) {
 	answer, err := l.get(ctx, "/readyz", false)
 	untrusted := ""
@@ -186,7 +186,7 @@ func pause(ctx context.Context, d time.Duration) {
 
 var buildInfo = regexp.MustCompile(`(?m)^coatcheck_build_info\{[^}]*\bversion="([^"]*)"`)
 
-// rights finds out who may read, and the version, where we may.
+// rights finds out which callers may read, and the version, if this one may.
 func (l *look) rights(ctx context.Context) {
 	if answer, err := l.get(ctx, "/counter?n=1", false); err == nil {
 		l.facts.Anonymous = answer.status

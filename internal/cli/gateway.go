@@ -53,7 +53,7 @@ func (p *program) gateway(ctx context.Context, l *config.Sources, c *config.Gate
 	defer signal.Stop(hangups)
 	log, level := p.levelled(c.Service)
 	redisstore.LogTo(log)
-	// net/http writes there what an upstream sends unasked, which may be anybody's secret
+	// net/http writes there what an upstream sends unasked, which may be a secret
 	slog.SetDefault(slog.New(slog.DiscardHandler))
 	traces, err := p.openTraces(ctx, c.Service, tracing.Config{Service: "coatcheck-gateway", Logger: log})
 	if err != nil {
@@ -98,7 +98,7 @@ func openListeners(c *config.Gateway) (clients, admin net.Listener, err error) {
 	return clients, admin, nil
 }
 
-// gatewayStarted is what the gateway tells when it is ready.
+// gatewayStarted is the report of the gateway when it is ready.
 type gatewayStarted struct {
 	started
 
@@ -119,14 +119,14 @@ func shownRoutes(routes gateway.Routes) (list []shownRoute) {
 	return list
 }
 
-// gatewayAt is a gateway that is about to run, and where.
+// gatewayAt is a gateway that is about to run, and its addresses.
 type gatewayAt struct {
 	gateway        *gateway.Gateway
 	store          *redisstore.Store
 	clients, admin net.Addr
 }
 
-// gatewayBanner tells what runs, what is guarded, and what to do next.
+// gatewayBanner reports what runs, what is guarded, and what to do next.
 func (p *program) gatewayBanner(ctx context.Context, c *config.Gateway, at gatewayAt, log *slog.Logger) error {
 	routes := at.gateway.Routes()
 	s := gatewayStarted{

@@ -73,8 +73,8 @@ func writeTo(to io.Writer, text string) error {
 	return err
 }
 
-// completeChoices has the shell offer the values of flags that have a fixed list of them. cobra
-// keeps what is registered for as long as the process lives, so that is done where the shell asks.
+// completeChoices makes the shell offer the values of flags that have a fixed list. cobra keeps
+// registrations for the life of the process, so this happens only when the shell asks.
 func completeChoices(command *cobra.Command) {
 	command.LocalFlags().VisitAll(func(flag *pflag.Flag) {
 		if value, ok := flag.Value.(*config.FlagValue); ok && value.Setting.Choices != nil {
@@ -97,8 +97,8 @@ func grouped(root *cobra.Command, heading string, commands ...*cobra.Command) {
 	root.AddCommand(commands...)
 }
 
-// hideAllBut keeps the flags that a command reads in its help; the others are taken all the same,
-// since the command shares a file and variables with the service.
+// hideAllBut keeps the flags that a command reads in its help; it still takes the others, since the
+// command shares a file and variables with the service.
 func hideAllBut(flags *pflag.FlagSet, shown ...string) {
 	flags.VisitAll(func(flag *pflag.Flag) { flag.Hidden = true })
 	for _, name := range shown {
@@ -106,7 +106,7 @@ func hideAllBut(flags *pflag.FlagSet, shown ...string) {
 	}
 }
 
-// tryHelp says where a person finds what is right, after a usage error of a command.
+// tryHelp points to the help after a usage error of a command.
 func tryHelp(command *cobra.Command) string {
 	try := "Try `" + command.CommandPath() + " --help`"
 	if command.Flags().Lookup("config") != nil {

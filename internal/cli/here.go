@@ -19,8 +19,8 @@ import (
 	"github.com/coatcheck/coatcheck/server"
 )
 
-// ask runs a command's part with a client of the running service or, where a Redis is named, of a
-// service in this process, so that both decide the same.
+// ask runs a command with a client of the running service or, if a Redis is named, of a service in
+// this process, so that both decide alike.
 func (p *program) ask(c *cobra.Command, s *source, command func(context.Context, *client.Client) error) error {
 	return kindOf(p.either(c, s, func(service *client.Client) error {
 		return command(c.Context(), service)
@@ -34,7 +34,7 @@ func (p *program) ask(c *cobra.Command, s *source, command func(context.Context,
 const longestHere = 24 * time.Hour
 
 // serviceHere is the configuration of a service in this process. It asks for no keys, writes no log
-// of requests, leases no worker id before one is needed, and tells what its store failed with.
+// of requests, leases no worker id before one is needed, and quotes the errors of its store.
 func (p *program) serviceHere(c *config.Service, store *redisstore.Store) server.Config {
 	counters := c.Server.Counters
 	counters.Logger = p.logger(c)
@@ -45,7 +45,7 @@ func (p *program) serviceHere(c *config.Service, store *redisstore.Store) server
 	}
 }
 
-// askHere runs a command's part with a client of a service in this process, which ends with it.
+// askHere runs a command with a client of a service in this process, which ends with it.
 func askHere(ctx context.Context, config server.Config, command func(context.Context, *client.Client) error) error {
 	here := server.New(config)
 	transport := &handlerTransport{handler: here.Handler()}
@@ -64,8 +64,8 @@ func askHere(ctx context.Context, config server.Config, command func(context.Con
 // farewell is how long a release may take at a command's end.
 const farewell = 2 * time.Second
 
-// handlerTransport has a handler of this process answer requests. An answer is read while it is
-// written: none is held in memory whole.
+// handlerTransport sends requests to a handler of this process. An answer is read while it is
+// written, so none is in memory as a whole.
 type handlerTransport struct {
 	handler http.Handler
 	running sync.WaitGroup // requests that the handler is at
@@ -95,7 +95,7 @@ func (t *handlerTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	}, nil
 }
 
-// handled is what a handler writes.
+// handled is a handler's response writer.
 type handled struct {
 	header, sent http.Header // sent as it was when the answer began
 	status       int

@@ -15,7 +15,7 @@ import (
 	"github.com/coatcheck/coatcheck/snowflake"
 )
 
-// idForm is how ids are written, as flags say it.
+// idForm is the form of ids by the flags.
 type idForm struct {
 	format snowflake.Format
 	width  int64
@@ -49,7 +49,7 @@ func (a alias) Set(value string) error { return a.flags.Set(a.name, value) }
 func (a alias) String() string         { return "" }
 func (a alias) Type() string           { return "string" }
 
-// style is what the format needs to know.
+// style is the parameters of the format.
 func (f *idForm) style(ctx context.Context, service *client.Client, pool string) (snowflake.Style, error) {
 	style := snowflake.Style{Width: int(f.width)}
 	if f.format != snowflake.Timed {
@@ -90,8 +90,8 @@ func (p *program) idCommand() *cobra.Command {
 	return command
 }
 
-// snowflakeCommand makes Snowflake ids: it is there as id, and as id snowflake, as the path of the
-// HTTP interface is called.
+// snowflakeCommand makes Snowflake ids, as id and as id snowflake, which is the path of the HTTP
+// interface.
 func (p *program) snowflakeCommand(name, short string) *cobra.Command {
 	var form idForm
 	var n int64

@@ -16,7 +16,7 @@ import (
 	"github.com/coatcheck/coatcheck/snowflake"
 )
 
-// idOrigin is what an id's parts are read by, as flags say it: the id does not tell.
+// idOrigin is the layout and epoch of an id by the flags: an id does not hold them.
 type idOrigin struct {
 	layout, epoch, pool string
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/coatcheck/coatcheck/internal/names"
 )
 
-// increment is `incr`, as its flags say it.
+// increment is `incr` with its flags.
 type increment struct {
 	client.CounterRequest
 
@@ -52,7 +52,7 @@ func (p *program) incrCommand() *cobra.Command {
 			}
 			got, err := service.Add(ctx, key, asked.CounterRequest)
 			if errors.Is(err, client.ErrUnknownOutcome) {
-				// no caller has those values, or who repeats the request id gets them
+				// no caller has those values, or the one that repeats the request id gets them
 				return laterError{err}
 			}
 			if err != nil {
@@ -65,7 +65,7 @@ func (p *program) incrCommand() *cobra.Command {
 	return command
 }
 
-// complete checks what the flags and the key say together.
+// complete checks the flags and the key together.
 func (i *increment) complete(text string) (key string, err error) {
 	if key, i.Calendar, err = splitKey(text); err != nil {
 		return "", err

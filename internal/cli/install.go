@@ -30,8 +30,8 @@ func (p *program) installCommand() *cobra.Command {
 	}
 }
 
-// copyProgram copies a program. The file is there whole or not at all: what had its name before is
-// replaced at the end, and goes on if it runs.
+// copyProgram copies a program. The file exists whole or not at all: it replaces an older one at
+// the end, which goes on if it runs.
 func copyProgram(from, to string) (err error) {
 	program, err := os.Open(from) //nolint:gosec // this program itself
 	if err != nil {

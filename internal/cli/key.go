@@ -26,7 +26,7 @@ func (p *program) keyCommand() *cobra.Command {
 	return command
 }
 
-// keyStore is where the keys of a command are: a file, or Redis.
+// keyStore is the store of a command's keys: a file, or Redis.
 type keyStore struct{ config.Sources }
 
 // bindKeys adds --redis with what belongs to it, --config and the command's own settings to its
@@ -41,7 +41,7 @@ func bindKeys(flags *pflag.FlagSet, own ...*config.Setting) *keyStore {
 // stored reports whether a Redis was named.
 func (k *keyStore) stored() bool { return !k.Service.OnEmbedded() }
 
-// atKeys runs a command's part at the Redis that was named.
+// atKeys runs a command at the named Redis.
 func (p *program) atKeys(c *cobra.Command, k *keyStore, command func(*redisstore.Store) error) error {
 	if !k.stored() {
 		return usageError{errors.New("redis: missing; where the keys are, such as --redis redis://localhost:6379")}
@@ -333,7 +333,7 @@ func (p *program) keyListCommand() *cobra.Command {
 	return command
 }
 
-// knownKeys are those that need no Redis to be known.
+// knownKeys are the keys that are known without Redis.
 func knownKeys(c *config.Service) (list []listedKey, err error) {
 	list = []listedKey{}
 	if c.Access.File != "" {

@@ -10,7 +10,7 @@ import (
 	"github.com/coatcheck/coatcheck/internal/config"
 )
 
-// serviceAt is where a running service is, and how it is asked.
+// serviceAt is the address of a running service, and the settings of its client.
 type serviceAt struct {
 	server string
 	apiKey string
@@ -29,8 +29,7 @@ func (s *serviceAt) settings() []*config.Setting {
 	)
 }
 
-// secure is how the service's certificate is judged, and which it is shown. The error tells every
-// fault of the files.
+// secure returns the client's TLS settings. The error lists every fault of the files.
 func (s *serviceAt) secure() (*tls.Config, error) {
 	secure, err := config.Trusting(s.ca)
 	if (s.cert == "") != (s.key == "") {

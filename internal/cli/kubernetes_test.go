@@ -60,9 +60,9 @@ func TestBrokenManifestsAreFound(t *testing.T) {
 		{"another command", manifests[0], "args: [serve]", "args: [server]", "server is no command"},
 		{"no limit of memory", manifests[0], "            limits: {memory: 256Mi}\n", "", "no limit of its memory"},
 		{"token of the cluster", manifests[0], "      automountServiceAccountToken: false\n", "", "gets a token of the cluster"},
-		{"policy of another port", manifests[0], "{protocol: TCP, port: 8443}", "{protocol: TCP, port: 8080}", "NetworkPolicy coatcheck: lets nobody in"},
+		{"policy of another port", manifests[0], "{protocol: TCP, port: 8443}", "{protocol: TCP, port: 8080}", "NetworkPolicy coatcheck: admits no client"},
 		{"flag that is not there", manifests[1], "--identity", "--name", "no flag --name"},
-		{"program that nobody put there", manifests[1], "args: [install, /coatcheck/coatcheck]", "args: [install, /coatcheck/program]", "/coatcheck/coatcheck is not put there"},
+		{"program that was not put there", manifests[1], "args: [install, /coatcheck/coatcheck]", "args: [install, /coatcheck/program]", "/coatcheck/coatcheck is not put there"},
 		{"a key in the open", manifests[1], "              valueFrom: {secretKeyRef: {name: orders-coatcheck, key: api-key}}", "              value: cck_secret", "COATCHECK_API_KEY is a secret"},
 		{"nowhere to write the window", manifests[1], "            - {name: tmp, mountPath: /tmp} # WORKER_NOT_AFTER_FILE\n", "", "worker run needs a /tmp"},
 		{"window that is not let in", manifests[1], `, coatcheck-client: "true"`, "", "is not let in by the policy"},
@@ -220,7 +220,7 @@ func (m *manifest) checkPolicy(where string, spec node) {
 		}
 	}
 	if !found {
-		m.faultf(where, "lets nobody in where anybody listens")
+		m.faultf(where, "admits no client on a port that is listened on")
 	}
 }
 

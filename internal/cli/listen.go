@@ -29,10 +29,10 @@ func openListener(c *config.Service, log *slog.Logger) (net.Listener, *config.Ce
 	return secure.Around(frontdoor.Plain(listener)), secure, nil
 }
 
-// openAccess reads who may do what; nil if callers are not asked.
+// openAccess opens the access policy; nil if access is not controlled.
 func openAccess(ctx context.Context, c *config.Service, store *redisstore.Store, log *slog.Logger) (*access.Policy, error) {
 	if !c.Controlled() {
-		return nil, nil //nolint:nilnil // no book means that everybody may do everything
+		return nil, nil //nolint:nilnil // without a policy every caller may do everything
 	}
 	config := c.Access
 	config.Logger = log

@@ -6,7 +6,7 @@ import (
 	"github.com/coatcheck/coatcheck/internal/config"
 )
 
-// whoMayAsk says in a line who may ask the service for something.
+// whoMayAsk is the banner's line about the callers that the service admits.
 func whoMayAsk(c *config.Service) string {
 	var who []string
 	if c.Access.File != "" {
@@ -27,7 +27,7 @@ func whoMayAsk(c *config.Service) string {
 	return "every caller may do everything (--access asks for keys)"
 }
 
-// curlOf is how the service is asked by hand.
+// curlOf is a curl command for the service.
 func curlOf(c *config.Service) string {
 	curl := "curl"
 	if c.TLSCert != "" {

@@ -23,7 +23,7 @@ func catchHangups() chan os.Signal {
 	return hangups
 }
 
-// onHangup has everything read again whenever the process gets SIGHUP, until it is told to stop.
+// onHangup reloads everything whenever the process gets SIGHUP, until it is stopped.
 func onHangup(ctx context.Context, hangups chan os.Signal, reload func(context.Context)) (stop func()) {
 	var reader sync.WaitGroup
 	reader.Go(func() {
@@ -38,7 +38,7 @@ func onHangup(ctx context.Context, hangups chan os.Signal, reload func(context.C
 	}
 }
 
-// changeable is what of a running service can change.
+// changeable are the parts of a running service that can change.
 type changeable struct {
 	level   *slog.LevelVar
 	book    *access.Policy
@@ -46,7 +46,7 @@ type changeable struct {
 	service *server.Server
 }
 
-// reloadService says how a service takes what has changed.
+// reloadService returns how a service takes changed settings.
 func reloadService(l *config.Sources, log *slog.Logger, at changeable) *config.Reloading {
 	next := &config.Sources{}
 	r := &config.Reloading{Sources: l, Log: log}
@@ -73,8 +73,8 @@ var (
 	tlsSettings    = []string{"tls-cert", "tls-key", "tls-client-ca", "tls-client-auth"}
 )
 
-// fixed tells of settings that turn access control, or TLS, on or off: that should not be done by a
-// slip.
+// fixed reports whether a setting turns access control, or TLS, on or off, which a slip must not
+// do.
 func (a changeable) fixed(name string, next *config.Service) bool {
 	switch {
 	case slices.Contains(accessSettings, name):
@@ -85,8 +85,8 @@ func (a changeable) fixed(name string, next *config.Service) bool {
 	return false
 }
 
-// take puts settings in force. What can fail comes first: certificates, and then keys, of which the
-// former are put back.
+// take puts settings in force. Those that can fail come first: certificates, and then keys; if the
+// keys fail, it restores the certificates.
 func (a changeable) take(changed []string, now, next *config.Service) error {
 	among := func(names []string) bool {
 		return slices.ContainsFunc(changed, func(name string) bool { return slices.Contains(names, name) })
@@ -114,7 +114,7 @@ func (a changeable) take(changed []string, now, next *config.Service) error {
 	return nil
 }
 
-// reloadGateway says how a gateway takes what has changed.
+// reloadGateway returns how a gateway takes changed settings.
 func reloadGateway(l *config.Sources, log *slog.Logger, level *slog.LevelVar, g *gateway.Gateway) *config.Reloading {
 	next := &config.Sources{}
 	into := &config.Gateway{}

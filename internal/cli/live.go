@@ -6,11 +6,11 @@ import (
 	"os"
 )
 
-// liveLine is one line on a terminal that is written over and over while a command works. Where
-// there is no terminal it writes nothing.
+// liveLine is one line on a terminal that is rewritten while a command works. Without a terminal it
+// writes nothing.
 type liveLine struct{ to io.Writer }
 
-// live is such a line on standard error, so that standard output stays the result's.
+// live is such a line on standard error, so that standard output has the result alone.
 func (p *program) live() liveLine {
 	out, ok := p.stderr.(*os.File)
 	if !ok || p.json || p.getenv("TERM") == "dumb" {

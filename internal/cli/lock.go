@@ -46,7 +46,7 @@ func bindLocks(flags *pflag.FlagSet, own ...*config.Setting) *source {
 	return bindStraight(flags, []string{"lock-after-loss", "lock-longest-ttl", "clock-skew"}, own)
 }
 
-// atLocks runs lock run's part, and says what kind of failure its error is.
+// atLocks runs lock run, and gives its error an exit code.
 func (p *program) atLocks(c *cobra.Command, s *source, command func(context.Context, acquire) error) error {
 	err := p.either(c, s, func(service *client.Client) error {
 		return command(c.Context(), func(ctx context.Context, name string, request client.LockRequest) (heldLock, error) {

@@ -60,7 +60,7 @@ func (p *program) breakLock(ctx context.Context, service *client.Client, name st
 	return p.print(wire.LockBroken{Name: name, Fence: fence}, fmt.Sprintf("%d\n", fence))
 }
 
-// holder is the one that is meant.
+// holder returns the holder to break.
 func (b lockBreak) holder(shown wire.Lock) (wire.LockHolder, error) {
 	var fences []string
 	for _, holder := range shown.Holders {
@@ -71,9 +71,9 @@ func (b lockBreak) holder(shown wire.Lock) (wire.LockHolder, error) {
 	}
 	switch {
 	case len(fences) == 0:
-		return wire.LockHolder{}, fmt.Errorf("nobody holds lock %s", shown.Name)
+		return wire.LockHolder{}, fmt.Errorf("lock %s has no holder", shown.Name)
 	case b.said:
-		return wire.LockHolder{}, fmt.Errorf("nobody holds lock %s with fence %d; the holders' fences are %s", shown.Name, b.fence, strings.Join(fences, ", "))
+		return wire.LockHolder{}, fmt.Errorf("lock %s has no holder with fence %d; the holders' fences are %s", shown.Name, b.fence, strings.Join(fences, ", "))
 	}
 	return wire.LockHolder{}, usageError{fmt.Errorf("lock %s has %d holders: name one of them with --fence: %s", shown.Name, len(fences), strings.Join(fences, ", "))}
 }

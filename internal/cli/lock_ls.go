@@ -84,7 +84,7 @@ func lockTable(list []wire.Lock) string {
 // lockPicture is one lock for people, with its queue.
 func lockPicture(shown wire.Lock) string {
 	if len(shown.Holders)+shown.Waiting == 0 {
-		return "Nobody holds " + shown.Name + ".\n"
+		return shown.Name + " has no holder.\n"
 	}
 	people := lockTable([]wire.Lock{shown})
 	if len(shown.Queue) > 0 {

@@ -20,7 +20,7 @@ import (
 func (r *lockRun) run(ctx context.Context, from acquire) error {
 	ctx, stop := supervise.UntilQuit(ctx)
 	defer stop()
-	// of the lock: a signal is the command's affair once that runs
+	// of the lock: once the command runs, signals are for it
 	life, end := context.WithCancel(context.WithoutCancel(ctx))
 	defer end()
 	waiting := context.AfterFunc(ctx, end)
@@ -76,7 +76,7 @@ func (h *lockTenure) Window() (supervise.Window, error) {
 // have it.
 func trust(ttl time.Duration) time.Duration { return min(ttl/10, time.Second) }
 
-// Environment is what the command is told of its lock.
+// Environment is the command's variables about its lock.
 func (h *lockTenure) Environment(file string) []string {
 	return append(os.Environ(),
 		"LOCK_NAME="+h.Name(),
@@ -91,7 +91,7 @@ func (*lockTenure) Gone(cause error) bool {
 	return said && !errors.Is(cause, lock.ErrDeadline)
 }
 
-// Lost is the error of a command that was stopped since its lock was lost.
+// Lost is the error of a command that was stopped because its lock was lost.
 func (h *lockTenure) Lost(cause error) error {
 	if h.Gone(cause) {
 		return laterError{fmt.Errorf("lock %s, held with fence %d, was lost, and the command killed: %w\nAn operator broke it, Redis lost it, or this machine was paused. Who holds it: coatcheck lock ls %s",

@@ -270,8 +270,8 @@ func TestLockLsAndBreak(t *testing.T) {
 			return execute(t, nil, append(args, at...)...)
 		}
 		expect.Equal(t, "lock ls of no locks", run("lock", "ls").exits(done).stdout, "No lock is held.\n")
-		expect.Equal(t, "lock ls of a lock that nobody holds", run("lock", "ls", "deploy").exits(done).stdout, "Nobody holds deploy.\n")
-		run("lock", "break", "deploy", "--yes").exits(failed, "nobody holds lock deploy")
+		expect.Equal(t, "lock ls of a free lock", run("lock", "ls", "deploy").exits(done).stdout, "deploy has no holder.\n")
+		run("lock", "break", "deploy", "--yes").exits(failed, "lock deploy has no holder")
 		one := runLocked(t, at, []string{"--owner", "web-1", "--ttl", breakable}, `echo ready; sleep 600`)
 		one.ready()
 		two := runLocked(t, at, []string{"--owner", "web-2", "--wait", "1h"}, `echo $LOCK_FENCE`)

@@ -110,7 +110,7 @@ func takesNext(command *cobra.Command, arg string) bool {
 	return isFlag(command, arg) && command.Flags().Lookup(arg[2:]).NoOptDefVal == ""
 }
 
-// settling is what token settle is told.
+// settling is the flags of token settle.
 type settling struct {
 	completed, notBegun, refused bool
 	reason, body, bodyFile       string
@@ -162,7 +162,7 @@ func (p *program) tokenSettleCommand() *cobra.Command {
 	return command
 }
 
-// settlement reads what the flags say.
+// settlement makes a settlement of the flags.
 func (s settling) settlement(input io.Reader) (client.Settlement, error) {
 	settlement := client.Settlement{Reason: s.reason}
 	for decision, said := range map[client.Decision]bool{client.Happened: s.completed, client.NotBegun: s.notBegun, client.Refuse: s.refused} {
@@ -202,5 +202,5 @@ func (s settling) answer(input io.Reader, answer *client.Answer) (err error) {
 	return err
 }
 
-// maxAnswer is more than a service records, so that it says so itself.
+// maxAnswer is more than a service records, so that the service refuses a larger answer itself.
 const maxAnswer = 2 << 20

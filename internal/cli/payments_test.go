@@ -74,7 +74,7 @@ func TestKilledServerLeavesTheOutcomeUnknownAndChargesOnce(t *testing.T) {
 		return other.do("POST", "/payments", payment, "Idempotency-Token: "+token).code() == wire.IdempotencyUnknown
 	})
 	a := other.do("POST", "/payments", payment, "Idempotency-Token: "+token)
-	a.is(t, "a repeat of what nobody knows", 409)
+	a.is(t, "a repeat of an unknown request", 409)
 	expect.Equal(t, "its code", a.code(), wire.IdempotencyUnknown)
 	expect.Contains(t, "its answer", string(a.body), "/token/"+token)
 	var status wire.TokenStatus

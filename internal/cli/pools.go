@@ -18,7 +18,7 @@ func shownPool(pool client.Pool) wire.WorkerPool {
 	}
 }
 
-// kindOf makes an error one that has an exit code of its own.
+// kindOf gives an error its exit code.
 func kindOf(err error) error {
 	is := func(kinds ...error) bool {
 		return slices.ContainsFunc(kinds, func(kind error) bool { return errors.Is(err, kind) })

@@ -103,7 +103,7 @@ func TestSettingsAreReadAgainOnHangup(t *testing.T) {
 	expect.Eventually(t, "access and TLS are not turned off by a slip", func() bool {
 		return p.logged(`"setting":"access-keys"`) == 1 && p.logged(`"setting":"tls-cert"`) == 1 && p.logged(`"setting":"tls-key"`) == 1
 	})
-	status(madeKey{Key: "cck_none"}).is(t, "a request with a key that nobody has", 401)
+	status(madeKey{Key: "cck_none"}).is(t, "a request with an unknown key", 401)
 	p.endsWell()
 }
 

@@ -11,15 +11,15 @@ import (
 	"github.com/coatcheck/coatcheck/internal/wire"
 )
 
-// mark is how a slot looks in the picture of a ring.
+// mark is a slot's character in the picture of a ring.
 type mark struct {
 	letter  byte
 	colour  string // a terminal's
 	meaning string
 }
 
-// The marks, the one that matters more first: a character that stands for several slots shows the
-// first that one of them has.
+// The marks, the most important first: a character for several slots shows the first that one of
+// them has.
 var marks = []mark{
 	{'#', "32", "held"},
 	{'~', "33", "cooling"},
@@ -27,7 +27,7 @@ var marks = []mark{
 	{'.', "2", "free, never held"},
 }
 
-// shut is what all free slots of a pool in quarantine are.
+// shut is the state of all free slots of a pool in quarantine.
 var shut = mark{'x', "31", "quarantined"}
 
 func rankOf(slot wire.WorkerSlot) int {
@@ -98,7 +98,7 @@ func paint(text, colour string, colours bool) string {
 
 const mostHolders = 32
 
-// holders is a table of those who hold a worker id now.
+// holders is a table of the current holders.
 func holders(ring wire.WorkerRing) string {
 	var people strings.Builder
 	table := tabwriter.NewWriter(&people, 0, 8, 2, ' ', 0)
@@ -128,8 +128,7 @@ func orDash(text string) string {
 	return text
 }
 
-// colourful reports whether what is written is for a terminal that may have colours, as
-// no-color.org says.
+// colourful reports whether a writer is a terminal that may have colours, as no-color.org says.
 func colourful(out io.Writer, getenv func(string) string) bool {
 	file, ok := out.(*os.File)
 	if !ok || getenv("NO_COLOR") != "" || getenv("TERM") == "dumb" {

@@ -23,7 +23,7 @@ const (
 	tryLater = 75
 )
 
-// program is what a command gets from outside.
+// program is a command's input from outside.
 type program struct {
 	getenv func(string) string
 	stdout io.Writer
@@ -31,24 +31,25 @@ type program struct {
 	json   bool
 }
 
-// usageError is a command line or a configuration that cannot be meant.
+// usageError is a wrong command line or configuration.
 type usageError struct{ error }
 
 func (e usageError) Unwrap() error { return e.error }
 
-// laterError is a failure that the same command may not meet later, and that repeating it does no
-// harm to: held, exhausted, unavailable.
+// laterError is a failure that may pass, after which the command can be repeated without harm:
+// held, exhausted, unavailable.
 type laterError struct{ error }
 
 func (e laterError) Unwrap() error { return e.error }
 
-// exitError is the end of a command that was run for somebody: its exit code is passed on, and
-// there is nothing to say.
+// exitError is the exit code of a command that coatcheck ran for its user. It is passed on without
+// a message.
 type exitError struct{ code int }
 
 func (e exitError) Error() string { return fmt.Sprintf("exit code %d", e.code) }
 
-// endOf is how a command ends that was run for somebody, unless an error kept it from its end.
+// endOf returns the end of a command that coatcheck ran for its user, or the error that kept it
+// from its end.
 func endOf(code int, err error) error {
 	if err != nil {
 		return err

@@ -26,7 +26,7 @@ func (p *program) segmentCommand() *cobra.Command {
 	return command
 }
 
-// leafFlags says where a command finds its tags.
+// leafFlags are the flags for the tags of a database.
 type leafFlags struct {
 	config.Sources
 
@@ -67,8 +67,7 @@ func (l *leafFlags) complete(c *cobra.Command, p *program) error {
 	return nil
 }
 
-// atLeaf runs the part of a command that needs the tags of a database, and says what kind of
-// failure its error is.
+// atLeaf runs a command on the tags of a database, and gives its error an exit code.
 func (p *program) atLeaf(c *cobra.Command, l *leafFlags, command func(context.Context, *segment.LeafAlloc) error) error {
 	if err := l.complete(c, p); err != nil {
 		return err
@@ -92,7 +91,7 @@ func (l *leafFlags) open(url string) (*segment.LeafAlloc, *sql.DB, error) {
 	return segment.NewLeafAlloc(db, dialect, l.leaf), db, nil
 }
 
-// leafError makes an error one that has an exit code of its own.
+// leafError gives an error its exit code.
 func (l *leafFlags) leafError(err error) error {
 	refused, noTable := answeredSQL(err)
 	switch {

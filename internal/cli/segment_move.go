@@ -18,7 +18,7 @@ import (
 	"github.com/coatcheck/coatcheck/segment/redissource"
 )
 
-// tagHome is where a tag's ranges are taken from.
+// tagHome is a source of a tag's ranges.
 type tagHome struct {
 	// ends the tag there, and tells the first id that was never handed out; it can be repeated
 	retire func(ctx context.Context, tag string) (next int64, err error)
@@ -64,7 +64,7 @@ func (p *program) segmentMoveCommand() *cobra.Command {
 	return command
 }
 
-// storeSettings are those of the service that say how its store is used.
+// storeSettings are the service's settings of its store.
 func storeSettings(c *config.Service) (own []*config.Setting) {
 	for _, setting := range config.ServiceSettings(c) {
 		if setting.Name != "redis" && slices.Contains(storeNames, setting.Name) {
@@ -161,8 +161,8 @@ func (m *tagMove) leafHome(url string) (tagHome, error) {
 	}, nil
 }
 
-// openCounter sets a tag's counter. One that is there and not retired is in use: it must not be set
-// back under those who use it.
+// openCounter sets a tag's counter. A counter that exists and is not retired is in use: it must not
+// be set back under its users.
 func openCounter(ctx context.Context, counters *counter.Counters, tag string, next int64) error {
 	there, err := counters.Get(ctx, tag)
 	switch {

@@ -10,14 +10,14 @@ import (
 	"github.com/coatcheck/coatcheck/server"
 )
 
-// openedSegments is where ranges come from. The zero value is the store.
+// openedSegments is the source of ranges. The zero value is the store.
 type openedSegments struct {
 	source segment.Source
 	tags   func(context.Context) ([]server.SegmentTag, error)
 	close  func() error
 }
 
-// openSegments opens what --segment-source says.
+// openSegments opens the source of --segment-source.
 func openSegments(c *config.Service) (openedSegments, error) {
 	if c.SegmentSource == config.SegmentsFromRedis {
 		return openedSegments{close: func() error { return nil }}, nil

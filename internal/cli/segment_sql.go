@@ -80,8 +80,8 @@ func openPostgreSQL(target *url.URL) (*sql.DB, error) {
 	return stdlib.OpenDB(*config), nil
 }
 
-// passingSQL is what a database answers that may answer otherwise later: it starts or stops, has no
-// room, is a replica, or had another change the same.
+// passingSQL are the errors of a database that may pass: it starts or stops, has no room, is a
+// replica, or another transaction changed the same row.
 var passingSQL = struct {
 	numbers []uint16 // of MySQL and MariaDB
 	classes []string // of SQLSTATE, in PostgreSQL

@@ -87,7 +87,7 @@ func (p *program) serve(ctx context.Context, l *config.Sources) (err error) {
 	return err
 }
 
-// opened is what a service has opened at its start.
+// opened are the parts that a service has opened at its start.
 type opened struct {
 	store    *redisstore.Store
 	log      *slog.Logger
@@ -98,7 +98,7 @@ type opened struct {
 	segments openedSegments
 }
 
-// settings are those of the service, with what was opened.
+// settings are the service's settings, with the opened parts.
 func (o opened) settings(c *config.Service) server.Config {
 	s := c.Server
 	s.Store, s.Logger, s.Metrics, s.Tracer, s.Debug = o.store, o.log, o.measures, o.traces.Tracer(), profiles()
@@ -124,8 +124,8 @@ func openStore(ctx context.Context, c *config.Service, log *slog.Logger, observe
 	return store, nil
 }
 
-// checkRights refuses a store whose user may not run all that is needed: a call would fail in its
-// middle. A store that does not answer now is not judged: the banner and /readyz tell of it.
+// checkRights refuses a store whose user lacks rights: a call would fail in its middle. It does not
+// judge a store that does not answer: the banner and /readyz report that.
 func checkRights(ctx context.Context, store *redisstore.Store) error {
 	denied, _ := redisprobe.Denied(ctx, store)
 	if len(denied) == 0 {
@@ -141,7 +141,7 @@ func (p *program) logger(c *config.Service) *slog.Logger {
 	return log
 }
 
-// levelled is such a logger, and what it holds, which can change.
+// levelled is such a logger, and its settings, which can change.
 func (p *program) levelled(c *config.Service) (*slog.Logger, *slog.LevelVar) {
 	level := &slog.LevelVar{}
 	level.Set(c.LogLevel)

@@ -13,7 +13,7 @@ import (
 	"github.com/coatcheck/coatcheck/redisstore"
 )
 
-// source says where a command finds what it is about: at a running service, or straight on a Redis.
+// source is where a command runs: at a running service, or straight on a Redis.
 type source struct {
 	config.Sources
 
@@ -30,7 +30,7 @@ func bindStraight(flags *pflag.FlagSet, also []string, own []*config.Setting) *s
 	return s
 }
 
-// storeNames are the settings of the service that say which Redis is used, and how.
+// storeNames are the service's settings of its Redis.
 var storeNames = slices.Clip([]string{"redis", "ack", "restarts", "prefix", "store-timeout"})
 
 // bindSome adds a command's own settings, --config, and the settings of the service that are named
@@ -72,14 +72,14 @@ func (s *source) said(name string) bool {
 	return setting.Source != "default" && setting.Value != config.Unsaid
 }
 
-// weight ranks where a setting's value came from.
+// weight ranks the sources of a setting's value.
 func (s *source) weight(name string) int {
 	return map[string]int{"file": 1, "environment": 2, "flag": 3}[s.found(name).Source]
 }
 
-// direct reports whether to go straight to Redis: where it was named nearer to the command line
-// than the service. The embedded store is the service's own, so a file or environment that is
-// shared with the service means the service by it.
+// direct reports whether to go straight to Redis: if it was named nearer to the command line than
+// the service. The embedded store is the service's own, so a file or environment that names it
+// means the service.
 func (s *source) direct() (bool, error) {
 	redis, server := s.weight("redis"), s.weight("server")
 	embedded := s.Service.OnEmbedded()
@@ -92,7 +92,7 @@ func (s *source) direct() (bool, error) {
 	return redis > server && !embedded, nil
 }
 
-// either runs a command's part at the one place or the other.
+// either runs a command at the one place or the other.
 func (p *program) either(c *cobra.Command, s *source, atService func(*client.Client) error, atRedis func(*redisstore.Store) error) error {
 	if err := s.Load(c.Flags(), p.getenv); err != nil {
 		return configError(err)
@@ -112,7 +112,7 @@ func (p *program) either(c *cobra.Command, s *source, atService func(*client.Cli
 	return atService(service)
 }
 
-// straight runs a command's part with a Redis of its own.
+// straight runs a command on its own connection to Redis.
 func (p *program) straight(c *cobra.Command, s *config.Sources, atRedis func(*redisstore.Store) error) error {
 	config := s.Service.Store
 	if err := config.Check(); err != nil {

@@ -30,8 +30,8 @@ func bindTokens(flags *pflag.FlagSet, own ...*config.Setting) *source {
 	return bindStraight(flags, []string{"token-keys"}, own)
 }
 
-// askTokens is ask, for tokens: each is its caller's own, so that a key has to be shown to the
-// service that knows whose it is.
+// askTokens is ask for tokens: each belongs to its caller, so the command has to show a key to the
+// service that knows the caller.
 func (p *program) askTokens(c *cobra.Command, s *source, command func(context.Context, *client.Client) error) error {
 	return p.ask(c, s, func(ctx context.Context, service *client.Client) error {
 		if direct, err := s.direct(); err == nil && direct && s.apiKey != "" {

@@ -8,8 +8,8 @@ import (
 	"github.com/coatcheck/coatcheck/internal/tracing"
 )
 
-// openTraces starts the sending of traces, of which into has the service's name and whose decisions
-// it follows; nil if they are not wanted.
+// openTraces starts the sending of traces; nil if they are not wanted. into has the service's name,
+// and which callers' decisions it follows.
 func (p *program) openTraces(ctx context.Context, c *config.Service, into tracing.Config) (*tracing.Traces, error) {
 	if c.TraceEndpoint == "" && !tracing.Wanted(p.getenv) {
 		return nil, nil //nolint:nilnil // nil makes no traces
@@ -18,7 +18,7 @@ func (p *program) openTraces(ctx context.Context, c *config.Service, into tracin
 	return tracing.Open(ctx, into)
 }
 
-// endTraces sends what was not sent yet. That some were lost is no failure of the service.
+// endTraces sends the remaining spans. Lost ones are no failure of the service.
 func endTraces(ctx context.Context, traces *tracing.Traces, log *slog.Logger) {
 	if err := traces.Close(ctx); err != nil {
 		log.Warn("the last traces could not be sent", "error", err)

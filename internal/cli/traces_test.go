@@ -266,13 +266,13 @@ func TestFlagOfATraceparentCountsAsFarAsTheSettingAllows(t *testing.T) {
 		ask          []string
 		want         bool
 	}{
-		{"0, nobody is known", "0", nil, nil, false},
+		{"0, unknown caller", "0", nil, nil, false},
 		{"0, a known caller", "0", keys, known, false},
-		{"little, nobody is known", "0.000001", nil, nil, false},
+		{"little, unknown caller", "0.000001", nil, nil, false},
 		{"little, a stranger", "0.000001", keys, nil, false},
 		{"little, a wrong key", "0.000001", keys, []string{"X-API-Key: " + access.NewKey().Text()}, false},
 		{"little, a known caller", "0.000001", keys, known, true},
-		{"all, nobody is known", "1", nil, nil, true},
+		{"all, unknown caller", "1", nil, nil, true},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			t.Parallel()

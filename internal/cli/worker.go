@@ -23,8 +23,8 @@ func (p *program) workerCommand() *cobra.Command {
 	return command
 }
 
-// poolShape is what a pool is asked to be, as flags say it. What is not said is the pool's own, or
-// the default of a pool that is new.
+// poolShape is the requested shape of a pool, by the flags. The default of each is the pool's own,
+// or that of a new pool.
 type poolShape struct {
 	ttl        time.Duration
 	layout     string
@@ -66,7 +66,7 @@ func moment(name, help string, into *string) *config.Setting {
 	}}
 }
 
-// request is the shape as a client sends it. said tells of a flag whether it was.
+// request is the shape as a client sends it. said reports whether a flag was given.
 func (s *poolShape) request(identity string, said func(flag string) bool) client.WorkerRequest {
 	asked := client.WorkerRequest{TTL: s.ttl, Identity: identity, Layout: s.layout}
 	if s.epoch != config.Unsaid {

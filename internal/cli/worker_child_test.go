@@ -34,9 +34,9 @@ func becomeCommand() bool {
 	return false
 }
 
-// beat writes to a file, as often as it can, the time by the server's clock (which on one machine
-// is everybody's) and the end of the window as it was told. What to do besides is said by words:
-// deaf (to SIGTERM), fork (a process that does the same; it is waited for until it does).
+// beat writes to a file, as often as it can, the time by the server's clock (the same for all
+// processes on one machine) and the end of the window as it was told. Words add to that: deaf
+// ignores SIGTERM, fork starts a process that does the same and waits until it does.
 func beat(path string, words ...string) error {
 	out, err := os.OpenFile(path, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {

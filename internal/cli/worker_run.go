@@ -25,13 +25,13 @@ type workerRun struct {
 	request client.WorkerRequest
 	wait    time.Duration // how long the lease may take to be had
 	grace   time.Duration // at most, between SIGTERM and SIGKILL
-	// how far ahead of the clock that it is told the end of the command's last timestamp may be
+	// how far the end of the command's last timestamp may be ahead of its clock
 	ahead time.Duration
 
 	warnings io.Writer
 }
 
-// shortestRun is the least TTL under which a process can be stopped in time with some certainty.
+// shortestRun is the shortest TTL with which a process can be stopped in time with some certainty.
 const shortestRun = time.Second
 
 func (p *program) workerRunCommand() *cobra.Command {
@@ -86,7 +86,7 @@ type held struct {
 	fault atomic.Pointer[error] // of the last renewal; nil = it succeeded
 }
 
-// obtain leases a worker id, asking again as long as it may take.
+// obtain leases a worker id, and asks again within its patience.
 func (r *workerRun) obtain(ctx context.Context, service *client.Client) (*held, error) {
 	began := time.Now()
 	for {
@@ -102,8 +102,8 @@ func (r *workerRun) obtain(ctx context.Context, service *client.Client) (*held, 
 		if left <= 0 {
 			return nil, laterError{fmt.Errorf("no worker id was leased: %w%s", err, r.advice(err, named))}
 		}
-		// also where a longer wait was named: a holder may release, and a pool be declared new, at
-		// any time
+		// also after a longer stated wait: a holder may release, and a pool be declared new, at any
+		// time
 		select {
 		case <-ctx.Done():
 		case <-time.After(min(max(named, 200*time.Millisecond), 5*time.Second, left)):
@@ -111,7 +111,7 @@ func (r *workerRun) obtain(ctx context.Context, service *client.Client) (*held, 
 	}
 }
 
-// advice says what to try when no worker id was to be had.
+// advice is what to try when no worker id could be leased.
 func (r *workerRun) advice(err error, named time.Duration) string {
 	text := "\nTry again later, or have it wait with --wait 1m."
 	if named > 0 {
@@ -124,7 +124,7 @@ func (r *workerRun) advice(err error, named time.Duration) string {
 	return text
 }
 
-// waitOf reports whether asking again for a lease can help, and the wait that was named.
+// waitOf reports whether asking again for a lease can help, and the stated wait.
 func waitOf(err error) (named time.Duration, later bool) {
 	named = redisstore.RetryAfter(err)
 	for _, kind := range []error{client.ErrExhausted, client.ErrQuarantined, client.ErrUnavailable, client.ErrUnknownOutcome, holder.ErrLate} {

@@ -21,7 +21,7 @@ import (
 func (r *workerRun) run(ctx context.Context, service *client.Client) error {
 	ctx, stop := supervise.UntilQuit(ctx)
 	defer stop()
-	// of the lease: a signal is the command's affair once that runs
+	// of the lease: once the command runs, signals are for it
 	life, end := context.WithCancel(context.WithoutCancel(ctx))
 	defer end()
 	waiting := context.AfterFunc(ctx, end)
@@ -42,8 +42,8 @@ func (r *workerRun) run(ctx context.Context, service *client.Client) error {
 	return endOf(ended.Code, err)
 }
 
-// usedUntil is the end of the last timestamp that a command can have stamped which read its clock
-// as last at the latest. What it stamped is the command's secret.
+// usedUntil is the end of the last timestamp that a command can have stamped whose clock read last
+// at the latest. Only the command knows its timestamps.
 func (r *workerRun) usedUntil(lease client.WorkerLease, last time.Time) time.Time {
 	layout, err := snowflake.ParseLayout(lease.Layout)
 	if last.IsZero() || err != nil {
@@ -52,8 +52,8 @@ func (r *workerRun) usedUntil(lease client.WorkerLease, last time.Time) time.Tim
 	return last.Add(max(layout.Unit, r.ahead))
 }
 
-// attempt asks once for a lease, and refuses one that took long: the holder's clock, which began
-// when the reply came, is as late as the reply was.
+// attempt asks once for a lease, and refuses a slow one: the holder's clock begins when the reply
+// comes, and is as late as the reply.
 func (r *workerRun) attempt(ctx context.Context, service *client.Client) (*held, error) {
 	h := &held{}
 	asked := supervise.SinceBoot()
@@ -71,7 +71,7 @@ func (r *workerRun) attempt(ctx context.Context, service *client.Client) (*held,
 	return nil, errors.Join(holder.ErrLate, err)
 }
 
-// observe notes what became of the last renewal.
+// observe records the outcome of the last renewal.
 func (h *held) observe(e holder.Event) {
 	if e.Kind == holder.Renewed || e.Kind == holder.RenewalFailed {
 		h.fault.Store(&e.Err)
@@ -108,7 +108,7 @@ func (h *held) Window() (supervise.Window, error) {
 	return supervise.Window{Server: lease.NotAfter, Boot: now + left}, err
 }
 
-// Environment is what the command is told of its lease.
+// Environment is the command's variables about its lease.
 func (h *held) Environment(file string) []string {
 	millis := func(t time.Time) string { return strconv.FormatInt(t.UnixMilli(), 10) }
 	return append(os.Environ(),
@@ -123,10 +123,10 @@ func (h *held) Environment(file string) []string {
 		"WORKER_NOT_AFTER_FILE="+file)
 }
 
-// Gone is false: a window whose lease was lost is still the command's, to its end.
+// Gone is false: after a lost lease the window is still the command's, to its end.
 func (*held) Gone(error) bool { return false }
 
-// Lost is the error of a command that was stopped since its window would end.
+// Lost is the error of a command that was stopped because its window would end.
 func (h *held) Lost(cause error) error {
 	if fault := h.fault.Load(); fault != nil && *fault != nil {
 		cause = fmt.Errorf("%w; the last one failed: %w", cause, *fault)

@@ -1,9 +1,9 @@
 // Package compat has the HTTP interfaces of two other id services, Meituan Leaf and Didi tinyid, so
-// that their clients are answered as they are there, byte for byte: a client changes its address
-// and nothing else. What each path answers stands in docs/doors.md.
+// that their clients get the same answers, byte for byte: a client changes its address and nothing
+// else. docs/doors.md has the answers of each path.
 //
-// The service that mounts the handlers says with [Service] what it draws ids from and what its
-// errors mean. It routes and lets callers in by itself: the paths, any method each, are
+// The service that mounts the handlers supplies with [Service] the sources of ids and the meanings
+// of errors. It routes and admits callers itself: the paths, any method each, are
 //
 //	/api/segment/get/:key             [Leaf.Segment]
 //	/api/snowflake/get/:key           [Leaf.Snowflake]
@@ -15,7 +15,7 @@
 //	/tinyid/id/nextSegmentId          [Tinyid.Range]
 //	/tinyid/id/nextSegmentIdSimple    [Tinyid.Range]
 //
-// An error that a handler returns has not been answered: it is the service's own, such as a form
+// A handler returns an error that it has not answered: one of the service's own, such as a form
 // that is too large.
 package compat
 
@@ -32,7 +32,7 @@ import (
 	"github.com/coatcheck/coatcheck/segment"
 )
 
-// Service is what the handlers need of the service that mounts them. All fields are required but
+// Service is the part of the mounting service that the handlers need. All fields are required but
 // Access. All are used by many requests at once.
 type Service struct {
 	Segments *segment.Segments
@@ -42,12 +42,12 @@ type Service struct {
 	Logger   *slog.Logger // is told why a client got no id
 	// lists the tags of Source; nil = they cannot be listed
 	Tags func(context.Context) ([]Tag, error)
-	// says who may do what: tokens of tinyid are nothing to the handlers then, and the caller in
-	// the request's context is; nil = tokens say it
+	// decides what callers may do: the handlers then ignore tokens of tinyid, and use the caller in
+	// the request's context; nil = tokens decide
 	Access *access.Policy
 
-	// Name reads a name from the request's path. The error says that it is none, or that the
-	// caller may not touch it.
+	// Name reads a name from the request's path. It fails if that is no name, or the caller may not
+	// touch it.
 	Name    func(c echo.Context, param string) (string, error)
 	Problem func(error) wire.Problem  // says what an error is to clients of the service itself
 	Refused func(echo.Context, error) // is told, before the answer, why a caller is refused
@@ -61,7 +61,7 @@ type Tag struct {
 	Updated   string // when a range was taken last; "" = not known
 }
 
-// logFailure tells the operator what the client's answer does not.
+// logFailure logs what the client's answer does not show.
 func (s *Service) logFailure(c echo.Context, err error) {
 	s.Logger.ErrorContext(c.Request().Context(), "no id for a door's client", "code", string(s.Problem(err).Code), "error", err)
 }

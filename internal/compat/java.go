@@ -42,12 +42,11 @@ func javaJSON(c echo.Context, status int, message any) error {
 	return c.Blob(status, "application/json;charset=UTF-8", bytes.TrimSuffix(text.Bytes(), []byte("\n")))
 }
 
-// maxForm bounds a form: it is read before anybody is asked who they are, and holds a
-// name, a number and a token.
+// maxForm bounds a form in bytes. A form is read before the caller is known, and holds a name, a
+// number and a token.
 const maxForm = 8 << 10
 
-// form reads the parameters of the query and of a form in the body. What is not encoded as it
-// should be is not there.
+// form reads the parameters of the query and of a form in the body. It skips badly encoded ones.
 func form(c echo.Context) error {
 	if request := c.Request(); request.Form == nil && request.Body != nil {
 		request.Body = http.MaxBytesReader(c.Response().Writer, request.Body, maxForm)
@@ -62,5 +61,5 @@ func form(c echo.Context) error {
 	return nil
 }
 
-// noStore marks an answer that must not be stored on the way.
+// noStore marks an answer that no cache may store.
 func noStore(c echo.Context) { c.Response().Header().Set(echo.HeaderCacheControl, "no-store") }

@@ -16,7 +16,8 @@ import (
 	"github.com/coatcheck/coatcheck/workerlease"
 )
 
-// LeafConfig says what clients of Meituan Leaf are given. The zero value gives all that Leaf does.
+// LeafConfig configures the handlers for clients of Meituan Leaf. The zero value offers all that
+// Leaf does.
 type LeafConfig struct {
 	NoSegment, NoSnowflake bool // modes that are switched off: they answer 0
 	// of the Snowflake ids, which has Leaf's layout and epoch; "" = leaf
@@ -59,7 +60,7 @@ func (l LeafConfig) Pin(pools map[string]workerlease.Pin) map[string]workerlease
 	return pools
 }
 
-// What Leaf gives in the place of an id.
+// Leaf's answers in place of an id.
 const (
 	notReady = -1 // nothing is initialised, or the clock was wrong
 	noKey    = -2
@@ -103,7 +104,7 @@ func (l *Leaf) Snowflake(c echo.Context) error {
 	if l.config.NoSnowflake {
 		return javaText(c, "0")
 	}
-	// what the key is says nothing here, but is a name that not everybody may touch
+	// the key has no meaning here, but it is a name, which the caller may have no right to
 	if _, err := l.service.Name(c, "key"); err != nil && !access.From(c.Request().Context()).Names.All() {
 		l.service.Refused(c, err)
 		return l.exception(c, noKey)
@@ -141,22 +142,22 @@ func (l *Leaf) Decode(c echo.Context) error {
 	})
 }
 
-// none is the answer without an id where one may come later. Leaf says no time to wait; a client
-// that looks for Retry-After finds it.
+// none is the answer without an id when one may come later. Leaf states no wait; a client that
+// looks for Retry-After finds it.
 func (l *Leaf) none(c echo.Context, err error, id int) error {
 	l.service.logFailure(c, err)
 	l.service.Problem(err).SetRetryAfter(c.Response().Header())
 	return l.exception(c, id)
 }
 
-// exception is how Leaf says that it has no id.
+// exception is Leaf's answer without an id.
 func (l *Leaf) exception(c echo.Context, id int) error {
 	return javaFault(c, http.StatusInternalServerError, "com.sankuai.inf.leaf.server.exception.LeafServerException",
 		"Result{id="+strconv.Itoa(id)+", status=EXCEPTION}")
 }
 
-// Refuse answers a caller whom the service does not let in. Leaf has no such answer of its own:
-// it is the one for what it does not know.
+// Refuse answers a caller that the service does not admit. Leaf has no such answer: it is the one
+// for an unknown path.
 func (l *Leaf) Refuse(c echo.Context, err error) error {
 	problem := l.service.Problem(err)
 	c.Response().Header().Del(echo.HeaderWWWAuthenticate) // which belongs to 401

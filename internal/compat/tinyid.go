@@ -82,7 +82,7 @@ func (t *Tinyid) IDs(c echo.Context) error {
 // isSimple reports whether the answer is text.
 func isSimple(c echo.Context) bool { return strings.HasSuffix(c.Path(), "Simple") }
 
-// send answers with data, or with what is said of it in numbers.
+// send answers with data, or with its text.
 func send(c echo.Context, data any, numbers []int64) error {
 	if isSimple(c) {
 		return javaText(c, commas(numbers))
@@ -90,7 +90,7 @@ func send(c echo.Context, data any, numbers []int64) error {
 	return javaJSON(c, http.StatusOK, envelope{data, http.StatusOK, ""})
 }
 
-// refuse says why there is no id.
+// refuse answers why there is no id.
 func refuse(c echo.Context, fault string) error {
 	if isSimple(c) {
 		return javaText(c, "")
@@ -128,7 +128,7 @@ type span struct {
 	Remainder int64 `json:"remainder"`
 }
 
-// rangeOf says a range in tinyid's way.
+// rangeOf is a range in tinyid's form.
 func rangeOf(r segment.Range) span {
 	delta := max(r.Delta, 1)
 	current := r.Lo - delta
@@ -155,10 +155,10 @@ func (t *Tinyid) Range(c echo.Context) error {
 	return send(c, got, []int64{got.CurrentID, got.LoadingID, got.MaxID, got.Delta, got.Remainder})
 }
 
-// ErrToken is why a request is refused whose token is not one of its tag.
+// ErrToken is the refusal of a request whose token is not one of its tag.
 var ErrToken = errors.New("compat: the token is not one of this tag")
 
-// asker reads what the request is for, and whether its token allows that.
+// asker reads the request's tag, and whether its token allows it.
 func (t *Tinyid) asker(c echo.Context) (bizType string, allowed bool, err error) {
 	if err := form(c); err != nil {
 		return "", false, err
@@ -182,7 +182,7 @@ func (t *Tinyid) knows(bizType, text string) (allowed bool) {
 	return allowed
 }
 
-// Key is the API key of the service that a client of tinyid has in the place of its token.
+// Key is the service's API key that a client of tinyid sends instead of its token.
 func (*Tinyid) Key(c echo.Context) string {
 	if form(c) != nil {
 		return ""
@@ -193,8 +193,8 @@ func (*Tinyid) Key(c echo.Context) string {
 	return ""
 }
 
-// Own reports whether a request has a token of its tag, and which caller that makes it: one who may
-// use the tag alone.
+// Own reports whether a request has a token of its tag, and returns its caller, which may use that
+// tag alone.
 func (t *Tinyid) Own(c echo.Context) (access.Caller, bool) {
 	if form(c) != nil {
 		return access.Caller{}, false
@@ -204,7 +204,7 @@ func (t *Tinyid) Own(c echo.Context) (access.Caller, bool) {
 	return access.Caller{Role: access.Use, Principal: "tinyid", Names: access.Names{bizType}}, ok
 }
 
-// Refuse answers a caller whom the service does not let in.
+// Refuse answers a caller that the service does not admit.
 func (t *Tinyid) Refuse(c echo.Context, err error) error {
 	c.Response().Header().Del(echo.HeaderWWWAuthenticate) // which belongs to 401
 	problem := t.service.Problem(err)
@@ -222,7 +222,7 @@ func badToken(c echo.Context) error {
 	return javaJSON(c, http.StatusOK, envelope{nil, codeBadToken, "token is error"})
 }
 
-// fault says an error as the client is told it.
+// fault is an error as the client gets it.
 func (t *Tinyid) fault(c echo.Context, bizType string, err error) string {
 	if errors.Is(err, segment.ErrUnknownTag) {
 		return "cannot find biztype:" + bizType

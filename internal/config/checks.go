@@ -10,8 +10,7 @@ import (
 	"github.com/coatcheck/coatcheck/access"
 )
 
-// CheckAccess finds what is wrong with who may come in, and how: files, and settings that only
-// together can be judged.
+// CheckAccess finds the faults of access control and TLS: in files, and in settings together.
 func (c *Service) CheckAccess() error {
 	return errors.Join(c.checkAccessFiles(), c.CheckTogether())
 }
@@ -50,12 +49,12 @@ func (c *Service) CheckTogether() error {
 	return errors.Join(append(faults, c.CheckListen(), c.CheckAdmin("admin-listen", c.AdminListen))...)
 }
 
-// Controlled reports whether the service asks who is asking.
+// Controlled reports whether the service controls access.
 func (c *Service) Controlled() bool {
 	return c.Access.File != "" || len(c.Access.Keys) > 0 || c.AccessStore
 }
 
-// CheckListen refuses to be reached by others without encryption, or without asking who they are.
+// CheckListen refuses to be reachable by others without encryption, or without access control.
 func (c *Service) CheckListen() error {
 	if missing := c.Exposed(); len(missing) > 0 && !c.Insecure {
 		return fmt.Errorf("listen: %s can be reached from other machines: %s; or listen on 127.0.0.1; or say --insecure (COATCHECK_INSECURE=true) if something else encrypts and asks who is there",
@@ -64,8 +63,8 @@ func (c *Service) CheckListen() error {
 	return nil
 }
 
-// Exposed says what a service lacks that others than this machine can reach; nil if it lacks
-// nothing, or they cannot.
+// Exposed names the missing protections of a service that other machines can reach; nil if there
+// are none, or they cannot.
 func (c *Service) Exposed() (missing []string) {
 	host, _, err := net.SplitHostPort(c.Listen)
 	if err != nil || IsLoopback(host) {
@@ -96,8 +95,8 @@ func (c *Service) Scheme() string {
 	return "http://"
 }
 
-// Hosts are the names under which the service answers: those that are set, and that which it was
-// told to listen on, unless every name is good.
+// Hosts are the names under which the service answers: those of the setting, and the one that it
+// listens on, unless every name is good.
 func (c *Service) Hosts() []string {
 	host, _, err := net.SplitHostPort(c.Listen)
 	if err != nil || host == "" || c.Controlled() && len(c.Server.AllowedHosts) == 0 {
@@ -106,8 +105,8 @@ func (c *Service) Hosts() []string {
 	return append(slices.Clone(c.Server.AllowedHosts), strings.ToLower(host))
 }
 
-// CheckAdmin refuses an admin listener that others than this machine can reach, and one where the
-// clients' is.
+// CheckAdmin refuses an admin listener that other machines can reach, and one at the clients'
+// address.
 func (c *Service) CheckAdmin(name, admin string) error {
 	host, port, err := net.SplitHostPort(admin)
 	if err != nil {

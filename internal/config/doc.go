@@ -1,4 +1,4 @@
-// Package config is what the service and the gateway are set to, and where a value comes from.
+// Package config is the settings of the service and the gateway, and the sources of their values.
 //
 // A [Setting] is one line of a table: its name, default, unit, meaning and bounds stand there and
 // nowhere else. The table makes the flag, the environment variable, the key in the file, the help
@@ -7,8 +7,8 @@
 //
 // [Sources] reads a table: a flag is taken over the environment, that over the file (--config), and
 // that over the default. Values are parsed after all of them were found, so that an error holds
-// every fault at once, each with where a person finds it. What is secret in a value is hidden by
-// the setting itself ([Setting.Redact]).
+// every fault at once, each with the place of the value. A setting hides its own secrets
+// ([Setting.Redact]).
 //
 // [Reloading] reads the same sources again while the process runs, and takes what can change:
 // settings that are [Hot], and files that they name, such as [Certificates].

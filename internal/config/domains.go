@@ -7,7 +7,7 @@ import (
 	"github.com/coatcheck/coatcheck/workerlease"
 )
 
-// derive sets what follows from other settings where nothing is said.
+// derive sets unset values that follow from other settings.
 func (c *Service) derive() {
 	c.Server.Locks.Skew = c.Server.Workers.Skew
 	if c.Server.Workers.NewPools == "" {

@@ -12,7 +12,7 @@ import (
 	"github.com/coatcheck/coatcheck/gateway"
 )
 
-// Gateway is what the gateway is set to. What it shares with the service is in Service.
+// Gateway is the gateway's settings. Those that it shares with the service are in Service.
 type Gateway struct {
 	*Service
 
@@ -21,7 +21,7 @@ type Gateway struct {
 	UpstreamGiven bool
 }
 
-// Config is that of the gateway, with what it shares with the service.
+// Config returns the gateway's configuration, shared settings included.
 func (c *Gateway) Config() gateway.Config {
 	g, shared := c.Gateway, c.Server
 	g.AccessLog, g.AuditLog = shared.AccessLog, shared.AuditLog
@@ -50,7 +50,7 @@ func GatewaySettings(c *Gateway) []*Setting {
 	), shared(c.Service)...)
 }
 
-// shared picks what the gateway has in common with the service.
+// shared picks the settings that the gateway has in common with the service.
 func shared(c *Service) []*Setting {
 	common := []string{"redis", "ack", "restarts", "data-dir", "max-keys", "max-bytes", "prefix", "store-timeout", "quota-operations", "quota-bytes", "token-keys", "answer-keys", "drain-delay", "stop-timeout", "idle-timeout", "max-connections", "max-connections-per-address", "max-bytes-in-flight", "trace-endpoint", "trace-sample", "access-log", "audit-log", "log-format", "log-level"}
 	return slices.DeleteFunc(ServiceSettings(c), func(s *Setting) bool { return !slices.Contains(common, s.Name) })
@@ -83,7 +83,7 @@ func (c *Gateway) CheckTogether() error {
 	return errors.Join(c.Store.Check(), c.CheckAdmin("admin", c.Admin))
 }
 
-// Check reads the routes file, and finds what is missing to run; a mere check of the file needs no
+// Check reads the routes file, and finds missing settings; a mere check of the file needs no
 // upstream.
 func (c *Gateway) Check(only bool) (routes gateway.Routes, err error) {
 	if !c.UpstreamGiven && !only {

@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// Reloading is how a process takes what has changed: first the settings of its file, then the files
-// that they name.
+// Reloading is how a process takes changes: first the settings of its file, then the files that
+// they name.
 type Reloading struct {
 	Sources *Sources // in force
 	Log     *slog.Logger
@@ -21,15 +21,15 @@ type Reloading struct {
 	Files []Reloadable
 }
 
-// Reloadable is a file that can be read again while the process runs. What it cannot read leaves
-// what was read last in force.
+// Reloadable is a file that can be read again while the process runs. If it cannot be read, its
+// last content stays in force.
 type Reloadable struct {
 	Name  string
 	Apply func(context.Context) error
 }
 
-// Reload reads everything again. Faults are told, each on a line of its own, and leave what they
-// are in as it was.
+// Reload reads everything again. It logs each fault on a line of its own, and leaves a faulty
+// file's last content in force.
 func (r *Reloading) Reload(ctx context.Context) {
 	r.reloadSettings(ctx)
 	for _, one := range r.Files {
@@ -41,8 +41,8 @@ func (r *Reloading) Reload(ctx context.Context) {
 	}
 }
 
-// reloadSettings takes those settings that can change while the process runs, all of them or none,
-// and says which others have.
+// reloadSettings takes the settings that can change while the process runs, all of them or none,
+// and names the others that have changed.
 func (r *Reloading) reloadSettings(ctx context.Context) {
 	next, err := r.Read()
 	if err != nil {

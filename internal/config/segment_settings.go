@@ -11,7 +11,7 @@ import (
 // SegmentsFromRedis is the source of segments that are counters of the store.
 const SegmentsFromRedis = "redis"
 
-// segmentSource is where the ranges of /id/segment come from.
+// segmentSource is the source of the ranges of /id/segment.
 func segmentSource(into *string) *Setting {
 	help := "where the ranges of /id/segment come from: redis, which is counters of the store, or a database with a leaf_alloc table: mysql:// | postgres://"
 	redact := func(s string) string {
@@ -32,7 +32,7 @@ func segmentSource(into *string) *Setting {
 	}}
 }
 
-// segmentCreate says what becomes of a tag that the store's counters do not have.
+// segmentCreate is the treatment of a tag that the store's counters do not have.
 func segmentCreate(known *bool) *Setting {
 	var create bool
 	s := Toggled("segment-create", "true", "a tag that Redis does not have begins at 1; false: it is not found", &create)
@@ -45,7 +45,7 @@ func segmentCreate(known *bool) *Setting {
 	return s
 }
 
-// leafModes says which modes of the door for Leaf's clients are on.
+// leafModes are the active modes of the door for Leaf's clients.
 func leafModes(into *server.LeafDoor) *Setting {
 	help := "modes of the door for clients of Leaf that are on; one that is off answers 0; empty: both are off"
 	return &Setting{Name: "leaf", Value: "segment,snowflake", Unit: "mode,…", Help: help, Parse: func(s string) error {
@@ -67,8 +67,7 @@ func leafModes(into *server.LeafDoor) *Setting {
 	}}
 }
 
-// tinyidTokens is which tokens the door for tinyid's clients takes, of which only the tags are ever
-// shown.
+// tinyidTokens are the tokens of the door for tinyid's clients. Only their tags are ever shown.
 func tinyidTokens(into *[]server.TinyidToken) *Setting {
 	const help = "tokens of the API for clients of tinyid: each gives ids of its tag; a tag may have several; none: the door answers all that the token is wrong"
 	return secrets("tinyid-tokens", "tag=token,…", help, "(not tokens)", parseTinyid, func(token server.TinyidToken) string { return token.BizType + "=…" }, into)

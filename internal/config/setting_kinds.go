@@ -28,7 +28,7 @@ func Text(name, value, unit, help string, into *string) *Setting {
 	}}
 }
 
-// Optional lets a setting be empty, which is what its help says.
+// Optional lets a setting be empty, with the meaning in its help.
 func Optional(s *Setting) *Setting {
 	parse := s.Parse
 	s.Parse = func(text string) error {
@@ -40,7 +40,7 @@ func Optional(s *Setting) *Setting {
 	return s
 }
 
-// Hot marks a setting of which a new value in the file is taken on SIGHUP.
+// Hot marks a setting whose new value in the file is taken on SIGHUP.
 func Hot(s *Setting) *Setting {
 	s.Hot = true
 	return s
@@ -52,8 +52,8 @@ func StoreURL(s *Setting) *Setting {
 	return s
 }
 
-// secrets is a list of what has a secret in it, of which only a part is ever shown; bad is shown of
-// what cannot be read.
+// secrets is a list of values with a secret, of which only a part is ever shown; bad stands for one
+// that cannot be read.
 func secrets[T any](name, unit, help, bad string, parse func(string) ([]T, error), shown func(T) string, into *[]T) *Setting {
 	redact := func(value string) string {
 		found, err := parse(value)
@@ -72,12 +72,12 @@ func secrets[T any](name, unit, help, bad string, parse func(string) ([]T, error
 	}}
 }
 
-// Keyring is a list of keys, id:secret each, of which only the ids are ever shown.
+// Keyring is a list of keys, id:secret each. Only the ids are ever shown.
 func Keyring(name, help string, into *[]idempotency.Key) *Setting {
 	return secrets(name, "id:secret,…", help, "(not keys)", idempotency.ParseKeys, func(key idempotency.Key) string { return key.ID + ":…" }, into)
 }
 
-// records is a list of what API keys may do, of which only the ids are ever shown.
+// records is a list of records of API keys. Only the ids are ever shown.
 func records(name, help string, into *[]access.Record) *Setting {
 	return secrets(name, "record,…", help, "(not records)", access.ParseRecords, func(record access.Record) string { return record.ID + ":…" }, into)
 }
@@ -219,7 +219,7 @@ func Level(name, value, help string, into *slog.Level) *Setting {
 	}}
 }
 
-// Rate is how often something may happen; empty = as often as one likes.
+// Rate is how often something may happen; empty = without limit.
 func Rate(name, help string, into *access.Rate) *Setting {
 	return &Setting{Name: name, Unit: "n/s, n/m or n/h", Help: help, Parse: func(s string) error { return into.UnmarshalText([]byte(s)) }}
 }
@@ -266,7 +266,7 @@ func Hidden(s *Setting) *Setting {
 	return s
 }
 
-// adminSetting is where the admin listener of the service is; empty turns it off.
+// adminSetting is the address of the service's admin listener; empty turns it off.
 func adminSetting(c *Service) *Setting {
 	s := Optional(Address("admin-listen", "", "where /livez, /readyz, /metrics and /debug/pprof/ are for the operator, without a key; on loopback, unless --insecure is said; empty: nowhere", &c.AdminListen))
 	parse := s.Parse
@@ -280,7 +280,7 @@ func adminSetting(c *Service) *Setting {
 	return s
 }
 
-// collector is the URL of one; empty = none.
+// collector is the URL of a collector of traces; empty = none.
 func collector(name, help string, into *string) *Setting {
 	return &Setting{Name: name, Unit: "URL", Help: help, Parse: func(s string) error {
 		*into = s

@@ -21,8 +21,8 @@ import (
 	"github.com/coatcheck/coatcheck/workerlease"
 )
 
-// Service is what the service is set to, after flags, environment and file: the configurations of
-// its parts, of which a command adds what is opened at its start.
+// Service is the service's settings, after flags, environment and file: the configurations of its
+// parts. A command adds the parts that it opens at its start.
 type Service struct {
 	Store  redisstore.Config
 	Server server.Config
@@ -92,7 +92,7 @@ func ServiceSettings(c *Service) []*Setting {
 	)
 }
 
-// defaultPrincipal is the header that tells who is asking where nothing is said.
+// defaultPrincipal is the default header that identifies the caller.
 const defaultPrincipal = "Authorization"
 
 // In puts settings under a heading, in help and in docs/configuration.md.

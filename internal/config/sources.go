@@ -31,7 +31,7 @@ func BindService(flags *pflag.FlagSet) *Sources {
 }
 
 // Bind adds the settings of a table to a command's flags. They are read as text and parsed later,
-// so that all faults can be told together.
+// so that all faults can be reported together.
 func (l *Sources) Bind(flags *pflag.FlagSet, table []*Setting) {
 	l.Table, l.flags = table, map[string]*FlagValue{}
 	flags.SortFlags = false // help has them in the order of the table
@@ -72,7 +72,7 @@ func (l *Sources) Load(flags *pflag.FlagSet, getenv func(string) string) error {
 	return errors.Join(faults...)
 }
 
-// origin says where a person finds the value.
+// origin names the place of the value for people.
 func (s *Setting) origin(file string) string {
 	switch s.Source {
 	case "file":
@@ -103,7 +103,7 @@ type written struct {
 	line  int
 }
 
-// parseFile takes what the file says of settings that there are, and tells the rest.
+// parseFile reads the file's values of known settings, and returns the rest as faults.
 func (l *Sources) parseFile(bytes []byte) (values map[string]written, faults []error) {
 	var whole yaml.Node
 	if err := yaml.Unmarshal(bytes, &whole); err != nil {
@@ -152,7 +152,7 @@ func (l *Sources) nests(name string) bool {
 	return slices.ContainsFunc(l.Table, func(s *Setting) bool { return s.Name == name && s.Nested })
 }
 
-// meant asks whether a setting of nearly that name was meant; "" if there is none.
+// meant suggests a setting with nearly that name; "" if there is none.
 func (l *Sources) meant(name string) string {
 	name = strings.ToLower(strings.ReplaceAll(name, "_", "-"))
 	nearest, least := "", 1+max(2, len(name)/3)
@@ -210,7 +210,7 @@ func (v *FlagValue) Set(text string) error {
 	return nil
 }
 
-// Type is what help says that the flag takes.
+// Type is the flag's kind of value in help.
 func (v *FlagValue) Type() string {
 	if v.Setting.Choices != nil {
 		return strings.Join(v.Setting.Choices, "|")

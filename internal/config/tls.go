@@ -17,16 +17,16 @@ import (
 	"github.com/coatcheck/coatcheck/internal/watch"
 )
 
-// What is asked of clients.
+// The modes of client certificates.
 const (
 	requestCertificate = "request" // a certificate may be shown; a wrong one is refused
 	RequireCertificate = "require"
 )
 
-// TLSFiles says where the service's certificate is, and whom it takes certificates of.
+// TLSFiles are the files of the service's certificate, and of the authorities of its clients.
 type TLSFiles struct{ cert, key, clientCA, clientAuth string }
 
-// TLSFiles are those that the settings name.
+// TLSFiles returns the files that the settings name.
 func (c *Service) TLSFiles() TLSFiles {
 	return TLSFiles{c.TLSCert, c.TLSKey, c.TLSClientCA, c.TLSClientAuth}
 }
@@ -105,7 +105,7 @@ func (c *Service) OpenTLS(log *slog.Logger) (*Certificates, error) {
 		return nil, err
 	}
 	if watch.IsExposed(c.TLSKey) {
-		log.Warn("everybody on this machine can read the key of the certificate: chmod o-r", "file", c.TLSKey)
+		log.Warn("every user of this machine can read the key of the certificate: chmod o-r", "file", c.TLSKey)
 	}
 	t.stop = watch.Every(certificateEvery, t.look)
 	return t, nil
@@ -118,7 +118,7 @@ func (t *Certificates) Close() {
 	}
 }
 
-// Reload reads the files at once. If they are wrong, what is in force stays.
+// Reload reads the files at once. If they are wrong, the settings in force stay.
 func (t *Certificates) Reload(context.Context) error {
 	t.mu.Lock()
 	files := t.files
@@ -126,7 +126,7 @@ func (t *Certificates) Reload(context.Context) error {
 	return t.Change(files)
 }
 
-// Change reads other files. If they are wrong, what is in force stays.
+// Change reads other files. If they are wrong, the settings in force stay.
 func (t *Certificates) Change(files TLSFiles) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -163,8 +163,8 @@ func (t *Certificates) look(context.Context) {
 	}
 }
 
-// Around has a listener speak TLS. A connection keeps what was in force when it began, but that
-// its client certificate is looked at again by the service.
+// Around makes a listener speak TLS. A connection keeps the settings with which it began, but the
+// service checks its client certificate again.
 func (t *Certificates) Around(listener net.Listener) net.Listener {
 	if t == nil {
 		return listener
@@ -200,7 +200,7 @@ func Trusting(ca string) (*tls.Config, error) {
 	return config, nil
 }
 
-// Showing is the certificate that a client shows. The error tells which of its files is wrong.
+// Showing is the certificate that a client shows. The error names the faulty file.
 func Showing(cert, key string) (tls.Certificate, error) {
 	shown, certErr := os.ReadFile(cert)
 	secret, keyErr := os.ReadFile(key)
@@ -214,8 +214,8 @@ func Showing(cert, key string) (tls.Certificate, error) {
 	return pair, nil
 }
 
-// Itself is the TLS settings with which the service's own machine asks it: the peer is the process
-// that has the certificate of the file, under any name.
+// Itself is the TLS settings of a client on the service's own machine: the peer has to have the
+// file's certificate, under any name.
 func (f TLSFiles) Itself() (*tls.Config, error) {
 	own, _, err := f.Load()
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 // ErrNone is the error of a program that asks for the embedded store and does not link it.
 var ErrNone = errors.New(`this program does not link it; import _ "github.com/coatcheck/coatcheck/embedded"`)
 
-// Config is what a store in the process keeps and how much, as in package embedded.
+// Config is where and how much a store in the process keeps, as in package embedded.
 type Config struct {
 	Dir      string
 	MaxKeys  int

@@ -38,8 +38,8 @@ func NewHour(now time.Time, series ...string) *Hour {
 
 func stepOf(t time.Time) int64 { return t.UnixMilli() / Step.Milliseconds() }
 
-// Add notes the totals of all series, in their order, since the process began. What was added to
-// them belongs to the step of that time; steps since the last call that had none are empty.
+// Add records the totals of all series, in their order, since the process began. The increase
+// belongs to the current step; steps between the last call and this one are empty.
 func (h *Hour) Add(now time.Time, totals []int64) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -18,8 +18,8 @@ const (
 	capacity       = 1024 // events that a subscriber may lag behind, and gets after it was away
 	maxSubscribers = 64
 
-	// Repeats of what is refused again and again are sent once in this time: clients try again
-	// every second. They are looked for in the last events only.
+	// Repeated refusals are sent once in this time: clients try again every second. They are looked
+	// for in the last events only.
 	repeatInterval = 10 * time.Second
 	repeatsSeen    = 64
 )
@@ -78,8 +78,7 @@ func (l *Log) Add(event wire.Event) {
 	}
 }
 
-// AddOnce is Add for a kind that comes again and again: if the same was noted less than ten seconds
-// ago, it is only counted.
+// AddOnce is Add for a kind that repeats: the same event within ten seconds is only counted.
 func (l *Log) AddOnce(event wire.Event) {
 	if l.isRepeat(event) {
 		l.Count(event.Kind)
@@ -105,7 +104,7 @@ func (l *Log) isRepeat(event wire.Event) bool {
 	return false
 }
 
-// Count notes that something happened which is only counted.
+// Count counts an event of a kind that is only counted.
 func (l *Log) Count(kind string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -192,9 +191,8 @@ func (l *Log) after(position int64, reader access.Caller) (read []entry, missed,
 }
 
 // visible returns an event as a reader may see it, if it may. An event of the whole store is for
-// all; another one without a name only for readers of all names. Which caller it was, and which was
-// refused, is for admins of all names: others would hear of callers, and of names, that are not
-// their business.
+// all; another one without a name only for readers of all names. Callers and refusals are for
+// admins of all names: other readers must not learn of foreign callers and names.
 func visible(event wire.Event, reader access.Caller) (seen wire.Event, ok bool) {
 	if reader.May(access.Admin) && reader.Names.All() {
 		return event, true
@@ -206,8 +204,8 @@ func visible(event wire.Event, reader access.Caller) (seen wire.Event, ok bool) 
 // id is a position as subscribers know it.
 func (l *Log) id(position int64) string { return l.process + "." + strconv.FormatInt(position, 10) }
 
-// position returns where a subscriber was, by the id of its last event. known is false if that was
-// in another process: what happened since cannot be said.
+// position returns a subscriber's position, by the id of its last event. known is false if that was
+// in another process: the events since are unknown.
 func (l *Log) position(id string) (position int64, known bool) {
 	process, text, _ := strings.Cut(id, ".")
 	position, err := strconv.ParseInt(text, 10, 64)

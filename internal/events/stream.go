@@ -22,15 +22,15 @@ const (
 // Subscriber is a client that follows the events.
 type Subscriber struct {
 	Reader access.Caller
-	// Renew looks again who the reader is: a key can have ended since. ok is false if it may not
+	// Renew identifies the reader again: a key can have expired since. ok is false if it may not
 	// read any more.
 	Renew    func() (reader access.Caller, ok bool)
 	Stopping <-chan struct{} // closed when the service stops
 }
 
-// Serve sends what happens in this process, until the client hangs up, the service stops or the
-// reader's right ends. It fails with *access.TooOften, and writes nothing, if there is no place for
-// another subscriber of this principal.
+// Serve sends this process's events, until the client hangs up, the service stops or the reader's
+// right ends. It fails with *access.TooOften, and writes nothing, if there is no place for another
+// subscriber of this principal.
 func (l *Log) Serve(w http.ResponseWriter, r *http.Request, subscriber Subscriber) error {
 	seat, ok := l.subscribe(subscriber.Reader.Principal)
 	if !ok {
@@ -63,7 +63,7 @@ type stream struct {
 	err      error
 }
 
-// greet says what this stream is, and what the subscriber may have missed.
+// greet sends a description of the stream, and how much the subscriber may have missed.
 func (s *stream) greet(lastID string) {
 	hello := wire.EventHello{Scope: "process", Since: s.log.since, Kept: capacity, Kinds: sent}
 	hello.Tally, s.changes = s.log.counts()
@@ -119,7 +119,8 @@ func (s *stream) renew() (ok bool) {
 	return ok
 }
 
-// catchUp sends what the subscriber has not had yet, and returns what is closed when there is more.
+// catchUp sends the events that the subscriber has not had yet, and returns a channel that is
+// closed when there are more.
 func (s *stream) catchUp() <-chan struct{} {
 	read, missed, end, changed := s.log.after(s.position, s.Reader)
 	if missed > 0 {

@@ -1,5 +1,5 @@
-// Package expect compares what a test got with what it wanted. A failure says what was asked,
-// what came and what was wanted, so that it is understood without the test.
+// Package expect compares what a test got with what it wanted. A failure names the request, the
+// result and the wanted one, so that it is understood without the test.
 package expect
 
 import (
@@ -93,8 +93,8 @@ func Contains(t testing.TB, asked, text string, parts ...string) {
 	}
 }
 
-// Eventually waits until the condition holds, and ends the test if it does not within two
-// minutes. What says what is waited for, as a sentence: `the second waiter is granted the lock`.
+// Eventually waits until the condition holds, and ends the test if it does not within two minutes.
+// What is the condition as a sentence: `the second waiter is granted the lock`.
 func Eventually(t testing.TB, what string, holds func() bool) {
 	t.Helper()
 	pause := time.Millisecond

@@ -1,5 +1,5 @@
-// Package fault has the classes of failure of package redisstore, which every error of a call to
-// Redis has one of, and finds the class of what Redis or go-redis answered.
+// Package fault has the classes of failure of package redisstore, and finds the class of an error
+// of Redis or go-redis. Every error of a call to Redis has one.
 package fault
 
 import (
@@ -15,7 +15,7 @@ import (
 var (
 	// ErrRefused means that nothing happened: asking again is harmless and may help.
 	ErrRefused = errors.New("refused, nothing was done")
-	// ErrLost means that what the caller held is no longer theirs: stop using it.
+	// ErrLost means that the caller no longer holds it: stop using it.
 	ErrLost = errors.New("lost, no longer held")
 	// ErrUnknownOutcome means that the write may or may not have happened, or may be lost again.
 	// Ask again with the same owner, nonce or request id, or treat it as both done and not done.
@@ -44,7 +44,7 @@ type sentinel struct {
 func (s *sentinel) Error() string { return s.text }
 func (s *sentinel) Unwrap() error { return s.class }
 
-// Class returns the class of what go-redis answered: ErrUnavailable, ErrWrongType or
+// Class returns the class of an error of go-redis: ErrUnavailable, ErrWrongType or
 // ErrUnknownOutcome. sent reports whether the command's bytes were handed to a connection, harmless
 // whether running it changes nothing.
 func Class(err error, sent, harmless bool) error {
@@ -61,7 +61,7 @@ func Class(err error, sent, harmless bool) error {
 // IsWrongType reports whether Redis answered that a key holds another kind of value.
 func IsWrongType(reply redis.Error) bool { return wrongType.MatchString(reply.Error()) }
 
-// refusals finds the replies with which Redis says that it did not run a command. Before Redis 7 a
+// refusals matches the replies that mean that Redis did not run a command. Before Redis 7 a
 // script's inner refusal is quoted inside another text with a dash before its code; since then some
 // have a text of their own. A user's rights are looked at for each command of a script: see the
 // package's comment.

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// answer is what a request is answered through.
+// answer is a request's response writer.
 type answer struct {
 	http.ResponseWriter
 	door  *Door
@@ -84,20 +84,19 @@ func (a *answer) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 // Unwrap lets net/http find the rest, such as deadlines.
 func (a *answer) Unwrap() http.ResponseWriter { return a.ResponseWriter }
 
-// finish is the end of a request whose handler has returned, and not panicked.
+// finish ends a request whose handler has returned without a panic.
 func (a *answer) finish() {
 	if !a.taken && !a.begun && (a.last || a.body != nil) {
 		a.WriteHeader(http.StatusOK)
 	}
 	if a.many && a.begun {
 		defer a.waits()()
-		// net/http would once the memory is not counted any more
+		// net/http would flush only after the memory is no longer counted
 		_ = http.NewResponseController(a.ResponseWriter).Flush()
 	}
 }
 
-// linger ends what waits for the body. The connection's Close waits for what the client still
-// writes.
+// linger ends reads of the body. The connection's Close waits for the client's last bytes.
 func (a *answer) linger(c *conn) {
 	if some, _ := a.body.unread(); !some || a.taken {
 		return
@@ -108,8 +107,8 @@ func (a *answer) linger(c *conn) {
 	a.body.abandon() // net/http reads on before it closes the connection
 }
 
-// answers has a request answered without waiting for a body that is not read, and counts the
-// memory that it takes.
+// answers runs a handler without waiting for a body that it does not read, and counts the request's
+// memory.
 func (d *Door) answers(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		c, _ := r.Context().Value(connKey{}).(*conn)
@@ -136,8 +135,8 @@ func (d *Door) answers(next http.Handler) http.Handler {
 	})
 }
 
-// oneOfMany counts a request of a connection that has many at once. It ends one beyond all that
-// could still be told that there is no memory.
+// oneOfMany counts a request of a connection with many at once. It aborts a request for which there
+// is not even memory for a refusal.
 func (d *Door) oneOfMany(r *http.Request) *load {
 	one := &load{door: d}
 	if one.add(requestMemory + copies*headerSize(r.Header)) {

@@ -6,16 +6,15 @@ import (
 	"strings"
 )
 
-// NoPage is the Content-Security-Policy of an answer that is no page, or one without styles: should
-// a browser show it all the same, it runs, loads and sends nothing, and no other page shows it.
+// NoPage is the Content-Security-Policy of an answer that is no page, or a page without styles: if
+// a browser shows it, it runs, loads and sends nothing, and no other page frames it.
 const NoPage = "default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 
-// Harden has a browser take an answer for what its Content-Type says and for nothing else, and,
-// where the request came by TLS, ask by TLS alone for a year. A page that needs more says its own
-// policy in place of NoPage.
+// Harden makes a browser trust an answer's Content-Type alone and, if the request came by TLS, use
+// only TLS for a year. A page that needs more sets its own policy instead of NoPage.
 //
-// Strict-Transport-Security counts for a name with all of its ports, so it is not said to
-// localhost, where other programs may be; browsers take none of an address.
+// Strict-Transport-Security holds for all ports of a name, so localhost does not get it, where
+// other programs may be; browsers ignore it for an address.
 func Harden(w http.ResponseWriter, r *http.Request) {
 	header := w.Header()
 	header.Set("X-Content-Type-Options", "nosniff")

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// What may still come of a request that is answered before its body has been read whole: net/http
-// would wait for it as long as for a body that is wanted, and hold the answer back until then.
+// The limits for the rest of a body whose request is already answered: net/http would wait for it
+// as long as for any body, and delay the answer until then.
 const (
 	lingerTime = time.Second
 	lingerSize = 1 << 20
@@ -58,7 +58,7 @@ func (b *body) counts() bool {
 	return !b.streamed
 }
 
-// begin reports whether the body may be read, and begins the time of a stall anew.
+// begin reports whether the body may be read, and restarts the stall timeout.
 func (b *body) begin() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -88,8 +88,8 @@ func (b *body) readOn(into []byte) (int, error) {
 	return n, err
 }
 
-// Close ends reading. What has not been read stays where it is: net/http's own Close would wait
-// for it, and take the connection for one that can be kept.
+// Close ends reading. It leaves the rest unread: net/http's own Close would wait for it, and keep
+// the connection.
 func (b *body) Close() error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -97,8 +97,8 @@ func (b *body) Close() error {
 	return nil
 }
 
-// unread reports whether something of the body has not been read, and whether that may be waited
-// for: so little that the connection is worth it, and no other goroutine reads it.
+// unread reports whether a part of the body is unread, and whether to wait for it: only if it is so
+// small that the connection is worth it, and no other goroutine reads it.
 func (b *body) unread() (some, wait bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -139,8 +139,8 @@ func (b *body) leave(taken bool) {
 	}
 }
 
-// abandon ends whatever waits for the body, and returns when nothing does: net/http lifts the
-// deadline again if it finds a read under way, and then waits for the rest.
+// abandon ends reads of the body, and returns when none is left: net/http lifts the deadline again
+// if it finds a read under way, and then waits for the rest.
 func (b *body) abandon() {
 	b.mu.Lock()
 	b.closed = true
@@ -155,9 +155,9 @@ type rest struct{ *body }
 
 func (r rest) Read(into []byte) (int, error) { return r.readOn(into) }
 
-// Stream says of a request's body that another goroutine goes on reading it while the answer is
-// written, as a proxy does, and bounds how long the client may send nothing; 0 = as long as the
-// request may take. It returns [ErrOverloaded] if there is no memory for that.
+// Stream is for a body that another goroutine goes on reading while the answer is written, as in a
+// proxy. It bounds how long the client may send nothing; 0 = as long as the request may take. It
+// returns [ErrOverloaded] if there is no memory for that.
 func Stream(r *http.Request, stall time.Duration) error {
 	b, ok := r.Context().Value(bodyKey{}).(*body)
 	if !ok {

@@ -10,11 +10,10 @@ import (
 	"time"
 )
 
-// ErrOverloaded says that requests under way take as much memory as they may.
+// ErrOverloaded means that requests under way use all the memory that they may.
 var ErrOverloaded = errors.New("frontdoor: requests under way take as much memory as they may")
 
-// What is counted. A byte that came is in memory about twice: in what was read and in what was
-// made of it.
+// The counted sizes. A received byte is in memory about twice: as read and as parsed.
 const (
 	copies     = 2
 	freeHeader = 4 << 10  // of a header, which net/http has buffers for in any case
@@ -43,8 +42,8 @@ func DefaultMaxBytes() int64 {
 	return max(limit/4, 8<<20)
 }
 
-// BytesInFlight is how much memory requests under way take, as far as it is counted: headers,
-// bodies, and answers that wait for their clients.
+// BytesInFlight returns the counted memory of requests under way: headers, bodies, and answers that
+// wait for their clients.
 func (d *Door) BytesInFlight() int64 { return d.bytes.Load() }
 
 // take counts n bytes, unless that is too much.
@@ -58,7 +57,7 @@ func (d *Door) take(n int64) bool {
 	return false
 }
 
-// reclaim has bodies that do not come, and answers that are not taken, give their bytes back.
+// reclaim makes stalled bodies and stalled answers release their bytes.
 func (d *Door) reclaim() {
 	d.bodiesMu.Lock()
 	defer d.bodiesMu.Unlock()
@@ -73,8 +72,8 @@ func (d *Door) reclaim() {
 	}
 }
 
-// load is what a connection has taken of the budget, or a request of a connection that has many at
-// once. On nil, which is a connection that is not counted, its methods do nothing.
+// load is a connection's share of the budget, or that of a request on a connection with many at
+// once. On nil, an uncounted connection, its methods do nothing.
 type load struct {
 	door *Door
 
@@ -97,7 +96,7 @@ func (l *load) take(n int64) bool {
 	return true
 }
 
-// add counts n bytes that are taken already, and reports whether they are too many.
+// add counts n bytes that are already used, and reports whether they are too many.
 func (l *load) add(n int64) (tooMany bool) {
 	if l == nil {
 		return false
@@ -111,7 +110,7 @@ func (l *load) add(n int64) (tooMany bool) {
 	return l.door.bytes.Add(n) > l.door.config.MaxBytes
 }
 
-// release gives back what was taken.
+// release releases the counted bytes.
 func (l *load) release() {
 	if l == nil {
 		return
@@ -122,7 +121,7 @@ func (l *load) release() {
 	l.taken = 0
 }
 
-// end gives back what was taken; nothing is taken any more.
+// end releases the counted bytes and counts no more.
 func (l *load) end() {
 	l.release()
 	l.mu.Lock()
@@ -132,7 +131,7 @@ func (l *load) end() {
 
 type loadKey struct{}
 
-// loadOf finds what a request counts on; nil if it is not counted.
+// loadOf returns the load of a request; nil if it is not counted.
 func loadOf(ctx context.Context) *load {
 	if l, ok := ctx.Value(loadKey{}).(*load); ok {
 		return l

@@ -10,9 +10,8 @@ import (
 	"time"
 )
 
-// conn is a connection that does not close in a client's face: what the client still writes after
-// it was refused is read for a moment. Else its machine would be told that the connection was
-// reset, and drop an answer that has not been read.
+// conn is a connection that reads for a moment after a refusal. If it closed at once, the client's
+// machine would see a reset, and drop the unread answer.
 type conn struct {
 	net.Conn
 
@@ -29,8 +28,7 @@ type conn struct {
 	until atomic.Int64
 }
 
-// Read notes that something has come. It ends the connection if that is a header for which there
-// is no memory.
+// Read counts the bytes read. It ends the connection if there is no memory for a header.
 func (c *conn) Read(into []byte) (int, error) {
 	n, err := c.Conn.Read(into)
 	if n == 0 || c.header.Load() < 0 {
@@ -62,7 +60,7 @@ func (d *Door) fieldsIn(size int64) int64 {
 	return min(size*fieldMemory, copies*int64(d.config.MaxHeader))
 }
 
-// Write notes what of the bytes that came was a TLS ClientHello.
+// Write notes how many of the bytes read were a TLS ClientHello.
 func (c *conn) Write(bytes []byte) (int, error) {
 	if c.hello.Load() == 0 {
 		c.hello.Store(max(c.header.Load(), 0))
@@ -97,7 +95,7 @@ func (c *conn) busy(major int) {
 	}
 }
 
-// reached notes that what has come by HTTP/2 has reached a handler.
+// reached notes that the bytes read by HTTP/2 have reached a handler.
 func (c *conn) reached() {
 	if c != nil && c.many.Load() && c.header.Swap(0) > freeFields {
 		c.load.release()
@@ -108,7 +106,7 @@ func (c *conn) reached() {
 // handler.
 func (c *conn) isComing() bool { return c != nil && c.header.Load() >= 0 }
 
-// wasTaken reports whether a handler has taken the connection over; nil is one that is not ours.
+// wasTaken reports whether a handler has taken the connection over; nil is a foreign connection.
 func (c *conn) wasTaken() bool { return c != nil && c.taken.Load() }
 
 // rest notes that the connection waits for its next request.
@@ -120,7 +118,7 @@ func (c *conn) rest() {
 	}
 }
 
-// linger has Close wait for what the client still writes, until a time.
+// linger makes Close wait for the client's last bytes, until a time.
 func (c *conn) linger(until time.Time) { c.until.Store(until.UnixNano()) }
 
 // Close closes the connection. Called a second time it does not wait for the first.
@@ -133,7 +131,7 @@ func (c *conn) Close() error {
 	return c.Conn.Close()
 }
 
-// CloseWrite says to the client that nothing follows.
+// CloseWrite tells the client that nothing follows.
 func (c *conn) CloseWrite() error {
 	if half, ok := c.Conn.(interface{ CloseWrite() error }); ok {
 		return half.CloseWrite()
@@ -141,8 +139,8 @@ func (c *conn) CloseWrite() error {
 	return nil
 }
 
-// Plain prepares the listener below one that speaks TLS: what [Door.Around] does to a connection
-// has to happen below TLS.
+// Plain prepares the listener below a TLS listener: [Door.Around] has to change connections below
+// TLS.
 func Plain(l net.Listener) net.Listener { return plain{l} }
 
 type plain struct{ net.Listener }
@@ -170,7 +168,7 @@ func (d *Door) wrapped(accepted net.Conn) net.Conn {
 	return accepted
 }
 
-// plainly is what is below TLS, if there is any; nil if no listener of this package accepted it.
+// plainly returns the connection below TLS, if any; nil if no listener of this package accepted it.
 func plainly(accepted net.Conn) *conn {
 	if secured, ok := accepted.(*tls.Conn); ok {
 		accepted = secured.NetConn()

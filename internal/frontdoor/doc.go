@@ -1,3 +1,3 @@
-// Package frontdoor bounds what somebody can take of an HTTP server before a handler has seen a
-// request of theirs: time, size and number of headers, and connections.
+// Package frontdoor bounds what a client can use of an HTTP server before a handler sees its
+// request: time, size and number of headers, and connections.
 package frontdoor

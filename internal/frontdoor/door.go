@@ -49,7 +49,7 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// Door is one server's. It is safe for concurrent use.
+// Door is the bounds of one server. It is safe for concurrent use.
 type Door struct {
 	config Config
 
@@ -81,7 +81,7 @@ func New(config Config) *Door {
 }
 
 // Server is an HTTP server within the bounds. It has to serve on a listener that went through
-// Around. The settings of HTTP/2 are there to be added to.
+// Around. A caller may add to the settings of HTTP/2.
 func (d *Door) Server(handler http.Handler) *http.Server {
 	return &http.Server{
 		Handler:           d.answers(fewFields(handler)),
@@ -98,9 +98,9 @@ func (d *Door) Server(handler http.Handler) *http.Server {
 	}
 }
 
-// Around has a listener let in no more connections than the bound. One more is let in for the one
-// that has been without a request for longest, and if every connection has a request under way, it
-// waits until one has not. Those after it wait with the operating system.
+// Around bounds a listener's connections. Beyond the bound, a new one replaces the one that is idle
+// for longest; if every connection has a request under way, it waits until one is idle. Later ones
+// wait in the operating system.
 func (d *Door) Around(l net.Listener) net.Listener {
 	around := &listener{Listener: l, door: d, closed: make(chan struct{})}
 	d.mu.Lock()

@@ -14,11 +14,11 @@ import (
 // name.
 //
 // They are a defence against DNS rebinding: a page of evil.example whose name suddenly leads to the
-// server's address is of the same origin as the server, so that a browser hides nothing from it.
-// Its requests have its own name as their Host. A page that was loaded from an address cannot do
-// that. Addresses that lead to this machine, while a browser does not take them for loopback, are
-// none of these unless they are named: 0.0.0.0, [::] and the form [::ffff:127.0.0.1]. With a
-// request for one a browser may send no Sec-Fetch-Site.
+// server's address has the server's origin, so that a browser hides nothing from it. Its requests
+// have its own name as their Host. A page that was loaded from an address cannot do that. Addresses
+// that lead to this machine, while a browser does not take them for loopback, are none of these
+// unless they are named: 0.0.0.0, [::] and the form [::ffff:127.0.0.1]. With a request for one a
+// browser may send no Sec-Fetch-Site.
 type Hosts []string
 
 var hostForm = regexp.MustCompile(`^(\*|(\*\.)?[a-z0-9_-]+(\.[a-z0-9_-]+)*)$`)
@@ -31,8 +31,8 @@ func CheckHost(name string) error {
 	return nil
 }
 
-// Allow reports whether a request with this Host is to be answered. One without a Host is: no
-// browser sends it.
+// Allow reports whether a request with this Host is to be answered. A request without a Host is: no
+// browser sends one.
 func (h Hosts) Allow(host string) bool {
 	name := hostname(host)
 	if name == "" || name == "localhost" || strings.HasSuffix(name, ".localhost") {

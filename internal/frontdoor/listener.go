@@ -10,10 +10,10 @@ import (
 	"time"
 )
 
-// warnEvery is how often the log tells that the bound on connections is reached.
+// warnEvery is how often the log warns that the bound on connections is reached.
 const warnEvery = time.Minute
 
-// visit is a connection that is inside.
+// visit is an open connection.
 type visit struct {
 	at     *list.Element // in the queue of the quiet; nil = not in it
 	kept   bool          // a request has been answered
@@ -65,8 +65,8 @@ func (d *Door) welcome(conn net.Conn) bool {
 	return d.config.MaxPerAddress == 0 || d.addresses[addressOf(conn)] < d.config.MaxPerAddress
 }
 
-// addressOf is where a connection comes from: one host, or one network of IPv6, since the owner of
-// one has all of its addresses.
+// addressOf is the origin of a connection: one host, or one network of IPv6, since its owner has
+// all of its addresses.
 func addressOf(conn net.Conn) netip.Prefix {
 	from, err := netip.ParseAddrPort(conn.RemoteAddr().String())
 	if err != nil {
@@ -99,8 +99,8 @@ func (d *Door) enter(conn net.Conn, closed <-chan struct{}) bool {
 	}
 }
 
-// try lets a connection in if there is room, or if one has to go for it, which the caller then
-// ends. Else change is closed when it may be tried again.
+// try admits a connection if there is room, or if it can replace one, which the caller then ends.
+// Else change is closed when to try again.
 func (d *Door) try(conn net.Conn) (leaves net.Conn, change <-chan struct{}, ok bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -125,8 +125,7 @@ func (d *Door) warnLocked() {
 	}
 }
 
-// hangUp ends a connection at once: one that speaks TLS would wait for a client that may never
-// read.
+// hangUp ends a connection at once: TLS would wait for a client that may never read.
 func hangUp(conn net.Conn) {
 	if secured, ok := conn.(*tls.Conn); ok {
 		conn = secured.NetConn()
@@ -189,7 +188,7 @@ func (d *Door) takenOver(open net.Conn) {
 	}
 }
 
-// Gone says that a connection has ended that a handler had taken over.
+// Gone reports the end of a connection that a handler had taken over.
 func (d *Door) Gone(conn net.Conn) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// Origins are those whose pages may have a browser send what other pages may not. It is read-only.
+// Origins are the origins whose pages may send requests that other pages may not. It is read-only.
 type Origins struct {
 	list  []string
 	guard http.CrossOriginProtection
@@ -32,8 +32,8 @@ func (o *Origins) Has(origin string) bool { return slices.Contains(o.list, origi
 
 // Foreign reports whether a page of another origin than the server's and these had a browser send a
 // request, whatever its method is, as Sec-Fetch-Site says, or else Origin. A browser sends the
-// former by https and to this machine alone, and neither with a GET of an image by http to
-// elsewhere: such a request is not known for what it is.
+// former only by https and to this machine, and neither with a GET of an image by http to another:
+// such a request is not recognized.
 func (o *Origins) Foreign(r *http.Request) bool {
 	written := *r
 	written.Method = http.MethodPost // CrossOriginProtection lets each GET through
@@ -42,9 +42,9 @@ func (o *Origins) Foreign(r *http.Request) bool {
 
 var noOrigins = NewOrigins(nil)
 
-// ForOperators has a handler for the operator refuse what a browser may have been made
-// to send: a request under a name that is none of hosts, or of a page of another origin. No key is
-// asked for there. Its answers are hardened.
+// ForOperators wraps a handler for the operator, which asks for no key. It refuses requests that a
+// page may have made a browser send: under a name outside of hosts, or from another origin. It
+// hardens the answers.
 func ForOperators(hosts func() Hosts, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		Harden(w, r)
@@ -61,5 +61,5 @@ func ForOperators(hosts func() Hosts, next http.Handler) http.Handler {
 	})
 }
 
-// HostRule says what to do to a caller that was refused for its Host.
+// HostRule is the advice for a caller that was refused for its Host.
 const HostRule = "this name is not one of the server's: it answers under its addresses, under localhost, and under the names of --allowed-hosts"

@@ -9,23 +9,23 @@ import (
 	"time"
 )
 
-// Drain has every answer from now on say that its connection ends with it: who has kept one goes
-// elsewhere, and finds no connection closed that it is about to use.
+// Drain makes every later answer end its connection: a client that keeps one goes elsewhere, and
+// does not find it closed when it is about to use it.
 func (d *Door) Drain() { d.draining.Store(true) }
 
 // StopMargin is how much longer than its requests a stop may take, so that their answers are sent.
 const StopMargin = 5 * time.Second
 
-// Draining is how far a process has come to its end. The zero value is that of one that runs. It is
-// safe for concurrent use.
+// Draining is the state of a process's stop. The zero value is a process that runs. It is safe for
+// concurrent use.
 type Draining struct {
 	Stopping atomic.Bool // /readyz says so
 	Closing  atomic.Bool // no operation is begun any more
 }
 
-// Begin begins a stop: /readyz says so, every answer ends its connection, and after the delay, in
-// which load balancers see it, no operation is begun any more. Begin returns then. The log is told
-// how many requests are under way, and how long they may take to end.
+// Begin begins a stop: /readyz reports it, every answer ends its connection, and after the delay,
+// in which load balancers see it, no operation begins any more. Begin returns then. It logs how
+// many requests are under way, and how long they may take to end.
 func (d *Draining) Begin(door *Door, requests int, delay, timeout time.Duration) {
 	d.Stopping.Store(true)
 	door.config.Logger.Info("stopping: after drain_delay no operation is begun, and requests under way may take up to stop_timeout",
@@ -35,15 +35,15 @@ func (d *Draining) Begin(door *Door, requests int, delay, timeout time.Duration)
 	d.Closing.Store(true)
 }
 
-// UnderWay is how many requests have come whole and are not answered.
+// UnderWay returns how many complete requests are not answered yet.
 func (d *Door) UnderWay() int { return int(d.underWay.Load()) }
 
 // Stop takes no new connections, ends those that have no request under way, and waits until the
-// others have been answered. It returns the context's error if a request that had come whole was
-// still under way when the context ended.
+// others have been answered. It returns the context's error if a complete request was still under
+// way when the context ended.
 //
-// A connection that is new has a moment for its first request, one on which nothing has come
-// since its last answer has not; of a body that does not come, nothing is lost.
+// A new connection has a moment for its first request; one that is idle since its last answer has
+// not. A request whose body does not come is dropped.
 func (d *Door) Stop(ctx context.Context, web *http.Server) error {
 	d.Drain()
 	d.closeListeners()
@@ -78,9 +78,9 @@ func (d *Door) closeListeners() {
 	}
 }
 
-// settle ends the connections without a request, and waits a moment for the first request of those
-// that are new, until it has reached its handler. Then no connection is about to read a request:
-// [http.Server.Shutdown] would drop that unanswered, also one whose connection is active already.
+// settle ends the connections without a request, and waits a moment until the first request of each
+// new one has reached its handler. Then no connection is about to read a request, which
+// [http.Server.Shutdown] would drop unanswered, even if the connection is already active.
 func (d *Door) settle(ctx context.Context) {
 	moment, cancel := context.WithTimeout(ctx, lingerTime)
 	defer cancel()
@@ -100,8 +100,8 @@ func (d *Door) settle(ctx context.Context) {
 	}
 }
 
-// unused takes out the connections on which no request has begun, or with all those whose request
-// has not come whole. The channel is closed when another look is due; nil if none is.
+// unused removes the connections on which no request has begun, or with all those without a
+// complete request. The channel is closed when another look is due; nil if none is.
 func (d *Door) unused(all bool) (ended []net.Conn, change <-chan struct{}) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

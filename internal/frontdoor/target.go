@@ -6,11 +6,10 @@ import (
 	"strings"
 )
 
-// WellFormedTarget reports whether a request's target has one of the forms that a server takes
-// (RFC 9112, section 3.2): a path, a whole http or https URL with a host and without user
-// information, or "*" with OPTIONS. net/http lets others through, such as "x:http://h/p", which it
-// reads as an opaque URL with an empty path; what routes by the path would then take the request
-// for one of no route.
+// WellFormedTarget reports whether a request's target has one of the forms that a server takes (RFC
+// 9112, section 3.2): a path, a whole http or https URL with a host and without user information,
+// or "*" with OPTIONS. net/http lets others through, such as "x:http://h/p", which it reads as an
+// opaque URL with an empty path; a router would then find no route for the request.
 func WellFormedTarget(r *http.Request) bool {
 	switch target := r.RequestURI; {
 	case r.URL.Opaque != "" || r.URL.User != nil || r.Method == http.MethodConnect:

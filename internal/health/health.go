@@ -1,5 +1,5 @@
-// Package health asks a store whether it works, for /readyz. However often and by however many it
-// is asked, the store is asked about once a second: each look costs it a write.
+// Package health asks a store whether it works, for /readyz. However often it is asked, it asks the
+// store about once a second: each look costs the store a write.
 package health
 
 import (
@@ -23,17 +23,17 @@ const (
 // Config sets up a Checker. All fields are needed.
 type Config struct {
 	Store *redisstore.Store
-	// Title is what clients are told of an error of the store, which names nothing of theirs.
+	// Title is the text of a store's error for clients, which names nothing of theirs.
 	Title func(error) string
 	// Changed is called when the store is another incarnation, so that confirmed writes may be
 	// missing.
 	Changed func(ctx context.Context, found Incarnation)
-	// Stopping is set when the process is about to end: Check says so, and asks no store.
+	// Stopping is set when the process is about to end: Check reports that, and asks no store.
 	Stopping *atomic.Bool
 	Logger   *slog.Logger // has a line when the store stops working, and when it works again
 }
 
-// Answer says whether the store answers and takes writes.
+// Answer is the state of the store: whether it answers and takes writes.
 type Answer struct {
 	Incarnation string // of the store, if it works
 	// why it does not work, in words that are the same for all stores; "" = it works
@@ -54,8 +54,8 @@ type Checker struct {
 // New returns a Checker, which has not asked yet.
 func New(config Config) *Checker { return &Checker{config: config} }
 
-// Check returns what the store said within the last second, or asks it. A caller that leaves does
-// not end the look, which others may wait for.
+// Check returns the store's answer of the last second, or asks it. A caller that leaves does not
+// end the look, which others may wait for.
 func (c *Checker) Check(ctx context.Context) Answer {
 	if c.config.Stopping.Load() {
 		return Answer{Class: "stopping", Reason: "stopping"}

@@ -15,10 +15,10 @@ type Incarnation struct {
 	Change   Change
 }
 
-// Change is what became of an incarnation since the state's marker was written.
+// Change is the change of an incarnation since the state's marker was written.
 type Change string
 
-// The changes that [IncarnationOf] tells.
+// The changes that [IncarnationOf] returns.
 const (
 	Same Change = "same" // the state was written under this incarnation
 	// First means that there was no marker: the first use of this Redis, or all of its state is
@@ -29,8 +29,8 @@ const (
 
 // IncarnationOf reads which incarnation of the server holds the state, and notes it in the store's
 // marker. Since it writes, it also reports whether the server takes writes now. The first caller
-// after a change is told of it, later ones are told Same. In a cluster it speaks of the shard that
-// holds the marker.
+// after a change gets it, later ones get Same. In a cluster it speaks of the shard that holds the
+// marker.
 func IncarnationOf(ctx context.Context, store *redisstore.Store) (Incarnation, error) {
 	reply, err := store.Run(ctx, scripts.Incarnation, []string{store.Key("incarnation", "store")})
 	if err != nil {

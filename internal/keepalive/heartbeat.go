@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// Claim says what a [Heartbeat] keeps.
+// Claim is the claim that a [Heartbeat] extends.
 type Claim struct {
 	Lease  time.Duration
 	Extend func() error         // asks for one more lease
@@ -16,9 +16,9 @@ type Claim struct {
 }
 
 // Heartbeat extends the claim of work that is under way every third of its lease, until it is lost
-// or Stop is called. A [Keeper] is for a holder that may not count on its lease any more when that
-// can have ended; a heartbeat goes on without an answer, and ends work by the clock only where Late
-// is set, then at the very end of the lease. Between two beats it is a timer and no goroutine.
+// or Stop is called. A [Keeper] is for a holder that must stop when its lease can have ended; a
+// heartbeat goes on without an answer, and ends work by the clock only if Late is set, then at the
+// very end of the lease. Between two beats it is a timer and no goroutine.
 type Heartbeat struct {
 	claim    Claim
 	deadline *time.Timer // nil = the clock does not end it

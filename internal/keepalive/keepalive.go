@@ -24,11 +24,11 @@ var (
 // to do.
 const look = time.Second
 
-// soon is when a grant that is good for less than a TTL is renewed first. What takes less is never
-// renewed, and what takes longer has its whole TTL then.
+// soon is when a grant with less than a TTL is renewed first. Shorter work is never renewed, and
+// longer work has its whole TTL then.
 const soon = 20 * time.Millisecond
 
-// Config says what to keep. TTL, Renew and Lost are required.
+// Config is the lease to keep. TTL, Renew and Lost are required.
 type Config struct {
 	TTL time.Duration // what a grant and a renewal are good for
 	// what the grant is good for, if that is less than TTL; 0 = TTL. Its margin is a tenth of it,
@@ -42,10 +42,9 @@ type Config struct {
 	Renew func(ctx context.Context) error
 	// reports whether a renewal's error says that the lease is gone
 	Lost func(err error) bool
-	// is told of a renewal that failed otherwise, by the keeper's goroutine; nil = not told
+	// the keeper's goroutine calls it for a renewal that failed otherwise; nil = no call
 	Failed func(err error)
-	// the cause of an end by the clock, if more is to be said: it wraps ErrDeadline; nil =
-	// ErrDeadline
+	// the cause of an end by the clock; it wraps ErrDeadline; nil = ErrDeadline
 	Late   error
 	Strict bool             // wall time that runs ahead ends the lease for good
 	Wall   func() time.Time // nil = the wall clock
@@ -165,7 +164,7 @@ func (k *Keeper) usableLocked() time.Duration {
 	return k.good - k.config.Margin
 }
 
-// awakeLocked is what is left by the monotonic clock alone.
+// awakeLocked is the remaining time by the monotonic clock alone.
 func (k *Keeper) awakeLocked() time.Duration {
 	return k.usableLocked() - time.Since(k.sent)
 }
@@ -181,8 +180,8 @@ func (k *Keeper) expire() {
 	k.cancel(k.config.Late)
 }
 
-// confirm notes that a request which was sent at that moment was granted. It is for nothing if the
-// lease has ended meanwhile.
+// confirm records that a request sent at that moment was granted. It has no effect if the lease has
+// ended meanwhile.
 func (k *Keeper) confirm(sent, sentWall time.Time) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -194,8 +193,8 @@ func (k *Keeper) confirm(sent, sentWall time.Time) {
 	k.deadline.Reset(k.awakeLocked())
 }
 
-// run renews three times in what the last renewal is good for, counted from when it was sent, and
-// more often while renewals fail.
+// run renews three times within the lease, counted from when the last renewal was sent, and more
+// often while renewals fail.
 func (k *Keeper) run() {
 	next := k.next
 	for first := true; k.sleep(next, first); first = false {
@@ -229,7 +228,7 @@ func (k *Keeper) renew() error {
 }
 
 // sleep waits, less if wall time runs ahead so far that the lease counts as ended. It reports
-// whether the lease is still to be kept. slept says that a wait is over already.
+// whether the lease is still to be kept. slept means that a wait is already over.
 func (k *Keeper) sleep(until time.Time, slept bool) bool {
 	for ; ; slept = false {
 		if !slept {

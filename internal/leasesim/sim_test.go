@@ -86,7 +86,7 @@ func (s *sim) newID() int64 {
 	return s.lastID
 }
 
-// tellf adds to the history what concerns a worker, or with -1 everybody.
+// tellf adds to the history a line about a worker, or with -1 about all.
 func (s *sim) tellf(worker int, format string, args ...any) {
 	if s.trace >= 0 && (worker < 0 || worker == s.trace) {
 		s.history = append(s.history, fmt.Sprintf("%7d  ", s.now)+fmt.Sprintf(format, args...))
@@ -118,7 +118,7 @@ func (s *sim) declared() terms {
 	return asked
 }
 
-// declareNew is how a pool begins that somebody has declared new in time.
+// declareNew begins a pool that an operator has declared new in time.
 func (s *sim) declareNew() {
 	s.master.create(s.declared())
 	for _, v := range s.servers {

@@ -1,6 +1,5 @@
 // Package ledger is the demo's book of charges, kept in Redis so that every server process writes
-// into the same one. On purpose it knows nothing of idempotency: a charge that is made twice stands
-// in it twice.
+// into the same one. On purpose it has no idempotency: a charge that is made twice is in it twice.
 package ledger
 
 import (

@@ -1,4 +1,4 @@
-// Package logtest keeps what a log or a process writes, so that a test can read it meanwhile.
+// Package logtest keeps the output of a log or a process, so that a test can read it meanwhile.
 package logtest
 
 import (
@@ -20,7 +20,7 @@ func (t *Text) Write(p []byte) (int, error) {
 	return t.text.Write(p)
 }
 
-// String is what was written until now.
+// String returns the text so far.
 func (t *Text) String() string {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -2,9 +2,9 @@ package names
 
 import "strings"
 
-// Form is a rule for texts: of which bytes they are, and of how many. It is judged as a regular
-// expression such as ^[a-z]{1,512}$ is, which takes a program a millisecond to make at its start. A
-// Form is immutable and safe for concurrent use.
+// Form is a rule for the bytes and the length of texts. It matches as a regular expression such as
+// ^[a-z]{1,512}$ does, which would take a millisecond to compile at a program's start. A Form is
+// immutable and safe for concurrent use.
 type Form struct {
 	chars       [256]bool
 	least, most int

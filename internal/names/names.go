@@ -1,11 +1,11 @@
-// Package names says what can be a name: of a counter, a lock, a pool, a tag, a holder. It is one
-// rule for the library, the service, its clients and the commands.
+// Package names is the rule for names: of counters, locks, pools, tags and holders. It is the same
+// for the library, the service, its clients and the commands.
 package names
 
 // Max is how many characters a name has at most.
 const Max = 200
 
-// Rule says the rule to people.
+// Rule is the rule for people.
 const Rule = "1 to 200 characters of A–Z a–z 0–9 . _ : ~ @ -"
 
 // Valid reports whether a text keeps the rule. It is safe for concurrent use, and allocates

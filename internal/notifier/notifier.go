@@ -36,8 +36,8 @@ type Notifier[T any] struct {
 	closed bool
 }
 
-// New returns a notifier for a channel of the store. parse says for which key's waiters a message
-// is, and what they get.
+// New returns a notifier for a channel of the store. parse returns the key of a message, and the
+// value for its waiters.
 func New[T any](store *redisstore.Store, channel string, log *slog.Logger, parse func(message string) (key string, what T)) *Notifier[T] {
 	return &Notifier[T]{channel: channel, store: store, log: log, parse: parse, waiting: map[string][]chan T{}}
 }

@@ -31,7 +31,7 @@ const (
 	nearby = time.Millisecond
 )
 
-// batchers are the batchers of a store, one for each server and number of replicas to wait for.
+// batchers has a batcher for each server and number of replicas to wait for.
 type batchers struct {
 	mu      sync.RWMutex
 	by      map[destination]*batcher
@@ -139,7 +139,7 @@ func (c *batcher) direct(ctx context.Context, call *call, words []any) ([]string
 
 func (c *batcher) waitLocked() int { return len(c.waiting) + len(c.pending) }
 
-// calledLocked is called when one more waits, and starts a pipeline where that is better than to
+// calledLocked is called for a new waiting call. It starts a pipeline if that is better than to
 // wait for one to end.
 func (c *batcher) calledLocked() {
 	switch n := c.waitLocked(); {
@@ -152,8 +152,8 @@ func (c *batcher) calledLocked() {
 	}
 }
 
-// endedLocked notes how long a pipeline took. The quickest counts, since what others take is a
-// matter of their size and of who else uses the machine; it is forgotten slowly.
+// endedLocked records how long a pipeline took. The quickest counts, since slower ones depend on
+// their size and on the machine's load; it is forgotten slowly.
 func (c *batcher) endedLocked(took time.Duration) {
 	c.quickest = min(took, c.quickest+(took-c.quickest)/256)
 }
@@ -194,7 +194,7 @@ func (j *job) wait(ctx context.Context) ([]string, error) {
 	}
 }
 
-// armLocked sees to it that what waits now does not wait for long.
+// armLocked bounds how long the waiting calls wait.
 func (c *batcher) armLocked() {
 	gap := batchGap
 	if len(c.waiting) == 0 && c.quickest < nearby {
@@ -207,7 +207,7 @@ func (c *batcher) armLocked() {
 	c.gap.Reset(gap)
 }
 
-// overdue starts one more pipeline for those that have waited long enough.
+// overdue starts one more pipeline for calls that have waited long enough.
 func (c *batcher) overdue() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -217,7 +217,7 @@ func (c *batcher) overdue() {
 	}
 }
 
-// directEnded ends a direct call; its place among the pipelines goes to those that wait.
+// directEnded ends a direct call; its place among the pipelines goes to waiting calls.
 func (c *batcher) directEnded() {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -1,4 +1,4 @@
-// Package pipeline makes the calls of a store: it finds the server of a key, follows what Redis
-// answers without having run anything, lets calls to one server share round trips without sharing
-// their fate, and waits for the acknowledgement. Package redisstore says what it promises.
+// Package pipeline makes the calls of a store: it finds the server of a key, follows redirects,
+// lets calls to one server share round trips but not outcomes, and waits for the acknowledgement.
+// Package redisstore has its promises.
 package pipeline

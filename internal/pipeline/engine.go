@@ -11,7 +11,7 @@ import (
 	"github.com/coatcheck/coatcheck/redisstore/observe"
 )
 
-// Config says how an engine makes its calls.
+// Config is the settings of an engine.
 type Config struct {
 	Ack        int           // replicas that must confirm every write; 0 = none
 	AckTimeout time.Duration // how long a write waits for them, at most
@@ -80,7 +80,7 @@ func (s *Engine) EachMaster(ctx context.Context, f func(context.Context, *redis.
 	return s.nodes.each(ctx, f)
 }
 
-// Suspect has the topology looked at again after an error.
+// Suspect reads the topology again after an error.
 func (s *Engine) Suspect(ctx context.Context, err error) { s.nodes.suspect(ctx, err) }
 
 // PoolStats are the connections to all servers.
@@ -100,7 +100,7 @@ func (s *Engine) Close() error {
 // Shortfall is the error of a write that fewer replicas than asked confirmed in time.
 type Shortfall struct{ Want, Got int }
 
-// Error says how many replicas were asked for and how many confirmed.
+// Error reports how many replicas were asked for and how many confirmed.
 func (s *Shortfall) Error() string {
 	return fmt.Sprintf("acknowledged by %d of %d replicas", s.Got, s.Want)
 }

@@ -16,8 +16,8 @@ import (
 // Generation names the incarnation that this process's connections to one server belong to. Each
 // connection asks for the server's incarnation before it is used, and one that finds another than
 // those before it begins a new generation. So a call that finds the same generation before it is
-// sent and after its reply has spoken to that incarnation, and pays nothing for knowing it.
-// FLUSHALL begins no incarnation, so no generation tells of it. Generations are comparable.
+// sent and after its reply has spoken to that incarnation, at no cost. FLUSHALL begins no
+// incarnation, and so no generation. Generations are comparable.
 //
 // It rests on this: a server that is no master any more, or another one that has taken its address,
 // has ended its connections. Sentinel and a cluster see to the first.
@@ -36,7 +36,7 @@ func (g Generation) Current() bool { return g.of != nil && g.n > 0 && g.of.n.Loa
 // a server that the key is no longer at.
 var ErrOtherGeneration = fault.Refusal("another incarnation of the server")
 
-// RunFor is [Engine.Run], and tells the generation in which the script ran: not a current one if
+// RunFor is [Engine.Run], and returns the generation in which the script ran: not a current one if
 // that ended meanwhile.
 func (s *Engine) RunFor(ctx context.Context, script *scripts.Script, keys []string, args ...any) ([]string, Generation, error) {
 	request := s.request(script, keys, args, nil)
@@ -71,8 +71,7 @@ type generations struct {
 
 var incarnationLine = regexp.MustCompile(`(?m)^master_replid:([0-9a-f]+)\r?$`)
 
-// onConnect asks a new connection which incarnation it speaks to. All servers that do not say it
-// count as one.
+// onConnect asks a new connection for its incarnation. All servers without an answer count as one.
 func (g *generations) onConnect(ctx context.Context, conn *redis.Conn) error {
 	return g.told(conn.Info(ctx, "replication"))
 }
@@ -82,7 +81,7 @@ func asked(ctx context.Context) *redis.StringCmd {
 	return redis.NewStringCmd(ctx, "info", "replication")
 }
 
-// told takes its answer. The error says that there is none.
+// told reads its answer. The error means that there is none.
 func (g *generations) told(answer *redis.StringCmd) error {
 	text, err := answer.Result()
 	if reply := redis.Error(nil); err != nil && !errors.As(err, &reply) {

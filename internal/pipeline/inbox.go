@@ -37,8 +37,8 @@ func (s *Engine) Subscribe(ctx context.Context, channel string) (*Inbox, error) 
 	return &Inbox{pubsub, pubsub.ChannelWithSubscriptions(), s.lent}, nil
 }
 
-// Next waits for the next message. missed says that the connection was lost and is there again:
-// what was published in between did not arrive, and there is no message. After Close, and when the
+// Next waits for the next message. missed reports that the connection was lost and made again:
+// messages published in between did not arrive, and there is no message. After Close, and when the
 // context ends, it returns an error.
 func (i *Inbox) Next(ctx context.Context) (message string, missed bool, err error) {
 	select {

@@ -13,7 +13,7 @@ import (
 	"github.com/coatcheck/coatcheck/redisstore/observe"
 )
 
-// What INCRBY can refuse, besides what every call can.
+// The refusals of INCRBY, besides those of every call.
 var (
 	ErrNotAnInteger = fault.Refusal("the value is not a signed 64-bit integer")
 	ErrOverflow     = fault.Refusal("the value would overflow 64 bits")
@@ -69,7 +69,7 @@ func (s *Engine) incrByUnseen(ctx context.Context, key string, by int64, generat
 	return sum, together, err
 }
 
-// verdict is what a call is answered that came to an end with this error.
+// verdict is the answer to a call that ended with this error.
 func (in *increment) verdict(ctx context.Context, s *Engine, err error) (int64, error) {
 	if err == nil && in.generation.Current() && !in.call.markerGone && !in.call.untold {
 		return in.call.sum, nil
@@ -77,7 +77,7 @@ func (in *increment) verdict(ctx context.Context, s *Engine, err error) (int64, 
 	return 0, s.notAdded(ctx, err, in.call.sent.Load())
 }
 
-// notAdded is the answer to who gets no sum. Without an error that is one that was added in vain.
+// notAdded is the answer to a caller without a sum. Without an error its addition was in vain.
 func (s *Engine) notAdded(ctx context.Context, err error, sent bool) error {
 	if _, elsewhere := redisconn.Redirect(err); err == nil || elsewhere != "" {
 		s.nodes.suspect(ctx, err)
@@ -109,7 +109,7 @@ type increment struct {
 
 // limited is a context that also has the deadline of the store, for one call to a connection that
 // no other call waits for: go-redis gives it to the connection, and needs no timer for it. Its Done
-// does not tell of that deadline.
+// does not end at that deadline.
 type limited struct {
 	context.Context
 
@@ -172,7 +172,7 @@ func (in *increment) start(s *Engine, key string, by int64, generation Generatio
 	in.job.reply, in.job.err = nil, nil
 }
 
-// refusedSum tells of an error that is about the value.
+// refusedSum reports whether an error is about the value.
 func refusedSum(err error) error {
 	var reply redis.Error
 	switch {

@@ -134,8 +134,8 @@ type lentNode struct {
 	fault       error // why it cannot be used: ClusterOptions.NewClient may change a node's options
 }
 
-// node is what is known of a server; one that is new is checked. Those that have left the cluster
-// are forgotten.
+// node returns the state of a server, and checks a new one. It forgets servers that have left the
+// cluster.
 func (c *lentCluster) node(client *redis.Client) *lentNode {
 	c.mu.Lock()
 	defer c.mu.Unlock()

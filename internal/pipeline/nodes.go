@@ -19,11 +19,11 @@ type nodes interface {
 	at(ctx context.Context, addr string) (*redis.Client, error)
 	// generation follows the incarnations of a server that of or at returned.
 	generation(node *redis.Client) *generations
-	// suspect is told of an error: the topology may have changed.
+	// suspect is called for an error: the topology may have changed.
 	suspect(ctx context.Context, err error)
 	// each calls f for every master.
 	each(ctx context.Context, f func(context.Context, *redis.Client) error) error
-	// subscribe returns what can listen on a channel, not connected yet.
+	// subscribe returns a subscription without a connection yet.
 	subscribe(ctx context.Context) *redis.PubSub
 	PoolStats() *redis.PoolStats
 	Close() error
@@ -68,9 +68,9 @@ func (c clusterClient) of(ctx context.Context, key string) (*redis.Client, error
 	return c.MasterForKey(ctx, key)
 }
 
-// suspect has the topology read again, in the background and at most five times a second. Without
-// it the client of a dead master's slots stays without service until the next periodic read, about
-// a minute.
+// suspect reads the topology again, in the background and at most five times a second. Without it
+// the client of a dead master's slots stays without service until the next periodic read, about a
+// minute.
 func (c clusterClient) suspect(ctx context.Context, _ error) { c.ReloadState(ctx) }
 
 func (c clusterClient) each(ctx context.Context, f func(context.Context, *redis.Client) error) error {

@@ -11,8 +11,8 @@ import (
 // goroutine of their own. Its methods are called by the goroutine that sends the pipeline, one
 // after the other: they must not block, and must not call the store except [Queue.Submit].
 type Pending interface {
-	// Take is called when the pipeline is about to be sent, and returns what to add now. Where it
-	// says no, nothing is added, and Done is not called.
+	// Take is called when the pipeline is about to be sent, and returns the addition. If ok is
+	// false, nothing is added, and Done is not called.
 	Take() (Addition, bool)
 	// Done is called once for each addition, with what [Engine.IncrBy] would have answered.
 	Done(sum int64, err error)
@@ -56,8 +56,8 @@ func (q Queue) SubmitIfBusy(p Pending) bool {
 	return true
 }
 
-// Submit puts a key among those that wait for the next pipeline, and reports whether the queue
-// leads anywhere. A key must not wait twice.
+// Submit adds a key to the next pipeline, and reports whether the queue leads anywhere. A key must
+// not wait twice.
 func (q Queue) Submit(p Pending) bool {
 	if q.to == nil {
 		return false
@@ -78,7 +78,7 @@ type taken struct {
 	err     error
 }
 
-// takePending asks the keys that wait what to add.
+// takePending takes the additions of the waiting keys.
 func (s *sender) takePending(now time.Time) {
 	s.taken = s.taken[:0]
 	for i, pending := range s.pending {
@@ -97,8 +97,8 @@ func (s *sender) takePending(now time.Time) {
 	}
 }
 
-// finishPending tells each key what became of its addition. acked is the error of the
-// acknowledgement that all share, untold says that the server did not tell its incarnation.
+// finishPending gives each key the outcome of its addition. acked is the error of the shared
+// acknowledgement; untold means that the server did not report its incarnation.
 func (s *sender) finishPending(ctx context.Context, acked error, untold bool) {
 	for i := range s.taken {
 		a := &s.taken[i]

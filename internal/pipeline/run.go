@@ -68,7 +68,7 @@ func (s *Engine) request(script *scripts.Script, keys []string, args, more []any
 	return t
 }
 
-// ended has a request used again, unless others still have it in their hands.
+// ended recycles a request, unless another goroutine still uses it.
 func (s *Engine) ended(t *request) {
 	if t.call.abandoned {
 		return
@@ -120,7 +120,7 @@ func (s *Engine) runUnseen(ctx context.Context, key string, request *request) ([
 	return reply, s.classify(ctx, call.script.Name, err, call.sent.Load(), call.script.Reads)
 }
 
-// suspect has the topology looked at after an error that may have to do with it.
+// suspect reads the topology again after an error that may come from a change of it.
 func (s *Engine) suspect(ctx context.Context, err error) {
 	if _, short := errors.AsType[*Shortfall](err); !short {
 		s.nodes.suspect(ctx, err)
@@ -169,7 +169,8 @@ func (c *call) MarshalBinary() ([]byte, error) {
 	return c.text, nil
 }
 
-// route sends the command to the key's server and follows what Redis answers without having run it.
+// route sends the command to the key's server and follows redirects, after which Redis has run
+// nothing.
 func (s *Engine) route(ctx context.Context, key string, call *call, words []any) ([]string, error) {
 	node, err := s.nodes.of(ctx, key)
 	if err != nil {
@@ -236,7 +237,7 @@ func (c *call) command(ctx context.Context, words []any) redis.Cmder {
 	return redis.NewCmd(ctx, words...)
 }
 
-// result is what the command was answered. That of an INCRBY is the call's sum.
+// result is the answer to the command. That of an INCRBY is the call's sum.
 func (c *call) result(run redis.Cmder) ([]string, error) {
 	if incr, ok := run.(*redis.IntCmd); ok {
 		var err error

@@ -72,7 +72,7 @@ type Scripter struct {
 	built sync.Map // *scripts.Script by join
 }
 
-// join is what a combined script depends on.
+// join is the key of a combined script.
 type join struct {
 	sha             string
 	script          *scripts.Script
@@ -89,7 +89,7 @@ type notKnown struct{}
 
 func (notKnown) Error() string { return "NOSCRIPT the library's text is not known yet" }
 
-// RedisError markers it as a server's answer.
+// RedisError marks it as a server's answer.
 func (notKnown) RedisError() {}
 
 // EvalSha implements redis.Scripter.
@@ -148,8 +148,8 @@ func (s *Scripter) ScriptLoad(ctx context.Context, text string) *redis.StringCmd
 	return cmd
 }
 
-// run runs the library's text with the context's script chained it, and reports whether that has
-// come to its Done.
+// run runs the library's text chained with the context's script, and reports whether that has come
+// to its Done.
 func (s *Scripter) run(ctx context.Context, sha, text string, keys []string, args []any) (bool, error) {
 	chained, _ := ctx.Value(chainedKey{}).(*Chained)
 	if chained == nil {

@@ -9,8 +9,8 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// sender is a goroutine that sends pipeline after pipeline, and what is in the one that it sends.
-// All of it is used again.
+// sender is a goroutine that sends pipeline after pipeline, with the content of the current one.
+// All of it is reused.
 type sender struct {
 	*batcher
 
@@ -96,7 +96,7 @@ func fit(jobs []*job) int {
 }
 
 // send runs a batch in one pipeline, with one WAIT after it if its calls ask for acknowledgement,
-// and tells each call what became of it.
+// and gives each call its outcome.
 func (s *sender) send() {
 	now := time.Now()
 	s.took = 0
@@ -145,7 +145,7 @@ func (s *sender) send() {
 	s.finishPending(ctx, acked, untold)
 }
 
-// asked has the server say its incarnation with the markers, if a call needs that.
+// asked reads the server's incarnation with the markers, if a call needs that.
 func (s *sender) asked(ctx context.Context, batch []*job) *redis.StringCmd {
 	asks := slices.ContainsFunc(batch, func(j *job) bool { return j.call.asks() }) ||
 		slices.ContainsFunc(s.taken, func(a taken) bool { return a.call.asks() })
@@ -157,8 +157,8 @@ func (s *sender) asked(ctx context.Context, batch []*job) *redis.StringCmd {
 	return generation
 }
 
-// markers are what the calls of a pipeline have to find after them. There are few different ones:
-// one, except in a cluster.
+// markers are the markers that the calls of a pipeline depend on. There is one, except in a
+// cluster.
 type markers struct {
 	read  map[string]*redis.StringCmd // by key
 	key   string                      // that was added last
@@ -166,7 +166,7 @@ type markers struct {
 	found bool                        // whether it was there
 }
 
-// add has a marker read after the commands, once for all calls that have it.
+// add reads a marker after the commands, once for all calls that have it.
 func (m *markers) add(ctx context.Context, marker Marker, reads []redis.Cmder) []redis.Cmder {
 	if marker.Key == "" || marker.Key == m.key || m.read[marker.Key] != nil {
 		return reads
@@ -195,8 +195,8 @@ func (m *markers) clear() {
 	m.key, m.last, m.found = "", Marker{}, false
 }
 
-// begins reports whether the job goes with the pipeline that is about to be sent: not if its caller
-// has gone, and not if the store's time for it is over.
+// begins reports whether the job goes with the next pipeline: not if its caller has gone, and not
+// after the store's timeout.
 func (j *job) begins(now time.Time) bool {
 	if !now.Before(j.call.deadline) && j.state.CompareAndSwap(queued, left) {
 		j.reply, j.err = nil, context.DeadlineExceeded
@@ -206,8 +206,8 @@ func (j *job) begins(now time.Time) bool {
 	return j.state.CompareAndSwap(queued, begun)
 }
 
-// deadline is a little before the store's time for the last of the calls is over, so that it hears
-// what happened. Each call has its own deadline beside, and so has its caller's context.
+// deadline is a little before the store's timeout of the last call, so that it gets its outcome.
+// Each call has its own deadline too, and so has its caller's context.
 func (s *sender) deadline(batch []*job, now time.Time) time.Time {
 	last := now
 	for _, j := range batch {

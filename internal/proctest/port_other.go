@@ -7,7 +7,7 @@ import (
 	"net"
 )
 
-// Port is a loopback port that was free a moment ago. Somebody else may take it before the server
+// Port is a loopback port that was free a moment ago. Another process may take it before the server
 // does, which the server's start then notices.
 type Port struct {
 	number int

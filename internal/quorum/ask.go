@@ -10,8 +10,7 @@ import (
 	"github.com/coatcheck/coatcheck/redisstore"
 )
 
-// Said is what one server of a quorum has said to a question: yes, no, or nothing, for which there
-// is an error.
+// Said is the answer of one server of a quorum: yes, no, or an error.
 type Said[T any] struct {
 	Server int // its place among [Quorum.Stores]
 	Value  T
@@ -19,20 +18,18 @@ type Said[T any] struct {
 	Err    error // it has not answered; then neither Value nor Yes counts
 }
 
-// Answers are what the servers of a quorum have said, in the order in which they did.
+// Answers are the answers of a quorum's servers, in their order of arrival.
 type Answers[T any] struct {
 	Said   []Said[T]
 	quorum *Quorum
 }
 
-// Ask asks all servers of a quorum at once, and returns what they have said as soon as that
-// decides: a majority has said yes; or it cannot any more, and either a majority has answered or
-// that cannot be either. So a minority that is away or slow holds no caller up, and a no comes with
-// its reasons. When ctx ends it returns what was said by then; if that was before, no server is
-// asked.
+// Ask asks all servers of a quorum at once, and returns their answers as soon as these decide: a
+// majority has said yes; or it cannot any more, and either a majority has answered or that cannot
+// be either. So a minority that is away or slow delays no caller, and a no comes with its reasons.
+// When ctx ends it returns the answers so far; if ctx has already ended, it asks no server.
 //
-// Calls that are late go on, up to patience, as those of [Quorum.Each] do, and what they say is not
-// heard.
+// Late calls go on, up to patience, as those of [Quorum.Each] do, and their answers are ignored.
 func Ask[T any](ctx context.Context, q *Quorum, patience time.Duration, ask func(ctx context.Context, i int) (value T, yes bool, err error)) Answers[T] {
 	heard := Answers[T]{quorum: q}
 	if err := ctx.Err(); err != nil {
@@ -65,14 +62,14 @@ func (a *Answers[T]) none(cause error) {
 	}
 }
 
-// Votes is how many servers of a quorum have said what.
+// Votes counts the answers of a quorum's servers.
 type Votes struct {
 	Yes, No int
 	Silent  int // have not answered, and will not
 	Of      int // servers
 }
 
-// Votes counts what was said.
+// Votes counts the answers.
 func (a Answers[T]) Votes() Votes {
 	votes := Votes{Of: len(a.quorum.stores)}
 	for _, one := range a.Said {
@@ -110,9 +107,9 @@ func (v Votes) decided() bool {
 }
 
 // Silence is the error for a question that too few servers have answered. It quotes their errors
-// and is none of them, but for the end of a context: what is refused by one server, or not known of
-// it, need not be so for the quorum. Its class is redisstore.ErrUnavailable if no server can have
-// done anything, else redisstore.ErrUnknownOutcome.
+// and is none of them, but for the end of a context: a refusal or an unknown outcome of one server
+// need not be that of the quorum. Its class is redisstore.ErrUnavailable if no server can have done
+// anything, else redisstore.ErrUnknownOutcome.
 func (a Answers[T]) Silence(ctx context.Context, op string) *redisstore.Error {
 	class, ended := redisstore.ErrUnavailable, ctx.Err()
 	if len(a.Said) < len(a.quorum.stores) {

@@ -49,8 +49,7 @@ func Open(ctx context.Context, urls []string, config redisstore.Config) (*Quorum
 	return q, nil
 }
 
-// checkQuorum tells what is wrong with a quorum's URLs, all of it together, without opening
-// anything.
+// checkQuorum returns every fault of a quorum's URLs, without opening anything.
 func checkQuorum(urls []string, config redisstore.Config) error {
 	var faults []error
 	fault := func(bad bool, format string, args ...any) {
@@ -134,7 +133,7 @@ func (q *Quorum) Majority() int { return len(q.stores)/2 + 1 }
 
 // Each starts a call for every server, each in a goroutine of its own, and does not wait for them:
 // Close does. i is the server's place among Stores. A call's context has the values of ctx and not
-// its end: it ends after patience. On a closed quorum nothing is started, which it tells.
+// its end: it ends after patience. On a closed quorum it starts nothing, and reports that.
 func (q *Quorum) Each(ctx context.Context, patience time.Duration, call func(ctx context.Context, i int)) (started bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()

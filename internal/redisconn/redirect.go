@@ -8,8 +8,8 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Redirect tells what kind of "not run here" an error is, and where to go instead. An unknown kind
-// is "".
+// Redirect returns an error's kind of "not run here", and where to go instead. An unknown kind is
+// "".
 func Redirect(err error) (target, kind string) {
 	if err == nil {
 		return "", ""

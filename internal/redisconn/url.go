@@ -23,7 +23,7 @@ const (
 	Cluster    = "cluster"
 )
 
-// Target is what a URL names.
+// Target is the Redis that a URL names.
 type Target struct {
 	Mode    string
 	Address string // for people
@@ -49,7 +49,7 @@ func (t *Target) LoggedIn() bool {
 	return t.Password != ""
 }
 
-// Names are what a URL calls its servers: two that have one in common name the same Redis. The
+// Names are a URL's names of its servers: two URLs with one in common name the same Redis. The
 // embedded store has none, since each is another.
 func (t *Target) Names() (names []string) {
 	if t.Server != nil {
@@ -143,7 +143,7 @@ func wrongParameter(parsed *url.URL) error {
 
 var databaseForm = regexp.MustCompile(`^/?[0-9]{0,6}/?$`)
 
-// checkStandalone refuses what go-redis would take in silence, or quote in an error.
+// checkStandalone refuses values that go-redis would accept silently, or quote in an error.
 func checkStandalone(parsed *url.URL) error {
 	if err := checkNames(parsed.Query()); err != nil {
 		return err
@@ -175,7 +175,7 @@ func checkStandalone(parsed *url.URL) error {
 
 var parameterForm = regexp.MustCompile(`^[a-z_]{1,30}$`)
 
-// checkNames refuses parameters that cannot be meant. Any other may be quoted in an error.
+// checkNames refuses unknown parameters. A known name may be quoted in an error.
 func checkNames(query url.Values) error {
 	for name := range query {
 		if !parameterForm.MatchString(name) {
@@ -304,7 +304,7 @@ func poolSizeIn(query url.Values) (int, error) {
 	return n, nil
 }
 
-// tls is what the URL alone asks for.
+// tls is the TLS settings of the URL alone.
 func (t *Target) tls() *tls.Config {
 	if t.Server != nil {
 		return t.Server.TLSConfig

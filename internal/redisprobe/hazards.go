@@ -20,12 +20,12 @@ type Hazard struct {
 	Fix    string // the line of redis.conf that ends it
 }
 
-// String says the risk, where, and what ends it.
+// String reports the risk, its server, and the remedy.
 func (h Hazard) String() string { return fmt.Sprintf("%s: %s (%s)", h.Server, h.Risk, h.Fix) }
 
 // Hazards asks every master for the settings under which it loses state by itself: eviction, and no
-// or rare writing to disk. None is found on the embedded store. A server that does not tell its
-// settings is not guessed at. The error is that of [redisstore.Store.EachMaster].
+// or rare writing to disk. The embedded store has none. A server that hides its settings has none
+// that are known. The error is that of [redisstore.Store.EachMaster].
 func Hazards(ctx context.Context, store *redisstore.Store) ([]Hazard, error) {
 	if store.Mode() == redisstore.Embedded {
 		return nil, nil

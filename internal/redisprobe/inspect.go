@@ -17,7 +17,8 @@ import (
 	"github.com/coatcheck/coatcheck/redisstore"
 )
 
-// Options says how to inspect. The zero value of each field means the default beside it.
+// Options are the options of an inspection. The zero value of each field means the default beside
+// it.
 type Options struct {
 	// of each latency; 0 = 200. There are fewer where they would take more than a second
 	Samples  int
@@ -43,11 +44,10 @@ func (o Options) withDefaults() Options {
 var ErrNotInspected = fault.Refusal("the embedded store has no Redis to look at")
 
 // Inspect asks every server of the Redis that the configuration names: the one, or the master of a
-// Sentinel set with its replicas and the sentinels, or all nodes of a cluster. Config.Ack says for
-// how many replicas a write has to reach. What a server does not tell, such as its settings where
-// CONFIG is forbidden, is said in the fields for that, and a server that is away is among the
-// others as such: the error is that of a configuration that cannot be used, or of a Redis of which
-// no server could be asked ([redisstore.ErrUnavailable]).
+// Sentinel set with its replicas and the sentinels, or all nodes of a cluster. Config.Ack is the
+// number of replicas that a write has to reach. Fields of a server name what it hides, such as its
+// settings if CONFIG is forbidden, and a server that is away is listed as such. The error means
+// that the configuration cannot be used, or that no server answered ([redisstore.ErrUnavailable]).
 //
 // It changes nothing but, without ReadOnly, one key under the store's prefix on each master, which
 // expires after ten seconds. Servers remember the text of two small scripts, as they do of all.
@@ -71,7 +71,7 @@ func Inspect(ctx context.Context, config redisstore.Config, options Options) (do
 	return i.found, nil
 }
 
-// away is why no server could be asked.
+// away is the reason why no server could be asked.
 func away(f *doctor.Inspection) error {
 	var faults []error
 	for _, sentinel := range f.Sentinels {
@@ -146,7 +146,7 @@ func loopback(host string) bool {
 	return host == "localhost" || ip != nil && ip.IsLoopback()
 }
 
-// server is how a server at an address is asked; "" is the one of the URL.
+// server returns the target of a server at an address; "" is the one of the URL.
 func (i *inspector) server(addr string) *redis.Options {
 	options := &redis.Options{Username: i.target.Username, Password: i.target.Password, DB: i.target.DB, TLSConfig: i.target.Security}
 	if own := i.target.Server; own != nil {

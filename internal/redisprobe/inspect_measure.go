@@ -23,10 +23,10 @@ const (
 // clockScript reads the time, as every script of ours does.
 const clockScript = "return redis.call('TIME')"
 
-// infoScript is what a script of ours needs of a server besides its keys.
+// infoScript checks what our scripts need of a server besides its keys.
 const infoScript = "redis.call('TIME') return redis.call('INFO', 'replication')"
 
-// measure takes the times of a server.
+// measure measures the times of a server.
 func (i *inspector) measure(ctx context.Context, node *redis.Client, s *doctor.Inspected) {
 	s.Clock = clock(ctx, node)
 	s.Ping = i.latency(func() error { return node.Ping(ctx).Err() })

@@ -87,7 +87,7 @@ func (i *inspector) settings(ctx context.Context, node *redis.Client, s *doctor.
 	}
 }
 
-// try finds out which commands the server does not have, and which our user may not run.
+// try finds the commands that the server does not have, and those that our user may not run.
 func (i *inspector) try(ctx context.Context, node *redis.Client, s *doctor.Inspected, tag string) {
 	tried, err := try(ctx, node, commandsOf(redisstore.Mode(i.target.Mode)), i.key(tag)+":none", i.config.Prefix+"doctor:none")
 	if err != nil {
@@ -97,10 +97,10 @@ func (i *inspector) try(ctx context.Context, node *redis.Client, s *doctor.Inspe
 	s.Missing, s.Denied = tried.unknown, tried.denied
 }
 
-// key is what the inspection writes, in a slot of the server's.
+// key is the key that the inspection writes, in a slot of the server.
 func (i *inspector) key(tag string) string { return i.config.Prefix + "doctor:{" + tag + "}" }
 
-// replicas reads what a master says of its replicas.
+// replicas reads a master's report of its replicas.
 func replicas(info map[string]string) (list []doctor.InspectedReplica) {
 	written, _ := strconv.ParseInt(info["master_repl_offset"], 10, 64)
 	for n := 0; ; n++ {

@@ -106,7 +106,7 @@ func slotTag(n doctor.ClusterNode) string {
 	return redisconn.SlotTags()[n.Slots[0][0]]
 }
 
-// cluster asks for the cluster's nodes, and each of them how it sees the whole.
+// cluster asks for the cluster's nodes, and asks each of them for its view.
 func (i *inspector) cluster(ctx context.Context) []doctor.ClusterNode {
 	found := &doctor.InspectedCluster{States: map[string]string{}}
 	var faults error
@@ -204,7 +204,7 @@ func slotRange(field string) (from, to int, ok bool) {
 	return from, to, errFrom == nil && errTo == nil && from >= 0 && from <= to && to < redisconn.Slots
 }
 
-// look adds up what the list of nodes says.
+// look sums up the list of nodes.
 func look(c *doctor.InspectedCluster) {
 	covered := make([]bool, redisconn.Slots)
 	for _, node := range c.Nodes {
@@ -225,8 +225,8 @@ func look(c *doctor.InspectedCluster) {
 	}
 }
 
-// state asks one node how it sees the whole, and which of its slots are on the move: only the node
-// itself tells that.
+// state asks one node for its view of the cluster, and for its moving slots, which only the node
+// itself knows.
 func (i *inspector) state(ctx context.Context, found *doctor.InspectedCluster, addr string) {
 	node := i.dial(addr)
 	defer node.Close()

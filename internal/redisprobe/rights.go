@@ -167,7 +167,7 @@ func Denied(ctx context.Context, store *redisstore.Store) ([]string, error) {
 	return slices.Compact(all), nil
 }
 
-// tried is what became of commands that were tried.
+// tried is the outcome of tried commands.
 type tried struct {
 	// that the user may not run; upper case, with their subcommand, such as CLUSTER|SLOTS
 	denied  []string

@@ -20,10 +20,9 @@ const sweepPage = 1000
 
 // Sweep removes every record of every kind whose name begins with a text of at least three
 // characters, and the names themselves from the lists of the kinds that are named, such as workers;
-// it returns how many keys there were. It is for what a test or a measurement has left: a process
-// that still uses such a name has lost it without being told. It looks at every key of every
-// master, in steps, and does not hold others up. The error is a [*redisstore.Error]; asked again it
-// goes on.
+// it returns how many keys there were. It is for the remains of a test or a measurement: a process
+// that still uses such a name loses it without notice. It looks at every key of every master, in
+// steps, and does not hold others up. The error is a [*redisstore.Error]; asked again it goes on.
 func Sweep(ctx context.Context, store *redisstore.Store, beginning string, kinds ...string) (removed int, err error) {
 	if !sweepForm.MatchString(beginning) {
 		return 0, &redisstore.Error{Op: "sweep", Class: redisstore.ErrRefused, Cause: errors.New("a beginning of names has three characters or more, of those that names have")}
@@ -42,7 +41,7 @@ func Sweep(ctx context.Context, store *redisstore.Store, beginning string, kinds
 	return removed, err
 }
 
-// sweepNode removes what one master has.
+// sweepNode removes the records of one master.
 func sweepNode(ctx context.Context, node *redis.Client, prefix, beginning string) (removed int, err error) {
 	for cursor := uint64(0); ; {
 		var keys []string

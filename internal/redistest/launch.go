@@ -64,7 +64,7 @@ func (s *Server) launchTied(cmd *exec.Cmd) error {
 	return err
 }
 
-// awaitReady returns nil once p answers, or says why it will not.
+// awaitReady returns nil once p answers, or the reason why it will not.
 func (s *Server) awaitReady(p *proctest.Process) error {
 	ctx, cancel := within(s.t, startLimit)
 	defer cancel()

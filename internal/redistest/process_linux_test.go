@@ -17,8 +17,8 @@ import (
 
 const helperVariable = "REDISTEST_HELPER"
 
-// These tests run this test binary once more, with a server, and kill it. What tells that the
-// server is gone is its port: until somebody collects its exit, its process id stays.
+// These tests run this test binary once more, with a server, and kill it. Its port shows that the
+// server is gone: its process id stays until its exit is collected.
 
 func TestServerDiesWithAKilledTestBinary(t *testing.T) {
 	if os.Getenv(helperVariable) != "" {

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// Fate is what becomes of a request that a proxy has seen.
+// Fate is the proxy's treatment of a request.
 type Fate int
 
 // The fates of a request.
@@ -33,9 +33,9 @@ type Proxy struct {
 	conns []net.Conn
 }
 
-// StartProxy starts a proxy in front of an address. judge says what becomes of a request, which
-// waits for it; then, if not nil, is called just before the connection is cut. It is called by
-// several goroutines.
+// StartProxy starts a proxy in front of an address. judge decides the fate of a request, which
+// waits for it; then, if not nil, is called just before the connection is cut. Several goroutines
+// call it.
 func StartProxy(t testing.TB, target string, judge func(request []byte) (fate Fate, then func())) *Proxy {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")

@@ -30,7 +30,7 @@ const (
 	logLines   = 20 // of a server's log are shown with a failure
 )
 
-// errPortTaken says that somebody else had the server's port.
+// errPortTaken means that another process has the server's port.
 var errPortTaken = errors.New("the port is taken")
 
 // Server is one private server process. Only the Start functions make one.
@@ -51,7 +51,7 @@ type Server struct {
 	ended   bool
 }
 
-// options is how one server differs from the next.
+// options are the settings that differ between servers.
 type options struct {
 	sentinel bool     // watches other servers and holds no data
 	cluster  bool     // is a cluster node, with a second port for the cluster bus
@@ -77,7 +77,7 @@ func start(t testing.TB, o options) *Server {
 	return s
 }
 
-// tryStart returns a server that answers. When somebody else got its port first, it tries a few
+// tryStart returns a server that answers. If another process took its port first, it tries a few
 // others.
 func tryStart(t testing.TB, o options) (*Server, error) {
 	binary, err := findBinary()

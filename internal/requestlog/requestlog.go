@@ -1,5 +1,6 @@
 // Package requestlog puts the id of a request, and of its trace where there is one, on every line
-// of the log that is written with the request's context, and says what the request's own line has.
+// of the log that is written with the request's context, and has the parts of the request's own
+// line.
 package requestlog
 
 import (
@@ -11,7 +12,7 @@ import (
 
 type requestKey struct{}
 
-// request is what a context carries of a request. Only the goroutine that serves it writes it.
+// request is a context's part of a request. Only the goroutine that serves it writes it.
 type request struct {
 	id      string
 	refused []slog.Attr

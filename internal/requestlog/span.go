@@ -47,14 +47,14 @@ func StartSpan(ctx context.Context, tracer trace.Tracer, r *http.Request) (conte
 		trace.WithSpanKind(trace.SpanKindServer), trace.WithAttributes(is, semconv.URLScheme(scheme), semconv.NetworkProtocolVersion(version)))
 }
 
-// SpanRoute says which route a request's span is of.
+// SpanRoute sets the route of a request's span.
 func SpanRoute(span trace.Span, r *http.Request, route string) {
 	name, _ := SpanMethod(r)
 	span.SetName(name + " " + route)
 	span.SetAttributes(semconv.HTTPRoute(route))
 }
 
-// SpanStatus says with which status a request's span was answered; 0 = not at all.
+// SpanStatus sets the answer's status of a request's span; 0 = no answer.
 func SpanStatus(span trace.Span, status int) {
 	if status > 0 {
 		span.SetAttributes(semconv.HTTPResponseStatusCode(status))

@@ -1,5 +1,5 @@
-// Package secret makes the random strings that prove something: tokens, lease owners, nonces.
-// The holder of one has what it proves; none may be logged.
+// Package secret makes the random strings that prove something: tokens, lease owners, nonces. Its
+// bearer owns what it proves; none may be logged.
 package secret
 
 import (

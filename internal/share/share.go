@@ -1,9 +1,9 @@
-// Package share divides places that are few among those who ask for them.
+// Package share divides few places among many owners.
 package share
 
 import "sync"
 
-// Places counts who has how many of some places. The zero value has none taken. It is not safe for
+// Places counts the places of each owner. The zero value has none taken. It is not safe for
 // concurrent use.
 type Places struct{ taken map[string]int }
 
@@ -25,9 +25,9 @@ func (p *Places) Free(owner string) {
 // Of is how many places an owner has.
 func (p *Places) Of(owner string) int { return p.taken[owner] }
 
-// Yields returns who gives a place up for an owner when all are taken: who has the most of them, if
-// that leaves it with no fewer than the owner then has. So a lone owner may have all places, and
-// owners that all want more end with as many as one another.
+// Yields returns the owner that gives up a place for another when all are taken: the one with the
+// most, if it then has no fewer than the other. So a lone owner may have all places, and owners
+// that all want more end with equal shares.
 func (p *Places) Yields(owner string) (from string, ok bool) {
 	most := p.taken[owner] + 1
 	for who, n := range p.taken {

@@ -42,7 +42,7 @@ func TestServerKeepsItsPortAndWhatItConfirmedThroughAKill(t *testing.T) {
 		}
 		if conn, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", addr); err == nil {
 			conn.Close()
-			t.Error("somebody listens on its port")
+			t.Error("a process listens on its port")
 		}
 		server.Kill() // does nothing
 		server.Restart(t)

@@ -2,11 +2,10 @@
 // and one generator a pool, leased when the pool is first used and given back when it was not used
 // for a while, when its place is needed for another owner's pool, or at the end.
 //
-// What it promises is what its parts do: a window that was granted is this process's alone (package
-// workerlease), it is not counted on for longer than it can be (package workerlease/holder), and no
-// id is stamped outside of it or twice (package snowflake). What it adds: an id is made with the
-// layout and epoch of the very lease that it is stamped with. A pool that was lost and begins anew
-// with another layout gets another generator.
+// Its promises are its parts': a granted window is this process's alone (package workerlease), it
+// is not used for longer than it lasts (package workerlease/holder), and no id is stamped outside
+// of it or twice (package snowflake). It adds that an id is made with the layout and epoch of its
+// own lease. A pool that was lost and begins anew with another layout gets another generator.
 //
 // A lease that is lost is followed by another as soon as one is granted, perhaps with another
 // worker id. In between, and while the pool is quarantined or exhausted or cannot be reached,

@@ -5,7 +5,7 @@ import (
 	"fmt"
 )
 
-// ErrUnavailable says that no id can be stamped now: this process has no lease that it can count
+// ErrUnavailable means that no id can be stamped now: this process has no lease that it can count
 // on. No id was used. The error is an *Unavailable.
 var ErrUnavailable = errors.New("stamper: no worker id is held")
 
@@ -15,7 +15,7 @@ type Unavailable struct {
 	Cause  error  // for the log; nil = the reason says it all
 }
 
-// Error says the reason and the cause.
+// Error reports the reason and the cause.
 func (u *Unavailable) Error() string {
 	if u.Cause == nil {
 		return fmt.Sprintf("%v: %s", ErrUnavailable, u.Reason)
@@ -23,11 +23,11 @@ func (u *Unavailable) Error() string {
 	return fmt.Sprintf("%v: %s: %v", ErrUnavailable, u.Reason, u.Cause)
 }
 
-// Unwrap gives ErrUnavailable, and not the cause: a lease whose grant has an unknown outcome is no
-// id whose stamping has.
+// Unwrap returns ErrUnavailable, and not the cause: the unknown outcome of a grant is not that of a
+// stamping.
 func (u *Unavailable) Unwrap() error { return ErrUnavailable }
 
-// ErrTooMany says that ids of as many pools as allowed are stamped here. Nothing was leased.
+// ErrTooMany means that this process stamps ids of as many pools as it may. Nothing was leased.
 // redisstore.RetryAfter returns the time until the pool that has rested longest is given back, if
 // it is not in use.
 var ErrTooMany = errors.New("stamper: too many pools at once")

@@ -33,8 +33,8 @@ type bench struct {
 	late  time.Duration // how far behind its clock may be: by what a reply of the store takes
 }
 
-// bubble runs a test on the embedded store with a clock of its own, which stands while anybody
-// works.
+// bubble runs a test on the embedded store with a clock of its own, which stands while any
+// goroutine runs.
 func bubble(t *testing.T, config stamper.Config, leases workerlease.Config, test func(*testing.T, bench)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -127,7 +127,7 @@ func (b bench) wantSlot(t testing.TB, pool string, state workerlease.SlotState) 
 	expect.Equal(t, "state of worker id 0 of pool "+pool, b.slot(t, pool).State, state)
 }
 
-// run changes the store behind everybody's back.
+// run changes the store directly, unseen by the stamper.
 func (b bench) run(t testing.TB, source string, keys ...string) {
 	t.Helper()
 	// not known: the store sends the source

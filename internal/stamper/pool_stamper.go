@@ -54,7 +54,7 @@ func (s *Stamper) open(pool, owner string) *poolStamper {
 
 var defaultLayout = snowflake.MustLayout(snowflake.DefaultLayout)
 
-// hear takes what the holder tells.
+// hear records the holder's events.
 func (d *poolStamper) hear(event holder.Event) {
 	switch event.Kind {
 	case holder.Granted:
@@ -78,12 +78,12 @@ func (d *poolStamper) hear(event holder.Event) {
 	}
 }
 
-// waitOf is how long no grant can be had: what the pool says, or until it is asked again.
+// waitOf is how long no grant can be had: the pool's answer, or until the next attempt.
 func waitOf(event holder.Event) time.Duration {
 	return cmp.Or(redisstore.RetryAfter(event.Err), event.Wait)
 }
 
-// note keeps what was heard, and reports whether a refusal is the first.
+// note records an event, and reports whether a refusal is the first.
 func (d *poolStamper) note(asking bool, refusal error, wait time.Duration) (first bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -94,7 +94,7 @@ func (d *poolStamper) note(asking bool, refusal error, wait time.Duration) (firs
 	return first
 }
 
-// over reports whether no lease is held and none will be: the pool has refused one for good.
+// over reports whether the pool has refused a lease for good.
 func (d *poolStamper) over() bool {
 	select {
 	case <-d.holder.Done():
@@ -104,11 +104,11 @@ func (d *poolStamper) over() bool {
 	}
 }
 
-// settle is how long a lease that was granted may take to be there, and one that cannot be counted
-// on at the moment to come back.
+// settle is how long a granted lease may take to be usable, or usable again.
 const settle = 100 * time.Millisecond
 
-// await waits until it is known whether there is a lease. The error says why there is none.
+// await waits until it is known whether there is a lease. The error is the reason why there is
+// none.
 func (d *poolStamper) await(ctx context.Context) error {
 	for began := time.Now(); ; {
 		d.mu.Lock()
@@ -149,7 +149,7 @@ func ended(ctx context.Context) error {
 	return &Unavailable{Reason: "no worker id was granted in the time that a request has", Cause: context.Cause(ctx)}
 }
 
-// stillLocked is the refusal as it is now: with what is left of the wait.
+// stillLocked returns the refusal with the remaining wait.
 func (d *poolStamper) stillLocked() error {
 	if d.refusal == nil {
 		return nil
@@ -161,7 +161,7 @@ func (d *poolStamper) stillLocked() error {
 	return d.refused(d.refusal)
 }
 
-// refused says why no worker id can be leased. What asking again does not change is told as it is.
+// refused is the error when no worker id can be leased. A final error stays as it is.
 func (d *poolStamper) refused(err error) error {
 	if other, ok := errors.AsType[*workerlease.OtherPool](err); ok {
 		return other
@@ -201,7 +201,7 @@ func (d *poolStamper) stamp(ctx context.Context, ids []snowflake.ID) (Origin, er
 	}
 }
 
-// slow is why so many ids were not stamped. The generator is nil if there was none.
+// slow is the reason why so many ids were not stamped. The generator is nil if there was none.
 func slow(g *snowflake.Generator, n int) string {
 	reason := fmt.Sprintf("%d ids were not stamped in the time that a request has", n)
 	if g == nil {
@@ -219,7 +219,7 @@ func (d *poolStamper) isClosing() bool {
 	return d.closing
 }
 
-// unstamped says why a generator that had a lease a moment ago has stamped nothing.
+// unstamped is the reason why a generator that had a lease a moment ago has stamped nothing.
 func (d *poolStamper) unstamped(err error) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -11,10 +11,9 @@ func (s *Stamper) closeLocked(d *poolStamper) {
 	s.work.Go(func() { d.giveBack(s.life) })
 }
 
-// makeRoomLocked gives a pool back for one that an owner wants to open, and reports whether it did:
-// the one that has rested for longest, for the time that makes it spare, of an owner who has as
-// many as this one; else one of the owner who has the most, though it may be in use: calls that
-// stamp there are told to come again.
+// makeRoomLocked closes a pool for one that an owner wants to open, and reports whether it did: the
+// pool that has rested for longest, and long enough to be spare, of an owner with at least as many;
+// else one of the owner with the most, though it may be in use: its calls are asked to come again.
 func (s *Stamper) makeRoomLocked(owner string) bool {
 	mine := s.places.Of(owner)
 	if d := s.longestLocked(func(d *poolStamper) bool { return s.places.Of(d.owner) >= mine }); d != nil && d.users == 0 && time.Since(d.used) >= s.config.Spare {
@@ -32,8 +31,8 @@ func (s *Stamper) makeRoomLocked(owner string) bool {
 	return false
 }
 
-// longestLocked is the pool, of some, that is not in use and has rested for longest; if all are
-// in use, the one that was left least lately. It is nil if there is none but those that are kept.
+// longestLocked returns the pool, of some, that is not in use and has rested for longest; if all
+// are in use, the one that was left least lately. It is nil if all are kept.
 func (s *Stamper) longestLocked(among func(*poolStamper) bool) (longest *poolStamper) {
 	for _, d := range s.stampers {
 		if !s.keeps(d.pool) && among(d) && (longest == nil || d.restsBefore(longest)) {

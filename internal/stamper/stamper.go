@@ -23,8 +23,9 @@ type Config struct {
 	Max      int           // pools at once, those included; 0 = 64
 	Idle     time.Duration // after which a pool that was not used is given back; 0 = 10 minutes
 	Spare    time.Duration // after which it makes room for another; 0 = a minute, Idle at most
-	// Owner says whose pool a call opens, by the call's context. With Max pools open, the owner of
-	// the most of them gives one up for an owner who has fewer. nil = all pools are one owner's.
+	// Owner returns the owner of a pool that a call opens, from the call's context. With Max pools
+	// open, the owner of the most of them gives one up for an owner with fewer. nil = all pools are
+	// one owner's.
 	Owner  func(context.Context) string
 	Logger *slog.Logger // nil = no log; it is not told the names of pools that clients chose
 
@@ -33,8 +34,7 @@ type Config struct {
 	Shapes map[string]Shape
 }
 
-// Shape is what the ids of a pool have to look like. A pool with another layout or epoch is not
-// stamped with.
+// Shape is the required form of a pool's ids. A pool with another layout or epoch is not used.
 type Shape struct {
 	Layout snowflake.Layout
 	Epoch  time.Time // whole milliseconds
@@ -60,7 +60,7 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// releaseTime is how long the giving back of a lease may take. What is not given back by then ends
+// releaseTime is how long the release of a lease may take. One that is not released by then ends
 // with its window.
 const releaseTime = 2 * time.Second
 
@@ -104,7 +104,7 @@ func (s *Stamper) keeps(pool string) bool {
 	return pool == s.config.Default || slices.Contains(s.config.Keep, pool)
 }
 
-// Origin is where ids come from.
+// Origin is the source of ids.
 type Origin struct {
 	WorkerID int
 	Layout   snowflake.Layout
@@ -136,7 +136,7 @@ func (s *Stamper) enter(pool, owner string) (*poolStamper, error) {
 	if d == nil && len(s.stampers) >= s.config.Max && !s.makeRoomLocked(owner) {
 		return nil, &fault.WaitError{
 			Err: ErrTooMany, Wait: s.nextRoomLocked(),
-			Text: fmt.Sprintf(": this server stamps ids of %d pools at most; one that nobody uses is given back in {wait} at the earliest", s.config.Max),
+			Text: fmt.Sprintf(": this server stamps ids of %d pools at most; an unused one is given back in {wait} at the earliest", s.config.Max),
 		}
 	}
 	if d == nil || d.over() {
@@ -156,7 +156,8 @@ func (s *Stamper) enter(pool, owner string) (*poolStamper, error) {
 
 func stopping() error { return &Unavailable{Reason: "this server is stopping"} }
 
-// givenBack is why a pool stamps no more: the server stops, or the pool's place went to another.
+// givenBack is the reason why a pool stamps no more: the server stops, or the pool's place went to
+// another.
 func givenBack() error {
 	return &Unavailable{Reason: "this server is giving its worker id of the pool back: it is stopping, or the place was needed for another pool"}
 }
@@ -168,8 +169,8 @@ func (s *Stamper) leave(d *poolStamper) {
 	d.used = time.Now()
 }
 
-// Origin says with which layout and epoch ids of a pool were stamped here last; ok is false if none
-// can have been. The worker id is of now, if there is one.
+// Origin returns the layout and epoch of the last ids that were stamped here of a pool; ok is false
+// if none can have been. The worker id is the current one, if any.
 func (s *Stamper) Origin(pool string) (origin Origin, ok bool) {
 	s.mu.Lock()
 	d := s.stampers[pool]
@@ -180,7 +181,7 @@ func (s *Stamper) Origin(pool string) (origin Origin, ok bool) {
 	return d.origin()
 }
 
-// Status is how it stands with the worker id of one pool.
+// Status is the state of the worker id of one pool.
 type Status struct {
 	Pool     string
 	Kept     bool // it is leased from for good
@@ -204,9 +205,9 @@ func (s *Stamper) Status() []Status {
 	return list
 }
 
-// Kept says how it stands with the pools that are leased from for good, by their names; nil when
-// they are being given back. It waits for what the store says of one that has just been asked for,
-// as long as the context lasts. One that was refused for good is asked for again.
+// Kept returns the states of the kept pools, by their names; nil when they are being given back. It
+// waits for the answer to a lease that was just asked for, as long as the context lasts. One that
+// was refused for good is asked for again.
 func (s *Stamper) Kept(ctx context.Context) (list []Status) {
 	var stampers []*poolStamper
 	s.mu.Lock()
@@ -235,7 +236,7 @@ func (s *Stamper) Kept(ctx context.Context) (list []Status) {
 
 // Close stops the stamping and gives all leases back, at the same time, which takes two seconds at
 // most, also where the context has ended. A lease that cannot be given back ends with its window;
-// the log tells. Closing again does nothing.
+// that is logged. Closing again does nothing.
 func (s *Stamper) Close(ctx context.Context) {
 	s.mu.Lock()
 	s.closed = true
@@ -248,7 +249,7 @@ func (s *Stamper) Close(ctx context.Context) {
 	s.work.Wait()
 }
 
-// reapLocked starts the giving back of pools that are not in use, if there can be any.
+// reapLocked starts to release unused pools, if there can be any.
 func (s *Stamper) reapLocked() {
 	if s.reaping {
 		return
@@ -272,7 +273,7 @@ func (s *Stamper) reap() {
 	}
 }
 
-// giveIdleBack reports whether there is still something to look after.
+// giveIdleBack releases unused pools, and reports whether pools are left to watch.
 func (s *Stamper) giveIdleBack() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

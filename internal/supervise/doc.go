@@ -13,8 +13,8 @@
 // called Run was killed or is stopped. Run kills the command where the guard does not. Both judge
 // by the boot clock ([SinceBoot]), which no one can set.
 //
-// A lease whose window moves is asked for its end again and again. The command reads the end in a
-// file, whose path [Lease.Environment] is told.
+// Run polls the lease for its window's end. The command reads the end in a file, whose path
+// [Lease.Environment] gets.
 //
 // # Systems
 //

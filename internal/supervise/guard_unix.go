@@ -20,16 +20,16 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// What a guard finds open, besides the command's three.
+// The file descriptors of a guard, besides the command's three.
 const (
-	// a line is the number of a signal to pass on, or the end of the window after it has moved:
-	// 'end' and milliseconds by the boot clock. The pipe's end, which comes too when the process at
-	// the other end is killed, says to stop the command.
+	// a line is the number of a signal to pass on, or a new end of the window: 'end' and
+	// milliseconds by the boot clock. The end of the pipe, also when the process at its other end
+	// is killed, means to stop the command.
 	lifeline = 3
 	reports  = 4 // a line of JSON each, for the process at the other end
 )
 
-// report is what a guard tells.
+// report is a guard's report.
 type report struct {
 	Group  int    `json:"group,omitempty"`  // the command has begun, in this process group
 	Ended  bool   `json:"ended,omitempty"`  // the command and its group have ended
@@ -44,22 +44,21 @@ type Allowance struct {
 	Margin time.Duration // between SIGKILL and the end
 }
 
-// tick is how often a guard looks for what it is not told of, such as a window's end that has
-// moved.
+// tick is how often a guard looks for changes without a signal, such as a window's new end.
 func (a Allowance) tick() time.Duration { return min(a.Margin/5, 100*time.Millisecond) }
 
-// pause is how long to wait for a moment of the boot clock: no longer than until then, since what a
-// guard is late by is taken from its margin, and a tick at most.
+// pause is how long to wait for a moment of the boot clock: no longer than until then, since a late
+// guard uses up its margin, and a tick at most.
 func (a Allowance) pause(until time.Duration) time.Duration {
 	return min(max(until-SinceBoot(), 0), a.tick())
 }
 
-// ErrNotAGuard says that a process was not started as a guard is.
+// ErrNotAGuard means that a process was not started as a guard.
 var ErrNotAGuard = errors.New("guard is started by `coatcheck worker run`")
 
 // Guard is the process between [Run] and its command, which has the arguments of `coatcheck guard`:
-// it is the command's parent, and ends the command when the window ends, whatever became of the
-// process that called Run: killed, stopped, or waiting for a Redis that says nothing.
+// it is the command's parent, and ends the command when the window ends, even if the process that
+// called Run is killed, stopped, or waiting for a silent Redis.
 type Guard struct {
 	allowance Allowance
 
@@ -92,8 +91,8 @@ func (g *Guard) Bind(flags *pflag.FlagSet) {
 }
 
 // Run runs a command until it or its window ends. It is called once in a process, whose signals,
-// terminal and orphans it takes over. The error is [ErrNotAGuard], or why the process that called
-// [Run] could not be told what became of the command.
+// terminal and orphans it takes over. The error is [ErrNotAGuard], or the reason why the guard
+// could not report the command's end.
 func (g *Guard) Run(args []string) error {
 	if len(args) == 0 || g.first <= 0 || g.allowance.Margin <= 0 {
 		return ErrNotAGuard
@@ -229,8 +228,7 @@ func exitCode(status syscall.WaitStatus) int {
 	return status.ExitStatus()
 }
 
-// due is when the command has to be stopped, and once that was done, when it has to be killed, by
-// the boot clock.
+// due is when to stop the command and, after that, when to kill it, by the boot clock.
 func (g *Guard) due() time.Duration {
 	last := time.Duration(g.end.Load()) - g.allowance.Margin
 	switch {
@@ -298,7 +296,7 @@ func (g *Guard) cut() {
 	g.stop()
 }
 
-// stop asks the group to end. A part of it that is stopped has to go on to hear it.
+// stop asks the group to end. It resumes stopped processes, so that they get the signal.
 func (g *Guard) stop() {
 	if g.stopped {
 		return
@@ -314,7 +312,7 @@ func (g *Guard) kill() {
 }
 
 // interruptIgnored reports whether SIGINT was ignored when this process began, as a shell without
-// job control has it for what it starts in the background.
+// job control does for background processes.
 var interruptIgnored = signal.Ignored(syscall.SIGINT)
 
 // Signals are the signals that go on to the command. SIGHUP stays ignored where it is, as under

@@ -49,7 +49,7 @@ func startGuard(args []string, env []string, file windowFile, end time.Duration,
 	return g, nil
 }
 
-// guarded is a command under a guard, as who started it sees it.
+// guarded is a command under a guard, for the process that started it.
 type guarded struct {
 	process *os.Process // the guard
 	order   *os.File    // its lifeline
@@ -69,7 +69,7 @@ func (g *guarded) pass(s os.Signal) {
 	_ = g.say(fmt.Sprintf("%d\n", s)) // the guard may have ended
 }
 
-// move has the window end at another time.
+// move changes the end of the window.
 func (g *guarded) move(end time.Duration) error {
 	return g.say(fmt.Sprintf(movedEnd+"%d\n", end.Milliseconds()))
 }

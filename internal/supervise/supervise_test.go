@@ -99,7 +99,7 @@ func TestVerdictOnACommandThatWasKilled(t *testing.T) {
 		{report{Ended: true, Code: 128 + 9}, true, 0, errLost},
 		{report{Ended: true, Code: 128 + 9, Cut: true}, false, 0, errLost},
 		{report{}, true, 0, errLost},
-		{report{Ended: true, Code: 128 + 9}, false, 128 + 9, nil}, // by somebody else
+		{report{Ended: true, Code: 128 + 9}, false, 128 + 9, nil}, // by another process
 		{report{Ended: true, Code: 3}, true, 3, nil},              // just before
 	} {
 		s := &supervision{Lease: &movingLease{}, outcome: row.report, killed: row.killed, cause: errors.New("broken")}

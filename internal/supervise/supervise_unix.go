@@ -26,11 +26,11 @@ type Lease interface {
 	Lost(cause error) error // what to say when the command was stopped for that
 }
 
-// leastMargin is more than a busy machine keeps a process waiting that is ready to run.
+// leastMargin is longer than a busy machine delays a process that is ready to run.
 const leastMargin = 200 * time.Millisecond
 
-// Allowed is how much time a window leaves for its end: enough for renewals to fail a few times
-// before.
+// Allowed is the margin at the end of a window: small enough for renewals to fail a few times
+// before it.
 func Allowed(ttl, grace time.Duration) Allowance {
 	return Allowance{Grace: min(grace, ttl/4), Margin: min(max(ttl/10, leastMargin), time.Second)}
 }
@@ -38,14 +38,14 @@ func Allowed(ttl, grace time.Duration) Allowance {
 // End is how a command ended.
 type End struct {
 	Code int // its exit code: 128 and the number of the signal that killed it
-	// the latest time by the server's clock that it can have worked out from its file; the zero
-	// time if it is not certain that it has ended
+	// the latest time by the server's clock that the command can have computed from its file; the
+	// zero time if it may not have ended
 	Last time.Time
 }
 
-// Run runs a command to its end. The error says that the command did not begin or did not end by
-// itself; it is that of the lease's Lost where the lease ended. Signals go on to the command. The
-// warnings say what the command has to do without.
+// Run runs a command to its end. It fails if the command did not begin or did not end by itself,
+// with the error of the lease's Lost if the lease ended. Signals go on to the command. The warnings
+// name what the command does not have.
 func Run(h Lease, command []string, a Allowance, signals <-chan os.Signal, warnings io.Writer) (end End, err error) {
 	s := &supervision{Lease: h, allowance: a, signals: signals, warnings: warnings}
 	if s.window, err = h.Window(); err != nil {
@@ -125,7 +125,7 @@ func (s *supervision) watch() {
 	}
 }
 
-// due is when the command is killed from here, by the boot clock: the guard should have done it by
+// due is when this process kills the command, by the boot clock: the guard should have done it by
 // then.
 func (s *supervision) due() time.Duration { return s.window.Boot - s.allowance.Margin/2 }
 
@@ -178,8 +178,8 @@ func (s *supervision) kill() {
 	_ = s.process.Kill() // Linux kills the command with it, known or not
 }
 
-// reap reads what the guard has told last. If it was killed the command is as well, and its end
-// waited for as long as the window lasts.
+// reap reads the guard's last report. If the guard was killed, reap kills the command and waits for
+// its end while the window lasts.
 func (s *supervision) reap() {
 	for len(s.reports) > 0 {
 		s.hear(<-s.reports)
@@ -195,8 +195,8 @@ func (s *supervision) reap() {
 	}
 }
 
-// wasCut reports whether the command was stopped. Of one that was killed from here the guard may
-// have seen no more than that it ended.
+// wasCut reports whether the command was stopped. If this process killed it, the guard may have
+// seen only its end.
 func (s *supervision) wasCut() bool {
 	return s.outcome.Cut || s.killed && s.outcome.Code == 128+int(syscall.SIGKILL)
 }

@@ -10,8 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// terminal is the terminal of a guard, which its command is lent when it asks for it. Until then
-// the programs beside `lock run` in a pipeline have it.
+// terminal is the terminal of a guard, which lends it to its command on demand. Until then the
+// other programs in the pipeline of `lock run` have it.
 type terminal struct {
 	file  *os.File // nil = there is none
 	asked bool     // the command waits for it

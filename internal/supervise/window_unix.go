@@ -28,8 +28,8 @@ type Window struct {
 	Boot   time.Duration
 }
 
-// origin is the server's time at zero of the boot clock, as a reader of the two lines of a file
-// works it out.
+// origin is the server's time at zero of the boot clock, as a reader of the file's two lines
+// computes it.
 func (w Window) origin() time.Time {
 	return time.UnixMilli(w.Server.UnixMilli() - w.Boot.Milliseconds())
 }
@@ -56,7 +56,7 @@ func newWindowFile(w Window) (windowFile, error) {
 	return file, nil
 }
 
-// write puts another end in the place of the last: a reader sees the one or the other.
+// write replaces the end: a reader sees the old or the new one.
 func (f windowFile) write(w Window) error {
 	text := fmt.Sprintf("%d\n%d\n", w.Server.UnixMilli(), w.Boot.Milliseconds())
 	if err := os.WriteFile(string(f)+".new", []byte(text), 0o600); err != nil {

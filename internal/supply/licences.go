@@ -51,7 +51,7 @@ type licenceText struct {
 
 var licenceFile = regexp.MustCompile(`(?i)^(licen[cs]e|copying|unlicense)([-._].*)?$`)
 
-// vendored are packages of npm that the binary holds as files of this repository, as published.
+// vendored are packages of npm whose published files are in this repository and in the binary.
 var vendored = []module{{path: "npm/uplot", version: "1.6.32", dir: "console/static"}}
 
 // licencesOf finds the licences of every module in the binary, and what may not be there. The list
@@ -104,7 +104,7 @@ func look(m module) (held, error) {
 	return one, one.check()
 }
 
-// unknown stands for a text that is no licence which anybody knows.
+// unknown stands for a text that is no known licence.
 const unknown = "unknown"
 
 // namesOf are the licences that a text holds. A text of which less than half is a licence is
@@ -123,7 +123,7 @@ func namesOf(text []byte) (names []string) {
 // check reports whether a module may be in the binary.
 func (h held) check() error {
 	if len(h.licences) == 0 {
-		return fmt.Errorf("%s %s has no file with a licence: nobody may use it", h.path, h.version)
+		return fmt.Errorf("%s %s has no file with a licence, so it may not be used", h.path, h.version)
 	}
 	if slices.Equal(excepted[h.path].found, h.licences) {
 		return nil
@@ -181,7 +181,7 @@ func writeLicences(ctx context.Context, root, file string) error {
 	if len(all) == 0 {
 		return faults
 	}
-	return errors.Join(faults, os.WriteFile(filepath.Join(root, file), []byte(page(all)), 0o644)) //nolint:gosec // a page for everybody to read
+	return errors.Join(faults, os.WriteFile(filepath.Join(root, file), []byte(page(all)), 0o644)) //nolint:gosec // a page for all users
 }
 
 // printTexts prints the licences of all modules, and of Go itself.

@@ -1,4 +1,4 @@
-// Command supply says what is in the binary of this repository and where it is from.
+// Command supply lists the modules in the binary of this repository, and their licences.
 //
 //	go run ./internal/supply licences            writes docs/licences.md: the modules in the binary, and their licences
 //	go run ./internal/supply texts > FILE        prints the texts of those licences, which go along with a binary

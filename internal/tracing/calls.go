@@ -16,8 +16,8 @@ import (
 // pipelineCalls is how many calls shared a call's round trip, itself among them.
 const pipelineCalls = attribute.Key("coatcheck.pipeline.calls")
 
-// calls makes a span of each call to the store that a request is behind. What the process does by
-// itself, such as renewals, has none.
+// calls makes a span of each call to the store for a request. The process's own calls, such as
+// renewals, have none.
 type calls struct {
 	observe.None
 
@@ -58,8 +58,8 @@ func (c calls) CallEnded(ctx context.Context, call observe.Call) {
 	span.End()
 }
 
-// classOf names the class of an error, of which the text may say more than a trace should hold; ""
-// for what is an answer and no failure.
+// classOf names the class of an error, whose text may be too much for a trace; "" for an answer
+// that is no failure.
 func classOf(err error) string {
 	switch {
 	case err == nil:

@@ -2,8 +2,8 @@
 // the OpenTelemetry SDK; a package that makes spans uses its interface package alone.
 //
 // A request is never slowed or failed by it: spans that have ended are put into a bounded queue,
-// which a goroutine sends in batches. What the collector does not take in time is dropped, and the
-// log says so, once a minute at most.
+// which a goroutine sends in batches. Spans that the collector does not take in time are dropped,
+// which is logged, once a minute at most.
 package tracing
 
 import (
@@ -27,12 +27,13 @@ import (
 	"github.com/coatcheck/coatcheck/redisstore/observe"
 )
 
-// scope names who makes the spans.
+// scope is the name of the source of the spans.
 const scope = "github.com/coatcheck/coatcheck"
 
-// Config says where traces go, and which. Beside it the SDK reads the variables that OpenTelemetry
-// specifies, from the process's environment: OTEL_EXPORTER_OTLP_*, OTEL_BSP_*, OTEL_SERVICE_NAME,
-// OTEL_RESOURCE_ATTRIBUTES, OTEL_TRACES_SAMPLER. What is set here counts before them.
+// Config is the destination and the choice of traces. Beside it the SDK reads the variables that
+// OpenTelemetry specifies, from the process's environment: OTEL_EXPORTER_OTLP_*, OTEL_BSP_*,
+// OTEL_SERVICE_NAME, OTEL_RESOURCE_ATTRIBUTES, OTEL_TRACES_SAMPLER. What is set here counts before
+// them.
 type Config struct {
 	Endpoint string // base URL of the collector, such as http://127.0.0.1:4318, after which comes /v1/traces; "" = as the environment says
 	// the part of the traces that is kept, 0 to 1: see Known. nil = as the environment says, else
@@ -55,7 +56,7 @@ func Wanted(getenv func(string) string) bool {
 	return getenv("OTEL_EXPORTER_OTLP_ENDPOINT") != "" || getenv("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT") != ""
 }
 
-// CheckEndpoint tells what is wrong with the URL of a collector. The error does not repeat it.
+// CheckEndpoint returns the fault of a collector's URL. The error does not repeat it.
 func CheckEndpoint(text string) error {
 	at, err := url.Parse(text)
 	switch {
@@ -67,7 +68,7 @@ func CheckEndpoint(text string) error {
 	return nil
 }
 
-// Traces is where spans go. A nil *Traces makes none. It is safe for concurrent use.
+// Traces sends spans. A nil *Traces makes none. It is safe for concurrent use.
 type Traces struct {
 	provider *sdk.TracerProvider
 	tracer   trace.Tracer
@@ -124,8 +125,7 @@ func (t *Traces) Observers() []observe.Observer {
 // closeWithin is how long the last spans may take to be sent.
 const closeWithin = 3 * time.Second
 
-// Close sends what has ended and was not sent yet, as far as that takes no more than three seconds,
-// and ends the sending.
+// Close sends the remaining ended spans, for three seconds at most, and ends the sending.
 func (t *Traces) Close(ctx context.Context) error {
 	if t == nil {
 		return nil

@@ -1,7 +1,6 @@
-// Package watch follows what files say while a process runs: files of keys, of routes, of
-// certificates. It looks at them every so often, and takes what is new when it is the same at two
-// looks, so that a file that is just being written is not taken for a shorter one, nor a
-// certificate for that of the key before it.
+// Package watch follows files while a process runs: files of keys, of routes, of certificates. It
+// reads them every so often, and takes new content that is the same at two looks, so that it takes
+// no half-written file, and no certificate with the key of the one before it.
 package watch
 
 import (
@@ -40,16 +39,15 @@ func Every(interval time.Duration, look func(context.Context)) (stop func()) {
 	}
 }
 
-// Seen is what is known of a file, or of files that belong together. The zero value knows nothing.
-// One goroutine at a time uses it.
+// Seen is the state of a file, or of files that belong together. The zero value knows nothing. One
+// goroutine at a time uses it.
 type Seen struct {
 	last  string // what the last look found
 	tried string // what was taken last, well or badly
 }
 
-// Look notes what a look has found: the version of the content, or why there is none. It reports
-// whether that is to be taken: it is the same at two looks, and is not what was taken last. So an
-// error is told once.
+// Look records a look's result: the version of the content, or an error. It reports whether to take
+// that: it is the same at two looks, and was not taken last. So an error is reported once.
 func (s *Seen) Look(version string, err error) (isNew bool) {
 	found := nameOf(version, err)
 	isNew = found == s.last && found != s.tried
@@ -59,7 +57,7 @@ func (s *Seen) Look(version string, err error) (isNew bool) {
 	return isNew
 }
 
-// Take notes that what was found is taken at once.
+// Take records that a result is taken at once.
 func (s *Seen) Take(version string, err error) { s.tried = nameOf(version, err) }
 
 func nameOf(version string, err error) string {
@@ -92,7 +90,7 @@ func Version(text []byte) string {
 	return hex.EncodeToString(sum[:6])
 }
 
-// IsExposed reports whether everybody on this machine may read a file.
+// IsExposed reports whether every user of this machine may read a file.
 func IsExposed(path string) bool {
 	about, err := os.Stat(path)
 	return err == nil && about.Mode().Perm()&0o004 != 0

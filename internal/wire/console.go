@@ -16,14 +16,14 @@ type Event struct {
 
 	Operation string `json:"operation,omitempty"` // that was settled, by its name
 	Outcome   string `json:"outcome,omitempty"`   // as which it was settled
-	// the principal who settled it; none where access is not controlled
+	// the principal that settled it; none if access is not controlled
 	By     string `json:"by,omitempty"`
 	Reason string `json:"reason,omitempty"` // as that principal gave it
 
 	EventBy // for those of role admin who may touch all names
 }
 
-// EventBy is who has asked for what an event tells of, and how it ended. It holds no secret.
+// EventBy is the caller of an event's request, and the outcome. It holds no secret.
 type EventBy struct {
 	Principal string `json:"principal,omitempty"`
 	// also of one that was shown with a wrong secret
@@ -41,7 +41,7 @@ type EventHello struct {
 	Since time.Time `json:"since"` // when this process began to tell
 	Kept  int       `json:"kept"`  // how many events it remembers for those who come back
 	Kinds []string  `json:"kinds"` // that are told
-	// how often each thing has happened since then; of tokens it is all that is told
+	// how often each kind has happened since then; tokens have no other events
 	Tally map[string]int64 `json:"tally"`
 }
 
@@ -62,15 +62,15 @@ type EventEnd struct {
 	Reason string `json:"reason"`
 }
 
-// Session answers GET /console/api/session: who is asking, and what the console is to show them.
+// Session answers GET /console/api/session: the caller, and what the console shows it.
 type Session struct {
 	Role    string `json:"role"`              // none, read, use or admin
 	Refused string `json:"refused,omitempty"` // why the key that was shown is not taken
-	// none where access is not controlled, and of those who showed nothing
+	// none if access is not controlled, and for callers without key or certificate
 	Principal string `json:"principal,omitempty"`
 	// that the caller may touch, as orders:*; none = all
 	Names []string `json:"names"`
-	// whether access is controlled: else everybody is an admin
+	// whether access is controlled; without it every caller is an admin
 	Access bool `json:"access"`
 	// whether the console has no buttons that change anything
 	Readonly bool `json:"readonly"`
@@ -83,7 +83,7 @@ type Session struct {
 	Hazards []string `json:"hazards,omitempty"`
 }
 
-// History answers GET /console/api/history: how much of each thing passed through this process.
+// History answers GET /console/api/history: the totals of each series of this process.
 type History struct {
 	Until  time.Time           `json:"until"`   // end of the newest point
 	Step   int64               `json:"step_ms"` // time of each point

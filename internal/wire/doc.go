@@ -1,4 +1,3 @@
-// Package wire holds what crosses HTTP and is needed on both sides or in more than one package: the
-// problems that requests fail with. The catalogue of problems is here once; which domain error
-// becomes which problem is said where the error is answered.
+// Package wire holds the messages of HTTP that both sides or several packages need, and the
+// catalogue of problems. The packages that answer map domain errors to problems.
 package wire

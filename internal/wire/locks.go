@@ -45,8 +45,7 @@ type LockBroken struct {
 	Fence int64  `json:"fence"` // larger than that of the holder who was shut out
 }
 
-// Lock is who holds a lock and who waits for it: it answers GET /lock/{name}, and is a part of
-// Locks.
+// Lock is the holders and waiters of a lock: it answers GET /lock/{name}, and is a part of Locks.
 type Lock struct {
 	Name string `json:"name"`
 	// exclusive, shared or permits; none if it is free
@@ -60,7 +59,7 @@ type Lock struct {
 	ServerTime time.Time    `json:"server_time"`
 }
 
-// LockHolder is one who holds a lock. A plain client of redislock has no fence, no owner and no
+// LockHolder is one holder of a lock. A plain client of redislock has no fence, no owner and no
 // since; without an until it holds for ever.
 type LockHolder struct {
 	Owner string    `json:"owner,omitempty"`
@@ -70,7 +69,7 @@ type LockHolder struct {
 	Take  int       `json:"take,omitempty"` // permits, with mode permits
 }
 
-// LockWaiter is one who waits for a lock.
+// LockWaiter is one waiter of a lock.
 type LockWaiter struct {
 	Owner string    `json:"owner,omitempty"`
 	Mode  string    `json:"mode"`

@@ -55,8 +55,8 @@ type Answer struct {
 	NotKept bool `json:"body_not_kept,omitempty"`
 }
 
-// Operation is what an operator may know of an operation: it answers GET /operation/{operation},
-// and is a part of Operations. It holds no token and no key.
+// Operation is an operation as operators see it: it answers GET /operation/{operation}, and is a
+// part of Operations. It holds no token and no key.
 type Operation struct {
 	Operation string    `json:"operation"` // its name, which handlers get as well
 	State     string    `json:"state"`     // issued, claimed, completed or in-doubt
@@ -173,9 +173,9 @@ type WorkerLease struct {
 	ServerTime time.Time `json:"server_time"`
 }
 
-// RenewRequest is the body of PUT /worker/{pool}/{worker_id}; all of it is optional. What follows
-// ttl_ms is the holder's proof, as it was granted and renewed last: with it, all of it, a lease
-// that Redis has lost is written down anew while its window is open.
+// RenewRequest is the body of PUT /worker/{pool}/{worker_id}; all of it is optional. The fields
+// after ttl_ms are the holder's proof, as last granted or renewed: with all of them, a lease that
+// Redis has lost is recorded anew while its window is open.
 type RenewRequest struct {
 	TTL        *int64     `json:"ttl_ms"`
 	NotAfter   *time.Time `json:"not_after"`
@@ -195,7 +195,7 @@ type WorkerRenewed struct {
 	ServerTime time.Time `json:"server_time"`
 }
 
-// WorkerPool is what a pool is: it answers PUT /worker/{pool}, and is a part of WorkerRing and
+// WorkerPool is the state of a pool: it answers PUT /worker/{pool}, and is a part of WorkerRing and
 // WorkerPools.
 type WorkerPool struct {
 	Pool       string    `json:"pool"`
@@ -315,13 +315,13 @@ type Readiness struct {
 	Store       string `json:"store"` // embedded, standalone, sentinel or cluster
 	Ack         int    `json:"ack"`
 	Incarnation string `json:"incarnation,omitempty"` // for those who may read
-	// why it is not ready; for those who may read with figures
+	// why it is not ready; with figures for callers that may read
 	Reason string `json:"reason,omitempty"`
 
 	// WorkerIDs counts the worker ids that this server stamps with itself. One that is waited for
 	// makes the server unready only where its pool is configured and another process has one.
 	WorkerIDs *WorkerCount `json:"worker_ids,omitempty"`
-	// Workers lists them for those who may read, as far as their names go.
+	// Workers lists them for callers that may read, as far as their names go.
 	Workers []StampingWorker `json:"workers,omitempty"`
 }
 
@@ -331,11 +331,11 @@ type WorkerCount struct {
 	Waiting int `json:"waiting"`
 }
 
-// StampingWorker is how it stands with this server's worker id of one pool.
+// StampingWorker is the state of this server's worker id of one pool.
 type StampingWorker struct {
 	Pool  string `json:"pool"`
 	State string `json:"state"` // held, or waiting: nothing of the pool is stamped now
-	// Configured says that this server is to stamp ids of the pool from its start on.
+	// Configured is set if this server stamps ids of the pool from its start on.
 	Configured bool      `json:"configured,omitempty"`
 	WorkerID   *int      `json:"worker_id,omitempty"` // if it is held
 	NotAfter   time.Time `json:"not_after,omitzero"`  // end of its window, if it is held
@@ -347,11 +347,11 @@ type Policies struct {
 	Routes []RoutePolicy `json:"routes"`
 }
 
-// RoutePolicy is what a client may know of a guarded route.
+// RoutePolicy is a guarded route as clients see it.
 type RoutePolicy struct {
 	Route   string   `json:"route"`
 	Headers []string `json:"headers"` // one of them belongs in the request
-	// what makes a key one of its own: the same key elsewhere is another operation
+	// what distinguishes a key: the same key elsewhere is another operation
 	UniqueBy  []string `json:"unique_by"`
 	Required  bool     `json:"required"`
 	Policy    string   `json:"policy"`

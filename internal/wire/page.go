@@ -7,8 +7,7 @@ import (
 	"html"
 )
 
-// Page is the page for people behind a problem's type, in HTML; ok is false for a code that there
-// is not.
+// Page is the HTML page that a problem's type links to; ok is false for an unknown code.
 func Page(code Code) (page string, ok bool) {
 	kind, ok := Lookup(code)
 	if !ok {

@@ -12,7 +12,7 @@ import (
 // Code names a kind of problem. Codes are part of the outside contract.
 type Code string
 
-// The codes. What each means stands in the catalogue, which Lookup reads.
+// The codes. The catalogue, which Lookup reads, has their meanings.
 const (
 	InvalidRequest     Code = "invalid-request"
 	InvalidName        Code = "invalid-name"
@@ -40,13 +40,13 @@ const (
 	PoolExists         Code = "pool-exists"
 	PayloadTooLarge    Code = "payload-too-large"
 	TooManyRequests    Code = "too-many-requests"
-	// UnsupportedEncoding is told of a body that is compressed.
+	// UnsupportedEncoding refuses a compressed body.
 	UnsupportedEncoding Code = "unsupported-encoding"
 	StoreUnavailable    Code = "store-unavailable"
 	OutcomeUnknown      Code = "outcome-unknown"
-	// UpstreamUnavailable is told by the gateway alone.
+	// UpstreamUnavailable is a problem of the gateway alone.
 	UpstreamUnavailable Code = "upstream-unavailable"
-	// Overloaded is told while requests under way take as much memory as they may.
+	// Overloaded refuses requests while those under way use all the memory that they may.
 	Overloaded    Code = "overloaded"
 	InternalError Code = "internal-error"
 )
@@ -123,9 +123,9 @@ type Problem struct {
 	RetryAfter time.Duration `json:"-"` // 0 = not known
 }
 
-// NewProblem returns a problem of a known code; without a detail of its own it has the help that
-// all problems of its kind have, and with a wait where the state that it tells of passes. An
-// unknown code is a programmer's mistake and gives an internal error.
+// NewProblem returns a problem of a known code. Without a detail it has the help of its kind, and
+// it has a wait if its state passes. An unknown code is a programmer's mistake and gives an
+// internal error.
 func NewProblem(code Code, detail string) Problem {
 	kind, ok := catalogue[code]
 	if !ok {
@@ -142,8 +142,7 @@ func NewProblem(code Code, detail string) Problem {
 	return problem
 }
 
-// soon is when to ask again what was refused because of a state that passes, if the error does not
-// say.
+// soon is the default wait after a refusal because of a state that passes.
 const soon = time.Second
 
 // SetRetryAfter sets the header Retry-After, in whole seconds rounded up, if the wait is known.

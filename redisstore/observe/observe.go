@@ -1,5 +1,4 @@
-// Package observe is what those are told who watch a store of package redisstore, for metrics and
-// traces.
+// Package observe is the observers of a store of package redisstore, for metrics and traces.
 package observe
 
 import (
@@ -7,18 +6,17 @@ import (
 	"time"
 )
 
-// Observer is told what a store does, for metrics and traces. Its methods are called where the work
-// is done, at once and by many goroutines: they must be quick and must not call the store. What
-// they are told holds no key, no argument and no value. Embed [None] for the methods that an
-// observer has no use for.
+// Observer is called for what a store does, for metrics and traces. The goroutines that do the work
+// call its methods, many at once: they must be quick and must not call the store. They get no key,
+// no argument and no value. Embed [None] for the methods that an observer does not need.
 type Observer interface {
 	// CallStarted is called before a script or an INCRBY goes out. The call goes on with the
 	// context that it returns.
 	CallStarted(ctx context.Context, op string) context.Context
 	// CallEnded is called once for each CallStarted with the context that it returned, or one made
-	// of that by a later observer. It is called without a CallStarted, and with a context that says
-	// nothing, for increments of package counter that go out together: once for all of a batch that
-	// were added, and once for each that was not.
+	// of that by a later observer. It is called without a CallStarted, and with an empty context,
+	// for increments of package counter that go out together: once for all of a batch that were
+	// added, and once for each that was not.
 	CallEnded(ctx context.Context, call Call)
 	// BatchEnded is called after each round trip that carried calls.
 	BatchEnded(batch Batch)
@@ -36,13 +34,12 @@ type Call struct {
 	Op   string // the name of the script's file without .lua, or [OpIncrBy]
 	N    int    // how many calls; more than 1 only for increments of counters
 	Took time.Duration
-	// the outcome that a script has answered, of those that its header names; "" if it has not, and
-	// for OpIncrBy
+	// the script's outcome, one of those in its header; "" if it has not answered, and for OpIncrBy
 	Word string
 	Err  error // what the caller is told: an [*Error], or a sentinel of one of the three classes
 
-	// how many calls shared its round trip, itself among them; 0 = that is not known, since its
-	// caller did not wait for it or it never left
+	// how many calls shared its round trip, itself included; 0 = unknown, since its caller did not
+	// wait for it or it never left
 	Together int
 }
 

@@ -15,13 +15,13 @@ import (
 const (
 	forever      = time.Duration(math.MaxInt64)
 	shortestWait = 50 * time.Millisecond
-	// also where a longer one was named: a holder may release, and a pool be declared new, at any
+	// also if a longer one was stated: a holder may release, and a pool be declared new, at any
 	// time.
 	longestWait = 5 * time.Second
 )
 
-// acquire asks for a grant, again and again while patience lasts and asking can help. One nonce
-// serves until it is known what became of it, so that a reply that was lost costs nothing.
+// acquire asks for a grant, again and again while patience lasts and asking can help. It keeps one
+// nonce until the outcome is known, so that a lost reply costs nothing.
 func (h *Holder) acquire(patience time.Duration) (*term, error) {
 	began, pause, nonce := time.Now(), shortestWait, secret.New()
 	for {
@@ -55,8 +55,8 @@ func (h *Holder) acquire(patience time.Duration) (*term, error) {
 	}
 }
 
-// spread is how long to wait where that much was named, 0 = nothing: up to half as long again, so
-// that those who wait for one slot do not all ask at once.
+// spread lengthens a stated wait, 0 = none, by up to half, so that the waiters for one slot do not
+// all ask at once.
 func spread(named, pause time.Duration) time.Duration {
 	wait := pause
 	if named > 0 {
@@ -97,7 +97,7 @@ func (h *Holder) begin(lease Lease, layout snowflake.Layout, sent, wall time.Tim
 	return nil
 }
 
-// farewell is how long the giving back of a grant without a waiting caller may take.
+// farewell is how long the release of a grant without a waiting caller may take.
 const farewell = time.Second
 
 // giveBack releases a grant with which nothing was stamped.

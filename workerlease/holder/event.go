@@ -2,24 +2,26 @@ package holder
 
 import "time"
 
-// Kind is what happened to a holder.
+// Kind is the kind of an event.
 type Kind string
 
 // The kinds of events.
 const (
-	// Waiting means that no grant was made: Err says why, Wait how long until the next attempt.
+	// Waiting means that no grant was made: Err is the reason, Wait the time until the next
+	// attempt.
 	Waiting Kind = "waiting"
 	Granted Kind = "granted" // a worker id is held from now on
 	Renewed Kind = "renewed" // its window was moved
-	// RenewalFailed means that its window was not moved, and that it is not known to be lost: Err
-	// says why.
+	// RenewalFailed means that a renewal did not extend the window, and that the lease is not known
+	// to be lost: Err is the reason.
 	RenewalFailed Kind = "renewal-failed"
 	Lost          Kind = "lost" // it is held no longer: Err says why
-	// Released means that it was given back. If Err is set, that failed: it ends with its window.
+	// Released means that the lease was given back. If Err is set, that failed: it ends with its
+	// window.
 	Released Kind = "released"
 )
 
-// Event is something that happened to a holder.
+// Event is a change of a holder's state.
 type Event struct {
 	Kind     Kind
 	Pool     string

@@ -26,7 +26,7 @@ var (
 	ErrReleased = keepalive.ErrReleased
 )
 
-// Options say how to hold. The zero value of each field means the default beside it.
+// Options are the options of a holder. The zero value of each field means the default beside it.
 type Options struct {
 	// Reacquire leases another worker id when one was lost, until Release. Without it the holder is
 	// done when its lease is.
@@ -38,10 +38,10 @@ type Options struct {
 	// a tenth of its TTL, a second at most.
 	Margin time.Duration
 	// Strict ends the lease for good when wall time runs ahead, as it does while the machine
-	// sleeps. Without it a renewal may tell that it is still there.
+	// sleeps. Without it a renewal may show that the lease is still there.
 	Strict bool
-	// Observe is told of what happens, one event at a time, by the goroutine that does it: it must
-	// return soon, and not call Release. nil = not told.
+	// Observe is called for each event, one at a time, by the goroutine that causes it: it must
+	// return soon, and not call Release. nil = not called.
 	Observe func(Event)
 	// Wall is the wall clock; nil = the machine's.
 	Wall func() time.Time
@@ -62,7 +62,7 @@ type Holder struct {
 	cause error // why none is held
 }
 
-// term is the time of one lease.
+// term is one lease while it is held.
 type term struct {
 	keeper *keepalive.Keeper
 	layout snowflake.Layout // the lease's, read
@@ -124,7 +124,7 @@ func oneAtATime(observe func(Event)) func(Event) {
 	}
 }
 
-// Lease says what may be stamped now. The error wraps ErrNone, and the reason: none was granted
+// Lease returns what may be stamped now. The error wraps ErrNone, and the reason: none was granted
 // yet, it was lost, or it cannot be counted on at the moment.
 func (h *Holder) Lease() (snowflake.Lease, error) {
 	t, lease, clock, err := h.now()
@@ -185,7 +185,7 @@ func (h *Holder) Context() context.Context {
 // context, a final refusal, or a loss without Reacquire.
 func (h *Holder) Done() <-chan struct{} { return h.done }
 
-// Err is why nothing is held; nil while a lease is.
+// Err is the reason why no lease is held; nil while one is.
 func (h *Holder) Err() error {
 	_, err := h.Lease()
 	return err
@@ -193,9 +193,9 @@ func (h *Holder) Err() error {
 
 // Release stops holding and gives the lease back, if there is one. usedUntil is the end of the last
 // timestamp that was stamped, as snowflake.Generator.Stop returns it; the zero time if that is not
-// known, and then it is what the lease's clock has come to by now, and unsaid more. The context
-// bounds the giving back only: the holding has stopped in any case. The error is the leaser's; the
-// lease then ends with its window. Releasing again does nothing.
+// known; then it is the lease's clock now, and unsaid more. The context bounds the request only:
+// the holding has stopped in any case. The error is the leaser's; the lease then ends with its
+// window. Releasing again does nothing.
 func (h *Holder) Release(ctx context.Context, usedUntil time.Time) error {
 	h.stop(keepalive.ErrReleased)
 	<-h.done
@@ -218,8 +218,7 @@ func (h *Holder) Release(ctx context.Context, usedUntil time.Time) error {
 	return err
 }
 
-// begun is where the window of the lease begins that was held last; the zero time if there is none
-// to give back.
+// begun is the start of the last lease's window; the zero time if there is none to give back.
 func (h *Holder) begun() time.Time {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -262,7 +261,7 @@ func (h *Holder) run(t *term) {
 	}
 }
 
-// take makes a lease the one that is held.
+// take makes a lease the current one.
 func (h *Holder) take(t *term) {
 	h.mu.Lock()
 	h.term, h.last, h.cause = t, t, nil

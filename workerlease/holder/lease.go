@@ -25,19 +25,19 @@ type Lease struct {
 // Leaser grants leases. Implementations are safe for concurrent use, and every call ends with its
 // context.
 type Leaser interface {
-	// Acquire leases a worker id. The same nonce asked again answers the same grant, where the way
-	// to the pool can carry one.
+	// Acquire leases a worker id. The same nonce gets the same grant again, if the protocol can
+	// carry one.
 	Acquire(ctx context.Context, nonce string) (Lease, error)
-	// Renew asks for one more TTL, and returns the lease with NotAfter and Now as they are then.
+	// Renew asks for one more TTL, and returns the lease with its new NotAfter and Now.
 	Renew(ctx context.Context, lease Lease) (Lease, error)
 	// Release gives a lease back. usedUntil is the end of the last timestamp that was used; the
 	// zero time if that is not known.
 	Release(ctx context.Context, lease Lease, usedUntil time.Time) error
-	// Judge says what an error means for a holder.
+	// Judge returns the meaning of an error for a holder.
 	Judge(err error) Verdict
 }
 
-// Verdict is what an error means for a holder.
+// Verdict is the meaning of an error for a holder.
 type Verdict struct {
 	Lost  bool // the lease is gone
 	Final bool // asking again does not help, such as a layout that the pool does not have

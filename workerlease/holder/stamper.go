@@ -12,8 +12,8 @@ import (
 )
 
 // Stamper stamps Snowflake ids with the worker id that a holder holds. An id's layout and epoch are
-// those of the very lease that it is stamped with: a pool that was lost, and begins anew with
-// another layout, gets another generator. It is safe for concurrent use.
+// those of its own lease: a pool that was lost, and begins anew with another layout, gets another
+// generator. It is safe for concurrent use.
 //
 // The holder is the stamper's own: a generator that is made beside it repeats its ids.
 type Stamper struct {
@@ -44,7 +44,7 @@ func (s *Stamper) Next(ctx context.Context) (snowflake.ID, error) {
 	return ids[0], err
 }
 
-// isOver reports whether an error is that of a generator whose place another one takes.
+// isOver reports whether an error means that another generator has replaced this one.
 func isOver(err error) bool {
 	return errors.Is(err, snowflake.ErrReshaped) || errors.Is(err, snowflake.ErrStopped)
 }
@@ -65,13 +65,12 @@ func (s *Stamper) Fill(ctx context.Context, ids []snowflake.ID) error {
 	}
 }
 
-// Generator returns the generator for the lease that is held now, which another one may take the
-// place of: its calls then fail with snowflake.ErrStopped, or snowflake.ErrReshaped. The errors:
-// snowflake.ErrNoLease with the holder's own; snowflake.ErrStopped after Close.
+// Generator returns the generator for the current lease. After another replaces it, its calls fail
+// with snowflake.ErrStopped, or snowflake.ErrReshaped. The errors: snowflake.ErrNoLease with the
+// holder's own; snowflake.ErrStopped after Close.
 func (s *Stamper) Generator() (*snowflake.Generator, error) {
-	// The lease is looked at under the mutex: a caller with an older one would put a generator for
-	// it in the place of the newer, and then there would be two for one grant, which repeat each
-	// other's ids.
+	// The lease is read under the mutex: a caller with an older one would replace the newer
+	// generator, and then there would be two for one grant, which repeat each other's ids.
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
@@ -130,8 +129,8 @@ func (s *Stamper) Stop() (usedUntil time.Time) {
 }
 
 // Close ends the stamping and gives the lease back, for a window that begins after the last
-// timestamp that was stamped. The context bounds the giving back only. After an error the lease
-// ends with its window. Closing again does nothing.
+// timestamp that was stamped. The context bounds the request only. After an error the lease ends
+// with its window. Closing again does nothing.
 func (s *Stamper) Close(ctx context.Context) error {
 	used := s.Stop()
 	if used.IsZero() { // nothing was stamped with the lease

@@ -1,6 +1,7 @@
 package server_test
 
 import (
+	"context"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -16,7 +17,9 @@ import (
 // What a route does not know in the query is refused on every route, so that ?ttl_ms=1000 is no
 // silent day; monitors may add what they like.
 func TestQueryParametersThatARouteDoesNotKnow(t *testing.T) {
-	service := apitest.Handler(t, server.New(server.Config{Store: storetest.Open(t, redisstore.Config{}), Dev: true}).Handler())
+	s := server.New(server.Config{Store: storetest.Open(t, redisstore.Config{}), Dev: true})
+	t.Cleanup(func() { _ = s.Close(context.Background()) }) // nothing is under way
+	service := apitest.Handler(t, s.Handler())
 	for _, row := range []struct {
 		method, target string
 		want           int

@@ -70,6 +70,7 @@ func takePictures(t *testing.T) {
 	s.send(200, "DELETE", fmt.Sprintf("/lock/import?force=%d", int64(broken["fence"].(float64))), "")
 	b.shows(".log", "lock import was taken by force")
 	busy(t, s)
+	time.Sleep(90 * time.Second) // so that the plot has some steps of five seconds
 	if err := os.MkdirAll(pictures, 0o750); err != nil {
 		t.Fatal(err)
 	}
@@ -109,7 +110,7 @@ func busy(t *testing.T, s *service) {
 					_ = send()
 				}
 			}
-			time.Sleep(50 * time.Millisecond)
+			time.Sleep(time.Duration(20+i/60%4*25) * time.Millisecond) // rates that differ
 		}
 	})
 	t.Cleanup(func() {

@@ -12,14 +12,18 @@ RUN --mount=type=cache,target=/go/pkg/mod --mount=type=cache,target=/go/build \
 FROM scratch
 COPY --from=build /etc/ssl/certs/ca-certificates.crt /etc/ssl/certs/ca-certificates.crt
 COPY --from=build /out/coatcheck /coatcheck
-# For the embedded store with --data-dir /data and a volume there: a new volume takes this directory's owner.
+# For the embedded store with --data-dir /data and a volume there: a new volume takes this
+# directory's owner.
 COPY --from=build --chown=65532:65532 /out/data /data
 USER 65532:65532
-# Others than the container reach that, so it starts only with keys and a certificate (docs/access.md), or with COATCHECK_INSECURE=true where the port is published on the host's
-# loopback alone, or something in front encrypts and asks who is there. The image does not say the latter for its operator.
+# Others than the container reach that, so it starts only with keys and a certificate
+# (docs/access.md), or with COATCHECK_INSECURE=true where the port is published on the host's
+# loopback alone, or something in front encrypts and asks who is there. The image does not say the
+# latter for its operator.
 ENV COATCHECK_LISTEN=0.0.0.0:8080
 EXPOSE 8080
-# There is no curl in here: the binary asks itself, at the address it listens on. Unhealthy may also mean that the store does not answer.
+# There is no curl in here: the binary asks itself, at the address it listens on. Unhealthy may also
+# mean that the store does not answer.
 HEALTHCHECK --interval=10s --timeout=6s --start-period=10s --retries=3 CMD ["/coatcheck", "healthcheck"]
 ENTRYPOINT ["/coatcheck"]
 CMD ["serve"]

@@ -10,7 +10,8 @@ LONGEST  := ./server ./internal/cli ./client ./embedded ./lock ./redisstore ./id
 PLAIN    := ./scripts,./openapi,./doctor,./deploy,./internal/leasesim,./internal/names,./internal/requestlog,./internal/secret,./internal/wire,.
 # Every module beside the main one but for deploy/check, which make deploy-check runs.
 MODULES  := $(filter-out tools deploy/check,$(patsubst %/go.mod,%,$(wildcard */go.mod */*/go.mod)))
-# More for one run: make run ARGS='--listen 127.0.0.1:9090', make test-go ARGS='-run TestClaim ./idempotency'
+# More for one run: make run ARGS='--listen 127.0.0.1:9090',
+# make test-go ARGS='-run TestClaim ./idempotency'
 ARGS     ?=
 
 .DEFAULT_GOAL := help
@@ -43,7 +44,8 @@ release-check: ## Build twice from nothing, in two folders, and compare the byte
 licences: ## Write docs/licences.md: the modules in the binary, and their licences
 	$(GO) run ./internal/supply licences
 
-# It asks vuln.go.dev, so it is no part of make check: what passes today may fail tomorrow without a change, and not every machine reaches it.
+# It asks vuln.go.dev, so it is no part of make check: what passes today may fail tomorrow without a
+# change, and not every machine reaches it.
 vuln: ## Look for known vulnerabilities in what the code calls (asks vuln.go.dev)
 	$(GO) tool -modfile=tools/go.mod govulncheck ./...
 

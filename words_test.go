@@ -41,6 +41,7 @@ type prose struct {
 func TestProseIsNarrowAndPlain(t *testing.T) {
 	for suffix, read := range map[string]func(string) []prose{
 		".go": goProse, ".lua": luaProse, ".js": jsProse, ".mjs": jsProse, ".ts": jsProse, ".py": pythonProse, ".md": markdownProse,
+		".yml": hashProse, ".yaml": hashProse, ".service": hashProse, "Dockerfile": hashProse, "Makefile": hashProse,
 	} {
 		for _, name := range walk(t, suffix) {
 			text, err := os.ReadFile(name)
@@ -140,6 +141,12 @@ func pythonProse(text string) (found []prose) {
 	return found
 }
 
+// hashProse is that of YAML, units, the Makefile and the Dockerfile. What is aligned by spaces may
+// be of any width.
+func hashProse(text string) []prose {
+	return slices.DeleteFunc(scriptProse(text, "#"), func(p prose) bool { return strings.Contains(strings.TrimSpace(p.text), "  ") })
+}
+
 // markdownProse is all but blocks of code; tables and lines with a link may be of any width.
 func markdownProse(text string) (found []prose) {
 	code := false
@@ -171,6 +178,7 @@ func TestProseIsFoundWhereItStands(t *testing.T) {
 		"a JS comment":          {jsProse, "  // whoever asks\n", 1},
 		"a JS block":            {jsProse, "/** " + wide + " */\n/**\n * whoever asks\n */\n", 2},
 		"a Python docstring":    {pythonProse, "def f():\n    \"\"\"Nobody asks.\"\"\"\n    s = 'nobody'\n\n\n\"\"\"One.\n\nwhoever\n\"\"\"\n# " + wide + "\n", 3},
+		"a comment in YAML":     {hashProse, "# whoever asks\n#   a    " + wide + "\na: '# nobody'\n  # " + wide + "\n", 2},
 		"a vague word":          {markdownProse, "Somebody asks.\n", 1},
 		"vague words in Go":     {goProse, "package p\n\n// Somebody asks anybody, and everybody hears someone.\nvar s = \"somebody\" // everyone\n", 5},
 		"Markdown":              {markdownProse, "Nobody.\n\n```\nnobody\n```\n| " + wide + " |\n" + wide + " x\n", 2},

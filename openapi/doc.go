@@ -35,7 +35,9 @@ func Page() []byte { return []byte(page) }
 
 // PagePolicy is the Content-Security-Policy of the page: its own style sheet and script, calls of
 // its own server, and nothing else.
-var PagePolicy = sync.OnceValue(func() string {
+func PagePolicy() string { return policy() }
+
+var policy = sync.OnceValue(func() string {
 	return "default-src 'none'; style-src " + digestOf(inside("style")) + "; script-src " + digestOf(inside("script")) +
 		"; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
 })

@@ -19,7 +19,7 @@ CREATE TABLE IF NOT EXISTS accounts (
 	balance INTEGER NOT NULL CHECK (balance >= 0)
 ) STRICT;
 
--- The operation is the primary key: that is way (a). Rows stay for as long as a client may ask again.
+-- The operation is the primary key: that is way (a). Rows stay as long as a client may ask again.
 CREATE TABLE IF NOT EXISTS payments (
 	operation  TEXT PRIMARY KEY,
 	id         TEXT NOT NULL UNIQUE,

@@ -86,7 +86,6 @@ if not alive(till) then
 end
 slot.till = integer(math.max(till, now + pool.ttl))
 if slot == before then
-  redis.call('ZREM', index, id) -- a script whose first write adds nothing may go on when memory is full
   write_slot(key, index, id, slot)
 else
   write_slot(key, index, id, slot, head_of(pool))

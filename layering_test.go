@@ -91,6 +91,7 @@ var layers = map[string][]string{
 	"internal/wire":      {},
 
 	"internal/driver":     {},
+	"internal/postgres":   {},
 	"internal/quorum":     {"internal/redisconn", "redisstore"},
 	"internal/redisconn":  {},
 	"internal/fault":      {},
@@ -110,7 +111,7 @@ var layers = map[string][]string{
 	"internal/logtest":   {},
 	"internal/proctest":  {},
 	"internal/redistest": {"internal/proctest"},
-	"internal/sqltest":   {"internal/proctest"},
+	"internal/sqltest":   {"internal/postgres", "internal/proctest"},
 	"internal/storetest": {"embedded", "internal/redisprobe", "internal/redistest", "redisstore"},
 	"internal/supply":    {},
 }
@@ -135,7 +136,7 @@ var libraries = map[string][]string{
 	"go.opentelemetry.io/otel/exporters":      {"internal/tracing"},
 	"go.opentelemetry.io/otel/trace":          {"server", "gateway", "internal/requestlog", "internal/tracing"},
 	"github.com/go-sql-driver/mysql":          {"internal/cli", "internal/sqltest"},
-	"github.com/jackc/pgx":                    {"internal/cli", "internal/sqltest"},
+	"github.com/jackc/pgx":                    {"internal/cli", "internal/postgres", "internal/sqltest"},
 }
 
 // TestImportsRunOneWay reads every Go file of the module but tests, whatever system it is for.

@@ -9,11 +9,10 @@ import (
 	"time"
 
 	"github.com/go-sql-driver/mysql"
-	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
-	"github.com/jackc/pgx/v5/stdlib"
 
 	"github.com/coatcheck/coatcheck/internal/config"
+	"github.com/coatcheck/coatcheck/internal/postgres"
 	"github.com/coatcheck/coatcheck/segment"
 )
 
@@ -73,11 +72,11 @@ func openMySQL(target *url.URL) (*sql.DB, error) {
 }
 
 func openPostgreSQL(target *url.URL) (*sql.DB, error) {
-	config, err := pgx.ParseConfig(target.String())
+	db, err := postgres.Open(target.String())
 	if err != nil {
 		return nil, errors.New("the driver does not take the URL: look at what is after the question mark")
 	}
-	return stdlib.OpenDB(*config), nil
+	return db, nil
 }
 
 // passingSQL are the errors of a database that may pass: it starts or stops, has no room, is a

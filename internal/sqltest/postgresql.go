@@ -14,8 +14,9 @@ import (
 	"strings"
 	"syscall"
 
-	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/stdlib"
+	_ "github.com/jackc/pgx/v5/stdlib" // the driver that most have
+
+	"github.com/coatcheck/coatcheck/internal/postgres"
 )
 
 func findPostgreSQL() (engine, error) {
@@ -90,14 +91,10 @@ func ordinaryUser() (*syscall.Credential, error) {
 
 func openPostgreSQL(address, database string, plain bool) (*sql.DB, error) {
 	target := url.URL{Scheme: "postgres", User: url.UserPassword(User, Password), Host: address, Path: "/" + database, RawQuery: "sslmode=disable"}
-	config, err := pgx.ParseConfig(target.String())
-	if err != nil {
-		return nil, err
-	}
 	if plain {
-		config.DefaultQueryExecMode = pgx.QueryExecModeExec
+		return postgres.Open(target.String())
 	}
-	return stdlib.OpenDB(*config), nil
+	return sql.Open("pgx", target.String())
 }
 
 // find returns the path of a program, from PATH or one of the folders, or an error that says how to

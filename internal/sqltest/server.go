@@ -262,8 +262,8 @@ func (s *Server) OpenDatabase(t testing.TB, database string) *sql.DB {
 }
 
 // OpenPlain returns connections that go through a proxy at an address. Each statement is sent in
-// one piece, its arguments in it or after it, so that the proxy can tell it by its words. They are
-// closed with the test.
+// one piece, its arguments in it or after it, so that the proxy can tell it by its words. Those to
+// PostgreSQL are by the service's driver. They are closed with the test.
 func (s *Server) OpenPlain(t testing.TB, address, database string) *sql.DB {
 	t.Helper()
 	return s.pool(t, address, database, true)

@@ -107,7 +107,6 @@ var layers = map[string][]string{
 
 	"internal/apitest":   {"openapi"},
 	"internal/expect":    {},
-	"internal/linktest":  {},
 	"internal/logtest":   {},
 	"internal/proctest":  {},
 	"internal/redistest": {"internal/proctest"},
@@ -117,7 +116,7 @@ var layers = map[string][]string{
 }
 
 // testHelpers may be imported by tests and by each other.
-var testHelpers = []string{"chaos/internal/chaostest", "internal/apitest", "internal/expect", "internal/linktest", "internal/logtest", "internal/proctest", "internal/redistest", "internal/sqltest", "internal/storetest"}
+var testHelpers = []string{"chaos/internal/chaostest", "internal/apitest", "internal/expect", "internal/logtest", "internal/proctest", "internal/redistest", "internal/sqltest", "internal/storetest"}
 
 // libraries that only some folders may know, so that one place changes when they do.
 var libraries = map[string][]string{

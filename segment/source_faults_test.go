@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/coatcheck/coatcheck/internal/expect"
-	"github.com/coatcheck/coatcheck/internal/linktest"
 	"github.com/coatcheck/coatcheck/internal/redistest"
 	"github.com/coatcheck/coatcheck/internal/sqltest"
 	"github.com/coatcheck/coatcheck/redisstore"
@@ -186,7 +185,7 @@ func TestLinksThatAreCutUnderLoadHandOutNoIDTwice(t *testing.T) {
 		var taken book
 		var all sync.WaitGroup
 		for round := range 3 {
-			link := linktest.Start(t, server.Addr())
+			link := redistest.StartProxy(t, server.Addr(), nil)
 			ctx, cancel := context.WithCancel(t.Context())
 			for range 4 {
 				leaf := segment.NewLeafAlloc(server.OpenPlain(t, link.Addr(), l.database), dialects[server.Kind()], segment.LeafConfig{Timeout: time.Second})

@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/coatcheck/coatcheck/internal/linktest"
+	"github.com/coatcheck/coatcheck/internal/redistest"
 	"github.com/coatcheck/coatcheck/internal/sqltest"
 	"github.com/coatcheck/coatcheck/redisstore"
 	"github.com/coatcheck/coatcheck/segment"
@@ -175,7 +175,7 @@ func TestRestripingThatFailsIsRepeated(t *testing.T) {
 // linkThatIsCut is an address where no server answers.
 func linkThatIsCut(t *testing.T, target string) string {
 	t.Helper()
-	link := linktest.Start(t, target)
+	link := redistest.StartProxy(t, target, nil)
 	link.Swallow()
 	return link.Addr()
 }

@@ -17,7 +17,6 @@ import (
 	"time"
 
 	"github.com/coatcheck/coatcheck/chaos/internal/chaostest"
-	"github.com/coatcheck/coatcheck/internal/linktest"
 	"github.com/coatcheck/coatcheck/internal/redistest"
 	"github.com/coatcheck/coatcheck/lock"
 	"github.com/coatcheck/coatcheck/redisstore"
@@ -70,7 +69,7 @@ func TestCommandUnderANaiveLockIsFoundAlive(t *testing.T) {
 // more, or no answer, or its connections end and there are no new ones. It tells nothing about a
 // machine that stands still for longer than excused: a paused process is too late.
 func cutCommand(t *testing.T, server *redistest.Server, i int, near locker, run func(url, name string) *exec.Cmd, excused time.Duration, found *tolds) error {
-	link := linktest.Start(t, server.Addr())
+	link := redistest.StartProxy(t, server.Addr(), nil)
 	w := wish{name: fmt.Sprintf("command-%d", i), ttl: longer, wait: time.Minute}
 	c := startCommand(t, func() *exec.Cmd { return run("redis://"+link.Addr(), w.name) })
 	pulse := startPulse()

@@ -31,9 +31,9 @@
 // master that is replaced while it serves, where one confirmation does not do.
 //
 // Told before free: the link of a holder is cut, in many ways and at many moments (-trials), and so
-// is that of a `coatcheck lock run`, by toxiproxy. The time in which the holder believes, or the
-// command lives, while the next one holds is 0. The same trials with the lock that many have
-// written find that it is not.
+// is that of a `coatcheck lock run`. The time in which the holder believes, or the command lives,
+// while the next one holds is 0. The same trials with the lock that many have written find that it
+// is not.
 //
 // The rest are the failures that users of other locks have published, on real processes: waiters
 // that are killed or stand still, bursts of cancelled waiters, lost messages, and names that are

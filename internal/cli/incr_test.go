@@ -14,7 +14,6 @@ import (
 
 	"github.com/coatcheck/coatcheck/counter"
 	"github.com/coatcheck/coatcheck/internal/expect"
-	"github.com/coatcheck/coatcheck/internal/linktest"
 	"github.com/coatcheck/coatcheck/internal/redistest"
 	"github.com/coatcheck/coatcheck/internal/storetest"
 	"github.com/coatcheck/coatcheck/internal/wire"
@@ -259,7 +258,7 @@ func TestIncrWithoutAnybodyToAskIsToBeTriedAgain(t *testing.T) {
 // A reply that is lost is an unknown outcome, and the same request id gets the values.
 func TestIncrWhoseReplyIsLostIsRepeatedByItsRequestID(t *testing.T) {
 	p := serve(t)
-	link := linktest.Start(t, strings.TrimPrefix(p.banner.URL, "http://"))
+	link := redistest.StartProxy(t, strings.TrimPrefix(p.banner.URL, "http://"), nil)
 	link.SwallowAnswers()
 	r := start(t, "incr", "orders", "--by", "2", "--request-id", "order-1", "--server", "http://"+link.Addr())
 	eventually(t, "it is added", func() bool { return p.do("GET", "/counter/orders", "").status == 200 })

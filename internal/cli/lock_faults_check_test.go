@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/coatcheck/coatcheck/internal/expect"
-	"github.com/coatcheck/coatcheck/internal/linktest"
 	"github.com/coatcheck/coatcheck/internal/redistest"
 	"github.com/coatcheck/coatcheck/internal/storetest"
 	"github.com/coatcheck/coatcheck/lock"
@@ -121,16 +120,16 @@ func TestCommandNeverRunsBesideTheNextHolder(t *testing.T) {
 			return []string{"--server", p.banner.URL}, func() { p.signal(syscall.SIGSTOP) }, nil
 		}},
 		{"service in a black hole", func(t *testing.T, redis *redistest.Server) ([]string, func(), func()) {
-			link := linktest.Start(t, strings.TrimPrefix(service(t, redis).banner.URL, "http://"))
+			link := redistest.StartProxy(t, strings.TrimPrefix(service(t, redis).banner.URL, "http://"), nil)
 			return []string{"--server", "http://" + link.Addr()}, link.Swallow, nil
 		}},
 		{"service's redis in a black hole", func(t *testing.T, redis *redistest.Server) ([]string, func(), func()) {
-			link := linktest.Start(t, redis.Addr())
+			link := redistest.StartProxy(t, redis.Addr(), nil)
 			p := serve(t, "--redis", "redis://"+link.Addr())
 			return []string{"--server", p.banner.URL}, link.Swallow, nil
 		}},
 		{"redis in a black hole", func(t *testing.T, redis *redistest.Server) ([]string, func(), func()) {
-			link := linktest.Start(t, redis.Addr())
+			link := redistest.StartProxy(t, redis.Addr(), nil)
 			return []string{"--redis", "redis://" + link.Addr()}, link.Swallow, nil
 		}},
 		{"redis stopped", func(_ *testing.T, redis *redistest.Server) ([]string, func(), func()) {

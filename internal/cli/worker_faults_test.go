@@ -16,7 +16,6 @@ import (
 	"time"
 
 	"github.com/coatcheck/coatcheck/internal/expect"
-	"github.com/coatcheck/coatcheck/internal/linktest"
 	"github.com/coatcheck/coatcheck/internal/redistest"
 	"github.com/coatcheck/coatcheck/internal/supervise"
 )
@@ -37,7 +36,7 @@ func TestCommandNeverOutlivesItsWindow(t *testing.T) {
 			return []string{"--server", p.banner.URL}, func() { p.signal(syscall.SIGSTOP) }
 		}},
 		{"service in a black hole", func(t *testing.T) ([]string, func()) {
-			link := linktest.Start(t, strings.TrimPrefix(serve(t).banner.URL, "http://"))
+			link := redistest.StartProxy(t, strings.TrimPrefix(serve(t).banner.URL, "http://"), nil)
 			return []string{"--server", "http://" + link.Addr()}, link.Swallow
 		}},
 		{"service's redis stopped", func(t *testing.T) ([]string, func()) {
@@ -54,7 +53,7 @@ func TestCommandNeverOutlivesItsWindow(t *testing.T) {
 			return []string{"--redis", redis.URL(), "--new-pools", "trust"}, redis.Pause
 		}},
 		{"redis in a black hole", func(t *testing.T) ([]string, func()) {
-			link := linktest.Start(t, redistest.Start(t).Addr())
+			link := redistest.StartProxy(t, redistest.Start(t).Addr(), nil)
 			return []string{"--redis", "redis://" + link.Addr(), "--new-pools", "trust"}, link.Swallow
 		}},
 	} {

@@ -19,32 +19,37 @@ const (
 	Swallow // it is not forwarded, and the connection stays
 )
 
-// Proxy stands between a client and a server, on an address of its own. It shows every request to a
-// judge; a client that writes a request at once, as go-redis does, has it shown whole. It ends with
-// the test.
+// Proxy stands between a client and a server of any kind, on an address of its own. It shows every
+// request to a judge; a client that writes a request at once, as go-redis does, has it shown whole.
+// It ends with the test. Its methods may be called by several goroutines.
 type Proxy struct {
-	target   string
-	listener net.Listener
-	judge    func(request []byte) (fate Fate, then func())
-	deaf     atomic.Bool
-	open     sync.WaitGroup
+	target                string
+	listener              net.Listener
+	judge                 func(request []byte) (fate Fate, then func())
+	deaf                  atomic.Bool
+	noRequests, noAnswers atomic.Bool // come through
+	open                  sync.WaitGroup
 
-	mu    sync.Mutex
-	conns []net.Conn
+	mu     sync.Mutex
+	closed bool
+	conns  []net.Conn
 }
 
 // StartProxy starts a proxy in front of an address. judge decides the fate of a request, which
 // waits for it; then, if not nil, is called just before the connection is cut. Several goroutines
-// call it.
+// call it. Without a judge every request passes.
 func StartProxy(t testing.TB, target string, judge func(request []byte) (fate Fate, then func())) *Proxy {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatalf("redistest: StartProxy: %v", err)
 	}
+	if judge == nil {
+		judge = func([]byte) (Fate, func()) { return Pass, nil }
+	}
 	p := &Proxy{target: target, listener: listener, judge: judge}
 	p.open.Go(p.accept)
-	t.Cleanup(p.end)
+	t.Cleanup(p.Close)
 	return p
 }
 
@@ -58,9 +63,21 @@ func (p *Proxy) URL() string { return "redis://" + p.Addr() }
 // that drops packets does.
 func (p *Proxy) SetDeaf(deaf bool) { p.deaf.Store(deaf) }
 
-func (p *Proxy) end() {
+// Swallow has nothing come through any more, either way, on connections that are there and on new
+// ones. All of them stay.
+func (p *Proxy) Swallow() {
+	p.noRequests.Store(true)
+	p.SwallowAnswers()
+}
+
+// SwallowAnswers has everything come through to the server, and nothing back.
+func (p *Proxy) SwallowAnswers() { p.noAnswers.Store(true) }
+
+// Close closes all connections, and refuses new ones.
+func (p *Proxy) Close() {
 	_ = p.listener.Close()
 	p.mu.Lock()
+	p.closed = true
 	for _, conn := range p.conns {
 		_ = conn.Close()
 	}
@@ -93,6 +110,9 @@ func (p *Proxy) accept() {
 func (p *Proxy) keep(conn net.Conn) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if p.closed {
+		_ = conn.Close()
+	}
 	p.conns = append(p.conns, conn)
 }
 
@@ -118,6 +138,9 @@ func (l *proxied) requests() {
 		n, err := l.client.Read(buffer)
 		if err != nil {
 			return
+		}
+		if l.proxy.noRequests.Load() {
+			continue
 		}
 		fate, then := l.proxy.judge(buffer[:n])
 		switch fate {
@@ -147,6 +170,9 @@ func (l *proxied) answers() {
 		n, err := l.server.Read(buffer)
 		if err != nil {
 			return
+		}
+		if l.proxy.noAnswers.Load() {
+			continue
 		}
 		l.mu.Lock()
 		hold, then := l.hold, l.then

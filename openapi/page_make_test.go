@@ -2,6 +2,7 @@ package openapi
 
 import (
 	"bytes"
+	"compress/gzip"
 	_ "embed"
 	"flag"
 	"html/template"
@@ -89,10 +90,14 @@ type schemaView struct {
 
 type code struct{ Name, Status, Retryable, When string }
 
-var update = flag.Bool("update", false, "make docs.html anew")
+var update = flag.Bool("update", false, "make docs.html.gz and openapi.yaml.gz anew")
 
 func TestPageIsMadeFromTheDocument(t *testing.T) {
-	root, err := read(document)
+	written, err := os.ReadFile("openapi.yaml")
+	if err != nil {
+		t.Fatal(err) // names the file
+	}
+	root, err := read(written)
 	if err != nil {
 		t.Fatal(err) // names the line
 	}
@@ -104,15 +109,34 @@ func TestPageIsMadeFromTheDocument(t *testing.T) {
 	if err := form.Execute(&made, viewOf(root)); err != nil {
 		t.Fatal(err) // names the line
 	}
-	if *update {
-		if err := os.WriteFile("docs.html", made.Bytes(), 0o644); err != nil {
-			t.Fatal(err) // names the file
+	for _, one := range []struct {
+		file          string
+		packed, wants []byte
+	}{{"openapi.yaml.gz", document, written}, {"docs.html.gz", page, made.Bytes()}} {
+		if *update {
+			if err := os.WriteFile(one.file, packed(t, one.wants), 0o644); err != nil {
+				t.Fatal(err) // names the file
+			}
+		} else if !bytes.Equal(unpacked(one.packed), one.wants) {
+			t.Errorf("%s is not what openapi.yaml makes: go test ./openapi -run TestPageIsMadeFromTheDocument -update", one.file)
 		}
-		return
 	}
-	if made.String() != page {
-		t.Error("docs.html is not what the document makes: go test ./openapi -run TestPageIsMadeFromTheDocument -update")
+}
+
+func packed(t *testing.T, text []byte) []byte {
+	t.Helper()
+	var all bytes.Buffer
+	writer, err := gzip.NewWriterLevel(&all, gzip.BestCompression)
+	if err != nil {
+		t.Fatal(err)
 	}
+	if _, err = writer.Write(text); err != nil {
+		t.Fatal(err)
+	}
+	if err = writer.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return all.Bytes()
 }
 
 func viewOf(root node) view {

@@ -100,29 +100,43 @@ func TestTheDocumentsProblemsAreThoseOfTheCatalogue(t *testing.T) {
 func TestTheDocumentAndItsPageAreServed(t *testing.T) {
 	s := onEmbedded(t)
 	for path, want := range map[string]struct {
-		media string
-		text  []byte
+		media        string
+		text, packed []byte
 	}{
-		"/openapi.yaml": {"application/yaml", openapi.Document()},
-		"/docs":         {"text/html; charset=UTF-8", openapi.Page()},
+		"/openapi.yaml": {"application/yaml", openapi.Document(), openapi.PackedDocument()},
+		"/docs":         {"text/html; charset=UTF-8", openapi.Page(), openapi.PackedPage()},
 	} {
-		a := s.do(t, "GET", path, "")
-		a.wantStatus(t, 200)
-		a.wantHeader(t, "Content-Type", want.media)
-		a.wantHeader(t, "Cache-Control", "no-cache")
-		a.wantBody(t, string(want.text))
-		head := s.do(t, "HEAD", path, "")
-		head.wantStatus(t, 200)
-		head.wantHeader(t, "ETag", a.header.Get("ETag"))
-		head.wantBody(t, "")
-		tag := a.header.Get("ETag")
-		for header, status := range map[string]int{tag: 304, `"x", W/` + tag: 304, "*": 304, `"x"`: 200, tag[1:]: 200} {
-			again := s.do(t, "GET", path, "", "If-None-Match: "+header)
-			again.wantStatus(t, status)
-			if status == 304 {
-				again.wantBody(t, "")
+		tags := map[string]bool{}
+		for accept, coding := range map[string]string{
+			"gzip": "gzip", "br, GZIP;q=0.5": "gzip", "gzip ; q=1": "gzip", "deflate, gzip;q=1.0, *;q=0.5": "gzip",
+			"identity": "", "gzip;q=0": "", "br, gzip; q=0.000": "", "xgzip": "", "*": "",
+		} {
+			a := s.do(t, "GET", path, "", "Accept-Encoding: "+accept)
+			a.wantStatus(t, 200)
+			a.wantHeader(t, "Content-Type", want.media)
+			a.wantHeader(t, "Content-Encoding", coding)
+			a.wantHeader(t, "Vary", "Accept-Encoding")
+			a.wantHeader(t, "Cache-Control", "no-cache")
+			if coding == "gzip" {
+				a.wantBody(t, string(want.packed))
+			} else {
+				a.wantBody(t, string(want.text))
+			}
+			tag := a.header.Get("ETag")
+			tags[tag] = true
+			head := s.do(t, "HEAD", path, "", "Accept-Encoding: "+accept)
+			head.wantStatus(t, 200)
+			head.wantHeader(t, "ETag", tag)
+			head.wantBody(t, "")
+			for header, status := range map[string]int{tag: 304, `"x", W/` + tag: 304, "*": 304, `"x"`: 200, tag[1:]: 200} {
+				again := s.do(t, "GET", path, "", "If-None-Match: "+header)
+				again.wantStatus(t, status)
+				if status == 304 {
+					again.wantBody(t, "")
+				}
 			}
 		}
+		expect.Equal(t, path+": tags of two forms", len(tags), 2)
 		checkProblem(t, s.do(t, "POST", path, ""), wire.MethodNotAllowed)
 	}
 }

@@ -5,7 +5,7 @@
 // of database/sql: BEGIN and COMMIT are statements.
 //
 // A statement goes in one piece, with its arguments beside it, so that a pooler of connections may
-// stand between. A context that ends ends the call also where the server is silent; what the
+// stand between. The end of a context ends the call also where the server is silent; what the
 // statement did is then unknown.
 package postgres
 

@@ -3,6 +3,7 @@
 package main
 
 import (
+	"debug/elf"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -13,7 +14,7 @@ import (
 // The linker leaves out methods that are never called, unless something that it cannot see through
 // looks methods up by name: text/template does, and so does what imports it. It made a third of the
 // binary.
-func TestPublishedProgramHasNoMethodThatIsNeverCalled(t *testing.T) {
+func TestPublishedProgramIsSmallAndHasNoMethodThatIsNeverCalled(t *testing.T) {
 	binary := filepath.Join(t.TempDir(), "coatcheck")
 	args := published("-buildvcs=false", "-o", binary, "./cmd/coatcheck")
 	for i, arg := range args {
@@ -36,5 +37,20 @@ func TestPublishedProgramHasNoMethodThatIsNeverCalled(t *testing.T) {
 	}
 	if strings.Contains(string(symbols), lookup) {
 		t.Errorf("the program links %s: find what executes a template (go build -ldflags=-dumpdep)", lookup)
+	}
+	parts, err := elf.Open(binary)
+	if err != nil {
+		t.Fatalf("the program: %v", err)
+	}
+	defer parts.Close()
+	var size uint64 // of what is published: symbols are left out of it
+	for _, part := range parts.Progs {
+		if part.Type == elf.PT_LOAD {
+			size += part.Filesz
+		}
+	}
+	const most = 25_000_000
+	if size > most {
+		t.Errorf("the program has %d bytes, want %d at most: go tool nm -size -sort size lists what is in it", size, most)
 	}
 }

@@ -219,6 +219,7 @@ func (m *counterMatch) rows(place counterPlace, keys, callers int, samples map[s
 	rate := func(s countSample) float64 { return s.rate }
 	for _, way := range place.ways {
 		own := samples[way]
+		m.result.keep(fmt.Sprintf("%s, keys: %d, callers: %d", place.name, keys, callers), way, "calls/s", of(own, rate))
 		row := []any{
 			place.name, keys, callers, way, median(of(own, rate)),
 			median(of(own, func(s countSample) float64 { return s.p50 })), median(of(own, func(s countSample) float64 { return s.p99 })),

@@ -58,7 +58,7 @@ func idsCommand(ctx context.Context, args []string, _ io.Reader, stdout io.Write
 	}
 	result := &table{
 		Title: "ids", When: time.Now().UTC().Truncate(time.Second), Rounds: *rounds, Seconds: *seconds,
-		Machine: fmt.Sprintf("%d processors (shared machine), %s %s/%s", runtime.NumCPU(), runtime.Version(), runtime.GOOS, runtime.GOARCH),
+		Machine: aboutGo(),
 		Columns: []string{"what", "side", "callers", "value", "unit", "ratio", "middle half"},
 	}
 	if err := compareIDs(ctx, result, *rounds, span(*seconds)); err != nil {
@@ -112,16 +112,10 @@ func compareIDs(ctx context.Context, result *table, rounds int, span time.Durati
 }
 
 func idRows(result *table, sides []idSide, costs [][]float64, callers int) {
-	ratios := func(of, to []float64) []float64 {
-		list := make([]float64, len(of))
-		for i := range of {
-			list[i] = of[i] / to[i]
-		}
-		return list
-	}
 	var own, theirs []float64
 	for i, side := range sides {
 		r := ratios(costs[i], costs[0])
+		result.keep(fmt.Sprintf("an id, callers: %d", callers), side.name, "ns", costs[i])
 		result.add("an id", side.name, callers, median(costs[i]), "ns", median(r), spread(r))
 		switch side.name {
 		case coatcheckNext:

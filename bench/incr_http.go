@@ -77,7 +77,7 @@ func incrCommand(ctx context.Context, args []string, _ io.Reader, stdout io.Writ
 	}
 	m.result = &table{
 		Title: "incr", When: time.Now().UTC().Truncate(time.Second), Rounds: m.plan.rounds, Seconds: m.plan.seconds, Machine: about,
-		Columns: []string{"what", "keys", "connections", "side", "requests/s", "p50 µs", "p99 µs", "x constant", "x go-redis", "x AutoPipeline", "x webdis", "middle half of the first", "load"},
+		Columns: []string{"what", "keys", "connections", "side", "requests/s", "p50 µs", "p99 µs", "x constant", "x package counter", "x go-redis", "x AutoPipeline", "x webdis", "middle half of the first", "load"},
 	}
 	for _, part := range []struct {
 		name string
@@ -243,27 +243,28 @@ func (p *plan) get(ctx context.Context, args ...string) (result loadResult, err 
 }
 
 func (m *incrMatch) row(name string, keys, conns int, samples map[string][]loadResult) {
-	rate := func(r loadResult) float64 { return float64(r.Measured) / r.Seconds }
-	field := func(of func(loadResult) float64) float64 {
-		var all []float64
-		for _, result := range samples[name] {
-			all = append(all, of(result))
-		}
-		return median(all)
+	rates := func(side string) []float64 {
+		return fields(samples[side], func(r loadResult) float64 { return float64(r.Measured) / r.Seconds })
 	}
-	row := []any{"incr", keys, conns, name, field(rate), field(func(r loadResult) float64 { return r.P50 }), field(func(r loadResult) float64 { return r.P99 })}
-	half := ""
-	for _, to := range []string{echoConstant, echoGoRedis, echoAuto, webdisService} {
-		var ratios []float64
-		for round, other := range samples[to] {
-			ratios = append(ratios, rate(samples[name][round])/rate(other))
+	middle := func(of func(loadResult) float64) float64 { return median(fields(samples[name], of)) }
+	m.result.keep(fmt.Sprintf("keys: %d, connections: %d", keys, conns), name, "requests/s", rates(name))
+	row := []any{"incr", keys, conns, name, median(rates(name)), middle(func(r loadResult) float64 { return r.P50 }), middle(func(r loadResult) float64 { return r.P99 })}
+	for _, to := range []string{echoConstant, echoCounters, echoGoRedis, echoAuto, webdisService} {
+		if len(samples[to]) == 0 {
+			row = append(row, "")
+			continue
 		}
-		if to == echoConstant {
-			half = spread(ratios)
-		}
-		row = append(row, median(ratios))
+		row = append(row, median(ratios(rates(name), rates(to))))
 	}
-	m.result.add(append(row, half, loadAverage())...)
+	m.result.add(append(row, spread(ratios(rates(name), rates(echoConstant))), loadAverage())...)
+}
+
+func fields(results []loadResult, of func(loadResult) float64) []float64 {
+	all := make([]float64, len(results))
+	for i, result := range results {
+		all[i] = of(result)
+	}
+	return all
 }
 
 // profile writes where the service spends its time.
@@ -314,7 +315,8 @@ func (m *incrMatch) snowflakes(ctx context.Context) (err error) {
 			rate := float64(result.Measured) / result.Seconds
 			rates, p50, p99, parts = append(rates, rate), append(p50, result.P50), append(p99, result.P99), append(parts, rate*idsAtOnce/layoutLimit)
 		}
-		m.result.add("snowflake?n=1000", "", conns, coatcheck, median(rates), median(p50), median(p99), "", "", "", "", "of the layout's limit: "+cell(median(parts))+" ("+spread(parts)+")", loadAverage())
+		m.result.keep(fmt.Sprintf("snowflake?n=1000, connections: %d", conns), coatcheck, "of the layout's limit", parts)
+		m.result.add("snowflake?n=1000", "", conns, coatcheck, median(rates), median(p50), median(p99), "", "", "", "", "", "of the layout's limit: "+cell(median(parts))+" ("+spread(parts)+")", loadAverage())
 	}
 	return nil
 }

@@ -124,6 +124,7 @@ func (m *lockMatch) rows(what, unit string, ways []string, values map[string][][
 				ratios = append(ratios, values[way][round][at]/values[to][round][at])
 			}
 		}
+		m.result.keep(what, way, unit, own)
 		if to == "" {
 			m.result.add(what, way, median(own), unit, "", "", "")
 			continue

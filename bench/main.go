@@ -30,10 +30,13 @@ const help = `usage: go run . COMMAND [flags]
   gateway   the gateway beside a bare reverse proxy
   ids       snowflake ids beside a bare atomic addition and beside other generators; without Redis
   workers   a thousand processes that lease a worker id at once
+  slots     what the scripts of worker ids take in Redis, on rings of few slots and of many
   locks     beside those of other libraries: alone, handed over, contended by processes, and by a crowd
   counters  adding to counters beside other clients: on one key and on many, over a long way, with acknowledgement
   incr      GET /incr/{key} over HTTP beside a bare handler, other clients and Webdis; ids of /id/snowflake
   memory    what a token takes in Redis, and what a claim costs among few tokens and among many
+  size      the size of the program, as make build makes it
+  all       all of these, and docs/benchmarks.md from them: go run . all -page ../docs/benchmarks.md
 
 go run . COMMAND -h lists the flags. redis-server has to be in PATH; REDIS_SERVER names another one.
 `
@@ -50,6 +53,9 @@ var commands = map[string]func(ctx context.Context, args []string, stdin io.Read
 	"incr":     incrCommand,
 	"memory":   memoryCommand,
 	"workers":  workersCommand,
+	"slots":    slotsCommand,
+	"size":     sizeCommand,
+	"all":      allCommand,
 
 	"serve":      serveCommand,
 	"proxy":      proxyCommand,

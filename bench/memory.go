@@ -9,9 +9,7 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"os"
-	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -152,6 +150,7 @@ func (p *population) end(ctx context.Context) error {
 func (p *population) grow(ctx context.Context, t *table) error {
 	n := float64(len(p.all))
 	t.add("a token issued", len(p.all), (p.issued-p.empty)/n, "", "bytes")
+	t.keep("memory of a token", "issued", "bytes", []float64{(p.issued - p.empty) / n})
 	err := p.forEach(ctx, func(i int) error {
 		outcome, err := p.tokens.Claim(ctx, p.all[i], terms)
 		p.owners[i] = outcome.Grant.Owner
@@ -160,7 +159,7 @@ func (p *population) grow(ctx context.Context, t *table) error {
 	if err != nil {
 		return err
 	}
-	if err := p.tell(ctx, t, "a token claimed"); err != nil {
+	if err := p.tell(ctx, t, "claimed"); err != nil {
 		return err
 	}
 	answer := idempotency.Answer{
@@ -170,16 +169,18 @@ func (p *population) grow(ctx context.Context, t *table) error {
 	if err != nil {
 		return err
 	}
-	return p.tell(ctx, t, fmt.Sprintf("a token completed with %d bytes", answerSize))
+	return p.tell(ctx, t, fmt.Sprintf("completed with %d bytes", answerSize))
 }
 
-func (p *population) tell(ctx context.Context, t *table, figure string) error {
+func (p *population) tell(ctx context.Context, t *table, state string) error {
 	used, err := p.redis.number(ctx, "memory", "used_memory")
 	if err != nil {
 		return err
 	}
-	t.add(figure, len(p.all), (used-p.empty)/float64(len(p.all)), "", "bytes")
-	fmt.Fprintln(os.Stderr, figure)
+	each := (used - p.empty) / float64(len(p.all))
+	t.add("a token "+state, len(p.all), each, "", "bytes")
+	t.keep("memory of a token", state, "bytes", []float64{each})
+	fmt.Fprintln(os.Stderr, "a token "+state)
 	return nil
 }
 
@@ -202,6 +203,9 @@ func claimsAmong(ctx context.Context, t *table, populations []*population, round
 		ratios[1] = append(ratios[1], whole[1][round]/whole[0][round])
 	}
 	for i, p := range populations {
+		size := fmt.Sprintf("%d tokens", len(p.all))
+		t.keep("a claim, in the server", size, "µs", server[i])
+		t.keep("a claim, p50", size, "µs", whole[i])
 		t.add("a claim, in the server", len(p.all), median(server[i]), spread(server[i]), "µs")
 		t.add("a claim, p50", len(p.all), median(whole[i]), spread(whole[i]), "µs")
 	}
@@ -210,8 +214,6 @@ func claimsAmong(ctx context.Context, t *table, populations []*population, round
 	t.add("a claim, p50", between, median(ratios[1]), spread(ratios[1]), "ratio")
 	return nil
 }
-
-var scriptTime = regexp.MustCompile(`usec_per_call=([0-9.]+)`)
 
 // claims takes tokens that are picked by lot, and tells what one took in the server and from here,
 // in microseconds.
@@ -230,15 +232,7 @@ func (p *population) claims(ctx context.Context, count int) (server, p50 float64
 		}
 		p.owners[at] = outcome.Grant.Owner
 	}
-	stats, err := p.redis.info(ctx, "commandstats")
-	if err != nil {
-		return 0, 0, err
-	}
-	found := scriptTime.FindStringSubmatch(stats["cmdstat_evalsha"])
-	if found == nil {
-		return 0, 0, errors.New("INFO commandstats tells nothing of scripts")
-	}
-	if server, err = strconv.ParseFloat(found[1], 64); err != nil {
+	if server, err = p.redis.timeOfScripts(ctx); err != nil {
 		return 0, 0, err
 	}
 	slices.Sort(took)

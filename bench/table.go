@@ -14,6 +14,7 @@ import (
 	"strings"
 	"text/tabwriter"
 	"time"
+	"unicode/utf8"
 )
 
 // table is the outcome of a command.
@@ -26,6 +27,48 @@ type table struct {
 	Columns []string  `json:"columns"`
 	Rows    [][]any   `json:"rows"` // a text or a number each, in the order of the columns
 	Notes   []string  `json:"notes,omitempty"`
+	Samples []samples `json:"samples,omitempty"` // what the rows are the medians of
+}
+
+// samples are what was measured of one side, in each round.
+type samples struct {
+	What   string    `json:"what"`
+	Side   string    `json:"side"`
+	Unit   string    `json:"unit"`
+	Rounds []float64 `json:"rounds"`
+}
+
+// keep adds samples.
+func (t *table) keep(what, side, unit string, rounds []float64) {
+	t.Samples = append(t.Samples, samples{what, side, unit, rounds})
+}
+
+// rounds finds samples, nil if there are none.
+func (t *table) rounds(what, side, unit string) []float64 {
+	for _, s := range t.Samples {
+		if s.What == what && s.Side == side && s.Unit == unit {
+			return s.Rounds
+		}
+	}
+	return nil
+}
+
+// ratios are those of two sides in the same round.
+func ratios(of, to []float64) []float64 {
+	list := make([]float64, min(len(of), len(to)))
+	for i := range list {
+		list[i] = of[i] / to[i]
+	}
+	return list
+}
+
+// column is one value of each round.
+func column(rounds [][]float64, at int) []float64 {
+	list := make([]float64, len(rounds))
+	for i, values := range rounds {
+		list[i] = values[at]
+	}
+	return list
 }
 
 // add appends a row.
@@ -51,8 +94,19 @@ func (o *output) flags(flags *flag.FlagSet) {
 	flags.StringVar(&o.file, "o", "", "also write a file; its ending says how: .json, .csv or .md")
 }
 
+// taker takes a table as it is, in the place of standard output.
+type taker struct {
+	io.Writer
+
+	table *table
+}
+
 // write prints the table, and writes the file that was asked for.
 func (o *output) write(stdout io.Writer, t *table) error {
+	if taker, ok := stdout.(*taker); ok {
+		taker.table = t
+		return nil
+	}
 	form := (*table).text
 	if o.json {
 		form = (*table).json
@@ -126,19 +180,51 @@ func (t *table) text(w io.Writer) error {
 }
 
 func (t *table) markdown(w io.Writer) error {
+	_, err := fmt.Fprintf(w, "# %s\n\n%s.\n\n%s", t.Title, t.head(), t.body())
+	return err
+}
+
+// body is the table and its notes in Markdown.
+func (t *table) body() string {
 	var text strings.Builder
-	fmt.Fprintf(&text, "# %s\n\n%s.\n\n", t.Title, t.head())
-	for i, line := range t.lines() {
+	text.WriteString(grid(t.lines()))
+	for _, note := range t.Notes {
+		fmt.Fprintf(&text, "\n%s\n", wrapped(note))
+	}
+	return text.String()
+}
+
+// grid is lines as a table in Markdown, of which the first is the head.
+func grid(lines [][]string) string {
+	var text strings.Builder
+	for i, line := range lines {
 		fmt.Fprintf(&text, "| %s |\n", strings.Join(line, " | "))
 		if i == 0 {
 			fmt.Fprintf(&text, "%s|\n", strings.Repeat("|---", len(line)))
 		}
 	}
-	for _, note := range t.Notes {
-		fmt.Fprintf(&text, "\n%s\n", note)
+	return text.String()
+}
+
+// wrapped breaks a text into lines as narrow as documents have them.
+func wrapped(text string) string {
+	var lines strings.Builder
+	width := 0
+	for i, word := range strings.Fields(text) {
+		n := utf8.RuneCountInString(word)
+		switch {
+		case i == 0:
+		case width+1+n > 100:
+			lines.WriteByte('\n')
+			width = 0
+		default:
+			lines.WriteByte(' ')
+			width++
+		}
+		lines.WriteString(word)
+		width += n
 	}
-	_, err := io.WriteString(w, text.String())
-	return err
+	return lines.String()
 }
 
 func (t *table) json(w io.Writer) error {
@@ -159,7 +245,12 @@ func machine(ctx context.Context, redis *redisServer) (string, error) {
 	if fields["valkey_version"] != "" {
 		version = "Valkey " + fields["valkey_version"]
 	}
-	return fmt.Sprintf("%d processors (shared machine), %s, %s %s/%s", runtime.NumCPU(), version, runtime.Version(), runtime.GOOS, runtime.GOARCH), nil
+	return strings.Replace(aboutGo(), ",", ", "+version+",", 1), nil
+}
+
+// aboutGo is what is known without a Redis.
+func aboutGo() string {
+	return fmt.Sprintf("%d processors, %s %s/%s", runtime.NumCPU(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
 }
 
 // median is the middle of some numbers, 0 of none.
@@ -174,10 +265,16 @@ func median(numbers []float64) float64 {
 
 // spread is the middle half of some numbers, as from–to.
 func spread(numbers []float64) string {
-	n := len(numbers)
-	if n == 0 {
+	if len(numbers) == 0 {
 		return ""
 	}
+	low, high := half(numbers)
+	return cell(low) + "–" + cell(high)
+}
+
+// half is the middle half of some numbers, of one at least.
+func half(numbers []float64) (low, high float64) {
+	n := len(numbers)
 	sorted := slices.Sorted(slices.Values(numbers))
-	return cell(sorted[n/4]) + "–" + cell(sorted[n-1-n/4])
+	return sorted[n/4], sorted[n-1-n/4]
 }

@@ -134,6 +134,8 @@ func countTrips(ctx context.Context, t *table, redis *redisServer, shape shape, 
 			return err
 		}
 		t.add(shape.name, kind.name, kind.status, one, many)
+		t.keep(kind.name+" request, one at a time", shape.name, "reads", []float64{one})
+		t.keep(fmt.Sprintf("%s request, %d in flight", kind.name, inFlight), shape.name, "reads", []float64{many})
 	}
 	return nil
 }

@@ -14,6 +14,9 @@ import (
 	"github.com/coatcheck/coatcheck/workerlease"
 )
 
+// allStarted is what the workers command measures.
+const allStarted = "until all processes are there"
+
 // workersCommand starts many processes at once, each of which leases a worker id of one pool, and
 // sees how long it takes until all have theirs, each another one.
 func workersCommand(ctx context.Context, args []string, _ io.Reader, stdout io.Writer) (err error) {
@@ -41,6 +44,7 @@ func workersCommand(ctx context.Context, args []string, _ io.Reader, stdout io.W
 		Title: "workers", When: time.Now().UTC(), Machine: machine, Rounds: *rounds,
 		Columns: []string{"round", "processes", "worker ids", "all after s", "all alone after s", "ratio"},
 	}
+	var all, none []float64
 	for round := range *rounds {
 		ids, leased, err := crowd(ctx, *n, "lease", redis.url(), fmt.Sprintf("crowd-%d", round))
 		if err != nil {
@@ -51,10 +55,13 @@ func workersCommand(ctx context.Context, args []string, _ io.Reader, stdout io.W
 			return err
 		}
 		t.add(strconv.Itoa(round+1), *n, len(ids), leased.Seconds(), alone.Seconds(), leased.Seconds()/alone.Seconds())
+		all, none = append(all, leased.Seconds()), append(none, alone.Seconds())
 		if len(ids) != *n {
 			return fmt.Errorf("%d processes have %d worker ids", *n, len(ids))
 		}
 	}
+	t.keep(allStarted, "that lease a worker id", "s", all)
+	t.keep(allStarted, "that lease nothing", "s", none)
 	return out.write(stdout, t)
 }
 

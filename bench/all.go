@@ -1,0 +1,237 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+)
+
+// step is a comparison of the command all, and a section of its page.
+type step struct {
+	name, about string
+	command     string
+	run         func(ctx context.Context, args []string, stdin io.Reader, stdout io.Writer) error
+	args        string
+	quick       string // flags after args for a quick look
+	plots       []plot
+}
+
+// steps are all comparisons. The rounds are such that they fit into 18 minutes on two processors.
+var steps = []step{
+	{
+		name: "incr", command: "incr", run: incrCommand, about: "`GET /incr/{key}` over HTTP, and `/id/snowflake?n=1000`.",
+		args: "-service " + built + " -rounds 5 -seconds 0.8", quick: "-rounds 1 -seconds 0.3 -conns 64",
+		plots: []plot{
+			{what: "keys: 1, connections: 64", unit: perSecond, base: echoConstant},
+			{what: "keys: 1000, connections: 64", unit: perSecond, base: echoConstant},
+		},
+	},
+	{
+		name: "counters", command: "counters", run: countersCommand, about: "Adding to counters by the library, over loopback.",
+		args: "-parts near -rounds 5 -seconds 0.4", quick: "-rounds 1 -seconds 0.15 -callers 64,256,1024",
+		plots: []plot{
+			{what: "loopback, keys: 1, callers: 64", unit: callsASecond, base: goRedisIncr},
+			{what: "loopback, keys: 1000, callers: 256", unit: callsASecond, base: goRedisIncr},
+		},
+	},
+	{
+		name: "counters-elsewhere", command: "counters", run: countersCommand,
+		about: "The same over a way of 2.4 ms, with a replica that confirms each value, and beside an INCRBY for each call.",
+		args:  "-parts far,ack,plain -rounds 3 -seconds 0.4 -callers 64,1024", quick: "-rounds 1 -seconds 0.15 -callers 64",
+		plots: []plot{
+			{what: "2.4 ms away, keys: 1000, callers: 64", unit: callsASecond, base: goRedisIncr},
+			{what: "call by call, keys: 1, callers: 64", unit: callsASecond, base: plainIncr},
+			{what: "call by call, keys: 1000, callers: 64", unit: callsASecond, base: plainIncr},
+		},
+	},
+	{
+		name: "locks", command: "locks", run: locksCommand, about: "Locks: without rivals, handed over, contended by processes, and by a crowd.",
+		args: "-rounds 4 -seconds 0.4", quick: "-rounds 1 -seconds 0.15 -hand-offs 2",
+		plots: []plot{
+			{what: alone, unit: "µs", base: redislockWay},
+			{what: ownLocks, unit: "pairs/s", base: redislockWay},
+			{what: sectionOfOne + "owner changes", unit: "per s", base: syncMutex},
+		},
+	},
+	{
+		name: "guard", command: "guard", run: guardCommand, about: "A guarded handler beside an unguarded one, and beside other ways to guard it, over HTTP.",
+		args: "-rounds 4 -seconds 0.8", quick: "-rounds 1 -seconds 0.3 -conns 64,256",
+		plots: []plot{{what: "connections: 64", unit: perSecond, base: unguarded}, {what: "connections: 256", unit: perSecond, base: unguarded}},
+	},
+	{
+		name: "trips", command: "trips", run: tripsCommand, about: "Reads of Redis from its connections, for each kind of request.",
+		args: "-requests 1000", quick: "-requests 128",
+		plots: []plot{{what: "first request, 64 in flight", unit: "reads", base: coatcheck}},
+	},
+	{
+		name: "gateway", command: "gateway", run: gatewayCommand, about: "The gateway beside a bare reverse proxy.",
+		args: "-rounds 4 -seconds 0.8", quick: "-rounds 1 -seconds 0.3 -conns 64",
+		plots: []plot{{what: "connections: 64", unit: perSecond, base: reverseProxy}},
+	},
+	{
+		name: "ids", command: "ids", run: idsCommand, about: "Snowflake ids in one process, without Redis.",
+		args: "-rounds 5 -sustained 4 -idle 5", quick: "-rounds 1 -seconds 0.1 -sustained 0.2 -idle 0.5",
+		plots: []plot{{what: "an id, callers: 1", unit: "ns", base: atomicAdd}, {what: "an id, callers: 2", unit: "ns", base: atomicAdd}},
+	},
+	{
+		name: "slots", command: "slots", run: slotsCommand, about: "What the scripts of worker ids take in Redis, by the size of the ring.",
+		args: "-rounds 5", quick: "-rounds 1",
+		plots: []plot{{what: "acquire", unit: "µs", base: fewSlots}, {what: "renew", unit: "µs", base: fewSlots}},
+	},
+	{
+		name: "workers", command: "workers", run: workersCommand, about: "Processes that start at once, and each lease a worker id.",
+		args: "-rounds 3", quick: "-rounds 1 -processes 50",
+		plots: []plot{{what: allStarted, unit: "s", base: "that lease nothing"}},
+	},
+	{
+		name: "memory", command: "memory", run: memoryCommand, about: "What a token takes in Redis, and what a claim costs among few tokens and among many.",
+		args: "-rounds 5", quick: "-rounds 1 -many 50000",
+		plots: []plot{{what: "memory of a token", unit: "bytes", base: "issued"}},
+	},
+	{name: "size", command: "size", run: sizeCommand, about: "The program, as `make build` makes it."},
+}
+
+// section is what a step gave.
+type section struct {
+	Name    string  `json:"name"`
+	Command string  `json:"command"`
+	Took    float64 `json:"took_seconds"`
+	Table   table   `json:"table"`
+}
+
+// report is a whole run.
+type report struct {
+	When     time.Time `json:"when"`
+	Took     float64   `json:"took_seconds"`
+	Quick    bool      `json:"quick"`
+	Machine  string    `json:"machine"`
+	Versions []string  `json:"versions"`
+	Load     [2]string `json:"load"` // the load average of a minute at the begin and at the end
+	Sections []section `json:"sections"`
+}
+
+// allCommand runs all comparisons, and writes the page of benchmarks.
+func allCommand(ctx context.Context, args []string, _ io.Reader, stdout io.Writer) error {
+	flags := flag.NewFlagSet("all", flag.ContinueOnError)
+	page := flags.String("page", "", "also write the page, a file in Markdown, and its plots in a folder beside it")
+	file := flags.String("json", "", "also write everything that was measured, as JSON")
+	quick := flags.Bool("quick", false, "one short round of each: a quick look, no figures to rely on")
+	only := flags.String("only", "", "which sections to measure, with commas between them; all if empty")
+	if err := parse(flags, args); err != nil {
+		return err
+	}
+	chosen, err := stepsOf(*only)
+	if err != nil {
+		return err
+	}
+	r, err := measureAll(ctx, chosen, *quick)
+	if err != nil {
+		return err
+	}
+	figures, err := judgeTargets(r.Sections)
+	if err != nil {
+		return err
+	}
+	if *file != "" {
+		text, err := json.MarshalIndent(r, "", "  ")
+		if err != nil {
+			return err
+		}
+		if err := os.WriteFile(*file, append(text, '\n'), 0o600); err != nil {
+			return err
+		}
+	}
+	if *page != "" {
+		if err := r.write(*page, figures); err != nil {
+			return err
+		}
+	}
+	_, err = io.WriteString(stdout, targetsText(figures))
+	return err
+}
+
+// stepsOf are the steps of some names, all of none.
+func stepsOf(names string) ([]step, error) {
+	if names == "" {
+		return steps, nil
+	}
+	var found []step
+	for name := range strings.SplitSeq(names, ",") {
+		at := slices.IndexFunc(steps, func(s step) bool { return s.name == name })
+		if at < 0 {
+			return nil, usageError{fmt.Errorf("no section is called %q", name)}
+		}
+		found = append(found, steps[at])
+	}
+	return found, nil
+}
+
+// measureAll runs steps one after the other, and says on standard error how far it is. The program
+// is built first, since steps measure it.
+func measureAll(ctx context.Context, steps []step, quick bool) (*report, error) {
+	begun := time.Now()
+	r := &report{When: begun.UTC().Truncate(time.Second), Quick: quick, Load: [2]string{loadAverage()}}
+	if err := build(ctx); err != nil {
+		return nil, err
+	}
+	var err error
+	if r.Machine, err = aboutMachine(ctx); err != nil {
+		return nil, err
+	}
+	r.Machine = strings.Replace(r.Machine, " processors", " processors"+model(), 1)
+	r.Versions = versions()
+	for i, step := range steps {
+		began := time.Now()
+		args := strings.Fields(step.args)
+		if quick {
+			args = append(args, strings.Fields(step.quick)...)
+		}
+		fmt.Fprintf(os.Stderr, "%d of %d, after %.0f s: %s %s\n", i+1, len(steps), time.Since(begun).Seconds(), step.command, strings.Join(args, " "))
+		taken := &taker{Writer: io.Discard}
+		if err := step.run(ctx, args, strings.NewReader(""), taken); err != nil {
+			return nil, fmt.Errorf("%s: %w", step.name, err)
+		}
+		if taken.table == nil {
+			return nil, fmt.Errorf("%s: %w", step.name, errors.New("it has measured nothing"))
+		}
+		command := strings.TrimSpace(step.command + " " + strings.Join(args, " "))
+		r.Sections = append(r.Sections, section{step.name, command, time.Since(began).Seconds(), *taken.table})
+	}
+	r.Load[1], r.Took = loadAverage(), time.Since(begun).Seconds()
+	return r, nil
+}
+
+// write writes the page and, in a folder beside it that has its name, the plots.
+func (r *report) write(page string, figures []figure) error {
+	folder := strings.TrimSuffix(page, filepath.Ext(page))
+	if err := os.MkdirAll(folder, 0o755); err != nil { //nolint:gosec // documents are for all to read
+		return err
+	}
+	for _, section := range r.Sections {
+		picture := draw(&section.Table, plotsOf(section.Name))
+		if picture == "" {
+			continue
+		}
+		if err := os.WriteFile(filepath.Join(folder, section.Name+".svg"), []byte(picture), 0o644); err != nil { //nolint:gosec // the same
+			return err
+		}
+	}
+	return os.WriteFile(page, []byte(r.page(filepath.Base(folder), figures)), 0o644) //nolint:gosec // the same
+}
+
+func plotsOf(name string) []plot {
+	for _, step := range steps {
+		if step.name == name {
+			return step.plots
+		}
+	}
+	return nil
+}

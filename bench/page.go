@@ -1,0 +1,102 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"runtime/debug"
+	"strings"
+)
+
+// pageHead is what stands on every page before what was measured.
+const pageHead = `# Benchmarks
+
+Written by one command, about a quarter of an hour on two quiet processors:
+
+` + "```sh" + `
+cd bench && go run . all -page ../docs/benchmarks.md
+` + "```" + `
+
+Nothing here is written by hand, but for the goals. In each round all sides are measured once, in
+turns, and a ratio is taken within its round; what stands here is the median of the rounds, with the
+middle half beside it. Rely on the ratios: other figures are those of one machine on one day.
+[bench](../bench/README.md) says what each side is and how it is measured.
+
+`
+
+// page is the whole page. Its plots are in a folder beside it.
+func (r *report) page(folder string, figures []figure) string {
+	var text strings.Builder
+	text.WriteString(pageHead)
+	when := fmt.Sprintf("Measured on %s, in %.0f minutes and %.0f s, on %s. The load average of a minute was %s at the begin and %s at the end; what this itself runs counts in it. Beside: %s.",
+		r.When.Format("2006-01-02 at 15:04 UTC"), float64(int(r.Took)/60), float64(int(r.Took)%60), r.Machine, r.Load[0], r.Load[1], strings.Join(r.Versions, ", "))
+	text.WriteString(wrapped(when) + "\n\n")
+	if r.Quick {
+		text.WriteString(wrapped("**This was a quick look** (`-quick`): one short round of each, so no figure here is one to rely on.") + "\n\n")
+	}
+	text.WriteString("## Targets\n\n" + targetsText(figures))
+	for _, section := range r.Sections {
+		text.WriteString(section.text(folder))
+	}
+	return text.String()
+}
+
+// text is a section of the page.
+func (s *section) text(folder string) string {
+	var text strings.Builder
+	fmt.Fprintf(&text, "\n## %s\n\n", s.Name)
+	for _, step := range steps {
+		if step.name == s.Name {
+			text.WriteString(wrapped(step.about+" "+s.measured()) + "\n\n")
+		}
+	}
+	if draw(&s.Table, plotsOf(s.Name)) != "" {
+		fmt.Fprintf(&text, "![%s: ratios, and their middle halves](%s/%[1]s.svg)\n\n", s.Name, folder)
+	}
+	text.WriteString(s.Table.body())
+	return text.String()
+}
+
+// measured is how the section was measured.
+func (s *section) measured() string {
+	how := fmt.Sprintf("Rounds: %d", s.Table.Rounds)
+	if s.Table.Seconds > 0 {
+		how += fmt.Sprintf(" of %g s each", s.Table.Seconds)
+	}
+	return fmt.Sprintf("%s, %.0f s in all: `go run . %s`.", how, s.Took, s.Command)
+}
+
+// model is the name of the machine's processors, in parentheses, where Linux knows it.
+func model() string {
+	text, err := os.ReadFile("/proc/cpuinfo")
+	if err != nil {
+		return ""
+	}
+	for line := range strings.Lines(string(text)) {
+		if name, value, found := strings.Cut(line, ":"); found && strings.TrimSpace(name) == "model name" {
+			return " (" + strings.TrimSpace(value) + ")"
+		}
+	}
+	return ""
+}
+
+// peers are the modules that coatcheck is measured beside.
+var peers = []string{
+	"github.com/redis/go-redis/v9", "github.com/redis/rueidis", "github.com/bsm/redislock", "github.com/go-redsync/redsync/v4", "github.com/labstack/echo/v4",
+	"github.com/bwmarrin/snowflake", "github.com/sony/sonyflake/v2", "github.com/yitter/idgenerator-go",
+}
+
+// versions are those of the peers.
+func versions() (list []string) {
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return nil
+	}
+	for _, peer := range peers {
+		for _, module := range info.Deps {
+			if module.Path == peer {
+				list = append(list, strings.TrimPrefix(module.Path, "github.com/")+" "+module.Version)
+			}
+		}
+	}
+	return list
+}

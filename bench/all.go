@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -19,8 +18,8 @@ type step struct {
 	name, about string
 	command     string
 	run         func(ctx context.Context, args []string, stdin io.Reader, stdout io.Writer) error
-	args        string
-	quick       string // flags after args for a quick look
+	args        string // flags of both forms
+	full, quick string // further flags of each
 	plots       []plot
 }
 
@@ -28,7 +27,7 @@ type step struct {
 var steps = []step{
 	{
 		name: "incr", command: "incr", run: incrCommand, about: "`GET /incr/{key}` over HTTP, and `/id/snowflake?n=1000`.",
-		args: "-service " + built + " -rounds 5 -seconds 0.8", quick: "-rounds 1 -seconds 0.3 -conns 64",
+		args: "-service " + built, full: "-rounds 5 -seconds 0.8", quick: "-rounds 1 -seconds 0.3 -conns 64",
 		plots: []plot{
 			{what: "keys: 1, connections: 64", unit: perSecond, base: echoConstant},
 			{what: "keys: 1000, connections: 64", unit: perSecond, base: echoConstant},
@@ -36,7 +35,7 @@ var steps = []step{
 	},
 	{
 		name: "counters", command: "counters", run: countersCommand, about: "Adding to counters by the library, over loopback.",
-		args: "-parts near -rounds 5 -seconds 0.4", quick: "-rounds 1 -seconds 0.15 -callers 64,256,1024",
+		args: "-parts near", full: "-rounds 5 -seconds 0.4", quick: "-rounds 1 -seconds 0.15 -callers 64,256,1024",
 		plots: []plot{
 			{what: "loopback, keys: 1, callers: 64", unit: callsASecond, base: goRedisIncr},
 			{what: "loopback, keys: 1000, callers: 256", unit: callsASecond, base: goRedisIncr},
@@ -45,7 +44,7 @@ var steps = []step{
 	{
 		name: "counters-elsewhere", command: "counters", run: countersCommand,
 		about: "The same over a way of 2.4 ms, with a replica that confirms each value, and beside an INCRBY for each call.",
-		args:  "-parts far,ack,plain -rounds 3 -seconds 0.4 -callers 64,1024", quick: "-rounds 1 -seconds 0.15 -callers 64",
+		args:  "-parts far,ack,plain", full: "-rounds 3 -seconds 0.4 -callers 64,1024", quick: "-rounds 1 -seconds 0.15 -callers 64",
 		plots: []plot{
 			{what: "2.4 ms away, keys: 1000, callers: 64", unit: callsASecond, base: goRedisIncr},
 			{what: "call by call, keys: 1, callers: 64", unit: callsASecond, base: plainIncr},
@@ -54,7 +53,7 @@ var steps = []step{
 	},
 	{
 		name: "locks", command: "locks", run: locksCommand, about: "Locks: without rivals, handed over, contended by processes, and by a crowd.",
-		args: "-rounds 4 -seconds 0.4", quick: "-rounds 1 -seconds 0.15 -hand-offs 2",
+		full: "-rounds 4 -seconds 0.4", quick: "-rounds 1 -seconds 0.15 -hand-offs 2",
 		plots: []plot{
 			{what: alone, unit: "µs", base: redislockWay},
 			{what: ownLocks, unit: "pairs/s", base: redislockWay},
@@ -63,37 +62,37 @@ var steps = []step{
 	},
 	{
 		name: "guard", command: "guard", run: guardCommand, about: "A guarded handler beside an unguarded one, and beside other ways to guard it, over HTTP.",
-		args: "-rounds 4 -seconds 0.8", quick: "-rounds 1 -seconds 0.3 -conns 64,256",
+		full: "-rounds 4 -seconds 0.8", quick: "-rounds 1 -seconds 0.3 -conns 64,256",
 		plots: []plot{{what: "connections: 64", unit: perSecond, base: unguarded}, {what: "connections: 256", unit: perSecond, base: unguarded}},
 	},
 	{
 		name: "trips", command: "trips", run: tripsCommand, about: "Reads of Redis from its connections, for each kind of request.",
-		args: "-requests 1000", quick: "-requests 128",
+		full: "-requests 1000", quick: "-requests 128",
 		plots: []plot{{what: "first request, 64 in flight", unit: "reads", base: coatcheck}},
 	},
 	{
 		name: "gateway", command: "gateway", run: gatewayCommand, about: "The gateway beside a bare reverse proxy.",
-		args: "-rounds 4 -seconds 0.8", quick: "-rounds 1 -seconds 0.3 -conns 64",
+		full: "-rounds 4 -seconds 0.8", quick: "-rounds 1 -seconds 0.3 -conns 64",
 		plots: []plot{{what: "connections: 64", unit: perSecond, base: reverseProxy}},
 	},
 	{
 		name: "ids", command: "ids", run: idsCommand, about: "Snowflake ids in one process, without Redis.",
-		args: "-rounds 5 -sustained 4 -idle 5", quick: "-rounds 1 -seconds 0.1 -sustained 0.2 -idle 0.5",
+		full: "-rounds 5 -sustained 4 -idle 5", quick: "-rounds 1 -seconds 0.1 -sustained 0.2 -idle 0.5",
 		plots: []plot{{what: "an id, callers: 1", unit: "ns", base: atomicAdd}, {what: "an id, callers: 2", unit: "ns", base: atomicAdd}},
 	},
 	{
 		name: "slots", command: "slots", run: slotsCommand, about: "What the scripts of worker ids take in Redis, by the size of the ring.",
-		args: "-rounds 5", quick: "-rounds 1",
+		full: "-rounds 5", quick: "-rounds 1",
 		plots: []plot{{what: "acquire", unit: "µs", base: fewSlots}, {what: "renew", unit: "µs", base: fewSlots}},
 	},
 	{
 		name: "workers", command: "workers", run: workersCommand, about: "Processes that start at once, and each lease a worker id.",
-		args: "-rounds 3", quick: "-rounds 1 -processes 50",
+		full: "-rounds 3", quick: "-rounds 1 -processes 50",
 		plots: []plot{{what: allStarted, unit: "s", base: "that lease nothing"}},
 	},
 	{
 		name: "memory", command: "memory", run: memoryCommand, about: "What a token takes in Redis, and what a claim costs among few tokens and among many.",
-		args: "-rounds 5", quick: "-rounds 1 -many 50000",
+		full: "-rounds 5", quick: "-rounds 1 -many 62500",
 		plots: []plot{{what: "memory of a token", unit: "bytes", base: "issued"}},
 	},
 	{name: "size", command: "size", run: sizeCommand, about: "The program, as `make build` makes it."},
@@ -136,7 +135,7 @@ func allCommand(ctx context.Context, args []string, _ io.Reader, stdout io.Write
 	if err != nil {
 		return err
 	}
-	figures, err := judgeTargets(r.Sections)
+	figures, err := judgeTargets(targets, r.Sections)
 	if err != nil {
 		return err
 	}
@@ -190,19 +189,19 @@ func measureAll(ctx context.Context, steps []step, quick bool) (*report, error) 
 	r.Versions = versions()
 	for i, step := range steps {
 		began := time.Now()
-		args := strings.Fields(step.args)
+		args := strings.Fields(step.args + " " + step.full)
 		if quick {
-			args = append(args, strings.Fields(step.quick)...)
+			args = strings.Fields(step.args + " " + step.quick)
 		}
-		fmt.Fprintf(os.Stderr, "%d of %d, after %.0f s: %s %s\n", i+1, len(steps), time.Since(begun).Seconds(), step.command, strings.Join(args, " "))
+		command := strings.Join(append([]string{step.command}, args...), " ")
+		fmt.Fprintf(os.Stderr, "%d of %d, after %.0f s: %s\n", i+1, len(steps), time.Since(begun).Seconds(), command)
 		taken := &taker{Writer: io.Discard}
 		if err := step.run(ctx, args, strings.NewReader(""), taken); err != nil {
 			return nil, fmt.Errorf("%s: %w", step.name, err)
 		}
 		if taken.table == nil {
-			return nil, fmt.Errorf("%s: %w", step.name, errors.New("it has measured nothing"))
+			return nil, fmt.Errorf("%s has measured nothing", step.name)
 		}
-		command := strings.TrimSpace(step.command + " " + strings.Join(args, " "))
 		r.Sections = append(r.Sections, section{step.name, command, time.Since(began).Seconds(), *taken.table})
 	}
 	r.Load[1], r.Took = loadAverage(), time.Since(begun).Seconds()

@@ -60,11 +60,26 @@ func memoryCommand(ctx context.Context, args []string, _ io.Reader, stdout io.Wr
 	if err := claimsAmong(ctx, t, populations, *rounds); err != nil {
 		return err
 	}
-	if err := populations[1].grow(ctx, t); err != nil {
+	if err := populations[1].grow(ctx, t, ""); err != nil {
+		return err
+	}
+	whole, err := newPopulation(ctx, max(1, *many/16)) // the same part of a power of two
+	if err != nil {
+		return err
+	}
+	populations = append(populations, whole)
+	if err := whole.redis.ConfigSet(ctx, listpack, "1024").Err(); err != nil {
+		return err
+	}
+	if err := whole.grow(ctx, t, " with "+listpack+" 1024"); err != nil {
 		return err
 	}
 	return out.write(stdout, t)
 }
+
+// listpack is the setting of Redis up to which size it keeps a value of a hash in one piece with the
+// others.
+const listpack = "hash-max-listpack-value"
 
 // population is a Redis that holds a number of issued tokens.
 type population struct {
@@ -146,11 +161,10 @@ func (p *population) end(ctx context.Context) error {
 	return err
 }
 
-// grow takes the large population through the states of a token, and sees what each takes.
-func (p *population) grow(ctx context.Context, t *table) error {
-	n := float64(len(p.all))
-	t.add("a token issued", len(p.all), (p.issued-p.empty)/n, "", "bytes")
-	t.keep("memory of a token", "issued", "bytes", []float64{(p.issued - p.empty) / n})
+// grow takes a population through the states of a token, and sees what each takes. The rows' names
+// end in a note.
+func (p *population) grow(ctx context.Context, t *table, note string) error {
+	p.tell(t, "issued"+note, p.issued)
 	err := p.forEach(ctx, func(i int) error {
 		outcome, err := p.tokens.Claim(ctx, p.all[i], terms)
 		p.owners[i] = outcome.Grant.Owner
@@ -159,9 +173,11 @@ func (p *population) grow(ctx context.Context, t *table) error {
 	if err != nil {
 		return err
 	}
-	if err := p.tell(ctx, t, "claimed"); err != nil {
+	used, err := p.redis.number(ctx, "memory", "used_memory")
+	if err != nil {
 		return err
 	}
+	p.tell(t, "claimed"+note, used)
 	answer := idempotency.Answer{
 		Status: http.StatusCreated, Header: http.Header{"Content-Type": {"application/json"}}, Body: []byte(strings.Repeat("a", answerSize)),
 	}
@@ -169,19 +185,19 @@ func (p *population) grow(ctx context.Context, t *table) error {
 	if err != nil {
 		return err
 	}
-	return p.tell(ctx, t, fmt.Sprintf("completed with %d bytes", answerSize))
-}
-
-func (p *population) tell(ctx context.Context, t *table, state string) error {
-	used, err := p.redis.number(ctx, "memory", "used_memory")
-	if err != nil {
+	if used, err = p.redis.number(ctx, "memory", "used_memory"); err != nil {
 		return err
 	}
+	p.tell(t, fmt.Sprintf("completed with %d bytes%s", answerSize, note), used)
+	return nil
+}
+
+// tell adds what a token takes in a state, where Redis uses so much memory.
+func (p *population) tell(t *table, state string, used float64) {
 	each := (used - p.empty) / float64(len(p.all))
 	t.add("a token "+state, len(p.all), each, "", "bytes")
 	t.keep("memory of a token", state, "bytes", []float64{each})
 	fmt.Fprintln(os.Stderr, "a token "+state)
-	return nil
 }
 
 // claimsAmong claims tokens of both populations in turns, one at a time, and gives them back after

@@ -5,6 +5,7 @@ import (
 	"os"
 	"runtime/debug"
 	"strings"
+	"time"
 )
 
 // pageHead is what stands on every page before what was measured.
@@ -27,8 +28,8 @@ middle half beside it. Rely on the ratios: other figures are those of one machin
 func (r *report) page(folder string, figures []figure) string {
 	var text strings.Builder
 	text.WriteString(pageHead)
-	when := fmt.Sprintf("Measured on %s, in %.0f minutes and %.0f s, on %s. The load average of a minute was %s at the begin and %s at the end; what this itself runs counts in it. Beside: %s.",
-		r.When.Format("2006-01-02 at 15:04 UTC"), float64(int(r.Took)/60), float64(int(r.Took)%60), r.Machine, r.Load[0], r.Load[1], strings.Join(r.Versions, ", "))
+	when := fmt.Sprintf("Measured on %s, in %v, on %s. The load average of a minute was %s at the begin and %s at the end; what this itself runs counts in it. Beside: %s.",
+		r.When.Format("2006-01-02 at 15:04 UTC"), time.Duration(r.Took)*time.Second, r.Machine, r.Load[0], r.Load[1], strings.Join(r.Versions, ", "))
 	text.WriteString(wrapped(when) + "\n\n")
 	if r.Quick {
 		text.WriteString(wrapped("**This was a quick look** (`-quick`): one short round of each, so no figure here is one to rely on.") + "\n\n")

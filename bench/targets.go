@@ -83,9 +83,9 @@ type figure struct {
 	verdict string
 }
 
-// judgeTargets reads all targets from the sections that were measured. A section without the
+// judgeTargets reads targets from the sections that were measured. A section without the
 // samples of a target is an error: the two must name them alike.
-func judgeTargets(sections []section) ([]figure, error) {
+func judgeTargets(targets []target, sections []section) ([]figure, error) {
 	var figures []figure
 	for _, target := range targets {
 		figure := figure{target: target, verdict: notMeasured}
@@ -164,7 +164,7 @@ func targetsText(figures []figure) string {
 		lines = append(lines, []string{"[" + f.what + "](#" + f.section + ")", f.goalText(), value, spread(f.rounds), f.verdict})
 	}
 	var text strings.Builder
-	fmt.Fprintf(&text, "%d targets are met, %d are not met, %d were not measured.\n\n", counts[met], counts[notMet], counts[notMeasured])
+	fmt.Fprintf(&text, "Met: %d. Not met: %d. Not measured: %d.\n\n", counts[met], counts[notMet], counts[notMeasured])
 	text.WriteString(grid(lines))
 	return text.String()
 }

@@ -1,0 +1,139 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"encoding/xml"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/coatcheck/coatcheck/internal/expect"
+)
+
+// madeUp is a section with samples of two sides, of which the second has 10, 20 and 40.
+func madeUp(first ...float64) section {
+	s := section{Name: "guard", Command: "guard -rounds 3", Took: 7, Table: table{Title: "guard", Rounds: 3, Seconds: 0.5, Columns: []string{"side"}, Rows: [][]any{{"one"}}}}
+	s.Table.keep("connections: 64", coatcheck, perSecond, first)
+	s.Table.keep("connections: 64", unguarded, perSecond, []float64{10, 20, 40})
+	return s
+}
+
+func TestTargetsAreMetOrNotByTheSamples(t *testing.T) {
+	ratio := target{what: "x", section: "guard", series: "connections: 64", unit: perSecond, side: coatcheck, beside: unguarded}
+	value := target{what: "x", section: "guard", series: "connections: 64", unit: perSecond, side: coatcheck}
+	with := func(t target, goal float64, most bool) target { t.goal, t.most = goal, most; return t }
+	missing := ratio
+	missing.beside, missing.absent = webdisService, true
+	elsewhere := ratio
+	elsewhere.section = "locks"
+	for name, row := range map[string]struct {
+		target target
+		want   string // the end of the row
+	}{
+		"enough":            {with(ratio, 1.5, false), "| ≥ 1.5 × | 1.50 × | 1.25–3.00 | met |"},
+		"too little":        {with(ratio, 1.51, false), "| ≥ 1.51 × | 1.50 × | 1.25–3.00 | **not met** |"},
+		"little enough":     {with(ratio, 1.5, true), "| ≤ 1.5 × | 1.50 × | 1.25–3.00 | met |"},
+		"too much":          {with(ratio, 1.49, true), "| ≤ 1.49 × | 1.50 × | 1.25–3.00 | **not met** |"},
+		"a value":           {with(value, 30, false), "| ≥ 30 requests/s | 50.0 requests/s | 15.0–60.0 | met |"},
+		"no goal":           {ratio, "| – | 1.50 × | 1.25–3.00 | shown |"},
+		"not installed":     {missing, "| – | – |  | not measured |"},
+		"another section's": {with(elsewhere, 1, false), "| ≥ 1 × | – |  | not measured |"},
+	} {
+		figures, err := judgeTargets([]target{row.target}, []section{madeUp(15, 60, 50)}) // 1.5, 3 and 1.25 times
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+		} else if text := targetsText(figures); !strings.Contains(text, row.want+"\n") {
+			t.Errorf("%s: got %s, want a row that ends in %s", name, text, row.want)
+		}
+	}
+	missing.absent = false
+	if _, err := judgeTargets([]target{missing}, []section{madeUp(1, 2, 3)}); err == nil || !strings.Contains(err.Error(), webdisService) {
+		t.Errorf("a side that is not there: got %v, want an error that names it", err)
+	}
+}
+
+func TestPageSaysHowItWasMeasured(t *testing.T) {
+	r := &report{
+		When: time.Date(2026, 11, 25, 12, 0, 0, 0, time.UTC), Took: 61, Machine: "2 processors (a model)", Versions: []string{"redis/go-redis/v9 v9.0.0"},
+		Load: [2]string{"0.50", "1.50"}, Sections: []section{madeUp(5, 30, 20)},
+	}
+	figures, err := judgeTargets(nil, r.Sections)
+	expect.Error(t, "judging nothing", err, nil)
+	for name, row := range map[string]struct {
+		quick bool
+		says  bool
+	}{"a whole run": {false, false}, "a quick look": {true, true}} {
+		r.Quick = row.quick
+		file := filepath.Join(t.TempDir(), "page.md")
+		expect.Error(t, "writing the page", r.write(file, figures), nil)
+		text, err := os.ReadFile(file)
+		expect.Error(t, "reading the page", err, nil)
+		page := strings.Join(strings.Fields(string(text)), " ")
+		for _, want := range []string{
+			"on 2026-11-25 at 12:00 UTC, in 1m1s, on 2 processors (a model)", "0.50 at the begin and 1.50 at the end", "redis/go-redis/v9 v9.0.0",
+			"## guard", "Rounds: 3 of 0.5 s each, 7 s in all: `go run . guard -rounds 3`.", "![guard: ratios, and their middle halves](page/guard.svg)", "| side | |---| | one |",
+		} {
+			if !strings.Contains(page, want) {
+				t.Errorf("%s: the page does not say %q: %s", name, want, page)
+			}
+		}
+		if strings.Contains(page, "a quick look") != row.says {
+			t.Errorf("%s: the page says that it is a quick look: %v", name, !row.says)
+		}
+		picture, err := os.ReadFile(filepath.Join(strings.TrimSuffix(file, ".md"), "guard.svg"))
+		expect.Error(t, "reading the plot", err, nil)
+		for _, want := range []string{"coatcheck", "unguarded", "0.50 × (20.0 requests/s)", "prefers-color-scheme: dark"} {
+			expect.Contains(t, "the plot", string(picture), want)
+		}
+		checkXML(t, picture)
+	}
+}
+
+func checkXML(t *testing.T, picture []byte) {
+	t.Helper()
+	for decoder := xml.NewDecoder(bytes.NewReader(picture)); ; {
+		if _, err := decoder.Token(); errors.Is(err, io.EOF) {
+			return
+		} else if err != nil {
+			t.Fatalf("the plot is no XML: %v in %s", err, picture)
+		}
+	}
+}
+
+// The steps give the samples that the targets and the plots name, or the command fails.
+func TestAllMeasuresWhatTheTargetsName(t *testing.T) {
+	file, page := filepath.Join(t.TempDir(), "all.json"), filepath.Join(t.TempDir(), "page.md")
+	var stdout, stderr bytes.Buffer
+	if code := run(t.Context(), []string{"all", "-quick", "-json", file, "-page", page}, nil, &stdout, &stderr); code != done {
+		t.Fatalf("exit code %d: %s", code, &stderr)
+	}
+	text, err := os.ReadFile(file)
+	expect.Error(t, "reading what was measured", err, nil)
+	var r report
+	expect.Error(t, "reading it as JSON", json.Unmarshal(text, &r), nil)
+	expect.Equal(t, "the number of sections", len(r.Sections), len(steps))
+	for _, section := range r.Sections {
+		for _, plot := range plotsOf(section.Name) {
+			if len(section.Table.rounds(plot.what, plot.base, plot.unit)) == 0 {
+				t.Errorf("%s: no samples of %+v", section.Name, plot)
+			}
+		}
+	}
+	if want := strings.Count(stdout.String(), notMeasured+" |"); want > 1 { // Webdis
+		t.Errorf("%d targets were not measured: %s", want, &stdout)
+	}
+}
+
+func TestAllRefusesWhatCanNotBeMeant(t *testing.T) {
+	for _, args := range [][]string{{"all", "-only", "unknown"}, {"all", "more"}, {"slots", "-bits", "9"}, {"slots", "-rounds", "0"}, {"size", "more"}} {
+		var stdout, stderr bytes.Buffer
+		if code := run(t.Context(), args, nil, &stdout, &stderr); code != usage || stderr.Len() == 0 {
+			t.Errorf("%q: exit code %d, %q", args, code, &stderr)
+		}
+	}
+}

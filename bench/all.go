@@ -93,7 +93,7 @@ var steps = []step{
 	{
 		name: "memory", command: "memory", run: memoryCommand, about: "What a token takes in Redis, and what a claim costs among few tokens and among many.",
 		full: "-rounds 5", quick: "-rounds 1 -many 62500",
-		plots: []plot{{what: "memory of a token", unit: "bytes", base: "issued"}},
+		plots: []plot{{what: "memory of a token", unit: "bytes", base: "issued"}, {what: "memory of a token, " + listpack + " 1024", unit: "bytes", base: "issued"}},
 	},
 	{name: "size", command: "size", run: sizeCommand, about: "The program, as `make build` makes it."},
 }

@@ -44,7 +44,8 @@ func TestTargetsAreMetOrNotByTheSamples(t *testing.T) {
 		"not installed":     {missing, "| – | – |  | not measured |"},
 		"another section's": {with(elsewhere, 1, false), "| ≥ 1 × | – |  | not measured |"},
 	} {
-		figures, err := judgeTargets([]target{row.target}, []section{madeUp(15, 60, 50)}) // 1.5, 3 and 1.25 times
+		// 1.5, 3 and 1.25 times
+		figures, err := judgeTargets([]target{row.target}, []section{madeUp(15, 60, 50)})
 		if err != nil {
 			t.Errorf("%s: %v", name, err)
 		} else if text := targetsText(figures); !strings.Contains(text, row.want+"\n") {

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// doze sleeps on this thread, to within some 50 µs. A signal may end it sooner, which happens
+// doze sleeps on this thread, nearly to the point. A signal may end it sooner, which happens
 // rarely enough.
 func doze(span time.Duration) {
 	left := syscall.NsecToTimespec(span.Nanoseconds())

@@ -36,7 +36,7 @@ const help = `usage: go run . COMMAND [flags]
   incr      GET /incr/{key} over HTTP beside a bare handler, other clients and Webdis; ids of /id/snowflake
   memory    what a token takes in Redis, and what a claim costs among few tokens and among many
   size      the size of the program, as make build makes it
-  all       all of these, and docs/benchmarks.md from them: go run . all -page ../docs/benchmarks.md
+  all       these one after the other, and docs/benchmarks.md from them: go run . all -page ../docs/benchmarks.md
 
 go run . COMMAND -h lists the flags. redis-server has to be in PATH; REDIS_SERVER names another one.
 `

@@ -63,7 +63,8 @@ func memoryCommand(ctx context.Context, args []string, _ io.Reader, stdout io.Wr
 	if err := populations[1].grow(ctx, t, ""); err != nil {
 		return err
 	}
-	whole, err := newPopulation(ctx, max(1, *many/16)) // the same part of a power of two
+	// of a quarter, hash tables are as full, since their sizes are powers of two
+	whole, err := newPopulation(ctx, max(1, *many/4))
 	if err != nil {
 		return err
 	}
@@ -71,14 +72,17 @@ func memoryCommand(ctx context.Context, args []string, _ io.Reader, stdout io.Wr
 	if err := whole.redis.ConfigSet(ctx, listpack, "1024").Err(); err != nil {
 		return err
 	}
-	if err := whole.grow(ctx, t, " with "+listpack+" 1024"); err != nil {
+	if err := whole.grow(ctx, t, ", "+listpack+" 1024"); err != nil {
+		return err
+	}
+	if err := memoryOfCounters(ctx, t, len(whole.all)); err != nil {
 		return err
 	}
 	return out.write(stdout, t)
 }
 
-// listpack is the setting of Redis up to which size it keeps a value of a hash in one piece with the
-// others.
+// listpack is the setting of Redis up to which size it keeps a value of a hash in one piece with
+// the others.
 const listpack = "hash-max-listpack-value"
 
 // population is a Redis that holds a number of issued tokens.
@@ -118,7 +122,7 @@ func (p *population) fill(ctx context.Context) (err error) {
 	if _, err := p.tokens.Do(ctx, warm, terms, func(context.Context) ([]byte, error) { return nil, nil }); err != nil {
 		return err
 	}
-	if err := p.forEach(ctx, func(int) error { return p.store.Ping(ctx) }, 1000); err != nil {
+	if err := forEach(ctx, func(int) error { return p.store.Ping(ctx) }, 1000); err != nil {
 		return err
 	}
 	if err := p.redis.FlushAll(ctx).Err(); err != nil {
@@ -127,7 +131,7 @@ func (p *population) fill(ctx context.Context) (err error) {
 	if p.empty, err = p.redis.number(ctx, "memory", "used_memory"); err != nil {
 		return err
 	}
-	err = p.forEach(ctx, func(i int) error {
+	err = forEach(ctx, func(i int) error {
 		token, err := p.tokens.Issue(ctx, "", "", 0)
 		p.all[i] = idempotency.IssuedToken("", token.Value)
 		return err
@@ -140,7 +144,7 @@ func (p *population) fill(ctx context.Context) (err error) {
 }
 
 // forEach calls f for 0 to n-1, many at a time.
-func (p *population) forEach(ctx context.Context, f func(i int) error, n int) error {
+func forEach(ctx context.Context, f func(i int) error, n int) error {
 	const workers = 64
 	errs := make([]error, workers)
 	var running sync.WaitGroup
@@ -164,8 +168,8 @@ func (p *population) end(ctx context.Context) error {
 // grow takes a population through the states of a token, and sees what each takes. The rows' names
 // end in a note.
 func (p *population) grow(ctx context.Context, t *table, note string) error {
-	p.tell(t, "issued"+note, p.issued)
-	err := p.forEach(ctx, func(i int) error {
+	p.tell(t, "issued", note, p.issued)
+	err := forEach(ctx, func(i int) error {
 		outcome, err := p.tokens.Claim(ctx, p.all[i], terms)
 		p.owners[i] = outcome.Grant.Owner
 		return err
@@ -177,27 +181,27 @@ func (p *population) grow(ctx context.Context, t *table, note string) error {
 	if err != nil {
 		return err
 	}
-	p.tell(t, "claimed"+note, used)
+	p.tell(t, "claimed", note, used)
 	answer := idempotency.Answer{
 		Status: http.StatusCreated, Header: http.Header{"Content-Type": {"application/json"}}, Body: []byte(strings.Repeat("a", answerSize)),
 	}
-	err = p.forEach(ctx, func(i int) error { return p.tokens.Complete(ctx, p.all[i], p.owners[i], answer, 0) }, len(p.all))
+	err = forEach(ctx, func(i int) error { return p.tokens.Complete(ctx, p.all[i], p.owners[i], answer, 0) }, len(p.all))
 	if err != nil {
 		return err
 	}
 	if used, err = p.redis.number(ctx, "memory", "used_memory"); err != nil {
 		return err
 	}
-	p.tell(t, fmt.Sprintf("completed with %d bytes%s", answerSize, note), used)
+	p.tell(t, fmt.Sprintf("completed with %d bytes", answerSize), note, used)
 	return nil
 }
 
 // tell adds what a token takes in a state, where Redis uses so much memory.
-func (p *population) tell(t *table, state string, used float64) {
+func (p *population) tell(t *table, state, note string, used float64) {
 	each := (used - p.empty) / float64(len(p.all))
-	t.add("a token "+state, len(p.all), each, "", "bytes")
-	t.keep("memory of a token", state, "bytes", []float64{each})
-	fmt.Fprintln(os.Stderr, "a token "+state)
+	t.add("a token "+state+note, len(p.all), each, "", "bytes")
+	t.keep("memory of a token"+note, state, "bytes", []float64{each})
+	fmt.Fprintln(os.Stderr, "a token "+state+note)
 }
 
 // claimsAmong claims tokens of both populations in turns, one at a time, and gives them back after
@@ -252,6 +256,6 @@ func (p *population) claims(ctx context.Context, count int) (server, p50 float64
 		return 0, 0, err
 	}
 	slices.Sort(took)
-	err = p.forEach(ctx, func(i int) error { return p.tokens.Release(ctx, p.all[picked[i]], p.owners[picked[i]]) }, count)
+	err = forEach(ctx, func(i int) error { return p.tokens.Release(ctx, p.all[picked[i]], p.owners[picked[i]]) }, count)
 	return server, percentile(took, 0.50), err
 }

@@ -12,7 +12,7 @@ type plot struct{ what, unit, base string }
 
 // The measures of a picture, in pixels.
 const (
-	plotWidth = 640
+	plotWidth = 700
 	barLeft   = 190
 	barRoom   = 300
 	rowHeight = 20

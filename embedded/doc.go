@@ -31,8 +31,7 @@
 // the commands for strings, hashes, lists, sets and sorted sets, scripts and publish/subscribe, on
 // database 0; it refuses transactions, blocking commands, streams, HyperLogLogs, TTLs of hash
 // fields and other databases, with an error that says so. miniredis remembers every key name that
-// was ever used (about 120 bytes for a name of 50, measured), so a process that uses new names for
-// ever grows until it is started again: by some 120 MB for a million tokens.
+// was ever used, so a process that uses new names for ever grows until it is started again.
 //
 // # States
 //

@@ -19,7 +19,7 @@ var (
 	benchmarksLink = regexp.MustCompile(`\[([^\]]*\d[^\]]*)\]\((?:[^)]*/)?benchmarks\.md#([^)]+)\)`)
 	aNumber        = regexp.MustCompile(`\d+(?:,\d{3})*(?:\.\d+)?`)
 	sectionHead    = regexp.MustCompile(`(?m)^## `)
-	// what only a measurement tells
+	// what only a measurement tells.
 	aSpeed = regexp.MustCompile(`\d ?(?:µs|ns|microseconds|nanoseconds)\b|\d (?:requests|calls|pairs|locks)(?:/s| a second)|\d times (?:as (?:fast|many|much|often|quick)|faster|slower)`)
 )
 

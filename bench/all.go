@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -104,6 +105,7 @@ type section struct {
 	Command string  `json:"command"`
 	Took    float64 `json:"took_seconds"`
 	Table   table   `json:"table"`
+	Fault   string  `json:"fault,omitempty"` // why there is no table
 }
 
 // report is a whole run.
@@ -131,9 +133,9 @@ func allCommand(ctx context.Context, args []string, _ io.Reader, stdout io.Write
 	if err != nil {
 		return err
 	}
-	r, err := measureAll(ctx, chosen, *quick)
-	if err != nil {
-		return err
+	r, faults := measureAll(ctx, chosen, *quick)
+	if r == nil {
+		return faults
 	}
 	figures, err := judgeTargets(targets, r.Sections)
 	if err != nil {
@@ -154,7 +156,7 @@ func allCommand(ctx context.Context, args []string, _ io.Reader, stdout io.Write
 		}
 	}
 	_, err = io.WriteString(stdout, targetsText(figures))
-	return err
+	return errors.Join(faults, err)
 }
 
 // stepsOf are the steps of some names, all of none.
@@ -174,19 +176,21 @@ func stepsOf(names string) ([]step, error) {
 }
 
 // measureAll runs steps one after the other, and says on standard error how far it is. The program
-// is built first, since steps measure it.
+// is built first, since steps measure it. A step that fails ends nothing: its section says why, and
+// the error as well.
 func measureAll(ctx context.Context, steps []step, quick bool) (*report, error) {
 	begun := time.Now()
 	r := &report{When: begun.UTC().Truncate(time.Second), Quick: quick, Load: [2]string{loadAverage()}}
 	if err := build(ctx); err != nil {
 		return nil, err
 	}
-	var err error
-	if r.Machine, err = aboutMachine(ctx); err != nil {
+	about, err := aboutMachine(ctx)
+	if err != nil {
 		return nil, err
 	}
-	r.Machine = strings.Replace(r.Machine, " processors", " processors"+model(), 1)
+	r.Machine = strings.Replace(about, " processors", " processors"+model(), 1)
 	r.Versions = versions()
+	var faults []error
 	for i, step := range steps {
 		began := time.Now()
 		args := strings.Fields(step.args + " " + step.full)
@@ -195,17 +199,20 @@ func measureAll(ctx context.Context, steps []step, quick bool) (*report, error) 
 		}
 		command := strings.Join(append([]string{step.command}, args...), " ")
 		fmt.Fprintf(os.Stderr, "%d of %d, after %.0f s: %s\n", i+1, len(steps), time.Since(begun).Seconds(), command)
-		taken := &taker{Writer: io.Discard}
+		taken := &taker{Writer: io.Discard, table: &table{}}
+		done := section{Name: step.name, Command: command}
 		if err := step.run(ctx, args, strings.NewReader(""), taken); err != nil {
-			return nil, fmt.Errorf("%s: %w", step.name, err)
+			done.Fault = err.Error()
+			faults = append(faults, fmt.Errorf("%s: %w", step.name, err))
 		}
-		if taken.table == nil {
-			return nil, fmt.Errorf("%s has measured nothing", step.name)
+		done.Took, done.Table = time.Since(began).Seconds(), *taken.table
+		r.Sections = append(r.Sections, done)
+		if ctx.Err() != nil {
+			return nil, ctx.Err()
 		}
-		r.Sections = append(r.Sections, section{step.name, command, time.Since(began).Seconds(), *taken.table})
 	}
 	r.Load[1], r.Took = loadAverage(), time.Since(begun).Seconds()
-	return r, nil
+	return r, errors.Join(faults...)
 }
 
 // write writes the page and, in a folder beside it that has its name, the plots.

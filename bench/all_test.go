@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"encoding/xml"
 	"errors"
@@ -104,6 +105,26 @@ func checkXML(t *testing.T, picture []byte) {
 			t.Fatalf("the plot is no XML: %v in %s", err, picture)
 		}
 	}
+}
+
+func TestAStepThatFailsEndsNoOther(t *testing.T) {
+	good := madeUp(15, 60, 50)
+	fault := errors.New("Redis went away")
+	r, err := measureAll(t.Context(), []step{
+		{name: "locks", run: func(context.Context, []string, io.Reader, io.Writer) error { return fault }},
+		{name: "guard", run: func(_ context.Context, _ []string, _ io.Reader, stdout io.Writer) error {
+			return (&output{}).write(stdout, &good.Table)
+		}},
+	}, true)
+	expect.Error(t, "measuring with a step that fails", err, fault)
+	goal := target{what: "x", section: "guard", series: "connections: 64", unit: perSecond, side: coatcheck, beside: unguarded, goal: 1}
+	failed := goal
+	failed.section = "locks"
+	figures, err := judgeTargets([]target{goal, failed}, r.Sections)
+	expect.Error(t, "judging what was measured", err, nil)
+	expect.Equal(t, "the verdict on what was measured", figures[0].verdict, met)
+	expect.Equal(t, "the verdict on what failed", figures[1].verdict, notMeasured)
+	expect.Contains(t, "the page", r.page("page", figures), "**Not measured**, it failed:\n\n```\nRedis went away\n```", "| side |")
 }
 
 // The steps give the samples that the targets and the plots name, or the command fails.

@@ -104,7 +104,7 @@ func newPopulation(ctx context.Context, size int) (p *population, err error) {
 	if p.redis, err = startRedis(ctx); err != nil {
 		return nil, err
 	}
-	if p.store, err = redisstore.Open(ctx, p.redis.url()); err != nil {
+	if p.store, err = redisstore.OpenConfig(ctx, redisstore.Config{URL: p.redis.url(), Timeout: patience}); err != nil {
 		p.redis.end()
 		return nil, err
 	}

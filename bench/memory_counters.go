@@ -17,7 +17,7 @@ func memoryOfCounters(ctx context.Context, t *table, n int) (err error) {
 		return err
 	}
 	defer redis.end()
-	store, err := redisstore.Open(ctx, redis.url())
+	store, err := redisstore.OpenConfig(ctx, redisstore.Config{URL: redis.url(), Timeout: patience})
 	if err != nil {
 		return err
 	}

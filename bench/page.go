@@ -50,6 +50,9 @@ func (s *section) text(folder string) string {
 			text.WriteString(wrapped(step.about+" "+s.measured()) + "\n\n")
 		}
 	}
+	if s.Fault != "" {
+		return text.String() + "**Not measured**, it failed:\n\n```\n" + s.Fault + "\n```\n"
+	}
 	if draw(&s.Table, plotsOf(s.Name)) != "" {
 		fmt.Fprintf(&text, "![%s: ratios, and their middle halves](%s/%[1]s.svg)\n\n", s.Name, folder)
 	}

@@ -90,7 +90,7 @@ func judgeTargets(targets []target, sections []section) ([]figure, error) {
 	for _, target := range targets {
 		figure := figure{target: target, verdict: notMeasured}
 		for _, section := range sections {
-			if section.Name != target.section {
+			if section.Name != target.section || section.Fault != "" {
 				continue
 			}
 			var err error

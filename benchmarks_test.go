@@ -66,7 +66,7 @@ func citesOf(text, page string) (links int, faults []string) {
 	return links, faults
 }
 
-// stands reports whether one of the figures is a number, within a twentieth of it, by which runs
+// stands reports whether one of the figures is a number, within a tenth of it, by which runs
 // differ.
 func stands(number string, figures []string) bool {
 	value := func(text string) float64 {
@@ -76,7 +76,7 @@ func stands(number string, figures []string) bool {
 		}
 		return value
 	}
-	return slices.ContainsFunc(figures, func(figure string) bool { return math.Abs(value(figure)/value(number)-1) <= 0.05 })
+	return slices.ContainsFunc(figures, func(figure string) bool { return math.Abs(value(figure)/value(number)-1) <= 0.1 })
 }
 
 // Elsewhere no document and no comment has a figure of speed that no command measures.
@@ -110,8 +110,8 @@ func TestCitedFiguresAreCompared(t *testing.T) {
 		"[1,268](../docs/benchmarks.md#memory)":             0,
 		"[3 times](benchmarks.md#locks)":                    0,
 		"[memory](benchmarks.md#memory), [2](keys.md#head)": 0,
-		"[200 bytes](benchmarks.md#memory)":                 1,
-		"[1,400](benchmarks.md#memory)":                     1,
+		"[210 bytes](benchmarks.md#memory)":                 1,
+		"[1,450](benchmarks.md#memory)":                     1,
 		"[0.8](benchmarks.md#memory)":                       1,
 		"[190](benchmarks.md#locks), [3](benchmarks.md#x)":  2,
 		"[1.5](benchmarks.md#memory)":                       1,

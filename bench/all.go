@@ -93,7 +93,7 @@ var steps = []step{
 	},
 	{
 		name: "memory", command: "memory", run: memoryCommand, about: "What a token takes in Redis, and what a claim costs among few tokens and among many.",
-		full: "-rounds 5", quick: "-rounds 1 -many 62500",
+		full: "-rounds 5", quick: "-rounds 1 -many 250000",
 		plots: []plot{{what: "memory of a token", unit: "bytes", base: "issued"}, {what: "memory of a token, " + listpack + " 1024", unit: "bytes", base: "issued"}},
 	},
 	{name: "size", command: "size", run: sizeCommand, about: "The program, as `make build` makes it."},
@@ -205,6 +205,7 @@ func measureAll(ctx context.Context, steps []step, quick bool) (*report, error) 
 			done.Fault = err.Error()
 			faults = append(faults, fmt.Errorf("%s: %w", step.name, err))
 		}
+		taken.table.finite()
 		done.Took, done.Table = time.Since(began).Seconds(), *taken.table
 		r.Sections = append(r.Sections, done)
 		if ctx.Err() != nil {

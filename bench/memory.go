@@ -128,7 +128,7 @@ func (p *population) fill(ctx context.Context) (err error) {
 	if err := p.redis.FlushAll(ctx).Err(); err != nil {
 		return err
 	}
-	if p.empty, err = p.redis.number(ctx, "memory", "used_memory"); err != nil {
+	if p.empty, err = p.redis.memory(ctx); err != nil {
 		return err
 	}
 	err = forEach(ctx, func(i int) error {
@@ -139,7 +139,7 @@ func (p *population) fill(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	p.issued, err = p.redis.number(ctx, "memory", "used_memory")
+	p.issued, err = p.redis.memory(ctx)
 	return err
 }
 
@@ -177,7 +177,7 @@ func (p *population) grow(ctx context.Context, t *table, note string) error {
 	if err != nil {
 		return err
 	}
-	used, err := p.redis.number(ctx, "memory", "used_memory")
+	used, err := p.redis.memory(ctx)
 	if err != nil {
 		return err
 	}
@@ -189,7 +189,7 @@ func (p *population) grow(ctx context.Context, t *table, note string) error {
 	if err != nil {
 		return err
 	}
-	if used, err = p.redis.number(ctx, "memory", "used_memory"); err != nil {
+	if used, err = p.redis.memory(ctx); err != nil {
 		return err
 	}
 	p.tell(t, fmt.Sprintf("completed with %d bytes", answerSize), note, used)
@@ -258,4 +258,14 @@ func (p *population) claims(ctx context.Context, count int) (server, p50 float64
 	slices.Sort(took)
 	err = forEach(ctx, func(i int) error { return p.tokens.Release(ctx, p.all[picked[i]], p.owners[picked[i]]) }, count)
 	return server, percentile(took, 0.50), err
+}
+
+// memory is how much the server uses, in bytes, without the buffers of its connections.
+func (s *redisServer) memory(ctx context.Context) (float64, error) {
+	all, err := s.number(ctx, "memory", "used_memory")
+	if err != nil {
+		return 0, err
+	}
+	buffers, err := s.number(ctx, "memory", "mem_clients_normal")
+	return all - buffers, err
 }

@@ -27,7 +27,7 @@ func memoryOfCounters(ctx context.Context, t *table, n int) (err error) {
 	if err := forEach(ctx, warm, 1000); err != nil { // connections are made
 		return err
 	}
-	before, err := redis.number(ctx, "memory", "used_memory")
+	before, err := redis.memory(ctx)
 	if err != nil {
 		return err
 	}
@@ -47,7 +47,7 @@ func memoryOfCounters(ctx context.Context, t *table, n int) (err error) {
 		if err := forEach(ctx, kind.add, n); err != nil {
 			return err
 		}
-		after, err := redis.number(ctx, "memory", "used_memory")
+		after, err := redis.memory(ctx)
 		if err != nil {
 			return err
 		}

@@ -49,8 +49,12 @@ func (p plot) draw(b *strings.Builder, t *table, y int) int {
 	widest := 0.0
 	for _, side := range t.Samples {
 		if side.What == p.what && side.Unit == p.unit {
+			list := ratios(side.Rounds, base)
+			if len(list) == 0 {
+				return y
+			}
 			sides = append(sides, side)
-			widest = max(widest, slices.Max(ratios(side.Rounds, base)))
+			widest = max(widest, slices.Max(list))
 		}
 	}
 	y += rowHeight + 4

@@ -7,6 +7,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -53,13 +54,25 @@ func (t *table) rounds(what, side, unit string) []float64 {
 	return nil
 }
 
-// ratios are those of two sides in the same round.
-func ratios(of, to []float64) []float64 {
-	list := make([]float64, min(len(of), len(to)))
-	for i := range list {
-		list[i] = of[i] / to[i]
+// ratios are those of two sides in the same round, without rounds in which the other had nothing.
+func ratios(of, to []float64) (list []float64) {
+	for i := range min(len(of), len(to)) {
+		if to[i] != 0 {
+			list = append(list, of[i]/to[i])
+		}
 	}
 	return list
+}
+
+// finite replaces what is no number, as a ratio to nothing.
+func (t *table) finite() {
+	for _, row := range t.Rows {
+		for i, value := range row {
+			if number, is := value.(float64); is && (math.IsInf(number, 0) || math.IsNaN(number)) {
+				row[i] = "–"
+			}
+		}
+	}
 }
 
 // column is one value of each round.

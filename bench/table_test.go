@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+	"math"
 	"os"
 	"path/filepath"
 	"strings"
@@ -114,4 +115,12 @@ func TestAnswerLength(t *testing.T) {
 			t.Errorf("%q: %d, want %d", text, got, want)
 		}
 	}
+}
+
+func TestRatiosToNothingAreLeftOut(t *testing.T) {
+	expect.Equal(t, "ratios", ratios([]float64{1, 2, 3}, []float64{2, 0, 1}), []float64{0.5, 3})
+	table := &table{Columns: []string{"side", "ratio"}, Rows: [][]any{{"one", math.Inf(1)}, {"two", math.NaN()}, {"three", 3.0}}}
+	table.finite()
+	expect.Equal(t, "the rows", table.Rows, [][]any{{"one", "–"}, {"two", "–"}, {"three", 3.0}})
+	expect.Error(t, "as JSON", table.json(&bytes.Buffer{}), nil)
 }

@@ -10,6 +10,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/coatcheck/coatcheck/chaos/evidence"
 )
 
 // findings are what the files of all processes say.
@@ -17,8 +19,9 @@ type findings struct {
 	files   int
 	calls   int
 	values  int64
-	twice   tally // values that were told again
-	falling tally // calls that were told a value no larger than one that was told before they began
+	during  map[string]int64 // of them, by what was broken when they were told
+	twice   tally            // values that were told again
+	falling tally            // calls that were told a value no larger than one that was told before they began
 }
 
 // tally counts, by what was broken at the time, and keeps the first few.
@@ -74,11 +77,12 @@ func check(t testing.TB, folder string, stages []stage) *findings {
 
 // judge looks at what was told of each counter.
 func judge(byCounter map[counterID][]told, stages []stage) *findings {
-	f := &findings{}
+	f := &findings{during: map[string]int64{}}
 	for _, all := range byCounter {
 		f.calls += len(all)
 		for _, one := range all {
 			f.values += one.value - one.first + 1
+			f.during[at(stages, one.begun)] += one.value - one.first + 1
 		}
 		f.findTwice(all, stages)
 		f.findFalling(all, stages)
@@ -129,6 +133,22 @@ func at(stages []stage, moment int64) string {
 		}
 	}
 	return "the start"
+}
+
+// rows are what was found during each kind of fault, of all stages.
+func (f *findings) rows(role, layer string, stages []stage) (rows []evidence.Row) {
+	faults := map[string]int64{}
+	for _, one := range stages {
+		faults[one.name]++
+	}
+	who := map[string]string{"ours": evidence.Ours, "plain": "`INCR` by go-redis"}[role]
+	for _, name := range slices.Sorted(maps.Keys(faults)) {
+		rows = append(rows, evidence.Row{
+			Suite: "counters", Promise: evidence.Counters, Who: who, Peer: role == "plain", Layer: layer, Fault: name,
+			Faults: faults[name], Operations: f.during[name], Violations: f.twice.during[name] + f.falling.during[name],
+		})
+	}
+	return rows
 }
 
 // String implements fmt.Stringer.

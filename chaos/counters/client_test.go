@@ -10,14 +10,13 @@ import (
 	"os"
 	"os/signal"
 	"strconv"
-	"strings"
 	"sync"
 	"syscall"
 	"time"
 
 	"github.com/redis/go-redis/v9"
-	"github.com/redis/go-redis/v9/maintnotifications"
 
+	"github.com/coatcheck/coatcheck/chaos/internal/chaostest"
 	"github.com/coatcheck/coatcheck/counter"
 	"github.com/coatcheck/coatcheck/redisstore"
 )
@@ -75,7 +74,7 @@ func open(ctx context.Context, role string) (adder, error) {
 		}
 		return ours{counter.New(store, counter.Config{}), store}, nil
 	case "plain":
-		client, err := plainClient(url)
+		client, err := chaostest.PeerClient(url)
 		return plain{client}, err
 	}
 	return nil, fmt.Errorf("no role is called %q", role)
@@ -145,25 +144,4 @@ type plain struct{ *redis.Client }
 func (p plain) add(ctx context.Context, key string, by int64) (first, value int64, err error) {
 	value, err = p.IncrBy(ctx, keyOf(key), by).Result()
 	return value - by + 1, value, err
-}
-
-// plainClient takes the URLs that a field makes.
-func plainClient(url string) (*redis.Client, error) {
-	after, bySentinel := strings.CutPrefix(url, "redis+sentinel://")
-	if !bySentinel {
-		options, err := redis.ParseURL(url)
-		if err != nil {
-			return nil, err
-		}
-		options.MaxRetries, options.ReadTimeout = -1, time.Second
-		options.MaintNotificationsConfig = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
-		return redis.NewClient(options), nil
-	}
-	login, where, _ := strings.Cut(after, "@")
-	user, password, _ := strings.Cut(login, ":")
-	addresses, master, _ := strings.Cut(where, "/")
-	return redis.NewFailoverClient(&redis.FailoverOptions{
-		MasterName: master, SentinelAddrs: strings.Split(addresses, ","), Username: user, Password: password,
-		MaxRetries: -1, ReadTimeout: time.Second,
-	}), nil
 }

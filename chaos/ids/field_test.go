@@ -6,15 +6,18 @@ import (
 	"fmt"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/coatcheck/coatcheck/chaos/internal/chaostest"
+	"github.com/coatcheck/coatcheck/snowflake"
 )
 
 // field is a Redis and the processes that stamp with it.
 type field struct {
 	*chaostest.Field[*process]
 
-	role string
+	role   string
+	stages []stage
 }
 
 // process is a stamping process, and the file that it writes.
@@ -42,15 +45,12 @@ func newField(t *testing.T, role string) *field {
 // start starts a process whose writes both replicas have to confirm.
 func (f *field) start(number int) *process {
 	file := filepath.Join(f.Folder, fmt.Sprintf("%04d.ids", number))
-	return &process{chaostest.StartRole(f.T, roleVariable+"="+f.role, redisVariable+"="+f.url(), fileVariable+"="+file, ackVariable+"=2"), file}
+	return &process{chaostest.StartRole(f.T, roleVariable+"="+f.role, redisVariable+"="+f.Redis.URL(), fileVariable+"="+file, ackVariable+"=2"), file}
 }
 
-// url is where processes find Redis: the allocator that many have written knows one server only.
-func (f *field) url() string {
-	if f.role == "masked" {
-		return f.Redis.Master().URL()
-	}
-	return f.Redis.URL()
+// stage notes what is broken from now on.
+func (f *field) stage(name string) {
+	f.stages = append(f.stages, stage{time.Since(snowflake.DefaultEpoch).Milliseconds(), name})
 }
 
 // any is one of the processes, by lot.

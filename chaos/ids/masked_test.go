@@ -11,6 +11,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/coatcheck/coatcheck/chaos/internal/chaostest"
 	"github.com/coatcheck/coatcheck/snowflake"
 )
 
@@ -18,11 +19,10 @@ import (
 // succeeds, and prolonged by PEXPIRE; timestamps are the wall clock's.
 func stampMasked(ctx context.Context, file *os.File) error {
 	_, layout := shape()
-	options, err := redis.ParseURL(os.Getenv(redisVariable))
+	client, err := chaostest.PeerClient(os.Getenv(redisVariable))
 	if err != nil {
 		return err
 	}
-	client := redis.NewClient(options)
 	defer func() { _ = client.Close() }()
 	var held atomic.Int64
 	held.Store(-1)

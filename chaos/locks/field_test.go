@@ -27,7 +27,8 @@ type field struct {
 	role   string
 	ack    int
 	scenes int
-	void   []string // scenes in which Sentinel did something by itself
+	void   []string          // scenes in which Sentinel did something by itself
+	kinds  map[string]string // what was broken, by scene
 }
 
 // process is one of them.
@@ -52,7 +53,7 @@ func (p *process) size() int64 { return chaostest.Size(journalFile(p.folder, p.n
 // replicas have to confirm.
 func newField(t *testing.T, role string, ack int) *field {
 	t.Helper()
-	f := &field{role: role, ack: ack}
+	f := &field{role: role, ack: ack, kinds: map[string]string{}}
 	f.Field = chaostest.NewField(t, func(number int) *process { return f.start(f.url(), number) })
 	f.scene()
 	f.Fill(*processes)

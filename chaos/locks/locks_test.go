@@ -42,7 +42,9 @@ func (f *field) run(kinds []fault) {
 	f.Finish()
 	found := readHistories(f.T, f.Folder)
 	f.T.Log(found)
-	for _, violation := range found.violations() {
+	violations := found.violations()
+	f.prove(found, violations)
+	for _, violation := range violations {
 		name, _, _ := strings.Cut(violation, ",")
 		_, scene, _ := strings.Cut(name, "-")
 		if slices.Contains(f.void, scene) {
@@ -70,6 +72,7 @@ func (f *field) run(kinds []fault) {
 func (f *field) play(kind fault, round int) {
 	f.scene()
 	scene := strconv.Itoa(f.scenes)
+	f.kinds[scene] = kind.name
 	f.T.Logf("round %d, scene %s: %s", round+1, scene, kind.name)
 	f.Wait()
 	epoch := f.epoch()

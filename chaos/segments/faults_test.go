@@ -14,6 +14,9 @@ type fault struct {
 	strike func(*field)
 }
 
+// on strikes a field.
+func (k fault) on(f *field) func() { return func() { k.strike(f) } }
+
 var kinds = []fault{
 	{"processes killed, one after another", false, func(f *field) {
 		for range 5 {

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/coatcheck/coatcheck/chaos/evidence"
 	"github.com/coatcheck/coatcheck/chaos/internal/chaostest"
 )
 
@@ -27,6 +28,10 @@ type field struct {
 	finished  map[string]bool // that have ended in order
 	started   int
 	lost      int // Takes of a tag whose answer may be lost
+	kills     int64
+	counted   []evidence.Row // what happened during each kind of fault
+	wrong     int64          // ids that were found so far
+	told      int64          // … and that were told
 }
 
 // store is a server that ids come from.
@@ -68,6 +73,7 @@ func (f *field) start() *process {
 func (f *field) killServer(one store) {
 	one.Kill()
 	f.lost += len(f.processes)
+	f.kills++
 }
 
 // kill kills some processes, whatever they are about to do, and puts others in their place.
@@ -76,6 +82,7 @@ func (f *field) kill(some ...*process) {
 		p.Kill()
 	}
 	f.lost += len(some)
+	f.kills += int64(len(some))
 	for _, p := range some {
 		f.processes[slices.Index(f.processes, p)] = f.start()
 	}
@@ -108,6 +115,38 @@ func (f *field) await(records int64) {
 	})
 }
 
+// during breaks something, waits until all go on, and counts what has happened meanwhile: every
+// kill, every id that was told, and what was found.
+func (f *field) during(name string, strike func()) {
+	f.t.Helper()
+	before := f.kills
+	strike()
+	f.await(20)
+	if chaostest.Proving() {
+		f.counted = append(f.counted, evidence.Row{Suite: "segments", Promise: evidence.Segments, Layer: evidence.Processes, Fault: name, Faults: f.kills - before})
+		f.count(check(f.t, f.folder, f.finished))
+	}
+}
+
+// count adds what was found since to what is broken now.
+func (f *field) count(found *findings) {
+	if len(f.counted) == 0 {
+		return
+	}
+	now, wrong := &f.counted[len(f.counted)-1], found.twice.n+found.strange.n+found.skipped.n
+	now.Operations += int64(found.ids) - f.told
+	now.Violations += wrong - f.wrong
+	f.told, f.wrong = int64(found.ids), wrong
+}
+
+// prove writes down what was counted.
+func (f *field) prove(who string, peer bool) {
+	for _, row := range f.counted {
+		row.Who, row.Peer = who, peer
+		chaostest.Prove(f.t, row)
+	}
+}
+
 // finish has all processes end in order, and tells what was found.
 func (f *field) finish() *findings {
 	f.t.Helper()
@@ -120,6 +159,7 @@ func (f *field) finish() *findings {
 	}
 	found := check(f.t, f.folder, f.finished)
 	f.t.Log(found)
+	f.count(found)
 	return found
 }
 

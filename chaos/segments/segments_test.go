@@ -13,7 +13,7 @@ import (
 // to itself.
 func beside(t *testing.T) {
 	t.Helper()
-	if *chaostest.Rounds == 1 {
+	if *chaostest.Rounds == 1 || chaostest.Proving() {
 		t.Parallel()
 	}
 }
@@ -44,9 +44,11 @@ func TestNoIDIsHandedOutTwiceWhateverIsKilled(t *testing.T) {
 		}},
 	} {
 		t.Run(row.name, func(t *testing.T) {
+			beside(t)
 			f := row.field(t)
 			f.breakAll()
 			found := f.finish()
+			f.prove("coatcheck, "+row.name, false)
 			switch {
 			case found.faulty():
 				t.Errorf("%v\n%s", found, found.samples())
@@ -66,12 +68,11 @@ func (f *field) breakAll() {
 	wanted := chaostest.Wanted(f.t)
 	for round := range *chaostest.Rounds {
 		for _, i := range f.lot.Perm(len(kinds)) {
-			if !wanted(kinds[i].name) || kinds[i].long && *chaostest.Rounds == 1 && *chaostest.Faults == "" {
+			if !wanted(kinds[i].name) || kinds[i].long && *chaostest.Rounds == 1 && *chaostest.Faults == "" && !chaostest.Proving() {
 				continue
 			}
 			f.t.Logf("round %d: %s", round+1, kinds[i].name)
-			kinds[i].strike(f)
-			f.await(20)
+			f.during(kinds[i].name, kinds[i].on(f))
 		}
 	}
 }
@@ -82,8 +83,11 @@ func TestAllocatorWithoutATransactionIsFound(t *testing.T) {
 	beside(t)
 	maria := startSQL(t, sqltest.MariaDB)
 	f := newField(t, "unlocked", maria.database(t, "leaf").String(), *processes, maria)
-	f.await(10 * tags * step)
-	if found := f.finish(); found.twice.n == 0 {
+	f.during("none", func() { f.await(10 * tags * step) })
+	f.during("processes killed, one after another", kinds[0].on(f))
+	found := f.finish()
+	f.prove("reads `max_id`, then writes it", true)
+	if found.twice.n == 0 {
 		t.Errorf("%v: nothing was found", found)
 	}
 }
@@ -98,11 +102,15 @@ func TestAllocatorThatWritesDownLateIsFound(t *testing.T) {
 	if found := check(t, f.folder, nil); found.faulty() {
 		t.Errorf("before it is killed: %v\n%s", found, found.samples())
 	}
-	for range 5 {
-		f.kill(f.processes[0])
-		f.await(tags * step)
-	}
-	if found := f.finish(); found.twice.n == 0 {
+	f.during("processes killed, one after another", func() {
+		for range 5 {
+			f.kill(f.processes[0])
+			f.await(tags * step)
+		}
+	})
+	found := f.finish()
+	f.prove("writes `max_id` down late", true)
+	if found.twice.n == 0 {
 		t.Errorf("%v: nothing was found", found)
 	}
 }

@@ -44,6 +44,7 @@ func NewLot(t testing.TB) *rand.Rand {
 		drawn = rand.Uint64() //nolint:gosec // a lot hides nothing, and is to be drawn again
 	}
 	t.Logf("-seed=%d", drawn)
+	seeds.Store(t.Name(), drawn)
 	return rand.New(rand.NewPCG(drawn, 0)) //nolint:gosec // as above
 }
 

@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/coatcheck/coatcheck/chaos/internal/chaostest"
 	"github.com/coatcheck/coatcheck/internal/redistest"
@@ -27,6 +28,47 @@ func TestNaiveGuardIsFoundToRunTwice(t *testing.T) {
 	if found := s.violations(s.orders[0]); !has(found, ruleOnce) {
 		t.Errorf("not found: %s; found: %v\n%s", ruleOnce, found, told(r.book.copied(s.orders[0].operation), s.of(s.orders[0].name)))
 	}
+}
+
+// At length the guard is broken in all ways that it knows of, with a Redis that fails over.
+func TestNaiveGuardUnderEveryFault(t *testing.T) {
+	wanted := chaostest.Wanted(t)
+	r := &rig{t: t, book: openPolicy(t), redis: redistest.StartSentinel(t, 2)}
+	r.watch = watchSentinels(t, r.redis)
+	for _, name := range []string{"A", "B"} {
+		r.owners = append(r.owners, newFront("owner "+name, func() *child { return r.role(naiveRole, "CHAOS_STORE="+r.redis.URL()) }))
+	}
+	lot, total := chaostest.NewLot(t), &tally{}
+	for n := range *chaostest.Rounds {
+		for i, kind := range kinds {
+			kind.doors = atOwners
+			known := []string{"owner killed", "owner stopped", "everything in Redis lost", "master killed", "master stopped"}
+			if !slices.Contains(known, kind.name) || !wanted(kind.name) || !chaostest.Proving() && i > 0 {
+				continue
+			}
+			s := &scene{history: &history{}, t: t, rig: r, web: web(t), lot: lot, fault: kind, name: fmt.Sprintf("n%df%d", n, i)}
+			if !kind.moves && !kind.flushed {
+				s.moment.step = effected
+			}
+			s.play(100 * time.Millisecond)
+			total.add(s, s.twice())
+		}
+	}
+	t.Logf("in all:\n%s", total)
+	chaostest.Prove(t, total.rows("a `SETNX` middleware", true)...)
+	if total.broken[ruleOnce] == 0 {
+		t.Error("nothing was found")
+	}
+}
+
+// twice are the orders whose handler ran more than once, whatever their policy is called.
+func (s *scene) twice() (found []violation) {
+	for _, o := range s.orders {
+		if written := s.rig.book.copied(o.operation); len(written.runs) > 1 {
+			found = append(found, violation{ruleOnce, o.name, "hold"})
+		}
+	}
+	return found
 }
 
 func has(found []violation, rule rule) bool {

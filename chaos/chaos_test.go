@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/coatcheck/coatcheck/chaos/evidence"
 	"github.com/coatcheck/coatcheck/chaos/internal/chaostest"
 )
 
@@ -36,6 +37,7 @@ func TestNothingRunsTwiceWhateverBreaks(t *testing.T) {
 		}
 	}
 	t.Logf("in all:\n%s", total)
+	chaostest.Prove(t, total.rows(evidence.Ours, false)...)
 	if total.void > 2+total.faults/10 {
 		t.Errorf("%d of %d rounds are void: this machine is too slow for a Sentinel that waits for %v", total.void, total.faults, downAfter)
 	}

@@ -43,8 +43,9 @@ type circumstances struct {
 
 // violation is a rule that an operation breaks.
 type violation struct {
-	rule rule
-	text string
+	rule   rule
+	text   string
+	policy string // of the operation
 }
 
 // check finds what is wrong with the history of one operation. The answers are in the order in
@@ -73,7 +74,7 @@ type verdict struct {
 
 func (v *verdict) faultf(is bool, rule rule, format string, args ...any) {
 	if is {
-		v.found = append(v.found, violation{rule, fmt.Sprintf(format, args...)})
+		v.found = append(v.found, violation{rule, fmt.Sprintf(format, args...), v.policy})
 	}
 }
 

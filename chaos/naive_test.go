@@ -11,6 +11,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/coatcheck/coatcheck/chaos/internal/chaostest"
 	"github.com/coatcheck/coatcheck/idempotency"
 )
 
@@ -24,11 +25,11 @@ type naive struct {
 }
 
 func newNaive(url string, lease time.Duration, next http.Handler) (http.Handler, error) {
-	options, err := redis.ParseURL(url)
+	client, err := chaostest.PeerClient(url)
 	if err != nil {
 		return nil, err
 	}
-	return &naive{redis.NewClient(options), lease, next}, nil
+	return &naive{client, lease, next}, nil
 }
 
 func (n *naive) ServeHTTP(w http.ResponseWriter, r *http.Request) {

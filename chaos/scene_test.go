@@ -268,7 +268,7 @@ func (s *scene) violations(o *order) []violation {
 	found := check(s.rig.book.copied(o.operation), s.of(o.name), s.fault.circumstances)
 	for _, a := range s.of("a token for " + o.name) {
 		if a.code != storeUnavailable && a.code != outcomeUnknown {
-			found = append(found, violation{ruleFitting, a.String()})
+			found = append(found, violation{ruleFitting, a.String(), o.policy})
 		}
 	}
 	return found

@@ -7,6 +7,8 @@ import (
 	"net/http"
 	"strings"
 	"text/tabwriter"
+
+	"github.com/coatcheck/coatcheck/chaos/evidence"
 )
 
 // fate counts what became of orders.
@@ -28,6 +30,8 @@ type tally struct {
 	// rounds in which the sentinels failed over by themselves, and violations in them
 	void, voidBroken int
 	broken           map[rule]int
+	struck           map[string]int64    // rounds that are not void, by kind of fault
+	wrong            map[string][2]int64 // violations in them, under hold and takeover
 
 	byKind  map[string]*[2]fate // under hold, under takeover; of all orders
 	byPlace map[position]*[2]fate
@@ -46,6 +50,7 @@ func (l *tally) add(s *scene, found []violation) {
 		l.kinds = append(l.kinds, s.fault.name)
 	}
 	l.faults++
+	l.judged(s, found)
 	for _, v := range found {
 		l.broken[v.rule]++
 	}
@@ -56,6 +61,47 @@ func (l *tally) add(s *scene, found []violation) {
 	for _, o := range s.orders {
 		l.order(s, o)
 	}
+}
+
+// judged counts what was found in a round that is not void, by policy.
+func (l *tally) judged(s *scene, found []violation) {
+	if l.struck == nil {
+		l.struck, l.wrong = map[string]int64{}, map[string][2]int64{}
+	}
+	if s.void {
+		return
+	}
+	l.struck[s.fault.name]++
+	wrong := l.wrong[s.fault.name]
+	for _, v := range found {
+		wrong[policyOf(v.policy)]++
+	}
+	l.wrong[s.fault.name] = wrong
+}
+
+// policyOf is the place of a policy in what is counted.
+func policyOf(policy string) int {
+	return map[string]int{"takeover": 1}[policy]
+}
+
+// rows are what was counted of each kind of fault under each policy.
+func (l *tally) rows(who string, peer bool) (rows []evidence.Row) {
+	for _, kind := range l.kinds {
+		for policy, name := range []string{"hold", "takeover"} {
+			if peer && policy > 0 {
+				continue // it has one way only
+			}
+			called, operations := who+", "+name, l.byKind[kind][policy].orders
+			if peer {
+				called, operations = who, l.byKind[kind][0].orders+l.byKind[kind][1].orders
+			}
+			rows = append(rows, evidence.Row{
+				Suite: "tokens", Promise: evidence.Tokens, Who: called, Peer: peer, Layer: evidence.Processes, Fault: kind, Faults: l.struck[kind],
+				Operations: int64(operations), Violations: l.wrong[kind][policy],
+			})
+		}
+	}
+	return rows
 }
 
 // order counts one order: by the kind of fault, and by how far it had come, if the fault could hit
@@ -69,10 +115,7 @@ func (l *tally) order(s *scene, o *order) {
 			l.unanswered++
 		}
 	}
-	policy := 0
-	if o.policy == "takeover" {
-		policy = 1
-	}
+	policy := policyOf(o.policy)
 	l.byKind[s.fault.name][policy].add(runs, answers)
 	if at, hit := s.where[o]; hit {
 		l.byPlace[at][policy].add(runs, answers)

@@ -70,8 +70,8 @@ func TestCommandUnderANaiveLockIsFoundAlive(t *testing.T) {
 // machine that stands still for longer than excused: a paused process is too late.
 func cutCommand(t *testing.T, server *redistest.Server, i int, near locker, run func(url, name string) *exec.Cmd, excused time.Duration, found *tolds) error {
 	link := redistest.StartProxy(t, server.Addr(), nil)
-	w := wish{name: fmt.Sprintf("command-%d", i), ttl: longer, wait: time.Minute}
-	c := startCommand(t, func() *exec.Cmd { return run("redis://"+link.Addr(), w.name) })
+	w := wish{Name: fmt.Sprintf("command-%d", i), TTL: longer, Wait: time.Minute}
+	c := startCommand(t, func() *exec.Cmd { return run("redis://"+link.Addr(), w.Name) })
 	pulse := startPulse()
 	line := await(t.Context(), near, w)
 	time.Sleep(rand.N(longer)) // some renewals come through
@@ -224,7 +224,7 @@ func runNaively(ctx context.Context, url string) error {
 	if err != nil {
 		return err
 	}
-	held, err := locks.acquire(ctx, wish{name: os.Getenv(nameVariable)})
+	held, err := locks.Acquire(ctx, wish{Name: os.Getenv(nameVariable)})
 	if err != nil {
 		return err
 	}

@@ -87,6 +87,12 @@ var live = []fault{
 	}},
 }
 
+// losses are those in which Redis loses all: holders have to be waited for.
+var losses = []fault{
+	{"everything in Redis lost", whatever, func(f *field) { f.RedisDoes("FLUSHALL") }},
+	{"master back empty", whatever, func(f *field) { f.Redis.Master().RestartEmpty() }},
+}
+
 // sparing are the faults that leave the master alone. Then no replica has to confirm, and who is
 // handed a lock begins with the message.
 var sparing = slices.DeleteFunc(slices.Clone(kinds), func(kind fault) bool { return kind.failovers != 0 })

@@ -4,8 +4,10 @@ package locks
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -17,6 +19,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/coatcheck/coatcheck/chaos/internal/chaostest"
+	"github.com/coatcheck/coatcheck/chaos/internal/locking"
 	"github.com/coatcheck/coatcheck/internal/redistest"
 )
 
@@ -24,11 +27,13 @@ import (
 type field struct {
 	*chaostest.Field[*process]
 
-	role   string
-	ack    int
-	scenes int
-	void   []string          // scenes in which Sentinel did something by itself
-	kinds  map[string]string // what was broken, by scene
+	role    string
+	program string // of chaos/peers, or ""
+	ack     int
+	scenes  int
+	void    []string                // scenes in which Sentinel did something by itself
+	kinds   map[string]string       // what was broken, by scene
+	struck  map[string][2]time.Time // when it was, and when it was mended
 }
 
 // process is one of them.
@@ -43,18 +48,21 @@ func (p *process) String() string { return strconv.Itoa(p.number) }
 
 // Progress is how many grants the process has had.
 func (p *process) Progress() int64 {
-	return chaostest.Size(journalFile(p.folder, p.number) + ".grants")
+	return chaostest.Size(locking.JournalFile(p.folder, p.number) + ".grants")
 }
 
 // size is how many bytes the process has written.
-func (p *process) size() int64 { return chaostest.Size(journalFile(p.folder, p.number)) }
+func (p *process) size() int64 { return chaostest.Size(locking.JournalFile(p.folder, p.number)) }
 
 // newField starts a Redis with two replicas, and processes in a role, whose writes that many
 // replicas have to confirm.
-func newField(t *testing.T, role string, ack int) *field {
+func newField(t *testing.T, role string, ack int) *field { return newFieldOf(t, "", role, ack) }
+
+// newFieldOf is the same with the processes of a program.
+func newFieldOf(t *testing.T, program, role string, ack int) *field {
 	t.Helper()
-	f := &field{role: role, ack: ack, kinds: map[string]string{}}
-	f.Field = chaostest.NewField(t, func(number int) *process { return f.start(f.url(), number) })
+	f := &field{program: program, role: role, ack: ack, struck: map[string][2]time.Time{}, kinds: map[string]string{}}
+	f.Field = chaostest.NewField(t, func(number int) *process { return f.start(f.Redis.URL(), number) })
 	f.scene()
 	f.Fill(*processes)
 	return f
@@ -64,7 +72,7 @@ func newField(t *testing.T, role string, ack int) *field {
 func (f *field) scene() {
 	f.T.Helper()
 	f.scenes++
-	name := filepath.Join(f.Folder, sceneFile)
+	name := filepath.Join(f.Folder, locking.SceneFile)
 	if err := os.WriteFile(name+".new", []byte(strconv.Itoa(f.scenes)), 0o600); err != nil {
 		f.T.Fatal(err)
 	}
@@ -73,17 +81,20 @@ func (f *field) scene() {
 	}
 }
 
-// url is where processes find Redis: the lock that many have written knows one server only.
-func (f *field) url() string {
-	if f.role == "naive" {
-		return f.Redis.Master().URL()
-	}
-	return f.Redis.URL()
-}
-
 // start starts a process that finds Redis at a URL.
 func (f *field) start(url string, number int) *process {
+	if f.program != "" {
+		return startPeer(f.T, f.program, f.role, url, f.Folder, number)
+	}
 	return startProcess(f.T, f.role, url, f.Folder, number, f.ack)
+}
+
+// startPeer starts a process of chaos/peers.
+func startPeer(t testing.TB, program, peer, url, folder string, number int) *process {
+	command := exec.CommandContext(context.Background(), program, peer)
+	command.Env = append(os.Environ(), redisVariable+"="+url, folderVariable+"="+folder, fmt.Sprintf("%s=%d", numberVariable, number))
+	command.Stderr = os.Stderr
+	return &process{chaostest.Start(t, command), number, folder}
 }
 
 func startProcess(t testing.TB, role, url, folder string, number, ack int) *process {
@@ -94,7 +105,7 @@ func startProcess(t testing.TB, role, url, folder string, number, ack int) *proc
 
 // holds reports whether the last thing that the process has written is that it holds something.
 func (p *process) holds() bool {
-	text, err := os.ReadFile(journalFile(p.folder, p.number))
+	text, err := os.ReadFile(locking.JournalFile(p.folder, p.number))
 	if err != nil {
 		return false
 	}

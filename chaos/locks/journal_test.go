@@ -13,54 +13,6 @@ import (
 	"github.com/anishathalye/porcupine"
 )
 
-// journal is the file in which a process writes what its clients do, a line each in one call, so
-// that one that is killed leaves whole lines. Beside it lies a file with a byte for each grant, for
-// those who want to see that there is one.
-type journal struct{ file, grants *os.File }
-
-func journalFile(folder string, number int) string {
-	return filepath.Join(folder, fmt.Sprintf("%04d.log", number))
-}
-
-func openJournal(folder string, number int) (*journal, error) {
-	name := journalFile(folder, number)
-	file, err := os.OpenFile(name, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
-	if err != nil {
-		return nil, err
-	}
-	grants, err := os.OpenFile(name+".grants", os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
-	return &journal{file, grants}, err
-}
-
-func (j *journal) linef(format string, args ...any) {
-	if _, err := fmt.Fprintf(j.file, format+"\n", args...); err != nil {
-		panic(err) // a history with holes proves nothing
-	}
-}
-
-// grant says that a client was granted something, between two moments.
-func (j *journal) grant(client int, w wish, fence, asked, got int64) {
-	j.linef("grant %d %s %t %d %d %d %d", client, w.name, w.shared, w.permits, fence, asked, got)
-	if _, err := j.grants.Write([]byte{'.'}); err != nil {
-		panic(err)
-	}
-}
-
-// still records that a client had its grant at a moment.
-func (j *journal) still(client int, at int64) { j.linef("still %d %d", client, at) }
-
-// end says how a client's grant ended, between two moments.
-func (j *journal) end(client int, how string, from, to int64) {
-	j.linef("end %d %s %d %d", client, how, from, to)
-}
-
-func (j *journal) close() error {
-	if err := j.grants.Close(); err != nil {
-		return err
-	}
-	return j.file.Close()
-}
-
 // histories are those of all names, and what they tell beside that.
 type histories struct {
 	of                         map[string][]porcupine.Operation

@@ -61,9 +61,9 @@ func (h *inOneProcess) grant(client int, server *redistest.Server, ack, follower
 	if err != nil {
 		h.t.Fatal(err)
 	}
-	h.t.Cleanup(func() { _ = locks.close() })
+	h.t.Cleanup(func() { _ = locks.Close() })
 	asked := now()
-	held, err := locks.acquire(h.t.Context(), wish{name: "live", ttl: time.Hour})
+	held, err := locks.Acquire(h.t.Context(), wish{Name: "live", TTL: time.Hour})
 	if err != nil {
 		h.t.Logf("client %d is granted nothing: %v", client, err)
 		return

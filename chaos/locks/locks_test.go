@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/anishathalye/porcupine"
+
 	"github.com/coatcheck/coatcheck/chaos/internal/chaostest"
 )
 
@@ -17,15 +19,19 @@ import (
 func TestEveryHistoryIsExplainedWhateverBreaks(t *testing.T) {
 	for _, row := range []struct {
 		name  string
+		role  string
 		kinds []fault
 		ack   int
-	}{{"one replica confirms", kinds, 1}, {"both replicas confirm", live, 2}, {"none confirms, and the master stays", sparing, 0}} {
+	}{
+		{"one replica confirms", "fenced", kinds, 1}, {"both replicas confirm", "fenced", live, 2},
+		{"none confirms, and the master stays", "fenced", sparing, 0}, {"both replicas confirm, and all wait after a loss", "waiting", losses, 2},
+	} {
 		t.Run(row.name, func(t *testing.T) {
 			t.Parallel()
 			wanted := chaostest.Wanted(t)
 			row.kinds = slices.DeleteFunc(slices.Clone(row.kinds), func(kind fault) bool { return !wanted(kind.name) })
 			if len(row.kinds) > 0 {
-				newField(t, "fenced", cmp.Or(*ack, row.ack)).run(row.kinds)
+				newField(t, row.role, cmp.Or(*ack, row.ack)).run(row.kinds)
 			}
 		})
 	}
@@ -34,20 +40,11 @@ func TestEveryHistoryIsExplainedWhateverBreaks(t *testing.T) {
 // run has each kind of fault strike once in a round, in an order drawn by lot, and judges the
 // histories.
 func (f *field) run(kinds []fault) {
-	for round := range *chaostest.Rounds {
-		for _, i := range f.Lot.Perm(len(kinds)) {
-			f.play(kinds[i], round)
-		}
-	}
-	f.Finish()
-	found := readHistories(f.T, f.Folder)
-	f.T.Log(found)
+	found := f.playAll(kinds)
 	violations := found.violations()
 	f.prove(found, violations)
 	for _, violation := range violations {
-		name, _, _ := strings.Cut(violation, ",")
-		_, scene, _ := strings.Cut(name, "-")
-		if slices.Contains(f.void, scene) {
+		if slices.Contains(f.void, sceneOf(violation)) {
 			f.T.Logf("void: %s", violation)
 			continue
 		}
@@ -65,6 +62,19 @@ func (f *field) run(kinds []fault) {
 	}
 }
 
+// playAll has each kind of fault strike once in a round, and reads what was written.
+func (f *field) playAll(kinds []fault) *histories {
+	for round := range *chaostest.Rounds {
+		for _, i := range f.Lot.Perm(len(kinds)) {
+			f.play(kinds[i], round)
+		}
+	}
+	f.Finish()
+	found := readHistories(f.T, f.Folder)
+	f.T.Log(found)
+	return found
+}
+
 // play has a fault strike in a scene of its own. With one confirmation a scene in which the
 // sentinels replace a master that is alive, since the machine is too busy, is void: then a master
 // that is replaced while it serves loses what one replica has confirmed, see
@@ -78,6 +88,7 @@ func (f *field) play(kind fault, round int) {
 	epoch := f.epoch()
 	start := time.Now()
 	kind.strike(f)
+	f.struck[scene] = [2]time.Time{start, time.Now()}
 	f.Wait()
 	f.T.Logf("all are served again %v after the strike", time.Since(start).Round(time.Millisecond))
 	if made := f.epoch() - epoch; made != kind.failovers && kind.failovers != whatever && f.ack < 2 {
@@ -109,4 +120,53 @@ func TestNaiveLockIsFoundToBeHeldTwice(t *testing.T) {
 		}
 	}
 	t.Errorf("it was not found: %q", found)
+}
+
+// The same processes with the locks of other libraries, and with the one that many have written:
+// everything that is in Redis is lost, and two hold. At length all faults strike that ours stand.
+func TestLocksOfOthersAreFoundToBeHeldTwice(t *testing.T) {
+	all := slices.Concat(kinds, live, losses)
+	wanted := chaostest.Wanted(t)
+	all = slices.DeleteFunc(all, func(kind fault) bool {
+		return !wanted(kind.name) || !chaostest.Proving() && kind.name != losses[0].name
+	})
+	program := chaostest.BuildIn(t, "../peers")
+	for _, peer := range []string{"naive", "redislock", "redsync", "rueidislock"} {
+		t.Run(peer, func(t *testing.T) {
+			t.Parallel()
+			peers := program
+			if peer == "naive" {
+				peers = ""
+			}
+			f := newFieldOf(t, peers, peer, 0)
+			found := f.playAll(all)
+			for again := 0; again < 10 && found.twice() == 0 && !chaostest.Proving(); again++ {
+				f.Processes = nil // a loss while nobody held for long shows nothing
+				f.Fill(*processes)
+				found = f.playAll(all)
+			}
+			f.prove(found, nil)
+			if line, is := f.timeline(found); is && peer == "redislock" {
+				chaostest.ProveTimeline(t, line)
+			}
+			twice := found.twice()
+			t.Logf("%d grants while another client believed to hold", twice)
+			// rueidislock hears of it from Redis, soon
+			if twice == 0 && peer != "rueidislock" {
+				t.Error("nothing was found")
+			}
+		})
+	}
+}
+
+// Overlaps are found where they are, and nowhere else.
+func TestOverlapsAreFound(t *testing.T) {
+	inOrder := []porcupine.Operation{granted(0, 0, 10, 0), ended(0, 30, 35), granted(1, 5, 31, 0), ended(1, 40, 41)}
+	if found := overlaps(inOrder); len(found) > 0 {
+		t.Errorf("got %v, want none", found)
+	}
+	inOrder[2].Return = 29
+	if found := overlaps(inOrder); len(found) != 1 || found[0][1].grant.ClientId != 1 {
+		t.Errorf("got %v, want the grant at 29", found)
+	}
 }

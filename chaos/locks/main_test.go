@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/coatcheck/coatcheck/chaos/internal/chaostest"
+	"github.com/coatcheck/coatcheck/chaos/internal/locking"
 )
 
 // How much is asked for. The defaults are for a run beside other tests.
@@ -19,9 +20,9 @@ var (
 )
 
 const (
-	ttl     = time.Second            // of every lease
+	ttl     = locking.TTL            // of every lease
 	window  = 300 * time.Millisecond // in which a waiter claims what it was handed
-	clients = 4                      // of each process
+	clients = locking.Clients        // of each process
 )
 
 // roleVariable names the role that a process of this test binary plays instead of running tests.

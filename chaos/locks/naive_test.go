@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/coatcheck/coatcheck/chaos/internal/chaostest"
 )
 
 // naive is the lock that many have written: SET NX with a TTL, tried again until it is there;
@@ -19,23 +21,20 @@ import (
 type naive struct{ client *redis.Client }
 
 func openNaive(url string) (*naive, error) {
-	options, err := redis.ParseURL(url)
+	client, err := chaostest.PeerClient(url)
 	if err != nil {
 		return nil, err
 	}
-	// so that it is not due to long ones
-	options.ReadTimeout, options.DialTimeout = time.Second, time.Second
-	options.MaxRetries, options.DialerRetries = -1, 1
-	return &naive{redis.NewClient(options)}, nil
+	return &naive{client}, nil
 }
 
 var errNaiveLost = errors.New("it is no longer ours")
 
-func (n *naive) acquire(ctx context.Context, w wish) (holding, error) {
+func (n *naive) Acquire(ctx context.Context, w wish) (holding, error) {
 	value := strconv.FormatUint(rand.Uint64(), 36)
 	for ctx.Err() == nil {
-		if ok, err := n.client.SetNX(ctx, w.name, value, ttl).Result(); err == nil && ok {
-			h := &naiveHolding{client: n.client, key: w.name, value: value}
+		if ok, err := n.client.SetNX(ctx, w.Name, value, ttl).Result(); err == nil && ok {
+			h := &naiveHolding{client: n.client, key: w.Name, value: value}
 			h.renewing, h.stop = context.WithCancel(context.WithoutCancel(ctx))
 			h.renewer.Go(h.renew)
 			return h, nil
@@ -45,9 +44,9 @@ func (n *naive) acquire(ctx context.Context, w wish) (holding, error) {
 	return nil, ctx.Err()
 }
 
-func (n *naive) lost(err error) bool { return errors.Is(err, errNaiveLost) }
+func (n *naive) Lost(err error) bool { return errors.Is(err, errNaiveLost) }
 
-func (n *naive) close() error { return n.client.Close() }
+func (n *naive) Close() error { return n.client.Close() }
 
 type naiveHolding struct {
 	client     *redis.Client

@@ -3,9 +3,14 @@
 package locks
 
 import (
+	"cmp"
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
+	"time"
+
+	"github.com/anishathalye/porcupine"
 
 	"github.com/coatcheck/coatcheck/chaos/evidence"
 	"github.com/coatcheck/coatcheck/chaos/internal/chaostest"
@@ -22,6 +27,92 @@ func sceneOf(text string) string {
 	name, _, _ := strings.Cut(text, ",")
 	_, scene, _ := strings.Cut(name, "-")
 	return scene
+}
+
+// tenure is a grant and its end. The end's Call is the last moment at which the client was told that
+// the lock was his.
+type tenure struct{ grant, end porcupine.Operation }
+
+// tenuresOf are those of an exclusive lock by when they began. A client's grants and ends come in
+// turn.
+func tenuresOf(history []porcupine.Operation) (all []tenure) {
+	open := map[int]porcupine.Operation{}
+	for _, o := range history {
+		if o.Input.(deed).end {
+			all = append(all, tenure{open[o.ClientId], o})
+		} else {
+			open[o.ClientId] = o
+		}
+	}
+	slices.SortFunc(all, func(a, b tenure) int { return cmp.Compare(a.grant.Return, b.grant.Return) })
+	return all
+}
+
+// overlaps are the grants that came while another client was still told that the lock was his, each
+// behind that one's.
+func overlaps(history []porcupine.Operation) (found [][2]tenure) {
+	var furthest tenure
+	for _, one := range tenuresOf(history) {
+		if one.grant.Return < furthest.end.Call {
+			found = append(found, [2]tenure{furthest, one})
+		}
+		if one.end.Call > furthest.end.Call {
+			furthest = one
+		}
+	}
+	return found
+}
+
+// twice counts the grants of all names that came while another client believed.
+func (h *histories) twice() (n int) {
+	for name, history := range h.of {
+		if strings.HasPrefix(name, "exclusive") {
+			n += len(overlaps(history))
+		}
+	}
+	return n
+}
+
+// timeline is the first violation of a scene with what happened around it, if there is one.
+func (f *field) timeline(found *histories) (line evidence.Timeline, is bool) {
+	for name, history := range found.of {
+		struck := f.struck[sceneOf(name)]
+		all := overlaps(history)
+		if !strings.HasPrefix(name, "exclusive") || len(all) == 0 || struck[0].IsZero() {
+			continue
+		}
+		from, to := time.Unix(0, all[0][0].grant.Call), time.Unix(0, all[0][0].end.Call)
+		if from.After(struck[1]) || to.Before(struck[0]) {
+			continue
+		}
+		line = evidence.Timeline{
+			Who: whoTheyAre[f.role], Title: "one lock, and the clients that were told that it is theirs",
+			Fault: f.kinds[sceneOf(name)], Struck: struck[0], Mended: struck[1],
+		}
+		for _, one := range tenuresOf(history) {
+			got, last := time.Unix(0, one.grant.Return), time.Unix(0, one.end.Call)
+			if last.Before(from.Add(-around)) || got.After(to.Add(around)) || len(line.Spans) > 40 {
+				continue
+			}
+			who := fmt.Sprintf("client %d", one.grant.ClientId+1)
+			wrong := one.grant == all[0][0].grant || one.grant == all[0][1].grant
+			line.Spans = append(line.Spans,
+				evidence.Span{Who: who, What: "asks", From: latest(time.Unix(0, one.grant.Call), from.Add(-around)), To: got, Asks: true},
+				evidence.Span{Who: who, What: "holds", From: got, To: last, Wrong: wrong})
+		}
+		return line, true
+	}
+	return line, false
+}
+
+// around is how much of what was before and after a violation a timeline has.
+const around = 20 * time.Millisecond
+
+func latest(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
 }
 
 // prove writes down what was found of each kind of fault. Void scenes are left out.
@@ -48,6 +139,13 @@ func (f *field) prove(found *histories, violations []string) {
 		}
 		for name, history := range found.of {
 			of(sceneOf(name), promise).Operations += int64(len(history)) / 2
+		}
+		if promise == evidence.Locks {
+			for name, history := range found.of {
+				if strings.HasPrefix(name, "exclusive") {
+					of(sceneOf(name), promise).Violations += int64(len(overlaps(history)))
+				}
+			}
 		}
 		for _, violation := range violations {
 			mutex := strings.Contains(violation, "as mutex:")

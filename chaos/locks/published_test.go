@@ -47,7 +47,7 @@ func newLine(t *testing.T) *line {
 	if l.locks, err = openFenced(t.Context(), redisstore.Config{URL: l.server.URL()}, lineWindow); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = l.locks.close() })
+	t.Cleanup(func() { _ = l.locks.Close() })
 	if l.held, err = l.locks.locks.Acquire(t.Context(), waitedFor, lock.Request{TTL: lineTTL}); err != nil {
 		t.Fatal(err)
 	}
@@ -61,7 +61,7 @@ func standForever(ctx context.Context, url string) error {
 		return err
 	}
 	_, err = locks.locks.Acquire(ctx, waitedFor, lock.Request{TTL: lineTTL})
-	return errors.Join(err, locks.close())
+	return errors.Join(err, locks.Close())
 }
 
 // process has a process wait at the end of the line.
@@ -198,7 +198,7 @@ func TestShortLivedNamesLeaveNoKey(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer locks.close()
+	defer locks.Close()
 	next := make(chan int)
 	var late atomic.Int64
 	var all sync.WaitGroup

@@ -21,8 +21,15 @@ type Process struct {
 // Build builds the program as a user would, and returns its path.
 func Build(t testing.TB) string {
 	t.Helper()
-	binary := filepath.Join(t.TempDir(), "coatcheck")
-	build := exec.CommandContext(t.Context(), "go", "build", "-o", binary, "github.com/coatcheck/coatcheck/cmd/coatcheck") //nolint:gosec // all of it is ours
+	return BuildIn(t, ".", "github.com/coatcheck/coatcheck/cmd/coatcheck")
+}
+
+// BuildIn builds the program of a folder, which may be a module of its own, or a package that is
+// known there.
+func BuildIn(t testing.TB, folder string, pkg ...string) string {
+	t.Helper()
+	binary := filepath.Join(t.TempDir(), "program")
+	build := exec.CommandContext(t.Context(), "go", append([]string{"build", "-C", folder, "-o", binary}, pkg...)...) //nolint:gosec // all of it is ours
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("go build: %v\n%s", err, out)
 	}

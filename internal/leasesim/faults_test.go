@@ -53,7 +53,10 @@ func (s *sim) schedule(end int64) {
 	var kinds []func()
 	for bit := class(1); bit < classes; bit <<= 1 {
 		if do := plan[bit]; do != nil && s.faulty(bit) {
-			kinds = append(kinds, do)
+			kinds = append(kinds, func() {
+				s.made++
+				do()
+			})
 		}
 	}
 	if len(kinds) == 0 {

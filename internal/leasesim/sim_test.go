@@ -65,6 +65,7 @@ type sim struct {
 	lastID   int64 // of nonces and incarnations
 	lagUntil int64
 	check    checker
+	made     int64 // faults of schedule
 	history  []string
 }
 

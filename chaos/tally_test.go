@@ -97,7 +97,7 @@ func (l *tally) rows(who string, peer bool) (rows []evidence.Row) {
 			}
 			rows = append(rows, evidence.Row{
 				Suite: "tokens", Promise: evidence.Tokens, Who: called, Peer: peer, Layer: evidence.Processes, Fault: kind, Faults: l.struck[kind],
-				Operations: int64(operations), Violations: l.wrong[kind][policy],
+				Operations: int64(operations), Violations: l.wrong[kind][policy], Shared: policy > 0,
 			})
 		}
 	}

@@ -44,6 +44,7 @@ type Row struct {
 	Faults     int64  `json:"faults"`
 	Operations int64  `json:"operations"`
 	Violations int64  `json:"violations"`
+	Shared     bool   `json:"shared,omitempty"` // another row of ours has counted the same faults
 	Seed       uint64 `json:"seed"`
 }
 

@@ -1,0 +1,181 @@
+package main
+
+import (
+	"flag"
+	"os"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/coatcheck/coatcheck/chaos/evidence"
+)
+
+var update = flag.Bool("update", false, "write the golden page and picture")
+
+// before has the tables that chaos/prices wrote.
+const before = "x\n<!-- prices of outages -->\n| a | 1.5 |\n<!-- end of prices of outages -->\ny\n"
+
+func counted(t *testing.T) []evidence.Line {
+	t.Helper()
+	file, err := os.Open("testdata/counted.jsonl")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	lines, err := evidence.Read(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return lines
+}
+
+// The page and the picture say what was counted, and a page that is written over keeps its prices.
+func TestPageIsTheGoldenOne(t *testing.T) {
+	page, picture := render(counted(t), before)
+	for name, got := range map[string]string{"testdata/page.golden": page, "testdata/picture.golden": picture} {
+		if *update {
+			if err := os.WriteFile(name, []byte(got), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		want, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got != string(want) {
+			t.Errorf("%s: got\n%s\nwant\n%s", name, got, want)
+		}
+	}
+}
+
+// Every number in the tables of a page comes from the file: with all numbers changed there, none of
+// the old ones is left.
+func TestNumbersComeFromWhatWasCounted(t *testing.T) {
+	lines := counted(t)
+	for i := range lines {
+		if row := lines[i].Row; row != nil {
+			row.Faults, row.Operations, row.Violations, row.Seed = 4444, 4444, 4444, 4444
+		}
+	}
+	page, _ := render(lines, "")
+	_, tables, _ := strings.Cut(page, "\n## ")
+	for _, line := range strings.Split(tables, "\n") {
+		for _, number := range regexp.MustCompile(`[\d,]*\d`).FindAllString(line, -1) {
+			n, err := strconv.Atoi(strings.ReplaceAll(number, ",", ""))
+			if err == nil && strings.HasPrefix(line, "|") && n%4444 > 0 {
+				t.Errorf("%s in %q comes from elsewhere", number, line)
+			}
+		}
+	}
+}
+
+func read(t *testing.T, name string) string {
+	t.Helper()
+	text, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+// The page in docs says of every promise that ours were kept, and that somebody else's was not.
+func TestThePageOfTheTreeIsComplete(t *testing.T) {
+	page, guarantees := read(t, "../../docs/proof.md"), read(t, "../../docs/guarantees.md")
+	for _, fault := range missing(page, guarantees) {
+		t.Error(fault)
+	}
+	sections := strings.Count(page, totalRow)
+	if sections != len(promises) {
+		t.Errorf("%d tables, want %d", sections, len(promises))
+	}
+	for _, row := range []struct{ what, old, new string }{
+		{"a promise is not there", "\n## Segments\n", "\n## Others\n"},
+		{"a step failed", "| passed |", "| " + failed + " |"},
+		{"all of ours are broken", "**0** |", "**1** |"},
+		{"no peer is broken", "", ""},
+	} {
+		spoiled := strings.ReplaceAll(page, row.old, row.new)
+		if row.old == "" {
+			spoiled = regexp.MustCompile(`\*\*[\d,]+\*\* \|`).ReplaceAllString(page, "**0** |")
+		}
+		if len(missing(spoiled, guarantees)) == 0 {
+			t.Errorf("%s, and it was not found", row.what)
+		}
+	}
+}
+
+var (
+	promised = regexp.MustCompile(`(?m)^## ([A-Z][a-z ]+?)(?::.*)?$`)
+	attacked = regexp.MustCompile(`(?m)^\| ([a-z ]+) \|`)
+	violated = regexp.MustCompile(`\*\*([\d,]+)\*\*$`)
+)
+
+// missing is what a page does not say, or says of ours.
+func missing(page, guarantees string) (found []string) {
+	if strings.Contains(page, failed) {
+		found = append(found, "a step failed")
+	}
+	body, others, _ := strings.Cut(guarantees, "\n## Where the others are attacked\n")
+	var names []string
+	for _, match := range promised.FindAllStringSubmatch(body, -1) {
+		names = append(names, match[1])
+	}
+	for _, match := range attacked.FindAllStringSubmatch(others, -1) {
+		name := map[string]string{"tokens": evidence.Tokens}[match[1]]
+		if name == "" {
+			name = capital(match[1])
+		}
+		if !slices.Contains(names, name) && name != "Promise" {
+			names = append(names, name)
+		}
+	}
+	if len(names) < len(promises) {
+		found = append(found, "guarantees.md has only "+strings.Join(names, ", "))
+	}
+	for _, name := range names {
+		_, section, is := strings.Cut(page, "\n## "+name+"\n")
+		section, _, _ = strings.Cut(section, "\n## ")
+		if !is {
+			found = append(found, "no section is called "+name)
+			continue
+		}
+		found = append(found, judged(name, section)...)
+	}
+	return found
+}
+
+// judged is what is wrong with the last row of a section's table.
+func judged(name, section string) (found []string) {
+	_, header, _ := strings.Cut(section, "| fault |")
+	header, _, _ = strings.Cut(header, "\n")
+	_, total, is := strings.Cut(section, "| "+totalRow+" |")
+	if !is {
+		return []string{name + " has no table"}
+	}
+	total, _, _ = strings.Cut(total, "\n")
+	whos, cells := strings.Split(header, "|"), strings.Split(total, "|")
+	ours, broken := 0, false
+	for i := range min(len(whos), len(cells)) {
+		match := violated.FindStringSubmatch(strings.TrimSpace(cells[i]))
+		if match == nil {
+			continue
+		}
+		switch {
+		case !strings.HasPrefix(strings.TrimSpace(whos[i]), evidence.Ours):
+			broken = broken || match[1] != "0"
+		case match[1] != "0":
+			found = append(found, name+": "+match[1]+" violations of ours")
+		default:
+			ours++
+		}
+	}
+	if ours == 0 {
+		found = append(found, name+": nothing of ours was counted")
+	}
+	if !broken {
+		found = append(found, name+": no peer was found to break")
+	}
+	return found
+}

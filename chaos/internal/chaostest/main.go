@@ -48,6 +48,9 @@ func NewLot(t testing.TB) *rand.Rand {
 	return rand.New(rand.NewPCG(drawn, 0)) //nolint:gosec // as above
 }
 
+// Another returns a lot that another one has drawn.
+func Another(lot *rand.Rand) *rand.Rand { return rand.New(rand.NewPCG(lot.Uint64(), 0)) } //nolint:gosec // as above
+
 // Wanted returns what reports whether a kind of fault is asked for.
 func Wanted(t testing.TB) func(name string) bool {
 	t.Helper()

@@ -1,0 +1,180 @@
+//go:build check
+
+package counters
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/coatcheck/coatcheck/chaos/evidence"
+	"github.com/coatcheck/coatcheck/chaos/internal/chaostest"
+	"github.com/coatcheck/coatcheck/counter"
+	"github.com/coatcheck/coatcheck/internal/redistest"
+	"github.com/coatcheck/coatcheck/redisstore"
+)
+
+var lanes = flag.Int("lanes", 1, "servers that are broken at once for clients of this process, a round each")
+
+const (
+	members  = 2  // who count at a server, each with four clients
+	perBurst = 20 // requests that are lost at a time
+	holdOff  = time.Second
+)
+
+// lane is a Redis, and members of this process that count with it.
+type lane struct {
+	t      *testing.T
+	server *redistest.Server
+	folder string
+	lot    *rand.Rand
+	fate   atomic.Int64 // of what is lost
+	left   atomic.Int64 // how many more requests are
+	stages []stage
+}
+
+// losses are what breaks, and as how many faults that counts.
+var losses = []struct {
+	name   string
+	faults int64
+	strike func(*lane)
+}{
+	{"everything in Redis lost", 1, func(l *lane) { chaostest.Do(l.t, l.server, "FLUSHALL") }},
+	{"Redis back empty", 1, func(l *lane) { l.server.RestartEmpty() }},
+	{"one counter lost", 1, func(l *lane) {
+		chaostest.Do(l.t, l.server, "DEL", keyOf(counterOf(2*l.lot.IntN(counters/2), moment()).String()))
+	}},
+	{"connections cut before a request", perBurst, func(l *lane) { l.lose(redistest.CutBefore) }},
+	{"connections cut before the reply", perBurst, func(l *lane) { l.lose(redistest.CutAfter) }},
+}
+
+// lose has some requests lost, and returns when they are.
+func (l *lane) lose(fate redistest.Fate) {
+	l.fate.Store(int64(fate))
+	l.left.Store(perBurst)
+	chaostest.Await(l.t, time.Minute, func() string {
+		if n := l.left.Load(); n > 0 {
+			return fmt.Sprintf("%d requests are to be lost", n)
+		}
+		return ""
+	})
+}
+
+func (l *lane) judge([]byte) (redistest.Fate, func()) {
+	if l.left.Load() > 0 && l.left.Add(-1) >= 0 {
+		return redistest.Fate(l.fate.Load()), nil
+	}
+	return redistest.Pass, nil
+}
+
+// openAt is a way to count at a server.
+func openAt(t *testing.T, role, url string) adder {
+	t.Helper()
+	if role == "plain" {
+		client, err := chaostest.PeerClient(url)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return plain{client}
+	}
+	store, err := redisstore.OpenConfig(t.Context(), redisstore.Config{URL: url})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return ours{counter.New(store, counter.Config{HoldOff: holdOff}), store}
+}
+
+// breakAll breaks everything in each round, and tells what was found.
+func (l *lane) breakAll(role string) *findings {
+	ctx, stop := context.WithCancel(l.t.Context())
+	defer stop()
+	proxy := redistest.StartProxy(l.t, l.server.Addr(), l.judge)
+	var counting sync.WaitGroup
+	var files []string
+	for number := range members {
+		name := filepath.Join(l.folder, fmt.Sprintf("%d.told", number))
+		file, err := os.OpenFile(name, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
+		if err != nil {
+			l.t.Fatal(err)
+		}
+		defer file.Close()
+		adding := openAt(l.t, role, proxy.URL())
+		defer adding.Close()
+		for range clients {
+			counting.Go(func() { count(ctx, adding, file, number) })
+		}
+		files = append(files, name)
+	}
+	l.settle(files)
+	for range *chaostest.Rounds {
+		for _, i := range l.lot.Perm(len(losses)) {
+			l.stages = append(l.stages, stage{moment(), losses[i].name})
+			losses[i].strike(l)
+			l.settle(files)
+		}
+	}
+	stop()
+	counting.Wait()
+	return check(l.t, l.folder, l.stages)
+}
+
+// settle waits until each member has surely seen each counter again.
+func (l *lane) settle(files []string) {
+	for _, file := range files {
+		want := chaostest.Size(file) + seen*toldBytes
+		chaostest.Await(l.t, time.Minute, func() string {
+			if size := chaostest.Size(file); size < want {
+				return fmt.Sprintf("%s has %d bytes, not %d", file, size, want)
+			}
+			return ""
+		})
+	}
+}
+
+// lose breaks some servers at once, and counts.
+func lose(t *testing.T, role string) (twice, falling int64) {
+	t.Helper()
+	lot := chaostest.NewLot(t)
+	var mu sync.Mutex
+	var all sync.WaitGroup
+	for range *lanes {
+		l := &lane{t: t, server: redistest.Start(t), folder: t.TempDir(), lot: chaostest.Another(lot)}
+		all.Go(func() {
+			found := l.breakAll(role)
+			mu.Lock()
+			defer mu.Unlock()
+			twice, falling = twice+found.twice.n, falling+found.falling.n
+			for _, row := range found.rows(role, evidence.InProcess, l.stages) {
+				for _, kind := range losses {
+					if kind.name == row.Fault {
+						row.Faults *= kind.faults
+					}
+				}
+				chaostest.Prove(t, row)
+			}
+			t.Logf("%s: %v", role, found)
+			if role == "ours" && found.twice.n+found.falling.n > 0 {
+				t.Error(found.samples())
+			}
+		})
+	}
+	all.Wait()
+	return twice, falling
+}
+
+// Servers that lose things, and requests and replies that are lost: no value is told twice.
+func TestNoValueIsToldTwiceWhateverIsLost(t *testing.T) { lose(t, "ours") }
+
+// INCR by go-redis is found to tell values twice by the same.
+func TestPlainINCRIsFoundWhereThingsAreLost(t *testing.T) {
+	if twice, _ := lose(t, "plain"); twice == 0 {
+		t.Error("nothing was found")
+	}
+}

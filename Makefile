@@ -16,7 +16,7 @@ ARGS     ?=
 
 .DEFAULT_GOAL := help
 SHELL    := bash
-.PHONY: help run build test check check-modules test-busy test-go lint fmt tidy browser fuzz chaos prices bench deps clean vuln licences sbom release release-check workflows deploy-check compose-check
+.PHONY: help run build test check check-modules test-busy test-go lint fmt tidy browser fuzz chaos proof prices bench deps clean vuln licences sbom release release-check workflows deploy-check compose-check
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -128,8 +128,11 @@ chaos: ## Break processes and Redis under load and check every history, at lengt
 	$(GO) test -race -count=1 -tags=check -timeout 60m -v ./internal/leasesim -args -rounds=2000
 	$(GO) test -race -count=1 -tags=check -timeout 60m -v ./chaos/soak -args -minutes=5
 
+proof: deps ## Write docs/proof.md and docs/benchmarks.md from nothing (40 minutes on 2 quiet cores; tools/proof has more)
+	@tools/proof
+
 # Rows of restarts are nearly all waiting, so all of them run at once.
-prices: ## Measure what each safety costs, and write the tables of docs/operations.md (10 minutes; ARGS: chaos/prices/doc.go)
+prices: ## Measure what each safety costs, and write the tables of docs/proof.md (10 minutes; ARGS: chaos/prices/doc.go)
 	$(GO) test -count=1 -tags=check -timeout 60m -parallel 32 -v -run TestPrices ./chaos/prices -args -all -outages -write $(ARGS)
 
 bench: ## Measure side by side with peers, as ratios (ARGS: what to measure, such as guard -rounds 3; bench/README.md lists all)

@@ -75,7 +75,7 @@ func (f *figures) publish(t *testing.T, what string, table func(before *figures)
 	text := table(&before)
 	t.Logf("\n%s", text)
 	if *write {
-		if err := writeBetween(inTree("docs/operations.md"), "prices of "+what, text); err != nil {
+		if err := writeBetween(inTree("docs/proof.md"), "prices of "+what, text); err != nil {
 			t.Error(err)
 		}
 	}

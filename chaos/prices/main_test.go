@@ -16,7 +16,7 @@ var (
 	program    = flag.String("program", "", "the program to measure; empty builds the one of this tree")
 	all        = flag.Bool("all", false, "measure all rows of restarts, not only those that take seconds")
 	outages    = flag.Bool("outages", false, "measure all rows of outages, not only one")
-	write      = flag.Bool("write", false, "write the tables into docs/operations.md")
+	write      = flag.Bool("write", false, "write the tables into docs/proof.md")
 	jsonFile   = flag.String("json", "", "write the figures into this file, too")
 	beforeFile = flag.String("before", "", "figures of an older program, which stand beside the new ones in the table")
 )

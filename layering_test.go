@@ -63,9 +63,12 @@ var layers = map[string][]string{
 
 	"chaos":             {}, // only tests
 	"chaos/counters":    {}, // only tests
+	"chaos/evidence":    {},
 	"chaos/ids":         {}, // only tests
 	"chaos/locks":       {}, // only tests
+	"chaos/outages":     {}, // only tests
 	"chaos/prices":      {}, // only tests
+	"chaos/proof":       {"chaos/evidence"},
 	"chaos/segments":    {}, // only tests
 	"chaos/soak":        {}, // only tests
 	"deploy/containers": {}, // only tests
@@ -103,7 +106,8 @@ var layers = map[string][]string{
 
 	"internal/stamper": {"internal/fault", "workerlease/holder", "internal/share", "redisstore", "snowflake", "workerlease"},
 
-	"chaos/internal/chaostest": {"internal/redistest", "redisstore"},
+	"chaos/internal/chaostest": {"chaos/evidence", "internal/redistest", "redisstore"},
+	"chaos/internal/locking":   {},
 
 	"internal/apitest":   {"openapi"},
 	"internal/expect":    {},
@@ -116,13 +120,13 @@ var layers = map[string][]string{
 }
 
 // testHelpers may be imported by tests and by each other.
-var testHelpers = []string{"chaos/internal/chaostest", "internal/apitest", "internal/expect", "internal/logtest", "internal/proctest", "internal/redistest", "internal/sqltest", "internal/storetest"}
+var testHelpers = []string{"chaos/internal/chaostest", "chaos/internal/locking", "internal/apitest", "internal/expect", "internal/logtest", "internal/proctest", "internal/redistest", "internal/sqltest", "internal/storetest"}
 
 // libraries that only some folders may know, so that one place changes when they do.
 var libraries = map[string][]string{
 	"github.com/labstack/echo":                {"server", "idempotency/echov4", "internal/compat"},
 	"github.com/prometheus/client_golang":     {"metrics", "gateway"},
-	"github.com/redis/go-redis":               {"redisstore", "internal/fault", "internal/pipeline", "internal/quorum", "internal/redisconn", "internal/redisprobe", "embedded", "internal/redistest", "internal/storetest"},
+	"github.com/redis/go-redis":               {"redisstore", "internal/fault", "internal/pipeline", "internal/quorum", "internal/redisconn", "internal/redisprobe", "embedded", "internal/redistest", "internal/storetest", "chaos/internal/chaostest"},
 	"github.com/alicebob/miniredis":           {"embedded"},
 	"github.com/spf13/cobra":                  {"internal/cli"},
 	"github.com/spf13/pflag":                  {"internal/cli", "internal/config", "internal/supervise"},

@@ -16,12 +16,13 @@ import (
 
 // findings are what the files of all processes say.
 type findings struct {
-	files   int
-	calls   int
-	values  int64
-	during  map[string]int64 // of them, by what was broken when they were told
-	twice   tally            // values that were told again
-	falling tally            // calls that were told a value no larger than one that was told before they began
+	files  int
+	calls  int
+	values int64
+	during map[string]int64 // of them, by what was broken when they were told
+	twice  tally            // values that were told again
+	// calls that were told a value no larger than one that was told before they began
+	falling tally
 }
 
 // tally counts, by what was broken at the time, and keeps the first few.

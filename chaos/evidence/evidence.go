@@ -48,14 +48,15 @@ type Row struct {
 	Seed       uint64 `json:"seed"`
 }
 
-// Span is something that somebody did, or had, between two moments.
+// Span is what one client did, or had, between two moments.
 type Span struct {
 	Who   string    `json:"who"`
 	What  string    `json:"what"`
 	From  time.Time `json:"from"`
 	To    time.Time `json:"to"`
 	Wrong bool      `json:"wrong,omitempty"` // a part of the violation
-	Asks  bool      `json:"asks,omitempty"`  // a call, of which From is the beginning and To the return
+	// a call, of which From is the beginning and To the return
+	Asks bool `json:"asks,omitempty"`
 }
 
 // Timeline is one violation with what happened around it.

@@ -141,7 +141,7 @@ func TestLocksOfOthersAreFoundToBeHeldTwice(t *testing.T) {
 			f := newFieldOf(t, peers, peer, 0)
 			found := f.playAll(all)
 			for again := 0; again < 10 && found.twice() == 0 && !chaostest.Proving(); again++ {
-				f.Processes = nil // a loss while nobody held for long shows nothing
+				f.Processes = nil // a loss while no client held for long shows nothing
 				f.Fill(*processes)
 				found = f.playAll(all)
 			}

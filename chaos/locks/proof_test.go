@@ -29,8 +29,8 @@ func sceneOf(text string) string {
 	return scene
 }
 
-// tenure is a grant and its end. The end's Call is the last moment at which the client was told that
-// the lock was his.
+// tenure is a grant and its end. The end's Call is the last moment at which the client was told
+// that the lock was his.
 type tenure struct{ grant, end porcupine.Operation }
 
 // tenuresOf are those of an exclusive lock by when they began. A client's grants and ends come in

@@ -14,8 +14,9 @@ var errLost = errors.New("it is no longer ours")
 
 // way is how a library renews a lock and gives it back.
 type way struct {
-	renew   func(ctx context.Context) (until time.Time, err error) // zero if the library tells no end
-	lost    func(err error) bool                                   // reports whether renew says that it is over
+	// until is zero if the library tells no end
+	renew   func(ctx context.Context) (until time.Time, err error)
+	lost    func(err error) bool // reports whether it is over
 	release func(ctx context.Context) error
 }
 

@@ -38,16 +38,17 @@ answered, or ran although it was said that it did not.`},
 const head = `# Proof
 
 What coatcheck promises, broken on purpose and counted, beside what others do under the same faults.
-` + "`make proof`" + ` writes this page, on any machine with Go and apt-get, in less than 40 minutes on two
-quiet cores, and [benchmarks.md](benchmarks.md). [guarantees.md](guarantees.md) has the promises and
-what they assume, and [chaos](../chaos/README.md) how they are broken.
+` + "`make proof`" + ` writes this page and that of the benchmarks, on any machine with Go and apt-get, in less
+than 40 minutes on two quiet cores. [guarantees.md](guarantees.md) has the promises and what they
+assume, and [chaos](../chaos/README.md) how they are broken.
 
 `
 
 const reading = `Each cell has faults made · operations checked · **violations**. *Processes* are real ones on real
 servers, broken by signals and commands; *in one process* requests and replies are cut on their way,
 or a server loses all; *simulated* is the protocol [in memory](../internal/leasesim/README.md), with
-clocks and messages as well. What others break shows that the check finds what it looks for.
+clocks and messages as well. What is found counts for the fault that struck last. What others break
+shows that the check finds what it looks for.
 `
 
 // content are all lines of a run, by what they are.

@@ -80,7 +80,7 @@ func read(t *testing.T, name string) string {
 	return string(text)
 }
 
-// The page in docs says of every promise that ours were kept, and that somebody else's was not.
+// The page in docs says of every promise that ours were kept, and that of one other at least they were not.
 func TestThePageOfTheTreeIsComplete(t *testing.T) {
 	page, guarantees := read(t, "../../docs/proof.md"), read(t, "../../docs/guarantees.md")
 	for _, fault := range missing(page, guarantees) {

@@ -9,7 +9,7 @@ import (
 	"github.com/coatcheck/coatcheck/chaos/evidence"
 )
 
-// cell is what was counted of somebody under one kind of fault.
+// cell is what was counted of one side under one kind of fault.
 type cell struct{ faults, shared, operations, violations int64 }
 
 func (c cell) String() string {

@@ -21,7 +21,6 @@ func beside(t *testing.T) {
 // Whatever is killed, no id is handed out twice, and none is lost but what was fetched ahead.
 func TestNoIDIsHandedOutTwiceWhateverIsKilled(t *testing.T) {
 	beside(t)
-	maria, postgres := startSQL(t, sqltest.MariaDB), startSQL(t, sqltest.PostgreSQL)
 	for _, row := range []struct {
 		name  string
 		field func(t *testing.T) *field
@@ -31,20 +30,26 @@ func TestNoIDIsHandedOutTwiceWhateverIsKilled(t *testing.T) {
 			return newField(t, "redis", redis.URL(), *processes, redis)
 		}},
 		{"LeafAlloc on MariaDB", func(t *testing.T) *field {
+			maria := startSQL(t, sqltest.MariaDB)
 			return newField(t, "leaf", maria.database(t, "leaf").String(), *processes, maria)
 		}},
 		{"LeafAlloc on PostgreSQL", func(t *testing.T) *field {
+			postgres := startSQL(t, sqltest.PostgreSQL)
 			return newField(t, "leaf", postgres.database(t, "leaf").String(), *processes, postgres)
 		}},
 		{"Sequence on MariaDB", func(t *testing.T) *field {
+			maria := startSQL(t, sqltest.MariaDB)
 			return newField(t, "sequence", maria.database(t, "sequence").String(), *processes, maria)
 		}},
 		{"Striped over three stores", func(t *testing.T) *field {
+			maria, postgres := startSQL(t, sqltest.MariaDB), startSQL(t, sqltest.PostgreSQL)
 			return newField(t, "striped", stripes(t, 3, maria, postgres), *processes, maria, postgres)
 		}},
 	} {
 		t.Run(row.name, func(t *testing.T) {
-			beside(t)
+			if chaostest.Proving() {
+				t.Parallel() // each has servers of its own
+			}
 			f := row.field(t)
 			f.breakAll()
 			found := f.finish()

@@ -103,6 +103,34 @@ func startProcess(t testing.TB, role, url, folder string, number, ack int) *proc
 		fmt.Sprintf("%s=%d", numberVariable, number), fmt.Sprintf("%s=%d", ackVariable, ack)), number, folder}
 }
 
+// Wait waits until every process has had a grant from now on. Of a library's some may wait for good,
+// as for a message that was lost: they are replaced.
+func (f *field) Wait() {
+	f.T.Helper()
+	if f.program == "" {
+		f.Field.Wait()
+		return
+	}
+	before := map[*process]int64{}
+	for _, p := range f.Processes {
+		before[p] = p.Progress()
+	}
+	idle := func() []*process {
+		return slices.DeleteFunc(slices.Clone(f.Processes), func(p *process) bool { return p.Progress() > before[p] })
+	}
+	for end := time.Now().Add(patience); len(idle()) > 0 && time.Now().Before(end); {
+		time.Sleep(5 * time.Millisecond)
+	}
+	for _, p := range idle() {
+		f.T.Logf("%v waits for good, and is replaced", p)
+		p.Kill()
+		f.Replace(p)
+	}
+}
+
+// patience is how long a library's processes have for another grant.
+const patience = 8 * ttl
+
 // holds reports whether the last thing that the process has written is that it holds something.
 func (p *process) holds() bool {
 	text, err := os.ReadFile(locking.JournalFile(p.folder, p.number))

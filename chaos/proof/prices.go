@@ -30,12 +30,13 @@ given.
 
 // prices are the tables of the page before.
 func prices(before string) string {
-	text := "\n## Prices\n\nWhat safety costs, measured from outside, by `make prices` alone too;\n[operations.md](operations.md#what-safety-costs) says what each row is and what lowers it.\n"
+	var b strings.Builder
+	b.WriteString("\n## Prices\n\nWhat safety costs, measured from outside, by `make prices` alone too;\n[operations.md](operations.md#what-safety-costs) says what each row is and what lowers it.\n")
 	for _, table := range tables {
 		begin, end := "<!-- prices of "+table.name+" -->\n", "<!-- end of prices of "+table.name+" -->\n"
 		_, rest, _ := strings.Cut(before, begin)
 		rows, _, _ := strings.Cut(rest, end)
-		text += "\n" + table.text + begin + rows + end
+		b.WriteString("\n" + table.text + begin + rows + end)
 	}
-	return text
+	return b.String()
 }

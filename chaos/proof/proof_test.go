@@ -61,7 +61,7 @@ func TestNumbersComeFromWhatWasCounted(t *testing.T) {
 	}
 	page, _ := render(lines, "")
 	_, tables, _ := strings.Cut(page, "\n## ")
-	for _, line := range strings.Split(tables, "\n") {
+	for line := range strings.SplitSeq(tables, "\n") {
 		for _, number := range regexp.MustCompile(`[\d,]*\d`).FindAllString(line, -1) {
 			n, err := strconv.Atoi(strings.ReplaceAll(number, ",", ""))
 			if err == nil && strings.HasPrefix(line, "|") && n%4444 > 0 {

@@ -12,7 +12,7 @@ import (
 // cell is what was counted of one side under one kind of fault.
 type cell struct{ faults, shared, operations, violations int64 }
 
-func (c cell) String() string {
+func (c *cell) String() string {
 	return fmt.Sprintf("%s · %s · **%s**", grouped(c.faults), grouped(c.operations), grouped(c.violations))
 }
 

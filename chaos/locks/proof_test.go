@@ -73,47 +73,50 @@ func (h *histories) twice() (n int) {
 	return n
 }
 
-// timeline is the first violation of a scene with what happened around it, if there is one.
+// timeline is the violation in which two believed for longest, with what happened around it, if
+// there is one.
 func (f *field) timeline(found *histories) (line evidence.Timeline, is bool) {
+	longest := int64(0)
 	for name, history := range found.of {
 		struck := f.struck[sceneOf(name)]
-		all := overlaps(history)
-		if !strings.HasPrefix(name, "exclusive") || len(all) == 0 || struck[0].IsZero() {
+		if !strings.HasPrefix(name, "exclusive") || struck[0].IsZero() {
 			continue
 		}
-		from, to := time.Unix(0, all[0][0].grant.Call), time.Unix(0, all[0][0].end.Call)
-		if from.After(struck[1]) || to.Before(struck[0]) {
-			continue
-		}
-		line = evidence.Timeline{
-			Who: whoTheyAre[f.role], Title: "one lock, and the clients that were told that it is theirs",
-			Fault: f.kinds[sceneOf(name)], Struck: struck[0], Mended: struck[1],
-		}
-		for _, one := range tenuresOf(history) {
-			got, last := time.Unix(0, one.grant.Return), time.Unix(0, one.end.Call)
-			if last.Before(from.Add(-around)) || got.After(to.Add(around)) || len(line.Spans) > 40 {
-				continue
+		for _, two := range overlaps(history) {
+			both := min(two[0].end.Call, two[1].end.Call) - two[1].grant.Return
+			if both > longest && time.Unix(0, two[1].grant.Return).After(struck[0]) {
+				longest, is = both, true
+				line = evidence.Timeline{
+					Who: whoTheyAre[f.role], Title: "one lock, and the clients that were told that it is theirs",
+					Fault: f.kinds[sceneOf(name)], Struck: struck[0], Mended: struck[1], Spans: spansAround(history, two),
+				}
 			}
-			who := fmt.Sprintf("client %d", one.grant.ClientId+1)
-			wrong := one.grant == all[0][0].grant || one.grant == all[0][1].grant
-			line.Spans = append(line.Spans,
-				evidence.Span{Who: who, What: "asks", From: latest(time.Unix(0, one.grant.Call), from.Add(-around)), To: got, Asks: true},
-				evidence.Span{Who: who, What: "holds", From: got, To: last, Wrong: wrong})
 		}
-		return line, true
 	}
-	return line, false
+	return line, is
+}
+
+// spansAround are those of a violation, and what happened around it.
+func spansAround(history []porcupine.Operation, two [2]tenure) (spans []evidence.Span) {
+	from, to := time.Unix(0, two[0].grant.Call).Add(-around), time.Unix(0, max(two[0].end.Call, two[1].end.Call)).Add(around)
+	for _, one := range tenuresOf(history) {
+		asked, got, last := time.Unix(0, one.grant.Call), time.Unix(0, one.grant.Return), time.Unix(0, one.end.Call)
+		if last.Before(from) || got.After(to) || len(spans) > 40 {
+			continue
+		}
+		if asked.Before(from) {
+			asked = from
+		}
+		who := fmt.Sprintf("client %d", one.grant.ClientId+1)
+		spans = append(spans,
+			evidence.Span{Who: who, What: "asks", From: asked, To: got, Asks: true},
+			evidence.Span{Who: who, What: "holds", From: got, To: last, Wrong: one == two[0] || one == two[1]})
+	}
+	return spans
 }
 
 // around is how much of what was before and after a violation a timeline has.
 const around = 20 * time.Millisecond
-
-func latest(a, b time.Time) time.Time {
-	if a.After(b) {
-		return a
-	}
-	return b
-}
 
 // prove writes down what was found of each kind of fault. Void scenes are left out.
 func (f *field) prove(found *histories, violations []string) {

@@ -10,6 +10,7 @@ import (
 	"io/fs"
 	"os"
 	"regexp"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -72,7 +73,7 @@ func (f *figures) publish(t *testing.T, what string, table func(before *figures)
 			t.Error(err)
 		}
 	}
-	text := table(&before)
+	text := table(&before) + fmt.Sprintf("\nMeasured on %s, on %d cores.\n", time.Now().UTC().Format(time.DateOnly), runtime.NumCPU())
 	t.Logf("\n%s", text)
 	if *write {
 		if err := writeBetween(inTree("docs/proof.md"), "prices of "+what, text); err != nil {

@@ -34,6 +34,7 @@ func draw(t *evidence.Timeline) string {
 		}
 		from, to = earliest(from, span.From), latest(to, span.To)
 	}
+	from = earliest(from, t.Struck)
 	bottom := top + laneHigh*len(whos)
 	at := func(moment time.Time) float64 {
 		return laneLeft + (width-laneLeft-16)*min(max(moment.Sub(from).Seconds()/to.Sub(from).Seconds(), 0), 1)

@@ -103,8 +103,8 @@ func startProcess(t testing.TB, role, url, folder string, number, ack int) *proc
 		fmt.Sprintf("%s=%d", numberVariable, number), fmt.Sprintf("%s=%d", ackVariable, ack)), number, folder}
 }
 
-// Wait waits until every process has had a grant from now on. Of a library's some may wait for good,
-// as for a message that was lost: they are replaced.
+// Wait waits until every process has had a grant from now on. Of a library's some may wait for
+// good, as for a message that was lost: they are replaced.
 func (f *field) Wait() {
 	f.T.Helper()
 	if f.program == "" {

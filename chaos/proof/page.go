@@ -23,9 +23,9 @@ simulation, a run in which that could happen, which ends there. The allocator wi
 [chaos/ids/masked_test.go](../chaos/ids/masked_test.go).`},
 	{evidence.Fences, "fences-they-only-grow", `An operation is a grant. A violation is a history of a lock that no order of rising fences explains;
 in the simulation, a run in which a fence did not grow.`},
-	{evidence.Locks, "locks-a-holder-is-stopped-before-anyone-else-can-hold-and-fences-rise", `An operation is a grant. A violation is a grant while another client was still told, after he had
-looked, that the lock is his, and for coatcheck any history that has no explanation. Each library
-renews every third of the lease, and is asked whether the lock is still held in the way that its
+	{evidence.Locks, "locks-a-holder-is-stopped-before-anyone-else-can-hold-and-fences-rise", `An operation is a grant. A violation is a grant while another client still looked and was told
+that the lock is his, and for coatcheck any history that has no explanation. Each library renews
+every third of the lease, and is asked whether the lock is still held in the way that its
 documentation says.`},
 	{evidence.Counters, "counters-no-value-is-handed-out-twice", `An operation is a value that was told. A violation is one that was told twice, or a call that was
 told no more than another one had been told before it began.`},
@@ -97,7 +97,7 @@ func render(lines []evidence.Line, before string) (page, picture string) {
 	}
 	if c.timeline != nil {
 		picture = draw(c.timeline)
-		fmt.Fprintf(&b, "\n## One violation\n\n%s, %s: %s.\n\n![Who held the lock, and when](%s)\n", capital(c.timeline.Who), c.timeline.Fault, c.timeline.Title, pictureFile)
+		fmt.Fprintf(&b, "\n## One violation\n\n%s, %s:\n%s.\n\n![Who held the lock, and when](%s)\n", capital(c.timeline.Who), c.timeline.Fault, c.timeline.Title, pictureFile)
 	}
 	c.seeds(&b)
 	b.WriteString(prices(before))
@@ -149,7 +149,7 @@ func (c content) seeds(b *strings.Builder) {
 		}
 		of[row.Suite][row.Seed] = true
 	}
-	b.WriteString("\n## Seeds\n\nWhat is drawn by lot can be drawn again (`-seed`), but the moments at which processes and servers act\nare the machine's.\n\n| suite | seeds |\n|---|---|\n")
+	b.WriteString("\n## Seeds\n\nWhat is drawn by lot can be drawn again (`-seed`), but the moments at which processes and\nservers act are the machine's.\n\n| suite | seeds |\n|---|---|\n")
 	for _, suite := range slices.Sorted(maps.Keys(of)) {
 		var seeds []string
 		for _, seed := range slices.Sorted(maps.Keys(of[suite])) {

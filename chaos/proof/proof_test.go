@@ -80,7 +80,8 @@ func read(t *testing.T, name string) string {
 	return string(text)
 }
 
-// The page in docs says of every promise that ours were kept, and that of one other at least they were not.
+// The page in docs says of every promise that it was kept here, and that one other at least did not
+// keep it.
 func TestThePageOfTheTreeIsComplete(t *testing.T) {
 	page, guarantees := read(t, "../../docs/proof.md"), read(t, "../../docs/guarantees.md")
 	for _, fault := range missing(page, guarantees) {

@@ -46,7 +46,7 @@ func (r *renewed) keep(ctx context.Context) {
 			return
 		case <-time.After(locking.TTL / 3):
 		}
-		until, err := r.way.renew(ctx)
+		until, err := r.renew(ctx)
 		r.mu.Lock()
 		switch {
 		case err == nil:

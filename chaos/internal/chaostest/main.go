@@ -41,15 +41,15 @@ func Main(m *testing.M, variable string, play func(role string) error) {
 func NewLot(t testing.TB) *rand.Rand {
 	drawn := *seed
 	if drawn == 0 {
-		drawn = rand.Uint64() //nolint:gosec // a lot hides nothing, and is to be drawn again
+		drawn = rand.Uint64()
 	}
 	t.Logf("-seed=%d", drawn)
 	seeds.Store(t.Name(), drawn)
-	return rand.New(rand.NewPCG(drawn, 0)) //nolint:gosec // as above
+	return rand.New(rand.NewPCG(drawn, 0))
 }
 
 // Another returns a lot that another one has drawn.
-func Another(lot *rand.Rand) *rand.Rand { return rand.New(rand.NewPCG(lot.Uint64(), 0)) } //nolint:gosec // as above
+func Another(lot *rand.Rand) *rand.Rand { return rand.New(rand.NewPCG(lot.Uint64(), 0)) }
 
 // Wanted returns what reports whether a kind of fault is asked for.
 func Wanted(t testing.TB) func(name string) bool {

@@ -29,7 +29,7 @@ func Build(t testing.TB) string {
 func BuildIn(t testing.TB, folder string, pkg ...string) string {
 	t.Helper()
 	binary := filepath.Join(t.TempDir(), "program")
-	build := exec.CommandContext(t.Context(), "go", append([]string{"build", "-C", folder, "-o", binary}, pkg...)...) //nolint:gosec // all of it is ours
+	build := exec.CommandContext(t.Context(), "go", append([]string{"build", "-C", folder, "-o", binary}, pkg...)...)
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("go build: %v\n%s", err, out)
 	}
@@ -64,7 +64,7 @@ func Start(t testing.TB, command *exec.Cmd) *Process {
 // that of the test and what is given here.
 func StartRole(t testing.TB, environment ...string) *Process {
 	t.Helper()
-	command := exec.CommandContext(context.Background(), os.Args[0]) //nolint:gosec // a test starts itself
+	command := exec.CommandContext(context.Background(), os.Args[0])
 	command.Env = append(os.Environ(), environment...)
 	command.Stderr = os.Stderr
 	return Start(t, command)

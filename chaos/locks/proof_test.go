@@ -98,6 +98,10 @@ func (f *field) timeline(found *histories) (line evidence.Timeline, is bool) {
 
 // spansAround are those of a violation, and what happened around it.
 func spansAround(history []porcupine.Operation, two [2]tenure) (spans []evidence.Span) {
+	wrong := map[tenure]bool{}
+	for _, pair := range overlaps(history) {
+		wrong[pair[0]], wrong[pair[1]] = true, true
+	}
 	from, to := time.Unix(0, two[0].grant.Call).Add(-around), time.Unix(0, max(two[0].end.Call, two[1].end.Call)).Add(around)
 	for _, one := range tenuresOf(history) {
 		asked, got, last := time.Unix(0, one.grant.Call), time.Unix(0, one.grant.Return), time.Unix(0, one.end.Call)
@@ -110,7 +114,7 @@ func spansAround(history []porcupine.Operation, two [2]tenure) (spans []evidence
 		who := fmt.Sprintf("client %d", one.grant.ClientId+1)
 		spans = append(spans,
 			evidence.Span{Who: who, What: "asks", From: asked, To: got, Asks: true},
-			evidence.Span{Who: who, What: "holds", From: got, To: last, Wrong: one == two[0] || one == two[1]})
+			evidence.Span{Who: who, What: "holds", From: got, To: last, Wrong: wrong[one]})
 	}
 	return spans
 }

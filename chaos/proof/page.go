@@ -38,9 +38,9 @@ answered, or ran although it was said that it did not.`},
 const head = `# Proof
 
 What coatcheck promises, broken on purpose and counted, beside what others do under the same faults.
-` + "`make proof`" + ` writes this page and that of the benchmarks, on any machine with Go and apt-get, in less
-than 40 minutes on two quiet cores. [guarantees.md](guarantees.md) has the promises and what they
-assume, and [chaos](../chaos/README.md) how they are broken.
+` + "`make proof`" + ` writes this page and that of the benchmarks, on any machine with Go and apt-get, in
+less than 40 minutes on two quiet cores. [guarantees.md](guarantees.md) has the promises and what
+they assume, and [chaos](../chaos/README.md) how they are broken.
 
 `
 

@@ -120,11 +120,12 @@ browser: deps ## Run only the console's tests, in a real browser (ARGS=-update t
 	cd console/browser && $(GO) test -race -count=1 -timeout 60m -v . $(if $(ARGS),-args $(ARGS))
 
 chaos: ## Break processes and Redis under load and check every history, at length (ARGS: more flags for ./chaos, such as -rounds=100)
-	$(GO) test -race -count=1 -tags=check -timeout 60m -v ./chaos -args -rounds=30 $(ARGS)
+	$(GO) test -race -count=1 -tags=check -timeout 60m -v ./chaos -args -rounds=30 -cuts=1000 $(ARGS)
 	$(GO) test -race -count=1 -tags=check -timeout 60m -v ./chaos/ids -args -rounds=20
-	$(GO) test -race -count=1 -tags=check -timeout 60m -v ./chaos/counters -args -rounds=12
+	$(GO) test -race -count=1 -tags=check -timeout 60m -v ./chaos/counters -args -rounds=12 -lanes=4
 	$(GO) test -race -count=1 -tags=check -timeout 60m -v ./chaos/segments -args -rounds=12
 	$(GO) test -race -count=1 -tags=check -timeout 60m -v ./chaos/locks -args -rounds=20 -trials=200 -names=1000000
+	$(GO) test -race -count=1 -tags=check -timeout 60m -v ./chaos/outages -args -cuts=1000
 	$(GO) test -race -count=1 -tags=check -timeout 60m -v ./internal/leasesim -args -rounds=2000
 	$(GO) test -race -count=1 -tags=check -timeout 60m -v ./chaos/soak -args -minutes=5
 

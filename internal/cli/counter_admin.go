@@ -82,6 +82,7 @@ func (p *program) counterGetCommand() *cobra.Command {
 		Args: oneCounter,
 	}
 	s := bindCounters(command.Flags(), zoneOfKey(&zone))
+	command.ValidArgsFunction = offerCounters(p, s)
 	command.RunE = func(c *cobra.Command, args []string) error {
 		return p.ask(c, s, func(ctx context.Context, service *client.Client) error {
 			one, err := oneOf(args[0], zone, time.Now())
@@ -131,6 +132,7 @@ func (p *program) counterSetCommand() *cobra.Command {
 		}
 		return usageError{err}
 	})
+	command.ValidArgsFunction = offerCounters(p, s)
 	command.RunE = func(c *cobra.Command, args []string) error {
 		return p.ask(c, s, func(ctx context.Context, service *client.Client) error {
 			return p.setCounter(ctx, service, args[0], set)
@@ -192,6 +194,7 @@ func (p *program) counterRemoveCommand() *cobra.Command {
 		Args: oneCounter,
 	}
 	s := bindCounters(command.Flags(), zoneOfKey(&zone), config.Toggle("yes", "do it", &yes))
+	command.ValidArgsFunction = offerCounters(p, s)
 	command.RunE = func(c *cobra.Command, args []string) error {
 		return p.ask(c, s, func(ctx context.Context, service *client.Client) error {
 			one, err := oneOf(args[0], zone, time.Now())

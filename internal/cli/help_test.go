@@ -12,7 +12,7 @@ func TestHelpOfServeHasTypesAndHeadings(t *testing.T) {
 	help := execute(t, nil, "serve", "--help").exits(done).stdout
 	for _, want := range []string{
 		"\nStore:\n      --redis URL ", "\n      --ack int ", "--store-timeout duration ", "--console read|write|off ",
-		"\nLocks:\n", "      --insecure   ", "--cors-origins origin,... ", "\nOther flags:\n      --config string ",
+		"\nLocks:\n", "      --insecure   ", "--cors-origins origin,... ", "\nOther flags:\n      --config file ",
 	} {
 		expect.Contains(t, "help of serve", help, want)
 	}
@@ -56,6 +56,7 @@ func TestUsageErrorsNameTheHelpOfTheirCommand(t *testing.T) {
 
 func TestShellIsOfferedTheValuesOfAFlag(t *testing.T) {
 	for line, want := range map[string]string{
+		"serve --log-level": "debug\ninfo\nwarn\nerror\n",
 		"serve --console":   "read\nwrite\noff\n",
 		"lock run --mode":   "exclusive\nshared\n",
 		"gateway --log-fo":  "--log-format",

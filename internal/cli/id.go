@@ -109,6 +109,7 @@ func (p *program) snowflakeCommand(name, short string) *cobra.Command {
 	}
 	s := bindSource(command.Flags(), append(form.bind(snowflake.Formats()...), howMany(&n))...)
 	shorthand(command.Flags(), "n", "count")
+	command.ValidArgsFunction = offerPools(p, s, cobra.ShellCompDirectiveNoFileComp)
 	command.RunE = func(c *cobra.Command, args []string) error {
 		return p.ask(c, s, func(ctx context.Context, service *client.Client) error {
 			pool := "" // the service's default

@@ -44,6 +44,7 @@ func (p *program) incrCommand() *cobra.Command {
 		Args: oneCounter,
 	}
 	s := bindCounters(command.Flags(), asked.bind()...)
+	command.ValidArgsFunction = offerCounters(p, s)
 	command.RunE = func(c *cobra.Command, args []string) error {
 		return p.ask(c, s, func(ctx context.Context, service *client.Client) error {
 			key, err := asked.complete(args[0])

@@ -30,6 +30,7 @@ func (p *program) lockBreakCommand() *cobra.Command {
 	s := bindLocks(command.Flags(),
 		config.Optional(config.Number("fence", config.Unsaid, 0, 1<<53-1, "fence", "of the holder, if there are several; 0 is a plain client of redislock", &b.fence)),
 		config.Toggle("yes", "do it", &b.yes))
+	command.ValidArgsFunction = offerLocks(p, s, cobra.ShellCompDirectiveNoFileComp)
 	command.RunE = func(c *cobra.Command, args []string) error {
 		return p.ask(c, s, func(ctx context.Context, service *client.Client) error {
 			b.said = s.said("fence")

@@ -27,6 +27,7 @@ func (p *program) lockListCommand() *cobra.Command {
 		},
 	}
 	s := bindLocks(command.Flags())
+	command.ValidArgsFunction = offerLocks(p, s, cobra.ShellCompDirectiveNoFileComp)
 	command.RunE = func(c *cobra.Command, args []string) error {
 		return p.ask(c, s, func(ctx context.Context, service *client.Client) error {
 			if len(args) == 0 {

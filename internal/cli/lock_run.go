@@ -24,10 +24,11 @@ type lockRun struct {
 	grace   time.Duration // at most, between SIGTERM and SIGKILL
 
 	warnings io.Writer
+	quiet    func() // nothing waits any more
 }
 
 func (p *program) lockRunCommand() *cobra.Command {
-	r := &lockRun{warnings: p.stderr}
+	r := &lockRun{warnings: p.stderr, quiet: p.quiet}
 	command := &cobra.Command{
 		Use: "run NAME -- CMD…", Short: "Run a command under a lock",
 		Long: "Run CMD while holding the lock NAME. LOCK_NAME, LOCK_FENCE and the end of the lease (LOCK_NOT_AFTER_FILE) are in its environment. The lock is renewed while CMD\n" +
@@ -48,6 +49,7 @@ func (p *program) lockRunCommand() *cobra.Command {
 		config.Choice("mode", "exclusive", []string{"exclusive", "shared"}, "shared: with any number of others that ask the same", &r.request.Mode),
 		config.Number("permits", "1", 1, lock.MaxCapacity, "number", "as many may hold the lock at once; alike in all that use it", &r.request.Permits),
 		config.Span("grace", "5s", 0, time.Hour, "how long CMD may take to end between SIGTERM and SIGKILL; less if the lease ends sooner", &r.grace))
+	command.ValidArgsFunction = offerLocks(p, s, cobra.ShellCompDirectiveDefault)
 	command.RunE = func(c *cobra.Command, args []string) error {
 		return p.atLocks(c, s, func(ctx context.Context, from acquire) error {
 			if _, err := exec.LookPath(args[1]); err != nil {

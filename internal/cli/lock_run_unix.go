@@ -25,6 +25,7 @@ func (r *lockRun) run(ctx context.Context, from acquire) error {
 	defer end()
 	waiting := context.AfterFunc(ctx, end)
 	held, err := from(life, r.name, r.request)
+	r.quiet()
 	if err != nil {
 		return errors.Join(context.Cause(ctx), r.notObtained(err))
 	}

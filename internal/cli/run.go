@@ -29,6 +29,7 @@ type program struct {
 	stdout io.Writer
 	stderr io.Writer
 	json   bool
+	shown  func() // ends what a terminal shows while a command waits; nil = nothing is shown
 }
 
 // usageError is a wrong command line or configuration.
@@ -78,6 +79,7 @@ func run(ctx context.Context, args []string, getenv func(string) string, stdout,
 	root.SetOut(stdout)
 	root.SetErr(stderr)
 	command, err := root.ExecuteContextC(ctx)
+	p.quiet()
 	if err == nil {
 		return done
 	}
@@ -130,6 +132,7 @@ func noArgs(_ *cobra.Command, args []string) error {
 
 // print writes for people, or the value as one line of JSON with --json.
 func (p *program) print(value any, people string) error {
+	p.quiet()
 	if !p.json {
 		_, err := io.WriteString(p.stdout, people)
 		return err

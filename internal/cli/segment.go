@@ -64,6 +64,7 @@ func (l *leafFlags) complete(c *cobra.Command, p *program) error {
 	if err := errors.Join(l.Load(c.Flags(), p.getenv), l.leaf.Check()); err != nil {
 		return configError(err)
 	}
+	p.waits(c)
 	return nil
 }
 

@@ -101,6 +101,7 @@ func (p *program) either(c *cobra.Command, s *source, atService func(*client.Cli
 	if err != nil {
 		return usageError{err}
 	}
+	p.waits(c)
 	if direct {
 		return p.straight(c, &s.Sources, atRedis)
 	}

@@ -100,3 +100,15 @@ func TestCommandOfLockRunReadsTheTerminal(t *testing.T) {
 	at.press("c\n")
 	at.shows("shell-c")
 }
+
+// A wait for a lock says so on the terminal, and the line is gone when the command begins.
+func TestLockRunSaysOnTheTerminalThatItWaits(t *testing.T) {
+	t.Parallel()
+	service := serve(t)
+	var grant struct{ Lease string }
+	service.do("POST", "/lock/deploy", `{"ttl_ms":3600000}`).into(t, &grant)
+	at := startAtTerminal(t, `"$@" echo begun`, "--server", service.banner.URL, "--wait", "10m", "deploy", "--")
+	at.shows("coatcheck lock run: waiting for ")
+	service.do("DELETE", "/lock/deploy", "", "Lease-Token: "+grant.Lease)
+	at.shows("\r\x1b[2Kbegun")
+}

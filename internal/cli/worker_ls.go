@@ -23,6 +23,7 @@ func (p *program) workerListCommand() *cobra.Command {
 		},
 	}
 	s := bindSource(command.Flags())
+	command.ValidArgsFunction = offerPools(p, s, cobra.ShellCompDirectiveNoFileComp)
 	command.RunE = func(c *cobra.Command, args []string) error {
 		return p.ask(c, s, func(ctx context.Context, service *client.Client) error {
 			if len(args) == 0 {

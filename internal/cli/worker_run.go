@@ -29,13 +29,14 @@ type workerRun struct {
 	ahead time.Duration
 
 	warnings io.Writer
+	quiet    func() // nothing waits any more
 }
 
 // shortestRun is the shortest TTL with which a process can be stopped in time with some certainty.
 const shortestRun = time.Second
 
 func (p *program) workerRunCommand() *cobra.Command {
-	r := &workerRun{warnings: p.stderr}
+	r := &workerRun{warnings: p.stderr, quiet: p.quiet}
 	var shape poolShape
 	var identity string
 	command := &cobra.Command{
@@ -58,6 +59,7 @@ func (p *program) workerRunCommand() *cobra.Command {
 		config.Span("stamps-ahead", "2s", 0, time.Minute, "how far ahead of the clock in WORKER_NOT_AFTER_FILE CMD may have stamped when it ends; the next holder of the worker id begins after that. "+
 			"0s, and a unit of the layout is counted: for a CMD that stamps no time to come", &r.ahead),
 		config.Span("grace", "5s", 0, time.Hour, "how long CMD may take to end between SIGTERM and SIGKILL; less if the window ends sooner", &r.grace))...)
+	command.ValidArgsFunction = offerPools(p, s, cobra.ShellCompDirectiveDefault)
 	command.RunE = func(c *cobra.Command, args []string) error {
 		return p.ask(c, s, func(ctx context.Context, service *client.Client) error {
 			if _, err := exec.LookPath(args[1]); err != nil {

@@ -26,6 +26,7 @@ func (r *workerRun) run(ctx context.Context, service *client.Client) error {
 	defer end()
 	waiting := context.AfterFunc(ctx, end)
 	h, err := r.obtain(life, service)
+	r.quiet()
 	if err != nil {
 		return errors.Join(context.Cause(ctx), err)
 	}

@@ -211,7 +211,8 @@ func Choice[T ~string](name string, value T, from []T, help string, into *T) *Se
 
 // Level is that of a log.
 func Level(name, value, help string, into *slog.Level) *Setting {
-	return &Setting{Name: name, Value: value, Unit: "level", Help: help, Parse: func(s string) error {
+	levels := []string{"debug", "info", "warn", "error"}
+	return &Setting{Name: name, Value: value, Unit: "level", Choices: levels, Help: help, Parse: func(s string) error {
 		if err := into.UnmarshalText([]byte(s)); err != nil {
 			return fmt.Errorf("%q is not a level: debug, info, warn or error", s)
 		}

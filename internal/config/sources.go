@@ -43,7 +43,7 @@ func (l *Sources) Bind(flags *pflag.FlagSet, table []*Setting) {
 			flag.NoOptDefVal = "true"
 		}
 	}
-	flags.StringVar(&l.File, "config", "", "a YAML file with the same names as the flags")
+	flags.StringVar(&l.File, "config", "", "a YAML `file` with the same names as the flags")
 }
 
 // Load finds every setting's value and checks them all. The error holds every fault.

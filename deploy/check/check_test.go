@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/compose-spec/compose-go/v2/cli"
+	"helm.sh/helm/v3/pkg/chart"
 	"helm.sh/helm/v3/pkg/chart/loader"
 	"helm.sh/helm/v3/pkg/chartutil"
 	"helm.sh/helm/v3/pkg/engine"
@@ -74,6 +75,47 @@ func TestHelmMakesWhatStandsBesideTheValues(t *testing.T) {
 	}
 }
 
+// A chart that depends on this one has the gateway among its own containers.
+func TestGatewayIsAContainerOfAnotherChart(t *testing.T) {
+	parent := &chart.Chart{
+		Metadata: &chart.Metadata{APIVersion: "v2", Name: "shop", Version: "1.0.0"},
+		Templates: []*chart.File{{Name: "templates/pod.yaml", Data: []byte(`apiVersion: v1
+kind: Pod
+metadata: {name: shop}
+spec:
+  containers:
+    - {name: shop, image: "example.com/shop:1.0.0"}
+    {{- include "coatcheck.gateway" .Subcharts.coatcheck | nindent 4 }}
+  volumes:
+    {{- include "coatcheck.gateway.volumes" .Subcharts.coatcheck | nindent 4 }}
+`)}},
+	}
+	own, err := loader.Load(filepath.Join(root, "deploy/helm/coatcheck"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	parent.AddDependency(own)
+	values := map[string]any{"coatcheck": map[string]any{"gateway": map[string]any{"upstream": "http://127.0.0.1:3000"}}}
+	all, err := chartutil.ToRenderValues(parent, values, chartutil.ReleaseOptions{Name: "shop", Namespace: "shop", IsInstall: true}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	files, err := engine.Engine{Strict: true}.Render(parent, all)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var pod corev1.Pod
+	if err := yaml.UnmarshalStrict([]byte(files["shop/templates/pod.yaml"]), &pod); err != nil {
+		t.Fatalf("%v in\n%s", err, files["shop/templates/pod.yaml"])
+	}
+	if len(pod.Spec.Containers) != 2 || pod.Spec.Containers[1].Name != "gateway" || len(pod.Spec.Volumes) != 2 {
+		t.Errorf("containers %+v, volumes %+v; want the gateway beside the service", pod.Spec.Containers, pod.Spec.Volumes)
+	}
+	if routes := files["shop/charts/coatcheck/templates/gateway.yaml"]; !strings.Contains(routes, "name: "+pod.Spec.Volumes[1].ConfigMap.Name) {
+		t.Errorf("the pod mounts %q, which is not made:\n%s", pod.Spec.Volumes[1].ConfigMap.Name, routes)
+	}
+}
+
 // Kubernetes has a place for every field of the manifests.
 func TestKubernetesKnowsEveryFieldOfTheManifests(t *testing.T) {
 	files, err := filepath.Glob(filepath.Join(root, "deploy/kubernetes/*.yaml"))
@@ -125,18 +167,18 @@ func render(t *testing.T, file string) string {
 
 // renderErr has Helm make the chart's objects. It holds the values against the chart's schema.
 func renderErr(values map[string]any) (string, error) {
-	chart, err := loader.Load(filepath.Join(root, "deploy/helm/coatcheck"))
+	own, err := loader.Load(filepath.Join(root, "deploy/helm/coatcheck"))
 	if err != nil {
 		return "", err
 	}
-	if err := chart.Validate(); err != nil {
+	if err := own.Validate(); err != nil {
 		return "", err
 	}
-	all, err := chartutil.ToRenderValues(chart, values, chartutil.ReleaseOptions{Name: "shop", Namespace: "coatcheck", IsInstall: true}, nil)
+	all, err := chartutil.ToRenderValues(own, values, chartutil.ReleaseOptions{Name: "shop", Namespace: "coatcheck", IsInstall: true}, nil)
 	if err != nil {
 		return "", err
 	}
-	files, err := engine.Engine{Strict: true}.Render(chart, all)
+	files, err := engine.Engine{Strict: true}.Render(own, all)
 	if err != nil {
 		return "", err
 	}
@@ -173,6 +215,7 @@ func decode(text string) (map[string]any, error) {
 		object, known := map[string]any{
 			"v1 Service": &corev1.Service{}, "v1 ServiceAccount": &corev1.ServiceAccount{}, "apps/v1 Deployment": &appsv1.Deployment{}, "apps/v1 StatefulSet": &appsv1.StatefulSet{},
 			"policy/v1 PodDisruptionBudget": &policyv1.PodDisruptionBudget{}, "networking.k8s.io/v1 NetworkPolicy": &networkingv1.NetworkPolicy{},
+			"v1 ConfigMap": &corev1.ConfigMap{}, "monitoring.coreos.com/v1 ServiceMonitor": &serviceMonitor{},
 		}[about.APIVersion+" "+about.Kind]
 		if !known {
 			return nil, &unknownKind{about.APIVersion + " " + about.Kind}
@@ -188,3 +231,29 @@ func decode(text string) (map[string]any, error) {
 type unknownKind struct{ kind string }
 
 func (e *unknownKind) Error() string { return "no kind " + e.kind + " that is looked at here" }
+
+// serviceMonitor is what the chart uses of the kind of Prometheus's operator, whose module would
+// bring more than all others here.
+type serviceMonitor struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata"`
+
+	Spec struct {
+		Selector  metav1.LabelSelector `json:"selector"`
+		Endpoints []struct {
+			Port          string `json:"port"`
+			Scheme        string `json:"scheme"`
+			Path          string `json:"path"`
+			Interval      string `json:"interval"`
+			Authorization struct {
+				Credentials corev1.SecretKeySelector `json:"credentials"`
+			} `json:"authorization"`
+			TLSConfig struct {
+				ServerName string `json:"serverName"`
+				CA         struct {
+					Secret corev1.SecretKeySelector `json:"secret"`
+				} `json:"ca"`
+			} `json:"tlsConfig"` //nolint:tagliatelle // the operator's name
+		} `json:"endpoints"`
+	} `json:"spec"`
+}

@@ -16,6 +16,7 @@ import (
 	"go.yaml.in/yaml/v4"
 
 	"github.com/coatcheck/coatcheck/internal/config"
+	"github.com/coatcheck/coatcheck/internal/expect"
 )
 
 const chart = "deploy/helm/coatcheck"
@@ -78,10 +79,34 @@ func TestValuesOfTheChart(t *testing.T) {
 		"port that needs root":  {"port": 443},
 		"setting like a key":    {"settings": map[string]any{"LOG_LEVEL": "debug"}},
 		"memory without a unit": {"goMemLimit": "lots"},
+		"stop that is cut off":  {"settings": map[string]any{"stop-timeout": "5m"}},
+		"gateway of nothing":    {"gateway": map[string]any{"replicas": 1}},
+		"password of a gateway": {"gateway": map[string]any{"settings": map[string]any{"redis": "redis://:secret@redis"}}},
 	} {
 		if schema.Validate(plain(t, withValues(ownValues(t), values))) == nil {
 			t.Errorf("%s: the schema allows %v", name, values)
 		}
+	}
+}
+
+// The notes of the chart name each file of the Secrets that its pods mount, with the commands that
+// make them.
+func TestChartNotesExplainTheSecrets(t *testing.T) {
+	for _, row := range []struct {
+		values map[string]any
+		want   []string
+	}{
+		{nil, []string{
+			"secret generic coatcheck --from-file=coatcheck.yaml --from-file=keys.yaml --from-file=redis-ca.pem\n",
+			"secret tls coatcheck-tls --cert=tls.pem --key=tls.key\n", "coatcheck.yaml   redis: the URL", "keys.yaml        who may do what", "shop-coatcheck.coatcheck.svc:\n",
+		}},
+		{chartValues(t)["changed"], []string{
+			"secret generic settings --from-file=coatcheck.yaml --from-file=keys.yaml --from-file=gateway.yaml\n", "gateway.yaml     redis and ack",
+			"secret generic scrape --from-literal=api-key=", "ask http://shop-coatcheck-gateway.coatcheck.svc:9081 instead",
+		}},
+	} {
+		_, notes := renderFiles(t, row.values)
+		expect.Contains(t, "notes of the chart", notes, row.want...)
 	}
 }
 
@@ -140,6 +165,12 @@ func plain(t *testing.T, value any) any {
 // and those few functions of Helm's that it uses. make deploy-check compares it with Helm.
 func renderChart(t *testing.T, values map[string]any) string {
 	t.Helper()
+	objects, _ := renderFiles(t, values)
+	return objects
+}
+
+func renderFiles(t *testing.T, values map[string]any) (objects, notes string) {
+	t.Helper()
 	var about struct {
 		Name       string `yaml:"name"`
 		Version    string `yaml:"version"`
@@ -175,9 +206,11 @@ func renderChart(t *testing.T, values map[string]any) string {
 		}
 		if strings.HasSuffix(name, ".yaml") && strings.TrimSpace(text.String()) != "" {
 			rendered.WriteString("---\n" + text.String())
+		} else if name == "NOTES.txt" {
+			notes = text.String()
 		}
 	}
-	return rendered.String()
+	return rendered.String(), notes
 }
 
 // byName are the templates that are files.
@@ -202,7 +235,18 @@ func chartFunctions(all *template.Template) template.FuncMap {
 			margin := "\n" + strings.Repeat(" ", n)
 			return margin + strings.ReplaceAll(text, "\n", margin)
 		},
-		"toYaml":   asYAML,
+		"toYaml": asYAML,
+		"toJson": func(value any) (string, error) {
+			text, err := json.Marshal(value)
+			return string(text), err
+		},
+		"dict": func(name string, value any) map[string]any { return map[string]any{name: value} },
+		"add": func(numbers ...int) (sum int) {
+			for _, n := range numbers {
+				sum += n
+			}
+			return sum
+		},
 		"toString": func(value any) string { return fmt.Sprint(value) },
 		"quote":    func(value any) string { return strconv.Quote(fmt.Sprint(value)) },
 		"default": func(otherwise, value any) any {

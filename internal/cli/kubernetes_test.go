@@ -15,7 +15,7 @@ import (
 	"go.yaml.in/yaml/v4"
 )
 
-var manifests = []string{"deploy/kubernetes/coatcheck.yaml", "deploy/kubernetes/orders.yaml"}
+var manifests = []string{"deploy/kubernetes/coatcheck.yaml", "deploy/kubernetes/orders.yaml", "deploy/kubernetes/gateway.yaml"}
 
 // The manifests, and what the chart makes, agree with themselves and with this program. That
 // Kubernetes takes them is looked at by make deploy-check.
@@ -65,6 +65,13 @@ func TestBrokenManifestsAreFound(t *testing.T) {
 		{"program that was not put there", manifests[1], "args: [install, /coatcheck/coatcheck]", "args: [install, /coatcheck/program]", "/coatcheck/coatcheck is not put there"},
 		{"a key in the open", manifests[1], "              valueFrom: {secretKeyRef: {name: orders-coatcheck, key: api-key}}", "              value: cck_secret", "COATCHECK_API_KEY is a secret"},
 		{"nowhere to write the window", manifests[1], "            - {name: tmp, mountPath: /tmp} # WORKER_NOT_AFTER_FILE\n", "", "worker run needs a /tmp"},
+		{"gateway that is killed", manifests[2], "terminationGracePeriodSeconds: 50", "terminationGracePeriodSeconds: 39", "terminationGracePeriodSeconds 39s"},
+		{"route that takes longer", manifests[2], `- match: "POST /payments"`, `- {match: "POST /payments", upstream_timeout_ms: 60000}`, "the longest route, and 5 s: 1m10s"},
+		{"routes that are none", manifests[2], "match:", "matches:", "routes: "},
+		{"routes of others", manifests[2], "configMap: {name: shop-routes}", "configMap: {name: routes}", "routes: "},
+		{"gateway of nothing", manifests[2], "http://127.0.0.1:3000", "", "is no service"},
+		{"admin side elsewhere", manifests[2], "containerPort: 8082", "containerPort: 8083", "COATCHECK_ADMIN is no port admin"},
+		{"clients at the admin side", manifests[2], "/readyz, port: admin", "/readyz, port: guarded", "readinessProbe does not ask the admin side"},
 		{"window that is not let in", manifests[1], `, coatcheck-client: "true"`, "", "is not let in by the policy"},
 	} {
 		t.Run(row.name, func(t *testing.T) {
@@ -160,7 +167,9 @@ func manifestFaults(text string) []string {
 		case "NetworkPolicy":
 			m.selects(where, spec.at("podSelector", "matchLabels"))
 			m.checkPolicy(where, spec)
-		case "ServiceAccount":
+		case "ServiceMonitor":
+			m.checkMonitor(where, spec)
+		case "ServiceAccount", "ConfigMap":
 		default:
 			m.faultf(where, "a kind that nothing here looks at")
 		}
@@ -314,6 +323,8 @@ func (m *manifest) checkProgram(name string, pod, container node, words []string
 		env[called] = value
 	}
 	switch strings.Join(words[:min(2, len(words))], " ") {
+	case "gateway":
+		m.checkGateway(name, pod, container, env)
 	case "serve":
 		delete(env, "COATCHECK_CONFIG") // a file, and no setting
 		m.checkServe(name, pod, container, env)

@@ -13,3 +13,8 @@ app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
 app.kubernetes.io/managed-by: {{ .Release.Service }}
 helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{- end }}
+
+{{- define "coatcheck.image" -}}
+{{- $image := printf "%s:%s" .Values.image.repository (.Values.image.tag | default .Chart.AppVersion) -}}
+{{- if .Values.image.digest }}{{ printf "%s@%s" $image .Values.image.digest | quote }}{{ else }}{{ quote $image }}{{ end }}
+{{- end }}

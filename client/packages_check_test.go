@@ -71,6 +71,16 @@ func TestPythonPackageInstallsAndRuns(t *testing.T) {
 	expect.Contains(t, "--help", help, "usage:")
 }
 
+func TestPythonExamplesSayThatThePackageIsNotInstalled(t *testing.T) {
+	t.Parallel()
+	for _, example := range []string{"worker.py", "ids.py"} {
+		command := exec.CommandContext(t.Context(), builder(t), "-I", "../clients/python/examples/"+example, "--help")
+		output, _ := command.CombinedOutput() // its exit code is in the state
+		expect.Equal(t, "exit code of "+example, command.ProcessState.ExitCode(), 1)
+		expect.Equal(t, example+" without the package", string(output), "the package is not installed: pip install ./clients/python\n")
+	}
+}
+
 // The package is packed and installed from that, so that what a user gets is what is tried.
 func TestNodePackageInstallsAndRuns(t *testing.T) {
 	t.Parallel()

@@ -12,7 +12,10 @@ import secrets
 import sys
 import time
 
-import coatcheck
+try:
+    import coatcheck
+except ModuleNotFoundError:
+    sys.exit("the package is not installed: pip install ./clients/python")
 
 TRY_LATER = 75
 

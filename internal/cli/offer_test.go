@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"bytes"
 	"os/exec"
 	"strings"
 	"testing"
@@ -9,6 +8,7 @@ import (
 	"time"
 
 	"github.com/coatcheck/coatcheck/internal/expect"
+	"github.com/coatcheck/coatcheck/internal/logtest"
 )
 
 // offering starts a service with a lock, a pool and a counter, whose names the shell is offered.
@@ -67,7 +67,7 @@ echo "offered: ${COMPREPLY[*]}"`
 
 func TestCommandSaysOnATerminalThatItWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var screen bytes.Buffer
+		var screen logtest.Text
 		quiet := liveLine{&screen}.waiting("coatcheck lock run")
 		time.Sleep(waitShown - time.Millisecond)
 		synctest.Wait()

@@ -80,6 +80,7 @@ func TestValuesOfTheChart(t *testing.T) {
 		"setting like a key":    {"settings": map[string]any{"LOG_LEVEL": "debug"}},
 		"memory without a unit": {"goMemLimit": "lots"},
 		"stop that is cut off":  {"settings": map[string]any{"stop-timeout": "5m"}},
+		"stop that is too soon": {"requestSeconds": 29},
 		"gateway of nothing":    {"gateway": map[string]any{"replicas": 1}},
 		"password of a gateway": {"gateway": map[string]any{"settings": map[string]any{"redis": "redis://:secret@redis"}}},
 	} {

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"io"
-	"net/http"
 	"slices"
 	"strings"
 	"sync"
@@ -15,57 +14,34 @@ const bursts = 3
 
 // burst sends duplicates of quick requests, and of a slow one where there is one: then nearly all
 // of them meet the first one while it is running.
-func burst(ctx context.Context, s *suite) error {
+func burst(ctx context.Context, s *suite) {
 	making := slices.Repeat([]func(string) request{s.request}, bursts)
 	if slowHandler.told(s.o) {
 		making[bursts-1] = s.slow
 	}
 	for _, of := range making {
-		key, err := s.newKey(ctx)
-		if err != nil {
-			return err
-		}
-		if err := s.burst(ctx, of(key)); err != nil {
-			return err
-		}
+		s.burst(ctx, of(s.newKey(ctx)))
 	}
-	return nil
 }
 
 // burst sends a request many times at once, then looks at what came of it.
-func (s *suite) burst(ctx context.Context, r request) error {
-	e, err := s.effects(ctx)
-	if err != nil {
-		return err
-	}
-	answers, err := s.atOnce(ctx, r)
-	if err != nil {
-		return err
-	}
-	last, err := s.patiently(ctx, r)
-	if err != nil {
-		return err
-	}
+func (s *suite) burst(ctx context.Context, r request) {
+	e := s.effects(ctx)
+	answers := s.atOnce(ctx, r)
+	last := s.patiently(ctx, r)
 	if !last.ok() {
-		return fail(last, "the answer of the one that ran")
+		failf(last, "the answer of the one that ran")
 	}
 	for _, a := range answers {
-		if a.status == http.StatusConflict && !s.isUnknown(a) {
-			continue
-		}
-		if err := same(a, last); err != nil {
-			return fail(a, "409, or what all others get: %s", last)
+		if !s.isBusy(a) && !a.same(last) {
+			failf(a, "409, or what all others get: %s", last)
 		}
 	}
-	a, err := s.again(ctx, last)
-	if err != nil {
-		return err
-	}
-	return e.moved(ctx, 1, a)
+	e.moved(ctx, 1, s.again(ctx, last))
 }
 
 // atOnce sends a request many times; the bodies leave when all connections stand.
-func (s *suite) atOnce(ctx context.Context, r request) ([]answer, error) {
+func (s *suite) atOnce(ctx context.Context, r request) []answer {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	answers := make([]answer, s.o.burst)
@@ -78,7 +54,7 @@ func (s *suite) atOnce(ctx context.Context, r request) ([]answer, error) {
 			if r.body == "" {
 				held.await()
 			}
-			a, err := s.sendBody(ctx, r, held)
+			a, err := s.try(ctx, r, held)
 			if err != nil {
 				cancel(err)
 			}
@@ -86,7 +62,8 @@ func (s *suite) atOnce(ctx context.Context, r request) ([]answer, error) {
 		})
 	}
 	senders.Wait()
-	return answers, context.Cause(ctx)
+	end(context.Cause(ctx))
+	return answers
 }
 
 // start lets all bodies go when the last one is ready.

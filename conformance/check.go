@@ -26,8 +26,9 @@ type check struct {
 	level       level
 	requirement string // one line
 	needs       []need
-	// nil: it is right; *failure: it is not; notApplicable: it could not be seen
-	look func(context.Context, *suite) error
+	// It returns if it is right, and ends with a *failure if it is not, or with notApplicable if it
+	// could not be seen: see end.
+	look func(context.Context, *suite)
 }
 
 // need is something that the caller has to tell before a check can look.
@@ -63,8 +64,35 @@ func (f *failure) Error() string {
 	return fmt.Sprintf("sent %s; came %s; expected %s", f.sent, f.came, f.want)
 }
 
-// fail says that an answer is not what was expected.
-func fail(a answer, format string, args ...any) error {
+// end ends the check under way, from wherever in it, unless err is nil. It is for the goroutine
+// that attempt runs in.
+func end(err error) {
+	if err != nil {
+		panic(ended{err})
+	}
+}
+
+type ended struct{ error }
+
+// attempt calls what may end a check, and returns the error that it has ended with.
+func attempt(look func()) (err error) {
+	defer func() {
+		switch cause := recover().(type) {
+		case nil:
+		case ended:
+			err = cause.error
+		default:
+			panic(cause)
+		}
+	}()
+	look()
+	return nil
+}
+
+// failf ends the check: an answer is not what was expected.
+func failf(a answer, format string, args ...any) { end(failureOf(a, format, args...)) }
+
+func failureOf(a answer, format string, args ...any) error {
 	return &failure{a.request.String(), a.String(), fmt.Sprintf(format, args...)}
 }
 
@@ -102,7 +130,7 @@ func (s *suite) judge(ctx context.Context, c check) result {
 	r := result{Name: c.name, Level: c.level, Requirement: c.requirement, Verdict: pass}
 	err := error(notApplicable("needs " + c.missing(s.o)))
 	if c.missing(s.o) == "" {
-		err = c.look(ctx, s)
+		err = attempt(func() { c.look(ctx, s) })
 	}
 	if reason, ok := errors.AsType[notApplicable](err); ok {
 		r.Verdict, r.Reason = na, string(reason)

@@ -124,13 +124,15 @@ func newClient(trust *tls.Config) *http.Client {
 	}
 }
 
-// send sends a request and reads the answer.
-func (s *suite) send(ctx context.Context, r request) (answer, error) {
-	return s.sendBody(ctx, r, strings.NewReader(r.body))
+// send sends a request and reads the answer. Without one it ends the check.
+func (s *suite) send(ctx context.Context, r request) answer {
+	a, err := s.try(ctx, r, strings.NewReader(r.body))
+	end(err)
+	return a
 }
 
-// sendBody is send with a reader that gives the body when it likes.
-func (s *suite) sendBody(ctx context.Context, r request, body io.Reader) (answer, error) {
+// try is send for any goroutine, with a reader that gives the body when it likes.
+func (s *suite) try(ctx context.Context, r request, body io.Reader) (answer, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.o.timeout)
 	defer cancel()
 	response, err := s.open(ctx, r, body)

@@ -18,50 +18,41 @@ type effects struct {
 func (s *suite) counts() bool { return s.o.countURL != "" }
 
 // effects reads how many effects there were up to now.
-func (s *suite) effects(ctx context.Context) (effects, error) {
-	before, err := s.count(ctx)
-	return effects{s, before}, err
+func (s *suite) effects(ctx context.Context) effects {
+	return effects{s, s.count(ctx)}
 }
 
 // moved checks that there were so many effects since; where the server does not tell, it finds
 // nothing.
-func (e effects) moved(ctx context.Context, by int64, a answer) error {
-	if !e.suite.counts() {
-		return nil
-	}
-	now, err := e.suite.count(ctx)
-	if err != nil || now == e.before+by {
-		return err
-	}
-	return &failure{
-		a.request.String(), fmt.Sprintf("%s; %s went from %d to %d", a, e.suite.o.countURL, e.before, now),
-		fmt.Sprintf("%d: exactly %d more", e.before+by, by),
+func (e effects) moved(ctx context.Context, by int64, a answer) {
+	if now := e.suite.count(ctx); e.suite.counts() && now != e.before+by {
+		end(&failure{
+			a.request.String(), fmt.Sprintf("%s; %s went from %d to %d", a, e.suite.o.countURL, e.before, now),
+			fmt.Sprintf("%d: exactly %d more", e.before+by, by),
+		})
 	}
 }
 
-func (s *suite) count(ctx context.Context) (int64, error) {
+func (s *suite) count(ctx context.Context) int64 {
 	if !s.counts() {
-		return 0, nil
+		return 0
 	}
-	a, err := s.send(ctx, request{url: s.o.at(s.o.countURL), method: http.MethodGet, extra: s.o.extra})
-	if err != nil {
-		return 0, err
-	}
+	a := s.send(ctx, request{url: s.o.at(s.o.countURL), method: http.MethodGet, extra: s.o.extra})
 	decoder := json.NewDecoder(strings.NewReader(string(a.body)))
 	decoder.UseNumber()
 	var value any
 	if err := decoder.Decode(&value); err != nil || a.status != http.StatusOK {
-		return 0, fail(a, "200 with JSON that tells the number of effects")
+		failf(a, "200 with JSON that tells the number of effects")
 	}
 	number, ok := member(value, s.o.countField).(json.Number)
 	if !ok {
-		return 0, fail(a, "a number in %s", s.o.countField)
+		failf(a, "a number in %s", s.o.countField)
 	}
 	count, err := number.Int64()
 	if err != nil {
-		return 0, fail(a, "an integer in %s", s.o.countField)
+		failf(a, "an integer in %s", s.o.countField)
 	}
-	return count, nil
+	return count
 }
 
 // member finds a field of a JSON object; dots in its name go deeper. nil if there is none.
@@ -78,14 +69,12 @@ func member(value any, name string) any {
 
 // issue gets a token from the server, for a principal or for the one that the caller's headers make
 // of it.
-func (s *suite) issue(ctx context.Context, principal field) (string, error) {
+func (s *suite) issue(ctx context.Context, principal field) string {
 	r := request{url: s.o.at(s.o.tokenURL), method: http.MethodPost, contentType: "application/json", body: s.o.tokenBody, extra: s.o.extra}
-	a, err := s.send(ctx, r.with(principal))
-	if err != nil {
-		return "", err
+	a := s.send(ctx, r.with(principal))
+	token, _ := member(any(a.object()), s.o.tokenField).(string)
+	if !a.ok() || token == "" {
+		failf(a, "a 2xx with JSON that has a token in %s", s.o.tokenField)
 	}
-	if token, ok := member(any(a.object()), s.o.tokenField).(string); ok && a.ok() && token != "" {
-		return token, nil
-	}
-	return "", fail(a, "a 2xx with JSON that has a token in %s", s.o.tokenField)
+	return token
 }

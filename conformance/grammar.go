@@ -54,159 +54,94 @@ var malformedKeys = []malformed{
 }
 
 // look sends every spelling. Afterwards the right form of the same key has to work as a new one.
-func (m malformed) look(ctx context.Context, s *suite) error {
-	key, err := s.newKey(ctx)
-	if err != nil {
-		return err
-	}
-	e, err := s.effects(ctx)
-	if err != nil {
-		return err
-	}
+func (m malformed) look(ctx context.Context, s *suite) {
+	key := s.newKey(ctx)
+	e := s.effects(ctx)
 	for _, spelling := range m.spellings(s, key) {
-		r := s.request(key)
-		r.keys = spelling
-		if err := s.refused(ctx, e, r, http.StatusBadRequest); err != nil {
-			return err
-		}
+		s.refused(ctx, e, s.request("").keyed(spelling...), http.StatusBadRequest)
 	}
-	a, err := s.fresh(ctx, s.request(key), "a malformed header")
-	if err != nil {
-		return err
-	}
-	return e.moved(ctx, 1, a)
+	e.moved(ctx, 1, s.fresh(ctx, s.request(key), "a malformed header"))
 }
 
 // refused sends a request that has to be refused with a status and must run nothing.
-func (s *suite) refused(ctx context.Context, e effects, r request, status int) error {
-	a, err := s.send(ctx, r)
-	if err != nil {
-		return err
-	}
+func (s *suite) refused(ctx context.Context, e effects, r request, status int) {
+	a := s.send(ctx, r)
 	if a.status != status {
-		return fail(a, "%d, and nothing is run", status)
+		failf(a, "%d, and nothing is run", status)
 	}
-	return e.moved(ctx, 0, a)
+	e.moved(ctx, 0, a)
 }
 
-func headerMissing(ctx context.Context, s *suite) error {
-	e, err := s.effects(ctx)
-	if err != nil {
-		return err
-	}
-	r := s.request("")
-	r.keys = nil
-	return s.refused(ctx, e, r, http.StatusBadRequest)
+func headerMissing(ctx context.Context, s *suite) {
+	e := s.effects(ctx)
+	s.refused(ctx, e, s.request("").keyed(), http.StatusBadRequest)
 }
 
 // quotedAndBare looks both ways: a server may keep the quotes with the key, or take bare keys for
 // something else.
-func quotedAndBare(ctx context.Context, s *suite) error {
+func quotedAndBare(ctx context.Context, s *suite) {
 	if s.o.issued() {
-		return notApplicable("issued tokens are always bare")
+		end(notApplicable("issued tokens are always bare"))
 	}
 	for _, bareFirst := range []bool{false, true} {
-		key, err := s.newKey(ctx)
-		if err != nil {
-			return err
-		}
+		key := s.newKey(ctx)
 		first, repeat := s.request(key), s.request(key).keyed(key)
 		if bareFirst {
 			first, repeat = repeat, first
 		}
-		if err := s.twice(ctx, first, repeat); err != nil {
-			return err
-		}
+		s.twice(ctx, first, repeat)
 	}
-	return nil
 }
 
 // escapes sends keys that differ only after an escaped quote and an escaped backslash.
-func escapes(ctx context.Context, s *suite) error {
+func escapes(ctx context.Context, s *suite) {
 	if s.o.issued() {
-		return notApplicable("issued tokens have no escapes")
+		end(notApplicable("issued tokens have no escapes"))
 	}
-	key, err := s.newKey(ctx)
-	if err != nil {
-		return err
-	}
+	key := s.newKey(ctx)
 	r := s.request("").keyed(`"` + key + `\"q\\1"`)
-	if err := s.twice(ctx, r, r); err != nil {
-		return err
-	}
-	return s.differ(ctx, r, r.keyed(`"`+key+`\"q\\2"`), r.keyed(`"`+key+`q2"`))
+	s.twice(ctx, r, r)
+	s.differ(ctx, r, r.keyed(`"`+key+`\"q\\2"`), r.keyed(`"`+key+`q2"`))
 }
 
-func keysDiffer(ctx context.Context, s *suite) error {
-	key, err := s.newKey(ctx)
-	if err != nil {
-		return err
-	}
+func keysDiffer(ctx context.Context, s *suite) {
+	key := s.newKey(ctx)
 	r := s.request(key)
 	if s.o.issued() {
-		other, err := s.newKey(ctx)
-		if err != nil {
-			return err
-		}
-		return s.differ(ctx, r, s.request(other))
+		s.differ(ctx, r, s.request(s.newKey(ctx)))
+	} else {
+		s.differ(ctx, r, s.request(key+"-2"), s.request(strings.ToUpper(key)))
 	}
-	return s.differ(ctx, r, s.request(key+"-2"), s.request(strings.ToUpper(key)))
 }
 
 // twice sends two requests that are one operation: the second gets the first one's answer, and
 // there is one effect.
-func (s *suite) twice(ctx context.Context, r, repeat request) error {
-	e, err := s.effects(ctx)
-	if err != nil {
-		return err
-	}
-	first, err := s.first(ctx, r)
-	if err != nil {
-		return err
-	}
-	a, err := s.patiently(ctx, repeat)
-	if err != nil {
-		return err
-	}
-	if err := same(a, first); err != nil {
-		return err
-	}
-	return e.moved(ctx, 1, a)
+func (s *suite) twice(ctx context.Context, r, repeat request) {
+	e := s.effects(ctx)
+	first := s.first(ctx, r)
+	e.moved(ctx, 1, s.repeated(ctx, repeat, first))
 }
 
 // differ sends requests that are operations of their own; the first one may have been sent before.
 // Each has its effect and keeps its answer. Without a count the answers have to differ.
-func (s *suite) differ(ctx context.Context, requests ...request) error {
+func (s *suite) differ(ctx context.Context, requests ...request) {
 	var answers []answer
 	var e effects
 	bodies := map[string]bool{}
 	for i, r := range requests {
-		a, err := s.first(ctx, r)
-		if err != nil {
-			return err
-		}
+		a := s.first(ctx, r)
 		if i == 0 {
-			e, err = s.effects(ctx)
+			e = s.effects(ctx)
 		} else {
-			err = e.moved(ctx, int64(i), a)
-		}
-		if err != nil {
-			return err
+			e.moved(ctx, int64(i), a)
 		}
 		if i > 0 && s.marked(a) || !s.counts() && bodies[string(a.body)] {
-			return fail(a, "an answer of its own: it is another operation than %s", requests[0])
+			failf(a, "an answer of its own: it is another operation than %s", requests[0])
 		}
 		bodies[string(a.body)] = true
 		answers = append(answers, a)
 	}
 	for _, first := range answers {
-		a, err := s.again(ctx, first)
-		if err == nil {
-			err = e.moved(ctx, int64(len(requests)-1), a)
-		}
-		if err != nil {
-			return err
-		}
+		e.moved(ctx, int64(len(requests)-1), s.again(ctx, first))
 	}
-	return nil
 }

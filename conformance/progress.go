@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/http/httptrace"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 )
@@ -26,44 +27,36 @@ type running struct {
 // begin sends a request with a new key that keeps the handler busy, and waits until a duplicate
 // hears that. On the way the duplicate may overtake it, so that the first one hears it instead, or
 // fall behind, so that the answer is there already: then another key is tried.
-func (s *suite) begin(ctx context.Context) (*running, error) {
+func (s *suite) begin(ctx context.Context) *running {
 	const tries = 5
 	missed := error(notApplicable("each time the duplicate came before the first request"))
 	for range tries {
-		key, err := s.newKey(ctx)
-		if err != nil {
-			return nil, err
-		}
-		e, err := s.effects(ctx)
-		if err != nil {
-			return nil, err
-		}
+		key, e := s.newKey(ctx), s.effects(ctx)
 		first := s.start(ctx, s.slow(key))
 		first.before = e
-		a, err := s.send(ctx, first.request)
-		if err == nil && a.status == http.StatusConflict && !s.isUnknown(a) {
+		a, err := s.try(ctx, first.request, strings.NewReader(first.request.body))
+		if err == nil && s.isBusy(a) {
 			first.busy = a
-			return first, nil
+			return first
 		}
 		<-first.done
 		first.hangUp()
-		if err := errors.Join(err, first.err); err != nil {
-			return nil, err
-		}
+		end(errors.Join(err, first.err))
 		switch {
 		case first.answer.status == http.StatusConflict: // overtaken
-		case same(a, first.answer) == nil:
+		case a.same(first.answer):
 			missed = s.tooLate(first, a)
 		default:
-			return nil, notBusy(first, a)
+			end(notBusy(first, a))
 		}
 	}
-	return nil, missed
+	end(missed)
+	return nil
 }
 
 // notBusy says that a duplicate did not hear that the first request is running.
 func notBusy(first *running, a answer) error {
-	return fail(a, "409: the first request with this key was still running (its answer: %s)", first.answer)
+	return failureOf(a, "409: the first request with this key was still running (its answer: %s)", first.answer)
 }
 
 // tooLate is for a duplicate that got the first one's answer: it was made to wait for it, or the
@@ -84,7 +77,7 @@ func (s *suite) start(ctx context.Context, r request) *running {
 	first := &running{request: r, hangUp: hangUp, done: make(chan struct{}), begun: time.Now()}
 	go func() {
 		defer close(first.done)
-		first.answer, first.err = s.send(ctx, r)
+		first.answer, first.err = s.try(ctx, r, strings.NewReader(r.body))
 		first.took = time.Since(first.begun)
 		gone()
 	}()
@@ -93,13 +86,14 @@ func (s *suite) start(ctx context.Context, r request) *running {
 }
 
 // end waits for the answer of the first request, which has to succeed.
-func (first *running) end() (answer, error) {
+func (first *running) end() answer {
 	<-first.done
 	first.hangUp()
-	if first.err == nil && !first.answer.ok() {
-		return first.answer, fail(first.answer, "a 2xx: it was the first request with its key")
+	end(first.err)
+	if !first.answer.ok() {
+		failf(first.answer, "a 2xx: it was the first request with its key")
 	}
-	return first.answer, first.err
+	return first.answer
 }
 
 // conflict is a request that met a duplicate of it while it was running. Several checks look at it.
@@ -110,143 +104,99 @@ type conflict struct {
 }
 
 // conflicts makes a conflict, once.
-func (s *suite) conflicts(ctx context.Context) (answer, error) {
+func (s *suite) conflicts(ctx context.Context) answer {
 	if s.seen == nil {
 		s.seen = &conflict{}
 		var running *running
-		if running, s.seen.err = s.begin(ctx); s.seen.err == nil {
-			s.seen.refusal, s.seen.after = running.busy, s.settle(ctx, running)
+		if s.seen.err = attempt(func() { running = s.begin(ctx) }); s.seen.err == nil {
+			s.seen.refusal = running.busy
+			s.seen.after = attempt(func() { running.before.moved(ctx, 1, s.again(ctx, running.end())) })
 		}
 	}
-	return s.seen.refusal, s.seen.err
+	end(s.seen.err)
+	return s.seen.refusal
 }
 
-// settle waits for a running request's answer, which its repeat gets as well.
-func (s *suite) settle(ctx context.Context, running *running) error {
-	first, err := running.end()
-	if err != nil {
-		return err
-	}
-	a, err := s.again(ctx, first)
-	if err != nil {
-		return err
-	}
-	return running.before.moved(ctx, 1, a)
+func inProgress(ctx context.Context, s *suite) {
+	s.conflicts(ctx)
+	end(s.seen.after)
 }
 
-func inProgress(ctx context.Context, s *suite) error {
-	if _, err := s.conflicts(ctx); err != nil {
-		return err
+func progressLink(ctx context.Context, s *suite) { s.links(s.conflicts(ctx)) }
+
+func progressProblem(ctx context.Context, s *suite) { isProblem(s.conflicts(ctx)) }
+
+func retryAfter(ctx context.Context, s *suite) {
+	a := s.conflicts(ctx)
+	value := a.header.Get("Retry-After")
+	_, notDate := http.ParseTime(value)
+	if seconds, err := strconv.Atoi(value); notDate != nil && (err != nil || seconds < 0) {
+		failf(a, "Retry-After, as a number of seconds or a date")
 	}
-	return s.seen.after
-}
-
-func progressLink(ctx context.Context, s *suite) error { return each(ctx, s.links, s.conflicts) }
-
-func progressProblem(ctx context.Context, s *suite) error { return each(ctx, isProblem, s.conflicts) }
-
-func retryAfter(ctx context.Context, s *suite) error {
-	return each(ctx, func(a answer) error {
-		value := a.header.Get("Retry-After")
-		_, notDate := http.ParseTime(value)
-		if seconds, err := strconv.Atoi(value); notDate != nil && (err != nil || seconds < 0) {
-			return fail(a, "Retry-After, as a number of seconds or a date")
-		}
-		return nil
-	}, s.conflicts)
 }
 
 // hangUp leaves in the middle of a request, and asks again until the first attempt is over.
-func hangUp(ctx context.Context, s *suite) error {
+func hangUp(ctx context.Context, s *suite) {
 	if !s.counts() && s.o.marker == (field{}) {
-		return notApplicable("without -count-url and -marker nothing tells a replay from a second run")
+		end(notApplicable("without -count-url and -marker nothing tells a replay from a second run"))
 	}
-	running, err := s.begin(ctx)
-	if err != nil {
-		return err
-	}
+	running := s.begin(ctx)
 	running.hangUp()
 	<-running.done
 	if running.err == nil {
-		return notApplicable("the slow request was answered before the client could hang up")
+		end(notApplicable("the slow request was answered before the client could hang up"))
 	}
-	a, err := s.patiently(ctx, running.request)
-	if err != nil {
-		return err
-	}
+	a := s.patiently(ctx, running.request)
 	if s.isUnknown(a) {
-		return running.before.atMostOne(ctx, a)
+		if attempt(func() { running.before.moved(ctx, 0, a) }) != nil {
+			running.before.moved(ctx, 1, a)
+		}
+		return
 	}
 	if !a.ok() || !s.counts() && !s.marked(a) {
-		return fail(a, "the answer that the first attempt recorded, as a replay")
+		failf(a, "the answer that the first attempt recorded, as a replay")
 	}
-	if err := running.before.moved(ctx, 1, a); err != nil {
-		return err
-	}
-	return s.twiceMore(ctx, running.request)
-}
-
-// atMostOne checks that there was no effect since, or one.
-func (e effects) atMostOne(ctx context.Context, a answer) error {
-	if e.moved(ctx, 0, a) == nil {
-		return nil
-	}
-	return e.moved(ctx, 1, a)
+	running.before.moved(ctx, 1, a)
+	s.twiceMore(ctx, running.request)
 }
 
 // slowOwner sends duplicates all the time while a handler takes longer than its lease.
-func slowOwner(ctx context.Context, s *suite) error {
-	running, err := s.begin(ctx)
-	if err != nil {
-		return err
-	}
-	others, err := s.pester(ctx, running)
-	first, ended := running.end()
-	if err := errors.Join(err, ended); err != nil {
-		return err
-	}
+func slowOwner(ctx context.Context, s *suite) {
+	running := s.begin(ctx)
+	others := s.pester(ctx, running)
+	first := running.end()
 	if running.took <= s.o.lease {
-		return notApplicable("the slow request took " + running.took.String() + ", which is no longer than -lease " + s.o.lease.String())
+		end(notApplicable("the slow request took " + running.took.String() + ", which is no longer than -lease " + s.o.lease.String()))
 	}
 	for _, a := range others {
-		if err := same(a, first); err != nil {
-			return fail(a, "409 while the first attempt runs, then its answer: %s", first)
+		if !a.same(first) {
+			failf(a, "409 while the first attempt runs, then its answer: %s", first)
 		}
 	}
-	a, err := s.again(ctx, first)
-	if err != nil {
-		return err
-	}
-	return running.before.moved(ctx, 1, a)
+	running.before.moved(ctx, 1, s.again(ctx, first))
 }
 
 // pester sends duplicates until the first request has been answered, and returns the answers that
-// were not "in progress".
-func (s *suite) pester(ctx context.Context, first *running) (others []answer, err error) {
+// were not "in progress". It always waits for that request.
+func (s *suite) pester(ctx context.Context, first *running) (others []answer) {
+	defer func() { <-first.done }()
 	for {
 		select {
 		case <-first.done:
-			return others, nil
+			return others
 		case <-time.After(min(s.o.lease/5, 4*pause)):
 		}
-		a, err := s.send(ctx, first.request)
-		if err != nil {
-			return others, err
-		}
-		if a.status != http.StatusConflict || s.isUnknown(a) {
+		if a := s.send(ctx, first.request); !s.isBusy(a) {
 			others = append(others, a)
 		}
 	}
 }
 
 // twoPrincipals sends the same request with the same key for both.
-func twoPrincipals(ctx context.Context, s *suite) error {
+func twoPrincipals(ctx context.Context, s *suite) {
 	if s.o.issued() {
-		return notApplicable("a token is issued to one principal: token-of-another looks at that")
+		end(notApplicable("a token is issued to one principal: token-of-another looks at that"))
 	}
-	key, err := s.newKey(ctx)
-	if err != nil {
-		return err
-	}
-	return s.differ(ctx, s.request(key).with(s.o.principalA), s.request(key).with(s.o.principalB))
+	key := s.newKey(ctx)
+	s.differ(ctx, s.request(key).with(s.o.principalA), s.request(key).with(s.o.principalB))
 }

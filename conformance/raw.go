@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"context"
 	"crypto/tls"
-	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -18,20 +17,21 @@ import (
 // raw is a connection of the suite's own, for what net/http does not do or does not show.
 type raw struct {
 	net.Conn
-	within context.Context // its end closes the connection
-	close  func()
+	request request
+	within  context.Context // its end closes the connection
+	close   func()
 }
 
 // dial connects to where a request goes. The connection lasts for the time that an answer may take.
-func (s *suite) dial(ctx context.Context, r request) (*raw, error) {
+func (s *suite) dial(ctx context.Context, r request) *raw {
 	within, cancel := context.WithTimeout(ctx, s.o.timeout)
 	conn, err := dial(within, r.url, s.tls)
 	if err != nil {
 		cancel()
-		return nil, noAnswer(r, err)
+		end(noAnswer(r, err))
 	}
 	stop := context.AfterFunc(within, func() { conn.Close() })
-	return &raw{conn, within, func() { stop(); cancel(); conn.Close() }}, nil
+	return &raw{conn, r, within, func() { stop(); cancel(); conn.Close() }}
 }
 
 func dial(ctx context.Context, target string, trust *tls.Config) (net.Conn, error) {
@@ -50,41 +50,44 @@ func dial(ctx context.Context, target string, trust *tls.Config) (net.Conn, erro
 }
 
 // halfClose ends the connection in this direction, as far as the server can tell.
-func (c *raw) halfClose() error {
+func (c *raw) halfClose() {
 	half, ok := c.Conn.(interface{ CloseWrite() error })
 	if !ok {
-		return errors.New("the connection cannot be ended in one direction")
+		end(notApplicable("the connection cannot be ended in one direction"))
 	}
-	return half.CloseWrite()
+	if err := half.CloseWrite(); err != nil {
+		end(notApplicable(err.Error()))
+	}
+}
+
+func (c *raw) write(text string) {
+	if _, err := io.WriteString(c, text); err != nil {
+		end(noAnswer(c.request, err))
+	}
 }
 
 // head sends a request and reads the head of its answer as it is; the body is left on the
 // connection, which ends.
-func (s *suite) head(ctx context.Context, r request) (http.Header, error) {
-	conn, err := s.dial(ctx, r)
-	if err != nil {
-		return nil, err
-	}
+func (s *suite) head(ctx context.Context, r request) http.Header {
+	conn := s.dial(ctx, r)
 	defer conn.close()
-	if _, err := io.WriteString(conn, r.start()+"Content-Length: "+strconv.Itoa(len(r.body))+"\r\n\r\n"+r.body); err != nil {
-		return nil, noAnswer(r, err)
-	}
+	conn.write(r.start() + "Content-Length: " + strconv.Itoa(len(r.body)) + "\r\n\r\n" + r.body)
 	reader := textproto.NewReader(bufio.NewReader(conn))
 	for {
 		status, err := reader.ReadLine()
 		if err != nil {
-			return nil, noAnswer(r, err)
+			end(noAnswer(r, err))
 		}
 		header, err := reader.ReadMIMEHeader()
 		if err != nil {
-			return nil, noAnswer(r, err)
+			end(noAnswer(r, err))
 		}
 		switch _, code, _ := strings.Cut(status, " "); {
 		case strings.HasPrefix(code, "1"): // the answer is still to come
 		case strings.HasPrefix(code, "2"):
-			return http.Header(header), nil
+			return http.Header(header)
 		default:
-			return nil, &failure{r.String(), status, "a 2xx: the key is new"}
+			end(&failure{r.String(), status, "a 2xx: the key is new"})
 		}
 	}
 }

@@ -10,68 +10,46 @@ import (
 )
 
 // missing is the refusal of a request without the header.
-func (s *suite) missing(ctx context.Context) (answer, error) {
-	a, err := s.send(ctx, s.request("").keyed())
-	return a, expect(a, err, http.StatusBadRequest)
+func (s *suite) missing(ctx context.Context) answer {
+	return s.expect(ctx, s.request("").keyed(), http.StatusBadRequest)
 }
 
 // malformed is the refusal of a request with a header that is no key.
-func (s *suite) malformed(ctx context.Context) (answer, error) {
-	a, err := s.send(ctx, s.request("").keyed(`"no end`))
-	return a, expect(a, err, http.StatusBadRequest)
+func (s *suite) malformed(ctx context.Context) answer {
+	return s.expect(ctx, s.request("").keyed(`"no end`), http.StatusBadRequest)
 }
 
-// expect is the failure of an answer that has another status, unless there is an error already.
-func expect(a answer, err error, status int) error {
-	if err == nil && a.status != status {
-		err = fail(a, "%d", status)
+// expect sends a request, which has to be refused with a status.
+func (s *suite) expect(ctx context.Context, r request, status int) answer {
+	a := s.send(ctx, r)
+	if a.status != status {
+		failf(a, "%d", status)
 	}
-	return err
+	return a
 }
 
-// each looks at several answers and finds the first fault.
-func each(ctx context.Context, look func(answer) error, answers ...func(context.Context) (answer, error)) error {
-	for _, get := range answers {
-		a, err := get(ctx)
-		if err != nil {
-			return err
-		}
-		if err := look(a); err != nil {
-			return err
-		}
-	}
-	return nil
+func missingLink(ctx context.Context, s *suite) {
+	s.links(s.missing(ctx))
+	s.links(s.malformed(ctx))
 }
 
-func missingLink(ctx context.Context, s *suite) error {
-	return each(ctx, s.links, s.missing, s.malformed)
+func missingProblem(ctx context.Context, s *suite) {
+	isProblem(s.missing(ctx))
+	isProblem(s.malformed(ctx))
 }
 
-func missingProblem(ctx context.Context, s *suite) error {
-	return each(ctx, isProblem, s.missing, s.malformed)
-}
+func mismatchLink(ctx context.Context, s *suite) { s.links(s.mismatch(ctx)) }
 
-func mismatchLink(ctx context.Context, s *suite) error { return each(ctx, s.links, s.mismatch) }
-
-func mismatchProblem(ctx context.Context, s *suite) error { return each(ctx, isProblem, s.mismatch) }
+func mismatchProblem(ctx context.Context, s *suite) { isProblem(s.mismatch(ctx)) }
 
 // mismatch is the refusal of another payload.
-func (s *suite) mismatch(ctx context.Context) (answer, error) {
-	first, err := s.operation(ctx)
-	if err != nil {
-		return answer{}, err
-	}
-	a, err := s.send(ctx, s.other(first.request))
-	return a, expect(a, err, http.StatusUnprocessableEntity)
+func (s *suite) mismatch(ctx context.Context) answer {
+	return s.expect(ctx, s.other(s.operation(ctx).request), http.StatusUnprocessableEntity)
 }
 
 // operation sends a request with a new key, which succeeds.
-func (s *suite) operation(ctx context.Context) (answer, error) {
-	key, err := s.newKey(ctx)
-	if err != nil {
-		return answer{}, err
-	}
-	return s.first(ctx, s.request(key))
+func (s *suite) operation(ctx context.Context) answer {
+	return s.first(ctx, s.request(s.newKey(ctx)))
 }
 
 // other is the request with the other payload.
@@ -80,99 +58,67 @@ func (s *suite) other(r request) request {
 	return r
 }
 
-func mismatchBody(ctx context.Context, s *suite) error {
-	first, err := s.operation(ctx)
-	if err != nil {
-		return err
-	}
-	e, err := s.effects(ctx)
-	if err != nil {
-		return err
-	}
-	return s.refused(ctx, e, s.other(first.request), http.StatusUnprocessableEntity)
+func mismatchBody(ctx context.Context, s *suite) {
+	first := s.operation(ctx)
+	e := s.effects(ctx)
+	s.refused(ctx, e, s.other(first.request), http.StatusUnprocessableEntity)
 }
 
 // mismatchQuery can only look where the path takes the query at all.
-func mismatchQuery(ctx context.Context, s *suite) error {
-	key, err := s.newKey(ctx)
-	if err != nil {
-		return err
-	}
-	control := s.request(key)
+func mismatchQuery(ctx context.Context, s *suite) {
+	control := s.request(s.newKey(ctx))
 	control.query = s.o.query
-	a, err := s.send(ctx, control)
-	if err != nil {
-		return err
-	}
+	a := s.send(ctx, control)
 	if !a.ok() {
-		return notApplicable("the path does not take -query " + s.o.query + ": " + a.String())
+		end(notApplicable("the path does not take -query " + s.o.query + ": " + a.String()))
 	}
-	e, err := s.effects(ctx)
-	if err != nil {
-		return err
-	}
-	return s.refused(ctx, e, s.request("").keyed(control.keys...), http.StatusUnprocessableEntity)
+	e := s.effects(ctx)
+	s.refused(ctx, e, s.request("").keyed(control.keys...), http.StatusUnprocessableEntity)
 }
 
-func mismatchKeeps(ctx context.Context, s *suite) error {
-	first, err := s.operation(ctx)
-	if err != nil {
-		return err
-	}
-	e, err := s.effects(ctx)
-	if err != nil {
-		return err
-	}
-	// what it is answered is another check's
-	if _, err := s.send(ctx, s.other(first.request)); err != nil {
-		return err
-	}
-	a, err := s.again(ctx, first)
-	if err != nil {
-		return err
-	}
-	return e.moved(ctx, 0, a)
+func mismatchKeeps(ctx context.Context, s *suite) {
+	first := s.operation(ctx)
+	e := s.effects(ctx)
+	s.send(ctx, s.other(first.request)) // what it is answered is another check's
+	e.moved(ctx, 0, s.again(ctx, first))
 }
 
 // isProblem looks at the form of a refusal.
-func isProblem(a answer) error {
+func isProblem(a answer) {
 	if media, _, err := mime.ParseMediaType(a.header.Get("Content-Type")); err != nil || media != "application/problem+json" {
-		return fail(a, "Content-Type: application/problem+json")
+		failf(a, "Content-Type: application/problem+json")
 	}
 	problem := a.object()
 	if problem == nil {
-		return fail(a, "a JSON object")
+		failf(a, "a JSON object")
 	}
 	if status, told := problem["status"].(float64); told && int(status) != a.status {
-		return fail(a, "the problem's status to be the answer's")
+		failf(a, "the problem's status to be the answer's")
 	}
 	for _, member := range []string{"type", "title"} {
 		if text, _ := problem[member].(string); text == "" {
-			return fail(a, "a problem with a %s", member)
+			failf(a, "a problem with a %s", member)
 		}
 	}
-	return nil
 }
 
 // links looks for a link in a refusal: to the policy that the caller named, or to anywhere.
-func (s *suite) links(a answer) error {
+func (s *suite) links(a answer) {
 	targets := linksOf(a)
 	if s.o.policy == "" {
 		if len(targets) == 0 {
-			return fail(a, `a link: Link: <…>; rel="describedby", or a URL in the problem's body`)
+			failf(a, `a link: Link: <…>; rel="describedby", or a URL in the problem's body`)
 		}
-		return nil
+		return
 	}
 	base, err := url.Parse(a.request.url)
-	if err != nil {
-		return err
-	}
+	end(err)
 	for _, target := range targets {
 		if resolved, err := base.Parse(target); err == nil && resolved.String() == s.o.at(s.o.policy) {
-			return nil
+			return
 		}
 	}
-	return fail(a, "a link to %s, in a Link header or in the problem's body", s.o.policy)
+	failf(a, "a link to %s, in a Link header or in the problem's body", s.o.policy)
 }
 
 var (

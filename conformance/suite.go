@@ -26,22 +26,23 @@ func newSuite(o *options) *suite {
 
 // preflight finds out whether the server answers as the command line says.
 func (s *suite) preflight(ctx context.Context) error {
-	key, err := s.newKey(ctx)
-	if err != nil {
+	var key string
+	if err := attempt(func() { key = s.newKey(ctx) }); err != nil {
 		return fmt.Errorf("no token from %s: %w", s.o.tokenURL, err)
 	}
-	a, err := s.send(ctx, s.request(key))
+	r := s.request(key)
+	a, err := s.try(ctx, r, strings.NewReader(r.body))
 	if err != nil {
 		return fmt.Errorf("the server is not reachable: %w", err)
 	}
 	if !a.ok() {
 		return fmt.Errorf("%s was answered %s: set -method, -path, -body, -content-type and -H so that a request with a new key succeeds", a.request, a)
 	}
-	if _, err := s.effects(ctx); err != nil {
+	if err := attempt(func() { s.effects(ctx) }); err != nil {
 		return fmt.Errorf("-count-url %s, -count-field %s: %w", s.o.countURL, s.o.countField, err)
 	}
 	if s.o.tokenURL != "" {
-		if _, err := s.issue(ctx, field{}); err != nil {
+		if err := attempt(func() { s.issue(ctx, field{}) }); err != nil {
 			return fmt.Errorf("-token-url %s, -token-field %s: %w", s.o.tokenURL, s.o.tokenField, err)
 		}
 	}
@@ -50,11 +51,11 @@ func (s *suite) preflight(ctx context.Context) error {
 
 // newKey is a key that was never used: one made up, or a token that the server issues where it
 // takes no others.
-func (s *suite) newKey(ctx context.Context) (string, error) {
+func (s *suite) newKey(ctx context.Context) string {
 	if s.o.issued() {
 		return s.issue(ctx, field{})
 	}
-	return "ck-" + strings.ToLower(rand.Text()), nil
+	return "ck-" + strings.ToLower(rand.Text())
 }
 
 // quoted is a key as it stands in its header field.
@@ -83,22 +84,22 @@ func (s *suite) slow(key string) request {
 }
 
 // first sends a request with a key of its own, which has to succeed.
-func (s *suite) first(ctx context.Context, r request) (answer, error) {
-	a, err := s.send(ctx, r)
-	if err == nil && !a.ok() {
-		err = fail(a, "a 2xx: the key is new")
+func (s *suite) first(ctx context.Context, r request) answer {
+	a := s.send(ctx, r)
+	if !a.ok() {
+		failf(a, "a 2xx: the key is new")
 	}
-	return a, err
+	return a
 }
 
 // fresh sends a request that has to be the first one with its key: it succeeds, and its answer is
 // no replay.
-func (s *suite) fresh(ctx context.Context, r request, since string) (answer, error) {
-	a, err := s.patiently(ctx, r)
-	if err == nil && (!a.ok() || s.marked(a)) {
-		err = fail(a, "a 2xx that is no replay: %s must not use up its key", since)
+func (s *suite) fresh(ctx context.Context, r request, since string) answer {
+	a := s.patiently(ctx, r)
+	if !a.ok() || s.marked(a) {
+		failf(a, "a 2xx that is no replay: %s must not use up its key", since)
 	}
-	return a, err
+	return a
 }
 
 // marked says whether an answer calls itself a replay.
@@ -107,20 +108,26 @@ func (s *suite) marked(a answer) bool {
 }
 
 // again sends a request again until the first attempt is over; the answer has to be the first one.
-func (s *suite) again(ctx context.Context, first answer) (answer, error) {
-	a, err := s.patiently(ctx, first.request)
-	if err == nil {
-		err = same(a, first)
+func (s *suite) again(ctx context.Context, first answer) answer {
+	return s.repeated(ctx, first.request, first)
+}
+
+// repeated is again for a request that has to count as the first one.
+func (s *suite) repeated(ctx context.Context, r request, first answer) answer {
+	a := s.patiently(ctx, r)
+	a.mustBe(first)
+	return a
+}
+
+func (a answer) mustBe(first answer) {
+	if !a.same(first) {
+		failf(a, "the first answer: %s", first)
 	}
-	return a, err
 }
 
 // same says whether an answer is the one that was given before.
-func same(a, first answer) error {
-	if a.status != first.status || string(a.body) != string(first.body) || a.header.Get("Content-Type") != first.header.Get("Content-Type") {
-		return fail(a, "the first answer: %s", first)
-	}
-	return nil
+func (a answer) same(first answer) bool {
+	return a.status == first.status && string(a.body) == string(first.body) && a.header.Get("Content-Type") == first.header.Get("Content-Type")
 }
 
 // pause lies between two looks at an attempt that is in progress. Retry-After counts whole seconds,
@@ -128,21 +135,22 @@ func same(a, first answer) error {
 const pause = 25 * time.Millisecond
 
 // patiently sends a request until it is not in progress any more.
-func (s *suite) patiently(ctx context.Context, r request) (answer, error) {
+func (s *suite) patiently(ctx context.Context, r request) answer {
 	enough := time.Now().Add(s.o.wait)
 	for {
-		a, err := s.send(ctx, r)
-		if err != nil || a.status != http.StatusConflict || s.isUnknown(a) {
-			return a, err
+		a := s.send(ctx, r)
+		if !s.isBusy(a) {
+			return a
 		}
 		if time.Now().After(enough) {
-			return a, fail(a, "the end of the first attempt within %v (-wait)", s.o.wait)
+			failf(a, "the end of the first attempt within %v (-wait)", s.o.wait)
 		}
-		if err := sleep(ctx, pause); err != nil {
-			return a, err
-		}
+		end(sleep(ctx, pause))
 	}
 }
+
+// isBusy says whether a refusal tells that the first attempt is in progress.
+func (s *suite) isBusy(a answer) bool { return a.status == http.StatusConflict && !s.isUnknown(a) }
 
 // isUnknown says whether a refusal tells that the outcome of the first attempt is unknown.
 func (s *suite) isUnknown(a answer) bool {

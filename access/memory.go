@@ -82,7 +82,6 @@ func (m *memory) learn(scan func(...any) error, until *int64) error {
 	return scan(into...)
 }
 
-// SetIfNotExistsWithTTL implements throttled.GCRAStoreCtx.
 func (m *memory) SetIfNotExistsWithTTL(ctx context.Context, key string, value int64, ttl time.Duration) (bool, error) {
 	return m.CompareAndSwapWithTTL(ctx, key, none, value, ttl)
 }

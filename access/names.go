@@ -16,7 +16,6 @@ type Names []string
 // maxNames is how many entries a record can have.
 const maxNames = 100
 
-// check returns the fault of the names.
 func (n Names) check() (faults []string) {
 	if n != nil && len(n) == 0 {
 		faults = append(faults, "an empty list; leave it out, or write *, for all names")

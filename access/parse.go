@@ -42,7 +42,6 @@ func parse(file string, text []byte) (Set, error) {
 	return Set{}, errors.Join(all...)
 }
 
-// document reads the one document of a file.
 func document(text []byte) (*yaml.Node, error) {
 	decoder := yaml.NewDecoder(strings.NewReader(string(text)))
 	var whole, more yaml.Node
@@ -67,7 +66,6 @@ type parser struct {
 	set    Set
 }
 
-// fault is one fault of a file and its place.
 type fault struct {
 	line int
 	text string

@@ -135,7 +135,6 @@ func (p *Policy) joinLocked() {
 	}
 }
 
-// readStoreLocked reads the keys of the store.
 func (p *Policy) readStoreLocked(ctx context.Context) error {
 	if p.config.Store == nil {
 		return nil

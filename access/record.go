@@ -62,10 +62,8 @@ func (r Record) faults() (found []fieldFault) {
 
 const principalRule = "1 to 200 characters of A–Z a–z 0–9 . _ : ~ @ / + -"
 
-// expired reports whether the record's time is over.
 func (r Record) expired(now time.Time) bool { return !r.NotAfter.IsZero() && !now.Before(r.NotAfter) }
 
-// caller returns the caller that the record's key belongs to.
 func (r Record) caller() Caller {
 	return Caller{Principal: r.Principal, Role: r.Role, Names: r.Names, Limit: Limit{r.Rate, r.Burst}, KeyID: r.ID}
 }

@@ -118,7 +118,6 @@ func (c *Client) add(ctx context.Context, key string, request CounterRequest) (C
 	return got, nil
 }
 
-// query is a request as the service takes it.
 func (r CounterRequest) query() string {
 	query := url.Values{}
 	for name, value := range map[string]string{"template": r.Template, "calendar": r.Calendar, "zone": r.Zone} {

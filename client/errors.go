@@ -158,7 +158,6 @@ func (e *Error) Error() string {
 	return text.String()
 }
 
-// origin is the source of an answer.
 func (e *Error) origin() (parts []string) {
 	parts = append(parts, fmt.Sprintf("status %d", e.Status))
 	if e.Code != "" {

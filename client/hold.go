@@ -62,12 +62,10 @@ func (w workers) Acquire(ctx context.Context, _ string) (WorkerLease, error) {
 	return w.client.AcquireWorker(ctx, w.pool, w.request)
 }
 
-// Renew implements holder.Leaser.
 func (w workers) Renew(ctx context.Context, lease WorkerLease) (WorkerLease, error) {
 	return w.client.RenewWorker(ctx, lease)
 }
 
-// Release implements holder.Leaser.
 func (w workers) Release(ctx context.Context, lease WorkerLease, usedUntil time.Time) error {
 	return w.client.ReleaseWorker(ctx, lease, usedUntil)
 }

@@ -42,7 +42,6 @@ func list[page, wired, item any](
 	}
 }
 
-// pageQuery is the query for a page of a path's list.
 func pageQuery(path, prefix, cursor string) string {
 	query := url.Values{}
 	for name, value := range map[string]string{"prefix": prefix, "cursor": cursor} {

@@ -40,10 +40,8 @@ var (
 	ErrReleased = keepalive.ErrReleased
 )
 
-// errLockLate is the cause of an end by the clock.
 var errLockLate = fmt.Errorf("%w: %w", ErrLost, ErrDeadline)
 
-// releaseTimeout is how long a release may take.
 const releaseTimeout = 2 * time.Second
 
 // Lock is a lock that this process holds and renews. Its context lasts for as long as the lock may

@@ -91,7 +91,6 @@ func lockInfo(shown wire.Lock) LockInfo {
 	return info
 }
 
-// lockGrant is a lock as it was granted.
 type lockGrant struct {
 	name  string
 	token string // secret

@@ -110,7 +110,6 @@ func printed(text string) string {
 	}, text)
 }
 
-// shortened ends a text after maxText characters.
 func shortened(text string) string {
 	n := 0
 	for i := range text {

@@ -98,7 +98,6 @@ func (h *held) await() {
 	<-h.start.gone
 }
 
-// Read waits for the start.
 func (h *held) Read(p []byte) (int, error) {
 	h.await()
 	return h.Reader.Read(p)

@@ -57,7 +57,6 @@ func (c check) missing(o *options) string {
 	return strings.Join(flags, ", ")
 }
 
-// failure is what a check found wrong: what was sent, what came, what was expected.
 type failure struct{ sent, came, want string }
 
 func (f *failure) Error() string {
@@ -101,7 +100,6 @@ type notApplicable string
 
 func (n notApplicable) Error() string { return string(n) }
 
-// verdict is what came of a check.
 type verdict string
 
 // The verdicts.
@@ -111,7 +109,6 @@ const (
 	na    verdict = "not-applicable"
 )
 
-// result is a check with its verdict.
 type result struct {
 	Name        string  `json:"name"`
 	Level       level   `json:"level"`
@@ -124,7 +121,6 @@ type result struct {
 	Took        int64   `json:"took_ms"`
 }
 
-// judge runs a check.
 func (s *suite) judge(ctx context.Context, c check) result {
 	begin := time.Now()
 	r := result{Name: c.name, Level: c.level, Requirement: c.requirement, Verdict: pass}

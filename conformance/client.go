@@ -13,7 +13,6 @@ import (
 	"strings"
 )
 
-// request is what a check sends.
 type request struct {
 	url, query  string
 	method      string
@@ -40,7 +39,6 @@ func (r request) keyed(fields ...string) request {
 	return r
 }
 
-// target is the URL with the query.
 func (r request) target() string {
 	switch {
 	case r.query == "":
@@ -68,7 +66,6 @@ func (r request) String() string {
 	return b.String()
 }
 
-// answer is what came back.
 type answer struct {
 	request request
 	status  int
@@ -170,7 +167,6 @@ func (s *suite) open(ctx context.Context, r request, body io.Reader) (*http.Resp
 	return response, nil
 }
 
-// read reads the body of an answer.
 func read(r request, response *http.Response) (answer, error) {
 	const limit = 16 << 20
 	body, err := io.ReadAll(io.LimitReader(response.Body, limit))
@@ -180,7 +176,6 @@ func read(r request, response *http.Response) (answer, error) {
 	return answer{r, response.StatusCode, response.Header, bytes.Clone(body)}, nil
 }
 
-// noAnswer is the failure of a server that did not answer.
 func noAnswer(r request, err error) error {
 	return &failure{r.String(), fmt.Sprintf("no answer: %v", err), "an answer"}
 }

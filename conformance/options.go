@@ -11,7 +11,6 @@ import (
 	"time"
 )
 
-// options is the command line.
 type options struct {
 	base        *url.URL
 	path        string
@@ -187,7 +186,6 @@ func (o *options) at(place string) string {
 // issued says whether every key is a token that the server issued.
 func (o *options) issued() bool { return strings.EqualFold(o.header, o.tokenHeader) }
 
-// choose picks the checks that are to run.
 func (o *options) choose(all []check) []check {
 	var chosen []check
 	for _, c := range all {
@@ -223,7 +221,6 @@ type fields []field
 
 func (f *fields) String() string { return "" }
 
-// Set adds one.
 func (f *fields) Set(text string) error {
 	var one field
 	if err := one.Set(text); err != nil || one == (field{}) {
@@ -243,7 +240,6 @@ func (p *pattern) String() string {
 	return p.expression.String()
 }
 
-// Set compiles it.
 func (p *pattern) Set(text string) (err error) {
 	p.expression, err = regexp.Compile(text)
 	return err

@@ -7,7 +7,6 @@ import (
 	"strings"
 )
 
-// repeat sends an operation and its repeat, and returns both answers.
 func (s *suite) repeat(ctx context.Context) (first, again answer) {
 	first = s.operation(ctx)
 	return first, s.again(ctx, first)

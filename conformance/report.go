@@ -8,7 +8,6 @@ import (
 	"strings"
 )
 
-// outcome is the report as JSON.
 type outcome struct {
 	Target        string   `json:"target"`
 	OK            bool     `json:"ok"` // the exit code is 0
@@ -88,7 +87,6 @@ func (r result) text() string {
 	return b.String()
 }
 
-// list prints what there is to run.
 func list(w io.Writer, chosen []check) {
 	for _, c := range chosen {
 		fmt.Fprintf(w, "%-7s  %-20s  %s\n", c.level, c.name, c.requirement)

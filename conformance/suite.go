@@ -66,7 +66,6 @@ func (s *suite) quoted(key string) string {
 	return `"` + key + `"`
 }
 
-// request is the caller's request, with a key.
 func (s *suite) request(key string) request {
 	return request{
 		url: s.o.at(s.o.path), method: s.o.method, contentType: s.o.contentType, body: s.o.body,
@@ -125,7 +124,6 @@ func (a answer) mustBe(first answer) {
 	}
 }
 
-// same says whether an answer is the one that was given before.
 func (a answer) same(first answer) bool {
 	return a.status == first.status && string(a.body) == string(first.body) && a.header.Get("Content-Type") == first.header.Get("Content-Type")
 }

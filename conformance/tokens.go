@@ -14,7 +14,6 @@ func (s *suite) withToken(token string) request {
 	return r.keyed(token)
 }
 
-// issued is the caller's request with a new token.
 func (s *suite) issued(ctx context.Context) request {
 	return s.withToken(s.issue(ctx, field{}))
 }
@@ -53,7 +52,6 @@ func (s *suite) turnedDown(ctx context.Context, e effects, r request) {
 	e.moved(ctx, 0, a)
 }
 
-// madeUp is a random text of a token's length.
 func madeUp(length int) string {
 	var b strings.Builder
 	for b.Len() < length {

@@ -50,7 +50,6 @@ func (c *Counters) add(ctx context.Context, e *entry, request Request) (Range, e
 	return c.wait(ctx, w)
 }
 
-// joinLocked adds a call to the waiting ones.
 func (e *entry) joinLocked(request Request) *waiter {
 	w, _ := e.counters.waiters.Get().(*waiter)
 	if w == nil {
@@ -97,7 +96,6 @@ func (b batch) distribute(first int64, err error) {
 	}
 }
 
-// ended ends an INCRBY.
 func (e *entry) ended() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -199,7 +197,6 @@ func (e *entry) end(b batch, got Range, err error) {
 	e.ended()
 }
 
-// addition is what one INCRBY is to add.
 type addition struct {
 	by       int64
 	ttl      time.Duration

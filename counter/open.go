@@ -102,7 +102,6 @@ func (c *Counters) open(ctx context.Context, e *entry, n need) (state, error) {
 	return state{}, reply.Unexpected()
 }
 
-// opening is the arguments of an open.
 type opening struct {
 	generation pipeline.Generation
 	marker     string

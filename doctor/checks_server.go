@@ -163,7 +163,6 @@ func number(text string) int64 {
 	return n
 }
 
-// size writes bytes for people.
 func size(bytes int64) string {
 	switch {
 	case bytes >= 1<<30:

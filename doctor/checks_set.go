@@ -41,7 +41,6 @@ func sentinelCount(x *exam) []verdict {
 	return append(all, fine("%d sentinels answer", len(x.Sentinels)-len(gone)))
 }
 
-// sentinelRights asks whether our user may ask the sentinels.
 func sentinelRights(x *exam) []verdict {
 	var addrs, denied []string
 	for _, s := range x.Sentinels {
@@ -87,7 +86,6 @@ func sentinelQuorum(x *exam) []verdict {
 	return all
 }
 
-// sentinelView asks whether the sentinels see the same.
 func sentinelView(x *exam) []verdict {
 	here, _ := x.sentinels()
 	if len(here) == 0 {

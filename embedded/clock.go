@@ -120,7 +120,6 @@ func (s *Store) expireIdle() {
 	s.clock.arm()
 }
 
-// expireLocked removes the keys that have expired.
 func (s *Store) expireLocked() {
 	now := s.clock.now()
 	for {

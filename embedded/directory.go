@@ -75,7 +75,6 @@ func (d *directory) file(name string) string { return filepath.Join(d.path, name
 
 func logName(number int) string { return fmt.Sprintf("log-%d.resp", number) }
 
-// logs lists the numbers of the logs, in order.
 func (d *directory) logs() ([]int, error) {
 	entries, err := os.ReadDir(d.path)
 	if err != nil {

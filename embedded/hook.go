@@ -10,7 +10,6 @@ import (
 	"github.com/alicebob/miniredis/v2/server"
 )
 
-// do runs one command of a connection.
 func (s *Store) do(peer *server.Peer, args []string) {
 	s.exec.Lock()
 	defer s.exec.Unlock()

@@ -37,7 +37,6 @@ func written(args []string) (bytes int64) {
 	return bytes
 }
 
-// note adds the written bytes to a key's weight.
 func (w *weights) note(t touch) {
 	known := w.of[t.key]
 	known.written += t.written
@@ -64,7 +63,6 @@ func (w *weights) set(key string, bytes int64) {
 
 func (w *weights) clear() { w.of, w.total = map[string]weight{}, 0 }
 
-// weighLocked brings the weight of a key up to date after a command.
 func (s *Store) weighLocked(key string) {
 	switch {
 	case !s.redis.Exists(key):
@@ -74,7 +72,6 @@ func (s *Store) weighLocked(key string) {
 	}
 }
 
-// sizeLocked measures a key that is there.
 func (s *Store) sizeLocked(key string) int64 {
 	size := int64(keyBytes + len(key))
 	add := func(parts ...string) {

@@ -69,7 +69,6 @@ func (g *Gateway) ready(w http.ResponseWriter, r *http.Request) {
 	writeJSON(w, status, readiness)
 }
 
-// checker asks the store for /readyz.
 func (g *Gateway) checker() *health.Checker {
 	return health.New(health.Config{
 		Store: g.store, Logger: g.log, Stopping: &g.draining.Stopping,

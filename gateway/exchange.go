@@ -61,7 +61,6 @@ func begin(r *http.Request) (*exchange, *http.Request) {
 	return x, r.WithContext(context.WithValue(requestlog.With(r.Context(), x.id), exchangeKey{}, x))
 }
 
-// exchangeOf finds the exchange of a request that the gateway serves.
 func exchangeOf(ctx context.Context) *exchange {
 	x, ok := ctx.Value(exchangeKey{}).(*exchange)
 	if !ok {

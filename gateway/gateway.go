@@ -267,7 +267,6 @@ func (g *Gateway) room(r *http.Request, streams bool) error {
 	return frontdoor.Reserve(r.Context(), 0)
 }
 
-// finish counts a request and logs it.
 func (g *Gateway) finish(w *responder, r *http.Request, x *exchange) {
 	if x.outcome == "" {
 		x.outcome = replay

@@ -14,7 +14,6 @@ import (
 	"github.com/coatcheck/coatcheck/redisstore"
 )
 
-// guardedRoute is a route of the file, ready for requests.
 type guardedRoute struct {
 	Route
 

@@ -41,7 +41,6 @@ func (g *Gateway) newTable(routes Routes, version string) *table {
 	return t
 }
 
-// add adds a route under a pattern.
 func (t *table) add(route *guardedRoute, pattern string) {
 	t.exact.add(pattern, route)
 	route.exact.add(pattern, route)

@@ -21,7 +21,6 @@ const (
 	operationHeader = "Idempotency-Operation"
 )
 
-// proxy passes requests to the upstream over a transport.
 func (g *Gateway) proxy(transport http.RoundTripper) *httputil.ReverseProxy {
 	return &httputil.ReverseProxy{
 		Transport:      transport,
@@ -43,7 +42,6 @@ type bufferPool struct{ free sync.Pool }
 
 const bufferSize = 32 << 10 // as ReverseProxy takes
 
-// Get returns a buffer that is not in use.
 func (p *bufferPool) Get() []byte {
 	if buffer, ok := p.free.Get().(*[bufferSize]byte); ok {
 		return buffer[:]
@@ -51,10 +49,8 @@ func (p *bufferPool) Get() []byte {
 	return make([]byte, bufferSize)
 }
 
-// Put takes a buffer back.
 func (p *bufferPool) Put(buffer []byte) { p.free.Put((*[bufferSize]byte)(buffer)) }
 
-// rewrite makes the request to the upstream.
 func (g *Gateway) rewrite(p *httputil.ProxyRequest) {
 	x := exchangeOf(p.In.Context())
 	p.SetURL(g.config.Upstream.url)

@@ -60,7 +60,6 @@ func (r *responder) bound() {
 	}
 }
 
-// Hijack hands the connection over, for an upgrade.
 func (r *responder) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	conn, buffered, err := http.NewResponseController(r.ResponseWriter).Hijack()
 	if err == nil {

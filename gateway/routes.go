@@ -67,7 +67,6 @@ func ParseRoutes(text []byte) (Routes, error) {
 	return routes, nil
 }
 
-// entries finds the list of routes in a file.
 func entries(text []byte) ([]*yaml.Node, error) {
 	if len(text) > maxFile {
 		return nil, fmt.Errorf("a routes file has up to %d bytes, not %d", maxFile, len(text))
@@ -96,7 +95,6 @@ func entries(text []byte) ([]*yaml.Node, error) {
 	return nil, join(faults)
 }
 
-// document reads the one document of a file.
 func document(text []byte) (*yaml.Node, error) {
 	decoder := yaml.NewDecoder(strings.NewReader(string(text)))
 	var whole, more yaml.Node
@@ -115,7 +113,6 @@ func document(text []byte) (*yaml.Node, error) {
 	return whole.Content[0], nil
 }
 
-// check finds the faults of a route's fields together.
 func (r Routes) check() (found faults) {
 	for _, route := range r {
 		if err := route.Check(); err != nil {
@@ -173,7 +170,6 @@ func register(mux *http.ServeMux, pattern string) (err error) {
 	return nil
 }
 
-// faults are what is wrong with a file.
 type faults []fault
 
 type fault struct {

@@ -32,7 +32,6 @@ func (g *Gateway) trace(r *http.Request, x *exchange) *http.Request {
 	return r.WithContext(ctx)
 }
 
-// endTrace ends the span of a request with its outcome.
 func (x *exchange) endTrace(r *http.Request, status int) {
 	if x.span == nil {
 		return
@@ -117,7 +116,6 @@ func (b *tracedBody) Read(into []byte) (int, error) {
 	return n, err
 }
 
-// Close ends the body.
 func (b *tracedBody) Close() error {
 	err := b.ReadCloser.Close()
 	b.end(nil)

@@ -47,7 +47,6 @@ func safeHeader(header http.Header) http.Header {
 	return safe
 }
 
-// replay sends a recorded answer again.
 func (a Answer) replay(w http.ResponseWriter) {
 	header := w.Header()
 	maps.Copy(header, a.Header)

@@ -123,14 +123,12 @@ func (b *backlog) tried(j *job, done bool) {
 	}
 }
 
-// has reports whether there is a job for a record.
 func (b *backlog) has(name string) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.names[name] > 0
 }
 
-// drop counts a job that was dropped.
 func (b *backlog) drop() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -146,7 +144,6 @@ func (b *backlog) dropLocked(n int) {
 	}
 }
 
-// shut makes add refuse further jobs.
 func (b *backlog) shut() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -191,10 +188,8 @@ func (j *jobs) Len() int           { return len(*j) }
 func (j *jobs) Less(a, b int) bool { return (*j)[a].due.Before((*j)[b].due) }
 func (j *jobs) Swap(a, b int)      { (*j)[a], (*j)[b] = (*j)[b], (*j)[a] }
 
-// Push appends a job.
 func (j *jobs) Push(x any) { *j = append(*j, x.(*job)) }
 
-// Pop removes the last one.
 func (j *jobs) Pop() any {
 	last := len(*j) - 1
 	x := (*j)[last]

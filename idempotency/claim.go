@@ -84,7 +84,6 @@ func (t ClaimOptions) withDefaults() ClaimOptions {
 	return t
 }
 
-// retained is a retention, or its default.
 func retained(retention time.Duration) time.Duration {
 	if retention == 0 {
 		return day

@@ -31,7 +31,6 @@ func (t *Tokens) Middleware(route Route) func(http.Handler) http.Handler {
 	return func(next http.Handler) http.Handler { return &guard{t, route, kept, next} }
 }
 
-// ServeHTTP answers a request, once.
 func (g *guard) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if err := g.serve(w, r); err != nil {
 		g.refuse(w, r, err)

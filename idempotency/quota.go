@@ -24,7 +24,6 @@ type Quota struct {
 	Bytes      int64 // of memory that they take in Redis, estimated
 }
 
-// check returns the faults of a quota.
 func (q Quota) check() error {
 	if q.Operations < 0 || q.Bytes < 0 {
 		return fmt.Errorf("idempotency: quota of %d operations and %d bytes: not below 0", q.Operations, q.Bytes)
@@ -40,7 +39,6 @@ const (
 	packedBytes = 64
 )
 
-// maxPrincipals is how many principals are counted.
 const maxPrincipals = 100_000
 
 // quotas counts what principals have in the store. It is safe for concurrent use; a nil one counts
@@ -128,7 +126,6 @@ func (q *quotas) countLocked(principal string, now, retention time.Duration) cha
 	return charge{q, principal, end}
 }
 
-// answered counts an answer that was recorded.
 func (q *quotas) answered(principal string, retention time.Duration, length int) {
 	if q == nil {
 		return

@@ -126,10 +126,8 @@ type asked struct {
 	ask  func(Tell)
 }
 
-// Describe implements [prometheus.Collector].
 func (a asked) Describe(to chan<- *prometheus.Desc) { to <- a.desc }
 
-// Collect implements [prometheus.Collector].
 func (a asked) Collect(to chan<- prometheus.Metric) {
 	a.ask(func(value float64, labels ...string) {
 		to <- prometheus.MustNewConstMetric(a.desc, a.as, value, labels...)

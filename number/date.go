@@ -6,7 +6,6 @@ import (
 	"time"
 )
 
-// field is a part of a date.
 type field uint8
 
 const (

@@ -25,7 +25,6 @@ type part struct {
 	date     pattern // of a date
 }
 
-// fault is a fault of a text, and its position.
 type fault struct {
 	position int // from 1; 0 = with the whole
 	says     string

@@ -28,7 +28,6 @@ var redirectGoRedis = sync.OnceFunc(func() { redis.SetLogger(goRedisLog{}) })
 
 type goRedisLog struct{}
 
-// Printf takes go-redis's messages.
 func (goRedisLog) Printf(ctx context.Context, format string, args ...any) {
 	cmp.Or(goRedisLogger.Load(), slog.Default()).DebugContext(ctx, "go-redis", "message", fmt.Sprintf(format, args...))
 }

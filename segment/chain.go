@@ -104,7 +104,6 @@ func (c *chain) awaitLocked(ctx context.Context, a *attempt) error {
 
 func starved(ctx context.Context) error { return fmt.Errorf("%w: %w", ErrStarved, context.Cause(ctx)) }
 
-// drawnLocked returns how many ids were drawn.
 func (c *chain) drawnLocked() int64 { return c.crossed + c.current.used() }
 
 // leftLocked returns how many ids are ready. The sum of ranges can exceed an int64.

@@ -189,7 +189,6 @@ func (s *Sequence) Seed(ctx context.Context, tag string, first int64) error {
 	})
 }
 
-// sequenceStatements is the SQL of one Sequence.
 type sequenceStatements struct{ create, probe, gate, queue, read, lock, next, insert string }
 
 var sequenceCreate = map[Dialect]string{

@@ -2,7 +2,6 @@ package segment
 
 import "strings"
 
-// leafStatements is the SQL of one LeafAlloc.
 type leafStatements struct {
 	create, probe, take, takeStep, row, insert, advance, retire, revive, list string
 }

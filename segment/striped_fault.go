@@ -35,7 +35,6 @@ func away(err error) bool {
 	return errors.Is(err, redisstore.ErrUnknownOutcome) || errors.Is(err, redisstore.ErrUnavailable)
 }
 
-// Error reports what each store answered.
 func (f stripesError) Error() string {
 	texts := make([]string, 0, len(f))
 	for _, fault := range f {

@@ -20,7 +20,6 @@ type StripeStats struct {
 	LastError string    // "" = there was none
 }
 
-// stripeStore is one store.
 type stripeStore struct {
 	source Source
 	index  int64

@@ -93,7 +93,6 @@ func (h *ids) poolOf(r *request) string {
 	return h.pool
 }
 
-// idOrder reads how many ids are asked for.
 func idOrder(r *request) (asked order) {
 	r.noFields()
 	n := r.int("n", 1, 1, maxIDs)

@@ -265,7 +265,6 @@ func (h *locks) list(r *request) error {
 	return r.answer(http.StatusOK, wire.Locks{Locks: page, Next: next})
 }
 
-// lockInfo answers with the holders and waiters of a lock.
 func lockInfo(name string, info lock.Info) wire.Lock {
 	shown := wire.Lock{
 		Name: name, Mode: string(info.Mode), Permits: info.Capacity, Fence: info.Fence, Holders: []wire.LockHolder{}, Waiting: info.Queue, ServerTime: info.Now,

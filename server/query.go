@@ -53,7 +53,6 @@ func printable(text string) string {
 	return quoted[1 : len(quoted)-1]
 }
 
-// has reports whether a query has a field.
 func has(c echo.Context, field string) bool {
 	return c.Request().URL.RawQuery != "" && c.QueryParams().Has(field)
 }

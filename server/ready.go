@@ -29,7 +29,6 @@ type probes struct {
 	outdone   outdone
 }
 
-// checker asks the store for /readyz.
 func (s *Server) checker() *health.Checker {
 	return health.New(health.Config{
 		Store: s.store, Logger: s.log, Stopping: &s.draining.Stopping,

@@ -135,7 +135,6 @@ func (r *request) millis(field string, value *int64, absent, least, most time.Du
 
 const leaseHeader = "Lease-Token"
 
-// lease reads the header that proves a lease.
 func (r *request) lease() string {
 	tokens := r.Request().Header.Values(leaseHeader)
 	if len(tokens) != 1 || tokens[0] == "" {
@@ -145,7 +144,6 @@ func (r *request) lease() string {
 	return tokens[0]
 }
 
-// noFields refuses a body with fields.
 func (r *request) noFields() { r.body(&struct{}{}) }
 
 // answer answers with JSON that no cache may store.
@@ -154,7 +152,6 @@ func (r *request) answer(status int, message any) error {
 	return r.JSON(status, message)
 }
 
-// done answers that it was done.
 func (r *request) done() error {
 	noStore(r)
 	return r.NoContent(http.StatusNoContent)

@@ -17,7 +17,6 @@ type timedSource struct {
 	metrics *metrics.Service
 }
 
-// Take implements segment.Source.
 func (t timedSource) Take(ctx context.Context, tag string, step int64) (segment.Range, error) {
 	began := time.Now()
 	got, err := t.Source.Take(ctx, tag, step)

@@ -99,7 +99,6 @@ func (f Format) Parse(text string, style Style) (ID, error) {
 	return 0, fmt.Errorf("%w: format %.40q", ErrSyntax, string(f))
 }
 
-// defaultLayout is DefaultLayout, read.
 var defaultLayout = MustLayout(DefaultLayout)
 
 // origin puts the defaults in the place of zero values.

@@ -56,22 +56,18 @@ type leaser struct {
 	request Request
 }
 
-// Acquire implements holder.Leaser.
 func (l leaser) Acquire(ctx context.Context, nonce string) (Lease, error) {
 	return l.pools.acquire(ctx, l.pool, l.request, nonce)
 }
 
-// Renew implements holder.Leaser.
 func (l leaser) Renew(ctx context.Context, lease Lease) (Lease, error) {
 	return l.pools.Renew(ctx, lease, l.request.Ack)
 }
 
-// Release implements holder.Leaser.
 func (l leaser) Release(ctx context.Context, lease Lease, usedUntil time.Time) error {
 	return l.pools.Release(ctx, lease.Pool, lease.WorkerID, lease.Token, usedUntil)
 }
 
-// Judge implements holder.Leaser.
 func (leaser) Judge(err error) holder.Verdict {
 	return holder.Verdict{
 		Wait:  redisstore.RetryAfter(err),

@@ -120,7 +120,6 @@ type Shape struct {
 	Epoch      time.Time // time origin of the ids, whole milliseconds
 }
 
-// read reads the layout and checks the shape.
 func (s Shape) read() (snowflake.Layout, error) {
 	layout, err := snowflake.ParseLayout(s.Layout)
 	switch {

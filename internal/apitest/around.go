@@ -41,7 +41,6 @@ type tripper struct {
 	own  []Own
 }
 
-// RoundTrip implements http.RoundTripper.
 func (t *tripper) RoundTrip(r *http.Request) (*http.Response, error) {
 	t.t.Helper()
 	target := targetOf(r)
@@ -96,7 +95,6 @@ func take(response *http.Response) (text []byte, cut bool) {
 
 type failing struct{ err error }
 
-// Read implements io.Reader.
 func (f failing) Read([]byte) (int, error) { return 0, f.err }
 
 func isStream(header http.Header) bool {
@@ -148,14 +146,12 @@ func (c *copied) took(p []byte, err error) {
 	c.whole = c.whole || errors.Is(err, io.EOF)
 }
 
-// reading copies a body while it is read.
 type reading struct {
 	io.ReadCloser
 
 	into *copied
 }
 
-// Read implements io.Reader.
 func (r *reading) Read(p []byte) (int, error) {
 	n, err := r.ReadCloser.Read(p)
 	r.into.took(p[:n], err)
@@ -210,7 +206,6 @@ func Proxy(t testing.TB, server string) string {
 	return proxy.URL
 }
 
-// writing copies an answer while it is written.
 type writing struct {
 	http.ResponseWriter
 
@@ -219,7 +214,6 @@ type writing struct {
 	failed bool
 }
 
-// WriteHeader implements http.ResponseWriter.
 func (w *writing) WriteHeader(status int) {
 	if w.status == 0 && status >= http.StatusOK {
 		w.status = status
@@ -227,7 +221,6 @@ func (w *writing) WriteHeader(status int) {
 	w.ResponseWriter.WriteHeader(status)
 }
 
-// Write implements http.ResponseWriter.
 func (w *writing) Write(p []byte) (int, error) {
 	if w.status == 0 {
 		w.status = http.StatusOK
@@ -238,5 +231,4 @@ func (w *writing) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// Unwrap lets http.ResponseController find what the server's writer can do.
 func (w *writing) Unwrap() http.ResponseWriter { return w.ResponseWriter }

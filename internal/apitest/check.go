@@ -85,7 +85,6 @@ func (r *route) fits(segments []string) bool {
 	return true
 }
 
-// values are the path's parameters, as they were written.
 func (r *route) values(path string) map[string]string {
 	values := map[string]string{}
 	for i, segment := range strings.Split(path, "/") {

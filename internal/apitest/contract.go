@@ -25,7 +25,6 @@ type Contract struct {
 	schemas  schemas
 }
 
-// route is a path of the document, and its operations by method.
 type route struct {
 	template   string
 	segments   []string // {key} stands for any
@@ -33,7 +32,6 @@ type route struct {
 	operations map[string]*operation
 }
 
-// operation is what may be asked of a path, and answered.
 type operation struct {
 	name       string // such as POST /token
 	role       string // that a caller needs, as x-coatcheck-role says

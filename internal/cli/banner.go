@@ -33,13 +33,11 @@ type started struct {
 	Version     string `json:"version"`
 }
 
-// servedAt is the address of a service.
 type servedAt struct {
 	clients net.Addr
 	admin   string // its URL; "" = nowhere
 }
 
-// banner reports what runs, what it keeps, and what to do next.
 func (p *program) banner(ctx context.Context, c *config.Service, store *redisstore.Store, at servedAt, log *slog.Logger) error {
 	s := started{
 		URL: c.Scheme() + reachable(at.clients.String()), AdminURL: at.admin, Store: string(store.Mode()), Address: store.Address(), Ack: store.Ack(),

@@ -89,7 +89,6 @@ func (p *program) benchCommand() *cobra.Command {
 	return command
 }
 
-// complete checks the flags together.
 func (b *benching) complete() error {
 	if b.duration == 0 && b.requests == 0 {
 		b.duration = 10 * time.Second
@@ -137,7 +136,6 @@ func (p *program) bench(c *cobra.Command, b *benching) error {
 // benchPatience is how long the rest of a measurement may take after Ctrl-C.
 const benchPatience = 10 * time.Second
 
-// measure opens the names, makes the load, writes the figures, and cleans up.
 func (p *program) measure(ctx context.Context, b *benching, w work, at string, sweepAll func(context.Context) error) error {
 	live := p.live()
 	defer func() {
@@ -165,7 +163,6 @@ func (p *program) measure(ctx context.Context, b *benching, w work, at string, s
 	return p.hand(b, report, result)
 }
 
-// openAll prepares the names.
 func (w work) openAll(ctx context.Context, b *benching, live liveLine) error {
 	if w.open == nil {
 		return nil
@@ -200,7 +197,6 @@ func (b *benching) tidy(ctx context.Context, w work, sweepAll func(context.Conte
 	return ""
 }
 
-// hand prints the report and writes the files.
 func (p *program) hand(b *benching, report benchReport, result *loadgen.Result) error {
 	if err := p.print(report, report.people()); err != nil {
 		return err

@@ -62,7 +62,6 @@ func benchAtRedis(what string, store *redisstore.Store, c *config.Service) (work
 	return work{}, errUnknownKind
 }
 
-// tokensAtRedis issues tokens, or guards operations with them.
 func tokensAtRedis(what string, tokens *idempotency.Tokens) work {
 	w := work{close: tokens.Close, call: func(ctx context.Context, name string) error {
 		_, err := tokens.Issue(ctx, "", name, benchTokenTTL)
@@ -85,7 +84,6 @@ func tokensAtRedis(what string, tokens *idempotency.Tokens) work {
 	return w
 }
 
-// benchShape is the shape of the pools.
 func benchShape(what string) workerlease.Shape {
 	layout := snowflake.MustLayout(benchLayout(what))
 	return workerlease.Shape{Layout: layout.String(), Epoch: snowflake.DefaultEpoch}
@@ -154,13 +152,11 @@ func segmentsAtRedis(store *redisstore.Store, c *config.Service) work {
 	}
 }
 
-// benchSource takes ranges from counters.
 type benchSource struct {
 	counters *counter.Counters
 	step     int64
 }
 
-// Take implements segment.Source.
 func (b benchSource) Take(ctx context.Context, tag string, step int64) (segment.Range, error) {
 	if step == 0 {
 		step = b.step

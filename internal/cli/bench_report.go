@@ -70,7 +70,6 @@ func reportOf(b *benching, at string, r *loadgen.Result) benchReport {
 	return report
 }
 
-// progressLine is what a terminal shows while the load goes on.
 func progressLine(what string, row loadgen.Row) string {
 	return fmt.Sprintf("%s  %4.0fs  %9s/s  p50 %-8s p99 %-8s %d errors", what, row.End.Seconds(), count(row.Rate()), loadgen.Short(row.P50), loadgen.Short(row.P99), row.AllFailed)
 }
@@ -87,7 +86,6 @@ func count(n float64) string {
 	return digits
 }
 
-// load describes the load.
 func (r benchReport) load() string {
 	callers := fmt.Sprintf("%d callers", r.Concurrency)
 	if r.Rate > 0 {
@@ -96,7 +94,6 @@ func (r benchReport) load() string {
 	return "closed loop, " + callers
 }
 
-// people writes the report as a table.
 func (r benchReport) people() string {
 	var text strings.Builder
 	ended := ""
@@ -126,7 +123,6 @@ func (r benchReport) people() string {
 
 func fromUS(us float64) string { return loadgen.Short(time.Duration(us * 1000)) }
 
-// explain describes the figures.
 func (r benchReport) explain(text *strings.Builder) {
 	fmt.Fprintln(text)
 	if r.Rate == 0 {

@@ -38,7 +38,6 @@ type work struct {
 	stays string // what is left unless it is removed; "" = all goes by itself within minutes
 }
 
-// name is the one that the n-th call uses.
 func benchName(what string, n, names int64) string {
 	return benchNames + what + ":" + strconv.FormatInt(n%names, 10)
 }

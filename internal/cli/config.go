@@ -110,7 +110,6 @@ func (p *program) configEnv(l *config.Sources) error {
 	return p.print(list, people.String()+"\nA file given with --config (or COATCHECK_CONFIG) takes the flags' names without the dashes in front.\n")
 }
 
-// reload is the word for when a setting's new value takes effect.
 func reload(hot bool) string {
 	if hot {
 		return "reload"

@@ -54,7 +54,6 @@ func listedCounter(one client.CounterInfo) wire.ListedCounter {
 	return wire.ListedCounter{Key: one.Key, Value: &one.Value}
 }
 
-// counterTable is counters for people.
 func counterTable(list []wire.ListedCounter) string {
 	if len(list) == 0 {
 		return "There is no counter.\n"
@@ -99,7 +98,6 @@ func (p *program) counterGetCommand() *cobra.Command {
 	return command
 }
 
-// counterSet is `counter set`.
 type counterSet struct {
 	value int64
 	ttl   time.Duration

@@ -77,7 +77,6 @@ type examined struct {
 	Servers  []examinedServer `json:"servers,omitempty"`
 }
 
-// examinedServer is the summary of a server.
 type examinedServer struct {
 	Addr     string  `json:"addr"`
 	Role     string  `json:"role"` // master, replica or away
@@ -146,7 +145,6 @@ func (p *program) tell(e *examination, found examined) error {
 	return nil
 }
 
-// people writes the findings as a table, the worst first.
 func (f examined) people() string {
 	var text strings.Builder
 	fmt.Fprintf(&text, "%s (%s", f.At, f.Kind)

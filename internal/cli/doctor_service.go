@@ -19,7 +19,6 @@ import (
 	"github.com/coatcheck/coatcheck/internal/wire"
 )
 
-// examineService looks at a running service from outside, as its clients do.
 func (p *program) examineService(ctx context.Context, e *examination) error {
 	at, err := url.Parse(e.server)
 	if err != nil || at.Host == "" || at.Scheme != "http" && at.Scheme != "https" {
@@ -41,7 +40,6 @@ func (p *program) examineService(ctx context.Context, e *examination) error {
 	return p.tell(e, examined{At: at.Redacted(), Kind: "service", Findings: doctor.ExamineService(facts, e.settings())})
 }
 
-// look is one examination of a service.
 type look struct {
 	base  string
 	key   string
@@ -61,7 +59,6 @@ func newLook(base, key string, secure *tls.Config) *look {
 	}
 }
 
-// seen is an answer of the service.
 type seen struct {
 	status int
 	header http.Header

@@ -47,7 +47,6 @@ func (p *program) gatewayCommand() *cobra.Command {
 	return command
 }
 
-// gateway runs the gateway until the context ends.
 func (p *program) gateway(ctx context.Context, l *config.Sources, c *config.Gateway) (err error) {
 	hangups := catchHangups()
 	defer signal.Stop(hangups)
@@ -98,7 +97,6 @@ func openListeners(c *config.Gateway) (clients, admin net.Listener, err error) {
 	return clients, admin, nil
 }
 
-// gatewayStarted is the report of the gateway when it is ready.
 type gatewayStarted struct {
 	started
 

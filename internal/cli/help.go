@@ -12,7 +12,6 @@ import (
 	"github.com/coatcheck/coatcheck/internal/config"
 )
 
-// helpWidth is the width of the text of help.
 const helpWidth = 100
 
 // groupedFlags writes flags under the headings of their settings. A command's own come first, and
@@ -88,7 +87,6 @@ func completeChoices(command *cobra.Command) {
 	}
 }
 
-// grouped puts commands under a heading of the program's help.
 func grouped(root *cobra.Command, heading string, commands ...*cobra.Command) {
 	root.AddGroup(&cobra.Group{ID: heading, Title: heading})
 	for _, command := range commands {

@@ -95,7 +95,6 @@ func (t *handlerTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	}, nil
 }
 
-// handled is a handler's response writer.
 type handled struct {
 	header, sent http.Header // sent as it was when the answer began
 	status       int

@@ -15,7 +15,6 @@ import (
 	"github.com/coatcheck/coatcheck/snowflake"
 )
 
-// idForm is the form of ids by the flags.
 type idForm struct {
 	format snowflake.Format
 	width  int64
@@ -39,7 +38,6 @@ func shorthand(flags *pflag.FlagSet, letter, name string) {
 	flags.Lookup(letter).Hidden = true
 }
 
-// alias sets another flag.
 type alias struct {
 	flags *pflag.FlagSet
 	name  string
@@ -49,7 +47,6 @@ func (a alias) Set(value string) error { return a.flags.Set(a.name, value) }
 func (a alias) String() string         { return "" }
 func (a alias) Type() string           { return "string" }
 
-// style is the parameters of the format.
 func (f *idForm) style(ctx context.Context, service *client.Client, pool string) (snowflake.Style, error) {
 	style := snowflake.Style{Width: int(f.width)}
 	if f.format != snowflake.Timed {
@@ -150,7 +147,6 @@ func (p *program) makeIDs(ctx context.Context, service *client.Client, pool stri
 	return p.print(idsMade{Pool: pool, IDs: texts}, people)
 }
 
-// write writes ids for machines, and for people one a line.
 func (f *idForm) write(ids []snowflake.ID, style snowflake.Style) (texts []string, people string, err error) {
 	var lines []byte
 	for _, id := range ids {

@@ -15,7 +15,6 @@ import (
 	"github.com/coatcheck/coatcheck/internal/names"
 )
 
-// increment is `incr` with its flags.
 type increment struct {
 	client.CounterRequest
 
@@ -66,7 +65,6 @@ func (p *program) incrCommand() *cobra.Command {
 	return command
 }
 
-// complete checks the flags and the key together.
 func (i *increment) complete(text string) (key string, err error) {
 	if key, i.Calendar, err = splitKey(text); err != nil {
 		return "", err

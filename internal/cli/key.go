@@ -38,7 +38,6 @@ func bindKeys(flags *pflag.FlagSet, own ...*config.Setting) *keyStore {
 	return k
 }
 
-// stored reports whether a Redis was named.
 func (k *keyStore) stored() bool { return !k.Service.OnEmbedded() }
 
 // atKeys runs a command at the named Redis.
@@ -152,7 +151,6 @@ func (w *wanted) record(key access.Key) (access.Record, error) {
 	return record, record.Check()
 }
 
-// madeKey is a key that was just made.
 type madeKey struct {
 	Key    string        `json:"key"`
 	Record access.Record `json:"record"`
@@ -290,7 +288,6 @@ func (p *program) keyHashCommand() *cobra.Command {
 	}
 }
 
-// listedKey is a key as people see it.
 type listedKey struct {
 	access.Record
 

@@ -46,7 +46,6 @@ func (s *serviceAt) secure() (*tls.Config, error) {
 	return secure, nil
 }
 
-// client returns a client of the service.
 func (s *serviceAt) client() (*client.Client, error) {
 	config := client.Config{URL: s.server, APIKey: s.apiKey}
 	secure, err := s.secure()

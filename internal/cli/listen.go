@@ -12,7 +12,6 @@ import (
 	"github.com/coatcheck/coatcheck/redisstore"
 )
 
-// openListener starts to listen, with TLS if it is set.
 func openListener(c *config.Service, log *slog.Logger) (net.Listener, *config.Certificates, error) {
 	for _, missing := range c.Exposed() {
 		log.Warn("insecure: other machines can reach this service", "listen", c.Listen, "fix", missing)

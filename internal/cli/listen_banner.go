@@ -27,7 +27,6 @@ func whoMayAsk(c *config.Service) string {
 	return "every caller may do everything (--access asks for keys)"
 }
 
-// curlOf is a curl command for the service.
 func curlOf(c *config.Service) string {
 	curl := "curl"
 	if c.TLSCert != "" {

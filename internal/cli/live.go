@@ -27,14 +27,12 @@ func (p *program) live() liveLine {
 	return liveLine{out}
 }
 
-// show writes a text over the last one.
 func (l liveLine) show(text string) {
 	if l.to != nil {
 		fmt.Fprintf(l.to, "\r\x1b[2K%s", text)
 	}
 }
 
-// clear takes the text away.
 func (l liveLine) clear() { l.show("") }
 
 // waitShown is after how long a command says on a terminal that it waits.

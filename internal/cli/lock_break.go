@@ -12,7 +12,6 @@ import (
 	"github.com/coatcheck/coatcheck/internal/wire"
 )
 
-// lockBreak is `lock break`.
 type lockBreak struct {
 	fence int64
 	said  bool // the fence was
@@ -61,7 +60,6 @@ func (p *program) breakLock(ctx context.Context, service *client.Client, name st
 	return p.print(wire.LockBroken{Name: name, Fence: fence}, fmt.Sprintf("%d\n", fence))
 }
 
-// holder returns the holder to break.
 func (b lockBreak) holder(shown wire.Lock) (wire.LockHolder, error) {
 	var fences []string
 	for _, holder := range shown.Holders {

@@ -66,7 +66,6 @@ func (p *program) listLocks(ctx context.Context, service *client.Client) error {
 	return p.print(wire.Locks{Locks: list}, people)
 }
 
-// lockTable is locks for people, a line for each holder.
 func lockTable(list []wire.Lock) string {
 	return tabular("LOCK\tMODE\tHOLDER\tFENCE\tSINCE\tUNTIL\tWAITING", func(line func(...string)) {
 		for _, shown := range list {
@@ -82,7 +81,6 @@ func lockTable(list []wire.Lock) string {
 	})
 }
 
-// lockPicture is one lock for people, with its queue.
 func lockPicture(shown wire.Lock) string {
 	if len(shown.Holders)+shown.Waiting == 0 {
 		return shown.Name + " has no holder.\n"

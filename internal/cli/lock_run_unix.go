@@ -16,7 +16,6 @@ import (
 	"github.com/coatcheck/coatcheck/lock"
 )
 
-// run acquires, runs the command, and releases.
 func (r *lockRun) run(ctx context.Context, from acquire) error {
 	ctx, stop := supervise.UntilQuit(ctx)
 	defer stop()
@@ -42,7 +41,6 @@ func (r *lockRun) run(ctx context.Context, from acquire) error {
 	return endOf(ended.Code, err)
 }
 
-// lockTenure is a lock that is held for a command.
 type lockTenure struct {
 	heldLock
 
@@ -77,7 +75,6 @@ func (h *lockTenure) Window() (supervise.Window, error) {
 // have it.
 func trust(ttl time.Duration) time.Duration { return min(ttl/10, time.Second) }
 
-// Environment is the command's variables about its lock.
 func (h *lockTenure) Environment(file string) []string {
 	return append(os.Environ(),
 		"LOCK_NAME="+h.Name(),

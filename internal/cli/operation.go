@@ -66,7 +66,6 @@ func shownOperation(o client.Operation) wire.Operation {
 	return shown
 }
 
-// operationTable is operations for people, and what to do about them.
 func operationTable(list []wire.Operation) string {
 	if len(list) == 0 {
 		return "No operation is in doubt.\n"
@@ -110,7 +109,6 @@ func takesNext(command *cobra.Command, arg string) bool {
 	return isFlag(command, arg) && command.Flags().Lookup(arg[2:]).NoOptDefVal == ""
 }
 
-// settling is the flags of token settle.
 type settling struct {
 	completed, notBegun, refused bool
 	reason, body, bodyFile       string
@@ -162,7 +160,6 @@ func (p *program) tokenSettleCommand() *cobra.Command {
 	return command
 }
 
-// settlement makes a settlement of the flags.
 func (s settling) settlement(input io.Reader) (client.Settlement, error) {
 	settlement := client.Settlement{Reason: s.reason}
 	for decision, said := range map[client.Decision]bool{client.Happened: s.completed, client.NotBegun: s.notBegun, client.Refuse: s.refused} {

@@ -98,7 +98,6 @@ func paint(text, colour string, colours bool) string {
 
 const mostHolders = 32
 
-// holders is a table of the current holders.
 func holders(ring wire.WorkerRing) string {
 	var people strings.Builder
 	table := tabwriter.NewWriter(&people, 0, 8, 2, ' ', 0)

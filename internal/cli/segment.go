@@ -26,7 +26,6 @@ func (p *program) segmentCommand() *cobra.Command {
 	return command
 }
 
-// leafFlags are the flags for the tags of a database.
 type leafFlags struct {
 	config.Sources
 

@@ -27,7 +27,6 @@ type tagHome struct {
 	close func()
 }
 
-// tagMove is `segment move`.
 type tagMove struct {
 	leafFlags
 

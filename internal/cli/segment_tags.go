@@ -67,7 +67,6 @@ func (p *program) segmentListCommand() *cobra.Command {
 	return command
 }
 
-// tagTable is tags for people.
 func tagTable(tags []shownTag) string {
 	if len(tags) == 0 {
 		return "There is no tag.\n"

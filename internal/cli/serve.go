@@ -39,7 +39,6 @@ func (p *program) serveCommand() *cobra.Command {
 	return command
 }
 
-// serve runs the service until the context ends.
 func (p *program) serve(ctx context.Context, l *config.Sources) (err error) {
 	hangups := catchHangups()
 	defer signal.Stop(hangups)
@@ -110,7 +109,6 @@ func (o opened) settings(c *config.Service) server.Config {
 	return s
 }
 
-// openStore opens the store that the configuration names.
 func openStore(ctx context.Context, c *config.Service, log *slog.Logger, observers ...observe.Observer) (*redisstore.Store, error) {
 	config := c.Store
 	config.Logger, config.Observers = log, observers

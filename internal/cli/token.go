@@ -101,7 +101,6 @@ func (p *program) tokenShowCommand() *cobra.Command {
 	return command
 }
 
-// tokenLines is a token's status for people.
 func tokenLines(status wire.TokenStatus) string {
 	var people strings.Builder
 	table := tabwriter.NewWriter(&people, 0, 8, 2, ' ', 0)

@@ -54,7 +54,6 @@ func onePool(_ *cobra.Command, args []string) error {
 	return checkPool(args[0])
 }
 
-// poolTable is pools for people.
 func poolTable(pools []wire.WorkerPool) string {
 	var people strings.Builder
 	table := tabwriter.NewWriter(&people, 0, 8, 2, ' ', 0)

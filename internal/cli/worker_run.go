@@ -79,7 +79,6 @@ func checkPool(name string) error {
 	return nil
 }
 
-// held is a worker id that is held for a command.
 type held struct {
 	*client.Holder
 

@@ -17,7 +17,6 @@ import (
 	"github.com/coatcheck/coatcheck/workerlease/holder"
 )
 
-// run leases, runs the command, and releases.
 func (r *workerRun) run(ctx context.Context, service *client.Client) error {
 	ctx, stop := supervise.UntilQuit(ctx)
 	defer stop()
@@ -109,7 +108,6 @@ func (h *held) Window() (supervise.Window, error) {
 	return supervise.Window{Server: lease.NotAfter, Boot: now + left}, err
 }
 
-// Environment is the command's variables about its lease.
 func (h *held) Environment(file string) []string {
 	millis := func(t time.Time) string { return strconv.FormatInt(t.UnixMilli(), 10) }
 	return append(os.Environ(),

@@ -79,7 +79,6 @@ func (t *Tinyid) IDs(c echo.Context) error {
 	return send(c, ids, ids)
 }
 
-// isSimple reports whether the answer is text.
 func isSimple(c echo.Context) bool { return strings.HasSuffix(c.Path(), "Simple") }
 
 // send answers with data, or with its text.

@@ -11,7 +11,6 @@ import (
 // SegmentsFromRedis is the source of segments that are counters of the store.
 const SegmentsFromRedis = "redis"
 
-// segmentSource is the source of the ranges of /id/segment.
 func segmentSource(into *string) *Setting {
 	help := "where the ranges of /id/segment come from: redis, which is counters of the store, or a database with a leaf_alloc table: mysql:// | postgres://"
 	redact := func(s string) string {

@@ -113,7 +113,6 @@ func Named(name, value, help string, into *string) *Setting {
 	}}
 }
 
-// poolNames is a list of names.
 func poolNames(name, help string, into *[]string) *Setting {
 	return &Setting{Name: name, Unit: "names", Help: help, Parse: func(text string) error {
 		*into = nil

@@ -92,7 +92,6 @@ func ServiceSettings(c *Service) []*Setting {
 	)
 }
 
-// defaultPrincipal is the default header that identifies the caller.
 const defaultPrincipal = "Authorization"
 
 // In puts settings under a heading, in help and in docs/configuration.md.

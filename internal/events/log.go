@@ -166,7 +166,6 @@ func (l *Log) Subscribers() int {
 	return len(l.subscribers)
 }
 
-// entry is an event at its position.
 type entry struct {
 	at    int64
 	event wire.Event
@@ -217,7 +216,6 @@ func (l *Log) position(id string) (position int64, known bool) {
 	return position, true
 }
 
-// newest returns the position of the newest event.
 func (l *Log) newest() int64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()

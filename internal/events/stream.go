@@ -82,7 +82,6 @@ func (s *stream) greet(lastID string) {
 	s.flush()
 }
 
-// follow sends what happens.
 func (s *stream) follow(ctx context.Context) {
 	tick := time.NewTicker(tallyInterval)
 	defer tick.Stop()
@@ -164,7 +163,6 @@ func (s *stream) add(event string, message any) {
 	fmt.Fprintf(&s.text, "data: %s\n\n", text)
 }
 
-// flush sends what was written.
 func (s *stream) flush() {
 	if s.text.Len() == 0 || s.err != nil {
 		return
@@ -177,7 +175,6 @@ func (s *stream) flush() {
 	s.wrote = time.Now()
 }
 
-// wait waits for d, or until the context ends.
 func wait(ctx context.Context, d time.Duration) {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

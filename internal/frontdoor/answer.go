@@ -66,7 +66,6 @@ func (a *answer) hurry() {
 	_ = http.NewResponseController(a.ResponseWriter).SetWriteDeadline(time.Now().Add(lingerTime))
 }
 
-// FlushError sends what was written.
 func (a *answer) FlushError() error {
 	if !a.begun {
 		a.WriteHeader(http.StatusOK)
@@ -74,7 +73,6 @@ func (a *answer) FlushError() error {
 	return http.NewResponseController(a.ResponseWriter).Flush()
 }
 
-// Hijack takes the connection over.
 func (a *answer) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	conn, buffered, err := http.NewResponseController(a.ResponseWriter).Hijack()
 	a.taken = a.taken || err == nil

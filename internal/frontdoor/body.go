@@ -36,7 +36,6 @@ type body struct {
 	stall    time.Duration // how long nothing may come; 0 = as long as the request may take
 }
 
-// Read reads on, until Close.
 func (b *body) Read(into []byte) (int, error) {
 	if !b.begin() {
 		return 0, http.ErrBodyReadAfterClose

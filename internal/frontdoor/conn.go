@@ -145,7 +145,6 @@ func Plain(l net.Listener) net.Listener { return plain{l} }
 
 type plain struct{ net.Listener }
 
-// Accept waits for the next connection.
 func (p plain) Accept() (net.Conn, error) {
 	accepted, err := p.Listener.Accept()
 	if err != nil {

@@ -13,7 +13,6 @@ import (
 // warnEvery is how often the log warns that the bound on connections is reached.
 const warnEvery = time.Minute
 
-// visit is an open connection.
 type visit struct {
 	at     *list.Element // in the queue of the quiet; nil = not in it
 	kept   bool          // a request has been answered

@@ -71,7 +71,6 @@ func Run(ctx context.Context, plan Plan) (*Result, error) {
 	return newRun(ctx, plan).run(), nil
 }
 
-// run is one run under way.
 type run struct {
 	Plan
 
@@ -206,7 +205,6 @@ func (r *run) rows(begin context.Context, done <-chan struct{}, cut func()) (row
 	}
 }
 
-// result adds up what was recorded.
 func (r *run) result(rows []Row) *Result {
 	took := time.Since(r.start)
 	result := &Result{Started: r.start, Took: took, Rows: rows, Rate: r.Rate, Interrupted: r.ctx.Err() != nil}

@@ -65,13 +65,11 @@ type chart struct {
 	lines []line
 }
 
-// tick is a mark on an axis.
 type tick struct {
 	value float64
 	label string
 }
 
-// line is a row of points with its name.
 type line struct {
 	name   string
 	colour string

@@ -126,7 +126,6 @@ func (c *batcher) do(ctx context.Context, call *call, words []any) ([]string, er
 	return j.wait(ctx)
 }
 
-// direct sends a call by itself.
 func (c *batcher) direct(ctx context.Context, call *call, words []any) ([]string, error) {
 	if len(c.store.observers) == 0 {
 		return call.alone(ctx, c.node, words)

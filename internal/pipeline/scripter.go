@@ -47,10 +47,8 @@ type chainedContext struct {
 	deadline time.Time
 }
 
-// Deadline implements context.Context.
 func (c chainedContext) Deadline() (time.Time, bool) { return c.deadline, true }
 
-// Value implements context.Context.
 func (c chainedContext) Value(key any) any {
 	if key == (chainedKey{}) {
 		return c.chained

@@ -88,7 +88,6 @@ func away(f *doctor.Inspection) error {
 	return errors.Join(faults...)
 }
 
-// inspector is one inspection under way.
 type inspector struct {
 	target  redisconn.Target
 	config  redisstore.Config
@@ -140,7 +139,6 @@ func (i *inspector) same(list []string, addr string) bool {
 	})
 }
 
-// loopback reports whether a host is this one.
 func loopback(host string) bool {
 	ip := net.ParseIP(strings.Trim(host, "[]"))
 	return host == "localhost" || ip != nil && ip.IsLoopback()
@@ -163,5 +161,4 @@ func (i *inspector) server(addr string) *redis.Options {
 	return redisconn.Safe(options, i.options.Patience)
 }
 
-// dial returns a client of a server at an address.
 func (i *inspector) dial(addr string) *redis.Client { return redis.NewClient(i.server(addr)) }

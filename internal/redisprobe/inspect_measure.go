@@ -26,7 +26,6 @@ const clockScript = "return redis.call('TIME')"
 // infoScript checks what our scripts need of a server besides its keys.
 const infoScript = "redis.call('TIME') return redis.call('INFO', 'replication')"
 
-// measure measures the times of a server.
 func (i *inspector) measure(ctx context.Context, node *redis.Client, s *doctor.Inspected) {
 	s.Clock = clock(ctx, node)
 	s.Ping = i.latency(func() error { return node.Ping(ctx).Err() })
@@ -70,7 +69,6 @@ func serverTime(ctx context.Context, node *redis.Client) (time.Time, error) {
 	return node.Time(ctx).Result()
 }
 
-// latency takes samples of a round trip.
 func (i *inspector) latency(trip func() error) doctor.Latency {
 	var took []time.Duration
 	for end := time.Now().Add(sampleLimit); len(took) < i.options.Samples && (len(took) == 0 || time.Now().Before(end)); {

@@ -24,7 +24,6 @@ var configNames = []string{
 	"busy-reply-threshold", "lua-time-limit", "tcp-keepalive", "timeout", "notify-keyspace-events", "protected-mode", "requirepass", "disable-thp",
 }
 
-// ask looks at one server.
 func (i *inspector) ask(ctx context.Context, addr, tag string) doctor.Inspected {
 	host, _, _ := net.SplitHostPort(addr)
 	s := doctor.Inspected{Addr: addr, Loopback: loopback(host) || strings.HasPrefix(addr, "/")}

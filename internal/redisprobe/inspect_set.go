@@ -39,7 +39,6 @@ func (i *inspector) sentinels(ctx context.Context) []string {
 	return servers
 }
 
-// sentinel asks one sentinel.
 func (i *inspector) sentinel(ctx context.Context, addr string) (found doctor.InspectedSentinel, others []string) {
 	found.Addr = addr
 	options := redisconn.Safe(&redis.Options{

@@ -80,7 +80,6 @@ var sentinelCommands = []needed{
 // sentinelChannels are those that go-redis listens to at a sentinel.
 var sentinelChannels = []string{"+switch-master", "+replica-reconf-done"}
 
-// commandsOf are the commands that a store needs of a kind of Redis.
 func commandsOf(mode redisstore.Mode) []needed {
 	if mode == redisstore.Cluster {
 		return append(slices.Clip(neededCommands), clusterCommands...)
@@ -167,7 +166,6 @@ func Denied(ctx context.Context, store *redisstore.Store) ([]string, error) {
 	return slices.Compact(all), nil
 }
 
-// tried is the outcome of tried commands.
 type tried struct {
 	// that the user may not run; upper case, with their subcommand, such as CLUSTER|SLOTS
 	denied  []string

@@ -41,7 +41,6 @@ func Sweep(ctx context.Context, store *redisstore.Store, beginning string, kinds
 	return removed, err
 }
 
-// sweepNode removes the records of one master.
 func sweepNode(ctx context.Context, node *redis.Client, prefix, beginning string) (removed int, err error) {
 	for cursor := uint64(0); ; {
 		var keys []string

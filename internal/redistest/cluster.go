@@ -90,7 +90,6 @@ func (c *Cluster) assignReplicas(ctx context.Context) error {
 	return nil
 }
 
-// checkAcquainted returns nil when every node is connected to every other.
 func (c *Cluster) checkAcquainted(ctx context.Context) error {
 	var errs []error
 	for _, n := range c.nodes {

@@ -116,7 +116,6 @@ func (p *Proxy) keep(conn net.Conn) {
 	p.conns = append(p.conns, conn)
 }
 
-// proxied is one connection through a proxy.
 type proxied struct {
 	proxy          *Proxy
 	client, server net.Conn

@@ -69,7 +69,6 @@ func StartSentinel(t testing.TB, replicas int) *SentinelSet {
 	return set
 }
 
-// startSentinelFor runs one sentinel that watches master.
 func startSentinelFor(t testing.TB, master *Server) sentinel {
 	t.Helper()
 	s := start(t, options{sentinel: true, config: []string{

@@ -67,7 +67,6 @@ func Start(t testing.TB, args ...string) *Server {
 	return start(t, options{args: args})
 }
 
-// start returns a server that answers, or fails the test.
 func start(t testing.TB, o options) *Server {
 	t.Helper()
 	s, err := tryStart(t, o)
@@ -164,7 +163,6 @@ func (s *Server) clientOptions() *redis.Options {
 	}
 }
 
-// config returns the text of the server's configuration file.
 func (s *Server) config() string {
 	lines := []string{
 		"bind 127.0.0.1",

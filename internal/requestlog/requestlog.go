@@ -101,7 +101,6 @@ type handler struct {
 	change    func(context.Context, slog.Record) slog.Record
 }
 
-// Handle writes the changed line.
 func (h handler) Handle(ctx context.Context, line slog.Record) error {
 	return h.Handler.Handle(ctx, h.change(ctx, line))
 }

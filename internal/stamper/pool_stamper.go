@@ -16,7 +16,6 @@ import (
 	"github.com/coatcheck/coatcheck/workerlease/holder"
 )
 
-// poolStamper stamps the ids of one pool.
 type poolStamper struct {
 	pool   string
 	owner  string // whose place it takes
@@ -54,7 +53,6 @@ func (s *Stamper) open(pool, owner string) *poolStamper {
 
 var defaultLayout = snowflake.MustLayout(snowflake.DefaultLayout)
 
-// hear records the holder's events.
 func (d *poolStamper) hear(event holder.Event) {
 	switch event.Kind {
 	case holder.Granted:

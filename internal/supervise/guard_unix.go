@@ -29,7 +29,6 @@ const (
 	reports  = 4 // a line of JSON each, for the process at the other end
 )
 
-// report is a guard's report.
 type report struct {
 	Group  int    `json:"group,omitempty"`  // the command has begun, in this process group
 	Ended  bool   `json:"ended,omitempty"`  // the command and its group have ended

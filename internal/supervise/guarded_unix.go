@@ -64,12 +64,10 @@ func (g *guarded) await(told *os.File) {
 	close(g.ended)
 }
 
-// pass hands a signal on to the command.
 func (g *guarded) pass(s os.Signal) {
 	_ = g.say(fmt.Sprintf("%d\n", s)) // the guard may have ended
 }
 
-// move changes the end of the window.
 func (g *guarded) move(end time.Duration) error {
 	return g.say(fmt.Sprintf(movedEnd+"%d\n", end.Milliseconds()))
 }
@@ -84,5 +82,4 @@ func (g *guarded) say(line string) error {
 	return err
 }
 
-// stop has the command stopped.
 func (g *guarded) stop() { _ = g.order.Close() }

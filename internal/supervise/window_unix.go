@@ -42,7 +42,6 @@ type windowFile string
 
 const windowName = "not_after"
 
-// newWindowFile writes a window to a new file.
 func newWindowFile(w Window) (windowFile, error) {
 	folder, err := os.MkdirTemp("", "coatcheck-")
 	if err != nil {

@@ -137,7 +137,6 @@ func (h held) check() error {
 	return nil
 }
 
-// page is the list for people.
 func page(all []held) string {
 	var b strings.Builder
 	b.WriteString("# Licences\n\n" + wrapped("The modules whose code is in the binary `coatcheck`, as it is built for Linux, beside Go's standard library (BSD-3-Clause) and this repository itself (Apache-2.0). "+

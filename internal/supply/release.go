@@ -133,7 +133,6 @@ func commitTime(ctx context.Context, root string) (time.Time, error) {
 	return at.UTC(), err
 }
 
-// tarred packs files into a folder of a gzipped tar.
 func tarred(folder string, files []packed, at time.Time) ([]byte, error) {
 	var all bytes.Buffer
 	outer := gzip.NewWriter(&all)
@@ -149,7 +148,6 @@ func tarred(folder string, files []packed, at time.Time) ([]byte, error) {
 	return all.Bytes(), errors.Join(faults...)
 }
 
-// zipped packs files into a folder of a zip.
 func zipped(folder string, files []packed, at time.Time) ([]byte, error) {
 	var all bytes.Buffer
 	archive := zip.NewWriter(&all)

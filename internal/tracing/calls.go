@@ -26,7 +26,6 @@ type calls struct {
 
 type callKey struct{}
 
-// CallStarted implements [observe.Observer].
 func (c calls) CallStarted(ctx context.Context, op string) context.Context {
 	if !trace.SpanFromContext(ctx).IsRecording() {
 		return ctx
@@ -39,7 +38,6 @@ func (c calls) CallStarted(ctx context.Context, op string) context.Context {
 	return context.WithValue(ctx, callKey{}, span)                                                                          //nolint:spancheck // as above
 }
 
-// CallEnded implements [observe.Observer].
 func (c calls) CallEnded(ctx context.Context, call observe.Call) {
 	span, ok := ctx.Value(callKey{}).(trace.Span)
 	if !ok {

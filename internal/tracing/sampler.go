@@ -25,7 +25,6 @@ func newSampler(part float64, known func(context.Context) bool) sampler {
 	return sampler{part, sdk.TraceIDRatioBased(part), known}
 }
 
-// ShouldSample implements [sdk.Sampler].
 func (s sampler) ShouldSample(p sdk.SamplingParameters) sdk.SamplingResult {
 	parent := trace.SpanContextFromContext(p.ParentContext)
 	switch {
@@ -42,5 +41,4 @@ func (s sampler) ShouldSample(p sdk.SamplingParameters) sdk.SamplingResult {
 	return s.begun.ShouldSample(p)
 }
 
-// Description implements [sdk.Sampler].
 func (s sampler) Description() string { return "KnownParentElse" + s.begun.Description() }

@@ -147,7 +147,6 @@ type complaints struct {
 	more int // that were not told
 }
 
-// Handle implements [otel.ErrorHandler].
 func (c *complaints) Handle(err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

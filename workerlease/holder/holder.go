@@ -261,7 +261,6 @@ func (h *Holder) run(t *term) {
 	}
 }
 
-// take makes a lease the current one.
 func (h *Holder) take(t *term) {
 	h.mu.Lock()
 	h.term, h.last, h.cause = t, t, nil

@@ -38,11 +38,22 @@ type servedAt struct {
 	admin   string // its URL; "" = nowhere
 }
 
-func (p *program) banner(ctx context.Context, c *config.Service, store *redisstore.Store, at servedAt, log *slog.Logger) error {
+func startedAt(ctx context.Context, c *config.Service, store *redisstore.Store, at servedAt, log *slog.Logger) started {
 	s := started{
 		URL: c.Scheme() + reachable(at.clients.String()), AdminURL: at.admin, Store: string(store.Mode()), Address: store.Address(), Ack: store.Ack(),
-		Durability: durability(c, store), Access: whoMayAsk(c), Version: version().Version,
+		Durability: durability(c, store), Version: version().Version,
 	}
+	if err := store.Ping(ctx); err != nil {
+		s.Problem = err.Error()
+	} else {
+		s.Hazards = hazards(ctx, store, log)
+	}
+	return s
+}
+
+func (p *program) banner(ctx context.Context, c *config.Service, store *redisstore.Store, at servedAt, log *slog.Logger) error {
+	s := startedAt(ctx, c, store, at, log)
+	s.Access = whoMayAsk(c)
 	for _, missing := range c.Exposed() {
 		s.Warnings = append(s.Warnings, "insecure: other machines can reach this service; "+missing)
 	}
@@ -53,34 +64,39 @@ func (p *program) banner(ctx context.Context, c *config.Service, store *redissto
 		}
 		s.NewPoolWait = (longest + cmp.Or(c.Server.Workers.Skew, workerlease.DefaultSkew)).Milliseconds()
 	}
-	if err := store.Ping(ctx); err != nil {
-		s.Problem = err.Error()
-	} else {
-		s.Hazards = hazards(ctx, store, log)
-	}
 	return p.print(s, s.people(c))
+}
+
+// places says where the operator looks, and what is kept where.
+func (s started) places(b *strings.Builder) {
+	if s.AdminURL != "" {
+		fmt.Fprintf(b, "  admin       %s/readyz  %s/metrics  %s/debug/pprof/\n", s.AdminURL, s.AdminURL, s.AdminURL)
+	}
+	fmt.Fprintf(b, "  store       %s  %s\n", s.Store, strings.TrimPrefix(s.Address, "embedded:"))
+	fmt.Fprintf(b, "  durability  %s\n", s.Durability)
+}
+
+// faults says what an operator should know, and what happens until the store answers.
+func (s started) faults(b *strings.Builder, meanwhile string) {
+	for _, warning := range append(s.Warnings, s.Hazards...) {
+		fmt.Fprintf(b, "  WARNING     %s\n", warning)
+	}
+	if s.Problem != "" {
+		fmt.Fprintf(b, "  PROBLEM     the store does not answer: %s\n              %s\n", s.Problem, meanwhile)
+	}
 }
 
 func (s started) people(c *config.Service) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "coatcheck %s\n\n", s.Version)
 	fmt.Fprintf(&b, "  listening   %s\n", s.URL)
-	if s.AdminURL != "" {
-		fmt.Fprintf(&b, "  admin       %s/readyz  %s/metrics  %s/debug/pprof/\n", s.AdminURL, s.AdminURL, s.AdminURL)
-	}
-	fmt.Fprintf(&b, "  store       %s  %s\n", s.Store, strings.TrimPrefix(s.Address, "embedded:"))
-	fmt.Fprintf(&b, "  durability  %s\n", s.Durability)
+	s.places(&b)
 	fmt.Fprintf(&b, "  access      %s\n", s.Access)
 	if s.NewPoolWait > 0 {
 		fmt.Fprintf(&b, "  worker ids  a pool that this Redis does not know waits for up to %v, in case it was lost:\n"+
 			"              `coatcheck worker create POOL` says that it is new; if it was lost, ids can then come twice\n", time.Duration(s.NewPoolWait)*time.Millisecond)
 	}
-	for _, warning := range append(s.Warnings, s.Hazards...) {
-		fmt.Fprintf(&b, "  WARNING     %s\n", warning)
-	}
-	if s.Problem != "" {
-		fmt.Fprintf(&b, "  PROBLEM     the store does not answer: %s\n              the service is up and answers 503 until it does\n", s.Problem)
-	}
+	s.faults(&b, "the service is up and answers 503 until it does")
 	ids := "/id/snowflake"
 	if c.Server.IDPool == "" {
 		ids += "/orders"

@@ -118,7 +118,10 @@ func (p *program) bench(c *cobra.Command, b *benching) error {
 			if err != nil {
 				return err
 			}
-			return p.measure(c.Context(), b, w, store.Address(), func(ctx context.Context) error { return sweep(ctx, store) })
+			return p.measure(c.Context(), b, w, store.Address(), func(ctx context.Context) error {
+				_, err := redisprobe.Sweep(ctx, store, benchNames, benchLists...)
+				return err
+			})
 		})
 	}
 	service, err := b.busyClient(int(b.concurrency))
@@ -234,11 +237,6 @@ func writeFile(name string, write func(*os.File) error) error {
 
 // benchLists are the kinds of which names are listed.
 var benchLists = []string{"counters", "segments", "workers"}
-
-func sweep(ctx context.Context, store *redisstore.Store) error {
-	_, err := redisprobe.Sweep(ctx, store, benchNames, benchLists...)
-	return err
-}
 
 func (p *program) benchCleanCommand() *cobra.Command {
 	command := &cobra.Command{

@@ -134,11 +134,10 @@ func stampingAtRedis(pools *workerlease.Pools) work {
 	}
 }
 
-// segmentsAtRedis takes ids from ranges that are fetched ahead from counters of the store, as the
-// service does.
+// segmentsAtRedis takes ids from ranges that are fetched ahead, as the service does.
 func segmentsAtRedis(store *redisstore.Store, c *config.Service) work {
-	counters := counter.New(store, redissource.Counters(c.Server.Counters))
-	segments := segment.New(benchSource{counters, c.Server.SegmentStep}, c.Server.Segments)
+	source := redissource.New(store, redissource.Config{Counters: c.Server.Counters, Step: c.Server.SegmentStep})
+	segments := segment.New(source, c.Server.Segments)
 	return work{
 		stays: staysCounter,
 		call: func(ctx context.Context, name string) error {
@@ -147,23 +146,7 @@ func segmentsAtRedis(store *redisstore.Store, c *config.Service) work {
 		},
 		close: func(context.Context) error {
 			segments.Close()
-			return counters.Close()
+			return source.Close()
 		},
 	}
-}
-
-type benchSource struct {
-	counters *counter.Counters
-	step     int64
-}
-
-func (b benchSource) Take(ctx context.Context, tag string, step int64) (segment.Range, error) {
-	if step == 0 {
-		step = b.step
-	}
-	got, err := b.counters.IncrBy(ctx, tag, min(step, counter.MaxBy))
-	if err != nil {
-		return segment.Range{}, err
-	}
-	return segment.Range{Lo: got.First, Hi: got.Value + 1, Step: b.step}, nil
 }

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 
@@ -95,19 +94,15 @@ func (p *program) configPrint(l *config.Sources) error {
 
 func (p *program) configEnv(l *config.Sources) error {
 	var list []shownSetting
-	var people strings.Builder
-	table := tabwriter.NewWriter(&people, 0, 8, 2, ' ', 0)
-	fmt.Fprintln(table, "FLAG\tVARIABLE\tDEFAULT\tUNIT\tSIGHUP\tMEANING")
-	for _, s := range l.Table {
-		line := shown(s)
-		line.Value, line.Source = s.Unset, ""
-		list = append(list, line)
-		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\n", line.Flag, line.Variable, line.Value, line.Unit, reload(s.Hot), line.Help)
-	}
-	if err := table.Flush(); err != nil {
-		return err
-	}
-	return p.print(list, people.String()+"\nA file given with --config (or COATCHECK_CONFIG) takes the flags' names without the dashes in front.\n")
+	people := tabular("FLAG\tVARIABLE\tDEFAULT\tUNIT\tSIGHUP\tMEANING", func(line func(...string)) {
+		for _, s := range l.Table {
+			one := shown(s)
+			one.Value, one.Source = s.Unset, ""
+			list = append(list, one)
+			line(one.Flag, one.Variable, one.Value, one.Unit, reload(s.Hot), one.Help)
+		}
+	})
+	return p.print(list, people+"\nA file given with --config (or COATCHECK_CONFIG) takes the flags' names without the dashes in front.\n")
 }
 
 func reload(hot bool) string {

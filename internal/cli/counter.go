@@ -8,13 +8,9 @@ import (
 )
 
 func (p *program) counterCommand() *cobra.Command {
-	command := &cobra.Command{
-		Use: "counter", Short: "Look at counters, set and remove them", Args: noArgs,
-		Long: "Look at counters, set and remove them: at a running service (--server), or straight on Redis (--redis). coatcheck incr adds to them.",
-		RunE: func(c *cobra.Command, _ []string) error { return c.Help() },
-	}
-	command.AddCommand(p.counterListCommand(), p.counterGetCommand(), p.counterSetCommand(), p.counterRemoveCommand())
-	return command
+	return group("counter", "Look at counters, set and remove them",
+		"Look at counters, set and remove them: at a running service (--server), or straight on Redis (--redis). coatcheck incr adds to them.",
+		p.counterListCommand(), p.counterGetCommand(), p.counterSetCommand(), p.counterRemoveCommand())
 }
 
 // counterSettings are those of the service that a command on counters takes as well when it goes

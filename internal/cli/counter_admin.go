@@ -20,31 +20,23 @@ func (p *program) counterListCommand() *cobra.Command {
 	command := &cobra.Command{
 		Use: "ls [PREFIX]", Short: "List counters with their values",
 		Long: "List counters with their values, in the order of their keys, or those whose keys begin with PREFIX. Counters are listed that coatcheck has added to or set.",
-		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) > 1 {
-				return usageError{fmt.Errorf("one prefix belongs here, not %d", len(args))}
-			}
-			return nil
-		},
+		Args: orNone(one("prefix", anything)),
 	}
 	s := bindCounters(command.Flags())
-	command.RunE = func(c *cobra.Command, args []string) error {
-		return p.ask(c, s, func(ctx context.Context, service *client.Client) error {
-			prefix := ""
-			if len(args) == 1 {
-				prefix = args[0]
+	return p.ask(command, s, func(ctx context.Context, service *client.Client, args []string) error {
+		prefix := ""
+		if len(args) == 1 {
+			prefix = args[0]
+		}
+		list := []wire.ListedCounter{}
+		for one, err := range service.Counters(ctx, prefix) {
+			if err != nil {
+				return err
 			}
-			list := []wire.ListedCounter{}
-			for one, err := range service.Counters(ctx, prefix) {
-				if err != nil {
-					return err
-				}
-				list = append(list, listedCounter(one))
-			}
-			return p.print(wire.Counters{Counters: list}, counterTable(list))
-		})
-	}
-	return command
+			list = append(list, listedCounter(one))
+		}
+		return p.print(wire.Counters{Counters: list}, counterTable(list))
+	})
 }
 
 func listedCounter(one client.CounterInfo) wire.ListedCounter {
@@ -82,20 +74,17 @@ func (p *program) counterGetCommand() *cobra.Command {
 	}
 	s := bindCounters(command.Flags(), zoneOfKey(&zone))
 	command.ValidArgsFunction = offerCounters(p, s)
-	command.RunE = func(c *cobra.Command, args []string) error {
-		return p.ask(c, s, func(ctx context.Context, service *client.Client) error {
-			one, err := oneOf(args[0], zone, time.Now())
-			if err != nil {
-				return err
-			}
-			value, err := service.Counter(ctx, one.key)
-			if err != nil {
-				return err
-			}
-			return p.print(wire.Counter{Key: one.key, Value: value}, fmt.Sprintf("%d\n", value))
-		})
-	}
-	return command
+	return p.ask(command, s, func(ctx context.Context, service *client.Client, args []string) error {
+		one, err := oneOf(args[0], zone, time.Now())
+		if err != nil {
+			return err
+		}
+		value, err := service.Counter(ctx, one.key)
+		if err != nil {
+			return err
+		}
+		return p.print(wire.Counter{Key: one.key, Value: value}, fmt.Sprintf("%d\n", value))
+	})
 }
 
 type counterSet struct {
@@ -131,12 +120,9 @@ func (p *program) counterSetCommand() *cobra.Command {
 		return usageError{err}
 	})
 	command.ValidArgsFunction = offerCounters(p, s)
-	command.RunE = func(c *cobra.Command, args []string) error {
-		return p.ask(c, s, func(ctx context.Context, service *client.Client) error {
-			return p.setCounter(ctx, service, args[0], set)
-		})
-	}
-	return command
+	return p.ask(command, s, func(ctx context.Context, service *client.Client, args []string) error {
+		return p.setCounter(ctx, service, args[0], set)
+	})
 }
 
 func (p *program) setCounter(ctx context.Context, service *client.Client, text string, set counterSet) error {
@@ -193,21 +179,18 @@ func (p *program) counterRemoveCommand() *cobra.Command {
 	}
 	s := bindCounters(command.Flags(), zoneOfKey(&zone), config.Toggle("yes", "do it", &yes))
 	command.ValidArgsFunction = offerCounters(p, s)
-	command.RunE = func(c *cobra.Command, args []string) error {
-		return p.ask(c, s, func(ctx context.Context, service *client.Client) error {
-			one, err := oneOf(args[0], zone, time.Now())
-			if err != nil {
-				return err
-			}
-			if yes {
-				return service.RemoveCounter(ctx, one.key)
-			}
-			value, err := service.Counter(ctx, one.key)
-			if err := unsure(one.key, err); err != nil {
-				return err
-			}
-			return usageError{fmt.Errorf("counter %s is at %d: removed, it hands values out again\nTo do that: --yes", one.key, value)}
-		})
-	}
-	return command
+	return p.ask(command, s, func(ctx context.Context, service *client.Client, args []string) error {
+		one, err := oneOf(args[0], zone, time.Now())
+		if err != nil {
+			return err
+		}
+		if yes {
+			return service.RemoveCounter(ctx, one.key)
+		}
+		value, err := service.Counter(ctx, one.key)
+		if err := unsure(one.key, err); err != nil {
+			return err
+		}
+		return usageError{fmt.Errorf("counter %s is at %d: removed, it hands values out again\nTo do that: --yes", one.key, value)}
+	})
 }

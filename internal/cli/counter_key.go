@@ -6,8 +6,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/spf13/cobra"
-
 	"github.com/coatcheck/coatcheck/internal/config"
 	"github.com/coatcheck/coatcheck/internal/names"
 	numbers "github.com/coatcheck/coatcheck/number"
@@ -69,14 +67,6 @@ func (d dated) ttl(said time.Duration, now time.Time) time.Duration {
 		return said
 	}
 	return (d.period.Until.Sub(now) + keptBehind).Truncate(time.Millisecond)
-}
-
-// oneCounter refuses anything but one key.
-func oneCounter(_ *cobra.Command, args []string) error {
-	if len(args) != 1 {
-		return usageError{fmt.Errorf("one counter's key belongs here, not %d", len(args))}
-	}
-	return nil
 }
 
 // zoneName is a time zone by its name; empty is UTC.

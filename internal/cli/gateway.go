@@ -9,7 +9,6 @@ import (
 	"os/signal"
 	"runtime"
 	"strings"
-	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 
@@ -128,16 +127,8 @@ type gatewayAt struct {
 func (p *program) gatewayBanner(ctx context.Context, c *config.Gateway, at gatewayAt, log *slog.Logger) error {
 	routes := at.gateway.Routes()
 	s := gatewayStarted{
-		started: started{
-			URL: "http://" + reachable(at.clients.String()), AdminURL: "http://" + reachable(at.admin.String()), Store: string(at.store.Mode()), Address: at.store.Address(), Ack: at.store.Ack(),
-			Durability: durability(c.Service, at.store), Version: version().Version,
-		},
+		started:  startedAt(ctx, c.Service, at.store, servedAt{at.clients, "http://" + reachable(at.admin.String())}, log),
 		Upstream: c.Gateway.Upstream.String(), Routes: shownRoutes(routes),
-	}
-	if err := at.store.Ping(ctx); err != nil {
-		s.Problem = err.Error()
-	} else {
-		s.Hazards = hazards(ctx, at.store, log)
 	}
 	return p.print(s, s.people(routes))
 }
@@ -147,28 +138,18 @@ func (s gatewayStarted) people(routes gateway.Routes) string {
 	fmt.Fprintf(&b, "coatcheck %s gateway\n\n", s.Version)
 	fmt.Fprintf(&b, "  listening   %s\n", s.URL)
 	fmt.Fprintf(&b, "  upstream    %s\n", s.Upstream)
-	fmt.Fprintf(&b, "  admin       %s/readyz  %s/metrics  %s/debug/pprof/\n", s.AdminURL, s.AdminURL, s.AdminURL)
-	fmt.Fprintf(&b, "  store       %s  %s\n", s.Store, strings.TrimPrefix(s.Address, "embedded:"))
-	fmt.Fprintf(&b, "  durability  %s\n", s.Durability)
-	for _, hazard := range s.Hazards {
-		fmt.Fprintf(&b, "  WARNING     %s\n", hazard)
-	}
-	if s.Problem != "" {
-		fmt.Fprintf(&b, "  PROBLEM     the store does not answer: %s\n              guarded routes answer 503 until it does; everything else passes\n", s.Problem)
-	}
+	s.places(&b)
+	s.faults(&b, "guarded routes answer 503 until it does; everything else passes")
 	fmt.Fprintf(&b, "\n%s\nTry, twice:\n  %s\nWhat clients may read: %s/idempotency-policy\n\n", routesTable(routes), try(s.URL, routes[0]), s.URL)
 	return b.String()
 }
 
 func routesTable(routes gateway.Routes) string {
-	var b strings.Builder
-	table := tabwriter.NewWriter(&b, 0, 8, 2, ' ', 0)
-	fmt.Fprintln(table, "  GUARDED\tACCEPT\tPOLICY")
-	for _, route := range shownRoutes(routes) {
-		fmt.Fprintf(table, "  %s\t%s\t%s\n", route.Match, route.Accept, route.Policy)
-	}
-	_ = table.Flush() // a builder takes everything
-	return b.String()
+	return tabular("  GUARDED\tACCEPT\tPOLICY", func(line func(...string)) {
+		for _, route := range shownRoutes(routes) {
+			line("  "+route.Match, route.Accept, route.Policy)
+		}
+	})
 }
 
 // try is a command that shows a route at work.

@@ -63,13 +63,9 @@ func groupFlags(root *cobra.Command) {
 		c.SetOut(to)
 		flags, groups := c.LocalFlags().FlagUsages(), groupedFlags(c.LocalFlags())
 		text := strings.Replace(usage.String(), strings.TrimRight(flags, " \n"), strings.TrimRight(groups, " \n"), 1)
-		return errors.Join(err, writeTo(to, text))
+		_, unwritten := io.WriteString(to, text)
+		return errors.Join(err, unwritten)
 	})
-}
-
-func writeTo(to io.Writer, text string) error {
-	_, err := io.WriteString(to, text)
-	return err
 }
 
 // completeChoices makes the shell offer the values of flags that have a fixed list. cobra keeps
@@ -93,6 +89,13 @@ func grouped(root *cobra.Command, heading string, commands ...*cobra.Command) {
 		command.GroupID = heading
 	}
 	root.AddCommand(commands...)
+}
+
+// group is a command that only has others below it.
+func group(name, short, long string, commands ...*cobra.Command) *cobra.Command {
+	command := &cobra.Command{Use: name, Short: short, Long: long, Args: noArgs, RunE: func(c *cobra.Command, _ []string) error { return c.Help() }}
+	command.AddCommand(commands...)
+	return command
 }
 
 // hideAllBut keeps the flags that a command reads in its help; it still takes the others, since the

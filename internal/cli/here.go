@@ -19,13 +19,20 @@ import (
 	"github.com/coatcheck/coatcheck/server"
 )
 
-// ask runs a command with a client of the running service or, if a Redis is named, of a service in
-// this process, so that both decide alike.
-func (p *program) ask(c *cobra.Command, s *source, command func(context.Context, *client.Client) error) error {
+// ask has a command run with a client of the running service or, if a Redis is named, of a service
+// in this process, so that both decide alike.
+func (p *program) ask(command *cobra.Command, s *source, do func(context.Context, *client.Client, []string) error) *cobra.Command {
+	command.RunE = func(c *cobra.Command, args []string) error {
+		return p.with(c, s, func(ctx context.Context, service *client.Client) error { return do(ctx, service, args) })
+	}
+	return command
+}
+
+func (p *program) with(c *cobra.Command, s *source, do func(context.Context, *client.Client) error) error {
 	return kindOf(p.either(c, s, func(service *client.Client) error {
-		return command(c.Context(), service)
+		return do(c.Context(), service)
 	}, func(store *redisstore.Store) error {
-		return askHere(c.Context(), p.serviceHere(&s.Service, store), command)
+		return askHere(c.Context(), p.serviceHere(&s.Service, store), do)
 	}))
 }
 

@@ -97,29 +97,21 @@ func (p *program) snowflakeCommand(name, short string) *cobra.Command {
 		Long: "Make Snowflake ids, one a line: ID=$(coatcheck id). A running service stamps them with its own worker id. Straight on Redis a worker id is leased for\n" +
 			"the moment of the call, and pool \"default\" is taken where none is named. id snowflake is the same as id; ids of a pool that is called as a command\n" +
 			"is, such as segment, are id snowflake segment. Exit code 75: no id was made, try again later.",
-		Args: func(c *cobra.Command, args []string) error {
-			if len(args) == 0 {
-				return nil
-			}
-			return onePool(c, args)
-		},
+		Args: orNone(onePool),
 	}
 	s := bindSource(command.Flags(), append(form.bind(snowflake.Formats()...), howMany(&n))...)
 	shorthand(command.Flags(), "n", "count")
 	command.ValidArgsFunction = offerPools(p, s, cobra.ShellCompDirectiveNoFileComp)
-	command.RunE = func(c *cobra.Command, args []string) error {
-		return p.ask(c, s, func(ctx context.Context, service *client.Client) error {
-			pool := "" // the service's default
-			if direct, err := s.direct(); direct && err == nil {
-				pool = defaultPool
-			}
-			if len(args) == 1 {
-				pool = args[0]
-			}
-			return p.makeIDs(ctx, service, pool, int(n), &form)
-		})
-	}
-	return command
+	return p.ask(command, s, func(ctx context.Context, service *client.Client, args []string) error {
+		pool := "" // the service's default
+		if direct, err := s.direct(); direct && err == nil {
+			pool = defaultPool
+		}
+		if len(args) == 1 {
+			pool = args[0]
+		}
+		return p.makeIDs(ctx, service, pool, int(n), &form)
+	})
 }
 
 func howMany(n *int64) *config.Setting {

@@ -39,16 +39,13 @@ func (p *program) idDecodeCommand() *cobra.Command {
 		layoutText("layout", "of the ids; empty: "+snowflake.DefaultLayout, &origin.layout),
 		moment("epoch", "of the ids; empty: "+snowflake.DefaultEpoch.Format(time.RFC3339), &origin.epoch),
 		config.Text("pool", "", "name", "asked for its layout and epoch", &origin.pool))...)
-	command.RunE = func(c *cobra.Command, args []string) error {
-		return p.ask(c, s, func(ctx context.Context, service *client.Client) error {
-			style, err := origin.style(ctx, service, s.said("width"), form.width)
-			if err != nil {
-				return err
-			}
-			return p.decodeIDs(args, form.format, style)
-		})
-	}
-	return command
+	return p.ask(command, s, func(ctx context.Context, service *client.Client, args []string) error {
+		style, err := origin.style(ctx, service, s.said("width"), form.width)
+		if err != nil {
+			return err
+		}
+		return p.decodeIDs(args, form.format, style)
+	})
 }
 
 // style finds layout and epoch. Only a pool is asked for.

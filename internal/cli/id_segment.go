@@ -9,7 +9,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/coatcheck/coatcheck/client"
-	"github.com/coatcheck/coatcheck/internal/names"
 	"github.com/coatcheck/coatcheck/internal/wire"
 	"github.com/coatcheck/coatcheck/redisstore"
 	"github.com/coatcheck/coatcheck/segment/redissource"
@@ -75,14 +74,4 @@ func (p *program) segmentIDs(c *cobra.Command, s *source, tag string, n *int64) 
 		})
 	})
 	return ids, err
-}
-
-func oneTag(_ *cobra.Command, args []string) error {
-	if len(args) != 1 {
-		return usageError{fmt.Errorf("one tag belongs here, not %d", len(args))}
-	}
-	if !names.InPath(args[0]) {
-		return usageError{fmt.Errorf("%q cannot be a tag: %s", args[0], names.Rule)}
-	}
-	return nil
 }

@@ -44,25 +44,22 @@ func (p *program) incrCommand() *cobra.Command {
 	}
 	s := bindCounters(command.Flags(), asked.bind()...)
 	command.ValidArgsFunction = offerCounters(p, s)
-	command.RunE = func(c *cobra.Command, args []string) error {
-		return p.ask(c, s, func(ctx context.Context, service *client.Client) error {
-			key, err := asked.complete(args[0])
-			if err != nil {
-				return usageError{err}
-			}
-			got, err := service.Add(ctx, key, asked.CounterRequest)
-			if errors.Is(err, client.ErrUnknownOutcome) {
-				// no caller has those values, or the one that repeats the request id gets them
-				return laterError{err}
-			}
-			if err != nil {
-				return err
-			}
-			answer := addedOf(got)
-			return p.print(answer, answer.lines())
-		})
-	}
-	return command
+	return p.ask(command, s, func(ctx context.Context, service *client.Client, args []string) error {
+		key, err := asked.complete(args[0])
+		if err != nil {
+			return usageError{err}
+		}
+		got, err := service.Add(ctx, key, asked.CounterRequest)
+		if errors.Is(err, client.ErrUnknownOutcome) {
+			// no caller has those values, or the one that repeats the request id gets them
+			return laterError{err}
+		}
+		if err != nil {
+			return err
+		}
+		answer := addedOf(got)
+		return p.print(answer, answer.lines())
+	})
 }
 
 func (i *increment) complete(text string) (key string, err error) {

@@ -17,13 +17,9 @@ import (
 )
 
 func (p *program) keyCommand() *cobra.Command {
-	command := &cobra.Command{
-		Use: "key", Short: "Make API keys, and keep them in Redis", Args: noArgs,
-		Long: "Make API keys. A key is shown once; what is kept of it, in a file (--access), in the environment or in Redis (--redis), is the SHA-256 of its secret.",
-		RunE: func(c *cobra.Command, _ []string) error { return c.Help() },
-	}
-	command.AddCommand(p.keyNewCommand(), p.keyAddCommand(), p.keyListCommand(), p.keyRemoveCommand(), p.keyHashCommand())
-	return command
+	return group("key", "Make API keys, and keep them in Redis",
+		"Make API keys. A key is shown once; what is kept of it, in a file (--access), in the environment or in Redis (--redis), is the SHA-256 of its secret.",
+		p.keyNewCommand(), p.keyAddCommand(), p.keyListCommand(), p.keyRemoveCommand(), p.keyHashCommand())
 }
 
 // keyStore is the store of a command's keys: a file, or Redis.

@@ -3,7 +3,6 @@ package cli
 import (
 	"fmt"
 	"io"
-	"os"
 	"sync"
 	"time"
 
@@ -16,15 +15,10 @@ type liveLine struct{ to io.Writer }
 
 // live is such a line on standard error, so that standard output has the result alone.
 func (p *program) live() liveLine {
-	out, ok := p.stderr.(*os.File)
-	if !ok || p.json || p.getenv("TERM") == "dumb" {
+	if p.json || !isTerminal(p.stderr, p.getenv) {
 		return liveLine{}
 	}
-	about, err := out.Stat()
-	if err != nil || about.Mode()&os.ModeCharDevice == 0 {
-		return liveLine{}
-	}
-	return liveLine{out}
+	return liveLine{p.stderr}
 }
 
 func (l liveLine) show(text string) {

@@ -11,20 +11,15 @@ import (
 
 	"github.com/coatcheck/coatcheck/client"
 	"github.com/coatcheck/coatcheck/internal/config"
-	"github.com/coatcheck/coatcheck/internal/names"
 	"github.com/coatcheck/coatcheck/internal/wire"
 	"github.com/coatcheck/coatcheck/lock"
 	"github.com/coatcheck/coatcheck/redisstore"
 )
 
 func (p *program) lockCommand() *cobra.Command {
-	command := &cobra.Command{
-		Use: "lock", Short: "Run commands under a lock, and look at locks", Args: noArgs,
-		Long: "Run commands under a lock, look at locks and break them: at a running service (--server), or straight on Redis (--redis).",
-		RunE: func(c *cobra.Command, _ []string) error { return c.Help() },
-	}
-	command.AddCommand(p.lockRunCommand(), p.lockListCommand(), p.lockBreakCommand())
-	return command
+	return group("lock", "Run commands under a lock, and look at locks",
+		"Run commands under a lock, look at locks and break them: at a running service (--server), or straight on Redis (--redis).",
+		p.lockRunCommand(), p.lockListCommand(), p.lockBreakCommand())
 }
 
 // acquire waits for a lock as long as the request says, and holds it: at a running service, or
@@ -96,11 +91,4 @@ func ownerOf(name string) string {
 	}
 	host = config.NameOf(host)
 	return fmt.Sprintf("%s:%d", host[:min(len(host), 150)], os.Getpid())
-}
-
-func checkLock(name string) error {
-	if !names.InPath(name) {
-		return usageError{fmt.Errorf("%q cannot be a lock's name: %s", name, names.Rule)}
-	}
-	return nil
 }

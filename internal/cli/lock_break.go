@@ -24,19 +24,16 @@ func (p *program) lockBreakCommand() *cobra.Command {
 		Use: "break NAME", Short: "Take a lock from its holder",
 		Long: "Take a lock from its holder, and print a new fence: a resource that is told of it refuses the holder from then on. The holder hears of it at its next renewal, and may\n" +
 			"work until then; the lock goes to the next who waits at once. Without --yes it says what it would do, and does nothing.",
-		Args: func(_ *cobra.Command, args []string) error { return oneLock(args) },
+		Args: oneLock,
 	}
 	s := bindLocks(command.Flags(),
 		config.Optional(config.Number("fence", config.Unsaid, 0, 1<<53-1, "fence", "of the holder, if there are several; 0 is a plain client of redislock", &b.fence)),
 		config.Toggle("yes", "do it", &b.yes))
 	command.ValidArgsFunction = offerLocks(p, s, cobra.ShellCompDirectiveNoFileComp)
-	command.RunE = func(c *cobra.Command, args []string) error {
-		return p.ask(c, s, func(ctx context.Context, service *client.Client) error {
-			b.said = s.said("fence")
-			return p.breakLock(ctx, service, args[0], *b)
-		})
-	}
-	return command
+	return p.ask(command, s, func(ctx context.Context, service *client.Client, args []string) error {
+		b.said = s.said("fence")
+		return p.breakLock(ctx, service, args[0], *b)
+	})
 }
 
 func (p *program) breakLock(ctx context.Context, service *client.Client, name string, b lockBreak) error {

@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -19,36 +18,21 @@ func (p *program) lockListCommand() *cobra.Command {
 	command := &cobra.Command{
 		Use: "ls [NAME]", Short: "List the locks that are held, or show one with its queue",
 		Long: "List the locks that are held, with their holders, or show one with all who wait for it. Locks of plain clients of redislock are shown by their name, and not listed.",
-		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) == 0 {
-				return nil
-			}
-			return oneLock(args)
-		},
+		Args: orNone(oneLock),
 	}
 	s := bindLocks(command.Flags())
 	command.ValidArgsFunction = offerLocks(p, s, cobra.ShellCompDirectiveNoFileComp)
-	command.RunE = func(c *cobra.Command, args []string) error {
-		return p.ask(c, s, func(ctx context.Context, service *client.Client) error {
-			if len(args) == 0 {
-				return p.listLocks(ctx, service)
-			}
-			info, err := service.Lock(ctx, args[0])
-			if err != nil {
-				return err
-			}
-			shown := shownLock(info)
-			return p.print(shown, lockPicture(shown))
-		})
-	}
-	return command
-}
-
-func oneLock(args []string) error {
-	if len(args) != 1 {
-		return usageError{errors.New("one lock belongs here")}
-	}
-	return checkLock(args[0])
+	return p.ask(command, s, func(ctx context.Context, service *client.Client, args []string) error {
+		if len(args) == 0 {
+			return p.listLocks(ctx, service)
+		}
+		info, err := service.Lock(ctx, args[0])
+		if err != nil {
+			return err
+		}
+		shown := shownLock(info)
+		return p.print(shown, lockPicture(shown))
+	})
 }
 
 func (p *program) listLocks(ctx context.Context, service *client.Client) error {

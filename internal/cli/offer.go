@@ -31,7 +31,7 @@ func offer[T any](p *program, s *source, after cobra.ShellCompDirective, list li
 		defer cancel()
 		c.SetContext(ctx)
 		// where no service answers the shell offers what has come
-		_ = p.ask(c, s, func(ctx context.Context, service *client.Client) error {
+		_ = p.with(c, s, func(ctx context.Context, service *client.Client) error {
 			for one, err := range list(service, ctx, begun) {
 				if err != nil || len(offered) == mostOffered {
 					return err

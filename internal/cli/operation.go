@@ -37,22 +37,19 @@ func (p *program) tokenListCommand() *cobra.Command {
 	s := bindOperations(command.Flags(),
 		config.Toggle("in-doubt", "those in doubt; no others are listed", &inDoubt),
 		config.Text("with-prefix", "", "text", "only those whose name or route begins so, such as 'POST /payments'", &prefix))
-	command.RunE = func(c *cobra.Command, _ []string) error {
-		return p.ask(c, s, func(ctx context.Context, service *client.Client) error {
-			if !inDoubt {
-				return usageError{errors.New("only operations in doubt are listed: coatcheck token ls --in-doubt")}
+	return p.ask(command, s, func(ctx context.Context, service *client.Client, _ []string) error {
+		if !inDoubt {
+			return usageError{errors.New("only operations in doubt are listed: coatcheck token ls --in-doubt")}
+		}
+		page := wire.Operations{Operations: []wire.Operation{}}
+		for operation, err := range service.InDoubt(ctx, prefix) {
+			if err != nil {
+				return err
 			}
-			page := wire.Operations{Operations: []wire.Operation{}}
-			for operation, err := range service.InDoubt(ctx, prefix) {
-				if err != nil {
-					return err
-				}
-				page.Operations = append(page.Operations, shownOperation(operation))
-			}
-			return p.print(page, operationTable(page.Operations))
-		})
-	}
-	return command
+			page.Operations = append(page.Operations, shownOperation(operation))
+		}
+		return p.print(page, operationTable(page.Operations))
+	})
 }
 
 func shownOperation(o client.Operation) wire.Operation {
@@ -141,23 +138,20 @@ func (p *program) tokenSettleCommand() *cobra.Command {
 		config.Text("body", "", "text", "of the answer, with --completed", &told.body),
 		config.Text("body-file", "", "file", "that has the body of the answer, with --completed; - is standard input", &told.bodyFile),
 		config.Text("content-type", "application/json", "type", "of the answer, if it has a body", &told.contentType))
-	command.RunE = func(c *cobra.Command, args []string) error {
-		return p.ask(c, s, func(ctx context.Context, service *client.Client) error {
-			settlement, err := told.settlement(c.InOrStdin())
-			if err != nil {
-				return usageError{err}
-			}
-			if err := service.Settle(ctx, args[0], settlement); err != nil {
-				return err
-			}
-			operation, err := service.Operation(ctx, args[0])
-			if err != nil {
-				return err
-			}
-			return p.print(shownOperation(operation), fmt.Sprintf("operation %s is settled: %s\n", args[0], settlement.Decision))
-		})
-	}
-	return command
+	return p.ask(command, s, func(ctx context.Context, service *client.Client, args []string) error {
+		settlement, err := told.settlement(command.InOrStdin())
+		if err != nil {
+			return usageError{err}
+		}
+		if err := service.Settle(ctx, args[0], settlement); err != nil {
+			return err
+		}
+		operation, err := service.Operation(ctx, args[0])
+		if err != nil {
+			return err
+		}
+		return p.print(shownOperation(operation), fmt.Sprintf("operation %s is settled: %s\n", args[0], settlement.Decision))
+	})
 }
 
 func (s settling) settlement(input io.Reader) (client.Settlement, error) {

@@ -1,11 +1,13 @@
 package cli
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"os"
+	"slices"
+	"strconv"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/coatcheck/coatcheck/internal/wire"
@@ -99,38 +101,30 @@ func paint(text, colour string, colours bool) string {
 const mostHolders = 32
 
 func holders(ring wire.WorkerRing) string {
-	var people strings.Builder
-	table := tabwriter.NewWriter(&people, 0, 8, 2, ' ', 0)
-	n := 0
-	for _, slot := range ring.Slots {
-		if slot.State != "held" {
-			continue
-		}
-		if n == 0 {
-			fmt.Fprintln(table, "\nWORKER\tHOLDER\tFENCE\tSINCE\tUNTIL")
-		}
-		if n++; n <= mostHolders {
-			fmt.Fprintf(table, "%d\t%s\t%d\t%s\t%s\n", slot.WorkerID, orDash(slot.Holder), slot.Fence, slot.NotBefore.Format(time.RFC3339), slot.NotAfter.Format(time.RFC3339))
-		}
+	held := slices.DeleteFunc(slices.Clone(ring.Slots), func(slot wire.WorkerSlot) bool { return slot.State != "held" })
+	if len(held) == 0 {
+		return ""
 	}
-	_ = table.Flush() // to a strings.Builder, which takes everything
-	if n > mostHolders {
-		fmt.Fprintf(&people, "and %d more; --json lists them all\n", n-mostHolders)
+	people := tabular("\nWORKER\tHOLDER\tFENCE\tSINCE\tUNTIL", func(line func(...string)) {
+		for _, slot := range held[:min(len(held), mostHolders)] {
+			line(strconv.Itoa(slot.WorkerID), cmp.Or(slot.Holder, "-"), strconv.FormatInt(slot.Fence, 10), slot.NotBefore.Format(time.RFC3339), slot.NotAfter.Format(time.RFC3339))
+		}
+	})
+	if more := len(held) - mostHolders; more > 0 {
+		people += fmt.Sprintf("and %d more; --json lists them all\n", more)
 	}
-	return people.String()
-}
-
-func orDash(text string) string {
-	if text == "" {
-		return "-"
-	}
-	return text
+	return people
 }
 
 // colourful reports whether a writer is a terminal that may have colours, as no-color.org says.
 func colourful(out io.Writer, getenv func(string) string) bool {
+	return getenv("NO_COLOR") == "" && isTerminal(out, getenv)
+}
+
+// isTerminal reports whether a writer is a terminal that can do more than print.
+func isTerminal(out io.Writer, getenv func(string) string) bool {
 	file, ok := out.(*os.File)
-	if !ok || getenv("NO_COLOR") != "" || getenv("TERM") == "dumb" {
+	if !ok || getenv("TERM") == "dumb" {
 		return false
 	}
 	about, err := file.Stat()

@@ -87,7 +87,8 @@ func run(ctx context.Context, args []string, getenv func(string) string, stdout,
 		return exit.code
 	}
 	fmt.Fprintf(stderr, "coatcheck: %v\n", err)
-	if errors.As(err, &usageError{}) || isCobraUsage(err) {
+	// cobra itself refuses a command that there is not, before any runs
+	if errors.As(err, &usageError{}) || strings.HasPrefix(err.Error(), "unknown command") {
 		fmt.Fprintln(stderr, tryHelp(command))
 		return usage
 	}
@@ -95,11 +96,6 @@ func run(ctx context.Context, args []string, getenv func(string) string, stdout,
 		return tryLater
 	}
 	return failed
-}
-
-// isCobraUsage knows the errors that cobra makes itself before a command runs.
-func isCobraUsage(err error) bool {
-	return strings.HasPrefix(err.Error(), "unknown command")
 }
 
 func (p *program) command() *cobra.Command {

@@ -16,14 +16,10 @@ import (
 )
 
 func (p *program) segmentCommand() *cobra.Command {
-	command := &cobra.Command{
-		Use: "segment", Short: "Make and look at the tags of segment ids in an SQL database; set a tag in Redis", Args: noArgs,
-		Long: "Make and look at the tags of segment ids in an SQL database: the table leaf_alloc, as Leaf has it, in MySQL, MariaDB or PostgreSQL. A tag in Redis needs no making;\n" +
+	return group("segment", "Make and look at the tags of segment ids in an SQL database; set a tag in Redis",
+		"Make and look at the tags of segment ids in an SQL database: the table leaf_alloc, as Leaf has it, in MySQL, MariaDB or PostgreSQL. A tag in Redis needs no making;\n"+
 			"set says where it goes on.",
-		RunE: func(c *cobra.Command, _ []string) error { return c.Help() },
-	}
-	command.AddCommand(p.segmentCreateCommand(), p.segmentSeedCommand(), p.segmentListCommand(), p.segmentRetireCommand(), p.segmentMoveCommand(), p.segmentStripeCommand(), p.segmentSetCommand())
-	return command
+		p.segmentCreateCommand(), p.segmentSeedCommand(), p.segmentListCommand(), p.segmentRetireCommand(), p.segmentMoveCommand(), p.segmentStripeCommand(), p.segmentSetCommand())
 }
 
 type leafFlags struct {
@@ -67,20 +63,23 @@ func (l *leafFlags) complete(c *cobra.Command, p *program) error {
 	return nil
 }
 
-// atLeaf runs a command on the tags of a database, and gives its error an exit code.
-func (p *program) atLeaf(c *cobra.Command, l *leafFlags, command func(context.Context, *segment.LeafAlloc) error) error {
-	if err := l.complete(c, p); err != nil {
-		return err
+// atLeaf has a command run on the tags of a database, and gives its error an exit code.
+func (p *program) atLeaf(command *cobra.Command, l *leafFlags, do func(context.Context, *segment.LeafAlloc, []string) error) *cobra.Command {
+	command.RunE = func(c *cobra.Command, args []string) error {
+		if err := l.complete(c, p); err != nil {
+			return err
+		}
+		if l.url == "" {
+			return usageError{errors.New("which database? --sql mysql://user:password@host:port/database, or COATCHECK_SQL")}
+		}
+		leaf, db, err := l.open(l.url)
+		if err != nil {
+			return usageError{err}
+		}
+		defer db.Close()
+		return l.leafError(do(c.Context(), leaf, args))
 	}
-	if l.url == "" {
-		return usageError{errors.New("which database? --sql mysql://user:password@host:port/database, or COATCHECK_SQL")}
-	}
-	leaf, db, err := l.open(l.url)
-	if err != nil {
-		return usageError{err}
-	}
-	defer db.Close()
-	return l.leafError(command(c.Context(), leaf))
+	return command
 }
 
 func (l *leafFlags) open(url string) (*segment.LeafAlloc, *sql.DB, error) {
@@ -113,13 +112,10 @@ func (p *program) segmentCreateCommand() *cobra.Command {
 		Long: "Create the table of the tags, as Leaf has it, if it is not there, and check that it has the columns that it needs. Repeating it is harmless.",
 	}
 	l := bindLeaf(command.Flags())
-	command.RunE = func(c *cobra.Command, _ []string) error {
-		return p.atLeaf(c, l, func(ctx context.Context, leaf *segment.LeafAlloc) error {
-			if err := leaf.CreateTable(ctx); err != nil {
-				return err
-			}
-			return p.print(map[string]string{"table": l.leaf.Table}, "The table "+l.leaf.Table+" is there.\n")
-		})
-	}
-	return command
+	return p.atLeaf(command, l, func(ctx context.Context, leaf *segment.LeafAlloc, _ []string) error {
+		if err := leaf.CreateTable(ctx); err != nil {
+			return err
+		}
+		return p.print(map[string]string{"table": l.leaf.Table}, "The table "+l.leaf.Table+" is there.\n")
+	})
 }

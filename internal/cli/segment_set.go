@@ -24,18 +24,15 @@ func (p *program) segmentSetCommand() *cobra.Command {
 			if next, err = strconv.ParseInt(args[1], 10, 64); err != nil || next < 1 {
 				return usageError{fmt.Errorf("%q is no id: 1 to 9223372036854775807", args[1])}
 			}
-			return oneTag(nil, args[:1])
+			return checkTag(args[0])
 		},
 	}
 	s := bindCounters(command.Flags())
-	command.RunE = func(c *cobra.Command, args []string) error {
-		return p.ask(c, s, func(ctx context.Context, service *client.Client) error {
-			if err := service.SetSegment(ctx, args[0], next); err != nil {
-				return err
-			}
-			shown := wire.Segment{Tag: args[0], Next: strconv.FormatInt(next, 10)}
-			return p.print(shown, fmt.Sprintf("%s goes on at %d.\n", args[0], next))
-		})
-	}
-	return command
+	return p.ask(command, s, func(ctx context.Context, service *client.Client, args []string) error {
+		if err := service.SetSegment(ctx, args[0], next); err != nil {
+			return err
+		}
+		shown := wire.Segment{Tag: args[0], Next: strconv.FormatInt(next, 10)}
+		return p.print(shown, fmt.Sprintf("%s goes on at %d.\n", args[0], next))
+	})
 }

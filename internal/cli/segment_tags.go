@@ -33,16 +33,13 @@ func (p *program) segmentSeedCommand() *cobra.Command {
 		config.Number("start", "1", 0, math.MaxInt64, "id", "the first id that the tag hands out", &start),
 		config.Number("step", strconv.Itoa(segment.DefaultStep), 1, math.MaxInt32, "ids", "how many ids a fetch takes at least", &step),
 		config.Text("description", "", "text", "what the tag is for, up to 256 characters", &description))
-	command.RunE = func(c *cobra.Command, args []string) error {
-		return p.atLeaf(c, l, func(ctx context.Context, leaf *segment.LeafAlloc) error {
-			if err := leaf.Seed(ctx, args[0], start, step, description); err != nil {
-				return err
-			}
-			shown := map[string]any{"tag": args[0], "max_id": strconv.FormatInt(start, 10), "step": step}
-			return p.print(shown, fmt.Sprintf("%s begins at %d, with %d ids a fetch.\n", args[0], start, step))
-		})
-	}
-	return command
+	return p.atLeaf(command, l, func(ctx context.Context, leaf *segment.LeafAlloc, args []string) error {
+		if err := leaf.Seed(ctx, args[0], start, step, description); err != nil {
+			return err
+		}
+		shown := map[string]any{"tag": args[0], "max_id": strconv.FormatInt(start, 10), "step": step}
+		return p.print(shown, fmt.Sprintf("%s begins at %d, with %d ids a fetch.\n", args[0], start, step))
+	})
 }
 
 func (p *program) segmentListCommand() *cobra.Command {
@@ -51,20 +48,17 @@ func (p *program) segmentListCommand() *cobra.Command {
 		Long: "List the tags, as Leaf's page /db does. All ids that a tag has handed out are below its MAX. A step of 0 is a tag that is retired.",
 	}
 	l := bindLeaf(command.Flags())
-	command.RunE = func(c *cobra.Command, _ []string) error {
-		return p.atLeaf(c, l, func(ctx context.Context, leaf *segment.LeafAlloc) error {
-			tags, err := leaf.Tags(ctx)
-			if err != nil {
-				return err
-			}
-			list := []shownTag{}
-			for _, tag := range tags {
-				list = append(list, shownTag{tag.Tag, tag.MaxID, tag.Step, tag.Updated, tag.Description})
-			}
-			return p.print(map[string]any{"tags": list}, tagTable(list))
-		})
-	}
-	return command
+	return p.atLeaf(command, l, func(ctx context.Context, leaf *segment.LeafAlloc, _ []string) error {
+		tags, err := leaf.Tags(ctx)
+		if err != nil {
+			return err
+		}
+		list := []shownTag{}
+		for _, tag := range tags {
+			list = append(list, shownTag{tag.Tag, tag.MaxID, tag.Step, tag.Updated, tag.Description})
+		}
+		return p.print(map[string]any{"tags": list}, tagTable(list))
+	})
 }
 
 func tagTable(tags []shownTag) string {
@@ -84,15 +78,12 @@ func (p *program) segmentRetireCommand() *cobra.Command {
 		Long: "End a tag: its step becomes 0, and no process is handed a range of it any more (Leaf's own servers take no notice). Processes use up the ranges that they have. Repeating it is harmless.",
 	}
 	l := bindLeaf(command.Flags())
-	command.RunE = func(c *cobra.Command, args []string) error {
-		return p.atLeaf(c, l, func(ctx context.Context, leaf *segment.LeafAlloc) error {
-			most, err := leaf.Retire(ctx, args[0])
-			if err != nil {
-				return err
-			}
-			shown := map[string]any{"tag": args[0], "max_id": strconv.FormatInt(most, 10)}
-			return p.print(shown, fmt.Sprintf("%s is retired. All its ids are below %d.\n", args[0], most))
-		})
-	}
-	return command
+	return p.atLeaf(command, l, func(ctx context.Context, leaf *segment.LeafAlloc, args []string) error {
+		most, err := leaf.Retire(ctx, args[0])
+		if err != nil {
+			return err
+		}
+		shown := map[string]any{"tag": args[0], "max_id": strconv.FormatInt(most, 10)}
+		return p.print(shown, fmt.Sprintf("%s is retired. All its ids are below %d.\n", args[0], most))
+	})
 }

@@ -17,12 +17,8 @@ import (
 )
 
 func (p *program) tokenCommand() *cobra.Command {
-	command := &cobra.Command{
-		Use: "token", Short: "Issue one-use tokens, look at them, and end doubt about operations", Args: noArgs,
-		RunE: func(c *cobra.Command, _ []string) error { return c.Help() },
-	}
-	command.AddCommand(p.tokenIssueCommand(), p.tokenShowCommand(), p.tokenListCommand(), p.tokenSettleCommand())
-	return command
+	return group("token", "Issue one-use tokens, look at them, and end doubt about operations", "",
+		p.tokenIssueCommand(), p.tokenShowCommand(), p.tokenListCommand(), p.tokenSettleCommand())
 }
 
 // bindTokens adds the settings of a command that asks about issued tokens.
@@ -32,12 +28,12 @@ func bindTokens(flags *pflag.FlagSet, own ...*config.Setting) *source {
 
 // askTokens is ask for tokens: each belongs to its caller, so the command has to show a key to the
 // service that knows the caller.
-func (p *program) askTokens(c *cobra.Command, s *source, command func(context.Context, *client.Client) error) error {
-	return p.ask(c, s, func(ctx context.Context, service *client.Client) error {
+func (p *program) askTokens(command *cobra.Command, s *source, do func(context.Context, *client.Client, []string) error) *cobra.Command {
+	return p.ask(command, s, func(ctx context.Context, service *client.Client, args []string) error {
 		if direct, err := s.direct(); err == nil && direct && s.apiKey != "" {
 			return usageError{errors.New("the token is its caller's own, and only the service knows whose key --api-key is: name that with --server; or leave the key out")}
 		}
-		return command(ctx, service)
+		return do(ctx, service, args)
 	})
 }
 
@@ -52,31 +48,23 @@ func (p *program) tokenIssueCommand() *cobra.Command {
 	s := bindTokens(command.Flags(),
 		config.Span("ttl", "24h", time.Second, 30*24*time.Hour, "how long the token may wait for its use", &ttl),
 		config.Text("scope", "", "name", "limits the token to routes of this scope; empty fits all", &scope))
-	command.RunE = func(c *cobra.Command, _ []string) error {
-		return p.askTokens(c, s, func(ctx context.Context, service *client.Client) error {
-			token, err := service.Issue(ctx, scope, ttl)
-			if errors.Is(err, client.ErrUnknownOutcome) && ctx.Err() == nil {
-				return laterError{err} // that token is lost
-			}
-			if err != nil {
-				return err
-			}
-			return p.print(wire.TokenIssued{Token: token.Value, ExpiresAt: token.ExpiresAt, Scope: token.Scope}, token.Value+"\n")
-		})
-	}
-	return command
+	return p.askTokens(command, s, func(ctx context.Context, service *client.Client, _ []string) error {
+		token, err := service.Issue(ctx, scope, ttl)
+		if errors.Is(err, client.ErrUnknownOutcome) && ctx.Err() == nil {
+			return laterError{err} // that token is lost
+		}
+		if err != nil {
+			return err
+		}
+		return p.print(wire.TokenIssued{Token: token.Value, ExpiresAt: token.ExpiresAt, Scope: token.Scope}, token.Value+"\n")
+	})
 }
 
 func (p *program) tokenShowCommand() *cobra.Command {
 	command := &cobra.Command{
 		Use: "show TOKEN", Short: "Say where a token stands: issued, claimed, completed or in doubt",
 		Long: "Say where a token stands: issued, claimed, completed or in doubt. A token that begins with a dash goes after two: coatcheck token show -- TOKEN",
-		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) != 1 {
-				return usageError{fmt.Errorf("one token belongs here, not %d", len(args))}
-			}
-			return nil
-		},
+		Args: one("token", anything),
 	}
 	s := bindTokens(command.Flags())
 	command.SetFlagErrorFunc(func(_ *cobra.Command, err error) error {
@@ -86,19 +74,16 @@ func (p *program) tokenShowCommand() *cobra.Command {
 		}
 		return usageError{err}
 	})
-	command.RunE = func(c *cobra.Command, args []string) error {
-		return p.askTokens(c, s, func(ctx context.Context, service *client.Client) error {
-			status, err := service.Status(ctx, args[0])
-			if err != nil {
-				return err
-			}
-			shown := wire.TokenStatus{
-				State: string(status.State), ExpiresAt: status.ExpiresAt, Attempts: status.Attempts, Fence: status.Fence, Scope: status.Scope, LeaseUntil: status.LeaseUntil,
-			}
-			return p.print(shown, tokenLines(shown))
-		})
-	}
-	return command
+	return p.askTokens(command, s, func(ctx context.Context, service *client.Client, args []string) error {
+		status, err := service.Status(ctx, args[0])
+		if err != nil {
+			return err
+		}
+		shown := wire.TokenStatus{
+			State: string(status.State), ExpiresAt: status.ExpiresAt, Attempts: status.Attempts, Fence: status.Fence, Scope: status.Scope, LeaseUntil: status.LeaseUntil,
+		}
+		return p.print(shown, tokenLines(shown))
+	})
 }
 
 func tokenLines(status wire.TokenStatus) string {

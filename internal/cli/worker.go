@@ -14,13 +14,9 @@ import (
 )
 
 func (p *program) workerCommand() *cobra.Command {
-	command := &cobra.Command{
-		Use: "worker", Short: "Lease worker ids for commands, and look at pools of them", Args: noArgs,
-		Long: "Lease worker ids for commands, and look at pools of them: at a running service (--server), or straight on Redis (--redis).",
-		RunE: func(c *cobra.Command, _ []string) error { return c.Help() },
-	}
-	command.AddCommand(p.workerRunCommand(), p.workerCreateCommand(), p.workerListCommand())
-	return command
+	return group("worker", "Lease worker ids for commands, and look at pools of them",
+		"Lease worker ids for commands, and look at pools of them: at a running service (--server), or straight on Redis (--redis).",
+		p.workerRunCommand(), p.workerCreateCommand(), p.workerListCommand())
 }
 
 // poolShape is the requested shape of a pool, by the flags. The default of each is the pool's own,

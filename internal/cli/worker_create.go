@@ -2,10 +2,8 @@ package cli
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"strings"
-	"text/tabwriter"
+	"strconv"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -25,44 +23,31 @@ func (p *program) workerCreateCommand() *cobra.Command {
 		Args: onePool,
 	}
 	s := bindSource(command.Flags(), append(shape.bind(workerlease.MinTTL), config.Toggle("replace", "give a pool that is there the shape that is named; no window of it may be open, and ids that it has made before can come again under an epoch or layout that overlaps", &replace))...)
-	command.RunE = func(c *cobra.Command, args []string) error {
-		return p.ask(c, s, func(ctx context.Context, service *client.Client) error {
-			asked := shape.request("", s.said)
-			wanted := client.PoolShape{TTL: asked.TTL, Layout: asked.Layout, Epoch: asked.Epoch}
-			if asked.Datacenter != nil {
-				wanted.Datacenter = *asked.Datacenter
-			}
-			declare := service.CreatePool
-			if replace {
-				declare = service.ReplacePool
-			}
-			created, err := declare(ctx, args[0], wanted)
-			if err != nil {
-				return err
-			}
-			shown := shownPool(created)
-			return p.print(shown, poolTable([]wire.WorkerPool{shown}))
-		})
-	}
-	return command
-}
-
-func onePool(_ *cobra.Command, args []string) error {
-	if len(args) != 1 {
-		return usageError{errors.New("one pool belongs here")}
-	}
-	return checkPool(args[0])
+	return p.ask(command, s, func(ctx context.Context, service *client.Client, args []string) error {
+		asked := shape.request("", s.said)
+		wanted := client.PoolShape{TTL: asked.TTL, Layout: asked.Layout, Epoch: asked.Epoch}
+		if asked.Datacenter != nil {
+			wanted.Datacenter = *asked.Datacenter
+		}
+		declare := service.CreatePool
+		if replace {
+			declare = service.ReplacePool
+		}
+		created, err := declare(ctx, args[0], wanted)
+		if err != nil {
+			return err
+		}
+		shown := shownPool(created)
+		return p.print(shown, poolTable([]wire.WorkerPool{shown}))
+	})
 }
 
 func poolTable(pools []wire.WorkerPool) string {
-	var people strings.Builder
-	table := tabwriter.NewWriter(&people, 0, 8, 2, ' ', 0)
-	fmt.Fprintln(table, "POOL\tLAYOUT\tEPOCH\tDATACENTER\tTTL\tSLOTS\tUSED\tSTATE")
-	for _, pool := range pools {
-		fmt.Fprintf(table, "%s\t%s\t%s\t%d\t%v\t%d\t%d\t%s\n", pool.Pool, pool.Layout, pool.Epoch.Format(time.RFC3339), pool.Datacenter, millis(pool.TTL), pool.Size, pool.Used, stateOf(pool))
-	}
-	_ = table.Flush() // to a strings.Builder, which takes everything
-	return people.String()
+	return tabular("POOL\tLAYOUT\tEPOCH\tDATACENTER\tTTL\tSLOTS\tUSED\tSTATE", func(line func(...string)) {
+		for _, pool := range pools {
+			line(pool.Pool, pool.Layout, pool.Epoch.Format(time.RFC3339), strconv.Itoa(pool.Datacenter), millis(pool.TTL).String(), strconv.Itoa(pool.Size), strconv.Itoa(pool.Used), stateOf(pool))
+		}
+	})
 }
 
 func stateOf(pool wire.WorkerPool) string {

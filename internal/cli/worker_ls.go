@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"errors"
+	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -15,24 +16,16 @@ func (p *program) workerListCommand() *cobra.Command {
 	command := &cobra.Command{
 		Use: "ls [POOL]", Short: "List pools, or draw the ring of one",
 		Long: "List all pools, or draw the ring of one: a character a worker id, 64 a row, larger rings a character a block. With --json the slots that were ever leased.",
-		Args: func(c *cobra.Command, args []string) error {
-			if len(args) == 0 {
-				return nil
-			}
-			return onePool(c, args)
-		},
+		Args: orNone(onePool),
 	}
 	s := bindSource(command.Flags())
 	command.ValidArgsFunction = offerPools(p, s, cobra.ShellCompDirectiveNoFileComp)
-	command.RunE = func(c *cobra.Command, args []string) error {
-		return p.ask(c, s, func(ctx context.Context, service *client.Client) error {
-			if len(args) == 0 {
-				return p.listPools(ctx, service)
-			}
-			return p.drawRing(ctx, service, args[0])
-		})
-	}
-	return command
+	return p.ask(command, s, func(ctx context.Context, service *client.Client, args []string) error {
+		if len(args) == 0 {
+			return p.listPools(ctx, service)
+		}
+		return p.drawRing(ctx, service, args[0])
+	})
 }
 
 func (p *program) listPools(ctx context.Context, service *client.Client) error {
@@ -86,12 +79,6 @@ func wholeRing(ctx context.Context, service *client.Client, pool string) (whole 
 
 // leased is a ring with the slots that were ever leased.
 func leased(ring wire.WorkerRing) wire.WorkerRing {
-	var slots []wire.WorkerSlot
-	for _, slot := range ring.Slots {
-		if slot.Fence != 0 {
-			slots = append(slots, slot)
-		}
-	}
-	ring.Slots = append([]wire.WorkerSlot{}, slots...)
+	ring.Slots = slices.DeleteFunc(append([]wire.WorkerSlot{}, ring.Slots...), func(slot wire.WorkerSlot) bool { return slot.Fence == 0 })
 	return ring
 }

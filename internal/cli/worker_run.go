@@ -13,7 +13,6 @@ import (
 
 	"github.com/coatcheck/coatcheck/client"
 	"github.com/coatcheck/coatcheck/internal/config"
-	"github.com/coatcheck/coatcheck/internal/names"
 	"github.com/coatcheck/coatcheck/redisstore"
 	"github.com/coatcheck/coatcheck/workerlease/holder"
 )
@@ -60,23 +59,13 @@ func (p *program) workerRunCommand() *cobra.Command {
 			"0s, and a unit of the layout is counted: for a CMD that stamps no time to come", &r.ahead),
 		config.Span("grace", "5s", 0, time.Hour, "how long CMD may take to end between SIGTERM and SIGKILL; less if the window ends sooner", &r.grace))...)
 	command.ValidArgsFunction = offerPools(p, s, cobra.ShellCompDirectiveDefault)
-	command.RunE = func(c *cobra.Command, args []string) error {
-		return p.ask(c, s, func(ctx context.Context, service *client.Client) error {
-			if _, err := exec.LookPath(args[1]); err != nil {
-				return usageError{err}
-			}
-			r.pool, r.command, r.request = args[0], args[1:], shape.request(identity, s.said)
-			return r.run(ctx, service)
-		})
-	}
-	return command
-}
-
-func checkPool(name string) error {
-	if !names.InPath(name) {
-		return usageError{fmt.Errorf("%q cannot be a pool's name: %s", name, names.Rule)}
-	}
-	return nil
+	return p.ask(command, s, func(ctx context.Context, service *client.Client, args []string) error {
+		if _, err := exec.LookPath(args[1]); err != nil {
+			return usageError{err}
+		}
+		r.pool, r.command, r.request = args[0], args[1:], shape.request(identity, s.said)
+		return r.run(ctx, service)
+	})
 }
 
 type held struct {

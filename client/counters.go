@@ -98,14 +98,14 @@ func (c *Client) add(ctx context.Context, key string, request CounterRequest) (C
 		Number  string   `json:"number"`
 		Numbers []string `json:"numbers"`
 	}
-	incr := call{op: "add to counter", method: http.MethodPost, path: "/incr/" + key + request.query(), repeat: request.RequestID, status: http.StatusOK, into: &added}
+	incr := call{op: "add to counter", name: key, method: http.MethodPost, path: "/incr/" + key + request.query(), repeat: request.RequestID, status: http.StatusOK, into: &added}
 	switch {
 	case request.By < 0:
 		return CounterRange{}, incr.invalid("by is 1 to 1,000,000")
 	case request.RequestID != "" && !requestForm.MatchString(request.RequestID):
 		return CounterRange{}, incr.invalid("a request id has 1 to 255 characters of printable ASCII")
 	}
-	if err := c.onNamed(ctx, key, incr); err != nil {
+	if err := c.onNamed(ctx, incr); err != nil {
 		return CounterRange{}, err
 	}
 	got := CounterRange{Key: added.Key, First: added.First, Value: added.Value, Numbers: added.Numbers}
@@ -153,18 +153,18 @@ func (r CounterRange) answers(key string, request CounterRequest) bool {
 // Counter reads a counter: the last value that was handed out, unless others are adding now. It
 // changes nothing. ErrNotFound if it was never used, or has expired.
 func (c *Client) Counter(ctx context.Context, key string) (int64, error) {
-	var read struct {
-		Key   string
-		Value *int64
-	}
-	get := call{op: "read counter", method: http.MethodGet, path: "/counter/" + key, status: http.StatusOK, into: &read}
-	if err := c.onNamed(ctx, key, get); err != nil {
+	get := call{op: "read counter", name: key, method: http.MethodGet, path: "/counter/" + key, status: http.StatusOK}
+	read, err := ask(ctx, c.onNamed, get, func(read counterRead) bool { return read.Key == key && read.Value != nil })
+	if err != nil {
 		return 0, err
 	}
-	if read.Key != key || read.Value == nil {
-		return 0, get.unreadable()
-	}
 	return *read.Value, nil
+}
+
+// counterRead is a counter as the service answers; without a value it is none.
+type counterRead struct {
+	Key   string
+	Value *int64
 }
 
 // SetCounter sets a counter to a value, whatever was there: the next value that is handed out is
@@ -176,24 +176,15 @@ func (c *Client) SetCounter(ctx context.Context, key string, value int64, ttl ti
 	if ttl != 0 {
 		asked.TTL = new(millis(ttl))
 	}
-	var now struct {
-		Key   string
-		Value *int64
-	}
-	set := call{op: "set counter", method: http.MethodPut, path: "/counter/" + key, body: asked, status: http.StatusOK, into: &now}
-	if err := c.onNamed(ctx, key, set); err != nil {
-		return err
-	}
-	if now.Key != key || now.Value == nil || *now.Value != value {
-		return set.unreadable()
-	}
-	return nil
+	set := call{op: "set counter", name: key, method: http.MethodPut, path: "/counter/" + key, body: asked, status: http.StatusOK}
+	_, err := ask(ctx, c.onNamed, set, func(now counterRead) bool { return now.Key == key && now.Value != nil && *now.Value == value })
+	return err
 }
 
 // RemoveCounter removes a counter: it begins again at 1, and hands its values out again, on
 // purpose. ErrNotFound if there is none.
 func (c *Client) RemoveCounter(ctx context.Context, key string) error {
-	return c.onNamed(ctx, key, call{op: "remove counter", method: http.MethodDelete, path: "/counter/" + key, status: http.StatusNoContent})
+	return c.onNamed(ctx, call{op: "remove counter", name: key, method: http.MethodDelete, path: "/counter/" + key, status: http.StatusNoContent})
 }
 
 // CounterInfo is a counter of a list.

@@ -17,6 +17,7 @@ import (
 // call is one request of the protocol and its expected answer.
 type call struct {
 	op     string // as errors name it
+	name   string // that it is about; a secret's is in token
 	method string
 	path   string // with the query
 	token  string // a secret
@@ -32,6 +33,20 @@ type call struct {
 // that refuses a large body without having read it closes the connection, and its answer would be
 // lost.
 const largeBody = 128 << 10
+
+// ask makes a call by a method of the client, and returns its answer. An answer that is not whole
+// cannot be read.
+func ask[T any](ctx context.Context, by func(context.Context, call) error, asked call, whole func(T) bool) (T, error) {
+	var answer, none T
+	asked.into = &answer
+	if err := by(ctx, asked); err != nil {
+		return none, err
+	}
+	if !whole(answer) {
+		return none, asked.unreadable()
+	}
+	return answer, nil
+}
 
 // exchange sends a request, once, and reads its answer. Every failure is an *Error.
 func (c *Client) exchange(ctx context.Context, call call) error {

@@ -43,15 +43,9 @@ type LockWaiter struct {
 // Lock returns the holders and waiters of a lock. A lock that is not in use has no holders, and is
 // no error.
 func (c *Client) Lock(ctx context.Context, name string) (LockInfo, error) {
-	var shown wire.Lock
-	get := call{op: "look at lock", method: http.MethodGet, path: "/lock/" + name, status: http.StatusOK, into: &shown}
-	if err := c.onNamed(ctx, name, get); err != nil {
-		return LockInfo{}, err
-	}
-	if shown.Name != name || shown.Holders == nil {
-		return LockInfo{}, get.unreadable()
-	}
-	return lockInfo(shown), nil
+	get := call{op: "look at lock", name: name, method: http.MethodGet, path: "/lock/" + name, status: http.StatusOK}
+	shown, err := ask(ctx, c.onNamed, get, func(shown wire.Lock) bool { return shown.Name == name && shown.Holders != nil })
+	return lockInfo(shown), err
 }
 
 // Locks lists the locks that are held and whose names begin with a prefix, in the order of their
@@ -67,17 +61,9 @@ func (c *Client) Locks(ctx context.Context, prefix string) iter.Seq2[LockInfo, e
 // from then on, and the holder learns of it at its next renewal. The lock goes to the next waiter.
 // ErrNotFound: there is no holder with that fence.
 func (c *Client) BreakLock(ctx context.Context, name string, fence int64) (int64, error) {
-	var broken wire.LockBroken
-	force := call{
-		op: "break lock", method: http.MethodDelete, path: "/lock/" + name + "?force=" + strconv.FormatInt(fence, 10), status: http.StatusOK, into: &broken,
-	}
-	if err := c.onNamed(ctx, name, force); err != nil {
-		return 0, err
-	}
-	if broken.Name != name || broken.Fence <= fence {
-		return 0, force.unreadable()
-	}
-	return broken.Fence, nil
+	force := call{op: "break lock", name: name, method: http.MethodDelete, path: "/lock/" + name + "?force=" + strconv.FormatInt(fence, 10), status: http.StatusOK}
+	broken, err := ask(ctx, c.onNamed, force, func(broken wire.LockBroken) bool { return broken.Name == name && broken.Fence > fence })
+	return broken.Fence, err
 }
 
 func lockInfo(shown wire.Lock) LockInfo {
@@ -119,41 +105,29 @@ func (r LockRequest) wire(wait time.Duration) wire.LockRequest {
 func (c *Client) grantLock(ctx context.Context, name string, request LockRequest, wait time.Duration, place string) (lockGrant, error) {
 	patient := *c
 	patient.timeout += wait
-	var granted wire.LockGranted
-	acquire := call{op: "acquire lock", method: http.MethodPost, path: "/lock/" + name, lease: place, owned: place != "", body: request.wire(wait), status: http.StatusCreated, into: &granted}
-	if err := patient.onNamed(ctx, name, acquire); err != nil {
-		return lockGrant{}, err
-	}
-	ttl := time.Duration(granted.TTL) * time.Millisecond
-	switch {
-	case granted.Name != name || !leaseForm.MatchString(granted.Lease) || granted.Fence <= 0 || granted.Since.IsZero():
-		return lockGrant{}, acquire.unreadable()
-	case ttl <= 0 || request.TTL != 0 && granted.TTL != millis(request.TTL):
-		return lockGrant{}, acquire.unreadable()
-	}
-	return lockGrant{name, granted.Lease, granted.Fence, granted.Since, ttl}, nil
+	acquire := call{op: "acquire lock", name: name, method: http.MethodPost, path: "/lock/" + name, lease: place, owned: place != "", body: request.wire(wait), status: http.StatusCreated}
+	granted, err := ask(ctx, patient.onNamed, acquire, func(granted wire.LockGranted) bool {
+		return granted.Name == name && leaseForm.MatchString(granted.Lease) && granted.Fence > 0 && !granted.Since.IsZero() &&
+			granted.TTL > 0 && (request.TTL == 0 || granted.TTL == millis(request.TTL))
+	})
+	return lockGrant{name, granted.Lease, granted.Fence, granted.Since, time.Duration(granted.TTL) * time.Millisecond}, err
 }
 
 // renewLock extends a lock's lease to one TTL from now.
 func (c *Client) renewLock(ctx context.Context, grant lockGrant) error {
-	var renewed wire.LockRenewed
 	renew := call{
-		op: "renew lock", method: http.MethodPut, path: "/lock/" + grant.name, lease: grant.token, owned: true, body: wire.LockRenewal{TTL: new(millis(grant.ttl))},
-		status: http.StatusOK, into: &renewed,
+		op: "renew lock", name: grant.name, method: http.MethodPut, path: "/lock/" + grant.name, lease: grant.token, owned: true,
+		body: wire.LockRenewal{TTL: new(millis(grant.ttl))}, status: http.StatusOK,
 	}
-	if err := c.onNamed(ctx, grant.name, renew); err != nil {
-		return err
-	}
-	if renewed.Name != grant.name || renewed.TTL != millis(grant.ttl) || renewed.ExpiresAt.IsZero() {
-		return renew.unreadable()
-	}
-	return nil
+	_, err := ask(ctx, c.onNamed, renew, func(renewed wire.LockRenewed) bool {
+		return renewed.Name == grant.name && renewed.TTL == millis(grant.ttl) && !renewed.ExpiresAt.IsZero()
+	})
+	return err
 }
 
 // discardLock gives a lock back, whether or not the context has ended.
 func (c *Client) discardLock(ctx context.Context, grant lockGrant) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), releaseTimeout)
 	defer cancel()
-	release := call{op: "release lock", method: http.MethodDelete, path: "/lock/" + grant.name, lease: grant.token, owned: true, status: http.StatusNoContent}
-	return c.onNamed(ctx, grant.name, release)
+	return c.onNamed(ctx, call{op: "release lock", name: grant.name, method: http.MethodDelete, path: "/lock/" + grant.name, lease: grant.token, owned: true, status: http.StatusNoContent})
 }

@@ -49,15 +49,9 @@ func (c *Client) InDoubt(ctx context.Context, prefix string) iter.Seq2[Operation
 
 // Operation returns one operation; ErrUnknownToken if it has expired, was lost, or never was.
 func (c *Client) Operation(ctx context.Context, name string) (Operation, error) {
-	var shown wire.Operation
-	get := call{op: "show operation", method: http.MethodGet, path: "/operation/" + name, status: http.StatusOK, into: &shown}
-	if err := c.onOperation(ctx, name, get); err != nil {
-		return Operation{}, err
-	}
-	if shown.Operation != name {
-		return Operation{}, get.unreadable()
-	}
-	return operation(shown), nil
+	get := call{op: "show operation", name: name, method: http.MethodGet, path: "/operation/" + name, status: http.StatusOK}
+	shown, err := ask(ctx, c.onOperation, get, func(shown wire.Operation) bool { return shown.Operation == name })
+	return operation(shown), err
 }
 
 // Settlement ends the doubt about an operation.
@@ -75,16 +69,16 @@ func (c *Client) Settle(ctx context.Context, name string, s Settlement) error {
 	if s.Decision == Happened {
 		request.Status, request.Headers, request.Body = cmp.Or(s.Answer.Status, http.StatusOK), s.Answer.Header, s.Answer.Body
 	}
-	return c.onOperation(ctx, name, call{
-		op: "settle operation", method: http.MethodPost, path: "/operation/" + name + "/settle", body: request, status: http.StatusNoContent,
+	return c.onOperation(ctx, call{
+		op: "settle operation", name: name, method: http.MethodPost, path: "/operation/" + name + "/settle", body: request, status: http.StatusNoContent,
 	})
 }
 
 var operationForm = names.NewForm("A-Za-z0-9_-", 32, 32)
 
 // onOperation makes a call about an operation whose name can stand in a path.
-func (c *Client) onOperation(ctx context.Context, name string, asked call) error {
-	if !operationForm.MatchString(name) {
+func (c *Client) onOperation(ctx context.Context, asked call) error {
+	if !operationForm.MatchString(asked.name) {
 		return asked.invalid("an operation's name has 32 characters of A-Z a-z 0-9 _ -")
 	}
 	return c.exchange(ctx, asked)

@@ -72,16 +72,9 @@ func (c *Client) declarePool(ctx context.Context, pool string, shape PoolShape, 
 	if shape.Datacenter != 0 {
 		asked.Datacenter = &shape.Datacenter
 	}
-	request := asked.wire().PoolRequest
-	var created wire.WorkerPool
-	create := call{op: op, method: http.MethodPut, path: "/worker/" + pool + query, body: request, status: http.StatusCreated, into: &created}
-	if err := c.onNamed(ctx, pool, create); err != nil {
-		return Pool{}, err
-	}
-	if created.Pool != pool || created.Size <= 0 {
-		return Pool{}, create.unreadable()
-	}
-	return poolOf(created), nil
+	create := call{op: op, name: pool, method: http.MethodPut, path: "/worker/" + pool + query, body: asked.wire().PoolRequest, status: http.StatusCreated}
+	created, err := ask(ctx, c.onNamed, create, func(created wire.WorkerPool) bool { return created.Pool == pool && created.Size > 0 })
+	return poolOf(created), err
 }
 
 // Pools lists the pools whose names begin with a prefix, in the order of their names. It reads page
@@ -94,14 +87,8 @@ func (c *Client) Pools(ctx context.Context, prefix string) iter.Seq2[Pool, error
 // granted nothing yet and was not declared.
 func (c *Client) Ring(ctx context.Context, pool string, from, n int) (Ring, error) {
 	query := url.Values{"from": {strconv.Itoa(from)}, "n": {strconv.Itoa(n)}}
-	var page wire.WorkerRing
-	get := call{op: "look at pool", method: http.MethodGet, path: "/worker/" + pool + "?" + query.Encode(), status: http.StatusOK, into: &page}
-	if err := c.onNamed(ctx, pool, get); err != nil {
-		return Ring{}, err
-	}
-	if page.Pool != pool || page.Size <= 0 {
-		return Ring{}, get.unreadable()
-	}
+	get := call{op: "look at pool", name: pool, method: http.MethodGet, path: "/worker/" + pool + "?" + query.Encode(), status: http.StatusOK}
+	page, err := ask(ctx, c.onNamed, get, func(page wire.WorkerRing) bool { return page.Pool == pool && page.Size > 0 })
 	ring := Ring{Pool: poolOf(page.WorkerPool), Now: page.ServerTime}
 	for _, slot := range page.Slots {
 		ring.Slots = append(ring.Slots, Slot{slot.WorkerID, slot.State, slot.Holder, slot.Fence, slot.NotBefore, slot.NotAfter})
@@ -109,7 +96,7 @@ func (c *Client) Ring(ctx context.Context, pool string, from, n int) (Ring, erro
 	if page.Next != nil {
 		ring.Next = *page.Next
 	}
-	return ring, nil
+	return ring, err
 }
 
 func poolOf(pool wire.WorkerPool) Pool {

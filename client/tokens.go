@@ -69,15 +69,9 @@ func (c *Client) Issue(ctx context.Context, scope string, ttl time.Duration) (To
 	if ttl != 0 {
 		request.TTL = new(millis(ttl))
 	}
-	var issued wire.TokenIssued
-	issue := call{op: "issue token", method: http.MethodPost, path: "/token", body: request, status: http.StatusCreated, into: &issued}
-	if err := c.exchange(ctx, issue); err != nil {
-		return Token{}, err
-	}
-	if !tokenForm.MatchString(issued.Token) {
-		return Token{}, issue.unreadable()
-	}
-	return Token{Value: issued.Token, Scope: issued.Scope, ExpiresAt: issued.ExpiresAt}, nil
+	issue := call{op: "issue token", method: http.MethodPost, path: "/token", body: request, status: http.StatusCreated}
+	issued, err := ask(ctx, c.exchange, issue, func(issued wire.TokenIssued) bool { return tokenForm.MatchString(issued.Token) })
+	return Token{Value: issued.Token, Scope: issued.Scope, ExpiresAt: issued.ExpiresAt}, err
 }
 
 // State is the state of a token.
@@ -104,18 +98,12 @@ type Status struct {
 // Status reads the state of a token; ErrUnknownToken if it was never issued, has expired or was
 // lost. It changes nothing: where no answer came, the error is ErrUnavailable.
 func (c *Client) Status(ctx context.Context, token string) (Status, error) {
-	var status wire.TokenStatus
-	get := call{op: "token status", method: http.MethodGet, path: "/token/" + token, token: token, status: http.StatusOK, into: &status}
-	if err := c.onToken(ctx, get); err != nil {
-		return Status{}, err
-	}
-	if status.State == "" {
-		return Status{}, get.unreadable()
-	}
+	get := call{op: "token status", method: http.MethodGet, path: "/token/" + token, token: token, status: http.StatusOK}
+	status, err := ask(ctx, c.onToken, get, func(status wire.TokenStatus) bool { return status.State != "" })
 	return Status{
 		State: State(status.State), ExpiresAt: status.ExpiresAt, Fence: status.Fence, Attempts: status.Attempts,
 		Scope: status.Scope, LeaseUntil: status.LeaseUntil,
-	}, nil
+	}, err
 }
 
 // Grant is a claim that was granted.

@@ -60,29 +60,25 @@ type WorkerLease = holder.Lease
 // (nothing was done); ErrUnknownOutcome (a worker id may be taken until its TTL has passed, and
 // cannot be used: acquire another).
 func (c *Client) AcquireWorker(ctx context.Context, pool string, request WorkerRequest) (WorkerLease, error) {
-	var granted wire.WorkerLease
-	acquire := call{op: "acquire worker id", method: http.MethodPost, path: "/worker/" + pool, body: request.wire(), status: http.StatusCreated, into: &granted}
-	if err := c.onNamed(ctx, pool, acquire); err != nil {
+	acquire := call{op: "acquire worker id", name: pool, method: http.MethodPost, path: "/worker/" + pool, body: request.wire(), status: http.StatusCreated}
+	granted, err := ask(ctx, c.onNamed, acquire, stampable)
+	if err != nil {
 		return WorkerLease{}, err
 	}
-	layout, err := snowflake.ParseLayout(granted.Layout)
-	lease := WorkerLease{
+	return WorkerLease{
 		Pool: pool, WorkerID: granted.WorkerID, Datacenter: granted.Datacenter, Token: granted.Lease, Fence: granted.Fence, Identity: granted.Identity,
 		NotBefore: granted.NotBefore, NotAfter: granted.NotAfter, TTL: time.Duration(granted.TTL) * time.Millisecond,
 		Layout: granted.Layout, Epoch: granted.Epoch, Now: granted.ServerTime,
-	}
-	if err != nil || !whole(lease, layout) {
-		return WorkerLease{}, acquire.unreadable()
-	}
-	return lease, nil
+	}, nil
 }
 
-// whole reports whether a grant is complete enough to stamp ids with it.
-func whole(lease WorkerLease, layout snowflake.Layout) bool {
+// stampable reports whether a grant is complete enough to stamp ids with it.
+func stampable(lease wire.WorkerLease) bool {
+	layout, err := snowflake.ParseLayout(lease.Layout)
 	switch {
-	case !leaseForm.MatchString(lease.Token) || lease.Fence <= 0 || lease.TTL <= 0:
+	case err != nil || !leaseForm.MatchString(lease.Lease) || lease.Fence <= 0 || lease.TTL <= 0:
 		return false
-	case lease.NotBefore.IsZero() || !lease.NotAfter.After(lease.NotBefore) || lease.Epoch.IsZero() || lease.Now.IsZero():
+	case lease.NotBefore.IsZero() || !lease.NotAfter.After(lease.NotBefore) || lease.Epoch.IsZero() || lease.ServerTime.IsZero():
 		return false
 	}
 	return lease.WorkerID >= 0 && lease.WorkerID < 1<<layout.Worker && lease.Datacenter >= 0 && lease.Datacenter < 1<<layout.Datacenter
@@ -101,13 +97,12 @@ func (c *Client) RenewWorker(ctx context.Context, lease WorkerLease) (WorkerLeas
 	if lease.TTL != 0 {
 		proof.TTL = new(millis(lease.TTL))
 	}
-	var renewed wire.WorkerRenewed
-	renew := call{op: "renew worker id", method: http.MethodPut, body: proof, status: http.StatusOK, into: &renewed}
-	if err := c.onLease(ctx, lease, renew, ""); err != nil {
+	renew := call{op: "renew worker id", method: http.MethodPut, body: proof, status: http.StatusOK}
+	renewed, err := ask(ctx, c.onLease(lease, ""), renew, func(r wire.WorkerRenewed) bool {
+		return r.WorkerID == lease.WorkerID && r.TTL > 0 && !r.NotAfter.IsZero() && !r.NotAfter.Before(lease.NotAfter) && !r.ServerTime.IsZero()
+	})
+	if err != nil {
 		return WorkerLease{}, err
-	}
-	if renewed.WorkerID != lease.WorkerID || renewed.TTL <= 0 || renewed.NotAfter.IsZero() || renewed.NotAfter.Before(lease.NotAfter) || renewed.ServerTime.IsZero() {
-		return WorkerLease{}, renew.unreadable()
 	}
 	lease.NotAfter, lease.TTL, lease.Now = renewed.NotAfter, time.Duration(renewed.TTL)*time.Millisecond, renewed.ServerTime
 	return lease, nil
@@ -123,22 +118,25 @@ func (c *Client) ReleaseWorker(ctx context.Context, lease WorkerLease, usedUntil
 	if !usedUntil.IsZero() {
 		query = "?used_until=" + url.QueryEscape(usedUntil.UTC().Format(time.RFC3339Nano))
 	}
-	return c.onLease(ctx, lease, call{op: "release worker id", method: http.MethodDelete, status: http.StatusNoContent}, query)
+	return c.onLease(lease, query)(ctx, call{op: "release worker id", method: http.MethodDelete, status: http.StatusNoContent})
 }
 
-// onLease makes a call about a lease, with the proof of it.
-func (c *Client) onLease(ctx context.Context, lease WorkerLease, call call, query string) error {
-	call.path, call.lease, call.owned = "/worker/"+lease.Pool+"/"+strconv.Itoa(lease.WorkerID)+query, lease.Token, true
-	if !leaseForm.MatchString(lease.Token) || lease.WorkerID < 0 {
-		return call.invalid("a lease is what AcquireWorker returned")
+// onLease is how a call about a lease is made, with the proof of it.
+func (c *Client) onLease(lease WorkerLease, query string) func(context.Context, call) error {
+	return func(ctx context.Context, call call) error {
+		call.name, call.path = lease.Pool, "/worker/"+lease.Pool+"/"+strconv.Itoa(lease.WorkerID)+query
+		call.lease, call.owned = lease.Token, true
+		if !leaseForm.MatchString(lease.Token) || lease.WorkerID < 0 {
+			return call.invalid("a lease is what AcquireWorker returned")
+		}
+		return c.onNamed(ctx, call)
 	}
-	return c.onNamed(ctx, lease.Pool, call)
 }
 
 // onNamed makes a call about something that has a name: a pool, a lock, a counter, a tag. A text
 // that cannot be one is not sent: it would be another path.
-func (c *Client) onNamed(ctx context.Context, name string, call call) error {
-	if !names.InPath(name) {
+func (c *Client) onNamed(ctx context.Context, call call) error {
+	if !names.InPath(call.name) {
 		return call.invalid("a name has " + names.Rule + ", and more than dots")
 	}
 	return c.exchange(ctx, call)

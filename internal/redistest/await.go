@@ -25,6 +25,14 @@ func within(t testing.TB, limit time.Duration) (context.Context, context.CancelF
 	return context.WithTimeout(ctx, limit)
 }
 
+// must ends the test if there is an error of what was called.
+func must(t testing.TB, called string, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatalf("redistest: %s: %v", called, err)
+	}
+}
+
 // await calls check until it returns nil, with pauses that double. After limit, or at the end of
 // the test, it returns check's last complaint.
 func await(t testing.TB, limit time.Duration, check func(context.Context) error) error {

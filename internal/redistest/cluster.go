@@ -34,18 +34,10 @@ func StartCluster(t testing.TB, masters, replicas int) *Cluster {
 	}
 	ctx, cancel := within(t, startLimit)
 	defer cancel()
-	if err := c.join(ctx); err != nil {
-		t.Fatalf("redistest: StartCluster: %v", err)
-	}
-	if err := await(t, startLimit, c.checkAcquainted); err != nil {
-		t.Fatalf("redistest: StartCluster: %v", err)
-	}
-	if err := c.assignReplicas(ctx); err != nil {
-		t.Fatalf("redistest: StartCluster: %v", err)
-	}
-	if err := await(t, startLimit, c.checkFine); err != nil {
-		t.Fatalf("redistest: StartCluster: %v", err)
-	}
+	must(t, "StartCluster", c.join(ctx))
+	must(t, "StartCluster", await(t, startLimit, c.checkAcquainted))
+	must(t, "StartCluster", c.assignReplicas(ctx))
+	must(t, "StartCluster", await(t, startLimit, c.checkFine))
 	return c
 }
 
@@ -181,9 +173,7 @@ func (c *Cluster) MasterOf(key string) *Server {
 		master, err = c.findMaster(ctx, key)
 		return err
 	})
-	if err != nil {
-		c.t.Fatalf("redistest: MasterOf(%q): %v", key, err)
-	}
+	must(c.t, "MasterOf("+strconv.Quote(key)+")", err)
 	return master
 }
 

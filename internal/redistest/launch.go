@@ -44,7 +44,7 @@ func (s *Server) launchLocked() error {
 	s.process, s.paused = p, false
 	if err := s.awaitReady(p); err != nil {
 		p.Kill()
-		return fmt.Errorf("%s on %s: %w; its log ends:\n%s", s.binary, s.Addr(), err, s.logTail())
+		return fmt.Errorf("%s on %s: %w; %s", s.binary, s.Addr(), err, proctest.LogTail(s.logFile()))
 	}
 	return nil
 }
@@ -58,7 +58,7 @@ func (s *Server) launchTied(cmd *exec.Cmd) error {
 	s.tied = p
 	err = await(s.t, startLimit, func(ctx context.Context) error { return s.probe(ctx, p.Pid()) })
 	if err != nil {
-		err = fmt.Errorf("%s on %s: does not answer: %w; its log ends:\n%s", s.binary, s.Addr(), err, s.logTail())
+		err = fmt.Errorf("%s on %s: does not answer: %w; %s", s.binary, s.Addr(), err, proctest.LogTail(s.logFile()))
 		p.End()
 	}
 	return err
@@ -75,7 +75,7 @@ func (s *Server) awaitReady(p *proctest.Process) error {
 		}
 		select {
 		case <-p.Done():
-			if strings.Contains(s.logTail(), "ddress already in use") {
+			if strings.Contains(proctest.LogTail(s.logFile()), "ddress already in use") {
 				return errPortTaken
 			}
 			return errors.Join(errors.New("ended before it answered"), p.Err())

@@ -41,9 +41,7 @@ type Proxy struct {
 func StartProxy(t testing.TB, target string, judge func(request []byte) (fate Fate, then func())) *Proxy {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatalf("redistest: StartProxy: %v", err)
-	}
+	must(t, "StartProxy", err)
 	if judge == nil {
 		judge = func([]byte) (Fate, func()) { return Pass, nil }
 	}

@@ -50,9 +50,7 @@ func StartSentinel(t testing.TB, replicas int) *SentinelSet {
 		}
 		return checkConfirmation(ctx, master, replicas)
 	})
-	if err != nil {
-		t.Fatalf("redistest: StartSentinel: %v", err)
-	}
+	must(t, "StartSentinel", err)
 	for range sentinelCount {
 		set.sentinels = append(set.sentinels, startSentinelFor(t, master))
 	}
@@ -63,9 +61,7 @@ func StartSentinel(t testing.TB, replicas int) *SentinelSet {
 		}
 		return errors.Join(errs...)
 	})
-	if err != nil {
-		t.Fatalf("redistest: StartSentinel: %v", err)
-	}
+	must(t, "StartSentinel", err)
 	return set
 }
 
@@ -151,9 +147,7 @@ func (s *SentinelSet) Master() *Server {
 		master, err = s.agreedMaster(ctx)
 		return err
 	})
-	if err != nil {
-		s.t.Fatalf("redistest: Master: %v", err)
-	}
+	must(s.t, "Master", err)
 	return master
 }
 
@@ -186,9 +180,7 @@ func (s *SentinelSet) WaitForMaster(not *Server) *Server {
 		}
 		return master.checkWritable(ctx)
 	})
-	if err != nil {
-		s.t.Fatalf("redistest: WaitForMaster: %v", err)
-	}
+	must(s.t, "WaitForMaster", err)
 	return master
 }
 

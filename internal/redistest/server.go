@@ -1,6 +1,7 @@
 package redistest
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -27,7 +28,6 @@ const (
 	// for a server to answer one question of ours, while we wait for something.
 	queryLimit = 5 * time.Second
 	pollEvery  = 2 * time.Millisecond
-	logLines   = 20 // of a server's log are shown with a failure
 )
 
 // errPortTaken means that another process has the server's port.
@@ -70,9 +70,7 @@ func Start(t testing.TB, args ...string) *Server {
 func start(t testing.TB, o options) *Server {
 	t.Helper()
 	s, err := tryStart(t, o)
-	if err != nil {
-		t.Fatalf("redistest: %v", err)
-	}
+	must(t, "start", err)
 	return s
 }
 
@@ -99,11 +97,7 @@ func tryStart(t testing.TB, o options) (*Server, error) {
 
 // findBinary returns the path of the server binary, or an error that says how to install it.
 func findBinary() (string, error) {
-	name := os.Getenv("REDIS_SERVER")
-	if name == "" {
-		name = "redis-server"
-	}
-	path, err := exec.LookPath(name)
+	path, err := exec.LookPath(cmp.Or(os.Getenv("REDIS_SERVER"), "redis-server"))
 	if err != nil {
 		return "", fmt.Errorf("no server to test with: %w; install one with `apt-get install -y redis-server` (or `make deps`), "+
 			"or name its binary in REDIS_SERVER", err)
@@ -223,9 +217,7 @@ func (s *Server) Stop() {
 	s.t.Helper()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if err := s.stopLocked(); err != nil {
-		s.t.Fatalf("redistest: Stop: %v", err)
-	}
+	must(s.t, "Stop", s.stopLocked())
 }
 
 // Kill ends the server as a crash would, with SIGKILL, and returns when it is gone. Killing a
@@ -266,12 +258,8 @@ func (s *Server) Restart() {
 	s.t.Helper()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if err := s.stopLocked(); err != nil {
-		s.t.Fatalf("redistest: Restart: %v", err)
-	}
-	if err := s.launchLocked(); err != nil {
-		s.t.Fatalf("redistest: Restart: %v", err)
-	}
+	must(s.t, "Restart", s.stopLocked())
+	must(s.t, "Restart", s.launchLocked())
 }
 
 // RestartEmpty kills the server if it is running, empties its data directory, starts it again on
@@ -282,19 +270,9 @@ func (s *Server) RestartEmpty() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.killLocked()
-	if err := s.emptyDataDir(); err != nil {
-		s.t.Fatalf("redistest: RestartEmpty: %v", err)
-	}
-	if err := s.launchLocked(); err != nil {
-		s.t.Fatalf("redistest: RestartEmpty: %v", err)
-	}
-}
-
-func (s *Server) emptyDataDir() error {
-	if err := os.RemoveAll(s.dataDir()); err != nil {
-		return err
-	}
-	return os.Mkdir(s.dataDir(), 0o755)
+	must(s.t, "RestartEmpty", os.RemoveAll(s.dataDir()))
+	must(s.t, "RestartEmpty", os.Mkdir(s.dataDir(), 0o755))
+	must(s.t, "RestartEmpty", s.launchLocked())
 }
 
 // stopLocked ends the process with SIGTERM. One that does not end in time is killed and reported.
@@ -312,7 +290,7 @@ func (s *Server) stopLocked() error {
 		return nil
 	case <-time.After(stopLimit):
 		s.process.Kill()
-		return fmt.Errorf("%s did not shut down within %v and was killed; its log ends:\n%s", s.Addr(), stopLimit, s.logTail())
+		return fmt.Errorf("%s did not shut down within %v and was killed; %s", s.Addr(), stopLimit, proctest.LogTail(s.logFile()))
 	}
 }
 
@@ -326,7 +304,7 @@ func (s *Server) killLocked() {
 // end is the server's part of the test's cleanup.
 func (s *Server) end() {
 	if s.t.Failed() {
-		s.t.Logf("redistest: the log of %s ends:\n%s", s.Addr(), s.logTail())
+		s.t.Logf("redistest: %s: %s", s.Addr(), proctest.LogTail(s.logFile()))
 	}
 	s.release()
 }
@@ -349,14 +327,4 @@ func (s *Server) release() {
 			p.Release()
 		}
 	}
-}
-
-// logTail returns the last lines of the server's log, or why they cannot be read.
-func (s *Server) logTail() string {
-	text, err := os.ReadFile(s.logFile())
-	if err != nil {
-		return err.Error()
-	}
-	lines := strings.Split(strings.TrimSpace(string(text)), "\n")
-	return strings.Join(lines[max(0, len(lines)-logLines):], "\n")
 }

@@ -22,9 +22,7 @@ func MakeUser(t testing.TB, url, name string, rules []string, servers ...*Server
 		words = append(words, rule)
 	}
 	for _, server := range servers {
-		if err := server.client.Do(t.Context(), words...).Err(); err != nil {
-			t.Fatalf("redistest: ACL SETUSER %s at %s: %v", name, server.Addr(), err)
-		}
+		must(t, "ACL SETUSER "+name+" at "+server.Addr(), server.client.Do(t.Context(), words...).Err())
 		t.Cleanup(func() { server.checkDenied(t, name) })
 	}
 	return strings.Replace(url, "://", "://"+name+":"+password+"@", 1)

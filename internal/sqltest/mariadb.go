@@ -45,15 +45,11 @@ func findMariaDB() (engine, error) {
 				"--init-file=" + s.path("init.sql"),
 			}, as...)
 		},
-		files: map[string]string{"init.sql": mariaDBUser()},
-		end:   syscall.SIGKILL,
-		open:  openMariaDB,
+		files: map[string]string{"init.sql": fmt.Sprintf("CREATE USER IF NOT EXISTS '%s'@'%%' IDENTIFIED BY '%s';\nGRANT ALL ON *.* TO '%s'@'%%';\n",
+			User, strings.ReplaceAll(Password, "'", "''"), User)},
+		end:  syscall.SIGKILL,
+		open: openMariaDB,
 	}, nil
-}
-
-// mariaDBUser makes the user, a statement a line.
-func mariaDBUser() string {
-	return fmt.Sprintf("CREATE USER IF NOT EXISTS '%s'@'%%' IDENTIFIED BY '%s';\nGRANT ALL ON *.* TO '%s'@'%%';\n", User, strings.ReplaceAll(Password, "'", "''"), User)
 }
 
 func openMariaDB(address, database string, plain bool) (*sql.DB, error) {

@@ -10,7 +10,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strconv"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -29,7 +28,6 @@ const (
 const (
 	startLimit = 30 * time.Second
 	pollEvery  = 10 * time.Millisecond
-	logLines   = 20 // of a server's log are shown with a failure
 )
 
 // Kind is a kind of server.
@@ -84,7 +82,7 @@ func Start(t testing.TB, kind Kind) *Server {
 	}
 	t.Cleanup(func() {
 		if t.Failed() {
-			t.Logf("sqltest: %s\n%s", kind, s.logTail())
+			t.Logf("sqltest: %s\n%s", kind, proctest.LogTail(s.path("log")))
 		}
 		if err := s.End(); err != nil {
 			t.Error(err)
@@ -97,7 +95,7 @@ func Start(t testing.TB, kind Kind) *Server {
 func Launch(kind Kind) (*Server, error) {
 	s := &Server{kind: kind}
 	if err := s.start(); err != nil {
-		tail := s.logTail()
+		tail := proctest.LogTail(s.path("log"))
 		return nil, errors.Join(fmt.Errorf("sqltest: %s: %w\n%s", kind, err, tail), s.End())
 	}
 	return s, nil
@@ -236,13 +234,9 @@ func Connect(kind Kind, address, database string) (*sql.DB, error) {
 func (s *Server) Database(t testing.TB) string {
 	t.Helper()
 	name := "test_" + strconv.Itoa(int(s.count.Add(1)))
-	db, err := s.engine.open(s.Addr(), s.engine.database, true)
-	if err != nil {
-		t.Fatalf("sqltest: %v", err)
-	}
-	defer db.Close()
+	db := s.pool(t, s.Addr(), s.engine.database, true)
 	if _, err := db.ExecContext(t.Context(), "CREATE DATABASE "+name); err != nil {
-		t.Fatalf("sqltest: make a database: %v\n%s", err, s.logTail())
+		t.Fatalf("sqltest: make a database: %v\n%s", err, proctest.LogTail(s.path("log")))
 	}
 	return name
 }
@@ -292,7 +286,7 @@ func (s *Server) Kill() {
 func (s *Server) Restart(t testing.TB) {
 	t.Helper()
 	if err := s.launch(); err != nil {
-		t.Fatalf("sqltest: Restart: %v\n%s", err, s.logTail())
+		t.Fatalf("sqltest: Restart: %v\n%s", err, proctest.LogTail(s.path("log")))
 	}
 }
 
@@ -310,14 +304,4 @@ func (s *Server) End() error {
 		return nil
 	}
 	return os.RemoveAll(s.dir) //nolint:gosec // it was made by makeDir
-}
-
-// logTail returns the last lines of the server's log, or why they cannot be read.
-func (s *Server) logTail() string {
-	text, err := os.ReadFile(s.path("log")) //nolint:gosec // it was made by spawn
-	if err != nil {
-		return "it has no log: " + err.Error()
-	}
-	lines := strings.Split(strings.TrimSpace(string(text)), "\n")
-	return "its log ends:\n" + strings.Join(lines[max(0, len(lines)-logLines):], "\n")
 }

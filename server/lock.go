@@ -170,12 +170,9 @@ func (h *locks) renew(r *request) error {
 		renewed, err = h.locks.Renew(r.ctx(), grant)
 	}
 	h.metrics.LockRenewed(grant.Token, renewed.TTL, kept(err))
-	if err != nil {
-		return err
-	}
-	return r.answer(http.StatusOK, wire.LockRenewed{
+	return r.result(wire.LockRenewed{
 		Name: grant.Name, ExpiresAt: renewed.Until, TTL: renewed.TTL.Milliseconds(), RenewEvery: renewEvery(renewed.TTL), ServerTime: renewed.Now,
-	})
+	}, err)
 }
 
 // lockOf reads the name from the path and the proof of the lease from the header.
@@ -242,10 +239,7 @@ func (h *locks) get(r *request) error {
 		return r.err
 	}
 	info, err := h.locks.Get(r.ctx(), name)
-	if err != nil {
-		return err
-	}
-	return r.answer(http.StatusOK, lockInfo(name, info))
+	return r.result(lockInfo(name, info), err)
 }
 
 func (h *locks) list(r *request) error {
@@ -259,10 +253,7 @@ func (h *locks) list(r *request) error {
 		shown.Queue = nil
 		return shown, len(info.Holders)+info.Queue > 0, err // else it has just been given back
 	})
-	if err != nil {
-		return err
-	}
-	return r.answer(http.StatusOK, wire.Locks{Locks: page, Next: next})
+	return r.result(wire.Locks{Locks: page, Next: next}, err)
 }
 
 func lockInfo(name string, info lock.Info) wire.Lock {

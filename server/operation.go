@@ -59,10 +59,7 @@ func (h *operations) get(r *request) error {
 		return r.err
 	}
 	operation, err := h.tokens.Operation(r.ctx(), name)
-	if err != nil {
-		return err
-	}
-	return r.answer(http.StatusOK, wireOperation(operation))
+	return r.result(wireOperation(operation), err)
 }
 
 func wireOperation(o idempotency.Operation) wire.Operation {

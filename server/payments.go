@@ -83,9 +83,5 @@ func paymentOf(r *request) (asked wire.PaymentRequest) {
 }
 
 func (h *payments) list(r *request) error {
-	list, err := h.ledger.List(r.ctx())
-	if err != nil {
-		return err
-	}
-	return r.answer(http.StatusOK, list)
+	return r.result(h.ledger.List(r.ctx()))
 }

@@ -152,6 +152,14 @@ func (r *request) answer(status int, message any) error {
 	return r.JSON(status, message)
 }
 
+// result answers with what a call came to, unless it failed.
+func (r *request) result(message any, err error) error {
+	if err != nil {
+		return err
+	}
+	return r.answer(http.StatusOK, message)
+}
+
 func (r *request) done() error {
 	noStore(r)
 	return r.NoContent(http.StatusNoContent)

@@ -74,13 +74,10 @@ func (h *tokens) status(r *request) error {
 		return r.err
 	}
 	status, err := h.tokens.Status(r.ctx(), key)
-	if err != nil {
-		return err
-	}
-	return r.answer(http.StatusOK, wire.TokenStatus{
+	return r.result(wire.TokenStatus{
 		State: string(status.State), ExpiresAt: status.ExpiresAt, Attempts: status.Attempts, Fence: status.Fence,
 		Scope: status.Scope, LeaseUntil: status.LeaseUntil,
-	})
+	}, err)
 }
 
 // claim claims a token for an operation that another service runs. It checks that the server is not
@@ -182,10 +179,7 @@ func (h *tokens) extend(r *request) error {
 		return r.err
 	}
 	until, err := h.tokens.Extend(r.ctx(), key, lease, span, 0)
-	if err != nil {
-		return err
-	}
-	return r.answer(http.StatusOK, wire.Extended{LeaseUntil: until})
+	return r.result(wire.Extended{LeaseUntil: until}, err)
 }
 
 func (h *tokens) release(r *request) error {

@@ -164,12 +164,9 @@ func (h *workers) renew(r *request) error {
 		return r.err
 	}
 	renewed, err := h.pools.Renew(r.ctx(), lease, 0)
-	if err != nil {
-		return err
-	}
-	return r.answer(http.StatusOK, wire.WorkerRenewed{
+	return r.result(wire.WorkerRenewed{
 		WorkerID: lease.WorkerID, NotAfter: renewed.NotAfter, TTL: renewed.TTL.Milliseconds(), RenewEvery: renewEvery(renewed.TTL), ServerTime: renewed.Now,
-	})
+	}, err)
 }
 
 // proof reads the body of a renewal into the lease.
@@ -224,10 +221,7 @@ func (h *workers) list(r *request) error {
 		}
 		return poolOf(pool, ring), true, err
 	})
-	if err != nil {
-		return err
-	}
-	return r.answer(http.StatusOK, wire.WorkerPools{Pools: pools, Next: next})
+	return r.result(wire.WorkerPools{Pools: pools, Next: next}, err)
 }
 
 func (h *workers) ring(r *request) error {
@@ -237,10 +231,7 @@ func (h *workers) ring(r *request) error {
 		return r.err
 	}
 	ring, err := h.pools.Ring(r.ctx(), pool, from, n)
-	if err != nil {
-		return err
-	}
-	return r.answer(http.StatusOK, ringPage(pool, ring, from))
+	return r.result(ringPage(pool, ring, from), err)
 }
 
 // ringPage writes a page of the ring.

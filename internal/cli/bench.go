@@ -83,7 +83,7 @@ func (p *program) benchCommand() *cobra.Command {
 			"--clean, or `coatcheck bench clean --redis URL`, removes them. Exit code 1 or 75 if no call succeeded.",
 	}
 	b := &benching{}
-	b.source = bindStraight(command.Flags(), append([]string{"clock-skew", "lock-after-loss", "lock-longest-ttl", "segment-period", "segment-step"}, counterSettings...), b.bind())
+	b.source = bindStraight(command.Flags(), append([]string{"clock-skew", "lock-after-loss", "lock-longest-ttl", "segment-period", "segment-step"}, counterSettings...), b.bind()...)
 	command.RunE = func(c *cobra.Command, _ []string) error { return p.bench(c, b) }
 	command.AddCommand(p.benchCleanCommand())
 	return command
@@ -243,7 +243,7 @@ func (p *program) benchCleanCommand() *cobra.Command {
 		Use: "clean", Short: "Remove from a Redis what measurements have left", Args: noArgs,
 		Long: "Remove from a Redis every record of a name that begins with bench:. It looks at all keys, in steps that hold no caller up.",
 	}
-	s := bindStraight(command.Flags(), nil, nil)
+	s := bindStraight(command.Flags(), nil)
 	command.RunE = func(c *cobra.Command, _ []string) error {
 		return p.either(c, s, func(*client.Client) error {
 			return usageError{errors.New("a service does not remove names: --redis URL of its Redis")}

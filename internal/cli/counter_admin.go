@@ -22,7 +22,7 @@ func (p *program) counterListCommand() *cobra.Command {
 		Long: "List counters with their values, in the order of their keys, or those whose keys begin with PREFIX. Counters are listed that coatcheck has added to or set.",
 		Args: orNone(one("prefix", anything)),
 	}
-	s := bindCounters(command.Flags())
+	s := bindStraight(command.Flags(), counterSettings)
 	return p.ask(command, s, func(ctx context.Context, service *client.Client, args []string) error {
 		prefix := ""
 		if len(args) == 1 {
@@ -72,7 +72,7 @@ func (p *program) counterGetCommand() *cobra.Command {
 		Long: "Print a counter's value: the last that was handed out. KEY can end in a date, as for coatcheck incr. Exit code 1: there is no such counter, or it holds no integer.",
 		Args: oneCounter,
 	}
-	s := bindCounters(command.Flags(), zoneOfKey(&zone))
+	s := bindStraight(command.Flags(), counterSettings, zoneOfKey(&zone))
 	command.ValidArgsFunction = offerCounters(p, s)
 	return p.ask(command, s, func(ctx context.Context, service *client.Client, args []string) error {
 		one, err := oneOf(args[0], zone, time.Now())
@@ -110,7 +110,7 @@ func (p *program) counterSetCommand() *cobra.Command {
 			return nil
 		},
 	}
-	s := bindCounters(command.Flags(), zoneOfKey(&set.zone),
+	s := bindStraight(command.Flags(), counterSettings, zoneOfKey(&set.zone),
 		config.Optional(config.Span("ttl", config.Unsaid, counter.MinTTL, counter.MaxTTL, "how long it lives; empty: for ever, or with a date for two days longer than its period", &set.ttl)),
 		config.Toggle("yes", "set it back", &set.yes))
 	command.SetFlagErrorFunc(func(_ *cobra.Command, err error) error {
@@ -177,7 +177,7 @@ func (p *program) counterRemoveCommand() *cobra.Command {
 		Long: "Remove a counter: it begins again at 1, and hands its values out again. Without --yes it says where the counter is, and does nothing. KEY can end in a date, as for coatcheck incr.",
 		Args: oneCounter,
 	}
-	s := bindCounters(command.Flags(), zoneOfKey(&zone), config.Toggle("yes", "do it", &yes))
+	s := bindStraight(command.Flags(), counterSettings, zoneOfKey(&zone), config.Toggle("yes", "do it", &yes))
 	command.ValidArgsFunction = offerCounters(p, s)
 	return p.ask(command, s, func(ctx context.Context, service *client.Client, args []string) error {
 		one, err := oneOf(args[0], zone, time.Now())

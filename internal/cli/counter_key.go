@@ -71,12 +71,11 @@ func (d dated) ttl(said time.Duration, now time.Time) time.Duration {
 
 // zoneName is a time zone by its name; empty is UTC.
 func zoneName(name, help string, into *string) *config.Setting {
-	return &config.Setting{Name: name, Unit: "name", Help: help, Parse: func(s string) error {
-		*into = s
+	return config.Checked(name, "name", help, func(s string) error {
 		// which is another one on another machine
 		if _, err := time.LoadLocation(s); err != nil || s == "Local" {
 			return fmt.Errorf("%q is not a time zone such as Europe/Berlin", s)
 		}
 		return nil
-	}}
+	}, into)
 }

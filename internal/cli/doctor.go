@@ -43,7 +43,7 @@ func (p *program) doctorCommand() *cobra.Command {
 		config.Toggle("read-only", "writes nothing: how many replicas confirm a write is then not known", &e.readOnly),
 		config.Span("worker-ttl", "30s", workerlease.MinTTL, workerlease.MaxTTL, "the shortest TTL of the worker-id pools in use", &e.workerTTL),
 	}
-	e.source = bindStraight(command.Flags(), []string{"clock-skew"}, own)
+	e.source = bindStraight(command.Flags(), []string{"clock-skew"}, own...)
 	command.RunE = func(c *cobra.Command, _ []string) error {
 		if err := e.Load(c.Flags(), p.getenv); err != nil {
 			return configError(err)

@@ -99,7 +99,7 @@ func (p *program) snowflakeCommand(name, short string) *cobra.Command {
 			"is, such as segment, are id snowflake segment. Exit code 75: no id was made, try again later.",
 		Args: orNone(onePool),
 	}
-	s := bindSource(command.Flags(), append(form.bind(snowflake.Formats()...), howMany(&n))...)
+	s := bindStraight(command.Flags(), workerSettings, append(form.bind(snowflake.Formats()...), howMany(&n))...)
 	shorthand(command.Flags(), "n", "count")
 	command.ValidArgsFunction = offerPools(p, s, cobra.ShellCompDirectiveNoFileComp)
 	return p.ask(command, s, func(ctx context.Context, service *client.Client, args []string) error {

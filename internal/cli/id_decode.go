@@ -35,7 +35,7 @@ func (p *program) idDecodeCommand() *cobra.Command {
 			return nil
 		},
 	}
-	s := bindSource(command.Flags(), append(form.bind(snowflake.Formats()...),
+	s := bindStraight(command.Flags(), workerSettings, append(form.bind(snowflake.Formats()...),
 		layoutText("layout", "of the ids; empty: "+snowflake.DefaultLayout, &origin.layout),
 		moment("epoch", "of the ids; empty: "+snowflake.DefaultEpoch.Format(time.RFC3339), &origin.epoch),
 		config.Text("pool", "", "name", "asked for its layout and epoch", &origin.pool))...)

@@ -42,7 +42,7 @@ func (p *program) incrCommand() *cobra.Command {
 			"After exit code 75 the command can be given again: nothing is handed out twice, but without --request-id there may be a gap.",
 		Args: oneCounter,
 	}
-	s := bindCounters(command.Flags(), asked.bind()...)
+	s := bindStraight(command.Flags(), counterSettings, asked.bind()...)
 	command.ValidArgsFunction = offerCounters(p, s)
 	return p.ask(command, s, func(ctx context.Context, service *client.Client, args []string) error {
 		key, err := asked.complete(args[0])
@@ -83,12 +83,12 @@ var requestForm = names.NewForm(" -~", 1, 255)
 
 // repeatable is a request id as the HTTP interface takes it; empty is none.
 func repeatable(name, help string, into *string) *config.Setting {
-	return &config.Setting{Name: name, Unit: "text", Help: help, Parse: func(s string) error {
-		if *into = s; s != config.Unsaid && !requestForm.MatchString(s) {
+	return config.Checked(name, "text", help, func(s string) error {
+		if !requestForm.MatchString(s) {
 			return errors.New("1 to 255 characters of printable ASCII belong here")
 		}
 		return nil
-	}}
+	}, into)
 }
 
 // added answers `incr --json`, as the service answers.

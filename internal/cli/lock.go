@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 
 	"github.com/coatcheck/coatcheck/client"
 	"github.com/coatcheck/coatcheck/internal/config"
@@ -33,12 +32,6 @@ type heldLock interface {
 	Context() context.Context
 	Validity() time.Duration
 	Release(ctx context.Context) error
-}
-
-// bindLocks adds --server, --redis with what belongs to it, --config and the command's own settings
-// to its flags.
-func bindLocks(flags *pflag.FlagSet, own ...*config.Setting) *source {
-	return bindStraight(flags, []string{"lock-after-loss", "lock-longest-ttl", "clock-skew"}, own)
 }
 
 // atLocks runs lock run, and gives its error an exit code.

@@ -26,7 +26,7 @@ func (p *program) lockBreakCommand() *cobra.Command {
 			"work until then; the lock goes to the next who waits at once. Without --yes it says what it would do, and does nothing.",
 		Args: oneLock,
 	}
-	s := bindLocks(command.Flags(),
+	s := bindStraight(command.Flags(), lockSettings,
 		config.Optional(config.Number("fence", config.Unsaid, 0, 1<<53-1, "fence", "of the holder, if there are several; 0 is a plain client of redislock", &b.fence)),
 		config.Toggle("yes", "do it", &b.yes))
 	command.ValidArgsFunction = offerLocks(p, s, cobra.ShellCompDirectiveNoFileComp)

@@ -20,7 +20,7 @@ func (p *program) lockListCommand() *cobra.Command {
 		Long: "List the locks that are held, with their holders, or show one with all who wait for it. Locks of plain clients of redislock are shown by their name, and not listed.",
 		Args: orNone(oneLock),
 	}
-	s := bindLocks(command.Flags())
+	s := bindStraight(command.Flags(), lockSettings)
 	command.ValidArgsFunction = offerLocks(p, s, cobra.ShellCompDirectiveNoFileComp)
 	return p.ask(command, s, func(ctx context.Context, service *client.Client, args []string) error {
 		if len(args) == 0 {

@@ -42,7 +42,7 @@ func (p *program) lockRunCommand() *cobra.Command {
 			return checkLock(args[0])
 		},
 	}
-	s := bindLocks(command.Flags(),
+	s := bindStraight(command.Flags(), lockSettings,
 		config.Span("ttl", "30s", shortestRun, lock.MaxTTL, "how long the lock is held without a renewal: after a crash it is free by then", &r.request.TTL),
 		config.Span("wait", "0s", 0, 30*24*time.Hour, "how long to wait for the lock, in the order in which those who wait have come", &r.request.Wait),
 		config.Optional(config.Named("owner", "", "says for people who holds the lock; empty: host:pid", &r.request.Owner)),

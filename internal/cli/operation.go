@@ -13,17 +13,11 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 
 	"github.com/coatcheck/coatcheck/client"
 	"github.com/coatcheck/coatcheck/internal/config"
 	"github.com/coatcheck/coatcheck/internal/wire"
 )
-
-// bindOperations adds the settings of a command that asks about operations.
-func bindOperations(flags *pflag.FlagSet, own ...*config.Setting) *source {
-	return bindStraight(flags, []string{"answer-keys"}, own)
-}
 
 func (p *program) tokenListCommand() *cobra.Command {
 	var inDoubt bool
@@ -34,7 +28,7 @@ func (p *program) tokenListCommand() *cobra.Command {
 			"The one that is in doubt for longest comes first. Find out what became of it by its name or request id in the service's own records, " +
 			"then end the doubt with: coatcheck token settle OPERATION. At a service with keys it takes the role admin.",
 	}
-	s := bindOperations(command.Flags(),
+	s := bindStraight(command.Flags(), operationSettings,
 		config.Toggle("in-doubt", "those in doubt; no others are listed", &inDoubt),
 		config.Text("with-prefix", "", "text", "only those whose name or route begins so, such as 'POST /payments'", &prefix))
 	return p.ask(command, s, func(ctx context.Context, service *client.Client, _ []string) error {
@@ -129,7 +123,7 @@ func (p *program) tokenSettleCommand() *cobra.Command {
 			return nil
 		},
 	}
-	s := bindOperations(command.Flags(),
+	s := bindStraight(command.Flags(), operationSettings,
 		config.Toggle("completed", "it happened: record its answer", &told.completed),
 		config.Toggle("not-begun", "it did not happen: the next request may run it", &told.notBegun),
 		config.Toggle("refused", "no request may run it", &told.refused),

@@ -41,17 +41,7 @@ func (l *leafFlags) bindTo(flags *pflag.FlagSet, own []*config.Setting) {
 	own = append(own,
 		config.Text("table", segment.DefaultLeafTable, "name", "the table of the tags, with or without a schema", &l.leaf.Table),
 		config.Span("sql-timeout", segment.DefaultTimeout.String(), 10*time.Millisecond, 10*time.Minute, "how long one transaction may take", &l.leaf.Timeout))
-	mine := map[string]bool{}
-	for _, setting := range own {
-		mine[setting.Name] = true
-	}
-	l.Bind(flags, own)
-	// a file may be shared with the service
-	for _, setting := range config.ServiceSettings(&l.Service) {
-		if !mine[setting.Name] {
-			l.Table = append(l.Table, setting)
-		}
-	}
+	bindSome(flags, &l.Sources, nil, "", own) // a file may be shared with the service
 }
 
 // complete reads the flags and checks them together.

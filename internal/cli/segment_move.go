@@ -42,10 +42,9 @@ func (p *program) segmentMoveCommand() *cobra.Command {
 			"In between no process gets a new range. Repeat it if it fails in the middle. Leaf's own servers take no notice of a tag that is retired: stop them before.",
 	}
 	home := func(name, help string, into *string) *config.Setting {
-		return &config.Setting{Name: name, Unit: "URL", Help: help, Redact: redactHome, Parse: func(s string) error {
-			*into = s
-			return checkHome(s)
-		}}
+		s := config.Checked(name, "URL", help, checkHome, into)
+		s.Redact = redactHome
+		return s
 	}
 	m.bindTo(command.Flags(), append(storeSettings(&m.Service),
 		home("from", "where the tag is: mysql:// | postgres:// | redis:// | rediss:// | unix:// | redis+sentinel:// | redis+cluster://", &m.from),

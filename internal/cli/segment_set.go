@@ -27,7 +27,7 @@ func (p *program) segmentSetCommand() *cobra.Command {
 			return checkTag(args[0])
 		},
 	}
-	s := bindCounters(command.Flags())
+	s := bindStraight(command.Flags(), counterSettings)
 	return p.ask(command, s, func(ctx context.Context, service *client.Client, args []string) error {
 		if err := service.SetSegment(ctx, args[0], next); err != nil {
 			return err

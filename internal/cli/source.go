@@ -23,7 +23,7 @@ type source struct {
 // bindStraight adds --server, --redis with what belongs to it, --config and the command's own
 // settings to its flags. also names the settings of the service that the command takes as well when
 // it goes straight to Redis, besides those of the store.
-func bindStraight(flags *pflag.FlagSet, also []string, own []*config.Setting) *source {
+func bindStraight(flags *pflag.FlagSet, also []string, own ...*config.Setting) *source {
 	s := &source{}
 	const help = "the Redis to go to straight, instead of a service: redis:// | rediss:// | unix:// | redis+sentinel:// | redis+cluster://"
 	bindSome(flags, &s.Sources, append(storeNames, also...), help, append(own, s.settings()...))
@@ -32,6 +32,16 @@ func bindStraight(flags *pflag.FlagSet, also []string, own []*config.Setting) *s
 
 // storeNames are the service's settings of its Redis.
 var storeNames = slices.Clip([]string{"redis", "ack", "restarts", "prefix", "store-timeout"})
+
+// What commands on counters, locks, worker ids, tokens and operations take of the service's
+// settings when they go straight to Redis, besides those of the store.
+var (
+	counterSettings   = []string{"counter-after-loss", "counter-margin", "counter-hold-off"}
+	lockSettings      = []string{"lock-after-loss", "lock-longest-ttl", "clock-skew"}
+	workerSettings    = []string{"new-pools", "clock-skew", "worker-cooldown", "worker-longest-ttl", "pools"}
+	tokenSettings     = []string{"token-keys"}
+	operationSettings = []string{"answer-keys"}
+)
 
 // bindSome adds a command's own settings, --config, and the settings of the service that are named
 // to its flags; help is that of --redis. The others may stand in the file and the environment.

@@ -21,11 +21,6 @@ func (p *program) tokenCommand() *cobra.Command {
 		p.tokenIssueCommand(), p.tokenShowCommand(), p.tokenListCommand(), p.tokenSettleCommand())
 }
 
-// bindTokens adds the settings of a command that asks about issued tokens.
-func bindTokens(flags *pflag.FlagSet, own ...*config.Setting) *source {
-	return bindStraight(flags, []string{"token-keys"}, own)
-}
-
 // askTokens is ask for tokens: each belongs to its caller, so the command has to show a key to the
 // service that knows the caller.
 func (p *program) askTokens(command *cobra.Command, s *source, do func(context.Context, *client.Client, []string) error) *cobra.Command {
@@ -45,7 +40,7 @@ func (p *program) tokenIssueCommand() *cobra.Command {
 		Long: "Issue a token that may be used once, and print it: TOKEN=$(coatcheck token issue). Straight on Redis it is a token of callers that show no key.\n" +
 			"Exit code 75: no token was handed out, try again later.",
 	}
-	s := bindTokens(command.Flags(),
+	s := bindStraight(command.Flags(), tokenSettings,
 		config.Span("ttl", "24h", time.Second, 30*24*time.Hour, "how long the token may wait for its use", &ttl),
 		config.Text("scope", "", "name", "limits the token to routes of this scope; empty fits all", &scope))
 	return p.askTokens(command, s, func(ctx context.Context, service *client.Client, _ []string) error {
@@ -66,7 +61,7 @@ func (p *program) tokenShowCommand() *cobra.Command {
 		Long: "Say where a token stands: issued, claimed, completed or in doubt. A token that begins with a dash goes after two: coatcheck token show -- TOKEN",
 		Args: one("token", anything),
 	}
-	s := bindTokens(command.Flags())
+	s := bindStraight(command.Flags(), tokenSettings)
 	command.SetFlagErrorFunc(func(_ *cobra.Command, err error) error {
 		if _, short := errors.AsType[*pflag.NotExistError](err); short && strings.Contains(err.Error(), "shorthand") {
 			// without the token

@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 
 	"github.com/coatcheck/coatcheck/client"
 	"github.com/coatcheck/coatcheck/internal/config"
@@ -39,27 +38,19 @@ func (s *poolShape) bind(least time.Duration) []*config.Setting {
 }
 
 func layoutText(name, help string, into *string) *config.Setting {
-	return &config.Setting{Name: name, Unit: "layout", Help: help, Parse: func(s string) error {
-		*into = s
-		if s == config.Unsaid {
-			return nil
-		}
+	return config.Checked(name, "layout", help, func(s string) error {
 		_, err := snowflake.ParseLayout(s)
 		return err
-	}}
+	}, into)
 }
 
 func moment(name, help string, into *string) *config.Setting {
-	return &config.Setting{Name: name, Unit: "RFC 3339", Help: help, Parse: func(s string) error {
-		*into = s
-		if s == config.Unsaid {
-			return nil
-		}
+	return config.Checked(name, "RFC 3339", help, func(s string) error {
 		if _, err := time.Parse(time.RFC3339, s); err != nil {
 			return fmt.Errorf("%q is not a time such as 2020-01-01T00:00:00Z", s)
 		}
 		return nil
-	}}
+	}, into)
 }
 
 // request is the shape as a client sends it. said reports whether a flag was given.
@@ -72,10 +63,4 @@ func (s *poolShape) request(identity string, said func(flag string) bool) client
 		asked.Datacenter = new(int(s.datacenter))
 	}
 	return asked
-}
-
-// bindSource adds --server, --redis with what belongs to it, --config and the command's own
-// settings to its flags.
-func bindSource(flags *pflag.FlagSet, own ...*config.Setting) *source {
-	return bindStraight(flags, []string{"new-pools", "clock-skew", "worker-cooldown", "worker-longest-ttl", "pools"}, own)
 }

@@ -18,7 +18,7 @@ func (p *program) workerListCommand() *cobra.Command {
 		Long: "List all pools, or draw the ring of one: a character a worker id, 64 a row, larger rings a character a block. With --json the slots that were ever leased.",
 		Args: orNone(onePool),
 	}
-	s := bindSource(command.Flags())
+	s := bindStraight(command.Flags(), workerSettings)
 	command.ValidArgsFunction = offerPools(p, s, cobra.ShellCompDirectiveNoFileComp)
 	return p.ask(command, s, func(ctx context.Context, service *client.Client, args []string) error {
 		if len(args) == 0 {

@@ -52,7 +52,7 @@ func (p *program) workerRunCommand() *cobra.Command {
 			return checkPool(args[0])
 		},
 	}
-	s := bindSource(command.Flags(), append(shape.bind(shortestRun),
+	s := bindStraight(command.Flags(), workerSettings, append(shape.bind(shortestRun),
 		config.Text("identity", "", "name", "names this holder: the worker id that it had last is leased again, if it is free", &identity),
 		config.Span("wait", "0s", 0, 30*24*time.Hour, "how long to wait for a worker id", &r.wait),
 		config.Span("stamps-ahead", "2s", 0, time.Minute, "how far ahead of the clock in WORKER_NOT_AFTER_FILE CMD may have stamped when it ends; the next holder of the worker id begins after that. "+

@@ -17,7 +17,6 @@ import (
 	"github.com/coatcheck/coatcheck/internal/frontdoor"
 	"github.com/coatcheck/coatcheck/internal/names"
 	"github.com/coatcheck/coatcheck/internal/redisconn"
-	"github.com/coatcheck/coatcheck/internal/tracing"
 )
 
 // Text is a setting that takes any text.
@@ -25,6 +24,17 @@ func Text(name, value, unit, help string, into *string) *Setting {
 	return &Setting{Name: name, Value: value, Unit: unit, Help: help, Parse: func(s string) error {
 		*into = s
 		return nil
+	}}
+}
+
+// Checked is a setting that takes the texts that check does; empty is none.
+func Checked(name, unit, help string, check func(string) error, into *string) *Setting {
+	return &Setting{Name: name, Unit: unit, Help: help, Parse: func(s string) error {
+		*into = s
+		if s == Unsaid {
+			return nil
+		}
+		return check(s)
 	}}
 }
 
@@ -278,17 +288,6 @@ func adminSetting(c *Service) *Setting {
 		return nil
 	}
 	return s
-}
-
-// collector is the URL of a collector of traces; empty = none.
-func collector(name, help string, into *string) *Setting {
-	return &Setting{Name: name, Unit: "URL", Help: help, Parse: func(s string) error {
-		*into = s
-		if s == "" {
-			return nil
-		}
-		return tracing.CheckEndpoint(s)
-	}}
 }
 
 // part is a number from 0 to 1; empty = unsaid.

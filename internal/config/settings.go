@@ -14,6 +14,7 @@ import (
 	"github.com/coatcheck/coatcheck/internal/audit"
 	"github.com/coatcheck/coatcheck/internal/frontdoor"
 	"github.com/coatcheck/coatcheck/internal/requestlog"
+	"github.com/coatcheck/coatcheck/internal/tracing"
 	"github.com/coatcheck/coatcheck/lock"
 	"github.com/coatcheck/coatcheck/redisstore"
 	"github.com/coatcheck/coatcheck/segment"
@@ -212,7 +213,7 @@ func logSettings(c *Service) []*Setting {
 		Choice("audit-log", audit.Names, []string{audit.Names, audit.NoNames, audit.None}, "lines of the log that say who changed something or was refused: with the names of counters, pools and locks, without them, or none", &c.Server.AuditLog),
 		Choice("log-format", "text", []string{"text", "json"}, "how the log is written", &c.LogFormat),
 		Hot(Level("log-level", "info", "what the log holds", &c.LogLevel)),
-		collector("trace-endpoint", "where traces go: the base URL of an OpenTelemetry collector that takes OTLP over HTTP, such as http://127.0.0.1:4318; empty: as OTEL_EXPORTER_OTLP_ENDPOINT says, and nowhere without it", &c.TraceEndpoint),
+		Checked("trace-endpoint", "URL", "where traces go: the base URL of an OpenTelemetry collector that takes OTLP over HTTP, such as http://127.0.0.1:4318; empty: as OTEL_EXPORTER_OTLP_ENDPOINT says, and nowhere without it", tracing.CheckEndpoint, &c.TraceEndpoint),
 		part("trace-sample", "the part of the traces that is kept, such as 0.1; 0 keeps none. A trace that began elsewhere is kept if it is kept there and its caller has shown a key or a certificate; from others it counts as one that begins here. Empty: as OTEL_TRACES_SAMPLER says, else all", &c.TraceSample),
 	)
 }

@@ -1,6 +1,7 @@
 package access
 
 import (
+	"cmp"
 	"context"
 	"crypto/x509"
 	"errors"
@@ -45,9 +46,7 @@ type Policy struct {
 // error that lists them all. A store that does not answer is no error: until it does, keys that are
 // in no other source are refused with [ErrNotRead].
 func Open(ctx context.Context, config Config) (*Policy, error) {
-	if config.Every == 0 {
-		config.Every = 5 * time.Second
-	}
+	config.Every = cmp.Or(config.Every, 5*time.Second)
 	if config.Logger == nil {
 		config.Logger = slog.New(slog.DiscardHandler)
 	}

@@ -1,6 +1,7 @@
 package client
 
 import (
+	"cmp"
 	"errors"
 	"log/slog"
 	"net/http"
@@ -75,12 +76,8 @@ func New(config Config) (*Client, error) {
 		c.web.Transport = standard.Clone() // so that CloseIdleConnections closes only its own
 	}
 	c.web.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
-	if c.timeout == 0 {
-		c.timeout = 10 * time.Second
-	}
-	if c.most == 0 {
-		c.most = 16 << 20
-	}
+	c.timeout = cmp.Or(c.timeout, 10*time.Second)
+	c.most = cmp.Or(c.most, 16<<20)
 	if c.log == nil {
 		c.log = slog.New(slog.DiscardHandler)
 	}

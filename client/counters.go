@@ -1,6 +1,7 @@
 package client
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"iter"
@@ -73,9 +74,7 @@ func (c *Client) IncrBy(ctx context.Context, key string, by int64) (CounterRange
 // By); ErrUnavailable; ErrUnknownOutcome (values may have been added that no caller got: with a
 // RequestID ask again with the same, else just ask again).
 func (c *Client) Add(ctx context.Context, key string, request CounterRequest) (got CounterRange, err error) {
-	if request.By == 0 {
-		request.By = 1
-	}
+	request.By = cmp.Or(request.By, 1)
 	if !request.Repeat {
 		return c.add(ctx, key, request)
 	}

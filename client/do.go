@@ -1,6 +1,7 @@
 package client
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -51,9 +52,7 @@ type Result struct {
 // fingerprint in the options, the same token is taken for the same operation. Do leaves no
 // goroutine running.
 func (c *Client) Do(ctx context.Context, token string, terms ClaimOptions, work func(context.Context, *Attempt) (Answer, error)) (Result, error) {
-	if terms.Fingerprint == "" {
-		terms.Fingerprint = "do"
-	}
+	terms.Fingerprint = cmp.Or(terms.Fingerprint, "do")
 	terms = terms.withDefaults()
 	if terms.Lease < time.Millisecond {
 		return Result{}, call{op: "claim token"}.invalid("a lease is 100 ms to a day")

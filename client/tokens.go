@@ -1,6 +1,7 @@
 package client
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/base64"
@@ -34,12 +35,8 @@ type ClaimOptions struct {
 }
 
 func (t ClaimOptions) withDefaults() ClaimOptions {
-	if t.Policy == "" {
-		t.Policy = Hold
-	}
-	if t.Lease == 0 {
-		t.Lease = 30 * time.Second
-	}
+	t.Policy = cmp.Or(t.Policy, Hold)
+	t.Lease = cmp.Or(t.Lease, 30*time.Second)
 	return t
 }
 
@@ -137,9 +134,7 @@ type Outcome struct {
 // attempt has the claim. ErrUnknownToken: the record is gone. ErrTooLarge: nothing was recorded; it
 // can be tried with NotKept.
 func (c *Client) Complete(ctx context.Context, token, lease string, answer Answer) error {
-	if answer.Status == 0 {
-		answer.Status = http.StatusOK
-	}
+	answer.Status = cmp.Or(answer.Status, http.StatusOK)
 	return c.onToken(ctx, call{
 		op: "complete token", method: http.MethodPost, path: "/token/" + token + "/complete", token: token, lease: lease, owned: true, status: http.StatusNoContent,
 		body: wire.Answer{Status: answer.Status, Headers: answer.Header, Body: answer.Body, NotKept: answer.NotKept},

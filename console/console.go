@@ -12,6 +12,7 @@ package console
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/sha256"
 	"embed"
 	"encoding/base64"
@@ -65,9 +66,7 @@ func load() map[string]file {
 // Serve answers GET and HEAD with a file of the page, "" for the page itself, and reports whether
 // there is one of that name; without one it writes nothing.
 func Serve(w http.ResponseWriter, r *http.Request, name string) bool {
-	if name == "" {
-		name = "index.html"
-	}
+	name = cmp.Or(name, "index.html")
 	file, ok := files[name]
 	if !ok {
 		return false

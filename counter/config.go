@@ -1,6 +1,7 @@
 package counter
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -50,24 +51,16 @@ type Config struct {
 }
 
 func (c Config) withDefaults(ack int) Config {
-	if c.Kind == "" {
-		c.Kind = "counter"
-	}
-	if c.AfterLoss == "" {
-		c.AfterLoss = MovePast
-	}
+	c.Kind = cmp.Or(c.Kind, "counter")
+	c.AfterLoss = cmp.Or(c.AfterLoss, MovePast)
 	if c.Margin == 0 {
 		c.Margin = DefaultMargin
 		if ack > 0 {
 			c.Margin = DefaultAckMargin
 		}
 	}
-	if c.HoldOff == 0 {
-		c.HoldOff = DefaultHoldOff
-	}
-	if c.MaxKeys == 0 {
-		c.MaxKeys = DefaultMaxKeys
-	}
+	c.HoldOff = cmp.Or(c.HoldOff, DefaultHoldOff)
+	c.MaxKeys = cmp.Or(c.MaxKeys, DefaultMaxKeys)
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}

@@ -1,6 +1,7 @@
 package counter
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -109,9 +110,7 @@ func (c *Counters) IncrBy(ctx context.Context, key string, by int64) (Range, err
 
 // Add adds to a counter as requested and returns the values that the caller now owns.
 func (c *Counters) Add(ctx context.Context, key string, request Request) (Range, error) {
-	if request.By == 0 {
-		request.By = 1
-	}
+	request.By = cmp.Or(request.By, 1)
 	if err := request.check(key); err != nil {
 		return Range{}, err
 	}

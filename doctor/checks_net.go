@@ -1,6 +1,7 @@
 package doctor
 
 import (
+	"cmp"
 	"fmt"
 )
 
@@ -35,9 +36,7 @@ func settingsSeen(_ *exam, s *Inspected) verdict {
 		return fine("tells its settings")
 	}
 	why := s.ConfigUnseen
-	if why == "" {
-		why = "INFO is not answered"
-	}
+	why = cmp.Or(why, "INFO is not answered")
 	return note("its settings cannot be seen: "+why,
 		"saving and appendfsync, min-replicas, the backlog, time limits and notifications were not judged: a managed Redis has them in its console",
 		"ACL SETUSER <user> +config|get +info, where you run it yourself")

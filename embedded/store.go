@@ -3,6 +3,7 @@ package embedded
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -73,15 +74,9 @@ func (c *Config) complete() error {
 	if c.CompactBytes < 0 {
 		faults = append(faults, fmt.Errorf("CompactBytes %d is negative", c.CompactBytes))
 	}
-	if c.MaxKeys == 0 {
-		c.MaxKeys = DefaultMaxKeys
-	}
-	if c.MaxBytes == 0 {
-		c.MaxBytes = DefaultMaxBytes
-	}
-	if c.CompactBytes == 0 {
-		c.CompactBytes = DefaultCompactBytes
-	}
+	c.MaxKeys = cmp.Or(c.MaxKeys, DefaultMaxKeys)
+	c.MaxBytes = cmp.Or(c.MaxBytes, DefaultMaxBytes)
+	c.CompactBytes = cmp.Or(c.CompactBytes, DefaultCompactBytes)
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}

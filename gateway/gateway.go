@@ -268,9 +268,7 @@ func (g *Gateway) room(r *http.Request, streams bool) error {
 }
 
 func (g *Gateway) finish(w *responder, r *http.Request, x *exchange) {
-	if x.outcome == "" {
-		x.outcome = replay
-	}
+	x.outcome = cmp.Or(x.outcome, replay)
 	took := time.Since(x.began)
 	g.metrics.requests.WithLabelValues(x.match(), string(x.outcome)).Inc()
 	g.metrics.duration.WithLabelValues(x.match()).Observe(took.Seconds())

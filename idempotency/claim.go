@@ -1,6 +1,7 @@
 package idempotency
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -71,12 +72,8 @@ type ClaimOptions struct {
 const AnyScope = "*"
 
 func (t ClaimOptions) withDefaults() ClaimOptions {
-	if t.Policy == "" {
-		t.Policy = Hold
-	}
-	if t.Lease == 0 {
-		t.Lease = 30 * time.Second
-	}
+	t.Policy = cmp.Or(t.Policy, Hold)
+	t.Lease = cmp.Or(t.Lease, 30*time.Second)
 	t.Retention = retained(t.Retention)
 	if t.Retention >= 0 { // check refuses a negative one
 		t.Retention = max(t.Retention, t.Lease)

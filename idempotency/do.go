@@ -1,6 +1,7 @@
 package idempotency
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net/http"
@@ -27,9 +28,7 @@ type Result struct {
 // took over before the value was recorded, or one of Claim's. Without a fingerprint in the options,
 // the same token is taken for the same operation.
 func (t *Tokens) Do(ctx context.Context, key OperationKey, options ClaimOptions, work func(context.Context) ([]byte, error)) (Result, error) {
-	if options.Fingerprint == "" {
-		options.Fingerprint = "do"
-	}
+	options.Fingerprint = cmp.Or(options.Fingerprint, "do")
 	run, outcome, err := t.begin(ctx, key, options)
 	if err != nil {
 		return Result{}, err

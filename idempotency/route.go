@@ -1,6 +1,7 @@
 package idempotency
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net/http"
@@ -53,20 +54,12 @@ type Route struct {
 // WithDefaults returns the route with every zero field but Name, Scope, Ack and the lists replaced
 // by its default.
 func (r Route) WithDefaults() Route {
-	if r.Accept == "" {
-		r.Accept = TokenOrKey
-	}
+	r.Accept = cmp.Or(r.Accept, TokenOrKey)
 	options := ClaimOptions{Policy: r.Policy, Lease: r.Lease, Retention: r.Retention}.withDefaults()
 	r.Policy, r.Lease, r.Retention = options.Policy, options.Lease, options.Retention
-	if r.MaxBody == 0 {
-		r.MaxBody = 1 << 20
-	}
-	if r.MaxAnswer == 0 {
-		r.MaxAnswer = 1 << 20
-	}
-	if r.MaxWait == 0 {
-		r.MaxWait = 30 * time.Second
-	}
+	r.MaxBody = cmp.Or(r.MaxBody, 1<<20)
+	r.MaxAnswer = cmp.Or(r.MaxAnswer, 1<<20)
+	r.MaxWait = cmp.Or(r.MaxWait, 30*time.Second)
 	return r
 }
 

@@ -1,6 +1,7 @@
 package idempotency
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -130,9 +131,7 @@ type Token struct {
 // means a day). A scope limits it to routes of that scope; "" fits all. After an unknown outcome
 // issue another: the token of this call was not handed out. ErrQuota: the principal has too many.
 func (t *Tokens) Issue(ctx context.Context, principal, scope string, ttl time.Duration) (Token, error) {
-	if ttl == 0 {
-		ttl = day
-	}
+	ttl = cmp.Or(ttl, day)
 	if ttl < MinTTL || ttl > MaxTTL || len(scope) > maxScope {
 		return Token{}, fmt.Errorf("idempotency: ttl %v: %v to %v; scope: up to %d characters", ttl, MinTTL, MaxTTL, maxScope)
 	}

@@ -1,6 +1,7 @@
 package metrics
 
 import (
+	"cmp"
 	"strconv"
 	"time"
 
@@ -113,9 +114,7 @@ func (s *Service) RequestBegan() { s.inFlight.Inc() }
 // and is not observed.
 func (s *Service) RequestEnded(route, method string, status int, took time.Duration) {
 	defer s.inFlight.Dec() // last, so that with none under way all are counted
-	if route == "" {
-		route = "-"
-	}
+	route = cmp.Or(route, "-")
 	s.requests.WithLabelValues(route, method, strconv.Itoa(status)).Inc()
 	if took >= 0 {
 		s.took.WithLabelValues(route).Observe(took.Seconds())

@@ -1,6 +1,7 @@
 package number
 
 import (
+	"cmp"
 	"crypto/aes"
 	"fmt"
 	"io"
@@ -50,9 +51,7 @@ const (
 // new numbers, and some of them are old numbers of other values. The slices are not kept. The error
 // contains no more of the key than its length.
 func NewOpaque(key []byte, digits int, tweak []byte) (*Opaque, error) {
-	if digits == 0 {
-		digits = MaxDigits
-	}
+	digits = cmp.Or(digits, MaxDigits)
 	switch {
 	case len(key) != 16 && len(key) != 24 && len(key) != 32:
 		return nil, fmt.Errorf("number: a key of %d bytes: 16, 24 or 32", len(key))

@@ -1,6 +1,7 @@
 package redisstore
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -47,9 +48,7 @@ func New(client redis.UniversalClient, config Config) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	if config.Timeout == 0 {
-		config.Timeout = defaultTimeout
-	}
+	config.Timeout = cmp.Or(config.Timeout, defaultTimeout)
 	config = config.WithDefaults()
 	faults := config.ownConnections()
 	faults = append(faults, config.check(shared.mode), shared.check(config.Timeout))

@@ -126,9 +126,7 @@ func (c Config) store(mode Mode, address string) *Store {
 
 // WithDefaults returns the configuration with each default in its place.
 func (c Config) WithDefaults() Config {
-	if c.Prefix == "" {
-		c.Prefix = defaultPrefix
-	}
+	c.Prefix = cmp.Or(c.Prefix, defaultPrefix)
 	c.Restarts = cmp.Or(c.Restarts, WaitAfterRestart)
 	if c.Timeout == 0 {
 		c.Timeout = defaultTimeout
@@ -136,9 +134,7 @@ func (c Config) WithDefaults() Config {
 			c.Timeout = embeddedTimeout
 		}
 	}
-	if c.AckTimeout == 0 {
-		c.AckTimeout = min(500*time.Millisecond, c.Timeout/2)
-	}
+	c.AckTimeout = cmp.Or(c.AckTimeout, min(500*time.Millisecond, c.Timeout/2))
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}

@@ -1,6 +1,7 @@
 package workerlease
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"time"
@@ -34,9 +35,7 @@ func (p *Pools) create(ctx context.Context, pool string, shape Shape, ttl time.D
 		return err
 	}
 	shape, ttl = request.Shape, request.TTL
-	if ttl == 0 {
-		ttl = p.defaultTTL(pool)
-	}
+	ttl = cmp.Or(ttl, p.defaultTTL(pool))
 	if err := checkFresh(fresh, ttl); err != nil {
 		return err
 	}

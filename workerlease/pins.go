@@ -1,6 +1,7 @@
 package workerlease
 
 import (
+	"cmp"
 	"fmt"
 	"sync"
 	"time"
@@ -121,9 +122,7 @@ func (p *Pools) fresh(pool string, request Request) (Shape, time.Duration) {
 			shape, ttl = seen.Shape, seen.TTL
 		}
 	}
-	if ttl == 0 {
-		ttl = p.defaultTTL(pool)
-	}
+	ttl = cmp.Or(ttl, p.defaultTTL(pool))
 	return shape, min(ttl, p.LongestTTL(pool))
 }
 

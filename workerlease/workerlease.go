@@ -1,6 +1,7 @@
 package workerlease
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"regexp"
@@ -60,12 +61,8 @@ type Config struct {
 }
 
 func (c Config) withDefaults() Config {
-	if c.NewPools == "" {
-		c.NewPools = Wait
-	}
-	if c.Skew == 0 {
-		c.Skew = DefaultSkew
-	}
+	c.NewPools = cmp.Or(c.NewPools, Wait)
+	c.Skew = cmp.Or(c.Skew, DefaultSkew)
 	if c.LongestTTL == 0 && c.NewPools == Wait {
 		c.LongestTTL = DefaultTTL
 	}

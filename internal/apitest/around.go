@@ -2,6 +2,7 @@ package apitest
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"io"
 	"log/slog"
@@ -107,9 +108,7 @@ func targetOf(r *http.Request) string {
 		return r.URL.Opaque
 	}
 	target := r.URL.RawPath
-	if target == "" {
-		target = r.URL.EscapedPath()
-	}
+	target = cmp.Or(target, r.URL.EscapedPath())
 	if r.URL.RawQuery != "" {
 		target += "?" + r.URL.RawQuery
 	}
@@ -173,9 +172,7 @@ func Handler(t testing.TB, server http.Handler, own ...Own) http.Handler {
 		}
 		server.ServeHTTP(written, r)
 		e := Exchange{Method: r.Method, Target: target, Header: r.Header, Status: written.status, AnswerHeader: w.Header(), Answer: written.text.Bytes()}
-		if e.Status == 0 {
-			e.Status = http.StatusOK
-		}
+		e.Status = cmp.Or(e.Status, http.StatusOK)
 		e.AnswerUnknown = written.failed || isStream(w.Header())
 		e.Body, e.BodyUnknown = seen.text()
 		if err := Published().Check(e); err != nil && r.Context().Err() == nil {
@@ -222,9 +219,7 @@ func (w *writing) WriteHeader(status int) {
 }
 
 func (w *writing) Write(p []byte) (int, error) {
-	if w.status == 0 {
-		w.status = http.StatusOK
-	}
+	w.status = cmp.Or(w.status, http.StatusOK)
 	n, err := w.ResponseWriter.Write(p)
 	w.text.Write(p[:n])
 	w.failed = w.failed || err != nil

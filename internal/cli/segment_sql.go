@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"database/sql"
 	"errors"
 	"net"
@@ -54,9 +55,7 @@ func openMySQL(target *url.URL) (*sql.DB, error) {
 		return nil, errors.New("the driver does not take one of the parameters after the question mark")
 	}
 	port := target.Port()
-	if port == "" {
-		port = "3306"
-	}
+	port = cmp.Or(port, "3306")
 	config.Net, config.Addr, config.DBName = "tcp", net.JoinHostPort(target.Hostname(), port), target.Path[1:]
 	config.User = target.User.Username()
 	config.Passwd, _ = target.User.Password()

@@ -1,6 +1,7 @@
 package loadgen
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"math"
@@ -46,12 +47,8 @@ func (p Plan) withDefaults() (Plan, error) {
 	if p.Code == nil {
 		p.Code = func(error) string { return "error" }
 	}
-	if p.Grace == 0 {
-		p.Grace = 10 * time.Second
-	}
-	if p.Every == 0 {
-		p.Every = time.Second
-	}
+	p.Grace = cmp.Or(p.Grace, 10*time.Second)
+	p.Every = cmp.Or(p.Every, time.Second)
 	return p, nil
 }
 

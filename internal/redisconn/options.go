@@ -1,6 +1,7 @@
 package redisconn
 
 import (
+	"cmp"
 	"context"
 	"net"
 	"time"
@@ -31,9 +32,7 @@ func Safe(options *redis.Options, timeout time.Duration) *redis.Options {
 	options.DisableIdentity = true
 	options.MaintNotificationsConfig = quiet()
 	options.PipelinePoolSize = onePool
-	if options.PoolSize == 0 {
-		options.PoolSize = poolSize
-	}
+	options.PoolSize = cmp.Or(options.PoolSize, poolSize)
 	return options
 }
 
@@ -52,9 +51,7 @@ func InProcess(dial func(context.Context) (net.Conn, error), timeout time.Durati
 // Failover are the options of a client of the master that sentinels name.
 func Failover(t Target, timeout time.Duration) *redis.FailoverOptions {
 	size, _ := t.poolSize()
-	if size == 0 {
-		size = poolSize
-	}
+	size = cmp.Or(size, poolSize)
 	return &redis.FailoverOptions{
 		MasterName: t.Master, SentinelAddrs: t.Hosts,
 		SentinelUsername: t.Query.Get("sentinel_username"), SentinelPassword: t.Query.Get("sentinel_password"),
@@ -67,9 +64,7 @@ func Failover(t Target, timeout time.Duration) *redis.FailoverOptions {
 // ClusterOptions are the options of a client of a cluster.
 func ClusterOptions(t Target, timeout time.Duration) *redis.ClusterOptions {
 	size, _ := t.poolSize()
-	if size == 0 {
-		size = poolSize
-	}
+	size = cmp.Or(size, poolSize)
 	return &redis.ClusterOptions{
 		Addrs:    t.Hosts,
 		Username: t.Username, Password: t.Password, TLSConfig: t.Security, CredentialsProviderContext: t.Credentials, PoolSize: size, PipelinePoolSize: onePool,

@@ -1,6 +1,7 @@
 package redisconn
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -47,9 +48,7 @@ func (t *Target) Secure(secure *tls.Config, credentials func(context.Context) (u
 	case secure != nil:
 		name := own.ServerName
 		own = secure.Clone()
-		if own.ServerName == "" {
-			own.ServerName = name
-		}
+		own.ServerName = cmp.Or(own.ServerName, name)
 	}
 	if err := readFiles(own, t.files); err != nil {
 		return err

@@ -1,6 +1,7 @@
 package redisprobe
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -28,12 +29,8 @@ type Options struct {
 }
 
 func (o Options) withDefaults() Options {
-	if o.Samples == 0 {
-		o.Samples = 200
-	}
-	if o.Patience == 0 {
-		o.Patience = 3 * time.Second
-	}
+	o.Samples = cmp.Or(o.Samples, 200)
+	o.Patience = cmp.Or(o.Patience, 3*time.Second)
 	if o.Progress == nil {
 		o.Progress = func(string, int, int) {}
 	}

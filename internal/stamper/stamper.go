@@ -1,6 +1,7 @@
 package stamper
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -42,15 +43,9 @@ type Shape struct {
 }
 
 func (c Config) withDefaults() Config {
-	if c.Max == 0 {
-		c.Max = 64
-	}
-	if c.Idle == 0 {
-		c.Idle = 10 * time.Minute
-	}
-	if c.Spare == 0 {
-		c.Spare = min(c.Idle, time.Minute)
-	}
+	c.Max = cmp.Or(c.Max, 64)
+	c.Idle = cmp.Or(c.Idle, 10*time.Minute)
+	c.Spare = cmp.Or(c.Spare, min(c.Idle, time.Minute))
 	if c.Owner == nil {
 		c.Owner = func(context.Context) string { return "" }
 	}

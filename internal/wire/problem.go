@@ -1,6 +1,7 @@
 package wire
 
 import (
+	"cmp"
 	"encoding/json"
 	"maps"
 	"net/http"
@@ -131,9 +132,7 @@ func NewProblem(code Code, detail string) Problem {
 	if !ok {
 		code, kind = InternalError, catalogue[InternalError]
 	}
-	if detail == "" {
-		detail = kind.Help
-	}
+	detail = cmp.Or(detail, kind.Help)
 	problem := Problem{Type: "/problems/" + string(code), Title: kind.Title, Status: kind.Status, Detail: detail, Code: code, Retryable: kind.Retryable}
 	switch code {
 	case StoreUnavailable, UpstreamUnavailable, Overloaded:

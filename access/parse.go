@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -87,7 +88,7 @@ func (p *parser) fields(node *yaml.Node, read map[string]func(*yaml.Node)) {
 		take, known := read[name.Value]
 		switch {
 		case !known:
-			p.faultf(name.Line, "unknown field; here may be %s", strings.Join(namesOf(read), ", "))
+			p.faultf(name.Line, "unknown field; here may be %s", strings.Join(slices.Sorted(maps.Keys(read)), ", "))
 		case seen[name.Value]:
 			p.faultf(name.Line, "%s: given more than once", name.Value)
 		default:
@@ -95,14 +96,6 @@ func (p *parser) fields(node *yaml.Node, read map[string]func(*yaml.Node)) {
 		}
 		seen[name.Value] = true
 	}
-}
-
-func namesOf(read map[string]func(*yaml.Node)) (names []string) {
-	for name := range read {
-		names = append(names, name)
-	}
-	slices.Sort(names)
-	return names
 }
 
 func (p *parser) list(name string, each func(*yaml.Node)) func(*yaml.Node) {

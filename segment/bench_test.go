@@ -1,6 +1,7 @@
 package segment
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -28,7 +29,7 @@ type endless struct {
 }
 
 func (e *endless) Take(_ context.Context, _ string, step int64) (Range, error) {
-	step = orDefault(step, e.step)
+	step = cmp.Or(step, e.step)
 	hi := e.next.Add(step)
 	return Range{Lo: hi - step, Hi: hi, Step: e.step}, nil
 }

@@ -1,6 +1,7 @@
 package segment
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -45,12 +46,12 @@ type Config struct {
 }
 
 func (c Config) withDefaults() Config {
-	c.Period = orDefault(c.Period, DefaultPeriod)
-	c.MaxStep = orDefault(c.MaxStep, DefaultMaxStep)
-	c.MaxTags = orDefault(c.MaxTags, DefaultMaxTags)
-	c.Idle = orDefault(c.Idle, DefaultIdle)
-	c.Timeout = orDefault(c.Timeout, DefaultTimeout)
-	c.Ahead = orDefault(c.Ahead, DefaultAhead)
+	c.Period = cmp.Or(c.Period, DefaultPeriod)
+	c.MaxStep = cmp.Or(c.MaxStep, DefaultMaxStep)
+	c.MaxTags = cmp.Or(c.MaxTags, DefaultMaxTags)
+	c.Idle = cmp.Or(c.Idle, DefaultIdle)
+	c.Timeout = cmp.Or(c.Timeout, DefaultTimeout)
+	c.Ahead = cmp.Or(c.Ahead, DefaultAhead)
 	if c.Owner == nil {
 		c.Owner = func(context.Context) string { return "" }
 	}
@@ -58,14 +59,6 @@ func (c Config) withDefaults() Config {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}
 	return c
-}
-
-func orDefault[T comparable](value, otherwise T) T {
-	var zero T
-	if value == zero {
-		return otherwise
-	}
-	return value
 }
 
 // Check returns all faults of a Config.

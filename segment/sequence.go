@@ -1,6 +1,7 @@
 package segment
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
@@ -31,9 +32,9 @@ type SequenceConfig struct {
 }
 
 func (c SequenceConfig) withDefaults() SequenceConfig {
-	c.Table = orDefault(c.Table, DefaultSequenceTable)
-	c.Step = orDefault(c.Step, DefaultStep)
-	c.Timeout = orDefault(c.Timeout, DefaultTimeout)
+	c.Table = cmp.Or(c.Table, DefaultSequenceTable)
+	c.Step = cmp.Or(c.Step, DefaultStep)
+	c.Timeout = cmp.Or(c.Timeout, DefaultTimeout)
 	return c
 }
 

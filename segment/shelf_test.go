@@ -1,6 +1,7 @@
 package segment
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"math"
@@ -67,9 +68,9 @@ func (s *shelf) Take(ctx context.Context, tag string, step int64) (Range, error)
 	}
 	asked := step
 	if step == 0 {
-		step = orDefault(r.step, DefaultStep)
+		step = cmp.Or(r.step, DefaultStep)
 	}
-	delta := orDefault(r.delta, 1)
+	delta := cmp.Or(r.delta, 1)
 	left := (math.MaxInt64 - r.max) / delta
 	if left <= 0 {
 		return Range{}, ErrExhausted

@@ -1,6 +1,7 @@
 package segment
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
@@ -34,8 +35,8 @@ type LeafConfig struct {
 }
 
 func (c LeafConfig) withDefaults() LeafConfig {
-	c.Table = orDefault(c.Table, DefaultLeafTable)
-	c.Timeout = orDefault(c.Timeout, DefaultTimeout)
+	c.Table = cmp.Or(c.Table, DefaultLeafTable)
+	c.Timeout = cmp.Or(c.Timeout, DefaultTimeout)
 	return c
 }
 
@@ -135,7 +136,7 @@ func (r leafRow) refusal(step int64) error {
 		return ErrRetired
 	case r.step < 0 || r.maxID < 0:
 		return fmt.Errorf("%w: step %d, max_id %d", ErrBadRow, r.step, r.maxID)
-	case r.maxID > math.MaxInt64-orDefault(step, r.step):
+	case r.maxID > math.MaxInt64-cmp.Or(step, r.step):
 		return ErrExhausted
 	}
 	return fmt.Errorf("%w: it was changed meanwhile", ErrBadRow)

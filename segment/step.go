@@ -98,7 +98,7 @@ func (p *pace) succeed(config *Config, done plan, count, least int64) {
 	if p.fetches == 1 || done.at.Sub(p.base.at) >= config.Period {
 		p.base = done.sample
 	}
-	p.step = cmp.Or(p.step, orDefault(max(least, 0), min(count, config.MaxStep)))
+	p.step = cmp.Or(p.step, max(least, 0), min(count, config.MaxStep))
 }
 
 // fail records that a fetch brought nothing.

@@ -1,6 +1,7 @@
 package segment
 
 import (
+	"cmp"
 	"math"
 	"slices"
 	"testing"
@@ -128,7 +129,7 @@ func TestFirstStepsAreTheSources(t *testing.T) {
 		bubble(t, func(t *testing.T) {
 			source := newShelf("orders", 1, row.step)
 			s := open(t, source, Config{})
-			slow(t, handle(t, s, "orders"), 4*int(orDefault(row.step, DefaultStep)))
+			slow(t, handle(t, s, "orders"), 4*int(cmp.Or(row.step, DefaultStep)))
 			if got := source.asked("orders"); !slices.Equal(got[:min(len(got), 4)], row.first) {
 				t.Errorf("asked for %d, want %d", got, row.first)
 			}
@@ -228,7 +229,7 @@ func TestStepStaysWithinItsBounds(t *testing.T) {
 			if rapid.Bool().Draw(t, "fails") {
 				p.fail(done)
 			} else {
-				p.succeed(config, done, orDefault(done.step, least), least)
+				p.succeed(config, done, cmp.Or(done.step, least), least)
 			}
 			if p.fetches == 0 {
 				return
@@ -270,9 +271,9 @@ func TestNextStepFollowsWhatWasDrawn(t *testing.T) {
 		now := start.Add(100 * time.Hour)
 		p.last = sample{now.Add(-row.after), 50_000}
 		p.base = sample{now.Add(-row.base), 50_000 - row.before}
-		got := p.next(&Config{Period: time.Hour, MaxStep: orDefault(row.most, 1<<40)}, sample{now, 50_000 + row.drawn})
-		if got.step != row.step || got.depth != orDefault(row.depth, 1) || p.starved {
-			t.Errorf("%s: step %d, depth %d, want %d, %d", row.name, got.step, got.depth, row.step, orDefault(row.depth, 1))
+		got := p.next(&Config{Period: time.Hour, MaxStep: cmp.Or(row.most, 1<<40)}, sample{now, 50_000 + row.drawn})
+		if got.step != row.step || got.depth != cmp.Or(row.depth, 1) || p.starved {
+			t.Errorf("%s: step %d, depth %d, want %d, %d", row.name, got.step, got.depth, row.step, cmp.Or(row.depth, 1))
 		}
 		if p.fail(got); p.starved != row.starved {
 			t.Errorf("%s: after a failure it is starved: %v", row.name, p.starved)

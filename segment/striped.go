@@ -30,7 +30,7 @@ type StripedConfig struct {
 }
 
 func (c StripedConfig) withDefaults() StripedConfig {
-	c.Timeout = orDefault(c.Timeout, DefaultStripeTimeout)
+	c.Timeout = cmp.Or(c.Timeout, DefaultStripeTimeout)
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}
@@ -171,7 +171,7 @@ func (s *Striped) takeFrom(ctx context.Context, store *stripeStore, tag string, 
 
 // interleaved is a store's range in the numbers of all: v becomes v·n + i.
 func interleaved(taken Range, i, n int64) (Range, error) {
-	delta := orDefault(taken.Delta, 1)
+	delta := cmp.Or(taken.Delta, 1)
 	if taken.Lo < 0 || taken.Hi <= taken.Lo || delta < 0 {
 		return Range{}, fmt.Errorf("%w: %d to %d, every %d", ErrBadRange, taken.Lo, taken.Hi, delta)
 	}

@@ -70,6 +70,7 @@ var layers = map[string][]string{
 	"chaos/prices":      {}, // only tests
 	"chaos/proof":       {"chaos/evidence"},
 	"chaos/segments":    {}, // only tests
+	"chaos/servers":     {}, // only tests
 	"chaos/soak":        {}, // only tests
 	"deploy/containers": {}, // only tests
 	"conformance":       {}, // a black box knows nothing of what it looks at

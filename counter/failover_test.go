@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
+
 	"strings"
 	"testing"
 	"time"
@@ -79,26 +79,10 @@ func TestNoValueTwiceWhileASlotMoves(t *testing.T) {
 		t.Fatal(err)
 	}
 	load := startLoad(t, c, other)
-	counterKey, keys := c.store.Key("counter", "k"), []string{c.store.Key("counter", "k"), c.store.Key("counter", "k", "record"), c.store.Marker("counters", "k")}
-	from := cluster.MasterOf(counterKey)
-	var to *redistest.Server
-	ids := map[*redistest.Server]string{}
-	for _, master := range cluster.Nodes() {
-		ids[master] = master.Client().ClusterMyID(t.Context()).Val()
-		if master != from {
-			to = master
-		}
-	}
-	slot := from.Client().ClusterKeySlot(t.Context(), counterKey).Val()
-	do(t, to, "CLUSTER", "SETSLOT", slot, "IMPORTING", ids[from])
-	do(t, from, "CLUSTER", "SETSLOT", slot, "MIGRATING", ids[to])
-	host, port, _ := net.SplitHostPort(to.Addr())
-	for _, key := range keys {
-		do(t, from, "MIGRATE", host, port, key, 0, 5000)
-	}
+	m := cluster.StartMove(c.store.Key("counter", "k"))
+	m.Rest(0)
 	load.goesOn() // by ASK
-	do(t, to, "CLUSTER", "SETSLOT", slot, "NODE", ids[to])
-	do(t, from, "CLUSTER", "SETSLOT", slot, "NODE", ids[to])
+	m.Finish()
 	load.goesOn() // by MOVED
 	load.end()
 	load.once(t)

@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
+
 	"strings"
 	"testing"
 	"time"
@@ -13,52 +13,6 @@ import (
 	"github.com/coatcheck/coatcheck/internal/redistest"
 	"github.com/coatcheck/coatcheck/redisstore"
 )
-
-// move is a slot on its way from one master to another, by hand, as a resharding does it.
-type move struct {
-	t       *testing.T
-	cluster *redistest.Cluster
-	slot    int64
-	from    *redistest.Server
-	to      *redistest.Server
-	ids     map[*redistest.Server]string
-}
-
-// startMove marks the slot of a key as moving.
-func startMove(t *testing.T, cluster *redistest.Cluster, key string) *move {
-	t.Helper()
-	m := &move{t: t, cluster: cluster, from: cluster.MasterOf(key), ids: map[*redistest.Server]string{}}
-	for _, master := range cluster.Nodes()[:3] {
-		m.ids[master] = do(t, master, "CLUSTER", "MYID").(string)
-		if master != m.from {
-			m.to = master
-		}
-	}
-	m.slot = do(t, m.from, "CLUSTER", "KEYSLOT", key).(int64)
-	do(t, m.to, "CLUSTER", "SETSLOT", m.slot, "IMPORTING", m.ids[m.from])
-	do(t, m.from, "CLUSTER", "SETSLOT", m.slot, "MIGRATING", m.ids[m.to])
-	return m
-}
-
-// key moves one key that exists.
-func (m *move) key(key string) {
-	m.t.Helper()
-	host, port, err := net.SplitHostPort(m.to.Addr())
-	if err != nil {
-		m.t.Fatal(err)
-	}
-	if answer := do(m.t, m.from, "MIGRATE", host, port, key, 0, 5000); answer != "OK" {
-		m.t.Fatalf("moving %s: %v", key, answer)
-	}
-}
-
-// finish gives the slot to its new owner.
-func (m *move) finish() {
-	m.t.Helper()
-	for _, server := range []*redistest.Server{m.to, m.from} {
-		do(m.t, server, "CLUSTER", "SETSLOT", m.slot, "NODE", m.ids[m.to])
-	}
-}
 
 // on fails the test unless a server holds a key with that value.
 func on(t *testing.T, server *redistest.Server, key, value string) {
@@ -77,10 +31,10 @@ func TestStoreFollowsASlotThatMoves(t *testing.T) {
 			cluster := redistest.StartCluster(t, 3, replicas)
 			store := open(t, cluster.URL(), func(c *redisstore.Config) { c.Ack, c.AckTimeout = ack, 30*time.Second })
 			mustBump(t, store, "here", 1)
-			m := startMove(t, cluster, store.Key("test", "here"))
+			m := cluster.StartMove(store.Key("test", "here"))
 			mustBump(t, store, "here", 2) // still where it was
 
-			m.key(store.Key("test", "here"))
+			m.Key(store.Key("test", "here"))
 			for i := range int64(3) { // ASK
 				mustBump(t, store, "here", 3+i)
 			}
@@ -95,9 +49,9 @@ func TestStoreFollowsASlotThatMoves(t *testing.T) {
 			if err != nil || reply[1] != "1" {
 				t.Errorf("got %q, %v", reply, err)
 			}
-			on(t, m.to, store.Key("test", "here"), "6")
+			on(t, m.To, store.Key("test", "here"), "6")
 
-			m.finish()
+			m.Finish()
 			for i := range int64(5) { // MOVED
 				mustBump(t, store, "here", 7+i)
 			}
@@ -123,23 +77,23 @@ func TestKeysThatAreApartWhileTheirSlotMovesAreRefused(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	m := startMove(t, cluster, keys[0])
+	m := cluster.StartMove(keys[0])
 	if reply, err := store.Run(t.Context(), pair, keys); err != nil || reply[1] != "3" {
 		t.Errorf("both still where they were: got %q, %v", reply, err)
 	}
-	m.key(keys[0])
+	m.Key(keys[0])
 	_, err := store.Run(t.Context(), pair, keys)
 	refused(t, err)
 	if !strings.Contains(err.Error(), "TRYAGAIN") {
 		t.Errorf("%v does not say why", err)
 	}
-	on(t, m.to, keys[0], "3")
-	on(t, m.from, keys[1], "3")
-	m.key(keys[1])
+	on(t, m.To, keys[0], "3")
+	on(t, m.From, keys[1], "3")
+	m.Key(keys[1])
 	if reply, err := store.Run(t.Context(), pair, keys); err != nil || reply[1] != "4" {
 		t.Errorf("both moved: got %q, %v", reply, err)
 	}
-	m.finish()
+	m.Finish()
 	if reply, err := store.Run(t.Context(), pair, keys); err != nil || reply[1] != "5" {
 		t.Errorf("the slot moved: got %q, %v", reply, err)
 	}

@@ -203,13 +203,13 @@ func TestIncrByOfASlotThatMovesAddsNothingWhereItWas(t *testing.T) {
 	store := open(t, cluster.URL(), nil)
 	life := generationOf(t, store, "here")
 	mustIncr(t, store, "here", 5, life, 5)
-	m := startMove(t, cluster, store.Key("test", "here"))
-	m.key(store.Key("test", "here"))
+	m := cluster.StartMove(store.Key("test", "here"))
+	m.Key(store.Key("test", "here"))
 	_, err := incrBy(t, store, "here", 1, life) // ASK
 	otherLife(t, err)
 	asked := generationOf(t, store, "here")
 	mustIncr(t, store, "here", 1, asked, 6)
-	m.finish()
+	m.Finish()
 	_, err = incrBy(t, store, "here", 1, life) // MOVED
 	otherLife(t, err)
 	if moved := generationOf(t, store, "here"); counted(t, store, "here") == 6 {

@@ -1,0 +1,140 @@
+//go:build check && linux
+
+package servers
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/coatcheck/coatcheck/client"
+)
+
+// exceptions are what a fault may do, by docs/guarantees.md and docs/operations.md.
+type exceptions struct {
+	lossy      bool              // values may be left out, as a counter moves
+	clocks     bool              // of servers are set: a lease may end early
+	runsAgain  func(*token) bool // a token whose function may start again; nil = none
+	connection int               // connections that may have begun: an addition of each is no one's
+}
+
+// check asks for every token once more, ends the load, and fails the test for what must not be.
+func (l *load) check(e exceptions, service *client.Client) {
+	l.t.Helper()
+	l.end()
+	for _, one := range l.tokens {
+		l.use(l.t.Context(), "repeat", service, one)
+	}
+	last, err := service.Counter(l.t.Context(), counterName)
+	if err != nil {
+		l.t.Errorf("reading the counter: %v", err)
+	}
+	l.t.Logf("%d values, %d grants, %d ids, %d tokens; %v", len(l.told), len(l.held), len(l.ids), len(l.tokens), l)
+	faults := l.faults(e, last)
+	for _, fault := range faults[:min(len(faults), 10)] {
+		l.t.Error(fault)
+	}
+	if len(l.told) < 50 || len(l.held) < 10 || len(l.ids) < 200 || len(l.tokens) < 10 {
+		l.t.Error("too few to say anything")
+	}
+}
+
+// faults are what must not be, with the last value of the counter.
+func (l *load) faults(e exceptions, last int64) (all []string) {
+	for _, err := range l.odd {
+		all = append(all, err.Error())
+	}
+	all = append(all, countFaults(l.told)...)
+	all = append(all, lockFaults(l.held, e.clocks)...)
+	slices.Sort(l.ids)
+	for i := 1; i < len(l.ids); i++ {
+		if l.ids[i] == l.ids[i-1] {
+			all = append(all, fmt.Sprintf("id %d was stamped twice", l.ids[i]))
+		}
+	}
+	for _, one := range l.tokens {
+		if (one.runs > 1 || len(one.answers) > 1) && (e.runsAgain == nil || !e.runsAgain(one)) {
+			all = append(all, fmt.Sprintf("a token's function started %d times, with answers %v", one.runs, one.answers))
+		}
+	}
+	gaps, unknown := int(last)-len(l.told), l.class["count"][client.ErrUnknownOutcome]+e.connection
+	if !e.lossy && gaps > unknown {
+		all = append(all, fmt.Sprintf("the counter is %d, %d values were told, and only %d calls are of unknown outcome", last, len(l.told), unknown))
+	}
+	return all
+}
+
+// countFaults finds values that were told twice, and calls that were told a value that is no larger
+// than one that was told before they began.
+func countFaults(all []told) (faults []string) {
+	byValue := slices.SortedFunc(slices.Values(all), func(a, b told) int { return cmp.Compare(a.value, b.value) })
+	var earliest time.Time // when the first call of those with larger values returned
+	var of int64
+	for i, one := range slices.Backward(byValue) {
+		if i > 0 && byValue[i-1].value == one.value {
+			faults = append(faults, fmt.Sprintf("value %d was told twice", one.value))
+		}
+		if !earliest.IsZero() && earliest.Before(one.begun) {
+			faults = append(faults, fmt.Sprintf("%d was told by a call that began after %d had been told", one.value, of))
+		}
+		if earliest.IsZero() || one.returned.Before(earliest) {
+			earliest, of = one.returned, one.value
+		}
+	}
+	return faults
+}
+
+// lockFaults finds grants whose fences do not rise, and two that are believed in at once.
+func lockFaults(all []held, clocks bool) (faults []string) {
+	byTime := slices.SortedFunc(slices.Values(all), func(a, b held) int { return a.first.Compare(b.first) })
+	var before held // the grant that was believed in until the latest moment
+	for i, one := range byTime {
+		if i > 0 && one.fence <= byTime[i-1].fence {
+			faults = append(faults, fmt.Sprintf("fence %d after %d", one.fence, byTime[i-1].fence))
+		}
+		if i > 0 && !clocks && before.last.After(one.first) {
+			faults = append(faults, fmt.Sprintf("the lock was granted with fence %d %v before the holder of %d stopped believing", one.fence, before.last.Sub(one.first), before.fence))
+		}
+		if one.last.After(before.last) {
+			before = one
+		}
+	}
+	return faults
+}
+
+// What is put in, is found, and nothing else.
+func TestCheckFindsWhatIsPutIn(t *testing.T) {
+	at := func(ms int) time.Time { return time.UnixMilli(int64(ms)) }
+	good := func() *load {
+		_, stop := context.WithCancel(t.Context())
+		t.Cleanup(stop)
+		return &load{
+			t: t, stop: stop,
+			told:   []told{{1, at(0), at(10)}, {3, at(11), at(20)}, {2, at(5), at(30)}},
+			held:   []held{{10, at(0), at(9)}, {11, at(10), time.Time{}}, {20, at(12), at(15)}},
+			tokens: []*token{{runs: 1, answers: map[string]int{"run 1": 2}}},
+		}
+	}
+	for want, spoil := range map[string]func(*load){
+		"":                 func(*load) {},
+		"told twice":       func(l *load) { l.told[1].value = 2 },
+		"began after":      func(l *load) { l.told[2].begun = at(25) },
+		"fence 9 after":    func(l *load) { l.held[1].fence = 9 },
+		"before the hold":  func(l *load) { l.held[0].last = at(11) },
+		"stamped twice":    func(l *load) { l.ids = append(l.ids, 7, 5, 7) },
+		"started 2 times":  func(l *load) { l.tokens[0].runs = 2 },
+		"with answers map": func(l *load) { l.tokens[0].answers["other"]++ },
+		"only 0 calls":     func(l *load) { l.told = l.told[:2] },
+	} {
+		l := good()
+		spoil(l)
+		found := l.faults(exceptions{}, 3)
+		if want == "" && len(found) > 0 || want != "" && !strings.Contains(strings.Join(found, "\n"), want) {
+			t.Errorf("%q was put in: found %q", want, found)
+		}
+	}
+}

@@ -1,0 +1,60 @@
+//go:build check && linux
+
+package servers
+
+import (
+	"encoding/binary"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// The wall clock of Redis is set forward and back by minutes, further than the assumptions about
+// clocks allow. Leases may end early then, and so two clients may have the lock; nothing else gives
+// way. All processes share the machine's monotonic clock.
+func TestClockOfRedisIsSet(t *testing.T) {
+	moved, err := os.Create(filepath.Join(t.TempDir(), "moved"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer moved.Close()
+	set := func(by time.Duration) {
+		t.Helper()
+		if _, err := moved.WriteAt(binary.NativeEndian.AppendUint64(nil, uint64(by/time.Second)), 0); err != nil { //nolint:gosec // two's complement
+			t.Fatal(err)
+		}
+	}
+	set(0)
+	server := startWith(t, "export LD_PRELOAD="+clockLibrary(t)+" CLOCK_MOVED="+moved.Name())
+	one, other := startService(t, server.URL()), startService(t, server.URL())
+	l := startLoad(t, one, other)
+	for _, by := range []time.Duration{5 * time.Minute, 0, -5 * time.Minute, 2 * time.Minute, 0} {
+		set(by)
+		now, err := server.Client().Time(t.Context()).Result()
+		if is := time.Until(now); err != nil || (is-by).Abs() > 30*time.Second {
+			t.Fatalf("the clock of Redis is %v from the machine's, %v; want %v", is, err, by)
+		}
+		l.goesOn()
+		t.Logf("set by %v: %v", by, l)
+	}
+	l.check(exceptions{clocks: true}, one)
+}
+
+// clockLibrary builds the library with the moved clock.
+func clockLibrary(t *testing.T) string {
+	t.Helper()
+	compiler, err := exec.CommandContext(t.Context(), "go", "env", "CC").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	library := filepath.Join(t.TempDir(), "clock.so")
+	build := exec.CommandContext(t.Context(), strings.TrimSpace(string(compiler)), "-shared", "-fPIC", "-O", "-o", library, "testdata/clock.c") //nolint:gosec // it is the compiler that Go uses
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatal(fmt.Errorf("%w\n%s", err, out))
+	}
+	return library
+}

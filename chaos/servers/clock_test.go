@@ -32,14 +32,24 @@ func TestClockOfRedisIsSet(t *testing.T) {
 	server := startWith(t, "export LD_PRELOAD="+clockLibrary(t)+" CLOCK_MOVED="+moved.Name())
 	one, other := startService(t, server.URL()), startService(t, server.URL())
 	l := startLoad(t, one, other)
-	for _, by := range []time.Duration{5 * time.Minute, 0, -5 * time.Minute, 2 * time.Minute, 0} {
-		set(by)
+	for _, step := range []struct {
+		by    time.Duration
+		those []string // that go on at once; nil = all
+	}{
+		{5 * time.Minute, nil},
+		{5*time.Minute - 3*time.Second, nil},
+		{10 * time.Minute, nil},
+		{0, []string{"count", "pay"}}, // ids and, after a loss, locks wait until the clock has caught up
+		{10 * time.Minute, nil},
+	} {
+		set(step.by)
 		now, err := server.Client().Time(t.Context()).Result()
-		if is := time.Until(now); err != nil || (is-by).Abs() > 30*time.Second {
-			t.Fatalf("the clock of Redis is %v from the machine's, %v; want %v", is, err, by)
+		if is := time.Until(now); err != nil || (is-step.by).Abs() > 30*time.Second {
+			t.Fatalf("the clock of Redis is %v from the machine's, %v; want %v", is, err, step.by)
 		}
-		l.goesOn()
-		t.Logf("set by %v: %v", by, l)
+		time.Sleep(ttl) // every lease is renewed
+		l.goesOn(step.those...)
+		t.Logf("set by %v: %v", step.by, l)
 	}
 	l.check(exceptions{clocks: true}, one)
 }

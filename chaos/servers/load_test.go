@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"strconv"
 	"sync"
 	"testing"
@@ -97,15 +98,16 @@ func (l *load) end() {
 
 var kinds = []string{"count", "lock", "stamp", "pay"}
 
-// goesOn waits until every kind of client gets something done, by itself.
-func (l *load) goesOn() {
-	start := time.Now()
-	defer func() { l.t.Logf("DEBUG on after %v: %v", time.Since(start), l) }()
+// goesOn waits until every kind of client, or each of those, gets something done, by itself.
+func (l *load) goesOn(those ...string) {
 	l.t.Helper()
+	if len(those) == 0 {
+		those = kinds
+	}
 	before := l.done()
 	chaostest.Await(l.t, time.Minute, func() string {
 		now := l.done()
-		for _, kind := range kinds {
+		for _, kind := range those {
 			if now[kind] < before[kind]+5 {
 				return fmt.Sprintf("%s gets nothing done: %v, %v", kind, now, l)
 			}
@@ -117,11 +119,7 @@ func (l *load) goesOn() {
 func (l *load) done() map[string]int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	done := map[string]int{}
-	for kind, n := range l.did {
-		done[kind] = n
-	}
-	return done
+	return maps.Clone(l.did)
 }
 
 // refusals waits until calls of a kind have been refused, that many more.

@@ -126,12 +126,7 @@ func (l *load) table() string {
 // little, and when they end it is given back.
 func TestTenThousandUnusedConnections(t *testing.T) {
 	r := newRig(t)
-	n := 10_000
-	var limit syscall.Rlimit
-	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
-		t.Fatal(err)
-	}
-	n = min(n, int(limit.Cur)-1000)
+	n := connections(t)
 	for _, p := range []*process{r.service, r.gateway} {
 		before := r.look(p)
 		all := crowd(t, p, n)
@@ -155,6 +150,16 @@ func TestTenThousandUnusedConnections(t *testing.T) {
 		}
 		chaostest.Await(t, time.Minute, func() string { return compare(p.name, before, r.look(p)) })
 	}
+}
+
+// connections are 10,000, or as many as this process may have.
+func connections(t *testing.T) int {
+	t.Helper()
+	var limit syscall.Rlimit
+	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
+		t.Fatal(err)
+	}
+	return min(10_000, int(limit.Cur)-1000)
 }
 
 // crowd connects as many times, each with one request that is answered.

@@ -1,0 +1,103 @@
+//go:build check && linux
+
+package soak
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/coatcheck/coatcheck/chaos/internal/chaostest"
+)
+
+// As many connections at once, each with a request under way, are all answered right: each with a
+// value of its own, and with none left out. The service runs some of them at a time and refuses
+// others, which ask again.
+func TestTenThousandConnectionsThatWork(t *testing.T) {
+	const rounds, workers = 2, 100
+	r := newRig(t, "--max-connections", "12000")
+	before := r.look(r.service)
+	all := crowd(t, r.service, connections(t))
+	begun := make(chan struct{})
+	values := make([][]int64, workers)
+	var working sync.WaitGroup
+	var refused atomic.Int64
+	for i := range workers {
+		working.Go(func() {
+			own := all[i*len(all)/workers : (i+1)*len(all)/workers]
+			<-begun
+			for range rounds {
+				got, n, err := r.countAll(own)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				values[i] = append(values[i], got...)
+				refused.Add(int64(n))
+			}
+		})
+	}
+	during := r.look(r.service)
+	start := time.Now()
+	close(begun)
+	working.Wait()
+	told := slices.Concat(values...)
+	t.Logf("%d connections, %d requests in %v, and %d that were refused; %d KiB of memory before, %d with all connected, %d after the requests", len(all), len(told), time.Since(start).Round(time.Millisecond), refused.Load(), before.memory, during.memory, r.look(r.service).memory)
+	slices.Sort(told)
+	for i, value := range told {
+		if value != int64(i+1) {
+			t.Fatalf("value %d in place %d: one was told twice, or left out", value, i+1)
+		}
+	}
+	if len(told) != rounds*len(all) {
+		t.Errorf("%d values, want %d", len(told), rounds*len(all))
+	}
+	for _, conn := range all {
+		_ = conn.Close()
+	}
+	chaostest.Await(t, time.Minute, func() string { return compare("serve", before, r.look(r.service)) })
+}
+
+// countAll sends a request on each connection, and then reads the answers. One that was refused,
+// since too many are under way, is sent again.
+func (r *rig) countAll(conns []net.Conn) (values []int64, refused int, err error) {
+	request := "POST /incr/crowd HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer " + r.key + "\r\nContent-Length: 0\r\n\r\n"
+	for len(conns) > 0 {
+		for _, conn := range conns {
+			if _, err := io.WriteString(conn, request); err != nil {
+				return nil, 0, err
+			}
+		}
+		var again []net.Conn
+		for _, conn := range conns {
+			response, err := http.ReadResponse(bufio.NewReader(conn), nil)
+			if err != nil {
+				return nil, 0, err
+			}
+			text, err := io.ReadAll(response.Body)
+			_ = response.Body.Close()
+			var got struct {
+				Value int64 `json:"value"`
+			}
+			switch {
+			case err == nil && response.StatusCode == http.StatusTooManyRequests:
+				again = append(again, conn)
+			case err != nil || response.StatusCode != http.StatusOK || json.Unmarshal(text, &got) != nil:
+				return nil, 0, fmt.Errorf("answer %d, %s, %w", response.StatusCode, text, err)
+			default:
+				values = append(values, got.Value)
+			}
+		}
+		refused += len(again)
+		conns = again
+	}
+	return values, refused, nil
+}

@@ -16,7 +16,7 @@ ARGS     ?=
 
 .DEFAULT_GOAL := help
 SHELL    := bash
-.PHONY: help run build test check check-modules test-busy test-go lint fmt tidy browser fuzz chaos proof prices bench deps clean vuln licences sbom release release-check workflows deploy-check compose-check
+.PHONY: help run build test check check-modules test-busy test-go lint fmt tidy browser fuzz chaos soak proof prices bench deps clean vuln licences sbom release release-check workflows deploy-check compose-check
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -131,6 +131,10 @@ chaos: ## Break processes and Redis under load and check every history, at lengt
 
 proof: deps ## Write docs/proof.md and docs/benchmarks.md from nothing (40 minutes on 2 quiet cores; tools/proof has more)
 	@tools/proof
+
+soak: ## Load a service and a gateway for an hour with a fault a minute, and draw memory and latencies into bin/soak.svg (ARGS='-soak=5m')
+	@mkdir -p bin
+	$(GO) test -count=1 -tags=check -timeout 0 -v -run TestSoakWithFaults ./chaos/soak -args -soak=1h -plot=$(CURDIR)/bin/soak.svg $(ARGS)
 
 # Rows of restarts are nearly all waiting, so all of them run at once.
 prices: ## Measure what each safety costs, and write the tables of docs/proof.md (10 minutes; ARGS: chaos/prices/doc.go)

@@ -27,6 +27,7 @@ type load struct {
 	counts map[string]*atomic.Int64 // by what was done
 	wrong  chan error               // what those that work were told, and should not have been
 	next   atomic.Int64
+	broken *broken // what is broken meanwhile; nil = nothing
 }
 
 // part is one kind of client: how many there are of it, how long each waits between two turns, and
@@ -81,11 +82,15 @@ var good = []part{
 
 // begin starts all clients. They end with the context.
 func begin(ctx context.Context, r *rig) *load {
+	return beginParts(ctx, r, nil, append(append([]part(nil), bad...), good...))
+}
+
+func beginParts(ctx context.Context, r *rig, broken *broken, parts []part) *load {
 	l := &load{
-		rig: r, ctx: ctx, counts: map[string]*atomic.Int64{}, wrong: make(chan error, 100),
+		rig: r, broken: broken, ctx: ctx, counts: map[string]*atomic.Int64{}, wrong: make(chan error, 100),
 		client: &http.Client{Timeout: 30 * time.Second, Transport: &http.Transport{MaxIdleConnsPerHost: 64}},
 	}
-	for _, p := range append(append([]part(nil), bad...), good...) {
+	for _, p := range parts {
 		done := &atomic.Int64{}
 		l.counts[p.name] = done
 		for range p.many {
@@ -108,6 +113,9 @@ func (l *load) end() {
 }
 
 func (l *load) wait(d time.Duration) {
+	if l.broken != nil {
+		d = time.Duration(float64(d) * l.broken.slower())
+	}
 	select {
 	case <-l.ctx.Done():
 	case <-time.After(d):
@@ -292,9 +300,13 @@ func (l *load) count() {
 	var got struct {
 		Value int64 `json:"value"`
 	}
+	if l.excused(status, err) {
+		return
+	}
 	if err = errors.Join(err, json.Unmarshal([]byte(text), &got)); err != nil || status != http.StatusOK || got.Value < 1 {
 		l.faultf("incr: %d %.200s %v", status, text, err)
 	}
+	l.broken.tell(got.Value)
 }
 
 // pay pays by the gateway twice with one key, which has to be answered alike.
@@ -304,6 +316,9 @@ func (l *load) pay() {
 	var first string
 	for i := range 2 {
 		status, text, err := l.do(l.client, l.gateway, "POST", "/payments", payment, header)
+		if l.excused(status, err) {
+			return
+		}
 		if err != nil || status != http.StatusCreated || i == 1 && text != first {
 			l.faultf("payment %d: %d %.200s %v", i, status, text, err)
 			return
@@ -314,6 +329,9 @@ func (l *load) pay() {
 
 func (l *load) stamp() {
 	status, text, err := l.do(l.client, l.service, "GET", "/id/segment/orders?n=10", "", "Accept: text/plain")
+	if l.excused(status, err) {
+		return
+	}
 	if err != nil || status != http.StatusOK || strings.Count(text, "\n") != 10 {
 		l.faultf("ids: %d %.200s %v", status, text, err)
 	}
@@ -322,6 +340,9 @@ func (l *load) stamp() {
 func (l *load) lock() {
 	name := "/lock/own:" + fmt.Sprint(l.next.Add(1)%50)
 	status, text, err := l.do(l.client, l.service, "POST", name, `{"ttl_ms":30000,"wait_ms":20000}`)
+	if l.excused(status, err) {
+		return
+	}
 	var grant struct {
 		Lease string `json:"lease"`
 	}
@@ -329,7 +350,10 @@ func (l *load) lock() {
 		l.faultf("lock: %d %.200s %v", status, text, err)
 		return
 	}
-	if status, text, err = l.do(l.client, l.service, "DELETE", name, "", "Lease-Token: "+grant.Lease); err != nil || status != http.StatusNoContent {
+	if status, text, err = l.do(l.client, l.service, "DELETE", name, "", "Lease-Token: "+grant.Lease); l.excused(status, err) {
+		return
+	}
+	if err != nil || status != http.StatusNoContent {
 		l.faultf("release: %d %.200s %v", status, text, err)
 	}
 }

@@ -64,7 +64,6 @@ func build(t *testing.T) string {
 // rig is a Redis, a service that asks for keys, and a gateway in front of the service.
 type rig struct {
 	t       *testing.T
-	redis   *redistest.Server
 	key     string
 	service *process
 	gateway *process
@@ -72,16 +71,22 @@ type rig struct {
 
 func newRig(t *testing.T, serve ...string) *rig {
 	t.Helper()
-	r := &rig{t: t, redis: redistest.Start(t)}
+	return newRigOn(t, redistest.Start(t).URL(), serve...)
+}
+
+// newRigOn is newRig on a Redis that is there. The gateway keeps answers for a minute.
+func newRigOn(t *testing.T, redis string, serve ...string) *rig {
+	t.Helper()
+	r := &rig{t: t}
 	binary := build(t)
 	key := access.NewKey()
 	r.key = key.Text()
 	keys := "COATCHECK_ACCESS_KEYS=" + key.ID + ":use:soak::" + key.Hash().String()
 	// a busy machine is none of what is looked for
-	common := []string{"--redis", r.redis.URL(), "--listen", "127.0.0.1:0", "--log-level", "error", "--json", "--store-timeout", "20s"}
+	common := []string{"--redis", redis, "--listen", "127.0.0.1:0", "--log-level", "error", "--json", "--store-timeout", "20s"}
 	r.service = start(t, "serve", binary, r.key, keys, append(append([]string{"serve", "--dev"}, common...), serve...)...)
 	routes := filepath.Join(t.TempDir(), "routes.yaml")
-	if err := os.WriteFile(routes, []byte("routes: [{match: POST /payments}]\n"), 0o600); err != nil {
+	if err := os.WriteFile(routes, []byte("routes: [{match: POST /payments, retention_ms: 60000, lease_ms: 20000}]\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	r.gateway = start(t, "gateway", binary, "", "NONE=", append([]string{"gateway", "--upstream", r.service.url, "--routes", routes, "--admin", "127.0.0.1:0", "--body-timeout", "2s"}, common...)...)
@@ -92,8 +97,11 @@ func newRig(t *testing.T, serve ...string) *rig {
 type process struct {
 	*chaostest.Process
 
+	mu      sync.Mutex // guards the process and its id, see replace
 	name    string
 	pid     int
+	args    []string // it was started with, and what was in its environment
+	env     string
 	url     string
 	addr    string
 	metrics string // where they are
@@ -103,16 +111,27 @@ type process struct {
 
 func start(t *testing.T, name, binary, key, variable string, args ...string) *process {
 	t.Helper()
-	command := exec.Command(binary, args...)
-	command.Env = append(os.Environ(), variable)
-	said := &tail{}
+	p := &process{name: name, key: key, said: &tail{}, args: append([]string{binary}, args...), env: variable}
+	p.launch(t)
+	return p
+}
+
+// launch starts the process, and returns when it answers.
+func (p *process) launch(t *testing.T) {
+	t.Helper()
+	name, said := p.name, p.said
+	command := exec.Command(p.args[0], p.args[1:]...) //nolint:gosec // all of it is ours
+	command.Env = append(os.Environ(), p.env)
 	command.Stderr = said
 	read, write, err := os.Pipe()
 	if err != nil {
 		t.Fatal(err)
 	}
 	command.Stdout = write
-	p := &process{Process: chaostest.Start(t, command), name: name, pid: command.Process.Pid, key: key, said: said}
+	p.mu.Lock()
+	p.Process = chaostest.Start(t, command)
+	p.pid = command.Process.Pid
+	p.mu.Unlock()
 	_ = write.Close()
 	defer read.Close()
 	var banner struct {
@@ -122,12 +141,26 @@ func start(t *testing.T, name, binary, key, variable string, args ...string) *pr
 	if err := json.NewDecoder(read).Decode(&banner); err != nil {
 		t.Fatalf("%s: %v\n%s", name, err, said)
 	}
+	if p.url != "" { // it is another one in its place
+		p.await(t)
+		return
+	}
 	p.url, p.addr, p.metrics = banner.URL, strings.TrimPrefix(banner.URL, "http://"), banner.Admin+"/metrics"
 	if banner.Admin == "" {
 		p.metrics = banner.URL + "/metrics"
 	}
 	p.await(t)
-	return p
+}
+
+// replace kills the process, and starts another one in its place, where clients find it.
+func (p *process) replace(t *testing.T) {
+	t.Helper()
+	p.Kill()
+	p.args = append(p.args, "--listen", p.addr)
+	if admin, is := strings.CutPrefix(strings.TrimSuffix(p.metrics, "/metrics"), "http://"); is && admin != p.addr {
+		p.args = append(p.args, "--admin", admin)
+	}
+	p.launch(t)
 }
 
 func (p *process) await(t *testing.T) {

@@ -27,11 +27,14 @@ var statusLine = regexp.MustCompile(`(?m)^(VmRSS|Threads):\s+(\d+)`)
 
 // look reads a process's figures from outside.
 func (p *process) look() (figures, error) {
-	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.pid))
+	p.mu.Lock()
+	pid := p.pid
+	p.mu.Unlock()
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	if err != nil {
 		return figures{}, err
 	}
-	open, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", p.pid))
+	open, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", pid))
 	if err != nil {
 		return figures{}, err
 	}
@@ -119,12 +122,17 @@ func (s *series) rows(before, after figures, long bool) (all []row) {
 		for _, f := range warm {
 			values = append(values, k.of(f))
 		}
-		half := len(values) / 2
-		r := row{process: s.process.name, name: k.name, before: k.of(before), after: k.of(after), first: median(values[:half]), second: median(values[half:]), most: slices.Max(values)}
-		r.limit = int(float64(r.first)*k.part) + k.beside
-		all = append(all, r)
+		all = append(all, halves(row{process: s.process.name, name: k.name, before: k.of(before), after: k.of(after)}, values, k.part, k.beside))
 	}
 	return all
+}
+
+// halves fills a row from what was seen in the time after the first fifth.
+func halves(r row, values []int, part float64, beside int) row {
+	half := len(values) / 2
+	r.first, r.second, r.most = median(values[:half]), median(values[half:]), slices.Max(values)
+	r.limit = int(float64(r.first)*part) + beside
+	return r
 }
 
 func (r row) grows() bool { return r.second > r.limit }

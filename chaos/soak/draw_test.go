@@ -1,0 +1,201 @@
+//go:build check && linux
+
+package soak
+
+import (
+	"context"
+	"fmt"
+	"html"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/coatcheck/coatcheck/chaos/internal/chaostest"
+)
+
+// samples are what was seen over time.
+type samples struct {
+	scene  *scene
+	broken *broken
+	start  time.Time
+	series []*series // of the processes
+	before []figures
+	lines  map[string]*line // of all that is drawn, by name
+	order  []string
+	busy   [2]float64 // jiffies of the machine: busy, and all
+}
+
+// line is one figure over time.
+type line struct {
+	at     []float64 // seconds
+	values []float64
+}
+
+func newSamples(s *scene, b *broken) *samples {
+	all := &samples{scene: s, broken: b, start: time.Now(), lines: map[string]*line{}}
+	for _, p := range []*process{s.service, s.gateway} {
+		all.series = append(all.series, &series{process: p})
+		all.before = append(all.before, s.look(p))
+	}
+	return all
+}
+
+func (s *samples) add(name string, value float64) {
+	if s.lines[name] == nil {
+		s.lines[name] = &line{}
+		s.order = append(s.order, name)
+	}
+	s.lines[name].at = append(s.lines[name].at, time.Since(s.start).Seconds())
+	s.lines[name].values = append(s.lines[name].values, value)
+}
+
+// take samples until the context ends. What is away just then is left out.
+func (s *samples) take(ctx context.Context, every time.Duration) {
+	for ctx.Err() == nil {
+		for _, one := range s.series {
+			f, err := one.process.look()
+			if err != nil || f.goroutines < 0 {
+				continue
+			}
+			one.seen = append(one.seen, f)
+			s.add(one.process.name+": resident memory, MiB", float64(f.memory)/1024)
+			s.add(one.process.name+": goroutines", float64(f.goroutines))
+			s.add(one.process.name+": file descriptors", float64(f.descriptors))
+		}
+		s.redis(ctx)
+		s.latency()
+		s.pace()
+		select {
+		case <-ctx.Done():
+		case <-time.After(every):
+		}
+	}
+}
+
+// redis samples the keys and connections of a server: the first that answers as a master.
+func (s *samples) redis(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	for _, server := range s.scene.servers {
+		info, err := server.Client().Info(ctx).Result()
+		if err != nil || !strings.Contains(info, "role:master") {
+			continue
+		}
+		for name, prefix := range map[string]string{"Redis: keys": "db0:keys=", "Redis: connections": "connected_clients:"} {
+			_, text, _ := strings.Cut(info, "\n"+prefix)
+			text, _, _ = strings.Cut(strings.Replace(text, "\r", ",", 1), ",")
+			if n, err := strconv.Atoi(text); err == nil {
+				s.add(name, float64(n))
+			}
+		}
+		return
+	}
+}
+
+func (s *samples) latency() {
+	s.broken.mu.Lock()
+	took := s.broken.took
+	s.broken.took = nil
+	s.broken.mu.Unlock()
+	if len(took) == 0 {
+		return
+	}
+	slices.Sort(took)
+	s.add("turns of clients that work: p50, ms", took[len(took)/2].Seconds()*1000)
+	s.add("turns of clients that work: p99, ms", took[len(took)*99/100].Seconds()*1000)
+}
+
+// pace reads how busy the machine has been since the last time, and has the load follow.
+func (s *samples) pace() {
+	text, err := os.ReadFile("/proc/stat")
+	if err != nil {
+		return
+	}
+	var now [2]float64
+	line, _, _ := strings.Cut(string(text), "\n")
+	for i, field := range strings.Fields(line)[1:] {
+		n, _ := strconv.ParseFloat(field, 64)
+		if now[1] += n; i != 3 && i != 4 { // it is neither idle nor waiting for a disk
+			now[0] += n
+		}
+	}
+	if all := now[1] - s.busy[1]; s.busy[1] > 0 && all > 0 {
+		busy := (now[0] - s.busy[0]) / all
+		s.add("machine: busy, %", 100*busy)
+		s.broken.pace(busy)
+	}
+	s.busy = now
+}
+
+// verdict compares the halves of all figures, and fails the test for one that grows.
+func (s *samples) verdict(t *testing.T, long bool) {
+	t.Helper()
+	var rows []row
+	for i, one := range s.series {
+		chaostest.Await(t, time.Minute, func() string { return compare(one.process.name, s.before[i], s.scene.look(one.process)) })
+		rows = append(rows, one.rows(s.before[i], s.scene.look(one.process), long)...)
+	}
+	if long { // keys live for a minute and more
+		for _, name := range []string{"Redis: keys", "Redis: connections"} {
+			var values []int
+			for _, value := range s.lines[name].values[len(s.lines[name].values)/5:] {
+				values = append(values, int(value))
+			}
+			rows = append(rows, halves(row{process: "Redis", name: name}, values, 1.2, 500))
+		}
+	}
+	t.Log("\n" + table(rows))
+	for _, r := range rows {
+		if r.grows() {
+			t.Errorf("%s: %s grows: %d, and then %d, where %d is allowed", r.process, r.name, r.first, r.second, r.limit)
+		}
+	}
+	if !t.Failed() {
+		t.Log("verdict: flat")
+	}
+}
+
+// The sizes of the picture, in pixels.
+const (
+	panelWidth, panelHeight = 900, 110
+	marginLeft, marginTop   = 60, 24
+)
+
+// draw draws all lines over time, one panel each, with a mark for each fault.
+func (s *samples) draw(marks []mark) string {
+	slices.Sort(s.order)
+	seconds := time.Since(s.start).Seconds()
+	x := func(at float64) float64 { return marginLeft + at/seconds*(panelWidth-2*marginLeft) }
+	var b strings.Builder
+	fmt.Fprintf(&b, `<svg xmlns="http://www.w3.org/2000/svg" width="%d" height="%d" font-family="sans-serif" font-size="11" fill="#333"><rect width="100%%" height="100%%" fill="white"/>`+"\n", panelWidth, len(s.order)*panelHeight+30)
+	for i, name := range s.order {
+		top, bottom := float64(i*panelHeight+marginTop), float64((i+1)*panelHeight)
+		values := s.lines[name].values
+		most := max(slices.Max(values)*1.1, 1)
+		fmt.Fprintf(&b, `<text x="%d" y="%.0f">%s (most %.4g)</text><path d="M%d %.1fH%d" stroke="#999"/>`+"\n", marginLeft, top-6, html.EscapeString(name), slices.Max(values), marginLeft, bottom, panelWidth-marginLeft)
+		for _, m := range marks {
+			fmt.Fprintf(&b, `<path d="M%.1f %.1fV%.1f" stroke="#e07b00" stroke-dasharray="2 3"><title>%s</title></path>`+"\n", x(m.at.Seconds()), top, bottom, html.EscapeString(m.name))
+		}
+		b.WriteString(`<polyline fill="none" stroke="#1f3a93" points="`)
+		for j, value := range values {
+			fmt.Fprintf(&b, "%.1f,%.1f ", x(s.lines[name].at[j]), bottom-value/most*(bottom-top))
+		}
+		b.WriteString(`"/>` + "\n")
+	}
+	fmt.Fprintf(&b, `<text x="%d" y="%d">%.0f s; a dashed line is a fault: %s</text></svg>`+"\n", marginLeft, len(s.order)*panelHeight+20, seconds, html.EscapeString(names(marks)))
+	return b.String()
+}
+
+// names lists the kinds of faults.
+func names(marks []mark) string {
+	var all []string
+	for _, m := range marks {
+		if !slices.Contains(all, m.name) {
+			all = append(all, m.name)
+		}
+	}
+	return strings.Join(all, ", ")
+}

@@ -24,7 +24,7 @@ func TestClockOfRedisIsSet(t *testing.T) {
 	defer moved.Close()
 	set := func(by time.Duration) {
 		t.Helper()
-		if _, err := moved.WriteAt(binary.NativeEndian.AppendUint64(nil, uint64(by/time.Second)), 0); err != nil { //nolint:gosec // two's complement
+		if _, err := moved.WriteAt(binary.NativeEndian.AppendUint64(nil, uint64(by/time.Second)), 0); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -62,7 +62,7 @@ func clockLibrary(t *testing.T) string {
 		t.Fatal(err)
 	}
 	library := filepath.Join(t.TempDir(), "clock.so")
-	build := exec.CommandContext(t.Context(), strings.TrimSpace(string(compiler)), "-shared", "-fPIC", "-O", "-o", library, "testdata/clock.c") //nolint:gosec // it is the compiler that Go uses
+	build := exec.CommandContext(t.Context(), strings.TrimSpace(string(compiler)), "-shared", "-fPIC", "-O", "-o", library, "testdata/clock.c")
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatal(fmt.Errorf("%w\n%s", err, out))
 	}

@@ -40,7 +40,7 @@ func serveNamed() int {
 // startNamed starts a service that finds Redis by a name.
 func startNamed(t *testing.T, names *names) *client.Client {
 	t.Helper()
-	command := exec.CommandContext(context.Background(), os.Args[0], arguments("redis://"+names.host)...) //nolint:gosec // a test starts itself
+	command := exec.CommandContext(context.Background(), os.Args[0], arguments("redis://"+names.host)...)
 	command.Env = append(os.Environ(), roleVariable+"="+namedRole, namesAddress+"="+names.socket.LocalAddr().String())
 	return serve(t, command)
 }
@@ -78,8 +78,8 @@ func startNames(t *testing.T) *names {
 // point has the name stand for a server, at the next address. Answers may be kept for no time.
 func (n *names) point(server *redistest.Server) {
 	n.t.Helper()
-	address := netip.AddrFrom4([4]byte{127, 0, 0, byte(2 + len(n.links))})                                                //nolint:gosec // they are few
-	link, err := (&net.ListenConfig{}).Listen(n.t.Context(), "tcp", netip.AddrPortFrom(address, uint16(n.port)).String()) //nolint:gosec // it is a port
+	address := netip.AddrFrom4([4]byte{127, 0, 0, byte(2 + len(n.links))})                                               
+	link, err := (&net.ListenConfig{}).Listen(n.t.Context(), "tcp", netip.AddrPortFrom(address, uint16(n.port)).String())
 	if err != nil {
 		n.t.Fatal(err)
 	}

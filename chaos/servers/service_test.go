@@ -26,16 +26,16 @@ const (
 )
 
 // startService starts a service on a Redis, and returns a client of it.
-func startService(t *testing.T, redis string, more ...string) *client.Client {
+func startService(t *testing.T, redis string) *client.Client {
 	t.Helper()
-	return serve(t, exec.CommandContext(context.Background(), program(t), arguments(redis, more...)...)) //nolint:gosec // all of it is ours
+	return serve(t, exec.CommandContext(context.Background(), program(t), arguments(redis)...))
 }
 
-func arguments(redis string, more ...string) []string {
-	return append([]string{
+func arguments(redis string) []string {
+	return []string{
 		"serve", "--redis", redis, "--listen", "127.0.0.1:0", "--json", "--access-log", "none", "--id-pool=",
 		"--lock-after-loss", "wait", "--lock-longest-ttl", ttl.String(), "--worker-longest-ttl", ttl.String(), "--clock-skew", skew.String(),
-	}, more...)
+	}
 }
 
 // serve starts a command that is a service, and returns a client when it says where it listens.
@@ -75,7 +75,7 @@ func serve(t *testing.T, command *exec.Cmd) *client.Client {
 	return c
 }
 
-// Redis in a shell that does something first. It stays one process.
+// startWith starts a Redis by a shell that does something first, and then is the server.
 func startWith(t *testing.T, first string, args ...string) *redistest.Server {
 	t.Helper()
 	binary := os.Getenv("REDIS_SERVER")
@@ -84,7 +84,7 @@ func startWith(t *testing.T, first string, args ...string) *redistest.Server {
 	}
 	script := filepath.Join(t.TempDir(), "redis-server")
 	text := "#!/bin/sh\n: \"${PROGRAM:=" + binary + "}\"\n" + first + "\nexec \"$PROGRAM\" \"$@\"\n"
-	if err := os.WriteFile(script, []byte(text), 0o700); err != nil { //nolint:gosec // it is a program
+	if err := os.WriteFile(script, []byte(text), 0o700); err != nil {
 		t.Fatal(err)
 	}
 	t.Setenv("REDIS_SERVER", script)

@@ -85,6 +85,8 @@ func TestRefusalsOfRedisAreRefusals(t *testing.T) {
 		"in a script, 6.2d": "ERR Error running script (call to f_abc): @user_script:9: @user_script: 9: " +
 			"-MISCONF Redis is configured to save RDB snapshots, but it's currently unable to persist to disk.",
 		"in a script, 6.2, LOADING": "ERR Error running script (call to f_abc): @user_script:9: @user_script: 9: -LOADING Redis is loading the dataset in memory",
+		"in a script, Valkey":       "ERR Unknown command called from script script: c2f8, on @user_script:1.",
+		"in a script, Valkey2":      "ERR ACL failure in script: User default has no permissions to run the 'incr' command script: c2f8, on @user_script:1.",
 		"embedded, full":            "OOM embedded store holds its cap of 5 keys; use a real Redis (--redis) or wait for keys to expire",
 		"embedded, disk":            "MISCONF embedded store could not write its data directory, and refuses everything until it is started again: disk full",
 	} {

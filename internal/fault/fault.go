@@ -66,7 +66,7 @@ func IsWrongType(reply redis.Error) bool { return wrongType.MatchString(reply.Er
 // have a text of their own. A user's rights are looked at for each command of a script: see the
 // package's comment.
 var refusals = regexp.MustCompile(`(?:^|[ :]-|^ERR )(?:LOADING|READONLY|NOREPLICAS|MISCONF|OOM|CLUSTERDOWN|MASTERDOWN|TRYAGAIN|MOVED|ASK|CROSSSLOT|NOAUTH|NOPERM|WRONGPASS|BUSY|NOSCRIPT|max number of clients|unknown command)\b` +
-	`|The user executing the script can't |Unknown Redis command called from `)
+	`|The user executing the script can't |Unknown (?:Redis )?command called from |ACL failure in script: `)
 
 var wrongType = regexp.MustCompile(`\bWRONGTYPE\b`)
 

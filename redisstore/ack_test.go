@@ -149,7 +149,8 @@ func TestRepeatOfAWriteIsConfirmedOnlyByReplicasThatHaveIt(t *testing.T) {
 		run(scripts.TokenClaim, token(name), args...)
 		return args
 	}
-	run(scripts.TokenIssue, token("release"), 60_000, "") // a client's own key is removed, and its repeat finds nothing
+	// A client's own key would be removed, and the repeat would find nothing.
+	run(scripts.TokenIssue, token("release"), 60_000, "")
 	for _, row := range []struct {
 		script *scripts.Script
 		keys   []string

@@ -39,7 +39,7 @@ func TestClockOfRedisIsSet(t *testing.T) {
 		{5 * time.Minute, nil},
 		{5*time.Minute - 3*time.Second, nil},
 		{10 * time.Minute, nil},
-		{0, []string{"count", "pay"}}, // ids and, after a loss, locks wait until the clock has caught up
+		{0, []string{"count", "pay"}}, // the others wait until the clock has caught up
 		{10 * time.Minute, nil},
 	} {
 		set(step.by)

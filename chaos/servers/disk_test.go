@@ -108,7 +108,7 @@ func TestMemoryIsFull(t *testing.T) {
 		info := server.Client().Info(t.Context(), "memory").Val()
 		_, used, _ := strings.Cut(info, "\nused_memory:")
 		used, _, _ = strings.Cut(used, "\r")
-		chaostest.Do(t, server, "CONFIG", "SET", "maxmemory", used) // it is reached as connections move
+		chaostest.Do(t, server, "CONFIG", "SET", "maxmemory", used)
 		chaostest.Await(t, time.Minute, func() string {
 			for _, kind := range []string{"count", "lock", "issue"} {
 				if l.refused(kind) == 0 {

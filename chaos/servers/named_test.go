@@ -78,7 +78,7 @@ func startNames(t *testing.T) *names {
 // point has the name stand for a server, at the next address. Answers may be kept for no time.
 func (n *names) point(server *redistest.Server) {
 	n.t.Helper()
-	address := netip.AddrFrom4([4]byte{127, 0, 0, byte(2 + len(n.links))})                                               
+	address := netip.AddrFrom4([4]byte{127, 0, 0, byte(2 + len(n.links))})
 	link, err := (&net.ListenConfig{}).Listen(n.t.Context(), "tcp", netip.AddrPortFrom(address, uint16(n.port)).String())
 	if err != nil {
 		n.t.Fatal(err)

@@ -55,8 +55,8 @@ func (b *broken) pace(busy float64) {
 	b.slow.Store(slow)
 }
 
-// excused reports whether an answer is one that clients get while something is broken: then it is no
-// wrong one.
+// excused reports whether an answer is one that clients get while something is broken, and so not
+// wrong.
 func (l *load) excused(status int, err error) bool {
 	if l.broken == nil {
 		return false
@@ -137,6 +137,7 @@ func TestSoakWithFaults(t *testing.T) {
 	flushed := &broken{}
 	flushed.slow.Store(100)
 	spare := beginParts(ctx, s.spare, flushed, good[:1])
+	samples.paid = l.counts[paying].Load
 	var sampling sync.WaitGroup
 	sampling.Go(func() { samples.take(ctx, every) })
 	start := time.Now()

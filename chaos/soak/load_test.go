@@ -72,10 +72,12 @@ var bad = []part{
 	{"gateway: unused connection, kept for a while", 100, 0, func(l *load) { l.keep(l.gateway, "GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n") }},
 }
 
+const paying = "paid by the gateway, and asked twice"
+
 // good are clients that work: each answer is looked at.
 var good = []part{
 	{"counted", 4, 5 * time.Millisecond, (*load).count},
-	{"paid by the gateway, and asked twice", 4, 10 * time.Millisecond, (*load).pay},
+	{paying, 4, 10 * time.Millisecond, (*load).pay},
 	{"ids", 2, 5 * time.Millisecond, (*load).stamp},
 	{"lock held and released", 2, 10 * time.Millisecond, (*load).lock},
 }

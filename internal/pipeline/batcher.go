@@ -42,6 +42,8 @@ type batchers struct {
 	// testing/synctest to another.
 	increments sync.Pool // of *increment
 	requests   sync.Pool // of *request
+
+	deadline atomic.Pointer[deadline] // of the calls that have come last
 }
 
 func newBatchers() *batchers {
@@ -94,7 +96,6 @@ type job struct {
 	reply []string
 	err   error
 	done  chan struct{} // has room for the one message that tells it
-	late  *time.Timer   // of the call's deadline; nil until it waits
 }
 
 // waiting is the call's job, ready to wait for a pipeline.
@@ -123,7 +124,7 @@ func (c *batcher) do(ctx context.Context, call *call, words []any) ([]string, er
 	c.waiting = append(c.waiting, j)
 	c.calledLocked()
 	c.mu.Unlock()
-	return j.wait(ctx)
+	return c.wait(ctx, j)
 }
 
 func (c *batcher) direct(ctx context.Context, call *call, words []any) ([]string, error) {
@@ -157,23 +158,37 @@ func (c *batcher) endedLocked(took time.Duration) {
 	c.quickest = min(took, c.quickest+(took-c.quickest)/256)
 }
 
+// deadline is that of calls which came within a 128th of their timeout. They share a timer, since one
+// for each call would cost more than the rest of its waiting.
+type deadline struct {
+	at     time.Time // of the first of them
+	passed chan struct{}
+}
+
+// passed is closed at a call's deadline, or up to a 128th of the timeout sooner: later than the
+// end of a pipeline of such calls.
+func (c *batchers) passed(at time.Time, timeout time.Duration) <-chan struct{} {
+	if last := c.deadline.Load(); last != nil && !at.Before(last.at) && at.Sub(last.at) < timeout/128 {
+		return last.passed
+	}
+	d := &deadline{at, make(chan struct{})}
+	time.AfterFunc(time.Until(at), func() { close(d.passed) })
+	c.deadline.Store(d)
+	return d.passed
+}
+
 // wait returns the job's reply, within the context and the call's own deadline: the pipeline may
 // have calls that were asked for later, and ends with the last of them. A caller that gives up
 // leaves a job that has not sent; one that has may be sent at any time, so it counts as sent.
-func (j *job) wait(ctx context.Context) ([]string, error) {
-	if j.late == nil {
-		j.late = time.NewTimer(time.Until(j.call.deadline))
-	} else {
-		j.late.Reset(time.Until(j.call.deadline))
-	}
-	defer j.late.Stop()
+func (c *batcher) wait(ctx context.Context, j *job) ([]string, error) {
+	passed := c.store.batchers.passed(j.call.deadline, c.store.timeout)
 	var err error
 	select {
 	case <-j.done:
 		return j.reply, j.err
 	case <-ctx.Done():
 		err = ctx.Err()
-	case <-j.late.C:
+	case <-passed:
 		err = context.DeadlineExceeded
 	}
 	j.call.abandoned = true // its sender has it in its hands

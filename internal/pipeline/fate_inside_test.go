@@ -59,7 +59,7 @@ func TestCallsOfOneFlightHaveTheirOwnDeadlines(t *testing.T) {
 			job := request.call.waiting(request.words)
 			shared.waiting = append(shared.waiting, job)
 			all.Go(func() {
-				reply, err := job.wait(t.Context())
+				reply, err := shared.wait(t.Context(), job)
 				if took := time.Since(began).Round(time.Millisecond); took != call.ends {
 					t.Errorf("a call with %v: ended after %v with %q and error %v, want it to end after %v", call.limit, took, reply, err, call.ends)
 				}
@@ -70,6 +70,30 @@ func TestCallsOfOneFlightHaveTheirOwnDeadlines(t *testing.T) {
 		}
 		shared.batches++
 		shared.sendBatches()
+		all.Wait()
+	})
+}
+
+// Calls that came together share a timer: each ends at its own deadline or a little before it, but
+// after a pipeline of such calls has ended, and never after its deadline.
+func TestCallsThatCameTogetherEndAtTheirDeadlines(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const timeout = time.Second
+		store := &Engine{batchers: newBatchers(), timeout: timeout}
+		silent := store.batchers.to(destination{nil, 0}, store)
+		began := time.Now()
+		var all sync.WaitGroup
+		for came := time.Duration(0); came < 100*time.Millisecond; came += 3 * time.Millisecond {
+			all.Go(func() {
+				time.Sleep(came)
+				request := store.request(scripts.TokenGet, []string{"k"}, nil, nil)
+				_, err := silent.wait(t.Context(), request.call.waiting(request.words))
+				took := time.Since(began) - came
+				if !errors.Is(err, context.DeadlineExceeded) || took > timeout || took < timeout-timeout/50 {
+					t.Errorf("a call that came after %v: ended after %v with error %v, want it to end after 980 ms to %v, with its deadline", came, took, err, timeout)
+				}
+			})
+		}
 		all.Wait()
 	})
 }

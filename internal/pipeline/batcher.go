@@ -158,8 +158,8 @@ func (c *batcher) endedLocked(took time.Duration) {
 	c.quickest = min(took, c.quickest+(took-c.quickest)/256)
 }
 
-// deadline is that of calls which came within a 128th of their timeout. They share a timer, since one
-// for each call would cost more than the rest of its waiting.
+// deadline is that of calls which came within a 128th of their timeout. They share a timer, since
+// one for each call would cost more than the rest of its waiting.
 type deadline struct {
 	at     time.Time // of the first of them
 	passed chan struct{}

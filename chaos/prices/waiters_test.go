@@ -67,7 +67,8 @@ const (
 func play(string) error {
 	waiters, _ := strconv.Atoi(os.Getenv(crowdSize))
 	locks, _ := strconv.Atoi(os.Getenv(crowdLocks))
-	store, err := redisstore.Open(context.Background(), os.Getenv(crowdURL))
+	// thousands ask at once, on a machine that does other things as well: none is to give up
+	store, err := redisstore.OpenConfig(context.Background(), redisstore.Config{URL: os.Getenv(crowdURL), Timeout: time.Minute})
 	if err != nil {
 		return err
 	}

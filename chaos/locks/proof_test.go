@@ -78,8 +78,9 @@ func (h *histories) twice() (n int) {
 func (f *field) timeline(found *histories) (line evidence.Timeline, is bool) {
 	longest := int64(0)
 	for name, history := range found.of {
-		struck := f.struck[sceneOf(name)]
-		if !strings.HasPrefix(name, "exclusive") || struck[0].IsZero() {
+		scene := sceneOf(name)
+		struck := f.struck[scene]
+		if !strings.HasPrefix(name, "exclusive") || struck[0].IsZero() || !explains(f.kinds[scene]) {
 			continue
 		}
 		for _, two := range overlaps(history) {
@@ -88,12 +89,18 @@ func (f *field) timeline(found *histories) (line evidence.Timeline, is bool) {
 				longest, is = both, true
 				line = evidence.Timeline{
 					Who: whoTheyAre[f.role], Title: "one lock, and the clients that were told that it is theirs",
-					Fault: f.kinds[sceneOf(name)], Struck: struck[0], Mended: struck[1], Spans: spansAround(history, two),
+					Fault: f.kinds[scene], Struck: struck[0], Mended: struck[1], Spans: spansAround(history, two),
 				}
 			}
 		}
 	}
 	return line, is
+}
+
+// explains reports whether a fault by itself lets two clients be told that they hold: after another
+// one the tail of the fault before may be what is seen.
+func explains(name string) bool {
+	return slices.ContainsFunc(slices.Concat(live, losses), func(kind fault) bool { return kind.name == name })
 }
 
 // spansAround are those of a violation, and what happened around it.

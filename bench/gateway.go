@@ -65,7 +65,7 @@ func gatewayCommand(ctx context.Context, args []string, _ io.Reader, stdout io.W
 		return err
 	}
 	result.drop("x four-trips")
-	result.Notes = append(result.Notes, "server µs: the proxy and the service behind it together.")
+	result.Notes = append(result.Notes, "server µs: the proxy and its service together.")
 	return plan.out.write(stdout, result)
 }
 

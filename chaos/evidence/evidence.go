@@ -37,7 +37,7 @@ const Ours = "coatcheck"
 type Row struct {
 	Suite      string `json:"suite"`
 	Promise    string `json:"promise"`
-	Who        string `json:"who"` // Ours, perhaps with more behind it, or a peer
+	Who        string `json:"who"` // a text that begins with Ours, or the name of a peer
 	Peer       bool   `json:"peer,omitempty"`
 	Layer      string `json:"layer"`
 	Fault      string `json:"fault"`

@@ -23,8 +23,8 @@ const style = `.back { fill: #fff } text { fill: #24292f } .lane, .tick { stroke
 @media (prefers-color-scheme: dark) { .back { fill: #0d1117 } text { fill: #e6edf3 } .lane, .tick { stroke: #30363d } .asks { fill: #48566a } .holds { fill: #4a8fd8 }
 .wrong { fill: #f85149 } .fault { fill: #d29922 } .struck { stroke: #d29922 } .due { fill: #d29922 } }`
 
-// draw draws a violation: a lane for each who, in the order in which they first come, and the fault
-// as a line with what it lasted behind it.
+// draw draws a violation: a lane for each client, in the order in which they first come, and the
+// fault as a line, with its duration as an area in the background.
 func draw(t *evidence.Timeline) string {
 	var whos []string
 	from, to := t.Spans[0].From, t.Spans[0].To

@@ -24,6 +24,7 @@ func TestLocksOnEveryKindOfStore(t *testing.T) {
 			"a waiter that is cancelled":                 cancelled,
 			"a cancelled waiter passes its lock on":      passesOn,
 			"bounded waiting":                            bounded,
+			"a wait that is over at once":                asksOnceAtLeast,
 			"shared and exclusive":                       shared,
 			"readers after a writer wait":                phaseFair,
 			"permits":                                    permits,

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/coatcheck/coatcheck/internal/expect"
+	"github.com/coatcheck/coatcheck/internal/secret"
 	"github.com/coatcheck/coatcheck/redisstore"
 )
 
@@ -68,6 +69,29 @@ func passesOn(t *testing.T, store *redisstore.Store) {
 		release(t, lock)
 	}
 	release(t, second.granted(t))
+}
+
+// A wait that is over before Redis was asked, as on a busy machine, still asks once: a free lock is
+// granted, and a place is taken.
+func asksOnceAtLeast(t *testing.T, store *redisstore.Store) {
+	locks := open(t, store, Config{})
+	over := Request{Wait: time.Nanosecond}
+	held, err := locks.Acquire(t.Context(), "over", over)
+	if err != nil {
+		t.Fatalf("Acquire of a free lock with a wait of %v: %v", over.Wait, err)
+	}
+	over.Token, over.KeepPlace = secret.New(), true
+	_, err = locks.Grant(t.Context(), "over", over)
+	wantIs(t, err, ErrHeld)
+	expect.Equal(t, "number of waiters after a wait that keeps its place", info(t, locks, "over").Queue, 1)
+	release(t, held)
+	several, err := locks.AcquireAll(t.Context(), []string{"free", "more"}, Request{Wait: time.Nanosecond})
+	if err != nil {
+		t.Fatalf("AcquireAll of free locks: %v", err)
+	}
+	if err := several.Release(t.Context()); err != nil {
+		t.Error(err)
+	}
 }
 
 func bounded(t *testing.T, store *redisstore.Store) {

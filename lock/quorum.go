@@ -119,9 +119,10 @@ func (l *QuorumLocks) Acquire(ctx context.Context, name string, request Request)
 	waiting, cancel := waitContext(ctx, request.Wait)
 	defer cancel()
 	var last error = &HeldError{Left: -1}
-	for first, answered := true, time.Now(); ; first = false {
+	asking := ctx // the first time, though the wait may be over: it asks once at least
+	for first, answered := true, time.Now(); ; first, asking = false, waiting {
 		a := l.attempt(name, request)
-		lock, err := a.acquire(ctx, waiting)
+		lock, err := a.acquire(ctx, asking)
 		impatient := first || time.Since(answered) > l.each[0].patience()
 		switch {
 		case err == nil:

@@ -60,8 +60,9 @@ func (l *Locks) waitInQueue(ctx context.Context, a *asker, notified <-chan notif
 	var last error = &HeldError{Left: -1}
 	a.placed = true
 	heard := false // an answer of Redis
-	for answered := time.Now(); ; {
-		reply, err := l.enterInFull(waiting, a, l.inbox)
+	asking := ctx  // the first time, though the wait may be over: it asks once at least
+	for answered := time.Now(); ; asking = waiting {
+		reply, err := l.enterInFull(asking, a, l.inbox)
 		pause := l.config.Window / 10
 		switch {
 		case err == nil && (reply.Word() == "granted" || reply.Word() == "capacity"):

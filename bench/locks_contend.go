@@ -67,7 +67,10 @@ func contendCommand(ctx context.Context, args []string, stdin io.Reader, stdout 
 	}
 	all.Wait()
 	told.End = time.Now().UnixNano()
-	return errors.Join(errors.Join(errs...), client.close(), json.NewEncoder(stdout).Encode(told))
+	if err := errors.Join(append(errs, client.close())...); err != nil {
+		return err // without turns, or the contest would count it as one that was never served
+	}
+	return json.NewEncoder(stdout).Encode(told)
 }
 
 // contend takes turns until the context ends, and tells how long it was waiting then.
@@ -95,7 +98,7 @@ func contend(ctx context.Context, client lockClient, name string, section time.D
 // contests has processes contend, with a section of a millisecond and with an empty one. The rivals
 // for a mutex are in one process.
 func (m *lockMatch) contests(ctx context.Context) error {
-	ways := []string{syncMutex, coatcheck, redislockWay, redislockFast, redsyncWay, rueidislockIt}
+	ways := []string{syncMutex, bareList, coatcheck, redislockWay, redislockFast, redsyncWay, rueidislockIt}
 	for _, section := range []time.Duration{time.Millisecond, 0} {
 		values, err := m.turns(ctx, ways, func(ctx context.Context, way string) ([]float64, error) {
 			if way == syncMutex {

@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"errors"
 	"slices"
 	"strings"
 	"testing"
@@ -77,5 +78,29 @@ func TestLocksRefusesWhatCanNotBeMeant(t *testing.T) {
 		if code := run(t.Context(), args, nil, &stdout, &stderr); code != usage || stderr.Len() == 0 {
 			t.Errorf("%q: exit code %d, %q", args, code, &stderr)
 		}
+	}
+}
+
+// A process that fails says nothing of its turns: else it would count as one that was never served.
+func TestAProcessThatFailsTellsNoTurns(t *testing.T) {
+	redis, err := startRedis(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer redis.end()
+	lockWays["failing"] = func(context.Context, string) (lockClient, error) {
+		take := func(_ context.Context, name string) (unlock, error) {
+			if strings.HasPrefix(name, "x-warm-") {
+				return func(context.Context) error { return nil }, nil
+			}
+			return nil, errors.New("broken")
+		}
+		return lockClient{take, func() error { return nil }}, nil
+	}
+	defer delete(lockWays, "failing")
+	var stdout, stderr bytes.Buffer
+	code := run(t.Context(), []string{"contend", "-way", "failing", "-redis", redis.addr, "-name", "x"}, strings.NewReader(""), &stdout, &stderr)
+	if code == 0 || stdout.String() != "ready\n" || !strings.Contains(stderr.String(), "broken") {
+		t.Errorf("code %d, output %q, error %q; want a failure, and no turns after it", code, &stdout, &stderr)
 	}
 }

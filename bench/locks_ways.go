@@ -26,6 +26,7 @@ const (
 	redislockFast = "redislock, every ms"
 	redsyncWay    = "redsync"
 	rueidislockIt = "rueidislock"
+	bareList      = "a token in a list"
 	coatcheckGate = "coatcheck, with a gate"
 )
 
@@ -43,7 +44,8 @@ type lockClient struct {
 type unlock func(ctx context.Context) error
 
 // lockWays open a client of each way at a Redis. sync.Mutex is known to one process only, and bare
-// round trips lock nothing.
+// round trips lock nothing. A token in a list is the least that passes something from one process to
+// the next in order: it has no lease, and no fence.
 var lockWays = map[string]func(ctx context.Context, addr string) (lockClient, error){
 	coatcheck:     openCoatcheckLocks,
 	coatcheckGate: openGated,
@@ -55,6 +57,7 @@ var lockWays = map[string]func(ctx context.Context, addr string) (lockClient, er
 	redislockFast: func(_ context.Context, addr string) (lockClient, error) { return openRedislock(addr, time.Millisecond) },
 	redsyncWay:    openRedsync,
 	rueidislockIt: openRueidislock,
+	bareList:      openLists,
 }
 
 // openLocks opens a client of a way.
@@ -182,4 +185,29 @@ func openRueidislock(_ context.Context, addr string) (lockClient, error) {
 		return func(context.Context) error { release(); return nil }, nil
 	}
 	return lockClient{take, func() error { locker.Close(); return nil }}, nil
+}
+
+// openLists passes a token on through a list: BLPOP takes it, in the order of those who wait, and
+// RPUSH puts it back. The first process that asks for a name puts it there.
+func openLists(_ context.Context, addr string) (lockClient, error) {
+	client := redis.NewClient(&redis.Options{Addr: addr, PoolSize: inFlight, ContextTimeoutEnabled: true})
+	var known sync.Map
+	take := func(ctx context.Context, name string) (unlock, error) {
+		put := func(ctx context.Context) error { return client.RPush(ctx, name, "").Err() }
+		if _, again := known.LoadOrStore(name, true); !again {
+			first, err := client.SetNX(ctx, name+":begun", "", 0).Result()
+			if err == nil && first {
+				err = put(ctx)
+			}
+			if err != nil {
+				return nil, err
+			}
+		}
+		err := client.BLPop(ctx, 0, name).Err()
+		if until, ok := ctx.Deadline(); err != nil && ok && !time.Now().Before(until) {
+			<-ctx.Done() // the connection notices the end a moment before the context does
+		}
+		return put, err
+	}
+	return lockClient{take, client.Close}, nil
 }

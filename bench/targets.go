@@ -50,7 +50,9 @@ var targets = []target{
 	{what: "two PINGs beside redislock there", section: "locks", series: ownLocks, unit: "pairs/s", side: bareTrips, beside: redislockWay},
 	{what: "8 processes, a section of 1 ms: owner changes beside a mutex", section: "locks", series: sectionOfOne + "owner changes", unit: "per s", side: coatcheck, beside: syncMutex, goal: 0.75},
 	{what: "the same: the 99th percentile of waits", section: "locks", series: sectionOfOne + "p99 wait", unit: "ms", side: coatcheck, beside: syncMutex, goal: 1.5, most: true},
+	{what: "the least there: a token in a list of Redis beside a mutex", section: "locks", series: sectionOfOne + "owner changes", unit: "per s", side: bareList, beside: syncMutex},
 	{what: "8 processes, an empty section: owner changes beside rueidislock", section: "locks", series: emptySection, unit: "per s", side: coatcheck, beside: rueidislockIt, goal: 4},
+	{what: "the least there: a token in a list of Redis beside rueidislock", section: "locks", series: emptySection, unit: "per s", side: bareList, beside: rueidislockIt},
 
 	{what: "guarded POST, first requests, beside the handler between two PINGs, 64 connections", section: "guard", series: "connections: 64", unit: perSecond, side: coatcheck, beside: twoPings, goal: 1},
 	{what: "the same, 256 connections", section: "guard", series: "connections: 256", unit: perSecond, side: coatcheck, beside: twoPings, goal: 1.2},

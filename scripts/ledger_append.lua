@@ -1,6 +1,6 @@
 -- ledger_append: writes one charge of the demo's ledger. On purpose it does not look for an equal
 -- one: the demo shows a second charge.
--- Uses   clock integer
+-- Uses   clock
 -- KEYS   [1] the ledger (sorted set by time, at most 10,000 entries, the oldest thousand go first)
 -- ARGV   [1] the entry, JSON with an id of its own
 -- Reply  {'ok', charged at}
@@ -9,5 +9,5 @@
 if redis.call('ZCARD', KEYS[1]) >= 10000 then
   redis.call('ZREMRANGEBYRANK', KEYS[1], 0, 999)
 end
-redis.call('ZADD', KEYS[1], integer(now_us), ARGV[1])
-return {'ok', integer(now)}
+redis.call('ZADD', KEYS[1], now_us_text, ARGV[1])
+return {'ok', now_text}

@@ -13,7 +13,7 @@
 -- Effect writes on broken
 local lock, fences, queue, waiters, holders = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local patience, window, counts, span = read_terms(ARGV[2])
-local state = read_lock(lock, fences, holders)
+local state = read_lock(redis.call('GET', lock), fences, holders)
 local records = redis.call('ZCARD', queue) + redis.call('HLEN', waiters)
 redis.call('HLEN', holders) -- an error before anything is written, should it be no hash
 

@@ -28,12 +28,13 @@ local patience, window, counts, span = read_terms(ARGV[9])
 local want = {mode = ARGV[3], permits = tonumber(ARGV[7]), capacity = tonumber(ARGV[8]), ttl = tonumber(ARGV[4]), owner = ARGV[2]}
 
 local function granted(state)
-  return {'granted', state.last.number, state.last.since, integer(now)}
+  return {'granted', state.last.number, state.last.since, now_text}
 end
+
+local value = redis.call('GET', lock)
 
 -- take answers for a lock without waiters. If it returns nothing, the caller has to queue.
 local function take()
-  local value = redis.call('GET', lock)
   if not value or string.sub(value, 1, 22) ~= token then
     return nil
   end
@@ -43,8 +44,9 @@ local function take()
       drop(queue, waiters, token)
     end
     write_fence(fences, state.last.number, token, state.last.since, '-', remember(want.ttl, state.last.number))
-  elseif waited_for or in_doubt(KEYS[6], span) > 0 then
+  elseif waited_for or first_in_line(queue) or in_doubt(KEYS[6], span) > 0 then
     redis.call('DEL', lock)
+    value = false
     return nil
   else
     mint(fences, state, token, '-', want.ttl)
@@ -58,7 +60,7 @@ if quick then
   return quick
 end
 
-local state = read_lock(lock, fences, holders)
+local state = read_lock(value, fences, holders)
 local mine = state.together[token]
 if mine then
   mine.till = now + want.ttl
@@ -67,28 +69,29 @@ if mine then
     write_fence(fences, mine.fence, token, mine.since, '-', remember(want.ttl, mine.fence))
   end
   write_together(lock, holders, state, token, mine)
-  return {'granted', mine.fence, mine.since, integer(now)}
+  return {'granted', mine.fence, mine.since, now_text}
 end
-local place = redis.call('ZSCORE', queue, token)
-local waits = place and read_waiter(waiters, token)
+local place = read_waiter(waiters, token)
 local records = redis.call('HLEN', waiters) + redis.call('HLEN', holders)
 local wait = in_doubt(KEYS[6], span)
 if wait > 0 then
   return {'doubt', integer(wait)}
 end
 
--- wait_in_line queues the token by its arrival, also if it was set aside meanwhile.
+-- wait_in_line queues the token by its arrival, also if it was set aside meanwhile. Each poll drops
+-- waiters that were set aside and have lost their places.
+local arrival = place and place.arrival
 local function wait_in_line()
-  local arrival = waits and waits.arrival
-  if not arrival then
-    local last = redis.call('ZRANGE', queue, -1, -1, 'WITHSCORES')[2]
-    arrival = integer(math.max((tonumber(last) or 0) + 1, now_us))
+  if place then
+    for _, ended in ipairs(redis.call('ZRANGEBYSCORE', queue, '-' .. now_text, '(0', 'LIMIT', '0', '100')) do
+      drop(queue, waiters, ended)
+    end
+  else
+    local last = tonumber(redis.call('ZRANGE', queue, '-1', '-1', 'WITHSCORES')[2]) or 0
+    arrival = last < now_us and now_us_text or integer(last + 1)
   end
   redis.call('HSET', waiters, token, table.concat({want.mode, ARGV[7], ARGV[8], ARGV[4], integer(now + patience), inbox, ARGV[10], arrival, want.owner}, ' '))
   redis.call('ZADD', queue, arrival, token)
-  for _, ended in ipairs(redis.call('ZRANGEBYSCORE', queue, '-' .. integer(now), '(0', 'LIMIT', 0, 100)) do
-    drop(queue, waiters, ended)
-  end
   redis.call('PEXPIRE', waiters, patience)
   redis.call('PEXPIRE', queue, patience)
 end
@@ -105,7 +108,7 @@ if place or records > 0 or state.kind == '' then
   if place and inbox ~= '' then
     wait_in_line()
   end
-  local _, others = hand_over(lock, fences, queue, waiters, holders, state, token, '', window, counts, patience)
+  local _, others = hand_over(lock, fences, queue, waiters, holders, state, token, '', window, counts, patience, not place and waited_for)
   blocked = others
 end
 if state.mine then
@@ -130,4 +133,4 @@ end
 if not place then
   wait_in_line()
 end
-return {'waiting', integer(redis.call('ZRANK', queue, token) - redis.call('ZRANK', queue, first_in_line(queue))), left()}
+return {'waiting', integer(redis.call('ZCOUNT', queue, '0', '(' .. arrival)), left()}

@@ -10,8 +10,8 @@
 --        so is an until that never comes
 -- Units  times in milliseconds since 1970 of this server; a waiter's since in microseconds
 -- Effect none
-local state = read_lock(KEYS[1], KEYS[2], KEYS[5])
-local reply = {'ok', integer(now), state.last.number or '0', state.kind, integer(state.capacity), '0', '0'}
+local state = read_lock(redis.call('GET', KEYS[1]), KEYS[2], KEYS[5])
+local reply = {'ok', now_text, state.last.number or '0', state.kind, integer(state.capacity), '0', '0'}
 local function show(...)
   reply[#reply + 1] = table.concat({...}, ' ')
 end
@@ -30,7 +30,7 @@ for _, holder in pairs(state.together) do
 end
 reply[6] = integer(#reply - 7)
 local first = first_in_line(KEYS[3])
-local line = redis.call('ZRANGEBYSCORE', KEYS[3], 0, '+inf', 'WITHSCORES', 'LIMIT', 0, ARGV[1])
+local line = redis.call('ZRANGEBYSCORE', KEYS[3], '0', '+inf', 'WITHSCORES', 'LIMIT', '0', ARGV[1])
 if first then
   reply[7] = integer(redis.call('ZCARD', KEYS[3]) - redis.call('ZRANK', KEYS[3], first))
 end

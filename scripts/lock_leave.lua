@@ -14,8 +14,9 @@
 -- Effect writes on left
 local lock, fences, queue, waiters, holders, token = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], ARGV[1]
 local patience, window, counts, span = read_terms(ARGV[3])
-local state = read_lock(lock, fences, holders)
-local place = redis.call('ZSCORE', queue, token)
+local state = read_lock(value, fences, holders)
+-- a holder that has not asked for its grant still has its place
+local place = mine and state.last.inbox ~= '-' or not mine and redis.call('ZSCORE', queue, token)
 local records = redis.call('HLEN', waiters)
 redis.call('HLEN', holders) -- an error before anything is written, should it be no hash
 if not mine and not state.together[token] and not place then
@@ -33,22 +34,21 @@ end
 if place then
   drop(queue, waiters, token)
 end
-if state.kind == '' and state.last.number then
-  local past = remember(0, state.last.number)
-  if redis.call('PTTL', fences) > tonumber(past) then
-    redis.call('PEXPIRE', fences, past)
-  end
-end
 state.last.inbox = '-' -- no process has missed a window
 local reply = {'left'}
 if state.kind == '' then
   reply = {'free'}
 end
-if records == 0 or in_doubt(KEYS[6], span) > 0 then -- after the first write, which may be refused when memory is full
-  return reply
+if records > 0 and in_doubt(KEYS[6], span) == 0 then -- after the first write, which may be refused when memory is full
+  local heirs = hand_over(lock, fences, queue, waiters, holders, state, '', ARGV[2], window, counts, patience, first)
+  for i, heir in ipairs(heirs) do
+    reply[2], reply[2 * i + 1], reply[2 * i + 2] = now_text, heir[1], heir[2]
+  end
 end
-local heirs = hand_over(lock, fences, queue, waiters, holders, state, '', ARGV[2], window, counts, patience)
-for i, heir in ipairs(heirs) do
-  reply[2], reply[2 * i + 1], reply[2 * i + 2] = integer(now), heir[1], heir[2]
+if state.kind == '' and state.last.number then
+  local past = remember(0, state.last.number)
+  if redis.call('PTTL', fences) > tonumber(past) then
+    redis.call('PEXPIRE', fences, past)
+  end
 end
 return reply

@@ -8,7 +8,7 @@
 -- Effect writes
 local life = tonumber(ARGV[2])
 local till = math.max(now + life, tonumber(redis.call('ZSCORE', KEYS[1], ARGV[1]) or 0))
-local ended = redis.call('ZRANGEBYSCORE', KEYS[1], '-inf', integer(now), 'LIMIT', 0, 1000)
+local ended = redis.call('ZRANGEBYSCORE', KEYS[1], '-inf', now_text, 'LIMIT', '0', '1000')
 redis.call('ZREM', KEYS[1], ARGV[1], unpack(ended)) -- first: a script whose first write adds nothing may go on when memory is full
 if life == 0 then
   return {'ok'}

@@ -10,7 +10,7 @@
 -- Units  ttl in milliseconds; times in milliseconds since 1970 of this server
 -- Effect writes on ok
 local lock, fences, holders, token, ttl = KEYS[1], KEYS[2], KEYS[3], ARGV[1], tonumber(ARGV[2])
-local state = read_lock(lock, fences, holders)
+local state = read_lock(redis.call('GET', lock), fences, holders)
 local mine = state.together[token]
 
 if mine and (ARGV[3] == '' or ARGV[3] == mine.fence) then
@@ -23,4 +23,4 @@ elseif state.kind == 'x' and string.sub(state.value, 1, 22) == token and state.l
 else
   return {'lost'}
 end
-return {'ok', integer(now + ttl), integer(now)}
+return {'ok', integer(now + ttl), now_text}

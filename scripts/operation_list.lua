@@ -6,4 +6,4 @@
 -- Reply  {'ok', operation, in doubt since…}, two values for each
 -- Units  times in milliseconds since 1970 of this server
 -- Effect none
-return page_after({'ok'}, KEYS[1], ARGV[1], ARGV[2], integer(now), tonumber(ARGV[3]))
+return page_after({'ok'}, KEYS[1], ARGV[1], ARGV[2], now_text, tonumber(ARGV[3]))

@@ -49,7 +49,7 @@ if state == 'completed' or state == 'claimed' then
     return {'replay', redis.call('HGET', KEYS[1], 'answer')}
   end
   if held_by == owner then
-    return grant(record[5], record[6], record[9] or integer(now))
+    return grant(record[5], record[6], record[9] or now_text)
   end
   if lease_end > now then
     if ARGV[8] == 'await' then
@@ -65,4 +65,4 @@ end
 if ARGV[11] == 'full' and state ~= 'claimed' then
   return {'full'}
 end
-return grant(integer(next_fence(record[5])), integer(tonumber(record[6] or 0) + 1), integer(now))
+return grant(integer(next_fence(record[5])), integer(tonumber(record[6] or 0) + 1), now_text)

@@ -51,6 +51,7 @@ var neededCommands = []needed{
 	{"HEXISTS", "K", "f"},
 	{"ZADD", "K", "x", "m"},
 	{"ZCARD", "K"},
+	{"ZCOUNT", "K", "0", "1"},
 	{"ZRANGE", "K", "0", "-1"},
 	{"ZRANGEBYLEX", "K", "-", "+"},
 	{"ZRANGEBYSCORE", "K", "0", "1"},

@@ -24,13 +24,12 @@ local function read_waiter(waiters, token)
   if not mode then
     return nil
   end
-  return {mode = mode, permits = tonumber(permits), capacity = tonumber(capacity), ttl = tonumber(ttl), till = tonumber(till), inbox = inbox, look = look, arrival = arrival, owner = owner}
+  return {mode = mode, permits = tonumber(permits), capacity = tonumber(capacity), ttl = tonumber(ttl), till = tonumber(till), till_text = till, inbox = inbox, look = look, arrival = arrival, owner = owner}
 end
 
--- read_lock returns the state of a lock: kind is its mode, or '' for a free lock. Of joint holders
--- only those with an open lease count.
-local function read_lock(lock, fences, holders)
-  local value = redis.call('GET', lock)
+-- read_lock returns the state of a lock with that value: kind is its mode, or '' for a free lock. Of
+-- joint holders only those with an open lease count.
+local function read_lock(value, fences, holders)
   local state = {value = value, kind = '', last = read_fence(fences), together = {}, ended = {}, used = 0, capacity = 0, soonest = math.huge}
   local mark = value and string.sub(value, 1, 22)
   if not value then

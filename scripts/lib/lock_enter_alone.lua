@@ -1,15 +1,13 @@
 -- lock_enter_alone: the fast path of lock_enter, for an uncontended lock: it is exclusive,
 -- redislock's script has obtained it earlier in the same call (ARGV[11], its reply), it has no
 -- waiter, and no loss of state has to be checked. In every other case the script goes on after it.
-local waited_for = first_in_line(KEYS[3])
+local waited_for = (ARGV[11] or KEYS[6]) and first_in_line(KEYS[3]) -- before a marker is written: it may be no queue
 
 if ARGV[11] and not KEYS[6] and not waited_for then
-  local fence = clock[1] .. string.sub('00000' .. clock[2], -6) -- now_us as text: string.format takes longer than a command
-  local since = string.sub(fence, 1, -4)
-  local last = redis.call('SET', KEYS[2], fence .. ' ' .. ARGV[1] .. ' ' .. since .. ' -', 'PX', ARGV[5], 'GET') or '0'
+  local last = redis.call('SET', KEYS[2], now_us_text .. ' ' .. ARGV[1] .. ' ' .. now_text .. ' -', 'PX', ARGV[5], 'GET') or '0'
   local previous = tonumber(string.match(last, '^%d+') or 0)
   if previous + run_length < now_us and not string.find(last, ARGV[1], 1, true) then
-    return {'granted', fence, since, since}
+    return {'granted', now_us_text, now_text, now_text}
   end
   redis.call('SET', KEYS[2], last, 'PX', ARGV[5]) -- this server's time is behind, or the token has asked before
 end

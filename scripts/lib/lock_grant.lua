@@ -35,13 +35,17 @@ end
 -- upcoming returns the fence of the next grant, after the run of the last one (lib/lock_run). Joint
 -- holders hand nothing on, so their grants leave no fences out.
 local function upcoming(state)
-  local together = state.kind == 's' or state.kind == 'p'
-  return integer(next_fence(tonumber(state.last.number or 0) + (together and 0 or run_length)))
+  if not state.upcoming then
+    local together = state.kind == 's' or state.kind == 'p'
+    state.upcoming = integer(next_fence(tonumber(state.last.number or 0) + (together and 0 or run_length)))
+  end
+  return state.upcoming
 end
 
 -- mint records the next fence for a token whose lease lasts ttl milliseconds.
 local function mint(fences, state, token, inbox, ttl)
-  state.last = {number = upcoming(state), token = token, since = integer(now), inbox = inbox}
+  state.last = {number = upcoming(state), token = token, since = now_text, inbox = inbox}
+  state.upcoming = nil
   write_fence(fences, state.last.number, token, state.last.since, inbox, remember(ttl, state.last.number))
 end
 
@@ -99,7 +103,7 @@ end
 
 -- set_aside takes a waiter out of the order and keeps its place, until the waiter would lose it.
 local function set_aside(queue, token, want)
-  redis.call('ZADD', queue, '-' .. integer(want.till), token)
+  redis.call('ZADD', queue, '-' .. want.till_text, token)
 end
 
 -- reaches notifies a process, and reports whether it listens; true if Redis cannot count listeners
@@ -110,7 +114,7 @@ end
 
 -- invitation returns the message that hands the lock to a waiter: 'token fence since look'.
 local function invitation(token, want, state)
-  return table.concat({token, upcoming(state), integer(now), want.look}, ' ')
+  return table.concat({token, upcoming(state), now_text, want.look}, ' ')
 end
 
 -- most is the number of waiters that one call sets aside or serves. The next call goes on with the
@@ -123,12 +127,17 @@ local most = 10000
 -- not polled for seven windows, at least seven seconds. One message shows this for all waiters of a
 -- process. me is the token of the caller, which needs no message. own is the caller's inbox:
 -- waiters of that process get their whole grant at once, and are returned with their fences. The
--- second result reports whether a waiter remains whose turn comes before any newcomer's.
-local function hand_over(lock, fences, queue, waiters, holders, state, me, own, window, counts, patience)
+-- second result reports whether a waiter remains whose turn comes before any newcomer's; where the
+-- lock is exclusive, nobody asks. first is the first of the queue, if the caller knows it.
+local function hand_over(lock, fences, queue, waiters, holders, state, me, own, window, counts, patience, first)
   local told, gone, lapsed = {}, {}, state.kind == '' and state.last.inbox
   local since, silence = tonumber(state.last.since), math.max(7 * window, 7000)
   for _ = 1, most do
-    local token = first_in_line(queue)
+    if state.kind == 'x' then
+      break
+    end
+    local token = first or first_in_line(queue)
+    first = nil
     if not token then
       return told, false
     end
@@ -139,7 +148,7 @@ local function hand_over(lock, fences, queue, waiters, holders, state, me, own, 
     elseif token ~= me and (gone[want.inbox] or looked + silence <= now or (want.inbox == lapsed and looked <= since)) then
       set_aside(queue, token, want)
     elseif not room(state, want) then
-      if token == me or state.kind == 'x' or reaches(want.inbox, '', counts) then
+      if token == me or reaches(want.inbox, '', counts) then
         return told, true
       end
       gone[want.inbox] = true

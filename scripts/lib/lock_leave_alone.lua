@@ -2,7 +2,8 @@
 -- waiters. In every other case the script goes on after it.
 local value = redis.call('GET', KEYS[1])
 local mine = value and string.sub(value, 1, 22) == ARGV[1]
-if mine and not first_in_line(KEYS[3]) then
+local first = mine and first_in_line(KEYS[3])
+if mine and not first then
   local past = redis.call('PTTL', KEYS[2]) - redis.call('PTTL', KEYS[1])
   redis.call('DEL', KEYS[1])
   if past > 0 then

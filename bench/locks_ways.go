@@ -44,8 +44,8 @@ type lockClient struct {
 type unlock func(ctx context.Context) error
 
 // lockWays open a client of each way at a Redis. sync.Mutex is known to one process only, and bare
-// round trips lock nothing. A token in a list is the least that passes something from one process to
-// the next in order: it has no lease, and no fence.
+// round trips lock nothing. A token in a list is the least that passes something on between
+// processes in order: it has no lease, and no fence.
 var lockWays = map[string]func(ctx context.Context, addr string) (lockClient, error){
 	coatcheck:     openCoatcheckLocks,
 	coatcheckGate: openGated,

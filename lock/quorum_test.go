@@ -108,7 +108,7 @@ func TestWaiterOfAQuorumIsServedOrGivesUp(t *testing.T) {
 	t.Parallel()
 	field := startField(t, 3)
 	mine, others := field.near(t, grantAtOnce), field.near(t, grantAtOnce)
-	held, err := mine.Acquire(t.Context(), "wait", Request{Wait: time.Nanosecond}) // it asks once at least
+	held, err := mine.Acquire(t.Context(), "wait", Request{Wait: 1}) // it asks once at least
 	if err != nil {
 		t.Fatal(err)
 	}

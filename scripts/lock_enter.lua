@@ -3,7 +3,7 @@
 -- handed over meanwhile, or keeps the place in the queue. It runs after redislock's own script, in
 -- the same call: a lock obtained there gets its fence here, or goes to the token that has waited
 -- longer.
--- Uses   clock lock_run lock_line lock_enter_alone integer fence incarnation lock lock_grant lock_doubt
+-- Uses   clock lock_run lock_line lock_enter_alone integer lock_drop lock_wait fence incarnation lock lock_grant lock_doubt
 -- KEYS   [1] the lock (string, see lib/lock)  [2] its fences (string)  [3] its queue (sorted set,
 --        tokens by arrival)  [4] the waiters' records (hash)
 --        [5] those who hold it together (hash)  [6] the marker of lost state (string, see
@@ -30,8 +30,6 @@ local want = {mode = ARGV[3], permits = tonumber(ARGV[7]), capacity = tonumber(A
 local function granted(state)
   return {'granted', state.last.number, state.last.since, now_text}
 end
-
-local value = redis.call('GET', lock)
 
 -- take answers for a lock without waiters. If it returns nothing, the caller has to queue.
 local function take()
@@ -71,29 +69,10 @@ if mine then
   write_together(lock, holders, state, token, mine)
   return {'granted', mine.fence, mine.since, now_text}
 end
-local place = read_waiter(waiters, token)
 local records = redis.call('HLEN', waiters) + redis.call('HLEN', holders)
 local wait = in_doubt(KEYS[6], span)
 if wait > 0 then
   return {'doubt', integer(wait)}
-end
-
--- wait_in_line queues the token by its arrival, also if it was set aside meanwhile. Each poll drops
--- waiters that were set aside and have lost their places.
-local arrival = place and place.arrival
-local function wait_in_line()
-  if place then
-    for _, ended in ipairs(redis.call('ZRANGEBYSCORE', queue, '-' .. now_text, '(0', 'LIMIT', '0', '100')) do
-      drop(queue, waiters, ended)
-    end
-  else
-    local last = tonumber(redis.call('ZRANGE', queue, '-1', '-1', 'WITHSCORES')[2]) or 0
-    arrival = last < now_us and now_us_text or integer(last + 1)
-  end
-  redis.call('HSET', waiters, token, table.concat({want.mode, ARGV[7], ARGV[8], ARGV[4], integer(now + patience), inbox, ARGV[10], arrival, want.owner}, ' '))
-  redis.call('ZADD', queue, arrival, token)
-  redis.call('PEXPIRE', waiters, patience)
-  redis.call('PEXPIRE', queue, patience)
 end
 
 local function left()
@@ -133,4 +112,4 @@ end
 if not place then
   wait_in_line()
 end
-return {'waiting', integer(redis.call('ZCOUNT', queue, '0', '(' .. arrival)), left()}
+return {'waiting', before(), left()}

@@ -1,7 +1,7 @@
 -- lock_renew: moves the end of a lease to one ttl from now, while it is open and this token's; an
 -- ended lease is never revived. For an exclusive lock it runs after redislock's own script, and
 -- renews the keys that redislock does not have.
--- Uses   clock integer fence lock lock_run lock_line lock_grant
+-- Uses   clock integer fence lock lock_run lock_line lock_drop lock_grant
 -- KEYS   [1] the lock (string, see lib/lock)  [2] its fences (string)  [3] those who hold it
 --        together (hash)
 -- ARGV   [1] token  [2] ttl  [3] the grant's fence, or one of its run (lib/lock_run); '' for

@@ -1,11 +1,9 @@
--- lock: reads the holders and waiters of a lock. The lock is a string as redislock writes it, and
--- expires with the lease: the token (22 characters) and owner of an exclusive holder or, for joint
--- holders, a sentinel that is no token, followed by the number of permits. A hash has the joint
--- holders by token: 'fence since until permits owner'. The fences are a string about the last
--- grant: 'fence token since inbox', with '-' for the inbox once the holder knows of the grant. A
--- waiter's record is 'mode permits capacity ttl until inbox look arrival owner': look is the number
--- of its newest poll, arrival its score in the queue. mode: x exclusive, s shared, p permits. Every
--- time is in milliseconds since 1970 of this server.
+-- lock: reads the holders of a lock. The lock is a string as redislock writes it, and expires with
+-- the lease: the token (22 characters) and owner of an exclusive holder or, for joint holders, a
+-- sentinel that is no token, followed by the number of permits. A hash has the joint holders by
+-- token: 'fence since until permits owner'. The fences are a string about the last grant: 'fence
+-- token since inbox', with '-' for the inbox once the holder knows of the grant. Every time is in
+-- milliseconds since 1970 of this server.
 local marks = {s = '=shared' .. string.rep('=', 15), p = '=permits' .. string.rep('=', 14)}
 
 local function read_fence(fences)
@@ -18,17 +16,8 @@ local function read_holder(text)
   return {fence = fence, since = since, till = tonumber(till), permits = tonumber(permits), owner = owner}
 end
 
-local function read_waiter(waiters, token)
-  local pattern = '^(%a) (%d+) (%d+) (%d+) (%d+) (%S+) (%d+) (%d+) (.*)$'
-  local mode, permits, capacity, ttl, till, inbox, look, arrival, owner = string.match(redis.call('HGET', waiters, token) or '', pattern)
-  if not mode then
-    return nil
-  end
-  return {mode = mode, permits = tonumber(permits), capacity = tonumber(capacity), ttl = tonumber(ttl), till = tonumber(till), till_text = till, inbox = inbox, look = look, arrival = arrival, owner = owner}
-end
-
--- read_lock returns the state of a lock with that value: kind is its mode, or '' for a free lock. Of
--- joint holders only those with an open lease count.
+-- read_lock returns the state of a lock that has this value: kind is its mode, or '' for a free
+-- lock. Of joint holders only those with an open lease count.
 local function read_lock(value, fences, holders)
   local state = {value = value, kind = '', last = read_fence(fences), together = {}, ended = {}, used = 0, capacity = 0, soonest = math.huge}
   local mark = value and string.sub(value, 1, 22)

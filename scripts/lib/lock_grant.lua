@@ -96,11 +96,6 @@ local function admit(lock, fences, holders, state, token, want, ms, inbox)
   write_together(lock, holders, state, token, {fence = state.last.number, since = state.last.since, till = now + ms, permits = want.permits, owner = want.owner})
 end
 
-local function drop(queue, waiters, token)
-  redis.call('ZREM', queue, token)
-  redis.call('HDEL', waiters, token)
-end
-
 -- set_aside takes a waiter out of the order and keeps its place, until the waiter would lose it.
 local function set_aside(queue, token, want)
   redis.call('ZADD', queue, '-' .. want.till_text, token)
@@ -127,8 +122,8 @@ local most = 10000
 -- not polled for seven windows, at least seven seconds. One message shows this for all waiters of a
 -- process. me is the token of the caller, which needs no message. own is the caller's inbox:
 -- waiters of that process get their whole grant at once, and are returned with their fences. The
--- second result reports whether a waiter remains whose turn comes before any newcomer's; where the
--- lock is exclusive, nobody asks. first is the first of the queue, if the caller knows it.
+-- second result reports whether a waiter may remain whose turn comes before any newcomer's. first
+-- is the first of the queue, if the caller knows it.
 local function hand_over(lock, fences, queue, waiters, holders, state, me, own, window, counts, patience, first)
   local told, gone, lapsed = {}, {}, state.kind == '' and state.last.inbox
   local since, silence = tonumber(state.last.since), math.max(7 * window, 7000)

@@ -37,6 +37,9 @@ func newField(t *testing.T, role string) *field {
 	t.Helper()
 	f := &field{role: role}
 	f.Field = chaostest.NewField(t, f.start)
+	if role == "masked" {
+		f.Patience = 8 * ttl
+	}
 	f.declare()
 	f.Fill(*processes)
 	return f

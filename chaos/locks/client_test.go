@@ -102,6 +102,10 @@ func openWaiting(ctx context.Context, url string) (locker, error) {
 	return &fenced{store, lock.New(store, lock.Config{Window: window, AfterLoss: lock.WaitAfterLoss, LongestTTL: ttl, Skew: ttl / 5})}, nil
 }
 
+// deaf is the role of a peer that waits for good from the beginning, and does not end when it is
+// asked to.
+const deaf = "deaf"
+
 // play is what a process does in a role, until it is asked to end.
 func play(role string) error {
 	switch role {
@@ -117,6 +121,10 @@ func play(role string) error {
 		return locking.Play(false, openWaiting)
 	case "naive":
 		return locking.Play(true, func(_ context.Context, url string) (locker, error) { return openNaive(url) })
+	}
+	if role == deaf {
+		signal.Ignore(syscall.SIGTERM)
+		<-time.After(time.Hour)
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()

@@ -91,8 +91,8 @@ func cutCommand(t *testing.T, server *redistest.Server, i int, near locker, run 
 		t.Errorf("process %d outlives who ran it", c.pid)
 		_ = syscall.Kill(c.pid, syscall.SIGKILL)
 	}
-	if err := heir.Release(context.WithoutCancel(t.Context())); err != nil {
-		return fmt.Errorf("the next one's release: %w", err)
+	if err := heir.release(context.WithoutCancel(t.Context()), near); err != nil {
+		return err
 	}
 	if last > heir.since() && stood > excused {
 		return fmt.Errorf("%w: %v", errStood, stood)

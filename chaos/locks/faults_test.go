@@ -51,7 +51,6 @@ var kinds = []fault{
 		cut()
 		time.Sleep(ttl + rand.N(ttl/2))
 		mend()
-		f.Wait()
 		end()
 	}},
 }

@@ -9,7 +9,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -18,6 +17,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/coatcheck/coatcheck/chaos/evidence"
 	"github.com/coatcheck/coatcheck/chaos/internal/chaostest"
 	"github.com/coatcheck/coatcheck/chaos/internal/locking"
 	"github.com/coatcheck/coatcheck/internal/redistest"
@@ -32,7 +32,10 @@ type field struct {
 	ack     int
 	scenes  int
 	void    []string                // scenes in which Sentinel did something by itself
+	untold  int                     // faults that struck in such scenes only
+	silence time.Duration           // after which the sentinels hold a master for dead; 0 = a set's default
 	kinds   map[string]string       // what was broken, by scene
+	waited  map[string]int          // processes of a peer that waited for good, by scene
 	struck  map[string][2]time.Time // when it was, and when it was mended
 }
 
@@ -51,9 +54,6 @@ func (p *process) Progress() int64 {
 	return chaostest.Size(locking.JournalFile(p.folder, p.number) + ".grants")
 }
 
-// size is how many bytes the process has written.
-func (p *process) size() int64 { return chaostest.Size(locking.JournalFile(p.folder, p.number)) }
-
 // newField starts a Redis with two replicas, and processes in a role, whose writes that many
 // replicas have to confirm.
 func newField(t *testing.T, role string, ack int) *field { return newFieldOf(t, "", role, ack) }
@@ -61,10 +61,20 @@ func newField(t *testing.T, role string, ack int) *field { return newFieldOf(t, 
 // newFieldOf is the same with the processes of a program.
 func newFieldOf(t *testing.T, program, role string, ack int) *field {
 	t.Helper()
-	f := &field{program: program, role: role, ack: ack, struck: map[string][2]time.Time{}, kinds: map[string]string{}}
-	f.Field = chaostest.NewField(t, func(number int) *process { return f.start(f.Redis.URL(), number) })
-	f.scene()
+	f := openField(t, program, role, ack)
 	f.Fill(*processes)
+	return f
+}
+
+// openField is a field without processes.
+func openField(t *testing.T, program, role string, ack int) *field {
+	t.Helper()
+	f := &field{program: program, role: role, ack: ack, struck: map[string][2]time.Time{}, kinds: map[string]string{}, waited: map[string]int{}}
+	f.Field = chaostest.NewField(t, func(number int) *process { return f.start(f.Redis.URL(), number) })
+	if whoTheyAre[role] != evidence.Ours {
+		f.Patience = patience
+	}
+	f.scene()
 	return f
 }
 
@@ -103,32 +113,7 @@ func startProcess(t testing.TB, role, url, folder string, number, ack int) *proc
 		fmt.Sprintf("%s=%d", numberVariable, number), fmt.Sprintf("%s=%d", ackVariable, ack)), number, folder}
 }
 
-// Wait waits until every process has had a grant from now on. Of a library's some may wait for
-// good, as for a message that was lost: they are replaced.
-func (f *field) Wait() {
-	f.T.Helper()
-	if f.program == "" {
-		f.Field.Wait()
-		return
-	}
-	before := map[*process]int64{}
-	for _, p := range f.Processes {
-		before[p] = p.Progress()
-	}
-	idle := func() []*process {
-		return slices.DeleteFunc(slices.Clone(f.Processes), func(p *process) bool { return p.Progress() > before[p] })
-	}
-	for end := time.Now().Add(patience); len(idle()) > 0 && time.Now().Before(end); {
-		time.Sleep(5 * time.Millisecond)
-	}
-	for _, p := range idle() {
-		f.T.Logf("%v waits for good, and is replaced", p)
-		p.Kill()
-		f.Replace(p)
-	}
-}
-
-// patience is how long a library's processes have for another grant.
+// patience is how long a peer's processes have for another grant.
 const patience = 8 * ttl
 
 // holds reports whether the last thing that the process has written is that it holds something.
@@ -141,14 +126,19 @@ func (p *process) holds() bool {
 	return bytes.HasPrefix(text[bytes.LastIndexByte(text, '\n')+1:], []byte("still"))
 }
 
-// holder is a process that holds something, or did a moment ago.
+// holder is a process that holds something, or did a moment ago; any, if it is a peer's and all of
+// them wait for good.
 func (f *field) holder() *process {
 	var found *process
+	start := time.Now()
 	chaostest.Await(f.T, time.Minute, func() string {
 		for _, i := range f.Lot.Perm(len(f.Processes)) {
 			if found = f.Processes[i]; found.holds() {
 				return ""
 			}
+		}
+		if f.Patience > 0 && time.Since(start) > f.Patience {
+			return ""
 		}
 		return "no lock is held"
 	})
@@ -174,6 +164,16 @@ func (f *field) epoch() int {
 	return epoch
 }
 
+// hesitate has the sentinels wait for twice as long before they hold a master for dead: they have
+// replaced one that is alive.
+func (f *field) hesitate() {
+	f.T.Helper()
+	f.silence = min(2*max(f.silence, time.Second/2), 8*time.Second)
+	for _, server := range f.Redis.Sentinels() {
+		chaostest.Do(f.T, server, "SENTINEL", "SET", masterName, "down-after-milliseconds", f.silence.Milliseconds())
+	}
+}
+
 // masterName is what the sentinels call the master.
 const masterName = "coatcheck"
 
@@ -183,30 +183,31 @@ func (f *field) sentinel() *redis.SentinelClient {
 	return redis.NewSentinelClient(&redis.Options{Addr: address})
 }
 
-// beside starts processes behind a link, and returns how to cut it: nothing that is sent comes
-// through until it is mended. It ends them.
+// beside starts processes behind a link to the master, and returns how to cut it: nothing that is
+// sent comes through until it is mended, which returns when all are served again. If the sentinels
+// of a busy machine name another master meanwhile, what is behind the link is not. It ends them.
 func (f *field) beside(n int) (cut, mend, end func()) {
 	var gone atomic.Bool
-	proxy := redistest.StartProxy(f.T, f.Redis.Master().Addr(), func([]byte) (redistest.Fate, func()) {
+	master := f.Redis.Master()
+	served := func() { f.WaitUnless(func() bool { return f.Redis.Master() != master }) }
+	proxy := redistest.StartProxy(f.T, master.Addr(), func([]byte) (redistest.Fate, func()) {
 		if gone.Load() {
 			return redistest.Swallow, nil
 		}
 		return redistest.Pass, nil
 	})
-	var remote []*process
+	near := len(f.Processes)
 	for range n {
-		p := f.start(proxy.URL(), f.Number())
-		remote = append(remote, p)
-		f.Processes = append(f.Processes, p)
+		f.Processes = append(f.Processes, f.start(proxy.URL(), f.Number()))
 	}
-	f.Wait()
+	served()
 	cut = func() { gone.Store(true); proxy.SetDeaf(true) }
-	mend = func() { gone.Store(false); proxy.SetDeaf(false) }
+	mend = func() { gone.Store(false); proxy.SetDeaf(false); served() }
 	end = func() {
-		for _, p := range remote {
-			p.Finish()
-			f.Processes = slices.DeleteFunc(f.Processes, func(other *process) bool { return other == p })
+		for _, p := range f.Processes[near:] { // one that was replaced has its place
+			f.End(p)
 		}
+		f.Processes = f.Processes[:near]
 	}
 	return cut, mend, end
 }

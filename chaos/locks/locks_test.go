@@ -4,6 +4,7 @@ package locks
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -40,7 +41,8 @@ func TestEveryHistoryIsExplainedWhateverBreaks(t *testing.T) {
 // run has each kind of fault strike once in a round, in an order drawn by lot, and judges the
 // histories.
 func (f *field) run(kinds []fault) {
-	found := f.playAll(kinds)
+	struck := *chaostest.Rounds * len(kinds)
+	found := f.playAll(kinds, struck)
 	violations := found.violations()
 	f.prove(found, violations)
 	for _, violation := range violations {
@@ -50,40 +52,53 @@ func (f *field) run(kinds []fault) {
 		}
 		f.T.Error(violation)
 	}
-	struck := *chaostest.Rounds * len(kinds)
-	if len(f.void) > 1+struck/10 {
-		f.T.Errorf("Sentinel has replaced the master by itself in %d of %d scenes: this machine is too busy to say anything", len(f.void), struck)
-	}
-	if handed := found.handed(); handed < struck {
-		f.T.Errorf("%v: too few were handed on to say anything", found)
-	}
-	if found.grants < 20*struck {
-		f.T.Errorf("%v: too few to say anything", found)
+	if f.untold > 1+struck/10 {
+		f.T.Errorf("Sentinel has replaced the master by itself again and again in %d of %d scenes: this machine is too busy to say anything", f.untold, struck)
 	}
 }
 
-// playAll has each kind of fault strike once in a round, and reads what was written.
-func (f *field) playAll(kinds []fault) *histories {
+// playAll has each kind of fault strike once in a round, once more where that told nothing, and
+// reads what was written, of which so many have to be handed on within a process, and twenty times
+// as many in all.
+func (f *field) playAll(kinds []fault, handed int) *histories {
 	for round := range *chaostest.Rounds {
 		for _, i := range f.Lot.Perm(len(kinds)) {
-			f.play(kinds[i], round)
+			tells := f.play(kinds[i], round)
+			for again := 0; again < 3 && !tells && f.Patience == 0; again++ {
+				f.hesitate()
+				tells = f.play(kinds[i], round)
+			}
+			if !tells {
+				f.untold++
+			}
 		}
 	}
+	chaostest.Await(f.T, time.Minute, func() string {
+		if handed == 0 {
+			return ""
+		}
+		if found := readHistories(f.T, f.Folder); found.handed() < handed || found.grants < 20*handed {
+			return fmt.Sprintf("%v: too few to say anything", found)
+		}
+		return ""
+	})
 	f.Finish()
 	found := readHistories(f.T, f.Folder)
 	f.T.Log(found)
 	return found
 }
 
-// play has a fault strike in a scene of its own. With one confirmation a scene in which the
+// play has a fault strike in a scene of its own, and reports whether that tells anything. With one confirmation a scene in which the
 // sentinels replace a master that is alive, since the machine is too busy, is void: then a master
 // that is replaced while it serves loses what one replica has confirmed, see
 // TestLiveMasterThatIsReplacedNeedsEveryReplicaToConfirm.
-func (f *field) play(kind fault, round int) {
+func (f *field) play(kind fault, round int) (tells bool) {
 	f.scene()
 	scene := strconv.Itoa(f.scenes)
 	f.kinds[scene] = kind.name
 	f.T.Logf("round %d, scene %s: %s", round+1, scene, kind.name)
+	replaced := f.Replaced
+	defer func() { f.waited[scene] += f.Replaced - replaced }()
 	f.Wait()
 	epoch := f.epoch()
 	start := time.Now()
@@ -94,7 +109,9 @@ func (f *field) play(kind fault, round int) {
 	if made := f.epoch() - epoch; made != kind.failovers && kind.failovers != whatever && f.ack < 2 {
 		f.T.Logf("void: %d failovers, and %d were expected", made, kind.failovers)
 		f.void = append(f.void, scene)
+		return false
 	}
+	return true
 }
 
 // The same processes with SETNX and a TTL hold at once when one of them was stopped for longer than
@@ -104,15 +121,8 @@ func TestNaiveLockIsFoundToBeHeldTwice(t *testing.T) {
 	f := newField(t, "naive", 0)
 	found := ""
 	for range 10 { // a process that is stopped between two locks shows nothing
-		p := f.holder()
-		f.stopped(p)
-		written := p.size()
-		chaostest.Await(t, time.Minute, func() string {
-			if p.size() == written {
-				return "who was stopped does nothing"
-			}
-			return ""
-		})
+		f.stopped(f.holder())
+		f.Wait()
 		found = strings.Join(readHistories(t, f.Folder).violations(), "\n")
 		if strings.Contains(found, "as mutex: Illegal") {
 			t.Log(found)
@@ -139,11 +149,11 @@ func TestLocksOfOthersAreFoundToBeHeldTwice(t *testing.T) {
 				peers = ""
 			}
 			f := newFieldOf(t, peers, peer, 0)
-			found := f.playAll(all)
-			for again := 0; again < 10 && found.twice() == 0 && !chaostest.Proving(); again++ {
+			found := f.playAll(all, 0)
+			for again := 0; again < 10 && found.twice() == 0 && (!chaostest.Proving() || peer != "rueidislock"); again++ {
 				f.Processes = nil // a loss while no client held for long shows nothing
 				f.Fill(*processes)
-				found = f.playAll(all)
+				found = f.playAll(all, 0)
 			}
 			f.prove(found, nil)
 			if line, is := f.timeline(found); is && peer == "redislock" {

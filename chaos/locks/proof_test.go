@@ -129,8 +129,14 @@ func spansAround(history []porcupine.Operation, two [2]tenure) (spans []evidence
 // around is how much of what was before and after a violation a timeline has.
 const around = 20 * time.Millisecond
 
-// prove writes down what was found of each kind of fault. Void scenes are left out.
+// prove writes down what was found of each kind of fault.
 func (f *field) prove(found *histories, violations []string) {
+	f.T.Helper()
+	chaostest.Prove(f.T, f.rows(found, violations)...)
+}
+
+// rows are what was found of each kind of fault. Void scenes are left out.
+func (f *field) rows(found *histories, violations []string) (all []evidence.Row) {
 	rows := map[string]*evidence.Row{}
 	of := func(scene, promise string) *evidence.Row {
 		if slices.Contains(f.void, scene) || f.kinds[scene] == "" {
@@ -150,6 +156,7 @@ func (f *field) prove(found *histories, violations []string) {
 	for _, promise := range promises {
 		for scene := range f.kinds {
 			of(scene, promise).Faults++
+			of(scene, promise).Waited += int64(f.waited[scene])
 		}
 		for name, history := range found.of {
 			of(sceneOf(name), promise).Operations += int64(len(history)) / 2
@@ -170,6 +177,7 @@ func (f *field) prove(found *histories, violations []string) {
 		}
 	}
 	for _, at := range slices.Sorted(maps.Keys(rows)) {
-		chaostest.Prove(f.T, *rows[at])
+		all = append(all, *rows[at])
 	}
+	return all
 }

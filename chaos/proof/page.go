@@ -93,7 +93,7 @@ func render(lines []evidence.Line, before string) (page, picture string) {
 			continue
 		}
 		b.WriteString(m.String())
-		fmt.Fprintf(&b, "\n%s\n", m.amount())
+		fmt.Fprintf(&b, "\n%s\n%s", m.amount(), m.waited())
 	}
 	if c.timeline != nil {
 		picture = draw(c.timeline)

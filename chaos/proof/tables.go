@@ -10,7 +10,7 @@ import (
 )
 
 // cell is what was counted of one side under one kind of fault.
-type cell struct{ faults, shared, operations, violations int64 }
+type cell struct{ faults, shared, operations, violations, waited int64 }
 
 func (c *cell) String() string {
 	return fmt.Sprintf("%s · %s · **%s**", grouped(c.faults), grouped(c.operations), grouped(c.violations))
@@ -23,6 +23,7 @@ func (c *cell) add(row evidence.Row) {
 	}
 	c.operations += row.Operations
 	c.violations += row.Violations
+	c.waited += row.Waited
 }
 
 // kind is a kind of fault in one layer.
@@ -107,6 +108,20 @@ func (m *matrix) String() string {
 		fmt.Fprintf(&b, " %v |", m.all[who])
 	}
 	return b.String() + "\n"
+}
+
+// waited says how many processes of peers were replaced.
+func (m *matrix) waited() string {
+	var parts []string
+	for _, who := range m.whos {
+		if n := m.all[who].waited; n > 0 {
+			parts = append(parts, fmt.Sprintf("%s %s", who, grouped(n)))
+		}
+	}
+	if parts == nil {
+		return ""
+	}
+	return "Processes that waited for good, were killed and replaced: " + strings.Join(parts, ", ") + ".\n"
 }
 
 // totalRow heads the last row of a table.

@@ -61,17 +61,33 @@ func Wanted(t testing.TB) func(name string) bool {
 	return wanted.MatchString
 }
 
-// Await waits until check returns "", and fails the test with what it says if that takes too long.
-// When the test has ended it gives up.
+// longRun is by how much longer everything is waited for in a run that takes half an hour, which is
+// not to end since the machine was busy for a minute; and longest is by how much longer a wait may
+// be than one in which nothing changes.
+const (
+	longRun = 3
+	longest = 10
+)
+
+// Await waits until check returns "", and fails the test with what it says if that has been the same
+// for limit: while it changes, something is done, however slowly. When the test has ended it gives
+// up.
 func Await(t testing.TB, limit time.Duration, check func() (complaint string)) {
 	t.Helper()
-	for deadline := time.Now().Add(limit); ; {
+	if Proving() {
+		limit *= longRun
+	}
+	start, said := time.Now(), ""
+	for since := start; ; {
 		complaint := check()
 		if complaint == "" {
 			return
 		}
-		if time.Now().After(deadline) {
-			t.Fatalf("not within %v: %s", limit, complaint)
+		if complaint != said {
+			said, since = complaint, time.Now()
+		}
+		if time.Since(since) > limit || time.Since(start) > longest*limit {
+			t.Fatalf("not within %v: %s", time.Since(start).Round(time.Second), complaint)
 		}
 		select {
 		case <-t.Context().Done():

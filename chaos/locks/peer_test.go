@@ -1,0 +1,42 @@
+//go:build check
+
+package locks
+
+import (
+	"testing"
+	"time"
+
+	"github.com/coatcheck/coatcheck/chaos/evidence"
+)
+
+// A peer's processes that wait for good are replaced and counted, wherever they are waited for: as
+// the field begins, when a fault looks for a holder or strikes behind a link, and at the end.
+func TestPeerThatWaitsForGoodIsReplaced(t *testing.T) {
+	t.Parallel()
+	f := openField(t, "", deaf, 0)
+	if f.Patience == 0 {
+		t.Fatal("got a field that waits for a peer without end")
+	}
+	f.Patience = 200 * time.Millisecond
+	f.Fill(2)
+	if f.Replaced != 2 {
+		t.Errorf("%d were replaced as the field began, want 2", f.Replaced)
+	}
+	for _, kind := range kinds {
+		if kind.name == "holder killed" || kind.name == "links swallow what is sent for longer than a lease" {
+			f.play(kind, 0)
+		}
+	}
+	f.Finish()
+	if n := f.waited["2"]; n < 4 {
+		t.Errorf("%d are said to have waited in the first scene, want two before the fault and two after", n)
+	}
+	if len(f.Processes) != 2 {
+		t.Errorf("%d processes after those behind a link have ended, want 2", len(f.Processes))
+	}
+	for _, row := range f.rows(&histories{}, nil) {
+		if row.Promise != evidence.Locks || row.Waited < 4 {
+			t.Errorf("got %+v, want a row that says how many waited for good", row)
+		}
+	}
+}

@@ -20,7 +20,7 @@ const (
 	roundLimit = 5 * time.Minute
 	// for an answer to be recorded that was sent while Redis was away; it is tried every two
 	// seconds.
-	owedLimit = 30 * time.Second
+	owedLimit = 2 * time.Minute
 )
 
 // scene is one round: clients ask, a fault strikes, everything is mended, and each client asks

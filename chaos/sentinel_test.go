@@ -25,6 +25,7 @@ const downAfter = 1500 * time.Millisecond
 // sentinels counts the failovers of a Sentinel set, wanted or not.
 type sentinels struct {
 	name     string // what they call the master
+	patience time.Duration
 	clients  []*redis.SentinelClient
 	switched atomic.Int64
 }
@@ -37,15 +38,13 @@ func watchSentinels(t testing.TB, set *redistest.SentinelSet) *sentinels {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &sentinels{name: strings.Trim(address.Path, "/")}
+	s := &sentinels{name: strings.Trim(address.Path, "/"), patience: downAfter}
 	for at := range strings.SplitSeq(address.Host, ",") {
 		client := redis.NewSentinelClient(&redis.Options{Addr: at})
 		t.Cleanup(func() { _ = client.Close() })
-		if err := client.Set(t.Context(), s.name, "down-after-milliseconds", strconv.FormatInt(downAfter.Milliseconds(), 10)).Err(); err != nil {
-			t.Fatal(err)
-		}
 		s.clients = append(s.clients, client)
 	}
+	s.wait(t, downAfter)
 	heard := s.clients[0].Subscribe(context.Background(), "+switch-master")
 	if _, err := heard.Receive(t.Context()); err != nil {
 		t.Fatal(err)
@@ -61,6 +60,17 @@ func watchSentinels(t testing.TB, set *redistest.SentinelSet) *sentinels {
 		reader.Wait()
 	})
 	return s
+}
+
+// wait has the sentinels wait for so long before they hold a master for dead.
+func (s *sentinels) wait(t testing.TB, patience time.Duration) {
+	t.Helper()
+	s.patience = patience
+	for _, client := range s.clients {
+		if err := client.Set(t.Context(), s.name, "down-after-milliseconds", strconv.FormatInt(patience.Milliseconds(), 10)).Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
 }
 
 // settled looks whether every sentinel finds everything in order. It takes them a second or two to

@@ -115,6 +115,17 @@ func (f *field) await(records int64) {
 	})
 }
 
+// awaitIDs waits until clients have been told that many ids in all.
+func (f *field) awaitIDs(n int) {
+	f.t.Helper()
+	chaostest.Await(f.t, time.Minute, func() string {
+		if found := check(f.t, f.folder, f.finished); found.ids < n {
+			return found.String()
+		}
+		return ""
+	})
+}
+
 // during breaks something, waits until all go on, and counts what has happened meanwhile: every
 // kill, every id that was told, and what was found.
 func (f *field) during(name string, strike func()) {

@@ -52,6 +52,7 @@ func TestNoIDIsHandedOutTwiceWhateverIsKilled(t *testing.T) {
 			}
 			f := row.field(t)
 			f.breakAll()
+			f.awaitIDs(1000)
 			found := f.finish()
 			f.prove("coatcheck, "+row.name, false)
 			switch {

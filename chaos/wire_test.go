@@ -90,13 +90,17 @@ func TestNothingRunsTwiceWhateverIsLostOnTheWay(t *testing.T) {
 	proveWire(t, rows)
 }
 
-// The middleware with SETNX is found to run handlers twice by the same.
+// The middleware with SETNX is found to run handlers twice by the same, at length: where few
+// requests are lost, they may all be such as it stands.
 func TestNaiveGuardLosesRequestsOnTheWay(t *testing.T) {
-	total := loseRequests(t, guardedNaively, (*scene).twice)
-	proveWire(t, total.rows("a `SETNX` middleware", true))
-	if total.broken[ruleOnce] == 0 {
-		t.Error("nothing was found")
+	for range 20 {
+		total := loseRequests(t, guardedNaively, (*scene).twice)
+		proveWire(t, total.rows("a `SETNX` middleware", true))
+		if total.broken[ruleOnce] > 0 {
+			return
+		}
 	}
+	t.Error("nothing was found")
 }
 
 func proveWire(t *testing.T, rows []evidence.Row) {

@@ -44,7 +44,7 @@ type Row struct {
 	Faults     int64  `json:"faults"`
 	Operations int64  `json:"operations"`
 	Violations int64  `json:"violations"`
-	Waited     int64  `json:"waited,omitempty"` // processes of a peer that waited for good, and were replaced
+	Waited     int64  `json:"waited,omitempty"` // processes of a peer that were replaced
 	Shared     bool   `json:"shared,omitempty"` // another row of ours has counted the same faults
 	Seed       uint64 `json:"seed"`
 }

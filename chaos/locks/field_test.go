@@ -33,7 +33,7 @@ type field struct {
 	scenes  int
 	void    []string                // scenes in which Sentinel did something by itself
 	untold  int                     // faults that struck in such scenes only
-	silence time.Duration           // after which the sentinels hold a master for dead; 0 = a set's default
+	silence time.Duration           // after which sentinels fail over; 0 = a set's default
 	kinds   map[string]string       // what was broken, by scene
 	waited  map[string]int          // processes of a peer that waited for good, by scene
 	struck  map[string][2]time.Time // when it was, and when it was mended

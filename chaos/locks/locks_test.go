@@ -88,9 +88,10 @@ func (f *field) playAll(kinds []fault, handed int) *histories {
 	return found
 }
 
-// play has a fault strike in a scene of its own, and reports whether that tells anything. With one confirmation a scene in which the
-// sentinels replace a master that is alive, since the machine is too busy, is void: then a master
-// that is replaced while it serves loses what one replica has confirmed, see
+// play has a fault strike in a scene of its own, and reports whether that tells anything. With one
+// confirmation a scene in which the sentinels replace a master that is alive, since the machine is
+// too busy, is void: then a master that is replaced while it serves loses what one replica has
+// confirmed, see
 // TestLiveMasterThatIsReplacedNeedsEveryReplicaToConfirm.
 func (f *field) play(kind fault, round int) (tells bool) {
 	f.scene()

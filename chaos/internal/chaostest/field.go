@@ -155,8 +155,8 @@ func (f *Field[M]) End(p M) {
 	p.Finish()
 }
 
-// RedisDoes has the master do something that may be done twice. It asks again, whoever is the
-// master then, until it is told that it was done.
+// RedisDoes has the master do something that may be done twice. Until it is told that it was done,
+// it asks the server again that is the master by then.
 func (f *Field[M]) RedisDoes(words ...any) {
 	f.T.Helper()
 	Await(f.T, time.Minute, func() string {

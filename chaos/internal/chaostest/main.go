@@ -69,9 +69,9 @@ const (
 	longest = 10
 )
 
-// Await waits until check returns "", and fails the test with what it says if that has been the same
-// for limit: while it changes, something is done, however slowly. When the test has ended it gives
-// up.
+// Await waits until check returns "", and fails the test with what it says if that has been the
+// same for limit: while it changes, something is done, however slowly. When the test has ended it
+// gives up.
 func Await(t testing.TB, limit time.Duration, check func() (complaint string)) {
 	t.Helper()
 	if Proving() {

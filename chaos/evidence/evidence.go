@@ -89,6 +89,8 @@ type Run struct {
 // Step is one command of the run.
 type Step struct {
 	Name    string `json:"name"`
+	Began   string `json:"began,omitempty"`
+	Commit  string `json:"commit,omitempty"`
 	Seconds int    `json:"seconds"`
 	Failed  bool   `json:"failed,omitempty"`
 }

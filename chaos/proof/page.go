@@ -131,9 +131,10 @@ func (c content) machine(b *strings.Builder) {
 	} {
 		fmt.Fprintf(b, "| %s | %s |\n", row[0], row[1])
 	}
-	b.WriteString("\n| step | seconds | |\n|---|---|---|\n")
+	slices.SortStableFunc(c.steps, func(a, b evidence.Step) int { return strings.Compare(a.Began, b.Began) })
+	b.WriteString("\n| step | began | commit | seconds | |\n|---|---|---|---|---|\n")
 	for _, step := range c.steps {
-		fmt.Fprintf(b, "| %s | %d | %s |\n", step.Name, step.Seconds, map[bool]string{false: "passed", true: failed}[step.Failed])
+		fmt.Fprintf(b, "| %s | %s | `%s` | %d | %s |\n", step.Name, step.Began, step.Commit, step.Seconds, map[bool]string{false: "passed", true: failed}[step.Failed])
 	}
 }
 

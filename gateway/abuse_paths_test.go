@@ -17,7 +17,7 @@ import (
 // pass the guard.
 func TestDisguisedRequestsDoNotPassTheGuard(t *testing.T) {
 	upstream := newScribe(t)
-	r := serve(t, upstream.url, `routes: [{match: POST /payments}, {match: "POST /a/{id}/b"}, {match: /admin/}]`, impatient)
+	r := serve(t, upstream.url, `routes: [{match: POST /payments}, {match: "POST /a/{id}/b"}, {match: /admin/}]`, briefIdle)
 	for _, line := range []string{
 		"POST /payments", "POST //payments", "POST ///payments", "POST /./payments", "POST /x/../payments", "POST /x/%2e%2e/payments", "POST /%2e/payments", "POST /%70ayments", "POST /%2fpayments", "POST /x//..%2f..//payments",
 		"POST /payments;x=1", "POST /payments;", "POST /;x/payments", "POST /x/..;/payments", "POST /x;a=b/..;c/payments", "POST /payments%3bx", "POST \\payments", "POST /\\payments", "POST /x\\..\\payments", "POST /%5cpayments", "POST /x/..%5cpayments",

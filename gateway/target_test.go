@@ -23,7 +23,7 @@ func (r *rig) line(line string) int {
 func TestRequestTargetsOfNoKnownFormAreRefused(t *testing.T) {
 	t.Parallel()
 	upstream := newScribe(t)
-	r := serve(t, upstream.url, `routes: [{match: POST /payments}]`, impatient)
+	r := serve(t, upstream.url, `routes: [{match: POST /payments}]`, briefIdle)
 	for _, target := range []string{
 		"x:http://h/payments", "x:/payments", "x:payments", "http:payments", "http:/payments", "http:///payments", "https:payments", "HTTP:payments",
 		"ftp://h/payments", "x://h/payments", "file:///payments", "h:80", "payments", "*", "?a=b", "", "http://", "http://u:p@h/payments", "http://u@h/payments",
@@ -114,7 +114,7 @@ func TestWaysToWriteAPathShareTheScopeOfTheirRoute(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			upstream := newScribe(t)
-			r := serve(t, upstream.url, "routes: "+tc.routes, impatient)
+			r := serve(t, upstream.url, "routes: "+tc.routes, briefIdle)
 			expect.Equal(t, "POST /payments", r.keyed("POST /payments"), 200)
 			for _, line := range tc.shared {
 				if !strings.Contains(strings.ToLower(line), "/api/") {
@@ -155,7 +155,7 @@ func TestRoutesThatDifferOnlyInCaseSayThatTheyDo(t *testing.T) {
 func TestRouteWithAFormatSuffixOfItsOwnIsAnother(t *testing.T) {
 	t.Parallel()
 	upstream := newScribe(t)
-	r := serve(t, upstream.url, `routes: [{match: POST /report}, {match: POST /report.csv}, {match: "POST shop.example/"}]`, impatient)
+	r := serve(t, upstream.url, `routes: [{match: POST /report}, {match: POST /report.csv}, {match: "POST shop.example/"}]`, briefIdle)
 	for _, line := range []string{"POST /report", "POST /report.csv"} {
 		expect.Equal(t, line, r.keyed(line), 200)
 	}

@@ -58,6 +58,7 @@ func TestHistorySaysWhatWasHandedOut(t *testing.T) {
 // The hour goes on while no page asks: each point is where it happened.
 func TestHistoryIsKeptWithoutAPage(t *testing.T) {
 	inBubble(t, server.Config{}, func(t *testing.T, s inside) {
+		time.Sleep(time.Second) // between two steps: at the same instant either could come first
 		for i := range 4 {
 			s.ask("POST", "/payments", payment, fmt.Sprint("Idempotency-Key: k", i))
 			time.Sleep(10 * time.Second)

@@ -6,7 +6,6 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
-	"hash"
 	"io"
 	"mime"
 	"net/http"
@@ -16,32 +15,41 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// takeBody reads a request's body up to the route's limit while it hashes it, and puts it back for
-// the handler. It returns the request's fingerprint: SHA-256 over method, route, path with query,
-// the route's headers and the body, as 43 characters.
+// takeBody reads a request's body up to the route's limit, and puts it back for the handler. It
+// returns the request's fingerprint: SHA-256 over method, route, path with query and the route's
+// headers, as netstrings, and the body, as 43 characters.
 func takeBody(r *http.Request, name string, route Route) (string, error) {
-	sum := sha256.New()
-	note(sum, r.Method, name, target(r))
+	text := make([]byte, 0, 256+min(max(r.ContentLength, 0), usualBody)+bytes.MinRead)
+	text = appendText(appendText(appendText(text, r.Method), name), target(r))
 	for _, header := range route.Headers {
-		note(sum, append([]string{http.CanonicalHeaderKey(header)}, valuesOf(r, header)...)...)
+		text = appendText(text, http.CanonicalHeaderKey(header))
+		for _, value := range valuesOf(r, header) {
+			text = appendText(text, value)
+		}
 	}
-	canonical := route.CanonicalJSON && isJSON(r.Header.Get("Content-Type"))
-	into := io.Writer(sum)
-	if canonical {
-		into = io.Discard
-	}
-	body, err := readBody(into, r.Body, route.MaxBody)
+	head := len(text)
+	text, err := readBody(text, r.Body, route.MaxBody)
 	if err != nil {
 		return "", err
 	}
-	if canonical {
-		_, _ = sum.Write(canonicalJSON(body)) // a hash takes everything
+	sent := &sentBody{}
+	sent.Reset(text[head:])
+	r.Body, r.ContentLength, r.TransferEncoding = sent, int64(len(text)-head), nil
+	if route.CanonicalJSON && isJSON(r.Header.Get("Content-Type")) {
+		text = append(text[:head:head], canonicalJSON(text[head:])...)
 	}
-	r.Body = io.NopCloser(bytes.NewReader(body))
-	r.ContentLength = int64(len(body))
-	r.TransferEncoding = nil
-	return base64.RawURLEncoding.EncodeToString(sum.Sum(nil)), nil
+	sum := sha256.Sum256(text)
+	return base64.RawURLEncoding.EncodeToString(sum[:]), nil
 }
+
+// usualBody is how many bytes of a body are made room for before they have come.
+const usualBody = 16 << 10
+
+// sentBody is a body that has been read, for the handler.
+type sentBody struct{ bytes.Reader }
+
+// Close implements [io.Closer].
+func (*sentBody) Close() error { return nil }
 
 // target is the path with the query as the client sent them, before [http.StripPrefix] and others
 // changed the URL: two mounts of one handler are two operations.
@@ -63,30 +71,21 @@ func valuesOf(r *http.Request, header string) []string {
 	return r.Header.Values(header)
 }
 
-// note adds parts to a hash so that no other parts give the same, as netstrings.
-func note(sum hash.Hash, parts ...string) {
-	var space [256]byte // on the stack, for parts of the usual length
-	text := space[:0]
-	for _, part := range parts {
-		text = appendText(text, part)
-	}
-	_, _ = sum.Write(text) // a hash takes everything
-}
-
-// readBody reads a body and leaves closing it to the server, which handles an unread rest best.
-func readBody(into io.Writer, body io.ReadCloser, limit int64) ([]byte, error) {
+// readBody appends a body to a text, and leaves closing it to the server, which handles an unread
+// rest best.
+func readBody(to []byte, body io.ReadCloser, limit int64) ([]byte, error) {
 	if body == nil {
-		return nil, nil
+		return to, nil
 	}
-	read, err := io.ReadAll(io.TeeReader(io.LimitReader(body, limit+1), into))
-	var cut *http.MaxBytesError
-	if errors.As(err, &cut) || int64(len(read)) > limit {
+	read := bytes.NewBuffer(to)
+	n, err := read.ReadFrom(io.LimitReader(body, limit+1))
+	if _, cut := errors.AsType[*http.MaxBytesError](err); cut || n > limit {
 		return nil, fmt.Errorf("%w: %d bytes at most", ErrBodyTooLarge, limit)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrBodyCut, err)
 	}
-	return read, nil
+	return read.Bytes(), nil
 }
 
 func isJSON(contentType string) bool {

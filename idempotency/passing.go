@@ -35,10 +35,15 @@ func safe(method string) bool {
 // otherHeader refuses a request with an idempotency header that the route does not take: its client
 // relies on a guard that is not there.
 func (g *guard) otherHeader(r *http.Request) error {
-	for accept, other := range map[Accept]string{TokenOnly: KeyHeader, KeyOnly: TokenHeader} {
-		if g.route.Accept == accept && !g.route.PassOther && len(r.Header.Values(other)) > 0 {
-			return fmt.Errorf("%w: this route takes %s, not %s", ErrKeyMalformed, accept.Headers()[0], other)
-		}
+	if g.route.Accept == TokenOrKey || g.route.PassOther {
+		return nil
+	}
+	takes, other := TokenHeader, KeyHeader
+	if g.route.Accept == KeyOnly {
+		takes, other = other, takes
+	}
+	if len(r.Header.Values(other)) > 0 {
+		return fmt.Errorf("%w: this route takes %s, not %s", ErrKeyMalformed, takes, other)
 	}
 	return nil
 }

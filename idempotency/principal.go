@@ -2,6 +2,7 @@ package idempotency
 
 import (
 	"net/http"
+	"slices"
 	"strconv"
 
 	"github.com/coatcheck/coatcheck/internal/names"
@@ -15,15 +16,13 @@ import (
 // Without names all callers are the same principal.
 func HeaderPrincipal(headers ...string) func(*http.Request) string {
 	return func(r *http.Request) string {
+		if !slices.ContainsFunc(headers, func(name string) bool { return len(r.Header.Values(name)) > 0 }) {
+			return ""
+		}
 		var values []string
-		found := false
 		for _, name := range headers {
 			of := r.Header.Values(name)
-			found = found || len(of) > 0
 			values = append(append(values, name, strconv.Itoa(len(of))), of...)
-		}
-		if !found {
-			return ""
 		}
 		return names.Digest(values...)
 	}

@@ -27,24 +27,18 @@ func neverReplayed(name string) bool {
 	return strings.HasPrefix(name, http.TrailerPrefix)
 }
 
-// safeHeader returns the headers without those that are never replayed, those that Connection names
-// included. The values are shared with the header.
-func safeHeader(header http.Header) http.Header {
-	if header == nil {
-		return nil
-	}
-	safe := make(http.Header, len(header))
-	for name, values := range header {
-		if !neverReplayed(http.CanonicalHeaderKey(name)) {
-			safe[name] = values
-		}
-	}
+// removeUnsafe removes the headers that are never replayed, those that Connection names included.
+func removeUnsafe(header http.Header) {
 	for _, names := range header.Values("Connection") {
 		for name := range strings.SplitSeq(names, ",") {
-			safe.Del(textproto.TrimString(name))
+			header.Del(textproto.TrimString(name))
 		}
 	}
-	return safe
+	for name := range header {
+		if neverReplayed(http.CanonicalHeaderKey(name)) {
+			delete(header, name)
+		}
+	}
 }
 
 func (a Answer) replay(w http.ResponseWriter) {

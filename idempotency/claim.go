@@ -128,10 +128,11 @@ func (t *Tokens) claim(ctx context.Context, key OperationKey, options ClaimOptio
 	if err := t.genuine(key); err != nil {
 		return Outcome{}, charge{}, err
 	}
+	options.Owner, options.Route, options.RequestID = owner, shownRoute(options.Route), shownRequest(options.RequestID)
 	charged, full := t.quotas.take(key.principal, options.Retention)
-	reply, err := t.on(options.Ack).Run(ctx, scripts.TokenClaim, t.keys(key), owner, options.Fingerprint, options.Lease.Milliseconds(), string(options.Policy),
-		options.Retention.Milliseconds(), options.Scope, birth(key), word(options.awaited, "await"),
-		shownRoute(options.Route), shownRequest(options.RequestID), word(full != nil, "full"))
+	reply, err := t.on(options.Ack).Run(ctx, scripts.TokenClaim, t.keys(key), &options.Owner, &options.Fingerprint, options.Lease.Milliseconds(), (*string)(&options.Policy),
+		options.Retention.Milliseconds(), &options.Scope, birth(key), word(options.awaited, "await"),
+		&options.Route, &options.RequestID, word(full != nil, "full"))
 	if err != nil && (len(reply) == 0 || reply.Word() == "granted") {
 		charged.undo()
 		return Outcome{}, charge{}, fmt.Errorf("claim token: %w", err)
@@ -178,7 +179,7 @@ func (t *Tokens) outcome(ctx context.Context, reply scripts.Reply, key Operation
 		if err != nil {
 			return Outcome{}, err
 		}
-		answer, err := t.answerKeys.open(key.record, []byte(stored))
+		answer, err := t.answerKeys.open(key.record, stored)
 		return Outcome{Answer: answer}, err
 	case "busy":
 		left := time.Duration(0)
@@ -285,12 +286,12 @@ func (t *Tokens) Release(ctx context.Context, key OperationKey, owner string) er
 	return err
 }
 
-// owned runs a script that only the owner of a claim may run.
-func (t *Tokens) owned(ctx context.Context, script *scripts.Script, key OperationKey, owner string, args ...any) (scripts.Reply, error) {
+// owned runs a script that only the owner of a claim may run, its first argument.
+func (t *Tokens) owned(ctx context.Context, script *scripts.Script, key OperationKey, args ...any) (scripts.Reply, error) {
 	if err := t.genuine(key); err != nil {
 		return nil, err
 	}
-	reply, err := t.store.Run(ctx, script, t.keys(key), append([]any{owner}, args...)...)
+	reply, err := t.store.Run(ctx, script, t.keys(key), args...)
 	if err != nil {
 		return nil, err // it names the script
 	}

@@ -1,6 +1,7 @@
 package idempotency
 
 import (
+	"maps"
 	"net/http"
 	"net/textproto"
 	"slices"
@@ -14,15 +15,14 @@ const maxKeptHeader = 64 << 10
 // not those of middleware outside of the guard, which sets them anew for each request. If the
 // headers are too large, only the status is recorded.
 func (r *recorder) kept(answer Answer) Answer {
-	header := safeHeader(r.header)
+	header, outer := maps.Clone(r.header), r.ResponseWriter.Header()
+	removeUnsafe(header)
 	for name, values := range header {
-		if slices.Equal(values, r.outer[name]) {
+		if slices.Equal(values, outer[name]) {
 			delete(header, name)
 		}
 	}
-	for name := range takeTrailers(r.header.Clone()) {
-		delete(header, name)
-	}
+	takeTrailers(header, r.header)
 	answer.Header = header
 	if (Answer{Header: header}).size() > maxKeptHeader {
 		answer.Header, answer.Body, answer.NotKept = nil, nil, true
@@ -30,14 +30,17 @@ func (r *recorder) kept(answer Answer) Answer {
 	return answer
 }
 
-// takeTrailers removes from a header the fields that it declares as trailers, and returns them.
-// net/http would send them as headers as well.
-func takeTrailers(header http.Header) http.Header {
-	trailers := http.Header{}
-	for _, declared := range header.Values("Trailer") {
+// takeTrailers removes from a header the fields that another declares as trailers, and returns
+// them: nil if there are none. net/http would send them as headers as well.
+func takeTrailers(header, declaring http.Header) http.Header {
+	var trailers http.Header
+	for _, declared := range declaring.Values("Trailer") {
 		for name := range strings.SplitSeq(declared, ",") {
 			name = http.CanonicalHeaderKey(textproto.TrimString(name))
 			if values, isThere := header[name]; isThere {
+				if trailers == nil {
+					trailers = http.Header{}
+				}
 				trailers[name] = values
 				delete(header, name)
 			}

@@ -82,7 +82,7 @@ func requestID(w http.ResponseWriter, r *http.Request) string {
 // soon as it grows over it; one that is not to be recorded is sent directly, and its attempt ends
 // when the handler has.
 func (run *run) handle(w http.ResponseWriter, r *http.Request, limit int, next http.Handler) error {
-	ctx, cancel := detached(r.Context())
+	ctx, cancel := run.context(r.Context())
 	defer cancel(nil)
 	ctx = run.start(ctx, cancel)
 	recorded := false
@@ -119,11 +119,11 @@ func (run *run) handle(w http.ResponseWriter, r *http.Request, limit int, next h
 	return nil
 }
 
-// detached returns a context that outlives the client's connection but keeps the request's values
+// context returns a context that outlives the client's connection but keeps the request's values
 // and deadline.
-func detached(parent context.Context) (context.Context, context.CancelCauseFunc) {
-	ctx, cancel := context.WithCancelCause(context.WithoutCancel(parent))
-	deadline, ok := parent.Deadline()
+func (run *run) context(request context.Context) (context.Context, context.CancelCauseFunc) {
+	ctx, cancel := context.WithCancelCause(run.detached)
+	deadline, ok := request.Deadline()
 	if !ok {
 		return ctx, cancel
 	}

@@ -10,7 +10,6 @@ import (
 // changes nothing: an answer is never sent before it is recorded. It is used by one handler.
 type recorder struct {
 	http.ResponseWriter
-	outer    http.Header // as middleware outside has set it
 	header   http.Header
 	answer   Answer
 	limit    int
@@ -25,7 +24,7 @@ func newRecorder(w http.ResponseWriter, limit int, overflow func(Answer) error) 
 	if header == nil {
 		header = http.Header{}
 	}
-	return &recorder{ResponseWriter: w, outer: w.Header().Clone(), header: header, limit: limit, overflow: overflow}
+	return &recorder{ResponseWriter: w, header: header, limit: limit, overflow: overflow}
 }
 
 // Header returns the headers of the answer to be; once sending has started, those that can still
@@ -100,7 +99,7 @@ func (r *recorder) send() {
 	header := r.ResponseWriter.Header()
 	clear(header)
 	maps.Copy(header, r.header)
-	trailers := takeTrailers(header)
+	trailers := takeTrailers(header, header)
 	defer maps.Copy(header, trailers)
 	r.ResponseWriter.WriteHeader(r.answer.Status)
 	if len(r.answer.Body) > 0 {

@@ -27,15 +27,18 @@ type run struct {
 }
 
 // begin claims a token for a new owner. If the outcome is a grant the caller makes the run;
-// otherwise it has the recorded answer. A claim of unknown outcome is given back in the background,
-// since nothing was started for it.
+// otherwise there is none, and the outcome has the recorded answer. A claim of unknown outcome is
+// given back in the background, since nothing was started for it.
 func (t *Tokens) begin(ctx context.Context, key OperationKey, options ClaimOptions) (*run, Outcome, error) {
-	run := &run{tokens: t, key: key, owner: secret.New(), options: options.withDefaults(), claimed: time.Now(), detached: context.WithoutCancel(ctx)}
-	outcome, charge, err := t.claim(ctx, key, run.options, run.owner)
-	run.charge = charge
-	err = t.notStarted(ctx, key, run.owner, run.options, err)
-	run.attempt = &Attempt{Fence: outcome.Grant.Fence, Number: outcome.Grant.Attempt, Operation: key.record}
-	return run, outcome, err
+	owner, claimed := secret.New(), time.Now()
+	outcome, charge, err := t.claim(ctx, key, options, owner)
+	if err != nil || !outcome.Granted {
+		return nil, outcome, t.notStarted(ctx, key, owner, options.withDefaults(), err)
+	}
+	return &run{
+		tokens: t, key: key, owner: owner, options: options.withDefaults(), claimed: claimed, charge: charge, detached: context.WithoutCancel(ctx),
+		attempt: &Attempt{Fence: outcome.Grant.Fence, Number: outcome.Grant.Attempt, Operation: key.record},
+	}, outcome, nil
 }
 
 // start begins the heartbeat, and returns the context with the attempt. cancel ends that context

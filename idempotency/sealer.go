@@ -48,7 +48,7 @@ func (v sealer) seal(record string, answer Answer) []byte {
 
 // open reads a stored answer. One that was stored before there were keys is read unencrypted; one
 // under an unknown key, or that was changed, is not readable: nothing is replayed and nothing runs.
-func (v sealer) open(record string, stored []byte) (Answer, error) {
+func (v sealer) open(record, stored string) (Answer, error) {
 	from := storedText{rest: stored}
 	if from.word() != sealedVersion {
 		return decodeAnswer(stored)
@@ -57,9 +57,9 @@ func (v sealer) open(record string, stored []byte) (Answer, error) {
 	if !known {
 		return Answer{}, fmt.Errorf("%w: the stored answer is encrypted with a key that is not here", redisstore.ErrUnavailable)
 	}
-	plain, err := key.Open(nil, nil, from.rest, []byte(record))
+	plain, err := key.Open(nil, nil, []byte(from.rest), []byte(record))
 	if err != nil {
 		return Answer{}, fmt.Errorf("%w: the stored answer cannot be decrypted", redisstore.ErrUnavailable)
 	}
-	return decodeAnswer(plain)
+	return decodeAnswer(string(plain))
 }

@@ -39,7 +39,7 @@ func TestSealedAnswerIsReadWithItsKeyAndForItsRecordOnly(t *testing.T) {
 		"cut":                {newSealer([]Key{older}), "record", sealed[:30], false},
 		"stored in the open": {newSealer([]Key{older}), "record", newSealer(nil).seal("record", answer), true},
 	} {
-		got, err := row.sealer.open(row.record, row.stored)
+		got, err := row.sealer.open(row.record, string(row.stored))
 		if !row.good {
 			expect.Error(t, name, err, redisstore.ErrUnavailable)
 			continue
@@ -77,11 +77,11 @@ func FuzzStoredAnswer(f *testing.F) {
 	f.Add(v.seal("r", Answer{Status: 204}))
 	f.Add(newSealer(nil).seal("r", Answer{Status: 200, Body: []byte("body")}))
 	f.Fuzz(func(t *testing.T, stored []byte) {
-		answer, err := v.open("r", stored)
+		answer, err := v.open("r", string(stored))
 		if err != nil {
 			return
 		}
-		again, err := v.open("r", v.seal("r", answer))
+		again, err := v.open("r", string(v.seal("r", answer)))
 		if err != nil || again.Status != answer.Status || !bytes.Equal(again.Body, answer.Body) {
 			t.Errorf("the answer %+v, sealed and opened: got %+v and error %v", answer, again, err)
 		}

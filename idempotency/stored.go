@@ -1,10 +1,10 @@
 package idempotency
 
 import (
-	"bytes"
 	"fmt"
 	"net/http"
 	"strconv"
+	"strings"
 
 	"github.com/coatcheck/coatcheck/redisstore"
 )
@@ -50,7 +50,7 @@ func bit(is bool) int {
 
 // decodeAnswer reads an answer as encode writes it. Any other form is an error: nothing is replayed
 // and nothing runs.
-func decodeAnswer(stored []byte) (Answer, error) {
+func decodeAnswer(stored string) (Answer, error) {
 	from := storedText{rest: stored}
 	if from.word() != plainVersion {
 		return Answer{}, errNotReadable
@@ -71,7 +71,8 @@ func decodeAnswer(stored []byte) (Answer, error) {
 	if from.bad || answer.Status < http.StatusOK {
 		return Answer{}, errNotReadable
 	}
-	answer.Header, answer.Body = safeHeader(header), from.rest
+	removeUnsafe(header)
+	answer.Header, answer.Body = header, []byte(from.rest)
 	return answer, nil
 }
 
@@ -79,21 +80,22 @@ var errNotReadable = fmt.Errorf("%w: the stored answer cannot be read", redissto
 
 // storedText is read from its front. An unreadable part makes it bad, and empty from then on.
 type storedText struct {
-	rest []byte
+	rest string
 	bad  bool
 }
 
 func (s *storedText) until(end byte) string {
-	word, rest, found := bytes.Cut(s.rest, []byte{end})
-	if !found {
+	at := strings.IndexByte(s.rest, end)
+	if at < 0 {
 		return s.fail()
 	}
-	s.rest = rest
-	return string(word)
+	word := s.rest[:at]
+	s.rest = s.rest[at+1:]
+	return word
 }
 
 func (s *storedText) fail() string {
-	s.rest, s.bad = nil, true
+	s.rest, s.bad = "", true
 	return ""
 }
 
@@ -116,7 +118,7 @@ func (s *storedText) text() string {
 	if length >= len(s.rest) || s.rest[length] != ',' {
 		return s.fail()
 	}
-	text := string(s.rest[:length])
+	text := s.rest[:length]
 	s.rest = s.rest[length+1:]
 	return text
 }

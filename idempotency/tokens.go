@@ -74,6 +74,8 @@ type Tokens struct {
 	quotas     *quotas
 	// the channel on which the end of an attempt is published to waiting processes
 	done string
+	// the list of the operations under way; "" in a cluster, which has one for each slot
+	listed string
 }
 
 // New returns the tokens of a store. It panics if a key is not as [Key] requires; [ParseKeys]
@@ -86,6 +88,9 @@ func New(store *redisstore.Store, config Config) *Tokens {
 	}
 	if err := config.Quota.check(); err != nil {
 		panic(err)
+	}
+	if store.Mode() != redisstore.Cluster {
+		t.listed = store.SlotKey("operations", underWay, "")
 	}
 	if t.principal == nil {
 		t.principal = HeaderPrincipal("Authorization")
@@ -199,7 +204,11 @@ func (t *Tokens) Status(ctx context.Context, key OperationKey) (Status, error) {
 func (t *Tokens) keys(key OperationKey) []string { return t.keysOf(key.record) }
 
 func (t *Tokens) keysOf(operation string) []string {
-	return []string{t.store.Key("token", operation), t.store.SlotKey("operations", underWay, operation)}
+	list := t.listed
+	if list == "" {
+		list = t.store.SlotKey("operations", underWay, operation)
+	}
+	return []string{t.store.Key("token", operation), list}
 }
 
 // underWay is the part of a key that the lists of operations under way have in common.

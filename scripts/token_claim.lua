@@ -22,32 +22,37 @@ local owner, fingerprint, lease, policy = ARGV[1], ARGV[2], tonumber(ARGV[3]), A
 local record = redis.call('HMGET', KEYS[1], 'state', 'owner', 'fingerprint', 'until', 'fence', 'attempts', 'policy', 'scope', 'began', 'settled', 'size')
 local state, held_by, lease_end = record[1], record[2], tonumber(record[4] or 0)
 
-local function grant(fence, attempt, began)
-  local ends = integer(now + lease)
-  list_until(ends)
-  redis.call('HSET', KEYS[1], 'state', 'claimed', 'owner', owner, 'fingerprint', fingerprint, 'policy', policy,
-    'lease', ARGV[3], 'until', ends, 'fence', fence, 'attempts', attempt, 'began', began,
-    'route', ARGV[9], 'request', ARGV[10])
-  keep_for(KEYS[1], ARGV[5])
-  return {'granted', fence, attempt, ends}
-end
-
 if not state and ARGV[7] == 'issued' then
   return {'unknown'}
 end
 if ARGV[6] ~= '*' and (record[8] or '') ~= '' and record[8] ~= ARGV[6] then
   return {'mismatch'}
 end
-if state == 'completed' or state == 'claimed' then
-  if record[3] ~= fingerprint then
-    return {'mismatch'}
+if (state == 'completed' or state == 'claimed') and record[3] ~= fingerprint then
+  return {'mismatch'}
+end
+if state == 'completed' then
+  if record[11] then
+    return {'replay', '', record[11]}
   end
-  if state == 'completed' then
-    if record[11] then
-      return {'replay', '', record[11]}
-    end
-    return {'replay', redis.call('HGET', KEYS[1], 'answer')}
+  return {'replay', redis.call('HGET', KEYS[1], 'answer')}
+end
+
+local function grant(fence, attempt, began)
+  local ends = integer(now + lease)
+  list_until(ends)
+  redis.call('HSET', KEYS[1], 'state', 'claimed', 'owner', owner, 'fingerprint', fingerprint, 'policy', policy,
+    'lease', ARGV[3], 'until', ends, 'fence', fence, 'attempts', attempt, 'began', began,
+    'route', ARGV[9], 'request', ARGV[10])
+  if state then
+    keep_for(KEYS[1], ARGV[5])
+  else -- a new record has no TTL yet
+    redis.call('PEXPIRE', KEYS[1], ARGV[5])
   end
+  return {'granted', fence, attempt, ends}
+end
+
+if state == 'claimed' then
   if held_by == owner then
     return grant(record[5], record[6], record[9] or now_text)
   end

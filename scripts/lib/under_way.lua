@@ -3,10 +3,9 @@
 -- its end is in doubt. When memory is full, Redis refuses a script by its first write, and only if
 -- that may add something. So a script that first removes an operation runs, a running attempt can
 -- end, and no operation is in doubt because Redis is full.
-local operation = string.match(KEYS[1], '{(.*)}')
 local function list_until(lease_end)
-  redis.call('ZADD', KEYS[2], lease_end, operation)
+  redis.call('ZADD', KEYS[2], lease_end, string.match(KEYS[1], '{(.*)}'))
 end
 local function unlist()
-  redis.call('ZREM', KEYS[2], operation)
+  redis.call('ZREM', KEYS[2], string.match(KEYS[1], '{(.*)}'))
 end

@@ -10,6 +10,7 @@ import (
 	"mime"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -19,7 +20,7 @@ import (
 // returns the request's fingerprint: SHA-256 over method, route, path with query and the route's
 // headers, as netstrings, and the body, as 43 characters.
 func takeBody(r *http.Request, name string, route Route) (string, error) {
-	text := make([]byte, 0, 256+min(max(r.ContentLength, 0), usualBody)+bytes.MinRead)
+	text := make([]byte, 0, 128+min(max(r.ContentLength, 0), usualBody))
 	text = appendText(appendText(appendText(text, r.Method), name), target(r))
 	for _, header := range route.Headers {
 		text = appendText(text, http.CanonicalHeaderKey(header))
@@ -77,15 +78,21 @@ func readBody(to []byte, body io.ReadCloser, limit int64) ([]byte, error) {
 	if body == nil {
 		return to, nil
 	}
-	read := bytes.NewBuffer(to)
-	n, err := read.ReadFrom(io.LimitReader(body, limit+1))
-	if _, cut := errors.AsType[*http.MaxBytesError](err); cut || n > limit {
+	head, limited := len(to), io.LimitReader(body, limit+1)
+	var err error
+	for err == nil {
+		to = slices.Grow(to, 1)
+		var n int
+		n, err = limited.Read(to[len(to):cap(to)])
+		to = to[:len(to)+n]
+	}
+	if _, cut := errors.AsType[*http.MaxBytesError](err); cut || int64(len(to)-head) > limit {
 		return nil, fmt.Errorf("%w: %d bytes at most", ErrBodyTooLarge, limit)
 	}
-	if err != nil {
+	if err != io.EOF { // itself: one that wraps it is a cut body
 		return nil, fmt.Errorf("%w: %w", ErrBodyCut, err)
 	}
-	return read.Bytes(), nil
+	return to, nil
 }
 
 func isJSON(contentType string) bool {

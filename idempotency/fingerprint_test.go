@@ -1,12 +1,17 @@
 package idempotency
 
 import (
+	"crypto/sha256"
+	"encoding/base64"
 	"encoding/json"
+	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"reflect"
 	"strings"
 	"testing"
+	"testing/iotest"
 
 	"github.com/coatcheck/coatcheck/internal/expect"
 )
@@ -23,6 +28,28 @@ func fingerprint(t *testing.T, route Route, body string, headers ...string) stri
 		t.Fatalf("the fingerprint of %q: %v", body, err)
 	}
 	return sum
+}
+
+// Records keep fingerprints, so a new version must make the same ones.
+func TestFingerprintIsThatOfEarlierVersions(t *testing.T) {
+	sum := func(text string) string {
+		digest := sha256.Sum256([]byte(text))
+		return base64.RawURLEncoding.EncodeToString(digest[:])
+	}
+	long := strings.Repeat("b", 100_000)
+	expect.Equal(t, "fingerprint of a body", fingerprint(t, Route{}, "body"), sum("4:POST,1:r,4:/pay,body"))
+	expect.Equal(t, "fingerprint of a long body", fingerprint(t, Route{}, long), sum("4:POST,1:r,4:/pay,"+long))
+	expect.Equal(t, "fingerprint with a header", fingerprint(t, Route{Headers: []string{"x-a"}}, "", "X-A: 1", "X-A: 22"), sum("4:POST,1:r,4:/pay,3:X-A,1:1,2:22,"))
+	expect.Equal(t, "fingerprint of JSON", fingerprint(t, Route{CanonicalJSON: true}, `{"b": 1, "a": 2}`, "Content-Type: application/json"), sum(`4:POST,1:r,4:/pay,{"a":2,"b":1}`))
+}
+
+// A body is whole only if its reader says so with io.EOF itself.
+func TestBodyWhoseReaderFailsIsCut(t *testing.T) {
+	for _, fault := range []error{io.ErrUnexpectedEOF, fmt.Errorf("connection lost: %w", io.EOF)} {
+		r := httptest.NewRequest(http.MethodPost, "/pay", io.MultiReader(strings.NewReader("half"), iotest.ErrReader(fault)))
+		_, err := takeBody(r, "r", Route{}.WithDefaults())
+		expect.Error(t, "a body that ends with "+fault.Error(), err, ErrBodyCut)
+	}
 }
 
 func TestFingerprintCoversTheHeadersOfTheRoute(t *testing.T) {

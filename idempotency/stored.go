@@ -19,7 +19,7 @@ const (
 )
 
 func (a Answer) encode() []byte {
-	text := make([]byte, 0, 256+len(a.Body))
+	text := make([]byte, 0, 32+16*len(a.Header)+a.size())
 	text = append(text, plainVersion+" "...)
 	text = appendNumber(text, a.Status)
 	text = appendNumber(text, bit(a.NotKept))

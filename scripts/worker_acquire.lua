@@ -3,7 +3,7 @@
 -- window has ended; a later repeat is a new lease, with its own fence and start. The last id of
 -- this identity comes first, if its window has ended; then one that was never used; then the one
 -- that has been free longest.
--- Uses   clock integer fence incarnation pool examine slot slot_names
+-- Uses   clock incarnation worker_acquire_plain integer fence pool examine slot slot_names
 -- KEYS   [1] the pool (hash, see lib/pool)  [2] index of slots by the moment from which they may be
 --        granted (sorted set)  [3] slots by nonce and identity (hash)
 -- ARGV   [1] nonce, the secret that names this lease  [2] identity, may be ''  [3] skew: how far
@@ -23,8 +23,6 @@
 --        of this server; width in bits
 -- Effect writes on granted and on quarantined; a repeat writes the same again, so that its
 --        acknowledgement has something to wait for
-local key, index, names, nonce, identity = KEYS[1], KEYS[2], KEYS[3], ARGV[1], ARGV[2]
-
 local cooldown, longest = tonumber(ARGV[5]), tonumber(ARGV[15])
 local pool = examine(key, index, names, tonumber(ARGV[14]), longest, tonumber(ARGV[3]), ARGV[4] == 'trust')
 local first = pool.layout == ''
@@ -35,8 +33,8 @@ local function differs()
     or (ARGV[9] ~= '' and tonumber(ARGV[9]) ~= shape.ttl)
 end
 
-local function granted(id, slot)
-  return {'granted', id, slot.from, slot.till, slot.fence, integer(now), head_of(pool), first and '1' or '0'}
+local function granted(id, slot, head)
+  return {'granted', id, slot.from, slot.till, slot.fence, integer(now), head, first and '1' or '0'}
 end
 
 local function ended(slot)
@@ -95,7 +93,7 @@ local known = redis.call('HMGET', names, 'n:' .. nonce, 'i:' .. identity)
 local repeated = known[1] and read_slot(key, known[1])
 if repeated and repeated.nonce == nonce and not ended(repeated) and not first then
   write_record(key, known[1], repeated)
-  return granted(known[1], repeated)
+  return granted(known[1], repeated, head_of(pool))
 end
 
 local id, last, wait = next_slot(known[2])
@@ -112,7 +110,7 @@ if not last then
 end
 -- A window that begins later does not end later: after a loss the wait is for the longest ttl +
 -- skew, and no longer.
-local slot = {nonce = nonce, from = integer(from), till = integer(math.max(from, now + pool.ttl)), fence = pool.fence, state = 'h', identity = identity}
-write_slot(key, index, id, slot, head_of(pool))
+local head, slot = head_of(pool), {nonce = nonce, from = integer(from), till = integer(math.max(from, now + pool.ttl)), fence = pool.fence, state = 'h', identity = identity}
+write_slot(key, index, id, slot, head)
 name_slot(names, id, nonce, identity, last and last.nonce, last and last.identity)
-return granted(id, slot)
+return granted(id, slot, head)

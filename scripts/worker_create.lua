@@ -41,4 +41,4 @@ end
 has.layout, has.epoch, has.datacenter, has.bits, has.ttl = ARGV[1], ARGV[2], ARGV[3], ARGV[4], tonumber(ARGV[5])
 has.incarnation, has.quarantine, has.longest = incarnation(), 0, tonumber(ARGV[6])
 write_pool(key, has)
-return {'created', integer(now)}
+return {'created', now_text}

@@ -20,7 +20,7 @@ end
 if pool.layout == '' then
   return {'quarantined', integer(wait)}
 end
-local reply = {'ok', pool.layout, pool.epoch, pool.datacenter, pool.bits, integer(pool.ttl), integer(pool.records), integer(wait), integer(now)}
+local reply = {'ok', pool.layout, pool.epoch, pool.datacenter, pool.bits, integer(pool.ttl), integer(pool.records), integer(wait), now_text}
 local first = tonumber(ARGV[1])
 local last = math.min(first + tonumber(ARGV[2]), 2 ^ pool.bits) - 1
 for id = first, last do

@@ -25,4 +25,4 @@ else
   redis.call('PERSIST', KEYS[1]) -- it has no end; first, as above
   write_record(KEYS[1], ARGV[1], slot)
 end
-return {'ok', slot.till, integer(now)}
+return {'ok', slot.till, now_text}

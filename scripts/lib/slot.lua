@@ -26,6 +26,6 @@ end
 -- write_slot writes the index first, so that an index of another type ends the script before
 -- anything has changed. Scripts call it before they write elsewhere.
 local function write_slot(pool, index, id, slot, head)
-  redis.call('ZADD', index, slot.state == 'h' and slot.till or integer(now), id)
+  redis.call('ZADD', index, slot.state == 'h' and slot.till or now_text, id)
   write_record(pool, id, slot, head)
 end

@@ -18,15 +18,15 @@ if stored[1] and stored[2] and ARGV[5] == '0' then
     local gone, other = 'n:' .. last_nonce, 'i:' .. last_identity
     local known = redis.call('HMGET', names, first, second, gone, other)
     if not known[1] and not known[2] and known[3] == freest then
-      fence = clock[1] .. string.sub('00000' .. clock[2], -6) -- now_us as text, and then now
-      local at, head = string.sub(fence, 1, -4), shape .. ' ' .. fence .. ' ' .. life .. ' ' .. quarantine .. ' ' .. longest
-      local from = till - now > 0 and till or at -- a released slot may have been used until after now
+      fence = now_us_text
+      local head = shape .. ' ' .. fence .. ' ' .. life .. ' ' .. quarantine .. ' ' .. longest
+      local from = till - now > 0 and till or now_text -- a released slot may have been used until after now
       till = string.format('%d%06d', (now + ttl) / 1000000, (now + ttl) % 1000000)
       redis.call('ZADD', index, till, freest) -- first, as in lib/slot
       redis.call('HSET', key, 's:' .. freest, nonce .. ' ' .. from .. ' ' .. till .. ' ' .. fence .. ' h ' .. identity, 'pool', head)
       redis.call('HDEL', names, gone, known[4] == freest and other or gone)
       redis.call('HSET', names, first, freest, second, freest)
-      return {'granted', freest, from, till, fence, at, head, '0'}
+      return {'granted', freest, from, till, fence, now_text, head, '0'}
     end
   end
 end

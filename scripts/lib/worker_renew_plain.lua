@@ -13,6 +13,6 @@ if stored[1] and stored[2] and string.sub(stored[2], 1, #grant) == grant then
     till = string.format('%d%06d', (now + ttl) / 1000000, (now + ttl) % 1000000) -- in two parts, since %d takes no more than 32 bits on some machines
     redis.call('ZADD', index, till, id)
     redis.call('HSET', key, 's:' .. id, grant .. till .. rest)
-    return {'ok', till, ttl, clock[1] .. string.sub('00000' .. clock[2], -6, -4)}
+    return {'ok', till, ttl, now_text}
   end
 end

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/spf13/cobra"
@@ -15,6 +16,16 @@ func one(what string, check func(text string) error) cobra.PositionalArgs {
 			return usageError{fmt.Errorf("one %s belongs here, not %d", what, len(args))}
 		}
 		return check(args[0])
+	}
+}
+
+// some refuses a command line without arguments, with what belongs there.
+func some(belongs string) cobra.PositionalArgs {
+	return func(_ *cobra.Command, args []string) error {
+		if len(args) == 0 {
+			return usageError{errors.New(belongs)}
+		}
+		return nil
 	}
 }
 

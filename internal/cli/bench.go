@@ -84,9 +84,8 @@ func (p *program) benchCommand() *cobra.Command {
 	}
 	b := &benching{}
 	b.source = bindStraight(command.Flags(), append([]string{"clock-skew", "lock-after-loss", "lock-longest-ttl", "segment-period", "segment-step"}, counterSettings...), b.bind()...)
-	command.RunE = func(c *cobra.Command, _ []string) error { return p.bench(c, b) }
 	command.AddCommand(p.benchCleanCommand())
-	return command
+	return p.loaded(command, &b.Sources, func(c *cobra.Command, _ []string) error { return p.bench(c, b) })
 }
 
 func (b *benching) complete() error {
@@ -102,9 +101,6 @@ func (b *benching) complete() error {
 }
 
 func (p *program) bench(c *cobra.Command, b *benching) error {
-	if err := b.Load(c.Flags(), p.getenv); err != nil {
-		return configError(err)
-	}
 	if err := b.complete(); err != nil {
 		return usageError{err}
 	}
@@ -124,7 +120,7 @@ func (p *program) bench(c *cobra.Command, b *benching) error {
 			})
 		})
 	}
-	service, err := b.busyClient(int(b.concurrency))
+	service, err := b.client(int(b.concurrency))
 	if err != nil {
 		return configError(err)
 	}

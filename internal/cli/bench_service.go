@@ -3,7 +3,6 @@ package cli
 import (
 	"context"
 	"errors"
-	"fmt"
 	"net/http"
 	"time"
 
@@ -27,21 +26,6 @@ func benchLayout(what string) string {
 		return snowflake.DefaultLayout
 	}
 	return "41/14/8"
-}
-
-// busyClient returns a client of the service that keeps a connection for each caller.
-func (s *serviceAt) busyClient(callers int) (*client.Client, error) {
-	secure, err := s.secure()
-	if err != nil {
-		return nil, err
-	}
-	service, err := client.New(client.Config{URL: s.server, APIKey: s.apiKey, HTTPClient: &http.Client{Transport: &http.Transport{
-		TLSClientConfig: secure, ForceAttemptHTTP2: true, Proxy: http.ProxyFromEnvironment, MaxIdleConnsPerHost: callers, IdleConnTimeout: time.Minute,
-	}}})
-	if err != nil {
-		return nil, fmt.Errorf("server: %w", err)
-	}
-	return service, nil
 }
 
 // benchAtService is a kind of load at a running service.

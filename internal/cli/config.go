@@ -112,6 +112,17 @@ func reload(hot bool) string {
 	return "restart"
 }
 
+// loaded has a command run once its settings were read.
+func (p *program) loaded(command *cobra.Command, l *config.Sources, do func(*cobra.Command, []string) error) *cobra.Command {
+	command.RunE = func(c *cobra.Command, args []string) error {
+		if err := l.Load(c.Flags(), p.getenv); err != nil {
+			return configError(err)
+		}
+		return do(c, args)
+	}
+	return command
+}
+
 // complete loads the configuration and checks its parts together. The error holds every fault.
 func (p *program) complete(c *cobra.Command, l *config.Sources) error {
 	loaded := l.Load(c.Flags(), p.getenv)

@@ -44,10 +44,7 @@ func (p *program) doctorCommand() *cobra.Command {
 		config.Span("worker-ttl", "30s", workerlease.MinTTL, workerlease.MaxTTL, "the shortest TTL of the worker-id pools in use", &e.workerTTL),
 	}
 	e.source = bindStraight(command.Flags(), []string{"clock-skew"}, own...)
-	command.RunE = func(c *cobra.Command, _ []string) error {
-		if err := e.Load(c.Flags(), p.getenv); err != nil {
-			return configError(err)
-		}
+	return p.loaded(command, &e.Sources, func(c *cobra.Command, _ []string) error {
 		direct, err := e.direct()
 		if err != nil {
 			return usageError{err}
@@ -56,8 +53,7 @@ func (p *program) doctorCommand() *cobra.Command {
 			return p.examineRedis(c.Context(), e)
 		}
 		return p.examineService(c.Context(), e)
-	}
-	return command
+	})
 }
 
 // settings are the settings that the findings are compared with.

@@ -19,13 +19,7 @@ func (p *program) healthcheckCommand() *cobra.Command {
 	}
 	l := config.BindService(command.Flags())
 	hideAllBut(command.Flags(), "listen", "tls-cert", "tls-key", "config")
-	command.RunE = func(c *cobra.Command, _ []string) error {
-		if err := l.Load(c.Flags(), p.getenv); err != nil {
-			return configError(err)
-		}
-		return p.healthcheck(c.Context(), &l.Service)
-	}
-	return command
+	return p.loaded(command, l, func(c *cobra.Command, _ []string) error { return p.healthcheck(c.Context(), &l.Service) })
 }
 
 func (p *program) healthcheck(ctx context.Context, c *config.Service) error {

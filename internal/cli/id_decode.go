@@ -4,8 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
-	"text/tabwriter"
+	"strconv"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -28,12 +27,7 @@ func (p *program) idDecodeCommand() *cobra.Command {
 		Use: "decode ID…", Short: "Take ids apart: time, datacenter, worker id, sequence",
 		Long: "Take ids apart: time, datacenter, worker id, sequence. An id does not tell its layout and epoch: name them, or the --pool that has them, for which a service or\n" +
 			"Redis is asked. Without them they are those of a pool that names none.",
-		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) == 0 {
-				return usageError{errors.New("ids belong here")}
-			}
-			return nil
-		},
+		Args: some("ids belong here"),
 	}
 	s := bindStraight(command.Flags(), workerSettings, append(form.bind(snowflake.Formats()...),
 		layoutText("layout", "of the ids; empty: "+snowflake.DefaultLayout, &origin.layout),
@@ -75,9 +69,6 @@ func (o *idOrigin) style(ctx context.Context, service *client.Client, wide bool,
 
 func (p *program) decodeIDs(texts []string, format snowflake.Format, style snowflake.Style) error {
 	list := []wire.DecodedID{}
-	var people strings.Builder
-	table := tabwriter.NewWriter(&people, 0, 8, 2, ' ', 0)
-	fmt.Fprintln(table, "ID\tTIME\tDATACENTER\tWORKER\tSEQUENCE")
 	for _, text := range texts {
 		width := style
 		if width.Width == 0 {
@@ -98,8 +89,11 @@ func (p *program) decodeIDs(texts []string, format snowflake.Format, style snowf
 			ID: id.String(), Time: parts.Time, WorkerID: parts.Worker, Datacenter: parts.Datacenter, Sequence: parts.Sequence,
 			Layout: style.Layout.String(), Epoch: style.Epoch,
 		})
-		fmt.Fprintf(table, "%s\t%s\t%d\t%d\t%d\n", text, parts.Time.Format("2006-01-02T15:04:05.000Z07:00"), parts.Datacenter, parts.Worker, parts.Sequence)
 	}
-	_ = table.Flush() // to a strings.Builder, which takes everything
-	return p.print(list, people.String())
+	people := tabular("ID\tTIME\tDATACENTER\tWORKER\tSEQUENCE", func(line func(...string)) {
+		for i, one := range list {
+			line(texts[i], one.Time.Format("2006-01-02T15:04:05.000Z07:00"), strconv.Itoa(one.Datacenter), strconv.Itoa(one.WorkerID), strconv.FormatInt(one.Sequence, 10))
+		}
+	})
+	return p.print(list, people)
 }

@@ -28,13 +28,9 @@ func (p *program) idUUIDCommand() *cobra.Command {
 	// a file may hold the service's as well
 	l.Table = append(l.Table, config.ServiceSettings(&l.Service)...)
 	shorthand(command.Flags(), "n", "count")
-	command.RunE = func(c *cobra.Command, args []string) error {
-		if err := l.Load(c.Flags(), p.getenv); err != nil {
-			return configError(err)
-		}
+	return p.loaded(command, l, func(_ *cobra.Command, args []string) error {
 		return p.makeUUIDs(len(args) == 1 && args[0] == "4", int(n))
-	}
-	return command
+	})
 }
 
 func (p *program) makeUUIDs(random bool, n int) error {

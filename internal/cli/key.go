@@ -113,10 +113,7 @@ func (p *program) keyNewCommand() *cobra.Command {
 	}
 	var w wanted
 	k := bindKeys(command.Flags(), w.settings()...)
-	command.RunE = func(c *cobra.Command, _ []string) error {
-		if err := k.Load(c.Flags(), p.getenv); err != nil {
-			return configError(err)
-		}
+	return p.loaded(command, &k.Sources, func(c *cobra.Command, _ []string) error {
 		key := access.NewKey()
 		record, err := w.record(key)
 		if err != nil {
@@ -131,8 +128,7 @@ func (p *program) keyNewCommand() *cobra.Command {
 			}
 			return p.printKey(key, record, true)
 		})
-	}
-	return command
+	})
 }
 
 func (w *wanted) record(key access.Key) (access.Record, error) {
@@ -204,10 +200,7 @@ func (p *program) keyAddCommand() *cobra.Command {
 		Example: "  coatcheck key add 'k7x2:use:orders:orders:*:9f86d081…' --redis redis://localhost:6379",
 	}
 	k := bindKeys(command.Flags())
-	command.RunE = func(c *cobra.Command, args []string) error {
-		if err := k.Load(c.Flags(), p.getenv); err != nil {
-			return configError(err)
-		}
+	return p.loaded(command, &k.Sources, func(c *cobra.Command, args []string) error {
 		records, err := access.ParseRecords(strings.Join(args, "\n"))
 		if err == nil && len(records) == 0 {
 			err = errors.New("one record at least belongs here")
@@ -225,25 +218,16 @@ func (p *program) keyAddCommand() *cobra.Command {
 			}
 			return p.print(map[string][]string{"stored": ids}, strings.Join(ids, "\n")+"\n")
 		})
-	}
-	return command
+	})
 }
 
 func (p *program) keyRemoveCommand() *cobra.Command {
 	command := &cobra.Command{
 		Use: "rm ID… --redis URL", Short: "Remove keys from Redis; services refuse them within five seconds",
-		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) == 0 {
-				return usageError{errors.New("one id at least belongs here")}
-			}
-			return nil
-		},
+		Args: some("one id at least belongs here"),
 	}
 	k := bindKeys(command.Flags())
-	command.RunE = func(c *cobra.Command, args []string) error {
-		if err := k.Load(c.Flags(), p.getenv); err != nil {
-			return configError(err)
-		}
+	return p.loaded(command, &k.Sources, func(c *cobra.Command, args []string) error {
 		return p.atKeys(c, k, func(store *redisstore.Store) (missing error) {
 			removed := []string{}
 			for _, id := range args {
@@ -263,8 +247,7 @@ func (p *program) keyRemoveCommand() *cobra.Command {
 			}
 			return errors.Join(p.print(map[string][]string{"removed": removed}, people.String()), missing)
 		})
-	}
-	return command
+	})
 }
 
 func (p *program) keyHashCommand() *cobra.Command {
@@ -297,10 +280,7 @@ func (p *program) keyListCommand() *cobra.Command {
 		Use: "ls", Short: "List keys of the file (--access), the environment and Redis (--redis)", Args: noArgs,
 	}
 	k := bindKeys(command.Flags())
-	command.RunE = func(c *cobra.Command, _ []string) error {
-		if err := k.Load(c.Flags(), p.getenv); err != nil {
-			return configError(err)
-		}
+	return p.loaded(command, &k.Sources, func(c *cobra.Command, _ []string) error {
 		list, err := knownKeys(&k.Service)
 		if err != nil {
 			return configError(err)
@@ -322,8 +302,7 @@ func (p *program) keyListCommand() *cobra.Command {
 			}
 			return p.printKeys(list)
 		})
-	}
-	return command
+	})
 }
 
 // knownKeys are the keys that are known without Redis.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"time"
 
 	"github.com/coatcheck/coatcheck/client"
 	"github.com/coatcheck/coatcheck/internal/config"
@@ -46,14 +47,18 @@ func (s *serviceAt) secure() (*tls.Config, error) {
 	return secure, nil
 }
 
-func (s *serviceAt) client() (*client.Client, error) {
+// client returns a client of the service that keeps a connection for each caller; 0 callers = as
+// many as package client keeps.
+func (s *serviceAt) client(callers int) (*client.Client, error) {
 	config := client.Config{URL: s.server, APIKey: s.apiKey}
 	secure, err := s.secure()
 	if err != nil {
 		return nil, err
 	}
-	if s.ca != "" || s.cert != "" {
-		config.HTTPClient = &http.Client{Transport: &http.Transport{TLSClientConfig: secure, ForceAttemptHTTP2: true, Proxy: http.ProxyFromEnvironment}}
+	if s.ca != "" || s.cert != "" || callers > 0 {
+		config.HTTPClient = &http.Client{Transport: &http.Transport{
+			TLSClientConfig: secure, ForceAttemptHTTP2: true, Proxy: http.ProxyFromEnvironment, MaxIdleConnsPerHost: callers, IdleConnTimeout: time.Minute,
+		}}
 	}
 	service, err := client.New(config)
 	if err != nil {

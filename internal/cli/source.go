@@ -115,7 +115,7 @@ func (p *program) either(c *cobra.Command, s *source, atService func(*client.Cli
 	if direct {
 		return p.straight(c, &s.Sources, atRedis)
 	}
-	service, err := s.client()
+	service, err := s.client(0)
 	if err != nil {
 		return configError(err)
 	}

@@ -3,9 +3,8 @@ package cli
 import (
 	"context"
 	"errors"
-	"fmt"
+	"strconv"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -82,18 +81,15 @@ func (p *program) tokenShowCommand() *cobra.Command {
 }
 
 func tokenLines(status wire.TokenStatus) string {
-	var people strings.Builder
-	table := tabwriter.NewWriter(&people, 0, 8, 2, ' ', 0)
-	fmt.Fprintf(table, "state\t%s\n", status.State)
-	fmt.Fprintf(table, "expires at\t%s\n", status.ExpiresAt.Format(time.RFC3339))
-	fmt.Fprintf(table, "attempts\t%d\n", status.Attempts)
-	if status.Fence != 0 {
-		fmt.Fprintf(table, "fence\t%d\n", status.Fence)
-		fmt.Fprintf(table, "lease until\t%s\n", status.LeaseUntil.Format(time.RFC3339Nano))
-	}
-	if status.Scope != "" {
-		fmt.Fprintf(table, "scope\t%s\n", status.Scope)
-	}
-	_ = table.Flush() // to a strings.Builder, which takes everything
-	return people.String()
+	return tabular("state\t"+status.State, func(line func(...string)) {
+		line("expires at", status.ExpiresAt.Format(time.RFC3339))
+		line("attempts", strconv.Itoa(status.Attempts))
+		if status.Fence != 0 {
+			line("fence", strconv.FormatInt(status.Fence, 10))
+			line("lease until", status.LeaseUntil.Format(time.RFC3339Nano))
+		}
+		if status.Scope != "" {
+			line("scope", status.Scope)
+		}
+	})
 }

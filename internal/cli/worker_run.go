@@ -94,10 +94,7 @@ func (r *workerRun) obtain(ctx context.Context, service *client.Client) (*held, 
 		}
 		// also after a longer stated wait: a holder may release, and a pool be declared new, at any
 		// time
-		select {
-		case <-ctx.Done():
-		case <-time.After(min(max(named, 200*time.Millisecond), 5*time.Second, left)):
-		}
+		pause(ctx, min(max(named, 200*time.Millisecond), 5*time.Second, left))
 	}
 }
 

@@ -84,10 +84,7 @@ func (h *held) open(ctx context.Context) error {
 	if err != nil {
 		return laterError{err}
 	}
-	select {
-	case <-ctx.Done():
-	case <-time.After(lease.NotBefore.Sub(lease.Time) - time.Since(lease.At)):
-	}
+	pause(ctx, lease.NotBefore.Sub(lease.Time)-time.Since(lease.At))
 	return nil
 }
 

@@ -79,8 +79,7 @@ func (l *Lockout) countLocked(what source, now time.Time) {
 	l.bad[what] = until.Add(guessEvery)
 }
 
-// forgetLocked makes room for one. It looks at a few and forgets those that are over, else the one
-// that ends first.
+// forgetLocked makes room for one: of a few it forgets those that are over, else the first to end.
 func (l *Lockout) forgetLocked(now time.Time) {
 	var first source
 	var soonest time.Time

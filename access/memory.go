@@ -46,8 +46,7 @@ func (m *memory) take(ctx context.Context, limit Limit, n int) (bool, throttled.
 	return limited, result, err
 }
 
-// now is the store's clock, by this process's since the last answer: never ahead of it but for
-// drift.
+// now is the store's clock, by this process's since the last answer: ahead of it only by drift.
 func (m *memory) now() time.Time { return time.Unix(0, m.clock+int64(time.Since(m.at))) }
 
 // GetWithTime implements throttled.GCRAStoreCtx: from memory if there is one, else from the store.

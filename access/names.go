@@ -54,8 +54,7 @@ func covers(entry, name string) bool {
 	return entry == name
 }
 
-// Span is a range of names, in the order of their bytes: all that begin with Prefix, or with Exact
-// only Prefix itself.
+// Span is a range of names in byte order: all that begin with Prefix, or with Exact Prefix alone.
 type Span struct {
 	Prefix string
 	Exact  bool

@@ -126,8 +126,7 @@ func parseRecord(line string) (record Record, err error) {
 	return record, errors.Join(roleFault, hashFault)
 }
 
-// Line is the record as ParseRecords reads it; ok is false where that form has no room for all of
-// it.
+// Line is the record as ParseRecords reads it; ok is false where that form cannot hold all of it.
 func (r Record) Line() (line string, ok bool) {
 	ok = r.Rate.N == 0 && r.NotAfter.IsZero() && !strings.Contains(r.Principal, ":")
 	return strings.Join([]string{r.ID, r.Role.String(), r.Principal, strings.Join(r.Names, "|"), r.Hash.String()}, ":"), ok

@@ -28,8 +28,7 @@ func (c Certificate) is(of *x509.Certificate) bool {
 	return c.CommonName != "" && of.Subject.CommonName == c.CommonName
 }
 
-// Set is the content of one source: keys, certificates, and the rights of anonymous callers. It is
-// read-only.
+// Set is the content of one source: keys, certificates, anonymous callers' rights. It is read-only.
 type Set struct {
 	Keys         []Record
 	Certificates []Certificate

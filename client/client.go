@@ -13,8 +13,7 @@ import (
 // Config is the service, and how to call it. The zero value of each field but URL means its
 // documented default.
 type Config struct {
-	// of the service, such as http://127.0.0.1:8080; a path in it stands before those of the
-	// service
+	// of the service, such as http://127.0.0.1:8080; a path in it stands before the service's own
 	URL string
 	// is sent to the service: use https except on this machine; "" = none. It is in no error and no
 	// log
@@ -39,11 +38,9 @@ type Config struct {
 // takes that in time. A token whose issue was lost is of no use: issue another. Complete, Extend
 // and Release with the same proof can be repeated without harm.
 //
-// An Add whose reply is lost leaves a gap. With a request id it can be asked again, and gets its
-// values.
+// An Add whose reply is lost leaves a gap. With a request id, asking again returns its values.
 //
-// An acquire of a lock whose reply is lost leaves the lock taken, without a holder, until its TTL
-// has passed.
+// An acquire of a lock whose reply is lost leaves the lock taken, without a holder, for its TTL.
 //
 // An acquire whose reply is lost costs a worker id until its TTL has passed: it cannot be used, and
 // the next acquire gets another. Renew and release can be repeated.

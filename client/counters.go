@@ -45,8 +45,7 @@ type CounterRequest struct {
 	At time.Time
 }
 
-// CounterRange is the values of one call: the caller owns First to Value, both included, of the
-// counter Key.
+// CounterRange is the values of one call: the caller owns First to Value, both included, of Key.
 type CounterRange struct {
 	Key          string // the requested key, with the date appended if there is one
 	First, Value int64

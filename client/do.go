@@ -84,8 +84,7 @@ type run struct {
 // long it tries to give back a claim whose outcome is not known.
 const claimGrace = time.Second
 
-// claim claims the token. A caller that goes away in the middle must not leave it in doubt when
-// nothing was begun.
+// claim claims the token. A caller that goes away meanwhile must not leave a false doubt.
 func (run *run) claim(ctx context.Context) (Outcome, error) {
 	if ctx.Err() != nil {
 		return run.client.Claim(ctx, run.token, run.terms) // which sends nothing

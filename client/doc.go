@@ -1,5 +1,4 @@
-// Package client is the Go client of the coatcheck HTTP service. It needs no Redis, only the
-// service's URL.
+// Package client is the Go client of the coatcheck HTTP service. It needs only the service's URL.
 //
 // [Client.Do] runs a function under a one-use token, with the same state machine as package
 // idempotency: claim, heartbeat, complete. The single steps ([Client.Issue], [Client.Status],
@@ -11,8 +10,7 @@
 //
 // [Client.AcquireLock] holds a lock, as package lock does on Redis itself.
 //
-// [Client.Incr] and [Client.Add] add to counters. The values belong to the caller alone, as in
-// package counter.
+// [Client.Incr] and [Client.Add] add to counters. The values belong to the caller alone.
 //
 // # Promises
 //

@@ -196,8 +196,7 @@ func (e *Error) kind() error {
 	return kind
 }
 
-// cause is the underlying error of a call, for errors.Is and errors.As, under a text without
-// secrets.
+// cause is a call's underlying error, for errors.Is and errors.As, under a text without secrets.
 type cause struct {
 	text string
 	err  error

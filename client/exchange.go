@@ -30,12 +30,10 @@ type call struct {
 }
 
 // largeBody is the size in bytes from which on a body waits until the service accepts it. A service
-// that refuses a large body without having read it closes the connection, and its answer would be
-// lost.
+// that refuses one unread closes the connection, and its answer would be lost.
 const largeBody = 128 << 10
 
-// ask makes a call by a method of the client, and returns its answer. An answer that is not whole
-// cannot be read.
+// ask makes a call by a method of the client, and returns its answer, whole or not at all.
 func ask[T any](ctx context.Context, by func(context.Context, call) error, asked call, whole func(T) bool) (T, error) {
 	var answer, none T
 	asked.into = &answer
@@ -137,8 +135,7 @@ func (call call) invalid(rule string) error {
 	return &Error{Op: call.op, Detail: rule, class: ErrInvalidRequest}
 }
 
-// unreadable is the error of a call whose answer has the right status, and not what belongs into
-// it.
+// unreadable is the error of a call whose answer has the right status and not what belongs into it.
 func (call call) unreadable() error {
 	failure := &Error{Op: call.op, Status: call.status, read: call.method == http.MethodGet}
 	return failure.because(ErrUnknownOutcome, errUnreadable, call)

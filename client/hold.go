@@ -13,16 +13,14 @@ import (
 // confirmed in time, and is what snowflake.New takes.
 type Holder = holder.Holder
 
-// HoldOptions are the options of a holder. The zero value of each field means its documented
-// default.
+// HoldOptions are the options of a holder. The zero value of each field means its default.
 type HoldOptions = holder.Options
 
 // HoldWorker acquires a worker id and holds it until Release, its loss, or the end of the context.
 // The errors are those of AcquireWorker. Package holder has the other errors of the holder, the
 // causes of its context, and the events that [HoldOptions] are told of.
 //
-// The order at a program's end: first the generator's Stop, then the holder's Release with what
-// that returned.
+// At a program's end call first the generator's Stop, then the holder's Release with its result.
 func (c *Client) HoldWorker(ctx context.Context, pool string, request WorkerRequest, options HoldOptions) (*Holder, error) {
 	return holder.Hold(ctx, workers{c, pool, request}, options)
 }
@@ -34,8 +32,7 @@ func (c *Client) StartWorker(ctx context.Context, pool string, request WorkerReq
 	return holder.Start(ctx, workers{c, pool, request}, options)
 }
 
-// Stamper stamps Snowflake ids with a worker id that it holds, in the layout and epoch of its
-// lease.
+// Stamper stamps Snowflake ids with a worker id that it holds, in its lease's layout and epoch.
 type Stamper = holder.Stamper
 
 // StampWorker leases a worker id of a pool and returns a Stamper for Snowflake ids with it, in this

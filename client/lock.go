@@ -13,11 +13,9 @@ import (
 
 // LockRequest describes a lock to acquire. The zero value is an exclusive lock with the defaults.
 type LockRequest struct {
-	// how long the lock is held without a renewal, 100 ms to a day or what the service allows; 0 =
-	// 30 s
+	// how long the lock is held without a renewal, 100 ms to a day or the service's bound; 0 = 30 s
 	TTL time.Duration
-	// how long to wait for others at most; 0 = as long as the context allows. TryAcquireLock does
-	// not wait
+	// how long to wait at most; 0 = as long as the context allows. TryAcquireLock does not wait
 	Wait time.Duration
 	// exclusive, shared or permits; "" = exclusive, or permits if there are more than one
 	Mode string
@@ -84,8 +82,7 @@ func (c *Client) AcquireLock(ctx context.Context, name string, request LockReque
 	}
 }
 
-// TryAcquireLock is AcquireLock without waiting: it returns ErrHeld if the lock is held or has
-// waiters.
+// TryAcquireLock is AcquireLock without waiting: ErrHeld if the lock is held or has waiters.
 func (c *Client) TryAcquireLock(ctx context.Context, name string, request LockRequest) (*Lock, error) {
 	return c.holdLock(ctx, name, request)
 }

@@ -22,8 +22,7 @@ type LockInfo struct {
 	Queue   []LockWaiter // the first hundred of them, in order; Locks leaves it empty
 }
 
-// LockHolder is one holder of a lock. A plain client of redislock has no fence, no owner and no
-// Since.
+// LockHolder is one holder of a lock. A plain client of redislock has no fence, owner or Since.
 type LockHolder struct {
 	Owner string
 	Fence int64
@@ -40,8 +39,7 @@ type LockWaiter struct {
 	Since time.Time
 }
 
-// Lock returns the holders and waiters of a lock. A lock that is not in use has no holders, and is
-// no error.
+// Lock returns the holders and waiters of a lock. A lock that is not in use has none.
 func (c *Client) Lock(ctx context.Context, name string) (LockInfo, error) {
 	get := call{op: "look at lock", name: name, method: http.MethodGet, path: "/lock/" + name, status: http.StatusOK}
 	shown, err := ask(ctx, c.onNamed, get, func(shown wire.Lock) bool { return shown.Name == name && shown.Holders != nil })
@@ -99,9 +97,8 @@ func (r LockRequest) wire(wait time.Duration) wire.LockRequest {
 	return asked
 }
 
-// grantLock asks once for a lock. The request may take as long as it waits, and the client's
-// timeout. With a place, a secret of the caller's, it keeps its place in the queue until the next
-// request with it.
+// grantLock asks once for a lock. The request may take its wait and the client's timeout. With a
+// place, a secret of the caller's, it keeps its place in the queue until the next such request.
 func (c *Client) grantLock(ctx context.Context, name string, request LockRequest, wait time.Duration, place string) (lockGrant, error) {
 	patient := *c
 	patient.timeout += wait

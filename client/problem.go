@@ -67,8 +67,7 @@ func foreign(status int, header http.Header) string {
 	return redirect + ": use its host if that is the service's, " + target.Scheme + "://" + target.Host
 }
 
-// retryAfter reads a wait in seconds or, as HTTP allows, until a time by the answerer's clock; 0 if
-// there is none.
+// retryAfter reads a wait in seconds or until a time by the answerer's clock; 0 if there is none.
 func retryAfter(header http.Header) time.Duration {
 	value := header.Get("Retry-After")
 	if seconds, err := strconv.ParseUint(value, 10, 64); err == nil {

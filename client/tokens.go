@@ -114,8 +114,7 @@ type Grant struct {
 // Answer is the answer of an attempt, as it is recorded and replayed.
 type Answer struct {
 	Status int // 200 to 599; 0 = 200
-	// one value a name. The service keeps those that are safe to replay, under their canonical
-	// names
+	// one value a name. The service keeps those that are safe to replay, under canonical names
 	Header map[string]string
 	Body   []byte
 	// the body is not recorded, or was too large to be: repeats get the rest, and a header says so
@@ -172,8 +171,7 @@ var (
 	leaseForm = names.NewForm("!-~", 1, 512)
 )
 
-// onToken makes a call about one token. A text that cannot be one is not sent: it would be another
-// path.
+// onToken makes a call about one token. It sends none that cannot be one: it would be another path.
 func (c *Client) onToken(ctx context.Context, call call) error {
 	if !tokenForm.MatchString(call.token) || call.token == "." || call.token == ".." {
 		return call.invalid("a token has 1 to 255 characters of A–Z a–z 0–9 . _ ~ -, as it was issued")

@@ -73,8 +73,7 @@ func (w *waiter) goesOn(ctx context.Context, err error) bool {
 	return false
 }
 
-// breathe makes a pause between two requests, so that a service that answers at once is not asked
-// without a break.
+// breathe pauses between two requests, so that a service that answers at once is not flooded.
 func breathe(ctx context.Context, over time.Time) {
 	pause := 100*time.Millisecond + rand.N(100*time.Millisecond) //nolint:gosec // it spreads a load, and guessing it gains nothing
 	if !over.IsZero() {

@@ -21,8 +21,7 @@ type WorkerRequest struct {
 	// Where it is not 30 s, all clients of a pool have to state it: after a loss of all state it
 	// bounds how long a window can still be open.
 	TTL time.Duration
-	// names the holder: the worker id that it had last is granted again, if its window has ended.
-	// "" = none
+	// names the holder: it gets its last worker id again if that window has ended. "" = none
 	Identity string
 	// as package snowflake writes it; "" = the pool's, snowflake.DefaultLayout for one that is new
 	Layout string

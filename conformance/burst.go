@@ -8,8 +8,7 @@ import (
 	"sync"
 )
 
-// bursts is how often many duplicates are sent at once: a race that is lost sometimes is seen more
-// often.
+// bursts is how often many duplicates are sent at once: to see a race that is lost only sometimes.
 const bursts = 3
 
 // burst sends duplicates of quick requests, and of a slow one where there is one: then nearly all

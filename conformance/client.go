@@ -23,8 +23,7 @@ type request struct {
 	extra       []field
 }
 
-// with returns the request with one header more, in place of others of its name. No header changes
-// nothing.
+// with returns the request with one header more or replaced. No header changes nothing.
 func (r request) with(header field) request {
 	if header != (field{}) {
 		r.extra = slices.DeleteFunc(slices.Clone(r.extra), func(f field) bool { return strings.EqualFold(f.name, header.name) })

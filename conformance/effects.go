@@ -22,8 +22,7 @@ func (s *suite) effects(ctx context.Context) effects {
 	return effects{s, s.count(ctx)}
 }
 
-// moved checks that there were so many effects since; where the server does not tell, it finds
-// nothing.
+// moved checks that there were so many effects since; where the server does not tell, it passes.
 func (e effects) moved(ctx context.Context, by int64, a answer) {
 	if now := e.suite.count(ctx); e.suite.counts() && now != e.before+by {
 		end(&failure{
@@ -67,8 +66,7 @@ func member(value any, name string) any {
 	return value
 }
 
-// issue gets a token from the server, for a principal or for the one that the caller's headers make
-// of it.
+// issue gets a token from the server, for a principal or for the caller that the headers name.
 func (s *suite) issue(ctx context.Context, principal field) string {
 	r := request{url: s.o.at(s.o.tokenURL), method: http.MethodPost, contentType: "application/json", body: s.o.tokenBody, extra: s.o.extra}
 	a := s.send(ctx, r.with(principal))

@@ -7,8 +7,7 @@ import (
 	"strconv"
 )
 
-// halfSent sends half a body, of a length that was told ahead and in chunks, and then the whole
-// with the same key.
+// halfSent sends half a body, by length and in chunks, and then the whole with the same key.
 func halfSent(ctx context.Context, s *suite) {
 	if len(s.o.body) < 2 {
 		end(notApplicable("-body is too short to be cut in half"))

@@ -25,8 +25,7 @@ func main() {
 	os.Exit(code)
 }
 
-// run is the whole program, so that tests can call it: it ends when the checks have, or soon after
-// the context.
+// run is the whole program, for tests: it ends when the checks have, or soon after the context.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	o, err := parse(args, stderr)
 	if errors.Is(err, flag.ErrHelp) {

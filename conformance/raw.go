@@ -92,8 +92,7 @@ func (s *suite) head(ctx context.Context, r request) http.Header {
 	}
 }
 
-// start is the request line and the headers but those of the body's length, as they go over the
-// wire.
+// start is the request line and headers, but those of the body's length, as the wire has them.
 func (r request) start() string {
 	u, err := url.Parse(r.target())
 	if err != nil {

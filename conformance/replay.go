@@ -24,8 +24,7 @@ func (s *suite) twiceMore(ctx context.Context, r request) {
 	e.moved(ctx, 0, s.again(ctx, s.first(ctx, r)))
 }
 
-// replayAtOnce sends the repeat when the head of the first answer is there and its body may still
-// be on its way.
+// replayAtOnce sends the repeat when the first answer's head is there and its body may not be.
 func replayAtOnce(ctx context.Context, s *suite) {
 	const rounds = 10
 	for range rounds {
@@ -73,8 +72,7 @@ func replayCookies(ctx context.Context, s *suite) {
 	}
 }
 
-// replayHops reads the head of the first answer from the connection: net/http keeps Connection for
-// itself.
+// replayHops reads the first answer's head from the connection: net/http hides Connection.
 func replayHops(ctx context.Context, s *suite) {
 	r := s.request(s.newKey(ctx))
 	first := s.head(ctx, r)

@@ -49,8 +49,7 @@ func (s *suite) preflight(ctx context.Context) error {
 	return nil
 }
 
-// newKey is a key that was never used: one made up, or a token that the server issues where it
-// takes no others.
+// newKey is a key that was never used: made up, or issued by a server that takes no others.
 func (s *suite) newKey(ctx context.Context) string {
 	if s.o.issued() {
 		return s.issue(ctx, field{})
@@ -91,8 +90,7 @@ func (s *suite) first(ctx context.Context, r request) answer {
 	return a
 }
 
-// fresh sends a request that has to be the first one with its key: it succeeds, and its answer is
-// no replay.
+// fresh sends the first request with its key: it has to succeed, and not to be a replay.
 func (s *suite) fresh(ctx context.Context, r request, since string) answer {
 	a := s.patiently(ctx, r)
 	if !a.ok() || s.marked(a) {

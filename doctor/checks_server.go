@@ -48,8 +48,7 @@ func role(x *exam) []verdict {
 	return []verdict{fine("master: %s", strings.Join(masters, ", "))}
 }
 
-// version accepts 6.2 and later, and Valkey, which calls itself Redis 7.2.4 besides its own
-// version.
+// version accepts 6.2 and later, and Valkey, which also calls itself Redis 7.2.4.
 func version(_ *exam, s *Inspected) verdict {
 	if valkey := s.Info["valkey_version"]; valkey != "" {
 		return fine("Valkey %s", valkey)

@@ -66,8 +66,7 @@ type InspectedReplica struct {
 	Addr  string
 	State string // online, or how far it has come
 	Lag   time.Duration
-	// Behind is how many bytes of the master's history it has not confirmed. Under load that is
-	// never quite nothing.
+	// Behind is how many bytes of the master's history are not confirmed; under load rarely none.
 	Behind int64
 }
 

@@ -12,9 +12,8 @@ type write struct {
 	life  bool // it changes nothing but the key's expiry
 }
 
-// writes are the commands that may change data. The store refuses a command that is neither here,
-// nor in bystanders, nor marked as read-only by miniredis: the journal would not know what it
-// changes.
+// writes are the commands that may change data. The store refuses one that is neither here, nor in
+// bystanders, nor read-only to miniredis: the journal would not know what it changes.
 var writes = map[string]write{
 	"APPEND":      {keys: first, makes: true},
 	"BITOP":       {keys: second, makes: true},

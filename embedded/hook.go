@@ -159,8 +159,7 @@ func (s *Store) full() string {
 	return fmt.Sprintf("OOM embedded store holds its cap of %d keys; use a real Redis (--redis) or wait for keys to expire", s.maxKeys)
 }
 
-// roomLocked reports whether a command on these keys keeps within the cap, if it makes those that
-// are missing.
+// roomLocked reports whether a command on these keys keeps within the cap, if it makes new ones.
 func (s *Store) roomLocked(caller any, keys []string) bool {
 	count := s.countLocked(caller)
 	if count+len(keys) <= s.maxKeys {

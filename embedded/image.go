@@ -47,8 +47,7 @@ func appendChunks(to []byte, command, key string, words []string) []byte {
 	return to
 }
 
-// appendExpiryLocked writes a key's expiry as the time of the wall clock, rounded up to
-// milliseconds.
+// appendExpiryLocked writes a key's expiry as wall-clock time, rounded up to milliseconds.
 func (s *Store) appendExpiryLocked(to []byte, key string, at time.Duration) []byte {
 	left := at - s.clock.now()
 	until := time.Now().Add(left + time.Millisecond - 1).UnixMilli()

@@ -12,8 +12,7 @@ import (
 	"time"
 )
 
-// compactPause is how long the store waits after a snapshot that could not be written, before it
-// tries another.
+// compactPause is how long the store waits before another snapshot when one could not be written.
 const compactPause = time.Minute
 
 // journal keeps the log. It notes which keys and parts of keys commands change; a flush reads their
@@ -106,8 +105,7 @@ func (j *journal) noteFlushLocked() {
 	clear(j.changed)
 }
 
-// cover returns when the disk has every change that was noted before the call, or with an error if
-// it cannot.
+// cover returns once the disk has every change noted before the call, or with an error.
 func (j *journal) cover() error {
 	want := j.changes.Load()
 	if j.synced.Load() >= want {
@@ -188,8 +186,7 @@ func (j *journal) appendLifeLocked(to []byte, key string) []byte {
 	}
 }
 
-// fail makes the store refuse everything from now on, and ends the connections, whose replies
-// cannot be covered.
+// fail makes the store refuse everything, and ends the connections: their replies have no cover.
 func (j *journal) fail(err error) {
 	j.err = err
 	j.logger.Error("the data directory cannot be written; the store refuses everything until it is started again", "dir", j.dir.path, "error", err)
@@ -264,8 +261,7 @@ func (j *journal) rotate() (last int, err error) {
 	return j.number - 1, old.Close()
 }
 
-// close flushes, writes the last snapshot, and marks the stop as clean. The store serves nothing
-// any more.
+// close flushes, writes the last snapshot, and marks the stop as clean. Nothing is served after.
 func (j *journal) close() error {
 	j.stop()
 	j.compacting.Wait()

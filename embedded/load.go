@@ -120,8 +120,7 @@ type loader struct {
 	expiry map[string]int64 // of each key that has one, in milliseconds since 1970
 }
 
-// snapshot reads the snapshot, and reports whether there is one, and the number of the newest log
-// that it holds.
+// snapshot reads the snapshot, if there is one, and the number of the newest log that it holds.
 func (l *loader) snapshot() (logs int, found bool, err error) {
 	file, err := os.Open(l.dir.file(snapshotName))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -151,8 +150,7 @@ func (l *loader) snapshot() (logs int, found bool, err error) {
 	}
 }
 
-// log reads a log. The last one may end in a group that was never written to its end, which then is
-// dropped.
+// log reads a log. In the last one, a group that was never written to its end is dropped.
 func (l *loader) log(name string, last bool) error {
 	file, err := os.Open(l.dir.file(name))
 	if err != nil {

@@ -38,8 +38,7 @@ func appendHead(to []byte, kind byte, n int) []byte {
 	return append(to, '\r', '\n')
 }
 
-// reader reads commands, from a client or from a file. It takes nothing but what appendCommand
-// writes.
+// reader reads commands, from a client or from a file, as appendCommand writes them.
 type reader struct {
 	from   *bufio.Reader
 	offset int64  // bytes read

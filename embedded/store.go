@@ -36,8 +36,7 @@ var ErrInUse = errors.New("the data directory is in use by another process")
 // written. Nothing was changed.
 var ErrCorrupt = errors.New("corrupt data")
 
-// Config is where and how much a store keeps. The zero value keeps nothing on disk and is ready to
-// use.
+// Config is where and how much a store keeps. The zero value is ready, and keeps nothing on disk.
 //
 // The directory (0700, files 0600) holds snapshot.resp, log-<n>.resp, state.json and the lock file.
 // Snapshot and logs are Redis commands, with an ECHO after each group that carries its checksum. To
@@ -97,8 +96,7 @@ type Store struct {
 	closeErr error
 	readers  sync.WaitGroup // one for every connection
 
-	// exec is held while one command runs, or one script with all that it calls, and guards the
-	// rest.
+	// exec is held while one command or one script with its calls runs, and guards the rest.
 	exec    sync.Mutex
 	redis   *miniredis.Miniredis
 	pass    bool  // the next command that reaches the hook is the store's own

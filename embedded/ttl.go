@@ -39,9 +39,8 @@ var (
 	}
 )
 
-// retime rewrites a command that sets an expiry, so that miniredis holds it counted from the
-// clock's start. It may refuse it instead. Commands that miniredis will not understand are left to
-// it.
+// retime rewrites a command that sets an expiry, so that it counts from the clock's start, or
+// refuses it. What miniredis does not understand is left to it.
 func (c *clock) retime(name string, args []string) (rewritten []string, refusal string) {
 	if m, ok := expiring[name]; ok && len(args) > 2 {
 		return c.restate(m, args, 0, 2, m.name == "PEXPIRE")

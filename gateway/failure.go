@@ -77,8 +77,7 @@ func (g *Gateway) noAnswer(w http.ResponseWriter, r *http.Request, err error) {
 	g.writeProblem(w, r, failed.problem(r.Context()))
 }
 
-// note counts a failure and logs it. The log never quotes the upstream's answer, which may hold a
-// secret.
+// note counts a failure and logs it, without the upstream's answer, which may hold a secret.
 func (g *Gateway) note(ctx context.Context, x *exchange, failed failure, err error) {
 	g.metrics.failures.WithLabelValues(string(failed)).Inc()
 	attributes := []any{"failure", string(failed), "route", x.match()}
@@ -112,8 +111,7 @@ func (failed failure) problem(ctx context.Context) wire.Problem {
 }
 
 // recovered answers a request whose handler panicked. ReverseProxy panics with http.ErrAbortHandler
-// when an answer breaks off; as long as nothing was sent, the client can be told, else its
-// connection is cut.
+// when an answer breaks off; if nothing was sent the client is told, else its connection is cut.
 func (g *Gateway) recovered(w *responder, r *http.Request, x *exchange, reason any) {
 	if err, ok := reason.(error); !ok || !errors.Is(err, http.ErrAbortHandler) {
 		g.log.ErrorContext(r.Context(), "panic in a handler", "error", fmt.Sprint(reason), "route", x.match())

@@ -64,7 +64,6 @@ type Config struct {
 	AllowedHosts []string
 
 	// keeps the X-Forwarded headers that a client sends: only behind a proxy that writes them
-	// itself
 	TrustForwarded bool
 	// sends the client's Host to the upstream instead of the upstream's own
 	PreserveHost bool
@@ -84,8 +83,7 @@ type Config struct {
 	HeaderTimeout time.Duration // how long the header of a request may take to arrive; 0 = 5 s
 	// how long a client's connection is kept without a request; 0 = 2 min
 	IdleTimeout time.Duration
-	// bytes of a request's line and header; 0 = 64 KiB. More than 256 fields are too many in any
-	// case
+	// bytes of a request's line and header; 0 = 64 KiB. More than 256 fields are always too many
 	MaxHeader int
 	// clients' connections that are open at once: beyond it, the one that is unused for longest is
 	// closed for a new one; 0 = 10000
@@ -98,8 +96,7 @@ type Config struct {
 	WatchEvery time.Duration // how often the routes file is looked at; 0 = 2 s
 	// how long /readyz says "stopping" before the listener closes; 0 = not at all
 	DrainDelay time.Duration
-	// how long requests under way may take to end; 0 = the longest UpstreamTimeout of the routes,
-	// and 5 s
+	// how long requests under way may take to end; 0 = the routes' longest UpstreamTimeout and 5 s
 	StopTimeout time.Duration
 }
 
@@ -197,8 +194,7 @@ func (g *Gateway) Close(ctx context.Context) error {
 	return err
 }
 
-// ServeHTTP answers a request: with a page of the gateway's own, through the guard, or straight
-// from the upstream.
+// ServeHTTP answers with a page of the gateway's own, through the guard, or from the upstream.
 func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	g.working.Add(1)
 	defer g.working.Add(-1)

@@ -21,8 +21,7 @@ type guardedRoute struct {
 	exact, folded finder       // of this route alone, as those of the table
 }
 
-// admits refuses what cannot be guarded: an answer to an upgrade is a connection, which cannot
-// record.
+// admits refuses what cannot be guarded: the answer to an upgrade is a connection, not a record.
 func (g *Gateway) admits(w http.ResponseWriter, r *http.Request, x *exchange) bool {
 	if isH2C(r.Header) {
 		dropUpgrade(r.Header)
@@ -34,8 +33,7 @@ func (g *Gateway) admits(w http.ResponseWriter, r *http.Request, x *exchange) bo
 	return false
 }
 
-// passes reports whether a request passes unguarded: the route does not insist, and no header is
-// there.
+// passes reports whether a request passes unguarded: it has no header, and the route needs none.
 func (r *guardedRoute) passes(request *http.Request) bool {
 	taken := idempotency.TokenOrKey.Headers()
 	if r.PassOther {
@@ -104,8 +102,7 @@ func (a *guardedAnswer) Write(bytes []byte) (int, error) {
 // Unwrap lets net/http find Flush.
 func (a *guardedAnswer) Unwrap() http.ResponseWriter { return a.ResponseWriter }
 
-// boundBody bounds how long a body may take to arrive. net/http lifts the bound when the body is
-// there.
+// boundBody bounds how long a body may take to arrive. net/http lifts the bound at its end.
 func boundBody(w http.ResponseWriter, body io.ReadCloser, limit time.Duration) io.ReadCloser {
 	if body == nil || body == http.NoBody {
 		return body

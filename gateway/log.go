@@ -13,8 +13,7 @@ import (
 	"github.com/coatcheck/coatcheck/internal/wire"
 )
 
-// refusedAs are the outcomes of requests that the gateway refuses by itself, which an auditor wants
-// to see.
+// refusedAs are the outcomes of requests that the gateway itself refuses, for an auditor.
 var refusedAs = map[outcome]bool{badRequest: true, keyError: true, mismatch: true, unknownToken: true}
 
 // writeLines writes a request's lines to the log, with the route's pattern instead of the path,

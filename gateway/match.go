@@ -67,8 +67,7 @@ func (f finder) add(pattern string, route *guardedRoute) {
 	}
 }
 
-// find returns the route of a request, read as it stands with its path cleaned; nil if there is
-// none.
+// find returns the route of a request, read as it stands with its path cleaned; nil if none.
 func (f finder) find(r *http.Request) *guardedRoute {
 	_, pattern := f.mux.Handler(r)
 	return f.byPattern[pattern]
@@ -131,8 +130,7 @@ func (t *table) candidates(r *http.Request) []candidate {
 	return []candidate{{t.folded.find(lower), lower, true}, {t.exact.find(r), r, false}}
 }
 
-// endsInFormat reports whether the route's own pattern ends in a format suffix, as "POST
-// /report.csv" does.
+// endsInFormat reports whether the route's own pattern ends in a format, as "POST /report.csv".
 func (r *guardedRoute) endsInFormat() bool {
 	if r == nil {
 		return false

@@ -41,8 +41,7 @@ func (g *Gateway) ownPage(w http.ResponseWriter, r *http.Request, x *exchange, r
 	return true
 }
 
-// refuseTarget refuses a request whose target has none of the forms that a server takes: it belongs
-// to no route.
+// refuseTarget refuses a request whose target no server takes: it belongs to no route.
 func (g *Gateway) refuseTarget(w http.ResponseWriter, r *http.Request) {
 	if r.Method == http.MethodConnect {
 		g.refuseField(w, r, wire.MethodNotAllowed, "", "CONNECT asks for a proxy of another kind")

@@ -74,8 +74,7 @@ func (g *Gateway) rewrite(p *httputil.ProxyRequest) {
 	}))
 }
 
-// forwarded sets the headers that name the request's origin. It keeps the client's own only if they
-// are trusted.
+// forwarded sets the headers that name the request's origin, and keeps trusted ones of the client.
 func (g *Gateway) forwarded(p *httputil.ProxyRequest) {
 	if !g.config.TrustForwarded {
 		p.SetXForwarded()
@@ -150,8 +149,7 @@ func inspect(answer *http.Response) error {
 	if answer.StatusCode > 599 {
 		return fmt.Errorf("status %d cannot be recorded", answer.StatusCode)
 	}
-	// announced trailers would be recorded as headers; ReverseProxy passes the others on after the
-	// body
+	// announced trailers would be recorded as headers; ReverseProxy passes others after the body
 	answer.Trailer = nil
 	return nil
 }
@@ -168,8 +166,7 @@ func upgrade(header http.Header) string {
 	return ""
 }
 
-// isH2C reports whether a client offers to go on in HTTP/2, which would pass every guard. Clients
-// work without it.
+// isH2C reports whether a client offers HTTP/2, which would pass every guard. It works without.
 func isH2C(header http.Header) bool {
 	for _, field := range header.Values("Upgrade") {
 		for protocol := range strings.SplitSeq(field, ",") {

@@ -90,8 +90,7 @@ func normalized(r *http.Request) *http.Request {
 	return read
 }
 
-// cleaned is a path with its repeated slashes and dot segments resolved. It keeps a slash at its
-// end.
+// cleaned is a path with repeated slashes and dot segments resolved. A slash at its end stays.
 func cleaned(from string) string {
 	clean := path.Clean("/" + from)
 	if strings.HasSuffix(from, "/") && clean != "/" {

@@ -17,8 +17,7 @@ import (
 
 // Route is one guarded route of a routes file.
 type Route struct {
-	// Name is the pattern: method and path as net/http.ServeMux takes them, such as "POST
-	// /payments/{id}"
+	// Name is the pattern as net/http.ServeMux takes it, such as "POST /payments/{id}"
 	idempotency.Route
 
 	// from the request's first byte to the answer's last; then the attempt is in doubt
@@ -127,8 +126,7 @@ func (r Routes) check() (found faults) {
 // registered matches the part of a conflict's text that names the Go file of the other pattern.
 var registered = regexp.MustCompile(` \(registered at [^)]*\)`)
 
-// conflicts finds the patterns that net/http.ServeMux does not take, alone or beside those before
-// them.
+// conflicts finds the patterns that net/http.ServeMux refuses, alone or beside those before them.
 func (r Routes) conflicts() (found faults) {
 	mux := http.NewServeMux()
 	for _, route := range r {

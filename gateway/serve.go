@@ -12,8 +12,7 @@ import (
 	"github.com/coatcheck/coatcheck/internal/watch"
 )
 
-// lastWords is how long requests that were ended by force may take to report it to their client and
-// the store.
+// lastWords is how long requests ended by force may take to tell their client and the store.
 const lastWords = 5 * time.Second
 
 // Serve answers clients on one listener and the gateway's own side on the other until the context

@@ -40,8 +40,7 @@ func (g *Gateway) warnOfStop(longest Route) {
 	}
 }
 
-// refuseAtStop answers a guarded request that came when the gateway was about to end: nothing is
-// claimed for it.
+// refuseAtStop answers a guarded request that came just before the end: nothing is claimed for it.
 func (g *Gateway) refuseAtStop(w http.ResponseWriter, r *http.Request, x *exchange) {
 	x.outcome = atStop
 	g.writeProblem(w, r, wire.NewProblem(wire.UpstreamUnavailable, "The gateway is stopping, and nothing was done. Ask again: another one answers."))

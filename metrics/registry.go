@@ -29,8 +29,7 @@ type Metric struct {
 	Help   string
 }
 
-// Unit is what it is measured in, which the end of its name says; what says nothing is a number of
-// things.
+// Unit is what it is measured in, as the end of its name says; without one it counts things.
 func (m Metric) Unit() string {
 	name := strings.TrimSuffix(m.Name, "_total")
 	for _, unit := range []string{"seconds", "bytes"} {
@@ -104,8 +103,7 @@ func (r *Registry) Histogram(name, help string, buckets []float64, labels ...str
 // Tell gives the value of a series, one value for each label.
 type Tell func(value float64, labels ...string)
 
-// Ask adds a counter or a gauge whose values are asked for at each scrape. What is not told is not
-// there.
+// Ask adds a counter or a gauge whose values each scrape asks for. What is not told is not there.
 func (r *Registry) Ask(name string, kind Kind, help string, labels []string, ask func(Tell)) {
 	r.list(name, kind, help, labels)
 	as := prometheus.GaugeValue

@@ -121,8 +121,7 @@ func (s *Service) RequestEnded(route, method string, status int, took time.Durat
 	}
 }
 
-// ExpectProblems makes the series of problems appear, so that a rate over them does not begin in
-// the middle.
+// ExpectProblems makes the series of problems appear, so that rates over them begin at zero.
 func (s *Service) ExpectProblems(codes ...string) {
 	s.codes = codes
 	for _, code := range codes {

@@ -210,8 +210,7 @@ func (s *Store) IncarnationChanged() { s.changes.WithLabelValues("connection").I
 // MarkerChanged notes that the marker of the incarnation was another, or gone.
 func (s *Store) MarkerChanged() { s.changes.WithLabelValues("marker").Inc() }
 
-// ShowConnections adds what go-redis knows of a store's connections, which is asked for at each
-// scrape.
+// ShowConnections adds what go-redis knows of a store's connections at each scrape.
 func ShowConnections(r *Registry, store *redisstore.Store) {
 	for _, one := range []struct {
 		name string

@@ -21,8 +21,7 @@ const (
 	separator // not a field: one character as it is
 )
 
-// letters is how each field is written in a template. It has as many letters as the field has
-// digits.
+// letters is how a template writes each field, with as many letters as it has digits.
 var letters = [fields]string{year: "yyyy", shortYear: "yy", month: "MM", day: "dd", yearDay: "DDD", hour: "HH", weekYear: "YYYY", week: "ww"}
 
 // meant is for users of other notations for dates.
@@ -123,8 +122,7 @@ func parsePattern(text string, position int) (pattern, *fault) {
 	return p, nil
 }
 
-// firstPiece reads the field or the separator at the front of a text. A run of one letter is one
-// field.
+// firstPiece reads a text's first field, which is a run of one letter, or separator.
 func firstPiece(text string, position int) (piece, *fault) {
 	length := 1
 	for length < len(text) && text[length] == text[0] {

@@ -13,11 +13,9 @@ var (
 	// ErrKey means that a text is no calendar key. It says where, and what to write instead. The
 	// zero CalendarKey's methods return it too.
 	ErrKey = errors.New("number: not a calendar key")
-	// ErrCoarse means that a template writes the same text for values of different periods of a
-	// calendar key.
+	// ErrCoarse means that a template writes values of different periods of a calendar key alike.
 	ErrCoarse = errors.New("number: the template does not tell the key's periods apart")
-	// ErrSyntax means that a text is not what the template, the label's date part or the opaque
-	// form writes.
+	// ErrSyntax means a text that the template, the label's date or the opaque form never writes.
 	ErrSyntax = errors.New("number: not of this form")
 	// ErrWidth means that a value has more digits than its place. It comes as a *TooWideError.
 	ErrWidth = errors.New("number: too large")

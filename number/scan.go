@@ -59,8 +59,7 @@ func scan(text string) ([]part, *fault) {
 	return parts, nil
 }
 
-// scanPart reads the first part of a text, a literal up to where it may end, and returns how many
-// bytes it took.
+// scanPart reads a text's first part, a literal up to where it may end, and returns its length.
 func scanPart(text string, position int) (part, int, *fault) {
 	if double := text[:min(2, len(text))]; double == "{{" || double == "}}" {
 		return part{kind: literalPart, position: position, literal: double[:1]}, 2, nil

@@ -93,8 +93,7 @@ func parseTemplate(text string) (Template, *fault) {
 // String is the template as it was parsed.
 func (t Template) String() string { return t.text }
 
-// Max is the largest value that the template writes: 999999 with {n:6}, 2^63-1 with {n}. The
-// smallest is 0.
+// Max is the largest value the template writes: 999999 with {n:6}, 2^63-1 with {n}. The least is 0.
 func (t Template) Max() int64 { return largest(t.width) }
 
 // Format writes a value, with the date that the moment has in its own zone: give it the moment and

@@ -35,8 +35,7 @@ var ErrClosed = redis.ErrClosed
 // keeps there. Nothing was changed.
 var ErrWrongType = fault.ErrWrongType
 
-// Error is the failure of a call to the store: the operation, the class, and the cause as go-redis
-// or Redis gave it.
+// Error is the failure of a call to the store: the operation, the class, and the original cause.
 type Error struct {
 	Op    string // the script's name
 	Class error  // ErrUnavailable, one that wraps it, ErrWrongType or ErrUnknownOutcome

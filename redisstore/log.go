@@ -22,8 +22,7 @@ func LogTo(logger *slog.Logger) {
 
 var goRedisLogger atomic.Pointer[slog.Logger]
 
-// redirectGoRedis writes go-redis's global variable once only: its goroutines read it without a
-// lock.
+// redirectGoRedis writes go-redis's global variable just once: its goroutines read it unlocked.
 var redirectGoRedis = sync.OnceFunc(func() { redis.SetLogger(goRedisLog{}) })
 
 type goRedisLog struct{}

@@ -110,8 +110,7 @@ func share(client redis.UniversalClient) (shared, error) {
 	return shared{}, clientError(fmt.Sprintf("a %T does not show its servers", client), fix)
 }
 
-// named is the kind of Redis that a client speaks to, and its address. go-redis keeps no sentinels
-// in the options.
+// named is the kind and address of a client's Redis. Its options do not hold the sentinels.
 func named(options *redis.Options) (Mode, string) {
 	switch {
 	case options.Addr == "FailoverClient":
@@ -144,8 +143,7 @@ func (f *clientFaults) add(bad bool, setting, reason, fix string) {
 	}
 }
 
-// checkClient looks at options as NewClient has filled them: MaxRetries -1 is 0 there, and so is a
-// timeout of -1.
+// checkClient looks at options as NewClient has filled them: -1 retries or timeout is 0 there.
 func checkClient(o *redis.Options, timeout time.Duration) error {
 	f := &clientFaults{of: "redis.Options"}
 	f.add(o.MaxRetries != 0, "MaxRetries", fmt.Sprintf("it sends a command up to %d times again when the reply is lost, so that an increment is done more than once", o.MaxRetries), "set SETTING to -1")

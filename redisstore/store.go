@@ -37,8 +37,7 @@ const (
 	embeddedTimeout = 30 * time.Second
 )
 
-// Config is the Redis to use, and how. The zero value of each field but URL means the default
-// beside it.
+// Config is the Redis to use, and how. The zero value of each field but URL means its default.
 type Config struct {
 	// URL names the Redis: embedded: (in a program that imports package embedded) |
 	// redis://[user:password@]host[:6379][/db] | rediss://… (TLS) |
@@ -60,8 +59,7 @@ type Config struct {
 
 	Prefix string // before every key; "" = coatcheck:
 	Ack    int    // replicas that must confirm every write; 0 = none
-	// how long a write waits for them, at most; 0 = half a second, or half of Timeout if that is
-	// less
+	// how long a write waits for them, at most; 0 = half a second, or half of a shorter Timeout
 	AckTimeout time.Duration
 	Restarts   Restarts // what a restart or a failover of Redis is taken for; "" = WaitAfterRestart
 	// how long a call may take in all, the acknowledgement included; 0 = 1s, embedded: 30s

@@ -24,11 +24,9 @@ type Config struct {
 	// Period is how long one range should last: the step follows the demand so that there is one
 	// fetch in that time. 1ms to 720h.
 	Period time.Duration
-	// MaxStep is the largest step, in ids: 1 to 2^40. A tag whose own least step is above it keeps
-	// that.
+	// MaxStep is the largest step, in ids: 1 to 2^40. A tag with a larger least step keeps that.
 	MaxStep int64
-	// MaxTags is how many tags may be in use at once: 1 to 10,000,000. A tag costs about a
-	// kilobyte.
+	// MaxTags is how many tags may be in use at once: 1 to 10,000,000, at about a kilobyte each.
 	MaxTags int
 	// Owner returns the owner of a tag that a call opens, from the call's context. With MaxTags in
 	// use, the owner of the most of them gives one up for an owner with fewer, the one that was

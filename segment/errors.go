@@ -12,8 +12,7 @@ import (
 var (
 	// ErrRequest means that a tag's name is not valid.
 	ErrRequest = fault.Refusal("segment: the request is not valid")
-	// ErrStarved means that the context ended before a range had come. It comes with the context's
-	// cause.
+	// ErrStarved means that the context ended before a range had come. It has the context's cause.
 	ErrStarved = fault.Refusal("segment: no ids were ready in time")
 	// ErrTooManyTags means that the maximum of tags is in use.
 	ErrTooManyTags = fault.Refusal("segment: too many tags are in use")

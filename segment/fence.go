@@ -1,7 +1,6 @@
 package segment
 
-// fence is the highest id seen of one residue class: of the ids that leave the same residue when
-// divided by delta.
+// fence is the highest id seen of one residue class: of ids with the same remainder by delta.
 type fence struct{ delta, residue, high int64 }
 
 // fences are those of one tag. A plain source has one class. A striped one has one for each stripe:

@@ -14,8 +14,7 @@ const (
 	longestBackoff = 30 * time.Second
 )
 
-// attempt is one call to the source. There is at most one for a tag. err is set before done is
-// closed.
+// attempt is one call to the source, one at a time for a tag. err is set before done is closed.
 type attempt struct {
 	plan
 
@@ -23,8 +22,7 @@ type attempt struct {
 	err  error
 }
 
-// urgeLocked is for a caller that found nothing: it returns the attempt that is under way, or a new
-// one.
+// urgeLocked is for a caller that found nothing: it returns the attempt under way, or a new one.
 func (c *chain) urgeLocked() *attempt {
 	if c.known && !c.starving {
 		c.starving, c.pace.starved = true, true

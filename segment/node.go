@@ -6,8 +6,7 @@ import (
 	"sync/atomic"
 )
 
-// node is a range while ids are drawn from it. Its ids have positions that end at 0, wherever the
-// range lies:
+// node is a range while ids are drawn from it. Its positions end at 0, wherever the range lies:
 //
 //	position   1-count  …  -1    0  |  1   2 …
 //	id          Lo      …      last |  none is left
@@ -33,8 +32,7 @@ type node struct {
 	_     [120]byte
 }
 
-// newNode makes the node of a range that was checked. ahead is how much of it is used when the mark
-// is reached.
+// newNode makes the node of a checked range. ahead is how much of it is used up to the mark.
 func newNode(r Range, ahead float64) *node {
 	n := &node{delta: max(r.Delta, 1), hi: r.Hi}
 	n.count = (r.Hi-r.Lo-1)/n.delta + 1
@@ -77,8 +75,7 @@ func (n *node) draw(k int64) (p, got int64) {
 	return before + 1, min(k, max(-before, 0))
 }
 
-// atMark reports whether the position p, which was drawn, is at the mark or after it, and the mark
-// is not handled yet.
+// atMark reports whether a drawn position p is at or after a mark that is not handled yet.
 func (n *node) atMark(p int64) bool { return p >= atomic.LoadInt64(&n.limit) }
 
 // seen marks the mark as handled: from now on all positions are drawn without further checks.

@@ -12,8 +12,7 @@ import (
 	"github.com/coatcheck/coatcheck/internal/share"
 )
 
-// Segments hands out ids of many tags from one source. It is safe for concurrent use. Close ends
-// it.
+// Segments hands out ids of many tags from one source, until Close. It is safe for concurrent use.
 //
 // # A source that goes back
 //
@@ -40,8 +39,7 @@ type Segments struct {
 	config Config
 	ctx    context.Context // of all Takes; ends with Close
 	cancel context.CancelFunc
-	// a job starts while its chain's mutex is held and the chain is not gone: never after Close has
-	// ended all chains
+	// a job starts while its chain's mutex is held and the chain is in use: never after Close
 	jobs   sync.WaitGroup
 	totals totals
 
@@ -105,8 +103,7 @@ func (s *Segments) Tag(ctx context.Context, name string) (*Tag, error) {
 	return c.tag, nil
 }
 
-// Next draws an id of a tag, as [Tag.Next] does; looking the name up takes a few times as long as
-// the draw.
+// Next draws an id of a tag, as [Tag.Next] does; finding the name takes longer than the draw.
 func (s *Segments) Next(ctx context.Context, tag string) (int64, error) {
 	c, err := s.open(ctx, tag)
 	if err != nil {

@@ -20,8 +20,7 @@ const DefaultSequenceTable = "segment_sequence"
 // tag. Nothing was changed.
 var ErrOtherStep = fault.Refusal("segment: the tag was seeded with another step")
 
-// SequenceConfig is the settings of a [Sequence]. The zero value of each field means its documented
-// default.
+// SequenceConfig is the settings of a [Sequence]. The zero value of each field means its default.
 type SequenceConfig struct {
 	Table string // its name, with or without a schema; the case counts; "" = DefaultSequenceTable
 	// how many ids each number of the sequence stands for: 1 to 2^40; 0 = DefaultStep. Alike in all

@@ -6,8 +6,7 @@ import (
 	"github.com/coatcheck/coatcheck/internal/fault"
 )
 
-// DefaultStep is how many ids a [Source] takes at once if neither the caller nor the tag states a
-// number.
+// DefaultStep is how many ids a [Source] takes at once if neither caller nor tag says.
 const DefaultStep = 2000
 
 // The refusals of a [Source]: nothing was taken.
@@ -18,8 +17,7 @@ var (
 	ErrExhausted = fault.Refusal("segment: the tag has no ids left below 2^63")
 )
 
-// Range is the ids Lo, Lo+Delta, … below Hi. Lo is 0 or more; anything else is refused with
-// [ErrBadRange].
+// Range is the ids Lo, Lo+Delta, … below Hi. A Lo below 0 is refused with [ErrBadRange].
 type Range struct {
 	Lo, Hi int64 // half-open: [Lo, Hi)
 	Delta  int64 // distance of two ids; 0 = 1

@@ -27,8 +27,7 @@ const (
 // identifier is a table's name, with the schema that it is in or without.
 var identifier = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]{0,62}(\.[A-Za-z_][A-Za-z0-9_]{0,62})?$`)
 
-// tagName reports whether a text is a tag that the tables can hold. The database is not asked for
-// any other.
+// tagName reports whether the tables can hold a text as a tag. No other is asked for.
 func tagName(text string) bool { return names.Valid(text) && len(text) <= 128 }
 
 func checkDialect(dialect Dialect) error {
@@ -163,8 +162,7 @@ type transaction struct {
 	open    bool // neither committed nor rolled back, as far as is known
 }
 
-// exec runs a statement and returns how many rows it changed, and the number that LAST_INSERT_ID
-// remembers (MySQL).
+// exec runs a statement and returns how many rows it changed, and LAST_INSERT_ID (MySQL).
 func (tx *transaction) exec(ctx context.Context, statement string, args ...any) (changed, number int64, err error) {
 	result, err := tx.conn.ExecContext(ctx, tx.dialect.rebound(statement), args...)
 	if err != nil {

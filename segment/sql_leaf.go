@@ -26,8 +26,7 @@ var (
 	ErrTagExists = fault.Refusal("segment: the tag exists")
 )
 
-// LeafConfig is the settings of a [LeafAlloc]. The zero value of each field means its documented
-// default.
+// LeafConfig is the settings of a [LeafAlloc]. The zero value of each field means its default.
 type LeafConfig struct {
 	Table string // its name, with or without a schema; the case counts; "" = DefaultLeafTable
 	// of one transaction, within the context's deadline: 10ms to 10m; 0 = DefaultTimeout

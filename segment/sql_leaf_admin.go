@@ -102,8 +102,7 @@ func (l *LeafAlloc) change(ctx context.Context, op, tag string, steps func(conte
 	return row.maxID, nil
 }
 
-// Open makes sure that a tag is there, is not retired and is at atLeast or above. It can be
-// repeated.
+// Open makes sure that a tag is there, not retired, and at atLeast or above. It can be repeated.
 func (l *LeafAlloc) Open(ctx context.Context, tag string, atLeast, step int64, description string) error {
 	if err := checkSeed(tag, atLeast, step, description); err != nil {
 		return err

@@ -29,8 +29,7 @@ type Part struct {
 	Delta int64 // the distance of two ids
 }
 
-// Totals are sums over all tags since New, those that were dropped included. They only grow, but
-// for Tags.
+// Totals are sums over all tags since New, dropped ones too. All but Tags only grow.
 type Totals struct {
 	Tags     int   // in use now
 	Fetches  int64 // that brought a range

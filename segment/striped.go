@@ -23,8 +23,7 @@ const DefaultStripeTimeout = time.Second
 // StripedConfig is how a [Striped] treats stores that are away. The zero value of each field means
 // its documented default.
 type StripedConfig struct {
-	// of one store, within its share of the context's remaining time: 10ms to 10m; 0 =
-	// DefaultStripeTimeout
+	// of one store, within its share of the remaining time: 10ms to 10m; 0 = DefaultStripeTimeout
 	Timeout time.Duration
 	Logger  *slog.Logger // logs when a store goes and when it comes back; nil = no log
 }
@@ -124,8 +123,7 @@ func (s *Striped) Take(ctx context.Context, tag string, step int64) (Range, erro
 	return Range{}, faults
 }
 
-// order is the stores as they are to be asked: in turn, those that are down last. up is how many
-// are not.
+// order is the stores in the order to ask: in turn, those that are down last; up counts the others.
 func (s *Striped) order(tag string) (order []*stripeStore, up int) {
 	s.mu.Lock()
 	turn, known := s.turns[tag]

@@ -54,8 +54,7 @@ func (f stripesError) Unwrap() error {
 	return worst
 }
 
-// weight ranks the answers of stores. A tag that one store does not know may be known to another,
-// which is only away.
+// weight ranks the stores' answers: what one does not know, another that is away may.
 func weight(err error) int {
 	switch {
 	case errors.Is(err, ErrUnknownTag):

@@ -74,8 +74,7 @@ func (r Restriping) check() error {
 	return checkSeed(StripeTag(r.Tag, len(r.To)-1, len(r.To)), r.Start, r.Step, "")
 }
 
-// retire ends the tag in all old stores, and returns an id that is above all that they have handed
-// out.
+// retire ends the tag in all old stores, and returns an id above all that they have handed out.
 func (r Restriping) retire(ctx context.Context) (floor int64, err error) {
 	n := int64(len(r.From))
 	floor = r.Start

@@ -20,8 +20,7 @@ type Tag struct {
 // Name is the tag's name.
 func (t *Tag) Name() string { return t.name }
 
-// Next draws an id. It waits only where no range is ready; ctx ends the wait, and is not checked
-// otherwise.
+// Next draws an id. It waits only where no range is ready; ctx only ends the wait.
 //
 // The errors: the Source's answer, if this call waited for it; [ErrStarved] with the context's
 // cause; [ErrWentBack], [ErrBadRange], [ErrTooManyTags], [ErrClosed].

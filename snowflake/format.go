@@ -8,8 +8,7 @@ import (
 	"time"
 )
 
-// Format is a way to write an id, by the name that the HTTP interface has for it. The zero value is
-// Decimal.
+// Format is a way to write an id, by its name in the HTTP interface. The zero value is Decimal.
 type Format string
 
 // The formats.

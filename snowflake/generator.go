@@ -31,8 +31,7 @@ type Config struct {
 // Stop ends it. Without Stop nothing leaks: what runs beside a busy generator, one goroutine, ends
 // by itself within a second after calls have become rare.
 type Generator struct {
-	// current is the positions that ids are drawn from, with the worker id that they belong to. A
-	// call loads it once.
+	// current is the positions that ids are drawn from, and their worker id. A call loads it once.
 	current atomic.Pointer[positions]
 	// until when the last reading of the clock is good enough, counted from born
 	fresh atomic.Int64

@@ -106,8 +106,7 @@ func (l Layout) String() string {
 	return text
 }
 
-// Lasts returns the first time that ids of this layout cannot stamp any more, counted from an
-// epoch.
+// Lasts returns the first time, counted from an epoch, that ids of this layout cannot stamp.
 func (l Layout) Lasts(epoch time.Time) time.Time { return l.start(epoch, 1<<l.Timestamp) }
 
 // Years is how long ids of this layout last, in years of 365.2425 days.

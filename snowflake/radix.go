@@ -108,8 +108,7 @@ func (id ID) appendPadded(dst []byte, width int) ([]byte, error) {
 	return text, nil
 }
 
-// ParsePadded reads what Padded writes with the same width. ErrSyntax, or ErrRange for more than
-// 2^63-1.
+// ParsePadded reads what Padded writes with the same width. ErrSyntax, or ErrRange above 2^63-1.
 func ParsePadded(text string, width int) (ID, error) {
 	if len(text) != width || width > MaxWidth {
 		return 0, fmt.Errorf("%w: %.40q: %d digits", ErrSyntax, text, width)
@@ -117,8 +116,7 @@ func ParsePadded(text string, width int) (ID, error) {
 	return parseDigits(text, decimal, false)
 }
 
-// in writes the id in an alphabet. What is not an id becomes its decimal with its sign, which no
-// parser takes.
+// in writes the id in an alphabet, and what is no id as a signed decimal, which no parser takes.
 func (id ID) in(a *alphabet) string {
 	if id < 0 {
 		return strconv.FormatInt(int64(id), 10)
@@ -136,12 +134,10 @@ func (id ID) Base62() string { return id.in(base62) }
 // Base32 writes the id in Crockford's base 32, in upper case, at most 13 digits.
 func (id ID) Base32() string { return id.in(crockford) }
 
-// ParseBase36 reads what Base36 writes, and nothing else. ErrSyntax, or ErrRange for more than
-// 2^63-1.
+// ParseBase36 reads what Base36 writes, and nothing else. ErrSyntax, or ErrRange above 2^63-1.
 func ParseBase36(text string) (ID, error) { return parseDigits(text, base36, true) }
 
-// ParseBase62 reads what Base62 writes, and nothing else. ErrSyntax, or ErrRange for more than
-// 2^63-1.
+// ParseBase62 reads what Base62 writes, and nothing else. ErrSyntax, or ErrRange above 2^63-1.
 func ParseBase62(text string) (ID, error) { return parseDigits(text, base62, true) }
 
 // ParseBase32 reads Crockford's base 32 as people write it down: lower case is as good as upper

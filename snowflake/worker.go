@@ -59,8 +59,7 @@ func Static(layout Layout, epoch time.Time, datacenter, worker int) (StaticWorke
 // endless is later than any timestamp of a layout in use.
 var endless = time.Unix(1<<55, 0)
 
-// StaticWorker is a Worker with one lease for ever. Static makes it; the zero value has a window
-// that has ended.
+// StaticWorker is a Worker with one lease for ever, from Static; the zero value's has ended.
 type StaticWorker struct{ lease Lease }
 
 // Lease gives the lease.

@@ -76,8 +76,7 @@ func (l *Log) Done(ctx context.Context, entry Entry) {
 	l.log.LogAttrs(ctx, slog.LevelInfo, "audit", line...)
 }
 
-// Refused writes that a request was refused, unless there are too many. told reports whether it
-// did.
+// Refused writes that a request was refused, and reports whether it did: not if there are too many.
 func (l *Log) Refused(ctx context.Context, entry Entry) (told bool) {
 	if !l.takes(entry.By.Address) {
 		return false

@@ -26,8 +26,7 @@ func warnAdmin(admin string, log *slog.Logger) {
 	}
 }
 
-// profiles are those of package net/http/pprof. Its page of the command line is left out: there can
-// be passwords in one.
+// profiles are those of package net/http/pprof, without the command line: it can hold passwords.
 func profiles() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("/debug/pprof/", pprof.Index)
@@ -45,8 +44,7 @@ func profiles() http.Handler {
 	})
 }
 
-// longestProfile is how long a profile or a trace may take: each slows the process that it looks
-// at.
+// longestProfile is how long a profile or a trace may take: each slows its process.
 const longestProfile = 5 * time.Minute
 
 // adminSide is a running admin listener; nil is none.

@@ -27,8 +27,7 @@ type started struct {
 	Warnings   []string `json:"warnings,omitempty"` // what others than this machine can do
 	Hazards    []string `json:"hazards,omitempty"`  // settings of Redis that lose state
 	Problem    string   `json:"problem,omitempty"`  // why the store does not answer now
-	// how long nothing is granted of a worker-id pool that the store does not know, at most; 0 = it
-	// is taken for new
+	// how long a worker-id pool that the store does not know grants nothing, at most; 0 = it is new
 	NewPoolWait int64  `json:"new_pool_wait_ms,omitempty"`
 	Version     string `json:"version"`
 }

@@ -48,8 +48,7 @@ func (b *benching) bind() []*config.Setting {
 	}
 }
 
-// flagOnly limits a setting to the command line: its variable and its name in a file are another
-// command's.
+// flagOnly limits a setting to flags: its variable and name in a file are another command's.
 func flagOnly(s *config.Setting) *config.Setting {
 	parse, value := s.Parse, s.Value
 	s.Parse = func(text string) error {

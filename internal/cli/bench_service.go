@@ -19,8 +19,7 @@ const (
 	benchBody     = `{"bench":true}`
 )
 
-// benchLayout is the pools' layout: for leases one with room for 16,384 callers at once, for ids
-// the usual one.
+// benchLayout is the pools' layout: for leases one with room for 16,384 callers, for ids the usual.
 func benchLayout(what string) string {
 	if what == benchID {
 		return snowflake.DefaultLayout

@@ -6,8 +6,7 @@ import (
 	"github.com/coatcheck/coatcheck/internal/config"
 )
 
-// beside is how many file descriptors are kept for all else: connections to Redis and to an
-// upstream, files.
+// beside is how many file descriptors are kept for connections to Redis and an upstream, and files.
 const beside = 256
 
 // connections is how many clients may be connected: the setting, but no more than the process has

@@ -36,8 +36,7 @@ func (p *program) with(c *cobra.Command, s *source, do func(context.Context, *cl
 	}))
 }
 
-// longestHere bounds a request to a service in this process: each call to its store has a timeout
-// of its own.
+// longestHere bounds a request to a service in this process: calls to its store have timeouts.
 const longestHere = 24 * time.Hour
 
 // serviceHere is the configuration of a service in this process. It asks for no keys, writes no log

@@ -87,8 +87,7 @@ func (p *program) idCommand() *cobra.Command {
 	return command
 }
 
-// snowflakeCommand makes Snowflake ids, as id and as id snowflake, which is the path of the HTTP
-// interface.
+// snowflakeCommand makes Snowflake ids, as id and, like the path in HTTP, as id snowflake.
 func (p *program) snowflakeCommand(name, short string) *cobra.Command {
 	var form idForm
 	var n int64

@@ -73,8 +73,7 @@ var (
 	tlsSettings    = []string{"tls-cert", "tls-key", "tls-client-ca", "tls-client-auth"}
 )
 
-// fixed reports whether a setting turns access control, or TLS, on or off, which a slip must not
-// do.
+// fixed reports whether a setting turns access control, or TLS, on or off: a slip must not.
 func (a changeable) fixed(name string, next *config.Service) bool {
 	switch {
 	case slices.Contains(accessSettings, name):

@@ -21,8 +21,7 @@ func (p *program) lockCommand() *cobra.Command {
 		p.lockRunCommand(), p.lockListCommand(), p.lockBreakCommand())
 }
 
-// acquire waits for a lock as long as the request says, and holds it: at a running service, or
-// straight on Redis.
+// acquire waits for a lock as the request says, and holds it: at a service, or straight on Redis.
 type acquire func(ctx context.Context, name string, request client.LockRequest) (heldLock, error)
 
 // heldLock is a lock that this process holds: a *client.Lock or a *lock.Lock.

@@ -71,8 +71,7 @@ func (h *lockTenure) Window() (supervise.Window, error) {
 	return supervise.Window{Server: h.epoch.Add(end), Boot: end}, nil
 }
 
-// trust is how long before its lease can end a lock counts as lost, as packages lock and client
-// have it.
+// trust is how long before its lease can end a lock counts as lost in packages lock and client.
 func trust(ttl time.Duration) time.Duration { return min(ttl/10, time.Second) }
 
 func (h *lockTenure) Environment(file string) []string {

@@ -20,8 +20,7 @@ type mark struct {
 	meaning string
 }
 
-// The marks, the most important first: a character for several slots shows the first that one of
-// them has.
+// The marks, the most important first: a character for several slots shows their first.
 var marks = []mark{
 	{'#', "32", "held"},
 	{'~', "33", "cooling"},

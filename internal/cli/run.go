@@ -43,14 +43,12 @@ type laterError struct{ error }
 
 func (e laterError) Unwrap() error { return e.error }
 
-// exitError is the exit code of a command that coatcheck ran for its user. It is passed on without
-// a message.
+// exitError is the exit code of a command that coatcheck ran for its user, passed on silently.
 type exitError struct{ code int }
 
 func (e exitError) Error() string { return fmt.Sprintf("exit code %d", e.code) }
 
-// endOf returns the end of a command that coatcheck ran for its user, or the error that kept it
-// from its end.
+// endOf returns how a command that coatcheck ran for its user ended, or what kept it from that.
 func endOf(code int, err error) error {
 	if err != nil {
 		return err
@@ -67,8 +65,7 @@ func Main() (code int) {
 	return run(ctx, os.Args[1:], os.Getenv, os.Stdout, os.Stderr)
 }
 
-// run is the whole program, so that tests can call it: it ends when the command has, or soon after
-// the context.
+// run is the whole program, for tests: it ends when the command has, or soon after the context.
 func run(ctx context.Context, args []string, getenv func(string) string, stdout, stderr io.Writer) int {
 	p := &program{getenv: getenv, stdout: stdout, stderr: stderr}
 	root := p.command()

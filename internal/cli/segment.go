@@ -29,8 +29,7 @@ type leafFlags struct {
 	leaf segment.LeafConfig
 }
 
-// bindLeaf adds --sql, --table, --sql-timeout, --config and the command's own settings to its
-// flags.
+// bindLeaf adds --sql, --table, --sql-timeout, --config and a command's own settings to its flags.
 func bindLeaf(flags *pflag.FlagSet, own ...*config.Setting) *leafFlags {
 	l := &leafFlags{}
 	l.bindTo(flags, append(own, config.DatabaseURL("sql", "the database: mysql://user:password@host:port/database or postgres://…; in COATCHECK_SQL or the file others do not see it", &l.url)))

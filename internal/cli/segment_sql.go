@@ -88,8 +88,7 @@ var passingSQL = struct {
 	classes: []string{"08", "25", "40", "53", "55", "57"},
 }
 
-// answeredSQL reports whether a database has refused a statement for good, and whether it was for
-// lack of a table.
+// answeredSQL reports whether a database has refused a statement for good, and for lack of a table.
 func answeredSQL(err error) (refused, noTable bool) {
 	if fault, ok := errors.AsType[*mysql.MySQLError](err); ok {
 		return !slices.Contains(passingSQL.numbers, fault.Number), fault.Number == 1146

@@ -54,8 +54,7 @@ func (p *program) segmentStripeCommand() *cobra.Command {
 	return command
 }
 
-// openAll opens databases. Those that are gone are nil. What it returns closes them, whether there
-// was an error or not.
+// openAll opens databases; those that are gone are nil. closeAll closes them, also after an error.
 func (l *leafFlags) openAll(urls []string, into *[]*segment.LeafAlloc) (closeAll func(), err error) {
 	var closes []func() error
 	for _, url := range urls {

@@ -51,8 +51,7 @@ func (p *program) drawRing(ctx context.Context, service *client.Client, pool str
 	return p.print(leased(whole), poolTable([]wire.WorkerPool{whole.WorkerPool})+"\n"+ringPicture(whole, colourful(p.stdout, p.getenv)))
 }
 
-// wholeRing reads a ring page by page. It leaves out the worker ids after the last that was ever
-// leased.
+// wholeRing reads a ring page by page, without the worker ids after the last that was ever leased.
 func wholeRing(ctx context.Context, service *client.Client, pool string) (whole wire.WorkerRing, err error) {
 	for met := 0; ; {
 		page, err := service.Ring(ctx, pool, len(whole.Slots), workerlease.MaxSlots)

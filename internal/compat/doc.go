@@ -15,8 +15,7 @@
 //	/tinyid/id/nextSegmentId          [Tinyid.Range]
 //	/tinyid/id/nextSegmentIdSimple    [Tinyid.Range]
 //
-// A handler returns an error that it has not answered: one of the service's own, such as a form
-// that is too large.
+// A handler returns an error that it has not answered: the service's own, as for a form too large.
 package compat
 
 import (
@@ -46,8 +45,7 @@ type Service struct {
 	// the request's context; nil = tokens decide
 	Access *access.Policy
 
-	// Name reads a name from the request's path. It fails if that is no name, or the caller may not
-	// touch it.
+	// Name reads a name from the request's path. It fails if that is none, or not for the caller.
 	Name    func(c echo.Context, param string) (string, error)
 	Problem func(error) wire.Problem  // says what an error is to clients of the service itself
 	Refused func(echo.Context, error) // is told, before the answer, why a caller is refused

@@ -37,8 +37,7 @@ var (
 	leafEpoch  = time.UnixMilli(1288834974657).UTC()
 )
 
-// Shapes has Leaf's sequences begin by lot, as there, so that ids modulo a number of shards are
-// spread.
+// Shapes has Leaf's sequences begin by lot, as there, so that ids spread over shards by remainder.
 func (l LeafConfig) Shapes() map[string]stamper.Shape {
 	if l.NoSnowflake {
 		return nil
@@ -46,8 +45,7 @@ func (l LeafConfig) Shapes() map[string]stamper.Shape {
 	return map[string]stamper.Shape{l.pool(): {Layout: leafLayout, Epoch: leafEpoch, Spread: true}}
 }
 
-// Pin adds the pool of Leaf's ids to those that are pinned, unless it is there. It returns another
-// map then.
+// Pin returns the pinned pools with that of Leaf's ids, in another map unless it is there.
 func (l LeafConfig) Pin(pools map[string]workerlease.Pin) map[string]workerlease.Pin {
 	if _, pinned := pools[l.pool()]; pinned || l.NoSnowflake {
 		return pools
@@ -156,8 +154,7 @@ func (l *Leaf) exception(c echo.Context, id int) error {
 		"Result{id="+strconv.Itoa(id)+", status=EXCEPTION}")
 }
 
-// Refuse answers a caller that the service does not admit. Leaf has no such answer: it is the one
-// for an unknown path.
+// Refuse answers a caller that the service does not admit, as Leaf answers for an unknown path.
 func (l *Leaf) Refuse(c echo.Context, err error) error {
 	problem := l.service.Problem(err)
 	c.Response().Header().Del(echo.HeaderWWWAuthenticate) // which belongs to 401

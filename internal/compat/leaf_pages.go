@@ -11,8 +11,7 @@ import (
 	"github.com/coatcheck/coatcheck/segment"
 )
 
-// Cache shows the tags in use. The range that ids are drawn from is the first, the one after
-// it the second.
+// Cache shows the tags in use: first the range that ids are drawn from, then the one after it.
 func (l *Leaf) Cache(c echo.Context) error {
 	if l.config.NoSegment {
 		return segmentOff(c)

@@ -45,8 +45,7 @@ type Tinyid struct {
 // is given an id.
 func NewTinyid(service Service, tokens []Token) *Tinyid { return &Tinyid{service, tokens} }
 
-// IDs hands out ids of a tag: as JSON, or on a path that ends in Simple as text with commas between
-// them.
+// IDs hands out ids of a tag: as JSON, or on a path ending in Simple as text with commas.
 func (t *Tinyid) IDs(c echo.Context) error {
 	bizType, allowed, err := t.asker(c)
 	if err != nil {

@@ -105,8 +105,7 @@ func (c *Service) Hosts() []string {
 	return append(slices.Clone(c.Server.AllowedHosts), strings.ToLower(host))
 }
 
-// CheckAdmin refuses an admin listener that other machines can reach, and one at the clients'
-// address.
+// CheckAdmin refuses an admin listener that other machines can reach, or at the clients' address.
 func (c *Service) CheckAdmin(name, admin string) error {
 	host, port, err := net.SplitHostPort(admin)
 	if err != nil {

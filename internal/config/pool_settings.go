@@ -47,8 +47,7 @@ func parsePools(text string) (map[string]workerlease.Pin, error) {
 	return pins, nil
 }
 
-// parsePin reads one pool. What is left out is the default of a pool that is new; a TTL is then not
-// pinned.
+// parsePin reads one pool. What is left out is a new pool's default; a TTL is then not pinned.
 func parsePin(parts map[string]string) (pin workerlease.Pin, err error) {
 	layout, epoch, datacenter := snowflake.MustLayout(snowflake.DefaultLayout), snowflake.DefaultEpoch, 0
 	for _, part := range slices.Sorted(maps.Keys(parts)) {

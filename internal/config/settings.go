@@ -49,8 +49,7 @@ type Service struct {
 	LogFormat string
 }
 
-// Setting is one line of the configuration: a flag, its environment variable and its key in the
-// file.
+// Setting is one line of the configuration: a flag, its variable and its key in the file.
 type Setting struct {
 	Name  string // of the flag and in the file
 	Group string // the heading that it stands under; "" = none

@@ -167,8 +167,7 @@ func (l *Sources) meant(name string) string {
 	return "; is " + nearest + " meant?"
 }
 
-// distance is how many letters have to be put in, taken out or changed to make one name of another
-// (Levenshtein).
+// distance is how many letters have to be added, removed or changed between names (Levenshtein).
 func distance(a, b string) int {
 	row := make([]int, len(b)+1)
 	for j := range row {

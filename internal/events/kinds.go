@@ -33,8 +33,7 @@ const (
 	StoreChanged = "store.changed" // another incarnation: confirmed writes may be missing
 )
 
-// The kinds that are only counted: there can be thousands in a second, and a single one is of no
-// use to a person.
+// The kinds that are only counted: of thousands in a second a single one is of no use to a person.
 const (
 	TokenIssued    = "token.issued"
 	TokenClaimed   = "token.claimed"

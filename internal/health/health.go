@@ -25,8 +25,7 @@ type Config struct {
 	Store *redisstore.Store
 	// Title is the text of a store's error for clients, which names nothing of theirs.
 	Title func(error) string
-	// Changed is called when the store is another incarnation, so that confirmed writes may be
-	// missing.
+	// Changed is called when the store is another incarnation: confirmed writes may be missing.
 	Changed func(ctx context.Context, found Incarnation)
 	// Stopping is set when the process is about to end: Check reports that, and asks no store.
 	Stopping *atomic.Bool
@@ -86,8 +85,7 @@ func (c *Checker) Forget() {
 	c.until = time.Time{}
 }
 
-// look asks every master, and writes the incarnation's marker: only a write reports whether the
-// store takes writes.
+// look asks every master, and writes the incarnation's marker, to learn whether writes are taken.
 func (c *Checker) look(ctx context.Context) Answer {
 	if err := c.config.Store.Ping(ctx); err != nil {
 		return c.refused(err)

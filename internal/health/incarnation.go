@@ -21,8 +21,7 @@ type Change string
 // The changes that [IncarnationOf] returns.
 const (
 	Same Change = "same" // the state was written under this incarnation
-	// First means that there was no marker: the first use of this Redis, or all of its state is
-	// gone.
+	// First means that there was no marker: this Redis is new, or all of its state is gone.
 	First   Change = "new"
 	Changed Change = "changed" // a failover, or a restart without the last data
 )

@@ -8,8 +8,7 @@ const Max = 200
 // Rule is the rule for people.
 const Rule = "1 to 200 characters of A–Z a–z 0–9 . _ : ~ @ -"
 
-// Valid reports whether a text keeps the rule. It is safe for concurrent use, and allocates
-// nothing.
+// Valid reports whether a text keeps the rule. It is safe for concurrent use and does not allocate.
 func Valid(text string) bool {
 	for i := range len(text) {
 		if !inNames[text[i]] {
@@ -19,8 +18,7 @@ func Valid(text string) bool {
 	return text != "" && len(text) <= Max
 }
 
-// InPath reports whether a valid name can be a part of a URL's path by itself, where . and .. mean
-// something else.
+// InPath reports whether a valid name can be a part of a URL's path: . and .. mean something else.
 func InPath(text string) bool { return Valid(text) && text != "." && text != ".." }
 
 var inNames = func() (allowed [256]bool) {

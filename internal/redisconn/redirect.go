@@ -8,8 +8,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Redirect returns an error's kind of "not run here", and where to go instead. An unknown kind is
-// "".
+// Redirect returns an error's kind of "not run here", "" if unknown, and where to go instead.
 func Redirect(err error) (target, kind string) {
 	if err == nil {
 		return "", ""

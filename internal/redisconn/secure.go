@@ -27,8 +27,7 @@ func takeFiles(query url.Values) (files map[string]string) {
 	return files
 }
 
-// Secure puts TLS and credentials, each nil by default, into the target. It reads the files that
-// the URL names.
+// Secure puts TLS and credentials, each nil by default, into the target. It reads the URL's files.
 func (t *Target) Secure(secure *tls.Config, credentials func(context.Context) (username, password string, err error)) error {
 	if t.Mode == Embedded {
 		if secure != nil || credentials != nil {

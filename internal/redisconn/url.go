@@ -244,8 +244,7 @@ func (t *Target) servers(authority, port string) error {
 	return nil
 }
 
-// path reads what follows the hosts: the master's name and the database for Sentinel, nothing for
-// Cluster.
+// path reads what follows the hosts: for Sentinel the master's name and database, else nothing.
 func (t *Target) path(path string) (err error) {
 	if t.Mode == Cluster {
 		if path != "" {

@@ -18,8 +18,7 @@ import (
 	"github.com/coatcheck/coatcheck/redisstore"
 )
 
-// Options are the options of an inspection. The zero value of each field means the default beside
-// it.
+// Options are the options of an inspection. The zero value of each field means its default.
 type Options struct {
 	// of each latency; 0 = 200. There are fewer where they would take more than a second
 	Samples  int

@@ -224,8 +224,7 @@ func look(c *doctor.InspectedCluster) {
 	}
 }
 
-// state asks one node for its view of the cluster, and for its moving slots, which only the node
-// itself knows.
+// state asks one node for its view of the cluster, and for its moving slots, known to it alone.
 func (i *inspector) state(ctx context.Context, found *doctor.InspectedCluster, addr string) {
 	node := i.dial(addr)
 	defer node.Close()

@@ -173,8 +173,7 @@ type tried struct {
 	unknown []string // that the server does not know; upper case
 }
 
-// try runs commands on a key that does not exist. The error is that of a server that did not
-// answer.
+// try runs commands on a key that does not exist. Its error means that the server did not answer.
 func try(ctx context.Context, node *redis.Client, commands []needed, key, channel string) (found tried, err error) {
 	pipe := node.Pipeline()
 	answers := make([]*redis.Cmd, len(commands))

@@ -15,8 +15,7 @@ const (
 	None     = "none"
 )
 
-// Wants reports whether a request for a route has a line in the access log of a mode; "" =
-// NoHealth.
+// Wants reports whether a mode's access log has requests for a route; "" = NoHealth.
 func Wants(mode, route string) bool {
 	switch mode {
 	case None:
@@ -38,8 +37,7 @@ func IDOf(r *http.Request) string {
 	return secret.New()
 }
 
-// Method is a request's method, or "other" for one that a client has invented, which is not for the
-// log.
+// Method is a request's method, or "other" for an invented one, which the log must not quote.
 func Method(method string) string {
 	switch method {
 	case http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete, http.MethodOptions, http.MethodTrace, http.MethodConnect:

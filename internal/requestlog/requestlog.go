@@ -78,8 +78,7 @@ func withIDs(ctx context.Context, line slog.Record) slog.Record {
 	return line
 }
 
-// Nameless returns a logger without the names that clients chose: the attributes tag, key and name
-// of a line.
+// Nameless returns a logger without names that clients chose: the attributes tag, key and name.
 func Nameless(log *slog.Logger) *slog.Logger {
 	return slog.New(handler{log.Handler(), false, func(_ context.Context, full slog.Record) slog.Record {
 		line := slog.NewRecord(full.Time, full.Level, full.Message, full.PC)

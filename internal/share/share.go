@@ -3,8 +3,7 @@ package share
 
 import "sync"
 
-// Places counts the places of each owner. The zero value has none taken. It is not safe for
-// concurrent use.
+// Places counts the places of each owner; the zero value has none. It is not for concurrent use.
 type Places struct{ taken map[string]int }
 
 // Take notes that one place more is an owner's.

@@ -8,8 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// bootClock is the clock that cannot be set. On macOS it runs while the machine sleeps; elsewhere
-// it may stand still.
+// bootClock is the clock that cannot be set. In a sleep it runs on macOS; elsewhere it may stand.
 const bootClock = unix.CLOCK_MONOTONIC
 
 // adoptOrphans and dieWithParent have no counterpart here: the guard alone ends a command whose

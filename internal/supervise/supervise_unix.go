@@ -18,8 +18,7 @@ import (
 type Lease interface {
 	Context() context.Context // ends when the lease is lost, with the cause
 	Window() (Window, error)  // until when it lasts, as far as is known now
-	// Environment is that of the command, which finds the end of the window in the file; "" = there
-	// is none
+	// Environment is the command's, which finds the end of the window in the file; "" = none
 	Environment(file string) []string
 	// Gone reports whether the lease, lost for that cause, can be another's before its window ends
 	Gone(cause error) bool
@@ -29,8 +28,7 @@ type Lease interface {
 // leastMargin is longer than a busy machine delays a process that is ready to run.
 const leastMargin = 200 * time.Millisecond
 
-// Allowed is the margin at the end of a window: small enough for renewals to fail a few times
-// before it.
+// Allowed is the margin at a window's end: small, so that renewals may fail a few times before.
 func Allowed(ttl, grace time.Duration) Allowance {
 	return Allowance{Grace: min(grace, ttl/4), Margin: min(max(ttl/10, leastMargin), time.Second)}
 }
@@ -125,8 +123,7 @@ func (s *supervision) watch() {
 	}
 }
 
-// due is when this process kills the command, by the boot clock: the guard should have done it by
-// then.
+// due is when this process kills the command, by the boot clock, if the guard has not.
 func (s *supervision) due() time.Duration { return s.window.Boot - s.allowance.Margin/2 }
 
 // pause is how long to wait for that moment.
@@ -195,8 +192,7 @@ func (s *supervision) reap() {
 	}
 }
 
-// wasCut reports whether the command was stopped. If this process killed it, the guard may have
-// seen only its end.
+// wasCut reports whether the command was stopped. Killed from here, it may look ended to the guard.
 func (s *supervision) wasCut() bool {
 	return s.outcome.Cut || s.killed && s.outcome.Code == 128+int(syscall.SIGKILL)
 }

@@ -28,8 +28,7 @@ type Window struct {
 	Boot   time.Duration
 }
 
-// origin is the server's time at zero of the boot clock, as a reader of the file's two lines
-// computes it.
+// origin is the server's time at zero of the boot clock, as the file's two lines give it.
 func (w Window) origin() time.Time {
 	return time.UnixMilli(w.Server.UnixMilli() - w.Boot.Milliseconds())
 }

@@ -16,8 +16,7 @@ import (
 // pipelineCalls is how many calls shared a call's round trip, itself among them.
 const pipelineCalls = attribute.Key("coatcheck.pipeline.calls")
 
-// calls makes a span of each call to the store for a request. The process's own calls, such as
-// renewals, have none.
+// calls makes a span of each call to the store for a request. Calls without one have none.
 type calls struct {
 	observe.None
 
@@ -56,8 +55,7 @@ func (c calls) CallEnded(ctx context.Context, call observe.Call) {
 	span.End()
 }
 
-// classOf names the class of an error, whose text may be too much for a trace; "" for an answer
-// that is no failure.
+// classOf names the class of an error, whose text may be too much for a trace; "" is no failure.
 func classOf(err error) string {
 	switch {
 	case err == nil:

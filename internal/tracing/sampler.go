@@ -35,8 +35,7 @@ func (s sampler) ShouldSample(p sdk.SamplingParameters) sdk.SamplingResult {
 	case !parent.IsRemote() || s.known(p.ParentContext):
 		return sdk.AlwaysSample().ShouldSample(p)
 	}
-	// The ratio is decided on the trace's id, which the caller has chosen: a new one takes its
-	// place.
+	// The ratio is decided on the trace's id, which the caller chose: a new one replaces it.
 	_, _ = rand.Read(p.TraceID[:]) // it never fails
 	return s.begun.ShouldSample(p)
 }

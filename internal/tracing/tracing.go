@@ -36,8 +36,7 @@ const scope = "github.com/coatcheck/coatcheck"
 // them.
 type Config struct {
 	Endpoint string // base URL of the collector, such as http://127.0.0.1:4318, after which comes /v1/traces; "" = as the environment says
-	// the part of the traces that is kept, 0 to 1: see Known. nil = as the environment says, else
-	// all
+	// the part of the traces that is kept, 0 to 1: see Known. nil = by the environment, else all
 	Sample *float64
 	// Known reports whether the caller of a request, by its context, is one whose decision to keep
 	// a trace is followed, unless Sample is 0. That of all others counts as far as Sample allows.

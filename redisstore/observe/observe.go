@@ -25,8 +25,7 @@ type Observer interface {
 	IncarnationChanged()
 }
 
-// OpIncrBy is the op of an increment, which is a command of its own. All others are names of
-// scripts.
+// OpIncrBy is the op of an increment, a command of its own. All others are names of scripts.
 const OpIncrBy = "incrby"
 
 // Call is a script or an INCRBY that has ended.
@@ -43,8 +42,7 @@ type Call struct {
 	Together int
 }
 
-// Batch is a round trip to one server and what it carried. Calls that come while others are under
-// way go together.
+// Batch is a round trip to one server, and what it carried: calls that came during another.
 type Batch struct {
 	Calls int // scripts and increments
 	Took  time.Duration

@@ -31,8 +31,7 @@ const DefaultStep = 1000
 type Config struct {
 	Counters counter.Config // of the tags, which are counters of their own kind: see [Counters]
 	Step     int64          // ids of a range at least, 1 to counter.MaxBy; 0 = DefaultStep
-	// KnownOnly refuses tags that are not there with segment.ErrUnknownTag; without it they begin
-	// at 1.
+	// KnownOnly refuses absent tags with segment.ErrUnknownTag; without it they begin at 1.
 	KnownOnly bool
 }
 

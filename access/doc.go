@@ -1,5 +1,4 @@
-// Package access identifies callers and knows their rights: API keys, client certificates, roles,
-// names and limits.
+// Package access identifies callers and knows their rights: keys, certificates, roles and limits.
 //
 // What holds:
 //

@@ -11,8 +11,7 @@ import (
 // Limit is how often a principal may ask. The zero value is no limit.
 type Limit struct {
 	Rate Rate
-	// requests at once beyond the even flow; 0 = as many as the rate gives in one second, and one
-	// at least
+	// requests at once beyond the even flow; 0 = as many as the rate gives in a second, 1 at least
 	Burst int
 }
 

@@ -102,8 +102,7 @@ type asked struct {
 	told  chan struct{}
 }
 
-// principalLimit counts the requests of one principal. One goroutine at a time speaks with the
-// store for it.
+// principalLimit counts the requests of one principal. One goroutine asks the store for it.
 type principalLimit struct {
 	memory  memory
 	servers *sync.WaitGroup
@@ -122,8 +121,7 @@ func (p *principalLimit) join(ask *asked) (first bool) {
 	return first
 }
 
-// serve counts the queued requests. Requests that came meanwhile get their own goroutine, so that
-// none waits for later ones.
+// serve counts the queued requests. Those that come meanwhile get their own goroutine.
 func (p *principalLimit) serve(ctx context.Context) {
 	p.mu.Lock()
 	requests := p.waiting

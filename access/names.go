@@ -60,8 +60,7 @@ type Span struct {
 	Exact  bool
 }
 
-// Spans returns the allowed names that begin with a prefix, as spans that do not overlap, in the
-// order of the names' bytes.
+// Spans returns the allowed names that begin with a prefix, as spans apart, in byte order.
 func (n Names) Spans(prefix string) (spans []Span) {
 	if n.All() {
 		return []Span{{Prefix: prefix}}

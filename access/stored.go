@@ -49,8 +49,7 @@ func Add(ctx context.Context, store *redisstore.Store, record Record) error {
 	return reply.Unexpected()
 }
 
-// Remove removes a key. Services refuse it as soon as they have read the store again. was reports
-// whether it was there.
+// Remove removes a key, for each service from its next look on. was reports whether it was there.
 func Remove(ctx context.Context, store *redisstore.Store, id string) (was bool, err error) {
 	if !idForm.MatchString(id) {
 		return false, nil

@@ -10,16 +10,14 @@ import (
 	"time"
 )
 
-// Config is the service, and how to call it. The zero value of each field but URL means its
-// documented default.
+// Config is the service, and how to call it. The zero value of all but URL means the default.
 type Config struct {
 	// of the service, such as http://127.0.0.1:8080; a path in it stands before the service's own
 	URL string
 	// is sent to the service: use https except on this machine; "" = none. It is in no error and no
 	// log
 	APIKey string
-	// it is copied, and does not follow redirects; nil = one of the client's own, with net/http's
-	// defaults
+	// it is copied and follows no redirects; nil = one of the client's own with net/http's defaults
 	HTTPClient *http.Client
 	Timeout    time.Duration // how long one request may take; 0 = 10 s
 	// largest answer, in bytes; 0 = 16 MiB. A longer one counts as unreadable

@@ -6,7 +6,6 @@ import (
 	"crypto/rand"
 	"iter"
 	"net/http"
-	"net/url"
 	"strconv"
 	"strings"
 	"time"
@@ -96,7 +95,7 @@ func (c *Client) add(ctx context.Context, key string, request CounterRequest) (C
 		Number  string   `json:"number"`
 		Numbers []string `json:"numbers"`
 	}
-	incr := call{op: "add to counter", name: key, method: http.MethodPost, path: "/incr/" + key + request.query(), repeat: request.RequestID, status: http.StatusOK, into: &added}
+	incr := call{op: "add to counter", name: key, method: http.MethodPost, path: withQuery("/incr/"+key, request.query()), repeat: request.RequestID, status: http.StatusOK, into: &added}
 	switch {
 	case request.By < 0:
 		return CounterRange{}, incr.invalid("by is 1 to 1,000,000")
@@ -116,26 +115,18 @@ func (c *Client) add(ctx context.Context, key string, request CounterRequest) (C
 	return got, nil
 }
 
-func (r CounterRequest) query() string {
-	query := url.Values{}
-	for name, value := range map[string]string{"template": r.Template, "calendar": r.Calendar, "zone": r.Zone} {
-		if value != "" {
-			query.Set(name, value)
-		}
-	}
+func (r CounterRequest) query() map[string]string {
+	query := map[string]string{"template": r.Template, "calendar": r.Calendar, "zone": r.Zone}
 	if !r.At.IsZero() {
-		query.Set("at", r.At.UTC().Format(time.RFC3339Nano))
+		query["at"] = r.At.UTC().Format(time.RFC3339Nano)
 	}
 	if r.By != 1 {
-		query.Set("by", strconv.FormatInt(r.By, 10))
+		query["by"] = strconv.FormatInt(r.By, 10)
 	}
 	if r.TTL != 0 {
-		query.Set("ttl_ms", strconv.FormatInt(millis(r.TTL), 10))
+		query["ttl_ms"] = strconv.FormatInt(millis(r.TTL), 10)
 	}
-	if len(query) == 0 {
-		return ""
-	}
-	return "?" + query.Encode()
+	return query
 }
 
 // answers reports whether it is what was asked for.

@@ -176,15 +176,15 @@ const (
 	settleLimit = 30 * time.Second // for all of them together
 )
 
-// record stores the answer. One that is too large is recorded without its body: the token must not
-// stay in doubt for that.
+// record stores the answer, without its body if that is too large: no token stays in doubt for it.
 func (run *run) record(ctx context.Context, answer Answer) error {
-	err := settle(ctx, func(ctx context.Context) error { return run.client.Complete(ctx, run.token, run.lease, answer) })
-	if !errors.Is(err, ErrTooLarge) {
-		return err
+	complete := func(ctx context.Context) error { return run.client.Complete(ctx, run.token, run.lease, answer) }
+	err := settle(ctx, complete)
+	if errors.Is(err, ErrTooLarge) {
+		answer.Body, answer.NotKept = nil, true
+		err = settle(ctx, complete)
 	}
-	answer.Body, answer.NotKept = nil, true
-	return settle(ctx, func(ctx context.Context) error { return run.client.Complete(ctx, run.token, run.lease, answer) })
+	return err
 }
 
 // release gives the claim back: the work provably never began. The claim may belong to no attempt,
@@ -196,8 +196,7 @@ func (run *run) release(ctx context.Context) {
 	}
 }
 
-// settle makes a call that is harmless to repeat, again and again until its outcome is known, or it
-// was tried often and long enough.
+// settle repeats a harmless call until its outcome is known, or it was tried often and long enough.
 func settle(ctx context.Context, call func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, settleLimit)
 	defer cancel()
@@ -207,10 +206,8 @@ func settle(ctx context.Context, call func(context.Context) error) error {
 		if try == settleTries || !errors.Is(err, ErrUnavailable) && !errors.Is(err, ErrUnknownOutcome) {
 			return err
 		}
-		select {
-		case <-ctx.Done():
+		if !rest(ctx, wait) {
 			return err
-		case <-time.After(wait):
 		}
 		wait = min(2*wait, 2*time.Second)
 	}

@@ -16,8 +16,7 @@ var (
 	ErrRefused = errors.New("refused, nothing was done")
 	// ErrLost means that the caller no longer holds it: stop using it.
 	ErrLost = errors.New("lost, no longer held")
-	// ErrUnknownOutcome means that the write may or may not have happened. See [Client] for each
-	// call.
+	// ErrUnknownOutcome means that the write may have happened. [Client] says what to do.
 	ErrUnknownOutcome = errors.New("outcome unknown")
 )
 
@@ -37,8 +36,7 @@ var (
 	ErrNotFound     = refusal("there is nothing of that name")
 	// ErrExhausted comes with Error.Wait: when the first can be free.
 	ErrExhausted = refusal("every worker id of the pool is taken or cooling")
-	// ErrQuarantined comes with Error.Wait: when every window that may be open has ended, or
-	// counters go on.
+	// ErrQuarantined comes with Error.Wait: until no lost window can be open, or counters go on.
 	ErrQuarantined  = refusal("state may have been lost")
 	ErrOtherPool    = refusal("the pool, or the lock, has another layout, epoch, datacenter, ttl or number of permits")
 	ErrHeld         = refusal("the lock is held by others")
@@ -141,8 +139,7 @@ type Error struct {
 	cause *cause
 }
 
-// Error reports the operation, the answer, and why. It holds no token and no proof of a claim or
-// lease.
+// Error reports the operation, the answer, and why. It holds no token and no proof.
 func (e *Error) Error() string {
 	var text strings.Builder
 	fmt.Fprintf(&text, "%s: %v", e.Op, e.kind())

@@ -17,7 +17,7 @@ func list[page, wired, item any](
 	return func(yield func(item, error) bool) {
 		for cursor := ""; ; {
 			var answer page
-			get := call{op: op, method: http.MethodGet, path: path + pageQuery(path, prefix, cursor), status: http.StatusOK, into: &answer}
+			get := call{op: op, method: http.MethodGet, path: withQuery(path, map[string]string{"prefix": prefix, "cursor": cursor}), status: http.StatusOK, into: &answer}
 			err := c.exchange(ctx, get)
 			listed, next := read(answer)
 			// which would never end
@@ -42,18 +42,19 @@ func list[page, wired, item any](
 	}
 }
 
-func pageQuery(path, prefix, cursor string) string {
+// withQuery is a path with those of the values in its query that are not empty.
+func withQuery(path string, values map[string]string) string {
 	query := url.Values{}
-	for name, value := range map[string]string{"prefix": prefix, "cursor": cursor} {
+	for name, value := range values {
 		if value != "" {
 			query.Set(name, value)
 		}
 	}
-	if len(query) == 0 {
-		return ""
+	switch {
+	case len(query) == 0:
+		return path
+	case strings.Contains(path, "?"):
+		return path + "&" + query.Encode()
 	}
-	if strings.Contains(path, "?") {
-		return "&" + query.Encode()
-	}
-	return "?" + query.Encode()
+	return path + "?" + query.Encode()
 }

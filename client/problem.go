@@ -44,8 +44,7 @@ func (e *Error) problem(header http.Header, body []byte, call call) *Error {
 	return e
 }
 
-// parseProblem reads a problem of the service; ok is false for any other answer, such as a proxy's
-// page.
+// parseProblem reads a problem of the service; ok is false for others, such as a proxy's page.
 func parseProblem(status int, header http.Header, body []byte) (problem wire.Problem, ok bool) {
 	media, _, err := mime.ParseMediaType(header.Get("Content-Type"))
 	if err != nil || media != "application/problem+json" || status < 400 || json.Unmarshal(body, &problem) != nil {

@@ -22,15 +22,13 @@ const (
 	Takeover Policy = "takeover" // the next claim may be granted, with a larger fence
 )
 
-// ClaimOptions are the options of a claim. The zero value of each field but Fingerprint means its
-// documented default.
+// ClaimOptions are the options of a claim. The zero value of all but Fingerprint is the default.
 type ClaimOptions struct {
 	// of the request, 1 to 256 bytes: a claim with another one is refused. Fingerprint makes one
 	Fingerprint string
 	Policy      Policy        // "" = Hold
 	Lease       time.Duration // how long the attempt may be silent, 100 ms to a day; 0 = 30 s
-	// of Claim alone: the secret that becomes Grant.Lease, 16 to 128 visible ASCII characters; "" =
-	// a new one
+	// of Claim alone: the secret to be Grant.Lease, 16 to 128 visible ASCII bytes; "" = a new one
 	Owner string
 }
 

@@ -79,8 +79,5 @@ func breathe(ctx context.Context, over time.Time) {
 	if !over.IsZero() {
 		pause = min(pause, time.Until(over))
 	}
-	select {
-	case <-ctx.Done():
-	case <-time.After(pause):
-	}
+	rest(ctx, pause)
 }

@@ -62,8 +62,7 @@ func (f *failure) Error() string {
 	return fmt.Sprintf("sent %s; came %s; expected %s", f.sent, f.came, f.want)
 }
 
-// end ends the check under way, from wherever in it, unless err is nil. It is for the goroutine
-// that attempt runs in.
+// end ends the check under way unless err is nil. It is for the goroutine of attempt.
 func end(err error) {
 	if err != nil {
 		panic(ended{err})

@@ -48,8 +48,7 @@ func (r request) target() string {
 	return r.url + "?" + r.query
 }
 
-// String says the request in a line of a report. Headers that the caller gave may be secret: only
-// their names are told.
+// String says the request in a line of a report, with the names alone of the caller's headers.
 func (r request) String() string {
 	var b strings.Builder
 	b.WriteString(r.method + " " + r.target())

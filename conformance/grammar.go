@@ -77,8 +77,7 @@ func headerMissing(ctx context.Context, s *suite) {
 	s.refused(ctx, e, s.request("").keyed(), http.StatusBadRequest)
 }
 
-// quotedAndBare looks both ways: a server may keep the quotes with the key, or take bare keys for
-// something else.
+// quotedAndBare looks both ways: a server may keep the quotes, or read bare keys differently.
 func quotedAndBare(ctx context.Context, s *suite) {
 	if s.o.issued() {
 		end(notApplicable("issued tokens are always bare"))

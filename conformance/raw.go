@@ -66,8 +66,7 @@ func (c *raw) write(text string) {
 	}
 }
 
-// head sends a request and reads the head of its answer as it is; the body is left on the
-// connection, which ends.
+// head sends a request and reads the head of its answer; the body stays, and the connection ends.
 func (s *suite) head(ctx context.Context, r request) http.Header {
 	conn := s.dial(ctx, r)
 	defer conn.close()

@@ -18,8 +18,7 @@ type outcome struct {
 	Checks        []result `json:"checks"`
 }
 
-// report runs the checks and tells of each as soon as it is done: on stdout, or, since that is for
-// the JSON, on stderr.
+// report runs the checks and tells of each once it is done: on stdout, or with JSON on stderr.
 func (s *suite) report(ctx context.Context, chosen []check, stdout, stderr io.Writer) int {
 	lines := stdout
 	if s.o.json {

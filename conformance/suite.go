@@ -126,8 +126,7 @@ func (a answer) same(first answer) bool {
 	return a.status == first.status && string(a.body) == string(first.body) && a.header.Get("Content-Type") == first.header.Get("Content-Type")
 }
 
-// pause lies between two looks at an attempt that is in progress. Retry-After counts whole seconds,
-// which is too long for a suite.
+// pause lies between two looks at a running attempt. Retry-After, in whole seconds, is too long.
 const pause = 25 * time.Millisecond
 
 // patiently sends a request until it is not in progress any more.

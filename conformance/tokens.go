@@ -42,8 +42,7 @@ func tokenMadeUp(ctx context.Context, s *suite) {
 	}
 }
 
-// turnedDown sends a token that is none to the one who sends it: any 4xx will do that is not about
-// an operation under way.
+// turnedDown sends a token that is none: any 4xx will do that is not about a running operation.
 func (s *suite) turnedDown(ctx context.Context, e effects, r request) {
 	a := s.send(ctx, r)
 	if a.status < http.StatusBadRequest || a.status >= http.StatusInternalServerError || a.status == http.StatusConflict {
@@ -60,8 +59,7 @@ func madeUp(length int) string {
 	return b.String()[:length]
 }
 
-// changed is a token with another character in its middle: the last one may not count, since it
-// does not use all its bits.
+// changed is a token with another character in its middle: the last may not use all its bits.
 func changed(token string) string {
 	middle := len(token) / 2
 	other := "A"

@@ -1,5 +1,4 @@
-// Package console is the web page for operators, embedded: plain ES modules and custom elements,
-// without a build step.
+// Package console is the web page for operators: plain ES modules and custom elements, embedded.
 //
 // The promises: the page asks no server but the one that it came from, and its policy forbids the
 // browser anything else, inline scripts and styles included; text that the server answers with is

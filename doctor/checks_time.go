@@ -5,8 +5,7 @@ import (
 	"time"
 )
 
-// clocksApart compares the clocks of servers that can be master with each other: worker ids and
-// fences count on them.
+// clocksApart compares the clocks of servers that can be master. Worker ids and fences need them.
 func clocksApart(x *exam) []verdict {
 	var first, last *Inspected
 	var within time.Duration

@@ -5,8 +5,7 @@ import (
 	"time"
 )
 
-// gcPause is the shortest wait before the next sweep of an idle store. Expiry stays exact: every
-// command sweeps first.
+// gcPause is the least wait before a sweep of an idle store. Commands sweep first: expiry is exact.
 const gcPause = 100 * time.Millisecond
 
 // clock knows when keys expire. miniredis can only make all its TTLs shorter, by a walk over all

@@ -2,8 +2,7 @@ package embedded
 
 import "strings"
 
-// write is a command that may change data. Its functions take the arguments after the command's
-// name, any number of them.
+// write is a command that may change data. Its functions take the arguments after its name.
 type write struct {
 	keys func(args []string) []string // the keys it may change
 	// the fields or members it may change of its one key; nil = the key as a whole

@@ -78,8 +78,7 @@ func (c *conn) receive() {
 	}
 }
 
-// Write takes miniredis's output for the client. It never waits and never fails: miniredis may call
-// it while it holds its lock.
+// Write takes miniredis's output for the client. It never waits: miniredis may hold its lock.
 func (c *conn) Write(p []byte) (int, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -124,8 +123,7 @@ func (c *conn) send() {
 	}
 }
 
-// take waits for something to send, and leaves an empty buffer in its place. Nothing means that
-// there will be no more.
+// take waits for something to send, and leaves an empty buffer. Nothing means that no more comes.
 func (c *conn) take(empty []byte) []byte {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -140,8 +140,7 @@ func (s *Store) scriptLocked(peer *server.Peer, args []string, called bool) {
 // quoted is how miniredis reports that a redis.call failed inside a script.
 var quoted = regexp.MustCompile(`^-ERR Error compiling script \(new function\): \S*:\d+: ([A-Z]+ .*?) stack traceback:  \[G\]: in function 'call'`)
 
-// plainError makes a script's error begin with the code of the command that failed, as Redis does,
-// so that callers can class it.
+// plainError makes a script's error begin with the failed command's code, for callers to class it.
 func plainError(reply string) string {
 	if !strings.HasPrefix(reply, "-") {
 		return reply
@@ -190,8 +189,7 @@ func (s *Store) noRoomLocked(caller any, keys []string, written int64) string {
 	return ""
 }
 
-// scriptRefusedLocked is why a script does not fit; "" if it does. A script counts as writing its
-// arguments once.
+// scriptRefusedLocked is why a script does not fit; "" = it does. Its arguments count as written.
 func (s *Store) scriptRefusedLocked(caller any, args []string) string {
 	keys := declared(args)
 	if len(keys) == 0 {

@@ -8,8 +8,7 @@ import (
 	"github.com/alicebob/miniredis/v2/server"
 )
 
-// redisVersion is the version of Redis that the store's commands resemble most. Clients should
-// probe for commands instead.
+// redisVersion is the Redis that the store's commands resemble most. Clients should probe instead.
 const redisVersion = "7.2.0"
 
 func newIncarnation() string {

@@ -95,8 +95,7 @@ func (j *journal) notePartsLocked(key string, parts []string) {
 	}
 }
 
-// noteExpiredLocked notes a key that expired. No reply waits for its write, since the log already
-// has the time of the expiry.
+// noteExpiredLocked notes a key that expired. No reply waits for it: the log has the expiry's time.
 func (j *journal) noteExpiredLocked(key string) { j.keyLocked(key).whole = true }
 
 func (j *journal) noteFlushLocked() {

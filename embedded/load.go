@@ -76,8 +76,7 @@ func (s *Store) loadLocked(dir *directory) (last int, err error) {
 	return last, nil
 }
 
-// beginIncarnation goes on with the incarnation that the state names if the directory is complete,
-// and else begins a new one.
+// beginIncarnation goes on with the state's incarnation if the directory is complete, else anew.
 func (s *Store) beginIncarnation(st state, complete bool) {
 	s.cleanStart, s.incarnation = complete, st.Incarnation
 	if s.incarnation == "" || !complete {
@@ -112,8 +111,7 @@ func (s *Store) raiseCounters() (raised int) {
 	return raised
 }
 
-// loader replays files. It sets no expiry until all is read: a later command may have extended one
-// that is over.
+// loader replays files. It sets expiries at the end, since a later command may extend one.
 type loader struct {
 	store  *Store
 	dir    *directory

@@ -269,8 +269,7 @@ func tornOff(data []byte, offset int64, secret string) bool {
 	return cutOff && len(seals) == 0 || hasHole(data, offset)
 }
 
-// hasHole reports whether zeros fill a sector's part of data, also in the first sector, which may
-// begin before the data.
+// hasHole reports whether zeros fill a sector's part of data, also of one that begins before it.
 func hasHole(data []byte, offset int64) bool {
 	for len(data) > 0 {
 		part := data[:min(len(data), int(sector-offset%sector))]

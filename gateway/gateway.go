@@ -30,8 +30,7 @@ const (
 	DefaultBodyTimeout  = 30 * time.Second
 )
 
-// Config sets up a gateway. The zero value of each field but Store, Upstream and RoutesFile means
-// the default beside it.
+// Config sets up a gateway. All but Store, Upstream and RoutesFile have the default beside them.
 type Config struct {
 	Store      *redisstore.Store // stays open when the gateway ends; the caller closes it after
 	Upstream   Upstream
@@ -77,8 +76,7 @@ type Config struct {
 	UpstreamIdle time.Duration
 	// how long the body of a guarded request may take to arrive; 0 = DefaultBodyTimeout
 	BodyTimeout time.Duration
-	// how long a client may take nothing of an answer, or send nothing of a body that is not
-	// guarded; 0 = 1 min
+	// how long a client may take nothing of an answer, or send nothing of a free body; 0 = 1 min
 	StallTimeout  time.Duration
 	HeaderTimeout time.Duration // how long the header of a request may take to arrive; 0 = 5 s
 	// how long a client's connection is kept without a request; 0 = 2 min
@@ -183,8 +181,7 @@ func (g *Gateway) SetAllowedHosts(names []string) {
 
 func (g *Gateway) allowedHosts() frontdoor.Hosts { return *g.hosts.Load() }
 
-// Close waits until late answers are recorded, or until the context ends, and closes the
-// connections to the upstream.
+// Close waits until late answers are recorded or the context ends, then drops upstream connections.
 func (g *Gateway) Close(ctx context.Context) error {
 	g.audit.Close()
 	err := g.tokens.Close(ctx)

@@ -16,8 +16,7 @@ import (
 // refusedAs are the outcomes of requests that the gateway itself refuses, for an auditor.
 var refusedAs = map[outcome]bool{badRequest: true, keyError: true, mismatch: true, unknownToken: true}
 
-// writeLines writes a request's lines to the log, with the route's pattern instead of the path,
-// which can hold a token.
+// writeLines writes a request's lines to the log, with the route's pattern: a path can be secret.
 func (g *Gateway) writeLines(w *responder, r *http.Request, x *exchange, took time.Duration) {
 	from := g.addressOf(r)
 	if requestlog.Wants(g.config.AccessLog, x.match()) {
@@ -32,8 +31,7 @@ func (g *Gateway) writeLines(w *responder, r *http.Request, x *exchange, took ti
 	}
 }
 
-// addressOf is the address that a request comes from: its connection's, or the one that a trusted
-// proxy in front states.
+// addressOf is the address that a request comes from, by its connection or a trusted proxy.
 func (g *Gateway) addressOf(r *http.Request) string {
 	host, _, err := net.SplitHostPort(r.RemoteAddr)
 	if err != nil {

@@ -8,8 +8,7 @@ import (
 	"github.com/coatcheck/coatcheck/metrics"
 )
 
-// measures are the gateway's metrics. A label is a route's pattern or a word of ours, never what a
-// client sent.
+// measures are the gateway's metrics. A label is a pattern or our word, never a client's text.
 type measures struct {
 	*metrics.Store
 

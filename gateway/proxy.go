@@ -156,23 +156,20 @@ func inspect(answer *http.Response) error {
 
 // upgrade is what a request wants its connection to become; "" for none.
 func upgrade(header http.Header) string {
-	for _, field := range header.Values("Connection") {
-		for option := range strings.SplitSeq(field, ",") {
-			if strings.EqualFold(strings.TrimSpace(option), "Upgrade") {
-				return header.Get("Upgrade")
-			}
-		}
+	if lists(header, "Connection", "Upgrade") {
+		return header.Get("Upgrade")
 	}
 	return ""
 }
 
 // isH2C reports whether a client offers HTTP/2, which would pass every guard. It works without.
-func isH2C(header http.Header) bool {
-	for _, field := range header.Values("Upgrade") {
-		for protocol := range strings.SplitSeq(field, ",") {
-			if strings.EqualFold(strings.TrimSpace(protocol), "h2c") {
-				return true
-			}
+func isH2C(header http.Header) bool { return lists(header, "Upgrade", "h2c") }
+
+// lists reports whether a header that is a list has a word, in capitals or not.
+func lists(header http.Header, name, word string) bool {
+	for one := range strings.SplitSeq(strings.Join(header.Values(name), ","), ",") {
+		if strings.EqualFold(strings.TrimSpace(one), word) {
+			return true
 		}
 	}
 	return false

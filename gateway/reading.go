@@ -19,8 +19,7 @@ func afterAuthority(path string) (rest string, isThere bool) {
 	return strings.TrimLeft(path, `/\`)[at:], true
 }
 
-// withSlash is a pattern with a slash at the end of its path; the pattern itself where it has one,
-// or matches all paths below.
+// withSlash is a pattern with a slash at its end, unless it has one or matches all paths below.
 func withSlash(pattern string) string {
 	for _, end := range []string{"/", "...}", "{$}"} {
 		if strings.HasSuffix(pattern, end) {

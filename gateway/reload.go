@@ -24,8 +24,7 @@ type routesFile struct {
 // lists every fault.
 func (g *Gateway) Reload() error { return g.ReloadFrom("") }
 
-// ReloadFrom is Reload with another file, which replaces the gateway's unless it is wrong; "" = the
-// same file.
+// ReloadFrom is Reload with another file, which stays the gateway's unless wrong; "" = the same.
 func (g *Gateway) ReloadFrom(path string) error {
 	g.file.mu.Lock()
 	defer g.file.mu.Unlock()

@@ -7,8 +7,7 @@ import (
 	"time"
 )
 
-// responder is the gateway's response writer for one request: it notes what is sent, and adds the
-// request's id to every answer.
+// responder is a request's response writer: it notes what is sent, and adds the request's id.
 type responder struct {
 	http.ResponseWriter
 	id     string

@@ -17,8 +17,7 @@ func (g *Gateway) stopTimeout() time.Duration {
 	return g.routes.Load().longest.UpstreamTimeout + frontdoor.StopMargin
 }
 
-// longestOf returns the route with the longest UpstreamTimeout, among earlier routes too, whose
-// requests may still run.
+// longestOf returns the route with the longest UpstreamTimeout, earlier ones that may run included.
 func longestOf(routes Routes, before *table) Route {
 	var longest Route
 	if before != nil {

@@ -73,8 +73,7 @@ type tracedTransport struct {
 	tracer trace.Tracer
 }
 
-// RoundTrip implements [http.RoundTripper]. The span ends with the answer's body, or with its
-// headers after an upgrade.
+// RoundTrip implements [http.RoundTripper]. The span ends with the body, or with an upgrade.
 func (t tracedTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	name, is := requestlog.SpanMethod(r)
 	ctx, span := t.tracer.Start(r.Context(), name, trace.WithSpanKind(trace.SpanKindClient), trace.WithAttributes(is, semconv.URLScheme(r.URL.Scheme)))

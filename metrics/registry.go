@@ -48,8 +48,7 @@ type Registry struct {
 	listed []Metric
 }
 
-// NewRegistry returns a registry with the metrics of Go, of the process, and coatcheck_build_info
-// with the version of the program.
+// NewRegistry returns a registry with metrics of Go and the process, and the program's version.
 func NewRegistry(version string) *Registry {
 	r := &Registry{all: prometheus.NewRegistry()}
 	r.all.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))

@@ -30,8 +30,7 @@ import (
 //   - A number does not show which key it was made with. With another key it decodes to another
 //     value, without an error.
 //
-// It is safe for concurrent use. It is printed and logged without its key. The zero value cannot be
-// used.
+// It is safe for concurrent use, and shows no key. Its zero value cannot be used.
 type Opaque struct {
 	cipher *ff1
 	digits int
@@ -80,8 +79,7 @@ func (o Opaque) Encode(value int64) (string, error) {
 	return string(text), err
 }
 
-// Append appends what Encode writes to dst. It allocates nothing if dst has room. When it refuses,
-// dst is returned as it was.
+// Append appends what Encode writes to dst, without allocating if it fits; nothing if it refuses.
 func (o Opaque) Append(dst []byte, value int64) ([]byte, error) {
 	if err := check(value, o.Max()); err != nil {
 		return dst, err

@@ -7,8 +7,7 @@ import (
 	"time"
 )
 
-// Period is a year, a month, an ISO week, a day or an hour on the clock of a zone, under the text
-// that a date part has for it.
+// Period is a year, month, ISO week, day or hour on a zone's clock, under its date part's text.
 //
 // It reaches from the first moment that shows the label to the last, so that every moment of a
 // label has the same period: a day has 23 hours where the clock is set forward (and begins at one
@@ -41,8 +40,7 @@ func (p pattern) of(c civil, zone *time.Location) (Period, error) {
 	return Period{Label: label, From: time.Unix(from, 0).In(zone), Until: time.Unix(until, 0).In(zone)}, nil
 }
 
-// span returns the two readings of the clock between which a date lies, in seconds since 1970 as if
-// the clock showed UTC.
+// span returns the clock's two readings around a date, in seconds since 1970 as if in UTC.
 func (p pattern) span(c civil) (start, end int64) {
 	clock := func(y, m, d, h int) int64 { return time.Date(y, time.Month(m), d, h, 0, 0, 0, time.UTC).Unix() }
 	switch p.unit {
@@ -59,8 +57,7 @@ func (p pattern) span(c civil) (start, end int64) {
 	return clock(c[year], c[month], c[day], 0), clock(c[year], c[month], c[day]+1, 0)
 }
 
-// mondayOf is the first day of an ISO week, counted from the first of January on. The fourth is
-// always in the first week.
+// mondayOf is the first day of an ISO week, counted from January 1. The 4th is always in week 1.
 func mondayOf(year, week int) int {
 	fourth := time.Date(year, time.January, 4, 0, 0, 0, 0, time.UTC).Weekday()
 	return 4 - (int(fourth)+6)%7 + 7*(week-1)

@@ -105,8 +105,7 @@ func (t Template) Format(value int64, at time.Time) (string, error) {
 	return string(text), err
 }
 
-// Append appends what Format writes to dst. It allocates nothing if dst has room. When it refuses,
-// dst is returned as it was.
+// Append appends what Format writes to dst, without allocating if it fits; nothing if it refuses.
 func (t Template) Append(dst []byte, value int64, at time.Time) ([]byte, error) {
 	if err := t.check(); err != nil {
 		return dst, err

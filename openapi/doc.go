@@ -35,8 +35,7 @@ func Document() []byte { return unpacked(document) }
 // PackedDocument is Document as gzip has it. The slice is the caller's.
 func PackedDocument() []byte { return slices.Clone(document) }
 
-// Page is the document as a page in HTML. The slice is the caller's. It is safe for concurrent use,
-// as all of the package.
+// Page is the document as HTML, the caller's own. All of the package is safe for concurrent use.
 func Page() []byte { return unpacked(page) }
 
 // PackedPage is Page as gzip has it. The slice is the caller's.

@@ -60,8 +60,7 @@ func New(client redis.UniversalClient, config Config) (*Store, error) {
 	return store, nil
 }
 
-// ownConnections names the settings that only a store with its own connections can use. DataDir is
-// refused for every server.
+// ownConnections names the settings of stores with their own connections. No server takes DataDir.
 func (c Config) ownConnections() (faults []error) {
 	for name, set := range map[string]bool{
 		"URL": c.URL != "", "TLS": c.TLS != nil, "Credentials": c.Credentials != nil, "MaxKeys": c.MaxKeys != 0, "MaxBytes": c.MaxBytes != 0,
@@ -165,8 +164,7 @@ func checkCluster(o *redis.ClusterOptions, timeout time.Duration) error {
 	return errors.Join(f.all...)
 }
 
-// times checks the timeouts of a call. 0 is a connection without its own limit; below that it
-// ignores the context's too.
+// times checks the timeouts of a call. 0 is a connection without one; less ignores the context's.
 func (f *clientFaults) times(byContext bool, read, write, timeout time.Duration) {
 	f.add(!byContext, "ContextTimeoutEnabled", "a call does not end with its context", "set SETTING to true")
 	for _, one := range []struct {

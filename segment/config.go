@@ -21,8 +21,7 @@ const (
 
 // Config is how ranges are fetched. The zero value of each field means the default of its name.
 type Config struct {
-	// Period is how long one range should last: the step follows the demand so that there is one
-	// fetch in that time. 1ms to 720h.
+	// Period is how long one range should last: the step follows the demand. 1ms to 720h.
 	Period time.Duration
 	// MaxStep is the largest step, in ids: 1 to 2^40. A tag with a larger least step keeps that.
 	MaxStep int64

@@ -7,8 +7,7 @@ import (
 	"github.com/coatcheck/coatcheck/redisstore"
 )
 
-// Why there is no id, besides the answers of the [Source]. All are refusals: the caller got
-// nothing, and may ask again.
+// Why there is no id, besides the [Source]'s answers. All are refusals: the caller may ask again.
 var (
 	// ErrRequest means that a tag's name is not valid.
 	ErrRequest = fault.Refusal("segment: the request is not valid")
@@ -16,8 +15,7 @@ var (
 	ErrStarved = fault.Refusal("segment: no ids were ready in time")
 	// ErrTooManyTags means that the maximum of tags is in use.
 	ErrTooManyTags = fault.Refusal("segment: too many tags are in use")
-	// ErrWentBack means that the source gave ids at or below some that this process has seen
-	// already. They are not used.
+	// ErrWentBack refuses ids at or below some that this process has seen. They are not used.
 	ErrWentBack = fault.Refusal("segment: the source went back")
 	// ErrBadRange means that the source's answer is no range of ids. It is not used.
 	ErrBadRange = fault.Refusal("segment: the source gave no range of ids")

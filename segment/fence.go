@@ -8,8 +8,7 @@ type fence struct{ delta, residue, high int64 }
 // below an earlier one of its own.
 type fences []fence
 
-// maxFences is how many classes of a tag are distinguished. With more, all become one, and every
-// range must lie above all others.
+// maxFences is how many classes of a tag are kept. With more, all become one, and ranges only rise.
 const maxFences = 1024
 
 // conflict finds a fence that a range does not lie wholly above.

@@ -85,8 +85,7 @@ func (s *Segments) longestLocked(now time.Time, among func(*chain) bool) (longes
 	return longest
 }
 
-// sweepOut drops tags that were unused for too long. Frequent sweeps observe the last use more
-// exactly: a draw records no time.
+// sweepOut drops tags unused for too long. A draw records no time: frequent sweeps see it better.
 func (s *Segments) sweepOut() {
 	var gone []dropped
 	defer func() { s.report(gone) }()
@@ -132,8 +131,7 @@ func (s *Segments) letGoLocked(c *chain, now time.Time, unused time.Duration) []
 	return []dropped{{c.name, now.Sub(c.use.at), lost}}
 }
 
-// discard forgets a chain without ids whose attempt has failed, if the source has no such tag or
-// has never given it a range.
+// discard forgets a chain without ids whose attempt failed: its tag is not there or gave nothing.
 func (s *Segments) discard(c *chain, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

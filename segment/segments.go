@@ -53,8 +53,7 @@ type Segments struct {
 	sweep  *time.Timer       // nil = no tag is known
 }
 
-// New makes Segments. It asks the source for nothing yet. It panics if the source is nil or
-// [Config.Check] returns an error.
+// New makes Segments, and asks for nothing yet. It panics without a source or for a faulty config.
 func New(source Source, config Config) *Segments {
 	if source == nil {
 		panic(errors.New("segment: there is no source"))
@@ -103,7 +102,7 @@ func (s *Segments) Tag(ctx context.Context, name string) (*Tag, error) {
 	return c.tag, nil
 }
 
-// Next draws an id of a tag, as [Tag.Next] does; finding the name takes longer than the draw.
+// Next draws an id of a tag, as [Tag.Next] does; the lookup takes a few times as long as the draw.
 func (s *Segments) Next(ctx context.Context, tag string) (int64, error) {
 	c, err := s.open(ctx, tag)
 	if err != nil {

@@ -16,8 +16,7 @@ import (
 // DefaultSequenceTable is the default of [SequenceConfig].Table.
 const DefaultSequenceTable = "segment_sequence"
 
-// ErrOtherStep is the refusal of a [Sequence] whose step is not the one that was recorded with the
-// tag. Nothing was changed.
+// ErrOtherStep refuses a [Sequence] with another step than the tag's recorded one. Nothing changed.
 var ErrOtherStep = fault.Refusal("segment: the tag was seeded with another step")
 
 // SequenceConfig is the settings of a [Sequence]. The zero value of each field means its default.

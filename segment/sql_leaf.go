@@ -15,8 +15,7 @@ import (
 // DefaultLeafTable is the default of [LeafConfig].Table.
 const DefaultLeafTable = "leaf_alloc"
 
-// The answers of a source in an SQL database besides [ErrUnknownTag] and [ErrExhausted]. All are
-// refusals: nothing was changed.
+// The answers of an SQL source besides [ErrUnknownTag] and [ErrExhausted]: nothing was changed.
 var (
 	// ErrBadRow means that a tag's row holds values that make no range, such as a step below 0.
 	ErrBadRow = fault.Refusal("segment: the tag's row cannot be used")
@@ -117,8 +116,7 @@ func (l *LeafAlloc) take(ctx context.Context, tx *transaction, tag string, step 
 // leafRow is the columns that make a range.
 type leafRow struct{ maxID, step int64 }
 
-// row reads a tag's row. A database whose collation takes two tags for one may answer with the
-// other's, which row refuses.
+// row reads a tag's row. It refuses that of another tag, which a collation may take for this one.
 func (l *LeafAlloc) row(ctx context.Context, tx *transaction, tag string) (row leafRow, err error) {
 	var name string
 	err = tx.row(ctx, l.statements.row, []any{tag}, &name, &row.maxID, &row.step)

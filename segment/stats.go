@@ -34,8 +34,7 @@ type Totals struct {
 	Tags     int   // in use now
 	Fetches  int64 // that brought a range
 	Failures int64 // fetches that brought none
-	// times that callers found no id of a tag in use: one from when the first of them did until a
-	// range came, however many waited
+	// times that callers found no id of a tag: once until a range came, however many waited
 	Starved  int64
 	WentBack int64 // ranges that were refused as [ErrWentBack]
 	LetGo    int64 // unused tags that were dropped

@@ -20,8 +20,7 @@ const MaxStripes = 1024
 // DefaultStripeTimeout is the default of [StripedConfig].Timeout.
 const DefaultStripeTimeout = time.Second
 
-// StripedConfig is how a [Striped] treats stores that are away. The zero value of each field means
-// its documented default.
+// StripedConfig is how a [Striped] treats stores that are away. The zero value means the defaults.
 type StripedConfig struct {
 	// of one store, within its share of the remaining time: 10ms to 10m; 0 = DefaultStripeTimeout
 	Timeout time.Duration

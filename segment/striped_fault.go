@@ -9,8 +9,7 @@ import (
 	"github.com/coatcheck/coatcheck/redisstore"
 )
 
-// stripesError is why no store gave a range, in the order in which they were asked. It is one error
-// of one class: that of its worst.
+// stripesError is why no store gave a range, in asking order, and of one class: its worst error's.
 type stripesError []stripeFault
 
 type stripeFault struct {

@@ -61,8 +61,7 @@ func (t *Tag) NextN(ctx context.Context, ids []int64) error {
 	return nil
 }
 
-// All yields ids until the consumer breaks off, or an error, which it yields last. Each id is drawn
-// when it is asked for.
+// All yields ids, each drawn when asked for, until the consumer breaks off or a last error.
 func (t *Tag) All(ctx context.Context) iter.Seq2[int64, error] {
 	return func(yield func(int64, error) bool) {
 		for {

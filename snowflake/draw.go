@@ -6,8 +6,7 @@ import (
 	"time"
 )
 
-// redeem makes some of a ticket's positions good, at least one, from its first on. It may draw
-// others in their place.
+// redeem makes some of a ticket's positions good, at least the first. It may draw others instead.
 func (g *Generator) redeem(ctx context.Context, t *ticket) (count int64, err error) {
 	if g.isFresh() { // the limit was just set by the clock
 		if count = min(t.count, t.limit.Load()-t.first); count > 0 {
@@ -93,8 +92,7 @@ func (g *Generator) allow(p *positions, now time.Time) (limit int64) {
 	return limit
 }
 
-// turn is the time until a position can be allowed. A renewal may allow one beyond the window; at
-// the window's end it is refused.
+// turn is the time until a position can be allowed. Beyond the window a renewal may allow it.
 func (g *Generator) turn(n int64, now time.Time) time.Duration {
 	if n >= g.position(g.window.end) {
 		return min(g.until(g.window.end, now, 0), renewalWait)
@@ -102,8 +100,7 @@ func (g *Generator) turn(n int64, now time.Time) time.Duration {
 	return g.until(n>>g.layout.Sequence, now, MaxLead)
 }
 
-// until is the time until the clock reaches a unit, less a lead; at most so long that a change of
-// the lease is noticed.
+// until is the time until the clock reaches a unit, less a lead, or until the lease is looked at.
 func (g *Generator) until(unit int64, now time.Time, lead time.Duration) time.Duration {
 	at, rest := g.clock.read(now, g.layout.Unit)
 	missing := min(unit-at, int64(2*leaseWait/g.layout.Unit)+1)

@@ -15,8 +15,7 @@ var (
 	ErrNoLease = errors.New("snowflake: no lease")
 	// ErrStopped means that the generator was stopped. That is for good.
 	ErrStopped = errors.New("snowflake: the generator was stopped")
-	// ErrLayoutUsedUp means that the timestamp's bits are used up. That is for good; see
-	// Layout.Lasts for the time.
+	// ErrLayoutUsedUp means that the timestamp's bits are used up for good, at Layout.Lasts.
 	ErrLayoutUsedUp = errors.New("snowflake: the layout's timestamp is used up")
 	// ErrBeforeEpoch means that the epoch is in the future.
 	ErrBeforeEpoch = errors.New("snowflake: the epoch is in the future")

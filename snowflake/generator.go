@@ -145,8 +145,7 @@ func (g *Generator) NextN(ctx context.Context, n int) ([]ID, error) {
 	return ids, nil
 }
 
-// All yields ids until the consumer breaks off, or an error, which it yields last. Each id is
-// stamped when it is asked for.
+// All yields ids, each stamped when asked for, until the consumer breaks off or a last error.
 func (g *Generator) All(ctx context.Context) iter.Seq2[ID, error] {
 	return func(yield func(ID, error) bool) {
 		for {
@@ -192,8 +191,7 @@ func (g *Generator) usedUntil() time.Time {
 	return g.layout.start(g.epoch, g.used>>g.layout.Sequence+1)
 }
 
-// Layout returns the layout and the epoch of the generator's ids: those of the first lease. ok is
-// false as long as there was none.
+// Layout returns the layout and epoch of the generator's first lease; ok is false without one.
 func (g *Generator) Layout() (layout Layout, epoch time.Time, ok bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -12,8 +12,7 @@ import (
 // refuses it.
 type ID int64 //nolint:recvcheck // what reads into an id needs a pointer, what writes one must not
 
-// maxExact is the largest number that JavaScript, and other software that keeps JSON numbers as
-// floats, has not rounded.
+// maxExact is the largest number that JavaScript, and other software with JSON floats, keeps exact.
 const maxExact = 1<<53 - 1
 
 // String writes the id in decimal.
@@ -62,8 +61,7 @@ func (id *ID) UnmarshalJSON(text []byte) error {
 	return id.set(number, err)
 }
 
-// Scan reads an id from a database: a 64-bit integer, or a text as Parse reads it. NULL is refused;
-// sql.Null[ID] takes it.
+// Scan reads a 64-bit integer, or text as Parse does. NULL is refused; sql.Null[ID] takes it.
 func (id *ID) Scan(source any) error {
 	switch value := source.(type) {
 	case int64:

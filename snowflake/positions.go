@@ -6,8 +6,7 @@ import (
 	"time"
 )
 
-// positions are what ids of one grant are drawn from. A position is a unit of time and a sequence
-// number in one word:
+// positions are what ids of one grant are drawn from: a unit of time and a sequence in one word:
 //
 //	unit | sequence
 //

@@ -26,8 +26,7 @@ var Published = sync.OnceValue(func() *Contract {
 	return contract
 })
 
-// Own tells that a path is the test's own, of which the document knows nothing. Paths that it does
-// know are looked at all the same.
+// Own tells that a path is the test's own, of which the document need not know.
 type Own func(path string) bool
 
 // RoundTripper fails the test for every exchange that is not as the document says. It reads each

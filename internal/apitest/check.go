@@ -58,8 +58,7 @@ func (c *Contract) Check(e Exchange) error {
 	return about(errors.Join(faults...))
 }
 
-// find is the route of a path. What is fixed goes before what is not, as in the order of the
-// routes.
+// find is the route of a path: what is fixed goes before what is not, as in the routes' order.
 func (c *Contract) find(path string) *route {
 	segments := strings.Split(path, "/")
 	for _, r := range c.routes {
@@ -169,8 +168,7 @@ func checkContent(documented *answer, e Exchange) error {
 	return nil
 }
 
-// checkProblem compares a problem with the answer that it comes with, for which schemas have no
-// words.
+// checkProblem compares a problem with the answer around it, which no schema can.
 func checkProblem(e Exchange) error {
 	if e.AnswerHeader.Get("Content-Type") != "application/problem+json" || e.Method == http.MethodHead || e.AnswerUnknown {
 		return nil

@@ -15,8 +15,7 @@ import (
 	"go.yaml.in/yaml/v4"
 )
 
-// Contract is an OpenAPI 3.1 document that exchanges are compared with. It is safe for concurrent
-// use.
+// Contract is an OpenAPI 3.1 document to compare exchanges with. It is safe for concurrent use.
 type Contract struct {
 	Document *openapi3.T
 

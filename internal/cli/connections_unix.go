@@ -4,8 +4,7 @@ package cli
 
 import "syscall"
 
-// descriptorLimit is how many file descriptors the process may have open. The Go runtime has raised
-// it as far as it goes.
+// descriptorLimit is how many files the process may open. The Go runtime has raised it.
 func descriptorLimit() (n uint64, known bool) {
 	var limit syscall.Rlimit
 	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {

@@ -106,8 +106,7 @@ func (l *look) all(ctx context.Context, live liveLine) (doctor.Service, error) {
 	return l.facts, ctx.Err()
 }
 
-// first asks for /readyz. An untrusted certificate is a fact like others: the examination goes on,
-// but does not show the key.
+// first asks for /readyz. With an untrusted certificate it goes on, but does not show the key.
 func (l *look) first(ctx context.Context) (seen, error) {
 	answer, err := l.get(ctx, "/readyz", false)
 	untrusted := ""

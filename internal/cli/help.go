@@ -14,8 +14,7 @@ import (
 
 const helpWidth = 100
 
-// groupedFlags writes flags under the headings of their settings. A command's own come first, and
-// what all commands have last.
+// groupedFlags writes flags under their settings' headings: a command's own first, common last.
 func groupedFlags(flags *pflag.FlagSet) string {
 	const own, common = "", "Other flags"
 	groups, headings := map[string]*pflag.FlagSet{own: newGroup(), common: newGroup()}, []string{own}

@@ -25,8 +25,7 @@ func (p *program) keyCommand() *cobra.Command {
 // keyStore is the store of a command's keys: a file, or Redis.
 type keyStore struct{ config.Sources }
 
-// bindKeys adds --redis with what belongs to it, --config and the command's own settings to its
-// flags.
+// bindKeys adds --redis with what belongs to it, --config and the command's own settings.
 func bindKeys(flags *pflag.FlagSet, own ...*config.Setting) *keyStore {
 	k := &keyStore{}
 	const help = "the Redis that keys are kept in, for services with --access-store: redis:// | rediss:// | unix:// | redis+sentinel:// | redis+cluster://"

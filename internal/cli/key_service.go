@@ -47,8 +47,7 @@ func (s *serviceAt) secure() (*tls.Config, error) {
 	return secure, nil
 }
 
-// client returns a client of the service that keeps a connection for each caller; 0 callers = as
-// many as package client keeps.
+// client returns a client of the service with a connection for each caller; 0 = package client's.
 func (s *serviceAt) client(callers int) (*client.Client, error) {
 	config := client.Config{URL: s.server, APIKey: s.apiKey}
 	secure, err := s.secure()

@@ -9,8 +9,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// liveLine is one line on a terminal that is rewritten while a command works. Without a terminal it
-// writes nothing.
+// liveLine is a line that is rewritten on a terminal. Without a terminal it writes nothing.
 type liveLine struct{ to io.Writer }
 
 // live is such a line on standard error, so that standard output has the result alone.

@@ -37,8 +37,7 @@ type usageError struct{ error }
 
 func (e usageError) Unwrap() error { return e.error }
 
-// laterError is a failure that may pass, after which the command can be repeated without harm:
-// held, exhausted, unavailable.
+// laterError is a failure that may pass and is harmless to repeat: held, exhausted, unavailable.
 type laterError struct{ error }
 
 func (e laterError) Unwrap() error { return e.error }

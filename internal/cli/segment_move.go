@@ -159,8 +159,7 @@ func (m *tagMove) leafHome(url string) (tagHome, error) {
 	}, nil
 }
 
-// openCounter sets a tag's counter. A counter that exists and is not retired is in use: it must not
-// be set back under its users.
+// openCounter sets a tag's counter, unless that is in use: it is there and was not retired.
 func openCounter(ctx context.Context, counters *counter.Counters, tag string, next int64) error {
 	there, err := counters.Get(ctx, tag)
 	switch {

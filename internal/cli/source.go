@@ -67,24 +67,17 @@ func bindSome(flags *pflag.FlagSet, l *config.Sources, names []string, help stri
 	l.Table = append(l.Table, rest...)
 }
 
-// found is the setting of a name, if the command has it.
-func (s *source) found(name string) *config.Setting {
-	i := slices.IndexFunc(s.Table, func(setting *config.Setting) bool { return setting.Name == name })
-	if i < 0 {
-		return &config.Setting{Source: "default"}
-	}
-	return s.Table[i]
-}
-
 // said reports whether a flag was given, as flag, variable or in the file.
 func (s *source) said(name string) bool {
-	setting := s.found(name)
-	return setting.Source != "default" && setting.Value != config.Unsaid
+	return s.weight(name) > 0 && s.Find(name).Value != config.Unsaid
 }
 
 // weight ranks the sources of a setting's value.
 func (s *source) weight(name string) int {
-	return map[string]int{"file": 1, "environment": 2, "flag": 3}[s.found(name).Source]
+	if setting := s.Find(name); setting != nil {
+		return map[string]int{"file": 1, "environment": 2, "flag": 3}[setting.Source]
+	}
+	return 0
 }
 
 // direct reports whether to go straight to Redis: if it was named nearer to the command line than

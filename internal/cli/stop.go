@@ -7,8 +7,7 @@ import (
 	"github.com/coatcheck/coatcheck/internal/config"
 )
 
-// stopWithin is how long requests under way may take to end at a stop. It warns if that is less
-// than a request may take.
+// stopWithin is how long requests may take to end at a stop. It warns if one may take longer.
 func stopWithin(c *config.Service, log *slog.Logger) time.Duration {
 	if c.Server.StopTimeout > 0 && c.Server.StopTimeout < c.Server.RequestTimeout {
 		log.Warn("a stop does not wait for the longest request: what it does is cut off", "stop_timeout", c.Server.StopTimeout, "request_timeout", c.Server.RequestTimeout,

@@ -20,8 +20,7 @@ func (p *program) tokenCommand() *cobra.Command {
 		p.tokenIssueCommand(), p.tokenShowCommand(), p.tokenListCommand(), p.tokenSettleCommand())
 }
 
-// askTokens is ask for tokens: each belongs to its caller, so the command has to show a key to the
-// service that knows the caller.
+// askTokens is ask for tokens: only the service knows the caller that each belongs to, by its key.
 func (p *program) askTokens(command *cobra.Command, s *source, do func(context.Context, *client.Client, []string) error) *cobra.Command {
 	return p.ask(command, s, func(ctx context.Context, service *client.Client, args []string) error {
 		if direct, err := s.direct(); err == nil && direct && s.apiKey != "" {

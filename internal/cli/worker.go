@@ -18,8 +18,7 @@ func (p *program) workerCommand() *cobra.Command {
 		p.workerRunCommand(), p.workerCreateCommand(), p.workerListCommand())
 }
 
-// poolShape is the requested shape of a pool, by the flags. The default of each is the pool's own,
-// or that of a new pool.
+// poolShape is a pool's shape by the flags. The default of each is the pool's, or a new pool's.
 type poolShape struct {
 	ttl        time.Duration
 	layout     string

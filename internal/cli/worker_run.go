@@ -92,8 +92,7 @@ func (r *workerRun) obtain(ctx context.Context, service *client.Client) (*held, 
 		if left <= 0 {
 			return nil, laterError{fmt.Errorf("no worker id was leased: %w%s", err, r.advice(err, named))}
 		}
-		// also after a longer stated wait: a holder may release, and a pool be declared new, at any
-		// time
+		// also after a longer stated wait: a holder may release, or a pool be declared new
 		pause(ctx, min(max(named, 200*time.Millisecond), 5*time.Second, left))
 	}
 }

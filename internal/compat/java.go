@@ -42,8 +42,7 @@ func javaJSON(c echo.Context, status int, message any) error {
 	return c.Blob(status, "application/json;charset=UTF-8", bytes.TrimSuffix(text.Bytes(), []byte("\n")))
 }
 
-// maxForm bounds a form in bytes. A form is read before the caller is known, and holds a name, a
-// number and a token.
+// maxForm bounds a form in bytes: its caller is unknown, and it holds a name, number and token.
 const maxForm = 8 << 10
 
 // form reads the parameters of the query and of a form in the body. It skips badly encoded ones.

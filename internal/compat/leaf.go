@@ -16,8 +16,7 @@ import (
 	"github.com/coatcheck/coatcheck/workerlease"
 )
 
-// LeafConfig configures the handlers for clients of Meituan Leaf. The zero value offers all that
-// Leaf does.
+// LeafConfig configures the handlers for clients of Meituan Leaf. The zero value offers it all.
 type LeafConfig struct {
 	NoSegment, NoSnowflake bool // modes that are switched off: they answer 0
 	// of the Snowflake ids, which has Leaf's layout and epoch; "" = leaf
@@ -115,8 +114,7 @@ func (l *Leaf) Snowflake(c echo.Context) error {
 	return javaText(c, ids[0].String())
 }
 
-// Decode takes an id apart as Leaf does, which has one layout and one epoch, with the time on
-// the process's own clock.
+// Decode takes an id apart as Leaf does: in its one layout and epoch, on the process's own clock.
 func (l *Leaf) Decode(c echo.Context) error {
 	if err := form(c); err != nil {
 		return err
@@ -140,8 +138,7 @@ func (l *Leaf) Decode(c echo.Context) error {
 	})
 }
 
-// none is the answer without an id when one may come later. Leaf states no wait; a client that
-// looks for Retry-After finds it.
+// none is the answer without an id when one may come later, with a Retry-After that Leaf lacks.
 func (l *Leaf) none(c echo.Context, err error, id int) error {
 	l.service.logFailure(c, err)
 	l.service.Problem(err).SetRetryAfter(c.Response().Header())

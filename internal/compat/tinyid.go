@@ -17,8 +17,7 @@ import (
 	"github.com/coatcheck/coatcheck/segment"
 )
 
-// Token lets a client of Didi tinyid draw ids of a tag. A tag can have several, and a token can be
-// of several tags.
+// Token lets a client of Didi tinyid draw ids of a tag. Both a tag and a token can have several.
 type Token struct{ BizType, Token string }
 
 const (
@@ -41,8 +40,7 @@ type Tinyid struct {
 	tokens  []Token
 }
 
-// NewTinyid returns the handlers of a service. Without tokens, and without access control, no one
-// is given an id.
+// NewTinyid returns the handlers of a service. Without tokens and access control they refuse.
 func NewTinyid(service Service, tokens []Token) *Tinyid { return &Tinyid{service, tokens} }
 
 // IDs hands out ids of a tag: as JSON, or on a path ending in Simple as text with commas.
@@ -191,8 +189,7 @@ func (*Tinyid) Key(c echo.Context) string {
 	return ""
 }
 
-// Own reports whether a request has a token of its tag, and returns its caller, which may use that
-// tag alone.
+// Own reports whether a request has a token of its tag, and returns a caller limited to that.
 func (t *Tinyid) Own(c echo.Context) (access.Caller, bool) {
 	if form(c) != nil {
 		return access.Caller{}, false

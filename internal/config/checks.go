@@ -12,23 +12,14 @@ import (
 
 // CheckAccess finds the faults of access control and TLS: in files, and in settings together.
 func (c *Service) CheckAccess() error {
-	return errors.Join(c.checkAccessFiles(), c.CheckTogether())
-}
-
-func (c *Service) checkAccessFiles() error {
-	var faults []error
+	var keys, certificate error
 	if c.Access.File != "" {
-		_, err := access.ReadFile(c.Access.File)
-		if err != nil {
-			err = fmt.Errorf("access: %w", err)
-		}
-		faults = append(faults, err)
+		_, keys = access.ReadFile(c.Access.File)
 	}
 	if c.TLSCert != "" && c.TLSKey != "" {
-		_, _, err := c.TLSFiles().Load()
-		faults = append(faults, err)
+		_, _, certificate = c.TLSFiles().Load()
 	}
-	return errors.Join(faults...)
+	return errors.Join(inSetting("access", keys), certificate, c.CheckTogether())
 }
 
 // CheckTogether finds settings that do not go together.
@@ -63,8 +54,7 @@ func (c *Service) CheckListen() error {
 	return nil
 }
 
-// Exposed names the missing protections of a service that other machines can reach; nil if there
-// are none, or they cannot.
+// Exposed names the missing protections of a service that other machines can reach; nil if none.
 func (c *Service) Exposed() (missing []string) {
 	host, _, err := net.SplitHostPort(c.Listen)
 	if err != nil || IsLoopback(host) {

@@ -31,8 +31,7 @@ func (c *Gateway) Config() gateway.Config {
 	return g
 }
 
-// GatewaySettings is the table of the gateway: the settings of its store, keys, log and stop are
-// those of the service.
+// GatewaySettings is the table of the gateway. Store, keys, log and stop are as the service's.
 func GatewaySettings(c *Gateway) []*Setting {
 	return append(In("Gateway",
 		upstreamSetting("upstream", "the service to guard: http://host:port, https://host:port or unix:///path/to/socket", c),
@@ -83,8 +82,7 @@ func (c *Gateway) CheckTogether() error {
 	return errors.Join(c.Store.Check(), c.CheckAdmin("admin", c.Admin))
 }
 
-// Check reads the routes file, and finds missing settings; a mere check of the file needs no
-// upstream.
+// Check reads the routes file, and finds missing settings; the file alone needs no upstream.
 func (c *Gateway) Check(only bool) (routes gateway.Routes, err error) {
 	if !c.UpstreamGiven && !only {
 		err = errors.New("upstream: missing or wrong; the service to guard, such as --upstream http://127.0.0.1:3000")

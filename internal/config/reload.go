@@ -7,8 +7,7 @@ import (
 	"strings"
 )
 
-// Reloading is how a process takes changes: first the settings of its file, then the files that
-// they name.
+// Reloading is how a process takes changes: first its file's settings, then the named files.
 type Reloading struct {
 	Sources *Sources // in force
 	Log     *slog.Logger
@@ -21,15 +20,13 @@ type Reloading struct {
 	Files []Reloadable
 }
 
-// Reloadable is a file that can be read again while the process runs. If it cannot be read, its
-// last content stays in force.
+// Reloadable is a file that a running process reads again. If that fails, its last content stays.
 type Reloadable struct {
 	Name  string
 	Apply func(context.Context) error
 }
 
-// Reload reads everything again. It logs each fault on a line of its own, and leaves a faulty
-// file's last content in force.
+// Reload reads everything again. It logs each fault, and a faulty file's last content stays.
 func (r *Reloading) Reload(ctx context.Context) {
 	r.reloadSettings(ctx)
 	for _, one := range r.Files {

@@ -62,8 +62,7 @@ func StoreURL(s *Setting) *Setting {
 	return s
 }
 
-// secrets is a list of values with a secret, of which only a part is ever shown; bad stands for one
-// that cannot be read.
+// secrets is a list of values that are shown in part; bad stands for one that cannot be read.
 func secrets[T any](name, unit, help, bad string, parse func(string) ([]T, error), shown func(T) string, into *[]T) *Setting {
 	redact := func(value string) string {
 		found, err := parse(value)

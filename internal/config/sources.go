@@ -123,12 +123,13 @@ func (l *Sources) parseFile(bytes []byte) (values map[string]written, faults []e
 	for i := 0; i+1 < len(root.Content); i += 2 {
 		key, node := root.Content[i], root.Content[i+1]
 		before, twice := values[key.Value]
+		setting := l.Find(key.Value)
 		switch {
-		case key.Kind != yaml.ScalarNode || !l.knows(key.Value):
+		case key.Kind != yaml.ScalarNode || setting == nil:
 			faultf(key, "unknown setting %q%s", key.Value, l.meant(key.Value))
 		case twice:
 			faultf(key, "%s is set on line %d already", key.Value, before.line)
-		case node.Kind == yaml.MappingNode && l.nests(key.Value):
+		case node.Kind == yaml.MappingNode && setting.Nested:
 			text, err := yaml.Marshal(node)
 			if err != nil {
 				faultf(node, "%s: %w", key.Value, err)
@@ -143,13 +144,12 @@ func (l *Sources) parseFile(bytes []byte) (values map[string]written, faults []e
 	return values, faults
 }
 
-func (l *Sources) knows(name string) bool {
-	return slices.ContainsFunc(l.Table, func(s *Setting) bool { return s.Name == name })
-}
-
-// nests reports whether a setting is a map in the file.
-func (l *Sources) nests(name string) bool {
-	return slices.ContainsFunc(l.Table, func(s *Setting) bool { return s.Name == name && s.Nested })
+// Find returns the setting of a name; nil if the table has none.
+func (l *Sources) Find(name string) *Setting {
+	if i := slices.IndexFunc(l.Table, func(s *Setting) bool { return s.Name == name }); i >= 0 {
+		return l.Table[i]
+	}
+	return nil
 }
 
 // meant suggests a setting with nearly that name; "" if there is none.

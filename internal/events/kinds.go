@@ -24,8 +24,7 @@ const (
 
 	OperationSettled = "operation.settled" // an operator has ended the doubt about it
 
-	// RequestRefused: the caller may not do it, or not so often; of an admin's request also for
-	// other reasons.
+	// RequestRefused: the caller may not, or not so often; of an admin's also other reasons.
 	RequestRefused = "request.refused"
 
 	// TokenInDoubt: the token was claimed again, and its first attempt has ended without an answer.

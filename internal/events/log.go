@@ -24,8 +24,7 @@ const (
 	repeatsSeen    = 64
 )
 
-// Log holds the last events of this process, and wakes its subscribers. New makes one. It is safe
-// for concurrent use.
+// Log holds this process's last events and wakes subscribers. It is safe for concurrent use.
 type Log struct {
 	// After Heartbeat of silence a subscriber is sent a comment; as often it is asked whether it
 	// may still read. A subscriber takes what is sent within WriteTimeout, or is given up. Both are

@@ -22,8 +22,7 @@ const (
 // Subscriber is a client that follows the events.
 type Subscriber struct {
 	Reader access.Caller
-	// Renew identifies the reader again: a key can have expired since. ok is false if it may not
-	// read any more.
+	// Renew identifies the reader again: a key can expire. ok is false if it may not read on.
 	Renew    func() (reader access.Caller, ok bool)
 	Stopping <-chan struct{} // closed when the service stops
 }
@@ -118,8 +117,7 @@ func (s *stream) renew() (ok bool) {
 	return ok
 }
 
-// catchUp sends the events that the subscriber has not had yet, and returns a channel that is
-// closed when there are more.
+// catchUp sends the subscriber's events so far, and returns a channel that more ones close.
 func (s *stream) catchUp() <-chan struct{} {
 	read, missed, end, changed := s.log.after(s.position, s.Reader)
 	if missed > 0 {

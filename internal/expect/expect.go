@@ -74,8 +74,7 @@ func printed(value any) string {
 	return fmt.Sprint(value)
 }
 
-// Error fails the test if err is not target, in the sense of errors.Is, and goes on. A target of
-// nil wants no error.
+// Error fails the test if err is not target by errors.Is, and goes on. A nil target wants none.
 func Error(t testing.TB, asked string, err, target error) {
 	t.Helper()
 	if !errors.Is(err, target) {

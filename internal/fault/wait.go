@@ -5,8 +5,7 @@ import (
 	"time"
 )
 
-// WaitError is an error with how long to wait before asking again can help, which
-// redisstore.RetryAfter reads.
+// WaitError is an error with a useful wait before asking again, for redisstore.RetryAfter.
 type WaitError struct {
 	Err  error
 	Wait time.Duration

@@ -10,8 +10,7 @@ import (
 	"time"
 )
 
-// Plan is a run of load. The zero value of each field but Call and one of Duration and Requests
-// means the default beside it.
+// Plan is a run of load. All but Call and one of Duration and Requests have defaults beside them.
 type Plan struct {
 	// the n-th call, from 0 on; called by many at once. Its context ends Grace after the run's end
 	Call func(ctx context.Context, n int64) error

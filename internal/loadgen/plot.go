@@ -210,8 +210,7 @@ func (c chart) draw(b *strings.Builder, top float64) {
 	}
 }
 
-// draw draws the line through its points, which are now places in the picture. Where there are few
-// of them, each has a dot.
+// draw draws the line through its points, now places in the picture. A few have a dot each.
 func (l line) draw(b *strings.Builder, points []point) {
 	fmt.Fprintf(b, `<polyline fill="none" stroke="%s" stroke-width="2" points="`, l.colour)
 	for _, p := range points {

@@ -94,8 +94,7 @@ type recorder struct {
 	failed int64
 }
 
-// shard is what some of the callers have recorded since the last row; failures and delays since the
-// start.
+// shard is what some callers have recorded since the last row; failures and delays since the start.
 type shard struct {
 	mu       sync.Mutex
 	window   *hdr.Histogram
@@ -114,8 +113,7 @@ func newRecorder(shards int) *recorder {
 	return r
 }
 
-// record takes a call; code is a word for err, if it failed. What is beyond the histogram counts as
-// its end.
+// record takes a call; code is a word for err, if it failed. The histogram's end takes all beyond.
 func (s *shard) record(took, delay time.Duration, err error, code string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -8,8 +8,7 @@ import (
 	"time"
 )
 
-// Columns are the names of the columns of a CSV file: times in microseconds, but for the seconds
-// since the start.
+// Columns are the columns of a CSV file: times in microseconds, but for seconds since the start.
 var Columns = []string{"end_s", "requests", "errors", "rate_per_s", "p50_us", "p90_us", "p99_us", "p99_9_us", "max_us"}
 
 // WriteCSV writes the rows, with their names in front.

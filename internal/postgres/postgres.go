@@ -104,8 +104,7 @@ func (c *conn) QueryContext(ctx context.Context, statement string, args []driver
 	return &rows{result}, nil
 }
 
-// run sends a statement and returns what the last of its parts gave: without arguments it may
-// consist of several.
+// run sends a statement, of several parts if without arguments, and returns the last result.
 func (c *conn) run(ctx context.Context, statement string, args []driver.NamedValue) (*pgconn.Result, error) {
 	if c.server.IsClosed() {
 		return nil, driver.ErrBadConn

@@ -49,8 +49,7 @@ func (p *Process) Err() error {
 	return p.err
 }
 
-// Running reports whether the process has been started and has not ended. A stopped process is
-// running; nil is not.
+// Running reports whether the process has begun and not ended. A stopped one runs; nil does not.
 func (p *Process) Running() bool {
 	if p == nil {
 		return false
@@ -63,14 +62,12 @@ func (p *Process) Running() bool {
 	}
 }
 
-// Signal sends a signal, and reports whether the process was there to get it. The id of one that is
-// gone is never signalled again.
+// Signal sends a signal, and reports whether the process got it. A free id is never signalled.
 func (p *Process) Signal(signal syscall.Signal) (sent bool) {
 	return p.cmd.Process.Signal(signal) == nil
 }
 
-// End ends the process, stopped or not, with a signal that it does not refuse, and returns when it
-// is gone.
+// End ends the process, also a stopped one, with a signal that it must take, and waits for that.
 func (p *Process) End(signal syscall.Signal) {
 	p.Signal(signal)
 	p.Signal(syscall.SIGCONT)

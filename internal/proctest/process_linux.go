@@ -5,8 +5,7 @@ import (
 	"syscall"
 )
 
-// SignalWithParent has the kernel send a command's process a signal when the thread that starts it
-// ends.
+// SignalWithParent has the kernel signal a command's process when the thread that started it ends.
 func SignalWithParent(cmd *exec.Cmd, signal syscall.Signal) {
 	if cmd.SysProcAttr == nil {
 		cmd.SysProcAttr = &syscall.SysProcAttr{}

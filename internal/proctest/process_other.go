@@ -7,6 +7,5 @@ import (
 	"syscall"
 )
 
-// SignalWithParent does nothing: only Linux tells a child. Tests still end their servers in their
-// cleanup.
+// SignalWithParent does nothing: only Linux tells a child. Tests' cleanups end their servers.
 func SignalWithParent(*exec.Cmd, syscall.Signal) {}

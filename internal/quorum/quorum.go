@@ -1,5 +1,4 @@
-// Package quorum asks several Redis servers that know nothing of each other, of which a majority
-// decides.
+// Package quorum asks several Redis servers that know nothing of each other. A majority decides.
 package quorum
 
 import (

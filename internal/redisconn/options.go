@@ -14,8 +14,7 @@ import (
 // Calls beyond it wait for one, within their own deadline.
 const poolSize = 64
 
-// onePool keeps go-redis from opening a second pool of ten connections for pipelines, beside the
-// one that pool_size limits.
+// onePool keeps go-redis from a second pool of ten connections for pipelines, beyond pool_size.
 const onePool = -1
 
 // Safe sets what go-redis leaves unsafe by default: commands are not repeated, a context's deadline

@@ -12,8 +12,7 @@ import (
 
 const slotCount = 16384
 
-// Cluster is a Redis Cluster whose masters share all slots evenly. A node that is silent for 2 s
-// counts as failed.
+// Cluster is a Redis Cluster with slots spread evenly. A node that is silent for 2 s has failed.
 type Cluster struct {
 	t       testing.TB
 	masters int
@@ -66,8 +65,7 @@ func (c *Cluster) join(ctx context.Context) error {
 	return nil
 }
 
-// assignReplicas hands the nodes that have no slots to the masters in turn. The nodes have to know
-// each other.
+// assignReplicas hands the nodes without slots to the masters in turn. All have to know each other.
 func (c *Cluster) assignReplicas(ctx context.Context) error {
 	for i, n := range c.nodes[c.masters:] {
 		master := c.nodes[i%c.masters]
@@ -159,8 +157,7 @@ func (c *Cluster) URL() string {
 	return "redis+cluster://" + strings.Join(addrs, ",")
 }
 
-// Nodes returns all nodes of the cluster, running or not: those that were masters at the start,
-// then the replicas.
+// Nodes returns all nodes of the cluster, running or not: the first masters, then the replicas.
 func (c *Cluster) Nodes() []*Server { return slices.Clone(c.nodes) }
 
 // MasterOf returns the node that serves key's slot now. While none does, because the master is down

@@ -16,8 +16,7 @@ import (
 	"github.com/coatcheck/coatcheck/internal/proctest"
 )
 
-// launchLocked starts the process and returns when it answers. A process that does not is gone
-// again on return.
+// launchLocked starts the process until it answers. On an error the process is gone again.
 func (s *Server) launchLocked() error {
 	if s.ended {
 		return fmt.Errorf("%s: the test has ended", s.Addr())

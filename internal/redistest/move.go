@@ -52,8 +52,7 @@ func (m *Move) Rest(pause time.Duration) {
 	}
 }
 
-// Finish gives the slot to its new owner. From then on the old one
-// answers MOVED.
+// Finish gives the slot to its new owner. From then on the old one answers MOVED.
 func (m *Move) Finish() {
 	m.c.t.Helper()
 	id := m.do(m.To, "CLUSTER", "MYID")

@@ -57,12 +57,10 @@ func (p *Proxy) Addr() string { return p.listener.Addr().String() }
 // URL returns it as redis://127.0.0.1:port.
 func (p *Proxy) URL() string { return "redis://" + p.Addr() }
 
-// SetDeaf reports whether connections from now on are accepted and never answered, as a firewall
-// that drops packets does.
+// SetDeaf has later connections accepted and never answered, as a firewall that drops packets does.
 func (p *Proxy) SetDeaf(deaf bool) { p.deaf.Store(deaf) }
 
-// Swallow has nothing come through any more, either way, on connections that are there and on new
-// ones. All of them stay.
+// Swallow has nothing come through any more, either way, on any connection. All of them stay.
 func (p *Proxy) Swallow() {
 	p.noRequests.Store(true)
 	p.SwallowAnswers()

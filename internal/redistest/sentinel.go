@@ -151,8 +151,7 @@ func (s *SentinelSet) Master() *Server {
 	return master
 }
 
-// Replicas returns all servers of the set but the master: those that replicate it, and those that
-// are not running.
+// Replicas returns all servers of the set but the master, also those that are not running.
 func (s *SentinelSet) Replicas() []*Server {
 	s.t.Helper()
 	master := s.Master()
@@ -184,8 +183,7 @@ func (s *SentinelSet) WaitForMaster(not *Server) *Server {
 	return master
 }
 
-// agreedMaster returns the server that all sentinels that answer, and at least a quorum of them,
-// call master.
+// agreedMaster returns the server that all answering sentinels, a quorum at least, call master.
 func (s *SentinelSet) agreedMaster(ctx context.Context) (*Server, error) {
 	var named string
 	var votes int
@@ -220,8 +218,7 @@ func (s sentinel) masterAddr(ctx context.Context) (string, error) {
 	return strings.Join(hostPort, ":"), err
 }
 
-// checkWritable returns nil when the server takes a write. It deletes a key that is not there, so
-// nothing changes.
+// checkWritable returns nil when the server takes a write: a deletion of what is not there.
 func (s *Server) checkWritable(ctx context.Context) error {
 	if s.Pid() == 0 {
 		return fmt.Errorf("%s is not running", s.Addr())

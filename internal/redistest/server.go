@@ -74,8 +74,7 @@ func start(t testing.TB, o options) *Server {
 	return s
 }
 
-// tryStart returns a server that answers. If another process took its port first, it tries a few
-// others.
+// tryStart returns a server that answers. If another process took its port, it tries a few others.
 func tryStart(t testing.TB, o options) (*Server, error) {
 	binary, err := findBinary()
 	if err != nil {
@@ -105,8 +104,7 @@ func findBinary() (string, error) {
 	return path, nil
 }
 
-// passwordIn returns the password that args make the server ask for, so that we can still look at
-// it.
+// passwordIn returns the password that args make the server ask for, so that we can look at it.
 func passwordIn(args []string) string {
 	password := ""
 	for i := 1; i < len(args); i++ {
@@ -200,8 +198,7 @@ func (s *Server) Nodes() []*Server { return []*Server{s} }
 // retries, honours the deadline of its context, and is closed with the test.
 func (s *Server) Client() *redis.Client { return s.client }
 
-// Pid returns the process id of the server, or 0 when it is not running. A paused server is
-// running.
+// Pid returns the process id of the server, also of a paused one, or 0 when it is not running.
 func (s *Server) Pid() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -309,8 +306,7 @@ func (s *Server) end() {
 	s.release()
 }
 
-// release ends the process and gives back everything that was taken for it. The server cannot be
-// started again.
+// release ends the process and gives back everything taken for it. There is no start after that.
 func (s *Server) release() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

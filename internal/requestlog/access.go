@@ -28,8 +28,7 @@ func Wants(mode, route string) bool {
 
 var saneID = names.NewForm("A-Za-z0-9._:@/+=-", 1, 128)
 
-// IDOf is the id that a request has in the log: the client's X-Request-Id if it sent a sane one,
-// else a new one each time.
+// IDOf is a request's id in the log: the client's X-Request-Id if it is sane, else a new one.
 func IDOf(r *http.Request) string {
 	if id := r.Header.Get("X-Request-Id"); saneID.MatchString(id) {
 		return id

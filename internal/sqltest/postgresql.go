@@ -97,8 +97,7 @@ func openPostgreSQL(address, database string, plain bool) (*sql.DB, error) {
 	return sql.Open("pgx", target.String())
 }
 
-// find returns the path of a program, from PATH or one of the folders, or an error that says how to
-// install it.
+// find returns the path of a program, from PATH or a folder. Its error says how to install it.
 func find(name, packages string, folders ...string) (string, error) {
 	path, err := exec.LookPath(name)
 	if err == nil {

@@ -51,8 +51,7 @@ type engine struct {
 	open         func(address, database string, plain bool) (*sql.DB, error)
 }
 
-// Server is one private server process. Only Start and Launch make one. It may be used by several
-// goroutines.
+// Server is one private server process, from Start or Launch. Several goroutines may use it.
 type Server struct {
 	kind   Kind
 	engine engine
@@ -72,8 +71,7 @@ func Each(t *testing.T, test func(t *testing.T, server *Server)) {
 	}
 }
 
-// Start runs a private server and ends it with the test. One that failed shows the end of the
-// server's log.
+// Start runs a private server and ends it with the test. A failed test shows the end of its log.
 func Start(t testing.TB, kind Kind) *Server {
 	t.Helper()
 	s, err := Launch(kind)
@@ -214,14 +212,12 @@ func (s *Server) Kind() Kind { return s.kind }
 // Addr returns the server's address, 127.0.0.1:port.
 func (s *Server) Addr() string { return "127.0.0.1:" + strconv.Itoa(s.port.Number()) }
 
-// URL is a database of the server as people write it, user and password included: mysql://… or
-// postgres://….
+// URL is a database of the server with user and password: mysql://… or postgres://….
 func (s *Server) URL(database string) string {
 	return (&url.URL{Scheme: s.engine.scheme, User: url.UserPassword(User, Password), Host: s.Addr(), Path: "/" + database}).String()
 }
 
-// Connect returns connections to a database of a server that another process has started, by the
-// drivers' defaults.
+// Connect returns connections, by drivers' defaults, to a database of another process's server.
 func Connect(kind Kind, address, database string) (*sql.DB, error) {
 	open := map[Kind]func(address, database string, plain bool) (*sql.DB, error){MariaDB: openMariaDB, PostgreSQL: openPostgreSQL}[kind]
 	if open == nil {
@@ -241,15 +237,13 @@ func (s *Server) Database(t testing.TB) string {
 	return name
 }
 
-// Open returns connections to a new database, by the drivers' defaults. They are closed with the
-// test.
+// Open returns connections to a new database, by drivers' defaults. The test's end closes them.
 func (s *Server) Open(t testing.TB) *sql.DB {
 	t.Helper()
 	return s.OpenDatabase(t, s.Database(t))
 }
 
-// OpenDatabase returns connections to a database, by the drivers' defaults. They are closed with
-// the test.
+// OpenDatabase returns connections to a database, by drivers' defaults. The test's end closes them.
 func (s *Server) OpenDatabase(t testing.TB, database string) *sql.DB {
 	t.Helper()
 	return s.pool(t, s.Addr(), database, false)
@@ -281,8 +275,7 @@ func (s *Server) Kill() {
 	crash(s.process)
 }
 
-// Restart starts a server that was killed again, on the same port and with its data, and returns
-// when it answers.
+// Restart starts a killed server again, with its port and its data, and returns when it answers.
 func (s *Server) Restart(t testing.TB) {
 	t.Helper()
 	if err := s.launch(); err != nil {

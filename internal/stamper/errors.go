@@ -23,8 +23,7 @@ func (u *Unavailable) Error() string {
 	return fmt.Sprintf("%v: %s: %v", ErrUnavailable, u.Reason, u.Cause)
 }
 
-// Unwrap returns ErrUnavailable, and not the cause: the unknown outcome of a grant is not that of a
-// stamping.
+// Unwrap returns ErrUnavailable, not the cause: a grant's unknown outcome is not the stamping's.
 func (u *Unavailable) Unwrap() error { return ErrUnavailable }
 
 // ErrTooMany means that this process stamps ids of as many pools as it may. Nothing was leased.

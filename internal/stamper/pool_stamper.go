@@ -105,8 +105,7 @@ func (d *poolStamper) over() bool {
 // settle is how long a granted lease may take to be usable, or usable again.
 const settle = 100 * time.Millisecond
 
-// await waits until it is known whether there is a lease. The error is the reason why there is
-// none.
+// await waits until it is known whether there is a lease. The error is why there is none.
 func (d *poolStamper) await(ctx context.Context) error {
 	for began := time.Now(); ; {
 		d.mu.Lock()

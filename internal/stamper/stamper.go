@@ -30,8 +30,7 @@ type Config struct {
 	Owner  func(context.Context) string
 	Logger *slog.Logger // nil = no log; it is not told the names of pools that clients chose
 
-	// of pools by their names; those that are not named are taken as they are, and new ones get the
-	// defaults
+	// of pools by their names; others are taken as they are, and new ones get the defaults
 	Shapes map[string]Shape
 }
 
@@ -55,8 +54,7 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// releaseTime is how long the release of a lease may take. One that is not released by then ends
-// with its window.
+// releaseTime is how long the release of a lease may take. A later one leaves it to its window.
 const releaseTime = 2 * time.Second
 
 // Stamper makes ids of the pools of one store. It is safe for concurrent use.
@@ -151,8 +149,7 @@ func (s *Stamper) enter(pool, owner string) (*poolStamper, error) {
 
 func stopping() error { return &Unavailable{Reason: "this server is stopping"} }
 
-// givenBack is the reason why a pool stamps no more: the server stops, or the pool's place went to
-// another.
+// givenBack is why a pool stamps no more: the server stops, or its place went to another.
 func givenBack() error {
 	return &Unavailable{Reason: "this server is giving its worker id of the pool back: it is stopping, or the place was needed for another pool"}
 }

@@ -11,8 +11,7 @@ import (
 // bootClock is the clock that cannot be set. In a sleep it runs on macOS; elsewhere it may stand.
 const bootClock = unix.CLOCK_MONOTONIC
 
-// adoptOrphans and dieWithParent have no counterpart here: the guard alone ends a command whose
-// `worker run` was killed.
+// adoptOrphans and dieWithParent do nothing: the guard alone ends an orphaned command.
 func adoptOrphans() error             { return nil }
 func dieWithParent(*unix.SysProcAttr) {}
 

@@ -13,8 +13,7 @@
 // called Run was killed or is stopped. Run kills the command where the guard does not. Both judge
 // by the boot clock ([SinceBoot]), which no one can set.
 //
-// Run polls the lease for its window's end. The command reads the end in a file, whose path
-// [Lease.Environment] gets.
+// Run polls the lease for its window's end, which the command reads in [Lease.Environment]'s file.
 //
 // # Systems
 //

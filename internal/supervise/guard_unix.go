@@ -101,8 +101,7 @@ func (g *Guard) Run(args []string) error {
 	runtime.LockOSThread()
 	keepIgnored()
 	ignored := make(chan os.Signal, 1)
-	// meant for the command, which gets them by the lifeline. Caught rather than ignored, since a
-	// command inherits that
+	// for the command, which gets them by the lifeline. Caught, since ignoring is inherited
 	signal.Notify(ignored, Signals()...)
 	for _, fd := range []int{lifeline, reports} {
 		syscall.CloseOnExec(fd)
@@ -150,8 +149,7 @@ func (g *Guard) begin(args []string) error {
 	return nil
 }
 
-// catchUp reads the lifeline where the window seems over: on a busy machine its end may have moved
-// while this process began.
+// catchUp reads the lifeline where the window seems over: its end may have moved during the start.
 func (g *Guard) catchUp() error {
 	if err := syscall.SetNonblock(lifeline, true); err != nil {
 		return err
@@ -275,8 +273,7 @@ func (g *Guard) watch() {
 	}
 }
 
-// pass hands a signal on. An interrupt is for the whole group, as from a terminal; others are for
-// the command.
+// pass hands a signal on: an interrupt to the group, as a terminal does, others to the command.
 func (g *Guard) pass(s syscall.Signal) {
 	to := g.group
 	if s == syscall.SIGINT {

@@ -175,8 +175,7 @@ func (s *supervision) kill() {
 	_ = s.process.Kill() // Linux kills the command with it, known or not
 }
 
-// reap reads the guard's last report. If the guard was killed, reap kills the command and waits for
-// its end while the window lasts.
+// reap reads the guard's last report. After a killed guard it kills the command, in the window.
 func (s *supervision) reap() {
 	for len(s.reports) > 0 {
 		s.hear(<-s.reports)

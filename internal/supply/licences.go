@@ -74,8 +74,7 @@ func licencesOf(ctx context.Context, root string, t target) ([]held, error) {
 	return all, errors.Join(faults...)
 }
 
-// look reads the licences of a module. They are those of its folder, and of the folders of its
-// packages that are in the binary.
+// look reads the licences of a module: in its folder, and those of its packages in the binary.
 func look(m module) (held, error) {
 	one := held{module: m}
 	for _, folder := range m.folders() {
@@ -107,8 +106,7 @@ func look(m module) (held, error) {
 // unknown stands for a text that is no known licence.
 const unknown = "unknown"
 
-// namesOf are the licences that a text holds. A text of which less than half is a licence is
-// unknown.
+// namesOf are the licences that a text holds; unknown if less than half of it is a licence.
 func namesOf(text []byte) (names []string) {
 	coverage := licensecheck.Scan(text)
 	if coverage.Percent < 50 {
@@ -156,8 +154,7 @@ func page(all []held) string {
 	return b.String()
 }
 
-// wrapped breaks a text into lines of at most 100 characters, as all documents have them. Lines
-// after the first are indented.
+// wrapped breaks a text into lines of at most 100 characters, as in all documents, and indents.
 func wrapped(text, indent string) string {
 	var lines []string
 	line := ""

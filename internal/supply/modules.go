@@ -84,8 +84,7 @@ func modulesOf(ctx context.Context, root string, t target) ([]module, error) {
 	return all, nil
 }
 
-// folders are those of the module's packages and all above them, up to the module's own, which is
-// the first.
+// folders are those of the module's packages and all above them, from the module's own on.
 func (m *module) folders() []string {
 	all := []string{m.dir}
 	for _, folder := range m.packages {

@@ -20,8 +20,7 @@ import (
 	"time"
 )
 
-// targets are what a release has an archive for. On Windows `lock run` and `worker run` refuse to
-// start, since they need a Unix.
+// targets are a release's archives. On Windows `lock run` and `worker run` refuse to start.
 var targets = []target{{"linux", "amd64"}, {"linux", "arm64"}, {"darwin", "amd64"}, {"darwin", "arm64"}, {"windows", "amd64"}, {"windows", "arm64"}}
 
 // packed is a file of an archive.

@@ -37,8 +37,7 @@ func reproduce(ctx context.Context, root string, out io.Writer) (err error) {
 	return compare(binaries, work)
 }
 
-// compare reports whether two binaries are the same and hold nothing of the folder that they were
-// built in.
+// compare reports whether two binaries are the same and hold nothing of their build's folder.
 func compare(binaries [2][]byte, folder string) error {
 	if bytes.Contains(binaries[0], []byte(folder)) {
 		return fmt.Errorf("the binary holds the path of the folder that it was built in: build it with -trimpath")

@@ -73,8 +73,7 @@ type Traces struct {
 	tracer   trace.Tracer
 }
 
-// Open starts the sending, which ends with Close. It makes no request: a collector that is away
-// shows in the log.
+// Open starts the sending, until Close. It makes no request: the log shows a dead collector.
 func Open(ctx context.Context, config Config) (*Traces, error) {
 	if config.Logger == nil {
 		config.Logger = slog.New(slog.DiscardHandler)

@@ -39,8 +39,7 @@ func Every(interval time.Duration, look func(context.Context)) (stop func()) {
 	}
 }
 
-// Seen is the state of a file, or of files that belong together. The zero value knows nothing. One
-// goroutine at a time uses it.
+// Seen is the state of a file, or files that belong together. One goroutine at a time uses it.
 type Seen struct {
 	last  string // what the last look found
 	tried string // what was taken last, well or badly

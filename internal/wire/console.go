@@ -2,8 +2,7 @@ package wire
 
 import "time"
 
-// Event is something that happened in one server process: a message of GET /events. It holds no
-// token, no lease and no key.
+// Event is something that happened in one server process: a message of GET /events, no secret.
 type Event struct {
 	At       time.Time `json:"at"`                  // by that process's clock
 	Kind     string    `json:"kind"`                // such as lock.granted

@@ -2,8 +2,7 @@ package wire
 
 import "time"
 
-// The bodies of requests and answers. A pointer is a field that may be left out; durations are
-// milliseconds, times RFC 3339.
+// Bodies of requests and answers. Pointers may be left out; durations are ms, times RFC 3339.
 
 // TokenRequest is the body of POST /token; all of it is optional.
 type TokenRequest struct {
@@ -142,8 +141,7 @@ type ListedCounter struct {
 	Error string `json:"error,omitempty"` // not-an-integer
 }
 
-// WorkerRequest is the body of POST /worker/{pool}; all of it is optional. PUT /worker/{pool} takes
-// the same without an identity.
+// WorkerRequest is the body of POST /worker/{pool}, all optional; PUT takes it without an identity.
 type WorkerRequest struct {
 	Identity string `json:"identity"`
 	PoolRequest
@@ -195,8 +193,7 @@ type WorkerRenewed struct {
 	ServerTime time.Time `json:"server_time"`
 }
 
-// WorkerPool is the state of a pool: it answers PUT /worker/{pool}, and is a part of WorkerRing and
-// WorkerPools.
+// WorkerPool is a pool's state: it answers PUT /worker/{pool}, within WorkerRing and WorkerPools.
 type WorkerPool struct {
 	Pool       string    `json:"pool"`
 	Layout     string    `json:"layout"`

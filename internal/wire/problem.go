@@ -151,8 +151,7 @@ func (p Problem) SetRetryAfter(header http.Header) {
 	}
 }
 
-// Write answers with the problem. The instance is the request id that the answer's X-Request-Id
-// header already holds.
+// Write answers with the problem. Its instance is the request id in the answer's X-Request-Id.
 func (p Problem) Write(w http.ResponseWriter) {
 	header := w.Header()
 	if id := header.Get("X-Request-Id"); id != "" {

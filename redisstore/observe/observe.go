@@ -10,8 +10,7 @@ import (
 // call its methods, many at once: they must be quick and must not call the store. They get no key,
 // no argument and no value. Embed [None] for the methods that an observer does not need.
 type Observer interface {
-	// CallStarted is called before a script or an INCRBY goes out. The call goes on with the
-	// context that it returns.
+	// CallStarted is called before a script or an INCRBY, which goes on with its context.
 	CallStarted(ctx context.Context, op string) context.Context
 	// CallEnded is called once for each CallStarted with the context that it returned, or one made
 	// of that by a later observer. It is called without a CallStarted, and with an empty context,
@@ -37,8 +36,7 @@ type Call struct {
 	Word string
 	Err  error // what the caller is told: an [*Error], or a sentinel of one of the three classes
 
-	// how many calls shared its round trip, itself included; 0 = unknown, since its caller did not
-	// wait for it or it never left
+	// how many calls shared its round trip, itself included; 0 = unknown, or it never left
 	Together int
 }
 

@@ -1,5 +1,4 @@
-// Package redissource takes ranges of ids from counters in Redis: a [segment.Source] for package
-// segment, as the service has it.
+// Package redissource takes ranges of ids from counters in Redis, as a [segment.Source].
 //
 // Each range is given to one caller, for as long as Redis keeps what it has confirmed. After a
 // loss, or a restart after which something may have been lost, a tag moves by the margin (64 of the

@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
-	"path/filepath"
-	"sync"
 	"testing"
 
 	"go.uber.org/goleak"
@@ -25,7 +23,7 @@ func TestMain(m *testing.M) {
 	}
 	redisstore.LogTo(slog.New(slog.DiscardHandler))
 	code := m.Run()
-	_ = os.RemoveAll(filepath.Dir(built.path))
+	built.Remove()
 	if err := goleak.Find(); err != nil && code == 0 {
 		fmt.Fprintln(os.Stderr, err)
 		code = 1
@@ -34,22 +32,4 @@ func TestMain(m *testing.M) {
 }
 
 // built is the program, one for all tests.
-var built struct {
-	once sync.Once
-	path string
-}
-
-func program(t *testing.T) string {
-	t.Helper()
-	built.once.Do(func() {
-		folder, err := os.MkdirTemp("", "coatcheck-servers") //nolint:usetesting // it outlives the test
-		if err != nil {
-			t.Fatal(err)
-		}
-		built.path = filepath.Join(folder, "coatcheck")
-		if err := os.Rename(chaostest.Build(t), built.path); err != nil {
-			t.Fatal(err)
-		}
-	})
-	return built.path
-}
+var built chaostest.Program

@@ -28,7 +28,7 @@ const (
 // startService starts a service on a Redis, and returns a client of it.
 func startService(t *testing.T, redis string) *client.Client {
 	t.Helper()
-	return serve(t, exec.CommandContext(context.Background(), program(t), arguments(redis)...))
+	return serve(t, exec.CommandContext(context.Background(), built.Path(t), arguments(redis)...))
 }
 
 func arguments(redis string) []string {

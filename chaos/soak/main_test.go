@@ -31,7 +31,7 @@ func TestMain(m *testing.M) {
 	flag.Parse()
 	redisstore.LogTo(slog.New(slog.DiscardHandler))
 	code := m.Run()
-	_ = os.RemoveAll(built.folder)
+	built.Remove()
 	if err := goleak.Find(); err != nil && code == 0 {
 		fmt.Fprintln(os.Stderr, err)
 		code = 1
@@ -40,26 +40,7 @@ func TestMain(m *testing.M) {
 }
 
 // built is the program, one for all tests.
-var built struct {
-	once   sync.Once
-	folder string
-	path   string
-}
-
-func build(t *testing.T) string {
-	t.Helper()
-	built.once.Do(func() {
-		folder, err := os.MkdirTemp("", "coatcheck-soak") //nolint:usetesting // it outlives the test
-		if err != nil {
-			t.Fatal(err)
-		}
-		built.folder, built.path = folder, filepath.Join(folder, "coatcheck")
-		if err := os.Rename(chaostest.Build(t), built.path); err != nil {
-			t.Fatal(err)
-		}
-	})
-	return built.path
-}
+var built chaostest.Program
 
 // rig is a Redis, a service that asks for keys, and a gateway in front of the service.
 type rig struct {
@@ -78,7 +59,7 @@ func newRig(t *testing.T, serve ...string) *rig {
 func newRigOn(t *testing.T, redis string, serve ...string) *rig {
 	t.Helper()
 	r := &rig{t: t}
-	binary := build(t)
+	binary := built.Path(t)
 	key := access.NewKey()
 	r.key = key.Text()
 	keys := "COATCHECK_ACCESS_KEYS=" + key.ID + ":use:soak::" + key.Hash().String()

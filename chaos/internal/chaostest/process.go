@@ -36,6 +36,32 @@ func BuildIn(t testing.TB, folder string, pkg ...string) string {
 	return binary
 }
 
+// Program is the program as a user would build it, one for all tests of a binary. The zero value
+// is not built yet. It is safe for concurrent use.
+type Program struct {
+	once         sync.Once
+	folder, path string
+}
+
+// Path builds the program if it is the first call, and returns its path.
+func (p *Program) Path(t testing.TB) string {
+	t.Helper()
+	p.once.Do(func() {
+		var err error
+		if p.folder, err = os.MkdirTemp("", "coatcheck-chaos"); err != nil { //nolint:usetesting // it outlives the test
+			t.Fatal(err)
+		}
+		p.path = filepath.Join(p.folder, "coatcheck")
+		if err := os.Rename(Build(t), p.path); err != nil {
+			t.Fatal(err)
+		}
+	})
+	return p.path
+}
+
+// Remove removes the program, for the end of TestMain.
+func (p *Program) Remove() { _ = os.RemoveAll(p.folder) }
+
 // Start starts a command.
 func Start(t testing.TB, command *exec.Cmd) *Process {
 	t.Helper()

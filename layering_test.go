@@ -35,7 +35,7 @@ var layers = map[string][]string{
 	"internal/cli":  {everything},
 
 	"server":  append(front, "segment/redissource", "access", "console", "idempotency/echov4", "openapi", "internal/compat", "internal/events", "internal/stamper"),
-	"gateway": append(front, "internal/watch"),
+	"gateway": append(front, "internal/watch", "internal/yamlfile"),
 
 	"idempotency": domain,
 	// adapts any net/http middleware, and knows of none
@@ -46,7 +46,7 @@ var layers = map[string][]string{
 	"counter":            domain,
 	"snowflake":          {},
 	"number":             {},
-	"access":             append(domain, "internal/watch"),
+	"access":             append(domain, "internal/watch", "internal/yamlfile"),
 	"console":            {},
 	"openapi":            {},
 
@@ -93,6 +93,7 @@ var layers = map[string][]string{
 	"internal/supervise": {},
 	"internal/watch":     {},
 	"internal/wire":      {},
+	"internal/yamlfile":  {},
 
 	"internal/driver":     {},
 	"internal/postgres":   {},

@@ -3,7 +3,6 @@ package access
 import (
 	"errors"
 	"fmt"
-	"io"
 	"maps"
 	"slices"
 	"strconv"
@@ -11,6 +10,8 @@ import (
 	"time"
 
 	"go.yaml.in/yaml/v4"
+
+	"github.com/coatcheck/coatcheck/internal/yamlfile"
 )
 
 const maxRecords = 10_000
@@ -22,8 +23,11 @@ func Parse(text []byte) (Set, error) { return parse("", text) }
 
 // parse is Parse; the faults name the file.
 func parse(file string, text []byte) (Set, error) {
-	root, err := document(text)
-	if err != nil {
+	root, err := yamlfile.Map(text, "file of keys", "fields keys, certificates and anonymous")
+	switch {
+	case errors.Is(err, yamlfile.ErrSyntax):
+		return Set{}, errors.New("the file of keys is not YAML") // the parser's words can quote it
+	case err != nil:
 		return Set{}, err
 	}
 	p := &parser{}
@@ -32,54 +36,21 @@ func parse(file string, text []byte) (Set, error) {
 		"certificates": p.list("certificates", p.certificate),
 		"anonymous":    p.anonymous,
 	})
-	if len(p.faults) == 0 {
-		return p.set, nil
+	if err := p.faults.Err(file); err != nil {
+		return Set{}, err
 	}
-	slices.SortStableFunc(p.faults, func(a, b fault) int { return a.line - b.line })
-	var all []error
-	for _, one := range p.faults {
-		all = append(all, errors.New(strings.TrimLeft(fmt.Sprintf("%s line %d: %s", file, one.line, one.text), " ")))
-	}
-	return Set{}, errors.Join(all...)
-}
-
-func document(text []byte) (*yaml.Node, error) {
-	decoder := yaml.NewDecoder(strings.NewReader(string(text)))
-	var whole, more yaml.Node
-	switch err := decoder.Decode(&whole); {
-	case errors.Is(err, io.EOF):
-		return nil, errors.New("the file of keys is empty")
-	case err != nil:
-		// the parser's own words can quote it
-		return nil, errors.New("the file of keys is not YAML")
-	}
-	if err := decoder.Decode(&more); !errors.Is(err, io.EOF) {
-		return nil, errors.New("a file of keys is one YAML document, and nothing after it")
-	}
-	if len(whole.Content) != 1 || whole.Content[0].Kind != yaml.MappingNode {
-		return nil, errors.New("a file of keys is a YAML map with the fields keys, certificates and anonymous")
-	}
-	return whole.Content[0], nil
+	return p.set, nil
 }
 
 type parser struct {
-	faults []fault
+	faults yamlfile.Faults
 	set    Set
-}
-
-type fault struct {
-	line int
-	text string
-}
-
-func (p *parser) faultf(line int, format string, args ...any) {
-	p.faults = append(p.faults, fault{line, fmt.Sprintf(format, args...)})
 }
 
 // fields reads a map, each value by its name.
 func (p *parser) fields(node *yaml.Node, read map[string]func(*yaml.Node)) {
 	if node.Kind != yaml.MappingNode {
-		p.faultf(node.Line, "a map belongs here")
+		p.faults.Addf(node.Line, "a map belongs here")
 		return
 	}
 	seen := map[string]bool{}
@@ -88,9 +59,9 @@ func (p *parser) fields(node *yaml.Node, read map[string]func(*yaml.Node)) {
 		take, known := read[name.Value]
 		switch {
 		case !known:
-			p.faultf(name.Line, "unknown field; here may be %s", strings.Join(slices.Sorted(maps.Keys(read)), ", "))
+			p.faults.Addf(name.Line, "unknown field; here may be %s", strings.Join(slices.Sorted(maps.Keys(read)), ", "))
 		case seen[name.Value]:
-			p.faultf(name.Line, "%s: given more than once", name.Value)
+			p.faults.Addf(name.Line, "%s: given more than once", name.Value)
 		default:
 			take(value)
 		}
@@ -103,7 +74,7 @@ func (p *parser) list(name string, each func(*yaml.Node)) func(*yaml.Node) {
 		switch {
 		case node.Kind == yaml.ScalarNode && node.Tag == "!!null":
 		case node.Kind != yaml.SequenceNode || len(node.Content) > maxRecords:
-			p.faultf(node.Line, "%s: a list of up to %d entries", name, maxRecords)
+			p.faults.Addf(node.Line, "%s: a list of up to %d entries", name, maxRecords)
 		default:
 			for _, entry := range node.Content {
 				each(entry)
@@ -122,7 +93,7 @@ func (p *parser) key(node *yaml.Node) {
 	})
 	p.check(node, before, r)
 	if slices.ContainsFunc(p.set.Keys, func(other Record) bool { return other.ID == r.ID && r.ID != "" }) {
-		p.faultf(node.Line, "id: there is a key with this id above")
+		p.faults.Addf(node.Line, "id: there is a key with this id above")
 	}
 	p.set.Keys = append(p.set.Keys, r)
 }
@@ -133,7 +104,7 @@ func (p *parser) check(node *yaml.Node, before int, r Record) {
 		return
 	}
 	for _, fault := range r.faults() {
-		p.faultf(lineOf(node, fault.field), "%s: %s", fault.field, fault.text)
+		p.faults.Addf(lineOf(node, fault.field), "%s: %s", fault.field, fault.text)
 	}
 }
 
@@ -161,7 +132,7 @@ func (p *parser) certificate(node *yaml.Node) {
 		}
 	}
 	if said != 1 && len(p.faults) == before {
-		p.faultf(node.Line, "one of cn, dns and uri says which certificate it is")
+		p.faults.Addf(node.Line, "one of cn, dns and uri says which certificate it is")
 	}
 	p.checkCaller(node, before, c.Caller)
 	p.set.Certificates = append(p.set.Certificates, c)
@@ -191,7 +162,7 @@ func (p *parser) checkCaller(node *yaml.Node, before int, c Caller) {
 // scalar is the text of a value, which is "" where none belongs.
 func (p *parser) scalar(name string, node *yaml.Node) (text string, ok bool) {
 	if node.Kind != yaml.ScalarNode || node.Tag == "!!null" {
-		p.faultf(node.Line, "%s: one value belongs here", name)
+		p.faults.Addf(node.Line, "%s: one value belongs here", name)
 		return "", false
 	}
 	return node.Value, true
@@ -205,7 +176,7 @@ func (p *parser) parsed(name string, read func([]byte) error) func(*yaml.Node) {
 	return func(node *yaml.Node) {
 		if text, ok := p.scalar(name, node); ok {
 			if err := read([]byte(text)); err != nil {
-				p.faultf(node.Line, "%s: %v", name, err)
+				p.faults.Addf(node.Line, "%s: %v", name, err)
 			}
 		}
 	}
@@ -214,7 +185,7 @@ func (p *parser) parsed(name string, read func([]byte) error) func(*yaml.Node) {
 func (p *parser) names(into *Names) func(*yaml.Node) {
 	return func(node *yaml.Node) {
 		if node.Kind != yaml.SequenceNode {
-			p.faultf(node.Line, "prefixes: a list, such as [\"orders:*\"]")
+			p.faults.Addf(node.Line, "prefixes: a list, such as [\"orders:*\"]")
 			return
 		}
 		*into = Names{} // a list without entries is a fault, and not the same as no list

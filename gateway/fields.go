@@ -10,6 +10,7 @@ import (
 	"go.yaml.in/yaml/v4"
 
 	"github.com/coatcheck/coatcheck/idempotency"
+	"github.com/coatcheck/coatcheck/internal/yamlfile"
 )
 
 // Bounds of what a routes file may ask for, beside those of package idempotency.
@@ -51,7 +52,7 @@ var fields = map[string]reader{
 }
 
 // readRoute reads one entry of the list.
-func readRoute(entry *yaml.Node, into *Route) faults {
+func readRoute(entry *yaml.Node, into *Route) yamlfile.Faults {
 	found := eachField(entry, func(key, value *yaml.Node) string {
 		read, known := fields[key.Value]
 		if !known {
@@ -63,12 +64,12 @@ func readRoute(entry *yaml.Node, into *Route) faults {
 		return found
 	}
 	if into.Name == "" {
-		found.addf(entry.Line, `match: missing; a method and a path, such as "POST /payments"`)
+		found.Addf(entry.Line, `match: missing; a method and a path, such as "POST /payments"`)
 	} else if method := lowercase.FindString(into.Name); method != "" {
-		found.addf(entry.Line, "match: a method is written in capitals: %q would never match", method)
+		found.Addf(entry.Line, "match: a method is written in capitals: %q would never match", method)
 	}
 	if into.Retention != 0 && into.Retention < into.WithDefaults().Lease {
-		found.addf(entry.Line, "retention_ms: not less than lease_ms, which is %d here", into.WithDefaults().Lease.Milliseconds())
+		found.Addf(entry.Line, "retention_ms: not less than lease_ms, which is %d here", into.WithDefaults().Lease.Milliseconds())
 	}
 	return found
 }
@@ -78,9 +79,9 @@ var lowercase = regexp.MustCompile(`^\S*[a-z]\S*[ \t]`)
 
 // eachField calls do for every field of a map, which returns "" or what is wrong with the field. A
 // field that comes twice is a fault of its own.
-func eachField(of *yaml.Node, do func(key, value *yaml.Node) string) (found faults) {
+func eachField(of *yaml.Node, do func(key, value *yaml.Node) string) (found yamlfile.Faults) {
 	if of.Kind != yaml.MappingNode {
-		found.addf(of.Line, "a map of fields belongs here")
+		found.Addf(of.Line, "a map of fields belongs here")
 		return found
 	}
 	seen := map[string]bool{}
@@ -89,7 +90,7 @@ func eachField(of *yaml.Node, do func(key, value *yaml.Node) string) (found faul
 		var wrong string
 		switch {
 		case key.Kind != yaml.ScalarNode:
-			found.addf(key.Line, "a field's name is plain text")
+			found.Addf(key.Line, "a field's name is plain text")
 			continue
 		case seen[key.Value]:
 			wrong = "given twice"
@@ -98,7 +99,7 @@ func eachField(of *yaml.Node, do func(key, value *yaml.Node) string) (found faul
 		}
 		seen[key.Value] = true
 		if wrong != "" {
-			found.addf(key.Line, "%s: %s", printable(key.Value), wrong)
+			found.Addf(key.Line, "%s: %s", printable(key.Value), wrong)
 		}
 	}
 	return found

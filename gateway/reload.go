@@ -7,6 +7,7 @@ import (
 	"sync"
 
 	"github.com/coatcheck/coatcheck/internal/watch"
+	"github.com/coatcheck/coatcheck/internal/yamlfile"
 	"github.com/coatcheck/coatcheck/redisstore"
 )
 
@@ -20,8 +21,7 @@ type routesFile struct {
 }
 
 // Reload reads the routes file again and puts its routes in force, all at once: requests under way
-// keep the route that they began with. If the file is wrong the routes in force stay, and the error
-// lists every fault.
+// keep their route. If the file is wrong the routes in force stay, and the error lists every fault.
 func (g *Gateway) Reload() error { return g.ReloadFrom("") }
 
 // ReloadFrom is Reload with another file, which stays the gateway's unless wrong; "" = the same.
@@ -89,13 +89,13 @@ func (g *Gateway) keepLocked(version string, err error) error {
 
 // fitting finds the faults of routes that ask for more than this store has.
 func fitting(routes Routes, store *redisstore.Store) error {
-	var found faults
+	var found yamlfile.Faults
 	for _, route := range routes {
 		if route.Ack > 0 && store.Mode() == redisstore.Embedded {
-			found.addf(route.line, "ack: the embedded store has no replicas")
+			found.Addf(route.line, "ack: the embedded store has no replicas")
 		}
 	}
-	return join(found)
+	return found.Err("")
 }
 
 // faults are those of the last reading of the file.

@@ -1,18 +1,16 @@
 package gateway
 
 import (
-	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"regexp"
-	"slices"
 	"strings"
 	"time"
 
 	"go.yaml.in/yaml/v4"
 
 	"github.com/coatcheck/coatcheck/idempotency"
+	"github.com/coatcheck/coatcheck/internal/yamlfile"
 )
 
 // Route is one guarded route of a routes file.
@@ -32,8 +30,7 @@ type Route struct {
 }
 
 // Routes are the guarded routes of a file, in its order. Those that ParseRoutes returns have all
-// defaults filled in and pass [idempotency.Route.Check], and net/http.ServeMux takes their patterns
-// together.
+// defaults, pass [idempotency.Route.Check], and go together into one net/http.ServeMux.
 type Routes []Route
 
 const (
@@ -50,7 +47,7 @@ func ParseRoutes(text []byte) (Routes, error) {
 		return nil, err
 	}
 	var routes Routes
-	var faults faults
+	var faults yamlfile.Faults
 	for _, entry := range list {
 		route := Route{line: entry.Line, UpstreamTimeout: upstreamTimeout}
 		faults = append(faults, readRoute(entry, &route)...)
@@ -60,7 +57,7 @@ func ParseRoutes(text []byte) (Routes, error) {
 	if len(faults) == 0 {
 		faults = append(routes.check(), routes.conflicts()...)
 	}
-	if err := join(faults); err != nil {
+	if err := faults.Err(""); err != nil {
 		return nil, err
 	}
 	return routes, nil
@@ -70,7 +67,7 @@ func entries(text []byte) ([]*yaml.Node, error) {
 	if len(text) > maxFile {
 		return nil, fmt.Errorf("a routes file has up to %d bytes, not %d", maxFile, len(text))
 	}
-	root, err := document(text)
+	root, err := yamlfile.Map(text, "routes file", "field routes")
 	if err != nil {
 		return nil, err
 	}
@@ -85,38 +82,20 @@ func entries(text []byte) ([]*yaml.Node, error) {
 	switch {
 	case len(faults) > 0:
 	case list == nil:
-		faults.addf(root.Line, "routes: missing; a file without routes would guard nothing")
+		faults.Addf(root.Line, "routes: missing; a file without routes would guard nothing")
 	case list.Kind != yaml.SequenceNode || len(list.Content) == 0 || len(list.Content) > maxRoutes:
-		faults.addf(list.Line, "routes: a list of 1 to %d routes", maxRoutes)
+		faults.Addf(list.Line, "routes: a list of 1 to %d routes", maxRoutes)
 	default:
 		return list.Content, nil
 	}
-	return nil, join(faults)
+	return nil, faults.Err("")
 }
 
-func document(text []byte) (*yaml.Node, error) {
-	decoder := yaml.NewDecoder(strings.NewReader(string(text)))
-	var whole, more yaml.Node
-	switch err := decoder.Decode(&whole); {
-	case errors.Is(err, io.EOF):
-		return nil, errors.New("the routes file is empty")
-	case err != nil:
-		return nil, fmt.Errorf("not YAML: %w", err)
-	}
-	if err := decoder.Decode(&more); !errors.Is(err, io.EOF) {
-		return nil, errors.New("a routes file is one YAML document, and nothing after it")
-	}
-	if len(whole.Content) != 1 || whole.Content[0].Kind != yaml.MappingNode {
-		return nil, errors.New("a routes file is a YAML map with the field routes")
-	}
-	return whole.Content[0], nil
-}
-
-func (r Routes) check() (found faults) {
+func (r Routes) check() (found yamlfile.Faults) {
 	for _, route := range r {
 		if err := route.Check(); err != nil {
 			for text := range strings.Lines(err.Error()) {
-				found.addf(route.line, "%s", strings.TrimPrefix(strings.TrimSpace(text), "idempotency: "))
+				found.Addf(route.line, "%s", strings.TrimPrefix(strings.TrimSpace(text), "idempotency: "))
 			}
 		}
 	}
@@ -127,12 +106,12 @@ func (r Routes) check() (found faults) {
 var registered = regexp.MustCompile(` \(registered at [^)]*\)`)
 
 // conflicts finds the patterns that net/http.ServeMux refuses, alone or beside those before them.
-func (r Routes) conflicts() (found faults) {
+func (r Routes) conflicts() (found yamlfile.Faults) {
 	mux := http.NewServeMux()
 	for _, route := range r {
 		if err := register(mux, route.Name); err != nil {
 			text, _, _ := strings.Cut(err.Error(), "\n")
-			found.addf(route.line, "match: %s", registered.ReplaceAllString(text, ""))
+			found.Addf(route.line, "match: %s", registered.ReplaceAllString(text, ""))
 		}
 	}
 	if len(found) > 0 {
@@ -143,7 +122,7 @@ func (r Routes) conflicts() (found faults) {
 
 // doubles finds patterns that differ only in case, where a route ignores case: one operation would
 // have two scopes, and run once in each.
-func (r Routes) doubles() (found faults) {
+func (r Routes) doubles() (found yamlfile.Faults) {
 	first := map[string]Route{}
 	for _, route := range r {
 		other, isThere := first[fold(route.Name)]
@@ -151,7 +130,7 @@ func (r Routes) doubles() (found faults) {
 		case !isThere:
 			first[fold(route.Name)] = route
 		case other.Name != route.Name && (!route.DistinctCase || !other.DistinctCase):
-			found.addf(route.line, "match: %q differs from %q in line %d only in small letters and capitals, and would be a second scope for the same keys: give it up, or set ignore_case: false in both", route.Name, other.Name, other.line)
+			found.Addf(route.line, "match: %q differs from %q in line %d only in small letters and capitals, and would be a second scope for the same keys: give it up, or set ignore_case: false in both", route.Name, other.Name, other.line)
 		}
 	}
 	return found
@@ -166,25 +145,4 @@ func register(mux *http.ServeMux, pattern string) (err error) {
 	}()
 	mux.Handle(pattern, http.NotFoundHandler())
 	return nil
-}
-
-type faults []fault
-
-type fault struct {
-	line int
-	text string
-}
-
-func (f *faults) addf(line int, format string, args ...any) {
-	*f = append(*f, fault{line, fmt.Sprintf(format, args...)})
-}
-
-// join makes one error of all faults, in the order of their lines; nil if there are none.
-func join(f faults) error {
-	slices.SortStableFunc(f, func(a, b fault) int { return a.line - b.line })
-	var all []error
-	for _, one := range f {
-		all = append(all, fmt.Errorf("line %d: %s", one.line, one.text))
-	}
-	return errors.Join(all...)
 }

@@ -1,4 +1,4 @@
-// Package yamlfile reads YAML files that people write, and reports all their faults with their lines.
+// Package yamlfile reads YAML files that people write, and reports their faults with the lines.
 package yamlfile
 
 import (

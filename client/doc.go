@@ -2,8 +2,7 @@
 //
 // [Client.Do] runs a function under a one-use token, with the same state machine as package
 // idempotency: claim, heartbeat, complete. The single steps ([Client.Issue], [Client.Status],
-// [Client.Claim], [Client.Complete], [Client.Extend], [Client.Release]) are there for programs that
-// need them apart.
+// [Client.Claim], [Client.Complete], [Client.Extend], [Client.Release]) are there as well.
 //
 // [Client.HoldWorker] leases a worker id and keeps it, so that package snowflake can stamp ids with
 // it. The single steps are [Client.AcquireWorker], [Client.RenewWorker] and [Client.ReleaseWorker].

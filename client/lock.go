@@ -84,11 +84,6 @@ func (c *Client) AcquireLock(ctx context.Context, name string, request LockReque
 
 // TryAcquireLock is AcquireLock without waiting: ErrHeld if the lock is held or has waiters.
 func (c *Client) TryAcquireLock(ctx context.Context, name string, request LockRequest) (*Lock, error) {
-	return c.holdLock(ctx, name, request)
-}
-
-// holdLock asks once, without waiting, and holds a granted lock.
-func (c *Client) holdLock(ctx context.Context, name string, request LockRequest) (*Lock, error) {
 	sent := time.Now()
 	grant, err := c.grantLock(ctx, name, request, 0, "")
 	if err != nil {

@@ -4,7 +4,6 @@
 // of a Redis, the command those of a service, and the same facts get the same judgement.
 //
 // What cannot be seen, such as the settings of a managed Redis that forbids CONFIG, is said to be
-// so, as a note: nothing is taken for fine because it could not be looked at. A Redis without a
-// finding above a note can still lose what no setting tells of, such as a disk that confirms what
-// it has not written.
+// so, as a note: nothing unseen is taken for fine. A Redis without a finding above a note can still
+// lose what no setting tells of, such as a disk that confirms what it has not written.
 package doctor

@@ -19,9 +19,8 @@ const maxUnread = 64 << 20
 const keptBuffer = 64 << 10
 
 // conn is one connection. Commands are run by the goroutine that reads them; what miniredis writes
-// is kept until a second goroutine has seen that the journal covers it, and sends it. So a slow
-// reader stops no other connection, and neither does a message that is sent in the middle of a
-// script.
+// is kept until a second goroutine has seen that the journal covers it, and sends it. So neither a
+// slow reader nor a message sent within a script stops other connections.
 type conn struct {
 	store      *Store
 	journal    *journal // nil: no reply has to wait for it

@@ -193,8 +193,7 @@ func (g *Gateway) writeProblem(w http.ResponseWriter, r *http.Request, problem w
 }
 
 // stateLink is the address of the state of a request's token or key. A client's own key has none:
-// the service shows the operation in doubt. If the gateway knows no service, the link leads to the
-// policy.
+// the service shows the operation in doubt. Without a known service the link leads to the policy.
 func (g *Gateway) stateLink(x *exchange, token, operation string) string {
 	switch {
 	case x.route != nil && x.route.Accept != idempotency.KeyOnly && token != "":

@@ -58,8 +58,7 @@ type Config struct {
 	Quota idempotency.Quota
 
 	// AllowedHosts are names under which clients ask, beside addresses and localhost, such as
-	// shop.example or *.example.com. nil = every name, but for the admin side, where it is no
-	// other.
+	// shop.example or *.example.com. nil = every name; for the admin side no other.
 	AllowedHosts []string
 
 	// keeps the X-Forwarded headers that a client sends: only behind a proxy that writes them

@@ -71,8 +71,7 @@ func (g *Gateway) upstream(route *guardedRoute) http.Handler {
 }
 
 // exchangeOnce sends a request of an attempt to the upstream. If the attempt was replaced, the
-// guard refuses its answer and ReverseProxy panics. That is no broken answer: the guard answers the
-// client.
+// guard refuses its answer, answers the client itself, and ReverseProxy panics.
 func (g *Gateway) exchangeOnce(w http.ResponseWriter, r *http.Request) {
 	answer := &guardedAnswer{ResponseWriter: w, request: r}
 	defer func() {

@@ -19,9 +19,8 @@ type Upstream struct {
 	socket string // of a unix upstream; else ""
 }
 
-// ParseUpstream reads an upstream's address: http:// or https:// with a path that goes in front of
-// every request's path, or unix:// with the path of a socket. The error never repeats what might be
-// a password.
+// ParseUpstream reads an upstream's address: http:// or https:// with a path that goes before every
+// request's path, or unix:// with a socket's path. The error repeats no possible password.
 func ParseUpstream(text string) (Upstream, error) {
 	target, err := url.Parse(text)
 	if err != nil {

@@ -14,8 +14,7 @@ type Attempt struct {
 	// larger than that of every earlier attempt of this token; below 2^53. Send it to a resource
 	// that must refuse an older attempt
 	Fence int64
-	// counts from 1; more than 1 only under Takeover, or of an issued token after an attempt that
-	// never began
+	// counts from 1; more only under Takeover, or for an issued token whose attempt never began
 	Number int
 	// 32 characters that name the operation: the same for all attempts of one token or key,
 	// different for any other. Fit for a unique column
@@ -43,9 +42,8 @@ func FromContext(ctx context.Context) (attempt *Attempt, ok bool) {
 	return attempt, ok
 }
 
-// heartbeat starts the heartbeat of the claim. Under Takeover the
-// handler's context ends when the lease can have ended, whether or not Redis answers: from then on
-// another attempt may run.
+// heartbeat starts the heartbeat of the claim. Under Takeover the handler's context ends when the
+// lease can have ended, even if Redis is silent: from then on another attempt may run.
 func (run *run) heartbeat(cancel context.CancelCauseFunc) *keepalive.Heartbeat {
 	claim := keepalive.Claim{
 		Lease: run.options.Lease,

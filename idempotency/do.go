@@ -60,8 +60,7 @@ func (run *run) giveUp() {
 	run.abandon()
 }
 
-// resultAnswer is a value as an answer, so that a token has the same answer in Do and in
-// Middleware.
+// resultAnswer is a value as an answer, so that Do and Middleware give a token the same one.
 func resultAnswer(value []byte) Answer {
 	if len(value) > maxResult {
 		return Answer{Status: http.StatusOK, NotKept: true}

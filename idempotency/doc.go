@@ -1,5 +1,4 @@
-// Package idempotency makes an operation safe to ask for twice: one token, one handler start, one
-// answer.
+// Package idempotency makes an operation safe to ask for twice: a token has one start, one answer.
 //
 // # States
 //

@@ -12,8 +12,7 @@ const timeoutHandler = "net/http.(*timeoutHandler).ServeHTTP"
 // status, or the 503 of an http.TimeoutHandler inside the guard, whose handler goes on.
 func (r *recorder) doubtful() bool { return r.answer.Status > 599 || r.timedOut }
 
-// suspect records the writer of a status of 503. If it is a TimeoutHandler, its handler may have
-// written it.
+// suspect records the writer of a 503, which may be a TimeoutHandler's and not its handler's.
 func (r *recorder) suspect() {
 	_, r.timedOut = calledByTimeoutHandler()
 }

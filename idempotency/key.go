@@ -33,8 +33,7 @@ var (
 	headerForm = names.NewForm("A-Za-z0-9!#$%&'*+.^_|~-", 1, 100)
 )
 
-// bare reports whether a value is a key without quotes: visible ASCII without quote, comma,
-// semicolon and backslash.
+// bare reports whether a value is a key without quotes: visible ASCII without " , ; and backslash.
 func bare(value string) bool {
 	for i := range len(value) {
 		if c := value[i]; c <= ' ' || c > '~' || c == '"' || c == ',' || c == ';' || c == '\\' {
@@ -44,8 +43,7 @@ func bare(value string) bool {
 	return len(value) > 0 && len(value) <= maxKey
 }
 
-// keyOf returns the key of a request's operation. Exactly one of the headers that the route takes
-// must be there, once.
+// keyOf returns the key of a request's operation: one of the headers of the route, once.
 func keyOf(r *http.Request, accept Accept, principal, route string) (OperationKey, error) {
 	tokens, keys := r.Header.Values(TokenHeader), r.Header.Values(KeyHeader)
 	if accept == TokenOnly {

@@ -13,8 +13,7 @@ import (
 // Key is a secret of a service under an id, so that keys can be changed: put a new one first in the
 // list, and remove an old one when nothing that it was used for is needed any more.
 type Key struct {
-	// 1 to 16 characters of A–Z a–z 0–9 _ -, no dash in front; it is written beside what the key
-	// was used for
+	// 1 to 16 characters of A–Z a–z 0–9 _ -, no dash in front; it stands beside what the key made
 	ID     string
 	Secret []byte // 32 bytes
 }

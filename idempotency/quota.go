@@ -10,8 +10,7 @@ import (
 	"github.com/coatcheck/coatcheck/internal/fault"
 )
 
-// Quota bounds a principal's share of the store, so that it cannot fill the store. A field of 0 is
-// no bound.
+// Quota bounds a principal's share of the store, so that none fills it. A field of 0 is no bound.
 //
 // It is counted in this process, in spans of time: an operation counts from its claim, or a token
 // from its issue, for its retention and up to a sixteenth longer. An operation whose key was

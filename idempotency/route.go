@@ -11,16 +11,13 @@ import (
 	"github.com/coatcheck/coatcheck/internal/wire"
 )
 
-// Route is the policy of one guarded route. The zero value of each field means its documented
-// default.
+// Route is the policy of one guarded route. The zero value of each field means its default.
 type Route struct {
-	// part of a key's scope and of the fingerprint; "" = the request's pattern, or its method and
-	// path
+	// part of a key's scope and of the fingerprint; "" = the pattern, or the method and path
 	Name     string
 	Accept   Accept // which header it takes; "" = TokenOrKey
 	Optional bool   // a request without a header passes unguarded, up to MaxBody
-	// a header that Accept does not take is the handler's business; false = such a request is
-	// refused
+	// a header that Accept does not take is the handler's; false = such a request is refused
 	PassOther bool
 	// GET, HEAD, OPTIONS and TRACE pass unguarded: for a guard in front of a whole router
 	PassSafe  bool
@@ -33,8 +30,7 @@ type Route struct {
 	Ack       int
 	MaxBody   int64 // bytes of a request's body; more is refused. 0 = 1 MiB
 	MaxAnswer int   // bytes of an answer's body that are kept; 0 = 1 MiB
-	// how long a request with Prefer: wait=n may wait for a running attempt; 0 = 30 s, less than 0
-	// = not at all
+	// how long Prefer: wait=n may wait for a running attempt; 0 = 30 s, below 0 = not at all
 	MaxWait time.Duration
 
 	// Headers of the request that belong to its fingerprint, beside method, route, path with query
@@ -51,8 +47,7 @@ type Route struct {
 	Keep []string
 }
 
-// WithDefaults returns the route with every zero field but Name, Scope, Ack and the lists replaced
-// by its default.
+// WithDefaults returns the route with the defaults of all but Name, Scope, Ack and the lists.
 func (r Route) WithDefaults() Route {
 	r.Accept = cmp.Or(r.Accept, TokenOrKey)
 	options := ClaimOptions{Policy: r.Policy, Lease: r.Lease, Retention: r.Retention}.withDefaults()

@@ -132,8 +132,7 @@ func (a *asker) granted(reply scripts.Reply) (Grant, error) {
 	}, nil
 }
 
-// Grant waits for a lock, as Acquire does, and returns the grant as a value. The errors are those
-// of Acquire.
+// Grant waits for a lock and returns the grant as a value. The errors are those of Acquire.
 func (l *Locks) Grant(ctx context.Context, name string, request Request) (Grant, error) {
 	a, err := l.ask(name, request)
 	if err != nil {

@@ -38,8 +38,7 @@ func (l *Locks) Acquire(ctx context.Context, name string, request Request) (*Loc
 	return l.hold(ctx, name, request)
 }
 
-// TryAcquire is Acquire without waiting: it returns a *HeldError if the lock is held or has
-// waiters.
+// TryAcquire is Acquire without waiting: a *HeldError if the lock is held or has waiters.
 func (l *Locks) TryAcquire(ctx context.Context, name string, request Request) (*Lock, error) {
 	request.once = true
 	return l.hold(ctx, name, request)

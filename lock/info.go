@@ -46,8 +46,7 @@ type Waiter struct {
 	Since   time.Time
 }
 
-// Get returns the holders and waiters of a lock. A lock that is not in use has no holders, and is
-// no error.
+// Get returns the holders and waiters of a lock. A lock that is not in use has none.
 func (l *Locks) Get(ctx context.Context, name string) (Info, error) {
 	if !names.Valid(name) {
 		return Info{}, fmt.Errorf("%w: name", ErrRequest)

@@ -39,8 +39,7 @@ type queues struct {
 	sweepAt int // at this many queues, those whose holders ended without a release are dropped
 }
 
-// queue is the local queue of requests that are the same. It exists while it has a lease or a
-// waiter.
+// queue is the local queue of requests that are the same, while it has a lease or a waiter.
 type queue struct {
 	// will be handed on if possible; nil = none, and the first waiter asks Redis
 	lease   *lease
@@ -89,8 +88,7 @@ func (e *lease) since() (sent time.Time, good time.Duration) {
 	return e.sent, e.good
 }
 
-// fresh reports whether at least half of the lease remains, by monotonic and wall time, and no
-// renewal is unconfirmed.
+// fresh reports whether half of the lease remains by both clocks, and no renewal is unconfirmed.
 func (e *lease) fresh() bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -110,8 +108,7 @@ func (e *lease) current(handed int) Grant {
 	return grant
 }
 
-// join puts a request at the end of its queue, and reports whether it is to ask Redis for all
-// others.
+// join puts a request at the end of its queue, and reports whether it asks Redis for all.
 func (s *queues) join(a *asker) (asks bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -204,8 +201,7 @@ func (s *queues) hold(a *asker, granted *lease) (stale *lease) {
 	return a.handed
 }
 
-// remove takes a request that is given up out of its queue, and returns the lease that was handed
-// on to it just then.
+// remove takes an abandoned request out of its queue, and returns a lease just handed on to it.
 func (s *queues) remove(a *asker) (handed *lease) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -43,16 +43,14 @@ const (
 	WaitAfterLoss AfterLoss = "wait"
 )
 
-// Config is the configuration of a store's locks. The zero value of each field means its documented
-// default.
+// Config is the configuration of a store's locks. The zero value of each field means its default.
 type Config struct {
 	Owner string // names a holder for people, as [Request].Owner; "" = host:pid
 	// Window is the claim window: how long a waiter whose turn has come may take to ask for the
 	// lock, before it goes to the next; MinTTL to a minute; 0 = 1 s. Waiters also poll
 	// about as often.
 	Window time.Duration
-	// Margin is how long before the end of the lease the holder's context ends; 0 = a tenth of its
-	// TTL, a second at most.
+	// Margin is how long before the lease's end the context ends; 0 = TTL/10, a second at most.
 	Margin    time.Duration
 	AfterLoss AfterLoss // "" = GrantAfterLoss
 	// LongestTTL is the longest TTL that may be asked for. Under WaitAfterLoss it must be the same
@@ -120,8 +118,7 @@ func (c Config) Check() error {
 	return nil
 }
 
-// Locks are the locks of one store. It is safe for concurrent use. Close it when no lock is held or
-// waited for any more.
+// Locks are the locks of one store. It is safe for concurrent use. Close it once none is in use.
 //
 // # Queue
 //
@@ -191,8 +188,7 @@ func New(store *redisstore.Store, config Config) *Locks {
 	return l
 }
 
-// Close ends the subscription of this process's waiters. It keeps locks that are held: release them
-// first.
+// Close ends the subscription of this process's waiters. Release held locks first: it keeps them.
 func (l *Locks) Close() error {
 	l.background.Wait()
 	l.notifier.Close()
@@ -227,8 +223,7 @@ func (l *Locks) holdOff() int64 {
 	return (l.config.LongestTTL + l.config.Skew).Milliseconds()
 }
 
-// counts is "1" if PUBLISH returns how many listen. In a cluster it counts the subscribers of one
-// node only.
+// counts is "1" if PUBLISH returns how many listen. In a cluster it counts one node's subscribers.
 func (l *Locks) counts() string {
 	if l.store.Mode() == redisstore.Cluster {
 		return "0"

@@ -28,8 +28,7 @@ type Multi struct {
 // Up to a hundred names; duplicates are taken once. Request.Wait bounds the waiting in all; a Token
 // cannot be given. The errors are those of Acquire; after an error nothing is held.
 //
-// There is no variant that takes all in one step, since every name is a slot of its own in a
-// cluster.
+// No variant takes all in one step, since every name is a slot of its own in a cluster.
 func (l *Locks) AcquireAll(ctx context.Context, names []string, request Request) (*Multi, error) {
 	return l.holdAll(ctx, names, request)
 }
@@ -108,8 +107,7 @@ func (m *Multi) Validity() time.Duration {
 	return shortest
 }
 
-// Release gives all of them back, the last one first. The errors are those of [Lock.Release],
-// joined.
+// Release gives all of them back, the last first. The errors of [Lock.Release] are joined.
 func (m *Multi) Release(ctx context.Context) error {
 	m.release.Do(func() {
 		for i, lock := range slices.Backward(m.held) {

@@ -21,8 +21,7 @@ const (
 
 func (l *Locks) names() string { return l.store.Key("locks", "names") }
 
-// note puts a name on the list, or takes it off. The next renewal, or the lease's end, makes up for
-// a failure.
+// note puts a name on the list, or takes it off. After a failure the next renewal or the end does.
 func (l *Locks) note(ctx context.Context, name string, life time.Duration) {
 	_, _ = l.run(ctx, scripts.LockNote, []string{l.names()}, name, life.Milliseconds())
 }

@@ -18,8 +18,7 @@ type notification struct {
 	now, sent time.Time
 }
 
-// parseNotification parses a message, 'token fence since poll'. A malformed one only makes its
-// waiter poll.
+// parseNotification parses 'token fence since poll'. A malformed one makes its waiter poll.
 func parseNotification(message string) (token string, what notification) {
 	token, rest, _ := strings.Cut(message, " ")
 	words := strings.Fields(rest)

@@ -5,6 +5,5 @@
 // owner, no key, no token.
 //
 // [Store] is the part that follows the calls of a [redisstore.Store], for every program that opens
-// one; [Service] is that and what the HTTP service has besides. All of them are listed in
-// docs/metrics.md.
+// one; [Service] is that and the HTTP service's own. docs/metrics.md lists them all.
 package metrics

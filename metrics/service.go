@@ -110,8 +110,7 @@ func (s *Service) locks(r *Registry) {
 func (s *Service) RequestBegan() { s.inFlight.Inc() }
 
 // RequestEnded notes what became of it. The route is its pattern, "" for none, and the method one
-// that HTTP knows, else other. A negative duration is that of an answer without an end of its own,
-// and is not observed.
+// that HTTP knows, else other. A negative duration, of an endless answer, is not observed.
 func (s *Service) RequestEnded(route, method string, status int, took time.Duration) {
 	defer s.inFlight.Dec() // last, so that with none under way all are counted
 	route = cmp.Or(route, "-")

@@ -95,9 +95,8 @@ func stretches(from, until int64, zone *time.Location) iter.Seq[stretch] {
 				next = end.Unix()
 			}
 			if next <= from {
-				// Where only a rule defines the changes, ZoneBounds lets every year end after 365
-				// days. On the last day of a leap year that is over, and no zone changes its clock
-				// on it.
+				// Where only a rule defines the changes, ZoneBounds ends every year after 365 days.
+				// No zone changes its clock on the last day of a leap year.
 				next = from - from%secondsPerDay + secondsPerDay
 			}
 			if !yield(stretch{from, next, int64(offset)}) {

@@ -20,8 +20,7 @@ import (
 //     part, and none that comes back each year.
 //
 // All but the value has a fixed width, and that has no zeros in front if its own is not fixed: two
-// values, or two periods, never make the same text, whatever stands beside them. The zero value is
-// no template.
+// values, or two periods, never make the same text. The zero value is no template.
 type Template struct {
 	text  string
 	parts []part
@@ -141,8 +140,7 @@ func (t Template) check() error {
 }
 
 // Parse reads what Format writes, and nothing else: the value, and the date part's text, "" if
-// there is none. It takes every date of the calendar, also an hour that a zone has skipped.
-// ErrSyntax.
+// there is none. It takes every date, also an hour that a zone skipped. ErrSyntax.
 func (t Template) Parse(text string) (value int64, label string, err error) {
 	if err := t.check(); err != nil {
 		return 0, "", err

@@ -1,6 +1,5 @@
-// Package redisstore is coatcheck's use of go-redis: a URL becomes a client with safe options, a
-// script runs with its acknowledgement, names become keys, and every failure has one of three
-// classes.
+// Package redisstore is coatcheck's use of go-redis: a URL becomes a client with safe options,
+// scripts run with their acknowledgement, names become keys, failures have one of three classes.
 //
 // The promises, whatever Redis does:
 //

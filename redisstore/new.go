@@ -35,8 +35,7 @@ import (
 //
 // A redis.Ring is refused: it moves a key to another server when one is away, where the key has no
 // history. So is every other type, since a store has to know each server by itself. A client of
-// redis.NewFailoverClient with ReplicaOnly cannot be told from one without; Redis refuses each
-// write on it.
+// redis.NewFailoverClient with ReplicaOnly looks like one without; Redis refuses its writes.
 //
 // Such a store differs from one of [Open] in this: where Redis refuses connections, a call fails
 // after the client's DialerRetries, and not at once unless they are 1; and a round trip with an

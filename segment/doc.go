@@ -50,8 +50,7 @@
 // unused tag is dropped after [Config].Idle, or, when the place is needed, after a quarter of an
 // hour. The place of a tag in use is taken only for an owner with fewer tags, from the owner with
 // the most ([Config].Owner), and never for a name that the source does not have. Use is observed
-// late, so that it can take a quarter of an hour longer than stated, or a quarter of Idle if that
-// is shorter.
+// late, so that it can take a quarter of an hour longer, or of Idle if that is shorter.
 //
 // See [Segments] for a source that goes back, and for how the step follows the demand.
 package segment

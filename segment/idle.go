@@ -107,8 +107,7 @@ func (s *Segments) sweepOut() {
 }
 
 // lastUse is when a chain was used last, whether it has had a range, and whether it has and nothing
-// of it is under way. The time can be too late, by as long as the chain was not observed, but never
-// too early.
+// of it is under way. The time can be too late, while nothing observed it, but never too early.
 func (c *chain) lastUse(now time.Time) (used time.Time, known, free bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

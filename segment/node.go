@@ -16,8 +16,7 @@ import (
 // a node that it found used up.
 //
 // limit and pos are atomic by the functions that are called with them. With the types of
-// sync/atomic Next would be too large for the compiler to inline, and so it would be with limit in
-// another place.
+// sync/atomic, or limit elsewhere, Next would be too large for the compiler to inline.
 type node struct {
 	// positions below it are drawn without further checks: mark, and 1 once that was passed
 	limit int64
@@ -55,9 +54,8 @@ func (r Range) check() error {
 
 func (n *node) id(p int64) int64 { return n.last + p*n.delta }
 
-// next takes a position, and returns its id. If further checks are needed, it calls slowly. That is
-// a parameter because the compiler inlines a function of this size only if it calls nothing but a
-// parameter.
+// next takes a position, and returns its id. If further checks are needed, it calls slowly. It is a
+// parameter because the compiler inlines this function only if it calls nothing else.
 func (n *node) next(ctx context.Context, t *Tag, slowly func(*Tag, context.Context, *node, int64) (int64, error)) (int64, error) {
 	p := atomic.AddInt64(&n.pos, 1)
 	if p >= atomic.LoadInt64(&n.limit) {

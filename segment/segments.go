@@ -22,8 +22,7 @@ import (
 // processes have handed out is unknown here: move the source ahead of all ids that can be out
 // before it serves again. Ranges with a distance are compared with those that have the same
 // remainder, since stripes interleave: ids lo, lo+delta, … with all ranges whose ids could meet
-// them, were both continued for ever. This is known of the tags in use, and of as many more that
-// were dropped.
+// them, were both continued for ever. This is known of the tags in use and as many dropped ones.
 //
 // # Step
 //

@@ -65,8 +65,7 @@ func NewLeafAlloc(db *sql.DB, dialect Dialect, config LeafConfig) *LeafAlloc {
 }
 
 // Take takes the next range of a tag: [max_id − step, max_id) as one transaction has moved max_id.
-// With step 0 it is the row's step, which comes back as Range.Step in any case and is never written
-// here.
+// With step 0 it is the row's step, which is Range.Step in any case and never written here.
 //
 // It returns [ErrUnknownTag], also where only the case of a letter differs, [ErrExhausted],
 // [ErrRetired], [ErrBadRow] and [ErrRequest] with nothing changed. Other errors are

@@ -42,8 +42,7 @@ func (t *Tag) slowly(ctx context.Context, n *node, p int64) (int64, error) {
 }
 
 // NextN draws as many ids as there is room for, in rising order as far as the source's ranges rise.
-// After an error none of them counts, and those that were drawn are lost. It waits and fails as
-// Next does.
+// After an error none of them counts, and drawn ones are lost. It waits and fails as Next.
 func (t *Tag) NextN(ctx context.Context, ids []int64) error {
 	for len(ids) > 0 {
 		n := t.head.Load()

@@ -53,8 +53,7 @@ func (a *admission) admits(role access.Role, at clients) echo.MiddlewareFunc {
 	}
 }
 
-// enter puts the caller into the request's context, if it may ask, and takes a place for the
-// request until leave.
+// enter puts a caller that may ask into the request's context, and takes a place until leave.
 func (a *admission) enter(c echo.Context, role access.Role, at clients) (leave func(), err error) {
 	if err := frontdoor.Reserve(c.Request().Context(), 0); err != nil {
 		return nil, err
@@ -170,8 +169,7 @@ func (a *admission) byKey(c echo.Context, key string) (access.Caller, error) {
 	return caller, nil
 }
 
-// remote is the address that a request comes from; for IPv6 the network, since one host can have
-// all its addresses.
+// remote is the address that a request comes from; for IPv6 the network, which one host can own.
 func remote(c echo.Context) netip.Addr {
 	at, err := netip.ParseAddr(c.RealIP())
 	if err != nil {
@@ -213,8 +211,7 @@ func notEmpty(key string) (string, error) {
 	return key, nil
 }
 
-// unauthorized refuses an unknown caller, as RFC 6750 says; without an error of its, one without a
-// key.
+// unauthorized refuses an unknown caller, as RFC 6750 says; without an error of its, a keyless one.
 func unauthorized(c echo.Context, bearerError, detail string) error {
 	if bearerError == "" {
 		challenge(c, "")

@@ -11,8 +11,7 @@ import (
 )
 
 // A page of any origin can make a browser that reaches the service send requests. This file bounds
-// what they can do: under which names the service answers, and what pages of other origins may ask
-// for.
+// that by the names that the service answers to, and by what other origins' pages may ask for.
 
 // SetAllowedHosts replaces [Config].AllowedHosts for later requests. It is safe for concurrent use.
 func (s *Server) SetAllowedHosts(names []string) {
@@ -35,8 +34,7 @@ func (s *Server) ownName(next echo.HandlerFunc) echo.HandlerFunc {
 	}
 }
 
-// ownPages refuses requests that a page of another origin had a browser send, unless they only
-// look.
+// ownPages refuses requests that a page of another origin made a browser send, but for looks.
 func (s *Server) ownPages(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		if !s.onlyLooks(c) && s.origins.Load().Foreign(c.Request()) {

@@ -15,9 +15,8 @@ import (
 	"github.com/coatcheck/coatcheck/internal/wire"
 )
 
-// A client certificate is verified when its connection begins, and a connection may be kept for
-// long. So it is looked at again at each request: by the clock, and by the authorities that are
-// trusted now.
+// A client certificate is verified when its connection begins. Each later request checks it again,
+// by the clock and by the authorities that are trusted now.
 
 // verified is the outcome of the last check of a connection's client certificate.
 type verified struct {
@@ -47,8 +46,7 @@ func (a *admission) checkCertificate(c echo.Context) error {
 	return &fault{wire.Unauthorized, "certificate", wrong}
 }
 
-// certificateFault returns the fault that the client certificate of a request's connection has now,
-// or "".
+// certificateFault returns what is wrong now with a connection's client certificate, or "".
 func (a *admission) certificateFault(r *http.Request) string {
 	if a.tls == nil || r.TLS == nil {
 		return ""
@@ -72,8 +70,7 @@ func (v *verified) look(settings *tls.Config, state *tls.ConnectionState, now ti
 	return v.fault
 }
 
-// verify verifies a connection's client certificate as of when the connection began, and returns
-// until when that holds.
+// verify verifies a connection's client certificate as of its beginning, and until when it holds.
 func verify(settings *tls.Config, state *tls.ConnectionState, now time.Time) (until time.Time, fault string) {
 	if len(state.PeerCertificates) == 0 {
 		if settings.ClientAuth == tls.RequireAndVerifyClientCert {

@@ -6,8 +6,7 @@ import (
 	"github.com/coatcheck/coatcheck/internal/compat"
 )
 
-// LeafDoor configures the routes for clients of Meituan Leaf. The zero value offers all that Leaf
-// does.
+// LeafDoor configures the routes for clients of Meituan Leaf. The zero value offers all of Leaf.
 type LeafDoor struct {
 	NoSegment, NoSnowflake bool // modes that are switched off: they answer 0
 	// of the Snowflake ids, which has Leaf's layout and epoch; "" = leaf
@@ -26,8 +25,7 @@ type SegmentTag struct {
 	Updated   string // when a range was taken last; "" = not known
 }
 
-// compatible registers the routes of other systems. These take any method and unknown parameters,
-// as the systems do.
+// compatible registers the routes of other systems, with any method and parameter, as these do.
 func (s *Server) compatible(at *router) {
 	service := compat.Service{
 		Segments: s.segments, Source: s.source, Stamper: s.stamper, Metrics: s.metrics, Logger: s.log, Tags: s.compatibleTags, Access: s.config.Access,

@@ -156,8 +156,7 @@ func (s *Server) writeGuardError(w http.ResponseWriter, r *http.Request, err err
 	s.refuse(w, r, err)
 }
 
-// refuse answers with the problem of an error. Causes that only concern the operator go to the log,
-// not to the client.
+// refuse answers with the problem of an error. Causes for the operator alone go to the log.
 func (s *Server) refuse(w http.ResponseWriter, r *http.Request, err error) {
 	problem := problemOf(err)
 	s.complete(&problem, r)

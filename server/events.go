@@ -39,8 +39,7 @@ func (h *feed) follow(c echo.Context) error {
 	})
 }
 
-// refusalEvents are the errors of requests that are events, and the route's parameter that holds
-// the name.
+// refusalEvents are the errors of requests that are events, and the parameter with the name.
 var refusalEvents = []struct {
 	err   error
 	kind  string

@@ -11,8 +11,7 @@ import (
 	"github.com/coatcheck/coatcheck/metrics"
 )
 
-// historySeries are the series of the last hour that the console shows: names, and the totals of
-// each.
+// historySeries are the series of the last hour on the console: names, and the totals of each.
 var historySeries = []struct {
 	name string
 	of   totalOf

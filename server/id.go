@@ -128,8 +128,7 @@ func (o *order) check(largest snowflake.ID, whose string) error {
 	return err
 }
 
-// formatOf reads a format from the query, one of some. The others are formats of the route that do
-// not apply here.
+// formatOf reads a format from the query, one of some; the route's others do not apply here.
 func formatOf(r *request, formats []snowflake.Format, others ...string) snowflake.Format {
 	if !has(r, "format") {
 		return snowflake.Decimal

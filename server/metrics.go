@@ -11,8 +11,7 @@ import (
 	"github.com/coatcheck/coatcheck/segment"
 )
 
-// showMetrics adds the metrics that each scrape reads from this server, and a series for each
-// problem.
+// showMetrics adds what each scrape reads from this server, and a series for each problem.
 func (s *Server) showMetrics() {
 	var codes []string
 	for _, code := range wire.Codes() {

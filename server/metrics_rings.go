@@ -10,8 +10,7 @@ import (
 	"github.com/coatcheck/coatcheck/workerlease"
 )
 
-// The metrics look at rings seldom, since every server of a store does, and never for long, since
-// the scrape waits.
+// Rings are looked at seldom, since each server does, and never for long, since the scrape waits.
 const (
 	ringsEvery = time.Minute
 	ringsTime  = 2 * time.Second

@@ -12,8 +12,7 @@ import (
 	"github.com/coatcheck/coatcheck/openapi"
 )
 
-// published is a document that only changes with the program: a client caches it, and asks whether
-// it is still the same.
+// published is a document that only changes with the program: clients cache and revalidate it.
 type published struct {
 	media, tag string
 	packed     []byte

@@ -27,8 +27,7 @@ func (h *payments) routes(at *router, guard echo.MiddlewareFunc) {
 	at.read.handle("GET /payments", "ledger.List", h.list, no)
 }
 
-// pay is the demo's handler, as a user would write it: check, have the effect, answer. The guard
-// has it run once.
+// pay is the demo's handler, as a user would write it: check, take effect, answer. It runs once.
 func (h *payments) pay(r *request) error {
 	attempt, _ := idempotency.FromContext(r.ctx())
 	asked := paymentOf(r)

@@ -73,8 +73,7 @@ func (r *request) mustBe(role access.Role, field string) {
 	}
 }
 
-// segment finds a parameter's part of the path by the template, which has as many segments as the
-// path.
+// segment finds a parameter's part of the path by the template, which has as many segments.
 func (r *request) segment(param string) string {
 	template, path := r.Path(), frontdoor.RawPath(r.Request().URL)
 	for more := true; more; {
@@ -180,8 +179,7 @@ func wantsText(c echo.Context) bool {
 	return strings.Contains(accept, echo.MIMETextPlain) && !strings.Contains(accept, echo.MIMEApplicationJSON)
 }
 
-// noStore marks an answer that no cache may store, since the request hands something out or changes
-// something.
+// noStore marks an answer for no cache: the request hands something out or changes something.
 func noStore(c echo.Context) { c.Response().Header().Set(echo.HeaderCacheControl, "no-store") }
 
 func byteCount(n int64) string { return strconv.FormatInt(n, 10) + " bytes" }

@@ -9,8 +9,7 @@ import (
 	"github.com/coatcheck/coatcheck/access"
 )
 
-// Route is one method of one path, and the role that a caller needs for it: access.None for what is
-// open to all.
+// Route is one method of one path, and the role that it needs: access.None is open to all.
 type Route struct {
 	Method, Path string // the path as the documents write it, such as /counter/{key}
 	Role         access.Role

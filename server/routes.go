@@ -14,8 +14,7 @@ import (
 
 var no = allowQuery() // query parameters
 
-// routes registers the whole API. Each subject registers its own routes: at.<role> is the role that
-// they need.
+// routes registers the whole API, subject by subject: at.<role> is the role that routes need.
 func (s *Server) routes() *echo.Echo {
 	e := echo.New()
 	e.HideBanner, e.HidePort = true, true

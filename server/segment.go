@@ -37,8 +37,7 @@ func (h *ids) fromSegment(r *request) error {
 	})
 }
 
-// segmentOrder reads how many ids are asked for and how they are to be written, with which key if
-// they are to be opaque.
+// segmentOrder reads how many ids are asked for, their format, and the key of opaque ones.
 func (h *ids) segmentOrder(r *request, tag string) (asked order, key string) {
 	asked = idOrder(r)
 	if r.QueryParam("format") != opaqueFormat {

@@ -95,8 +95,7 @@ type Config struct {
 	Workers workerlease.Config
 
 	IDPool string // pool of /id/snowflake, of which a worker id is leased from the start; "" = none
-	// pools of which worker ids are leased from the start as well; /readyz speaks of these and of
-	// IDPool
+	// more pools to lease worker ids of from the start; /readyz speaks of these and of IDPool
 	StampPools []string
 	ReadyWhen  ReadyWhen // what makes /readyz say that the service is ready; "" = ReadyWithIDs
 	Identity   string    // under which this server leases worker ids to stamp with; "" = none
@@ -110,8 +109,7 @@ type Config struct {
 	// its connection. nil = it is looked at when the connection begins alone.
 	TLS func() *tls.Config
 
-	// whose pages may ask from a browser, such as https://shop.example; nil = no others than the
-	// service's own
+	// whose pages may ask from a browser, such as https://shop.example; nil = the service's own
 	CORSOrigins []string
 
 	// AllowedHosts are names under which clients ask, beside addresses and localhost:
@@ -124,8 +122,7 @@ type Config struct {
 	// AccessLog is which requests have a line in the log: all, none, or no-health: all but those
 	// for /livez, /readyz and /metrics. "" = no-health
 	AccessLog string
-	// AuditLog is which acts and refusals of callers have a line in the log: names, no-names or
-	// none. "" = names
+	// AuditLog is which acts and refusals the log has: names, no-names or none. "" = names
 	AuditLog string
 	// TellCauses adds to problems the cause of a failure, which else only the log has: it may be an
 	// address of the store. It is for a program that asks its own handler.
@@ -136,13 +133,11 @@ type Config struct {
 	PaymentLease time.Duration // demo: how long a payment's attempt may be silent; 0 = 30 s
 
 	MaxBody int64 // bytes of a request's body; 0 = DefaultMaxBody
-	// how long a request may take, the time in which its body arrives included; 0 =
-	// DefaultRequestTimeout
+	// how long a request may take, with its body's arrival; 0 = DefaultRequestTimeout
 	RequestTimeout time.Duration
 	HeaderTimeout  time.Duration // how long the header of a request may take to arrive; 0 = 5 s
 	IdleTimeout    time.Duration // how long a connection is kept without a request; 0 = 2 min
-	// bytes of a request's line and header; 0 = 64 KiB. More than 256 fields are too many in any
-	// case
+	// bytes of a request's line and header; 0 = 64 KiB. More than 256 fields are always too many
 	MaxHeader int
 	// connections that are open at once: beyond it, the one that is unused for longest is closed
 	// for a new one. As many requests may be under way; with Access a principal has a share of

@@ -58,8 +58,7 @@ func (h *tokens) issue(r *request) error {
 
 var tokenForm = names.NewForm("A-Za-z0-9._~-", 1, 255)
 
-// key reads the token from the path. What cannot be a token was never issued, unless it is not even
-// a name.
+// key reads the token from the path. What cannot be a token, but is a name, was never issued.
 func (h *tokens) key(r *request) idempotency.OperationKey {
 	token, err := url.PathUnescape(r.segment("token"))
 	if err != nil || !tokenForm.MatchString(token) {

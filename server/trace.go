@@ -19,8 +19,7 @@ import (
 // store, which package tracing makes. No span holds a path, a query, a header, a name or an
 // address: any of them can be secret or private.
 
-// untraced are the routes that machines poll, whose traces are useless, and the stream, which has
-// no end.
+// untraced are the routes that machines poll, with useless traces, and the endless stream.
 var untraced = map[string]bool{"/livez": true, "/readyz": true, "/metrics": true, "/favicon.ico": true, "/events": true}
 
 // problemKey is the attribute for the problem that a request was refused with.

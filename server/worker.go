@@ -48,8 +48,7 @@ func (h *workers) acquire(r *request) error {
 	})
 }
 
-// renewEvery is how often a holder renews: three times in a TTL, so that one lost renewal costs
-// nothing.
+// renewEvery is how often a holder renews: three times in a TTL, so that one may get lost.
 func renewEvery(ttl time.Duration) int64 { return ttl.Milliseconds() / 3 }
 
 func (h *workers) request(r *request, pool string) workerlease.Request {
@@ -86,8 +85,7 @@ func (h *workers) poolRequest(r *request, pool string, asked wire.PoolRequest) w
 	}
 }
 
-// shape reads layout, epoch and datacenter. The default of each is the pool's setting, else that of
-// a new pool.
+// shape reads layout, epoch and datacenter, by default the pool's setting or a new pool's.
 func (h *workers) shape(r *request, pool string, asked wire.PoolRequest) (workerlease.Shape, snowflake.Layout) {
 	text, epoch, datacenter := snowflake.DefaultLayout, snowflake.DefaultEpoch, 0
 	if pin, is := h.pools.Pin(pool); is {

@@ -60,8 +60,7 @@ type Generator struct {
 }
 
 // New makes a generator. It asks the worker for nothing yet: the first id takes layout and epoch
-// from the lease of that moment, and all others have them too. The error is that of a worker that
-// is nil.
+// from the lease of that moment, as do all others. The error is that of a nil worker.
 func New(worker Worker, config Config) (*Generator, error) {
 	if worker == nil {
 		return nil, errors.New("snowflake: a generator needs a Worker")
@@ -174,8 +173,7 @@ func (g *Generator) Stop() (usedUntil time.Time) {
 }
 
 // UsedUntil is the end of the last unit that was stamped with the current grant, or the zero time
-// if none was. While calls are many it can be later than that, by as much as MaxLead and a unit; it
-// is never earlier.
+// if none was. With many calls it can be later by MaxLead and a unit; it is never earlier.
 func (g *Generator) UsedUntil() time.Time {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -8,8 +8,7 @@ import (
 
 // ID is a Snowflake id: a whole number from 0 to 2^63-1. In JSON and as text it is a decimal
 // string, since JavaScript loses the digits of numbers above 2^53; in a database it is a 64-bit
-// integer, and read from a text column as well. A negative one is not an id: what returns errors
-// refuses it.
+// integer, and read from a text column as well. A negative one is no id: it is an error.
 type ID int64 //nolint:recvcheck // what reads into an id needs a pointer, what writes one must not
 
 // maxExact is the largest number that JavaScript, and other software with JSON floats, keeps exact.

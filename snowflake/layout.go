@@ -15,8 +15,7 @@ import (
 //
 // It is written timestamp/worker/sequence or timestamp/datacenter/worker/sequence, in bits,
 // followed by @s if the unit is a second instead of a millisecond: 41/10/12 is Twitter's Snowflake.
-// The zero value is no layout; ParseLayout makes one, and New checks one that was put together by
-// hand.
+// The zero value is no layout; ParseLayout makes one, and New checks one made by hand.
 type Layout struct {
 	Timestamp, Datacenter, Worker, Sequence int           // bits
 	Unit                                    time.Duration // a millisecond or a second

@@ -82,9 +82,8 @@ func parseDigits(text string, a *alphabet, strict bool) (ID, error) {
 	return ID(n), nil
 }
 
-// Padded writes the id in decimal with zeros in front, width digits in all, 1 to MaxWidth. An id of
-// more digits is refused with ErrRange, as is a negative one: the text never grows, so that it
-// sorts like the ids.
+// Padded writes the id in decimal with zeros in front, width digits in all, 1 to MaxWidth. ErrRange
+// for more digits, or a negative one: the text never grows, so it sorts as ids do.
 func (id ID) Padded(width int) (string, error) {
 	text, err := id.appendPadded(nil, width)
 	return string(text), err

@@ -1,5 +1,4 @@
-// Package echov4 puts net/http middleware, such as that of package idempotency, around handlers of
-// Echo v4.
+// Package echov4 puts net/http middleware, such as package idempotency's, around Echo v4 handlers.
 //
 // echo.WrapMiddleware does not do for a middleware that records answers: an Echo handler returns
 // its error, and Echo makes an answer of it after the middleware has ended. The client of a handler

@@ -234,8 +234,7 @@ func (p parameter) check(values []string) error {
 	return nil
 }
 
-// checkBody looks at a request's body. What the request says its media type is does not count, as
-// the document tells.
+// checkBody looks at a request's body. Its stated media type does not count, as the document tells.
 func (o *operation) checkBody(e Exchange) error {
 	if o.body == nil || e.BodyUnknown {
 		return nil

@@ -6,6 +6,5 @@
 // for that operation, or not of the kind that stands there. A path or a method that is not in the
 // document has to be answered with the problem for that.
 //
-// The document is read once. Then one exchange costs microseconds: schemas are compiled when they
-// are first needed, and stay.
+// The document is read once. Exchanges then cost microseconds: compiled schemas stay.
 package apitest

@@ -7,8 +7,7 @@
 //
 // [Sources] reads a table: a flag is taken over the environment, that over the file (--config), and
 // that over the default. Values are parsed after all of them were found, so that an error holds
-// every fault at once, each with the place of the value. A setting hides its own secrets
-// ([Setting.Redact]).
+// every fault at once, with its place. A setting hides its own secrets ([Setting.Redact]).
 //
 // [Reloading] reads the same sources again while the process runs, and takes what can change:
 // settings that are [Hot], and files that they name, such as [Certificates].

@@ -29,8 +29,7 @@ type Heartbeat struct {
 	beating sync.WaitGroup
 }
 
-// Beat starts the heartbeat of a claim. sent is the time before it was asked for, from which its
-// lease counts.
+// Beat starts the heartbeat of a claim, whose lease counts from sent, before it was asked for.
 func Beat(sent time.Time, claim Claim) *Heartbeat {
 	h := &Heartbeat{claim: claim}
 	if claim.Late != nil {
@@ -42,8 +41,7 @@ func Beat(sent time.Time, claim Claim) *Heartbeat {
 	return h
 }
 
-// beat extends the claim once, and sets the next beat unless that is lost or the heartbeat is
-// stopped.
+// beat extends the claim once, and sets the next beat unless the claim is lost or stopped.
 func (h *Heartbeat) beat() {
 	h.mu.Lock()
 	if h.stopped {

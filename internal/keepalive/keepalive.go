@@ -20,8 +20,7 @@ var (
 	ErrReleased = errors.New("the lease was released")
 )
 
-// look is how often the wall clock is compared with the monotonic one while there is nothing else
-// to do.
+// look is how often the wall clock is compared with the monotonic one, at the least.
 const look = time.Second
 
 // soon is when a grant with less than a TTL is renewed first. Shorter work is never renewed, and
@@ -34,11 +33,9 @@ type Config struct {
 	// what the grant is good for, if that is less than TTL; 0 = TTL. Its margin is a tenth of it,
 	// if that is less than Margin, and it is renewed soon
 	First time.Duration
-	// how long before the lease can end it counts as ended, half of TTL at most; 0 = a tenth of
-	// TTL, a second at most
+	// how long before its end the lease counts as ended, TTL/2 at most; 0 = TTL/10, at most 1 s
 	Margin time.Duration
-	// asks for one more TTL; its context ends with the lease, and after a third of TTL, to make
-	// room for another try
+	// asks for one more TTL; its context ends with the lease, or after TTL/3 for another try
 	Renew func(ctx context.Context) error
 	// reports whether a renewal's error says that the lease is gone
 	Lost func(err error) bool
@@ -117,8 +114,7 @@ func (k *Keeper) begin() {
 // the cause of the context that Start was given.
 func (k *Keeper) Context() context.Context { return k.ctx }
 
-// Valid is how long the lease can be trusted from now on, by monotonic and wall time; 0 or less if
-// it cannot.
+// Valid is how long the lease can be trusted, by monotonic and wall time; 0 or less if it cannot.
 func (k *Keeper) Valid() time.Duration {
 	if k.ctx.Err() != nil {
 		return 0
@@ -180,8 +176,7 @@ func (k *Keeper) expire() {
 	k.cancel(k.config.Late)
 }
 
-// confirm records that a request sent at that moment was granted. It has no effect if the lease has
-// ended meanwhile.
+// confirm records that a request sent at that moment was granted, unless the lease has ended.
 func (k *Keeper) confirm(sent, sentWall time.Time) {
 	k.mu.Lock()
 	defer k.mu.Unlock()

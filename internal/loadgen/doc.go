@@ -10,6 +10,5 @@
 // late calls were sent, by a timer or since all callers were busy, is [Result.Delay]; calls that
 // were meant and never sent are [Result.Unsent], and then the rate was more than could be done.
 //
-// Failures do not end a run. They are counted by their codes, and their latencies are kept apart
-// from those of what succeeded.
+// Failures do not end a run. They are counted by code, and their latencies are kept apart.
 package loadgen

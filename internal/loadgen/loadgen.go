@@ -52,8 +52,7 @@ func (p Plan) withDefaults() (Plan, error) {
 }
 
 // Run makes the load and returns what was measured. When the context ends no more calls are begun,
-// those under way may end, and the result is of what there was until then. The error says what is
-// wrong with the plan.
+// those under way may end, and the result is of these. The error is about the plan.
 func Run(ctx context.Context, plan Plan) (*Result, error) {
 	plan, err := plan.withDefaults()
 	if err != nil {

@@ -36,8 +36,7 @@ type Notifier[T any] struct {
 	closed bool
 }
 
-// New returns a notifier for a channel of the store. parse returns the key of a message, and the
-// value for its waiters.
+// New returns a notifier for a channel of the store. parse takes a message's key and value out.
 func New[T any](store *redisstore.Store, channel string, log *slog.Logger, parse func(message string) (key string, what T)) *Notifier[T] {
 	return &Notifier[T]{channel: channel, store: store, log: log, parse: parse, waiting: map[string][]chan T{}}
 }
@@ -52,8 +51,7 @@ func (n *Notifier[T]) Channel() string {
 	return ""
 }
 
-// Expect returns a channel that is sent to when there is something for the key, or may be; forget
-// ends that.
+// Expect returns a channel that is sent to when there may be something for the key; forget ends it.
 func (n *Notifier[T]) Expect(key string) (notified <-chan T, forget func()) {
 	waiter := make(chan T, 1)
 	n.mu.Lock()
@@ -85,8 +83,7 @@ func (n *Notifier[T]) NotifyAll(what T) {
 	}
 }
 
-// wake sends to waiters. One that has not polled since it was last woken needs no second value: its
-// next poll has the same answer.
+// wake sends to waiters that have polled since the last value: others poll with the same result.
 func wake[T any](waiters []chan T, what T) {
 	for _, waiter := range waiters {
 		select {

@@ -101,8 +101,7 @@ func (c *Cluster) checkAcquainted(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// checkFine returns nil when every node finds the cluster to be in order, knows who is a replica,
-// and every replica is in sync.
+// checkFine returns nil when every node finds the cluster fine and knows its replicas, all in sync.
 func (c *Cluster) checkFine(ctx context.Context) error {
 	var errs []error
 	for _, n := range c.nodes {
@@ -160,9 +159,8 @@ func (c *Cluster) URL() string {
 // Nodes returns all nodes of the cluster, running or not: the first masters, then the replicas.
 func (c *Cluster) Nodes() []*Server { return slices.Clone(c.nodes) }
 
-// MasterOf returns the node that serves key's slot now. While none does, because the master is down
-// or paused and no replica has taken over yet, it waits for one. It fails the test when that takes
-// minutes.
+// MasterOf returns the node that serves key's slot now. While none does, since no replica has taken
+// over yet, it waits; it fails the test when that takes minutes.
 func (c *Cluster) MasterOf(key string) *Server {
 	c.t.Helper()
 	var master *Server

@@ -33,8 +33,7 @@ type sentinel struct {
 }
 
 // StartSentinel runs a master with that many replicas and three sentinels, and ends them with the
-// test. When it returns, the replicas are in sync and every sentinel knows them and the other
-// sentinels.
+// test. When it returns, the replicas are in sync and all sentinels know each other.
 func StartSentinel(t testing.TB, replicas int) *SentinelSet {
 	t.Helper()
 	set := &SentinelSet{t: t}
@@ -165,8 +164,7 @@ func (s *SentinelSet) Replicas() []*Server {
 }
 
 // WaitForMaster waits until the sentinels agree on another master than not and that one accepts
-// writes, and returns it. With a nil not any master will do. It fails the test when that takes
-// minutes.
+// writes, and returns it; nil is no master. It fails the test after minutes.
 func (s *SentinelSet) WaitForMaster(not *Server) *Server {
 	s.t.Helper()
 	var master *Server

@@ -260,8 +260,7 @@ func (s *Server) Restart() {
 }
 
 // RestartEmpty kills the server if it is running, empties its data directory, starts it again on
-// the same port and returns when it answers. The keys are lost; the configuration is not, nor the
-// part a cluster node plays.
+// the same port and returns when it answers. The keys are lost, but not its configuration and role.
 func (s *Server) RestartEmpty() {
 	s.t.Helper()
 	s.mu.Lock()

@@ -1,6 +1,5 @@
 // Package requestlog puts the id of a request, and of its trace where there is one, on every line
-// of the log that is written with the request's context, and has the parts of the request's own
-// line.
+// of the log that has the request's context, and has the parts of its own line.
 package requestlog
 
 import (
@@ -37,8 +36,7 @@ func ID(ctx context.Context) string {
 }
 
 // Refuse keeps, for the request's own line, the code of the problem that it is refused with, and
-// the operation that the problem names, if any. Only the goroutine that serves the request may call
-// it.
+// the operation that the problem names, if any. Only the request's own goroutine calls it.
 func Refuse(ctx context.Context, code, operation string) {
 	r := of(ctx)
 	if r == nil {

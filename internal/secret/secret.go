@@ -11,8 +11,7 @@ import (
 var form = regexp.MustCompile(`^[A-Za-z0-9_-]{22}$`)
 
 // New returns 128 random bits as 22 characters of base64url, which need no escaping in a path, a
-// query or a header. None begins with a dash, which a command line would take for a flag. It is
-// safe for concurrent use.
+// query or a header. None begins with a dash, as a flag does. It is safe for concurrent use.
 func New() string {
 	var bits [16]byte
 	for {

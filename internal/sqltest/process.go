@@ -8,8 +8,7 @@ import (
 )
 
 // crash ends the process and all that it has started as if at once, and returns when none of them
-// runs any more. While it is stopped it starts no others, and the ids of those that have ended are
-// given to no process.
+// runs any more. While it is stopped it starts no others, and no ended one's id is reused.
 func crash(p *proctest.Process) {
 	if !p.Signal(syscall.SIGSTOP) { // it is gone, and its id may be another's
 		<-p.Done()

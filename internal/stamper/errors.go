@@ -26,7 +26,6 @@ func (u *Unavailable) Error() string {
 // Unwrap returns ErrUnavailable, not the cause: a grant's unknown outcome is not the stamping's.
 func (u *Unavailable) Unwrap() error { return ErrUnavailable }
 
-// ErrTooMany means that this process stamps ids of as many pools as it may. Nothing was leased.
-// redisstore.RetryAfter returns the time until the pool that has rested longest is given back, if
-// it is not in use.
+// ErrTooMany means that this process stamps ids of as many pools as it may, and leased nothing.
+// redisstore.RetryAfter returns when the longest unused pool is given back.
 var ErrTooMany = errors.New("stamper: too many pools at once")

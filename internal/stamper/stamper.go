@@ -24,9 +24,8 @@ type Config struct {
 	Max      int           // pools at once, those included; 0 = 64
 	Idle     time.Duration // after which a pool that was not used is given back; 0 = 10 minutes
 	Spare    time.Duration // after which it makes room for another; 0 = a minute, Idle at most
-	// Owner returns the owner of a pool that a call opens, from the call's context. With Max pools
-	// open, the owner of the most of them gives one up for an owner with fewer. nil = all pools are
-	// one owner's.
+	// Owner returns the owner of a pool that a call opens, from its context. With Max pools open
+	// the owner of the most gives one up for an owner with fewer. nil = one owner has all.
 	Owner  func(context.Context) string
 	Logger *slog.Logger // nil = no log; it is not told the names of pools that clients chose
 

@@ -10,8 +10,7 @@ import (
 
 // sampler keeps a part of the traces. A trace that is not kept where it began is not kept here. One
 // that is kept there is kept here if its caller is known. From any other caller it counts as a
-// trace that begins here: the flag that a stranger sends keeps no more traces than requests without
-// it.
+// trace that begins here: a stranger's flag keeps no more traces.
 type sampler struct {
 	part  float64
 	begun sdk.Sampler // of traces that begin here

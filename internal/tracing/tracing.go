@@ -32,15 +32,13 @@ const scope = "github.com/coatcheck/coatcheck"
 
 // Config is the destination and the choice of traces. Beside it the SDK reads the variables that
 // OpenTelemetry specifies, from the process's environment: OTEL_EXPORTER_OTLP_*, OTEL_BSP_*,
-// OTEL_SERVICE_NAME, OTEL_RESOURCE_ATTRIBUTES, OTEL_TRACES_SAMPLER. What is set here counts before
-// them.
+// OTEL_SERVICE_NAME, OTEL_RESOURCE_ATTRIBUTES, OTEL_TRACES_SAMPLER. What is set here goes first.
 type Config struct {
 	Endpoint string // base URL of the collector, such as http://127.0.0.1:4318, after which comes /v1/traces; "" = as the environment says
 	// the part of the traces that is kept, 0 to 1: see Known. nil = by the environment, else all
 	Sample *float64
-	// Known reports whether the caller of a request, by its context, is one whose decision to keep
-	// a trace is followed, unless Sample is 0. That of all others counts as far as Sample allows.
-	// nil = no caller is.
+	// Known reports whether the caller of a request, by its context, has a say in whether to keep a
+	// trace, unless Sample is 0. That of others counts as far as Sample allows. nil = no caller is.
 	Known   func(context.Context) bool
 	Service string // the name under which the traces appear, unless the environment has another
 	Version string

@@ -91,8 +91,7 @@ func (s *Source) take(ctx context.Context, tag string, by int64) (counter.Range,
 }
 
 // there refuses a tag that the store does not have, if that is asked for. One that was seen is not
-// looked for again: when the store has lost it, the counter is moved past all that can have been
-// handed out.
+// looked for again: after a loss the counter moves past all that can be out.
 func (s *Source) there(ctx context.Context, tag string) error {
 	if _, seen := s.seen.Load(tag); seen || !s.known {
 		return nil
@@ -114,8 +113,7 @@ func (s *Source) there(ctx context.Context, tag string) error {
 func (s *Source) HoldAt(tag string, end int64) { s.ends.note(tag, end) }
 
 // SetNext has a tag go on at the id next, 1 or more: the way out of [counter.ErrBehind]. It goes
-// forward only: [ErrPast] where Redis knows of larger ids. Ranges that processes have fetched ahead
-// stay in use.
+// forward only: [ErrPast] where Redis knows of larger ids. Ranges fetched ahead stay in use.
 func (s *Source) SetNext(ctx context.Context, tag string, next int64) error {
 	if next < 1 {
 		return fmt.Errorf("%w: next %d: 1 or more", counter.ErrRequest, next)

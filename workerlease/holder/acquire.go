@@ -15,8 +15,7 @@ import (
 const (
 	forever      = time.Duration(math.MaxInt64)
 	shortestWait = 50 * time.Millisecond
-	// also if a longer one was stated: a holder may release, and a pool be declared new, at any
-	// time.
+	// also after a longer stated wait: a holder may release, or a pool be declared new, meanwhile.
 	longestWait = 5 * time.Second
 )
 
@@ -55,8 +54,7 @@ func (h *Holder) acquire(patience time.Duration) (*term, error) {
 	}
 }
 
-// spread lengthens a stated wait, 0 = none, by up to half, so that the waiters for one slot do not
-// all ask at once.
+// spread lengthens a stated wait, 0 = none, by up to half, so that a slot's waiters spread.
 func spread(named, pause time.Duration) time.Duration {
 	wait := pause
 	if named > 0 {

@@ -2,8 +2,7 @@ package holder
 
 import "time"
 
-// anchor is a clock: the server's time at a local moment, carried on by the local monotonic clock
-// from there.
+// anchor is a clock: the server's time at a local moment, carried on by the monotonic clock.
 type anchor struct{ time, at time.Time }
 
 func (a anchor) read(local time.Time) time.Time { return a.time.Add(local.Sub(a.at)) }

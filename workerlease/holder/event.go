@@ -7,17 +7,14 @@ type Kind string
 
 // The kinds of events.
 const (
-	// Waiting means that no grant was made: Err is the reason, Wait the time until the next
-	// attempt.
+	// Waiting means that nothing was granted: Err is why, Wait the time until the next attempt.
 	Waiting Kind = "waiting"
 	Granted Kind = "granted" // a worker id is held from now on
 	Renewed Kind = "renewed" // its window was moved
-	// RenewalFailed means that a renewal did not extend the window, and that the lease is not known
-	// to be lost: Err is the reason.
+	// RenewalFailed means that a renewal failed, and that no loss is known: Err is the reason.
 	RenewalFailed Kind = "renewal-failed"
 	Lost          Kind = "lost" // it is held no longer: Err says why
-	// Released means that the lease was given back. If Err is set, that failed: it ends with its
-	// window.
+	// Released means that the lease was given back or, with Err, ends with its window.
 	Released Kind = "released"
 )
 

@@ -17,8 +17,7 @@ var (
 	ErrNone = errors.New("no lease is held")
 	// ErrLate is the error of a grant whose window had ended, or nearly so, when its reply came.
 	ErrLate = errors.New("the grant came too late to be used")
-	// ErrLayout is the error of a grant in a layout that this program cannot stamp. The worker id
-	// was given back.
+	// ErrLayout is for a lease in a layout that this program cannot stamp. It was given back.
 	ErrLayout = errors.New("the pool's layout is not one that this program can stamp")
 	// ErrDeadline is the cause when no renewal was confirmed before the lease could end.
 	ErrDeadline = keepalive.ErrDeadline
@@ -28,8 +27,7 @@ var (
 
 // Options are the options of a holder. The zero value of each field means the default beside it.
 type Options struct {
-	// Reacquire leases another worker id when one was lost, until Release. Without it the holder is
-	// done when its lease is.
+	// Reacquire leases another worker id when one was lost, until Release; else the holder is done.
 	Reacquire bool
 	// Patience is how long Hold may take while the pool is exhausted, quarantined or cannot be
 	// reached; 0 = it asks once.

@@ -22,11 +22,9 @@ type Lease struct {
 	Now       time.Time     // the Redis server's time at the grant or at the last renewal
 }
 
-// Leaser grants leases. Implementations are safe for concurrent use, and every call ends with its
-// context.
+// Leaser grants leases. It is safe for concurrent use, and every call ends with its context.
 type Leaser interface {
-	// Acquire leases a worker id. The same nonce gets the same grant again, if the protocol can
-	// carry one.
+	// Acquire leases a worker id. The same nonce gets the same grant, if the protocol carries one.
 	Acquire(ctx context.Context, nonce string) (Lease, error)
 	// Renew asks for one more TTL, and returns the lease with its new NotAfter and Now.
 	Renew(ctx context.Context, lease Lease) (Lease, error)

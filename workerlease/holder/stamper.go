@@ -96,8 +96,7 @@ func (s *Stamper) Generator() (*snowflake.Generator, error) {
 	return g, nil
 }
 
-// Layout returns the layout and the epoch of the ids that were stamped last; ok is false if none
-// were.
+// Layout returns the layout and the epoch of the ids stamped last; ok is false if none were.
 func (s *Stamper) Layout() (layout snowflake.Layout, epoch time.Time, ok bool) {
 	g := s.current.Load()
 	if g == nil {

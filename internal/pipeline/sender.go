@@ -4,6 +4,7 @@ import (
 	"context"
 	"runtime"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -36,11 +37,11 @@ func (c *batcher) sendBatches() {
 	}
 }
 
-// yield lets callers that have just been answered ask again. Where the server is far, a caller that
-// misses a pipeline loses all of the time of the next one: there it gives way for a small part of
-// that, since another processor may take this goroutine up at once.
+// yield lets callers that have just been answered ask again, so that they are in the next pipeline.
+// Where the server is far, a caller that misses a pipeline loses all of the time of the next one:
+// there it gives way longer, for a small part of that.
 func (s *sender) yield() {
-	runtime.Gosched()
+	lastInQueue()
 	if !s.far {
 		return
 	}
@@ -51,6 +52,17 @@ func (s *sender) yield() {
 		}
 		runtime.Gosched()
 	}
+}
+
+// lastInQueue returns after the goroutines that wait for this processor have run. Gosched does not
+// do that: a processor without work takes up what has given way before it takes any of them. A new
+// goroutine is the next to run, and the one that was to be the next goes to the end of the queue.
+func lastInQueue() {
+	var turns sync.WaitGroup
+	for range 2 {
+		turns.Go(func() {})
+	}
+	turns.Wait()
 }
 
 // maxYields is how often a goroutine gives way at most, if time stands still.

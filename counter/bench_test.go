@@ -1,7 +1,11 @@
 package counter
 
 import (
+	"strconv"
+	"strings"
 	"testing"
+
+	"github.com/redis/go-redis/v9"
 
 	"github.com/coatcheck/coatcheck/internal/redistest"
 	"github.com/coatcheck/coatcheck/internal/storetest"
@@ -10,9 +14,10 @@ import (
 
 // BenchmarkIncr compares our script with a bare INCR through go-redis, on one redis-server.
 func BenchmarkIncr(b *testing.B) {
-	redis := redistest.Start(b)
-	counters := New(storetest.Open(b, redisstore.Config{URL: redis.URL()}), Config{})
-	bare := redis.Client()
+	server := redistest.Start(b)
+	counters := New(storetest.Open(b, redisstore.Config{URL: server.URL()}), Config{})
+	b.Cleanup(func() { _ = counters.Close() })
+	bare := server.Client()
 	incr := func() error { _, err := counters.Incr(b.Context(), "k"); return err }
 	plain := func() error { return bare.Incr(b.Context(), "plain").Err() }
 	for _, row := range []struct {
@@ -28,6 +33,7 @@ func BenchmarkIncr(b *testing.B) {
 		})
 		b.Run(row.name+"/many", func(b *testing.B) {
 			b.SetParallelism(32)
+			before := reads(b, bare)
 			b.RunParallel(func(pb *testing.PB) {
 				for pb.Next() {
 					if err := row.do(); err != nil {
@@ -35,6 +41,23 @@ func BenchmarkIncr(b *testing.B) {
 					}
 				}
 			})
+			b.ReportMetric(float64(reads(b, bare)-before)/float64(b.N), "reads/op")
 		})
 	}
+}
+
+// reads is how often the server has read from its connections: calls that share a round trip share
+// a read.
+func reads(b *testing.B, client *redis.Client) (n int64) {
+	b.Helper()
+	text, err := client.Info(b.Context(), "stats").Result()
+	if err != nil {
+		b.Fatal(err)
+	}
+	_, text, _ = strings.Cut(text, "total_reads_processed:")
+	text, _, _ = strings.Cut(text, "\r\n")
+	if n, err = strconv.ParseInt(text, 10, 64); err != nil {
+		b.Fatal(err)
+	}
+	return n
 }

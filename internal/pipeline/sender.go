@@ -42,6 +42,7 @@ func (c *batcher) sendBatches() {
 // there it gives way longer, for a small part of that.
 func (s *sender) yield() {
 	lastInQueue()
+	runtime.Gosched() // after those that the processor's queue had no room for
 	if !s.far {
 		return
 	}

@@ -50,10 +50,10 @@ func (f *Faults) Addf(line int, format string, args ...any) {
 
 // Err makes one error of all faults, in the order of their lines, each after the name of the file,
 // which can be ""; nil if there are none.
-func (f Faults) Err(file string) error {
-	slices.SortStableFunc(f, func(a, b fault) int { return a.line - b.line })
+func (f *Faults) Err(file string) error {
+	slices.SortStableFunc(*f, func(a, b fault) int { return a.line - b.line })
 	var all []error
-	for _, one := range f {
+	for _, one := range *f {
 		all = append(all, errors.New(strings.TrimLeft(fmt.Sprintf("%s line %d: %s", file, one.line, one.text), " ")))
 	}
 	return errors.Join(all...)

@@ -26,7 +26,7 @@ func TestNamesWithNothingInThemAreRefused(t *testing.T) {
 		"anonymous: {role: use, prefixes: []}",
 		"certificates: [{cn: a, principal: p, role: use, prefixes: []}]",
 	} {
-		_, err := access.Parse([]byte(strings.ReplaceAll(text, "HASH", hash)))
+		_, err := access.Parse("", []byte(strings.ReplaceAll(text, "HASH", hash)))
 		expect.Contains(t, "fault of the file "+text, errorText(err), "line 1: prefixes: ")
 	}
 	for _, names := range []string{"|", "a:*|", "|a:*", "a:*||b:*", " "} {

@@ -15,7 +15,7 @@ func ReadFile(path string) (Set, error) {
 	if err != nil {
 		return Set{}, err
 	}
-	return parse(path, text)
+	return Parse(path, text)
 }
 
 // readFileLocked reads the file and puts it in force if it has no fault.
@@ -47,7 +47,7 @@ func (p *Policy) lookAtFileLocked() {
 func (p *Policy) takeLocked(text []byte, version string, err error) error {
 	var read Set
 	if err == nil {
-		read, err = parse(p.config.File, text)
+		read, err = Parse(p.config.File, text)
 	}
 	if err == nil {
 		p.file = read

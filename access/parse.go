@@ -17,12 +17,9 @@ import (
 const maxRecords = 10_000
 
 // Parse reads a file of keys: YAML with the lists keys and certificates, and the map anonymous. The
-// error lists every fault on a line of its own, with the file's line, or says that this is no YAML.
-// It never quotes the file.
-func Parse(text []byte) (Set, error) { return parse("", text) }
-
-// parse is Parse; the faults name the file.
-func parse(file string, text []byte) (Set, error) {
+// error lists every fault on a line of its own, with the file's name and line, or says that this is
+// no YAML. It never quotes the file.
+func Parse(file string, text []byte) (Set, error) {
 	root, err := yamlfile.Map(text, "file of keys", "fields keys, certificates and anonymous")
 	switch {
 	case errors.Is(err, yamlfile.ErrSyntax):

@@ -92,7 +92,7 @@ certificates:
 `
 
 func TestFileOfKeys(t *testing.T) {
-	set, err := access.Parse([]byte(strings.ReplaceAll(sound, "HASH", hash)))
+	set, err := access.Parse("", []byte(strings.ReplaceAll(sound, "HASH", hash)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -137,7 +137,7 @@ certificates:
 others: 1
 keys: []
 `
-	_, err := access.Parse([]byte(strings.ReplaceAll(text, "HASH", hash)))
+	_, err := access.Parse("", []byte(strings.ReplaceAll(text, "HASH", hash)))
 	if err == nil {
 		t.Fatal("no fault is found")
 	}
@@ -159,11 +159,11 @@ keys: []
 
 func TestWhatIsNoFileOfKeysIsRefused(t *testing.T) {
 	for _, text := range []string{"", "a", "- a", "a: [", "keys: []\n---\nkeys: []", "keys: 5", "keys:\n  id: a"} {
-		if _, err := access.Parse([]byte(text)); err == nil {
+		if _, err := access.Parse("", []byte(text)); err == nil {
 			t.Errorf("%q is taken", text)
 		}
 	}
-	set, err := access.Parse([]byte("keys:\n"))
+	set, err := access.Parse("", []byte("keys:\n"))
 	expect.Error(t, "a file without keys", err, nil)
 	expect.Equal(t, "the keys of a file without any", len(set.Keys), 0)
 }
@@ -173,7 +173,7 @@ func FuzzFile(f *testing.F) {
 	f.Add([]byte("keys:\n  - {id: a, prefixes: [&x a, *x]}\n"))
 	f.Add([]byte("keys: [{<<: {id: a}}]"))
 	f.Fuzz(func(t *testing.T, text []byte) {
-		set, err := access.Parse(text)
+		set, err := access.Parse("", text)
 		if err != nil {
 			return
 		}

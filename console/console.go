@@ -84,12 +84,3 @@ func Serve(w http.ResponseWriter, r *http.Request, name string) bool {
 	http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(file.body))
 	return true
 }
-
-// Handler serves the page at /console/, for a program that has a router of its own.
-func Handler() http.Handler {
-	return http.StripPrefix("/console/", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if (r.Method != http.MethodGet && r.Method != http.MethodHead) || !Serve(w, r, r.URL.Path) {
-			http.NotFound(w, r)
-		}
-	}))
-}

@@ -126,7 +126,7 @@ func answered(t *testing.T, answer func(path string) string) string {
 		case r.URL.Path == "/console/api/history":
 			fmt.Fprint(w, otherwise(answer(r.URL.Path), `{"until":"2026-11-21T15:53:40Z","step_ms":5000,"series":{"counters":[1,0]}}`))
 		case strings.HasPrefix(r.URL.Path, "/console/"):
-			console.Handler().ServeHTTP(w, r)
+			console.Serve(w, r, strings.TrimPrefix(r.URL.Path, "/console/"))
 		case r.URL.Path == "/events":
 			w.Header().Set("Content-Type", "text/event-stream")
 			fmt.Fprint(w, otherwise(answer(r.URL.Path), ": nothing\n\n"))

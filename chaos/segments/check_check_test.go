@@ -28,9 +28,10 @@ func TestCheckFindsWhatIsPutIn(t *testing.T) {
 		{"of no range", []history{{"a", false, append(whole, record{tag: 1, lo: 31})}}, 0, 1, 0},
 		{"between the ids of a stripe", []history{{"a", false, []record{given(2, 30, 3), {tag: 1, lo: 5}, {tag: 1, lo: 6}}}}, 0, 1, 0},
 		{"stripes that interleave", []history{{"a", false, append([]record{given(2, 30, 3), given(3, 30, 3), given(31, 40, 3)}, run(2, 30, 3)...)}}, 0, 0, 0},
-		{"skipped", []history{{"a", false, append([]record{given(1, 11, 1), given(11, 21, 1), given(21, 31, 1)}, run(1, 10, 1)...)}}, 0, 0, 1},
-		{"not written down, when it was killed", []history{{"a", true, append([]record{given(1, 11, 1), given(11, 21, 1), given(21, 31, 1)}, run(1, 11-clients, 1)...)}}, 0, 0, 0},
-		{"skipped, when it was killed", []history{{"a", true, append([]record{given(1, 11, 1), given(11, 21, 1), given(21, 31, 1)}, run(1, 10-clients, 1)...)}}, 0, 0, 1},
+		{"skipped", []history{{"a", false, append([]record{given(1, 11, 1), given(11, 21, 1), given(21, 31, 1)}, append(run(1, 10, 1), run(11, 12, 1)...)...)}}, 0, 0, 1},
+		{"three fetched ahead", []history{{"a", true, append([]record{given(1, 51, 1), given(51, 101, 1), given(101, 151, 1)}, run(1, 10, 1)...)}}, 0, 0, 0},
+		{"not written down, when it was killed", []history{{"a", true, append([]record{given(1, 11, 1), given(11, 21, 1), given(21, 31, 1)}, append(run(1, 11-clients, 1), run(11, 12, 1)...)...)}}, 0, 0, 0},
+		{"skipped, when it was killed", []history{{"a", true, append([]record{given(1, 11, 1), given(11, 21, 1), given(21, 31, 1)}, append(run(1, 10-clients, 1), run(11, 12, 1)...)...)}}, 0, 0, 1},
 	} {
 		found := judge(row.all)
 		if found.twice.n != row.twice || found.strange.n != row.strange || found.skipped.n != row.skipped {

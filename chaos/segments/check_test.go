@@ -18,7 +18,7 @@ type findings struct {
 	twice   finding // ids that were told again
 	strange finding // ids of no range that the process was given
 	skipped finding // ids that were not told, of ranges that the process was done with
-	ahead   int64   // the most ids that a process left behind of a tag, of its last two ranges
+	ahead   int64   // the most ids that a process left behind of a tag, from its current range on
 	gaps    int     // the most gaps of a tag between ranges that were given
 }
 
@@ -129,13 +129,14 @@ func (h history) byTag() map[int64]*part {
 	return parts
 }
 
-// findLeft counts what was told of each range that a process was given.
+// findLeft counts what was told of each range that a process was given. It is done with all before
+// the last one that it told an id of. How many it has after that one follows its demand.
 func (f *findings) findLeft(who string, killed bool, mine *part) {
 	left := make([]int64, len(mine.ranges))
 	for i, one := range mine.ranges {
 		left[i] = (one.hi-one.lo-1)/one.delta + 1
 	}
-	last := 0
+	last, done := 0, 0
 	for _, id := range mine.told {
 		in := func(one record) bool { return id >= one.lo && id < one.hi && (id-one.lo)%one.delta == 0 }
 		if len(left) == 0 || !in(mine.ranges[last]) {
@@ -146,9 +147,8 @@ func (f *findings) findLeft(who string, killed bool, mine *part) {
 			}
 		}
 		left[last]--
+		done = max(done, last)
 	}
-	const kept = 2 // the current range, and the one after it
-	done := max(len(left)-kept, 0)
 	skipped := sum(left[:done])
 	if killed {
 		skipped -= clients // each may have had one that it had not written down

@@ -14,8 +14,8 @@
 //   - No id of a tag is told twice, by whomever.
 //   - An id that a process tells is one of a range that it was given.
 //   - What a process leaves behind is what was fetched ahead: of each tag it has told all ids of
-//     all ranges but the last two, the current one and the one after it. When it was killed each
-//     of its clients may in addition have had one id that it had not written down.
+//     all ranges before the current one. When it was killed each of its clients may in addition
+//     have had one id that it had not written down.
 //   - Between the ranges that were given of a row of leaf_alloc there is at most one gap for each
 //     Take that was cut off.
 //

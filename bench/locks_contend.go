@@ -67,7 +67,7 @@ func contendCommand(ctx context.Context, args []string, stdin io.Reader, stdout 
 	}
 	all.Wait()
 	told.End = time.Now().UnixNano()
-	if err := errors.Join(append(errs, client.close())...); err != nil {
+	if err := errors.Join(errors.Join(errs...), client.close()); err != nil {
 		return err // without turns, or the contest would count it as one that was never served
 	}
 	return json.NewEncoder(stdout).Encode(told)

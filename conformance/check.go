@@ -13,7 +13,7 @@ type level string
 
 // The levels.
 const (
-	// the draft says so, or without it an operation happens twice, is lost, or is shown to another
+	// the draft says so, or without it an operation happens twice, is lost, or is shown to another.
 	must    level = "MUST"
 	should  level = "SHOULD"  // the draft recommends it, or a client is much worse off without it
 	promise level = "PROMISE" // coatcheck promises it; the draft leaves it open

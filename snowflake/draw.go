@@ -145,8 +145,9 @@ const maxGiven = 1024
 func (g *Generator) note(p *positions, limit int64) int64 {
 	n := p.next.Load()
 	if n != g.clean {
-		g.used = max(g.used, min(n, limit)-1)
+		g.drawn = n
 	}
+	g.used = max(g.used, min(g.drawn, limit)-1) // tickets from before a skip become good when the limit rises
 	return n
 }
 
@@ -175,15 +176,14 @@ func (g *Generator) open(to grant) {
 	hot := g.heat.hot
 	g.cool()
 	g.heat.hot = hot
-	layout := g.layout
 	// another unit, so that ids rise though the worker id may be smaller
 	if g.current.Load().grant != to && g.used >= 0 {
-		g.floor = g.position(g.used>>layout.Sequence + 1)
+		g.floor = g.position(g.used>>g.layout.Sequence + 1)
 		g.used = -1
 	}
 	p := &positions{
-		identity: layout.identity(to.datacenter, to.worker),
-		sequence: uint8(layout.Sequence), above: uint8(layout.Datacenter + layout.Worker), //nolint:gosec // 63 at most
+		identity: g.layout.identity(to.datacenter, to.worker),
+		sequence: uint8(g.layout.Sequence), above: uint8(g.layout.Datacenter + g.layout.Worker), //nolint:gosec // 63 at most
 		grant: to,
 	}
 	p.next.Store(max(g.floor, g.used+1))

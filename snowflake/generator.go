@@ -52,6 +52,7 @@ type Generator struct {
 	heat    heat
 	opened  bool  // there has been a grant
 	floor   int64 // where the positions of the current grant begin at the earliest
+	drawn   int64 // the end of what was drawn, without what was skipped after it
 	clean   int64 // the next position if nothing was drawn since it was set; -1 = not known
 	used    int64 // the last position that may have been stamped with the current grant; -1 = none
 	// the first position that was never allowed: the clock as far as it was ever read, and the lead

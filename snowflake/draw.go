@@ -147,7 +147,8 @@ func (g *Generator) note(p *positions, limit int64) int64 {
 	if n != g.clean {
 		g.drawn = n
 	}
-	g.used = max(g.used, min(g.drawn, limit)-1) // tickets from before a skip become good when the limit rises
+	// tickets from before a skip become good when the limit rises
+	g.used = max(g.used, min(g.drawn, limit)-1)
 	return n
 }
 

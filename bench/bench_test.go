@@ -63,7 +63,7 @@ func (t *table) cells(tb testing.TB, column string, keys ...int) map[string]any 
 func TestGuardComparesEverySide(t *testing.T) {
 	result := command(t, "guard", "-rounds", "1", "-seconds", "0.2", "-conns", "1,3")
 	rates := result.cells(t, "requests/s", 0, 1)
-	for _, want := range []string{unguarded, twoPings, coatcheck, coatcheck + " replay", fourTrips, twoScripts, autoPipeline, rueidisAuto} {
+	for _, want := range []string{unguarded, twoPings, onePing, coatcheck, ownReplay, fourTrips, twoScripts, autoPipeline, rueidisAuto} {
 		for _, conns := range []string{"1.00 ", "3.00 "} {
 			if rate, _ := rates[conns+want].(float64); rate <= 0 {
 				t.Errorf("%s%s: %v requests/s", conns, want, rates[conns+want])
@@ -98,7 +98,7 @@ func TestTripsOfEachKindOfRequest(t *testing.T) {
 	trips := result.cells(t, "one at a time", 0, 1)
 	for kind, want := range map[string]float64{
 		"coatcheck first": 2, "coatcheck replay": 1, "coatcheck other payload": 1, "coatcheck in progress": 1, "coatcheck in doubt": 1,
-		"two-pings first": 2, "four-trips first": 4, "four-trips replay": 1, "two-scripts first": 2, "two-scripts replay": 1,
+		"two-pings first": 2, "one-ping replay": 1, "four-trips first": 4, "four-trips replay": 1, "two-scripts first": 2, "two-scripts replay": 1,
 		"go-redis-auto first": 2, "go-redis-auto replay": 1, "rueidis-auto first": 2, "rueidis-auto replay": 1,
 	} {
 		if trips[kind] != want {

@@ -95,7 +95,7 @@ func (m *counterMatch) near(ctx context.Context) error {
 		return err
 	}
 	defer redis.end()
-	place := counterPlace{name: "loopback", redis: redis, addr: redis.addr, ways: []string{goRedisIncr, goRedisAutoIncr, rueidisIncr, coatcheck}}
+	place := counterPlace{name: "loopback", redis: redis, addr: redis.addr, ways: []string{goRedisIncr, goRedisAutoIncr, rueidisIncr, coatcheck}, least: leastIncrs}
 	return m.everywhere(ctx, place)
 }
 
@@ -161,12 +161,17 @@ type counterPlace struct {
 	far   bool
 	ack   int
 	ways  []string
+	least []string // measured beside them with inFlight callers
 }
 
 // everywhere measures on each number of keys, with each number of callers.
 func (m *counterMatch) everywhere(ctx context.Context, place counterPlace) error {
 	for _, keys := range m.keys {
 		for _, callers := range m.plan.conns {
+			place := place
+			if callers == inFlight {
+				place.ways = slices.Concat(place.ways, place.least)
+			}
 			samples := map[string][]countSample{}
 			for round := range m.plan.rounds {
 				for i := range place.ways {
@@ -188,12 +193,13 @@ func (m *counterMatch) everywhere(ctx context.Context, place counterPlace) error
 // measure is one span of one way, by a client of its own, and a check that Redis has counted every
 // call once.
 func (m *counterMatch) measure(ctx context.Context, place counterPlace, way string, keys, callers int) (sample countSample, err error) {
-	client, err := openCounting(ctx, way, place, callers)
+	load := countLoad{callers: callers, names: counterNames(keys)}
+	client, err := openCounting(ctx, way, place, load)
 	if err != nil {
 		return sample, err
 	}
 	defer func() { err = errors.Join(err, client.close()) }()
-	load := countLoad{client: client, callers: callers, names: counterNames(keys)}
+	load.client = client
 	if err := load.each(ctx); err != nil { // every key is known, and connections are made
 		return sample, err
 	}
@@ -253,7 +259,7 @@ func (p counterPlace) best(samples map[string][]countSample, ways []string, roun
 
 func (p counterPlace) peers() (peers []string) {
 	for _, way := range p.ways {
-		if way != coatcheck {
+		if way != coatcheck && !slices.Contains(p.least, way) {
 			peers = append(peers, way)
 		}
 	}

@@ -4,11 +4,15 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"strings"
+	"sync"
 	"testing"
 	"time"
+
+	"github.com/coatcheck/coatcheck/internal/expect"
 )
 
 // A way that loses a call or counts one twice ends the measurement.
@@ -29,6 +33,53 @@ func TestCountersComparesEveryWay(t *testing.T) {
 			}
 		}
 	}
+}
+
+func TestCountersComparesTheLeast(t *testing.T) {
+	result := command(t, "counters", "-parts", "near", "-rounds", "1", "-seconds", "0.1", "-callers", "64", "-keys", "1,70")
+	rates := result.cells(t, "calls/s", 1, 3)
+	for _, way := range leastIncrs {
+		for _, keys := range []string{"1.00 ", "70.0 "} {
+			if rate, _ := rates[keys+way].(float64); rate <= 0 {
+				t.Errorf("%s%s: %v calls/s", keys, way, rates[keys+way])
+			}
+		}
+	}
+}
+
+// A caller that hands a request over gets a number that no other gets, and an error once the way is
+// broken.
+func TestHandedOverNumbersAreEachOnesOwn(t *testing.T) {
+	redis, err := startRedis(t.Context())
+	expect.Error(t, "starting Redis", err, nil)
+	defer redis.end()
+	for _, way := range leastIncrs {
+		for _, keys := range []int{1, 3} {
+			load := countLoad{callers: 8, names: counterNames(keys)}
+			client, err := openCounting(t.Context(), way, counterPlace{addr: redis.addr}, load)
+			expect.Error(t, way, err, nil)
+			const calls = 200
+			var seen sync.Map
+			var all sync.WaitGroup
+			for caller := range load.callers {
+				all.Go(func() {
+					for range calls {
+						name := load.names[caller%keys]
+						got, err := client.incr(t.Context(), name)
+						if _, twice := seen.LoadOrStore(fmt.Sprint(name, " ", got), true); err != nil || twice || got < 1 || got > int64(load.callers*calls) {
+							t.Errorf("%s, %s: got %d and error %v, another had it: %v", way, name, got, err, twice)
+						}
+					}
+				})
+			}
+			all.Wait()
+			expect.Error(t, "closing "+way, client.close(), nil)
+		}
+	}
+	broken := newHandOver(func([]*handing) error { return io.ErrUnexpectedEOF })
+	_, err = broken.incr(t.Context(), "x")
+	expect.Error(t, "a call of a broken way", err, errNotCounted)
+	expect.Error(t, "closing it", broken.close(), io.ErrUnexpectedEOF)
 }
 
 func TestCountersFindsAWayThatMiscounts(t *testing.T) {

@@ -96,7 +96,7 @@ func guardSides(only, base string) []side {
 			continue
 		}
 		args := []string{"serve", "-shape", shape.name}
-		sides = append(sides, side{name: shape.name, args: args, plain: shape.name == unguarded || shape.name == twoPings})
+		sides = append(sides, side{name: shape.name, args: args, plain: shape.name == unguarded || shape.name == twoPings, replay: shape.name == onePing})
 		if shape.name != coatcheck {
 			continue
 		}

@@ -42,6 +42,7 @@ const (
 	echoGoRedis   = "echo + go-redis" // with a pool as large as the concurrency
 	echoAuto      = "echo + go-redis-auto"
 	echoCounters  = "echo + package counter"
+	echoDressed   = "echo + package counter + middleware" // Echo's own, see dress
 	webdisService = "webdis"
 )
 
@@ -153,6 +154,7 @@ func (m *incrMatch) start(ctx context.Context) error {
 	}
 	for _, side := range []incrSide{
 		{name: echoConstant}, {name: echoGoRedis, key: peerKey(echoGoRedis)}, {name: echoAuto, key: peerKey(echoAuto)}, {name: echoCounters, key: ours},
+		{name: echoDressed, key: ours},
 	} {
 		server, err := startServer(ctx, "", "serve-incr", "-side", side.name, "-redis", m.redis.url())
 		if err != nil {

@@ -47,7 +47,7 @@ func openIncr(ctx context.Context, side, redisURL string) (http.Handler, func() 
 		return bareIncr(func(context.Context, string) (int64, error) { return n.Add(1), nil }), func() error { return nil }, nil
 	case echoGoRedis, echoAuto:
 		return openPeerIncr(side, redisURL)
-	case echoCounters:
+	case echoCounters, echoDressed:
 	default:
 		return nil, nil, usageError{fmt.Errorf("no side %q", side)}
 	}
@@ -56,7 +56,11 @@ func openIncr(ctx context.Context, side, redisURL string) (http.Handler, func() 
 		return nil, nil, err
 	}
 	counters := counter.New(store, counter.Config{})
-	return bareIncr(counters.Incr), func() error { return errors.Join(counters.Close(), store.Close()) }, nil
+	e := bareIncr(counters.Incr)
+	if side == echoDressed {
+		dress(e)
+	}
+	return e, func() error { return errors.Join(counters.Close(), store.Close()) }, nil
 }
 
 // startService starts coatcheck's service, and returns its address when it answers.
@@ -102,7 +106,7 @@ type counted struct {
 }
 
 // bareIncr is the least that such a service can be.
-func bareIncr(incr func(ctx context.Context, name string) (int64, error)) http.Handler {
+func bareIncr(incr func(ctx context.Context, name string) (int64, error)) *echo.Echo {
 	e := echo.New()
 	e.GET("/incr/:key", func(c echo.Context) error {
 		name := c.Param("key")

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"net/http"
@@ -10,13 +11,15 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/coatcheck/coatcheck/internal/expect"
 )
 
 // Each service answers every request with a number, and Redis has counted each once, or the command
 // fails.
 func TestIncrComparesEveryService(t *testing.T) {
 	result := command(t, "incr", "-rounds", "1", "-seconds", "0.3", "-conns", "1,3")
-	sides := []string{echoConstant, echoGoRedis, echoAuto, echoCounters, coatcheck}
+	sides := []string{echoConstant, echoGoRedis, echoAuto, echoCounters, echoDressed, coatcheck}
 	if _, err := exec.LookPath("webdis"); err == nil {
 		sides = append(sides, webdisService)
 	} else if !strings.Contains(strings.Join(result.Notes, "\n"), "webdis is not installed") {
@@ -33,6 +36,33 @@ func TestIncrComparesEveryService(t *testing.T) {
 	if rate, _ := rates["snowflake?n=1000  1.00 "+coatcheck].(float64); rate <= 0 {
 		t.Errorf("snowflakes: %v", rates)
 	}
+}
+
+// The middleware beside coatcheck's does what coatcheck's does, or the comparison is not one.
+func TestTheDressedHandlerAnswersAsAServiceDoes(t *testing.T) {
+	e := bareIncr(func(_ context.Context, name string) (int64, error) {
+		if name == "bad" {
+			panic(name)
+		}
+		return 7, nil
+	})
+	dress(e)
+	ask := func(path string) *httptest.ResponseRecorder {
+		answer := httptest.NewRecorder()
+		e.ServeHTTP(answer, httptest.NewRequestWithContext(t.Context(), http.MethodGet, path, http.NoBody))
+		return answer
+	}
+	e.Logger.SetOutput(io.Discard)
+	answer := ask("/incr/k")
+	expect.Equal(t, "the status", answer.Code, http.StatusOK)
+	for _, name := range []string{"X-Request-Id", "X-Content-Type-Options", "Content-Security-Policy"} {
+		if answer.Header().Get(name) == "" {
+			t.Errorf("the answer has no %s: %v", name, answer.Header())
+		}
+	}
+	expect.Equal(t, "the status of a panic", ask("/incr/bad").Code, http.StatusInternalServerError)
+	expect.Contains(t, "the metrics", ask("/metrics").Body.String(), `requests_total{method="GET",route="/incr/:key",status="200"} 1`,
+		`requests_total{method="GET",route="/incr/:key",status="500"} 1`, `request_seconds_count{route="/incr/:key"} 2`, "requests_under_way 1")
 }
 
 // A generator that is content with anything measures nothing.

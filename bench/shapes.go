@@ -31,6 +31,7 @@ type guard struct {
 const (
 	unguarded    = "unguarded"
 	twoPings     = "two-pings"
+	onePing      = "one-ping"
 	coatcheck    = "coatcheck"
 	fourTrips    = "four-trips"
 	twoScripts   = "two-scripts"
@@ -41,6 +42,7 @@ const (
 var shapes = []shape{
 	{unguarded, guardWithNothing},
 	{twoPings, guardWithPings},
+	{onePing, guardWithOnePing},
 	{coatcheck, guardWithCoatcheck},
 	{fourTrips, guardWithFourTrips},
 	{twoScripts, guardWithScripts(plainRunner)},

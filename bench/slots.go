@@ -6,6 +6,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"math/bits"
 	"os"
 	"regexp"
 	"slices"
@@ -65,7 +66,15 @@ type ring struct {
 	name   string
 	shape  workerlease.Shape
 	slots  int
+	side   string // of the table
+	calls  slotCalls
 	leases []workerlease.Lease
+}
+
+// slotCalls are what is timed: each is called with 0 to turnsOfSlots-1.
+type slotCalls struct {
+	acquire, renew func(ctx context.Context, i int) error
+	release        func(ctx context.Context, i int) error // not timed; nil = nothing
 }
 
 func measureRings(ctx context.Context, t *table, server *redisServer, widths []int, rounds int) (err error) {
@@ -76,13 +85,19 @@ func measureRings(ctx context.Context, t *table, server *redisServer, widths []i
 	defer func() { err = errors.Join(err, store.Close()) }()
 	pools := workerlease.New(store, workerlease.Config{NewPools: workerlease.Trust})
 	var rings []*ring
-	for _, bits := range widths {
-		r := &ring{redis: server, pools: pools, name: fmt.Sprintf("ring-%d", bits), slots: 1 << bits, leases: make([]workerlease.Lease, turnsOfSlots)}
-		if err := r.fill(ctx, store, bits); err != nil {
+	for _, width := range widths {
+		r := &ring{redis: server, pools: pools, name: fmt.Sprintf("ring-%d", width), slots: 1 << width, leases: make([]workerlease.Lease, turnsOfSlots)}
+		r.side, r.calls = strconv.Itoa(r.slots)+" slots", slotCalls{r.acquire, r.renew, r.release}
+		rings = append(rings, r)
+	}
+	least := &ring{redis: server, pools: pools, name: "least", slots: rings[0].slots, side: leastOfSlots}
+	least.calls = leastCalls(store, least.name)
+	rings = append(rings, least)
+	for _, r := range rings {
+		if err := r.fill(ctx, store); err != nil {
 			return err
 		}
-		rings = append(rings, r)
-		fmt.Fprintf(os.Stderr, "slots: %d are there\n", r.slots)
+		fmt.Fprintf(os.Stderr, "slots: %s are there\n", r.side)
 	}
 	values := map[string][][]float64{}
 	for round := range rounds + 1 { // the first one warms up
@@ -90,7 +105,7 @@ func measureRings(ctx context.Context, t *table, server *redisServer, widths []i
 			r := rings[(i+round)%len(rings)]
 			took, err := r.turn(ctx)
 			if err != nil {
-				return fmt.Errorf("%d slots: %w", r.slots, err)
+				return fmt.Errorf("%s: %w", r.side, err)
 			}
 			if round > 0 {
 				values[r.name] = append(values[r.name], took)
@@ -99,15 +114,13 @@ func measureRings(ctx context.Context, t *table, server *redisServer, widths []i
 	}
 	for at, script := range []string{"acquire", "renew"} {
 		for _, r := range rings {
-			t.keep(script, sideOfSlots(r.slots), "µs", column(values[r.name], at))
-			own, to := t.rounds(script, sideOfSlots(r.slots), "µs"), t.rounds(script, sideOfSlots(rings[0].slots), "µs")
-			t.add(script, r.slots, median(own), spread(own), median(ratios(own, to)), spread(ratios(own, to)))
+			t.keep(script, r.side, "µs", column(values[r.name], at))
+			own, to := t.rounds(script, r.side, "µs"), t.rounds(script, rings[0].side, "µs")
+			t.add(script, strings.Replace(r.side, " slots", "", 1), median(own), spread(own), median(ratios(own, to)), spread(ratios(own, to)))
 		}
 	}
 	return nil
 }
-
-func sideOfSlots(slots int) string { return strconv.Itoa(slots) + " slots" }
 
 // slotsText fills slots ARGV[1] to ARGV[2]-1 as the scripts would have: all are leased for an hour
 // but for ARGV[3], which are spread over the ring of ARGV[4] slots and free.
@@ -126,12 +139,13 @@ end
 return 1`
 
 // fill makes the pool, and writes a record of each slot, in pieces that do not keep Redis for long.
-func (r *ring) fill(ctx context.Context, store *redisstore.Store, bits int) error {
-	r.shape = workerlease.Shape{Layout: fmt.Sprintf("41/%d/%d", bits, 22-bits), Epoch: snowflake.DefaultEpoch}
+func (r *ring) fill(ctx context.Context, store *redisstore.Store) error {
+	width := bits.Len(uint(r.slots)) - 1
+	r.shape = workerlease.Shape{Layout: fmt.Sprintf("41/%d/%d", width, 22-width), Epoch: snowflake.DefaultEpoch}
 	if err := r.pools.Create(ctx, r.name, r.shape, time.Hour); err != nil {
 		return err
 	}
-	keys := []string{store.Key("worker", r.name), store.Key("worker", r.name, "ends"), store.Key("worker", r.name, "names")}
+	keys := keysOfRing(store, r.name)
 	script := redis.NewScript(slotsText)
 	const piece = 1 << 15
 	for from := 0; from < r.slots; from += piece {
@@ -148,34 +162,46 @@ func (r *ring) fill(ctx context.Context, store *redisstore.Store, bits int) erro
 	return r.redis.HSet(ctx, keys[0], "pool", strings.Join(words, " ")).Err()
 }
 
+func keysOfRing(store *redisstore.Store, name string) []string {
+	return []string{store.Key("worker", name), store.Key("worker", name, "ends"), store.Key("worker", name, "names")}
+}
+
+func (r *ring) acquire(ctx context.Context, i int) (err error) {
+	r.leases[i], err = r.pools.Acquire(ctx, r.name, workerlease.Request{Shape: r.shape, Identity: identityOf(i)})
+	return err
+}
+
+func (r *ring) renew(ctx context.Context, i int) (err error) {
+	r.leases[i], err = r.pools.Renew(ctx, r.leases[i], 0)
+	return err
+}
+
+func (r *ring) release(ctx context.Context, i int) error {
+	return r.pools.Release(ctx, r.name, r.leases[i].WorkerID, r.leases[i].Token, time.Time{})
+}
+
+// identityOf is an identity that has not been before. All are of one length.
+func identityOf(i int) string { return fmt.Sprintf("billing-%d-%04d", time.Now().UnixNano(), i) }
+
 // turn acquires, renews and releases worker ids, and returns what a call of the first two took in
 // Redis, in microseconds.
 func (r *ring) turn(ctx context.Context) ([]float64, error) {
-	acquired, err := r.scriptTime(ctx, func(i int) (err error) {
-		r.leases[i], err = r.pools.Acquire(ctx, r.name, workerlease.Request{Shape: r.shape, Identity: fmt.Sprint("billing-", time.Now().UnixNano(), "-", i)})
-		return err
-	})
+	acquired, err := r.scriptTime(ctx, r.calls.acquire)
 	if err != nil {
 		return nil, err
 	}
-	renewed, err := r.scriptTime(ctx, func(i int) (err error) {
-		r.leases[i], err = r.pools.Renew(ctx, r.leases[i], 0)
-		return err
-	})
-	if err != nil {
-		return nil, err
+	renewed, err := r.scriptTime(ctx, r.calls.renew)
+	if err != nil || r.calls.release == nil {
+		return []float64{acquired, renewed}, err
 	}
-	_, err = r.scriptTime(ctx, func(i int) error {
-		lease := r.leases[i]
-		return r.pools.Release(ctx, r.name, lease.WorkerID, lease.Token, time.Time{})
-	})
+	_, err = r.scriptTime(ctx, r.calls.release)
 	return []float64{acquired, renewed}, err
 }
 
 var scriptTime = regexp.MustCompile(`usec_per_call=([0-9.]+)`)
 
 // scriptTime is the mean time of the scripts of some calls in Redis, in microseconds.
-func (r *ring) scriptTime(ctx context.Context, call func(i int) error) (float64, error) {
+func (r *ring) scriptTime(ctx context.Context, call func(ctx context.Context, i int) error) (float64, error) {
 	if err := r.redis.ConfigResetStat(ctx).Err(); err != nil {
 		return 0, err
 	}
@@ -184,7 +210,7 @@ func (r *ring) scriptTime(ctx context.Context, call func(i int) error) (float64,
 	for at := range inFlight {
 		all.Go(func() {
 			for i := at; i < turnsOfSlots && errs[at] == nil; i += inFlight {
-				errs[at] = call(i)
+				errs[at] = call(ctx, i)
 			}
 		})
 	}

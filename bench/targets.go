@@ -35,13 +35,19 @@ const (
 var targets = []target{
 	{what: "`GET /incr/{key}` beside Echo with package counter, one key, 64 connections", section: "incr", series: "keys: 1, connections: 64", unit: perSecond, side: coatcheck, beside: echoCounters, goal: 0.95},
 	{what: "the same, 1,000 keys", section: "incr", series: "keys: 1000, connections: 64", unit: perSecond, side: coatcheck, beside: echoCounters, goal: 0.95},
-	{what: "the same beside a bare Echo handler without Redis, one key", section: "incr", series: "keys: 1, connections: 64", unit: perSecond, side: coatcheck, beside: echoConstant, goal: 0.95},
+	{what: "the handler with Echo's own middleware for what coatcheck's answers have, beside it without, one key", section: "incr", series: "keys: 1, connections: 64", unit: perSecond, side: echoDressed, beside: echoCounters},
+	{what: "the same, 1,000 keys", section: "incr", series: "keys: 1000, connections: 64", unit: perSecond, side: echoDressed, beside: echoCounters},
+	{what: "`GET /incr/{key}` beside a bare Echo handler without Redis, one key", section: "incr", series: "keys: 1, connections: 64", unit: perSecond, side: coatcheck, beside: echoConstant, goal: 0.95},
 	{what: "the same beside Webdis, one key", section: "incr", series: "keys: 1, connections: 64", unit: perSecond, side: coatcheck, beside: webdisService, goal: 0.95, absent: true},
 
 	{what: "`Incr` on 1,000 keys beside go-redis's AutoPipeline, 64 callers", section: "counters", series: "loopback, keys: 1000, callers: 64", unit: callsASecond, side: coatcheck, beside: goRedisAutoIncr, goal: 1.2},
-	{what: "the same, 256 callers", section: "counters", series: "loopback, keys: 1000, callers: 256", unit: callsASecond, side: coatcheck, beside: goRedisAutoIncr, goal: 1.2},
+	{what: "calls handed to one goroutine with a bare connection, beside AutoPipeline", section: "counters", series: "loopback, keys: 1000, callers: 64", unit: callsASecond, side: handedBare, beside: goRedisAutoIncr},
+	{what: "the least there: calls handed to one goroutine, without Redis, beside AutoPipeline", section: "counters", series: "loopback, keys: 1000, callers: 64", unit: callsASecond, side: handedOver, beside: goRedisAutoIncr},
+	{what: "`Incr` there, 256 callers", section: "counters", series: "loopback, keys: 1000, callers: 256", unit: callsASecond, side: coatcheck, beside: goRedisAutoIncr, goal: 1.2},
 	{what: "the same, 1,024 callers", section: "counters", series: "loopback, keys: 1000, callers: 1024", unit: callsASecond, side: coatcheck, beside: goRedisAutoIncr, goal: 1.2},
 	{what: "`Incr` on one key beside go-redis, 64 callers", section: "counters", series: "loopback, keys: 1, callers: 64", unit: callsASecond, side: coatcheck, beside: goRedisIncr, goal: 10},
+	{what: "calls handed to one goroutine with a bare connection, beside go-redis", section: "counters", series: "loopback, keys: 1, callers: 64", unit: callsASecond, side: handedBare, beside: goRedisIncr},
+	{what: "the least there: calls handed to one goroutine, without Redis, beside go-redis", section: "counters", series: "loopback, keys: 1, callers: 64", unit: callsASecond, side: handedOver, beside: goRedisIncr},
 
 	{what: "time to lock and release, one caller, beside redislock", section: "locks", series: alone, unit: "µs", side: coatcheck, beside: redislockWay, goal: 1.1, most: true},
 	{what: "the same beside two PINGs", section: "locks", series: alone, unit: "µs", side: coatcheck, beside: bareTrips},
@@ -56,15 +62,23 @@ var targets = []target{
 
 	{what: "guarded POST, first requests, beside the handler between two PINGs, 64 connections", section: "guard", series: "connections: 64", unit: perSecond, side: coatcheck, beside: twoPings, goal: 1},
 	{what: "the same, 256 connections", section: "guard", series: "connections: 256", unit: perSecond, side: coatcheck, beside: twoPings, goal: 1.2},
+	{what: "the same two scripts by rueidis, without anything around them, beside two PINGs, 64 connections", section: "guard", series: "connections: 64", unit: perSecond, side: rueidisAuto, beside: twoPings},
+	{what: "the same, 256 connections", section: "guard", series: "connections: 256", unit: perSecond, side: rueidisAuto, beside: twoPings},
+	{what: "the same two scripts by go-redis's AutoPipeline, 64 connections", section: "guard", series: "connections: 64", unit: perSecond, side: autoPipeline, beside: twoPings},
+	{what: "the same, 256 connections", section: "guard", series: "connections: 256", unit: perSecond, side: autoPipeline, beside: twoPings},
 	{what: "replays beside the bare handler, 64 connections", section: "guard", series: "connections: 64", unit: perSecond, side: ownReplay, beside: unguarded, goal: 0.7},
 	{what: "the same, 256 connections", section: "guard", series: "connections: 256", unit: perSecond, side: ownReplay, beside: unguarded, goal: 0.7},
+	{what: "the least there: one shared PING in the place of the handler, beside the bare handler, 64 connections", section: "guard", series: "connections: 64", unit: perSecond, side: onePing, beside: unguarded},
+	{what: "the same, 256 connections", section: "guard", series: "connections: 256", unit: perSecond, side: onePing, beside: unguarded},
 
 	{what: "acquiring a worker id, in Redis, 1,024 slots", section: "slots", series: "acquire", unit: "µs", side: fewSlots, goal: 10, most: true},
 	{what: "the same, 1,048,576 slots", section: "slots", series: "acquire", unit: "µs", side: mostSlots, goal: 10, most: true},
-	{what: "the same, many slots beside few", section: "slots", series: "acquire", unit: "µs", side: mostSlots, beside: fewSlots, goal: 1.5, most: true},
+	{what: "the least there, 1,024 slots: a script of the same commands that decides nothing", section: "slots", series: "acquire", unit: "µs", side: leastOfSlots},
+	{what: "acquiring a worker id, many slots beside few", section: "slots", series: "acquire", unit: "µs", side: mostSlots, beside: fewSlots, goal: 1.5, most: true},
 	{what: "renewing a worker id, in Redis, 1,024 slots", section: "slots", series: "renew", unit: "µs", side: fewSlots, goal: 10, most: true},
 	{what: "the same, 1,048,576 slots", section: "slots", series: "renew", unit: "µs", side: mostSlots, goal: 10, most: true},
-	{what: "the same, many slots beside few", section: "slots", series: "renew", unit: "µs", side: mostSlots, beside: fewSlots, goal: 1.5, most: true},
+	{what: "the least there, 1,024 slots: a script of the same commands that decides nothing", section: "slots", series: "renew", unit: "µs", side: leastOfSlots},
+	{what: "renewing a worker id, many slots beside few", section: "slots", series: "renew", unit: "µs", side: mostSlots, beside: fewSlots, goal: 1.5, most: true},
 
 	{what: "the program, stripped (`make build`)", section: "size", series: programSize, unit: "MB", side: coatcheck, goal: 25, most: true},
 }

@@ -28,21 +28,21 @@ build: ## Build bin/coatcheck, static and without paths of this machine
 	CGO_ENABLED=0 $(GO) build -trimpath -tags=grpcnotrace -ldflags="-s -w" -o bin/coatcheck ./cmd/coatcheck
 
 sbom: build ## Build, and write the bill of materials of the binary, bin/sbom.json (CycloneDX)
-	$(GO) run ./internal/supply sbom bin/coatcheck > bin/sbom.json
+	$(GO) run -C tools/release . sbom ../../bin/coatcheck > bin/sbom.json
 
 release: ## Build bin/release: an archive for each system with its licences, bills of materials, SHA256SUMS
 	rm -rf bin/release
-	$(GO) run ./internal/supply release bin/release
+	$(GO) run -C tools/release . release ../../bin/release
 
 # A module file of its own: its YAML library is another one than the linter's.
 workflows: ## Check the files under .github/workflows (actionlint; nothing of them is run)
 	$(GO) tool -modfile=tools/actionlint.mod actionlint
 
 release-check: ## Build twice from nothing, in two folders, and compare the bytes (a few minutes)
-	$(GO) run ./internal/supply reproduce
+	$(GO) run -C tools/release . reproduce
 
 licences: ## Write docs/licences.md: the modules in the binary, and their licences
-	$(GO) run ./internal/supply licences
+	$(GO) run -C tools/release . licences
 
 # It asks vuln.go.dev, so it is no part of make check: what passes today may fail tomorrow without a
 # change, and not every machine reaches it.

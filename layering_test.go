@@ -118,7 +118,6 @@ var layers = map[string][]string{
 	"internal/redistest": {"internal/proctest"},
 	"internal/sqltest":   {"internal/postgres", "internal/proctest"},
 	"internal/storetest": {"embedded", "internal/redisprobe", "internal/redistest", "redisstore"},
-	"internal/supply":    {},
 }
 
 // testHelpers may be imported by tests and by each other.
@@ -135,7 +134,6 @@ var libraries = map[string][]string{
 	"github.com/throttled/throttled":          {"access"},
 	"github.com/getkin/kin-openapi":           {"internal/apitest"},
 	"github.com/santhosh-tekuri/jsonschema":   {"internal/apitest"},
-	"github.com/google/licensecheck":          {"internal/supply"},
 	"github.com/HdrHistogram/hdrhistogram-go": {"internal/loadgen"},
 	"go.opentelemetry.io/otel/sdk":            {"internal/tracing"},
 	"go.opentelemetry.io/otel/exporters":      {"internal/tracing"},
@@ -182,6 +180,7 @@ func TestLibrariesOfOtherModulesStayThere(t *testing.T) {
 	}
 	for library, folder := range map[string]string{
 		"github.com/chromedp/chromedp":     "console/browser",
+		"github.com/google/licensecheck":   "tools/release",
 		"github.com/prometheus/prometheus": "deploy/monitoring",
 		"github.com/redis/rueidis":         "bench",
 		"gotest.tools/gotestsum":           "tools/testrun",

@@ -1,5 +1,3 @@
-//go:build check
-
 package main
 
 import (
@@ -23,7 +21,7 @@ func TestPublishedProgramIsSmallAndHasNoMethodThatIsNeverCalled(t *testing.T) {
 		}
 	}
 	build := exec.CommandContext(t.Context(), "go", args...)
-	build.Dir, build.Env = "../..", append(os.Environ(), "CGO_ENABLED=0")
+	build.Dir, build.Env = root, append(os.Environ(), "CGO_ENABLED=0")
 	if text, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("go build: %v: %s", err, text)
 	}

@@ -128,7 +128,7 @@ func (h held) check() error {
 	}
 	for _, name := range h.licences {
 		if !slices.Contains(allowed, name) {
-			return fmt.Errorf("%s %s has the licence %s, which is not on the list of those that may be in the binary (internal/supply/licences.go): take another module, or say there why it may",
+			return fmt.Errorf("%s %s has the licence %s, which is not on the list of those that may be in the binary (tools/release/licences.go): take another module, or say there why it may",
 				h.path, h.version, name)
 		}
 	}

@@ -179,13 +179,14 @@ func TestLibrariesOfOtherModulesStayThere(t *testing.T) {
 		return strings.Contains(string(text), library+" v")
 	}
 	for library, folder := range map[string]string{
-		"github.com/chromedp/chromedp":     "console/browser",
-		"github.com/google/licensecheck":   "tools/release",
-		"github.com/prometheus/prometheus": "deploy/monitoring",
-		"github.com/redis/rueidis":         "bench",
-		"gotest.tools/gotestsum":           "tools/testrun",
-		"helm.sh/helm/v3":                  "deploy/check",
-		"modernc.org/sqlite":               "examples/payments",
+		"github.com/chromedp/chromedp":           "console/browser",
+		"github.com/google/go-containerregistry": "tools/release",
+		"github.com/google/licensecheck":         "tools/release",
+		"github.com/prometheus/prometheus":       "deploy/monitoring",
+		"github.com/redis/rueidis":               "bench",
+		"gotest.tools/gotestsum":                 "tools/testrun",
+		"helm.sh/helm/v3":                        "deploy/check",
+		"modernc.org/sqlite":                     "examples/payments",
 	} {
 		if required(".", library) {
 			t.Errorf("go.mod requires %s, which is for the module %s", library, folder)

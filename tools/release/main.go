@@ -4,7 +4,7 @@
 //	go run . texts > FILE        prints the texts of those licences, which go along with a binary
 //	go run . sbom BINARY > FILE  prints a bill of materials of a binary, as CycloneDX 1.6 in JSON
 //	go run . reproduce           builds twice, in two folders and without a cache, and compares the bytes
-//	go run . release FOLDER      builds archives for every system, with bills and sums
+//	go run . release FOLDER      builds archives for every system, with images, bills and sums
 //
 // It is run in its own folder. The Makefile has a target for each. It is a module of its own, so
 // that go.mod of coatcheck does not require what only releases need.

@@ -30,10 +30,10 @@ type packed struct {
 	text []byte
 }
 
-// release builds the program for each target into a folder: an archive with the licences, and its
-// bill of materials. SHA256SUMS has the sums of all. Names have the version that Go stamps into the
-// program, which is that of a tag at the last commit. The same source makes the same bytes: times
-// in archives are that of the last commit.
+// release builds the program for each target into a folder: an archive with the licences, its bill
+// of materials, and for Linux a container image. SHA256SUMS has the sums of all. Names have the
+// version that Go stamps into the program, which is that of a tag at the last commit. The same
+// source makes the same bytes: times in archives and images are that of the last commit.
 func release(ctx context.Context, root, folder string, targets []target, out io.Writer) error {
 	at, err := commitTime(ctx, root)
 	if err != nil {
@@ -75,7 +75,7 @@ func published(more ...string) []string {
 	return append([]string{"build", "-trimpath", "-tags=grpcnotrace", "-ldflags=-s -w"}, more...)
 }
 
-// build adds a target's archive and bill of materials to what is written.
+// build adds a target's archive, bill of materials and image to what is written.
 func (t target) build(ctx context.Context, root string, at time.Time, beside []packed, written map[string][]byte) (err error) {
 	work, err := os.MkdirTemp("", "coatcheck-release-")
 	if err != nil {
@@ -104,12 +104,19 @@ func (t target) build(ctx context.Context, root string, at time.Time, beside []p
 	if err := errors.Join(printBill(ctx, root, binary, &bill), printTexts(ctx, root, t, &licences)); err != nil {
 		return err
 	}
-	name := fmt.Sprintf("coatcheck_%s_%s_%s", strings.Trim(strings.TrimPrefix(info.Main.Version, "v"), "()"), t.os, t.arch)
+	version := strings.Trim(strings.TrimPrefix(info.Main.Version, "v"), "()")
+	name := fmt.Sprintf("coatcheck_%s_%s_%s", version, t.os, t.arch)
 	files := append([]packed{{program, 0o755, text}, {"licences.txt", 0o644, licences.Bytes()}}, beside...)
 	written[name+".sbom.json"] = bill.Bytes()
-	if t.os == "windows" {
+	switch t.os {
+	case "windows":
 		written[name+".zip"], err = zipped(name, files, at)
 		return err
+	case "linux":
+		// LICENSE is the first of what lies beside; no one reads the others in an image.
+		if written[name+"_image.tar"], err = imaged(t, version, info, files[:3], at); err != nil {
+			return err
+		}
 	}
 	written[name+".tar.gz"], err = tarred(name, files, at)
 	return err
@@ -138,13 +145,20 @@ func tarred(folder string, files []packed, at time.Time) ([]byte, error) {
 	inner := tar.NewWriter(outer)
 	var faults []error
 	for _, file := range files {
-		header := &tar.Header{Typeflag: tar.TypeReg, Name: folder + "/" + file.name, Mode: file.mode, Size: int64(len(file.text)), ModTime: at, Format: tar.FormatUSTAR}
-		faults = append(faults, inner.WriteHeader(header))
-		_, err := inner.Write(file.text)
-		faults = append(faults, err)
+		faults = append(faults, pack(inner, folder+"/"+file.name, file, at))
 	}
 	faults = append(faults, inner.Close(), outer.Close())
 	return all.Bytes(), errors.Join(faults...)
+}
+
+// pack adds a file to an archive, as root's.
+func pack(archive *tar.Writer, name string, file packed, at time.Time) error {
+	header := &tar.Header{Typeflag: tar.TypeReg, Name: name, Mode: file.mode, Size: int64(len(file.text)), ModTime: at, Format: tar.FormatUSTAR}
+	if err := archive.WriteHeader(header); err != nil {
+		return err
+	}
+	_, err := archive.Write(file.text)
+	return err
 }
 
 func zipped(folder string, files []packed, at time.Time) ([]byte, error) {

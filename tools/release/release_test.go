@@ -48,8 +48,17 @@ func TestReleaseHasAProgramThatRunsBesideItsLicences(t *testing.T) {
 	}
 	check := exec.CommandContext(t.Context(), "sha256sum", "--check", "--strict", "SHA256SUMS")
 	check.Dir = folder
-	if said, err := check.CombinedOutput(); err != nil || strings.Count(string(said), ": OK") != 2 {
-		t.Errorf("sha256sum --check: %v\n%s\nwant the archive and the bill of materials to be OK", err, said)
+	if said, err := check.CombinedOutput(); err != nil || strings.Count(string(said), ": OK") != 3 {
+		t.Errorf("sha256sum --check: %v\n%s\nwant the archive, the image and the bill of materials to be OK", err, said)
+	}
+	program, err := os.ReadFile(filepath.Join(folder, name, "coatcheck"))
+	expect.Error(t, "the archive's program", err, nil)
+	_, inImage := readImage(t, filepath.Join(folder, name+"_image.tar"))
+	if got := inImage["coatcheck"]; !bytes.Equal(got.text, program) {
+		t.Errorf("the image's program has %d bytes, and the archive's has %d: want the same", len(got.text), len(program))
+	}
+	if len(inImage["licences.txt"].text) == 0 || len(inImage["LICENSE"].text) == 0 {
+		t.Error("the image lacks licences.txt or LICENSE")
 	}
 }
 

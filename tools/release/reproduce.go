@@ -10,19 +10,24 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime/debug"
 	"strings"
 	"time"
 )
 
 // reproduce builds the repository at root twice, as `make build` does, from copies in two folders
-// and with a cache each that is empty at first, and compares the binaries.
+// and with a cache each that is empty at first, and compares the binaries and images of them.
 func reproduce(ctx context.Context, root string, out io.Writer) (err error) {
 	work, err := os.MkdirTemp("", "coatcheck-reproduce-")
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(work)) }()
-	var binaries [2][]byte
+	at, err := commitTime(ctx, root)
+	if err != nil {
+		return err
+	}
+	var binaries, images [2][]byte
 	for i, name := range []string{"one", "another/and-deeper"} {
 		began := time.Now()
 		folder := filepath.Join(work, name)
@@ -32,9 +37,14 @@ func reproduce(ctx context.Context, root string, out io.Writer) (err error) {
 		if binaries[i], err = build(ctx, folder, filepath.Join(work, fmt.Sprint("cache", i))); err != nil {
 			return err
 		}
+		files := []packed{{"coatcheck", 0o755, binaries[i]}}
+		if images[i], err = imaged(linux, "reproduced", &debug.BuildInfo{}, files, at); err != nil {
+			return err
+		}
 		fmt.Fprintf(out, "%x  built in %v\n", sha256.Sum256(binaries[i]), time.Since(began).Round(time.Second))
+		fmt.Fprintf(out, "%x  its image\n", sha256.Sum256(images[i]))
 	}
-	return compare(binaries, work)
+	return errors.Join(compare(binaries, work), compare(images, work))
 }
 
 // compare reports whether two binaries are the same and hold nothing of their build's folder.

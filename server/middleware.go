@@ -112,7 +112,7 @@ func (s *Server) begun(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		request := c.Request()
 		id := requestlog.IDOf(request)
-		c.Response().Header().Set(echo.HeaderXRequestID, id)
+		c.Response().Header()[echo.HeaderXRequestID] = []string{id}
 		frontdoor.Harden(c.Response(), request)
 		ctx := requestlog.With(request.Context(), id)
 		if !isStream(c) {

@@ -148,6 +148,7 @@ func (r *request) noFields() { r.body(&struct{}{}) }
 // answer answers with JSON that no cache may store.
 func (r *request) answer(status int, message any) error {
 	noStore(r)
+	r.Response().Header()[echo.HeaderContentType] = jsonType
 	return r.JSON(status, message)
 }
 
@@ -179,7 +180,10 @@ func wantsText(c echo.Context) bool {
 	return strings.Contains(accept, echo.MIMETextPlain) && !strings.Contains(accept, echo.MIMEApplicationJSON)
 }
 
+// jsonType and notStored are shared by all answers: no code changes a header's values in place.
+var jsonType, notStored = []string{echo.MIMEApplicationJSON}, []string{"no-store"}
+
 // noStore marks an answer for no cache: the request hands something out or changes something.
-func noStore(c echo.Context) { c.Response().Header().Set(echo.HeaderCacheControl, "no-store") }
+func noStore(c echo.Context) { c.Response().Header()[echo.HeaderCacheControl] = notStored }
 
 func byteCount(n int64) string { return strconv.FormatInt(n, 10) + " bytes" }

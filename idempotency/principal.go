@@ -2,7 +2,6 @@ package idempotency
 
 import (
 	"net/http"
-	"slices"
 	"strconv"
 
 	"github.com/coatcheck/coatcheck/internal/names"
@@ -16,13 +15,13 @@ import (
 // Without names all callers are the same principal.
 func HeaderPrincipal(headers ...string) func(*http.Request) string {
 	return func(r *http.Request) string {
-		if !slices.ContainsFunc(headers, func(name string) bool { return len(r.Header.Values(name)) > 0 }) {
-			return ""
-		}
 		var values []string
 		for _, name := range headers {
 			of := r.Header.Values(name)
 			values = append(append(values, name, strconv.Itoa(len(of))), of...)
+		}
+		if len(values) == 2*len(headers) { // none of them is there
+			return ""
 		}
 		return names.Digest(values...)
 	}

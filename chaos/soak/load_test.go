@@ -58,7 +58,7 @@ var bad = []part{
 	{"wait for a lock, hung up", 10, 10 * time.Millisecond, (*load).abandonWait},
 	{"listener that comes and goes", 10, 20 * time.Millisecond, (*load).listen},
 	{"listener that takes nothing", 4, 0, (*load).deaf},
-	{"unused token", 2, 10 * time.Millisecond, func(l *load) { l.ask("POST", "/token", `{"ttl_ms":60000}`) }},
+	{"unused token", 2, 10 * time.Millisecond, func(l *load) { l.ask("POST", "/token", `{"ttl_ms":2000}`) }},
 	{"claim that is left alone", 2, 20 * time.Millisecond, (*load).abandonClaim},
 	{"counter of a name of its own", 2, 10 * time.Millisecond, func(l *load) { l.ask("POST", "/incr/random:"+word(20), "") }},
 	{"lock of a name of its own, left alone", 2, 10 * time.Millisecond, func(l *load) { l.ask("POST", "/lock/random:"+word(20), `{"ttl_ms":1000}`) }},

@@ -96,7 +96,13 @@ func TestPricesOfDeadWaiters(t *testing.T) {
 			continue
 		}
 		t.Run(row.name, func(t *testing.T) {
-			got := measureCrowd(t, waiters, row.locks(waiters), span, row.end)
+			var got crowd
+			for tries := 0; got.Before == 0; tries++ { // else the machine had no time for the others
+				if tries == 3 {
+					t.Fatal("the others were granted nothing before the end of the process")
+				}
+				got = measureCrowd(t, waiters, row.locks(waiters), span, row.end)
+			}
 			got.Row = row.name
 			figures.Crowds = append(figures.Crowds, got)
 			t.Logf("%+v", got)
@@ -109,7 +115,8 @@ func TestPricesOfDeadWaiters(t *testing.T) {
 // same moment on, one after the other, and looks at what others are granted meanwhile.
 func measureCrowd(t *testing.T, waiters, names, span int, strike func(*chaostest.Process)) crowd {
 	server := redistest.Start(t)
-	store, err := redisstore.Open(t.Context(), server.URL())
+	// as the process that waits has it: none is to give up on a machine that does other things as well
+	store, err := redisstore.OpenConfig(t.Context(), redisstore.Config{URL: server.URL(), Timeout: time.Minute})
 	if err != nil {
 		t.Fatalf("opening the store: %v", err)
 	}
@@ -218,10 +225,10 @@ func beginOthers(t *testing.T, store *redisstore.Store) *others {
 	return o
 }
 
-// repeat asks until the context ends.
+// repeat asks until the context ends. What a busy machine leaves without an answer counts as none.
 func (o *others) repeat(ctx context.Context, ask func() error) {
 	for ctx.Err() == nil {
-		if err := ask(); err != nil && ctx.Err() == nil {
+		if err := ask(); err != nil && !errors.Is(err, redisstore.ErrUnknownOutcome) && ctx.Err() == nil {
 			o.note(func() { o.err = err })
 			return
 		}

@@ -97,7 +97,8 @@ func TestPricesOfDeadWaiters(t *testing.T) {
 		}
 		t.Run(row.name, func(t *testing.T) {
 			var got crowd
-			for tries := 0; got.Before == 0; tries++ { // else the machine had no time for the others
+			// without a grant the machine had no time for the others
+			for tries := 0; got.Before == 0; tries++ {
 				if tries == 3 {
 					t.Fatal("the others were granted nothing before the end of the process")
 				}
@@ -115,7 +116,7 @@ func TestPricesOfDeadWaiters(t *testing.T) {
 // same moment on, one after the other, and looks at what others are granted meanwhile.
 func measureCrowd(t *testing.T, waiters, names, span int, strike func(*chaostest.Process)) crowd {
 	server := redistest.Start(t)
-	// as the process that waits has it: none is to give up on a machine that does other things as well
+	// as the process that waits has it: none is to give up on a busy machine
 	store, err := redisstore.OpenConfig(t.Context(), redisstore.Config{URL: server.URL(), Timeout: time.Minute})
 	if err != nil {
 		t.Fatalf("opening the store: %v", err)

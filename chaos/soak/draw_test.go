@@ -20,7 +20,7 @@ import (
 type samples struct {
 	scene  *scene
 	broken *broken
-	paid   func() int64 // payments, of each of which the demo keeps a record for a day
+	paid   func() int64 // payments, of each of which gateway and demo keep a record for a day
 	start  time.Time
 	series []*series // of the processes
 	before []figures
@@ -44,7 +44,7 @@ func newSamples(s *scene, b *broken) *samples {
 	return all
 }
 
-const keysName = "Redis: keys, but for one of each payment"
+const keysName = "Redis: keys, but for two of each payment"
 
 func (s *samples) add(name string, value float64) {
 	if s.lines[name] == nil {
@@ -92,7 +92,7 @@ func (s *samples) redis(ctx context.Context) {
 			text, _, _ = strings.Cut(strings.Replace(text, "\r", ",", 1), ",")
 			n, err := strconv.ParseFloat(text, 64)
 			if name == keysName {
-				n -= float64(s.paid())
+				n -= 2 * float64(s.paid())
 			}
 			if err == nil {
 				s.add(name, n)

@@ -30,7 +30,7 @@ build: ## Build bin/coatcheck, static and without paths of this machine
 sbom: build ## Build, and write the bill of materials of the binary, bin/sbom.json (CycloneDX)
 	$(GO) run -C tools/release . sbom ../../bin/coatcheck > bin/sbom.json
 
-release: ## Build bin/release: an archive for each system, container images, bills of materials, SHA256SUMS
+release: ## Build bin/release: archives, container images, bills of materials, SHA256SUMS
 	rm -rf bin/release
 	$(GO) run -C tools/release . release ../../bin/release
 

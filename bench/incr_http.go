@@ -38,12 +38,12 @@ type incrSide struct {
 
 // The services that the incr command compares.
 const (
-	echoConstant  = "echo, no Redis"  // an atomic addition in the place of Redis
-	echoGoRedis   = "echo + go-redis" // with a pool as large as the concurrency
-	echoAuto      = "echo + go-redis-auto"
-	echoCounters  = "echo + package counter"
-	echoDressed   = "echo + package counter + middleware" // Echo's own, see dress
-	webdisService = "webdis"
+	echoConstant   = "echo, no Redis"  // an atomic addition in the place of Redis
+	echoGoRedis    = "echo + go-redis" // with a pool as large as the concurrency
+	echoAuto       = "echo + go-redis-auto"
+	echoCounters   = "echo + package counter"
+	echoMiddleware = "echo + package counter + middleware" // Echo's own, see useMiddleware
+	webdisService  = "webdis"
 )
 
 // poolOfEcho is how many connections the handler with go-redis may have: as many as there are
@@ -154,7 +154,7 @@ func (m *incrMatch) start(ctx context.Context) error {
 	}
 	for _, side := range []incrSide{
 		{name: echoConstant}, {name: echoGoRedis, key: peerKey(echoGoRedis)}, {name: echoAuto, key: peerKey(echoAuto)}, {name: echoCounters, key: ours},
-		{name: echoDressed, key: ours},
+		{name: echoMiddleware, key: ours},
 	} {
 		server, err := startServer(ctx, "", "serve-incr", "-side", side.name, "-redis", m.redis.url())
 		if err != nil {

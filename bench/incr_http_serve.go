@@ -47,7 +47,7 @@ func openIncr(ctx context.Context, side, redisURL string) (http.Handler, func() 
 		return bareIncr(func(context.Context, string) (int64, error) { return n.Add(1), nil }), func() error { return nil }, nil
 	case echoGoRedis, echoAuto:
 		return openPeerIncr(side, redisURL)
-	case echoCounters, echoDressed:
+	case echoCounters, echoMiddleware:
 	default:
 		return nil, nil, usageError{fmt.Errorf("no side %q", side)}
 	}
@@ -57,8 +57,8 @@ func openIncr(ctx context.Context, side, redisURL string) (http.Handler, func() 
 	}
 	counters := counter.New(store, counter.Config{})
 	e := bareIncr(counters.Incr)
-	if side == echoDressed {
-		dress(e)
+	if side == echoMiddleware {
+		useMiddleware(e)
 	}
 	return e, func() error { return errors.Join(counters.Close(), store.Close()) }, nil
 }

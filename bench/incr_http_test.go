@@ -19,7 +19,7 @@ import (
 // fails.
 func TestIncrComparesEveryService(t *testing.T) {
 	result := command(t, "incr", "-rounds", "1", "-seconds", "0.3", "-conns", "1,3")
-	sides := []string{echoConstant, echoGoRedis, echoAuto, echoCounters, echoDressed, coatcheck}
+	sides := []string{echoConstant, echoGoRedis, echoAuto, echoCounters, echoMiddleware, coatcheck}
 	if _, err := exec.LookPath("webdis"); err == nil {
 		sides = append(sides, webdisService)
 	} else if !strings.Contains(strings.Join(result.Notes, "\n"), "webdis is not installed") {
@@ -39,25 +39,25 @@ func TestIncrComparesEveryService(t *testing.T) {
 }
 
 // The middleware beside coatcheck's does what coatcheck's does, or the comparison is not one.
-func TestTheDressedHandlerAnswersAsAServiceDoes(t *testing.T) {
+func TestHandlerWithMiddlewareAnswersAsAServiceDoes(t *testing.T) {
 	e := bareIncr(func(_ context.Context, name string) (int64, error) {
 		if name == "bad" {
 			panic(name)
 		}
 		return 7, nil
 	})
-	dress(e)
+	useMiddleware(e)
 	ask := func(path string) *httptest.ResponseRecorder {
-		answer := httptest.NewRecorder()
-		e.ServeHTTP(answer, httptest.NewRequestWithContext(t.Context(), http.MethodGet, path, http.NoBody))
-		return answer
+		response := httptest.NewRecorder()
+		e.ServeHTTP(response, httptest.NewRequestWithContext(t.Context(), http.MethodGet, path, http.NoBody))
+		return response
 	}
 	e.Logger.SetOutput(io.Discard)
-	answer := ask("/incr/k")
-	expect.Equal(t, "the status", answer.Code, http.StatusOK)
+	response := ask("/incr/k")
+	expect.Equal(t, "the status", response.Code, http.StatusOK)
 	for _, name := range []string{"X-Request-Id", "X-Content-Type-Options", "Content-Security-Policy"} {
-		if answer.Header().Get(name) == "" {
-			t.Errorf("the answer has no %s: %v", name, answer.Header())
+		if response.Header().Get(name) == "" {
+			t.Errorf("the response has no %s: %v", name, response.Header())
 		}
 	}
 	expect.Equal(t, "the status of a panic", ask("/incr/bad").Code, http.StatusInternalServerError)

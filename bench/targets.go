@@ -35,8 +35,8 @@ const (
 var targets = []target{
 	{what: "`GET /incr/{key}` beside Echo with package counter, one key, 64 connections", section: "incr", series: "keys: 1, connections: 64", unit: perSecond, side: coatcheck, beside: echoCounters, goal: 0.95},
 	{what: "the same, 1,000 keys", section: "incr", series: "keys: 1000, connections: 64", unit: perSecond, side: coatcheck, beside: echoCounters, goal: 0.95},
-	{what: "the handler with Echo's own middleware for what coatcheck's answers have, beside it without, one key", section: "incr", series: "keys: 1, connections: 64", unit: perSecond, side: echoDressed, beside: echoCounters},
-	{what: "the same, 1,000 keys", section: "incr", series: "keys: 1000, connections: 64", unit: perSecond, side: echoDressed, beside: echoCounters},
+	{what: "the handler with Echo's own middleware for what coatcheck's answers have, beside it without, one key", section: "incr", series: "keys: 1, connections: 64", unit: perSecond, side: echoMiddleware, beside: echoCounters},
+	{what: "the same, 1,000 keys", section: "incr", series: "keys: 1000, connections: 64", unit: perSecond, side: echoMiddleware, beside: echoCounters},
 	{what: "`GET /incr/{key}` beside a bare Echo handler without Redis, one key", section: "incr", series: "keys: 1, connections: 64", unit: perSecond, side: coatcheck, beside: echoConstant, goal: 0.95},
 	{what: "the same beside Webdis, one key", section: "incr", series: "keys: 1, connections: 64", unit: perSecond, side: coatcheck, beside: webdisService, goal: 0.95, absent: true},
 

@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"encoding/pem"
 	"errors"
+	"fmt"
 	"io"
 	"runtime/debug"
 	"strings"
@@ -36,7 +37,7 @@ func settings(version string, info *debug.BuildInfo) v1.Config {
 		}
 	}
 	return v1.Config{
-		User:         "65532:65532",
+		User:         fmt.Sprintf("%d:%d", user, user),
 		Env:          []string{"COATCHECK_LISTEN=0.0.0.0:8080"},
 		ExposedPorts: map[string]struct{}{"8080/tcp": {}},
 		Healthcheck: &v1.HealthConfig{

@@ -1,9 +1,9 @@
 // Command release builds a release, and lists the modules in the binary and their licences.
 //
-//	go run . licences            writes docs/licences.md: the modules in the binary, and their licences
+//	go run . licences            writes docs/licences.md: modules in the binary, and licences
 //	go run . texts > FILE        prints the texts of those licences, which go along with a binary
 //	go run . sbom BINARY > FILE  prints a bill of materials of a binary, as CycloneDX 1.6 in JSON
-//	go run . reproduce           builds twice, in two folders and without a cache, and compares the bytes
+//	go run . reproduce           builds twice, without a cache, and compares the bytes
 //	go run . release FOLDER      builds archives for every system, with images, bills and sums
 //
 // It is run in its own folder. The Makefile has a target for each. It is a module of its own, so

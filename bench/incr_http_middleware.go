@@ -12,10 +12,10 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 )
 
-// dress gives a service Echo's own middleware for what coatcheck's answers have: an id, a time
-// limit, headers for browsers, counts for Prometheus, a log of requests at the level that coatcheck
-// has here, recovery and a limit for bodies.
-func dress(e *echo.Echo) {
+// useMiddleware gives a service Echo's own middleware for what coatcheck's answers have: an id, a
+// time limit, headers for browsers, counts for Prometheus, a log of requests at the level that
+// coatcheck has here, recovery and a limit for bodies.
+func useMiddleware(e *echo.Echo) {
 	log := slog.New(slog.NewJSONHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelError}))
 	registry := prometheus.NewRegistry()
 	e.GET("/metrics", echo.WrapHandler(promhttp.HandlerFor(registry, promhttp.HandlerOpts{})))

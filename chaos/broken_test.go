@@ -47,11 +47,16 @@ func TestNaiveGuardUnderEveryFault(t *testing.T) {
 				continue
 			}
 			s := &scene{history: &history{}, t: t, rig: r, web: web(t), lot: lot, fault: kind, name: fmt.Sprintf("n%df%d", n, i)}
-			if !kind.moves && !kind.flushed {
+			chosen := !kind.moves && !kind.flushed
+			if chosen {
 				s.moment.step = effected
 			}
 			s.play(100 * time.Millisecond)
-			total.add(s, s.twice())
+			found := s.twice()
+			total.add(s, found)
+			if o := s.orders[0]; chosen && !slices.ContainsFunc(found, func(v violation) bool { return v.text == o.name }) {
+				t.Errorf("%s, %s: it did not run twice\n%s", kind.name, s.moment, told(r.book.copied(o.operation), s.of(o.name)))
+			}
 		}
 	}
 	t.Logf("in all:\n%s", total)

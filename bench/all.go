@@ -96,7 +96,7 @@ var steps = []step{
 		full: "-rounds 5", quick: "-rounds 1 -many 250000",
 		plots: []plot{{what: "memory of a token", unit: "bytes", base: "issued"}, {what: "memory of a token, " + listpack + " 1024", unit: "bytes", base: "issued"}},
 	},
-	{name: "size", command: "size", run: sizeCommand, about: "The program, as `make build` makes it."},
+	{name: "size", command: "size", run: sizeCommand, full: "-cold", about: "The program, as `make build` makes it, and a build with an empty cache."},
 }
 
 // section is what a step gave.

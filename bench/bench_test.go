@@ -63,7 +63,7 @@ func (t *table) cells(tb testing.TB, column string, keys ...int) map[string]any 
 func TestGuardComparesEverySide(t *testing.T) {
 	result := command(t, "guard", "-rounds", "1", "-seconds", "0.2", "-conns", "1,3")
 	rates := result.cells(t, "requests/s", 0, 1)
-	for _, want := range []string{unguarded, twoPings, onePing, coatcheck, ownReplay, fourTrips, twoScripts, autoPipeline, rueidisAuto} {
+	for _, want := range []string{unguarded, twoPings, onePing, coatcheck, ownReplay, fourTrips, twoScripts, autoPipeline, rueidisAuto, leastReplay} {
 		for _, conns := range []string{"1.00 ", "3.00 "} {
 			if rate, _ := rates[conns+want].(float64); rate <= 0 {
 				t.Errorf("%s%s: %v requests/s", conns, want, rates[conns+want])

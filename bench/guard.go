@@ -97,11 +97,10 @@ func guardSides(only, base string) []side {
 		}
 		args := []string{"serve", "-shape", shape.name}
 		sides = append(sides, side{name: shape.name, args: args, plain: shape.name == unguarded || shape.name == twoPings, replay: shape.name == onePing})
-		if shape.name != coatcheck {
-			continue
+		if shape.name == coatcheck || shape.name == rueidisAuto {
+			sides = append(sides, side{name: shape.name + " replay", args: args, replay: true})
 		}
-		sides = append(sides, side{name: coatcheck + " replay", args: args, replay: true})
-		if base != "" {
+		if shape.name == coatcheck && base != "" {
 			sides = append(sides, side{name: "base", binary: base, args: args}, side{name: "base replay", binary: base, args: args, replay: true})
 		}
 	}

@@ -17,9 +17,10 @@ import (
 func TestComposeFileServes(t *testing.T) {
 	e := startEngine(t)
 	e.redisImage(t, redisImage, "redis")
-	e.serviceImages(t, oldService, newService)
-	p, upgraded := newProject(t, e, oldService), newProject(t, e, newService)
-	t.Run("one Redis", func(t *testing.T) { oneRedis(t, p, upgraded) })
+	e.serviceImage(t, serviceImage)
+	released := e.releasedImage(t)
+	p, upgraded := newProject(t, e, serviceImage), newProject(t, e, released)
+	t.Run("one Redis", func(t *testing.T) { oneRedis(t, p, upgraded, released) })
 	t.Run("sentinel", func(t *testing.T) { sentinel(t, p) })
 	t.Run("cluster", func(t *testing.T) { cluster(t, p) })
 	if _, err := exec.LookPath("valkey-server"); err == nil {
@@ -80,7 +81,7 @@ func (d drawn) check(t *testing.T, during string) {
 	}
 }
 
-func oneRedis(t *testing.T, p, upgraded *project) {
+func oneRedis(t *testing.T, p, upgraded *project, released string) {
 	p.down(t, "")
 	p.up(t, "", "redis", "coatcheck")
 	s := p.service(t, "", "coatcheck")
@@ -103,13 +104,13 @@ func oneRedis(t *testing.T, p, upgraded *project) {
 		t.Errorf("GET /token/… of a token from before: got %d, %v; want 200", status, err)
 	}
 
-	upgradeUnderLoad(t, p, upgraded)
+	upgradeUnderLoad(t, p, upgraded, released)
 	stopInOrder(t, upgraded)
 }
 
-// upgradeUnderLoad replaces the service's container by one of another image. There is one, so that
-// nothing answers between them.
-func upgradeUnderLoad(t *testing.T, p, upgraded *project) {
+// upgradeUnderLoad replaces the service's container by one of a release's image. There is one, so
+// that nothing answers between them.
+func upgradeUnderLoad(t *testing.T, p, upgraded *project, released string) {
 	var mu sync.Mutex
 	s := p.service(t, "", "coatcheck")
 	end := load(t, func() service { mu.Lock(); defer mu.Unlock(); return s })
@@ -121,8 +122,8 @@ func upgradeUnderLoad(t *testing.T, p, upgraded *project) {
 	time.Sleep(2 * time.Second)
 	end().check(t, "an upgrade of the service")
 	image := p.docker(t, "inspect", "-f", "{{.Config.Image}}", upgraded.container(t, "", "coatcheck"))
-	if image != newService {
-		t.Errorf("image of the service after the upgrade: got %q, want %q", image, newService)
+	if image != released {
+		t.Errorf("image of the service after the upgrade: got %q, want %q", image, released)
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"syscall"
 	"testing"
@@ -147,9 +148,8 @@ func copyFile(t *testing.T, from, to string) {
 	must(t, os.WriteFile(to, content, 0o755))
 }
 
-// serviceImages builds the Dockerfile's last stage around a fresh build of the program, as images
-// that differ by a label.
-func (e *engine) serviceImages(t *testing.T, names ...string) {
+// serviceImage builds the Dockerfile's last stage around a fresh build of the program.
+func (e *engine) serviceImage(t *testing.T, name string) {
 	t.Helper()
 	context := t.TempDir()
 	build := exec.CommandContext(t.Context(), "go", "build", "-trimpath", "-tags=grpcnotrace", "-buildvcs=false", "-ldflags=-s -w", "-o", filepath.Join(context, "out", "coatcheck"), "./cmd/coatcheck")
@@ -167,9 +167,25 @@ func (e *engine) serviceImages(t *testing.T, names ...string) {
 	}
 	last = "FROM scratch\n" + strings.ReplaceAll(last, "--from=build ", "")
 	must(t, os.WriteFile(filepath.Join(context, "Dockerfile"), []byte(last), 0o644))
-	for _, name := range names {
-		e.docker(t, "build", "--label", "name="+name, "-t", name, context)
+	e.docker(t, "build", "-t", name, context)
+}
+
+// releasedImage loads the image file of a release for this machine, as its users do, and returns
+// its name.
+func (e *engine) releasedImage(t *testing.T) string {
+	t.Helper()
+	folder := t.TempDir()
+	release := exec.CommandContext(t.Context(), "go", "run", ".", "release", folder, "linux/"+runtime.GOARCH)
+	release.Dir = "../../tools/release"
+	if out, err := release.CombinedOutput(); err != nil {
+		t.Fatalf("building a release: %v\n%s", err, out)
 	}
+	images, err := filepath.Glob(filepath.Join(folder, "coatcheck_*_image.tar"))
+	if err != nil || len(images) != 1 {
+		t.Fatalf("images of a release for one system: got %v, %v; want one", images, err)
+	}
+	_, name, _ := strings.Cut(e.docker(t, "load", "-i", images[0]), "Loaded image: ")
+	return name
 }
 
 func must(t *testing.T, err error) {

@@ -20,10 +20,9 @@ import (
 
 // The images of the test, in the place of those that docker-compose.yml names.
 const (
-	redisImage  = "redis-of-this-machine"
-	valkeyImage = "valkey-of-this-machine"
-	oldService  = "coatcheck:old"
-	newService  = "coatcheck:new"
+	redisImage   = "redis-of-this-machine"
+	valkeyImage  = "valkey-of-this-machine"
+	serviceImage = "coatcheck:built"
 )
 
 // project is docker-compose.yml with other images and ports.

@@ -4,7 +4,8 @@
 //	go run . texts > FILE        prints the texts of those licences, which go along with a binary
 //	go run . sbom BINARY > FILE  prints a bill of materials of a binary, as CycloneDX 1.6 in JSON
 //	go run . reproduce           builds twice, without a cache, and compares the bytes
-//	go run . release FOLDER      builds archives for every system, with images, bills and sums
+//	go run . release FOLDER [OS/ARCH …]
+//	                             builds archives for these systems or all, with images, bills and sums
 //
 // It is run in its own folder. The Makefile has a target for each. It is a module of its own, so
 // that go.mod of coatcheck does not require what only releases need.
@@ -17,6 +18,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"slices"
 	"syscall"
 )
 
@@ -33,7 +35,7 @@ func main() {
 	}
 }
 
-var errUsage = errors.New("one of these belongs here: licences, texts, sbom BINARY, reproduce, release FOLDER")
+var errUsage = errors.New("one of these belongs here: licences, texts, sbom BINARY, reproduce, release FOLDER [OS/ARCH …]")
 
 func run(ctx context.Context, args []string, out io.Writer) error {
 	switch {
@@ -45,8 +47,27 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 		return printBill(ctx, root, args[1], out)
 	case len(args) == 1 && args[0] == "reproduce":
 		return reproduce(ctx, root, out)
-	case len(args) == 2 && args[0] == "release":
-		return release(ctx, root, args[1], targets, out)
+	case len(args) >= 2 && args[0] == "release":
+		chosen, err := chosenTargets(args[2:])
+		if err != nil {
+			return err
+		}
+		return release(ctx, root, args[1], chosen, out)
 	}
 	return errUsage
+}
+
+// chosenTargets are the targets of these names, as os/arch, all if there are none.
+func chosenTargets(names []string) (chosen []target, err error) {
+	if len(names) == 0 {
+		return targets, nil
+	}
+	for _, name := range names {
+		at := slices.IndexFunc(targets, func(t target) bool { return t.String() == name })
+		if at < 0 {
+			return nil, fmt.Errorf("%q is no system of a release: %v", name, targets)
+		}
+		chosen = append(chosen, targets[at])
+	}
+	return chosen, nil
 }

@@ -183,4 +183,8 @@ func TestUsageIsSaid(t *testing.T) {
 	for _, args := range [][]string{nil, {"bill"}, {"sbom"}, {"licences", "more"}} {
 		expect.Error(t, fmt.Sprintf("release %q", args), run(t.Context(), args, io.Discard), errUsage)
 	}
+	folder := filepath.Join(t.TempDir(), "release")
+	if err := run(t.Context(), []string{"release", folder, "linux/amd64", "plan9/amd64"}, io.Discard); err == nil || !strings.Contains(err.Error(), `"plan9/amd64" is no system of a release: [linux/amd64 `) {
+		t.Errorf("a release for plan9: got %v, want an error that lists the systems there are", err)
+	}
 }

@@ -37,6 +37,8 @@ type listed struct {
 // target is a system that the program is built for.
 type target struct{ os, arch string }
 
+func (t target) String() string { return t.os + "/" + t.arch }
+
 // linux is the target of which docs/licences.md lists the modules.
 var linux = target{"linux", "amd64"}
 

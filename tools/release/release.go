@@ -52,7 +52,7 @@ func release(ctx context.Context, root, folder string, targets []target, out io.
 	}
 	written := map[string][]byte{}
 	for i, t := range targets {
-		fmt.Fprintf(out, "%d of %d: %s/%s\n", i+1, len(targets), t.os, t.arch)
+		fmt.Fprintf(out, "%d of %d: %s\n", i+1, len(targets), t)
 		if err := t.build(ctx, root, at, beside, written); err != nil {
 			return err
 		}
@@ -90,7 +90,7 @@ func (t target) build(ctx context.Context, root string, at time.Time, beside []p
 	compile := exec.CommandContext(ctx, "go", append(published("-buildvcs=auto"), "-o", binary, "./cmd/coatcheck")...) //nolint:gosec // a file in that folder
 	compile.Dir, compile.Env = root, t.environment()
 	if said, err := compile.CombinedOutput(); err != nil {
-		return fmt.Errorf("go build for %s/%s: %w: %s", t.os, t.arch, err, said)
+		return fmt.Errorf("go build for %s: %w: %s", t, err, said)
 	}
 	text, err := os.ReadFile(binary)
 	if err != nil {

@@ -26,7 +26,7 @@ import (
 func TestReleaseHasAProgramThatRunsBesideItsLicences(t *testing.T) {
 	t.Setenv("SOURCE_DATE_EPOCH", "1795500000")
 	folder := t.TempDir()
-	expect.Error(t, "release", release(t.Context(), root, folder, []target{{runtime.GOOS, runtime.GOARCH}}, io.Discard), nil)
+	expect.Error(t, "release", run(t.Context(), []string{"release", folder, runtime.GOOS + "/" + runtime.GOARCH}, io.Discard), nil)
 	archives, err := filepath.Glob(filepath.Join(folder, "coatcheck_*_"+runtime.GOOS+"_"+runtime.GOARCH+".tar.gz"))
 	if err != nil || len(archives) != 1 {
 		t.Fatalf("the archives are %q, %v, want one", archives, err)

@@ -17,10 +17,10 @@ Written by one command, about a quarter of an hour on two quiet processors:
 cd bench && go run . all -page ../docs/benchmarks.md
 ` + "```" + `
 
-Nothing here is written by hand, but for the goals. In each round all sides are measured once, in
-turns, and a ratio is taken within its round; what stands here is the median of the rounds, with the
-middle half beside it. Rely on the ratios: other figures are those of one machine on one day.
-[bench](../bench/README.md) says what each side is and how it is measured.
+Nothing here is written by hand but the goals, and why some are not met. In each round all sides are
+measured once, in turns, and a ratio is taken within its round; what stands here is the median of
+the rounds, with the middle half beside it. Rely on the ratios: other figures are those of one
+machine on one day. [bench](../bench/README.md) says what each side is and how it is measured.
 
 `
 
@@ -34,7 +34,7 @@ func (r *report) page(folder string, figures []figure) string {
 	if r.Quick {
 		text.WriteString(wrapped("**This was a quick look** (`-quick`): one short round of each, so no figure here is one to rely on.") + "\n\n")
 	}
-	text.WriteString("## Targets\n\n" + targetsText(figures))
+	text.WriteString("## Targets\n\n" + targetsText(figures) + whyNot(figures))
 	for _, section := range r.Sections {
 		text.WriteString(section.text(folder))
 	}

@@ -43,20 +43,26 @@ func sizeCommand(ctx context.Context, args []string, _ io.Reader, stdout io.Writ
 		return err
 	}
 	t := &table{Title: "size", When: time.Now().UTC(), Machine: aboutGo(), Rounds: 1, Columns: []string{"what", "side", "", "unit"}}
-	tell := func(what, side, unit string, value float64) {
-		t.add(what, side, value, unit)
-		t.keep(what, side, unit, []float64{value})
-	}
-	tell(programSize, coatcheck, "MB", float64(file.Size())/1e6)
+	t.tell(programSize, coatcheck, "MB", float64(file.Size())/1e6)
 	if *cold {
 		library, all, err := buildCold(ctx, "..", "./cmd/coatcheck")
 		if err != nil {
 			return err
 		}
-		tell(coldBuild, standardLibrary, "s", library.Seconds())
-		tell(coldBuild, coatcheck, "s", all.Seconds())
+		t.tellCold(library, all)
 	}
 	return out.write(stdout, t)
+}
+
+func (t *table) tellCold(library, all time.Duration) {
+	t.tell(coldBuild, standardLibrary, "s", library.Seconds())
+	t.tell(coldBuild, coatcheck, "s", all.Seconds())
+}
+
+// tell adds a row of one value, and keeps it.
+func (t *table) tell(what, side, unit string, value float64) {
+	t.add(what, side, value, unit)
+	t.keep(what, side, unit, []float64{value})
 }
 
 // build makes the program.

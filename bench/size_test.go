@@ -21,4 +21,11 @@ func TestColdBuildBeginsWithTheStandardLibrary(t *testing.T) {
 	if _, _, err := buildCold(t.Context(), folder, "./none"); err == nil {
 		t.Error("a program that is not there was built")
 	}
+	var told table
+	told.tellCold(library, all)
+	for _, target := range targets {
+		if got, err := target.read(&told); target.series == coldBuild && (err != nil || len(got) != 1) {
+			t.Errorf("%s: got %v, %v, want what was measured", target.what, got, err)
+		}
+	}
 }

@@ -1,0 +1,33 @@
+package main
+
+import "strings"
+
+// reasons say, by section, what holds the figures of targets that are not met, which the rows that
+// are only shown measure, and what was tried in vain.
+var reasons = map[string]string{
+	"incr": "An answer of coatcheck has an id, a time limit, headers for browsers, a place in the log and in the counts, which the other handlers' answers " +
+		"lack; Echo's own middleware for the same costs about as much. Towards Webdis, net/http is the limit: the bare handler, which does nothing, is about as " +
+		"quick as Webdis with Redis. Tried: no time limit at all saves 4 % of a request, and metrics that are looked up once for each route 3 % of the handler.",
+	"counters": "On one key, calls that one goroutine sends over a bare connection are slower; what remains is handing a call over and its answer back, whose " +
+		"cost the row without Redis shows. On 1,000 keys nothing can be merged, and a bare connection comes little further than AutoPipeline.",
+	"locks": "A lock with a lease and a fence takes a script to lock and one to release, and two PINGs are as many round trips without any work. A token in a " +
+		"list, without lease and fence, is the least that passes a lock on. Tried: to give way to other goroutines after a pipeline of scripts made no difference in 14 rounds.",
+	"guard": "The two scripts of a first request, and the one of a replay, cost about as much by rueidis with nothing around them. Tried: to give way after a " +
+		"pipeline of scripts, as with locks.",
+	"slots": "A script of the same commands that decides nothing takes more than half of it. Some of those, INFO and HLEN, prove that Redis has lost nothing, and stay.",
+	"size": "What the program imports of the standard library takes a large part of a build whose cache is empty. Of the other modules none has a tenth of the " +
+		"source: the exporter of traces, with gRPC and protobuf, has 9 %.",
+}
+
+// whyNot lists the reasons for what is not met.
+func whyNot(figures []figure) string {
+	var text strings.Builder
+	told := map[string]bool{}
+	for _, f := range figures {
+		if reason := reasons[f.section]; f.verdict == notMet && reason != "" && !told[f.section] {
+			told[f.section] = true
+			text.WriteString("\n" + wrapped("Why not, in ["+f.section+"](#"+f.section+"): "+reason) + "\n")
+		}
+	}
+	return text.String()
+}

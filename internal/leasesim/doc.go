@@ -18,6 +18,6 @@
 // The first two hold whatever faults there are. The next two hold as long as a suspended process is
 // not at the same time deceived by its wall clock.
 //
-// The README has the faults, the assumptions, and a table of what each rule and each assumption is
+// README.md has the faults and the assumptions, testdata/rules.tsv what each rule and assumption is
 // for: a seed that breaks a promise when it is removed.
 package leasesim

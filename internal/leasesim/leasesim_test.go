@@ -15,7 +15,7 @@ var (
 	ring    = flag.Int("ring", maxSlots, "worker ids of the pool, for TestOne")
 	durable = flag.Bool("durable", false, "whatever a server has is on its disk at once, for TestOne")
 	bursts  = flag.Bool("bursts", false, "faults come close together, for TestOne")
-	remove  = flag.String("remove", "", "the rules to remove, for TestOne: names of the README's table, with commas between")
+	remove  = flag.String("remove", "", "the rules to remove, for TestOne: names of "+ruleTable+", with commas between")
 	faults  = flag.String("faults", "all", "the classes of faults, for TestOne: names of the README's table, with commas between")
 )
 
@@ -161,7 +161,7 @@ func TestOne(t *testing.T) {
 
 // TestReadmeNamesEveryFault keeps the README's list complete.
 func TestReadmeNamesEveryFault(t *testing.T) {
-	text, err := os.ReadFile(readme)
+	text, err := os.ReadFile("README.md")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -4,23 +4,23 @@ import (
 	"flag"
 	"fmt"
 	"os"
-	"regexp"
 	"strconv"
 	"strings"
 	"sync"
 	"testing"
 )
 
-// update searches the seeds that show what each rule is for, and writes the README's table: go test
+// update searches the seeds that show what each rule is for, and writes the table of them: go test
 // ./internal/leasesim -run TestEveryRule -update.
-var update = flag.Bool("update", false, "search seeds for the README's table, and write it")
+var update = flag.Bool("update", false, "search the seeds of "+ruleTable+", and write it")
 
 const (
-	readme      = "README.md"
-	manySeeds   = 4000 // that are tried with a rule's own faults
-	fewSeeds    = 60   // that are tried with one class of faults
-	beginMarker = "<!-- table: go test ./internal/leasesim -run TestEveryRule -update -->\n"
-	endMarker   = "<!-- end of the table -->\n"
+	ruleTable = "testdata/rules.tsv"
+	columns   = "rule\tit says\twithout it\twhat breaks\tone class suffices\tfaults\tworker ids\tseed\n"
+	manySeeds = 4000 // that are tried with a rule's own faults
+	fewSeeds  = 60   // that are tried with one class of faults
+
+	nothingMore = "none more" // than the everyday classes
 )
 
 // witness is a seed that breaks a promise when a rule is removed.
@@ -64,7 +64,7 @@ func (m *mutation) alone() (all []witness) {
 // name is a class of faults as the table has it.
 func (w witness) name() string {
 	if w.faults == everyday {
-		return "none more"
+		return nothingMore
 	}
 	return (w.faults &^ everyday).String()
 }
@@ -80,55 +80,53 @@ func (m *mutation) row(all []witness) string {
 		where += ", bursts"
 	}
 	faults := strings.ReplaceAll(own.faults.String(), ",", ", ")
-	return fmt.Sprintf("| `%s` | %s | %s | %s | %s | %s | %d | %s |\n", m.name, m.says, m.gone, m.breaks, faults, where, own.seed, strings.Join(alone, ", "))
+	return fmt.Sprintf("%s\t%s\t%s\t%s\t%s\t%s\t%s\t%d\n", m.name, m.says, m.gone, m.breaks, strings.Join(alone, ", "), faults, where, own.seed)
 }
-
-var rowOf = regexp.MustCompile("(?m)^\\| `(\\w+)` .* \\| (\\d+) \\| (.*) \\|$")
 
 // recorded reads the witnesses from the table.
-func (m *mutation) recorded(t *testing.T, text string) (all []witness) {
+func (m *mutation) recorded(t *testing.T, table string) (all []witness) {
 	t.Helper()
-	for _, found := range rowOf.FindAllStringSubmatch(text, -1) {
-		if found[1] != m.name {
+	_, row, _ := strings.Cut(table, "\n"+m.name+"\t")
+	row, _, _ = strings.Cut(row, "\n")
+	cells := strings.Split(row, "\t")
+	if len(cells) != strings.Count(columns, "\t") {
+		t.Fatalf("%s has no row %s with every column", ruleTable, m.name)
+	}
+	seed, _ := strconv.ParseUint(cells[6], 10, 64)
+	all = append(all, witness{m.faults, seed})
+	for cell := range strings.SplitSeq(cells[3], ", ") {
+		if cell == "" {
 			continue
 		}
-		number, _ := strconv.ParseUint(found[2], 10, 64)
-		all = append(all, witness{m.faults, number})
-		for cell := range strings.SplitSeq(found[3], ", ") {
-			if cell == "" {
-				continue
-			}
-			name, number, _ := strings.Cut(strings.TrimPrefix(cell, "none more "), " ")
-			if number == "" {
-				name, number = "", name
-			}
-			faults, err := classesNamed(name)
-			if err != nil {
-				t.Fatal(err)
-			}
-			seed, _ := strconv.ParseUint(number, 10, 64)
-			all = append(all, witness{faults | everyday, seed})
+		name, number, _ := strings.Cut(strings.Replace(cell, nothingMore, "", 1), " ")
+		faults, err := classesNamed(name)
+		if err != nil {
+			t.Fatal(err)
 		}
-		return all
+		seed, _ := strconv.ParseUint(number, 10, 64)
+		all = append(all, witness{faults | everyday, seed})
 	}
-	t.Fatalf("the README's table has no row %s", m.name)
-	return nil
+	return all
 }
 
-// TestEveryRuleIsNeeded removes each rule, and each assumption, and runs the seeds of the README's
-// table: each breaks what the table says without the rule, and nothing with it. With -v it tells
-// the history.
+// TestEveryRuleIsNeeded removes each rule, and each assumption, and runs the seeds of the table:
+// each breaks what the table says without the rule, and nothing with it. With -v it tells the
+// history.
 func TestEveryRuleIsNeeded(t *testing.T) {
 	if *update {
 		rewrite(t)
 	}
-	text := readTable(t)
+	text, err := os.ReadFile(ruleTable)
+	if err != nil {
+		t.Fatal(err)
+	}
+	table := string(text)
 	for _, m := range mutations {
 		t.Run(m.name, func(t *testing.T) {
 			t.Parallel()
-			all := m.recorded(t, text)
-			if want := m.row(all); !strings.Contains(text, want) {
-				t.Errorf("the README's row is another one than\n%s", want)
+			all := m.recorded(t, table)
+			if want := m.row(all); !strings.Contains(table, "\n"+want) {
+				t.Errorf("the row in %s is another one than\n%s", ruleTable, want)
 			}
 			for i, w := range all {
 				m.replay(t, w, i == 0)
@@ -154,20 +152,6 @@ func (m *mutation) replay(t *testing.T, w witness, tell bool) {
 	}
 }
 
-func readTable(t *testing.T) string {
-	t.Helper()
-	text, err := os.ReadFile(readme)
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, rest, found := strings.Cut(string(text), beginMarker)
-	table, _, ended := strings.Cut(rest, endMarker)
-	if !found || !ended {
-		t.Fatal("the README has no table")
-	}
-	return table
-}
-
 // rewrite searches all witnesses anew.
 func rewrite(t *testing.T) {
 	t.Helper()
@@ -184,14 +168,7 @@ func rewrite(t *testing.T) {
 		})
 	}
 	group.Wait()
-	text, err := os.ReadFile(readme)
-	if err != nil {
-		t.Fatal(err)
-	}
-	before, rest, _ := strings.Cut(string(text), beginMarker)
-	_, after, _ := strings.Cut(rest, endMarker)
-	head := "| rule | it says | without it | what breaks | faults | worker ids | seed | one class suffices |\n|---|---|---|---|---|---|---|---|\n"
-	if err := os.WriteFile(readme, []byte(before+beginMarker+head+strings.Join(rows, "")+endMarker+after), 0o644); err != nil {
+	if err := os.WriteFile(ruleTable, []byte(columns+strings.Join(rows, "")), 0o644); err != nil {
 		t.Fatal(err)
 	}
 }

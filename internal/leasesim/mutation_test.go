@@ -92,9 +92,9 @@ func (m *mutation) recorded(t *testing.T, table string) (all []witness) {
 	if len(cells) != strings.Count(columns, "\t") {
 		t.Fatalf("%s has no row %s with every column", ruleTable, m.name)
 	}
-	seed, _ := strconv.ParseUint(cells[6], 10, 64)
+	seed, _ := strconv.ParseUint(cells[6], 10, 64) // the last column
 	all = append(all, witness{m.faults, seed})
-	for cell := range strings.SplitSeq(cells[3], ", ") {
+	for cell := range strings.SplitSeq(cells[3], ", ") { // one class suffices
 		if cell == "" {
 			continue
 		}

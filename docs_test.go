@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -43,8 +44,11 @@ func TestDocumentsNameTestsAndFilesThatExist(t *testing.T) {
 		for _, match := range docFile.FindAllStringSubmatch(string(text), -1) {
 			here, _ := filepath.Glob(match[1]) // a bad pattern finds nothing
 			beside, _ := filepath.Glob(filepath.Join(filepath.Dir(name), match[1]))
-			if len(here)+len(beside) == 0 {
+			files := append(here, beside...)
+			if len(files) == 0 {
 				t.Errorf("%s names the file %s, which there is not", name, match[1])
+			} else if strings.HasSuffix(match[1], "_test.go") && !slices.ContainsFunc(files, func(file string) bool { return tests[file] }) {
+				t.Errorf("%s names %s, which has no test", name, match[1])
 			}
 		}
 		for _, match := range docLink.FindAllStringSubmatch(string(text), -1) {
@@ -145,6 +149,7 @@ func walk(t *testing.T, suffix string) (names []string) {
 
 func documents(t *testing.T) []string { return walk(t, ".md") }
 
+// testNames returns the names of all tests, and of the files that have one.
 func testNames(t *testing.T) map[string]bool {
 	t.Helper()
 	found := map[string]bool{}
@@ -155,6 +160,9 @@ func testNames(t *testing.T) map[string]bool {
 		}
 		for _, f := range funcNames(file) {
 			found[f] = true
+			if f != "TestMain" && (strings.HasPrefix(f, "Example") || testName.MatchString("`"+f+"`")) {
+				found[name] = true
+			}
 		}
 	}
 	return found

@@ -29,17 +29,6 @@ type Metric struct {
 	Help   string
 }
 
-// Unit is what it is measured in, as the end of its name says; without one it counts things.
-func (m Metric) Unit() string {
-	name := strings.TrimSuffix(m.Name, "_total")
-	for _, unit := range []string{"seconds", "bytes"} {
-		if strings.HasSuffix(name, "_"+unit) {
-			return unit
-		}
-	}
-	return ""
-}
-
 // Registry holds the metrics of one process, those of Go and of the process among them, and lists
 // those that are ours. Metrics are added to it at start-up; a name that is there already is a
 // programmer's mistake and panics.

@@ -7,17 +7,6 @@ import (
 	"github.com/coatcheck/coatcheck/internal/expect"
 )
 
-func TestUnitsStandAtTheEndOfNames(t *testing.T) {
-	for name, want := range map[string]string{
-		"coatcheck_redis_pool_wait_seconds_total": "seconds", "coatcheck_lock_hold_seconds": "seconds", "process_resident_memory_bytes": "bytes",
-		"coatcheck_lock_held": "", "coatcheck_ids_total": "",
-	} {
-		if got := (Metric{Name: name}).Unit(); got != want {
-			t.Errorf("%s is in %q, want %q", name, got, want)
-		}
-	}
-}
-
 func TestWhatIsAskedForIsAskedAtEachScrape(t *testing.T) {
 	r := NewRegistry("v1.2.3")
 	asked := 0

@@ -47,10 +47,10 @@ func has(registry *metrics.Registry, metric metrics.Metric) bool {
 
 func tableOf(registry *metrics.Registry, in func(metrics.Metric) bool) string {
 	var b strings.Builder
-	b.WriteString("| name | type | labels | unit | meaning |\n|---|---|---|---|---|\n")
+	b.WriteString("| name | type | labels | meaning |\n|---|---|---|---|\n")
 	for _, metric := range registry.Listed() {
 		if in(metric) {
-			fmt.Fprintf(&b, "| `%s` | %s | %s | %s | %s |\n", metric.Name, metric.Kind, strings.Join(metric.Labels, ", "), metric.Unit(), metric.Help)
+			fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", metric.Name, metric.Kind, strings.Join(metric.Labels, ", "), metric.Help)
 		}
 	}
 	return b.String()

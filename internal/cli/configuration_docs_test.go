@@ -20,18 +20,22 @@ const configurationPage = "../../docs/configuration.md"
 // settingsTable writes settings as a table of Markdown.
 func settingsTable(table []*config.Setting) string {
 	var text strings.Builder
-	text.WriteString("| flag | default | unit | on SIGHUP | meaning |\n|---|---|---|---|---|\n")
+	text.WriteString("| flag | default | unit | meaning |\n|---|---|---|---|\n")
 	group := ""
 	for _, s := range table {
 		if s.Group != group {
 			group = s.Group
-			fmt.Fprintf(&text, "| **%s** | | | | |\n", group)
+			fmt.Fprintf(&text, "| **%s** | | | |\n", group)
 		}
-		value := "none"
+		value := ""
 		if s.Value != "" && s.Value != config.Unsaid {
 			value = "`" + s.Value + "`"
 		}
-		fmt.Fprintf(&text, "| `--%s` | %s | %s | %s | %s |\n", s.Name, value, cell(s.Unit), reload(s.Hot), cell(s.Help))
+		unit := cell(s.Unit)
+		if s.Hot {
+			unit += ", *reload*"
+		}
+		fmt.Fprintf(&text, "| `--%s` | %s | %s | %s |\n", s.Name, value, unit, cell(s.Help))
 	}
 	return text.String()
 }

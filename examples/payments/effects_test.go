@@ -48,7 +48,7 @@ func TestEffectsAreAsTheTableSays(t *testing.T) {
 }
 
 // table reads the page: by the first column of each row what the others say, in the order of
-// protections.
+// protections. An empty cell says what the one on its left does.
 func table(t *testing.T) map[string][]string {
 	t.Helper()
 	page, err := os.ReadFile("../../docs/effects.md")
@@ -62,7 +62,9 @@ func table(t *testing.T) map[string][]string {
 			continue
 		}
 		for i := range cells {
-			cells[i] = strings.TrimSpace(cells[i])
+			if cells[i] = strings.TrimSpace(cells[i]); cells[i] == "" {
+				cells[i] = cells[i-1]
+			}
 		}
 		rows[cells[0]] = cells[1:]
 	}

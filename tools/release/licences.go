@@ -27,7 +27,7 @@ var allowed = []string{"0BSD", "Apache-2.0", "BSD-2-Clause", "BSD-3-Clause", "BS
 // whose licences become others is not excepted any more.
 var excepted = map[string]exception{
 	"github.com/go-sql-driver/mysql": {
-		found: []string{"MPL-2.0"}, why: "unchanged; the Mozilla Public License covers its own files, whose source is where the Go tool fetches it, by the path and version above.",
+		found: []string{"MPL-2.0"}, why: "unchanged; the Mozilla Public License covers its own files, whose source is where the Go tool fetches it, by its path and its version in go.mod.",
 	},
 }
 
@@ -140,9 +140,9 @@ func page(all []held) string {
 	b.WriteString("# Licences\n\n" + wrapped("The modules whose code is in the binary `coatcheck`, as it is built for Linux, beside Go's standard library (BSD-3-Clause) and this repository itself (Apache-2.0). "+
 		"`make licences` writes this page, and a test fails where a module is missing, or has a licence that is not one of "+strings.Join(allowed, ", ")+
 		" and is not excepted below. What is only in tests, benchmarks, examples and tools is not in the binary, and not here.", "") + "\n\n")
-	b.WriteString(wrapped("Most of these licences want their text to go along with a binary: `make release` writes all of them into each archive.", "") + "\n\n| module | version | licence |\n|---|---|---|\n")
+	b.WriteString(wrapped("Most of these licences want their text to go along with a binary: `make release` writes all of them into each archive. Versions are those of `go.mod`.", "") + "\n\n| module | licence |\n|---|---|\n")
 	for _, one := range all {
-		fmt.Fprintf(&b, "| %s | %s | %s |\n", one.path, one.version, strings.Join(one.licences, ", "))
+		fmt.Fprintf(&b, "| %s | %s |\n", one.path, strings.Join(one.licences, ", "))
 	}
 	b.WriteString("\n## Exceptions\n")
 	for _, one := range all {

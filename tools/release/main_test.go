@@ -16,8 +16,7 @@ import (
 	"github.com/coatcheck/coatcheck/internal/expect"
 )
 
-// Every module in the binary is in docs/licences.md, with its version and a licence that may be
-// there.
+// Every module in the binary is in docs/licences.md, with a licence that may be there.
 func TestListOfLicencesIsWhatTheBinaryHolds(t *testing.T) {
 	all, err := licencesOf(t.Context(), root, linux)
 	if err != nil {

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/coatcheck/coatcheck/chaos/internal/chaostest"
+	"github.com/coatcheck/coatcheck/internal/redistest"
 )
 
 // samples are what was seen over time.
@@ -27,6 +28,7 @@ type samples struct {
 	lines  map[string]*line // of all that is drawn, by name
 	order  []string
 	busy   [2]float64 // jiffies of the machine: busy, and all
+	listed time.Time  // when the keys of Redis were listed last
 }
 
 // line is one figure over time.
@@ -68,7 +70,7 @@ func (s *samples) take(ctx context.Context, every time.Duration) {
 			s.add(one.process.name+": goroutines", float64(f.goroutines))
 			s.add(one.process.name+": file descriptors", float64(f.descriptors))
 		}
-		s.redis(ctx)
+		s.redis(ctx, 30*every)
 		s.latency()
 		s.pace()
 		select {
@@ -78,28 +80,43 @@ func (s *samples) take(ctx context.Context, every time.Duration) {
 	}
 }
 
-// redis samples the keys and connections of a server: the first that answers as a master.
-func (s *samples) redis(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, time.Second)
+// redis samples the connections of a server, the first that answers as a master, and now and then
+// its keys.
+func (s *samples) redis(ctx context.Context, pause time.Duration) {
+	asking, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
 	for _, server := range s.scene.servers {
-		info, err := server.Client().Info(ctx).Result()
+		info, err := server.Client().Info(asking).Result()
 		if err != nil || !strings.Contains(info, "role:master") {
 			continue
 		}
-		for name, prefix := range map[string]string{keysName: "db0:keys=", "Redis: connections": "connected_clients:"} {
-			_, text, _ := strings.Cut(info, "\n"+prefix)
-			text, _, _ = strings.Cut(strings.Replace(text, "\r", ",", 1), ",")
-			n, err := strconv.ParseFloat(text, 64)
-			if name == keysName {
-				n -= 2 * float64(s.paid())
-			}
-			if err == nil {
-				s.add(name, n)
-			}
+		_, text, _ := strings.Cut(info, "\nconnected_clients:")
+		text, _, _ = strings.Cut(text, "\r")
+		if n, err := strconv.ParseFloat(text, 64); err == nil {
+			s.add("Redis: connections", n)
+		}
+		if time.Since(s.listed) >= pause {
+			s.keys(ctx, server)
 		}
 		return
 	}
+}
+
+// keys lists the keys of a server. Its own count has those that have expired and that Redis has not
+// come upon yet, up to a tenth of all and more.
+func (s *samples) keys(ctx context.Context, server *redistest.Server) {
+	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
+	defer cancel()
+	s.listed = time.Now()
+	n := -2 * float64(s.paid())
+	for cursor, more := uint64(0), true; more; more = cursor != 0 {
+		names, next, err := server.Client().Scan(ctx, cursor, "", 10_000).Result()
+		if err != nil {
+			return
+		}
+		n, cursor = n+float64(len(names)), next
+	}
+	s.add(keysName, n)
 }
 
 func (s *samples) latency() {

@@ -131,7 +131,7 @@ func (l *QuorumLocks) Acquire(ctx context.Context, name string, request Request)
 			return nil, err
 		case a.answered:
 			last, answered = err, time.Now()
-		case impatient && waiting.Err() == nil:
+		case first && ctx.Err() == nil, impatient && waiting.Err() == nil:
 			return nil, err
 		}
 		if _, waits := sleep(waiting, nil, nil, l.untilAttempt(err)); !waits {

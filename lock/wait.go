@@ -73,6 +73,9 @@ func (l *Locks) waitInQueue(ctx context.Context, a *asker, notified <-chan notif
 				return Grant{}, err
 			}
 		case waiting.Err() != nil: // sleep returns at once
+			if !heard && ctx.Err() == nil {
+				last = err
+			}
 		case l.isFinal(err, answered):
 			l.queues.askAll(a)
 			l.abandon(ctx, a, err)

@@ -311,7 +311,7 @@ func (l *Locks) obtain(ctx context.Context, a *asker) (*lease, error) {
 
 // waitLocal waits in the local queue. Without an error the request is to ask Redis.
 func (l *Locks) waitLocal(ctx context.Context, a *asker) error {
-	began := time.Now()
+	began, bounded := time.Now(), a.Wait > 0
 	waiting, cancel := waitContext(ctx, a.Wait)
 	defer cancel()
 	polls := time.NewTicker(l.queues.unnoticed)
@@ -328,7 +328,7 @@ func (l *Locks) waitLocal(ctx context.Context, a *asker) error {
 			}
 		case <-a.mustAsk:
 		}
-		if a.Wait == 0 {
+		if !bounded {
 			return nil
 		}
 		if a.Wait -= time.Since(began); a.Wait > 0 {

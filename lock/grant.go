@@ -79,6 +79,7 @@ func (l *Locks) ask(name string, request Request) (*asker, error) {
 	if err := request.check(name, l.config.LongestTTL); err != nil {
 		return nil, err
 	}
+	request.TTL = whole(request.TTL)
 	a := &asker{Request: request, name: name, keys: l.keys(name), alone: known || request.Mode != Exclusive || request.WholeTTL}
 	if !a.alone {
 		a.kind = sameness{name, request.Owner, request.TTL}
@@ -195,6 +196,7 @@ func (l *Locks) extend(ctx context.Context, grant Grant) (Grant, error) {
 	if err := (Request{TTL: grant.TTL, Token: grant.Token}).withDefaults(l.config).check(grant.Name, l.config.LongestTTL); err != nil {
 		return Grant{}, err
 	}
+	grant.TTL = whole(grant.TTL)
 	grant.sent = time.Now()
 	reply, err := l.renew(ctx, grant)
 	if err != nil {

@@ -47,8 +47,8 @@ const (
 type Config struct {
 	Owner string // names a holder for people, as [Request].Owner; "" = host:pid
 	// Window is the claim window: how long a waiter whose turn has come may take to ask for the
-	// lock, before it goes to the next; MinTTL to a minute; 0 = 1 s. Waiters also poll
-	// about as often.
+	// lock, before it goes to the next, in whole milliseconds, MinTTL to a minute; 0 = 1 s. Waiters
+	// also poll about as often.
 	Window time.Duration
 	// Margin is how long before the lease's end the context ends; 0 = TTL/10, a second at most.
 	Margin    time.Duration
@@ -179,6 +179,7 @@ func New(store *redisstore.Store, config Config) *Locks {
 	if err := config.Check(); err != nil {
 		panic(err)
 	}
+	config.Window = whole(config.Window)
 	l := &Locks{store: store, config: config, log: config.Logger, client: redislock.New(pipeline.Of(store).Scripter())}
 	l.queues.unnoticed = worthListing
 	l.outage = l.patience()

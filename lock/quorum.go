@@ -159,7 +159,9 @@ func (l *QuorumLocks) check(name string, request Request) (Request, error) {
 	if request.Mode == Shared || request.Mode == Permits {
 		return Request{}, errQuorumMode
 	}
-	return request, request.check(name, l.config.LongestTTL)
+	err := request.check(name, l.config.LongestTTL)
+	request.TTL = whole(request.TTL)
+	return request, err
 }
 
 // untilAttempt is how long to wait after a failed attempt: at random, so that requests that each

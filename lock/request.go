@@ -41,8 +41,8 @@ func (m Mode) letter() any {
 
 // Request describes a lock to acquire. The zero value is an exclusive lock with the defaults.
 type Request struct {
-	// TTL is how long the lock is held without renewal, MinTTL to Config.LongestTTL; 0 =
-	// DefaultTTL.
+	// TTL is how long the lock is held without renewal, in whole milliseconds, MinTTL to
+	// Config.LongestTTL; 0 = DefaultTTL.
 	TTL time.Duration
 	// Wait is how long to wait for others at most; 0 = as long as the context allows. TryAcquire
 	// does not wait.
@@ -116,6 +116,9 @@ func (r Request) check(name string, longest time.Duration) error {
 	}
 	return r.checkPermits()
 }
+
+// whole is a TTL without its part of a millisecond, which Redis does not keep.
+func whole(ttl time.Duration) time.Duration { return ttl.Truncate(time.Millisecond) }
 
 func (r Request) checkPermits() error {
 	switch {

@@ -356,3 +356,19 @@ func wantDoubt(t *testing.T, err error) *fault.WaitError {
 	}
 	return doubt
 }
+
+// A lease is kept for whole milliseconds, and its holder counts on no more.
+func TestHolderCountsOnNoPartOfAMillisecond(t *testing.T) {
+	bubble(t, func(t *testing.T, store *redisstore.Store) {
+		locks := open(t, store, Config{Margin: time.Nanosecond})
+		for _, request := range []Request{{}, {Mode: Shared}} {
+			request.TTL = time.Second + 900*time.Microsecond
+			held := must(t, locks, "part", request)
+			got := info(t, locks, "part")
+			if lease := got.Holders[0].Until.Sub(got.Now); held.Validity() > lease {
+				t.Errorf("mode %q: it counts on %v of a lease of %v", request.Mode, held.Validity(), lease)
+			}
+			release(t, held)
+		}
+	})
+}

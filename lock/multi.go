@@ -14,8 +14,10 @@ const atOnce = 100
 
 // Multi is several locks that are held together, or not at all. It is safe for concurrent use.
 type Multi struct {
-	ctx    context.Context
+	ctx    context.Context // of the locks
 	cancel context.CancelCauseFunc
+	work   context.Context // of the work under all of them
+	end    context.CancelCauseFunc
 	held   []*Lock // in the order of their names
 	watch  []func() bool
 
@@ -46,6 +48,7 @@ func (l *Locks) holdAll(ctx context.Context, names []string, request Request) (*
 	}
 	m := &Multi{}
 	m.ctx, m.cancel = context.WithCancelCause(ctx)
+	m.work, m.end = context.WithCancelCause(m.ctx)
 	began, bound := time.Now(), request.Wait
 	for _, name := range names {
 		if bound > 0 {
@@ -83,10 +86,10 @@ func (m *Multi) lost() error {
 func (m *Multi) Locks() []*Lock { return slices.Clone(m.held) }
 
 // Context ends when one of the locks cannot be counted on any more.
-func (m *Multi) Context() context.Context { return m.ctx }
+func (m *Multi) Context() context.Context { return m.work }
 
 // Done is closed when one of the locks cannot be counted on any more.
-func (m *Multi) Done() <-chan struct{} { return m.ctx.Done() }
+func (m *Multi) Done() <-chan struct{} { return m.work.Done() }
 
 // Err is nil while all locks may be counted on; otherwise it is the reason, as of [Lock.Err].
 func (m *Multi) Err() error {
@@ -110,6 +113,7 @@ func (m *Multi) Validity() time.Duration {
 // Release gives all of them back, the last first. The errors of [Lock.Release] are joined.
 func (m *Multi) Release(ctx context.Context) error {
 	m.release.Do(func() {
+		m.end(ErrReleased) // before the first of them can have another holder
 		for i, lock := range slices.Backward(m.held) {
 			m.watch[i]()
 			m.outcome = errors.Join(m.outcome, lock.Release(ctx))

@@ -7,7 +7,9 @@ import (
 	"time"
 
 	"github.com/coatcheck/coatcheck/internal/expect"
+	"github.com/coatcheck/coatcheck/internal/storetest"
 	"github.com/coatcheck/coatcheck/redisstore"
+	"github.com/coatcheck/coatcheck/redisstore/observe"
 )
 
 func several(t *testing.T, store *redisstore.Store) {
@@ -48,6 +50,37 @@ func several(t *testing.T, store *redisstore.Store) {
 		})
 	}
 	all.Wait()
+}
+
+// leaving calls a function before each release of a lock is sent.
+type leaving struct {
+	observe.None
+
+	called func()
+}
+
+func (l *leaving) CallStarted(ctx context.Context, op string) context.Context {
+	if op == "lock_leave" && l.called != nil {
+		l.called()
+	}
+	return ctx
+}
+
+// The work under several locks has ended when the first of them is given back.
+func TestContextOfManyEndsBeforeTheFirstIsReleased(t *testing.T) {
+	seen := &leaving{}
+	locks := open(t, storetest.Open(t, redisstore.Config{URL: "embedded:", Observers: []observe.Observer{seen}}), Config{})
+	many, err := locks.AcquireAll(t.Context(), []string{"a", "b", "c"}, Request{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	releases := 0
+	seen.called = func() {
+		releases++
+		expect.Error(t, "cause of the work's end when a release is sent", context.Cause(many.Context()), ErrReleased)
+	}
+	expect.Error(t, "Release", many.Release(t.Context()), nil)
+	expect.Equal(t, "number of releases", releases, 3)
 }
 
 func elects(t *testing.T, store *redisstore.Store) {

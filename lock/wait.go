@@ -62,7 +62,7 @@ func (l *Locks) waitInQueue(ctx context.Context, a *asker, notified <-chan notif
 	heard := false // an answer of Redis
 	asking := ctx  // the first time, though the wait may be over: it asks once at least
 	for answered := time.Now(); ; asking = waiting {
-		reply, err := l.enterInFull(asking, a, l.inbox)
+		reply, err := l.enterInFull(asking, a, l.inboxOf(a))
 		pause := l.config.Window / 10
 		switch {
 		case err == nil && (reply.Word() == "granted" || reply.Word() == "capacity"):
@@ -100,6 +100,14 @@ func (l *Locks) waitInQueue(ctx context.Context, a *asker, notified <-chan notif
 			return a.passed(message), nil
 		}
 	}
+}
+
+// inboxOf is where a waiter is notified, and whether it keeps its place: scripts/lib/lock_line.lua.
+func (l *Locks) inboxOf(a *asker) string {
+	if a.KeepPlace {
+		return l.inbox + "~"
+	}
+	return l.inbox
 }
 
 // isFinal reports whether an error of Redis ends a wait. Redis last answered at that time.

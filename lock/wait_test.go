@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/coatcheck/coatcheck/internal/redistest"
+	"github.com/coatcheck/coatcheck/internal/secret"
 	"github.com/coatcheck/coatcheck/internal/storetest"
 	"github.com/coatcheck/coatcheck/redisstore"
 )
@@ -57,4 +58,35 @@ func TestWaitEndsAlsoIfItHasToAskAtItsEnd(t *testing.T) {
 			synctest.Wait()
 		}
 	})
+}
+
+// A waiter that keeps its place and has no request under way gets the lock for the claim window,
+// also if a holder of its own process gives it back. If it does not ask within it, the next one has
+// the lock; if it does, it has its whole TTL.
+func TestPlaceWithoutARequestDelaysTheNextByAWindow(t *testing.T) {
+	for name, asks := range map[string]bool{"it does not ask again": false, "it asks again": true} {
+		bubble(t, func(t *testing.T, store *redisstore.Store) {
+			locks := open(t, store, Config{})
+			held := must(t, locks, "kept", Request{})
+			kept := Request{TTL: time.Hour, Token: secret.New(), KeepPlace: true, Wait: 20 * time.Millisecond}
+			_, err := locks.Grant(t.Context(), "kept", kept)
+			wantIs(t, err, ErrHeld)
+			next := startWaiter(t, locks, "kept", Request{}, 2)
+			release(t, held)
+			released := time.Now()
+			if asks {
+				grant, err := locks.Grant(t.Context(), "kept", kept)
+				if err != nil || grant.Until.Sub(grant.Now) != time.Hour {
+					t.Fatalf("%s: got %+v, %v, want the whole TTL", name, grant, err)
+				}
+				if err := locks.Release(t.Context(), grant); err != nil {
+					t.Errorf("%s: its release: %v", name, err)
+				}
+			}
+			release(t, next.granted(t))
+			if took := time.Since(released); took > 2*defaultWindow {
+				t.Errorf("%s: the next one had the lock after %v, want two windows at most", name, took)
+			}
+		})
+	}
 }

@@ -10,7 +10,8 @@
 --        lib/lock_doubt); only if a hold-off is among the terms
 -- ARGV   [1] token, 22 characters  [2] owner, may be ''  [3] mode: x exclusive | s shared | p
 --        permits  [4] ttl  [5] ttl and a minute: how long the fence is remembered
---        [6] inbox: the channel on which the waiter's process listens; '' = do not wait
+--        [6] inbox: the channel on which the waiter's process listens, with ~ after it if the
+--        waiter keeps its place without a request; '' = do not wait
 --        [7] permits wanted  [8] permits in all, 0 unless mode is p
 --        [9] terms, see lib/lock_grant  [10] the number of this poll of the waiter, which the
 --        message that hands the lock over repeats

@@ -121,9 +121,10 @@ local most = 10000
 -- not listen, those of a process that has missed a window since they polled, and those that have
 -- not polled for seven windows, at least seven seconds. One message shows this for all waiters of a
 -- process. me is the token of the caller, which needs no message. own is the caller's inbox:
--- waiters of that process get their whole grant at once, and are returned with their fences. The
--- second result reports whether a waiter may remain whose turn comes before any newcomer's. first
--- is the first of the queue, if the caller knows it.
+-- waiters of that process get their whole grant at once, and are returned with their fences, but
+-- for those that keep their places, which may have no request under way. The second result reports
+-- whether a waiter may remain whose turn comes before any newcomer's. first is the first of the
+-- queue, if the caller knows it.
 local function hand_over(lock, fences, queue, waiters, holders, state, me, own, window, counts, patience, first)
   local told, gone, lapsed = {}, {}, state.kind == '' and state.last.inbox
   local since, silence = tonumber(state.last.since), math.max(7 * window, 7000)
@@ -151,13 +152,17 @@ local function hand_over(lock, fences, queue, waiters, holders, state, me, own, 
       admit(lock, fences, holders, state, token, want, want.ttl, '-')
       state.mine = state.last -- others may be admitted after it
       drop(queue, waiters, token)
-    elseif want.inbox == own then
+    elseif want.inbox == own and not want.keeps then
       admit(lock, fences, holders, state, token, want, want.ttl, '-')
       drop(queue, waiters, token)
       told[#told + 1] = {token, state.last.number}
     elseif reaches(want.inbox, invitation(token, want, state), counts) then
-      admit(lock, fences, holders, state, token, want, math.min(window, want.ttl), want.inbox)
+      -- one that has no request under way misses its window, which says nothing of its process
+      local heard = want.keeps and counts and want.inbox .. '~' or want.inbox
+      admit(lock, fences, holders, state, token, want, math.min(window, want.ttl), heard)
       set_aside(queue, token, want) -- should it not ask within its window
+    elseif want.inbox == own then
+      set_aside(queue, token, want) -- its process, the caller's, has no subscription just now
     else
       gone[want.inbox] = true
     end

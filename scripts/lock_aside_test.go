@@ -160,3 +160,32 @@ func TestFenceIsRememberedForAMinuteAfterTheRelease(t *testing.T) {
 		}
 	})
 }
+
+// While some hold a lock together, its last fence is remembered for a minute longer than the last
+// of their leases, whatever others had in between.
+func TestFenceIsRememberedForAsLongAsALockIsHeldTogether(t *testing.T) {
+	each(t, func(t *testing.T, b *box) {
+		const day = 24 * hour
+		remembered := func(after string, span int64) {
+			t.Helper()
+			between(t, "the fence's expiry after "+after, b.expiry(lockKeys[1])-b.now(), span+minute-slack, span+minute+slack)
+		}
+		b.hold(ask{token: "a", mode: "s", ttl: minute})
+		word(t, b.run(scripts.LockRenew, []string{lockKeys[0], lockKeys[1], lockKeys[4]}, tokenOf("a"), day, ""), "ok", 2)
+		remembered("a renewal", day)
+		b.hold(ask{token: "b", mode: "s", ttl: minute})
+		remembered("a shorter lease beside it", day)
+		b.left("b")
+		remembered("its release", day)
+		fence := b.hold(ask{token: "b", mode: "s", ttl: minute})
+		word(t, b.run(scripts.LockBreak, lockKeys[:5], fence, terms(hour, minute, "1", 0)), "broken", 1)
+		remembered("its breaking", day)
+		b.hold(ask{token: "a", mode: "s", ttl: 2 * day})
+		remembered("a repeat with a longer lease", 2*day)
+		b.hold(ask{token: "b", mode: "s", ttl: hour})
+		b.left("a")
+		remembered("a release beside a shorter lease", hour)
+		b.left("b")
+		remembered("the last release", 0)
+	})
+}

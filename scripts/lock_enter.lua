@@ -3,7 +3,7 @@
 -- handed over meanwhile, or keeps the place in the queue. It runs after redislock's own script, in
 -- the same call: a lock obtained there gets its fence here, or goes to the token that has waited
 -- longer.
--- Uses   clock lock_run lock_line lock_enter_alone integer lock_drop lock_wait fence incarnation lock lock_grant lock_doubt
+-- Uses   clock lock_run lock_line lock_enter_alone integer lock_drop lock_wait fence incarnation lock retain lock_grant lock_doubt
 -- KEYS   [1] the lock (string, see lib/lock)  [2] its fences (string)  [3] its queue (sorted set,
 --        tokens by arrival)  [4] the waiters' records (hash)
 --        [5] those who hold it together (hash)  [6] the marker of lost state (string, see
@@ -37,7 +37,7 @@ local function take()
   if not value or string.sub(value, 1, 22) ~= token then
     return nil
   end
-  local state = {last = read_fence(fences)}
+  local state = {last = read_fence(fences), together = {}}
   if state.last.token == token then
     if state.last.inbox ~= '-' then
       drop(queue, waiters, token)
@@ -62,12 +62,11 @@ end
 local state = read_lock(value, fences, holders)
 local mine = state.together[token]
 if mine then
-  mine.till = now + want.ttl
   drop(queue, waiters, token)
+  renew_together(lock, fences, holders, state, token, want.ttl)
   if state.last.token == token and state.last.inbox ~= '-' then
-    write_fence(fences, mine.fence, token, mine.since, '-', remember(want.ttl, mine.fence))
+    write_fence(fences, mine.fence, token, mine.since, '-', remember(last_end(state) - now, mine.fence))
   end
-  write_together(lock, holders, state, token, mine)
   return {'granted', mine.fence, mine.since, now_text}
 end
 local records = redis.call('HLEN', waiters) + redis.call('HLEN', holders)

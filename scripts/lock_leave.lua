@@ -1,6 +1,6 @@
 -- lock_leave: releases a lock, or a place in its queue, whichever the token has. A lock with
 -- waiters goes to the next one in the same step.
--- Uses   lock_line lock_leave_alone clock integer fence incarnation lock lock_run lock_drop lock_grant lock_doubt
+-- Uses   lock_line lock_leave_alone clock integer fence incarnation lock lock_run lock_drop retain lock_grant lock_doubt
 -- KEYS   [1] the lock (string, see lib/lock)  [2] its fences (string)  [3] its queue (sorted set,
 --        tokens by arrival)  [4] the waiters' records (hash)
 --        [5] those who hold it together (hash)  [6] the marker of lost state (string, see
@@ -45,8 +45,8 @@ if records > 0 and in_doubt(KEYS[6], span) == 0 then -- after the first write, w
     reply[2], reply[2 * i + 1], reply[2 * i + 2] = now_text, heir[1], heir[2]
   end
 end
-if state.kind == '' and state.last.number then
-  local past = remember(0, state.last.number)
+if state.kind ~= 'x' and state.last.number then
+  local past = remember(math.max(last_end(state) - now, 0), state.last.number)
   if redis.call('PTTL', fences) > tonumber(past) then
     redis.call('PEXPIRE', fences, past)
   end

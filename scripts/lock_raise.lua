@@ -2,7 +2,7 @@
 -- the largest that any of them has minted for it. Every later majority includes one of these
 -- servers, and so mints a larger one. Both happen only while the token holds the lock; a fence
 -- never falls, an ended lease is never revived.
--- Uses   clock integer fence lock lock_run lock_line lock_drop lock_grant
+-- Uses   clock integer fence lock lock_run lock_line lock_drop retain lock_grant
 -- KEYS   [1] the lock (string, see lib/lock)  [2] its fences (string)
 -- ARGV   [1] token  [2] the fence to raise to, below 2^53  [3] ttl
 -- Reply  {'ok', the stored fence} at least that of the call | {'lost'} ended, released,

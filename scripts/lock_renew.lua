@@ -1,7 +1,7 @@
 -- lock_renew: moves the end of a lease to one ttl from now, while it is open and this token's; an
 -- ended lease is never revived. For an exclusive lock it runs after redislock's own script, and
 -- renews the keys that redislock does not have.
--- Uses   clock integer fence lock lock_run lock_line lock_drop lock_grant
+-- Uses   clock integer fence lock lock_run lock_line lock_drop retain lock_grant
 -- KEYS   [1] the lock (string, see lib/lock)  [2] its fences (string)  [3] those who hold it
 --        together (hash)
 -- ARGV   [1] token  [2] ttl  [3] the grant's fence, or one of its run (lib/lock_run); '' for
@@ -14,9 +14,8 @@ local state = read_lock(redis.call('GET', lock), fences, holders)
 local mine = state.together[token]
 
 if mine and (ARGV[3] == '' or ARGV[3] == mine.fence) then
-  mine.till = now + ttl
   redis.call('HDEL', holders, token) -- first: a script whose first write adds nothing may go on when memory is full
-  write_together(lock, holders, state, token, mine)
+  renew_together(lock, fences, holders, state, token, ttl)
 elseif state.kind == 'x' and string.sub(state.value, 1, 22) == token and state.last.token == token and (ARGV[3] == '' or in_run(state.last.number, ARGV[3])) then
   redis.call('PEXPIRE', lock, ARGV[2]) -- first, as above
   write_fence(fences, state.last.number, token, state.last.since, '-', remember(ttl, state.last.number))

@@ -42,11 +42,21 @@ local function upcoming(state)
   return state.upcoming
 end
 
--- mint records the next fence for a token whose lease lasts ttl milliseconds.
+-- last_end returns the end of the last of the joint leases; 0 if there is none.
+local function last_end(state)
+  local latest = 0
+  for _, holder in pairs(state.together) do
+    latest = math.max(latest, holder.till)
+  end
+  return latest
+end
+
+-- mint records the next fence for a token whose lease lasts ttl milliseconds. It is remembered for
+-- longer where a joint lease lasts longer.
 local function mint(fences, state, token, inbox, ttl)
   state.last = {number = upcoming(state), token = token, since = now_text, inbox = inbox}
   state.upcoming = nil
-  write_fence(fences, state.last.number, token, state.last.since, inbox, remember(ttl, state.last.number))
+  write_fence(fences, state.last.number, token, state.last.since, inbox, remember(math.max(ttl, last_end(state) - now), state.last.number))
 end
 
 -- room reports whether the lock can be granted as wanted beside its present holders.
@@ -55,15 +65,6 @@ local function room(state, want)
     return true
   end
   return state.kind == want.mode and (want.mode == 's' or (want.mode == 'p' and want.capacity == state.capacity and state.used + want.permits <= want.capacity))
-end
-
--- last_end returns the end of the last of the joint leases; 0 if there is none.
-local function last_end(state)
-  local latest = 0
-  for _, holder in pairs(state.together) do
-    latest = math.max(latest, holder.till)
-  end
-  return latest
 end
 
 -- write_together writes one of the joint holders, and keeps the lock until the last of their leases
@@ -77,6 +78,17 @@ local function write_together(lock, holders, state, token, holder)
   redis.call('HSET', holders, token, table.concat({holder.fence, holder.since, integer(holder.till), integer(holder.permits), holder.owner}, ' '))
   redis.call('SET', lock, marks[state.kind] .. integer(state.capacity), 'PX', left)
   redis.call('PEXPIRE', holders, left)
+end
+
+-- renew_together moves the end of one of the joint leases to ttl milliseconds from now, and
+-- remembers the last fence for as long as after a grant.
+local function renew_together(lock, fences, holders, state, token, ttl)
+  local holder = state.together[token]
+  holder.till = now + ttl
+  write_together(lock, holders, state, token, holder)
+  if state.last.number then
+    keep_for(fences, remember(last_end(state) - now, state.last.number))
+  end
 end
 
 -- admit grants the lock to a token for ms milliseconds. inbox is '-' if the owner learns of it from

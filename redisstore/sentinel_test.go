@@ -13,7 +13,9 @@ import (
 	"github.com/coatcheck/coatcheck/internal/expect"
 	"github.com/coatcheck/coatcheck/internal/health"
 	"github.com/coatcheck/coatcheck/internal/redistest"
+	"github.com/coatcheck/coatcheck/internal/storetest"
 	"github.com/coatcheck/coatcheck/redisstore"
+	"github.com/coatcheck/coatcheck/redisstore/observe"
 )
 
 // load calls a store from several goroutines until it is stopped, and keeps what they were told.
@@ -95,6 +97,21 @@ func TestStoreFollowsAFailover(t *testing.T) {
 	if n := counted(t, store, "x"); n < largest || largest < int64(count) {
 		t.Errorf("%d values up to %d were handed out, the count is %d", count, largest, n)
 	}
+}
+
+// A client of a Sentinel set connects to sentinels, too. Those are no other incarnation of the
+// server that holds the data: no observer is told of one, and what was begun before goes on.
+func TestConnectionToASentinelIsNoOtherIncarnation(t *testing.T) {
+	t.Parallel()
+	set := redistest.StartSentinel(t, 1)
+	seen := &watcher{name: "seen"}
+	store := storetest.Open(t, redisstore.Config{URL: set.URL(), Timeout: 10 * time.Second, Observers: []observe.Observer{seen}})
+	life := generationOf(t, store, "x")
+	warm(t, store, 32) // which asks a sentinel on more connections
+	mustIncr(t, store, "x", 1, life, 1)
+	seen.mu.Lock()
+	defer seen.mu.Unlock()
+	expect.Equal(t, "number of other incarnations that were told of", seen.lives, 0)
 }
 
 func TestNothingGoesToAnOldMasterThatCameBack(t *testing.T) {

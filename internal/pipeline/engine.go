@@ -55,7 +55,7 @@ func (s *Engine) Serve(options *redis.Options) { s.nodes = one(options, s.observ
 // Failover connects to the master that sentinels name.
 func (s *Engine) Failover(options *redis.FailoverOptions) {
 	generations := &generations{observers: s.observers}
-	options.OnConnect = generations.onConnect
+	options.OnConnect = generations.onConnectInSet
 	s.nodes = single{redis.NewFailoverClient(options), generations}
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"regexp"
+	"strings"
 	"sync"
 	"sync/atomic"
 
@@ -74,6 +75,16 @@ var incarnationLine = regexp.MustCompile(`(?m)^master_replid:([0-9a-f]+)\r?$`)
 // onConnect asks a new connection for its incarnation. All servers without an answer count as one.
 func (g *generations) onConnect(ctx context.Context, conn *redis.Conn) error {
 	return g.told(conn.Info(ctx, "replication"))
+}
+
+// onConnectInSet is onConnect for a client of a Sentinel set. go-redis calls it for connections to
+// sentinels as well: they have no part in replication, and so answer without a role.
+func (g *generations) onConnectInSet(ctx context.Context, conn *redis.Conn) error {
+	answer := conn.Info(ctx, "replication")
+	if text, err := answer.Result(); err == nil && !strings.Contains(text, "role:") {
+		return nil
+	}
+	return g.told(answer)
 }
 
 // asked is the command that asks for it, in a round trip.

@@ -91,7 +91,8 @@ func (d *directory) logs() ([]int, error) {
 	return numbers, nil
 }
 
-// newLog begins a log. Its head is on the disk before the rest.
+// newLog begins a log. Its head is on the disk before the rest. After an error there is no such
+// log: one after the log that goes on would make a torn end of that look like damage.
 func (d *directory) newLog(number int) (log *os.File, secret string, err error) {
 	log, err = os.OpenFile(d.file(logName(number)), os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
 	if err != nil {
@@ -103,7 +104,7 @@ func (d *directory) newLog(number int) (log *os.File, secret string, err error) 
 		err = errors.Join(log.Sync(), d.sync())
 	}
 	if err != nil {
-		return nil, "", errors.Join(err, log.Close())
+		return nil, "", errors.Join(err, log.Close(), os.Remove(log.Name()))
 	}
 	return log, secret, nil
 }

@@ -22,6 +22,8 @@ func (c Config) checkPin(p Pin) error {
 	switch least := ShortestTTL(layout); {
 	case err != nil:
 		return err
+	case !p.Shape.Epoch.Truncate(time.Millisecond).Equal(p.Shape.Epoch):
+		return fmt.Errorf("epoch %v: whole milliseconds", p.Shape.Epoch.Format(time.RFC3339Nano))
 	case p.TTL != 0 && (p.TTL < least || p.TTL > MaxTTL):
 		return fmt.Errorf("ttl %v: %v to %v", p.TTL, least, MaxTTL)
 	case p.TTL == 0 && c.LongestTTL != 0:
@@ -103,7 +105,8 @@ func (p *Pools) pinned(pool string, request Request) (Request, error) {
 		request.WantDatacenter && asked.Datacenter != pin.Shape.Datacenter || request.TTL != 0 && pin.TTL != 0 && request.TTL != pin.TTL {
 		return request, pin.other()
 	}
-	request.Shape, request.WantLayout, request.WantEpoch, request.WantDatacenter = pin.Shape, true, true, true
+	request.Shape, request.NewShape = pin.Shape, nil
+	request.WantLayout, request.WantEpoch, request.WantDatacenter = true, true, true
 	if pin.TTL != 0 {
 		request.TTL = pin.TTL
 	}

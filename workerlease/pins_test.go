@@ -82,6 +82,24 @@ func TestPinnedPoolIsNothingElse(t *testing.T) {
 	})
 }
 
+// A layout that is pinned in another writing is the same layout.
+func TestPinnedLayoutMayBeWrittenOtherwise(t *testing.T) {
+	allowing(t, 0, func(t *testing.T, p pools) {
+		pin := workerlease.Pin{Shape: east}
+		pin.Shape.Layout = "41/05/05/12"
+		pinned := pools{workerlease.New(p.store, workerlease.Config{Pools: map[string]workerlease.Pin{"written": pin}}), p.store}
+		plain := of(2).Shape
+		for name, request := range map[string]workerlease.Request{
+			"any": {}, "its own": {Shape: east, WantLayout: true}, "as it is written": {Shape: pin.Shape, WantLayout: true}, "any, and may not shape pools": {NewShape: &plain},
+		} {
+			lease := pinned.after(t, "written", request)
+			wantShape(t, "shape for who asks for "+name, lease, east, workerlease.DefaultTTL)
+			_, err := pinned.Renew(t.Context(), lease, 0)
+			expect.Error(t, "Renew for who asked for "+name, err, nil)
+		}
+	})
+}
+
 // A caller that may not declare pools gets one that is new as it is by default.
 func TestCallerThatMayNotShapePoolsGetsTheDefault(t *testing.T) {
 	inBubble(t, func(t *testing.T, p pools) {

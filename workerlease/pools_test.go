@@ -25,6 +25,7 @@ func TestConfig(t *testing.T) {
 		{NewPools: "perhaps"}, {Skew: -time.Second}, {Skew: time.Minute + 1}, {Cooldown: -1}, {Cooldown: workerlease.MaxTTL + 1},
 		{LongestTTL: -time.Second}, {LongestTTL: workerlease.MinTTL - 1}, {LongestTTL: workerlease.MaxTTL + 1},
 		{LongestTTL: 2 * time.Second, Pools: map[string]workerlease.Pin{"slow": {Shape: workerlease.Shape{Layout: "32/10/21@s", Epoch: epoch}}}},
+		{Pools: map[string]workerlease.Pin{"part": {Shape: workerlease.Shape{Layout: "41/10/12", Epoch: epoch.Add(time.Microsecond)}}}},
 	} {
 		if err := bad.Check(); err == nil {
 			t.Errorf("%+v: no fault was found", bad)

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"regexp"
 	"strconv"
 	"strings"
@@ -56,7 +57,7 @@ type Config struct {
 	// TTL.
 	LongestTTL time.Duration
 	// Pools pins pools by their names. A request for another shape or TTL is refused, also if Redis
-	// does not know the pool.
+	// does not know the pool. A layout may be written in any way that snowflake.ParseLayout reads.
 	Pools map[string]Pin
 }
 
@@ -106,6 +107,12 @@ func New(store *redisstore.Store, config Config) *Pools {
 	config = config.withDefaults()
 	if err := config.Check(); err != nil {
 		panic(err)
+	}
+	config.Pools = maps.Clone(config.Pools)
+	for name, pin := range config.Pools {
+		// as requests and leases have it
+		pin.Shape.Layout = snowflake.MustLayout(pin.Shape.Layout).String()
+		config.Pools[name] = pin
 	}
 	return &Pools{store: store, config: config}
 }

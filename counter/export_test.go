@@ -1,5 +1,15 @@
 package counter
 
+import "context"
+
+// Poll asks for the eras of some slots, by their markers, as the watch does.
+func Poll(ctx context.Context, c *Counters, markers []string) {
+	for _, marker := range markers {
+		c.eras.Store(marker, "1")
+	}
+	c.poll(ctx)
+}
+
 // Waiting is how many calls of a key wait for the INCRBY that is under way.
 func Waiting(c *Counters, key string) int {
 	e := c.entry(key)

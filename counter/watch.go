@@ -23,7 +23,7 @@ type watch struct {
 
 const (
 	polls  = 4   // within a hold-off
-	atOnce = 256 // counters that are reported concurrently
+	atOnce = 256 // slots that are asked, or counters that are reported, concurrently
 )
 
 func (w *watch) start(c *Counters) {
@@ -53,23 +53,31 @@ func (c *Counters) keepWatch(ctx context.Context) {
 	}
 }
 
-// poll asks each slot for its era. Where everything was lost it reports what was seen of the
-// counters; where only the incarnation is another, each counter is put in order when it is used.
+// poll asks each slot for its era, many at once, since a cluster has thousands, and a poll has to
+// end within the hold-off. Where everything was lost it reports what was seen of the counters;
+// where only the incarnation is another, each counter is put in order when it is used.
 func (c *Counters) poll(ctx context.Context) {
 	changed, lost := map[string]bool{}, map[string]bool{}
-	c.eras.Range(func(marker, era any) bool {
-		reply, err := c.store.Run(ctx, scripts.CounterEra, []string{marker.(string)}, era, c.config.HoldOff.Milliseconds())
-		if err != nil {
-			return ctx.Err() == nil
-		}
-		var now string
-		var left time.Duration
-		if reply.Word() == "changed" && reply.Scan(&now, &left) == nil {
-			c.eras.Store(marker, now)
-			changed[marker.(string)], lost[marker.(string)] = true, left > 0
-		}
-		return true
+	var mu sync.Mutex
+	var asking errgroup.Group
+	asking.SetLimit(atOnce)
+	c.eras.Range(func(key, era any) bool {
+		marker := key.(string)
+		asking.Go(func() error {
+			reply, err := c.store.Run(ctx, scripts.CounterEra, []string{marker}, era, c.config.HoldOff.Milliseconds())
+			var now string
+			var left time.Duration
+			if err == nil && reply.Word() == "changed" && reply.Scan(&now, &left) == nil {
+				c.eras.Store(marker, now)
+				mu.Lock()
+				defer mu.Unlock()
+				changed[marker], lost[marker] = true, left > 0
+			}
+			return nil
+		})
+		return ctx.Err() == nil
 	})
+	_ = asking.Wait() // they return no error
 	if len(changed) == 0 {
 		return
 	}

@@ -54,6 +54,15 @@ func (t *table) add(route *guardedRoute, pattern string) {
 type finder struct {
 	mux       *http.ServeMux // finds the pattern; its handlers are not used
 	byPattern map[string]*guardedRoute
+	aside     []aside
+}
+
+// aside is a pattern that the mux does not take beside another, as "/{kind}/{$}" beside "/old/":
+// neither is the more specific one.
+type aside struct {
+	pattern string
+	route   *guardedRoute
+	alone   *http.ServeMux // finds the pattern alone
 }
 
 func newFinder() finder {
@@ -61,16 +70,46 @@ func newFinder() finder {
 }
 
 // add adds a route, unless the finder has another of the same pattern.
-func (f finder) add(pattern string, route *guardedRoute) {
+func (f *finder) add(pattern string, route *guardedRoute) {
+	if f.byPattern[pattern] != nil {
+		return
+	}
 	if register(f.mux, pattern) == nil {
 		f.byPattern[pattern] = route
+		return
+	}
+	alone := http.NewServeMux()
+	if register(alone, pattern) == nil {
+		f.aside = append(f.aside, aside{pattern, route, alone})
 	}
 }
 
 // find returns the route of a request, read as it stands with its path cleaned; nil if none.
-func (f finder) find(r *http.Request) *guardedRoute {
+func (f *finder) find(r *http.Request) *guardedRoute {
 	_, pattern := f.mux.Handler(r)
-	return f.byPattern[pattern]
+	found := f.byPattern[pattern]
+	for _, one := range f.aside {
+		if one.guards(r, pattern, found) {
+			return one.route
+		}
+	}
+	return found
+}
+
+// guards reports whether a request is the route's for which the mux finds another, or none: nil.
+func (a aside) guards(r *http.Request, pattern string, found *guardedRoute) bool {
+	if _, at := a.alone.Handler(r); at != a.pattern {
+		return false
+	}
+	if found == nil || found.Optional != a.route.Optional {
+		return found == nil || found.Optional
+	}
+	both := http.NewServeMux() // finds the more specific of the two
+	if register(both, a.pattern) != nil || register(both, pattern) != nil {
+		return false
+	}
+	_, at := both.Handler(r)
+	return at == a.pattern
 }
 
 // match finds the route that guards a request; nil if none does. The request goes upstream as it

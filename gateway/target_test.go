@@ -100,6 +100,22 @@ func TestWaysToWriteAPathShareTheScopeOfTheirRoute(t *testing.T) {
 			[]string{"POST //x/payments", "POST //payments", "POST //payments.json"},
 			nil,
 		},
+		// with a slash at its end the pattern conflicts with the other, in one path of many
+		"by a wildcard beside all below a path": {
+			`[{match: "POST /{kind}"}, {match: POST /old/}]`,
+			[]string{"POST /payments/", "POST /Payments/", "POST //payments/", "POST /payments.json/"},
+			[]string{"GET /payments/", "POST /payments/x"},
+		},
+		"by a wildcard beside all below a path, and a catch-all that lets requests pass": {
+			`[{match: "POST /{kind}"}, {match: POST /old/}, {match: /, required: false}]`,
+			[]string{"POST /payments/", "POST /Payments/"},
+			[]string{"GET /payments/", "POST /payments/x"},
+		},
+		"by a wildcard beside all below a path, and a catch-all that insists": {
+			`[{match: "POST /{kind}"}, {match: POST /old/}, {match: /}]`,
+			[]string{"POST /payments/", "POST /Payments/"},
+			nil,
+		},
 		"listed with a slash alone": {
 			`[{match: POST /payments/}]`,
 			[]string{"POST /payments/", "POST /Payments", "POST /payments.json"},

@@ -157,7 +157,7 @@ func (r *guardedRoute) yields(to candidate) bool {
 func (t *table) read(r *http.Request) []candidate {
 	plain := t.candidates(r)
 	path, isThere := withoutFormat(cleaned(r.URL.Path))
-	if !isThere || slices.ContainsFunc(plain, func(c candidate) bool { return c.route.endsInFormat() }) {
+	if !isThere || slices.ContainsFunc(plain, func(c candidate) bool { return c.route.endsInFormat(c.read) }) {
 		return plain
 	}
 	bare := slices.DeleteFunc(t.candidates(withPath(r, path)), func(c candidate) bool { return c.route == nil || c.route.DistinctFormat })
@@ -169,11 +169,13 @@ func (t *table) candidates(r *http.Request) []candidate {
 	return []candidate{{t.folded.find(lower), lower, true}, {t.exact.find(r), r, false}}
 }
 
-// endsInFormat reports whether the route's own pattern ends in a format, as "POST /report.csv".
-func (r *guardedRoute) endsInFormat() bool {
+// endsInFormat reports whether the route's own pattern ends in a format, as "POST /report.csv", and
+// so where a request's path ends: not where the path goes on, as below "/v1.2/".
+func (r *guardedRoute) endsInFormat(request *http.Request) bool {
 	if r == nil {
 		return false
 	}
-	_, isThere := withoutFormat(r.Name)
-	return isThere && !strings.HasSuffix(strings.TrimSuffix(r.Name, "{$}"), "}")
+	pattern := strings.TrimSuffix(r.Name, "{$}")
+	_, isThere := withoutFormat(pattern)
+	return isThere && !strings.HasSuffix(pattern, "}") && depth(pattern) == depth(cleaned(request.URL.Path))
 }

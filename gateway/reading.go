@@ -98,6 +98,9 @@ func cleaned(from string) string {
 	return clean
 }
 
+// depth is how many segments a path or a pattern has, without a slash at its end.
+func depth(path string) int { return strings.Count(strings.TrimRight(path, "/"), "/") }
+
 // hostOf is a request's host, in small letters and without the root's dot.
 func hostOf(r *http.Request) string {
 	host, port, found := strings.Cut(strings.ToLower(r.Host), ":")

@@ -179,3 +179,18 @@ func TestRouteWithAFormatSuffixOfItsOwnIsAnother(t *testing.T) {
 		expect.Equal(t, line+" with the key of a report", r.keyed(line), 422)
 	}
 }
+
+// A dot in a path that others are below is no format suffix of theirs.
+func TestFormatSuffixBelowAPathWithADotIsThatOfTheRoute(t *testing.T) {
+	t.Parallel()
+	upstream := newScribe(t)
+	r := serve(t, upstream.url, `routes: [{match: POST /v1.2/payments}, {match: /v1.2/, required: false}]`, briefIdle)
+	expect.Equal(t, "POST /v1.2/payments", r.keyed("POST /v1.2/payments"), 200)
+	for _, line := range []string{"POST /v1.2/payments.json", "POST /V1.2/Payments.xml", "POST /v1.2/payments.json/"} {
+		expect.Equal(t, line+" with the key of a payment", r.keyed(line), 422)
+		expect.Equal(t, line+" without a key", r.line(line), 400)
+	}
+	for _, line := range []string{"POST /v1.2/open.json", "GET /v1.2/payments.json", "POST /v1.2.json"} {
+		expect.Equal(t, line+" without a key", r.line(line), 200)
+	}
+}

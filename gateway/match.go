@@ -121,8 +121,12 @@ func (t *table) match(r *http.Request) *guardedRoute {
 	if path, isThere := afterAuthority(r.URL.Path); isThere {
 		readings = []*http.Request{normalized(withPath(r, path)), readings[0]}
 	}
+	readings = append(readings, r)
+	if literal, isThere := unresolved(r); isThere {
+		readings = append(readings, literal)
+	}
 	var found *guardedRoute
-	for _, read := range append(readings, r) {
+	for _, read := range readings {
 		for _, one := range t.read(read) {
 			if one.route != nil && (found == nil || found.yields(one)) {
 				found = one.route

@@ -57,7 +57,9 @@ func small(r *http.Request) *http.Request {
 	if lower == r.URL.Path {
 		return r
 	}
-	return withPath(r, lower)
+	read := withPath(r, lower)
+	read.URL.RawPath = strings.ToLower(r.URL.RawPath)
+	return read
 }
 
 func withPath(r *http.Request, path string) *http.Request {
@@ -96,6 +98,23 @@ func cleaned(from string) string {
 		clean += "/"
 	}
 	return clean
+}
+
+// unresolved is a request whose dot segments are names like all others, as servers take them that
+// resolve none: to Express "/../payments" is "/{shop}/payments".
+func unresolved(r *http.Request) (read *http.Request, isThere bool) {
+	segments := strings.Split(r.URL.EscapedPath(), "/")
+	for i, segment := range segments {
+		if segment == "." || segment == ".." {
+			segments[i], isThere = strings.ReplaceAll(segment, ".", "%2e"), true
+		}
+	}
+	if !isThere {
+		return nil, false
+	}
+	read = withPath(r, r.URL.Path)
+	read.URL.RawPath = strings.Join(segments, "/")
+	return read, true
 }
 
 // depth is how many segments a path or a pattern has, without a slash at its end.

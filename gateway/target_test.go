@@ -194,3 +194,14 @@ func TestFormatSuffixBelowAPathWithADotIsThatOfTheRoute(t *testing.T) {
 		expect.Equal(t, line+" without a key", r.line(line), 200)
 	}
 }
+
+// Servers that resolve no dot segments take them for what a wildcard stands for.
+func TestDotSegmentsMatchWildcards(t *testing.T) {
+	t.Parallel()
+	upstream := newScribe(t)
+	r := serve(t, upstream.url, `routes: [{match: "POST /{shop}/payments"}, {match: "POST /notes/of/{id}"}]`, briefIdle)
+	for _, line := range []string{"POST /../payments", "POST /./payments", "POST /../Payments/", "POST /notes/of/..", "POST /notes/of/.", "POST /Notes/of/../"} {
+		expect.Equal(t, line+" without a key", r.line(line), 400)
+	}
+	expect.Equal(t, "POST /x/../open without a key", r.line("POST /x/../open"), 200)
+}

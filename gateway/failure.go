@@ -139,7 +139,10 @@ func (g *Gateway) recovered(w *responder, r *http.Request, x *exchange, reason a
 // refuse answers for the idempotency middleware.
 func (g *Gateway) refuse(w http.ResponseWriter, r *http.Request, err error) {
 	x := exchangeOf(r.Context())
-	x.outcome = outcomeOf(err)
+	if x.outcome = outcomeOf(err); x.outcome == atStop {
+		g.refuseAtStop(w, r, x)
+		return
+	}
 	problem, _ := idempotency.Problem(err)
 	if x.outcome == overloaded {
 		problem = wire.NewProblem(wire.Overloaded, "")
@@ -156,6 +159,7 @@ var refusals = []struct {
 	is  outcome
 }{
 	{frontdoor.ErrOverloaded, overloaded}, // before what it is wrapped in
+	{errAtStop, atStop},                   // the same
 	{idempotency.ErrInProgress, inProgress},
 	{idempotency.ErrInDoubt, inDoubt},
 	{idempotency.ErrSuperseded, superseded},

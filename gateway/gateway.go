@@ -246,7 +246,7 @@ func (g *Gateway) serve(w *responder, r *http.Request, x *exchange) {
 		return
 	}
 	if !streams {
-		r.Body = boundBody(w, r.Body, g.config.BodyTimeout)
+		r.Body = g.boundBody(w, r.Body)
 	}
 	g.guarding(w, r, x)
 }

@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/http"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/coatcheck/coatcheck/idempotency"
@@ -101,23 +102,32 @@ func (a *guardedAnswer) Write(bytes []byte) (int, error) {
 // Unwrap lets net/http find Flush.
 func (a *guardedAnswer) Unwrap() http.ResponseWriter { return a.ResponseWriter }
 
-// boundBody bounds how long a body may take to arrive. net/http lifts the bound at its end.
-func boundBody(w http.ResponseWriter, body io.ReadCloser, limit time.Duration) io.ReadCloser {
+// errAtStop ends a body that comes during a stop.
+var errAtStop = errors.New("gateway: the gateway is stopping, and begins nothing")
+
+// boundBody bounds how long a body may take to arrive: net/http lifts the bound at its end. What
+// comes later than a stop fails, so that nothing is claimed for it.
+func (g *Gateway) boundBody(w http.ResponseWriter, body io.ReadCloser) io.ReadCloser {
 	if body == nil || body == http.NoBody {
 		return body
 	}
-	return &timedBody{ReadCloser: body, control: http.NewResponseController(w), limit: limit}
+	return &boundedBody{ReadCloser: body, control: http.NewResponseController(w), limit: g.config.BodyTimeout, stop: &g.draining.Closing}
 }
 
-type timedBody struct {
+type boundedBody struct {
 	io.ReadCloser
 	control *http.ResponseController
 	limit   time.Duration
 	start   sync.Once
+	stop    *atomic.Bool
 }
 
-func (b *timedBody) Read(into []byte) (int, error) {
+func (b *boundedBody) Read(into []byte) (int, error) {
 	// a connection that takes no deadline has none
 	b.start.Do(func() { _ = b.control.SetReadDeadline(time.Now().Add(b.limit)) })
-	return b.ReadCloser.Read(into)
+	n, err := b.ReadCloser.Read(into)
+	if b.stop.Load() {
+		return n, errAtStop
+	}
+	return n, err
 }

@@ -1,6 +1,9 @@
 package gateway
 
 import (
+	"io"
+	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
@@ -39,3 +42,28 @@ func TestGuardedRequestAtAStopIsRefusedAndClaimsNothing(t *testing.T) {
 	// another payload: nothing was claimed
 	r.wantPaid(r.do("POST", "/payments", "y", "Idempotency-Key: a"), "paid 1", false)
 }
+
+// A body can take long to come. What it belongs to would be cut short by the end of the stop.
+func TestGuardedRequestWhoseBodyComesAtAStopClaimsNothing(t *testing.T) {
+	upstream := newShop(t, nil)
+	r := start(t, upstream.URL, payments)
+	stops := readFunc(func([]byte) (int, error) {
+		r.g.draining.Closing.Store(true)
+		return 0, io.EOF
+	})
+	request := httptest.NewRequest(http.MethodPost, "/payments", io.MultiReader(strings.NewReader("x"), stops))
+	request.Header.Set("Idempotency-Key", "a")
+	refused := httptest.NewRecorder()
+	r.g.ServeHTTP(refused, request)
+	expect.Equal(t, "status of a request whose body came during the stop", refused.Code, 503)
+	expect.Contains(t, "its problem", refused.Body.String(), string(wire.UpstreamUnavailable), "The gateway is stopping")
+	upstream.wantPaid(t, 0)
+	r.g.draining.Closing.Store(false)
+	// another payload: nothing was claimed
+	r.wantPaid(r.do("POST", "/payments", "y", "Idempotency-Key: a"), "paid 1", false)
+}
+
+// readFunc is a reader that is one function.
+type readFunc func([]byte) (int, error)
+
+func (f readFunc) Read(into []byte) (int, error) { return f(into) }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"math"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -179,6 +180,13 @@ func TestAnswersThatAreNotTheServices(t *testing.T) {
 		expect.Equal(t, asked+": the status", failure.Status, row.status)
 		without(t, asked+": the error's text", err.Error(), "\x1b", "\n", "<")
 	}
+}
+
+func TestAnAnswerOfAnyLengthIsReadWithTheLargestBound(t *testing.T) {
+	c := faced(t, says(200, "application/json", `{"state":"issued"}`), func(config *client.Config) { config.MaxAnswer = math.MaxInt64 })
+	status, err := c.Status(t.Context(), "a-token")
+	succeeds(t, "Status", err)
+	expect.Equal(t, "the state", status.State, client.Issued)
 }
 
 // A read changes nothing: without an answer it was just not served.

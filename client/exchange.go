@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"math"
 	"net/http"
 	"net/http/httptrace"
 	"net/url"
@@ -65,7 +66,7 @@ func (c *Client) exchange(ctx context.Context, call call) error {
 	}
 	defer func() { _ = response.Body.Close() }() // what is left of it does not matter
 	failure.Status = response.StatusCode
-	body, err := io.ReadAll(io.LimitReader(response.Body, c.most+1))
+	body, err := io.ReadAll(io.LimitReader(response.Body, min(c.most, math.MaxInt64-1)+1))
 	switch {
 	case err != nil:
 		return failure.because(byStatus(response.StatusCode), err, call)

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"mime"
 	"net/http"
 	"net/url"
@@ -78,7 +79,7 @@ func readBody(to []byte, body io.ReadCloser, limit int64) ([]byte, error) {
 	if body == nil {
 		return to, nil
 	}
-	head, limited := len(to), io.LimitReader(body, limit+1)
+	head, limited := len(to), io.LimitReader(body, min(limit, math.MaxInt64-1)+1)
 	var err error
 	for err == nil {
 		to = slices.Grow(to, 1)

@@ -2,6 +2,8 @@ package idempotency
 
 import (
 	"bytes"
+	"io"
+	"math"
 	"mime/multipart"
 	"net/http"
 	"net/http/httptest"
@@ -158,4 +160,12 @@ func TestOvertakenAttemptGivesNothingBack(t *testing.T) {
 	h.wantRuns(t, 2)
 	_, claims := tokens.Backlogs()
 	expect.Equal(t, "claims that are still to be given back", claims, Backlog{Kind: "claim"})
+}
+
+// A route that takes bodies of any size, as it is often written, hands them to the handler.
+func TestBodyOfARouteWithTheLargestBoundArrives(t *testing.T) {
+	h := &handler{serve: func(w http.ResponseWriter, r *http.Request) { _, _ = io.Copy(w, r.Body) }}
+	guarded := embeddedTokens(t).Middleware(Route{Name: "r", MaxBody: math.MaxInt64})(h)
+	expect.Equal(t, "the first request", statusAndBody(post(guarded, "pay 10", KeyHeader+": k")), "200 pay 10")
+	wantCode(t, "a request with another body", post(guarded, "pay 20", KeyHeader+": k"), wire.PayloadMismatch)
 }

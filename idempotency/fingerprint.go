@@ -40,8 +40,29 @@ func takeBody(r *http.Request, name string, route Route) (string, error) {
 	if route.CanonicalJSON && isJSON(r.Header.Get("Content-Type")) {
 		text = append(text[:head:head], canonicalJSON(text[head:])...)
 	}
-	sum := sha256.Sum256(text)
+	sum := sha256.Sum256(unambiguous(text, head, r, route))
 	return base64.RawURLEncoding.EncodeToString(sum[:]), nil
+}
+
+// unambiguous is the text of a fingerprint, whose body begins at head. Where it could be read in
+// another way, since the body begins like a value of a header or a value is a header's name, it
+// begins with the number of values of each header.
+func unambiguous(text []byte, head int, r *http.Request, route Route) []byte {
+	if len(route.Headers) == 0 {
+		return text
+	}
+	isName := func(value string) bool {
+		return slices.ContainsFunc(route.Headers, func(header string) bool { return http.CanonicalHeaderKey(header) == value })
+	}
+	numbers, isClear := []byte(","), len(text) == head || text[head] < '0' || text[head] > '9'
+	for _, header := range route.Headers {
+		values := valuesOf(r, header)
+		numbers, isClear = appendNumber(numbers, len(values)), isClear && !slices.ContainsFunc(values, isName)
+	}
+	if isClear {
+		return text
+	}
+	return append(numbers, text...)
 }
 
 // usualBody is how many bytes of a body are made room for before they have come.

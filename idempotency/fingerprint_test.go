@@ -72,6 +72,20 @@ func TestFingerprintCoversTheHeadersOfTheRoute(t *testing.T) {
 	}
 }
 
+// What looks like a header of another request is none.
+func TestFingerprintTellsHeadersAndBodyApart(t *testing.T) {
+	tenant, both := Route{Headers: []string{"X-Tenant"}}, Route{Headers: []string{"X-Tenant", "X-Version"}}
+	for name, same := range map[string]bool{
+		"a body with the value in front": fingerprint(t, tenant, "pay", "X-Tenant: a") == fingerprint(t, tenant, "1:a,pay"),
+		"a value that is a header's name": fingerprint(t, both, "pay", "X-Tenant: X-Version", "X-Tenant: 1") ==
+			fingerprint(t, both, "pay", "X-Version: 1", "X-Version: X-Version"),
+	} {
+		if same {
+			t.Errorf("%s: the same fingerprint as without", name)
+		}
+	}
+}
+
 func TestCanonicalJSONComparesValues(t *testing.T) {
 	const jsonType = "Content-Type: application/json; charset=utf-8"
 	route := Route{CanonicalJSON: true}

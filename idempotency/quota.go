@@ -17,7 +17,7 @@ import (
 // forgotten, since nothing was begun, does not count. So a principal can have as many times its
 // quota as there are processes, and again as much after each restart. Answers of attempts that run
 // at once come on top. An attempt that is extended past its retention is no longer counted. The
-// number of principals is not bounded: those after the first 100,000 are not counted.
+// number of principals is not bounded: while 100,000 have something, others are not counted.
 type Quota struct {
 	Operations int   // operations that are kept, and tokens that were issued
 	Bytes      int64 // of memory that they take in Redis, estimated
@@ -38,7 +38,10 @@ const (
 	packedBytes = 64
 )
 
-const maxPrincipals = 100_000
+const (
+	maxPrincipals = 100_000
+	sweepEvery    = time.Minute // at least, while there are as many
+)
 
 // quotas counts what principals have in the store. It is safe for concurrent use; a nil one counts
 // nothing.
@@ -46,9 +49,11 @@ type quotas struct {
 	most  Quota
 	began time.Time
 
-	mu      sync.Mutex
-	of      map[string]*usage
-	sweepAt int // number of principals at which those that have nothing any more are removed
+	mu sync.Mutex
+	of map[string]*usage
+	// number of principals at which those that have nothing any more are removed
+	sweepAt int
+	swept   time.Duration // when that was done last, since quotas began
 }
 
 // usage is one principal's use of its quota.
@@ -166,7 +171,7 @@ func (q *quotas) usageLocked(principal string, now time.Duration) *usage {
 	if used != nil {
 		return used
 	}
-	if len(q.of) >= q.sweepAt {
+	if len(q.of) >= q.sweepAt || len(q.of) >= maxPrincipals && now-q.swept >= sweepEvery {
 		q.sweepLocked(now)
 	}
 	if len(q.of) >= maxPrincipals {
@@ -178,14 +183,14 @@ func (q *quotas) usageLocked(principal string, now time.Duration) *usage {
 }
 
 // sweepLocked removes the principals that have nothing any more. It runs again when there are twice
-// as many, so that its cost for each is small.
+// as many, or after a minute if there can be no more, so that its cost for each is small.
 func (q *quotas) sweepLocked(now time.Duration) {
 	for principal, used := range q.of {
 		if used.end(now); len(used.spans) == 0 {
 			delete(q.of, principal)
 		}
 	}
-	q.sweepAt = max(1000, 2*len(q.of))
+	q.sweepAt, q.swept = max(1000, 2*len(q.of)), now
 }
 
 // endOf is the end of the span of an operation that is kept for that long: not before its end, and

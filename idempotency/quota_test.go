@@ -202,6 +202,22 @@ func TestQuotaRemembersABoundedNumberOfPrincipals(t *testing.T) {
 	runtime.KeepAlive(q)
 }
 
+// Principals whose operations have ended make room for new ones, however many were counted at once.
+func TestQuotaCountsNewPrincipalsOnceOthersHaveEnded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := newQuotas(Quota{Operations: 1})
+		for i := range maxPrincipals {
+			_, err := q.take(strconv.Itoa(i), time.Hour)
+			expect.Error(t, "the first operation of a principal", err, nil)
+		}
+		time.Sleep(2 * time.Hour)
+		_, err := q.take("late", time.Hour)
+		expect.Error(t, "the first operation of a late principal", err, nil)
+		_, err = q.take("late", time.Hour)
+		expect.Error(t, "its second operation", err, ErrQuota)
+	})
+}
+
 // heapInUse is what is in use of it.
 func heapInUse() int64 {
 	runtime.GC()

@@ -1,6 +1,7 @@
 package idempotency
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"fmt"
@@ -60,10 +61,11 @@ func (run *run) giveUp() {
 	run.abandon()
 }
 
-// resultAnswer is a value as an answer, so that Do and Middleware give a token the same one.
+// resultAnswer is a value as an answer, so that Do and Middleware give a token the same one. It has
+// bytes of its own: it may be recorded later, when Do's caller has changed the value's.
 func resultAnswer(value []byte) Answer {
 	if len(value) > maxResult {
 		return Answer{Status: http.StatusOK, NotKept: true}
 	}
-	return Answer{Status: http.StatusOK, Body: value}
+	return Answer{Status: http.StatusOK, Body: bytes.Clone(value)}
 }

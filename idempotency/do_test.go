@@ -127,3 +127,26 @@ func TestDoKeepsNoResultOverTheLimitAndNeverRunsAgain(t *testing.T) {
 	expect.Error(t, "Do again", err, nil)
 	expect.Equal(t, "Do again", result, Result{Replayed: true, NotKept: true}, cmpopts.EquateEmpty())
 }
+
+// The caller may use the bytes that Do returned for something else while they are being recorded.
+func TestValueOfDoIsRecordedAsTheFunctionReturnedIt(t *testing.T) {
+	server, tokens := onRedis(t)
+	key := ClientKey("", "c", "1")
+	writes := func(replicas string) {
+		expect.Error(t, "CONFIG SET min-replicas-to-write", server.Client().ConfigSet(t.Context(), "min-replicas-to-write", replicas).Err(), nil)
+	}
+	result, err := tokens.Do(t.Context(), key, ClaimOptions{Lease: time.Hour}, func(context.Context) ([]byte, error) {
+		writes("1") // from now on Redis refuses writes
+		return []byte("paid"), nil
+	})
+	expect.Error(t, "Do", err, nil)
+	copy(result.Value, "used")
+	writes("0")
+	expect.Eventually(t, "the value is recorded", func() bool {
+		status, err := tokens.Status(t.Context(), key)
+		return err == nil && status.State == Completed
+	})
+	result, err = tokens.Do(t.Context(), key, ClaimOptions{}, nil)
+	expect.Error(t, "Do again", err, nil)
+	expect.Equal(t, "the value of Do again", string(result.Value), "paid")
+}

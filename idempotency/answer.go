@@ -1,6 +1,7 @@
 package idempotency
 
 import (
+	"fmt"
 	"maps"
 	"net/http"
 	"net/textproto"
@@ -9,11 +10,19 @@ import (
 
 // Answer is the answer of an attempt, as it is recorded and replayed.
 type Answer struct {
-	Status int
+	Status int         // 200 to 599
 	Header http.Header // only headers that are safe to replay
 	Body   []byte
 	// the body was too large or was streamed: repeats get status and headers, and a header says so
 	NotKept bool
+}
+
+// check refuses an answer that could not be replayed.
+func (a Answer) check() error {
+	if a.Status < http.StatusOK || a.Status > 599 {
+		return fmt.Errorf("idempotency: the status of an answer is 200 to 599, not %d", a.Status)
+	}
+	return nil
 }
 
 // neverReplayed are the headers that belong to one connection, one client session or one point in

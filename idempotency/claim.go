@@ -236,6 +236,9 @@ func (t *Tokens) on(ack int) *redisstore.Store {
 // owner is accepted unless another attempt took over. ErrSuperseded: another attempt has the claim.
 // ErrUnknownToken: the record is gone.
 func (t *Tokens) Complete(ctx context.Context, key OperationKey, owner string, answer Answer, retention time.Duration) error {
+	if err := answer.check(); err != nil {
+		return err
+	}
 	sealed := t.answerKeys.seal(key.record, answer)
 	reply, err := t.owned(ctx, scripts.TokenComplete, key, owner, sealed, retained(retention).Milliseconds(), t.done)
 	if err == nil && reply.Word() == "ok" {

@@ -62,6 +62,9 @@ func (t *Tokens) Settle(ctx context.Context, operation string, s Settlement) err
 	var answer []byte
 	switch s.Decision {
 	case Happened:
+		if err := s.Answer.check(); err != nil {
+			return err
+		}
 		answer = t.answerKeys.seal(operation, s.Answer)
 	case NotBegun, Refuse:
 	default:

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"net/http"
 	"slices"
+	"strconv"
 	"testing"
 	"time"
 
@@ -152,4 +153,23 @@ func TestLongAndStrangeNamesOfRoutesAndRequestsAreNotKept(t *testing.T) {
 	operation, err := tokens.Operation(t.Context(), key.record)
 	expect.Error(t, "Operation", err, nil)
 	expect.Equal(t, "route and request id", []string{operation.Route, operation.RequestID}, []string{long[:200], ""})
+}
+
+// An answer that could not be replayed is not recorded: it would be 503 to each repeat.
+func TestAnswerWithoutAStatusIsRefused(t *testing.T) {
+	tokens := embeddedTokens(t)
+	for _, status := range []int{0, 199, 600} {
+		key := ClientKey("", "pay", strconv.Itoa(status))
+		owner := claim(t, tokens, key, ClaimOptions{Fingerprint: "f", Lease: time.Hour}).Owner
+		answer := Answer{Status: status, Body: []byte("paid")}
+		if err := tokens.Complete(t.Context(), key, owner, answer, 0); err == nil {
+			t.Errorf("Complete with status %d: got no error, want one", status)
+		}
+		wantState(t, tokens, key, Claimed)
+		expect.Error(t, "Abandon", tokens.Abandon(t.Context(), key, owner, 0), nil)
+		if err := tokens.Settle(t.Context(), key.record, Settlement{Decision: Happened, Answer: answer}); err == nil {
+			t.Errorf("Settle with status %d: got no error, want one", status)
+		}
+		wantState(t, tokens, key, InDoubt)
+	}
 }

@@ -155,6 +155,27 @@ func TestLongAndStrangeNamesOfRoutesAndRequestsAreNotKept(t *testing.T) {
 	expect.Equal(t, "route and request id", []string{operation.Route, operation.RequestID}, []string{long[:200], ""})
 }
 
+// An operator frees a token when the time for its first claim is over. An attempt that never
+// begins does not use it up.
+func TestFreedTokenStaysAfterAnAttemptThatNeverBegan(t *testing.T) {
+	storetest.Each(t, func(t *testing.T, store *redisstore.Store) {
+		tokens := newTokens(t, store)
+		token, err := tokens.Issue(t.Context(), "", "", time.Minute)
+		expect.Error(t, "Issue", err, nil)
+		key, options := IssuedToken("", token.Value), ClaimOptions{Fingerprint: "f", Lease: time.Hour}
+		expect.Error(t, "Abandon", tokens.Abandon(t.Context(), key, claim(t, tokens, key, options).Owner, 0), nil)
+		// its minute was over long ago
+		runScript(t, tokens, tokens.keys(key)[0], "redis.call('HSET', KEYS[1], 'claimable', '1') return {'ok'}")
+		expect.Error(t, "Settle as not begun", tokens.Settle(t.Context(), key.record, Settlement{Decision: NotBegun}), nil)
+		expect.Error(t, "Release", tokens.Release(t.Context(), key, claim(t, tokens, key, options).Owner), nil)
+		status, err := tokens.Status(t.Context(), key)
+		expect.Error(t, "Status", err, nil)
+		if left := time.Until(status.ExpiresAt); left < 20*time.Hour {
+			t.Errorf("the token that was freed, and whose next attempt never began, stays for %v, want about a day", left)
+		}
+	})
+}
+
 // An answer that could not be replayed is not recorded: it would be 503 to each repeat.
 func TestAnswerWithoutAStatusIsRefused(t *testing.T) {
 	tokens := embeddedTokens(t)

@@ -11,7 +11,7 @@
 -- Effect writes on ok and already; a repeat writes the same again, so that its acknowledgement has
 --        something to wait for
 local outcome, decision = ARGV[1], ARGV[4]
-local record = redis.call('HMGET', KEYS[1], 'state', 'until', 'decision', 'awaited')
+local record = redis.call('HMGET', KEYS[1], 'state', 'until', 'decision', 'awaited', 'claimable')
 local state = record[1]
 if not state then
   return {'unknown'}
@@ -34,6 +34,9 @@ if outcome == 'completed' then
   record_answer(ARGV[2])
 elseif outcome == 'not-begun' then
   redis.call('HSET', KEYS[1], 'state', 'issued')
+  if record[5] then -- an issued token waits for its claim as long as it stays
+    redis.call('HSET', KEYS[1], 'claimable', integer(math.max(tonumber(record[5]), now + tonumber(ARGV[3]))))
+  end
 end
 keep_for(KEYS[1], ARGV[3])
 tell_waiting(record[4], KEYS[1], ARGV[5])

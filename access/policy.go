@@ -52,7 +52,11 @@ func Open(ctx context.Context, config Config) (*Policy, error) {
 	}
 	b := &Policy{config: config, log: config.Logger}
 	b.set.Store(&set{})
-	if err := b.Reload(ctx); err != nil && !errors.Is(err, redisstore.ErrUnavailable) {
+	file, stored := b.reload(ctx)
+	if errors.Is(stored, redisstore.ErrUnavailable) {
+		stored = nil
+	}
+	if err := errors.Join(file, stored); err != nil {
 		return nil, err
 	}
 	b.mu.Lock()
@@ -76,12 +80,15 @@ func (p *Policy) Close() {
 
 // Reload reads file and store at once. A source that cannot be read keeps its last state in force;
 // the error lists every fault.
-func (p *Policy) Reload(ctx context.Context) error {
+func (p *Policy) Reload(ctx context.Context) error { return errors.Join(p.reload(ctx)) }
+
+// reload is Reload, with the faults of the file and of the store apart.
+func (p *Policy) reload(ctx context.Context) (file, stored error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	err := errors.Join(p.readFileLocked(), p.readStoreLocked(ctx))
+	file, stored = p.readFileLocked(), p.readStoreLocked(ctx)
 	p.joinLocked()
-	return err
+	return file, stored
 }
 
 // Change puts another file, other keys of the environment and another limit in force, as [Config]

@@ -132,6 +132,19 @@ func TestFileWithAFaultLeavesTheOneBeforeInForce(t *testing.T) {
 	}
 }
 
+// A store that is away does not hide the file's faults: without its keys the process would start,
+// and refuse their callers.
+func TestFileWithAFaultIsAnErrorAtTheStartWhileTheStoreIsAway(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "keys.yaml")
+	write(t, file, "keys: [")
+	away, err := redisstore.Open(t.Context(), "embedded:")
+	expect.Error(t, "opening a store", err, nil)
+	expect.Error(t, "closing it", away.Close(), nil)
+	policy, err := access.Open(t.Context(), access.Config{File: file, Store: away})
+	policy.Close()
+	expect.Contains(t, "the error of Open", fmt.Sprint(err), "not YAML")
+}
+
 // The file is read again by itself once it has stood still for two looks.
 func TestFileIsFollowed(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "keys.yaml")

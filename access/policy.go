@@ -194,6 +194,10 @@ func (p *Policy) Certificate(of *x509.Certificate) (caller Caller, ok bool) {
 	return p.set.Load().certificate(of)
 }
 
+// Limited returns a caller that was identified elsewhere with the limit of every principal, unless
+// it has its own.
+func (p *Policy) Limited(caller Caller) Caller { return p.set.Load().limited(caller) }
+
 // Anonymous returns the caller without a key or certificate.
 func (p *Policy) Anonymous() Caller {
 	now := p.set.Load()

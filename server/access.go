@@ -116,7 +116,7 @@ func (a *admission) identify(c echo.Context, at clients) (access.Caller, error) 
 	}
 	if at.own != nil {
 		if caller, ok := at.own(c); ok {
-			return caller, nil
+			return a.policy.Limited(caller), nil
 		}
 	}
 	return a.policy.Anonymous(), nil

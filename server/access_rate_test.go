@@ -70,6 +70,15 @@ func TestDoorRefusesWhoAsksTooOftenInItsOwnWords(t *testing.T) {
 	tinyid.wantBody(t, `{"data":null,"code":6,"message":"Asked too often"}`)
 }
 
+func TestRateOfAllPrincipalsBoundsTinyidsTokens(t *testing.T) {
+	g := serveKeyed(t, server.Config{TinyidTokens: tinyidTokens}, nil)
+	expect.Error(t, "Change", g.policy.Change("", nil, access.Limit{Rate: hourly.Rate, Burst: hourly.Burst}), nil)
+	for i := range 5 {
+		wantDoor(t, g.do(t, "GET", "/tinyid/id/nextIdSimple?"+tinyidTest, ""), 200, javaText, strconv.Itoa(i+1))
+	}
+	wantDoor(t, g.do(t, "GET", "/tinyid/id/nextId?"+tinyidTest, ""), 200, javaJSON, `{"data":null,"code":6,"message":"Asked too often"}`)
+}
+
 // Where the store is away, the limit holds by the server's own count, and what needs no store goes
 // on.
 func TestRateWhileTheStoreIsAway(t *testing.T) {

@@ -302,7 +302,7 @@ func (s *Server) Serve(ctx context.Context, listener net.Listener) error {
 	case err := <-failed:
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.config.StopTimeout)
 		defer cancel()
-		return errors.Join(err, s.Close(ctx))
+		return errors.Join(err, s.door.Cut(web), s.Close(ctx))
 	case <-ctx.Done():
 	}
 	return s.stop(context.WithoutCancel(ctx), web)

@@ -294,6 +294,35 @@ func TestServeReportsAListenerThatFails(t *testing.T) {
 	expect.Error(t, "Serve on a listener that is closed", s.Serve(t.Context(), listener), net.ErrClosed)
 }
 
+// What is closed with the server answers no request on a connection that is left.
+func TestServeThatFailsEndsItsConnections(t *testing.T) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatalf("listening: %v", err)
+	}
+	s := server.New(server.Config{Store: storetest.Open(t, redisstore.Config{}), IdleTimeout: time.Hour})
+	ended := make(chan error, 1)
+	go func() { ended <- s.Serve(t.Context(), listener) }()
+	conn, err := net.Dial("tcp", listener.Addr().String())
+	if err != nil {
+		t.Fatal(err) // names the call
+	}
+	defer conn.Close()
+	_ = conn.SetDeadline(time.Now().Add(patience))
+	reader := bufio.NewReader(conn)
+	_, _ = io.WriteString(conn, "GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n")
+	response, err := http.ReadResponse(reader, nil)
+	if err != nil {
+		t.Fatalf("GET /livez: %v", err)
+	}
+	_, _ = io.Copy(io.Discard, response.Body)
+	response.Body.Close()
+	listener.Close()
+	expect.Error(t, "Serve whose listener was closed", <-ended, net.ErrClosed)
+	_, err = io.Copy(io.Discard, reader)
+	expect.Error(t, "reading the connection to its end", err, nil)
+}
+
 func TestServeThatFailsGivesItsWorkerIDBack(t *testing.T) {
 	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
 	store, err := redisstore.Open(t.Context(), "embedded:")

@@ -59,15 +59,19 @@ func (h *counters) request(r *request) (asked counter.Request) {
 }
 
 // requestID is the Idempotency-Key of a repeatable increment, "" if there is none. Keys of two
-// principals never meet, so it is a digest of both where the caller has a principal.
+// principals never meet, so it is a digest of both where the caller has a principal, and where the
+// key itself looks like such a digest.
 func (h *counters) requestID(r *request) string {
 	key, err := idempotency.OptionalKey(r.Request())
 	r.fail(err)
-	if principal := h.principal(r.Request()); key != "" && principal != "" {
+	if principal := h.principal(r.Request()); key != "" && principal != "" || digestForm.MatchString(key) {
 		return names.Digest(principal, key)
 	}
 	return key
 }
+
+// digestForm is the form of a [names.Digest].
+var digestForm = names.NewForm("A-Za-z0-9_-", 32, 32)
 
 func (h *counters) get(r *request) error {
 	key := r.name("key")

@@ -2,6 +2,7 @@ package server_test
 
 import (
 	"fmt"
+	"net/http"
 	"strconv"
 	"strings"
 	"testing"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/coatcheck/coatcheck/counter"
 	"github.com/coatcheck/coatcheck/internal/expect"
+	"github.com/coatcheck/coatcheck/internal/names"
 	"github.com/coatcheck/coatcheck/internal/redistest"
 	"github.com/coatcheck/coatcheck/internal/storetest"
 	"github.com/coatcheck/coatcheck/internal/wire"
@@ -108,6 +110,17 @@ func TestRepeatedRequestOfACounterGetsTheSameAnswer(t *testing.T) {
 		checkProblem(t, s.do(t, "POST", "/incr/k?by=2", "", "Idempotency-Key: a"), wire.PayloadMismatch)
 		expect.Equal(t, "GET /counter/k after 3 and 1, and repetitions", must[wire.Counter](t, s, 200, "GET", "/counter/k", ""), wire.Counter{Key: "k", Value: 4})
 	})
+}
+
+// A caller without a principal cannot name the request of another, however it chooses its key.
+func TestKeyThatLooksLikeAnotherPrincipalsIsAnotherRequest(t *testing.T) {
+	user := func(r *http.Request) string { return r.Header.Get("X-User") }
+	s := serve(t, server.Config{Store: storetest.Open(t, redisstore.Config{}), Principal: user})
+	must[wire.Incremented](t, s, 200, "POST", "/incr/k", "", "X-User: ann", "Idempotency-Key: order-1")
+	for range 2 {
+		expect.Equal(t, "POST /incr/k by a stranger with a digest of ann's key", must[wire.Incremented](t, s, 200, "POST", "/incr/k", "", "Idempotency-Key: "+names.Digest("ann", "order-1")),
+			wire.Incremented{Key: "k", Value: 2, First: 2})
+	}
 }
 
 func TestCountersHoldOffAfterALossOfEverything(t *testing.T) {

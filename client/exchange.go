@@ -23,6 +23,7 @@ type call struct {
 	path   string // with the query
 	token  string // a secret
 	lease  string // a secret
+	key    string // a secret: the client's API key, once the call is made
 	owned  bool   // lease is sent, as the proof of a lease or the name of a place in a queue
 	repeat string // what makes it the same call when it is sent again; "" = nothing
 	body   any    // nil = none
@@ -49,6 +50,7 @@ func ask[T any](ctx context.Context, by func(context.Context, call) error, asked
 
 // exchange sends a request, once, and reads its answer. Every failure is an *Error.
 func (c *Client) exchange(ctx context.Context, call call) error {
+	call.key = c.key
 	failure := &Error{Op: call.op, RequestID: rand.Text(), read: call.method == http.MethodGet}
 	if err := ctx.Err(); err != nil {
 		return failure.because(ErrRefused, err, call)

@@ -48,6 +48,19 @@ func TestClientShowsItsKey(t *testing.T) {
 	}
 }
 
+// What answers may be a program that shows the headers of a request that it does not understand.
+func TestKeyThatAnAnswerRepeatsStandsInNoError(t *testing.T) {
+	key := access.NewKey()
+	c := faced(t, func(w http.ResponseWriter, r *http.Request, _ http.Handler) bool {
+		w.Header().Set("X-Request-Id", strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer "))
+		return says(400, "application/problem+json", `{"code":"invalid-request","detail":"not for `+r.Header.Get("Authorization")+`"}`)(w, r, nil)
+	}, func(config *client.Config) { config.APIKey = key.Text() })
+	_, err := c.Incr(t.Context(), "k")
+	told := wantError(t, err, client.ErrInvalidRequest)
+	without(t, "the error's text", err.Error(), key.Text())
+	without(t, "the error's detail and request id", told.Detail+" "+told.RequestID, key.Text())
+}
+
 // A client that asks too often gets an error as if the service were away: nothing was done, and
 // when to ask again.
 func TestClientLearnsThatItAsksTooOften(t *testing.T) {

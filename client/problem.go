@@ -87,7 +87,7 @@ func retryAfter(header http.Header) time.Duration {
 // characters go first: a secret with one in it would stay whole otherwise.
 func (call call) clean(text string) string {
 	text = printed(text)
-	for _, secret := range []string{call.token, call.lease} {
+	for _, secret := range []string{call.token, call.lease, call.key} {
 		if len(secret) >= 8 { // what is shorter is no secret, and may be part of a word
 			text = strings.ReplaceAll(text, secret, "…")
 		}

@@ -182,6 +182,15 @@ func TestAnswersThatAreNotTheServices(t *testing.T) {
 	}
 }
 
+// An answer of another server is no heartbeat: under takeover another attempt may run when the
+// lease has ended.
+func TestAnExtensionWithoutALeaseIsAnUnknownOutcome(t *testing.T) {
+	for _, body := range []string{`{}`, `{"status":"ok"}`, `{"lease_until":null}`} {
+		_, err := answering(t, 200, body).Extend(t.Context(), "a-token", "a-lease", 0)
+		wantError(t, err, client.ErrUnknownOutcome, "body", body)
+	}
+}
+
 func TestAnAnswerOfAnyLengthIsReadWithTheLargestBound(t *testing.T) {
 	c := faced(t, says(200, "application/json", `{"state":"issued"}`), func(config *client.Config) { config.MaxAnswer = math.MaxInt64 })
 	status, err := c.Status(t.Context(), "a-token")

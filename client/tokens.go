@@ -146,14 +146,11 @@ func (c *Client) Extend(ctx context.Context, token, lease string, span time.Dura
 	if span != 0 {
 		request.Lease = new(millis(span))
 	}
-	var extended wire.Extended
-	if err := c.onToken(ctx, call{
-		op: "extend token", method: http.MethodPost, path: "/token/" + token + "/extend", token: token, lease: lease, owned: true, status: http.StatusOK,
-		body: request, into: &extended,
-	}); err != nil {
-		return time.Time{}, err
+	extend := call{
+		op: "extend token", method: http.MethodPost, path: "/token/" + token + "/extend", token: token, lease: lease, owned: true, status: http.StatusOK, body: request,
 	}
-	return extended.LeaseUntil, nil
+	extended, err := ask(ctx, c.onToken, extend, func(extended wire.Extended) bool { return !extended.LeaseUntil.IsZero() })
+	return extended.LeaseUntil, err
 }
 
 // Release gives a claim back, so that the next one may begin. It is only for an attempt that

@@ -79,10 +79,8 @@ export class Client {
    * same one gets the same grant.
    */
   async claim(token, fingerprint, lease, policy = 'hold', owner = '') {
-    const claimed = await this.#post(token, 'claim', { fingerprint, lease_ms: millis(lease), policy, owner });
-    if (claimed.outcome === 'granted' && claimed.lease && claimed.fence) return claimed;
-    if (claimed.outcome === 'replay' && claimed.response) return claimed;
-    throw new UnknownOutcome('unknown-outcome', 'the answer cannot be read', { status: 200 });
+    const whole = (claimed) => (claimed?.outcome === 'granted' && claimed.lease && claimed.fence) || (claimed?.outcome === 'replay' && claimed.response);
+    return this.#post(token, 'claim', whole, { fingerprint, lease_ms: millis(lease), policy, owner });
   }
 
   /**
@@ -91,34 +89,36 @@ export class Client {
    */
   async complete(token, lease, { status = 200, headers = {}, body = '', notKept = false }) {
     const body_base64 = notKept ? '' : Buffer.from(body).toString('base64');
-    await this.#post(token, 'complete', { status, headers, body_base64, body_not_kept: notKept }, lease);
+    await this.#post(token, 'complete', done, { status, headers, body_base64, body_not_kept: notKept }, lease);
   }
 
   /** The heartbeat: the lease ends that many seconds from now. Repeating it is harmless. */
   async extend(token, lease, span, timeout) {
-    await this.#post(token, 'extend', { lease_ms: millis(span) }, lease, timeout);
+    await this.#post(token, 'extend', (extended) => extended?.lease_until, { lease_ms: millis(span) }, lease, timeout);
   }
 
   /**
    * Gives a claim back. Only for an attempt that provably never began. Repeating it is harmless.
    */
   async release(token, lease) {
-    await this.#post(token, 'release', undefined, lease);
+    await this.#post(token, 'release', done, undefined, lease);
   }
 
   /**
-   * Sends one request, once, and returns the JSON of its answer. node:http follows no redirect, and
-   * with no agent repeats nothing.
+   * Sends one request, once, and returns the JSON of its answer, null where it has none. node:http
+   * follows no redirect, and with no agent repeats nothing. whole tells an answer of the service
+   * from that of a server in between with the same status.
    */
-  async #post(token, verb, message, lease, timeout = this.#timeout) {
+  async #post(token, verb, whole, message, lease, timeout = this.#timeout) {
     const body = message === undefined ? '' : JSON.stringify(message);
     const headers = { 'Content-Type': 'application/json', Accept: 'application/json', 'Content-Length': Buffer.byteLength(body) };
     if (lease !== undefined) headers['Lease-Token'] = lease; // never in the path: paths are logged
     const path = `${this.#url.pathname.replace(/\/$/, '')}/token/${encodeURIComponent(token)}/${verb}`;
     const { status, type, wait, text } = await send(this.#url, path, headers, body, timeout * 1000);
-    if (status === 204) return {};
-    if (status === 200) return object(text) ?? {};
-    throw problem(status, type, wait, text);
+    if (status !== 200 && status !== 204) throw problem(status, type, wait, text);
+    const answer = status === 204 ? null : object(text);
+    if (!whole(answer)) throw new UnknownOutcome('unknown-outcome', 'the answer cannot be read', { status });
+    return answer;
   }
 }
 
@@ -155,6 +155,9 @@ function send(url, path, headers, body, timeout) {
     request.end(body);
   });
 }
+
+/** Reports whether an answer is one without a body, as complete and release get it. */
+const done = (answer) => answer === null;
 
 const millis = (seconds) => Math.ceil(seconds * 1000);
 

@@ -69,6 +69,15 @@ for (const [answer, kind, code] of [
     }));
 }
 
+for (const [type, body] of [['text/html', '<html>'], ['application/json', '{}'], ['application/json', '{"status":"ok"}']]) {
+  for (const [name, argument] of [['complete', {}], ['release'], ['extend', 30]]) {
+    test(`${name} that is answered 200 ${body} is not confirmed`, () =>
+      serving([[200, type, body]], async (url) => {
+        await assert.rejects(new coatcheck.Client(url)[name]('a-token', 'a-lease', argument), coatcheck.UnknownOutcome);
+      }));
+  }
+}
+
 test('no connection means that nothing was done', async () => {
   let gone;
   await serving([], async (url) => (gone = url));

@@ -73,6 +73,18 @@ class Package(unittest.TestCase):
             self.assertIs(type(raised.exception), kind, answer)
             self.assertEqual(raised.exception.code, code)
 
+    def test_an_answer_of_another_server_confirms_nothing(self):
+        for name, args in (("complete", ()), ("release", ()), ("extend", (30,))):
+            for kind, body in (("text/html", b"<html>"), ("application/json", b"{}"), ("application/json", b'{"status":"ok"}')):
+                server = serve((200, kind, body))
+                try:
+                    client = coatcheck.Client(f"http://127.0.0.1:{server.server_port}")
+                    with self.assertRaises(coatcheck.UnknownOutcome, msg=f"{name}, answered {body!r}"):
+                        getattr(client, name)("a-token", "a-lease", *args)
+                finally:
+                    server.shutdown()
+                    server.server_close()
+
     def test_no_connection_means_that_nothing_was_done(self):
         server = serve()
         port = server.server_port

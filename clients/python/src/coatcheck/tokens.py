@@ -87,11 +87,8 @@ class Client:
         the same one gets the same grant.
         """
         claimed = self._post(token, "claim", {"fingerprint": fingerprint, "lease_ms": _millis(lease), "policy": policy, "owner": owner})
-        if claimed.get("outcome") == "granted" and claimed.get("lease") and claimed.get("fence"):
-            return claimed
-        if claimed.get("outcome") == "replay" and isinstance(claimed.get("response"), dict):
-            return claimed
-        raise UnknownOutcome("unknown-outcome", "the answer cannot be read", 200)
+        granted = claimed.get("outcome") == "granted" and claimed.get("lease") and claimed.get("fence")
+        return _whole(claimed, granted or claimed.get("outcome") == "replay" and isinstance(claimed.get("response"), dict))
 
     def complete(
         self,
@@ -106,17 +103,23 @@ class Client:
         records that there is one, without its body.
         """
         answer = {"status": status, "headers": dict(headers or {}), "body_base64": "" if not_kept else base64.b64encode(body).decode(), "body_not_kept": not_kept}
-        self._post(token, "complete", answer, lease)
+        self._done(token, "complete", answer, lease)
 
     def extend(self, token: str, lease: str, span: float, timeout: Optional[float] = None) -> None:
         """The heartbeat: the lease ends that many seconds from now. Repeating it is harmless."""
-        self._post(token, "extend", {"lease_ms": _millis(span)}, lease, timeout)
+        extended = self._post(token, "extend", {"lease_ms": _millis(span)}, lease, timeout)
+        _whole(extended, extended.get("lease_until"))
 
     def release(self, token: str, lease: str) -> None:
         """Gives a claim back. Only for an attempt that provably never began. Repeating it is
         harmless.
         """
-        self._post(token, "release", None, lease)
+        self._done(token, "release", None, lease)
+
+    def _done(self, token, verb, message, lease):
+        """Posts what the service answers without a body."""
+        answer = self._post(token, verb, message, lease)
+        _whole(answer, not answer)
 
     def _post(self, token, verb, message, lease=None, timeout=None):
         return self.request("POST", f"/token/{urllib.parse.quote(token, safe='')}/{verb}", message, lease, timeout)
@@ -148,8 +151,18 @@ class Client:
         if status == 204:
             return {}
         if status in (200, 201):
-            return _object(text) or {}
+            answer = _object(text)
+            return _whole(answer, answer, status)
         raise _problem(status, kind, wait, text)
+
+
+def _whole(answer, whole, status=200):
+    """The answer, if it is the service's own: a server in between may answer with the same
+    status.
+    """
+    if not whole:
+        raise UnknownOutcome("unknown-outcome", "the answer cannot be read", status)
+    return answer
 
 
 def _millis(seconds):

@@ -260,9 +260,13 @@ export async function runOnce(client, token, fingerprint, work, { lease = 30, po
   return { answer, replayed: false };
 }
 
+// What says of a claim whose answer was lost that it does not stand.
+const DECIDES = ['idempotency-in-progress', 'idempotency-outcome-unknown', 'idempotency-payload-mismatch', 'idempotency-token-unknown'];
+
 /**
- * Claims a token, and asks again after a lost answer. If none comes, the claim is given back:
- * nothing was begun.
+ * Claims a token, and asks again after a lost answer. From then on only an answer about the token
+ * itself counts: a refusal says nothing of the claim that went before. If none comes, the claim is
+ * given back: nothing was begun.
  */
 async function claimAgain(client, token, fingerprint, lease, policy) {
   const owner = randomBytes(16).toString('base64url');
@@ -271,8 +275,8 @@ async function claimAgain(client, token, fingerprint, lease, policy) {
     try {
       return await client.claim(token, fingerprint, lease, policy, owner);
     } catch (error) {
-      // Once the outcome is unknown, "unavailable" says nothing of the claim that went before.
-      if (!(error instanceof UnknownOutcome) && !(unknown && error instanceof Unavailable)) throw error;
+      const isOpen = error instanceof UnknownOutcome || (unknown && error instanceof CoatcheckError);
+      if (!isOpen || DECIDES.includes(error.code)) throw error;
       unknown ??= error;
     }
     await pause(wait);

@@ -78,6 +78,14 @@ for (const [type, body] of [['text/html', '<html>'], ['application/json', '{}'],
   }
 }
 
+test('a refusal after a lost claim is not its answer', () => {
+  const granted = [200, 'application/json', '{"outcome":"granted","lease":"the-lease-of-the-claim","fence":1}'];
+  return serving([[502, 'text/html', '<html>'], [401, 'text/html', '<html>'], granted, [204, 'text/plain', '']], async (url) => {
+    const { answer, replayed } = await coatcheck.runOnce(new coatcheck.Client(url), 'a-token', 'f', () => ({ status: 201, body: 'paid' }));
+    assert.deepEqual([answer.body.toString(), replayed], ['paid', false]);
+  });
+});
+
 test('no connection means that nothing was done', async () => {
   let gone;
   await serving([], async (url) => (gone = url));

@@ -85,6 +85,17 @@ class Package(unittest.TestCase):
                     server.shutdown()
                     server.server_close()
 
+    def test_a_refusal_after_a_lost_claim_is_not_its_answer(self):
+        granted = 200, "application/json", b'{"outcome":"granted","lease":"the-lease-of-the-claim","fence":1}'
+        server = serve((502, "text/html", b"<html>"), (401, "text/html", b"<html>"), granted, (204, "text/plain", b""))
+        try:
+            client = coatcheck.Client(f"http://127.0.0.1:{server.server_port}")
+            answer, replayed = coatcheck.run_once(client, "a-token", "f", lambda attempt: (201, {}, b"paid"))
+        finally:
+            server.shutdown()
+            server.server_close()
+        self.assertEqual((answer["body"], replayed), (b"paid", False))
+
     def test_no_connection_means_that_nothing_was_done(self):
         server = serve()
         port = server.server_port

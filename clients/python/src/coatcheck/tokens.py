@@ -269,19 +269,23 @@ def run_once(
     return answer, False
 
 
+# what says of a claim whose answer was lost that it does not stand
+_DECIDES = ("idempotency-in-progress", "idempotency-outcome-unknown", "idempotency-payload-mismatch", "idempotency-token-unknown")
+
+
 def _claim(client, token, fingerprint, lease, policy):
-    """Claims a token, and asks again after a lost answer. If none comes, the claim is given back:
-    nothing was begun.
+    """Claims a token, and asks again after a lost answer. From then on only an answer about the
+    token itself counts: a refusal says nothing of the claim that went before. If none comes, the
+    claim is given back: nothing was begun.
     """
     owner, unknown, wait = secrets.token_urlsafe(16), None, 0.1
     for _ in range(5):
         try:
             return client.claim(token, fingerprint, lease, policy, owner)
-        except UnknownOutcome as error:
-            unknown = unknown or error
-        except Unavailable:
-            if unknown is None:  # else it says nothing of the claim that went before
+        except Error as error:
+            if error.code in _DECIDES or unknown is None and not isinstance(error, UnknownOutcome):
                 raise
+            unknown = unknown or error
         time.sleep(wait)
         wait *= 2
     try:

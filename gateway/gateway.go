@@ -147,7 +147,7 @@ func New(config Config) (*Gateway, error) {
 		func(tell metrics.Tell) { tell(float64(g.door.BytesInFlight())) })
 	g.tokens = idempotency.New(config.Store, idempotency.Config{
 		Principal: config.Principal, Error: g.refuse, Logger: config.Logger,
-		TokenKeys: config.TokenKeys, AnswerKeys: config.AnswerKeys, Quota: config.Quota, PolicyURL: policyPath,
+		TokenKeys: config.TokenKeys, AnswerKeys: config.AnswerKeys, Quota: config.Quota, PolicyURL: policyPath, Admit: g.admit,
 	})
 	metrics.ShowBacklogs(g.metrics.Registry, func() []metrics.Backlog {
 		answers, claims := g.tokens.Backlogs()
@@ -246,7 +246,7 @@ func (g *Gateway) serve(w *responder, r *http.Request, x *exchange) {
 		return
 	}
 	if !streams {
-		r.Body = g.boundBody(w, r.Body)
+		r.Body = boundBody(w, r.Body, g.config.BodyTimeout)
 	}
 	g.guarding(w, r, x)
 }

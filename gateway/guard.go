@@ -6,7 +6,6 @@ import (
 	"io"
 	"net/http"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/coatcheck/coatcheck/idempotency"
@@ -102,32 +101,23 @@ func (a *guardedAnswer) Write(bytes []byte) (int, error) {
 // Unwrap lets net/http find Flush.
 func (a *guardedAnswer) Unwrap() http.ResponseWriter { return a.ResponseWriter }
 
-// errAtStop ends a body that comes during a stop.
-var errAtStop = errors.New("gateway: the gateway is stopping, and begins nothing")
-
-// boundBody bounds how long a body may take to arrive: net/http lifts the bound at its end. What
-// comes later than a stop fails, so that nothing is claimed for it.
-func (g *Gateway) boundBody(w http.ResponseWriter, body io.ReadCloser) io.ReadCloser {
+// boundBody bounds how long a body may take to arrive. net/http lifts the bound at its end.
+func boundBody(w http.ResponseWriter, body io.ReadCloser, limit time.Duration) io.ReadCloser {
 	if body == nil || body == http.NoBody {
 		return body
 	}
-	return &boundedBody{ReadCloser: body, control: http.NewResponseController(w), limit: g.config.BodyTimeout, stop: &g.draining.Closing}
+	return &timedBody{ReadCloser: body, control: http.NewResponseController(w), limit: limit}
 }
 
-type boundedBody struct {
+type timedBody struct {
 	io.ReadCloser
 	control *http.ResponseController
 	limit   time.Duration
 	start   sync.Once
-	stop    *atomic.Bool
 }
 
-func (b *boundedBody) Read(into []byte) (int, error) {
+func (b *timedBody) Read(into []byte) (int, error) {
 	// a connection that takes no deadline has none
 	b.start.Do(func() { _ = b.control.SetReadDeadline(time.Now().Add(b.limit)) })
-	n, err := b.ReadCloser.Read(into)
-	if b.stop.Load() {
-		return n, errAtStop
-	}
-	return n, err
+	return b.ReadCloser.Read(into)
 }

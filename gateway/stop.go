@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"errors"
 	"net/http"
 	"time"
 
@@ -37,6 +38,18 @@ func (g *Gateway) warnOfStop(longest Route) {
 		g.log.Warn("a stop does not wait for the longest request: its token would be in doubt; raise --stop-timeout, or leave it out",
 			"stop_timeout", g.config.StopTimeout, "upstream_timeout", longest.UpstreamTimeout, "route", longest.Name)
 	}
+}
+
+// errAtStop refuses what would begin during a stop.
+var errAtStop = errors.New("gateway: the gateway is stopping, and begins nothing")
+
+// admit is asked before a request is claimed. Its body, or another attempt that it waited for, may
+// have taken until the stop.
+func (g *Gateway) admit() error {
+	if g.draining.Closing.Load() {
+		return errAtStop
+	}
+	return nil
 }
 
 // refuseAtStop answers a guarded request that came just before the end: nothing is claimed for it.

@@ -26,10 +26,13 @@ type run struct {
 	ended    bool     // the answer is recorded, or is being recorded
 }
 
-// begin claims a token for a new owner. If the outcome is a grant the caller makes the run;
-// otherwise there is none, and the outcome has the recorded answer. A claim of unknown outcome is
-// given back in the background, since nothing was started for it.
+// begin claims a token for a new owner, if that is admitted. If the outcome is a grant the caller
+// makes the run; otherwise there is none, and the outcome has the recorded answer. A claim of
+// unknown outcome is given back in the background, since nothing was started for it.
 func (t *Tokens) begin(ctx context.Context, key OperationKey, options ClaimOptions) (*run, Outcome, error) {
+	if err := t.admit(); err != nil {
+		return nil, Outcome{}, err
+	}
 	owner, claimed := secret.New(), time.Now()
 	outcome, charge, err := t.claim(ctx, key, options, owner)
 	if err != nil || !outcome.Granted {

@@ -54,6 +54,10 @@ type Config struct {
 	// Completed is called after an answer was recorded, by the attempt itself or for it later. It
 	// may be called from several goroutines at once. nil = it is not.
 	Completed func()
+	// Admit is asked before each claim of Middleware and Do, and again when a request has waited
+	// for another attempt. An error refuses it, and nothing is claimed: for a service that stops.
+	// It may be called from several goroutines at once. nil = all are admitted.
+	Admit func() error
 }
 
 // Tokens issues tokens and runs their state machine on one store. It is safe for concurrent use.
@@ -71,6 +75,7 @@ type Tokens struct {
 	answerKeys sealer
 	policyURL  string
 	completed  func()
+	admit      func() error
 	quotas     *quotas
 	// the channel on which the end of an attempt is published to waiting processes
 	done string
@@ -84,7 +89,7 @@ func New(store *redisstore.Store, config Config) *Tokens {
 	t := &Tokens{
 		store: store, principal: config.Principal, fail: config.Error, log: config.Logger,
 		tokenKeys: newRing(config.TokenKeys), answerKeys: newSealer(config.AnswerKeys), policyURL: config.PolicyURL,
-		completed: config.Completed, quotas: newQuotas(config.Quota), done: store.Key("token", "done"),
+		completed: config.Completed, admit: config.Admit, quotas: newQuotas(config.Quota), done: store.Key("token", "done"),
 	}
 	if err := config.Quota.check(); err != nil {
 		panic(err)
@@ -94,6 +99,9 @@ func New(store *redisstore.Store, config Config) *Tokens {
 	}
 	if t.principal == nil {
 		t.principal = HeaderPrincipal("Authorization")
+	}
+	if t.admit == nil {
+		t.admit = func() error { return nil }
 	}
 	if t.fail == nil {
 		t.fail = t.writeProblem

@@ -2,10 +2,12 @@ package idempotency
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"net/http/httptest"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -136,6 +138,40 @@ func TestWaitingEndsWithTheAttemptAndNotByPolling(t *testing.T) {
 			})
 		})
 	}
+}
+
+// What may not begin any more is not claimed, even if it has waited since before.
+func TestNothingIsClaimedThatIsNotAdmitted(t *testing.T) {
+	var stopping atomic.Bool
+	stop := errors.New("stopping")
+	tokens := New(storetest.Open(t, redisstore.Config{}), Config{Admit: func() error {
+		if stopping.Load() {
+			return stop
+		}
+		return nil
+	}, Error: func(w http.ResponseWriter, _ *http.Request, err error) {
+		http.Error(w, err.Error(), http.StatusServiceUnavailable)
+	}})
+	t.Cleanup(func() { _ = tokens.Close(context.Background()) })
+	h, let := gate()
+	h.serve = func(w http.ResponseWriter, _ *http.Request) {
+		<-let
+		w.WriteHeader(http.StatusTooManyRequests) // which is not kept: the key is given back
+	}
+	guarded := tokens.Middleware(Route{Name: "r", Lease: time.Hour, MaxWait: time.Hour})(h)
+	var clients sync.WaitGroup
+	clients.Go(func() { wantStatus(t, "the first request", post(guarded, "x", "Idempotency-Key: k"), 429) })
+	expect.Eventually(t, "the handler runs", func() bool { return h.runs.Load() == 1 })
+	clients.Go(func() {
+		wantStatus(t, "the request that waits", post(guarded, "x", "Idempotency-Key: k", "Prefer: wait=3600"), 503)
+	})
+	expect.Eventually(t, "a request waits", func() bool { return field(t, tokens, ClientKey("", "r", "k"), "awaited") == "1" })
+	stopping.Store(true)
+	close(let)
+	clients.Wait()
+	h.wantRuns(t, 1)
+	_, err := tokens.Do(t.Context(), ClientKey("", "jobs", "j"), ClaimOptions{}, func(context.Context) ([]byte, error) { return nil, nil })
+	expect.Error(t, "Do", err, stop)
 }
 
 // A repeat that does not wait leaves no mark, so that nothing is published for it.

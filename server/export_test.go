@@ -19,7 +19,7 @@ func (s *Server) Handle(method, path string, handler http.HandlerFunc) {
 // HandleGuarded adds a guarded route of the test's own. An error that the handler returns becomes
 // its answer, as with the service's own routes.
 func (s *Server) HandleGuarded(method, path string, route idempotency.Route, handler func(http.ResponseWriter, *http.Request) error) {
-	s.echo.Add(method, path, func(c echo.Context) error { return handler(c.Response(), c.Request()) }, (&guards{tokens: s.tokens, events: s.events, draining: &s.draining, tracer: s.config.Tracer}).around(route))
+	s.echo.Add(method, path, func(c echo.Context) error { return handler(c.Response(), c.Request()) }, (&guards{tokens: s.tokens, events: s.events, tracer: s.config.Tracer}).around(route))
 }
 
 // WithForgottenRoute makes the table of a service that has a route without a role.

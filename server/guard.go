@@ -10,7 +10,6 @@ import (
 	"github.com/coatcheck/coatcheck/idempotency/echov4"
 	"github.com/coatcheck/coatcheck/internal/events"
 	class "github.com/coatcheck/coatcheck/internal/fault"
-	"github.com/coatcheck/coatcheck/internal/frontdoor"
 	"github.com/coatcheck/coatcheck/internal/wire"
 )
 
@@ -18,11 +17,18 @@ import (
 // for it.
 var errClosing = class.Refusal("this server is stopping; another one answers")
 
+// admit is asked before an operation is claimed.
+func (s *Server) admit() error {
+	if s.draining.Closing.Load() {
+		return errClosing
+	}
+	return nil
+}
+
 // guards are the guarded routes: their middleware, and their published policy.
 type guards struct {
 	tokens   *idempotency.Tokens
 	events   *events.Log
-	draining *frontdoor.Draining
 	tracer   trace.Tracer // nil = no request is traced
 	policies wire.Policies
 }
@@ -34,9 +40,6 @@ func (g *guards) around(route idempotency.Route) echo.MiddlewareFunc {
 	guarded := echov4.Wrap(g.tokens.Middleware(route))
 	return func(next echo.HandlerFunc) echo.HandlerFunc {
 		return func(c echo.Context) error {
-			if g.draining.Closing.Load() {
-				return errClosing
-			}
 			began := false
 			defer func() { g.count(c.Response().Header(), began) }()
 			return guarded(func(c echo.Context) error {

@@ -48,7 +48,7 @@ func (s *Server) handlers(at *router) {
 	}).routes(at)
 	s.compatible(at)
 
-	guards := &guards{tokens: s.tokens, events: s.events, draining: &s.draining, tracer: config.Tracer, policies: wire.Policies{Routes: []wire.RoutePolicy{}}}
+	guards := &guards{tokens: s.tokens, events: s.events, tracer: config.Tracer, policies: wire.Policies{Routes: []wire.RoutePolicy{}}}
 	if config.Dev {
 		route := idempotency.Route{Name: "POST /payments", Scope: "payments", Lease: config.PaymentLease, MaxBody: config.MaxBody}
 		(&payments{s.ledger, config.PaymentDelay}).routes(at, guards.around(route))

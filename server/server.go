@@ -244,7 +244,7 @@ func New(config Config) *Server {
 	s.tokens = idempotency.New(config.Store, idempotency.Config{
 		Principal: config.Principal, Error: s.writeGuardError, Logger: config.Logger,
 		TokenKeys: config.TokenKeys, AnswerKeys: config.AnswerKeys, Quota: config.Quota, PolicyURL: policyPath,
-		Completed: func() { s.events.Count(events.TokenCompleted) },
+		Completed: func() { s.events.Count(events.TokenCompleted) }, Admit: s.admit,
 	})
 	s.stamper = stamper.New(s.pools, stamper.Config{
 		Default: config.IDPool, Keep: config.StampPools, Identity: config.Identity, Max: config.IDPools, Logger: config.Logger, Shapes: compat.LeafConfig(config.Leaf).Shapes(), Owner: owner,

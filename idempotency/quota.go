@@ -1,6 +1,7 @@
 package idempotency
 
 import (
+	"cmp"
 	"fmt"
 	"math/bits"
 	"slices"
@@ -202,7 +203,7 @@ func endOf(now, retention time.Duration) time.Duration {
 
 // add adds to the span with an end. Empty spans are removed.
 func (u *usage) add(end time.Duration, more amount) {
-	at, found := slices.BinarySearchFunc(u.spans, end, func(s span, end time.Duration) int { return int(s.end - end) })
+	at, found := slices.BinarySearchFunc(u.spans, end, func(s span, end time.Duration) int { return cmp.Compare(s.end, end) })
 	if !found {
 		if more.operations < 0 {
 			return // it has ended

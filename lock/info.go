@@ -1,6 +1,7 @@
 package lock
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -74,7 +75,7 @@ func readInfo(reply scripts.Reply) (Info, error) {
 			return Info{}, fmt.Errorf("%w: record %d of the lock: %w", redisstore.ErrUnknownOutcome, i, err)
 		}
 	}
-	slices.SortFunc(info.Holders, func(a, b Holder) int { return int(a.Fence - b.Fence) })
+	slices.SortFunc(info.Holders, func(a, b Holder) int { return cmp.Compare(a.Fence, b.Fence) })
 	return info, nil
 }
 

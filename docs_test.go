@@ -44,7 +44,7 @@ func TestDocumentsNameTestsAndFilesThatExist(t *testing.T) {
 		for _, match := range docFile.FindAllStringSubmatch(string(text), -1) {
 			here, _ := filepath.Glob(match[1]) // a bad pattern finds nothing
 			beside, _ := filepath.Glob(filepath.Join(filepath.Dir(name), match[1]))
-			files := append(here, beside...)
+			files := slices.Concat(here, beside)
 			if len(files) == 0 {
 				t.Errorf("%s names the file %s, which there is not", name, match[1])
 			} else if strings.HasSuffix(match[1], "_test.go") && !slices.ContainsFunc(files, func(file string) bool { return tests[file] }) {

@@ -113,8 +113,7 @@ func newProse(line int, text, whole string, wide bool) prose {
 func scriptProse(text, mark string) (found []prose) {
 	for i, line := range strings.Split(text, "\n") {
 		if comment := strings.TrimSpace(line); strings.HasPrefix(comment, mark) {
-			// what a script uses is a list of names on one line
-			wide := strings.Contains(line, "://") || strings.HasPrefix(comment, "-- Uses ")
+			wide := strings.Contains(line, "://")
 			found = append(found, newProse(i+1, comment, line, wide))
 		}
 	}

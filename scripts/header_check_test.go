@@ -67,7 +67,7 @@ func parse(name, text string) lua {
 			file.order = append(file.order, found[1])
 			file.header[found[1]] = found[2]
 		} else if len(file.order) > 0 {
-			file.header[file.order[len(file.order)-1]] += "\n" + lines[body]
+			file.header[file.order[len(file.order)-1]] += "\n" + strings.TrimPrefix(lines[body], "--")
 		}
 	}
 	file.code = comment.ReplaceAllString(strings.Join(lines[body:], "\n"), "")

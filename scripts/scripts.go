@@ -84,8 +84,8 @@ var (
 func load(name string) *Script {
 	text := read(name + ".lua")
 	_, uses, _ := strings.Cut(text, "\n-- Uses ")
-	uses, _, _ = strings.Cut(uses, "\n")
-	parts := slices.DeleteFunc(strings.Fields(uses), func(part string) bool { return part == "none" })
+	uses, _, _ = strings.Cut(uses, "\n-- KEYS ") // the next section
+	parts := slices.DeleteFunc(strings.Fields(uses), func(part string) bool { return part == "none" || part == "--" })
 	script := assemble(name, parts, text)
 	if at := slices.Index(parts, "incarnation"); at >= 0 {
 		script.trusting = assemble(name, slices.Insert(parts, at+1, "trusted"), text)

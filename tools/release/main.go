@@ -5,7 +5,7 @@
 //	go run . sbom BINARY > FILE  prints a bill of materials of a binary, as CycloneDX 1.6 in JSON
 //	go run . reproduce           builds twice, without a cache, and compares the bytes
 //	go run . release FOLDER [OS/ARCH …]
-//	                             builds archives for these systems or all, with images, bills and sums
+//	                             builds archives, images and bills for these systems or all
 //
 // It is run in its own folder. The Makefile has a target for each. It is a module of its own, so
 // that go.mod of coatcheck does not require what only releases need.

@@ -24,7 +24,8 @@
 //     killed as well, it does not.
 //   - Under takeover an answer that was sent so, or by a process that was stopped while it recorded
 //     it, may be followed by another attempt's: two clients are then given two answers. Only one is
-//     recorded.
+//     recorded. A repeat asks for no confirmation: until Redis is whole again it may be given the
+//     first one by a former master that goes on, with any ack.
 //   - A process that was stopped for longer than its lease may send a request on when a newer
 //     attempt has run. Its smaller fence comes after the larger one; the effect has to refuse it,
 //     as the one here does.

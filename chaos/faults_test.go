@@ -50,10 +50,10 @@ var kinds = []fault{
 			master()
 		}
 	}},
-	{name: "master stopped", doors: atBoth, hits: everyOne, moves: true, circumstances: circumstances{redis: true}, strike: masterStopped},
+	{name: "master stopped", doors: atBoth, hits: everyOne, moves: true, circumstances: circumstances{redis: true, former: true}, strike: masterStopped},
 	{name: "everything in Redis lost", doors: atBoth, hits: everyOne, tokens: true, circumstances: circumstances{redis: true, flushed: true}, strike: emptied},
-	{name: "master failed over alive", doors: atBoth, hits: everyOne, all: true, moves: true, circumstances: circumstances{redis: true}, strike: failedOver},
-	{name: "master stopped until another is promoted", doors: atBoth, hits: everyOne, all: true, moves: true, circumstances: circumstances{redis: true},
+	{name: "master failed over alive", doors: atBoth, hits: everyOne, all: true, moves: true, circumstances: circumstances{redis: true, former: true}, strike: failedOver},
+	{name: "master stopped until another is promoted", doors: atBoth, hits: everyOne, all: true, moves: true, circumstances: circumstances{redis: true, former: true},
 		strike: stoppedForAMoment},
 }
 

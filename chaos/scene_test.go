@@ -43,6 +43,7 @@ type scene struct {
 	once    sync.Once
 	mending sync.WaitGroup
 	struck  time.Time
+	whole   time.Time           // when Redis was whole again
 	where   map[*order]position // how far each order had come when the fault struck
 }
 
@@ -212,6 +213,7 @@ func (s *scene) strike() {
 // was answered has to stay.
 func (s *scene) askAgain(ctx context.Context) {
 	s.rig.ready()
+	s.whole = time.Now()
 	var all sync.WaitGroup
 	for _, o := range s.orders {
 		all.Go(func() {
@@ -268,7 +270,9 @@ func (s *scene) judge() (found []violation) {
 
 // violations are what is wrong with one order's history.
 func (s *scene) violations(o *order) []violation {
-	found := check(s.rig.book.copied(o.operation), s.of(o.name), s.fault.circumstances)
+	c := s.fault.circumstances
+	c.whole = s.whole
+	found := check(s.rig.book.copied(o.operation), s.of(o.name), c)
 	for _, a := range s.of("a token for " + o.name) {
 		if a.code != storeUnavailable && a.code != outcomeUnknown {
 			found = append(found, violation{ruleFitting, a.String(), o.policy})

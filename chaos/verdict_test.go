@@ -47,6 +47,16 @@ func held() *recorded {
 	}
 }
 
+// byFormerMaster is a request under takeover whose first answer only a former master had.
+func byFormerMaster() *recorded {
+	r := takenOver()
+	r.c.redis, r.c.former, r.c.whole = true, true, ms(90)
+	r.runs[0].effect, r.runs[0].ended = true, true
+	r.answers[0] = asked(10, 40, 201, "done by run 1")
+	r.answers[1] = replayed(50, 60, "done by run 1")
+	return r
+}
+
 // takenOver is a request under takeover whose first attempt was killed.
 func takenOver() *recorded {
 	killed := asked(10, 40, 0, "")
@@ -78,7 +88,7 @@ func TestHistoriesThatAreInOrder(t *testing.T) {
 	met.answers = slices.Replace(met.answers, 0, 1, asked(5, 16, 503, upstreamUnavailable), asked(2, 17, 409, inProgress))
 	for name, r := range map[string]*recorded{
 		"met a claim that was given back": met,
-		"hold":                            held(), "takeover": takenOver(), "late owner": late, "unrecorded": unrecorded, "lost": lost, "paused": paused, "flushed": flushed,
+		"hold":                            held(), "takeover": takenOver(), "late owner": late, "unrecorded": unrecorded, "lost": lost, "paused": paused, "flushed": flushed, "former master": byFormerMaster(),
 	} {
 		if found := check(r.operation, r.answers, r.c); len(found) > 0 {
 			t.Errorf("%s: found %v in a history that is in order", name, found)
@@ -150,6 +160,8 @@ func TestEveryViolationIsFound(t *testing.T) {
 			r.runs[0].ended = true
 			r.answers[3].body = "done by run 1"
 		}},
+		{ruleNewest, "the answer of an older attempt is recorded when Redis is whole again", byFormerMaster, func(r *recorded) { r.c.whole = ms(45) }},
+		{ruleNewest, "the answer of an older attempt is recorded, and no master was replaced", byFormerMaster, func(r *recorded) { r.c.former = false }},
 	} {
 		r := row.of()
 		row.put(r)

@@ -26,6 +26,8 @@
 //     answer is sent, recording is retried in the background, and repeats get "in progress", later
 //     "outcome unknown", until it succeeds.
 //   - If the claim cannot be made for certain, the handler does not run.
+//   - A repeat gets its answer while replicas are away. So a master that was replaced and goes on
+//     may give one that no replica has: under Takeover a later attempt may then answer otherwise.
 //
 // A token belongs to the principal it was issued to: to another principal it is unknown, and with
 // [Config].TokenKeys so is a forged one, without a request to Redis. The scope of a client's own

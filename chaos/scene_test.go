@@ -41,6 +41,7 @@ type scene struct {
 	void bool
 
 	once    sync.Once
+	hit     chan struct{} // closed when the fault strikes
 	mending sync.WaitGroup
 	struck  time.Time
 	whole   time.Time           // when Redis was whole again
@@ -69,7 +70,7 @@ func (s *scene) play(pace time.Duration) {
 	if s.fault.all {
 		chaostest.Await(s.t, time.Minute, func() string { return s.rig.watch.settled(s.t.Context()) })
 	}
-	s.before = s.rig.failovers()
+	s.before, s.hit = s.rig.failovers(), make(chan struct{})
 	s.prepare()
 	s.choose(pace)
 	ctx, cancel := context.WithTimeout(s.t.Context(), roundLimit)
@@ -131,13 +132,11 @@ func (s *scene) nameIt(o *order) {
 }
 
 // clients are the parties of a round: one for each order, and for half of the orders a second one,
-// which asks at the next door. An order that a test has chosen has none: if that came first, the
-// handler would run where the fault does not strike.
+// which asks at the next door.
 func (s *scene) clients() (all []*client) {
 	for _, o := range s.orders {
 		all = append(all, &client{scene: s, order: o, name: "client"})
-		second := s.lot.IntN(2) == 0 || s.fault.paused
-		if second && (o != s.moment.order || !s.moment.chosen) {
+		if s.lot.IntN(2) == 0 || s.fault.paused {
 			all = append(all, &client{scene: s, order: o, name: "second client", at: 1})
 		}
 	}
@@ -152,6 +151,9 @@ func (c *client) enter(ctx context.Context) {
 		case <-c.order.ready:
 		case <-ctx.Done():
 			return
+		}
+		if c.moment.chosen && c.moment.order == c.order {
+			<-c.hit // before, the handler could run where the fault does not strike
 		}
 		// a double click is not quite at once
 		time.Sleep(time.Duration(len(c.order.key)%5) * 5 * time.Millisecond)
@@ -197,6 +199,7 @@ func (s *scene) stepped(o *order, at step) {
 func (s *scene) strike() {
 	s.once.Do(func() {
 		s.struck = time.Now()
+		defer close(s.hit)
 		where := map[*order]position{}
 		for _, o := range s.orders {
 			if s.fault.hits(s.rig, o) {

@@ -74,7 +74,7 @@ type ring struct {
 // slotCalls are what is timed: each is called with 0 to turnsOfSlots-1.
 type slotCalls struct {
 	acquire, renew func(ctx context.Context, i int) error
-	release        func(ctx context.Context, i int) error // not timed; nil = nothing
+	release        func(ctx context.Context, i int) error // not timed
 }
 
 func measureRings(ctx context.Context, t *table, server *redisServer, widths []int, rounds int) (err error) {
@@ -90,9 +90,11 @@ func measureRings(ctx context.Context, t *table, server *redisServer, widths []i
 		r.side, r.calls = strconv.Itoa(r.slots)+" slots", slotCalls{r.acquire, r.renew, r.release}
 		rings = append(rings, r)
 	}
-	least := &ring{redis: server, pools: pools, name: "least", slots: rings[0].slots, side: leastOfSlots}
-	least.calls = leastCalls(store, least.name)
-	rings = append(rings, least)
+	for _, whole := range []*ring{rings[0], rings[len(rings)-1]} {
+		least := &ring{redis: server, pools: pools, name: "least-" + whole.name, slots: whole.slots, side: whole.side + bare}
+		least.calls = leastCalls(store, least.name)
+		rings = append(rings, least)
+	}
 	for _, r := range rings {
 		if err := r.fill(ctx, store); err != nil {
 			return err
@@ -191,8 +193,8 @@ func (r *ring) turn(ctx context.Context) ([]float64, error) {
 		return nil, err
 	}
 	renewed, err := r.scriptTime(ctx, r.calls.renew)
-	if err != nil || r.calls.release == nil {
-		return []float64{acquired, renewed}, err
+	if err != nil {
+		return nil, err
 	}
 	_, err = r.scriptTime(ctx, r.calls.release)
 	return []float64{acquired, renewed}, err

@@ -10,13 +10,13 @@ import (
 	"github.com/coatcheck/coatcheck/scripts"
 )
 
-// leastOfSlots is the side that has Redis do what the scripts of worker ids have it do, without
-// deciding anything.
-const leastOfSlots = fewSlots + ", bare commands"
+// bare follows the name of a ring at which Redis does what the scripts of worker ids have it do,
+// without deciding anything.
+const bare = ", bare commands"
 
 // The commands of lib/worker_acquire_plain and lib/worker_renew_plain, as many and in that order,
 // and no text but what they need. Any grant is written, whatever was read before it. A nonce has 22
-// characters, and every identity the same length.
+// characters. What names a slot no more is removed, so that no hash grows.
 const (
 	leastAcquireText = `local key, index, names, nonce, identity = KEYS[1], KEYS[2], KEYS[3], ARGV[1], ARGV[2]
 local till = (redis.call('TIME')[1] + 3600) .. '000'
@@ -25,7 +25,7 @@ local stored = redis.call('HMGET', key, 'pool', 's:' .. id)
 redis.call('INFO', 'replication')
 redis.call('HLEN', key)
 redis.call('ZCARD', index)
-local first, second, gone, other = 'n:' .. nonce, 'i:' .. identity, 'n:' .. string.sub(stored[2], 1, 22), 'i:' .. string.sub(stored[2], -#identity)
+local first, second, gone, other = 'n:' .. nonce, 'i:' .. identity, 'n:' .. string.sub(stored[2], 1, 22), 'i:' .. string.sub(stored[2], 23 + #ARGV[3])
 redis.call('HMGET', names, first, second, gone, other)
 redis.call('ZADD', index, till, id)
 redis.call('HSET', key, 's:' .. id, nonce .. ARGV[3] .. identity, 'pool', stored[1])
@@ -42,6 +42,9 @@ redis.call('HLEN', key)
 redis.call('ZADD', index, till, id)
 redis.call('HSET', key, 's:' .. id, stored[2])
 return {'ok', till, id, till}`
+
+	// Not timed: the next round takes the same slots, as that of the whole scripts does.
+	leastReleaseText = `return {'ok', redis.call('ZADD', KEYS[2], redis.call('TIME')[1] - 3600 .. '000', ARGV[1])}`
 )
 
 // leastWindow stands between the nonce and the identity of a record, as long as what else it has.
@@ -51,6 +54,7 @@ const leastWindow = " 1764000000000 1764003600000 1764000000000000 h "
 func leastCalls(store *redisstore.Store, name string) slotCalls {
 	engine, keys := pipeline.Of(store), keysOfRing(store, name)
 	acquire, renew := scriptOf("least_acquire", leastAcquireText), scriptOf("least_renew", leastRenewText)
+	release := scriptOf("least_release", leastReleaseText)
 	ids := make([]string, turnsOfSlots)
 	run := func(ctx context.Context, script *scripts.Script, args ...any) ([]string, error) {
 		said, err := engine.Run(ctx, script, keys, args...)
@@ -69,6 +73,10 @@ func leastCalls(store *redisstore.Store, name string) slotCalls {
 		},
 		renew: func(ctx context.Context, i int) error {
 			_, err := run(ctx, renew, ids[i], "", "", "", "", "", "", "", "", "", "", "", "", "")
+			return err
+		},
+		release: func(ctx context.Context, i int) error {
+			_, err := run(ctx, release, ids[i])
 			return err
 		},
 	}

@@ -1,7 +1,6 @@
 package server
 
 import (
-	"fmt"
 	"net/http"
 	"sync"
 	"time"
@@ -92,7 +91,7 @@ func (h *counters) set(r *request) error {
 	if asked.Value == nil {
 		r.invalid("value", "required: the value that the counter is to have")
 	}
-	ttl := ttlOf(r, asked.TTL)
+	ttl := r.millis("ttl_ms", asked.TTL, 0, counter.MinTTL, counter.MaxTTL)
 	if r.err != nil {
 		return r.err
 	}
@@ -101,16 +100,6 @@ func (h *counters) set(r *request) error {
 	}
 	h.journal.did(r, wire.Event{Kind: events.CounterSet, Name: key, Value: asked.Value})
 	return r.number(*asked.Value, wire.Counter{Key: key, Value: *asked.Value})
-}
-
-func ttlOf(r *request, ms *int64) time.Duration {
-	if ms == nil {
-		return 0
-	}
-	if *ms < counter.MinTTL.Milliseconds() || *ms > counter.MaxTTL.Milliseconds() {
-		r.invalid("ttl_ms", fmt.Sprintf("%d to %d", counter.MinTTL.Milliseconds(), counter.MaxTTL.Milliseconds()))
-	}
-	return time.Duration(*ms) * time.Millisecond
 }
 
 func (h *counters) remove(r *request) error {

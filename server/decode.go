@@ -18,7 +18,7 @@ func (h *ids) decode(r *request) error {
 	if r.err == nil && r.QueryParam("format") == opaqueFormat {
 		return h.decodeOpaque(r)
 	}
-	notOpaque(r)
+	r.without("only with format=opaque", "tag", "key")
 	style := h.style(r)
 	id := idOfPath(r, style)
 	if r.err != nil {

@@ -31,12 +31,8 @@ func (h *ids) key(r *request, id string) idempotency.Key {
 // decodeOpaque returns the id of an opaque number. Every number of that many digits has one,
 // whether or not it was ever handed out.
 func (h *ids) decodeOpaque(r *request) error {
+	r.without("not with format=opaque", "pool", "layout", "epoch", "datacenter")
 	query := r.QueryParams()
-	for _, field := range []string{"pool", "layout", "epoch", "datacenter"} {
-		if query.Has(field) {
-			r.invalid(field, "not with format=opaque")
-		}
-	}
 	tag := query.Get("tag")
 	if !names.Valid(tag) {
 		r.fail(&fault{wire.InvalidName, "tag", "of which tag the number is; " + nameRule})
@@ -76,13 +72,4 @@ func opaqueOfPath(r *request, key idempotency.Key, tag string) int64 {
 		r.invalid("id", "not an opaque number: digits alone")
 	}
 	return id
-}
-
-// notOpaque refuses what belongs to opaque numbers alone.
-func notOpaque(r *request) {
-	for _, field := range []string{"tag", "key"} {
-		if has(r, field) {
-			r.invalid(field, "only with format=opaque")
-		}
-	}
 }

@@ -31,16 +31,10 @@ type numbering struct {
 // kept. Without template and calendar the counter is the one that the path names.
 func (h *counters) numbering(r *request, key string, asked *counter.Request) (n numbering) {
 	if !has(r, "template") && !has(r, "calendar") {
-		for _, field := range []string{"zone", "at"} {
-			if has(r, field) {
-				r.invalid(field, "only with template or calendar")
-			}
-		}
+		r.without("only with template or calendar", "zone", "at")
 		return numbering{key: key}
 	}
-	if has(r, "ttl_ms") {
-		r.invalid("ttl_ms", fmt.Sprintf("not with template or calendar: the counter of a period is kept until %v after its end", keptBehind))
-	}
+	r.without(fmt.Sprintf("not with template or calendar: the counter of a period is kept until %v after its end", keptBehind), "ttl_ms")
 	zone, now := h.zone(r), h.now()
 	n.at = moment(r, now).In(zone)
 	n.template = templateOf(r, asked)

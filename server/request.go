@@ -109,6 +109,15 @@ func (r *request) flag(field string) bool {
 	return text == "true"
 }
 
+// without refuses query fields that have no meaning beside the others.
+func (r *request) without(detail string, fields ...string) {
+	for _, field := range fields {
+		if has(r, field) {
+			r.invalid(field, detail)
+		}
+	}
+}
+
 // time reads a moment from the query; the zero time if it is not there.
 func (r *request) time(field string) time.Time {
 	if !has(r, field) {

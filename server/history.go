@@ -57,18 +57,15 @@ func problemsOf(class int) totalOf {
 // history keeps for an hour how much the process has handed out.
 type history struct {
 	hour  *events.Hour
-	stop  func()
-	ended sync.WaitGroup
+	ended sync.WaitGroup // of what counts, until the server's life ends
 }
 
 func newHistory(s *Server) *history {
-	stopping := make(chan struct{})
-	h := &history{stop: sync.OnceFunc(func() { close(stopping) })}
 	var names []string
 	for _, series := range historySeries {
 		names = append(names, series.name)
 	}
-	h.hour = events.NewHour(time.Now(), names...)
+	h := &history{hour: events.NewHour(time.Now(), names...)}
 	if s.config.Console.Mode == ConsoleOff {
 		return h
 	}
@@ -77,7 +74,7 @@ func newHistory(s *Server) *history {
 		defer tick.Stop()
 		for {
 			select {
-			case <-stopping:
+			case <-s.life.Done():
 				return
 			case now := <-tick.C:
 				h.hour.Add(now, totalsOf(s))
@@ -93,11 +90,6 @@ func totalsOf(s *Server) (list []int64) {
 		list = append(list, series.of(totals, tally))
 	}
 	return list
-}
-
-func (h *history) close() {
-	h.stop()
-	h.ended.Wait()
 }
 
 // showHistory answers with what the process has handed out in the last hour.

@@ -276,7 +276,7 @@ func (s *Server) Handler() http.Handler { return s.echo }
 // most, and waits until late answers are recorded, or until the context ends.
 func (s *Server) Close(ctx context.Context) error {
 	s.end()
-	s.history.close()
+	s.history.ended.Wait()
 	s.stamper.Close(ctx)
 	s.closeSegments()
 	s.admission.limiter.Close()

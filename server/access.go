@@ -187,7 +187,7 @@ func remote(c echo.Context) netip.Addr {
 var errTwoKeys = errors.New("one key belongs into a request, once: as Authorization: Bearer cck_…, or as X-API-Key")
 
 // keyOf reads the key of a request's header; "" if it shows none.
-func keyOf(header http.Header) (string, error) {
+func keyOf(header http.Header) (key string, err error) {
 	bearers, plain := header.Values(echo.HeaderAuthorization), header.Values("X-Api-Key")
 	switch {
 	case len(bearers)+len(plain) == 0:
@@ -195,16 +195,13 @@ func keyOf(header http.Header) (string, error) {
 	case len(bearers)+len(plain) > 1:
 		return "", errTwoKeys
 	case len(plain) == 1:
-		return notEmpty(plain[0])
+		key = plain[0]
+	default:
+		scheme, token, _ := strings.Cut(bearers[0], " ")
+		if strings.EqualFold(scheme, "Bearer") {
+			key = strings.TrimLeft(token, " ")
+		}
 	}
-	scheme, key, _ := strings.Cut(bearers[0], " ")
-	if !strings.EqualFold(scheme, "Bearer") {
-		return "", errTwoKeys
-	}
-	return notEmpty(strings.TrimLeft(key, " "))
-}
-
-func notEmpty(key string) (string, error) {
 	if key == "" {
 		return "", errTwoKeys
 	}

@@ -202,8 +202,9 @@ func visible(event wire.Event, reader access.Caller) (seen wire.Event, ok bool) 
 // id is a position as subscribers know it.
 func (l *Log) id(position int64) string { return l.process + "." + strconv.FormatInt(position, 10) }
 
-// position returns a subscriber's position, by the id of its last event. known is false if that was
-// in another process: the events since are unknown.
+// position returns a subscriber's position, by the id of its last event. known is false, and the
+// position the newest, if it has no such event or that was in another process: the events since are
+// unknown.
 func (l *Log) position(id string) (position int64, known bool) {
 	process, text, _ := strings.Cut(id, ".")
 	position, err := strconv.ParseInt(text, 10, 64)
@@ -213,10 +214,4 @@ func (l *Log) position(id string) (position int64, known bool) {
 		return l.last, false
 	}
 	return position, true
-}
-
-func (l *Log) newest() int64 {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.last
 }

@@ -66,15 +66,11 @@ type stream struct {
 func (s *stream) greet(lastID string) {
 	hello := wire.EventHello{Scope: "process", Since: s.log.since, Kept: capacity, Kinds: sent}
 	hello.Tally, s.changes = s.log.counts()
-	s.position = s.log.newest()
 	s.text.WriteString("retry: 2000\n\n")
 	s.add("hello", hello)
-	if lastID != "" {
-		position, known := s.log.position(lastID)
-		s.position = position
-		if !known {
-			s.add("missed", wire.EventMissed{})
-		}
+	var known bool
+	if s.position, known = s.log.position(lastID); lastID != "" && !known {
+		s.add("missed", wire.EventMissed{})
 	}
 	// where to begin again, should nothing happen until then
 	fmt.Fprintf(&s.text, "id: %s\n\n", s.log.id(s.position))

@@ -106,11 +106,9 @@ func (l *Lockout) Hold(ctx context.Context, from netip.Addr) (held bool) {
 		return false
 	}
 	defer l.release(from)
-	timer := time.NewTimer(holdFor)
-	defer timer.Stop()
 	select {
 	case <-ctx.Done():
-	case <-timer.C:
+	case <-time.After(holdFor):
 	}
 	return true
 }

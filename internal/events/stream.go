@@ -93,7 +93,10 @@ func (s *stream) follow(ctx context.Context) {
 			s.end("crowded")
 			return
 		case <-changed:
-			wait(ctx, batchInterval)
+			select {
+			case <-ctx.Done():
+			case <-time.After(batchInterval):
+			}
 		case <-tick.C:
 			s.sendTally()
 			if time.Since(renewed) >= s.log.Heartbeat {
@@ -167,13 +170,4 @@ func (s *stream) flush() {
 	}
 	s.text.Reset()
 	s.wrote = time.Now()
-}
-
-func wait(ctx context.Context, d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-	case <-timer.C:
-	}
 }

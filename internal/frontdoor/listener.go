@@ -159,31 +159,21 @@ func (d *Door) note(conn net.Conn, state http.ConnState) {
 	case http.StateActive:
 		if !v.begun {
 			v.begun = true
-			begin(conn)
+			if c := plainly(conn); c != nil && isHTTP2(conn) {
+				c.beginHTTP2()
+			}
 		}
 		d.loudLocked(v)
 		d.tellLocked()
 	case http.StateHijacked: // who takes over a connection says when it is Gone
 		d.loudLocked(v)
 		d.tellLocked()
-		d.takenOver(conn)
+		// no server waits for it any more
+		if c := plainly(conn); c != nil && !c.taken.Swap(true) {
+			d.underWay.Add(-1)
+		}
 	case http.StateClosed:
 		d.leaveLocked(conn)
-	}
-}
-
-// begin notes which protocol a connection speaks, when its TLS handshake is complete.
-func begin(conn net.Conn) {
-	secured, ok := conn.(*tls.Conn)
-	if c := plainly(conn); ok && c != nil && secured.ConnectionState().NegotiatedProtocol == "h2" {
-		c.beginHTTP2()
-	}
-}
-
-// takenOver notes that no server waits for a connection any more.
-func (d *Door) takenOver(open net.Conn) {
-	if c := plainly(open); c != nil && !c.taken.Swap(true) {
-		d.underWay.Add(-1)
 	}
 }
 

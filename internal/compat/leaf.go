@@ -1,6 +1,7 @@
 package compat
 
 import (
+	"cmp"
 	"errors"
 	"maps"
 	"net/http"
@@ -23,12 +24,7 @@ type LeafConfig struct {
 	Pool string
 }
 
-func (l LeafConfig) pool() string {
-	if l.Pool == "" {
-		return "leaf"
-	}
-	return l.Pool
-}
+func (l LeafConfig) pool() string { return cmp.Or(l.Pool, "leaf") }
 
 // leafLayout and leafEpoch are those of Leaf's ids. They cannot be set there.
 var (
@@ -44,17 +40,14 @@ func (l LeafConfig) Shapes() map[string]stamper.Shape {
 	return map[string]stamper.Shape{l.pool(): {Layout: leafLayout, Epoch: leafEpoch, Spread: true}}
 }
 
-// Pin returns the pinned pools with that of Leaf's ids, in another map unless it is there.
+// Pin returns the pinned pools with that of Leaf's ids, in another map. One that is there stays.
 func (l LeafConfig) Pin(pools map[string]workerlease.Pin) map[string]workerlease.Pin {
-	if _, pinned := pools[l.pool()]; pinned || l.NoSnowflake {
+	if l.NoSnowflake {
 		return pools
 	}
-	pools = maps.Clone(pools)
-	if pools == nil {
-		pools = map[string]workerlease.Pin{}
-	}
-	pools[l.pool()] = workerlease.Pin{Shape: workerlease.Shape{Layout: leafLayout.String(), Epoch: leafEpoch}}
-	return pools
+	all := map[string]workerlease.Pin{l.pool(): {Shape: workerlease.Shape{Layout: leafLayout.String(), Epoch: leafEpoch}}}
+	maps.Copy(all, pools)
+	return all
 }
 
 // Leaf's answers in place of an id.

@@ -39,7 +39,7 @@ type Service struct {
 	Stamper  *stamper.Stamper
 	Metrics  *metrics.Service
 	Logger   *slog.Logger // is told why a client got no id
-	// lists the tags of Source; nil = they cannot be listed
+	// lists the tags of Source; none if they cannot be listed
 	Tags func(context.Context) ([]Tag, error)
 	// decides what callers may do: the handlers then ignore tokens of tinyid, and use the caller in
 	// the request's context; nil = tokens decide

@@ -62,7 +62,7 @@ func (t *Tinyid) IDs(c echo.Context) error {
 		return badToken(c)
 	}
 	if err := frontdoor.Reserve(c.Request().Context(), idMemory*int64(max(n, 0))); err != nil {
-		return refuse(c, t.service.Problem(err).Title)
+		return refuse(c, codeFailed, t.service.Problem(err).Title)
 	}
 	ids := make([]int64, max(n, 0))
 	tag, err := t.service.Segments.Tag(c.Request().Context(), bizType)
@@ -70,7 +70,7 @@ func (t *Tinyid) IDs(c echo.Context) error {
 		err = tag.NextN(c.Request().Context(), ids)
 	}
 	if err != nil {
-		return refuse(c, "error query segmentId: "+t.fault(c, bizType, err))
+		return refuse(c, codeFailed, "error query segmentId: "+t.fault(c, bizType, err))
 	}
 	t.service.Metrics.IDs("segment", len(ids))
 	return send(c, ids, ids)
@@ -87,11 +87,11 @@ func send(c echo.Context, data any, numbers []int64) error {
 }
 
 // refuse answers why there is no id.
-func refuse(c echo.Context, fault string) error {
+func refuse(c echo.Context, code int, fault string) error {
 	if isSimple(c) {
 		return javaText(c, "")
 	}
-	return javaJSON(c, http.StatusOK, envelope{nil, codeFailed, fault})
+	return javaJSON(c, http.StatusOK, envelope{nil, code, fault})
 }
 
 func commas(numbers []int64) string {
@@ -145,7 +145,7 @@ func (t *Tinyid) Range(c echo.Context) error {
 	}
 	taken, err := t.service.Source.Take(c.Request().Context(), bizType, 0)
 	if err != nil {
-		return refuse(c, t.fault(c, bizType, err))
+		return refuse(c, codeFailed, t.fault(c, bizType, err))
 	}
 	got := rangeOf(taken)
 	return send(c, got, []int64{got.CurrentID, got.LoadingID, got.MaxID, got.Delta, got.Remainder})
@@ -206,16 +206,11 @@ func (t *Tinyid) Refuse(c echo.Context, err error) error {
 	if problem.Code == wire.Unauthorized || problem.Code == wire.Forbidden {
 		return badToken(c)
 	}
-	return refuse(c, problem.Title)
+	return refuse(c, codeFailed, problem.Title)
 }
 
 // badToken answers to a token that is none.
-func badToken(c echo.Context) error {
-	if isSimple(c) {
-		return javaText(c, "")
-	}
-	return javaJSON(c, http.StatusOK, envelope{nil, codeBadToken, "token is error"})
-}
+func badToken(c echo.Context) error { return refuse(c, codeBadToken, "token is error") }
 
 // fault is an error as the client gets it.
 func (t *Tinyid) fault(c echo.Context, bizType string, err error) string {

@@ -212,22 +212,16 @@ func (s *Store) MarkerChanged() { s.changes.WithLabelValues("marker").Inc() }
 
 // ShowConnections adds what go-redis knows of a store's connections at each scrape.
 func ShowConnections(r *Registry, store *redisstore.Store) {
-	for _, one := range []struct {
-		name string
-		kind Kind
-		help string
-		of   func() float64
-	}{
-		{"coatcheck_redis_pool_pending", Gauge, "Calls that wait for a connection.", func() float64 { return float64(store.PoolStats().PendingRequests) }},
-		{"coatcheck_redis_pool_hits_total", Counter, "Times that a connection was free.", func() float64 { return float64(store.PoolStats().Hits) }},
-		{"coatcheck_redis_pool_misses_total", Counter, "Times that no connection was free.", func() float64 { return float64(store.PoolStats().Misses) }},
-		{"coatcheck_redis_pool_waits_total", Counter, "Times that a connection was waited for, since there were as many as there may be.", func() float64 { return float64(store.PoolStats().WaitCount) }},
-		{"coatcheck_redis_pool_wait_seconds_total", Counter, "How long connections were waited for, all together.", func() float64 { return time.Duration(store.PoolStats().WaitDurationNs).Seconds() }},
-		{"coatcheck_redis_pool_timeouts_total", Counter, "Times that a connection was waited for in vain.", func() float64 { return float64(store.PoolStats().Timeouts) }},
-		{"coatcheck_redis_pool_stale_total", Counter, "Connections that were found broken or too old, and ended.", func() float64 { return float64(store.PoolStats().StaleConns) }},
-	} {
-		r.Ask(one.name, one.kind, one.help, nil, func(tell Tell) { tell(one.of()) })
+	show := func(name string, kind Kind, help string, value func() float64) {
+		r.Ask(name, kind, help, nil, func(tell Tell) { tell(value()) })
 	}
+	show("coatcheck_redis_pool_pending", Gauge, "Calls that wait for a connection.", func() float64 { return float64(store.PoolStats().PendingRequests) })
+	show("coatcheck_redis_pool_hits_total", Counter, "Times that a connection was free.", func() float64 { return float64(store.PoolStats().Hits) })
+	show("coatcheck_redis_pool_misses_total", Counter, "Times that no connection was free.", func() float64 { return float64(store.PoolStats().Misses) })
+	show("coatcheck_redis_pool_waits_total", Counter, "Times that a connection was waited for, since there were as many as there may be.", func() float64 { return float64(store.PoolStats().WaitCount) })
+	show("coatcheck_redis_pool_wait_seconds_total", Counter, "How long connections were waited for, all together.", func() float64 { return time.Duration(store.PoolStats().WaitDurationNs).Seconds() })
+	show("coatcheck_redis_pool_timeouts_total", Counter, "Times that a connection was waited for in vain.", func() float64 { return float64(store.PoolStats().Timeouts) })
+	show("coatcheck_redis_pool_stale_total", Counter, "Connections that were found broken or too old, and ended.", func() float64 { return float64(store.PoolStats().StaleConns) })
 	r.Ask("coatcheck_redis_pool_connections", Gauge, "Connections to Redis; those that only listen are not among them.", []string{"state"}, func(tell Tell) {
 		p := store.PoolStats()
 		tell(float64(p.IdleConns), "idle")

@@ -38,25 +38,15 @@ func (s *Server) showMetrics() {
 }
 
 func (s *Server) showSegments(r *metrics.Registry) {
-	for _, one := range []struct {
-		name string
-		kind metrics.Kind
-		help string
-		of   func(segment.Totals) float64
-	}{
-		{"coatcheck_segment_tags", metrics.Gauge, "Tags of segments that are in use.", func(t segment.Totals) float64 { return float64(t.Tags) }},
-		{
-			"coatcheck_segment_starvations_total", metrics.Counter, "Times that callers found no id of a tag in use: one from when the first of them did until a range came.",
-			func(t segment.Totals) float64 { return float64(t.Starved) },
-		},
-		{
-			"coatcheck_segment_went_back_total", metrics.Counter, "Ranges that were refused, since they were not wholly beyond those before: the source has gone back.",
-			func(t segment.Totals) float64 { return float64(t.WentBack) },
-		},
-		{"coatcheck_segment_let_go_total", metrics.Counter, "Tags that were let go because they were not used.", func(t segment.Totals) float64 { return float64(t.LetGo) }},
-	} {
-		r.Ask(one.name, one.kind, one.help, nil, func(tell metrics.Tell) { tell(one.of(s.segments.Totals())) })
+	show := func(name string, kind metrics.Kind, help string, value func(segment.Totals) float64) {
+		r.Ask(name, kind, help, nil, func(tell metrics.Tell) { tell(value(s.segments.Totals())) })
 	}
+	show("coatcheck_segment_tags", metrics.Gauge, "Tags of segments that are in use.", func(t segment.Totals) float64 { return float64(t.Tags) })
+	show("coatcheck_segment_starvations_total", metrics.Counter, "Times that callers found no id of a tag in use: one from when the first of them did until a range came.",
+		func(t segment.Totals) float64 { return float64(t.Starved) })
+	show("coatcheck_segment_went_back_total", metrics.Counter, "Ranges that were refused, since they were not wholly beyond those before: the source has gone back.",
+		func(t segment.Totals) float64 { return float64(t.WentBack) })
+	show("coatcheck_segment_let_go_total", metrics.Counter, "Tags that were let go because they were not used.", func(t segment.Totals) float64 { return float64(t.LetGo) })
 	r.Ask("coatcheck_segment_fetches_total", metrics.Counter, "Fetches of ranges for tags, by whether they brought one.", []string{"outcome"}, func(tell metrics.Tell) {
 		totals := s.segments.Totals()
 		tell(float64(totals.Fetches), metrics.Done)

@@ -88,6 +88,13 @@ func (r *Registry) Histogram(name, help string, buckets []float64, labels ...str
 	return vec
 }
 
+// begin makes the series of some labels appear, so that rates over them begin at zero.
+func begin[T any](of interface{ WithLabelValues(labels ...string) T }, labels ...string) {
+	for _, label := range labels {
+		of.WithLabelValues(label)
+	}
+}
+
 // Tell gives the value of a series, one value for each label.
 type Tell func(value float64, labels ...string)
 

@@ -63,33 +63,23 @@ func (s *Service) numbers(r *Registry) {
 	s.increments = r.Counter("coatcheck_counter_increments_total", "Requests that got values of a counter.").WithLabelValues()
 	s.values = r.Counter("coatcheck_counter_values_total", "Values of counters that were handed out.").WithLabelValues()
 	s.ids = r.Counter("coatcheck_ids_total", "Ids that were handed out, by kind.", "kind")
-	for _, kind := range idKinds {
-		s.ids.WithLabelValues(kind)
-	}
+	begin(s.ids, idKinds...)
 	s.fetches = r.Histogram("coatcheck_segment_fetch_duration_seconds", "How long it took to fetch a range of ids from its source, by outcome.", Quick, "outcome")
-	for _, outcome := range []string{Done, Failed} {
-		s.fetches.WithLabelValues(outcome)
-	}
+	begin(s.fetches, Done, Failed)
 }
 
 func (s *Service) locks(r *Registry) {
 	s.lockRequests = r.Counter("coatcheck_lock_requests_total",
 		"Requests for locks, by outcome: granted, held (by others, for as long as the request was willing to wait), in_doubt (leases may have been lost), capacity (another number of "+
 			"permits), undone (granted, and the client had gone), failed.", "outcome")
-	for _, outcome := range []string{Granted, Held, InDoubt, Capacity, Undone, Failed} {
-		s.lockRequests.WithLabelValues(outcome)
-	}
+	begin(s.lockRequests, Granted, Held, InDoubt, Capacity, Undone, Failed)
 	s.lockRenewals = r.Counter("coatcheck_lock_renewals_total", "Renewals of locks' leases, by outcome.", "outcome")
 	s.lockReleases = r.Counter("coatcheck_lock_releases_total", "Locks that were given back, by outcome.", "outcome")
-	for _, outcome := range []string{Done, Gone, Failed} {
-		s.lockRenewals.WithLabelValues(outcome)
-		s.lockReleases.WithLabelValues(outcome)
-	}
+	begin(s.lockRenewals, Done, Gone, Failed)
+	begin(s.lockReleases, Done, Gone, Failed)
 	s.lockBreaks = r.Counter("coatcheck_lock_breaks_total", "Locks that were taken from their holder by force.").WithLabelValues()
 	s.lockWaits = r.Histogram("coatcheck_lock_wait_seconds", "How long requests that may wait have waited for a lock, by outcome.", Patient, "outcome")
-	for _, outcome := range []string{Granted, notObtain} {
-		s.lockWaits.WithLabelValues(outcome)
-	}
+	begin(s.lockWaits, Granted, notObtain)
 	s.holds.took = r.Histogram("coatcheck_lock_hold_seconds", "How long locks were held that were granted and given back through this process.", Long).WithLabelValues()
 	r.Ask("coatcheck_lock_held", Gauge, "Locks that this process has granted and that were not given back through it, while their leases last as far as it knows.", nil,
 		func(tell Tell) { tell(float64(s.holds.count(time.Now()))) })
@@ -123,9 +113,7 @@ func (s *Service) RequestEnded(route, method string, status int, took time.Durat
 // ExpectProblems makes the series of problems appear, so that rates over them begin at zero.
 func (s *Service) ExpectProblems(codes ...string) {
 	s.codes = codes
-	for _, code := range codes {
-		s.problems.WithLabelValues(code)
-	}
+	begin(s.problems, codes...)
 }
 
 // Totals are some of the metrics as numbers, since the process began.

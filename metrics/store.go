@@ -154,9 +154,7 @@ func (s *Store) flown(r *Registry) {
 	s.changes = r.Counter("coatcheck_redis_incarnation_changes_total",
 		"Times that Redis was found to be another incarnation, so that confirmed writes may be missing: by a new connection (a failover, a restart without the last data), or by the marker "+
 			"that /readyz looks at (these, and FLUSHALL).", "seen_by")
-	for _, by := range []string{"connection", "marker"} {
-		s.changes.WithLabelValues(by)
-	}
+	begin(s.changes, "connection", "marker")
 }
 
 // CallEnded implements [observe.Observer].

@@ -72,13 +72,9 @@ func (m *memory) GetWithTime(ctx context.Context, _ string) (int64, time.Time, e
 }
 
 // learn reads a reply whose last word is the store's clock.
-func (m *memory) learn(scan func(...any) error, until *int64) error {
-	into := []any{&m.clock}
-	if until != nil {
-		into = []any{until, &m.clock}
-	}
+func (m *memory) learn(scan func(...any) error, into ...any) error {
 	m.at = time.Now()
-	return scan(into...)
+	return scan(append(into, &m.clock)...)
 }
 
 func (m *memory) SetIfNotExistsWithTTL(ctx context.Context, key string, value int64, ttl time.Duration) (bool, error) {
@@ -97,7 +93,7 @@ func (m *memory) CompareAndSwapWithTTL(ctx context.Context, _ string, old, value
 	switch {
 	case err != nil:
 	case reply.Word() == "done":
-		err = m.learn(reply.Scan, nil)
+		err = m.learn(reply.Scan)
 		m.until, m.kept = value, m.now().Add(keep)
 	case reply.Word() == "other":
 		err = m.learn(reply.Scan, &m.until)

@@ -36,15 +36,7 @@ func (n Names) All() bool { return len(n) == 0 || slices.Contains(n, "*") }
 
 // Allow reports whether a name is one of them. The empty name is none, unless all are.
 func (n Names) Allow(name string) bool {
-	if len(n) == 0 {
-		return true
-	}
-	for _, one := range n {
-		if covers(one, name) {
-			return true
-		}
-	}
-	return false
+	return len(n) == 0 || slices.ContainsFunc(n, func(one string) bool { return covers(one, name) })
 }
 
 func covers(entry, name string) bool {

@@ -135,25 +135,11 @@ func choice[T ~string](of func(*Route) *T, from ...T) reader {
 }
 
 func number[T int | int64](of func(*Route) *T, least, most int64, unit string) reader {
-	return func(value *yaml.Node, into *Route) string {
-		n, ok := whole(value, least, most)
-		if !ok {
-			return fmt.Sprintf("a whole number from %d to %d, in %s", least, most, unit)
-		}
-		*of(into) = T(n)
-		return ""
-	}
+	return whole(func(r *Route, n int64) { *of(r) = T(n) }, least, most, unit)
 }
 
 func millis(of func(*Route) *time.Duration, least, most time.Duration) reader {
-	return func(value *yaml.Node, into *Route) string {
-		n, ok := whole(value, least.Milliseconds(), most.Milliseconds())
-		if !ok {
-			return fmt.Sprintf("a whole number from %d to %d, in milliseconds", least.Milliseconds(), most.Milliseconds())
-		}
-		*of(into) = time.Duration(n) * time.Millisecond
-		return ""
-	}
+	return whole(func(r *Route, n int64) { *of(r) = time.Duration(n) * time.Millisecond }, least.Milliseconds(), most.Milliseconds(), "milliseconds")
 }
 
 // readWait reads max_wait_ms, where 0 means not at all.
@@ -166,12 +152,15 @@ func readWait(value *yaml.Node, into *Route) string {
 }
 
 // whole reads a whole number as people write it: no other base, no underscores, no fraction.
-func whole(value *yaml.Node, least, most int64) (n int64, ok bool) {
-	if value.Kind != yaml.ScalarNode || value.Tag != "!!int" {
-		return 0, false
+func whole(set func(r *Route, n int64), least, most int64, unit string) reader {
+	return func(value *yaml.Node, into *Route) string {
+		n, err := strconv.ParseInt(value.Value, 10, 64)
+		if value.Kind != yaml.ScalarNode || value.Tag != "!!int" || err != nil || n < least || n > most || strconv.FormatInt(n, 10) != value.Value {
+			return fmt.Sprintf("a whole number from %d to %d, in %s", least, most, unit)
+		}
+		set(into, n)
+		return ""
 	}
-	n, err := strconv.ParseInt(value.Value, 10, 64)
-	return n, err == nil && n >= least && n <= most && strconv.FormatInt(n, 10) == value.Value
 }
 
 func yes(set func(r *Route, is bool)) reader {

@@ -3,6 +3,7 @@ package gateway
 import (
 	"net/http"
 	"path"
+	"regexp"
 	"strings"
 )
 
@@ -31,25 +32,17 @@ func withSlash(pattern string) string {
 
 // fold is a pattern in small letters. Its method and the names of its wildcards stay.
 func fold(pattern string) string {
-	method, rest, found := strings.Cut(pattern, " ")
-	if !found {
-		method, rest = "", pattern
-	} else {
-		method += " "
-	}
-	var folded strings.Builder
-	for rest != "" {
-		literal, tail, isWildcard := strings.Cut(rest, "{")
-		folded.WriteString(strings.ToLower(literal))
-		rest = ""
-		if isWildcard {
-			name, after, _ := strings.Cut(tail, "}")
-			folded.WriteString("{" + name + "}")
-			rest = after
+	at := strings.IndexByte(pattern, ' ') + 1
+	return pattern[:at] + patternPart.ReplaceAllStringFunc(pattern[at:], func(part string) string {
+		if part[0] == '{' {
+			return part
 		}
-	}
-	return method + folded.String()
+		return strings.ToLower(part)
+	})
 }
+
+// patternPart matches a wildcard of a pattern, or what is between two.
+var patternPart = regexp.MustCompile(`\{[^}]*\}|[^{]+`)
 
 // small is a request with its path in small letters.
 func small(r *http.Request) *http.Request {

@@ -24,7 +24,7 @@ type exchange struct {
 	contact contact
 	granted context.Context // of the attempt: its cause tells how it ended
 	span    trace.Span      // nil if the request is not traced
-	onSend  func()          // called when the answer starts to be sent; nil = not wanted
+	onSend  func()          // called when the answer starts to be sent
 }
 
 // outcome is the outcome of a request, for metrics and the log.
@@ -57,7 +57,7 @@ type exchangeKey struct{}
 
 // begin notes that a request has come.
 func begin(r *http.Request) (*exchange, *http.Request) {
-	x := &exchange{id: requestlog.IDOf(r), began: time.Now()}
+	x := &exchange{id: requestlog.IDOf(r), began: time.Now(), onSend: func() {}}
 	return x, r.WithContext(context.WithValue(requestlog.With(r.Context(), x.id), exchangeKey{}, x))
 }
 
@@ -67,13 +67,6 @@ func exchangeOf(ctx context.Context) *exchange {
 		panic("gateway: a request that did not come through the gateway")
 	}
 	return x
-}
-
-// sending is called when the answer starts to be sent.
-func (x *exchange) sending() {
-	if x.onSend != nil {
-		x.onSend()
-	}
 }
 
 // match names the route for metrics and the log, "-" if there is none.

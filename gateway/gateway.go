@@ -196,7 +196,7 @@ func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	defer g.working.Add(-1)
 	x, r := begin(r)
 	r = g.trace(r, x)
-	out := &responder{ResponseWriter: w, id: x.id, begun: x.sending, stall: g.config.StallTimeout}
+	out := &responder{ResponseWriter: w, id: x.id, begun: func() { x.onSend() }, stall: g.config.StallTimeout}
 	defer func() {
 		if out.taken != nil {
 			g.door.Gone(out.taken)

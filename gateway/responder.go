@@ -24,15 +24,11 @@ const piece = 32 << 10
 // WriteHeader sends the headers. Informational answers (1xx) go through and are not the answer.
 func (r *responder) WriteHeader(status int) {
 	if status >= 200 && r.status == 0 {
-		r.start(status)
+		r.status = status
+		r.Header().Set(requestIDHeader, r.id)
+		r.begun()
 	}
 	r.ResponseWriter.WriteHeader(status)
-}
-
-func (r *responder) start(status int) {
-	r.status = status
-	r.Header().Set(requestIDHeader, r.id)
-	r.begun()
 }
 
 func (r *responder) Write(bytes []byte) (int, error) {

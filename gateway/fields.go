@@ -10,6 +10,7 @@ import (
 	"go.yaml.in/yaml/v4"
 
 	"github.com/coatcheck/coatcheck/idempotency"
+	"github.com/coatcheck/coatcheck/internal/names"
 	"github.com/coatcheck/coatcheck/internal/yamlfile"
 )
 
@@ -99,19 +100,10 @@ func eachField(of *yaml.Node, do func(key, value *yaml.Node) string) (found yaml
 		}
 		seen[key.Value] = true
 		if wrong != "" {
-			found.Addf(key.Line, "%s: %s", printable(key.Value), wrong)
+			found.Addf(key.Line, "%s: %s", names.Printable(key.Value), wrong)
 		}
 	}
 	return found
-}
-
-// printable shortens a name from the file, and escapes what is not plain text.
-func printable(name string) string {
-	if len(name) > 40 {
-		name = name[:40] + "…"
-	}
-	quoted := strconv.QuoteToASCII(name)
-	return quoted[1 : len(quoted)-1]
 }
 
 func text(of func(*Route) *string) reader {

@@ -13,6 +13,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/coatcheck/coatcheck/internal/frontdoor"
+	"github.com/coatcheck/coatcheck/internal/names"
 )
 
 // body reads a JSON object into a struct, strictly: fields by their exact names and once each,
@@ -61,7 +62,7 @@ func members(decoder *json.Decoder, targets map[string]any) error {
 		target, known := targets[name]
 		switch {
 		case !known:
-			return invalid(printable(name), "unknown field")
+			return invalid(names.Printable(name), "unknown field")
 		case seen[name]:
 			return invalid(name, "given more than once")
 		}

@@ -64,7 +64,7 @@ func (n *numbering) count(r *request, key string) (period number.Period) {
 		n.key += ":" + period.Label
 	}
 	if !names.Valid(n.key) {
-		r.invalid("template", printable(n.key)+" would be the counter, which is no name; say which counters there are to be with calendar, such as {yyyyMMdd}, or take a shorter key")
+		r.invalid("template", names.Printable(n.key)+" would be the counter, which is no name; say which counters there are to be with calendar, such as {yyyyMMdd}, or take a shorter key")
 	}
 	return period
 }
@@ -128,7 +128,7 @@ func (h *counters) zone(r *request) *time.Location {
 		zone, _ = time.LoadLocation(text) // nil beside an error
 	}
 	if zone == nil {
-		r.invalid("zone", printable(text)+" is no time zone; write a name of the IANA database such as Europe/Berlin, or UTC")
+		r.invalid("zone", names.Printable(text)+" is no time zone; write a name of the IANA database such as Europe/Berlin, or UTC")
 		return time.UTC
 	}
 	h.zones.Store(text, zone)

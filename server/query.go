@@ -4,11 +4,11 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/labstack/echo/v4"
 
+	"github.com/coatcheck/coatcheck/internal/names"
 	"github.com/coatcheck/coatcheck/internal/wire"
 )
 
@@ -35,22 +35,13 @@ func onlyQuery(c echo.Context, known []string) error {
 	}
 	for name, values := range query {
 		if !slices.Contains(known, name) {
-			return invalid(printable(name), "unknown query parameter; this route knows: "+strings.Join(append(slices.Clone(known), "no others"), ", "))
+			return invalid(names.Printable(name), "unknown query parameter; this route knows: "+strings.Join(append(slices.Clone(known), "no others"), ", "))
 		}
 		if len(values) > 1 {
 			return invalid(name, "given more than once")
 		}
 	}
 	return nil
-}
-
-// printable shortens a client's text, and escapes what is not plain, before an answer quotes it.
-func printable(text string) string {
-	if len(text) > 40 {
-		text = text[:40] + "…"
-	}
-	quoted := strconv.QuoteToASCII(text)
-	return quoted[1 : len(quoted)-1]
 }
 
 func has(c echo.Context, field string) bool {

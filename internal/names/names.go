@@ -2,6 +2,8 @@
 // for the library, the service, its clients and the commands.
 package names
 
+import "strconv"
+
 // Max is how many characters a name has at most.
 const Max = 200
 
@@ -27,3 +29,13 @@ var inNames = func() (allowed [256]bool) {
 	}
 	return allowed
 }()
+
+// Printable shortens a foreign text, and escapes what is not plain, before an answer or a fault
+// quotes it.
+func Printable(text string) string {
+	if len(text) > 40 {
+		text = text[:40] + "…"
+	}
+	quoted := strconv.QuoteToASCII(text)
+	return quoted[1 : len(quoted)-1]
+}

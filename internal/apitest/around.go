@@ -106,8 +106,7 @@ func targetOf(r *http.Request) string {
 	if r.URL.Opaque != "" {
 		return r.URL.Opaque
 	}
-	target := r.URL.RawPath
-	target = cmp.Or(target, r.URL.EscapedPath())
+	target := cmp.Or(r.URL.RawPath, r.URL.EscapedPath())
 	if r.URL.RawQuery != "" {
 		target += "?" + r.URL.RawQuery
 	}

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 
@@ -128,7 +129,8 @@ func (c *Contract) routeOf(template string, item *openapi3.PathItem) *route {
 			o.body = &body{described.RequestBody.Value.Required, c.contents(place(at+"/requestBody", described.RequestBody.Ref), described.RequestBody.Value.Content)}
 		}
 		for status, response := range described.Responses.Map() {
-			o.answers[number(status)] = c.answer(place(at+"/responses/"+status, response.Ref), response.Value)
+			code, _ := strconv.Atoi(status) // the document's check has read it
+			o.answers[code] = c.answer(place(at+"/responses/"+status, response.Ref), response.Value)
 		}
 		r.operations[method] = o
 		also, _ := described.Extensions["x-coatcheck-also"].(map[string]any)
@@ -139,11 +141,6 @@ func (c *Contract) routeOf(template string, item *openapi3.PathItem) *route {
 		}
 	}
 	return r
-}
-
-func number(status string) (n int) {
-	_, _ = fmt.Sscanf(status, "%d", &n) // the document's check has read it
-	return n
 }
 
 func (c *Contract) parameters(at string, refs openapi3.Parameters) (list []parameter) {

@@ -113,8 +113,7 @@ func malformed(err error) error {
 
 // wrongValue names the kind of value that a field takes.
 func wrongValue(name string, target any, err error) error {
-	var syntax *json.SyntaxError
-	if errors.As(err, &syntax) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, io.EOF) {
+	if _, is := errors.AsType[*json.SyntaxError](err); is || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, io.EOF) {
 		return malformed(err)
 	}
 	switch target.(type) {

@@ -132,8 +132,6 @@ func webProblem(err *echo.HTTPError) wire.Problem {
 		return wire.NewProblem(wire.NotFound, "no such path; GET / lists what there is")
 	case http.StatusMethodNotAllowed:
 		return wire.NewProblem(wire.MethodNotAllowed, "")
-	case http.StatusRequestEntityTooLarge:
-		return wire.NewProblem(wire.PayloadTooLarge, "")
 	case http.StatusServiceUnavailable:
 		return wire.NewProblem(wire.OutcomeUnknown, "the request took longer than this server allows")
 	}

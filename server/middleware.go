@@ -87,7 +87,7 @@ func (s *Server) limitBody(next echo.HandlerFunc) echo.HandlerFunc {
 			return next(c)
 		}
 		if request.ContentLength > s.config.MaxBody {
-			return echo.ErrStatusRequestEntityTooLarge
+			return &http.MaxBytesError{Limit: s.config.MaxBody}
 		}
 		request.Body = http.MaxBytesReader(c.Response().Writer, request.Body, s.config.MaxBody)
 		return next(c)

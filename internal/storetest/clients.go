@@ -2,6 +2,7 @@ package storetest
 
 import (
 	"context"
+	"io"
 	"net"
 	"strings"
 	"testing"
@@ -42,11 +43,7 @@ func EmbeddedClient(t testing.TB) *redis.Client {
 	if err != nil {
 		t.Fatalf("opening the embedded store: %v", err)
 	}
-	t.Cleanup(func() {
-		if err := own.Close(); err != nil {
-			t.Errorf("closing the embedded store: %v", err)
-		}
-	})
+	closedWith(t, own)
 	return closedWith(t, redis.NewClient(clientOptions(&redis.Options{
 		Addr:   "127.0.0.1:1", // never dialed
 		Dialer: func(ctx context.Context, _, _ string) (net.Conn, error) { return own.Dial(ctx) },
@@ -68,14 +65,14 @@ func clientOptions(o *redis.Options) *redis.Options {
 	return o
 }
 
-// closedWith closes a client with the test, which fails if it was closed before.
-func closedWith[C redis.UniversalClient](t testing.TB, client C) C {
+// closedWith closes a client or a store with the test, which fails if a client was closed before.
+func closedWith[C io.Closer](t testing.TB, opened C) C {
 	t.Cleanup(func() {
-		if err := client.Close(); err != nil {
-			t.Errorf("closing the client: %v", err)
+		if err := opened.Close(); err != nil {
+			t.Errorf("closing a %T: %v", opened, err)
 		}
 	})
-	return client
+	return opened
 }
 
 // Share opens a store on a client, and closes it with the test.
@@ -85,10 +82,5 @@ func Share(t testing.TB, client redis.UniversalClient, prefix string) *redisstor
 	if err != nil {
 		t.Fatalf("opening a store on a client: %v", err)
 	}
-	t.Cleanup(func() {
-		if err := store.Close(); err != nil {
-			t.Errorf("closing the store: %v", err)
-		}
-	})
-	return store
+	return closedWith(t, store)
 }

@@ -64,10 +64,5 @@ func Open(t testing.TB, config redisstore.Config) *redisstore.Store {
 	if err != nil {
 		t.Fatalf("opening the store: %v", err)
 	}
-	t.Cleanup(func() {
-		if err := store.Close(); err != nil {
-			t.Errorf("closing the store: %v", err)
-		}
-	})
-	return store
+	return closedWith(t, store)
 }

@@ -66,10 +66,3 @@ func (q *Quota) Take(owner string) (leave func(), ok bool) {
 		q.places.Free(owner)
 	}, true
 }
-
-// Taken is how many places are taken.
-func (q *Quota) Taken() int {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	return q.taken
-}

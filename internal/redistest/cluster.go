@@ -118,8 +118,6 @@ func (c *Cluster) checkFine(ctx context.Context) error {
 }
 
 func (s *Server) checkClusterState(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, queryLimit)
-	defer cancel()
 	info, err := s.client.ClusterInfo(ctx).Result()
 	if err != nil {
 		return fmt.Errorf("ask %s about the cluster: %w", s.Addr(), err)
@@ -210,8 +208,6 @@ func (s *Server) clusterSelf(ctx context.Context, key string) (clusterNode, int,
 	if err != nil {
 		return clusterNode{}, 0, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, queryLimit)
-	defer cancel()
 	slot, err := s.client.ClusterKeySlot(ctx, key).Result()
 	if err != nil {
 		return clusterNode{}, 0, fmt.Errorf("ask %s for a key's slot: %w", s.Addr(), err)
@@ -226,8 +222,6 @@ func (s *Server) clusterSelf(ctx context.Context, key string) (clusterNode, int,
 
 // clusterNodes returns the nodes that the server knows, itself among them.
 func (s *Server) clusterNodes(ctx context.Context) ([]clusterNode, error) {
-	ctx, cancel := context.WithTimeout(ctx, queryLimit)
-	defer cancel()
 	text, err := s.client.ClusterNodes(ctx).Result()
 	if err != nil {
 		return nil, fmt.Errorf("ask %s for the cluster's nodes: %w", s.Addr(), err)

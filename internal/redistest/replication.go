@@ -34,8 +34,6 @@ func checkReplication(ctx context.Context, master *Server, replicas []*Server) e
 // behind. One that a master calls online may not have been sent any write yet: the master waits for
 // its first word, up to a second.
 func checkConfirmation(ctx context.Context, master *Server, replicas int) error {
-	ctx, cancel := context.WithTimeout(ctx, queryLimit)
-	defer cancel()
 	var confirmed *redis.Cmd
 	_, err := master.client.Pipelined(ctx, func(pipe redis.Pipeliner) error {
 		pipe.Set(ctx, "redistest", "x", 0)
@@ -53,8 +51,6 @@ func checkConfirmation(ctx context.Context, master *Server, replicas int) error 
 }
 
 func (s *Server) replicationInfo(ctx context.Context) (string, error) {
-	ctx, cancel := context.WithTimeout(ctx, queryLimit)
-	defer cancel()
 	info, err := s.client.Info(ctx, "replication").Result()
 	if err != nil {
 		return "", fmt.Errorf("ask %s about its replication: %w", s.Addr(), err)

@@ -93,8 +93,6 @@ func (s *Server) hurry() {
 // checkKnows returns nil when the sentinel knows the other sentinels and that many replicas, sees
 // them all in good health, and would reach the quorum.
 func (s sentinel) checkKnows(ctx context.Context, replicas int) error {
-	ctx, cancel := context.WithTimeout(ctx, queryLimit)
-	defer cancel()
 	master, err := s.client.Master(ctx, masterName).Result()
 	if err != nil {
 		return fmt.Errorf("ask sentinel %s for the master: %w", s.Addr(), err)
@@ -210,8 +208,6 @@ func (s *SentinelSet) agreedMaster(ctx context.Context) (*Server, error) {
 }
 
 func (s sentinel) masterAddr(ctx context.Context) (string, error) {
-	ctx, cancel := context.WithTimeout(ctx, queryLimit)
-	defer cancel()
 	hostPort, err := s.client.GetMasterAddrByName(ctx, masterName).Result()
 	return strings.Join(hostPort, ":"), err
 }
@@ -221,8 +217,6 @@ func (s *Server) checkWritable(ctx context.Context) error {
 	if s.Pid() == 0 {
 		return fmt.Errorf("%s is not running", s.Addr())
 	}
-	ctx, cancel := context.WithTimeout(ctx, queryLimit)
-	defer cancel()
 	if err := s.client.Del(ctx, "redistest:no-such-key").Err(); err != nil {
 		return fmt.Errorf("write to %s: %w", s.Addr(), err)
 	}

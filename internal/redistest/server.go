@@ -139,6 +139,7 @@ func (s *Server) firstStart() error {
 }
 
 // clientOptions are those of a client without retries, so that what it reports is what happened.
+// Each of its questions has queryLimit for its answer.
 // The pool is wide because go-redis stops dialling for a while after as many failed dials as the
 // pool has places, and a server that has been down for long should be reachable as soon as it is
 // back.
@@ -149,6 +150,7 @@ func (s *Server) clientOptions() *redis.Options {
 		MaxRetries:               -1,
 		DialerRetries:            1,
 		PoolSize:                 1000,
+		ReadTimeout:              queryLimit,
 		ContextTimeoutEnabled:    true,
 		DisableIdentity:          true,
 		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},

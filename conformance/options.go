@@ -19,12 +19,12 @@ type options struct {
 	body2       string
 	contentType string
 	query       string
-	extra       fields // headers of every request
-	header      string // carries the key
-	longKey     int    // characters
-	marker      field  // of a replayed answer; its name is "" if there is none
-	policy      string // where the refusals link to; "" = anywhere
-	unknown     pattern
+	extra       []field // headers of every request
+	header      string  // carries the key
+	longKey     int     // characters
+	marker      field   // of a replayed answer; its name is "" if there is none
+	policy      string  // where the refusals link to; "" = anywhere
+	unknown     regexp.Regexp
 
 	tokenURL    string
 	tokenHeader string
@@ -47,8 +47,8 @@ type options struct {
 	timeout time.Duration
 	wait    time.Duration
 
-	run    pattern
-	skip   pattern
+	run    regexp.Regexp
+	skip   regexp.Regexp
 	list   bool
 	json   bool
 	strict bool
@@ -56,7 +56,7 @@ type options struct {
 
 // parse reads the command line; what is wrong with it is one error, or flag.ErrHelp.
 func parse(args []string, stderr io.Writer) (*options, error) {
-	o := &options{marker: field{"Idempotent-Replayed", "true"}, unknown: pattern{regexp.MustCompile(`outcome-unknown`)}}
+	o := &options{marker: field{"Idempotent-Replayed", "true"}}
 	set := flag.NewFlagSet("conformance", flag.ContinueOnError)
 	set.SetOutput(io.Discard)
 	base := set.String("url", "", "the server, such as `http://localhost:8080`")
@@ -89,7 +89,7 @@ func (o *options) requestFlags(set *flag.FlagSet) {
 	set.StringVar(&o.body2, "body2", `{"amount":1300,"currency":"EUR","to":"acct_1"}`, "another `payload` that succeeds with a new key")
 	set.StringVar(&o.contentType, "content-type", "application/json", "the payload's media `type`")
 	set.StringVar(&o.query, "query", "conformance=2", "a `query` that the path takes and that makes it another request")
-	set.Var(&o.extra, "H", "`Name: value`, a header of every request; repeatable")
+	set.Func("H", "`Name: value`, a header of every request; repeatable", o.addHeader)
 	set.StringVar(&o.header, "header", "Idempotency-Key", "the `header` that carries the key. With the -token-header, every key is a token from -token-url")
 	set.IntVar(&o.longKey, "long-key", 300, "a key of this many `characters` is too long")
 }
@@ -97,7 +97,7 @@ func (o *options) requestFlags(set *flag.FlagSet) {
 func (o *options) knowledgeFlags(set *flag.FlagSet) {
 	set.Var(&o.marker, "marker", "`Name: value`, the header that marks a replayed answer; '' if there is none")
 	set.StringVar(&o.policy, "policy", "", "the `path` or URL of the route's policy, which refusals have to link to; without it any link will do")
-	set.Var(&o.unknown, "unknown", "`regexp` for the type or code of a problem that says: the first attempt's outcome is unknown")
+	set.TextVar(&o.unknown, "unknown", regexp.MustCompile(`outcome-unknown`), "`regexp` for the type or code of a problem that says: the first attempt's outcome is unknown")
 	set.StringVar(&o.tokenURL, "token-url", "", "a POST to this `path` or URL issues a token")
 	set.StringVar(&o.tokenHeader, "token-header", "Idempotency-Token", "the `header` that carries an issued token")
 	set.StringVar(&o.tokenBody, "token-body", "", "the `JSON` that asks for a token, if any is needed")
@@ -118,8 +118,8 @@ func (o *options) runFlags(set *flag.FlagSet) {
 	set.IntVar(&o.burst, "n", 50, "how many duplicates are sent at once")
 	set.DurationVar(&o.timeout, "timeout", 30*time.Second, "how long one answer may take")
 	set.DurationVar(&o.wait, "wait", time.Minute, "how long a retry is repeated while the first attempt is in progress")
-	set.Var(&o.run, "run", "run only the checks that match this `regexp`")
-	set.Var(&o.skip, "skip", "leave out the checks that match this `regexp`")
+	set.TextVar(&o.run, "run", regexp.MustCompile(""), "run only the checks that match this `regexp`")
+	set.TextVar(&o.skip, "skip", regexp.MustCompile("^$"), "leave out the checks that match this `regexp`")
 	set.BoolVar(&o.list, "list", false, "list the checks and what they need")
 	set.BoolVar(&o.json, "json", false, "report as JSON")
 	set.BoolVar(&o.strict, "strict", false, "a check that is not applicable counts as failed")
@@ -189,7 +189,7 @@ func (o *options) issued() bool { return strings.EqualFold(o.header, o.tokenHead
 func (o *options) choose(all []check) []check {
 	var chosen []check
 	for _, c := range all {
-		if o.run.matches(c.name, true) && !o.skip.matches(c.name, false) {
+		if o.run.MatchString(c.name) && !o.skip.MatchString(c.name) {
 			chosen = append(chosen, c)
 		}
 	}
@@ -216,39 +216,12 @@ func (f *field) Set(text string) error {
 	return nil
 }
 
-// fields are header fields, one for each time that the flag is given.
-type fields []field
-
-func (f *fields) String() string { return "" }
-
-func (f *fields) Set(text string) error {
+// addHeader reads a header of every request.
+func (o *options) addHeader(text string) error {
 	var one field
 	if err := one.Set(text); err != nil || one == (field{}) {
 		return errors.Join(err, errors.New("a header is needed"))
 	}
-	*f = append(*f, one)
+	o.extra = append(o.extra, one)
 	return nil
-}
-
-// pattern is a regular expression; the zero value is none.
-type pattern struct{ expression *regexp.Regexp }
-
-func (p *pattern) String() string {
-	if p.expression == nil {
-		return ""
-	}
-	return p.expression.String()
-}
-
-func (p *pattern) Set(text string) (err error) {
-	p.expression, err = regexp.Compile(text)
-	return err
-}
-
-// matches says whether a text matches; without an expression it is what the caller says.
-func (p *pattern) matches(text string, without bool) bool {
-	if p.expression == nil {
-		return without
-	}
-	return p.expression.MatchString(text)
 }

@@ -23,7 +23,7 @@ func (s *suite) malformed(ctx context.Context) answer {
 func (s *suite) expect(ctx context.Context, r request, status int) answer {
 	a := s.send(ctx, r)
 	if a.status != status {
-		failf(a, "%d", status)
+		failf(a, "%d, and nothing is run", status)
 	}
 	return a
 }

@@ -154,7 +154,7 @@ func (s *suite) isUnknown(a answer) bool {
 	}
 	problem := a.object()
 	for _, member := range []string{"type", "code"} {
-		if text, ok := problem[member].(string); ok && s.o.unknown.matches(text, false) {
+		if text, ok := problem[member].(string); ok && s.o.unknown.MatchString(text) {
 			return true
 		}
 	}
@@ -162,12 +162,10 @@ func (s *suite) isUnknown(a answer) bool {
 }
 
 func sleep(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
 	select {
 	case <-ctx.Done():
 		return errors.Join(errors.New("interrupted"), context.Cause(ctx))
-	case <-timer.C:
+	case <-time.After(d):
 		return nil
 	}
 }

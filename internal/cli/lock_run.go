@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"os/exec"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -18,17 +16,14 @@ import (
 
 // lockRun is `lock run`: a command that runs while a lock is held for it.
 type lockRun struct {
-	name    string
-	command []string
-	request client.LockRequest
-	grace   time.Duration // at most, between SIGTERM and SIGKILL
+	commandRun
 
-	warnings io.Writer
-	quiet    func() // nothing waits any more
+	name    string
+	request client.LockRequest
 }
 
 func (p *program) lockRunCommand() *cobra.Command {
-	r := &lockRun{warnings: p.stderr, quiet: p.quiet}
+	r := &lockRun{commandRun: p.commandRun()}
 	command := &cobra.Command{
 		Use: "run NAME -- CMD…", Short: "Run a command under a lock",
 		Long: "Run CMD while holding the lock NAME. LOCK_NAME, LOCK_FENCE and the end of the lease (LOCK_NOT_AFTER_FILE) are in its environment. The lock is renewed while CMD\n" +
@@ -52,9 +47,6 @@ func (p *program) lockRunCommand() *cobra.Command {
 	command.ValidArgsFunction = offerLocks(p, s, cobra.ShellCompDirectiveDefault)
 	command.RunE = func(c *cobra.Command, args []string) error {
 		return p.atLocks(c, s, func(ctx context.Context, from acquire) error {
-			if _, err := exec.LookPath(args[1]); err != nil {
-				return usageError{err}
-			}
 			r.name, r.command, r.request.Owner = args[0], args[1:], ownerOf(r.request.Owner)
 			if err := r.settle(); err != nil {
 				return err

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/signal"
 	"strconv"
 	"time"
 
@@ -17,28 +16,13 @@ import (
 )
 
 func (r *lockRun) run(ctx context.Context, from acquire) error {
-	ctx, stop := supervise.UntilQuit(ctx)
-	defer stop()
-	// of the lock: once the command runs, signals are for it
-	life, end := context.WithCancel(context.WithoutCancel(ctx))
-	defer end()
-	waiting := context.AfterFunc(ctx, end)
-	held, err := from(life, r.name, r.request)
-	r.quiet()
-	if err != nil {
-		return errors.Join(context.Cause(ctx), r.notObtained(err))
-	}
-	signals := make(chan os.Signal, 16)
-	signal.Notify(signals, supervise.Signals()...)
-	defer signal.Stop(signals)
-	h := newLockTenure(held, r.request.TTL)
-	if !waiting() {
-		h.giveBack()
-		return context.Cause(ctx)
-	}
-	ended, err := supervise.Run(h, r.command, supervise.Allowed(r.request.TTL, r.grace), signals, r.warnings)
-	h.giveBack()
-	return endOf(ended.Code, err)
+	return r.under(ctx, func(life context.Context) (tenure, error) {
+		held, err := from(life, r.name, r.request)
+		if err != nil {
+			return nil, r.notObtained(err)
+		}
+		return &lockTenure{held, r.request.TTL, time.Now().Add(-supervise.SinceBoot()).Round(0)}, nil
+	})
 }
 
 type lockTenure struct {
@@ -48,11 +32,11 @@ type lockTenure struct {
 	epoch time.Time // when the boot clock was at zero, by the wall clock as it was at the beginning
 }
 
-func newLockTenure(held heldLock, ttl time.Duration) *lockTenure {
-	return &lockTenure{held, ttl, time.Now().Add(-supervise.SinceBoot()).Round(0)}
-}
+func (h *lockTenure) TTL() time.Duration { return h.ttl }
 
-func (h *lockTenure) giveBack() {
+func (*lockTenure) open(context.Context) error { return nil }
+
+func (h *lockTenure) giveBack(*supervise.End) {
 	ctx, cancel := context.WithTimeout(context.Background(), farewell)
 	defer cancel()
 	_ = h.Release(ctx) // else it ends with its lease

@@ -47,14 +47,6 @@ type exitError struct{ code int }
 
 func (e exitError) Error() string { return fmt.Sprintf("exit code %d", e.code) }
 
-// endOf returns how a command that coatcheck ran for its user ended, or what kept it from that.
-func endOf(code int, err error) error {
-	if err != nil {
-		return err
-	}
-	return exitError{code: code}
-}
-
 // Main runs the program with the arguments, environment, standard streams and signals of
 // the process, and returns the exit code: 0 done, 1 failed, 2 wrong usage, 75 try again later, or
 // that of the command which it ran. It is called once.

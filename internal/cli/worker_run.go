@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os/exec"
 	"sync/atomic"
 	"time"
 
@@ -19,23 +18,30 @@ import (
 
 // workerRun is `worker run`: a command that runs while a worker id is held for it.
 type workerRun struct {
+	commandRun
+
 	pool    string
-	command []string
 	request client.WorkerRequest
 	wait    time.Duration // how long the lease may take to be had
-	grace   time.Duration // at most, between SIGTERM and SIGKILL
 	// how far the end of the command's last timestamp may be ahead of its clock
 	ahead time.Duration
+}
 
+// commandRun is a command that runs while a lease is held for it.
+type commandRun struct {
+	command  []string
+	grace    time.Duration // at most, between SIGTERM and SIGKILL
 	warnings io.Writer
 	quiet    func() // nothing waits any more
 }
+
+func (p *program) commandRun() commandRun { return commandRun{warnings: p.stderr, quiet: p.quiet} }
 
 // shortestRun is the shortest TTL with which a process can be stopped in time with some certainty.
 const shortestRun = time.Second
 
 func (p *program) workerRunCommand() *cobra.Command {
-	r := &workerRun{warnings: p.stderr, quiet: p.quiet}
+	r := &workerRun{commandRun: p.commandRun()}
 	var shape poolShape
 	var identity string
 	command := &cobra.Command{
@@ -60,9 +66,6 @@ func (p *program) workerRunCommand() *cobra.Command {
 		config.Span("grace", "5s", 0, time.Hour, "how long CMD may take to end between SIGTERM and SIGKILL; less if the window ends sooner", &r.grace))...)
 	command.ValidArgsFunction = offerPools(p, s, cobra.ShellCompDirectiveDefault)
 	return p.ask(command, s, func(ctx context.Context, service *client.Client, args []string) error {
-		if _, err := exec.LookPath(args[1]); err != nil {
-			return usageError{err}
-		}
 		r.pool, r.command, r.request = args[0], args[1:], shape.request(identity, s.said)
 		return r.run(ctx, service)
 	})
@@ -72,6 +75,7 @@ type held struct {
 	*client.Holder
 
 	lease client.WorkerLease
+	ahead time.Duration         // as the command's run has it
 	late  time.Duration         // the holder's clock is behind the server's by no more
 	fault atomic.Pointer[error] // of the last renewal; nil = it succeeded
 }

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/signal"
 	"strconv"
 	"time"
 
@@ -18,44 +17,25 @@ import (
 )
 
 func (r *workerRun) run(ctx context.Context, service *client.Client) error {
-	ctx, stop := supervise.UntilQuit(ctx)
-	defer stop()
-	// of the lease: once the command runs, signals are for it
-	life, end := context.WithCancel(context.WithoutCancel(ctx))
-	defer end()
-	waiting := context.AfterFunc(ctx, end)
-	h, err := r.obtain(life, service)
-	r.quiet()
-	if err != nil {
-		return errors.Join(context.Cause(ctx), err)
-	}
-	signals := make(chan os.Signal, 16)
-	signal.Notify(signals, supervise.Signals()...)
-	defer signal.Stop(signals)
-	err = h.open(life)
-	if !waiting() || err != nil {
-		h.giveBack(h.lease.NotBefore)
-		return errors.Join(context.Cause(ctx), err)
-	}
-	ended, err := supervise.Run(h, r.command, supervise.Allowed(h.lease.TTL, r.grace), signals, r.warnings)
-	h.giveBack(r.usedUntil(h.lease, ended.Last))
-	return endOf(ended.Code, err)
+	return r.under(ctx, func(life context.Context) (tenure, error) { return r.obtain(life, service) })
 }
+
+func (h *held) TTL() time.Duration { return h.lease.TTL }
 
 // usedUntil is the end of the last timestamp that a command can have stamped whose clock read last
 // at the latest. Only the command knows its timestamps.
-func (r *workerRun) usedUntil(lease client.WorkerLease, last time.Time) time.Time {
-	layout, err := snowflake.ParseLayout(lease.Layout)
+func (h *held) usedUntil(last time.Time) time.Time {
+	layout, err := snowflake.ParseLayout(h.lease.Layout)
 	if last.IsZero() || err != nil {
 		return time.Time{} // not known
 	}
-	return last.Add(max(layout.Unit, r.ahead))
+	return last.Add(max(layout.Unit, h.ahead))
 }
 
 // attempt asks once for a lease, and refuses a slow one: the holder's clock begins when the reply
 // comes, and is as late as the reply.
 func (r *workerRun) attempt(ctx context.Context, service *client.Client) (*held, error) {
-	h := &held{}
+	h := &held{ahead: r.ahead}
 	asked := supervise.SinceBoot()
 	var err error
 	h.Holder, err = service.HoldWorker(ctx, r.pool, r.request, client.HoldOptions{Observe: h.observe})
@@ -67,7 +47,7 @@ func (r *workerRun) attempt(ctx context.Context, service *client.Client) (*held,
 	if err == nil && h.late <= h.lease.TTL/4 {
 		return h, nil
 	}
-	h.giveBack(h.lease.NotBefore)
+	h.giveBack(nil)
 	return nil, errors.Join(holder.ErrLate, err)
 }
 
@@ -88,9 +68,12 @@ func (h *held) open(ctx context.Context) error {
 	return nil
 }
 
-// giveBack releases the lease. usedUntil is the end of the last timestamp that may have been
-// stamped; the zero time if that is not known.
-func (h *held) giveBack(usedUntil time.Time) {
+// giveBack releases the lease, with the end of the last timestamp that may have been stamped.
+func (h *held) giveBack(end *supervise.End) {
+	usedUntil := h.lease.NotBefore
+	if end != nil {
+		usedUntil = h.usedUntil(end.Last)
+	}
 	ctx, cancel := context.WithTimeout(context.Background(), farewell)
 	defer cancel()
 	_ = h.Release(ctx, usedUntil) // else it ends with its window

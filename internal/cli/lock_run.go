@@ -71,18 +71,11 @@ func (r *lockRun) settle() error {
 
 // notObtained is the error of a lock that was not granted, with what to try.
 func (r *lockRun) notObtained(err error) error {
-	held := errors.Is(err, client.ErrHeld) || errors.Is(err, lock.ErrHeld)
-	later := held
-	for _, kind := range []error{
-		client.ErrUnavailable, client.ErrUnknownOutcome, client.ErrQuarantined, client.ErrLost,
-		redisstore.ErrUnavailable, redisstore.ErrUnknownOutcome, lock.ErrInDoubt, lock.ErrLost,
-	} {
-		later = later || errors.Is(err, kind)
-	}
 	switch {
-	case held:
+	case isAny(err, client.ErrHeld, lock.ErrHeld):
 		return laterError{fmt.Errorf("%w\nTry again later, or have it wait with --wait 1m. Who holds it: coatcheck lock ls %s", err, r.name)}
-	case later:
+	case isAny(err, client.ErrUnavailable, client.ErrUnknownOutcome, client.ErrQuarantined, client.ErrLost,
+		redisstore.ErrUnavailable, redisstore.ErrUnknownOutcome, lock.ErrInDoubt, lock.ErrLost):
 		return laterError{err}
 	}
 	return err

@@ -18,21 +18,23 @@ func shownPool(pool client.Pool) wire.WorkerPool {
 	}
 }
 
+// isAny reports whether an error is of one of the kinds.
+func isAny(err error, kinds ...error) bool {
+	return slices.ContainsFunc(kinds, func(kind error) bool { return errors.Is(err, kind) })
+}
+
 // kindOf gives an error its exit code.
 func kindOf(err error) error {
-	is := func(kinds ...error) bool {
-		return slices.ContainsFunc(kinds, func(kind error) bool { return errors.Is(err, kind) })
-	}
 	switch {
 	case err == nil || errors.As(err, new(usageError)) || errors.As(err, new(laterError)) || errors.As(err, new(exitError)):
 		return err
-	case is(client.ErrInvalidRequest, lock.ErrRequest):
+	case isAny(err, client.ErrInvalidRequest, lock.ErrRequest):
 		return usageError{err}
-	case is(client.ErrBehind):
+	case errors.Is(err, client.ErrBehind):
 		return fmt.Errorf("%w\nFind out what was handed out, and set it past that: coatcheck counter set KEY VALUE, for a tag of segments coatcheck segment set TAG NEXT", err)
-	case is(client.ErrUnavailable, client.ErrExhausted, client.ErrQuarantined, client.ErrHeld, client.ErrAttemptRunning),
+	case isAny(err, client.ErrUnavailable, client.ErrExhausted, client.ErrQuarantined, client.ErrHeld, client.ErrAttemptRunning),
 		// of commands that go to Redis themselves
-		is(redisstore.ErrUnavailable, lock.ErrHeld, lock.ErrInDoubt):
+		isAny(err, redisstore.ErrUnavailable, lock.ErrHeld, lock.ErrInDoubt):
 		return laterError{err}
 	}
 	return err

@@ -88,11 +88,11 @@ func (r *workerRun) obtain(ctx context.Context, service *client.Client) (*held, 
 		if err == nil {
 			return h, nil
 		}
-		named, later := waitOf(err)
 		left := r.wait - time.Since(began)
-		if !later || ctx.Err() != nil {
+		if ctx.Err() != nil || !isAny(err, client.ErrExhausted, client.ErrQuarantined, client.ErrUnavailable, client.ErrUnknownOutcome, holder.ErrLate) {
 			return nil, err
 		}
+		named := redisstore.RetryAfter(err)
 		if left <= 0 {
 			return nil, laterError{fmt.Errorf("no worker id was leased: %w%s", err, r.advice(err, named))}
 		}
@@ -112,13 +112,4 @@ func (r *workerRun) advice(err error, named time.Duration) string {
 		text += " If the pool is new: coatcheck worker create " + r.pool
 	}
 	return text
-}
-
-// waitOf reports whether asking again for a lease can help, and the stated wait.
-func waitOf(err error) (named time.Duration, later bool) {
-	named = redisstore.RetryAfter(err)
-	for _, kind := range []error{client.ErrExhausted, client.ErrQuarantined, client.ErrUnavailable, client.ErrUnknownOutcome, holder.ErrLate} {
-		later = later || errors.Is(err, kind)
-	}
-	return named, later
 }

@@ -11,9 +11,7 @@ import (
 )
 
 func (p *program) configCommand() *cobra.Command {
-	command := &cobra.Command{Use: "config", Short: "Check and show the configuration", Args: noArgs, RunE: func(c *cobra.Command, _ []string) error {
-		return c.Help()
-	}}
+	command := group("config", "Check and show the configuration", "")
 	add := func(use, short string, do func(*config.Sources) error, check bool) {
 		sub := p.configOfService(use, short, do, check)
 		sub.AddCommand(p.configOfService("serve", short+" of the service", do, check), p.configOfGateway("gateway", short+" of the gateway", do, check))

@@ -116,9 +116,7 @@ func serverOf(s *doctor.Inspected) examinedServer {
 	case s.Master:
 		shown.Role = "master"
 	}
-	if shown.Version = s.Info["valkey_version"]; shown.Version == "" {
-		shown.Version = s.Info["redis_version"]
-	}
+	shown.Version = cmp.Or(s.Info["valkey_version"], s.Info["redis_version"])
 	return shown
 }
 
@@ -128,14 +126,8 @@ func (p *program) tell(e *examination, found examined) error {
 	if err := p.print(found, found.people()); err != nil {
 		return err
 	}
-	limit := doctor.Warning
-	if e.failOn == never {
-		return nil
-	}
-	if err := limit.UnmarshalText([]byte(e.failOn)); err != nil {
-		return err
-	}
-	if found.Worst >= limit {
+	limit, limited := map[string]doctor.Severity{doctor.Warning.String(): doctor.Warning, doctor.Critical.String(): doctor.Critical}[e.failOn]
+	if limited && found.Worst >= limit {
 		return exitError{failed}
 	}
 	return nil

@@ -54,9 +54,7 @@ func openMySQL(target *url.URL) (*sql.DB, error) {
 	if err != nil {
 		return nil, errors.New("the driver does not take one of the parameters after the question mark")
 	}
-	port := target.Port()
-	port = cmp.Or(port, "3306")
-	config.Net, config.Addr, config.DBName = "tcp", net.JoinHostPort(target.Hostname(), port), target.Path[1:]
+	config.Net, config.Addr, config.DBName = "tcp", net.JoinHostPort(target.Hostname(), cmp.Or(target.Port(), "3306")), target.Path[1:]
 	config.User = target.User.Username()
 	config.Passwd, _ = target.User.Password()
 	config.Logger = &mysql.NopLogger{} // what it says is in the error as well

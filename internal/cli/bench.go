@@ -158,7 +158,7 @@ func (p *program) measure(ctx context.Context, b *benching, w work, at string, s
 	}
 	report := reportOf(b, at, result)
 	report.Left = b.tidy(ctx, w, sweepAll)
-	return p.hand(b, report, result)
+	return p.hand(b, report)
 }
 
 func (w work) openAll(ctx context.Context, b *benching, live liveLine) error {
@@ -195,10 +195,11 @@ func (b *benching) tidy(ctx context.Context, w work, sweepAll func(context.Conte
 	return ""
 }
 
-func (p *program) hand(b *benching, report benchReport, result *loadgen.Result) error {
+func (p *program) hand(b *benching, report benchReport) error {
 	if err := p.print(report, report.people()); err != nil {
 		return err
 	}
+	result := report.result
 	err := errors.Join(
 		writeFile(b.csv, func(f *os.File) error { return result.WriteCSV(f) }),
 		writeFile(b.plot, func(f *os.File) error {

@@ -29,9 +29,7 @@ type benchReport struct {
 	Delay       *benchLatencies  `json:"delay_us,omitempty"` // open loop: how late calls began
 	Left        string           `json:"left,omitempty"`     // what stays behind
 
-	codes []string
-	first map[string]error
-	times loadgen.Latencies
+	result *loadgen.Result
 }
 
 // benchLatencies are microseconds.
@@ -57,7 +55,7 @@ func latenciesOf(l loadgen.Latencies) benchLatencies {
 func reportOf(b *benching, at string, r *loadgen.Result) benchReport {
 	report := benchReport{
 		What: b.what, At: at, Concurrency: b.concurrency, Names: b.names, Rate: r.Rate, Started: r.Started.UTC().Truncate(time.Millisecond), Took: float64(r.Took.Milliseconds()), Interrupted: r.Interrupted,
-		Requests: r.Done, Failed: r.Failed, Errors: r.Errors, Unsent: r.Unsent, Throughput: math.Round(r.Throughput()*10) / 10, Latency: latenciesOf(r.Latency), codes: r.Codes(), first: r.First, times: r.Latency,
+		Requests: r.Done, Failed: r.Failed, Errors: r.Errors, Unsent: r.Unsent, Throughput: math.Round(r.Throughput()*10) / 10, Latency: latenciesOf(r.Latency), result: r,
 	}
 	if r.Failed > 0 {
 		failures := latenciesOf(r.Failures)
@@ -103,16 +101,13 @@ func (r benchReport) people() string {
 	fmt.Fprintf(&text, "%s at %s: %s, %d keys, %s%s\n\n", r.What, r.At, r.load(), r.Names, loadgen.Short(time.Duration(r.Took)*time.Millisecond), ended)
 	fmt.Fprintf(&text, "requests     %d\n", r.Requests)
 	fmt.Fprintf(&text, "throughput   %s/s\n", count(r.Throughput))
-	for _, row := range []struct {
-		name    string
-		percent float64
-	}{{"p50", 50}, {"p75", 75}, {"p90", 90}, {"p95", 95}, {"p99", 99}, {"p99.9", 99.9}} {
-		fmt.Fprintf(&text, "%-12s %s\n", row.name, loadgen.Short(r.times.At(row.percent)))
+	for _, percent := range []float64{50, 75, 90, 95, 99, 99.9} {
+		fmt.Fprintf(&text, "p%-11g %s\n", percent, loadgen.Short(r.result.Latency.At(percent)))
 	}
-	fmt.Fprintf(&text, "%-12s %s\n", "max", loadgen.Short(r.times.Max()))
+	fmt.Fprintf(&text, "max          %s\n", loadgen.Short(r.result.Latency.Max()))
 	fmt.Fprintf(&text, "errors       %d\n", r.Failed)
-	for _, code := range r.codes {
-		fmt.Fprintf(&text, "             %d %s: %v\n", r.Errors[code], code, r.first[code])
+	for _, code := range r.result.Codes() {
+		fmt.Fprintf(&text, "             %d %s: %v\n", r.Errors[code], code, r.result.First[code])
 	}
 	if r.Failures != nil {
 		fmt.Fprintf(&text, "             they took p50 %s, p99 %s, and are not in the percentiles above\n", fromUS(r.Failures.P50), fromUS(r.Failures.P99))

@@ -102,16 +102,8 @@ func (r *Result) overPercentiles(title string) chart {
 // nines returns 10 as 90%, 100 as 99%, and so on.
 func nines(most float64) []tick {
 	ticks := []tick{{1, "0%"}, {2, "50%"}}
-	for x, label := 10.0, "90%"; x <= most; x *= 10 {
-		ticks = append(ticks, tick{x, label})
-		switch label {
-		case "90%":
-			label = "99%"
-		case "99%":
-			label = "99.9%"
-		default:
-			label = strings.TrimSuffix(label, "%") + "9%"
-		}
+	for x, count := 10.0, 1; x <= most; x, count = x*10, count+1 {
+		ticks = append(ticks, tick{x, fmt.Sprintf("%.*f%%", max(count-2, 0), 100-100/x)})
 	}
 	return ticks
 }

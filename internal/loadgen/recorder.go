@@ -41,11 +41,13 @@ type Result struct {
 }
 
 // Throughput is how many calls a second succeeded.
-func (r *Result) Throughput() float64 {
-	if r.Took <= 0 {
+func (r *Result) Throughput() float64 { return perSecond(r.Done, r.Took) }
+
+func perSecond(n int64, took time.Duration) float64 {
+	if took <= 0 {
 		return 0
 	}
-	return float64(r.Done) / r.Took.Seconds()
+	return float64(n) / took.Seconds()
 }
 
 // Latencies are a distribution.
@@ -78,12 +80,7 @@ type Row struct {
 }
 
 // Rate is how many calls a second succeeded.
-func (r Row) Rate() float64 {
-	if r.Took <= 0 {
-		return 0
-	}
-	return float64(r.Done) / r.Took.Seconds()
-}
+func (r Row) Rate() float64 { return perSecond(r.Done, r.Took) }
 
 // recorder keeps what callers record, in shards, so that they do not wait for each other.
 type recorder struct {

@@ -27,15 +27,24 @@ func (h Hazard) String() string { return fmt.Sprintf("%s: %s (%s)", h.Server, h.
 // or rare writing to disk. The embedded store has none. A server that hides its settings has none
 // that are known. The error is that of [redisstore.Store.EachMaster].
 func Hazards(ctx context.Context, store *redisstore.Store) ([]Hazard, error) {
+	all, err := ofMasters(ctx, store, "settings", func(ctx context.Context, node *redis.Client) ([]Hazard, error) {
+		return hazards(ctx, node, store.Restarts())
+	})
+	slices.SortFunc(all, func(a, b Hazard) int { return strings.Compare(a.String(), b.String()) })
+	return all, err
+}
+
+// ofMasters asks every master, and puts together what they have. The embedded store has nothing.
+func ofMasters[T any](ctx context.Context, store *redisstore.Store, op string, ask func(context.Context, *redis.Client) ([]T, error)) ([]T, error) {
 	if store.Mode() == redisstore.Embedded {
 		return nil, nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, store.Timeout())
 	defer cancel()
 	var mu sync.Mutex
-	var all []Hazard
-	err := store.EachMaster(ctx, "settings", func(ctx context.Context, node *redis.Client) error {
-		found, err := hazards(ctx, node, store.Restarts())
+	var all []T
+	err := store.EachMaster(ctx, op, func(ctx context.Context, node *redis.Client) error {
+		found, err := ask(ctx, node)
 		mu.Lock()
 		defer mu.Unlock()
 		all = append(all, found...)
@@ -44,7 +53,6 @@ func Hazards(ctx context.Context, store *redisstore.Store) ([]Hazard, error) {
 	if err != nil {
 		return nil, err
 	}
-	slices.SortFunc(all, func(a, b Hazard) int { return strings.Compare(a.String(), b.String()) })
 	return all, nil
 }
 

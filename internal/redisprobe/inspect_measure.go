@@ -49,7 +49,7 @@ func clock(ctx context.Context, node *redis.Client) doctor.Clock {
 	best := doctor.Clock{Err: "not asked"}
 	for range clockSamples {
 		before := time.Now()
-		at, err := serverTime(ctx, node)
+		at, err := node.Time(ctx).Result()
 		trip := time.Since(before) // monotonic: a step of the clock meanwhile does not shorten it
 		if err != nil {
 			if best.Err != "" {
@@ -63,10 +63,6 @@ func clock(ctx context.Context, node *redis.Client) doctor.Clock {
 		}
 	}
 	return best
-}
-
-func serverTime(ctx context.Context, node *redis.Client) (time.Time, error) {
-	return node.Time(ctx).Result()
 }
 
 func (i *inspector) latency(trip func() error) doctor.Latency {

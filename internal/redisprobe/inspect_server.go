@@ -48,14 +48,14 @@ func (i *inspector) ask(ctx context.Context, addr, tag string) doctor.Inspected 
 
 // denied reports whether an answer is that the user may not run the command.
 func denied(err error) bool {
-	var reply redis.Error
-	return errors.As(err, &reply) && strings.HasPrefix(reply.Error(), "NOPERM")
+	reply, ok := errors.AsType[redis.Error](err)
+	return ok && strings.HasPrefix(reply.Error(), "NOPERM")
 }
 
 // isUnknown reports whether an answer is that the server does not know the command.
 func isUnknown(err error) bool {
-	var reply redis.Error
-	return errors.As(err, &reply) && strings.HasPrefix(reply.Error(), "ERR unknown command")
+	reply, ok := errors.AsType[redis.Error](err)
+	return ok && strings.HasPrefix(reply.Error(), "ERR unknown command")
 }
 
 // settings reads one setting at a time, since Redis 6.2 takes no more, all in one round trip.

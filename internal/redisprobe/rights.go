@@ -5,7 +5,6 @@ import (
 	"errors"
 	"slices"
 	"strings"
-	"sync"
 
 	"github.com/redis/go-redis/v9"
 
@@ -146,25 +145,12 @@ func (n needed) words(key, channel string) []any {
 // alphabet. It changes nothing. The embedded store denies none. The error is that of
 // [redisstore.Store.EachMaster].
 func Denied(ctx context.Context, store *redisstore.Store) ([]string, error) {
-	if store.Mode() == redisstore.Embedded {
-		return nil, nil
-	}
-	ctx, cancel := context.WithTimeout(ctx, store.Timeout())
-	defer cancel()
-	var mu sync.Mutex
-	var all []string
-	err := store.EachMaster(ctx, "rights", func(ctx context.Context, node *redis.Client) error {
+	all, err := ofMasters(ctx, store, "rights", func(ctx context.Context, node *redis.Client) ([]string, error) {
 		tried, err := try(ctx, node, commandsOf(store.Mode()), store.Key("doctor", "none"), store.Key("doctor", "none"))
-		mu.Lock()
-		defer mu.Unlock()
-		all = append(all, tried.denied...)
-		return err
+		return tried.denied, err
 	})
-	if err != nil {
-		return nil, err
-	}
 	slices.Sort(all)
-	return slices.Compact(all), nil
+	return slices.Compact(all), err
 }
 
 type tried struct {

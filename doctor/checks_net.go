@@ -35,9 +35,7 @@ func settingsSeen(_ *exam, s *Inspected) verdict {
 	if s.ConfigUnseen == "" && len(s.Info) > 0 {
 		return fine("tells its settings")
 	}
-	why := s.ConfigUnseen
-	why = cmp.Or(why, "INFO is not answered")
-	return note("its settings cannot be seen: "+why,
+	return note("its settings cannot be seen: "+cmp.Or(s.ConfigUnseen, "INFO is not answered"),
 		"saving and appendfsync, min-replicas, the backlog, time limits and notifications were not judged: a managed Redis has them in its console",
 		"ACL SETUSER <user> +config|get +info, where you run it yourself")
 }
@@ -77,19 +75,15 @@ func keepalive(_ *exam, s *Inspected) verdict {
 
 // scriptLimit is after how long Redis answers BUSY to others while a script runs.
 func scriptLimit(x *exam, s *Inspected) verdict {
-	text, told := s.Config["busy-reply-threshold"]
-	name := "busy-reply-threshold"
-	if !told {
-		name = "lua-time-limit"
-		text, told = s.Config[name]
+	for _, name := range []string{"busy-reply-threshold", "lua-time-limit"} {
+		switch text, told := s.Config[name]; {
+		case told && number(text) <= 0:
+			return note(name+" "+text, "a script of any client that hangs holds up all calls, and no client can see or end it: leases run out", "CONFIG SET "+name+" 5000")
+		case told:
+			return fine("%s %s ms", name, text)
+		}
 	}
-	if !told {
-		return verdict{}
-	}
-	if number(text) <= 0 {
-		return note(name+" "+text, "a script of any client that hangs holds up all calls, and no client can see or end it: leases run out", "CONFIG SET "+name+" 5000")
-	}
-	return fine("%s %s ms", name, text)
+	return verdict{}
 }
 
 func notifications(_ *exam, s *Inspected) verdict {

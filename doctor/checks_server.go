@@ -1,6 +1,7 @@
 package doctor
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strconv"
@@ -129,18 +130,11 @@ func (x *exam) heirs() (heirs, replicas []string) {
 			continue
 		}
 		replicas = append(replicas, s.Addr)
-		if priority(&s) != "0" && s.Config["cluster-replica-no-failover"] != "yes" {
+		if cmp.Or(s.Config["replica-priority"], s.Info["slave_priority"]) != "0" && s.Config["cluster-replica-no-failover"] != "yes" {
 			heirs = append(heirs, s.Addr)
 		}
 	}
 	return heirs, replicas
-}
-
-func priority(s *Inspected) string {
-	if told, ok := s.Config["replica-priority"]; ok {
-		return told
-	}
-	return s.Info["slave_priority"]
 }
 
 // heirsOf are the replicas of one master that may take its place: those that it lists, less those

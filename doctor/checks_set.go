@@ -110,12 +110,7 @@ func sentinelView(x *exam) []verdict {
 	return []verdict{fine("the sentinels agree on the master and on %d replicas", len(first.Replicas))}
 }
 
-func list(addrs []string) string {
-	if len(addrs) == 0 {
-		return "none"
-	}
-	return strings.Join(addrs, " ")
-}
+func list(addrs []string) string { return cmp.Or(strings.Join(addrs, " "), "none") }
 
 func sentinelDownAfter(x *exam) []verdict {
 	here, _ := x.sentinels()

@@ -10,7 +10,6 @@ import (
 
 	"go.yaml.in/yaml/v4"
 
-	"github.com/coatcheck/coatcheck/internal/names"
 	"github.com/coatcheck/coatcheck/snowflake"
 	"github.com/coatcheck/coatcheck/workerlease"
 )
@@ -31,8 +30,8 @@ func parsePools(text string) (map[string]workerlease.Pin, error) {
 	}
 	var pins map[string]workerlease.Pin
 	for _, name := range slices.Sorted(maps.Keys(written)) {
-		if !names.Valid(name) {
-			return nil, fmt.Errorf("%q is not a name: %s", name, names.Rule)
+		if err := checkName(name); err != nil {
+			return nil, err
 		}
 		pin, err := parsePin(written[name])
 		if err != nil {

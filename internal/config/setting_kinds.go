@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -96,45 +97,49 @@ var headerName = names.NewForm("A-Za-z0-9!#$%&'*+.^_|~-", 1, 100)
 // Headers is a list of names of request headers; empty is none.
 func Headers(name, value, help string, into *[]string) *Setting {
 	return &Setting{Name: name, Value: value, Unit: "header,…", Help: help, Parse: func(s string) error {
-		*into = nil
-		for part := range strings.SplitSeq(s, ",") {
-			header := strings.TrimSpace(part)
-			if header == "" && s == "" {
-				return nil
-			}
+		return readList(s, into, func(header string) (string, error) {
 			if !headerName.MatchString(header) {
-				return fmt.Errorf("%q is not the name of a header", header)
+				return "", fmt.Errorf("%q is not the name of a header", header)
 			}
-			*into = append(*into, http.CanonicalHeaderKey(header))
-		}
-		return nil
+			return http.CanonicalHeaderKey(header), nil
+		})
 	}}
+}
+
+// readList reads values with commas between them; empty is none.
+func readList(text string, into *[]string, read func(part string) (string, error)) error {
+	*into = nil
+	if text == "" {
+		return nil
+	}
+	for part := range strings.SplitSeq(text, ",") {
+		value, err := read(strings.TrimSpace(part))
+		if err != nil {
+			return err
+		}
+		*into = append(*into, value)
+	}
+	return nil
 }
 
 // Named is a name as the HTTP interface takes it.
 func Named(name, value, help string, into *string) *Setting {
 	return &Setting{Name: name, Value: value, Unit: "name", Help: help, Parse: func(s string) error {
-		if !names.Valid(s) {
-			return fmt.Errorf("%q is not a name: %s", s, names.Rule)
-		}
 		*into = s
-		return nil
+		return checkName(s)
 	}}
+}
+
+func checkName(text string) error {
+	if !names.Valid(text) {
+		return fmt.Errorf("%q is not a name: %s", text, names.Rule)
+	}
+	return nil
 }
 
 func poolNames(name, help string, into *[]string) *Setting {
 	return &Setting{Name: name, Unit: "names", Help: help, Parse: func(text string) error {
-		*into = nil
-		for part := range strings.SplitSeq(text, ",") {
-			if part = strings.TrimSpace(part); part == "" && text == "" {
-				return nil
-			}
-			if !names.Valid(part) {
-				return fmt.Errorf("%q is not a name: %s", part, names.Rule)
-			}
-			*into = append(*into, part)
-		}
-		return nil
+		return readList(text, into, func(part string) (string, error) { return part, checkName(part) })
 	}}
 }
 
@@ -144,7 +149,7 @@ func Address(name, value, help string, into *string) *Setting {
 		*into = s
 		host, port, err := net.SplitHostPort(s)
 		if err != nil {
-			return fmt.Errorf("%q is not host:port, such as %s", s, value)
+			return fmt.Errorf("%q is not host:port, such as %s", s, cmp.Or(value, "127.0.0.1:9091"))
 		}
 		if n, err := strconv.Atoi(port); err != nil || n < 0 || n > 65535 {
 			return fmt.Errorf("port %q of host %q is not a number from 0 to 65535", port, host)
@@ -271,20 +276,6 @@ func Hidden(s *Setting) *Setting {
 			return ""
 		}
 		return "(set)"
-	}
-	return s
-}
-
-// adminSetting is the address of the service's admin listener; empty turns it off.
-func adminSetting(c *Service) *Setting {
-	s := Optional(Address("admin-listen", "", "where /livez, /readyz, /metrics and /debug/pprof/ are for the operator, without a key; on loopback, unless --insecure is said; empty: nowhere", &c.AdminListen))
-	parse := s.Parse
-	s.Parse = func(text string) error {
-		c.AdminListen = ""
-		if err := parse(text); err != nil {
-			return errors.New(`"` + text + `" is not host:port, such as 127.0.0.1:9091`)
-		}
-		return nil
 	}
 	return s
 }

@@ -118,7 +118,7 @@ func redisSettings(c *Service) []*Setting {
 func listenSettings(c *Service) []*Setting {
 	return In("Listening, and what clients may take",
 		Address("listen", "127.0.0.1:8080", "where the service listens; port 0 takes a free one", &c.Listen),
-		adminSetting(c),
+		Optional(Address("admin-listen", "", "where /livez, /readyz, /metrics and /debug/pprof/ are for the operator, without a key; on loopback, unless --insecure is said; empty: nowhere", &c.AdminListen)),
 		Choice("console", server.ConsoleWrite, []server.ConsoleMode{server.ConsoleRead, server.ConsoleWrite, server.ConsoleOff}, "the web page at /console/: write has buttons for what its user may do, read has none that change anything, off is no page", &c.Server.Console.Mode),
 		Span("request-timeout", spelled(server.DefaultRequestTimeout), time.Second, 24*time.Hour, "how long a request may take", &c.Server.RequestTimeout),
 		Span("idle-timeout", spelled(frontdoor.DefaultIdleTimeout), time.Second, time.Hour, "how long a client's connection is kept without a request", &c.Server.IdleTimeout),

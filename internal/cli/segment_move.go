@@ -42,9 +42,7 @@ func (p *program) segmentMoveCommand() *cobra.Command {
 			"In between no process gets a new range. Repeat it if it fails in the middle. Leaf's own servers take no notice of a tag that is retired: stop them before.",
 	}
 	home := func(name, help string, into *string) *config.Setting {
-		s := config.Checked(name, "URL", help, checkHome, into)
-		s.Redact = redactHome
-		return s
+		return config.Redacted(config.Checked(name, "URL", help, checkHome, into), redactHome)
 	}
 	m.bindTo(command.Flags(), append(storeSettings(&m.Service),
 		home("from", "where the tag is: mysql:// | postgres:// | redis:// | rediss:// | unix:// | redis+sentinel:// | redis+cluster://", &m.from),

@@ -17,7 +17,6 @@ import (
 	"github.com/coatcheck/coatcheck/idempotency"
 	"github.com/coatcheck/coatcheck/internal/frontdoor"
 	"github.com/coatcheck/coatcheck/internal/names"
-	"github.com/coatcheck/coatcheck/internal/redisconn"
 )
 
 // Text is a setting that takes any text.
@@ -57,9 +56,9 @@ func Hot(s *Setting) *Setting {
 	return s
 }
 
-// StoreURL hides the passwords in a setting that is the URL of a Redis.
-func StoreURL(s *Setting) *Setting {
-	s.Redact = redisconn.Redact
+// Redacted hides what is secret in a setting's value.
+func Redacted(s *Setting, redact func(string) string) *Setting {
+	s.Redact = redact
 	return s
 }
 
@@ -271,13 +270,12 @@ func HostNames(name, help string, into *[]string) *Setting {
 
 // Hidden is a setting whose value is never shown.
 func Hidden(s *Setting) *Setting {
-	s.Redact = func(value string) string {
+	return Redacted(s, func(value string) string {
 		if value == "" {
 			return ""
 		}
 		return "(set)"
-	}
-	return s
+	})
 }
 
 // part is a number from 0 to 1; empty = unsaid.

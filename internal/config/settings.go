@@ -13,6 +13,7 @@ import (
 	"github.com/coatcheck/coatcheck/embedded"
 	"github.com/coatcheck/coatcheck/internal/audit"
 	"github.com/coatcheck/coatcheck/internal/frontdoor"
+	"github.com/coatcheck/coatcheck/internal/redisconn"
 	"github.com/coatcheck/coatcheck/internal/requestlog"
 	"github.com/coatcheck/coatcheck/internal/tracing"
 	"github.com/coatcheck/coatcheck/lock"
@@ -104,7 +105,7 @@ func In(group string, table ...*Setting) []*Setting {
 
 func redisSettings(c *Service) []*Setting {
 	return In("Store",
-		StoreURL(Text("redis", "embedded:", "URL", "the store: embedded: | redis:// | rediss:// | unix:// | redis+sentinel://h1,h2/<master> | redis+cluster://h1,h2", &c.Store.URL)),
+		Redacted(Text("redis", "embedded:", "URL", "the store: embedded: | redis:// | rediss:// | unix:// | redis+sentinel://h1,h2/<master> | redis+cluster://h1,h2", &c.Store.URL), redisconn.Redact),
 		Number("ack", "0", 0, 100, "replicas", "replicas that must confirm every write before it counts", &c.Store.Ack),
 		Choice("restarts", redisstore.WaitAfterRestart, []redisstore.Restarts{redisstore.WaitAfterRestart, redisstore.TrustRestarts}, "a restart or a failover of Redis: wait, since it may have lost what it had confirmed, or trust that it has all of it. Trust needs appendfsync always, --ack of all replicas, and no start from a copy or a backup while processes of the old one live; alike in all that use a prefix", &c.Store.Restarts),
 		Text("prefix", redisstore.Config{}.WithDefaults().Prefix, "text", "before every key in Redis", &c.Store.Prefix),

@@ -58,14 +58,10 @@ func RedactSQL(text string) string {
 
 // DatabaseURL is a setting that names a database.
 func DatabaseURL(name, help string, into *string) *Setting {
-	return &Setting{Name: name, Unit: "URL", Help: help, Redact: RedactSQL, Parse: func(s string) error {
-		*into = s
-		if s == Unsaid {
-			return nil
-		}
+	return Redacted(Checked(name, "URL", help, func(s string) error {
 		_, _, err := ParseSQL(s)
 		return err
-	}}
+	}, into), RedactSQL)
 }
 
 // DatabaseURLs is a setting that names several. A dash stands for one that is gone.

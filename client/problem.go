@@ -37,7 +37,7 @@ func (e *Error) problem(header http.Header, body []byte, call call) *Error {
 		return e
 	}
 	e.Code, e.Retryable = string(problem.Code), problem.Retryable
-	e.Title, e.Detail, e.See = call.clean(problem.Title), call.clean(problem.Detail), plain(problem.See)
+	e.Title, e.Detail, e.See = call.clean(problem.Title), call.clean(problem.Detail), shortened(printed(problem.See))
 	if operationForm.MatchString(problem.Operation) {
 		e.Operation, e.Since = problem.Operation, problem.Since
 	}
@@ -95,9 +95,6 @@ func (call call) clean(text string) string {
 	return shortened(text)
 }
 
-// plain shortens a text and drops unprintable characters.
-func plain(text string) string { return shortened(printed(text)) }
-
 // printed drops unprintable characters, such as a terminal's control sequences.
 func printed(text string) string {
 	return strings.Map(func(r rune) rune {
@@ -109,12 +106,8 @@ func printed(text string) string {
 }
 
 func shortened(text string) string {
-	n := 0
-	for i := range text {
-		if n == maxText {
-			return text[:i] + "…"
-		}
-		n++
+	if runes := []rune(text); len(runes) > maxText {
+		return string(runes[:maxText]) + "…"
 	}
 	return text
 }

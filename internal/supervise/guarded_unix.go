@@ -6,22 +6,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"syscall"
 	"time"
 )
-
-// readReports reads a guard's reports until it ends.
-func readReports(from io.Reader, tell func(report)) {
-	for lines := json.NewDecoder(from); ; {
-		var r report
-		if err := lines.Decode(&r); err != nil {
-			return
-		}
-		tell(r)
-	}
-}
 
 // startGuard starts the guard of a command, whose window ends then.
 func startGuard(args []string, env []string, file windowFile, end time.Duration, a Allowance) (*guarded, error) {
@@ -57,8 +45,15 @@ type guarded struct {
 	ended   chan struct{} // closed when the guard has ended, and its reports are read
 }
 
+// await reads the guard's reports until it ends.
 func (g *guarded) await(told *os.File) {
-	readReports(told, func(r report) { g.reports <- r })
+	for lines := json.NewDecoder(told); ; {
+		var r report
+		if lines.Decode(&r) != nil {
+			break
+		}
+		g.reports <- r
+	}
 	_ = told.Close()
 	_, _ = g.process.Wait() // its reports have said all; without them it was killed
 	close(g.ended)

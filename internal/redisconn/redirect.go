@@ -10,17 +10,12 @@ import (
 
 // Redirect returns an error's kind of "not run here", "" if unknown, and where to go instead.
 func Redirect(err error) (target, kind string) {
-	if err == nil {
+	reply, ok := errors.AsType[redis.Error](err)
+	if !ok {
 		return "", ""
 	}
-	var reply redis.Error
-	if !errors.As(err, &reply) {
-		return "", ""
-	}
-	words := strings.Fields(reply.Error())
-	switch {
+	switch words := strings.Fields(reply.Error()); {
 	case len(words) == 0:
-		return "", ""
 	case (words[0] == "MOVED" || words[0] == "ASK") && len(words) == 3:
 		return Address(words[2]), words[0]
 	case words[0] == "NOSCRIPT" || words[0] == "TRYAGAIN":

@@ -49,12 +49,10 @@ func InProcess(dial func(context.Context) (net.Conn, error), timeout time.Durati
 
 // Failover are the options of a client of the master that sentinels name.
 func Failover(t Target, timeout time.Duration) *redis.FailoverOptions {
-	size, _ := t.poolSize()
-	size = cmp.Or(size, poolSize)
 	return &redis.FailoverOptions{
 		MasterName: t.Master, SentinelAddrs: t.Hosts,
 		SentinelUsername: t.Query.Get("sentinel_username"), SentinelPassword: t.Query.Get("sentinel_password"),
-		Username: t.Username, Password: t.Password, DB: t.DB, TLSConfig: t.Security, CredentialsProviderContext: t.Credentials, PoolSize: size, PipelinePoolSize: onePool,
+		Username: t.Username, Password: t.Password, DB: t.DB, TLSConfig: t.Security, CredentialsProviderContext: t.Credentials, PoolSize: t.poolSize(), PipelinePoolSize: onePool,
 		Protocol: 2, MaxRetries: -1, DialerRetries: 1, ContextTimeoutEnabled: true, DisableIdentity: true,
 		DialTimeout: timeout, ReadTimeout: timeout, WriteTimeout: timeout, PoolTimeout: timeout,
 	}
@@ -62,11 +60,9 @@ func Failover(t Target, timeout time.Duration) *redis.FailoverOptions {
 
 // ClusterOptions are the options of a client of a cluster.
 func ClusterOptions(t Target, timeout time.Duration) *redis.ClusterOptions {
-	size, _ := t.poolSize()
-	size = cmp.Or(size, poolSize)
 	return &redis.ClusterOptions{
 		Addrs:    t.Hosts,
-		Username: t.Username, Password: t.Password, TLSConfig: t.Security, CredentialsProviderContext: t.Credentials, PoolSize: size, PipelinePoolSize: onePool,
+		Username: t.Username, Password: t.Password, TLSConfig: t.Security, CredentialsProviderContext: t.Credentials, PoolSize: t.poolSize(), PipelinePoolSize: onePool,
 		Protocol: 2, MaxRetries: -1, DialerRetries: 1, ContextTimeoutEnabled: true, DisableIdentity: true,
 		DialTimeout: timeout, ReadTimeout: timeout, WriteTimeout: timeout, PoolTimeout: timeout,
 		MaintNotificationsConfig: quiet(),

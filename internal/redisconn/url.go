@@ -280,7 +280,7 @@ func (t *Target) parameters(query string) (err error) {
 			return fmt.Errorf("redis URL: unknown parameter %s", name)
 		}
 	}
-	if _, err := t.poolSize(); err != nil {
+	if _, err := poolSizeIn(t.Query); err != nil {
 		return err
 	}
 	if tls := t.Query.Get("tls"); tls != "" && tls != "true" && tls != "false" {
@@ -289,7 +289,10 @@ func (t *Target) parameters(query string) (err error) {
 	return nil
 }
 
-func (t *Target) poolSize() (int, error) { return poolSizeIn(t.Query) }
+func (t *Target) poolSize() int {
+	size, _ := poolSizeIn(t.Query) // it was checked
+	return cmp.Or(size, poolSize)
+}
 
 func poolSizeIn(query url.Values) (int, error) {
 	text := query.Get("pool_size")

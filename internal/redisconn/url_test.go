@@ -95,7 +95,7 @@ func TestURLNamesASentinelSetOrACluster(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			pool, _ := target.poolSize()
+			pool, _ := poolSizeIn(target.Query)
 			if target.Mode != want.mode || target.Address != want.address || target.Master != want.master || target.Username != want.user ||
 				target.Password != want.password || strings.Join(target.Hosts, " ") != want.hosts || target.DB != want.db || pool != want.pool ||
 				(target.tls() != nil) != want.tls || target.Query.Get("sentinel_username") != want.sentinelUsername ||

@@ -13,12 +13,13 @@ import (
 // Lock is a lock that this process holds and renews. Its context lasts for as long as the lock may
 // be counted on. It is safe for concurrent use.
 type Lock struct {
-	counted
+	keeper *keepalive.Keeper
+	first  Grant // its grant at the beginning
 
-	locks *Locks
-	lease *lease
-	turn  int   // how often the lease was handed on before
-	first Grant // its grant at the beginning
+	quorum *attempt // of a quorum's lock, which has none of the next three; else nil
+	locks  *Locks
+	lease  *lease
+	turn   int // how often the lease was handed on before
 
 	release sync.Once
 	outcome error // of the release
@@ -53,12 +54,15 @@ func (l *Locks) hold(ctx context.Context, name string, request Request) (*Lock, 
 	if err != nil {
 		return nil, err
 	}
-	lock := l.begin(ctx, lease)
-	if lock.Validity() > 0 {
-		return lock, nil
+	return l.begin(ctx, lease).unlessLate(ctx)
+}
+
+// unlessLate returns the lock, unless the grant came too late or the context has ended.
+func (k *Lock) unlessLate(ctx context.Context) (*Lock, error) {
+	if k.Validity() > 0 {
+		return k, nil
 	}
-	err = lock.Err() // the reply came too late, or the context has ended
-	return nil, errors.Join(err, lock.Release(ctx))
+	return nil, errors.Join(k.Err(), k.Release(ctx))
 }
 
 // begin makes a Lock of a lease.
@@ -94,9 +98,12 @@ func (k *Lock) renew(ctx context.Context) error {
 // Name is the lock's name.
 func (k *Lock) Name() string { return k.first.Name }
 
-// Token is the secret that proves the grant, until the release. Reading it ends handing on of this
-// lock within the process, since others may know the token from then on.
+// Token is the secret that proves the grant, until the release, on each server of a quorum. Reading
+// it ends handing on of this lock within the process, since others may know the token from then on.
 func (k *Lock) Token() string {
+	if k.quorum != nil {
+		return k.first.Token
+	}
 	if token := k.locks.queues.token(k); token != "" {
 		return token
 	}
@@ -105,42 +112,43 @@ func (k *Lock) Token() string {
 
 // Fence is a number that is larger than that of every earlier grant of this lock. Send it to the
 // resource with every write, so that the resource can refuse a holder that was overtaken: see
-// [CheckFence].
+// [CheckFence]. A single server of a quorum may record a larger one.
 func (k *Lock) Fence() int64 { return k.first.Fence }
 
-// Since is when the lock was granted, by the Redis server's clock; if it was handed on within the
-// process, an estimate of that.
+// Since is when the lock was granted, by the Redis server's clock, in a quorum that of the server
+// that minted the fence; if it was handed on within the process, an estimate of that.
 func (k *Lock) Since() time.Time { return k.first.Since }
 
 // Release gives the lock back, to the next waiter if there is one. It does so even if the context
 // has ended, within two seconds. ErrLost: the lock had another holder, or none, by then. After
 // another error the lock ends with its TTL. Releasing again does nothing and returns the same. A
 // Release that hands the lock on within the process sends no request, and returns nil unless the
-// loss is known already.
+// loss is known already. One at a quorum returns when a majority does not have the lock any more;
+// the rest goes on in the background, and [QuorumLocks.Close] waits for it.
 func (k *Lock) Release(ctx context.Context) error {
 	k.release.Do(func() {
 		k.keeper.Stop()
-		if !k.locks.queues.handOn(k.lease) {
+		switch {
+		case k.quorum != nil:
+			k.outcome = k.quorum.leave(ctx)
+		case !k.locks.queues.handOn(k.lease):
 			k.outcome = k.locks.release(ctx, k.lease)
 		}
 	})
 	return k.outcome
 }
 
-// counted is what [Lock] and [QuorumLock] have in common: how long they may be counted on.
-type counted struct{ keeper *keepalive.Keeper }
-
 // Context ends when the lock cannot be counted on any more. Its cause is what Err says.
-func (c counted) Context() context.Context { return c.keeper.Context() }
+func (k *Lock) Context() context.Context { return k.keeper.Context() }
 
 // Done is closed when the lock cannot be counted on any more.
-func (c counted) Done() <-chan struct{} { return c.keeper.Context().Done() }
+func (k *Lock) Done() <-chan struct{} { return k.keeper.Context().Done() }
 
 // Err is nil while the lock may be counted on, and ErrReleased after Release. Otherwise it is the
 // reason, which wraps ErrLost unless the context of Acquire has ended.
-func (c counted) Err() error {
-	cause := context.Cause(c.keeper.Context())
-	if cause == nil && c.keeper.Valid() <= 0 {
+func (k *Lock) Err() error {
+	cause := context.Cause(k.keeper.Context())
+	if cause == nil && k.keeper.Valid() <= 0 {
 		return errLate // its timer is about to end the context
 	}
 	return cause
@@ -151,4 +159,4 @@ func (c counted) Err() error {
 // less than a claim window, and soon most of the TTL: see [Request].WholeTTL. A process that was
 // paused learns of its loss late: check before each step that matters, and let the resource check
 // the fence.
-func (c counted) Validity() time.Duration { return c.keeper.Valid() }
+func (k *Lock) Validity() time.Duration { return k.keeper.Valid() }

@@ -111,7 +111,7 @@ func (l *QuorumLocks) Close() error {
 //
 // The errors are those of [Locks.Acquire]. While it waits, a majority may be away for fifteen of
 // Config.Window; for the first answer it does not wait.
-func (l *QuorumLocks) Acquire(ctx context.Context, name string, request Request) (*QuorumLock, error) {
+func (l *QuorumLocks) Acquire(ctx context.Context, name string, request Request) (*Lock, error) {
 	request, err := l.check(name, request)
 	if err != nil {
 		return nil, err
@@ -142,7 +142,7 @@ func (l *QuorumLocks) Acquire(ctx context.Context, name string, request Request)
 
 // TryAcquire is Acquire with one attempt. If several ask at the same time it may return a
 // *HeldError although the lock has no holder.
-func (l *QuorumLocks) TryAcquire(ctx context.Context, name string, request Request) (*QuorumLock, error) {
+func (l *QuorumLocks) TryAcquire(ctx context.Context, name string, request Request) (*Lock, error) {
 	request, err := l.check(name, request)
 	if err != nil {
 		return nil, err

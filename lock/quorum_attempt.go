@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/coatcheck/coatcheck/internal/keepalive"
 	"github.com/coatcheck/coatcheck/internal/quorum"
 	"github.com/coatcheck/coatcheck/internal/secret"
 	"github.com/coatcheck/coatcheck/redisstore"
@@ -40,11 +41,19 @@ func (l *QuorumLocks) attempt(name string, request Request) *attempt {
 }
 
 // acquire asks for the lock until the second context ends, and holds it until the first one does.
-func (a *attempt) acquire(ctx, waiting context.Context) (*QuorumLock, error) {
+func (a *attempt) acquire(ctx, waiting context.Context) (*Lock, error) {
 	if err := a.run(waiting); err != nil {
 		return nil, err
 	}
-	return a.hold(ctx)
+	l := a.locks
+	lock := &Lock{quorum: a, first: Grant{Name: a.name, Token: a.token, Fence: a.fence, Since: a.since}}
+	lock.keeper = keepalive.Start(ctx, a.sent, a.sent.Round(0), keepalive.Config{
+		TTL: a.ttl, Margin: l.margin(a.ttl), Renew: a.renew, Strict: true, Late: errLate, Lost: isLost,
+		Failed: func(err error) {
+			l.config.Logger.Warn("lock: a renewal was confirmed by no majority and is tried again", "name", a.name, "fence", a.fence, "error", err)
+		},
+	})
+	return lock.unlessLate(ctx)
 }
 
 // run asks for the lock. After an error, what was granted has been given back as far as that is

@@ -41,7 +41,7 @@ func TestContextOfAQuorumsHolderEndsBeforeAnotherCanHold(t *testing.T) {
 		}
 		wantIs(t, held.Err(), ErrLost, ErrDeadline)
 		rising(t, held.Fence(), heir.Fence())
-		releaseQuorum(t, heir)
+		release(t, heir)
 		_ = held.Release(t.Context()) // it reaches no server
 	}
 }
@@ -52,7 +52,7 @@ func TestLostAnswersLeaveNoLockBehind(t *testing.T) {
 	t.Parallel()
 	field := startField(t, 3)
 	locks, others := field.far(t, grantAtOnce), field.near(t, grantAtOnce)
-	releaseQuorum(t, mustQuorum(t, locks, "known", Request{})) // the scripts are
+	release(t, mustQuorum(t, locks, "known", Request{})) // the scripts are
 	for lost := range 4 {
 		for _, raising := range []bool{false, true} {
 			for i, link := range field.links[:lost] {
@@ -73,7 +73,7 @@ func TestLostAnswersLeaveNoLockBehind(t *testing.T) {
 				if err != nil {
 					t.Fatalf("%d answers lost: %v", lost, err)
 				}
-				releaseQuorum(t, held)
+				release(t, held)
 				nowhere(t, others, name)
 			case raising: // everything else was answered, so all of it was given back
 				wantOnly(t, err, redisstore.ErrUnavailable)
@@ -95,12 +95,12 @@ func TestValidityCountsFromBeforeTheFirstRequest(t *testing.T) {
 		urls = append(urls, server.URL())
 	}
 	locks := openQuorum(t, urls, redisstore.Config{Timeout: patient}, grantAtOnce)
-	releaseQuorum(t, mustQuorum(t, locks, "known", Request{})) // the scripts are
+	release(t, mustQuorum(t, locks, "known", Request{})) // the scripts are
 	for _, server := range field.servers[:2] {
 		server.Pause()
 	}
 	const ttl = time.Hour
-	acquired := make(chan *QuorumLock, 1)
+	acquired := make(chan *Lock, 1)
 	go func() {
 		held, err := locks.TryAcquire(t.Context(), "slow", Request{TTL: ttl})
 		if err != nil {
@@ -122,7 +122,7 @@ func TestValidityCountsFromBeforeTheFirstRequest(t *testing.T) {
 	if valid := held.Validity(); valid > ttl-locks.margin(ttl)-gone {
 		t.Errorf("valid for %v, although an answer took %v", valid, gone)
 	}
-	releaseQuorum(t, held)
+	release(t, held)
 }
 
 // A server is so slow that the lock is given back before it has been asked for there: the release
@@ -141,12 +141,12 @@ func TestReleaseDoesNotOvertakeTheRequest(t *testing.T) {
 		return redistest.Pass, nil
 	})
 	locks := openQuorum(t, []string{servers[0].URL(), servers[1].URL(), proxy.URL()}, redisstore.Config{Timeout: patient}, grantAtOnce)
-	releaseQuorum(t, mustQuorum(t, locks, "known", Request{})) // the scripts are
+	release(t, mustQuorum(t, locks, "known", Request{})) // the scripts are
 	nowhere(t, locks, "known")
 	slow.Store(true)
 	held := mustQuorum(t, locks, "overtaken", Request{TTL: time.Hour})
 	<-asked
-	releaseQuorum(t, held)
+	release(t, held)
 	close(answer)
 	if err := locks.quorum.Close(); err != nil { // waits for what is under way
 		t.Error(err)

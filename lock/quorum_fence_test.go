@@ -39,7 +39,7 @@ func TestFenceOfAQuorumRisesWhenTheServerOfTheLargestIsAway(t *testing.T) {
 		field.links[away].set(redistest.CutBefore)
 		held := mustQuorum(t, locks, "fence", Request{})
 		fences = append(fences, held.Fence())
-		releaseQuorum(t, held)
+		release(t, held)
 		field.links[away].set(redistest.Pass)
 	}
 	if rising(t, fences...); fences[0] != base+9 || fences[1] != base+9+handings+1 {
@@ -58,8 +58,7 @@ func fencesOfAQuorumRise(t *testing.T) {
 	t.Helper()
 	field := startField(t, 5)
 	locks := field.far(t, grantAtOnce)
-	release := func(name string) { releaseQuorum(t, mustQuorum(t, locks, name, Request{})) }
-	release("known") // the scripts are
+	release(t, mustQuorum(t, locks, "known", Request{})) // the scripts are
 	pass := func() {
 		for _, link := range field.links {
 			link.set(redistest.Pass)
@@ -116,7 +115,7 @@ func TestRenewalBringsTheFenceToEveryServer(t *testing.T) {
 	t.Parallel()
 	field := startField(t, 3)
 	locks := field.far(t, grantAtOnce)
-	releaseQuorum(t, mustQuorum(t, locks, "known", Request{})) // the scripts are
+	release(t, mustQuorum(t, locks, "known", Request{})) // the scripts are
 	for round := 1; ; round++ {
 		held := renewedEverywhere(t, field, locks, fmt.Sprint("late-", round))
 		if held == nil && round < 20 {
@@ -140,7 +139,7 @@ func TestRenewalBringsTheFenceToEveryServer(t *testing.T) {
 
 // renewedEverywhere holds a lock that reaches the third server only by renewals, until every server
 // has it and its fence. It is nil if the lease ended before that.
-func renewedEverywhere(t *testing.T, field *field, locks *QuorumLocks, name string) *QuorumLock {
+func renewedEverywhere(t *testing.T, field *field, locks *QuorumLocks, name string) *Lock {
 	t.Helper()
 	mints(t, field, locks, 1, name, base)
 	field.links[2].set(redistest.CutBefore)

@@ -9,7 +9,7 @@ import (
 
 // aMajorityOfTwo holds a lock at the first two of three servers. The third has never had a request
 // for it.
-func aMajorityOfTwo(t *testing.T, field *field, config Config, request Request) (locks, others *QuorumLocks, held *QuorumLock) {
+func aMajorityOfTwo(t *testing.T, field *field, config Config, request Request) (locks, others *QuorumLocks, held *Lock) {
 	t.Helper()
 	locks, others = field.far(t, config), field.near(t, config)
 	ready(t, others)
@@ -50,8 +50,8 @@ func TestServerThatRestartsEmptyGrantsNothingUntilOldLeasesHaveEnded(t *testing.
 	if waited := time.Since(restarted); second && waited < careful.LongestTTL {
 		t.Errorf("granted by it after %v", waited)
 	}
-	releaseQuorum(t, next)
-	releaseQuorum(t, other)
+	release(t, next)
+	release(t, other)
 	for i := range 3 {
 		field.links[i].set(redistest.Pass)
 	}
@@ -82,7 +82,7 @@ func TestNoSecondHolderWhenAllServersRestartEmpty(t *testing.T) {
 		t.Error("two hold at once")
 	}
 	rising(t, held.Fence(), next.Fence())
-	releaseQuorum(t, next)
+	release(t, next)
 	_ = held.Release(t.Context()) // it was lost
 }
 
@@ -97,7 +97,7 @@ func TestQuorumThatGrantsAfterALossLetsTwoHold(t *testing.T) {
 		t.Errorf("%v: nothing was found", held.Err())
 	}
 	rising(t, held.Fence(), next.Fence()) // the fence still distinguishes them
-	releaseQuorum(t, next)
+	release(t, next)
 	_ = held.Release(t.Context())
 }
 
@@ -118,11 +118,11 @@ func TestLockOutlivesServersThatAreReplacedOneByOne(t *testing.T) {
 		t.Fatal(held.Err())
 	}
 	fence := held.Fence()
-	releaseQuorum(t, held)
+	release(t, held)
 	next, err := locks.Acquire(t.Context(), "replaced", Request{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	rising(t, fence, next.Fence())
-	releaseQuorum(t, next)
+	release(t, next)
 }

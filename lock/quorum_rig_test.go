@@ -108,20 +108,13 @@ func ready(t testing.TB, locks *QuorumLocks) {
 	})
 }
 
-func mustQuorum(t testing.TB, locks *QuorumLocks, name string, request Request) *QuorumLock {
+func mustQuorum(t testing.TB, locks *QuorumLocks, name string, request Request) *Lock {
 	t.Helper()
 	lock, err := locks.TryAcquire(t.Context(), name, request)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return lock
-}
-
-func releaseQuorum(t testing.TB, lock *QuorumLock) {
-	t.Helper()
-	if err := lock.Release(t.Context()); err != nil {
-		t.Fatalf("release: %v", err)
-	}
 }
 
 // has reports whether the server holds a lock for a token.
@@ -135,7 +128,7 @@ func has(t testing.TB, locks *Locks, name, token string) bool {
 }
 
 // everywhere waits until all servers hold the lock for its token, with its fence at least.
-func everywhere(t testing.TB, locks *QuorumLocks, lock *QuorumLock) {
+func everywhere(t testing.TB, locks *QuorumLocks, lock *Lock) {
 	t.Helper()
 	for _, each := range locks.each {
 		expect.Eventually(t, "every server has the lock", func() bool {

@@ -31,14 +31,14 @@ func TestQuorumHasOneHolder(t *testing.T) {
 		if err := mine.quorum.Stores()[0].Ping(t.Context()); err != nil || held.Err() != nil || other.Err() != nil || held.Name() != "one" {
 			t.Error(err, held.Err(), other.Err(), held.Name())
 		}
-		releaseQuorum(t, held)
+		release(t, held)
 		wantIs(t, held.Err(), ErrReleased)
 		wantIs(t, context.Cause(held.Context()), ErrReleased)
 		next := mustQuorum(t, others, "one", Request{})
 		rising(t, held.Fence(), next.Fence())
-		releaseQuorum(t, held) // again
-		releaseQuorum(t, next)
-		releaseQuorum(t, other)
+		release(t, held) // again
+		release(t, next)
+		release(t, other)
 		nowhere(t, mine, "one")
 		nowhere(t, mine, "other")
 	}
@@ -48,7 +48,7 @@ func TestQuorumGrantsExclusiveLocksOnly(t *testing.T) {
 	t.Parallel()
 	locks := openQuorum(t, []string{"embedded:", "embedded:", "embedded:"}, redisstore.Config{}, grantAtOnce)
 	for _, request := range []Request{{Mode: Shared}, {Mode: Permits, Capacity: 2}, {Capacity: 2}} {
-		for _, acquire := range []func(context.Context, string, Request) (*QuorumLock, error){locks.TryAcquire, locks.Acquire} {
+		for _, acquire := range []func(context.Context, string, Request) (*Lock, error){locks.TryAcquire, locks.Acquire} {
 			_, err := acquire(t.Context(), "mode", request)
 			wantOnly(t, err, errQuorumMode)
 			wantIs(t, err, ErrRequest)
@@ -82,7 +82,7 @@ func TestQuorumAndClientsOfOneServerExcludeEachOther(t *testing.T) {
 	}
 	alone := open(t, locks.quorum.Stores()[2], Config{})
 	queue := startWaiter(t, alone, "both", Request{}, 1)
-	releaseQuorum(t, held)
+	release(t, held)
 	heir := queue.granted(t) // it waited at one server, and has the lock there
 	free(t, locks.each[0], "both")
 	first, err := obtain(0)
@@ -100,7 +100,7 @@ func TestQuorumAndClientsOfOneServerExcludeEachOther(t *testing.T) {
 	if err := first.Release(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	releaseQuorum(t, next)
+	release(t, next)
 	nowhere(t, locks, "both")
 }
 
@@ -120,7 +120,7 @@ func TestWaiterOfAQuorumIsServedOrGivesUp(t *testing.T) {
 		_, err := others.Acquire(ctx, "wait", Request{})
 		gone <- err
 	}()
-	served := make(chan *QuorumLock, 1)
+	served := make(chan *Lock, 1)
 	go func() {
 		lock, err := others.Acquire(t.Context(), "wait", Request{TTL: time.Second})
 		if err != nil {
@@ -131,10 +131,10 @@ func TestWaiterOfAQuorumIsServedOrGivesUp(t *testing.T) {
 	cancel(given)
 	err = <-gone
 	wantIs(t, err, ErrHeld, given)
-	releaseQuorum(t, held)
+	release(t, held)
 	next := <-served
 	rising(t, held.Fence(), next.Fence())
-	releaseQuorum(t, next)
+	release(t, next)
 	nowhere(t, mine, "wait")
 }
 
@@ -161,13 +161,13 @@ func TestQuorumGoesOnWithoutAMinority(t *testing.T) {
 		if held.Err() != nil {
 			t.Fatal(held.Err())
 		}
-		releaseQuorum(t, held)
+		release(t, held)
 		next, err := others.Acquire(t.Context(), "minority", Request{})
 		if err != nil {
 			t.Fatal(err)
 		}
 		rising(t, held.Fence(), next.Fence())
-		releaseQuorum(t, next)
+		release(t, next)
 		field.servers[min(1, n-3)].Resume()
 	}
 }
@@ -199,11 +199,11 @@ func TestQuorumWithoutAMajorityIsAClearError(t *testing.T) {
 			if row.name == "cut off" {
 				others = field.far(t, grantAtOnce)
 			}
-			brief := func(ctx context.Context, name string, request Request) (*QuorumLock, error) {
+			brief := func(ctx context.Context, name string, request Request) (*Lock, error) {
 				request.Wait = time.Nanosecond
 				return others.Acquire(ctx, name, request)
 			}
-			for _, acquire := range []func(context.Context, string, Request) (*QuorumLock, error){others.TryAcquire, others.Acquire, brief} {
+			for _, acquire := range []func(context.Context, string, Request) (*Lock, error){others.TryAcquire, others.Acquire, brief} {
 				// it does not wait for servers that are away
 				_, err := acquire(t.Context(), "none", Request{TTL: time.Minute})
 				if row.class != nil {
@@ -233,6 +233,6 @@ func TestServersOfAQuorumMayBeOfAnyKind(t *testing.T) {
 		t.Fatal(err)
 	}
 	everywhere(t, locks, held)
-	releaseQuorum(t, held)
+	release(t, held)
 	nowhere(t, locks, "kinds")
 }

@@ -43,7 +43,7 @@ func TestValidityOfAQuorumsLockLeavesRoomForDrift(t *testing.T) {
 			if got := held.Validity(); got != row.want-row.ttl/4 {
 				t.Errorf("ttl %v: valid for %v a quarter later", row.ttl, got)
 			}
-			releaseQuorum(t, held)
+			release(t, held)
 		})
 	}
 }
@@ -66,7 +66,7 @@ func TestQuorumsLockIsRenewedForAsLongAsItIsHeld(t *testing.T) {
 				expect.Equal(t, fmt.Sprintf("number of names, which are %q", names), len(names), 1)
 			}
 		}
-		releaseQuorum(t, held)
+		release(t, held)
 		synctest.Wait()
 		for _, each := range locks.each {
 			names, err := each.Names(t.Context(), "", "", 10)
@@ -109,7 +109,7 @@ func TestLockThatIsBrokenAtAMajorityIsLostAndDoesNotComeBack(t *testing.T) {
 		next := mustQuorum(t, locks, "broken", Request{}) // two are free
 		rising(t, held.Fence(), next.Fence())
 		wantIs(t, held.Release(t.Context()), ErrLost)
-		releaseQuorum(t, next)
+		release(t, next)
 	})
 }
 
@@ -136,7 +136,7 @@ func TestWaiterOfAQuorumHasTheLockWhenTheLeaseHasEnded(t *testing.T) {
 		if took := time.Since(start); took < 3*time.Second || took > 3*time.Second+defaultWindow/4 {
 			t.Errorf("granted after %v", took)
 		}
-		releaseQuorum(t, held)
+		release(t, held)
 	})
 }
 
@@ -154,7 +154,7 @@ func TestQuorumWaitsAfterALossByDefault(t *testing.T) {
 		if took := time.Since(start); err != nil || took < 11*time.Second || took > 12*time.Second {
 			t.Fatalf("%v after %v", err, took)
 		}
-		releaseQuorum(t, held)
+		release(t, held)
 	})
 	locks := newQuorum(&quorum.Quorum{}, Config{})
 	expect.Equal(t, "what is done after a loss by default", locks.config.AfterLoss, WaitAfterLoss)
@@ -176,8 +176,8 @@ func TestContextOfTheCallerEndsAQuorumsLockAndReleaseStillGivesItBack(t *testing
 			t.Fatal(err)
 		}
 		synctest.Wait()
-		releaseQuorum(t, mustQuorum(t, locks, "parent", Request{}))
-		for _, acquire := range []func(context.Context, string, Request) (*QuorumLock, error){locks.Acquire, locks.TryAcquire} {
+		release(t, mustQuorum(t, locks, "parent", Request{}))
+		for _, acquire := range []func(context.Context, string, Request) (*Lock, error){locks.Acquire, locks.TryAcquire} {
 			_, err = acquire(ctx, "parent", Request{})
 			wantIs(t, err, context.Canceled, redisstore.ErrRefused)
 		}
@@ -199,7 +199,7 @@ func TestReleaseThatComesLateEndsNoLaterGrant(t *testing.T) {
 		}
 		time.Sleep(5 * time.Second)
 		everywhere(t, locks, held)
-		releaseQuorum(t, held)
+		release(t, held)
 	})
 }
 
@@ -219,8 +219,8 @@ func TestCallWhoseTurnComesAfterTheReleaseIsNotSent(t *testing.T) {
 		nowhere(t, locks, "turn")
 
 		held := mustQuorum(t, locks, "turn", Request{})
-		releaseQuorum(t, held)
-		_, err = held.attempt.members[1].raise(t.Context(), held.Fence())
+		release(t, held)
+		_, err = held.quorum.members[1].raise(t.Context(), held.Fence())
 		wantOnly(t, err, redisstore.ErrUnavailable)
 		if err := held.Release(t.Context()); err != nil {
 			t.Error(err)

@@ -281,7 +281,7 @@ func TestTokenIsCompletedWhenItsAnswerBeginsToLeave(t *testing.T) {
 	for name, size := range map[string]int{"kept": 10, "over the limit": 1000} {
 		tokens := embeddedTokens(t)
 		h := &handler{serve: func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(make([]byte, size)) }}
-		var found Status
+		var found Operation
 		var err error
 		w := &watcher{ResponseRecorder: httptest.NewRecorder()}
 		w.watch = func() { found, err = tokens.Status(t.Context(), ClientKey("", "r", "k")) }

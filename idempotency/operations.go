@@ -17,11 +17,13 @@ import (
 	"github.com/coatcheck/coatcheck/scripts"
 )
 
-// Operation is an operation as operators see it. It holds no token, no key and no secret.
+// Operation is the state of an operation, or of an issued token. It holds no token, no key and no
+// secret.
 type Operation struct {
 	// as [Attempt.Operation]: the service's own records have the operation under it
 	Name      string
-	State     State     //
+	State     State
+	Scope     string    // of an issued token
 	Route     string    // the route that the newest attempt came on; "" = not known
 	RequestID string    // of the newest attempt; "" = not known
 	Began     time.Time // when the newest attempt was granted; the zero time = none was
@@ -29,7 +31,7 @@ type Operation struct {
 	Until     time.Time
 	ExpiresAt time.Time // when the record goes
 	Attempts  int       // how many were granted
-	Fence     int64     // of the newest attempt
+	Fence     int64     // of the newest attempt; 0 = none was
 	Policy    Policy    // that the newest attempt asked for
 	Decision  Decision  // of an operator, the last one; "" = none
 }
@@ -127,7 +129,7 @@ func (t *Tokens) Operation(ctx context.Context, name string) (Operation, error) 
 func scanOperation(reply scripts.Reply, name string) (Operation, error) {
 	o := Operation{Name: name}
 	var state, policy, decision string
-	err := reply.Scan(&state, &o.Route, &o.RequestID, &o.Fence, &o.Attempts, &policy, &o.Began, &o.Until, &o.ExpiresAt, &decision)
+	err := reply.Scan(&state, &o.Route, &o.RequestID, &o.Fence, &o.Attempts, &policy, &o.Began, &o.Until, &o.ExpiresAt, &decision, &o.Scope)
 	o.State, o.Policy, o.Decision = State(state), Policy(policy), Decision(decision)
 	for _, at := range []*time.Time{&o.Began, &o.Until} {
 		if at.UnixMilli() == 0 {

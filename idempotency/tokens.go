@@ -176,35 +176,12 @@ const (
 	Completed State = "completed"
 )
 
-// Status is the state of a token as its holder may see it.
-type Status struct {
-	State      State
-	ExpiresAt  time.Time // when the record goes
-	Fence      int64     // of the newest attempt; 0 = none yet
-	Attempts   int
-	Scope      string
-	LeaseUntil time.Time // of the newest attempt; the zero time = none yet
-}
-
-// Status reads the state of a token; ErrUnknownToken if it was never issued, has expired or was
-// lost.
-func (t *Tokens) Status(ctx context.Context, key OperationKey) (Status, error) {
+// Status returns the operation of a key as [Tokens.Operation] does.
+func (t *Tokens) Status(ctx context.Context, key OperationKey) (Operation, error) {
 	if err := t.genuine(key); err != nil {
-		return Status{}, err
+		return Operation{}, err
 	}
-	reply, err := t.store.Run(ctx, scripts.TokenGet, t.keys(key)[:1])
-	if err != nil {
-		return Status{}, fmt.Errorf("token status: %w", err)
-	}
-	if reply.Word() == "unknown" {
-		return Status{}, ErrUnknownToken
-	}
-	status := Status{State: State(reply.Word())}
-	err = reply.Scan(&status.ExpiresAt, &status.Fence, &status.Attempts, &status.Scope, &status.LeaseUntil)
-	if status.Fence == 0 {
-		status.LeaseUntil = time.Time{}
-	}
-	return status, err
+	return t.Operation(ctx, key.record)
 }
 
 // keys are the Redis keys of an operation: its record, and the list of the operations under way

@@ -124,7 +124,7 @@ func refusesOtherKinds(t *testing.T, store *redisstore.Store) {
 	if _, err := store.Run(t.Context(), push, key); err != nil {
 		t.Fatal(err)
 	}
-	for _, run := range []*scripts.Script{bump, peek, scripts.TokenGet} {
+	for _, run := range []*scripts.Script{bump, peek, scripts.OperationGet} {
 		for _, view := range []*redisstore.Store{store, store.WithAck(1)} {
 			_, err := view.Run(t.Context(), run, key, "x")
 			var full *redisstore.Error

@@ -20,7 +20,7 @@ import (
 // all are the operations of the package.
 var all = []*scripts.Script{
 	scripts.Incarnation,
-	scripts.TokenIssue, scripts.TokenGet, scripts.TokenClaim, scripts.TokenAnswer, scripts.TokenComplete, scripts.TokenExtend, scripts.TokenRelease,
+	scripts.TokenIssue, scripts.TokenClaim, scripts.TokenAnswer, scripts.TokenComplete, scripts.TokenExtend, scripts.TokenRelease,
 	scripts.OperationList, scripts.OperationGet, scripts.OperationSettle,
 	scripts.CounterOpen, scripts.CounterEra, scripts.CounterIncr, scripts.CounterSet, scripts.CounterRetire, scripts.CounterGet,
 	scripts.LockEnter, scripts.LockRenew, scripts.LockRaise, scripts.LockLeave, scripts.LockBreak, scripts.LockGet, scripts.LockNote, scripts.LockNames,

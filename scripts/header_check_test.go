@@ -241,17 +241,13 @@ func checkEffect(effect, code string) []string {
 	return nil
 }
 
-// listed are the outcomes that a script's header lists; of token_get also the states.
+// listed are the outcomes that a script's header lists.
 func listed(script *scripts.Script) []string {
 	text, err := os.ReadFile(script.Name + ".lua")
 	if err != nil {
 		panic(err)
 	}
-	words := outcomesIn(parse(script.Name, string(text)).header["Reply"])
-	if script == scripts.TokenGet {
-		words = append(words, "issued", "claimed", "in-doubt", "completed")
-	}
-	return words
+	return outcomesIn(parse(script.Name, string(text)).header["Reply"])
 }
 
 // readAll returns the Lua files that a pattern finds, by name.

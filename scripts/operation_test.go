@@ -84,7 +84,7 @@ func TestOperationShowsWhatAnOperatorNeeds(t *testing.T) {
 		b.tick()
 		want(t, get()[1:2], "in-doubt")
 		want(t, b.settle("refused", ""), "ok")
-		want(t, get()[10:], "refused")
+		want(t, get()[10:11], "refused")
 	})
 }
 

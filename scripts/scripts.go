@@ -31,7 +31,6 @@ var (
 	Incarnation = load("incarnation")
 
 	TokenIssue    = load("token_issue")
-	TokenGet      = load("token_get")
 	TokenClaim    = load("token_claim")
 	TokenAnswer   = load("token_answer")
 	TokenComplete = load("token_complete")

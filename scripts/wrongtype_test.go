@@ -110,7 +110,6 @@ func abandoned(list ...any) func(*box) []any {
 var misuses = []misuse{
 	{"incarnation", scripts.Incarnation, markerKey, 0, args(), ""},
 	{"token_issue", scripts.TokenIssue, tokenKey, 0, args(hour, ""), ""},
-	{"token_get", scripts.TokenGet, tokenKey, 0, args(), ""},
 	{"token_claim", scripts.TokenClaim, tokenKey, 0, args("ann", "print", minute, "hold", hour, "", "any", "", "", ""), ""},
 	{"token_answer", scripts.TokenAnswer, tokenKey[:1], 0, args(), ""},
 	{"token_complete", scripts.TokenComplete, tokenKey, 0, args("ann", "done", hour), ""},

@@ -75,7 +75,7 @@ func (h *tokens) status(r *request) error {
 	status, err := h.tokens.Status(r.ctx(), key)
 	return r.result(wire.TokenStatus{
 		State: string(status.State), ExpiresAt: status.ExpiresAt, Attempts: status.Attempts, Fence: status.Fence,
-		Scope: status.Scope, LeaseUntil: status.LeaseUntil,
+		Scope: status.Scope, LeaseUntil: status.Until,
 	}, err)
 }
 

@@ -54,7 +54,7 @@ func TestCallsOfOneFlightHaveTheirOwnDeadlines(t *testing.T) {
 		began := time.Now()
 		var all sync.WaitGroup
 		for _, call := range []struct{ limit, ends time.Duration }{{300 * time.Millisecond, 300 * time.Millisecond}, {time.Second, 500 * time.Millisecond}} {
-			request := store.request(scripts.TokenGet, []string{"k"}, nil, nil)
+			request := store.request(scripts.OperationGet, []string{"k"}, nil, nil)
 			request.call.deadline = began.Add(call.limit)
 			job := request.call.waiting(request.words)
 			shared.waiting = append(shared.waiting, job)
@@ -86,7 +86,7 @@ func TestCallsThatCameTogetherEndAtTheirDeadlines(t *testing.T) {
 		for came := time.Duration(0); came < 100*time.Millisecond; came += 3 * time.Millisecond {
 			all.Go(func() {
 				time.Sleep(came)
-				request := store.request(scripts.TokenGet, []string{"k"}, nil, nil)
+				request := store.request(scripts.OperationGet, []string{"k"}, nil, nil)
 				_, err := silent.wait(t.Context(), request.call.waiting(request.words))
 				took := time.Since(began) - came
 				if !errors.Is(err, context.DeadlineExceeded) || took > timeout || took < timeout-timeout/50 {
@@ -110,7 +110,7 @@ func TestPipelineHasABudgetOfBytes(t *testing.T) {
 		if i%3 == 0 {
 			text = "small"
 		}
-		request := store.request(scripts.TokenGet, []string{"k"}, []any{text}, nil)
+		request := store.request(scripts.OperationGet, []string{"k"}, []any{text}, nil)
 		shared.waiting = append(shared.waiting, request.call.waiting(request.words))
 	}
 	s := &sender{batcher: shared}

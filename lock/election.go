@@ -11,7 +11,8 @@ import (
 // Campaign waits until this candidate leads. An election is a lock by its name: the holder leads,
 // and the waiters are the candidates. It leads until the lock's context ends, or it resigns with
 // Release, and the candidate that has waited for longest follows. Request.Owner names the candidate
-// to observers; the mode is Exclusive. The errors are those of Acquire.
+// to observers, to whom [Locks.Get] shows the leader as the holder; its fence is the term, which
+// rises with each leader. The mode is Exclusive. The errors are those of Acquire.
 func (l *Locks) Campaign(ctx context.Context, name string, request Request) (*Lock, error) {
 	request.Mode, request.Capacity, request.Permits, request.WholeTTL = Exclusive, 0, 0, true
 	if request.Token == "" {
@@ -21,9 +22,8 @@ func (l *Locks) Campaign(ctx context.Context, name string, request Request) (*Lo
 	return l.Acquire(ctx, name, request)
 }
 
-// Leader returns the current leader, by the Redis server, or ErrNoHolder. Its fence is the term: it
-// rises with each leader. The leader may have changed by the time the call returns.
-func (l *Locks) Leader(ctx context.Context, name string) (Holder, error) {
+// leader returns the current leader, or ErrNoHolder.
+func (l *Locks) leader(ctx context.Context, name string) (Holder, error) {
 	found, err := l.Get(ctx, name)
 	switch {
 	case err != nil:
@@ -42,7 +42,7 @@ func (l *Locks) Leaders(ctx context.Context, name string) iter.Seq2[Holder, erro
 		var last Holder
 		var fault error
 		for first := true; ctx.Err() == nil; first = false {
-			leader, err := l.Leader(ctx, name)
+			leader, err := l.leader(ctx, name)
 			if ctx.Err() != nil {
 				return
 			}

@@ -178,7 +178,7 @@ func TestOnlyTheSameRequestsHandALockOn(t *testing.T) {
 		synctest.Wait()
 		release(t, first)
 		next := <-second
-		if leader, err := locks.Leader(t.Context(), "leader"); err != nil || leader.Fence != next.Fence() {
+		if leader, err := locks.leader(t.Context(), "leader"); err != nil || leader.Fence != next.Fence() {
 			t.Errorf("%+v %v, want %d", leader, err, next.Fence())
 		}
 		release(t, next)

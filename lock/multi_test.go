@@ -85,14 +85,14 @@ func TestContextOfManyEndsBeforeTheFirstIsReleased(t *testing.T) {
 
 func elects(t *testing.T, store *redisstore.Store) {
 	locks, others := open(t, store, Config{Window: MinTTL}), open(t, store, Config{})
-	_, err := locks.Leader(t.Context(), "chair")
+	_, err := locks.leader(t.Context(), "chair")
 	wantIs(t, err, ErrNoHolder)
 	ann, err := locks.Campaign(t.Context(), "chair", Request{Owner: "ann"})
 	if err != nil {
 		t.Fatal(err)
 	}
 	campaign := startWaiter(t, others, "chair", Request{Owner: "bob"}, 1)
-	if leader, err := others.Leader(t.Context(), "chair"); err != nil || leader.Owner != "ann" || leader.Fence != ann.Fence() {
+	if leader, err := others.leader(t.Context(), "chair"); err != nil || leader.Owner != "ann" || leader.Fence != ann.Fence() {
 		t.Fatal(leader, err)
 	}
 	var seen []string

@@ -138,7 +138,7 @@ func openPlain(ctx context.Context, place counterPlace) (counting, error) {
 	}
 	counters := counter.New(store, counter.Config{})
 	_, err = counters.Incr(ctx, plainIncr) // writes the marker
-	marker := store.Marker("counters", plainIncr)
+	marker := store.SlotKey("counters", "marker", plainIncr)
 	words := strings.Fields(place.redis.Get(ctx, marker).Val())
 	engine := pipeline.Of(store)
 	_, life, lifeErr := engine.RunFor(ctx, scripts.NameAdd, []string{store.Key("plain", "names")}, plainIncr)

@@ -205,8 +205,10 @@ func (c *Counters) note(ctx context.Context, key string) {
 	_, _ = c.store.Run(ctx, scripts.NameAdd, []string{c.names()}, key)
 }
 
-func (c *Counters) key(key string) string       { return c.store.Key(c.config.Kind, key) }
-func (c *Counters) marker(key string) string    { return c.store.Marker(c.config.Kind+"s", key) }
+func (c *Counters) key(key string) string { return c.store.Key(c.config.Kind, key) }
+func (c *Counters) marker(key string) string {
+	return c.store.SlotKey(c.config.Kind+"s", "marker", key)
+}
 func (c *Counters) recordKey(key string) string { return c.store.Key(c.config.Kind, key, "record") }
 func (c *Counters) names() string               { return c.store.Key(c.config.Kind+"s", "names") }
 

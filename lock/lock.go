@@ -211,7 +211,7 @@ func (l *Locks) keys(name string) []string {
 		keys, all = append(keys, all[:n]), all[n:]
 	}
 	if l.config.AfterLoss == WaitAfterLoss {
-		keys = append(keys, l.store.Marker("locks", name))
+		keys = append(keys, l.store.SlotKey("locks", "marker", name))
 	}
 	return keys
 }

@@ -140,7 +140,7 @@ func TestRepeatOfAWriteIsConfirmedOnlyByReplicasThatHaveIt(t *testing.T) {
 		}
 		return reply
 	}
-	counted := []string{store.Key("counter", "c"), store.Key("counter", "c", "record"), store.Marker("counters", "c"), store.Key("counter", "c", "r")}
+	counted := []string{store.Key("counter", "c"), store.Key("counter", "c", "record"), store.SlotKey("counters", "marker", "c"), store.Key("counter", "c", "r")}
 	run(scripts.CounterEra, counted[2:3], "", 1000)
 	acquire := []any{"nonce", "", 1000, "trust", 0, "", "", "", "", "41/10/12", 0, 0, 10, 60_000, 0}
 	lease := run(scripts.WorkerAcquire, pool, acquire...)

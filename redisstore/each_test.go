@@ -256,7 +256,7 @@ func tellsItsIncarnation(t *testing.T, store *redisstore.Store) {
 
 func countsOnce(t *testing.T, store *redisstore.Store) {
 	const callers, calls = 64, 8
-	keys := []string{store.Key("counter", "shared"), store.Key("counter", "shared", "record"), store.Marker("counters", "shared")}
+	keys := []string{store.Key("counter", "shared"), store.Key("counter", "shared", "record"), store.SlotKey("counters", "marker", "shared")}
 	if _, err := store.Run(t.Context(), scripts.CounterEra, keys[2:], "", 1000); err != nil {
 		t.Fatal(err)
 	}

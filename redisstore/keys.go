@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"regexp"
 	"strings"
+
+	"github.com/coatcheck/coatcheck/internal/redisconn"
 )
 
 // defaultPrefix begins every key unless the configuration says otherwise.
@@ -28,4 +30,27 @@ func (s *Store) Key(kind, name string, parts ...string) string {
 		key += ":" + strings.Join(parts, ":")
 	}
 	return key
+}
+
+// SlotKey returns the key of a part that all records of one kind in the slot of a name share, such
+// as the marker of the incarnation that wrote them: one key for the whole store, in a cluster one
+// for each slot, so that a script may take it together with the name's record. There must not be
+// one for each name, where it cannot expire.
+func (s *Store) SlotKey(kind, part, name string) string {
+	if s.mode != Cluster {
+		return s.Key(kind, part)
+	}
+	return s.Key(kind, redisconn.SlotTags()[redisconn.Slot(name)], part)
+}
+
+// SlotKeys returns every key that SlotKey can return for a part: one, or in a cluster 16,384.
+func (s *Store) SlotKeys(kind, part string) []string {
+	if s.mode != Cluster {
+		return []string{s.Key(kind, part)}
+	}
+	keys := make([]string, 0, redisconn.Slots)
+	for _, tag := range redisconn.SlotTags() {
+		keys = append(keys, s.Key(kind, tag, part))
+	}
+	return keys
 }

@@ -11,12 +11,12 @@ import (
 
 func TestMarkerLiesInTheSlotOfTheName(t *testing.T) {
 	alone, cluster := &Store{mode: Standalone, prefix: defaultPrefix}, &Store{mode: Cluster, prefix: defaultPrefix}
-	if alone.Marker("counter", "a") != alone.Marker("counter", "b") || alone.Marker("counter", "a") == alone.Marker("other", "a") {
+	if alone.SlotKey("counter", "marker", "a") != alone.SlotKey("counter", "marker", "b") || alone.SlotKey("counter", "marker", "a") == alone.SlotKey("other", "marker", "a") {
 		t.Error("a store that is no cluster has one marker of a kind")
 	}
 	seen := map[string]bool{}
 	for _, name := range []string{"a", "b", "orders", "x:y", "~"} {
-		marker := cluster.Marker("counter", name)
+		marker := cluster.SlotKey("counter", "marker", name)
 		_, tag, _ := strings.Cut(marker, "{")
 		if tag, _, _ = strings.Cut(tag, "}"); redisconn.Slot(tag) != redisconn.Slot(name) {
 			t.Errorf("%s of %s lies in slot %d, not %d", marker, name, redisconn.Slot(tag), redisconn.Slot(name))

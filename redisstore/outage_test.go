@@ -80,7 +80,7 @@ func TestRepeatedRequestAfterALostReplyGetsTheFirstAnswer(t *testing.T) {
 	t.Parallel()
 	proxy := between(t, redistest.Start(t).Addr())
 	store := open(t, proxy.URL(), nil)
-	keys := []string{store.Key("counter", "c"), store.Key("counter", "c", "record"), store.Marker("counters", "c"), store.Key("counter", "c", "request")}
+	keys := []string{store.Key("counter", "c"), store.Key("counter", "c", "record"), store.SlotKey("counters", "marker", "c"), store.Key("counter", "c", "request")}
 	if _, err := store.Run(t.Context(), scripts.CounterEra, keys[2:3], "", 1000); err != nil {
 		t.Fatal(err)
 	}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/coatcheck/coatcheck/internal/names"
+	"github.com/coatcheck/coatcheck/internal/pipeline"
 	"github.com/coatcheck/coatcheck/redisstore"
 	"github.com/coatcheck/coatcheck/scripts"
 )
@@ -211,7 +212,7 @@ func (t *Tokens) stored(ctx context.Context, reply scripts.Reply, key OperationK
 	if err = reply.Scan(&stored, &size); err != nil {
 		return "", err
 	}
-	reply, err = t.store.RunLarge(ctx, size, scripts.TokenAnswer, t.keys(key)[:1])
+	reply, err = pipeline.Of(t.store).RunLarge(ctx, size, scripts.TokenAnswer, t.keys(key)[:1])
 	if err != nil {
 		return "", fmt.Errorf("read a recorded answer: %w", err)
 	}

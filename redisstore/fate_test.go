@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/coatcheck/coatcheck/internal/expect"
+	"github.com/coatcheck/coatcheck/internal/pipeline"
 	"github.com/coatcheck/coatcheck/internal/redistest"
 	"github.com/coatcheck/coatcheck/redisstore"
 )
@@ -71,7 +72,7 @@ func TestLargeCallHoldsUpNoOther(t *testing.T) {
 				expect.Error(t, "the call with a large argument", err, nil)
 			})
 			large.Go(func() {
-				_, err := store.RunLarge(t.Context(), 1<<20, peek, key, "answer me at length")
+				_, err := pipeline.Of(store).RunLarge(t.Context(), 1<<20, peek, key, "answer me at length")
 				expect.Error(t, "the call with a large reply", err, nil)
 			})
 		}

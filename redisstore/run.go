@@ -18,10 +18,3 @@ import (
 func (s *Store) Run(ctx context.Context, script *scripts.Script, keys []string, args ...any) (scripts.Reply, error) {
 	return s.engine.Run(ctx, script, keys, args...)
 }
-
-// RunLarge is [Store.Run] for a script whose reply takes about so many bytes. A large one goes out
-// by itself, one of a few at a time, and has a second more for each 4 MiB; before that it waits up
-// to ten seconds for its turn. Run does the same where the arguments are large.
-func (s *Store) RunLarge(ctx context.Context, size int, script *scripts.Script, keys []string, args ...any) (scripts.Reply, error) {
-	return s.engine.RunLarge(ctx, size, script, keys, args...)
-}

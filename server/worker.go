@@ -206,8 +206,10 @@ func leasedWorker(r *request) (lease workerlease.Lease) {
 	return lease
 }
 
+const maxPools = 1000 // of a page
+
 func (h *workers) list(r *request) error {
-	asked := r.list(workerlease.MaxNames)
+	asked := r.list(maxPools)
 	if r.err != nil {
 		return r.err
 	}

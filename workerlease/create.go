@@ -58,14 +58,14 @@ func (p *Pools) list(ctx context.Context, pool string) {
 
 func (p *Pools) names() string { return p.store.Key("workers", "names") }
 
-// MaxNames is how many names one page of them has at most.
-const MaxNames = 1000
+// maxNames is how many names one page of them has at most.
+const maxNames = 1000
 
-// Names lists up to n pools (1 to MaxNames) in the order of their names, those after a name, ""
+// Names lists up to n pools (1 to 1000) in the order of their names, those after a name, ""
 // for the first page, that begin with a prefix.
 func (p *Pools) Names(ctx context.Context, prefix, after string, n int) ([]string, error) {
-	if n < 1 || n > MaxNames {
-		return nil, fmt.Errorf("%w: n %d: 1 to %d", ErrRequest, n, MaxNames)
+	if n < 1 || n > maxNames {
+		return nil, fmt.Errorf("%w: n %d: 1 to %d", ErrRequest, n, maxNames)
 	}
 	reply, err := p.store.Run(ctx, scripts.NameList, []string{p.names()}, prefix, after, n)
 	if err != nil {

@@ -20,12 +20,11 @@ import (
 
 // Bounds of what a caller may ask for.
 const (
-	MinTTL      = 100 * time.Millisecond
-	MaxTTL      = 24 * time.Hour
-	DefaultTTL  = 30 * time.Second
-	MaxBits     = 20   // width of a worker id, with the datacenter's
-	MaxSlots    = 4096 // slots on one page of a ring
-	DefaultSkew = time.Second
+	MinTTL     = 100 * time.Millisecond
+	MaxTTL     = 24 * time.Hour
+	DefaultTTL = 30 * time.Second
+	MaxBits    = 20   // width of a worker id, with the datacenter's
+	MaxSlots   = 4096 // slots on one page of a ring
 )
 
 // NewPools is the treatment of a pool that Redis does not know: an unknown pool and a lost one look
@@ -46,8 +45,7 @@ const (
 // field means the default beside it.
 type Config struct {
 	NewPools NewPools // "" = Wait
-	// how far the clocks of two servers that can be master may differ, up to a minute; 0 =
-	// DefaultSkew
+	// how far the clocks of two servers that can be master may differ, up to a minute; 0 = 1 s
 	Skew time.Duration
 	// how long a slot rests after its window before another holder gets it; 0 = not at all
 	Cooldown time.Duration
@@ -63,7 +61,7 @@ type Config struct {
 
 func (c Config) withDefaults() Config {
 	c.NewPools = cmp.Or(c.NewPools, Wait)
-	c.Skew = cmp.Or(c.Skew, DefaultSkew)
+	c.Skew = cmp.Or(c.Skew, time.Second)
 	if c.LongestTTL == 0 && c.NewPools == Wait {
 		c.LongestTTL = DefaultTTL
 	}

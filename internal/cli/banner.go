@@ -61,7 +61,7 @@ func (p *program) banner(ctx context.Context, c *config.Service, store *redissto
 		for _, pin := range c.Server.Workers.Pools {
 			longest = max(longest, pin.TTL)
 		}
-		s.NewPoolWait = (longest + cmp.Or(c.Server.Workers.Skew, workerlease.DefaultSkew)).Milliseconds()
+		s.NewPoolWait = (longest + c.Server.Workers.Skew).Milliseconds()
 	}
 	return p.print(s, s.people(c))
 }

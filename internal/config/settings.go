@@ -174,7 +174,7 @@ func workerSettings(c *Service) []*Setting {
 		Optional(Choice("new-pools", "", []workerlease.NewPools{workerlease.Wait, workerlease.Trust}, "a worker-id pool that the store knows nothing of: wait until no window can be open that it may have forgotten, or trust that it is new; empty: trust on the embedded store and with --dev, else wait", &c.Server.Workers.NewPools)),
 		Optional(Span("worker-longest-ttl", Unsaid, workerlease.MinTTL, workerlease.MaxTTL, fmt.Sprintf("the longest TTL of a worker-id pool: a longer one is refused, and once Redis may have lost a pool nothing is granted for that long and --clock-skew; alike in all that use a pool; empty: %v, where unknown pools are trusted %v", workerlease.DefaultTTL, workerlease.MaxTTL), &c.Server.Workers.LongestTTL)),
 		Span("worker-cooldown", "0s", 0, workerlease.MaxTTL, "how long a worker id rests after its lease before another holder gets it", &c.Server.Workers.Cooldown),
-		Span("clock-skew", spelled(workerlease.DefaultSkew), time.Millisecond, time.Minute, "how far the clocks of two Redis servers that can be master may differ; alike in all that use a pool", &c.Server.Workers.Skew),
+		Span("clock-skew", "1s", time.Millisecond, time.Minute, "how far the clocks of two Redis servers that can be master may differ; alike in all that use a pool", &c.Server.Workers.Skew),
 	)
 }
 

@@ -180,7 +180,7 @@ func TestQuarantineIsToldWithWhatIsLeftOfIt(t *testing.T) {
 		for range 6 {
 			err := b.refusal(t, "main")
 			wait := redisstore.RetryAfter(err)
-			if !errors.Is(err, workerlease.ErrQuarantined) || wait >= last || wait > workerlease.DefaultTTL+workerlease.DefaultSkew || wait <= 0 {
+			if !errors.Is(err, workerlease.ErrQuarantined) || wait >= last || wait > workerlease.DefaultTTL+time.Second || wait <= 0 {
 				t.Fatalf("stamping in quarantine: got error %v, want ErrQuarantined with a wait under %v and up to a TTL and the skew", err, last)
 			}
 			status := b.Status()[0]

@@ -35,9 +35,9 @@ func (g *Gateway) admits(w http.ResponseWriter, r *http.Request, x *exchange) bo
 
 // passes reports whether a request passes unguarded: it has no header, and the route needs none.
 func (r *guardedRoute) passes(request *http.Request) bool {
-	taken := idempotency.TokenOrKey.Headers()
+	taken := []string{idempotency.TokenHeader, idempotency.KeyHeader}
 	if r.PassOther {
-		taken = r.Accept.Headers()
+		taken = r.Published().Headers
 	}
 	for _, name := range taken {
 		if len(request.Header.Values(name)) > 0 {

@@ -54,7 +54,7 @@ func keyOf(r *http.Request, accept Accept, principal, route string) (OperationKe
 	}
 	switch {
 	case len(tokens)+len(keys) == 0:
-		return OperationKey{}, fmt.Errorf("%w; this route takes %s", ErrKeyMissing, strings.Join(accept.Headers(), " or "))
+		return OperationKey{}, fmt.Errorf("%w; this route takes %s", ErrKeyMissing, strings.Join(accept.headers(), " or "))
 	case len(tokens)+len(keys) > 1:
 		return OperationKey{}, fmt.Errorf("%w: one header field belongs here, not %d", ErrKeyMalformed, len(tokens)+len(keys))
 	case len(tokens) == 1:
@@ -70,8 +70,8 @@ func keyOf(r *http.Request, accept Accept, principal, route string) (OperationKe
 	return ClientKey(principal, route, key), nil
 }
 
-// Headers lists the headers that a route takes; a request has one of them.
-func (a Accept) Headers() []string {
+// headers lists the headers that a route takes; a request has one of them.
+func (a Accept) headers() []string {
 	switch a {
 	case TokenOnly:
 		return []string{TokenHeader}

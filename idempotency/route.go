@@ -95,7 +95,7 @@ func (r Route) Published() wire.RoutePolicy {
 		fingerprint = append(fingerprint, "header "+http.CanonicalHeaderKey(name))
 	}
 	return wire.RoutePolicy{
-		Route: r.Name, Headers: r.Accept.Headers(), UniqueBy: []string{"principal", "route", "key"}, Required: !r.Optional, Policy: string(r.Policy),
+		Route: r.Name, Headers: r.Accept.headers(), UniqueBy: []string{"principal", "route", "key"}, Required: !r.Optional, Policy: string(r.Policy),
 		Lease: r.Lease.Milliseconds(), Retention: r.Retention.Milliseconds(), Fingerprint: append(fingerprint, body), Keep: r.Keep,
 		MaxBody: r.MaxBody, MaxWait: max(r.MaxWait, 0).Milliseconds(), Scope: r.Scope,
 	}

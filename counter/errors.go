@@ -1,11 +1,9 @@
 package counter
 
 import (
-	"errors"
 	"fmt"
 
 	"github.com/coatcheck/coatcheck/internal/fault"
-	"github.com/coatcheck/coatcheck/internal/pipeline"
 )
 
 // The answers of a counter besides redisstore's own errors. All are refusals: nothing was added
@@ -46,14 +44,3 @@ func (e *BehindError) Error() string {
 
 // Unwrap returns ErrBehind.
 func (e *BehindError) Unwrap() error { return ErrBehind }
-
-// known gives an error of the store its name in this package.
-func known(err error) error {
-	switch {
-	case errors.Is(err, pipeline.ErrNotAnInteger):
-		return ErrNotAnInteger
-	case errors.Is(err, pipeline.ErrOverflow):
-		return ErrOverflow
-	}
-	return err
-}

@@ -192,8 +192,11 @@ func (e *entry) fellBehind(by int64) {
 
 // failed is for an INCRBY that did not add, or may not have.
 func (e *entry) failed(err error) error {
-	if err := known(err); errors.Is(err, ErrNotAnInteger) || errors.Is(err, ErrOverflow) {
-		return err
+	switch {
+	case errors.Is(err, pipeline.ErrNotAnInteger):
+		return ErrNotAnInteger
+	case errors.Is(err, pipeline.ErrOverflow):
+		return ErrOverflow
 	}
 	e.doubt() // another server may take over
 	return err

@@ -51,24 +51,21 @@ func parse(text string) (int64, error) {
 // Setting it back hands values out again, on purpose. ttl is how long it lives, as [Request.TTL]. A
 // counter that has lost values is in order from then on.
 func (c *Counters) Set(ctx context.Context, key string, value int64, ttl time.Duration) error {
-	if err := (Request{By: 1, TTL: ttl}).check(key); err != nil {
-		return err
-	}
-	err := c.set(ctx, key, strconv.FormatInt(value, 10), ttl, "any")
-	if err == nil {
-		c.note(ctx, key)
-	}
-	return err
+	return c.setTo(ctx, key, value, ttl, "any")
 }
 
 // SetForward is [Counters.Set] for good, of a value that is not below the counter nor below what a
 // process has reported of it after a loss: [ErrPast] with the larger of the two. So no value is
 // handed out again that Redis knows of.
 func (c *Counters) SetForward(ctx context.Context, key string, value int64) error {
-	if err := (Request{By: 1}).check(key); err != nil {
+	return c.setTo(ctx, key, value, 0, "forward")
+}
+
+func (c *Counters) setTo(ctx context.Context, key string, value int64, ttl time.Duration, direction string) error {
+	if err := (Request{By: 1, TTL: ttl}).check(key); err != nil {
 		return err
 	}
-	err := c.set(ctx, key, strconv.FormatInt(value, 10), 0, "forward")
+	err := c.set(ctx, key, strconv.FormatInt(value, 10), ttl, direction)
 	if err == nil {
 		c.note(ctx, key)
 	}

@@ -234,5 +234,5 @@ func (c *Counters) send(ctx context.Context, e *entry, add addition) (Range, err
 		}
 		return Range{sum - add.by + 1, sum}, nil
 	}
-	return Range{}, fmt.Errorf("%w: counter: not found in order in several attempts; ask again", redisstore.ErrUnavailable)
+	return Range{}, errNotInOrder
 }

@@ -26,6 +26,9 @@ var (
 	ErrHoldOff = fault.Refusal("counter: values may have been lost; nothing is added until every process has said what it has seen")
 )
 
+// errNotInOrder is for a counter that was opened in vain as often as one call does that.
+var errNotInOrder = fmt.Errorf("%w: counter: not found in order in several attempts; ask again", fault.ErrUnavailable)
+
 // BehindError is an [ErrBehind] with the values that are known.
 type BehindError struct {
 	Value int64 // what is there

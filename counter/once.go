@@ -7,7 +7,6 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/coatcheck/coatcheck/redisstore"
 	"github.com/coatcheck/coatcheck/scripts"
 )
 
@@ -20,15 +19,13 @@ func (c *Counters) addOnce(ctx context.Context, e *entry, request Request) (Rang
 			return Range{}, err
 		}
 		got, err := c.tryOnce(ctx, e, request, now)
-		if err == nil || !errors.Is(err, errNotInOrder) {
+		if !errors.Is(err, errNotInOrder) {
 			return got, err
 		}
 		e.doubt()
 	}
-	return Range{}, fmt.Errorf("%w: counter: not found in order in %d attempts; ask again", redisstore.ErrUnavailable, attempts)
+	return Range{}, errNotInOrder
 }
-
-var errNotInOrder = errors.New("counter: not in order")
 
 func (c *Counters) tryOnce(ctx context.Context, e *entry, request Request, now state) (Range, error) {
 	keys, retention := []string{c.key(e.key), c.recordKey(e.key), c.marker(e.key)}, time.Duration(0)

@@ -2,9 +2,7 @@ package counter
 
 import (
 	"context"
-	"fmt"
 
-	"github.com/coatcheck/coatcheck/redisstore"
 	"github.com/coatcheck/coatcheck/scripts"
 )
 
@@ -39,5 +37,5 @@ func (c *Counters) Retire(ctx context.Context, key string) (last int64, err erro
 			return 0, reply.Unexpected()
 		}
 	}
-	return 0, fmt.Errorf("%w: counter: not found in order in %d attempts; ask again", redisstore.ErrUnavailable, attempts)
+	return 0, errNotInOrder
 }

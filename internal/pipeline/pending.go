@@ -42,28 +42,22 @@ func (s *Engine) Queue(generation Generation) Queue {
 
 // SubmitIfBusy is Submit where calls to the server are under way, so that one more goes better with
 // others than by itself, and reports whether it was submitted.
-func (q Queue) SubmitIfBusy(p Pending) bool {
-	if q.to == nil {
-		return false
-	}
-	q.to.mu.Lock()
-	defer q.to.mu.Unlock()
-	if q.to.batches == 0 {
-		return false
-	}
-	q.to.pending = append(q.to.pending, p)
-	q.to.calledLocked()
-	return true
-}
+func (q Queue) SubmitIfBusy(p Pending) bool { return q.submit(p, 1) }
 
 // Submit adds a key to the next pipeline, and reports whether the queue leads anywhere. A key must
 // not wait twice.
-func (q Queue) Submit(p Pending) bool {
+func (q Queue) Submit(p Pending) bool { return q.submit(p, 0) }
+
+// submit adds a key where at least so many calls and pipelines are under way.
+func (q Queue) submit(p Pending, batches int) bool {
 	if q.to == nil {
 		return false
 	}
 	q.to.mu.Lock()
 	defer q.to.mu.Unlock()
+	if q.to.batches < batches {
+		return false
+	}
 	q.to.pending = append(q.to.pending, p)
 	q.to.calledLocked()
 	return true

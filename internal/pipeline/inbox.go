@@ -21,7 +21,7 @@ type Inbox struct {
 func (s *Engine) Subscribe(ctx context.Context, channel string) (*Inbox, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.timeout)
 	defer cancel()
-	pubsub := s.nodes.subscribe(ctx)
+	pubsub := s.nodes.Subscribe(ctx)
 	if err := s.lent.hold(pubsub); err != nil {
 		return nil, s.classify(ctx, "subscribe", err, false, true)
 	}

@@ -23,8 +23,8 @@ type nodes interface {
 	suspect(ctx context.Context, err error)
 	// each calls f for every master.
 	each(ctx context.Context, f func(context.Context, *redis.Client) error) error
-	// subscribe returns a subscription without a connection yet.
-	subscribe(ctx context.Context) *redis.PubSub
+	// Subscribe, without a channel, returns a subscription that has no connection yet.
+	Subscribe(ctx context.Context, channels ...string) *redis.PubSub
 	PoolStats() *redis.PoolStats
 	Close() error
 }
@@ -51,10 +51,6 @@ func (s single) each(ctx context.Context, f func(context.Context, *redis.Client)
 	return f(ctx, s.Client)
 }
 
-func (s single) subscribe(ctx context.Context) *redis.PubSub {
-	return s.Subscribe(ctx)
-}
-
 // clusterClient is a cluster of which nodes are found by themselves.
 type clusterClient struct {
 	*redis.ClusterClient
@@ -76,8 +72,6 @@ func (c clusterClient) suspect(ctx context.Context, _ error) { c.ReloadState(ctx
 func (c clusterClient) each(ctx context.Context, f func(context.Context, *redis.Client) error) error {
 	return c.ForEachMaster(ctx, f)
 }
-
-func (c clusterClient) subscribe(ctx context.Context) *redis.PubSub { return c.Subscribe(ctx) }
 
 // cluster routes by itself instead of through ClusterClient.Process, which sends a command again
 // after a lost connection.

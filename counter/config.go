@@ -61,9 +61,7 @@ func (c Config) withDefaults(ack int) Config {
 	}
 	c.HoldOff = cmp.Or(c.HoldOff, DefaultHoldOff)
 	c.MaxKeys = cmp.Or(c.MaxKeys, DefaultMaxKeys)
-	if c.Logger == nil {
-		c.Logger = slog.New(slog.DiscardHandler)
-	}
+	c.Logger = cmp.Or(c.Logger, slog.New(slog.DiscardHandler))
 	return c
 }
 

@@ -76,9 +76,7 @@ func (c *Config) complete() error {
 	c.MaxKeys = cmp.Or(c.MaxKeys, DefaultMaxKeys)
 	c.MaxBytes = cmp.Or(c.MaxBytes, DefaultMaxBytes)
 	c.CompactBytes = cmp.Or(c.CompactBytes, DefaultCompactBytes)
-	if c.Logger == nil {
-		c.Logger = slog.New(slog.DiscardHandler)
-	}
+	c.Logger = cmp.Or(c.Logger, slog.New(slog.DiscardHandler))
 	return errors.Join(faults...)
 }
 

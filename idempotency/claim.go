@@ -82,12 +82,7 @@ func (t ClaimOptions) withDefaults() ClaimOptions {
 	return t
 }
 
-func retained(retention time.Duration) time.Duration {
-	if retention == 0 {
-		return day
-	}
-	return retention
-}
+func retained(retention time.Duration) time.Duration { return cmp.Or(retention, day) }
 
 func (t ClaimOptions) check() error {
 	if t.Policy != Hold && t.Policy != Takeover {

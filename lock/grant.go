@@ -1,6 +1,7 @@
 package lock
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -32,12 +33,7 @@ type Grant struct {
 	keys []string // of the lock with the name that it was granted under
 }
 
-func (g Grant) goodFor() time.Duration {
-	if g.good == 0 {
-		return g.TTL
-	}
-	return g.good
-}
+func (g Grant) goodFor() time.Duration { return cmp.Or(g.good, g.TTL) }
 
 // asker is a request under way.
 type asker struct {
@@ -187,9 +183,7 @@ func (l *Locks) Renew(ctx context.Context, grant Grant) (Grant, error) {
 
 // extend is Renew without the list of names.
 func (l *Locks) extend(ctx context.Context, grant Grant) (Grant, error) {
-	if grant.TTL == 0 {
-		grant.TTL = min(DefaultTTL, l.config.LongestTTL)
-	}
+	grant.TTL = cmp.Or(grant.TTL, min(DefaultTTL, l.config.LongestTTL))
 	if !secret.Valid(grant.Token) {
 		return Grant{}, errToken
 	}

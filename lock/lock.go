@@ -1,6 +1,7 @@
 package lock
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -66,24 +67,16 @@ func (c Config) withDefaults() Config {
 	if c.Owner == "" {
 		c.Owner = process()
 	}
-	if c.Window == 0 {
-		c.Window = defaultWindow
-	}
-	if c.AfterLoss == "" {
-		c.AfterLoss = GrantAfterLoss
-	}
+	c.Window = cmp.Or(c.Window, defaultWindow)
+	c.AfterLoss = cmp.Or(c.AfterLoss, GrantAfterLoss)
 	if c.LongestTTL == 0 {
 		c.LongestTTL = MaxTTL
 		if c.AfterLoss == WaitAfterLoss {
 			c.LongestTTL = DefaultTTL
 		}
 	}
-	if c.Skew == 0 {
-		c.Skew = defaultSkew
-	}
-	if c.Logger == nil {
-		c.Logger = slog.New(slog.DiscardHandler)
-	}
+	c.Skew = cmp.Or(c.Skew, defaultSkew)
+	c.Logger = cmp.Or(c.Logger, slog.New(slog.DiscardHandler))
 	return c
 }
 

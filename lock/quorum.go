@@ -1,6 +1,7 @@
 package lock
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -83,9 +84,7 @@ func OpenQuorum(ctx context.Context, urls []string, store redisstore.Config, con
 }
 
 func newQuorum(servers *quorum.Quorum, config Config) *QuorumLocks {
-	if config.AfterLoss == "" {
-		config.AfterLoss = WaitAfterLoss
-	}
+	config.AfterLoss = cmp.Or(config.AfterLoss, WaitAfterLoss)
 	l := &QuorumLocks{quorum: servers, config: config.withDefaults()}
 	for _, store := range servers.Stores() {
 		l.each = append(l.each, New(store, l.config))
@@ -184,9 +183,5 @@ func brief(ttl time.Duration) time.Duration { return ttl / 10 }
 // margin is how long before the end of the lease the holder's context ends. The clocks of two
 // servers, and of this process, may each gain or lose a part of the TTL.
 func (l *QuorumLocks) margin(ttl time.Duration) time.Duration {
-	margin := l.config.Margin
-	if margin == 0 {
-		margin = min(ttl/10, time.Second)
-	}
-	return margin + ttl/100 + 2*time.Millisecond
+	return cmp.Or(l.config.Margin, min(ttl/10, time.Second)) + ttl/100 + 2*time.Millisecond
 }

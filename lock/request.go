@@ -1,6 +1,7 @@
 package lock
 
 import (
+	"cmp"
 	"fmt"
 	"time"
 
@@ -77,21 +78,14 @@ type Request struct {
 }
 
 func (r Request) withDefaults(config Config) Request {
-	if r.TTL == 0 {
-		r.TTL = min(DefaultTTL, config.LongestTTL)
-	}
+	r.TTL = cmp.Or(r.TTL, min(DefaultTTL, config.LongestTTL))
 	if r.Mode == "" {
 		r.Mode = Exclusive
 		if r.Capacity > 0 {
 			r.Mode = Permits
 		}
 	}
-	if r.Permits == 0 {
-		r.Permits = 1
-	}
-	if r.Owner == "" {
-		r.Owner = config.Owner
-	}
+	r.Permits, r.Owner = cmp.Or(r.Permits, 1), cmp.Or(r.Owner, config.Owner)
 	if r.Token == "" {
 		r.Token = secret.New()
 	}

@@ -133,9 +133,7 @@ func (c Config) WithDefaults() Config {
 		}
 	}
 	c.AckTimeout = cmp.Or(c.AckTimeout, min(500*time.Millisecond, c.Timeout/2))
-	if c.Logger == nil {
-		c.Logger = slog.New(slog.DiscardHandler)
-	}
+	c.Logger = cmp.Or(c.Logger, slog.New(slog.DiscardHandler))
 	return c
 }
 

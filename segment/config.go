@@ -52,9 +52,7 @@ func (c Config) withDefaults() Config {
 	if c.Owner == nil {
 		c.Owner = func(context.Context) string { return "" }
 	}
-	if c.Logger == nil {
-		c.Logger = slog.New(slog.DiscardHandler)
-	}
+	c.Logger = cmp.Or(c.Logger, slog.New(slog.DiscardHandler))
 	return c
 }
 

@@ -29,9 +29,7 @@ type StripedConfig struct {
 
 func (c StripedConfig) withDefaults() StripedConfig {
 	c.Timeout = cmp.Or(c.Timeout, DefaultStripeTimeout)
-	if c.Logger == nil {
-		c.Logger = slog.New(slog.DiscardHandler)
-	}
+	c.Logger = cmp.Or(c.Logger, slog.New(slog.DiscardHandler))
 	return c
 }
 

@@ -1,6 +1,7 @@
 package keepalive
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -52,15 +53,11 @@ func (c Config) withDefaults() Config {
 		c.Margin = min(c.TTL/10, time.Second)
 	}
 	c.Margin = min(c.Margin, c.TTL/2)
-	if c.First <= 0 {
-		c.First = c.TTL
-	}
+	c.First = cmp.Or(c.First, c.TTL)
 	if c.Failed == nil {
 		c.Failed = func(error) {}
 	}
-	if c.Late == nil {
-		c.Late = ErrDeadline
-	}
+	c.Late = cmp.Or(c.Late, ErrDeadline)
 	if c.Wall == nil {
 		c.Wall = func() time.Time { return time.Now().Round(0) }
 	}

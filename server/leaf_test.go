@@ -132,6 +132,7 @@ func TestLeafsSnowflakeDoor(t *testing.T) {
 		}
 		ring := must[wire.WorkerRing](t, s, 200, "GET", "/worker/leaf?n=1", "")
 		expect.Equal(t, "GET /worker/leaf?n=1", ring.WorkerPool, wire.WorkerPool{Pool: "leaf", Layout: "41/10/12", Epoch: epoch, Size: 1024, Used: 1, TTL: ring.TTL})
+		s.ids(t, "/id/snowflake") // it waits for the lease, which begins beside the requests
 		ring = must[wire.WorkerRing](t, s, 200, "GET", "/worker/default?n=1", "")
 		expect.Equal(t, "GET /worker/default?n=1: epoch", ring.Epoch, snowflake.DefaultEpoch)
 		s.do(t, "GET", "/id/decode/"+last.String()+"?pool=leaf", "").wantStatus(t, 200)

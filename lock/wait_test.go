@@ -26,7 +26,7 @@ func TestWaitWithoutAnAnswerIsNotToldOfAHolder(t *testing.T) {
 		}
 		return redistest.Pass, nil
 	})
-	locks := open(t, storetest.Open(t, redisstore.Config{URL: proxy.URL(), Timeout: 200 * time.Millisecond}), Config{})
+	locks := open(t, storetest.Open(t, redisstore.Config{URL: proxy.URL(), Timeout: time.Second}), Config{})
 	held := must(t, locks, "warm", Request{})
 	next := startWaiter(t, locks, "warm", Request{}, 1) // from now on the process listens
 	release(t, held)

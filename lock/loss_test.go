@@ -155,7 +155,7 @@ func inUse(t *testing.T, master *redistest.Server, locks *Locks) {
 func timeOf(t *testing.T, server *redistest.Server) time.Time {
 	t.Helper()
 	var now time.Time
-	expect.Eventually(t, "the server tells its time", func() bool { // its restart may cut a connection now
+	expect.Eventually(t, "the server tells its time", func() bool { // its restart may cut this
 		var err error
 		now, err = server.Client().Time(t.Context()).Result()
 		return err == nil

@@ -121,7 +121,7 @@ func mustQuorum(t testing.TB, locks *QuorumLocks, name string, request Request) 
 func has(t testing.TB, locks *Locks, name, token string) bool {
 	t.Helper()
 	var reply scripts.Reply
-	expect.Eventually(t, "the server answers", func() bool { // its restart may cut a connection now
+	expect.Eventually(t, "the server answers", func() bool { // its restart may cut this
 		var err error
 		reply, err = locks.run(t.Context(), redisScript("return {'ok', redis.call('GET', KEYS[1]) or ''}"), locks.keys(name)[:1])
 		return err == nil

@@ -16,10 +16,12 @@ type Lock struct {
 	keeper *keepalive.Keeper
 	first  Grant // its grant at the beginning
 
-	quorum *attempt // of a quorum's lock, which has none of the next three; else nil
-	locks  *Locks
-	lease  *lease
-	turn   int // how often the lease was handed on before
+	// gives a quorum's lock back, which has none of the next three; else nil. A program without
+	// quorums does not link them
+	leave func(ctx context.Context) error
+	locks *Locks
+	lease *lease
+	turn  int // how often the lease was handed on before
 
 	release sync.Once
 	outcome error // of the release
@@ -101,7 +103,7 @@ func (k *Lock) Name() string { return k.first.Name }
 // Token is the secret that proves the grant, until the release, on each server of a quorum. Reading
 // it ends handing on of this lock within the process, since others may know the token from then on.
 func (k *Lock) Token() string {
-	if k.quorum != nil {
+	if k.leave != nil {
 		return k.first.Token
 	}
 	if token := k.locks.queues.token(k); token != "" {
@@ -129,8 +131,8 @@ func (k *Lock) Release(ctx context.Context) error {
 	k.release.Do(func() {
 		k.keeper.Stop()
 		switch {
-		case k.quorum != nil:
-			k.outcome = k.quorum.leave(ctx)
+		case k.leave != nil:
+			k.outcome = k.leave(ctx)
 		case !k.locks.queues.handOn(k.lease):
 			k.outcome = k.locks.release(ctx, k.lease)
 		}

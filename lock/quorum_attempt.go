@@ -46,7 +46,7 @@ func (a *attempt) acquire(ctx, waiting context.Context) (*Lock, error) {
 		return nil, err
 	}
 	l := a.locks
-	lock := &Lock{quorum: a, first: Grant{Name: a.name, Token: a.token, Fence: a.fence, Since: a.since}}
+	lock := &Lock{leave: a.leave, first: Grant{Name: a.name, Token: a.token, Fence: a.fence, Since: a.since}}
 	lock.keeper = keepalive.Start(ctx, a.sent, a.sent.Round(0), keepalive.Config{
 		TTL: a.ttl, Margin: l.margin(a.ttl), Renew: a.renew, Strict: true, Late: errLate, Lost: isLost,
 		Failed: func(err error) {

@@ -218,9 +218,13 @@ func TestCallWhoseTurnComesAfterTheReleaseIsNotSent(t *testing.T) {
 		failed.members[0].tend(t.Context())
 		nowhere(t, locks, "turn")
 
-		held := mustQuorum(t, locks, "turn", Request{})
+		released := locks.attempt("turn", Request{}.withDefaults(locks.config))
+		held, err := released.acquire(t.Context(), t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
 		release(t, held)
-		_, err = held.quorum.members[1].raise(t.Context(), held.Fence())
+		_, err = released.members[1].raise(t.Context(), held.Fence())
 		wantOnly(t, err, redisstore.ErrUnavailable)
 		if err := held.Release(t.Context()); err != nil {
 			t.Error(err)

@@ -70,6 +70,23 @@ func faultsOf(name string, line prose) (faults []string) {
 	return faults
 }
 
+// errorMethod is the method that makes an exported type an error.
+var errorMethod = regexp.MustCompile(`(?m)^func \((?:\w+ )?\*?([A-Z]\w*)\) Error\(\) string`)
+
+func TestExportedErrorTypesEndInError(t *testing.T) {
+	for _, name := range walk(t, ".go") {
+		text, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, method := range errorMethod.FindAllStringSubmatch(string(text), -1) {
+			if !strings.HasSuffix(method[1], "Error") {
+				t.Errorf("%s: the error type %s: its name does not end in Error", name, method[1])
+			}
+		}
+	}
+}
+
 func widthOf(line string) int {
 	return utf8.RuneCountInString(strings.ReplaceAll(line, "\t", "    "))
 }

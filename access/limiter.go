@@ -13,20 +13,20 @@ import (
 	"github.com/coatcheck/coatcheck/redisstore"
 )
 
-// ErrTooOften is the error of a caller over its limit. It comes as a [*TooOften].
+// ErrTooOften is the error of a caller over its limit. It comes as a [*TooOftenError].
 var ErrTooOften = errors.New("access: asked too often")
 
-// TooOften says when to ask again.
-type TooOften struct{ Wait time.Duration }
+// TooOftenError says when to ask again.
+type TooOftenError struct{ Wait time.Duration }
 
 // Error has no figures: the answer has them in its headers.
-func (t *TooOften) Error() string { return ErrTooOften.Error() }
+func (t *TooOftenError) Error() string { return ErrTooOften.Error() }
 
 // RetryAfter returns Wait.
-func (t *TooOften) RetryAfter() time.Duration { return t.Wait }
+func (t *TooOftenError) RetryAfter() time.Duration { return t.Wait }
 
 // Unwrap makes it an ErrTooOften.
-func (t *TooOften) Unwrap() error { return ErrTooOften }
+func (t *TooOftenError) Unwrap() error { return ErrTooOften }
 
 // State is a principal's use of its limit.
 type State struct {
@@ -65,7 +65,7 @@ func NewLimiter(store *redisstore.Store, log *slog.Logger) *Limiter {
 // Close waits for what is under way. Nothing may be counted any more.
 func (l *Limiter) Close() { l.serving.Wait() }
 
-// Take counts one request. The error is a [*TooOften], or that of a context that ended.
+// Take counts one request. The error is a [*TooOftenError], or that of a context that ended.
 func (l *Limiter) Take(ctx context.Context, principal string, limit Limit) (State, error) {
 	one := l.of(principal)
 	ask := &asked{limit: limit, told: make(chan struct{})}
@@ -170,14 +170,14 @@ func tell(requests []*asked, limited bool, result throttled.RateLimitResult, err
 		size := one.limit.burst() + 1
 		one.state = State{Size: size, Left: max(result.Remaining, 0), Whole: time.Duration(size) * one.limit.every(), Full: result.ResetAfter}
 		if limited {
-			one.err = &TooOften{max(result.RetryAfter, one.limit.every()/2, time.Millisecond)}
+			one.err = &TooOftenError{max(result.RetryAfter, one.limit.every()/2, time.Millisecond)}
 			one.state.Left = 0
 		} else {
 			one.state.Left += len(requests) - 1 - i
 		}
 		// others were faster each time: the principal asks at very many servers at once
 		if err != nil {
-			one.err = &TooOften{time.Second}
+			one.err = &TooOftenError{time.Second}
 		}
 		close(one.told)
 	}

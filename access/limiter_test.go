@@ -42,7 +42,7 @@ func TestFlowIsSharedByAllServersOnAStore(t *testing.T) {
 			}
 			expect.Error(t, asked, err, access.ErrTooOften)
 			expect.Equal(t, asked+": what is left", state.Left, 0)
-			often, ok := errors.AsType[*access.TooOften](err)
+			often, ok := errors.AsType[*access.TooOftenError](err)
 			if soonest := time.Hour - time.Since(start) - time.Second; !ok || often.Wait < soonest || often.Wait > time.Hour {
 				t.Errorf("%s: got %+v, want to be sent away for %v to an hour", asked, often, soonest)
 			}

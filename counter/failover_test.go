@@ -116,7 +116,7 @@ func TestTooFewReplicasIsUnknownForAllThatWereMerged(t *testing.T) {
 	c := process(t, server.URL(), acknowledged(1), func(c *redisstore.Config, _ *counter.Config) { c.AckTimeout = 50 * time.Millisecond })
 	for range 2 {
 		_, err := c.Incr(t.Context(), "k")
-		var short *redisstore.Shortfall
+		var short *redisstore.ShortfallError
 		if !errors.Is(err, redisstore.ErrUnknownOutcome) || errors.Is(err, redisstore.ErrRefused) || !errors.As(err, &short) || !strings.Contains(err.Error(), "0 of 1") {
 			t.Errorf("got %v", err)
 		}

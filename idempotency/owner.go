@@ -34,7 +34,7 @@ func (t *Tokens) notStarted(ctx context.Context, key OperationKey, owner string,
 	if !errors.Is(err, redisstore.ErrUnknownOutcome) {
 		return err
 	}
-	if _, has := errors.AsType[*redisstore.Shortfall](err); has {
+	if _, has := errors.AsType[*redisstore.ShortfallError](err); has {
 		if _, failed := t.release(context.WithoutCancel(ctx), key, owner); failed == nil {
 			return fmt.Errorf("nothing was started: %w", err)
 		}

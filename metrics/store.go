@@ -165,7 +165,7 @@ func (s *Store) CallEnded(_ context.Context, call observe.Call) {
 	}
 	op.outcomes[outcomeOf(call)].Add(float64(call.N))
 	op.took().Observe(call.Took.Seconds())
-	if _, short := errors.AsType[*redisstore.Shortfall](call.Err); short {
+	if _, short := errors.AsType[*redisstore.ShortfallError](call.Err); short {
 		s.shortfalls.Add(float64(call.N))
 	}
 	if op.words == nil {

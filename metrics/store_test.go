@@ -51,7 +51,7 @@ func TestCallsAreCountedByWhatBecameOfThem(t *testing.T) {
 		{Op: "token_complete", N: 1, Word: "stale"},
 		{Op: "worker_renew", N: 1, Word: "lost"},
 		{Op: "token_claim", N: 1, Err: &redisstore.Error{Op: "token_claim", Class: redisstore.ErrUnavailable, Cause: redisstore.ErrUnavailable}},
-		{Op: "token_claim", N: 1, Err: &redisstore.Error{Op: "token_claim", Class: redisstore.ErrUnknownOutcome, Cause: &redisstore.Shortfall{Want: 2, Got: 1}}},
+		{Op: "token_claim", N: 1, Err: &redisstore.Error{Op: "token_claim", Class: redisstore.ErrUnknownOutcome, Cause: &redisstore.ShortfallError{Want: 2, Got: 1}}},
 		{Op: observe.OpIncrBy, N: 7},
 		{Op: observe.OpIncrBy, N: 1, Err: pipeline.ErrOverflow},
 		{Op: "no script", N: 1},

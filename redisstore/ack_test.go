@@ -18,7 +18,7 @@ import (
 func shortfall(t testing.TB, err error, got, want int) {
 	t.Helper()
 	unknown(t, err)
-	var short *redisstore.Shortfall
+	var short *redisstore.ShortfallError
 	if !errors.As(err, &short) || short.Want != want || short.Got != got {
 		t.Fatalf("got %v, want an acknowledgement by %d of %d", err, got, want)
 	}

@@ -17,8 +17,8 @@
 //     look for missing rights before the first call, and do not start without them.
 //   - Every call ends: with the context's deadline or after [Config.Timeout], whichever is sooner.
 //   - With an acknowledgement of n, a call succeeds only if n replicas have confirmed the write;
-//     fewer is [ErrUnknownOutcome] with a [*Shortfall]. If Redis loses data in spite of that (all
-//     copies at once, a master that restarts empty), the server has another incarnation.
+//     fewer is [ErrUnknownOutcome] with a [*ShortfallError]. If Redis loses data in spite of that
+//     (all copies at once, a master that restarts empty), the server has another incarnation.
 //
 // When Redis is away a call fails at once if the connection is refused, and after the timeout if it
 // hangs. After a failover or a change of a cluster's topology the client finds the new master by

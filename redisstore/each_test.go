@@ -200,7 +200,7 @@ func confirmsNothingAlone(t *testing.T, store *redisstore.Store) {
 	soon(t, func() {
 		for i := range int64(3) {
 			_, err := bumped(t.Context(), store.WithAck(1), "alone")
-			var short *redisstore.Shortfall
+			var short *redisstore.ShortfallError
 			if unknown(t, err); !errors.As(err, &short) || short.Want != 1 || short.Got != 0 {
 				t.Errorf("got %v, want an acknowledgement by 0 of 1", err)
 			}

@@ -48,14 +48,14 @@ func (e *Error) Error() string { return fmt.Sprintf("%s: %v: %v", e.Op, e.Class,
 // Unwrap returns the class and the cause, so that errors.Is finds context.DeadlineExceeded as well.
 func (e *Error) Unwrap() []error { return []error{e.Class, e.Cause} }
 
-// Shortfall is the cause of an unknown outcome when fewer replicas than asked confirmed a write in
-// time. The master has the write.
-type Shortfall struct {
+// ShortfallError is the cause of an unknown outcome when fewer replicas than asked confirmed a
+// write in time. The master has the write.
+type ShortfallError struct {
 	Want, Got int // replicas
 }
 
 // Error reports how many replicas were asked for and how many confirmed.
-func (s *Shortfall) Error() string {
+func (s *ShortfallError) Error() string {
 	return fmt.Sprintf("acknowledged by %d of %d replicas", s.Got, s.Want)
 }
 
@@ -63,8 +63,8 @@ func (s *Shortfall) Error() string {
 // handed to a connection, harmless whether running it changes nothing.
 func classify(ctx context.Context, op string, err error, sent, harmless bool) error {
 	class := fault.Class(err, sent, harmless)
-	if short, is := errors.AsType[*pipeline.Shortfall](err); is {
-		err = &Shortfall{Want: short.Want, Got: short.Got}
+	if short, is := errors.AsType[*pipeline.ShortfallError](err); is {
+		err = &ShortfallError{Want: short.Want, Got: short.Got}
 	}
 	if text, _, quotes := strings.Cut(err.Error(), ", with args beginning with:"); quotes {
 		err = errors.New(text) // what follows are keys and arguments, which can be secret

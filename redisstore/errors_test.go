@@ -29,7 +29,7 @@ func TestSentinelsBelongToOneClass(t *testing.T) {
 		{fault.Loss("gone"), ErrLost},
 		{fmt.Errorf("wrapped: %w", fault.Loss("gone")), ErrLost},
 		{&Error{Op: "x", Class: ErrUnavailable, Cause: io.EOF}, ErrRefused},
-		{&Error{Op: "x", Class: ErrUnknownOutcome, Cause: &Shortfall{2, 1}}, ErrUnknownOutcome},
+		{&Error{Op: "x", Class: ErrUnknownOutcome, Cause: &ShortfallError{2, 1}}, ErrUnknownOutcome},
 	} {
 		for _, class := range classes {
 			if is := errors.Is(row.err, class); is != errors.Is(class, row.class) {
@@ -143,7 +143,7 @@ func TestFailureIsClassedByWhetherTheCommandLeft(t *testing.T) {
 		{"context's own error", over, context.Canceled, true, false, ErrUnknownOutcome, []error{context.Canceled}},
 		{"connection timed out before its context", t.Context(), os.ErrDeadlineExceeded, true, false, ErrUnknownOutcome, []error{context.DeadlineExceeded}},
 		{"pool timed out before the context", t.Context(), redis.ErrPoolTimeout, false, false, ErrUnavailable, []error{context.DeadlineExceeded}},
-		{"too few replicas", t.Context(), &Shortfall{2, 0}, true, false, ErrUnknownOutcome, nil},
+		{"too few replicas", t.Context(), &ShortfallError{2, 0}, true, false, ErrUnknownOutcome, nil},
 		{"wrong type", t.Context(), answered("WRONGTYPE Operation against a key holding the wrong kind of value"), true, false, ErrWrongType, nil},
 		{"wrong type, 6.2", t.Context(), answered("ERR Error running script (call to f_a): @user_script:1: WRONGTYPE Operation against"), true, false, ErrWrongType, nil},
 		{"wrong type, reads", t.Context(), answered("WRONGTYPE Operation against"), true, true, ErrWrongType, nil},
@@ -170,7 +170,7 @@ func TestFailureIsClassedByWhetherTheCommandLeft(t *testing.T) {
 }
 
 func TestShortfallSaysHowFarItGot(t *testing.T) {
-	if text := (&Shortfall{Want: 2, Got: 1}).Error(); text != "acknowledged by 1 of 2 replicas" {
+	if text := (&ShortfallError{Want: 2, Got: 1}).Error(); text != "acknowledged by 1 of 2 replicas" {
 		t.Errorf("it says %q", text)
 	}
 }

@@ -245,9 +245,9 @@ func TestClassesOfErrorsOfIncrBy(t *testing.T) {
 	mustIncr(t, store, "k", 1, life, 2)
 
 	_, err := incrBy(t, store.WithAck(1), "k", 1, life)
-	var short *redisstore.Shortfall
+	var short *redisstore.ShortfallError
 	if unknown(t, err); !errors.As(err, &short) || short.Want != 1 {
-		t.Errorf("IncrBy without a replica: got error %v, want a Shortfall of 1", err)
+		t.Errorf("IncrBy without a replica: got error %v, want a ShortfallError of 1", err)
 	}
 	for says, fault := range map[string][2][]any{
 		"OOM":        {{"CONFIG", "SET", "maxmemory", "1"}, {"CONFIG", "SET", "maxmemory", "0"}},

@@ -13,8 +13,8 @@ import (
 // it did not run, and ends within the context's deadline and the store's timeout. The error is an
 // [*Error].
 //
-// If only the acknowledgement failed, with a [*Shortfall], Run returns the reply beside the error:
-// this server's decision, which a failover can undo.
+// If only the acknowledgement failed, with a [*ShortfallError], Run returns the reply beside the
+// error: this server's decision, which a failover can undo.
 func (s *Store) Run(ctx context.Context, script *scripts.Script, keys []string, args ...any) (scripts.Reply, error) {
 	return s.engine.Run(ctx, script, keys, args...)
 }

@@ -162,7 +162,7 @@ func (a *admission) byKey(c echo.Context, key string) (access.Caller, error) {
 			if !a.lockout.Hold(c.Request().Context(), from) {
 				c.Response().Header().Set(echo.HeaderConnection, "close")
 			}
-			return caller, &access.TooOften{Wait: wait}
+			return caller, &access.TooOftenError{Wait: wait}
 		}
 		return caller, unauthorized(c, "invalid_token", "this key is not known here")
 	}

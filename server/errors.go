@@ -97,7 +97,7 @@ func problemOf(err error) wire.Problem {
 	if errors.Is(err, errClosing) {
 		return wire.NewProblem(wire.StoreUnavailable, "Nothing was done: this server is stopping. Ask again: another one answers.")
 	}
-	if unavailable, ok := errors.AsType[*stamper.Unavailable](err); ok {
+	if unavailable, ok := errors.AsType[*stamper.UnavailableError](err); ok {
 		return wire.NewProblem(wire.StoreUnavailable, "No id was stamped: "+unavailable.Reason+".")
 	}
 	for _, known := range problems {

@@ -28,7 +28,7 @@ func TestWaitThatAnErrorNamesIsToldAsRetryAfter(t *testing.T) {
 		err  error
 		want string
 	}{
-		{&access.TooOften{Wait: wait}, "3"},
+		{&access.TooOftenError{Wait: wait}, "3"},
 		{&fault.WaitError{Err: workerlease.ErrExhausted, Wait: wait}, "3"},
 		{&fault.WaitError{Err: workerlease.ErrQuarantined, Wait: wait}, "3"},
 		{&fault.WaitError{Err: stamper.ErrTooMany, Wait: wait}, "3"},

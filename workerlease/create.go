@@ -10,7 +10,7 @@ import (
 )
 
 // Create declares a pool new: that none of its worker ids is in use anywhere. Its first grant then
-// waits for nothing. An *OtherPool with ErrExists: it has granted worker ids, or was declared
+// waits for nothing. An *OtherPoolError with ErrExists: it has granted worker ids, or was declared
 // before; with ErrOtherPool: it is pinned to another shape or TTL. ErrRequest: the TTL is out of
 // bounds. TTL 0 means what the pool is pinned to, else DefaultTTL, or LongestTTL if that is
 // shorter.
@@ -20,8 +20,8 @@ func (p *Pools) Create(ctx context.Context, pool string, shape Shape, ttl time.D
 
 // Replace gives a pool another shape and TTL, as Create does where there is none. Every window of
 // it must have ended by the clock of every server, and nothing of its state may have been lost: an
-// *OtherPool with ErrExists says how long that takes. Earlier ids may be equal to those of the new
-// shape: the caller has to rule that out.
+// *OtherPoolError with ErrExists says how long that takes. Earlier ids may be equal to those of the
+// new shape: the caller has to rule that out.
 func (p *Pools) Replace(ctx context.Context, pool string, shape Shape, ttl time.Duration) error {
 	return p.create(ctx, pool, shape, ttl, milliseconds(p.config.Skew))
 }

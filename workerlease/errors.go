@@ -23,8 +23,8 @@ var (
 	ErrLayout      = holder.ErrLayout // of a Stamper, which cannot stamp the pool's layout
 )
 
-// OtherPool is [ErrOtherPool] or [ErrExists] with the pool's shape and TTL.
-type OtherPool struct {
+// OtherPoolError is [ErrOtherPool] or [ErrExists] with the pool's shape and TTL.
+type OtherPoolError struct {
 	Layout     string
 	Epoch      time.Time
 	Datacenter int
@@ -35,10 +35,10 @@ type OtherPool struct {
 }
 
 // RetryAfter returns Wait.
-func (e *OtherPool) RetryAfter() time.Duration { return e.Wait }
+func (e *OtherPoolError) RetryAfter() time.Duration { return e.Wait }
 
 // Error reports the pool's shape and TTL.
-func (e *OtherPool) Error() string {
+func (e *OtherPoolError) Error() string {
 	if e.New {
 		return fmt.Sprintf("%v: it is not there, and would begin with layout %s, epoch %s, datacenter %d; another shape takes who may declare pools, or the settings of the service",
 			e.is, e.Layout, e.Epoch.Format(time.RFC3339), e.Datacenter)
@@ -50,7 +50,7 @@ func (e *OtherPool) Error() string {
 }
 
 // Unwrap returns the sentinel.
-func (e *OtherPool) Unwrap() error { return e.is }
+func (e *OtherPoolError) Unwrap() error { return e.is }
 
 // refusal is the error for a reply about a pool.
 func (p *Pools) refusal(pool string, reply scripts.Reply) error {
@@ -68,7 +68,7 @@ func (p *Pools) refusal(pool string, reply scripts.Reply) error {
 		return ErrUnknown
 	case "layout", "exists":
 		// milliseconds to wait, or 1 for a pool that is not there
-		other, last := &OtherPool{is: ErrOtherPool}, 0
+		other, last := &OtherPoolError{is: ErrOtherPool}, 0
 		if err := reply.Scan(&other.Layout, &other.Epoch, &other.Datacenter, &other.TTL, &last); err != nil {
 			return err
 		}

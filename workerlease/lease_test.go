@@ -52,9 +52,9 @@ func (p pools) oneTTL(t *testing.T) {
 		other.TTL = ttl
 		_, err := p.Renew(t.Context(), other, 0)
 		wantIs(t, err, workerlease.ErrOtherPool, redisstore.ErrRefused)
-		has, ok := errors.AsType[*workerlease.OtherPool](err)
+		has, ok := errors.AsType[*workerlease.OtherPoolError](err)
 		if !ok {
-			t.Fatalf("Renew with a TTL of %v: got error %v, want an OtherPool", ttl, err)
+			t.Fatalf("Renew with a TTL of %v: got error %v, want an OtherPoolError", ttl, err)
 		}
 		expect.Equal(t, "TTL that the refusal tells", has.TTL, lease.TTL)
 	}

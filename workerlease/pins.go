@@ -34,7 +34,7 @@ func (c Config) checkPin(p Pin) error {
 
 // other is the refusal of a request for a pool that is pinned otherwise.
 func (p Pin) other() error {
-	return &OtherPool{Layout: p.Shape.Layout, Epoch: p.Shape.Epoch, Datacenter: p.Shape.Datacenter, TTL: p.TTL, is: ErrOtherPool}
+	return &OtherPoolError{Layout: p.Shape.Layout, Epoch: p.Shape.Epoch, Datacenter: p.Shape.Datacenter, TTL: p.TTL, is: ErrOtherPool}
 }
 
 // Pin returns the pin of a pool; ok is false if there is none.
@@ -65,7 +65,7 @@ func (p *Pools) checkTTL(pool string, ttl time.Duration) error {
 }
 
 // settle checks a request and applies its pool's pin. It returns the layout of the request's shape,
-// and rewrites it as package snowflake does. The error is an *OtherPool or ErrRequest.
+// and rewrites it as package snowflake does. The error is an *OtherPoolError or ErrRequest.
 func (p *Pools) settle(pool string, request Request) (Request, snowflake.Layout, error) {
 	layout, err := snowflake.ParseLayout(request.Shape.Layout)
 	if err == nil {
@@ -93,8 +93,8 @@ func checkFresh(layout snowflake.Layout, ttl time.Duration) error {
 	return nil
 }
 
-// pinned applies a pool's pin to a request. The error is an *OtherPool: the request contradicts the
-// pin.
+// pinned applies a pool's pin to a request. The error is an *OtherPoolError: the request
+// contradicts the pin.
 func (p *Pools) pinned(pool string, request Request) (Request, error) {
 	pin, is := p.Pin(pool)
 	if !is {

@@ -127,7 +127,7 @@ func TestPoolIsReplacedWhenItsWindowsHaveEnded(t *testing.T) {
 		lease := p.acquire(t, "p", ofAny(2))
 		err := p.Replace(t.Context(), "p", east, 30*time.Second)
 		wantIs(t, err, workerlease.ErrExists, redisstore.ErrRefused)
-		refused := err.(*workerlease.OtherPool) //nolint:errorlint // it is the very type
+		refused := err.(*workerlease.OtherPoolError) //nolint:errorlint // it is the very type
 		expect.Equal(t, "wait for the open window", refused.Wait, time.Minute+time.Second)
 		time.Sleep(refused.Wait)
 		expect.MustEqual(t, "error of Replace", p.Replace(t.Context(), "p", east, 30*time.Second), nil)

@@ -58,9 +58,9 @@ func (p pools) create(t *testing.T) {
 	expect.Equal(t, "Ring of a declared pool", ring, workerlease.Ring{Layout: "41/5/5/12", Epoch: epoch, Datacenter: 7, Bits: 5, TTL: time.Minute})
 	again := p.Create(t.Context(), "declared", of(2).Shape, 0)
 	wantIs(t, again, workerlease.ErrExists, redisstore.ErrRefused)
-	has, ok := errors.AsType[*workerlease.OtherPool](again)
+	has, ok := errors.AsType[*workerlease.OtherPoolError](again)
 	if !ok || errors.Is(again, workerlease.ErrOtherPool) {
-		t.Fatalf("Create of a pool that exists: got error %v, want an OtherPool that is not ErrOtherPool", again)
+		t.Fatalf("Create of a pool that exists: got error %v, want an OtherPoolError that is not ErrOtherPool", again)
 	}
 	expect.Equal(t, "layout that the refusal tells", has.Layout, "41/5/5/12")
 	expect.Equal(t, "datacenter that the refusal tells", has.Datacenter, 7)

@@ -13,8 +13,8 @@ import (
 // never gets shorter. Pool, WorkerID and Token name the lease. The rest is the holder's proof if
 // Redis has lost it: a lease as last granted or renewed is recorded anew while its window is
 // provably open; without the proof it is lost. TTL 0 is the pool's. ErrRequest: it is out of
-// bounds. An *OtherPool: the lease has another shape than the pool's pin, or another TTL than the
-// pool. ErrLost: it has ended, was released, is another's, or is not proven.
+// bounds. An *OtherPoolError: the lease has another shape than the pool's pin, or another TTL than
+// the pool. ErrLost: it has ended, was released, is another's, or is not proven.
 func (p *Pools) Renew(ctx context.Context, lease Lease, ack int) (Lease, error) {
 	if err := p.checkTTL(lease.Pool, lease.TTL); err != nil {
 		return Lease{}, err

@@ -27,7 +27,7 @@ func replicated(t *testing.T) (pools, *redistest.SentinelSet) {
 // wantShortfall checks that an error says that the write was not acknowledged by all.
 func wantShortfall(t *testing.T, err error) {
 	t.Helper()
-	var short *redisstore.Shortfall
+	var short *redisstore.ShortfallError
 	if !errors.Is(err, redisstore.ErrUnknownOutcome) || !errors.As(err, &short) || short.Want != 2 || short.Got != 1 {
 		t.Errorf("got %v, want an acknowledgement by 1 of 2", err)
 	}

@@ -184,9 +184,9 @@ func (p pools) layout(t *testing.T) {
 	} {
 		_, err := p.Acquire(t.Context(), "shaped", insist)
 		wantIs(t, err, workerlease.ErrOtherPool, redisstore.ErrRefused)
-		var has *workerlease.OtherPool
+		var has *workerlease.OtherPoolError
 		if !errors.As(err, &has) {
-			t.Fatalf("Acquire of another pool than there is: got error %v, want an OtherPool", err)
+			t.Fatalf("Acquire of another pool than there is: got error %v, want an OtherPoolError", err)
 		}
 		expect.Contains(t, "the refusal", err.Error(), "41/2/12")
 		expect.Equal(t, "layout that the refusal tells", has.Layout, "41/2/12")

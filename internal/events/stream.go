@@ -28,12 +28,12 @@ type Subscriber struct {
 }
 
 // Serve sends this process's events, until the client hangs up, the service stops or the reader's
-// right ends. It fails with *access.TooOften, and writes nothing, if there is no place for another
-// subscriber of this principal.
+// right ends. It fails with *access.TooOftenError, and writes nothing, if there is no place for
+// another subscriber of this principal.
 func (l *Log) Serve(w http.ResponseWriter, r *http.Request, subscriber Subscriber) error {
 	seat, ok := l.subscribe(subscriber.Reader.Principal)
 	if !ok {
-		return &access.TooOften{Wait: l.Heartbeat}
+		return &access.TooOftenError{Wait: l.Heartbeat}
 	}
 	defer l.unsubscribe(seat)
 	header := w.Header()

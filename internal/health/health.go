@@ -91,7 +91,7 @@ func (c *Checker) look(ctx context.Context) Answer {
 		return c.refused(err)
 	}
 	found, err := IncarnationOf(ctx, c.config.Store)
-	if shortfall, ok := errors.AsType[*redisstore.Shortfall](err); ok {
+	if shortfall, ok := errors.AsType[*redisstore.ShortfallError](err); ok {
 		answer := c.refused(err)
 		answer.Reason = "writes are " + shortfall.Error()
 		return answer

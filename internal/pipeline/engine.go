@@ -97,10 +97,10 @@ func (s *Engine) Close() error {
 	return err
 }
 
-// Shortfall is the error of a write that fewer replicas than asked confirmed in time.
-type Shortfall struct{ Want, Got int }
+// ShortfallError is the error of a write that fewer replicas than asked confirmed in time.
+type ShortfallError struct{ Want, Got int }
 
 // Error reports how many replicas were asked for and how many confirmed.
-func (s *Shortfall) Error() string {
+func (s *ShortfallError) Error() string {
 	return fmt.Sprintf("acknowledged by %d of %d replicas", s.Got, s.Want)
 }

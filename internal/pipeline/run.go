@@ -122,7 +122,7 @@ func (s *Engine) runUnseen(ctx context.Context, key string, request *request) ([
 
 // suspect reads the topology again after an error that may come from a change of it.
 func (s *Engine) suspect(ctx context.Context, err error) {
-	if _, short := errors.AsType[*Shortfall](err); !short {
+	if _, short := errors.AsType[*ShortfallError](err); !short {
 		s.nodes.suspect(ctx, err)
 	}
 }
@@ -341,7 +341,7 @@ func acknowledged(wait *redis.Cmd, want int, execErr error) error {
 		return errors.New("written, but the acknowledgement failed: " + cause.Error())
 	}
 	if got < want {
-		return &Shortfall{Want: want, Got: got}
+		return &ShortfallError{Want: want, Got: got}
 	}
 	return nil
 }

@@ -6,17 +6,17 @@ import (
 )
 
 // ErrUnavailable means that no id can be stamped now: this process has no lease that it can count
-// on. No id was used. The error is an *Unavailable.
+// on. No id was used. The error is an *UnavailableError.
 var ErrUnavailable = errors.New("stamper: no worker id is held")
 
-// Unavailable is [ErrUnavailable] with the reason.
-type Unavailable struct {
+// UnavailableError is [ErrUnavailable] with the reason.
+type UnavailableError struct {
 	Reason string // for the client: nothing of the store's address is in it
 	Cause  error  // for the log; nil = the reason says it all
 }
 
 // Error reports the reason and the cause.
-func (u *Unavailable) Error() string {
+func (u *UnavailableError) Error() string {
 	if u.Cause == nil {
 		return fmt.Sprintf("%v: %s", ErrUnavailable, u.Reason)
 	}
@@ -24,7 +24,7 @@ func (u *Unavailable) Error() string {
 }
 
 // Unwrap returns ErrUnavailable, not the cause: a grant's unknown outcome is not the stamping's.
-func (u *Unavailable) Unwrap() error { return ErrUnavailable }
+func (u *UnavailableError) Unwrap() error { return ErrUnavailable }
 
 // ErrTooMany means that this process stamps ids of as many pools as it may, and leased nothing.
 // redisstore.RetryAfter returns when the longest unused pool is given back.

@@ -104,7 +104,7 @@ func (b bench) refusal(t testing.TB, pool string) error {
 func (b bench) wantUnavailable(t testing.TB, pool, reason string) {
 	t.Helper()
 	err := b.refusal(t, pool)
-	unavailable, ok := errors.AsType[*stamper.Unavailable](err)
+	unavailable, ok := errors.AsType[*stamper.UnavailableError](err)
 	if !ok || !strings.Contains(unavailable.Reason, reason) || errors.Is(err, redisstore.ErrUnknownOutcome) {
 		t.Errorf("stamping an id of pool %s: got error %v, want Unavailable with a reason that says %q, and no unknown outcome", pool, err, reason)
 	}

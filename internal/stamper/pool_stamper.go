@@ -126,7 +126,7 @@ func (d *poolStamper) await(ctx context.Context) error {
 				return nil
 			}
 			if d.over() || time.Since(began) > settle {
-				return &Unavailable{Reason: "this server's lease of a worker id cannot be counted on now", Cause: err}
+				return &UnavailableError{Reason: "this server's lease of a worker id cannot be counted on now", Cause: err}
 			}
 			pause = time.After(time.Millisecond)
 		}
@@ -143,7 +143,7 @@ func (d *poolStamper) await(ctx context.Context) error {
 
 // ended is the error of a request that ended before it was stamped for.
 func ended(ctx context.Context) error {
-	return &Unavailable{Reason: "no worker id was granted in the time that a request has", Cause: context.Cause(ctx)}
+	return &UnavailableError{Reason: "no worker id was granted in the time that a request has", Cause: context.Cause(ctx)}
 }
 
 // stillLocked returns the refusal with the remaining wait.
@@ -160,7 +160,7 @@ func (d *poolStamper) stillLocked() error {
 
 // refused is the error when no worker id can be leased. A final error stays as it is.
 func (d *poolStamper) refused(err error) error {
-	if other, ok := errors.AsType[*workerlease.OtherPool](err); ok {
+	if other, ok := errors.AsType[*workerlease.OtherPoolError](err); ok {
 		return other
 	}
 	for _, final := range []error{redisstore.ErrWrongType, workerlease.ErrLayout} {
@@ -168,7 +168,7 @@ func (d *poolStamper) refused(err error) error {
 			return err
 		}
 	}
-	return &Unavailable{Reason: "no worker id can be leased now", Cause: err}
+	return &UnavailableError{Reason: "no worker id can be leased now", Cause: err}
 }
 
 // stamp fills ids from one grant.
@@ -191,7 +191,7 @@ func (d *poolStamper) stamp(ctx context.Context, ids []snowflake.ID) (Origin, er
 		case errors.Is(err, snowflake.ErrStopped), errors.Is(err, snowflake.ErrReshaped):
 			// another generator is made, or was by another call
 		case ctx.Err() != nil:
-			return Origin{}, &Unavailable{Reason: slow(g, len(ids)), Cause: err}
+			return Origin{}, &UnavailableError{Reason: slow(g, len(ids)), Cause: err}
 		default:
 			return Origin{}, d.unstamped(err)
 		}
@@ -224,11 +224,11 @@ func (d *poolStamper) unstamped(err error) error {
 	case refusal != nil:
 		return refusal
 	case errors.Is(err, snowflake.ErrWindowEnded):
-		return &Unavailable{Reason: "the window of this server's worker id has ended, and it was not renewed", Cause: err}
+		return &UnavailableError{Reason: "the window of this server's worker id has ended, and it was not renewed", Cause: err}
 	case errors.Is(err, snowflake.ErrNoLease):
-		return &Unavailable{Reason: "this server's lease of a worker id cannot be counted on now", Cause: err}
+		return &UnavailableError{Reason: "this server's lease of a worker id cannot be counted on now", Cause: err}
 	}
-	return &Unavailable{Reason: "the pool's layout cannot stamp the present", Cause: err}
+	return &UnavailableError{Reason: "the pool's layout cannot stamp the present", Cause: err}
 }
 
 // originOf is where ids come from that a generator stamped, if all come from one grant's worker id.

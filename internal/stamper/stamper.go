@@ -103,9 +103,9 @@ type Origin struct {
 
 // Stamp fills ids, of which there is at least one, with ids of a pool, all of one grant and rising.
 // The first use of a pool leases a worker id, which takes as long as that does. The errors:
-// workerlease.ErrQuarantined and ErrExhausted with the remaining time, ErrTooMany, *Unavailable;
-// *workerlease.OtherPool, workerlease.ErrLayout and redisstore.ErrWrongType, which asking again
-// does not change. After an error no id is to be used.
+// workerlease.ErrQuarantined and ErrExhausted with the remaining time, ErrTooMany,
+// *UnavailableError; *workerlease.OtherPoolError, workerlease.ErrLayout and
+// redisstore.ErrWrongType, which asking again does not change. After an error no id is to be used.
 func (s *Stamper) Stamp(ctx context.Context, pool string, ids []snowflake.ID) (Origin, error) {
 	d, err := s.enter(pool, s.config.Owner(ctx))
 	if err != nil {
@@ -144,11 +144,11 @@ func (s *Stamper) enter(pool, owner string) (*poolStamper, error) {
 	return d, nil
 }
 
-func stopping() error { return &Unavailable{Reason: "this server is stopping"} }
+func stopping() error { return &UnavailableError{Reason: "this server is stopping"} }
 
 // givenBack is why a pool stamps no more: the server stops, or its place went to another.
 func givenBack() error {
-	return &Unavailable{Reason: "this server is giving its worker id of the pool back: it is stopping, or the place was needed for another pool"}
+	return &UnavailableError{Reason: "this server is giving its worker id of the pool back: it is stopping, or the place was needed for another pool"}
 }
 
 func (s *Stamper) leave(d *poolStamper) {

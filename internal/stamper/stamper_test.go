@@ -216,7 +216,7 @@ func TestFirstUseWaitsNoLongerThanItsRequest(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 		defer cancel()
 		_, err := b.Stamp(ctx, "slow", make([]snowflake.ID, 100))
-		if _, ok := errors.AsType[*stamper.Unavailable](err); !ok || errors.Is(err, context.DeadlineExceeded) {
+		if _, ok := errors.AsType[*stamper.UnavailableError](err); !ok || errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("stamping more than its request waits for: got error %v, want Unavailable, and not the context's", err)
 		}
 	})

@@ -3,6 +3,7 @@
 package chaos
 
 import (
+	"context"
 	"flag"
 	"fmt"
 	"net/http"
@@ -52,8 +53,13 @@ func guarded(t *testing.T, url string, policy idempotency.Policy) http.Handler {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = store.Close() })
-	route := idempotency.Route{Policy: policy, Lease: lease}
-	return idempotency.New(store, idempotency.Config{}).Middleware(route)(http.HandlerFunc(work))
+	tokens := idempotency.New(store, idempotency.Config{})
+	t.Cleanup(func() {
+		over, cancel := context.WithCancel(context.Background())
+		cancel() // what is not recorded yet need not be
+		_ = tokens.Close(over)
+	})
+	return tokens.Middleware(idempotency.Route{Policy: policy, Lease: lease})(http.HandlerFunc(work))
 }
 
 func guardedNaively(t *testing.T, url string, _ idempotency.Policy) http.Handler {

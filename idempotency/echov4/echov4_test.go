@@ -103,3 +103,18 @@ func TestHandlerHasTheMiddlewaresRequest(t *testing.T) {
 	expect.Equal(t, "the status that middleware outside sees", status, http.StatusTeapot)
 	expect.Equal(t, "the response outside is the one of before", same, true)
 }
+
+// The handler's context ends with it, and middleware outside may have something to do yet.
+func TestRequestOutsideOutlivesTheHandler(t *testing.T) {
+	e := service(t, func(c echo.Context) error { return c.String(http.StatusCreated, "paid") })
+	outside := errors.New("not asked")
+	e.Use(func(next echo.HandlerFunc) echo.HandlerFunc {
+		return func(c echo.Context) error {
+			err := next(c)
+			outside = c.Request().Context().Err()
+			return err
+		}
+	})
+	expect.Equal(t, "the answer", send(e, "k"), answer{http.StatusCreated, "paid", ""})
+	expect.Error(t, "the end of the request's context outside, after the handler", outside, nil)
+}

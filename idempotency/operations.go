@@ -198,7 +198,8 @@ func (p DoubtPage) takes(o Operation) bool {
 	return o.State == InDoubt && (strings.HasPrefix(o.Name, p.Prefix) || strings.HasPrefix(o.Route, p.Prefix))
 }
 
-// operations returns the operations of entries. Expired ones are removed from the list.
+// operations returns the operations of entries. Expired ones are removed from the list, at the next
+// look if the store takes no writes now.
 func (t *Tokens) operations(ctx context.Context, entries []entry) ([]Operation, error) {
 	found := make([]Operation, len(entries))
 	group, ctx := errgroup.WithContext(ctx)
@@ -207,7 +208,8 @@ func (t *Tokens) operations(ctx context.Context, entries []entry) ([]Operation, 
 		group.Go(func() (err error) {
 			found[i], err = t.Operation(ctx, entry.operation)
 			if errors.Is(err, ErrUnknownToken) {
-				_, err = t.store.Run(ctx, scripts.NameRemove, t.keysOf(entry.operation)[1:], entry.operation)
+				_, _ = t.store.WithAck(0).Run(ctx, scripts.NameRemove, t.keysOf(entry.operation)[1:], entry.operation)
+				return nil
 			}
 			return err
 		})

@@ -194,3 +194,17 @@ func TestAnswerWithoutAStatusIsRefused(t *testing.T) {
 		wantState(t, tokens, key, InDoubt)
 	}
 }
+
+// To list is to look, also where the list has an operation whose record has expired.
+func TestOperationsInDoubtAreListedWhileRedisTakesNoWrites(t *testing.T) {
+	server, tokens := onRedis(t)
+	unconfirmed := newTokens(t, tokens.store.WithAck(1))
+	gone, _ := abandoned(t, tokens, "a", "pay")
+	stays, _ := abandoned(t, tokens, "b", "pay")
+	forget(t, tokens, ClientKey("", "pay", "a"))
+	expect.Error(t, "asking Redis to take no writes", server.Client().ConfigSet(t.Context(), "min-replicas-to-write", "1").Err(), nil)
+	expect.Equal(t, "operations in doubt while Redis takes no writes", listed(t, tokens, "", 2), []string{stays})
+	expect.Error(t, "asking Redis to take writes", server.Client().ConfigSet(t.Context(), "min-replicas-to-write", "0").Err(), nil)
+	expect.Equal(t, "operations in doubt while no replica confirms", listed(t, unconfirmed, "", 2), []string{stays})
+	expect.Equal(t, "whether the expired one was on the list", gone != stays, true)
+}

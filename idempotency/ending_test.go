@@ -191,6 +191,17 @@ var shapes = map[string]shape{
 		shown{status: 200, body: strings.Repeat("x", 200), trailer: http.Header{"X-Sum": {"42"}, "X-More": {"43"}}},
 		shown{status: 200, header: map[string]string{"Idempotent-Body": "not-kept"}},
 	},
+	"trailers by the header that the handler has at its beginning": {
+		"POST", func(w http.ResponseWriter, _ *http.Request) {
+			header := w.Header()
+			header.Set("Trailer", "X-Sum")
+			_, _ = io.WriteString(w, strings.Repeat("x", 200))
+			header.Set("X-Sum", "42")
+			header.Set(http.TrailerPrefix+"X-More", "43")
+		},
+		shown{status: 200, body: strings.Repeat("x", 200), trailer: http.Header{"X-Sum": {"42"}, "X-More": {"43"}}},
+		shown{status: 200, header: map[string]string{"Idempotent-Body": "not-kept"}},
+	},
 	"nothing written": {
 		"POST", func(http.ResponseWriter, *http.Request) {},
 		shown{status: 200},

@@ -27,14 +27,9 @@ func newRecorder(w http.ResponseWriter, limit int, overflow func(Answer) error) 
 	return &recorder{ResponseWriter: w, header: header, limit: limit, overflow: overflow}
 }
 
-// Header returns the headers of the answer to be; once sending has started, those that can still
-// change: the trailers.
-func (r *recorder) Header() http.Header {
-	if r.through {
-		return r.ResponseWriter.Header()
-	}
-	return r.header
-}
+// Header returns the headers of the answer to be. What changes after sending has started counts for
+// trailers alone.
+func (r *recorder) Header() http.Header { return r.header }
 
 // WriteHeader records the status. Informational answers (1xx) are not part of the answer and are
 // dropped: they cannot be replayed.
@@ -91,12 +86,14 @@ func (r *recorder) finished() Answer {
 }
 
 // send starts sending: all headers, those that are never replayed included, and what was kept back.
+// An answer that is being sent gets its trailers: net/http takes nothing else of its headers.
 func (r *recorder) send() {
+	header := r.ResponseWriter.Header()
 	if r.through {
+		maps.Copy(header, r.header)
 		return
 	}
 	r.through = true
-	header := r.ResponseWriter.Header()
 	clear(header)
 	maps.Copy(header, r.header)
 	trailers := takeTrailers(header, header)

@@ -232,6 +232,31 @@ func TestEveryShapeOfAnswerIsReplayedWithoutRunningAgain(t *testing.T) {
 	}
 }
 
+// A handler that takes longer than its server's timeouts asks for the time, as without a guard.
+func TestHandlerMayTakeLongerThanTheServersTimeouts(t *testing.T) {
+	const timeout = 50 * time.Millisecond
+	h := &handler{serve: func(w http.ResponseWriter, _ *http.Request) {
+		control := http.NewResponseController(w)
+		expect.Error(t, "SetReadDeadline", control.SetReadDeadline(time.Time{}), nil)
+		expect.Error(t, "SetWriteDeadline", control.SetWriteDeadline(time.Time{}), nil)
+		time.Sleep(4 * timeout)
+		_, _ = io.WriteString(w, "paid")
+	}}
+	service := httptest.NewUnstartedServer(embeddedTokens(t).Middleware(Route{Name: "r"})(h))
+	service.Config.WriteTimeout = timeout
+	service.Start()
+	t.Cleanup(service.Close)
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, service.URL, http.NoBody)
+	expect.Error(t, "making the request", err, nil)
+	request.Header.Set(KeyHeader, "k")
+	response, err := service.Client().Do(request)
+	if err != nil {
+		t.Fatal(err) // names the request
+	}
+	expect.Equal(t, "the answer", see(t, response, shown{}).body, "paid")
+	expect.Error(t, "closing the answer", response.Body.Close(), nil)
+}
+
 func TestRouteWithFaultsIsRefused(t *testing.T) {
 	for name, route := range map[string]Route{
 		"accept": {Accept: "both"}, "policy": {Policy: "retry"}, "lease": {Lease: 1}, "retention": {Retention: -1}, "ack": {Ack: -1}, "body": {MaxBody: -1},

@@ -3,6 +3,7 @@ package idempotency
 import (
 	"maps"
 	"net/http"
+	"time"
 )
 
 // recorder holds a handler's answer back until it has been recorded. An answer that grows over the
@@ -70,6 +71,17 @@ func (r *recorder) Flush() {
 		// a writer without Flush sends when it chooses
 		_ = http.NewResponseController(r.ResponseWriter).Flush()
 	}
+}
+
+// SetReadDeadline is for [http.ResponseController].
+func (r *recorder) SetReadDeadline(at time.Time) error {
+	return http.NewResponseController(r.ResponseWriter).SetReadDeadline(at)
+}
+
+// SetWriteDeadline is for [http.ResponseController]: a handler may take longer than the server's
+// timeout, and its answer is sent after that.
+func (r *recorder) SetWriteDeadline(at time.Time) error {
+	return http.NewResponseController(r.ResponseWriter).SetWriteDeadline(at)
 }
 
 func (r *recorder) spill() {

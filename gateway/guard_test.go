@@ -247,7 +247,8 @@ func TestBodiesAreBoundedInTime(t *testing.T) {
 	say(conn, "POST /payments HTTP/1.1\r\nHost: x\r\nIdempotency-Key: b\r\nContent-Length: 5\r\n\r\n12")
 	text, err := io.ReadAll(conn) // the rest never comes
 	expect.Error(t, "reading the answer to a body that does not come", err, nil)
-	expect.Contains(t, "answer to a body that does not come", string(text), "HTTP/1.1 400 ", `"invalid-request"`)
+	expect.Contains(t, "answer to a body that does not come", string(text), "HTTP/1.1 400 ", `"invalid-request"`, `"field":"body"`, "i/o timeout")
+	expect.Equal(t, "the answer names the gateway's own address", strings.Contains(string(text), conn.RemoteAddr().String()), false)
 	upstream.wantPaid(t, 0)
 }
 

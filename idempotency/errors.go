@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"net"
 	"strings"
 	"time"
 
@@ -92,8 +93,8 @@ var codes = []struct {
 }
 
 // Problem returns an error of this package as the problem that an HTTP client gets; ok is false for
-// an error that this package does not know. The detail holds no token, no key and nothing of the
-// store's address: the store's own error is for the log.
+// an error that this package does not know. The detail holds no token, no key and no address: the
+// store's own error is for the log.
 func Problem(err error) (problem wire.Problem, ok bool) {
 	for _, known := range codes {
 		if !errors.Is(err, known.err) {
@@ -101,6 +102,9 @@ func Problem(err error) (problem wire.Problem, ok bool) {
 		}
 		problem = wire.NewProblem(known.code, detail(err, known.err))
 		problem.RetryAfter = cmp.Or(redisstore.RetryAfter(err), problem.RetryAfter)
+		if known.code == wire.InvalidRequest {
+			problem.Field = "body"
+		}
 		if doubt, ok := errors.AsType[*InDoubtError](err); ok {
 			explain(&problem, doubt)
 		}
@@ -127,5 +131,9 @@ func detail(err, kind error) string {
 	if errors.Is(kind, ErrInDoubt) || errors.Is(kind, redisstore.ErrUnavailable) || errors.Is(kind, redisstore.ErrWrongType) || errors.Is(kind, redisstore.ErrUnknownOutcome) || err.Error() == kind.Error() {
 		return ""
 	}
-	return strings.TrimPrefix(err.Error(), "idempotency: ")
+	text := err.Error()
+	if read, is := errors.AsType[*net.OpError](err); is { // which names this machine's address
+		text = kind.Error() + ": " + read.Err.Error()
+	}
+	return strings.TrimPrefix(text, "idempotency: ")
 }

@@ -108,14 +108,19 @@ func readBody(to []byte, body io.ReadCloser, limit int64) ([]byte, error) {
 		n, err = limited.Read(to[len(to):cap(to)])
 		to = to[:len(to)+n]
 	}
-	if _, cut := errors.AsType[*http.MaxBytesError](err); cut || int64(len(to)-head) > limit {
-		return nil, fmt.Errorf("%w: %d bytes at most", ErrBodyTooLarge, limit)
+	if outer, cut := errors.AsType[*http.MaxBytesError](err); cut {
+		return nil, tooLarge(min(limit, outer.Limit))
+	}
+	if int64(len(to)-head) > limit {
+		return nil, tooLarge(limit)
 	}
 	if err != io.EOF { // itself: one that wraps it is a cut body
 		return nil, fmt.Errorf("%w: %w", ErrBodyCut, err)
 	}
 	return to, nil
 }
+
+func tooLarge(limit int64) error { return fmt.Errorf("%w: %d bytes at most", ErrBodyTooLarge, limit) }
 
 func isJSON(contentType string) bool {
 	media, _, err := mime.ParseMediaType(contentType)

@@ -135,6 +135,10 @@ func TestBodyOverTheLimitIsRefusedAndNothingIsClaimed(t *testing.T) {
 	h.wantRuns(t, 0)
 	wantStatus(t, "a body at the limit", post(guarded, "1234567890", "Idempotency-Key: k"), 201)
 	h.wantRuns(t, 1)
+
+	lower := post(http.MaxBytesHandler(tokens.Middleware(Route{})(h), 10), "12345678901", "Idempotency-Key: l")
+	wantCode(t, "a body over the limit of a handler outside", lower, wire.PayloadTooLarge)
+	expect.Contains(t, "its problem", lower.Body.String(), " 10 bytes at most")
 }
 
 func TestBodyThatBreaksOffClaimsNothing(t *testing.T) {

@@ -19,7 +19,7 @@ func (g *guard) passes(r *http.Request, err error) (bool, error) {
 		return false, err
 	}
 	if r.ContentLength > g.route.MaxBody {
-		return false, fmt.Errorf("%w: %d bytes at most", ErrBodyTooLarge, g.route.MaxBody)
+		return false, tooLarge(g.route.MaxBody)
 	}
 	return true, nil
 }

@@ -34,6 +34,9 @@ func takeBody(r *http.Request, name string, route Route) (string, error) {
 	if err != nil {
 		return "", err
 	}
+	if len(text) == head && (r.ContentLength > 0 || len(r.PostForm) > 0) { // all would be the same
+		return "", fmt.Errorf("%w: it was read before the guard: put the guard around what reads it, such as other middleware", ErrBodyCut)
+	}
 	sent := &sentBody{}
 	sent.Reset(text[head:])
 	r.Body, r.ContentLength, r.TransferEncoding = sent, int64(len(text)-head), nil

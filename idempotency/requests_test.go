@@ -169,3 +169,23 @@ func TestBodyOfARouteWithTheLargestBoundArrives(t *testing.T) {
 	expect.Equal(t, "the first request", statusAndBody(post(guarded, "pay 10", KeyHeader+": k")), "200 pay 10")
 	wantCode(t, "a request with another body", post(guarded, "pay 20", KeyHeader+": k"), wire.PayloadMismatch)
 }
+
+// All forms would be the same to a guard that finds an empty body.
+func TestBodyThatWasReadBeforeTheGuardIsRefused(t *testing.T) {
+	h := &handler{}
+	guarded := embeddedTokens(t).Middleware(Route{Name: "r"})(h)
+	reads := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_ = r.PostFormValue("csrf")
+		guarded.ServeHTTP(w, r)
+	})
+	for body, length := range map[string]int64{"amount=10": 9, "amount=99": -1} {
+		request := httptest.NewRequest(http.MethodPost, "/pay", strings.NewReader(body))
+		request.ContentLength = length
+		request.Header = http.Header{"Content-Type": {"application/x-www-form-urlencoded"}, KeyHeader: {"k"}}
+		w := httptest.NewRecorder()
+		reads.ServeHTTP(w, request)
+		wantCode(t, "the form "+body, w, wire.InvalidRequest)
+		expect.Contains(t, "its problem", w.Body.String(), `"field":"body"`, "read before the guard")
+	}
+	h.wantRuns(t, 0)
+}

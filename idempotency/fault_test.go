@@ -84,6 +84,26 @@ func TestAnswerIsSentAndRecordedLaterWhenRedisHangsAtTheEnd(t *testing.T) {
 	h.wantRuns(t, 1)
 }
 
+func TestDoubtAboutAnAnswerThatIsNotRecordedYetStays(t *testing.T) {
+	server, tokens := onRedis(t)
+	h := &handler{serve: func(w http.ResponseWriter, r *http.Request) {
+		server.Pause()
+		_, _ = w.Write(make([]byte, 200)) // over the limit, and Redis does not record that
+		server.Resume()
+		attempt, _ := FromContext(r.Context())
+		attempt.InDoubt()
+	}}
+	post(tokens.Middleware(Route{Name: "r", MaxAnswer: 100, Lease: time.Hour})(h), "pay", "Idempotency-Key: k")
+	expect.Eventually(t, "nothing waits to be recorded", func() bool { answers, _ := tokens.Backlogs(); return answers.Operations == 0 })
+	var found Operation
+	expect.Eventually(t, "the token is found", func() (ok bool) {
+		var err error
+		found, err = tokens.Status(t.Context(), ClientKey("", "r", "k"))
+		return err == nil
+	})
+	expect.Equal(t, "state of the token", found.State, InDoubt)
+}
+
 func TestCloseWaitsForAnswersThatAreNotRecordedYet(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)

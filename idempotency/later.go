@@ -56,22 +56,27 @@ func uncertain(err error) bool {
 }
 
 // completeLater retries to record an answer that the client already has. If there is no room for
-// it, the answer is recorded without its body, which is better than a token in doubt.
-func (t *Tokens) completeLater(ctx context.Context, key OperationKey, owner string, answer Answer, retention time.Duration) {
-	if t.addAnswer(key, owner, answer, retention) {
+// it, the answer is recorded without its body, which is better than a token in doubt. An attempt
+// that says meanwhile that it is in doubt is.
+func (t *Tokens) completeLater(ctx context.Context, key OperationKey, owner string, answer Answer, retention time.Duration, attempt *Attempt) {
+	if t.addAnswer(key, owner, answer, retention, attempt) {
 		t.log.WarnContext(ctx, "idempotency: an answer could not be recorded yet; it is sent, and recording goes on")
 		return
 	}
-	if !answer.NotKept && t.addAnswer(key, owner, Answer{Status: answer.Status, Header: answer.Header, NotKept: true}, retention) {
+	if !answer.NotKept && t.addAnswer(key, owner, Answer{Status: answer.Status, Header: answer.Header, NotKept: true}, retention, attempt) {
 		t.log.ErrorContext(ctx, "idempotency: too many answers could not be recorded; this one is sent, and recording goes on without its body")
 		return
 	}
 	t.answers.drop()
 }
 
-func (t *Tokens) addAnswer(key OperationKey, owner string, answer Answer, retention time.Duration) bool {
+func (t *Tokens) addAnswer(key OperationKey, owner string, answer Answer, retention time.Duration, attempt *Attempt) bool {
 	return t.answers.add(&job{name: key.record, size: answer.size() + len(owner), until: time.Now().Add(retention), try: func(ctx context.Context) bool {
-		return !uncertain(t.Complete(ctx, key, owner, answer, retention))
+		err := t.Complete(ctx, key, owner, answer, retention)
+		if attempt.inDoubt.Load() {
+			err = t.Abandon(ctx, key, owner, retention)
+		}
+		return !uncertain(err)
 	}})
 }
 

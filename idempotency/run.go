@@ -120,6 +120,6 @@ func (run *run) record(answer Answer) error {
 		return nil
 	}
 	run.tokens.log.WarnContext(run.detached, "idempotency: an answer is not recorded yet", "error", err)
-	run.tokens.completeLater(run.detached, run.key, run.owner, answer, run.options.Retention)
+	run.tokens.completeLater(run.detached, run.key, run.owner, answer, run.options.Retention, run.attempt)
 	return nil
 }

@@ -40,6 +40,14 @@ func TestNothingRunsWhenRedisIsDown(t *testing.T) {
 	h.wantRuns(t, 1)
 }
 
+// The problem says that Redis is not available, and the log why, such as a wrong password.
+func TestCauseOfAFailureIsInTheLog(t *testing.T) {
+	tokens, log := silentTokens(t)
+	w := post(tokens.Middleware(Route{Name: "r"})(&handler{}), "pay", "Idempotency-Key: k")
+	wantCode(t, "a request to a store that is closed", w, wire.StoreUnavailable)
+	expect.Contains(t, "the log", log.String(), "code=store-unavailable", redisstore.ErrClosed.Error())
+}
+
 func TestClaimOfUnknownOutcomeRunsNothingAndIsGivenBack(t *testing.T) {
 	server, tokens := onRedis(t)
 	h := &handler{}

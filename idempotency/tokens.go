@@ -113,8 +113,11 @@ func New(store *redisstore.Store, config Config) *Tokens {
 	return t
 }
 
-func (t *Tokens) writeProblem(w http.ResponseWriter, _ *http.Request, err error) {
+func (t *Tokens) writeProblem(w http.ResponseWriter, r *http.Request, err error) {
 	problem, _ := Problem(err)
+	if problem.Status >= http.StatusInternalServerError { // the client is not told the cause
+		t.log.ErrorContext(r.Context(), "idempotency: a request failed", "code", string(problem.Code), "error", err)
+	}
 	if errors.Is(err, errPolicy) {
 		problem.See = t.policyURL
 	}

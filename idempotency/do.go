@@ -24,10 +24,10 @@ type Result struct {
 // Takeover the next Do may run at once; an attempt that called NotBegun is given back instead. A
 // panic leaves the token in doubt and is passed on.
 //
-// The function's context ends with ctx, and with the cause ErrSuperseded when the claim is lost;
-// FromContext gives its fence. The error is the function's own, ErrSuperseded if another attempt
-// took over before the value was recorded, or one of Claim's. Without a fingerprint in the options,
-// the same token is taken for the same operation.
+// The function's context ends with ctx, with the cause ErrSuperseded when the claim is lost, and
+// with ErrUnknownToken when Redis has lost the token; FromContext gives its fence. The error is the
+// function's own, ErrSuperseded if another attempt took over before the value was recorded, or one
+// of Claim's. Without a fingerprint in the options, the same token is taken for the same operation.
 func (t *Tokens) Do(ctx context.Context, key OperationKey, options ClaimOptions, work func(context.Context) ([]byte, error)) (Result, error) {
 	options.Fingerprint = cmp.Or(options.Fingerprint, "do")
 	run, outcome, err := t.begin(ctx, key, options)

@@ -17,9 +17,9 @@ type guard struct {
 
 // Middleware guards a handler. The handler's context survives the client's hang-up, so that an
 // operation that has begun is finished; it ends with the cause ErrSuperseded when the claim is
-// lost, and with the request's deadline. A panic leaves the token in doubt at once, unless an
-// answer over [Route].MaxAnswer is recorded, and is passed on. Middleware panics if [Route.Check]
-// returns an error.
+// lost, with ErrUnknownToken when Redis has lost the token, and with the request's deadline. A
+// panic leaves the token in doubt at once, unless an answer over [Route].MaxAnswer is recorded, and
+// is passed on. Middleware panics if [Route.Check] returns an error.
 func (t *Tokens) Middleware(route Route) func(http.Handler) http.Handler {
 	route = route.WithDefaults()
 	if err := route.Check(); err != nil {

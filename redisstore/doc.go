@@ -15,7 +15,8 @@
 //     well. Redis checks the rights for each command of a script: a user without some of those in
 //     docs/operations.md can stop a script in its middle, and its earlier writes stay. The programs
 //     look for missing rights before the first call, and do not start without them.
-//   - Every call ends: with the context's deadline or after [Config.Timeout], whichever is sooner.
+//   - Every call ends: with the context's deadline or after [Config.Timeout], whichever is sooner;
+//     a large one has more time ([Store.Run]).
 //   - With an acknowledgement of n, a call succeeds only if n replicas have confirmed the write;
 //     fewer is [ErrUnknownOutcome] with a [*ShortfallError]. If Redis loses data in spite of that
 //     (all copies at once, a master that restarts empty), the server has another incarnation.

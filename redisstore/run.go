@@ -10,8 +10,9 @@ import (
 // acknowledgement if the script writes. All keys must share a hash tag. Arguments are strings, byte
 // slices, integers, and pointers to them, which spare a copy; they and the keys must not be changed
 // after the call. It is safe for concurrent use, never sends a script twice unless Redis said that
-// it did not run, and ends within the context's deadline and the store's timeout. The error is an
-// [*Error].
+// it did not run, and ends within the context's deadline and the store's timeout. With more than 16
+// KiB of arguments it waits up to ten seconds for its turn before that, and has a second more for
+// each 4 MiB. The error is an [*Error].
 //
 // If only the acknowledgement failed, with a [*ShortfallError], Run returns the reply beside the
 // error: this server's decision, which a failover can undo.

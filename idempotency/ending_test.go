@@ -172,6 +172,17 @@ var shapes = map[string]shape{
 		shown{status: 200, body: "piece piece piece "},
 		shown{status: 200, body: "piece piece piece "},
 	},
+	"streamed by Gin": {
+		"POST", func(w http.ResponseWriter, _ *http.Request) {
+			select {
+			case <-w.(interface{ CloseNotify() <-chan bool }).CloseNotify():
+			default:
+				_, _ = io.WriteString(w, "streamed")
+			}
+		},
+		shown{status: 200, body: "streamed"},
+		shown{status: 200, body: "streamed"},
+	},
 	"trailers": {
 		"POST", func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Trailer", "X-Sum")

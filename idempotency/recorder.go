@@ -84,6 +84,10 @@ func (r *recorder) SetWriteDeadline(at time.Time) error {
 	return http.NewResponseController(r.ResponseWriter).SetWriteDeadline(at)
 }
 
+// CloseNotify is for Gin's Context.Stream, which takes it for granted. It never notifies: a handler
+// that has begun outlives its client.
+func (*recorder) CloseNotify() <-chan bool { return nil }
+
 func (r *recorder) spill() {
 	if r.refused = r.overflow(r.kept(Answer{Status: r.answer.Status, NotKept: true})); r.refused != nil {
 		return

@@ -33,6 +33,8 @@ var (
 	// ErrQuota refuses to begin an operation.
 	ErrQuota      = fault.Refusal("idempotency: the caller's quota is used up")
 	ErrSuperseded = fault.Loss("idempotency: another attempt has the claim")
+	// errNotAdmitted is the refusal of Config.Admit, beside its own error.
+	errNotAdmitted = fault.Refusal("idempotency: nothing is begun now")
 )
 
 // errPolicy marks the refusals that the route's policy explains.
@@ -87,6 +89,7 @@ var codes = []struct {
 	{ErrUnknownToken, wire.TokenUnknown},
 	{ErrSuperseded, wire.Superseded},
 	{ErrQuota, wire.TooManyRequests},
+	{errNotAdmitted, wire.StoreUnavailable},
 	{redisstore.ErrUnknownOutcome, wire.OutcomeUnknown},
 	{redisstore.ErrUnavailable, wire.StoreUnavailable},
 	{redisstore.ErrWrongType, wire.LayoutMismatch},

@@ -3,6 +3,7 @@ package idempotency
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/coatcheck/coatcheck/internal/keepalive"
@@ -31,7 +32,7 @@ type run struct {
 // unknown outcome is given back in the background, since nothing was started for it.
 func (t *Tokens) begin(ctx context.Context, key OperationKey, options ClaimOptions) (*run, Outcome, error) {
 	if err := t.admit(); err != nil {
-		return nil, Outcome{}, err
+		return nil, Outcome{}, fmt.Errorf("%w: %w", errNotAdmitted, err)
 	}
 	owner, claimed := secret.New(), time.Now()
 	outcome, charge, err := t.claim(ctx, key, options, owner)

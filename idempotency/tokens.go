@@ -55,8 +55,9 @@ type Config struct {
 	// may be called from several goroutines at once. nil = it is not.
 	Completed func()
 	// Admit is asked before each claim of Middleware and Do, and again when a request has waited
-	// for another attempt. An error refuses it, and nothing is claimed: for a service that stops.
-	// It may be called from several goroutines at once. nil = all are admitted.
+	// for another attempt. An error refuses it, by default with 503 and its text, and nothing is
+	// claimed: for a service that stops. It may be called from several goroutines at once. nil =
+	// all are admitted.
 	Admit func() error
 }
 

@@ -149,8 +149,6 @@ func TestNothingIsClaimedThatIsNotAdmitted(t *testing.T) {
 			return stop
 		}
 		return nil
-	}, Error: func(w http.ResponseWriter, _ *http.Request, err error) {
-		http.Error(w, err.Error(), http.StatusServiceUnavailable)
 	}})
 	t.Cleanup(func() { _ = tokens.Close(context.Background()) })
 	h, let := gate()
@@ -163,7 +161,9 @@ func TestNothingIsClaimedThatIsNotAdmitted(t *testing.T) {
 	clients.Go(func() { wantStatus(t, "the first request", post(guarded, "x", "Idempotency-Key: k"), 429) })
 	expect.Eventually(t, "the handler runs", func() bool { return h.runs.Load() == 1 })
 	clients.Go(func() {
-		wantStatus(t, "the request that waits", post(guarded, "x", "Idempotency-Key: k", "Prefer: wait=3600"), 503)
+		w := post(guarded, "x", "Idempotency-Key: k", "Prefer: wait=3600")
+		wantCode(t, "the request that waits", w, wire.StoreUnavailable)
+		expect.Contains(t, "its problem", w.Body.String(), "nothing is begun now: stopping")
 	})
 	expect.Eventually(t, "a request waits", func() bool { return field(t, tokens, ClientKey("", "r", "k"), "awaited") == "1" })
 	stopping.Store(true)

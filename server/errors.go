@@ -91,11 +91,11 @@ func problemOf(err error) wire.Problem {
 	if errors.Is(err, segment.ErrDatabase) {
 		return wire.NewProblem(wire.StoreUnavailable, "Nothing was done. The SQL database that ids of segments come from cannot be reached, or refuses what it is asked. Ask again after Retry-After.")
 	}
-	if problem, ok := idempotency.Problem(err); ok {
-		return problem
-	}
 	if errors.Is(err, errClosing) {
 		return wire.NewProblem(wire.StoreUnavailable, "Nothing was done: this server is stopping. Ask again: another one answers.")
+	}
+	if problem, ok := idempotency.Problem(err); ok {
+		return problem
 	}
 	if unavailable, ok := errors.AsType[*stamper.UnavailableError](err); ok {
 		return wire.NewProblem(wire.StoreUnavailable, "No id was stamped: "+unavailable.Reason+".")

@@ -81,6 +81,7 @@ var codes = []struct {
 	{ErrKeyMalformed, wire.KeyMalformed},
 	{ErrBodyTooLarge, wire.PayloadTooLarge},
 	{ErrBodyCut, wire.InvalidRequest},
+	{ErrCursor, wire.InvalidRequest},
 	{ErrInProgress, wire.InProgress},
 	{ErrInDoubt, wire.IdempotencyUnknown},
 	{ErrAttemptRunning, wire.AttemptRunning},
@@ -105,7 +106,7 @@ func Problem(err error) (problem wire.Problem, ok bool) {
 		}
 		problem = wire.NewProblem(known.code, detail(err, known.err))
 		problem.RetryAfter = cmp.Or(redisstore.RetryAfter(err), problem.RetryAfter)
-		if known.code == wire.InvalidRequest {
+		if errors.Is(known.err, ErrBodyCut) {
 			problem.Field = "body"
 		}
 		if doubt, ok := errors.AsType[*InDoubtError](err); ok {

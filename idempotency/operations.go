@@ -1,6 +1,7 @@
 package idempotency
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -146,7 +147,7 @@ var operationForm = names.NewForm("A-Za-z0-9_-", 32, 32)
 type DoubtPage struct {
 	Prefix string // beginning of the operation's name or of its route; "" = any
 	Cursor string // of the page before; "" = the first page
-	Max    int    // how many, 1 to 1000
+	Max    int    // how many, up to 1000; 0 = 100
 }
 
 // maxScanned is how many operations one page reads at most: with a prefix it may hold fewer than
@@ -162,6 +163,7 @@ func (t *Tokens) InDoubt(ctx context.Context, page DoubtPage) (list []Operation,
 	if err != nil {
 		return nil, "", err
 	}
+	page.Max = min(cmp.Or(max(page.Max, 0), 100), maxScanned)
 	wanted := page.Max // of one look at the list
 	if page.Prefix != "" {
 		wanted = maxScanned

@@ -2,6 +2,7 @@ package idempotency
 
 import (
 	"errors"
+	"fmt"
 	"net/http"
 	"slices"
 	"strconv"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/coatcheck/coatcheck/internal/expect"
 	"github.com/coatcheck/coatcheck/internal/storetest"
+	"github.com/coatcheck/coatcheck/internal/wire"
 	"github.com/coatcheck/coatcheck/redisstore"
 )
 
@@ -68,6 +70,13 @@ func TestOperationsInDoubtAreListedOldestFirst(t *testing.T) {
 		expect.Equal(t, "operations in doubt after a record is gone", listed(t, tokens, "", size), all[1:])
 		_, _, err := tokens.InDoubt(t.Context(), DoubtPage{Cursor: "nonsense", Max: 1})
 		expect.Error(t, "InDoubt with a cursor of no page", err, ErrCursor)
+		problem, _ := Problem(err)
+		expect.Equal(t, "the code of its problem", problem.Code, wire.InvalidRequest)
+		for _, size := range []int{0, -1} {
+			page, next, err := tokens.InDoubt(t.Context(), DoubtPage{Max: size})
+			expect.Error(t, fmt.Sprint("InDoubt of a page of ", size), err, nil)
+			expect.Equal(t, fmt.Sprint("a page of ", size), []any{len(page), next}, []any{len(all) - 1, ""})
+		}
 	})
 }
 

@@ -54,7 +54,6 @@ var problems = []struct {
 	{segment.ErrWentBack, wire.StoreUnavailable},
 	{segment.ErrBadRange, wire.StoreUnavailable},
 	{segment.ErrClosed, wire.StoreUnavailable},
-	{idempotency.ErrCursor, wire.InvalidRequest},
 	{number.ErrWidth, wire.CounterOverflow},
 	{number.ErrNegative, wire.CounterOverflow},
 	{workerlease.ErrRequest, wire.InvalidRequest},

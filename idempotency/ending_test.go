@@ -268,6 +268,19 @@ func TestHandlerMayTakeLongerThanTheServersTimeouts(t *testing.T) {
 	expect.Error(t, "closing the answer", response.Body.Close(), nil)
 }
 
+func TestConnectionOfAGuardedHandlerIsNotHandedOver(t *testing.T) {
+	ask := overHTTP(t, http.MethodPost, Route{Name: "r"}, &handler{serve: func(w http.ResponseWriter, _ *http.Request) {
+		_, _, err := w.(http.Hijacker).Hijack() // as frameworks ask, Gin for one
+		expect.Error(t, "Hijack", err, http.ErrNotSupported)
+		_, _, err = http.NewResponseController(w).Hijack()
+		expect.Error(t, "Hijack by a ResponseController", err, http.ErrNotSupported)
+		w.WriteHeader(http.StatusNotImplemented)
+	}})
+	for range 2 {
+		expect.Equal(t, "the answer", see(t, ask("k"), shown{}).status, http.StatusNotImplemented)
+	}
+}
+
 func TestRouteWithFaultsIsRefused(t *testing.T) {
 	for name, route := range map[string]Route{
 		"accept": {Accept: "both"}, "policy": {Policy: "retry"}, "lease": {Lease: 1}, "retention": {Retention: -1}, "ack": {Ack: -1}, "body": {MaxBody: -1},

@@ -1,9 +1,10 @@
 package idempotency
 
 import (
+	"bufio"
 	"maps"
+	"net"
 	"net/http"
-	"time"
 )
 
 // recorder holds a handler's answer back until it has been recorded. An answer that grows over the
@@ -73,16 +74,12 @@ func (r *recorder) Flush() {
 	}
 }
 
-// SetReadDeadline is for [http.ResponseController].
-func (r *recorder) SetReadDeadline(at time.Time) error {
-	return http.NewResponseController(r.ResponseWriter).SetReadDeadline(at)
-}
-
-// SetWriteDeadline is for [http.ResponseController]: a handler may take longer than the server's
+// Unwrap lets [http.ResponseController] find deadlines: a handler may take longer than the server's
 // timeout, and its answer is sent after that.
-func (r *recorder) SetWriteDeadline(at time.Time) error {
-	return http.NewResponseController(r.ResponseWriter).SetWriteDeadline(at)
-}
+func (r *recorder) Unwrap() http.ResponseWriter { return r.ResponseWriter }
+
+// Hijack refuses to hand the connection over: what is sent on it could not be recorded.
+func (*recorder) Hijack() (net.Conn, *bufio.ReadWriter, error) { return nil, nil, http.ErrNotSupported }
 
 // CloseNotify is for Gin's Context.Stream, which takes it for granted. It never notifies: a handler
 // that has begun outlives its client.

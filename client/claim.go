@@ -13,8 +13,6 @@ import (
 
 const claimTries = 5 // of one claim whose reply does not come
 
-var ownerForm = names.NewForm("!-~", 16, 128)
-
 // Claim checks a token and claims it in one step. The errors: ErrInProgress (RetryAfter is the
 // remaining lease of the running attempt), ErrInDoubt, ErrMismatch, ErrUnknownToken; ErrUnavailable
 // (nothing was done); ErrUnknownOutcome (the claim may stand: do not begin).
@@ -75,7 +73,7 @@ func (c *Client) claimOnce(ctx context.Context, token string, terms ClaimOptions
 		op: "claim token", method: http.MethodPost, path: "/token/" + token + "/claim", token: token, lease: terms.Owner, status: http.StatusOK, into: &claimed,
 		body: wire.ClaimRequest{Fingerprint: terms.Fingerprint, Lease: new(millis(terms.Lease)), Policy: string(terms.Policy), Owner: terms.Owner},
 	}
-	if !ownerForm.MatchString(terms.Owner) {
+	if !names.Owner.MatchString(terms.Owner) {
 		return Outcome{}, claim.invalid("an owner has 16 to 128 visible ASCII characters")
 	}
 	if err := c.onToken(ctx, claim); err != nil {

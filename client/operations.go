@@ -74,11 +74,9 @@ func (c *Client) Settle(ctx context.Context, name string, s Settlement) error {
 	})
 }
 
-var operationForm = names.NewForm("A-Za-z0-9_-", 32, 32)
-
 // onOperation makes a call about an operation whose name can stand in a path.
 func (c *Client) onOperation(ctx context.Context, asked call) error {
-	if !operationForm.MatchString(asked.name) {
+	if !names.Digested.MatchString(asked.name) {
 		return asked.invalid("an operation's name has 32 characters of A-Z a-z 0-9 _ -")
 	}
 	return c.exchange(ctx, asked)

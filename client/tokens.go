@@ -65,7 +65,7 @@ func (c *Client) Issue(ctx context.Context, scope string, ttl time.Duration) (To
 		request.TTL = new(millis(ttl))
 	}
 	issue := call{op: "issue token", method: http.MethodPost, path: "/token", body: request, status: http.StatusCreated}
-	issued, err := ask(ctx, c.exchange, issue, func(issued wire.TokenIssued) bool { return tokenForm.MatchString(issued.Token) })
+	issued, err := ask(ctx, c.exchange, issue, func(issued wire.TokenIssued) bool { return names.Token.MatchString(issued.Token) })
 	return Token{Value: issued.Token, Scope: issued.Scope, ExpiresAt: issued.ExpiresAt}, err
 }
 
@@ -161,14 +161,11 @@ func (c *Client) Release(ctx context.Context, token, lease string) error {
 	})
 }
 
-var (
-	tokenForm = names.NewForm("A-Za-z0-9._~-", 1, 255)
-	leaseForm = names.NewForm("!-~", 1, 512)
-)
+var leaseForm = names.NewForm("!-~", 1, 512)
 
 // onToken makes a call about one token. It sends none that cannot be one: it would be another path.
 func (c *Client) onToken(ctx context.Context, call call) error {
-	if !tokenForm.MatchString(call.token) || call.token == "." || call.token == ".." {
+	if !names.Token.MatchString(call.token) || call.token == "." || call.token == ".." {
 		return call.invalid("a token has 1 to 255 characters of A–Z a–z 0–9 . _ ~ -, as it was issued")
 	}
 	if call.owned && !leaseForm.MatchString(call.lease) {

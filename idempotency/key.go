@@ -28,11 +28,6 @@ const (
 
 const maxKey = 255 // characters of a client's key or a token
 
-var (
-	tokenForm  = names.NewForm("A-Za-z0-9._~-", 1, 255)
-	headerForm = names.NewForm("A-Za-z0-9!#$%&'*+.^_|~-", 1, 100)
-)
-
 // bare reports whether a value is a key without quotes: visible ASCII without " , ; and backslash.
 func bare(value string) bool {
 	for i := range len(value) {
@@ -58,7 +53,7 @@ func keyOf(r *http.Request, accept Accept, principal, route string) (OperationKe
 	case len(tokens)+len(keys) > 1:
 		return OperationKey{}, fmt.Errorf("%w: one header field belongs here, not %d", ErrKeyMalformed, len(tokens)+len(keys))
 	case len(tokens) == 1:
-		if !tokenForm.MatchString(tokens[0]) {
+		if !names.Token.MatchString(tokens[0]) {
 			return OperationKey{}, fmt.Errorf("%w: %s is one token, 1 to %d characters, as it was issued", ErrKeyMalformed, TokenHeader, maxKey)
 		}
 		return IssuedToken(principal, tokens[0]), nil

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/coatcheck/coatcheck/internal/expect"
+	"github.com/coatcheck/coatcheck/internal/names"
 	"github.com/coatcheck/coatcheck/internal/storetest"
 	"github.com/coatcheck/coatcheck/redisstore"
 )
@@ -76,7 +77,7 @@ func TestSignedTokenIsGoodForItsPrincipalOnly(t *testing.T) {
 	if err != nil {
 		t.Fatalf("issuing a token: %v", err)
 	}
-	if !tokenForm.MatchString(token.Value) || !strings.HasPrefix(token.Value, "a.") {
+	if !names.Token.MatchString(token.Value) || !strings.HasPrefix(token.Value, "a.") {
 		t.Fatalf("Issue: got token %q, want one signed with key a", token.Value)
 	}
 	for name, row := range map[string]struct {

@@ -73,7 +73,7 @@ func (t *Tokens) Settle(ctx context.Context, operation string, s Settlement) err
 	default:
 		return fmt.Errorf("idempotency: decision %q: %s, %s or %s", s.Decision, Happened, NotBegun, Refuse)
 	}
-	if !operationForm.MatchString(operation) {
+	if !names.Digested.MatchString(operation) {
 		return ErrUnknownToken
 	}
 	reply, err := t.store.Run(ctx, scripts.OperationSettle, t.keysOf(operation),
@@ -111,7 +111,7 @@ func (s Settlement) digest() string {
 
 // Operation returns one operation; ErrUnknownToken if it has expired, was lost, or never was.
 func (t *Tokens) Operation(ctx context.Context, name string) (Operation, error) {
-	if !operationForm.MatchString(name) {
+	if !names.Digested.MatchString(name) {
 		return Operation{}, ErrUnknownToken
 	}
 	reply, err := t.store.Run(ctx, scripts.OperationGet, t.keysOf(name)[:1])
@@ -139,9 +139,6 @@ func scanOperation(reply scripts.Reply, name string) (Operation, error) {
 	}
 	return o, err
 }
-
-// operationForm is the form of an operation's name: see [names.Digest].
-var operationForm = names.NewForm("A-Za-z0-9_-", 32, 32)
 
 // DoubtPage asks for a page of the operations in doubt.
 type DoubtPage struct {
@@ -285,7 +282,7 @@ func parseCursor(text string) (entry, error) {
 	}
 	number, operation, _ := strings.Cut(text, ".")
 	ended, err := strconv.ParseInt(number, 10, 64)
-	if err != nil || ended < 0 || !operationForm.MatchString(operation) {
+	if err != nil || ended < 0 || !names.Digested.MatchString(operation) {
 		return entry{}, ErrCursor
 	}
 	return entry{ended, operation}, nil

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/coatcheck/coatcheck/internal/names"
 	"github.com/coatcheck/coatcheck/internal/wire"
 )
 
@@ -74,7 +75,7 @@ func (r Route) Check() error {
 	fault(len(r.Scope) > maxScope, "scope: up to %d characters", maxScope)
 	fault(r.Keep != nil && len(r.Keep) == 0, "keep: at least one status; without the list every answer is kept but 401, 403, 407 and 429")
 	for _, name := range r.Headers {
-		fault(!headerForm.MatchString(name), "header %q: not a header's name", name)
+		fault(!names.Header.MatchString(name), "header %q: not a header's name", name)
 	}
 	if _, err := parseStatuses(r.Keep); err != nil {
 		faults = append(faults, fmt.Errorf("idempotency: keep: %w", err))

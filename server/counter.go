@@ -63,14 +63,11 @@ func (h *counters) request(r *request) (asked counter.Request) {
 func (h *counters) requestID(r *request) string {
 	key, err := idempotency.OptionalKey(r.Request())
 	r.fail(err)
-	if principal := h.principal(r.Request()); key != "" && principal != "" || digestForm.MatchString(key) {
+	if principal := h.principal(r.Request()); key != "" && principal != "" || names.Digested.MatchString(key) {
 		return names.Digest(principal, key)
 	}
 	return key
 }
-
-// digestForm is the form of a [names.Digest].
-var digestForm = names.NewForm("A-Za-z0-9_-", 32, 32)
 
 func (h *counters) get(r *request) error {
 	key := r.name("key")

@@ -96,11 +96,9 @@ func (h *operations) settle(r *request) error {
 	return r.done()
 }
 
-var operationForm = names.NewForm("A-Za-z0-9_-", 32, 32)
-
 func operationName(r *request) string {
 	name := r.segment("operation")
-	if !operationForm.MatchString(name) {
+	if !names.Digested.MatchString(name) {
 		r.fail(&fault{wire.InvalidName, "operation", "32 characters of A–Z a–z 0–9 _ -, as GET /token?state=in-doubt lists it"})
 	}
 	return name

@@ -56,12 +56,10 @@ func (h *tokens) issue(r *request) error {
 	return r.answer(http.StatusCreated, wire.TokenIssued{Token: token.Value, ExpiresAt: token.ExpiresAt, Scope: token.Scope})
 }
 
-var tokenForm = names.NewForm("A-Za-z0-9._~-", 1, 255)
-
 // key reads the token from the path. What cannot be a token, but is a name, was never issued.
 func (h *tokens) key(r *request) idempotency.OperationKey {
 	token, err := url.PathUnescape(r.segment("token"))
-	if err != nil || !tokenForm.MatchString(token) {
+	if err != nil || !names.Token.MatchString(token) {
 		r.fail(&fault{wire.InvalidName, "token", "1 to 255 characters, as it was issued"})
 	}
 	return idempotency.IssuedToken(h.principal(r.Request()), token)
@@ -149,10 +147,7 @@ func (h *tokens) complete(r *request) error {
 	return r.done()
 }
 
-var (
-	headerName  = names.NewForm("A-Za-z0-9!#$%&'*+.^_`|~-", 1, 100)
-	headerValue = regexp.MustCompile(`^[^\x00-\x08\x0a-\x1f\x7f]*$`)
-)
+var headerValue = regexp.MustCompile(`^[^\x00-\x08\x0a-\x1f\x7f]*$`)
 
 // answerOf is an answer that can be recorded.
 func answerOf(r *request, asked wire.Answer) idempotency.Answer {
@@ -161,7 +156,7 @@ func answerOf(r *request, asked wire.Answer) idempotency.Answer {
 	}
 	header := http.Header{}
 	for name, value := range asked.Headers {
-		if !headerName.MatchString(name) || !headerValue.MatchString(value) || header.Values(name) != nil {
+		if !names.Header.MatchString(name) || !headerValue.MatchString(value) || header.Values(name) != nil {
 			r.invalid("headers", "names and values as HTTP has them, each name once, in small letters or capitals")
 		}
 		header.Set(name, value)

@@ -91,13 +91,11 @@ func records(name, help string, into *[]access.Record) *Setting {
 	return secrets(name, "record,…", help, "(not records)", access.ParseRecords, func(record access.Record) string { return record.ID + ":…" }, into)
 }
 
-var headerName = names.NewForm("A-Za-z0-9!#$%&'*+.^_|~-", 1, 100)
-
 // Headers is a list of names of request headers; empty is none.
 func Headers(name, value, help string, into *[]string) *Setting {
 	return &Setting{Name: name, Value: value, Unit: "header,…", Help: help, Parse: func(s string) error {
 		return readList(s, into, func(header string) (string, error) {
-			if !headerName.MatchString(header) {
+			if !names.Header.MatchString(header) {
 				return "", fmt.Errorf("%q is not the name of a header", header)
 			}
 			return http.CanonicalHeaderKey(header), nil

@@ -10,8 +10,14 @@ type Form struct {
 	least, most int
 }
 
-// Owner is the form of a secret by which the caller of a claim proves it.
-var Owner = NewForm("!-~", 16, 128)
+// The forms that several packages know.
+var (
+	Owner = NewForm("!-~", 16, 128) // a secret by which the caller of a claim proves it
+	Token = NewForm("A-Za-z0-9._~-", 1, 255)
+	// Digested is what Digest returns, such as an operation's name.
+	Digested = NewForm("A-Za-z0-9_-", 32, 32)
+	Header   = NewForm("A-Za-z0-9!#$%&'*+.^_`|~-", 1, 100) // a header's name
+)
 
 // NewForm returns the form of texts with least to most bytes out of chars, in which a-z is a range.
 // A dash that is meant is the last.

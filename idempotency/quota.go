@@ -208,7 +208,9 @@ func (u *usage) add(end time.Duration, more amount) {
 		if more.operations < 0 {
 			return // it has ended
 		}
-		u.spans = slices.Insert(u.spans, at, span{end: end})
+		u.spans = append(u.spans, span{})
+		copy(u.spans[at+1:], u.spans[at:])
+		u.spans[at] = span{end: end}
 	}
 	u.spans[at].plus(more)
 	u.plus(more)

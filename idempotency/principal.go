@@ -17,7 +17,7 @@ func HeaderPrincipal(headers ...string) func(*http.Request) string {
 	return func(r *http.Request) string {
 		var values []string
 		for _, name := range headers {
-			of := r.Header.Values(name)
+			of := valuesOf(r, name)
 			values = append(append(values, name, strconv.Itoa(len(of))), of...)
 		}
 		if len(values) == 2*len(headers) { // none of them is there

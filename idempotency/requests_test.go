@@ -111,6 +111,9 @@ func TestHeaderPrincipalDistinguishesCredentials(t *testing.T) {
 			t.Errorf("the principal of %s: got %q, want always the same, which does not hold the credential", name, p)
 		}
 	}
+	byHost, other := HeaderPrincipal("Host"), request()
+	other.Host = "other.example"
+	expect.Equal(t, "callers under two hosts are one principal", byHost(request()) == byHost(other), false)
 	expect.Equal(t, "the principal of a request without the headers", principal(request("Other: x")), "")
 	expect.Equal(t, "the principal by no headers", HeaderPrincipal()(request("Authorization: x")), "")
 }

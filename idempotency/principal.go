@@ -17,6 +17,7 @@ func HeaderPrincipal(headers ...string) func(*http.Request) string {
 	return func(r *http.Request) string {
 		var values []string
 		for _, name := range headers {
+			name = http.CanonicalHeaderKey(name)
 			of := valuesOf(r, name)
 			values = append(append(values, name, strconv.Itoa(len(of))), of...)
 		}

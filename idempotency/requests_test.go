@@ -111,6 +111,7 @@ func TestHeaderPrincipalDistinguishesCredentials(t *testing.T) {
 			t.Errorf("the principal of %s: got %q, want always the same, which does not hold the credential", name, p)
 		}
 	}
+	expect.Equal(t, "the principal by names in small letters", HeaderPrincipal("authorization", "x-user")(request("X-User: 1")), principal(request("X-User: 1")))
 	byHost, other := HeaderPrincipal("Host"), request()
 	other.Host = "other.example"
 	expect.Equal(t, "callers under two hosts are one principal", byHost(request()) == byHost(other), false)

@@ -82,7 +82,7 @@ var lowercase = regexp.MustCompile(`^\S*[a-z]\S*[ \t]`)
 // field that comes twice is a fault of its own.
 func eachField(of *yaml.Node, do func(key, value *yaml.Node) string) (found yamlfile.Faults) {
 	if of.Kind != yaml.MappingNode {
-		found.Addf(of.Line, "a map of fields belongs here")
+		found.Addf(of.Line, "a map of fields belongs here, such as match: POST /payments")
 		return found
 	}
 	seen := map[string]bool{}

@@ -325,6 +325,9 @@ func TestUpstreamURLs(t *testing.T) {
 			t.Errorf("ParseUpstream(%q): got error %v, want one without the password", url, err)
 		}
 	}
+	if _, err := ParseUpstream("localhost:3000"); err == nil || !strings.Contains(err.Error(), "http://") {
+		t.Errorf("ParseUpstream of a host and port alone: got error %v, want one that says what is missing", err)
+	}
 }
 
 func TestUnguardedFailures(t *testing.T) {

@@ -102,7 +102,7 @@ func TestRoutesFileFaults(t *testing.T) {
 		"no route":            {"routes: []\n", "1 to 1000"},
 		"other field":         {"routes: [{match: /a}]\nrules: 1\n", "line 2: rules: unknown field"},
 		"routes twice":        {"routes: [{match: /a}]\nroutes: [{match: /b}]\n", "given twice"},
-		"a route as text":     {"routes: [POST /a]\n", "a map of fields belongs here"},
+		"a route as text":     {"routes: [POST /a]\n", "a map of fields belongs here, such as match: POST /payments"},
 		"an alias":            {"x: &x {match: /a}\nroutes: [*x]\n", "unknown field"},
 		"alias as route":      {"routes:\n  - &x {match: /a}\n  - *x\n", "line 3: a map of fields"},
 		"merge":               {"routes:\n  - &x {match: /a}\n  - {<<: *x, match: /b}\n", "<<: unknown field"},

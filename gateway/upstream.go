@@ -29,7 +29,7 @@ func ParseUpstream(text string) (Upstream, error) {
 	switch {
 	case target.User != nil:
 		return Upstream{}, errors.New("a user and a password do not belong here: clients send their own credentials")
-	case target.RawQuery != "" || target.Fragment != "" || target.Opaque != "":
+	case target.RawQuery != "" || target.Fragment != "":
 		return Upstream{}, errors.New("a URL with a host and a path, and nothing after it")
 	case target.Scheme == "unix" && target.Host == "" && filepath.IsAbs(target.Path):
 		return Upstream{url: &url.URL{Scheme: "http", Host: "localhost"}, socket: target.Path}, nil

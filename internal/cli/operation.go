@@ -83,7 +83,7 @@ func withOperationLast(root *cobra.Command, args []string) []string {
 		return args
 	}
 	for i, arg := range args {
-		if dashed.MatchString(arg) && !isFlag(command, arg) && !takesNext(command, args[i-1]) {
+		if i > 0 && dashed.MatchString(arg) && !isFlag(command, arg) && !takesNext(command, args[i-1]) {
 			return append(slices.Delete(slices.Clone(args), i, i+1), "--", arg)
 		}
 	}

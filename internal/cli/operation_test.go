@@ -94,4 +94,5 @@ func TestOperationWhoseNameBeginsWithADashIsNoFlag(t *testing.T) {
 	}
 	execute(t, nil, "token", "settle", "--refused", "--no-such-flag-with-32-characters", "x").exits(usage, "unknown flag")
 	execute(t, nil, "token", "settle", "-tDwoli0V1W7KHI9ITI3W7reomb2RCc").exits(usage, "unknown shorthand")
+	execute(t, nil, "-tDwoli0V1W7KHI9ITI3W7reomb2RCcY", "token", "settle", "x").exits(usage, "unknown shorthand")
 }

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"context"
 	"errors"
 	"fmt"
 
@@ -26,6 +27,24 @@ func some(belongs string) cobra.PositionalArgs {
 			return usageError{errors.New(belongs)}
 		}
 		return nil
+	}
+}
+
+// untilEnd reads standard input, which Ctrl-C does not end by itself: the process catches it. A
+// reader that is left behind ends with the process.
+func untilEnd(ctx context.Context, read func() ([]byte, error)) ([]byte, error) {
+	var text []byte
+	done := make(chan error, 1)
+	go func() {
+		var err error
+		text, err = read()
+		done <- err
+	}()
+	select {
+	case err := <-done:
+		return text, err
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
 	}
 }
 

@@ -253,8 +253,11 @@ func (p *program) keyHashCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "hash", Short: "Read a key from standard input and print its id and its SHA-256", Args: noArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			line, err := bufio.NewReaderSize(c.InOrStdin(), 1024).ReadSlice('\n')
-			if len(line) == 0 {
+			line, err := untilEnd(c.Context(), func() ([]byte, error) { return bufio.NewReaderSize(c.InOrStdin(), 1024).ReadSlice('\n') })
+			switch {
+			case c.Context().Err() != nil:
+				return err
+			case len(line) == 0:
 				return usageError{fmt.Errorf("no key on standard input: %w", err)}
 			}
 			key, err := access.ParseKey(strings.TrimSpace(string(line)))

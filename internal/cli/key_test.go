@@ -2,7 +2,10 @@ package cli
 
 import (
 	"bytes"
+	"context"
+	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -123,6 +126,21 @@ func TestKeyHashReadsStandardInput(t *testing.T) {
 		}
 		expect.Error(t, fmt.Sprintf("key hash of %q", input), err, nil)
 		expect.Equal(t, fmt.Sprintf("key hash of %q", input), stdout.String(), made.Record.ID+" "+made.Record.Hash.String()+"\n")
+	}
+}
+
+// A terminal from which nothing comes: the process has caught Ctrl-C, so the read has to be left.
+func TestCtrlCEndsTheReadingOfStandardInput(t *testing.T) {
+	for _, args := range [][]string{{"key", "hash"}, {"token", "settle", strings.Repeat("A", 32), "--completed", "--body-file", "-"}} {
+		terminal, typing := io.Pipe()
+		p := &program{getenv: func(string) string { return "" }, stdout: io.Discard, stderr: io.Discard}
+		root := p.command()
+		root.SetArgs(args)
+		root.SetIn(terminal)
+		ctx, end := context.WithCancelCause(t.Context())
+		end(errors.New("Ctrl-C"))
+		expect.Contains(t, fmt.Sprintf("error of %q", args), fmt.Sprint(root.ExecuteContext(ctx)), "Ctrl-C")
+		_ = typing.Close()
 	}
 }
 

@@ -133,7 +133,7 @@ func (p *program) tokenSettleCommand() *cobra.Command {
 		config.Text("body-file", "", "file", "that has the body of the answer, with --completed; - is standard input", &told.bodyFile),
 		config.Text("content-type", "application/json", "type", "of the answer, if it has a body", &told.contentType))
 	return p.ask(command, s, func(ctx context.Context, service *client.Client, args []string) error {
-		settlement, err := told.settlement(command.InOrStdin())
+		settlement, err := told.settlement(ctx, command.InOrStdin())
 		if err != nil {
 			return usageError{err}
 		}
@@ -148,7 +148,7 @@ func (p *program) tokenSettleCommand() *cobra.Command {
 	})
 }
 
-func (s settling) settlement(input io.Reader) (client.Settlement, error) {
+func (s settling) settlement(ctx context.Context, input io.Reader) (client.Settlement, error) {
 	settlement := client.Settlement{Reason: s.reason}
 	for decision, said := range map[client.Decision]bool{client.Happened: s.completed, client.NotBegun: s.notBegun, client.Refuse: s.refused} {
 		switch {
@@ -162,7 +162,7 @@ func (s settling) settlement(input io.Reader) (client.Settlement, error) {
 	case "":
 		return settlement, errors.New("say what became of the operation: --completed, --not-begun or --refused")
 	case client.Happened:
-		return settlement, s.answer(input, &settlement.Answer)
+		return settlement, s.answer(ctx, input, &settlement.Answer)
 	}
 	if s.body != "" || s.bodyFile != "" {
 		return settlement, errors.New("an answer belongs to --completed alone")
@@ -170,14 +170,14 @@ func (s settling) settlement(input io.Reader) (client.Settlement, error) {
 	return settlement, nil
 }
 
-func (s settling) answer(input io.Reader, answer *client.Answer) (err error) {
+func (s settling) answer(ctx context.Context, input io.Reader, answer *client.Answer) (err error) {
 	answer.Status, answer.Body = int(s.status), []byte(s.body)
 	switch {
 	case s.bodyFile == "":
 	case s.body != "":
 		return errors.New("one of --body and --body-file belongs here, not both")
 	case s.bodyFile == "-":
-		answer.Body, err = io.ReadAll(io.LimitReader(input, maxAnswer))
+		answer.Body, err = untilEnd(ctx, func() ([]byte, error) { return io.ReadAll(io.LimitReader(input, maxAnswer)) })
 	default:
 		answer.Body, err = os.ReadFile(s.bodyFile)
 	}

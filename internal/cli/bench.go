@@ -50,14 +50,7 @@ func (b *benching) bind() []*config.Setting {
 
 // flagOnly limits a setting to flags: its variable and name in a file are another command's.
 func flagOnly(s *config.Setting) *config.Setting {
-	parse, value := s.Parse, s.Value
-	s.Parse = func(text string) error {
-		if s.Source != "flag" {
-			s.Value = value
-			return parse(value)
-		}
-		return parse(text)
-	}
+	s.OnlyFlag = true
 	return s
 }
 

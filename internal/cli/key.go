@@ -56,16 +56,16 @@ func (w *wanted) settings() []*config.Setting {
 	return []*config.Setting{
 		config.Text("principal", "", "name", "whose key it is: the tokens and keys of two principals never meet", &w.principal),
 		config.Choice("role", "use", []string{"read", "use", "admin"}, "what it may do: read looks; use draws values, leases, locks and issues tokens; admin sets and removes", &w.role),
-		namesSetting("prefix", &w.names),
+		flagOnly(namesSetting("prefix", &w.names)),
 		days("ttl", "how long it is good for, such as 90d; empty: for ever", &w.ttl),
-		config.Rate("rate", "how often its principal may ask, such as 100/s; empty: as the service says for all", &w.rate),
-		config.Optional(config.Number("burst", "", 1, 1_000_000, "requests", "how many requests beyond that rate may come at once", &w.burst)),
+		flagOnly(config.Rate("rate", "how often its principal may ask, such as 100/s; empty: as the service says for all", &w.rate)),
+		flagOnly(config.Optional(config.Number("burst", "", 1, 1_000_000, "requests", "how many requests beyond that rate may come at once", &w.burst))),
 		config.Text("label", "", "text", "a note for people", &w.label),
 	}
 }
 
 func namesSetting(name string, into *access.Names) *config.Setting {
-	return &config.Setting{Name: name, Unit: "name,…", Help: "the names that it may touch, such as orders:* or orders:*,bills:*; empty: all", Parse: func(s string) error {
+	return &config.Setting{Name: name, Unit: "name,…", Help: "the names that it may touch, such as orders:* or orders:*,bills:*; empty: all. Only as flags: prefix, rate and burst of a file are the service's", Parse: func(s string) error {
 		*into = nil
 		if s == "" {
 			return nil

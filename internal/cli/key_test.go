@@ -105,6 +105,23 @@ func TestKeysInRedis(t *testing.T) {
 	lacks(t, "the log", p.stderr.String(), blue.Key, green.Record.Hash.String())
 }
 
+// The file and the environment of a service have a prefix, a rate and a burst of its own: they say
+// where keys are kept, and nothing of a key.
+func TestKeysAreKeptUnderThePrefixOfTheirService(t *testing.T) {
+	t.Parallel()
+	redis := redistest.Start(t)
+	path := file(t, "redis: "+redis.URL()+"\nprefix: 'app:'\nrate: 7/s\nburst: 9\naccess-store: true\n")
+	made := newKey(t, "--principal", "orders", "--prefix", "orders:*", "--config", path)
+	expect.Equal(t, "names, rate and burst of the key", []any{made.Record.Names, made.Record.Rate.N, made.Record.Burst}, []any{access.Names{"orders:*"}, access.Rate{}.N, 0})
+	execute(t, nil, "key", "ls", "--config", path).exits(done).prints(made.Record.ID)
+	serve(t, "--config", path).answers(200, "POST", "/incr/orders:1", "", "X-API-Key: "+made.Key)
+	env := map[string]string{"COATCHECK_PREFIX": "app:", "COATCHECK_RATE": "7/s", "COATCHECK_BURST": "9"}
+	var of madeKey
+	execute(t, env, "key", "new", "--json", "--principal", "orders").exits(done).into(&of)
+	expect.Equal(t, "names of a key where the environment has a prefix", of.Record.Names, nil)
+	expect.Equal(t, "rate of a key where the environment has one", of.Record.Rate, access.Rate{})
+}
+
 func TestKeyHashReadsStandardInput(t *testing.T) {
 	made := newKey(t, "--principal", "orders")
 	for input, want := range map[string]int{made.Key + "\n": done, made.Key: done, " " + made.Key + " \nmore": done, "": usage, "junk\n": usage, made.Key + "x\n": usage} {

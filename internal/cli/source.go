@@ -52,14 +52,15 @@ func bindSome(flags *pflag.FlagSet, l *config.Sources, names []string, help stri
 	}
 	var rest []*config.Setting
 	for _, setting := range config.ServiceSettings(&l.Service) {
-		switch {
-		case mine[setting.Name]: // such as --identity, which is the command's here
-		case slices.Contains(names, setting.Name):
+		switch named := slices.Contains(names, setting.Name); {
+		case mine[setting.Name] && !named: // such as --identity, which is the command's here
+		case named && !mine[setting.Name]:
 			if setting.Name == "redis" {
 				setting.Help = help
 			}
 			own = append(own, setting)
 		default:
+			setting.NoFlag = named // --prefix of key new is the command's, too
 			rest = append(rest, setting)
 		}
 	}

@@ -55,13 +55,13 @@ func (l *Sources) Load(flags *pflag.FlagSet, getenv func(string) string) error {
 	fromFile, faults := l.read()
 	for _, s := range l.Table {
 		s.Source = "default"
-		if found, ok := fromFile[s.Name]; ok {
+		if found, ok := fromFile[s.Name]; ok && !s.OnlyFlag {
 			s.Value, s.Source, s.Line = found.value, "file", found.line
 		}
-		if value := getenv(s.Variable()); value != "" {
+		if value := getenv(s.Variable()); value != "" && !s.OnlyFlag {
 			s.Value, s.Source = value, "environment"
 		}
-		if flags.Changed(s.Name) {
+		if !s.NoFlag && flags.Changed(s.Name) {
 			s.Value, s.Source = l.flags[s.Name].text, "flag"
 		}
 		if err := s.Parse(s.Value); err != nil {

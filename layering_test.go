@@ -85,7 +85,7 @@ var layers = map[string][]string{
 	"internal/secret":    {},
 	"internal/share":     {},
 	"internal/audit":     {"internal/wire"},
-	"internal/config":    {"access", "counter", "embedded", "gateway", "idempotency", "internal/audit", "internal/frontdoor", "internal/names", "internal/redisconn", "internal/requestlog", "internal/tracing", "internal/watch", "lock", "redisstore", "segment", "server", "snowflake", "workerlease"},
+	"internal/config":    {"access", "counter", "embedded", "gateway", "idempotency", "internal/audit", "internal/frontdoor", "internal/names", "internal/redisconn", "internal/requestlog", "internal/tracing", "internal/watch", "internal/yamlfile", "lock", "redisstore", "segment", "server", "snowflake", "workerlease"},
 	"internal/compat":    {"access", "segment", "snowflake", "workerlease", "metrics", "internal/frontdoor", "internal/names", "internal/stamper", "internal/wire"},
 	"internal/events":    {"access", "internal/secret", "internal/share", "internal/wire"},
 	"internal/frontdoor": {},

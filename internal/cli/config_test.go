@@ -216,6 +216,18 @@ func TestConfigCheckTellsWhatWasMeantAndWhatIsThereTwice(t *testing.T) {
 	}
 }
 
+func TestConfigCheckSaysHowItIsWrittenInstead(t *testing.T) {
+	for text, says := range map[string]string{
+		"ack: 0\n---\nack: 2\n":          "a settings file is one YAML document, and nothing after it",
+		"# nothing\n---\nack: 2\n---\n":  "is one YAML document",
+		"stamp-pools: [orders, bills]\n": "line 1: stamp-pools takes one value; several have commas between them",
+		"pools: [orders]\n":              "not a map of pools, such as {orders:",
+	} {
+		execute(t, nil, "config", "check", "--config", file(t, text)).exits(usage, says)
+	}
+	execute(t, nil, "config", "check", "--config", file(t, "---\nack: 0\n...\n")).exits(done)
+}
+
 // What is wrong with the gateway's settings is found like what is wrong with the service's, the
 // routes file included.
 func TestConfigCheckKnowsTheGateway(t *testing.T) {

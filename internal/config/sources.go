@@ -10,6 +10,8 @@ import (
 
 	"github.com/spf13/pflag"
 	"go.yaml.in/yaml/v4"
+
+	"github.com/coatcheck/coatcheck/internal/yamlfile"
 )
 
 // Sources puts a configuration together: flag over environment over file over default.
@@ -90,11 +92,11 @@ func (l *Sources) read() (map[string]written, []error) {
 	if l.File == "" {
 		return nil, nil
 	}
-	bytes, err := os.ReadFile(l.File)
+	text, err := os.ReadFile(l.File)
 	if err != nil {
 		return nil, []error{fmt.Errorf("config file: %w", err)}
 	}
-	return l.parseFile(bytes)
+	return l.parseFile(text)
 }
 
 // written is a value in the file, and where.
@@ -104,17 +106,13 @@ type written struct {
 }
 
 // parseFile reads the file's values of known settings, and returns the rest as faults.
-func (l *Sources) parseFile(bytes []byte) (values map[string]written, faults []error) {
-	var whole yaml.Node
-	if err := yaml.Unmarshal(bytes, &whole); err != nil {
-		return nil, []error{fmt.Errorf("%s: not a YAML map of settings: %w", l.File, err)}
-	}
-	if len(whole.Content) == 0 {
-		return nil, nil // nothing, or comments alone
-	}
-	root := whole.Content[0]
-	if root.Kind != yaml.MappingNode {
-		return nil, []error{fmt.Errorf("%s line %d: not a YAML map of settings, such as listen: 127.0.0.1:8080", l.File, root.Line)}
+func (l *Sources) parseFile(text []byte) (values map[string]written, faults []error) {
+	root, err := yamlfile.Map(text, "settings file", "flags' names")
+	switch {
+	case errors.Is(err, yamlfile.ErrEmpty):
+		return nil, nil
+	case err != nil:
+		return nil, []error{fmt.Errorf("%s: %w", l.File, err)}
 	}
 	values = map[string]written{}
 	faultf := func(node *yaml.Node, format string, args ...any) {
@@ -129,12 +127,14 @@ func (l *Sources) parseFile(bytes []byte) (values map[string]written, faults []e
 			faultf(key, "unknown setting %q%s", key.Value, l.meant(key.Value))
 		case twice:
 			faultf(key, "%s is set on line %d already", key.Value, before.line)
-		case node.Kind == yaml.MappingNode && setting.Nested:
+		case setting.Nested && (node.Kind == yaml.MappingNode || node.Kind == yaml.SequenceNode):
 			text, err := yaml.Marshal(node)
 			if err != nil {
 				faultf(node, "%s: %w", key.Value, err)
 			}
 			values[key.Value] = written{string(text), node.Line}
+		case node.Kind == yaml.SequenceNode:
+			faultf(node, "%s takes one value; several have commas between them", key.Value)
 		case node.Kind != yaml.ScalarNode || node.ShortTag() == "!!null":
 			faultf(node, "%s takes one value", key.Value)
 		default:

@@ -15,6 +15,9 @@ import (
 // ErrSyntax means that a file is not YAML. It comes with the parser's words, which can quote it.
 var ErrSyntax = errors.New("not YAML")
 
+// ErrEmpty means that there is nothing in a file, or comments alone.
+var ErrEmpty = errors.New("is empty")
+
 // Map reads a file that is one YAML map. Errors call the file by its kind, such as "routes file",
 // and name the fields that belong into it.
 func Map(text []byte, kind, fields string) (*yaml.Node, error) {
@@ -22,7 +25,7 @@ func Map(text []byte, kind, fields string) (*yaml.Node, error) {
 	var whole, more yaml.Node
 	switch err := decoder.Decode(&whole); {
 	case errors.Is(err, io.EOF):
-		return nil, fmt.Errorf("the %s is empty", kind)
+		return nil, fmt.Errorf("the %s %w", kind, ErrEmpty)
 	case err != nil:
 		return nil, fmt.Errorf("%w: %w", ErrSyntax, err)
 	}

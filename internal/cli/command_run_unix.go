@@ -44,7 +44,7 @@ func (r *commandRun) under(ctx context.Context, obtain func(context.Context) (te
 	err = h.open(life)
 	if !waiting() || err != nil {
 		h.giveBack(nil)
-		return errors.Join(context.Cause(ctx), err)
+		return laterError{errors.Join(context.Cause(ctx), err)}
 	}
 	ended, err := supervise.Run(h, r.command, supervise.Allowed(h.TTL(), r.grace), signals, r.warnings)
 	h.giveBack(&ended)

@@ -89,7 +89,10 @@ func (r *workerRun) obtain(ctx context.Context, service *client.Client) (*held, 
 			return h, nil
 		}
 		left := r.wait - time.Since(began)
-		if ctx.Err() != nil || !isAny(err, client.ErrExhausted, client.ErrQuarantined, client.ErrUnavailable, client.ErrUnknownOutcome, holder.ErrLate) {
+		if ctx.Err() != nil {
+			return nil, laterError{err}
+		}
+		if !isAny(err, client.ErrExhausted, client.ErrQuarantined, client.ErrUnavailable, client.ErrUnknownOutcome, holder.ErrLate) {
 			return nil, err
 		}
 		named := redisstore.RetryAfter(err)

@@ -1,6 +1,8 @@
 package cli
 
 import (
+	"context"
+	"io"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -169,6 +171,10 @@ func TestWorkerRunWithoutAnIdToBeHad(t *testing.T) {
 		one.ready()
 		two.ready()
 		runUnderLease(t, at, nil, `echo ready`).exits(tryLater, "Try again in", "--wait")
+		ended, end := context.WithCancel(t.Context()) // as by a signal
+		end()
+		args := append(append([]string{"worker", "run", "--wait", "1h"}, at...), "orders", "--", "true")
+		expect.Equal(t, "exit code after a signal during the wait", run(ended, args, os.Getenv, io.Discard, io.Discard), tryLater)
 		four := runUnderLease(t, at, []string{"--wait", "1h"}, `echo ready`)
 		_ = one.cmd.Process.Signal(syscall.SIGTERM)
 		four.exits(done)

@@ -84,6 +84,15 @@ func TestCommandAtARedisSaysWhatItFailedWith(t *testing.T) {
 	}
 }
 
+// A command without a service says what to try.
+func TestCommandWithoutAServiceSaysWhatToTry(t *testing.T) {
+	for _, args := range []string{"incr orders", "lock ls", "worker run orders -- true", "lock run a -- true", "id segment a"} {
+		execute(t, map[string]string{"COATCHECK_SERVER": "http://127.0.0.1:1"}, strings.Fields(args)...).exits(tryLater, "connection refused", "coatcheck serve", "--redis")
+	}
+	at := map[string]string{"COATCHECK_SERVER": serve(t).banner.URL}
+	execute(t, at, "counter", "get", "nonsense").exits(failed, "Nothing has that name")
+}
+
 // What the service in this process does not need is not made: a command asks once and ends.
 func TestServiceOfACommandLeasesNoWorkerID(t *testing.T) {
 	at := []string{"--redis", redistest.Start(t).URL()}

@@ -2,6 +2,8 @@ package cli
 
 import (
 	"errors"
+	"fmt"
+	"net"
 	"slices"
 
 	"github.com/spf13/cobra"
@@ -114,7 +116,15 @@ func (p *program) either(c *cobra.Command, s *source, atService func(*client.Cli
 		return configError(err)
 	}
 	defer service.CloseIdleConnections()
-	return atService(service)
+	return unreached(atService(service))
+}
+
+// unreached adds to the error of a service that was not reached at all what to try.
+func unreached(err error) error {
+	if dial, ok := errors.AsType[*net.OpError](err); ok && dial.Op == "dial" {
+		return fmt.Errorf("%w\nIs there a service (coatcheck serve)? --server names another, --redis goes straight to a Redis", err)
+	}
+	return err
 }
 
 // straight runs a command on its own connection to Redis.

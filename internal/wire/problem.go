@@ -67,7 +67,7 @@ var catalogue = map[Code]Kind{
 	KeyMalformed:        {400, "The idempotency header is malformed", false, "The handler did not run. An Idempotency-Key is one RFC 8941 string of 1 to 255 characters, with or without its quotes; an Idempotency-Token is one token as POST /token gave it. Send one of them, once."},
 	Unauthorized:        {401, "Who is asking is not known", false, "Nothing was done. Show an API key, as Authorization: Bearer cck_… or as X-API-Key, or a client certificate that the service knows."},
 	Forbidden:           {403, "Refused", false, "Nothing was done. The detail says what is missing: a role, or the right to use that name. Ask the operator of the service for a key that has it. Refused, too, are a browser that asks ahead of its user or for a page of another origin, and a request under a name that is none of the service's: --cors-origins and --allowed-hosts name those that are good."},
-	NotFound:            {404, "There is nothing here", false, "Look at the path; GET / lists what there is."},
+	NotFound:            {404, "There is nothing here", false, "Nothing has that name, or that path; GET / lists what there is."},
 	MethodNotAllowed:    {405, "The path does not take this method", false, "The Allow header lists the methods that it takes."},
 	InProgress:          {409, "The first attempt is still running", true, "The handler did not run again. Ask again after Retry-After: the answer of the first attempt will be there, or the truth about it."},
 	IdempotencyUnknown:  {409, "The outcome of the first attempt is unknown", false, "The first attempt began and ended without an answer. It may have had its effect: look at the effect itself before you start a new operation with a new token."},

@@ -31,11 +31,11 @@ type examination struct {
 
 func (p *program) doctorCommand() *cobra.Command {
 	command := &cobra.Command{
-		Use: "doctor", Short: "Look at a Redis, or at a running service, and say what is wrong and what ends it", Args: noArgs,
-		Long: "Look at a Redis (--redis), or at a running service (--server): the worst is told first, each with what it risks for tokens, worker ids, counters and locks, and the line\n" +
-			"that ends it. Give --ack, --clock-skew, --store-timeout and --prefix as the service has them.\n\n" +
-			"Nothing is changed but one key on each master, which expires after ten seconds: how many replicas confirm it is what --ack can rely on. --read-only leaves it out.\n\n" +
-			"Exit code 0: nothing above a note; 1: something at --fail-on or above; 75: no server could be asked.",
+		Use: "doctor", Short: "Look at a Redis, or at a running service, and say what is wrong", Args: noArgs,
+		Long: "Look at a Redis (--redis), or at a running service (--server): the worst is told first, each with what it risks, and the line that ends it.\n" +
+			"Give --ack, --clock-skew, --store-timeout and --prefix as the service has them.\n\n" +
+			"Nothing is changed but one key on each master, which expires after ten seconds: how many replicas confirm it is what --ack can rely on.\n\n" +
+			"Exit code 1: something at --fail-on or above; 75: no server could be asked; else 0.",
 	}
 	e := &examination{}
 	own := []*config.Setting{

@@ -37,6 +37,7 @@ func TestHelpOfHealthcheckHasItsFlagsOnly(t *testing.T) {
 func TestHelpOfACommandBeginsWithItsOwnFlags(t *testing.T) {
 	help := execute(t, nil, "incr", "--help").exits(done).stdout
 	expect.Contains(t, "help of incr", help, "\nFlags:\n      --by int ")
+	lacks(t, "help of incr", help, "embedded:") // which it refuses, and does without
 	if own, service := strings.Index(help, "--by int"), strings.Index(help, "\nService:\n"); service < own {
 		t.Errorf("help of incr: got the service's flags at %d, want them after the command's own at %d", service, own)
 	}

@@ -67,6 +67,9 @@ func bindSome(flags *pflag.FlagSet, l *config.Sources, names []string, help stri
 		}
 	}
 	l.Bind(flags, own)
+	if redis := flags.Lookup("redis"); redis != nil {
+		redis.DefValue = "" // without it a service is asked, or no store
+	}
 	l.Table = append(l.Table, rest...)
 }
 

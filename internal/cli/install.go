@@ -30,6 +30,8 @@ func (p *program) installCommand() *cobra.Command {
 	}
 }
 
+const wrongFile = "%w; name the file, in a folder that may be written"
+
 // copyProgram copies a program. The file exists whole or not at all: it replaces an older one at
 // the end, which goes on if it runs.
 func copyProgram(from, to string) (err error) {
@@ -40,7 +42,7 @@ func copyProgram(from, to string) (err error) {
 	defer program.Close()
 	copied, err := os.CreateTemp(filepath.Dir(to), ".coatcheck-*")
 	if err != nil {
-		return fmt.Errorf("%w; is its folder there, and may it be written?", err)
+		return fmt.Errorf(wrongFile, err)
 	}
 	defer func() {
 		if err != nil {
@@ -51,5 +53,8 @@ func copyProgram(from, to string) (err error) {
 	if err = errors.Join(err, copied.Chmod(0o755), copied.Sync(), copied.Close()); err != nil {
 		return err
 	}
-	return os.Rename(copied.Name(), to)
+	if err = os.Rename(copied.Name(), to); err != nil {
+		err = fmt.Errorf(wrongFile, err)
+	}
+	return err
 }

@@ -38,10 +38,10 @@ func TestInstallThatFailsLeavesNothing(t *testing.T) {
 	if err := os.Mkdir(filepath.Join(folder, "taken"), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	if err := copyProgram(os.Args[0], filepath.Join(folder, "taken")); err == nil {
-		t.Error("a folder was replaced by a program")
+	if err := copyProgram(os.Args[0], filepath.Join(folder, "taken")); err == nil || !strings.Contains(err.Error(), "name the file, in a folder") {
+		t.Errorf("a folder in the place of a file: %v", err)
 	}
-	if err := copyProgram(os.Args[0], filepath.Join(folder, "missing", "coatcheck")); err == nil || !strings.Contains(err.Error(), "is its folder there") {
+	if err := copyProgram(os.Args[0], filepath.Join(folder, "missing", "coatcheck")); err == nil || !strings.Contains(err.Error(), "name the file, in a folder") {
 		t.Errorf("a folder that is not there: %v", err)
 	}
 	if entries, err := os.ReadDir(folder); err != nil || len(entries) != 1 {

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"crypto/tls"
 	"fmt"
 	"io"
 	"net/http"
@@ -23,14 +24,15 @@ func (p *program) healthcheckCommand() *cobra.Command {
 }
 
 func (p *program) healthcheck(ctx context.Context, c *config.Service) error {
-	web := &http.Client{}
+	var secure *tls.Config
 	if c.TLSCert != "" {
-		secure, err := c.TLSFiles().Itself()
-		if err != nil {
+		var err error
+		if secure, err = c.TLSFiles().Itself(); err != nil {
 			return err
 		}
-		web.Transport = &http.Transport{TLSClientConfig: secure}
 	}
+	// and without the environment's proxy, which is not on this machine
+	web := &http.Client{Transport: &http.Transport{TLSClientConfig: secure}}
 	defer web.CloseIdleConnections()
 	url := c.Scheme() + reachable(c.Listen) + "/readyz"
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)

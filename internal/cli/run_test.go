@@ -2,6 +2,10 @@ package cli
 
 import (
 	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
 	"strings"
 	"testing"
 
@@ -103,6 +107,18 @@ func TestServeComesUpWithoutItsRedisAndSaysSo(t *testing.T) {
 	p.answers(503, "GET", "/readyz", "")
 	redis.Restart()
 	eventually(t, "it recovers by itself", func() bool { return p.do("GET", "/incr/a", "").status == 200 })
+}
+
+// The service that it asks is on this machine, where the environment's proxy is not.
+func TestHealthcheckAsksNoProxy(t *testing.T) {
+	t.Parallel()
+	proxy := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	defer proxy.Close()
+	check := exec.Command(built(t), "healthcheck", "--listen", "0.0.0.1:8080") // of no machine
+	check.Env = append(os.Environ(), asProgram+"=1", "HTTP_PROXY="+proxy.URL, "NO_PROXY=")
+	if out, err := check.CombinedOutput(); err == nil {
+		t.Errorf("a service that is not there is ready: %s", out)
+	}
 }
 
 func TestPortInUseSaysWhatToDo(t *testing.T) {

@@ -256,6 +256,17 @@ func TestInspectRefusesWhatHasNoRedis(t *testing.T) {
 	}
 }
 
+// What keeps it from one master is said once.
+func TestSweepEndsWithItsFirstFault(t *testing.T) {
+	t.Parallel()
+	srv := redistest.Start(t)
+	store := storetest.Open(t, redisstore.Config{URL: srv.URL()})
+	srv.Kill()
+	_, err := redisprobe.Sweep(t.Context(), store, "bench:", "counters", "workers")
+	expect.Error(t, "Sweep without its Redis", err, redisstore.ErrUnavailable)
+	expect.Equal(t, fmt.Sprintf("times that the cause stands in %q", err), strings.Count(fmt.Sprint(err), "refused"), 1)
+}
+
 func TestSweepRemovesWhatBeginsWithAText(t *testing.T) {
 	t.Parallel()
 	storetest.Each(t, func(t *testing.T, store *redisstore.Store) {

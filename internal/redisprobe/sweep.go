@@ -34,7 +34,9 @@ func Sweep(ctx context.Context, store *redisstore.Store, beginning string, kinds
 		removed += n
 		mu.Unlock()
 		for _, kind := range kinds {
-			err = errors.Join(err, forget(ctx, node, store.Key(kind, "names"), beginning))
+			if err == nil {
+				err = forget(ctx, node, store.Key(kind, "names"), beginning)
+			}
 		}
 		return err
 	})

@@ -30,7 +30,7 @@ func healthy(addr string, master bool) Inspected {
 		Config: map[string]string{
 			"appendfsync": "always", "save": "", "min-replicas-to-write": "1", "min-replicas-max-lag": "10", "repl-backlog-size": "67108864", "repl-diskless-sync": "yes", "repl-diskless-sync-delay": "0", "replica-priority": "100",
 			"replica-serve-stale-data": "no", "replica-read-only": "yes", "maxclients": "10000", "timeout": "0", "tcp-keepalive": "300", "busy-reply-threshold": "5000",
-			"notify-keyspace-events": "", "protected-mode": "yes", "requirepass": "set", "disable-thp": "yes", "cluster-require-full-coverage": "no", "cluster-allow-replica-migration": "no",
+			"notify-keyspace-events": "", "protected-mode": "yes", "disable-thp": "yes", "cluster-require-full-coverage": "no", "cluster-allow-replica-migration": "no",
 		},
 		Clock:  Clock{Within: 100 * time.Microsecond},
 		Ping:   Latency{N: 200, P50: time.Millisecond, P99: 2 * time.Millisecond, Max: 3 * time.Millisecond},
@@ -45,7 +45,7 @@ func patient() (*Inspection, *Settings) {
 	master.Reach = &Reach{Asked: 1, Got: 1, Took: time.Millisecond}
 	facts := &Inspection{Mode: redisstore.Sentinel, LoggedIn: true, TLS: true, Servers: []Inspected{master, replica}}
 	for _, addr := range []string{"10.0.0.1:26379", "10.0.0.2:26379", "10.0.0.3:26379"} {
-		facts.Sentinels = append(facts.Sentinels, InspectedSentinel{Addr: addr, Master: master.Addr, Quorum: 2, Others: 2, DownAfter: 5 * time.Second, Replicas: []string{replica.Addr}})
+		facts.Sentinels = append(facts.Sentinels, InspectedSentinel{Addr: addr, Master: master.Addr, Quorum: 2, DownAfter: 5 * time.Second, Replicas: []string{replica.Addr}})
 	}
 	return facts, &Settings{Ack: 1}
 }

@@ -29,9 +29,8 @@ type Inspected struct {
 
 	Info map[string]string // INFO, by its names
 
-	// of ConfigNames, those that it told; of requirepass only whether there is one: "set" or ""
-	Config       map[string]string
-	ConfigUnseen string // why there is no Config
+	Config       map[string]string // of the settings that are looked at, those that it told
+	ConfigUnseen string            // why there is no Config
 
 	Missing []string // commands that a store needs and the server does not know; upper case
 	// those that our user may not run; upper case, with their subcommand, such as CLUSTER|SLOTS
@@ -87,14 +86,12 @@ type InspectedSentinel struct {
 	// are any, nothing else but Master is known.
 	Denied []string
 
-	Master          string // address
-	Down            bool   // it holds the master to be down
-	Quorum          int    // sentinels that have to agree that it is
-	Others          int    // other sentinels that it knows
-	DownAfter       time.Duration
-	FailoverTimeout time.Duration
-	Replicas        []string // addresses
-	NoQuorum        string   // why no failover would be possible now
+	Master    string // address
+	Down      bool   // it holds the master to be down
+	Quorum    int    // sentinels that have to agree that it is
+	DownAfter time.Duration
+	Replicas  []string // addresses
+	NoQuorum  string   // why no failover would be possible now
 }
 
 // InspectedCluster is a cluster as its nodes see it.
@@ -109,9 +106,8 @@ type InspectedCluster struct {
 // ClusterNode is one node of a cluster, as the first node that could be asked lists it.
 type ClusterNode struct {
 	Addr   string
-	ID     string
 	Master bool
-	Of     string // a replica's master, by its ID
+	Of     string // a replica's master, by the ID that nodes have
 	Flags  []string
 	Slots  [][2]int // first and last of each range that it serves
 }

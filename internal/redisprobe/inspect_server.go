@@ -15,13 +15,12 @@ import (
 	"github.com/coatcheck/coatcheck/redisstore"
 )
 
-// configNames are the settings of a server that matter to what is kept there.
+// configNames are the settings of a server that package doctor judges. None of them is a secret.
 var configNames = []string{
-	"appendonly", "appendfsync", "no-appendfsync-on-rewrite", "save", "stop-writes-on-bgsave-error",
-	"maxmemory", "maxmemory-policy", "maxclients", "databases",
-	"min-replicas-to-write", "min-replicas-max-lag", "repl-backlog-size", "repl-timeout", "repl-diskless-sync", "repl-diskless-sync-delay", "replica-priority", "replica-serve-stale-data", "replica-read-only",
-	"cluster-require-full-coverage", "cluster-allow-replica-migration", "cluster-node-timeout", "cluster-replica-no-failover",
-	"busy-reply-threshold", "lua-time-limit", "tcp-keepalive", "timeout", "notify-keyspace-events", "protected-mode", "requirepass", "disable-thp",
+	"appendfsync", "no-appendfsync-on-rewrite", "save", "maxclients",
+	"min-replicas-to-write", "min-replicas-max-lag", "repl-backlog-size", "repl-diskless-sync", "repl-diskless-sync-delay", "replica-priority", "replica-serve-stale-data", "replica-read-only",
+	"cluster-require-full-coverage", "cluster-allow-replica-migration", "cluster-replica-no-failover",
+	"busy-reply-threshold", "lua-time-limit", "tcp-keepalive", "timeout", "notify-keyspace-events", "protected-mode", "disable-thp",
 }
 
 func (i *inspector) ask(ctx context.Context, addr, tag string) doctor.Inspected {
@@ -73,11 +72,7 @@ func (i *inspector) settings(ctx context.Context, node *redis.Client, s *doctor.
 			s.ConfigUnseen = err.Error()
 			continue
 		}
-		value, known := told[name]
-		if name == "requirepass" && value != "" {
-			value = "set"
-		}
-		if known {
+		if value, known := told[name]; known {
 			s.Config[name] = value
 		}
 	}

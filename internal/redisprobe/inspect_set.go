@@ -64,9 +64,8 @@ func (i *inspector) sentinel(ctx context.Context, addr string) (found doctor.Ins
 	}
 	found.Master = net.JoinHostPort(master["ip"], master["port"])
 	found.Down = strings.Contains(master["flags"], "_down")
-	found.Quorum, found.Others = number("quorum"), number("num-other-sentinels")
+	found.Quorum = number("quorum")
 	found.DownAfter = time.Duration(number("down-after-milliseconds")) * time.Millisecond
-	found.FailoverTimeout = time.Duration(number("failover-timeout")) * time.Millisecond
 	if err := node.CkQuorum(ctx, i.target.Master).Err(); err != nil {
 		found.NoQuorum = err.Error()
 	}
@@ -179,7 +178,7 @@ func parseNode(line, asked string) (doctor.ClusterNode, bool) {
 	if addr = redisconn.Address(addr); strings.HasPrefix(addr, ":") {
 		addr = asked
 	}
-	node := doctor.ClusterNode{Addr: addr, ID: fields[0], Flags: strings.Split(fields[2], ",")}
+	node := doctor.ClusterNode{Addr: addr, Flags: strings.Split(fields[2], ",")}
 	node.Master = slices.Contains(node.Flags, "master")
 	if !node.Master {
 		node.Of = fields[3]

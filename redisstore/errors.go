@@ -76,5 +76,9 @@ func classify(ctx context.Context, op string, err error, sent, harmless bool) er
 	if ctxErr != nil && !errors.Is(err, ctxErr) {
 		err = fmt.Errorf("%w (%w)", err, ctxErr)
 	}
+	if text := err.Error(); ctxErr == nil && errors.Is(err, redis.Nil) && strings.Contains(text, "sentinels") {
+		// unreachable are all that answer for another master alone
+		err = errors.New(strings.ReplaceAll(text, redis.Nil.Error(), "no master of that name"))
+	}
 	return &Error{Op: op, Class: class, Cause: err}
 }

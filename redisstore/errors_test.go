@@ -70,6 +70,8 @@ func TestRefusalsOfRedisAreRefusals(t *testing.T) {
 		"ASK":             "ASK 3999 127.0.0.1:6381",
 		"CROSSSLOT":       "CROSSSLOT Keys in request don't hash to the same slot",
 		"NOAUTH":          "NOAUTH Authentication required.",
+		"NOAUTH, long":    "ERR Protocol error: unauthenticated multibulk length",
+		"NOAUTH, longer":  "ERR Protocol error: unauthenticated bulk length",
 		"WRONGPASS":       "WRONGPASS invalid username-password pair or user is disabled.",
 		"NOPERM":          "NOPERM this user has no permissions to run the 'evalsha' command",
 		"BUSY":            "BUSY Redis is busy running a script. You can only call SCRIPT KILL or SHUTDOWN NOSAVE.",
@@ -166,6 +168,15 @@ func TestFailureIsClassedByWhetherTheCommandLeft(t *testing.T) {
 				t.Errorf("got %v", err)
 			}
 		})
+	}
+}
+
+// go-redis calls sentinels unreachable that know no master of the name in the URL.
+func TestSentinelsThatKnowNoSuchMasterAreQuotedAsThat(t *testing.T) {
+	cause := fmt.Errorf("redis: all sentinels specified in configuration are unreachable: %w", errors.Join(redis.Nil, io.EOF))
+	err := classify(t.Context(), "op", cause, false, false)
+	if text := err.Error(); !strings.Contains(text, "no master of that name\nEOF") || strings.Contains(text, "redis: nil") {
+		t.Errorf("it says %q", text)
 	}
 }
 

@@ -65,7 +65,7 @@ func IsWrongType(reply redis.Error) bool { return wrongType.MatchString(reply.Er
 // script's inner refusal is quoted inside another text with a dash before its code; since then some
 // have a text of their own. A user's rights are looked at for each command of a script: see the
 // package's comment.
-var refusals = regexp.MustCompile(`(?:^|[ :]-|^ERR )(?:LOADING|READONLY|NOREPLICAS|MISCONF|OOM|CLUSTERDOWN|MASTERDOWN|TRYAGAIN|MOVED|ASK|CROSSSLOT|NOAUTH|NOPERM|WRONGPASS|BUSY|NOSCRIPT|max number of clients|unknown command)\b` +
+var refusals = regexp.MustCompile(`(?:^|[ :]-|^ERR )(?:LOADING|READONLY|NOREPLICAS|MISCONF|OOM|CLUSTERDOWN|MASTERDOWN|TRYAGAIN|MOVED|ASK|CROSSSLOT|NOAUTH|NOPERM|WRONGPASS|BUSY|NOSCRIPT|max number of clients|unknown command|Protocol error: unauthenticated)\b` +
 	`|The user executing the script can't |Unknown (?:Redis )?command called from |ACL failure in script: `)
 
 var wrongType = regexp.MustCompile(`\bWRONGTYPE\b`)

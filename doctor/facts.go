@@ -107,7 +107,6 @@ type InspectedCluster struct {
 type ClusterNode struct {
 	Addr   string
 	Master bool
-	Of     string // a replica's master, by the ID that nodes have
 	Flags  []string
 	Slots  [][2]int // first and last of each range that it serves
 }

@@ -11,7 +11,6 @@ import (
 
 // Service is what a running service was seen to be from outside.
 type Service struct {
-	URL      string
 	Loopback bool // it is on this host
 	Now      time.Time
 

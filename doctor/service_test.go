@@ -12,7 +12,7 @@ var today = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 
 func healthyService() Service {
 	return Service{
-		URL: "https://coatcheck.example", Now: today, Ready: true, ReadyStatus: 200, Store: "sentinel", Ack: 1, Version: "v1", Ours: "v1",
+		Now: today, Ready: true, ReadyStatus: 200, Store: "sentinel", Ack: 1, Version: "v1", Ours: "v1",
 		Clock: Clock{Within: 20 * time.Millisecond}, Latency: Latency{N: 20, P50: time.Millisecond, P99: 2 * time.Millisecond},
 		Anonymous: 401, WithKey: 200, Certificate: &Certificate{NotAfter: today.AddDate(1, 0, 0)}, Problems: 200,
 	}

@@ -55,7 +55,7 @@ func newLook(base, key string, secure *tls.Config) *look {
 			Transport:     &http.Transport{TLSClientConfig: secure, ForceAttemptHTTP2: true, Proxy: http.ProxyFromEnvironment},
 			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 		},
-		facts: doctor.Service{URL: base, Now: time.Now(), Ours: version().Version},
+		facts: doctor.Service{Now: time.Now(), Ours: version().Version},
 	}
 }
 

@@ -159,10 +159,13 @@ func (i *inspector) nodesOf(ctx context.Context, addr string) (nodes []doctor.Cl
 		}
 	}
 	slices.SortFunc(nodes, func(a, b doctor.ClusterNode) int { // masters first
-		if a.Master != b.Master {
-			return cmp.Compare(a.Of, b.Of) // a master's is ""
+		switch {
+		case a.Master == b.Master:
+			return cmp.Compare(a.Addr, b.Addr)
+		case a.Master:
+			return -1
 		}
-		return cmp.Compare(a.Addr, b.Addr)
+		return 1
 	})
 	return nodes, nil
 }
@@ -180,9 +183,6 @@ func parseNode(line, asked string) (doctor.ClusterNode, bool) {
 	}
 	node := doctor.ClusterNode{Addr: addr, Flags: strings.Split(fields[2], ",")}
 	node.Master = slices.Contains(node.Flags, "master")
-	if !node.Master {
-		node.Of = fields[3]
-	}
 	for _, field := range fields[8:] {
 		if from, to, ok := slotRange(field); ok {
 			node.Slots = append(node.Slots, [2]int{from, to})

@@ -45,6 +45,13 @@ func parsePools(text string) (map[string]workerlease.Pin, error) {
 	return pins, nil
 }
 
+// partForms says what belongs into a part of a pool.
+var partForms = map[string]string{
+	"epoch":      "a time, such as 2020-01-01T00:00:00Z",
+	"datacenter": "a whole number",
+	"ttl":        "a duration from 100ms to 24h, such as 30s",
+}
+
 // parsePin reads one pool. What is left out is a new pool's default; a TTL is then not pinned.
 func parsePin(parts map[string]string) (pin workerlease.Pin, err error) {
 	layout, epoch, datacenter := snowflake.MustLayout(snowflake.DefaultLayout), snowflake.DefaultEpoch, 0
@@ -60,10 +67,13 @@ func parsePin(parts map[string]string) (pin workerlease.Pin, err error) {
 		case "ttl":
 			pin.TTL, err = time.ParseDuration(text)
 			if err == nil && (pin.TTL < workerlease.MinTTL || pin.TTL > workerlease.MaxTTL) {
-				err = fmt.Errorf("%v: %v to %v", pin.TTL, workerlease.MinTTL, workerlease.MaxTTL)
+				err = strconv.ErrRange
 			}
 		default:
 			err = errors.New("a pool has layout, epoch, datacenter and ttl")
+		}
+		if form := partForms[part]; err != nil && form != "" {
+			err = fmt.Errorf("%q is not %s", text, form)
 		}
 		if err != nil {
 			return pin, fmt.Errorf("%s: %w", part, err)

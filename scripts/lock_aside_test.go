@@ -130,6 +130,28 @@ func TestHeirThatIsLateIsTheFirstAgain(t *testing.T) {
 	})
 }
 
+// A writer's poll lets in the readers before it, once a lease has ended: its reply says until when at
+// most.
+func TestPollThatServesOthersSaysUntilWhen(t *testing.T) {
+	each(t, func(t *testing.T, b *box) {
+		b.hold(ask{token: "a"})
+		for _, token := range []string{"r", "q"} {
+			b.enter(ask{token: token, mode: "s", inbox: "in"})
+			b.tick()
+		}
+		w := ask{token: "w", inbox: "in-w"}
+		b.enter(w)
+		b.do("DEL", lockKeys[0]) // it ends
+		reply := b.enter(w)
+		word(t, reply, "waiting", 2)
+		between(t, "left of the readers' windows", number(t, reply[2]), minute-slack, minute)
+		w.token, w.inbox = "v", ""
+		reply = b.enter(w)
+		word(t, reply, "held", 2)
+		between(t, "left for one who does not wait", number(t, reply[2]), minute-slack, minute)
+	})
+}
+
 // A fence is remembered for a minute after the lock is free, however long its lease was; and longer
 // where it is ahead of the server's time, which alone makes later ones larger.
 func TestFenceIsRememberedForAMinuteAfterTheRelease(t *testing.T) {

@@ -80,7 +80,11 @@ local function left()
   if state.kind == 'x' then
     return integer(redis.call('PTTL', lock))
   end
-  return state.kind == '' and '0' or integer(state.soonest - now) -- where it is free, more waiters are to be set aside
+  local soonest = state.kind == '' and now or math.huge -- where it is free, more waiters are to be set aside
+  for _, holder in pairs(state.together) do
+    soonest = math.min(soonest, holder.till)
+  end
+  return integer(soonest - now)
 end
 
 local blocked = false

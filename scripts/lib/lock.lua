@@ -19,7 +19,7 @@ end
 -- read_lock returns the state of a lock that has this value: kind is its mode, or '' for a free
 -- lock. Of joint holders only those with an open lease count.
 local function read_lock(value, fences, holders)
-  local state = {value = value, kind = '', last = read_fence(fences), together = {}, ended = {}, used = 0, capacity = 0, soonest = math.huge}
+  local state = {value = value, kind = '', last = read_fence(fences), together = {}, ended = {}, used = 0, capacity = 0}
   local mark = value and string.sub(value, 1, 22)
   if not value then
     return state
@@ -33,7 +33,6 @@ local function read_lock(value, fences, holders)
     if holder.till > now then
       state.together[found[i]] = holder
       state.used = state.used + holder.permits
-      state.soonest = math.min(state.soonest, holder.till)
       state.kind = mark == marks.s and 's' or 'p'
     else
       state.ended[#state.ended + 1] = found[i]

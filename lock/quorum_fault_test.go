@@ -19,7 +19,7 @@ func TestContextOfAQuorumsHolderEndsBeforeAnotherCanHold(t *testing.T) {
 	for _, fate := range []redistest.Fate{redistest.Swallow, redistest.CutBefore, redistest.CutAfter} {
 		field := startField(t, 3)
 		remote, near := field.far(t, grantAtOnce), field.near(t, grantAtOnce)
-		held := mustQuorum(t, remote, "cut", Request{TTL: 2 * time.Second})
+		held := mustQuorum(t, remote, "cut", Request{TTL: 3 * time.Second})
 		everywhere(t, near, held)
 		for _, link := range field.links {
 			link.set(fate)
@@ -90,11 +90,7 @@ func TestLostAnswersLeaveNoLockBehind(t *testing.T) {
 func TestValidityCountsFromBeforeTheFirstRequest(t *testing.T) {
 	t.Parallel()
 	field := startField(t, 3)
-	var urls []string
-	for _, server := range field.servers {
-		urls = append(urls, server.URL())
-	}
-	locks := openQuorum(t, urls, redisstore.Config{Timeout: patient}, grantAtOnce)
+	locks := openQuorum(t, field.urls(), redisstore.Config{Timeout: patient}, grantAtOnce)
 	release(t, mustQuorum(t, locks, "known", Request{})) // the scripts are
 	for _, server := range field.servers[:2] {
 		server.Pause()

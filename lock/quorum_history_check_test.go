@@ -66,7 +66,7 @@ func TestHistoryOfAQuorumUnderFaultsIsInOrder(t *testing.T) {
 	var holders sync.WaitGroup
 	defer holders.Wait()
 	defer cancel()
-	ready(t, field.near(t, config))
+	field.ready(t, field.near(t, config))
 	for i := range 6 {
 		locks := field.near(t, config)
 		if i%2 == 0 {

@@ -12,7 +12,7 @@ import (
 func aMajorityOfTwo(t *testing.T, field *field, config Config, request Request) (locks, others *QuorumLocks, held *Lock) {
 	t.Helper()
 	locks, others = field.far(t, config), field.near(t, config)
-	ready(t, others)
+	field.ready(t, others)
 	field.links[2].set(redistest.CutBefore)
 	held = mustQuorum(t, locks, "loss", request)
 	return locks, others, held
@@ -23,7 +23,6 @@ func aMajorityOfTwo(t *testing.T, field *field, config Config, request Request) 
 func TestServerThatRestartsEmptyGrantsNothingUntilOldLeasesHaveEnded(t *testing.T) {
 	t.Parallel()
 	field := startField(t, 3)
-	careful := Config{LongestTTL: 2 * time.Second, Skew: 10 * time.Millisecond, Window: MinTTL}
 	locks, others, held := aMajorityOfTwo(t, field, careful, Request{})
 	for i := range 2 { // no renewal comes through any more
 		field.links[i].set(redistest.CutBefore)
@@ -64,7 +63,6 @@ func TestServerThatRestartsEmptyGrantsNothingUntilOldLeasesHaveEnded(t *testing.
 func TestNoSecondHolderWhenAllServersRestartEmpty(t *testing.T) {
 	t.Parallel()
 	field := startField(t, 3)
-	careful := Config{LongestTTL: 2 * time.Second, Skew: 10 * time.Millisecond, Window: MinTTL}
 	_, others, held := aMajorityOfTwo(t, field, careful, Request{})
 	for i := range 2 {
 		field.links[i].set(redistest.Swallow)
@@ -106,8 +104,10 @@ func TestQuorumThatGrantsAfterALossLetsTwoHold(t *testing.T) {
 func TestLockOutlivesServersThatAreReplacedOneByOne(t *testing.T) {
 	t.Parallel()
 	field := startField(t, 3)
-	locks := field.near(t, Config{LongestTTL: 2 * time.Second, Skew: 10 * time.Millisecond, Window: MinTTL})
-	ready(t, locks)
+	config := careful
+	config.LongestTTL = 4 * time.Second // as long as a server takes until it grants again
+	locks := field.near(t, config)
+	field.ready(t, locks)
 	held := mustQuorum(t, locks, "replaced", Request{})
 	for _, server := range field.servers {
 		everywhere(t, locks, held)

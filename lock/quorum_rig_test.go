@@ -39,6 +39,13 @@ func connect(t testing.TB, server *redistest.Server) *link {
 func (l *link) set(fate redistest.Fate)      { l.fate.Store(int32(fate)) }
 func (l *link) setRaise(fate redistest.Fate) { l.raise.Store(int32(fate)) }
 
+// answerLimit is how long a server of a quorum may take to answer, or a tenth of the lock's TTL if
+// that is less: a busy machine delays processes.
+const answerLimit = 3 * time.Second
+
+// careful is for servers that lose leases.
+var careful = Config{LongestTTL: 6 * time.Second, Skew: 10 * time.Millisecond, Window: MinTTL}
+
 // field is some servers and the links to them.
 type field struct {
 	servers []*redistest.Server
@@ -56,24 +63,30 @@ func startField(t testing.TB, n int) *field {
 	return f
 }
 
-// near are the locks of a process that goes to the servers directly.
-func (f *field) near(t testing.TB, config Config) *QuorumLocks {
-	t.Helper()
-	var urls []string
+func (f *field) urls() (urls []string) {
 	for _, server := range f.servers {
 		urls = append(urls, server.URL())
 	}
-	return openQuorum(t, urls, redisstore.Config{}, config)
+	return urls
+}
+
+func (f *field) linkURLs() (urls []string) {
+	for _, link := range f.links {
+		urls = append(urls, link.URL())
+	}
+	return urls
+}
+
+// near are the locks of a process that goes to the servers directly.
+func (f *field) near(t testing.TB, config Config) *QuorumLocks {
+	t.Helper()
+	return openQuorum(t, f.urls(), redisstore.Config{Timeout: answerLimit}, config)
 }
 
 // far are the locks of a process that goes through the links.
 func (f *field) far(t testing.TB, config Config) *QuorumLocks {
 	t.Helper()
-	var urls []string
-	for _, link := range f.links {
-		urls = append(urls, link.URL())
-	}
-	return openQuorum(t, urls, redisstore.Config{Timeout: 500 * time.Millisecond}, config)
+	return openQuorum(t, f.linkURLs(), redisstore.Config{Timeout: answerLimit}, config)
 }
 
 // openQuorum opens locks that are closed with the test. Tests that are not about losses use
@@ -95,9 +108,15 @@ func openQuorum(t testing.TB, urls []string, store redisstore.Config, config Con
 // grantAtOnce is for servers that lose nothing.
 var grantAtOnce = Config{AfterLoss: GrantAfterLoss, Owner: "tester", Window: MinTTL}
 
-// ready waits until every single server grants.
-func ready(t testing.TB, locks *QuorumLocks) {
+// ready waits until every single server grants, as if all had been in use for longer than any
+// lease.
+func (f *field) ready(t *testing.T, locks *QuorumLocks) {
 	t.Helper()
+	for i, each := range locks.each {
+		if locks.config.AfterLoss == WaitAfterLoss {
+			trust(t, each, f.servers[i])
+		}
+	}
 	expect.Eventually(t, "every server grants", func() bool {
 		all := true // each is asked, so that all of them wait at the same time
 		for _, each := range locks.each {

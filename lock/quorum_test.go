@@ -149,7 +149,7 @@ func TestQuorumGoesOnWithoutAMinority(t *testing.T) {
 		if n == 5 {
 			field.servers[1].Pause()
 		}
-		const ttl = 2 * time.Second
+		const ttl = 6 * time.Second
 		held, err := mine.Acquire(t.Context(), "minority", Request{TTL: ttl})
 		if err != nil {
 			t.Fatal(err)
@@ -195,10 +195,11 @@ func TestQuorumWithoutAMajorityIsAClearError(t *testing.T) {
 			for i := range 2 {
 				row.harm(field, i)
 			}
-			others := field.near(t, grantAtOnce)
+			urls := field.urls()
 			if row.name == "cut off" {
-				others = field.far(t, grantAtOnce)
+				urls = field.linkURLs()
 			}
+			others := openQuorum(t, urls, redisstore.Config{Timeout: 500 * time.Millisecond}, grantAtOnce)
 			brief := func(ctx context.Context, name string, request Request) (*Lock, error) {
 				request.Wait = time.Nanosecond
 				return others.Acquire(ctx, name, request)
@@ -226,7 +227,7 @@ func TestQuorumWithoutAMajorityIsAClearError(t *testing.T) {
 func TestServersOfAQuorumMayBeOfAnyKind(t *testing.T) {
 	t.Parallel()
 	server, set, cluster := redistest.Start(t), redistest.StartSentinel(t, 1), redistest.StartCluster(t, 3, 0)
-	locks := openQuorum(t, []string{server.URL(), set.URL(), cluster.URL()}, redisstore.Config{}, Config{LongestTTL: 2 * time.Second, Window: MinTTL, Skew: time.Millisecond})
+	locks := openQuorum(t, []string{server.URL(), set.URL(), cluster.URL()}, redisstore.Config{Timeout: answerLimit}, careful)
 	// waits until a majority has lost nothing, and a renewal until the third has not
 	held, err := locks.Acquire(t.Context(), "kinds", Request{})
 	if err != nil {

@@ -204,8 +204,7 @@ func (l *Locks) extend(ctx context.Context, grant Grant) (Grant, error) {
 }
 
 func (l *Locks) renew(ctx context.Context, grant Grant) (scripts.Reply, error) {
-	all := l.keys(grant.Name)
-	keys, fence := []string{all[0], all[1], all[4]}, ""
+	keys, fence := l.keys(grant.Name)[:5], ""
 	if grant.Fence != 0 {
 		fence = strconv.FormatInt(grant.Fence, 10)
 	}

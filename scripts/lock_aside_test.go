@@ -130,8 +130,8 @@ func TestHeirThatIsLateIsTheFirstAgain(t *testing.T) {
 	})
 }
 
-// A writer's poll lets in the readers before it, once a lease has ended: its reply says until when at
-// most.
+// A writer's poll lets in the readers before it, once a lease has ended: its reply says until when
+// at most.
 func TestPollThatServesOthersSaysUntilWhen(t *testing.T) {
 	each(t, func(t *testing.T, b *box) {
 		b.hold(ask{token: "a"})
@@ -149,6 +149,25 @@ func TestPollThatServesOthersSaysUntilWhen(t *testing.T) {
 		reply = b.enter(w)
 		word(t, reply, "held", 2)
 		between(t, "left for one who does not wait", number(t, reply[2]), minute-slack, minute)
+	})
+}
+
+// An heir that began with its message, and never asked for its grant, leaves no place, whether or
+// not it held the lock for long enough to renew it.
+func TestHeirThatNeverAskedLeavesNoPlace(t *testing.T) {
+	each(t, func(t *testing.T, b *box) {
+		for _, mode := range []string{"", "s"} {
+			for _, renews := range []bool{false, true} {
+				b.hold(ask{token: "a"})
+				b.enter(ask{token: "b", mode: mode, inbox: "in"})
+				b.left("a")
+				if renews {
+					word(t, b.run(scripts.LockRenew, lockKeys[:5], tokenOf("b"), hour, ""), "ok", 2)
+				}
+				b.left("b")
+				b.noKeys()
+			}
+		}
 	})
 }
 
@@ -193,7 +212,7 @@ func TestFenceIsRememberedForAsLongAsALockIsHeldTogether(t *testing.T) {
 			between(t, "the fence's expiry after "+after, b.expiry(lockKeys[1])-b.now(), span+minute-slack, span+minute+slack)
 		}
 		b.hold(ask{token: "a", mode: "s", ttl: minute})
-		word(t, b.run(scripts.LockRenew, []string{lockKeys[0], lockKeys[1], lockKeys[4]}, tokenOf("a"), day, ""), "ok", 2)
+		word(t, b.run(scripts.LockRenew, lockKeys[:5], tokenOf("a"), day, ""), "ok", 2)
 		remembered("a renewal", day)
 		b.hold(ask{token: "b", mode: "s", ttl: minute})
 		remembered("a shorter lease beside it", day)

@@ -303,7 +303,7 @@ func TestPermitsAreCounted(t *testing.T) {
 func TestRenewalIsForTheHolderAlone(t *testing.T) {
 	each(t, func(t *testing.T, b *box) {
 		renew := func(token, fence string) []string {
-			return b.run(scripts.LockRenew, []string{lockKeys[0], lockKeys[1], lockKeys[4]}, tokenOf(token), minute, fence)
+			return b.run(scripts.LockRenew, lockKeys[:5], tokenOf(token), minute, fence)
 		}
 		for _, mode := range []string{"", "s"} {
 			want(t, renew("a", ""), "lost")
@@ -385,7 +385,7 @@ func TestEachFenceOfARunIsThatOfTheGrant(t *testing.T) {
 			return b.hold(ask{token: "a", mode: mode})
 		}
 		renew := func(fence int64) string {
-			return b.run(scripts.LockRenew, []string{lockKeys[0], lockKeys[1], lockKeys[4]}, tokenOf("a"), minute, fence)[0]
+			return b.run(scripts.LockRenew, lockKeys[:5], tokenOf("a"), minute, fence)[0]
 		}
 		breaking := func(fence int64) []string {
 			return b.run(scripts.LockBreak, lockKeys[:5], fence, terms(hour, minute, "0", 0))

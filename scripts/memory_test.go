@@ -86,9 +86,9 @@ var keepings = []keeping{
 	{"refused by an operator", scripts.OperationSettle, tokenKey, abandoned("refused", "", hour, "digest", ""), "ok"},
 	{"not begun", scripts.OperationSettle, tokenKey, abandoned("not-begun", "", hour, "digest", ""), "ok"},
 	{"not begun, again", scripts.OperationSettle, tokenKey, settled("not-begun", "", hour, "digest", ""), "already"},
-	{"lock renewed", scripts.LockRenew, renewed, held("", tokenOf("a"), hour, ""), "ok"},
-	{"shared lock renewed", scripts.LockRenew, renewed, together("s", tokenOf("a"), hour, ""), "ok"},
-	{"permits renewed", scripts.LockRenew, renewed, together("p", tokenOf("a"), hour, ""), "ok"},
+	{"lock renewed", scripts.LockRenew, lockKeys[:5], held("", tokenOf("a"), hour, ""), "ok"},
+	{"shared lock renewed", scripts.LockRenew, lockKeys[:5], together("s", tokenOf("a"), hour, ""), "ok"},
+	{"permits renewed", scripts.LockRenew, lockKeys[:5], together("p", tokenOf("a"), hour, ""), "ok"},
 	{"lock of a quorum renewed", scripts.LockRaise, lockKeys[:2], held("", tokenOf("a"), 5, hour), "ok"},
 	{"lock kept on the list", scripts.LockNote, listKey, func(b *box) []any {
 		b.run(scripts.LockNote, listKey, "name", hour)

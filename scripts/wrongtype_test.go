@@ -81,13 +81,22 @@ func breaking(holds string) func(*box) []any {
 	}
 }
 
+// begun is for a renewal by a holder that has not asked for its grant.
+func begun(mode string) func(*box) []any {
+	return func(b *box) []any {
+		b.hold(ask{token: "a"})
+		b.enter(ask{token: "b", mode: mode, inbox: "in"})
+		b.left("a")
+		return []any{tokenOf("b"), hour, ""}
+	}
+}
+
 // What is told of a lock: that its state may be in doubt, or never is.
 var (
 	alone     = ask{token: "a"}
 	newcomer  = ask{token: "c", inbox: "in", span: 1000}
 	newReader = ask{token: "c", mode: "s", inbox: "in", span: 1000}
 	lockTerms = terms(hour, minute, "0", 1000)
-	renewed   = []string{lockKeys[0], lockKeys[1], lockKeys[4]}
 )
 
 // byAnn is for a token that ann has claimed; abandoned, for one that is in doubt as well.
@@ -164,10 +173,14 @@ var misuses = []misuse{
 		b.do("DEL", lockKeys[0])
 		return ask{token: "b", inbox: "in"}.args()
 	}, ""},
-	{"lock_renew: lock", scripts.LockRenew, renewed, 0, held("", tokenOf("a"), hour, ""), ""},
-	{"lock_renew: fences", scripts.LockRenew, renewed, 1, held("", tokenOf("a"), hour, ""), ""},
-	{"lock_renew: fences of one who holds with others", scripts.LockRenew, renewed, 1, held("s", tokenOf("a"), hour, ""), ""},
-	{"lock_renew: holders", scripts.LockRenew, renewed, 2, held("s", tokenOf("a"), hour, ""), ""},
+	{"lock_renew: lock", scripts.LockRenew, lockKeys[:5], 0, held("", tokenOf("a"), hour, ""), ""},
+	{"lock_renew: fences", scripts.LockRenew, lockKeys[:5], 1, held("", tokenOf("a"), hour, ""), ""},
+	{"lock_renew: fences of one who holds with others", scripts.LockRenew, lockKeys[:5], 1, held("s", tokenOf("a"), hour, ""), ""},
+	{"lock_renew: holders", scripts.LockRenew, lockKeys[:5], 4, held("s", tokenOf("a"), hour, ""), ""},
+	{"lock_renew: queue of one who began with its message", scripts.LockRenew, lockKeys[:5], 2, begun(""), ""},
+	{"lock_renew: waiters of one who began with its message", scripts.LockRenew, lockKeys[:5], 3, begun(""), ""},
+	{"lock_renew: queue of one who holds with others", scripts.LockRenew, lockKeys[:5], 2, begun("s"), ""},
+	{"lock_renew: waiters of one who holds with others", scripts.LockRenew, lockKeys[:5], 3, begun("s"), ""},
 	{"lock_leave: lock", scripts.LockLeave, lockKeys, 0, inTurn("", "", tokenOf("a"), "in", lockTerms), ""},
 	{"lock_leave: fences", scripts.LockLeave, lockKeys, 1, inTurn("", "", tokenOf("a"), "in", lockTerms), ""},
 	{"lock_leave: queue", scripts.LockLeave, lockKeys, 2, inTurn("", "", tokenOf("a"), "in", lockTerms), ""},

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/coatcheck/coatcheck/internal/keepalive"
 )
 
 // Requests of one process that ask the same of Redis wait in one local queue. The first of them
@@ -92,7 +94,7 @@ func (e *lease) since() (sent time.Time, good time.Duration) {
 func (e *lease) fresh() bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return !e.doubt && age(e.sent) <= e.good/2
+	return !e.doubt && keepalive.Age(e.sent) <= e.good/2
 }
 
 // current is the grant of the current holder: with its own fence and the remaining lease.

@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"time"
 
+	"github.com/coatcheck/coatcheck/internal/keepalive"
 	"github.com/coatcheck/coatcheck/redisstore"
 	"github.com/coatcheck/coatcheck/scripts"
 )
@@ -151,14 +152,8 @@ func (l *Locks) accept(a *asker, heard notification) (Grant, bool) {
 	grant := Grant{
 		Name: a.name, Token: a.Token, Fence: heard.fence, TTL: a.TTL, Since: heard.now, Until: heard.now.Add(span), Now: heard.now.Add(-time.Since(a.waited.sent)), sent: a.waited.sent, good: span, keys: a.keys,
 	}
-	early := a.enters && heard.poll == a.waited.number && age(a.waited.sent) <= span/2
+	early := a.enters && heard.poll == a.waited.number && keepalive.Age(a.waited.sent) <= span/2
 	return grant, early && l.config.Margin <= span/10 && l.store.Ack() == 0
-}
-
-// age is how long ago a time was, by monotonic or wall time, whichever is longer.
-func age(moment time.Time) time.Duration {
-	now := time.Now()
-	return max(now.Sub(moment), now.Round(0).Sub(moment.Round(0)))
 }
 
 // passed is the grant that Redis passed on when another holder of this process gave the lock back.

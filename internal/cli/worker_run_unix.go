@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/coatcheck/coatcheck/client"
+	"github.com/coatcheck/coatcheck/internal/keepalive"
 	"github.com/coatcheck/coatcheck/internal/supervise"
 	"github.com/coatcheck/coatcheck/snowflake"
 	"github.com/coatcheck/coatcheck/workerlease/holder"
@@ -84,8 +85,13 @@ func (h *held) Window() (supervise.Window, error) {
 	// before all else: a pause between here and the last line makes the end earlier, never later
 	now := supervise.SinceBoot()
 	lease, err := h.Lease()
-	left := lease.NotAfter.Sub(lease.Time) - time.Since(lease.At) - h.late
-	return supervise.Window{Server: lease.NotAfter, Boot: now + left}, err
+	return supervise.Window{Server: lease.NotAfter, Boot: now + remaining(lease) - h.late}, err
+}
+
+// remaining is the rest of a lease's window. A machine may have slept since the lease's clock was
+// read.
+func remaining(lease snowflake.Lease) time.Duration {
+	return lease.NotAfter.Sub(lease.Time) - keepalive.Age(lease.At)
 }
 
 func (h *held) Environment(file string) []string {

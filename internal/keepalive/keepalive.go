@@ -249,3 +249,10 @@ func (k *Keeper) wait(d time.Duration) {
 func jitter(d time.Duration) time.Duration {
 	return d*9/10 + rand.N(d/5+1) //nolint:gosec // it spreads a load, and guessing it gains nothing
 }
+
+// Age is how long ago a moment was, by monotonic or wall time, whichever is longer: the monotonic
+// clock of Linux stands still while a machine sleeps.
+func Age(moment time.Time) time.Duration {
+	now := time.Now()
+	return max(now.Sub(moment), now.Round(0).Sub(moment.Round(0)))
+}

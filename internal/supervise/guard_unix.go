@@ -113,12 +113,15 @@ func (g *Guard) Run(args []string) error {
 	g.tell = json.NewEncoder(out)
 	defer g.file.remove()
 	if err := g.begin(args); err != nil {
-		return g.tell.Encode(report{Failed: err.Error()})
+		return g.tell.Encode(report{Failed: err.Error(), Cut: errors.Is(err, errTooLate)})
 	}
 	told := g.tell.Encode(report{Group: g.group})
 	g.watch() // in any case: if the reports are not read any more, the lifeline has ended, too
 	return errors.Join(told, g.tell.Encode(g.outcome))
 }
+
+// errTooLate means that the lease was lost, not that there is anything wrong with the command.
+var errTooLate = errors.New("its time was over before the command began")
 
 // begin starts the command, unless its time is over.
 func (g *Guard) begin(args []string) error {
@@ -126,7 +129,7 @@ func (g *Guard) begin(args []string) error {
 		return err
 	}
 	if g.isDue() {
-		return errors.New("the window ended before the command began")
+		return errTooLate
 	}
 	path, err := exec.LookPath(args[0])
 	if err != nil {

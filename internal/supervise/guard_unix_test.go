@@ -26,3 +26,15 @@ func TestCommandBeginsInAWindowThatMovedWhileItsGuardBegan(t *testing.T) {
 		return first.Group != 0
 	})
 }
+
+// A lease that is not renewed while a busy machine lets its guard begin is lost, like one that ends
+// a moment later: that is no fault of the command, and harmless to try again.
+func TestLeaseThatEndsBeforeItsCommandBeginsIsLost(t *testing.T) {
+	g, err := startGuard([]string{"true"}, os.Environ(), "", SinceBoot(), Allowance{time.Second, time.Second})
+	if err != nil {
+		t.Fatalf("starting a guard: %v", err)
+	}
+	defer g.stop()
+	expect.Equal(t, "what the guard reports", <-g.reports, report{Cut: true, Failed: errTooLate.Error()})
+	<-g.ended
+}

@@ -101,6 +101,7 @@ func TestVerdictOnACommandThatWasKilled(t *testing.T) {
 		{report{}, true, 0, errLost},
 		{report{Ended: true, Code: 128 + 9}, false, 128 + 9, nil}, // by another process
 		{report{Ended: true, Code: 3}, true, 3, nil},              // just before
+		{report{Failed: errTooLate.Error(), Cut: true}, false, 0, errLost},
 	} {
 		s := &supervision{Lease: &movingLease{}, outcome: row.report, killed: row.killed, cause: errors.New("broken")}
 		code, err := s.verdict()

@@ -3,6 +3,7 @@
 package supervise
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -199,14 +200,14 @@ func (s *supervision) wasCut() bool {
 // verdict is the command's exit code, or why it did not end by itself.
 func (s *supervision) verdict() (code int, err error) {
 	switch {
-	case s.outcome.Failed != "":
+	case s.outcome.Failed != "" && !s.outcome.Cut:
 		return 0, fmt.Errorf("the command could not be started: %s", s.outcome.Failed)
 	case s.outcome.Ended && !s.wasCut():
 		return s.outcome.Code, nil
 	case s.cause == nil && !s.outcome.Cut && !s.over:
 		return 0, errors.New("the command was killed, since the process that guards it was")
 	case s.cause == nil:
-		s.cause = errors.New("no renewal was confirmed in time")
+		s.cause = errors.New(cmp.Or(s.outcome.Failed, "no renewal was confirmed in time"))
 	}
 	return 0, s.Lost(s.cause)
 }

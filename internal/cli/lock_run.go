@@ -73,7 +73,7 @@ func (r *lockRun) settle() error {
 func (r *lockRun) notObtained(err error) error {
 	switch {
 	case isAny(err, client.ErrHeld, lock.ErrHeld):
-		return laterError{fmt.Errorf("%w\nTry again later, or have it wait with --wait 1m. Who holds it: coatcheck lock ls %s", err, r.name)}
+		return laterError{fmt.Errorf("%w\nTry again later, or have it wait with %s. Who holds it: coatcheck lock ls %s", err, longerWait(r.request.Wait), r.name)}
 	case isAny(err, client.ErrUnavailable, client.ErrUnknownOutcome, client.ErrQuarantined, client.ErrLost,
 		redisstore.ErrUnavailable, redisstore.ErrUnknownOutcome, lock.ErrInDoubt, lock.ErrLost):
 		return laterError{err}

@@ -218,7 +218,7 @@ func TestLockRunWithoutALockToBeHad(t *testing.T) {
 			expect.Equal(t, "stdout of the command that "+what, r.stdout.String(), "")
 		}
 		refused("does not wait", runLocked(t, at, nil, `echo ready`), "held by others, since 2", "--wait")
-		refused("waits in vain", runLocked(t, at, []string{"--wait", "300ms"}, `echo ready`))
+		refused("waits in vain", runLocked(t, at, []string{"--wait", "300ms"}, `echo ready`), "a longer --wait than 300ms")
 		waiting := func(n int) {
 			expect.Eventually(t, fmt.Sprintf("%d stand in line", n), func() bool { return lockOf(t, at).Waiting == n })
 		}

@@ -104,9 +104,17 @@ func (r *workerRun) obtain(ctx context.Context, service *client.Client) (*held, 
 	}
 }
 
+// longerWait names a wait that may help where that one, if any, did not.
+func longerWait(was time.Duration) string {
+	if was == 0 {
+		return "--wait 1m"
+	}
+	return "a longer --wait than " + was.String()
+}
+
 // advice is what to try when no worker id could be leased.
 func (r *workerRun) advice(err error, named time.Duration) string {
-	text := "\nTry again later, or have it wait with --wait 1m."
+	text := "\nTry again later, or have it wait with " + longerWait(r.wait) + "."
 	if named > 0 {
 		span := named.Round(time.Millisecond)
 		text = fmt.Sprintf("\nTry again in %v, or have it wait with --wait %v.", span, span)

@@ -21,6 +21,17 @@ func (p *program) lockCommand() *cobra.Command {
 		p.lockRunCommand(), p.lockListCommand(), p.lockBreakCommand())
 }
 
+// again is what has to be repeated to ask at the same place. It quotes no URL, which may have a
+// password in it.
+func (s *source) again() string {
+	for _, name := range []string{"redis", "server"} {
+		if s.weight(name) == 3 {
+			return " --" + name + " …"
+		}
+	}
+	return ""
+}
+
 // acquire waits for a lock as the request says, and holds it: at a service, or straight on Redis.
 type acquire func(ctx context.Context, name string, request client.LockRequest) (heldLock, error)
 

@@ -14,6 +14,7 @@ import (
 
 type lockBreak struct {
 	fence int64
+	again string
 	said  bool // the fence was
 	yes   bool
 }
@@ -31,7 +32,7 @@ func (p *program) lockBreakCommand() *cobra.Command {
 		config.Toggle("yes", "do it", &b.yes))
 	command.ValidArgsFunction = offerLocks(p, s, cobra.ShellCompDirectiveNoFileComp)
 	return p.ask(command, s, func(ctx context.Context, service *client.Client, args []string) error {
-		b.said = s.said("fence")
+		b.said, b.again = s.said("fence"), s.again()
 		return p.breakLock(ctx, service, args[0], *b)
 	})
 }
@@ -47,8 +48,8 @@ func (p *program) breakLock(ctx context.Context, service *client.Client, name st
 		return err
 	}
 	if !b.yes {
-		return usageError{fmt.Errorf("lock %s is held by %s with fence %d, since %s, until %s if it is not renewed; %d wait\nTo take it away: coatcheck lock break %s --fence %d --yes",
-			name, ownerText(holder), holder.Fence, clockText(holder.Since), untilText(holder.Until), shown.Waiting, name, holder.Fence)}
+		return usageError{fmt.Errorf("lock %s is held by %s with fence %d, since %s, until %s if it is not renewed; %d wait\nTo take it away: coatcheck lock break %s --fence %d --yes%s",
+			name, ownerText(holder), holder.Fence, clockText(holder.Since), untilText(holder.Until), shown.Waiting, name, holder.Fence, b.again)}
 	}
 	fence, err := service.BreakLock(ctx, name, holder.Fence)
 	if err != nil {

@@ -19,6 +19,7 @@ type lockRun struct {
 	commandRun
 
 	name    string
+	ls      string // the command that shows who holds it
 	request client.LockRequest
 }
 
@@ -48,6 +49,7 @@ func (p *program) lockRunCommand() *cobra.Command {
 	command.RunE = func(c *cobra.Command, args []string) error {
 		return p.atLocks(c, s, func(ctx context.Context, from acquire) error {
 			r.name, r.command, r.request.Owner = args[0], args[1:], ownerOf(r.request.Owner)
+			r.ls = "coatcheck lock ls " + r.name + s.again()
 			if err := r.settle(); err != nil {
 				return err
 			}
@@ -73,7 +75,7 @@ func (r *lockRun) settle() error {
 func (r *lockRun) notObtained(err error) error {
 	switch {
 	case isAny(err, client.ErrHeld, lock.ErrHeld):
-		return laterError{fmt.Errorf("%w\nTry again later, or have it wait with %s. Who holds it: coatcheck lock ls %s", err, longerWait(r.request.Wait), r.name)}
+		return laterError{fmt.Errorf("%w\nTry again later, or have it wait with %s. Who holds it: %s", err, longerWait(r.request.Wait), r.ls)}
 	case isAny(err, client.ErrUnavailable, client.ErrUnknownOutcome, client.ErrQuarantined, client.ErrLost,
 		redisstore.ErrUnavailable, redisstore.ErrUnknownOutcome, lock.ErrInDoubt, lock.ErrLost):
 		return laterError{err}

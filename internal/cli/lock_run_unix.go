@@ -21,7 +21,7 @@ func (r *lockRun) run(ctx context.Context, from acquire) error {
 		if err != nil {
 			return nil, r.notObtained(err)
 		}
-		return &lockTenure{held, r.request.TTL, time.Now().Add(-supervise.SinceBoot()).Round(0)}, nil
+		return &lockTenure{held, r.request.TTL, r.ls, time.Now().Add(-supervise.SinceBoot()).Round(0)}, nil
 	})
 }
 
@@ -29,6 +29,7 @@ type lockTenure struct {
 	heldLock
 
 	ttl   time.Duration
+	ls    string    // as lockRun has it
 	epoch time.Time // when the boot clock was at zero, by the wall clock as it was at the beginning
 }
 
@@ -75,8 +76,8 @@ func (*lockTenure) Gone(cause error) bool {
 // Lost is the error of a command that was stopped because its lock was lost.
 func (h *lockTenure) Lost(cause error) error {
 	if h.Gone(cause) {
-		return laterError{fmt.Errorf("lock %s, held with fence %d, was lost, and the command killed: %w\nAn operator broke it, Redis lost it, or this machine was paused. Who holds it: coatcheck lock ls %s",
-			h.Name(), h.Fence(), cause, h.Name())}
+		return laterError{fmt.Errorf("lock %s, held with fence %d, was lost, and the command killed: %w\nAn operator broke it, Redis lost it, or this machine was paused. Who holds it: %s",
+			h.Name(), h.Fence(), cause, h.ls)}
 	}
 	return laterError{fmt.Errorf("lock %s, held with fence %d, was lost, and the command stopped before another process could hold it: %w\n"+
 		"Look whether the service, or Redis, can be reached, and start the command again. A longer --ttl outlasts longer outages", h.Name(), h.Fence(), cause)}

@@ -217,7 +217,7 @@ func TestLockRunWithoutALockToBeHad(t *testing.T) {
 			r.exits(tryLater, stderr...)
 			expect.Equal(t, "stdout of the command that "+what, r.stdout.String(), "")
 		}
-		refused("does not wait", runLocked(t, at, nil, `echo ready`), "held by others, since 2", "--wait")
+		refused("does not wait", runLocked(t, at, nil, `echo ready`), "held by others, since 2", "--wait", "coatcheck lock ls deploy "+at[0])
 		refused("waits in vain", runLocked(t, at, []string{"--wait", "300ms"}, `echo ready`), "a longer --wait than 300ms")
 		waiting := func(n int) {
 			expect.Eventually(t, fmt.Sprintf("%d stand in line", n), func() bool { return lockOf(t, at).Waiting == n })
@@ -291,7 +291,7 @@ func TestLockLsAndBreak(t *testing.T) {
 		expect.Equal(t, "waiting in lock ls --json", list.Locks[0].Waiting, 1)
 		run("lock", "ls", "deploy").exits(done).prints("web-1", "PLACE", "web-2")
 
-		run("lock", "break", "deploy").exits(usage, "--fence "+fence+" --yes")
+		run("lock", "break", "deploy").exits(usage, "--fence "+fence+" --yes "+at[0])
 		run("lock", "break", "deploy", "--fence", "5", "--yes").exits(failed, fence+" (web-1)")
 		expect.Equal(t, "waiting after two breaks that were refused", lockOf(t, at).Waiting, 1)
 		isLater(t, "lock break --yes", run("lock", "break", "deploy", "--yes").exits(done).stdout, first)

@@ -21,6 +21,7 @@ type workerRun struct {
 	commandRun
 
 	pool    string
+	again   string // see source.again
 	request client.WorkerRequest
 	wait    time.Duration // how long the lease may take to be had
 	// how far the end of the command's last timestamp may be ahead of its clock
@@ -66,7 +67,7 @@ func (p *program) workerRunCommand() *cobra.Command {
 		config.Span("grace", "5s", 0, time.Hour, "how long CMD may take to end between SIGTERM and SIGKILL; less if the window ends sooner", &r.grace))...)
 	command.ValidArgsFunction = offerPools(p, s, cobra.ShellCompDirectiveDefault)
 	return p.ask(command, s, func(ctx context.Context, service *client.Client, args []string) error {
-		r.pool, r.command, r.request = args[0], args[1:], shape.request(identity, s.said)
+		r.pool, r.command, r.request, r.again = args[0], args[1:], shape.request(identity, s.said), s.again()
 		return r.run(ctx, service)
 	})
 }
@@ -120,7 +121,7 @@ func (r *workerRun) advice(err error, named time.Duration) string {
 		text = fmt.Sprintf("\nTry again in %v, or have it wait with --wait %v.", span, span)
 	}
 	if errors.Is(err, client.ErrQuarantined) {
-		text += " If the pool is new: coatcheck worker create " + r.pool
+		text += " If the pool is new: coatcheck worker create " + r.pool + r.again
 	}
 	return text
 }

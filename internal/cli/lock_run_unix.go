@@ -18,7 +18,10 @@ import (
 func (r *lockRun) run(ctx context.Context, from acquire) error {
 	return r.under(ctx, func(life context.Context) (tenure, error) {
 		held, err := from(life, r.name, r.request)
-		if err != nil {
+		switch {
+		case err != nil && life.Err() != nil:
+			return nil, laterError{err} // a signal has ended the wait
+		case err != nil:
 			return nil, r.notObtained(err)
 		}
 		return &lockTenure{held, r.request.TTL, r.ls, time.Now().Add(-supervise.SinceBoot()).Round(0)}, nil

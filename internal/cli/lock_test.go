@@ -229,6 +229,7 @@ func TestLockRunWithoutALockToBeHad(t *testing.T) {
 		expect.Equal(t, "owner of the second place in lock ls", lockOf(t, at).Queue[1].Owner, "five")
 		_ = four.cmd.Process.Signal(syscall.SIGTERM)
 		refused("is asked to end while it waits", four)
+		lacks(t, "advice to who has ended the wait", four.stderr.String(), "--wait")
 		waiting(1)
 		_ = one.cmd.Process.Signal(syscall.SIGTERM)
 		five.exits(done)

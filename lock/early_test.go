@@ -129,7 +129,7 @@ func TestNotificationThatIsNoGrant(t *testing.T) {
 	t.Parallel()
 	const window = 30 * time.Second
 	poll2 := func(ago time.Duration) poll { return poll{2, time.Now().Add(-ago)} }
-	told := notification{fence: 7, poll: 2, now: time.Now()}
+	told := notification{fence: 7, poll: 2, window: window, now: time.Now()}
 	for _, row := range []struct {
 		name   string
 		config Config
@@ -150,7 +150,6 @@ func TestNotificationThatIsNoGrant(t *testing.T) {
 		{"a longer margin is wanted", Config{Margin: window/10 + 1}, 0, asker{enters: true, waited: poll2(0)}, told, false},
 		{"a TTL that is shorter than the window", Config{}, 0, asker{enters: true, waited: poll2(2 * time.Second), Request: Request{TTL: 3 * time.Second}}, told, false},
 	} {
-		row.config.Window = window
 		if row.a.TTL == 0 {
 			row.a.TTL = time.Minute
 		}
@@ -184,7 +183,7 @@ func TestStaleNotificationGrantsNothing(t *testing.T) {
 }
 
 func FuzzParseNotification(f *testing.F) {
-	for _, text := range []string{"", "t", "t 5 1700000000000 1", "t 5 1700000000000", "t 5 1700000000000 1 2", "t 0 1 1", "t -5 1 1", "t 5 1 0", " 5 1 1", "t  5 1 1", "t x y z", "t 9223372036854775808 1 1"} {
+	for _, text := range []string{"", "t", "t 5 1700000000000 1 1000", "t 5 1700000000000 1", "t 5 1700000000000 1 2 3", "t 0 1 1 1", "t -5 1 1 1", "t 5 1 0 1", "t 5 1 1 0", "t 5 1 1 86400001", " 5 1 1 1", "t  5 1 1 1", "t x y z 1", "t 9223372036854775808 1 1 1"} {
 		f.Add(text)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
@@ -195,8 +194,8 @@ func FuzzParseNotification(f *testing.F) {
 		if what == (notification{}) {
 			return
 		}
-		written := token + " " + strconv.FormatInt(what.fence, 10) + " " + strconv.FormatInt(what.now.UnixMilli(), 10) + " " + strconv.FormatInt(what.poll, 10)
-		if again, same := parseNotification(written); what.fence <= 0 || what.poll <= 0 || again != token || same != what {
+		written := token + " " + strconv.FormatInt(what.fence, 10) + " " + strconv.FormatInt(what.now.UnixMilli(), 10) + " " + strconv.FormatInt(what.poll, 10) + " " + strconv.FormatInt(what.window.Milliseconds(), 10)
+		if again, same := parseNotification(written); what.fence <= 0 || what.poll <= 0 || what.window <= 0 || again != token || same != what {
 			t.Errorf("%q: %q %+v, again %q %+v", text, token, what, again, same)
 		}
 	})

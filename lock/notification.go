@@ -1,8 +1,6 @@
 package lock
 
 import (
-	"errors"
-	"strconv"
 	"strings"
 	"time"
 )
@@ -13,23 +11,19 @@ type notification struct {
 	handed bool  // the lease of a local holder was handed on to it
 	fence  int64 // 0 = it has to ask
 	// the waiter's newest poll that Redis knew when it handed the lock over; 0 = none
-	poll int64
+	poll   int64
+	window time.Duration // for how long Redis keeps the lock for it
 	// by the Redis server, and, unless it was handed over, the local time before Redis was asked
 	now, sent time.Time
 }
 
-// parseNotification parses 'token fence since poll'. A malformed one makes its waiter poll.
+// parseNotification parses 'token fence since poll window'. A malformed one makes its waiter poll.
 func parseNotification(message string) (token string, what notification) {
 	token, rest, _ := strings.Cut(message, " ")
 	words := strings.Fields(rest)
-	if len(words) != 3 {
+	told, err := numbers(words)
+	if err != nil || len(told) != 4 || told[0] <= 0 || told[2] <= 0 || told[3] <= 0 || told[3] > MaxTTL.Milliseconds() {
 		return token, notification{}
 	}
-	fence, err1 := strconv.ParseInt(words[0], 10, 64)
-	since, err2 := strconv.ParseInt(words[1], 10, 64)
-	poll, err3 := strconv.ParseInt(words[2], 10, 64)
-	if errors.Join(err1, err2, err3) != nil || fence <= 0 || poll <= 0 {
-		return token, notification{}
-	}
-	return token, notification{fence: fence, poll: poll, now: time.UnixMilli(since).UTC()}
+	return token, notification{fence: told[0], poll: told[2], window: time.Duration(told[3]) * time.Millisecond, now: time.UnixMilli(told[1]).UTC()}
 }

@@ -357,6 +357,25 @@ func wantDoubt(t *testing.T, err error) *fault.WaitError {
 	return doubt
 }
 
+// Processes may have different claim windows. Redis keeps a lock that is handed over for that of
+// the process which gives it back, and the heir counts on no more.
+func TestHeirCountsOnTheWindowThatItHas(t *testing.T) {
+	bubble(t, func(t *testing.T, store *redisstore.Store) {
+		brief, patient := open(t, store, Config{Window: MinTTL}), open(t, store, Config{Window: 10 * time.Second})
+		for _, request := range []Request{{TTL: time.Second}, {TTL: time.Minute}, {TTL: time.Second, Mode: Shared}} {
+			held := must(t, brief, "window", Request{})
+			heir := settle(t, wait(t, patient, "window", request))
+			release(t, held)
+			got := heir.granted(t)
+			shown := info(t, brief, "window")
+			if lease := shown.Holders[0].Until.Sub(shown.Now); got.Validity() > lease {
+				t.Errorf("%+v: it counts on %v of a lease of %v", request, got.Validity(), lease)
+			}
+			release(t, got)
+		}
+	})
+}
+
 // A lease is kept for whole milliseconds, and its holder counts on no more.
 func TestHolderCountsOnNoPartOfAMillisecond(t *testing.T) {
 	bubble(t, func(t *testing.T, store *redisstore.Store) {

@@ -143,12 +143,12 @@ func (l *Locks) untilPoll(a *asker, reply scripts.Reply) (time.Duration, error) 
 
 // accept returns the grant in a notification, with which its holder begins at once: it asks for the
 // rest of its TTL while it works, if it holds for more than an instant. Redis keeps the lock for it
-// for a claim window from the handover, which was after Redis answered the poll that the
-// notification names. So the holder counts on that long from when it sent that poll, and on no
-// clock of another machine. It asks first if too little of that remains, if more of it is wanted as
-// a margin, or if replicas are to confirm the grant.
+// for the claim window that the notification names, from the handover, which was after Redis
+// answered the poll that it names. So the holder counts on that long from when it sent that poll,
+// and on no clock of another machine. It asks first if too little of that remains, if more of it is
+// wanted as a margin, or if replicas are to confirm the grant.
 func (l *Locks) accept(a *asker, heard notification) (Grant, bool) {
-	span := min(l.config.Window, a.TTL)
+	span := min(heard.window, a.TTL)
 	grant := Grant{
 		Name: a.name, Token: a.Token, Fence: heard.fence, TTL: a.TTL, Since: heard.now, Until: heard.now.Add(span), Now: heard.now.Add(-time.Since(a.waited.sent)), sent: a.waited.sent, good: span, keys: a.keys,
 	}

@@ -119,9 +119,10 @@ local function reaches(channel, message, counts)
   return redis.call('PUBLISH', channel, message) > 0 or not counts
 end
 
--- invitation returns the message that hands the lock to a waiter: 'token fence since look'.
-local function invitation(token, want, state)
-  return table.concat({token, upcoming(state), now_text, want.look}, ' ')
+-- invitation returns the message that hands the lock to a waiter: 'token fence since look ms'; ms
+-- is for how long it has the lock.
+local function invitation(token, want, state, ms)
+  return table.concat({token, upcoming(state), now_text, want.look, integer(ms)}, ' ')
 end
 
 -- most is the number of waiters that one call sets aside or serves. The next call goes on with the
@@ -168,7 +169,7 @@ local function hand_over(lock, fences, queue, waiters, holders, state, me, own, 
       admit(lock, fences, holders, state, token, want, want.ttl, '-')
       drop(queue, waiters, token)
       told[#told + 1] = {token, state.last.number}
-    elseif reaches(want.inbox, invitation(token, want, state), counts) then
+    elseif reaches(want.inbox, invitation(token, want, state, math.min(window, want.ttl)), counts) then
       -- one that has no request under way misses its window, which says nothing of its process
       local heard = want.keeps and counts and want.inbox .. '~' or want.inbox
       admit(lock, fences, holders, state, token, want, math.min(window, want.ttl), heard)

@@ -44,3 +44,12 @@ func TestCallForNamesOfLocksIsBounded(t *testing.T) {
 		}
 	})
 }
+
+// A lease that is about to end is noted as well: the embedded store keeps no key for less than
+// 100 ms.
+func TestNameOfALeaseThatIsAboutToEndIsNoted(t *testing.T) {
+	each(t, func(t *testing.T, b *box) {
+		want(t, b.run(scripts.LockNote, listKey, "brief", 20), "ok")
+		between(t, "the list's expiry", b.expiry(listKey[0])-b.now(), 1, minute)
+	})
+}

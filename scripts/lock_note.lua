@@ -14,5 +14,5 @@ if life == 0 then
   return {'ok'}
 end
 redis.call('ZADD', KEYS[1], integer(till), ARGV[1])
-keep_for(KEYS[1], integer(till - now))
+keep_for(KEYS[1], integer(math.max(till - now, 100))) -- the embedded store has no shorter expiry
 return {'ok'}

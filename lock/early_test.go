@@ -120,6 +120,7 @@ func TestHeirThatCannotAskEndsWithItsWindow(t *testing.T) {
 		t.Errorf("fence %d after %d", after.Fence(), got.Fence())
 	}
 	r.cut.Store(false)
+	wantIs(t, got.Release(t.Context()), ErrLost) // though it has its place in the queue again
 	release(t, after)
 }
 

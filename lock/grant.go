@@ -227,8 +227,14 @@ func (l *Locks) Release(ctx context.Context, grant Grant) error {
 	if free {
 		l.unlist(ctx, grant.Name)
 	}
+	if errors.Is(err, errPlace) {
+		return nil
+	}
 	return err
 }
+
+// errPlace means that a token had a place in the queue, and not the lock.
+var errPlace = fmt.Errorf("%w: it was not held, and had a place in the queue", ErrLost)
 
 // giveLease gives back a token's lock or its place in the queue, and notifies the waiters of this
 // process that have got the lock. It reports whether the token was the only holder.
@@ -238,11 +244,15 @@ func (l *Locks) giveLease(ctx context.Context, keys []string, token string) (fre
 	if err != nil {
 		return false, err
 	}
-	free = reply.Word() == "free"
-	if !free && reply.Word() != "left" {
+	word := reply.Word()
+	if word != "free" && word != "left" && word != "place" {
 		return false, refusal(reply)
 	}
-	return free, l.notifyWaiters(reply, sent)
+	err = l.notifyWaiters(reply, sent)
+	if err == nil && word == "place" {
+		err = errPlace
+	}
+	return word == "free", err
 }
 
 // notifyWaiters notifies the waiters of this process that got the lock in the reply to its release.

@@ -7,12 +7,12 @@
 --        [5] those who hold it together (hash)  [6] the marker of lost state (string, see
 --        lib/lock_doubt); only if a hold-off is among the terms
 -- ARGV   [1] token  [2] inbox of the caller's process, '' = none  [3] terms, see lib/lock_grant
--- Reply  {'free'} only the token held it | {'left'} others hold it, or it was a place in the
---        queue | {'free' or 'left', now, token, fence…} the waiters of the caller's process that
---        got the lock, each for the ttl that it asked for
+-- Reply  {'free'} only the token held it | {'left'} others hold it | {'place'} the token had a place
+--        in the queue alone | {one of these, now, token, fence…} the waiters of the caller's
+--        process that got the lock, each for the ttl that it asked for
 --        | {'gone'} the token has neither: it ended, was released before, or never had one
 -- Units  spans in milliseconds; now in milliseconds since 1970 of this server
--- Effect writes on left
+-- Effect writes unless gone
 local lock, fences, queue, waiters, holders, token = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], ARGV[1]
 local patience, window, counts, span = read_terms(ARGV[3])
 local state = read_lock(value, fences, holders)
@@ -20,7 +20,8 @@ local state = read_lock(value, fences, holders)
 local place = mine and state.last.inbox ~= '-' or not mine and redis.call('ZSCORE', queue, token)
 local records = redis.call('HLEN', waiters)
 redis.call('HLEN', holders) -- an error before anything is written, should it be no hash
-if not mine and not state.together[token] and not place then
+local held = mine or state.together[token]
+if not held and not place then
   return {'gone'}
 end
 if span > 0 then
@@ -29,7 +30,7 @@ end
 if mine then
   redis.call('DEL', lock)
   state.kind = ''
-elseif state.together[token] then
+elseif held then
   withdraw(lock, holders, state, token)
 end
 if place then
@@ -37,7 +38,9 @@ if place then
 end
 state.last.inbox = '-' -- no process has missed a window
 local reply = {'left'}
-if state.kind == '' then
+if not held then
+  reply = {'place'}
+elseif state.kind == '' then
   reply = {'free'}
 end
 if records > 0 and in_doubt(KEYS[6], span) == 0 then -- after the first write, which may be refused when memory is full

@@ -104,7 +104,7 @@ var keepings = []keeping{
 	{"shared lock released by the last", scripts.LockLeave, lockKeys[:5], held("s", tokenOf("a"), "", withoutMarker), "free"},
 	{"shared lock released to a writer", scripts.LockLeave, lockKeys[:5], inTurn("s", "", tokenOf("a"), "in", withoutMarker), "free"},
 	{"permits released", scripts.LockLeave, lockKeys[:5], together("p", tokenOf("a"), "", withoutMarker), "left"},
-	{"place in a queue given up", scripts.LockLeave, lockKeys[:5], inTurn("", "", tokenOf("b"), "in", withoutMarker), "left"},
+	{"place in a queue given up", scripts.LockLeave, lockKeys[:5], inTurn("", "", tokenOf("b"), "in", withoutMarker), "place"},
 	{"lock broken", scripts.LockBreak, lockKeys, brokenOf(""), "broken"},
 	{"shared lock broken", scripts.LockBreak, lockKeys, brokenOf("s"), "broken"},
 	{"worker id renewed", scripts.WorkerRenew, poolKeys, func(b *box) []any { return b.lease(lease{nonce: "n1"}).proof().args() }, "ok"},

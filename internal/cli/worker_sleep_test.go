@@ -29,6 +29,7 @@ func TestTheTimeThatAMachineSleepsIsGoneFromTheWindow(t *testing.T) {
 // asleepFor returns a moment with a wall clock that was read so much, in whole seconds, before the
 // monotonic one: what a machine leaves of it that has slept since.
 func asleepFor(moment time.Time, slept time.Duration) time.Time {
-	*(*uint64)(unsafe.Pointer(&moment)) -= uint64(slept/time.Second) << 30 // where a time.Time has its seconds
+	const place = 30 // of the seconds in the first word of a time.Time
+	*(*uint64)(unsafe.Pointer(&moment)) -= uint64(slept/time.Second) << place
 	return moment
 }

@@ -7,9 +7,9 @@
 --        [5] those who hold it together (hash)  [6] the marker of lost state (string, see
 --        lib/lock_doubt); only if a hold-off is among the terms
 -- ARGV   [1] token  [2] inbox of the caller's process, '' = none  [3] terms, see lib/lock_grant
--- Reply  {'free'} only the token held it | {'left'} others hold it | {'place'} it had a place in the
---        queue alone | {one of these, now, token, fence…} the waiters of the caller's
---        process that got the lock, each for the ttl that it asked for
+-- Reply  {'free'} only the token held it | {'left'} others hold it | {'place'} it had a place in
+--        the queue alone | {one of these, now, token, fence…} the waiters of the caller's process
+--        that got the lock, each for the ttl that it asked for
 --        | {'gone'} the token has neither: it ended, was released before, or never had one
 -- Units  spans in milliseconds; now in milliseconds since 1970 of this server
 -- Effect writes unless gone

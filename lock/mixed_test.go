@@ -1,0 +1,109 @@
+package lock
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/coatcheck/coatcheck/redisstore"
+)
+
+// mixed are requests that may meet at one lock.
+var mixed = []Request{{}, {}, {WholeTTL: true}, {Mode: Shared}, {Mode: Shared}, {Capacity: 3}, {Capacity: 3, Permits: 2}}
+
+// occupancy is how a lock is held, as its holders believe.
+type occupancy struct {
+	mu     sync.Mutex
+	held   map[Mode]int // holders, or permits
+	fence  int64        // the largest so far
+	faults []string
+}
+
+func (o *occupancy) faultf(format string, args ...any) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.faults = append(o.faults, fmt.Sprintf(format, args...))
+}
+
+// count adds a holder, or with sign -1 takes it away.
+func (o *occupancy) count(lock *Lock, request Request, sign int) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.held[request.Mode] += sign * request.Permits
+	others := len(o.held)
+	for _, n := range o.held {
+		if n == 0 {
+			others--
+		}
+	}
+	if others > 1 || o.held[Exclusive] > 1 || o.held[Permits] > 3 {
+		o.faults = append(o.faults, fmt.Sprintf("held at once: %v", o.held))
+	}
+	if sign > 0 && request.Mode == Exclusive && lock.Fence() <= o.fence {
+		o.faults = append(o.faults, fmt.Sprintf("fence %d after %d", lock.Fence(), o.fence))
+	}
+	o.fence = max(o.fence, lock.Fence())
+}
+
+// use asks for the lock once, patiently or not, and gives it back or dies with it.
+func (o *occupancy) use(t *testing.T, draw *rand.Rand, locks *Locks) {
+	millis := func(n int) time.Duration { return time.Duration(draw.IntN(n)) * time.Millisecond }
+	time.Sleep(millis(60))
+	request := mixed[draw.IntN(len(mixed))].withDefaults(locks.config)
+	request.Token, request.TTL, request.Wait = "", 300*time.Millisecond+2*millis(1000), 2*time.Minute
+	patient, dies := draw.IntN(4) > 0, draw.IntN(15) == 0
+	if !patient {
+		request.Wait = time.Millisecond + millis(1500)
+	}
+	lock, err := locks.Acquire(t.Context(), "mixed", request)
+	if err != nil {
+		if patient {
+			o.faultf("a wait for %+v: %v", request, err)
+		}
+		return
+	}
+	o.count(lock, request, 1)
+	select {
+	case <-time.After(millis(200)):
+	case <-lock.Done():
+		o.faultf("%+v: %v", request, lock.Err())
+	}
+	o.count(lock, request, -1)
+	if dies {
+		lock.keeper.Stop()
+		lock.lease.listing.stop()
+		return
+	}
+	if err := lock.Release(t.Context()); err != nil {
+		o.faultf("release of %+v: %v", request, err)
+	}
+}
+
+// Processes with different claim windows ask for one lock in all modes. Some give up, and some die
+// with it. No two hold that exclude each other, and every patient one is served.
+func TestMixedRequestsExcludeEachOtherAndAreServed(t *testing.T) {
+	for seed := range uint64(8) {
+		bubble(t, func(t *testing.T, store *redisstore.Store) {
+			var processes []*Locks
+			for _, window := range []time.Duration{MinTTL, defaultWindow, 5 * time.Second} {
+				processes = append(processes, open(t, store, Config{Window: window}))
+			}
+			o := &occupancy{held: map[Mode]int{}}
+			var all sync.WaitGroup
+			for i := range uint64(12) {
+				draw := rand.New(rand.NewPCG(seed, i))
+				all.Go(func() {
+					for range 6 {
+						o.use(t, draw, processes[draw.IntN(len(processes))])
+					}
+				})
+			}
+			all.Wait()
+			if len(o.faults) > 0 {
+				t.Fatalf("seed %d: %q", seed, o.faults)
+			}
+		})
+	}
+}

@@ -34,9 +34,9 @@ type Lock struct {
 // waited for, for one timeout of the store at most: else it could be granted after its withdrawal.
 //
 // The errors: a *HeldError after Request.Wait or with the context's cause, ErrCapacity, ErrInDoubt
-// if the wait ends before the doubt does, ErrRequest; redisstore.ErrUnavailable
-// (nothing was done), redisstore.ErrUnknownOutcome (the lock may be taken, without a holder, until
-// its TTL has passed).
+// if the wait ends before the doubt does, ErrRequest; redisstore.ErrUnavailable (nothing was done),
+// redisstore.ErrUnknownOutcome (the lock may be taken, without a holder, until its TTL has passed),
+// ErrLost with ErrDeadline (the grant came too late to be counted on).
 func (l *Locks) Acquire(ctx context.Context, name string, request Request) (*Lock, error) {
 	return l.hold(ctx, name, request)
 }

@@ -52,8 +52,11 @@ export function fingerprint(...parts: string[]): string;
 
 /** Asks one service. Each request has a connection of its own, and is sent once. */
 export class Client {
-  /** timeout is how many seconds one request may take, 10 by default. */
-  constructor(url: string, timeout?: number);
+  /**
+   * timeout is how many seconds one request may take, 10 by default; key is an API key, for a
+   * service that asks for one: use https then.
+   */
+  constructor(url: string, timeout?: number, key?: string);
   /** owner is a secret of 16 to 128 characters, new for each attempt. */
   claim(token: string, fingerprint: string, lease: number, policy?: Policy, owner?: string): Promise<Claim>;
   /** Records the answer of the attempt that lease proves. Repeating it is harmless. */

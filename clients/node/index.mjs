@@ -63,12 +63,19 @@ export function fingerprint(...parts) {
 export class Client {
   #url;
   #timeout;
+  #key;
 
-  /** @param {string} url @param {number} [timeout] seconds that one request may take */
-  constructor(url, timeout = 10) {
+  /**
+   * @param {string} url
+   * @param {number} [timeout] seconds that one request may take
+   * @param {string} [key] an API key, for a service that asks for one; use https then
+   */
+  constructor(url, timeout = 10, key = '') {
     this.#url = new URL(url);
     if (!['http:', 'https:'].includes(this.#url.protocol)) throw new TypeError("the service's URL is http://host:port or https://host");
+    if (!/^[!-~]*$/.test(key)) throw new TypeError('the API key has characters that no key has');
     this.#timeout = timeout;
+    this.#key = key;
   }
 
   /**
@@ -112,6 +119,7 @@ export class Client {
   async #post(token, verb, whole, message, lease, timeout = this.#timeout) {
     const body = message === undefined ? '' : JSON.stringify(message);
     const headers = { 'Content-Type': 'application/json', Accept: 'application/json', 'Content-Length': Buffer.byteLength(body) };
+    if (this.#key) headers.Authorization = `Bearer ${this.#key}`;
     if (lease !== undefined) headers['Lease-Token'] = lease; // never in the path: paths are logged
     const path = `${this.#url.pathname.replace(/\/$/, '')}/token/${encodeURIComponent(token)}/${verb}`;
     const { status, type, wait, text } = await send(this.#url, path, headers, body, timeout * 1000);

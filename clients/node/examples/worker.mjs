@@ -15,7 +15,7 @@ import { Client, CoatcheckError, NotRecorded, Unavailable, fingerprint, runOnce 
 const TRY_LATER = 75;
 
 async function main(options) {
-  const client = new Client(options.server);
+  const client = new Client(options.server, undefined, process.env.COATCHECK_API_KEY);
   const print = fingerprint('charge', options.order, options.payload);
   try {
     const terms = { lease: Number(options['lease-ms']) / 1000, policy: options.policy };

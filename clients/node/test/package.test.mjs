@@ -9,10 +9,11 @@ import * as coatcheck from 'coatcheck';
 
 /**
  * Runs a test with a server that answers each request with the next answer: status, media type,
- * body.
+ * body. It keeps the keys that it is shown.
  */
-async function serving(answers, run) {
+async function serving(answers, run, shown = []) {
   const server = http.createServer((request, response) => {
+    shown.push(request.headers.authorization);
     request.resume();
     request.on('end', () => {
       const [status, type, body] = answers.shift();
@@ -84,6 +85,18 @@ test('a refusal after a lost claim is not its answer', () => {
     const { answer, replayed } = await coatcheck.runOnce(new coatcheck.Client(url), 'a-token', 'f', () => ({ status: 201, body: 'paid' }));
     assert.deepEqual([answer.body.toString(), replayed], ['paid', false]);
   });
+});
+
+test('a key is shown with every request and is in no error', async () => {
+  const shown = [];
+  const refused = [problem(401, 'unauthorized'), problem(401, 'unauthorized')];
+  await serving(refused, async (url) => {
+    const client = new coatcheck.Client(url, undefined, 'cck_a_secret');
+    await assert.rejects(client.claim('a-token', 'f', 30), coatcheck.CoatcheckError);
+    await assert.rejects(client.release('a-token', 'a-lease'), coatcheck.CoatcheckError);
+    assert.throws(() => new coatcheck.Client(url, undefined, 'cck_a_secret\n'), (error) => error instanceof TypeError && !error.message.includes('secret'));
+  }, shown);
+  assert.deepEqual(shown, ['Bearer cck_a_secret', 'Bearer cck_a_secret']);
 });
 
 test('no connection means that nothing was done', async () => {

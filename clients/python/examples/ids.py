@@ -52,7 +52,8 @@ def lease(options):
     while True:
         try:
             ttl = None if options.ttl_ms is None else options.ttl_ms / 1000
-            return coatcheck.WorkerId(options.server, options.pool, options.identity, ttl, options.layout)
+            key = os.environ.get("COATCHECK_API_KEY", "")
+            return coatcheck.WorkerId(options.server, options.pool, options.identity, ttl, options.layout, key=key)
         except (coatcheck.Unavailable, coatcheck.UnknownOutcome) as error:
             wait = min(error.retry_after or 1, 5)  # not longer: another process may give one back
             if time.monotonic() + wait > until:

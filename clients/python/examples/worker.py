@@ -22,7 +22,7 @@ TRY_LATER = 75
 
 def main():
     options = arguments()
-    client = coatcheck.Client(options.server)
+    client = coatcheck.Client(options.server, key=os.environ.get("COATCHECK_API_KEY", ""))
     fingerprint = coatcheck.fingerprint("charge", options.order, options.payload)
     try:
         answer, replayed = coatcheck.run_once(client, options.token, fingerprint, charge(options), options.lease_ms / 1000, options.policy)

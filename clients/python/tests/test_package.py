@@ -10,10 +10,12 @@ import coatcheck
 
 
 class Answers(BaseHTTPRequestHandler):
-    """Answers each request with the next of the server's answers: status, media type, body."""
+    """Answers each request with the next of the server's answers: status, media type, body. The
+    server keeps the header and the body of each.
+    """
 
     def do_POST(self):
-        self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        self.server.asked.append((self.headers, self.rfile.read(int(self.headers.get("Content-Length", 0)))))
         status, kind, body = self.server.answers.pop(0)
         self.send_response(status)
         self.send_header("Content-Type", kind)
@@ -21,13 +23,15 @@ class Answers(BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(body)
 
+    do_DELETE = do_POST
+
     def log_message(self, *_):
         pass
 
 
 def serve(*answers):
     server = HTTPServer(("127.0.0.1", 0), Answers)
-    server.answers = list(answers)
+    server.answers, server.asked = list(answers), []
     threading.Thread(target=server.serve_forever, daemon=True).start()
     return server
 
@@ -95,6 +99,22 @@ class Package(unittest.TestCase):
             server.shutdown()
             server.server_close()
         self.assertEqual((answer["body"], replayed), (b"paid", False))
+
+    def test_a_key_is_shown_with_every_request_and_is_in_no_error(self):
+        server = serve(problem(401, "unauthorized"), problem(503, "pool-quarantined"))
+        url = f"http://127.0.0.1:{server.server_port}"
+        try:
+            with self.assertRaises(coatcheck.Error):
+                coatcheck.Client(url, key="cck_a_secret").claim("a-token", "f", 30)
+            with self.assertRaises(coatcheck.Unavailable):
+                coatcheck.WorkerId(url, "a-pool", key="cck_a_secret")
+        finally:
+            server.shutdown()
+            server.server_close()
+        self.assertEqual([header.get("Authorization") for header, _ in server.asked], ["Bearer cck_a_secret"] * 2)
+        with self.assertRaises(ValueError) as raised:
+            coatcheck.Client(url, key="cck_a_secret\n")
+        self.assertNotIn("secret", str(raised.exception))
 
     def test_no_connection_means_that_nothing_was_done(self):
         server = serve()

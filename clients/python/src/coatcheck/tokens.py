@@ -70,14 +70,16 @@ def fingerprint(*parts: str) -> str:
 
 class Client:
     """Asks one service. It may be used by several threads: each request has a connection of its
-    own, and is sent once.
+    own, and is sent once. key is an API key, for a service that asks for one; use https then.
     """
 
-    def __init__(self, url: str, timeout: float = 10.0) -> None:
+    def __init__(self, url: str, timeout: float = 10.0, key: str = "") -> None:
         self._url = urllib.parse.urlsplit(url)
         if self._url.scheme not in ("http", "https") or not self._url.hostname:
             raise ValueError("the service's URL is http://host:port or https://host")
-        self._timeout = timeout
+        if any(not "!" <= one <= "~" for one in key):
+            raise ValueError("the API key has characters that no key has")
+        self._timeout, self._key = timeout, key
 
     def claim(self, token: str, fingerprint: str, lease: float, policy: str = "hold", owner: str = "") -> Dict[str, Any]:
         """Looks at a token and takes it: {"outcome": "granted", "lease", "fence", …} or {"outcome":
@@ -139,6 +141,8 @@ class Client:
         try:
             body = b"" if message is None else json.dumps(message).encode()
             headers = {"Content-Type": "application/json", "Accept": "application/json"}
+            if self._key:
+                headers["Authorization"] = f"Bearer {self._key}"
             if lease is not None:
                 headers["Lease-Token"] = lease  # never in the path: paths are logged
             connection.request(method, self._url.path.rstrip("/") + path, body, headers)

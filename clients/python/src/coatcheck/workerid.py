@@ -39,8 +39,9 @@ class WorkerId:
         epoch: Optional[str] = None,
         datacenter: Optional[int] = None,
         timeout: float = 10.0,
+        key: str = "",
     ) -> None:
-        self._client = Client(url, timeout)
+        self._client = Client(url, timeout, key)
         asked = {"identity": identity, "ttl_ms": None if ttl is None else int(ttl * 1000), "layout": layout, "epoch": epoch, "datacenter": datacenter}
         pool_path = "/worker/" + urllib.parse.quote(pool, safe="")
         # before the request is sent: from here one TTL is what is trusted

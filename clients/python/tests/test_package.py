@@ -116,6 +116,17 @@ class Package(unittest.TestCase):
             coatcheck.Client(url, key="cck_a_secret\n")
         self.assertNotIn("secret", str(raised.exception))
 
+    def test_a_ttl_is_the_milliseconds_that_it_says(self):
+        server = serve(*[problem(503, "pool-quarantined")] * 3)
+        try:
+            for ttl in (2.01, 0.57, 30):
+                with self.assertRaises(coatcheck.Unavailable):
+                    coatcheck.WorkerId(f"http://127.0.0.1:{server.server_port}", "a-pool", ttl=ttl)
+        finally:
+            server.shutdown()
+            server.server_close()
+        self.assertEqual([json.loads(body)["ttl_ms"] for _, body in server.asked], [2010, 570, 30000])
+
     def test_no_connection_means_that_nothing_was_done(self):
         server = serve()
         port = server.server_port

@@ -42,7 +42,7 @@ class WorkerId:
         key: str = "",
     ) -> None:
         self._client = Client(url, timeout, key)
-        asked = {"identity": identity, "ttl_ms": None if ttl is None else int(ttl * 1000), "layout": layout, "epoch": epoch, "datacenter": datacenter}
+        asked = {"identity": identity, "ttl_ms": None if ttl is None else round(ttl * 1000), "layout": layout, "epoch": epoch, "datacenter": datacenter}
         pool_path = "/worker/" + urllib.parse.quote(pool, safe="")
         # before the request is sent: from here one TTL is what is trusted
         sent, sent_wall = time.monotonic(), time.time()

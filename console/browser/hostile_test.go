@@ -19,7 +19,7 @@ func TestHostileAnswersAreShownAsText(t *testing.T) {
 		path, _, _ = strings.Cut(path, "?")
 		switch {
 		case path == "/counter":
-			return fmt.Sprintf(`{"counters":[{"key":%s,"value":1},{"key":"__proto__","value":%s},{"key":"constructor","error":%s}]}`, bad, bad, bad)
+			return fmt.Sprintf(`{"counters":[{"key":%s,"value":1},{"key":"__proto__","value":%s},{"key":"constructor","value":null,"error":%s}]}`, bad, bad, bad)
 		case path == "/worker":
 			return fmt.Sprintf(`{"pools":[{"pool":%s,"layout":%s,"size":4,"used":1,"ttl_ms":1000,"quarantined_ms":9000}]}`, bad, bad)
 		case strings.HasPrefix(path, "/worker/"):

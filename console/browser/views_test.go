@@ -32,6 +32,22 @@ func TestCountersShowTheirValuesAndTheButtonTakesOne(t *testing.T) {
 	b.shows("cc-status", "What can be lost")
 }
 
+// What another program has written to the key of a counter is shown as what it is, look after look.
+func TestCounterWithoutAnIntegerSaysSo(t *testing.T) {
+	s := serve(t, server.Config{})
+	s.send(200, "POST", "/incr/broken", "")
+	s.send(200, "POST", "/incr/orders", "")
+	if err := s.redis.Client().Set(t.Context(), s.store.Key("counter", "broken"), "a text", 0).Err(); err != nil {
+		t.Fatal(err)
+	}
+	b := open(t, s.page("counters"))
+	b.shows("tbody tr:nth-child(1)", "not-an-integer")
+	s.send(200, "POST", "/incr/orders?by=41", "") // the next look shows it
+	b.shows("tbody tr:nth-child(2)", "42")
+	b.shows("tbody tr:nth-child(1)", "not-an-integer")
+	expect.Equal(t, "the trouble that is shown", b.text(".trouble"), "")
+}
+
 func TestButtonThatDoesNotKnowItsOutcomeAsksForTheSameValueAgain(t *testing.T) {
 	s := serve(t, server.Config{})
 	s.send(200, "POST", "/incr/orders", "")

@@ -45,7 +45,7 @@ class Row {
   }
 
   update({ value, error }) {
-    if (value === undefined) {
+    if (value === null) {
       setText(this.#value, error ?? 'unreadable');
       setText(this.#rate, '–');
       this.#last = null;

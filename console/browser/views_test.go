@@ -183,6 +183,11 @@ func TestEventsAreToldAsTheyHappen(t *testing.T) {
 	b.shows(".log", "worker id 0 of fleet was granted to box-1")
 	s.send(200, "PUT", "/counter/orders", `{"value":5}`)
 	b.shows(".log li:first-child", "counter orders was set to 5")
+	s.send(200, "PUT", "/counter/huge", `{"value":9007199254740993}`) // no float holds it
+	b.shows(".log li:first-child", "counter huge was set to 9007199254740993")
+	s.send(204, "DELETE", "/counter/huge", "")
+	s.send(200, "PUT", "/id/segment/bills", `{"next":"1000"}`)
+	b.shows(".log li:first-child", "tag bills goes on at 1000")
 	s.send(410, "PUT", "/worker/fleet/0", "", "Lease-Token: AAAAAAAAAAAAAAAAAAAAAA")
 	b.shows(".log li.grave", "not theirs")
 	if strings.Contains(b.text(".log"), "early") {
@@ -193,7 +198,7 @@ func TestEventsAreToldAsTheyHappen(t *testing.T) {
 	}
 	b.do() // the list of one kind
 	eval[bool](b, "(() => { const group = document.querySelector('main select'); group.value = 'counter'; group.dispatchEvent(new Event('change')); return true })()")
-	b.until("only counters", "document.querySelectorAll('.log li').length === 1")
+	b.until("only counters", "document.querySelectorAll('.log li').length === 3")
 	b.view("counters", "Counters")
 	s.send(204, "DELETE", "/counter/orders", "")
 	b.view("events", "Events")

@@ -10,6 +10,7 @@ const words = {
   'counter.set': (e) => `counter ${e.name} was set to ${e.value}`,
   'counter.removed': (e) => `counter ${e.name} was removed`,
   'counter.in-doubt': (e) => `counter ${e.name} is refused: values may have been lost`,
+  'segment.set': (e) => `tag ${e.name} goes on at ${e.value}`,
   'pool.created': (e) => `pool ${e.name} was declared`,
   'worker.granted': (e) => `worker id ${e.worker_id} of ${e.name} was granted${e.holder ? ` to ${e.holder}` : ''}, fence ${e.fence}`,
   'worker.released': (e) => `worker id ${e.worker_id} of ${e.name} was given back`,
@@ -41,7 +42,7 @@ function remember(entry) {
 
 class Events extends HTMLElement {
   connectedCallback() {
-    this.group = el('select', { onchange: () => this.#fill() }, el('option', { value: '' }, 'everything'), ...['worker', 'lock', 'counter', 'token', 'operation', 'request', 'store'].map((name) => el('option', { value: name }, `${name}s`)));
+    this.group = el('select', { onchange: () => this.#fill() }, el('option', { value: '' }, 'everything'), ...['worker', 'lock', 'counter', 'segment', 'token', 'operation', 'request', 'store'].map((name) => el('option', { value: name }, `${name}s`)));
     this.paused = el('input', { type: 'checkbox', id: 'events-paused', onchange: () => this.#fill() });
     this.state = el('p', { class: 'hint' });
     this.list = el('ol');

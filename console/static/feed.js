@@ -1,6 +1,6 @@
 // The live feed: GET /events, read with fetch, since EventSource cannot send a key.
 
-import { may, refusal, request } from './api.js';
+import { may, parse, refusal, request } from './api.js';
 
 // Feed dispatches "event", "missed", "tally" and "hello" with their messages as detail, and "state"
 // when it begins or ends to listen.
@@ -98,7 +98,7 @@ class Feed extends EventTarget {
       else if (name === 'data') data += value;
     }
     if (!data) return;
-    const detail = JSON.parse(data);
+    const detail = parse(data);
     if (detail.tally) this.tally = detail.tally;
     if (type === 'hello') this.hello = detail;
     this.dispatchEvent(new CustomEvent(type, { detail }));

@@ -2,7 +2,9 @@ package browser_test
 
 import (
 	"fmt"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/chromedp/chromedp"
 
@@ -109,6 +111,9 @@ func TestListOfADeadServerIsOld(t *testing.T) {
 	eval[bool](b, dead)
 	b.shows(".trouble", "does not answer")
 	b.shows("cc-status", "Not ready")
+	if header := b.text("cc-status"); strings.Contains(header, "takes writes") {
+		t.Errorf("the header of a dead server is %q, want nothing about its store", header)
+	}
 	expect.Equal(t, "what an empty list of a dead server says", b.text(".count"), "")
 	eval[bool](b, "(window.fetch = window.alive, true)")
 	s.send(200, "POST", "/incr/orders", "")
@@ -116,4 +121,33 @@ func TestListOfADeadServerIsOld(t *testing.T) {
 	eval[bool](b, dead)
 	b.shows(".count", "As of")
 	b.shows("tbody", "orders")
+}
+
+// A store that works is not blamed for a server that is unready for another reason.
+func TestServerWithoutAWorkerIDHasAStoreThatWorks(t *testing.T) {
+	b := open(t, answered(t, func(path string) string {
+		switch path {
+		case "/readyz":
+			return `{"ready":false,"store":"standalone","ack":0,"reason":"no worker id of a configured pool"}`
+		case "/console/api/history":
+			return hourUntil(time.Now())
+		}
+		return ""
+	})+"#/overview")
+	b.shows("cc-status", "Not ready: no worker id of a configured pool")
+	b.shows(".needs", "not ready: no worker id of a configured pool")
+	for part, wrong := range map[string]string{"cc-status": "no master takes writes", ".needs": "when the store does"} {
+		if text := b.text(part); strings.Contains(text, wrong) {
+			t.Errorf("%s says %q, want nothing of the store", part, text)
+		}
+	}
+}
+
+// hourUntil is the answer of a process that began a moment ago: one of everything.
+func hourUntil(at time.Time) string {
+	var series []string
+	for _, name := range []string{"counters", "snowflakes", "segments", "uuids", "issued", "completed", "locks", "refused", "failed", "in_doubt", "tokens_in_doubt"} {
+		series = append(series, fmt.Sprintf("%q:[1,0,0,0]", name))
+	}
+	return fmt.Sprintf(`{"until":%q,"step_ms":5000,"series":{%s}}`, at.UTC().Format(time.RFC3339), strings.Join(series, ","))
 }

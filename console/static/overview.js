@@ -116,7 +116,7 @@ function link(to, text) {
 
 function readiness(ready) {
   if (ready?.ready !== false) return [];
-  return [need('bad', el('strong', {}, 'The server is not ready'), `: ${ready.reason ?? 'it does not say why'}. It answers again by itself when the store does.`)];
+  return [need('bad', el('strong', {}, 'The server is not ready'), `: ${ready.reason ?? 'it does not say why'}. It is ready again by itself when that is over.`)];
 }
 
 function operations(doubts) {

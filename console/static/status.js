@@ -25,6 +25,7 @@ class Status extends HTMLElement {
     } catch (error) {
       if (error.name === 'AbortError') throw error;
       this.#say(false, error.message);
+      setText(this.store, '');
       throw error;
     }
   }
@@ -35,7 +36,7 @@ class Status extends HTMLElement {
       return;
     }
     this.#say(ready.ready, ready.reason ?? '');
-    const role = ready.store === 'embedded' ? '' : ready.ready ? ', its master takes writes' : ', no master takes writes';
+    const role = ready.ready && ready.store !== 'embedded' ? ', its master takes writes' : '';
     const ack = ready.ack ? `, each write confirmed by ${plural(ready.ack, 'replica')}` : '';
     setText(this.store, `Store: ${ready.store}${role}${ack}`);
   }

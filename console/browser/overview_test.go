@@ -2,7 +2,9 @@ package browser_test
 
 import (
 	"fmt"
+	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -141,6 +143,22 @@ func TestServerWithoutAWorkerIDHasAStoreThatWorks(t *testing.T) {
 			t.Errorf("%s says %q, want nothing of the store", part, text)
 		}
 	}
+}
+
+// A machine that slept has missed steps of the hour: those that it has are not taken for the last.
+func TestHourIsAskedForAnewAfterAGap(t *testing.T) {
+	var looks atomic.Int64 // each half an hour after the one before
+	b := open(t, answered(t, func(path string) string {
+		if path != "/console/api/history" {
+			return ""
+		}
+		return hourUntil(time.Unix(looks.Add(1)*1800, 0))
+	})+"#/overview")
+	whole := func() int {
+		return len(slices.DeleteFunc(b.requests("GET", "/console/api/history"), func(path string) bool { return !strings.HasSuffix(path, "n=720") }))
+	}
+	expect.Eventually(t, "the whole hour is asked for again", func() bool { return whole() > 1 })
+	b.until("the plot ends at the last step", "document.querySelectorAll('.line')[0].innerText.includes('1 in the hour')")
 }
 
 // hourUntil is the answer of a process that began a moment ago: one of everything.

@@ -17,6 +17,11 @@ class History extends EventTarget {
     this.#asked = performance.now();
     const until = Date.parse(answer.until);
     const passed = Math.round((until - this.until) / this.step);
+    if (this.until && passed > n) {
+      this.until = 0; // this machine slept, and performance.now with it
+      await this.load(signal);
+      return;
+    }
     for (const [name, points] of Object.entries(answer.series)) {
       // a process that has fewer points than asked for began a moment ago
       const known = points.length < n ? [] : (this.series[name] ?? []);

@@ -109,7 +109,7 @@
 
   function curl({ method, headers, body, url }) {
     const parts = ['curl', method === 'HEAD' ? '--head' : method === 'GET' ? '' : `-X ${method}`, quoted(url.href)];
-    if (key) parts.push('-H "Authorization: Bearer $COATCHECK_KEY"');
+    if (key) parts.push('-H "Authorization: Bearer $COATCHECK_API_KEY"');
     for (const [name, value] of Object.entries(headers)) parts.push(`-H ${quoted(`${name}: ${value}`)}`);
     if (body) parts.push(`-d ${quoted(body)}`);
     return parts.filter(Boolean).join(' ');

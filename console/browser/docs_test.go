@@ -56,7 +56,7 @@ func TestDocumentsPageTriesAnOperationWithTheKeyOfTheTab(t *testing.T) {
 	b.click("article.shown form button")
 	b.shows("article.shown form [role=status]", "200")
 	b.shows("article.shown form [role=status]", `"value": 41`)
-	if call := b.text("article.shown form pre"); strings.Contains(call, "cck_") || !strings.Contains(call, "$COATCHECK_KEY") {
+	if call := b.text("article.shown form pre"); strings.Contains(call, "cck_") || !strings.Contains(call, "$COATCHECK_API_KEY") {
 		t.Errorf("the call is %q, want it with a variable in the place of the key", call)
 	}
 	eval[bool](b, "(location.href = '/console/#/counters', true)")

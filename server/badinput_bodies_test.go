@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// takers are the requests that take a JSON body, each with all else that it needs.
+// takers are the requests whose body is read, each with all else that it needs.
 var takers = []call{
 	{method: "POST", path: "/token"},
 	{method: "POST", path: "/token/{issued}/claim"},
@@ -21,6 +21,10 @@ var takers = []call{
 	{method: "PUT", path: "/worker/declared"},
 	{method: "GET", path: "/id/snowflake/fresh"},
 	{method: "GET", path: "/id/decode/0"},
+	{method: "DELETE", path: "/counter/k"},
+	{method: "DELETE", path: "/worker/pool/0", header: []string{"Lease-Token: {w0}"}},
+	{method: "DELETE", path: "/lock/held", header: []string{"Lease-Token: {held}"}},
+	{method: "DELETE", path: "/lock/held?force=1"},
 }
 
 // badDocuments is what no request takes for its body.

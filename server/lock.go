@@ -180,6 +180,7 @@ func lockOf(r *request) lock.Grant { return lock.Grant{Name: r.name("name"), Tok
 
 // release gives a lock back, or with a fence to force takes it from the holder who has that.
 func (h *locks) release(r *request) error {
+	r.noFields()
 	if has(r, "force") {
 		return h.breakOpen(r)
 	}

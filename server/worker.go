@@ -183,6 +183,7 @@ func (h *workers) proof(r *request, lease *workerlease.Lease) {
 func (h *workers) release(r *request) error {
 	lease := leasedWorker(r)
 	used := r.time("used_until")
+	r.noFields()
 	if r.err != nil {
 		return r.err
 	}

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"errors"
 	"log/slog"
 	"net/http"
 	"unicode/utf8"
@@ -42,6 +43,9 @@ func (h *operations) list(r *request) error {
 		return r.err
 	}
 	found, next, err := h.tokens.InDoubt(r.ctx(), asked)
+	if errors.Is(err, idempotency.ErrCursor) {
+		return invalid("cursor", "next of a page of this list")
+	}
 	if err != nil {
 		return err
 	}

@@ -114,7 +114,7 @@ func TestBadSettlementsAreRefusedWithTheField(t *testing.T) {
 		{"GET", "/token", "", wire.InvalidRequest, "state"},
 		{"GET", "/token?state=issued", "", wire.InvalidRequest, "state"},
 		{"GET", "/token?state=in-doubt&n=0", "", wire.InvalidRequest, "n"},
-		{"GET", "/token?state=in-doubt&cursor=x", "", wire.InvalidRequest, ""},
+		{"GET", "/token?state=in-doubt&cursor=x", "", wire.InvalidRequest, "cursor"},
 		{"GET", "/token?state=in-doubt&prefix=" + strings.Repeat("a", 201), "", wire.InvalidRequest, "prefix"},
 		{"GET", "/operation/short", "", wire.InvalidName, "operation"},
 		{"GET", known, "", wire.TokenUnknown, ""},

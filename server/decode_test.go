@@ -86,6 +86,14 @@ func TestDecodeRefusesAnIDOfATimeThatCannotBeWritten(t *testing.T) {
 	}
 }
 
+// A moment before 1970 is no layout's epoch, well written or not, and the refusal says so.
+func TestDecodeSaysFromWhenAnEpochMayBe(t *testing.T) {
+	s := onEmbedded(t)
+	for _, epoch := range []string{"1969-12-31T23:59:59.999Z", "0001-01-01T00:00:00Z", "x"} {
+		wantField(t, s.do(t, "GET", "/id/decode/1?epoch="+epoch, ""), wire.InvalidRequest, "epoch", "RFC 3339 from 1970 on")
+	}
+}
+
 func TestDecodeAsBareDigitsIsTimeWorkerDatacenterSequence(t *testing.T) {
 	s := onEmbedded(t)
 	a := s.do(t, "GET", "/id/decode/1169786042799259000?layout=41/5/5/12&epoch=2010-11-04T01:42:54.657Z", "", "Accept: text/plain")

@@ -125,7 +125,7 @@ func (r *request) time(field string) time.Time {
 	}
 	at, err := time.Parse(time.RFC3339, r.QueryParam(field))
 	if err != nil || at.Before(time.Unix(0, 0)) {
-		r.invalid(field, "a time is RFC 3339, such as 2020-01-01T00:00:00Z")
+		r.invalid(field, "a time is RFC 3339 from 1970 on, such as 2020-01-01T00:00:00Z")
 	}
 	return at.UTC()
 }

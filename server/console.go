@@ -84,21 +84,25 @@ func (h *consolePage) session(r *request) error {
 
 // hazards caches what the settings of the Redis can lose.
 type hazards struct {
-	mu    sync.Mutex
-	read  time.Time
-	found []string
+	mu          sync.Mutex
+	read, tried time.Time
+	found       []string
 }
 
-const hazardsEvery = time.Minute
+const (
+	hazardsEvery = time.Minute
+	hazardsAgain = time.Second // after Redis did not answer
+)
 
 // of asks Redis, if the cache is too old. A Redis that does not answer has no known hazards.
 func (h *hazards) of(ctx context.Context, store *redisstore.Store) []string {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if !h.read.IsZero() && time.Since(h.read) < hazardsEvery {
+	if time.Since(h.read) < hazardsEvery || time.Since(h.tried) < hazardsAgain {
 		return h.found
 	}
 	found, err := redisprobe.Hazards(ctx, store)
+	h.tried = time.Now()
 	if err != nil {
 		return h.found
 	}

@@ -1,7 +1,9 @@
 package server_test
 
 import (
+	"slices"
 	"testing"
+	"time"
 
 	"github.com/coatcheck/coatcheck/access"
 	"github.com/coatcheck/coatcheck/internal/expect"
@@ -34,4 +36,17 @@ func TestSessionSaysWhoIsAskingAndNeverRefuses(t *testing.T) {
 	for _, gone := range []string{path, "/console", "/console/", "/console/main.js"} {
 		off.do(t, "GET", gone, "").wantStatus(t, 404)
 	}
+}
+
+// Pages that are opened while Redis hangs wait for one look at its settings together, not for one
+// each in turn.
+func TestSessionsOfAHungStoreDoNotQueue(t *testing.T) {
+	redis, f := onRedisThatHangs(t)
+	redis.Pause()
+	began := time.Now()
+	for _, a := range f.atOnce(t, slices.Repeat([]call{{method: "GET", path: "/console/api/session"}}, 20)) {
+		a.wantStatus(t, 200)
+	}
+	redis.Resume()
+	wantBetween(t, "twenty sessions of a store that is given a second for a call", time.Since(began), 0, 10*time.Second)
 }

@@ -17,7 +17,7 @@ func (h *ids) setSegment(r *request) error {
 	var asked wire.SegmentRequest
 	r.body(&asked)
 	next, err := strconv.ParseInt(asked.Next, 10, 64)
-	if err != nil || next < 1 {
+	if err != nil || next < 1 || strconv.FormatInt(next, 10) != asked.Next {
 		r.invalid("next", "required: the first id that may be handed out, digits of 1 to 9223372036854775807 in a string")
 	}
 	if h.stored == nil {

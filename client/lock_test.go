@@ -3,6 +3,7 @@ package client_test
 import (
 	"context"
 	"errors"
+	"math"
 	"net/http"
 	"os"
 	"sync/atomic"
@@ -55,6 +56,17 @@ func holdLock(t testing.TB, s *service, name string, request client.LockRequest)
 	must(t, "AcquireLock "+name, err)
 	t.Cleanup(func() { _ = held.Release(context.Background()) }) // the service may be away
 	return held
+}
+
+// A request that waits may take the wait beside the timeout, however long that is.
+func TestLockIsAcquiredWithTheLongestTimeout(t *testing.T) {
+	s := embedded(t)
+	c := connect(t, s.url, func(config *client.Config) { config.Timeout = math.MaxInt64 })
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	held, err := c.AcquireLock(ctx, "deploy", client.LockRequest{})
+	must(t, "AcquireLock", err)
+	must(t, "Release", held.Release(t.Context()))
 }
 
 func shown(t testing.TB, s *service, name string) client.LockInfo {

@@ -101,7 +101,7 @@ func (r LockRequest) wire(wait time.Duration) wire.LockRequest {
 // place, a secret of the caller's, it keeps its place in the queue until the next such request.
 func (c *Client) grantLock(ctx context.Context, name string, request LockRequest, wait time.Duration, place string) (lockGrant, error) {
 	patient := *c
-	patient.timeout += wait
+	patient.timeout = max(c.timeout, c.timeout+wait) // which may overflow
 	acquire := call{op: "acquire lock", name: name, method: http.MethodPost, path: "/lock/" + name, lease: place, owned: place != "", body: request.wire(wait), status: http.StatusCreated}
 	granted, err := ask(ctx, patient.onNamed, acquire, func(granted wire.LockGranted) bool {
 		return granted.Name == name && leaseForm.MatchString(granted.Lease) && granted.Fence > 0 && !granted.Since.IsZero() &&

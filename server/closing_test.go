@@ -1,6 +1,7 @@
 package server
 
 import (
+	"math"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -16,6 +17,7 @@ import (
 func TestStopWaitsAsLongAsARequestMayTake(t *testing.T) {
 	expect.Equal(t, "the stop timeout", Config{RequestTimeout: 40 * time.Second}.withDefaults().StopTimeout, 45*time.Second)
 	expect.Equal(t, "the stop timeout that is set", Config{StopTimeout: time.Second}.withDefaults().StopTimeout, time.Second)
+	expect.Equal(t, "the stop timeout of requests that may take for ever", Config{RequestTimeout: math.MaxInt64}.withDefaults().StopTimeout, 24*time.Hour+5*time.Second)
 }
 
 func TestOperationAtAStopIsRefusedAndClaimsNothing(t *testing.T) {

@@ -133,7 +133,8 @@ type Config struct {
 	PaymentLease time.Duration // demo: how long a payment's attempt may be silent; 0 = 30 s
 
 	MaxBody int64 // bytes of a request's body; 0 = DefaultMaxBody
-	// how long a request may take, with its body's arrival; 0 = DefaultRequestTimeout
+	// how long a request may take, with its body's arrival, a day at most; 0 =
+	// DefaultRequestTimeout
 	RequestTimeout time.Duration
 	HeaderTimeout  time.Duration // how long the header of a request may take to arrive; 0 = 5 s
 	IdleTimeout    time.Duration // how long a connection is kept without a request; 0 = 2 min
@@ -176,7 +177,7 @@ func (c Config) withDefaults() Config {
 		c.Principal = idempotency.HeaderPrincipal("Authorization")
 	}
 	c.MaxBody = cmp.Or(c.MaxBody, DefaultMaxBody)
-	c.RequestTimeout = cmp.Or(c.RequestTimeout, DefaultRequestTimeout)
+	c.RequestTimeout = min(cmp.Or(c.RequestTimeout, DefaultRequestTimeout), longestWait)
 	c.StopTimeout = cmp.Or(c.StopTimeout, c.RequestTimeout+frontdoor.StopMargin)
 	c.SegmentStep = cmp.Or(c.SegmentStep, DefaultSegmentStep)
 	c.Console.Mode = cmp.Or(c.Console.Mode, ConsoleWrite)

@@ -116,11 +116,16 @@ func problemOf(err error) wire.Problem {
 }
 
 // detail is the text of an error beyond its kind, without the package's name; "" if there is none.
+// What stands before the kind names steps of ours.
 func detail(err, kind error) string {
-	if err.Error() == kind.Error() {
+	text := err.Error()
+	if text == kind.Error() {
 		return ""
 	}
-	_, text, _ := strings.Cut(err.Error(), ": ")
+	if strings.HasSuffix(text, kind.Error()) {
+		text = kind.Error()
+	}
+	_, text, _ = strings.Cut(text, ": ")
 	return text
 }
 

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"net/http"
 	"strconv"
+	"strings"
 
 	"github.com/coatcheck/coatcheck/internal/events"
 	"github.com/coatcheck/coatcheck/internal/wire"
@@ -28,7 +29,8 @@ func (h *ids) setSegment(r *request) error {
 	}
 	err = h.stored.SetNext(r.ctx(), tag, next)
 	if errors.Is(err, redissource.ErrPast) {
-		return invalid("next", "ids up to where the tag is may have been handed out: "+err.Error())
+		at := err.Error()
+		return invalid("next", "ids up to where the tag is may have been handed out: "+at[strings.LastIndex(at, ": ")+2:])
 	}
 	if err != nil {
 		return err

@@ -66,7 +66,7 @@ func TestTagOfAStrictServerGoesOnOnceItIsSet(t *testing.T) {
 func TestTagIsSetForwardOnly(t *testing.T) {
 	s := serve(t, server.Config{Store: storetest.Open(t, redisstore.Config{}), SegmentStep: 10})
 	s.segmentIDs(t, "t")
-	for next, text := range map[string]string{`"10"`: "it is at 10", `"0"`: "1 to 9223372036854775807", `"-1"`: "1 to", `"9223372036854775808"`: "1 to", `""`: "1 to", `" 1"`: "1 to", `"+11"`: "1 to", `"011"`: "1 to"} {
+	for next, text := range map[string]string{`"10"`: "handed out: it is at 10", `"0"`: "1 to 9223372036854775807", `"-1"`: "1 to", `"9223372036854775808"`: "1 to", `""`: "1 to", `" 1"`: "1 to", `"+11"`: "1 to", `"011"`: "1 to"} {
 		wantField(t, s.do(t, "PUT", "/id/segment/t", fmt.Sprintf(`{"next":%s}`, next)), wire.InvalidRequest, "next", text)
 	}
 	checkProblem(t, s.do(t, "PUT", "/id/segment/t", `{"next":11}`), wire.InvalidRequest)

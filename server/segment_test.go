@@ -238,7 +238,8 @@ func TestKnownSegmentsOnly(t *testing.T) {
 	store := storetest.Open(t, redisstore.Config{})
 	s := serve(t, server.Config{Store: store, KnownSegments: true, SegmentStep: 5})
 	for range 2 {
-		checkProblem(t, s.do(t, "GET", "/id/segment/orders", ""), wire.NotFound)
+		problem := checkProblem(t, s.do(t, "GET", "/id/segment/orders", ""), wire.NotFound)
+		expect.Equal(t, "GET /id/segment/orders before there is one: detail", problem.Detail, "no such tag")
 	}
 	counters := counter.New(store, redissource.Counters(counter.Config{}))
 	t.Cleanup(func() { _ = counters.Close() })

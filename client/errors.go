@@ -142,7 +142,10 @@ type Error struct {
 // Error reports the operation, the answer, and why. It holds no token and no proof.
 func (e *Error) Error() string {
 	var text strings.Builder
-	fmt.Fprintf(&text, "%s: %v", e.Op, e.kind())
+	text.WriteString(e.Op)
+	if kind := e.kind().Error(); !strings.HasPrefix(e.Detail, kind) {
+		text.WriteString(": " + kind)
+	}
 	if e.Detail != "" {
 		text.WriteString(": " + e.Detail)
 	}

@@ -90,6 +90,7 @@ func (s *service) createdPool(t *testing.T) {
 	expect.Equal(t, "CreatePool", pool, want)
 	_, err = s.CreatePool(t.Context(), "created", client.PoolShape{})
 	expect.Contains(t, "CreatePool again", wantError(t, err, client.ErrPoolExists).Detail, "41/5/5/12")
+	expect.Equal(t, "how often that error says why", strings.Count(err.Error(), client.ErrPoolExists.Error()), 1)
 	for name, request := range map[string]client.WorkerRequest{
 		"ttl": {TTL: time.Minute}, "layout": {Layout: "41/10/12"}, "epoch": {Epoch: snowflake.DefaultEpoch}, "datacenter": {Layout: "41/5/5/12", Datacenter: new(0)},
 	} {

@@ -70,6 +70,24 @@ func TestOperatorSettlesTenInDoubtByTheOperationsPage(t *testing.T) {
 	}
 }
 
+// An answer may be as long as its field takes.
+func TestLongestAnswerOfAnOperatorIsRecorded(t *testing.T) {
+	s := serve(t, server.Config{})
+	token := s.inDoubt("charge-1")
+	var listed []any
+	expect.Eventually(t, "the operation is in doubt", func() bool {
+		listed = s.send(200, "GET", "/token?state=in-doubt", "")["operations"].([]any)
+		return len(listed) == 1
+	})
+	b := open(t, s.page("doubt/"+listed[0].(map[string]any)["operation"].(string)))
+	b.shows(".settle", "Settle")
+	eval[bool](b, "(document.querySelector('textarea').value = 'é'.repeat(document.querySelector('textarea').maxLength), true)")
+	b.click(".settle button")
+	b.shows("#said", "The operation is settled")
+	answer := s.send(200, "POST", "/token/"+token+"/claim", `{"fingerprint":"f"}`)["response"].(map[string]any)
+	expect.Equal(t, "bytes of the answer, as base64", len(answer["body_base64"].(string)), 4*66_667)
+}
+
 // inDoubt claims a token whose attempt falls silent at once, and returns it.
 func (s *service) inDoubt(request string, header ...string) (token string) {
 	token = s.send(201, "POST", "/token", "", header...)["token"].(string)

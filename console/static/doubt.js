@@ -134,7 +134,7 @@ class Doubt extends HTMLElement {
 
 // encoded is a text as base64 of its UTF-8.
 function encoded(text) {
-  return btoa(String.fromCharCode(...new TextEncoder().encode(text)));
+  return btoa(Array.from(new TextEncoder().encode(text), (byte) => String.fromCharCode(byte)).join(''));
 }
 
 customElements.define('cc-doubts', Doubts);

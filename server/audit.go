@@ -27,8 +27,8 @@ var audited = map[string]bool{
 type journal struct {
 	events *events.Log
 	audit  *audit.Log
-	access *access.Policy   // nil = it is not controlled
-	routes map[string]Route // by method and Echo's path
+	access *access.Policy      // nil = it is not controlled
+	routes map[string]endpoint // by method and Echo's path
 }
 
 // did records an act of a caller, for the events and, if it is audited, in the log.

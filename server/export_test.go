@@ -1,7 +1,10 @@
 package server
 
 import (
+	"maps"
 	"net/http"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/labstack/echo/v4"
@@ -22,10 +25,18 @@ func (s *Server) HandleGuarded(method, path string, route idempotency.Route, han
 	s.echo.Add(method, path, func(c echo.Context) error { return handler(c.Response(), c.Request()) }, (&guards{tokens: s.tokens, events: s.events, tracer: s.config.Tracer}).around(route))
 }
 
+// Route is one method of one path, and the role that it needs.
+type Route = endpoint
+
+// Routes lists all routes, by path and method.
+func (s *Server) Routes() []Route {
+	return slices.SortedFunc(maps.Values(s.known), func(a, b Route) int { return strings.Compare(a.Path+" "+a.Method, b.Path+" "+b.Method) })
+}
+
 // WithForgottenRoute makes the table of a service that has a route without a role.
 func WithForgottenRoute() {
 	e := echo.New()
-	at := newRouter(e, map[string]Route{})
+	at := newRouter(e, map[string]endpoint{})
 	at.admits = (&admission{}).admits
 	at.read.add("GET /known", "", nil)
 	e.GET("/forgotten", nil)

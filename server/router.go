@@ -1,7 +1,6 @@
 package server
 
 import (
-	"slices"
 	"strings"
 
 	"github.com/labstack/echo/v4"
@@ -9,23 +8,20 @@ import (
 	"github.com/coatcheck/coatcheck/access"
 )
 
-// Route is one method of one path, and the role that it needs: access.None is open to all.
-type Route struct {
+// endpoint is one method of one path, and the role that it needs: access.None is open to all.
+type endpoint struct {
 	Method, Path string // the path as the documents write it, such as /counter/{key}
 	Role         access.Role
 
 	call string // what its handler asks of which domain, for its span; "" = none
 }
 
-// Routes lists all routes, by path and method.
-func (s *Server) Routes() []Route { return slices.Clone(s.listed) }
-
 // router is where routes are registered, each under the role that it needs.
 type router struct {
 	open, read, use, admin part
 
 	echo   *echo.Echo
-	routes map[string]Route // by method and Echo's path
+	routes map[string]endpoint // by method and Echo's path
 	admits func(access.Role, clients) echo.MiddlewareFunc
 	traced func(call string) echo.MiddlewareFunc // nil = no request is traced
 }
@@ -46,7 +42,7 @@ type clients struct {
 	refuse func(echo.Context, error) error // nil = with a problem
 }
 
-func newRouter(e *echo.Echo, routes map[string]Route) *router {
+func newRouter(e *echo.Echo, routes map[string]endpoint) *router {
 	r := &router{echo: e, routes: routes}
 	r.open, r.read = part{router: r, role: access.None}, part{router: r, role: access.Read}
 	r.use, r.admin = part{router: r, role: access.Use}, part{router: r, role: access.Admin}
@@ -74,22 +70,18 @@ func (p part) add(route, call string, handler echo.HandlerFunc, middleware ...ec
 	}
 	handler = chain(handler, append(around, middleware...))
 	for method := range strings.SplitSeq(methods, ",") {
-		p.routes[method+" "+path] = Route{method, braces(path), p.role, call}
+		p.routes[method+" "+path] = endpoint{method, braces(path), p.role, call}
 		p.echo.Add(method, path, handler)
 	}
 }
 
-// complete lists the routes. It panics if one was registered without its role.
-func (r *router) complete() (list []Route) {
+// complete panics if a route was registered without its role.
+func (r *router) complete() {
 	for _, route := range r.echo.Routes() {
-		known, ok := r.routes[route.Method+" "+route.Path]
-		if !ok {
+		if _, ok := r.routes[route.Method+" "+route.Path]; !ok {
 			panic("server: " + route.Method + " " + route.Path + " says no role: register it through the router, as all others")
 		}
-		list = append(list, known)
 	}
-	slices.SortFunc(list, func(a, b Route) int { return strings.Compare(a.Path+" "+a.Method, b.Path+" "+b.Method) })
-	return list
 }
 
 // pattern is the template of a request's route, as the documents write it.

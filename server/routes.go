@@ -28,7 +28,7 @@ func (s *Server) routes() *echo.Echo {
 		at.traced = s.inDomain
 	}
 	s.handlers(at)
-	s.listed = at.complete()
+	at.complete()
 	return e
 }
 

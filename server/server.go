@@ -224,8 +224,7 @@ type Server struct {
 	hosts     atomic.Pointer[frontdoor.Hosts]
 	now       func() time.Time
 
-	listed []Route
-	known  map[string]Route // the same, by method and Echo's path, such as "GET /incr/:key"
+	known map[string]endpoint // by method and Echo's path, such as "GET /incr/:key"
 }
 
 // policyPath is where clients read what the guarded routes take.
@@ -239,7 +238,7 @@ func New(config Config) *Server {
 		config: config, store: config.Store, log: config.Logger, metrics: config.Metrics,
 		counters: counter.New(config.Store, config.Counters), pools: workerlease.New(config.Store, config.Workers), ledger: ledger.New(config.Store),
 		locks: lock.New(config.Store, config.Locks), events: events.New(), door: frontdoor.New(config.door()),
-		now: time.Now, known: map[string]Route{},
+		now: time.Now, known: map[string]endpoint{},
 	}
 	s.life, s.end = context.WithCancel(context.Background())
 	s.tokens = idempotency.New(config.Store, idempotency.Config{

@@ -1,12 +1,14 @@
 package server
 
 import (
+	"errors"
 	"fmt"
 	"time"
 
 	"github.com/labstack/echo/v4"
 
 	"github.com/coatcheck/coatcheck/access"
+	"github.com/coatcheck/coatcheck/redisstore"
 )
 
 // rateLimit counts a request of its caller, and refuses it if there were too many. Its headers are
@@ -20,6 +22,9 @@ func (a *admission) rateLimit(c echo.Context, caller access.Caller) error {
 		header := c.Response().Header()
 		header.Set("Ratelimit-Policy", fmt.Sprintf(`"principal";q=%d;w=%d`, state.Size, seconds(state.Whole)))
 		header.Set("Ratelimit", fmt.Sprintf(`"principal";r=%d;t=%d`, state.Left, seconds(state.Full)))
+	}
+	if err != nil && !errors.Is(err, access.ErrTooOften) { // the request has ended
+		return fmt.Errorf("%w: %w", redisstore.ErrUnavailable, err)
 	}
 	return err
 }

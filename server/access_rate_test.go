@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"net/http/httptest"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -92,6 +93,22 @@ func TestRateWhileTheStoreIsAway(t *testing.T) {
 		a.wantStatus(t, map[bool]int{true: 200, false: 429}[i < 4])
 	}
 	g.logLine(t, "this server counts by itself")
+}
+
+// A request whose client hangs up, or whose time is over, before it is counted was not let in. That
+// is no fault of the service, of which operators are alarmed.
+func TestRequestThatEndsBeforeItIsCountedWasNotLetIn(t *testing.T) {
+	g := serveKeyed(t, server.Config{}, map[string]access.Record{"slow": hourly})
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	for range 50 { // an answer that is there may be taken before it is noticed
+		w, r := httptest.NewRecorder(), httptest.NewRequestWithContext(ended, http.MethodGet, "http://localhost/id/uuid", http.NoBody)
+		r.Header.Set("X-Api-Key", g.keys["slow"].Text())
+		g.server.Handler().ServeHTTP(w, r)
+		if w.Code != http.StatusOK && w.Code != http.StatusTooManyRequests {
+			expect.Contains(t, "GET /id/uuid of a client that has gone", w.Body.String(), `"code":"store-unavailable"`)
+		}
+	}
 }
 
 func TestGuessingIsSlowed(t *testing.T) {

@@ -1,6 +1,7 @@
 package browser_test
 
 import (
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -52,6 +53,34 @@ func TestPageAsksForAKeyAndKeepsItInItsTab(t *testing.T) {
 	b.shows("main", "Who is asking?")
 	b.click("main button")
 	b.shows("dialog", "An API key, please")
+}
+
+// Where callers without a key may look, one with a key can show it.
+func TestPageWithoutAKeyTakesOne(t *testing.T) {
+	p := book(t)
+	lines, err := os.ReadFile(p.file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.write(t, string(lines)+"anonymous: {role: read}\n")
+	if err := p.Reload(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	s := serve(t, server.Config{Access: p.Policy})
+	s.send(200, "POST", "/incr/orders", "", p.use())
+	b := open(t, s.page("counters"))
+	b.shows("cc-status", "You: anybody, read")
+	b.shows("#forget", "Show a key")
+	b.click("#forget")
+	b.shows("main tbody", "orders")
+	b.types("dialog input", p.keys["admin"]+"\r")
+	b.asksNothing()
+	b.shows("cc-status", "You: admin-person, admin")
+	b.click("button[aria-label='INCR orders']")
+	b.shows("#said", "orders: 2 is yours")
+	b.shows("#forget", "Forget key")
+	b.click("#forget")
+	b.shows("cc-status", "You: anybody, read")
 }
 
 // The browser tells that a dialog was closed after what happens next: here the test asks again

@@ -1,7 +1,7 @@
 // The page: the view shown, the session, and the colours.
 
 import { current, happened, hasKey, open } from './api.js';
-import { el, field, say } from './dom.js';
+import { el, field, say, setText } from './dom.js';
 import { feed } from './feed.js';
 import { history } from './history.js';
 import { keep, shownKey } from './key.js';
@@ -67,12 +67,15 @@ function missing(word) {
 }
 
 let asking = null;
+const forget = document.getElementById('forget');
 
-// askForKey shows the dialog for a key, once.
+// askForKey shows the dialog for a key, once. The view stays of a caller that may look without one.
 function askForKey() {
-  feed.stop();
-  main.replaceChildren(el('h1', {}, 'Who is asking?'), el('p', {}, 'This server wants to know. Show it an API key.'), el('button', { type: 'button', onclick: askForKey }, 'Show a key'));
-  document.getElementById('forget').hidden = true;
+  if (current().role === 'none') {
+    feed.stop();
+    main.replaceChildren(el('h1', {}, 'Who is asking?'), el('p', {}, 'This server wants to know. Show it an API key.'), el('button', { type: 'button', onclick: askForKey }, 'Show a key'));
+    forget.hidden = true;
+  }
   const refused = hasKey() ? current().refused || 'That key is not taken.' : '';
   keep('');
   if (asking?.dialog.open) {
@@ -114,13 +117,14 @@ function askForKey() {
 happened.addEventListener('needed', askForKey);
 happened.addEventListener('session', () => {
   asking?.dialog.close();
-  document.getElementById('forget').hidden = !hasKey();
+  forget.hidden = !current().access;
+  setText(forget, hasKey() ? 'Forget key' : 'Show a key');
   feed.restart();
   history.forget();
   show(false);
 });
 
-document.getElementById('forget').addEventListener('click', () => begin(''));
+forget.addEventListener('click', () => (hasKey() ? begin('') : askForKey()));
 document.getElementById('skip').addEventListener('click', () => main.focus());
 addEventListener('hashchange', () => show(true));
 

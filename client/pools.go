@@ -11,12 +11,13 @@ import (
 	"github.com/coatcheck/coatcheck/internal/wire"
 )
 
-// PoolShape is the shape of a pool. The zero value of each field means its documented default.
+// PoolShape is the shape of a pool. The zero value of each field means what the service's settings
+// say of the pool, else what a pool has that is replaced, else the default beside it.
 type PoolShape struct {
-	TTL        time.Duration // length of its leases' windows, 100 ms to a day; 0 = 30 s
-	Layout     string        // of its ids; "" = snowflake.DefaultLayout
-	Epoch      time.Time     // whole milliseconds; the zero time = snowflake.DefaultEpoch
-	Datacenter int           // of its ids
+	TTL        time.Duration // length of its leases' windows, 100 ms to a day; 30 s
+	Layout     string        // of its ids; snowflake.DefaultLayout
+	Epoch      time.Time     // whole milliseconds; snowflake.DefaultEpoch
+	Datacenter *int          // of its ids; 0
 }
 
 // Pool is the state of a pool.
@@ -68,10 +69,7 @@ func (c *Client) ReplacePool(ctx context.Context, pool string, shape PoolShape) 
 }
 
 func (c *Client) declarePool(ctx context.Context, pool string, shape PoolShape, op, query string) (Pool, error) {
-	asked := WorkerRequest{TTL: shape.TTL, Layout: shape.Layout, Epoch: shape.Epoch}
-	if shape.Datacenter != 0 {
-		asked.Datacenter = &shape.Datacenter
-	}
+	asked := WorkerRequest{TTL: shape.TTL, Layout: shape.Layout, Epoch: shape.Epoch, Datacenter: shape.Datacenter}
 	create := call{op: op, name: pool, method: http.MethodPut, path: "/worker/" + pool + query, body: asked.wire().PoolRequest, status: http.StatusCreated}
 	created, err := ask(ctx, c.onNamed, create, func(created wire.WorkerPool) bool { return created.Pool == pool && created.Size > 0 })
 	return poolOf(created), err

@@ -83,7 +83,7 @@ func (s *service) workerLost(t *testing.T) {
 
 func (s *service) createdPool(t *testing.T) {
 	epoch := time.Date(2021, 1, 1, 0, 0, 0, 0, time.UTC)
-	shape := client.PoolShape{TTL: time.Hour, Layout: "41/5/5/12", Epoch: epoch, Datacenter: 2}
+	shape := client.PoolShape{TTL: time.Hour, Layout: "41/5/5/12", Epoch: epoch, Datacenter: new(2)}
 	want := client.Pool{Name: "created", Layout: "41/5/5/12", Epoch: epoch, Datacenter: 2, Size: 32, TTL: time.Hour}
 	pool, err := s.CreatePool(t.Context(), "created", shape)
 	succeeds(t, "CreatePool", err)
@@ -91,6 +91,12 @@ func (s *service) createdPool(t *testing.T) {
 	_, err = s.CreatePool(t.Context(), "created", client.PoolShape{})
 	expect.Contains(t, "CreatePool again", wantError(t, err, client.ErrPoolExists).Detail, "41/5/5/12")
 	expect.Equal(t, "how often that error says why", strings.Count(err.Error(), client.ErrPoolExists.Error()), 1)
+	for _, datacenter := range []int{0, 2} { // 0 is one like any other, and the rest stays
+		want.Datacenter = datacenter
+		pool, err = s.ReplacePool(t.Context(), "created", client.PoolShape{Datacenter: &datacenter})
+		succeeds(t, "ReplacePool", err)
+		expect.Equal(t, "ReplacePool", pool, want)
+	}
 	for name, request := range map[string]client.WorkerRequest{
 		"ttl": {TTL: time.Minute}, "layout": {Layout: "41/10/12"}, "epoch": {Epoch: snowflake.DefaultEpoch}, "datacenter": {Layout: "41/5/5/12", Datacenter: new(0)},
 	} {

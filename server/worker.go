@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net/http"
@@ -128,11 +129,12 @@ func (h *workers) create(r *request) error {
 	pool := r.name("pool")
 	var asked wire.PoolRequest
 	r.body(&asked)
-	request := h.poolRequest(r, pool, asked)
 	declare := h.pools.Create
 	if r.flag("replace") {
 		declare = h.pools.Replace
+		h.keep(r, pool, &asked)
 	}
+	request := h.poolRequest(r, pool, asked)
 	if r.err != nil {
 		return r.err
 	}
@@ -146,6 +148,25 @@ func (h *workers) create(r *request) error {
 	}
 	r.Response().Header().Set("Location", "/worker/"+pool)
 	return r.answer(http.StatusCreated, poolOf(pool, ring))
+}
+
+// keep puts what a pool has in the place of what its replacement does not name.
+func (h *workers) keep(r *request, pool string, asked *wire.PoolRequest) {
+	if _, pinned := h.pools.Pin(pool); pinned || r.err != nil {
+		return
+	}
+	ring, err := h.pools.Ring(r.ctx(), pool, 0, 1)
+	if err != nil {
+		if !errors.Is(err, workerlease.ErrUnknown) && !errors.Is(err, workerlease.ErrQuarantined) { // it has no shape yet
+			r.fail(err)
+		}
+		return
+	}
+	ttl := min(ring.TTL, h.pools.LongestTTL(pool)).Milliseconds()
+	asked.TTL, asked.Layout, asked.Epoch = cmp.Or(asked.TTL, &ttl), cmp.Or(asked.Layout, &ring.Layout), cmp.Or(asked.Epoch, &ring.Epoch)
+	if layout, err := snowflake.ParseLayout(*asked.Layout); err == nil && layout.Datacenter > 0 {
+		asked.Datacenter = cmp.Or(asked.Datacenter, &ring.Datacenter)
+	}
 }
 
 func poolOf(pool string, ring workerlease.Ring) wire.WorkerPool {

@@ -325,3 +325,22 @@ func TestPoolOfSecondsRefusesATTLThatHoldsNone(t *testing.T) {
 		wantField(t, short.do(t, method, "/worker/slow", `{"layout":"32/10/21@s"}`), wire.InvalidRequest, "layout", "3000", "--worker-longest-ttl")
 	}
 }
+
+// A pool that is to get a longer TTL, and nothing else, keeps its shape: another layout, epoch or
+// datacenter could make ids of which there are some already.
+func TestPoolThatIsReplacedKeepsWhatIsNotNamed(t *testing.T) {
+	s := serve(t, server.Config{Store: storetest.Open(t, redisstore.Config{}), Workers: workerlease.Config{NewPools: workerlease.Trust}})
+	pool := must[wire.WorkerPool](t, s, 201, "PUT", "/worker/p", `{"layout":"41/5/5/12","epoch":"2024-02-29T00:00:00Z","datacenter":3,"ttl_ms":60000}`)
+	want := pool
+	want.TTL = 90_000
+	expect.Equal(t, "with another TTL", must[wire.WorkerPool](t, s, 201, "PUT", "/worker/p?replace=true", `{"ttl_ms":90000}`), want)
+	expect.Equal(t, "with nothing else", must[wire.WorkerPool](t, s, 201, "PUT", "/worker/p?replace=true", ""), want)
+	want.Datacenter = 0
+	expect.Equal(t, "in datacenter 0", must[wire.WorkerPool](t, s, 201, "PUT", "/worker/p?replace=true", `{"datacenter":0}`), want)
+	must[wire.WorkerPool](t, s, 201, "PUT", "/worker/p?replace=true", `{"datacenter":31}`)
+	wantField(t, s.do(t, "PUT", "/worker/p?replace=true", `{"layout":"41/3/7/12"}`), wire.InvalidRequest, "datacenter", "0 to 7")
+	want.Layout, want.Size = "41/10/12", 1024
+	expect.Equal(t, "without a datacenter", must[wire.WorkerPool](t, s, 201, "PUT", "/worker/p?replace=true", `{"layout":"41/10/12"}`), want)
+	fresh := must[wire.WorkerPool](t, s, 201, "PUT", "/worker/new?replace=true", `{"ttl_ms":60000}`)
+	expect.Equal(t, "a pool that is not there", []any{fresh.Layout, fresh.TTL}, []any{"41/10/12", int64(60_000)})
+}

@@ -22,10 +22,14 @@ func (v *value) check(found any) error {
 
 var wholeNumber = regexp.MustCompile(`^-?(0|[1-9][0-9]*)$`)
 
-// checkText compares what stands in a path, a query or a header, where a number is text as well.
+// checkText compares what stands in a path, a query or a header, where a number is text as well, and
+// so is true or false.
 func (v *value) checkText(text string) error {
-	if v.schema.Type.Is("integer") && wholeNumber.MatchString(text) {
+	switch {
+	case v.schema.Type.Is("integer") && wholeNumber.MatchString(text):
 		return v.check(json.Number(text))
+	case v.schema.Type.Is("boolean") && (text == "true" || text == "false"):
+		return v.check(text == "true")
 	}
 	return v.check(text)
 }

@@ -19,16 +19,13 @@ func (p *program) workerCreateCommand() *cobra.Command {
 	var replace bool
 	command := &cobra.Command{
 		Use: "create POOL", Short: "Declare a pool new, so that its first lease waits for nothing",
-		Long: "Declare that a pool is new: that none of its worker ids is in use anywhere. Its first lease then waits for no quarantine. Exit code 1 if the pool is there already; with --replace it gets another layout, epoch, datacenter or TTL, once all of its worker ids have been given back or have ended.",
+		Long: "Declare that a pool is new: that none of its worker ids is in use anywhere. Its first lease then waits for no quarantine. Exit code 1 if the pool is there already; with --replace it gets the layout, epoch, datacenter or TTL that is named, and keeps the others, once all of its worker ids have been given back or have ended.",
 		Args: onePool,
 	}
 	s := bindStraight(command.Flags(), workerSettings, append(shape.bind(workerlease.MinTTL), config.Toggle("replace", "give a pool that is there the shape that is named; no window of it may be open, and ids that it has made before can come again under an epoch or layout that overlaps", &replace))...)
 	return p.ask(command, s, func(ctx context.Context, service *client.Client, args []string) error {
 		asked := shape.request("", s.said)
-		wanted := client.PoolShape{TTL: asked.TTL, Layout: asked.Layout, Epoch: asked.Epoch}
-		if asked.Datacenter != nil {
-			wanted.Datacenter = *asked.Datacenter
-		}
+		wanted := client.PoolShape{TTL: asked.TTL, Layout: asked.Layout, Epoch: asked.Epoch, Datacenter: asked.Datacenter}
 		declare := service.CreatePool
 		if replace {
 			declare = service.ReplacePool

@@ -67,6 +67,7 @@ func (p *Pools) checkTTL(pool string, ttl time.Duration) error {
 // settle checks a request and applies its pool's pin. It returns the layout of the request's shape,
 // and rewrites it as package snowflake does. The error is an *OtherPoolError or ErrRequest.
 func (p *Pools) settle(pool string, request Request) (Request, snowflake.Layout, error) {
+	request.Shape = request.Shape.withDefaults()
 	layout, err := snowflake.ParseLayout(request.Shape.Layout)
 	if err == nil {
 		request.Shape.Layout = layout.String()
@@ -118,7 +119,7 @@ func (p *Pools) pinned(pool string, request Request) (Request, error) {
 func (p *Pools) fresh(pool string, request Request) (Shape, time.Duration) {
 	shape, ttl := request.Shape, request.TTL
 	if request.NewShape != nil {
-		shape = *request.NewShape
+		shape = request.NewShape.withDefaults()
 	}
 	if _, is := p.Pin(pool); !is && p.config.NewPools == Wait {
 		if seen, is := p.seen.get(pool); is {

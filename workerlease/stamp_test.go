@@ -77,3 +77,30 @@ func TestStamperThatStampedNothingGivesItsWorkerIDBackUnused(t *testing.T) {
 		}
 	})
 }
+
+// Counted from the year 1, as the zero time is, 41 bits were used up in the year 70: a pool of such
+// a shape granted worker ids with which nothing could be stamped.
+func TestShapeWithoutAnEpochHasTheDefaultOne(t *testing.T) {
+	storetest.Each(t, func(t *testing.T, store *redisstore.Store) {
+		bare := workerlease.Shape{Layout: "41/10/12"}
+		pin := map[string]workerlease.Pin{"pinned": {Shape: bare}}
+		pools := workerlease.New(store, workerlease.Config{NewPools: workerlease.Trust, Pools: pin})
+		if err := pools.Create(t.Context(), "declared", bare, 0); err != nil {
+			t.Fatalf("Create without an epoch: %v", err)
+		}
+		for _, pool := range []string{"new", "declared", "pinned"} {
+			for _, request := range []workerlease.Request{{Shape: bare}, {Shape: bare, WantEpoch: true}, {Shape: bare, NewShape: &bare}} {
+				ids, err := pools.Stamp(t.Context(), pool, request, workerlease.HoldOptions{}, snowflake.Config{})
+				if err != nil {
+					t.Fatalf("Stamp of pool %s with %+v: %v", pool, request, err)
+				}
+				t.Cleanup(func() { _ = ids.Close(t.Context()) })
+				if _, err := ids.Next(t.Context()); err != nil {
+					t.Errorf("Next of pool %s with %+v: %v", pool, request, err)
+				}
+				_, epoch, _ := ids.Layout()
+				expect.Equal(t, "epoch of pool "+pool, epoch.UTC(), snowflake.DefaultEpoch)
+			}
+		}
+	})
+}

@@ -108,6 +108,7 @@ func New(store *redisstore.Store, config Config) *Pools {
 	}
 	config.Pools = maps.Clone(config.Pools)
 	for name, pin := range config.Pools {
+		pin.Shape = pin.Shape.withDefaults()
 		// as requests and leases have it
 		pin.Shape.Layout = snowflake.MustLayout(pin.Shape.Layout).String()
 		config.Pools[name] = pin
@@ -119,7 +120,14 @@ func New(store *redisstore.Store, config Config) *Pools {
 type Shape struct {
 	Layout     string    // as package snowflake writes it, with a worker id of MaxBits at most
 	Datacenter int       // number of the pool's datacenter in its ids; 0 where the layout has none
-	Epoch      time.Time // time origin of the ids, whole milliseconds
+	Epoch      time.Time // of the ids, whole milliseconds; the zero time = snowflake.DefaultEpoch
+}
+
+func (s Shape) withDefaults() Shape {
+	if s.Epoch.IsZero() {
+		s.Epoch = snowflake.DefaultEpoch
+	}
+	return s
 }
 
 func (s Shape) read() (snowflake.Layout, error) {

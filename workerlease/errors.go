@@ -67,6 +67,9 @@ func (p *Pools) refusal(pool string, reply scripts.Reply) error {
 	case "unknown":
 		return ErrUnknown
 	case "layout", "exists":
+		if has := reply.Values(); len(has) > 0 && has[0] == "" {
+			return fmt.Errorf("%w, without the record of its shape: lease a worker id of it, which waits until none can be in use", ErrExists)
+		}
 		// milliseconds to wait, or 1 for a pool that is not there
 		other, last := &OtherPoolError{is: ErrOtherPool}, 0
 		if err := reply.Scan(&other.Layout, &other.Epoch, &other.Datacenter, &other.TTL, &last); err != nil {

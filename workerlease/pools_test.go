@@ -196,3 +196,21 @@ func (p pools) quarantine(t *testing.T) {
 		t.Errorf("a pool that is declared new during its quarantine: %+v", lease)
 	}
 }
+
+// A head that is gone, or that cannot be read, leaves a pool that is there: nothing was done, and
+// nothing about that is unknown.
+func TestDeclaringAPoolThatHasLostItsHeadIsRefused(t *testing.T) {
+	allowing(t, time.Minute, func(t *testing.T, p pools) {
+		expect.MustEqual(t, "error of Create", p.Create(t.Context(), "p", of(2).Shape, 0), nil)
+		p.acquire(t, "p", of(2))
+		raw(t, p.store, "redis.call('HDEL', KEYS[1], 'pool') return {'ok'}", []string{p.store.Key("worker", "p")})
+		for name, declare := range map[string]func() error{
+			"Create":  func() error { return p.Create(t.Context(), "p", of(2).Shape, 0) },
+			"Replace": func() error { return p.Replace(t.Context(), "p", of(2).Shape, 0) },
+		} {
+			err := declare()
+			wantIs(t, err, workerlease.ErrExists, redisstore.ErrRefused)
+			expect.Contains(t, name, err.Error(), "lease a worker id of it")
+		}
+	})
+}

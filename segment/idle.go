@@ -2,7 +2,6 @@ package segment
 
 import (
 	"errors"
-	"fmt"
 	"time"
 )
 
@@ -32,7 +31,7 @@ func (s *Segments) admit(c *chain) error {
 	}
 	if s.known >= s.config.MaxTags {
 		if gone = s.makeRoomLocked(c.owner); gone == nil {
-			return fmt.Errorf("%w: %d", ErrTooManyTags, s.config.MaxTags)
+			return s.fullLocked()
 		}
 	}
 	c.mu.Lock()

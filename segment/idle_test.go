@@ -158,6 +158,7 @@ func TestTagsAreBounded(t *testing.T) {
 		for range 3 {
 			_, err := s.Next(t.Context(), "tag-20")
 			wantIs(t, err, ErrTooManyTags, redisstore.ErrRefused)
+			expect.Equal(t, "when one can make room", redisstore.RetryAfter(err), DefaultPeriod)
 		}
 		if got := len(source.all("tag-20")); got != 0 {
 			t.Errorf("%d fetches for a tag that has no room", got)
@@ -166,6 +167,7 @@ func TestTagsAreBounded(t *testing.T) {
 		uses(t, s, 1, 20, 2)
 		_, err := s.Next(t.Context(), "tag-20")
 		wantIs(t, err, ErrTooManyTags)
+		expect.Equal(t, "when one can make room, in the end", redisstore.RetryAfter(err), time.Second)
 		time.Sleep(time.Second)
 		uses(t, s, 20, 21, 1) // tag 0 goes
 		_, err = s.Next(t.Context(), "tag-21")

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/coatcheck/coatcheck/internal/fault"
 	"github.com/coatcheck/coatcheck/internal/names"
 	"github.com/coatcheck/coatcheck/internal/share"
 )
@@ -146,7 +147,7 @@ func (s *Segments) openLocked(name, owner string) (*chain, error) {
 	case c != nil:
 		return c, nil
 	case len(s.chains)-s.known >= s.config.MaxTags, s.known >= s.config.MaxTags && !s.hopefulLocked(owner):
-		return nil, fmt.Errorf("%w: %d", ErrTooManyTags, s.config.MaxTags)
+		return nil, s.fullLocked()
 	}
 	c = newChain(s, name, owner, slices.Clone(s.seen[name]))
 	s.chains[name] = c
@@ -157,4 +158,12 @@ func (s *Segments) openLocked(name, owner string) (*chain, error) {
 func (s *Segments) hopefulLocked(owner string) bool {
 	_, yields := s.places.Yields(owner)
 	return yields || !time.Now().Before(s.full)
+}
+
+// fullLocked refuses another tag until one can make room.
+func (s *Segments) fullLocked() error {
+	return &fault.WaitError{
+		Err: ErrTooManyTags, Wait: max(time.Until(s.full).Round(time.Second), time.Second),
+		Text: fmt.Sprintf(": %d; an unused one makes room in {wait} at the earliest", s.config.MaxTags),
+	}
 }

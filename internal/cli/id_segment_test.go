@@ -4,12 +4,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/coatcheck/coatcheck/counter"
 	"github.com/coatcheck/coatcheck/internal/expect"
 	"github.com/coatcheck/coatcheck/internal/redistest"
-	"github.com/coatcheck/coatcheck/internal/storetest"
-	"github.com/coatcheck/coatcheck/redisstore"
-	"github.com/coatcheck/coatcheck/segment/redissource"
 )
 
 // With --segment-create=false a tag that is not there is no tag, at a service and straight on
@@ -28,8 +24,6 @@ func TestSegmentOfATagThatIsNotThere(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			redis := redistest.Start(t)
-			tags := counter.New(storetest.Open(t, redisstore.Config{URL: redis.URL()}), redissource.Counters(counter.Config{}))
-			defer tags.Close()
 			at, env := open(redis.URL())
 			ask := func() result {
 				return execute(t, env, append([]string{"id", "segment", "orders"}, at...)...)
@@ -41,10 +35,8 @@ func TestSegmentOfATagThatIsNotThere(t *testing.T) {
 					t.Errorf("%s: got %q, want it to say that there is no such tag", refused.line, refused.stderr)
 				}
 			}
-			if err := tags.Set(t.Context(), "orders", 41, 0); err != nil {
-				t.Fatal(err)
-			}
-			expect.Equal(t, "an id of a tag at 41", ask().exits(done).stdout, "42\n")
+			execute(t, nil, "segment", "set", "orders", "42", "--redis", redis.URL()).exits(done)
+			expect.Equal(t, "an id of a tag that was set to 42", ask().exits(done).stdout, "42\n")
 		})
 	}
 }

@@ -229,7 +229,7 @@ func TestWorkerExitCodes(t *testing.T) {
 		{[]string{"worker", "run", "or/ders", "--", "true"}, usage, "or/ders"},
 		{[]string{"worker", "run", "..", "--", "true"}, usage, "pool's name"},
 		{[]string{"worker", "run", "orders", "--", "coatcheck-no-such-program"}, usage, "not found"},
-		{[]string{"worker", "run", "--ttl", "10ms", "orders", "--", "true"}, usage, "ttl"},
+		{[]string{"worker", "run", "--ttl", "10ms", "orders", "--", "true"}, usage, "a duration from 1s to 24h\n"},
 		{[]string{"worker", "run", "--layout", "41/41/41", "orders", "--", "true"}, usage, "layout"},
 		{[]string{"worker", "run", "--epoch", "yesterday", "orders", "--", "true"}, usage, "epoch"},
 		{[]string{"worker", "run", "--datacenter", "-1", "orders", "--", "true"}, usage, "datacenter"},

@@ -185,7 +185,7 @@ func Span(name, value string, least, most time.Duration, help string, into *time
 	return &Setting{Name: name, Value: value, Unit: "duration", Help: help, Parse: func(s string) error {
 		d, err := time.ParseDuration(s)
 		if err != nil || d < least || d > most {
-			return fmt.Errorf("%q is not a duration from %v to %v, such as %s", s, least, most, value)
+			return fmt.Errorf("%q is not a duration from %s to %s", s, spelled(least), spelled(most))
 		}
 		*into = d
 		return nil

@@ -122,9 +122,7 @@ func detail(err, kind error) string {
 	if text == kind.Error() {
 		return ""
 	}
-	if strings.HasSuffix(text, kind.Error()) {
-		text = kind.Error()
-	}
+	text = text[max(strings.Index(text, kind.Error()), 0):] // what the service was doing is its own matter
 	_, text, _ = strings.Cut(text, ": ")
 	return text
 }

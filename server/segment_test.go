@@ -192,7 +192,9 @@ func TestErrorsOfSegmentsAreProblems(t *testing.T) {
 	} {
 		s := serve(t, server.Config{Store: storetest.Open(t, redisstore.Config{}), SegmentSource: sourceFunc(func(string, int64) rangeOrError { return rangeOrError{err: row.err} })})
 		a := s.do(t, "GET", "/id/segment/t", "")
-		checkProblem(t, a, row.code)
+		if detail := checkProblem(t, a, row.code).Detail; strings.Contains(detail, "take:") || strings.Contains(detail, "segment:") {
+			t.Errorf("%v: the client is told of the service's steps and packages: %s", row.err, detail)
+		}
 		if strings.Contains(string(a.body), "secret.example") {
 			t.Errorf("%v: the client is told %s", row.err, a.body)
 		}
@@ -201,7 +203,9 @@ func TestErrorsOfSegmentsAreProblems(t *testing.T) {
 	checkProblem(t, wrong.do(t, "GET", "/id/segment/t", ""), wire.StoreUnavailable)
 	few := serve(t, server.Config{Store: storetest.Open(t, redisstore.Config{}), Segments: segment.Config{MaxTags: 1}})
 	few.segmentIDs(t, "first")
-	checkProblem(t, few.do(t, "GET", "/id/segment/second", ""), wire.StoreUnavailable)
+	a := few.do(t, "GET", "/id/segment/second", "")
+	wantDetail(t, a, wire.StoreUnavailable, "makes room in 15m0s")
+	a.wantRetryAfter(t, 890, 900)
 	few.segmentIDs(t, "first")
 }
 

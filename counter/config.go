@@ -71,15 +71,20 @@ var kindForm = regexp.MustCompile(`^[a-z]{1,20}$`)
 func (c Config) Check() error {
 	c = c.withDefaults(0)
 	var faults []error
-	fault := func(bad bool, format string, args ...any) {
-		if bad {
-			faults = append(faults, fmt.Errorf("counter: "+format, args...))
-		}
+	if !kindForm.MatchString(c.Kind) {
+		faults = append(faults, fmt.Errorf("counter: kind %q: 1 to 20 small letters", c.Kind))
 	}
-	fault(!kindForm.MatchString(c.Kind), "kind %q: 1 to 20 small letters", c.Kind)
-	fault(c.AfterLoss != MovePast && c.AfterLoss != Refuse, "after a loss %q: %s or %s", c.AfterLoss, MovePast, Refuse)
-	fault(c.Margin < 1 || c.Margin > MaxMargin, "margin %d: 1 to %d", c.Margin, int64(MaxMargin))
-	fault(c.HoldOff < time.Second || c.HoldOff > time.Minute, "hold-off %v: 1s to 1m", c.HoldOff)
-	fault(c.MaxKeys < 100, "max keys %d: at least 100", c.MaxKeys)
+	if c.AfterLoss != MovePast && c.AfterLoss != Refuse {
+		faults = append(faults, fmt.Errorf("counter: after a loss %q: %s or %s", c.AfterLoss, MovePast, Refuse))
+	}
+	if c.Margin < 1 || c.Margin > MaxMargin {
+		faults = append(faults, fmt.Errorf("counter: margin %d: 1 to %d", c.Margin, int64(MaxMargin)))
+	}
+	if c.HoldOff < time.Second || c.HoldOff > time.Minute {
+		faults = append(faults, fmt.Errorf("counter: hold-off %v: 1s to 1m", c.HoldOff))
+	}
+	if c.MaxKeys < 100 {
+		faults = append(faults, fmt.Errorf("counter: max keys %d: at least 100", c.MaxKeys))
+	}
 	return errors.Join(faults...)
 }

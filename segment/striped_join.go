@@ -87,14 +87,14 @@ func (r Restriping) retire(ctx context.Context) (floor int64, err error) {
 			continue
 		}
 		most, err := store.Retire(ctx, StripeTag(r.Tag, i, len(r.From)))
-		switch {
-		case err != nil:
-			faults = append(faults, fmt.Errorf("retire stripe %d of %d: %w", i, n, err))
-		case most > math.MaxInt64/n:
-			faults = append(faults, fmt.Errorf("retire stripe %d of %d: %w", i, n, ErrExhausted))
-		default: // its ids are v·n + i of v below most
-			floor = max(floor, most*n)
+		if err == nil && most > math.MaxInt64/n {
+			err = ErrExhausted
 		}
+		if err != nil {
+			faults = append(faults, fmt.Errorf("retire stripe %d of %d: %w", i, n, err))
+			continue
+		}
+		floor = max(floor, most*n) // its ids are v·n + i of v below most
 	}
 	return floor, errors.Join(faults...)
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/coatcheck/coatcheck/counter"
 	"github.com/coatcheck/coatcheck/internal/config"
 	"github.com/coatcheck/coatcheck/internal/names"
+	"github.com/coatcheck/coatcheck/internal/wire"
 )
 
 type increment struct {
@@ -57,8 +58,7 @@ func (p *program) incrCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		answer := addedOf(got)
-		return p.print(answer, answer.lines())
+		return p.print(addedOf(got), addedLines(got))
 	})
 }
 
@@ -91,17 +91,9 @@ func repeatable(name, help string, into *string) *config.Setting {
 	}, into)
 }
 
-// added answers `incr --json`, as the service answers.
-type added struct {
-	Key     string   `json:"key"`
-	Value   int64    `json:"value"`
-	First   int64    `json:"first"`
-	Number  string   `json:"number,omitempty"`  // the one of a template
-	Numbers []string `json:"numbers,omitempty"` // or several
-}
-
-func addedOf(got client.CounterRange) added {
-	answer := added{Key: got.Key, First: got.First, Value: got.Value}
+// addedOf is what `incr --json` prints: what the service answers.
+func addedOf(got client.CounterRange) wire.Numbered {
+	answer := wire.Numbered{Incremented: wire.Incremented{Key: got.Key, First: got.First, Value: got.Value}}
 	if len(got.Numbers) == 1 {
 		answer.Number = got.Numbers[0]
 	} else {
@@ -110,18 +102,15 @@ func addedOf(got client.CounterRange) added {
 	return answer
 }
 
-// lines is one value a line, as the template writes it if there is one.
-func (a added) lines() string {
-	switch {
-	case a.Number != "":
-		return a.Number + "\n"
-	case a.Numbers != nil:
-		return strings.Join(a.Numbers, "\n") + "\n"
+// addedLines is one value a line, as the template writes it if there is one.
+func addedLines(got client.CounterRange) string {
+	if got.Numbers != nil {
+		return strings.Join(got.Numbers, "\n") + "\n"
 	}
 	var lines []byte
-	for value := a.First; ; value++ { // the last may be the largest there is
+	for value := got.First; ; value++ { // the last may be the largest there is
 		lines = append(strconv.AppendInt(lines, value, 10), '\n')
-		if value == a.Value {
+		if value == got.Value {
 			return string(lines)
 		}
 	}

@@ -115,14 +115,13 @@ func (o *order) read(r *request, formats []snowflake.Format, others ...string) {
 
 // check reports whether the largest id can be written.
 func (o *order) check(largest snowflake.ID, whose string) error {
-	if o.opaque != nil {
-		if int64(largest) > o.opaque.Max() {
-			return invalid("width", fmt.Sprintf("too narrow: %s have %d digits now", whose, len(largest.String())))
-		}
-		return nil
+	var err error
+	narrow := o.opaque != nil && int64(largest) > o.opaque.Max()
+	if o.opaque == nil {
+		_, err = o.format.Append(nil, largest, o.style)
+		narrow = err != nil && o.format == snowflake.Padded
 	}
-	_, err := o.format.Append(nil, largest, o.style)
-	if err != nil && o.format == snowflake.Padded {
+	if narrow {
 		return invalid("width", fmt.Sprintf("too narrow: %s have %d digits now", whose, len(largest.String())))
 	}
 	return err

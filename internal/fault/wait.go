@@ -14,7 +14,7 @@ type WaitError struct {
 
 // Error adds the text.
 func (w *WaitError) Error() string {
-	return w.Err.Error() + strings.ReplaceAll(w.Text, "{wait}", w.Wait.String())
+	return w.Err.Error() + strings.ReplaceAll(w.Text, "{wait}", w.Wait.Round(time.Millisecond).String())
 }
 
 // RetryAfter returns Wait.

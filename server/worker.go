@@ -69,7 +69,7 @@ func (h *workers) request(r *request, pool string) workerlease.Request {
 }
 
 func (h *workers) poolRequest(r *request, pool string, asked wire.PoolRequest) workerlease.Request {
-	ttl := r.millis("ttl_ms", asked.TTL, 0, workerlease.MinTTL, h.pools.LongestTTL(pool))
+	ttl := r.millis("ttl_ms", asked.TTL, 0, workerlease.MinTTL, workerlease.MaxTTL)
 	shape, layout := h.shape(r, pool, asked)
 	if r.err != nil {
 		return workerlease.Request{}
@@ -78,6 +78,8 @@ func (h *workers) poolRequest(r *request, pool string, asked wire.PoolRequest) w
 	switch {
 	case most < least:
 		r.invalid("layout", fmt.Sprintf("%v needs windows of %d milliseconds, to hold whole seconds, and this service allows %d (--worker-longest-ttl)", layout, least.Milliseconds(), most.Milliseconds()))
+	case ttl > most:
+		r.invalid("ttl_ms", fmt.Sprintf("%d milliseconds at most, unless the service allows longer ones (--worker-longest-ttl, pools)", most.Milliseconds()))
 	case ttl != 0 && ttl < least:
 		r.invalid("ttl_ms", fmt.Sprintf("%d to %d milliseconds in layout %v: a window holds whole seconds", least.Milliseconds(), most.Milliseconds(), layout))
 	}

@@ -162,13 +162,13 @@ func (s *service) usedUntil(t *testing.T) {
 
 func (s *service) poolQuarantine(t *testing.T) {
 	a := s.do(t, "POST", "/worker/unknown", `{"ttl_ms":3600000}`)
-	wantDetail(t, a, wire.PoolQuarantined, "declared")
+	wantDetail(t, a, wire.PoolQuarantined, "declared so: coatcheck worker create POOL")
 	a.wantRetryAfter(t, 1, 3601)
 	must[wire.WorkerPool](t, s, 201, "PUT", "/worker/unknown", `{"ttl_ms":3600000}`)
 	must[wire.WorkerLease](t, s, 201, "POST", "/worker/unknown", "")
 
-	wantDetail(t, s.do(t, "POST", "/worker/unknown", `{"ttl_ms":3600001}`), wire.InvalidRequest, "ttl_ms", "3600000")
-	wantDetail(t, s.do(t, "PUT", "/worker/other", `{"ttl_ms":3600001}`), wire.InvalidRequest, "ttl_ms", "3600000")
+	wantDetail(t, s.do(t, "POST", "/worker/unknown", `{"ttl_ms":3600001}`), wire.InvalidRequest, "ttl_ms", "3600000", "--worker-longest-ttl")
+	wantDetail(t, s.do(t, "PUT", "/worker/other", `{"ttl_ms":3600001}`), wire.InvalidRequest, "ttl_ms", "3600000", "--worker-longest-ttl")
 }
 
 // What a holder has to tell so that its lease is written down anew after Redis has lost it.

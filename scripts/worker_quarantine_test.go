@@ -52,7 +52,7 @@ func (b *box) quarantined(l lease, earliest int64) int64 {
 	before := b.now()
 	reply := b.acquire(l)
 	after := b.now()
-	word(b, reply, "quarantined", 1)
+	word(b, reply, "quarantined", 2)
 	head := b.head()
 	end := number(b, head["quarantine"])
 	between(b, "the wait", number(b, reply[1]), end-after, end-before)
@@ -242,14 +242,14 @@ func TestRepeatOfAcquireInQuarantineAndBehindIt(t *testing.T) {
 	each(t, func(t *testing.T, b *box) {
 		g := b.lease(lease{nonce: "n0"})
 		b.setHead("incarnation", "before")
-		word(t, b.acquire(lease{nonce: "n0"}), "quarantined", 1) // whether it stands is unknown
+		word(t, b.acquire(lease{nonce: "n0"}), "quarantined", 2) // whether it stands is unknown
 		b.pass(2 * hour)
 		if again := b.lease(lease{nonce: "n0"}); again.id == g.id || again.fence <= g.fence || again.till <= b.now() {
 			t.Errorf("a repeat after its lease has ended: got %+v, want another id, a larger fence and an open window; it was %+v", again, g)
 		}
 		b.lease(lease{nonce: "n1", identity: "ann"})
 		b.do("DEL", poolKeys[0])
-		word(t, b.acquire(lease{nonce: "n0"}), "quarantined", 1)
+		word(t, b.acquire(lease{nonce: "n0"}), "quarantined", 2)
 		b.pass(2 * hour)
 		if g := b.lease(lease{nonce: "n0"}); g.id != "0" || g.till <= b.now() {
 			t.Errorf("a repeat of what is lost got %+v, want a new grant", g)

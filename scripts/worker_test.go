@@ -289,10 +289,10 @@ func TestWorkerGetShowsAPageOfTheRing(t *testing.T) {
 
 func TestWorkerGetTellsWhatIsLeftOfAQuarantine(t *testing.T) {
 	each(t, func(t *testing.T, b *box) {
-		word(t, b.acquire(lease{nonce: "n1", newPools: "wait"}), "quarantined", 1)
+		word(t, b.acquire(lease{nonce: "n1", newPools: "wait"}), "quarantined", 2)
 		// it has no layout yet, and waits
 		waits := b.run(scripts.WorkerGet, poolKeys[:1], 0, 10)
-		word(t, waits, "quarantined", 1)
+		word(t, waits, "quarantined", 2)
 		if left := number(t, waits[1]); left <= 0 || left > number(t, b.head()["quarantine"]) {
 			t.Errorf("worker_get of a pool that waits without a layout: got %q", waits)
 		}
@@ -304,7 +304,7 @@ func TestWorkerGetTellsWhatIsLeftOfAQuarantine(t *testing.T) {
 		if reply[7] != "3600000" {
 			t.Errorf("before any process noticed: got %q", reply)
 		}
-		word(t, b.acquire(lease{nonce: "n2", skew: minute}), "quarantined", 1)
+		word(t, b.acquire(lease{nonce: "n2", skew: minute}), "quarantined", 2)
 		end := number(t, b.head()["quarantine"])
 		reply = b.run(scripts.WorkerGet, poolKeys[:1], 0, 10)
 		if wait := number(t, reply[7]); wait != end-number(t, reply[8]) {

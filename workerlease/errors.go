@@ -83,7 +83,11 @@ func (p *Pools) refusal(pool string, reply scripts.Reply) error {
 	case "exhausted":
 		return waitFor(reply, ErrExhausted, "; the first can be free in {wait}")
 	case "quarantined":
-		return waitFor(reply, ErrQuarantined, ": no worker id is granted for {wait}, until every one that may be in use has ended. A pool that is new can be declared so: coatcheck worker create POOL")
+		text := ": no worker id is granted for {wait}, until every one that may be in use has ended"
+		if reply[len(reply)-1] == "1" {
+			text += ". A pool that is new can be declared so: coatcheck worker create POOL"
+		}
+		return waitFor(reply, ErrQuarantined, text)
 	}
 	return reply.Unexpected()
 }

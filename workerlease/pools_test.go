@@ -214,3 +214,22 @@ func TestDeclaringAPoolThatHasLostItsHeadIsRefused(t *testing.T) {
 		}
 	})
 }
+
+// A pool that Redis knows is not new, and declaring it so is refused: its quarantine does not send
+// people there.
+func TestQuarantineSpeaksOfNewPoolsOnlyWhereThePoolMayBeNew(t *testing.T) {
+	allowing(t, time.Minute, func(t *testing.T, p pools) {
+		refusal := func() string {
+			_, err := p.Acquire(t.Context(), "p", of(2))
+			wantIs(t, err, workerlease.ErrQuarantined, redisstore.ErrRefused)
+			return err.Error()
+		}
+		expect.Contains(t, "refusal of an unknown pool", refusal(), "declared so: coatcheck worker create POOL")
+		expect.MustEqual(t, "error of Create", p.Create(t.Context(), "p", of(2).Shape, 0), nil)
+		p.acquire(t, "p", of(2))
+		p.strike(t, "0")
+		if text := refusal(); strings.Contains(text, "declared") {
+			t.Errorf("refusal of a known pool: got %q, want nothing of a declaration", text)
+		}
+	})
+}

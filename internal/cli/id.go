@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -126,8 +125,8 @@ func (p *program) makeIDs(ctx context.Context, service *client.Client, pool stri
 	switch {
 	case errors.Is(err, client.ErrUnknownOutcome):
 		return laterError{err} // those ids are lost
-	case errors.Is(err, client.ErrQuarantined):
-		return laterError{fmt.Errorf("%w\nIf the pool is new, declare it so: coatcheck worker create %s", err, cmp.Or(pool, "POOL"))}
+	case err != nil && pool != "":
+		return fmt.Errorf("pool %s: %w", pool, err)
 	case err != nil:
 		return err
 	}

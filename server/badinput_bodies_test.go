@@ -150,7 +150,7 @@ func badProofs(renew call) (rows []bad) {
 	add(badField(renew, "fence", `{"fence":*}`, notWhole...))
 	add(badField(renew, "identity", `{"identity":*}`, "5", "true", "[]", "{}"))
 	add(badField(renew, "layout", `{"not_after":"2026-01-01T00:00:00Z","epoch":"2020-01-01T00:00:00Z","fence":1,"layout":*}`, `"41"`, `"41/10/13"`, `"x"`, "5", "[]"))
-	add(badField(renew, "epoch", `{"not_after":"2026-01-01T00:00:00Z","layout":"41/1/12","fence":1,"epoch":*}`, `"2999-01-01T00:00:00Z"`, `"1969-12-31T23:59:59Z"`, `"x"`, "0"))
+	add(badField(renew, "epoch", `{"not_after":"2026-01-01T00:00:00Z","layout":"41/1/12","fence":1,"epoch":*}`, `"2020-01-01T00:00:00.0001Z"`, `"1969-12-31T23:59:59Z"`, `"x"`, "0"))
 	add(badField(renew, "datacenter", "{"+rest+`,"datacenter":*}`, append(notWhole, "-1", "1", "32")...))
 	add(badField(renew, "worker_id", "{"+rest+`,"worker_id":*}`, "0")) // it stands in the path
 	return rows

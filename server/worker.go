@@ -75,7 +75,12 @@ func (h *workers) poolRequest(r *request, pool string, asked wire.PoolRequest) w
 		return workerlease.Request{}
 	}
 	least, most := workerlease.ShortestTTL(layout), h.pools.LongestTTL(pool)
+	end, now := layout.Lasts(shape.Epoch), time.Now()
 	switch {
+	case asked.Epoch != nil && shape.Epoch.After(now):
+		r.invalid("epoch", epochRule)
+	case (asked.Epoch != nil || asked.Layout != nil) && end.Before(now):
+		r.invalid("layout", "its timestamps, counted from that epoch, ended at "+end.Format(time.RFC3339))
 	case most < least:
 		r.invalid("layout", fmt.Sprintf("%v needs windows of %d milliseconds, to hold whole seconds, and this service allows %d (--worker-longest-ttl)", layout, least.Milliseconds(), most.Milliseconds()))
 	case ttl > most:
@@ -87,6 +92,8 @@ func (h *workers) poolRequest(r *request, pool string, asked wire.PoolRequest) w
 		TTL: ttl, Shape: shape, WantLayout: asked.Layout != nil, WantEpoch: asked.Epoch != nil, WantDatacenter: asked.Datacenter != nil,
 	}
 }
+
+const epochRule = "a whole millisecond from 1970-01-01T00:00:00Z to now"
 
 // shape reads layout, epoch and datacenter, by default the pool's setting or a new pool's.
 func (h *workers) shape(r *request, pool string, asked wire.PoolRequest) (workerlease.Shape, snowflake.Layout) {
@@ -108,11 +115,8 @@ func (h *workers) shape(r *request, pool string, asked wire.PoolRequest) (worker
 	if asked.Epoch != nil {
 		epoch = asked.Epoch.UTC()
 	}
-	if epoch.Before(time.Unix(0, 0)) || epoch.After(time.Now()) || !epoch.Equal(epoch.Truncate(time.Millisecond)) {
-		r.invalid("epoch", "a whole millisecond from 1970-01-01T00:00:00Z to now")
-	}
-	if end := layout.Lasts(epoch); end.Before(time.Now()) {
-		r.invalid("layout", "its timestamps, counted from that epoch, ended at "+end.Format(time.RFC3339))
+	if epoch.Before(time.Unix(0, 0)) || !epoch.Equal(epoch.Truncate(time.Millisecond)) {
+		r.invalid("epoch", epochRule)
 	}
 	if asked.Datacenter != nil {
 		datacenter = *asked.Datacenter

@@ -344,3 +344,17 @@ func TestPoolThatIsReplacedKeepsWhatIsNotNamed(t *testing.T) {
 	fresh := must[wire.WorkerPool](t, s, 201, "PUT", "/worker/new?replace=true", `{"ttl_ms":60000}`)
 	expect.Equal(t, "a pool that is not there", []any{fresh.Layout, fresh.TTL}, []any{"41/10/12", int64(60_000)})
 }
+
+// A service whose clock was set back is behind the epoch of a pool: its holders, whose windows Redis
+// counts, keep their worker ids, and others get one.
+func TestClockOfTheServiceEndsNoLease(t *testing.T) {
+	store := storetest.Open(t, redisstore.Config{})
+	s := serve(t, server.Config{Store: store, Workers: workerlease.Config{NewPools: workerlease.Trust}})
+	ahead := time.Now().Add(time.Hour).UTC().Truncate(time.Millisecond)
+	pools := workerlease.New(store, workerlease.Config{NewPools: workerlease.Trust})
+	if err := pools.Create(t.Context(), "p", workerlease.Shape{Layout: "41/10/12", Epoch: ahead}, 0); err != nil {
+		t.Fatalf("declaring pool p: %v", err)
+	}
+	lease := must[wire.WorkerLease](t, s, 201, "POST", "/worker/p", "")
+	must[wire.WorkerRenewed](t, s, 200, "PUT", fmt.Sprint("/worker/p/", lease.WorkerID), text(t, proofOf(lease)), "Lease-Token: "+lease.Lease)
+}

@@ -54,13 +54,15 @@ func (h *Holder) acquire(patience time.Duration) (*term, error) {
 	}
 }
 
-// spread lengthens a stated wait, 0 = none, by up to half, so that a slot's waiters spread.
+// spread lengthens a wait, so that those who wait for the same spread: a stated one by up to half a
+// second, since a grant can be had from then on, another by up to half. named 0 = none is stated.
 func spread(named, pause time.Duration) time.Duration {
-	wait := pause
+	wait, more := pause, pause/2
 	if named > 0 {
 		wait = min(max(named, shortestWait), longestWait)
+		more = min(wait, time.Second) / 2
 	}
-	return wait + rand.N(wait/2) //nolint:gosec // it spreads a load, and guessing it gains nothing
+	return wait + rand.N(more) //nolint:gosec // it spreads a load, and guessing it gains nothing
 }
 
 func (h *Holder) pause(d time.Duration) bool {

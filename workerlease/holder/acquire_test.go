@@ -63,8 +63,8 @@ func TestWaitsAsLongAsIsNamed(t *testing.T) {
 	for named, want := range map[time.Duration][2]time.Duration{
 		time.Nanosecond:        {50 * time.Millisecond, 75 * time.Millisecond},
 		300 * time.Millisecond: {300 * time.Millisecond, 450 * time.Millisecond},
-		4 * time.Second:        {4 * time.Second, 6 * time.Second},
-		time.Hour:              {5 * time.Second, 7500 * time.Millisecond},
+		4 * time.Second:        {4 * time.Second, 4500 * time.Millisecond},
+		time.Hour:              {5 * time.Second, 5500 * time.Millisecond},
 	} {
 		bubble(t, func(t *testing.T, g *granter, d *diary) {
 			var asked []time.Time

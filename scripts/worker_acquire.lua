@@ -18,8 +18,8 @@
 --        writes it, '1' first grant of the pool | '0'} | {'layout', layout, epoch, datacenter, ttl,
 --        '1' the pool is new | '0'} the pool's values, or those of a new one, differ from the
 --        request | {'longest', ttl} the pool's ttl, or the longest that others allow, exceeds
---        [15] | {'exhausted', wait} | {'quarantined', wait, '1' the pool is new or lost | '0'} state
---        may have been lost
+--        [15] | {'exhausted', wait} | {'quarantined', wait, '1' the pool is new or lost | '0'}
+--        state may have been lost
 -- Units  skew, cool-down, ttl and wait in milliseconds; times and epoch in milliseconds since 1970
 --        of this server; width in bits
 -- Effect writes on granted and on quarantined; a repeat writes the same again, so that its

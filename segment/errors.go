@@ -13,8 +13,8 @@ var (
 	ErrRequest = fault.Refusal("segment: the request is not valid")
 	// ErrStarved means that the context ended before a range had come. It has the context's cause.
 	ErrStarved = fault.Refusal("segment: no ids were ready in time")
-	// ErrTooManyTags means that the maximum of tags is in use. redisstore.RetryAfter returns when one
-	// can make room.
+	// ErrTooManyTags means that the maximum of tags is in use. redisstore.RetryAfter returns when
+	// one can make room.
 	ErrTooManyTags = fault.Refusal("segment: too many tags are in use")
 	// ErrWentBack refuses ids at or below some that this process has seen. They are not used.
 	ErrWentBack = fault.Refusal("segment: the source went back")

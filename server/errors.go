@@ -122,7 +122,8 @@ func detail(err, kind error) string {
 	if text == kind.Error() {
 		return ""
 	}
-	text = text[max(strings.Index(text, kind.Error()), 0):] // what the service was doing is its own matter
+	// what the service was doing is its own matter
+	text = text[max(strings.Index(text, kind.Error()), 0):]
 	_, text, _ = strings.Cut(text, ": ")
 	return text
 }

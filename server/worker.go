@@ -163,7 +163,8 @@ func (h *workers) keep(r *request, pool string, asked *wire.PoolRequest) {
 	}
 	ring, err := h.pools.Ring(r.ctx(), pool, 0, 1)
 	if err != nil {
-		if !errors.Is(err, workerlease.ErrUnknown) && !errors.Is(err, workerlease.ErrQuarantined) { // it has no shape yet
+		// it has no shape yet
+		if !errors.Is(err, workerlease.ErrUnknown) && !errors.Is(err, workerlease.ErrQuarantined) {
 			r.fail(err)
 		}
 		return

@@ -22,8 +22,8 @@ func (v *value) check(found any) error {
 
 var wholeNumber = regexp.MustCompile(`^-?(0|[1-9][0-9]*)$`)
 
-// checkText compares what stands in a path, a query or a header, where a number is text as well, and
-// so is true or false.
+// checkText compares what stands in a path, a query or a header, where a number is text as well,
+// and so is true or false.
 func (v *value) checkText(text string) error {
 	switch {
 	case v.schema.Type.Is("integer") && wholeNumber.MatchString(text):

@@ -21,7 +21,6 @@ type workerRun struct {
 	commandRun
 
 	pool    string
-	again   string // see source.again
 	request client.WorkerRequest
 	wait    time.Duration // how long the lease may take to be had
 	// how far the end of the command's last timestamp may be ahead of its clock
@@ -67,7 +66,7 @@ func (p *program) workerRunCommand() *cobra.Command {
 		config.Span("grace", "5s", 0, time.Hour, "how long CMD may take to end between SIGTERM and SIGKILL; less if the window ends sooner", &r.grace))...)
 	command.ValidArgsFunction = offerPools(p, s, cobra.ShellCompDirectiveDefault)
 	return p.ask(command, s, func(ctx context.Context, service *client.Client, args []string) error {
-		r.pool, r.command, r.request, r.again = args[0], args[1:], shape.request(identity, s.said), s.again()
+		r.pool, r.command, r.request = args[0], args[1:], shape.request(identity, s.said)
 		return r.run(ctx, service)
 	})
 }
@@ -98,7 +97,7 @@ func (r *workerRun) obtain(ctx context.Context, service *client.Client) (*held, 
 		}
 		named := redisstore.RetryAfter(err)
 		if left <= 0 {
-			return nil, laterError{fmt.Errorf("no worker id was leased: %w%s", err, r.advice(err, named))}
+			return nil, laterError{fmt.Errorf("no worker id was leased: %w%s", err, r.advice(named))}
 		}
 		// also after a longer stated wait: a holder may release, or a pool be declared new
 		pause(ctx, min(max(named, 200*time.Millisecond), 5*time.Second, left))
@@ -114,14 +113,11 @@ func longerWait(was time.Duration) string {
 }
 
 // advice is what to try when no worker id could be leased.
-func (r *workerRun) advice(err error, named time.Duration) string {
+func (r *workerRun) advice(named time.Duration) string {
 	text := "\nTry again later, or have it wait with " + longerWait(r.wait) + "."
 	if named > 0 {
 		span := named.Round(time.Millisecond)
 		text = fmt.Sprintf("\nTry again in %v, or have it wait with --wait %v.", span, span)
-	}
-	if errors.Is(err, client.ErrQuarantined) {
-		text += " If the pool is new: coatcheck worker create " + r.pool + r.again
 	}
 	return text
 }

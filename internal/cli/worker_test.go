@@ -191,7 +191,9 @@ func TestPoolInQuarantineSaysHowToDeclareItNew(t *testing.T) {
 		"redis":   {"--redis", redis.URL(), "--prefix", "b:", "--worker-longest-ttl", "1h"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			runUnderLease(t, at, nil, `true`).exits(tryLater, "coatcheck worker create orders "+at[0], "Try again in")
+			refused := runUnderLease(t, at, nil, `true`)
+			refused.exits(tryLater, "coatcheck worker create POOL", "Try again in")
+			expect.Equal(t, "how often the way out is named", strings.Count(refused.stderr.String(), "worker create"), 1)
 			execute(t, nil, append([]string{"worker", "create", "invoices", "--ttl", "1h", "--layout", "41/5/7"}, at...)...).exits(done).prints("41/5/7", "1h")
 			execute(t, nil, append([]string{"worker", "create", "invoices"}, at...)...).exits(failed, "there already")
 			start(t, append(append([]string{"worker", "run"}, at...), "invoices", "--", "true")...).exits(done)

@@ -11,9 +11,9 @@ import (
 
 // Create declares a pool new: that none of its worker ids is in use anywhere. Its first grant then
 // waits for nothing. An *OtherPoolError with ErrExists: it has granted worker ids, or was declared
-// before; with ErrOtherPool: it is pinned to another shape or TTL. ErrRequest: the TTL is out of
-// bounds. TTL 0 means what the pool is pinned to, else DefaultTTL, or LongestTTL if that is
-// shorter.
+// before; with ErrOtherPool: it is pinned to another shape or TTL. ErrRequest: a pool cannot
+// have that name, or the TTL is out of bounds. TTL 0 means what the pool is pinned to, else
+// DefaultTTL, or LongestTTL if that is shorter.
 func (p *Pools) Create(ctx context.Context, pool string, shape Shape, ttl time.Duration) error {
 	return p.create(ctx, pool, shape, ttl, "")
 }

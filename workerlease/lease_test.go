@@ -94,7 +94,7 @@ func (p pools) nextWindow(t *testing.T) {
 			},
 		},
 	} {
-		pool := "next " + name
+		pool := "next-" + strings.ReplaceAll(name, " ", "-")
 		leases := p.fill(t, pool, 1)
 		if err := p.Release(t.Context(), pool, 1, leases[1].Token, row.used(leases[1])); err != nil {
 			t.Fatal(err)
@@ -130,7 +130,7 @@ func (p pools) release(t *testing.T) {
 
 func (p pools) proof(t *testing.T) {
 	lease, second := p.acquire(t, "proof", of(2)), p.acquire(t, "proof", of(2))
-	other := p.acquire(t, "other proof", of(2))
+	other := p.acquire(t, "other-proof", of(2))
 	nonce, from, _ := strings.Cut(lease.Token, ".")
 	for _, token := range []string{
 		"", "x", second.Token, other.Token, nonce, nonce + ".", nonce + ".0", nonce + "." + from + "0", nonce + ".0" + from, from + "." + nonce, lease.Token + " ", " " + lease.Token,
@@ -141,8 +141,8 @@ func (p pools) proof(t *testing.T) {
 	for _, id := range []int{-1, 1, 2, 3, 4, 1 << 20, 1 << 40} {
 		p.wantLost(t, "proof", id, lease.Token)
 	}
-	p.wantLost(t, "other proof", 0, lease.Token)
-	p.wantLost(t, "no such pool", 0, lease.Token)
+	p.wantLost(t, "other-proof", 0, lease.Token)
+	p.wantLost(t, "no-such-pool", 0, lease.Token)
 	p.wantOpen(t, lease)
 	p.wantOpen(t, second)
 	p.wantOpen(t, other)

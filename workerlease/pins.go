@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/coatcheck/coatcheck/internal/names"
 	"github.com/coatcheck/coatcheck/snowflake"
 )
 
@@ -56,8 +57,12 @@ func (p *Pools) longest(pool string) int64 {
 	return max(p.config.LongestTTL, p.config.Pools[pool].TTL).Milliseconds()
 }
 
-// checkTTL refuses a TTL that is out of bounds; 0 is the pool's. The error is ErrRequest.
-func (p *Pools) checkTTL(pool string, ttl time.Duration) error {
+// check refuses a pool's name that is none, and a TTL that is out of bounds; 0 is the pool's. The
+// error is ErrRequest.
+func (p *Pools) check(pool string, ttl time.Duration) error {
+	if !names.Valid(pool) {
+		return fmt.Errorf("%w: pool: %s", ErrRequest, names.Rule)
+	}
 	if longest := p.LongestTTL(pool); ttl != 0 && (ttl < MinTTL || ttl > longest) {
 		return fmt.Errorf("%w: ttl %v: %v to %v, the longest that the settings allow", ErrRequest, ttl, MinTTL, longest)
 	}
@@ -72,7 +77,7 @@ func (p *Pools) settle(pool string, request Request) (Request, snowflake.Layout,
 	if err == nil {
 		request.Shape.Layout = layout.String()
 	}
-	if err = p.checkTTL(pool, request.TTL); err != nil {
+	if err = p.check(pool, request.TTL); err != nil {
 		return request, layout, err
 	}
 	if request, err = p.pinned(pool, request); err != nil {

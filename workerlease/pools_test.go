@@ -69,13 +69,20 @@ func (p pools) create(t *testing.T) {
 	if err != nil || lease.Layout != "41/5/5/12" || lease.Datacenter != 7 || lease.TTL != time.Minute {
 		t.Errorf("a pool that was declared new waits for nothing and is what was declared: %+v %v", lease, err)
 	}
-	p.acquire(t, "granted from", of(2))
-	wantIs(t, p.Create(t.Context(), "granted from", of(2).Shape, 30*time.Second), workerlease.ErrExists, redisstore.ErrRefused)
+	p.acquire(t, "granted-from", of(2))
+	wantIs(t, p.Create(t.Context(), "granted-from", of(2).Shape, 30*time.Second), workerlease.ErrExists, redisstore.ErrRefused)
 	for _, bad := range []workerlease.Shape{{}, {Layout: "x"}, {Layout: "28/21/13@s"}, {Layout: "41/5/5/12", Datacenter: -1}, {Layout: "41/5/5/12", Datacenter: 32}, {Layout: "41/10/12", Datacenter: 1}} {
 		wantIs(t, p.Create(t.Context(), "bad", bad, 0), workerlease.ErrRequest, redisstore.ErrRefused)
 	}
 	for _, ttl := range []time.Duration{-1, 1, workerlease.MaxTTL + 1} {
 		wantIs(t, p.Create(t.Context(), "bad", of(2).Shape, ttl), workerlease.ErrRequest, redisstore.ErrRefused)
+	}
+	for _, pool := range []string{"", "a b", "a}", strings.Repeat("a", 201)} {
+		_, acquired := p.Acquire(t.Context(), pool, of(2))
+		_, renewed := p.Renew(t.Context(), workerlease.Lease{Pool: pool}, 0)
+		for what, err := range map[string]error{"Create": p.Create(t.Context(), pool, of(2).Shape, 0), "Acquire": acquired, "Renew": renewed} {
+			expect.Error(t, fmt.Sprintf("%s of pool %q", what, pool), err, workerlease.ErrRequest)
+		}
 	}
 }
 
@@ -187,12 +194,12 @@ func (p pools) quarantine(t *testing.T) {
 		t.Error(err)
 	}
 	w = p.wary(workerlease.DefaultTTL)
-	_, err = w.Acquire(t.Context(), "unknown too", of(2))
+	_, err = w.Acquire(t.Context(), "unknown-too", of(2))
 	wantIs(t, err, workerlease.ErrQuarantined, redisstore.ErrRefused)
-	if err := p.Create(t.Context(), "unknown too", of(2).Shape, 30*time.Second); err != nil {
+	if err := p.Create(t.Context(), "unknown-too", of(2).Shape, 30*time.Second); err != nil {
 		t.Error(err)
 	}
-	if lease := w.acquire(t, "unknown too", of(2)); lease.WorkerID != 0 {
+	if lease := w.acquire(t, "unknown-too", of(2)); lease.WorkerID != 0 {
 		t.Errorf("a pool that is declared new during its quarantine: %+v", lease)
 	}
 }

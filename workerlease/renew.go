@@ -16,7 +16,7 @@ import (
 // bounds. An *OtherPoolError: the lease has another shape than the pool's pin, or another TTL than
 // the pool. ErrLost: it has ended, was released, is another's, or is not proven.
 func (p *Pools) Renew(ctx context.Context, lease Lease, ack int) (Lease, error) {
-	if err := p.checkTTL(lease.Pool, lease.TTL); err != nil {
+	if err := p.check(lease.Pool, lease.TTL); err != nil {
 		return Lease{}, err
 	}
 	if pin, is := p.Pin(lease.Pool); is && lease.Layout != "" && !pin.is(lease) {

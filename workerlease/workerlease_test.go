@@ -138,7 +138,7 @@ func (p pools) inTurn(t *testing.T) {
 			t.Errorf("Acquire of a pool in use: got error %v, want one that tells its wait of up to 30s", err)
 		}
 	}
-	if other := p.acquire(t, "another turn", of(2)); other.WorkerID != 0 {
+	if other := p.acquire(t, "another-turn", of(2)); other.WorkerID != 0 {
 		t.Errorf("pools are not apart: %+v", other)
 	}
 }
@@ -244,6 +244,6 @@ func (p pools) ended(t *testing.T) {
 	_, err = p.Renew(ctx, lease, 0)
 	wantIs(t, err, redisstore.ErrUnavailable, context.Canceled)
 	wantIs(t, p.Release(ctx, "ended", 0, lease.Token, time.Time{}), redisstore.ErrUnavailable, context.Canceled)
-	wantIs(t, p.Create(ctx, "not created", of(2).Shape, 0), redisstore.ErrUnavailable, context.Canceled)
+	wantIs(t, p.Create(ctx, "not-created", of(2).Shape, 0), redisstore.ErrUnavailable, context.Canceled)
 	p.wantOpen(t, lease)
 }

@@ -3,6 +3,7 @@ package scripts_test
 import (
 	"fmt"
 	"regexp"
+	"strings"
 	"testing"
 
 	"github.com/coatcheck/coatcheck/internal/expect"
@@ -128,6 +129,42 @@ func TestHeirThatIsLateIsTheFirstAgain(t *testing.T) {
 			b.do("FLUSHALL")
 		}
 	})
+}
+
+// One poll serves an heir that is late and another waiter, while earlier leases have ended: all of
+// them hold the lock from then on.
+func TestLateHeirHoldsTheLockBesideTheNext(t *testing.T) {
+	each(t, func(t *testing.T, b *box) {
+		some := func(token string, permits int64) ask {
+			return ask{token: token, mode: "p", permits: permits, capacity: 3, inbox: "in-" + token}
+		}
+		b.hold(some("a", 1))
+		b.hold(some("x", 2))
+		for _, token := range []string{"b", "c", "d"} {
+			word(t, b.enter(some(token, 1)), "waiting", 2)
+			b.tick()
+		}
+		b.left("x") // b and c are told of it, and let their windows pass
+		for _, token := range []string{"b", "c"} {
+			b.leaseEndsIn(token, -1)
+		}
+		b.hold(some("b", 1)) // and d is told
+		b.hold(some("d", 1))
+		for _, token := range []string{"a", "b", "d"} {
+			word(t, b.run(scripts.LockRenew, lockKeys[:5], tokenOf(token), hour, ""), "ok", 2)
+		}
+		late := some("c", 1)
+		late.inbox = ""
+		word(t, b.enter(late), "held", 2)
+	})
+}
+
+// leaseEndsIn makes the lease of a joint holder end so many milliseconds from now.
+func (b *box) leaseEndsIn(token string, ms int64) {
+	b.Helper()
+	record := strings.Fields(b.fields(lockKeys[4])[tokenOf(token)])
+	record[2] = fmt.Sprint(b.now() + ms)
+	b.do("HSET", lockKeys[4], tokenOf(token), strings.Join(record, " "))
 }
 
 // A writer's poll lets in the readers before it, once a lease has ended: its reply says until when

@@ -75,6 +75,7 @@ local function write_together(lock, holders, state, token, holder)
   for _, ended in ipairs(state.ended) do
     redis.call('HDEL', holders, ended)
   end
+  state.ended = {} -- they may be granted the lock anew, and others after them
   redis.call('HSET', holders, token, table.concat({holder.fence, holder.since, integer(holder.till), integer(holder.permits), holder.owner}, ' '))
   redis.call('SET', lock, marks[state.kind] .. integer(state.capacity), 'PX', left)
   redis.call('PEXPIRE', holders, left)

@@ -207,7 +207,7 @@ func (t *Tokens) operations(ctx context.Context, entries []*entry) ([]Operation,
 		group.Go(func() (err error) {
 			found[i], err = t.Operation(ctx, entry.operation)
 			if errors.Is(err, ErrUnknownToken) {
-				_, _ = t.store.WithAck(0).Run(ctx, scripts.NameRemove, t.keysOf(entry.operation)[1:], entry.operation)
+				_, _ = t.store.WithAck(0).Run(ctx, scripts.TokenRelease, t.keysOf(entry.operation), noOwner, t.done)
 				return nil
 			}
 			return err
@@ -215,6 +215,9 @@ func (t *Tokens) operations(ctx context.Context, entries []*entry) ([]Operation,
 	}
 	return found, group.Wait()
 }
+
+// noOwner has no claim. A release by it only takes an operation without a record off the list.
+const noOwner = "-"
 
 // atOnce is how many scripts a listing has under way.
 const atOnce = 256

@@ -1,6 +1,7 @@
 package idempotency
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net/http"
@@ -13,6 +14,8 @@ import (
 	"github.com/coatcheck/coatcheck/internal/storetest"
 	"github.com/coatcheck/coatcheck/internal/wire"
 	"github.com/coatcheck/coatcheck/redisstore"
+	"github.com/coatcheck/coatcheck/redisstore/observe"
+	"github.com/coatcheck/coatcheck/scripts"
 )
 
 // abandoned claims a client's key and falls silent at once.
@@ -202,6 +205,34 @@ func TestAnswerWithoutAStatusIsRefused(t *testing.T) {
 		}
 		wantState(t, tokens, key, InDoubt)
 	}
+}
+
+// hook runs once when a call of one kind has ended.
+type hook struct {
+	observe.None
+
+	op  string
+	run func()
+}
+
+func (h *hook) CallEnded(_ context.Context, call observe.Call) {
+	if run := h.run; run != nil && call.Op == h.op {
+		h.run = nil
+		run()
+	}
+}
+
+// A listing finds that a record has expired, and its key is used again before the operation is off
+// the list.
+func TestOperationThatBeginsAgainDuringAListingStaysOnTheList(t *testing.T) {
+	t.Parallel()
+	meanwhile := &hook{op: scripts.OperationGet.Name}
+	tokens := newTokens(t, storetest.Open(t, redisstore.Config{Observers: []observe.Observer{meanwhile}}))
+	operation, _ := abandoned(t, tokens, "a", "pay")
+	forget(t, tokens, ClientKey("", "pay", "a"))
+	meanwhile.run = func() { abandoned(t, tokens, "a", "pay") }
+	listed(t, tokens, "", 2)
+	expect.Equal(t, "operations in doubt", listed(t, tokens, "", 2), []string{operation})
 }
 
 // To list is to look, also where the list has an operation whose record has expired.

@@ -7,12 +7,14 @@
 -- ARGV   [1] owner  [2] channel of the waiting
 -- Reply  {'ok'} | {'forgotten'} the record is removed | {'answered'} an answer is recorded, so that
 --        no claim can be granted
---        | {'stale'} the claim is not this owner's, or not yet | {'gone'} no such record
+--        | {'stale'} the claim is not this owner's, or not yet | {'gone'} no such record, and the
+--        operation is off the list
 -- Units  times in milliseconds since 1970 of this server
--- Effect writes on ok and forgotten; a repeat of ok writes the same again, so that its
+-- Effect writes on ok, forgotten and gone; a repeat of ok writes the same again, so that its
 --        acknowledgement has something to wait for
 local record = redis.call('HMGET', KEYS[1], 'state', 'owner', 'awaited', 'claimable', 'scope', 'attempts', 'fence')
 if not record[1] then
+  unlist()
   return {'gone'}
 end
 if record[1] == 'completed' then

@@ -1,14 +1,18 @@
 package counter_test
 
 import (
+	"fmt"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/coatcheck/coatcheck/counter"
+	"github.com/coatcheck/coatcheck/internal/expect"
 	"github.com/coatcheck/coatcheck/internal/storetest"
 	"github.com/coatcheck/coatcheck/redisstore"
+	"github.com/coatcheck/coatcheck/scripts"
 )
 
 // inBubble runs a test on an embedded store, where an hour takes no time.
@@ -113,6 +117,24 @@ func TestCounterIsOpenedShortlyBeforeItsEnd(t *testing.T) {
 		other.daily(t, time.Second, 2)
 		time.Sleep(50 * time.Millisecond)
 		other.daily(t, time.Second, 1)
+	})
+}
+
+func TestRecordOfACounterThatIsOpenedInItsLastMillisecondEnds(t *testing.T) {
+	inBubble(t, func(t *testing.T, c counters) {
+		c.daily(t, time.Second, 1)
+		if err := c.Reset(t.Context(), "k"); err != nil {
+			t.Fatal(err)
+		}
+		c.daily(t, time.Second, 1)
+		time.Sleep(time.Second - time.Millisecond/2)
+		other := counters{counter.New(c.store, counter.Config{}), c.store}
+		defer other.Close()
+		other.daily(t, time.Second, 2)
+		time.Sleep(26 * time.Hour) // the record of a counter that was removed stays for a day
+		stays := &scripts.Script{Name: "stays", Source: "return {tostring(redis.call('EXISTS', KEYS[1]))}", SHA: strings.Repeat("0", 40)}
+		reply, err := c.store.Run(t.Context(), stays, []string{c.store.Key("counter", "k", "record")})
+		expect.Equal(t, fmt.Sprintf("EXISTS of the record, %v", err), reply, scripts.Reply{"0"})
 	})
 }
 

@@ -85,6 +85,6 @@ if given and value then
 end
 life = life or floor ~= '' and known_life ~= '' and known_life or '0'
 if moved == '1' or not first and noted ~= era or life ~= '0' or noted and given or ended then
-  write_record(record, era, life, counter, 0, moved == '1' and value or said, ended)
+  write_record(record, era, life, counter, -1, moved == '1' and value or said, ended)
 end
 return {'ok', value or '', life, era, integer(math.max(redis.call('PTTL', counter), -1)), now_text, moved}

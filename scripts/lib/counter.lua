@@ -57,17 +57,17 @@ end
 local remembered = 24 * 3600 * 1000
 
 -- write_record writes the record for as long as the counter lives, or for `rest` milliseconds
--- without a counter. A record that corrects what processes remember is kept for as long as they
--- remember it.
+-- without a counter, -1 for ever. A record that corrects what processes remember is kept for as
+-- long as they remember it.
 local function write_record(record, era, life, counter, rest, said, ends)
   redis.call('SET', record, record_text(era, life, said, ends))
   local left = redis.call('PTTL', counter)
   if left == -2 then
     left = rest
-  elseif left > 0 and (life ~= '0' or ends) then
+  elseif left >= 0 and (life ~= '0' or ends) then
     left = left + remembered
   end
-  if left > 0 then
+  if left >= 0 then
     live_for(record, left)
   end
 end

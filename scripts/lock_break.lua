@@ -36,7 +36,9 @@ local token = holder()
 if not token then
   return {'unknown'}
 end
-local pass_on = records > 0 and in_doubt(KEYS[6], span) == 0
+if span > 0 then
+  redis.call('GET', KEYS[6]) -- likewise, should it be no string
+end
 -- First: a script whose first write adds nothing may go on when memory is full.
 if state.kind == 'x' then
   redis.call('DEL', lock)
@@ -48,7 +50,7 @@ local fence = state.last.number
 if state.kind == 'x' then
   state.kind = ''
 end
-if pass_on then
+if records > 0 and in_doubt(KEYS[6], span) == 0 then
   hand_over(lock, fences, queue, waiters, holders, state, '', '', window, counts, patience)
 end
 return {'broken', fence}

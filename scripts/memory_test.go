@@ -107,6 +107,7 @@ var keepings = []keeping{
 	{"place in a queue given up", scripts.LockLeave, lockKeys[:5], inTurn("", "", tokenOf("b"), "in", withoutMarker), "place"},
 	{"lock broken", scripts.LockBreak, lockKeys, brokenOf(""), "broken"},
 	{"shared lock broken", scripts.LockBreak, lockKeys, brokenOf("s"), "broken"},
+	{"lock broken that may be in doubt", scripts.LockBreak, lockKeys, breaking(""), "broken"},
 	{"worker id renewed", scripts.WorkerRenew, poolKeys, func(b *box) []any { return b.lease(lease{nonce: "n1"}).proof().args() }, "ok"},
 	{"worker id renewed after a failover", scripts.WorkerRenew, poolKeys, func(b *box) []any { return afterFailover(b).args() }, "ok"},
 	{"worker id given back", scripts.WorkerRelease, poolKeys[:2], func(b *box) []any {

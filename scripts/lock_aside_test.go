@@ -208,6 +208,26 @@ func TestHeirThatNeverAskedLeavesNoPlace(t *testing.T) {
 	})
 }
 
+// A waiter that was set aside, and finds the lock free when it asks again, leaves no place.
+func TestWaiterThatWasSetAsideAndFindsTheLockFreeLeavesNoPlace(t *testing.T) {
+	each(t, func(t *testing.T, b *box) {
+		for _, span := range []int{0, 1} {
+			if span > 0 {
+				word(t, b.enter(ask{token: "a", span: span}), "doubt", 1)
+				b.tick()
+				b.tick()
+			}
+			b.hold(ask{token: "a", span: span})
+			word(t, b.enter(ask{token: "b", inbox: "deaf", span: span}), "waiting", 2)
+			want(t, b.leave("a", "", terms(hour, minute, "1", span)), "free")
+			b.hold(ask{token: "b", inbox: "deaf", span: span})
+			want(t, b.leave("b", "", terms(hour, minute, "1", span)), "free")
+			b.do("DEL", lockKeys[5])
+			b.noKeys()
+		}
+	})
+}
+
 // A fence is remembered for a minute after the lock is free, however long its lease was; and longer
 // where it is ahead of the server's time, which alone makes later ones larger.
 func TestFenceIsRememberedForAMinuteAfterTheRelease(t *testing.T) {

@@ -4,6 +4,9 @@
 local waited_for = (ARGV[11] or KEYS[6]) and first_in_line(KEYS[3]) -- before a marker is written: it may be no queue
 
 if ARGV[11] and not KEYS[6] and not waited_for then
+  if waited_for == nil then
+    drop(KEYS[3], KEYS[4], ARGV[1]) -- it may be one of those that were set aside
+  end
   local last = redis.call('SET', KEYS[2], now_us_text .. ' ' .. ARGV[1] .. ' ' .. now_text .. ' -', 'PX', ARGV[5], 'GET') or '0'
   local previous = tonumber(string.match(last, '^%d+') or 0)
   if previous + run_length < now_us and not string.find(last, ARGV[1], 1, true) then

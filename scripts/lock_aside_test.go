@@ -3,8 +3,10 @@ package scripts_test
 import (
 	"fmt"
 	"regexp"
+	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/coatcheck/coatcheck/internal/expect"
 	"github.com/coatcheck/coatcheck/scripts"
@@ -57,6 +59,40 @@ func (b *box) commands() map[string]int64 {
 		calls[found[1]] = number(b, found[2])
 	}
 	return calls
+}
+
+// Thousands of readers wait for one lock: what it costs to let one in does not grow with them.
+func TestReadersThatAreLetInTogetherCostTheSameEach(t *testing.T) {
+	t.Parallel()
+	b := open(t, "redis")
+	cost := func(readers int) time.Duration {
+		b.hold(ask{token: "a"})
+		for i := range readers {
+			args := ask{token: "r", mode: "s", inbox: "in"}.args()
+			args[0] = fmt.Sprintf("%022d", i)
+			word(t, b.run(scripts.LockEnter, lockKeys[:5], args...), "waiting", 2)
+		}
+		before := b.processorTime()
+		word(t, b.leave("a", "in", terms(hour, minute, "0", 0)), "free", 1+2*readers)
+		took := b.processorTime() - before
+		b.do("FLUSHALL")
+		return took / time.Duration(readers)
+	}
+	few, many := cost(500), cost(5000)
+	if many > 4*few {
+		t.Errorf("processor time of Redis for each reader that is let in: got %v with 5000 of them, want no more than four times the %v with 500", many, few)
+	}
+}
+
+// processorTime is what the server's main thread has used.
+func (b *box) processorTime() (used time.Duration) {
+	b.Helper()
+	for _, found := range regexp.MustCompile(`used_cpu_\w+_main_thread:(\S+)`).FindAllStringSubmatch(fmt.Sprint(b.do("INFO", "cpu")), -1) {
+		seconds, err := strconv.ParseFloat(found[1], 64)
+		expect.Error(b, "the processor time "+found[0], err, nil)
+		used += time.Duration(seconds * float64(time.Second))
+	}
+	return used
 }
 
 // A dead writer, or a dead taker of more permits than are free, keeps no newcomer out.

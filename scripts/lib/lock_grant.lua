@@ -42,13 +42,16 @@ local function upcoming(state)
   return state.upcoming
 end
 
--- last_end returns the end of the last of the joint leases; 0 if there is none.
+-- last_end returns the end of the last of the joint leases; 0 if there is none. It is kept in
+-- `latest`: one call may let in thousands.
 local function last_end(state)
-  local latest = 0
-  for _, holder in pairs(state.together) do
-    latest = math.max(latest, holder.till)
+  if not state.latest then
+    state.latest = 0
+    for _, holder in pairs(state.together) do
+      state.latest = math.max(state.latest, holder.till)
+    end
   end
-  return latest
+  return state.latest
 end
 
 -- mint records the next fence for a token whose lease lasts ttl milliseconds. It is remembered for
@@ -71,7 +74,8 @@ end
 -- ends.
 local function write_together(lock, holders, state, token, holder)
   state.together[token] = holder
-  local left = keep_ms(last_end(state) - now)
+  state.latest = math.max(last_end(state), holder.till)
+  local left = keep_ms(state.latest - now)
   for _, ended in ipairs(state.ended) do
     redis.call('HDEL', holders, ended)
   end
@@ -85,7 +89,7 @@ end
 -- remembers the last fence for as long as after a grant.
 local function renew_together(lock, fences, holders, state, token, ttl)
   local holder = state.together[token]
-  holder.till = now + ttl
+  holder.till, state.latest = now + ttl, nil
   write_together(lock, holders, state, token, holder)
   if state.last.number then
     keep_for(fences, remember(last_end(state) - now, state.last.number))
@@ -188,7 +192,7 @@ end
 local function withdraw(lock, holders, state, token)
   redis.call('HDEL', holders, token)
   state.used = state.used - state.together[token].permits
-  state.together[token] = nil
+  state.together[token], state.latest = nil, nil
   local latest = last_end(state)
   if latest == 0 then
     redis.call('DEL', lock, holders)

@@ -49,7 +49,7 @@ type asker struct {
 	placed bool     // it may have a place in the queue at Redis
 	// it may begin with a notification, before it has asked for its grant: see accept
 	enters  bool
-	polls   int64         // how often it has asked
+	polls   int64         // the number of its newest poll
 	waited  poll          // the poll that was answered: wait
 	turn    chan struct{} // closed when a lease was handed on to it; nil if it never waits for that
 	mustAsk chan struct{} // closed when it has to ask Redis
@@ -59,7 +59,7 @@ type asker struct {
 
 // poll is one question of a request to Redis.
 type poll struct {
-	number int64
+	number int64 // no two of a process have the same
 	sent   time.Time
 }
 
@@ -85,7 +85,7 @@ func (l *Locks) ask(name string, request Request) (*asker, error) {
 
 // enter asks once. With an inbox the request joins the queue.
 func (l *Locks) enter(ctx context.Context, a *asker, inbox string) (scripts.Reply, error) {
-	a.polls++
+	a.polls = l.polls.Add(1)
 	args := []any{
 		&a.Token, &a.Owner, a.Mode.letter(), a.TTL.Milliseconds(), (a.TTL + time.Minute).Milliseconds(), inbox, a.Permits, a.Capacity, &l.settings, a.polls,
 	}

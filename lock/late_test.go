@@ -2,11 +2,15 @@ package lock
 
 import (
 	"bytes"
+	"slices"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/coatcheck/coatcheck/internal/expect"
+	"github.com/coatcheck/coatcheck/internal/notifier"
 	"github.com/coatcheck/coatcheck/internal/redistest"
+	"github.com/coatcheck/coatcheck/internal/secret"
 	"github.com/coatcheck/coatcheck/internal/storetest"
 	"github.com/coatcheck/coatcheck/redisstore"
 )
@@ -84,4 +88,36 @@ func TestEveryGrantCountsFromBeforeItWasAskedFor(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A message may come when its request has ended and another one with the same token waits, which it
+// does not concern: the lock is another's by then.
+func TestLateMessageOfAnEarlierRequestGrantsNothing(t *testing.T) {
+	bubble(t, func(t *testing.T, store *redisstore.Store) {
+		one, other := open(t, store, Config{}), open(t, store, Config{})
+		var told []notification
+		other.notifier = notifier.New(store, other.inbox, other.log, func(message string) (string, notification) {
+			token, what := parseNotification(message)
+			told = append(told, what)
+			return token, what
+		})
+		other.notifier.Listen(t.Context())
+		request := Request{Token: secret.New()}
+		for round := range 3 {
+			late := slices.Clone(told)
+			if round == 2 { // by a release in its process
+				late = append(late, notification{fence: 1 << 52, now: time.Now(), sent: time.Now()})
+			}
+			time.Sleep(time.Millisecond)
+			held := must(t, one, "late", Request{})
+			heir := settle(t, wait(t, other, "late", request))
+			for _, what := range late {
+				other.notifier.Notify(request.Token, what)
+				settle(t, heir)
+			}
+			release(t, held)
+			release(t, heir.granted(t))
+		}
+		expect.Equal(t, "messages", len(told), 3)
+	})
 }

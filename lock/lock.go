@@ -8,6 +8,7 @@ import (
 	"os"
 	"regexp"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/bsm/redislock"
@@ -160,6 +161,7 @@ type Locks struct {
 	notifier *notifier.Notifier[notification]
 	inbox    string // the channel of its waiters
 	queues   queues
+	polls    atomic.Int64 // that were sent
 
 	outage     time.Duration  // how long a wait goes on while Redis does not answer
 	background sync.WaitGroup // work that no caller waits for

@@ -97,7 +97,7 @@ func (l *Locks) waitInQueue(ctx context.Context, a *asker, notified <-chan notif
 			if grant, ok := l.accept(a, message); ok {
 				return grant, nil
 			}
-		case message.fence != 0:
+		case a.isPassed(message):
 			return a.passed(message), nil
 		}
 	}
@@ -154,6 +154,12 @@ func (l *Locks) accept(a *asker, heard notification) (Grant, bool) {
 	}
 	early := a.enters && heard.poll == a.waited.number && keepalive.Age(a.waited.sent) <= span/2
 	return grant, early && l.config.Margin <= span/10 && l.store.Ack() == 0
+}
+
+// isPassed reports whether Redis passed the lock on to this request, and not to an earlier one with
+// the same token: then the release was sent after a poll that was answered. Otherwise it asks.
+func (a *asker) isPassed(heard notification) bool {
+	return heard.fence != 0 && a.waited.number != 0 && !heard.sent.Before(a.waited.sent)
 }
 
 // passed is the grant that Redis passed on when another holder of this process gave the lock back.

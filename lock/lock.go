@@ -50,7 +50,7 @@ type Config struct {
 	Owner string // names a holder for people, as [Request].Owner; "" = host:pid
 	// Window is the claim window: how long a waiter whose turn has come may take to ask for the
 	// lock, before it goes to the next, in whole milliseconds, MinTTL to a minute; 0 = 1 s. Waiters
-	// also poll about as often.
+	// also poll about as often, and every five seconds at least.
 	Window time.Duration
 	// Margin is how long before the lease's end the context ends; 0 = TTL/10, a second at most.
 	Margin    time.Duration
@@ -177,10 +177,10 @@ func New(store *redisstore.Store, config Config) *Locks {
 	config.Window = whole(config.Window)
 	l := &Locks{store: store, config: config, log: config.Logger, client: redislock.New(pipeline.Of(store).Scripter())}
 	l.queues.unnoticed = worthListing
-	l.outage = l.patience()
+	l.outage = placeKept
 	l.inbox = store.Key("locks", "inbox", secret.New())
 	l.notifier = notifier.New(store, l.inbox, l.log, parseNotification)
-	l.settings = fmt.Sprintf("%d %d %s %d", l.patience().Milliseconds(), config.Window.Milliseconds(), l.counts(), l.holdOff())
+	l.settings = fmt.Sprintf("%d %d %s %d", placeKept.Milliseconds(), config.Window.Milliseconds(), l.counts(), l.holdOff())
 	return l
 }
 

@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/coatcheck/coatcheck/redisstore"
@@ -104,6 +105,32 @@ func TestMixedRequestsExcludeEachOtherAndAreServed(t *testing.T) {
 			if len(o.faults) > 0 {
 				t.Fatalf("seed %d: %q", seed, o.faults)
 			}
+		})
+	}
+}
+
+// A waiter that has a longer or a shorter claim window than the process which gives the lock back
+// keeps its turn: neither takes the other's for silent.
+func TestWaiterKeepsItsTurnWhateverTheWindows(t *testing.T) {
+	for _, windows := range [][2]time.Duration{{time.Second, time.Minute}, {time.Minute, time.Second}} {
+		bubble(t, func(t *testing.T, store *redisstore.Store) {
+			holds, waits := open(t, store, Config{Window: windows[0]}), open(t, store, Config{Window: windows[1]})
+			held := must(t, holds, "turn", Request{})
+			first := settle(t, wait(t, waits, "turn", Request{}))
+			time.Sleep(20 * time.Second)
+			second := settle(t, wait(t, holds, "turn", Request{}))
+			began := time.Now()
+			release(t, held)
+			synctest.Wait()
+			if len(second.result) > 0 {
+				release(t, second.granted(t))
+			}
+			got := first.granted(t)
+			if late := time.Since(began); late > 0 {
+				t.Errorf("windows %v: the first waiter has the lock after %v, want 0s", windows, late)
+			}
+			release(t, got)
+			release(t, second.granted(t))
 		})
 	}
 }

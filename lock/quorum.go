@@ -108,8 +108,8 @@ func (l *QuorumLocks) Close() error {
 // empty: each attempt has one of its own, since the release of a failed attempt can reach a server
 // after another attempt has succeeded.
 //
-// The errors are those of [Locks.Acquire]. While it waits, a majority may be away for fifteen of
-// Config.Window; for the first answer it does not wait.
+// The errors are those of [Locks.Acquire]. While it waits, a majority may be away for two minutes;
+// for the first answer it does not wait.
 func (l *QuorumLocks) Acquire(ctx context.Context, name string, request Request) (*Lock, error) {
 	request, err := l.check(name, request)
 	if err != nil {
@@ -122,7 +122,7 @@ func (l *QuorumLocks) Acquire(ctx context.Context, name string, request Request)
 	for first, answered := true, time.Now(); ; first, asking = false, waiting {
 		a := l.attempt(name, request)
 		lock, err := a.acquire(ctx, asking)
-		impatient := first || time.Since(answered) > l.each[0].patience()
+		impatient := first || time.Since(answered) > placeKept
 		switch {
 		case err == nil:
 			return lock, nil

@@ -18,13 +18,14 @@ import (
 const (
 	nearest = 16 // waiters that poll once in a window
 	slowest = 5  // windows between two polls of later waiters
-	// polls that a waiter may miss before it loses its place, which it keeps for placeKept at
-	// least.
-	missed = 3
+	// rarest is the longest time between two polls: after seven seconds of silence a process whose
+	// window is shorter than the waiter's passes it over.
+	rarest = 5 * time.Second
 )
 
-// placeKept is how long a waiter that does not poll keeps its place at least: longer than a restart
-// of Redis or of a service takes.
+// placeKept is how long a waiter that does not poll keeps its place: longer than a restart of Redis
+// or of a service takes. It is the same for all processes, whatever their windows: a release
+// concludes from it and from the end of the place when the waiter polled.
 const placeKept = 2 * time.Minute
 
 // releaseTimeout bounds a release whose context has ended.
@@ -46,11 +47,6 @@ func waitContext(ctx context.Context, wait time.Duration) (context.Context, cont
 		return ctx, func() {}
 	}
 	return context.WithTimeout(ctx, wait)
-}
-
-// patience is how long a waiter that does not poll keeps its place.
-func (l *Locks) patience() time.Duration {
-	return max(missed*slowest*l.config.Window, placeKept)
 }
 
 // waitInQueue waits in the queue at Redis until the lock is granted. Its errors are those of
@@ -132,7 +128,7 @@ func (l *Locks) untilPoll(a *asker, reply scripts.Reply) (time.Duration, error) 
 		return 0, err
 	}
 	a.waited = poll{a.polls, a.sent}
-	often := min(l.config.Window*time.Duration(max(nearest, place))/nearest, slowest*l.config.Window)
+	often := min(l.config.Window*time.Duration(max(nearest, place))/nearest, slowest*l.config.Window, rarest)
 	pause := often - rand.N(often/5) //nolint:gosec // it spreads the polls of many and hides nothing
 	// one after the other, so that the first poll can advance all of them
 	if left >= 0 {

@@ -9,6 +9,8 @@ import (
 	"math"
 	"sync/atomic"
 	"time"
+
+	"github.com/coatcheck/coatcheck/internal/keepalive"
 )
 
 // Attempt is the claim as seen by a function that Do runs. It is safe for concurrent use.
@@ -149,7 +151,7 @@ func (run *run) tooLate(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return fmt.Errorf("%w: %w", ErrRefused, err)
 	}
-	if run.terms.Policy == Takeover && time.Since(run.trusted) >= run.terms.Lease {
+	if run.terms.Policy == Takeover && keepalive.Age(run.trusted) >= run.terms.Lease {
 		return errLapsed
 	}
 	return nil

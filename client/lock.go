@@ -95,7 +95,7 @@ func (c *Client) TryAcquireLock(ctx context.Context, name string, request LockRe
 // keepLock holds a lock that was granted to a request sent at that time.
 func (c *Client) keepLock(ctx context.Context, grant lockGrant, sent time.Time) (*Lock, error) {
 	// its lease began at an unknown moment since then: it is counted anew
-	if time.Since(sent) > grant.ttl/4 {
+	if keepalive.Age(sent) > grant.ttl/4 {
 		sent = time.Now()
 		if err := c.renewLock(ctx, grant); err != nil {
 			return nil, errors.Join(err, c.discardLock(ctx, grant))

@@ -5,7 +5,6 @@ package cli
 import (
 	"testing"
 	"time"
-	"unsafe"
 
 	"github.com/coatcheck/coatcheck/internal/expect"
 	"github.com/coatcheck/coatcheck/snowflake"
@@ -16,7 +15,7 @@ import (
 func TestTheTimeThatAMachineSleepsIsGoneFromTheWindow(t *testing.T) {
 	const slept = 20 * time.Second
 	begin := time.Now()
-	lease := snowflake.Lease{Time: begin, At: asleepFor(begin, slept), NotAfter: begin.Add(30 * time.Second)}
+	lease := snowflake.Lease{Time: begin, At: expect.Asleep(begin, slept), NotAfter: begin.Add(30 * time.Second)}
 	if awake := time.Since(lease.At); awake >= slept {
 		t.Fatalf("the monotonic clock has gone on for %v, want it to have stood still", awake)
 	}
@@ -24,12 +23,4 @@ func TestTheTimeThatAMachineSleepsIsGoneFromTheWindow(t *testing.T) {
 	if left := remaining(lease); left > 30*time.Second-slept {
 		t.Errorf("after %v asleep %v of a window of 30s remain, want 10s at most", slept, left)
 	}
-}
-
-// asleepFor returns a moment with a wall clock that was read so much, in whole seconds, before the
-// monotonic one: what a machine leaves of it that has slept since.
-func asleepFor(moment time.Time, slept time.Duration) time.Time {
-	const place = 30 // of the seconds in the first word of a time.Time
-	*(*uint64)(unsafe.Pointer(&moment)) -= uint64(slept/time.Second) << place
-	return moment
 }

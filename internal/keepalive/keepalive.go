@@ -59,10 +59,12 @@ func (c Config) withDefaults() Config {
 	}
 	c.Late = cmp.Or(c.Late, ErrDeadline)
 	if c.Wall == nil {
-		c.Wall = func() time.Time { return time.Now().Round(0) }
+		c.Wall = wallClock
 	}
 	return c
 }
+
+func wallClock() time.Time { return time.Now().Round(0) }
 
 // Keeper keeps one lease. It is safe for concurrent use.
 type Keeper struct {

@@ -164,3 +164,24 @@ func TestWallClockOfTheMachine(t *testing.T) {
 		wantAlive(t, k)
 	})
 }
+
+// Work whose claim another attempt may take ends within a second after the machine has slept for
+// longer than the lease. Work that has its claim alone goes on.
+func TestSuspendEndsAClaimThatAnotherMayTake(t *testing.T) {
+	for _, late := range []error{nil, errGone} {
+		synctest.Test(t, func(t *testing.T) {
+			f := &far{}
+			ctx, end := context.WithCancelCause(context.Background())
+			beat := keepalive.Beat(time.Now(), keepalive.Claim{
+				Lease: ttl, Extend: func() error { return f.renew(ctx) }, Lost: func(error) bool { return false }, Failed: f.fail, End: end, Late: late, Wall: f.wall,
+			})
+			defer beat.Stop()
+			time.Sleep(10*ttl + ttl/6) // between two heartbeats
+			expect.Error(t, "cause of the work's end before the machine sleeps", context.Cause(ctx), nil)
+			f.jump(night)
+			time.Sleep(time.Second)
+			synctest.Wait()
+			expect.Error(t, "cause of the work's end after that", context.Cause(ctx), late)
+		})
+	}
+}

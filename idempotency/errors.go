@@ -37,6 +37,9 @@ var (
 	errNotAdmitted = fault.Refusal("idempotency: nothing is begun now")
 )
 
+// errLate is the refusal of a claim that was granted too late, and given back.
+var errLate = fmt.Errorf("claim token: %w: it was granted when its lease could have ended", redisstore.ErrUnavailable)
+
 // errPolicy marks the refusals that the route's policy explains.
 var errPolicy = fault.Refusal("idempotency: see the route's policy")
 

@@ -1,16 +1,21 @@
 package idempotency
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"net/http"
 	"net/http/httptest"
+	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/coatcheck/coatcheck/internal/expect"
+	"github.com/coatcheck/coatcheck/internal/redistest"
 	"github.com/coatcheck/coatcheck/internal/wire"
+	"github.com/coatcheck/coatcheck/redisstore"
 )
 
 func TestHeartbeatKeepsALongHandlersClaim(t *testing.T) {
@@ -89,4 +94,29 @@ func TestUnderTakeoverAHandlerEndsByItsOwnClockWhenTheStoreFallsSilent(t *testin
 		beat.Stop()
 		cancel(nil)
 	})
+}
+
+// A grant may come when another attempt can have the claim already. Then the function does not run,
+// and the claim is given back.
+func TestUnderTakeoverAGrantThatComesTooLateIsGivenBack(t *testing.T) {
+	space := redistest.Shared(t)
+	var slow atomic.Bool
+	proxy := redistest.StartProxy(t, strings.TrimPrefix(space.URL, "redis://"), func(request []byte) (redistest.Fate, func()) {
+		if slow.Load() && bytes.Contains(request, []byte("token:{")) {
+			time.Sleep(2 * MinLease)
+		}
+		return redistest.Pass, nil
+	})
+	tokens := newTokens(t, open(t, redistest.Space{URL: proxy.URL(), Prefix: space.Prefix}))
+	key, ran := ClientKey("", "late", "k"), 0
+	work := func(context.Context) ([]byte, error) { ran++; return nil, nil }
+	slow.Store(true)
+	_, err := tokens.Do(t.Context(), key, ClaimOptions{Policy: Takeover, Lease: MinLease}, work)
+	expect.Error(t, "Do whose grant comes after its lease", err, redisstore.ErrUnavailable)
+	expect.Equal(t, "how often the function ran for that", ran, 0)
+	slow.Store(false)
+	result, err := tokens.Do(t.Context(), key, ClaimOptions{Policy: Takeover, Lease: time.Minute}, work)
+	expect.Error(t, "the next Do, at once", err, nil)
+	expect.Equal(t, "whether that is a replay", result.Replayed, false)
+	expect.Equal(t, "how often the function ran for both", ran, 1)
 }

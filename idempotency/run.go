@@ -29,7 +29,8 @@ type run struct {
 
 // begin claims a token for a new owner, if that is admitted. If the outcome is a grant the caller
 // makes the run; otherwise there is none, and the outcome has the recorded answer. A claim of
-// unknown outcome is given back in the background, since nothing was started for it.
+// unknown outcome is given back in the background, since nothing was started for it. One under
+// Takeover whose grant is as old as its lease is given back too: another attempt may run by now.
 func (t *Tokens) begin(ctx context.Context, key OperationKey, options ClaimOptions) (*run, Outcome, error) {
 	if err := t.admit(); err != nil {
 		return nil, Outcome{}, fmt.Errorf("%w: %w", errNotAdmitted, err)
@@ -39,10 +40,15 @@ func (t *Tokens) begin(ctx context.Context, key OperationKey, options ClaimOptio
 	if err != nil || !outcome.Granted {
 		return nil, outcome, t.notStarted(ctx, key, owner, options.withDefaults(), err)
 	}
-	return &run{
+	granted := &run{
 		tokens: t, key: key, owner: owner, options: options.withDefaults(), claimed: claimed, charge: charge, detached: context.WithoutCancel(ctx),
 		attempt: &Attempt{Fence: outcome.Grant.Fence, Number: outcome.Grant.Attempt, Operation: key.record},
-	}, outcome, nil
+	}
+	if granted.options.Policy == Takeover && keepalive.Age(claimed) >= granted.options.Lease {
+		granted.release()
+		return nil, Outcome{}, errLate
+	}
+	return granted, outcome, nil
 }
 
 // start begins the heartbeat, and returns the context with the attempt. cancel ends that context

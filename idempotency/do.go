@@ -6,6 +6,8 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+
+	"github.com/coatcheck/coatcheck/redisstore"
 )
 
 // maxResult is how many bytes of a result are kept.
@@ -36,6 +38,10 @@ func (t *Tokens) Do(ctx context.Context, key OperationKey, options ClaimOptions,
 	}
 	if !outcome.Granted {
 		return Result{Value: outcome.Answer.Body, Replayed: true, NotKept: outcome.Answer.NotKept}, nil
+	}
+	if err := ctx.Err(); err != nil { // at the same moment; it would be in doubt
+		run.release()
+		return Result{}, fmt.Errorf("attempt %d was not begun: %w: %w", run.attempt.Number, redisstore.ErrRefused, err)
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)

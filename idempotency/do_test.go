@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -13,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/coatcheck/coatcheck/internal/expect"
+	"github.com/coatcheck/coatcheck/internal/redistest"
 	"github.com/coatcheck/coatcheck/internal/storetest"
 	"github.com/coatcheck/coatcheck/redisstore"
 )
@@ -149,4 +151,40 @@ func TestValueOfDoIsRecordedAsTheFunctionReturnedIt(t *testing.T) {
 	result, err = tokens.Do(t.Context(), key, ClaimOptions{}, nil)
 	expect.Error(t, "Do again", err, nil)
 	expect.Equal(t, "the value of Do again", string(result.Value), "paid")
+}
+
+// over is a context that ends without a signal, as soon as its calls have something to do.
+type over struct {
+	context.Context
+
+	ended func() bool
+}
+
+func (o over) Err() error {
+	if o.ended() {
+		return context.Canceled
+	}
+	return nil
+}
+
+// A caller that goes away just when its claim is granted leaves no doubt: the function cannot do
+// anything under a context that has ended.
+func TestDoDoesNotBeginWhenItsContextEndsWithTheGrant(t *testing.T) {
+	space := redistest.Shared(t)
+	var claimed atomic.Bool
+	proxy := redistest.StartProxy(t, strings.TrimPrefix(space.URL, "redis://"), func(request []byte) (redistest.Fate, func()) {
+		if bytes.Contains(request, []byte("token:{")) {
+			claimed.Store(true)
+		}
+		return redistest.Pass, nil
+	})
+	tokens := newTokens(t, open(t, redistest.Space{URL: proxy.URL(), Prefix: space.Prefix}))
+	ctx, key, ran := over{context.WithoutCancel(t.Context()), claimed.Load}, ClientKey("", "gone", "k"), 0
+	work := func(ctx context.Context) ([]byte, error) { ran++; return nil, ctx.Err() }
+	_, err := tokens.Do(ctx, key, ClaimOptions{}, work)
+	expect.Error(t, "Do whose context ends with the grant", err, context.Canceled)
+	expect.Equal(t, "how often the function ran for that", ran, 0)
+	_, err = tokens.Do(t.Context(), key, ClaimOptions{}, work)
+	expect.Error(t, "the next Do, at once", err, nil)
+	expect.Equal(t, "how often the function ran for both", ran, 1)
 }

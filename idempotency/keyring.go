@@ -10,8 +10,9 @@ import (
 	"strings"
 )
 
-// Key is a secret of a service under an id, so that keys can be changed: put a new one first in the
-// list, and remove an old one when nothing that it was used for is needed any more.
+// Key is a secret of a service under an id, so that keys can be changed: give each process the new
+// one as the last of its list, since it refuses what others make with a key that it does not have;
+// then as the first; and remove the old one when nothing that it was used for is needed any more.
 type Key struct {
 	// 1 to 16 characters of A–Z a–z 0–9 _ -, no dash in front; it stands beside what the key made
 	ID     string

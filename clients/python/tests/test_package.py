@@ -2,6 +2,7 @@
 
 import inspect
 import json
+import socket
 import threading
 import unittest
 from http.server import BaseHTTPRequestHandler, HTTPServer
@@ -126,6 +127,23 @@ class Package(unittest.TestCase):
             server.shutdown()
             server.server_close()
         self.assertEqual([json.loads(body)["ttl_ms"] for _, body in server.asked], [2010, 570, 30000])
+
+    def test_an_answer_that_is_too_large_is_recorded_without_its_body(self):
+        listener = socket.create_server(("127.0.0.1", 0))
+        refusal = b"HTTP/1.1 413 Payload Too Large\r\nContent-Type: application/problem+json\r\nConnection: close\r\n\r\n" + b'{"code":"payload-too-large"}'
+
+        def refuse_large_bodies_unread():
+            while True:
+                connection, _ = listener.accept()
+                with connection:
+                    length = int(connection.recv(4096).lower().partition(b"content-length: ")[2].partition(b"\r")[0])
+                    connection.sendall(refusal if length > 1 << 20 else b"HTTP/1.1 204 No Content\r\n\r\n")
+                    connection.shutdown(socket.SHUT_WR)
+                    connection.recv(1 << 20)
+
+        threading.Thread(target=refuse_large_bodies_unread, daemon=True).start()
+        client = coatcheck.Client(f"http://127.0.0.1:{listener.getsockname()[1]}")
+        coatcheck.tokens._record(client, "a-token", "a-lease", {"status": 200, "headers": {}, "body": b"x" * (30 << 20)})
 
     def test_no_connection_means_that_nothing_was_done(self):
         server = serve()

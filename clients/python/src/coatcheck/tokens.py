@@ -145,7 +145,10 @@ class Client:
                 headers["Authorization"] = f"Bearer {self._key}"
             if lease is not None:
                 headers["Lease-Token"] = lease  # never in the path: paths are logged
-            connection.request(method, self._url.path.rstrip("/") + path, body, headers)
+            try:
+                connection.request(method, self._url.path.rstrip("/") + path, body, headers)
+            except ConnectionError:
+                pass  # what refuses a large body unread has answered before it closed
             response = connection.getresponse()
             status, kind, wait, text = response.status, response.getheader("Content-Type", ""), response.getheader("Retry-After"), response.read(MOST)
         except (OSError, http.client.HTTPException) as error:

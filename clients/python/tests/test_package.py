@@ -145,6 +145,11 @@ class Package(unittest.TestCase):
         client = coatcheck.Client(f"http://127.0.0.1:{listener.getsockname()[1]}")
         coatcheck.tokens._record(client, "a-token", "a-lease", {"status": 200, "headers": {}, "body": b"x" * (30 << 20)})
 
+    def test_a_wait_that_is_no_number_is_not_known(self):
+        for wait, seconds in ((None, None), ("7", 7), ("soon", None), ("²", None)):
+            error = coatcheck.tokens._problem(503, "text/html", wait, b"")
+            self.assertEqual((type(error), error.retry_after), (coatcheck.UnknownOutcome, seconds), wait)
+
     def test_no_connection_means_that_nothing_was_done(self):
         server = serve()
         port = server.server_port

@@ -188,7 +188,7 @@ def _problem(status, kind, wait, text):
     """The error that an answer is. Only the service's own word says that nothing was done where the
     status is 500 or more.
     """
-    retry_after = int(wait) if wait and wait.isdigit() else None
+    retry_after = int(wait) if wait and wait.isdecimal() else None
     problem = _object(text) if kind.split(";")[0].strip() == "application/problem+json" and status >= 400 else None
     if problem is None or not isinstance(problem.get("code"), str):
         kind = Error if 400 <= status < 500 else UnknownOutcome

@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -68,10 +69,40 @@ func (g *Gateway) rewrite(p *httputil.ProxyRequest) {
 		p.Out.Header.Set(fenceHeader, strconv.FormatInt(attempt.Fence, 10))
 		p.Out.Header.Set(operationHeader, attempt.Operation)
 		once(p)
+	} else {
+		passTrailers(p)
 	}
 	p.Out = p.Out.WithContext(httptrace.WithClientTrace(p.Out.Context(), &httptrace.ClientTrace{
 		GotConn: func(info httptrace.GotConnInfo) { x.contact.got(info.Conn) },
 	}))
+}
+
+// passTrailers passes on the trailers that a request has announced, once its body has come.
+func passTrailers(p *httputil.ProxyRequest) {
+	dropLookalikes(p.Out.Trailer)
+	for _, name := range framing {
+		p.Out.Trailer.Del(name)
+	}
+	if len(p.Out.Trailer) > 0 {
+		p.Out.Body = &trailedBody{p.Out.Body, p.In.Trailer, p.Out.Trailer}
+	}
+}
+
+// trailedBody is a body whose trailers net/http adds to those received at its end.
+type trailedBody struct {
+	io.ReadCloser
+
+	received, sent http.Header
+}
+
+func (b *trailedBody) Read(into []byte) (int, error) {
+	n, err := b.ReadCloser.Read(into)
+	if errors.Is(err, io.EOF) {
+		for name := range b.sent {
+			b.sent[name] = b.received[name]
+		}
+	}
+	return n, err
 }
 
 // forwarded sets the headers that name the request's origin, and keeps trusted ones of the client.

@@ -235,7 +235,7 @@ func (g *Gateway) serve(w *responder, r *http.Request, x *exchange) {
 	}
 	if x.route == nil {
 		x.outcome = unguarded
-		g.open.ServeHTTP(w, r)
+		g.passOn(w, r)
 		return
 	}
 	if !g.admits(w, r, x) {
@@ -249,6 +249,16 @@ func (g *Gateway) serve(w *responder, r *http.Request, x *exchange) {
 		r.Body = boundBody(w, r.Body, g.config.BodyTimeout)
 	}
 	g.guarding(w, r, x)
+}
+
+// passOn passes a request on that is not guarded. HTTP/2, which an https upstream may have, has no
+// upgrades.
+func (g *Gateway) passOn(w http.ResponseWriter, r *http.Request) {
+	if upgrade(r.Header) != "" && g.config.Upstream.url.Scheme == "https" {
+		g.once.ServeHTTP(w, r)
+		return
+	}
+	g.open.ServeHTTP(w, r)
 }
 
 // room refuses a guarded request for which there is no memory.

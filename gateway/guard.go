@@ -54,7 +54,7 @@ func (g *Gateway) upstream(route *guardedRoute) http.Handler {
 		x := exchangeOf(r.Context())
 		if _, isGuarded := idempotency.FromContext(r.Context()); !isGuarded {
 			x.outcome = unguarded
-			g.open.ServeHTTP(w, r)
+			g.passOn(w, r)
 			return
 		}
 		x.outcome = granted

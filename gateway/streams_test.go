@@ -2,7 +2,9 @@ package gateway
 
 import (
 	"fmt"
+	"io"
 	"net/http"
+	"net/http/httptest"
 	"testing"
 
 	"github.com/coatcheck/coatcheck/internal/expect"
@@ -17,4 +19,31 @@ func TestTrailersOfARequestArePassedOn(t *testing.T) {
 	conn := r.dial()
 	say(conn, "POST /other HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\nTrailer: X-Sum\r\nConnection: close\r\n\r\n4\r\nbody\r\n0\r\nX-Sum: 42\r\n\r\n")
 	expect.Contains(t, "the trailers that the upstream saw", untilEnd(t, "POST /other", conn), "map[X-Sum:[42]]")
+}
+
+// HTTP/2 has no upgrades: such a request takes a connection of HTTP/1.1.
+func TestUpgradePassesToAnUpstreamWithHTTP2(t *testing.T) {
+	upstream := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		conn, _, err := http.NewResponseController(w).Hijack()
+		if err != nil {
+			_, _ = io.WriteString(w, r.Proto)
+			return
+		}
+		defer conn.Close()
+		say(conn, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: "+r.Header.Get("Upgrade")+"\r\n\r\n")
+		_, _ = io.Copy(conn, conn)
+	}))
+	upstream.EnableHTTP2 = true
+	upstream.StartTLS()
+	defer upstream.Close()
+	r := start(t, upstream.URL, payments, func(c *Config) { c.TLS = upstream.Client().Transport.(*http.Transport).TLSClientConfig })
+	expect.Equal(t, "GET /open", r.do("GET", "/open", "").body, "HTTP/2.0")
+	for _, protocol := range []string{"websocket", "echo"} {
+		conn := r.dial()
+		say(conn, "GET /x HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: "+protocol+"\r\n\r\n")
+		expect.Contains(t, "upgrade to "+protocol, readUntil(t, conn, "\r\n\r\n"), "HTTP/1.1 101")
+		say(conn, "hello")
+		expect.Contains(t, "what comes back of "+protocol, readUntil(t, conn, "hello"), "hello")
+		conn.Close()
+	}
 }

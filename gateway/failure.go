@@ -61,6 +61,8 @@ func (g *Gateway) noAnswer(w http.ResponseWriter, r *http.Request, err error) {
 	}
 	failed := endedBy(r.Context(), broken)
 	switch {
+	case !isGuarded && failed == broken && r.Context().Err() != nil:
+		failed = clientGone
 	case isGuarded && failed == claimLost:
 		attempt.InDoubt()
 	case x.contact.untouched():
@@ -70,8 +72,6 @@ func (g *Gateway) noAnswer(w http.ResponseWriter, r *http.Request, err error) {
 		}
 	case isGuarded:
 		attempt.InDoubt()
-	case failed == broken && r.Context().Err() != nil:
-		failed = clientGone
 	}
 	g.note(r.Context(), x, failed, err)
 	g.writeProblem(w, r, failed.problem(r.Context()))

@@ -1,10 +1,13 @@
 package gateway
 
 import (
+	"context"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"testing"
 
 	"github.com/coatcheck/coatcheck/internal/expect"
@@ -46,4 +49,21 @@ func TestUpgradePassesToAnUpstreamWithHTTP2(t *testing.T) {
 		expect.Contains(t, "what comes back of "+protocol, readUntil(t, conn, "hello"), "hello")
 		conn.Close()
 	}
+}
+
+// A client that leaves while the gateway still connects is not counted as an upstream that cannot
+// be reached.
+func TestClientThatLeavesBeforeThereIsAConnectionHasLeft(t *testing.T) {
+	connects := make(chan struct{}, 9)
+	silent := hear(t, func(net.Conn) { connects <- struct{}{} }) // no TLS handshake
+	s := serve(t, "https"+strings.TrimPrefix(silent, "http"), payments)
+	ctx, hangUp := context.WithCancel(t.Context())
+	go func() { <-connects; hangUp() }()
+	_, err := s.send(ctx, "GET", "/other", "")
+	expect.Error(t, "GET /other of a client that hangs up", err, context.Canceled)
+	s.wantMetrics(
+		`coatcheck_gateway_upstream_failures_total{kind="client_gone"} 1`,
+		`coatcheck_gateway_upstream_failures_total{kind="unreachable"} 0`,
+	)
+	s.wantEnd()
 }

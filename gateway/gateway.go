@@ -227,6 +227,7 @@ func (g *Gateway) serve(w *responder, r *http.Request, x *exchange) {
 	if g.ownPage(w, r, x, routes) {
 		return
 	}
+	r = asWritten(r)
 	x.route = routes.match(r)
 	streams := x.route == nil || x.route.passes(r)
 	if err := g.room(r, streams); err != nil {

@@ -2,10 +2,27 @@ package gateway
 
 import (
 	"net/http"
+	"net/url"
 	"path"
 	"regexp"
 	"strings"
 )
+
+// asWritten is a request whose path keeps the encoding that its client gave it. URL.EscapedPath
+// would encode the path anew if a character in it should have been encoded and is not, and an
+// encoded slash beside that would be none any more.
+func asWritten(r *http.Request) *http.Request {
+	path := unencoded.ReplaceAllStringFunc(r.URL.RawPath, url.PathEscape)
+	if path == r.URL.RawPath {
+		return r
+	}
+	read := withPath(r, r.URL.Path)
+	read.URL.RawPath = path
+	return read
+}
+
+// unencoded matches what a path has to encode, its percent signs excepted.
+var unencoded = regexp.MustCompile("[^!-~]|[\"#<>\\\\^`{|}]")
 
 // afterAuthority is a path with two slashes in front as read by a server that resolves it like a
 // link, as Node's new URL(request.url, base) does: the first segment is a host.

@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"io"
 	"net"
@@ -66,4 +67,21 @@ func TestClientThatLeavesBeforeThereIsAConnectionHasLeft(t *testing.T) {
 		`coatcheck_gateway_upstream_failures_total{kind="unreachable"} 0`,
 	)
 	s.wantEnd()
+}
+
+// What a path has encoded stays so, also beside a character that the client should have encoded.
+func TestPathWithACharacterThatShouldHaveBeenEncoded(t *testing.T) {
+	upstream := mirror(t)
+	r := start(t, upstream.URL, "routes: [{match: 'POST /{shop}'}]")
+	for path, want := range map[string]string{
+		"/a%2Fb|c": "/a%2Fb%7Cc", `/"%2f{x}<y>`: "/%22%2f%7Bx%7D%3Cy%3E", "/\xc3\xa9%2Fx": "/%C3%A9%2Fx", "/a^b": "/a%5Eb", "/%2F[x]'!?q=|%2F": "/%2F[x]'!?q=|%2F", "/%7C%2F|#": "/%7C%2F%7C%23",
+	} {
+		conn := r.dial()
+		say(conn, "GET "+path+" HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+		var got seen
+		_, body, _ := strings.Cut(untilEnd(t, "GET "+path, conn), "\r\n\r\n")
+		expect.Error(t, "reading the answer to GET "+path, json.Unmarshal([]byte(body), &got), nil)
+		expect.Equal(t, "the URI that the upstream saw of "+path, got.URI, want)
+		expect.Equal(t, "status of POST "+path+" without a key", r.line("POST "+path), 400)
+	}
 }

@@ -3,6 +3,7 @@ package config
 import (
 	"errors"
 	"fmt"
+	"net"
 	"net/url"
 	"os"
 	"slices"
@@ -79,7 +80,21 @@ func serviceURL(name, help string, into *string) *Setting {
 
 // CheckTogether finds settings that do not go together.
 func (c *Gateway) CheckTogether() error {
-	return errors.Join(c.Store.Check(), c.CheckAdmin("admin", c.Admin))
+	return errors.Join(c.Store.Check(), c.checkUpstream(), c.CheckAdmin("admin", c.Admin))
+}
+
+// checkUpstream refuses the gateway's own address, where each request would come in again.
+func (c *Gateway) checkUpstream() error {
+	host, port, err := net.SplitHostPort(c.Listen)
+	target, wrong := url.Parse(c.Gateway.Upstream.String())
+	if err != nil || wrong != nil || target.Port() != port || port == "0" {
+		return nil //nolint:nilerr // it is told already
+	}
+	everywhere := host == "" || net.ParseIP(host).IsUnspecified()
+	if name := target.Hostname(); name == host || everywhere && IsLoopback(name) || name == "localhost" && IsLoopback(host) {
+		return fmt.Errorf("upstream: %s is where clients come in (listen): give the address of the service itself, or another one to --listen", target.Host)
+	}
+	return nil
 }
 
 // Check reads the routes file, and finds missing settings; the file alone needs no upstream.

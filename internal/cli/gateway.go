@@ -158,10 +158,13 @@ func try(at string, route gateway.Route) string {
 	if !found {
 		method, path = "POST", route.Name
 	}
-	path = path[max(0, strings.IndexByte(path, '/')):]
+	host, path, _ := strings.Cut(path, "/")
 	header := "Idempotency-Key: order-1"
 	if route.Accept == idempotency.TokenOnly {
 		header = "Idempotency-Token: $TOKEN"
 	}
-	return fmt.Sprintf("curl -i -X %s '%s%s' -H \"%s\" -d '…'", method, at, path, header)
+	if host != "" {
+		header = "Host: " + host + `" -H "` + header
+	}
+	return fmt.Sprintf("curl -i -X %s '%s/%s' -H \"%s\" -d '…'", method, at, strings.TrimSuffix(path, "{$}"), header)
 }

@@ -17,6 +17,7 @@ import (
 	"testing"
 
 	"github.com/coatcheck/coatcheck/gateway"
+	"github.com/coatcheck/coatcheck/idempotency"
 	"github.com/coatcheck/coatcheck/internal/expect"
 	"github.com/coatcheck/coatcheck/internal/logtest"
 	"github.com/coatcheck/coatcheck/internal/redistest"
@@ -335,7 +336,8 @@ func TestGatewayBanner(t *testing.T) {
 		t.Fatal(err)
 	}
 	expect.Contains(t, "the banner for people", b.people(routes), b.URL, b.AdminURL, b.Upstream, "WARNING", "POST /pay/{name}", "Idempotency-Token", "/idempotency-policy")
-	expect.Contains(t, "what the banner says to try", try(b.URL, routes[1]), b.URL+"/refunds'", "Idempotency-Key")
+	expect.Contains(t, "what the banner says to try", try(b.URL, routes[1]), b.URL+"/refunds'", `-H "Host: example.com" -H "Idempotency-Key`)
+	expect.Contains(t, "what the banner says to try", try(b.URL, gateway.Route{Route: idempotency.Route{Name: "POST /orders/{$}"}}), b.URL+"/orders/'")
 	ready, err := g.readiness()
 	if err != nil || !ready.Ready {
 		t.Errorf("readiness: got %+v, %v, want ready", ready, err)

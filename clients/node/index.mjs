@@ -8,6 +8,9 @@ import http from 'node:http';
 import https from 'node:https';
 
 const MOST = 16 << 20; // bytes of an answer that are read
+// bytes from which on a body waits until the service accepts it: one that refuses it unread closes
+// the connection, and its answer would be lost
+const LARGE = 128 << 10;
 
 /** What a call failed with. No text of it holds a token or a lease. */
 export class CoatcheckError extends Error {
@@ -143,9 +146,18 @@ function send(url, path, headers, body, timeout) {
       reject(connected ? new UnknownOutcome('unknown-outcome', `no answer: ${reason}`) : new Unavailable('unavailable', `no connection: ${reason}`));
     };
     const options = { method: 'POST', path, headers, agent: false, signal: AbortSignal.timeout(Math.ceil(timeout)) };
+    if (headers['Content-Length'] > LARGE) headers.Expect = '100-continue';
     const request = (secure ? https : http).request(url, options);
     request.on('socket', (socket) => socket.once(secure ? 'secureConnect' : 'connect', () => (connected = true)));
     request.on('error', fail);
+    if (headers.Expect) {
+      const sendBody = () => request.writableEnded || request.end(body);
+      const unasked = setTimeout(sendBody, 1000); // not every proxy answers that
+      request.on('continue', sendBody);
+      for (const event of ['continue', 'response', 'close']) request.on(event, () => clearTimeout(unasked));
+    } else {
+      request.end(body);
+    }
     request.on('response', (response) => {
       const parts = [];
       let size = 0;
@@ -158,9 +170,9 @@ function send(url, path, headers, body, timeout) {
       response.on('end', () => {
         const { 'content-type': type = '', 'retry-after': wait } = response.headers;
         resolve({ status: response.statusCode, type, wait, text: Buffer.concat(parts).toString() });
+        if (!request.writableEnded) request.destroy(); // its body is not wanted
       });
     });
-    request.end(body);
   });
 }
 

@@ -99,6 +99,33 @@ test('a key is shown with every request and is in no error', async () => {
   assert.deepEqual(shown, ['Bearer cck_a_secret', 'Bearer cck_a_secret']);
 });
 
+test('an answer that is too large is recorded without its body', async () => {
+  const recorded = [];
+  const granted = '{"outcome":"granted","lease":"the-lease-of-the-claim","fence":1}';
+  const server = http.createServer(async (request, response) => {
+    if (request.headers['content-length'] > 1 << 20) return request.destroy();
+    const parts = await request.toArray();
+    if (request.url.endsWith('/claim')) return response.writeHead(200).end(granted);
+    recorded.push(JSON.parse(Buffer.concat(parts)));
+    response.writeHead(204).end();
+  });
+  server.on('checkContinue', (request, response) => {
+    if (request.headers['content-length'] <= 1 << 20) {
+      response.writeContinue();
+      return server.emit('request', request, response);
+    }
+    const [status, type, body] = problem(413, 'payload-too-large');
+    response.writeHead(status, { 'Content-Type': type, Connection: 'close' }).end(body);
+  });
+  await new Promise((listens) => server.listen(0, '127.0.0.1', listens));
+  const client = new coatcheck.Client(`http://127.0.0.1:${server.address().port}`);
+  for (const size of [500_000, 30_000_000]) {
+    await coatcheck.runOnce(client, 'a-token', 'f', () => ({ body: Buffer.alloc(size) }));
+  }
+  await new Promise((closed) => server.close(closed));
+  assert.deepEqual(recorded.map((one) => one.body_not_kept), [false, true]);
+});
+
 test('no connection means that nothing was done', async () => {
   let gone;
   await serving([], async (url) => (gone = url));

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"regexp"
 	"strconv"
-	"strings"
 	"testing"
 	"time"
 
@@ -121,7 +120,7 @@ func TestSilentWaiterIsPassedOverAndKeepsItsPlace(t *testing.T) {
 	each(t, func(t *testing.T, b *box) {
 		b.hold(ask{token: "a", mode: "s"})
 		word(t, b.enter(ask{token: "w", inbox: "silent"}), "waiting", 2)
-		b.placeEndsIn("w", hour-7*minute) // it looked seven minutes ago
+		b.endsIn(lockKeys[3], "w", 4, hour-7*minute) // it looked seven minutes ago
 		b.hold(ask{token: "r", mode: "s"})
 		word(t, b.enter(ask{token: "v", inbox: "in"}), "waiting", 2)
 		want(t, b.enter(ask{token: "w", inbox: "silent"})[:2], "waiting", "0")
@@ -182,7 +181,7 @@ func TestLateHeirHoldsTheLockBesideTheNext(t *testing.T) {
 		}
 		b.left("x") // b and c are told of it, and let their windows pass
 		for _, token := range []string{"b", "c"} {
-			b.leaseEndsIn(token, -1)
+			b.endsIn(lockKeys[4], token, 2, -1)
 		}
 		b.hold(some("b", 1)) // and d is told
 		b.hold(some("d", 1))
@@ -193,14 +192,6 @@ func TestLateHeirHoldsTheLockBesideTheNext(t *testing.T) {
 		late.inbox = ""
 		word(t, b.enter(late), "held", 2)
 	})
-}
-
-// leaseEndsIn makes the lease of a joint holder end so many milliseconds from now.
-func (b *box) leaseEndsIn(token string, ms int64) {
-	b.Helper()
-	record := strings.Fields(b.fields(lockKeys[4])[tokenOf(token)])
-	record[2] = fmt.Sprint(b.now() + ms)
-	b.do("HSET", lockKeys[4], tokenOf(token), strings.Join(record, " "))
 }
 
 // A writer's poll lets in the readers before it, once a lease has ended: its reply says until when

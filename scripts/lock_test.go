@@ -204,7 +204,7 @@ func TestWaitersWhoDoNotAnswerAreNotWaitedFor(t *testing.T) {
 
 		b.enter(ask{token: "d", inbox: "in"})
 		b.enter(ask{token: "e", inbox: "in"})
-		b.placeEndsIn("d", -1)
+		b.endsIn(lockKeys[3], "d", 4, -1)
 		heirs(t, b.leave("c", "in", terms(hour, minute, "0", 0)), "e")
 		b.left("e")
 		b.noKeys()
@@ -229,12 +229,13 @@ func TestWaitersWhoDoNotAnswerAreNotWaitedFor(t *testing.T) {
 	})
 }
 
-// placeEndsIn makes the place of one that waits end so many milliseconds from now.
-func (b *box) placeEndsIn(token string, ms int64) {
+// endsIn makes the lease of a joint holder, or the place of a waiter, end so many milliseconds from
+// now: the word of its record that says when, in the hash of those.
+func (b *box) endsIn(hash, token string, word int, ms int64) {
 	b.Helper()
-	record := strings.Fields(b.fields(lockKeys[3])[tokenOf(token)])
-	record[4] = fmt.Sprint(b.now() + ms)
-	b.do("HSET", lockKeys[3], tokenOf(token), strings.Join(record, " "))
+	record := strings.Fields(b.fields(hash)[tokenOf(token)])
+	record[word] = fmt.Sprint(b.now() + ms)
+	b.do("HSET", hash, tokenOf(token), strings.Join(record, " "))
 }
 
 // A reader that has claimed its lock, and whose lease ends, has let no window pass: others of its

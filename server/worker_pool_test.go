@@ -345,8 +345,8 @@ func TestPoolThatIsReplacedKeepsWhatIsNotNamed(t *testing.T) {
 	expect.Equal(t, "a pool that is not there", []any{fresh.Layout, fresh.TTL}, []any{"41/10/12", int64(60_000)})
 }
 
-// A service whose clock was set back is behind the epoch of a pool: its holders, whose windows
-// Redis counts, keep their worker ids, and others get one.
+// A clock of the service that was set back to before a pool's epoch ends no lease: Redis counts the
+// windows.
 func TestClockOfTheServiceEndsNoLease(t *testing.T) {
 	store := storetest.Open(t, redisstore.Config{})
 	s := serve(t, server.Config{Store: store, Workers: workerlease.Config{NewPools: workerlease.Trust}})

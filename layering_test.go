@@ -118,10 +118,12 @@ var layers = map[string][]string{
 	"internal/redistest": {"internal/proctest"},
 	"internal/sqltest":   {"internal/postgres", "internal/proctest"},
 	"internal/storetest": {"embedded", "internal/redisprobe", "internal/redistest", "redisstore"},
+
+	"internal/testing/engines": {"internal/redistest"},
 }
 
 // testHelpers may be imported by tests and by each other.
-var testHelpers = []string{"chaos/internal/chaostest", "chaos/internal/locking", "internal/apitest", "internal/expect", "internal/logtest", "internal/proctest", "internal/redistest", "internal/sqltest", "internal/storetest"}
+var testHelpers = []string{"chaos/internal/chaostest", "chaos/internal/locking", "internal/apitest", "internal/expect", "internal/logtest", "internal/proctest", "internal/redistest", "internal/sqltest", "internal/storetest", "internal/testing/engines"}
 
 // libraries that only some folders may know, so that one place changes when they do.
 var libraries = map[string][]string{

@@ -39,9 +39,12 @@ func (g *Generator) try(t *ticket) (count int64, wait time.Duration, err error) 
 	}
 	g.warm(now, t.count)
 	p := g.current.Load()
-	limit := g.allow(p, now)
-	if t.positions != p || t.first < g.position(unit) {
+	old := t.positions != p || t.first < g.position(unit)
+	if old { // before the limit rises, so that no other call stamps the time since the last draw
 		g.skip(p, g.begin(unit))
+	}
+	limit := g.allow(p, now)
+	if old {
 		t.positions, t.first = p, p.next.Add(t.count)-t.count
 	}
 	count = min(t.count, limit-t.first)
@@ -172,7 +175,9 @@ func (g *Generator) cool() {
 	g.fresh.Store(0)
 }
 
-// open begins new positions, after all that may have been stamped.
+// open begins new positions, in the grant's window and after all that may have been stamped. Other
+// calls may draw from them at once, and redeem what they drew as soon as the limit rises, before
+// any skip to the clock's unit: so already the first one has to lie in the window.
 func (g *Generator) open(to grant) {
 	hot := g.heat.hot
 	g.cool()
@@ -187,7 +192,8 @@ func (g *Generator) open(to grant) {
 		sequence: uint8(g.layout.Sequence), above: uint8(g.layout.Datacenter + g.layout.Worker), //nolint:gosec // 63 at most
 		grant: to,
 	}
-	p.next.Store(max(g.floor, g.used+1))
-	g.given, g.clean, g.heat.before = 0, -1, 0
+	start := max(g.floor, g.used+1, g.position(to.first))
+	p.next.Store(start)
+	g.given, g.drawn, g.clean, g.heat.before = 0, 0, start, 0
 	g.current.Store(p)
 }

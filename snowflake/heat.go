@@ -38,7 +38,7 @@ func (g *Generator) ask(now time.Time) error {
 	g.window = g.windowOf(lease)
 	g.clock.unit, g.clock.rest = g.layout.units(g.epoch, lease.Time)
 	g.clock.at = lease.At
-	if to := (grant{lease.Fence, lease.Datacenter, lease.Worker}); !g.opened || g.current.Load().grant != to {
+	if to := (grant{lease.Fence, lease.Datacenter, lease.Worker, g.window.first}); !g.opened || g.current.Load().grant != to {
 		g.opened = true
 		g.open(to)
 	}

@@ -15,8 +15,11 @@ import (
 // lead and the window's end set; drawn beyond it, it is a ticket for later.
 //
 // There are other positions, with another worker id, after each new grant, and when too many
-// tickets beyond the limit were given up. They begin after all that may have been stamped before.
-// The limit of those before is 0 by then, for good.
+// tickets beyond the limit were given up. They begin in the grant's window, and after all that may
+// have been stamped before. The limit of those before is 0 by then, for good.
+//
+// So no id lies outside of its grant's window, in whatever order the steps of several calls come:
+// below it there is no position to draw, and the limit is never above the window's end.
 type positions struct {
 	_     [64]byte // next shares its cache line with no other field
 	next  atomic.Int64
@@ -34,6 +37,7 @@ type positions struct {
 type grant struct {
 	fence              int64
 	datacenter, worker int
+	first              int64 // unit of its window
 }
 
 // id puts a position and the worker id together.
@@ -106,5 +110,6 @@ func (g *Generator) windowOf(lease Lease) window {
 		first++
 	}
 	end, _ := layout.units(epoch, lease.NotAfter)
-	return window{max(first, 0), min(end, 1<<layout.Timestamp)}
+	used := int64(1) << layout.Timestamp // the first unit that no id can have
+	return window{min(max(first, 0), used), min(end, used)}
 }

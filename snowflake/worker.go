@@ -30,8 +30,9 @@ type Worker interface {
 }
 
 // Static is a worker id that a process was given by hand, for ids of a layout and an epoch (the
-// zero time = DefaultEpoch), without limits on when it may be used: the window has no end, and the
-// clock is the machine's wall clock at the moment of this call, running monotonically from then on.
+// zero time = DefaultEpoch), without limits on when it may be used: the window begins with the unit
+// of this call and has no end, and the clock is the machine's wall clock at the moment of this
+// call, running monotonically from then on.
 //
 // Nothing checks it. Ids are unique only if no other process ever stamps with the same datacenter
 // and worker id in the same layout and epoch, and if, from one run of the process to the next, the
@@ -53,7 +54,11 @@ func Static(layout Layout, epoch time.Time, datacenter, worker int) (StaticWorke
 		return StaticWorker{}, err
 	}
 	now := time.Now()
-	return StaticWorker{Lease{Layout: layout, Epoch: epoch, Worker: worker, Datacenter: datacenter, Fence: 1, NotAfter: endless, Time: now, At: now}}, nil
+	_, rest := layout.units(epoch, now) // ids may have the unit that has begun
+	return StaticWorker{Lease{
+		Layout: layout, Epoch: epoch, Worker: worker, Datacenter: datacenter, Fence: 1,
+		NotBefore: now.Add(-rest), NotAfter: endless, Time: now, At: now,
+	}}, nil
 }
 
 // endless is later than any timestamp of a layout in use.

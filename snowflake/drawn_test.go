@@ -6,6 +6,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/coatcheck/coatcheck/internal/expect"
 )
 
 type oneLease struct{ lease Lease }
@@ -113,4 +115,16 @@ func TestNoPositionLiesBeforeTheWindow(t *testing.T) {
 			}
 		}
 	}
+}
+
+func TestEmptyFillFailsAfterStop(t *testing.T) {
+	g, err := New(&oneLease{}, Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	expect.Error(t, "Fill without room", g.Fill(t.Context(), nil), nil)
+	g.Stop()
+	expect.Error(t, "Fill without room, after Stop", g.Fill(t.Context(), nil), ErrStopped)
+	_, err = g.NextN(t.Context(), 0)
+	expect.Error(t, "NextN of 0, after Stop", err, ErrStopped)
 }

@@ -99,8 +99,11 @@ func (g *Generator) slowly(ctx context.Context, p *positions, n int64) (ID, erro
 }
 
 // Fill stamps as many ids as there is room for, in rising order. After an error none of them
-// counts. It waits and fails as Next does.
+// counts. It waits and fails as Next does; without room only for a generator that was stopped.
 func (g *Generator) Fill(ctx context.Context, ids []ID) error {
+	if len(ids) == 0 {
+		return g.ended()
+	}
 	for len(ids) > 0 {
 		p := g.current.Load()
 		k := int64(min(len(ids), batch))
@@ -115,6 +118,15 @@ func (g *Generator) Fill(ctx context.Context, ids []ID) error {
 		ids = ids[k:]
 	}
 	return nil
+}
+
+func (g *Generator) ended() error {
+	select {
+	case <-g.stop:
+		return ErrStopped
+	default:
+		return nil
+	}
 }
 
 // batch is how many positions Fill draws at once.

@@ -35,13 +35,13 @@ type waiter struct {
 // other keys.
 func (c *Counters) add(ctx context.Context, e *entry, request Request) (Range, error) {
 	e.mu.Lock()
-	if !e.busy && e.open.Current() && e.queue.SubmitIfBusy(e) {
+	if !e.busy && e.open.Known() && e.queue.SubmitIfBusy(e) {
 		e.busy = true
 		c.batches.Add(1)
 	} else if !e.busy {
 		e.busy = true
 		e.mu.Unlock()
-		got, err := c.send(ctx, e, addition{request.By, request.TTL, attempts, 0})
+		got, err := c.send(ctx, e, addition{by: request.By, ttl: request.TTL, attempts: attempts})
 		e.ended()
 		return got, err
 	}
@@ -110,7 +110,7 @@ func (e *entry) endedLocked() {
 		return
 	}
 	e.counters.batches.Add(1)
-	if !e.open.Current() || !e.queue.Submit(e) {
+	if !e.open.Known() || !e.queue.Submit(e) {
 		go e.goAlone()
 	}
 }
@@ -119,12 +119,12 @@ func (e *entry) endedLocked() {
 func (e *entry) Take() (pipeline.Addition, bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if !e.readyLocked(e.pending.ttl) {
+	if !e.readyLocked(e.pending.ttl) || e.absent {
 		go e.goAlone()
 		return pipeline.Addition{}, false
 	}
 	e.sending, e.pending, e.under = e.pending, batch{}, e.stateLocked()
-	return pipeline.Addition{Key: e.redisKey, By: e.sending.sum, Generation: e.open, Marker: pipeline.Marker{Key: e.marker, Word: e.era}}, true
+	return pipeline.Addition{Key: e.redisKey, By: e.sending.sum, Place: e.open, Marker: e.markerIn(e.under)}, true
 }
 
 // Done gives the calls of a batch their results. Slower work runs on another goroutine.
@@ -148,10 +148,10 @@ func (e *entry) Done(sum int64, err error) {
 		e.counters.batches.Done()
 	case err == nil:
 		e.fellBehind(b.sum)
-		go e.alone(b, attempts-1, sum)
-	case errors.Is(err, pipeline.ErrOtherGeneration):
+		go e.alone(b, addition{attempts: attempts - 1, stray: sum})
+	case errors.Is(err, pipeline.ErrOtherIncarnation):
 		e.doubt()
-		go e.alone(b, attempts-1, sum)
+		go e.alone(b, addition{attempts: attempts - 1, unconfirmed: under.unconfirmed(err)})
 	default:
 		go e.end(b, Range{}, e.failed(err))
 	}
@@ -169,13 +169,13 @@ func (e *entry) goAlone() {
 	b := e.pending
 	e.pending = batch{}
 	e.mu.Unlock()
-	e.alone(b, attempts, 0)
+	e.alone(b, addition{attempts: attempts})
 }
 
-// alone sends a batch by itself, after the counter was opened. stray is the sum that it has come to
-// already and that was too small, 0 for none.
-func (e *entry) alone(b batch, attempts int, stray int64) {
-	got, err := e.counters.send(context.Background(), e, addition{b.sum, b.ttl, attempts, stray})
+// alone sends a batch by itself, after the counter was opened.
+func (e *entry) alone(b batch, add addition) {
+	add.by, add.ttl = b.sum, b.ttl
+	got, err := e.counters.send(context.Background(), e, add)
 	e.end(b, got, err)
 }
 
@@ -191,7 +191,7 @@ func (e *entry) end(b batch, got Range, err error) {
 	for w := b.first; w != nil; {
 		one := batch{first: w, last: w, sum: w.by, ttl: b.ttl}
 		w, one.first.next = w.next, nil
-		got, err := e.counters.send(context.Background(), e, addition{one.sum, one.ttl, attempts, 0})
+		got, err := e.counters.send(context.Background(), e, addition{by: one.sum, ttl: one.ttl, attempts: attempts})
 		one.distribute(got.First, err)
 	}
 	e.ended()
@@ -202,6 +202,32 @@ type addition struct {
 	ttl      time.Duration
 	attempts int
 	stray    int64 // the sum that an addition before came to, and that was too small; 0 = none
+	// the sum that an addition before came to in another incarnation than the one that was noted;
+	// nil = none
+	unconfirmed *unconfirmed
+}
+
+// unconfirmed is a sum that counts if the incarnation in which it was added turns out to continue
+// the one that was noted: a promotion or a renamed history costs no value then.
+type unconfirmed struct {
+	pipeline.UnconfirmedError
+
+	under state // what was known when it was sent
+}
+
+// unconfirmed returns the sum of an error, if there is one that fits the state.
+func (s state) unconfirmed(err error) *unconfirmed {
+	found, is := errors.AsType[*pipeline.UnconfirmedError](err)
+	if !is {
+		return nil
+	}
+	return &unconfirmed{*found, s}
+}
+
+// confirmed reports whether the state that the counter was opened in since continues that in which
+// the sum was added.
+func (u *unconfirmed) confirmed(now state, by int64) bool {
+	return u != nil && now.era == u.under.era && now.id == u.ID && !now.anew && now.seen && now.floor >= u.Sum && u.under.before(u.Sum, by)
 }
 
 // send adds to the counter, once it was opened. Only one at a time does for an entry. A sum that is
@@ -214,16 +240,22 @@ func (c *Counters) send(ctx context.Context, e *entry, add addition) (Range, err
 			return Range{}, err
 		}
 		sum := add.stray
-		if sum == 0 || !now.anew || now.floor != sum || sum != add.by {
-			sum, err = c.engine.IncrBy(ctx, e.redisKey, add.by, now.generation, pipeline.Marker{Key: e.marker, Word: now.era})
+		switch {
+		case add.unconfirmed.confirmed(now, add.by):
+			sum = add.unconfirmed.Sum
+		case now.absent:
+			sum, err = c.begin(ctx, e, add.by, now)
+		case sum == 0 || !now.anew || now.floor != sum || sum != add.by:
+			sum, err = c.engine.IncrBy(ctx, e.redisKey, add.by, now.place, e.markerIn(now))
 			if err == nil && !now.before(sum, add.by) {
 				add.stray = sum
 				e.fellBehind(add.by)
 				continue
 			}
 		}
-		if errors.Is(err, pipeline.ErrOtherGeneration) {
+		if errors.Is(err, pipeline.ErrOtherIncarnation) || errors.Is(err, errNotInOrder) {
 			e.doubt()
+			add.unconfirmed = now.unconfirmed(err)
 			continue
 		}
 		if err != nil {

@@ -36,10 +36,12 @@ type entry struct {
 	ends    int64         // when the counter expires by Redis's clock, in milliseconds; 0 = never
 	endsBy  time.Duration // no later than that, by this process's clock
 	ttl     time.Duration // that was asked for when it was opened
-	open    pipeline.Generation
-	queue   pipeline.Queue // to the server of that incarnation
+	id      string        // the incarnation in which it was opened
+	open    pipeline.Place
+	queue   pipeline.Queue // to the server of that place
 	used    time.Duration  // when it was last used, by this process's clock
 	listed  bool           // it was put on the list of names since it was opened
+	absent  bool           // it was not there when it was opened: another may begin it with a TTL
 	dropped bool           // it is in the table no more
 	limit   int64          // of the last call; 0 = none
 }
@@ -104,7 +106,7 @@ func (c *Counters) dropLocked(e *entry) {
 	}
 }
 
-// readyLocked reports whether the counter was opened under an incarnation that goes on, and has not
+// readyLocked reports whether the counter was opened, nothing has put it in doubt, and it has not
 // expired since.
 func (e *entry) readyLocked(ttl time.Duration) bool {
 	now := clock()
@@ -112,7 +114,7 @@ func (e *entry) readyLocked(ttl time.Duration) bool {
 		e.seen = false
 		return false
 	}
-	if !e.open.Current() || ttl > 0 && e.ttl == 0 {
+	if !e.open.Known() || ttl > 0 && e.ttl == 0 {
 		return false
 	}
 	e.used = now

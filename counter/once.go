@@ -39,15 +39,19 @@ func (c *Counters) tryOnce(ctx context.Context, e *entry, request Request, now s
 	if request.Limit > 0 {
 		limit = strconv.FormatInt(request.Limit, 10)
 	}
+	asked := clock()
 	reply, err := c.store.Run(ctx, scripts.CounterIncr, keys, request.By, retention.Milliseconds(), floor, limit, now.era)
 	if err != nil {
 		return Range{}, e.failed(err)
 	}
 	switch reply.Word() {
 	case "ok", "again":
-		var value int64
-		if err := reply.Scan(&value); err != nil {
+		var value, left, at int64
+		if err := reply.Scan(&value, &left, &at); err != nil {
 			return Range{}, err
+		}
+		if reply.Word() == "ok" {
+			e.begun(at, left, asked)
 		}
 		if reply.Word() == "ok" && e.saw(value) {
 			c.note(ctx, e.key)
@@ -67,6 +71,23 @@ func (c *Counters) tryOnce(ctx context.Context, e *entry, request Request, now s
 		return Range{}, ErrOtherRequest
 	}
 	return Range{}, reply.Unexpected()
+}
+
+// begin is the first addition to a counter that was absent when it was opened. The script reports
+// whether another process has begun it with a TTL meanwhile, so that this one knows its end.
+func (c *Counters) begin(ctx context.Context, e *entry, by int64, now state) (sum int64, err error) {
+	got, err := c.tryOnce(ctx, e, Request{By: by}, now)
+	return got.Value, err
+}
+
+// begun notes that the counter is there, and when it expires.
+func (e *entry) begun(now, left int64, asked time.Duration) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.absent {
+		e.absent = false
+		e.endsLocked(now, left, asked)
+	}
 }
 
 func limited(limit int64) error { return fmt.Errorf("%w: %d is the largest", ErrLimit, limit) }

@@ -17,14 +17,21 @@ import (
 
 // state is the state of a counter that is in order.
 type state struct {
-	generation pipeline.Generation
-	seen       bool
-	floor      int64
-	era        string
-	anew       bool // it has begun again on purpose since this process had used it
+	place  pipeline.Place
+	seen   bool
+	floor  int64
+	era    string
+	id     string // of the incarnation
+	anew   bool   // it has begun again on purpose since this process had used it
+	absent bool   // another may begin it with a TTL
 }
 
-func (e *entry) stateLocked() state { return state{e.open, e.seen, e.floor, e.era, false} }
+func (e *entry) stateLocked() state {
+	return state{e.open, e.seen, e.floor, e.era, e.id, false, e.absent}
+}
+
+// marker is what an INCRBY in this state depends on.
+func (e *entry) markerIn(s state) pipeline.Marker { return pipeline.Marker{Key: e.marker, Era: s.era} }
 
 // before reports whether a sum, less what was just added, is above all that this process had seen
 // in this state.
@@ -78,7 +85,7 @@ func (c *Counters) open(ctx context.Context, e *entry, n need) (state, error) {
 		what = "refuse"
 	}
 	asked := clock()
-	words, in, err := c.engine.RunFor(ctx, scripts.CounterOpen, []string{e.redisKey, c.recordKey(e.key), marker},
+	words, place, err := c.engine.RunAt(ctx, scripts.CounterOpen, []string{e.redisKey, c.recordKey(e.key), marker},
 		floor, life, ends, c.config.Margin, what, era, c.config.HoldOff.Milliseconds(), ttl.Milliseconds(), n.highest(c.config.Margin), least)
 	if err != nil {
 		return state{}, err
@@ -89,7 +96,7 @@ func (c *Counters) open(ctx context.Context, e *entry, n need) (state, error) {
 	}
 	switch reply.Word() {
 	case "ok":
-		return c.opened(ctx, e, reply, opening{in, marker, ttl, asked})
+		return c.opened(ctx, e, reply, opening{place, marker, ttl, asked})
 	case "hold-off":
 		return state{}, c.heldOff(marker, reply)
 	case "behind":
@@ -103,16 +110,16 @@ func (c *Counters) open(ctx context.Context, e *entry, n need) (state, error) {
 }
 
 type opening struct {
-	generation pipeline.Generation
-	marker     string
-	ttl        time.Duration
-	asked      time.Duration // when, by this process's clock
+	place  pipeline.Place
+	marker string
+	ttl    time.Duration
+	asked  time.Duration // when, by this process's clock
 }
 
 func (c *Counters) opened(ctx context.Context, e *entry, reply scripts.Reply, with opening) (state, error) {
-	var value, life, era, moved string
+	var value, life, era, moved, id string
 	var left, now int64
-	if err := reply.Scan(&value, &life, &era, &left, &now, &moved); err != nil {
+	if err := reply.Scan(&value, &life, &era, &left, &now, &moved, &id); err != nil {
 		return state{}, err
 	}
 	at, err := strconv.ParseInt(value, 10, 64)
@@ -123,12 +130,11 @@ func (c *Counters) opened(ctx context.Context, e *entry, reply scripts.Reply, wi
 	e.mu.Lock()
 	anew := e.seen && e.life != life
 	e.listed = false
-	e.life, e.era, e.open, e.queue, e.ttl, e.used = life, era, with.generation, c.engine.Queue(with.generation), with.ttl, clock()
-	e.seen, e.floor, e.stray = value != "", at, 0
-	e.ends, e.endsBy = 0, 0
-	if left >= 0 {
-		e.ends, e.endsBy = now+left, with.asked+time.Duration(left)*time.Millisecond
-	}
+	e.life, e.era, e.id, e.open, e.queue, e.ttl, e.used = life, era, id, with.place, c.engine.Queue(with.place), with.ttl, clock()
+	e.seen, e.floor, e.stray, e.absent = value != "", at, 0, value == "" && left < 0
+	e.endsLocked(now, left, with.asked)
+	found := e.stateLocked()
+	found.anew = anew
 	e.mu.Unlock()
 	if moved == "1" {
 		c.moved.Add(1)
@@ -137,7 +143,16 @@ func (c *Counters) opened(ctx context.Context, e *entry, reply scripts.Reply, wi
 	if c.store.Mode() != redisstore.Embedded { // whose data is lost only with this process
 		c.watch.start(c)
 	}
-	return state{with.generation, value != "", at, era, anew}, nil
+	return found, nil
+}
+
+// endsLocked notes when the counter expires: left milliseconds after now by Redis's clock, or never
+// where left is negative. asked is a moment of this process's clock before Redis was asked.
+func (e *entry) endsLocked(now, left int64, asked time.Duration) {
+	e.ends, e.endsBy = 0, 0
+	if left >= 0 {
+		e.ends, e.endsBy = now+left, asked+time.Duration(left)*time.Millisecond
+	}
 }
 
 // knows records the era of a slot that was not known. If it differs from the one before, the watch
@@ -177,7 +192,7 @@ func (c *Counters) behind(reply scripts.Reply, floor string, n need) error {
 func (e *entry) doubt() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.open = pipeline.Generation{}
+	e.open = pipeline.Place{}
 }
 
 // fellBehind is for an INCRBY whose sum is too small: the counter has gone back, or was set back on

@@ -28,6 +28,11 @@ var (
 // memory or otherwise takes no writes now.
 var ErrUnavailable = fault.ErrUnavailable
 
+// ErrUnsuitable is the refusal of a Redis that cannot show what a promise rests on: it has no
+// master_replid that changes with its state, or shows none to scripts. Asking again does not help;
+// the cause names the fact, and what to set. Tokens and locks do not need it.
+var ErrUnsuitable = fault.ErrUnsuitable
+
 // ErrClosed is the cause of each error of a store that was closed, beside its class.
 var ErrClosed = redis.ErrClosed
 
@@ -38,7 +43,7 @@ var ErrWrongType = fault.ErrWrongType
 // Error is the failure of a call to the store: the operation, the class, and the original cause.
 type Error struct {
 	Op    string // the script's name
-	Class error  // ErrUnavailable, one that wraps it, ErrWrongType or ErrUnknownOutcome
+	Class error  // ErrUnavailable, one that wraps it, ErrUnsuitable, ErrWrongType or ErrUnknownOutcome
 	Cause error
 }
 

@@ -58,10 +58,10 @@ type Config struct {
 	Credentials func(context.Context) (username, password string, err error)
 
 	Prefix string // before every key; "" = coatcheck:
-	Ack    int    // replicas that must confirm every write; 0 = none
+	Ack    int    // replicas that must confirm every write; 0 = none; AckAll = each that can become master
 	// how long a write waits for them, at most; 0 = half a second, or half of a shorter Timeout
 	AckTimeout time.Duration
-	Restarts   Restarts // what a restart or a failover of Redis is taken for; "" = WaitAfterRestart
+	Restarts   Restarts // how another incarnation of Redis is judged; "" = AutoRestarts
 	// how long a call may take in all, the acknowledgement included; 0 = 1s, embedded: 30s
 	Timeout time.Duration
 
@@ -118,14 +118,14 @@ func OpenConfig(_ context.Context, config Config) (*Store, error) {
 
 // store is a store that has no servers yet.
 func (c Config) store(mode Mode, address string) *Store {
-	engine := pipeline.New(pipeline.Config{Ack: c.Ack, AckTimeout: c.AckTimeout, Timeout: c.Timeout, Trusting: c.Restarts == TrustRestarts, Observers: slices.Clone(c.Observers), Classify: classify})
+	engine := pipeline.New(pipeline.Config{Ack: c.Ack, AckTimeout: c.AckTimeout, Timeout: c.Timeout, Restarts: pipeline.Restarts(c.Restarts), Observers: slices.Clone(c.Observers), Classify: classify})
 	return &Store{engine: engine, mode: mode, address: address, prefix: c.Prefix, restarts: c.Restarts}
 }
 
 // WithDefaults returns the configuration with each default in its place.
 func (c Config) WithDefaults() Config {
 	c.Prefix = cmp.Or(c.Prefix, defaultPrefix)
-	c.Restarts = cmp.Or(c.Restarts, WaitAfterRestart)
+	c.Restarts = cmp.Or(c.Restarts, AutoRestarts)
 	if c.Timeout == 0 {
 		c.Timeout = defaultTimeout
 		if c.URL == "" || strings.HasPrefix(c.URL, "embedded:") {
@@ -162,12 +162,12 @@ func (c Config) check(mode Mode) error {
 	if mode == Embedded {
 		faults = append(faults, missing())
 	}
-	fault(c.Ack < 0 || c.Ack > 100, "ack %d: 0 to 100 replicas", c.Ack)
+	fault(c.Ack != AckAll && (c.Ack < 0 || c.Ack > 100), "ack %d: 0 to 100 replicas, or all", c.Ack)
 	fault(c.Timeout < 10*time.Millisecond || c.Timeout > time.Minute, "timeout %v: 10ms to 1m", c.Timeout)
 	fault(c.AckTimeout < time.Millisecond || c.AckTimeout >= c.Timeout, "ack timeout %v: at least 1ms, and less than the timeout of %v", c.AckTimeout, c.Timeout)
-	fault(c.Restarts != WaitAfterRestart && c.Restarts != TrustRestarts, "restarts %q: %s or %s", c.Restarts, WaitAfterRestart, TrustRestarts)
+	fault(!slices.Contains([]Restarts{AutoRestarts, WaitRestarts, TrustRestarts}, c.Restarts), "restarts %q: %s, %s or %s", c.Restarts, AutoRestarts, WaitRestarts, TrustRestarts)
 	fault(mode == Embedded && c.Restarts == TrustRestarts, "restarts %q: the embedded store knows by itself whether it lost anything; give the URL of a Redis", c.Restarts)
-	fault(mode == Embedded && c.Ack > 0, "ack %d: the embedded store has no replicas; give the URL of a Redis that has", c.Ack)
+	fault(mode == Embedded && c.Ack != 0, "ack: the embedded store has no replicas; give the URL of a Redis that has")
 	fault(mode != "" && mode != Embedded && c.DataDir != "", "data directory: only the embedded store keeps its data itself; a Redis is told in its own configuration")
 	return errors.Join(faults...)
 }
@@ -190,7 +190,7 @@ func (s *Store) connect(target redisconn.Target, config Config) error {
 		s.own = own
 		s.engine.Serve(redisconn.InProcess(own.Dial, config.Timeout))
 	case Sentinel:
-		s.engine.Failover(redisconn.Failover(target, config.Timeout))
+		s.engine.Failover(redisconn.Failover(target, config.Timeout), redisconn.ListReplicas(target, config.Timeout))
 	case Cluster:
 		s.engine.Cluster(redisconn.ClusterOptions(target, config.Timeout))
 	default:
@@ -199,7 +199,7 @@ func (s *Store) connect(target redisconn.Target, config Config) error {
 	return nil
 }
 
-// WithAck returns a view of the store that waits for another number of replicas. It shares the
+// WithAck returns a view of the store that waits for another number of replicas, or AckAll. It shares the
 // connections; closing one closes both.
 func (s *Store) WithAck(replicas int) *Store {
 	view := *s
@@ -216,7 +216,7 @@ func (s *Store) Address() string { return s.address }
 // Prefix begins the name of every key.
 func (s *Store) Prefix() string { return s.prefix }
 
-// Ack is how many replicas confirm a write before it counts.
+// Ack is how many replicas confirm a write before it counts, or AckAll.
 func (s *Store) Ack() int { return s.engine.Ack() }
 
 // Restarts returns how a restart or a failover of the Redis is judged.

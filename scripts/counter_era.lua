@@ -3,10 +3,14 @@
 -- Uses   clock integer incarnation int64 counter
 -- KEYS   [1] the marker of the slot (string)
 -- ARGV   [1] the era that the process knows  [2] how long to hold off after a loss of everything
--- Reply  {'same'} | {'changed', era, remaining hold-off}
+--        [3] facts, see lib/incarnation
+-- Reply  {'same'} | {'changed', era, remaining hold-off} | a refusal, see lib/incarnation
 -- Units  ARGV[2] and the reply's time in milliseconds
 -- Effect writes
-local era, till = read_era(KEYS[1], ARGV[1], tonumber(ARGV[2]))
+local era, till, _, refusal = read_era(KEYS[1], ARGV[1], tonumber(ARGV[2]), false, read_facts(ARGV[3]))
+if refusal then
+  return refusal
+end
 if era == ARGV[1] then
   return {'same'}
 end

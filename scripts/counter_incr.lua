@@ -6,12 +6,13 @@
 -- ARGV   [1] by, 1 or more  [2] retention of the request's record, 0 for none  [3] floor: a value
 --        that the process has seen, '' for none  [4] the largest value allowed, '' for no limit;
 --        with it no value below 0 is added  [5] the era in which the process found the counter in
---        order
--- Reply  {'ok', value} | {'again', value} the request was made before | {'behind'} the counter is
---        below the floor, or was not found in order in this incarnation and era | {'limit'} |
---        {'negative'} | {'not-an-integer'} | {'overflow'} | {'mismatch'} the request was made with
+--        order  [6] facts, see lib/incarnation
+-- Reply  {'ok', value, left, now} left is its TTL, -1 for none | {'again', value, -1, now} the
+--        request was made before | {'behind'} the counter is below the floor, or was not found in
+--        order in this incarnation and era | {'limit'} | {'negative'} | {'not-an-integer'} | {'overflow'} | {'mismatch'} the request was made with
 --        another `by`
--- Units  ARGV[2] milliseconds; value is a string, since a Lua number loses digits above 2^53
+-- Units  ARGV[2], left and now in milliseconds; value is a string, since a Lua number loses digits
+--        above 2^53
 -- Effect writes on ok; a repeat only keeps its record for longer, so that its acknowledgement has
 --        something to wait for
 local retention = tonumber(ARGV[2])
@@ -23,14 +24,14 @@ if retention > 0 then
       return {'mismatch'}
     end
     redis.call('PEXPIRE', KEYS[4], retention)
-    return {'again', value}
+    return {'again', value, '-1', now_text}
   end
 end
 local before = redis.pcall('GET', KEYS[1])
 if type(before) == 'table' or before and not is_int(before) then
   return {'not-an-integer'}
 end
-if not in_order(KEYS[2], KEYS[3], ARGV[5]) then
+if not in_order(KEYS[2], KEYS[3], ARGV[5], read_facts(ARGV[6])) then
   return {'behind'}
 end
 if ARGV[3] ~= '' and smaller(before or '0', ARGV[3]) then
@@ -55,4 +56,4 @@ end
 if retention > 0 then
   redis.call('SET', KEYS[4], value .. ' ' .. ARGV[1], 'PX', retention)
 end
-return {'ok', value}
+return {'ok', value, integer(math.max(redis.call('PTTL', KEYS[1]), -1)), now_text}

@@ -13,11 +13,12 @@
 --        has none, 0 for none  [9] the largest value that may be moved, '' for no limit: a larger
 --        one is refused as with refuse, since the caller could not use a value past the move
 --        [10] floor, with what the process has added to a counter that was below it: the least
---        that it has to be at now; '' without a floor
--- Reply  {'ok', value, life, era, left, now, moved} value '' for a counter without one; left is the
---        TTL, -1 for none; moved 1 if it was moved | {'hold-off', ms, era} | {'behind', value,
+--        that it has to be at now; '' without a floor  [11] facts, see lib/incarnation
+-- Reply  {'ok', value, life, era, left, now, moved, id} value '' for a counter without one; left is
+--        the TTL, -1 for none; moved 1 if it was moved; id is the incarnation that is noted, see
+--        lib/incarnation | {'hold-off', ms, era} | {'behind', value,
 --        life, era} it has to move and must not, by ARGV[5] or [9] | {'not-an-integer'} |
---        {'overflow'}
+--        {'overflow'} | a refusal, see lib/incarnation
 -- Units  times and TTLs in milliseconds; ARGV[3] and now since 1970-01-01 UTC
 -- Effect writes
 local counter, record, marker = KEYS[1], KEYS[2], KEYS[3]
@@ -34,7 +35,10 @@ end
 if over or life and life ~= known_life then
   floor, least = '', ''
 end
-local era, till, first = read_era(marker, ARGV[6], tonumber(ARGV[7]))
+local era, till, first, refusal = read_era(marker, ARGV[6], tonumber(ARGV[7]), value or noted, read_facts(ARGV[11]))
+if refusal then
+  return refusal
+end
 if till > now then
   if floor ~= '' and noted ~= era and (not said or smaller(said, floor)) then
     redis.call('SET', record, record_text(noted or '0', life or known_life, floor, ended))
@@ -87,4 +91,4 @@ life = life or floor ~= '' and known_life ~= '' and known_life or '0'
 if moved == '1' or not first and noted ~= era or life ~= '0' or noted and given or ended then
   write_record(record, era, life, counter, -1, moved == '1' and value or said, ended)
 end
-return {'ok', value or '', life, era, integer(math.max(redis.call('PTTL', counter), -1)), now_text, moved}
+return {'ok', value or '', life, era, integer(math.max(redis.call('PTTL', counter), -1)), now_text, moved, read_word(read_marker(marker)).id or ''}

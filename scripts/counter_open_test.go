@@ -58,7 +58,7 @@ func (b *box) open(o opening) []string {
 func (b *box) opens(o opening) opened {
 	b.Helper()
 	reply := b.open(o)
-	word(b, reply, "ok", 6)
+	word(b, reply, "ok", 7)
 	between(b, "now", number(b, reply[5]), b.now()-slack, b.now())
 	return opened{reply[1], reply[2], reply[3], number(b, reply[4]), reply[6] == "1"}
 }

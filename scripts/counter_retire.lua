@@ -4,7 +4,7 @@
 -- Uses   clock integer incarnation int64 counter
 -- KEYS   [1] the counter (string, signed 64-bit decimal)  [2] its record (string)  [3] the marker
 --        of its slot (string)  [4] the last value handed out (string)
--- ARGV   none
+-- ARGV   [1] facts, see lib/incarnation
 -- Reply  {'ok', last} the last value that was handed out | {'unknown'} never used |
 --        {'not-in-order'} state may have been lost: add to it first | {'not-an-integer'}
 -- Units  last is a string, since a Lua number loses digits above 2^53
@@ -23,7 +23,7 @@ end
 if not value then
   return {'unknown'}
 end
-if not in_order(record, marker, '') then
+if not in_order(record, marker, '', read_facts(ARGV[1])) then
   return {'not-in-order'}
 end
 redis.call('SET', ended, value)

@@ -5,9 +5,10 @@
 --        of its slot (string)
 -- ARGV   [1] value, '' to remove it  [2] TTL, 0 for none  [3] retention of a removed counter's
 --        record  [4] any | forward: forward refuses a value below the counter, or below what a
---        process has reported of it
+--        process has reported of it  [5] facts, see lib/incarnation
 -- Reply  {'ok', previous} '' for none, or for a value that is no integer | {'unknown'} there was
 --        none to remove | {'past', largest} it is past the value, with forward
+--        | a refusal, see lib/incarnation
 -- Units  ARGV[2] and [3] milliseconds
 -- Effect writes on ok
 local counter, record, marker = KEYS[1], KEYS[2], KEYS[3]
@@ -24,7 +25,10 @@ end
 if ARGV[4] == 'forward' and largest and smaller(value, largest) then
   return {'past', largest}
 end
-local era, _, first = read_era(marker, '', 0)
+local era, _, first, refusal = read_era(marker, '', 0, previous or life or not fit, read_facts(ARGV[5]))
+if refusal then
+  return refusal
+end
 if not fit or not previous or value == '' or smaller(value, previous) then
   life = integer(now_us)
 end

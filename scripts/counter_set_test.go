@@ -136,7 +136,7 @@ func TestAddingWithAFloorALimitAndARequest(t *testing.T) {
 			if retention > 0 {
 				keys = counterKeys
 			}
-			return b.run(scripts.CounterIncr, keys, by, retention, floor, limit, "")
+			return b.incrBy(keys, by, retention, floor, limit, "")
 		}
 		want(t, add(1, hour, "", ""), "behind") // never found in order
 		want(t, b.count(), "unknown")
@@ -167,7 +167,7 @@ func TestAddingWithAFloorALimitAndARequest(t *testing.T) {
 func TestAddingInAnotherEraThanTheProcessKnowsIsNotInOrder(t *testing.T) {
 	each(t, func(t *testing.T, b *box) {
 		era := b.opens(opening{}).era
-		add := func(era string) []string { return b.run(scripts.CounterIncr, counterKeys[:3], 1, 0, "", "", era) }
+		add := func(era string) []string { return b.incrBy(counterKeys[:3], 1, 0, "", "", era) }
 		want(t, add(era), "ok", "1")
 		b.do("FLUSHALL") // and a process that knows nothing of it was the first to come
 		next := b.opens(opening{}).era

@@ -15,9 +15,19 @@ var (
 )
 
 // incr adds to the counter without a request id.
+// incrBy runs counter_incr, and returns its reply without the counter's TTL and the time.
+func (b *box) incrBy(keys []string, args ...any) []string {
+	b.Helper()
+	reply := b.run(scripts.CounterIncr, keys, args...)
+	if reply[0] == "ok" || reply[0] == "again" {
+		return reply[:2]
+	}
+	return reply
+}
+
 func (b *box) incr(by any) []string {
 	b.Helper()
-	return b.run(scripts.CounterIncr, counterKeys[:3], by, 0, "", "", "")
+	return b.incrBy(counterKeys[:3], by, 0, "", "", "")
 }
 
 // begin has the slot's first era begin.
@@ -29,7 +39,7 @@ func (b *box) begin() {
 // incrOnce adds to the counter with a request id that is kept for an hour.
 func (b *box) incrOnce(by any) []string {
 	b.Helper()
-	return b.run(scripts.CounterIncr, counterKeys, by, 3_600_000, "", "", "")
+	return b.incrBy(counterKeys, by, 3_600_000, "", "", "")
 }
 
 func (b *box) count() []string {
@@ -157,9 +167,9 @@ func TestRepeatedRequestGetsItsFirstValueAndAddsNothing(t *testing.T) {
 func TestRequestIsForgottenAfterItsRetention(t *testing.T) {
 	each(t, func(t *testing.T, b *box) {
 		b.begin()
-		want(t, b.run(scripts.CounterIncr, counterKeys, 1, 150, "", "", ""), "ok", "1")
+		want(t, b.incrBy(counterKeys, 1, 150, "", "", ""), "ok", "1")
 		expect.Eventually(t, "the request is forgotten after 150 ms", func() bool { return b.expiry(counterKeys[3]) == -2 })
-		want(t, b.run(scripts.CounterIncr, counterKeys, 1, 150, "", "", ""), "ok", "2")
+		want(t, b.incrBy(counterKeys, 1, 150, "", "", ""), "ok", "2")
 	})
 }
 
@@ -191,9 +201,9 @@ func TestCounterBelowZeroIsRefusedWithALimit(t *testing.T) {
 		b.begin()
 		b.do("SET", counterKeys[0], "-2")
 		before := b.look(counterKeys...)
-		want(t, b.run(scripts.CounterIncr, counterKeys, 5, hour, "", "9223372036854775807", ""), "negative")
+		want(t, b.incrBy(counterKeys, 5, hour, "", "9223372036854775807", ""), "negative")
 		b.same(before)
 		b.do("SET", counterKeys[0], "-1")
-		want(t, b.run(scripts.CounterIncr, counterKeys, 1, hour, "", "9223372036854775807", ""), "ok", "0")
+		want(t, b.incrBy(counterKeys, 1, hour, "", "9223372036854775807", ""), "ok", "0")
 	})
 }

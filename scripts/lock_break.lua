@@ -9,6 +9,7 @@
 --        lib/lock_doubt); only if a hold-off is among the terms
 -- ARGV   [1] the grant's fence, as lists show it (not one of its run, see lib/lock_run); 0 for a
 --        holder without one (a client of redislock)  [2] terms, see lib/lock_grant
+--        [3] facts, see lib/incarnation
 -- Reply  {'broken', new fence} | {'unknown'} no holder has that fence
 -- Units  spans in milliseconds
 -- Effect writes on broken
@@ -50,7 +51,7 @@ local fence = state.last.number
 if state.kind == 'x' then
   state.kind = ''
 end
-if records > 0 and in_doubt(KEYS[6], span) == 0 then
+if records > 0 and in_doubt(KEYS[6], span, read_facts(ARGV[3])) == 0 then
   hand_over(lock, fences, queue, waiters, holders, state, '', '', window, counts, patience)
 end
 return {'broken', fence}

@@ -16,10 +16,11 @@
 --        [7] permits wanted  [8] permits in all, 0 unless mode is p
 --        [9] terms, see lib/lock_grant  [10] the number of this poll of the waiter, which the
 --        message that hands the lock over repeats
---        [11] only after redislock's script: its reply, true if it has obtained the lock
+--        [11] facts, see lib/incarnation  [12] only after redislock's script: its reply, true if
+--        it has obtained the lock
 -- Reply  {'granted', fence, since, now} the lease ends one ttl from now | {'waiting', number of
 --        waiters before, left} | {'held', since, left} | {'capacity', permits in all} in use with
---        another number | {'doubt', wait} state may have been lost
+--        another number | {'doubt', wait} state may have been lost | a refusal, see lib/incarnation
 -- Units  spans in milliseconds; times in milliseconds since 1970 of this server; left is until a
 --        lease ends by itself, -1 = never; since is 0 if it is not known
 -- Effect writes on granted and waiting, and where it notices that leases were handed over, have
@@ -27,6 +28,7 @@
 local lock, fences, queue, waiters, holders = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local token, inbox = ARGV[1], ARGV[6]
 local patience, window, counts, span = read_terms(ARGV[9])
+local facts = read_facts(ARGV[11])
 local want = {mode = ARGV[3], permits = tonumber(ARGV[7]), capacity = tonumber(ARGV[8]), ttl = tonumber(ARGV[4]), owner = ARGV[2]}
 
 local function granted(state)
@@ -44,7 +46,7 @@ local function take()
       drop(queue, waiters, token)
     end
     write_fence(fences, state.last.number, token, state.last.since, '-', remember(want.ttl, state.last.number))
-  elseif waited_for or first_in_line(queue) or in_doubt(KEYS[6], span) > 0 then
+  elseif waited_for or first_in_line(queue) or in_doubt(KEYS[6], span, facts) > 0 then
     redis.call('DEL', lock)
     value = false
     return nil
@@ -72,7 +74,10 @@ if mine then
   return {'granted', mine.fence, mine.since, now_text}
 end
 local records = redis.call('HLEN', waiters) + redis.call('HLEN', holders)
-local wait = in_doubt(KEYS[6], span)
+local wait, refusal = in_doubt(KEYS[6], span, facts)
+if refusal then
+  return refusal
+end
 if wait > 0 then
   return {'doubt', integer(wait)}
 end

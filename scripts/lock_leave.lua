@@ -7,6 +7,7 @@
 --        [5] those who hold it together (hash)  [6] the marker of lost state (string, see
 --        lib/lock_doubt); only if a hold-off is among the terms
 -- ARGV   [1] token  [2] inbox of the caller's process, '' = none  [3] terms, see lib/lock_grant
+--        [4] facts, see lib/incarnation
 -- Reply  {'free'} only the token held it | {'left'} others hold it | {'place'} it had a place in
 --        the queue alone | {one of these, now, token, fence…} the waiters of the caller's process
 --        that got the lock, each for the ttl that it asked for
@@ -43,7 +44,7 @@ if not held then
 elseif state.kind == '' then
   reply = {'free'}
 end
-if records > 0 and in_doubt(KEYS[6], span) == 0 then -- after the first write, which may be refused when memory is full
+if records > 0 and in_doubt(KEYS[6], span, read_facts(ARGV[4])) == 0 then -- after the first write, which may be refused when memory is full
   local heirs = hand_over(lock, fences, queue, waiters, holders, state, '', ARGV[2], window, counts, patience, first)
   for i, heir in ipairs(heirs) do
     reply[2], reply[2 * i + 1], reply[2 * i + 2] = now_text, heir[1], heir[2]

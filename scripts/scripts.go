@@ -21,8 +21,8 @@ type Script struct {
 	SHA    string // SHA-1 of Source in hex, as EVALSHA takes it
 	// the header says "Effect none": running it again, or not knowing whether it ran, harms nothing
 	Reads bool
-
-	trusting *Script // see Trusting; nil: it is the same
+	// it depends on what Redis may lose (lib/incarnation): its last argument are the caller's facts
+	Incarnation bool
 }
 
 // The operations. Each file's header says what its script decides, its KEYS and ARGV, its replies
@@ -85,31 +85,12 @@ func load(name string) *Script {
 	_, uses, _ := strings.Cut(text, "\n-- Uses ")
 	uses, _, _ = strings.Cut(uses, "\n-- KEYS ") // the next section
 	parts := slices.DeleteFunc(strings.Fields(uses), func(part string) bool { return part == "none" || part == "--" })
-	script := assemble(name, parts, text)
-	if at := slices.Index(parts, "incarnation"); at >= 0 {
-		script.trusting = assemble(name, slices.Insert(parts, at+1, "trusted"), text)
-	}
-	return script
-}
-
-// assemble puts a script together with its library parts.
-func assemble(name string, parts []string, text string) *Script {
 	var texts []string
 	for _, part := range parts {
 		texts = append(texts, library(part))
 	}
 	source := strings.Join(append(texts, text), "")
-	return &Script{Name: name, Source: source, SHA: hash(source), Reads: strings.Contains(text, "\n-- Effect none\n")}
-}
-
-// Trusting returns the script as a store runs it that trusts restarts: state that is there counts
-// as complete, also under another incarnation of the server (lib/trusted). It is the script itself
-// if that does not ask for the incarnation.
-func (s *Script) Trusting() *Script {
-	if s.trusting == nil {
-		return s
-	}
-	return s.trusting
+	return &Script{Name: name, Source: source, SHA: hash(source), Reads: strings.Contains(text, "\n-- Effect none\n"), Incarnation: slices.Contains(parts, "incarnation")}
 }
 
 // Names lists all operations, by the names of their files, in the order of the alphabet.
@@ -148,14 +129,11 @@ func hash(source string) string {
 // Following returns one script that runs another text first, and then this one, whose reply it
 // returns. The text is a whole script that another package wrote: its KEYS are the first `keys`
 // keys of the call, its ARGV the `args` arguments that follow the first `own`, which are this
-// script's. Its reply then follows this script's own arguments in ARGV; an error in it ends both.
+// script's, the facts of lib/incarnation among them. Its reply then follows this script's own
+// arguments in ARGV; an error in it ends both.
 func (s *Script) Following(text string, keys, own, args int) *Script {
 	source := fmt.Sprintf("ARGV[%d] = ", own+1) + "(function(KEYS, ARGV)\n" + text + "\nend)({" + elements("KEYS", 0, keys) + "}, {" + elements("ARGV", own, args) + "})\n" + s.Source
-	chained := &Script{Name: s.Name, Source: source, SHA: hash(source)}
-	if s.trusting != nil {
-		chained.trusting = s.trusting.Following(text, keys, own, args)
-	}
-	return chained
+	return &Script{Name: s.Name, Source: source, SHA: hash(source), Incarnation: s.Incarnation}
 }
 
 // elements names n elements of a table after the first few, separated by commas.

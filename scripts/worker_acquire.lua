@@ -3,7 +3,7 @@
 -- window has ended; a later repeat is a new lease, with its own fence and start. The last id of
 -- this identity comes first, if its window has ended; then one that was never used; then the one
 -- that has been free longest.
--- Uses   clock incarnation worker_acquire_plain integer fence pool examine slot slot_names
+-- Uses   clock integer incarnation fence pool examine slot slot_names
 -- KEYS   [1] the pool (hash, see lib/pool)  [2] index of slots by the moment from which they may be
 --        granted (sorted set)  [3] slots by nonce and identity (hash)
 -- ARGV   [1] nonce, the secret that names this lease  [2] identity, may be ''  [3] skew: how far
@@ -14,18 +14,23 @@
 --        [10] layout, [11] epoch, [12] datacenter, [13] width of a worker id and [14] ttl, for a
 --        pool that is new
 --        [15] the longest ttl that the caller's settings allow; 0: not set
+--        [16] facts, see lib/incarnation
 -- Reply  {'granted', worker id, not before, not after, fence, now, the pool's head as lib/pool
 --        writes it, '1' first grant of the pool | '0'} | {'layout', layout, epoch, datacenter, ttl,
 --        '1' the pool is new | '0'} the pool's values, or those of a new one, differ from the
 --        request | {'longest', ttl} the pool's ttl, or the longest that others allow, exceeds
 --        [15] | {'exhausted', wait} | {'quarantined', wait, '1' the pool is new or lost | '0'}
---        state may have been lost
+--        state may have been lost | a refusal, see lib/incarnation
 -- Units  skew, cool-down, ttl and wait in milliseconds; times and epoch in milliseconds since 1970
 --        of this server; width in bits
 -- Effect writes on granted and on quarantined; a repeat writes the same again, so that its
 --        acknowledgement has something to wait for
+local key, index, names, nonce, identity = KEYS[1], KEYS[2], KEYS[3], ARGV[1], ARGV[2]
 local cooldown, longest = tonumber(ARGV[5]), tonumber(ARGV[15])
-local pool = examine(key, index, names, tonumber(ARGV[14]), longest, tonumber(ARGV[3]), ARGV[4] == 'trust')
+local pool, refusal = examine(key, index, names, tonumber(ARGV[14]), longest, tonumber(ARGV[3]), ARGV[4] == 'trust', read_facts(ARGV[16]))
+if refusal then
+  return refusal
+end
 local first = pool.layout == ''
 local shape = first and {layout = ARGV[10], epoch = ARGV[11], datacenter = ARGV[12], bits = ARGV[13], ttl = tonumber(ARGV[14])} or pool
 

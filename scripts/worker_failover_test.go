@@ -130,11 +130,14 @@ func TestServerThatStartedWithAnOlderSnapshotGrantsNothing(t *testing.T) {
 	}
 }
 
-func TestQuarantineOfARealServerBeginsWithAnotherReplid(t *testing.T) {
+func TestServerThatRenamesItsHistoryCostsNoQuarantine(t *testing.T) {
 	t.Parallel()
 	b := open(t, "redis")
 	g := b.lease(lease{nonce: "n0"})
 	b.do("DEBUG", "CHANGE-REPL-ID")
 	word(t, b.renew(g, ""), "ok", 3)
-	b.quarantined(lease{}, g.till)
+	b.lease(lease{nonce: "n1"})
+	if head := b.head(); head["incarnation"] != b.word() {
+		t.Errorf("the pool notes %q, want %q", head["incarnation"], b.word())
+	}
 }

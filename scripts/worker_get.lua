@@ -1,7 +1,7 @@
 -- worker_get: shows a page of a pool's ring.
 -- Uses   clock integer incarnation pool
 -- KEYS   [1] the pool (hash, see lib/pool)
--- ARGV   [1] first worker id  [2] how many
+-- ARGV   [1] first worker id  [2] how many  [3] facts, see lib/incarnation
 -- Reply  {'unknown'} | {'quarantined', wait, '1'} the pool waits and has no layout yet
 --        | {'ok', layout, epoch, datacenter, width, ttl, slots ever used, wait, now, record…} one
 --        record a slot in order, as lib/slot writes it, '' for one that was never used; wait is
@@ -14,7 +14,8 @@ local wait = math.max(pool.quarantine - now, 0)
 if pool.layout == '' and wait == 0 then
   return {'unknown'}
 end
-if not complete or pool.incarnation ~= incarnation(pool.incarnation) then
+local at = standing(pool.incarnation, read_facts(ARGV[3]))
+if not complete or not at.same and not at.refusal then
   wait = math.max(wait, pool.ttl, pool.longest)
 end
 if pool.layout == '' then

@@ -59,7 +59,7 @@ func (b *box) quarantined(l lease, earliest int64) int64 {
 	if end < earliest {
 		b.Fatalf("the quarantine ends at %d, want %d at the earliest", end, earliest)
 	}
-	if head["incarnation"] != b.replid() {
+	if head["incarnation"] != b.word() {
 		b.Fatalf("the pool notes the incarnation %q", head["incarnation"])
 	}
 	return end
@@ -152,7 +152,7 @@ func TestUnknownPoolIsNewOrPerhapsLost(t *testing.T) {
 		b.quarantined(lease{newPools: "wait", ttl: minute, skew: 7}, noticed+minute+7)
 		// once it is known as perhaps lost it stays so
 		b.quarantined(lease{newPools: "trust", ttl: minute}, noticed+minute)
-		wanted := fmt.Sprintf("- - - 0 60000 0 0 0 %s %s 0", b.replid(), b.head()["quarantine"])
+		wanted := fmt.Sprintf("- - - 0 60000 0 0 0 %s %s 0", b.word(), b.head()["quarantine"])
 		if fields := b.fields(poolKeys[0]); len(fields) != 1 || fields["pool"] != wanted {
 			t.Errorf("the pool is %v, want %s", fields, wanted)
 		}

@@ -23,7 +23,7 @@ func TestGrantNamesItsWindowAndThePool(t *testing.T) {
 			t.Errorf("the window is %s to %s, want 30 s", reply[2], reply[3])
 		}
 		wanted := map[string]string{
-			"pool": "41/10/12 1700000000000 7 2 30000 1 1 " + reply[4] + " " + b.replid() + " 0 0",
+			"pool": "41/10/12 1700000000000 7 2 30000 1 1 " + reply[4] + " " + b.word() + " 0 0",
 			"s:0":  "n1 " + reply[2] + " " + reply[3] + " " + reply[4] + " h host-a",
 		}
 		if fields := b.fields(poolKeys[0]); !maps.Equal(fields, wanted) {
@@ -310,14 +310,14 @@ func TestWorkerGetTellsWhatIsLeftOfAQuarantine(t *testing.T) {
 		if wait := number(t, reply[7]); wait != end-number(t, reply[8]) {
 			t.Errorf("worker_get in quarantine: got %q, the quarantine ends at %d", reply, end)
 		}
-		replid := b.replid()
+		noted := b.word()
 		// and before any process noticed: the remaining lease is longer than a ttl
 		b.setHead("incarnation", "between")
 		reply = b.run(scripts.WorkerGet, poolKeys[:1], 0, 10)
 		if wait := number(t, reply[7]); wait != end-number(t, reply[8]) {
 			t.Errorf("lost again: got %q, the quarantine ends at %d", reply, end)
 		}
-		b.setHead("incarnation", replid)
+		b.setHead("incarnation", noted)
 		b.pass(2 * hour)
 		if reply = b.run(scripts.WorkerGet, poolKeys[:1], 0, 10); reply[7] != "0" {
 			t.Errorf("after its end: got %q", reply)

@@ -180,6 +180,24 @@ func Number[N int | int64](name, value string, least, most int64, unit, help str
 	}}
 }
 
+// NumberOrAll is a Number, or the word all, which stands for a number out of its bounds.
+func NumberOrAll(name, value string, least, most int64, all int, unit, help string, into *int) *Setting {
+	number := Number(name, value, least, most, unit, help, into)
+	number.Kind = ""
+	parse := number.Parse
+	number.Parse = func(s string) error {
+		if s == "all" {
+			*into = all
+			return nil
+		}
+		if err := parse(s); err != nil {
+			return fmt.Errorf("%w, or all", err)
+		}
+		return nil
+	}
+	return number
+}
+
 // Span is a duration within bounds, both included.
 func Span(name, value string, least, most time.Duration, help string, into *time.Duration) *Setting {
 	return &Setting{Name: name, Value: value, Unit: "duration", Help: help, Parse: func(s string) error {

@@ -26,6 +26,9 @@ var (
 // memory or otherwise takes no writes now.
 var ErrUnavailable = Refusal("store unavailable")
 
+// ErrUnsuitable is the refusal of a store that cannot show what a promise rests on, now or later.
+var ErrUnsuitable = Refusal("store unsuitable")
+
 // ErrWrongType is the refusal of a script that found a key holding another kind of value than it
 // keeps there. Nothing was changed.
 var ErrWrongType = Refusal("the key holds another kind of value")
@@ -44,12 +47,14 @@ type sentinel struct {
 func (s *sentinel) Error() string { return s.text }
 func (s *sentinel) Unwrap() error { return s.class }
 
-// Class returns the class of an error of go-redis: ErrUnavailable, ErrWrongType or
+// Class returns the class of an error of go-redis: ErrUnavailable, ErrUnsuitable, ErrWrongType or
 // ErrUnknownOutcome. sent reports whether the command's bytes were handed to a connection, harmless
 // whether running it changes nothing.
 func Class(err error, sent, harmless bool) error {
 	var reply redis.Error
 	switch {
+	case errors.Is(err, ErrUnsuitable):
+		return ErrUnsuitable
 	case errors.As(err, &reply) && IsWrongType(reply):
 		return ErrWrongType
 	case !sent, harmless, errors.As(err, &reply) && refusals.MatchString(reply.Error()):

@@ -110,14 +110,17 @@ func (c *Checker) refused(err error) Answer {
 	return Answer{Class: title, Reason: title}
 }
 
-// life remembers which incarnation of the store this process has seen last.
-type life struct{ last string }
+// life remembers what this process has seen last of the store.
+type life struct {
+	seen   bool
+	losses int64
+}
 
-// changed reports whether the store has become another incarnation, or lost all of its state, since
-// this process looked, or since the state in it was written. It compares with what this process
-// knows as well, since the answer that told of a change may have been lost.
+// changed reports whether the store may have lost something, or all of its state, since this process
+// looked, or since the state in it was written. It compares with what this process knows as well,
+// since the answer that reported a change may have been lost.
 func (l *life) changed(found Incarnation) bool {
-	changed := found.Change == Changed || l.last != "" && (l.last != found.ID || found.Change == First)
-	l.last = found.ID
+	changed := found.Change == Changed || l.seen && (l.losses != found.Losses || found.Change == First)
+	l.seen, l.losses = true, found.Losses
 	return changed
 }

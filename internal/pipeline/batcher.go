@@ -129,10 +129,10 @@ func (c *batcher) do(ctx context.Context, call *call, words []any) ([]string, er
 
 func (c *batcher) direct(ctx context.Context, call *call, words []any) ([]string, error) {
 	if len(c.store.observers) == 0 {
-		return call.alone(ctx, c.node, words)
+		return c.store.alone(ctx, c.node, call, words)
 	}
 	began := time.Now()
-	reply, err := call.alone(ctx, c.node, words)
+	reply, err := c.store.alone(ctx, c.node, call, words)
 	c.store.observers.batchSent(1, time.Since(began))
 	return reply, err
 }

@@ -13,10 +13,10 @@ import (
 
 // Config is the settings of an engine.
 type Config struct {
-	Ack        int           // replicas that must confirm every write; 0 = none
+	Ack        int           // replicas that must confirm every write; 0 = none, or AckAll
 	AckTimeout time.Duration // how long a write waits for them, at most
 	Timeout    time.Duration // how long a call may take in all
-	Trusting   bool          // scripts run as those of a store that trusts restarts
+	Restarts   Restarts      // how another incarnation of a server is judged
 	Observers  []observe.Observer
 	// makes of what go-redis answered the error that a caller is told: sent reports whether the
 	// command's bytes were handed to a connection, harmless whether running it changes nothing
@@ -32,7 +32,8 @@ type Engine struct {
 	ack        int
 	ackTimeout time.Duration
 	timeout    time.Duration
-	trusting   bool
+	restarts   Restarts
+	facts      *facts
 	observers  observers
 	classify   func(ctx context.Context, op string, err error, sent, harmless bool) error
 }
@@ -41,7 +42,7 @@ type Engine struct {
 func New(config Config) Engine {
 	return Engine{
 		batchers: newBatchers(), ack: config.Ack, ackTimeout: config.AckTimeout, timeout: config.Timeout,
-		trusting: config.Trusting, observers: config.Observers, classify: config.Classify,
+		restarts: config.Restarts, facts: &facts{set: alone}, observers: config.Observers, classify: config.Classify,
 	}
 }
 
@@ -50,26 +51,28 @@ func New(config Config) Engine {
 var Of func(store any) *Engine
 
 // Serve connects to one server.
-func (s *Engine) Serve(options *redis.Options) { s.nodes = one(options, s.observers) }
+func (s *Engine) Serve(options *redis.Options) { s.nodes = single{redis.NewClient(options)} }
 
-// Failover connects to the master that sentinels name.
-func (s *Engine) Failover(options *redis.FailoverOptions) {
-	generations := &generations{observers: s.observers}
-	options.OnConnect = generations.onConnectInSet
-	s.nodes = single{redis.NewFailoverClient(options), generations}
+// Failover connects to the master that sentinels name. list returns how many replicas they list.
+func (s *Engine) Failover(options *redis.FailoverOptions, list func(context.Context) (int, error)) {
+	s.nodes = single{redis.NewFailoverClient(options)}
+	s.facts.list = func(ctx context.Context, _ *redis.Client) (int, error) { return list(ctx) }
 }
 
 // Cluster connects to a cluster.
-func (s *Engine) Cluster(options *redis.ClusterOptions) { s.nodes = newCluster(options, s.observers) }
+func (s *Engine) Cluster(options *redis.ClusterOptions) {
+	s.nodes = newCluster(options)
+	s.facts.set, s.facts.list = inCluster, listedByCluster
+}
 
-// WithAck returns a view of the engine that waits for another number of replicas.
+// WithAck returns a view of the engine that waits for another number of replicas, or AckAll.
 func (s *Engine) WithAck(replicas int) Engine {
 	view := *s
 	view.ack = replicas
 	return view
 }
 
-// Ack is how many replicas confirm a write before it counts.
+// Ack is how many replicas confirm a write before it counts, or AckAll.
 func (s *Engine) Ack() int { return s.ack }
 
 // Timeout is how long a call takes at most.

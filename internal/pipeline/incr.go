@@ -19,47 +19,34 @@ var (
 	ErrOverflow     = fault.Refusal("the value would overflow 64 bits")
 )
 
-// Marker is a word that has to be the second in the text of a key beside the one that is added to,
-// in the same slot, when an INCRBY has run: FLUSHALL takes it away, and begins no generation. What
-// cannot be read because a cluster is moving the slot counts as there.
-type Marker struct{ Key, Word string }
-
-func (m Marker) in(read *redis.StringCmd) bool {
-	text, err := read.Result()
-	if _, elsewhere := redisconn.Redirect(err); elsewhere != "" {
-		return true
-	}
-	_, text, _ = strings.Cut(text, " ")
-	word, _, _ := strings.Cut(text, " ")
-	return err == nil && word == m.Word
-}
-
 // IncrBy adds to the integer of a key in one command, waits for the store's acknowledgement, and
-// returns the sum. It is for a key whose state a script has found in order during this generation
-// and under this marker: where the generation is over before it is sent, or the key is at another
-// server, it adds nothing and answers [ErrOtherGeneration]; where the generation ends before the
-// reply is there, or the marker is gone, the answer is the same, and what was added is a gap. It
-// promises what [Engine.Run] does.
-func (s *Engine) IncrBy(ctx context.Context, key string, by int64, generation Generation, marker Marker) (int64, error) {
-	if !generation.Current() {
-		return 0, ErrOtherGeneration
+// returns the sum. It is for a key whose state a script has found in order at this place and under
+// this marker. Where the key is at another server it adds nothing and answers
+// [ErrOtherIncarnation]; where the marker has another era, the answer is the same, and what was
+// added is a gap. An [*UnconfirmedError] has a sum that a script has to judge. It promises what
+// [Engine.Run] does.
+func (s *Engine) IncrBy(ctx context.Context, key string, by int64, place Place, marker Marker) (int64, error) {
+	if !place.Known() {
+		return 0, ErrOtherIncarnation
 	}
 	began := time.Now()
 	if len(s.observers) == 0 {
-		sum, _, err := s.incrByUnseen(ctx, key, by, generation, marker, began)
+		sum, _, err := s.incrByUnseen(ctx, key, by, place, marker, began)
 		return sum, err
 	}
 	ctx = s.observers.started(ctx, observe.OpIncrBy)
-	sum, together, err := s.incrByUnseen(ctx, key, by, generation, marker, began)
+	sum, together, err := s.incrByUnseen(ctx, key, by, place, marker, began)
 	s.observers.ended(ctx, observe.Call{Op: observe.OpIncrBy, N: 1, Took: time.Since(began), Err: err, Together: together})
 	return sum, err
 }
 
-func (s *Engine) incrByUnseen(ctx context.Context, key string, by int64, generation Generation, marker Marker, began time.Time) (sum int64, together int, err error) {
+func (s *Engine) incrByUnseen(ctx context.Context, key string, by int64, place Place, marker Marker, began time.Time) (sum int64, together int, err error) {
+	if err := s.lent.open(); err != nil {
+		return 0, 0, s.classify(ctx, "incrby", err, false, false)
+	}
 	in := s.increment()
-	in.start(s, key, by, generation, began)
-	in.call.marker = marker
-	_, err = s.send(ctx, generation.node, &in.call, in.words[:])
+	in.start(s, key, by, place, marker, began)
+	_, err = s.send(ctx, place.node, &in.call, in.words[:])
 	if in.call.abandoned { // others have it in their hands
 		return 0, 0, s.notAdded(ctx, err, in.call.sent.Load())
 	}
@@ -71,8 +58,11 @@ func (s *Engine) incrByUnseen(ctx context.Context, key string, by int64, generat
 
 // verdict is the answer to a call that ended with this error.
 func (in *increment) verdict(ctx context.Context, s *Engine, err error) (int64, error) {
-	if err == nil && in.generation.Current() && !in.call.markerGone && !in.call.untold {
+	switch {
+	case err == nil && in.call.standing == inOrder:
 		return in.call.sum, nil
+	case err == nil && in.call.standing == unconfirmed:
+		return 0, &UnconfirmedError{Sum: in.call.sum, ID: in.call.id}
 	}
 	return 0, s.notAdded(ctx, err, in.call.sent.Load())
 }
@@ -81,7 +71,7 @@ func (in *increment) verdict(ctx context.Context, s *Engine, err error) (int64, 
 func (s *Engine) notAdded(ctx context.Context, err error, sent bool) error {
 	if _, elsewhere := redisconn.Redirect(err); err == nil || elsewhere != "" {
 		s.nodes.suspect(ctx, err)
-		return ErrOtherGeneration
+		return ErrOtherIncarnation
 	}
 	if refused := refusedSum(err); refused != nil {
 		return refused
@@ -93,16 +83,14 @@ func (s *Engine) notAdded(ctx context.Context, err error, sent bool) error {
 // increment is an INCRBY with all that it needs, which is used again: there are many of them, and
 // they are small.
 type increment struct {
-	call       call
-	job        job
-	generation Generation // that it is meant for
-	by         int64
-	words      [3]any
+	call  call
+	job   job
+	by    int64
+	words [3]any
 
 	limit  limited // what follows is of one that goes by itself
 	node   *redis.Client
-	pipe   redis.Pipeliner // of the node
-	cmds   [2]redis.Cmder
+	pipe   redis.Pipeliner  // of the node
 	read   *redis.StringCmd // of the marker
 	marker string           // its key
 }
@@ -124,9 +112,9 @@ func (l *limited) Deadline() (time.Time, bool) {
 	return l.deadline, true
 }
 
-// alone sends the INCRBY by itself and reads its marker after it, with as little as go-redis needs
-// for that.
-func (in *increment) alone(ctx context.Context, node *redis.Client) error {
+// incrAlone sends an INCRBY by itself, with what it depends on after it, and with as little as
+// go-redis needs for that.
+func (s *Engine) incrAlone(ctx context.Context, node *redis.Client, in *increment) error {
 	c := &in.call
 	in.limit = limited{ctx, c.deadline}
 	if in.node != node {
@@ -137,12 +125,13 @@ func (in *increment) alone(ctx context.Context, node *redis.Client) error {
 	}
 	in.read.SetVal("")
 	in.read.SetErr(nil)
-	in.cmds = [2]redis.Cmder{c.incr, in.read}
-	_ = in.pipe.BatchProcess(&in.limit, in.cmds[:]...) // it only takes the commands in
-	_, _ = in.pipe.Exec(&in.limit)                     // each command has its own error
+	trip := s.trip(&in.limit, in.pipe, node, 0)
+	trip.add(false, c.incr)
+	trip.add(false, in.read)
+	_ = trip.exec(true) // it asks for no acknowledgement
 	in.limit.Context = nil
 	_, err := c.result(c.incr)
-	c.markerGone = !c.marker.in(in.read)
+	c.judge(in.read, &trip)
 	return err
 }
 
@@ -159,13 +148,11 @@ func (s *Engine) increment() *increment {
 	return in
 }
 
-func (in *increment) start(s *Engine, key string, by int64, generation Generation, now time.Time) {
+func (in *increment) start(s *Engine, key string, by int64, place Place, marker Marker, now time.Time) {
 	c := &in.call
-	in.generation = generation
-	c.key, in.by, c.generation, c.asking = append(c.key[:0], key...), by, generation, generation.asking
+	c.key, in.by, c.node, c.asking, c.marker = append(c.key[:0], key...), by, place.node, place.asking, marker
 	c.ack, c.ackTimeout, c.deadline = s.ack, s.ackTimeout, now.Add(s.timeout)
-	c.sum, c.markerGone, c.together = 0, false, 0
-	c.inGeneration, c.untold = true, false
+	c.sum, c.standing, c.id, c.together = 0, gone, "", 0
 	c.sent.Store(false)
 	c.incr.SetVal(0)
 	c.incr.SetErr(nil)

@@ -42,7 +42,7 @@ func (s *Engine) sendLarge(ctx context.Context, node *redis.Client, call *call, 
 	limit := s.timeout + time.Duration(call.size)*time.Second/largeRate
 	began := time.Now()
 	call.deadline = began.Add(limit)
-	reply, err := call.alone(ctx, node.WithTimeout(limit), words)
+	reply, err := s.alone(ctx, node.WithTimeout(limit), call, words)
 	s.observers.batchSent(1, time.Since(began))
 	return reply, err
 }

@@ -10,17 +10,10 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// servers are the servers of a caller's client.
-type servers interface {
-	nodes
-	// all are the generations of all servers that were used.
-	all() []*generations
-}
-
 // lent is a caller's client: it stays open when the store is closed, so the store itself refuses
 // what comes later.
 type lent struct {
-	servers
+	nodes
 
 	mu     sync.Mutex
 	closed bool
@@ -33,13 +26,19 @@ func (s *Engine) Lend(client *redis.Client, cluster *redis.ClusterClient, check 
 	s.lent = &lent{heard: map[*redis.PubSub]struct{}{}}
 	s.nodes = s.lent
 	if client != nil {
-		s.lent.servers = lentSingle{single{client, &generations{observers: s.observers, inBand: true}}}
+		s.lent.nodes = single{client}
 		return
 	}
-	s.lent.servers = &lentCluster{clusterClient: clusterClient{cluster, s.timeout}, observers: s.observers, check: check, known: map[*redis.Client]*lentNode{}}
+	s.lent.nodes = &lentCluster{clusterClient: clusterClient{cluster, s.timeout}, check: check, faults: map[*redis.Client]error{}}
+	s.facts.set, s.facts.list = inCluster, listedByCluster
 }
 
+// open is the error of a client whose store was closed. A store with a client of its own, which is
+// nil here, has none.
 func (l *lent) open() error {
+	if l == nil {
+		return nil
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.closed {
@@ -52,21 +51,21 @@ func (l *lent) of(ctx context.Context, key string) (*redis.Client, error) {
 	if err := l.open(); err != nil {
 		return nil, err
 	}
-	return l.servers.of(ctx, key)
+	return l.nodes.of(ctx, key)
 }
 
 func (l *lent) at(ctx context.Context, addr string) (*redis.Client, error) {
 	if err := l.open(); err != nil {
 		return nil, err
 	}
-	return l.servers.at(ctx, addr)
+	return l.nodes.at(ctx, addr)
 }
 
 func (l *lent) each(ctx context.Context, f func(context.Context, *redis.Client) error) error {
 	if err := l.open(); err != nil {
 		return err
 	}
-	return l.servers.each(ctx, f)
+	return l.nodes.each(ctx, f)
 }
 
 // hold keeps a subscription in mind, to end it with the store. On a store that is closed it ends at
@@ -94,16 +93,12 @@ func (l *lent) drop(pubsub *redis.PubSub) {
 	delete(l.heard, pubsub)
 }
 
-// Close ends the store's part of the client: its subscriptions, and all generations, so that no
-// increment goes out any more.
+// Close ends the store's part of the client: its subscriptions, and all calls that come later.
 func (l *lent) Close() error {
 	l.mu.Lock()
 	heard := l.heard
 	l.closed, l.heard = true, nil
 	l.mu.Unlock()
-	for _, generations := range l.all() {
-		generations.end()
-	}
 	var faults []error
 	for pubsub := range heard {
 		if err := pubsub.Close(); !errors.Is(err, redis.ErrClosed) {
@@ -113,38 +108,26 @@ func (l *lent) Close() error {
 	return errors.Join(faults...)
 }
 
-// lentSingle is a client of one server, or of the master that Sentinel names.
-type lentSingle struct{ single }
-
-func (s lentSingle) all() []*generations { return []*generations{s.generations} }
-
 // lentCluster is a cluster client whose nodes were made by go-redis.
 type lentCluster struct {
 	clusterClient
 
-	observers observers
-	check     func(*redis.Options) error
-	mu        sync.Mutex
-	known     map[*redis.Client]*lentNode
+	check func(*redis.Options) error
+	mu    sync.Mutex
+	// by server: why it cannot be used, or nil; ClusterOptions.NewClient may change a node's options
+	faults map[*redis.Client]error
 }
 
-// lentNode is a server of a cluster.
-type lentNode struct {
-	generations *generations
-	fault       error // why it cannot be used: ClusterOptions.NewClient may change a node's options
-}
-
-// node returns the state of a server, and checks a new one. It forgets servers that have left the
-// cluster.
-func (c *lentCluster) node(client *redis.Client) *lentNode {
+// fault checks a server that is new. It forgets servers that have left the cluster.
+func (c *lentCluster) fault(client *redis.Client) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if found := c.known[client]; found != nil {
-		return found
+	found, is := c.faults[client]
+	if !is {
+		maps.DeleteFunc(c.faults, func(known *redis.Client, _ error) bool { return isClosed(known) })
+		found = c.check(client.Options())
+		c.faults[client] = found
 	}
-	maps.DeleteFunc(c.known, func(known *redis.Client, _ *lentNode) bool { return isClosed(known) })
-	found := &lentNode{&generations{observers: c.observers, inBand: true}, c.check(client.Options())}
-	c.known[client] = found
 	return found
 }
 
@@ -153,7 +136,7 @@ func (c *lentCluster) of(ctx context.Context, key string) (*redis.Client, error)
 	if err != nil {
 		return nil, err
 	}
-	return client, c.node(client).fault
+	return client, c.fault(client)
 }
 
 // at finds a node by its address, after it has read the topology again if need be.
@@ -176,16 +159,5 @@ func (c *lentCluster) at(ctx context.Context, addr string) (*redis.Client, error
 	case found == nil:
 		return nil, &net.AddrError{Err: "MOVED to a node that the cluster does not list", Addr: addr}
 	}
-	return found, c.node(found).fault
-}
-
-func (c *lentCluster) generation(node *redis.Client) *generations { return c.node(node).generations }
-
-func (c *lentCluster) all() (all []*generations) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for _, node := range c.known {
-		all = append(all, node.generations)
-	}
-	return all
+	return found, c.fault(found)
 }

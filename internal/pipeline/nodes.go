@@ -17,8 +17,6 @@ type nodes interface {
 	of(ctx context.Context, key string) (*redis.Client, error)
 	// at returns the client of the server at an address that Redis named.
 	at(ctx context.Context, addr string) (*redis.Client, error)
-	// generation follows the incarnations of a server that of or at returned.
-	generation(node *redis.Client) *generations
 	// suspect is called for an error: the topology may have changed.
 	suspect(ctx context.Context, err error)
 	// each calls f for every master.
@@ -31,21 +29,10 @@ type nodes interface {
 
 // single is one server, or the master that Sentinel names; go-redis follows +switch-master by
 // itself.
-type single struct {
-	*redis.Client
-
-	generations *generations
-}
-
-func one(options *redis.Options, observers observers) single {
-	generations := &generations{observers: observers}
-	options.OnConnect = generations.onConnect
-	return single{redis.NewClient(options), generations}
-}
+type single struct{ *redis.Client }
 
 func (s single) of(context.Context, string) (*redis.Client, error) { return s.Client, nil }
 func (s single) at(context.Context, string) (*redis.Client, error) { return s.Client, nil }
-func (s single) generation(*redis.Client) *generations             { return s.generations }
 func (s single) suspect(context.Context, error)                    {}
 func (s single) each(ctx context.Context, f func(context.Context, *redis.Client) error) error {
 	return f(ctx, s.Client)
@@ -78,23 +65,18 @@ func (c clusterClient) each(ctx context.Context, f func(context.Context, *redis.
 type cluster struct {
 	clusterClient
 
-	mu          sync.Mutex
-	byAddr      map[string]*redis.Client
-	generations map[*redis.Client]*generations
+	mu     sync.Mutex
+	byAddr map[string]*redis.Client
 }
 
-func newCluster(options *redis.ClusterOptions, observers observers) *cluster {
-	c := &cluster{clusterClient: clusterClient{timeout: options.DialTimeout}, byAddr: map[string]*redis.Client{}, generations: map[*redis.Client]*generations{}}
+func newCluster(options *redis.ClusterOptions) *cluster {
+	c := &cluster{clusterClient: clusterClient{timeout: options.DialTimeout}, byAddr: map[string]*redis.Client{}}
 	options.NewClient = func(node *redis.Options) *redis.Client {
-		generation := &generations{observers: observers}
-		node.OnConnect = generation.onConnect
 		client := redis.NewClient(node)
 		c.mu.Lock()
 		defer c.mu.Unlock()
-		delete(c.generations, c.byAddr[node.Addr])
-		maps.DeleteFunc(c.generations, func(known *redis.Client, _ *generations) bool { return isClosed(known) })
 		maps.DeleteFunc(c.byAddr, func(_ string, known *redis.Client) bool { return isClosed(known) })
-		c.byAddr[node.Addr], c.generations[client] = client, generation
+		c.byAddr[node.Addr] = client
 		return client
 	}
 	c.ClusterClient = redis.NewClusterClient(options)
@@ -137,12 +119,3 @@ var over = func() context.Context {
 // isClosed reports whether a client was closed: go-redis does that to a node that has left a
 // cluster. An open client does nothing within a context that has ended.
 func isClosed(node *redis.Client) bool { return errors.Is(node.Ping(over).Err(), redis.ErrClosed) }
-
-func (c *cluster) generation(node *redis.Client) *generations {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if known := c.generations[node]; known != nil {
-		return known
-	}
-	return &generations{} // the node has been replaced
-}

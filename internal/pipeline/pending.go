@@ -1,6 +1,7 @@
 package pipeline
 
 import (
+	"cmp"
 	"context"
 	"time"
 
@@ -18,26 +19,25 @@ type Pending interface {
 	Done(sum int64, err error)
 }
 
-// Addition is one INCRBY: of a key, in a generation and under a marker, as [Engine.IncrBy] takes
-// them.
+// Addition is one INCRBY: of a key, at a place and under a marker, as [Engine.IncrBy] takes them.
 type Addition struct {
-	Key        string
-	By         int64
-	Generation Generation
-	Marker     Marker
+	Key    string
+	By     int64
+	Place  Place
+	Marker Marker
 }
 
 // Queue is where keys wait for the next pipeline to a server. The zero Queue leads nowhere. It is
 // safe for concurrent use.
 type Queue struct{ to *batcher }
 
-// Queue returns the queue of the server of a generation. Where a cluster is moving the key away
-// from it, that leads nowhere.
-func (s *Engine) Queue(generation Generation) Queue {
-	if generation.node == nil || generation.asking {
+// Queue returns the queue of a server. Where a cluster is moving the key away from it, that leads
+// nowhere.
+func (s *Engine) Queue(place Place) Queue {
+	if place.node == nil || place.asking {
 		return Queue{}
 	}
-	return Queue{s.batchers.to(destination{generation.node, s.ack}, s)}
+	return Queue{s.batchers.to(destination{place.node, s.ack}, s)}
 }
 
 // SubmitIfBusy is Submit where calls to the server are under way, so that one more goes better with
@@ -80,28 +80,24 @@ func (s *sender) takePending(now time.Time) {
 		add, goes := pending.Take()
 		switch {
 		case !goes:
-		case !add.Generation.Current() || add.Generation.node != s.node:
-			pending.Done(0, ErrOtherGeneration)
+		case add.Place.node != s.node || s.store.lent.open() != nil:
+			pending.Done(0, ErrOtherIncarnation)
 		default:
 			in := s.store.increment()
-			in.start(s.store, add.Key, add.By, add.Generation, now)
-			in.call.marker = add.Marker
+			in.start(s.store, add.Key, add.By, add.Place, add.Marker, now)
 			s.taken = append(s.taken, taken{increment: in, pending: pending})
 		}
 	}
 }
 
 // finishPending gives each key the outcome of its addition. acked is the error of the shared
-// acknowledgement; untold means that the server did not report its incarnation.
-func (s *sender) finishPending(ctx context.Context, acked error, untold bool) {
+// acknowledgement.
+func (s *sender) finishPending(ctx context.Context, trip *trip, acked error) {
 	for i := range s.taken {
 		a := &s.taken[i]
 		_, err := a.call.result(a.call.incr)
-		a.call.markerGone, a.call.untold = !s.markers.have(a.call.marker), untold
-		if err == nil {
-			err = acked
-		}
-		a.sum, a.err = a.verdict(ctx, s.store, err)
+		s.markers.judge(&a.call, trip)
+		a.sum, a.err = a.verdict(ctx, s.store, cmp.Or(err, acked))
 	}
 	if len(s.store.observers) > 0 && len(s.taken) > 0 {
 		s.observePending(ctx)

@@ -11,7 +11,6 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/coatcheck/coatcheck/internal/fault"
 	"github.com/coatcheck/coatcheck/internal/redisconn"
 	"github.com/coatcheck/coatcheck/redisstore/observe"
 	"github.com/coatcheck/coatcheck/scripts"
@@ -35,7 +34,8 @@ type request struct {
 	words []any // of the command
 }
 
-// request takes one that is used no more, or makes one.
+// request takes one that is used no more, or makes one. more follows the script's own arguments,
+// the last of which are the facts of lib/incarnation if it uses them.
 func (s *Engine) request(script *scripts.Script, keys []string, args, more []any) *request {
 	t, _ := s.batchers.requests.Get().(*request)
 	if t == nil {
@@ -43,23 +43,24 @@ func (s *Engine) request(script *scripts.Script, keys []string, args, more []any
 		t.job = job{call: &t.call, done: make(chan struct{}, 1)}
 		t.call.job = &t.job
 	}
-	if s.trusting {
-		script = script.Trusting()
-	}
 	c := &t.call
 	c.script, c.ack, c.ackTimeout, c.deadline = script, s.ack, s.ackTimeout, time.Now().Add(s.timeout)
 	if script.Reads {
 		c.ack = 0
 	}
-	c.generation, c.bySource, c.asking, c.together = Generation{}, false, false, 0
-	c.inGeneration, c.untold = false, false
+	c.node, c.bySource, c.asking, c.together = nil, false, false, 0
+	c.facts, c.asked = "", ""
 	c.size, c.fault = 0, nil
 	c.sent.Store(false)
 	t.words = append(t.words[:0], "evalsha", c, len(keys))
 	for i := range keys {
 		t.words = append(t.words, &keys[i])
 	}
-	t.words = append(append(t.words, args...), more...)
+	t.words = append(t.words, args...)
+	if script.Incarnation {
+		t.words = append(t.words, &c.facts)
+	}
+	t.words = append(t.words, more...)
 	for _, word := range t.words {
 		size, err := wordSize(word)
 		c.size += size
@@ -79,6 +80,17 @@ func (s *Engine) ended(t *request) {
 	}
 	t.job.words, t.job.cmd, t.job.reply, t.job.err = nil, nil, nil, nil
 	s.batchers.requests.Put(t)
+}
+
+// RunAt is [Engine.Run], and returns the place at which the script ran, if it did.
+func (s *Engine) RunAt(ctx context.Context, script *scripts.Script, keys []string, args ...any) ([]string, Place, error) {
+	request := s.request(script, keys, args, nil)
+	defer s.ended(request)
+	reply, err := s.run(ctx, keys[0], request)
+	if request.call.abandoned {
+		return reply, Place{}, err
+	}
+	return reply, Place{request.call.node, request.call.asking}, err
 }
 
 func (s *Engine) run(ctx context.Context, key string, request *request) ([]string, error) {
@@ -106,6 +118,19 @@ func (s *Engine) runUnseen(ctx context.Context, key string, request *request) ([
 		return nil, s.classify(ctx, call.script.Name, call.fault, false, false)
 	}
 	reply, err := s.route(ctx, key, call, request.words)
+	for range asks {
+		if call.abandoned || !call.script.Incarnation || len(reply) != 3 || reply[0] != "ask" {
+			break
+		}
+		if call.asked, err = s.ask(ctx, call.node, reply[1]); err != nil {
+			return nil, s.classify(ctx, call.script.Name, err, false, false)
+		}
+		call.sent.Store(false)
+		reply, err = s.route(ctx, key, call, request.words)
+	}
+	if refused := refusalOf(call, reply); refused != nil {
+		return nil, s.classify(ctx, call.script.Name, refused, false, false)
+	}
 	if err == nil && len(reply) > 0 {
 		return reply, nil
 	}
@@ -120,6 +145,10 @@ func (s *Engine) runUnseen(ctx context.Context, key string, request *request) ([
 	return reply, s.classify(ctx, call.script.Name, err, call.sent.Load(), call.script.Reads)
 }
 
+// asks bounds how often one call asks what a script cannot see: each time is for an incarnation
+// that has begun since.
+const asks = 4
+
 // suspect reads the topology again after an error that may come from a change of it.
 func (s *Engine) suspect(ctx context.Context, err error) {
 	if _, short := errors.AsType[*ShortfallError](err); !short {
@@ -132,7 +161,9 @@ type call struct {
 	script     *scripts.Script // nil for an INCRBY
 	key        []byte          // of an INCRBY
 	text       []byte          // what stands for the script in the command
-	generation Generation      // in which it runs; what an INCRBY is meant for
+	node       *redis.Client   // at which it runs
+	facts      string          // the last argument of a script that asks for the incarnation
+	asked      string          // what was asked for it, in words of facts
 	sum        int64           // what an INCRBY came to
 	// about how many bytes its words take, and its reply where it is known to be large
 	size         int
@@ -143,10 +174,9 @@ type call struct {
 	bySource     bool          // the server did not know the hash: send the text
 	asking       bool          // the node was named by an ASK
 	incr         *redis.IntCmd // of an INCRBY
-	inGeneration bool          // its caller wants to know the generation in which it ran
-	untold       bool          // the server did not say its incarnation
 	marker       Marker        // of an INCRBY
-	markerGone   bool          // the marker was not there after an INCRBY
+	standing     standing      // of an INCRBY, by its marker
+	id           string        // the incarnation in which an INCRBY ran
 	job          *job          // on which it goes with others
 	of           *increment    // whose call it is; nil for a script
 	abandoned    bool          // its caller has gone while others had it in their hands
@@ -178,6 +208,11 @@ func (s *Engine) route(ctx context.Context, key string, call *call, words []any)
 	}
 	var last error
 	for range redirects {
+		if call.script.Incarnation {
+			if call.facts, err = s.factsFor(ctx, node, call.asked); err != nil {
+				return nil, err
+			}
+		}
 		answer, err := s.send(ctx, node, call, words)
 		target, kind := redisconn.Redirect(err)
 		if kind == "" {
@@ -206,13 +241,17 @@ func (s *Engine) route(ctx context.Context, key string, call *call, words []any)
 
 // send writes the command to a server, with those of other callers where that saves a round trip.
 func (s *Engine) send(ctx context.Context, node *redis.Client, call *call, words []any) ([]string, error) {
-	generation := s.nodes.generation(node)
-	call.generation = Generation{node, generation, generation.n.Load(), call.asking}
+	call.node = node
+	if call.ack == AckAll {
+		if _, err := s.know(ctx, node); err != nil {
+			return nil, err
+		}
+	}
 	switch {
 	case call.size > largeCall:
 		return s.sendLarge(ctx, node, call, words)
 	case call.asking:
-		return call.alone(ctx, node, words)
+		return s.alone(ctx, node, call, words)
 	}
 	return s.batchers.to(destination{node, call.ack}, s).do(ctx, call, words)
 }
@@ -272,54 +311,34 @@ func replyOf(answer any) ([]string, error) {
 	return reply, nil
 }
 
-// alone writes the command, with ASKING before it and WAIT after it where they belong, on one
-// connection.
-func (c *call) alone(ctx context.Context, node *redis.Client, words []any) ([]string, error) {
+// alone writes the command, with ASKING before it, what a call depends on after it, and WAIT where
+// it belongs, on one connection.
+func (s *Engine) alone(ctx context.Context, node *redis.Client, c *call, words []any) ([]string, error) {
 	c.together = 1
-	if c.of != nil && c.ack == 0 && !c.asking && c.marker.Key != "" && !c.asks() {
-		return nil, c.of.alone(ctx, node)
+	if c.of != nil && c.ack == 0 && !c.asking {
+		return nil, s.incrAlone(ctx, node, c.of)
 	}
 	ctx, cancel := context.WithDeadline(ctx, c.deadline)
 	defer cancel()
 	run := c.command(ctx, words)
-	if c.ack == 0 && !c.asking && c.marker.Key == "" && !c.asks() {
+	if c.ack == 0 && !c.asking && c.marker.Key == "" {
 		_ = node.Process(ctx, run) // the command has its error
 		return c.result(run)
 	}
-	pipe := node.Pipeline()
-	asking := func() {
-		if c.asking {
-			pipe.Do(ctx, "asking")
-		}
-	}
-	asking()
-	_ = pipe.Process(ctx, run) // it only takes the command in
-	var markerRead *redis.StringCmd
+	trip := s.trip(ctx, node.Pipeline(), c.node, c.ack)
+	trip.add(c.asking, run)
+	var read *redis.StringCmd
 	if c.marker.Key != "" {
-		asking()
-		markerRead = pipe.Get(ctx, c.marker.Key)
+		read = redis.NewStringCmd(ctx, "get", c.marker.Key)
+		trip.add(c.asking, read)
 	}
-	var generation *redis.StringCmd
-	if c.asks() {
-		generation = asked(ctx)
-		_ = pipe.Process(ctx, generation) // it only takes the command in
-	}
-	var wait *redis.Cmd
-	if c.ack > 0 {
-		wait = pipe.Do(ctx, "wait", c.ack, ackPatience(ctx, c.ackTimeout).Milliseconds())
-	}
-	_, execErr := pipe.Exec(ctx)
+	acked := trip.exec(c.marker.Key != "")
 	reply, err := c.result(run)
-	c.markerGone = markerRead != nil && !c.marker.in(markerRead)
-	c.untold = generation != nil && c.generation.of.told(generation) != nil
-	if err != nil || wait == nil {
-		return reply, err
+	if read != nil {
+		c.judge(read, &trip)
 	}
-	return reply, acknowledged(wait, c.ack, execErr)
+	return reply, cmp.Or(err, acked)
 }
-
-// asks reports whether the call's round trip has to ask for the incarnation.
-func (c *call) asks() bool { return c.inGeneration && c.generation.of != nil && c.generation.of.inBand }
 
 // ackPatience is how long WAIT may take: less than the connection will wait for its answer, and at
 // least a millisecond, since 0 means for ever.
@@ -328,20 +347,4 @@ func ackPatience(ctx context.Context, most time.Duration) time.Duration {
 		most = min(most, time.Until(deadline)*3/4)
 	}
 	return max(most, time.Millisecond)
-}
-
-// acknowledged judges the answer to WAIT. An error of its own is only quoted, so that no caller
-// takes it for an answer to the script, which has run.
-func acknowledged(wait *redis.Cmd, want int, execErr error) error {
-	got, err := wait.Int()
-	switch cause := errors.Join(err, execErr); {
-	case err != nil && fault.TimedOut(cause):
-		return fmt.Errorf("written, but the acknowledgement failed: %s (%w)", cause.Error(), context.DeadlineExceeded)
-	case err != nil:
-		return errors.New("written, but the acknowledgement failed: " + cause.Error())
-	}
-	if got < want {
-		return &ShortfallError{Want: want, Got: got}
-	}
-	return nil
 }

@@ -157,7 +157,11 @@ func (s *Scripter) run(ctx context.Context, sha, text string, keys []string, arg
 		cause := fmt.Errorf("the library's keys are not the first of %s", chained.Script.Name)
 		return false, s.store.classify(ctx, chained.Script.Name, cause, false, true)
 	}
-	both := s.both(join{sha, chained.Script, len(keys), len(chained.Args), len(args)}, text)
+	own := len(chained.Args)
+	if chained.Script.Incarnation {
+		own++ // the facts
+	}
+	both := s.both(join{sha, chained.Script, len(keys), own, len(args)}, text)
 	request := s.store.request(both, chained.Keys, chained.Args, args)
 	defer s.store.ended(request)
 	reply, err := s.store.run(ctx, chained.Keys[0], request)

@@ -1,6 +1,7 @@
 package pipeline
 
 import (
+	"cmp"
 	"context"
 	"runtime"
 	"slices"
@@ -120,7 +121,7 @@ func (s *sender) send() {
 	}
 	ctx, cancel := context.WithDeadline(context.Background(), s.deadline(batch, now))
 	defer cancel()
-	pipe := s.node.Pipeline()
+	trip := s.store.trip(ctx, s.node.Pipeline(), s.node, s.ack)
 	s.cmds, s.reads = s.cmds[:0], s.reads[:0]
 	s.markers.clear()
 	for _, j := range batch {
@@ -132,42 +133,19 @@ func (s *sender) send() {
 		s.cmds = append(s.cmds, a.call.incr)
 		s.reads = s.markers.add(ctx, a.call.marker, s.reads)
 	}
-	generation := s.asked(ctx, batch)
-	_ = pipe.BatchProcess(ctx, append(s.cmds, s.reads...)...) // it only takes the commands in
-	var wait *redis.Cmd
-	if s.ack > 0 {
-		wait = pipe.Do(ctx, "wait", s.ack, ackPatience(ctx, s.store.ackTimeout).Milliseconds())
-	}
-	_, _ = pipe.Exec(ctx) // each command has its own error
+	trip.add(false, s.cmds...)
+	trip.add(false, s.reads...)
+	acked := trip.exec(len(s.reads) > 0)
 	s.took = time.Since(now)
 	s.store.observers.batchSent(len(batch)+len(s.taken), s.took)
-	untold := generation != nil && s.store.nodes.generation(s.node).told(generation) != nil
-	var acked error
-	if wait != nil {
-		acked = acknowledged(wait, s.ack, nil)
-	}
 	for _, j := range batch {
 		j.call.together = len(batch) + len(s.taken)
 		j.reply, j.err = j.call.result(j.cmd)
-		j.call.markerGone, j.call.untold = !s.markers.have(j.call.marker), untold
-		if j.err == nil {
-			j.err = acked
-		}
+		s.markers.judge(j.call, &trip)
+		j.err = cmp.Or(j.err, acked)
 		j.done <- struct{}{}
 	}
-	s.finishPending(ctx, acked, untold)
-}
-
-// asked reads the server's incarnation with the markers, if a call needs that.
-func (s *sender) asked(ctx context.Context, batch []*job) *redis.StringCmd {
-	asks := slices.ContainsFunc(batch, func(j *job) bool { return j.call.asks() }) ||
-		slices.ContainsFunc(s.taken, func(a taken) bool { return a.call.asks() })
-	if !asks {
-		return nil
-	}
-	generation := asked(ctx)
-	s.reads = append(s.reads, generation)
-	return generation
+	s.finishPending(ctx, &trip, acked)
 }
 
 // markers are the markers that the calls of a pipeline depend on. There is one, except in a
@@ -175,8 +153,8 @@ func (s *sender) asked(ctx context.Context, batch []*job) *redis.StringCmd {
 type markers struct {
 	read  map[string]*redis.StringCmd // by key
 	key   string                      // that was added last
-	last  Marker                      // that was looked for last
-	found bool                        // whether it was there
+	last  Marker                      // that was judged last
+	found standing
 }
 
 // add reads a marker after the commands, once for all calls that have it.
@@ -192,20 +170,22 @@ func (m *markers) add(ctx context.Context, marker Marker, reads []redis.Cmder) [
 	return append(reads, read)
 }
 
-// have reports whether a marker was there.
-func (m *markers) have(marker Marker) bool {
-	if marker.Key == "" {
-		return true
+// judge gives a call its standing, if it has a marker.
+func (m *markers) judge(c *call, trip *trip) {
+	switch c.marker {
+	case Marker{}:
+		return
+	case m.last:
+		c.standing, c.id = m.found, trip.id()
+		return
 	}
-	if marker != m.last {
-		m.last, m.found = marker, marker.in(m.read[marker.Key])
-	}
-	return m.found
+	c.judge(m.read[c.marker.Key], trip)
+	m.last, m.found = c.marker, c.standing
 }
 
 func (m *markers) clear() {
 	clear(m.read)
-	m.key, m.last, m.found = "", Marker{}, false
+	m.key, m.last, m.found = "", Marker{}, gone
 }
 
 // begins reports whether the job goes with the next pipeline: not if its caller has gone, and not

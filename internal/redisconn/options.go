@@ -68,3 +68,22 @@ func ClusterOptions(t Target, timeout time.Duration) *redis.ClusterOptions {
 		MaintNotificationsConfig: quiet(),
 	}
 }
+
+// ListReplicas returns a function that counts the replicas that a sentinel lists of the master, away
+// ones included. It asks the sentinels in turn; the first that answers counts.
+func ListReplicas(t Target, timeout time.Duration) func(context.Context) (int, error) {
+	return func(ctx context.Context) (listed int, err error) {
+		for _, address := range t.Hosts {
+			sentinel := redis.NewSentinelClient(Safe(&redis.Options{
+				Addr: address, Username: t.Query.Get("sentinel_username"), Password: t.Query.Get("sentinel_password"), TLSConfig: t.Security,
+			}, timeout))
+			var replicas []map[string]string
+			replicas, err = sentinel.Replicas(ctx, t.Master).Result()
+			_ = sentinel.Close() // it has answered
+			if err == nil {
+				return len(replicas), nil
+			}
+		}
+		return 0, err
+	}
+}

@@ -1,29 +1,39 @@
 -- counter: the parts that counters share. A counter is a plain integer, so that INCRBY adds to it.
--- All counters of a slot share the marker 'incarnation era till first': an era begins when state
--- may have been lost, nothing is handed out until `till`, and `first` is 1 until the first loss.
+-- All counters of a slot share the marker 'word era till first'. word: see lib/incarnation. An era
+-- begins when state may have been lost, nothing is handed out until `till`, and `first` is 1 until
+-- the first loss. State without a marker was written by a process whose history is not here: a loss.
 -- A counter may have a record beside it, 'era life said ends'. era: the one in which the counter
 -- was last found in order. life: its generation, which changes when it is set back on purpose.
 -- said: a value that was certainly reached, '-' for none. It is the value to which the counter was
 -- moved or, during a hold-off, the largest that a process has reported (the counter does not get
 -- that value yet, since INCRBY would go on from it while others may report more). ends: when the
 -- counter expires, in milliseconds, if it got a TTL after others may have used it without one.
-local function read_era(marker, known, span)
-  local noted, era, till, first = string.match(redis.call('GET', marker) or '', '^(%S+) (%d+) (%d+) ([01])$')
-  local id, changed = incarnation(noted), false
+local function read_marker(marker)
+  return string.match(redis.call('GET', marker) or '', '^(%S+) (%d+) (%d+) ([01])$')
+end
+
+-- read_era returns the era, the end of a hold-off, and whether nothing was ever lost; or instead a
+-- refusal, its fourth value. state: the caller has found a counter or a record.
+local function read_era(marker, known, span, state, facts)
+  local noted, era, till, first = read_marker(marker)
+  local at = standing(noted, facts)
+  if at.refusal then
+    return nil, nil, nil, at.refusal
+  end
+  local changed = not era or not at.same
   if not era then
-    changed, noted, till, first = true, id, 0, known == '' and '1' or '0'
-  elseif noted ~= id then
-    changed, first = true, '0'
-  elseif first == '1' and known ~= '' and known ~= era then
+    till, first = 0, known == '' and not state and '1' or '0'
+  elseif changed or first == '1' and known ~= '' and known ~= era then
     changed, first = true, '0'
   end
-  local gone = changed and known ~= '' and (not era or noted == id)
   if changed then
-    era = integer(math.max(now_us, (tonumber(era) or 0) + 1))
-    if gone then
+    if known ~= '' and (not era or at.same) then -- everything is gone
       till = now + span
     end
-    redis.call('SET', marker, table.concat({id, era, integer(tonumber(till)), first}, ' '))
+    era = integer(math.max(now_us, (tonumber(era) or 0) + 1))
+  end
+  if changed or at.word ~= noted then
+    redis.call('SET', marker, table.concat({at.word, era, integer(tonumber(till)), first}, ' '))
   end
   return era, tonumber(till), first == '1'
 end
@@ -43,9 +53,9 @@ end
 
 -- in_order reports whether a counter was found in order in this incarnation, and in the era that
 -- the process knows, '' for any.
-local function in_order(record, marker, known)
-  local noted, era, _, first = string.match(redis.call('GET', marker) or '', '^(%S+) (%d+) (%d+) ([01])$')
-  return noted == incarnation(noted) and (known == '' or era == known) and (first == '1' or era == read_record(record))
+local function in_order(record, marker, known, facts)
+  local noted, era, _, first = read_marker(marker)
+  return era and is_same(noted, facts) and (known == '' or era == known) and (first == '1' or era == read_record(record))
 end
 
 -- live_for sets a key's TTL. The embedded store has none below 100 ms.

@@ -9,14 +9,22 @@ end
 -- the pool's, the longest that any process using the pool allows (`longest` is the caller's), and,
 -- while the layout is not known, the caller's `ttl`. A later, longer ttl makes a quarantine longer;
 -- none makes it shorter. With `trust` a pool without any key is new, and stays unwritten. examine
--- returns nothing, and writes nothing, if neither the caller nor the pool has a ttl.
-local function examine(key, index, names, ttl, longest, skew, trust)
+-- returns nothing, and writes nothing, if neither the caller nor the pool has a ttl; with a refusal
+-- of lib/incarnation beside it where that is the reason.
+local function examine(key, index, names, ttl, longest, skew, trust, facts)
   local pool, complete, unknown = read_pool(key)
-  local life, before = incarnation(pool.incarnation), math.max(pool.ttl, pool.longest)
+  local at, before = standing(pool.incarnation, facts), math.max(pool.ttl, pool.longest)
+  if at.refusal then
+    return nil, at.refusal
+  end
   local told = pool.layout ~= '' and pool.ttl or math.max(pool.ttl, ttl or 0)
   local window = math.max(told, pool.longest, longest)
-  local same = complete and pool.incarnation == life
+  local same = complete and at.same
   if same and window == before and told == pool.ttl then
+    if at.word ~= pool.incarnation then
+      pool.incarnation = at.word
+      write_pool(key, pool)
+    end
     return pool
   end
   if window == 0 then
@@ -36,8 +44,8 @@ local function examine(key, index, names, ttl, longest, skew, trust)
   if pool.layout == '' or pool.ttl == 0 then
     pool.ttl = told
   end
-  pool.incarnation, pool.longest = life, math.max(pool.longest, longest)
-  if pool.quarantine > 0 then
+  pool.incarnation, pool.longest = at.word, math.max(pool.longest, longest)
+  if pool.quarantine > 0 or same then
     write_pool(key, pool)
   end
   return pool

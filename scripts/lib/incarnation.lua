@@ -1,9 +1,123 @@
--- incarnation: identifies one incarnation of this server's state. master_replid, 40 hex digits,
--- changes when another server becomes master or when a server starts without its data. Callers name
--- the incarnation that is noted in their state, which counts where restarts are trusted
--- (lib/trusted).
-local function incarnation()
-  local info = redis.call('INFO', 'replication')
-  local _, before = string.find(info, 'master_replid:', 1, true)
-  return before and string.sub(info, before + 1, before + 40) or ''
+-- incarnation: decides whether the state of this server continues the state in which a word was
+-- noted, so that nothing that was confirmed is lost. The word is 'id:run:input:cover'. id is
+-- master_replid, 40 hex digits: it changes when another server becomes master, when a server starts,
+-- and when a server renames its history. run is the server's run_id, input the bytes that it had
+-- read from a master in this run, '' where it does not say. cover is two digits, the least under
+-- which anything was confirmed since: 2 every server that can become master had it, 1 no replica
+-- was attached, 0 neither; then 1 it was on disk, 0 it may not have been. A word without colons is
+-- an id alone, with cover 00; 'trusted' was noted without asking, and 'restored' never continues.
+--
+-- The caller's facts are the last of its own arguments of a script that uses this: 'mode cover acks set
+-- asked peer'. mode: auto | wait (a restart never continues) | trust (all that is there continues,
+-- and the server is not asked). cover: as above, as far as the caller knows. acks: how many replicas
+-- confirm each write, or all. set: the server is in a cluster | alone. asked: the id for which the
+-- caller has asked what a script cannot, '-' for none. peer: the id, asked for just then, under
+-- which another master of the cluster lives and which the state may have come from, '-' for none.
+local function read_facts(text)
+  local mode, level, disk, acks, set, asked, peer = string.match(text, '^(%l+) (%d)(%d) (%w+) (%l+) (%S+) (%S+)$')
+  return {mode = mode, level = level, disk = disk, acks = acks, set = set, asked = asked, peer = peer}
+end
+
+-- info_field returns a field of a section of INFO, '' where the server does not say it.
+local function info_field(section, name)
+  local _, before = string.find(section, '\n' .. name .. ':', 1, true)
+  return before and string.match(section, '^[^\r\n]*', before + 1) or ''
+end
+
+local function read_section(name)
+  local section = redis.pcall('INFO', name)
+  return type(section) == 'string' and section or ''
+end
+
+local no_id = string.rep('0', 40)
+
+local function read_word(noted)
+  local id, run, input, level, disk = string.match(noted or '', '^(%x+):(%w*):(%d*):(%d)(%d)$')
+  if not id then
+    return {id = string.match(noted or '', '^%x+$'), run = '', input = '', level = '0', disk = '0'}
+  end
+  return {id = id, run = run, input = input, level = level, disk = disk}
+end
+
+local function smallest(a, b)
+  return a < b and a or b
+end
+
+-- attached is how many replicas a server has that can become master: one that was started for a
+-- copy of the data, such as redis-cli --rdb, has no port.
+local function attached(replication)
+  local _, count = string.gsub(replication, ',port=[1-9]', '')
+  return count
+end
+
+-- level_now is the level under which the caller confirms what it does now.
+local function level_now(facts, replication)
+  local replicas = attached(replication)
+  if facts.acks == 'all' or replicas == 0 or facts.level == '2' and replicas <= tonumber(facts.acks) then
+    return facts.level
+  end
+  return '0'
+end
+
+-- standing returns the word to note now, and whether the state continues (same). With a refusal,
+-- which is a script's reply, neither is known: the server has no id that changes with its state
+-- ('unsuitable'), or the caller has to ask other servers first ('ask').
+local function standing(noted, facts)
+  if facts.mode == 'trust' then
+    local there = noted ~= nil and noted ~= false and noted ~= '' and noted ~= 'restored'
+    return {word = there and noted or 'trusted', same = there}
+  end
+  local replication = redis.call('INFO', 'replication')
+  local id = info_field(replication, 'master_replid')
+  if #id ~= 40 or id == no_id or string.find(id, '%X') then
+    return {refusal = {'unsuitable', id == '' and 'master_replid is not shown' or 'master_replid is ' .. string.sub(id, 1, 50)}}
+  end
+  local was, level = read_word(noted), level_now(facts, replication)
+  local least_level, least_disk = smallest(was.level, level), smallest(was.disk, facts.disk)
+  if was.id == id then
+    if was.level == least_level and was.disk == least_disk then
+      return {word = noted, same = true}
+    end
+    return {word = table.concat({id, was.run, was.input, least_level .. least_disk}, ':'), same = true}
+  end
+
+  local server = read_section('server')
+  local run, input = info_field(server, 'run_id'), info_field(read_section('stats'), 'total_net_repl_input_bytes')
+  local continued = {word = table.concat({id, run, input, least_level .. least_disk}, ':'), same = true}
+  local lost = {word = table.concat({id, run, input, level .. facts.disk}, ':'), same = false}
+  if not was.id then
+    return lost
+  end
+  local before = info_field(replication, 'master_replid2')
+  -- A master that starts from an RDB file shows the id in that file as the one before, and so does
+  -- a replica that has started and is promoted before it has followed its master again. Redis 6
+  -- does not count the bytes that it reads from a master.
+  local followed = input ~= '' and input ~= '0' or input == '' and string.find(server, '\nredis_version:6.', 1, true)
+  if before == was.id then
+    return followed and was.level == '2' and continued or lost
+  end
+  if before ~= no_id and facts.set == 'alone' then
+    return lost
+  end
+  -- It only renamed its history, if it has read from no master since the word was noted.
+  if before == no_id and run ~= '' and run == was.run and (was.level == '2' or input ~= '' and input == was.input) then
+    return continued
+  end
+  -- A server that has started from an append-only file has no id before, and has read from no
+  -- master.
+  local restarted = before == no_id and facts.mode == 'auto' and run ~= was.run and was.run ~= '' and (input == '0' or input == '')
+    and was.level ~= '0' and was.disk == '1'
+  if (restarted or facts.set == 'cluster') and facts.asked ~= id then
+    return {refusal = {'ask', was.id, id}}
+  end
+  return (restarted and facts.disk == '1' or facts.peer == was.id) and continued or lost
+end
+
+-- is_same reports whether a word was noted in this incarnation, or counts as if it were.
+local function is_same(noted, facts)
+  local at = standing(noted, facts)
+  if facts.mode == 'trust' or at.refusal then
+    return at.same or false
+  end
+  return at.same and string.sub(at.word, 1, 40) == string.sub(noted, 1, 40)
 end

@@ -1,9 +1,10 @@
 -- lock_enter_alone: the fast path of lock_enter, for an uncontended lock: it is exclusive,
--- redislock's script has obtained it earlier in the same call (ARGV[11], its reply), it has no
+-- redislock's script has obtained it earlier in the same call (ARGV[12], its reply), it has no
 -- waiter, and no loss of state has to be checked. In every other case the script goes on after it.
-local waited_for = (ARGV[11] or KEYS[6]) and first_in_line(KEYS[3]) -- before a marker is written: it may be no queue
+local obtained = ARGV[12]
+local waited_for = (obtained or KEYS[6]) and first_in_line(KEYS[3]) -- before a marker is written: it may be no queue
 
-if ARGV[11] and not KEYS[6] and not waited_for then
+if obtained and not KEYS[6] and not waited_for then
   if waited_for == nil then
     drop(KEYS[3], KEYS[4], ARGV[1]) -- it may be one of those that were set aside
   end

@@ -1,0 +1,256 @@
+package pipeline
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// AckAll waits for every replica that can become master: those that Sentinel or the cluster lists,
+// away ones included, and on one server the most that this process has seen attached to it.
+const AckAll = -1
+
+// Restarts is how another incarnation of a server is judged: auto, wait or trust. Package
+// redisstore documents them.
+type Restarts string
+
+// The ways to judge it.
+const (
+	Auto  Restarts = "auto"
+	Wait  Restarts = "wait"
+	Trust Restarts = "trust"
+)
+
+// The covers of scripts/lib/incarnation.lua, by their first digit.
+const (
+	levelNone      = '0'
+	levelNoReplica = '1' // no replica was seen attached
+	levelAll       = '2' // every server that can become master has what is confirmed
+)
+
+// refreshFacts is how old what is known of a server may be.
+const refreshFacts = 10 * time.Second
+
+// facts is what an engine knows of its servers beside what scripts see. It is safe for concurrent
+// use.
+type facts struct {
+	servers sync.Map // *redis.Client to *server
+	// list returns how many replicas of a master are listed, away ones included. nil: there is no
+	// list, and only what is attached is known.
+	list func(ctx context.Context, node *redis.Client) (int, error)
+	set  string // cluster | alone
+}
+
+// server is what is known of one server.
+type server struct {
+	listed atomic.Int64 // replicas, -1 = not known
+	seen   atomic.Int64 // the most that were attached, since the list was read where there is one
+	disk   atomic.Bool  // what it confirms is on disk
+	asked  atomic.Int64 // when, in nanoseconds of this process's clock; 0 = never
+	asking atomic.Bool
+	last   atomic.Pointer[string] // the incarnation that was seen last
+}
+
+var started = time.Now()
+
+func (f *facts) of(node *redis.Client) *server {
+	if found, is := f.servers.Load(node); is {
+		return found.(*server)
+	}
+	fresh := &server{}
+	fresh.listed.Store(-1)
+	found, was := f.servers.LoadOrStore(node, fresh)
+	if !was {
+		f.servers.Range(func(key, _ any) bool {
+			if other := key.(*redis.Client); other != node && isClosed(other) {
+				f.servers.Delete(other)
+			}
+			return true
+		})
+	}
+	return found.(*server)
+}
+
+// saw notes what a round trip has shown, and reports whether the incarnation is another than the
+// last.
+func (s *server) saw(found replication) (another bool) {
+	for {
+		most := s.seen.Load()
+		if int64(found.replicas) <= most || s.seen.CompareAndSwap(most, int64(found.replicas)) {
+			break
+		}
+	}
+	if last := s.last.Load(); last != nil && *last == found.id {
+		return false
+	}
+	before := s.last.Swap(&found.id)
+	return before != nil && *before != found.id
+}
+
+// all is how many replicas have to confirm a write so that all have it.
+func (s *server) all() int { return int(max(s.listed.Load(), s.seen.Load())) }
+
+// know asks a server for what scripts cannot see, unless that is known and new enough. What was
+// known before stays in use while it is asked again.
+func (s *Engine) know(ctx context.Context, node *redis.Client) (*server, error) {
+	known := s.facts.of(node)
+	at := known.asked.Load()
+	switch {
+	case at == 0:
+		_, err := s.learn(ctx, node, known)
+		return known, err
+	case time.Since(started)-time.Duration(at) > refreshFacts && known.asking.CompareAndSwap(false, true):
+		s.batchers.batches.Go(func() {
+			defer known.asking.Store(false)
+			ctx, cancel := context.WithTimeout(context.Background(), s.timeout)
+			defer cancel()
+			_, _ = s.learn(ctx, node, known) // what was known stays, and is asked for again
+		})
+	}
+	return known, nil
+}
+
+// learn asks a server and its list, and returns the incarnation that it has asked.
+func (s *Engine) learn(ctx context.Context, node *redis.Client, known *server) (id string, err error) {
+	ctx, cancel := context.WithTimeout(ctx, s.timeout)
+	defer cancel()
+	listed := -1
+	if s.facts.list != nil {
+		if listed, err = s.facts.list(ctx, node); err != nil {
+			return "", fmt.Errorf("the list of replicas: %w", err)
+		}
+	}
+	pipe := node.Pipeline()
+	settings := map[string]*redis.MapStringStringCmd{}
+	for name := range onDisk {
+		settings[name] = pipe.ConfigGet(ctx, name)
+	}
+	info := askReplication(ctx)
+	_ = pipe.Process(ctx, info) // it only takes the command in
+	_, err = pipe.Exec(ctx)
+	found, shown := readReplication(info)
+	var refused redis.Error
+	if !shown && (!errors.As(info.Err(), &refused) || s.ack == AckAll) {
+		return "", fmt.Errorf("INFO replication: %w", cmp.Or(info.Err(), err))
+	}
+	if s.facts.list != nil {
+		known.listed.Store(int64(listed))
+		known.seen.Store(int64(found.replicas))
+	}
+	if known.saw(found) {
+		s.observers.incarnationChanged()
+	}
+	known.disk.Store(isOnDisk(settings))
+	known.asked.Store(int64(max(time.Since(started), 1)))
+	return found.id, nil
+}
+
+// onDisk are the settings under which Redis answers only once a write is on disk.
+var onDisk = map[string]string{"appendonly": "yes", "appendfsync": "always", "no-appendfsync-on-rewrite": "no"}
+
+// isOnDisk reports whether a server has them. One that does not show its settings does not.
+func isOnDisk(settings map[string]*redis.MapStringStringCmd) bool {
+	for name, want := range onDisk {
+		if got, err := settings[name].Result(); err != nil || got[name] != want {
+			return false
+		}
+	}
+	return true
+}
+
+// cover is the two digits of scripts/lib/incarnation.lua for this engine on a server.
+func (s *Engine) cover(known *server) string {
+	level := byte(levelNoReplica)
+	switch listed := known.listed.Load(); {
+	case s.ack == AckAll, listed >= 0 && int64(s.ack) >= listed:
+		level = levelAll
+	case listed > 0 || known.seen.Load() > 0:
+		level = levelNone
+	}
+	if known.disk.Load() {
+		return string([]byte{level, '1'})
+	}
+	return string([]byte{level, '0'})
+}
+
+// acks is the number of replicas that confirm each write, in words of scripts/lib/incarnation.lua.
+func (s *Engine) acks() string {
+	if s.ack == AckAll {
+		return "all"
+	}
+	return fmt.Sprint(s.ack)
+}
+
+// factsFor is the last argument of a script that uses lib/incarnation. asked is an answer of ask.
+func (s *Engine) factsFor(ctx context.Context, node *redis.Client, asked string) (string, error) {
+	if s.restarts == Trust {
+		return "trust 00 0 alone - -", nil
+	}
+	known, err := s.know(ctx, node)
+	if err != nil {
+		return "", err
+	}
+	if asked == "" {
+		asked = "- -"
+	}
+	return strings.Join([]string{string(s.restarts), s.cover(known), s.acks(), s.facts.set, asked}, " "), nil
+}
+
+// ask answers a script's {'ask', was, id}: whether the server of the incarnation id keeps what it
+// confirms on disk, and whether another master of the cluster lives under the incarnation was.
+func (s *Engine) ask(ctx context.Context, node *redis.Client, was string) (asked string, err error) {
+	id, err := s.learn(ctx, node, s.facts.of(node))
+	if err != nil {
+		return "", err
+	}
+	peer := "-"
+	if s.facts.set == inCluster {
+		var mu sync.Mutex
+		// A master that does not answer is none that lives under it.
+		_ = s.nodes.each(ctx, func(ctx context.Context, other *redis.Client) error {
+			info := askReplication(ctx)
+			_ = other.Process(ctx, info)
+			if found, ok := readReplication(info); ok && found.id == was && other != node {
+				mu.Lock()
+				defer mu.Unlock()
+				peer = was
+			}
+			return nil
+		})
+	}
+	return id + " " + peer, nil
+}
+
+const (
+	inCluster = "cluster"
+	alone     = "alone"
+)
+
+// listedByCluster counts the replicas of a master in its own list of the cluster's nodes.
+func listedByCluster(ctx context.Context, node *redis.Client) (int, error) {
+	text, err := node.ClusterNodes(ctx).Result()
+	if err != nil {
+		return 0, err
+	}
+	lines := strings.Split(strings.TrimSpace(text), "\n")
+	myself := ""
+	for _, line := range lines {
+		if words := strings.Fields(line); len(words) > 3 && strings.Contains(words[2], "myself") {
+			myself = words[0]
+		}
+	}
+	listed := 0
+	for _, line := range lines {
+		if words := strings.Fields(line); len(words) > 3 && words[3] == myself && strings.Contains(words[2], "slave") {
+			listed++
+		}
+	}
+	return listed, nil
+}

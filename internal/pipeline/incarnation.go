@@ -1,0 +1,157 @@
+package pipeline
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/coatcheck/coatcheck/internal/fault"
+	"github.com/coatcheck/coatcheck/internal/redisconn"
+)
+
+// What a call depends on that Redis may lose, it asks for in its own round trip: a connection that
+// stays open says nothing, since a proxy keeps it while the server after it is replaced. Scripts
+// ask inside (scripts/lib/incarnation.lua), and an INCRBY is followed by its marker and by INFO
+// replication.
+
+// Place is the server at which a script has found a key. The zero Place is none.
+type Place struct {
+	node   *redis.Client
+	asking bool // a cluster is moving the key there
+}
+
+// Known reports whether there is a server.
+func (p Place) Known() bool { return p.node != nil }
+
+// Marker is a key beside the one that is added to, in the same slot, with the text 'word era …'
+// (scripts/lib/counter.lua). An INCRBY counts only where the era is this one, and the word was
+// noted in the server's present incarnation.
+type Marker struct{ Key, Era string }
+
+// ErrOtherIncarnation is the refusal of a call that was meant for another state of the server, or
+// for a server that the key is no longer at. What it may have added is a gap.
+var ErrOtherIncarnation = fault.Refusal("another incarnation of the server")
+
+// UnconfirmedError is the answer to an INCRBY that has come to a sum in an incarnation of the
+// server that is not noted in its marker, or beside a replica that it was not confirmed by. The
+// sum is the caller's if a script then finds that this incarnation continues the one before. It is
+// an [ErrOtherIncarnation].
+type UnconfirmedError struct {
+	Sum int64
+	ID  string // of the incarnation in which it ran
+}
+
+// Error names the incarnation.
+func (e *UnconfirmedError) Error() string { return fmt.Sprintf("%v: %s", ErrOtherIncarnation, e.ID) }
+
+// Unwrap returns ErrOtherIncarnation.
+func (e *UnconfirmedError) Unwrap() error { return ErrOtherIncarnation }
+
+// replication is what INFO replication says of a server.
+type replication struct {
+	id       string // master_replid
+	replicas int    // that are attached and have a port: others cannot become master
+}
+
+// askReplication is the command that asks for it, in a round trip.
+func askReplication(ctx context.Context) *redis.StringCmd {
+	return redis.NewStringCmd(ctx, "info", "replication")
+}
+
+// readReplication reads the answer; ok is false without one.
+func readReplication(answer *redis.StringCmd) (found replication, ok bool) {
+	text, err := answer.Result()
+	if err != nil {
+		return found, false
+	}
+	if _, rest, is := strings.Cut(text, "\nmaster_replid:"); is {
+		found.id, _, _ = strings.Cut(rest, "\r")
+	}
+	for rest := text; ; {
+		_, after, is := strings.Cut(rest, ",port=")
+		if !is {
+			return found, true
+		}
+		if after != "" && after[0] != '0' {
+			found.replicas++
+		}
+		rest = after
+	}
+}
+
+// standing is what the marker of an INCRBY says of its sum.
+type standing int
+
+const (
+	inOrder     standing = iota
+	unconfirmed          // it was noted in another incarnation, or under another cover
+	gone                 // it is another era, or no marker
+)
+
+// judge compares a marker with the server. What cannot be read because a cluster is moving the slot
+// counts as there. info is nil where restarts are trusted; acks is how many replicas confirm a
+// write, or [AckAll].
+func (m Marker) judge(read *redis.StringCmd, info *replication, acks int) standing {
+	text, err := read.Result()
+	if _, elsewhere := redisconn.Redirect(err); elsewhere != "" {
+		return inOrder
+	}
+	word, rest, _ := strings.Cut(text, " ")
+	era, _, _ := strings.Cut(rest, " ")
+	switch {
+	case err != nil || era != m.Era:
+		return gone
+	case info == nil:
+		return inOrder
+	}
+	noted, _, _ := strings.Cut(word, ":")
+	if noted != info.id || !covers(word, info.replicas, acks) {
+		return unconfirmed
+	}
+	return inOrder
+}
+
+// covers reports whether what is confirmed now is confirmed as the cover of a marker's word says.
+func covers(word string, replicas, acks int) bool {
+	if len(word) < 2 {
+		return true
+	}
+	switch word[len(word)-2] {
+	case levelNoReplica:
+		return replicas == 0
+	case levelAll:
+		return acks == AckAll || replicas <= acks
+	}
+	return true
+}
+
+// refusalOf is the error of a script that has found that it cannot decide here.
+func refusalOf(call *call, reply []string) error {
+	switch {
+	case call.abandoned || !call.script.Incarnation:
+	case len(reply) == 3 && reply[0] == "ask":
+		return errUnsettled
+	case len(reply) == 2 && reply[0] == "unsuitable":
+		return &UnsuitableError{Fact: reply[1]}
+	}
+	return nil
+}
+
+// UnsuitableError is the refusal of a server that cannot show whether it has lost anything. It is
+// no matter of time.
+type UnsuitableError struct{ Fact string }
+
+// Error names the fact, and the setting that does without it.
+func (e *UnsuitableError) Error() string {
+	return fmt.Sprintf("this Redis cannot show whether it has lost anything: %s. Counters, segments and worker ids need INFO replication, in scripts too, with a master_replid that changes. "+
+		"Where a restart and a failover provably keep every confirmed write, --restarts trust does without", e.Fact)
+}
+
+// Unwrap returns the class.
+func (e *UnsuitableError) Unwrap() error { return fault.ErrUnsuitable }
+
+// errUnsettled is for a server whose incarnation changes faster than it can be asked.
+var errUnsettled = errors.New("the server changes its incarnation again and again")

@@ -1,0 +1,129 @@
+package pipeline
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/coatcheck/coatcheck/internal/fault"
+)
+
+// trip is one round trip to a server: commands, then the question for what they depend on, then
+// WAIT where they ask for acknowledgement.
+type trip struct {
+	engine *Engine
+	ctx    context.Context //nolint:containedctx // it ends with the round trip
+	pipe   redis.Pipeliner
+	server *server
+	ack    int // of the call
+	want   int // replicas that WAIT waits for
+
+	info  *replication // what the server said of itself; nil: it was not asked, or did not answer
+	asked bool
+}
+
+func (s *Engine) trip(ctx context.Context, pipe redis.Pipeliner, node *redis.Client, ack int) trip {
+	t := trip{engine: s, ctx: ctx, pipe: pipe, server: s.facts.of(node), ack: ack, want: ack}
+	if ack == AckAll {
+		t.want = t.server.all()
+	}
+	return t
+}
+
+func (t *trip) add(asking bool, commands ...redis.Cmder) {
+	for _, command := range commands {
+		if asking {
+			t.pipe.Do(t.ctx, "asking")
+		}
+		_ = t.pipe.Process(t.ctx, command) // it only takes the command in
+	}
+}
+
+// exec sends the commands. Each has its own error; that of the acknowledgement is returned.
+func (t *trip) exec(depends bool) error {
+	var info *redis.StringCmd
+	t.asked = depends && t.engine.restarts != Trust || t.ack == AckAll
+	if t.asked {
+		info = askReplication(t.ctx)
+		t.add(false, info)
+	}
+	var wait *redis.Cmd
+	if t.want > 0 {
+		wait = t.pipe.Do(t.ctx, "wait", t.want, ackPatience(t.ctx, t.engine.ackTimeout).Milliseconds())
+	}
+	_, err := t.pipe.Exec(t.ctx)
+	if info != nil {
+		t.read(info)
+	}
+	if wait != nil {
+		if short := acknowledged(wait, t.want, err); short != nil {
+			return short
+		}
+	}
+	return t.missed()
+}
+
+// read takes in what the server said of itself.
+func (t *trip) read(info *redis.StringCmd) {
+	found, ok := readReplication(info)
+	if !ok {
+		return
+	}
+	t.info = &found
+	if t.server.saw(found) {
+		t.engine.observers.incarnationChanged()
+	}
+}
+
+// missed is the error of a write that all replicas had to confirm, where there is one more than was
+// known. The next write waits for it as well.
+func (t *trip) missed() error {
+	switch {
+	case t.ack != AckAll:
+		return nil
+	case t.info == nil:
+		return errors.New("written, but the server did not show its replicas")
+	case t.info.replicas > t.want:
+		return &ShortfallError{Want: t.info.replicas, Got: t.want}
+	}
+	return nil
+}
+
+// judge gives an INCRBY its standing.
+func (c *call) judge(read *redis.StringCmd, t *trip) {
+	if t.asked && t.info == nil {
+		c.standing = gone // it may be any
+		return
+	}
+	info := t.info
+	if t.engine.restarts == Trust {
+		info = nil
+	}
+	c.standing, c.id = c.marker.judge(read, info, t.ack), t.id()
+}
+
+// id is the incarnation that has answered, "" if that is not known.
+func (t *trip) id() string {
+	if t.info == nil {
+		return ""
+	}
+	return t.info.id
+}
+
+// acknowledged judges the answer to WAIT. An error of its own is only quoted, so that no caller
+// takes it for an answer to the script, which has run.
+func acknowledged(wait *redis.Cmd, want int, execErr error) error {
+	got, err := wait.Int()
+	switch cause := errors.Join(err, execErr); {
+	case err != nil && fault.TimedOut(cause):
+		return fmt.Errorf("written, but the acknowledgement failed: %s (%w)", cause.Error(), context.DeadlineExceeded)
+	case err != nil:
+		return errors.New("written, but the acknowledgement failed: " + cause.Error())
+	}
+	if got < want {
+		return &ShortfallError{Want: want, Got: got}
+	}
+	return nil
+}

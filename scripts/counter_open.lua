@@ -16,8 +16,9 @@
 --        that it has to be at now; '' without a floor  [11] facts, see lib/incarnation
 -- Reply  {'ok', value, life, era, left, now, moved, id} value '' for a counter without one; left is
 --        the TTL, -1 for none; moved 1 if it was moved; id is the incarnation that is noted, see
---        lib/incarnation | {'hold-off', ms, era} | {'behind', value,
---        life, era} it has to move and must not, by ARGV[5] or [9] | {'not-an-integer'} |
+--        lib/incarnation | {'hold-off', ms, era} | {'behind', value, life, era, why} it has to
+--        move and must not, by ARGV[5] or [9]; why: see lib/incarnation, '' if the counter itself
+--        went back | {'not-an-integer'} |
 --        {'overflow'} | a refusal, see lib/incarnation
 -- Units  times and TTLs in milliseconds; ARGV[3] and now since 1970-01-01 UTC
 -- Effect writes
@@ -61,7 +62,7 @@ local moved = '0'
 if behind or doubted and value then
   local base = behind and not (value and smaller(floor, value)) and floor or value
   if ARGV[5] ~= 'past' or ARGV[9] ~= '' and smaller(ARGV[9], base) then
-    return {'behind', value or '', life or '0', era}
+    return {'behind', value or '', life or '0', era, doubted and why_of(read_marker(marker)) or ''}
   end
   put(counter, base)
   local sum = redis.pcall('INCRBY', counter, ARGV[4])

@@ -138,7 +138,7 @@ func TestCounterBehindWhatWasSeenMovesByTheMargin(t *testing.T) {
 			}
 			before := b.look(openKeys...)
 			reply := b.open(opening{floor: row.floor, life: "0", margin: row.margin, refuse: true})
-			if reply[0] != "behind" || reply[1] != row.value || reply[2] != "0" || len(reply) != 4 {
+			if reply[0] != "behind" || reply[1] != row.value || reply[2] != "0" || len(reply) != 5 {
 				t.Errorf("counter_open with %+v, refusing: got %q, want behind at %q in life 0", row, reply, row.value)
 			}
 			b.same(before)

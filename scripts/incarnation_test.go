@@ -20,7 +20,7 @@ func (b *box) replid() string {
 	return found[1]
 }
 
-// word is what a script notes of this server for a caller that knows nothing.
+// word is what a script notes of this server for a caller that knows nothing, without the reason.
 func (b *box) word() string {
 	b.Helper()
 	field := func(section, name string) string {
@@ -32,7 +32,7 @@ func (b *box) word() string {
 		value, _, _ := strings.Cut(rest, "\r")
 		return value
 	}
-	return b.replid() + ":" + field("server", "run_id") + ":" + field("stats", "total_net_repl_input_bytes") + ":00"
+	return b.replid() + ":" + field("server", "run_id") + ":" + field("stats", "total_net_repl_input_bytes") + ":00:"
 }
 
 func TestIncarnationIsNewThenSame(t *testing.T) {

@@ -55,7 +55,7 @@ func TestPoolIsDeclaredOnce(t *testing.T) {
 func TestDeclarationEndsTheWaitOfAnUnknownPool(t *testing.T) {
 	each(t, func(t *testing.T, b *box) {
 		ask := lease{nonce: "n1", newPools: "wait"}
-		word(t, b.acquire(ask), "quarantined", 2)
+		word(t, b.acquire(ask), "quarantined", 3)
 		b.create(lease{})
 		word(t, b.acquire(ask), "granted", 11)
 		b.sound()
@@ -90,9 +90,9 @@ func TestDeclaredPoolIsLostLikeAnyOther(t *testing.T) {
 	each(t, func(t *testing.T, b *box) {
 		b.create(lease{})
 		b.setHead("incarnation", "before")
-		word(t, b.acquire(lease{nonce: "n1"}), "quarantined", 2)
+		word(t, b.acquire(lease{nonce: "n1"}), "quarantined", 3)
 		want(t, b.tryCreate(lease{}), "exists", "41/10/12", "1700000000000", "0", "3600000", "0")
-		word(t, b.acquire(lease{nonce: "n1"}), "quarantined", 2)
+		word(t, b.acquire(lease{nonce: "n1"}), "quarantined", 3)
 	})
 }
 

@@ -2,7 +2,8 @@
 -- Uses   clock integer incarnation pool
 -- KEYS   [1] the pool (hash, see lib/pool)
 -- ARGV   [1] first worker id  [2] how many  [3] facts, see lib/incarnation
--- Reply  {'unknown'} | {'quarantined', wait, '1'} the pool waits and has no layout yet
+-- Reply  {'unknown'} | {'quarantined', wait, why, '1'} the pool waits and has no layout yet;
+--        why: see lib/incarnation
 --        | {'ok', layout, epoch, datacenter, width, ttl, slots ever used, wait, now, record…} one
 --        record a slot in order, as lib/slot writes it, '' for one that was never used; wait is
 --        the remaining quarantine
@@ -19,7 +20,7 @@ if not complete or not at.same and not at.refusal then
   wait = math.max(wait, pool.ttl, pool.longest)
 end
 if pool.layout == '' then
-  return {'quarantined', integer(wait), '1'}
+  return {'quarantined', integer(wait), why_of(pool.incarnation), '1'}
 end
 local reply = {'ok', pool.layout, pool.epoch, pool.datacenter, pool.bits, integer(pool.ttl), integer(pool.records), integer(wait), now_text}
 local first = tonumber(ARGV[1])

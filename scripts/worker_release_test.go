@@ -108,7 +108,7 @@ func TestLossAfterLateWindows(t *testing.T) {
 		}
 		b.do("FLUSHALL")
 		ask.nonce = "n4"
-		word(t, b.acquire(ask), "quarantined", 2)
+		word(t, b.acquire(ask), "quarantined", 3)
 		if end := number(t, b.head()["quarantine"]); end < late.till+skew {
 			t.Errorf("ids are granted again from %d on, and %s can be in use until %d", end, late.id, late.till)
 		}

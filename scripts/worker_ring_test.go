@@ -305,7 +305,7 @@ func TestFullRingIsCountedOnce(t *testing.T) {
 	each(t, func(t *testing.T, b *box) {
 		grants := b.fill()
 		b.do("HDEL", poolKeys[0], "pool")
-		word(t, b.acquire(lease{nonce: "n"}), "quarantined", 2)
+		word(t, b.acquire(lease{nonce: "n"}), "quarantined", 3)
 		b.setHead("quarantine", 0)
 		b.exhausted(lease{}, grants[0].till)
 		if head := b.head(); head["next"] != "4" || head["layout"] != "" || head["bits"] != "0" {

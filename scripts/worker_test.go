@@ -23,7 +23,7 @@ func TestGrantNamesItsWindowAndThePool(t *testing.T) {
 			t.Errorf("the window is %s to %s, want 30 s", reply[2], reply[3])
 		}
 		wanted := map[string]string{
-			"pool": "41/10/12 1700000000000 7 2 30000 1 1 " + reply[4] + " " + b.word() + " 0 0",
+			"pool": "41/10/12 1700000000000 7 2 30000 1 1 " + reply[4] + " " + b.word() + "missing 0 0",
 			"s:0":  "n1 " + reply[2] + " " + reply[3] + " " + reply[4] + " h host-a",
 		}
 		if fields := b.fields(poolKeys[0]); !maps.Equal(fields, wanted) {
@@ -289,10 +289,10 @@ func TestWorkerGetShowsAPageOfTheRing(t *testing.T) {
 
 func TestWorkerGetTellsWhatIsLeftOfAQuarantine(t *testing.T) {
 	each(t, func(t *testing.T, b *box) {
-		word(t, b.acquire(lease{nonce: "n1", newPools: "wait"}), "quarantined", 2)
+		word(t, b.acquire(lease{nonce: "n1", newPools: "wait"}), "quarantined", 3)
 		// it has no layout yet, and waits
 		waits := b.run(scripts.WorkerGet, poolKeys[:1], 0, 10)
-		word(t, waits, "quarantined", 2)
+		word(t, waits, "quarantined", 3)
 		if left := number(t, waits[1]); left <= 0 || left > number(t, b.head()["quarantine"]) {
 			t.Errorf("worker_get of a pool that waits without a layout: got %q", waits)
 		}
@@ -304,13 +304,13 @@ func TestWorkerGetTellsWhatIsLeftOfAQuarantine(t *testing.T) {
 		if reply[7] != "3600000" {
 			t.Errorf("before any process noticed: got %q", reply)
 		}
-		word(t, b.acquire(lease{nonce: "n2", skew: minute}), "quarantined", 2)
+		word(t, b.acquire(lease{nonce: "n2", skew: minute}), "quarantined", 3)
 		end := number(t, b.head()["quarantine"])
 		reply = b.run(scripts.WorkerGet, poolKeys[:1], 0, 10)
 		if wait := number(t, reply[7]); wait != end-number(t, reply[8]) {
 			t.Errorf("worker_get in quarantine: got %q, the quarantine ends at %d", reply, end)
 		}
-		noted := b.word()
+		noted := b.head()["incarnation"]
 		// and before any process noticed: the remaining lease is longer than a ttl
 		b.setHead("incarnation", "between")
 		reply = b.run(scripts.WorkerGet, poolKeys[:1], 0, 10)

@@ -116,10 +116,11 @@ func (m Marker) judge(read *redis.StringCmd, info *replication, acks int) standi
 
 // covers reports whether what is confirmed now is confirmed as the cover of a marker's word says.
 func covers(word string, replicas, acks int) bool {
-	if len(word) < 2 {
-		return true
+	cover := strings.SplitN(word, ":", 5)
+	if len(cover) < 4 || len(cover[3]) != 2 {
+		return true // an earlier version has noted it, without a cover
 	}
-	switch word[len(word)-2] {
+	switch cover[3][0] {
 	case levelNoReplica:
 		return replicas == 0
 	case levelAll:

@@ -1,11 +1,13 @@
 -- incarnation: decides whether the state of this server continues the state in which a word was
--- noted, so that nothing that was confirmed is lost. The word is 'id:run:input:cover'. id is
+-- noted, so that nothing that was confirmed is lost. The word is 'id:run:input:cover:why'. id is
 -- master_replid, 40 hex digits: it changes when another server becomes master, when a server starts,
 -- and when a server renames its history. run is the server's run_id, input the bytes that it had
 -- read from a master in this run, '' where it does not say. cover is two digits, the least under
 -- which anything was confirmed since: 2 every server that can become master had it, 1 no replica
--- was attached, 0 neither; then 1 it was on disk, 0 it may not have been. A word without colons is
--- an id alone, with cover 00; 'trusted' was noted without asking, and 'restored' never continues.
+-- was attached, 0 neither; then 1 it was on disk, 0 it may not have been. why is the reason for
+-- which the state does not continue that of before: missing (there was no word: it is new, or lost),
+-- restored, restarted, promoted, moved, or other. A word without colons is an id alone, with cover
+-- 00; 'trusted' was noted without asking, and 'restored' never continues.
 --
 -- The caller's facts are the last of its own arguments of a script that uses this: 'mode cover acks set
 -- asked peer'. mode: auto | wait (a restart never continues) | trust (all that is there continues,
@@ -32,11 +34,11 @@ end
 local no_id = string.rep('0', 40)
 
 local function read_word(noted)
-  local id, run, input, level, disk = string.match(noted or '', '^(%x+):(%w*):(%d*):(%d)(%d)$')
+  local id, run, input, level, disk, why = string.match(noted or '', '^(%x+):(%w*):(%d*):(%d)(%d):(%l*)$')
   if not id then
-    return {id = string.match(noted or '', '^%x+$'), run = '', input = '', level = '0', disk = '0'}
+    return {id = string.match(noted or '', '^%x+$'), run = '', input = '', level = '0', disk = '0', why = ''}
   end
-  return {id = id, run = run, input = input, level = level, disk = disk}
+  return {id = id, run = run, input = input, level = level, disk = disk, why = why}
 end
 
 local function smallest(a, b)
@@ -65,7 +67,7 @@ end
 local function standing(noted, facts)
   if facts.mode == 'trust' then
     local there = noted ~= nil and noted ~= false and noted ~= '' and noted ~= 'restored'
-    return {word = there and noted or 'trusted', same = there}
+    return {word = there and noted or 'trusted', same = there, why = noted == 'restored' and noted or 'missing'}
   end
   local replication = redis.call('INFO', 'replication')
   local id = info_field(replication, 'master_replid')
@@ -78,15 +80,17 @@ local function standing(noted, facts)
     if was.level == least_level and was.disk == least_disk then
       return {word = noted, same = true}
     end
-    return {word = table.concat({id, was.run, was.input, least_level .. least_disk}, ':'), same = true}
+    return {word = table.concat({id, was.run, was.input, least_level .. least_disk, was.why}, ':'), same = true}
   end
 
   local server = read_section('server')
   local run, input = info_field(server, 'run_id'), info_field(read_section('stats'), 'total_net_repl_input_bytes')
-  local continued = {word = table.concat({id, run, input, least_level .. least_disk}, ':'), same = true}
-  local lost = {word = table.concat({id, run, input, level .. facts.disk}, ':'), same = false}
+  local continued = {word = table.concat({id, run, input, least_level .. least_disk, was.why}, ':'), same = true}
+  local function lost(why)
+    return {word = table.concat({id, run, input, level .. facts.disk, why}, ':'), same = false, why = why}
+  end
   if not was.id then
-    return lost
+    return lost((not noted or noted == '') and 'missing' or noted == 'restored' and noted or 'other')
   end
   local before = info_field(replication, 'master_replid2')
   -- A master that starts from an RDB file shows the id in that file as the one before, and so does
@@ -94,10 +98,10 @@ local function standing(noted, facts)
   -- does not count the bytes that it reads from a master.
   local followed = input ~= '' and input ~= '0' or input == '' and string.find(server, '\nredis_version:6.', 1, true)
   if before == was.id then
-    return followed and was.level == '2' and continued or lost
+    return followed and was.level == '2' and continued or lost(followed and 'promoted' or 'restarted')
   end
   if before ~= no_id and facts.set == 'alone' then
-    return lost
+    return lost(followed and 'promoted' or 'other')
   end
   -- It only renamed its history, if it has read from no master since the word was noted.
   if before == no_id and run ~= '' and run == was.run and (was.level == '2' or input ~= '' and input == was.input) then
@@ -110,7 +114,16 @@ local function standing(noted, facts)
   if (restarted or facts.set == 'cluster') and facts.asked ~= id then
     return {refusal = {'ask', was.id, id}}
   end
-  return (restarted and facts.disk == '1' or facts.peer == was.id) and continued or lost
+  if restarted and facts.disk == '1' or facts.peer == was.id then
+    return continued
+  end
+  return lost(facts.set == 'cluster' and 'moved' or run ~= was.run and 'restarted' or 'other')
+end
+
+-- why_of is the reason that a word has, 'other' where it has none.
+local function why_of(noted)
+  local why = read_word(noted).why
+  return why ~= '' and why or 'other'
 end
 
 -- is_same reports whether a word was noted in this incarnation, or counts as if it were.

@@ -22,7 +22,9 @@ var (
 
 // The refusals and losses of a call. ErrSuperseded is a loss, the others are refusals.
 var (
-	ErrUnavailable    = refusal("the service or its store is not available")
+	ErrUnavailable = refusal("the service or its store is not available")
+	// ErrUnsuitable does not end by itself: the operator has to change the Redis, or a setting.
+	ErrUnsuitable     = refusal("the service's store is not suitable")
 	ErrInvalidRequest = refusal("the request is not valid")
 	// ErrUnauthorized means that the API key is missing or wrong.
 	ErrUnauthorized = refusal("the service does not know who is asking")
@@ -95,6 +97,7 @@ var codes = map[wire.Code]error{
 	wire.CounterOverflow:     ErrOverflow,
 	wire.CounterBehind:       ErrBehind,
 	wire.StoreUnavailable:    ErrUnavailable,
+	wire.StoreUnsuitable:     ErrUnsuitable,
 	wire.UpstreamUnavailable: ErrUnavailable,
 	wire.Overloaded:          ErrUnavailable,
 	wire.OutcomeUnknown:      ErrUnknownOutcome,

@@ -2,6 +2,7 @@ package counter
 
 import (
 	"fmt"
+	"time"
 
 	"github.com/coatcheck/coatcheck/internal/fault"
 )
@@ -29,20 +30,31 @@ var (
 // errNotInOrder is for a counter that was opened in vain as often as one call does that.
 var errNotInOrder = fmt.Errorf("%w: counter: not found in order in several attempts; ask again", fault.ErrUnavailable)
 
-// BehindError is an [ErrBehind] with the values that are known.
+// BehindError is an [ErrBehind] with what is known.
 type BehindError struct {
-	Value int64 // what is there
-	Seen  int64 // the largest that this process has seen; 0 if it has seen none
-	Limit int64 // of the request, which moving the counter would pass; 0 under Refuse
+	Kind    string    // as [Config.Kind]
+	Key     string    // of the counter
+	Value   int64     // what is there
+	Seen    int64     // the largest that this process has seen; 0 if it has seen none
+	Limit   int64     // of the request, which moving the counter would pass; 0 under Refuse
+	Why     string    // as scripts/lib/incarnation.lua notes it; "" = the value went back by itself
+	Noticed time.Time // when the loss was noticed, by Redis's clock; zero = not known
 }
 
-// Error reports the value, and the remedy.
+// Error reports what happened, what is safe to assume, the command that goes on, and the setting
+// that avoids it.
 func (e *BehindError) Error() string {
+	last := max(e.Value, e.Seen)
+	text := fmt.Sprintf("%v: %s. ", ErrBehind, fault.Why(e.Why).Happened(e.Noticed))
+	text += fmt.Sprintf("%d is the last value that is known; later ones may have been handed out, so nothing is handed out now", last)
 	if e.Limit != 0 {
-		return fmt.Sprintf("%v: at %d, after %d was handed out here; past all that may have been lost it would have no value up to %d; set it by what was handed out to go on",
-			ErrBehind, e.Value, e.Seen, e.Limit)
+		text += fmt.Sprintf(", since moved past all of them it would have no value up to %d", e.Limit)
 	}
-	return fmt.Sprintf("%v: at %d, after %d was handed out here; set it past all values to go on", ErrBehind, e.Value, e.Seen)
+	command := fmt.Sprintf("coatcheck counter set %s %d", e.Key, last)
+	if e.Kind == "segment" {
+		command = fmt.Sprintf("coatcheck segment set %s %d", e.Key, last+1)
+	}
+	return text + fmt.Sprintf(". If nothing after it was used: %s (else the last one that was)%s", command, fault.Why(e.Why).Avoid())
 }
 
 // Unwrap returns ErrBehind.

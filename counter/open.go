@@ -100,7 +100,7 @@ func (c *Counters) open(ctx context.Context, e *entry, n need) (state, error) {
 	case "hold-off":
 		return state{}, c.heldOff(marker, reply)
 	case "behind":
-		return state{}, c.behind(reply, floor, n)
+		return state{}, c.behind(e, reply, floor, n)
 	case "not-an-integer":
 		return state{}, ErrNotAnInteger
 	case "overflow":
@@ -169,9 +169,10 @@ func (c *Counters) heldOff(marker string, reply scripts.Reply) error {
 	return &fault.WaitError{Err: ErrHoldOff, Wait: wait, Text: ", for {wait}"}
 }
 
-func (c *Counters) behind(reply scripts.Reply, floor string, n need) error {
-	var value string
-	if err := reply.Scan(&value); err != nil {
+func (c *Counters) behind(e *entry, reply scripts.Reply, floor string, n need) error {
+	var value, life, why string
+	var era int64 // it began when the loss was noticed, in microseconds
+	if err := reply.Scan(&value, &life, &era, &why); err != nil {
 		return err
 	}
 	at, err := strconv.ParseInt(value, 10, 64)
@@ -179,13 +180,18 @@ func (c *Counters) behind(reply scripts.Reply, floor string, n need) error {
 		return reply.Unexpected()
 	}
 	seen, _ := strconv.ParseInt(floor, 10, 64) // '' is 0
+	behind := &BehindError{Kind: c.config.Kind, Key: e.key, Value: at, Seen: seen, Why: why}
+	if why != "" {
+		behind.Noticed = time.UnixMicro(era)
+	}
 	switch last := max(at, seen); {
 	case c.config.AfterLoss == Refuse || n.limit == 0:
-		return &BehindError{Value: at, Seen: seen}
+		return behind
 	case last > n.limit-n.by: // it has come to its end without a move
 		return limited(n.limit)
 	}
-	return &BehindError{Value: at, Seen: seen, Limit: n.limit}
+	behind.Limit = n.limit
+	return behind
 }
 
 // doubt makes the next call open the counter again before it adds.

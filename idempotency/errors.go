@@ -96,6 +96,7 @@ var codes = []struct {
 	{errNotAdmitted, wire.StoreUnavailable},
 	{redisstore.ErrUnknownOutcome, wire.OutcomeUnknown},
 	{redisstore.ErrUnavailable, wire.StoreUnavailable},
+	{redisstore.ErrUnsuitable, wire.StoreUnsuitable},
 	{redisstore.ErrWrongType, wire.LayoutMismatch},
 }
 
@@ -114,6 +115,9 @@ func Problem(err error) (problem wire.Problem, ok bool) {
 		}
 		if doubt, ok := errors.AsType[*InDoubtError](err); ok {
 			explain(&problem, doubt)
+		}
+		if unsuitable, ok := errors.AsType[*redisstore.UnsuitableError](err); ok {
+			problem.Detail = "Nothing was done: " + unsuitable.Error() + "."
 		}
 		if errors.Is(known.err, redisstore.ErrWrongType) {
 			problem.Detail = "Nothing was changed. A key of that name in Redis holds another kind of value than this service keeps there. Find out what else writes it, or take another name."
@@ -135,7 +139,7 @@ func explain(problem *wire.Problem, doubt *InDoubtError) {
 
 // detail is the text of an error beyond its kind, "" if there is none for the client.
 func detail(err, kind error) string {
-	if errors.Is(kind, ErrInDoubt) || errors.Is(kind, redisstore.ErrUnavailable) || errors.Is(kind, redisstore.ErrWrongType) || errors.Is(kind, redisstore.ErrUnknownOutcome) || err.Error() == kind.Error() {
+	if errors.Is(kind, ErrInDoubt) || errors.Is(kind, redisstore.ErrUnavailable) || errors.Is(kind, redisstore.ErrUnsuitable) || errors.Is(kind, redisstore.ErrWrongType) || errors.Is(kind, redisstore.ErrUnknownOutcome) || err.Error() == kind.Error() {
 		return ""
 	}
 	text := err.Error()

@@ -64,12 +64,26 @@ func (s *ShortfallError) Error() string {
 	return fmt.Sprintf("acknowledged by %d of %d replicas", s.Got, s.Want)
 }
 
+// UnsuitableError is the cause of an [ErrUnsuitable].
+type UnsuitableError struct {
+	Fact string // what the server does not show, such as "INFO replication shows no master_replid"
+}
+
+// Error names the fact, and the setting that does without it.
+func (e *UnsuitableError) Error() string {
+	return fmt.Sprintf("this Redis cannot show whether it has lost anything: %s. Counters, segments and worker ids need a master_replid that changes with the server's state, in scripts too; tokens and locks do not. "+
+		"Where every restart and failover keeps what was confirmed, --restarts trust does without", e.Fact)
+}
+
 // classify turns an error of go-redis into an *Error. sent reports whether the command's bytes were
 // handed to a connection, harmless whether running it changes nothing.
 func classify(ctx context.Context, op string, err error, sent, harmless bool) error {
 	class := fault.Class(err, sent, harmless)
 	if short, is := errors.AsType[*pipeline.ShortfallError](err); is {
 		err = &ShortfallError{Want: short.Want, Got: short.Got}
+	}
+	if unsuitable, is := errors.AsType[*pipeline.UnsuitableError](err); is {
+		err = &UnsuitableError{Fact: unsuitable.Fact}
 	}
 	if text, _, quotes := strings.Cut(err.Error(), ", with args beginning with:"); quotes {
 		err = errors.New(text) // what follows are keys and arguments, which can be secret

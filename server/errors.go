@@ -97,6 +97,9 @@ func problemOf(err error) wire.Problem {
 		return problem
 	}
 	if unavailable, ok := errors.AsType[*stamper.UnavailableError](err); ok {
+		if errors.Is(unavailable.Cause, redisstore.ErrUnsuitable) {
+			return problemOf(unavailable.Cause)
+		}
 		return wire.NewProblem(wire.StoreUnavailable, "No id was stamped: "+unavailable.Reason+".")
 	}
 	for _, known := range problems {

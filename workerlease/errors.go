@@ -83,13 +83,26 @@ func (p *Pools) refusal(pool string, reply scripts.Reply) error {
 	case "exhausted":
 		return waitFor(reply, ErrExhausted, "; the first can be free in {wait}")
 	case "quarantined":
-		text := ": no worker id is granted for {wait}, until every one that may be in use has ended"
-		if reply[len(reply)-1] == "1" {
-			text += ". A pool that is new can be declared so: coatcheck worker create POOL"
-		}
-		return waitFor(reply, ErrQuarantined, text)
+		return p.quarantined(pool, reply)
 	}
 	return reply.Unexpected()
+}
+
+// quarantined reports what happened, what is safe to assume, the command that goes on where there is
+// one, and the setting that avoids it.
+func (p *Pools) quarantined(pool string, reply scripts.Reply) error {
+	var text, unknown string
+	refused := &fault.WaitError{Err: ErrQuarantined}
+	if err := reply.Scan(&refused.Wait, &text, &unknown); err != nil {
+		return err
+	}
+	why := fault.Why(text)
+	refused.Text = ": " + why.Happened(time.Time{}) + ". Worker ids that were granted before may be in use for {wait} more, and none is granted until then"
+	if unknown == "1" {
+		refused.Text += fmt.Sprintf(". If the pool is new: coatcheck worker create %s", pool)
+	}
+	refused.Text += why.Avoid()
+	return refused
 }
 
 func waitFor(reply scripts.Reply, err error, text string) error {

@@ -145,11 +145,8 @@ func refusalOf(call *call, reply []string) error {
 // no matter of time.
 type UnsuitableError struct{ Fact string }
 
-// Error names the fact, and the setting that does without it.
-func (e *UnsuitableError) Error() string {
-	return fmt.Sprintf("this Redis cannot show whether it has lost anything: %s. Counters, segments and worker ids need INFO replication, in scripts too, with a master_replid that changes. "+
-		"Where a restart and a failover provably keep every confirmed write, --restarts trust does without", e.Fact)
-}
+// Error names the fact.
+func (e *UnsuitableError) Error() string { return e.Fact }
 
 // Unwrap returns the class.
 func (e *UnsuitableError) Unwrap() error { return fault.ErrUnsuitable }

@@ -69,10 +69,13 @@ local function standing(noted, facts)
     local there = noted ~= nil and noted ~= false and noted ~= '' and noted ~= 'restored'
     return {word = there and noted or 'trusted', same = there, why = noted == 'restored' and noted or 'missing'}
   end
-  local replication = redis.call('INFO', 'replication')
+  local replication = redis.pcall('INFO', 'replication')
+  if type(replication) ~= 'string' then
+    return {refusal = {'unsuitable', 'INFO is refused inside scripts (' .. tostring(replication.err) .. ')'}}
+  end
   local id = info_field(replication, 'master_replid')
   if #id ~= 40 or id == no_id or string.find(id, '%X') then
-    return {refusal = {'unsuitable', id == '' and 'master_replid is not shown' or 'master_replid is ' .. string.sub(id, 1, 50)}}
+    return {refusal = {'unsuitable', id == '' and 'INFO replication shows no master_replid' or 'master_replid is ' .. string.sub(id, 1, 50)}}
   end
   local was, level = read_word(noted), level_now(facts, replication)
   local least_level, least_disk = smallest(was.level, level), smallest(was.disk, facts.disk)

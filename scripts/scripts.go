@@ -28,7 +28,8 @@ type Script struct {
 // The operations. Each file's header says what its script decides, its KEYS and ARGV, its replies
 // and their units.
 var (
-	Incarnation = load("incarnation")
+	Incarnation   = load("incarnation")
+	StoreRestored = load("store_restored")
 
 	TokenIssue    = load("token_issue")
 	TokenClaim    = load("token_claim")

@@ -30,6 +30,8 @@ const (
 	// TokenInDoubt: the token was claimed again, and its first attempt has ended without an answer.
 	TokenInDoubt = "token.in-doubt"
 	StoreChanged = "store.changed" // another incarnation: confirmed writes may be missing
+	// StoreRestored: an operator has said that Redis was started from a copy.
+	StoreRestored = "store.restored"
 )
 
 // The kinds that are only counted: of thousands in a second a single one is of no use to a person.
@@ -46,7 +48,7 @@ var (
 		CounterSet, CounterRemoved, CounterInDoubt, SegmentSet,
 		PoolCreated, WorkerGranted, WorkerReleased, WorkerLost, WorkerQuarantined, WorkerExhausted,
 		LockGranted, LockReleased, LockLost, LockBroken, LockQuarantined,
-		OperationSettled, RequestRefused, TokenInDoubt, StoreChanged,
+		OperationSettled, RequestRefused, TokenInDoubt, StoreChanged, StoreRestored,
 	}
 	counted = []string{TokenIssued, TokenClaimed, TokenReplayed, TokenCompleted, TokenReleased}
 )

@@ -39,7 +39,8 @@ func (s *Server) checkDenied(t testing.TB, user string) {
 		return
 	}
 	for _, denial := range log {
-		if denial.Username == user {
+		// A store asks for settings, and does without them.
+		if denial.Username == user && denial.Object != "config|get" {
 			t.Errorf("%s denied the user %s: %s %q, in %s", s.Addr(), user, denial.Reason, denial.Object, denial.Context)
 		}
 	}

@@ -246,6 +246,11 @@ type SegmentIDs struct {
 	IDs []string `json:"ids"`           // in the format that was asked for
 }
 
+// Restored answers POST /store/restored.
+type Restored struct {
+	Marked int `json:"marked"` // markers and pools whose state counts as possibly lost
+}
+
 // SegmentRequest asks for a tag to go on at an id: PUT /id/segment/{tag}.
 type SegmentRequest struct {
 	Next string `json:"next"` // required: the first id that may be handed out, 1 to 2^63 − 2

@@ -1,0 +1,32 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/coatcheck/coatcheck/client"
+	"github.com/coatcheck/coatcheck/internal/wire"
+)
+
+func (p *program) storeCommand() *cobra.Command {
+	return group("store", "Say what happened to the Redis", "Say what happened to the Redis, where it cannot show that by itself.", p.storeRestoredCommand())
+}
+
+func (p *program) storeRestoredCommand() *cobra.Command {
+	command := &cobra.Command{
+		Use: "restored", Short: "Say that Redis was started from a copy or a backup",
+		Long: "Say that this Redis was started from a copy or a backup. All state under the prefix counts as possibly lost, once: worker ids wait until every one that may be in use has ended, counters and segments go on past all values, or are held.\n" +
+			"Run it with --redis, after Redis has started and before services use it again. To run it twice is harmless. Tokens that were used after the copy was made are not known to have been used: see docs/operations.md.",
+		Args: noArgs,
+	}
+	s := bindStraight(command.Flags(), nil)
+	return p.ask(command, s, func(ctx context.Context, service *client.Client, _ []string) error {
+		marked, err := service.Restored(ctx)
+		if err != nil {
+			return err
+		}
+		return p.print(wire.Restored{Marked: marked}, fmt.Sprintf("The state beside %d markers and pools counts as possibly lost, once.\n", marked))
+	})
+}

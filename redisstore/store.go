@@ -219,6 +219,23 @@ func (s *Store) Prefix() string { return s.prefix }
 // Ack is how many replicas confirm a write before it counts, or AckAll.
 func (s *Store) Ack() int { return s.engine.Ack() }
 
+// Continuity is what would be lost, as far as Redis shows it now. See [AutoRestarts].
+type Continuity struct {
+	Acks      int  // replicas that confirm each write; with AckAll the most of any master
+	Promotion bool // a failover costs nothing
+	Restart   bool // a restart costs nothing
+}
+
+// Continuity asks every master within the context and the store's timeout. What holds, holds at all
+// of them. The error is an [*Error] of class [ErrUnavailable].
+func (s *Store) Continuity(ctx context.Context) (Continuity, error) {
+	found, err := s.engine.Continuity(ctx)
+	if err != nil {
+		return Continuity{}, classify(ctx, "continuity", err, false, true)
+	}
+	return Continuity(found), nil
+}
+
 // Restarts returns how a restart or a failover of the Redis is judged.
 func (s *Store) Restarts() Restarts { return s.restarts }
 

@@ -55,6 +55,7 @@ type server struct {
 	disk   atomic.Bool  // what it confirms is on disk
 	asked  atomic.Int64 // when, in nanoseconds of this process's clock; 0 = never
 	asking atomic.Bool
+	hidden atomic.Bool  // it refuses to show its settings, and is asked for them no more
 	last   atomic.Pointer[string] // the incarnation that was seen last
 }
 
@@ -130,7 +131,9 @@ func (s *Engine) learn(ctx context.Context, node *redis.Client, known *server) (
 	pipe := node.Pipeline()
 	settings := map[string]*redis.MapStringStringCmd{}
 	for name := range onDisk {
-		settings[name] = pipe.ConfigGet(ctx, name)
+		if !known.hidden.Load() {
+			settings[name] = pipe.ConfigGet(ctx, name)
+		}
 	}
 	info := askReplication(ctx)
 	_ = pipe.Process(ctx, info) // it only takes the command in
@@ -147,7 +150,7 @@ func (s *Engine) learn(ctx context.Context, node *redis.Client, known *server) (
 	if known.saw(found) {
 		s.observers.incarnationChanged()
 	}
-	known.disk.Store(isOnDisk(settings))
+	known.disk.Store(known.isOnDisk(settings))
 	known.asked.Store(int64(max(time.Since(started), 1)))
 	return found.id, nil
 }
@@ -156,13 +159,50 @@ func (s *Engine) learn(ctx context.Context, node *redis.Client, known *server) (
 var onDisk = map[string]string{"appendonly": "yes", "appendfsync": "always", "no-appendfsync-on-rewrite": "no"}
 
 // isOnDisk reports whether a server has them. One that does not show its settings does not.
-func isOnDisk(settings map[string]*redis.MapStringStringCmd) bool {
-	for name, want := range onDisk {
-		if got, err := settings[name].Result(); err != nil || got[name] != want {
+func (s *server) isOnDisk(settings map[string]*redis.MapStringStringCmd) bool {
+	for name, got := range settings {
+		values, err := got.Result()
+		var refused redis.Error
+		if errors.As(err, &refused) {
+			s.hidden.Store(true)
+		}
+		if err != nil || values[name] != onDisk[name] {
 			return false
 		}
 	}
-	return true
+	return len(settings) > 0
+}
+
+// Continuity is what an engine knows of what would be lost.
+type Continuity struct {
+	Acks      int  // replicas that confirm each write; with AckAll the most of any master
+	Promotion bool // a failover loses nothing that was confirmed
+	Restart   bool // a restart loses nothing that was confirmed
+}
+
+// Continuity asks every master. What holds, holds at all of them.
+func (s *Engine) Continuity(ctx context.Context) (Continuity, error) {
+	all := Continuity{Acks: max(s.ack, 0), Promotion: true, Restart: true}
+	if s.restarts == Trust {
+		return all, nil
+	}
+	var mu sync.Mutex
+	err := s.nodes.each(ctx, func(ctx context.Context, node *redis.Client) error {
+		known := s.facts.of(node)
+		if _, err := s.learn(ctx, node, known); err != nil {
+			return err
+		}
+		cover := s.cover(known)
+		mu.Lock()
+		defer mu.Unlock()
+		all.Promotion = all.Promotion && cover[0] == levelAll
+		all.Restart = all.Restart && cover[0] != levelNone && cover[1] == '1' && s.restarts == Auto
+		if s.ack == AckAll {
+			all.Acks = max(all.Acks, known.all())
+		}
+		return nil
+	})
+	return all, err
 }
 
 // cover is the two digits of scripts/lib/incarnation.lua for this engine on a server.

@@ -44,7 +44,7 @@ var layers = map[string][]string{
 	"workerlease":        append(domain, "workerlease/holder", "snowflake"),
 	"segment":            append(domain, "internal/share"),
 	"counter":            domain,
-	"snowflake":          {},
+	"snowflake":          {"internal/step"},
 	"number":             {},
 	"access":             append(domain, "internal/watch", "internal/yamlfile"),
 	"console":            {},
@@ -84,6 +84,7 @@ var layers = map[string][]string{
 	"internal/notifier":  {"internal/pipeline", "redisstore"},
 	"internal/secret":    {},
 	"internal/share":     {},
+	"internal/step":      {},
 	"internal/audit":     {"internal/wire"},
 	"internal/config":    {"access", "counter", "embedded", "gateway", "idempotency", "internal/audit", "internal/frontdoor", "internal/names", "internal/redisconn", "internal/requestlog", "internal/tracing", "internal/watch", "internal/yamlfile", "lock", "redisstore", "segment", "server", "snowflake", "workerlease"},
 	"internal/compat":    {"access", "segment", "snowflake", "workerlease", "metrics", "internal/frontdoor", "internal/names", "internal/stamper", "internal/wire"},
@@ -120,10 +121,11 @@ var layers = map[string][]string{
 	"internal/storetest": {"embedded", "internal/redisprobe", "internal/redistest", "redisstore"},
 
 	"internal/testing/engines": {"internal/redistest"},
+	"internal/testing/walk":    {"internal/step"},
 }
 
 // testHelpers may be imported by tests and by each other.
-var testHelpers = []string{"chaos/internal/chaostest", "chaos/internal/locking", "internal/apitest", "internal/expect", "internal/logtest", "internal/proctest", "internal/redistest", "internal/sqltest", "internal/storetest", "internal/testing/engines"}
+var testHelpers = []string{"chaos/internal/chaostest", "chaos/internal/locking", "internal/apitest", "internal/expect", "internal/logtest", "internal/proctest", "internal/redistest", "internal/sqltest", "internal/storetest", "internal/testing/engines", "internal/testing/walk"}
 
 // libraries that only some folders may know, so that one place changes when they do.
 var libraries = map[string][]string{

@@ -67,14 +67,7 @@ type ring struct {
 	shape  workerlease.Shape
 	slots  int
 	side   string // of the table
-	calls  slotCalls
 	leases []workerlease.Lease
-}
-
-// slotCalls are what is timed: each is called with 0 to turnsOfSlots-1.
-type slotCalls struct {
-	acquire, renew func(ctx context.Context, i int) error
-	release        func(ctx context.Context, i int) error // not timed
 }
 
 func measureRings(ctx context.Context, t *table, server *redisServer, widths []int, rounds int) (err error) {
@@ -87,13 +80,8 @@ func measureRings(ctx context.Context, t *table, server *redisServer, widths []i
 	var rings []*ring
 	for _, width := range widths {
 		r := &ring{redis: server, pools: pools, name: fmt.Sprintf("ring-%d", width), slots: 1 << width, leases: make([]workerlease.Lease, turnsOfSlots)}
-		r.side, r.calls = strconv.Itoa(r.slots)+" slots", slotCalls{r.acquire, r.renew, r.release}
+		r.side = strconv.Itoa(r.slots) + " slots"
 		rings = append(rings, r)
-	}
-	for _, whole := range []*ring{rings[0], rings[len(rings)-1]} {
-		least := &ring{redis: server, pools: pools, name: "least-" + whole.name, slots: whole.slots, side: whole.side + bare}
-		least.calls = leastCalls(store, least.name)
-		rings = append(rings, least)
 	}
 	for _, r := range rings {
 		if err := r.fill(ctx, store); err != nil {
@@ -188,15 +176,15 @@ func identityOf(i int) string { return fmt.Sprintf("billing-%d-%04d", time.Now()
 // turn acquires, renews and releases worker ids, and returns what a call of the first two took in
 // Redis, in microseconds.
 func (r *ring) turn(ctx context.Context) ([]float64, error) {
-	acquired, err := r.scriptTime(ctx, r.calls.acquire)
+	acquired, err := r.scriptTime(ctx, r.acquire)
 	if err != nil {
 		return nil, err
 	}
-	renewed, err := r.scriptTime(ctx, r.calls.renew)
+	renewed, err := r.scriptTime(ctx, r.renew)
 	if err != nil {
 		return nil, err
 	}
-	_, err = r.scriptTime(ctx, r.calls.release)
+	_, err = r.scriptTime(ctx, r.release)
 	return []float64{acquired, renewed}, err
 }
 

@@ -76,14 +76,10 @@ var targets = []target{
 
 	{what: "acquiring a worker id, in Redis, 1,024 slots", section: "slots", series: "acquire", unit: "µs", side: fewSlots, goal: 10, most: true},
 	{what: "the same, 1,048,576 slots", section: "slots", series: "acquire", unit: "µs", side: mostSlots, goal: 10, most: true},
-	{what: "the least there, 1,024 slots: a script of the same commands that decides nothing", section: "slots", series: "acquire", unit: "µs", side: fewSlots + bare},
 	{what: "acquiring a worker id, many slots beside few", section: "slots", series: "acquire", unit: "µs", side: mostSlots, beside: fewSlots, goal: 1.5, most: true},
-	{what: "the same, of bare commands", section: "slots", series: "acquire", unit: "µs", side: mostSlots + bare, beside: fewSlots + bare},
 	{what: "renewing a worker id, in Redis, 1,024 slots", section: "slots", series: "renew", unit: "µs", side: fewSlots, goal: 10, most: true},
 	{what: "the same, 1,048,576 slots", section: "slots", series: "renew", unit: "µs", side: mostSlots, goal: 10, most: true},
-	{what: "the least there, 1,024 slots: a script of the same commands that decides nothing", section: "slots", series: "renew", unit: "µs", side: fewSlots + bare},
 	{what: "renewing a worker id, many slots beside few", section: "slots", series: "renew", unit: "µs", side: mostSlots, beside: fewSlots, goal: 1.5, most: true},
-	{what: "the same, of bare commands", section: "slots", series: "renew", unit: "µs", side: mostSlots + bare, beside: fewSlots + bare},
 
 	{what: "the program, stripped (`make build`)", section: "size", series: programSize, unit: "MB", side: coatcheck, goal: 25, most: true},
 	{what: "its build with an empty cache (`go run` in a new clone, the modules there)", section: "size", series: coldBuild, unit: "s", side: coatcheck, goal: 90, most: true, absent: true},

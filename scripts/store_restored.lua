@@ -1,6 +1,6 @@
 -- store_restored: has the state beside a note of lib/incarnation count as possibly lost, once: the
 -- server was started from a copy or a backup, whose notes say nothing of what came after it.
--- Uses   integer pool
+-- Uses   pool
 -- KEYS   [1] a marker (string, 'word …') or a pool (hash, see lib/pool)
 -- ARGV   none
 -- Reply  {'marked'} | {'none'} it has no note

@@ -26,6 +26,6 @@
 // A full sequence runs on into the next unit of time, up to the lead; then callers wait, in the
 // order in which they came.
 //
-// The package does no I/O and imports only the standard library. Everything in it is safe for
-// concurrent use but where it says otherwise.
+// The package does no I/O and imports only the standard library, and internal/step, which has no
+// code but in tests. Everything in it is safe for concurrent use but where it says otherwise.
 package snowflake

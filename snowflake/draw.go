@@ -4,11 +4,14 @@ import (
 	"context"
 	"fmt"
 	"time"
+
+	"github.com/coatcheck/coatcheck/internal/step"
 )
 
 // redeem makes some of a ticket's positions good, at least the first. It may draw others instead.
 func (g *Generator) redeem(ctx context.Context, t *ticket) (count int64, err error) {
 	if g.isFresh() { // the limit was just set by the clock
+		step.At("snowflake: the clock is fresh")
 		if count = min(t.count, t.limit.Load()-t.first); count > 0 {
 			return count, nil
 		}
@@ -90,6 +93,7 @@ func (g *Generator) allow(p *positions, now time.Time) (limit int64) {
 	limit = min(g.high, g.position(g.window.end))
 	if g.heat.hot {
 		p.limit.Store(limit)
+		step.At("snowflake: raised the limit")
 		g.fresh.Store(int64(now.Sub(g.born) + 2*interval))
 	}
 	return limit
@@ -121,12 +125,13 @@ func (g *Generator) sleep(ctx context.Context, wait time.Duration) error {
 	defer timer.Stop()
 	select {
 	case <-ctx.Done():
+		step.At("snowflake: gave up waiting")
 		return fmt.Errorf("snowflake: waiting: %w", context.Cause(ctx))
-	case <-g.stop:
-		return nil // the next try reports it
+	case <-g.stop: // the next try reports it
 	case <-timer.C:
-		return nil
 	}
+	step.At("snowflake: waited")
+	return nil
 }
 
 // giveUp records a ticket that was abandoned. If there are many, the positions beyond the limit are
@@ -161,6 +166,7 @@ func (g *Generator) skip(p *positions, to int64) {
 	if n >= to {
 		return
 	}
+	step.At("snowflake: is about to skip")
 	if g.clean = to; p.next.Add(to-n) != to {
 		g.clean = -1 // another call drew before it
 	}
@@ -170,7 +176,9 @@ func (g *Generator) skip(p *positions, to int64) {
 // returned, used holds all that was and will be stamped without.
 func (g *Generator) cool() {
 	p := g.current.Load()
-	g.note(p, p.limit.Swap(0))
+	limit := p.limit.Swap(0)
+	step.At("snowflake: took the limit away")
+	g.note(p, limit)
 	g.heat.hot = false
 	g.fresh.Store(0)
 }
@@ -196,4 +204,5 @@ func (g *Generator) open(to grant) {
 	p.next.Store(start)
 	g.given, g.drawn, g.clean, g.heat.before = 0, 0, start, 0
 	g.current.Store(p)
+	step.At("snowflake: opened positions")
 }

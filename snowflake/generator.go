@@ -8,6 +8,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/coatcheck/coatcheck/internal/step"
 )
 
 // MaxLead is how far an id's timestamp may be ahead of the lease's clock. It is what a burst may
@@ -42,7 +44,7 @@ type Generator struct {
 	stop   chan struct{} // closed by Stop
 	ticker sync.WaitGroup
 
-	mu      sync.Mutex // guards what follows, and changes of current
+	mu      step.Mutex // guards what follows, and changes of current
 	stopped bool
 	layout  Layout    // of the first lease; zero = there was none yet
 	epoch   time.Time // likewise
@@ -79,6 +81,7 @@ func New(worker Worker, config Config) (*Generator, error) {
 func (g *Generator) Next(ctx context.Context) (ID, error) {
 	p := g.current.Load()
 	n := p.next.Add(1) - 1
+	step.At("snowflake: drew one")
 	// The limit is read after the position was drawn: a goroutine that lowers the limit and then
 	// reads what was drawn has seen all that can still be stamped.
 	if n < p.limit.Load() && n&sample != 0 {
@@ -108,6 +111,7 @@ func (g *Generator) Fill(ctx context.Context, ids []ID) error {
 		p := g.current.Load()
 		k := int64(min(len(ids), batch))
 		t := ticket{p, p.next.Add(k) - k, k}
+		step.At("snowflake: drew several")
 		if t.first+k > p.limit.Load() || !g.isFresh() {
 			if err := g.fillSlowly(ctx, ids[:k], t); err != nil {
 				return err
@@ -181,6 +185,7 @@ func (g *Generator) Stop() (usedUntil time.Time) {
 	}
 	usedUntil = g.usedUntil()
 	g.mu.Unlock()
+	step.At("snowflake: stopped")
 	g.ticker.Wait()
 	return usedUntil
 }

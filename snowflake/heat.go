@@ -3,6 +3,8 @@ package snowflake
 import (
 	"fmt"
 	"time"
+
+	"github.com/coatcheck/coatcheck/internal/step"
 )
 
 // answer is the worker's last answer.
@@ -113,6 +115,7 @@ func (g *Generator) run() {
 		case <-g.stop:
 		case <-ticker.C:
 		}
+		step.At("snowflake: a tick")
 		if !g.tick() {
 			return
 		}

@@ -1,0 +1,378 @@
+//go:build steps
+
+package walk
+
+import (
+	"cmp"
+	"errors"
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/coatcheck/coatcheck/internal/step"
+)
+
+var (
+	rounds = flag.Int("walk.rounds", 2000, "random orders of each scene")
+	deeper = flag.Int("walk.deeper", 0, "more preemptions where a scene bounds them")
+	seed   = flag.Uint64("walk.seed", 0, "repeats the random orders of a run that printed it; 0 = another one each time")
+	most   = flag.Int("walk.most", 2_000_000, "orders of a scene beyond which its walk fails, since it would not end")
+)
+
+// Task is what one goroutine of a scene does.
+type Task struct {
+	Name string
+	Do   func()
+}
+
+// Play is one run of a scene.
+type Play struct {
+	Tasks []Task
+	// is called when all tasks have returned: what does not hold, nil if all does
+	Check func() error
+	// stops what the run has left; nil = nothing
+	Close func()
+}
+
+// Scene is what is run in many orders.
+type Scene struct {
+	// Begin makes a run's own state. It is called in a synctest bubble, without points.
+	Begin func(t *testing.T) Play
+	// Ticks is how often in a run the walker may let time pass by Tick though a goroutine could go
+	// on; 0 = time passes only when all wait.
+	Ticks int
+	Tick  time.Duration // 0 = a millisecond
+	// Preemptions is how often Every leaves a goroutine that could go on; 0 = as often as it can.
+	Preemptions int
+}
+
+// Every runs the scene in every order, and fails at the first in which its check fails.
+func Every(t *testing.T, scene Scene) {
+	t.Helper()
+	began := time.Now()
+	runs, fault := Search(t, scene)
+	if fault != nil {
+		t.Fatalf("order %d of every one: %v", runs, fault)
+	}
+	t.Logf("%d orders in %v", runs, time.Since(began).Round(time.Millisecond))
+}
+
+// Search runs the scene in every order until its check fails. It returns how many runs there were,
+// and the failure with the order.
+func Search(t *testing.T, scene Scene) (runs int, fault error) {
+	t.Helper()
+	all := &every{}
+	if scene.Preemptions > 0 {
+		all.budget = scene.Preemptions + *deeper
+	}
+	for more := true; more; more = all.another() {
+		if runs++; runs > *most {
+			t.Fatalf("more than %d orders: make the scene smaller, or bound its preemptions", *most)
+		}
+		all.depth = 0
+		if fault := scene.run(t, all.choose); fault != nil {
+			return runs, fault
+		}
+	}
+	return runs, nil
+}
+
+// Rounds runs the scene in random orders.
+func Rounds(t *testing.T, scene Scene) {
+	t.Helper()
+	if *rounds == 0 {
+		return
+	}
+	first := *seed
+	if first == 0 {
+		first = rand.Uint64() | 1 //nolint:gosec // orders hide nothing
+	}
+	for round := range *rounds {
+		var fault error
+		if round%2 == 0 {
+			random := rand.New(rand.NewPCG(first, uint64(round))) //nolint:gosec // likewise
+			fault = scene.run(t, func(options []option) int { return random.IntN(len(options)) })
+		} else {
+			fault = scene.loose(t)
+		}
+		if fault != nil || t.Failed() {
+			t.Fatalf("round %d of seed %d (-args -walk.seed=%d -walk.rounds=%d): %v", round, first, first, round+1, fault)
+		}
+	}
+	t.Logf("%d random rounds, seed %d", *rounds, first)
+}
+
+// option is what a run can do next. It preempts if another goroutine, that ran last, could go on.
+type option struct{ preempts bool }
+
+// every chooses so that each run differs from those before.
+type every struct {
+	made   []made
+	depth  int
+	budget int // of preemptions; 0 = none
+}
+
+type made struct {
+	options []option
+	chosen  int
+}
+
+func (e *every) choose(options []option) int {
+	if e.depth == len(e.made) {
+		e.made = append(e.made, made{options, 0})
+	}
+	m := e.made[e.depth]
+	e.depth++
+	if len(m.options) != len(options) {
+		panic(fmt.Sprintf("walk: choice %d had %d options in the run before and has %d now: something in the scene is random", e.depth, len(m.options), len(options)))
+	}
+	return m.chosen
+}
+
+// another makes the last choice that has another outcome differently. It reports whether one has.
+func (e *every) another() bool {
+	for len(e.made) > 0 {
+		last := &e.made[len(e.made)-1]
+		if last.chosen++; last.chosen < len(last.options) && e.affordable() {
+			return true
+		}
+		if last.chosen >= len(last.options) {
+			e.made = e.made[:len(e.made)-1]
+		}
+	}
+	return false
+}
+
+func (e *every) affordable() bool {
+	if e.budget == 0 {
+		return true
+	}
+	spent := 0
+	for _, m := range e.made {
+		if m.options[m.chosen].preempts {
+			spent++
+		}
+	}
+	return spent <= e.budget
+}
+
+// parked is a goroutine at a point.
+type parked struct {
+	runner *runner
+	point  string
+	goOn   chan struct{}
+}
+
+// runner is a goroutine of a run.
+type runner struct {
+	number int
+	name   string
+}
+
+// run is one run of a scene.
+type run struct {
+	mu      sync.Mutex
+	runners map[string]*runner // by the runtime's number
+	parked  []parked
+	running int // tasks that have not returned
+	free    bool
+	trace   []string
+}
+
+func (s Scene) run(t *testing.T, choose func([]option) int) (fault error) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		play := s.Begin(t)
+		r := &run{runners: map[string]*runner{}, running: len(play.Tasks)}
+		step.Hook(r.at)
+		defer step.Hook(nil)
+		for _, task := range play.Tasks {
+			go func() {
+				defer r.ended()
+				r.join(task.Name)
+				step.At("begins")
+				task.Do()
+			}()
+			synctest.Wait() // their numbers are in order
+		}
+		fault = r.walk(s, choose)
+		if fault == nil {
+			fault = play.Check()
+		}
+		if play.Close != nil {
+			play.Close()
+		}
+		if fault != nil {
+			fault = fmt.Errorf("%w, in the order\n\t%s", fault, strings.Join(r.trace, "\n\t"))
+		}
+	})
+	return fault
+}
+
+// loose is a run in which all goroutines run at once, and pause at random.
+func (s Scene) loose(t *testing.T) (fault error) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		play := s.Begin(t)
+		step.Hook(pause)
+		defer step.Hook(nil)
+		var all sync.WaitGroup
+		for _, task := range play.Tasks {
+			all.Go(func() {
+				step.At("begins")
+				task.Do()
+			})
+		}
+		all.Wait()
+		fault = play.Check()
+		if play.Close != nil {
+			play.Close()
+		}
+	})
+	return fault
+}
+
+// pause gives way at random, or spins for some microseconds.
+func pause(string) {
+	switch r := rand.Uint32N(64); { //nolint:gosec // likewise
+	case r == 0:
+		for range rand.Uint32N(200) { //nolint:gosec // likewise
+			runtime.Gosched()
+		}
+	case r < 24:
+		for range r {
+			runtime.Gosched()
+		}
+	}
+}
+
+// walk chooses who goes on, until all tasks have returned. Then it lets go of all.
+func (r *run) walk(s Scene, choose func([]option) int) error {
+	tick := cmp.Or(s.Tick, time.Millisecond)
+	ticks, waited := s.Ticks, 0
+	var last *runner
+	defer r.letGo()
+	for {
+		synctest.Wait()
+		ready, running := r.ready()
+		switch {
+		case running == 0:
+			return nil
+		case len(ready) == 0:
+			if waited++; waited > 10_000 {
+				return errors.New("hangs")
+			}
+			time.Sleep(tick << (waited / 100))
+			continue
+		}
+		i := choose(options(ready, last, ticks > 0))
+		if i == len(ready) {
+			ticks--
+			r.trace = append(r.trace, fmt.Sprintf("%v pass", tick))
+			time.Sleep(tick)
+			continue
+		}
+		p := order(ready, last)[i]
+		last, waited = p.runner, 0
+		r.trace = append(r.trace, p.runner.name+" goes on from: "+p.point)
+		r.release(p)
+	}
+}
+
+// order puts the goroutine that ran last in front of the others.
+func order(ready []parked, last *runner) []parked {
+	ready = slices.Clone(ready)
+	slices.SortStableFunc(ready, func(a, b parked) int {
+		switch {
+		case a.runner == last:
+			return -1
+		case b.runner == last:
+			return 1
+		}
+		return cmp.Compare(a.runner.number, b.runner.number)
+	})
+	return ready
+}
+
+func options(ready []parked, last *runner, clock bool) []option {
+	could := slices.ContainsFunc(ready, func(p parked) bool { return p.runner == last })
+	all := make([]option, 0, len(ready)+1)
+	for i := range ready {
+		all = append(all, option{preempts: could && i > 0})
+	}
+	if clock {
+		all = append(all, option{})
+	}
+	return all
+}
+
+func (r *run) at(point string) {
+	r.mu.Lock()
+	if r.free {
+		r.mu.Unlock()
+		return
+	}
+	p := parked{r.runnerLocked(), point, make(chan struct{})}
+	r.parked = append(r.parked, p)
+	r.mu.Unlock()
+	<-p.goOn
+}
+
+func (r *run) join(name string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.runnerLocked().name = name
+}
+
+func (r *run) runnerLocked() *runner {
+	id := goroutine()
+	if r.runners[id] == nil {
+		n := len(r.runners)
+		r.runners[id] = &runner{n, fmt.Sprintf("goroutine %d", n)}
+	}
+	return r.runners[id]
+}
+
+func (r *run) ended() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.running--
+}
+
+func (r *run) ready() ([]parked, int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Clone(r.parked), r.running
+}
+
+func (r *run) release(p parked) {
+	r.mu.Lock()
+	r.parked = slices.DeleteFunc(r.parked, func(other parked) bool { return other.goOn == p.goOn })
+	r.mu.Unlock()
+	close(p.goOn)
+}
+
+func (r *run) letGo() {
+	r.mu.Lock()
+	r.free = true
+	for _, p := range r.parked {
+		close(p.goOn)
+	}
+	r.parked = nil
+	r.mu.Unlock()
+	synctest.Wait()
+}
+
+// goroutine is the runtime's number of this goroutine.
+func goroutine() string {
+	var text [40]byte
+	n := runtime.Stack(text[:], false)
+	return strings.Fields(string(text[:n]))[1]
+}

@@ -54,7 +54,7 @@ func (g *Gateway) ready(w http.ResponseWriter, r *http.Request) {
 	store := g.health.Check(r.Context())
 	routes, faults := g.routes.Load(), g.file.faults()
 	readiness := Readiness{
-		Ready: store.Reason == "", Store: string(g.store.Mode()), Ack: g.store.Ack(), Reason: store.Class,
+		Ready: store.Reason == "", Store: string(g.store.Mode()), Ack: store.Continuity.Acks, Reason: store.Class,
 		Routes: len(routes.routes), LoadedAt: routes.loaded.UTC(), FaultCount: len(faults),
 	}
 	if health.FromThisMachine(r) {

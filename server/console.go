@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"net/http"
@@ -76,17 +77,23 @@ func (h *consolePage) session(r *request) error {
 		told.Names = []string{}
 	}
 	if who.May(access.Read) {
-		told.Store, told.Ack, told.Durability = string(h.store.Mode()), h.store.Ack(), h.config.Durability
-		told.Hazards = h.hazards.of(r.ctx(), h.store)
+		told.Store, told.Ack, told.Durability = string(h.store.Mode()), max(h.store.Ack(), 0), h.config.Durability
+		found := h.hazards.of(r.ctx(), h.store)
+		told.Hazards, told.Durability = found.hazards, cmp.Or(told.Durability, found.durability)
 	}
 	return r.answer(http.StatusOK, told)
 }
 
-// hazards caches what the settings of the Redis can lose.
+// hazards caches what the Redis can lose.
 type hazards struct {
 	mu          sync.Mutex
 	read, tried time.Time
-	found       []string
+	found       canLose
+}
+
+type canLose struct {
+	durability string
+	hazards    []string // by its settings
 }
 
 const (
@@ -95,7 +102,7 @@ const (
 )
 
 // of asks Redis, if the cache is too old. A Redis that does not answer has no known hazards.
-func (h *hazards) of(ctx context.Context, store *redisstore.Store) []string {
+func (h *hazards) of(ctx context.Context, store *redisstore.Store) canLose {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if time.Since(h.read) < hazardsEvery || time.Since(h.tried) < hazardsAgain {
@@ -106,9 +113,9 @@ func (h *hazards) of(ctx context.Context, store *redisstore.Store) []string {
 	if err != nil {
 		return h.found
 	}
-	h.read, h.found = time.Now(), nil
+	h.read, h.found = time.Now(), canLose{durability: redisprobe.Durability(ctx, store)}
 	for _, hazard := range found {
-		h.found = append(h.found, hazard.String())
+		h.found.hazards = append(h.found.hazards, hazard.String())
 	}
 	return h.found
 }

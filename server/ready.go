@@ -48,7 +48,7 @@ func (s *Server) checker() *health.Checker {
 // get the pools and the store's incarnation.
 func (h *probes) ready(r *request) error {
 	found := h.health.Check(r.ctx())
-	readiness := wire.Readiness{Ready: found.Reason == "", Store: string(h.store.Mode()), Ack: h.store.Ack(), Reason: found.Class}
+	readiness := wire.Readiness{Ready: found.Reason == "", Store: string(h.store.Mode()), Ack: found.Continuity.Acks, Reason: found.Class}
 	if readiness.Ready && h.when != ReadyWithStore && h.isOutdone(r.ctx()) {
 		readiness.Ready, readiness.Reason, found.Reason = false, cannotStamp, cannotStamp
 	}
@@ -56,6 +56,9 @@ func (h *probes) ready(r *request) error {
 	readiness.WorkerIDs = countOf(workers)
 	if names, mayRead := h.reader(r.Request()); mayRead {
 		readiness.Incarnation, readiness.Reason = found.Incarnation, found.Reason
+		if found.Reason == "" {
+			readiness.Continues = &wire.Continues{Failover: found.Continuity.Promotion, Restart: found.Continuity.Restart}
+		}
 		for _, worker := range workers {
 			if names.Allow(worker.Pool) {
 				readiness.Workers = append(readiness.Workers, worker)

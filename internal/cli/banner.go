@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/coatcheck/coatcheck/internal/config"
+	"github.com/coatcheck/coatcheck/internal/health"
 	"github.com/coatcheck/coatcheck/internal/redisprobe"
 	"github.com/coatcheck/coatcheck/redisstore"
 	"github.com/coatcheck/coatcheck/workerlease"
@@ -27,6 +28,8 @@ type started struct {
 	Warnings   []string `json:"warnings,omitempty"` // what others than this machine can do
 	Hazards    []string `json:"hazards,omitempty"`  // settings of Redis that lose state
 	Problem    string   `json:"problem,omitempty"`  // why the store does not answer now
+	// why counters, segments and worker ids are refused on this Redis; "" = they are not
+	Unsuitable string `json:"unsuitable,omitempty"`
 	// how long a worker-id pool that the store does not know grants nothing, at most; 0 = it is new
 	NewPoolWait int64  `json:"new_pool_wait_ms,omitempty"`
 	Version     string `json:"version"`
@@ -39,14 +42,17 @@ type servedAt struct {
 
 func startedAt(ctx context.Context, c *config.Service, store *redisstore.Store, at servedAt, log *slog.Logger) started {
 	s := started{
-		URL: c.Scheme() + reachable(at.clients.String()), AdminURL: at.admin, Store: string(store.Mode()), Address: store.Address(), Ack: store.Ack(),
-		Durability: durability(c, store), Version: version().Version,
+		URL: c.Scheme() + reachable(at.clients.String()), AdminURL: at.admin, Store: string(store.Mode()), Address: store.Address(), Durability: redisprobe.Durability(ctx, store), Version: version().Version,
 	}
 	if err := store.Ping(ctx); err != nil {
 		s.Problem = err.Error()
-	} else {
-		s.Hazards = hazards(ctx, store, log)
+		return s
 	}
+	s.Hazards = hazards(ctx, store, log)
+	if holds, err := store.Continuity(ctx); err == nil {
+		s.Ack = holds.Acks
+	}
+	s.Unsuitable = unsuitable(ctx, store)
 	return s
 }
 
@@ -64,6 +70,16 @@ func (p *program) banner(ctx context.Context, c *config.Service, store *redissto
 		s.NewPoolWait = (longest + c.Server.Workers.Skew).Milliseconds()
 	}
 	return p.print(s, s.people(c))
+}
+
+// unsuitable returns why counters, segments and worker ids are refused on this Redis, "" if they are
+// not.
+func unsuitable(ctx context.Context, store *redisstore.Store) string {
+	found, err := health.IncarnationOf(ctx, store)
+	if err != nil || found.Change != health.None {
+		return ""
+	}
+	return (&redisstore.UnsuitableError{Fact: found.Fact}).Error()
 }
 
 // places says where the operator looks, and what is kept where.
@@ -87,6 +103,9 @@ func (s started) faults(b *strings.Builder, meanwhile string) {
 
 func (s started) people(c *config.Service) string {
 	var b strings.Builder
+	if s.Unsuitable != "" {
+		fmt.Fprintf(&b, "CRITICAL: counters, segments and worker ids are refused: %s\n\n", s.Unsuitable)
+	}
 	fmt.Fprintf(&b, "coatcheck %s\n\n", s.Version)
 	fmt.Fprintf(&b, "  listening   %s\n", s.URL)
 	s.places(&b)
@@ -122,19 +141,6 @@ func hazards(ctx context.Context, store *redisstore.Store, log *slog.Logger) (fo
 		found = append(found, hazard.String())
 	}
 	return found
-}
-
-// durability names what this store can lose.
-func durability(c *config.Service, store *redisstore.Store) string {
-	switch {
-	case store.Mode() == redisstore.Embedded && c.Store.DataDir == "":
-		return "WARNING: in memory only; counters, tokens and leases are gone when this process ends (--data-dir keeps them, --redis shares them)"
-	case store.Mode() == redisstore.Embedded:
-		return "kept in " + c.Store.DataDir + ", by this one process and on this one disk; use --redis for production"
-	case store.Ack() == 0:
-		return "as this Redis is configured; WARNING: with ack 0 a failover can lose confirmed writes and hand values out twice (--ack N waits for N replicas)"
-	}
-	return fmt.Sprintf("each write is confirmed by %d replicas before it counts; a Redis that restarts without its data still loses it", store.Ack())
 }
 
 // reachable turns "all interfaces" into an address that a person can use here.

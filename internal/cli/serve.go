@@ -104,7 +104,6 @@ func (o opened) settings(c *config.Service) server.Config {
 	s.SegmentSource, s.SegmentTags = o.segments.source, o.segments.tags
 	s.Access, s.TLS, s.AllowedHosts = o.book, o.secure.Settings(), c.Hosts()
 	s.Principal = idempotency.HeaderPrincipal(c.PrincipalHeaders...)
-	s.Console.Durability = durability(c, o.store)
 	s.MaxConnections, s.StopTimeout = connections(c, o.log), stopWithin(c, o.log)
 	return s
 }

@@ -35,6 +35,7 @@ type Config struct {
 // Answer is the state of the store: whether it answers and takes writes.
 type Answer struct {
 	Incarnation string // of the store, if it works
+	Continuity  redisstore.Continuity
 	// why it does not work, in words that are the same for all stores; "" = it works
 	Class  string
 	Reason string // the same, with how many replicas have confirmed
@@ -102,7 +103,11 @@ func (c *Checker) look(ctx context.Context) Answer {
 	if c.life.changed(found) {
 		c.config.Changed(ctx, found)
 	}
-	return Answer{Incarnation: found.ID}
+	holds, err := c.config.Store.Continuity(ctx)
+	if err != nil {
+		return c.refused(err)
+	}
+	return Answer{Incarnation: found.ID, Continuity: holds}
 }
 
 func (c *Checker) refused(err error) Answer {

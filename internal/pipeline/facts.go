@@ -55,7 +55,7 @@ type server struct {
 	disk   atomic.Bool  // what it confirms is on disk
 	asked  atomic.Int64 // when, in nanoseconds of this process's clock; 0 = never
 	asking atomic.Bool
-	hidden atomic.Bool  // it refuses to show its settings, and is asked for them no more
+	hidden atomic.Bool            // it refuses to show its settings, and is asked for them no more
 	last   atomic.Pointer[string] // the incarnation that was seen last
 }
 

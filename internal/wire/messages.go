@@ -317,6 +317,8 @@ type Readiness struct {
 	Store       string `json:"store"` // embedded, standalone, sentinel or cluster
 	Ack         int    `json:"ack"`
 	Incarnation string `json:"incarnation,omitempty"` // for those who may read
+	// what loses nothing that was confirmed, for those who may read
+	Continues *Continues `json:"continues,omitempty"`
 	// why it is not ready; with figures for callers that may read
 	Reason string `json:"reason,omitempty"`
 
@@ -325,6 +327,12 @@ type Readiness struct {
 	WorkerIDs *WorkerCount `json:"worker_ids,omitempty"`
 	// Workers lists them for callers that may read, as far as their names go.
 	Workers []StampingWorker `json:"workers,omitempty"`
+}
+
+// Continues reports what loses nothing that was confirmed, and so costs nothing.
+type Continues struct {
+	Failover bool `json:"failover"` // every replica that can become master has each write
+	Restart  bool `json:"restart"`  // every write is on disk before it counts
 }
 
 // WorkerCount is how many worker ids a server stamps with, and would stamp with.

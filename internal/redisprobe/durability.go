@@ -1,0 +1,45 @@
+package redisprobe
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/coatcheck/coatcheck/redisstore"
+)
+
+// Durability names what a store can lose, and which rule of [redisstore.AutoRestarts] holds.
+func Durability(ctx context.Context, store *redisstore.Store) string {
+	switch {
+	case store.Mode() == redisstore.Embedded:
+		return "WARNING: in memory only; counters, tokens and leases are gone when this process ends"
+	case store.Restarts() == redisstore.TrustRestarts:
+		return "as this Redis keeps it: every restart and failover is believed (--restarts trust)"
+	}
+	holds, err := store.Continuity(ctx)
+	if err != nil {
+		return "not known: this Redis does not answer"
+	}
+	return failover(store, holds) + "; " + restart(store, holds)
+}
+
+func failover(store *redisstore.Store, holds redisstore.Continuity) string {
+	switch {
+	case holds.Promotion && holds.Acks == 0:
+		return "no replica can become master"
+	case holds.Promotion:
+		return fmt.Sprintf("a failover loses nothing: each write is confirmed by all %d replicas that can become master", holds.Acks)
+	case store.Ack() == 0:
+		return "WARNING: with ack 0 a failover can lose confirmed writes and hand values out twice (--ack all waits for every replica)"
+	}
+	return fmt.Sprintf("a failover counts as a possible loss: each write is confirmed by %d replicas, and not by all that can become master (--ack all)", holds.Acks)
+}
+
+func restart(store *redisstore.Store, holds redisstore.Continuity) string {
+	switch {
+	case holds.Restart:
+		return "a restart loses nothing: every write is on disk before it counts"
+	case store.Restarts() == redisstore.WaitRestarts:
+		return "a restart counts as a possible loss (--restarts wait)"
+	}
+	return "a restart counts as a possible loss, since this Redis does not show appendonly yes with appendfsync always"
+}

@@ -134,9 +134,9 @@ chaos: ## Break processes and Redis under load and check every history, at lengt
 proof: deps ## Write docs/proof.md and docs/benchmarks.md from nothing (40 minutes on 2 quiet cores; tools/proof has more)
 	@tools/proof
 
-# The points of internal/step are there with the tag steps only. The walker would hide data races from
-# the race detector, but in half of the random rounds it does not choose.
-walk: $(TESTRUN) ## Walk every order of the steps of small scenes, then random ones of larger (ARGS='-args -walk.rounds=100000')
+# The points of internal/step are there with the tag steps only. The walker would hide data races
+# from the race detector; in half of the random rounds it does not choose.
+walk: $(TESTRUN) ## Run small scenes in every order of their steps, and larger ones at random (ARGS)
 	@packages=$$(grep -rl --include='*_test.go' '"$(WALK)"' . | xargs -n 1 dirname | sort -u) && \
 	$(TESTRUN) -count=1 -vet=off -tags=steps -timeout 60m -run '^TestWalk' $$packages $(ARGS) && \
 	$(TESTRUN) -race -count=1 -vet=off -tags=steps -timeout 60m -run '^TestWalkRandom' $$packages $(ARGS)

@@ -42,7 +42,7 @@ var layers = map[string][]string{
 	"idempotency/echov4": {},
 	"lock":               append(domain, "internal/quorum"),
 	"workerlease":        append(domain, "workerlease/holder", "snowflake"),
-	"segment":            append(domain, "internal/share"),
+	"segment":            append(domain, "internal/share", "internal/step"),
 	"counter":            domain,
 	"snowflake":          {"internal/step"},
 	"number":             {},

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"sync"
 	"time"
+
+	"github.com/coatcheck/coatcheck/internal/step"
 )
 
 // chain is the ranges of one tag: the current one, which ids are drawn from, and the ready ones
@@ -92,6 +94,8 @@ func (c *chain) marked(n *node) {
 func (c *chain) awaitLocked(ctx context.Context, a *attempt) error {
 	c.mu.Unlock()
 	defer c.mu.Lock()
+	step.At("segment: waits for an attempt")
+	defer step.At("segment: waited for an attempt")
 	select {
 	case <-a.done:
 		return a.err

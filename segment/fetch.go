@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"time"
+
+	"github.com/coatcheck/coatcheck/internal/step"
 )
 
 // The pause after a failed fetch while no caller waits: doubled from one failure to the next, and
@@ -76,7 +78,9 @@ func (c *chain) stopRetryLocked() {
 func (c *chain) fetch(a *attempt) {
 	for a != nil {
 		n, least, err := c.take(a.step)
+		step.At("segment: took a range")
 		done := c.settle(a, n, least, err)
+		step.At("segment: ended an attempt")
 		c.report(done, err)
 		if err != nil {
 			c.segments.discard(c, err)
@@ -86,21 +90,23 @@ func (c *chain) fetch(a *attempt) {
 }
 
 // take asks the source for a range, and checks it.
-func (c *chain) take(step int64) (n *node, least int64, err error) {
+func (c *chain) take(size int64) (n *node, least int64, err error) {
 	s := c.segments
 	ctx, cancel := context.WithTimeout(s.ctx, s.config.Timeout)
 	defer cancel()
-	r, err := s.source.Take(ctx, c.name, step)
+	r, err := s.source.Take(ctx, c.name, size)
 	if err != nil {
 		return nil, 0, fmt.Errorf("segment: take: %w", err)
 	}
 	if err := r.check(); err != nil {
 		return nil, 0, err
 	}
+	step.At("segment: the source gave a range")
 	n = newNode(r, s.config.Ahead)
 	if err := c.see(r, n); err != nil {
 		return nil, 0, err
 	}
+	step.At("segment: saw the range")
 	return n, r.Step, s.admit(c)
 }
 
@@ -177,6 +183,7 @@ func (c *chain) failedLocked(a *attempt) {
 	c.pace.fail(a.plan)
 	var timer *time.Timer
 	timer = time.AfterFunc(backoff(c.failures), func() {
+		step.At("segment: may retry")
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		if c.retry == timer { // it was not stopped too late

@@ -3,6 +3,8 @@ package segment
 import (
 	"errors"
 	"time"
+
+	"github.com/coatcheck/coatcheck/internal/step"
 )
 
 // dropped is a dropped tag, for the log.
@@ -88,6 +90,7 @@ func (s *Segments) longestLocked(now time.Time, among func(*chain) bool) (longes
 func (s *Segments) sweepOut() {
 	var gone []dropped
 	defer func() { s.report(gone) }()
+	step.At("segment: is about to sweep")
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {

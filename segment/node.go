@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"sync/atomic"
+
+	"github.com/coatcheck/coatcheck/internal/step"
 )
 
 // node is a range while ids are drawn from it. Its positions end at 0, wherever the range lies:
@@ -69,6 +71,7 @@ func (n *node) draw(k int64) (p, got int64) {
 	if n.left() == 0 {
 		return 0, 0
 	}
+	step.At("segment: some ids are left")
 	before := atomic.AddInt64(&n.pos, k) - k
 	return before + 1, min(k, max(-before, 0))
 }

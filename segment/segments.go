@@ -11,6 +11,7 @@ import (
 	"github.com/coatcheck/coatcheck/internal/fault"
 	"github.com/coatcheck/coatcheck/internal/names"
 	"github.com/coatcheck/coatcheck/internal/share"
+	"github.com/coatcheck/coatcheck/internal/step"
 )
 
 // Segments hands out ids of many tags from one source, until Close. It is safe for concurrent use.
@@ -84,6 +85,7 @@ func (s *Segments) Close() {
 	clear(s.chains)
 	s.known, s.places = 0, share.Places{}
 	s.mu.Unlock()
+	step.At("segment: closed")
 	s.cancel()
 	s.jobs.Wait()
 }
@@ -132,6 +134,7 @@ func (s *Segments) open(ctx context.Context, name string) (*chain, error) {
 		return nil, fmt.Errorf("%w: tag: %s", ErrRequest, names.Rule)
 	}
 	owner := s.config.Owner(ctx)
+	step.At("segment: the tag is not in use")
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.openLocked(name, owner)

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"iter"
 	"sync/atomic"
+
+	"github.com/coatcheck/coatcheck/internal/step"
 )
 
 // Tag is the handle of one tag, for callers that draw many ids of it. It is safe for concurrent
@@ -30,11 +32,13 @@ func (t *Tag) Next(ctx context.Context) (int64, error) {
 
 // slowly ends a draw of the position p that is not a plain one.
 func (t *Tag) slowly(ctx context.Context, n *node, p int64) (int64, error) {
+	step.At("segment: drew at the mark or after it")
 	for p > 0 {
 		var err error
 		if n, err = t.following(ctx, n); err != nil {
 			return 0, err
 		}
+		step.At("segment: has the next range")
 		p = atomic.AddInt64(&n.pos, 1)
 	}
 	t.prefetch(n, p)
@@ -46,6 +50,7 @@ func (t *Tag) slowly(ctx context.Context, n *node, p int64) (int64, error) {
 func (t *Tag) NextN(ctx context.Context, ids []int64) error {
 	for len(ids) > 0 {
 		n := t.head.Load()
+		step.At("segment: has the current range")
 		p, got := n.draw(int64(len(ids)))
 		if got == 0 {
 			if _, err := t.following(ctx, n); err != nil {
@@ -75,6 +80,7 @@ func (t *Tag) All(ctx context.Context) iter.Seq2[int64, error] {
 // prefetch fetches the next range if the position p that was drawn is at the mark or after it.
 func (t *Tag) prefetch(n *node, p int64) {
 	if n.atMark(p) {
+		step.At("segment: passed the mark")
 		t.chain.Load().marked(n)
 	}
 }
@@ -87,12 +93,14 @@ func (t *Tag) following(ctx context.Context, n *node) (*node, error) {
 		if c, err = t.segments.open(ctx, t.name); err != nil {
 			return nil, err
 		}
+		step.At("segment: opened the tag")
 		t.chain.Store(c)
 		next, err = c.nextNode(ctx, n)
 	}
 	if err != nil {
 		return nil, err
 	}
+	step.At("segment: found the next range")
 	t.head.Store(next)
 	return next, nil
 }

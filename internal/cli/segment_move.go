@@ -123,6 +123,9 @@ func (p *program) home(ctx context.Context, m *tagMove, url string) (tagHome, er
 	config := m.Service.Store
 	config.URL, config.Logger = url, p.logger(&m.Service)
 	redisstore.LogTo(config.Logger)
+	if err := checkFit(ctx, config); err != nil {
+		return tagHome{}, err
+	}
 	store, err := redisstore.OpenConfig(ctx, config)
 	if err != nil {
 		return tagHome{}, err

@@ -3,11 +3,9 @@ package cli
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"os/signal"
 	"runtime"
-	"strings"
 	_ "time/tzdata" // for /incr, where the machine has no time zones
 
 	"github.com/spf13/cobra"
@@ -111,25 +109,19 @@ func (o opened) settings(c *config.Service) server.Config {
 func openStore(ctx context.Context, c *config.Service, log *slog.Logger, observers ...observe.Observer) (*redisstore.Store, error) {
 	config := c.Store
 	config.Logger, config.Observers = log, observers
-	store, err := redisstore.OpenConfig(ctx, config)
-	if err != nil {
+	if err := checkFit(ctx, config); err != nil {
 		return nil, err
 	}
-	if err := checkRights(ctx, store); err != nil {
-		return nil, errors.Join(configError(err), store.Close())
-	}
-	return store, nil
+	return redisstore.OpenConfig(ctx, config)
 }
 
-// checkRights refuses a store whose user lacks rights: a call would fail in its middle. It does not
-// judge a store that does not answer: the banner and /readyz report that.
-func checkRights(ctx context.Context, store *redisstore.Store) error {
-	denied, _ := redisprobe.Denied(ctx, store)
-	if len(denied) == 0 {
-		return nil
+// checkFit refuses a Redis on which a store cannot work: a call would fail in its middle, or
+// always. It does not judge one that does not answer: the banner and /readyz report that.
+func checkFit(ctx context.Context, config redisstore.Config) error {
+	if err := redisprobe.Unfit(ctx, config); err != nil {
+		return usageError{err}
 	}
-	return fmt.Errorf("redis: the user may not run %s under the prefix: ACL SETUSER <user> +%s, at each server; coatcheck doctor --redis looks closer",
-		strings.Join(denied, ", "), strings.ToLower(strings.Join(denied, " +")))
+	return nil
 }
 
 // logger writes to standard error, so that standard output is the banner's.

@@ -137,11 +137,14 @@ func (p *program) straight(c *cobra.Command, s *config.Sources, atRedis func(*re
 		return configError(err)
 	}
 	config.Logger = p.logger(&s.Service)
+	redisstore.LogTo(config.Logger)
+	if err := checkFit(c.Context(), config); err != nil {
+		return err
+	}
 	store, err := redisstore.OpenConfig(c.Context(), config)
 	if err != nil {
 		return err
 	}
 	defer store.Close()
-	redisstore.LogTo(config.Logger)
 	return atRedis(store)
 }

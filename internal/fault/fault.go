@@ -68,10 +68,13 @@ func IsWrongType(reply redis.Error) bool { return wrongType.MatchString(reply.Er
 
 // refusals matches the replies that mean that Redis did not run a command. Before Redis 7 a
 // script's inner refusal is quoted inside another text with a dash before its code; since then some
-// have a text of their own. A user's rights are looked at for each command of a script: see the
-// package's comment.
+// have a text of their own. Whether a script may run a command, and its user, is looked at for each
+// of its commands: the first that it may not run is one before its first write, but for PUBLISH,
+// which scripts do without. See package redisstore.
 var refusals = regexp.MustCompile(`(?:^|[ :]-|^ERR )(?:LOADING|READONLY|NOREPLICAS|MISCONF|OOM|CLUSTERDOWN|MASTERDOWN|TRYAGAIN|MOVED|ASK|CROSSSLOT|NOAUTH|NOPERM|WRONGPASS|BUSY|NOSCRIPT|max number of clients|unknown command|Protocol error: unauthenticated)\b` +
-	`|The user executing the script can't |Unknown (?:Redis )?command called from |ACL failure in script: `)
+	`|The user executing the script can't |Unknown (?:Redis )?command called from |ACL failure in script: ` +
+	// engines that allow fewer commands in scripts than Redis, or have no Lua, and proxies
+	`|command is not allowed from script|Could not find scripting engine|^(?:ERR )?(?:(?i:command is not available)|unsupported command|no upstream host)\b`)
 
 var wrongType = regexp.MustCompile(`\bWRONGTYPE\b`)
 

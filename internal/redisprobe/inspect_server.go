@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net"
+	"regexp"
 	"strconv"
 	"strings"
 	"time"
@@ -54,8 +55,11 @@ func denied(err error) bool {
 // isUnknown reports whether an answer is that the server does not know the command.
 func isUnknown(err error) bool {
 	reply, ok := errors.AsType[redis.Error](err)
-	return ok && strings.HasPrefix(reply.Error(), "ERR unknown command")
+	return ok && unknownCommand.MatchString(reply.Error())
 }
+
+// unknownCommand has the words of Redis, and of proxies and services before one.
+var unknownCommand = regexp.MustCompile(`^(?:ERR )?(?i:unknown command|command is not available|unsupported command)`)
 
 // settings reads one setting at a time, since Redis 6.2 takes no more, all in one round trip.
 func (i *inspector) settings(ctx context.Context, node *redis.Client, s *doctor.Inspected) {

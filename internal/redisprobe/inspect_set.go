@@ -41,10 +41,7 @@ func (i *inspector) sentinels(ctx context.Context) []string {
 
 func (i *inspector) sentinel(ctx context.Context, addr string) (found doctor.InspectedSentinel, others []string) {
 	found.Addr = addr
-	options := redisconn.Safe(&redis.Options{
-		Addr: addr, TLSConfig: i.target.Security, PoolSize: 1,
-		Username: i.target.Query.Get("sentinel_username"), Password: i.target.Query.Get("sentinel_password"),
-	}, i.options.Patience)
+	options := i.sentinelOptions(addr)
 	node := redis.NewSentinelClient(options)
 	defer node.Close()
 	if i.sentinelDenies(ctx, options, &found) {
@@ -73,6 +70,13 @@ func (i *inspector) sentinel(ctx context.Context, addr string) (found doctor.Ins
 	found.Replicas = addresses(replicas, err)
 	list, err := node.Sentinels(ctx, i.target.Master).Result()
 	return found, addresses(list, err)
+}
+
+func (i *inspector) sentinelOptions(addr string) *redis.Options {
+	return redisconn.Safe(&redis.Options{
+		Addr: addr, TLSConfig: i.target.Security, PoolSize: 1,
+		Username: i.target.Query.Get("sentinel_username"), Password: i.target.Query.Get("sentinel_password"),
+	}, i.options.Patience)
 }
 
 // sentinelDenies reports whether our user may not run all that we need at a sentinel.

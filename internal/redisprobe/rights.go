@@ -31,7 +31,7 @@ var neededCommands = []needed{
 	{"UNSUBSCRIBE", "C"},
 	{"GET", "K"},
 	{"GETRANGE", "K", "0", "0"},
-	{"SET", "K", "x", "NX", "XX"},
+	{"SET", "K", "x", "XX", "GET"}, // a syntax error before Redis 6.2
 	{"MSET", "K", "x", "K"},
 	{"MSETNX", "K", "x", "K"},
 	{"MGET", "K"},
@@ -140,23 +140,13 @@ func (n needed) words(key, channel string) []any {
 	return words
 }
 
-// Denied tries, on every master, whether the store's user may run the commands that the store
-// needs, and returns those that it may not run, such as GET and CLUSTER|SLOTS, in the order of the
-// alphabet. It changes nothing. The embedded store denies none. The error is that of
-// [redisstore.Store.EachMaster].
-func Denied(ctx context.Context, store *redisstore.Store) ([]string, error) {
-	all, err := ofMasters(ctx, store, "rights", func(ctx context.Context, node *redis.Client) ([]string, error) {
-		tried, err := try(ctx, node, commandsOf(store.Mode()), store.Key("doctor", "none"), store.Key("doctor", "none"))
-		return tried.denied, err
-	})
-	slices.Sort(all)
-	return slices.Compact(all), err
-}
-
 type tried struct {
 	// that the user may not run; upper case, with their subcommand, such as CLUSTER|SLOTS
 	denied  []string
 	unknown []string // that the server does not know; upper case
+	noLua   string   // what EVAL was answered by a server without Lua
+	old     bool     // SET does not take GET: it is a Redis before 6.2
+	login   string   // what one who has not logged in was answered; then no more is known
 }
 
 // try runs commands on a key that does not exist. Its error means that the server did not answer.
@@ -180,10 +170,16 @@ func try(ctx context.Context, node *redis.Client, commands []needed, key, channe
 		case refusal == nil:
 		case !errors.As(refusal, &reply):
 			return tried{}, refusal
+		case notLoggedIn.MatchString(reply.Error()):
+			return tried{login: reply.Error()}, nil
 		case denied(reply):
 			found.denied = append(found.denied, strings.ToUpper(command.right()))
 		case isUnknown(reply):
 			found.unknown = append(found.unknown, command.name())
+		case command.name() == "EVAL" && strings.Contains(reply.Error(), "scripting engine"):
+			found.noLua = reply.Error()
+		case command.name() == "SET" && strings.Contains(reply.Error(), "syntax error"):
+			found.old = true
 		}
 	}
 	return found, nil

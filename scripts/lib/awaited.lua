@@ -3,6 +3,6 @@
 -- client waits, or false.
 local function tell_waiting(awaited, key, channel)
   if awaited then
-    redis.call('PUBLISH', channel, key)
+    redis.pcall('PUBLISH', channel, key) -- scripts may not, on some engines
   end
 end

@@ -119,9 +119,10 @@ local function set_aside(queue, token, want)
 end
 
 -- reaches notifies a process, and reports whether it listens; true if Redis cannot count listeners
--- (`counts` is false).
+-- (`counts` is false) or does not let scripts PUBLISH. Its waiters then poll.
 local function reaches(channel, message, counts)
-  return redis.call('PUBLISH', channel, message) > 0 or not counts
+  local heard = redis.pcall('PUBLISH', channel, message)
+  return type(heard) ~= 'number' or heard > 0 or not counts
 end
 
 -- invitation returns the message that hands the lock to a waiter: 'token fence since look ms'; ms

@@ -12,6 +12,9 @@ import (
 // Zeros is the master_replid of a server that has none.
 const Zeros = "0000000000000000000000000000000000000000"
 
+// Redis60 is Redis 6.0, as far as it matters: SET has no GET, and so locks fail in their middle.
+var Redis60 = Engine{Info: map[string]string{"redis_version": "6.0.16", "valkey_version": "", "server_name": ""}, NoSetGet: true}
+
 // Engine is what a server is made to look like. The zero Engine is the server as it is.
 type Engine struct {
 	// Info has lines of INFO by their names: another value, or "" to leave the line out. It is the

@@ -1,0 +1,220 @@
+package redisprobe
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"net"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/coatcheck/coatcheck/internal/redisconn"
+	"github.com/coatcheck/coatcheck/redisstore"
+)
+
+// UnfitError is the fact of a Redis with which a store cannot work, and what to change.
+type UnfitError struct {
+	At    string // the server: its URL without user and password, or sentinel host:port
+	Found string // the fact, with At as its subject
+	Fix   string
+}
+
+// Error is one line, without the password.
+func (u *UnfitError) Error() string { return u.At + " " + u.Found + ": " + u.Fix }
+
+// Unfit asks the Redis that the configuration names whether a store can work there: that it is of
+// the URL's kind, lets the user in, has Lua, and runs all that the store runs. It returns an
+// [*UnfitError] for the first fact against that, before any write could stop in its middle, and nil
+// for the embedded store, and where a server is away or answers nothing that decides it. What a
+// call can do without, such as INFO for tokens and locks, or WAIT without an acknowledgement, is no
+// such fact. It changes nothing, and ends after the store's timeout.
+func Unfit(ctx context.Context, config redisstore.Config) error {
+	config = config.WithDefaults()
+	target, err := redisconn.Parse(config.URL)
+	if err := errors.Join(err, target.Secure(config.TLS, config.Credentials)); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, config.Timeout)
+	defer cancel()
+	i := &inspector{target: target, config: config, options: Options{Patience: config.Timeout}.withDefaults()}
+	switch target.Mode {
+	case redisconn.Embedded:
+		return nil
+	case redisconn.Sentinel:
+		return i.unfitSet(ctx)
+	case redisconn.Cluster:
+		return i.unfitCluster(ctx)
+	}
+	return i.unfitServer(ctx, target.Server.Addr, "doctor")
+}
+
+// unfitSet looks at each sentinel of the URL, and at the master that the first of them names.
+func (i *inspector) unfitSet(ctx context.Context) error {
+	master := ""
+	for _, addr := range i.target.Hosts {
+		named, err := i.unfitSentinel(ctx, addr)
+		if err != nil {
+			return err
+		}
+		master = cmp.Or(master, named)
+	}
+	if master == "" {
+		return nil
+	}
+	return i.unfitServer(ctx, master, "doctor")
+}
+
+func (i *inspector) unfitSentinel(ctx context.Context, addr string) (master string, err error) {
+	node := redis.NewClient(i.sentinelOptions(addr))
+	defer node.Close()
+	at := "sentinel " + addr
+	tried, err := try(ctx, node, sentinelCommands, i.target.Master, sentinelChannels[0])
+	switch {
+	case err != nil:
+		return "", nil //nolint:nilerr // it is away
+	case tried.login != "":
+		return "", unfitLogin(at, tried.login, "?sentinel_password=PASSWORD in --redis (and sentinel_username=USER)")
+	case slices.Contains(tried.unknown, "SENTINEL"):
+		return "", &UnfitError{at, "is a Redis and no sentinel", "--redis redis://" + addr + ", or the sentinels' addresses"}
+	case len(tried.denied) > 0:
+		return "", &UnfitError{at, "does not let the user run " + strings.Join(tried.denied, ", "),
+			"ACL SETUSER <user> +" + strings.ToLower(strings.Join(tried.denied, " +")) + ", at each sentinel; the user is sentinel_username in --redis"}
+	}
+	named := redis.NewStringSliceCmd(ctx, "sentinel", "get-master-addr-by-name", i.target.Master)
+	if node.Process(ctx, named) != nil || len(named.Val()) != 2 {
+		return "", nil // it does not know the master now
+	}
+	return net.JoinHostPort(named.Val()[0], named.Val()[1]), nil
+}
+
+// unfitCluster looks at each master that the first node of the URL which answers knows.
+func (i *inspector) unfitCluster(ctx context.Context) error {
+	for _, addr := range i.target.Hosts {
+		nodes, err := i.nodesOf(ctx, addr)
+		if reply, ok := errors.AsType[redis.Error](err); ok {
+			switch text := reply.Error(); {
+			case strings.Contains(text, "cluster support disabled"):
+				return &UnfitError{"redis+cluster://" + addr, "is no node of a cluster", "--redis redis://" + addr}
+			default:
+				return i.unfitServer(ctx, addr, "") // it says why
+			}
+		}
+		if err != nil {
+			continue
+		}
+		for _, node := range nodes {
+			if tag := slotTag(node); node.Master && tag != "" {
+				if err := i.unfitServer(ctx, node.Addr, tag); err != nil {
+					return err
+				}
+			}
+		}
+		return nil
+	}
+	return nil
+}
+
+// unfitServer looks at a data server; tag is that of a slot that it serves.
+func (i *inspector) unfitServer(ctx context.Context, addr, tag string) error {
+	node := i.dial(addr)
+	defer node.Close()
+	at := i.urlOf(addr)
+	mode := redisstore.Mode(i.target.Mode)
+	tried, err := try(ctx, node, commandsOf(mode), i.key(tag)+":none", i.config.Prefix+"doctor:none")
+	if err != nil {
+		return nil //nolint:nilerr // it is away
+	}
+	if tried.login != "" {
+		return unfitLogin(at, tried.login, strings.Replace(at, "://", "://USER:PASSWORD@", 1)+" in --redis; the user default needs no name")
+	}
+	text, _ := node.Info(ctx).Result() // what it does not tell is not judged
+	info := redisconn.ParseInfo(text)
+	if mode == redisstore.Standalone {
+		if err := i.unfitKind(ctx, node, at, info); err != nil {
+			return err
+		}
+	}
+	// its user can be given the rights for those as well
+	missing, denied := i.needs(tried.unknown, "INFO", "PUBLISH", "SUBSCRIBE", "UNSUBSCRIBE"), i.needs(tried.denied)
+	switch {
+	case tried.noLua != "":
+		return &UnfitError{at, "runs no Lua (" + tried.noLua + ")", "every decision is a script: load its module lua, or use a Redis or Valkey that has it"}
+	case tried.old:
+		return &UnfitError{at, strings.TrimSpace("is Redis "+info["redis_version"]) + ", which lacks forms of commands that locks use", "Redis 6.2 or later, or Valkey"}
+	case len(missing) > 0:
+		return &UnfitError{at, "does not know " + strings.Join(missing, ", "), "no line rename-command for them in redis.conf, and a restart; or another server"}
+	case len(denied) > 0:
+		return &UnfitError{at, "does not let the user run " + strings.Join(denied, ", ") + " under the prefix",
+			"ACL SETUSER <user> +" + strings.ToLower(strings.Join(denied, " +")) + ", at each server; coatcheck doctor --redis looks closer"}
+	}
+	return nil
+}
+
+// needs are those of the commands that the store cannot do without; some it can, besides those that
+// its settings spare it. Without PUBLISH and SUBSCRIBE waiters poll; without INFO counters,
+// segments and worker ids are refused, and tokens and locks work.
+func (i *inspector) needs(commands []string, some ...string) []string {
+	if i.config.Ack == 0 {
+		some = append(some, "WAIT")
+	}
+	if i.config.Restarts == redisstore.TrustRestarts {
+		some = append(some, "INFO")
+	}
+	return slices.DeleteFunc(slices.Clone(commands), func(name string) bool { return slices.Contains(some, name) })
+}
+
+// unfitKind finds a server that is no Redis with all keys, and takes no writes.
+func (i *inspector) unfitKind(ctx context.Context, node *redis.Client, at string, info map[string]string) error {
+	addr := node.Options().Addr
+	switch {
+	case info["redis_mode"] == "sentinel":
+		return &UnfitError{at, "is a sentinel", "--redis redis+sentinel://" + addr + "/<master>"}
+	case info["cluster_enabled"] == "1" && !servesAll(ctx, node):
+		return &UnfitError{at, "is one node of a cluster, and most keys are at others", "--redis redis+cluster://" + addr}
+	case info["role"] == "slave":
+		return &UnfitError{at, "is a replica, and takes no writes", "--redis redis://" + net.JoinHostPort(info["master_host"], info["master_port"]) + ", its master; or the Sentinel set or cluster of both"}
+	}
+	return nil
+}
+
+// servesAll reports whether a node of a cluster serves every slot, or does not tell.
+func servesAll(ctx context.Context, node *redis.Client) bool {
+	ranges, err := node.ClusterSlots(ctx).Result()
+	if err != nil {
+		return true
+	}
+	masters := map[string]bool{}
+	slots := 0
+	for _, one := range ranges {
+		slots += one.End - one.Start + 1
+		if len(one.Nodes) > 0 {
+			masters[one.Nodes[0].ID+one.Nodes[0].Addr] = true
+		}
+	}
+	return slots == redisconn.Slots && len(masters) == 1
+}
+
+// urlOf names a server as a URL.
+func (i *inspector) urlOf(addr string) string {
+	switch {
+	case strings.HasPrefix(addr, "/"):
+		return "unix://" + addr
+	case i.server(addr).TLSConfig != nil:
+		return "rediss://" + addr
+	}
+	return "redis://" + addr
+}
+
+func unfitLogin(at, answer, with string) error {
+	if strings.HasPrefix(answer, "WRONGPASS") || strings.Contains(answer, "invalid password") {
+		return &UnfitError{at, "does not take the user and password (" + answer + ")", with}
+	}
+	return &UnfitError{at, "asks for a password", with}
+}
+
+// notLoggedIn are the answers to one that has not logged in, or not with the right password. To a
+// command of many words it is "unauthenticated multibulk length", and the connection ends.
+var notLoggedIn = regexp.MustCompile(`^(?:NOAUTH|WRONGPASS)\b|^ERR (?:invalid password|Protocol error: unauthenticated)`)

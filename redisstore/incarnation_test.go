@@ -29,7 +29,7 @@ func TestServerThatComesBackEmptyIsANewIncarnation(t *testing.T) {
 	first := lives(t, store)
 	server.RestartEmpty()
 	second := lives(t, store)
-	if first.Change != health.First || second.Change != health.First || second.ID == first.ID || second.Previous != "" {
+	if first.Change != health.First || second.Change != health.First || second.ID == first.ID || second.Losses != 0 {
 		t.Errorf("got %+v after %+v", second, first)
 	}
 	if again := lives(t, store); again.Change != health.Same || again.ID != second.ID {
@@ -37,20 +37,35 @@ func TestServerThatComesBackEmptyIsANewIncarnation(t *testing.T) {
 	}
 }
 
-func TestServerThatComesBackWithItsDataIsAChangedIncarnation(t *testing.T) {
+// A restart is a loss where Redis does not show that it kept what it had confirmed.
+func TestRestartWithItsDataContinuesWhereTheDataIsOnDiskFirst(t *testing.T) {
 	t.Parallel()
-	server := redistest.Start(t, "--appendonly", "yes", "--appendfsync", "always")
-	store := open(t, server.URL(), nil)
-	first := lives(t, store)
-	server.Kill()
-	server.Restart()
-	second := lives(t, store)
-	if second.Change != health.Changed || second.Previous != first.ID || second.ID == first.ID {
-		t.Errorf("got %+v after %+v", second, first)
-	}
-	other := open(t, server.URL(), nil)
-	if again := lives(t, other); again.Change != health.Same || again.ID != second.ID {
-		t.Errorf("another store got %+v after %+v", again, second)
+	for _, row := range []struct {
+		fsync    string
+		restarts redisstore.Restarts
+		change   health.Change
+		losses   int64
+	}{
+		{"always", "", health.Continued, 0}, {"always", redisstore.WaitRestarts, health.Changed, 1}, {"always", redisstore.TrustRestarts, health.Same, 0},
+		{"everysec", "", health.Changed, 1}, {"everysec", redisstore.TrustRestarts, health.Same, 0},
+	} {
+		t.Run(row.fsync+" "+string(row.restarts), func(t *testing.T) {
+			t.Parallel()
+			server := redistest.Start(t, "--appendonly", "yes", "--appendfsync", row.fsync)
+			config := func(c *redisstore.Config) { c.Restarts = row.restarts }
+			store := open(t, server.URL(), config)
+			first := lives(t, store)
+			server.Stop()
+			server.Restart()
+			second := lives(t, store)
+			if second.Change != row.change || second.Losses != row.losses || second.ID == first.ID != (row.restarts == redisstore.TrustRestarts) {
+				t.Errorf("after a restart with its data: got %+v after %+v, want change %s and %d losses", second, first, row.change, row.losses)
+			}
+			other := open(t, server.URL(), config)
+			if again := lives(t, other); again.Change != health.Same || again.ID != second.ID || again.Losses != row.losses {
+				t.Errorf("another store got %+v after %+v", again, second)
+			}
+		})
 	}
 }
 

@@ -13,27 +13,39 @@ import (
 	"github.com/coatcheck/coatcheck/internal/redistest"
 	"github.com/coatcheck/coatcheck/internal/storetest"
 	"github.com/coatcheck/coatcheck/redisstore"
+	"github.com/coatcheck/coatcheck/scripts"
 )
 
-// generationOf runs a script on a record and tells in which life.
-func generationOf(t testing.TB, store *redisstore.Store, name string) pipeline.Generation {
-	t.Helper()
-	var life pipeline.Generation
-	expect.Eventually(t, "a script runs", func() bool {
-		var err error
-		_, life, err = pipeline.Of(store).RunFor(t.Context(), peek, []string{store.Key("test", name)})
-		return err == nil && life.Current()
-	})
-	return life
+// opened is where and under which marker a counter was found in order.
+type opened struct {
+	place  pipeline.Place
+	marker pipeline.Marker
 }
 
-func incrBy(t testing.TB, store *redisstore.Store, name string, by int64, life pipeline.Generation) (int64, error) {
+// openOf opens the counter of a name, which is then in order.
+func openOf(t testing.TB, store *redisstore.Store, name string) opened {
 	t.Helper()
-	return pipeline.Of(store).IncrBy(t.Context(), store.Key("test", name), by, life, pipeline.Marker{})
+	var found opened
+	expect.Eventually(t, "a counter is opened", func() bool {
+		marker := store.SlotKey("tests", "marker", name)
+		words, place, err := pipeline.Of(store).RunAt(t.Context(), scripts.CounterOpen, []string{store.Key("test", name), store.Key("test", name, "record"), marker},
+			"", "", "", 1000, "past", "", 1000, 0, "", "")
+		if err != nil || words[0] != "ok" {
+			return false
+		}
+		found = opened{place, pipeline.Marker{Key: marker, Era: words[3]}}
+		return true
+	})
+	return found
+}
+
+func incrBy(t testing.TB, store *redisstore.Store, name string, by int64, at opened) (int64, error) {
+	t.Helper()
+	return pipeline.Of(store).IncrBy(t.Context(), store.Key("test", name), by, at.place, at.marker)
 }
 
 // mustIncr adds and fails the test unless the sum is as wanted.
-func mustIncr(t testing.TB, store *redisstore.Store, name string, by int64, life pipeline.Generation, want int64) {
+func mustIncr(t testing.TB, store *redisstore.Store, name string, by int64, life opened, want int64) {
 	t.Helper()
 	if sum, err := incrBy(t, store, name, by, life); err != nil || sum != want {
 		t.Fatalf("got %d, %v, want %d", sum, err, want)
@@ -42,8 +54,8 @@ func mustIncr(t testing.TB, store *redisstore.Store, name string, by int64, life
 
 func otherLife(t testing.TB, err error) {
 	t.Helper()
-	if !errors.Is(err, pipeline.ErrOtherGeneration) || !errors.Is(err, redisstore.ErrRefused) || errors.Is(err, redisstore.ErrUnknownOutcome) {
-		t.Fatalf("got %v, want %v", err, pipeline.ErrOtherGeneration)
+	if !errors.Is(err, pipeline.ErrOtherIncarnation) || !errors.Is(err, redisstore.ErrRefused) || errors.Is(err, redisstore.ErrUnknownOutcome) {
+		t.Fatalf("got %v, want %v", err, pipeline.ErrOtherIncarnation)
 	}
 }
 
@@ -58,9 +70,9 @@ func TestIncrByOnACallersClient(t *testing.T) {
 }
 
 func incrOnEveryKind(t *testing.T, store *redisstore.Store) {
-	_, err := incrBy(t, store, "k", 1, pipeline.Generation{})
+	_, err := incrBy(t, store, "k", 1, opened{})
 	otherLife(t, err)
-	life := generationOf(t, store, "k")
+	life := openOf(t, store, "k")
 	mustIncr(t, store, "k", 1, life, 1)
 	mustIncr(t, store, "k", 9007199254740992, life, 9007199254740993)
 	mustIncr(t, store, "k", -9007199254740993, life, 0)
@@ -86,15 +98,12 @@ func incrOnEveryKind(t *testing.T, store *redisstore.Store) {
 		expect.Error(t, "IncrBy of what is no integer", err, pipeline.ErrNotAnInteger)
 		expect.Error(t, "IncrBy of what is no integer", err, redisstore.ErrRefused)
 	}
-	if !life.Current() {
-		t.Error("a refusal ended the life")
-	}
 	manyIncr(t, store)
 }
 
 // manyIncr has callers share round trips.
 func manyIncr(t *testing.T, store *redisstore.Store) {
-	life := generationOf(t, store, "many")
+	life := openOf(t, store, "many")
 	var told history
 	var all sync.WaitGroup
 	for range 64 {
@@ -115,71 +124,59 @@ func manyIncr(t *testing.T, store *redisstore.Store) {
 	}
 }
 
-func TestLifeEndsWithTheIncarnationAndOnlyThen(t *testing.T) {
+func TestSumOfAnotherIncarnationIsNotGivenOut(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
 	store := open(t, server.URL(), nil)
-	first := generationOf(t, store, "k")
+	first := openOf(t, store, "k")
 	warm(t, store, 32) // as many connections as the pool may have
 	do(t, server, "CLIENT", "KILL", "TYPE", "normal")
 	expect.Eventually(t, "a call succeeds", func() bool { _, err := number(t.Context(), store, peek, "k"); return err == nil })
-	if second := generationOf(t, store, "k"); second != first || !first.Current() {
-		t.Error("another connection is another life")
-	}
-	mustIncr(t, store, "k", 1, first, 1)
+	mustIncr(t, store, "k", 1, first, 1) // another connection is no other incarnation
 	do(t, server, "SAVE")
-	for restarts, again := range []func(){server.Restart, server.RestartEmpty} {
-		life := generationOf(t, store, "k")
-		if life == first && restarts > 0 {
-			t.Error("the life of before is back")
-		}
+	for _, again := range []func(){server.Restart, server.RestartEmpty} {
+		at := openOf(t, store, "k")
 		server.Kill()
 		again()
-		before := generationOf(t, store, "other")
-		_, err := incrBy(t, store, "k", 1, life)
-		otherLife(t, err)
-		if life.Current() || life == before || counted(t, store, "k") != int64(1-restarts) {
-			t.Errorf("it goes on, or something was added: %d", counted(t, store, "k"))
+		expect.Eventually(t, "the sum is not the caller's", func() bool {
+			_, err := incrBy(t, store, "k", 1, at)
+			if err == nil {
+				t.Fatal("a sum of another incarnation is given out")
+			}
+			return errors.Is(err, pipeline.ErrOtherIncarnation)
+		})
+		if now := openOf(t, store, "k"); now.marker == at.marker {
+			t.Errorf("the era after a restart that may have lost something: got that of before, %+v", now.marker)
 		}
 	}
 }
 
-// The life is over, and the process finds out by this very call.
-func TestIncrByWhoseConnectionTurnsOutToBeNewIsNobodys(t *testing.T) {
+// A sum that was added in an incarnation that is not noted comes with it, so that a script can tell
+// whether that one continues the noted one.
+func TestSumOfARenamedHistoryIsUnconfirmed(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
 	store := open(t, server.URL(), nil)
-	life := generationOf(t, store, "k")
-	server.RestartEmpty()
-	expect.Eventually(t, "it is another life", func() bool {
-		_, err := incrBy(t, store, "k", 1, life)
-		if err == nil {
-			t.Fatal("a sum of another incarnation is given out")
-		}
-		return errors.Is(err, pipeline.ErrOtherGeneration)
-	})
-	_, ran, err := pipeline.Of(store).RunFor(t.Context(), peek, []string{store.Key("test", "k")})
-	expect.Error(t, "RunFor in the new life", err, nil)
-	if !ran.Current() || ran == life {
-		t.Errorf("life after the change: got %+v, current %v, want a current one that is not %+v", ran, ran.Current(), life)
+	at := openOf(t, store, "k")
+	mustIncr(t, store, "k", 1, at, 1)
+	do(t, server, "DEBUG", "CHANGE-REPL-ID")
+	_, err := incrBy(t, store, "k", 1, at)
+	unconfirmed, is := errors.AsType[*pipeline.UnconfirmedError](err)
+	if !is || unconfirmed.Sum != 2 {
+		t.Fatalf("IncrBy after the server has renamed its history: got %v, want an UnconfirmedError with the sum 2", err)
 	}
-	// and so for a script: it tells a life that is over
-	was := ran
-	server.RestartEmpty()
-	expect.Eventually(t, "a script runs", func() bool {
-		_, ran, err = pipeline.Of(store).RunFor(t.Context(), peek, []string{store.Key("test", "k")})
-		return err == nil
-	})
-	if ran == was && ran.Current() {
-		t.Error("a script that ran in another incarnation than it was sent to tells a life that goes on")
+	again := openOf(t, store, "k")
+	if again.marker != at.marker {
+		t.Errorf("the era after the server has only renamed its history: got %+v, want that of before, %+v", again.marker, at.marker)
 	}
+	mustIncr(t, store, "k", 1, again, 3)
 }
 
 func TestFailoverBeginsALife(t *testing.T) {
 	t.Parallel()
 	set := redistest.StartSentinel(t, 2)
 	store := open(t, set.URL(), func(c *redisstore.Config) { c.Timeout = 5 * time.Second })
-	life := generationOf(t, store, "k")
+	life := openOf(t, store, "k")
 	mustIncr(t, store, "k", 1, life, 1)
 	old := set.Master()
 	old.Kill()
@@ -189,9 +186,9 @@ func TestFailoverBeginsALife(t *testing.T) {
 		if err == nil {
 			t.Fatal("a sum of another master is given out")
 		}
-		return errors.Is(err, pipeline.ErrOtherGeneration)
+		return errors.Is(err, pipeline.ErrOtherIncarnation)
 	})
-	now := generationOf(t, store, "k")
+	now := openOf(t, store, "k")
 	if _, err := incrBy(t, store, "k", 1, now); err != nil {
 		t.Error(err)
 	}
@@ -201,22 +198,21 @@ func TestIncrByOfASlotThatMovesAddsNothingWhereItWas(t *testing.T) {
 	t.Parallel()
 	cluster := redistest.StartCluster(t, 3, 0)
 	store := open(t, cluster.URL(), nil)
-	life := generationOf(t, store, "here")
+	life := openOf(t, store, "here")
 	mustIncr(t, store, "here", 5, life, 5)
 	m := cluster.StartMove(store.Key("test", "here"))
 	m.Key(store.Key("test", "here"))
 	_, err := incrBy(t, store, "here", 1, life) // ASK
 	otherLife(t, err)
-	asked := generationOf(t, store, "here")
-	mustIncr(t, store, "here", 1, asked, 6)
+	m.Key(life.marker.Key)
 	m.Finish()
 	_, err = incrBy(t, store, "here", 1, life) // MOVED
 	otherLife(t, err)
-	if moved := generationOf(t, store, "here"); counted(t, store, "here") == 6 {
-		mustIncr(t, store, "here", 1, moved, 7)
-	} else {
-		t.Errorf("it is at %d", counted(t, store, "here"))
+	moved := openOf(t, store, "here")
+	if moved.marker != life.marker {
+		t.Errorf("the era of a slot that was moved from a node that lives: got %+v, want that of before, %+v", moved.marker, life.marker)
 	}
+	mustIncr(t, store, "here", 1, moved, 6)
 }
 
 func TestClassesOfErrorsOfIncrBy(t *testing.T) {
@@ -231,11 +227,11 @@ func TestClassesOfErrorsOfIncrBy(t *testing.T) {
 		return redistest.Fate(fate.Load()), nil
 	})
 	store := open(t, proxy.URL(), func(c *redisstore.Config) { c.AckTimeout = 20 * time.Millisecond })
-	life := generationOf(t, store, "k")
+	life := openOf(t, store, "k")
 	for _, row := range []redistest.Fate{redistest.CutBefore, redistest.CutAfter, redistest.Swallow} {
 		fate.Store(int32(row))
 		before := seen.Load()
-		_, err := pipeline.Of(store).IncrBy(hurried(t), store.Key("test", "k"), 1, life, pipeline.Marker{})
+		_, err := pipeline.Of(store).IncrBy(hurried(t), store.Key("test", "k"), 1, life.place, life.marker)
 		unknown(t, err)
 		if n := seen.Load() - before; n != 1 {
 			t.Errorf("it was sent %d times", n)

@@ -85,15 +85,18 @@ func TestObserversAreToldOfEveryCall(t *testing.T) {
 	first.take(t)
 	second.take(t)
 
-	_, life, err := pipeline.Of(store).RunFor(ctx, scripts.Incarnation, []string{store.Key("incarnation", "store")})
+	at := openOf(t, store, "k")
+	first.take(t)
+	second.take(t)
+	_, err := store.Run(ctx, scripts.Incarnation, []string{store.Key("incarnation", "store")})
 	if err != nil {
 		t.Fatal(err)
 	}
-	mustIncr(t, store, "k", 3, life, 3)
+	mustIncr(t, store, "k", 3, at, 3)
 	if err := server.Client().Set(ctx, store.Key("test", "text"), "text", 0).Err(); err != nil {
 		t.Fatal(err)
 	}
-	_, refusal := incrBy(t, store, "text", 1, life)
+	_, refusal := incrBy(t, store, "text", 1, at)
 	want := []observe.Call{
 		{Op: "incarnation", N: 1, Word: "new", Together: 1}, {Op: observe.OpIncrBy, N: 1, Together: 1}, {Op: observe.OpIncrBy, N: 1, Err: refusal, Together: 1},
 	}
@@ -116,7 +119,7 @@ func TestObserversAreToldOfEveryCall(t *testing.T) {
 	}
 	server.RestartEmpty()
 	expect.Eventually(t, "the store answers again", func() bool {
-		_, err := store.Run(ctx, scripts.Incarnation, []string{store.Key("incarnation", "store")})
+		_, err := store.Continuity(ctx)
 		return err == nil
 	})
 	if first.lives != 1 || second.lives != 1 {
@@ -130,15 +133,15 @@ func TestObserversAreToldOfKeysTogether(t *testing.T) {
 	server := redistest.Start(t)
 	watch := &watcher{}
 	store := storetest.Open(t, redisstore.Config{URL: server.URL(), Observers: []observe.Observer{watch}})
-	generation := generationOf(t, store, "k")
+	at := openOf(t, store, "k")
 	if err := server.Client().Set(t.Context(), "text", "text", 0).Err(); err != nil {
 		t.Fatal(err)
 	}
 	watch.take(t)
-	queue := pipeline.Of(store).Queue(generation)
+	queue := pipeline.Of(store).Queue(at.place)
 	pending := make([]*pendingKey, 5)
 	for i, key := range []string{"a", "b", "text", "c", "d"} {
-		pending[i] = &pendingKey{pipeline.Addition{Key: key, By: 1, Generation: generation}, false, make(chan result, 1), make(chan struct{})}
+		pending[i] = &pendingKey{pipeline.Addition{Key: key, By: 1, Place: at.place, Marker: at.marker}, false, make(chan result, 1), make(chan struct{})}
 		queue.Submit(pending[i])
 	}
 	for _, p := range pending {

@@ -3,6 +3,7 @@ package redisstore_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"sync"
 	"testing"
@@ -106,7 +107,7 @@ func TestConnectionToASentinelIsNoOtherIncarnation(t *testing.T) {
 	set := redistest.StartSentinel(t, 1)
 	seen := &watcher{name: "seen"}
 	store := storetest.Open(t, redisstore.Config{URL: set.URL(), Timeout: 10 * time.Second, Observers: []observe.Observer{seen}})
-	life := generationOf(t, store, "x")
+	life := openOf(t, store, "x")
 	warm(t, store, 32) // which asks a sentinel on more connections
 	mustIncr(t, store, "x", 1, life, 1)
 	seen.mu.Lock()
@@ -139,24 +140,35 @@ func TestNothingGoesToAnOldMasterThatCameBack(t *testing.T) {
 	}
 }
 
-func TestFailoverChangesTheIncarnationOnce(t *testing.T) {
+// A failover costs nothing where every replica that can become master has confirmed each write, and
+// counts as a possible loss where not.
+func TestFailoverIsALossOnlyWhereNotEveryReplicaConfirms(t *testing.T) {
 	t.Parallel()
-	set := redistest.StartSentinel(t, 2)
-	store := open(t, set.URL(), nil)
-	patient := open(t, set.URL(), func(c *redisstore.Config) { c.AckTimeout = 30 * time.Second })
-	first, err := health.IncarnationOf(t.Context(), patient.WithAck(2)) // replicas have it too
-	if err != nil || first.Change != health.First {
-		t.Fatalf("got %+v, %v", first, err)
-	}
-	old := set.Master()
-	old.Kill()
-	set.WaitForMaster(old)
-	second := lives(t, store)
-	if second.Change != health.Changed || second.Previous != first.ID || second.ID == first.ID {
-		t.Errorf("got %+v after %+v", second, first)
-	}
-	if again := lives(t, store); again != (health.Incarnation{ID: second.ID, Change: health.Same}) {
-		t.Errorf("got %+v after %+v", again, second)
+	for _, row := range []struct {
+		ack    int
+		change health.Change
+		losses int64
+	}{{redisstore.AckAll, health.Continued, 0}, {2, health.Continued, 0}, {1, health.Changed, 1}} {
+		t.Run(fmt.Sprint("ack ", row.ack), func(t *testing.T) {
+			t.Parallel()
+			set := redistest.StartSentinel(t, 2)
+			store := open(t, set.URL(), func(c *redisstore.Config) { c.Ack, c.Timeout, c.AckTimeout = row.ack, time.Minute, 30*time.Second })
+			first := lives(t, store)
+			if first.Change != health.First {
+				t.Fatalf("the first look at a new set: got %+v, want change %s", first, health.First)
+			}
+			old := set.Master()
+			old.Kill()
+			set.WaitForMaster(old)
+			old.Restart() // as a replica, to confirm
+			second := lives(t, store)
+			if second.Change != row.change || second.Losses != row.losses || second.ID == first.ID {
+				t.Errorf("after a failover: got %+v after %+v, want change %s and %d losses", second, first, row.change, row.losses)
+			}
+			if again := lives(t, store); again.Change != health.Same || again.ID != second.ID || again.Losses != row.losses {
+				t.Errorf("a look after that: got %+v after %+v, want the same", again, second)
+			}
+		})
 	}
 }
 

@@ -16,19 +16,21 @@ func TestIncarnationsTellOfEveryNewLifeOnce(t *testing.T) {
 		// the first use
 		{Incarnation{ID: "a", Change: First}, false},
 		{Incarnation{ID: "a", Change: Same}, false}, //
-		// a failover
-		{Incarnation{ID: "b", Previous: "a", Change: Changed}, true},
-		{Incarnation{ID: "b", Change: Same}, false}, //
-		// another process was told of it first
-		{Incarnation{ID: "c", Change: Same}, true},
+		// a failover that may have lost something
+		{Incarnation{ID: "b", Losses: 1, Change: Changed}, true},
+		{Incarnation{ID: "b", Losses: 1, Change: Same}, false}, //
+		// one that has lost nothing
+		{Incarnation{ID: "c", Losses: 1, Change: Continued}, false},
+		// another process has noticed a loss first
+		{Incarnation{ID: "d", Losses: 2, Change: Same}, true},
 		// FLUSHALL: the same server, and nothing in it
-		{Incarnation{ID: "c", Change: First}, true},
-		{Incarnation{ID: "c", Change: Same}, false}, //
+		{Incarnation{ID: "d", Change: First}, true},
+		{Incarnation{ID: "d", Change: Same}, false}, //
 	} {
 		expect.Equal(t, fmt.Sprintf("look %d, which finds %+v: the state has changed", i+1, row.found), seen.changed(row.found), row.want)
 	}
 	var late life
-	if !late.changed(Incarnation{ID: "b", Previous: "a", Change: Changed}) {
+	if !late.changed(Incarnation{ID: "b", Losses: 1, Change: Changed}) {
 		t.Error("a change before this process looked for the first time was not told")
 	}
 }

@@ -58,7 +58,7 @@ func TestConfigIsTakenOrRefused(t *testing.T) {
 		{"a newline in the prefix", Config{Prefix: "a\n"}, []string{"prefix"}},
 		{"a prefix that is no ASCII", Config{Prefix: "ä"}, []string{"prefix"}},
 		{"a prefix too long", Config{Prefix: long + "p"}, []string{"prefix"}},
-		{"ack below 0", Config{URL: "redis://h", Ack: -2}, []string{"ack -1"}},
+		{"ack below 0", Config{URL: "redis://h", Ack: -2}, []string{"ack -2"}},
 		{"ack too large", Config{URL: "redis://h", Ack: 101}, []string{"ack 101"}},
 		{"timeout below 0", Config{URL: "redis://h", Timeout: -1}, []string{"timeout -1ns", "ack timeout"}},
 		{"timeout too short", Config{URL: "redis://h", Timeout: 9 * time.Millisecond}, []string{"timeout 9ms"}},
@@ -71,7 +71,7 @@ func TestConfigIsTakenOrRefused(t *testing.T) {
 		{"a directory for a server", Config{URL: "redis://h", DataDir: "/x"}, []string{"data directory"}},
 		{"a directory for a cluster", Config{URL: "redis+cluster://h", DataDir: "/x"}, []string{"data directory"}},
 		{"all at once", Config{URL: "redis+cluster://h/main", DataDir: "/x", Prefix: "{", Ack: -2, Timeout: time.Hour, AckTimeout: 2 * time.Hour},
-			[]string{"cluster has neither", "data directory", "prefix", "ack -1", "timeout 1h0m0s", "ack timeout 2h0m0s"}},
+			[]string{"cluster has neither", "data directory", "prefix", "ack -2", "timeout 1h0m0s", "ack timeout 2h0m0s"}},
 		{"all at once, embedded", Config{Ack: 101, Prefix: "{"}, []string{"embedded store has no replicas", "ack 101: 0 to 100", "prefix"}},
 	} {
 		t.Run(row.name, func(t *testing.T) {

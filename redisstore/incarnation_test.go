@@ -2,11 +2,13 @@ package redisstore_test
 
 import (
 	"errors"
+	"fmt"
 	"testing"
 
 	"github.com/coatcheck/coatcheck/internal/expect"
 	"github.com/coatcheck/coatcheck/internal/health"
 	"github.com/coatcheck/coatcheck/internal/redistest"
+	"github.com/coatcheck/coatcheck/internal/testing/engines"
 	"github.com/coatcheck/coatcheck/redisstore"
 )
 
@@ -29,7 +31,7 @@ func TestServerThatComesBackEmptyIsANewIncarnation(t *testing.T) {
 	first := lives(t, store)
 	server.RestartEmpty()
 	second := lives(t, store)
-	if first.Change != health.First || second.Change != health.First || second.ID == first.ID || second.Previous != "" {
+	if first.Change != health.First || second.Change != health.First || second.ID == first.ID || second.Losses != 0 {
 		t.Errorf("got %+v after %+v", second, first)
 	}
 	if again := lives(t, store); again.Change != health.Same || again.ID != second.ID {
@@ -37,20 +39,58 @@ func TestServerThatComesBackEmptyIsANewIncarnation(t *testing.T) {
 	}
 }
 
-func TestServerThatComesBackWithItsDataIsAChangedIncarnation(t *testing.T) {
+// A server that confirms only what is on disk comes back with all of it; any other may not have it.
+func TestServerThatComesBackWithItsData(t *testing.T) {
 	t.Parallel()
-	server := redistest.Start(t, "--appendonly", "yes", "--appendfsync", "always")
-	store := open(t, server.URL(), nil)
-	first := lives(t, store)
-	server.Kill()
-	server.Restart()
-	second := lives(t, store)
-	if second.Change != health.Changed || second.Previous != first.ID || second.ID == first.ID {
-		t.Errorf("got %+v after %+v", second, first)
+	for _, row := range []struct {
+		fsync    string
+		restarts redisstore.Restarts
+		want     health.Change
+		losses   int64
+	}{
+		{"always", redisstore.AutoRestarts, health.Continued, 0},
+		{"always", redisstore.WaitRestarts, health.Changed, 1},
+		{"everysec", redisstore.AutoRestarts, health.Changed, 1},
+	} {
+		t.Run(fmt.Sprint(row.fsync, " ", row.restarts), func(t *testing.T) {
+			t.Parallel()
+			server := redistest.Start(t, "--appendonly", "yes", "--appendfsync", row.fsync)
+			store := open(t, server.URL(), func(c *redisstore.Config) { c.Restarts = row.restarts })
+			first := lives(t, store)
+			server.Stop() // in order, so that the file is whole under either policy
+			server.Restart()
+			second := lives(t, store)
+			if second.Change != row.want || second.Losses != row.losses || second.ID == first.ID {
+				t.Errorf("got %+v after %+v, want %s and %d losses", second, first, row.want, row.losses)
+			}
+			other := open(t, server.URL(), func(c *redisstore.Config) { c.Restarts = row.restarts })
+			if again := lives(t, other); again != (health.Incarnation{ID: second.ID, Losses: row.losses, Change: health.Same}) {
+				t.Errorf("another store got %+v after %+v", again, second)
+			}
+		})
 	}
-	other := open(t, server.URL(), nil)
-	if again := lives(t, other); again.Change != health.Same || again.ID != second.ID {
-		t.Errorf("another store got %+v after %+v", again, second)
+}
+
+// A server without a name for its history is told as such, and not as one that stays the same.
+func TestServerThatShowsNoIncarnation(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	for fact, engine := range map[string]engines.Engine{
+		"INFO replication shows no master_replid": {Info: map[string]string{"master_replid": ""}},
+		"master_replid is " + engines.Zeros:       {Info: map[string]string{"master_replid": engines.Zeros}},
+		"master_replid is not 40 hex digits long": {Info: map[string]string{"master_replid": "not 40 hex digits long"}},
+	} {
+		proxy := engines.Start(t, server.Addr(), engine)
+		store := open(t, proxy.URL(), nil)
+		if found := lives(t, store); found != (health.Incarnation{Change: health.None, Fact: fact}) {
+			t.Errorf("got %+v, want none, for %q", found, fact)
+		}
+		_, err := tryFind(t, store, "k")
+		if !errors.Is(err, redisstore.ErrUnsuitable) || !errors.Is(err, redisstore.ErrRefused) {
+			t.Errorf("a counter where %s: got %v, want %v", fact, err, redisstore.ErrUnsuitable)
+		}
+		trusting := open(t, proxy.URL(), func(c *redisstore.Config) { c.Restarts, c.Prefix = redisstore.TrustRestarts, "trust:" })
+		mustIncr(t, trusting, fact, 1, find(t, trusting, fact), 1)
 	}
 }
 

@@ -2,7 +2,6 @@ package redisstore_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net"
 	"strings"
@@ -100,8 +99,8 @@ func TestClientIsTakenOrRefusedWithWhatMendsIt(t *testing.T) {
 func TestAllFaultsOfAClientAreReportedTogether(t *testing.T) {
 	client := redis.NewClient(&redis.Options{ReadTimeout: time.Millisecond})
 	defer client.Close()
-	_, err := redisstore.New(client, redisstore.Config{URL: "redis://h", DataDir: "/x", MaxKeys: 1, MaxBytes: 1, Ack: -1})
-	for _, says := range []string{"URL: leave it empty", "data directory", "MaxKeys", "MaxBytes", "ack -1", "Options.MaxRetries", "Options.ContextTimeoutEnabled", "Options.ReadTimeout", "Options.WriteTimeout"} {
+	_, err := redisstore.New(client, redisstore.Config{URL: "redis://h", DataDir: "/x", MaxKeys: 1, MaxBytes: 1, Ack: -2})
+	for _, says := range []string{"URL: leave it empty", "data directory", "MaxKeys", "MaxBytes", "ack -2", "Options.MaxRetries", "Options.ContextTimeoutEnabled", "Options.ReadTimeout", "Options.WriteTimeout"} {
 		if !strings.Contains(fmt.Sprint(err), says) {
 			t.Errorf("got error %v, want one that says %q", err, says)
 		}
@@ -125,7 +124,7 @@ func TestClosedStoreLeavesTheClientOpen(t *testing.T) {
 		first, second := storetest.Share(t, client, prefix), storetest.Share(t, client, prefix)
 		inbox, err := pipeline.Of(first).Subscribe(t.Context(), first.Key("test", "channel"))
 		expect.Error(t, "Subscribe", err, nil)
-		life := generationOf(t, first, "x")
+		at := find(t, first, "x")
 		expect.Error(t, "Close", first.Close(), nil)
 
 		_, _, err = inbox.Next(t.Context())
@@ -135,8 +134,8 @@ func TestClosedStoreLeavesTheClientOpen(t *testing.T) {
 		_, err = pipeline.Of(first).Subscribe(t.Context(), "x")
 		refused(t, err, redisstore.ErrClosed)
 		refused(t, first.Ping(t.Context()), redisstore.ErrClosed)
-		_, err = incrBy(t, first, "x", 1, life)
-		otherLife(t, err)
+		_, err = incrBy(t, first, "x", 1, at)
+		refused(t, err, redisstore.ErrClosed)
 		if err := client.Ping(t.Context()).Err(); err != nil {
 			t.Errorf("the client after the store was closed: %v", err)
 		}
@@ -152,23 +151,14 @@ func TestIncrementOnACallersClientKnowsItsIncarnation(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
 	store := storetest.Share(t, storetest.Client(t, server.URL()), "")
-	life := generationOf(t, store, "k")
-	mustIncr(t, store, "k", 7, life, 7)
+	at := find(t, store, "k")
+	mustIncr(t, store, "k", 7, at, 7)
 	do(t, server, "CLIENT", "KILL", "TYPE", "normal")
 	expect.Eventually(t, "a call succeeds", func() bool { _, err := number(t.Context(), store, peek, "k"); return err == nil })
-	mustIncr(t, store, "k", 1, life, 8) // another connection is no other life
+	mustIncr(t, store, "k", 1, at, 8) // another connection is no other incarnation
 	server.RestartEmpty()
-	expect.Eventually(t, "it is another life", func() bool {
-		sum, err := incrBy(t, store, "k", 1, life)
-		if err == nil {
-			t.Fatalf("the sum %d of another incarnation is given out", sum)
-		}
-		return errors.Is(err, pipeline.ErrOtherGeneration)
-	})
-	if life.Current() {
-		t.Error("the life goes on after the server has lost its data")
-	}
-	mustIncr(t, store, "again", 1, generationOf(t, store, "again"), 1)
+	nextIncarnation(t, store, "k", at)
+	mustIncr(t, store, "again", 1, find(t, store, "again"), 1)
 }
 
 // A server that hangs, or a dial that does, holds a call up no longer than the store's timeout,

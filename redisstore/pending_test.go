@@ -9,7 +9,6 @@ import (
 	"github.com/coatcheck/coatcheck/internal/redistest"
 	"github.com/coatcheck/coatcheck/internal/storetest"
 	"github.com/coatcheck/coatcheck/redisstore"
-	"github.com/coatcheck/coatcheck/scripts"
 )
 
 // pendingKey adds once.
@@ -32,22 +31,23 @@ func (p *pendingKey) Take() (pipeline.Addition, bool) {
 
 func (p *pendingKey) Done(sum int64, err error) { p.done <- result{sum, err} }
 
-// Keys in one pipeline each get what their own addition came to: a sum, that another generation has
-// begun, that the marker is gone, that the value is none; one that adds nothing gets nothing.
+// Keys in one pipeline each get what their own addition came to: a sum, that another era or
+// incarnation has begun, that the marker is gone, that the value is none; one that adds nothing gets
+// nothing.
 func TestKeysInOnePipelineAreAnsweredOneByOne(t *testing.T) {
 	server := redistest.Start(t)
 	store := storetest.Open(t, redisstore.Config{URL: server.URL()})
 	ctx := t.Context()
-	_, generation, err := pipeline.Of(store).RunFor(ctx, scripts.NameAdd, []string{"names"}, "name")
-	if err != nil {
+	at := find(t, store, "k")
+	if err := server.Client().Copy(ctx, at.Key, "other era", 0, false).Err(); err != nil {
 		t.Fatal(err)
 	}
-	for key, value := range map[string]string{"mark": "1 era x", "text": "not a number", "a": "4"} {
+	for key, value := range map[string]string{"other id": "0123456789 " + at.Era + " 0 1", "text": "not a number", "a": "4"} {
 		if err := server.Client().Set(ctx, key, value, 0).Err(); err != nil {
 			t.Fatal(err)
 		}
 	}
-	marker := pipeline.Marker{Key: "mark", Word: "era"}
+	place, marker := at.Place, at.Marker
 	rows := []struct {
 		name     string
 		addition pipeline.Addition
@@ -55,15 +55,16 @@ func TestKeysInOnePipelineAreAnsweredOneByOne(t *testing.T) {
 		sum      int64
 		err      error
 	}{
-		{"added", pipeline.Addition{Key: "a", By: 3, Generation: generation, Marker: marker}, false, 7, nil},
-		{"no integer", pipeline.Addition{Key: "text", By: 1, Generation: generation, Marker: marker}, false, 0, pipeline.ErrNotAnInteger},
-		{"another word", pipeline.Addition{Key: "b", By: 1, Generation: generation, Marker: pipeline.Marker{Key: "mark", Word: "other"}}, false, 0, pipeline.ErrOtherGeneration},
-		{"no mark", pipeline.Addition{Key: "c", By: 1, Generation: generation, Marker: pipeline.Marker{Key: "none", Word: "era"}}, false, 0, pipeline.ErrOtherGeneration},
-		{"no generation", pipeline.Addition{Key: "d", By: 1, Marker: marker}, false, 0, pipeline.ErrOtherGeneration},
-		{"adds nothing", pipeline.Addition{Key: "e", By: 1, Generation: generation, Marker: marker}, true, 0, nil},
-		{"added last", pipeline.Addition{Key: "f", By: 1, Generation: generation, Marker: marker}, false, 1, nil},
+		{"added", pipeline.Addition{Key: "a", By: 3, Place: place, Marker: marker}, false, 7, nil},
+		{"no integer", pipeline.Addition{Key: "text", By: 1, Place: place, Marker: marker}, false, 0, pipeline.ErrNotAnInteger},
+		{"another era", pipeline.Addition{Key: "b", By: 1, Place: place, Marker: pipeline.Marker{Key: "other era", Era: "1"}}, false, 0, pipeline.ErrOtherIncarnation},
+		{"another id", pipeline.Addition{Key: "b", By: 1, Place: place, Marker: pipeline.Marker{Key: "other id", Era: at.Era}}, false, 0, pipeline.ErrOtherIncarnation},
+		{"no mark", pipeline.Addition{Key: "c", By: 1, Place: place, Marker: pipeline.Marker{Key: "none", Era: at.Era}}, false, 0, pipeline.ErrOtherIncarnation},
+		{"no place", pipeline.Addition{Key: "d", By: 1, Marker: marker}, false, 0, pipeline.ErrOtherIncarnation},
+		{"adds nothing", pipeline.Addition{Key: "e", By: 1, Place: place, Marker: marker}, true, 0, nil},
+		{"added last", pipeline.Addition{Key: "f", By: 1, Place: place, Marker: marker}, false, 1, nil},
 	}
-	queue := pipeline.Of(store).Queue(generation)
+	queue := pipeline.Of(store).Queue(place)
 	keys := make([]*pendingKey, len(rows))
 	for i, row := range rows {
 		keys[i] = &pendingKey{row.addition, row.idle, make(chan result, 1), make(chan struct{})}
@@ -90,12 +91,9 @@ func TestKeysInOnePipelineAreAnsweredOneByOne(t *testing.T) {
 func TestNoKeyWaitsForAnIdleServer(t *testing.T) {
 	server := redistest.Start(t)
 	store := storetest.Open(t, redisstore.Config{URL: server.URL()})
-	_, generation, err := pipeline.Of(store).RunFor(t.Context(), scripts.NameAdd, []string{"names"}, "name")
-	if err != nil {
-		t.Fatal(err)
-	}
+	place := find(t, store, "k").Place
 	r := &pendingKey{done: make(chan result, 1), taken: make(chan struct{})}
-	if pipeline.Of(store).Queue(generation).SubmitIfBusy(r) {
+	if pipeline.Of(store).Queue(place).SubmitIfBusy(r) {
 		t.Error("submitted though no call was under way")
 	}
 	if (pipeline.Queue{}).SubmitIfBusy(r) || (pipeline.Queue{}).Submit(r) {
@@ -108,17 +106,11 @@ func TestNoKeyWaitsForAnIdleServer(t *testing.T) {
 func TestKeysShareTheirAcknowledgement(t *testing.T) {
 	server := redistest.Start(t)
 	store := storetest.Open(t, redisstore.Config{URL: server.URL()})
-	if err := server.Client().Set(t.Context(), "mark", "1 era x", 0).Err(); err != nil {
-		t.Fatal(err)
-	}
-	_, generation, err := pipeline.Of(store).RunFor(t.Context(), scripts.NameAdd, []string{"names"}, "name")
-	if err != nil {
-		t.Fatal(err)
-	}
-	queue := pipeline.Of(store.WithAck(1)).Queue(generation)
+	at := find(t, store, "k")
+	queue := pipeline.Of(store.WithAck(1)).Queue(at.Place)
 	keys := make([]*pendingKey, 3)
 	for i := range keys {
-		keys[i] = &pendingKey{addition: pipeline.Addition{Key: "k", By: 1, Generation: generation, Marker: pipeline.Marker{Key: "mark", Word: "era"}}, done: make(chan result, 1), taken: make(chan struct{})}
+		keys[i] = &pendingKey{addition: pipeline.Addition{Key: "k", By: 1, Place: at.Place, Marker: at.Marker}, done: make(chan result, 1), taken: make(chan struct{})}
 		if !queue.Submit(keys[i]) {
 			t.Fatal("the queue leads nowhere")
 		}

@@ -48,9 +48,12 @@ func TestCounters(t *testing.T) {
 	})
 }
 
-// put gives a counter's key a value that no counter writes.
+// put gives a counter's key a value that no counter writes, in a slot that is in use.
 func (c counters) put(t *testing.T, key, command string, value ...any) {
 	t.Helper()
+	if _, err := c.store.Run(t.Context(), scripts.CounterEra, []string{c.store.SlotKey("counters", "marker", key)}, "", 1000); err != nil {
+		t.Fatal(err)
+	}
 	put := &scripts.Script{
 		Name:   "test_put",
 		Source: "redis.call('DEL', KEYS[1]) if ARGV[1] then redis.call('" + command + "', KEYS[1], unpack(ARGV)) end return {'ok'}",

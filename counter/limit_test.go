@@ -34,7 +34,7 @@ func (c counters) wantHeld(t *testing.T, key string, limit, value int64) {
 // move would pass the limit, the counter hands out nothing until an operator sets it.
 func TestCounterIsHeldWhereItsMoveWouldPassTheLimit(t *testing.T) {
 	t.Parallel()
-	server := redistest.Start(t, "--appendonly", "yes", "--appendfsync", "always")
+	server := redistest.Start(t, "--appendonly", "yes", "--appendfsync", "everysec")
 	before := process(t, server.URL())
 	before.countTo(t, "short", 50)
 	before.countTo(t, "exact", 50)

@@ -1,14 +1,17 @@
 package counter_test
 
 import (
+	"fmt"
+	"net"
 	"testing"
+	"time"
 
 	"github.com/coatcheck/coatcheck/counter"
+	"github.com/coatcheck/coatcheck/internal/expect"
 	"github.com/coatcheck/coatcheck/internal/redistest"
+	"github.com/coatcheck/coatcheck/internal/testing/engines"
 	"github.com/coatcheck/coatcheck/redisstore"
 )
-
-func trusting(c *redisstore.Config, _ *counter.Config) { c.Restarts = redisstore.TrustRestarts }
 
 // An attempt that is not answered may take a value, and nothing else is left out.
 func wantSoonAfter(t *testing.T, what string, got, last int64) {
@@ -18,27 +21,171 @@ func wantSoonAfter(t *testing.T, what string, got, last int64) {
 	}
 }
 
-func TestTrustedRestartMovesNoCounter(t *testing.T) {
-	t.Parallel()
-	server := redistest.Start(t, "--appendonly", "yes", "--appendfsync", "always")
-	before := process(t, server.URL(), trusting)
-	before.countTo(t, "k", 50)
-	server.Kill()
-	server.Restart()
-	last := before.next(t, "k")
-	wantSoonAfter(t, "the next value of the process that goes on", last, 50)
-	process(t, server.URL(), trusting).gets(t, "k", last+1)
-	process(t, server.URL()).gets(t, "k", last+1+margin+1) // it trusts no restart
+func judged(restarts redisstore.Restarts) func(*redisstore.Config, *counter.Config) {
+	return func(c *redisstore.Config, _ *counter.Config) { c.Restarts = restarts }
 }
 
-func TestTrustedFailoverMovesNoCounter(t *testing.T) {
+// What was confirmed is on disk, or it is believed to be: nothing is left out, neither by the process
+// that goes on nor by one that is new. Else the counter moves.
+func TestRestartMovesACounterOnlyWhereItMayHaveLostSomething(t *testing.T) {
 	t.Parallel()
-	set := redistest.StartSentinel(t, 1)
-	before := process(t, set.URL(), trusting, acknowledged(1))
-	before.countTo(t, "k", 50)
-	old := set.Master()
-	old.Kill()
-	set.WaitForMaster(old)
-	old.Restart() // as a replica, to confirm
-	wantSoonAfter(t, "the next value after a failover", process(t, set.URL(), trusting, acknowledged(1)).next(t, "k"), 50)
+	for _, row := range []struct {
+		fsync    string
+		restarts redisstore.Restarts
+		moves    bool
+	}{
+		{"always", redisstore.AutoRestarts, false},
+		{"always", redisstore.WaitRestarts, true},
+		{"everysec", redisstore.AutoRestarts, true},
+		{"everysec", redisstore.TrustRestarts, false},
+	} {
+		t.Run(fmt.Sprint(row.fsync, " ", row.restarts), func(t *testing.T) {
+			t.Parallel()
+			server := redistest.Start(t, "--appendonly", "yes", "--appendfsync", row.fsync)
+			before := process(t, server.URL(), judged(row.restarts))
+			before.countTo(t, "k", 50)
+			server.Kill()
+			server.Restart()
+			last := before.next(t, "k")
+			if row.moves {
+				if last <= 50+margin {
+					t.Errorf("the next value of the process that goes on: got %d, want one after %d", last, 50+margin)
+				}
+			} else {
+				wantSoonAfter(t, "the next value of the process that goes on", last, 50)
+			}
+			process(t, server.URL(), judged(row.restarts)).gets(t, "k", last+1)
+			if row.restarts == redisstore.TrustRestarts {
+				process(t, server.URL()).gets(t, "k", last+1+margin+1) // it does not believe what others do
+			}
+		})
+	}
+}
+
+func TestFailoverMovesACounterOnlyWhereItMayHaveLostSomething(t *testing.T) {
+	t.Parallel()
+	for _, row := range []struct {
+		name  string
+		what  []func(*redisstore.Config, *counter.Config)
+		moves bool
+	}{
+		{"confirmed by the number of replicas", []func(*redisstore.Config, *counter.Config){acknowledged(1)}, false},
+		{"confirmed by all", []func(*redisstore.Config, *counter.Config){acknowledged(redisstore.AckAll)}, false},
+		{"confirmed by all, and no restart is believed", []func(*redisstore.Config, *counter.Config){acknowledged(1), judged(redisstore.WaitRestarts)}, false},
+		{"trusted", []func(*redisstore.Config, *counter.Config){acknowledged(1), judged(redisstore.TrustRestarts)}, false},
+		{"confirmed by none", nil, true},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			t.Parallel()
+			set := redistest.StartSentinel(t, 1)
+			before := process(t, set.URL(), row.what...)
+			before.countTo(t, "k", 50)
+			replica := set.Replicas()[0]
+			expect.Eventually(t, "the replica has it", func() bool {
+				return replica.Client().Get(t.Context(), before.store.Key("counter", "k")).Val() == "50"
+			})
+			old := set.Master()
+			old.Kill()
+			set.WaitForMaster(old)
+			old.Restart() // as a replica, to confirm
+			for _, c := range []counters{process(t, set.URL(), row.what...), before} {
+				last := c.next(t, "k")
+				if row.moves {
+					if last <= 50+margin {
+						t.Errorf("the next value after a failover: got %d, want one after %d", last, 50+margin)
+					}
+					continue
+				}
+				wantSoonAfter(t, "the next value after a failover", last, 50)
+			}
+		})
+	}
+}
+
+// A proxy leads to the replica, which was promoted, and clients keep their connections. The
+// increment that ran there first is one like any other: no value is left out.
+func TestIncrementOverAPromotionThatAllConfirmedKeepsItsValue(t *testing.T) {
+	t.Parallel()
+	for _, row := range []struct {
+		name string
+		ack  int
+		want int64
+	}{
+		{"confirmed by all", redisstore.AckAll, 6},
+		{"confirmed by none", 0, 6 + margin + 1}, // what ran there first is a gap
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			t.Parallel()
+			master, replica := redistest.Start(t), redistest.Start(t)
+			follow(t, replica, master)
+			proxy := engines.Start(t, master.Addr(), engines.Engine{})
+			c := process(t, proxy.URL(), func(c *redisstore.Config, _ *counter.Config) { c.Ack, c.AckTimeout = row.ack, 10*time.Second })
+			for value := range int64(5) {
+				c.gets(t, "k", value+1)
+			}
+			expect.Eventually(t, "the replica has it", func() bool {
+				return replica.Client().Get(t.Context(), c.store.Key("counter", "k")).Val() == "5"
+			})
+			do(t, replica, "REPLICAOF", "NO", "ONE")
+			follow(t, master, replica)
+			connections := proxy.Accepted()
+			proxy.Behind(replica.Addr())
+			c.gets(t, "k", row.want)
+			c.gets(t, "k", row.want+1)
+			expect.Equal(t, "connections that were made since", proxy.Accepted()-connections, 0)
+		})
+	}
+}
+
+// follow makes a server a replica of another, and waits until it confirms writes.
+func follow(t *testing.T, replica, master *redistest.Server) {
+	t.Helper()
+	host, port, _ := net.SplitHostPort(master.Addr())
+	do(t, replica, "REPLICAOF", host, port)
+	expect.Eventually(t, "the replica confirms writes", func() bool {
+		conn := master.Client().Conn()
+		defer conn.Close()
+		_ = conn.Set(t.Context(), "follow", "x", 0).Err()
+		n, err := conn.Wait(t.Context(), 1, time.Second).Result()
+		return err == nil && n == 1
+	})
+}
+
+// A proxy keeps clients' connections while the server after it is replaced by one with older data.
+// Nothing comes twice, to none of two processes.
+func TestNoValueTwiceWhenAProxyLeadsToOlderData(t *testing.T) {
+	t.Parallel()
+	for name, age := range map[string]func(t *testing.T, server *redistest.Server) (replace func() (addr string)){
+		"a server that starts from an old file": func(t *testing.T, server *redistest.Server) func() string {
+			do(t, server, "SAVE")
+			return func() string {
+				server.Kill()
+				server.Restart()
+				return server.Addr()
+			}
+		},
+		"a replica that was cut off": func(t *testing.T, server *redistest.Server) func() string {
+			replica := redistest.Start(t)
+			follow(t, replica, server)
+			do(t, replica, "REPLICAOF", "NO", "ONE")
+			return replica.Addr
+		},
+		"a server that is empty": func(t *testing.T, server *redistest.Server) func() string {
+			return redistest.Start(t).Addr
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			server := redistest.Start(t)
+			proxy := engines.Start(t, server.Addr(), engines.Engine{})
+			far := func(_ *redisstore.Config, c *counter.Config) { c.Margin = 100_000 }
+			load := startLoad(t, process(t, proxy.URL(), far), process(t, proxy.URL(), far))
+			replace := age(t, server)
+			load.goesOn()
+			proxy.Behind(replace())
+			load.goesOn()
+			load.end()
+			load.once(t)
+		})
+	}
 }

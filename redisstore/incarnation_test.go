@@ -2,11 +2,13 @@ package redisstore_test
 
 import (
 	"errors"
+	"fmt"
 	"testing"
 
 	"github.com/coatcheck/coatcheck/internal/expect"
 	"github.com/coatcheck/coatcheck/internal/health"
 	"github.com/coatcheck/coatcheck/internal/redistest"
+	"github.com/coatcheck/coatcheck/internal/testing/engines"
 	"github.com/coatcheck/coatcheck/redisstore"
 )
 
@@ -37,35 +39,58 @@ func TestServerThatComesBackEmptyIsANewIncarnation(t *testing.T) {
 	}
 }
 
-// A restart is a loss where Redis does not show that it kept what it had confirmed.
-func TestRestartWithItsDataContinuesWhereTheDataIsOnDiskFirst(t *testing.T) {
+// A server that confirms only what is on disk comes back with all of it; any other may not have it.
+func TestServerThatComesBackWithItsData(t *testing.T) {
 	t.Parallel()
 	for _, row := range []struct {
 		fsync    string
 		restarts redisstore.Restarts
-		change   health.Change
+		want     health.Change
 		losses   int64
 	}{
-		{"always", "", health.Continued, 0}, {"always", redisstore.WaitRestarts, health.Changed, 1}, {"always", redisstore.TrustRestarts, health.Same, 0},
-		{"everysec", "", health.Changed, 1}, {"everysec", redisstore.TrustRestarts, health.Same, 0},
+		{"always", redisstore.AutoRestarts, health.Continued, 0},
+		{"always", redisstore.WaitRestarts, health.Changed, 1},
+		{"everysec", redisstore.AutoRestarts, health.Changed, 1},
 	} {
-		t.Run(row.fsync+" "+string(row.restarts), func(t *testing.T) {
+		t.Run(fmt.Sprint(row.fsync, " ", row.restarts), func(t *testing.T) {
 			t.Parallel()
 			server := redistest.Start(t, "--appendonly", "yes", "--appendfsync", row.fsync)
-			config := func(c *redisstore.Config) { c.Restarts = row.restarts }
-			store := open(t, server.URL(), config)
+			store := open(t, server.URL(), func(c *redisstore.Config) { c.Restarts = row.restarts })
 			first := lives(t, store)
-			server.Stop()
+			server.Stop() // in order, so that the file is whole under either policy
 			server.Restart()
 			second := lives(t, store)
-			if second.Change != row.change || second.Losses != row.losses || second.ID == first.ID != (row.restarts == redisstore.TrustRestarts) {
-				t.Errorf("after a restart with its data: got %+v after %+v, want change %s and %d losses", second, first, row.change, row.losses)
+			if second.Change != row.want || second.Losses != row.losses || second.ID == first.ID {
+				t.Errorf("got %+v after %+v, want %s and %d losses", second, first, row.want, row.losses)
 			}
-			other := open(t, server.URL(), config)
-			if again := lives(t, other); again.Change != health.Same || again.ID != second.ID || again.Losses != row.losses {
+			other := open(t, server.URL(), func(c *redisstore.Config) { c.Restarts = row.restarts })
+			if again := lives(t, other); again != (health.Incarnation{ID: second.ID, Losses: row.losses, Change: health.Same}) {
 				t.Errorf("another store got %+v after %+v", again, second)
 			}
 		})
+	}
+}
+
+// A server without a name for its history is told as such, and not as one that stays the same.
+func TestServerThatShowsNoIncarnation(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	for fact, engine := range map[string]engines.Engine{
+		"INFO replication shows no master_replid": {Info: map[string]string{"master_replid": ""}},
+		"master_replid is " + engines.Zeros:       {Info: map[string]string{"master_replid": engines.Zeros}},
+		"master_replid is not 40 hex digits long": {Info: map[string]string{"master_replid": "not 40 hex digits long"}},
+	} {
+		proxy := engines.Start(t, server.Addr(), engine)
+		store := open(t, proxy.URL(), nil)
+		if found := lives(t, store); found != (health.Incarnation{Change: health.None, Fact: fact}) {
+			t.Errorf("got %+v, want none, for %q", found, fact)
+		}
+		_, err := tryFind(t, store, "k")
+		if !errors.Is(err, redisstore.ErrUnsuitable) || !errors.Is(err, redisstore.ErrRefused) {
+			t.Errorf("a counter where %s: got %v, want %v", fact, err, redisstore.ErrUnsuitable)
+		}
+		trusting := open(t, proxy.URL(), func(c *redisstore.Config) { c.Restarts, c.Prefix = redisstore.TrustRestarts, "trust:" })
+		mustIncr(t, trusting, fact, 1, find(t, trusting, fact), 1)
 	}
 }
 

@@ -2,6 +2,7 @@ package redisstore_test
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -16,47 +17,81 @@ import (
 	"github.com/coatcheck/coatcheck/scripts"
 )
 
-// opened is where and under which marker a counter was found in order.
-type opened struct {
-	place  pipeline.Place
-	marker pipeline.Marker
+// found is where a script has found a counter in order, and what an increment of it depends on.
+type found struct {
+	pipeline.Place
+	pipeline.Marker
+
+	value string // of the counter, "" without one
+	id    string // the incarnation that is noted
+	moved bool   // past what may have been lost
 }
 
-// openOf opens the counter of a name, which is then in order.
-func openOf(t testing.TB, store *redisstore.Store, name string) opened {
+// margin is how far a counter moves after a loss.
+const margin = 1000
+
+// tryFind opens a counter, which knows nothing of earlier eras.
+func tryFind(t testing.TB, store *redisstore.Store, name string) (f found, err error) {
 	t.Helper()
-	var found opened
-	expect.Eventually(t, "a counter is opened", func() bool {
-		marker := store.SlotKey("tests", "marker", name)
-		words, place, err := pipeline.Of(store).RunAt(t.Context(), scripts.CounterOpen, []string{store.Key("test", name), store.Key("test", name, "record"), marker},
-			"", "", "", 1000, "past", "", 1000, 0, "", "")
-		if err != nil || words[0] != "ok" {
-			return false
-		}
-		found = opened{place, pipeline.Marker{Key: marker, Era: words[3]}}
-		return true
+	f.Key = store.Key("marker", name)
+	keys := []string{store.Key("test", name), store.Key("record", name), f.Key}
+	words, place, err := pipeline.Of(store).RunAt(t.Context(), scripts.CounterOpen, keys, "", "", "", margin, "past", "", 0, 0, "", "")
+	if err != nil {
+		return f, err
+	}
+	reply := scripts.Reply(words)
+	if reply.Word() != "ok" {
+		t.Fatalf("counter_open of %s: got %v, want ok", name, words)
+	}
+	f.Place, f.value, f.Era, f.moved, f.id = place, words[1], words[3], words[6] == "1", words[7]
+	return f, nil
+}
+
+// find opens a counter as soon as the server answers.
+func find(t testing.TB, store *redisstore.Store, name string) (f found) {
+	t.Helper()
+	expect.Eventually(t, "counter "+name+" is opened", func() bool {
+		var err error
+		f, err = tryFind(t, store, name)
+		return err == nil
 	})
-	return found
+	return f
 }
 
-func incrBy(t testing.TB, store *redisstore.Store, name string, by int64, at opened) (int64, error) {
+func incrBy(t testing.TB, store *redisstore.Store, name string, by int64, at found) (int64, error) {
 	t.Helper()
-	return pipeline.Of(store).IncrBy(t.Context(), store.Key("test", name), by, at.place, at.marker)
+	return pipeline.Of(store).IncrBy(t.Context(), store.Key("test", name), by, at.Place, at.Marker)
 }
 
 // mustIncr adds and fails the test unless the sum is as wanted.
-func mustIncr(t testing.TB, store *redisstore.Store, name string, by int64, life opened, want int64) {
+func mustIncr(t testing.TB, store *redisstore.Store, name string, by int64, at found, want int64) {
 	t.Helper()
-	if sum, err := incrBy(t, store, name, by, life); err != nil || sum != want {
-		t.Fatalf("got %d, %v, want %d", sum, err, want)
+	if sum, err := incrBy(t, store, name, by, at); err != nil || sum != want {
+		t.Fatalf("IncrBy %s by %d: got %d, %v, want %d", name, by, sum, err, want)
 	}
 }
 
-func otherLife(t testing.TB, err error) {
+func otherIncarnation(t testing.TB, err error) {
 	t.Helper()
 	if !errors.Is(err, pipeline.ErrOtherIncarnation) || !errors.Is(err, redisstore.ErrRefused) || errors.Is(err, redisstore.ErrUnknownOutcome) {
 		t.Fatalf("got %v, want %v", err, pipeline.ErrOtherIncarnation)
 	}
+}
+
+// nextIncarnation adds until the server answers, and fails the test if a sum of it is given out.
+func nextIncarnation(t testing.TB, store *redisstore.Store, name string, at found) *pipeline.UnconfirmedError {
+	t.Helper()
+	var answer error
+	expect.Eventually(t, "an increment is refused as one of another incarnation", func() bool {
+		sum, err := incrBy(t, store, name, 1, at)
+		if err == nil {
+			t.Fatalf("the sum %d of another incarnation is given out", sum)
+		}
+		answer = err
+		return errors.Is(err, pipeline.ErrOtherIncarnation)
+	})
+	unconfirmed, _ := errors.AsType[*pipeline.UnconfirmedError](answer)
+	return unconfirmed
 }
 
 func TestIncrByOnEveryKindOfStore(t *testing.T) {
@@ -70,15 +105,15 @@ func TestIncrByOnACallersClient(t *testing.T) {
 }
 
 func incrOnEveryKind(t *testing.T, store *redisstore.Store) {
-	_, err := incrBy(t, store, "k", 1, opened{})
-	otherLife(t, err)
-	life := openOf(t, store, "k")
-	mustIncr(t, store, "k", 1, life, 1)
-	mustIncr(t, store, "k", 9007199254740992, life, 9007199254740993)
-	mustIncr(t, store, "k", -9007199254740993, life, 0)
-	mustIncr(t, store, "k", 9223372036854775807, life, 9223372036854775807)
+	_, err := incrBy(t, store, "k", 1, found{})
+	otherIncarnation(t, err)
+	at := find(t, store, "k")
+	mustIncr(t, store, "k", 1, at, 1)
+	mustIncr(t, store, "k", 9007199254740992, at, 9007199254740993)
+	mustIncr(t, store, "k", -9007199254740993, at, 0)
+	mustIncr(t, store, "k", 9223372036854775807, at, 9223372036854775807)
 	for range 2 {
-		_, err := incrBy(t, store, "k", 1, life)
+		_, err := incrBy(t, store, "k", 1, at)
 		expect.Error(t, "IncrBy beyond the greatest integer", err, pipeline.ErrOverflow)
 		expect.Error(t, "IncrBy beyond the greatest integer", err, redisstore.ErrRefused)
 	}
@@ -94,22 +129,26 @@ func incrOnEveryKind(t *testing.T, store *redisstore.Store) {
 		if err := spoil(); err != nil {
 			t.Fatal(err)
 		}
-		_, err := incrBy(t, store, "k", 1, life)
+		_, err := incrBy(t, store, "k", 1, at)
 		expect.Error(t, "IncrBy of what is no integer", err, pipeline.ErrNotAnInteger)
 		expect.Error(t, "IncrBy of what is no integer", err, redisstore.ErrRefused)
 	}
+	if _, err := store.Run(t.Context(), text, []string{store.Key("test", "k")}, "1"); err != nil {
+		t.Fatal(err)
+	}
+	mustIncr(t, store, "k", 1, at, 2) // a refusal changes nothing
 	manyIncr(t, store)
 }
 
 // manyIncr has callers share round trips.
 func manyIncr(t *testing.T, store *redisstore.Store) {
-	life := openOf(t, store, "many")
+	at := find(t, store, "many")
 	var told history
 	var all sync.WaitGroup
 	for range 64 {
 		all.Go(func() {
 			for range 8 {
-				sum, err := incrBy(t, store, "many", 1, life)
+				sum, err := incrBy(t, store, "many", 1, at)
 				if err != nil {
 					t.Error(err)
 					return
@@ -124,73 +163,134 @@ func manyIncr(t *testing.T, store *redisstore.Store) {
 	}
 }
 
-func TestSumOfAnotherIncarnationIsNotGivenOut(t *testing.T) {
+// Another connection is no other incarnation. A restart is one, of a server that keeps nothing on
+// disk by itself: what a file brought back counts for a loss.
+func TestSumsEndWithTheIncarnationAndOnlyThen(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
 	store := open(t, server.URL(), nil)
-	first := openOf(t, store, "k")
+	first := find(t, store, "k")
 	warm(t, store, 32) // as many connections as the pool may have
 	do(t, server, "CLIENT", "KILL", "TYPE", "normal")
 	expect.Eventually(t, "a call succeeds", func() bool { _, err := number(t.Context(), store, peek, "k"); return err == nil })
-	mustIncr(t, store, "k", 1, first, 1) // another connection is no other incarnation
+	expect.Equal(t, "the era after the connections were cut", find(t, store, "k").Era, first.Era)
+	mustIncr(t, store, "k", 1, first, 1)
 	do(t, server, "SAVE")
-	for _, again := range []func(){server.Restart, server.RestartEmpty} {
-		at := openOf(t, store, "k")
+	for _, row := range []struct {
+		name  string
+		again func()
+		keeps bool
+	}{
+		{"from a file", server.Restart, true}, {"with nothing", server.RestartEmpty, false},
+	} {
+		before := find(t, store, "k")
 		server.Kill()
-		again()
-		expect.Eventually(t, "the sum is not the caller's", func() bool {
-			_, err := incrBy(t, store, "k", 1, at)
-			if err == nil {
-				t.Fatal("a sum of another incarnation is given out")
-			}
-			return errors.Is(err, pipeline.ErrOtherIncarnation)
-		})
-		if now := openOf(t, store, "k"); now.marker == at.marker {
-			t.Errorf("the era after a restart that may have lost something: got that of before, %+v", now.marker)
+		row.again()
+		unconfirmed := nextIncarnation(t, store, "k", before)
+		expect.Equal(t, "restart "+row.name+": the sum may turn out to be the caller's", unconfirmed != nil, row.keeps)
+		now := find(t, store, "k")
+		if now.Era == before.Era || now.id == before.id {
+			t.Errorf("restart %s: got the era %s of %s, want another than %s of %s", row.name, now.Era, now.id, before.Era, before.id)
+		}
+		if row.keeps {
+			expect.Equal(t, "restart "+row.name+": the counter has moved", now.moved, true)
+		}
+		_, err := incrBy(t, store, "k", 1, before)
+		otherIncarnation(t, err)
+		if _, err := incrBy(t, store, "k", 1, now); err != nil {
+			t.Errorf("restart %s: IncrBy in the new era: %v", row.name, err)
 		}
 	}
 }
 
-// A sum that was added in an incarnation that is not noted comes with it, so that a script can tell
-// whether that one continues the noted one.
-func TestSumOfARenamedHistoryIsUnconfirmed(t *testing.T) {
+// A marker that is gone, or is another, puts the sum to no use, and so does a server that is reached
+// by a connection that was made before.
+func TestIncrByBesideAnotherMarkerIsNobodys(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
 	store := open(t, server.URL(), nil)
-	at := openOf(t, store, "k")
+	at := find(t, store, "k")
 	mustIncr(t, store, "k", 1, at, 1)
-	do(t, server, "DEBUG", "CHANGE-REPL-ID")
-	_, err := incrBy(t, store, "k", 1, at)
-	unconfirmed, is := errors.AsType[*pipeline.UnconfirmedError](err)
-	if !is || unconfirmed.Sum != 2 {
-		t.Fatalf("IncrBy after the server has renamed its history: got %v, want an UnconfirmedError with the sum 2", err)
+	text, err := server.Client().Get(t.Context(), at.Key).Result()
+	expect.Error(t, "GET of the marker", err, nil)
+	noted, rest, _ := strings.Cut(text, " ")
+	_, cover, _ := strings.Cut(noted, ":")
+	for _, row := range []struct {
+		name, marker string
+		sum          int64 // that is not confirmed, 0 = none
+	}{
+		{"as it was", text, -1},
+		{"gone", "", 0},
+		{"another era", noted + " 1 0 1", 0},
+		{"another id", strings.Repeat("0a", 20) + ":" + cover + " " + rest, 5},
+		{"an id alone", at.id + " " + rest, -1},
+		{"restored", "restored " + rest, 7},
+		{"nonsense", "nonsense", 0},
+	} {
+		do(t, server, "SET", at.Key, row.marker)
+		if row.marker == "" {
+			do(t, server, "DEL", at.Key)
+		}
+		sum, err := incrBy(t, store, "k", 1, at)
+		if row.sum < 0 {
+			expect.Error(t, "IncrBy beside a marker "+row.name, err, nil)
+			continue
+		}
+		otherIncarnation(t, err)
+		unconfirmed, _ := errors.AsType[*pipeline.UnconfirmedError](err)
+		if is := unconfirmed != nil; is != (row.sum > 0) || is && (unconfirmed.Sum != row.sum || unconfirmed.ID != at.id) {
+			t.Errorf("IncrBy beside a marker %s: got %d, %+v, want a sum to confirm of %d in %s", row.name, sum, unconfirmed, row.sum, at.id)
+		}
 	}
-	again := openOf(t, store, "k")
-	if again.marker != at.marker {
-		t.Errorf("the era after the server has only renamed its history: got %+v, want that of before, %+v", again.marker, at.marker)
-	}
-	mustIncr(t, store, "k", 1, again, 3)
 }
 
-func TestFailoverBeginsALife(t *testing.T) {
+// Without a replica that confirms, a promotion may have lost something.
+func TestFailoverBeginsAnEra(t *testing.T) {
 	t.Parallel()
 	set := redistest.StartSentinel(t, 2)
 	store := open(t, set.URL(), func(c *redisstore.Config) { c.Timeout = 5 * time.Second })
-	life := openOf(t, store, "k")
-	mustIncr(t, store, "k", 1, life, 1)
+	before := find(t, store, "k")
+	mustIncr(t, store, "k", 1, before, 1)
 	old := set.Master()
 	old.Kill()
 	set.WaitForMaster(old)
-	expect.Eventually(t, "it is another life", func() bool {
-		_, err := incrBy(t, store, "k", 1, life)
-		if err == nil {
-			t.Fatal("a sum of another master is given out")
-		}
-		return errors.Is(err, pipeline.ErrOtherIncarnation)
-	})
-	now := openOf(t, store, "k")
+	nextIncarnation(t, store, "k", before)
+	now := find(t, store, "k")
+	if now.Era == before.Era {
+		t.Errorf("the era after a failover without acknowledgement: got %s again, want another", now.Era)
+	}
 	if _, err := incrBy(t, store, "k", 1, now); err != nil {
 		t.Error(err)
+	}
+}
+
+// Where every replica confirms, a promotion goes on with the era, and the sum of an increment that
+// went over it is one of this counter.
+func TestFailoverThatAllConfirmedGoesOn(t *testing.T) {
+	t.Parallel()
+	for name, ack := range map[string]int{"all": redisstore.AckAll, "the number": 2} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			set := redistest.StartSentinel(t, 2)
+			store := open(t, set.URL(), func(c *redisstore.Config) { c.Timeout, c.AckTimeout, c.Ack = 10*time.Second, 5*time.Second, ack })
+			before := find(t, store, "k")
+			mustIncr(t, store, "k", 1, before, 1)
+			old := set.Master()
+			old.Kill()
+			set.WaitForMaster(old)
+			old.Restart() // as a replica: without it nothing is confirmed by all
+			unconfirmed := nextIncarnation(t, store, "k", before)
+			if unconfirmed == nil {
+				t.Fatal("the sum of an increment over a promotion is lost, want one that can be confirmed")
+			}
+			now := find(t, store, "k")
+			if now.Era != before.Era || now.moved || now.id != unconfirmed.ID || now.value != fmt.Sprint(unconfirmed.Sum) {
+				t.Errorf("after a promotion: got %+v, want the era %s of %s, and the counter at %d", now, before.Era, unconfirmed.ID, unconfirmed.Sum)
+			}
+			if _, err := incrBy(t, store, "k", 1, now); err != nil {
+				t.Error(err)
+			}
+		})
 	}
 }
 
@@ -198,21 +298,30 @@ func TestIncrByOfASlotThatMovesAddsNothingWhereItWas(t *testing.T) {
 	t.Parallel()
 	cluster := redistest.StartCluster(t, 3, 0)
 	store := open(t, cluster.URL(), nil)
-	life := openOf(t, store, "here")
-	mustIncr(t, store, "here", 5, life, 5)
+	before := find(t, store, "here")
+	mustIncr(t, store, "here", 5, before, 5)
 	m := cluster.StartMove(store.Key("test", "here"))
 	m.Key(store.Key("test", "here"))
-	_, err := incrBy(t, store, "here", 1, life) // ASK
-	otherLife(t, err)
-	m.Key(life.marker.Key)
-	m.Finish()
-	_, err = incrBy(t, store, "here", 1, life) // MOVED
-	otherLife(t, err)
-	moved := openOf(t, store, "here")
-	if moved.marker != life.marker {
-		t.Errorf("the era of a slot that was moved from a node that lives: got %+v, want that of before, %+v", moved.marker, life.marker)
+	_, err := incrBy(t, store, "here", 1, before) // ASK
+	otherIncarnation(t, err)
+	asked := before
+	_, asked.Place, err = pipeline.Of(store).RunAt(t.Context(), peek, []string{store.Key("test", "here")})
+	expect.Error(t, "a script on the key that has moved", err, nil)
+	_, err = incrBy(t, store, "here", 1, asked) // its marker has not moved
+	otherIncarnation(t, err)
+	m.Key(before.Key)
+	_, err = incrBy(t, store, "here", 1, asked) // the marker is that of another server
+	if unconfirmed, is := errors.AsType[*pipeline.UnconfirmedError](err); !is || unconfirmed.Sum != 7 || unconfirmed.ID == before.id {
+		t.Errorf("IncrBy after the counter and its marker moved: got %v, want a sum of 7 to confirm", err)
 	}
-	mustIncr(t, store, "here", 1, moved, 6)
+	m.Finish()
+	_, err = incrBy(t, store, "here", 1, before) // MOVED
+	otherIncarnation(t, err)
+	moved := find(t, store, "here")
+	if moved.Era != before.Era || moved.value != "7" || moved.id == before.id {
+		t.Errorf("after the slot has moved: got %+v, want the era %s and the value 7 under another id than %s", moved, before.Era, before.id)
+	}
+	mustIncr(t, store, "here", 1, moved, 8)
 }
 
 func TestClassesOfErrorsOfIncrBy(t *testing.T) {
@@ -227,20 +336,20 @@ func TestClassesOfErrorsOfIncrBy(t *testing.T) {
 		return redistest.Fate(fate.Load()), nil
 	})
 	store := open(t, proxy.URL(), func(c *redisstore.Config) { c.AckTimeout = 20 * time.Millisecond })
-	life := openOf(t, store, "k")
+	at := find(t, store, "k")
 	for _, row := range []redistest.Fate{redistest.CutBefore, redistest.CutAfter, redistest.Swallow} {
 		fate.Store(int32(row))
 		before := seen.Load()
-		_, err := pipeline.Of(store).IncrBy(hurried(t), store.Key("test", "k"), 1, life.place, life.marker)
+		_, err := pipeline.Of(store).IncrBy(hurried(t), store.Key("test", "k"), 1, at.Place, at.Marker)
 		unknown(t, err)
 		if n := seen.Load() - before; n != 1 {
 			t.Errorf("it was sent %d times", n)
 		}
 	}
 	fate.Store(int32(redistest.Pass))
-	mustIncr(t, store, "k", 1, life, 2)
+	mustIncr(t, store, "k", 1, at, 2)
 
-	_, err := incrBy(t, store.WithAck(1), "k", 1, life)
+	_, err := incrBy(t, store.WithAck(1), "k", 1, at)
 	var short *redisstore.ShortfallError
 	if unknown(t, err); !errors.As(err, &short) || short.Want != 1 {
 		t.Errorf("IncrBy without a replica: got error %v, want a ShortfallError of 1", err)
@@ -251,16 +360,16 @@ func TestClassesOfErrorsOfIncrBy(t *testing.T) {
 		"NOPERM":     {{"ACL", "SETUSER", "default", "-incrby"}, {"ACL", "SETUSER", "default", "+@all"}},
 	} {
 		do(t, server, fault[0]...)
-		_, err := incrBy(t, store, "k", 1, life)
+		_, err := incrBy(t, store, "k", 1, at)
 		if refused(t, err); !strings.Contains(err.Error(), says) {
 			t.Errorf("got %v, want %s", err, says)
 		}
 		do(t, server, fault[1]...)
 	}
-	mustIncr(t, store, "k", 1, life, 4)
+	mustIncr(t, store, "k", 1, at, 4)
 	server.Kill()
 	expect.Eventually(t, "nothing can be sent", func() bool {
-		_, err := incrBy(t, store, "k", 1, life)
+		_, err := incrBy(t, store, "k", 1, at)
 		return errors.Is(err, redisstore.ErrUnavailable)
 	})
 }

@@ -85,10 +85,7 @@ func TestObserversAreToldOfEveryCall(t *testing.T) {
 	first.take(t)
 	second.take(t)
 
-	at := openOf(t, store, "k")
-	first.take(t)
-	second.take(t)
-	_, err := store.Run(ctx, scripts.Incarnation, []string{store.Key("incarnation", "store")})
+	at, err := tryFind(t, store, "k")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -98,9 +95,9 @@ func TestObserversAreToldOfEveryCall(t *testing.T) {
 	}
 	_, refusal := incrBy(t, store, "text", 1, at)
 	want := []observe.Call{
-		{Op: "incarnation", N: 1, Word: "new", Together: 1}, {Op: observe.OpIncrBy, N: 1, Together: 1}, {Op: observe.OpIncrBy, N: 1, Err: refusal, Together: 1},
+		{Op: "counter_open", N: 1, Word: "ok", Together: 1}, {Op: observe.OpIncrBy, N: 1, Together: 1}, {Op: observe.OpIncrBy, N: 1, Err: refusal, Together: 1},
 	}
-	if !slices.Equal(first.marked, []bool{true, true, true}) || !slices.Equal(first.began, []string{"incarnation", "incrby", "incrby"}) {
+	if !slices.Equal(first.marked, []bool{true, true, true}) || !slices.Equal(first.began, []string{"counter_open", "incrby", "incrby"}) {
 		t.Errorf("calls ended with contexts that were begun %v for %v", first.marked, first.began)
 	}
 	for _, w := range []*watcher{first, second} {
@@ -118,10 +115,7 @@ func TestObserversAreToldOfEveryCall(t *testing.T) {
 		t.Errorf("%d other incarnations of one server", first.lives)
 	}
 	server.RestartEmpty()
-	expect.Eventually(t, "the store answers again", func() bool {
-		_, err := store.Continuity(ctx)
-		return err == nil
-	})
+	nextIncarnation(t, store, "k", at)
 	if first.lives != 1 || second.lives != 1 {
 		t.Errorf("another server was noticed %d and %d times", first.lives, second.lives)
 	}
@@ -133,15 +127,15 @@ func TestObserversAreToldOfKeysTogether(t *testing.T) {
 	server := redistest.Start(t)
 	watch := &watcher{}
 	store := storetest.Open(t, redisstore.Config{URL: server.URL(), Observers: []observe.Observer{watch}})
-	at := openOf(t, store, "k")
+	at := find(t, store, "k")
 	if err := server.Client().Set(t.Context(), "text", "text", 0).Err(); err != nil {
 		t.Fatal(err)
 	}
 	watch.take(t)
-	queue := pipeline.Of(store).Queue(at.place)
+	queue := pipeline.Of(store).Queue(at.Place)
 	pending := make([]*pendingKey, 5)
 	for i, key := range []string{"a", "b", "text", "c", "d"} {
-		pending[i] = &pendingKey{pipeline.Addition{Key: key, By: 1, Place: at.place, Marker: at.marker}, false, make(chan result, 1), make(chan struct{})}
+		pending[i] = &pendingKey{pipeline.Addition{Key: key, By: 1, Place: at.Place, Marker: at.Marker}, false, make(chan result, 1), make(chan struct{})}
 		queue.Submit(pending[i])
 	}
 	for _, p := range pending {

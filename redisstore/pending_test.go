@@ -31,18 +31,23 @@ func (p *pendingKey) Take() (pipeline.Addition, bool) {
 
 func (p *pendingKey) Done(sum int64, err error) { p.done <- result{sum, err} }
 
-// Keys in one pipeline each get what their own addition came to: a sum, that another era has
-// begun, that the marker is gone, that the value is none; one that adds nothing gets nothing.
+// Keys in one pipeline each get what their own addition came to: a sum, that another era or
+// incarnation has begun, that the marker is gone, that the value is none; one that adds nothing gets
+// nothing.
 func TestKeysInOnePipelineAreAnsweredOneByOne(t *testing.T) {
 	server := redistest.Start(t)
 	store := storetest.Open(t, redisstore.Config{URL: server.URL()})
 	ctx := t.Context()
-	at := openOf(t, store, "k")
-	for key, value := range map[string]string{"text": "not a number", "a": "4"} {
+	at := find(t, store, "k")
+	if err := server.Client().Copy(ctx, at.Key, "other era", 0, false).Err(); err != nil {
+		t.Fatal(err)
+	}
+	for key, value := range map[string]string{"other id": "0123456789 " + at.Era + " 0 1", "text": "not a number", "a": "4"} {
 		if err := server.Client().Set(ctx, key, value, 0).Err(); err != nil {
 			t.Fatal(err)
 		}
 	}
+	place, marker := at.Place, at.Marker
 	rows := []struct {
 		name     string
 		addition pipeline.Addition
@@ -50,15 +55,16 @@ func TestKeysInOnePipelineAreAnsweredOneByOne(t *testing.T) {
 		sum      int64
 		err      error
 	}{
-		{"added", pipeline.Addition{Key: "a", By: 3, Place: at.place, Marker: at.marker}, false, 7, nil},
-		{"no integer", pipeline.Addition{Key: "text", By: 1, Place: at.place, Marker: at.marker}, false, 0, pipeline.ErrNotAnInteger},
-		{"another era", pipeline.Addition{Key: "b", By: 1, Place: at.place, Marker: pipeline.Marker{Key: at.marker.Key, Era: "1"}}, false, 0, pipeline.ErrOtherIncarnation},
-		{"no mark", pipeline.Addition{Key: "c", By: 1, Place: at.place, Marker: pipeline.Marker{Key: "none", Era: at.marker.Era}}, false, 0, pipeline.ErrOtherIncarnation},
-		{"no place", pipeline.Addition{Key: "d", By: 1, Marker: at.marker}, false, 0, pipeline.ErrOtherIncarnation},
-		{"adds nothing", pipeline.Addition{Key: "e", By: 1, Place: at.place, Marker: at.marker}, true, 0, nil},
-		{"added last", pipeline.Addition{Key: "f", By: 1, Place: at.place, Marker: at.marker}, false, 1, nil},
+		{"added", pipeline.Addition{Key: "a", By: 3, Place: place, Marker: marker}, false, 7, nil},
+		{"no integer", pipeline.Addition{Key: "text", By: 1, Place: place, Marker: marker}, false, 0, pipeline.ErrNotAnInteger},
+		{"another era", pipeline.Addition{Key: "b", By: 1, Place: place, Marker: pipeline.Marker{Key: "other era", Era: "1"}}, false, 0, pipeline.ErrOtherIncarnation},
+		{"another id", pipeline.Addition{Key: "b", By: 1, Place: place, Marker: pipeline.Marker{Key: "other id", Era: at.Era}}, false, 0, pipeline.ErrOtherIncarnation},
+		{"no mark", pipeline.Addition{Key: "c", By: 1, Place: place, Marker: pipeline.Marker{Key: "none", Era: at.Era}}, false, 0, pipeline.ErrOtherIncarnation},
+		{"no place", pipeline.Addition{Key: "d", By: 1, Marker: marker}, false, 0, pipeline.ErrOtherIncarnation},
+		{"adds nothing", pipeline.Addition{Key: "e", By: 1, Place: place, Marker: marker}, true, 0, nil},
+		{"added last", pipeline.Addition{Key: "f", By: 1, Place: place, Marker: marker}, false, 1, nil},
 	}
-	queue := pipeline.Of(store).Queue(at.place)
+	queue := pipeline.Of(store).Queue(place)
 	keys := make([]*pendingKey, len(rows))
 	for i, row := range rows {
 		keys[i] = &pendingKey{row.addition, row.idle, make(chan result, 1), make(chan struct{})}
@@ -85,9 +91,9 @@ func TestKeysInOnePipelineAreAnsweredOneByOne(t *testing.T) {
 func TestNoKeyWaitsForAnIdleServer(t *testing.T) {
 	server := redistest.Start(t)
 	store := storetest.Open(t, redisstore.Config{URL: server.URL()})
-	at := openOf(t, store, "k")
+	place := find(t, store, "k").Place
 	r := &pendingKey{done: make(chan result, 1), taken: make(chan struct{})}
-	if pipeline.Of(store).Queue(at.place).SubmitIfBusy(r) {
+	if pipeline.Of(store).Queue(place).SubmitIfBusy(r) {
 		t.Error("submitted though no call was under way")
 	}
 	if (pipeline.Queue{}).SubmitIfBusy(r) || (pipeline.Queue{}).Submit(r) {
@@ -100,11 +106,11 @@ func TestNoKeyWaitsForAnIdleServer(t *testing.T) {
 func TestKeysShareTheirAcknowledgement(t *testing.T) {
 	server := redistest.Start(t)
 	store := storetest.Open(t, redisstore.Config{URL: server.URL()})
-	at := openOf(t, store, "k")
-	queue := pipeline.Of(store.WithAck(1)).Queue(at.place)
+	at := find(t, store, "k")
+	queue := pipeline.Of(store.WithAck(1)).Queue(at.Place)
 	keys := make([]*pendingKey, 3)
 	for i := range keys {
-		keys[i] = &pendingKey{addition: pipeline.Addition{Key: "k", By: 1, Place: at.place, Marker: at.marker}, done: make(chan result, 1), taken: make(chan struct{})}
+		keys[i] = &pendingKey{addition: pipeline.Addition{Key: "k", By: 1, Place: at.Place, Marker: at.Marker}, done: make(chan result, 1), taken: make(chan struct{})}
 		if !queue.Submit(keys[i]) {
 			t.Fatal("the queue leads nowhere")
 		}

@@ -38,7 +38,7 @@ func TestTrustedRestartQuarantinesNoPool(t *testing.T) {
 	_, err := trusting.Renew(t.Context(), first, 0)
 	expect.Error(t, "renewing the lease of before", err, nil)
 
-	_, err = on(redisstore.AutoRestarts).Acquire(t.Context(), "p", of(2))
+	_, err = on(redisstore.WaitRestarts).Acquire(t.Context(), "p", of(2))
 	expect.Error(t, "acquiring without trust", err, workerlease.ErrQuarantined)
 	_, err = trusting.Acquire(t.Context(), "p", of(2))
 	expect.Error(t, "acquiring after a process that waits", err, workerlease.ErrQuarantined)

@@ -19,8 +19,9 @@ type Observer interface {
 	CallEnded(ctx context.Context, call Call)
 	// BatchEnded is called after each round trip that carried calls.
 	BatchEnded(batch Batch)
-	// IncarnationChanged is called when a connection has found another incarnation of a server than
-	// those before it: a failover, or a restart without the last data.
+	// IncarnationChanged is called when a server shows another incarnation than the last time that
+	// it was asked: a failover, a restart, or a history that was renamed. An increment asks each
+	// time, and what other calls depend on is asked for every ten seconds.
 	IncarnationChanged()
 }
 

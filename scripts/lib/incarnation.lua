@@ -129,11 +129,9 @@ local function why_of(noted)
   return why ~= '' and why or 'other'
 end
 
--- is_same reports whether a word was noted in this incarnation, or counts as if it were.
+-- is_same reports whether a word was noted in this incarnation, and says all that there is to note,
+-- so that a script may go on without noting anything.
 local function is_same(noted, facts)
   local at = standing(noted, facts)
-  if facts.mode == 'trust' or at.refusal then
-    return at.same or false
-  end
-  return at.same and string.sub(at.word, 1, 40) == string.sub(noted, 1, 40)
+  return not at.refusal and at.same and at.word == noted
 end

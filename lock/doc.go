@@ -61,8 +61,5 @@
 //	held -- not confirmed in time ----------> ErrLost, ErrDeadline
 //	held -- broken, expired, other holder --> ErrLost, at the next renewal
 //
-// [QuorumLocks] are exclusive locks that a majority of independent servers grants, without a queue:
-// their additional promises and requirements are in their own documentation.
-//
 // [Locks] has the queue and handing on within a process.
 package lock

@@ -16,9 +16,6 @@ type Lock struct {
 	keeper *keepalive.Keeper
 	first  Grant // its grant at the beginning
 
-	// gives a quorum's lock back, which has none of the next three; else nil. A program without
-	// quorums does not link them
-	leave func(ctx context.Context) error
 	locks *Locks
 	lease *lease
 	turn  int // how often the lease was handed on before
@@ -100,12 +97,9 @@ func (k *Lock) renew(ctx context.Context) error {
 // Name is the lock's name.
 func (k *Lock) Name() string { return k.first.Name }
 
-// Token is the secret that proves the grant, until the release, on each server of a quorum. Reading
-// it ends handing on of this lock within the process, since others may know the token from then on.
+// Token is the secret that proves the grant, until the release. Reading it ends handing on of
+// this lock within the process, since others may know the token from then on.
 func (k *Lock) Token() string {
-	if k.leave != nil {
-		return k.first.Token
-	}
 	if token := k.locks.queues.token(k); token != "" {
 		return token
 	}
@@ -114,26 +108,22 @@ func (k *Lock) Token() string {
 
 // Fence is a number that is larger than that of every earlier grant of this lock. Send it to the
 // resource with every write, so that the resource can refuse a holder that was overtaken: see
-// [CheckFence]. A single server of a quorum may record a larger one.
+// [CheckFence].
 func (k *Lock) Fence() int64 { return k.first.Fence }
 
-// Since is when the lock was granted, by the Redis server's clock, in a quorum that of the server
-// that minted the fence; if it was handed on within the process, an estimate of that.
+// Since is when the lock was granted, by the Redis server's clock; if it was handed on within the
+// process, an estimate of that.
 func (k *Lock) Since() time.Time { return k.first.Since }
 
 // Release gives the lock back, to the next waiter if there is one. It does so even if the context
 // has ended, within two seconds. ErrLost: the lock had another holder, or none, by then. After
 // another error the lock ends with its TTL. Releasing again does nothing and returns the same. A
 // Release that hands the lock on within the process sends no request, and returns nil unless the
-// loss is known already. One at a quorum returns when a majority does not have the lock any more;
-// the rest goes on in the background, and [QuorumLocks.Close] waits for it.
+// loss is known already.
 func (k *Lock) Release(ctx context.Context) error {
 	k.release.Do(func() {
 		k.keeper.Stop()
-		switch {
-		case k.leave != nil:
-			k.outcome = k.leave(ctx)
-		case !k.locks.queues.handOn(k.lease):
+		if !k.locks.queues.handOn(k.lease) {
 			k.outcome = k.locks.release(ctx, k.lease)
 		}
 	})

@@ -25,9 +25,6 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// patient is how long a call may take that must succeed; only a hang takes that long.
-const patient = time.Minute
-
 // grantLimit is how long a waiter waits: longer than any lease in these tests.
 const grantLimit = 5 * time.Minute
 

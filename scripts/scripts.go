@@ -56,7 +56,6 @@ var (
 
 	LockEnter = load("lock_enter")
 	LockRenew = load("lock_renew")
-	LockRaise = load("lock_raise")
 	LockLeave = load("lock_leave")
 	LockBreak = load("lock_break")
 	LockGet   = load("lock_get")

@@ -75,8 +75,8 @@ var layers = map[string][]string{
 	"deploy/containers": {}, // only tests
 	"conformance":       {}, // a black box knows nothing of what it looks at
 
-	"workerlease/holder": {"internal/keepalive", "internal/secret", "snowflake"},
-	"internal/keepalive": {},
+	"workerlease/holder": {"internal/keepalive", "internal/secret", "internal/step", "snowflake"},
+	"internal/keepalive": {"internal/step"},
 	"internal/leasesim":  {},
 	"internal/loadgen":   {},
 	"internal/ledger":    {"redisstore", "scripts", "internal/wire", "internal/secret"},

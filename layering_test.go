@@ -40,7 +40,7 @@ var layers = map[string][]string{
 	"idempotency": domain,
 	// adapts any net/http middleware, and knows of none
 	"idempotency/echov4": {},
-	"lock":               append(domain, "internal/quorum"),
+	"lock":               domain,
 	"workerlease":        append(domain, "workerlease/holder", "snowflake"),
 	"segment":            append(domain, "internal/share", "internal/step"),
 	"counter":            domain,
@@ -75,8 +75,8 @@ var layers = map[string][]string{
 	"deploy/containers": {}, // only tests
 	"conformance":       {}, // a black box knows nothing of what it looks at
 
-	"workerlease/holder": {"internal/keepalive", "internal/secret", "snowflake"},
-	"internal/keepalive": {},
+	"workerlease/holder": {"internal/keepalive", "internal/secret", "internal/step", "snowflake"},
+	"internal/keepalive": {"internal/step"},
 	"internal/leasesim":  {},
 	"internal/loadgen":   {},
 	"internal/ledger":    {"redisstore", "scripts", "internal/wire", "internal/secret"},
@@ -98,7 +98,6 @@ var layers = map[string][]string{
 
 	"internal/driver":     {},
 	"internal/postgres":   {},
-	"internal/quorum":     {"internal/redisconn", "redisstore"},
 	"internal/redisconn":  {},
 	"internal/fault":      {},
 	"internal/pipeline":   {"internal/fault", "internal/redisconn", "redisstore/observe", "scripts"},
@@ -131,7 +130,7 @@ var testHelpers = []string{"chaos/internal/chaostest", "chaos/internal/locking",
 var libraries = map[string][]string{
 	"github.com/labstack/echo":                {"server", "idempotency/echov4", "internal/compat"},
 	"github.com/prometheus/client_golang":     {"metrics", "gateway"},
-	"github.com/redis/go-redis":               {"redisstore", "internal/fault", "internal/pipeline", "internal/quorum", "internal/redisconn", "internal/redisprobe", "embedded", "internal/redistest", "internal/storetest", "chaos/internal/chaostest"},
+	"github.com/redis/go-redis":               {"redisstore", "internal/fault", "internal/pipeline", "internal/redisconn", "internal/redisprobe", "embedded", "internal/redistest", "internal/storetest", "chaos/internal/chaostest"},
 	"github.com/alicebob/miniredis":           {"embedded"},
 	"github.com/spf13/cobra":                  {"internal/cli"},
 	"github.com/spf13/pflag":                  {"internal/cli", "internal/config", "internal/supervise"},

@@ -27,7 +27,6 @@ const (
 	redsyncWay    = "redsync"
 	rueidislockIt = "rueidislock"
 	bareList      = "a token in a list"
-	coatcheckGate = "coatcheck, with a gate"
 )
 
 // leaseTime is the TTL where a caller names it: of coatcheck's and redislock's.
@@ -47,10 +46,9 @@ type unlock func(ctx context.Context) error
 // round trips lock nothing. A token in a list is the least that passes something on between
 // processes in order: it has no lease, and no fence.
 var lockWays = map[string]func(ctx context.Context, addr string) (lockClient, error){
-	coatcheck:     openCoatcheckLocks,
-	coatcheckGate: openGated,
-	bareTrips:     openPings,
-	syncMutex:     openMutexes,
+	coatcheck: openCoatcheckLocks,
+	bareTrips: openPings,
+	syncMutex: openMutexes,
 	redislockWay: func(_ context.Context, addr string) (lockClient, error) {
 		return openRedislock(addr, 100*time.Millisecond)
 	}, // as in its README
@@ -91,35 +89,6 @@ func openCoatcheckLocks(ctx context.Context, addr string) (lockClient, error) {
 		return held.Release, nil
 	}
 	return lockClient{take, func() error { return errors.Join(locks.Close(), store.Close()) }}, nil
-}
-
-// openGated is coatcheck with a gate for each name: one waiter of a process asks at a time, so that
-// no lock is handed on within it.
-func openGated(ctx context.Context, addr string) (lockClient, error) {
-	client, err := openCoatcheckLocks(ctx, addr)
-	if err != nil {
-		return lockClient{}, err
-	}
-	var gates sync.Map
-	take := func(ctx context.Context, name string) (unlock, error) {
-		found, _ := gates.LoadOrStore(name, make(chan struct{}, 1))
-		gate := found.(chan struct{})
-		select {
-		case gate <- struct{}{}:
-		case <-ctx.Done():
-			return nil, ctx.Err()
-		}
-		release, err := client.lock(ctx, name)
-		if err != nil {
-			<-gate
-			return nil, err
-		}
-		return func(ctx context.Context) error {
-			defer func() { <-gate }()
-			return release(ctx)
-		}, nil
-	}
-	return lockClient{take, client.close}, nil
 }
 
 func openPings(_ context.Context, addr string) (lockClient, error) {

@@ -55,6 +55,7 @@ func TestOneINCRBYOfAKeyIsUnderWay(t *testing.T) {
 	g, proxy := newGate(t, server.Addr())
 	c := process(t, proxy.URL(), func(c *redisstore.Config, _ *counter.Config) { c.Timeout = patience })
 	c.gets(t, "k", 1)
+	c.gets(t, "other", 1)
 	g.shut.Store(true)
 	var got handedOut
 	var all sync.WaitGroup

@@ -100,6 +100,10 @@ func waitReach(x *exam, s *Inspected) verdict {
 	switch {
 	case r == nil, r.Err != "", r.Asked == 0:
 		return verdict{}
+	case r.WaitErr != "" && x.Ack > 0:
+		return critical(fmt.Sprintf("WAIT is refused, with --ack %d: %s", x.Ack, r.WaitErr), "every write is an unknown outcome: it is done here, and never confirmed", "--ack 0, if this Redis itself keeps copies before it confirms; else another Redis")
+	case r.WaitErr != "":
+		return note("WAIT is refused: "+r.WaitErr, "whether replicas have a write cannot be known: what a failover loses depends on this Redis alone", "")
 	case r.Got < x.Ack:
 		return critical(fmt.Sprintf("a write reached %d replicas of %d in %s, with --ack %d", r.Got, r.Asked, short(r.Took), x.Ack), "writes are unknown outcomes: done here, and not confirmed in time",
 			"look at the replicas that lag; raise --store-timeout if the network is slow")

@@ -69,26 +69,42 @@ func version(_ *exam, s *Inspected) verdict {
 	return fine("Redis %s", text)
 }
 
-func commands(_ *exam, s *Inspected) verdict {
+func commands(x *exam, s *Inspected) verdict {
+	missing := x.needed(s.Missing)
 	switch {
 	case s.Untried != "":
 		return note("what the user may do cannot be seen: "+s.Untried, "a command or a key that is forbidden shows in the first call that needs it", "")
+	case len(missing) > 0:
+		return critical("commands are missing, or renamed: "+strings.Join(missing, ", "), "scripts that need them fail: tokens, leases, counters or locks, by what is missing",
+			"in redis.conf: no line rename-command for "+strings.Join(missing, ", ")+"; then restart")
+	case slices.Contains(s.Missing, "PUBLISH") || slices.Contains(s.Missing, "SUBSCRIBE"):
+		return warning("no PUBLISH and SUBSCRIBE", "none for a promise; those that wait for a lock or an answer poll, and hear of it later", "a server that has them")
 	case len(s.Missing) > 0:
-		return critical("commands are missing, or renamed: "+strings.Join(s.Missing, ", "), "scripts that need them fail: tokens, leases, counters or locks, by what is missing",
-			"in redis.conf: no line rename-command for "+strings.Join(s.Missing, ", ")+"; then restart")
+		return note("commands are missing that these settings do not need: "+strings.Join(s.Missing, ", "), "without WAIT no --ack can be had; without INFO see incarnation", "")
 	}
 	return fine("all commands are there")
 }
 
-func rights(_ *exam, s *Inspected) verdict {
+func rights(x *exam, s *Inspected) verdict {
+	denied := s.Denied
+	if x.Ack == 0 {
+		denied = slices.DeleteFunc(slices.Clone(denied), func(name string) bool { return name == "WAIT" })
+	}
 	switch {
 	case s.Untried != "":
 		return verdict{}
-	case len(s.Denied) > 0:
-		return critical("the user may not run "+strings.Join(s.Denied, ", ")+" on coatcheck's keys and channels", "calls that need them are refused: tokens, leases, counters or locks, by what is forbidden",
-			"ACL SETUSER <user> ~<prefix>* &<prefix>* +"+strings.ToLower(strings.Join(s.Denied, " +"))+", at each server")
+	case len(denied) > 0:
+		return critical("the user may not run "+strings.Join(denied, ", ")+" on coatcheck's keys and channels", "calls that need them are refused: tokens, leases, counters or locks, by what is forbidden",
+			"ACL SETUSER <user> ~<prefix>* &<prefix>* +"+strings.ToLower(strings.Join(denied, " +"))+", at each server")
 	}
 	return fine("the user may do all that is needed")
+}
+
+// needed are those of commands without which nothing works. The check incarnation is about INFO.
+func (x *exam) needed(commands []string) []string {
+	return slices.DeleteFunc(slices.Clone(commands), func(name string) bool {
+		return name == "WAIT" && x.Ack == 0 || slices.Contains([]string{"INFO", "PUBLISH", "SUBSCRIBE", "UNSUBSCRIBE"}, name)
+	})
 }
 
 func scriptsRun(_ *exam, s *Inspected) verdict {
@@ -96,7 +112,22 @@ func scriptsRun(_ *exam, s *Inspected) verdict {
 		return fine("scripts run")
 	}
 	return critical("a script of one line fails: "+s.ScriptFails, "nothing works: every decision over tokens, leases, counters and locks is a script",
-		"ACL SETUSER <user> +eval +evalsha +time +info; where Lua is off, another Redis")
+		"ACL SETUSER <user> +eval +evalsha +time; where Lua is off, another Redis")
+}
+
+// incarnation judges whether a loss would be noticed.
+func incarnation(x *exam, s *Inspected) verdict {
+	switch {
+	case s.ScriptFails != "" || !s.Master || s.Incarnation+s.NoIncarnation == "":
+		return verdict{}
+	case x.Restarts == redisstore.TrustRestarts:
+		return fine("--restarts trust: no script asks for the incarnation")
+	case s.NoIncarnation != "":
+		return critical("a restart or a failover cannot be told: "+s.NoIncarnation,
+			"counters, segments and worker ids are refused (store-unsuitable): they could be handed out twice. Tokens and locks work",
+			"--restarts trust, if this Redis never loses a write that it has confirmed; else another Redis")
+	}
+	return fine("a restart and a failover can be told")
 }
 
 // writes is about a write that was refused.

@@ -165,6 +165,7 @@ var checks = []check{
 	{id: "commands", server: commands},
 	{id: "rights", server: rights},
 	{id: "scripts", server: scriptsRun},
+	{id: "incarnation", server: incarnation},
 	{id: "write", server: writes},
 
 	{id: "persistence", server: persistence},

@@ -32,9 +32,10 @@ func healthy(addr string, master bool) Inspected {
 			"replica-serve-stale-data": "no", "replica-read-only": "yes", "maxclients": "10000", "timeout": "0", "tcp-keepalive": "300", "busy-reply-threshold": "5000",
 			"notify-keyspace-events": "", "protected-mode": "yes", "disable-thp": "yes", "cluster-require-full-coverage": "no", "cluster-allow-replica-migration": "no",
 		},
-		Clock:  Clock{Within: 100 * time.Microsecond},
-		Ping:   Latency{N: 200, P50: time.Millisecond, P99: 2 * time.Millisecond, Max: 3 * time.Millisecond},
-		Script: Latency{N: 200, P50: time.Millisecond, P99: 2 * time.Millisecond, Max: 3 * time.Millisecond},
+		Incarnation: "0f0f",
+		Clock:       Clock{Within: 100 * time.Microsecond},
+		Ping:        Latency{N: 200, P50: time.Millisecond, P99: 2 * time.Millisecond, Max: 3 * time.Millisecond},
+		Script:      Latency{N: 200, P50: time.Millisecond, P99: 2 * time.Millisecond, Max: 3 * time.Millisecond},
 	}
 }
 
@@ -133,8 +134,15 @@ var symptoms = []symptom{
 	{"version", "Redis 6.2.0", OK, onMaster(info("redis_version", "6.2.0"))},
 	{"commands", "INCRBY", Critical, onMaster(func(s *Inspected) { s.Missing = []string{"INCRBY"} })},
 	{"commands", "cannot be seen", Note, onMaster(func(s *Inspected) { s.Untried = "i/o timeout" })},
+	{"commands", "WAIT", Critical, onMaster(func(s *Inspected) { s.Missing = []string{"WAIT"} })},
+	{"commands", "do not need: WAIT", Note, func(f *Inspection, with *Settings) { f.Servers[0].Missing, with.Ack = []string{"WAIT"}, 0 }},
+	{"commands", "no PUBLISH", Warning, onMaster(func(s *Inspected) { s.Missing = []string{"PUBLISH"} })},
+	{"rights", "may not run WAIT", Critical, onMaster(func(s *Inspected) { s.Denied = []string{"WAIT"} })},
+	{"rights", "all that is needed", OK, func(f *Inspection, with *Settings) { f.Servers[0].Denied, with.Ack = []string{"WAIT"}, 0 }},
 	{"rights", "may not run EVAL", Critical, onMaster(func(s *Inspected) { s.Denied = []string{"EVAL"} })},
 	{"scripts", "NOPERM", Critical, onMaster(func(s *Inspected) { s.ScriptFails = "NOPERM no eval" })},
+	{"incarnation", "master_replid is zeros", Critical, onMaster(func(s *Inspected) { s.NoIncarnation = "master_replid is zeros" })},
+	{"incarnation", "--restarts trust", OK, trusting(func(s *Inspected) { s.NoIncarnation = "master_replid is zeros" })},
 	{"write", "OOM", Critical, onMaster(func(s *Inspected) { s.Reach.Err = "OOM command not allowed" })},
 
 	{"persistence", "nothing on disk", Critical, onMaster(info("aof_enabled", "0"))},
@@ -144,6 +152,7 @@ var symptoms = []symptom{
 		s.Info["aof_enabled"] = "0"
 		delete(s.Config, "save")
 	})},
+	{"persistence", "cannot be seen", Warning, onMaster(func(s *Inspected) { s.Info, s.Config = map[string]string{"role": "master"}, nil })},
 	{"appendfsync", "appendfsync no", Warning, onMaster(setTo("appendfsync", "no"))},
 	{"appendfsync", "everysec", Note, onMaster(setTo("appendfsync", "everysec"))},
 	{"appendfsync", "rewritten", Warning, onMaster(func(s *Inspected) {
@@ -180,6 +189,10 @@ var symptoms = []symptom{
 	{"min-replicas", "max-lag 0", Warning, onMaster(setTo("min-replicas-max-lag", "0"))},
 	{"min-replicas", "2, and 1", Critical, onMaster(setTo("min-replicas-to-write", "2"))},
 	{"wait-reach", "0 replicas of 1", Critical, onMaster(func(s *Inspected) { s.Reach.Got = 0 })},
+	{"wait-reach", "WAIT is refused, with --ack 1", Critical, onMaster(func(s *Inspected) { s.Reach.WaitErr = "ERR unknown command 'wait'" })},
+	{"wait-reach", "WAIT is refused", Note, func(f *Inspection, with *Settings) {
+		f.Servers[0].Reach.WaitErr, with.Ack = "ERR unknown command 'wait'", 0
+	}},
 	{"wait-reach", "1 replicas of 2", Warning, onMaster(func(s *Inspected) { s.Reach.Asked = 2 })},
 	{"replica-lag", "silent for 30s", Warning, onMaster(func(s *Inspected) { s.Replicas[0].Lag = 30 * time.Second })},
 	{"replica-lag", "wait_bgsave", Warning, onMaster(func(s *Inspected) { s.Replicas[0].State = "wait_bgsave" })},

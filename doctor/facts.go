@@ -36,8 +36,12 @@ type Inspected struct {
 	// those that our user may not run; upper case, with their subcommand, such as CLUSTER|SLOTS
 	Denied  []string
 	Untried string // why neither is known
-	// what a script that does no more than TIME and INFO was answered, if that was an error
+	// what a script that does no more than TIME was answered, if that was an error
 	ScriptFails string
+	Incarnation string // master_replid, as a script sees it
+	// why a script cannot tell one incarnation of this server from another: what its INFO was
+	// answered, or that there is no master_replid; "" = it can, or none ran
+	NoIncarnation string
 
 	Clock  Clock
 	Ping   Latency
@@ -74,7 +78,9 @@ type Reach struct {
 	Asked int // for so many replicas
 	Got   int
 	Took  time.Duration // the write and the WAIT
-	Err   string        // what the write, or the WAIT, was refused with
+	Err   string        // what the write was refused with
+	// what the WAIT was refused with; then Got is not known
+	WaitErr string
 }
 
 // InspectedSentinel is one sentinel, and what it says of the master that the URL names.

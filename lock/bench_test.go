@@ -15,6 +15,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/coatcheck/coatcheck/internal/redistest"
+	"github.com/coatcheck/coatcheck/internal/secret"
 	"github.com/coatcheck/coatcheck/internal/storetest"
 	"github.com/coatcheck/coatcheck/redisstore"
 )
@@ -112,24 +113,24 @@ func round(b *testing.B, peer peer, callers int) time.Duration {
 }
 
 // BenchmarkContendedInProcess measures how often a lock changes owners among goroutines of one
-// process that do nothing else: handed on locally, and by Redis, where each has another owner.
+// process that do nothing else: past the gate, and where each has a token and asks at once.
 func BenchmarkContendedInProcess(b *testing.B) {
 	const callers = 16
 	server := redistest.Start(b)
 	for _, row := range []struct {
 		name  string
-		owner func(i int) string
-	}{{"by hand", func(int) string { return "" }}, {"by Redis", func(i int) string { return fmt.Sprint("owner-", i) }}} {
+		token func() string
+	}{{"past the gate", func() string { return "" }}, {"at once", secret.New}} {
 		b.Run(row.name, func(b *testing.B) {
 			locks := open(b, storetest.Open(b, redisstore.Config{URL: server.URL()}), Config{})
 			var left atomic.Int64
 			left.Store(int64(b.N))
 			var all sync.WaitGroup
 			b.ResetTimer()
-			for i := range callers {
+			for range callers {
 				all.Go(func() {
 					for left.Add(-1) >= 0 {
-						held, err := locks.Acquire(b.Context(), "contended", Request{Owner: row.owner(i)})
+						held, err := locks.Acquire(b.Context(), "contended", Request{Token: row.token()})
 						if err == nil {
 							err = held.Release(b.Context())
 						}

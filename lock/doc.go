@@ -15,8 +15,8 @@
 //     overtaken, paused ones included: [CheckFence], [CheckFenceSQL].
 //   - The same [Request].Token asked again gets the same grant and the same fence, so a lost reply
 //     costs nothing.
-//   - Waiters are served in the order of arrival, except for handing on within a process: see
-//     [Locks]. Readers that come while a writer waits wait after it, and all readers that are next
+//   - Waiters are served in the order in which they ask Redis; of a process's requests for an
+//     exclusive lock one at a time asks: see [Locks]. Readers that come while a writer waits wait after it, and all readers that are next
 //     to each other in the queue are let in together.
 //   - A name that is not used any more leaves nothing in Redis: its fence is removed a minute after
 //     the last lease or release, everything else with the lease or the last waiter.
@@ -61,8 +61,5 @@
 //	held -- not confirmed in time ----------> ErrLost, ErrDeadline
 //	held -- broken, expired, other holder --> ErrLost, at the next renewal
 //
-// [QuorumLocks] are exclusive locks that a majority of independent servers grants, without a queue:
-// their additional promises and requirements are in their own documentation.
-//
-// [Locks] has the queue and handing on within a process.
+// [Locks] has the queue, and the gate within a process.
 package lock

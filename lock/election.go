@@ -16,7 +16,7 @@ import (
 func (l *Locks) Campaign(ctx context.Context, name string, request Request) (*Lock, error) {
 	request.Mode, request.Capacity, request.Permits, request.WholeTTL = Exclusive, 0, 0, true
 	if request.Token == "" {
-		// observers must see each leader, also when the next one is in the same process
+		// observers see each candidate as a waiter, also those of one process
 		request.Token = secret.New()
 	}
 	return l.Acquire(ctx, name, request)
@@ -51,7 +51,7 @@ func (l *Locks) Leaders(ctx context.Context, name string) iter.Seq2[Holder, erro
 				return
 			}
 			last, fault = leader, err
-			sleep(ctx, nil, nil, l.config.Window/2)
+			sleep(ctx, nil, l.config.Window/2)
 		}
 	}
 }

@@ -44,17 +44,11 @@ type asker struct {
 	sent time.Time       // before the newest attempt
 	held *redislock.Lock // of the attempt that was granted
 
-	alone  bool     // it takes no part in handing on within this process
-	kind   sameness // what it has in common with the others of its local queue, if it is not alone
-	placed bool     // it may have a place in the queue at Redis
+	gated bool // it waits for its turn within the process: see gates
 	// it may begin with a notification, before it has asked for its grant: see accept
-	enters  bool
-	polls   int64         // the number of its newest poll
-	waited  poll          // the poll that was answered: wait
-	turn    chan struct{} // closed when a lease was handed on to it; nil if it never waits for that
-	mustAsk chan struct{} // closed when it has to ask Redis
-	asks    bool          // it does so; under the mutex of the queues, as is what follows
-	handed  *lease        // the lease that was handed on to it
+	enters bool
+	polls  int64 // the number of its newest poll
+	waited poll  // the poll that was answered: wait
 }
 
 // poll is one question of a request to Redis.
@@ -76,11 +70,7 @@ func (l *Locks) ask(name string, request Request) (*asker, error) {
 		return nil, err
 	}
 	request.TTL = whole(request.TTL)
-	a := &asker{Request: request, name: name, keys: l.keys(name), alone: known || request.Mode != Exclusive || request.WholeTTL}
-	if !a.alone {
-		a.kind = sameness{name, request.Owner, request.TTL}
-	}
-	return a, nil
+	return &asker{Request: request, name: name, keys: l.keys(name), gated: !known && !request.once && request.Mode == Exclusive}, nil
 }
 
 // enter asks once. With an inbox the request joins the queue.
@@ -135,6 +125,7 @@ func (l *Locks) Grant(ctx context.Context, name string, request Request) (Grant,
 	if err != nil {
 		return Grant{}, err
 	}
+	a.gated = false
 	grant, err := l.grant(ctx, a)
 	if err == nil {
 		l.note(ctx, name, grant.TTL)
@@ -157,7 +148,7 @@ func (l *Locks) grant(ctx context.Context, a *asker) (Grant, error) {
 	}
 	reply, err := l.enterInFull(ctx, a, "")
 	if err != nil {
-		l.queues.askAll(a)
+		l.unanswered(a)
 		l.abandon(ctx, a, err)
 		return Grant{}, err
 	}

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/coatcheck/coatcheck/internal/keepalive"
-	"github.com/coatcheck/coatcheck/internal/secret"
 )
 
 // Lock is a lock that this process holds and renews. Its context lasts for as long as the lock may
@@ -16,21 +15,17 @@ type Lock struct {
 	keeper *keepalive.Keeper
 	first  Grant // its grant at the beginning
 
-	// gives a quorum's lock back, which has none of the next three; else nil. A program without
-	// quorums does not link them
-	leave func(ctx context.Context) error
-	locks *Locks
-	lease *lease
-	turn  int // how often the lease was handed on before
+	locks   *Locks
+	listing listing
 
 	release sync.Once
 	outcome error // of the release
 }
 
 // Acquire waits until the lock is granted and holds it: it is renewed until Release, its loss, or
-// the end of the context. Waiters are served in the order of arrival, except for handing on: see
-// the package comment. So the context is that of the work under the lock as well as of the waiting;
-// Request.Wait bounds the waiting alone. A request that is under way when the waiting ends is
+// the end of the context. Waiters are served in the order in which they ask Redis. So the context is
+// that of the work under the lock as well as of the waiting; Request.Wait bounds the waiting alone.
+// A request that is under way when the waiting ends is
 // waited for, for one timeout of the store at most: else it could be granted after its withdrawal.
 //
 // The errors: a *HeldError after Request.Wait or with the context's cause, ErrCapacity, ErrInDoubt
@@ -52,11 +47,12 @@ func (l *Locks) hold(ctx context.Context, name string, request Request) (*Lock, 
 	if err != nil {
 		return nil, err
 	}
-	lease, err := l.obtain(ctx, a)
+	a.enters = !a.WholeTTL
+	grant, err := l.obtain(ctx, a)
 	if err != nil {
 		return nil, err
 	}
-	return l.begin(ctx, lease).unlessLate(ctx)
+	return l.begin(ctx, grant).unlessLate(ctx)
 }
 
 // unlessLate returns the lock, unless the grant came too late or the context has ended.
@@ -67,17 +63,13 @@ func (k *Lock) unlessLate(ctx context.Context) (*Lock, error) {
 	return nil, errors.Join(k.Err(), k.Release(ctx))
 }
 
-// begin makes a Lock of a lease.
-func (l *Locks) begin(ctx context.Context, e *lease) *Lock {
-	k := &Lock{locks: l, lease: e, turn: l.queues.handings(e)}
-	k.first = e.current(k.turn)
-	k.keeper = keepalive.Start(ctx, k.first.sent, k.first.sent.Round(0), keepalive.Config{
-		TTL: k.first.TTL, First: k.first.good, Margin: l.config.Margin, Renew: k.renew, Strict: true, Late: errLate, Lost: isLost, Failed: k.failed,
+// begin makes a Lock of a grant.
+func (l *Locks) begin(ctx context.Context, grant Grant) *Lock {
+	k := &Lock{locks: l, first: grant}
+	k.keeper = keepalive.Start(ctx, grant.sent, grant.sent.Round(0), keepalive.Config{
+		TTL: grant.TTL, First: grant.goodFor(), Margin: l.config.Margin, Renew: k.renew, Strict: true, Late: errLate, Lost: isLost, Failed: k.failed,
 	})
-	l.queues.begun(k.keeper.Context(), e)
-	if k.turn == 0 {
-		e.listing.start(l, e.grant)
-	}
+	k.listing.start(l, grant)
 	return k
 }
 
@@ -88,11 +80,9 @@ func (k *Lock) failed(err error) {
 }
 
 func (k *Lock) renew(ctx context.Context) error {
-	k.lease.doubted()
-	grant, err := k.locks.extend(ctx, k.first)
+	_, err := k.locks.extend(ctx, k.first)
 	if err == nil {
-		k.lease.confirmed(grant.sent)
-		k.lease.listing.extend()
+		k.listing.extend()
 	}
 	return err
 }
@@ -100,42 +90,31 @@ func (k *Lock) renew(ctx context.Context) error {
 // Name is the lock's name.
 func (k *Lock) Name() string { return k.first.Name }
 
-// Token is the secret that proves the grant, until the release, on each server of a quorum. Reading
-// it ends handing on of this lock within the process, since others may know the token from then on.
-func (k *Lock) Token() string {
-	if k.leave != nil {
-		return k.first.Token
-	}
-	if token := k.locks.queues.token(k); token != "" {
-		return token
-	}
-	return secret.New() // it is the next holder's, and this one has none
-}
+// Token is the secret that proves the grant, until the release.
+func (k *Lock) Token() string { return k.first.Token }
 
 // Fence is a number that is larger than that of every earlier grant of this lock. Send it to the
 // resource with every write, so that the resource can refuse a holder that was overtaken: see
-// [CheckFence]. A single server of a quorum may record a larger one.
+// [CheckFence].
 func (k *Lock) Fence() int64 { return k.first.Fence }
 
-// Since is when the lock was granted, by the Redis server's clock, in a quorum that of the server
-// that minted the fence; if it was handed on within the process, an estimate of that.
+// Since is when the lock was granted, by the Redis server's clock.
 func (k *Lock) Since() time.Time { return k.first.Since }
 
 // Release gives the lock back, to the next waiter if there is one. It does so even if the context
 // has ended, within two seconds. ErrLost: the lock had another holder, or none, by then. After
-// another error the lock ends with its TTL. Releasing again does nothing and returns the same. A
-// Release that hands the lock on within the process sends no request, and returns nil unless the
-// loss is known already. One at a quorum returns when a majority does not have the lock any more;
-// the rest goes on in the background, and [QuorumLocks.Close] waits for it.
+// another error the lock ends with its TTL. Releasing again does nothing and returns the same.
 func (k *Lock) Release(ctx context.Context) error {
 	k.release.Do(func() {
 		k.keeper.Stop()
-		switch {
-		case k.leave != nil:
-			k.outcome = k.leave(ctx)
-		case !k.locks.queues.handOn(k.lease):
-			k.outcome = k.locks.release(ctx, k.lease)
+		ctx, cancel := k.locks.releaseContext(ctx)
+		defer cancel()
+		listed := k.listing.stop()
+		free, err := k.locks.giveLease(ctx, k.first.keys, k.first.Token)
+		if listed && free {
+			k.locks.unlist(ctx, k.first.Name)
 		}
+		k.outcome = err
 	})
 	return k.outcome
 }

@@ -29,8 +29,6 @@ type Info struct {
 }
 
 // Holder is one holder of a lock. A plain client of redislock has no fence, no owner and no Since.
-// If a lock was handed on within a process, Fence and Since are those of its first holder there,
-// and the current holder's fence is up to sixteen larger.
 type Holder struct {
 	Owner   string
 	Fence   int64

@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"os"
 	"regexp"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -133,26 +132,13 @@ func (c Config) Check() error {
 // window at most. Waiters whose process does not answer are passed over, and have their places
 // again if they poll within two minutes.
 //
-// # Handing on within a process
+// # A gate within the process
 //
-// Requests of one process for one name that are the same (exclusive, of one owner, with one TTL and
-// no token of the caller's, by [Locks.Acquire]) wait in one local queue, the first of which asks
-// Redis. A granted lock is handed on from one to the next of them up to sixteen times, without a
-// request to Redis, and then given back. So a process that has its turn overtakes the waiters of
-// other processes with at most sixteen of its own. A holder's context ends before the next one
-// holds, as everywhere.
-//
-//   - Each holder has a fence of its own: a grant has sixteen to itself after its own, and the next
-//     grant's is larger than all of them.
-//   - The next holder counts on the remaining lease, and renews it.
-//   - A lock is not handed on, but given back, when less than half of the lease remains, while a
-//     renewal is not confirmed, when its loss is known, or when its token was read ([Lock.Token]).
-//   - Redis shows the owner, fence and start of the first of the holders until the lock is given
-//     back, and the first local waiter after a quarter of a second. [Locks.Break] takes the fence
-//     that is shown, and its new fence is larger than all of theirs.
-//   - A Release that hands on sends no request, and so does not report that the lock was lost, or
-//     broken, since the last renewal. The next holder then has a smaller fence than the next
-//     grant's, as the old holder has, and learns of the loss in the same way.
+// Of the goroutines that want one exclusive lock by Acquire, one at a time asks Redis, in the order
+// in which they came; the next one asks when it has its answer. So a process has one place in the
+// queue, and its goroutines cannot keep those of others waiting for longer by being many. Requests
+// with a Token, other modes, candidates ([Locks.Campaign]) and grants as values ([Locks.Grant]) ask
+// at once. While Redis does not answer, all ask.
 type Locks struct {
 	store    *redisstore.Store
 	config   Config
@@ -160,12 +146,11 @@ type Locks struct {
 	client   *redislock.Client
 	notifier *notifier.Notifier[notification]
 	inbox    string // the channel of its waiters
-	queues   queues
+	gates    gates
 	polls    atomic.Int64 // that were sent
 
-	outage     time.Duration  // how long a wait goes on while Redis does not answer
-	background sync.WaitGroup // work that no caller waits for
-	settings   string         // arguments of all scripts, see scripts/lib/lock_grant.lua
+	outage   time.Duration // how long a wait goes on while Redis does not answer
+	settings string        // arguments of all scripts, see scripts/lib/lock_grant.lua
 }
 
 // New returns the locks of a store. It panics if [Config.Check] returns an error.
@@ -176,7 +161,6 @@ func New(store *redisstore.Store, config Config) *Locks {
 	}
 	config.Window = whole(config.Window)
 	l := &Locks{store: store, config: config, log: config.Logger, client: redislock.New(pipeline.Of(store).Scripter())}
-	l.queues.unnoticed = worthListing
 	l.outage = placeKept
 	l.inbox = store.Key("locks", "inbox", secret.New())
 	l.notifier = notifier.New(store, l.inbox, l.log, parseNotification)
@@ -186,7 +170,6 @@ func New(store *redisstore.Store, config Config) *Locks {
 
 // Close ends the subscription of this process's waiters. Release held locks first: it keeps them.
 func (l *Locks) Close() error {
-	l.background.Wait()
 	l.notifier.Close()
 	return nil
 }

@@ -102,7 +102,7 @@ func byValue(t *testing.T, store *redisstore.Store) {
 		expect.MustEqual(t, "error of Renew", err, nil)
 		expect.MustEqual(t, "lease after Renew", again.Until.Sub(again.Now), time.Minute)
 		for _, wrong := range []Grant{
-			{Name: "value", Token: secret.New()}, {Name: "other", Token: grant.Token}, {Name: "value", Token: grant.Token, Fence: grant.Fence + handings + 1},
+			{Name: "value", Token: secret.New()}, {Name: "other", Token: grant.Token}, {Name: "value", Token: grant.Token, Fence: grant.Fence + 1},
 		} {
 			_, err := locks.Renew(t.Context(), wrong)
 			wantIs(t, err, ErrLost, redisstore.ErrLost)

@@ -190,7 +190,7 @@ func scramble(t *testing.T, processes []*Locks) (granted []*Lock) {
 				}
 				lock, err := acquire(ctx, name, request)
 				for ; errors.Is(err, ErrInDoubt) && ctx.Err() == nil; lock, err = acquire(ctx, name, request) {
-					sleep(ctx, nil, nil, 10*time.Millisecond)
+					sleep(ctx, nil, 10*time.Millisecond)
 				}
 				if i > 0 && errors.Is(err, ErrHeld) {
 					return // the other one has it

@@ -1,6 +1,7 @@
 package lock
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"os"
@@ -24,9 +25,6 @@ func TestMain(m *testing.M) {
 	}
 	os.Exit(code)
 }
-
-// patient is how long a call may take that must succeed; only a hang takes that long.
-const patient = time.Minute
 
 // grantLimit is how long a waiter waits: longer than any lease in these tests.
 const grantLimit = 5 * time.Minute
@@ -95,17 +93,14 @@ type waiter struct {
 	cancel context.CancelFunc
 }
 
-// wait starts a waiter at Redis: its owner is unique, so that no lock of its process is handed on
-// to it.
+// wait starts a waiter that asks Redis at once: it has a token, so it does not wait at the gate.
 func wait(t testing.TB, locks *Locks, name string, request Request) waiter {
 	t.Helper()
-	if request.Owner == "" {
-		request.Owner = "waiter-" + secret.New()
-	}
+	request.Token = cmp.Or(request.Token, secret.New())
 	return waitLocal(t, locks, name, request)
 }
 
-// waitLocal starts a waiter to which its process may hand on a lock.
+// waitLocal starts a waiter that passes the gate of its process.
 func waitLocal(t testing.TB, locks *Locks, name string, request Request) waiter {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())

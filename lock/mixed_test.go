@@ -74,7 +74,7 @@ func (o *occupancy) use(t *testing.T, draw *rand.Rand, locks *Locks) {
 	o.count(lock, request, -1)
 	if dies {
 		lock.keeper.Stop()
-		lock.lease.listing.stop()
+		lock.listing.stop()
 		return
 	}
 	if err := lock.Release(t.Context()); err != nil {

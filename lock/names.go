@@ -73,7 +73,7 @@ func (l *Locks) Names(ctx context.Context, prefix, after string, n int) ([]strin
 	}
 }
 
-// listing keeps the name of a lease's lock on the list, for all its holders in this process.
+// listing keeps the name of a held lock on the list.
 type listing struct {
 	locks *Locks
 	name  string

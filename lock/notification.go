@@ -8,8 +8,7 @@ import (
 // notification wakes a waiter. Its turn may have come; or the lock was handed over to it; or, if
 // the lock was given back in this process, it is the grant.
 type notification struct {
-	handed bool  // the lease of a local holder was handed on to it
-	fence  int64 // 0 = it has to ask
+	fence int64 // 0 = it has to ask
 	// the waiter's newest poll that Redis knew when it handed the lock over; 0 = none
 	poll   int64
 	window time.Duration // for how long Redis keeps the lock for it

@@ -59,9 +59,8 @@ type Request struct {
 	// Config.Owner.
 	Owner string
 	// WholeTTL makes the lock begin with its whole TTL: a lock that another process hands over is
-	// asked for first, one round trip later, and it is not handed on within the process. For
-	// callers that read Validity once, at the beginning, and for work that must not end at once
-	// because Redis does not answer.
+	// asked for first, one round trip later. For callers that read Validity once, at the beginning,
+	// and for work that must not end at once because Redis does not answer.
 	WholeTTL bool
 	// Token is the secret that names this request, as internal/secret makes them: 22 characters of
 	// base64url. The same token asked again gets the same grant, after a lost reply. Two requests

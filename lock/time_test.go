@@ -277,7 +277,7 @@ func leavesNothing(t *testing.T, names int) {
 				continue
 			}
 			held.keeper.Stop() // its process is gone
-			held.lease.listing.stop()
+			held.listing.stop()
 		}
 		time.Sleep(2 * time.Minute)
 		expect.Equal(t, "keys two minutes later", keysIn(t, store), 0)

@@ -55,7 +55,6 @@ func (l *Locks) waitInQueue(ctx context.Context, a *asker, notified <-chan notif
 	waiting, cancel := waitContext(ctx, a.Wait)
 	defer cancel()
 	var last error = &HeldError{Left: -1}
-	a.placed = true
 	heard := false // an answer of Redis
 	asking := ctx  // the first time, though the wait may be over: it asks once at least
 	for answered := time.Now(); ; asking = waiting {
@@ -74,21 +73,19 @@ func (l *Locks) waitInQueue(ctx context.Context, a *asker, notified <-chan notif
 				last = err
 			}
 		case l.isFinal(err, answered):
-			l.queues.askAll(a)
+			l.unanswered(a)
 			l.abandon(ctx, a, err)
 			return Grant{}, err
 		default:
-			l.queues.askAll(a)
+			l.unanswered(a)
 			if !heard {
 				last = err
 			}
 		}
-		message, ok := sleep(waiting, notified, a.turn, pause)
+		message, ok := sleep(waiting, notified, pause)
 		switch {
 		case !ok:
 			return Grant{}, l.giveUp(ctx, a, last)
-		case message.handed:
-			return Grant{}, errHanded
 		case message.poll != 0:
 			if grant, ok := l.accept(a, message); ok {
 				return grant, nil
@@ -165,16 +162,14 @@ func (a *asker) passed(heard notification) Grant {
 	}
 }
 
-// sleep waits for a notification, for a lease that is handed on locally, for a while, or for the
-// end of the context. It reports whether the context is still open.
-func sleep(ctx context.Context, notified <-chan notification, turn <-chan struct{}, d time.Duration) (heard notification, ok bool) {
+// sleep waits for a notification, for a while, or for the end of the context. It reports whether
+// the context is still open.
+func sleep(ctx context.Context, notified <-chan notification, d time.Duration) (heard notification, ok bool) {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {
 	case <-ctx.Done():
 		return notification{}, false
-	case <-turn:
-		heard.handed = true
 	case heard = <-notified:
 	case <-timer.C:
 	}

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/coatcheck/coatcheck/internal/redistest"
@@ -39,25 +38,6 @@ func TestWaitWithoutAnAnswerIsNotToldOfAHolder(t *testing.T) {
 			t.Errorf("mode %s: got %v, want an error that names no holder", mode, err)
 		}
 	}
-}
-
-// A request that has to ask Redis at the very moment at which its wait is over does not wait on.
-func TestWaitEndsAlsoIfItHasToAskAtItsEnd(t *testing.T) {
-	bubble(t, func(t *testing.T, store *redisstore.Store) {
-		locks := open(t, store, Config{})
-		for range 200 {
-			a, err := locks.ask("end", Request{Wait: time.Second})
-			if err != nil {
-				t.Fatal(err)
-			}
-			a.turn, a.mustAsk = make(chan struct{}), make(chan struct{})
-			time.AfterFunc(a.Wait, func() { close(a.mustAsk) })
-			if err := locks.waitLocal(t.Context(), a); err == nil && a.Wait <= 0 {
-				t.Fatalf("it is to ask with a wait of %v, which has no bound", a.Wait)
-			}
-			synctest.Wait()
-		}
-	})
 }
 
 // A waiter that keeps its place and has no request under way gets the lock for the claim window,

@@ -24,7 +24,7 @@ var all = []*scripts.Script{
 	scripts.TokenIssue, scripts.TokenClaim, scripts.TokenAnswer, scripts.TokenComplete, scripts.TokenExtend, scripts.TokenRelease,
 	scripts.OperationList, scripts.OperationGet, scripts.OperationSettle,
 	scripts.CounterOpen, scripts.CounterEra, scripts.CounterIncr, scripts.CounterSet, scripts.CounterRetire, scripts.CounterGet,
-	scripts.LockEnter, scripts.LockRenew, scripts.LockRaise, scripts.LockLeave, scripts.LockBreak, scripts.LockGet, scripts.LockNote, scripts.LockNames,
+	scripts.LockEnter, scripts.LockRenew, scripts.LockLeave, scripts.LockBreak, scripts.LockGet, scripts.LockNote, scripts.LockNames,
 	scripts.NameAdd, scripts.NameRemove, scripts.NameList,
 	scripts.WorkerCreate, scripts.WorkerAcquire, scripts.WorkerRenew, scripts.WorkerRelease, scripts.WorkerGet,
 	scripts.KeyAdd, scripts.KeyRemove, scripts.KeyList, scripts.RateGet, scripts.RateSwap,

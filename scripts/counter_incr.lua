@@ -27,8 +27,8 @@ if retention > 0 then
     return {'again', value, '-1', now_text}
   end
 end
-local before = redis.pcall('GET', KEYS[1])
-if type(before) == 'table' or before and not is_int(before) then
+local before, fit = read_counter(KEYS[1])
+if not fit then
   return {'not-an-integer'}
 end
 if not in_order(KEYS[2], KEYS[3], ARGV[5], read_facts(ARGV[6])) then

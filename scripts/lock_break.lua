@@ -1,14 +1,14 @@
 -- lock_break: takes a lock from the holder with that fence, which learns of it at its next renewal.
 -- A new fence is minted, larger than the holder's, so that a resource that gets the new fence
 -- refuses the holder at once. The lock then goes to the next waiter.
--- Uses   clock integer fence incarnation lock lock_run lock_line lock_drop retain lock_grant
+-- Uses   clock integer fence incarnation lock lock_line lock_drop retain lock_grant
 --        lock_doubt
 -- KEYS   [1] the lock (string, see lib/lock)  [2] its fences (string)  [3] its queue (sorted set,
 --        tokens by arrival)  [4] the waiters' records (hash)
 --        [5] those who hold it together (hash)  [6] the marker of lost state (string, see
 --        lib/lock_doubt); only if a hold-off is among the terms
--- ARGV   [1] the grant's fence, as lists show it (not one of its run, see lib/lock_run); 0 for a
---        holder without one (a client of redislock)  [2] terms, see lib/lock_grant
+-- ARGV   [1] the grant's fence; 0 for a holder without one (a client of redislock)
+--        [2] terms, see lib/lock_grant
 --        [3] facts, see lib/incarnation
 -- Reply  {'broken', new fence} | {'unknown'} no holder has that fence
 -- Units  spans in milliseconds
@@ -19,7 +19,7 @@ local state = read_lock(redis.call('GET', lock), fences, holders)
 local records = redis.call('ZCARD', queue) + redis.call('HLEN', waiters)
 redis.call('HLEN', holders) -- an error before anything is written, should it be no hash
 
--- holder returns the token with that fence, whichever goroutine of its process has the lock.
+-- holder returns the token with that fence.
 local function holder()
   if state.kind == 'x' then
     local token = string.sub(state.value, 1, 22)

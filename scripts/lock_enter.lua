@@ -3,7 +3,7 @@
 -- handed over meanwhile, or keeps the place in the queue. It runs after redislock's own script, in
 -- the same call: a lock obtained there gets its fence here, or goes to the token that has waited
 -- longer.
--- Uses   clock lock_run lock_line lock_drop lock_enter_alone integer lock_wait fence incarnation
+-- Uses   clock lock_line lock_drop lock_enter_alone integer lock_wait fence incarnation
 --        lock retain lock_grant lock_doubt
 -- KEYS   [1] the lock (string, see lib/lock)  [2] its fences (string)  [3] its queue (sorted set,
 --        tokens by arrival)  [4] the waiters' records (hash)

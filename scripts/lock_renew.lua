@@ -2,12 +2,11 @@
 -- ended lease is never revived. A holder that began with its message, and never asked for its
 -- grant, gives up its place in the queue. For an exclusive lock it runs after redislock's own
 -- script, and renews the keys that redislock does not have.
--- Uses   clock integer fence lock lock_run lock_line lock_drop retain lock_grant
+-- Uses   clock integer fence lock lock_line lock_drop retain lock_grant
 -- KEYS   [1] the lock (string, see lib/lock)  [2] its fences (string)  [3] its queue (sorted set,
 --        tokens by arrival)  [4] the waiters' records (hash)
 --        [5] those who hold it together (hash)
--- ARGV   [1] token  [2] ttl  [3] the grant's fence, or one of its run (lib/lock_run); '' for
---        whatever it is
+-- ARGV   [1] token  [2] ttl  [3] the grant's fence; '' for whatever it is
 -- Reply  {'ok', until, now} | {'lost'} ended, released, broken or another's
 -- Units  ttl in milliseconds; times in milliseconds since 1970 of this server
 -- Effect writes on ok
@@ -24,7 +23,7 @@ if mine and (ARGV[3] == '' or ARGV[3] == mine.fence) then
   give_up_place()
   redis.call('HDEL', holders, token) -- first, as those before: a script whose first write adds nothing may go on when memory is full
   renew_together(lock, fences, holders, state, token, ttl)
-elseif state.kind == 'x' and string.sub(state.value, 1, 22) == token and state.last.token == token and (ARGV[3] == '' or in_run(state.last.number, ARGV[3])) then
+elseif state.kind == 'x' and string.sub(state.value, 1, 22) == token and state.last.token == token and (ARGV[3] == '' or ARGV[3] == state.last.number) then
   if state.last.inbox ~= '-' then
     give_up_place()
   end

@@ -15,9 +15,6 @@ var (
 	listKey  = []string{"locks:{names}"}
 )
 
-// run is how many fences a grant has after its own, see lib/lock_run.lua.
-const run = 16
-
 // ask is one lock_enter. The zero fields mean what is behind them.
 type ask struct {
 	token    string // one letter, made 22 long
@@ -337,7 +334,7 @@ func TestBreakingTakesTheLockWithALargerFence(t *testing.T) {
 			fence := b.hold(ask{token: "a", mode: mode})
 			rises(fence)
 			b.enter(ask{token: "b", inbox: "in"})
-			want(t, breaking(fence+run+1), "unknown")
+			want(t, breaking(fence+1), "unknown")
 			want(t, breaking(0), "unknown")
 			broken := breaking(fence)
 			word(t, broken, "broken", 1)
@@ -353,32 +350,30 @@ func TestBreakingTakesTheLockWithALargerFence(t *testing.T) {
 	})
 }
 
-// A server whose time is behind, or has just come up to the last fence, mints the next one after
-// the run of that. The last fence is set a little ahead, by another span each time, so that some
-// grants come when the time is within its run.
-func TestFenceOfAFreeLockLiesBehindTheLastRun(t *testing.T) {
-	each(t, func(t *testing.T, b *box) { fencesBehindRuns(t, b, b.grants()) })
+// A server whose time is behind, or has just come up to the last fence, mints one after that. The
+// last fence is set a little ahead, by another span each time, so that some grants come when the
+// time is close to it.
+func TestFenceOfAFreeLockIsLargerThanTheLast(t *testing.T) {
+	each(t, func(t *testing.T, b *box) { fencesAfterThatAhead(t, b, b.grants()) })
 }
 
-func fencesBehindRuns(t *testing.T, b *box, grants int) {
+func fencesAfterThatAhead(t *testing.T, b *box, grants int) {
 	t.Helper()
 	const aheadBy = "local now = redis.call('TIME') local last = string.format('%.0f', now[1] * 1000000 + now[2] + ARGV[1]) " +
 		"redis.call('SET', KEYS[1], last .. ' 1 0 -') return last"
 	for i := range grants {
 		ahead := i * thousand / grants
 		last := number(t, b.do("EVAL", aheadBy, 1, lockKeys[1], ahead).(string))
-		if fence := b.hold(ask{token: "a"}); fence <= last+run {
-			t.Fatalf("after %d, %d µs ahead, the fence is %d: its run is %d long", last, ahead, fence, run)
+		if fence := b.hold(ask{token: "a"}); fence <= last {
+			t.Fatalf("after %d, %d µs ahead: got the fence %d, want a larger one", last, ahead, fence)
 		}
 		b.left("a")
 	}
 }
 
-// After the fence of an exclusive grant there is a run of others, which its process gives to those
-// to whom it hands the lock on by itself: each of them renews it and is broken, the next fence lies
-// after them, however it is minted, and a holder among others has none but his own.
-func TestEachFenceOfARunIsThatOfTheGrant(t *testing.T) {
-	// of the clock, so that nothing but the run makes a difference
+// A grant is renewed and broken by its own fence alone. While the last fence is ahead of the clock
+// the next one is larger by one, however it is minted.
+func TestGrantIsNamedByItsFenceAlone(t *testing.T) {
 	const ahead = int64(9_000_000_000_000_000)
 	each(t, func(t *testing.T, b *box) {
 		hold := func(mode string) int64 {
@@ -386,39 +381,26 @@ func TestEachFenceOfARunIsThatOfTheGrant(t *testing.T) {
 			b.do("SET", lockKeys[1], fmt.Sprint(ahead, " 1 0 -"))
 			return b.hold(ask{token: "a", mode: mode})
 		}
-		renew := func(fence int64) string {
-			return b.run(scripts.LockRenew, lockKeys[:5], tokenOf("a"), minute, fence)[0]
-		}
 		breaking := func(fence int64) []string {
 			return b.run(scripts.LockBreak, lockKeys[:5], fence, terms(hour, minute, "0", 0))
 		}
-		for _, row := range []struct {
-			mode   string
-			behind int64
-			its    bool
-		}{{"", 0, true}, {"", 1, true}, {"", run, true}, {"", -1, false}, {"", run + 1, false}, {"s", 0, true}, {"s", 1, false}} {
-			first := hold(row.mode)
-			fence := first + row.behind
-			asked := fmt.Sprintf("fence %d after that of a grant in mode %q", row.behind, row.mode)
-			expect.Equal(t, "renewed with "+asked, renew(fence) == "ok", row.its)
-			broken := breaking(fence)
-			// lists show the first, and no other may have been given to a holder
-			expect.Equal(t, "broken by "+asked, broken[0] == "broken", row.behind == 0)
-			if row.behind == 0 && row.mode == "" && number(t, broken[1]) <= first+run {
-				t.Errorf("broken by %s: the fence %s lies within the run that begins with %d", asked, broken[1], first)
+		for _, mode := range []string{"", "s"} {
+			for _, off := range []int64{0, 1, -1} {
+				fence := hold(mode) + off
+				asked := fmt.Sprintf("a fence that is off by %d, mode %q", off, mode)
+				renewed := b.run(scripts.LockRenew, lockKeys[:5], tokenOf("a"), minute, fence)
+				expect.Equal(t, "renewed with "+asked, renewed[0] == "ok", off == 0)
+				expect.Equal(t, "broken by "+asked, breaking(fence)[0] == "broken", off == 0)
 			}
 		}
 		first := hold("")
 		b.enter(ask{token: "b", mode: "s", inbox: "in"})
 		b.enter(ask{token: "c", mode: "s", inbox: "in"})
 		fences := heirs(t, b.leave("a", "in", terms(hour, minute, "0", 0)), "b", "c")
-		between(t, "the first reader's fence", fences[0], first+run+1, first+run+1)
-		between(t, "the second reader's fence", fences[1], fences[0]+1, fences[0]+1)
+		expect.Equal(t, "the readers' fences", fences, []int64{first + 1, first + 2})
 		b.left("b")
 		b.left("c")
-		between(t, "the next fence", b.hold(ask{token: "d"}), fences[1]+run+1, fences[1]+run+1)
-		b.do("SET", lockKeys[0], "a plain client of redislock", "PX", hour)
-		want(t, breaking(run), "unknown")
+		expect.Equal(t, "the next fence", b.hold(ask{token: "d"}), first+3)
 	})
 }
 
@@ -483,7 +465,7 @@ func TestFencesOfALockRiseEvenIfItsRecordWasLost(t *testing.T) {
 		fencesOfALock(t, b, b.grants())
 		b.do("SET", lockKeys[1], "9007199254740000 - 1 -")
 		for i, token := range []string{"a", "b", "c"} {
-			want := 9007199254740000 + int64(i+1)*(run+1)
+			want := 9007199254740000 + int64(i+1)
 			between(t, "the lock's fence", b.hold(ask{token: token}), want, want)
 			b.left(token)
 		}

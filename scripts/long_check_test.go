@@ -14,10 +14,10 @@ func TestLongRunsOnTheEmbeddedStore(t *testing.T) {
 		}
 	}
 	for name, test := range map[string]func(t *testing.T, b *box){
-		"fences of a token":         thousandTimes(fencesOfAToken),
-		"fences of a pool":          thousandTimes(fencesOfAPool),
-		"fences of a lock":          thousandTimes(fencesOfALock),
-		"fences after the last run": thousandTimes(fencesBehindRuns),
+		"fences of a token":              thousandTimes(fencesOfAToken),
+		"fences of a pool":               thousandTimes(fencesOfAPool),
+		"fences of a lock":               thousandTimes(fencesOfALock),
+		"fences after one that is ahead": thousandTimes(fencesAfterThatAhead),
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -89,7 +89,6 @@ var keepings = []keeping{
 	{"lock renewed", scripts.LockRenew, lockKeys[:5], held("", tokenOf("a"), hour, ""), "ok"},
 	{"shared lock renewed", scripts.LockRenew, lockKeys[:5], together("s", tokenOf("a"), hour, ""), "ok"},
 	{"permits renewed", scripts.LockRenew, lockKeys[:5], together("p", tokenOf("a"), hour, ""), "ok"},
-	{"lock of a quorum renewed", scripts.LockRaise, lockKeys[:2], held("", tokenOf("a"), 5, hour), "ok"},
 	{"lock kept on the list", scripts.LockNote, listKey, func(b *box) []any {
 		b.run(scripts.LockNote, listKey, "name", hour)
 		return []any{"name", 2 * hour}

@@ -23,6 +23,8 @@ type Script struct {
 	Reads bool
 	// it depends on what Redis may lose (lib/incarnation): its last argument are the caller's facts
 	Incarnation bool
+	// a call with fewer keys depends on nothing of that; 0 = each call does
+	MarkerKey int
 }
 
 // The operations. Each file's header says what its script decides, its KEYS and ARGV, its replies
@@ -57,7 +59,6 @@ var (
 
 	LockEnter = load("lock_enter")
 	LockRenew = load("lock_renew")
-	LockRaise = load("lock_raise")
 	LockLeave = load("lock_leave")
 	LockBreak = load("lock_break")
 	LockGet   = load("lock_get")
@@ -91,7 +92,11 @@ func load(name string) *Script {
 		texts = append(texts, library(part))
 	}
 	source := strings.Join(append(texts, text), "")
-	return &Script{Name: name, Source: source, SHA: hash(source), Reads: strings.Contains(text, "\n-- Effect none\n"), Incarnation: slices.Contains(parts, "incarnation")}
+	script := &Script{Name: name, Source: source, SHA: hash(source), Reads: strings.Contains(text, "\n-- Effect none\n"), Incarnation: slices.Contains(parts, "incarnation")}
+	if slices.Contains(parts, "lock_doubt") {
+		script.MarkerKey = 6
+	}
+	return script
 }
 
 // Names lists all operations, by the names of their files, in the order of the alphabet.
@@ -134,7 +139,7 @@ func hash(source string) string {
 // arguments in ARGV; an error in it ends both.
 func (s *Script) Following(text string, keys, own, args int) *Script {
 	source := fmt.Sprintf("ARGV[%d] = ", own+1) + "(function(KEYS, ARGV)\n" + text + "\nend)({" + elements("KEYS", 0, keys) + "}, {" + elements("ARGV", own, args) + "})\n" + s.Source
-	return &Script{Name: s.Name, Source: source, SHA: hash(source), Incarnation: s.Incarnation}
+	return &Script{Name: s.Name, Source: source, SHA: hash(source), Incarnation: s.Incarnation, MarkerKey: s.MarkerKey}
 }
 
 // elements names n elements of a table after the first few, separated by commas.

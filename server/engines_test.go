@@ -69,3 +69,13 @@ func TestEngineWithoutLuaRefusesEveryCall(t *testing.T) {
 	}
 	s.wantNotReady(t)
 }
+
+// What reads a counter is refused, so nothing is known of its value.
+func TestEngineWithoutGetDoesNotSayThatAValueIsNoInteger(t *testing.T) {
+	t.Parallel()
+	s, _ := onEngine(t, engines.Engine{Unknown: []string{"GET"}}, redisstore.Config{})
+	for _, c := range numbersAndWorkers[:3] {
+		problem := decode[wire.Problem](t, s.do(t, c.method, c.path, c.body, c.header...), 503)
+		expect.Equal(t, "code of "+c.String(), string(problem.Code), "store-unavailable")
+	}
+}

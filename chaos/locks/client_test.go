@@ -72,27 +72,6 @@ func (f *fenced) Lost(err error) bool { return errors.Is(err, lock.ErrLost) }
 
 func (f *fenced) Close() error { return errors.Join(f.locks.Close(), f.store.Close()) }
 
-// quorum is package lock over several servers.
-type quorum struct{ locks *lock.QuorumLocks }
-
-// openQuorum opens the locks of servers that lose nothing.
-func openQuorum(ctx context.Context, urls []string) (*quorum, error) {
-	locks, err := lock.OpenQuorum(ctx, urls, redisstore.Config{}, lock.Config{Window: window, AfterLoss: lock.GrantAfterLoss})
-	return &quorum{locks}, err
-}
-
-func (q *quorum) Acquire(ctx context.Context, w wish) (holding, error) {
-	held, err := q.locks.Acquire(ctx, w.Name, requestOf(w))
-	if err != nil {
-		return nil, err // and no holding that is nil inside
-	}
-	return held, nil
-}
-
-func (q *quorum) Lost(err error) bool { return errors.Is(err, lock.ErrLost) }
-
-func (q *quorum) Close() error { return q.locks.Close() }
-
 // openWaiting opens locks that wait after a loss, of which all replicas have to confirm each write.
 func openWaiting(ctx context.Context, url string) (locker, error) {
 	store, err := redisstore.OpenConfig(ctx, redisstore.Config{URL: url, Ack: 2})

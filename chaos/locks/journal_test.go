@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 
@@ -20,30 +19,7 @@ type histories struct {
 }
 
 func (h *histories) String() string {
-	return fmt.Sprintf("%d grants of %d names, %d of them handed on within a process: %d lost, %d ended at an unknown time, %d cut off", h.grants, len(h.of), h.handed(), h.lost, h.unknown, h.cut)
-}
-
-// handed counts the grants that came from another client of the same process: their fences follow
-// directly upon that client's, and between any other two there are some that no process got.
-func (h *histories) handed() (count int) {
-	for name, history := range h.of {
-		if !strings.HasPrefix(name, "exclusive") {
-			continue
-		}
-		var fences []int64
-		for _, operation := range history {
-			if d := operation.Input.(deed); !d.end {
-				fences = append(fences, d.fence)
-			}
-		}
-		slices.Sort(fences)
-		for i := 1; i < len(fences); i++ {
-			if fences[i] == fences[i-1]+1 {
-				count++
-			}
-		}
-	}
-	return count
+	return fmt.Sprintf("%d grants of %d names: %d lost, %d ended at an unknown time, %d cut off", h.grants, len(h.of), h.lost, h.unknown, h.cut)
 }
 
 // open is a grant whose end has not been read yet.

@@ -23,16 +23,12 @@ import (
 // longer is the lease of a holder whose link is cut.
 const longer = 2 * time.Second
 
-// How many links are cut at a time: under a holder in this process, under one of a quorum, and
-// under a command, which is three processes.
+// How many links are cut at a time: under a holder in this process, and under a command, which is
+// three processes.
 const (
 	holdersAtOnce  = 25
-	quorumsAtOnce  = 10
 	commandsAtOnce = 6
 )
-
-// quorumTrials is how many there are at least under holders of a quorum.
-const quorumTrials = 20
 
 // tolds is what many trials tell.
 type tolds struct {
@@ -116,28 +112,10 @@ func TestHolderIsToldBeforeTheLockIsFree(t *testing.T) {
 		t.Fatal(err)
 	}
 	cutMany(t, *trials, holdersAtOnce, near, func(i int, found *tolds) error {
-		return cutHolder(t, i, near, behind(t, i, func(urls []string) (locker, error) {
-			return openFenced(t.Context(), redisstore.Config{URL: urls[0]}, window)
-		}, server), found)
+		return cutHolder(t, i, near, behind(t, i, server, func(url string) (locker, error) {
+			return openFenced(t.Context(), redisstore.Config{URL: url}, window)
+		}), found)
 	}).prove(t, "fenced", "the link of a holder cut").never(t)
-}
-
-// The same with a quorum, all of whose links are cut.
-func TestHolderOfAQuorumIsToldBeforeTheLockIsFree(t *testing.T) {
-	t.Parallel()
-	servers := []*redistest.Server{redistest.Start(t), redistest.Start(t), redistest.Start(t)}
-	var urls []string
-	for _, server := range servers {
-		urls = append(urls, server.URL())
-	}
-	open := func(urls []string) (locker, error) { return openQuorum(t.Context(), urls) }
-	near, err := open(urls)
-	if err != nil {
-		t.Fatal(err)
-	}
-	cutMany(t, max(*trials, quorumTrials), quorumsAtOnce, near, func(i int, found *tolds) error {
-		return cutHolder(t, i, near, behind(t, i, open, servers...), found)
-	}).prove(t, "fenced", "the links of a quorum's holder cut").never(t)
 }
 
 // The same with SETNX, a TTL and renewals, whose answers are the only thing that tells: two
@@ -154,7 +132,7 @@ func TestNaiveHolderIsFoundToBeToldTooLate(t *testing.T) {
 		naives = *trials / 10
 	}
 	cutMany(t, max(naives, 12), holdersAtOnce, near, func(i int, found *tolds) error {
-		return cutHolder(t, i, near, behind(t, i, func(urls []string) (locker, error) { return openNaive(urls[0]) }, server), found)
+		return cutHolder(t, i, near, behind(t, i, server, func(url string) (locker, error) { return openNaive(url) }), found)
 	}).prove(t, "naive", "the link of a holder cut").sometimes(t)
 }
 
@@ -232,43 +210,36 @@ func (n next) release(ctx context.Context, near locker) error {
 	return fmt.Errorf("the next one's release: %w", err)
 }
 
-// remote is a way to lock over links that can be cut.
+// remote is a way to lock over a link that can be cut.
 type remote struct {
 	locker
 
 	cut, mend func()
 }
 
-// behind opens a way to lock that goes to each server over a link. When they are cut what is sent
-// is swallowed, or its connection ends before or after it was carried out, by the number of the
-// trial, and new ones are not answered.
-func behind(t *testing.T, i int, open func(urls []string) (locker, error), servers ...*redistest.Server) func() (remote, error) {
+// behind opens a way to lock that goes to the server over a link. When it is cut what is sent is
+// swallowed, or its connection ends before or after it was carried out, by the number of the trial,
+// and new ones are not answered.
+func behind(t *testing.T, i int, server *redistest.Server, open func(url string) (locker, error)) func() (remote, error) {
 	return func() (remote, error) {
 		var gone atomic.Bool
 		fate := []redistest.Fate{redistest.Swallow, redistest.CutBefore, redistest.CutAfter}[i%3]
-		var proxies []*redistest.Proxy
-		var urls []string
-		for _, server := range servers {
-			proxy := redistest.StartProxy(t, server.Addr(), func([]byte) (redistest.Fate, func()) {
-				if gone.Load() {
-					return fate, nil
-				}
-				return redistest.Pass, nil
-			})
-			proxies, urls = append(proxies, proxy), append(urls, proxy.URL())
-		}
+		proxy := redistest.StartProxy(t, server.Addr(), func([]byte) (redistest.Fate, func()) {
+			if gone.Load() {
+				return fate, nil
+			}
+			return redistest.Pass, nil
+		})
 		set := func(cut bool) {
 			gone.Store(cut)
-			for _, proxy := range proxies {
-				proxy.SetDeaf(cut)
-			}
+			proxy.SetDeaf(cut)
 		}
-		locks, err := open(urls)
+		locks, err := open(proxy.URL())
 		return remote{locks, func() { set(true) }, func() { set(false) }}, err
 	}
 }
 
-// cutHolder cuts the links of one holder.
+// cutHolder cuts the link of one holder.
 func cutHolder(t *testing.T, i int, near locker, open func() (remote, error), found *tolds) (err error) {
 	far, err := open()
 	if err != nil {

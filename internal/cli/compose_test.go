@@ -144,7 +144,7 @@ type service struct {
 	Volumes     []string             `yaml:"volumes"`
 	Profiles    []string             `yaml:"profiles"`
 	DependsOn   map[string]dependsOn `yaml:"depends_on"`
-	Health      *healthTest              `yaml:"healthcheck"`
+	Health      *healthTest          `yaml:"healthcheck"`
 	Restart     string               `yaml:"restart"`
 	Grace       time.Duration        `yaml:"stop_grace_period"`
 	ReadOnly    bool                 `yaml:"read_only"`

@@ -95,7 +95,7 @@ func (p *program) examineRedis(ctx context.Context, e *examination) error {
 	})
 	live.clear()
 	if errors.Is(err, redisstore.ErrUnavailable) {
-		return laterError{err}
+		return cmp.Or(checkFit(ctx, config), error(laterError{err})) // such as for a password
 	}
 	if err != nil {
 		return err

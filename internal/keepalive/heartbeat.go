@@ -3,6 +3,8 @@ package keepalive
 import (
 	"sync"
 	"time"
+
+	"github.com/coatcheck/coatcheck/internal/step"
 )
 
 // Claim is the claim that a [Heartbeat] extends.
@@ -54,6 +56,7 @@ func (h *Heartbeat) leftLocked() time.Duration {
 
 // expire ends the claim when its lease can have ended, and else looks again.
 func (h *Heartbeat) expire() {
+	step.At("heartbeat: the lease may be over")
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if left := h.leftLocked(); left > 0 && !h.stopped {
@@ -73,8 +76,10 @@ func (h *Heartbeat) beat() {
 	h.beating.Add(1)
 	h.mu.Unlock()
 	defer h.beating.Done()
+	step.At("heartbeat: is about to extend")
 	sent, wall := time.Now(), h.claim.Wall()
 	err := h.claim.Extend()
+	step.At("heartbeat: has an answer")
 	switch {
 	case err == nil:
 	case h.claim.Lost(err):
@@ -99,6 +104,7 @@ func (h *Heartbeat) Stop() {
 	h.stopped = true
 	h.next.Stop()
 	h.mu.Unlock()
+	step.At("heartbeat: stopped")
 	h.beating.Wait()
 	if h.deadline != nil {
 		h.deadline.Stop()

@@ -8,6 +8,8 @@ import (
 	"math/rand/v2"
 	"sync"
 	"time"
+
+	"github.com/coatcheck/coatcheck/internal/step"
 )
 
 // Causes with which a holder's context ends.
@@ -103,6 +105,7 @@ func Start(ctx context.Context, sent, wall time.Time, config Config) *Keeper {
 // begin is the goroutine.
 func (k *Keeper) begin() {
 	defer k.runs.Done()
+	step.At("keepalive: begins")
 	k.mu.Lock()
 	k.deadline = time.AfterFunc(k.awakeLocked(), k.expire)
 	k.mu.Unlock()
@@ -124,10 +127,12 @@ func (k *Keeper) Valid() time.Duration {
 // Stop ends the keeping and waits until no renewal is under way. Stopping again does nothing.
 func (k *Keeper) Stop() {
 	k.cancel(ErrReleased)
+	step.At("keepalive: ended the context")
 	if k.start.Stop() {
 		k.runs.Done() // it never begins
 	}
 	k.runs.Wait()
+	step.At("keepalive: no renewal is under way")
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.deadline != nil {
@@ -166,6 +171,7 @@ func (k *Keeper) awakeLocked() time.Duration {
 
 // expire ends the lease when its time is over, unless a renewal has just been confirmed.
 func (k *Keeper) expire() {
+	step.At("keepalive: the deadline may be over")
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if left := k.awakeLocked(); left > 0 {
@@ -194,12 +200,15 @@ func (k *Keeper) run() {
 	for first := true; k.sleep(next, first); first = false {
 		sent, wall := time.Now(), k.config.Wall()
 		slept := k.left() <= 0
+		step.At("keepalive: is about to renew")
 		err := k.renew()
+		step.At("keepalive: has an answer")
 		if k.ctx.Err() != nil {
 			return
 		}
 		switch {
 		case err == nil:
+			step.At("keepalive: is about to confirm")
 			k.confirm(sent, wall)
 			next = sent.Add(jitter(k.config.TTL / 3))
 		case k.config.Lost(err):

@@ -228,6 +228,9 @@ func (s *Engine) acks() string {
 	return fmt.Sprint(s.ack)
 }
 
+// noFacts are those of a call that depends on nothing that Redis may lose.
+const noFacts = "auto 00 0 alone - -"
+
 // factsFor is the last argument of a script that uses lib/incarnation. asked is an answer of ask.
 func (s *Engine) factsFor(ctx context.Context, node *redis.Client, asked string) (string, error) {
 	if s.restarts == Trust {

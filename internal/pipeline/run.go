@@ -49,7 +49,7 @@ func (s *Engine) request(script *scripts.Script, keys []string, args, more []any
 		c.ack = 0
 	}
 	c.node, c.bySource, c.asking, c.together = nil, false, false, 0
-	c.facts, c.asked = "", ""
+	c.facts, c.asked, c.depends = noFacts, "", script.Incarnation && len(keys) >= script.MarkerKey
 	c.size, c.fault = 0, nil
 	c.sent.Store(false)
 	t.words = append(t.words[:0], "evalsha", c, len(keys))
@@ -158,13 +158,14 @@ func (s *Engine) suspect(ctx context.Context, err error) {
 
 // call is one run of a script, or one INCRBY.
 type call struct {
-	script *scripts.Script // nil for an INCRBY
-	key    []byte          // of an INCRBY
-	text   []byte          // what stands for the script in the command
-	node   *redis.Client   // at which it runs
-	facts  string          // the last argument of a script that asks for the incarnation
-	asked  string          // what was asked for it, in words of facts
-	sum    int64           // what an INCRBY came to
+	script  *scripts.Script // nil for an INCRBY
+	key     []byte          // of an INCRBY
+	text    []byte          // what stands for the script in the command
+	node    *redis.Client   // at which it runs
+	facts   string          // the last argument of a script that asks for the incarnation
+	asked   string          // what was asked for it, in words of facts
+	depends bool            // it needs facts that are true
+	sum     int64           // what an INCRBY came to
 	// about how many bytes its words take, and its reply where it is known to be large
 	size       int
 	fault      error // why its words cannot be written
@@ -208,7 +209,7 @@ func (s *Engine) route(ctx context.Context, key string, call *call, words []any)
 	}
 	var last error
 	for range redirects {
-		if call.script.Incarnation {
+		if call.depends {
 			if call.facts, err = s.factsFor(ctx, node, call.asked); err != nil {
 				return nil, err
 			}

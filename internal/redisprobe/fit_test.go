@@ -109,3 +109,27 @@ func TestUnfitDoesNotJudgeWhatIsAway(t *testing.T) {
 		expect.Equal(t, url+", which is down", unfit(t, redisstore.Config{URL: url}), "")
 	}
 }
+
+// What an engine hides or refuses is a fact of its own: it is not said that nothing works.
+func TestInspectFindsWhatAnEngineHides(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	for name, row := range map[string]struct {
+		engine engines.Engine
+		want   string // why no incarnation is seen
+	}{
+		"a server as it is": {},
+		"no master_replid":  {engines.Engine{Info: map[string]string{"master_replid": ""}}, "INFO has no master_replid"},
+		"zeros":             {engines.Engine{Info: map[string]string{"master_replid": engines.Zeros}}, "master_replid is zeros"},
+		"INFO in scripts":   {engines.Engine{NotInScripts: []string{"INFO"}}, "INFO in a script: ERR This Redis command is not allowed from script"},
+	} {
+		s := inspect(t, redisstore.Config{URL: engines.Start(t, server.Addr(), row.engine).URL()}, redisprobe.Options{}).Servers[0]
+		expect.Equal(t, name+": how a script fails", s.ScriptFails, "")
+		expect.Contains(t, name+": why no incarnation is seen", s.NoIncarnation, row.want)
+		expect.Equal(t, name+": an incarnation is seen", s.Incarnation != "", row.want == "")
+	}
+	proxy := engines.Start(t, server.Addr(), engines.Engine{Unknown: []string{"WAIT"}})
+	s := inspect(t, redisstore.Config{URL: proxy.URL(), Ack: 1}, redisprobe.Options{}).Servers[0]
+	expect.Equal(t, "no WAIT: what the write was refused with", s.Reach.Err, "")
+	expect.Equal(t, "no WAIT: what WAIT was refused with", s.Reach.WaitErr, "ERR unknown command 'wait'")
+}

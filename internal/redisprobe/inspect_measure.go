@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha1" //nolint:gosec // the name that Redis gives a script; it guards nothing
 	"encoding/hex"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -23,19 +24,28 @@ const (
 // clockScript reads the time, as every script of ours does.
 const clockScript = "return redis.call('TIME')"
 
-// infoScript checks what our scripts need of a server besides its keys.
-const infoScript = "redis.call('TIME') return redis.call('INFO', 'replication')"
+// infoScript asks for the incarnation, as our scripts do.
+const infoScript = "return redis.call('INFO', 'replication')"
+
+var incarnationLine = regexp.MustCompile(`(?m)^master_replid:(\w*)`)
 
 func (i *inspector) measure(ctx context.Context, node *redis.Client, s *doctor.Inspected) {
 	s.Clock = clock(ctx, node)
 	s.Ping = i.latency(func() error { return node.Ping(ctx).Err() })
-	if err := node.Eval(ctx, infoScript, nil).Err(); err != nil {
-		s.ScriptFails = err.Error()
-		return
-	}
 	if err := node.Eval(ctx, clockScript, nil).Err(); err != nil {
 		s.ScriptFails = err.Error()
 		return
+	}
+	info, err := node.Eval(ctx, infoScript, nil).Text()
+	switch id := incarnationLine.FindStringSubmatch(info); {
+	case err != nil:
+		s.NoIncarnation = "INFO in a script: " + err.Error()
+	case id == nil || id[1] == "":
+		s.NoIncarnation = "INFO has no master_replid"
+	case strings.Trim(id[1], "0") == "":
+		s.NoIncarnation = "master_replid is zeros"
+	default:
+		s.Incarnation = id[1]
 	}
 	sum := sha1.Sum([]byte(clockScript)) //nolint:gosec // as above
 	sha := hex.EncodeToString(sum[:])
@@ -94,12 +104,12 @@ func (i *inspector) reach(ctx context.Context, node *redis.Client, tag string, l
 	}
 	_, _ = pipe.Exec(ctx) // each command has its own error
 	reach.Took = time.Since(start)
-	err := write.Err()
-	if err == nil && wait != nil {
-		reach.Got, err = wait.Int()
-	}
-	if err != nil {
+	if err := write.Err(); err != nil {
 		reach.Err = strings.TrimSpace(err.Error())
+	} else if wait != nil {
+		if reach.Got, err = wait.Int(); err != nil {
+			reach.WaitErr, _, _ = strings.Cut(err.Error(), ", with args")
+		}
 	}
 	return reach
 }

@@ -86,6 +86,9 @@ end
 local function read_counter(counter)
   local value = redis.pcall('GET', counter)
   if type(value) == 'table' then
+    if not string.find(value.err, 'WRONGTYPE', 1, true) then
+      redis.call('GET', counter) -- such as of a user who may not: it ends the script
+    end
     return nil, false
   end
   return value or nil, not value or is_int(value)

@@ -10,7 +10,7 @@ if obtained and not KEYS[6] and not waited_for then
   end
   local last = redis.call('SET', KEYS[2], now_us_text .. ' ' .. ARGV[1] .. ' ' .. now_text .. ' -', 'PX', ARGV[5], 'GET') or '0'
   local previous = tonumber(string.match(last, '^%d+') or 0)
-  if previous + run_length < now_us and not string.find(last, ARGV[1], 1, true) then
+  if previous < now_us and not string.find(last, ARGV[1], 1, true) then
     return {'granted', now_us_text, now_text, now_text}
   end
   redis.call('SET', KEYS[2], last, 'PX', ARGV[5]) -- this server's time is behind, or the token has asked before

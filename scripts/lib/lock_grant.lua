@@ -17,7 +17,7 @@ end
 -- much as it is ahead of this server's time, at most a year. After that, time alone makes the next
 -- fence larger.
 local function remember(ttl, number)
-  local ahead = math.ceil((tonumber(number) + run_length - now_us) / 1000)
+  local ahead = math.ceil((tonumber(number) - now_us) / 1000)
   return integer(ttl + 60000 + math.min(math.max(ahead, 0), 31536000000))
 end
 
@@ -25,20 +25,9 @@ local function write_fence(fences, number, token, since, inbox, ttl)
   redis.call('SET', fences, table.concat({number, token, since, inbox}, ' '), 'PX', ttl)
 end
 
--- in_run reports whether a fence is a grant's first or belongs to its run. '0', of a client without
--- fences, has no run.
-local function in_run(first, fence)
-  local offset = tonumber(fence) - tonumber(first)
-  return offset == 0 or (first ~= '0' and offset > 0 and offset <= run_length)
-end
-
--- upcoming returns the fence of the next grant, after the run of the last one (lib/lock_run). Joint
--- holders hand nothing on, so their grants leave no fences out.
+-- upcoming returns the fence of the next grant.
 local function upcoming(state)
-  if not state.upcoming then
-    local together = state.kind == 's' or state.kind == 'p'
-    state.upcoming = integer(next_fence(tonumber(state.last.number or 0) + (together and 0 or run_length)))
-  end
+  state.upcoming = state.upcoming or integer(next_fence(state.last.number))
   return state.upcoming
 end
 

@@ -9,6 +9,7 @@ import (
 
 	"github.com/coatcheck/coatcheck/internal/keepalive"
 	"github.com/coatcheck/coatcheck/internal/secret"
+	"github.com/coatcheck/coatcheck/internal/step"
 	"github.com/coatcheck/coatcheck/snowflake"
 )
 
@@ -26,6 +27,7 @@ func (h *Holder) acquire(patience time.Duration) (*term, error) {
 	for {
 		sent, wall := time.Now(), h.options.Wall()
 		lease, err := h.leaser.Acquire(h.ctx, nonce)
+		step.At("holder: has the answer to a request")
 		if err == nil {
 			layout, unread := snowflake.ParseLayout(lease.Layout)
 			if unread != nil {
@@ -91,6 +93,7 @@ func (h *Holder) begin(lease Lease, layout snowflake.Layout, sent, wall time.Tim
 		return t
 	}
 	t.keeper.Stop()
+	step.At("holder: the grant is of no use")
 	if h.ctx.Err() != nil { // it came while the holding was ended
 		h.giveBack(lease)
 	}
@@ -116,6 +119,7 @@ func (h *Holder) renew(ctx context.Context, t *term) error {
 	lease, _ := t.read()
 	sent := time.Now()
 	renewed, err := h.leaser.Renew(ctx, lease)
+	step.At("holder: has the answer to a renewal")
 	if err != nil {
 		return err
 	}

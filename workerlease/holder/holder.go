@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/coatcheck/coatcheck/internal/keepalive"
+	"github.com/coatcheck/coatcheck/internal/step"
 	"github.com/coatcheck/coatcheck/snowflake"
 )
 
@@ -149,7 +150,9 @@ func (h *Holder) now() (*term, Lease, anchor, error) {
 	if t == nil {
 		return nil, Lease{}, anchor{}, none(cause)
 	}
+	step.At("holder: has the term")
 	lease, clock := t.read()
+	step.At("holder: read the lease")
 	if t.keeper.Valid() > 0 {
 		return t, lease, clock, nil
 	}
@@ -197,6 +200,7 @@ func (h *Holder) Err() error {
 func (h *Holder) Release(ctx context.Context, usedUntil time.Time) error {
 	h.stop(keepalive.ErrReleased)
 	<-h.done
+	step.At("holder: has ended")
 	h.mu.Lock()
 	last := h.last
 	h.last = nil
@@ -245,6 +249,7 @@ func (h *Holder) run(t *term) {
 		}
 		<-t.keeper.Context().Done()
 		cause := context.Cause(t.keeper.Context())
+		step.At("holder: the lease ended")
 		t.keeper.Stop()
 		h.lose(cause)
 		if h.ctx.Err() != nil {
@@ -263,6 +268,7 @@ func (h *Holder) take(t *term) {
 	h.mu.Lock()
 	h.term, h.last, h.cause = t, t, nil
 	h.mu.Unlock()
+	step.At("holder: took a grant")
 	lease, _ := t.read()
 	h.options.Observe(Event{Kind: Granted, Pool: lease.Pool, WorkerID: lease.WorkerID})
 	close(t.held)

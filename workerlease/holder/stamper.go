@@ -4,10 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 	"sync/atomic"
 	"time"
 
+	"github.com/coatcheck/coatcheck/internal/step"
 	"github.com/coatcheck/coatcheck/snowflake"
 )
 
@@ -21,7 +21,7 @@ type Stamper struct {
 	config snowflake.Config
 
 	current atomic.Pointer[snowflake.Generator] // nil until the first id
-	mu      sync.Mutex                          // guards changes of current, and closed
+	mu      step.Mutex                          // guards changes of current, and closed
 	closed  bool
 }
 
@@ -39,6 +39,7 @@ func (s *Stamper) Next(ctx context.Context) (snowflake.ID, error) {
 			return id, err
 		}
 	}
+	step.At("holder: the generator is over")
 	var ids [1]snowflake.ID
 	err := s.Fill(ctx, ids[:])
 	return ids[0], err
@@ -62,6 +63,7 @@ func (s *Stamper) Fill(ctx context.Context, ids []snowflake.ID) error {
 		if g, err = s.Generator(); err != nil {
 			return err
 		}
+		step.At("holder: has a generator")
 	}
 }
 
@@ -93,6 +95,7 @@ func (s *Stamper) Generator() (*snowflake.Generator, error) {
 		return nil, err
 	}
 	s.current.Store(g)
+	step.At("holder: made a generator")
 	return g, nil
 }
 
@@ -132,6 +135,7 @@ func (s *Stamper) Stop() (usedUntil time.Time) {
 // with its window. Closing again does nothing.
 func (s *Stamper) Close(ctx context.Context) error {
 	used := s.Stop()
+	step.At("holder: nothing is stamped any more")
 	if used.IsZero() { // nothing was stamped with the lease
 		used = s.holder.begun()
 	}

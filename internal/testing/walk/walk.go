@@ -49,7 +49,8 @@ type Scene struct {
 	// on; 0 = time passes only when all wait.
 	Ticks int
 	Tick  time.Duration // 0 = a millisecond
-	// Preemptions is how often Every leaves a goroutine that could go on; 0 = as often as it can.
+	// Preemptions is how often Every leaves a goroutine that could go on, for another one or to let
+	// time pass; 0 = as often as it can.
 	Preemptions int
 }
 
@@ -112,7 +113,8 @@ func Rounds(t *testing.T, scene Scene) {
 	t.Logf("%d random rounds, seed %d", *rounds, first)
 }
 
-// option is what a run can do next. It preempts if another goroutine, that ran last, could go on.
+// option is what a run can do next. It preempts if the goroutine that ran last could go on, or if
+// time passes although one could.
 type option struct{ preempts bool }
 
 // every chooses so that each run differs from those before.
@@ -315,7 +317,7 @@ func options(ready []parked, last *runner, clock bool) []option {
 		all = append(all, option{preempts: could && i > 0})
 	}
 	if clock {
-		all = append(all, option{})
+		all = append(all, option{preempts: true})
 	}
 	return all
 }

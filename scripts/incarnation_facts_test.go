@@ -489,3 +489,18 @@ func TestServerWithoutAnIncarnation(t *testing.T) {
 		t.Errorf("the counter: got %v, want 5 as before", n)
 	}
 }
+
+// counter_incr notes nothing. What it would confirm by less than is noted is not added: a promotion
+// would be believed to have it.
+func TestScriptThatNotesNothingGoesOnOnlyWhereNothingIsToNote(t *testing.T) {
+	each(t, func(t *testing.T, b *box) {
+		b.facts = ofAll
+		era := b.opens(opening{}).era
+		incr := func() []string { return b.run(scripts.CounterIncr, openKeys, 1, 0, "", "", era) }
+		word(t, incr(), "ok", 3)
+		b.facts = "auto 00 0 alone - -"
+		want(t, incr(), "behind")
+		b.at(opening{era: era}, "1", false)
+		word(t, incr(), "ok", 3)
+	})
+}

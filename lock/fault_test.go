@@ -156,7 +156,10 @@ func TestStallOfAFreeLockHangsNoWaiter(t *testing.T) {
 	locks := open(t, hasty, Config{Window: MinTTL})
 	others := open(t, storetest.Open(t, redisstore.Config{URL: server.URL()}), Config{Window: MinTTL})
 	for range 3 {
-		expect.Eventually(t, "the hasty process has a connection", func() bool { return hasty.Ping(t.Context()) == nil })
+		expect.Eventually(t, "the hasty process has a connection, and knows the server", func() bool {
+			_, err := hasty.Continuity(t.Context())
+			return err == nil
+		})
 		server.Pause()
 		next := wait(t, locks, "stall", Request{TTL: time.Second})
 		resumed := time.AfterFunc(150*time.Millisecond, server.Resume)

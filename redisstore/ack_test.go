@@ -270,7 +270,8 @@ func TestAckAllOnOneServerWaitsForEachReplicaThatWasSeen(t *testing.T) {
 	_, err := bumped(t.Context(), store, "x")
 	shortfall(t, err, 0, 1)
 	mustBump(t, store.WithAck(0), "y", 1)
-	mustBump(t, open(t, master.URL(), func(c *redisstore.Config) { c.Ack = redisstore.AckAll }), "y", 2) // it has seen none
+	another := open(t, master.URL(), func(c *redisstore.Config) { c.Ack = redisstore.AckAll })
+	mustBump(t, another, "y", 2) // it has seen none
 }
 
 // A connection that is fed for a copy, as redis-cli --rdb is, cannot become master, and is not

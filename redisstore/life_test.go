@@ -203,8 +203,8 @@ func TestSumsEndWithTheIncarnationAndOnlyThen(t *testing.T) {
 	}
 }
 
-// A marker that is gone, or is another, puts the sum to no use, and so does a server that is reached
-// by a connection that was made before.
+// A marker that is gone, or is another, puts the sum to no use, and so does a server that is
+// reached by a connection that was made before.
 func TestIncrByBesideAnotherMarkerIsNobodys(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
@@ -253,7 +253,7 @@ func TestIncrByThatIsConfirmedByLessIsNotedFirst(t *testing.T) {
 	at := find(t, store, "k")
 	mustIncr(t, store, "k", 1, at, 1)
 	do(t, server, "CONFIG", "SET", "appendfsync", "everysec")
-	if _, err := store.Continuity(t.Context()); err != nil { // which asks, as is done every ten seconds
+	if _, err := store.Continuity(t.Context()); err != nil { // it asks, as every ten seconds
 		t.Fatal(err)
 	}
 	_, err := incrBy(t, store, "k", 1, at)

@@ -371,7 +371,7 @@ func TestWhatContinuesOnRealServers(t *testing.T) {
 }
 
 // A slot takes its state along to another master. While the one that it came from lives, that is no
-// loss; once it is gone, nobody can say.
+// loss; once it is gone, no server can say.
 func TestMovedSlotContinuesWhileItsFormerMasterLives(t *testing.T) {
 	t.Parallel()
 	cluster := redistest.StartCluster(t, 3, 0)

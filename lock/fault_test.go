@@ -166,8 +166,8 @@ func TestStallOfAFreeLockHangsNoWaiter(t *testing.T) {
 		select {
 		case lock := <-next.result:
 			_ = lock.Release(t.Context()) // which may be too late for its store as well
-		// The answer was late: the outcome is unknown, and the lock is given back. On a busy machine
-		// the question may not have left.
+		// The answer was late: the outcome is unknown, and the lock is given back. On a busy
+		// machine the question may not have left.
 		case err := <-next.err:
 			if !errors.Is(err, redisstore.ErrUnknownOutcome) && !errors.Is(err, redisstore.ErrUnavailable) {
 				t.Fatalf("Acquire while Redis stands still: got %v, want an unknown outcome, or a refusal", err)

@@ -25,8 +25,8 @@ func judged(restarts redisstore.Restarts) func(*redisstore.Config, *counter.Conf
 	return func(c *redisstore.Config, _ *counter.Config) { c.Restarts = restarts }
 }
 
-// What was confirmed is on disk, or it is believed to be: nothing is left out, neither by the process
-// that goes on nor by one that is new. Else the counter moves.
+// What was confirmed is on disk, or it is believed to be: nothing is left out, neither by the
+// process that goes on nor by one that is new. Else the counter moves.
 func TestRestartMovesACounterOnlyWhereItMayHaveLostSomething(t *testing.T) {
 	t.Parallel()
 	for _, row := range []struct {
@@ -56,7 +56,7 @@ func TestRestartMovesACounterOnlyWhereItMayHaveLostSomething(t *testing.T) {
 			}
 			process(t, server.URL(), judged(row.restarts)).gets(t, "k", last+1)
 			if row.restarts == redisstore.TrustRestarts {
-				process(t, server.URL()).gets(t, "k", last+1+margin+1) // it does not believe what others do
+				process(t, server.URL()).gets(t, "k", last+1+margin+1) // it believes no other
 			}
 		})
 	}

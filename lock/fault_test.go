@@ -156,16 +156,22 @@ func TestStallOfAFreeLockHangsNoWaiter(t *testing.T) {
 	locks := open(t, hasty, Config{Window: MinTTL})
 	others := open(t, storetest.Open(t, redisstore.Config{URL: server.URL()}), Config{Window: MinTTL})
 	for range 3 {
-		expect.Eventually(t, "the hasty process has a connection", func() bool { return hasty.Ping(t.Context()) == nil })
+		expect.Eventually(t, "the hasty process has a connection, and knows the server", func() bool {
+			_, err := hasty.Continuity(t.Context())
+			return err == nil
+		})
 		server.Pause()
 		next := wait(t, locks, "stall", Request{TTL: time.Second})
 		resumed := time.AfterFunc(150*time.Millisecond, server.Resume)
 		select {
 		case lock := <-next.result:
 			_ = lock.Release(t.Context()) // which may be too late for its store as well
-		// the answer was late: the outcome is unknown, and the lock is given back
+		// The answer was late: the outcome is unknown, and the lock is given back. On a busy
+		// machine the question may not have left.
 		case err := <-next.err:
-			wantIs(t, err, redisstore.ErrUnknownOutcome)
+			if !errors.Is(err, redisstore.ErrUnknownOutcome) && !errors.Is(err, redisstore.ErrUnavailable) {
+				t.Fatalf("Acquire while Redis stands still: got %v, want an unknown outcome, or a refusal", err)
+			}
 		}
 		resumed.Stop()
 		server.Resume()

@@ -3,6 +3,8 @@ package redisstore_test
 import (
 	"context"
 	"errors"
+	"fmt"
+	"net"
 	"strings"
 	"sync"
 	"testing"
@@ -238,5 +240,95 @@ func TestAcknowledgementEndsWithTheCallersDeadline(t *testing.T) {
 		if n := counted(t, store, "x"); n != 1 {
 			t.Errorf("it ran %d times", n)
 		}
+	})
+}
+
+// On one server each replica that was ever attached has to confirm: one that joins makes the call
+// that finds it unknown, and later ones wait for it, also when it is away.
+func TestAckAllOnOneServerWaitsForEachReplicaThatWasSeen(t *testing.T) {
+	t.Parallel()
+	master, replica := redistest.Start(t), redistest.Start(t)
+	store := open(t, master.URL(), func(c *redisstore.Config) { c.Ack, c.AckTimeout = redisstore.AckAll, 2*time.Second })
+	mustBump(t, store, "x", 1) // there is none
+	host, port, _ := strings.Cut(master.Addr(), ":")
+	do(t, replica, "REPLICAOF", host, port)
+	expect.Eventually(t, "the replica is attached", func() bool {
+		return strings.Contains(do(t, master, "INFO", "replication").(string), "state=online")
+	})
+	// Unless the store has asked meanwhile, as it does every ten seconds, this call finds it.
+	if _, err := bumped(t.Context(), store, "x"); err != nil {
+		shortfall(t, err, 0, 1)
+	}
+	expect.Eventually(t, "the replica confirms", func() bool { _, err := bumped(t.Context(), store, "x"); return err == nil })
+	if n := do(t, replica, "GET", store.Key("test", "x")); n != fmt.Sprint(counted(t, store, "x")) {
+		t.Errorf("a replica that confirmed holds %v, want %d", n, counted(t, store, "x"))
+	}
+	replica.Kill()
+	expect.Eventually(t, "the master notices", func() bool {
+		return strings.Contains(do(t, master, "INFO", "replication").(string), "connected_slaves:0")
+	})
+	_, err := bumped(t.Context(), store, "x")
+	shortfall(t, err, 0, 1)
+	mustBump(t, store.WithAck(0), "y", 1)
+	another := open(t, master.URL(), func(c *redisstore.Config) { c.Ack = redisstore.AckAll })
+	mustBump(t, another, "y", 2) // it has seen none
+}
+
+// A connection that is fed for a copy, as redis-cli --rdb is, cannot become master, and is not
+// waited for.
+func TestAckAllDoesNotWaitForACopy(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	store := open(t, server.URL(), func(c *redisstore.Config) { c.Ack = redisstore.AckAll })
+	mustBump(t, store, "x", 1)
+	conn, err := net.Dial("tcp", server.Addr())
+	expect.MustEqual(t, "error of a connection", err, nil)
+	defer conn.Close()
+	_, err = conn.Write([]byte("PSYNC ? -1\r\n"))
+	expect.MustEqual(t, "error of PSYNC", err, nil)
+	expect.Eventually(t, "it is fed", func() bool {
+		return strings.Contains(do(t, server, "INFO", "replication").(string), "connected_slaves:1")
+	})
+	mustBump(t, store, "x", 2)
+	mustBump(t, store, "x", 3)
+}
+
+// Replicas that Sentinel or the cluster lists are waited for while they are away, also by a process
+// that has never seen them.
+func TestAckAllCountsListedReplicasThatAreAway(t *testing.T) {
+	t.Parallel()
+	all := func(c *redisstore.Config) { c.Ack, c.AckTimeout = redisstore.AckAll, 2*time.Second }
+	t.Run("sentinel", func(t *testing.T) {
+		t.Parallel()
+		set := redistest.StartSentinel(t, 2)
+		expect.Eventually(t, "both confirm", func() bool { _, err := bumped(t.Context(), open(t, set.URL(), all), "x"); return err == nil })
+		set.Replicas()[0].Kill()
+		away(t, set.Master(), 1)
+		_, err := bumped(t.Context(), open(t, set.URL(), all), "x")
+		shortfall(t, err, 1, 2)
+	})
+	t.Run("cluster", func(t *testing.T) {
+		t.Parallel()
+		cluster := redistest.StartCluster(t, 3, 1)
+		store := open(t, cluster.URL(), all)
+		expect.Eventually(t, "it confirms", func() bool { _, err := bumped(t.Context(), store, "x"); return err == nil })
+		master := cluster.MasterOf(store.Key("test", "x"))
+		_, port, _ := strings.Cut(master.Addr(), ":")
+		for _, node := range cluster.Nodes() {
+			if strings.Contains(do(t, node, "INFO", "replication").(string), "master_port:"+port+"\r") {
+				node.Kill()
+			}
+		}
+		away(t, master, 0)
+		_, err := bumped(t.Context(), open(t, cluster.URL(), all), "x")
+		shortfall(t, err, 0, 1)
+	})
+}
+
+// away waits until a master has so many replicas left.
+func away(t *testing.T, master *redistest.Server, left int) {
+	t.Helper()
+	expect.Eventually(t, "a replica is away", func() bool {
+		return strings.Contains(do(t, master, "INFO", "replication").(string), fmt.Sprint("connected_slaves:", left, "\r"))
 	})
 }

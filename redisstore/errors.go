@@ -43,7 +43,7 @@ var ErrWrongType = fault.ErrWrongType
 // Error is the failure of a call to the store: the operation, the class, and the original cause.
 type Error struct {
 	Op    string // the script's name
-	Class error  // ErrUnavailable, one that wraps it, ErrUnsuitable, ErrWrongType or ErrUnknownOutcome
+	Class error  // ErrUnavailable or what wraps it, ErrUnsuitable, ErrWrongType, ErrUnknownOutcome
 	Cause error
 }
 

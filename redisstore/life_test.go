@@ -203,8 +203,8 @@ func TestSumsEndWithTheIncarnationAndOnlyThen(t *testing.T) {
 	}
 }
 
-// A marker that is gone, or is another, puts the sum to no use, and so does a server that is reached
-// by a connection that was made before.
+// A marker that is gone, or is another, puts the sum to no use, and so does a server that is
+// reached by a connection that was made before.
 func TestIncrByBesideAnotherMarkerIsNobodys(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
@@ -241,6 +241,36 @@ func TestIncrByBesideAnotherMarkerIsNobodys(t *testing.T) {
 		if is := unconfirmed != nil; is != (row.sum > 0) || is && (unconfirmed.Sum != row.sum || unconfirmed.ID != at.id) {
 			t.Errorf("IncrBy beside a marker %s: got %d, %+v, want a sum to confirm of %d in %s", row.name, sum, unconfirmed, row.sum, at.id)
 		}
+	}
+}
+
+// An increment that is confirmed by less than the marker says counts once a script has noted that,
+// or a restart would be believed to have it.
+func TestIncrByThatIsConfirmedByLessIsNotedFirst(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t, "--appendonly", "yes", "--appendfsync", "always")
+	store := open(t, server.URL(), nil)
+	at := find(t, store, "k")
+	mustIncr(t, store, "k", 1, at, 1)
+	do(t, server, "CONFIG", "SET", "appendfsync", "everysec")
+	if _, err := store.Continuity(t.Context()); err != nil { // it asks, as every ten seconds
+		t.Fatal(err)
+	}
+	_, err := incrBy(t, store, "k", 1, at)
+	if unconfirmed, is := errors.AsType[*pipeline.UnconfirmedError](err); !is || unconfirmed.Sum != 2 || unconfirmed.ID != at.id {
+		t.Fatalf("IncrBy that is not on disk, beside a marker that says so: got %v, want a sum of 2 to confirm", err)
+	}
+	now := find(t, store, "k")
+	if now.Era != at.Era || now.value != "2" || now.moved {
+		t.Errorf("the counter: got %+v, want the era %s and the value 2", now, at.Era)
+	}
+	mustIncr(t, store, "k", 1, now, 3)
+	do(t, server, "CONFIG", "SET", "appendfsync", "always")
+	server.Kill()
+	server.Restart()
+	nextIncarnation(t, store, "k", now)
+	if again := find(t, store, "k"); again.Era == now.Era {
+		t.Errorf("after a restart: got the era %s again, want another, since not all was on disk", again.Era)
 	}
 }
 

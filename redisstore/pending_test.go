@@ -32,8 +32,8 @@ func (p *pendingKey) Take() (pipeline.Addition, bool) {
 func (p *pendingKey) Done(sum int64, err error) { p.done <- result{sum, err} }
 
 // Keys in one pipeline each get what their own addition came to: a sum, that another era or
-// incarnation has begun, that the marker is gone, that the value is none; one that adds nothing gets
-// nothing.
+// incarnation has begun, that the marker is gone, that the value is none; one that adds nothing
+// gets nothing.
 func TestKeysInOnePipelineAreAnsweredOneByOne(t *testing.T) {
 	server := redistest.Start(t)
 	store := storetest.Open(t, redisstore.Config{URL: server.URL()})

@@ -58,7 +58,7 @@ type Config struct {
 	Credentials func(context.Context) (username, password string, err error)
 
 	Prefix string // before every key; "" = coatcheck:
-	Ack    int    // replicas that must confirm every write; 0 = none; AckAll = each that can become master
+	Ack    int    // replicas that must confirm every write; 0 = none; or AckAll
 	// how long a write waits for them, at most; 0 = half a second, or half of a shorter Timeout
 	AckTimeout time.Duration
 	Restarts   Restarts // how another incarnation of Redis is judged; "" = AutoRestarts
@@ -199,8 +199,8 @@ func (s *Store) connect(target redisconn.Target, config Config) error {
 	return nil
 }
 
-// WithAck returns a view of the store that waits for another number of replicas, or AckAll. It shares the
-// connections; closing one closes both.
+// WithAck returns a view of the store that waits for another number of replicas, or AckAll. It
+// shares the connections; closing one closes both.
 func (s *Store) WithAck(replicas int) *Store {
 	view := *s
 	view.engine = s.engine.WithAck(replicas)

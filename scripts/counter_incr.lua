@@ -9,8 +9,8 @@
 --        order  [6] facts, see lib/incarnation
 -- Reply  {'ok', value, left, now} left is its TTL, -1 for none | {'again', value, -1, now} the
 --        request was made before | {'behind'} the counter is below the floor, or was not found in
---        order in this incarnation and era | {'limit'} | {'negative'} | {'not-an-integer'} | {'overflow'} | {'mismatch'} the request was made with
---        another `by`
+--        order in this incarnation and era | {'limit'} | {'negative'} | {'not-an-integer'} |
+--        {'overflow'} | {'mismatch'} the request was made with another `by`
 -- Units  ARGV[2], left and now in milliseconds; value is a string, since a Lua number loses digits
 --        above 2^53
 -- Effect writes on ok; a repeat only keeps its record for longer, so that its acknowledgement has

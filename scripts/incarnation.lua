@@ -3,10 +3,11 @@
 -- Uses   integer incarnation
 -- KEYS   [1] the marker (string)
 -- ARGV   [1] facts, see lib/incarnation
--- Reply  {'same', id, losses} | {'new', id, '0'} there was no marker: a first start, or all state is
---        gone | {'continued', id, losses} another incarnation, with all of the state |
---        {'changed', id, losses} perhaps not with all | {'none', fact} the server has no incarnation
---        that can be known | a refusal, see lib/incarnation. losses: how often it has changed
+-- Reply  {'same', id, losses} | {'new', id, '0'} there was no marker: a first start, or all
+--        state is gone | {'continued', id, losses} another incarnation, with all of the state |
+--        {'changed', id, losses} perhaps not with all | {'none', fact} the server has no
+--        incarnation that can be known | a refusal, see lib/incarnation. losses: how often it has
+--        changed
 -- Units  none; an id is 40 hex digits, or 'trusted'
 -- Effect writes the marker, also when it is the same: so the caller learns whether the server takes
 --        writes

@@ -371,7 +371,7 @@ func TestWhatContinuesOnRealServers(t *testing.T) {
 }
 
 // A slot takes its state along to another master. While the one that it came from lives, that is no
-// loss; once it is gone, nobody can say.
+// loss; once it is gone, no server can say.
 func TestMovedSlotContinuesWhileItsFormerMasterLives(t *testing.T) {
 	t.Parallel()
 	cluster := redistest.StartCluster(t, 3, 0)
@@ -488,4 +488,19 @@ func TestServerWithoutAnIncarnation(t *testing.T) {
 	if n := serve(t, server).do("GET", openKeys[0]); n != "5" {
 		t.Errorf("the counter: got %v, want 5 as before", n)
 	}
+}
+
+// counter_incr notes nothing. What it would confirm by less than is noted is not added: a promotion
+// would be believed to have it.
+func TestScriptThatNotesNothingGoesOnOnlyWhereNothingIsToNote(t *testing.T) {
+	each(t, func(t *testing.T, b *box) {
+		b.facts = ofAll
+		era := b.opens(opening{}).era
+		incr := func() []string { return b.run(scripts.CounterIncr, openKeys, 1, 0, "", "", era) }
+		word(t, incr(), "ok", 3)
+		b.facts = "auto 00 0 alone - -"
+		want(t, incr(), "behind")
+		b.at(opening{era: era}, "1", false)
+		word(t, incr(), "ok", 3)
+	})
 }

@@ -160,7 +160,7 @@ func TestCounterThatIsBehindIsRefusedByAStrictServer(t *testing.T) {
 // A restart of Redis, after which values may be lost, does not use up the numbers of a template: it
 // is held until an operator has set the counter.
 func TestTemplateThatAMoveWouldEndIsHeldUntilTheCounterIsSet(t *testing.T) {
-	redis := redistest.Start(t, "--appendonly", "yes", "--appendfsync", "always")
+	redis := redistest.Start(t, "--appendonly", "yes", "--appendfsync", "everysec")
 	store := storetest.Open(t, redisstore.Config{URL: redis.URL()})
 	s := serve(t, server.Config{Store: store})
 	const short, long = "/incr/short?template=INV-%7Bn:6%7D", "/incr/long?template=INV-%7Bn:9%7D"

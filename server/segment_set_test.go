@@ -16,7 +16,7 @@ import (
 // A restart of Redis, after which ids may be lost, does not use up the numbers that opaque ids of
 // few digits can be: the tag is held until an operator says where it goes on. Other tags move.
 func TestTagWhoseOpaqueIDsAMoveWouldEndIsHeldUntilItIsSet(t *testing.T) {
-	redis := redistest.Start(t, "--appendonly", "yes", "--appendfsync", "always")
+	redis := redistest.Start(t, "--appendonly", "yes", "--appendfsync", "everysec")
 	config := server.Config{Store: storetest.Open(t, redisstore.Config{URL: redis.URL(), Timeout: storePatience}), OpaqueKeys: opaqueKeys, SegmentStep: 10}
 	before := serve(t, config)
 	before.segmentIDs(t, "six?n=50&format=opaque&width=6")

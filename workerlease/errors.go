@@ -88,8 +88,8 @@ func (p *Pools) refusal(pool string, reply scripts.Reply) error {
 	return reply.Unexpected()
 }
 
-// quarantined reports what happened, what is safe to assume, the command that goes on where there is
-// one, and the setting that avoids it.
+// quarantined reports what happened, what is safe to assume, the command that goes on where there
+// is one, and the setting that avoids it.
 func (p *Pools) quarantined(pool string, reply scripts.Reply) error {
 	var text, unknown string
 	refused := &fault.WaitError{Err: ErrQuarantined}

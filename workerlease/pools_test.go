@@ -231,11 +231,11 @@ func TestQuarantineSpeaksOfNewPoolsOnlyWhereThePoolMayBeNew(t *testing.T) {
 			wantIs(t, err, workerlease.ErrQuarantined, redisstore.ErrRefused)
 			return err.Error()
 		}
-		expect.Contains(t, "refusal of an unknown pool", refusal(), "declared so: coatcheck worker create POOL")
+		expect.Contains(t, "refusal of an unknown pool", refusal(), "If the pool is new: coatcheck worker create p")
 		expect.MustEqual(t, "error of Create", p.Create(t.Context(), "p", of(2).Shape, 0), nil)
 		p.acquire(t, "p", of(2))
 		p.strike(t, "0")
-		if text := refusal(); strings.Contains(text, "declared") {
+		if text := refusal(); strings.Contains(text, "coatcheck worker create") {
 			t.Errorf("refusal of a known pool: got %q, want nothing of a declaration", text)
 		}
 	})

@@ -2,6 +2,7 @@ package workerlease_test
 
 import (
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -125,17 +126,36 @@ func TestRenewalThatIsNotAcknowledgedExtendsNothing(t *testing.T) {
 	}
 }
 
-// The master dies. The holder of an id goes on with it, and nothing is granted by the new
-// master until all have had time to tell.
-func TestHoldersOutliveAFailover(t *testing.T) {
+// The master dies. All that was confirmed is on the new one, so the holders of ids go on with them,
+// and others are granted at once.
+func TestFailoverThatAllConfirmedCostsNoWait(t *testing.T) {
 	t.Parallel()
 	p, set := replicated(t)
 	request := of(3)
 	holders, ids := p.several(t, request, 3)
-	before, err := p.Ring(t.Context(), "p", 0, 3)
-	if err != nil {
-		t.Fatal(err)
+	p.failover(t, set)
+	var lease workerlease.Lease
+	expect.Eventually(t, "the new master grants", func() bool {
+		var err error
+		lease, err = p.Acquire(t.Context(), "p", request)
+		if err != nil && !errors.Is(err, redisstore.ErrUnavailable) && !errors.Is(err, redisstore.ErrUnknownOutcome) {
+			t.Fatalf("acquiring from the new master: %v", err)
+		}
+		return err == nil
+	})
+	if slices.Contains(ids, lease.WorkerID) {
+		t.Errorf("got worker id %d, which is one of those that are held: %v", lease.WorkerID, ids)
 	}
+	for i, h := range holders {
+		if id := idOf(t, h); id != ids[i] {
+			t.Errorf("holder %d has %d, and had %d", i, id, ids[i])
+		}
+	}
+}
+
+// failover kills the master, and waits until all three servers are in step again.
+func (p pools) failover(t *testing.T, set *redistest.SentinelSet) {
+	t.Helper()
 	old := set.Master()
 	old.Kill()
 	set.WaitForMaster(old)
@@ -144,6 +164,22 @@ func TestHoldersOutliveAFailover(t *testing.T) {
 		info := set.Master().Client().Info(t.Context(), "replication").Val()
 		return strings.Count(info, "state=online") == 2
 	})
+}
+
+// The master dies, and something was once confirmed by fewer replicas. The holder of an id goes on
+// with it, and nothing is granted by the new master until all have had time to tell.
+func TestHoldersOutliveAFailover(t *testing.T) {
+	t.Parallel()
+	p, set := replicated(t)
+	request := of(3)
+	holders, ids := p.several(t, request, 3)
+	few := pools{workerlease.New(p.store.WithAck(1), workerlease.Config{NewPools: workerlease.Trust, Skew: 100 * time.Millisecond}), p.store}
+	few.acquire(t, "p", request)
+	before, err := p.Ring(t.Context(), "p", 0, 3)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.failover(t, set)
 	var err2 error
 	expect.Eventually(t, "the new master answers", func() bool {
 		_, err2 = p.Acquire(t.Context(), "p", request)

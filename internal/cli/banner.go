@@ -72,8 +72,8 @@ func (p *program) banner(ctx context.Context, c *config.Service, store *redissto
 	return p.print(s, s.people(c))
 }
 
-// unsuitable returns why counters, segments and worker ids are refused on this Redis, "" if they are
-// not.
+// unsuitable returns why counters, segments and worker ids are refused on this Redis, "" if they
+// are not.
 func unsuitable(ctx context.Context, store *redisstore.Store) string {
 	found, err := health.IncarnationOf(ctx, store)
 	if err != nil || found.Change != health.None {

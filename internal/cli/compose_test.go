@@ -144,7 +144,7 @@ type service struct {
 	Volumes     []string             `yaml:"volumes"`
 	Profiles    []string             `yaml:"profiles"`
 	DependsOn   map[string]dependsOn `yaml:"depends_on"`
-	Health      *healthTest          `yaml:"healthcheck"`
+	Health      *healthCheck         `yaml:"healthcheck"`
 	Restart     string               `yaml:"restart"`
 	Grace       time.Duration        `yaml:"stop_grace_period"`
 	ReadOnly    bool                 `yaml:"read_only"`
@@ -156,7 +156,7 @@ type dependsOn struct {
 	Condition string `yaml:"condition"`
 }
 
-type healthTest struct {
+type healthCheck struct {
 	Test     []string      `yaml:"test"`
 	Interval time.Duration `yaml:"interval"`
 	Timeout  time.Duration `yaml:"timeout"`

@@ -121,9 +121,9 @@ type life struct {
 	losses int64
 }
 
-// changed reports whether the store may have lost something, or all of its state, since this process
-// looked, or since the state in it was written. It compares with what this process knows as well,
-// since the answer that reported a change may have been lost.
+// changed reports whether the store may have lost something, or all of its state, since this
+// process looked, or since the state in it was written. It compares with what this process knows as
+// well, since the answer that reported a change may have been lost.
 func (l *life) changed(found Incarnation) bool {
 	changed := found.Change == Changed || l.seen && (l.losses != found.Losses || found.Change == First)
 	l.seen, l.losses = true, found.Losses

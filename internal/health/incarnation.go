@@ -31,7 +31,8 @@ const (
 
 // IncarnationOf reads which incarnation of the server holds the state, and notes it in the store's
 // marker. Since it writes, it also reports whether the server takes writes now. The first caller
-// after a change gets it, later ones get Same with one more loss. In a cluster it is about the marker's shard.
+// after a change gets it, later ones get Same with one more loss. In a cluster it is about the
+// marker's shard.
 func IncarnationOf(ctx context.Context, store *redisstore.Store) (Incarnation, error) {
 	reply, err := store.Run(ctx, scripts.Incarnation, []string{store.Key("incarnation", "store")})
 	if err != nil {

@@ -102,20 +102,25 @@ func (s *server) all() int { return int(max(s.listed.Load(), s.seen.Load())) }
 // known before stays in use while it is asked again.
 func (s *Engine) know(ctx context.Context, node *redis.Client) (*server, error) {
 	known := s.facts.of(node)
-	at := known.asked.Load()
-	switch {
-	case at == 0:
+	if known.asked.Load() == 0 {
 		_, err := s.learn(ctx, node, known)
 		return known, err
-	case time.Since(started)-time.Duration(at) > refreshFacts && known.asking.CompareAndSwap(false, true):
-		s.batchers.batches.Go(func() {
-			defer known.asking.Store(false)
-			ctx, cancel := context.WithTimeout(context.Background(), s.timeout)
-			defer cancel()
-			_, _ = s.learn(ctx, node, known) // what was known stays, and is asked for again
-		})
 	}
+	s.refresh(node, known)
 	return known, nil
+}
+
+// refresh asks a server again, beside the call, if what is known of it is old.
+func (s *Engine) refresh(node *redis.Client, known *server) {
+	if time.Since(started)-time.Duration(known.asked.Load()) <= refreshFacts || !known.asking.CompareAndSwap(false, true) {
+		return
+	}
+	s.batchers.batches.Go(func() {
+		defer known.asking.Store(false)
+		ctx, cancel := context.WithTimeout(context.Background(), s.timeout)
+		defer cancel()
+		_, _ = s.learn(ctx, node, known) // what was known stays, and is asked for again
+	})
 }
 
 // learn asks a server and its list, and returns the incarnation that it has asked.
@@ -205,8 +210,11 @@ func (s *Engine) Continuity(ctx context.Context) (Continuity, error) {
 	return all, err
 }
 
-// cover is the two digits of scripts/lib/incarnation.lua for this engine on a server.
-func (s *Engine) cover(known *server) string {
+// cover is two digits, as in scripts/lib/incarnation.lua.
+type cover [2]byte
+
+// cover is that of this engine on a server.
+func (s *Engine) cover(known *server) cover {
 	level := byte(levelNoReplica)
 	switch listed := known.listed.Load(); {
 	case s.ack == AckAll, listed >= 0 && int64(s.ack) >= listed:
@@ -215,9 +223,9 @@ func (s *Engine) cover(known *server) string {
 		level = levelNone
 	}
 	if known.disk.Load() {
-		return string([]byte{level, '1'})
+		return cover{level, '1'}
 	}
-	return string([]byte{level, '0'})
+	return cover{level, '0'}
 }
 
 // acks is the number of replicas that confirm each write, in words of scripts/lib/incarnation.lua.
@@ -243,7 +251,8 @@ func (s *Engine) factsFor(ctx context.Context, node *redis.Client, asked string)
 	if asked == "" {
 		asked = "- -"
 	}
-	return strings.Join([]string{string(s.restarts), s.cover(known), s.acks(), s.facts.set, asked}, " "), nil
+	cover := s.cover(known)
+	return strings.Join([]string{string(s.restarts), string(cover[:]), s.acks(), s.facts.set, asked}, " "), nil
 }
 
 // ask answers a script's {'ask', was, id}: whether the server of the incarnation id keeps what it

@@ -93,8 +93,8 @@ const (
 
 // judge compares a marker with the server. What cannot be read because a cluster is moving the slot
 // counts as there. info is nil where restarts are trusted; acks is how many replicas confirm a
-// write, or [AckAll].
-func (m Marker) judge(read *redis.StringCmd, info *replication, acks int) standing {
+// write, or [AckAll], and now is the cover that is known of the server.
+func (m Marker) judge(read *redis.StringCmd, info *replication, acks int, now cover) standing {
 	text, err := read.Result()
 	if _, elsewhere := redisconn.Redirect(err); elsewhere != "" {
 		return inOrder
@@ -108,19 +108,25 @@ func (m Marker) judge(read *redis.StringCmd, info *replication, acks int) standi
 		return inOrder
 	}
 	noted, _, _ := strings.Cut(word, ":")
-	if noted != info.id || !covers(word, info.replicas, acks) {
+	if noted != info.id || !covers(word, info.replicas, acks, now) {
 		return unconfirmed
 	}
 	return inOrder
 }
 
 // covers reports whether what is confirmed now is confirmed as the cover of a marker's word says.
-func covers(word string, replicas, acks int) bool {
-	cover := strings.SplitN(word, ":", 5)
-	if len(cover) < 4 || len(cover[3]) != 2 {
+func covers(word string, replicas, acks int, now cover) bool {
+	for range 3 {
+		_, word, _ = strings.Cut(word, ":")
+	}
+	noted, _, _ := strings.Cut(word, ":")
+	if len(noted) != 2 {
 		return true // an earlier version has noted it, without a cover
 	}
-	switch cover[3][0] {
+	if noted[0] > now[0] || noted[1] > now[1] {
+		return false
+	}
+	switch noted[0] {
 	case levelNoReplica:
 		return replicas == 0
 	case levelAll:

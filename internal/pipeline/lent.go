@@ -114,7 +114,7 @@ type lentCluster struct {
 
 	check func(*redis.Options) error
 	mu    sync.Mutex
-	// by server: why it cannot be used, or nil; ClusterOptions.NewClient may change a node's options
+	// by server: why it cannot be used, or nil; ClusterOptions.NewClient may change its options
 	faults map[*redis.Client]error
 }
 

@@ -16,6 +16,7 @@ type trip struct {
 	engine *Engine
 	ctx    context.Context //nolint:containedctx // it ends with the round trip
 	pipe   redis.Pipeliner
+	node   *redis.Client
 	server *server
 	ack    int // of the call
 	want   int // replicas that WAIT waits for
@@ -25,7 +26,7 @@ type trip struct {
 }
 
 func (s *Engine) trip(ctx context.Context, pipe redis.Pipeliner, node *redis.Client, ack int) trip {
-	t := trip{engine: s, ctx: ctx, pipe: pipe, server: s.facts.of(node), ack: ack, want: ack}
+	t := trip{engine: s, ctx: ctx, pipe: pipe, node: node, server: s.facts.of(node), ack: ack, want: ack}
 	if ack == AckAll {
 		t.want = t.server.all()
 	}
@@ -46,6 +47,7 @@ func (t *trip) exec(depends bool) error {
 	var info *redis.StringCmd
 	t.asked = depends && t.engine.restarts != Trust || t.ack == AckAll
 	if t.asked {
+		t.engine.refresh(t.node, t.server)
 		info = askReplication(t.ctx)
 		t.add(false, info)
 	}
@@ -101,7 +103,7 @@ func (c *call) judge(read *redis.StringCmd, t *trip) {
 	if t.engine.restarts == Trust {
 		info = nil
 	}
-	c.standing, c.id = c.marker.judge(read, info, t.ack), t.id()
+	c.standing, c.id = c.marker.judge(read, info, t.ack, t.engine.cover(t.server)), t.id()
 }
 
 // id is the incarnation that has answered, "" if that is not known.

@@ -1,13 +1,14 @@
 -- counter: the parts that counters share. A counter is a plain integer, so that INCRBY adds to it.
 -- All counters of a slot share the marker 'word era till first'. word: see lib/incarnation. An era
 -- begins when state may have been lost, nothing is handed out until `till`, and `first` is 1 until
--- the first loss. State without a marker was written by a process whose history is not here: a loss.
--- A counter may have a record beside it, 'era life said ends'. era: the one in which the counter
--- was last found in order. life: its generation, which changes when it is set back on purpose.
--- said: a value that was certainly reached, '-' for none. It is the value to which the counter was
--- moved or, during a hold-off, the largest that a process has reported (the counter does not get
--- that value yet, since INCRBY would go on from it while others may report more). ends: when the
--- counter expires, in milliseconds, if it got a TTL after others may have used it without one.
+-- the first loss. State without a marker was written by a process whose history is not here: a
+-- loss. A counter may have a record beside it, 'era life said ends'. era: the one in which the
+-- counter was last found in order. life: its generation, which changes when it is set back on
+-- purpose. said: a value that was certainly reached, '-' for none. It is the value to which the
+-- counter was moved or, during a hold-off, the largest that a process has reported (the counter
+-- does not get that value yet, since INCRBY would go on from it while others may report more).
+-- ends: when the counter expires, in milliseconds, if it got a TTL after others may have used it
+-- without one.
 local function read_marker(marker)
   return string.match(redis.call('GET', marker) or '', '^(%S+) (%d+) (%d+) ([01])$')
 end

@@ -1,20 +1,21 @@
 -- incarnation: decides whether the state of this server continues the state in which a word was
 -- noted, so that nothing that was confirmed is lost. The word is 'id:run:input:cover:why'. id is
--- master_replid, 40 hex digits: it changes when another server becomes master, when a server starts,
--- and when a server renames its history. run is the server's run_id, input the bytes that it had
--- read from a master in this run, '' where it does not say. cover is two digits, the least under
--- which anything was confirmed since: 2 every server that can become master had it, 1 no replica
--- was attached, 0 neither; then 1 it was on disk, 0 it may not have been. why is the reason for
--- which the state does not continue that of before: missing (there was no word: it is new, or lost),
--- restored, restarted, promoted, moved, or other. A word without colons is an id alone, with cover
--- 00; 'trusted' was noted without asking, and 'restored' never continues.
+-- master_replid, 40 hex digits: it changes when another server becomes master, when a server
+-- starts, and when a server renames its history. run is the server's run_id, input the bytes that
+-- it had read from a master in this run, '' where it does not say. cover is two digits, the least
+-- under which anything was confirmed since: 2 every server that can become master had it, 1 no
+-- replica was attached, 0 neither; then 1 it was on disk, 0 it may not have been. why is the reason
+-- for which the state does not continue that of before: missing (there was no word: it is new, or
+-- lost), restored, restarted, promoted, moved, or other. A word without colons is an id alone, with
+-- cover 00; 'trusted' was noted without asking, and 'restored' never continues.
 --
--- The caller's facts are the last of its own arguments of a script that uses this: 'mode cover acks set
--- asked peer'. mode: auto | wait (a restart never continues) | trust (all that is there continues,
--- and the server is not asked). cover: as above, as far as the caller knows. acks: how many replicas
--- confirm each write, or all. set: the server is in a cluster | alone. asked: the id for which the
--- caller has asked what a script cannot, '-' for none. peer: the id, asked for just then, under
--- which another master of the cluster lives and which the state may have come from, '-' for none.
+-- The caller's facts are the last of its own arguments of a script that uses this: 'mode cover acks
+-- set asked peer'. mode: auto | wait (a restart never continues) | trust (all that is there
+-- continues, and the server is not asked). cover: as above, as far as the caller knows. acks: how
+-- many replicas confirm each write, or all. set: the server is in a cluster | alone. asked: the id
+-- for which the caller has asked what a script cannot, '-' for none. peer: the id, asked for just
+-- then, under which another master of the cluster lives and which the state may have come from, '-'
+-- for none.
 local function read_facts(text)
   local mode, level, disk, acks, set, asked, peer = string.match(text, '^(%l+) (%d)(%d) (%w+) (%l+) (%S+) (%S+)$')
   return {mode = mode, level = level, disk = disk, acks = acks, set = set, asked = asked, peer = peer}

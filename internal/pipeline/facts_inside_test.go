@@ -1,0 +1,33 @@
+package pipeline
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/coatcheck/coatcheck/internal/expect"
+	"github.com/coatcheck/coatcheck/internal/redistest"
+	"github.com/coatcheck/coatcheck/scripts"
+)
+
+// A process that only increments runs no script that would ask what scripts cannot see.
+func TestIncrementHasWhatIsOldAskedForAgain(t *testing.T) {
+	server := redistest.Start(t, "--appendonly", "yes", "--appendfsync", "always")
+	engine := New(Config{
+		Timeout: time.Minute, Restarts: Auto,
+		Classify: func(_ context.Context, _ string, err error, _, _ bool) error { return err },
+	})
+	engine.Serve(&redis.Options{Addr: server.Addr(), MaxRetries: -1})
+	defer func() { expect.Error(t, "Close", engine.Close(), nil) }()
+	reply, place, err := engine.RunAt(t.Context(), scripts.CounterOpen, []string{"k", "record", "marker"}, "", "", "", 1, "past", "", 0, 0, "", "")
+	expect.MustEqual(t, "error of counter_open", err, nil)
+	known := engine.facts.of(place.node)
+	expect.Equal(t, "what is confirmed is on disk", known.disk.Load(), true)
+	expect.MustEqual(t, "error of CONFIG SET", server.Client().ConfigSet(t.Context(), "appendfsync", "everysec").Err(), nil)
+	known.asked.Store(int64(time.Since(started) - time.Hour))
+	_, err = engine.IncrBy(t.Context(), "k", 1, place, Marker{Key: "marker", Era: reply[3]})
+	expect.Error(t, "IncrBy", err, nil)
+	expect.Eventually(t, "it is asked again, and what is confirmed is not on disk", func() bool { return !known.disk.Load() })
+}

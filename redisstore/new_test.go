@@ -100,7 +100,7 @@ func TestClientIsTakenOrRefusedWithWhatMendsIt(t *testing.T) {
 func TestAllFaultsOfAClientAreReportedTogether(t *testing.T) {
 	client := redis.NewClient(&redis.Options{ReadTimeout: time.Millisecond})
 	defer client.Close()
-	_, err := redisstore.New(client, redisstore.Config{URL: "redis://h", DataDir: "/x", MaxKeys: 1, MaxBytes: 1, Ack: -1})
+	_, err := redisstore.New(client, redisstore.Config{URL: "redis://h", MaxKeys: 1, MaxBytes: 1, Ack: -1})
 	for _, says := range []string{"URL: leave it empty", "data directory", "MaxKeys", "MaxBytes", "ack -1", "Options.MaxRetries", "Options.ContextTimeoutEnabled", "Options.ReadTimeout", "Options.WriteTimeout"} {
 		if !strings.Contains(fmt.Sprint(err), says) {
 			t.Errorf("got error %v, want one that says %q", err, says)

@@ -127,10 +127,8 @@ func hazards(ctx context.Context, store *redisstore.Store, log *slog.Logger) (fo
 // durability names what this store can lose.
 func durability(c *config.Service, store *redisstore.Store) string {
 	switch {
-	case store.Mode() == redisstore.Embedded && c.Store.DataDir == "":
-		return "WARNING: in memory only; counters, tokens and leases are gone when this process ends (--data-dir keeps them, --redis shares them)"
 	case store.Mode() == redisstore.Embedded:
-		return "kept in " + c.Store.DataDir + ", by this one process and on this one disk; use --redis for production"
+		return "WARNING: in memory only; counters, tokens and leases are gone when this process ends. A Redis keeps and shares them: `redis-server --appendonly yes`, then --redis redis://localhost:6379"
 	case store.Ack() == 0:
 		return "as this Redis is configured; WARNING: with ack 0 a failover can lose confirmed writes and hand values out twice (--ack N waits for N replicas)"
 	}

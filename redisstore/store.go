@@ -223,12 +223,12 @@ func (s *Store) Restarts() Restarts { return s.restarts }
 // Timeout is how long a call of the store takes at most.
 func (s *Store) Timeout() time.Duration { return s.engine.Timeout() }
 
-// Ping reports whether every master answers within the context and the store's timeout. The error
-// is an [*Error] of class [ErrUnavailable].
+// Ping reports whether every master answers within the context and the store's timeout, with the
+// time, without which no script runs. The error is an [*Error] of class [ErrUnavailable].
 func (s *Store) Ping(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, s.Timeout())
 	defer cancel()
-	err := s.engine.EachMaster(ctx, func(ctx context.Context, node *redis.Client) error { return node.Ping(ctx).Err() })
+	err := s.engine.EachMaster(ctx, func(ctx context.Context, node *redis.Client) error { return node.Time(ctx).Err() })
 	if err != nil {
 		s.engine.Suspect(ctx, err)
 		return classify(ctx, "ping", err, false, true)

@@ -6,15 +6,12 @@ RUN --mount=type=cache,target=/go/pkg/mod go mod download
 COPY . .
 # The context holds no .git, so there is no revision to stamp.
 RUN --mount=type=cache,target=/go/pkg/mod --mount=type=cache,target=/go/build \
-    GOCACHE=/go/build CGO_ENABLED=0 go build -trimpath -tags=grpcnotrace -buildvcs=false -ldflags="-s -w" -o /out/coatcheck ./cmd/coatcheck && mkdir /out/data
+    GOCACHE=/go/build CGO_ENABLED=0 go build -trimpath -tags=grpcnotrace -buildvcs=false -ldflags="-s -w" -o /out/coatcheck ./cmd/coatcheck
 
 # Nothing but the binary, and the certificates that rediss:// is checked against.
 FROM scratch
 COPY --from=build /etc/ssl/certs/ca-certificates.crt /etc/ssl/certs/ca-certificates.crt
 COPY --from=build /out/coatcheck /coatcheck
-# For the embedded store with --data-dir /data and a volume there: a new volume takes this
-# directory's owner.
-COPY --from=build --chown=65532:65532 /out/data /data
 USER 65532:65532
 # Others than the container reach that, so it starts only with keys and a certificate
 # (docs/access.md), or with COATCHECK_INSECURE=true where the port is published on the host's

@@ -7,8 +7,8 @@
 //     be tried, however fast. It would only slow down each request.
 //   - A wrong secret is compared in constant time, and an unknown id costs the same as a wrong
 //     secret.
-//   - A right secret passes, however many wrong ones came before it: only failures are slowed, see
-//     [Lockout]. The length of a secret keeps it from being guessed.
+//   - A right secret passes, however many wrong ones came before it. The length of a secret keeps
+//     it from being guessed.
 //   - Records are replaced as a whole: a request sees one state of all of them. A file with a
 //     fault, or a Redis that does not answer, leaves the last state in force; a key that was
 //     removed from Redis is refused within [Config].Every after Redis has answered again.

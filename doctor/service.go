@@ -85,7 +85,7 @@ func serviceStore(s *Service, _ Settings) verdict {
 	case s.Store == "":
 		return verdict{}
 	case s.Store == string(redisstore.Embedded):
-		return note("the embedded store", "one process, no replicas, and without --data-dir a restart loses all state", "coatcheck serve --redis URL")
+		return note("the embedded store", "one process, no replicas, and a restart loses all state", "coatcheck serve --redis URL")
 	case s.Ack == 0:
 		return note(s.Store+", --ack 0", "if its Redis has replicas, a failover loses writes that were confirmed", "coatcheck doctor --redis URL of its Redis, which says what --ack it can have")
 	}

@@ -6,37 +6,29 @@ import (
 	"time"
 )
 
-// How long a script takes through go-redis: with and without a data directory, alone and with many
-// callers.
+// How long a script takes through go-redis, alone and with many callers.
 func BenchmarkIncrScript(b *testing.B) {
 	script := `return redis.call('INCR', KEYS[1])`
-	for name, dir := range map[string]bool{"memory": false, "directory": true} {
-		cfg := Config{}
-		if dir {
-			cfg.Dir = b.TempDir()
+	c := client(b, open(b, Config{}))
+	b.Run("alone", func(b *testing.B) {
+		for b.Loop() {
+			if err := c.Eval(b.Context(), script, []string{"n"}).Err(); err != nil {
+				b.Fatal(err)
+			}
 		}
-		c := client(b, open(b, cfg))
-		b.Run(name+"/alone", func(b *testing.B) {
-			for b.Loop() {
+	})
+	b.Run("32 callers", func(b *testing.B) {
+		b.SetParallelism(16)
+		b.RunParallel(func(pb *testing.PB) {
+			for pb.Next() {
 				if err := c.Eval(b.Context(), script, []string{"n"}).Err(); err != nil {
-					b.Fatal(err)
+					b.Error(err)
 				}
 			}
 		})
-		b.Run(name+"/32 callers", func(b *testing.B) {
-			b.SetParallelism(16)
-			b.RunParallel(func(pb *testing.PB) {
-				for pb.Next() {
-					if err := c.Eval(b.Context(), script, []string{"n"}).Err(); err != nil {
-						b.Error(err)
-					}
-				}
-			})
-		})
-	}
+	})
 }
 
-// What the clock adds to a command when many keys wait for their expiry, beside the walk over all
 // keys that it replaces.
 func BenchmarkClock(b *testing.B) {
 	for _, keys := range []int{1, 100_000} {

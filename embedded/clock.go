@@ -128,9 +128,6 @@ func (s *Store) expireLocked() {
 		}
 		s.redis.Del(key)
 		s.weights.set(key, 0)
-		if s.journal != nil {
-			s.journal.noteExpiredLocked(key)
-		}
 	}
 }
 

@@ -4,15 +4,13 @@ import "strings"
 
 // write is a command that may change data. Its functions take the arguments after its name.
 type write struct {
-	keys func(args []string) []string // the keys it may change
-	// the fields or members it may change of its one key; nil = the key as a whole
-	parts func(args []string) []string
-	makes bool // it may make a key
-	life  bool // it changes nothing but the key's expiry
+	keys  func(args []string) []string // the keys it may change
+	makes bool                         // it may make a key
+	life  bool                         // it changes nothing but the key's expiry
 }
 
 // writes are the commands that may change data. The store refuses one that is neither here, nor in
-// bystanders, nor read-only to miniredis: the journal would not know what it changes.
+// bystanders, nor read-only to miniredis: its clock and its caps would not know what it changes.
 var writes = map[string]write{
 	"APPEND":      {keys: first, makes: true},
 	"BITOP":       {keys: second, makes: true},
@@ -42,12 +40,12 @@ var writes = map[string]write{
 	"SETRANGE":    {keys: first, makes: true},
 	"UNLINK":      {keys: all},
 
-	"HDEL":         {keys: first, parts: afterKey},
-	"HINCRBY":      {keys: first, parts: second, makes: true},
-	"HINCRBYFLOAT": {keys: first, parts: second, makes: true},
-	"HMSET":        {keys: first, parts: pairs, makes: true},
-	"HSET":         {keys: first, parts: pairs, makes: true},
-	"HSETNX":       {keys: first, parts: second, makes: true},
+	"HDEL":         {keys: first},
+	"HINCRBY":      {keys: first, makes: true},
+	"HINCRBYFLOAT": {keys: first, makes: true},
+	"HMSET":        {keys: first, makes: true},
+	"HSET":         {keys: first, makes: true},
+	"HSETNX":       {keys: first, makes: true},
 
 	"LINSERT":   {keys: first},
 	"LMOVE":     {keys: firstTwo, makes: true},
@@ -62,29 +60,29 @@ var writes = map[string]write{
 	"RPUSH":     {keys: first, makes: true},
 	"RPUSHX":    {keys: first},
 
-	"SADD":  {keys: first, parts: afterKey, makes: true},
+	"SADD":  {keys: first, makes: true},
 	"SMOVE": {keys: firstTwo, makes: true},
 	"SPOP":  {keys: first},
-	"SREM":  {keys: first, parts: afterKey},
+	"SREM":  {keys: first},
 
-	"ZADD":             {keys: first, parts: scored, makes: true},
-	"ZINCRBY":          {keys: first, parts: third, makes: true},
+	"ZADD":             {keys: first, makes: true},
+	"ZINCRBY":          {keys: first, makes: true},
 	"ZPOPMAX":          {keys: first},
 	"ZPOPMIN":          {keys: first},
-	"ZREM":             {keys: first, parts: afterKey},
+	"ZREM":             {keys: first},
 	"ZREMRANGEBYLEX":   {keys: first},
 	"ZREMRANGEBYRANK":  {keys: first},
 	"ZREMRANGEBYSCORE": {keys: first},
 }
 
-// bystanders neither read nor change data, and are answered even when the journal has failed.
+// bystanders neither read nor change data.
 var bystanders = map[string]bool{
 	"AUTH": true, "CLIENT": true, "CLUSTER": true, "COMMAND": true, "ECHO": true, "HELLO": true, "PING": true, "PSUBSCRIBE": true, "PUBLISH": true,
 	"PUBSUB": true, "PUNSUBSCRIBE": true, "QUIT": true, "SCRIPT": true, "SUBSCRIBE": true, "TIME": true, "UNSUBSCRIBE": true, "WAIT": true,
 }
 
 // reads reports whether a command is one of miniredis's that only read. Streams are not: XREAD may
-// block, and the rest is not journalled.
+// block, and the rest is not counted.
 func (s *Store) reads(name string) bool {
 	return s.redis.IsReadOnlyCommand(name) && !strings.HasPrefix(name, "X") && !strings.HasPrefix(name, "PF")
 }
@@ -93,8 +91,6 @@ func all(args []string) []string      { return args }
 func first(args []string) []string    { return args[:min(1, len(args))] }
 func firstTwo(args []string) []string { return args[:min(2, len(args))] }
 func second(args []string) []string   { return args[min(1, len(args)):min(2, len(args))] }
-func third(args []string) []string    { return args[min(2, len(args)):min(3, len(args))] }
-func afterKey(args []string) []string { return args[min(1, len(args)):] }
 
 func everySecond(args []string) []string {
 	var found []string
@@ -103,17 +99,3 @@ func everySecond(args []string) []string {
 	}
 	return found
 }
-
-// pairs finds the fields in: key, field, value, field, value…
-func pairs(args []string) []string { return everySecond(afterKey(args)) }
-
-// scored finds the members in: key, options, score, member, score, member…
-func scored(args []string) []string {
-	rest := afterKey(args)
-	for len(rest) > 0 && zaddOptions[strings.ToUpper(rest[0])] {
-		rest = rest[1:]
-	}
-	return everySecond(afterKey(rest))
-}
-
-var zaddOptions = map[string]bool{"NX": true, "XX": true, "GT": true, "LT": true, "CH": true, "INCR": true}

@@ -19,11 +19,10 @@ const maxUnread = 64 << 20
 const keptBuffer = 64 << 10
 
 // conn is one connection. Commands are run by the goroutine that reads them; what miniredis writes
-// is kept until a second goroutine has seen that the journal covers it, and sends it. So neither a
-// slow reader nor a message sent within a script stops other connections.
+// is kept until a second goroutine sends it. So neither a slow reader nor a message sent within a
+// script stops other connections.
 type conn struct {
 	store      *Store
-	journal    *journal // nil: no reply has to wait for it
 	pipe       net.Conn
 	peer       *server.Peer
 	subscribed atomic.Bool // it has asked for messages
@@ -35,10 +34,7 @@ type conn struct {
 }
 
 func newConnLocked(s *Store, pipe net.Conn) *conn {
-	c := &conn{store: s, journal: s.journal, pipe: pipe}
-	if s.failed != nil {
-		c.journal = nil // all that could need it is refused
-	}
+	c := &conn{store: s, pipe: pipe}
 	c.more = sync.NewCond(&c.mu)
 	c.peer = server.NewPeer(bufio.NewWriter(c))
 	return c
@@ -110,7 +106,7 @@ func (c *conn) send() {
 	var sent []byte
 	for {
 		batch := c.take(sent[:0])
-		if len(batch) == 0 || c.cover() != nil {
+		if len(batch) == 0 {
 			return
 		}
 		if _, err := c.pipe.Write(batch); err != nil {
@@ -132,24 +128,6 @@ func (c *conn) take(empty []byte) []byte {
 	batch := c.unsent
 	c.unsent = empty
 	return batch
-}
-
-// cover waits until the disk has all that the next bytes to the client reveal.
-func (c *conn) cover() error {
-	if c.journal == nil {
-		return nil
-	}
-	// a message is written while the script that published it still runs: wait for its end
-	if c.subscribed.Load() {
-		c.store.awaitScript()
-	}
-	return c.journal.cover()
-}
-
-// awaitScript returns when the command or script that is running has ended.
-func (s *Store) awaitScript() {
-	s.exec.Lock()
-	defer s.exec.Unlock()
 }
 
 // forget clears miniredis's state of a connection.

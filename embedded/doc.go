@@ -1,7 +1,7 @@
-// Package embedded serves the store without a Redis: miniredis inside the process, with expiry that
-// runs, a cap on its keys, an incarnation, and optionally a data directory. It is for trying
-// coatcheck, for tests, and for one process that needs no failover. A program that imports it can
-// give package redisstore the URL embedded:.
+// Package embedded serves the store without a Redis: miniredis inside the process, with expiry
+// that runs, a cap on its keys and an incarnation. All of it is in memory, and gone when the
+// process ends. It is for trying coatcheck, and for tests. A program that imports it can give
+// package redisstore the URL embedded:.
 //
 // # Promises
 //
@@ -32,44 +32,4 @@
 // database 0; it refuses transactions, blocking commands, streams, HyperLogLogs, TTLs of hash
 // fields and other databases, with an error that says so. miniredis remembers every key name that
 // was ever used, so a process that uses new names for ever grows until it is started again.
-//
-// # States
-//
-// The states of a store with a data directory:
-//
-//	Open -- state.json clean, or of this boot --> serving, same incarnation -- Close --> clean
-//	  |                               ^        |
-//	  +-- unclean -- new incarnation, |        +-- disk fails --> MISCONF until a restart
-//	  |              counters jump ---+        +-- killed --> not clean, of this boot
-//	  +-- damaged --> ErrCorrupt; in use --> ErrInUse
-//
-// # The data directory
-//
-// With [Config.Dir] no reply is sent before the disk has all that it may reveal: its own changes,
-// and those of others that it has read. Many connections share one fsync, and a reply without
-// anything new costs none.
-//
-//   - Kill -9, a panic: nothing that was answered is lost, and the next start goes on as after a
-//     clean stop, with the same incarnation, if it finds the directory itself and no copy, on a
-//     machine (Linux) that has not been restarted since: what was written is in the system's memory
-//     at least. A copy that is older than its original, put into its place, has to be without its
-//     state.json: else a loss may not be noticed.
-//   - A power loss, or a copy: nothing that was answered is lost, if the disk keeps what fsync
-//     promised. A script is kept as a whole or not at all. The next start is unclean: the
-//     incarnation is new, and every string that is a 64-bit integer and has no expiry is raised by
-//     [CounterJump], so that counters jump ahead even where a disk did not keep its promise.
-//   - A full or failing disk: all connections are closed, so that callers whose replies could not
-//     be covered see an unknown outcome, and on new ones everything that reads or writes data is
-//     refused with an error that begins with "MISCONF ", until the process is started again. It is
-//     logged once. Reads are refused as well, since they could reveal what the disk does not have.
-//   - A step of the wall clock while the process is down moves the expiry of what is kept, which is
-//     written as absolute time. If the clock is earlier than the last time that the directory
-//     knows, Open logs a warning: fences and leases count by it.
-//   - A torn end of the last log, from a crash while writing, is dropped with a warning. It was
-//     never answered. It may be cut off anywhere, and have zeros where the disk did not come to
-//     write a sector. Any other damage makes Open fail with [ErrCorrupt], naming file, offset and
-//     what to do.
-//   - A start or a stop that is cut off, or that cannot write its snapshot, leaves a directory from
-//     which the next start reads the same.
-//   - A second process, or a second Open, on the directory fails with [ErrInUse].
 package embedded

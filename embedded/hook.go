@@ -42,8 +42,6 @@ func (s *Store) runLocked(peer *server.Peer, args []string, called bool) {
 		s.infoLocked(peer, args)
 	case name == "SELECT":
 		s.selectLocked(peer, args)
-	case s.failed != nil:
-		peer.WriteError("MISCONF embedded store could not write its data directory, and refuses everything until it is started again: " + s.failed.Error())
 	case writes:
 		s.writeLocked(peer, name, args, change, called)
 	case name == "EVAL" || name == "EVALSHA" || name == "EVAL_RO" || name == "EVALSHA_RO":
@@ -80,31 +78,18 @@ func (s *Store) writeLocked(peer *server.Peer, name string, args []string, chang
 		peer.WriteError(refusal)
 		return
 	}
-	s.noteLocked(peer.Ctx, keys, args[1:], change)
+	s.noteLocked(keys, args[1:], change)
 	s.dispatchLocked(peer, args)
 }
 
-// noteLocked records what a command is about to change, for the clock and for the journal.
-func (s *Store) noteLocked(caller any, keys, args []string, change write) {
+// noteLocked records what a command is about to change.
+func (s *Store) noteLocked(keys, args []string, change write) {
 	bytes := written(args)
 	if change.life {
 		bytes = 0
 	}
 	for _, key := range keys {
 		s.touched = append(s.touched, touch{key, bytes})
-	}
-	if s.journal == nil {
-		return
-	}
-	for _, key := range keys {
-		switch {
-		case change.life:
-			s.journal.noteLifeLocked(key)
-		case change.parts != nil && s.existsLocked(caller, key):
-			s.journal.notePartsLocked(key, change.parts(args))
-		default:
-			s.journal.noteLocked(key)
-		}
 	}
 }
 
@@ -115,9 +100,6 @@ func (s *Store) flushLocked(peer *server.Peer, args []string) {
 	}
 	s.clock.clear()
 	s.weights.clear()
-	if s.journal != nil {
-		s.journal.noteFlushLocked()
-	}
 }
 
 // scriptLocked runs a script, if the keys it declares exist or there is room for them.

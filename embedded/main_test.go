@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"os"
 	"strings"
 	"testing"
 	"time"
@@ -16,10 +15,6 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	if dir := os.Getenv(childDir); dir != "" {
-		countForEver(dir)
-		return
-	}
 	goleak.VerifyTestMain(m)
 }
 

@@ -3,6 +3,7 @@ package embedded
 import (
 	"context"
 	"errors"
+	"io"
 	"net"
 	"strings"
 	"testing"
@@ -13,8 +14,8 @@ import (
 )
 
 func TestOpenReportsAllFaultsOfAConfig(t *testing.T) {
-	_, err := Open(Config{MaxKeys: -1, CompactBytes: -2})
-	if err == nil || !strings.Contains(err.Error(), "MaxKeys -1") || !strings.Contains(err.Error(), "CompactBytes -2") {
+	_, err := Open(Config{MaxKeys: -1, MaxBytes: -2})
+	if err == nil || !strings.Contains(err.Error(), "MaxKeys -1") || !strings.Contains(err.Error(), "MaxBytes -2") {
 		t.Fatalf("got %v", err)
 	}
 }
@@ -45,10 +46,9 @@ func TestDialEndsWithItsContext(t *testing.T) {
 	}
 }
 
-func TestWithoutADirectoryEveryStartIsANewIncarnation(t *testing.T) {
+func TestEachStartIsANewIncarnation(t *testing.T) {
 	a, b := open(t, Config{}), open(t, Config{})
 	expect.Equal(t, "the length of an incarnation", len(a.Incarnation()), 40)
-	expect.Equal(t, "the start is clean", a.CleanStart(), true)
 	if a.Incarnation() == b.Incarnation() {
 		t.Errorf("got the incarnation %q twice, want another at each start", a.Incarnation())
 	}
@@ -146,6 +146,29 @@ func TestASubscriberThatReadsNothingStopsNoOther(t *testing.T) {
 				t.Fatal(err)
 			}
 			synctest.Wait()
+		}
+	})
+}
+
+// A pipeline may get more answers than should stay unread: its client writes all of it before it
+// reads.
+func TestPipelineOfManyLargeRepliesIsAnswered(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const large, replies = 4 << 20, maxUnread/(4<<20) + 2
+		s := open(t, Config{})
+		do(t, client(t, s), "SET", "large", strings.Repeat("x", large))
+		conn, err := s.Dial(t.Context())
+		expect.Error(t, "dialing", err, nil)
+		defer conn.Close()
+		for range replies {
+			_, err := conn.Write(appendCommand(nil, "GET", "large"))
+			expect.Error(t, "sending one more GET while nothing is read", err, nil)
+		}
+		synctest.Wait()
+		want := replies * int64(len(appendHead(nil, '$', large))+large+2)
+		read, err := io.CopyN(io.Discard, conn, want)
+		if err != nil {
+			t.Fatalf("%d replies of 4 MiB: got %d bytes and error %v, want %d bytes", replies, read, err, want)
 		}
 	})
 }

@@ -169,17 +169,3 @@ func TestWeightsFollowWhatIsDone(t *testing.T) {
 		t.Errorf("counted %d bytes, want about the %d that are there", counted, exact)
 	}
 }
-
-// A store that is opened again knows what it holds.
-func TestBoundOfBytesHoldsAfterARestart(t *testing.T) {
-	dir := t.TempDir()
-	s := open(t, Config{Dir: dir, MaxBytes: 1 << 20})
-	fillUp(t, client(t, s), 10_000, []any{"SET", "k{n}", "{value}"})
-	if err := s.Close(); err != nil {
-		t.Fatal(err)
-	}
-	s = open(t, Config{Dir: dir, MaxBytes: 1 << 20})
-	refused(t, client(t, s), oomBytes, "SET", "new", strings.Repeat("v", 10_000))
-	want(t, client(t, s), "OK", "SET", "k0", "small")
-	want(t, client(t, s), "0", "EXISTS", "new")
-}

@@ -16,8 +16,8 @@
 //   - The same [Request].Token asked again gets the same grant and the same fence, so a lost reply
 //     costs nothing.
 //   - Waiters are served in the order in which they ask Redis; of a process's requests for an
-//     exclusive lock one at a time asks: see [Locks]. Readers that come while a writer waits wait after it, and all readers that are next
-//     to each other in the queue are let in together.
+//     exclusive lock one at a time asks: see [Locks]. Readers that come while a writer waits wait
+//     after it, and all readers that are next to each other in the queue are let in together.
 //   - A name that is not used any more leaves nothing in Redis: its fence is removed a minute after
 //     the last lease or release, everything else with the lease or the last waiter.
 //

@@ -72,8 +72,8 @@ func (s *gates) leaveLocked(name string) {
 	g.waiting = g.waiting[1:]
 }
 
-// open lets all pass that wait, since one that asks has no answer: each then waits for Redis as long
-// as if it were alone.
+// open lets all pass that wait, since one that asks has no answer: each then waits for Redis as
+// long as if it were alone.
 func (s *gates) open(name string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

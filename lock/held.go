@@ -23,10 +23,10 @@ type Lock struct {
 }
 
 // Acquire waits until the lock is granted and holds it: it is renewed until Release, its loss, or
-// the end of the context. Waiters are served in the order in which they ask Redis. So the context is
-// that of the work under the lock as well as of the waiting; Request.Wait bounds the waiting alone.
-// A request that is under way when the waiting ends is
-// waited for, for one timeout of the store at most: else it could be granted after its withdrawal.
+// the end of the context. Waiters are served in the order in which they ask Redis. So the context
+// is that of the work under the lock as well as of the waiting; Request.Wait bounds the waiting
+// alone. A request that is under way when the waiting ends is waited for, for one timeout of the
+// store at most: else it could be granted after its withdrawal.
 //
 // The errors: a *HeldError after Request.Wait or with the context's cause, ErrCapacity, ErrInDoubt
 // if the wait ends before the doubt does, ErrRequest; redisstore.ErrUnavailable (nothing was done),

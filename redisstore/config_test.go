@@ -51,7 +51,7 @@ func TestConfigIsTakenOrRefused(t *testing.T) {
 		{"a prefix", Config{Prefix: "team-a.B_7:~@"}, nil},
 		{"a long prefix", Config{Prefix: long}, nil},
 		{"trusted restarts", Config{URL: "redis://h", Restarts: TrustRestarts}, nil},
-		{"embedded with a directory", Config{URL: "embedded:", DataDir: "/var/lib/x", MaxKeys: 5}, nil},
+		{"embedded with a cap", Config{URL: "embedded:", MaxKeys: 5}, nil},
 
 		{"a wrong URL", Config{URL: "redis://"}, []string{"host is empty"}},
 		{"a brace in the prefix", Config{Prefix: "a{b"}, []string{"prefix"}},
@@ -70,11 +70,9 @@ func TestConfigIsTakenOrRefused(t *testing.T) {
 		{"ack on the embedded store", Config{URL: "embedded:", Ack: 1}, []string{"embedded store has no replicas"}},
 		{"ack of all on the embedded store", Config{URL: "embedded:", Ack: AckAll}, []string{"embedded store has no replicas"}},
 		{"restarts of another kind", Config{URL: "redis://h", Restarts: "hope"}, []string{`restarts "hope": auto, wait or trust`}},
-		{"trusted restarts of the embedded store", Config{URL: "embedded:", Restarts: TrustRestarts}, []string{"knows by itself"}},
-		{"a directory for a server", Config{URL: "redis://h", DataDir: "/x"}, []string{"data directory"}},
-		{"a directory for a cluster", Config{URL: "redis+cluster://h", DataDir: "/x"}, []string{"data directory"}},
-		{"all at once", Config{URL: "redis+cluster://h/main", DataDir: "/x", Prefix: "{", Ack: -2, Timeout: time.Hour, AckTimeout: 2 * time.Hour},
-			[]string{"cluster has neither", "data directory", "prefix", "ack -2", "timeout 1h0m0s", "ack timeout 2h0m0s"}},
+		{"trusted restarts of the embedded store", Config{URL: "embedded:", Restarts: TrustRestarts}, []string{"ends with its process"}},
+		{"all at once", Config{URL: "redis+cluster://h/main", Prefix: "{", Ack: -2, Timeout: time.Hour, AckTimeout: 2 * time.Hour},
+			[]string{"cluster has neither", "prefix", "ack -2", "timeout 1h0m0s", "ack timeout 2h0m0s"}},
 		{"all at once, embedded", Config{Ack: 101, Prefix: "{"}, []string{"embedded store has no replicas", "ack 101: 0 to 100", "prefix"}},
 	} {
 		t.Run(row.name, func(t *testing.T) {

@@ -18,7 +18,7 @@ import (
 // caller closes the client afterwards.
 //
 // The prefix, the acknowledgement, the timeouts and the observers are those of the configuration.
-// Its URL, TLS, Credentials, DataDir, MaxKeys and MaxBytes stay empty, since they are about
+// Its URL, TLS, Credentials, MaxKeys and MaxBytes stay empty, since they are about
 // connections that the store makes itself.
 //
 // What a store promises depends on some of the client's settings, which New checks. All faults are
@@ -59,7 +59,7 @@ func New(client redis.UniversalClient, config Config) (*Store, error) {
 	return store, nil
 }
 
-// ownConnections names the settings of stores with their own connections. No server takes DataDir.
+// ownConnections names the settings of stores with their own connections.
 func (c Config) ownConnections() (faults []error) {
 	for name, set := range map[string]bool{
 		"URL": c.URL != "", "TLS": c.TLS != nil, "Credentials": c.Credentials != nil, "MaxKeys": c.MaxKeys != 0, "MaxBytes": c.MaxBytes != 0,

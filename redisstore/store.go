@@ -65,7 +65,6 @@ type Config struct {
 	// how long a call may take in all, the acknowledgement included; 0 = 1s, embedded: 30s
 	Timeout time.Duration
 
-	DataDir  string       // embedded: where the store keeps its data; "" = in memory only
 	MaxKeys  int          // embedded: how many keys it may hold; 0 = its own default
 	MaxBytes int64        // embedded: how much memory what it holds may take; 0 = its own default
 	Logger   *slog.Logger // nil = no log
@@ -166,9 +165,8 @@ func (c Config) check(mode Mode) error {
 	fault(c.Timeout < 10*time.Millisecond || c.Timeout > time.Minute, "timeout %v: 10ms to 1m", c.Timeout)
 	fault(c.AckTimeout < time.Millisecond || c.AckTimeout >= c.Timeout, "ack timeout %v: at least 1ms, and less than the timeout of %v", c.AckTimeout, c.Timeout)
 	fault(!slices.Contains([]Restarts{AutoRestarts, WaitRestarts, TrustRestarts}, c.Restarts), "restarts %q: %s, %s or %s", c.Restarts, AutoRestarts, WaitRestarts, TrustRestarts)
-	fault(mode == Embedded && c.Restarts == TrustRestarts, "restarts %q: the embedded store knows by itself whether it lost anything; give the URL of a Redis", c.Restarts)
+	fault(mode == Embedded && c.Restarts == TrustRestarts, "restarts %q: the embedded store ends with its process; give the URL of a Redis", c.Restarts)
 	fault(mode == Embedded && c.Ack != 0, "ack: the embedded store has no replicas; give the URL of a Redis that has")
-	fault(mode != "" && mode != Embedded && c.DataDir != "", "data directory: only the embedded store keeps its data itself; a Redis is told in its own configuration")
 	return errors.Join(faults...)
 }
 
@@ -183,7 +181,7 @@ func missing() error {
 func (s *Store) connect(target redisconn.Target, config Config) error {
 	switch Mode(target.Mode) {
 	case Embedded:
-		own, err := driver.Open(driver.Config{Dir: config.DataDir, MaxKeys: config.MaxKeys, MaxBytes: config.MaxBytes, Logger: config.Logger})
+		own, err := driver.Open(driver.Config{MaxKeys: config.MaxKeys, MaxBytes: config.MaxBytes, Logger: config.Logger})
 		if err != nil {
 			return fmt.Errorf("embedded store: %w", err)
 		}
@@ -242,12 +240,12 @@ func (s *Store) Restarts() Restarts { return s.restarts }
 // Timeout is how long a call of the store takes at most.
 func (s *Store) Timeout() time.Duration { return s.engine.Timeout() }
 
-// Ping reports whether every master answers within the context and the store's timeout. The error
-// is an [*Error] of class [ErrUnavailable].
+// Ping reports whether every master answers within the context and the store's timeout, with the
+// time, without which no script runs. The error is an [*Error] of class [ErrUnavailable].
 func (s *Store) Ping(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, s.Timeout())
 	defer cancel()
-	err := s.engine.EachMaster(ctx, func(ctx context.Context, node *redis.Client) error { return node.Ping(ctx).Err() })
+	err := s.engine.EachMaster(ctx, func(ctx context.Context, node *redis.Client) error { return node.Time(ctx).Err() })
 	if err != nil {
 		s.engine.Suspect(ctx, err)
 		return classify(ctx, "ping", err, false, true)

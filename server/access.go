@@ -5,7 +5,6 @@ import (
 	"crypto/tls"
 	"errors"
 	"net/http"
-	"net/netip"
 	"strings"
 	"time"
 
@@ -21,7 +20,6 @@ import (
 type admission struct {
 	policy   *access.Policy // nil = every caller may do everything
 	limiter  *access.Limiter
-	lockout  access.Lockout
 	requests share.Quota // of requests under way
 	journal  *journal
 	tls      func() *tls.Config // the settings in force; nil = certificates are not looked at again
@@ -147,8 +145,7 @@ func (a *admission) byCertificate(request *http.Request) (caller access.Caller, 
 	return access.Caller{}, false
 }
 
-// byKey returns the caller of a key. A right key passes whatever was tried before it. A client with
-// too many wrong keys is told to wait; that answer is held back, or else ends its connection.
+// byKey returns the caller of a key.
 func (a *admission) byKey(c echo.Context, key string) (access.Caller, error) {
 	caller, err := a.policy.Key(key)
 	switch {
@@ -157,31 +154,9 @@ func (a *admission) byKey(c echo.Context, key string) (access.Caller, error) {
 	case errors.Is(err, access.ErrExpired):
 		return caller, unauthorized(c, "invalid_token", "the key's time is over")
 	case err != nil:
-		from := remote(c)
-		if wait := a.lockout.Failed(from, key); wait > 0 {
-			if !a.lockout.Hold(c.Request().Context(), from) {
-				c.Response().Header().Set(echo.HeaderConnection, "close")
-			}
-			return caller, &access.TooOftenError{Wait: wait}
-		}
 		return caller, unauthorized(c, "invalid_token", "this key is not known here")
 	}
 	return caller, nil
-}
-
-// remote is the address that a request comes from; for IPv6 the network, which one host can own.
-func remote(c echo.Context) netip.Addr {
-	at, err := netip.ParseAddr(c.RealIP())
-	if err != nil {
-		return netip.Addr{}
-	}
-	if at = at.Unmap(); at.Is6() {
-		network, err := at.WithZone("").Prefix(64)
-		if err == nil {
-			return network.Addr()
-		}
-	}
-	return at
 }
 
 var errTwoKeys = errors.New("one key belongs into a request, once: as Authorization: Bearer cck_…, or as X-API-Key")

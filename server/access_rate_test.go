@@ -6,8 +6,6 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strconv"
-	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -111,64 +109,13 @@ func TestRequestThatEndsBeforeItIsCountedWasNotLetIn(t *testing.T) {
 	}
 }
 
-func TestGuessingIsSlowed(t *testing.T) {
+// Wrong secrets for a key's id, which is no secret, do not keep the owner out, however many come
+// from the owner's own address.
+func TestOwnerOfAKeyPassesWhateverOthersGuess(t *testing.T) {
 	g := serveKeyed(t, server.Config{}, nil)
-	guess := func() answer {
-		return g.do(t, "POST", "/incr/k", "", "X-API-Key: "+access.Key{ID: g.keys["use"].ID, Secret: access.NewKey().Secret}.Text())
+	for range 200 {
+		guess := access.Key{ID: g.keys["use"].ID, Secret: access.NewKey().Secret}.Text()
+		g.do(t, "POST", "/incr/k", "", "X-API-Key: "+guess).wantStatus(t, http.StatusUnauthorized)
 	}
-	for i := range 20 {
-		if a := guess(); a.status != http.StatusUnauthorized {
-			t.Fatalf("guess %d: %v; want status 401", i+1, a)
-		}
-	}
-	expect.Eventually(t, "the next guess is told to wait", func() bool { return guess().status == http.StatusTooManyRequests })
-	a := guess()
-	for a.status == http.StatusUnauthorized { // one more was free by now
-		a = guess()
-	}
-	a.wantRetryAfter(t, 1, 3600)
-	a.wantHeader(t, "WWW-Authenticate", "")
-	checkProblem(t, a, wire.TooManyRequests)
-	g.as(t, "admin", "POST", "/incr/k", "").wantStatus(t, 200) // another key from the same address
-}
-
-// Wrong secrets for a key's id, which is no secret, however many come from the owner's own address,
-// do not keep the owner out.
-func TestOwnerOfAKeyPassesWhileOthersGuess(t *testing.T) {
-	g := serveKeyed(t, server.Config{}, nil)
-	ctx, enough := context.WithCancel(t.Context())
-	var guessers sync.WaitGroup
-	var refused, slowed atomic.Int64
-	for range 4 {
-		guessers.Go(func() {
-			for ctx.Err() == nil {
-				guess := access.Key{ID: g.keys["use"].ID, Secret: access.NewKey().Secret}.Text()
-				a, err := g.send(t.Context(), call{method: "POST", path: "/incr/k", header: []string{"X-API-Key: " + guess}})
-				switch {
-				case err != nil:
-					t.Errorf("guessing: %v", err)
-				case a.status == http.StatusUnauthorized:
-					refused.Add(1)
-				case a.status == http.StatusTooManyRequests:
-					slowed.Add(1)
-				default:
-					t.Errorf("%v; want 401 or 429", a)
-				}
-			}
-		})
-	}
-	began := time.Now()
-	expect.Eventually(t, "guesses are told to wait", func() bool { return slowed.Load() > 0 })
-	for range 30 {
-		g.as(t, "use", "POST", "/incr/k", "").wantStatus(t, 200)
-	}
-	enough()
-	guessers.Wait()
-	seconds := int64(time.Since(began)/time.Second) + 1
-	if got, most := refused.Load(), 20+seconds/3+1; got > most {
-		t.Errorf("guesses that were answered 401 in %d s: got %d, want %d at most", seconds, got, most)
-	}
-	if got, most := slowed.Load(), 4*seconds; got > most {
-		t.Errorf("guesses by 4 that were answered 429 in %d s: got %d, want %d at most", seconds, got, most)
-	}
+	g.as(t, "use", "POST", "/incr/k", "").wantStatus(t, http.StatusOK)
 }

@@ -79,3 +79,10 @@ func TestEngineWithoutGetDoesNotSayThatAValueIsNoInteger(t *testing.T) {
 		expect.Equal(t, "code of "+c.String(), string(problem.Code), "store-unavailable")
 	}
 }
+
+// A service that is ready can serve: no script runs without the time.
+func TestEngineWithoutTimeIsNotReady(t *testing.T) {
+	t.Parallel()
+	s, _ := onEngine(t, engines.Engine{Unknown: []string{"TIME"}}, redisstore.Config{})
+	s.wantNotReady(t)
+}

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"os"
 	"strconv"
 	"time"
 
@@ -29,7 +28,6 @@ type benching struct {
 	rate        float64
 	names       int64
 	warmUp      time.Duration
-	csv, plot   string
 	clean       bool
 }
 
@@ -42,8 +40,6 @@ func (b *benching) bind() []*config.Setting {
 		flagOnly(config.Optional(perSecond("rate", "calls a second, each at its moment: an open loop; empty: each caller calls again when it is answered. Only as a flag: COATCHECK_RATE is the service's limit", &b.rate))),
 		config.Number("keys", "1", 1, 10_000, "names", "how many counters, locks, pools or tags the calls take turns with", &b.names),
 		config.Span("warm-up", "1s", 0, time.Hour, "the same load before, which is not measured", &b.warmUp),
-		config.Text("csv", config.Unsaid, "file", "writes a line for each second to it", &b.csv),
-		config.Text("plot", config.Unsaid, "file", "draws latencies over percentiles and over time into it, as .svg", &b.plot),
 		config.Toggle("clean", "removes what was made, as far as it does not go by itself", &b.clean),
 	}
 }
@@ -83,11 +79,6 @@ func (p *program) benchCommand() *cobra.Command {
 func (b *benching) complete() error {
 	if b.duration == 0 && b.requests == 0 {
 		b.duration = 10 * time.Second
-	}
-	if b.plot != config.Unsaid {
-		if err := loadgen.CheckPlotName(b.plot); err != nil {
-			return fmt.Errorf("--plot: %w", err)
-		}
 	}
 	return nil
 }
@@ -193,35 +184,17 @@ func (p *program) hand(b *benching, report benchReport) error {
 		return err
 	}
 	result := report.result
-	err := errors.Join(
-		writeFile(b.csv, func(f *os.File) error { return result.WriteCSV(f) }),
-		writeFile(b.plot, func(f *os.File) error {
-			return result.Plot(fmt.Sprintf("%s, %s", b.what, report.load()), f)
-		}),
-	)
-	if err != nil || report.Requests > 0 {
-		return err
+	if report.Requests > 0 {
+		return nil
 	}
 	if codes := result.Codes(); len(codes) > 0 {
-		err = fmt.Errorf("no call succeeded: %w", result.First[codes[0]])
+		err := fmt.Errorf("no call succeeded: %w", result.First[codes[0]])
 		if passing(codes[0]) {
 			return laterError{err}
 		}
 		return err
 	}
 	return errors.New("no call was made")
-}
-
-// writeFile writes a file; no name is none.
-func writeFile(name string, write func(*os.File) error) error {
-	if name == config.Unsaid {
-		return nil
-	}
-	file, err := os.Create(name)
-	if err != nil {
-		return err
-	}
-	return errors.Join(write(file), file.Close())
 }
 
 // benchLists are the kinds of which names are listed.

@@ -1,16 +1,10 @@
 package cli
 
 import (
-	"encoding/csv"
 	"encoding/json"
-	"encoding/xml"
-	"errors"
 	"io"
 	"net/http"
 	"net/http/httptest"
-	"os"
-	"path/filepath"
-	"strconv"
 	"strings"
 	"sync/atomic"
 	"syscall"
@@ -79,42 +73,14 @@ func TestBenchCleansUpAfterItself(t *testing.T) {
 	expect.Equal(t, "what bench --what worker says that it leaves", report.Left, staysPool)
 }
 
-func TestBenchWithARateWritesItsFiles(t *testing.T) {
+func TestBenchWithARateReportsDelays(t *testing.T) {
 	t.Parallel()
 	p := serve(t)
-	dir := t.TempDir()
-	rows, svg := filepath.Join(dir, "rows.csv"), filepath.Join(dir, "a.svg")
-	report := benched(t, done, []string{"--server", p.banner.URL, "--rate", "50", "--duration", "1s", "--csv", rows, "--plot", svg})
+	report := benched(t, done, []string{"--server", p.banner.URL, "--rate", "50", "--duration", "1s"})
 	expect.Equal(t, "rate in the report", report.Rate, 50)
 	expect.Equal(t, "calls in the report of 50 a second for a second", report.Requests+report.Failed+report.Unsent, 50)
 	if report.Delay == nil {
 		t.Errorf("bench --rate 50: got no delays in %+v", report)
-	}
-	text, err := os.ReadFile(rows)
-	if err != nil {
-		t.Fatal(err)
-	}
-	lines, err := csv.NewReader(strings.NewReader(string(text))).ReadAll()
-	requests := int64(0)
-	for _, line := range lines[1:] {
-		n, _ := strconv.ParseInt(line[1], 10, 64)
-		requests += n
-	}
-	if err != nil || len(lines) < 2 || lines[0][0] != "end_s" {
-		t.Errorf("the rows: got %q, %v, want two at least, the first of them with end_s", lines, err)
-	}
-	expect.Equal(t, "requests in all rows", requests, report.Requests)
-	text, err = os.ReadFile(svg)
-	if err != nil {
-		t.Fatal(err)
-	}
-	decoder := xml.NewDecoder(strings.NewReader(string(text)))
-	for {
-		if _, err := decoder.Token(); errors.Is(err, io.EOF) {
-			break
-		} else if err != nil {
-			t.Fatalf("the picture is no XML: %v", err)
-		}
 	}
 }
 
@@ -168,7 +134,7 @@ func TestBenchCountsFailuresByTheirCodes(t *testing.T) {
 func TestBenchWhatCanNotBeMeant(t *testing.T) {
 	for args, says := range map[string]string{
 		"--what nonsense": "what", "--rate 0": "rate", "--rate -1": "rate", "--rate NaN": "rate", "--rate x": "rate", "--concurrency 0": "concurrency", "--keys 0": "keys",
-		"--duration x": "duration", "--requests 0": "requests", "--plot a.png": "ends in .svg", "--server http://h --redis redis://h": "name one of them", "--redis embedded:": "embedded",
+		"--duration x": "duration", "--requests 0": "requests", "--server http://h --redis redis://h": "name one of them", "--redis embedded:": "embedded",
 		"extra": "unexpected", "clean": "--redis URL", "clean --server http://h": "--redis URL",
 	} {
 		refused := execute(t, nil, append([]string{"bench"}, strings.Fields(args)...)...).exits(usage, says)

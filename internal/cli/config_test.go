@@ -73,7 +73,7 @@ func TestSettingsOfWorkerIDs(t *testing.T) {
 	}{
 		{nil, workerlease.Config{NewPools: workerlease.Trust, Skew: time.Second}, "default"},
 		{[]string{"--redis="}, workerlease.Config{NewPools: workerlease.Trust, Skew: time.Second}, "default"},
-		{[]string{"--data-dir", "d", "--new-pools", "wait"}, workerlease.Config{NewPools: workerlease.Wait, Skew: time.Second}, "default"},
+		{[]string{"--new-pools", "wait"}, workerlease.Config{NewPools: workerlease.Wait, Skew: time.Second}, "default"},
 		{[]string{"--redis", "redis://h"}, workerlease.Config{NewPools: workerlease.Wait, Skew: time.Second}, "default"},
 		{[]string{"--redis", "redis://h", "--dev"}, workerlease.Config{NewPools: workerlease.Trust, Skew: time.Second}, "default"},
 		{[]string{"--redis", "redis://h", "--dev", "--new-pools", "wait"}, workerlease.Config{NewPools: workerlease.Wait, Skew: time.Second}, "default"},

@@ -101,39 +101,3 @@ func TestStoppedServerFinishesThePaymentThatItBegan(t *testing.T) {
 			first.status, first.body, again.status, again.body, other.ledger().Total)
 	}
 }
-
-func TestKilledEmbeddedServerKeepsWhatItAnswered(t *testing.T) {
-	t.Parallel()
-	dir := t.TempDir()
-	doomed := serveProcess(t, "--dev", "--data-dir", dir, "--payment-delay", "1m", "--payment-lease", "500ms")
-	var last wire.Incremented
-	for range 10 {
-		doomed.do("POST", "/incr/orders", "").into(t, &last)
-	}
-	var lease wire.WorkerLease
-	doomed.do("POST", "/worker/orders", `{"ttl_ms":2000}`).into(t, &lease)
-	token := doomed.issue()
-	// it gets no answer
-	go func() { _, _ = doomed.try("POST", "/payments", payment, "Idempotency-Token: "+token) }()
-	eventually(t, "the charge is made", func() bool { return doomed.ledger().Total == 1 })
-	doomed.kill()
-
-	again := serve(t, "--dev", "--data-dir", dir, "--payment-lease", "500ms")
-	var next wire.Incremented
-	again.do("POST", "/incr/orders", "").into(t, &next)
-	// The system has all that was written: nothing was lost, so nothing is skipped and nothing
-	// waits.
-	if next.Value != last.Value+1 {
-		t.Errorf("the counter after kill -9: got %d, want %d", next.Value, last.Value+1)
-	}
-	var other wire.WorkerLease
-	again.do("POST", "/worker/orders", `{"ttl_ms":2000}`).into(t, &other)
-	if other.WorkerID == lease.WorkerID && other.NotBefore.Before(lease.NotAfter) || other.Fence <= lease.Fence {
-		t.Errorf("a lease after kill -9: got %+v, want a greater fence, and another worker id or a later moment, than those of %+v", other, lease)
-	}
-	eventually(t, "the outcome is unknown", func() bool {
-		return again.do("POST", "/payments", payment, "Idempotency-Token: "+token).code() == wire.IdempotencyUnknown
-	})
-	expect.Equal(t, "charges in the ledger", again.ledger().Total, 1)
-	again.endsWell()
-}

@@ -140,9 +140,3 @@ func TestHealthcheck(t *testing.T) {
 	p.stop()
 	execute(t, map[string]string{"COATCHECK_LISTEN": address}, "healthcheck").exits(failed, "not reachable")
 }
-
-func TestDataDirOfAnotherProcessIsRefused(t *testing.T) {
-	dir := t.TempDir()
-	serveProcess(t, "--data-dir", dir)
-	execute(t, nil, "serve", "--listen", "127.0.0.1:0", "--data-dir", dir).exits(failed, dir)
-}

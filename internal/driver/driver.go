@@ -12,9 +12,8 @@ import (
 // ErrNone is the error of a program that asks for the embedded store and does not link it.
 var ErrNone = errors.New(`this program does not link it; import _ "github.com/coatcheck/coatcheck/embedded"`)
 
-// Config is where and how much a store in the process keeps, as in package embedded.
+// Config is how much a store in the process keeps, as in package embedded.
 type Config struct {
-	Dir      string
 	MaxKeys  int
 	MaxBytes int64
 	Logger   *slog.Logger

@@ -2,15 +2,9 @@ package loadgen
 
 import (
 	"context"
-	"encoding/csv"
-	"encoding/xml"
 	"errors"
 	"fmt"
-	"io"
 	"math"
-	"regexp"
-	"strconv"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -250,110 +244,4 @@ func measured(t *testing.T) (result *Result) {
 		}})
 	})
 	return result
-}
-
-func TestCSVHasEachRow(t *testing.T) {
-	r := measured(t)
-	var text strings.Builder
-	if err := r.WriteCSV(&text); err != nil {
-		t.Fatalf("WriteCSV: %v", err)
-	}
-	lines, err := csv.NewReader(strings.NewReader(text.String())).ReadAll()
-	if err != nil || len(lines) != len(r.Rows)+1 {
-		t.Fatalf("WriteCSV: got %d lines, error %v; want a head and %d rows", len(lines), err, len(r.Rows))
-	}
-	requests := int64(0)
-	for _, line := range lines[1:] {
-		for i, cell := range line {
-			if _, err := strconv.ParseFloat(cell, 64); err != nil {
-				t.Errorf("WriteCSV: column %s: got %q, want a number: %v", lines[0][i], cell, err)
-			}
-		}
-		n, _ := strconv.ParseInt(line[1], 10, 64)
-		requests += n
-	}
-	expect.Equal(t, "WriteCSV: requests of all rows", requests, r.Done)
-}
-
-func TestPlotsArePictures(t *testing.T) {
-	some := measured(t)
-	var one *Result // in which nothing differs from anything
-	synctest.Test(t, func(t *testing.T) { one = runs(t.Context(), t, Plan{Requests: 1, Call: sleeps(0)}) })
-	for _, r := range []*Result{some, one} {
-		var svg strings.Builder
-		if err := r.Plot("incr & <next>", &svg); err != nil {
-			t.Fatalf("Plot: %v", err)
-		}
-		elements, text := read(t, svg.String())
-		if elements < 20 {
-			t.Errorf("Plot: got %d elements, want 20 at least: %s", elements, &svg)
-		}
-		expect.Contains(t, "the text of the picture", text, "incr & <next>", "90%", "seconds", "p99")
-		lines := regexp.MustCompile(` points="([^"]+) "`).FindAllStringSubmatch(svg.String(), -1)
-		expect.Equal(t, "lines in the picture", len(lines), 4)
-		for _, line := range lines {
-			for at := range strings.FieldsSeq(line[1]) {
-				var x, y float64
-				if _, err := fmt.Sscanf(at, "%f,%f", &x, &y); err != nil || x < marginLeft || x > plotWidth-marginRight || y < marginTop || y > 2*chartHeight-marginBottom {
-					t.Errorf("a line goes through %s (%v), which is not in a chart", at, err)
-				}
-			}
-		}
-	}
-	var none *Result
-	synctest.Test(t, func(t *testing.T) {
-		none = runs(t.Context(), t, Plan{Requests: 1, Call: func(context.Context, int64) error { return io.EOF }})
-	})
-	if err := none.Plot("", io.Discard); err == nil {
-		t.Error("Plot of a run in which nothing succeeded: got no error, want one")
-	}
-}
-
-func TestPlotNamesAreOfSVG(t *testing.T) {
-	for name, want := range map[string]error{"a.svg": nil, "a.SVG": nil, "a.png": ErrPlotName, "a.gif": ErrPlotName, "svg": ErrPlotName} {
-		expect.Error(t, "CheckPlotName "+name, CheckPlotName(name), want)
-	}
-}
-
-// An axis begins and ends with a tick, however little or much there is between.
-func TestAxesHaveTicks(t *testing.T) {
-	for _, row := range []struct {
-		ticks []tick
-		want  string
-	}{
-		{steps(3.2, 3.2), "2 5"},
-		{steps(1, 1), "1 2"},
-		{steps(0.3, 12), "0.2 0.5 1 2 5 10 20"},
-		{steps(0.001, 900), "0.001   0.01   0.1   1   10   100   1000"},
-		{even(1), "0 0.1 0.2 0.3 0.4 0.5 0.6 0.7 0.8 0.9 1"},
-		{even(2.5), "0 0.5 1 1.5 2 2.5"},
-		{even(60), "0 10 20 30 40 50 60"},
-		{nines(5000), "0% 50% 90% 99% 99.9%"},
-	} {
-		var got []string
-		for _, tick := range row.ticks {
-			got = append(got, tick.label)
-		}
-		expect.Equal(t, "the ticks", strings.Join(got, " "), row.want)
-	}
-}
-
-// read counts the elements of a document in XML, and returns its text.
-func read(t *testing.T, document string) (elements int, text string) {
-	t.Helper()
-	for decoder := xml.NewDecoder(strings.NewReader(document)); ; {
-		token, err := decoder.Token()
-		if errors.Is(err, io.EOF) {
-			return elements, text
-		}
-		if err != nil {
-			t.Fatalf("reading the document: %v", err)
-		}
-		switch token := token.(type) {
-		case xml.StartElement:
-			elements++
-		case xml.CharData:
-			text += string(token)
-		}
-	}
 }

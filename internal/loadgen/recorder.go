@@ -1,6 +1,7 @@
 package loadgen
 
 import (
+	"fmt"
 	"maps"
 	"slices"
 	"sync"
@@ -177,4 +178,19 @@ func (r *Result) Codes() []string {
 	codes := slices.Sorted(maps.Keys(r.Errors))
 	slices.SortStableFunc(codes, func(a, b string) int { return int(r.Errors[b] - r.Errors[a]) })
 	return codes
+}
+
+// Short writes a latency for people, with three digits or so.
+func Short(d time.Duration) string {
+	switch {
+	case d >= 10*time.Second:
+		return d.Round(100 * time.Millisecond).String()
+	case d >= time.Second:
+		return d.Round(10 * time.Millisecond).String()
+	case d >= time.Millisecond:
+		return fmt.Sprintf("%.2fms", float64(d)/1e6)
+	case d >= time.Microsecond:
+		return fmt.Sprintf("%.1fµs", float64(d)/1e3)
+	}
+	return d.String()
 }

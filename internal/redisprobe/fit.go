@@ -74,7 +74,7 @@ func (i *inspector) unfitSentinel(ctx context.Context, addr string) (master stri
 	tried, err := try(ctx, node, sentinelCommands, i.target.Master, sentinelChannels[0])
 	switch {
 	case err != nil:
-		return "", nil //nolint:nilerr // it is away
+		return "", nil // it is away
 	case tried.login != "":
 		return "", unfitLogin(at, tried.login, "?sentinel_password=PASSWORD in --redis (and sentinel_username=USER)")
 	case slices.Contains(tried.unknown, "SENTINEL"):
@@ -125,7 +125,7 @@ func (i *inspector) unfitServer(ctx context.Context, addr, tag string) error {
 	mode := redisstore.Mode(i.target.Mode)
 	tried, err := try(ctx, node, commandsOf(mode), i.key(tag)+":none", i.config.Prefix+"doctor:none")
 	if err != nil {
-		return nil //nolint:nilerr // it is away
+		return nil // it is away
 	}
 	if tried.login != "" {
 		return unfitLogin(at, tried.login, strings.Replace(at, "://", "://USER:PASSWORD@", 1)+" in --redis; the user default needs no name")

@@ -22,7 +22,7 @@ import (
 // The image is that of the Dockerfile's last stage, with the licences, whose text has to go along
 // with what is published. A test compares the two.
 
-// user is who the program runs as in a container, and owns /data.
+// user is who the program runs as in a container.
 const user = 65532
 
 // settings are what the image says about how to run the program.
@@ -83,16 +83,13 @@ func imaged(t target, version string, info *debug.BuildInfo, files []packed, at 
 	return all.Bytes(), err
 }
 
-// rootOf is the root of the image's file system: the files, certificates and /data.
+// rootOf is the root of the image's file system: the files and certificates.
 func rootOf(files []packed, at time.Time) ([]byte, error) {
 	var all bytes.Buffer
 	archive := tar.NewWriter(&all)
 	var faults []error
-	for _, folder := range []string{"data/", "etc/", "etc/ssl/", "etc/ssl/certs/"} {
+	for _, folder := range []string{"etc/", "etc/ssl/", "etc/ssl/certs/"} {
 		header := &tar.Header{Typeflag: tar.TypeDir, Name: folder, Mode: 0o755, ModTime: at, Format: tar.FormatUSTAR}
-		if folder == "data/" {
-			header.Uid, header.Gid = user, user
-		}
 		faults = append(faults, archive.WriteHeader(header))
 	}
 	for _, file := range append([]packed{{"etc/ssl/certs/ca-certificates.crt", 0o644, certificates()}}, files...) {

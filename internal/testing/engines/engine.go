@@ -2,6 +2,7 @@ package engines
 
 import (
 	"crypto/sha1" //nolint:gosec // the name that Redis gives a script; it guards nothing
+	_ "embed"
 	"encoding/hex"
 	"fmt"
 	"slices"
@@ -95,42 +96,18 @@ func (e Engine) script(text string) string {
 		}
 		return "{" + fields.String() + "}"
 	}
-	before := strings.NewReplacer("@refused", table(refused), "@info", table(e.Info), "@nosetget", strconv.FormatBool(e.NoSetGet), "@syntax", noSetGet, "\n", " ").Replace(between)
+	_, code, _ := strings.Cut(between, "local redis")
+	before := "local redis" + strings.NewReplacer("@refused", table(refused), "@info", table(e.Info), "@nosetget", strconv.FormatBool(e.NoSetGet), "@syntax", noSetGet, "\n", " ").Replace(code)
 	if head, rest, is := strings.Cut(text, "\n"); is && strings.HasPrefix(head, "#!") {
 		return head + "\n" + before + rest
 	}
 	return before + text
 }
 
-// between stands for redis in a script. It is one line there, so that those of the script keep
-// their numbers.
-const between = `local redis = (function(real)
-  local refused, info, nosetget = @refused, @info, @nosetget
-  local function wrap(call, raise)
-    return function(name, ...)
-      local word = string.upper(name)
-      local refusal = refused[word]
-      if nosetget and word == 'SET' then
-        for i = 3, select('#', ...) do
-          if string.upper((select(i, ...))) == 'GET' then refusal = '@syntax' end
-        end
-      end
-      if refusal then
-        if raise then error({err = refusal}) end
-        return {err = refusal}
-      end
-      local answer = call(name, ...)
-      if word == 'INFO' and type(answer) == 'string' then
-        for line, value in pairs(info) do
-          if value == '' then
-            answer = string.gsub(answer, line .. ':[^\r\n]*\r\n', '')
-          else
-            answer = string.gsub(answer, line .. ':[^\r\n]*', line .. ':' .. value)
-          end; end; end
-      return answer
-    end; end
-  return setmetatable({call = wrap(real.call, true), pcall = wrap(real.pcall, false)}, {__index = real})
-end)(redis) `
+// between stands for redis in a script.
+//
+//go:embed between.lua
+var between string
 
 // sha is the name that Redis gives a script.
 func sha(text string) string {

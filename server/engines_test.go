@@ -1,6 +1,7 @@
 package server_test
 
 import (
+	"fmt"
 	"testing"
 
 	"github.com/coatcheck/coatcheck/internal/expect"
@@ -85,4 +86,99 @@ func TestEngineWithoutTimeIsNotReady(t *testing.T) {
 	t.Parallel()
 	s, _ := onEngine(t, engines.Engine{Unknown: []string{"TIME"}}, redisstore.Config{})
 	s.wantNotReady(t)
+}
+
+// What shows a loss is missing: counters, segments and worker ids are refused, with the fact and the
+// setting, and change nothing; tokens and locks work. Where every restart is trusted, all do.
+func TestEnginesWithoutAnIncarnation(t *testing.T) {
+	t.Parallel()
+	for name, row := range map[string]struct {
+		engine engines.Engine
+		fact   string
+	}{
+		"no master_replid":       {engines.Engine{Info: map[string]string{"master_replid": "", "master_replid2": ""}}, "master_replid"},
+		"master_replid of zeros": {engines.Engine{Info: map[string]string{"master_replid": engines.Zeros}}, "master_replid"},
+		"INFO not in scripts":    {engines.Engine{NotInScripts: []string{"INFO"}}, "INFO"},
+		"no INFO":                {engines.Engine{Unknown: []string{"INFO"}}, "INFO"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s, proxy := onEngine(t, row.engine, redisstore.Config{})
+			useTokens(t, s)
+			useLocks(t, s)
+			for _, c := range numbersAndWorkers {
+				a := s.do(t, c.method, c.path, c.body, c.header...)
+				problem := decode[wire.Problem](t, a, 503)
+				expect.Equal(t, "code of "+c.String(), string(problem.Code), "store-unsuitable")
+				expect.Equal(t, "retryable of "+c.String(), problem.Retryable, false)
+				expect.Contains(t, "detail of "+c.String(), problem.Detail, row.fact, "--restarts trust")
+			}
+			must[wire.Readiness](t, s, 200, "GET", "/readyz", "")
+
+			trusting := serve(t, server.Config{Store: storetest.Open(t, redisstore.Config{URL: proxy.URL(), Timeout: storePatience, Prefix: "trusting:", Restarts: redisstore.TrustRestarts}), Dev: true, IDPool: "default"})
+			useTokens(t, trusting)
+			useNumbers(t, trusting)
+			useWorkers(t, trusting)
+			useLocks(t, trusting)
+			must[wire.Readiness](t, trusting, 200, "GET", "/readyz", "")
+		})
+	}
+}
+
+// A server with older data takes the place of another, and clients keep their connections to the
+// proxy between: whatever was handed out is not handed out again.
+func TestRollbackBehindAProxyHandsNothingOutTwice(t *testing.T) {
+	t.Parallel()
+	first := redistest.Start(t, "--enable-protected-configs", "yes")
+	proxy := engines.Start(t, first.Addr(), engines.Engine{})
+	open := func() *service {
+		return serve(t, server.Config{Store: storetest.Open(t, redisstore.Config{URL: proxy.URL(), Timeout: storePatience}), IDPool: "default"})
+	}
+	one, two := open(), open()
+	seen := map[string]bool{}
+	take := func(s *service, when string) {
+		t.Helper()
+		for _, path := range []string{"/incr/orders", "/id/segment/orders", "/id/snowflake/orders"} {
+			a := s.do(t, "GET", path, "", "Accept: text/plain")
+			if a.status != 200 {
+				continue // a refusal hands nothing out
+			}
+			id := path + " " + string(a.body)
+			if seen[id] {
+				t.Errorf("GET %s %s: got %s, which was handed out before", path, when, a.body)
+			}
+			seen[id] = true
+		}
+		a := s.do(t, "POST", "/worker/orders", `{"ttl_ms":3600000}`)
+		if a.status == 201 {
+			id := fmt.Sprint("worker id ", decode[wire.WorkerLease](t, a, 201).WorkerID)
+			if seen[id] {
+				t.Errorf("POST /worker/orders %s: got %s, which is leased", when, id)
+			}
+			seen[id] = true
+		}
+	}
+	for range 3 {
+		take(one, "at first")
+		take(two, "at first")
+	}
+	second := older(t, first)
+	for range 3 {
+		take(one, "after the copy was made")
+		take(two, "after the copy was made")
+	}
+	proxy.Behind(second.Addr())
+	for range 5 {
+		take(one, "from the server with older data")
+		take(two, "from the server with older data")
+	}
+}
+
+// older is a server with the data that another one has now.
+func older(t *testing.T, server *redistest.Server) *redistest.Server {
+	t.Helper()
+	client, dir := server.Client(), t.TempDir()
+	expect.Error(t, "CONFIG SET dir", client.ConfigSet(t.Context(), "dir", dir).Err(), nil)
+	expect.Error(t, "SAVE", client.Save(t.Context()).Err(), nil)
+	return redistest.Start(t, "--dir", dir)
 }

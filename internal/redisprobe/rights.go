@@ -29,6 +29,7 @@ var neededCommands = []needed{
 	{"PUBLISH", "C", "x"},
 	{"SUBSCRIBE", "C"},
 	{"UNSUBSCRIBE", "C"},
+	{"TYPE", "K"},
 	{"GET", "K"},
 	{"GETRANGE", "K", "0", "0"},
 	{"SET", "K", "x", "XX", "GET"}, // a syntax error before Redis 6.2

@@ -88,8 +88,8 @@ func TestEngineWithoutTimeIsNotReady(t *testing.T) {
 	s.wantNotReady(t)
 }
 
-// What shows a loss is missing: counters, segments and worker ids are refused, with the fact and the
-// setting, and change nothing; tokens and locks work. Where every restart is trusted, all do.
+// What shows a loss is missing: counters, segments and worker ids are refused, with the fact and
+// the setting, and change nothing; tokens and locks work. Where every restart is trusted, all do.
 func TestEnginesWithoutAnIncarnation(t *testing.T) {
 	t.Parallel()
 	for name, row := range map[string]struct {

@@ -40,7 +40,11 @@ func (c *Counters) tryOnce(ctx context.Context, e *entry, request Request, now s
 		limit = strconv.FormatInt(request.Limit, 10)
 	}
 	asked := clock()
-	reply, err := c.store.Run(ctx, scripts.CounterIncr, keys, request.By, retention.Milliseconds(), floor, limit, now.era)
+	script := scripts.CounterIncr
+	if retention == 0 && request.Limit == 0 {
+		script = scripts.CounterBegin
+	}
+	reply, err := c.store.Run(ctx, script, keys, request.By, retention.Milliseconds(), floor, limit, now.era)
 	if err != nil {
 		return Range{}, e.failed(err)
 	}

@@ -57,6 +57,9 @@ func (g *Gateway) ready(w http.ResponseWriter, r *http.Request) {
 		Ready: store.Reason == "", Store: string(g.store.Mode()), Ack: store.Continuity.Acks, Reason: store.Class,
 		Routes: len(routes.routes), LoadedAt: routes.loaded.UTC(), FaultCount: len(faults),
 	}
+	if !readiness.Ready {
+		readiness.Ack = max(g.store.Ack(), 0) // what it asks for
+	}
 	if health.FromThisMachine(r) {
 		readiness.Incarnation, readiness.Reason = store.Incarnation, store.Reason
 		readiness.Version, readiness.RoutesFaults = routes.version, faults

@@ -209,7 +209,7 @@ var realHistories = []struct {
 		h.replica(h.master)
 		h.m.note(ofAll)
 		before := h.m.replid()
-		h.m.do("SAVE")
+		h.m.saves()
 		h.m.do("INCRBY", openKeys[0], 100) // is lost
 		h.m.acknowledged()
 		h.master.Kill()
@@ -503,4 +503,10 @@ func TestScriptThatNotesNothingGoesOnOnlyWhereNothingIsToNote(t *testing.T) {
 		b.at(opening{era: era}, "1", false)
 		word(t, incr(), "ok", 3)
 	})
+}
+
+// saves writes an RDB file, once a save for a replica has ended.
+func (b *box) saves() {
+	b.Helper()
+	expect.Eventually(b, "the server saves", func() bool { return b.client.Do(b.Context(), "SAVE").Err() == nil })
 }

@@ -44,9 +44,12 @@ var (
 	OperationGet    = load("operation_get")
 	OperationSettle = load("operation_settle")
 
-	CounterOpen   = load("counter_open")
-	CounterEra    = load("counter_era")
-	CounterIncr   = load("counter_incr")
+	CounterOpen = load("counter_open")
+	CounterEra  = load("counter_era")
+	CounterIncr = load("counter_incr")
+	// CounterBegin is CounterIncr under the name of another purpose, for observers: it begins a
+	// counter that was absent.
+	CounterBegin  = named("counter_begin", CounterIncr)
 	CounterSet    = load("counter_set")
 	CounterRetire = load("counter_retire")
 	CounterGet    = load("counter_get")
@@ -97,6 +100,12 @@ func load(name string) *Script {
 		script.MarkerKey = 6
 	}
 	return script
+}
+
+func named(name string, script *Script) *Script {
+	copied := *script
+	copied.Name = name
+	return &copied
 }
 
 // Names lists all operations, by the names of their files, in the order of the alphabet.

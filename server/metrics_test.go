@@ -357,7 +357,7 @@ func TestMetricsOfRequests(t *testing.T) {
 	for name, want := range (figures{
 		`http_requests_total{method="GET",route="/counter/{key}",status="404"}`: 1, `http_requests_total{method="POST",route="/incr/{key}",status="200"}`: 1,
 		`http_request_duration_seconds_count{route="/counter/{key}"}`: 1, `http_problems_total{code="not-found"}`: 3,
-		`redis_calls_total{outcome="ok",script="incrby"}`: 1,
+		`redis_calls_total{outcome="ok",script="counter_begin"}`: 1,
 	}) {
 		expect.Equal(t, "what five requests move: "+name, after[name]-before[name], want)
 	}

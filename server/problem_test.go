@@ -47,6 +47,7 @@ var contract = map[wire.Code]struct {
 	"unsupported-encoding":         {415, false},
 	"too-many-requests":            {429, true},
 	"store-unavailable":            {503, true},
+	"store-unsuitable":             {503, false},
 	"outcome-unknown":              {503, false},
 	"upstream-unavailable":         {503, true}, // of the gateway
 	"overloaded":                   {503, true},

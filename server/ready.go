@@ -49,6 +49,9 @@ func (s *Server) checker() *health.Checker {
 func (h *probes) ready(r *request) error {
 	found := h.health.Check(r.ctx())
 	readiness := wire.Readiness{Ready: found.Reason == "", Store: string(h.store.Mode()), Ack: found.Continuity.Acks, Reason: found.Class}
+	if !readiness.Ready {
+		readiness.Ack = max(h.store.Ack(), 0) // what it asks for
+	}
 	if readiness.Ready && h.when != ReadyWithStore && h.isOutdone(r.ctx()) {
 		readiness.Ready, readiness.Reason, found.Reason = false, cannotStamp, cannotStamp
 	}

@@ -150,7 +150,7 @@ func TestProcessesCountWhatTheyDo(t *testing.T) {
 	p := serve(t)
 	p.answers(200, "GET", "/incr/orders", "")
 	_, body := page(t, p.banner.URL+"/metrics")
-	for _, line := range []string{`coatcheck_counter_increments_total 1`, `coatcheck_redis_calls_total{outcome="ok",script="incrby"} 1`} {
+	for _, line := range []string{`coatcheck_counter_increments_total 1`, `coatcheck_redis_calls_total{outcome="ok",script="counter_begin"} 1`} {
 		if !strings.Contains(body, line+"\n") {
 			t.Errorf("the service's metrics have no %s", line)
 		}

@@ -192,7 +192,7 @@ func TestPoolInQuarantineSaysHowToDeclareItNew(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			refused := runUnderLease(t, at, nil, `true`)
-			refused.exits(tryLater, "coatcheck worker create POOL", "Try again in")
+			refused.exits(tryLater, "coatcheck worker create orders", "Try again in")
 			expect.Equal(t, "how often the way out is named", strings.Count(refused.stderr.String(), "worker create"), 1)
 			execute(t, nil, append([]string{"worker", "create", "invoices", "--ttl", "1h", "--layout", "41/5/7"}, at...)...).exits(done).prints("41/5/7", "1h")
 			execute(t, nil, append([]string{"worker", "create", "invoices"}, at...)...).exits(failed, "there already")

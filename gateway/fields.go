@@ -2,7 +2,6 @@ package gateway
 
 import (
 	"fmt"
-	"regexp"
 	"slices"
 	"strconv"
 	"time"
@@ -66,17 +65,14 @@ func readRoute(entry *yaml.Node, into *Route) yamlfile.Faults {
 	}
 	if into.Name == "" {
 		found.Addf(entry.Line, `match: missing; a method and a path, such as "POST /payments"`)
-	} else if method := lowercase.FindString(into.Name); method != "" {
-		found.Addf(entry.Line, "match: a method is written in capitals: %q would never match", method)
+	} else if wrong := patternFault(into.Name); wrong != "" {
+		found.Addf(entry.Line, "match: %q: %s", into.Name, wrong)
 	}
 	if into.Retention != 0 && into.Retention < into.WithDefaults().Lease {
 		found.Addf(entry.Line, "retention_ms: not less than lease_ms, which is %d here", into.WithDefaults().Lease.Milliseconds())
 	}
 	return found
 }
-
-// lowercase matches methods in small letters, which no client sends.
-var lowercase = regexp.MustCompile(`^\S*[a-z]\S*[ \t]`)
 
 // eachField calls do for every field of a map, which returns "" or what is wrong with the field. A
 // field that comes twice is a fault of its own.

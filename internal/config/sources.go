@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"github.com/coatcheck/coatcheck/internal/names"
 	"os"
 	"slices"
 	"strings"
@@ -155,37 +156,15 @@ func (l *Sources) Find(name string) *Setting {
 // meant suggests a setting with nearly that name; "" if there is none.
 func (l *Sources) meant(name string) string {
 	name = strings.ToLower(strings.ReplaceAll(name, "_", "-"))
-	nearest, least := "", 1+max(2, len(name)/3)
-	for _, s := range l.Table {
-		if d := distance(name, s.Name); d < least {
-			nearest, least = s.Name, d
-		}
+	all := make([]string, len(l.Table))
+	for i, s := range l.Table {
+		all[i] = s.Name
 	}
+	nearest := names.Nearest(name, all, max(2, len(name)/3))
 	if nearest == "" {
 		return ""
 	}
 	return "; is " + nearest + " meant?"
-}
-
-// distance is how many letters have to be added, removed or changed between names (Levenshtein).
-func distance(a, b string) int {
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		diagonal := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			changed := diagonal
-			if a[i] != b[j] {
-				changed++
-			}
-			diagonal = row[j+1]
-			row[j+1] = min(changed, row[j+1]+1, row[j]+1)
-		}
-	}
-	return row[len(b)]
 }
 
 // Again reads the same sources once more, into a table of another configuration.

@@ -118,7 +118,7 @@ func NewStore(version string) *Store {
 			"it), unavailable (nothing was done), unknown (it may have been done).", "script", "outcome")
 	took := r.Histogram("coatcheck_redis_call_duration_seconds",
 		"How long a script took, with the wait for a connection, for the pipeline and for replicas. Increments of different counters in one pipeline are one observation.", Quick, "script")
-	for _, op := range append(scripts.Names(), observe.OpIncrBy) {
+	for _, op := range append(scripts.Names(), scripts.CounterBegin.Name, observe.OpIncrBy) {
 		one := series{outcomes: map[Outcome]prometheus.Counter{}, took: sync.OnceValue(func() prometheus.Observer { return took.WithLabelValues(op) })}
 		for _, outcome := range outcomes {
 			one.outcomes[outcome] = calls.WithLabelValues(op, string(outcome))

@@ -141,15 +141,15 @@ func openPlain(ctx context.Context, place counterPlace) (counting, error) {
 	marker := store.SlotKey("counters", "marker", plainIncr)
 	words := strings.Fields(place.redis.Get(ctx, marker).Val())
 	engine := pipeline.Of(store)
-	_, life, lifeErr := engine.RunFor(ctx, scripts.NameAdd, []string{store.Key("plain", "names")}, plainIncr)
+	_, at, lifeErr := engine.RunAt(ctx, scripts.NameAdd, []string{store.Key("plain", "names")}, plainIncr)
 	if err := errors.Join(err, lifeErr, counters.Close()); err != nil || len(words) < 2 {
 		return counting{}, errors.Join(err, store.Close())
 	}
-	mark := pipeline.Marker{Key: marker, Word: words[1]}
+	mark := pipeline.Marker{Key: marker, Era: words[1]}
 	key := func(name string) string { return store.Key("plain", name) }
 	return counting{
 		incr: func(ctx context.Context, name string) (int64, error) {
-			return engine.IncrBy(ctx, key(name), 1, life, mark)
+			return engine.IncrBy(ctx, key(name), 1, at, mark)
 		},
 		key:   key,
 		close: store.Close,

@@ -25,7 +25,6 @@ func TestProcessesOfTheirOwnHaveNoRaces(t *testing.T) {
 		"terminal":                       TestCommandOfLockRunReadsTheTerminal,
 		"settings that are read again":   TestSettingsAreReadAgainOnHangup,
 		"certificate that is read again": TestCertificateIsReadAgainWithoutDroppingConnections,
-		"embedded store that is killed":  TestKilledEmbeddedServerKeepsWhatItAnswered,
 		"gateway that is killed":         TestKilledGatewayLeavesTheOutcomeUnknown,
 		"incr":                           TestProcessesThatIncrAtOnceGetDifferentValues,
 	} {

@@ -79,11 +79,11 @@ func otherIncarnation(t testing.TB, err error) {
 }
 
 // nextIncarnation adds until the server answers, and fails the test if a sum of it is given out.
-func nextIncarnation(t testing.TB, store *redisstore.Store, name string, at found) *pipeline.UnconfirmedError {
+func nextIncarnation(t testing.TB, store *redisstore.Store, at found) *pipeline.UnconfirmedError {
 	t.Helper()
 	var answer error
 	expect.Eventually(t, "an increment is refused as one of another incarnation", func() bool {
-		sum, err := incrBy(t, store, name, 1, at)
+		sum, err := incrBy(t, store, "k", 1, at)
 		if err == nil {
 			t.Fatalf("the sum %d of another incarnation is given out", sum)
 		}
@@ -186,7 +186,7 @@ func TestSumsEndWithTheIncarnationAndOnlyThen(t *testing.T) {
 		before := find(t, store, "k")
 		server.Kill()
 		row.again()
-		unconfirmed := nextIncarnation(t, store, "k", before)
+		unconfirmed := nextIncarnation(t, store, before)
 		expect.Equal(t, "restart "+row.name+": the sum may turn out to be the caller's", unconfirmed != nil, row.keeps)
 		now := find(t, store, "k")
 		if now.Era == before.Era || now.id == before.id {
@@ -268,7 +268,7 @@ func TestIncrByThatIsConfirmedByLessIsNotedFirst(t *testing.T) {
 	do(t, server, "CONFIG", "SET", "appendfsync", "always")
 	server.Kill()
 	server.Restart()
-	nextIncarnation(t, store, "k", now)
+	nextIncarnation(t, store, now)
 	if again := find(t, store, "k"); again.Era == now.Era {
 		t.Errorf("after a restart: got the era %s again, want another, since not all was on disk", again.Era)
 	}
@@ -284,7 +284,7 @@ func TestFailoverBeginsAnEra(t *testing.T) {
 	old := set.Master()
 	old.Kill()
 	set.WaitForMaster(old)
-	nextIncarnation(t, store, "k", before)
+	nextIncarnation(t, store, before)
 	now := find(t, store, "k")
 	if now.Era == before.Era {
 		t.Errorf("the era after a failover without acknowledgement: got %s again, want another", now.Era)
@@ -309,7 +309,7 @@ func TestFailoverThatAllConfirmedGoesOn(t *testing.T) {
 			old.Kill()
 			set.WaitForMaster(old)
 			old.Restart() // as a replica: without it nothing is confirmed by all
-			unconfirmed := nextIncarnation(t, store, "k", before)
+			unconfirmed := nextIncarnation(t, store, before)
 			if unconfirmed == nil {
 				t.Fatal("the sum of an increment over a promotion is lost, want one that can be confirmed")
 			}

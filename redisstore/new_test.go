@@ -157,7 +157,7 @@ func TestIncrementOnACallersClientKnowsItsIncarnation(t *testing.T) {
 	expect.Eventually(t, "a call succeeds", func() bool { _, err := number(t.Context(), store, peek, "k"); return err == nil })
 	mustIncr(t, store, "k", 1, at, 8) // another connection is no other incarnation
 	server.RestartEmpty()
-	nextIncarnation(t, store, "k", at)
+	nextIncarnation(t, store, at)
 	mustIncr(t, store, "again", 1, find(t, store, "again"), 1)
 }
 

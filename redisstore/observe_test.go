@@ -115,7 +115,7 @@ func TestObserversAreToldOfEveryCall(t *testing.T) {
 		t.Errorf("%d other incarnations of one server", first.lives)
 	}
 	server.RestartEmpty()
-	nextIncarnation(t, store, "k", at)
+	nextIncarnation(t, store, at)
 	if first.lives != 1 || second.lives != 1 {
 		t.Errorf("another server was noticed %d and %d times", first.lives, second.lives)
 	}

@@ -49,10 +49,10 @@ func (b *box) promote() {
 	b.do("REPLICAOF", "NO", "ONE")
 }
 
-// info is a field of INFO.
-func (b *box) info(section, name string) string {
+// info is a field of INFO replication.
+func (b *box) info(name string) string {
 	b.Helper()
-	_, rest, _ := strings.Cut(b.do("INFO", section).(string), "\n"+name+":")
+	_, rest, _ := strings.Cut(b.do("INFO", "replication").(string), "\n"+name+":")
 	value, _, _ := strings.Cut(rest, "\r")
 	return value
 }
@@ -142,7 +142,7 @@ func (h *histories) attach(server *redistest.Server) net.Conn {
 func (b *box) attached(replicas int) {
 	b.Helper()
 	expect.Eventually(b, fmt.Sprintf("%d replicas are attached", replicas), func() bool {
-		return b.info("replication", "connected_slaves") == fmt.Sprint(replicas) &&
+		return b.info("connected_slaves") == fmt.Sprint(replicas) &&
 			strings.Count(b.do("INFO", "replication").(string), "state=online") == replicas
 	})
 }
@@ -198,12 +198,10 @@ var realHistories = []struct {
 		return r
 	}, want: "changed"},
 	{name: "two promotions", happens: func(h *histories) *box {
-		second, _ := promotions(h, false)
-		return second
+		return promotions(h, false)
 	}, want: "changed"},
 	{name: "two promotions, and a call between", happens: func(h *histories) *box {
-		second, _ := promotions(h, true)
-		return second
+		return promotions(h, true)
 	}, want: "continued", cover: "20"},
 	{name: "a master that starts from an RDB file names the id in it as the one before", happens: func(h *histories) *box {
 		h.replica(h.master)
@@ -214,7 +212,7 @@ var realHistories = []struct {
 		h.m.acknowledged()
 		h.master.Kill()
 		h.master.Restart()
-		if was := h.m.info("replication", "master_replid2"); was != before {
+		if was := h.m.info("master_replid2"); was != before {
 			h.Fatalf("master_replid2 after a start from an RDB file: got %s, want %s", was, before)
 		}
 		return h.m
@@ -222,7 +220,7 @@ var realHistories = []struct {
 	{name: "a replica that starts from an RDB file and is promoted without its master", happens: func(h *histories) *box {
 		host, port, _ := net.SplitHostPort(h.master.Addr())
 		server, r := h.more("--replicaof", host+" "+port)
-		expect.Eventually(h, "the replica is in sync", func() bool { return r.info("replication", "master_link_status") == "up" })
+		expect.Eventually(h, "the replica is in sync", func() bool { return r.info("master_link_status") == "up" })
 		h.m.note(ofAll)
 		h.m.acknowledged()
 		before := h.m.replid()
@@ -233,7 +231,7 @@ var realHistories = []struct {
 		server.Kill()
 		server.Restart()
 		r.promote()
-		if was := r.info("replication", "master_replid2"); was != before {
+		if was := r.info("master_replid2"); was != before {
 			h.Fatalf("master_replid2 of a replica that has started from an RDB file and is promoted: got %s, want %s", was, before)
 		}
 		return r
@@ -314,10 +312,10 @@ func killed(h *histories) *box {
 }
 
 // promotions promotes a replica, and then one of that, and returns the last.
-func promotions(h *histories, between bool) (second, first *box) {
+func promotions(h *histories, between bool) *box {
 	server, first := h.more()
 	first.followOf(h.master)
-	second = h.replica(server)
+	second := h.replica(server)
 	h.m.note(ofAll)
 	expect.Eventually(h, "the second replica has what was noted", func() bool { return second.do("GET", openKeys[0]) == "5" })
 	first.promote()
@@ -325,12 +323,12 @@ func promotions(h *histories, between bool) (second, first *box) {
 		first.judge(ofAll, "continued", false)
 	}
 	expect.Eventually(h, "the second replica follows the first as a master", func() bool {
-		return second.replid() == first.replid() && second.info("replication", "master_link_status") == "up"
+		return second.replid() == first.replid() && second.info("master_link_status") == "up"
 	})
 	first.do("SET", "x", "x")
 	first.acknowledged()
 	second.promote()
-	return second, first
+	return second
 }
 
 // thereAndBack demotes the master, promotes it again, and waits until it has renamed its history.
@@ -346,7 +344,7 @@ func thereAndBack(h *histories, facts string) *box {
 	h.m.promote()
 	h.m.do("CONFIG", "SET", "repl-backlog-ttl", 1)
 	expect.Eventually(h, "the server has no history before its own", func() bool {
-		return h.m.info("replication", "master_replid2") == engines.Zeros
+		return h.m.info("master_replid2") == engines.Zeros
 	})
 	return h.m
 }

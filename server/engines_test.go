@@ -14,10 +14,10 @@ import (
 )
 
 // onEngine is a service on a server that looks like another engine.
-func onEngine(t *testing.T, engine engines.Engine, config redisstore.Config) (*service, *engines.Proxy) {
+func onEngine(t *testing.T, engine engines.Engine) (*service, *engines.Proxy) {
 	t.Helper()
 	proxy := engines.Start(t, redistest.Start(t).Addr(), engine)
-	config.URL, config.Timeout = proxy.URL(), storePatience
+	config := redisstore.Config{URL: proxy.URL(), Timeout: storePatience}
 	return serve(t, server.Config{Store: storetest.Open(t, config), Dev: true, IDPool: "default"}), proxy
 }
 
@@ -33,7 +33,7 @@ func TestEnginesThatLackWhatNoDecisionNeeds(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s, _ := onEngine(t, engine, redisstore.Config{})
+			s, _ := onEngine(t, engine)
 			useTokens(t, s)
 			useNumbers(t, s)
 			useWorkers(t, s)
@@ -58,7 +58,7 @@ var numbersAndWorkers = []call{
 // Nothing runs without Lua, and every call is told so: no outcome is unknown.
 func TestEngineWithoutLuaRefusesEveryCall(t *testing.T) {
 	t.Parallel()
-	s, _ := onEngine(t, engines.Engine{NoLua: true}, redisstore.Config{})
+	s, _ := onEngine(t, engines.Engine{NoLua: true})
 	for _, c := range append([]call{
 		{method: "POST", path: "/token", body: `{}`},
 		{method: "POST", path: "/payments", body: `{"amount":5,"currency":"EUR","to":"acct_1"}`, header: []string{"Idempotency-Key: good"}},
@@ -74,7 +74,7 @@ func TestEngineWithoutLuaRefusesEveryCall(t *testing.T) {
 // What reads a counter is refused, so nothing is known of its value.
 func TestEngineWithoutGetDoesNotSayThatAValueIsNoInteger(t *testing.T) {
 	t.Parallel()
-	s, _ := onEngine(t, engines.Engine{Unknown: []string{"GET"}}, redisstore.Config{})
+	s, _ := onEngine(t, engines.Engine{Unknown: []string{"GET"}})
 	for _, c := range numbersAndWorkers[:3] {
 		problem := decode[wire.Problem](t, s.do(t, c.method, c.path, c.body, c.header...), 503)
 		expect.Equal(t, "code of "+c.String(), string(problem.Code), "store-unavailable")
@@ -84,7 +84,7 @@ func TestEngineWithoutGetDoesNotSayThatAValueIsNoInteger(t *testing.T) {
 // A service that is ready can serve: no script runs without the time.
 func TestEngineWithoutTimeIsNotReady(t *testing.T) {
 	t.Parallel()
-	s, _ := onEngine(t, engines.Engine{Unknown: []string{"TIME"}}, redisstore.Config{})
+	s, _ := onEngine(t, engines.Engine{Unknown: []string{"TIME"}})
 	s.wantNotReady(t)
 }
 
@@ -103,7 +103,7 @@ func TestEnginesWithoutAnIncarnation(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s, proxy := onEngine(t, row.engine, redisstore.Config{})
+			s, proxy := onEngine(t, row.engine)
 			useTokens(t, s)
 			useLocks(t, s)
 			for _, c := range numbersAndWorkers {

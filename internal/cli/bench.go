@@ -76,17 +76,14 @@ func (p *program) benchCommand() *cobra.Command {
 	return p.loaded(command, &b.Sources, func(c *cobra.Command, _ []string) error { return p.bench(c, b) })
 }
 
-func (b *benching) complete() error {
+func (b *benching) complete() {
 	if b.duration == 0 && b.requests == 0 {
 		b.duration = 10 * time.Second
 	}
-	return nil
 }
 
 func (p *program) bench(c *cobra.Command, b *benching) error {
-	if err := b.complete(); err != nil {
-		return usageError{err}
-	}
+	b.complete()
 	direct, err := b.direct()
 	if err != nil {
 		return usageError{err}
@@ -142,7 +139,7 @@ func (p *program) measure(ctx context.Context, b *benching, w work, at string, s
 	}
 	report := reportOf(b, at, result)
 	report.Left = b.tidy(ctx, w, sweepAll)
-	return p.hand(b, report)
+	return p.hand(report)
 }
 
 func (w work) openAll(ctx context.Context, b *benching, live liveLine) error {
@@ -179,7 +176,7 @@ func (b *benching) tidy(ctx context.Context, w work, sweepAll func(context.Conte
 	return ""
 }
 
-func (p *program) hand(b *benching, report benchReport) error {
+func (p *program) hand(report benchReport) error {
 	if err := p.print(report, report.people()); err != nil {
 		return err
 	}

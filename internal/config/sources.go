@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"github.com/coatcheck/coatcheck/internal/names"
 	"os"
 	"slices"
 	"strings"
@@ -12,6 +11,7 @@ import (
 	"github.com/spf13/pflag"
 	"go.yaml.in/yaml/v4"
 
+	"github.com/coatcheck/coatcheck/internal/names"
 	"github.com/coatcheck/coatcheck/internal/yamlfile"
 )
 

@@ -231,17 +231,3 @@ func TestPlansThatCanNotBeMeant(t *testing.T) {
 		}
 	}
 }
-
-// measured is a short run with some of everything.
-func measured(t *testing.T) (result *Result) {
-	synctest.Test(t, func(t *testing.T) {
-		result = runs(t.Context(), t, Plan{Concurrency: 4, Duration: 3 * time.Second, Call: func(_ context.Context, n int64) error {
-			time.Sleep(time.Duration(n%100+1) * time.Millisecond)
-			if n%50 == 7 {
-				return errors.New("no")
-			}
-			return nil
-		}})
-	})
-	return result
-}

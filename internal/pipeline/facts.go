@@ -167,8 +167,7 @@ var onDisk = map[string]string{"appendonly": "yes", "appendfsync": "always", "no
 func (s *server) isOnDisk(settings map[string]*redis.MapStringStringCmd) bool {
 	for name, got := range settings {
 		values, err := got.Result()
-		var refused redis.Error
-		if errors.As(err, &refused) {
+		if _, refused := errors.AsType[redis.Error](err); refused {
 			s.hidden.Store(true)
 		}
 		if err != nil || values[name] != onDisk[name] {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/coatcheck/coatcheck/chaos/internal/chaostest"
 	"github.com/coatcheck/coatcheck/internal/redistest"
+	"github.com/coatcheck/coatcheck/internal/secret"
 	"github.com/coatcheck/coatcheck/lock"
 	"github.com/coatcheck/coatcheck/redisstore"
 )
@@ -72,10 +73,10 @@ func (l *line) process() *process {
 	return p
 }
 
-// next is a request of a waiter that equals no other, so that it stands in line at Redis, and
-// others of its process do not hand the lock on to it.
+// next is a request of a waiter. With a token it asks Redis at once, so that each has a place of
+// its own in the line.
 func (l *line) next() lock.Request {
-	return lock.Request{TTL: lineTTL, Owner: fmt.Sprint("waiter-", l.n)}
+	return lock.Request{TTL: lineTTL, Owner: fmt.Sprint("waiter-", l.n), Token: secret.New()}
 }
 
 // wait waits at the end of the line, and gives back what it is granted.

@@ -19,6 +19,7 @@ import (
 	"github.com/coatcheck/coatcheck/chaos/internal/chaostest"
 	"github.com/coatcheck/coatcheck/counter"
 	"github.com/coatcheck/coatcheck/internal/redistest"
+	"github.com/coatcheck/coatcheck/internal/secret"
 	"github.com/coatcheck/coatcheck/lock"
 	"github.com/coatcheck/coatcheck/redisstore"
 )
@@ -76,7 +77,9 @@ func play(string) error {
 	failed := make(chan error)
 	for n := range waiters {
 		go func() {
-			_, err := waiting.Acquire(context.Background(), awaited(n%locks), lock.Request{TTL: crowdTTL, Owner: fmt.Sprint(n)})
+			// a token each, as callers over HTTP have: without one a process has a single place in the line
+			request := lock.Request{TTL: crowdTTL, Owner: fmt.Sprint(n), Token: secret.New()}
+			_, err := waiting.Acquire(context.Background(), awaited(n%locks), request)
 			failed <- fmt.Errorf("waiter %d waits no more: %w", n, err)
 		}()
 	}

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"net"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -236,6 +237,7 @@ var realHistories = []struct {
 		}
 		return r
 	}, want: "changed"},
+	{name: "a replica that starts from an RDB file and is promoted in the middle of its synchronisation", happens: cutShort, want: "changed"},
 	{name: "a copy is made of a server without a backlog", noted: "auto 10 0 alone - -", happens: func(h *histories) *box {
 		before := h.m.replid()
 		h.attach(h.master)
@@ -329,6 +331,37 @@ func promotions(h *histories, between bool) *box {
 	first.acknowledged()
 	second.promote()
 	return second
+}
+
+// cutShort promotes a replica that has started from an RDB file, and has read a part of what its
+// master sends it since.
+func cutShort(h *histories) *box {
+	host, port, _ := net.SplitHostPort(h.master.Addr())
+	server, r := h.more("--replicaof", host+" "+port)
+	expect.Eventually(h, "the replica is in sync", func() bool { return r.info("master_link_status") == "up" })
+	h.m.note(ofAll)
+	h.m.acknowledged()
+	before := h.m.replid()
+	r.do("SAVE")
+	h.m.do("INCRBY", openKeys[0], 100) // is lost
+	h.m.do("DEBUG", "POPULATE", 100_000, "populated", 200)
+	h.m.acknowledged()
+	server.Kill()
+	h.m.do("CONFIG", "SET", "repl-backlog-size", "16kb", "repl-diskless-sync", "yes", "repl-diskless-sync-delay", 0, "rdb-key-save-delay", 200)
+	for range 10 {
+		h.m.do("SET", "more", strings.Repeat("than the backlog holds", 1000))
+	}
+	server.Restart()
+	expect.Eventually(h, "the replica reads what its master has", func() bool {
+		read, _ := strconv.Atoi(r.info("master_sync_read_bytes"))
+		return read > 0
+	})
+	h.master.Kill()
+	r.promote()
+	if was := r.info("master_replid2"); was != before {
+		h.Fatalf("master_replid2 of a replica that is promoted in the middle of its synchronisation: got %s, want %s", was, before)
+	}
+	return r
 }
 
 // thereAndBack demotes the master, promotes it again, and waits until it has renamed its history.

@@ -98,9 +98,11 @@ local function standing(noted, facts)
   end
   local before = info_field(replication, 'master_replid2')
   -- A master that starts from an RDB file shows the id in that file as the one before, and so does
-  -- a replica that has started and is promoted before it has followed its master again. Redis 6
-  -- does not count the bytes that it reads from a master.
-  local followed = input ~= '' and input ~= '0' or input == '' and string.find(server, '\nredis_version:6.', 1, true)
+  -- a replica that has started and is promoted before it has read all of its master's data again:
+  -- it has read nothing, or it has no backlog, which it gives up when it begins to read all. Redis 6
+  -- does not count what it reads, and has no backlog until it has followed.
+  local followed = info_field(replication, 'repl_backlog_active') == '1'
+    and (input ~= '' and input ~= '0' or input == '' and string.find(server, '\nredis_version:6.', 1, true))
   if before == was.id then
     return followed and was.level == '2' and continued or lost(followed and 'promoted' or 'restarted')
   end

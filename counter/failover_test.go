@@ -122,3 +122,36 @@ func TestTooFewReplicasIsUnknownForAllThatWereMerged(t *testing.T) {
 		}
 	}
 }
+
+// A process that confirms by no replica adds to what another confirms by all. The replica that takes
+// over has not got what was added last, and shows that all have confirmed it.
+func TestWhoConfirmsByFewerConfirmsByAllWhereOthersDid(t *testing.T) {
+	t.Parallel()
+	set := redistest.StartSentinel(t, 1)
+	brisk := func(c *redisstore.Config, _ *counter.Config) { c.AckTimeout = 300 * time.Millisecond }
+	all := process(t, set.URL(), acknowledged(redisstore.AckAll), brisk)
+	few := process(t, set.URL(), acknowledged(0), brisk)
+	seen := map[int64]bool{all.next(t, "k"): true, few.next(t, "k"): true}
+	replica := set.Replicas()[0]
+	replica.Pause()
+	value, err := few.Incr(t.Context(), "k")
+	var short *redisstore.ShortfallError
+	if !errors.As(err, &short) || !errors.Is(err, redisstore.ErrUnknownOutcome) {
+		t.Errorf("Incr while the replica is away: got %d, %v, want an unknown outcome with a ShortfallError", value, err)
+	}
+	seen[value] = err == nil
+	old := set.Master()
+	old.Kill()
+	replica.Resume()
+	set.WaitForMaster(old)
+	old.Restart() // it is one that has to confirm
+	for range 3 {
+		for _, p := range []counters{all, few} {
+			value := p.next(t, "k")
+			if seen[value] {
+				t.Errorf("value %d was handed out twice", value)
+			}
+			seen[value] = true
+		}
+	}
+}

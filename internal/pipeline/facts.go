@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -55,6 +56,7 @@ type server struct {
 	disk   atomic.Bool  // what it confirms is on disk
 	asked  atomic.Int64 // when, in nanoseconds of this process's clock; 0 = never
 	asking atomic.Bool
+	strict atomic.Bool            // every replica has to confirm what depends on the incarnation
 	hidden atomic.Bool            // it refuses to show its settings, and is asked for them no more
 	last   atomic.Pointer[string] // the incarnation that was seen last
 }
@@ -145,7 +147,7 @@ func (s *Engine) learn(ctx context.Context, node *redis.Client, known *server) (
 	_, err = pipe.Exec(ctx)
 	found, shown := readReplication(info)
 	var refused redis.Error
-	if !shown && (!errors.As(info.Err(), &refused) || s.ack == AckAll) {
+	if !shown && (!errors.As(info.Err(), &refused) || s.ackAt(node) == AckAll) {
 		return "", fmt.Errorf("INFO replication: %w", cmp.Or(info.Err(), err))
 	}
 	if s.facts.list != nil {
@@ -196,12 +198,13 @@ func (s *Engine) Continuity(ctx context.Context) (Continuity, error) {
 		if _, err := s.learn(ctx, node, known); err != nil {
 			return err
 		}
-		cover := s.cover(known)
+		ack := s.ackAt(node)
+		cover := known.cover(ack)
 		mu.Lock()
 		defer mu.Unlock()
 		all.Promotion = all.Promotion && cover[0] == levelAll
 		all.Restart = all.Restart && cover[0] != levelNone && cover[1] == '1' && s.restarts == Auto
-		if s.ack == AckAll {
+		if ack == AckAll {
 			all.Acks = max(all.Acks, known.all())
 		}
 		return nil
@@ -212,27 +215,36 @@ func (s *Engine) Continuity(ctx context.Context) (Continuity, error) {
 // cover is two digits, as in scripts/lib/incarnation.lua.
 type cover [2]byte
 
-// cover is that of this engine on a server.
-func (s *Engine) cover(known *server) cover {
+// cover is that of a caller which so many replicas confirm, or AckAll.
+func (s *server) cover(ack int) cover {
 	level := byte(levelNoReplica)
-	switch listed := known.listed.Load(); {
-	case s.ack == AckAll, listed >= 0 && int64(s.ack) >= listed:
+	switch listed := s.listed.Load(); {
+	case ack == AckAll, listed >= 0 && int64(ack) >= listed:
 		level = levelAll
-	case listed > 0 || known.seen.Load() > 0:
+	case listed > 0 || s.seen.Load() > 0:
 		level = levelNone
 	}
-	if known.disk.Load() {
+	if s.disk.Load() {
 		return cover{level, '1'}
 	}
 	return cover{level, '0'}
 }
 
-// acks is the number of replicas that confirm each write, in words of scripts/lib/incarnation.lua.
-func (s *Engine) acks() string {
-	if s.ack == AckAll {
+// ackAt is how many replicas of a server confirm what depends on the incarnation, or AckAll: what
+// was confirmed by all once, all confirm from then on.
+func (s *Engine) ackAt(node *redis.Client) int {
+	if s.facts.of(node).strict.Load() {
+		return AckAll
+	}
+	return s.ack
+}
+
+// acksText is a number of replicas in words of scripts/lib/incarnation.lua.
+func acksText(ack int) string {
+	if ack == AckAll {
 		return "all"
 	}
-	return fmt.Sprint(s.ack)
+	return strconv.Itoa(ack)
 }
 
 // noFacts are those of a call that depends on nothing that Redis may lose.
@@ -250,8 +262,9 @@ func (s *Engine) factsFor(ctx context.Context, node *redis.Client, asked string)
 	if asked == "" {
 		asked = "- -"
 	}
-	cover := s.cover(known)
-	return strings.Join([]string{string(s.restarts), string(cover[:]), s.acks(), s.facts.set, asked}, " "), nil
+	ack := s.ackAt(node)
+	cover := known.cover(ack)
+	return strings.Join([]string{string(s.restarts), string(cover[:]), acksText(ack), s.facts.set, asked}, " "), nil
 }
 
 // ask answers a script's {'ask', was, id}: whether the server of the incarnation id keeps what it

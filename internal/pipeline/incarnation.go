@@ -135,11 +135,22 @@ func covers(word string, replicas, acks int, now cover) bool {
 	return true
 }
 
+// questionOf is what a script wants before it decides: "ask" that other servers are asked, "all" that
+// every replica confirms what it does, or "".
+func questionOf(call *call, reply []string) string {
+	switch {
+	case call.abandoned || !call.script.Incarnation:
+	case len(reply) == 3 && reply[0] == "ask", len(reply) == 2 && reply[0] == "all":
+		return reply[0]
+	}
+	return ""
+}
+
 // refusalOf is the error of a script that has found that it cannot decide here.
 func refusalOf(call *call, reply []string) error {
 	switch {
 	case call.abandoned || !call.script.Incarnation:
-	case len(reply) == 3 && reply[0] == "ask":
+	case questionOf(call, reply) != "":
 		return errUnsettled
 	case len(reply) == 2 && reply[0] == "unsuitable":
 		return &UnsuitableError{Fact: reply[1]}

@@ -37,7 +37,7 @@ func (s *Engine) Queue(place Place) Queue {
 	if place.node == nil || place.asking {
 		return Queue{}
 	}
-	return Queue{s.batchers.to(destination{place.node, s.ack}, s)}
+	return Queue{s.batchers.to(destination{place.node, s.ackAt(place.node)}, s)}
 }
 
 // SubmitIfBusy is Submit where calls to the server are under way, so that one more goes better with

@@ -119,10 +119,13 @@ func (s *Engine) runUnseen(ctx context.Context, key string, request *request) ([
 	}
 	reply, err := s.route(ctx, key, call, request.words)
 	for range asks {
-		if call.abandoned || !call.script.Incarnation || len(reply) != 3 || reply[0] != "ask" {
+		question := questionOf(call, reply)
+		if question == "" {
 			break
 		}
-		if call.asked, err = s.ask(ctx, call.node, reply[1]); err != nil {
+		if question == "all" {
+			s.facts.of(call.node).strict.Store(true)
+		} else if call.asked, err = s.ask(ctx, call.node, reply[1]); err != nil {
 			return nil, s.classify(ctx, call.script.Name, err, false, false)
 		}
 		call.sent.Store(false)
@@ -212,6 +215,9 @@ func (s *Engine) route(ctx context.Context, key string, call *call, words []any)
 		if call.depends {
 			if call.facts, err = s.factsFor(ctx, node, call.asked); err != nil {
 				return nil, err
+			}
+			if !call.script.Reads {
+				call.ack = s.ackAt(node)
 			}
 		}
 		answer, err := s.send(ctx, node, call, words)

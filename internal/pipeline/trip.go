@@ -103,7 +103,7 @@ func (c *call) judge(read *redis.StringCmd, t *trip) {
 	if t.engine.restarts == Trust {
 		info = nil
 	}
-	c.standing, c.id = c.marker.judge(read, info, t.ack, t.engine.cover(t.server)), t.id()
+	c.standing, c.id = c.marker.judge(read, info, t.ack, t.server.cover(t.ack)), t.id()
 }
 
 // id is the incarnation that has answered, "" if that is not known.

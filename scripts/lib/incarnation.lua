@@ -4,7 +4,10 @@
 -- starts, and when a server renames its history. run is the server's run_id, input the bytes that
 -- it had read from a master in this run, '' where it does not say. cover is two digits, the least
 -- under which anything was confirmed since: 2 every server that can become master had it, 1 no
--- replica was attached, 0 neither; then 1 it was on disk, 0 it may not have been. why is the reason
+-- replica was attached, 0 neither; then 1 it was on disk, 0 it may not have been. A caller that
+-- confirms by all makes it a 2, since all then have what was confirmed before. A 2 stays, and one
+-- that confirms by fewer has to confirm by all there: a replica that lags would show the 2, and lack
+-- what was confirmed after it was lowered. why is the reason
 -- for which the state does not continue that of before: missing (there was no word: it is new, or
 -- lost), restored, restarted, promoted, moved, or other. A word without colons is an id alone, with
 -- cover 00; 'trusted' was noted without asking, and 'restored' never continues.
@@ -64,7 +67,8 @@ end
 
 -- standing returns the word to note now, and whether the state continues (same). With a refusal,
 -- which is a script's reply, neither is known: the server has no id that changes with its state
--- ('unsuitable'), or the caller has to ask other servers first ('ask').
+-- ('unsuitable'), or the caller has to ask other servers first ('ask'), or to confirm by every
+-- replica ('all').
 local function standing(noted, facts)
   if facts.mode == 'trust' then
     local there = noted ~= nil and noted ~= false and noted ~= '' and noted ~= 'restored'
@@ -79,8 +83,12 @@ local function standing(noted, facts)
     return {refusal = {'unsuitable', id == '' and 'INFO replication shows no master_replid' or 'master_replid is ' .. string.sub(id, 1, 50)}}
   end
   local was, level = read_word(noted), level_now(facts, replication)
-  local least_level, least_disk = smallest(was.level, level), smallest(was.disk, facts.disk)
+  local least_level, least_disk = level == '2' and level or smallest(was.level, level), smallest(was.disk, facts.disk)
+  local more = was.level == '2' and level ~= '2' and {refusal = {'all', id}}
   if was.id == id then
+    if more then
+      return more
+    end
     if was.level == least_level and was.disk == least_disk then
       return {word = noted, same = true}
     end
@@ -89,7 +97,7 @@ local function standing(noted, facts)
 
   local server = read_section('server')
   local run, input = info_field(server, 'run_id'), info_field(read_section('stats'), 'total_net_repl_input_bytes')
-  local continued = {word = table.concat({id, run, input, least_level .. least_disk, was.why}, ':'), same = true}
+  local continued = more or {word = table.concat({id, run, input, least_level .. least_disk, was.why}, ':'), same = true}
   local function lost(why)
     return {word = table.concat({id, run, input, level .. facts.disk, why}, ':'), same = false, why = why}
   end
@@ -109,8 +117,9 @@ local function standing(noted, facts)
   if before ~= no_id and facts.set == 'alone' then
     return lost(followed and 'promoted' or 'other')
   end
-  -- It only renamed its history, if it has read from no master since the word was noted.
-  if before == no_id and run ~= '' and run == was.run and (was.level == '2' or input ~= '' and input == was.input) then
+  -- It only renamed its history, if it has read from no master since the word was noted: one that
+  -- it followed meanwhile may have lost something, whoever confirmed it here.
+  if before == no_id and run ~= '' and run == was.run and input ~= '' and input == was.input then
     return continued
   end
   -- A server that has started from an append-only file has no id before, and has read from no

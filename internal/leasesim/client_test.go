@@ -13,6 +13,8 @@ type client struct {
 	fresh    terms   // what it gives a pool that is new
 	ttl      int64   // of its lease
 	view     *server // whom it talks to
+	told     int64   // the id of that server when their connection began
+	few      bool    // no replica confirms what it writes
 	paused   int64   // until when
 	slept    int64   // by how much its monotonic clock is behind the truth
 	wrong    int64   // by how much its wall clock is
@@ -58,6 +60,7 @@ func newClient(s *sim, name int) *client {
 	}
 	c.silent = s.oneIn(4)
 	c.command = s.faulty(commands) && name%4 == 1
+	c.few = s.faulty(fewerAcks) && (name%2 == 0 || s.seed%2 == 0)
 	c.setWall()
 	c.plan(s.upTo(s.ttl/2), c.start)
 	return c
@@ -121,25 +124,29 @@ func (c *client) messageDelay() int64 {
 	return c.s.upTo(3)
 }
 
+// script is a script with its arguments, but for what its caller tells of the server.
+type script func(*server, facts) reply
+
 // ask sends a script to the server of the client's view; hear gets its answer, or that there is
 // none, and the moment of sending.
-func (c *client) ask(script func(*server) reply, hear func(r reply, sent moment)) {
+func (c *client) ask(script script, hear func(r reply, sent moment)) {
 	s, target, sent, answered, turn := c.s, c.view, moment{c.mono(), c.wall()}, false, c.turn
 	answer := func(r reply) {
 		if !answered && c.turn == turn {
 			answered = true
 			c.act(func() {
-				if r.word == failed && c.view == target {
+				if r.word == failed && c.view == target || !r.acked && s.oneIn(3) {
 					c.view = s.master
-				} else if !r.acked && s.oneIn(3) {
-					c.view = s.master
+					if !s.faulty(proxy) {
+						c.told = 0
+					}
 				}
 				hear(r, sent)
 			})
 		}
 	}
 	s.after(c.messageDelay(), func() {
-		c.execute(target, script, func(r reply) {
+		c.settle(target, script, func(r reply) {
 			if s.faulty(messages) && s.oneIn(s.rare*2) {
 				return
 			}
@@ -152,24 +159,60 @@ func (c *client) ask(script func(*server) reply, hear func(r reply, sent moment)
 			if s.oneIn(2) {
 				target = s.master
 			}
-			c.execute(target, script, func(reply) {})
+			c.settle(target, script, func(reply) {})
 		})
 	}
 }
 
-func (c *client) execute(target *server, script func(*server) reply, done func(reply)) {
+// settle has a server decide, and asks others and then it again if it has to know more.
+func (c *client) settle(target *server, script script, done func(reply)) {
+	s := c.s
+	c.execute(target, script, facts{}, func(r reply) {
+		if r.strict {
+			c.few = false
+			s.after(c.messageDelay(), func() { c.settle(target, script, done) })
+			return
+		}
+		if r.word != unsettled || r.asks == 0 {
+			done(r)
+			return
+		}
+		s.after(c.messageDelay(), func() {
+			known := facts{asked: target.replid}
+			if s.other != nil && target.group == s.group && s.other.master.up && s.other.master.replid == r.asks {
+				known.peer = r.asks
+			}
+			s.after(c.messageDelay(), func() { c.execute(target, script, known, done) })
+		})
+	})
+}
+
+// facts completes what a client tells of a server.
+func (c *client) facts(target *server, known facts) facts {
+	if c.told == 0 {
+		c.told = target.replid
+	}
+	known.all, known.level, known.told = !c.few, 2, c.told
+	known.disk = c.s.durable || !c.s.has(diskAsked)
+	if c.few {
+		known.level = 1 // where no replica is attached
+	}
+	return known
+}
+
+func (c *client) execute(target *server, script script, known facts, done func(reply)) {
 	if !target.up {
 		return
 	}
-	if !target.master {
+	if !target.master || target.group != c.s.group {
 		done(reply{word: failed})
 		return
 	}
 	before := target.offset
-	r := script(target)
-	need := len(c.s.servers) - 1
+	r := script(target, c.facts(target, known))
+	need := len(target.group.servers) - 1
 	switch {
-	case !c.s.has(ackAny):
+	case !c.s.has(ackAny), c.few:
 		need = 0
 	case !c.s.has(ackAll):
 		need--
@@ -192,8 +235,8 @@ func (c *client) start() {
 
 func (c *client) acquire() {
 	nonce := c.nonce
-	c.ask(func(v *server) reply {
-		r := v.acquire(nonce, c.want, c.fresh, c.identity)
+	c.ask(func(v *server, f facts) reply {
+		r := v.acquire(nonce, c.want, c.fresh, c.identity, f)
 		if r.word == granted {
 			c.s.tellf(r.worker, "server %d at its %d: acquire by client %d, nonce %d: [%d, %d)", v.name, v.clock(), c.name, nonce, r.from, r.till)
 		}
@@ -326,8 +369,8 @@ func (c *client) proof() proof {
 func (c *client) renew() {
 	p, asked := c.proof(), terms{c.ttl, c.fresh.longest, c.fresh.shape}
 	c.maybePause(c.s.awake)
-	c.ask(func(v *server) reply {
-		r := v.renew(p, asked)
+	c.ask(func(v *server, f facts) reply {
+		r := v.renew(p, asked, f)
 		c.s.tellf(p.worker, "server %d at its %d: renewal by client %d, nonce %d: %v until %d", v.name, v.clock(), c.name, p.nonce, r.word == granted, r.till)
 		return r
 	}, c.renewed)
@@ -369,6 +412,6 @@ func (c *client) release() {
 	}
 	c.g.over = true
 	c.turn++
-	c.ask(func(v *server) reply { return v.release(p, used) }, func(reply, moment) {})
+	c.ask(func(v *server, _ facts) reply { return v.release(p, used) }, func(reply, moment) {})
 	c.plan(c.s.between(1, 200), c.start)
 }

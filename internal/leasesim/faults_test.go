@@ -29,7 +29,7 @@ func (s *sim) schedule(end int64) {
 		},
 		restartEmpty: func() {
 			s.tellf(-1, "server %d restarts empty", s.master.name)
-			s.master.restart(pool{})
+			s.master.restart(image{})
 		},
 		restartOld: func() {
 			s.tellf(-1, "server %d restarts from an old file", s.master.name)
@@ -37,13 +37,23 @@ func (s *sim) schedule(end int64) {
 		},
 		restartWhole: func() {
 			s.tellf(-1, "server %d restarts with all that it had", s.master.name)
-			s.master.restart(s.master.state)
+			whole := s.master.saved()
+			if s.appends || s.durable {
+				whole.id = 0
+			}
+			s.master.restart(whole)
 		},
 		declare: func() {
 			if s.master.state.fixed || !s.has(declaredUnused) {
-				s.master.create(s.declared())
+				s.master.create(s.declared(), s.clients[0].facts(s.master, facts{}))
 			}
 		},
+		renames: func() {
+			s.master.rename()
+			s.master.backlog = s.master.attached() > 0 || s.oneIn(2)
+		},
+		copies: s.restore,
+		moves:  s.move,
 		serverClocks: func() {
 			v := s.servers[s.upTo(int64(len(s.servers)))]
 			v.drawClock()
@@ -54,8 +64,10 @@ func (s *sim) schedule(end int64) {
 	for bit := class(1); bit < classes; bit <<= 1 {
 		if do := plan[bit]; do != nil && s.faulty(bit) {
 			kinds = append(kinds, func() {
-				s.made++
-				do()
+				if !s.gentle || s.master.up && s.master.attached() == len(s.servers)-1 {
+					s.made++
+					do()
+				}
 			})
 		}
 	}
@@ -67,6 +79,8 @@ func (s *sim) schedule(end int64) {
 		kind := kinds[s.upTo(int64(len(kinds)))]
 		s.after(at, kind)
 		switch {
+		case s.gentle:
+			at += s.between(4*s.ttl, 6*s.ttl)
 		case s.bursts && !s.oneIn(3):
 			at += s.between(0, s.ttl/8)
 		case s.bursts:
@@ -99,19 +113,65 @@ func (s *sim) failover(heir *server, stale bool) {
 	if heir == nil {
 		return
 	}
-	old := s.master
-	old.die()
+	g, old := heir.group, s.master
 	if stale {
 		s.tellf(-1, "server %d restarts from an old file", heir.name)
-		heir.master = false
 		heir.restart(heir.disk())
+		heir.attach(old)
 	}
-	s.after(s.upTo(100), func() {
-		if s.master == old && heir.up && heir.side == 0 {
-			s.promote(heir)
+	ends := func() {
+		if g.master != old || !old.up {
+			return
 		}
-	})
-	s.after(s.between(100, s.ttl), func() { s.revive(old) })
+		old.die()
+		s.after(s.upTo(100), func() {
+			if g.master == old && heir.up && heir.side == 0 {
+				s.promote(heir)
+			}
+		})
+		s.after(s.between(100, s.ttl), func() { s.revive(old) })
+	}
+	if stale {
+		s.after(s.upTo(60), ends)
+	} else {
+		ends()
+	}
+}
+
+// restore starts the master from a copy that is older than its file, and says so before anybody asks
+// it. Its replicas follow.
+func (s *sim) restore() {
+	s.tellf(-1, "server %d starts from a copy", s.master.name)
+	from := s.master.file
+	if s.appends || s.durable {
+		from.id = 0
+	}
+	s.master.restart(from)
+	if s.has(restoredTold) {
+		s.master.state.word.restored = true
+		s.master.wrote()
+	}
+}
+
+// move gives the pool to the other part of the cluster.
+func (s *sim) move() {
+	from, to := s.master, s.other.master
+	for _, v := range append(s.servers, s.other.servers...) {
+		if v.side != 0 || !v.up || v != v.group.master && v.follows == to && (!v.synced || !v.master) && s.has(moveKept) {
+			return
+		}
+	}
+	s.tellf(-1, "the pool moves from server %d to server %d", from.name, to.name)
+	to.state = from.state
+	if s.has(moveKept) {
+		for _, v := range s.other.servers {
+			v.state = from.state
+		}
+	}
+	to.wrote()
+	from.state = pool{}
+	from.wrote()
+	s.group, s.other = s.other, s.group
 }
 
 func (s *sim) revive(v *server) {
@@ -120,10 +180,11 @@ func (s *sim) revive(v *server) {
 	}
 	s.tellf(-1, "server %d is back", v.name)
 	was := v.master
-	v.master = v == s.master && was
+	m := v.group.master
+	v.master = v == m && was
 	v.restart(v.disk())
-	if v != s.master {
-		v.attach(s.master)
+	if v != m {
+		v.attach(m)
 	}
 }
 

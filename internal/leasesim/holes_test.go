@@ -4,11 +4,15 @@ import "testing"
 
 // What the simulation has found wanting in earlier editions of the protocol, step by step.
 
+// stillFacts are those of all who ask it.
+var stillFacts = facts{all: true, level: 2, told: 1}
+
 // still is a master with a pool that was declared new, at time 0 of a clock that is right.
 func still(removed rule) *server {
 	s := &sim{config: config{removed: removed, ring: maxSlots, trace: -1}, ttl: 1000, skew: 100, margin: 20, lead: 5, unit: 1}
-	s.master = &server{s: s, up: true, master: true, replid: 1, runid: 1}
-	s.master.create(s.declared())
+	s.group = &group{}
+	s.master = &server{s: s, group: s.group, up: true, master: true, replid: 1, runid: 1}
+	s.master.create(s.declared(), stillFacts)
 	return s.master
 }
 
@@ -20,25 +24,25 @@ func TestWindowThatBeginsLaterDoesNotOutliveTheQuarantine(t *testing.T) {
 		v := still(removed)
 		var a reply
 		for nonce := range int64(maxSlots) {
-			a = v.acquire(100+nonce, v.s.ttl, v.s.declared(), 0)
+			a = v.acquire(100+nonce, v.s.ttl, v.s.declared(), 0, stillFacts)
 		}
 		v.s.now = 500
 		v.release(proof{worker: a.worker, nonce: 100 + maxSlots - 1, from: a.from}, 901)
 		v.s.now = 510
-		b := v.acquire(200, v.s.ttl, v.s.declared(), 0)
+		b := v.acquire(200, v.s.ttl, v.s.declared(), 0, stillFacts)
 		if b.word != granted || b.worker != a.worker || b.from != 901 {
 			t.Fatalf("acquire after %+v: got %+v, want the same worker id, granted from 901 on", a, b)
 		}
 		v.s.now = 520
 		v.state = pool{}
-		refusal := v.acquire(300, v.s.ttl, v.s.declared(), 0)
+		refusal := v.acquire(300, v.s.ttl, v.s.declared(), 0, stillFacts)
 		if refusal.word != quarantined {
 			t.Fatalf("acquire from a pool that lost its state: got %+v, want it quarantined", refusal)
 		}
 		v.s.now += refusal.wait
-		c := v.acquire(300, v.s.ttl, v.s.declared(), 0)
+		c := v.acquire(300, v.s.ttl, v.s.declared(), 0, stillFacts)
 		for nonce := int64(301); c.word == granted && c.worker != b.worker; nonce++ {
-			c = v.acquire(nonce, v.s.ttl, v.s.declared(), 0)
+			c = v.acquire(nonce, v.s.ttl, v.s.declared(), 0, stillFacts)
 		}
 		if c.word != granted || (c.from < b.till) != intersect {
 			t.Errorf("without %v: %+v and %+v", removed, b, c)
@@ -51,13 +55,13 @@ func TestWindowThatBeginsLaterDoesNotOutliveTheQuarantine(t *testing.T) {
 func TestRepeatedAcquireOfAnEndedWindowIsANewGrant(t *testing.T) {
 	for removed, same := range map[rule]bool{repeatOpen: true, 0: false} {
 		v := still(removed)
-		a := v.acquire(100, v.s.ttl, v.s.declared(), 0)
+		a := v.acquire(100, v.s.ttl, v.s.declared(), 0, stillFacts)
 		v.s.now = 999
-		if b := v.acquire(100, v.s.ttl, v.s.declared(), 0); b.till != a.till || b.fence != a.fence {
+		if b := v.acquire(100, v.s.ttl, v.s.declared(), 0, stillFacts); b.till != a.till || b.fence != a.fence {
 			t.Errorf("without %v: %+v, and while that is open %+v", removed, a, b)
 		}
 		v.s.now = 1000
-		if b := v.acquire(100, v.s.ttl, v.s.declared(), 0); (b.till == a.till) != same {
+		if b := v.acquire(100, v.s.ttl, v.s.declared(), 0, stillFacts); (b.till == a.till) != same {
 			t.Errorf("without %v: %+v, and when that had ended %+v", removed, a, b)
 		}
 	}
@@ -70,16 +74,16 @@ func TestLateRenewalDoesNotReplaceALaterGrant(t *testing.T) {
 		v := still(removed)
 		var a reply
 		for nonce := range int64(maxSlots) {
-			a = v.acquire(100+nonce, v.s.ttl, v.s.declared(), 0)
+			a = v.acquire(100+nonce, v.s.ttl, v.s.declared(), 0, stillFacts)
 		}
 		last := proof{worker: a.worker, nonce: 100 + maxSlots - 1, from: a.from, confirmed: a.till, fence: a.fence}
 		v.s.now = 500
 		v.release(last, 500)
-		if b := v.acquire(200, v.s.ttl, v.s.declared(), 0); b.worker != a.worker {
+		if b := v.acquire(200, v.s.ttl, v.s.declared(), 0, stillFacts); b.worker != a.worker {
 			t.Fatalf("acquire after %+v: got %+v, want the same worker id, granted from 901 on", a, b)
 		}
 		v.s.now = 510
-		if c := v.renew(last, v.s.declared()); (c.word == granted) != replaced {
+		if c := v.renew(last, v.s.declared(), stillFacts); (c.word == granted) != replaced {
 			t.Errorf("without %v: %+v", removed, c)
 		}
 	}

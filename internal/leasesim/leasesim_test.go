@@ -114,6 +114,12 @@ func TestProtocolHoldsUnderOneFault(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			faults := class(1)<<i | everyday
+			if faults&noID != 0 {
+				if s := run(config{seed: 1, faults: faults, ring: 4, length: length, trace: -1}); s.check.confirmed > 0 {
+					t.Errorf("%d grants of a server without an incarnation", s.check.confirmed)
+				}
+				return
+			}
 			holds(t, scaled(1), func(seed uint64) config { return config{seed: seed, faults: faults, ring: maxSlots} })
 			holds(t, scaled(3), func(seed uint64) config { return config{seed: seed, faults: faults, ring: 4} })
 		})
@@ -128,6 +134,45 @@ func TestClientsThatAskForTwoTTLs(t *testing.T) {
 		faults := class(rand.New(rand.NewPCG(seed, 0)).Uint64())&everyFault | twoTTLs
 		return config{seed: seed, faults: faults, ring: 4}
 	})
+}
+
+// TestFewerAcknowledgements has half of the clients, or all, grant what nobody confirms, under all
+// faults but splits: there both sides would grant (A1).
+func TestFewerAcknowledgements(t *testing.T) {
+	t.Parallel()
+	holds(t, scaled(20), func(seed uint64) config {
+		rnd := rand.New(rand.NewPCG(seed, 0))
+		return config{
+			seed: seed, faults: class(rnd.Uint64())&everyFault&^splits | fewerAcks, durable: rnd.IntN(2) == 0,
+			ring: []int{1, 4, maxSlots}[rnd.IntN(3)], bursts: rnd.IntN(2) == 0,
+		}
+	})
+}
+
+// TestWhatLosesNothingCostsNothing: no pool that all confirm is quarantined by a failover to a
+// replica in step, by a move or by a copy that is made; nor by a restart, where all is on disk. Two
+// promotions without a call between are a loss, so faults are far apart.
+func TestWhatLosesNothingCostsNothing(t *testing.T) {
+	t.Parallel()
+	for _, row := range []struct {
+		name    string
+		faults  class
+		durable bool
+	}{
+		{"failover", failover, false},
+		{"renames", renames, false},
+		{"moves", moves, false},
+		{"restartWhole", restartWhole, true},
+		{"restartOld", restartOld, true},
+	} {
+		holds(t, scaled(10), func(seed uint64) config {
+			c := config{seed: seed, faults: row.faults | shapes | churn, durable: row.durable, gentle: true, ring: 4, length: length, trace: -1}
+			if s := run(c); s.losses > 0 || s.made == 0 {
+				t.Errorf("%s, seed %d: %d losses noticed after %d faults, want none after some", row.name, seed, s.losses, s.made)
+			}
+			return c
+		})
+	}
 }
 
 // TestTrustedRestartsHoldWhereNoneLosesAnything trusts restarts where every server has all that it

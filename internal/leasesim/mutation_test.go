@@ -31,7 +31,7 @@ type witness struct {
 
 // config is what a mutation's witness runs.
 func (m *mutation) config(w witness) config {
-	return config{seed: w.seed, faults: w.faults, removed: m.rule, expect: m.breaks, ring: m.ring, bursts: m.bursts, length: length, trace: -1}
+	return config{seed: w.seed, faults: w.faults, removed: m.rule, expect: m.breaks, ring: m.ring, bursts: m.bursts, durable: m.durable, length: length, trace: -1}
 }
 
 // search tries seeds until one breaks the promise.

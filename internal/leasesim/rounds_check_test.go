@@ -13,4 +13,5 @@ func TestProtocolHoldsForLong(t *testing.T) {
 	t.Run("mixed faults", TestProtocolHoldsUnderMixedFaults)
 	t.Run("one fault", TestProtocolHoldsUnderOneFault)
 	t.Run("two TTLs", TestClientsThatAskForTwoTTLs)
+	t.Run("fewer acknowledgements", TestFewerAcknowledgements)
 }

@@ -64,6 +64,22 @@ const (
 	alike          // assumption: clients are configured with one longest TTL
 	declaredUnused // assumption: a pool is declared new only if it is not in use
 	handsOff       // assumption: no pool is edited by hand
+	// another server goes on only under the id that came before its own.
+	promotionNoted
+	promotionRead    // and only if it has read from a master in this run
+	promotionWhole   // and has a backlog
+	promotionCovered // and where every server that can become master confirms
+	coverKept        // what all have confirmed once, all confirm from then on
+	renamedRun       // a server without an id before has renamed its history only in the same run
+	renamedInput     // and only if it has read from no master since
+	diskAsked        // a restart counts as whole only where all is on disk
+	movedFromPeer    // a pool has moved only from a master that lives under the noted id
+	usableID         // a server whose id never changes is refused
+	askedEachTime    // the id is asked for with each call, not with each connection
+	restoredTold     // assumption: who starts a server from a copy says so
+	moveKept         // assumption: a pool that moves is at all servers of its new part before one dies
+	// assumption: no replica that has started again is promoted while it reads what it has missed.
+	caughtUp
 	rules
 )
 
@@ -103,17 +119,25 @@ const (
 	// a fourth of the clients are commands: they stamp by the clock of a file, and what they have
 	// stamped is not known.
 	commands
+	renames // the master calls its history otherwise, as when a copy of it is made
+	copies  // the master is started from an older copy, and an operator says so
+	moves   // the pool moves to another part of the cluster
+	// half of the clients have nobody confirm what they write, or with even seeds all of them.
+	fewerAcks
+	noID  // the server's replication id is the same for ever
+	proxy // clients keep their connections, whatever server is after them
 	classes
 )
 
 const (
-	everyFault = classes - 1 - twoTTLs
-	everyLoss  = failover | staleFailover | twice | thereAndBack | splitAlone | splitWith | flush | deleteRecord | restartEmpty | restartOld | restartWhole | declare
+	everyFault = classes - 1 - twoTTLs - fewerAcks - noID
+	everyLoss  = failover | staleFailover | twice | thereAndBack | splits | flush | deleteRecord | restartEmpty | restartOld | restartWhole | declare | copies | moves
+	splits     = splitAlone | splitWith
 	everyday   = pauses | messages | churn
 )
 
 var classNames = []string{
 	"lag", "failover", "staleFailover", "twice", "thereAndBack", "splitAlone", "splitWith", "flush", "deleteRecord", "restartEmpty", "restartOld", "declare",
 	"serverClocks", "clientClocks", "pauses", "suspends", "messages", "churn", "cooling", "coarse", "twoTTLs", "defaultTTLs", "shapes", "twins",
-	"restartWhole", "commands",
+	"restartWhole", "commands", "renames", "copies", "moves", "fewerAcks", "noID", "proxy",
 }

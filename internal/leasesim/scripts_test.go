@@ -10,7 +10,8 @@ const (
 	exhausted
 	lost
 	refused
-	failed // no answer
+	unsettled // it decides nothing: others have to be asked, or the server cannot tell
+	failed    // no answer
 )
 
 // reply is what a script answers.
@@ -23,6 +24,8 @@ type reply struct {
 	shape            int   // of the pool
 	made             int64
 	acked            bool
+	strict           bool  // the caller has to confirm by every replica
+	asks             int64 // the id that others have to be asked about, 0 for none
 }
 
 // exec is one run of a script: it decides on a copy of the state.
@@ -30,13 +33,14 @@ type exec struct {
 	*sim
 
 	v     *server
+	facts facts // of the caller
 	p     pool
 	t     int64 // now, by the server's clock
 	wrote bool
 }
 
-func (v *server) begin() *exec {
-	return &exec{sim: v.s, v: v, p: v.state, t: v.clock()}
+func (v *server) begin(f facts) *exec {
+	return &exec{sim: v.s, v: v, facts: f, p: v.state, t: v.clock()}
 }
 
 func (x *exec) end(r reply) reply {
@@ -48,13 +52,6 @@ func (x *exec) end(r reply) reply {
 	return r
 }
 
-func (x *exec) life() int64 {
-	if !x.has(replidMarker) {
-		return x.v.runid
-	}
-	return x.v.replid
-}
-
 // terms is what a client is configured with: the TTL and the shape of a pool that is new, and the
 // longest TTL that it allows.
 type terms struct {
@@ -62,14 +59,19 @@ type terms struct {
 	shape        int
 }
 
-// examine notices that state may have been lost, and starts a quarantine.
-func (x *exec) examine(asked terms) {
+// examine notices that state may have been lost, and starts a quarantine. With an answer it has
+// done nothing.
+func (x *exec) examine(asked terms) (answer *reply) {
 	if !x.has(recordsStay) {
 		x.expire()
 	}
 	p, n := &x.p, x.p.count()
+	at := x.standing(p.word, p.known)
+	if at.refuse {
+		return &reply{word: unsettled, asks: at.asks, strict: at.strict}
+	}
 	complete := p.known && (p.records == n || !x.has(countedRecords))
-	same := complete && (p.life == x.life() || !x.has(restartDoubted))
+	same := complete && at.same
 	before, told, allowed := max(p.ttl, p.longest), p.ttl, asked.longest
 	if !x.has(longestTTL) {
 		allowed = 0
@@ -79,7 +81,10 @@ func (x *exec) examine(asked terms) {
 	}
 	longest := max(told, p.longest, allowed)
 	if same && longest == before && told == p.ttl {
-		return
+		if p.word != at.noted {
+			p.word, x.wrote = at.noted, true
+		}
+		return nil
 	}
 	if !x.has(oneTTL) {
 		longest = asked.ttl
@@ -102,9 +107,13 @@ func (x *exec) examine(asked terms) {
 		p.ttl = told
 	}
 	p.longest = max(p.longest, allowed)
-	p.known, p.records, p.life = true, n, x.life()
+	p.known, p.records, p.word = true, n, at.noted
 	x.wrote = true
-	x.tellf(-1, "server %d notices loss at its %d: %d records, quarantine until %d", x.v.name, x.t, n, p.quarantine)
+	if !same {
+		x.losses++
+		x.tellf(-1, "server %d notices loss at its %d: %d records, quarantine until %d", x.v.name, x.t, n, p.quarantine)
+	}
+	return nil
 }
 
 func (x *exec) expire() {
@@ -119,23 +128,25 @@ func (x *exec) expire() {
 }
 
 // create declares the pool new.
-func (v *server) create(asked terms) {
-	x := v.begin()
+func (v *server) create(asked terms, f facts) {
+	x := v.begin(f)
 	p := &x.p
 	if (p.fixed || p.count() > 0) && x.has(declareKept) {
 		return
 	}
 	p.known, p.fixed, p.ttl, p.longest, p.shape = true, true, asked.ttl, asked.longest, asked.shape
-	p.life, p.quarantine, p.records = x.life(), 0, p.count()
+	p.word, p.quarantine, p.records = x.standing(incarnation{}, false).noted, 0, p.count()
 	x.wrote = true
 	x.end(reply{})
 	x.tellf(-1, "server %d at its %d: the pool is declared new", v.name, x.t)
 }
 
 // acquire grants a slot to a nonce. want is the TTL that is asked for, 0 for the pool's.
-func (v *server) acquire(nonce, want int64, asked terms, identity int) reply {
-	x := v.begin()
-	x.examine(asked)
+func (v *server) acquire(nonce, want int64, asked terms, identity int, f facts) reply {
+	x := v.begin(f)
+	if answer := x.examine(asked); answer != nil {
+		return *answer
+	}
 	p, first := &x.p, !x.p.fixed
 	if p.fixed && want != 0 && want != p.ttl && x.has(oneTTL) || p.fixed && p.shape != asked.shape && x.has(shapePinned) {
 		return x.end(reply{word: refused})
@@ -241,10 +252,12 @@ type proof struct {
 }
 
 // renew moves the end of a window, or restores its record.
-func (v *server) renew(g proof, asked terms) reply {
-	x := v.begin()
+func (v *server) renew(g proof, asked terms, f facts) reply {
+	x := v.begin(f)
 	if x.has(renewalNotices) {
-		x.examine(asked)
+		if answer := x.examine(asked); answer != nil {
+			return *answer
+		}
 	}
 	p, ttl := &x.p, asked.ttl
 	if p.fixed && ttl != p.ttl && x.has(oneTTL) {
@@ -309,7 +322,7 @@ const unsaid = -1
 
 // release ends a lease: used is the end of its last stamp.
 func (v *server) release(g proof, used int64) reply {
-	x := v.begin()
+	x := v.begin(facts{})
 	r := &x.p.slots[g.worker]
 	if !r.present || r.nonce != g.nonce || r.from != g.from || r.held && r.till <= x.t {
 		return x.end(reply{word: lost})

@@ -14,7 +14,7 @@ type slot struct {
 // pool is a pool's state: one hash.
 type pool struct {
 	known, fixed    bool
-	life            int64 // the marker
+	word            incarnation // the marker
 	quarantine, ttl int64
 	longest         int64 // TTL that any client allows
 	shape           int
@@ -40,19 +40,35 @@ type waiter struct {
 	over   bool
 }
 
+// image is what a file has: an RDB file names the history that it is of.
+type image struct {
+	state pool
+	id    int64
+}
+
+// group is a master with its replicas: all servers, or those of one part of a cluster.
+type group struct {
+	servers []*server
+	master  *server // the one that clients are told of
+}
+
 // server is a Redis process.
 type server struct {
 	s      *sim
+	group  *group
 	name   int
 	up     bool
 	master bool
 	side   int // of a partition
 	ahead  int64
-	replid int64
-	runid  int64
 	state  pool
-	file   pool // what is on its disk
 	offset int64
+	file   image // what it has saved last
+
+	// What INFO shows of it: master_replid, master_replid2, run_id, how often it has read from a
+	// master in this run, and whether it has a backlog.
+	replid, replid2, runid, input int64
+	backlog                       bool
 
 	follows *server
 	link    int64 // changes with each attachment
@@ -62,13 +78,13 @@ type server struct {
 	waiters []*waiter
 }
 
-func newServer(s *sim, name int) *server {
-	v := &server{s: s, name: name, up: true, runid: s.newID()}
+func newServer(s *sim, g *group, name int) *server {
+	v := &server{s: s, group: g, name: name, up: true, runid: s.newID(), replid: s.newID()}
 	v.drawClock()
 	var save func()
 	save = func() {
 		if v.up {
-			v.file = v.state
+			v.file = v.saved()
 		}
 		s.after(s.between(100, 2*s.ttl), save)
 	}
@@ -104,19 +120,74 @@ func (s *sim) linkDelay() int64 {
 	return s.upTo(3)
 }
 
-// attach makes v a replica of m: it is out of step until it has m's state.
+// saved is what an RDB file has that is written now. Without a backlog it names no history.
+func (v *server) saved() image {
+	if v.backlog || !v.master {
+		return image{v.state, v.replid}
+	}
+	return image{v.state, 0}
+}
+
+// attach makes v a replica of m: it is out of step until it has m's state. It reads all of that, and
+// gives its backlog up first, or what it has missed. A master without a backlog renames its history
+// for it.
 func (v *server) attach(m *server) {
 	v.master, v.follows, v.synced = false, m, false
 	v.link = v.s.newID()
 	v.dropWaiters()
 	link := v.link
-	v.s.after(v.s.between(2, 60), func() {
-		if v.link == link && v.reaches(m) && m.master {
-			v.state, v.offset, v.synced = m.state, m.offset, true
-			v.busy = v.s.now
-			v.acknowledge(m, link, v.offset)
+	reads := func() bool { return v.link == link && v.reaches(m) && m.master }
+	v.s.after(v.s.upTo(3), func() {
+		if !reads() {
+			return
 		}
+		if !m.backlog {
+			m.rename()
+			m.backlog = true
+		}
+		missed := (v.replid == m.replid || v.replid == m.replid2) && v.s.oneIn(2)
+		if !missed {
+			v.backlog = false
+		}
+		if !missed || !v.s.has(caughtUp) {
+			v.input++
+		}
+		v.s.after(v.s.between(2, 60), func() {
+			if reads() {
+				v.inStep(m, missed)
+				v.acknowledge(m, link, v.offset)
+			}
+		})
 	})
+}
+
+// inStep gives v the state of its master, and what that is called.
+func (v *server) inStep(m *server, missed bool) {
+	v.state, v.offset, v.synced = m.state, m.offset, true
+	v.busy = v.s.now
+	if !missed {
+		v.replid2 = zeros
+	} else if v.replid != m.replid {
+		v.replid2 = v.replid
+	}
+	v.replid, v.backlog = m.replid, true
+	v.input++
+}
+
+// rename gives the history another name, as when a server without a backlog begins to have one.
+func (v *server) rename() {
+	v.replid, v.replid2 = v.s.newID(), zeros
+	v.s.tellf(-1, "server %d calls its history %d", v.name, v.replid)
+}
+
+// attached is how many replicas INFO shows.
+func (v *server) attached() (n int) {
+	for _, r := range v.group.servers {
+		if r.follows == v && r.synced && v.reaches(r) {
+			n++
+		}
+	}
+	return n
 }
 
 func (v *server) acknowledge(m *server, link, offset int64) {
@@ -131,7 +202,7 @@ func (v *server) acknowledge(m *server, link, offset int64) {
 // wrote replicates what a script has written.
 func (v *server) wrote() {
 	v.offset++
-	for _, r := range v.s.servers {
+	for _, r := range v.group.servers {
 		if r.follows != v || !r.synced || !v.reaches(r) {
 			continue
 		}
@@ -140,6 +211,7 @@ func (v *server) wrote() {
 		v.s.after(r.busy-v.s.now, func() {
 			if r.link == link && r.synced && v.reaches(r) && v.master {
 				r.state, r.offset = state, offset
+				r.input++
 				r.acknowledge(v, link, offset)
 			} else if r.link == link {
 				r.synced = false
@@ -149,7 +221,7 @@ func (v *server) wrote() {
 }
 
 func (v *server) acks(offset int64) (n int) {
-	for _, r := range v.s.servers {
+	for _, r := range v.group.servers {
 		if r.follows == v && r.synced && v.acked[r.name] >= offset {
 			n++
 		}
@@ -196,22 +268,22 @@ func (v *server) dropWaiters() {
 	v.waiters = nil
 }
 
-// promote makes v the master that clients are told of, and of all on its side.
+// promote makes v the master that clients are told of, and of all on its side. The id before is that
+// of the history that it has followed, or has read from a file.
 func (s *sim) promote(v *server) {
+	g := v.group
+	if v.follows != nil {
+		v.replid2, v.replid = v.replid, s.newID()
+	}
 	v.master, v.follows, v.synced, v.up = true, nil, false, true
-	v.replid, v.link = s.newID(), s.newID()
+	v.link = s.newID()
 	v.acked = map[int]int64{}
 	v.dropWaiters()
-	s.master = v
-	s.tellf(-1, "server %d promoted, replid %d, clock %+d", v.name, v.replid, v.ahead)
-	s.gather()
-}
-
-// gather attaches all that reach the master to it.
-func (s *sim) gather() {
-	for _, r := range s.servers {
-		if r != s.master && r.side == s.master.side && r.up && (r.follows != s.master || !r.synced) {
-			r.attach(s.master)
+	g.master = v
+	s.tellf(-1, "server %d promoted, replid %d after %d, clock %+d", v.name, v.replid, v.replid2, v.ahead)
+	for _, r := range g.servers {
+		if r != v && r.side == v.side && r.up && (r.follows != v || !r.synced) {
+			r.attach(v)
 		}
 	}
 }
@@ -223,25 +295,36 @@ func (v *server) die() {
 	v.s.tellf(-1, "server %d dies", v.name)
 }
 
-// disk is what the server finds when it starts again.
-func (v *server) disk() pool {
-	if v.s.durable {
-		return v.state
+// disk is what the server finds when it starts again. An append-only file, which may lack its end,
+// names no history.
+func (v *server) disk() image {
+	switch {
+	case v.s.durable:
+		return image{v.state, 0}
+	case v.s.appends:
+		return image{v.file.state, 0}
 	}
 	return v.file
 }
 
-// restart begins another life with a state.
-func (v *server) restart(state pool) {
+// restart begins another run with what a file has. A master that finds the name of a history there
+// has it as the one before; a replica goes on under it.
+func (v *server) restart(from image) {
 	v.up = true
-	v.state, v.file = state, state
+	v.state, v.file = from.state, from
 	v.runid, v.replid, v.link = v.s.newID(), v.s.newID(), v.s.newID()
+	v.replid2, v.input, v.backlog = zeros, 0, from.id != 0
+	if from.id != 0 && v.master {
+		v.replid2 = from.id
+	} else if from.id != 0 {
+		v.replid = from.id
+	}
 	v.synced = false
 	v.dropWaiters()
 	v.drawClock()
 	if v.master {
 		v.acked = map[int]int64{}
-		for _, r := range v.s.servers {
+		for _, r := range v.group.servers {
 			if r.follows == v && r.up {
 				r.attach(v)
 			}

@@ -18,6 +18,7 @@ type config struct {
 	length  int64  // of the run
 	bursts  bool   // faults come close together, and then none for a while
 	durable bool   // whatever a server has is on its disk at once, as with appendfsync always
+	gentle  bool   // faults are far apart, and servers are in step then
 	trace   int    // the worker whose history is told, or -1
 }
 
@@ -58,14 +59,16 @@ type sim struct {
 	rare                    int64 // one in how many messages is late, or lost, or executed twice
 	// one in how many renewals, or three times as many stamps, meets a pause
 	awake    int64
-	unit     int64 // how long a timestamp of an id stands for
-	servers  []*server
-	master   *server // the one that clients are told of
+	unit     int64  // how long a timestamp of an id stands for
+	appends  bool   // servers write append-only files, else RDB files
+	*group          // the servers that have the pool
+	other    *group // of the same cluster, or nil
 	clients  []*client
 	lastID   int64 // of nonces and incarnations
 	lagUntil int64
 	check    checker
 	made     int64 // faults of schedule
+	losses   int64 // that scripts have noticed
 	history  []string
 }
 
@@ -121,10 +124,21 @@ func (s *sim) declared() terms {
 
 // declareNew begins a pool that an operator has declared new in time.
 func (s *sim) declareNew() {
-	s.master.create(s.declared())
+	s.master.create(s.declared(), facts{all: true, level: 2, disk: s.durable, told: s.master.replid})
 	for _, v := range s.servers {
-		v.state, v.file = s.master.state, s.master.state
+		v.state = s.master.state
+		v.file = v.saved()
 	}
+}
+
+// newGroup starts a master and its replicas.
+func (s *sim) newGroup(servers int64, first int) *group {
+	g := &group{}
+	for i := range int(servers) {
+		g.servers = append(g.servers, newServer(s, g, first+i))
+	}
+	s.promote(g.servers[0])
+	return g
 }
 
 func run(c config) *sim {
@@ -140,15 +154,13 @@ func run(c config) *sim {
 	if s.faulty(coarse) {
 		s.unit = s.between(10, s.ttl/2)
 	}
-	for i := range 2 + int(s.upTo(2)) {
-		s.servers = append(s.servers, newServer(s, i))
-	}
-	if s.oneIn(2) {
-		s.servers = append(s.servers, newServer(s, len(s.servers)))
-	}
+	s.appends = s.oneIn(2)
 	s.now = 1_000_000
 	end := s.now + c.length
-	s.promote(s.servers[0])
+	s.group = s.newGroup(2+s.upTo(2)+s.upTo(2), 0)
+	if s.faulty(moves) {
+		s.other = s.newGroup(2, len(s.servers))
+	}
 	n := int64(max(2, s.ring*3/4))
 	if s.faulty(twoTTLs|defaultTTLs|shapes) || s.oneIn(2) {
 		s.declareNew()

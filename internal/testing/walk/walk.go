@@ -240,6 +240,7 @@ func (s Scene) loose(t *testing.T) (fault error) {
 			})
 		}
 		all.Wait()
+		synctest.Wait() // what the tasks have begun comes to an end, or waits
 		fault = play.Check()
 		if play.Close != nil {
 			play.Close()

@@ -83,6 +83,27 @@ func TestGuardedRequestIsNotSentAgainOnAnotherConnection(t *testing.T) {
 	}
 }
 
+// Who sends a key believes that it is guarded, and net/http believes the key: it would send the
+// request again. One that is not safe never is, on a route or not.
+func TestUnguardedRequestThatIsNotSafeIsNotSentAgain(t *testing.T) {
+	for _, method := range []string{"POST", "PUT", "PATCH", "DELETE", "PROPFIND", "CHARGE"} {
+		for _, body := range []string{"", "x"} {
+			for _, header := range []string{"Idempotency-Key", "X-Idempotency-Key", "x-idempotency-key"} {
+				t.Run(method+" "+body+" "+header, func(t *testing.T) {
+					requests := make(chan asked, 5)
+					upstream := dying(t, requests)
+					r := start(t, upstream.url, payments)
+					r.wantStatus(r.do(method, "/x", body, header+": one"), 200)
+					r.wantCode(r.do(method, "/x", body, header+": two"), wire.OutcomeUnknown)
+					upstream.wantRead(t, 2)
+					first, second := <-requests, <-requests
+					expect.Equal(t, "the second request came over the first one's connection (else this test says nothing)", second.from, first.from)
+				})
+			}
+		}
+	}
+}
+
 func TestOtherRequestsAreSentAgainAsNetHTTPDoes(t *testing.T) {
 	requests := make(chan asked, 5)
 	upstream := dying(t, requests)

@@ -71,6 +71,9 @@ func (g *Gateway) rewrite(p *httputil.ProxyRequest) {
 		once(p)
 	} else {
 		passTrailers(p)
+		if !isSafe(p.Out.Method) {
+			hideKeys(p)
+		}
 	}
 	p.Out = p.Out.WithContext(httptrace.WithClientTrace(p.Out.Context(), &httptrace.ClientTrace{
 		GotConn: func(info httptrace.GotConnInfo) { x.contact.got(info.Conn) },
@@ -140,31 +143,41 @@ func dropLookalikes(header http.Header) {
 	}
 }
 
-// once makes a request one that net/http does not send again by itself when a kept connection turns
-// out to be dead. It does so for methods that are safe, and for any with an Idempotency-Key, if
-// there is no body or the body can be had again. So those headers get names that it does not look
-// for, which are the same on the wire, and a safe method gets an empty body that can be read once.
-// Any other body can be read only once anyway.
+// isSafe reports whether a method does nothing that matters if it is done twice (RFC 9110, 9.2.1).
+func isSafe(method string) bool {
+	switch method {
+	case http.MethodGet, http.MethodHead, http.MethodOptions, http.MethodTrace:
+		return true
+	}
+	return false
+}
+
+// hideKeys keeps net/http from sending a request again that is not safe, when a kept connection
+// turns out to be dead: it would do so with an Idempotency-Key, if there is no body. So those
+// headers get names that it does not look for, which are the same on the wire.
+func hideKeys(p *httputil.ProxyRequest) {
+	for _, name := range []string{idempotency.KeyHeader, "X-" + idempotency.KeyHeader} {
+		if values := p.In.Header.Values(name); len(values) > 0 {
+			p.Out.Header.Del(name)
+			p.Out.Header[strings.ToLower(name)] = values
+		}
+	}
+}
+
+// once makes a request one that net/http does not send again by itself, whatever its method: a safe
+// one gets an empty body that can be read once. Any other body can be read only once anyway.
 func once(p *httputil.ProxyRequest) {
 	out := p.Out
 	out.GetBody = nil
 	out.Header.Del("Expect") // the body is here already
-	for _, name := range []string{idempotency.KeyHeader, "X-" + idempotency.KeyHeader} {
-		if values := p.In.Header.Values(name); len(values) > 0 {
-			out.Header.Del(name)
-			out.Header[strings.ToLower(name)] = values
-		}
-	}
+	hideKeys(p)
 	if tokens := p.In.Header.Values(idempotency.TokenHeader); len(tokens) > 0 {
 		out.Header[idempotency.TokenHeader] = tokens
 	}
-	if out.Body == nil || out.Body == http.NoBody {
-		switch out.Method {
-		case http.MethodGet, http.MethodHead, http.MethodOptions, http.MethodTrace:
-			out.Body, out.ContentLength = io.NopCloser(strings.NewReader("")), 0
-			// an unknown length would else be sent in chunks
-			out.TransferEncoding = []string{"identity"}
-		}
+	if isSafe(out.Method) && (out.Body == nil || out.Body == http.NoBody) {
+		out.Body, out.ContentLength = io.NopCloser(strings.NewReader("")), 0
+		// an unknown length would else be sent in chunks
+		out.TransferEncoding = []string{"identity"}
 	}
 }
 

@@ -33,6 +33,7 @@ type outcome string
 // The outcomes of a request. A replay is the outcome when nothing else happened.
 const (
 	unguarded    outcome = "unguarded"
+	unguardedKey outcome = "unguarded_key" // with a header that asks to run it once
 	granted      outcome = "granted"
 	replay       outcome = "replay"
 	inProgress   outcome = "in_progress"
@@ -50,7 +51,7 @@ const (
 )
 
 var outcomes = []outcome{
-	unguarded, granted, replay, inProgress, inDoubt, superseded, mismatch, unknownToken, keyError, overQuota, storeError, badRequest, atStop, overloaded, own,
+	unguarded, unguardedKey, granted, replay, inProgress, inDoubt, superseded, mismatch, unknownToken, keyError, overQuota, storeError, badRequest, atStop, overloaded, own,
 }
 
 type exchangeKey struct{}

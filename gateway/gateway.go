@@ -120,6 +120,7 @@ type Gateway struct {
 	open       *httputil.ReverseProxy // for what is not guarded
 	once       *httputil.ReverseProxy // for what is
 	transports []*http.Transport      // of both
+	warning    unguardedWarning
 	routes     atomic.Pointer[table]
 	hosts      atomic.Pointer[frontdoor.Hosts]
 	file       routesFile
@@ -235,8 +236,7 @@ func (g *Gateway) serve(w *responder, r *http.Request, x *exchange) {
 		return
 	}
 	if x.route == nil {
-		x.outcome = unguarded
-		g.passOn(w, r)
+		g.passUnguarded(w, r, x)
 		return
 	}
 	if !g.admits(w, r, x) {

@@ -53,8 +53,7 @@ func (g *Gateway) upstream(route *guardedRoute) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		x := exchangeOf(r.Context())
 		if _, isGuarded := idempotency.FromContext(r.Context()); !isGuarded {
-			x.outcome = unguarded
-			g.passOn(w, r)
+			g.passUnguarded(w, r, x)
 			return
 		}
 		x.outcome = granted

@@ -123,8 +123,8 @@ func TestTooFewReplicasIsUnknownForAllThatWereMerged(t *testing.T) {
 	}
 }
 
-// A process that confirms by no replica adds to what another confirms by all. The replica that takes
-// over has not got what was added last, and shows that all have confirmed it.
+// A process that confirms by no replica adds to what another confirms by all. The replica that
+// takes over has not got what was added last, and shows that all have confirmed it.
 func TestWhoConfirmsByFewerConfirmsByAllWhereOthersDid(t *testing.T) {
 	t.Parallel()
 	set := redistest.StartSentinel(t, 1)

@@ -77,7 +77,8 @@ func play(string) error {
 	failed := make(chan error)
 	for n := range waiters {
 		go func() {
-			// a token each, as callers over HTTP have: without one a process has a single place in the line
+			// a token each, as callers over HTTP have: without one a process has a single place in
+			// the line
 			request := lock.Request{TTL: crowdTTL, Owner: fmt.Sprint(n), Token: secret.New()}
 			_, err := waiting.Acquire(context.Background(), awaited(n%locks), request)
 			failed <- fmt.Errorf("waiter %d waits no more: %w", n, err)

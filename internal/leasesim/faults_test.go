@@ -138,8 +138,8 @@ func (s *sim) failover(heir *server, stale bool) {
 	}
 }
 
-// restore starts the master from a copy that is older than its file, and says so before anybody asks
-// it. Its replicas follow.
+// restore starts the master from a copy that is older than its file, and says so before anybody
+// asks it. Its replicas follow.
 func (s *sim) restore() {
 	s.tellf(-1, "server %d starts from a copy", s.master.name)
 	from := s.master.file

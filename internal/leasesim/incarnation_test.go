@@ -9,9 +9,10 @@ const zeros = 0
 // word says in which incarnation a pool was written, and under which cover.
 type incarnation struct {
 	id, run, input int64
-	level          int  // 2 every server that can become master confirms, 1 no replica is attached, 0 neither
-	disk           bool // what is confirmed is on disk
-	restored       bool // an operator said that the server was started from a copy
+	// 2 every server that can become master confirms, 1 no replica is attached, 0 neither
+	level    int
+	disk     bool // what is confirmed is on disk
+	restored bool // an operator said that the server was started from a copy
 }
 
 // facts is what a caller tells a script that the script cannot see.

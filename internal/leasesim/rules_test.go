@@ -77,7 +77,8 @@ const (
 	usableID         // a server whose id never changes is refused
 	askedEachTime    // the id is asked for with each call, not with each connection
 	restoredTold     // assumption: who starts a server from a copy says so
-	moveKept         // assumption: a pool that moves is at all servers of its new part before one dies
+	// assumption: a pool that moves is at all servers of its new part before one dies
+	moveKept
 	// assumption: no replica that has started again is promoted while it reads what it has missed.
 	caughtUp
 	rules

@@ -128,9 +128,9 @@ func (v *server) saved() image {
 	return image{v.state, 0}
 }
 
-// attach makes v a replica of m: it is out of step until it has m's state. It reads all of that, and
-// gives its backlog up first, or what it has missed. A master without a backlog renames its history
-// for it.
+// attach makes v a replica of m: it is out of step until it has m's state. It reads all of that,
+// and gives its backlog up first, or what it has missed. A master without a backlog renames its
+// history for it.
 func (v *server) attach(m *server) {
 	v.master, v.follows, v.synced = false, m, false
 	v.link = v.s.newID()
@@ -268,8 +268,8 @@ func (v *server) dropWaiters() {
 	v.waiters = nil
 }
 
-// promote makes v the master that clients are told of, and of all on its side. The id before is that
-// of the history that it has followed, or has read from a file.
+// promote makes v the master that clients are told of, and of all on its side. The id before is
+// that of the history that it has followed, or has read from a file.
 func (s *sim) promote(v *server) {
 	g := v.group
 	if v.follows != nil {

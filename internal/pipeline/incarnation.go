@@ -135,8 +135,8 @@ func covers(word string, replicas, acks int, now cover) bool {
 	return true
 }
 
-// questionOf is what a script wants before it decides: "ask" that other servers are asked, "all" that
-// every replica confirms what it does, or "".
+// questionOf is what a script wants before it decides: "ask" that other servers are asked, "all"
+// that every replica confirms what it does, or "".
 func questionOf(call *call, reply []string) string {
 	switch {
 	case call.abandoned || !call.script.Incarnation:

@@ -6,11 +6,11 @@
 -- under which anything was confirmed since: 2 every server that can become master had it, 1 no
 -- replica was attached, 0 neither; then 1 it was on disk, 0 it may not have been. A caller that
 -- confirms by all makes it a 2, since all then have what was confirmed before. A 2 stays, and one
--- that confirms by fewer has to confirm by all there: a replica that lags would show the 2, and lack
--- what was confirmed after it was lowered. why is the reason
--- for which the state does not continue that of before: missing (there was no word: it is new, or
--- lost), restored, restarted, promoted, moved, or other. A word without colons is an id alone, with
--- cover 00; 'trusted' was noted without asking, and 'restored' never continues.
+-- that confirms by fewer has to confirm by all there: a replica that lags would show the 2, and
+-- lack what was confirmed after it was lowered. why is the reason for which the state does not
+-- continue that of before: missing (there was no word: it is new, or lost), restored, restarted,
+-- promoted, moved, or other. A word without colons is an id alone, with cover 00; 'trusted' was
+-- noted without asking, and 'restored' never continues.
 --
 -- The caller's facts are the last of its own arguments of a script that uses this: 'mode cover acks
 -- set asked peer'. mode: auto | wait (a restart never continues) | trust (all that is there
@@ -107,8 +107,8 @@ local function standing(noted, facts)
   local before = info_field(replication, 'master_replid2')
   -- A master that starts from an RDB file shows the id in that file as the one before, and so does
   -- a replica that has started and is promoted before it has read all of its master's data again:
-  -- it has read nothing, or it has no backlog, which it gives up when it begins to read all. Redis 6
-  -- does not count what it reads, and has no backlog until it has followed.
+  -- it has read nothing, or it has no backlog, which it gives up when it begins to read all. Redis
+  -- 6 does not count what it reads, and has no backlog until it has followed.
   local followed = info_field(replication, 'repl_backlog_active') == '1'
     and (input ~= '' and input ~= '0' or input == '' and string.find(server, '\nredis_version:6.', 1, true))
   if before == was.id then

@@ -55,7 +55,7 @@ func (c Config) withDefaults(ack int) Config {
 	c.AfterLoss = cmp.Or(c.AfterLoss, MovePast)
 	if c.Margin == 0 {
 		c.Margin = DefaultMargin
-		if ack > 0 {
+		if ack != 0 {
 			c.Margin = DefaultAckMargin
 		}
 	}

@@ -24,3 +24,6 @@ func Waiting(c *Counters, key string) int {
 
 // Known is of how many keys this process knows something.
 func Known(c *Counters) int { return int(c.count.Load()) }
+
+// MarginWith is the margin by default of a store that waits for ack replicas.
+func MarginWith(ack int) int64 { return Config{}.withDefaults(ack).Margin }

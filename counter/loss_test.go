@@ -326,3 +326,9 @@ func TestStrictRefusesAfterAnOlderSnapshot(t *testing.T) {
 	c.gets(t, "k", 52)
 	fresh.gets(t, "k", 53)
 }
+
+func TestMarginIsSmallWhereReplicasConfirm(t *testing.T) {
+	for ack, want := range map[int]int64{0: counter.DefaultMargin, 1: counter.DefaultAckMargin, redisstore.AckAll: counter.DefaultAckMargin} {
+		expect.Equal(t, fmt.Sprintf("the default margin with ack %d", ack), counter.MarginWith(ack), want)
+	}
+}

@@ -166,7 +166,7 @@ func (c *Counters) heldOff(marker string, reply scripts.Reply) error {
 		return err
 	}
 	c.knows(marker, era)
-	return &fault.WaitError{Err: ErrHoldOff, Wait: wait, Text: ", for {wait}"}
+	return &fault.WaitError{Err: ErrHoldOff, Wait: wait, Text: ", for {wait}; then each goes on past that by itself (--counter-hold-off)"}
 }
 
 func (c *Counters) behind(e *entry, reply scripts.Reply, floor string, n need) error {

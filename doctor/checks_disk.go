@@ -65,7 +65,7 @@ func restarts(x *exam, s *Inspected) verdict {
 		return critical("--restarts trust, and appendonly no", "after a restart "+risk, "appendonly yes and appendfsync always in redis.conf, or --restarts wait")
 	case s.Config["appendfsync"] != "" && s.Config["appendfsync"] != "always":
 		return critical("--restarts trust, and appendfsync "+s.Config["appendfsync"], "after a loss of power "+risk, "CONFIG SET appendfsync always, and the same in redis.conf, or --restarts wait")
-	case s.Master && x.Ack != redisstore.AckAll && heirs > x.Ack:
+	case s.Master && heirs > x.acksOf(s):
 		return critical(fmt.Sprintf("--restarts trust, and --ack %d of %d replicas that can become master", x.Ack, heirs), "after a failover "+risk, fmt.Sprintf("--ack %d, or --restarts wait", heirs))
 	case s.Info["aof_enabled"] == "" || s.Config["appendfsync"] == "":
 		return warning("--restarts trust; whether each write is on disk before it is confirmed cannot be seen", "if it is not, "+risk, "ask the operator of this Redis for appendfsync always, or --restarts wait")

@@ -8,30 +8,14 @@ import (
 	"github.com/coatcheck/coatcheck/redisstore"
 )
 
-// ackText is how many replicas confirm each write, in words of --ack.
-func (x *exam) ackText() string {
-	if x.Ack == redisstore.AckAll {
-		return "all"
-	}
-	return strconv.Itoa(x.Ack)
-}
-
-// acks is how many replicas of a master confirm each write.
-func (x *exam) acks(s *Inspected) int {
-	if x.Ack == redisstore.AckAll {
-		return len(s.Replicas)
-	}
-	return x.Ack
-}
-
 func enoughReplicas(x *exam, s *Inspected) verdict {
 	if !s.Master || s.Info["role"] == "" {
 		return verdict{}
 	}
-	has := len(s.Replicas)
+	has, want := len(s.Replicas), x.acksOf(s)
 	switch {
-	case has < x.Ack:
-		return critical(fmt.Sprintf("%d replicas, with --ack %s", has, x.ackText()), "every write is an unknown outcome: it is done here, and never confirmed", fmt.Sprintf("start %d more, or --ack %d", x.Ack-has, has))
+	case has < want:
+		return critical(fmt.Sprintf("%d replicas, with --ack %s", has, x.ack(want)), "every write is an unknown outcome: it is done here, and never confirmed", fmt.Sprintf("start %d more, or --ack %d", want-has, has))
 	case has == 0:
 		return note("no replicas", "when this server is lost, so is what its disk kept; nothing takes over meanwhile", "a replica: REPLICAOF, and --ack 1")
 	case x.Ack == 0:
@@ -39,20 +23,20 @@ func enoughReplicas(x *exam, s *Inspected) verdict {
 			"a failover loses writes that were confirmed: values of counters are handed out twice, tokens run again, locks have two holders (worker ids wait in quarantine)",
 			fmt.Sprintf("--ack %d", max(x.heirsOf(s), 1)))
 	}
-	return fine("%d replicas, --ack %s", has, x.ackText())
+	return fine("%d replicas, --ack %s", has, x.ack(want))
 }
 
 // ackCoversHeirs asks whether each replica that can become master has every confirmed write.
 func ackCoversHeirs(x *exam, s *Inspected) verdict {
 	heirs := x.heirsOf(s)
-	if !s.Master || x.Ack == 0 || heirs == 0 || len(s.Replicas) < x.Ack {
+	if !s.Master || x.Ack == 0 || heirs == 0 || len(s.Replicas) < x.acksOf(s) {
 		return verdict{}
 	}
-	if x.Ack != redisstore.AckAll && x.Ack < heirs {
+	if x.acksOf(s) < heirs {
 		return warning(fmt.Sprintf("--ack %d, and %d replicas can become master", x.Ack, heirs), x.uncovered(),
 			fmt.Sprintf("--ack %d, which hands nothing out while one of them is away; or CONFIG SET replica-priority 0 at those that are not to take over", len(s.Replicas)))
 	}
-	return fine("--ack %s covers each of %d replicas that can become master", x.ackText(), heirs)
+	return fine("--ack %s covers each of %d replicas that can become master", x.ack(x.Ack), heirs)
 }
 
 // uncovered says in which case fewer confirmations than replicas lose something, and in which not.
@@ -67,19 +51,42 @@ func (x *exam) uncovered() string {
 
 // absentReplica says what it costs that every replica has to confirm.
 func absentReplica(x *exam, s *Inspected) verdict {
-	has := len(s.Replicas)
+	has, want := len(s.Replicas), x.acksOf(s)
 	switch {
-	case !s.Master || x.acks(s) == 0 || has < x.Ack:
+	case !s.Master || want == 0 || has < want:
 		return verdict{}
-	case has > x.acks(s):
-		return fine("--ack %d of %d replicas: writes go on while %d of them are away", x.Ack, has, has-x.Ack)
+	case has > want:
+		return fine("--ack %d of %d replicas: writes go on while %d of them are away", want, has, has-want)
 	}
 	buys := fmt.Sprintf("one replica more, which counts as well: with --ack %d nothing changes, with --ack %d one may be away", has+1, has)
 	if has == 1 {
 		buys = "a second and a third replica, and --ack 2: one may be away, and a crash loses nothing"
 	}
-	return note(fmt.Sprintf("--ack %s needs every one of %s", x.ackText(), replicasOf(has)),
+	return note(fmt.Sprintf("--ack %s needs every one of %s", x.ack(want), replicasOf(has)),
 		"none for what was handed out. While one is away nothing is handed out, after each failover until the old master is a replica again: docs/operations.md has the seconds", buys+" (docs/operations.md, what each ack costs)")
+}
+
+// acksOf is how many replicas of a master have to confirm each write: with --ack all those that are
+// attached, or that a sentinel lists, away ones included.
+func (x *exam) acksOf(master *Inspected) int {
+	if x.Ack != redisstore.AckAll {
+		return x.Ack
+	}
+	most := len(master.Replicas)
+	for _, sentinel := range x.Sentinels {
+		if sentinel.Master == master.Addr {
+			most = max(most, len(sentinel.Replicas))
+		}
+	}
+	return most
+}
+
+// ack is what stands after --ack for n replicas.
+func (x *exam) ack(n int) string {
+	if x.Ack == redisstore.AckAll {
+		return "all"
+	}
+	return strconv.Itoa(n)
 }
 
 func replicasOf(n int) string {
@@ -118,11 +125,11 @@ func waitReach(x *exam, s *Inspected) verdict {
 	case r == nil, r.Err != "", r.Asked == 0:
 		return verdict{}
 	case r.WaitErr != "" && x.Ack != 0:
-		return critical(fmt.Sprintf("WAIT is refused, with --ack %s: %s", x.ackText(), r.WaitErr), "every write is an unknown outcome: it is done here, and never confirmed", "--ack 0, if this Redis itself keeps copies before it confirms; else another Redis")
+		return critical(fmt.Sprintf("WAIT is refused, with --ack %s: %s", x.ack(x.Ack), r.WaitErr), "every write is an unknown outcome: it is done here, and never confirmed", "--ack 0, if this Redis itself keeps copies before it confirms; else another Redis")
 	case r.WaitErr != "":
 		return note("WAIT is refused: "+r.WaitErr, "whether replicas have a write cannot be known: what a failover loses depends on this Redis alone", "")
-	case r.Got < x.Ack || x.Ack == redisstore.AckAll && r.Got < r.Asked:
-		return critical(fmt.Sprintf("a write reached %d replicas of %d in %s, with --ack %s", r.Got, r.Asked, short(r.Took), x.ackText()), "writes are unknown outcomes: done here, and not confirmed in time",
+	case r.Got < x.acksOf(s):
+		return critical(fmt.Sprintf("a write reached %d replicas of %d in %s, with --ack %s", r.Got, r.Asked, short(r.Took), x.ack(x.Ack)), "writes are unknown outcomes: done here, and not confirmed in time",
 			"look at the replicas that lag; raise --store-timeout if the network is slow")
 	case r.Got < r.Asked:
 		return warning(fmt.Sprintf("a write reached %d replicas of %d in %s", r.Got, r.Asked, short(r.Took)), "if one that has not confirmed becomes master, writes that were confirmed are lost", "look at the replicas that lag")

@@ -53,8 +53,8 @@ type Finding struct {
 // Settings are those of the service that uses the Redis, where a judgement depends on them. The
 // zero value of each field but Ack means the default beside it.
 type Settings struct {
-	Ack int // replicas that have to confirm each write
-	// what the store takes a restart for; "" = redisstore.WaitAfterRestart
+	Ack int // replicas that have to confirm each write, or redisstore.AckAll
+	// what the store takes a restart for; "" = redisstore.AutoRestarts
 	Restarts redisstore.Restarts
 	// how far the clocks of two servers that can be master may differ; 0 = 1 s
 	ClockSkew    time.Duration

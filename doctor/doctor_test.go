@@ -181,6 +181,28 @@ var symptoms = []symptom{
 		another(f)
 		with.Ack = 2
 	}},
+	{"replicas", "2 replicas, --ack all", OK, func(f *Inspection, with *Settings) {
+		another(f)
+		with.Ack = redisstore.AckAll
+	}},
+	{"replicas", "0 replicas, with --ack all", Critical, func(f *Inspection, with *Settings) {
+		f.Servers[0].Replicas, with.Ack = nil, redisstore.AckAll // a sentinel lists one
+	}},
+	{"ack", "--ack all covers each of 2", OK, func(f *Inspection, with *Settings) {
+		another(f)
+		with.Ack = redisstore.AckAll
+	}},
+	{"absent-replica", "--ack all needs every one of 2 replicas", Note, func(f *Inspection, with *Settings) {
+		another(f)
+		with.Ack = redisstore.AckAll
+	}},
+	{"restarts", "and appendfsync always", OK, func(f *Inspection, with *Settings) {
+		another(f)
+		with.Restarts, with.Ack = redisstore.TrustRestarts, redisstore.AckAll
+	}},
+	{"wait-reach", "WAIT is refused, with --ack all", Critical, func(f *Inspection, with *Settings) {
+		f.Servers[0].Reach.WaitErr, with.Ack = "ERR unknown command 'wait'", redisstore.AckAll
+	}},
 	{"absent-replica", "writes go on while 1 of them are away", OK, func(f *Inspection, _ *Settings) { another(f) }},
 	{"min-replicas", "0", Note, onMaster(setTo("min-replicas-to-write", "0"))},
 	{"min-replicas", "0", Warning, func(f *Inspection, with *Settings) {

@@ -152,9 +152,9 @@ func (s *Store) flown(r *Registry) {
 	s.shortfalls = r.Counter("coatcheck_redis_wait_shortfalls_total",
 		"Writes that fewer replicas confirmed in time than were asked for. Their callers were told that the outcome is unknown.").WithLabelValues()
 	s.changes = r.Counter("coatcheck_redis_incarnation_changes_total",
-		"Times that Redis was found to be another incarnation, so that confirmed writes may be missing: by a new connection (a failover, a restart without the last data), or by the marker "+
-			"that /readyz looks at (these, and FLUSHALL).", "seen_by")
-	begin(s.changes, "connection", "marker")
+		"Times that Redis was found to be another incarnation: by a call (each failover, restart, first replica and backup, most of which lose nothing), or by the marker "+
+			"that /readyz looks at (where confirmed writes may be missing: those that nothing proves harmless, and FLUSHALL).", "seen_by")
+	begin(s.changes, "call", "marker")
 }
 
 // CallEnded implements [observe.Observer].
@@ -203,7 +203,7 @@ func (s *Store) BatchEnded(batch observe.Batch) {
 }
 
 // IncarnationChanged implements [observe.Observer].
-func (s *Store) IncarnationChanged() { s.changes.WithLabelValues("connection").Inc() }
+func (s *Store) IncarnationChanged() { s.changes.WithLabelValues("call").Inc() }
 
 // MarkerChanged notes that the marker of the incarnation was another, or gone.
 func (s *Store) MarkerChanged() { s.changes.WithLabelValues("marker").Inc() }

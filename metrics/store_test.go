@@ -68,7 +68,7 @@ func TestCallsAreCountedByWhatBecameOfThem(t *testing.T) {
 		`coatcheck_redis_calls_total{outcome="unknown",script="token_claim"} 1`, `coatcheck_redis_calls_total{outcome="ok",script="incrby"} 7`,
 		`coatcheck_redis_calls_total{outcome="refused",script="incrby"} 1`, `coatcheck_token_claims_total{outcome="in_doubt"} 1`,
 		`coatcheck_token_claims_total{outcome="failed"} 2`, `coatcheck_token_completions_total{outcome="stale"} 1`, `coatcheck_redis_wait_shortfalls_total 1`,
-		`coatcheck_redis_pipeline_calls_sum 8`, `coatcheck_redis_pipeline_calls_count 1`, `coatcheck_redis_incarnation_changes_total{seen_by="connection"} 1`,
+		`coatcheck_redis_pipeline_calls_sum 8`, `coatcheck_redis_pipeline_calls_count 1`, `coatcheck_redis_incarnation_changes_total{seen_by="call"} 1`,
 		`coatcheck_redis_call_duration_seconds_count{script="incrby"} 2`,
 	} {
 		expect.Contains(t, "a scrape", text, want+"\n")

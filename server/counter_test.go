@@ -131,7 +131,7 @@ func TestCountersHoldOffAfterALossOfEverything(t *testing.T) {
 		run(t, store, "for _, key in ipairs(redis.call('KEYS', '*')) do redis.call('DEL', key) end return {'ok'}", store.Key("counter", "k"))
 		for _, header := range [][]string{nil, {"Idempotency-Key: id"}} {
 			held := s.do(t, "POST", "/incr/k", "", header...)
-			checkProblem(t, held, wire.PoolQuarantined)
+			wantDetail(t, held, wire.PoolQuarantined, "no record of its counters", "for 5s", "--counter-hold-off")
 			held.wantHeader(t, "Retry-After", strconv.Itoa(int(counter.DefaultHoldOff.Seconds())))
 		}
 		time.Sleep(counter.DefaultHoldOff)

@@ -317,7 +317,7 @@ func TestMetricsOfLosses(t *testing.T) {
 	s := measure(t, server.Config{}, redisstore.Config{Timeout: storePatience})
 	must[wire.Readiness](t, s.service, 200, "GET", "/readyz", "")
 	must[wire.Incremented](t, s.service, 200, "POST", "/incr/k", "")
-	marker, connection := `redis_incarnation_changes_total{seen_by="marker"}`, `redis_incarnation_changes_total{seen_by="connection"}`
+	marker, connection := `redis_incarnation_changes_total{seen_by="marker"}`, `redis_incarnation_changes_total{seen_by="call"}`
 	s.wantMoves(t, "FLUSHALL", figures{marker: 1}, func() {
 		if err := s.redis.Client().FlushAll(t.Context()).Err(); err != nil {
 			t.Fatalf("FLUSHALL: %v", err)

@@ -202,7 +202,13 @@ function problem(status, type, wait, text) {
     const Kind = refused ? CoatcheckError : UnknownOutcome;
     return new Kind(refused ? 'refused' : 'unknown-outcome', `status ${status} from something that is not the service`, facts);
   }
-  const kinds = { 'idempotency-superseded': Lost, 'store-unavailable': Unavailable, 'too-many-requests': Unavailable, overloaded: Unavailable };
+  const kinds = {
+    'idempotency-superseded': Lost,
+    'store-unavailable': Unavailable,
+    'store-unsuitable': CoatcheckError, // nothing was done, and asking again does not help
+    'too-many-requests': Unavailable,
+    overloaded: Unavailable,
+  };
   const Kind = kinds[said.code] ?? (refused ? CoatcheckError : UnknownOutcome);
   return new Kind(said.code, said.detail ?? said.title ?? '', facts);
 }

@@ -2,7 +2,6 @@ package cli
 
 import (
 	"errors"
-	"fmt"
 	"slices"
 
 	"github.com/coatcheck/coatcheck/client"
@@ -30,8 +29,6 @@ func kindOf(err error) error {
 		return err
 	case isAny(err, client.ErrInvalidRequest, lock.ErrRequest):
 		return usageError{err}
-	case errors.Is(err, client.ErrBehind):
-		return fmt.Errorf("%w\nFind out what was handed out, and set it past that: coatcheck counter set KEY VALUE, for a tag of segments coatcheck segment set TAG NEXT", err)
 	case isAny(err, client.ErrUnavailable, client.ErrExhausted, client.ErrQuarantined, client.ErrHeld, client.ErrAttemptRunning),
 		// of commands that go to Redis themselves
 		isAny(err, redisstore.ErrUnavailable, lock.ErrHeld, lock.ErrInDoubt):

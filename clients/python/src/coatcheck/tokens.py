@@ -198,6 +198,7 @@ def _problem(status, kind, wait, text):
         "idempotency-superseded": Lost,
         "lease-lost": Lost,
         "store-unavailable": Unavailable,
+        "store-unsuitable": Error,  # nothing was done, and asking again does not help
         "pool-exhausted": Unavailable,
         "pool-quarantined": Unavailable,
         "too-many-requests": Unavailable,

@@ -1,0 +1,68 @@
+package server_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/coatcheck/coatcheck/counter"
+	"github.com/coatcheck/coatcheck/internal/redistest"
+	"github.com/coatcheck/coatcheck/internal/storetest"
+	"github.com/coatcheck/coatcheck/internal/wire"
+	"github.com/coatcheck/coatcheck/redisstore"
+	"github.com/coatcheck/coatcheck/server"
+)
+
+// What is refused after a loss says what happened, what is safe to assume, the command that goes on
+// with this name, and the setting that avoids it, in this order, and nothing twice.
+func TestRefusalsAfterALossSayWhatHappenedAndWhatToDo(t *testing.T) {
+	t.Parallel()
+	redis := redistest.Start(t, "--appendonly", "yes", "--appendfsync", "everysec")
+	store := storetest.Open(t, redisstore.Config{URL: redis.URL(), Timeout: storePatience})
+	const moving, strict = counter.MovePast, counter.Refuse
+	services := map[counter.AfterLoss]*service{}
+	start := func() {
+		for _, kind := range []counter.AfterLoss{moving, strict} {
+			services[kind] = serve(t, server.Config{Store: store, OpaqueKeys: opaqueKeys, SegmentStep: 10, Counters: counter.Config{AfterLoss: kind}})
+		}
+	}
+	start()
+	today := time.Now().UTC().Format("20060102")
+	at := "&at=" + time.Now().UTC().Format(time.RFC3339)
+	rows := []struct {
+		service       counter.AfterLoss
+		method, path  string
+		code          wire.Code
+		known, goesOn string
+	}{
+		{moving, "POST", "/incr/short?template=INV-%7Bn:6%7D", wire.CounterBehind, "1 is the last value that is known", "coatcheck counter set short 1 "},
+		{moving, "POST", "/incr/daily?template=ORD-%7ByyyyMMdd%7D-%7Bn:6%7D" + at, wire.CounterBehind, "no value up to 999999", "coatcheck counter set daily:" + today + " 1 "},
+		{moving, "GET", "/id/segment/six?format=opaque&width=6", wire.CounterBehind, "no value up to", "coatcheck segment set six "},
+		{strict, "POST", "/incr/strict", wire.CounterBehind, "1 is the last value that is known", "coatcheck counter set strict 1 "},
+		{moving, "POST", "/worker/pool", wire.PoolQuarantined, "may be in use for", "none is granted until then"},
+	}
+	must[wire.WorkerPool](t, services[moving], 201, "PUT", "/worker/pool", `{"ttl_ms":3600000}`)
+	for _, row := range rows {
+		if a := services[row.service].do(t, row.method, row.path, ""); a.status >= 300 {
+			t.Fatalf("%s before the restart: got %d %s", a.asked, a.status, a.body)
+		}
+	}
+	redis.Kill()
+	redis.Restart()
+	services[moving].wantReady(t)
+	start() // processes that hold no segment of before
+	for _, row := range rows {
+		a := services[row.service].do(t, row.method, row.path, "")
+		detail := checkProblem(t, a, row.code).Detail
+		rest, found := strings.CutPrefix(detail, "Redis was restarted, ")
+		for _, part := range []string{row.known, row.goesOn, "appendfsync always in Redis"} {
+			if found {
+				_, rest, found = strings.Cut(rest, part)
+			}
+		}
+		if !found {
+			t.Errorf("%s after the restart: got detail %q, want one that begins with \"Redis was restarted\", then says %q, %q, and \"appendfsync always in Redis\"",
+				a.asked, detail, row.known, row.goesOn)
+		}
+	}
+}

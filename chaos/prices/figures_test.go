@@ -41,6 +41,8 @@ type figures struct {
 	Restarts []figure `json:"restarts,omitempty"`
 	Outages  []outage `json:"outages,omitempty"`
 	Crowds   []crowd  `json:"dead_waiters,omitempty"`
+
+	Failovers []failover `json:"failovers,omitempty"`
 }
 
 func (f *figures) add(t *testing.T, row figure) {
@@ -98,6 +100,9 @@ func (f *figures) save(file string) error {
 	}
 	if len(f.Outages) > 0 {
 		kept.Outages = f.Outages
+	}
+	if len(f.Failovers) > 0 {
+		kept.Failovers = f.Failovers
 	}
 	if len(f.Crowds) > 0 {
 		kept.Crowds = f.Crowds

@@ -220,29 +220,30 @@ func (s *scene) use(stamp bool) (counted, drawn int64) {
 // firsts are what was handed out first after a fault.
 type firsts struct{ counted, drawn int64 }
 
-// next asks for everything at once, and notes how long each takes from a moment on.
-func (s *scene) next(figure *figure, from time.Time) (first firsts) {
+// asked is one thing that is asked for, and where its time goes, in milliseconds.
+type asked struct {
+	what string
+	into **int64
+	ask  func(context.Context) error
+}
+
+// askAll asks for everything at once, and notes how long each takes from a moment on.
+func (s *scene) askAll(from time.Time, all []asked) {
 	var group sync.WaitGroup
-	measure := func(what string, into **int64, ask func(context.Context) error) {
-		group.Go(func() { *into = new(until(s.t, what, from, ask).Milliseconds()) })
+	for _, a := range all {
+		group.Go(func() { *a.into = new(until(s.t, a.what, from, a.ask).Milliseconds()) })
 	}
-	measure("an id", &figure.ID, func(ctx context.Context) error {
-		_, err := s.service.ids(ctx, 1)
-		return err
-	})
-	measure("a value", &figure.Counter, func(ctx context.Context) (err error) {
-		first.counted, err = s.service.count(ctx)
-		return err
-	})
-	measure("a lock", &figure.Lock, func(ctx context.Context) error {
-		_, err := s.service.lock(ctx, time.Minute)
-		return err
-	})
-	measure("a segment's id", &figure.Segment, func(ctx context.Context) (err error) {
-		first.drawn, err = s.service.segment(ctx)
-		return err
-	})
 	group.Wait()
+}
+
+// next asks for everything that there is.
+func (s *scene) next(figure *figure, from time.Time) (first firsts) {
+	s.askAll(from, []asked{
+		{"an id", &figure.ID, func(ctx context.Context) error { _, err := s.service.ids(ctx, 1); return err }},
+		{"a value", &figure.Counter, func(ctx context.Context) (err error) { first.counted, err = s.service.count(ctx); return err }},
+		{"a lock", &figure.Lock, func(ctx context.Context) error { _, err := s.service.lock(ctx, time.Minute); return err }},
+		{"a segment's id", &figure.Segment, func(ctx context.Context) (err error) { first.drawn, err = s.service.segment(ctx); return err }},
+	})
 	return first
 }
 

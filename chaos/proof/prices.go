@@ -10,6 +10,13 @@ Seconds until the next one is handed out, and values that are left out, on a Red
 listens. A few tenths of a second can be those of a busy machine.
 
 `},
+	{"failovers", `### After faults that lose nothing
+
+` + "`--ack all`" + `, and the settings of [operations.md](operations.md). Times begin when every replica
+confirms a write again. Numbers are of a template without room for a jump,
+` + "`P-{n:4}`" + `. The new process is started then; its time includes its start.
+
+`},
 	{"dead waiters", `### While waiters die
 
 A process with many waiters is killed, or stopped with its connections open, and the locks that it

@@ -54,8 +54,8 @@ func struck(name string) func(*testing.T, set) {
 	return func(t *testing.T, in set) { strikes[i].do(t, in, published) }
 }
 
-// TestPricesOfFailovers fails where something jumps, or a template has ended: with --ack all nothing
-// of this is a loss.
+// TestPricesOfFailovers fails where something jumps, or a template has ended: with --ack all
+// nothing of this is a loss.
 func TestPricesOfFailovers(t *testing.T) {
 	wanted, program := chaostest.Wanted(t), measured(t)
 	var figures figures
@@ -75,8 +75,8 @@ func TestPricesOfFailovers(t *testing.T) {
 	figures.publish(t, "failovers", figures.failoverTable)
 }
 
-// segmentStep is the default step of a segment: what was fetched and not used is left out when a process
-// ends, and nothing else.
+// segmentStep is the default step of a segment: what was fetched and not used is left out when a
+// process ends, and nothing else.
 const segmentStep = 1000
 
 func measureFailover(t *testing.T, program string, in set, replicas int, strike func(*testing.T, set)) (got failover) {

@@ -44,7 +44,7 @@ func play(role string) error {
 	if err != nil {
 		return err
 	}
-	counting, err := open(ctx, role)
+	counting, err := open(ctx, role, number)
 	if err != nil {
 		return err
 	}
@@ -60,13 +60,16 @@ func play(role string) error {
 	return errors.Join(file.Close(), counting.Close())
 }
 
-func open(ctx context.Context, role string) (adder, error) {
+func open(ctx context.Context, role string, number int) (adder, error) {
 	url := os.Getenv(redisVariable)
 	switch role {
 	case "ours":
 		ack, err := strconv.Atoi(os.Getenv(ackVariable))
 		if err != nil {
 			return nil, err
+		}
+		if ack == 2 && number%2 == 0 { // both replicas, in the other words for it
+			ack = redisstore.AckAll
 		}
 		store, err := redisstore.OpenConfig(ctx, redisstore.Config{URL: url, Ack: ack})
 		if err != nil {

@@ -29,6 +29,7 @@ const both = time.Second
 
 var kinds = []fault{
 	{"master killed", false, func(f *field) { chaostest.KillMaster(f.Redis)() }},
+	{"master replaced by hand", false, func(f *field) { chaostest.ReplaceMaster(f.T.Context(), f.T, f.Redis) }},
 	{cutOff, false, func(f *field) { f.cutOff() }},
 	{"master and a replica cut off, and serving on", true, func(f *field) { f.cutOff(f.Redis.Replicas()[f.Lot.IntN(2)]) }},
 	{"master back empty", false, func(f *field) { f.Redis.Master().RestartEmpty() }},

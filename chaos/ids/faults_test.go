@@ -60,6 +60,7 @@ var kinds = []fault{
 	{"master killed", func(f *field) { chaostest.KillMaster(f.Redis)() }},
 	{"master back empty", func(f *field) { f.Redis.Master().RestartEmpty() }},
 	{"master stopped, replaced, and going on", func(f *field) { chaostest.PauseMaster(f.Redis)() }},
+	{"master replaced by hand", func(f *field) { chaostest.ReplaceMaster(f.T.Context(), f.T, f.Redis) }},
 	{"master killed, and a process stopped", func(f *field) {
 		p := f.any()
 		p.Stop()

@@ -42,6 +42,9 @@ func play(role string) error {
 	if err != nil {
 		return err
 	}
+	if ack == 2 && os.Getpid()%2 == 0 { // both replicas, in the other words for it
+		ack = redisstore.AckAll
+	}
 	store, err := redisstore.OpenConfig(ctx, redisstore.Config{URL: os.Getenv(redisVariable), Ack: ack})
 	if err != nil {
 		return err

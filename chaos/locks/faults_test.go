@@ -46,6 +46,7 @@ var kinds = []fault{
 		p.Resume()
 	}},
 	{"master stopped, replaced, and going on", 1, func(f *field) { chaostest.PauseMaster(f.Redis)() }},
+	{"master replaced by hand", 1, func(f *field) { chaostest.ReplaceMaster(f.T.Context(), f.T, f.Redis) }},
 	{"links swallow what is sent for longer than a lease", 0, func(f *field) {
 		cut, mend, end := f.beside(2)
 		cut()

@@ -60,6 +60,20 @@ func KillMaster(set *redistest.SentinelSet) (mend func()) {
 	}
 }
 
+// ReplaceMaster has a replica take the place of a master that works, as an operator would.
+func ReplaceMaster(ctx context.Context, t *testing.T, set *redistest.SentinelSet) {
+	t.Helper()
+	master := set.Master()
+	// a sentinel refuses while the failover before is not over yet
+	Await(t, time.Minute, func() string {
+		if err := set.Sentinels()[0].Client().Do(ctx, "SENTINEL", "FAILOVER", "coatcheck").Err(); err != nil {
+			return err.Error()
+		}
+		return ""
+	})
+	set.WaitForMaster(master)
+}
+
 // PauseMaster freezes the master until, in mend, a replica has taken its place. Then it goes on,
 // takes itself for the master until it is told, and does what it has been sent meanwhile.
 func PauseMaster(set *redistest.SentinelSet) (mend func()) {

@@ -58,3 +58,28 @@ func TestUnfitRedisIsNamedAtStart(t *testing.T) {
 	}
 	expect.Equal(t, "keys of the server", server.Client().Keys(t.Context(), "*").Val(), []string{})
 }
+
+// On a Redis that cannot show whether it has lost anything commands that need it are refused, and
+// are not told to try again; others work.
+func TestCommandsOnARedisThatShowsNoIncarnation(t *testing.T) {
+	t.Parallel()
+	url := engines.Start(t, redistest.Start(t).Addr(), engines.Engine{Info: map[string]string{"master_replid": engines.Zeros}}).URL()
+	for _, row := range []struct {
+		command string
+		code    int
+	}{
+		{"incr orders --redis URL", failed},
+		{"incr orders --redis URL --template ORD-{n:4} --request-id a", failed},
+		{"id segment orders --redis URL", failed},
+		{"worker run orders --redis URL --wait 1h -- true", failed},
+		{"worker create orders --redis URL", failed},
+		{"lock run nightly --redis URL -- true", done},
+		{"token issue --redis URL", done},
+		{"incr orders --redis URL --restarts trust", done},
+	} {
+		said := execute(t, nil, strings.Fields(strings.Replace(row.command, "URL", url, 1))...).exits(row.code)
+		if row.code == failed {
+			expect.Contains(t, "stderr of "+said.line, said.stderr, "master_replid is 0000", "--restarts trust", "store-unsuitable")
+		}
+	}
+}

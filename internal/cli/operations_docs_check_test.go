@@ -112,7 +112,7 @@ func freeMachines(t *testing.T) string {
 
 func free(machines string) bool {
 	for machine := 1; machine <= 3; machine++ {
-		for _, port := range []string{"6379", "26379", "8443"} {
+		for _, port := range []string{"6379", "26379", "8443", "7001", "7002", "7011", "7012", "7013", "17011", "17012", "17013"} {
 			listener, err := net.Listen("tcp", machines+strconv.Itoa(machine)+":"+port)
 			if err != nil {
 				return false

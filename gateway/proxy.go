@@ -22,6 +22,10 @@ const (
 	operationHeader = "Idempotency-Operation"
 )
 
+// notBegunHeader is how the upstream says, with an error status, that nothing was done: "true". The
+// key is free then, also for a corrected form.
+const notBegunHeader = "Idempotency-Not-Begun"
+
 func (g *Gateway) proxy(transport http.RoundTripper) *httputil.ReverseProxy {
 	return &httputil.ReverseProxy{
 		Transport:      transport,
@@ -187,8 +191,14 @@ func inspect(answer *http.Response) error {
 	if answer.StatusCode < http.StatusOK && answer.StatusCode != http.StatusSwitchingProtocols {
 		return fmt.Errorf("%d is no status of an answer", answer.StatusCode)
 	}
-	if _, isGuarded := idempotency.FromContext(answer.Request.Context()); !isGuarded {
+	notBegun := answer.Header.Get(notBegunHeader) == "true" && answer.StatusCode >= http.StatusBadRequest
+	answer.Header.Del(notBegunHeader)
+	attempt, isGuarded := idempotency.FromContext(answer.Request.Context())
+	if !isGuarded {
 		return nil
+	}
+	if notBegun {
+		attempt.NotBegun()
 	}
 	if answer.StatusCode > 599 {
 		return fmt.Errorf("status %d cannot be recorded", answer.StatusCode)

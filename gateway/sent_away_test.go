@@ -27,7 +27,7 @@ func TestUpstreamThatSendsCallersAwayFillsNothing(t *testing.T) {
 	r := start(t, upstream.URL, `routes:
   - {match: POST /payments, lease_ms: 3600000, upstream_timeout_ms: 100000}
   - {match: POST /kept, lease_ms: 3600000, upstream_timeout_ms: 100000, keep: [2xx, 3xx, 4xx, 5xx]}`, on(store))
-	for _, status := range []int{401, 403, 407, 429} {
+	for _, status := range []int{307, 308, 401, 403, 407, 408, 421, 425, 429} {
 		for i := range 20 {
 			for range 2 {
 				got := r.do("POST", "/payments", "x", "Idempotency-Key: k"+strconv.Itoa(i), "Authorization: guess "+strconv.Itoa(i), "X-Answer: "+strconv.Itoa(status))
@@ -35,13 +35,28 @@ func TestUpstreamThatSendsCallersAwayFillsNothing(t *testing.T) {
 			}
 		}
 	}
-	upstream.wantPaid(t, 160)
+	upstream.wantPaid(t, 360)
 	expect.Equal(t, "keys in Redis", redis.Client().DBSize(t.Context()).Val(), 0)
 	for range 2 {
 		expect.Equal(t, "status of the other route", r.do("POST", "/kept", "x", "Idempotency-Key: k", "X-Answer: 403").status, 403)
 	}
-	upstream.wantPaid(t, 161)
+	upstream.wantPaid(t, 361)
 	expect.Equal(t, "keys in Redis then", redis.Client().DBSize(t.Context()).Val(), 1)
+}
+
+// A client may count on the time that it has read in the policy, and on no more.
+func TestRepeatDoesNotRenewTheRetention(t *testing.T) {
+	t.Parallel()
+	redis := redistest.Start(t)
+	upstream := newShop(t, nil)
+	r := start(t, upstream.URL, payments, on(storetest.Open(t, redisstore.Config{URL: redis.URL(), Timeout: time.Minute})))
+	r.wantReplayed(r.pay("k"), false)
+	keys := redis.Client().Keys(t.Context(), "*token:*").Val()
+	expect.Equal(t, "records of operations", len(keys), 1)
+	redis.Client().PExpire(t.Context(), keys[0], time.Hour)
+	r.wantReplayed(r.pay("k"), true)
+	left := redis.Client().PTTL(t.Context(), keys[0]).Val()
+	expect.Equal(t, "the record lives for longer than an hour after a repeat", left > time.Hour, false)
 }
 
 // What is over a caller's quota does not reach the upstream.

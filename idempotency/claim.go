@@ -51,8 +51,8 @@ type ClaimOptions struct {
 	Fingerprint string        // of the request: another one is refused. It must not be empty
 	Policy      Policy        // "" = Hold
 	Lease       time.Duration // how long the attempt may be silent, MinLease to MaxLease; 0 = 30 s
-	// how long the record and its answer stay, from the last use on, up to MaxTTL and never less
-	// than the lease; 0 = 24 h
+	// how long the record stays, from its answer on, or without one from the last claim; a repeat
+	// does not renew it. Up to MaxTTL and never less than the lease; 0 = 24 h
 	Retention time.Duration
 	// the scope of the route, for tokens that were issued for one; AnyScope fits all
 	Scope string

@@ -38,7 +38,8 @@ func bare(value string) bool {
 	return len(value) > 0 && len(value) <= maxKey
 }
 
-// keyOf returns the key of a request's operation: one of the headers of the route, once.
+// keyOf returns the key of a request's operation: one of the headers of the route, once. Of both
+// the token counts.
 func keyOf(r *http.Request, accept Accept, principal, route string) (OperationKey, error) {
 	tokens, keys := r.Header.Values(TokenHeader), r.Header.Values(KeyHeader)
 	if accept == TokenOnly {
@@ -46,6 +47,10 @@ func keyOf(r *http.Request, accept Accept, principal, route string) (OperationKe
 	}
 	if accept == KeyOnly {
 		tokens = nil
+	}
+	switch {
+	case len(tokens) == 1:
+		keys = nil // an issued token says more than a key that a browser or a library has added
 	}
 	switch {
 	case len(tokens)+len(keys) == 0:

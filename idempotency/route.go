@@ -41,10 +41,10 @@ type Route struct {
 	// order of names do not matter.
 	CanonicalJSON bool
 	// Keep lists the statuses whose answers are recorded, such as 2xx, 4xx, 503; nil = every answer
-	// of the handler, success or error, but 401, 403, 407 and 429. With any other answer the token
-	// is given back, and the same request runs again: leave a status out only if it means that
-	// nothing was done. A handler that answers one of those four after it has done something needs
-	// the list; 2xx, 3xx, 4xx and 5xx are all statuses.
+	// of the handler, success or error, but 307, 308, 401, 403, 407, 408, 421, 425 and 429. With
+	// any other answer the token is given back, and the same request runs again: leave a status out
+	// only if it means that nothing was done. A handler that answers one of those four after it has
+	// done something needs the list; 2xx, 3xx, 4xx and 5xx are all statuses.
 	Keep []string
 }
 
@@ -73,7 +73,7 @@ func (r Route) Check() error {
 	fault(r.MaxBody < 0, "max body %d: not below 0", r.MaxBody)
 	fault(r.MaxAnswer < 0, "max answer %d: not below 0", r.MaxAnswer)
 	fault(len(r.Scope) > maxScope, "scope: up to %d characters", maxScope)
-	fault(r.Keep != nil && len(r.Keep) == 0, "keep: at least one status; without the list every answer is kept but 401, 403, 407 and 429")
+	fault(r.Keep != nil && len(r.Keep) == 0, "keep: at least one status; without the list every answer is kept but 307, 308, 401, 403, 407, 408, 421, 425 and 429")
 	for _, name := range r.Headers {
 		fault(!names.Header.MatchString(name), "header %q: not a header's name", name)
 	}

@@ -8,7 +8,8 @@ import (
 )
 
 // statuses are the HTTP statuses whose answers a route records. The zero value is all but those
-// with which a service refuses a caller before it does anything: 401, 403, 407 and 429.
+// with which a service asks for the request again, elsewhere or otherwise, before it does anything:
+// 307, 308, 401, 403, 407, 408, 421, 425 and 429.
 type statuses map[int]bool
 
 var statusForm = regexp.MustCompile(`^[2-5](xx|\d\d)$`)
@@ -40,7 +41,8 @@ func (s statuses) has(status int) bool {
 		return s[status]
 	}
 	switch status {
-	case http.StatusUnauthorized, http.StatusForbidden, http.StatusProxyAuthRequired, http.StatusTooManyRequests:
+	case http.StatusTemporaryRedirect, http.StatusPermanentRedirect, http.StatusUnauthorized, http.StatusForbidden, http.StatusProxyAuthRequired,
+		http.StatusRequestTimeout, http.StatusMisdirectedRequest, http.StatusTooEarly, http.StatusTooManyRequests:
 		return false
 	}
 	return true

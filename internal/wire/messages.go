@@ -369,7 +369,8 @@ type RoutePolicy struct {
 	Retention int64    `json:"retention_ms"`
 	// what has to be the same for two requests to be the same
 	Fingerprint []string `json:"fingerprint"`
-	// statuses whose answers are kept; none = all but 401, 403, 407 and 429
+	// statuses whose answers are kept; none = all but 307, 308, 401, 403, 407, 408, 421, 425 and
+	// 429
 	Keep    []string `json:"keep,omitempty"`
 	MaxBody int64    `json:"max_body_bytes"`
 	MaxWait int64    `json:"max_wait_ms"` // how long a request with Prefer: wait=n may wait

@@ -11,6 +11,7 @@ import (
 	"github.com/coatcheck/coatcheck/access"
 	"github.com/coatcheck/coatcheck/internal/secret"
 	"github.com/coatcheck/coatcheck/internal/share"
+	"github.com/coatcheck/coatcheck/internal/step"
 	"github.com/coatcheck/coatcheck/internal/wire"
 )
 
@@ -83,6 +84,7 @@ func (l *Log) AddOnce(event wire.Event) {
 		l.Count(event.Kind)
 		return
 	}
+	step.At("events: is no repeat")
 	l.Add(event)
 }
 

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/coatcheck/coatcheck/access"
+	"github.com/coatcheck/coatcheck/internal/step"
 	"github.com/coatcheck/coatcheck/internal/wire"
 )
 
@@ -66,6 +67,7 @@ type stream struct {
 func (s *stream) greet(lastID string) {
 	hello := wire.EventHello{Scope: "process", Since: s.log.since, Kept: capacity, Kinds: sent}
 	hello.Tally, s.changes = s.log.counts()
+	step.At("events: has the tally")
 	s.text.WriteString("retry: 2000\n\n")
 	s.add("hello", hello)
 	var known bool
@@ -127,6 +129,7 @@ func (s *stream) catchUp() <-chan struct{} {
 		s.add("", one.event)
 	}
 	s.position = end
+	step.At("events: caught up")
 	s.flush()
 	return changed
 }

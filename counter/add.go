@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/coatcheck/coatcheck/internal/pipeline"
+	"github.com/coatcheck/coatcheck/internal/step"
 	"github.com/coatcheck/coatcheck/redisstore"
 )
 
@@ -41,12 +42,14 @@ func (c *Counters) add(ctx context.Context, e *entry, request Request) (Range, e
 	} else if !e.busy {
 		e.busy = true
 		e.mu.Unlock()
+		step.At("counter: goes by itself")
 		got, err := c.send(ctx, e, addition{by: request.By, ttl: request.TTL, attempts: attempts})
 		e.ended()
 		return got, err
 	}
 	w := e.joinLocked(request)
 	e.mu.Unlock()
+	step.At("counter: joined a batch")
 	return c.wait(ctx, w)
 }
 
@@ -129,6 +132,7 @@ func (e *entry) Take() (pipeline.Addition, bool) {
 
 // Done gives the calls of a batch their results. Slower work runs on another goroutine.
 func (e *entry) Done(sum int64, err error) {
+	step.At("counter: a batch was sent")
 	e.mu.Lock()
 	b, under := e.sending, e.under
 	e.sending = batch{}
@@ -140,6 +144,7 @@ func (e *entry) Done(sum int64, err error) {
 		e.endedLocked()
 	}
 	e.mu.Unlock()
+	step.At("counter: judged a batch")
 	switch {
 	case first:
 		go e.noted(b, sum)
@@ -165,6 +170,7 @@ func (e *entry) noted(b batch, sum int64) {
 
 // goAlone sends the waiting calls.
 func (e *entry) goAlone() {
+	step.At("counter: a batch goes alone")
 	e.mu.Lock()
 	b := e.pending
 	e.pending = batch{}
@@ -239,6 +245,7 @@ func (c *Counters) send(ctx context.Context, e *entry, add addition) (Range, err
 		if err != nil {
 			return Range{}, err
 		}
+		step.At("counter: is in order")
 		sum := add.stray
 		switch {
 		case add.unconfirmed.confirmed(now, add.by):
@@ -249,6 +256,7 @@ func (c *Counters) send(ctx context.Context, e *entry, add addition) (Range, err
 			sum, err = c.engine.IncrBy(ctx, e.redisKey, add.by, now.place, e.markerIn(now))
 			if err == nil && !now.before(sum, add.by) {
 				add.stray = sum
+				step.At("counter: a sum is too small")
 				e.fellBehind(add.by)
 				continue
 			}
@@ -261,6 +269,7 @@ func (c *Counters) send(ctx context.Context, e *entry, add addition) (Range, err
 		if err != nil {
 			return Range{}, e.failed(err)
 		}
+		step.At("counter: has a sum")
 		if e.saw(sum) {
 			c.note(ctx, e.key)
 		}

@@ -11,6 +11,7 @@ import (
 	"github.com/coatcheck/coatcheck/internal/fault"
 	"github.com/coatcheck/coatcheck/internal/names"
 	"github.com/coatcheck/coatcheck/internal/pipeline"
+	"github.com/coatcheck/coatcheck/internal/step"
 	"github.com/coatcheck/coatcheck/redisstore"
 	"github.com/coatcheck/coatcheck/scripts"
 )
@@ -84,6 +85,7 @@ func (c *Counters) open(ctx context.Context, e *entry, n need) (state, error) {
 	if c.config.AfterLoss == Refuse {
 		what = "refuse"
 	}
+	step.At("counter: is about to open")
 	asked := clock()
 	words, place, err := c.engine.RunAt(ctx, scripts.CounterOpen, []string{e.redisKey, c.recordKey(e.key), marker},
 		floor, life, ends, c.config.Margin, what, era, c.config.HoldOff.Milliseconds(), ttl.Milliseconds(), n.highest(c.config.Margin), least)
@@ -127,6 +129,7 @@ func (c *Counters) opened(ctx context.Context, e *entry, reply scripts.Reply, wi
 		return state{}, reply.Unexpected()
 	}
 	c.knows(with.marker, era)
+	step.At("counter: was opened")
 	e.mu.Lock()
 	anew := e.seen && e.life != life
 	e.listed = false

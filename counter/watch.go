@@ -8,6 +8,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/coatcheck/coatcheck/internal/step"
 	"github.com/coatcheck/coatcheck/redisstore"
 	"github.com/coatcheck/coatcheck/scripts"
 )
@@ -81,6 +82,7 @@ func (c *Counters) poll(ctx context.Context) {
 	if len(changed) == 0 {
 		return
 	}
+	step.At("counter: an era has changed")
 	var reports errgroup.Group
 	reports.SetLimit(atOnce)
 	c.keys.Range(func(_, value any) bool {

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/coatcheck/coatcheck/internal/step"
 )
 
 // gates let one goroutine of the process at a time ask Redis for an exclusive lock: a process has
@@ -38,9 +40,11 @@ func (s *gates) pass(ctx context.Context, name string) bool {
 	s.mu.Unlock()
 	select {
 	case <-passed:
+		step.At("lock: was let through the gate")
 		return true
 	case <-ctx.Done():
 	}
+	step.At("lock: gave up at the gate")
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if at := slices.Index(g.waiting, passed); at >= 0 {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/coatcheck/coatcheck/internal/keepalive"
+	"github.com/coatcheck/coatcheck/internal/step"
 	"github.com/coatcheck/coatcheck/redisstore"
 	"github.com/coatcheck/coatcheck/scripts"
 )
@@ -82,7 +83,9 @@ func (l *Locks) waitInQueue(ctx context.Context, a *asker, notified <-chan notif
 				last = err
 			}
 		}
+		step.At("lock: is about to sleep")
 		message, ok := sleep(waiting, notified, pause)
+		step.At("lock: woke")
 		switch {
 		case !ok:
 			return Grant{}, l.giveUp(ctx, a, last)

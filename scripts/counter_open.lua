@@ -31,7 +31,7 @@ end
 local noted, life, said, ended = read_record(record)
 local over = ends ~= '' and now >= tonumber(ends)
 if ended and now >= ended then -- it has begun again, or is about to
-  over, life, said, ended, noted = true, integer(now_us), nil, nil, nil
+  over, life, said, ended, noted = true, next_life(life), nil, nil, nil
 end
 if over or life and life ~= known_life then
   floor, least = '', ''

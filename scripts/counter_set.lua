@@ -30,7 +30,7 @@ if refusal then
   return refusal
 end
 if not fit or not previous or value == '' or smaller(value, previous) then
-  life = integer(now_us)
+  life = next_life(life)
 end
 if value == '' then
   redis.call('DEL', counter)

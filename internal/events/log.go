@@ -64,11 +64,14 @@ func New() *Log {
 
 // Add notes an event, which happened now.
 func (l *Log) Add(event wire.Event) {
-	event.At = time.Now().UTC()
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.tally[event.Kind]++
-	l.changes++
+	l.addLocked(event)
+}
+
+func (l *Log) addLocked(event wire.Event) {
+	event.At = time.Now().UTC()
+	l.countLocked(event.Kind)
 	l.last++
 	l.ring[l.last%capacity] = event
 	if l.changed != nil {
@@ -79,17 +82,17 @@ func (l *Log) Add(event wire.Event) {
 
 // AddOnce is Add for a kind that repeats: the same event within ten seconds is only counted.
 func (l *Log) AddOnce(event wire.Event) {
-	if l.isRepeat(event) {
-		l.Count(event.Kind)
-		return
-	}
-	l.Add(event)
-}
-
-// isRepeat reports whether the same has happened a moment ago.
-func (l *Log) isRepeat(event wire.Event) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if l.isRepeatLocked(event) {
+		l.countLocked(event.Kind)
+		return
+	}
+	l.addLocked(event)
+}
+
+// isRepeatLocked reports whether the same has happened a moment ago.
+func (l *Log) isRepeatLocked(event wire.Event) bool {
 	for at := l.last; at > max(0, l.last-repeatsSeen); at-- {
 		before := l.ring[at%capacity]
 		if time.Since(before.At) > repeatInterval {
@@ -107,6 +110,10 @@ func (l *Log) isRepeat(event wire.Event) bool {
 func (l *Log) Count(kind string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	l.countLocked(kind)
+}
+
+func (l *Log) countLocked(kind string) {
 	l.tally[kind]++
 	l.changes++
 }
@@ -202,16 +209,25 @@ func visible(event wire.Event, reader access.Caller) (seen wire.Event, ok bool) 
 // id is a position as subscribers know it.
 func (l *Log) id(position int64) string { return l.process + "." + strconv.FormatInt(position, 10) }
 
-// position returns a subscriber's position, by the id of its last event. known is false, and the
-// position the newest, if it has no such event or that was in another process: the events since are
-// unknown.
-func (l *Log) position(id string) (position int64, known bool) {
-	process, text, _ := strings.Cut(id, ".")
+// greeting is what a subscriber knows at first: each event is in the tally, or after the position.
+type greeting struct {
+	tally    map[string]int64
+	changes  int64
+	position int64
+	// the subscriber's last event is one of this process; if not, the position is the newest, and
+	// the events since its last one are unknown
+	known bool
+}
+
+// greet returns a greeting for a subscriber with that last event, "" for none.
+func (l *Log) greet(lastID string) greeting {
+	process, text, _ := strings.Cut(lastID, ".")
 	position, err := strconv.ParseInt(text, 10, 64)
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if process != l.process || err != nil || position < 0 || position > l.last {
-		return l.last, false
+	g := greeting{maps.Clone(l.tally), l.changes, l.last, false}
+	if process == l.process && err == nil && position >= 0 && position <= l.last {
+		g.position, g.known = position, true
 	}
-	return position, true
+	return g
 }

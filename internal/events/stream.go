@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/coatcheck/coatcheck/access"
+	"github.com/coatcheck/coatcheck/internal/step"
 	"github.com/coatcheck/coatcheck/internal/wire"
 )
 
@@ -65,11 +66,12 @@ type stream struct {
 // greet sends a description of the stream, and how much the subscriber may have missed.
 func (s *stream) greet(lastID string) {
 	hello := wire.EventHello{Scope: "process", Since: s.log.since, Kept: capacity, Kinds: sent}
-	hello.Tally, s.changes = s.log.counts()
+	begin := s.log.greet(lastID)
+	step.At("events: greets")
+	hello.Tally, s.changes, s.position = begin.tally, begin.changes, begin.position
 	s.text.WriteString("retry: 2000\n\n")
 	s.add("hello", hello)
-	var known bool
-	if s.position, known = s.log.position(lastID); lastID != "" && !known {
+	if lastID != "" && !begin.known {
 		s.add("missed", wire.EventMissed{})
 	}
 	// where to begin again, should nothing happen until then
@@ -127,6 +129,7 @@ func (s *stream) catchUp() <-chan struct{} {
 		s.add("", one.event)
 	}
 	s.position = end
+	step.At("events: caught up")
 	s.flush()
 	return changed
 }

@@ -14,6 +14,7 @@ import (
 	"sync"
 
 	"github.com/coatcheck/coatcheck/internal/pipeline"
+	"github.com/coatcheck/coatcheck/internal/step"
 	"github.com/coatcheck/coatcheck/redisstore"
 )
 
@@ -105,6 +106,7 @@ func (n *Notifier[T]) Listen(ctx context.Context) {
 	if starts == nil {
 		return
 	}
+	step.At("notifier: waits for the subscription")
 	select {
 	case <-starts:
 	case <-ctx.Done():
@@ -119,6 +121,7 @@ func (n *Notifier[T]) startLocked() {
 		if err := n.read(ctx); err != nil && ctx.Err() == nil {
 			n.log.Warn("notifier: waiters poll, since the subscription failed", "error", err)
 		}
+		step.At("notifier: the subscription is over")
 		n.set(false)
 	})
 }
@@ -140,9 +143,11 @@ func (n *Notifier[T]) read(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	step.At("notifier: has subscribed")
 	n.set(true)
 	for {
 		message, missed, err := inbox.Next(ctx)
+		step.At("notifier: has a message")
 		if err != nil {
 			return errors.Join(err, inbox.Close())
 		}

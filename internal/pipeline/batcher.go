@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/coatcheck/coatcheck/internal/step"
 )
 
 // Calls to one server share round trips: a call that finds the server idle goes out by itself, at
@@ -124,6 +126,7 @@ func (c *batcher) do(ctx context.Context, call *call, words []any) ([]string, er
 	c.waiting = append(c.waiting, j)
 	c.calledLocked()
 	c.mu.Unlock()
+	step.At("pipeline: waits")
 	return c.wait(ctx, j)
 }
 
@@ -191,10 +194,12 @@ func (c *batcher) wait(ctx context.Context, j *job) ([]string, error) {
 	case <-passed:
 		err = context.DeadlineExceeded
 	}
+	step.At("pipeline: gives up")
 	j.call.abandoned = true // its sender has it in its hands
 	if j.state.CompareAndSwap(queued, left) {
 		return nil, err
 	}
+	step.At("pipeline: gave up what may be sent")
 	if j.state.Load() == left { // its sender has seen the deadline as well
 		<-j.done
 		return j.reply, j.err

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/coatcheck/coatcheck/internal/step"
 )
 
 // sender is a goroutine that sends pipeline after pipeline, with the content of the current one.
@@ -31,6 +33,7 @@ type sender struct {
 func (c *batcher) sendBatches() {
 	s := &sender{batcher: c}
 	for s.take() {
+		step.At("pipeline: took the waiting calls")
 		s.send()
 		if len(s.taken) > 0 {
 			s.yield()
@@ -137,6 +140,7 @@ func (s *sender) send() {
 	trip.add(false, s.reads...)
 	acked := trip.exec(len(s.reads) > 0)
 	s.took = time.Since(now)
+	step.At("pipeline: has replies")
 	s.store.observers.batchSent(len(batch)+len(s.taken), s.took)
 	for _, j := range batch {
 		j.call.together = len(batch) + len(s.taken)

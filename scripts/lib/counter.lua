@@ -52,6 +52,12 @@ local function record_text(era, life, said, ends)
   return ends and text .. ' ' .. integer(ends) or text
 end
 
+-- next_life is the life of a counter that begins anew: another one than the last, also within the
+-- same microsecond or on a clock that was set back.
+local function next_life(life)
+  return integer(math.max(now_us, (tonumber(life) or 0) + 1))
+end
+
 -- in_order reports whether a counter was found in order in this incarnation, and in the era that
 -- the process knows, '' for any.
 local function in_order(record, marker, known, facts)

@@ -20,7 +20,7 @@ import (
 )
 
 var (
-	rounds = flag.Int("walk.rounds", 2000, "random orders of each scene")
+	asked  = flag.Int("walk.rounds", 0, "random orders of each scene; 0 = 2000, or 200 of a slow one")
 	deeper = flag.Int("walk.deeper", 0, "more preemptions where a scene bounds them")
 	seed   = flag.Uint64("walk.seed", 0, "repeats the random orders of a run that printed it; 0 = another one each time")
 	most   = flag.Int("walk.most", 2_000_000, "orders of a scene beyond which its walk fails, since it would not end")
@@ -52,6 +52,8 @@ type Scene struct {
 	// Preemptions is how often Every leaves a goroutine that could go on, for another one or to let
 	// time pass; 0 = as often as it can.
 	Preemptions int
+	// Slow is set where Begin takes milliseconds: it opens a store.
+	Slow bool
 }
 
 // Every runs the scene in every order, and fails at the first in which its check fails.
@@ -91,14 +93,15 @@ func Search(t *testing.T, scene Scene) (runs int, fault error) {
 // Rounds runs the scene in random orders.
 func Rounds(t *testing.T, scene Scene) {
 	t.Helper()
-	if *rounds == 0 {
-		return
+	rounds := cmp.Or(*asked, 2000)
+	if *asked == 0 && scene.Slow {
+		rounds = 200
 	}
 	first := *seed
 	if first == 0 {
 		first = rand.Uint64() | 1 //nolint:gosec // orders hide nothing
 	}
-	for round := range *rounds {
+	for round := range rounds {
 		var fault error
 		if round%2 == 0 {
 			random := rand.New(rand.NewPCG(first, uint64(round))) //nolint:gosec // likewise
@@ -110,7 +113,7 @@ func Rounds(t *testing.T, scene Scene) {
 			t.Fatalf("round %d of seed %d (-args -walk.seed=%d -walk.rounds=%d): %v", round, first, first, round+1, fault)
 		}
 	}
-	t.Logf("%d random rounds, seed %d", *rounds, first)
+	t.Logf("%d random rounds, seed %d", rounds, first)
 }
 
 // option is what a run can do next. It preempts if the goroutine that ran last could go on, or if

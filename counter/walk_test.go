@@ -1,0 +1,187 @@
+//go:build steps
+
+package counter
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/coatcheck/coatcheck/internal/storetest"
+	"github.com/coatcheck/coatcheck/internal/testing/walk"
+	"github.com/coatcheck/coatcheck/redisstore"
+)
+
+// scene is a counter that two processes use, and what was handed out.
+type scene struct {
+	t      *testing.T
+	store  *redisstore.Store
+	client *redis.Client
+	of     [2]*Counters // by process
+	got    [][]Range    // by caller
+	errs   []error
+	late   []Range // of calls that began after the counter had begun anew
+	anew   bool
+	ttl    time.Duration
+}
+
+// newScene has both processes add to a counter that is at 500.
+func newScene(t *testing.T, ttl time.Duration) *scene {
+	t.Helper()
+	store, client := storetest.Stepped(t)
+	s := &scene{t: t, store: store, client: client, ttl: ttl}
+	for i := range s.of {
+		s.of[i] = New(store, Config{})
+	}
+	s.must(s.of[0].Set(t.Context(), "k", 500, ttl))
+	for _, c := range s.of {
+		_, err := c.Add(t.Context(), "k", Request{TTL: ttl})
+		s.must(err)
+	}
+	return s
+}
+
+func (s *scene) must(err error) {
+	s.t.Helper()
+	if err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// caller adds in a process, so much in each call.
+func (s *scene) caller(process int, by ...int64) walk.Task {
+	i := len(s.got)
+	s.got, s.errs = append(s.got, nil), append(s.errs, nil)
+	return walk.Task{Name: fmt.Sprintf("caller %d of process %d", i, process), Do: func() {
+		for _, n := range by {
+			anew := s.anew
+			got, err := s.of[process].Add(context.Background(), "k", Request{By: n, TTL: s.ttl})
+			if err != nil {
+				s.errs[i] = errors.Join(s.errs[i], err)
+				continue
+			}
+			s.got[i] = append(s.got[i], got)
+			if anew {
+				s.late = append(s.late, got)
+			}
+		}
+	}}
+}
+
+// resetter has the counter begin anew.
+func (s *scene) resetter() walk.Task {
+	return walk.Task{Name: "resetter", Do: func() {
+		s.must(s.of[1].Reset(context.Background(), "k"))
+		s.anew = true
+	}}
+}
+
+// setter sets it far ahead.
+func (s *scene) setter() walk.Task {
+	return walk.Task{Name: "setter", Do: func() { s.must(s.of[1].Set(context.Background(), "k", 2000, 0)) }}
+}
+
+// promotion has the slot noted in another incarnation of the server, as a failover does.
+func (s *scene) promotion() walk.Task {
+	return walk.Task{Name: "promotion", Do: func() {
+		marker := s.of[0].marker("k")
+		text, err := s.client.Get(context.Background(), marker).Result()
+		s.must(err)
+		_, rest, _ := strings.Cut(text, " ")
+		s.must(s.client.Set(context.Background(), marker, "another "+rest, 0).Err())
+	}}
+}
+
+// flush has the server lose all that it has.
+func (s *scene) flush() walk.Task {
+	return walk.Task{Name: "flush", Do: func() { s.must(s.client.FlushAll(context.Background()).Err()) }}
+}
+
+// check returns what does not hold: no value comes twice, and those of one caller rise unless the
+// counter has begun anew. Calls may fail with these errors.
+func (s *scene) check(may ...error) func() error {
+	return func() error {
+		var all []Range
+		for i, ranges := range s.got {
+			for _, err := range s.errs[i : i+1] {
+				if err != nil && !slices.ContainsFunc(may, func(fine error) bool { return errors.Is(err, fine) }) {
+					return fmt.Errorf("caller %d: %w", i, err)
+				}
+			}
+			if !s.anew && s.ttl == 0 && !slices.IsSortedFunc(ranges, byValue) {
+				return fmt.Errorf("the values of caller %d do not rise: %v", i, ranges)
+			}
+			all = append(all, ranges...)
+		}
+		slices.SortFunc(all, byValue)
+		for i, r := range all {
+			if i > 0 && r.First <= all[i-1].Value {
+				return fmt.Errorf("%v and %v were handed out", all[i-1], r)
+			}
+		}
+		for _, r := range s.late {
+			if r.First > 500 {
+				return fmt.Errorf("%v was handed out by a call that began after Reset had returned", r)
+			}
+		}
+		return nil
+	}
+}
+
+func byValue(a, b Range) int { return int(a.First - b.First) }
+
+func (s *scene) play(check func() error, tasks ...walk.Task) walk.Play {
+	return walk.Play{Tasks: tasks, Check: check, Close: func() {
+		for _, c := range s.of {
+			_ = c.Close()
+		}
+	}}
+}
+
+var scenes = map[string]walk.Scene{
+	"a batch and a promotion": {Preemptions: 1, Begin: func(t *testing.T) walk.Play {
+		s := newScene(t, 0)
+		return s.play(s.check(), s.caller(0, 1), s.caller(0, 3), s.promotion())
+	}},
+	"two processes and a promotion": {Preemptions: 1, Begin: func(t *testing.T) walk.Play {
+		s := newScene(t, 0)
+		return s.play(s.check(), s.caller(0, 2), s.caller(1, 3), s.promotion())
+	}},
+	"a batch and a counter that begins anew": {Preemptions: 1, Begin: func(t *testing.T) walk.Play {
+		s := newScene(t, 0)
+		return s.play(s.check(), s.caller(0, 1, 1), s.caller(0, 3), s.resetter())
+	}},
+	"a batch and a counter that is set ahead": {Preemptions: 1, Begin: func(t *testing.T) walk.Play {
+		s := newScene(t, 0)
+		return s.play(s.check(), s.caller(0, 1), s.caller(0, 3), s.setter())
+	}},
+	"two processes and a counter that ends": {Preemptions: 1, Ticks: 1, Tick: 500 * time.Millisecond, Begin: func(t *testing.T) walk.Play {
+		s := newScene(t, 500*time.Millisecond)
+		return s.play(s.check(), s.caller(0, 1, 1), s.caller(1, 3))
+	}},
+}
+
+func TestWalkEveryOrderOfACounter(t *testing.T) {
+	for name, scene := range scenes {
+		t.Run(name, func(t *testing.T) { walk.Every(t, scene) })
+	}
+}
+
+func TestWalkRandomOrdersOfACounter(t *testing.T) {
+	for name, end := range map[string]func(*scene) walk.Task{
+		"promotion": (*scene).promotion, "reset": (*scene).resetter, "set": (*scene).setter, "flush": (*scene).flush,
+	} {
+		t.Run(name, func(t *testing.T) {
+			walk.Rounds(t, walk.Scene{Slow: true, Ticks: 2, Tick: 2 * time.Second, Begin: func(t *testing.T) walk.Play {
+				s := newScene(t, 0)
+				return s.play(s.check(ErrHoldOff), s.caller(0, 1, 2, 1), s.caller(0, 3, 1), s.caller(1, 1, 4), end(s))
+			}})
+		})
+	}
+}

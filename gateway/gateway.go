@@ -249,7 +249,7 @@ func (g *Gateway) serve(w *responder, r *http.Request, x *exchange) {
 	if !streams {
 		r.Body = boundBody(w, r.Body, g.config.BodyTimeout)
 	}
-	g.guarding(w, r, x)
+	g.guarding(w, x.route.oneSpelling(r), x)
 }
 
 // passOn passes a request on that is not guarded. HTTP/2, which an https upstream may have, has no

@@ -88,12 +88,22 @@ func (f *finder) add(pattern string, route *guardedRoute) {
 func (f *finder) find(r *http.Request) *guardedRoute {
 	_, pattern := f.mux.Handler(r)
 	found := f.byPattern[pattern]
+	if found != nil && found.DistinctSlash && lacksSlash(r.URL.Path, pattern) {
+		found = nil
+	}
 	for _, one := range f.aside {
 		if one.guards(r, pattern, found) {
 			return one.route
 		}
 	}
 	return found
+}
+
+// lacksSlash reports whether a path is that of a pattern but for the slash at its end, where the
+// mux would redirect.
+func lacksSlash(path, pattern string) bool {
+	pattern = strings.TrimSuffix(pattern, "{$}")
+	return strings.HasSuffix(pattern, "/") && !strings.HasSuffix(path, "/") && depth(path+"/") == depth(pattern)
 }
 
 // guards reports whether a request is the route's for which the mux finds another, or none: nil.

@@ -134,7 +134,7 @@ func TestWaysToWriteAPathShareTheScopeOfTheirRoute(t *testing.T) {
 			expect.Equal(t, "POST /payments", r.keyed("POST /payments"), 200)
 			for _, line := range tc.shared {
 				if !strings.Contains(strings.ToLower(line), "/api/") {
-					expect.Equal(t, line+" with the key of a payment", r.keyed(line), 422)
+					r.sharesTheKey(line)
 				}
 				expect.Equal(t, line+" without a key", r.line(line), 400)
 			}
@@ -144,6 +144,15 @@ func TestWaysToWriteAPathShareTheScopeOfTheirRoute(t *testing.T) {
 				expect.Equal(t, line+" without a key", r.line(line), 200)
 			}
 		})
+	}
+}
+
+// sharesTheKey fails the test unless a line with the key is the operation that has run: it gets its
+// answer, or is refused where its path counts as another.
+func (r *rig) sharesTheKey(line string) {
+	r.t.Helper()
+	if got := r.keyed(line); got != 422 && got != 200 {
+		r.t.Errorf("%s with the key of another request: got %d, want 422, or 200 and no other run", line, got)
 	}
 }
 
@@ -176,8 +185,10 @@ func TestRouteWithAFormatSuffixOfItsOwnIsAnother(t *testing.T) {
 		expect.Equal(t, line, r.keyed(line), 200)
 	}
 	for _, line := range []string{"POST /report.xml", "POST /report.csv.gz", "POST /report.csv/"} {
-		expect.Equal(t, line+" with the key of a report", r.keyed(line), 422)
+		r.sharesTheKey(line)
 	}
+	heads, _ := upstream.take()
+	expect.Equal(t, "requests that reached the service", len(heads), 2)
 }
 
 // A dot in a path that others are below is no format suffix of theirs.
@@ -187,9 +198,11 @@ func TestFormatSuffixBelowAPathWithADotIsThatOfTheRoute(t *testing.T) {
 	r := serve(t, upstream.url, `routes: [{match: POST /v1.2/payments}, {match: /v1.2/, required: false}]`, briefIdle)
 	expect.Equal(t, "POST /v1.2/payments", r.keyed("POST /v1.2/payments"), 200)
 	for _, line := range []string{"POST /v1.2/payments.json", "POST /V1.2/Payments.xml", "POST /v1.2/payments.json/"} {
-		expect.Equal(t, line+" with the key of a payment", r.keyed(line), 422)
+		r.sharesTheKey(line)
 		expect.Equal(t, line+" without a key", r.line(line), 400)
 	}
+	heads, _ := upstream.take()
+	expect.Equal(t, "requests that reached the service", len(heads), 1)
 	for _, line := range []string{"POST /v1.2/open.json", "GET /v1.2/payments.json", "POST /v1.2.json"} {
 		expect.Equal(t, line+" without a key", r.line(line), 200)
 	}

@@ -10,11 +10,12 @@ import (
 	"math"
 	"mime"
 	"net/http"
-	"net/url"
 	"slices"
 	"strings"
 
 	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/coatcheck/coatcheck/internal/target"
 )
 
 // takeBody reads a request's body up to the route's limit, and puts it back for the handler. It
@@ -22,7 +23,7 @@ import (
 // headers, as netstrings, and the body, as 43 characters.
 func takeBody(r *http.Request, name string, route Route) (string, error) {
 	text := make([]byte, 0, 128+min(max(r.ContentLength, 0), usualBody))
-	text = appendText(appendText(appendText(text, r.Method), name), target(r))
+	text = appendText(appendText(appendText(text, r.Method), name), target.Of(r))
 	for _, header := range route.Headers {
 		text = appendText(text, http.CanonicalHeaderKey(header))
 		for _, value := range valuesOf(r, header) {
@@ -76,18 +77,6 @@ type sentBody struct{ bytes.Reader }
 
 // Close implements [io.Closer].
 func (*sentBody) Close() error { return nil }
-
-// target is the path with the query as the client sent them, before [http.StripPrefix] and others
-// changed the URL: two mounts of one handler are two operations.
-func target(r *http.Request) string {
-	if r.RequestURI == "" { // the request did not come from a server
-		return r.URL.RequestURI()
-	}
-	if sent, err := url.ParseRequestURI(r.RequestURI); err == nil && sent.IsAbs() {
-		return sent.RequestURI()
-	}
-	return r.RequestURI
-}
 
 // valuesOf are the values of a request's header; net/http keeps Host elsewhere.
 func valuesOf(r *http.Request, header string) []string {

@@ -1,0 +1,84 @@
+package gateway
+
+import (
+	"net/http"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/coatcheck/coatcheck/internal/expect"
+)
+
+// FastAPI, Go's mux and Django send a client on to the path with a slash, or without. Its key is
+// good there, and afterwards on both.
+func TestKeyIsGoodAfterARedirectToTheOtherSpelling(t *testing.T) {
+	for _, status := range []int{307, 308} {
+		for i, paths := range [][2]string{{"/payments", "/payments/"}, {"/payments/", "/payments"}, {"/payments?draft=0", "/payments/?draft=0"}} {
+			upstream := newShop(t, func(w http.ResponseWriter, r *http.Request) {
+				if r.URL.RequestURI() == paths[0] {
+					http.Redirect(w, r, paths[1], status)
+					return
+				}
+				w.WriteHeader(http.StatusCreated)
+				_, _ = w.Write([]byte("paid"))
+			})
+			r := start(t, upstream.URL, "routes: [{match: POST /payments}]")
+			ask := func(path string) answer { return r.do("POST", path, "x", "Idempotency-Key: "+strconv.Itoa(status)+strconv.Itoa(i)) }
+			r.wantPaid(ask(paths[0]), "paid", false) // the client follows
+			r.wantPaid(ask(paths[1]), "paid", true)
+			r.wantPaid(ask(paths[0]), "paid", true)
+			upstream.wantPaid(t, 2) // the redirect is one
+		}
+	}
+}
+
+func TestSpellingsOfOneRouteAreOnePath(t *testing.T) {
+	exact := func(r *guardedRoute) { r.DistinctCase, r.DistinctSlash, r.DistinctFormat = true, true, true }
+	for _, row := range []struct {
+		pattern, path, want string
+		set                 func(*guardedRoute)
+	}{
+		{"POST /payments", "/payments", "/payments", nil},
+		{"POST /payments", "/payments/", "/payments", nil},
+		{"POST /payments", "/Payments.json", "/payments", nil},
+		{"POST /Orders/{id}/pay", "/orders/AbC/PAY/", "/Orders/AbC/pay", nil},
+		{"POST /orders/{id}", "/orders/a.json", "/orders/a", nil},
+		{"POST /report.csv", "/report.csv", "/report.csv", nil},
+		{"POST /orders/", "/orders", "/orders", nil},
+		{"POST /orders/", "/orders/", "/orders", nil},
+		{"/", "/", "/", nil},
+		{"POST /payments", "/Payments.json/", "/Payments.json/", exact},
+	} {
+		route := &guardedRoute{Route: Route{}}
+		route.Name = row.pattern
+		if row.set != nil {
+			row.set(route)
+		}
+		expect.Equal(t, row.path+" of the route "+row.pattern, route.spelling(row.path), row.want)
+	}
+}
+
+// A pattern that ends in a slash, and does not stand for the path without it.
+func TestDistinctSlashOfAPatternThatEndsInOne(t *testing.T) {
+	for i, row := range []struct {
+		pattern, path string
+		guarded       bool
+	}{
+		{"POST /payments/", "/payments/", true},
+		{"POST /payments/", "/payments/42", true},
+		{"POST /payments/", "/payments", false},
+		{"POST /a/{b}/", "/a/b", false},
+		{"POST /a/{b}/", "/a/b/c", true},
+		{"POST /payments/{$}", "/payments", false},
+		{"POST /payments/{$}", "/payments/", true},
+	} {
+		upstream := newShop(t, nil)
+		r := start(t, upstream.URL, "routes: [{match: '"+row.pattern+"', trailing_slash: false}]")
+		for range 2 {
+			r.do("POST", row.path, "x", "Idempotency-Key: "+strconv.Itoa(i))
+		}
+		a := r.do("POST", row.path, "x", "Idempotency-Key: "+strconv.Itoa(i))
+		got := strings.EqualFold(a.header.Get("Idempotent-Replayed"), "true")
+		expect.Equal(t, "POST "+row.path+" is guarded by "+row.pattern, got, row.guarded)
+	}
+}

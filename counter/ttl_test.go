@@ -281,7 +281,8 @@ func TestCounterThatAnotherBeganBetweenTwoStepsOfACallEndsForBoth(t *testing.T) 
 									request.RequestID += fmt.Sprint(generation)
 								}
 							}
-							_, err := other.Add(t.Context(), "k", counter.Request{By: 5, Limit: 3}) // opens it, and adds nothing
+							// it opens the counter, and adds nothing
+							_, err := other.Add(t.Context(), "k", counter.Request{By: 5, Limit: 3})
 							wantRefused(t, err, counter.ErrLimit)
 							c.adds(t, begin, 1)
 							other.adds(t, add, 2)

@@ -1,6 +1,7 @@
 package counter_test
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"sync"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/coatcheck/coatcheck/counter"
 	"github.com/coatcheck/coatcheck/internal/expect"
+	"github.com/coatcheck/coatcheck/internal/redistest"
 	"github.com/coatcheck/coatcheck/internal/storetest"
 	"github.com/coatcheck/coatcheck/redisstore"
 	"github.com/coatcheck/coatcheck/scripts"
@@ -242,4 +244,110 @@ func TestCounterThatBeganAgainIsMissedWhenItIsLost(t *testing.T) {
 		c.put(t, "k", "SET", "7")
 		c.gets(t, "k", 50+counter.DefaultMargin+1)
 	})
+}
+
+// A process that opened the counter while it was absent, and adds after another has begun it, knows
+// that it ends, whatever the two calls ask for: the counter begins again for both, at 1.
+func TestCounterThatAnotherBeganBetweenTwoStepsOfACallEndsForBoth(t *testing.T) {
+	begins := map[string]counter.Request{
+		"with a TTL":                  {TTL: time.Hour},
+		"with a TTL and a limit":      {TTL: time.Hour, Limit: 100},
+		"with a TTL and a request id": {TTL: time.Hour, RequestID: "begin"},
+	}
+	adds := map[string]counter.Request{
+		"plainly":           {},
+		"with a limit":      {Limit: 100},
+		"with a request id": {RequestID: "add"},
+		"with a longer TTL": {TTL: 10 * time.Hour},
+	}
+	configs := map[string]counter.Config{
+		"alike": {}, "that refuses": {AfterLoss: counter.Refuse}, "of another margin and hold-off": {Margin: 7, HoldOff: time.Minute},
+	}
+	for begun, begin := range begins {
+		for added, add := range adds {
+			for kind, config := range configs {
+				t.Run(fmt.Sprintf("begun %s, added %s by one %s", begun, added, kind), func(t *testing.T) {
+					inBubble(t, func(t *testing.T, c counters) {
+						other := counters{counter.New(c.store, config), c.store}
+						defer other.Close()
+						generations := 3
+						if add.TTL > 0 {
+							generations = 1 // from then on that process gives its own TTL
+						}
+						for generation := range generations {
+							begin, add := begin, add
+							for _, request := range []*counter.Request{&begin, &add} {
+								if request.RequestID != "" {
+									request.RequestID += fmt.Sprint(generation)
+								}
+							}
+							// it opens the counter, and adds nothing
+							_, err := other.Add(t.Context(), "k", counter.Request{By: 5, Limit: 3})
+							wantRefused(t, err, counter.ErrLimit)
+							c.adds(t, begin, 1)
+							other.adds(t, add, 2)
+							c.gets(t, "k", 3)
+							other.gets(t, "k", 4)
+							time.Sleep(61 * time.Minute)
+						}
+						other.adds(t, counter.Request{}, 1)
+						c.gets(t, "k", 2)
+					})
+				})
+			}
+		}
+	}
+}
+
+// adds fails the test unless a call about the counter k gets that value.
+func (c counters) adds(t *testing.T, request counter.Request, want int64) {
+	t.Helper()
+	if got, err := c.Add(t.Context(), "k", request); err != nil || got.Value != want {
+		t.Errorf("Add of %+v: got %+v, %v, want value %d", request, got, err, want)
+	}
+}
+
+// The call that comes second gives the end that the first did not, and both learn of it.
+func TestCounterThatBeginsWithoutATTLGetsThatOfTheNextCall(t *testing.T) {
+	inBubble(t, func(t *testing.T, c counters) {
+		other := counters{counter.New(c.store, counter.Config{}), c.store}
+		defer other.Close()
+		for range 3 {
+			other.gets(t, "k", 1)
+			c.adds(t, counter.Request{TTL: time.Hour}, 2)
+			other.gets(t, "k", 3)
+			time.Sleep(61 * time.Minute)
+		}
+	})
+}
+
+// Two services meet at the beginning of many counters, one with a TTL and one without: none lives
+// for ever, and each begins again at 1 for the one that gave no TTL.
+func TestCountersThatTwoServicesBeginAtOnceEnd(t *testing.T) {
+	url := redistest.Start(t).URL()
+	giving, plain := process(t, url), process(t, url, strict)
+	key := func(i int) string { return fmt.Sprintf("k%d", i) }
+	var all sync.WaitGroup
+	for i := range 200 {
+		for _, add := range []func() error{
+			func() error {
+				_, err := giving.Add(t.Context(), key(i), counter.Request{TTL: 1500 * time.Millisecond})
+				return err
+			},
+			func() error {
+				_, err := plain.Incr(t.Context(), key(i))
+				return err
+			},
+		} {
+			all.Go(func() { expect.Error(t, "the first additions to "+key(i), add(), nil) })
+		}
+	}
+	all.Wait()
+	for i := range 200 {
+		expect.Eventually(t, key(i)+" has ended", func() bool {
+			_, err := plain.Get(t.Context(), key(i))
+			return errors.Is(err, counter.ErrUnknown)
+		})
+		plain.gets(t, key(i), 1)
+	}
 }

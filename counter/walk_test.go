@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -26,9 +28,11 @@ type scene struct {
 	of     [2]*Counters // by process
 	got    [][]Range    // by caller
 	errs   []error
-	late   []Range // of calls that began after the counter had begun anew
-	anew   bool
 	ttl    time.Duration
+	anew   atomic.Bool
+
+	mu   sync.Mutex
+	late []Range // of calls that began after the counter had begun anew
 }
 
 // newScene has both processes add to a counter that is at 500.
@@ -60,7 +64,7 @@ func (s *scene) caller(process int, by ...int64) walk.Task {
 	s.got, s.errs = append(s.got, nil), append(s.errs, nil)
 	return walk.Task{Name: fmt.Sprintf("caller %d of process %d", i, process), Do: func() {
 		for _, n := range by {
-			anew := s.anew
+			anew := s.anew.Load()
 			got, err := s.of[process].Add(context.Background(), "k", Request{By: n, TTL: s.ttl})
 			if err != nil {
 				s.errs[i] = errors.Join(s.errs[i], err)
@@ -68,7 +72,9 @@ func (s *scene) caller(process int, by ...int64) walk.Task {
 			}
 			s.got[i] = append(s.got[i], got)
 			if anew {
+				s.mu.Lock()
 				s.late = append(s.late, got)
+				s.mu.Unlock()
 			}
 		}
 	}}
@@ -78,7 +84,7 @@ func (s *scene) caller(process int, by ...int64) walk.Task {
 func (s *scene) resetter() walk.Task {
 	return walk.Task{Name: "resetter", Do: func() {
 		s.must(s.of[1].Reset(context.Background(), "k"))
-		s.anew = true
+		s.anew.Store(true)
 	}}
 }
 
@@ -114,7 +120,7 @@ func (s *scene) check(may ...error) func() error {
 					return fmt.Errorf("caller %d: %w", i, err)
 				}
 			}
-			if !s.anew && s.ttl == 0 && !slices.IsSortedFunc(ranges, byValue) {
+			if !s.anew.Load() && s.ttl == 0 && !slices.IsSortedFunc(ranges, byValue) {
 				return fmt.Errorf("the values of caller %d do not rise: %v", i, ranges)
 			}
 			all = append(all, ranges...)

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/coatcheck/coatcheck/counter"
+	"github.com/coatcheck/coatcheck/internal/expect"
 	"github.com/coatcheck/coatcheck/internal/redistest"
 	"github.com/coatcheck/coatcheck/internal/storetest"
 	"github.com/coatcheck/coatcheck/internal/wire"
@@ -64,5 +65,51 @@ func TestRefusalsAfterALossSayWhatHappenedAndWhatToDo(t *testing.T) {
 			t.Errorf("%s after the restart: got detail %q, want one that begins with \"Redis was restarted\", then says %q, %q, and \"appendfsync always in Redis\"",
 				a.asked, detail, row.known, row.goesOn)
 		}
+	}
+}
+
+// State that was copied from another server, into a cluster or without its markers, was written by
+// processes whose history is not there: it is a loss, of each domain, for processes that are new.
+func TestStateThatWasCopiedWithoutItsMarkersIsALoss(t *testing.T) {
+	t.Parallel()
+	for name, start := range map[string]func(t *testing.T) (url string, at func(key string) *redistest.Server){
+		"to a server": func(t *testing.T) (string, func(string) *redistest.Server) {
+			redis := redistest.Start(t)
+			return redis.URL(), func(string) *redistest.Server { return redis }
+		},
+		"to a cluster": func(t *testing.T) (string, func(string) *redistest.Server) {
+			cluster := redistest.StartCluster(t, 3, 0)
+			return cluster.URL(), cluster.MasterOf
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			open := func(url string) *service {
+				return serve(t, server.Config{Store: storetest.Open(t, redisstore.Config{URL: url, Timeout: storePatience}), SegmentStep: 10})
+			}
+			from := redistest.Start(t)
+			before := open(from.URL())
+			must[wire.WorkerPool](t, before, 201, "PUT", "/worker/orders", `{"ttl_ms":3600000}`)
+			must[wire.WorkerLease](t, before, 201, "POST", "/worker/orders", "")
+			must[wire.Incremented](t, before, 200, "POST", "/incr/orders?by=5", "")
+			before.segmentIDs(t, "orders?n=5")
+			url, at := start(t)
+			for _, key := range from.Client().Keys(t.Context(), "*").Val() {
+				if strings.Contains(key, "{marker}") {
+					continue
+				}
+				value, err := from.Client().Dump(t.Context(), key).Result()
+				expect.MustEqual(t, "error of DUMP "+key, err, nil)
+				expect.MustEqual(t, "error of RESTORE "+key, at(key).Client().Restore(t.Context(), key, 0, value).Err(), nil)
+			}
+			after := open(url)
+			if got := must[wire.Incremented](t, after, 200, "POST", "/incr/orders", "").Value; got <= counter.DefaultMargin {
+				t.Errorf("POST /incr/orders on the copy: got %d, want a value past the margin of %d", got, int64(counter.DefaultMargin))
+			}
+			checkProblem(t, after.do(t, "POST", "/worker/orders", ""), wire.PoolQuarantined)
+			if id := after.segmentIDs(t, "orders").ID; len(id) < len("640") {
+				t.Errorf("GET /id/segment/orders on the copy: got %s, want an id past the margin", id)
+			}
+		})
 	}
 }

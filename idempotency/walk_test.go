@@ -1,0 +1,123 @@
+//go:build steps
+
+package idempotency
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/coatcheck/coatcheck/internal/step"
+	"github.com/coatcheck/coatcheck/internal/storetest"
+	walker "github.com/coatcheck/coatcheck/internal/testing/walk"
+)
+
+// operation is one key that requests of two processes have.
+type operation struct {
+	of     [2]*Tokens
+	policy Policy
+
+	mu     sync.Mutex
+	starts int
+	// the answers of attempts that were told that theirs is recorded, and those of repeats
+	recorded, replayed []string
+	faults             []error
+}
+
+func newOperation(t *testing.T, policy Policy) *operation {
+	t.Helper()
+	store, _ := storetest.Stepped(t)
+	return &operation{of: [2]*Tokens{New(store, Config{}), New(store, Config{})}, policy: policy}
+}
+
+// request claims the key, works, and completes it. The walker may let its lease end meanwhile.
+func (o *operation) request(process int) walker.Task {
+	return walker.Task{Name: fmt.Sprintf("process %d", process), Do: func() {
+		tokens, key, ctx := o.of[process], ClientKey("p", "r", "k"), context.Background()
+		outcome, err := tokens.Claim(ctx, key, ClaimOptions{Fingerprint: "f", Policy: o.policy, Lease: MinLease})
+		answer := o.claimed(outcome, err)
+		if answer == "" {
+			return
+		}
+		step.At("handler: works")
+		o.completed(answer, tokens.Complete(ctx, key, outcome.Grant.Owner, Answer{Status: 200, Body: []byte(answer)}, time.Hour))
+	}}
+}
+
+// claimed returns the answer that an attempt is to record, "" if there is none.
+func (o *operation) claimed(outcome Outcome, err error) string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	switch {
+	case errors.Is(err, ErrInProgress), errors.Is(err, ErrInDoubt) && o.policy == Hold:
+	case err != nil:
+		o.faults = append(o.faults, fmt.Errorf("Claim: %w", err))
+	case outcome.Granted:
+		o.starts++
+		return fmt.Sprintf("answer %d", o.starts)
+	default:
+		o.replayed = append(o.replayed, string(outcome.Answer.Body))
+	}
+	return ""
+}
+
+func (o *operation) completed(answer string, err error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	switch {
+	case err == nil:
+		o.recorded = append(o.recorded, answer)
+	case !errors.Is(err, ErrSuperseded) || o.policy == Hold:
+		o.faults = append(o.faults, fmt.Errorf("Complete: %w", err))
+	}
+}
+
+// check returns what does not hold: one start under Hold, one answer that is recorded, and it is
+// what every repeat gets.
+func (o *operation) check() error {
+	if o.policy == Hold && o.starts != 1 {
+		return fmt.Errorf("%d starts, want 1", o.starts)
+	}
+	if len(o.recorded) != 1 {
+		return fmt.Errorf("answers that are recorded: %q, want one", o.recorded)
+	}
+	for _, answer := range o.replayed {
+		if answer != o.recorded[0] {
+			return fmt.Errorf("a repeat got %q, and %q is recorded", answer, o.recorded[0])
+		}
+	}
+	return errors.Join(o.faults...)
+}
+
+func (o *operation) play(tasks ...walker.Task) walker.Play {
+	return walker.Play{Tasks: tasks, Check: o.check, Close: func() {
+		for _, tokens := range o.of {
+			_ = tokens.Close(context.Background())
+		}
+	}}
+}
+
+func TestWalkEveryOrderOfAKey(t *testing.T) {
+	for _, policy := range []Policy{Hold, Takeover} {
+		t.Run(string(policy), func(t *testing.T) {
+			walker.Every(t, walker.Scene{Preemptions: 2, Ticks: 1, Tick: MinLease, Begin: func(t *testing.T) walker.Play {
+				o := newOperation(t, policy)
+				return o.play(o.request(0), o.request(1))
+			}})
+		})
+	}
+}
+
+func TestWalkRandomOrdersOfAKey(t *testing.T) {
+	for _, policy := range []Policy{Hold, Takeover} {
+		t.Run(string(policy), func(t *testing.T) {
+			walker.Rounds(t, walker.Scene{Slow: true, Ticks: 2, Tick: MinLease, Begin: func(t *testing.T) walker.Play {
+				o := newOperation(t, policy)
+				return o.play(o.request(0), o.request(1), o.request(0), o.request(1))
+			}})
+		})
+	}
+}

@@ -26,6 +26,9 @@ func drawing(calls ...int) func(t *testing.T) walk.Play {
 		for i, n := range calls {
 			source := redissource.New(store, redissource.Config{Step: 2})
 			segments := segment.New(source, segment.Config{MaxStep: 2})
+			if _, err := segments.Next(t.Context(), "orders"); err != nil { // its tag is open
+				t.Fatal(err)
+			}
 			closers = append(closers, segments.Close, func() { _ = source.Close() })
 			play.Tasks = append(play.Tasks, walk.Task{Name: fmt.Sprint("process ", i), Do: func() {
 				for range n {
@@ -62,7 +65,7 @@ func drawing(calls ...int) func(t *testing.T) walk.Play {
 }
 
 func TestWalkEveryOrderOfTwoProcesses(t *testing.T) {
-	walk.Every(t, walk.Scene{Preemptions: 1, Begin: drawing(1, 2)})
+	walk.Every(t, walk.Scene{Preemptions: 2, Begin: drawing(2, 2)})
 }
 
 func TestWalkRandomOrdersOfTwoProcesses(t *testing.T) {

@@ -30,7 +30,7 @@ func (g *Gateway) proxy(transport http.RoundTripper) *httputil.ReverseProxy {
 	return &httputil.ReverseProxy{
 		Transport:      transport,
 		Rewrite:        g.rewrite,
-		ModifyResponse: inspect,
+		ModifyResponse: g.inspect,
 		ErrorHandler:   g.noAnswer,
 		FlushInterval:  -1,
 		BufferPool:     &buffers,
@@ -186,7 +186,8 @@ func once(p *httputil.ProxyRequest) {
 }
 
 // inspect looks at the upstream's answer before it is passed on.
-func inspect(answer *http.Response) error {
+func (g *Gateway) inspect(answer *http.Response) error {
+	g.config.Upstream.outside(answer)
 	answer.Header.Del(requestIDHeader) // the answer has the gateway's, which the upstream was told
 	if answer.StatusCode < http.StatusOK && answer.StatusCode != http.StatusSwitchingProtocols {
 		return fmt.Errorf("%d is no status of an answer", answer.StatusCode)

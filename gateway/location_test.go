@@ -1,0 +1,65 @@
+package gateway
+
+import (
+	"net/http"
+	"strconv"
+	"testing"
+
+	"github.com/coatcheck/coatcheck/internal/expect"
+)
+
+func TestReferencesToTheUpstreamArePathsOfTheGateway(t *testing.T) {
+	for _, row := range []struct{ upstream, sent, text, want string }{
+		{"http://10.0.0.1:3000", "10.0.0.1:3000", "http://10.0.0.1:3000/pay/", "/pay/"},
+		{"http://10.0.0.1:3000", "10.0.0.1:3000", "http://10.0.0.1:3000/pay?a=1#b", "/pay?a=1#b"},
+		{"http://10.0.0.1:3000", "10.0.0.1:3000", "//10.0.0.1:3000/pay", "/pay"},
+		{"http://10.0.0.1:3000", "10.0.0.1:3000", "http://10.0.0.1:3000", "/"},
+		{"http://10.0.0.1:3000", "10.0.0.1:3000", "http://10.0.0.1:3000//evil.example/x", "/evil.example/x"},
+		{"http://App", "app", "http://APP:80/pay", "/pay"},
+		{"https://app", "app", "https://app:443/pay", "/pay"},
+		{"http://app", "shop.example", "http://shop.example/pay", "/pay"}, // --preserve-host
+		{"http://app", "app", "https://other.example/pay", "https://other.example/pay"},
+		{"http://app", "app", "/pay/", "/pay/"},
+		{"http://app", "app", "pay/", "pay/"},
+		{"http://app", "app", "mailto:a@b", "mailto:a@b"},
+		{"http://app/api", "app", "/api/pay", "/pay"},
+		{"http://app/api", "app", "http://app/api/pay", "/pay"},
+		{"http://app/api", "app", "http://app/apix/pay", "/apix/pay"},
+		{"http://app/api", "app", "http://app/api", "/"},
+		{"http://app/api", "app", "/apix", "/apix"},
+		{"http://app/api/", "app", "/api/pay", "/pay"},
+		{"http://app", "app", "http://app/%2f%41?%zz", "/%2f%41?%zz"},
+	} {
+		upstream, err := ParseUpstream(row.upstream)
+		expect.Error(t, row.upstream, err, nil)
+		answer := &http.Response{Header: http.Header{"Location": {row.text}}, Request: &http.Request{Host: row.sent}}
+		upstream.outside(answer)
+		expect.Equal(t, row.text+" from "+row.upstream, answer.Header.Get("Location"), row.want)
+	}
+}
+
+// A client that follows a Location stays at the gateway: its key guards it there.
+func TestFollowedLocationStaysAtTheGateway(t *testing.T) {
+	for i, preserve := range []bool{false, true} {
+		var own string
+		upstream := newShop(t, func(w http.ResponseWriter, r *http.Request) {
+			if r.URL.Path == "/payments" {
+				at := own
+				if preserve {
+					at = "http://" + r.Host
+				}
+				w.Header().Set("Content-Location", at+"/payments")
+				http.Redirect(w, r, at+"/payments/", http.StatusTemporaryRedirect)
+				return
+			}
+			w.WriteHeader(http.StatusCreated)
+			_, _ = w.Write([]byte("paid"))
+		})
+		own = upstream.URL
+		r := start(t, upstream.URL, "routes: [{match: POST /payments}]", func(c *Config) { c.PreserveHost = preserve })
+		for n := range 3 {
+			r.wantPaid(r.do("POST", "/payments", "x", "Idempotency-Key: "+strconv.Itoa(i)), "paid", n > 0)
+		}
+		upstream.wantPaid(t, 2) // the redirect is one
+	}
+}

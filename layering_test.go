@@ -25,7 +25,8 @@ var front = []string{
 }
 
 // domain is what a domain may use: never another domain.
-var domain = []string{"redisstore", "internal/fault", "internal/pipeline", "scripts", "internal/wire", "internal/secret", "internal/keepalive", "internal/names", "internal/notifier", "internal/step", "internal/target"}
+var domain = []string{"redisstore", "internal/fault", "internal/pipeline", "scripts", "internal/wire", "internal/secret",
+	"internal/keepalive", "internal/names", "internal/notifier", "internal/step", "internal/target"}
 
 // layers says for each folder of Go code which of our packages it may import. A new package has to
 // be placed here before it compiles in the tests. Some are places kept for packages to come.
@@ -125,13 +126,15 @@ var layers = map[string][]string{
 }
 
 // testHelpers may be imported by tests and by each other.
-var testHelpers = []string{"chaos/internal/chaostest", "chaos/internal/locking", "internal/apitest", "internal/expect", "internal/logtest", "internal/proctest", "internal/redistest", "internal/sqltest", "internal/storetest", "internal/testing/engines", "internal/testing/walk"}
+var testHelpers = []string{"chaos/internal/chaostest", "chaos/internal/locking", "internal/apitest", "internal/expect",
+	"internal/logtest", "internal/proctest", "internal/redistest", "internal/sqltest", "internal/storetest", "internal/testing/engines", "internal/testing/walk"}
 
 // libraries that only some folders may know, so that one place changes when they do.
 var libraries = map[string][]string{
 	"github.com/labstack/echo":                {"server", "idempotency/echov4", "internal/compat"},
 	"github.com/prometheus/client_golang":     {"metrics", "gateway"},
-	"github.com/redis/go-redis":               {"redisstore", "internal/fault", "internal/pipeline", "internal/redisconn", "internal/redisprobe", "embedded", "internal/redistest", "internal/storetest", "chaos/internal/chaostest"},
+	"github.com/redis/go-redis":               {"redisstore", "internal/fault", "internal/pipeline", "internal/redisconn",
+		"internal/redisprobe", "embedded", "internal/redistest", "internal/storetest", "chaos/internal/chaostest"},
 	"github.com/alicebob/miniredis":           {"embedded"},
 	"github.com/spf13/cobra":                  {"internal/cli"},
 	"github.com/spf13/pflag":                  {"internal/cli", "internal/config", "internal/supervise"},

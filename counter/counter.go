@@ -44,8 +44,12 @@ type Counters struct {
 	watch   watch
 }
 
-// New returns the counters of a store. It panics if [Config.Check] returns an error.
+// New returns the counters of a store. It panics without a store, and if [Config.Check] returns an
+// error.
 func New(store *redisstore.Store, config Config) *Counters {
+	if store == nil {
+		panic("counter: New needs a store: see redisstore.Open")
+	}
 	if err := config.Check(); err != nil {
 		panic(err)
 	}

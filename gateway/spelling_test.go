@@ -23,7 +23,9 @@ func TestKeyIsGoodAfterARedirectToTheOtherSpelling(t *testing.T) {
 				_, _ = w.Write([]byte("paid"))
 			})
 			r := start(t, upstream.URL, "routes: [{match: POST /payments}]")
-			ask := func(path string) answer { return r.do("POST", path, "x", "Idempotency-Key: "+strconv.Itoa(status)+strconv.Itoa(i)) }
+			ask := func(path string) answer {
+				return r.do("POST", path, "x", "Idempotency-Key: "+strconv.Itoa(status)+strconv.Itoa(i))
+			}
 			r.wantPaid(ask(paths[0]), "paid", false) // the client follows
 			r.wantPaid(ask(paths[1]), "paid", true)
 			r.wantPaid(ask(paths[0]), "paid", true)

@@ -40,8 +40,12 @@ func IssuedToken(principal, token string) OperationKey {
 }
 
 // ClientKey is the key of an operation by a client's own key. Its scope is principal, route and
-// key: the same key on another route or from another principal is another operation.
+// key: the same key on another route or from another principal is another operation. An empty key,
+// as of a message without an id, is none: what it is given to answers [ErrKeyMissing].
 func ClientKey(principal, route, key string) OperationKey {
+	if key == "" {
+		return OperationKey{}
+	}
 	return OperationKey{record: names.Digest("key", principal, route, key), principal: principal}
 }
 
@@ -120,6 +124,9 @@ func (t *Tokens) claim(ctx context.Context, key OperationKey, options ClaimOptio
 	options = options.withDefaults()
 	if err := options.check(); err != nil {
 		return Outcome{}, charge{}, err
+	}
+	if options.Fingerprint == "" {
+		return Outcome{}, charge{}, errors.New("idempotency: fingerprint: what is the same for the same request, such as a digest of it; without one any request gets this one's answer")
 	}
 	if err := t.genuine(key); err != nil {
 		return Outcome{}, charge{}, err

@@ -84,9 +84,12 @@ type Tokens struct {
 	listed string
 }
 
-// New returns the tokens of a store. It panics if a key is not as [Key] requires; [ParseKeys]
+// New returns the tokens of a store. It panics without a store, and if a key is not as [Key] requires; [ParseKeys]
 // returns valid keys only.
 func New(store *redisstore.Store, config Config) *Tokens {
+	if store == nil {
+		panic("idempotency: New needs a store: see redisstore.Open")
+	}
 	t := &Tokens{
 		store: store, principal: config.Principal, fail: config.Error, log: config.Logger,
 		tokenKeys: newRing(config.TokenKeys), answerKeys: newSealer(config.AnswerKeys), policyURL: config.PolicyURL,
@@ -201,8 +204,12 @@ func (t *Tokens) keysOf(operation string) []string {
 // underWay is the part of a key that the lists of operations under way have in common.
 const underWay = "under-way"
 
-// genuine refuses an issued token with a wrong signature. A client's own key has none.
+// genuine refuses an issued token with a wrong signature, and the key of no operation. A client's
+// own key has no signature.
 func (t *Tokens) genuine(key OperationKey) error {
+	if key.record == "" {
+		return fmt.Errorf("%w: its key is empty, and all without one would be one operation", ErrKeyMissing)
+	}
 	if key.issued && !t.tokenKeys.verify(key.principal, key.token) {
 		return ErrUnknownToken
 	}

@@ -153,8 +153,12 @@ type Locks struct {
 	settings string        // arguments of all scripts, see scripts/lib/lock_grant.lua
 }
 
-// New returns the locks of a store. It panics if [Config.Check] returns an error.
+// New returns the locks of a store. It panics without a store, and if [Config.Check] returns an
+// error.
 func New(store *redisstore.Store, config Config) *Locks {
+	if store == nil {
+		panic("lock: New needs a store: see redisstore.Open")
+	}
 	config = config.withDefaults()
 	if err := config.Check(); err != nil {
 		panic(err)

@@ -100,8 +100,12 @@ type Pools struct {
 	seen   memory
 }
 
-// New returns the pools of a store. It panics if [Config.Check] returns an error.
+// New returns the pools of a store. It panics without a store, and if [Config.Check] returns an
+// error.
 func New(store *redisstore.Store, config Config) *Pools {
+	if store == nil {
+		panic("workerlease: New needs a store: see redisstore.Open")
+	}
 	config = config.withDefaults()
 	if err := config.Check(); err != nil {
 		panic(err)

@@ -71,7 +71,8 @@ func TestFailoverMovesACounterOnlyWhereItMayHaveLostSomething(t *testing.T) {
 	}{
 		{"confirmed by the number of replicas", []func(*redisstore.Config, *counter.Config){acknowledged(1)}, false},
 		{"confirmed by all", []func(*redisstore.Config, *counter.Config){acknowledged(redisstore.AckAll)}, false},
-		{"confirmed by all, and no restart is believed", []func(*redisstore.Config, *counter.Config){acknowledged(1), judged(redisstore.WaitRestarts)}, false},
+		{"confirmed by all, and no restart is believed",
+			[]func(*redisstore.Config, *counter.Config){acknowledged(1), judged(redisstore.WaitRestarts)}, false},
 		{"trusted", []func(*redisstore.Config, *counter.Config){acknowledged(1), judged(redisstore.TrustRestarts)}, false},
 		{"confirmed by none", nil, true},
 	} {

@@ -23,7 +23,8 @@ func persistence(_ *exam, s *Inspected) verdict {
 	rule, told := s.Config["save"]
 	switch {
 	case s.Info["aof_enabled"] == "" && (!told || rule == ""):
-		return asMaster(s, warning("whether it keeps anything on disk cannot be seen", "if it keeps nothing, a restart loses all state: "+restart, "ask the operator of this Redis, or its console, for append-only persistence"))
+		return asMaster(s, warning("whether it keeps anything on disk cannot be seen",
+			"if it keeps nothing, a restart loses all state: "+restart, "ask the operator of this Redis, or its console, for append-only persistence"))
 	case told && rule == "":
 		return asMaster(s, critical("keeps nothing on disk", "a restart loses all state: "+restart, "CONFIG SET appendonly yes, and appendonly yes in redis.conf"))
 	case told:

@@ -15,7 +15,8 @@ func enoughReplicas(x *exam, s *Inspected) verdict {
 	has, want := len(s.Replicas), x.acksOf(s)
 	switch {
 	case has < want:
-		return critical(fmt.Sprintf("%d replicas, with --ack %s", has, x.ack(want)), "every write is an unknown outcome: it is done here, and never confirmed", fmt.Sprintf("start %d more, or --ack %d", want-has, has))
+		return critical(fmt.Sprintf("%d replicas, with --ack %s", has, x.ack(want)),
+			"every write is an unknown outcome: it is done here, and never confirmed", fmt.Sprintf("start %d more, or --ack %d", want-has, has))
 	case has == 0:
 		return note("no replicas", "when this server is lost, so is what its disk kept; nothing takes over meanwhile", "a replica: REPLICAOF, and --ack 1")
 	case x.Ack == 0:
@@ -125,11 +126,14 @@ func waitReach(x *exam, s *Inspected) verdict {
 	case r == nil, r.Err != "", r.Asked == 0:
 		return verdict{}
 	case r.WaitErr != "" && x.Ack != 0:
-		return critical(fmt.Sprintf("WAIT is refused, with --ack %s: %s", x.ack(x.Ack), r.WaitErr), "every write is an unknown outcome: it is done here, and never confirmed", "--ack 0, if this Redis itself keeps copies before it confirms; else another Redis")
+		return critical(fmt.Sprintf("WAIT is refused, with --ack %s: %s", x.ack(x.Ack), r.WaitErr),
+			"every write is an unknown outcome: it is done here, and never confirmed", "--ack 0, if this Redis itself keeps copies before it confirms; else another Redis")
 	case r.WaitErr != "":
-		return note("WAIT is refused: "+r.WaitErr, "whether replicas have a write cannot be known: what a failover loses depends on this Redis alone", "")
+		return note("WAIT is refused: "+r.WaitErr,
+			"whether replicas have a write cannot be known: what a failover loses depends on this Redis alone", "")
 	case r.Got < x.acksOf(s):
-		return critical(fmt.Sprintf("a write reached %d replicas of %d in %s, with --ack %s", r.Got, r.Asked, short(r.Took), x.ack(x.Ack)), "writes are unknown outcomes: done here, and not confirmed in time",
+		return critical(fmt.Sprintf("a write reached %d replicas of %d in %s, with --ack %s", r.Got, r.Asked, short(r.Took), x.ack(x.Ack)),
+			"writes are unknown outcomes: done here, and not confirmed in time",
 			"look at the replicas that lag; raise --store-timeout if the network is slow")
 	case r.Got < r.Asked:
 		return warning(fmt.Sprintf("a write reached %d replicas of %d in %s", r.Got, r.Asked, short(r.Took)), "if one that has not confirmed becomes master, writes that were confirmed are lost", "look at the replicas that lag")

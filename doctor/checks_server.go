@@ -75,12 +75,15 @@ func commands(x *exam, s *Inspected) verdict {
 	case s.Untried != "":
 		return note("what the user may do cannot be seen: "+s.Untried, "a command or a key that is forbidden shows in the first call that needs it", "")
 	case len(missing) > 0:
-		return critical("commands are missing, or renamed: "+strings.Join(missing, ", "), "scripts that need them fail: tokens, leases, counters or locks, by what is missing",
+		return critical("commands are missing, or renamed: "+strings.Join(missing, ", "),
+			"scripts that need them fail: tokens, leases, counters or locks, by what is missing",
 			"in redis.conf: no line rename-command for "+strings.Join(missing, ", ")+"; then restart")
 	case slices.Contains(s.Missing, "PUBLISH") || slices.Contains(s.Missing, "SUBSCRIBE"):
-		return warning("no PUBLISH and SUBSCRIBE", "none for a promise; those that wait for a lock or an answer poll, and hear of it later", "a server that has them")
+		return warning("no PUBLISH and SUBSCRIBE", "none for a promise; those that wait for a lock or an answer poll, and hear of it later",
+			"a server that has them")
 	case len(s.Missing) > 0:
-		return note("commands are missing that these settings do not need: "+strings.Join(s.Missing, ", "), "without WAIT no --ack can be had; without INFO see incarnation", "")
+		return note("commands are missing that these settings do not need: "+strings.Join(s.Missing, ", "),
+			"without WAIT no --ack can be had; without INFO see incarnation", "")
 	}
 	return fine("all commands are there")
 }
@@ -94,7 +97,8 @@ func rights(x *exam, s *Inspected) verdict {
 	case s.Untried != "":
 		return verdict{}
 	case len(denied) > 0:
-		return critical("the user may not run "+strings.Join(denied, ", ")+" on coatcheck's keys and channels", "calls that need them are refused: tokens, leases, counters or locks, by what is forbidden",
+		return critical("the user may not run "+strings.Join(denied, ", ")+" on coatcheck's keys and channels",
+			"calls that need them are refused: tokens, leases, counters or locks, by what is forbidden",
 			"ACL SETUSER <user> ~<prefix>* &<prefix>* +"+strings.ToLower(strings.Join(denied, " +"))+", at each server")
 	}
 	return fine("the user may do all that is needed")

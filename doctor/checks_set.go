@@ -193,7 +193,8 @@ func clusterMigration(x *exam, s *Inspected) verdict {
 		return verdict{}
 	}
 	if s.Config["cluster-allow-replica-migration"] == "yes" {
-		return note(fmt.Sprintf("cluster-allow-replica-migration yes, with --ack %s", x.ack(x.Ack)), "a master with several replicas gives one to a master without: then it may have fewer than --ack, and its writes are unknown outcomes",
+		return note(fmt.Sprintf("cluster-allow-replica-migration yes, with --ack %s", x.ack(x.Ack)),
+			"a master with several replicas gives one to a master without: then it may have fewer than --ack, and its writes are unknown outcomes",
 			"CONFIG SET cluster-allow-replica-migration no, at each node; or one replica more than --ack for each master")
 	}
 	return fine("cluster-allow-replica-migration no")

@@ -399,7 +399,8 @@ func TestAckIsJudgedByWhatItLosesAndCosts(t *testing.T) {
 		}, "ack", []string{"replaced while it lives", "a cluster prefers"}},
 		{"2 of 2", 2, another, "absent-replica", []string{"none for what was handed out", "While one is away nothing is handed out", "with --ack 3 nothing changes, with --ack 2 one may be away"}},
 		{"1 of 1", 1, func(*Inspection) {}, "absent-replica", []string{"a third replica, and --ack 2"}},
-		{"all of 2", redisstore.AckAll, another, "absent-replica", []string{"--ack all needs every one of 2 replicas", "While one is away nothing is handed out"}},
+		{"all of 2", redisstore.AckAll, another, "absent-replica",
+			[]string{"--ack all needs every one of 2 replicas", "While one is away nothing is handed out"}},
 		{"all", redisstore.AckAll, another, "ack", []string{"--ack all covers each of 2 replicas that can become master"}},
 	} {
 		facts, with := patient()

@@ -95,7 +95,8 @@ func TestObserversAreToldOfEveryCall(t *testing.T) {
 	}
 	_, refusal := incrBy(t, store, "text", 1, at)
 	want := []observe.Call{
-		{Op: "counter_open", N: 1, Word: "ok", Together: 1}, {Op: observe.OpIncrBy, N: 1, Together: 1}, {Op: observe.OpIncrBy, N: 1, Err: refusal, Together: 1},
+		{Op: "counter_open", N: 1, Word: "ok", Together: 1}, {Op: observe.OpIncrBy, N: 1, Together: 1}, {Op: observe.OpIncrBy, N: 1,
+			Err: refusal, Together: 1},
 	}
 	if !slices.Equal(first.marked, []bool{true, true, true}) || !slices.Equal(first.began, []string{"counter_open", "incrby", "incrby"}) {
 		t.Errorf("calls ended with contexts that were begun %v for %v", first.marked, first.began)
@@ -135,7 +136,8 @@ func TestObserversAreToldOfKeysTogether(t *testing.T) {
 	queue := pipeline.Of(store).Queue(at.Place)
 	pending := make([]*pendingKey, 5)
 	for i, key := range []string{"a", "b", "text", "c", "d"} {
-		pending[i] = &pendingKey{pipeline.Addition{Key: key, By: 1, Place: at.Place, Marker: at.Marker}, false, make(chan result, 1), make(chan struct{})}
+		pending[i] = &pendingKey{pipeline.Addition{Key: key, By: 1, Place: at.Place, Marker: at.Marker}, false, make(chan result, 1),
+			make(chan struct{})}
 		queue.Submit(pending[i])
 	}
 	for _, p := range pending {

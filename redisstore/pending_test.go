@@ -57,9 +57,12 @@ func TestKeysInOnePipelineAreAnsweredOneByOne(t *testing.T) {
 	}{
 		{"added", pipeline.Addition{Key: "a", By: 3, Place: place, Marker: marker}, false, 7, nil},
 		{"no integer", pipeline.Addition{Key: "text", By: 1, Place: place, Marker: marker}, false, 0, pipeline.ErrNotAnInteger},
-		{"another era", pipeline.Addition{Key: "b", By: 1, Place: place, Marker: pipeline.Marker{Key: "other era", Era: "1"}}, false, 0, pipeline.ErrOtherIncarnation},
-		{"another id", pipeline.Addition{Key: "b", By: 1, Place: place, Marker: pipeline.Marker{Key: "other id", Era: at.Era}}, false, 0, pipeline.ErrOtherIncarnation},
-		{"no mark", pipeline.Addition{Key: "c", By: 1, Place: place, Marker: pipeline.Marker{Key: "none", Era: at.Era}}, false, 0, pipeline.ErrOtherIncarnation},
+		{"another era", pipeline.Addition{Key: "b", By: 1, Place: place, Marker: pipeline.Marker{Key: "other era", Era: "1"}}, false, 0,
+			pipeline.ErrOtherIncarnation},
+		{"another id", pipeline.Addition{Key: "b", By: 1, Place: place, Marker: pipeline.Marker{Key: "other id", Era: at.Era}}, false, 0,
+			pipeline.ErrOtherIncarnation},
+		{"no mark", pipeline.Addition{Key: "c", By: 1, Place: place, Marker: pipeline.Marker{Key: "none", Era: at.Era}}, false, 0,
+			pipeline.ErrOtherIncarnation},
 		{"no place", pipeline.Addition{Key: "d", By: 1, Marker: marker}, false, 0, pipeline.ErrOtherIncarnation},
 		{"adds nothing", pipeline.Addition{Key: "e", By: 1, Place: place, Marker: marker}, true, 0, nil},
 		{"added last", pipeline.Addition{Key: "f", By: 1, Place: place, Marker: marker}, false, 1, nil},
@@ -110,7 +113,8 @@ func TestKeysShareTheirAcknowledgement(t *testing.T) {
 	queue := pipeline.Of(store.WithAck(1)).Queue(at.Place)
 	keys := make([]*pendingKey, 3)
 	for i := range keys {
-		keys[i] = &pendingKey{addition: pipeline.Addition{Key: "k", By: 1, Place: at.Place, Marker: at.Marker}, done: make(chan result, 1), taken: make(chan struct{})}
+		keys[i] = &pendingKey{addition: pipeline.Addition{Key: "k", By: 1, Place: at.Place, Marker: at.Marker}, done: make(chan result, 1),
+			taken: make(chan struct{})}
 		if !queue.Submit(keys[i]) {
 			t.Fatal("the queue leads nowhere")
 		}

@@ -308,14 +308,22 @@ var realHistories = []struct {
 		r.promote()
 		return r
 	}, want: "continued", cover: "20"},
-	{name: "stopped in order, on disk", args: durable, noted: "auto 11 0 alone - -", happens: stopped, now: "auto 11 0 alone ID -", asks: true, want: "continued", cover: "11"},
-	{name: "killed, on disk", args: durable, noted: "auto 11 0 alone - -", happens: killed, now: "auto 11 0 alone ID -", asks: true, want: "continued", cover: "11"},
-	{name: "killed, on disk and confirmed by all", args: durable, noted: "auto 21 all alone - -", happens: killed, now: "auto 21 all alone ID -", asks: true, want: "continued", cover: "21"},
-	{name: "killed, on disk, and no restart is believed", args: durable, noted: "wait 11 0 alone - -", happens: killed, now: "wait 11 0 alone - -", want: "changed"},
-	{name: "killed, not on disk now", args: durable, noted: "auto 11 0 alone - -", happens: killed, now: "auto 10 0 alone ID -", asks: true, want: "changed"},
-	{name: "killed, was not on disk", args: durable, noted: "auto 10 0 alone - -", happens: killed, now: "auto 11 0 alone - -", want: "changed", cover: "11"},
-	{name: "killed, on disk, with a replica that did not confirm", args: durable, noted: "auto 01 0 alone - -", happens: killed, now: "auto 01 0 alone - -", want: "changed"},
-	{name: "killed, written every second", args: []string{"--appendonly", "yes", "--appendfsync", "everysec"}, noted: "auto 10 0 alone - -", happens: killed, now: "auto 10 0 alone - -", want: "changed"},
+	{name: "stopped in order, on disk", args: durable, noted: "auto 11 0 alone - -", happens: stopped, now: "auto 11 0 alone ID -",
+		asks: true, want: "continued", cover: "11"},
+	{name: "killed, on disk", args: durable, noted: "auto 11 0 alone - -", happens: killed, now: "auto 11 0 alone ID -", asks: true,
+		want: "continued", cover: "11"},
+	{name: "killed, on disk and confirmed by all", args: durable, noted: "auto 21 all alone - -", happens: killed,
+		now: "auto 21 all alone ID -", asks: true, want: "continued", cover: "21"},
+	{name: "killed, on disk, and no restart is believed", args: durable, noted: "wait 11 0 alone - -", happens: killed,
+		now: "wait 11 0 alone - -", want: "changed"},
+	{name: "killed, not on disk now", args: durable, noted: "auto 11 0 alone - -", happens: killed, now: "auto 10 0 alone ID -", asks: true,
+		want: "changed"},
+	{name: "killed, was not on disk", args: durable, noted: "auto 10 0 alone - -", happens: killed, now: "auto 11 0 alone - -",
+		want: "changed", cover: "11"},
+	{name: "killed, on disk, with a replica that did not confirm", args: durable, noted: "auto 01 0 alone - -", happens: killed,
+		now: "auto 01 0 alone - -", want: "changed"},
+	{name: "killed, written every second", args: []string{"--appendonly", "yes", "--appendfsync", "everysec"}, noted: "auto 10 0 alone - -",
+		happens: killed, now: "auto 10 0 alone - -", want: "changed"},
 	{name: "killed, asked for an incarnation before", args: durable, noted: "auto 11 0 alone - -", happens: func(h *histories) *box {
 		b := killed(h)
 		b.facts = "auto 11 0 alone " + strings.Repeat("0a", 20) + " -"
@@ -522,12 +530,15 @@ func TestServerWithoutAnIncarnation(t *testing.T) {
 		engine engines.Engine
 		fact   string
 	}{
-		"none":      {engines.Engine{Info: map[string]string{"master_replid": ""}}, "INFO replication shows no master_replid"},
-		"zeros":     {engines.Engine{Info: map[string]string{"master_replid": engines.Zeros}}, "master_replid is " + engines.Zeros},
-		"short":     {engines.Engine{Info: map[string]string{"master_replid": "abc"}}, "master_replid is abc"},
-		"not hex":   {engines.Engine{Info: map[string]string{"master_replid": strings.Repeat("x", 40)}}, "master_replid is " + strings.Repeat("x", 40)},
-		"long":      {engines.Engine{Info: map[string]string{"master_replid": strings.Repeat("a", 60)}}, "master_replid is " + strings.Repeat("a", 50)},
-		"forbidden": {engines.Engine{NotInScripts: []string{"INFO"}}, "INFO is refused inside scripts (ERR This Redis command is not allowed from script)"},
+		"none":  {engines.Engine{Info: map[string]string{"master_replid": ""}}, "INFO replication shows no master_replid"},
+		"zeros": {engines.Engine{Info: map[string]string{"master_replid": engines.Zeros}}, "master_replid is " + engines.Zeros},
+		"short": {engines.Engine{Info: map[string]string{"master_replid": "abc"}}, "master_replid is abc"},
+		"not hex": {engines.Engine{Info: map[string]string{"master_replid": strings.Repeat("x", 40)}},
+			"master_replid is " + strings.Repeat("x", 40)},
+		"long": {engines.Engine{Info: map[string]string{"master_replid": strings.Repeat("a", 60)}},
+			"master_replid is " + strings.Repeat("a", 50)},
+		"forbidden": {engines.Engine{NotInScripts: []string{"INFO"}},
+			"INFO is refused inside scripts (ERR This Redis command is not allowed from script)"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			options := clientOptions()

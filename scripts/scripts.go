@@ -95,7 +95,8 @@ func load(name string) *Script {
 		texts = append(texts, library(part))
 	}
 	source := strings.Join(append(texts, text), "")
-	script := &Script{Name: name, Source: source, SHA: hash(source), Reads: strings.Contains(text, "\n-- Effect none\n"), Incarnation: slices.Contains(parts, "incarnation")}
+	script := &Script{Name: name, Source: source, SHA: hash(source), Reads: strings.Contains(text, "\n-- Effect none\n"),
+		Incarnation: slices.Contains(parts, "incarnation")}
 	if slices.Contains(parts, "lock_doubt") {
 		script.MarkerKey = 6
 	}

@@ -234,7 +234,8 @@ func noTwoWindowsOverlap(t *testing.T, b *box) {
 	granted := 0
 	rapid.Check(t, func(rt *rapid.T) {
 		b.do("FLUSHALL")
-		l := &life{b: &box{shrinking{t, rt}, b.kind, b.client, b.facts}, rt: rt, ask: lease{newPools: "wait", skew: propertySkew, bits: rapid.IntRange(1, 3).Draw(rt, "bits"), ttl: hour}}
+		l := &life{b: &box{shrinking{t, rt}, b.kind, b.client, b.facts}, rt: rt,
+			ask: lease{newPools: "wait", skew: propertySkew, bits: rapid.IntRange(1, 3).Draw(rt, "bits"), ttl: hour}}
 		b.create(l.ask)
 		rt.Repeat(map[string]func(*rapid.T){
 			"acquire": func(*rapid.T) { l.acquire() }, "acquire too": func(*rapid.T) { l.acquire() },

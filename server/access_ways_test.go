@@ -186,7 +186,8 @@ func TestPagesOfOtherOrigins(t *testing.T) {
 	a = g.as(t, "use", "POST", "/incr/k", "", "Origin: "+shop)
 	a.wantStatus(t, 200)
 	a.wantHeader(t, "Access-Control-Allow-Origin", shop)
-	expect.Contains(t, a.asked+": Access-Control-Expose-Headers", a.header.Get("Access-Control-Expose-Headers"), "Retry-After", "Idempotent-Body", "Link")
+	expect.Contains(t, a.asked+": Access-Control-Expose-Headers", a.header.Get("Access-Control-Expose-Headers"), "Retry-After",
+		"Idempotent-Body", "Link")
 	expect.Equal(t, a.asked+": has a Vary", a.header.Get("Vary") != "", true)
 	refused := g.do(t, "POST", "/incr/k", "", "Origin: "+shop)
 	refused.wantStatus(t, 401)

@@ -25,11 +25,12 @@ func onEngine(t *testing.T, engine engines.Engine) (*service, *engines.Proxy) {
 func TestEnginesThatLackWhatNoDecisionNeeds(t *testing.T) {
 	t.Parallel()
 	for name, engine := range map[string]engines.Engine{
-		"CONFIG":                              {Unknown: []string{"CONFIG"}},
-		"WAIT, without an acknowledgement":    {Unknown: []string{"WAIT"}},
-		"PUBLISH in scripts":                  {NotInScripts: []string{"PUBLISH"}},
-		"PUBLISH and SUBSCRIBE":               {Unknown: []string{"PUBLISH", "SUBSCRIBE"}},
-		"all lines of INFO but master_replid": {Info: map[string]string{"run_id": "", "role": "", "aof_enabled": "", "redis_version": "", "master_replid2": ""}},
+		"CONFIG":                           {Unknown: []string{"CONFIG"}},
+		"WAIT, without an acknowledgement": {Unknown: []string{"WAIT"}},
+		"PUBLISH in scripts":               {NotInScripts: []string{"PUBLISH"}},
+		"PUBLISH and SUBSCRIBE":            {Unknown: []string{"PUBLISH", "SUBSCRIBE"}},
+		"all lines of INFO but master_replid": {Info: map[string]string{"run_id": "", "role": "", "aof_enabled": "", "redis_version": "",
+			"master_replid2": ""}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -115,7 +116,8 @@ func TestEnginesWithoutAnIncarnation(t *testing.T) {
 			}
 			must[wire.Readiness](t, s, 200, "GET", "/readyz", "")
 
-			trusting := serve(t, server.Config{Store: storetest.Open(t, redisstore.Config{URL: proxy.URL(), Timeout: storePatience, Prefix: "trusting:", Restarts: redisstore.TrustRestarts}), Dev: true, IDPool: "default"})
+			trusting := serve(t, server.Config{Store: storetest.Open(t,
+				redisstore.Config{URL: proxy.URL(), Timeout: storePatience, Prefix: "trusting:", Restarts: redisstore.TrustRestarts}), Dev: true, IDPool: "default"})
 			useTokens(t, trusting)
 			useNumbers(t, trusting)
 			useWorkers(t, trusting)

@@ -24,7 +24,8 @@ func TestRefusalsAfterALossSayWhatHappenedAndWhatToDo(t *testing.T) {
 	services := map[counter.AfterLoss]*service{}
 	start := func() {
 		for _, kind := range []counter.AfterLoss{moving, strict} {
-			services[kind] = serve(t, server.Config{Store: store, OpaqueKeys: opaqueKeys, SegmentStep: 10, Counters: counter.Config{AfterLoss: kind}})
+			services[kind] = serve(t, server.Config{Store: store, OpaqueKeys: opaqueKeys, SegmentStep: 10,
+				Counters: counter.Config{AfterLoss: kind}})
 		}
 	}
 	start()
@@ -36,8 +37,10 @@ func TestRefusalsAfterALossSayWhatHappenedAndWhatToDo(t *testing.T) {
 		code          wire.Code
 		known, goesOn string
 	}{
-		{moving, "POST", "/incr/short?template=INV-%7Bn:6%7D", wire.CounterBehind, "1 is the last value that is known", "coatcheck counter set short 1 "},
-		{moving, "POST", "/incr/daily?template=ORD-%7ByyyyMMdd%7D-%7Bn:6%7D" + at, wire.CounterBehind, "no value up to 999999", "coatcheck counter set daily:" + today + " 1 "},
+		{moving, "POST", "/incr/short?template=INV-%7Bn:6%7D", wire.CounterBehind, "1 is the last value that is known",
+			"coatcheck counter set short 1 "},
+		{moving, "POST", "/incr/daily?template=ORD-%7ByyyyMMdd%7D-%7Bn:6%7D" + at, wire.CounterBehind, "no value up to 999999",
+			"coatcheck counter set daily:" + today + " 1 "},
 		{moving, "GET", "/id/segment/six?format=opaque&width=6", wire.CounterBehind, "no value up to", "coatcheck segment set six "},
 		{strict, "POST", "/incr/strict", wire.CounterBehind, "1 is the last value that is known", "coatcheck counter set strict 1 "},
 		{moving, "POST", "/worker/pool", wire.PoolQuarantined, "may be in use for", "none is granted until then"},

@@ -77,7 +77,8 @@ func TestStopDrainsFinishesAndLeavesNothingBehind(t *testing.T) {
 	s := listen(t, server.Config{Store: store, DrainDelay: drain, StopTimeout: patience})
 	defer s.client.CloseIdleConnections()
 	ready := must[wire.Readiness](t, &s.service, 200, "GET", "/readyz", "")
-	expect.Equal(t, "GET /readyz", ready, wire.Readiness{Ready: true, Store: "embedded", Incarnation: ready.Incarnation, Continues: &wire.Continues{}})
+	expect.Equal(t, "GET /readyz", ready,
+		wire.Readiness{Ready: true, Store: "embedded", Incarnation: ready.Incarnation, Continues: &wire.Continues{}})
 	expect.Equal(t, "GET /readyz: length of the incarnation", len(ready.Incarnation), 40)
 
 	underWay := make(chan answer, 1)

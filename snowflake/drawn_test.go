@@ -107,7 +107,8 @@ func TestNoPositionLiesBeforeTheWindow(t *testing.T) {
 				g.mu.Unlock()
 				first := lease.Layout.Decode(g.current.Load().id(g.current.Load().next.Load()), lease.Epoch).Time
 				if first.Before(worker.lease.NotBefore.Truncate(time.Millisecond)) || first.Before(time.Now().Add(-time.Hour)) {
-					t.Errorf("%s, spread %v: the first position is of %v, want none before the window, which begins at %v", name, spread, first, worker.lease.NotBefore)
+					t.Errorf("%s, spread %v: the first position is of %v, want none before the window, which begins at %v", name, spread, first,
+						worker.lease.NotBefore)
 				}
 			}
 			if used := g.Stop(); !used.IsZero() {

@@ -84,7 +84,8 @@ func (s *stamping) comer(name string, calls int) walk.Task {
 }
 
 func (s *stamping) play(tasks ...walk.Task) walk.Play {
-	return walk.Play{Tasks: tasks, Check: func() error { return errors.Join(s.faults...) }, Close: func() { _ = s.first.Close(context.Background()) }}
+	return walk.Play{Tasks: tasks, Check: func() error { return errors.Join(s.faults...) },
+		Close: func() { _ = s.first.Close(context.Background()) }}
 }
 
 // A renewal is due after a third of the TTL, give or take a tenth.

@@ -290,7 +290,8 @@ func TestMissingRightsOfTheRedisUserAreNamed(t *testing.T) {
 		{"serve", "--listen", "127.0.0.1:0"},
 		{"gateway", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--upstream", "http://127.0.0.1:1", "--routes", file(t, "routes: [{match: POST /pay}]")},
 	} {
-		execute(t, nil, append(command, few...)...).exits(usage, "does not let the user run EVALSHA, PEXPIRE", "+evalsha +pexpire").conceals("word@")
+		execute(t, nil, append(command, few...)...).exits(usage, "does not let the user run EVALSHA, PEXPIRE",
+			"+evalsha +pexpire").conceals("word@")
 	}
 }
 

@@ -27,7 +27,8 @@ func TestUnfitRedisIsNamedAtStart(t *testing.T) {
 	expect.Error(t, "ACL SETUSER", server.Client().Do(t.Context(), append(words, "-get")...).Err(), nil)
 	commands := [][]string{
 		{"serve", "--listen", "127.0.0.1:0"},
-		{"gateway", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--upstream", "http://127.0.0.1:1", "--routes", file(t, "routes: [{match: POST /pay}]")},
+		{"gateway", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--upstream", "http://127.0.0.1:1", "--routes",
+			file(t, "routes: [{match: POST /pay}]")},
 		{"incr", "orders"},
 		{"lock", "run", "nightly", "--", "true"},
 		{"worker", "ls"},
@@ -37,21 +38,24 @@ func TestUnfitRedisIsNamedAtStart(t *testing.T) {
 		url  string
 		want []string
 	}{
-		"a node of a cluster":   {node.URL(), []string{"one node of a cluster", "--redis redis+cluster://" + node.Addr()}},
-		"no password":           {locked.URL(), []string{"asks for a password", "redis://USER:PASSWORD@" + locked.Addr()}},
-		"a wrong password":      {"redis://:hunter2@" + locked.Addr(), []string{"does not take the user and password", "WRONGPASS"}},
-		"a user without +get":   {strings.Replace(server.URL(), "://", "://few:word@", 1), []string{"does not let the user run GET", "+get"}},
-		"Redis 6.0":             {engines.Start(t, server.Addr(), engines.Redis60).URL(), []string{"is Redis 6.0.16", "Redis 6.2 or later"}},
-		"no Lua":                {engines.Start(t, server.Addr(), engines.Engine{NoLua: true}).URL(), []string{"runs no Lua"}},
-		"TIME that was renamed": {engines.Start(t, server.Addr(), engines.Engine{Unknown: []string{"TIME"}}).URL(), []string{"does not know TIME"}},
-		"EVAL that was renamed": {engines.Start(t, server.Addr(), engines.Engine{Unknown: []string{"EVAL"}}).URL(), []string{"does not know EVAL"}},
+		"a node of a cluster": {node.URL(), []string{"one node of a cluster", "--redis redis+cluster://" + node.Addr()}},
+		"no password":         {locked.URL(), []string{"asks for a password", "redis://USER:PASSWORD@" + locked.Addr()}},
+		"a wrong password":    {"redis://:hunter2@" + locked.Addr(), []string{"does not take the user and password", "WRONGPASS"}},
+		"a user without +get": {strings.Replace(server.URL(), "://", "://few:word@", 1), []string{"does not let the user run GET", "+get"}},
+		"Redis 6.0":           {engines.Start(t, server.Addr(), engines.Redis60).URL(), []string{"is Redis 6.0.16", "Redis 6.2 or later"}},
+		"no Lua":              {engines.Start(t, server.Addr(), engines.Engine{NoLua: true}).URL(), []string{"runs no Lua"}},
+		"TIME that was renamed": {engines.Start(t, server.Addr(), engines.Engine{Unknown: []string{"TIME"}}).URL(),
+			[]string{"does not know TIME"}},
+		"EVAL that was renamed": {engines.Start(t, server.Addr(), engines.Engine{Unknown: []string{"EVAL"}}).URL(),
+			[]string{"does not know EVAL"}},
 	} {
 		for _, command := range commands {
 			at := slices.Index(command, "--")
 			if at < 0 {
 				at = len(command)
 			}
-			said := execute(t, nil, slices.Insert(slices.Clone(command), at, "--redis", row.url, "--store-timeout", "1m")...).exits(usage).conceals("word@", "hunter2")
+			said := execute(t, nil, slices.Insert(slices.Clone(command), at, "--redis", row.url, "--store-timeout",
+				"1m")...).exits(usage).conceals("word@", "hunter2")
 			first, _, _ := strings.Cut(said.stderr, "\n")
 			expect.Contains(t, "the first line of "+said.line+", with "+name, first, row.want...)
 		}

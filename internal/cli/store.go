@@ -11,7 +11,8 @@ import (
 )
 
 func (p *program) storeCommand() *cobra.Command {
-	return group("store", "Say what happened to the Redis", "Say what happened to the Redis, where it cannot show that by itself.", p.storeRestoredCommand())
+	return group("store", "Say what happened to the Redis", "Say what happened to the Redis, where it cannot show that by itself.",
+		p.storeRestoredCommand())
 }
 
 func (p *program) storeRestoredCommand() *cobra.Command {
@@ -27,6 +28,7 @@ func (p *program) storeRestoredCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		return p.print(wire.Restored{Marked: marked}, fmt.Sprintf("The state beside %d markers and pools counts as possibly lost, once.\n", marked))
+		return p.print(wire.Restored{Marked: marked},
+			fmt.Sprintf("The state beside %d markers and pools counts as possibly lost, once.\n", marked))
 	})
 }

@@ -109,8 +109,10 @@ func In(group string, table ...*Setting) []*Setting {
 func redisSettings(c *Service) []*Setting {
 	return In("Store",
 		Redacted(Text("redis", "embedded:", "URL", "the store: embedded: | redis:// | rediss:// | unix:// | redis+sentinel://h1,h2/<master> | redis+cluster://h1,h2", &c.Store.URL), redisconn.Redact),
-		NumberOrAll("ack", "0", 0, 100, redisstore.AckAll, "replicas or all", "replicas that must confirm every write before it counts; all: each that can become master", &c.Store.Ack),
-		Choice("restarts", redisstore.AutoRestarts, []redisstore.Restarts{redisstore.AutoRestarts, redisstore.WaitRestarts, redisstore.TrustRestarts},
+		NumberOrAll("ack", "0", 0, 100, redisstore.AckAll, "replicas or all",
+			"replicas that must confirm every write before it counts; all: each that can become master", &c.Store.Ack),
+		Choice("restarts", redisstore.AutoRestarts,
+			[]redisstore.Restarts{redisstore.AutoRestarts, redisstore.WaitRestarts, redisstore.TrustRestarts},
 			"a restart or a failover of Redis: auto believes that nothing was lost where Redis proves it, wait never believes a restart, trust believes everything, also a Redis that cannot show it; alike in all that use a prefix", &c.Store.Restarts),
 		Text("prefix", redisstore.Config{}.WithDefaults().Prefix, "text", "before every key in Redis", &c.Store.Prefix),
 		Optional(Span("store-timeout", Unsaid, 10*time.Millisecond, time.Minute, "how long one call to the store may take; empty: 1s, on the embedded store 30s", &c.Store.Timeout)),

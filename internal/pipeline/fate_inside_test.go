@@ -155,7 +155,8 @@ func TestClientsOfNodesThatLeftAreForgotten(t *testing.T) {
 	defer stays.Close()
 	store.batchers.to(destination{stays, 0}, store)
 	if len(c.byAddr) != 1 || len(store.batchers.by) != 1 {
-		t.Errorf("after 20 nodes came and left, and one stays: got %d addresses and %d batchers, want 1 of each", len(c.byAddr), len(store.batchers.by))
+		t.Errorf("after 20 nodes came and left, and one stays: got %d addresses and %d batchers, want 1 of each", len(c.byAddr),
+			len(store.batchers.by))
 	}
 	if c.known("127.0.0.1:9") != stays {
 		t.Error("the node that stays is not known any more")

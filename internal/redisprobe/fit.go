@@ -81,7 +81,8 @@ func (i *inspector) unfitSentinel(ctx context.Context, addr string) (master stri
 		return "", &UnfitError{at, "is a Redis and no sentinel", "--redis redis://" + addr + ", or the sentinels' addresses"}
 	case len(tried.denied) > 0:
 		return "", &UnfitError{at, "does not let the user run " + strings.Join(tried.denied, ", "),
-			"ACL SETUSER <user> +" + strings.ToLower(strings.Join(tried.denied, " +")) + ", at each sentinel; the user is sentinel_username in --redis"}
+			"ACL SETUSER <user> +" + strings.ToLower(strings.Join(tried.denied,
+				" +")) + ", at each sentinel; the user is sentinel_username in --redis"}
 	}
 	named := redis.NewStringSliceCmd(ctx, "sentinel", "get-master-addr-by-name", i.target.Master)
 	if node.Process(ctx, named) != nil || len(named.Val()) != 2 {
@@ -141,11 +142,14 @@ func (i *inspector) unfitServer(ctx context.Context, addr, tag string) error {
 	missing, denied := i.needs(tried.unknown, "INFO", "PUBLISH", "SUBSCRIBE", "UNSUBSCRIBE"), i.needs(tried.denied)
 	switch {
 	case tried.noLua != "":
-		return &UnfitError{at, "runs no Lua (" + tried.noLua + ")", "every decision is a script: load its module lua, or use a Redis or Valkey that has it"}
+		return &UnfitError{at, "runs no Lua (" + tried.noLua + ")",
+			"every decision is a script: load its module lua, or use a Redis or Valkey that has it"}
 	case tried.old:
-		return &UnfitError{at, strings.TrimSpace("is Redis "+info["redis_version"]) + ", which lacks forms of commands that locks use", "Redis 6.2 or later, or Valkey"}
+		return &UnfitError{at, strings.TrimSpace("is Redis "+info["redis_version"]) + ", which lacks forms of commands that locks use",
+			"Redis 6.2 or later, or Valkey"}
 	case len(missing) > 0:
-		return &UnfitError{at, "does not know " + strings.Join(missing, ", "), "no line rename-command for them in redis.conf, and a restart; or another server"}
+		return &UnfitError{at, "does not know " + strings.Join(missing, ", "),
+			"no line rename-command for them in redis.conf, and a restart; or another server"}
 	case len(denied) > 0:
 		return &UnfitError{at, "does not let the user run " + strings.Join(denied, ", ") + " under the prefix",
 			"ACL SETUSER <user> +" + strings.ToLower(strings.Join(denied, " +")) + ", at each server; coatcheck doctor --redis looks closer"}
@@ -175,7 +179,8 @@ func (i *inspector) unfitKind(ctx context.Context, node *redis.Client, at string
 	case info["cluster_enabled"] == "1" && !servesAll(ctx, node):
 		return &UnfitError{at, "is one node of a cluster, and most keys are at others", "--redis redis+cluster://" + addr}
 	case info["role"] == "slave":
-		return &UnfitError{at, "is a replica, and takes no writes", "--redis redis://" + net.JoinHostPort(info["master_host"], info["master_port"]) + ", its master; or the Sentinel set or cluster of both"}
+		return &UnfitError{at, "is a replica, and takes no writes",
+			"--redis redis://" + net.JoinHostPort(info["master_host"], info["master_port"]) + ", its master; or the Sentinel set or cluster of both"}
 	}
 	return nil
 }

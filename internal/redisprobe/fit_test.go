@@ -35,7 +35,8 @@ func TestUnfitSaysWhatToChange(t *testing.T) {
 	like := func(engine engines.Engine) string { return engines.Start(t, server.Addr(), engine).URL() }
 	renamed := func(name string) string { return redistest.Start(t, "--rename-command", name, "").URL() }
 	without := func(command string) string {
-		rights := slices.DeleteFunc(redisprobe.Rights(redisstore.Standalone, "coatcheck:"), func(right string) bool { return right == "+"+command })
+		rights := slices.DeleteFunc(redisprobe.Rights(redisstore.Standalone, "coatcheck:"),
+			func(right string) bool { return right == "+"+command })
 		do(t, server, append([]any{"ACL", "SETUSER", "no-" + command, "reset", "on", ">word"}, words(rights)...)...)
 		return strings.Replace(server.URL(), "://", "://no-"+command+":word@", 1)
 	}
@@ -48,15 +49,20 @@ func TestUnfitSaysWhatToChange(t *testing.T) {
 		{"the embedded store", redisstore.Config{URL: "embedded:"}, nil},
 		{"a cluster", redisstore.Config{URL: cluster.URL()}, nil},
 		{"a Sentinel set", redisstore.Config{URL: set.URL()}, nil},
-		{"a node of a cluster", redisstore.Config{URL: node.URL()}, []string{node.URL() + " is one node of a cluster", "--redis redis+cluster://" + node.Addr()}},
+		{"a node of a cluster", redisstore.Config{URL: node.URL()},
+			[]string{node.URL() + " is one node of a cluster", "--redis redis+cluster://" + node.Addr()}},
 		{"a replica", redisstore.Config{URL: replica.URL()}, []string{replica.URL() + " is a replica", "--redis " + set.Master().URL()}},
 		{"a sentinel", redisstore.Config{URL: sentinel.URL()}, []string{"is a sentinel", "--redis redis+sentinel://" + sentinel.Addr()}},
-		{"a server in place of a sentinel", redisstore.Config{URL: "redis+sentinel://" + server.Addr() + "/main"}, []string{"no sentinel", "--redis " + server.URL()}},
-		{"a server in place of a cluster", redisstore.Config{URL: "redis+cluster://" + server.Addr()}, []string{"no node of a cluster", "--redis " + server.URL()}},
+		{"a server in place of a sentinel", redisstore.Config{URL: "redis+sentinel://" + server.Addr() + "/main"},
+			[]string{"no sentinel", "--redis " + server.URL()}},
+		{"a server in place of a cluster", redisstore.Config{URL: "redis+cluster://" + server.Addr()},
+			[]string{"no node of a cluster", "--redis " + server.URL()}},
 		{"no password", redisstore.Config{URL: locked.URL()}, []string{"asks for a password", "redis://USER:PASSWORD@" + locked.Addr()}},
-		{"a wrong password", redisstore.Config{URL: "redis://:wrong@" + locked.Addr()}, []string{"does not take the user and password (WRONGPASS"}},
+		{"a wrong password", redisstore.Config{URL: "redis://:wrong@" + locked.Addr()},
+			[]string{"does not take the user and password (WRONGPASS"}},
 		{"a password of a server without one, which takes any", redisstore.Config{URL: "redis://:more@" + server.Addr()}, nil},
-		{"no Lua", redisstore.Config{URL: like(engines.Engine{NoLua: true})}, []string{"runs no Lua (ERR Could not find scripting engine 'lua')"}},
+		{"no Lua", redisstore.Config{URL: like(engines.Engine{NoLua: true})},
+			[]string{"runs no Lua (ERR Could not find scripting engine 'lua')"}},
 		{"Redis 6.0", redisstore.Config{URL: like(engines.Redis60)}, []string{"is Redis 6.0.16", "Redis 6.2 or later"}},
 		{"EVAL renamed", redisstore.Config{URL: renamed("EVAL")}, []string{"does not know EVAL", "rename-command"}},
 		{"TIME renamed", redisstore.Config{URL: renamed("TIME")}, []string{"does not know TIME"}},
@@ -66,7 +72,8 @@ func TestUnfitSaysWhatToChange(t *testing.T) {
 		{"no right to WAIT", redisstore.Config{URL: without("wait")}, nil},
 		{"no right to INFO", redisstore.Config{URL: without("info")}, []string{"does not let the user run INFO", "+info"}},
 		{"no right to INFO, which is not needed", redisstore.Config{URL: without("info"), Restarts: redisstore.TrustRestarts}, nil},
-		{"no right to GET", redisstore.Config{URL: without("get")}, []string{"does not let the user run GET under the prefix", "ACL SETUSER <user> +get, at each server"}},
+		{"no right to GET", redisstore.Config{URL: without("get")},
+			[]string{"does not let the user run GET under the prefix", "ACL SETUSER <user> +get, at each server"}},
 		{"INFO refused in scripts", redisstore.Config{URL: like(engines.Engine{NotInScripts: []string{"INFO"}})}, nil},
 		{"no CONFIG", redisstore.Config{URL: like(engines.Engine{Unknown: []string{"CONFIG"}})}, nil},
 	} {
@@ -87,14 +94,17 @@ func TestUnfitNamesTheSentinelAndItsUser(t *testing.T) {
 	t.Parallel()
 	set := redistest.StartSentinel(t, 1)
 	for _, sentinel := range set.Sentinels() {
-		do(t, sentinel, append([]any{"ACL", "SETUSER", "watcher", "reset", "on", ">word"}, words(slices.DeleteFunc(redisprobe.SentinelRights(), func(right string) bool { return right == "+subscribe" }))...)...)
+		do(t, sentinel, append([]any{"ACL", "SETUSER", "watcher", "reset", "on", ">word"},
+			words(slices.DeleteFunc(redisprobe.SentinelRights(), func(right string) bool { return right == "+subscribe" }))...)...)
 	}
 	said := unfit(t, redisstore.Config{URL: set.URL() + "?sentinel_username=watcher&sentinel_password=word", Timeout: time.Minute})
-	expect.Contains(t, "a user at sentinels that may not SUBSCRIBE", said, "sentinel "+set.Sentinels()[0].Addr()+" does not let the user run SUBSCRIBE", "ACL SETUSER <user> +subscribe, at each sentinel", "sentinel_username")
+	expect.Contains(t, "a user at sentinels that may not SUBSCRIBE", said,
+		"sentinel "+set.Sentinels()[0].Addr()+" does not let the user run SUBSCRIBE", "ACL SETUSER <user> +subscribe, at each sentinel", "sentinel_username")
 	for _, sentinel := range set.Sentinels() {
 		do(t, sentinel, "ACL", "SETUSER", "default", "off")
 	}
-	expect.Contains(t, "no user at sentinels", unfit(t, redisstore.Config{URL: set.URL(), Timeout: time.Minute}), "asks for a password", "sentinel_password=PASSWORD")
+	expect.Contains(t, "no user at sentinels", unfit(t, redisstore.Config{URL: set.URL(), Timeout: time.Minute}), "asks for a password",
+		"sentinel_password=PASSWORD")
 }
 
 // What is away now may be fit later.
@@ -121,7 +131,8 @@ func TestInspectFindsWhatAnEngineHides(t *testing.T) {
 		"a server as it is": {},
 		"no master_replid":  {engines.Engine{Info: map[string]string{"master_replid": ""}}, "INFO has no master_replid"},
 		"zeros":             {engines.Engine{Info: map[string]string{"master_replid": engines.Zeros}}, "master_replid is zeros"},
-		"INFO in scripts":   {engines.Engine{NotInScripts: []string{"INFO"}}, "INFO in a script: ERR This Redis command is not allowed from script"},
+		"INFO in scripts": {engines.Engine{NotInScripts: []string{"INFO"}},
+			"INFO in a script: ERR This Redis command is not allowed from script"},
 	} {
 		s := inspect(t, redisstore.Config{URL: engines.Start(t, server.Addr(), row.engine).URL()}, redisprobe.Options{}).Servers[0]
 		expect.Equal(t, name+": how a script fails", s.ScriptFails, "")

@@ -82,7 +82,8 @@ func TestUnfitNamesEachMissingRight(t *testing.T) {
 				do(t, node, append([]any{"ACL", "SETUSER", "some", "reset", "on", ">word"}, words(without)...)...)
 			}
 			said := unfit(t, some)
-			expect.Contains(t, "what is unfit for a user without "+right, said, "does not let the user run "+strings.ToUpper(right[1:])+" ", "+"+right[1:]+",")
+			expect.Contains(t, "what is unfit for a user without "+right, said, "does not let the user run "+strings.ToUpper(right[1:])+" ",
+				"+"+right[1:]+",")
 		}
 	}
 }

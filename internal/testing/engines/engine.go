@@ -55,7 +55,8 @@ func (e Engine) refuses(words []string) string {
 		return noScript
 	case e.NoLua && (name == "EVAL" || name == "SCRIPT" && len(words) > 1 && strings.EqualFold(words[1], "load")):
 		return noLua
-	case e.NoSetGet && name == "SET" && slices.ContainsFunc(words[min(3, len(words)):], func(word string) bool { return strings.EqualFold(word, "get") }):
+	case e.NoSetGet && name == "SET" && slices.ContainsFunc(words[min(3, len(words)):],
+		func(word string) bool { return strings.EqualFold(word, "get") }):
 		return noSetGet
 	}
 	return ""
@@ -97,7 +98,8 @@ func (e Engine) script(text string) string {
 		return "{" + fields.String() + "}"
 	}
 	_, code, _ := strings.Cut(between, "local redis")
-	before := "local redis" + strings.NewReplacer("@refused", table(refused), "@info", table(e.Info), "@nosetget", strconv.FormatBool(e.NoSetGet), "@syntax", noSetGet, "\n", " ").Replace(code)
+	before := "local redis" + strings.NewReplacer("@refused", table(refused), "@info", table(e.Info), "@nosetget",
+		strconv.FormatBool(e.NoSetGet), "@syntax", noSetGet, "\n", " ").Replace(code)
 	if head, rest, is := strings.Cut(text, "\n"); is && strings.HasPrefix(head, "#!") {
 		return head + "\n" + before + rest
 	}

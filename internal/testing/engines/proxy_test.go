@@ -39,14 +39,20 @@ func TestEngineRefusesInTheWordsOfRedis(t *testing.T) {
 		want   string // begins so
 	}{
 		{"a server as it is", engines.Engine{}, []any{"EVAL", "return redis.call('INFO', 'replication')", 0}, "# Replication"},
-		{"an unknown command", engines.Engine{Unknown: []string{"WAIT"}}, []any{"wait", 0, 1}, "ERR unknown command 'wait', with args beginning with: '0' '1' "},
-		{"an unknown command in a script", engines.Engine{Unknown: []string{"WAIT"}}, []any{"EVAL", "return redis.call('wait', 0, 1)", 0}, "ERR Unknown Redis command called from script"},
-		{"a command that scripts may not run", engines.Engine{NotInScripts: []string{"INFO"}}, []any{"EVAL", "return redis.call('INFO')", 0}, "ERR This Redis command is not allowed from script"},
-		{"the same, caught", engines.Engine{NotInScripts: []string{"INFO"}}, []any{"EVAL", "return redis.pcall('INFO').err", 0}, "ERR This Redis command is not allowed from script"},
+		{"an unknown command", engines.Engine{Unknown: []string{"WAIT"}}, []any{"wait", 0, 1},
+			"ERR unknown command 'wait', with args beginning with: '0' '1' "},
+		{"an unknown command in a script", engines.Engine{Unknown: []string{"WAIT"}}, []any{"EVAL", "return redis.call('wait', 0, 1)", 0},
+			"ERR Unknown Redis command called from script"},
+		{"a command that scripts may not run", engines.Engine{NotInScripts: []string{"INFO"}}, []any{"EVAL", "return redis.call('INFO')", 0},
+			"ERR This Redis command is not allowed from script"},
+		{"the same, caught", engines.Engine{NotInScripts: []string{"INFO"}}, []any{"EVAL", "return redis.pcall('INFO').err", 0},
+			"ERR This Redis command is not allowed from script"},
 		{"the same beside scripts", engines.Engine{NotInScripts: []string{"INFO"}}, []any{"INFO", "replication"}, "# Replication"},
 		{"no Lua", engines.Engine{NoLua: true}, []any{"EVAL", "return 1", 0}, "ERR Could not find scripting engine 'lua'"},
-		{"no Lua, by name", engines.Engine{NoLua: true}, []any{"EVALSHA", "e0e1f9fabfc9d4800c877a703b823ac0578ff8db", 0}, "NOSCRIPT No matching script."},
-		{"no SET with GET", engines.Engine{NoSetGet: true}, []any{"EVAL", "return redis.call('SET', 'k', 'v', 'PX', 100, 'GET')", 0}, "ERR syntax error"},
+		{"no Lua, by name", engines.Engine{NoLua: true}, []any{"EVALSHA", "e0e1f9fabfc9d4800c877a703b823ac0578ff8db", 0},
+			"NOSCRIPT No matching script."},
+		{"no SET with GET", engines.Engine{NoSetGet: true}, []any{"EVAL", "return redis.call('SET', 'k', 'v', 'PX', 100, 'GET')", 0},
+			"ERR syntax error"},
 		{"SET without it", engines.Engine{NoSetGet: true}, []any{"EVAL", "return redis.call('SET', 'get', 'get', 'PX', 100)", 0}, "OK"},
 	} {
 		proxy.Be(row.engine)
@@ -58,8 +64,10 @@ func TestEngineRefusesInTheWordsOfRedis(t *testing.T) {
 	}
 	for name, row := range map[string]struct{ value, want string }{"hidden": {"", ""}, "zeros": {engines.Zeros, engines.Zeros}} {
 		proxy.Be(engines.Engine{Info: map[string]string{"master_replid": row.value}})
-		expect.Equal(t, name+": master_replid outside of a script", c.InfoMap(t.Context(), "replication").Item("Replication", "master_replid"), row.want)
-		inside := said(c.Do(t.Context(), "EVAL", "return string.match(redis.call('INFO', 'replication'), 'master_replid:(%x*)') or ''", 0).Result())
+		expect.Equal(t, name+": master_replid outside of a script", c.InfoMap(t.Context(), "replication").Item("Replication", "master_replid"),
+			row.want)
+		inside := said(c.Do(t.Context(), "EVAL", "return string.match(redis.call('INFO', 'replication'), 'master_replid:(%x*)') or ''",
+			0).Result())
 		expect.Equal(t, name+": master_replid in a script, of a server with "+plain, inside, row.want)
 	}
 }

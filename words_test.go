@@ -160,10 +160,10 @@ func TestProseIsFoundWhereItStands(t *testing.T) {
 		"a comment after code":  {goProse, "package p\n\nvar s = 1 // " + wide + "\n", 1},
 		"a Lua comment":         {luaProse, "local a = 1\n-- " + wide + "\n", 1},
 		"a JS block":            {jsProse, "/** " + wide + " */\n/**\n * " + wide + "\n */\n", 2},
-		"a Python docstring":    {pythonProse,
+		"a Python docstring": {pythonProse,
 			"def f():\n    \"\"\"" + wide + "\"\"\"\n    s = '" + wide + "'\n\n\n\"\"\"One.\n\n" + wide + "x\n\"\"\"\n# " + wide + "\n", 3},
-		"a comment in YAML":     {hashProse, "# " + wide + "\n#   a    " + wide + "\na: '# " + wide + "'\n  # " + wide + "\n", 2},
-		"Markdown":              {markdownProse, "```\n" + wide + "x\n```\n| " + wide + " |\n" + wide + " x\n", 1},
+		"a comment in YAML": {hashProse, "# " + wide + "\n#   a    " + wide + "\na: '# " + wide + "'\n  # " + wide + "\n", 2},
+		"Markdown":          {markdownProse, "```\n" + wide + "x\n```\n| " + wide + " |\n" + wide + " x\n", 1},
 	} {
 		found := 0
 		for _, line := range row.read(row.text) {

@@ -530,12 +530,12 @@ func TestServerWithoutAnIncarnation(t *testing.T) {
 		engine engines.Engine
 		fact   string
 	}{
-		"none":      {engines.Engine{Info: map[string]string{"master_replid": ""}}, "INFO replication shows no master_replid"},
-		"zeros":     {engines.Engine{Info: map[string]string{"master_replid": engines.Zeros}}, "master_replid is " + engines.Zeros},
-		"short":     {engines.Engine{Info: map[string]string{"master_replid": "abc"}}, "master_replid is abc"},
-		"not hex":   {engines.Engine{Info: map[string]string{"master_replid": strings.Repeat("x", 40)}},
+		"none":  {engines.Engine{Info: map[string]string{"master_replid": ""}}, "INFO replication shows no master_replid"},
+		"zeros": {engines.Engine{Info: map[string]string{"master_replid": engines.Zeros}}, "master_replid is " + engines.Zeros},
+		"short": {engines.Engine{Info: map[string]string{"master_replid": "abc"}}, "master_replid is abc"},
+		"not hex": {engines.Engine{Info: map[string]string{"master_replid": strings.Repeat("x", 40)}},
 			"master_replid is " + strings.Repeat("x", 40)},
-		"long":      {engines.Engine{Info: map[string]string{"master_replid": strings.Repeat("a", 60)}},
+		"long": {engines.Engine{Info: map[string]string{"master_replid": strings.Repeat("a", 60)}},
 			"master_replid is " + strings.Repeat("a", 50)},
 		"forbidden": {engines.Engine{NotInScripts: []string{"INFO"}},
 			"INFO is refused inside scripts (ERR This Redis command is not allowed from script)"},

@@ -57,7 +57,7 @@ func TestWhatLosesNothingCostsNothing(t *testing.T) {
 			url, happens := start(t)
 			open := func() *service {
 				return serve(t, server.Config{
-					Store:       storetest.Open(t,
+					Store: storetest.Open(t,
 						redisstore.Config{URL: url, Ack: redisstore.AckAll, AckTimeout: 10 * time.Second, Timeout: storePatience}),
 					SegmentStep: 10,
 				})

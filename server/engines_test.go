@@ -25,10 +25,10 @@ func onEngine(t *testing.T, engine engines.Engine) (*service, *engines.Proxy) {
 func TestEnginesThatLackWhatNoDecisionNeeds(t *testing.T) {
 	t.Parallel()
 	for name, engine := range map[string]engines.Engine{
-		"CONFIG":                              {Unknown: []string{"CONFIG"}},
-		"WAIT, without an acknowledgement":    {Unknown: []string{"WAIT"}},
-		"PUBLISH in scripts":                  {NotInScripts: []string{"PUBLISH"}},
-		"PUBLISH and SUBSCRIBE":               {Unknown: []string{"PUBLISH", "SUBSCRIBE"}},
+		"CONFIG":                           {Unknown: []string{"CONFIG"}},
+		"WAIT, without an acknowledgement": {Unknown: []string{"WAIT"}},
+		"PUBLISH in scripts":               {NotInScripts: []string{"PUBLISH"}},
+		"PUBLISH and SUBSCRIBE":            {Unknown: []string{"PUBLISH", "SUBSCRIBE"}},
 		"all lines of INFO but master_replid": {Info: map[string]string{"run_id": "", "role": "", "aof_enabled": "", "redis_version": "",
 			"master_replid2": ""}},
 	} {

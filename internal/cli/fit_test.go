@@ -38,12 +38,12 @@ func TestUnfitRedisIsNamedAtStart(t *testing.T) {
 		url  string
 		want []string
 	}{
-		"a node of a cluster":   {node.URL(), []string{"one node of a cluster", "--redis redis+cluster://" + node.Addr()}},
-		"no password":           {locked.URL(), []string{"asks for a password", "redis://USER:PASSWORD@" + locked.Addr()}},
-		"a wrong password":      {"redis://:hunter2@" + locked.Addr(), []string{"does not take the user and password", "WRONGPASS"}},
-		"a user without +get":   {strings.Replace(server.URL(), "://", "://few:word@", 1), []string{"does not let the user run GET", "+get"}},
-		"Redis 6.0":             {engines.Start(t, server.Addr(), engines.Redis60).URL(), []string{"is Redis 6.0.16", "Redis 6.2 or later"}},
-		"no Lua":                {engines.Start(t, server.Addr(), engines.Engine{NoLua: true}).URL(), []string{"runs no Lua"}},
+		"a node of a cluster": {node.URL(), []string{"one node of a cluster", "--redis redis+cluster://" + node.Addr()}},
+		"no password":         {locked.URL(), []string{"asks for a password", "redis://USER:PASSWORD@" + locked.Addr()}},
+		"a wrong password":    {"redis://:hunter2@" + locked.Addr(), []string{"does not take the user and password", "WRONGPASS"}},
+		"a user without +get": {strings.Replace(server.URL(), "://", "://few:word@", 1), []string{"does not let the user run GET", "+get"}},
+		"Redis 6.0":           {engines.Start(t, server.Addr(), engines.Redis60).URL(), []string{"is Redis 6.0.16", "Redis 6.2 or later"}},
+		"no Lua":              {engines.Start(t, server.Addr(), engines.Engine{NoLua: true}).URL(), []string{"runs no Lua"}},
 		"TIME that was renamed": {engines.Start(t, server.Addr(), engines.Engine{Unknown: []string{"TIME"}}).URL(),
 			[]string{"does not know TIME"}},
 		"EVAL that was renamed": {engines.Start(t, server.Addr(), engines.Engine{Unknown: []string{"EVAL"}}).URL(),

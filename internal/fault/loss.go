@@ -10,15 +10,15 @@ import (
 type Why string
 
 var reasons = map[Why]struct{ happened, avoid string }{
-	"missing":   {"this Redis has no record of what was handed out before: it is new to it, or the record is gone", ""},
-	"restored":  {"`coatcheck store restored` was run", ""},
+	"missing":  {"this Redis has no record of what was handed out before: it is new to it, or the record is gone", ""},
+	"restored": {"`coatcheck store restored` was run", ""},
 	"restarted": {"Redis was restarted, and does not show that it kept every confirmed write",
 		"appendfsync always in Redis, with --ack all where it has replicas, makes a restart cost nothing"},
-	"promoted":  {"another server became the master of Redis, and not every write was confirmed by all of its replicas",
+	"promoted": {"another server became the master of Redis, and not every write was confirmed by all of its replicas",
 		"--ack all in every process makes a failover cost nothing"},
-	"moved":     {"another node of the cluster has it now, and the one before cannot be asked, or it was promoted without --ack all",
+	"moved": {"another node of the cluster has it now, and the one before cannot be asked, or it was promoted without --ack all",
 		"--ack all in every process makes a failover and a moved slot cost nothing"},
-	"other":     {"Redis is not the server that it was", "--ack all and appendfsync always make a failover and a restart cost nothing"},
+	"other": {"Redis is not the server that it was", "--ack all and appendfsync always make a failover and a restart cost nothing"},
 }
 
 // Happened says what happened, and when that was noticed where it is known, such as "Redis was

@@ -67,8 +67,8 @@ func heartbeat(answer error) func(t *testing.T) walk.Play {
 	return func(*testing.T) walk.Play {
 		k := &kept{answer: answer}
 		beat := keepalive.Beat(time.Now(), keepalive.Claim{
-			Lease: ttl, Extend: k.renew, Lost: func(err error) bool { return errors.Is(err,
-				errGone) }, Failed: func(error) {}, End: k.end, Late: keepalive.ErrDeadline,
+			Lease: ttl, Extend: k.renew, Lost: func(err error) bool { return errors.Is(err, errGone) },
+			Failed: func(error) {}, End: k.end, Late: keepalive.ErrDeadline,
 		})
 		return k.play(beat.Stop, func() error { return nil })
 	}

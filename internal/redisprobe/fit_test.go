@@ -131,7 +131,7 @@ func TestInspectFindsWhatAnEngineHides(t *testing.T) {
 		"a server as it is": {},
 		"no master_replid":  {engines.Engine{Info: map[string]string{"master_replid": ""}}, "INFO has no master_replid"},
 		"zeros":             {engines.Engine{Info: map[string]string{"master_replid": engines.Zeros}}, "master_replid is zeros"},
-		"INFO in scripts":   {engines.Engine{NotInScripts: []string{"INFO"}},
+		"INFO in scripts": {engines.Engine{NotInScripts: []string{"INFO"}},
 			"INFO in a script: ERR This Redis command is not allowed from script"},
 	} {
 		s := inspect(t, redisstore.Config{URL: engines.Start(t, server.Addr(), row.engine).URL()}, redisprobe.Options{}).Servers[0]

@@ -90,7 +90,7 @@ var catalogue = map[Code]Kind{
 	PayloadTooLarge:     {413, "The body is too large", false, "Nothing was done. The detail says the limit; send less at once."},
 	UnsupportedEncoding: {415, "The body is encoded in a way that is not read here", false, "Nothing was done. Bodies are read as they come: send this one without compression, and without Content-Encoding."},
 	TooManyRequests:     {429, "Asked too often", true, "Nothing was done. Ask again after Retry-After, and not more often than the RateLimit-Policy header says. Where the detail names a quota, operations of this caller that are kept have to end first."},
-	StoreUnsuitable:     {503, "The store is not suitable", false,
+	StoreUnsuitable: {503, "The store is not suitable", false,
 		"Nothing was done. This Redis cannot show what the promise rests on; the detail names the fact, and the setting that does without it. Asking again does not help: the operator has to change the Redis or the setting. Tokens and locks do not need it."},
 	StoreUnavailable:    {503, "The store is not available", true, "Nothing was done. Redis cannot be reached, is loading, is read-only or refuses writes. Ask again after Retry-After."},
 	OutcomeUnknown:      {503, "The outcome is unknown", false, "The write may or may not have happened, or too few replicas have confirmed it. With a token or key, ask again with the same one; else look before you repeat."},

@@ -131,9 +131,9 @@ var testHelpers = []string{"chaos/internal/chaostest", "chaos/internal/locking",
 
 // libraries that only some folders may know, so that one place changes when they do.
 var libraries = map[string][]string{
-	"github.com/labstack/echo":                {"server", "idempotency/echov4", "internal/compat"},
-	"github.com/prometheus/client_golang":     {"metrics", "gateway"},
-	"github.com/redis/go-redis":               {"redisstore", "internal/fault", "internal/pipeline", "internal/redisconn",
+	"github.com/labstack/echo":            {"server", "idempotency/echov4", "internal/compat"},
+	"github.com/prometheus/client_golang": {"metrics", "gateway"},
+	"github.com/redis/go-redis": {"redisstore", "internal/fault", "internal/pipeline", "internal/redisconn",
 		"internal/redisprobe", "embedded", "internal/redistest", "internal/storetest", "chaos/internal/chaostest"},
 	"github.com/alicebob/miniredis":           {"embedded"},
 	"github.com/spf13/cobra":                  {"internal/cli"},

@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"cmp"
 	"net/http"
 	"net/url"
 	"strings"
@@ -29,8 +30,9 @@ func (u Upstream) pathOf(text, sent string) (path string, is bool) {
 		return "", false
 	}
 	if to.Host != "" {
-		host := hostAndPort(to.Host, to.Scheme)
-		if host != hostAndPort(u.url.Host, u.url.Scheme) && host != hostAndPort(sent, to.Scheme) {
+		scheme := cmp.Or(to.Scheme, u.url.Scheme)
+		host := hostAndPort(to.Host, scheme)
+		if host != hostAndPort(u.url.Host, u.url.Scheme) && host != hostAndPort(sent, scheme) {
 			return "", false
 		}
 	}

@@ -14,6 +14,7 @@ func TestReferencesToTheUpstreamArePathsOfTheGateway(t *testing.T) {
 		{"http://10.0.0.1:3000", "10.0.0.1:3000", "http://10.0.0.1:3000/pay?a=1#b", "/pay?a=1#b"},
 		{"http://10.0.0.1:3000", "10.0.0.1:3000", "//10.0.0.1:3000/pay", "/pay"},
 		{"http://10.0.0.1:3000", "10.0.0.1:3000", "http://10.0.0.1:3000", "/"},
+		{"https://app:443", "app:443", "//app/pay", "/pay"},
 		{"http://10.0.0.1:3000", "10.0.0.1:3000", "http://10.0.0.1:3000//evil.example/x", "/evil.example/x"},
 		{"http://App", "app", "http://APP:80/pay", "/pay"},
 		{"https://app", "app", "https://app:443/pay", "/pay"},

@@ -198,11 +198,11 @@ func (g *Gateway) inspect(answer *http.Response) error {
 	if !isGuarded {
 		return nil
 	}
-	if notBegun {
-		attempt.NotBegun()
-	}
 	if answer.StatusCode > 599 {
 		return fmt.Errorf("status %d cannot be recorded", answer.StatusCode)
+	}
+	if notBegun {
+		attempt.NotBegun()
 	}
 	// announced trailers would be recorded as headers; ReverseProxy passes others after the body
 	answer.Trailer = nil

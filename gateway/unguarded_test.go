@@ -3,6 +3,7 @@ package gateway
 import (
 	"bytes"
 	"log/slog"
+	"net/http"
 	"net/http/httptest"
 	"strings"
 	"testing"
@@ -42,7 +43,7 @@ func TestUnguardedKeyIsToldOnceAMinute(t *testing.T) {
 	var warning unguardedWarning
 	began := time.Now()
 	for _, at := range []time.Duration{0, 30 * time.Second, 59 * time.Second, time.Minute, 90 * time.Second} {
-		warning.write(slog.New(slog.NewTextHandler(&log, nil)), httptest.NewRequest("POST", "/x", nil), began.Add(at))
+		warning.write(slog.New(slog.NewTextHandler(&log, nil)), httptest.NewRequest(http.MethodPost, "/x", nil), began.Add(at))
 	}
 	expect.Equal(t, "lines in a minute and a half", strings.Count(log.String(), "level=WARN"), 2)
 }

@@ -48,8 +48,7 @@ func keyOf(r *http.Request, accept Accept, principal, route string) (OperationKe
 	if accept == KeyOnly {
 		tokens = nil
 	}
-	switch {
-	case len(tokens) == 1:
+	if len(tokens) == 1 {
 		keys = nil // an issued token says more than a key that a browser or a library has added
 	}
 	switch {

@@ -127,7 +127,7 @@ func detail(err, kind error) string {
 	}
 	// what the service was doing is its own matter
 	text = text[max(strings.Index(text, kind.Error()), 0):]
-	if says, ok := strings.CutPrefix(text, kind.Error()+": "); ok && (kind == counter.ErrBehind || kind == workerlease.ErrQuarantined) {
+	if says, ok := strings.CutPrefix(text, kind.Error()+": "); ok && (errors.Is(kind, counter.ErrBehind) || errors.Is(kind, workerlease.ErrQuarantined)) {
 		return says // the problem's title says the rest
 	}
 	_, text, _ = strings.Cut(text, ": ")

@@ -42,7 +42,8 @@ func (u Upstream) pathOf(text, sent string) (path string, is bool) {
 		return "", false // it is the client's already, or relative to what the client has asked
 	}
 	if !under || within != "" && within[0] != '/' {
-		within = to.EscapedPath() // below no path of the gateway: it is not found there, and nothing runs
+		// below no path of the gateway: it is not found there, and nothing runs
+		within = to.EscapedPath()
 	}
 	if !strings.HasPrefix(within, "/") || strings.HasPrefix(within, "//") {
 		within = "/" + strings.TrimLeft(within, "/") // two slashes would name a host

@@ -84,8 +84,8 @@ type Tokens struct {
 	listed string
 }
 
-// New returns the tokens of a store. It panics without a store, and if a key is not as [Key] requires; [ParseKeys]
-// returns valid keys only.
+// New returns the tokens of a store. It panics without a store, and if a key is not as [Key]
+// requires; [ParseKeys] returns valid keys only.
 func New(store *redisstore.Store, config Config) *Tokens {
 	if store == nil {
 		panic("idempotency: New needs a store: see redisstore.Open")

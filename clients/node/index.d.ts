@@ -98,10 +98,10 @@ export function runOnce(
   client: Client,
   token: string,
   fingerprint: string,
-  work: (
-    attempt: Attempt,
-  ) =>
-    | { status?: number; headers?: Record<string, string>; body?: string | Uint8Array }
-    | Promise<{ status?: number; headers?: Record<string, string>; body?: string | Uint8Array }>,
+  /**
+   * It returns {status, headers, body}, or its result: bytes and strings as they are, nothing as an
+   * empty body, any other value as JSON. What JSON cannot write is not kept.
+   */
+  work: (attempt: Attempt) => unknown,
   terms?: { lease?: number; policy?: Policy },
 ): Promise<{ answer: Answer; replayed: boolean }>;

@@ -55,12 +55,24 @@ export class NotRecorded extends Error {
   }
 }
 
-/** A digest of what makes a request the same: SHA-256 over the parts, each after its length. */
+/**
+ * A digest of what makes a request the same: SHA-256 over the parts, each after its length. A part
+ * is a string, or bytes in a Buffer or Uint8Array; of anything else two could look the same, and it
+ * is a TypeError.
+ */
 export function fingerprint(...parts) {
   const digest = createHash('sha256');
-  for (const part of parts) digest.update(`${Buffer.byteLength(part)}:${part},`);
+  for (const part of parts) {
+    if (!isText(part) && !(part instanceof Uint8Array)) {
+      throw new TypeError('a part of a fingerprint is a string without lone surrogates, or a Buffer or Uint8Array: make it one, such as by JSON.stringify');
+    }
+    digest.update(`${Buffer.byteLength(part)}:`).update(part).update(',');
+  }
   return digest.digest('base64url');
 }
+
+/** Reports whether a value is a string that UTF-8 can write: a lone surrogate becomes another. */
+const isText = (value) => typeof value === 'string' && Buffer.from(value).toString() === value;
 
 /** Asks one service. Each request has a connection of its own, and is sent once. */
 export class Client {
@@ -254,7 +266,8 @@ export class Attempt {
  * Runs work(attempt) under a token, and returns {answer, replayed}, where the answer is {status,
  * headers, body, notKept} with the body as a Buffer.
  *
- * work returns {status, headers, body}. If it throws, the operation may have happened: nothing is
+ * work returns {status, headers, body}, or its result: bytes and strings as they are, nothing as an
+ * empty body, any other value as JSON. If it throws, the operation may have happened: nothing is
  * given back, the lease lapses, and then the token is in doubt, under takeover free for the next.
  * Errors: those of Client.claim (the work did not run), what work threw, Lost (do not use what was
  * done), NotRecorded.
@@ -263,6 +276,8 @@ export class Attempt {
  * claim.
  */
 export async function runOnce(client, token, fingerprint, work, { lease = 30, policy = 'hold' } = {}) {
+  if (!isText(fingerprint) || fingerprint === '') throw new TypeError('the fingerprint is a string: see fingerprint()');
+  if (typeof work !== 'function') throw new TypeError('the work is a function');
   // before the claim is sent: from here one lease is what this process trusts its claim for
   const claimedAt = performance.now();
   const claimed = await claimAgain(client, token, fingerprint, lease, policy);
@@ -275,8 +290,7 @@ export async function runOnce(client, token, fingerprint, work, { lease = 30, po
   const stop = heartbeat(client, token, claimed.lease, attempt, lease, policy);
   let answer;
   try {
-    const { status = 200, headers = {}, body = '' } = await work(attempt);
-    answer = { status, headers, body: Buffer.from(body), notKept: false };
+    answer = answerOf(await work(attempt));
   } finally {
     await stop();
     // If it cannot be given back, the token is in doubt when its lease has lapsed.
@@ -284,6 +298,31 @@ export async function runOnce(client, token, fingerprint, work, { lease = 30, po
   }
   if (!attempt.notBegun) await record(client, token, claimed.lease, answer);
   return { answer, replayed: false };
+}
+
+/** The answer that a result of the work is. It never throws: the work is done. */
+function answerOf(result) {
+  const isAnswer = result !== null && typeof result === 'object' && Object.getPrototypeOf(result) === Object.prototype
+    && Object.keys(result).length > 0 && Object.keys(result).every((name) => ['status', 'headers', 'body'].includes(name));
+  const { status = 200, headers = {}, body } = isAnswer ? result : { body: result };
+  const bytes = bytesOf(body);
+  if (bytes === undefined) return { status, headers, body: Buffer.alloc(0), notKept: true };
+  const typed = Object.keys(headers).some((name) => name.toLowerCase() === 'content-type');
+  return { status, headers: bytes.type && !typed ? { ...headers, 'Content-Type': bytes.type } : headers, body: bytes.body, notKept: false };
+}
+
+/** A body's bytes, and its type where that is ours to say; undefined for what JSON cannot write. */
+function bytesOf(body) {
+  if (body === undefined || body === null) return { body: Buffer.alloc(0) };
+  if (typeof body === 'string') return { body: Buffer.from(body) };
+  if (ArrayBuffer.isView(body)) return { body: Buffer.from(body.buffer, body.byteOffset, body.byteLength) };
+  if (body instanceof ArrayBuffer) return { body: Buffer.from(body) };
+  try {
+    const text = JSON.stringify(body);
+    return text === undefined ? undefined : { body: Buffer.from(text), type: 'application/json' };
+  } catch {
+    return undefined;
+  }
 }
 
 // What says of a claim whose answer was lost that it does not stand.

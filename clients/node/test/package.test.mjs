@@ -136,3 +136,61 @@ test('no connection means that nothing was done', async () => {
 test('a URL of another kind is refused', () => {
   assert.throws(() => new coatcheck.Client('redis://127.0.0.1:6379'), TypeError);
 });
+
+for (const [name, part] of Object.entries({
+  ArrayBuffer: new ArrayBuffer(4),
+  DataView: new DataView(new ArrayBuffer(4)),
+  'typed array': new Uint16Array(2),
+  object: { amount: 1 },
+  array: [1],
+  Map: new Map(),
+  Headers: new Headers(),
+  number: 1,
+  undefined: undefined,
+  'lone surrogate': 'a\ud800',
+})) {
+  test(`a fingerprint of ${name} is a TypeError`, () => {
+    assert.throws(() => coatcheck.fingerprint('charge', part), TypeError);
+  });
+}
+
+test('a fingerprint is of bytes as they are', () => {
+  assert.equal(coatcheck.fingerprint(Buffer.from('charge')), coatcheck.fingerprint('charge'));
+  assert.equal(coatcheck.fingerprint(new Uint8Array([1, 2])), coatcheck.fingerprint(Buffer.from([1, 2])));
+  assert.notEqual(coatcheck.fingerprint(Buffer.from([0xff])), coatcheck.fingerprint(Buffer.from([0xfe])));
+});
+
+test('a fingerprint that is no string is refused before anything is sent', async () => {
+  const client = new coatcheck.Client('http://127.0.0.1:9');
+  let ran = false;
+  for (const wrong of [undefined, '', {}, new ArrayBuffer(4), 'a\ud800']) {
+    await assert.rejects(coatcheck.runOnce(client, 't', wrong, () => (ran = true)), TypeError);
+  }
+  await assert.rejects(coatcheck.runOnce(client, 't', 'f', 'work'), TypeError);
+  assert.equal(ran, false);
+});
+
+const circular = {};
+circular.self = circular;
+for (const [name, result, want] of [
+  ['an object', { paid: true }, { status: 200, type: 'application/json', body: '{"paid":true}', notKept: false }],
+  ['an array', [1, 'a'], { status: 200, type: 'application/json', body: '[1,"a"]', notKept: false }],
+  ['a number', 42, { status: 200, type: 'application/json', body: '42', notKept: false }],
+  ['a string', 'paid', { status: 200, type: undefined, body: 'paid', notKept: false }],
+  ['bytes', Buffer.from('paid'), { status: 200, type: undefined, body: 'paid', notKept: false }],
+  ['nothing', undefined, { status: 200, type: undefined, body: '', notKept: false }],
+  ['null', null, { status: 200, type: undefined, body: '', notKept: false }],
+  ['an answer', { status: 201, headers: { 'X-A': 'b' }, body: 'paid' }, { status: 201, type: undefined, body: 'paid', notKept: false }],
+  ['an answer with an object', { status: 201, body: { paid: true } }, { status: 201, type: 'application/json', body: '{"paid":true}', notKept: false }],
+  ['an answer with a type', { headers: { 'content-type': 'a/b' }, body: { paid: true } }, { status: 200, type: 'a/b', body: '{"paid":true}', notKept: false }],
+  ['an empty object', {}, { status: 200, type: 'application/json', body: '{}', notKept: false }],
+  ['what JSON cannot write', circular, { status: 200, type: undefined, body: '', notKept: true }],
+  ['a function', () => 1, { status: 200, type: undefined, body: '', notKept: true }],
+]) {
+  test(`work that returns ${name} is recorded`, () =>
+    serving([[200, 'application/json', '{"outcome":"granted","lease":"l","fence":1}'], [204, '', '']], async (url) => {
+      const { answer } = await coatcheck.runOnce(new coatcheck.Client(url), 't', 'f', async () => result);
+      const type = answer.headers['Content-Type'] ?? answer.headers['content-type'];
+      assert.deepEqual({ status: answer.status, type, body: answer.body.toString(), notKept: answer.notKept }, want);
+    }));
+}

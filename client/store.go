@@ -12,6 +12,7 @@ import (
 // harmless to repeat until the services are in use again.
 func (c *Client) Restored(ctx context.Context) (marked int, err error) {
 	done, err := ask(ctx, c.onNamed,
-		call{op: "store restored", name: "-", method: http.MethodPost, path: "/store/restored", status: http.StatusOK}, func(wire.Restored) bool { return true })
+		call{op: "store restored", name: "-", method: http.MethodPost, path: "/store/restored",
+			status: http.StatusOK}, func(wire.Restored) bool { return true })
 	return done.Marked, err
 }

@@ -140,6 +140,7 @@ func TestWalkEveryOrderOfALock(t *testing.T) {
 func TestWalkRandomOrdersOfALock(t *testing.T) {
 	walk.Rounds(t, walk.Scene{Slow: true, Ticks: 2, Tick: time.Second / 5, Begin: func(t *testing.T) walk.Play {
 		s := newScene(t)
-		return s.play(s.caller(0, Request{}), s.caller(0, Request{Wait: time.Second / 5}), s.caller(1, Request{}), s.caller(1, Request{Wait: time.Second / 2}))
+		return s.play(s.caller(0, Request{}), s.caller(0, Request{Wait: time.Second / 5}), s.caller(1, Request{}),
+			s.caller(1, Request{Wait: time.Second / 2}))
 	}})
 }

@@ -117,7 +117,8 @@ func TestEnginesWithoutAnIncarnation(t *testing.T) {
 			must[wire.Readiness](t, s, 200, "GET", "/readyz", "")
 
 			trusting := serve(t, server.Config{Store: storetest.Open(t,
-				redisstore.Config{URL: proxy.URL(), Timeout: storePatience, Prefix: "trusting:", Restarts: redisstore.TrustRestarts}), Dev: true, IDPool: "default"})
+				redisstore.Config{URL: proxy.URL(), Timeout: storePatience, Prefix: "trusting:",
+					Restarts: redisstore.TrustRestarts}), Dev: true, IDPool: "default"})
 			useTokens(t, trusting)
 			useNumbers(t, trusting)
 			useWorkers(t, trusting)

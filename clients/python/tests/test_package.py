@@ -146,6 +146,63 @@ class Package(unittest.TestCase):
         client = coatcheck.Client(f"http://127.0.0.1:{listener.getsockname()[1]}")
         coatcheck.tokens._record(client, "a-token", "a-lease", {"status": 200, "headers": {}, "body": b"x" * (30 << 20)})
 
+    def test_a_result_of_the_work_is_recorded_whatever_it_is(self):
+        circular = {}
+        circular["self"] = circular
+        for result, status, kind, body, not_kept in [
+            ({"paid": True}, 200, "application/json", b'{"paid": true}', False),
+            ([1, "a"], 200, "application/json", b'[1, "a"]', False),
+            (42, 200, "application/json", b"42", False),
+            ("paid", 200, None, b"paid", False),
+            (b"paid", 200, None, b"paid", False),
+            (None, 200, None, b"", False),
+            ((201, {"X-A": "b"}, b"paid"), 201, None, b"paid", False),
+            ((201, None, "paid"), 201, None, b"paid", False),
+            ((201, {}, {"paid": True}), 201, "application/json", b'{"paid": true}', False),
+            ((200, {"content-type": "a/b"}, {"paid": True}), 200, "a/b", b'{"paid": true}', False),
+            (circular, 200, None, b"", True),
+            (object(), 200, None, b"", True),
+        ]:
+            with self.subTest(result=type(result).__name__, status=status):
+                granted = json.dumps({"outcome": "granted", "lease": "l", "fence": 1}).encode()
+                server = serve((200, "application/json", granted), (204, "", b""))
+                client = coatcheck.Client(f"http://127.0.0.1:{server.server_port}")
+                answer, replayed = coatcheck.run_once(client, "t", "f", lambda _: result)
+                server.shutdown()
+                server.server_close()
+                told = {name.lower(): value for name, value in answer["headers"].items()}.get("content-type")
+                self.assertEqual((answer["status"], told, answer["body"], answer["not_kept"], replayed), (status, kind, body, not_kept, False))
+                self.assertEqual(json.loads(server.asked[1][1])["body_not_kept"], not_kept)
+
+    def test_what_cannot_run_is_refused_before_anything_is_sent(self):
+        client, ran = coatcheck.Client("http://127.0.0.1:9"), []
+
+        async def work(_):
+            ran.append(1)
+
+        class Work:
+            async def __call__(self, _):
+                ran.append(1)
+
+        for fingerprint, what in [("f", work), ("f", Work()), ("f", "work"), ("f", None), ("", ran.append), (None, ran.append), (b"f", ran.append)]:
+            with self.assertRaises(TypeError):
+                coatcheck.run_once(client, "t", fingerprint, what)
+        self.assertEqual(ran, [])
+
+    def test_under_takeover_either_clock_ends_the_trust(self):
+        from unittest import mock
+
+        from coatcheck import tokens
+
+        for monotonic, wall, lost in [(9, 9, False), (10, 9, True), (9, 10, True), (9, -100, False)]:
+            attempt = coatcheck.Attempt(1, 1)
+            attempt._deadline = (10, 10)
+            with mock.patch.object(tokens, "_clocks", lambda now=(monotonic, wall): now):
+                if lost:
+                    self.assertRaises(coatcheck.Lost, attempt.check)
+                else:
+                    attempt.check()
+
     def test_a_wait_that_is_no_number_is_not_known(self):
         for wait, seconds in ((None, None), ("7", 7), ("soon", None), ("²", None)):
             error = coatcheck.tokens._problem(503, "text/html", wait, b"")

@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import http.client
+import inspect
 import json
 import math
 import secrets
@@ -218,32 +219,48 @@ class Attempt:
         # recorded
         self.not_begun = False
         self._lost = threading.Event()
-        self._deadline = None  # by time.monotonic(); None under hold, where no one else can begin
+        # by time.monotonic(), which may stand still while the machine sleeps, and by time.time(),
+        # which may be set; None under hold, where no one else can begin
+        self._deadline = None
 
     def check(self) -> None:
         """Call this before every effect: it raises Lost when the claim is another's, or may be."""
-        if self._lost.is_set() or (self._deadline is not None and time.monotonic() >= self._deadline):
+        if self._lost.is_set() or (self._deadline is not None and any(now >= end for now, end in zip(_clocks(), self._deadline))):
             raise Lost("idempotency-superseded", "another attempt has the claim, or may have")
+
+
+def _clocks():
+    return time.monotonic(), time.time()
+
+
+def _after(clocks, span):
+    return tuple(clock + span for clock in clocks)
 
 
 def run_once(
     client: Client,
     token: str,
     fingerprint: str,
-    work: Callable[[Attempt], Tuple[int, Mapping[str, str], bytes]],
+    work: Callable[[Attempt], Any],
     lease: float = 30.0,
     policy: str = "hold",
 ) -> Tuple[Dict[str, Any], bool]:
     """Runs work(attempt) under a token. It returns (answer, replayed), where the answer is
     {"status", "headers", "body", "not_kept"}.
 
-    work returns (status, headers, body). If it raises, the operation may have happened: nothing is
+    work returns (status, headers, body), or its result: bytes and str as they are, None as an empty
+    body, anything else as JSON; what JSON cannot write is not kept. An async def is a TypeError,
+    before anything is sent: run it within a function, such as by asyncio.run. If it raises, the operation may have happened: nothing is
     given back, the lease lapses, and then the token is in doubt, under takeover free for the next.
     Errors: those of Client.claim (the work did not run), what work raised, Lost (do not use what
     was done), NotRecorded.
     """
+    if not isinstance(fingerprint, str) or not fingerprint:
+        raise TypeError("the fingerprint is a str: see fingerprint()")
+    if not callable(work) or inspect.iscoroutinefunction(work) or inspect.iscoroutinefunction(getattr(work, "__call__", None)):
+        raise TypeError("the work is a function, and no async def: run that within one, such as by asyncio.run")
     # before the claim is sent: from here one lease is what this process trusts its claim for
-    claimed_at = time.monotonic()
+    claimed_at = _clocks()
     claimed = _claim(client, token, fingerprint, lease, policy)
     if claimed["outcome"] == "replay":
         response = claimed["response"]
@@ -252,19 +269,21 @@ def run_once(
     proof = claimed["lease"]
     attempt = Attempt(claimed["fence"], claimed.get("attempt", 1))
     if policy == "takeover":
-        attempt._deadline = claimed_at + lease
+        attempt._deadline = _after(claimed_at, lease)
     ended = threading.Event()
     beat = threading.Thread(target=_heartbeat, args=(client, token, proof, attempt, lease, ended), daemon=True)
     beat.start()
     try:
-        status, headers, body = work(attempt)
+        result = work(attempt)
+        if inspect.isawaitable(result):
+            raise TypeError("the work has returned an awaitable, which may run or not: it is in doubt")
     except BaseException:
         _stop(beat, ended)
         if attempt.not_begun:
             _give_back(client, token, proof)
         raise
     _stop(beat, ended)
-    answer = _answer(status, headers, body)
+    answer = _result(result)
     if attempt.not_begun:
         _give_back(client, token, proof)
         return answer, False
@@ -307,12 +326,32 @@ def _record(client, token, proof, answer):
     """Records an answer, without its body if that is too large: the token must not stay in doubt
     for that.
     """
-    for not_kept in (False, True):
+    for not_kept in (True,) if answer.get("not_kept") else (False, True):
         try:
             return _settle(lambda: client.complete(token, proof, answer["status"], answer["headers"], answer["body"], not_kept))
         except Error as error:
             if not_kept or error.status != 413:
                 raise
+
+
+def _result(result):
+    """The answer that a result of the work is. It raises nothing: the work is done."""
+    is_answer = isinstance(result, tuple) and len(result) == 3 and isinstance(result[0], int) and isinstance(result[1] or {}, Mapping)
+    status, headers, body = result if is_answer else (200, {}, result)
+    headers = dict(headers or {})
+    if body is None:
+        return _answer(status, headers, b"")
+    if isinstance(body, str):
+        return _answer(status, headers, body.encode(errors="surrogatepass"))
+    if isinstance(body, (bytes, bytearray, memoryview)):
+        return _answer(status, headers, bytes(body))
+    try:
+        body = json.dumps(body, allow_nan=False).encode()
+    except (TypeError, ValueError, RecursionError):
+        return _answer(status, headers, b"", not_kept=True)
+    if not any(name.lower() == "content-type" for name in headers):
+        headers["Content-Type"] = "application/json"
+    return _answer(status, headers, body)
 
 
 def _answer(status, headers, body, not_kept=False):
@@ -322,7 +361,7 @@ def _answer(status, headers, body, not_kept=False):
 def _heartbeat(client, token, proof, attempt, lease, ended):
     """Extends the lease every third of it. One that hangs makes room for the next."""
     while not ended.wait(lease / 3):
-        sent = time.monotonic()
+        sent = _clocks()
         try:
             client.extend(token, proof, lease, timeout=lease / 3)
         except Error as error:
@@ -331,7 +370,7 @@ def _heartbeat(client, token, proof, attempt, lease, ended):
                 return
             continue  # the next one may get through; until then the deadline counts
         if attempt._deadline is not None:
-            attempt._deadline = sent + lease
+            attempt._deadline = _after(sent, lease)
 
 
 def _stop(beat, ended):

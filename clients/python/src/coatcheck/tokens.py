@@ -250,10 +250,10 @@ def run_once(
 
     work returns (status, headers, body), or its result: bytes and str as they are, None as an empty
     body, anything else as JSON; what JSON cannot write is not kept. An async def is a TypeError,
-    before anything is sent: run it within a function, such as by asyncio.run. If it raises, the operation may have happened: nothing is
-    given back, the lease lapses, and then the token is in doubt, under takeover free for the next.
-    Errors: those of Client.claim (the work did not run), what work raised, Lost (do not use what
-    was done), NotRecorded.
+    before anything is sent: run it within a function, such as by asyncio.run. If it raises, the
+    operation may have happened: nothing is given back, the lease lapses, and then the token is in
+    doubt, under takeover free for the next. Errors: those of Client.claim (the work did not run),
+    what work raised, Lost (do not use what was done), NotRecorded.
     """
     if not isinstance(fingerprint, str) or not fingerprint:
         raise TypeError("the fingerprint is a str: see fingerprint()")

@@ -121,7 +121,9 @@ func missing(page, guarantees string) (found []string) {
 	body, others, _ := strings.Cut(guarantees, "\n## Where the others are attacked\n")
 	var names []string
 	for _, match := range promised.FindAllStringSubmatch(body, -1) {
-		names = append(names, match[1])
+		if match[1] != "How a loss is noticed" { // it is what the promises after it rest on
+			names = append(names, match[1])
+		}
 	}
 	for _, match := range attacked.FindAllStringSubmatch(others, -1) {
 		name := map[string]string{"tokens": evidence.Tokens}[match[1]]

@@ -45,8 +45,8 @@ func appendfsync(_ *exam, s *Inspected) verdict {
 	case "no":
 		return warning("appendfsync no", "a machine that loses power loses what the system had not written yet, often half a minute: "+restart, "CONFIG SET appendfsync everysec, or always")
 	}
-	v := note("appendfsync everysec", "a machine that loses power loses its last second or two of confirmed writes; a killed Redis loses nothing. Replicas and --ack keep them elsewhere; with one server alone: always",
-		"CONFIG SET appendfsync always")
+	v := note("appendfsync everysec", "a machine that loses power loses its last second or two of confirmed writes; a killed Redis loses nothing, but it cannot show that: each restart counts as a possible loss, so that counters jump, templates without room are refused, and new worker ids wait. Replicas and --ack keep them elsewhere; with one server alone: always",
+		"CONFIG SET appendfsync always, and the same in redis.conf")
 	if s.Config["no-appendfsync-on-rewrite"] == "yes" {
 		v = warning("appendfsync everysec, and none at all while the file is rewritten (no-appendfsync-on-rewrite yes)", "a machine that loses power meanwhile loses half a minute of confirmed writes",
 			"CONFIG SET no-appendfsync-on-rewrite no")

@@ -320,6 +320,10 @@ var realHistories = []struct {
 		want: "changed"},
 	{name: "killed, was not on disk", args: durable, noted: "auto 10 0 alone - -", happens: killed, now: "auto 11 0 alone - -",
 		want: "changed", cover: "11"},
+	{name: "killed, on disk since a call", args: durable, noted: "auto 10 0 alone - -", happens: func(h *histories) *box {
+		h.m.judge("auto 11 0 alone - -", "same", false)
+		return killed(h)
+	}, now: "auto 11 0 alone ID -", asks: true, want: "continued", cover: "11"},
 	{name: "killed, on disk, with a replica that did not confirm", args: durable, noted: "auto 01 0 alone - -", happens: killed,
 		now: "auto 01 0 alone - -", want: "changed"},
 	{name: "killed, written every second", args: []string{"--appendonly", "yes", "--appendfsync", "everysec"}, noted: "auto 10 0 alone - -",

@@ -162,7 +162,7 @@ func (s *service) usedUntil(t *testing.T) {
 
 func (s *service) poolQuarantine(t *testing.T) {
 	a := s.do(t, "POST", "/worker/unknown", `{"ttl_ms":3600000}`)
-	wantDetail(t, a, wire.PoolQuarantined, "If the pool is new: coatcheck worker create unknown")
+	wantDetail(t, a, wire.PoolQuarantined, "If the pool is new, and none of its worker ids is in use: coatcheck worker create unknown")
 	a.wantRetryAfter(t, 1, 3601)
 	must[wire.WorkerPool](t, s, 201, "PUT", "/worker/unknown", `{"ttl_ms":3600000}`)
 	must[wire.WorkerLease](t, s, 201, "POST", "/worker/unknown", "")

@@ -99,7 +99,7 @@ func (p *Pools) quarantined(pool string, reply scripts.Reply) error {
 	why := fault.Why(text)
 	refused.Text = ": " + why.Happened(time.Time{}) + ". Worker ids that were granted before may be in use for {wait} more, and none is granted until then"
 	if unknown == "1" {
-		refused.Text += fmt.Sprintf(". If the pool is new: coatcheck worker create %s", pool)
+		refused.Text += fmt.Sprintf(". If the pool is new, and none of its worker ids is in use: coatcheck worker create %s", pool)
 	}
 	refused.Text += why.Avoid()
 	return refused

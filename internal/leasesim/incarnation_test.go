@@ -56,7 +56,7 @@ func (x *exec) standing(was incarnation, there bool) at {
 	}
 	level := v.levelNow(f)
 	lost := at{noted: incarnation{id: id, run: v.runid, input: v.input, level: level, disk: f.disk}}
-	least := incarnation{id: id, run: v.runid, input: v.input, level: level, disk: was.disk && f.disk}
+	least := incarnation{id: id, run: v.runid, input: v.input, level: level, disk: f.disk}
 	if level < 2 {
 		least.level = min(was.level, level)
 	}

@@ -114,7 +114,8 @@ func (m Marker) judge(read *redis.StringCmd, info *replication, acks int, now co
 	return inOrder
 }
 
-// covers reports whether what is confirmed now is confirmed as the cover of a marker's word says.
+// covers reports whether what is confirmed now is confirmed as the cover of a marker's word says, and
+// not by more: then a script has to note that first.
 func covers(word string, replicas, acks int, now cover) bool {
 	for range 3 {
 		_, word, _ = strings.Cut(word, ":")
@@ -123,16 +124,16 @@ func covers(word string, replicas, acks int, now cover) bool {
 	if len(noted) != 2 {
 		return true // an earlier version has noted it, without a cover
 	}
-	if noted[0] > now[0] || noted[1] > now[1] {
+	byAll := acks == AckAll || replicas <= acks
+	switch {
+	case noted[1] != now[1], noted[0] > now[0]:
+		return false
+	case noted[0] == levelAll:
+		return byAll
+	case now[0] == levelAll && byAll:
 		return false
 	}
-	switch noted[0] {
-	case levelNoReplica:
-		return replicas == 0
-	case levelAll:
-		return acks == AckAll || replicas <= acks
-	}
-	return true
+	return noted[0] != levelNoReplica || replicas == 0
 }
 
 // questionOf is what a script wants before it decides: "ask" that other servers are asked, "all"

@@ -75,6 +75,7 @@ func (t *trip) read(info *redis.StringCmd) {
 	}
 	t.info = &found
 	if t.server.saw(found) {
+		t.server.asked.Store(0) // what was known of it is of the one before
 		t.engine.observers.incarnationChanged()
 	}
 }

@@ -5,7 +5,8 @@
 -- it had read from a master in this run, '' where it does not say. cover is two digits, the least
 -- under which anything was confirmed since: 2 every server that can become master had it, 1 no
 -- replica was attached, 0 neither; then 1 it was on disk, 0 it may not have been. A caller that
--- confirms by all makes it a 2, since all then have what was confirmed before. A 2 stays, and one
+-- confirms by all makes it a 2, since all then have what was confirmed before; likewise one that
+-- finds all on disk, since an append-only file has what came before it. A 2 stays, and one
 -- that confirms by fewer has to confirm by all there: a replica that lags would show the 2, and
 -- lack what was confirmed after it was lowered. why is the reason for which the state does not
 -- continue that of before: missing (there was no word: it is new, or lost), restored, restarted,
@@ -83,21 +84,21 @@ local function standing(noted, facts)
     return {refusal = {'unsuitable', id == '' and 'INFO replication shows no master_replid' or 'master_replid is ' .. string.sub(id, 1, 50)}}
   end
   local was, level = read_word(noted), level_now(facts, replication)
-  local least_level, least_disk = level == '2' and level or smallest(was.level, level), smallest(was.disk, facts.disk)
+  local least_level = level == '2' and level or smallest(was.level, level)
   local more = was.level == '2' and level ~= '2' and {refusal = {'all', id}}
   if was.id == id then
     if more then
       return more
     end
-    if was.level == least_level and was.disk == least_disk then
+    if was.level == least_level and was.disk == facts.disk then
       return {word = noted, same = true}
     end
-    return {word = table.concat({id, was.run, was.input, least_level .. least_disk, was.why}, ':'), same = true}
+    return {word = table.concat({id, was.run, was.input, least_level .. facts.disk, was.why}, ':'), same = true}
   end
 
   local server = read_section('server')
   local run, input = info_field(server, 'run_id'), info_field(read_section('stats'), 'total_net_repl_input_bytes')
-  local continued = more or {word = table.concat({id, run, input, least_level .. least_disk, was.why}, ':'), same = true}
+  local continued = more or {word = table.concat({id, run, input, least_level .. facts.disk, was.why}, ':'), same = true}
   local function lost(why)
     return {word = table.concat({id, run, input, level .. facts.disk, why}, ':'), same = false, why = why}
   end

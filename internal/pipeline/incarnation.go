@@ -114,8 +114,8 @@ func (m Marker) judge(read *redis.StringCmd, info *replication, acks int, now co
 	return inOrder
 }
 
-// covers reports whether what is confirmed now is confirmed as the cover of a marker's word says, and
-// not by more: then a script has to note that first.
+// covers reports whether what is confirmed now is confirmed as the cover of a marker's word says,
+// and not by more: then a script has to note that first.
 func covers(word string, replicas, acks int, now cover) bool {
 	for range 3 {
 		_, word, _ = strings.Cut(word, ":")

@@ -75,8 +75,9 @@ func (t *trip) read(info *redis.StringCmd) {
 	}
 	t.info = &found
 	if t.server.saw(found) {
-		t.server.asked.Store(0) // what was known of it is of the one before
 		t.engine.observers.incarnationChanged()
+		// what was known of it is of the one before; unless it answers that, it stays so for a while
+		_, _ = t.engine.learn(t.ctx, t.node, t.server)
 	}
 }
 

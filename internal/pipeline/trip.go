@@ -76,7 +76,7 @@ func (t *trip) read(info *redis.StringCmd) {
 	t.info = &found
 	if t.server.saw(found) {
 		t.engine.observers.incarnationChanged()
-		// what was known of it is of the one before; unless it answers that, it stays so for a while
+		// what was known is of the one before, and stays for a while unless this is answered
 		_, _ = t.engine.learn(t.ctx, t.node, t.server)
 	}
 }

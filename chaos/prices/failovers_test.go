@@ -108,7 +108,8 @@ func measureFailover(t *testing.T, program string, in set, replicas int, strike 
 	got.Worker = <-fresh
 	got.CounterJump, got.SegmentJump = first-last-1, next-drawn-1
 	if got.CounterJump != 0 || got.SegmentJump < 0 || got.SegmentJump > segmentStep {
-		t.Errorf("after a fault in which nothing was lost: the counter jumps by %d, want 0, and the segment by %d, want 0 to %d", got.CounterJump, got.SegmentJump, segmentStep)
+		t.Errorf("after a fault in which nothing was lost: the counter jumps by %d, want 0, and the segment by %d, want 0 to %d",
+			got.CounterJump, got.SegmentJump, segmentStep)
 	}
 	return got
 }
@@ -137,13 +138,15 @@ func (f *figures) failoverTable(before *figures) string {
 	}
 	slices.SortFunc(f.Failovers, func(a, b failover) int { return order[a.Row] - order[b.Row] })
 	var b strings.Builder
-	b.WriteString("| `ack` all; until the next one, in seconds | id | number | lock | segment's id | worker id of a new process | numbers jump by | segment jumps by |\n|---|---|---|---|---|---|---|---|\n")
+	b.WriteString("| `ack` all; until the next one, in seconds | id | number | lock | segment's id | worker id of a new process " +
+		"| numbers jump by | segment jumps by |\n|---|---|---|---|---|---|---|---|\n")
 	for _, row := range f.Failovers {
 		var old failover
 		if i := slices.IndexFunc(before.Failovers, func(o failover) bool { return o.Row == row.Row }); i >= 0 {
 			old = before.Failovers[i]
 		}
-		fmt.Fprintf(&b, "| %s | %s | %s | %s | %s | %s | %s | %s |\n", row.Row, both(old.ID, row.ID, seconds), both(old.Counter, row.Counter, seconds), both(old.Lock, row.Lock, seconds),
+		fmt.Fprintf(&b, "| %s | %s | %s | %s | %s | %s | %s | %s |\n", row.Row,
+			both(old.ID, row.ID, seconds), both(old.Counter, row.Counter, seconds), both(old.Lock, row.Lock, seconds),
 			both(old.Segment, row.Segment, seconds), seconds(row.Worker), thousands(row.CounterJump), thousands(row.SegmentJump))
 	}
 	return b.String()

@@ -20,7 +20,8 @@ type fault struct {
 
 const whatever = -1
 
-// kinds are the faults that one replica of two which confirms is enough for.
+// kinds are the faults that one replica of two which confirms is enough for. A failover by hand is
+// none, see TestLiveMasterThatIsReplacedNeedsEveryReplicaToConfirm.
 var kinds = []fault{
 	{"holder killed", 0, func(f *field) {
 		p := f.holder()
@@ -46,7 +47,6 @@ var kinds = []fault{
 		p.Resume()
 	}},
 	{"master stopped, replaced, and going on", 1, func(f *field) { chaostest.PauseMaster(f.Redis)() }},
-	{"master replaced by hand", 1, func(f *field) { chaostest.ReplaceMaster(f.T.Context(), f.T, f.Redis) }},
 	{"links swallow what is sent for longer than a lease", 0, func(f *field) {
 		cut, mend, end := f.beside(2)
 		cut()

@@ -31,8 +31,11 @@ var (
 	// ErrNotInDoubt refuses to settle an operation that is not in doubt.
 	ErrNotInDoubt = fault.Refusal("idempotency: the operation is not in doubt")
 	// ErrQuota refuses to begin an operation.
-	ErrQuota      = fault.Refusal("idempotency: the caller's quota is used up")
-	ErrSuperseded = fault.Loss("idempotency: another attempt has the claim")
+	ErrQuota = fault.Refusal("idempotency: the caller's quota is used up")
+	// ErrGuardedTwice refuses a request that a guard around this one has claimed, for the same
+	// operation: it would wait for itself.
+	ErrGuardedTwice = fault.Refusal("idempotency: the request is guarded twice, by this guard and by one around it or a gateway before it, with the same store, route and key: take one of them away, or give the routes different names. Nothing was done")
+	ErrSuperseded   = fault.Loss("idempotency: another attempt has the claim")
 	// errNotAdmitted is the refusal of Config.Admit, beside its own error.
 	errNotAdmitted = fault.Refusal("idempotency: nothing is begun now")
 )
@@ -92,6 +95,7 @@ var codes = []struct {
 	{ErrMismatch, wire.PayloadMismatch},
 	{ErrUnknownToken, wire.TokenUnknown},
 	{ErrSuperseded, wire.Superseded},
+	{ErrGuardedTwice, wire.InternalError},
 	{ErrQuota, wire.TooManyRequests},
 	{errNotAdmitted, wire.StoreUnavailable},
 	{redisstore.ErrUnknownOutcome, wire.OutcomeUnknown},
@@ -118,6 +122,9 @@ func Problem(err error) (problem wire.Problem, ok bool) {
 		}
 		if unsuitable, ok := errors.AsType[*redisstore.UnsuitableError](err); ok {
 			problem.Detail = "Nothing was done: " + unsuitable.Error() + "."
+		}
+		if errors.Is(known.err, ErrGuardedTwice) {
+			problem.Detail = "Nothing was done. The request is guarded twice with the same store, route and key, and would wait for itself: the operator has to take one of the guards away, or give the routes different names."
 		}
 		if errors.Is(known.err, redisstore.ErrWrongType) {
 			problem.Detail = "Nothing was changed. A key of that name in Redis holds another kind of value than this service keeps there. Find out what else writes it, or take another name."

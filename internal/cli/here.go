@@ -3,9 +3,11 @@ package cli
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"net/url"
+	"strings"
 	"sync"
 	"time"
 
@@ -29,11 +31,29 @@ func (p *program) ask(command *cobra.Command, s *source, do func(context.Context
 }
 
 func (p *program) with(c *cobra.Command, s *source, do func(context.Context, *client.Client) error) error {
-	return kindOf(p.either(c, s, func(service *client.Client) error {
+	return andSameFlags(c, kindOf(p.either(c, s, func(service *client.Client) error {
 		return do(c.Context(), service)
 	}, func(store *redisstore.Store) error {
 		return askHere(c.Context(), p.serviceHere(&s.Service, store), do)
-	}))
+	})))
+}
+
+// andSameFlags completes the command that a refusal of a counter names: a service does not know
+// where this one found it. A URL can hold a password, so the flags are named without their values.
+func andSameFlags(c *cobra.Command, err error) error {
+	if !errors.Is(err, client.ErrBehind) {
+		return err
+	}
+	var flags []string
+	for _, name := range []string{"redis", "server", "prefix"} {
+		if c.Flags().Changed(name) {
+			flags = append(flags, "--"+name)
+		}
+	}
+	if flags == nil {
+		return err
+	}
+	return fmt.Errorf("%w; give it the same %s as here", err, strings.Join(flags, " and "))
 }
 
 // longestHere bounds a request to a service in this process: calls to its store have timeouts.

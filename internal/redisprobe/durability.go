@@ -26,7 +26,7 @@ func Durability(ctx context.Context, store *redisstore.Store) string {
 func failover(store *redisstore.Store, holds redisstore.Continuity) string {
 	switch {
 	case holds.Promotion && holds.Acks == 0:
-		return "no replica can become master"
+		return "there is no failover to lose anything by: no replica could become master"
 	case holds.Promotion:
 		return fmt.Sprintf("a failover loses nothing: each write is confirmed by all %d replicas that can become master", holds.Acks)
 	case store.Ack() == 0:

@@ -15,7 +15,8 @@
 --        | {'mismatch'} another request used it | {'unknown'} never issued, expired or lost
 -- Units  ARGV[3], ARGV[5] and spans in milliseconds; times in milliseconds since 1970 of this
 --        server; attempt counts from 1
--- Effect writes on granted, and on busy the field awaited
+-- Effect writes on granted, and on busy the field awaited; a grant takes up to four operations
+--        whose records have ended off the list
 local owner, fingerprint, lease, policy = ARGV[1], ARGV[2], tonumber(ARGV[3]), ARGV[4]
 local record = redis.call('HMGET', KEYS[1], 'state', 'owner', 'fingerprint', 'until', 'fence', 'attempts', 'policy', 'scope', 'began', 'settled', 'size')
 local state, held_by, lease_end = record[1], record[2], tonumber(record[4] or 0)
@@ -38,7 +39,7 @@ end
 
 local function grant(fence, attempt, began)
   local ends = integer(now + lease)
-  list_until(ends)
+  list_until(ends, now, ARGV[5])
   redis.call('HSET', KEYS[1], 'state', 'claimed', 'owner', owner, 'fingerprint', fingerprint, 'policy', policy,
     'lease', ARGV[3], 'until', ends, 'fence', fence, 'attempts', attempt, 'began', began,
     'route', ARGV[9], 'request', ARGV[10])

@@ -47,6 +47,8 @@ var (
 	ErrLayoutUsedUp = refusal("the pool's layout has no timestamps left")
 	ErrNotAnInteger = refusal("the counter does not hold an integer")
 	ErrOverflow     = refusal("the counter would overflow, or come to more than its template writes")
+	// ErrLimit ends with SetCounter, or where the counter does.
+	ErrLimit = refusal("the counter would pass the request's limit")
 	// ErrBehind ends with SetCounter past all values.
 	ErrBehind = refusal("the counter has gone back, or may have")
 	// ErrAttemptRunning comes with Error.Wait: the remaining lease of the attempt.
@@ -98,6 +100,7 @@ var codes = map[wire.Code]error{
 	wire.LayoutUsedUp:        ErrLayoutUsedUp,
 	wire.NotAnInteger:        ErrNotAnInteger,
 	wire.CounterOverflow:     ErrOverflow,
+	wire.CounterLimit:        ErrLimit,
 	wire.CounterBehind:       ErrBehind,
 	wire.StoreUnavailable:    ErrUnavailable,
 	wire.StoreUnsuitable:     ErrUnsuitable,

@@ -48,8 +48,8 @@ var decisions = []struct {
 	{
 		"token_claim", "coatcheck_token_claims_total",
 		"Claims of tokens and keys, by what Redis decided: granted (the operation begins), replay (its answer is there), busy (it is running), in_doubt (it has ended without an answer), " +
-			"mismatch (it was another request), unknown, full (the quota of its principal is used up). A request that waits for another one claims again at each look.",
-		[]string{"granted", "replay", "busy", "in-doubt", "mismatch", "unknown", "full"},
+			"mismatch (it was another request), unknown. A request that waits for another one claims again at each look.",
+		[]string{"granted", "replay", "busy", "in-doubt", "mismatch", "unknown"},
 	},
 	{
 		"token_complete", "coatcheck_token_completions_total", "Answers to be recorded, by outcome; stale: another attempt has the claim.",

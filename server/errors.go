@@ -39,7 +39,7 @@ var problems = []struct {
 	{counter.ErrUnknown, wire.NotFound},
 	{counter.ErrNotAnInteger, wire.NotAnInteger},
 	{counter.ErrOverflow, wire.CounterOverflow},
-	{counter.ErrLimit, wire.CounterOverflow},
+	{counter.ErrLimit, wire.CounterLimit},
 	{counter.ErrBehind, wire.CounterBehind},
 	{counter.ErrHoldOff, wire.PoolQuarantined},
 	{counter.ErrOtherRequest, wire.PayloadMismatch},

@@ -36,6 +36,7 @@ var contract = map[wire.Code]struct {
 	"idempotency-token-unknown":    {410, false},
 	"not-an-integer":               {409, false},
 	"counter-overflow":             {409, false},
+	"counter-limit":                {409, false},
 	"counter-behind":               {409, false},
 	"layout-mismatch":              {409, false},
 	"lock-held":                    {409, true},

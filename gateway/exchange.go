@@ -42,7 +42,6 @@ const (
 	mismatch     outcome = "mismatch"
 	unknownToken outcome = "unknown_token"
 	keyError     outcome = "key_error"
-	overQuota    outcome = "over_quota"
 	storeError   outcome = "store_error"
 	badRequest   outcome = "bad_request"
 	atStop       outcome = "stopping"
@@ -51,7 +50,7 @@ const (
 )
 
 var outcomes = []outcome{
-	unguarded, unguardedKey, granted, replay, inProgress, inDoubt, superseded, mismatch, unknownToken, keyError, overQuota, storeError, badRequest, atStop, overloaded, own,
+	unguarded, unguardedKey, granted, replay, inProgress, inDoubt, superseded, mismatch, unknownToken, keyError, storeError, badRequest, atStop, overloaded, own,
 }
 
 type exchangeKey struct{}

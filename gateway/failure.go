@@ -167,7 +167,6 @@ var refusals = []struct {
 	{idempotency.ErrUnknownToken, unknownToken},
 	{idempotency.ErrKeyMissing, keyError},
 	{idempotency.ErrKeyMalformed, keyError},
-	{idempotency.ErrQuota, overQuota},
 	{idempotency.ErrBodyTooLarge, badRequest},
 	{idempotency.ErrBodyCut, badRequest},
 }

@@ -15,8 +15,7 @@ import (
 
 // The refusals of a request with a token. Each is of one class of package redisstore; redisstore's
 // own errors come through as well. redisstore.RetryAfter returns the remaining lease of the attempt
-// after ErrInProgress and ErrAttemptRunning, and the time until some of the quota is free after
-// ErrQuota.
+// after ErrInProgress and ErrAttemptRunning.
 var (
 	ErrKeyMissing   = policyRefusal("idempotency: the request has no idempotency header")
 	ErrKeyMalformed = policyRefusal("idempotency: malformed idempotency header")
@@ -30,8 +29,6 @@ var (
 	ErrAttemptRunning = fault.Refusal("idempotency: an attempt may still be running")
 	// ErrNotInDoubt refuses to settle an operation that is not in doubt.
 	ErrNotInDoubt = fault.Refusal("idempotency: the operation is not in doubt")
-	// ErrQuota refuses to begin an operation.
-	ErrQuota = fault.Refusal("idempotency: the caller's quota is used up")
 	// ErrGuardedTwice refuses a request that a guard around this one has claimed, for the same
 	// operation: it would wait for itself.
 	ErrGuardedTwice = fault.Refusal("idempotency: the request is guarded twice, by this guard and by one around it or a gateway before it, with the same store, route and key: take one of them away, or give the routes different names. Nothing was done")
@@ -96,7 +93,6 @@ var codes = []struct {
 	{ErrUnknownToken, wire.TokenUnknown},
 	{ErrSuperseded, wire.Superseded},
 	{ErrGuardedTwice, wire.InternalError},
-	{ErrQuota, wire.TooManyRequests},
 	{errNotAdmitted, wire.StoreUnavailable},
 	{redisstore.ErrUnknownOutcome, wire.OutcomeUnknown},
 	{redisstore.ErrUnavailable, wire.StoreUnavailable},

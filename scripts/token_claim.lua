@@ -9,12 +9,10 @@
 --        [8] 'await': if the claim is another's, its end is published on the channel of the
 --        waiting | ''
 --        [9] route and [10] request id of the attempt, for people; '' for none
---        [11] 'full': the caller's quota is used up, so nothing without a claim begins | ''
 -- Reply  {'granted', fence, attempt, lease until} | {'replay', answer} | {'replay', '', bytes} of
 --        an answer over 16 KiB, which token_answer returns | {'busy', lease left} | {'in-doubt',
 --        lease ended at, 'open' | 'refused' by an operator}
---        | {'mismatch'} another request used it | {'unknown'} never issued, expired or lost |
---        {'full'} it would begin, and the quota is used up
+--        | {'mismatch'} another request used it | {'unknown'} never issued, expired or lost
 -- Units  ARGV[3], ARGV[5] and spans in milliseconds; times in milliseconds since 1970 of this
 --        server; attempt counts from 1
 -- Effect writes on granted, and on busy the field awaited; a grant takes up to four operations
@@ -67,8 +65,5 @@ if state == 'claimed' then
   if policy ~= 'takeover' or record[7] ~= 'takeover' then
     return {'in-doubt', integer(lease_end), record[10] == 'refused' and 'refused' or 'open'}
   end
-end
-if ARGV[11] == 'full' and state ~= 'claimed' then
-  return {'full'}
 end
 return grant(integer(next_fence(record[5])), integer(tonumber(record[6] or 0) + 1), now_text)

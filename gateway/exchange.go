@@ -42,6 +42,7 @@ const (
 	mismatch     outcome = "mismatch"
 	unknownToken outcome = "unknown_token"
 	keyError     outcome = "key_error"
+	unauthorized outcome = "unauthorized" // its bearer token does not verify
 	overQuota    outcome = "over_quota"
 	storeError   outcome = "store_error"
 	badRequest   outcome = "bad_request"
@@ -51,7 +52,7 @@ const (
 )
 
 var outcomes = []outcome{
-	unguarded, unguardedKey, granted, replay, inProgress, inDoubt, superseded, mismatch, unknownToken, keyError, overQuota, storeError, badRequest, atStop, overloaded, own,
+	unguarded, unguardedKey, granted, replay, inProgress, inDoubt, superseded, mismatch, unknownToken, keyError, unauthorized, overQuota, storeError, badRequest, atStop, overloaded, own,
 }
 
 type exchangeKey struct{}

@@ -30,7 +30,7 @@ func Example() {
 		fmt.Fprint(w, "paid")
 	})
 	mux := http.NewServeMux()
-	mux.Handle("POST /payments", tokens.Middleware(idempotency.Route{Accept: idempotency.TokenOrKey})(pay))
+	tokens.Handle(mux, "POST /payments", idempotency.Route{Accept: idempotency.TokenOrKey}, pay)
 
 	for range 2 { // a double click
 		request := httptest.NewRequestWithContext(ctx, "POST", "/payments", strings.NewReader("12.99 EUR"))

@@ -26,7 +26,7 @@ var front = []string{
 
 // domain is what a domain may use: never another domain.
 var domain = []string{"redisstore", "internal/fault", "internal/pipeline", "scripts", "internal/wire", "internal/secret",
-	"internal/keepalive", "internal/names", "internal/notifier", "internal/step", "internal/target"}
+	"internal/keepalive", "internal/muxpattern", "internal/names", "internal/notifier", "internal/step", "internal/target"}
 
 // layers says for each folder of Go code which of our packages it may import. A new package has to
 // be placed here before it compiles in the tests. Some are places kept for packages to come.
@@ -36,7 +36,7 @@ var layers = map[string][]string{
 	"internal/cli":  {everything},
 
 	"server":  append(front, "segment/redissource", "access", "console", "idempotency/echov4", "openapi", "internal/compat", "internal/events", "internal/stamper"),
-	"gateway": append(front, "idempotency/jwtprincipal", "internal/watch", "internal/yamlfile"),
+	"gateway": append(front, "idempotency/jwtprincipal", "internal/muxpattern", "internal/watch", "internal/yamlfile"),
 
 	"idempotency": domain,
 	// apart from it, so that who has other callers links no library for tokens
@@ -78,27 +78,28 @@ var layers = map[string][]string{
 	"deploy/containers": {}, // only tests
 	"conformance":       {}, // a black box knows nothing of what it looks at
 
-	"workerlease/holder": {"internal/keepalive", "internal/secret", "internal/step", "snowflake"},
-	"internal/keepalive": {"internal/step"},
-	"internal/leasesim":  {},
-	"internal/loadgen":   {},
-	"internal/ledger":    {"redisstore", "scripts", "internal/wire", "internal/secret"},
-	"internal/names":     {},
-	"internal/notifier":  {"internal/pipeline", "internal/step", "redisstore"},
-	"internal/secret":    {},
-	"internal/target":    {},
-	"internal/share":     {},
-	"internal/step":      {},
-	"internal/audit":     {"internal/wire"},
-	"internal/config":    {"access", "counter", "embedded", "gateway", "idempotency", "idempotency/jwtprincipal", "internal/audit", "internal/frontdoor", "internal/names", "internal/redisconn", "internal/requestlog", "internal/tracing", "internal/watch", "internal/yamlfile", "lock", "redisstore", "segment", "server", "snowflake", "workerlease"},
-	"internal/compat":    {"access", "segment", "snowflake", "workerlease", "metrics", "internal/frontdoor", "internal/names", "internal/stamper", "internal/wire"},
-	"internal/events":    {"access", "internal/secret", "internal/share", "internal/step", "internal/wire"},
-	"internal/frontdoor": {},
-	"internal/health":    {"redisstore", "scripts"},
-	"internal/supervise": {},
-	"internal/watch":     {},
-	"internal/wire":      {},
-	"internal/yamlfile":  {},
+	"workerlease/holder":  {"internal/keepalive", "internal/secret", "internal/step", "snowflake"},
+	"internal/keepalive":  {"internal/step"},
+	"internal/leasesim":   {},
+	"internal/loadgen":    {},
+	"internal/ledger":     {"redisstore", "scripts", "internal/wire", "internal/secret"},
+	"internal/names":      {},
+	"internal/muxpattern": {"internal/names"},
+	"internal/notifier":   {"internal/pipeline", "internal/step", "redisstore"},
+	"internal/secret":     {},
+	"internal/target":     {},
+	"internal/share":      {},
+	"internal/step":       {},
+	"internal/audit":      {"internal/wire"},
+	"internal/config":     {"access", "counter", "embedded", "gateway", "idempotency", "idempotency/jwtprincipal", "internal/audit", "internal/frontdoor", "internal/names", "internal/redisconn", "internal/requestlog", "internal/tracing", "internal/watch", "internal/yamlfile", "lock", "redisstore", "segment", "server", "snowflake", "workerlease"},
+	"internal/compat":     {"access", "segment", "snowflake", "workerlease", "metrics", "internal/frontdoor", "internal/names", "internal/stamper", "internal/wire"},
+	"internal/events":     {"access", "internal/secret", "internal/share", "internal/step", "internal/wire"},
+	"internal/frontdoor":  {},
+	"internal/health":     {"redisstore", "scripts"},
+	"internal/supervise":  {},
+	"internal/watch":      {},
+	"internal/wire":       {},
+	"internal/yamlfile":   {},
 
 	"internal/driver":     {},
 	"internal/postgres":   {},

@@ -17,6 +17,9 @@ import (
 // CounterRequest describes an addition to a counter. The zero value adds 1.
 type CounterRequest struct {
 	By int64 // how many values, 1 to 1,000,000; 0 = 1
+	// Limit is the largest value that the counter may come to: beyond it, and below 0, nothing is
+	// added, and the answer is ErrLimit. 0 = none.
+	Limit int64
 	// RequestID makes the call repeatable for a day, from here or from elsewhere: the same id gets
 	// the same values of the counter, and adds once. It is 1 to 255 characters of printable ASCII;
 	// "" = not repeatable.
@@ -67,10 +70,10 @@ func (c *Client) IncrBy(ctx context.Context, key string, by int64) (CounterRange
 }
 
 // Add adds to a counter as requested and returns the values that the caller now owns. The errors:
-// ErrNotAnInteger, ErrOverflow and ErrBehind (nothing was added); ErrQuarantined (values may have
-// been lost, nothing is added for RetryAfter); ErrMismatch (the request id was used with another
-// By); ErrUnavailable; ErrUnknownOutcome (values may have been added that no caller got: with a
-// RequestID ask again with the same, else just ask again).
+// ErrNotAnInteger, ErrOverflow, ErrLimit and ErrBehind (nothing was added); ErrQuarantined (values
+// may have been lost, nothing is added for RetryAfter); ErrMismatch (the request id was used with
+// another By); ErrUnavailable; ErrUnknownOutcome (values may have been added that no caller got:
+// with a RequestID ask again with the same, else just ask again).
 func (c *Client) Add(ctx context.Context, key string, request CounterRequest) (got CounterRange, err error) {
 	request.By = cmp.Or(request.By, 1)
 	if !request.Repeat {
@@ -99,6 +102,8 @@ func (c *Client) add(ctx context.Context, key string, request CounterRequest) (C
 	switch {
 	case request.By < 0:
 		return CounterRange{}, incr.invalid("by is 1 to 1,000,000")
+	case request.Limit < 0:
+		return CounterRange{}, incr.invalid("a limit is 1 or more")
 	case request.RequestID != "" && !requestForm.MatchString(request.RequestID):
 		return CounterRange{}, incr.invalid("a request id has 1 to 255 characters of printable ASCII")
 	}
@@ -122,6 +127,9 @@ func (r CounterRequest) query() map[string]string {
 	}
 	if r.By != 1 {
 		query["by"] = strconv.FormatInt(r.By, 10)
+	}
+	if r.Limit != 0 {
+		query["limit"] = strconv.FormatInt(r.Limit, 10)
 	}
 	if r.TTL != 0 {
 		query["ttl_ms"] = strconv.FormatInt(millis(r.TTL), 10)

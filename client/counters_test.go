@@ -117,9 +117,13 @@ func (s *service) counterRefused(t *testing.T) {
 	_, err = s.Add(ctx, "narrow", client.CounterRequest{Template: "{n:2}"})
 	wantError(t, err, client.ErrOverflow)
 	s.counterAt(t, "narrow", 99)
+	_, err = s.Add(ctx, "narrow", client.CounterRequest{Limit: 100, By: 2})
+	wantError(t, err, client.ErrLimit)
+	s.counterAt(t, "narrow", 99)
+	s.added(t, "limited", client.CounterRequest{Limit: 2, By: 2})
 	for _, request := range []client.CounterRequest{
 		{By: 1_000_001}, {TTL: time.Millisecond}, {Template: "{"}, {Template: "x"}, {Calendar: "orders"}, {Calendar: "{yyyy}", Zone: "Nowhere/At-all"}, {Zone: "UTC"},
-		{Calendar: "{yyyyMMdd}", At: time.Now().AddDate(0, 0, 3)}, {Calendar: "{yyyy}", TTL: time.Hour}, {Template: "{n}", By: 1001}, {Calendar: "{yyyyMMdd}", Template: "{n}"},
+		{Calendar: "{yyyyMMdd}", At: time.Now().AddDate(0, 0, 3)}, {Calendar: "{yyyy}", TTL: time.Hour}, {Template: "{n}", By: 1001}, {Limit: -1}, {Calendar: "{yyyyMMdd}", Template: "{n}"},
 	} {
 		_, err := s.Add(ctx, "narrow", request)
 		wantError(t, err, client.ErrInvalidRequest, "request", request)

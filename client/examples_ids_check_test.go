@@ -324,6 +324,27 @@ func TestIDsFromPythonRenewWithTheWholeProof(t *testing.T) {
 	}
 }
 
+// Ids of rare calls fall on all shards.
+func TestRareIDsOfPythonAreSpreadOverShards(t *testing.T) {
+	s := embedded(t)
+	process := python(t, "-c", `
+import time, coatcheck
+worker = coatcheck.WorkerId("`+s.url+`", "orders")
+for _ in range(200):
+    print(worker.next_id(), flush=True)
+    time.sleep(0.002)
+worker.release()
+`)
+	code, ids, _ := stamped(t, process, "41/10/12")
+	shards := map[int64]int{}
+	for _, id := range ids {
+		shards[int64(id)%8]++
+	}
+	if code != 0 || len(shards) != 8 {
+		t.Errorf("exit code %d, ids by id mod 8: got %v, want 0 and all eight: %s", code, shards, &process.stderr)
+	}
+}
+
 // What a fork of the process stamped would be there twice.
 func TestAForkOfPythonStampsNothing(t *testing.T) {
 	s := embedded(t)

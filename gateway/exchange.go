@@ -43,7 +43,6 @@ const (
 	unknownToken outcome = "unknown_token"
 	keyError     outcome = "key_error"
 	unauthorized outcome = "unauthorized" // its bearer token does not verify
-	overQuota    outcome = "over_quota"
 	storeError   outcome = "store_error"
 	badRequest   outcome = "bad_request"
 	atStop       outcome = "stopping"
@@ -52,7 +51,7 @@ const (
 )
 
 var outcomes = []outcome{
-	unguarded, unguardedKey, granted, replay, inProgress, inDoubt, superseded, mismatch, unknownToken, keyError, unauthorized, overQuota, storeError, badRequest, atStop, overloaded, own,
+	unguarded, unguardedKey, granted, replay, inProgress, inDoubt, superseded, mismatch, unknownToken, keyError, unauthorized, storeError, badRequest, atStop, overloaded, own,
 }
 
 type exchangeKey struct{}

@@ -168,7 +168,6 @@ var refusals = []struct {
 	{idempotency.ErrKeyMissing, keyError},
 	{idempotency.ErrKeyMalformed, keyError},
 	{idempotency.ErrUnauthorized, unauthorized},
-	{idempotency.ErrQuota, overQuota},
 	{idempotency.ErrBodyTooLarge, badRequest},
 	{idempotency.ErrBodyCut, badRequest},
 }

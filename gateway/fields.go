@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"fmt"
+	"net/http"
 	"slices"
 	"strconv"
 	"time"
@@ -9,6 +10,7 @@ import (
 	"go.yaml.in/yaml/v4"
 
 	"github.com/coatcheck/coatcheck/idempotency"
+	"github.com/coatcheck/coatcheck/internal/muxpattern"
 	"github.com/coatcheck/coatcheck/internal/names"
 	"github.com/coatcheck/coatcheck/internal/yamlfile"
 )
@@ -74,6 +76,18 @@ func readRoute(entry *yaml.Node, into *Route) yamlfile.Faults {
 		found.Addf(entry.Line, "retention_ms: not less than lease_ms, which is %d here", into.WithDefaults().Lease.Milliseconds())
 	}
 	return found
+}
+
+// patternFault is why a pattern guards nothing, "" if it does not.
+func patternFault(pattern string) string {
+	if wrong := muxpattern.Fault(pattern); wrong != "" {
+		return wrong
+	}
+	method, _, path := muxpattern.Split(pattern)
+	if (method == http.MethodGet || method == http.MethodHead) && (path == policyPath || problemPage(path) != "") {
+		return "the gateway answers this path itself"
+	}
+	return ""
 }
 
 // eachField calls do for every field of a map, which returns "" or what is wrong with the field. A

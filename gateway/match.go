@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/coatcheck/coatcheck/internal/muxpattern"
 	"github.com/coatcheck/coatcheck/internal/wire"
 )
 
@@ -74,12 +75,12 @@ func (f *finder) add(pattern string, route *guardedRoute) {
 	if f.byPattern[pattern] != nil {
 		return
 	}
-	if register(f.mux, pattern) == nil {
+	if muxpattern.Register(f.mux, pattern) == nil {
 		f.byPattern[pattern] = route
 		return
 	}
 	alone := http.NewServeMux()
-	if register(alone, pattern) == nil {
+	if muxpattern.Register(alone, pattern) == nil {
 		f.aside = append(f.aside, aside{pattern, route, alone})
 	}
 }
@@ -115,7 +116,7 @@ func (a aside) guards(r *http.Request, pattern string, found *guardedRoute) bool
 		return found == nil || found.Optional
 	}
 	both := http.NewServeMux() // finds the more specific of the two
-	if register(both, a.pattern) != nil || register(both, pattern) != nil {
+	if muxpattern.Register(both, a.pattern) != nil || muxpattern.Register(both, pattern) != nil {
 		return false
 	}
 	_, at := both.Handler(r)
@@ -170,7 +171,7 @@ func (r *guardedRoute) yields(to candidate) bool {
 // the path with it.
 func (t *table) read(r *http.Request) []candidate {
 	plain := t.candidates(r)
-	path, isThere := withoutFormat(cleaned(r.URL.Path))
+	path, isThere := withoutFormat(muxpattern.Cleaned(r.URL.Path))
 	if !isThere || slices.ContainsFunc(plain, func(c candidate) bool { return c.route.endsInFormat(c.read) }) {
 		return plain
 	}
@@ -191,5 +192,5 @@ func (r *guardedRoute) endsInFormat(request *http.Request) bool {
 	}
 	pattern := strings.TrimSuffix(r.Name, "{$}")
 	_, isThere := withoutFormat(pattern)
-	return isThere && !strings.HasSuffix(pattern, "}") && depth(pattern) == depth(cleaned(request.URL.Path))
+	return isThere && !strings.HasSuffix(pattern, "}") && depth(pattern) == depth(muxpattern.Cleaned(request.URL.Path))
 }

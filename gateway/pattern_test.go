@@ -55,7 +55,7 @@ func TestPatternsOfOtherRoutersAreRefusedWithWhatIsMeant(t *testing.T) {
 		"POST|PUT /orders":              "one route has one method",
 		"* /orders":                     "leave the method out",
 		"ANY /orders":                   "leave the method out",
-		"CONNECT /orders":               "the gateway refuses CONNECT itself",
+		"CONNECT /orders":               "CONNECT asks for no path",
 		"POST //orders":                 "unclean path can never match",
 		"POST /orders/../x":             "unclean path can never match",
 		"POST /./orders":                "unclean path can never match",

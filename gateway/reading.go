@@ -3,9 +3,10 @@ package gateway
 import (
 	"net/http"
 	"net/url"
-	"path"
 	"regexp"
 	"strings"
+
+	"github.com/coatcheck/coatcheck/internal/muxpattern"
 )
 
 // asWritten is a request whose path keeps the encoding that its client gave it. URL.EscapedPath
@@ -96,18 +97,9 @@ func normalized(r *http.Request) *http.Request {
 	for i, segment := range segments {
 		segments[i], _, _ = strings.Cut(segment, ";")
 	}
-	read := withPath(r, cleaned(strings.Join(segments, "/")))
+	read := withPath(r, muxpattern.Cleaned(strings.Join(segments, "/")))
 	read.Method, read.Host = strings.ToUpper(r.Method), hostOf(r)
 	return read
-}
-
-// cleaned is a path with repeated slashes and dot segments resolved. A slash at its end stays.
-func cleaned(from string) string {
-	clean := path.Clean("/" + from)
-	if strings.HasSuffix(from, "/") && clean != "/" {
-		clean += "/"
-	}
-	return clean
 }
 
 // unresolved is a request whose dot segments are names like all others, as servers take them that

@@ -11,6 +11,7 @@ import (
 
 	"github.com/coatcheck/coatcheck/idempotency"
 	"github.com/coatcheck/coatcheck/idempotency/jwtprincipal"
+	"github.com/coatcheck/coatcheck/internal/muxpattern"
 	"github.com/coatcheck/coatcheck/internal/yamlfile"
 )
 
@@ -112,7 +113,7 @@ var registered = regexp.MustCompile(` \(registered at [^)]*\)`)
 func (r Routes) conflicts() (found yamlfile.Faults) {
 	mux := http.NewServeMux()
 	for _, route := range r {
-		if err := register(mux, route.Name); err != nil {
+		if err := muxpattern.Register(mux, route.Name); err != nil {
 			text, _, _ := strings.Cut(err.Error(), "\n")
 			found.Addf(route.line, "match: %s", registered.ReplaceAllString(text, ""))
 		}
@@ -137,15 +138,4 @@ func (r Routes) doubles() (found yamlfile.Faults) {
 		}
 	}
 	return found
-}
-
-// register adds a pattern to a mux. Where the mux panics it returns an error.
-func register(mux *http.ServeMux, pattern string) (err error) {
-	defer func() {
-		if reason := recover(); reason != nil {
-			err = fmt.Errorf("%v", reason)
-		}
-	}()
-	mux.Handle(pattern, http.NotFoundHandler())
-	return nil
 }

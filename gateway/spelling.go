@@ -4,6 +4,7 @@ import (
 	"net/http"
 	"strings"
 
+	"github.com/coatcheck/coatcheck/internal/muxpattern"
 	"github.com/coatcheck/coatcheck/internal/target"
 )
 
@@ -26,7 +27,7 @@ func (r *guardedRoute) oneSpelling(request *http.Request) *http.Request {
 // spelling is a path as the route's pattern has it: what stands for wildcards stays as it was sent,
 // but for a format at the end.
 func (r *guardedRoute) spelling(path string) string {
-	_, _, pattern := split(r.Name)
+	_, _, pattern := muxpattern.Split(r.Name)
 	pattern = strings.TrimSuffix(pattern, "{$}")
 	if bare, has := withoutFormat(path); has && !r.DistinctFormat {
 		if _, own := withoutFormat(pattern); !own {

@@ -15,8 +15,7 @@ import (
 
 // The refusals of a request with a token. Each is of one class of package redisstore; redisstore's
 // own errors come through as well. redisstore.RetryAfter returns the remaining lease of the attempt
-// after ErrInProgress and ErrAttemptRunning, and the time until some of the quota is free after
-// ErrQuota.
+// after ErrInProgress and ErrAttemptRunning.
 var (
 	ErrKeyMissing   = policyRefusal("idempotency: the request has no idempotency header")
 	ErrKeyMalformed = policyRefusal("idempotency: malformed idempotency header")
@@ -34,8 +33,6 @@ var (
 	ErrAttemptRunning = fault.Refusal("idempotency: an attempt may still be running")
 	// ErrNotInDoubt refuses to settle an operation that is not in doubt.
 	ErrNotInDoubt = fault.Refusal("idempotency: the operation is not in doubt")
-	// ErrQuota refuses to begin an operation.
-	ErrQuota      = fault.Refusal("idempotency: the caller's quota is used up")
 	ErrSuperseded = fault.Loss("idempotency: another attempt has the claim")
 	// errNotAdmitted is the refusal of Config.Admit, beside its own error.
 	errNotAdmitted = fault.Refusal("idempotency: nothing is begun now")
@@ -98,7 +95,6 @@ var codes = []struct {
 	{ErrUnauthorized, wire.Unauthorized},
 	{ErrNoKeys, wire.StoreUnavailable},
 	{ErrSuperseded, wire.Superseded},
-	{ErrQuota, wire.TooManyRequests},
 	{errNotAdmitted, wire.StoreUnavailable},
 	{redisstore.ErrUnknownOutcome, wire.OutcomeUnknown},
 	{redisstore.ErrUnavailable, wire.StoreUnavailable},

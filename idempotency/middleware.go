@@ -4,7 +4,10 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
+
+	"github.com/coatcheck/coatcheck/internal/muxpattern"
 )
 
 // guard is a route's policy, ready for requests.
@@ -30,6 +33,17 @@ func (t *Tokens) Middleware(route Route) func(http.Handler) http.Handler {
 		panic(err) // Check has read it
 	}
 	return func(next http.Handler) http.Handler { return &guard{t, route, kept, next} }
+}
+
+// Handle registers a guarded handler with a mux, as http.ServeMux.Handle does: it panics if the mux
+// does, if [Route.Check] returns an error, and for a pattern that guards nothing. Such are patterns
+// of other routers, as "POST /orders/:id" and "POST /orders/*": the mux takes them for plain text,
+// and the requests that are meant go past the guard to whatever else the mux has.
+func (t *Tokens) Handle(mux *http.ServeMux, pattern string, route Route, handler http.Handler) {
+	if wrong := muxpattern.Fault(pattern); wrong != "" {
+		panic(fmt.Sprintf("idempotency: pattern %q: %s", pattern, wrong))
+	}
+	mux.Handle(pattern, t.Middleware(route)(handler))
 }
 
 func (g *guard) ServeHTTP(w http.ResponseWriter, r *http.Request) {

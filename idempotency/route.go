@@ -5,16 +5,19 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"regexp"
 	"slices"
 	"time"
 
+	"github.com/coatcheck/coatcheck/internal/muxpattern"
 	"github.com/coatcheck/coatcheck/internal/names"
 	"github.com/coatcheck/coatcheck/internal/wire"
 )
 
 // Route is the policy of one guarded route. The zero value of each field means its default.
 type Route struct {
-	// part of a key's scope and of the fingerprint; "" = the pattern, or the method and path
+	// part of a key's scope and of the fingerprint; "" = the pattern, or the method and path. One
+	// that is written as a pattern has the notation of net/http.ServeMux, not another router's
 	Name     string
 	Accept   Accept // which header it takes; "" = TokenOrKey
 	Optional bool   // a request without a header passes unguarded, up to MaxBody
@@ -71,6 +74,10 @@ func (r Route) Check() error {
 			faults = append(faults, fmt.Errorf("idempotency: "+format, args...))
 		}
 	}
+	if patternLike.MatchString(r.Name) {
+		wrong := muxpattern.Fault(r.Name)
+		fault(wrong != "", "name %q: %s", r.Name, wrong)
+	}
 	fault(!slices.Contains([]Accept{TokenOrKey, TokenOnly, KeyOnly}, r.Accept), "accept %q: token, key or either", r.Accept)
 	fault(r.Ack < 0 || r.Ack > 100, "ack %d: 0 to 100 replicas", r.Ack)
 	fault(r.MaxBody < 0, "max body %d: not below 0", r.MaxBody)
@@ -85,6 +92,9 @@ func (r Route) Check() error {
 	}
 	return errors.Join(faults...)
 }
+
+// patternLike matches a name that is written as a pattern: a path, perhaps after a method.
+var patternLike = regexp.MustCompile(`^(?:\S+[ \t]+\S*)?/`)
 
 // Published is the route's policy as clients may see it: its header, its retention, and which
 // requests count as the same.

@@ -1,6 +1,6 @@
 -- token_complete: records the answer of the attempt that holds the claim. A late owner is accepted
 -- until another attempt has taken over; repeating it is harmless.
--- Uses   retain awaited under_way answer
+-- Uses   integer retain awaited under_way answer
 -- KEYS   [1] the token's record (hash)  [2] the operations under way (sorted set)
 -- ARGV   [1] owner  [2] answer, any bytes  [3] retention  [4] channel of the waiting
 -- Reply  {'ok'} | {'already'} this owner's answer is recorded | {'stale'} the claim is another's,

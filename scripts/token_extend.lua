@@ -8,7 +8,7 @@
 -- Reply  {'ok', lease until} | {'stale'} the claim is no longer this owner's | {'gone'} no such
 --        record
 -- Units  ARGV[2], ARGV[3] milliseconds; times in milliseconds since 1970 of this server
--- Effect writes on ok only
+-- Effect writes on ok only; takes up to four operations whose records have ended off the list
 local record = redis.call('HMGET', KEYS[1], 'state', 'owner', 'lease', 'awaited')
 if not record[1] then
   return {'gone'}
@@ -22,7 +22,7 @@ if lease == '' then
 end
 local lease_end = integer(now + tonumber(lease))
 unlist()
-list_until(lease_end)
+list_until(lease_end, now, ARGV[3])
 redis.call('HSET', KEYS[1], 'state', 'claimed', 'until', lease_end)
 if record[1] == 'completed' then
   redis.call('HDEL', KEYS[1], 'answer', 'size')

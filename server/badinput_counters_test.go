@@ -24,6 +24,9 @@ func badCounters() (rows []bad) {
 	for _, ttl := range []string{"", "0", "99", "-1", "315360000001", "1.5", "1e3", "%201000", "abc", "9223372036854775808"} {
 		add(call{method: "POST", path: "/incr/k?ttl_ms=" + ttl}, "ttl_ms")
 	}
+	for _, limit := range []string{"", "0", "-1", "+1", "1.5", "1e3", "x", "9223372036854775808"} {
+		add(call{method: "GET", path: "/incr/k?limit=" + limit}, "limit")
+	}
 	for query, field := range map[string]string{
 		"n=0": "n", "n=1001": "n", "n=": "n", "n=x": "n", "n=1.5": "n", "n=-1": "n", "prefix=a%20b": "prefix", "prefix=" + strings.Repeat("a", 201): "prefix", "cursor=%00": "cursor",
 		"cursor=a%2Fb": "cursor", "prefix=a&prefix=b": "prefix", "limit=5": "limit",

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"math"
 	"net/http"
 	"sync"
 	"time"
@@ -26,7 +27,7 @@ type counters struct {
 }
 
 func (h *counters) routes(at *router) {
-	incr := allowQuery("by", "ttl_ms", "template", "calendar", "zone", "at")
+	incr := allowQuery("by", "limit", "ttl_ms", "template", "calendar", "zone", "at")
 	at.use.handle("GET,POST /incr/:key", "counter.Add", h.incr, handsOut, incr)
 	at.read.handle("GET /counter/:key", "counter.Get", h.get, no)
 	at.admin.handle("PUT /counter/:key", "counter.Set", h.set, no)
@@ -43,7 +44,7 @@ func (h *counters) incr(r *request) error {
 	}
 	got, err := h.counters.Add(r.ctx(), numbers.key, asked)
 	if err != nil {
-		return err
+		return numbers.refused(err)
 	}
 	h.metrics.Incremented(got.Value - got.First + 1)
 	return numbers.send(r, got)
@@ -52,6 +53,7 @@ func (h *counters) incr(r *request) error {
 func (h *counters) request(r *request) (asked counter.Request) {
 	r.noFields()
 	asked.By = r.int("by", 1, 1, counter.MaxBy)
+	asked.Limit = r.int("limit", 0, 1, math.MaxInt64)
 	asked.TTL = time.Duration(r.int("ttl_ms", 0, counter.MinTTL.Milliseconds(), counter.MaxTTL.Milliseconds())) * time.Millisecond
 	asked.RequestID = h.requestID(r)
 	return asked

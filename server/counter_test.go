@@ -98,6 +98,39 @@ func TestCounterWithAnEnd(t *testing.T) {
 		must[wire.Incremented](t, s, 200, "POST", "/incr/brief?ttl_ms=3600000", ""), wire.Incremented{Key: "brief", Value: 1, First: 1})
 }
 
+// A limit refuses what would pass it, whole, and what is left of it can still be had. A repeat has
+// its answer also when the limit is used up since.
+func TestCounterStopsAtTheLimitOfTheRequest(t *testing.T) {
+	storetest.Each(t, func(t *testing.T, store *redisstore.Store) {
+		s := serve(t, server.Config{Store: store})
+		first := must[wire.Incremented](t, s, 200, "POST", "/incr/k?by=4&limit=5", "", "Idempotency-Key: a")
+		expect.Equal(t, "POST /incr/k?by=4&limit=5", first, wire.Incremented{Key: "k", Value: 4, First: 1})
+		for _, header := range [][]string{nil, {"Idempotency-Key: b"}, {"Accept: text/plain"}} {
+			refused := s.do(t, "GET", "/incr/k?by=2&limit=5", "", header...)
+			wantDetail(t, refused, wire.CounterLimit, "5 is the largest")
+		}
+		expect.Equal(t, "GET /incr/k?limit=5", must[wire.Incremented](t, s, 200, "GET", "/incr/k?limit=5", "").Value, 5)
+		expect.Equal(t, "POST /incr/k?by=4&limit=5 again", must[wire.Incremented](t, s, 200, "POST", "/incr/k?by=4&limit=5", "", "Idempotency-Key: a"), first)
+		checkProblem(t, s.do(t, "POST", "/incr/k?limit=5", ""), wire.CounterLimit)
+		expect.Equal(t, "POST /incr/k without a limit", must[wire.Incremented](t, s, 200, "POST", "/incr/k", "").Value, 6)
+		checkProblem(t, s.do(t, "POST", "/incr/unused?by=2&limit=1", ""), wire.CounterLimit)
+		checkProblem(t, s.do(t, "GET", "/counter/unused", ""), wire.NotFound)
+		must[wire.Counter](t, s, 200, "PUT", "/counter/full", `{"value":9223372036854775806}`)
+		must[wire.Incremented](t, s, 200, "POST", "/incr/full?limit=9223372036854775807", "")
+		checkProblem(t, s.do(t, "POST", "/incr/full?limit=9223372036854775807", ""), wire.CounterOverflow)
+	})
+}
+
+// Where a template goes less far than the limit its end is an overflow, as it is without a limit.
+func TestTheNarrowerOfTemplateAndLimitIsNamed(t *testing.T) {
+	s := serve(t, server.Config{Store: storetest.Open(t, redisstore.Config{})})
+	must[wire.Counter](t, s, 200, "PUT", "/counter/k", `{"value":9}`)
+	for limit, want := range map[string]wire.Code{"": wire.CounterOverflow, "&limit=10": wire.CounterOverflow, "&limit=9": wire.CounterLimit, "&limit=8": wire.CounterLimit} {
+		checkProblem(t, s.do(t, "POST", "/incr/k?template=%7Bn:1%7D"+limit, ""), want)
+	}
+	expect.Equal(t, "POST /incr/k?template={n:2}&limit=10", must[wire.Numbered](t, s, 200, "POST", "/incr/k?template=%7Bn:2%7D&limit=10", "").Number, "10")
+}
+
 func TestRepeatedRequestOfACounterGetsTheSameAnswer(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, store *redisstore.Store) {
 		s := serve(t, server.Config{Store: store})

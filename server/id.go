@@ -49,8 +49,8 @@ type ids struct {
 }
 
 func (h *ids) routes(at *router) {
-	at.use.handle("GET /id/snowflake", "snowflake.Stamp", h.snowflakes, handsOut, allowQuery("n", "format", "width"))
-	at.use.handle("GET /id/snowflake/:pool", "snowflake.Stamp", h.snowflakes, handsOut, allowQuery("n", "format", "width"))
+	at.use.handle("GET /id/snowflake", "snowflake.Stamp", h.snowflakes, handsOut, allowQuery("n", "format", "width", "spread"))
+	at.use.handle("GET /id/snowflake/:pool", "snowflake.Stamp", h.snowflakes, handsOut, allowQuery("n", "format", "width", "spread"))
 	at.use.handle("GET /id/segment/:tag", "segment.NextN", h.fromSegment, handsOut, allowQuery("n", "format", "width"))
 	at.admin.handle("PUT /id/segment/:tag", "counter.SetForward", h.setSegment, no)
 	at.use.handle("GET /id/uuid", "", h.uuids, handsOut, allowQuery("n", "version"))
@@ -62,11 +62,15 @@ func (h *ids) snowflakes(r *request) error {
 	pool := h.poolOf(r)
 	asked := idOrder(r)
 	asked.read(r, snowflake.Formats())
+	stamp := h.stamper.Stamp
+	if has(r, "spread") && !r.flag("spread") {
+		stamp = h.stamper.StampFromZero
+	}
 	if r.err != nil {
 		return r.err
 	}
 	ids := make([]snowflake.ID, asked.n)
-	origin, err := h.stamper.Stamp(r.ctx(), pool, ids)
+	origin, err := stamp(r.ctx(), pool, ids)
 	if err != nil {
 		return err
 	}

@@ -3,6 +3,7 @@ package server_test
 import (
 	"context"
 	"fmt"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -225,6 +226,37 @@ func (s *service) idsDecoded(t *testing.T) {
 			Epoch: time.Date(2024, 1, 1, 0, 0, 0, 0, time.UTC),
 		})
 	}
+}
+
+// Ids of rare requests fall on all shards alike, and with spread=false on one.
+func TestRareIDsAreSpreadOverShards(t *testing.T) {
+	t.Parallel()
+	s := serve(t, server.Config{Store: storetest.Open(t, redisstore.Config{}), IDPool: "main"})
+	const n, shards = 400, 8
+	byShard := func(path string) (counts [shards]int) {
+		before := snowflake.ID(0)
+		for range n {
+			time.Sleep(2 * time.Millisecond) // so that each has a unit of its own
+			id := numbers(t, s.ids(t, path))[0]
+			if id <= before {
+				t.Errorf("id %d after %d, want ids to rise", id, before)
+			}
+			counts[id%shards]++
+			before = id
+		}
+		return counts
+	}
+	// six standard deviations
+	most := n/shards + int(6*math.Sqrt(n*(1./shards)*(1-1./shards)))
+	for shard, count := range byShard("/id/snowflake") {
+		if count > most {
+			t.Errorf("ids of shard %d of %d: got %d of %d, want at most %d", shard, shards, count, n, most)
+		}
+	}
+	if counts := byShard("/id/snowflake/main?spread=false"); counts[0] < n*9/10 {
+		t.Errorf("ids by shard with spread=false: got %v, want nearly all on the first", counts)
+	}
+	wantField(t, s.do(t, "GET", "/id/snowflake?spread=yes", ""), wire.InvalidRequest, "spread", "true or false")
 }
 
 func TestServerWithoutADefaultPoolSaysSo(t *testing.T) {

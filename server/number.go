@@ -1,6 +1,7 @@
 package server
 
 import (
+	"errors"
 	"fmt"
 	"net/http"
 	"regexp"
@@ -25,6 +26,7 @@ type numbering struct {
 	key      string
 	template *number.Template // nil = not at all
 	at       time.Time        // the moment that they are of, in the zone of the request
+	limited  bool             // by the request itself, no further than the template goes
 }
 
 // numbering reads template, calendar, zone and at, and sets how long the increment's counter is
@@ -37,7 +39,9 @@ func (h *counters) numbering(r *request, key string, asked *counter.Request) (n 
 	r.without(fmt.Sprintf("not with template or calendar: the counter of a period is kept until %v after its end", keptBehind), "ttl_ms")
 	zone, now := h.zone(r), h.now()
 	n.at = moment(r, now).In(zone)
+	limit := asked.Limit
 	n.template = templateOf(r, asked)
+	n.limited = limit > 0 && asked.Limit == limit
 	if r.err != nil {
 		return n
 	}
@@ -107,7 +111,9 @@ func templateOf(r *request, asked *counter.Request) *number.Template {
 	if asked.By > maxNumbers {
 		r.invalid("by", fmt.Sprintf("1 to %d with a template", maxNumbers))
 	}
-	asked.Limit = template.Max() // which also keeps it from what is below 0
+	if most := template.Max(); asked.Limit == 0 || most < asked.Limit {
+		asked.Limit = most // which also keeps it from what is below 0
+	}
 	return &template
 }
 
@@ -146,6 +152,15 @@ func moment(r *request, now time.Time) time.Time {
 		r.invalid("at", fmt.Sprintf("within %v of now", maxApart))
 	}
 	return at
+}
+
+// refused is the error of an addition. A value that the template cannot write is an overflow, also
+// where the request has a limit beyond it.
+func (n *numbering) refused(err error) error {
+	if n.template == nil || !errors.Is(err, counter.ErrLimit) || n.limited {
+		return err
+	}
+	return fmt.Errorf("%w%s", number.ErrWidth, strings.TrimPrefix(err.Error(), counter.ErrLimit.Error()))
 }
 
 // send answers with the values, and with the template's numbers for them.

@@ -62,8 +62,6 @@ type Config struct {
 	Principal  func(*http.Request) (string, error)
 	TokenKeys  []idempotency.Key // sign issued tokens; nil = not signed
 	AnswerKeys []idempotency.Key // encrypt stored answers; nil = stored as they are
-	// what one principal may have in the store; none = no bound
-	Quota idempotency.Quota
 
 	// Access decides what each caller may do; nil = every caller may do everything, and Principal
 	// tells callers apart. With it the principal is that of the key or certificate.
@@ -243,7 +241,7 @@ func New(config Config) *Server {
 	s.life, s.end = context.WithCancel(context.Background())
 	s.tokens = idempotency.New(config.Store, idempotency.Config{
 		Principal: config.Principal, Error: s.writeGuardError, Logger: config.Logger,
-		TokenKeys: config.TokenKeys, AnswerKeys: config.AnswerKeys, Quota: config.Quota, PolicyURL: policyPath,
+		TokenKeys: config.TokenKeys, AnswerKeys: config.AnswerKeys, PolicyURL: policyPath,
 		Completed: func() { s.events.Count(events.TokenCompleted) }, Admit: s.admit,
 	})
 	s.stamper = stamper.New(s.pools, stamper.Config{

@@ -44,7 +44,7 @@ func (g *Generator) try(t *ticket) (count int64, wait time.Duration, err error) 
 	p := g.current.Load()
 	old := t.positions != p || t.first < g.position(unit)
 	if old { // before the limit rises, so that no other call stamps the time since the last draw
-		g.skip(p, g.begin(unit))
+		g.skip(p, g.begin(unit, t.spread))
 	}
 	limit := g.allow(p, now)
 	if old {

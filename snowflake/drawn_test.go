@@ -66,7 +66,7 @@ func TestTicketFromBeforeTheWindowIsStampedInTheWindow(t *testing.T) {
 			t.Fatalf("Next, an hour before the window: got %v, want %v", err, context.DeadlineExceeded)
 		}
 		p := g.current.Load()
-		drawn := ticket{p, p.next.Add(3) - 3, 3}
+		drawn := ticket{positions: p, first: p.next.Add(3) - 3, count: 3}
 		time.Sleep(time.Hour)
 		if err := g.Fill(t.Context(), make([]ID, batch)); err != nil {
 			t.Fatal(err)

@@ -94,7 +94,7 @@ func (g *Generator) Next(ctx context.Context) (ID, error) {
 const sample = 255
 
 func (g *Generator) slowly(ctx context.Context, p *positions, n int64) (ID, error) {
-	t := ticket{p, n, 1}
+	t := ticket{p, n, 1, g.config.Spread}
 	if _, err := g.redeem(ctx, &t); err != nil {
 		return 0, err
 	}
@@ -104,13 +104,23 @@ func (g *Generator) slowly(ctx context.Context, p *positions, n int64) (ID, erro
 // Fill stamps as many ids as there is room for, in rising order. After an error none of them
 // counts. It waits and fails as Next does; without room only for a generator that was stopped.
 func (g *Generator) Fill(ctx context.Context, ids []ID) error {
+	return g.fill(ctx, ids, g.config.Spread)
+}
+
+// FillFromZero is Fill without Config.Spread: of a unit in which nothing was stamped yet it takes
+// the smallest sequences.
+func (g *Generator) FillFromZero(ctx context.Context, ids []ID) error {
+	return g.fill(ctx, ids, false)
+}
+
+func (g *Generator) fill(ctx context.Context, ids []ID, spread bool) error {
 	if len(ids) == 0 {
 		return g.ended()
 	}
 	for len(ids) > 0 {
 		p := g.current.Load()
 		k := int64(min(len(ids), batch))
-		t := ticket{p, p.next.Add(k) - k, k}
+		t := ticket{p, p.next.Add(k) - k, k, spread}
 		step.At("snowflake: drew several")
 		if t.first+k > p.limit.Load() || !g.isFresh() {
 			if err := g.fillSlowly(ctx, ids[:k], t); err != nil {

@@ -134,7 +134,7 @@ func (g *Generator) tick() bool {
 		return false
 	}
 	p := g.current.Load()
-	g.skip(p, g.begin(unit))
+	g.skip(p, g.begin(unit, g.config.Spread))
 	g.allow(p, now)
 	g.heat.before = p.next.Load()
 	return true

@@ -51,6 +51,7 @@ type ticket struct {
 	*positions
 
 	first, count int64
+	spread       bool // a fresh unit begins by lot
 }
 
 // write stamps the ticket's first positions.
@@ -74,9 +75,9 @@ func (t ticket) write(ids []ID) {
 func (g *Generator) position(unit int64) int64 { return unit << g.layout.Sequence }
 
 // begin is the position that a fresh unit starts at.
-func (g *Generator) begin(unit int64) int64 {
+func (g *Generator) begin(unit int64, spread bool) int64 {
 	n := g.position(unit)
-	if half := int64(1) << g.layout.Sequence / 2; g.config.Spread && half > 1 {
+	if half := int64(1) << g.layout.Sequence / 2; spread && half > 1 {
 		n += rand.Int64N(half) //nolint:gosec // it spreads ids over shards and hides nothing
 	}
 	return n

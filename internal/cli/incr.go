@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"errors"
+	"math"
 	"strconv"
 	"strings"
 	"time"
@@ -25,6 +26,7 @@ type increment struct {
 func (i *increment) bind() []*config.Setting {
 	return []*config.Setting{
 		config.Number("by", "1", 1, counter.MaxBy, "values", "how many, one a line", &i.By),
+		config.Optional(config.Number("limit", config.Unsaid, 1, math.MaxInt64, "value", "the largest value that the counter may come to; what would pass it is refused, and nothing is added. Empty: none", &i.Limit)),
 		repeatable("request-id", "makes the command repeatable for a day: the same id gets the same values of a counter, and adds once", &i.RequestID),
 		config.Optional(config.Span("ttl", config.Unsaid, counter.MinTTL, counter.MaxTTL, "when the counter ends, from now, if it has no end yet; empty: the end that it has, none, or with a date two days after its period", &i.TTL)),
 		config.Text("template", config.Unsaid, "text", "how each value is written, such as ORD-{yyyyMMdd}-{n:6}; with a date in it the counter begins anew with each of its periods", &i.Template),

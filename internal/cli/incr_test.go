@@ -62,6 +62,10 @@ func TestIncrPrintsTheValuesThatAreTheCallersOneALine(t *testing.T) {
 			{"incr full --by 2", failed, "overflow"},
 			{"incr full", done, "9223372036854775807\n"},
 			{"incr full --template {n}", failed, "overflow"},
+			{"incr tickets --limit 3 --by 2", done, "1\n2\n"},
+			{"incr tickets --limit 3 --by 2", failed, "3 is the largest"},
+			{"incr tickets --limit 3", done, "3\n"},
+			{"incr tickets --limit 3", failed, "limit"},
 		})
 	})
 }
@@ -126,7 +130,7 @@ func TestWhatIncrCanNotMeanIsWrongUsage(t *testing.T) {
 		for args, says := range map[string]string{
 			"incr": "one counter's key", "incr a b": "one counter's key", "incr a/b": "key", "incr ..": "key", "incr ä": "key", "incr " + strings.Repeat("a", 201): "key",
 			"incr {yyyy}": "after a colon", "incr orders-{yyyy}": "after a colon", "incr orders:{yyyy": "position", "incr orders:{n}": "", "incr orders:{yyyy}:{MM}": "",
-			"incr a --by 0": "by", "incr a --by 1000001": "by", "incr a --by x": "by", "incr a --ttl 1ms": "ttl", "incr a --ttl never": "ttl", "incr a --request-id ä": "request-id",
+			"incr a --by 0": "by", "incr a --by 1000001": "by", "incr a --by x": "by", "incr a --ttl 1ms": "ttl", "incr a --ttl never": "ttl", "incr a --request-id ä": "request-id", "incr a --limit 0": "limit", "incr a --limit x": "limit",
 			"incr a --zone UTC": "zone", "incr a --at 2026-11-21T00:00:00Z": "--at", "incr a:{yyyy} --zone Nowhere/None": "zone", "incr a:{yyyy} --zone Local": "zone",
 			"incr a:{yyyy} --ttl 1h": "ttl", "incr a --template {n} --ttl 1h": "ttl", "incr a --template x": "", "incr a --template {n} --by 1001": "by",
 			"incr a:{yyyy} --at 2020-01-01T00:00:00Z": "within", "incr a:{yyyy} --at 9000-01-01T00:00:00Z": "within", "incr a:{yyyyMMdd} --template {n}": "", "incr a --template {yyyy/MM}-{n}": "template", "incr a --at yesterday": "--at",

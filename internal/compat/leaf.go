@@ -32,12 +32,12 @@ var (
 	leafEpoch  = time.UnixMilli(1288834974657).UTC()
 )
 
-// Shapes has Leaf's sequences begin by lot, as there, so that ids spread over shards by remainder.
+// Shapes are those of Leaf's ids.
 func (l LeafConfig) Shapes() map[string]stamper.Shape {
 	if l.NoSnowflake {
 		return nil
 	}
-	return map[string]stamper.Shape{l.pool(): {Layout: leafLayout, Epoch: leafEpoch, Spread: true}}
+	return map[string]stamper.Shape{l.pool(): {Layout: leafLayout, Epoch: leafEpoch}}
 }
 
 // Pin returns the pinned pools with that of Leaf's ids, in another map. One that is there stays.

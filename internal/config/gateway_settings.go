@@ -26,7 +26,7 @@ type Gateway struct {
 func (c *Gateway) Config() gateway.Config {
 	g, shared := c.Gateway, c.Server
 	g.AccessLog, g.AuditLog = shared.AccessLog, shared.AuditLog
-	g.TokenKeys, g.AnswerKeys, g.Quota = shared.TokenKeys, shared.AnswerKeys, shared.Quota
+	g.TokenKeys, g.AnswerKeys = shared.TokenKeys, shared.AnswerKeys
 	g.IdleTimeout, g.MaxPerAddress, g.MaxBytes = shared.IdleTimeout, shared.MaxPerAddress, shared.MaxBytes
 	g.DrainDelay, g.StopTimeout = shared.DrainDelay, shared.StopTimeout
 	return g
@@ -52,8 +52,9 @@ func GatewaySettings(c *Gateway) []*Setting {
 
 // shared picks the settings that the gateway has in common with the service.
 func shared(c *Service) []*Setting {
-	common := []string{"redis", "ack", "restarts", "max-keys", "max-bytes", "prefix", "store-timeout", "quota-operations", "quota-bytes",
-		"principal-jwt-jwks", "principal-jwt-claim", "principal-jwt-issuer", "principal-jwt-audience", "principal-jwt-algorithms", "principal-jwt-leeway", "token-keys", "answer-keys", "drain-delay", "stop-timeout", "idle-timeout", "max-connections", "max-connections-per-address", "max-bytes-in-flight", "trace-endpoint", "trace-sample", "access-log", "audit-log", "log-format", "log-level"}
+	common := []string{"redis", "ack", "restarts", "max-keys", "max-bytes", "prefix", "store-timeout",
+		"principal-jwt-jwks", "principal-jwt-claim", "principal-jwt-issuer", "principal-jwt-audience", "principal-jwt-algorithms", "principal-jwt-leeway",
+		"token-keys", "answer-keys", "drain-delay", "stop-timeout", "idle-timeout", "max-connections", "max-connections-per-address", "max-bytes-in-flight", "trace-endpoint", "trace-sample", "access-log", "audit-log", "log-format", "log-level"}
 	return slices.DeleteFunc(ServiceSettings(c), func(s *Setting) bool { return !slices.Contains(common, s.Name) })
 }
 

@@ -163,8 +163,6 @@ func callerSettings(c *Service) []*Setting {
 
 func tokenSettings(c *Service) []*Setting {
 	return In("Tokens and recorded answers",
-		Number("quota-operations", "0", 0, 1_000_000_000, "operations", "tokens and operations of one principal that may be kept at a time, as this process counts them; one more is refused with 429; 0: as many as Redis takes", &c.Server.Quota.Operations),
-		Number("quota-bytes", "0", 0, 1<<50, "bytes", "memory of Redis that these may take; 0: as much as there is", &c.Server.Quota.Bytes),
 		Keyring("token-keys", "keys that sign issued tokens, the newest first: id:base64 of 32 bytes; none: tokens are not signed", &c.Server.TokenKeys),
 		Keyring("answer-keys", "keys that encrypt stored answers, the newest first: id:base64 of 32 bytes; none: stored as they are", &c.Server.AnswerKeys),
 	)

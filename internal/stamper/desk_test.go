@@ -32,7 +32,7 @@ func TestDeskThatIsGivenBackMakesNoGeneratorAnyMore(t *testing.T) {
 		d.giveBack(t.Context())
 		_, err := d.ids.Generator()
 		expect.Error(t, "Generator", err, snowflake.ErrStopped)
-		_, err = d.stamp(t.Context(), make([]snowflake.ID, 1))
+		_, err = d.stamp(t.Context(), make([]snowflake.ID, 1), (*snowflake.Generator).Fill)
 		expect.Contains(t, "error of stamp", fmt.Sprint(err), "stopping")
 	})
 }

@@ -47,7 +47,7 @@ func (s *Stamper) open(pool, owner string) *poolStamper {
 	shape := workerlease.Shape{Layout: wanted.Layout.String(), Epoch: wanted.Epoch}
 	request := workerlease.Request{Identity: s.config.Identity, Shape: shape, WantLayout: fixed, WantEpoch: fixed}
 	d.holder = s.pools.Start(s.life, pool, request, workerlease.HoldOptions{Reacquire: true, Observe: d.hear})
-	d.ids = holder.NewStamper(d.holder, snowflake.Config{Spread: wanted.Spread})
+	d.ids = holder.NewStamper(d.holder, snowflake.Config{Spread: true})
 	return d
 }
 
@@ -163,7 +163,7 @@ func (d *poolStamper) refused(err error) error {
 	if other, ok := errors.AsType[*workerlease.OtherPoolError](err); ok {
 		return other
 	}
-	for _, final := range []error{redisstore.ErrWrongType, workerlease.ErrLayout} {
+	for _, final := range []error{redisstore.ErrWrongType, workerlease.ErrLayout, workerlease.ErrEnded} {
 		if errors.Is(err, final) {
 			return err
 		}
@@ -172,14 +172,14 @@ func (d *poolStamper) refused(err error) error {
 }
 
 // stamp fills ids from one grant.
-func (d *poolStamper) stamp(ctx context.Context, ids []snowflake.ID) (Origin, error) {
+func (d *poolStamper) stamp(ctx context.Context, ids []snowflake.ID, with fill) (Origin, error) {
 	for {
 		if err := d.await(ctx); err != nil {
 			return Origin{}, err
 		}
 		g, err := d.ids.Generator()
 		if err == nil {
-			err = g.Fill(ctx, ids)
+			err = with(g, ctx, ids)
 		}
 		switch {
 		case err == nil:
@@ -223,6 +223,8 @@ func (d *poolStamper) unstamped(err error) error {
 	switch refusal := d.stillLocked(); {
 	case refusal != nil:
 		return refusal
+	case errors.Is(err, snowflake.ErrLayoutUsedUp):
+		return fmt.Errorf("%w: %w", workerlease.ErrEnded, err)
 	case errors.Is(err, snowflake.ErrWindowEnded):
 		return &UnavailableError{Reason: "the window of this server's worker id has ended, and it was not renewed", Cause: err}
 	case errors.Is(err, snowflake.ErrNoLease):

@@ -37,7 +37,6 @@ type Config struct {
 type Shape struct {
 	Layout snowflake.Layout
 	Epoch  time.Time // whole milliseconds
-	Spread bool      // see snowflake.Config
 }
 
 func (c Config) withDefaults() Config {
@@ -104,15 +103,29 @@ type Origin struct {
 // Stamp fills ids, of which there is at least one, with ids of a pool, all of one grant and rising.
 // The first use of a pool leases a worker id, which takes as long as that does. The errors:
 // workerlease.ErrQuarantined and ErrExhausted with the remaining time, ErrTooMany,
-// *UnavailableError; *workerlease.OtherPoolError, workerlease.ErrLayout and
+// *UnavailableError; *workerlease.OtherPoolError, workerlease.ErrLayout, workerlease.ErrEnded and
 // redisstore.ErrWrongType, which asking again does not change. After an error no id is to be used.
+//
+// The ids of rare calls are spread over shards, see [snowflake.Config.Spread].
 func (s *Stamper) Stamp(ctx context.Context, pool string, ids []snowflake.ID) (Origin, error) {
+	return s.stamp(ctx, pool, ids, (*snowflake.Generator).Fill)
+}
+
+// StampFromZero is Stamp with ids that are not spread.
+func (s *Stamper) StampFromZero(ctx context.Context, pool string, ids []snowflake.ID) (Origin, error) {
+	return s.stamp(ctx, pool, ids, (*snowflake.Generator).FillFromZero)
+}
+
+// fill is a method of a generator that fills ids.
+type fill func(*snowflake.Generator, context.Context, []snowflake.ID) error
+
+func (s *Stamper) stamp(ctx context.Context, pool string, ids []snowflake.ID, with fill) (Origin, error) {
 	d, err := s.enter(pool, s.config.Owner(ctx))
 	if err != nil {
 		return Origin{}, err
 	}
 	defer s.leave(d)
-	return d.stamp(ctx, ids)
+	return d.stamp(ctx, ids, with)
 }
 
 // enter finds the pool's stamper, or opens it, and keeps it from being given back until leave.

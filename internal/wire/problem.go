@@ -32,6 +32,7 @@ const (
 	TokenUnknown       Code = "idempotency-token-unknown"
 	NotAnInteger       Code = "not-an-integer"
 	CounterOverflow    Code = "counter-overflow"
+	CounterLimit       Code = "counter-limit"
 	CounterBehind      Code = "counter-behind"
 	LayoutMismatch     Code = "layout-mismatch"
 	LockHeld           Code = "lock-held"
@@ -39,6 +40,7 @@ const (
 	PoolExhausted      Code = "pool-exhausted"
 	PoolQuarantined    Code = "pool-quarantined"
 	PoolExists         Code = "pool-exists"
+	LayoutUsedUp       Code = "layout-used-up"
 	PayloadTooLarge    Code = "payload-too-large"
 	TooManyRequests    Code = "too-many-requests"
 	// UnsupportedEncoding refuses a compressed body.
@@ -79,7 +81,8 @@ var catalogue = map[Code]Kind{
 	PayloadMismatch:     {422, "The token was used for another request", false, "Nothing was done. The same token came with another method, route, scope or payload. Use one token for one operation."},
 	TokenUnknown:        {410, "The token is unknown", false, "Nothing was done. It was never issued, has expired, or was lost with the store's state. If its operation may have run, look at the effect before you get a new token with POST /token."},
 	NotAnInteger:        {409, "The counter does not hold an integer", false, "Nothing was changed. The value in Redis is not a signed 64-bit decimal integer. Find out what else writes that key, or count under another name."},
-	CounterOverflow:     {409, "The counter would overflow", false, "Nothing was changed. A counter ends at 9223372036854775807, or at the limit that the request sets. Count under another name, or with a template that has more digits."},
+	CounterOverflow:     {409, "The counter would overflow", false, "Nothing was changed. A counter ends at 9223372036854775807, or where the template has no more digits. Count under another name, or with a template that has more."},
+	CounterLimit:        {409, "The counter would pass the limit", false, "Nothing was changed. The request sets a limit, and the counter would come past it. What is counted is used up, until the counter ends or is set back."},
 	CounterBehind:       {409, "The counter has gone back, or may have", false, "Nothing was changed. This service was told to refuse such a counter, or past all that may have been lost it would have no number left that the template, or the opaque ids, can be. Find out what was handed out, and set it past that: PUT /counter/{key}, for a tag of segments PUT /id/segment/{tag}."},
 	LayoutMismatch:      {409, "Laid out differently", false, "Nothing was granted. Layout, epoch, datacenter and TTL are fixed by a pool's first grant; leave them out to take the pool's own. A lock's number of permits is fixed while it has a holder. A key in Redis that holds another kind of value than belongs there is refused as well: find out what else writes it, or take another name."},
 	LockHeld:            {409, "The lock is held by others", true, "The lock was not obtained in the time that the request was willing to wait. Ask again, and wait longer with wait_ms: those who wait are served in order."},
@@ -87,9 +90,10 @@ var catalogue = map[Code]Kind{
 	PoolExhausted:       {503, "Every worker id of the pool is taken", true, "Ask again after Retry-After, when the first slot can be free."},
 	PoolQuarantined:     {503, "State may have been lost", true, "Nothing is granted until everything that may be in use has ended, or every process has said what it has seen; ask again after Retry-After. If a worker-id pool is new, declare it so: coatcheck worker create, or PUT /worker/{pool}."},
 	PoolExists:          {409, "The pool is there already", false, "Nothing was changed. It has granted worker ids, or was declared before; the detail says what it is. Use it as it is, or take another name."},
+	LayoutUsedUp:        {503, "The pool's layout has no timestamps left", false, "Nothing was done. No id of that layout can have the present time, for good. Take another pool, or have an operator give this one a wider timestamp: coatcheck worker create --replace."},
 	PayloadTooLarge:     {413, "The body is too large", false, "Nothing was done. The detail says the limit; send less at once."},
 	UnsupportedEncoding: {415, "The body is encoded in a way that is not read here", false, "Nothing was done. Bodies are read as they come: send this one without compression, and without Content-Encoding."},
-	TooManyRequests:     {429, "Asked too often", true, "Nothing was done. Ask again after Retry-After, and not more often than the RateLimit-Policy header says. Where the detail names a quota, operations of this caller that are kept have to end first."},
+	TooManyRequests:     {429, "Asked too often", true, "Nothing was done. Ask again after Retry-After, and not more often than the RateLimit-Policy header says."},
 	StoreUnsuitable: {503, "The store is not suitable", false,
 		"Nothing was done. This Redis cannot show what the promise rests on; the detail names the fact, and the setting that does without it. Asking again does not help: the operator has to change the Redis or the setting. Tokens and locks do not need it."},
 	StoreUnavailable:    {503, "The store is not available", true, "Nothing was done. Redis cannot be reached, is loading, is read-only or refuses writes. Ask again after Retry-After."},

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import calendar
 import os
+import random
 import re
 import threading
 import time
@@ -105,7 +106,8 @@ class WorkerId:
         clock = self._read(now)
         # time stands still rather than going back
         unit = max(int(clock - self._epoch) // self._unit_length, self._unit)
-        sequence = self._sequence + 1 if unit == self._unit else 0
+        # a fresh unit begins anywhere in the lower half, so that ids modulo a number are even
+        sequence = self._sequence + 1 if unit == self._unit else random.randrange((1 << self._sequence_bits) // 2 or 1)
         starts = self._epoch + unit * self._unit_length
         if starts < self.not_before:
             # the first unit that lies wholly in the window

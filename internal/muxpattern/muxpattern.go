@@ -1,31 +1,32 @@
-package gateway
+// Package muxpattern finds patterns of routes that match no request, or none that their writer has
+// in mind: net/http.ServeMux takes the notations of other routers for plain text, and any word for
+// a method. A guard for such a pattern guards nothing.
+package muxpattern
 
 import (
 	"bufio"
 	"fmt"
 	"net/http"
+	"path"
 	"regexp"
 	"slices"
 	"strings"
 
-	"github.com/coatcheck/coatcheck/internal/frontdoor"
 	"github.com/coatcheck/coatcheck/internal/names"
 )
-
-// net/http.ServeMux takes the notations of other routers for plain text, and any word for a method:
-// a route that is written so guards nothing. What stands here finds such patterns.
 
 // usual are the methods that are suggested for an unknown one.
 var usual = []string{http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete, http.MethodGet, http.MethodHead, http.MethodOptions}
 
-// methods are those that IANA has registered, without CONNECT and PRI, which the gateway refuses.
+// methods are those that IANA has registered, without CONNECT and PRI, which ask for no path.
 var methods = append([]string{
 	"ACL", "BASELINE-CONTROL", "BIND", "CHECKIN", "CHECKOUT", "COPY", "LABEL", "LINK", "LOCK", "MERGE", "MKACTIVITY", "MKCALENDAR", "MKCOL", "MKREDIRECTREF", "MKWORKSPACE", "MOVE",
 	"ORDERPATCH", "PROPFIND", "PROPPATCH", "QUERY", "REBIND", "REPORT", "SEARCH", "TRACE", "UNBIND", "UNCHECKOUT", "UNLINK", "UNLOCK", "UPDATE", "UPDATEREDIRECTREF", "VERSION-CONTROL",
 }, usual...)
 
-// split takes a pattern apart, as net/http.ServeMux does. path is "" where it refuses the pattern.
-func split(pattern string) (method, host, path string) {
+// Split takes a pattern apart, as net/http.ServeMux does. rest, its path, is "" where the mux
+// refuses it.
+func Split(pattern string) (method, host, rest string) {
 	if at := strings.IndexAny(pattern, " \t"); at >= 0 {
 		method, pattern = pattern[:at], strings.TrimLeft(pattern[at:], " \t")
 	}
@@ -57,23 +58,23 @@ var foreign = []struct {
 	{regexp.MustCompile("[*<>\\[\\]^`|\\\\]|[ \t]"), "", ""},
 }
 
-// patternFault is what is wrong with a pattern that net/http.ServeMux would take, and that matches
-// no request or none that its writer has in mind: "" if nothing is, or if the mux refuses it.
-func patternFault(pattern string) string {
-	method, host, path := split(pattern)
-	if path == "" {
+// Fault is what is wrong with a pattern that net/http.ServeMux would take, and that matches no
+// request or none that its writer has in mind: "" if nothing is, or if the mux refuses it.
+func Fault(pattern string) string {
+	method, host, rest := Split(pattern)
+	if rest == "" {
 		return ""
 	}
 	if wrong := methodFault(method); wrong != "" {
 		return wrong
 	}
-	if strings.HasSuffix(host, ":") && strings.HasPrefix(path, "//") {
-		return "a pattern has no scheme" + suggestion(method, strings.TrimPrefix(path, "//"))
+	if strings.HasSuffix(host, ":") && strings.HasPrefix(rest, "//") {
+		return "a pattern has no scheme" + suggestion(method, strings.TrimPrefix(rest, "//"))
 	}
 	if strings.ContainsAny(host, "*:^~<>[]{}() \t") && !ipv6.MatchString(host) {
 		return fmt.Sprintf("%q is no host: a host has no port, no wildcard and no space", host)
 	}
-	meant, what := path, ""
+	meant, what := rest, ""
 	for _, one := range foreign {
 		found := one.form.FindString(meant)
 		if found == "" {
@@ -97,7 +98,7 @@ func patternFault(pattern string) string {
 	if what != "" {
 		return what + suggestion(method, host+meant) + ownText
 	}
-	return neverMatched(method, host, path, pattern)
+	return neverMatched(method, host, rest, pattern)
 }
 
 // ownText says how a path is written that really has such characters.
@@ -108,12 +109,13 @@ var ipv6 = regexp.MustCompile(`^\[[0-9a-fA-F:.]+\]$`)
 // suggestion is the pattern that may be meant, if net/http.ServeMux takes it.
 func suggestion(method, rest string) string {
 	meant := strings.TrimLeft(method+" "+rest, " ")
-	if _, _, path := split(meant); path == "" || register(http.NewServeMux(), meant) != nil {
+	if _, _, asked := Split(meant); asked == "" || Register(http.NewServeMux(), meant) != nil {
 		return ""
 	}
 	return fmt.Sprintf("; did you mean %q?", meant)
 }
 
+// methodFault is what is wrong with a method, "" if nothing is.
 func methodFault(method string) string {
 	upper := strings.ToUpper(method)
 	switch {
@@ -122,7 +124,7 @@ func methodFault(method string) string {
 	case slices.Contains(methods, upper):
 		return fmt.Sprintf("a method is written in capitals: did you mean %q?", upper)
 	case upper == http.MethodConnect || upper == "PRI":
-		return fmt.Sprintf("the gateway refuses %s itself", upper)
+		return fmt.Sprintf("%s asks for no path", upper)
 	case upper == "ANY" || upper == "ALL" || method == "*":
 		return "for all methods leave the method out"
 	case strings.ContainsAny(method, ",|"):
@@ -136,10 +138,10 @@ func methodFault(method string) string {
 
 // neverMatched finds a pattern whose own example does not match it, such as one with a dot segment:
 // the mux cleans a path before it looks.
-func neverMatched(method, host, path, pattern string) string {
-	example := wildcard.ReplaceAllString(strings.ReplaceAll(path, "{$}", ""), "x")
+func neverMatched(method, host, rest, pattern string) string {
+	example := wildcard.ReplaceAllString(strings.ReplaceAll(rest, "{$}", ""), "x")
 	mux := http.NewServeMux()
-	if register(mux, pattern) != nil {
+	if Register(mux, pattern) != nil {
 		return "" // it is refused with a better reason
 	}
 	asked := method
@@ -147,16 +149,33 @@ func neverMatched(method, host, path, pattern string) string {
 		asked = http.MethodPost
 	}
 	r, err := http.ReadRequest(bufio.NewReader(strings.NewReader(asked + " " + example + " HTTP/1.1\r\nHost: " + host + "\r\n\r\n")))
-	if err != nil || !frontdoor.WellFormedTarget(r) {
+	if err != nil {
 		return "no request can have this host and path"
 	}
-	if (asked == http.MethodGet || asked == http.MethodHead) && (r.URL.Path == policyPath || problemPage(r.URL.Path) != "") {
-		return "the gateway answers this path itself"
-	}
 	if _, found := mux.Handler(r); found != pattern {
-		return "no request can match it" + suggestion(method, host+cleaned(path))
+		return "no request can match it" + suggestion(method, host+Cleaned(rest))
 	}
 	return ""
 }
 
 var wildcard = regexp.MustCompile(`\{[^}]*\}`)
+
+// Cleaned is a path with repeated slashes and dot segments resolved. A slash at its end stays.
+func Cleaned(from string) string {
+	clean := path.Clean("/" + from)
+	if strings.HasSuffix(from, "/") && clean != "/" {
+		clean += "/"
+	}
+	return clean
+}
+
+// Register adds a pattern to a mux. Where the mux panics it returns an error.
+func Register(mux *http.ServeMux, pattern string) (err error) {
+	defer func() {
+		if reason := recover(); reason != nil {
+			err = fmt.Errorf("%v", reason)
+		}
+	}()
+	mux.Handle(pattern, http.NotFoundHandler())
+	return nil
+}

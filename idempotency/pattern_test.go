@@ -1,0 +1,69 @@
+package idempotency
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/coatcheck/coatcheck/internal/expect"
+)
+
+// foreign are patterns that the mux takes and that guard nothing, with what may be meant.
+var foreign = map[string]string{
+	"POST /orders/:id":      `did you mean "POST /orders/{id}"?`,
+	"/orders/:id":           `did you mean "/orders/{id}"?`,
+	"POST /orders/*":        `did you mean "POST /orders/{rest...}"?`,
+	"POST /orders?draft=0":  `did you mean "POST /orders"?`,
+	"POST /orders#new":      `did you mean "POST /orders"?`,
+	"POST /orders/<int:id>": `did you mean "POST /orders/{id}"?`,
+	"PSOT /orders/{id}":     `did you mean "POST"?`,
+	"POST,PUT /orders":      "one route has one method",
+	"POST x.example/o/:id":  `did you mean "POST x.example/o/{id}"?`,
+}
+
+// saidBy is what a call panics with, "" if it does not.
+func saidBy(call func()) (said string) {
+	defer func() {
+		if reason := recover(); reason != nil {
+			said = fmt.Sprint(reason)
+		}
+	}()
+	call()
+	return ""
+}
+
+func TestPatternThatGuardsNothingIsRefused(t *testing.T) {
+	tokens := embeddedTokens(t)
+	for pattern, want := range foreign {
+		said := saidBy(func() { tokens.Handle(http.NewServeMux(), pattern, Route{}, &handler{}) })
+		if !strings.Contains(said, want) {
+			t.Errorf("Handle of %q: got the panic %q, want one that says %s", pattern, said, want)
+		}
+	}
+}
+
+func TestNameInAnotherRoutersNotationIsRefused(t *testing.T) {
+	for name, want := range foreign {
+		if err := (Route{Name: name}).Check(); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("Check of a route with the name %q: got %v, want an error that says %s", name, err, want)
+		}
+	}
+	for _, name := range []string{"payments", "payments/:id", "any word: *", "POST /orders/{id}", "/orders/{rest...}", "POST /orders/%3Aid", "nightly run / all"} {
+		expect.Error(t, "Check of a route with the name "+name, (Route{Name: name}).Check(), nil)
+	}
+}
+
+func TestHandleGuardsThePattern(t *testing.T) {
+	mux, h := http.NewServeMux(), &handler{}
+	embeddedTokens(t).Handle(mux, "POST /orders/{id}", Route{}, h)
+	for i, path := range []string{"/orders/1", "/orders/1", "/orders/2"} {
+		w := post(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			r.URL.Path = path
+			mux.ServeHTTP(w, r)
+		}), "", KeyHeader+": k"+path[len(path)-1:])
+		wantStatus(t, "POST "+path, w, 201)
+		wantReplayed(t, "POST "+path, w, i == 1)
+	}
+	h.wantRuns(t, 2)
+}

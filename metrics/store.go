@@ -65,12 +65,12 @@ var decisions = []struct {
 	},
 	{
 		"worker_acquire", "coatcheck_worker_grants_total",
-		"Worker ids that were asked for, by outcome; exhausted: all of the pool are taken; quarantined: its state may have been lost; layout: the pool has another one; longest: it is used with a longer TTL than this process allows.",
-		[]string{"granted", "layout", "longest", "exhausted", "quarantined"},
+		"Worker ids that were asked for, by outcome; exhausted: all of the pool are taken; quarantined: its state may have been lost; layout: the pool has another one; ended: its layout has no timestamps left; longest: it is used with a longer TTL than this process allows.",
+		[]string{"granted", "layout", "ended", "longest", "exhausted", "quarantined"},
 	},
 	{
 		"worker_renew", "coatcheck_worker_renewals_total", "Renewals of worker ids' leases, by outcome.",
-		[]string{"ok", "lost", "layout"},
+		[]string{"ok", "lost", "layout", "ended"},
 	},
 	{
 		"worker_release", "coatcheck_worker_releases_total", "Worker ids that were given back, by outcome.",

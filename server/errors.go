@@ -61,6 +61,7 @@ var problems = []struct {
 	{workerlease.ErrOtherPool, wire.LayoutMismatch},
 	{workerlease.ErrLayout, wire.LayoutMismatch},
 	{workerlease.ErrExists, wire.PoolExists},
+	{workerlease.ErrEnded, wire.LayoutUsedUp},
 	{workerlease.ErrQuarantined, wire.PoolQuarantined},
 	{workerlease.ErrLost, wire.LeaseLost},
 	{workerlease.ErrExhausted, wire.PoolExhausted},

@@ -202,6 +202,8 @@ type WorkerPool struct {
 	Size       int       `json:"size"` // slots of the ring
 	Used       int       `json:"used"` // slots that were leased at least once
 	TTL        int64     `json:"ttl_ms"`
+	// when its layout has no timestamps left; none: beyond the year 9999
+	EndsAt time.Time `json:"ends_at,omitzero"`
 	// nothing is granted for that long, since state may have been lost
 	Quarantined int64 `json:"quarantined_ms,omitempty"`
 }

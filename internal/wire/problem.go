@@ -40,6 +40,7 @@ const (
 	PoolExhausted      Code = "pool-exhausted"
 	PoolQuarantined    Code = "pool-quarantined"
 	PoolExists         Code = "pool-exists"
+	LayoutUsedUp       Code = "layout-used-up"
 	PayloadTooLarge    Code = "payload-too-large"
 	TooManyRequests    Code = "too-many-requests"
 	// UnsupportedEncoding refuses a compressed body.
@@ -89,6 +90,7 @@ var catalogue = map[Code]Kind{
 	PoolExhausted:       {503, "Every worker id of the pool is taken", true, "Ask again after Retry-After, when the first slot can be free."},
 	PoolQuarantined:     {503, "State may have been lost", true, "Nothing is granted until everything that may be in use has ended, or every process has said what it has seen; ask again after Retry-After. If a worker-id pool is new, declare it so: coatcheck worker create, or PUT /worker/{pool}."},
 	PoolExists:          {409, "The pool is there already", false, "Nothing was changed. It has granted worker ids, or was declared before; the detail says what it is. Use it as it is, or take another name."},
+	LayoutUsedUp:        {503, "The pool's layout has no timestamps left", false, "Nothing was done. No id of that layout can have the present time, for good. Take another pool, or have an operator give this one a wider timestamp: coatcheck worker create --replace."},
 	PayloadTooLarge:     {413, "The body is too large", false, "Nothing was done. The detail says the limit; send less at once."},
 	UnsupportedEncoding: {415, "The body is encoded in a way that is not read here", false, "Nothing was done. Bodies are read as they come: send this one without compression, and without Content-Encoding."},
 	TooManyRequests:     {429, "Asked too often", true, "Nothing was done. Ask again after Retry-After, and not more often than the RateLimit-Policy header says."},

@@ -25,6 +25,10 @@ var (
 	ErrInDoubt      = policyRefusal("idempotency: the first attempt ended without an answer")
 	ErrMismatch     = policyRefusal("idempotency: the token was used for another request")
 	ErrUnknownToken = fault.Refusal("idempotency: unknown token")
+	// ErrUnauthorized refuses a request whose caller is not known, as package jwtprincipal does.
+	ErrUnauthorized = fault.Refusal("idempotency: the caller is not known")
+	// ErrNoKeys refuses a request while what its caller shows cannot be verified.
+	ErrNoKeys = fault.Refusal("idempotency: the caller cannot be verified now")
 	// ErrAttemptRunning refuses to settle an operation whose attempt may still run.
 	ErrAttemptRunning = fault.Refusal("idempotency: an attempt may still be running")
 	// ErrNotInDoubt refuses to settle an operation that is not in doubt.
@@ -91,6 +95,8 @@ var codes = []struct {
 	{ErrNotInDoubt, wire.NotInDoubt},
 	{ErrMismatch, wire.PayloadMismatch},
 	{ErrUnknownToken, wire.TokenUnknown},
+	{ErrUnauthorized, wire.Unauthorized},
+	{ErrNoKeys, wire.StoreUnavailable},
 	{ErrSuperseded, wire.Superseded},
 	{ErrGuardedTwice, wire.InternalError},
 	{errNotAdmitted, wire.StoreUnavailable},
@@ -110,8 +116,13 @@ func Problem(err error) (problem wire.Problem, ok bool) {
 		}
 		problem = wire.NewProblem(known.code, detail(err, known.err))
 		problem.RetryAfter = cmp.Or(redisstore.RetryAfter(err), problem.RetryAfter)
-		if errors.Is(known.err, ErrBodyCut) {
+		switch known.err {
+		case ErrBodyCut:
 			problem.Field = "body"
+		case ErrUnauthorized:
+			problem.Field = "Authorization"
+		case ErrNoKeys:
+			problem.Detail = "Nothing was done. The keys that bearer tokens are verified with cannot be read now. Ask again after Retry-After."
 		}
 		if doubt, ok := errors.AsType[*InDoubtError](err); ok {
 			explain(&problem, doubt)

@@ -65,7 +65,7 @@ func (g *guard) refuse(w http.ResponseWriter, r *http.Request, err error) {
 // serve answers a request, or returns why it is refused; then nothing has been written.
 func (g *guard) serve(w http.ResponseWriter, r *http.Request) error {
 	name := g.route.name(r)
-	key, err := keyOf(r, g.route.Accept, g.tokens.principal(r), name)
+	key, err := keyOf(r, g.route.Accept, g.principal, name)
 	if passes, err := g.passes(r, err); err != nil {
 		return err
 	} else if passes {
@@ -96,6 +96,13 @@ func (g *guard) serve(w http.ResponseWriter, r *http.Request) error {
 	}
 	run.kept = g.kept
 	return run.handle(w, r, g.route.MaxAnswer, g.next)
+}
+
+func (g *guard) principal(r *http.Request) (string, error) {
+	if g.route.Principal != nil {
+		return g.route.Principal(r)
+	}
+	return g.tokens.principal(r)
 }
 
 // requestID is the id of the answer, else that of the request; "" if neither has one.

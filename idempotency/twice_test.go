@@ -117,8 +117,10 @@ func TestOperationHeaderOfAClientChangesNothing(t *testing.T) {
 	tokens, _ := loggedTokens(t)
 	h := &handler{}
 	guarded := tokens.Middleware(Route{Name: "pay"})(h)
+	principal, err := HeaderPrincipal("Authorization")(&http.Request{})
+	expect.Error(t, "the principal of a request without credentials", err, nil)
 	for i := range 2 {
-		w := post(guarded, "pay", KeyHeader+": k", OperationHeader+": "+ClientKey(HeaderPrincipal("Authorization")(&http.Request{}), "pay", "k").record)
+		w := post(guarded, "pay", KeyHeader+": k", OperationHeader+": "+ClientKey(principal, "pay", "k").record)
 		wantStatus(t, "POST", w, 201)
 		wantReplayed(t, "POST", w, i == 1)
 	}

@@ -25,7 +25,7 @@ const defaultTTL = 24 * time.Hour
 type tokens struct {
 	tokens    *idempotency.Tokens
 	journal   *journal
-	principal func(*http.Request) string
+	principal func(*http.Request) (string, error)
 	draining  *frontdoor.Draining
 }
 
@@ -60,7 +60,11 @@ func (h *tokens) issue(r *request) error {
 	if r.err != nil {
 		return r.err
 	}
-	token, err := h.tokens.Issue(r.ctx(), h.principal(r.Request()), asked.Scope, ttl)
+	who, err := h.principal(r.Request())
+	if err != nil {
+		return err
+	}
+	token, err := h.tokens.Issue(r.ctx(), who, asked.Scope, ttl)
 	if err != nil {
 		return err
 	}
@@ -75,7 +79,11 @@ func (h *tokens) key(r *request) idempotency.OperationKey {
 	if err != nil || !names.Token.MatchString(token) {
 		r.fail(&fault{wire.InvalidName, "token", "1 to 255 characters, as it was issued"})
 	}
-	return idempotency.IssuedToken(h.principal(r.Request()), token)
+	who, err := h.principal(r.Request())
+	if err != nil {
+		r.fail(err)
+	}
+	return idempotency.IssuedToken(who, token)
 }
 
 func (h *tokens) status(r *request) error {

@@ -17,8 +17,8 @@ import (
 type OwnKey struct {
 	Key   string // 1 to 1,024 bytes of UTF-8 without control characters
 	Scope string // a name that keeps keys of different kinds apart; "" = none
-	// how long the record stays, from its answer on, or without one from the last claim; a second to
-	// 30 days; 0 = a day
+	// how long the record stays, from its answer on, or without one from the last claim; a second
+	// to 30 days; 0 = a day
 	Retention time.Duration
 }
 

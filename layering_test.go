@@ -193,6 +193,7 @@ func TestLibrariesOfOtherModulesStayThere(t *testing.T) {
 	for library, folder := range map[string]string{
 		"github.com/chromedp/chromedp":           "console/browser",
 		"github.com/google/go-containerregistry": "tools/release",
+		"github.com/gin-gonic/gin":               "idempotency/ginmw",
 		"github.com/google/licensecheck":         "tools/release",
 		"github.com/prometheus/prometheus":       "deploy/monitoring",
 		"github.com/redis/rueidis":               "bench",

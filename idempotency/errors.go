@@ -33,7 +33,10 @@ var (
 	ErrAttemptRunning = fault.Refusal("idempotency: an attempt may still be running")
 	// ErrNotInDoubt refuses to settle an operation that is not in doubt.
 	ErrNotInDoubt = fault.Refusal("idempotency: the operation is not in doubt")
-	ErrSuperseded = fault.Loss("idempotency: another attempt has the claim")
+	// ErrGuardedTwice refuses a request that a guard around this one has claimed, for the same
+	// operation: it would wait for itself.
+	ErrGuardedTwice = fault.Refusal("idempotency: the request is guarded twice, by this guard and by one around it or a gateway before it, with the same store, route and key: take one of them away, or give the routes different names. Nothing was done")
+	ErrSuperseded   = fault.Loss("idempotency: another attempt has the claim")
 	// errNotAdmitted is the refusal of Config.Admit, beside its own error.
 	errNotAdmitted = fault.Refusal("idempotency: nothing is begun now")
 )
@@ -95,6 +98,7 @@ var codes = []struct {
 	{ErrUnauthorized, wire.Unauthorized},
 	{ErrNoKeys, wire.StoreUnavailable},
 	{ErrSuperseded, wire.Superseded},
+	{ErrGuardedTwice, wire.InternalError},
 	{errNotAdmitted, wire.StoreUnavailable},
 	{redisstore.ErrUnknownOutcome, wire.OutcomeUnknown},
 	{redisstore.ErrUnavailable, wire.StoreUnavailable},
@@ -125,6 +129,9 @@ func Problem(err error) (problem wire.Problem, ok bool) {
 		}
 		if unsuitable, ok := errors.AsType[*redisstore.UnsuitableError](err); ok {
 			problem.Detail = "Nothing was done: " + unsuitable.Error() + "."
+		}
+		if errors.Is(known.err, ErrGuardedTwice) {
+			problem.Detail = "Nothing was done. The request is guarded twice with the same store, route and key, and would wait for itself: the operator has to take one of the guards away, or give the routes different names."
 		}
 		if errors.Is(known.err, redisstore.ErrWrongType) {
 			problem.Detail = "Nothing was changed. A key of that name in Redis holds another kind of value than this service keeps there. Find out what else writes it, or take another name."

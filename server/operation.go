@@ -20,7 +20,7 @@ const maxOperations = 1000
 type operations struct {
 	tokens    *idempotency.Tokens
 	journal   *journal
-	principal func(*http.Request) string
+	principal func(*http.Request) (string, error)
 	log       *slog.Logger
 }
 
@@ -67,7 +67,11 @@ func (h *operations) get(r *request) error {
 		return r.err
 	}
 	operation, err := h.tokens.Operation(r.ctx(), name)
-	if err == nil && !caller(r).May(access.Admin) && !operation.IsOf(h.principal(r.Request())) {
+	if err != nil || caller(r).May(access.Admin) {
+		return r.result(wireOperation(operation), err)
+	}
+	who, err := h.principal(r.Request())
+	if err == nil && !operation.IsOf(who) {
 		err = idempotency.ErrUnknownToken
 	}
 	return r.result(wireOperation(operation), err)

@@ -126,7 +126,11 @@ func (h *tokens) claimOwn(r *request) error {
 	if r.err != nil {
 		return r.err
 	}
-	options.Principal, options.Route = h.principal(r.Request()), asked.Scope
+	who, err := h.principal(r.Request())
+	if err != nil {
+		return err
+	}
+	options.Principal, options.Route = who, asked.Scope
 	key := idempotency.ClientKey(options.Principal, asked.Scope, asked.Key)
 	return h.claimed(r, key, options, key.Operation())
 }

@@ -67,12 +67,11 @@ func (h *operations) get(r *request) error {
 		return r.err
 	}
 	operation, err := h.tokens.Operation(r.ctx(), name)
-	if err != nil || caller(r).May(access.Admin) {
-		return r.result(wireOperation(operation), err)
-	}
-	who, err := h.principal(r.Request())
-	if err == nil && !operation.IsOf(who) {
-		err = idempotency.ErrUnknownToken
+	if err == nil && !caller(r).May(access.Admin) {
+		who, unknown := h.principal(r.Request())
+		if err = unknown; err == nil && !operation.IsOf(who) {
+			err = idempotency.ErrUnknownToken
+		}
 	}
 	return r.result(wireOperation(operation), err)
 }

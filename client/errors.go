@@ -39,10 +39,12 @@ var (
 	// ErrExhausted comes with Error.Wait: when the first can be free.
 	ErrExhausted = refusal("every worker id of the pool is taken or cooling")
 	// ErrQuarantined comes with Error.Wait: until no lost window can be open, or counters go on.
-	ErrQuarantined  = refusal("state may have been lost")
-	ErrOtherPool    = refusal("the pool, or the lock, has another layout, epoch, datacenter, ttl or number of permits")
-	ErrHeld         = refusal("the lock is held by others")
-	ErrPoolExists   = refusal("the pool is there already")
+	ErrQuarantined = refusal("state may have been lost")
+	ErrOtherPool   = refusal("the pool, or the lock, has another layout, epoch, datacenter, ttl or number of permits")
+	ErrHeld        = refusal("the lock is held by others")
+	ErrPoolExists  = refusal("the pool is there already")
+	// ErrLayoutUsedUp does not end by itself: the pool's layout has no timestamps left.
+	ErrLayoutUsedUp = refusal("the pool's layout has no timestamps left")
 	ErrNotAnInteger = refusal("the counter does not hold an integer")
 	ErrOverflow     = refusal("the counter would overflow, or come to more than its template writes")
 	// ErrLimit ends with SetCounter, or where the counter does.
@@ -98,6 +100,7 @@ var codes = map[wire.Code]error{
 	wire.PoolExhausted:       ErrExhausted,
 	wire.PoolQuarantined:     ErrQuarantined,
 	wire.PoolExists:          ErrPoolExists,
+	wire.LayoutUsedUp:        ErrLayoutUsedUp,
 	wire.NotAnInteger:        ErrNotAnInteger,
 	wire.CounterOverflow:     ErrOverflow,
 	wire.CounterLimit:        ErrLimit,

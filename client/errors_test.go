@@ -59,6 +59,7 @@ var toldOfWorkers = map[wire.Code]error{
 	"pool-exhausted":   client.ErrExhausted,
 	"pool-quarantined": client.ErrQuarantined,
 	"pool-exists":      client.ErrPoolExists,
+	"layout-used-up":   client.ErrLayoutUsedUp,
 }
 
 func both(one, other map[wire.Code]error) map[wire.Code]error {

@@ -70,7 +70,8 @@ func (w workers) Release(ctx context.Context, lease WorkerLease, usedUntil time.
 // Judge implements holder.Leaser. The service's answer decides, by its code: an answer of a proxy
 // in between ends neither a lease nor a holder.
 func (workers) Judge(err error) holder.Verdict {
-	verdict := holder.Verdict{Lost: errors.Is(err, ErrLost), Final: errors.Is(err, ErrOtherPool) || errors.Is(err, ErrInvalidRequest)}
+	ended := errors.Is(err, ErrLayoutUsedUp)
+	verdict := holder.Verdict{Lost: ended || errors.Is(err, ErrLost), Final: ended || errors.Is(err, ErrOtherPool) || errors.Is(err, ErrInvalidRequest)}
 	if said, ok := errors.AsType[*Error](err); ok {
 		verdict.Wait = said.Wait
 	}

@@ -162,3 +162,20 @@ func (k *Lock) Release(ctx context.Context) error {
 	})
 	return k.outcome
 }
+
+// ReleaseAfter gives the lock back in a while: no other holder has it before, and it is not renewed
+// any more. So work that is over in a moment keeps others out for longer, whose clocks are behind.
+// The time counts from the call, by Redis's clock, within the bounds of LockRequest.TTL: a shorter
+// one is 100 ms, a longer one ErrInvalidRequest. Other errors are as those of Release. It and
+// Release exclude each other: the second call does nothing and returns what the first did.
+func (k *Lock) ReleaseAfter(ctx context.Context, span time.Duration) error {
+	k.release.Do(func() {
+		k.keeper.Stop()
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), releaseTimeout)
+		defer cancel()
+		grant := k.first
+		grant.ttl = max(span, 100*time.Millisecond)
+		k.outcome = k.client.renewLock(ctx, grant)
+	})
+	return k.outcome
+}

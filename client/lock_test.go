@@ -173,6 +173,24 @@ func (s *service) lockBroken(t *testing.T) {
 	wantError(t, held.Release(t.Context()), client.ErrLost)
 }
 
+func (s *service) lockKept(t *testing.T) {
+	held := holdLock(t, s, "kept", client.LockRequest{TTL: time.Minute})
+	succeeds(t, "ReleaseAfter", held.ReleaseAfter(t.Context(), time.Hour))
+	succeeds(t, "Release after ReleaseAfter, which does nothing", held.Release(t.Context()))
+	expect.Error(t, "Err of a lock that is kept for a while", held.Err(), client.ErrReleased)
+	info := shown(t, s, "kept")
+	expect.MustEqual(t, "holders of a lock that is kept for a while", len(info.Holders), 1)
+	between(t, "how long it is kept", info.Holders[0].Until.Sub(info.Now), 59*time.Minute, time.Hour)
+	short := holdLock(t, s, "kept-briefly", client.LockRequest{TTL: time.Hour})
+	succeeds(t, "a short ReleaseAfter", short.ReleaseAfter(t.Context(), time.Nanosecond))
+	next, err := s.AcquireLock(t.Context(), "kept-briefly", client.LockRequest{})
+	must(t, "AcquireLock of the next waiter", err)
+	later(t, next.Fence(), short.Fence())
+	succeeds(t, "Release of the next waiter", next.Release(t.Context()))
+	long := holdLock(t, s, "kept-too-long", client.LockRequest{})
+	wantError(t, long.ReleaseAfter(t.Context(), 25*time.Hour), client.ErrInvalidRequest)
+}
+
 // Its holder learns of it with the next renewal.
 func TestALockThatIsBrokenIsLost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -29,6 +29,7 @@ type Pool struct {
 	Size       int // slots of its ring: worker ids are 0 to Size-1
 	Used       int // slots that were leased at least once
 	TTL        time.Duration
+	EndsAt     time.Time // when its layout has no timestamps left; zero = beyond the year 9999
 	// nothing is granted for that long, since state may have been lost; 0 = no quarantine
 	Quarantined time.Duration
 }
@@ -100,6 +101,6 @@ func (c *Client) Ring(ctx context.Context, pool string, from, n int) (Ring, erro
 func poolOf(pool wire.WorkerPool) Pool {
 	return Pool{
 		Name: pool.Pool, Layout: pool.Layout, Epoch: pool.Epoch, Datacenter: pool.Datacenter, Size: pool.Size, Used: pool.Used,
-		TTL: time.Duration(pool.TTL) * time.Millisecond, Quarantined: time.Duration(pool.Quarantined) * time.Millisecond,
+		TTL: time.Duration(pool.TTL) * time.Millisecond, EndsAt: pool.EndsAt, Quarantined: time.Duration(pool.Quarantined) * time.Millisecond,
 	}
 }

@@ -47,6 +47,7 @@ func TestOnEveryStore(t *testing.T) {
 			t.Run("held by another, then handed over", s.lockHandedOver)
 			t.Run("shared and permits", s.lockTogether)
 			t.Run("broken", s.lockBroken)
+			t.Run("kept for a while", s.lockKept)
 			t.Run("a wait whose context ends leaves nothing", s.lockNotWaitedFor)
 		})
 		t.Run("worker ids", func(t *testing.T) {

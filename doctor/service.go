@@ -21,6 +21,10 @@ type Service struct {
 	Ack         int
 	Waiting     []string // pools of which it stamps no ids now, with the reasons
 
+	// of the pool whose layout ends first, and when; "" = none ends, or they were not told
+	EndsFirst string
+	EndsAt    time.Time
+
 	Version string // "" = it does not tell us
 	Ours    string // this program's
 
@@ -50,6 +54,7 @@ var serviceChecks = []serviceCheck{
 	{"service-ready", serviceReady},
 	{"service-store", serviceStore},
 	{"service-workers", serviceWorkers},
+	{"service-layouts", serviceLayouts},
 	{"service-keys", serviceKeys},
 	{"service-key", serviceKey},
 	{"service-tls", serviceTLS},
@@ -97,6 +102,24 @@ func serviceWorkers(s *Service, _ Settings) verdict {
 		return verdict{}
 	}
 	return warning("stamps no ids of "+strings.Join(s.Waiting, "; "), "/id/snowflake is refused for them; none is stamped twice", "coatcheck worker create POOL, if the pool is new; else wait until its quarantine ends")
+}
+
+const day = 24 * time.Hour
+
+func serviceLayouts(s *Service, _ Settings) verdict {
+	if s.EndsFirst == "" {
+		return verdict{}
+	}
+	left, at := s.EndsAt.Sub(s.Now), s.EndsAt.Format(time.DateOnly)
+	found := fmt.Sprintf("the layout of pool %s has no timestamps from %s on", s.EndsFirst, at)
+	const risk, fix = "no worker id of it is leased then, and /id/snowflake of it is refused, for good", "another pool, or coatcheck worker create --replace POOL --layout with a wider timestamp"
+	switch {
+	case left < 30*day:
+		return critical(found, risk, fix)
+	case left < 365*day:
+		return warning(found, risk, fix)
+	}
+	return fine("the layouts of all pools last beyond %s", at)
 }
 
 func serviceKeys(s *Service, _ Settings) verdict {

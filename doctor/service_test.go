@@ -30,6 +30,8 @@ func TestEachCheckOfAServiceFindsItsFact(t *testing.T) {
 		{"service-store", "embedded", Note, func(s *Service) { s.Store = "embedded" }},
 		{"service-store", "--ack 0", Note, func(s *Service) { s.Ack = 0 }},
 		{"service-workers", "default", Warning, func(s *Service) { s.Waiting = []string{"default (quarantine)"} }},
+		{"service-layouts", "orders has no timestamps", Warning, func(s *Service) { s.EndsFirst, s.EndsAt = "orders", today.AddDate(0, 11, 0) }},
+		{"service-layouts", "orders has no timestamps", Critical, func(s *Service) { s.EndsFirst, s.EndsAt = "orders", today.AddDate(0, 0, 29) }},
 		{"service-keys", "takes every caller", Warning, func(s *Service) { s.Anonymous = 200 }},
 		{"service-keys", "on this host", Note, func(s *Service) { s.Anonymous, s.Loopback = 200, true }},
 		{"service-keys", "503", Note, func(s *Service) { s.Anonymous = 503 }},

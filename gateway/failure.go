@@ -167,7 +167,7 @@ var refusals = []struct {
 	{idempotency.ErrUnknownToken, unknownToken},
 	{idempotency.ErrKeyMissing, keyError},
 	{idempotency.ErrKeyMalformed, keyError},
-	{idempotency.ErrQuota, overQuota},
+	{idempotency.ErrUnauthorized, unauthorized},
 	{idempotency.ErrBodyTooLarge, badRequest},
 	{idempotency.ErrBodyCut, badRequest},
 }

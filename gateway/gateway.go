@@ -50,12 +50,10 @@ type Config struct {
 	AuditLog string
 
 	// returns the caller, as [idempotency.Config].Principal; nil = its default
-	Principal func(*http.Request) string
+	Principal func(*http.Request) (string, error)
 	// check the signature of issued tokens; nil = tokens are not signed
 	TokenKeys  []idempotency.Key
 	AnswerKeys []idempotency.Key // encrypt stored answers; nil = stored as they are
-	// what one principal may have in the store; none = no bound
-	Quota idempotency.Quota
 
 	// AllowedHosts are names under which clients ask, beside addresses and localhost, such as
 	// shop.example or *.example.com. nil = every name; for the admin side no other.
@@ -148,7 +146,7 @@ func New(config Config) (*Gateway, error) {
 		func(tell metrics.Tell) { tell(float64(g.door.BytesInFlight())) })
 	g.tokens = idempotency.New(config.Store, idempotency.Config{
 		Principal: config.Principal, Error: g.refuse, Logger: config.Logger,
-		TokenKeys: config.TokenKeys, AnswerKeys: config.AnswerKeys, Quota: config.Quota, PolicyURL: policyPath, Admit: g.admit,
+		TokenKeys: config.TokenKeys, AnswerKeys: config.AnswerKeys, PolicyURL: policyPath, Admit: g.admit,
 	})
 	metrics.ShowBacklogs(g.metrics.Registry, func() []metrics.Backlog {
 		answers, claims := g.tokens.Backlogs()

@@ -6,11 +6,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/coatcheck/coatcheck/idempotency"
 	"github.com/coatcheck/coatcheck/internal/expect"
 	"github.com/coatcheck/coatcheck/internal/redistest"
 	"github.com/coatcheck/coatcheck/internal/storetest"
-	"github.com/coatcheck/coatcheck/internal/wire"
 	"github.com/coatcheck/coatcheck/redisstore"
 )
 
@@ -57,18 +55,4 @@ func TestRepeatDoesNotRenewTheRetention(t *testing.T) {
 	r.wantReplayed(r.pay("k"), true)
 	left := redis.Client().PTTL(t.Context(), keys[0]).Val()
 	expect.Equal(t, "the record lives for longer than an hour after a repeat", left > time.Hour, false)
-}
-
-// What is over a caller's quota does not reach the upstream.
-func TestGatewayRefusesWhatIsOverTheQuota(t *testing.T) {
-	t.Parallel()
-	upstream := newShop(t, nil)
-	r := start(t, upstream.URL, payments, func(c *Config) { c.Quota = idempotency.Quota{Operations: 2} })
-	for _, replayed := range []bool{false, true} {
-		r.wantPaid(r.do("POST", "/payments", "x", "Idempotency-Key: a"), "paid 1", replayed)
-		r.wantPaid(r.do("POST", "/payments", "x", "Idempotency-Key: b"), "paid 2", replayed)
-	}
-	r.wantCode(r.do("POST", "/payments", "x", "Idempotency-Key: c"), wire.TooManyRequests)
-	r.wantPaid(r.do("POST", "/payments", "x", "Idempotency-Key: a"), "paid 1", true)
-	upstream.wantPaid(t, 2)
 }

@@ -26,11 +26,11 @@ const (
 
 // OperationKey names the record of one operation.
 type OperationKey struct {
-	record    string
-	issued    bool   // only a token that was issued will do
-	principal string // whose it is
-	// of an issued token: its text, whose signature is checked where tokens are signed
-	token string
+	record string
+	issued bool // only a token that was issued will do
+	// of an issued token: whose it is, and its text, whose signature is checked where tokens are
+	// signed
+	principal, token string
 }
 
 // IssuedToken is the key of a token that this service issued to a principal. To any other principal
@@ -46,7 +46,20 @@ func ClientKey(principal, route, key string) OperationKey {
 	if key == "" {
 		return OperationKey{}
 	}
-	return OperationKey{record: names.Digest("key", principal, route, key), principal: principal}
+	return OperationKey{record: names.Digest("key", principal, route, key)}
+}
+
+// Operation returns the name of the operation, under which [Tokens.Operation] and [Tokens.Settle]
+// know it. It is a digest, from which the key cannot be read.
+func (k OperationKey) Operation() string { return k.record }
+
+// OperationNamed is the key of an operation by its name, for who has claimed it under a client's
+// own key. It is not for a claim.
+func OperationNamed(name string) OperationKey {
+	if !names.Digested.MatchString(name) {
+		return OperationKey{}
+	}
+	return OperationKey{record: name}
 }
 
 // ClaimOptions are the options of a claim. The zero value of each field means its documented
@@ -69,6 +82,9 @@ type ClaimOptions struct {
 	// the request that it is claimed by, shown to operators; left out unless it is 1 to 128 visible
 	// ASCII characters
 	RequestID string
+	// whose the operation is, so that [Operation.IsOf] tells it; "" = not noted, and all are told.
+	// Where it is, Complete and Extend keep the record for this Retention, whatever they say
+	Principal string
 	// if the first attempt is still running, the caller waits for its end and needs a notification
 	awaited bool
 }
@@ -119,39 +135,27 @@ type Outcome struct {
 	Answer  Answer // if not
 }
 
-// claim is Claim for an owner. A grant is counted, as the charge says.
-func (t *Tokens) claim(ctx context.Context, key OperationKey, options ClaimOptions, owner string) (Outcome, charge, error) {
+// claim is Claim for an owner.
+func (t *Tokens) claim(ctx context.Context, key OperationKey, options ClaimOptions, owner string) (Outcome, error) {
 	options = options.withDefaults()
 	if err := options.check(); err != nil {
-		return Outcome{}, charge{}, err
+		return Outcome{}, err
 	}
 	if options.Fingerprint == "" {
-		return Outcome{}, charge{}, errors.New("idempotency: fingerprint: what is the same for the same request, such as a digest of it; without one any request gets this one's answer")
+		return Outcome{}, errors.New("idempotency: fingerprint: what is the same for the same request, such as a digest of it; without one any request gets this one's answer")
 	}
 	if err := t.genuine(key); err != nil {
-		return Outcome{}, charge{}, err
+		return Outcome{}, err
 	}
 	options.Owner, options.Route, options.RequestID = owner, shownRoute(options.Route), shownRequest(options.RequestID)
-	charged, full := t.quotas.take(key.principal, options.Retention)
 	reply, err := t.on(options.Ack).Run(ctx, scripts.TokenClaim, t.keys(key), &options.Owner, &options.Fingerprint, options.Lease.Milliseconds(), (*string)(&options.Policy),
 		options.Retention.Milliseconds(), &options.Scope, birth(key), word(options.awaited, "await"),
-		&options.Route, &options.RequestID, word(full != nil, "full"))
+		&options.Route, &options.RequestID, whose(options.Principal))
 	if err != nil && (len(reply) == 0 || reply.Word() == "granted") {
-		charged.undo()
-		return Outcome{}, charge{}, fmt.Errorf("claim token: %w", err)
-	}
-	if reply.Word() == "full" {
-		return Outcome{}, charge{}, full
+		return Outcome{}, fmt.Errorf("claim token: %w", err)
 	}
 	// only grants need confirmation by replicas
-	outcome, err := t.outcome(ctx, reply, key, owner)
-	switch {
-	case !outcome.Granted:
-		charged.undo()
-	case full != nil: // it was kept already
-		charged = t.quotas.count(key.principal, options.Retention)
-	}
-	return outcome, charged, err
+	return t.outcome(ctx, reply, key, owner)
 }
 
 // soon is about how long a claim that is going to be given back stays.
@@ -162,6 +166,14 @@ func word(is bool, text string) string {
 		return text
 	}
 	return ""
+}
+
+// whose is how a record names a principal; "" is not noted.
+func whose(principal string) string {
+	if principal == "" {
+		return ""
+	}
+	return names.Digest("principal", principal)
 }
 
 func birth(key OperationKey) string {
@@ -244,11 +256,8 @@ func (t *Tokens) Complete(ctx context.Context, key OperationKey, owner string, a
 	}
 	sealed := t.answerKeys.seal(key.record, answer)
 	reply, err := t.owned(ctx, scripts.TokenComplete, key, owner, sealed, retained(retention).Milliseconds(), t.done)
-	if err == nil && reply.Word() == "ok" {
-		t.quotas.answered(key.principal, retained(retention), len(sealed))
-		if t.completed != nil {
-			t.completed()
-		}
+	if err == nil && reply.Word() == "ok" && t.completed != nil {
+		t.completed()
 	}
 	return err
 }

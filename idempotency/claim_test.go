@@ -64,11 +64,11 @@ func TestSameOwnerAskingAgainGetsTheSameGrant(t *testing.T) {
 		tokens := newTokens(t, store)
 		key := issue(t, tokens, "")
 		options := ClaimOptions{Fingerprint: "f", Lease: time.Hour}
-		first, _, err := tokens.claim(t.Context(), key, options, "owner")
+		first, err := tokens.claim(t.Context(), key, options, "owner")
 		if err != nil {
 			t.Fatalf("a first claim: %v", err)
 		}
-		again, _, err := tokens.claim(t.Context(), key, options, "owner")
+		again, err := tokens.claim(t.Context(), key, options, "owner")
 		expect.Error(t, "the same claim again", err, nil)
 		expect.Equal(t, "attempt of the same claim again", again.Grant.Attempt, 1)
 		expect.Equal(t, "fence of the same claim again", again.Grant.Fence, first.Grant.Fence)

@@ -5,6 +5,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -12,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/coatcheck/coatcheck/internal/expect"
+	"github.com/coatcheck/coatcheck/internal/redistest"
 	"github.com/coatcheck/coatcheck/internal/storetest"
 	"github.com/coatcheck/coatcheck/internal/wire"
 	"github.com/coatcheck/coatcheck/redisstore"
@@ -334,4 +336,19 @@ func TestRefusalLinksToThePolicy(t *testing.T) {
 		wantHeader(t, name, w, "Link", row.link)
 	}
 	wantHeader(t, "without a policy page", post(embeddedTokens(t).Middleware(Route{})(&handler{}), "x"), "Link", "")
+}
+
+// Callers that the handler refuses leave no key in Redis.
+func TestRefusedCallersLeaveNothing(t *testing.T) {
+	t.Parallel()
+	redis := redistest.Start(t)
+	tokens := newTokens(t, storetest.Open(t, redisstore.Config{URL: redis.URL(), Timeout: time.Minute}))
+	h := &handler{serve: func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusUnauthorized) }}
+	guarded := tokens.Middleware(Route{Name: "r", Lease: time.Hour})(h)
+	for i := range 200 {
+		key, caller := KeyHeader+": k"+strconv.Itoa(i), "Authorization: guess "+strconv.Itoa(i)
+		wantStatus(t, "a request without a right", post(guarded, "x", key, caller), 401)
+	}
+	h.wantRuns(t, 200)
+	expect.Equal(t, "keys in Redis", redis.Client().DBSize(t.Context()).Val(), 0)
 }

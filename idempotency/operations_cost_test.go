@@ -20,14 +20,15 @@ import (
 
 // seed writes the records ARGV[2] to ARGV[3] as the scripts of tokens leave them, in the state
 // ARGV[4], with names that begin with ARGV[5]. Where ARGV[6] is not 0, it puts them on the list of
-// operations under way, KEYS[1]: each lease ends a millisecond after the one before.
+// operations under way, KEYS[1]: each lease ends a millisecond after the one before, and the record
+// a day later.
 const seed = `
 local ends = tonumber(ARGV[6])
 for i = tonumber(ARGV[2]), tonumber(ARGV[3]) do
   local operation, lease_end = ARGV[5] .. string.format('%031d', i), string.format('%d', ends + i)
   redis.call('HSET', ARGV[1] .. '{' .. operation .. '}', 'state', ARGV[4], 'route', 'POST /payments', 'until', lease_end)
   if ends > 0 then
-    redis.call('ZADD', KEYS[1], lease_end, operation)
+    redis.call('ZADD', KEYS[1], lease_end, operation, string.format('-%d', ends + i + 86400000), '~' .. operation)
   end
 end`
 
@@ -158,4 +159,27 @@ func TestPageOfOperationsInDoubtIsBounded(t *testing.T) {
 		}
 	}
 	expect.Equal(t, "pages without an operation of that prefix, of 5,000 in doubt", pages, 5)
+}
+
+// A claim takes up to four operations off the list whose records have ended, however many there
+// are.
+func TestClaimCostsTheSameAmongVeryManyEndedOperations(t *testing.T) {
+	b := startBusyRedis(t)
+	claims := 0
+	cost := func() map[string]int {
+		return b.commands(func() {
+			claims++
+			claim(t, b.tokens, ClientKey("p", "r", strconv.Itoa(claims)), ClaimOptions{Fingerprint: "f"})
+		})
+	}
+	cost() // loads the script
+	alone := cost()
+	expect.Equal(t, "ZREM of a claim beside none that has ended", alone["zrem"], 0)
+	b.fill(50_000, Claimed, "d", longAgo)
+	for range 3 {
+		among := cost()
+		expect.Equal(t, "ZREM of a claim beside 50,000 that have ended", among["zrem"], 4)
+		delete(among, "zrem")
+		expect.Equal(t, "other commands of a claim beside 50,000 that have ended", among, alone)
+	}
 }

@@ -11,8 +11,7 @@ import (
 
 // Claim checks a token and claims it in one step. The errors: ErrInProgress, ErrInDoubt,
 // ErrMismatch, ErrUnknownToken; redisstore.ErrUnavailable (nothing was done),
-// redisstore.ErrUnknownOutcome (the claim may stand); ErrQuota, if an attempt would have
-// begun.
+// redisstore.ErrUnknownOutcome (the claim may stand).
 //
 // After an unknown outcome a caller that has chosen [ClaimOptions].Owner asks again with the same
 // one, and gets the same grant if the claim stands; or it gives the claim back with Release. Choose
@@ -20,11 +19,10 @@ import (
 // owner was made here cannot be asked for again, so it is given back in the background.
 func (t *Tokens) Claim(ctx context.Context, key OperationKey, options ClaimOptions) (Outcome, error) {
 	if options.Owner != "" {
-		outcome, _, err := t.claim(ctx, key, options, options.Owner)
-		return outcome, err
+		return t.claim(ctx, key, options, options.Owner)
 	}
 	owner := secret.New()
-	outcome, _, err := t.claim(ctx, key, options, owner)
+	outcome, err := t.claim(ctx, key, options, owner)
 	return outcome, t.notStarted(ctx, key, owner, options.withDefaults(), err)
 }
 

@@ -17,7 +17,6 @@ type run struct {
 	owner   string
 	options ClaimOptions
 	claimed time.Time // before the claim was sent
-	charge  charge
 	attempt *Attempt
 	beat    *keepalive.Heartbeat
 	// of the request, without its end: the token's outcome is recorded whether or not the client
@@ -36,12 +35,12 @@ func (t *Tokens) begin(ctx context.Context, key OperationKey, options ClaimOptio
 		return nil, Outcome{}, fmt.Errorf("%w: %w", errNotAdmitted, err)
 	}
 	owner, claimed := secret.New(), time.Now()
-	outcome, charge, err := t.claim(ctx, key, options, owner)
+	outcome, err := t.claim(ctx, key, options, owner)
 	if err != nil || !outcome.Granted {
 		return nil, outcome, t.notStarted(ctx, key, owner, options.withDefaults(), err)
 	}
 	granted := &run{
-		tokens: t, key: key, owner: owner, options: options.withDefaults(), claimed: claimed, charge: charge, detached: context.WithoutCancel(ctx),
+		tokens: t, key: key, owner: owner, options: options.withDefaults(), claimed: claimed, detached: context.WithoutCancel(ctx),
 		attempt: &Attempt{Fence: outcome.Grant.Fence, Number: outcome.Grant.Attempt, Operation: key.record},
 	}
 	if granted.options.Policy == Takeover && keepalive.Age(claimed) >= granted.options.Lease {
@@ -101,10 +100,7 @@ func (run *run) keeps(status int) bool {
 
 // release gives the claim back: the work provably never began.
 func (run *run) release() {
-	word, err := run.tokens.release(run.detached, run.key, run.owner)
-	if word == "forgotten" {
-		run.charge.undo()
-	}
+	_, err := run.tokens.release(run.detached, run.key, run.owner)
 	if err != nil { // any answer is final: the claim stood
 		run.tokens.log.WarnContext(run.detached, "idempotency: a claim could not be given back at once", "error", err)
 		run.tokens.giveBack(run.key, run.owner, run.options)

@@ -30,8 +30,9 @@ const (
 type Config struct {
 	// Principal identifies the caller. Keys, tokens and answers of two principals never meet. nil =
 	// the caller's Authorization header, as [HeaderPrincipal] reads it; HeaderPrincipal() without
-	// names puts all callers into one key space, for services that trust each other.
-	Principal func(*http.Request) string
+	// names puts all callers into one key space, for services that trust each other. A request with
+	// a token or key whose caller is an error is refused with it, as [ErrUnauthorized]: 401.
+	Principal func(*http.Request) (string, error)
 	// answers a refused request; nil = problem+json as Problem returns it
 	Error func(http.ResponseWriter, *http.Request, error)
 	// nil = no log. It never sees a token or a key
@@ -45,9 +46,6 @@ type Config struct {
 	// AnswerKeys encrypt the answers that are stored, with the first key; stored answers are read
 	// with all of them. nil = answers are stored unencrypted.
 	AnswerKeys []Key
-	// Quota bounds what one principal has in the store; the zero value is no bound. New panics if a
-	// field is below 0.
-	Quota Quota
 	// PolicyURL is where a client can read what a route takes: refusals of a guarded route link to
 	// it (RFC 8288, rel="describedby"). "" = no link.
 	PolicyURL string
@@ -65,7 +63,7 @@ type Config struct {
 // Close it when no request is under way any more.
 type Tokens struct {
 	store     *redisstore.Store
-	principal func(*http.Request) string
+	principal func(*http.Request) (string, error)
 	fail      func(http.ResponseWriter, *http.Request, error)
 	log       *slog.Logger
 	answers   *backlog                     // to be recorded
@@ -77,7 +75,6 @@ type Tokens struct {
 	policyURL  string
 	completed  func()
 	admit      func() error
-	quotas     *quotas
 	// the channel on which the end of an attempt is published to waiting processes
 	done string
 	// the list of the operations under way; "" in a cluster, which has one for each slot
@@ -93,10 +90,7 @@ func New(store *redisstore.Store, config Config) *Tokens {
 	t := &Tokens{
 		store: store, principal: config.Principal, fail: config.Error, log: config.Logger,
 		tokenKeys: newRing(config.TokenKeys), answerKeys: newSealer(config.AnswerKeys), policyURL: config.PolicyURL,
-		completed: config.Completed, admit: config.Admit, quotas: newQuotas(config.Quota), done: store.Key("token", "done"),
-	}
-	if err := config.Quota.check(); err != nil {
-		panic(err)
+		completed: config.Completed, admit: config.Admit, done: store.Key("token", "done"),
 	}
 	if store.Mode() != redisstore.Cluster {
 		t.listed = store.SlotKey("operations", underWay, "")
@@ -147,20 +141,15 @@ type Token struct {
 
 // Issue stores a token for a principal that may be claimed once within ttl (MinTTL to MaxTTL; 0
 // means a day). A scope limits it to routes of that scope; "" fits all. After an unknown outcome
-// issue another: the token of this call was not handed out. ErrQuota: the principal has too many.
+// issue another: the token of this call was not handed out.
 func (t *Tokens) Issue(ctx context.Context, principal, scope string, ttl time.Duration) (Token, error) {
 	ttl = cmp.Or(ttl, day)
 	if ttl < MinTTL || ttl > MaxTTL || len(scope) > maxScope {
 		return Token{}, fmt.Errorf("idempotency: ttl %v: %v to %v; scope: up to %d characters", ttl, MinTTL, MaxTTL, maxScope)
 	}
-	charge, err := t.quotas.take(principal, ttl)
-	if err != nil {
-		return Token{}, err
-	}
 	token := Token{Value: t.tokenKeys.sign(principal, secret.New()), Scope: scope}
 	reply, err := t.store.Run(ctx, scripts.TokenIssue, t.keys(IssuedToken(principal, token.Value))[:1], ttl.Milliseconds(), scope)
 	if err != nil {
-		charge.undo()
 		return Token{}, fmt.Errorf("issue token: %w", err)
 	}
 	if reply.Word() != "ok" {

@@ -21,7 +21,7 @@ func Example() {
 	locks := lock.New(store, lock.Config{})
 	defer locks.Close()
 
-	held, err := locks.Acquire(ctx, "nightly-report", lock.Request{TTL: 10 * time.Second})
+	held, err := locks.Acquire(ctx, "report-file", lock.Request{TTL: 10 * time.Second})
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -29,7 +29,7 @@ func Example() {
 	work := held.Context() // ends when the lock cannot be counted on any more
 	fmt.Println(work.Err(), held.Validity() > 8*time.Second)
 
-	_, err = locks.TryAcquire(ctx, "nightly-report", lock.Request{})
+	_, err = locks.TryAcquire(ctx, "report-file", lock.Request{})
 	fmt.Println(err != nil)
 	// Output:
 	// <nil> true

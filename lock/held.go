@@ -119,6 +119,24 @@ func (k *Lock) Release(ctx context.Context) error {
 	return k.outcome
 }
 
+// ReleaseAfter gives the lock back in a while: no other holder has it before, and it is not renewed
+// any more. So work that is over in a moment keeps others out for longer, whose clocks are behind.
+// The time counts from the call, in whole milliseconds, rounded up, MinTTL at least and up to
+// Config.LongestTTL, by Redis's clock; errors are as those of Release, beside ErrRequest. It and
+// Release exclude each other: the second call does nothing and returns what the first did.
+func (k *Lock) ReleaseAfter(ctx context.Context, span time.Duration) error {
+	k.release.Do(func() {
+		k.keeper.Stop()
+		ctx, cancel := k.locks.releaseContext(ctx)
+		defer cancel()
+		k.listing.stop()
+		grant := k.first
+		grant.TTL = max(whole(span+time.Millisecond-1), MinTTL)
+		_, k.outcome = k.locks.Renew(ctx, grant)
+	})
+	return k.outcome
+}
+
 // Context ends when the lock cannot be counted on any more. Its cause is what Err says.
 func (k *Lock) Context() context.Context { return k.keeper.Context() }
 

@@ -30,6 +30,7 @@ func TestLocksOnEveryKindOfStore(t *testing.T) {
 			"permits":                                    permits,
 			"holders and waiters":                        shows,
 			"a broken lock":                              breaks,
+			"a lock that is kept for a while":            keeps,
 			"names of locks that are held":               lists,
 			"requests that are not valid":                refusesRequests,
 			"two processes, many waiters, one at a time": manyAtOnce,

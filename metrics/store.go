@@ -48,8 +48,8 @@ var decisions = []struct {
 	{
 		"token_claim", "coatcheck_token_claims_total",
 		"Claims of tokens and keys, by what Redis decided: granted (the operation begins), replay (its answer is there), busy (it is running), in_doubt (it has ended without an answer), " +
-			"mismatch (it was another request), unknown, full (the quota of its principal is used up). A request that waits for another one claims again at each look.",
-		[]string{"granted", "replay", "busy", "in-doubt", "mismatch", "unknown", "full"},
+			"mismatch (it was another request), unknown. A request that waits for another one claims again at each look.",
+		[]string{"granted", "replay", "busy", "in-doubt", "mismatch", "unknown"},
 	},
 	{
 		"token_complete", "coatcheck_token_completions_total", "Answers to be recorded, by outcome; stale: another attempt has the claim.",
@@ -65,12 +65,12 @@ var decisions = []struct {
 	},
 	{
 		"worker_acquire", "coatcheck_worker_grants_total",
-		"Worker ids that were asked for, by outcome; exhausted: all of the pool are taken; quarantined: its state may have been lost; layout: the pool has another one; longest: it is used with a longer TTL than this process allows.",
-		[]string{"granted", "layout", "longest", "exhausted", "quarantined"},
+		"Worker ids that were asked for, by outcome; exhausted: all of the pool are taken; quarantined: its state may have been lost; layout: the pool has another one; ended: its layout has no timestamps left; longest: it is used with a longer TTL than this process allows.",
+		[]string{"granted", "layout", "ended", "longest", "exhausted", "quarantined"},
 	},
 	{
 		"worker_renew", "coatcheck_worker_renewals_total", "Renewals of worker ids' leases, by outcome.",
-		[]string{"ok", "lost", "layout"},
+		[]string{"ok", "lost", "layout", "ended"},
 	},
 	{
 		"worker_release", "coatcheck_worker_releases_total", "Worker ids that were given back, by outcome.",

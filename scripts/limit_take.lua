@@ -1,5 +1,5 @@
--- limit_take: takes from a rate limit, of several equal calls as many as fit (GCRA, kept as how much
--- of the burst is in use and when that was so). A negative cost gives back; 0 reads.
+-- limit_take: takes from a rate limit, of several equal calls as many as fit (GCRA, kept as how
+-- much of the burst is in use and when that was so). A negative cost gives back; 0 reads.
 -- Uses   clock integer
 -- KEYS   [1] the limit (string 'at used')
 -- ARGV   [1] cost of each call  [2] how many calls  [3] how much may be taken  [4] in how long

@@ -9,15 +9,16 @@
 --        [8] 'await': if the claim is another's, its end is published on the channel of the
 --        waiting | ''
 --        [9] route and [10] request id of the attempt, for people; '' for none
---        [11] 'full': the caller's quota is used up, so nothing without a claim begins | ''
+--        [11] whose the operation is, a digest; '' is not noted. With it the retention is noted
+--        too, and begins anew with the answer
 -- Reply  {'granted', fence, attempt, lease until} | {'replay', answer} | {'replay', '', bytes} of
 --        an answer over 16 KiB, which token_answer returns | {'busy', lease left} | {'in-doubt',
 --        lease ended at, 'open' | 'refused' by an operator}
---        | {'mismatch'} another request used it | {'unknown'} never issued, expired or lost |
---        {'full'} it would begin, and the quota is used up
+--        | {'mismatch'} another request used it | {'unknown'} never issued, expired or lost
 -- Units  ARGV[3], ARGV[5] and spans in milliseconds; times in milliseconds since 1970 of this
 --        server; attempt counts from 1
--- Effect writes on granted, and on busy the field awaited
+-- Effect writes on granted, and on busy the field awaited; a grant takes up to four operations
+--        whose records have ended off the list
 local owner, fingerprint, lease, policy = ARGV[1], ARGV[2], tonumber(ARGV[3]), ARGV[4]
 local record = redis.call('HMGET', KEYS[1], 'state', 'owner', 'fingerprint', 'until', 'fence', 'attempts', 'policy', 'scope', 'began', 'settled', 'size')
 local state, held_by, lease_end = record[1], record[2], tonumber(record[4] or 0)
@@ -40,10 +41,13 @@ end
 
 local function grant(fence, attempt, began)
   local ends = integer(now + lease)
-  list_until(ends)
+  list_until(ends, now, ARGV[5])
   redis.call('HSET', KEYS[1], 'state', 'claimed', 'owner', owner, 'fingerprint', fingerprint, 'policy', policy,
     'lease', ARGV[3], 'until', ends, 'fence', fence, 'attempts', attempt, 'began', began,
     'route', ARGV[9], 'request', ARGV[10])
+  if ARGV[11] ~= '' then
+    redis.call('HSET', KEYS[1], 'whose', ARGV[11], 'keep', ARGV[5])
+  end
   if state then
     keep_for(KEYS[1], ARGV[5])
   else -- a new record has no TTL yet
@@ -66,8 +70,5 @@ if state == 'claimed' then
   if policy ~= 'takeover' or record[7] ~= 'takeover' then
     return {'in-doubt', integer(lease_end), record[10] == 'refused' and 'refused' or 'open'}
   end
-end
-if ARGV[11] == 'full' and state ~= 'claimed' then
-  return {'full'}
 end
 return grant(integer(next_fence(record[5])), integer(tonumber(record[6] or 0) + 1), now_text)

@@ -182,28 +182,6 @@ func TestReleaseForgetsAClientsOwnKey(t *testing.T) {
 	})
 }
 
-// A claim of a caller whose quota is used up finds what is there, and begins nothing.
-func TestClaimOverTheQuotaBeginsNothing(t *testing.T) {
-	each(t, func(t *testing.T, b *box) {
-		full := func(owner string) []string {
-			return b.run(scripts.TokenClaim, tokenKey, owner, "print", hour, "takeover", hour, "", "any", "", "", "", "full")
-		}
-		want(t, full("ann"), "full")
-		want(t, b.token(), "unknown")
-		b.issue(hour, "")
-		before := b.look(tokenKey...)
-		want(t, full("ann"), "full")
-		b.same(before)
-		b.granted(claim{fingerprint: "print", policy: "takeover"})
-		word(t, full("ann"), "granted", 3) // asked for again
-		word(t, full("bob"), "busy", 1)
-		b.extend("ann", 0)
-		word(t, full("bob"), "granted", 3)
-		b.complete("bob", "done")
-		want(t, full("cyd"), "replay", "done")
-	})
-}
-
 func TestIssuedTokenIsNobodysToCompleteExtendOrRelease(t *testing.T) {
 	each(t, func(t *testing.T, b *box) {
 		b.issue(hour, "")
@@ -254,7 +232,7 @@ func TestRetentionIsExtendedAndNeverShortened(t *testing.T) {
 
 func TestCompletedRecordEndsAfterItsRetention(t *testing.T) {
 	each(t, func(t *testing.T, b *box) {
-		b.run(scripts.TokenClaim, tokenKey, "ann", "print", 100, "hold", 150, "", "any", "", "", "")
+		b.run(scripts.TokenClaim, tokenKey, "ann", "print", 100, "hold", 150, "", "any", "", "", "", "")
 		b.run(scripts.TokenComplete, tokenKey, "ann", "done", 150)
 		expect.Eventually(t, "the record kept for 150 ms is gone", func() bool { return b.token()[0] == "unknown" })
 		want(t, b.complete("ann", "done"), "gone")

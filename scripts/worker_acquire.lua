@@ -19,8 +19,9 @@
 --        writes it, '1' first grant of the pool | '0'} | {'layout', layout, epoch, datacenter, ttl,
 --        '1' the pool is new | '0'} the pool's values, or those of a new one, differ from the
 --        request | {'longest', ttl} the pool's ttl, or the longest that others allow, exceeds
---        [15] | {'exhausted', wait} | {'quarantined', wait, why, '1' the pool is new or lost | '0'}
---        state may have been lost; why: see lib/incarnation | a refusal, see lib/incarnation
+--        [15] | {'ended', layout, epoch} no id can have the present time | {'exhausted', wait} |
+--        {'quarantined', wait, why, '1' the pool is new or lost | '0'} state may have been lost;
+--        why: see lib/incarnation | a refusal, see lib/incarnation
 -- Units  skew, cool-down, ttl and wait in milliseconds; times and epoch in milliseconds since 1970
 --        of this server; width in bits
 -- Effect writes on granted and on quarantined; a repeat writes the same again, so that its
@@ -90,6 +91,9 @@ if differs() then
 end
 if longest > 0 and math.max(pool.longest, shape.ttl) > longest then
   return {'longest', integer(math.max(pool.longest, shape.ttl))}
+end
+if ends_of(shape) <= now then
+  return {'ended', shape.layout, shape.epoch}
 end
 if pool.quarantine > now then
   return {'quarantined', integer(pool.quarantine - now), why_of(pool.incarnation), first and '1' or '0'}

@@ -262,3 +262,20 @@ func TestProcessThatAllowsLessThanOthersIsRefused(t *testing.T) {
 		b.same(before)
 	})
 }
+
+// Of a layout whose timestamps are over nothing is granted or renewed, and nothing changes.
+func TestLayoutThatHasEndedGrantsAndRenewsNothing(t *testing.T) {
+	each(t, func(t *testing.T, b *box) {
+		held := b.lease(lease{nonce: "n1"})
+		shaped := func(from, to string) {
+			b.do("HSET", poolKeys[0], "pool", strings.Replace(b.fields(poolKeys[0])["pool"], from, to, 1))
+		}
+		shaped("41/10/12 1700000000000", "31/10/12@s 0") // seconds from 1970 to 2038
+		word(t, b.renew(held, ""), "ok", 3)
+		shaped("31/10/12@s", "30/10/12@s") // to 2004
+		before := b.look(poolKeys...)
+		want(t, b.acquire(lease{nonce: "n2"}), "ended", "30/10/12@s", "0")
+		want(t, b.renew(held, ""), "ended", "30/10/12@s", "0")
+		b.same(before)
+	})
+}

@@ -14,6 +14,7 @@
 --        [15] facts, see lib/incarnation
 -- Reply  {'ok', not after, ttl, now} | {'lost'} ended, released, another's, or not proven |
 --        {'layout', layout, epoch, datacenter, ttl, '0'} the pool's ttl is another |
+--        {'ended', layout, epoch} no id can have the present time |
 --        a refusal, see lib/incarnation
 -- Units  ttl and skew in milliseconds; times and epoch in milliseconds since 1970 of this server;
 --        width in bits
@@ -30,6 +31,9 @@ if not pool or pool.ttl == 0 then
 end
 if pool.layout ~= '' and ARGV[4] ~= '' and tonumber(ARGV[4]) ~= pool.ttl then
   return {'layout', pool.layout, pool.epoch, pool.datacenter, integer(pool.ttl), '0'}
+end
+if pool.layout ~= '' and ends_of(pool) <= now then
+  return {'ended', pool.layout, pool.epoch}
 end
 if confirmed > now + pool.ttl + skew then
   confirmed = 0

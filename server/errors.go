@@ -62,6 +62,7 @@ var problems = []struct {
 	{workerlease.ErrOtherPool, wire.LayoutMismatch},
 	{workerlease.ErrLayout, wire.LayoutMismatch},
 	{workerlease.ErrExists, wire.PoolExists},
+	{workerlease.ErrEnded, wire.LayoutUsedUp},
 	{workerlease.ErrQuarantined, wire.PoolQuarantined},
 	{workerlease.ErrLost, wire.LeaseLost},
 	{workerlease.ErrExhausted, wire.PoolExhausted},
@@ -203,6 +204,8 @@ func (s *Server) complete(problem *wire.Problem, r *http.Request) {
 		}
 		if token := r.Header.Get(idempotency.TokenHeader); token != "" {
 			problem.See = "/token/" + token
+		} else if r.URL.Path == ownClaim && problem.Operation == "" {
+			problem.See = ""
 		} else if strings.HasPrefix(r.URL.Path, "/token/") {
 			problem.See = strings.TrimSuffix(r.URL.Path, "/claim")
 		}

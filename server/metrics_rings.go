@@ -27,6 +27,7 @@ type occupancy struct {
 	pools       int            // that were looked at
 	quarantined int            // of them
 	unseen      int            // pools that were not, or not wholly
+	ends        time.Time      // when the first layout of them ends; zero = beyond the year 9999
 	at          time.Time
 }
 
@@ -67,6 +68,12 @@ func (r *rings) show(registry *metrics.Registry, stamper *stamper.Stamper) {
 				tell(float64(seen.pools-seen.quarantined), "granting")
 				tell(float64(seen.quarantined), "quarantined")
 				tell(float64(seen.unseen), "unseen")
+			}
+		})
+	registry.Ask("coatcheck_worker_layout_left_seconds", metrics.Gauge,
+		"Time until the layout of a pool has no timestamps left, the shortest of all pools; negative after it. Absent where none ends before the year 9999.", nil, func(tell metrics.Tell) {
+			if seen, ok := r.occupied(); ok && !seen.ends.IsZero() {
+				tell(time.Until(seen.ends).Seconds())
 			}
 		})
 	registry.Ask("coatcheck_worker_ring_age_seconds", metrics.Gauge, "How long ago the rings were looked at.", nil, func(tell metrics.Tell) {
@@ -118,6 +125,9 @@ func (r *rings) look(ctx context.Context, pool string, seen *occupancy, left int
 		if err != nil || read+len(page.Slots) > left {
 			seen.unseen++
 			return read
+		}
+		if ends := page.EndsAt(); !ends.IsZero() && (seen.ends.IsZero() || ends.Before(seen.ends)) {
+			seen.ends = ends
 		}
 		free := string(workerlease.Free)
 		if page.Quarantined > 0 {

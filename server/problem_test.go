@@ -44,6 +44,7 @@ var contract = map[wire.Code]struct {
 	"pool-exhausted":               {503, true},
 	"pool-quarantined":             {503, true},
 	"pool-exists":                  {409, false},
+	"layout-used-up":               {503, false},
 	"payload-too-large":            {413, false},
 	"unsupported-encoding":         {415, false},
 	"too-many-requests":            {429, true},

@@ -52,8 +52,10 @@ func (h *probes) ready(r *request) error {
 	if !readiness.Ready {
 		readiness.Ack = max(h.store.Ack(), 0) // what it asks for
 	}
-	if readiness.Ready && h.when != ReadyWithStore && h.isOutdone(r.ctx()) {
-		readiness.Ready, readiness.Reason, found.Reason = false, cannotStamp, cannotStamp
+	if readiness.Ready && h.when != ReadyWithStore {
+		if reason := h.withoutIDs(r.ctx()); reason != "" {
+			readiness.Ready, readiness.Reason, found.Reason = false, reason, reason
+		}
 	}
 	workers := stampingWorkers(h.stamper)
 	readiness.WorkerIDs = countOf(workers)

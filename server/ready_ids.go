@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"time"
 
@@ -13,14 +14,18 @@ import (
 type ReadyWhen string
 
 const (
-	// ReadyWithIDs means that the store works, and that there is no configured pool, IDPool and
-	// StampPools, of which another process can stamp ids and this one cannot. So a rolling deploy
+	// ReadyWithIDs means that the store works, that the layout of no configured pool, IDPool and
+	// StampPools, has ended, and that there is none of which another process can stamp ids and this
+	// one cannot. So a rolling deploy
 	// does not stop the processes that can stamp before the new ones can. Where no process can, as
 	// in the quarantine of a pool that is new, each is as good as the others, and is ready.
 	ReadyWithIDs ReadyWhen = "ids"
 	// ReadyWithStore means that the store works.
 	ReadyWithStore ReadyWhen = "store"
 )
+
+// layoutEnded is the reason why a process is not ready whose pool can stamp nothing for good.
+const layoutEnded = "the layout of a configured pool has no timestamps left"
 
 // cannotStamp is the reason why a process is not ready that cannot stamp where others can.
 const cannotStamp = "no worker id of a configured pool, of which another process has one"
@@ -34,13 +39,13 @@ const (
 type outdone struct {
 	mu    sync.Mutex
 	until time.Time // it stands until then
-	last  bool
+	last  string    // the reason, or ""
 }
 
-// isOutdone reports whether there is a configured pool of which this process has no worker id and
-// another process has one. However often it is asked, it looks once a second, at the rings only
-// while a worker id is missing.
-func (h *probes) isOutdone(ctx context.Context) bool {
+// withoutIDs is the reason why this process is not ready, for the sake of a configured pool; "" =
+// there is none. However often it is asked, it looks once a second, at the rings only while a
+// worker id is missing.
+func (h *probes) withoutIDs(ctx context.Context) (reason string) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), outdonePatience)
 	defer cancel()
 	h.outdone.mu.Lock()
@@ -48,25 +53,29 @@ func (h *probes) isOutdone(ctx context.Context) bool {
 	if time.Now().Before(h.outdone.until) {
 		return h.outdone.last
 	}
-	pool, is := h.outdoneIn(ctx)
+	pool, reason := h.missing(ctx)
 	switch {
-	case is && !h.outdone.last:
-		h.log.WarnContext(ctx, "not ready: another process has a worker id of the pool, and this one has none", "pool", pool.Pool, "error", pool.Err)
-	case !is && h.outdone.last:
+	case reason != "" && reason != h.outdone.last:
+		h.log.WarnContext(ctx, "not ready: "+reason, "pool", pool.Pool, "error", pool.Err)
+	case reason == "" && h.outdone.last != "":
 		h.log.InfoContext(ctx, "ready again: this process has a worker id of its pools, or no process has")
 	}
-	h.outdone.last, h.outdone.until = is, time.Now().Add(keepOutdone)
-	return is
+	h.outdone.last, h.outdone.until = reason, time.Now().Add(keepOutdone)
+	return reason
 }
 
-// outdoneIn finds such a pool.
-func (h *probes) outdoneIn(ctx context.Context) (pool stamper.Status, is bool) {
+// missing finds a pool for which this process is not ready.
+func (h *probes) missing(ctx context.Context) (pool stamper.Status, reason string) {
 	for _, pool := range h.stamper.Kept(ctx) {
-		if !pool.Held && h.heldElsewhere(ctx, pool.Pool) {
-			return pool, true
+		switch {
+		case pool.Held:
+		case errors.Is(pool.Err, workerlease.ErrEnded):
+			return pool, layoutEnded
+		case h.heldElsewhere(ctx, pool.Pool):
+			return pool, cannotStamp
 		}
 	}
-	return pool, false
+	return pool, ""
 }
 
 // heldElsewhere reports whether a worker id of a pool is leased to another process. One that is

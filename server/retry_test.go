@@ -38,7 +38,6 @@ func TestWaitThatAnErrorNamesIsToldAsRetryAfter(t *testing.T) {
 		{&lock.HeldError{Left: -1}, ""},
 		{&fault.WaitError{Err: idempotency.ErrInProgress, Wait: wait}, "3"},
 		{&fault.WaitError{Err: idempotency.ErrAttemptRunning, Wait: wait}, "3"},
-		{&fault.WaitError{Err: idempotency.ErrQuota, Wait: wait}, "3"},
 		{fmt.Errorf("somewhere: %w", &fault.WaitError{Err: lock.ErrInDoubt, Wait: wait}), "3"},
 		{lock.ErrLost, ""},
 		// no wait is named, and the state passes

@@ -60,11 +60,9 @@ type Config struct {
 
 	// returns the caller of a request; keys and tokens of two principals never meet. nil =
 	// idempotency.HeaderPrincipal("Authorization")
-	Principal  func(*http.Request) string
+	Principal  func(*http.Request) (string, error)
 	TokenKeys  []idempotency.Key // sign issued tokens; nil = not signed
 	AnswerKeys []idempotency.Key // encrypt stored answers; nil = stored as they are
-	// what one principal may have in the store; none = no bound
-	Quota idempotency.Quota
 
 	// Access decides what each caller may do; nil = every caller may do everything, and Principal
 	// tells callers apart. With it the principal is that of the key or certificate.
@@ -168,7 +166,7 @@ func (c Config) withDefaults() Config {
 		c.Locks.Logger = requestlog.Nameless(c.Logger)
 	}
 	if c.Access != nil {
-		c.Principal = func(r *http.Request) string { return access.From(r.Context()).Principal }
+		c.Principal = func(r *http.Request) (string, error) { return access.From(r.Context()).Principal, nil }
 	}
 	c.Workers.Pools = compat.LeafConfig(c.Leaf).Pin(c.Workers.Pools)
 	if c.Metrics == nil {
@@ -245,7 +243,7 @@ func New(config Config) *Server {
 	s.life, s.end = context.WithCancel(context.Background())
 	s.tokens = idempotency.New(config.Store, idempotency.Config{
 		Principal: config.Principal, Error: s.writeGuardError, Logger: config.Logger,
-		TokenKeys: config.TokenKeys, AnswerKeys: config.AnswerKeys, Quota: config.Quota, PolicyURL: policyPath,
+		TokenKeys: config.TokenKeys, AnswerKeys: config.AnswerKeys, PolicyURL: policyPath,
 		Completed: func() { s.events.Count(events.TokenCompleted) }, Admit: s.admit,
 	})
 	s.stamper = stamper.New(s.pools, stamper.Config{

@@ -179,7 +179,7 @@ func (h *workers) keep(r *request, pool string, asked *wire.PoolRequest) {
 func poolOf(pool string, ring workerlease.Ring) wire.WorkerPool {
 	return wire.WorkerPool{
 		Pool: pool, Layout: ring.Layout, Epoch: ring.Epoch, Datacenter: ring.Datacenter, Size: 1 << ring.Bits, Used: ring.Used,
-		TTL: ring.TTL.Milliseconds(), Quarantined: ring.Quarantined.Milliseconds(),
+		TTL: ring.TTL.Milliseconds(), EndsAt: ring.EndsAt(), Quarantined: ring.Quarantined.Milliseconds(),
 	}
 }
 

@@ -2,10 +2,12 @@ package workerlease
 
 import (
 	"fmt"
+	"math/bits"
 	"time"
 
 	"github.com/coatcheck/coatcheck/internal/fault"
 	"github.com/coatcheck/coatcheck/scripts"
+	"github.com/coatcheck/coatcheck/snowflake"
 	"github.com/coatcheck/coatcheck/workerlease/holder"
 )
 
@@ -20,7 +22,9 @@ var (
 	ErrExists      = fault.Refusal("workerlease: the pool is there already")
 	ErrRequest     = fault.Refusal("workerlease: the request is not valid")
 	ErrUnknown     = fault.Refusal("workerlease: no such pool")
-	ErrLayout      = holder.ErrLayout // of a Stamper, which cannot stamp the pool's layout
+	// ErrEnded means that the pool's layout has no timestamps left: nothing can be stamped.
+	ErrEnded  = fault.Refusal("workerlease: the pool's layout has no timestamps left")
+	ErrLayout = holder.ErrLayout // of a Stamper, which cannot stamp the pool's layout
 )
 
 // OtherPoolError is [ErrOtherPool] or [ErrExists] with the pool's shape and TTL.
@@ -66,6 +70,8 @@ func (p *Pools) refusal(pool string, reply scripts.Reply) error {
 		return ErrLost
 	case "unknown":
 		return ErrUnknown
+	case "ended":
+		return ended(pool, reply)
 	case "layout", "exists":
 		if has := reply.Values(); len(has) > 0 && has[0] == "" {
 			return fmt.Errorf("%w, without the record of its shape: lease a worker id of it, which waits until none can be in use", ErrExists)
@@ -86,6 +92,25 @@ func (p *Pools) refusal(pool string, reply scripts.Reply) error {
 		return p.quarantined(pool, reply)
 	}
 	return reply.Unexpected()
+}
+
+// ended reports when the layout has ended, and what goes on.
+func ended(pool string, reply scripts.Reply) error {
+	shape := Shape{}
+	if err := reply.Scan(&shape.Layout, &shape.Epoch); err != nil {
+		return err
+	}
+	layout, err := snowflake.ParseLayout(shape.Layout)
+	if err != nil {
+		return fmt.Errorf("%w: layout %s", ErrEnded, shape.Layout)
+	}
+	text := "take another pool"
+	if more := min(63-bits.Len64(uint64(layout.Max())), 8); more > 0 { //nolint:gosec // it is not negative
+		wider := layout
+		wider.Timestamp += more
+		text += fmt.Sprintf(", or give this one a wider timestamp, so that its ids go on rising: coatcheck worker create --replace %s --layout %v", pool, wider)
+	}
+	return fmt.Errorf("%w: those of %v have ended at %s; %s", ErrEnded, layout, layout.Lasts(shape.Epoch).Format(time.RFC3339), text)
 }
 
 // quarantined reports what happened, what is safe to assume, the command that goes on where there

@@ -71,7 +71,7 @@ func (l leaser) Release(ctx context.Context, lease Lease, usedUntil time.Time) e
 func (leaser) Judge(err error) holder.Verdict {
 	return holder.Verdict{
 		Wait:  redisstore.RetryAfter(err),
-		Lost:  errors.Is(err, redisstore.ErrLost),
-		Final: errors.Is(err, ErrOtherPool) || errors.Is(err, ErrRequest) || errors.Is(err, redisstore.ErrWrongType),
+		Lost:  errors.Is(err, redisstore.ErrLost) || errors.Is(err, ErrEnded),
+		Final: errors.Is(err, ErrOtherPool) || errors.Is(err, ErrEnded) || errors.Is(err, ErrRequest) || errors.Is(err, redisstore.ErrWrongType),
 	}
 }

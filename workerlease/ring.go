@@ -9,6 +9,7 @@ import (
 
 	"github.com/coatcheck/coatcheck/redisstore"
 	"github.com/coatcheck/coatcheck/scripts"
+	"github.com/coatcheck/coatcheck/snowflake"
 )
 
 // SlotState is the state of a slot of a ring.
@@ -43,6 +44,19 @@ type Ring struct {
 	Quarantined time.Duration
 	Now         time.Time // the Redis server's time
 	Slots       []Slot
+}
+
+// EndsAt is when the pool's layout has no timestamps left; the zero time if that is beyond the year
+// 9999.
+func (r Ring) EndsAt() time.Time {
+	layout, err := snowflake.ParseLayout(r.Layout)
+	if err != nil {
+		return time.Time{}
+	}
+	if ends := layout.Lasts(r.Epoch); ends.Year() <= 9999 {
+		return ends
+	}
+	return time.Time{}
 }
 
 // Ring reads up to n slots (1 to MaxSlots) from a worker id on. ErrUnknown if the pool has granted

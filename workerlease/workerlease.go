@@ -199,10 +199,10 @@ func ShortestTTL(layout snowflake.Layout) time.Duration { return max(MinTTL, 3*l
 // Lease is a granted worker id. It is a value: the caller that has its Token holds the lease.
 type Lease = holder.Lease
 
-// Acquire leases a worker id. The errors: ErrExhausted, ErrQuarantined, an *OtherPoolError,
-// ErrOtherPool if processes allow different longest TTLs, ErrRequest; redisstore.ErrUnavailable
-// (nothing was done), redisstore.ErrUnknownOutcome (a slot may be taken until its TTL has passed;
-// acquire another). The pool's name must hold no brace.
+// Acquire leases a worker id. The errors: ErrExhausted, ErrQuarantined, ErrEnded, an
+// *OtherPoolError, ErrOtherPool if processes allow different longest TTLs, ErrRequest;
+// redisstore.ErrUnavailable (nothing was done), redisstore.ErrUnknownOutcome (a slot may be taken
+// until its TTL has passed; acquire another). The pool's name must hold no brace.
 func (p *Pools) Acquire(ctx context.Context, pool string, request Request) (Lease, error) {
 	return p.acquire(ctx, pool, request, secret.New())
 }

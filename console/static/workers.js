@@ -17,7 +17,7 @@ class Pools extends Paged {
   }
 
   list() {
-    const columns = [{ name: 'Pool' }, { name: 'Layout' }, { name: 'Slots', class: 'number' }, { name: 'Ever leased', class: 'number' }, { name: 'TTL', class: 'number' }, { name: 'State' }];
+    const columns = [{ name: 'Pool' }, { name: 'Layout' }, { name: 'Slots', class: 'number' }, { name: 'Ever leased', class: 'number' }, { name: 'TTL', class: 'number' }, { name: 'Ends' }, { name: 'State' }];
     const shown = table('Pools of worker ids', columns);
     this.rows = new Rows(shown.body, (pool) => poolRow(pool));
     return shown.frame;
@@ -48,13 +48,18 @@ class Pools extends Paged {
 }
 
 function poolRow({ pool }) {
-  const cells = ['', 'number', 'number', 'number', ''].map((kind) => el('td', { class: kind || null }));
+  const cells = ['', 'number', 'number', 'number', '', ''].map((kind) => el('td', { class: kind || null }));
   const element = el('tr', {}, el('th', { scope: 'row', class: 'name' }, el('a', { href: `#/workers/${encodeURIComponent(pool)}` }, pool)), ...cells);
   const update = (now) => {
-    const texts = [now.layout, number(now.size), number(now.used), span(now.ttl_ms), now.quarantined_ms ? `quarantined, ${left(now.quarantined_ms)} left` : 'grants'];
+    const texts = [now.layout, number(now.size), number(now.used), span(now.ttl_ms), now.ends_at?.slice(0, 10) ?? 'never', stateOf(now)];
     texts.forEach((text, i) => setText(cells[i], text));
   };
   return { element, update };
+}
+
+function stateOf(pool) {
+  if (Date.parse(pool.ends_at) <= Date.now()) return 'ended: its layout has no timestamps left';
+  return pool.quarantined_ms ? `quarantined, ${left(pool.quarantined_ms)} left` : 'grants';
 }
 
 // How a cell looks: a colour, and a mark that shows the state without colour. Marks are drawn into

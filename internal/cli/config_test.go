@@ -119,10 +119,12 @@ func TestPoolsInTheSettings(t *testing.T) {
 		"[orders]": "not a map of pools", "orders": "not a map of pools", "{'a b': {}}": "is not a name", "{a: {layout: x}}": "pool a: layout", "{a: {colour: red}}": "pool a: colour",
 		"{a: {datacenter: 3}}": "pool a: datacenter: 0 to 0", "{a: {layout: 41/5/5/12, datacenter: 32}}": "0 to 31", "{a: {epoch: 2999-01-01T00:00:00Z}}": "pool a: epoch",
 		"{a: {ttl: 25h}}": `pool a: ttl: "25h" is not a duration from 100ms to 24h`, "{a: {ttl: 30}}": `"30" is not a duration`, "{a: {datacenter: x}}": `"x" is not a whole number`,
-		"{a: {epoch: yesterday}}": `pool a: epoch: "yesterday" is not a time, such as 2020-01-01T00:00:00Z`, "{a: {layout: 31/10/12}}": "pool a: layout: its timestamps",
+		"{a: {epoch: yesterday}}": `pool a: epoch: "yesterday" is not a time, such as 2020-01-01T00:00:00Z`,
 	} {
 		execute(t, nil, "config", "check", "--pools", text).exits(usage, "pools (--pools)", says)
 	}
+	// one whose layout has ended is refused where it is used, and all else is served
+	execute(t, nil, "config", "check", "--pools", "{a: {layout: 31/10/12}}").exits(done)
 }
 
 func TestServeRefusesTheSameFaults(t *testing.T) {

@@ -96,6 +96,7 @@ func (l *look) all(ctx context.Context, live liveLine) (doctor.Service, error) {
 		}
 	}
 	l.readiness(first)
+	l.layouts(ctx)
 	live.show("measuring its latency and its clock")
 	l.times(ctx)
 	live.show("looking at what it tells whom")
@@ -136,6 +137,20 @@ func (l *look) readiness(answer seen) {
 	}
 	if n := ready.WorkerIDs; n != nil && n.Waiting > 0 && len(ready.Workers) == 0 {
 		l.facts.Waiting = []string{fmt.Sprintf("%d pools (which, hears a key of role read)", n.Waiting)}
+	}
+}
+
+// layouts finds the pool whose layout ends first, on the first page of them, if it may be read.
+func (l *look) layouts(ctx context.Context) {
+	page, err := l.get(ctx, "/worker?n=1000", l.key != "")
+	var list wire.WorkerPools
+	if err != nil || page.status != http.StatusOK || json.Unmarshal(page.body, &list) != nil {
+		return
+	}
+	for _, pool := range list.Pools {
+		if !pool.EndsAt.IsZero() && (l.facts.EndsFirst == "" || pool.EndsAt.Before(l.facts.EndsAt)) {
+			l.facts.EndsFirst, l.facts.EndsAt = pool.Pool, pool.EndsAt
+		}
 	}
 }
 

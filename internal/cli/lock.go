@@ -42,6 +42,7 @@ type heldLock interface {
 	Context() context.Context
 	Validity() time.Duration
 	Release(ctx context.Context) error
+	ReleaseAfter(ctx context.Context, span time.Duration) error
 }
 
 // atLocks runs lock run, and gives its error an exit code.

@@ -24,26 +24,37 @@ func (r *lockRun) run(ctx context.Context, from acquire) error {
 		case err != nil:
 			return nil, r.notObtained(err)
 		}
-		return &lockTenure{held, r.request.TTL, r.ls, time.Now().Add(-supervise.SinceBoot()).Round(0)}, nil
+		now := supervise.SinceBoot()
+		return &lockTenure{held, r, now, time.Now().Add(-now).Round(0)}, nil
 	})
 }
 
 type lockTenure struct {
 	heldLock
 
-	ttl   time.Duration
-	ls    string    // as lockRun has it
-	epoch time.Time // when the boot clock was at zero, by the wall clock as it was at the beginning
+	run     *lockRun
+	granted time.Duration // by the boot clock, just after the grant
+	// when the boot clock was at zero, by the wall clock as it was at the beginning
+	epoch time.Time
 }
 
-func (h *lockTenure) TTL() time.Duration { return h.ttl }
+func (h *lockTenure) TTL() time.Duration { return h.run.request.TTL }
 
 func (*lockTenure) open(context.Context) error { return nil }
 
-func (h *lockTenure) giveBack(*supervise.End) {
+// giveBack releases the lock, or has it end later where it is to be held for longer than the
+// command ran. A command that did not begin leaves it to others.
+func (h *lockTenure) giveBack(end *supervise.End) {
 	ctx, cancel := context.WithTimeout(context.Background(), farewell)
 	defer cancel()
-	_ = h.Release(ctx) // else it ends with its lease
+	rest := h.granted + h.run.atLeast - supervise.SinceBoot()
+	if end == nil || rest <= 0 {
+		_ = h.Release(ctx) // else it ends with its lease
+		return
+	}
+	if err := h.ReleaseAfter(ctx, rest); err != nil && !isAny(err, client.ErrLost, lock.ErrLost) {
+		fmt.Fprintf(h.run.warnings, "coatcheck: warning: lock %s ends within its TTL of %v, which may be sooner or later than --at-least: %v\n", h.Name(), h.TTL(), err)
+	}
 }
 
 // Window is the end of the lease as it is known now. A lock counts as lost a while before, and the
@@ -55,7 +66,7 @@ func (h *lockTenure) Window() (supervise.Window, error) {
 	if left <= 0 {
 		return supervise.Window{}, laterError{fmt.Errorf("lock %s was lost before its command began", h.Name())}
 	}
-	end := (now + left + trust(h.ttl)).Truncate(time.Millisecond)
+	end := (now + left + trust(h.TTL())).Truncate(time.Millisecond)
 	return supervise.Window{Server: h.epoch.Add(end), Boot: end}, nil
 }
 
@@ -80,7 +91,7 @@ func (*lockTenure) Gone(cause error) bool {
 func (h *lockTenure) Lost(cause error) error {
 	if h.Gone(cause) {
 		return laterError{fmt.Errorf("lock %s, held with fence %d, was lost, and the command killed: %w\nAn operator broke it, Redis lost it, or this machine was paused. Who holds it: %s",
-			h.Name(), h.Fence(), cause, h.ls)}
+			h.Name(), h.Fence(), cause, h.run.ls)}
 	}
 	return laterError{fmt.Errorf("lock %s, held with fence %d, was lost, and the command stopped before another process could hold it: %w\n"+
 		"Look whether the service, or Redis, can be reached, and start the command again. A longer --ttl outlasts longer outages", h.Name(), h.Fence(), cause)}

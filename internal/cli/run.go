@@ -42,6 +42,14 @@ type laterError struct{ error }
 
 func (e laterError) Unwrap() error { return e.error }
 
+// conflictError is a lock that others hold, with the exit code for that.
+type conflictError struct {
+	error
+	code int
+}
+
+func (e conflictError) Unwrap() error { return e.error }
+
 // exitError is the exit code of a command that coatcheck ran for its user, passed on silently.
 type exitError struct{ code int }
 
@@ -79,6 +87,9 @@ func run(ctx context.Context, args []string, getenv func(string) string, stdout,
 	if errors.As(err, &usageError{}) || strings.HasPrefix(err.Error(), "unknown command") {
 		fmt.Fprintln(stderr, tryHelp(command))
 		return usage
+	}
+	if conflict, ok := errors.AsType[conflictError](err); ok {
+		return conflict.code
 	}
 	if errors.As(err, &laterError{}) {
 		return tryLater

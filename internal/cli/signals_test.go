@@ -3,9 +3,11 @@
 package cli
 
 import (
+	"fmt"
 	"os"
 	"os/exec"
 	"os/signal"
+	"slices"
 	"syscall"
 	"testing"
 )
@@ -29,5 +31,24 @@ func TestTestsUnderNohupSendSignals(t *testing.T) {
 		"-test.run", "^(TestLockRunPassesSignalsOn|TestWorkerRunPassesSignalsOn)$", "-test.timeout", "5m")
 	if out, err := again.CombinedOutput(); err != nil {
 		t.Errorf("the tests of signals with SIGHUP and SIGINT ignored: %v\n%s", err, out)
+	}
+}
+
+// A command ends with the reader of its output and at a request to end, whatever started lock run:
+// systemd ignores SIGPIPE for all that it starts. HUP and INT are the ones that a shell ignores for
+// what it starts, see TestCommandUnderNohupOutlivesTheTerminal.
+func TestCommandHasTheDefaultsOfSignalsThatWereIgnored(t *testing.T) {
+	t.Parallel()
+	p := serve(t)
+	for _, args := range [][]string{
+		{"lock", "run", "--ttl", "1h", "--server", p.banner.URL, "deploy", "--"},
+		{"worker", "run", "--server", p.banner.URL, "orders", "--"},
+	} {
+		for name, number := range map[string]syscall.Signal{"PIPE": syscall.SIGPIPE, "TERM": syscall.SIGTERM} {
+			t.Run(fmt.Sprintf("%s, %s", args[0], name), func(t *testing.T) {
+				line := slices.Concat([]string{"-c", `trap '' PIPE TERM; exec "$0" "$@"`, built(t)}, args, []string{"sh", "-c", `kill -` + name + ` $$; exit 42`})
+				startCommand(t, exec.Command("sh", line...)).exits(128 + int(number))
+			})
+		}
 	}
 }

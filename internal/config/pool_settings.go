@@ -79,19 +79,18 @@ func parsePin(parts map[string]string) (pin workerlease.Pin, err error) {
 			return pin, fmt.Errorf("%s: %w", part, err)
 		}
 	}
-	shape, err := ShapeOf(layout, epoch, datacenter)
+	shape, err := shapeOf(layout, epoch, datacenter)
 	pin.Shape = shape
 	return pin, err
 }
 
-// ShapeOf is a shape of ids that can stamp the present.
-func ShapeOf(layout snowflake.Layout, epoch time.Time, datacenter int) (workerlease.Shape, error) {
+// shapeOf is a shape of ids. A layout that has ended is one: the pool is refused then, and all else
+// is served.
+func shapeOf(layout snowflake.Layout, epoch time.Time, datacenter int) (workerlease.Shape, error) {
 	now := time.Now()
 	switch {
 	case epoch.Before(time.Unix(0, 0)) || epoch.After(now) || !epoch.Equal(epoch.Truncate(time.Millisecond)):
 		return workerlease.Shape{}, errors.New("epoch: a whole millisecond from 1970-01-01T00:00:00Z to now")
-	case layout.Lasts(epoch).Before(now):
-		return workerlease.Shape{}, fmt.Errorf("layout: its timestamps, counted from that epoch, ended at %s", layout.Lasts(epoch).Format(time.RFC3339))
 	case datacenter < 0 || datacenter >= 1<<layout.Datacenter:
 		return workerlease.Shape{}, fmt.Errorf("datacenter: 0 to %d in layout %v", 1<<layout.Datacenter-1, layout)
 	}

@@ -163,7 +163,7 @@ func (d *poolStamper) refused(err error) error {
 	if other, ok := errors.AsType[*workerlease.OtherPoolError](err); ok {
 		return other
 	}
-	for _, final := range []error{redisstore.ErrWrongType, workerlease.ErrLayout} {
+	for _, final := range []error{redisstore.ErrWrongType, workerlease.ErrLayout, workerlease.ErrEnded} {
 		if errors.Is(err, final) {
 			return err
 		}
@@ -223,6 +223,8 @@ func (d *poolStamper) unstamped(err error) error {
 	switch refusal := d.stillLocked(); {
 	case refusal != nil:
 		return refusal
+	case errors.Is(err, snowflake.ErrLayoutUsedUp):
+		return fmt.Errorf("%w: %w", workerlease.ErrEnded, err)
 	case errors.Is(err, snowflake.ErrWindowEnded):
 		return &UnavailableError{Reason: "the window of this server's worker id has ended, and it was not renewed", Cause: err}
 	case errors.Is(err, snowflake.ErrNoLease):

@@ -103,7 +103,7 @@ type Origin struct {
 // Stamp fills ids, of which there is at least one, with ids of a pool, all of one grant and rising.
 // The first use of a pool leases a worker id, which takes as long as that does. The errors:
 // workerlease.ErrQuarantined and ErrExhausted with the remaining time, ErrTooMany,
-// *UnavailableError; *workerlease.OtherPoolError, workerlease.ErrLayout and
+// *UnavailableError; *workerlease.OtherPoolError, workerlease.ErrLayout, workerlease.ErrEnded and
 // redisstore.ErrWrongType, which asking again does not change. After an error no id is to be used.
 //
 // The ids of rare calls are spread over shards, see [snowflake.Config.Spread].

@@ -20,15 +20,7 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// The file descriptors of a guard, besides the command's three.
-const (
-	// a line is the number of a signal to pass on, or a new end of the window: 'end' and
-	// milliseconds by the boot clock. The end of the pipe, also when the process at its other end
-	// is killed, means to stop the command.
-	lifeline = 3
-	reports  = 4 // a line of JSON each, for the process at the other end
-)
-
+// report is a line of JSON for the process that started the guard.
 type report struct {
 	Group  int    `json:"group,omitempty"`  // the command has begun, in this process group
 	Ended  bool   `json:"ended,omitempty"`  // the command and its group have ended
@@ -61,6 +53,11 @@ var ErrNotAGuard = errors.New("guard is started by `coatcheck worker run`")
 type Guard struct {
 	allowance Allowance
 
+	// The guard's file descriptors. A line of the lifeline is the number of a signal to pass on, or
+	// a new end of the window: 'end' and milliseconds by the boot clock. The end of the pipe, also
+	// when the process at its other end is killed, means to stop the command.
+	lifeline, reports int
+
 	file  windowFile    // of the command
 	first time.Duration // the window's end at first, by the boot clock
 	end   atomic.Int64  // as it was told last
@@ -83,6 +80,8 @@ type Guard struct {
 
 // Bind adds the flags with which [Run] starts a guard.
 func (g *Guard) Bind(flags *pflag.FlagSet) {
+	flags.IntVar(&g.lifeline, "lifeline", 0, "file descriptor: signals to pass on, and new ends of the window")
+	flags.IntVar(&g.reports, "reports", 0, "file descriptor for what became of the command")
 	flags.DurationVar(&g.first, "end", 0, "the window's end at first, by the boot clock")
 	flags.StringVar((*string)(&g.file), "file", "", "to be removed in the end")
 	flags.DurationVar(&g.allowance.Grace, "grace", 0, "between SIGTERM and SIGKILL")
@@ -93,7 +92,7 @@ func (g *Guard) Bind(flags *pflag.FlagSet) {
 // terminal and orphans it takes over. The error is [ErrNotAGuard], or the reason why the guard
 // could not report the command's end.
 func (g *Guard) Run(args []string) error {
-	if len(args) == 0 || g.first <= 0 || g.allowance.Margin <= 0 {
+	if len(args) == 0 || min(g.lifeline, g.reports) <= 2 || g.first <= 0 || g.allowance.Margin <= 0 {
 		return ErrNotAGuard
 	}
 	g.end.Store(int64(g.first))
@@ -103,14 +102,10 @@ func (g *Guard) Run(args []string) error {
 	ignored := make(chan os.Signal, 1)
 	// for the command, which gets them by the lifeline. Caught, since ignoring is inherited
 	signal.Notify(ignored, Signals()...)
-	for _, fd := range []int{lifeline, reports} {
+	for _, fd := range []int{g.lifeline, g.reports} {
 		syscall.CloseOnExec(fd)
 	}
-	out := os.NewFile(reports, "reports")
-	if out == nil {
-		return ErrNotAGuard
-	}
-	g.tell = json.NewEncoder(out)
+	g.tell = json.NewEncoder(os.NewFile(uintptr(g.reports), "reports"))
 	defer g.file.remove()
 	if err := g.begin(args); err != nil {
 		return g.tell.Encode(report{Failed: err.Error(), Cut: errors.Is(err, errTooLate)})
@@ -154,10 +149,10 @@ func (g *Guard) begin(args []string) error {
 
 // catchUp reads the lifeline where the window seems over: its end may have moved during the start.
 func (g *Guard) catchUp() error {
-	if err := syscall.SetNonblock(lifeline, true); err != nil {
+	if err := syscall.SetNonblock(g.lifeline, true); err != nil {
 		return err
 	}
-	file := os.NewFile(lifeline, "lifeline")
+	file := os.NewFile(uintptr(g.lifeline), "lifeline")
 	g.line = bufio.NewReader(file)
 	if err := file.SetReadDeadline(time.Now().Add(100 * time.Millisecond)); err != nil {
 		return err

@@ -7,8 +7,12 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
+	"strconv"
 	"syscall"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // startGuard starts the guard of a command, whose window ends then.
@@ -25,16 +29,37 @@ func startGuard(args []string, env []string, file windowFile, end time.Duration,
 	if err != nil {
 		return nil, errors.Join(err, line.Close(), order.Close())
 	}
-	argv := append([]string{"coatcheck", "guard", "--end", end.String(), "--file", string(file), "--grace", a.Grace.String(), "--margin", a.Margin.String(), "--"}, args...)
-	process, err := os.StartProcess(path, argv, &os.ProcAttr{
-		Env: env, Files: []*os.File{os.Stdin, os.Stdout, os.Stderr, line, out}, Sys: &syscall.SysProcAttr{Setpgid: true},
-	})
+	files := inherited(int(line.Fd()), int(out.Fd()))
+	argv := append([]string{
+		"coatcheck", "guard", "--lifeline", strconv.Itoa(int(line.Fd())), "--reports", strconv.Itoa(int(out.Fd())),
+		"--end", end.String(), "--file", string(file), "--grace", a.Grace.String(), "--margin", a.Margin.String(), "--",
+	}, args...)
+	pid, err := syscall.ForkExec(path, argv, &syscall.ProcAttr{Env: env, Files: files, Sys: &syscall.SysProcAttr{Setpgid: true}})
 	if err = errors.Join(err, line.Close(), out.Close()); err != nil {
 		return nil, errors.Join(fmt.Errorf("the command's guard: %w", err), order.Close(), told.Close())
+	}
+	process, err := os.FindProcess(pid)
+	if err != nil {
+		return nil, errors.Join(err, order.Close(), told.Close())
 	}
 	g := &guarded{process: process, order: order, reports: make(chan report, 2), ended: make(chan struct{})}
 	go g.await(told)
 	return g, nil
+}
+
+// inherited are the descriptors of a guard: those that this process was started with, which are the
+// command's own, and two more, all with the numbers that they have here. So the two take none that
+// the command was given.
+func inherited(more ...int) []uintptr {
+	files := make([]uintptr, slices.Max(more)+1)
+	for fd := range files {
+		files[fd] = uintptr(fd)
+		flags, err := unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0)
+		if own := err != nil || flags&unix.FD_CLOEXEC != 0; own && !slices.Contains(more, fd) {
+			files[fd] = ^uintptr(0) // it is not open there
+		}
+	}
+	return files
 }
 
 // guarded is a command under a guard, for the process that started it.

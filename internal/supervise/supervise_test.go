@@ -7,8 +7,10 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -108,5 +110,27 @@ func TestVerdictOnACommandThatWasKilled(t *testing.T) {
 		what := fmt.Sprintf("verdict on the report %+v, killed %v", row.report, row.killed)
 		expect.Error(t, what, err, row.err)
 		expect.Equal(t, what+": exit code", code, row.code)
+	}
+}
+
+// A guard takes the file away when its command and their group have ended, maybe in the middle of a
+// renewal. No command lacks it then.
+func TestNoWarningOfTheFileOnceTheCommandHasEnded(t *testing.T) {
+	command := exec.Command("true")
+	command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	expect.MustEqual(t, "error of a command that ends", command.Run(), nil)
+	for what, group := range map[string]int{"ended": command.Process.Pid, "is not known to have begun": 0} {
+		lifeline, order, err := os.Pipe()
+		expect.MustEqual(t, "error of making a pipe", err, nil)
+		warnings, now := &logtest.Text{}, time.Now()
+		s := &supervision{
+			Lease: &movingLease{last: Window{now.Add(time.Hour), SinceBoot() + time.Hour}}, guarded: &guarded{order: order},
+			file: windowFile(filepath.Join(t.TempDir(), "removed", windowName)), window: Window{now, SinceBoot()}, group: group, warnings: warnings,
+		}
+		s.refresh()
+		expect.Equal(t, "warnings about a command that "+what, warnings.String(), "")
+		expect.Equal(t, "end of the window of a command that "+what, s.window.Server, now.Add(time.Hour))
+		_ = lifeline.Close()
+		_ = order.Close()
 	}
 }

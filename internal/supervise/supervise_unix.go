@@ -153,9 +153,18 @@ func (s *supervision) refresh() {
 	if origin := w.origin(); origin.After(s.origin) {
 		s.origin = origin
 	}
-	if s.file != "" {
-		s.warn(s.file.write(w))
+	if s.file == "" {
+		return
 	}
+	if err := s.file.write(w); err == nil || s.running() {
+		s.warn(err)
+	}
+}
+
+// running reports whether there is a command that can lack its file. The guard removes the file
+// once the command and its group have ended.
+func (s *supervision) running() bool {
+	return s.group != 0 && !errors.Is(syscall.Kill(-s.group, 0), syscall.ESRCH)
 }
 
 // warn says, once for each series of failures, that the end of the window could not be written for

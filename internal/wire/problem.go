@@ -40,6 +40,7 @@ const (
 	PoolExhausted      Code = "pool-exhausted"
 	PoolQuarantined    Code = "pool-quarantined"
 	PoolExists         Code = "pool-exists"
+	LayoutUsedUp       Code = "layout-used-up"
 	PayloadTooLarge    Code = "payload-too-large"
 	TooManyRequests    Code = "too-many-requests"
 	LimitReached       Code = "limit-reached"
@@ -90,9 +91,10 @@ var catalogue = map[Code]Kind{
 	PoolExhausted:       {503, "Every worker id of the pool is taken", true, "Ask again after Retry-After, when the first slot can be free."},
 	PoolQuarantined:     {503, "State may have been lost", true, "Nothing is granted until everything that may be in use has ended, or every process has said what it has seen; ask again after Retry-After. If a worker-id pool is new, declare it so: coatcheck worker create, or PUT /worker/{pool}."},
 	PoolExists:          {409, "The pool is there already", false, "Nothing was changed. It has granted worker ids, or was declared before; the detail says what it is. Use it as it is, or take another name."},
+	LayoutUsedUp:        {503, "The pool's layout has no timestamps left", false, "Nothing was done. No id of that layout can have the present time, for good. Take another pool, or have an operator give this one a wider timestamp: coatcheck worker create --replace."},
 	PayloadTooLarge:     {413, "The body is too large", false, "Nothing was done. The detail says the limit; send less at once."},
 	UnsupportedEncoding: {415, "The body is encoded in a way that is not read here", false, "Nothing was done. Bodies are read as they come: send this one without compression, and without Content-Encoding."},
-	TooManyRequests:     {429, "Asked too often", true, "Nothing was done. Ask again after Retry-After, and not more often than the RateLimit-Policy header says. Where the detail names a quota, operations of this caller that are kept have to end first."},
+	TooManyRequests:     {429, "Asked too often", true, "Nothing was done. Ask again after Retry-After, and not more often than the RateLimit-Policy header says."},
 	LimitReached:        {429, "The limit is reached", true, "Nothing was taken. Ask again after Retry-After; retry_after_ms has the same to the millisecond, and remaining is what a smaller cost could still take."},
 	StoreUnsuitable: {503, "The store is not suitable", false,
 		"Nothing was done. This Redis cannot show what the promise rests on; the detail names the fact, and the setting that does without it. Asking again does not help: the operator has to change the Redis or the setting. Tokens and locks do not need it."},
@@ -176,6 +178,10 @@ func (p Problem) Write(w http.ResponseWriter) {
 	header.Set("X-Content-Type-Options", "nosniff")
 	header.Set("Cache-Control", "no-store")
 	header.Del("Content-Length")
+	// RFC 9110, section 11.6.1, wants one
+	if p.Status == http.StatusUnauthorized && header.Get("WWW-Authenticate") == "" {
+		header.Set("WWW-Authenticate", `Bearer realm="coatcheck"`)
+	}
 	w.WriteHeader(p.Status)
 	body, err := json.Marshal(p)
 	if err != nil {

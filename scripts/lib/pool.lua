@@ -33,6 +33,14 @@ local function read_pool(key)
   return pool, tonumber(records) == slots, false
 end
 
+-- ends_of is the first millisecond since 1970 that no id of a layout can have: its first number is
+-- the width of its timestamps, which count seconds with '@s'.
+local function ends_of(shape)
+  local width = tonumber(string.match(shape.layout, '^%d+'))
+  local unit = string.find(shape.layout, '@s', 1, true) and 1000 or 1
+  return width and tonumber(shape.epoch) + unit * 2 ^ width or math.huge
+end
+
 local function head_of(pool)
   return string.format('%s %s %s %s %.0f %.0f %.0f %s %s %.0f %.0f', dash(pool.layout), dash(pool.epoch), dash(pool.datacenter), pool.bits, pool.ttl, pool.records, pool.next,
     pool.fence, dash(pool.incarnation), pool.quarantine, pool.longest)

@@ -63,6 +63,7 @@ class Package(unittest.TestCase):
             (problem(409, "idempotency-superseded"), coatcheck.Lost, "idempotency-superseded"),
             (problem(503, "store-unavailable"), coatcheck.Unavailable, "store-unavailable"),
             (problem(503, "store-unsuitable"), coatcheck.Error, "store-unsuitable"),
+            (problem(503, "layout-used-up"), coatcheck.Error, "layout-used-up"),
             (problem(500, "internal-error"), coatcheck.UnknownOutcome, "internal-error"),
             (problem(409, "idempotency-in-progress"), coatcheck.Error, "idempotency-in-progress"),
             ((502, "text/html", b"<html>"), coatcheck.UnknownOutcome, "unknown-outcome"),

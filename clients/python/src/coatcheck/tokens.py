@@ -200,6 +200,7 @@ def _problem(status, kind, wait, text):
         "lease-lost": Lost,
         "store-unavailable": Unavailable,
         "store-unsuitable": Error,  # nothing was done, and asking again does not help
+        "layout-used-up": Error,
         "pool-exhausted": Unavailable,
         "pool-quarantined": Unavailable,
         "too-many-requests": Unavailable,

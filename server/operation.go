@@ -20,7 +20,7 @@ const maxOperations = 1000
 type operations struct {
 	tokens    *idempotency.Tokens
 	journal   *journal
-	principal func(*http.Request) string
+	principal func(*http.Request) (string, error)
 	log       *slog.Logger
 }
 
@@ -67,8 +67,11 @@ func (h *operations) get(r *request) error {
 		return r.err
 	}
 	operation, err := h.tokens.Operation(r.ctx(), name)
-	if err == nil && !caller(r).May(access.Admin) && !operation.IsOf(h.principal(r.Request())) {
-		err = idempotency.ErrUnknownToken
+	if err == nil && !caller(r).May(access.Admin) {
+		who, unknown := h.principal(r.Request())
+		if err = unknown; err == nil && !operation.IsOf(who) {
+			err = idempotency.ErrUnknownToken
+		}
 	}
 	return r.result(wireOperation(operation), err)
 }

@@ -123,10 +123,14 @@ func (h *tokens) claimOwn(r *request) error {
 	r.mayTouch("scope", asked.Scope)
 	options := optionsOf(r, asked.ClaimRequest)
 	options.Retention = r.millis("retention_ms", asked.Retention, 0, idempotency.MinTTL, idempotency.MaxTTL)
+	who, err := h.principal(r.Request())
+	if err != nil {
+		r.fail(err)
+	}
 	if r.err != nil {
 		return r.err
 	}
-	options.Principal, options.Route = h.principal(r.Request()), asked.Scope
+	options.Principal, options.Route = who, asked.Scope
 	key := idempotency.ClientKey(options.Principal, asked.Scope, asked.Key)
 	return h.claimed(r, key, options, key.Operation())
 }

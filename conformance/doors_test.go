@@ -95,7 +95,7 @@ func skipped(out outcome) (found []string) {
 // middlewareDoor is the middleware around a handler that does all that the suite can ask for, so
 // that nothing is left out.
 func middlewareDoor(t *testing.T, store *redisstore.Store, p pace) door {
-	principal := func(r *http.Request) string { return r.Header.Get("Authorization") }
+	principal := func(r *http.Request) (string, error) { return r.Header.Get("Authorization"), nil }
 	guard := idempotency.New(store, idempotency.Config{Principal: principal, PolicyURL: "/policy"})
 	t.Cleanup(func() {
 		if err := guard.Close(context.Background()); err != nil {
@@ -136,12 +136,16 @@ func gatewayDoor(t *testing.T, store *redisstore.Store, p pace) door {
 }
 
 // payments are the routes that the suite looks at, the guarded one as it is given.
-func payments(t *testing.T, pay http.Handler, h *handler, issuer *idempotency.Tokens, principal func(*http.Request) string) http.Handler {
+func payments(t *testing.T, pay http.Handler, h *handler, issuer *idempotency.Tokens, principal func(*http.Request) (string, error)) http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("POST /payments", pay)
 	mux.HandleFunc("GET /payments", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintf(w, `{"total":%d}`, h.runs.Load()) })
 	mux.HandleFunc("POST /token", func(w http.ResponseWriter, r *http.Request) {
-		token, err := issuer.Issue(r.Context(), principal(r), "", 0)
+		who, err := principal(r)
+		if err != nil {
+			t.Errorf("the principal: %v", err)
+		}
+		token, err := issuer.Issue(r.Context(), who, "", 0)
 		if err != nil {
 			t.Errorf("issuing a token: %v", err)
 		}

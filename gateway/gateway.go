@@ -50,7 +50,7 @@ type Config struct {
 	AuditLog string
 
 	// returns the caller, as [idempotency.Config].Principal; nil = its default
-	Principal func(*http.Request) string
+	Principal func(*http.Request) (string, error)
 	// check the signature of issued tokens; nil = tokens are not signed
 	TokenKeys  []idempotency.Key
 	AnswerKeys []idempotency.Key // encrypt stored answers; nil = stored as they are

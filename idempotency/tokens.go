@@ -30,8 +30,9 @@ const (
 type Config struct {
 	// Principal identifies the caller. Keys, tokens and answers of two principals never meet. nil =
 	// the caller's Authorization header, as [HeaderPrincipal] reads it; HeaderPrincipal() without
-	// names puts all callers into one key space, for services that trust each other.
-	Principal func(*http.Request) string
+	// names puts all callers into one key space, for services that trust each other. A request with
+	// a token or key whose caller is an error is refused with it, as [ErrUnauthorized]: 401.
+	Principal func(*http.Request) (string, error)
 	// answers a refused request; nil = problem+json as Problem returns it
 	Error func(http.ResponseWriter, *http.Request, error)
 	// nil = no log. It never sees a token or a key
@@ -62,7 +63,7 @@ type Config struct {
 // Close it when no request is under way any more.
 type Tokens struct {
 	store     *redisstore.Store
-	principal func(*http.Request) string
+	principal func(*http.Request) (string, error)
 	fail      func(http.ResponseWriter, *http.Request, error)
 	log       *slog.Logger
 	answers   *backlog                     // to be recorded

@@ -43,6 +43,7 @@ var (
 	OperationList   = load("operation_list")
 	OperationGet    = load("operation_get")
 	OperationSettle = load("operation_settle")
+	OperationForget = load("operation_forget")
 
 	CounterOpen = load("counter_open")
 	CounterEra  = load("counter_era")

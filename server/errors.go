@@ -199,6 +199,8 @@ func (s *Server) complete(problem *wire.Problem, r *http.Request) {
 		}
 		if token := r.Header.Get(idempotency.TokenHeader); token != "" {
 			problem.See = "/token/" + token
+		} else if r.URL.Path == ownClaim && problem.Operation == "" {
+			problem.See = ""
 		} else if strings.HasPrefix(r.URL.Path, "/token/") {
 			problem.See = strings.TrimSuffix(r.URL.Path, "/claim")
 		}

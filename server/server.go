@@ -59,7 +59,7 @@ type Config struct {
 
 	// returns the caller of a request; keys and tokens of two principals never meet. nil =
 	// idempotency.HeaderPrincipal("Authorization")
-	Principal  func(*http.Request) string
+	Principal  func(*http.Request) (string, error)
 	TokenKeys  []idempotency.Key // sign issued tokens; nil = not signed
 	AnswerKeys []idempotency.Key // encrypt stored answers; nil = stored as they are
 
@@ -165,7 +165,7 @@ func (c Config) withDefaults() Config {
 		c.Locks.Logger = requestlog.Nameless(c.Logger)
 	}
 	if c.Access != nil {
-		c.Principal = func(r *http.Request) string { return access.From(r.Context()).Principal }
+		c.Principal = func(r *http.Request) (string, error) { return access.From(r.Context()).Principal, nil }
 	}
 	c.Workers.Pools = compat.LeafConfig(c.Leaf).Pin(c.Workers.Pools)
 	if c.Metrics == nil {

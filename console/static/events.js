@@ -22,6 +22,7 @@ const words = {
   'lock.lost': (e) => `a caller came with a lease of lock ${e.name} that is not theirs, or no longer`,
   'lock.broken': (e) => `lock ${e.name} was taken by force from fence ${e.fence ?? 0}`,
   'lock.quarantined': (e) => `lock ${e.name} waits: leases may have been lost`,
+  'operation.forgotten': (e) => `the answer of operation ${e.operation} was forgotten${e.by ? ` by ${e.by}` : ''}`,
   'operation.settled': (e) => `operation ${e.operation} was settled as ${e.outcome}${e.by ? ` by ${e.by}` : ''}${e.reason ? `: ${e.reason}` : ''}`,
   'request.refused': (e) => `${e.route ?? 'a request'}${e.name ? ` for ${e.name}` : ''} was refused: ${e.code ?? ''}, from ${[e.principal, e.key_id, e.certificate, e.address].filter(Boolean).join(', ')}`,
   'token.in-doubt': () => 'a token is in doubt: its attempt ended without an answer',

@@ -22,7 +22,8 @@ const (
 	LockBroken      = "lock.broken"
 	LockQuarantined = "lock.quarantined"
 
-	OperationSettled = "operation.settled" // an operator has ended the doubt about it
+	OperationSettled   = "operation.settled"   // an operator has ended the doubt about it
+	OperationForgotten = "operation.forgotten" // an operator has had its answer forgotten
 
 	// RequestRefused: the caller may not, or not so often; of an admin's also other reasons.
 	RequestRefused = "request.refused"
@@ -48,7 +49,7 @@ var (
 		CounterSet, CounterRemoved, CounterInDoubt, SegmentSet,
 		PoolCreated, WorkerGranted, WorkerReleased, WorkerLost, WorkerQuarantined, WorkerExhausted,
 		LockGranted, LockReleased, LockLost, LockBroken, LockQuarantined,
-		OperationSettled, RequestRefused, TokenInDoubt, StoreChanged, StoreRestored,
+		OperationSettled, OperationForgotten, RequestRefused, TokenInDoubt, StoreChanged, StoreRestored,
 	}
 	counted = []string{TokenIssued, TokenClaimed, TokenReplayed, TokenCompleted, TokenReleased}
 )

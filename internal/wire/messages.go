@@ -35,9 +35,21 @@ type ClaimRequest struct {
 	Owner       string `json:"owner,omitempty"` // a secret; "" = the service makes one
 }
 
-// Claimed answers POST /token/{token}/claim: a grant, or the answer to replay.
+// OperationClaim is the body of POST /operation/claim.
+type OperationClaim struct {
+	Key   string `json:"key"` // the caller's own
+	Scope string `json:"scope,omitempty"`
+	// how long the record stays, from its answer on, or without one from the last claim
+	Retention *int64 `json:"retention_ms,omitempty"`
+
+	ClaimRequest
+}
+
+// Claimed answers POST /token/{token}/claim and POST /operation/claim: a grant, or the answer to
+// replay.
 type Claimed struct {
-	Outcome    string    `json:"outcome"` // granted or replay
+	Outcome    string    `json:"outcome"`             // granted or replay
+	Operation  string    `json:"operation,omitempty"` // that was claimed by the caller's own key
 	Lease      string    `json:"lease,omitempty"`
 	Fence      int64     `json:"fence,omitempty"`
 	Attempt    int       `json:"attempt,omitempty"`

@@ -170,6 +170,10 @@ func (p Problem) Write(w http.ResponseWriter) {
 	header.Set("X-Content-Type-Options", "nosniff")
 	header.Set("Cache-Control", "no-store")
 	header.Del("Content-Length")
+	// RFC 9110, section 11.6.1, wants one
+	if p.Status == http.StatusUnauthorized && header.Get("WWW-Authenticate") == "" {
+		header.Set("WWW-Authenticate", `Bearer realm="coatcheck"`)
+	}
 	w.WriteHeader(p.Status)
 	body, err := json.Marshal(p)
 	if err != nil {

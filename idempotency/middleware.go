@@ -76,6 +76,9 @@ func (g *guard) serve(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
+	if !key.issued {
+		g.tokens.callers.see(r, name, key.text, fingerprint, key.record)
+	}
 	options := g.route.options(fingerprint)
 	options.Route, options.RequestID = name, requestID(w, r)
 	patience, within := g.route.patience(r), g.within(r, key)

@@ -48,7 +48,6 @@ var problems = []struct {
 	{segment.ErrUnknownTag, wire.NotFound},
 	{segment.ErrRetired, wire.CounterOverflow},
 	{segment.ErrBadRow, wire.LayoutMismatch},
-	{segment.ErrOtherStep, wire.LayoutMismatch},
 	{segment.ErrExhausted, wire.CounterOverflow},
 	{segment.ErrStarved, wire.StoreUnavailable},
 	{segment.ErrTooManyTags, wire.StoreUnavailable},

@@ -21,7 +21,7 @@ const everything = "*"
 
 // front is what stands between the network and the domains.
 var front = []string{
-	"idempotency", "lock", "workerlease", "segment", "counter", "number", "snowflake", "internal/wire", "internal/ledger", "internal/secret", "internal/share", "internal/target", "internal/audit", "internal/fault", "internal/frontdoor", "internal/health", "internal/names", "internal/redisprobe", "internal/requestlog", "metrics", "redisstore",
+	"idempotency", "limit", "lock", "workerlease", "segment", "counter", "number", "snowflake", "internal/wire", "internal/ledger", "internal/secret", "internal/share", "internal/target", "internal/audit", "internal/fault", "internal/frontdoor", "internal/health", "internal/names", "internal/redisprobe", "internal/requestlog", "metrics", "redisstore",
 }
 
 // domain is what a domain may use: never another domain.
@@ -35,12 +35,15 @@ var layers = map[string][]string{
 	"cmd/coatcheck": {"internal/cli"},
 	"internal/cli":  {everything},
 
-	"server":  append(front, "segment/redissource", "access", "console", "idempotency/echov4", "openapi", "internal/compat", "internal/events", "internal/stamper"),
-	"gateway": append(front, "internal/muxpattern", "internal/watch", "internal/yamlfile"),
+	"server":  append(front, "segment/redissource", "access", "console", "idempotency/echov4", "openapi", "internal/compat", "internal/events", "internal/stamper", "internal/textid"),
+	"gateway": append(front, "idempotency/jwtprincipal", "internal/muxpattern", "internal/watch", "internal/yamlfile"),
 
 	"idempotency": domain,
+	// apart from it, so that who has other callers links no library for tokens
+	"idempotency/jwtprincipal": {"idempotency", "internal/names"},
 	// adapts any net/http middleware, and knows of none
 	"idempotency/echov4": {},
+	"limit":              domain,
 	"lock":               domain,
 	"workerlease":        append(domain, "workerlease/holder", "snowflake"),
 	"segment":            append(domain, "internal/share"),
@@ -89,12 +92,13 @@ var layers = map[string][]string{
 	"internal/share":      {},
 	"internal/step":       {},
 	"internal/audit":      {"internal/wire"},
-	"internal/config":     {"access", "counter", "embedded", "gateway", "idempotency", "internal/audit", "internal/frontdoor", "internal/names", "internal/redisconn", "internal/requestlog", "internal/tracing", "internal/watch", "internal/yamlfile", "lock", "redisstore", "segment", "server", "snowflake", "workerlease"},
+	"internal/config":     {"access", "counter", "embedded", "gateway", "idempotency", "idempotency/jwtprincipal", "internal/audit", "internal/frontdoor", "internal/names", "internal/redisconn", "internal/requestlog", "internal/tracing", "internal/watch", "internal/yamlfile", "lock", "redisstore", "segment", "server", "snowflake", "workerlease"},
 	"internal/compat":     {"access", "segment", "snowflake", "workerlease", "metrics", "internal/frontdoor", "internal/names", "internal/stamper", "internal/wire"},
 	"internal/events":     {"access", "internal/secret", "internal/share", "internal/step", "internal/wire"},
 	"internal/frontdoor":  {},
 	"internal/health":     {"redisstore", "scripts"},
 	"internal/supervise":  {},
+	"internal/textid":     {},
 	"internal/watch":      {},
 	"internal/wire":       {},
 	"internal/yamlfile":   {},
@@ -123,12 +127,13 @@ var layers = map[string][]string{
 	"internal/storetest": {"embedded", "internal/redisprobe", "internal/redistest", "internal/step", "redisstore"},
 
 	"internal/testing/engines": {"internal/redistest"},
+	"internal/testing/issuer":  {},
 	"internal/testing/walk":    {"internal/step"},
 }
 
 // testHelpers may be imported by tests and by each other.
 var testHelpers = []string{"chaos/internal/chaostest", "chaos/internal/locking", "internal/apitest", "internal/expect",
-	"internal/logtest", "internal/proctest", "internal/redistest", "internal/sqltest", "internal/storetest", "internal/testing/engines", "internal/testing/walk"}
+	"internal/logtest", "internal/proctest", "internal/redistest", "internal/sqltest", "internal/storetest", "internal/testing/engines", "internal/testing/issuer", "internal/testing/walk"}
 
 // libraries that only some folders may know, so that one place changes when they do.
 var libraries = map[string][]string{
@@ -140,6 +145,9 @@ var libraries = map[string][]string{
 	"github.com/spf13/cobra":                  {"internal/cli"},
 	"github.com/spf13/pflag":                  {"internal/cli", "internal/config", "internal/supervise"},
 	"github.com/throttled/throttled":          {"access"},
+	"github.com/oklog/ulid":                   {"internal/textid"},
+	"go.jetify.com/typeid":                    {"internal/textid"},
+	"github.com/go-jose/go-jose":              {"idempotency/jwtprincipal", "internal/testing/issuer"},
 	"github.com/getkin/kin-openapi":           {"internal/apitest"},
 	"github.com/santhosh-tekuri/jsonschema":   {"internal/apitest"},
 	"github.com/HdrHistogram/hdrhistogram-go": {"internal/loadgen"},
@@ -189,6 +197,7 @@ func TestLibrariesOfOtherModulesStayThere(t *testing.T) {
 	for library, folder := range map[string]string{
 		"github.com/chromedp/chromedp":           "console/browser",
 		"github.com/google/go-containerregistry": "tools/release",
+		"github.com/gin-gonic/gin":               "idempotency/ginmw",
 		"github.com/google/licensecheck":         "tools/release",
 		"github.com/prometheus/prometheus":       "deploy/monitoring",
 		"github.com/redis/rueidis":               "bench",

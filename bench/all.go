@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -21,80 +20,54 @@ type step struct {
 	run         func(ctx context.Context, args []string, stdin io.Reader, stdout io.Writer) error
 	args        string // flags of both forms
 	full, quick string // further flags of each
-	plots       []plot
 }
 
 // steps are all comparisons. The rounds are such that they fit into 18 minutes on two processors.
 var steps = []step{
 	{
-		name: "incr", command: "incr", run: incrCommand, about: "`GET /incr/{key}` over HTTP, and `/id/snowflake?n=1000`.",
+		name: "incr", command: "incr", run: incrCommand, about: "`GET /incr/{key}` over HTTP.",
 		args: "-service " + built, full: "-rounds 5 -seconds 0.8", quick: "-rounds 1 -seconds 0.3 -conns 64",
-		plots: []plot{
-			{what: "keys: 1, connections: 64", unit: perSecond, base: echoConstant},
-			{what: "keys: 1000, connections: 64", unit: perSecond, base: echoConstant},
-		},
 	},
 	{
 		name: "counters", command: "counters", run: countersCommand, about: "Adding to counters by the library, over loopback.",
 		args: "-parts near", full: "-rounds 5 -seconds 0.4", quick: "-rounds 1 -seconds 0.15 -callers 64,256,1024",
-		plots: []plot{
-			{what: "loopback, keys: 1, callers: 64", unit: callsASecond, base: goRedisIncr},
-			{what: "loopback, keys: 1000, callers: 256", unit: callsASecond, base: goRedisIncr},
-		},
 	},
 	{
 		name: "counters-elsewhere", command: "counters", run: countersCommand,
 		about: "The same over a way of 2.4 ms, with a replica that confirms each value, and beside an INCRBY for each call.",
 		args:  "-parts far,ack,plain", full: "-rounds 3 -seconds 0.4 -callers 64,1024", quick: "-rounds 1 -seconds 0.15 -callers 64",
-		plots: []plot{
-			{what: "2.4 ms away, keys: 1000, callers: 64", unit: callsASecond, base: goRedisIncr},
-			{what: "call by call, keys: 1, callers: 64", unit: callsASecond, base: plainIncr},
-			{what: "call by call, keys: 1000, callers: 64", unit: callsASecond, base: plainIncr},
-		},
 	},
 	{
-		name: "locks", command: "locks", run: locksCommand, about: "Locks: without rivals, handed over, contended by processes, and by a crowd.",
-		full: "-rounds 4 -seconds 0.4", quick: "-rounds 1 -seconds 0.15 -hand-offs 2",
-		plots: []plot{
-			{what: alone, unit: "µs", base: redislockWay},
-			{what: ownLocks, unit: "pairs/s", base: redislockWay},
-			{what: sectionOfOne + "owner changes", unit: "per s", base: syncMutex},
-		},
+		name: "locks", command: "locks", run: locksCommand, about: "Locks: without rivals, and contended by processes.",
+		full: "-rounds 4 -seconds 0.4", quick: "-rounds 1 -seconds 0.15",
 	},
 	{
 		name: "guard", command: "guard", run: guardCommand, about: "A guarded handler beside an unguarded one, and beside other ways to guard it, over HTTP.",
 		full: "-rounds 4 -seconds 0.8", quick: "-rounds 1 -seconds 0.3 -conns 64,256",
-		plots: []plot{{what: "connections: 64", unit: perSecond, base: unguarded}, {what: "connections: 256", unit: perSecond, base: unguarded}},
 	},
 	{
 		name: "trips", command: "trips", run: tripsCommand, about: "Reads of Redis from its connections, for each kind of request.",
 		full: "-requests 1000", quick: "-requests 128",
-		plots: []plot{{what: "first request, 64 in flight", unit: "reads", base: coatcheck}},
 	},
 	{
 		name: "gateway", command: "gateway", run: gatewayCommand, about: "The gateway beside a bare reverse proxy.",
 		full: "-rounds 4 -seconds 0.8", quick: "-rounds 1 -seconds 0.3 -conns 64",
-		plots: []plot{{what: "connections: 64", unit: perSecond, base: reverseProxy}},
 	},
 	{
 		name: "ids", command: "ids", run: idsCommand, about: "Snowflake ids in one process, without Redis.",
 		full: "-rounds 5 -sustained 4 -idle 5", quick: "-rounds 1 -seconds 0.1 -sustained 0.2 -idle 0.5",
-		plots: []plot{{what: "an id, callers: 1", unit: "ns", base: atomicAdd}, {what: "an id, callers: 2", unit: "ns", base: atomicAdd}},
 	},
 	{
 		name: "slots", command: "slots", run: slotsCommand, about: "What the scripts of worker ids take in Redis, by the size of the ring.",
 		full: "-rounds 5", quick: "-rounds 1",
-		plots: []plot{{what: "acquire", unit: "µs", base: fewSlots}, {what: "renew", unit: "µs", base: fewSlots}},
 	},
 	{
 		name: "workers", command: "workers", run: workersCommand, about: "Processes that start at once, and each lease a worker id.",
 		full: "-rounds 3", quick: "-rounds 1 -processes 50",
-		plots: []plot{{what: allStarted, unit: "s", base: "that lease nothing"}},
 	},
 	{
-		name: "memory", command: "memory", run: memoryCommand, about: "What a token takes in Redis, and what a claim costs among few tokens and among many.",
-		full: "-rounds 5", quick: "-rounds 1 -many 250000",
-		plots: []plot{{what: "memory of a token", unit: "bytes", base: "issued"}, {what: "memory of a token, " + listpack + " 1024", unit: "bytes", base: "issued"}},
+		name: "memory", command: "memory", run: memoryCommand, about: "What tokens, counters and request ids take in Redis.",
+		quick: "-many 250000",
 	},
 	{name: "size", command: "size", run: sizeCommand, full: "-cold", about: "The program, as `make build` makes it, and a build with an empty cache."},
 }
@@ -122,7 +95,7 @@ type report struct {
 // allCommand runs all comparisons, and writes the page of benchmarks.
 func allCommand(ctx context.Context, args []string, _ io.Reader, stdout io.Writer) error {
 	flags := flag.NewFlagSet("all", flag.ContinueOnError)
-	page := flags.String("page", "", "also write the page, a file in Markdown, and its plots in a folder beside it")
+	page := flags.String("page", "", "also write the page, a file in Markdown")
 	file := flags.String("json", "", "also write everything that was measured, as JSON")
 	quick := flags.Bool("quick", false, "one short round of each: a quick look, no figures to rely on")
 	only := flags.String("only", "", "which sections to measure, with commas between them; all if empty")
@@ -151,7 +124,7 @@ func allCommand(ctx context.Context, args []string, _ io.Reader, stdout io.Write
 		}
 	}
 	if *page != "" {
-		if err := r.write(*page, figures); err != nil {
+		if err := os.WriteFile(*page, []byte(r.page(figures)), 0o644); err != nil { //nolint:gosec // documents are for all to read
 			return err
 		}
 	}
@@ -214,31 +187,4 @@ func measureAll(ctx context.Context, steps []step, quick bool) (*report, error) 
 	}
 	r.Load[1], r.Took = loadAverage(), time.Since(begun).Seconds()
 	return r, errors.Join(faults...)
-}
-
-// write writes the page and, in a folder beside it that has its name, the plots.
-func (r *report) write(page string, figures []figure) error {
-	folder := strings.TrimSuffix(page, filepath.Ext(page))
-	if err := os.MkdirAll(folder, 0o755); err != nil { //nolint:gosec // documents are for all to read
-		return err
-	}
-	for _, section := range r.Sections {
-		picture := draw(&section.Table, plotsOf(section.Name))
-		if picture == "" {
-			continue
-		}
-		if err := os.WriteFile(filepath.Join(folder, section.Name+".svg"), []byte(picture), 0o644); err != nil { //nolint:gosec // the same
-			return err
-		}
-	}
-	return os.WriteFile(page, []byte(r.page(filepath.Base(folder), figures)), 0o644) //nolint:gosec // the same
-}
-
-func plotsOf(name string) []plot {
-	for _, step := range steps {
-		if step.name == name {
-			return step.plots
-		}
-	}
-	return nil
 }

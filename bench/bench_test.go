@@ -63,7 +63,7 @@ func (t *table) cells(tb testing.TB, column string, keys ...int) map[string]any 
 func TestGuardComparesEverySide(t *testing.T) {
 	result := command(t, "guard", "-rounds", "1", "-seconds", "0.2", "-conns", "1,3")
 	rates := result.cells(t, "requests/s", 0, 1)
-	for _, want := range []string{unguarded, twoPings, onePing, coatcheck, ownReplay, fourTrips, twoScripts, autoPipeline, rueidisAuto, leastReplay} {
+	for _, want := range []string{unguarded, twoPings, onePing, coatcheck, ownReplay, autoPipeline, rueidisAuto, leastReplay} {
 		for _, conns := range []string{"1.00 ", "3.00 "} {
 			if rate, _ := rates[conns+want].(float64); rate <= 0 {
 				t.Errorf("%s%s: %v requests/s", conns, want, rates[conns+want])
@@ -72,21 +72,10 @@ func TestGuardComparesEverySide(t *testing.T) {
 	}
 }
 
-func TestGuardMeasuresOnlyTheShapesThatAreNamed(t *testing.T) {
-	var names []string
-	for _, side := range guardSides(fourTrips+","+coatcheck, "other") {
-		names = append(names, side.name)
-	}
-	want := []string{unguarded, coatcheck, coatcheck + " replay", "base", "base replay", fourTrips}
-	if strings.Join(names, "|") != strings.Join(want, "|") {
-		t.Errorf("got %q, want %q", names, want)
-	}
-}
-
 func TestGatewayComparesEverySide(t *testing.T) {
 	result := command(t, "gateway", "-rounds", "1", "-seconds", "0.2", "-conns", "2")
 	rates := result.cells(t, "requests/s", 1)
-	for _, want := range []string{reverseProxy, pooledProxy, gatewayOpen, gatewayLogging, gatewayGuarding, gatewayGuarding + ", replay"} {
+	for _, want := range []string{reverseProxy, gatewayOpen, gatewayGuarding, gatewayGuarding + ", replay"} {
 		if rate, _ := rates[want].(float64); rate <= 0 {
 			t.Errorf("%s: %v requests/s", want, rates[want])
 		}
@@ -98,7 +87,7 @@ func TestTripsOfEachKindOfRequest(t *testing.T) {
 	trips := result.cells(t, "one at a time", 0, 1)
 	for kind, want := range map[string]float64{
 		"coatcheck first": 2, "coatcheck replay": 1, "coatcheck other payload": 1, "coatcheck in progress": 1, "coatcheck in doubt": 1,
-		"two-pings first": 2, "one-ping replay": 1, "four-trips first": 4, "four-trips replay": 1, "two-scripts first": 2, "two-scripts replay": 1,
+		"two-pings first": 2, "one-ping replay": 1,
 		"go-redis-auto first": 2, "go-redis-auto replay": 1, "rueidis-auto first": 2, "rueidis-auto replay": 1,
 	} {
 		if trips[kind] != want {
@@ -110,7 +99,7 @@ func TestTripsOfEachKindOfRequest(t *testing.T) {
 func TestMemoryGrowsWithTheState(t *testing.T) {
 	// The buffers of connections, which the server gives back when it likes, are little beside
 	// 30,000 tokens.
-	result := command(t, "memory", "-few", "50", "-many", "30000", "-rounds", "2")
+	result := command(t, "memory", "-many", "30000")
 	values := result.cells(t, "value", 0, 1)
 	number := func(key string) float64 {
 		value, _ := values[key].(float64)
@@ -119,11 +108,6 @@ func TestMemoryGrowsWithTheState(t *testing.T) {
 	issued, claimed, completed := number("a token issued 30000"), number("a token claimed 30000"), number("a token completed with 200 bytes 30000")
 	if issued < 50 || claimed < issued+50 || completed < claimed+answerSize {
 		t.Errorf("got %v bytes issued, %v claimed and %v completed, want 50 and more, 50 more than that, and %d more than that", issued, claimed, completed, answerSize)
-	}
-	for _, key := range []string{"a claim, in the server 50.0", "a claim, p50 50.0", "a claim, in the server 30000", "a claim, p50 30000", "a claim, p50 30000 / 50"} {
-		if number(key) <= 0 {
-			t.Errorf("%s: got %v, want more than 0", key, values[key])
-		}
 	}
 }
 
@@ -201,7 +185,7 @@ func TestCommandLinesThatCanNotBeMeant(t *testing.T) {
 	for _, args := range [][]string{
 		{}, {"unknown"}, {"guard", "-unknown"}, {"guard", "more"}, {"guard", "-conns", "0"}, {"guard", "-conns", "1,x"}, {"guard", "-rounds", "0"},
 		{"guard", "-seconds", "0"}, {"gateway", "-conns", ""}, {"serve", "-shape", "unknown"}, {"proxy", "-way", "unknown", "-upstream", "http://127.0.0.1:1"},
-		{"memory", "-few", "0"}, {"memory", "-few", "10", "-many", "9"}, {"trips", "-requests", "0"},
+		{"memory", "-many", "3"}, {"trips", "-requests", "0"},
 	} {
 		var stdout, stderr bytes.Buffer
 		if code := run(t.Context(), args, strings.NewReader(""), &stdout, &stderr); code != usage || stderr.Len() == 0 {

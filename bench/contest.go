@@ -14,7 +14,6 @@ import (
 // side is one side of a comparison.
 type side struct {
 	name   string
-	binary string   // another build of this program; "" = this one
 	args   []string // of the command that serves
 	replay bool     // the load is repeats of completed requests
 	plain  bool     // it does not guard
@@ -47,7 +46,6 @@ type sample struct {
 	// In comparison with the same round's.
 	rateRatio, workRatio float64 // of the baseline
 	addedP50             float64 // to the baseline's, microseconds
-	ofFourTrips          float64
 }
 
 // work is the processor time that a request cost in all, in microseconds.
@@ -61,7 +59,7 @@ func newContest(ctx context.Context, baseline string, sides []side, span time.Du
 	}
 	c := &contest{baseline: baseline, sides: sides, redis: redis, span: span, samples: map[match][]sample{}}
 	for _, side := range sides {
-		server, err := startServer(ctx, side.binary, append(slices.Clone(side.args), "-redis", redis.url())...)
+		server, err := startServer(ctx, append(slices.Clone(side.args), "-redis", redis.url())...)
 		if err != nil {
 			return nil, errors.Join(err, c.end())
 		}
@@ -111,9 +109,6 @@ func (c *contest) note(conns int, found map[string]sample) {
 		sample.rateRatio = sample.rate / base.rate
 		sample.workRatio = base.work() / sample.work()
 		sample.addedP50 = sample.p50 - base.p50
-		if four, measured := found[fourTrips]; measured {
-			sample.ofFourTrips = sample.rate / four.rate
-		}
 		at := match{name, conns}
 		c.samples[at] = append(c.samples[at], sample)
 	}
@@ -164,7 +159,7 @@ type costs struct {
 
 // load runs the generator, and takes the costs of the measured span.
 func (c *contest) load(ctx context.Context, server *server, side side, conns int) (result loadResult, used costs, err error) {
-	generator, err := again(ctx, "", "load", "-addr", server.addr, "-conns", strconv.Itoa(conns), "-span", c.span.String(),
+	generator, err := again(ctx, "load", "-addr", server.addr, "-conns", strconv.Itoa(conns), "-span", c.span.String(),
 		"-warm", min(c.span, 200*time.Millisecond).String(), "-replay="+strconv.FormatBool(side.replay), "-plain="+strconv.FormatBool(side.plain))
 	if err != nil {
 		return result, used, err
@@ -207,32 +202,6 @@ func (c *contest) costs(ctx context.Context, server *server) (used costs, err er
 	return used, err
 }
 
-// profile writes where a side's server spends its time under load.
-func (c *contest) profile(ctx context.Context, name string, conns int, file string) error {
-	at := slices.IndexFunc(c.sides, func(side side) bool { return side.name == name })
-	if at < 0 {
-		return usageError{fmt.Errorf("%s is not measured", name)}
-	}
-	type answer struct {
-		profile []byte
-		err     error
-	}
-	profiled := make(chan answer, 1)
-	go func() {
-		profile, err := c.servers[at].ask(ctx, "/profile?for="+c.span.String())
-		profiled <- answer{profile, err}
-	}()
-	_, err := c.measure(ctx, at, conns)
-	got := <-profiled
-	if err == nil {
-		err = got.err
-	}
-	if err != nil {
-		return err
-	}
-	return os.WriteFile(file, got.profile, 0o600)
-}
-
 // figures are the columns of a comparison, each the median of all rounds.
 var figures = []struct {
 	name string
@@ -241,7 +210,6 @@ var figures = []struct {
 	{"requests/s", func(s sample) float64 { return s.rate }},
 	{"ratio", func(s sample) float64 { return s.rateRatio }},
 	{"ratio by work", func(s sample) float64 { return s.workRatio }},
-	{"x four-trips", func(s sample) float64 { return s.ofFourTrips }},
 	{"p50 µs", func(s sample) float64 { return s.p50 }},
 	{"p99 µs", func(s sample) float64 { return s.p99 }},
 	{"added p50 µs", func(s sample) float64 { return s.addedP50 }},

@@ -54,7 +54,7 @@ func countersCommand(ctx context.Context, args []string, _ io.Reader, stdout io.
 	}
 	m.result = &table{
 		Title: "counters", When: time.Now().UTC().Truncate(time.Second), Rounds: m.plan.rounds, Seconds: m.plan.seconds, Machine: about,
-		Columns: []string{"where", "keys", "callers", "side", "calls/s", "p50 µs", "p99 µs", "x go-redis", "middle half", "x AutoPipeline", "middle half", "x best peer", "middle half", "load"},
+		Columns: []string{"where", "keys", "callers", "side", "calls/s", "p50 µs", "p99 µs", "x go-redis", "middle half", "x AutoPipeline", "middle half", "load"},
 	}
 	for _, part := range counterParts {
 		if *parts != "" && !strings.Contains(","+*parts+",", ","+part.name+",") {
@@ -95,7 +95,7 @@ func (m *counterMatch) near(ctx context.Context) error {
 		return err
 	}
 	defer redis.end()
-	place := counterPlace{name: "loopback", redis: redis, addr: redis.addr, ways: []string{goRedisIncr, goRedisAutoIncr, rueidisIncr, coatcheck}, least: leastIncrs}
+	place := counterPlace{name: "loopback", redis: redis, addr: redis.addr, ways: []string{goRedisIncr, goRedisAutoIncr, coatcheck}, least: leastIncrs}
 	return m.everywhere(ctx, place)
 }
 
@@ -119,7 +119,7 @@ func (m *counterMatch) far(ctx context.Context) error {
 		return err
 	}
 	defer redis.end()
-	proxy, err := again(ctx, "", "delay", "-to", redis.addr, "-by", (roundTrip / 2).String())
+	proxy, err := again(ctx, "delay", "-to", redis.addr, "-by", (roundTrip / 2).String())
 	if err != nil {
 		return err
 	}
@@ -128,11 +128,7 @@ func (m *counterMatch) far(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	place := counterPlace{
-		name: "2.4 ms away", redis: redis, addr: addr, far: true,
-		ways: []string{goRedisIncr, goRedisAutoIncr, goRedisDuplexIncr, rueidisIncr, coatcheck},
-	}
-	return m.everywhere(ctx, place)
+	return m.everywhere(ctx, counterPlace{name: "2.4 ms away", redis: redis, addr: addr, far: true, ways: []string{goRedisIncr, goRedisAutoIncr, coatcheck}})
 }
 
 // acknowledged measures with a replica that confirms each value.
@@ -230,40 +226,16 @@ func (m *counterMatch) rows(place counterPlace, keys, callers int, samples map[s
 			place.name, keys, callers, way, median(of(own, rate)),
 			median(of(own, func(s countSample) float64 { return s.p50 })), median(of(own, func(s countSample) float64 { return s.p99 })),
 		}
-		for _, to := range [][]string{{goRedisIncr}, {goRedisAutoIncr}, place.peers()} {
-			var ratios []float64
-			for round, sample := range own {
-				if best := place.best(samples, to, round); best > 0 {
-					ratios = append(ratios, sample.rate/best)
-				}
-			}
-			if len(ratios) == 0 {
+		for _, to := range []string{goRedisIncr, goRedisAutoIncr} {
+			if !slices.Contains(place.ways, to) {
 				row = append(row, "", "")
 				continue
 			}
-			row = append(row, median(ratios), spread(ratios))
+			beside := ratios(of(own, rate), of(samples[to], rate))
+			row = append(row, median(beside), spread(beside))
 		}
 		m.result.add(append(row, loadAverage())...)
 	}
-}
-
-// best is the most calls a second that one of some ways had in a round, 0 if none was measured.
-func (p counterPlace) best(samples map[string][]countSample, ways []string, round int) (best float64) {
-	for _, way := range ways {
-		if slices.Contains(p.ways, way) {
-			best = max(best, samples[way][round].rate)
-		}
-	}
-	return best
-}
-
-func (p counterPlace) peers() (peers []string) {
-	for _, way := range p.ways {
-		if way != coatcheck && !slices.Contains(p.least, way) {
-			peers = append(peers, way)
-		}
-	}
-	return peers
 }
 
 func of(samples []countSample, field func(countSample) float64) []float64 {

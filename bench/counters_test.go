@@ -20,8 +20,8 @@ func TestCountersComparesEveryWay(t *testing.T) {
 	result := command(t, "counters", "-rounds", "1", "-seconds", "0.1", "-callers", "1,5", "-keys", "1,70")
 	rates := result.cells(t, "calls/s", 0, 1, 2, 3)
 	for where, ways := range map[string][]string{
-		"loopback":     {goRedisIncr, goRedisAutoIncr, rueidisIncr, coatcheck},
-		"2.4 ms away":  {goRedisIncr, goRedisAutoIncr, goRedisDuplexIncr, rueidisIncr, coatcheck},
+		"loopback":     {goRedisIncr, goRedisAutoIncr, coatcheck},
+		"2.4 ms away":  {goRedisIncr, goRedisAutoIncr, coatcheck},
 		"ack=1":        {goRedisIncr, coatcheck},
 		"call by call": {goRedisIncr, goRedisAutoIncr, plainIncr, coatcheck},
 	} {
@@ -120,7 +120,7 @@ func TestDelayHoldsEachWayBack(t *testing.T) {
 			_ = conn.Close()
 		}
 	}()
-	proxy, err := again(t.Context(), "", "delay", "-to", echo.Addr().String(), "-by", "20ms")
+	proxy, err := again(t.Context(), "delay", "-to", echo.Addr().String(), "-by", "20ms")
 	if err != nil {
 		t.Fatal(err)
 	}

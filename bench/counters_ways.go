@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
-	"github.com/redis/rueidis"
 
 	"github.com/coatcheck/coatcheck/counter"
 	"github.com/coatcheck/coatcheck/internal/pipeline"
@@ -21,10 +20,8 @@ import (
 // The ways to add to a counter that the counters command compares with coatcheck's.
 const (
 	// Incr; with acknowledgement, INCR and WAIT in one pipeline.
-	goRedisIncr       = "go-redis"
-	goRedisAutoIncr   = "go-redis-auto"              // its automatic pipeline as it comes
-	goRedisDuplexIncr = "go-redis-auto, full duplex" // the same, made for long ways
-	rueidisIncr       = "rueidis"                    // which pipelines by itself
+	goRedisIncr     = "go-redis"
+	goRedisAutoIncr = "go-redis-auto" // its automatic pipeline as it comes
 	// each call an INCRBY of its own of package counter's engine, which shares round trips as
 	// scripts do: what it costs that keys do not wait in line for them.
 	plainIncr = "coatcheck-by-call"
@@ -56,8 +53,6 @@ func openCounting(ctx context.Context, way string, place counterPlace, load coun
 		return openCounters(ctx, place)
 	case plainIncr:
 		return openPlain(ctx, place)
-	case rueidisIncr:
-		return openRueidisIncr(place)
 	case handedOver:
 		return openHandOver()
 	case handedBare:
@@ -75,8 +70,6 @@ func openCounting(ctx context.Context, way string, place counterPlace, load coun
 	case goRedisIncr:
 	case goRedisAutoIncr:
 		auto, err = client.AutoPipeline()
-	case goRedisDuplexIncr:
-		auto, err = client.AutoPipelineWithOptions(&redis.AutoPipelineOptions{FullDuplex: true})
 	default:
 		err = usageError{fmt.Errorf("no way to count is called %q", way)}
 	}
@@ -153,20 +146,6 @@ func openPlain(ctx context.Context, place counterPlace) (counting, error) {
 		},
 		key:   key,
 		close: store.Close,
-	}, nil
-}
-
-func openRueidisIncr(place counterPlace) (counting, error) {
-	client, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{place.addr}})
-	if err != nil {
-		return counting{}, err
-	}
-	return counting{
-		incr: func(ctx context.Context, name string) (int64, error) {
-			return client.Do(ctx, client.B().Incr().Key(rueidisIncr+name).Build()).AsInt64()
-		},
-		key:   func(name string) string { return rueidisIncr + name },
-		close: func() error { client.Close(); return nil },
 	}, nil
 }
 

@@ -6,13 +6,11 @@ import (
 	"flag"
 	"fmt"
 	"io"
-	"log/slog"
 	"net/http"
 	"net/http/httputil"
 	"net/url"
 	"os"
 	"path/filepath"
-	"sync"
 
 	"github.com/coatcheck/coatcheck/gateway"
 	"github.com/coatcheck/coatcheck/redisstore"
@@ -20,11 +18,8 @@ import (
 
 // The ways to the service that the gateway command compares.
 const (
-	reverseProxy = "reverse-proxy"         // httputil.ReverseProxy and nothing else
-	pooledProxy  = "reverse-proxy, pooled" // the same with a pool of buffers
-	gatewayOpen  = "gateway"               // the gateway, on a route that is not in its file
-	// the same with its log, a line of JSON for each request, written to the null device.
-	gatewayLogging  = "gateway, logging"
+	reverseProxy    = "reverse-proxy" // httputil.ReverseProxy and nothing else
+	gatewayOpen     = "gateway"       // the gateway, on a route that is not in its file
 	gatewayGuarding = "gateway, guarded"
 )
 
@@ -33,7 +28,6 @@ func gatewayCommand(ctx context.Context, args []string, _ io.Reader, stdout io.W
 	flags := flag.NewFlagSet("gateway", flag.ContinueOnError)
 	var plan plan
 	plan.flags(flags, "1,64")
-	profile := flags.String("profile", "", "file for a CPU profile of the gateway on an unguarded route at 64 connections")
 	if err := plan.parse(flags, args); err != nil {
 		return err
 	}
@@ -42,7 +36,7 @@ func gatewayCommand(ctx context.Context, args []string, _ io.Reader, stdout io.W
 		return err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(folder)) }()
-	service, err := startServer(ctx, "", "serve", "-shape", unguarded)
+	service, err := startServer(ctx, "serve", "-shape", unguarded)
 	if err != nil {
 		return err
 	}
@@ -55,16 +49,10 @@ func gatewayCommand(ctx context.Context, args []string, _ io.Reader, stdout io.W
 	if err := c.play(ctx, plan.rounds, plan.conns); err != nil {
 		return err
 	}
-	if *profile != "" {
-		if err := c.profile(ctx, gatewayOpen, 64, *profile); err != nil {
-			return err
-		}
-	}
 	result, err := c.table(ctx, "gateway", plan)
 	if err != nil {
 		return err
 	}
-	result.drop("x four-trips")
 	result.Notes = append(result.Notes, "server µs: the proxy and its service together.")
 	return plan.out.write(stdout, result)
 }
@@ -75,9 +63,7 @@ func gatewaySides(upstream, folder string) []side {
 	}
 	return []side{
 		{name: reverseProxy, args: way(reverseProxy), plain: true},
-		{name: pooledProxy, args: way(pooledProxy), plain: true},
 		{name: gatewayOpen, args: way(gatewayOpen), plain: true},
-		{name: gatewayLogging, args: way(gatewayLogging), plain: true},
 		{name: gatewayGuarding, args: way(gatewayGuarding)},
 		{name: gatewayGuarding + ", replay", args: way(gatewayGuarding), replay: true},
 	}
@@ -106,42 +92,22 @@ func proxyCommand(ctx context.Context, args []string, stdin io.Reader, stdout io
 type proxy struct{ way, upstream, redisURL, folder string }
 
 func (p proxy) open(ctx context.Context) (handler http.Handler, end func() error, err error) {
-	end = func() error { return nil }
-	switch p.way {
-	case reverseProxy:
-		handler, err = bareProxy(p.upstream, nil)
-	case pooledProxy:
-		handler, err = bareProxy(p.upstream, &buffers{})
-	default:
-		return p.openGateway(ctx)
+	if p.way == reverseProxy {
+		handler, err = bareProxy(p.upstream)
+		return handler, func() error { return nil }, err
 	}
-	return handler, end, err
+	return p.openGateway(ctx)
 }
-
-// buffers is a pool of what answers are copied with.
-type buffers struct{ free sync.Pool }
-
-type buffer [32 << 10]byte // as ReverseProxy takes
-
-func (b *buffers) Get() []byte {
-	if free, ok := b.free.Get().(*buffer); ok {
-		return free[:]
-	}
-	return new(buffer)[:]
-}
-
-func (b *buffers) Put(used []byte) { b.free.Put((*buffer)(used)) }
 
 // bareProxy is what a reverse proxy costs without any gateway. It keeps as many idle connections as
 // the gateway does, since net/http's default of two would make it dial for nearly every request.
-func bareProxy(upstream string, pool httputil.BufferPool) (http.Handler, error) {
+func bareProxy(upstream string) (http.Handler, error) {
 	target, err := url.Parse(upstream)
 	if err != nil {
 		return nil, err
 	}
 	return &httputil.ReverseProxy{
-		Transport:  &http.Transport{MaxIdleConnsPerHost: 256, DisableCompression: true},
-		BufferPool: pool,
+		Transport: &http.Transport{MaxIdleConnsPerHost: 256, DisableCompression: true},
 		Rewrite: func(p *httputil.ProxyRequest) {
 			p.SetURL(target)
 			p.SetXForwarded()
@@ -158,12 +124,6 @@ func (p proxy) openGateway(ctx context.Context) (http.Handler, func() error, err
 	match := "POST /guarded"
 	switch p.way {
 	case gatewayOpen:
-	case gatewayLogging:
-		nowhere, err := os.OpenFile(os.DevNull, os.O_WRONLY, 0)
-		if err != nil {
-			return nil, nil, err
-		}
-		config.Logger = slog.New(slog.NewJSONHandler(nowhere, nil))
 	case gatewayGuarding:
 		match = "POST /pay"
 	default:

@@ -8,13 +8,10 @@ require (
 	github.com/bsm/redislock v0.10.0
 	github.com/bwmarrin/snowflake v0.3.0
 	github.com/coatcheck/coatcheck v0.0.0-00010101000000-000000000000
-	github.com/go-redsync/redsync/v4 v4.18.1
 	github.com/labstack/echo/v4 v4.16.0
 	github.com/prometheus/client_golang v1.25.0
 	github.com/redis/go-redis/v9 v9.23.0
 	github.com/redis/rueidis v1.0.79
-	github.com/sony/sonyflake/v2 v2.2.0
-	github.com/yitter/idgenerator-go v1.3.3
 	go.uber.org/goleak v1.3.0
 )
 
@@ -22,6 +19,7 @@ require (
 	github.com/beorn7/perks v1.0.1 // indirect
 	github.com/cespare/xxhash/v2 v2.3.0 // indirect
 	github.com/dunglas/httpsfv v1.1.2 // indirect
+	github.com/go-jose/go-jose/v4 v4.1.9 // indirect
 	github.com/go-json-experiment/json v0.0.0-20260820222146-c27c302e5fc3 // indirect
 	github.com/google/go-cmp v0.7.0 // indirect
 	github.com/labstack/gommon v0.5.0 // indirect

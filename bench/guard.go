@@ -60,25 +60,16 @@ func guardCommand(ctx context.Context, args []string, _ io.Reader, stdout io.Wri
 	flags := flag.NewFlagSet("guard", flag.ContinueOnError)
 	var plan plan
 	plan.flags(flags, "1,64,256")
-	only := flags.String("shapes", "", "which shapes to measure besides the unguarded one, by name with commas between them; all if empty")
-	base := flags.String("base", "", "another build of this program, whose coatcheck is measured as well: to compare two versions in one run")
-	profile := flags.String("profile", "", "file for a CPU profile of one side's server at 64 connections")
-	profileOf := flags.String("profile-of", coatcheck, "that side")
 	if err := plan.parse(flags, args); err != nil {
 		return err
 	}
-	c, err := newContest(ctx, unguarded, guardSides(*only, *base), plan.span())
+	c, err := newContest(ctx, unguarded, guardSides(), plan.span())
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, c.end()) }()
 	if err := c.play(ctx, plan.rounds, plan.conns); err != nil {
 		return err
-	}
-	if *profile != "" {
-		if err := c.profile(ctx, *profileOf, 64, *profile); err != nil {
-			return err
-		}
 	}
 	result, err := c.table(ctx, "guard", plan)
 	if err != nil {
@@ -87,21 +78,14 @@ func guardCommand(ctx context.Context, args []string, _ io.Reader, stdout io.Wri
 	return plan.out.write(stdout, result)
 }
 
-// guardSides lists what the guard command compares: all shapes, or only those that are named and
-// the unguarded one.
-func guardSides(only, base string) []side {
+// guardSides lists what the guard command compares.
+func guardSides() []side {
 	var sides []side
 	for _, shape := range shapes {
-		if only != "" && shape.name != unguarded && !strings.Contains(","+only+",", ","+shape.name+",") {
-			continue
-		}
 		args := []string{"serve", "-shape", shape.name}
 		sides = append(sides, side{name: shape.name, args: args, plain: shape.name == unguarded || shape.name == twoPings, replay: shape.name == onePing})
 		if shape.name == coatcheck || shape.name == rueidisAuto {
 			sides = append(sides, side{name: shape.name + " replay", args: args, replay: true})
-		}
-		if shape.name == coatcheck && base != "" {
-			sides = append(sides, side{name: "base", binary: base, args: args}, side{name: "base replay", binary: base, args: args, replay: true})
 		}
 	}
 	return sides

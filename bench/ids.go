@@ -11,8 +11,6 @@ import (
 	"time"
 
 	peer "github.com/bwmarrin/snowflake"
-	"github.com/sony/sonyflake/v2"
-	"github.com/yitter/idgenerator-go/idgen"
 
 	"github.com/coatcheck/coatcheck/snowflake"
 )
@@ -24,8 +22,6 @@ const (
 	coatcheckNext  = "coatcheck"
 	coatcheckBatch = "coatcheck, 256 at once"
 	bwmarrin       = "bwmarrin"
-	yitter         = "yitter"
-	sonyflakeV2    = "sonyflake v2"
 )
 
 const (
@@ -169,13 +165,6 @@ func idSides(ctx context.Context) ([]idSide, error) {
 	if err != nil {
 		return nil, err
 	}
-	sony, err := sonyflake.New(sonyflake.Settings{BitsSequence: 21, BitsMachineID: 1, TimeUnit: time.Millisecond, MachineID: func() (int, error) { return 1, nil }})
-	if err != nil {
-		return nil, err
-	}
-	options := idgen.NewIdGeneratorOptions(1)
-	options.WorkerIdBitLength, options.SeqBitLength = 1, 21
-	yit := idgen.NewDefaultIdGenerator(options)
 	nothing := func() {}
 	return []idSide{
 		{atomicAdd, bareAdd(), nothing},
@@ -184,20 +173,6 @@ func idSides(ctx context.Context) ([]idSide, error) {
 		{bwmarrin, func(n int) error {
 			for range n {
 				node.Generate()
-			}
-			return nil
-		}, nothing},
-		{yitter, func(n int) error {
-			for range n {
-				yit.NewLong()
-			}
-			return nil
-		}, nothing},
-		{sonyflakeV2, func(n int) error {
-			for range n {
-				if _, err := sony.NextID(); err != nil {
-					return err
-				}
 			}
 			return nil
 		}, nothing},

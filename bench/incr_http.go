@@ -11,7 +11,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/coatcheck/coatcheck/redisstore"
@@ -38,28 +37,18 @@ type incrSide struct {
 
 // The services that the incr command compares.
 const (
-	echoConstant   = "echo, no Redis"  // an atomic addition in the place of Redis
-	echoGoRedis    = "echo + go-redis" // with a pool as large as the concurrency
-	echoAuto       = "echo + go-redis-auto"
+	echoConstant   = "echo, no Redis" // an atomic addition in the place of Redis
 	echoCounters   = "echo + package counter"
 	echoMiddleware = "echo + package counter + middleware" // Echo's own, see useMiddleware
 	webdisService  = "webdis"
 )
 
-// poolOfEcho is how many connections the handler with go-redis may have: as many as there are
-// requests at once.
-const poolOfEcho = 1024
-
-// incrCommand compares GET /incr/{key} of the service with what others make of it, and ids of
-// /id/snowflake with what their layout allows.
+// incrCommand compares GET /incr/{key} of the service with what others make of it.
 func incrCommand(ctx context.Context, args []string, _ io.Reader, stdout io.Writer) (err error) {
 	flags := flag.NewFlagSet("incr", flag.ContinueOnError)
 	m := &incrMatch{}
 	m.plan.flags(flags, "1,64,256")
-	parts := flags.String("parts", "", "which parts to measure, with commas between them: incr, snowflake; all if empty")
 	flags.StringVar(&m.binary, "service", "", "the coatcheck program that is measured; built from this source if empty")
-	profile := flags.String("profile", "", "file for a CPU profile of the handler with package counter, at the last number of connections")
-	profileKeys := flags.Int("profile-keys", 1, "how many keys it is asked for meanwhile")
 	if err := m.plan.parse(flags, args); err != nil {
 		return err
 	}
@@ -78,23 +67,10 @@ func incrCommand(ctx context.Context, args []string, _ io.Reader, stdout io.Writ
 	}
 	m.result = &table{
 		Title: "incr", When: time.Now().UTC().Truncate(time.Second), Rounds: m.plan.rounds, Seconds: m.plan.seconds, Machine: about,
-		Columns: []string{"what", "keys", "connections", "side", "requests/s", "p50 µs", "p99 µs", "x constant", "x package counter", "x go-redis", "x AutoPipeline", "x webdis", "middle half of the first", "load"},
+		Columns: []string{"keys", "connections", "side", "requests/s", "p50 µs", "p99 µs", "x constant", "x package counter", "x webdis", "middle half of the first", "load"},
 	}
-	for _, part := range []struct {
-		name string
-		run  func(context.Context) error
-	}{{"incr", m.incr}, {"snowflake", m.snowflakes}} {
-		if *parts != "" && !strings.Contains(","+*parts+",", ","+part.name+",") {
-			continue
-		}
-		if err := part.run(ctx); err != nil {
-			return fmt.Errorf("%s: %w", part.name, err)
-		}
-	}
-	if *profile != "" {
-		if err := m.profile(ctx, *profile, *profileKeys); err != nil {
-			return err
-		}
+	if err := m.incr(ctx); err != nil {
+		return err
 	}
 	m.result.Notes = append(m.result.Notes, "x: requests a second to those of that side, in the same round. load: the machine's load average of a minute, after the last round.")
 	m.result.Notes = append(m.result.Notes, m.missing...)
@@ -153,10 +129,9 @@ func (m *incrMatch) start(ctx context.Context) error {
 		return err
 	}
 	for _, side := range []incrSide{
-		{name: echoConstant}, {name: echoGoRedis, key: peerKey(echoGoRedis)}, {name: echoAuto, key: peerKey(echoAuto)}, {name: echoCounters, key: ours},
-		{name: echoMiddleware, key: ours},
+		{name: echoConstant}, {name: echoCounters, key: ours}, {name: echoMiddleware, key: ours},
 	} {
-		server, err := startServer(ctx, "", "serve-incr", "-side", side.name, "-redis", m.redis.url())
+		server, err := startServer(ctx, "serve-incr", "-side", side.name, "-redis", m.redis.url())
 		if err != nil {
 			return err
 		}
@@ -178,11 +153,6 @@ func (m *incrMatch) start(ctx context.Context) error {
 		m.sides = append(m.sides, webdis)
 	}
 	return err
-}
-
-// peerKey is how a hand-written handler calls a counter in Redis.
-func peerKey(side string) func(string) string {
-	return func(name string) string { return strings.ReplaceAll(side, " ", "") + name }
 }
 
 // turns measures every service in each round; another one begins each time.
@@ -232,7 +202,7 @@ func (m *incrMatch) measure(ctx context.Context, side incrSide, keys, conns int)
 // get runs the generator of GET requests.
 func (p *plan) get(ctx context.Context, args ...string) (result loadResult, err error) {
 	args = append([]string{"get", "-span", p.span().String(), "-warm", min(p.span(), 200*time.Millisecond).String()}, args...)
-	generator, err := again(ctx, "", args...)
+	generator, err := again(ctx, args...)
 	if err != nil {
 		return result, err
 	}
@@ -250,8 +220,8 @@ func (m *incrMatch) row(name string, keys, conns int, samples map[string][]loadR
 	}
 	middle := func(of func(loadResult) float64) float64 { return median(fields(samples[name], of)) }
 	m.result.keep(fmt.Sprintf("keys: %d, connections: %d", keys, conns), name, "requests/s", rates(name))
-	row := []any{"incr", keys, conns, name, median(rates(name)), middle(func(r loadResult) float64 { return r.P50 }), middle(func(r loadResult) float64 { return r.P99 })}
-	for _, to := range []string{echoConstant, echoCounters, echoGoRedis, echoAuto, webdisService} {
+	row := []any{keys, conns, name, median(rates(name)), middle(func(r loadResult) float64 { return r.P50 }), middle(func(r loadResult) float64 { return r.P99 })}
+	for _, to := range []string{echoConstant, echoCounters, webdisService} {
 		if len(samples[to]) == 0 {
 			row = append(row, "")
 			continue
@@ -267,58 +237,4 @@ func fields(results []loadResult, of func(loadResult) float64) []float64 {
 		all[i] = of(result)
 	}
 	return all
-}
-
-// profile writes where the service spends its time.
-func (m *incrMatch) profile(ctx context.Context, file string, keys int) error {
-	server, err := startServer(ctx, "", "serve-incr", "-side", echoCounters, "-redis", m.redis.url())
-	if err != nil {
-		return err
-	}
-	type answer struct {
-		profile []byte
-		err     error
-	}
-	profiled := make(chan answer, 1)
-	go func() {
-		profile, err := server.ask(ctx, "/profile?for="+m.plan.span().String())
-		profiled <- answer{profile, err}
-	}()
-	conns := strconv.Itoa(m.plan.conns[len(m.plan.conns)-1])
-	_, err = m.plan.get(ctx, "-addr", server.addr, "-path", "/incr/"+counterNames(keys)[0], "-keys", strconv.Itoa(keys), "-conns", conns)
-	got := <-profiled
-	if err := errors.Join(err, got.err, server.stop()); err != nil {
-		return err
-	}
-	return os.WriteFile(file, got.profile, 0o600)
-}
-
-// idsAtOnce is how many ids a request for snowflakes asks for, and layoutLimit how many a second
-// layout 41/10/12 has.
-const (
-	idsAtOnce   = 1000
-	layoutLimit = 4_096_000
-)
-
-// snowflakes measures GET /id/snowflake?n=1000.
-func (m *incrMatch) snowflakes(ctx context.Context) (err error) {
-	addr, end, err := startService(ctx, m.binary, m.redis.url())
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, end()) }()
-	for _, conns := range []int{1, 4} {
-		var rates, p50, p99, parts []float64
-		for range m.plan.rounds {
-			result, err := m.plan.get(ctx, "-addr", addr, "-path", "/id/snowflake?n="+strconv.Itoa(idsAtOnce), "-ids", strconv.Itoa(idsAtOnce), "-conns", strconv.Itoa(conns))
-			if err != nil {
-				return err
-			}
-			rate := float64(result.Measured) / result.Seconds
-			rates, p50, p99, parts = append(rates, rate), append(p50, result.P50), append(p99, result.P99), append(parts, rate*idsAtOnce/layoutLimit)
-		}
-		m.result.keep(fmt.Sprintf("snowflake?n=1000, connections: %d", conns), coatcheck, "of the layout's limit", parts)
-		m.result.add("snowflake?n=1000", "", conns, coatcheck, median(rates), median(p50), median(p99), "", "", "", "", "", "of the layout's limit: "+cell(median(parts))+" ("+spread(parts)+")", loadAverage())
-	}
-	return nil
 }

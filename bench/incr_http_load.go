@@ -12,7 +12,6 @@ import (
 	"net"
 	"runtime"
 	"runtime/debug"
-	"sync"
 	"time"
 )
 
@@ -24,7 +23,6 @@ func getCommand(ctx context.Context, args []string, _ io.Reader, stdout io.Write
 	flags.StringVar(&g.addr, "addr", "", "address of the server")
 	flags.StringVar(&g.path, "path", "/", "what to get; with many keys its last four digits change")
 	flags.IntVar(&g.keys, "keys", 1, "how many keys, 1 to 10000")
-	flags.IntVar(&g.ids, "ids", 0, "how many ids an answer must have, one a line; 0 = an answer is a counter's value")
 	flags.IntVar(&g.conns, "conns", 1, "connections, each with one request at a time")
 	flags.DurationVar(&g.warm, "warm", 200*time.Millisecond, "how long to go on before the measured span")
 	flags.DurationVar(&g.span, "span", time.Second, "the measured span")
@@ -46,38 +44,15 @@ type getting struct {
 
 	path string
 	keys int
-	ids  int
 }
 
 func (g *getting) run(ctx context.Context) (loadResult, error) {
-	drivers := make([]*driver, g.conns)
-	for i := range drivers {
-		var dialer net.Dialer
-		conn, err := dialer.DialContext(ctx, "tcp", g.addr)
-		if err != nil {
-			return loadResult{}, err
-		}
-		defer conn.Close()
-		drivers[i] = g.asking(conn, i)
-	}
-	g.from = time.Now().Add(g.warm)
-	g.until = g.from.Add(g.span)
-	errs := make([]error, len(drivers))
-	var running sync.WaitGroup
-	for i, driver := range drivers {
-		running.Go(func() { errs[i] = g.ask(ctx, driver) })
-	}
-	running.Wait()
-	return g.sum(drivers), errors.Join(errs...)
+	return g.drive(ctx, g.asking, func(ctx context.Context, d *driver) error { return g.ask(ctx, d) }, func() {})
 }
 
 func (g *getting) asking(conn net.Conn, index int) *driver {
-	d := &driver{generator: &g.generator, conn: conn, index: index, buffer: make([]byte, 64<<10), took: make([]time.Duration, 0, 1<<16)}
-	accept := "" // JSON
-	if g.ids > 0 {
-		accept = "Accept: text/plain\r\n"
-	}
-	d.request = []byte("GET " + g.path + " HTTP/1.1\r\nHost: localhost\r\n" + accept + "\r\n")
+	d := &driver{generator: &g.generator, conn: conn, index: index, buffer: make([]byte, 8<<10), took: make([]time.Duration, 0, 1<<16)}
+	d.request = []byte("GET " + g.path + " HTTP/1.1\r\nHost: localhost\r\n\r\n")
 	if g.keys > 1 {
 		end := len("GET ") + len(g.path)
 		d.key = d.request[end-4 : end]
@@ -100,15 +75,11 @@ func (g *getting) ask(ctx context.Context, d *driver) error {
 		if _, err := d.conn.Write(d.request); err != nil {
 			return err
 		}
-		body, err := g.body(d)
+		got, err := d.value()
 		if err != nil {
 			return err
 		}
 		ended := time.Now()
-		got, err := g.value(body)
-		if err != nil {
-			return err
-		}
 		if g.keys == 1 && got <= last {
 			return fmt.Errorf("%d behind %d", got, last)
 		}
@@ -129,67 +100,24 @@ func digits(to []byte, n int) {
 	}
 }
 
-var (
-	okay     = []byte("HTTP/1.1 200 ")
-	lastPart = []byte("\r\n0\r\n\r\n") // of a body in parts
-)
+var okay = []byte("HTTP/1.1 200 ")
 
-// body reads one answer that has to be 200 and returns its body, in parts or not.
-func (g *getting) body(d *driver) ([]byte, error) {
-	var head []byte
-	var err error
-	if g.ids > 0 {
-		head, err = d.parts()
-	} else {
-		head, err = d.answer()
-	}
+// value reads one answer that has to be 200, and returns the last number in its body.
+func (d *driver) value() (int64, error) {
+	head, err := d.answer()
 	if err != nil {
-		return nil, err
+		return 0, err
 	}
 	if !bytes.HasPrefix(head, okay) {
-		return nil, fmt.Errorf("answered %q", head)
+		return 0, fmt.Errorf("answered %q", head)
 	}
-	if g.ids > 0 {
-		return head, nil
+	body := d.buffer[len(head)+2 : answerLength(d.buffer)]
+	end := bytes.LastIndexAny(body, "0123456789") + 1
+	begin := end
+	for begin > 0 && body[begin-1] >= '0' && body[begin-1] <= '9' {
+		begin--
 	}
-	return d.buffer[len(head)+2 : answerLength(d.buffer)], nil
-}
-
-// parts reads an answer whose body comes in parts, and returns all of it.
-func (d *driver) parts() ([]byte, error) {
-	read := 0
-	for read == 0 || !bytes.HasSuffix(d.buffer[:read], lastPart) {
-		if read == len(d.buffer) {
-			return nil, errTooLarge
-		}
-		n, err := d.conn.Read(d.buffer[read:])
-		if err != nil {
-			return nil, err
-		}
-		read += n
-	}
-	return d.buffer[:read], nil
-}
-
-// value is the last number in a counter's answer, or the first id of an answer with as many ids as
-// were asked for.
-func (g *getting) value(body []byte) (int64, error) {
-	if g.ids == 0 {
-		end := bytes.LastIndexAny(body, "0123456789") + 1
-		begin := end
-		for begin > 0 && body[begin-1] >= '0' && body[begin-1] <= '9' {
-			begin--
-		}
-		return number(body[begin:end])
-	}
-	head := bytes.Index(body, headEnd)
-	body = body[head+len(headEnd):]
-	if lines := bytes.Count(body, []byte("\n")) - bytes.Count(body, []byte("\r\n")); lines != g.ids {
-		return 0, fmt.Errorf("%d ids instead of %d", lines, g.ids)
-	}
-	_, ids, _ := bytes.Cut(body, []byte("\r\n")) // after the first part's length
-	first, _, _ := bytes.Cut(ids, []byte("\n"))
-	return number(first)
+	return number(body[begin:end])
 }
 
 func number(text []byte) (n int64, err error) {

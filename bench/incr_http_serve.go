@@ -17,7 +17,6 @@ import (
 	"time"
 
 	"github.com/labstack/echo/v4"
-	"github.com/redis/go-redis/v9"
 
 	"github.com/coatcheck/coatcheck/counter"
 	"github.com/coatcheck/coatcheck/redisstore"
@@ -45,8 +44,6 @@ func openIncr(ctx context.Context, side, redisURL string) (http.Handler, func() 
 	case echoConstant:
 		var n atomic.Int64
 		return bareIncr(func(context.Context, string) (int64, error) { return n.Add(1), nil }), func() error { return nil }, nil
-	case echoGoRedis, echoAuto:
-		return openPeerIncr(side, redisURL)
 	case echoCounters, echoMiddleware:
 	default:
 		return nil, nil, usageError{fmt.Errorf("no side %q", side)}
@@ -78,25 +75,6 @@ func startService(ctx context.Context, binary, redisURL string) (addr string, en
 		return "", nil, errors.Join(fmt.Errorf("the service does not say where it is: %w", err), end())
 	}
 	return strings.TrimPrefix(started.URL, "http://"), end, nil
-}
-
-func openPeerIncr(side, redisURL string) (http.Handler, func() error, error) {
-	options, err := redis.ParseURL(redisURL)
-	if err != nil {
-		return nil, nil, err
-	}
-	options.PoolSize = poolOfEcho
-	client := redis.NewClient(options)
-	key := peerKey(side)
-	if side == echoGoRedis {
-		return bareIncr(func(ctx context.Context, name string) (int64, error) { return client.Incr(ctx, key(name)).Result() }), client.Close, nil
-	}
-	auto, err := client.AutoPipeline()
-	if err != nil {
-		return nil, nil, errors.Join(err, client.Close())
-	}
-	end := func() error { return errors.Join(auto.Close(), client.Close()) }
-	return bareIncr(func(ctx context.Context, name string) (int64, error) { return auto.Incr(ctx, key(name)).Result() }), end, nil
 }
 
 // counted is what a bare handler answers, the same as the service does.

@@ -71,6 +71,13 @@ const keyDigits = 12
 
 func (g *generator) run(ctx context.Context, measuring func()) (loadResult, error) {
 	g.salt = secretOf()
+	return g.drive(ctx, g.driver, func(ctx context.Context, d *driver) error { return d.run(ctx) }, measuring)
+}
+
+// drive connects, has each connection send requests, and sums up the measured span.
+func (g *generator) drive(
+	ctx context.Context, driverOf func(net.Conn, int) *driver, send func(context.Context, *driver) error, measuring func(),
+) (loadResult, error) {
 	drivers := make([]*driver, g.conns)
 	for i := range drivers {
 		var dialer net.Dialer
@@ -79,14 +86,14 @@ func (g *generator) run(ctx context.Context, measuring func()) (loadResult, erro
 			return loadResult{}, err
 		}
 		defer conn.Close()
-		drivers[i] = g.driver(conn, i)
+		drivers[i] = driverOf(conn, i)
 	}
 	g.from = time.Now().Add(g.warm)
 	g.until = g.from.Add(g.span)
 	errs := make([]error, len(drivers))
 	var running sync.WaitGroup
 	for i, driver := range drivers {
-		running.Go(func() { errs[i] = driver.run(ctx) })
+		running.Go(func() { errs[i] = send(ctx, driver) })
 	}
 	time.Sleep(g.warm)
 	measuring()
@@ -176,11 +183,7 @@ func (d *driver) nextKey() {
 	if d.replay && d.sent > 0 {
 		return
 	}
-	n := d.sent*d.conns + d.index
-	for i := range d.key {
-		d.key[len(d.key)-1-i] = "0123456789"[n%10]
-		n /= 10
-	}
+	digits(d.key, d.sent*d.conns+d.index)
 }
 
 var (

@@ -6,7 +6,6 @@ import (
 	"flag"
 	"fmt"
 	"io"
-	"math/rand/v2"
 	"strings"
 	"sync"
 	"time"
@@ -18,7 +17,6 @@ type lockMatch struct {
 	result *table
 	rounds int
 	span   time.Duration
-	hands  int // that a lock goes through in a round
 }
 
 // lockParts are what the locks command measures, by name.
@@ -27,27 +25,23 @@ var lockParts = []struct {
 	run  func(m *lockMatch, ctx context.Context) error
 }{
 	{"pairs", (*lockMatch).pairs},
-	{"hand-off", (*lockMatch).handOffs},
 	{"processes", (*lockMatch).contests},
-	{"gate", (*lockMatch).crowdedContests},
-	{"crowd", (*lockMatch).crowds},
 }
 
-// locksCommand compares locks: a pair of acquiring and releasing without rivals, the hand-off to
-// one who waits, processes that contend, and a crowd.
+// locksCommand compares locks: a pair of acquiring and releasing without rivals, and processes that
+// contend.
 func locksCommand(ctx context.Context, args []string, _ io.Reader, stdout io.Writer) error {
 	flags := flag.NewFlagSet("locks", flag.ContinueOnError)
 	rounds := flags.Int("rounds", 7, "rounds, in each of which every side is measured once")
 	seconds := flags.Float64("seconds", 0.5, "length of each measured span; four times that where processes contend")
-	hands := flags.Int("hand-offs", 12, "hand-offs in each round")
-	parts := flags.String("parts", "", "which parts to measure, with commas between them: pairs, hand-off, processes, gate, crowd; all if empty")
+	parts := flags.String("parts", "", "which parts to measure, with commas between them: pairs, processes; all if empty")
 	var out output
 	out.flags(flags)
 	if err := parse(flags, args); err != nil {
 		return err
 	}
-	if *rounds < 1 || *hands < 1 || *seconds < 0.01 || *seconds > 60 {
-		return usageError{fmt.Errorf("%d rounds of %gs, %d hand-offs: at least one, of 0.01 to 60 s", *rounds, *seconds, *hands)}
+	if *rounds < 1 || *seconds < 0.01 || *seconds > 60 {
+		return usageError{fmt.Errorf("%d rounds of %gs: at least one, of 0.01 to 60 s", *rounds, *seconds)}
 	}
 	redis, err := startRedis(ctx)
 	if err != nil {
@@ -58,7 +52,7 @@ func locksCommand(ctx context.Context, args []string, _ io.Reader, stdout io.Wri
 	if err != nil {
 		return err
 	}
-	m := &lockMatch{redis: redis, rounds: *rounds, span: span(*seconds), hands: *hands, result: &table{
+	m := &lockMatch{redis: redis, rounds: *rounds, span: span(*seconds), result: &table{
 		Title: "locks", When: time.Now().UTC().Truncate(time.Second), Rounds: *rounds, Seconds: *seconds, Machine: machine,
 		Columns: []string{"what", "side", "value", "unit", "to", "ratio", "middle half"},
 	}}
@@ -97,7 +91,7 @@ func (m *lockMatch) turns(ctx context.Context, ways []string, measure func(ctx c
 // inTime measures a way once. One that takes much longer than its span is given up: a peer may wait
 // for a message that never comes.
 func (m *lockMatch) inTime(ctx context.Context, way string, measure func(ctx context.Context, way string) ([]float64, error)) ([]float64, error) {
-	limit := 30*time.Second + 8*m.span + time.Duration(m.hands)*time.Second
+	limit := 30*time.Second + 8*m.span
 	late := &lateError{limit}
 	ctx, cancel := context.WithTimeoutCause(ctx, limit, late)
 	defer cancel()
@@ -136,7 +130,7 @@ func (m *lockMatch) rows(what, unit string, ways []string, values map[string][][
 // pairs measures acquiring and releasing where no other client wants the lock. Each client is there
 // for its own span alone: others that are open and idle disturb it.
 func (m *lockMatch) pairs(ctx context.Context) error {
-	ways := []string{bareTrips, coatcheck, redislockWay, redsyncWay, rueidislockIt}
+	ways := []string{bareTrips, coatcheck, redislockWay, rueidislockIt}
 	for _, callers := range []int{1, inFlight} {
 		values, err := m.turns(ctx, ways, func(ctx context.Context, way string) ([]float64, error) {
 			client, err := openLocks(ctx, way, m.redis.addr)
@@ -188,73 +182,4 @@ func pairOnce(ctx context.Context, client lockClient, name string) error {
 		return err
 	}
 	return unlock(ctx)
-}
-
-// handOffs measures how long it takes from the call that gives a lock back until the only one who
-// waits has it. They are two clients, as two processes would be.
-func (m *lockMatch) handOffs(ctx context.Context) error {
-	ways := []string{coatcheck, redislockWay, redislockFast, redsyncWay, rueidislockIt, syncMutex}
-	values, err := m.turns(ctx, ways, func(ctx context.Context, way string) ([]float64, error) {
-		sum, worst := 0.0, 0.0
-		pair, err := m.two(ctx, way)
-		if err != nil {
-			return nil, err
-		}
-		for range m.hands {
-			took, err := handOff(ctx, pair[0], pair[1])
-			if err != nil {
-				return nil, err
-			}
-			sum, worst = sum+took, max(worst, took)
-			pair[0], pair[1] = pair[1], pair[0]
-		}
-		return []float64{sum / float64(m.hands), worst}, closeBoth(pair)
-	})
-	if err != nil {
-		return err
-	}
-	m.rows("hand-off to one who waits, mean", "ms", ways, values, 0, coatcheck)
-	m.rows("hand-off to one who waits, longest", "ms", ways, values, 1, coatcheck)
-	return nil
-}
-
-// two are two clients of one way. A mutex is known to one alone.
-func (m *lockMatch) two(ctx context.Context, way string) ([2]lockClient, error) {
-	first, err := openLocks(ctx, way, m.redis.addr)
-	if err != nil || way == syncMutex {
-		return [2]lockClient{first, first}, err
-	}
-	second, err := openLocks(ctx, way, m.redis.addr)
-	return [2]lockClient{first, second}, err
-}
-
-func closeBoth(pair [2]lockClient) error { return errors.Join(pair[0].close(), pair[1].close()) }
-
-// handOff is the milliseconds of one.
-func handOff(ctx context.Context, holder, waiter lockClient) (float64, error) {
-	const name = "handed"
-	unlock, err := holder.lock(ctx, name)
-	if err != nil {
-		return 0, err
-	}
-	got := make(chan time.Time, 1)
-	failed := make(chan error, 1)
-	go func() {
-		unlock, err := waiter.lock(ctx, name)
-		got <- time.Now()
-		if err == nil {
-			err = unlock(ctx)
-		}
-		failed <- err
-	}()
-	// Long enough that it waits, and at any moment between two of its looks.
-	if err := pause(ctx, 20*time.Millisecond+rand.N(100*time.Millisecond)); err != nil { //nolint:gosec // it spreads moments
-		return 0, err
-	}
-	start := time.Now()
-	if err := unlock(ctx); err != nil {
-		return 0, err
-	}
-	took := (<-got).Sub(start)
-	return float64(took.Microseconds()) / 1000, <-failed
 }

@@ -10,7 +10,6 @@ import (
 	"slices"
 	"strconv"
 	"sync"
-	"sync/atomic"
 	"time"
 )
 
@@ -98,7 +97,7 @@ func contend(ctx context.Context, client lockClient, name string, section time.D
 // contests has processes contend, with a section of a millisecond and with an empty one. The rivals
 // for a mutex are in one process.
 func (m *lockMatch) contests(ctx context.Context) error {
-	ways := []string{syncMutex, bareList, coatcheck, redislockWay, redislockFast, redsyncWay, rueidislockIt}
+	ways := []string{syncMutex, bareList, coatcheck, redislockWay, rueidislockIt}
 	for _, section := range []time.Duration{time.Millisecond, 0} {
 		values, err := m.turns(ctx, ways, func(ctx context.Context, way string) ([]float64, error) {
 			if way == syncMutex {
@@ -121,24 +120,6 @@ func (m *lockMatch) contests(ctx context.Context) error {
 	return nil
 }
 
-// crowdedContests has two processes with many waiters in each contend: both have a gate, which lets
-// one waiter of a process ask at a time.
-func (m *lockMatch) crowdedContests(ctx context.Context) error {
-	ways := []string{coatcheck, rueidislockIt}
-	for _, section := range []time.Duration{time.Millisecond, 0} {
-		values, err := m.turns(ctx, ways, func(ctx context.Context, way string) ([]float64, error) {
-			return m.contest(ctx, way, section, 2, rivals)
-		})
-		if err != nil {
-			return err
-		}
-		what := fmt.Sprintf("2 processes of %d, %v section", rivals, section)
-		m.rows(what+": owner changes", "per s", ways, values, 0, rueidislockIt)
-		m.rows(what+": p99 wait", "ms", ways, values, 2, rueidislockIt)
-	}
-	return nil
-}
-
 // contest is one span of it, of so many processes with so many rivals each: owner changes and
 // acquisitions a second, the 99th percentile of the waits in ms, and the least served one's part of
 // the most served one's.
@@ -152,7 +133,7 @@ func (m *lockMatch) contest(ctx context.Context, way string, section time.Durati
 		}
 	}()
 	for range processes {
-		child, err := again(ctx, "", "contend", "-way", way, "-redis", m.redis.addr, "-name", name,
+		child, err := again(ctx, "contend", "-way", way, "-redis", m.redis.addr, "-name", name,
 			"-rivals", strconv.Itoa(each), "-section", section.String(), "-span", span.String())
 		if err != nil {
 			return nil, err
@@ -228,89 +209,4 @@ func judge(tallies []tally) ([]float64, error) {
 	seconds := time.Duration(end - begin).Seconds()
 	fairness := float64(slices.Min(served)) / max(1, float64(slices.Max(served)))
 	return []float64{float64(changes) / seconds, float64(len(all)) / seconds, percentile(waits, 0.99) / 1000, fairness}, nil
-}
-
-// A crowd that wants one lock at the same moment, each once.
-const (
-	crowdSize = 50
-	crowdHold = 20 * time.Millisecond
-)
-
-// crowds measures how long the last of a crowd waits, and what it costs.
-func (m *lockMatch) crowds(ctx context.Context) error {
-	ways := []string{coatcheck, redislockWay, redsyncWay, rueidislockIt}
-	values, err := m.turns(ctx, ways, func(ctx context.Context, way string) ([]float64, error) { return m.crowdOf(ctx, way) })
-	if err != nil {
-		return err
-	}
-	what := fmt.Sprintf("%d contenders, %v hold: ", crowdSize, crowdHold)
-	m.rows(what+"reads of Redis for each acquisition", "", ways, values, 0, coatcheck)
-	m.rows(what+"served", "of 50", ways, values, 1, "")
-	m.rows(what+"longest wait to that of an ideal queue", "times", ways, values, 2, "")
-	m.result.Notes = append(m.result.Notes, fmt.Sprintf("An ideal queue: %v for the last of %d. Who is not served within five times that gives up.", crowdIdeal, crowdSize))
-	return nil
-}
-
-const crowdIdeal = (crowdSize - 1) * crowdHold
-
-// crowdOf is one time of it. Each contender is a client of its own, as a process would be, that has
-// locked something before.
-func (m *lockMatch) crowdOf(ctx context.Context, way string) ([]float64, error) {
-	clients := make([]lockClient, crowdSize)
-	for i := range clients {
-		var err error
-		if clients[i], err = openLocks(ctx, way, m.redis.addr); err != nil {
-			return nil, err
-		}
-	}
-	if _, _, err := rush(ctx, clients, "warm", time.Millisecond/2); err != nil {
-		return nil, err
-	}
-	const field = "total_reads_processed"
-	before, err := m.redis.number(ctx, "stats", field)
-	if err != nil {
-		return nil, err
-	}
-	served, longest, err := rush(ctx, clients, "crowded", crowdHold)
-	if err != nil {
-		return nil, err
-	}
-	after, err := m.redis.number(ctx, "stats", field)
-	if err != nil {
-		return nil, err
-	}
-	errs := make([]error, 0, crowdSize)
-	for _, client := range clients {
-		errs = append(errs, client.close())
-	}
-	reads := (after - before - 1) / max(1, float64(served)) // one of them asked for the number
-	return []float64{reads, float64(served), longest.Seconds() / crowdIdeal.Seconds()}, errors.Join(errs...)
-}
-
-// rush has all lock a name at once, and tells how many did so in time, and the longest wait, which
-// is also that of who gave up.
-func rush(ctx context.Context, clients []lockClient, name string, hold time.Duration) (served int64, longest time.Duration, err error) {
-	waiting, cancel := context.WithTimeout(ctx, 5*crowdIdeal)
-	defer cancel()
-	var count atomic.Int64
-	waits, errs := make([]time.Duration, len(clients)), make([]error, len(clients))
-	var all sync.WaitGroup
-	start := time.Now()
-	for i, client := range clients {
-		all.Go(func() {
-			unlock, err := client.lock(waiting, name)
-			waits[i] = time.Since(start)
-			if err != nil {
-				if waiting.Err() == nil {
-					errs[i] = err
-				}
-				return
-			}
-			count.Add(1)
-			time.Sleep(hold)
-			errs[i] = unlock(ctx)
-		})
-	}
-	all.Wait()
-	return count.Load(), slices.Max(waits), errors.Join(errs...)
 }

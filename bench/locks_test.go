@@ -12,7 +12,7 @@ import (
 )
 
 func TestLocksComparesEveryWay(t *testing.T) {
-	result := command(t, "locks", "-rounds", "1", "-seconds", "0.2", "-hand-offs", "1", "-parts", "pairs,hand-off,processes,gate")
+	result := command(t, "locks", "-rounds", "1", "-seconds", "0.2")
 	seen := map[string][]string{}
 	for _, row := range result.Rows {
 		what, way := cell(row[0]), cell(row[1])
@@ -34,7 +34,7 @@ func TestLocksComparesEveryWay(t *testing.T) {
 // A way that never comes to an end is told by its name, and the comparison ends.
 func TestAWayThatHangsIsGivenUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m := &lockMatch{result: &table{}, rounds: 2, span: time.Second, hands: 1}
+		m := &lockMatch{result: &table{}, rounds: 2, span: time.Second}
 		_, err := m.turns(t.Context(), []string{"quick", "hanging"}, func(ctx context.Context, way string) ([]float64, error) {
 			if way == "hanging" {
 				<-ctx.Done()
@@ -42,7 +42,7 @@ func TestAWayThatHangsIsGivenUp(t *testing.T) {
 			}
 			return []float64{1}, nil
 		})
-		if err == nil || !strings.Contains(err.Error(), "hanging: it has not ended after 39s") {
+		if err == nil || !strings.Contains(err.Error(), "hanging: it has not ended after 38s") {
 			t.Errorf("got %v, want the error that names the way and its limit", err)
 		}
 		if len(m.result.Notes) != 2 {

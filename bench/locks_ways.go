@@ -8,8 +8,6 @@ import (
 	"time"
 
 	"github.com/bsm/redislock"
-	"github.com/go-redsync/redsync/v4"
-	"github.com/go-redsync/redsync/v4/redis/goredis/v9"
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/rueidis"
 	"github.com/redis/rueidis/rueidislock"
@@ -23,8 +21,6 @@ const (
 	bareTrips     = "two bare round trips"
 	syncMutex     = "sync.Mutex"
 	redislockWay  = "redislock"
-	redislockFast = "redislock, every ms"
-	redsyncWay    = "redsync"
 	rueidislockIt = "rueidislock"
 	bareList      = "a token in a list"
 )
@@ -46,14 +42,10 @@ type unlock func(ctx context.Context) error
 // round trips lock nothing. A token in a list is the least that passes something on between
 // processes in order: it has no lease, and no fence.
 var lockWays = map[string]func(ctx context.Context, addr string) (lockClient, error){
-	coatcheck: openCoatcheckLocks,
-	bareTrips: openPings,
-	syncMutex: openMutexes,
-	redislockWay: func(_ context.Context, addr string) (lockClient, error) {
-		return openRedislock(addr, 100*time.Millisecond)
-	}, // as in its README
-	redislockFast: func(_ context.Context, addr string) (lockClient, error) { return openRedislock(addr, time.Millisecond) },
-	redsyncWay:    openRedsync,
+	coatcheck:     openCoatcheckLocks,
+	bareTrips:     openPings,
+	syncMutex:     openMutexes,
+	redislockWay:  openRedislock,
 	rueidislockIt: openRueidislock,
 	bareList:      openLists,
 }
@@ -110,33 +102,15 @@ func openMutexes(context.Context, string) (lockClient, error) {
 	return lockClient{take, func() error { return nil }}, nil
 }
 
-func openRedislock(addr string, every time.Duration) (lockClient, error) {
+// openRedislock tries every 100 ms, as its README has it.
+func openRedislock(_ context.Context, addr string) (lockClient, error) {
 	client := lockRedis(addr)
 	take := func(ctx context.Context, name string) (unlock, error) {
-		held, err := redislock.Obtain(ctx, client, name, leaseTime, &redislock.Options{RetryStrategy: redislock.LinearBackoff(every)})
+		held, err := redislock.Obtain(ctx, client, name, leaseTime, &redislock.Options{RetryStrategy: redislock.LinearBackoff(100 * time.Millisecond)})
 		if err != nil {
 			return nil, err
 		}
 		return held.Release, nil
-	}
-	return lockClient{take, client.Close}, nil
-}
-
-func openRedsync(_ context.Context, addr string) (lockClient, error) {
-	client := lockRedis(addr)
-	of := redsync.New(goredis.NewPool(client))
-	take := func(ctx context.Context, name string) (unlock, error) {
-		mutex := of.NewMutex(name)
-		for {
-			err := mutex.LockContext(ctx)
-			if err == nil {
-				return func(ctx context.Context) error { _, err := mutex.UnlockContext(ctx); return err }, nil
-			}
-			var taken *redsync.ErrTaken
-			if ctx.Err() != nil || !errors.Is(err, redsync.ErrFailed) && !errors.As(err, &taken) {
-				return nil, err // else it has tried 32 times, and begins again
-			}
-		}
 	}
 	return lockClient{take, client.Close}, nil
 }

@@ -31,10 +31,10 @@ const help = `usage: go run . COMMAND [flags]
   ids       snowflake ids beside a bare atomic addition and beside other generators; without Redis
   workers   a thousand processes that lease a worker id at once
   slots     what the scripts of worker ids take in Redis, on rings of few slots and of many
-  locks     beside those of other libraries: alone, handed over, contended by processes, and by a crowd
+  locks     beside those of other libraries: alone, and contended by processes
   counters  adding to counters beside other clients: on one key and on many, over a long way, with acknowledgement
-  incr      GET /incr/{key} over HTTP beside a bare handler, other clients and Webdis; ids of /id/snowflake
-  memory    what a token takes in Redis, and what a claim costs among few tokens and among many
+  incr      GET /incr/{key} over HTTP beside a bare handler and Webdis
+  memory    what tokens, counters and request ids take in Redis
   size      the size of the program, as make build makes it
   all       these one after the other, and docs/benchmarks.md from them: go run . all -page ../docs/benchmarks.md
 

@@ -6,10 +6,9 @@ import (
 	"flag"
 	"fmt"
 	"io"
-	"math/rand/v2"
 	"net/http"
 	"os"
-	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -21,64 +20,50 @@ import (
 // answerSize is how long the answers are that completed tokens keep.
 const answerSize = 200 // bytes
 
-// memoryCommand fills a Redis with tokens in each of their states and sees how it grows, and claims
-// tokens among few and among many.
+// memoryCommand fills a Redis with tokens in each of their states and sees how it grows, then with
+// counters and request ids.
 func memoryCommand(ctx context.Context, args []string, _ io.Reader, stdout io.Writer) (err error) {
 	flags := flag.NewFlagSet("memory", flag.ContinueOnError)
-	few := flags.Int("few", 1000, "tokens of the small population")
-	many := flags.Int("many", 1_000_000, "tokens of the large one")
-	rounds := flags.Int("rounds", 15, "rounds of claims, in each of which both populations are asked")
+	many := flags.Int("many", 1_000_000, "tokens; a quarter as many with "+listpack+" 1024, counters and request ids")
 	var out output
 	out.flags(flags)
 	if err := parse(flags, args); err != nil {
 		return err
 	}
-	if *few < 1 || *many < *few || *rounds < 1 {
-		return usageError{fmt.Errorf("%d and %d tokens, %d rounds: at least one each, and the large population is not the smaller one", *few, *many, *rounds)}
+	if *many < 4 {
+		return usageError{fmt.Errorf("%d tokens: at least four", *many)}
 	}
-	var populations []*population
-	defer func() {
-		for _, p := range populations {
-			err = errors.Join(err, p.end(ctx))
-		}
-	}()
-	for _, size := range []int{*few, *many} {
-		p, err := newPopulation(ctx, size)
-		if err != nil {
-			return err
-		}
-		populations = append(populations, p)
-	}
-	machine, err := machine(ctx, populations[0].redis)
-	if err != nil {
+	t := &table{Title: "memory", When: time.Now().UTC(), Rounds: 1, Columns: []string{"figure", "tokens", "value", "unit"}}
+	if t.Machine, err = aboutMachine(ctx); err != nil {
 		return err
 	}
-	t := &table{
-		Title: "memory", When: time.Now().UTC(), Machine: machine, Rounds: *rounds,
-		Columns: []string{"figure", "tokens", "value", "middle half", "unit"},
-	}
-	if err := claimsAmong(ctx, t, populations, *rounds); err != nil {
-		return err
-	}
-	if err := populations[1].grow(ctx, t, ""); err != nil {
+	if err := grown(ctx, t, *many, 0); err != nil {
 		return err
 	}
 	// of a quarter, hash tables are as full, since their sizes are powers of two
-	whole, err := newPopulation(ctx, max(1, *many/4))
-	if err != nil {
+	if err := grown(ctx, t, *many/4, 1024); err != nil {
 		return err
 	}
-	populations = append(populations, whole)
-	if err := whole.redis.ConfigSet(ctx, listpack, "1024").Err(); err != nil {
-		return err
-	}
-	if err := whole.grow(ctx, t, ", "+listpack+" 1024"); err != nil {
-		return err
-	}
-	if err := memoryOfCounters(ctx, t, len(whole.all)); err != nil {
+	if err := memoryOfCounters(ctx, t, *many/4); err != nil {
 		return err
 	}
 	return out.write(stdout, t)
+}
+
+// grown fills a Redis of its own with tokens, with the setting listpack unless it is 0.
+func grown(ctx context.Context, t *table, size, packed int) (err error) {
+	p, err := newPopulation(ctx, size)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, p.end(ctx)) }()
+	if packed == 0 {
+		return p.grow(ctx, t, "")
+	}
+	if err := p.redis.ConfigSet(ctx, listpack, strconv.Itoa(packed)).Err(); err != nil {
+		return err
+	}
+	return p.grow(ctx, t, fmt.Sprintf(", %s %d", listpack, packed))
 }
 
 // listpack is the setting of Redis up to which size it keeps a value of a hash in one piece with
@@ -199,65 +184,9 @@ func (p *population) grow(ctx context.Context, t *table, note string) error {
 // tell adds what a token takes in a state, where Redis uses so much memory.
 func (p *population) tell(t *table, state, note string, used float64) {
 	each := (used - p.empty) / float64(len(p.all))
-	t.add("a token "+state+note, len(p.all), each, "", "bytes")
+	t.add("a token "+state+note, len(p.all), each, "bytes")
 	t.keep("memory of a token"+note, state, "bytes", []float64{each})
 	fmt.Fprintln(os.Stderr, "a token "+state+note)
-}
-
-// claimsAmong claims tokens of both populations in turns, one at a time, and gives them back after
-// each round, so that the populations stay as they are.
-func claimsAmong(ctx context.Context, t *table, populations []*population, rounds int) error {
-	count := len(populations[0].all)
-	server, whole := make([][]float64, len(populations)), make([][]float64, len(populations))
-	var ratios [2][]float64
-	for round := range rounds {
-		for i := range populations {
-			at := (i + round) % len(populations)
-			microseconds, p50, err := populations[at].claims(ctx, count)
-			if err != nil {
-				return err
-			}
-			server[at], whole[at] = append(server[at], microseconds), append(whole[at], p50)
-		}
-		ratios[0] = append(ratios[0], server[1][round]/server[0][round])
-		ratios[1] = append(ratios[1], whole[1][round]/whole[0][round])
-	}
-	for i, p := range populations {
-		size := fmt.Sprintf("%d tokens", len(p.all))
-		t.keep("a claim, in the server", size, "µs", server[i])
-		t.keep("a claim, p50", size, "µs", whole[i])
-		t.add("a claim, in the server", len(p.all), median(server[i]), spread(server[i]), "µs")
-		t.add("a claim, p50", len(p.all), median(whole[i]), spread(whole[i]), "µs")
-	}
-	between := fmt.Sprintf("%d / %d", len(populations[1].all), len(populations[0].all))
-	t.add("a claim, in the server", between, median(ratios[0]), spread(ratios[0]), "ratio")
-	t.add("a claim, p50", between, median(ratios[1]), spread(ratios[1]), "ratio")
-	return nil
-}
-
-// claims takes tokens that are picked by lot, and tells what one took in the server and from here,
-// in microseconds.
-func (p *population) claims(ctx context.Context, count int) (server, p50 float64, err error) {
-	picked := rand.Perm(len(p.all))[:count] //nolint:gosec // which tokens are claimed is no secret
-	took := make([]time.Duration, count)
-	if err := p.redis.ConfigResetStat(ctx).Err(); err != nil {
-		return 0, 0, err
-	}
-	for i, at := range picked {
-		begun := time.Now()
-		outcome, err := p.tokens.Claim(ctx, p.all[at], terms)
-		took[i] = time.Since(begun)
-		if err != nil || !outcome.Granted {
-			return 0, 0, fmt.Errorf("claim of an issued token: %+v, %w", outcome, err)
-		}
-		p.owners[at] = outcome.Grant.Owner
-	}
-	if server, err = p.redis.timeOfScripts(ctx); err != nil {
-		return 0, 0, err
-	}
-	slices.Sort(took)
-	err = forEach(ctx, func(i int) error { return p.tokens.Release(ctx, p.all[picked[i]], p.owners[picked[i]]) }, count)
-	return server, percentile(took, 0.50), err
 }
 
 // memory is how much the server uses, in bytes, without the buffers of its connections.

@@ -51,7 +51,7 @@ func memoryOfCounters(ctx context.Context, t *table, n int) (err error) {
 		if err != nil {
 			return err
 		}
-		t.add(kind.figure, n, (after-before)/float64(n), "", "bytes")
+		t.add(kind.figure, n, (after-before)/float64(n), "bytes")
 		before = after
 	}
 	return nil

@@ -24,8 +24,8 @@ machine on one day. [bench](../bench/README.md) says what each side is and how i
 
 `
 
-// page is the whole page. Its plots are in a folder beside it.
-func (r *report) page(folder string, figures []figure) string {
+// page is the whole page.
+func (r *report) page(figures []figure) string {
 	var text strings.Builder
 	text.WriteString(pageHead)
 	when := fmt.Sprintf("Measured on %s, in %v, on %s. The load average of a minute was %s at the begin and %s at the end; what this itself runs counts in it. Beside: %s.",
@@ -36,13 +36,13 @@ func (r *report) page(folder string, figures []figure) string {
 	}
 	text.WriteString("## Targets\n\n" + targetsText(figures) + whyNot(figures))
 	for _, section := range r.Sections {
-		text.WriteString(section.text(folder))
+		text.WriteString(section.text())
 	}
 	return text.String()
 }
 
 // text is a section of the page.
-func (s *section) text(folder string) string {
+func (s *section) text() string {
 	var text strings.Builder
 	fmt.Fprintf(&text, "\n## %s\n\n", s.Name)
 	for _, step := range steps {
@@ -52,9 +52,6 @@ func (s *section) text(folder string) string {
 	}
 	if s.Fault != "" {
 		return text.String() + "**Not measured**, it failed:\n\n```\n" + s.Fault + "\n```\n"
-	}
-	if draw(&s.Table, plotsOf(s.Name)) != "" {
-		fmt.Fprintf(&text, "![%s: ratios, and their middle halves](%s/%[1]s.svg)\n\n", s.Name, folder)
 	}
 	text.WriteString(s.Table.body())
 	return text.String()
@@ -85,8 +82,7 @@ func model() string {
 
 // peers are the modules that coatcheck is measured beside.
 var peers = []string{
-	"github.com/redis/go-redis/v9", "github.com/redis/rueidis", "github.com/bsm/redislock", "github.com/go-redsync/redsync/v4", "github.com/labstack/echo/v4",
-	"github.com/bwmarrin/snowflake", "github.com/sony/sonyflake/v2", "github.com/yitter/idgenerator-go",
+	"github.com/redis/go-redis/v9", "github.com/redis/rueidis", "github.com/bsm/redislock", "github.com/labstack/echo/v4", "github.com/bwmarrin/snowflake",
 }
 
 // versions are those of the peers.

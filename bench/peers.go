@@ -96,18 +96,6 @@ func runAndComplete(c echo.Context, next echo.HandlerFunc, complete func(answer 
 	return err
 }
 
-// trips is the shape that most hand-written middlewares have: look, lock, run, store, unlock. Each
-// step is a round trip of its own.
-type trips struct{ client *redis.Client }
-
-func guardWithFourTrips(_ context.Context, redisURL string) (guard, error) {
-	client, err := peerClient(redisURL)
-	if err != nil {
-		return guard{}, err
-	}
-	return guard{middleware: guardBy(trips{client}), close: client.Close}, nil
-}
-
 func peerClient(redisURL string) (*redis.Client, error) {
 	options, err := redis.ParseURL(redisURL)
 	if err != nil {
@@ -115,25 +103,6 @@ func peerClient(redisURL string) (*redis.Client, error) {
 	}
 	options.PoolSize = peerPool
 	return redis.NewClient(options), nil
-}
-
-func (t trips) claim(ctx context.Context, key, owner, _ string) ([]byte, bool, error) {
-	answer, err := t.client.Get(ctx, "answer:"+key).Bytes()
-	if err == nil || !errors.Is(err, redis.Nil) {
-		return answer, false, err
-	}
-	granted, err := t.client.SetNX(ctx, "lock:"+key, owner, peerLease).Result()
-	if err == nil && !granted {
-		err = errBusy
-	}
-	return nil, granted, err
-}
-
-func (t trips) complete(ctx context.Context, key, _ string, answer []byte) error {
-	if err := t.client.Set(ctx, "answer:"+key, answer, peerRetention).Err(); err != nil {
-		return err
-	}
-	return t.client.Del(ctx, "lock:"+key).Err()
 }
 
 // guardWithPings guards nothing. It asks Redis for nothing once before and once after the handler:

@@ -36,7 +36,7 @@ func guardWithScripts[R runner](open func(ctx context.Context, redisURL string) 
 
 func (t twoTrips) claim(ctx context.Context, key, owner, fingerprint string) ([]byte, bool, error) {
 	answer, err := t.runner.run(ctx, scripts.TokenClaim, key, owner, fingerprint, strconv.FormatInt(peerLease.Milliseconds(), 10), "hold",
-		strconv.FormatInt(peerRetention.Milliseconds(), 10), "", "any", "", "", "", "")
+		strconv.FormatInt(peerRetention.Milliseconds(), 10), "", "any", "", "", "")
 	if err != nil {
 		return nil, false, err
 	}
@@ -75,11 +75,6 @@ type goRedis struct {
 	redis.Scripter
 
 	client *redis.Client
-}
-
-func plainRunner(_ context.Context, redisURL string) (goRedis, error) {
-	client, err := peerClient(redisURL)
-	return goRedis{Scripter: client, client: client}, err
 }
 
 func autoRunner(ctx context.Context, redisURL string) (goRedis, error) {

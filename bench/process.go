@@ -26,13 +26,11 @@ type child struct {
 // childVariable tells a test's binary that it is to be this program instead.
 const childVariable = "COATCHECK_BENCH_CHILD"
 
-// again starts a command of this program, or of another build of it if binary is not "".
-func again(ctx context.Context, binary string, args ...string) (*child, error) {
-	if binary == "" {
-		var err error
-		if binary, err = os.Executable(); err != nil {
-			return nil, err
-		}
+// again starts a command of this program.
+func again(ctx context.Context, args ...string) (*child, error) {
+	binary, err := os.Executable()
+	if err != nil {
+		return nil, err
 	}
 	return start(ctx, binary, args...)
 }

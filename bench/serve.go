@@ -8,7 +8,6 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"runtime/pprof"
 	"strconv"
 	"time"
 )
@@ -61,27 +60,12 @@ func serve(stdin io.Reader, stdout io.Writer, measured, about http.Handler) erro
 	}
 }
 
-// about tells how often the handler has run, how much processor time this process has used in
-// microseconds, and where it spends it.
+// about tells how often the handler has run, and how much processor time this process has used, in
+// microseconds.
 func about(runs func() int64) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /runs", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, runs()) })
 	mux.HandleFunc("GET /cpu", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, processorTime()) })
-	mux.HandleFunc("GET /profile", func(w http.ResponseWriter, r *http.Request) {
-		span, err := time.ParseDuration(r.FormValue("for"))
-		if err == nil {
-			err = pprof.StartCPUProfile(w)
-		}
-		if err != nil {
-			http.Error(w, err.Error(), http.StatusBadRequest)
-			return
-		}
-		defer pprof.StopCPUProfile()
-		select {
-		case <-time.After(span):
-		case <-r.Context().Done():
-		}
-	})
 	return mux
 }
 
@@ -93,9 +77,9 @@ type server struct {
 	control string
 }
 
-// startServer starts a command of this program, or of another build of it, that serves.
-func startServer(ctx context.Context, binary string, args ...string) (*server, error) {
-	child, err := again(ctx, binary, args...)
+// startServer starts a command of this program that serves.
+func startServer(ctx context.Context, args ...string) (*server, error) {
+	child, err := again(ctx, args...)
 	if err != nil {
 		return nil, err
 	}

@@ -33,8 +33,6 @@ const (
 	twoPings     = "two-pings"
 	onePing      = "one-ping"
 	coatcheck    = "coatcheck"
-	fourTrips    = "four-trips"
-	twoScripts   = "two-scripts"
 	autoPipeline = "go-redis-auto"
 	rueidisAuto  = "rueidis-auto"
 )
@@ -44,8 +42,6 @@ var shapes = []shape{
 	{twoPings, guardWithPings},
 	{onePing, guardWithOnePing},
 	{coatcheck, guardWithCoatcheck},
-	{fourTrips, guardWithFourTrips},
-	{twoScripts, guardWithScripts(plainRunner)},
 	{autoPipeline, guardWithScripts(autoRunner)},
 	{rueidisAuto, guardWithScripts(rueidisRunner)},
 }

@@ -2,14 +2,11 @@ package main
 
 import (
 	"context"
-	"encoding/csv"
 	"encoding/json"
 	"flag"
 	"fmt"
 	"io"
 	"math"
-	"os"
-	"path/filepath"
 	"runtime"
 	"slices"
 	"strings"
@@ -87,24 +84,11 @@ func column(rounds [][]float64, at int) []float64 {
 // add appends a row.
 func (t *table) add(cells ...any) { t.Rows = append(t.Rows, cells) }
 
-// drop removes a column.
-func (t *table) drop(column string) {
-	at := slices.Index(t.Columns, column)
-	t.Columns = slices.Delete(t.Columns, at, at+1)
-	for i, row := range t.Rows {
-		t.Rows[i] = slices.Delete(row, at, at+1)
-	}
-}
-
-// output is where a table goes.
-type output struct {
-	json bool
-	file string
-}
+// output is how a table is printed.
+type output struct{ json bool }
 
 func (o *output) flags(flags *flag.FlagSet) {
 	flags.BoolVar(&o.json, "json", false, "print JSON instead of a table")
-	flags.StringVar(&o.file, "o", "", "also write a file; its ending says how: .json, .csv or .md")
 }
 
 // taker takes a table as it is, in the place of standard output.
@@ -114,33 +98,16 @@ type taker struct {
 	table *table
 }
 
-// write prints the table, and writes the file that was asked for.
+// write prints the table.
 func (o *output) write(stdout io.Writer, t *table) error {
 	if taker, ok := stdout.(*taker); ok {
 		taker.table = t
 		return nil
 	}
-	form := (*table).text
 	if o.json {
-		form = (*table).json
+		return t.json(stdout)
 	}
-	if err := form(t, stdout); err != nil || o.file == "" {
-		return err
-	}
-	forms := map[string]func(*table, io.Writer) error{".json": (*table).json, ".csv": (*table).csv, ".md": (*table).markdown}
-	form = forms[filepath.Ext(o.file)]
-	if form == nil {
-		return usageError{fmt.Errorf("-o %s: a file's name ends in .json, .csv or .md", o.file)}
-	}
-	file, err := os.Create(o.file)
-	if err != nil {
-		return err
-	}
-	if err := form(t, file); err != nil {
-		_ = file.Close()
-		return err
-	}
-	return file.Close()
+	return t.text(stdout)
 }
 
 // cell writes numbers with three digits that count, and texts as they are.
@@ -192,11 +159,6 @@ func (t *table) text(w io.Writer) error {
 	return nil
 }
 
-func (t *table) markdown(w io.Writer) error {
-	_, err := fmt.Fprintf(w, "# %s\n\n%s.\n\n%s", t.Title, t.head(), t.body())
-	return err
-}
-
 // body is the table and its notes in Markdown.
 func (t *table) body() string {
 	var text strings.Builder
@@ -245,8 +207,6 @@ func (t *table) json(w io.Writer) error {
 	encoder.SetIndent("", "  ")
 	return encoder.Encode(t)
 }
-
-func (t *table) csv(w io.Writer) error { return csv.NewWriter(w).WriteAll(t.lines()) }
 
 // machine describes where a figure comes from.
 func machine(ctx context.Context, redis *redisServer) (string, error) {

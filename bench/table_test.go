@@ -4,9 +4,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"math"
-	"os"
-	"path/filepath"
-	"strings"
 	"testing"
 	"time"
 
@@ -22,25 +19,6 @@ func sampleTable() *table {
 	}
 }
 
-func TestTableIsWrittenInEveryForm(t *testing.T) {
-	for _, row := range []struct{ file, want string }{
-		{"out.csv", "side,ratio,reads\none,1.00,0.12\ntwo,12.3,1234\n"},
-		{"out.md", "# sample\n\nsample, 2026-11-21: a machine, rounds: 3 of 1.5s each.\n\n| side | ratio | reads |\n|---|---|---|\n| one | 1.00 | 0.12 |\n| two | 12.3 | 1234 |\n\nA note.\n"},
-	} {
-		file := filepath.Join(t.TempDir(), row.file)
-		var stdout bytes.Buffer
-		if err := (&output{file: file}).write(&stdout, sampleTable()); err != nil {
-			t.Fatal(err)
-		}
-		text, err := os.ReadFile(file)
-		expect.Error(t, "reading "+row.file, err, nil)
-		expect.Equal(t, row.file, string(text), row.want)
-		if !strings.Contains(stdout.String(), "two   12.3   1234") {
-			t.Errorf("printed %q", &stdout)
-		}
-	}
-}
-
 func TestTableAsJSONReadsBack(t *testing.T) {
 	var stdout bytes.Buffer
 	if err := (&output{json: true}).write(&stdout, sampleTable()); err != nil {
@@ -49,24 +27,6 @@ func TestTableAsJSONReadsBack(t *testing.T) {
 	var back table
 	expect.Error(t, "reading the table as JSON", json.Unmarshal(stdout.Bytes(), &back), nil)
 	expect.Equal(t, "the table read from JSON", &back, sampleTable())
-}
-
-func TestOutputRefusesAnUnknownEnding(t *testing.T) {
-	file := filepath.Join(t.TempDir(), "out.txt")
-	err := (&output{file: file}).write(&bytes.Buffer{}, sampleTable())
-	if err == nil || !strings.Contains(err.Error(), ".json, .csv or .md") {
-		t.Errorf("got %v", err)
-	}
-	if _, err := os.Stat(file); err == nil {
-		t.Error("the file is there")
-	}
-}
-
-func TestDropRemovesAColumn(t *testing.T) {
-	table := sampleTable()
-	table.drop("ratio")
-	expect.Equal(t, "the columns without ratio", table.Columns, []string{"side", "reads"})
-	expect.Equal(t, "the rows without ratio", table.Rows, [][]any{{"one", 0.123}, {"two", 1234.5}})
 }
 
 func TestMedianAndSpread(t *testing.T) {

@@ -79,7 +79,7 @@ func crowd(ctx context.Context, n int, args ...string) (ids map[string]bool, too
 		}
 	}()
 	for range n {
-		c, err := again(ctx, "", args...)
+		c, err := again(ctx, args...)
 		if err != nil {
 			return nil, 0, err
 		}

@@ -23,10 +23,14 @@ const claimTries = 5 // of one claim whose reply does not come
 // is in progress until its lease lapses. Choose a new, random owner for each attempt: two attempts
 // of one owner are both granted.
 func (c *Client) Claim(ctx context.Context, token string, terms ClaimOptions) (Outcome, error) {
+	return c.claim(ctx, subject{token: token}, terms)
+}
+
+func (c *Client) claim(ctx context.Context, on subject, terms ClaimOptions) (Outcome, error) {
 	if terms.Owner == "" {
 		terms.Owner = rand.Text()
 	}
-	outcome, err := c.claimOnce(ctx, token, terms)
+	outcome, err := c.claimOnce(ctx, on, terms)
 	unknown := err // returned unless a repeat decides the outcome
 	began, wait := time.Now(), 100*time.Millisecond
 	for try := 2; undecided(err, unknown) && try <= claimTries; try++ {
@@ -34,7 +38,7 @@ func (c *Client) Claim(ctx context.Context, token string, terms ClaimOptions) (O
 			break
 		}
 		wait *= 2
-		outcome, err = c.claimOnce(ctx, token, terms)
+		outcome, err = c.claimOnce(ctx, on, terms)
 	}
 	if undecided(err, unknown) {
 		return Outcome{}, unknown
@@ -66,25 +70,31 @@ func rest(ctx context.Context, wait time.Duration) bool {
 	}
 }
 
-func (c *Client) claimOnce(ctx context.Context, token string, terms ClaimOptions) (Outcome, error) {
+func (c *Client) claimOnce(ctx context.Context, on subject, terms ClaimOptions) (Outcome, error) {
 	terms = terms.withDefaults()
 	var claimed wire.Claimed
-	claim := call{
-		op: "claim token", method: http.MethodPost, path: "/token/" + token + "/claim", token: token, lease: terms.Owner, status: http.StatusOK, into: &claimed,
-		body: wire.ClaimRequest{Fingerprint: terms.Fingerprint, Lease: new(millis(terms.Lease)), Policy: string(terms.Policy), Owner: terms.Owner},
-	}
+	claim := call{op: "claim " + on.kind(), method: http.MethodPost, lease: terms.Owner, status: http.StatusOK, into: &claimed}
 	if !names.Owner.MatchString(terms.Owner) {
 		return Outcome{}, claim.invalid("an owner has 16 to 128 visible ASCII characters")
 	}
-	if err := c.onToken(ctx, claim); err != nil {
+	request := wire.ClaimRequest{Fingerprint: terms.Fingerprint, Lease: new(millis(terms.Lease)), Policy: string(terms.Policy), Owner: terms.Owner}
+	var err error
+	if on.own != nil {
+		err = c.claimKey(ctx, *on.own, claim, request)
+	} else {
+		claim.token, claim.path, claim.body = on.token, "/token/"+on.token+"/claim", request
+		err = c.onToken(ctx, claim)
+	}
+	if err != nil {
 		return Outcome{}, err
 	}
+	named := on.own == nil || names.Digested.MatchString(claimed.Operation)
 	switch {
-	case claimed.Outcome == "granted" && leaseForm.MatchString(claimed.Lease) && claimed.Fence > 0:
-		return Outcome{Granted: true, Grant: Grant{claimed.Lease, claimed.Fence, claimed.Attempt, claimed.LeaseUntil}}, nil
-	case claimed.Outcome == "replay" && claimed.Response != nil:
+	case claimed.Outcome == "granted" && leaseForm.MatchString(claimed.Lease) && claimed.Fence > 0 && named:
+		return Outcome{Granted: true, Grant: Grant{claimed.Lease, claimed.Fence, claimed.Attempt, claimed.LeaseUntil}, Operation: claimed.Operation}, nil
+	case claimed.Outcome == "replay" && claimed.Response != nil && named:
 		answer := claimed.Response
-		return Outcome{Answer: Answer{answer.Status, answer.Headers, answer.Body, answer.NotKept}}, nil
+		return Outcome{Answer: Answer{answer.Status, answer.Headers, answer.Body, answer.NotKept}, Operation: claimed.Operation}, nil
 	}
 	return Outcome{}, claim.unreadable()
 }

@@ -53,12 +53,16 @@ type Result struct {
 // if the service takes that within a second. Without a fingerprint in the options, the same token
 // is taken for the same operation. Do leaves no goroutine running.
 func (c *Client) Do(ctx context.Context, token string, terms ClaimOptions, work func(context.Context, *Attempt) (Answer, error)) (Result, error) {
+	return c.do(ctx, subject{token: token}, terms, work)
+}
+
+func (c *Client) do(ctx context.Context, on subject, terms ClaimOptions, work func(context.Context, *Attempt) (Answer, error)) (Result, error) {
 	terms.Fingerprint = cmp.Or(terms.Fingerprint, "do")
 	terms = terms.withDefaults()
 	if terms.Lease < time.Millisecond {
-		return Result{}, call{op: "claim token"}.invalid("a lease is 100 ms to a day")
+		return Result{}, call{op: "claim " + on.kind()}.invalid("a lease is 100 ms to a day")
 	}
-	run := &run{client: c, token: token, terms: terms, trusted: time.Now()}
+	run := &run{client: c, on: on, terms: terms, trusted: time.Now()}
 	outcome, err := run.claim(ctx)
 	if err != nil {
 		return Result{}, err
@@ -66,7 +70,7 @@ func (c *Client) Do(ctx context.Context, token string, terms ClaimOptions, work 
 	if !outcome.Granted {
 		return Result{Answer: outcome.Answer, Replayed: true}, nil
 	}
-	run.lease = outcome.Grant.Lease
+	run.lease, run.on.name = outcome.Grant.Lease, outcome.Operation
 	run.attempt = &Attempt{Fence: outcome.Grant.Fence, Number: outcome.Grant.Attempt}
 	return run.do(ctx, work)
 }
@@ -74,7 +78,7 @@ func (c *Client) Do(ctx context.Context, token string, terms ClaimOptions, work 
 // run is one start of a function that a claim allowed.
 type run struct {
 	client  *Client
-	token   string
+	on      subject
 	lease   string
 	terms   ClaimOptions
 	attempt *Attempt
@@ -88,22 +92,35 @@ const claimGrace = time.Second
 // claim claims the token. A caller that goes away meanwhile must not leave a false doubt.
 func (run *run) claim(ctx context.Context) (Outcome, error) {
 	if ctx.Err() != nil {
-		return run.client.Claim(ctx, run.token, run.terms) // which sends nothing
+		return run.client.claim(ctx, run.on, run.terms) // which sends nothing
 	}
 	late, cancel := linger(ctx, claimGrace)
 	defer cancel()
 	run.terms.Owner = rand.Text()
-	outcome, err := run.client.Claim(late, run.token, run.terms)
+	outcome, err := run.client.claim(late, run.on, run.terms)
 	if errors.Is(err, ErrUnknownOutcome) {
 		run.lease = run.terms.Owner
 		soon, enough := context.WithTimeout(context.WithoutCancel(ctx), claimGrace)
 		defer enough()
-		run.release(soon)
+		if run.knows(soon) {
+			run.release(soon)
+		}
 	}
 	if ended := ctx.Err(); err != nil && ended != nil && !errors.Is(err, ended) {
 		err = fmt.Errorf("%w (%w)", err, ended)
 	}
 	return outcome, err
+}
+
+// knows reports whether the claim can be given back. That of an own key needs the operation's name,
+// which the answer to the same claim, sent again, tells.
+func (run *run) knows(ctx context.Context) bool {
+	if run.on.own == nil {
+		return true
+	}
+	outcome, err := run.client.claim(ctx, run.on, run.terms)
+	run.on.name = outcome.Operation
+	return err == nil && outcome.Granted
 }
 
 // linger returns a context that ends only some time after ctx.
@@ -179,7 +196,7 @@ const (
 
 // record stores the answer, without its body if that is too large: no token stays in doubt for it.
 func (run *run) record(ctx context.Context, answer Answer) error {
-	complete := func(ctx context.Context) error { return run.client.Complete(ctx, run.token, run.lease, answer) }
+	complete := func(ctx context.Context) error { return run.client.complete(ctx, run.on, run.lease, answer) }
 	err := settle(ctx, complete)
 	if errors.Is(err, ErrTooLarge) {
 		answer.Body, answer.NotKept = nil, true
@@ -191,7 +208,7 @@ func (run *run) record(ctx context.Context, answer Answer) error {
 // release gives the claim back: the work provably never began. The claim may belong to no attempt,
 // or never have come about; then there is nothing to give back.
 func (run *run) release(ctx context.Context) {
-	err := settle(ctx, func(ctx context.Context) error { return run.client.Release(ctx, run.token, run.lease) })
+	err := settle(ctx, func(ctx context.Context) error { return run.client.giveBack(ctx, run.on, run.lease) })
 	if err != nil && !errors.Is(err, ErrSuperseded) {
 		run.client.log.Warn("client: a claim could not be given back; its token is in doubt when its lease has lapsed", "error", err)
 	}

@@ -4,6 +4,10 @@
 // idempotency: claim, heartbeat, complete. The single steps ([Client.Issue], [Client.Status],
 // [Client.Claim], [Client.Complete], [Client.Extend], [Client.Release]) are there as well.
 //
+// [Client.DoKey] is the same for work that has an id already, such as a message or a webhook's
+// event: no token is issued for it. Its steps are [Client.ClaimKey], [Client.CompleteOperation],
+// [Client.ExtendOperation] and [Client.ReleaseOperation].
+//
 // [Client.HoldWorker] leases a worker id and keeps it, so that package snowflake can stamp ids with
 // it. The single steps are [Client.AcquireWorker], [Client.RenewWorker] and [Client.ReleaseWorker].
 //

@@ -43,6 +43,6 @@ func (run *run) beat(ctx context.Context, lose context.CancelCauseFunc) (stop fu
 func (run *run) extend(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, run.terms.Lease/3)
 	defer cancel()
-	_, err := run.client.Extend(ctx, run.token, run.lease, run.terms.Lease)
+	_, err := run.client.extend(ctx, run.on, run.lease, run.terms.Lease)
 	return err
 }

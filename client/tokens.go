@@ -124,6 +124,8 @@ type Outcome struct {
 	Granted bool
 	Grant   Grant  // if Granted
 	Answer  Answer // if not
+	// of ClaimKey: the operation's name, under which it is extended, completed and given back
+	Operation string
 }
 
 // Complete records the answer of the attempt that lease proves. Repeating it is harmless: the first
@@ -131,47 +133,20 @@ type Outcome struct {
 // attempt has the claim. ErrUnknownToken: the record is gone. ErrTooLarge: nothing was recorded; it
 // can be tried with NotKept.
 func (c *Client) Complete(ctx context.Context, token, lease string, answer Answer) error {
-	answer.Status = cmp.Or(answer.Status, http.StatusOK)
-	return c.onToken(ctx, call{
-		op: "complete token", method: http.MethodPost, path: "/token/" + token + "/complete", token: token, lease: lease, owned: true, status: http.StatusNoContent,
-		body: wire.Answer{Status: answer.Status, Headers: answer.Header, Body: answer.Body, NotKept: answer.NotKept},
-	})
+	return c.complete(ctx, subject{token: token}, lease, answer)
 }
 
 // Extend is the heartbeat of the attempt that lease proves: its lease ends that long from now (100
 // ms to a day; 0 = the lease it was claimed with). It returns the end of the lease by the service's
 // clock. Repeating it is harmless. Errors as Complete.
 func (c *Client) Extend(ctx context.Context, token, lease string, span time.Duration) (time.Time, error) {
-	var request wire.ExtendRequest
-	if span != 0 {
-		request.Lease = new(millis(span))
-	}
-	extend := call{
-		op: "extend token", method: http.MethodPost, path: "/token/" + token + "/extend", token: token, lease: lease, owned: true, status: http.StatusOK, body: request,
-	}
-	extended, err := ask(ctx, c.onToken, extend, func(extended wire.Extended) bool { return !extended.LeaseUntil.IsZero() })
-	return extended.LeaseUntil, err
+	return c.extend(ctx, subject{token: token}, lease, span)
 }
 
 // Release gives a claim back, so that the next one may begin. It is only for an attempt that
 // provably never began. Repeating it is harmless. Errors as Complete.
 func (c *Client) Release(ctx context.Context, token, lease string) error {
-	return c.onToken(ctx, call{
-		op: "release token", method: http.MethodPost, path: "/token/" + token + "/release", token: token, lease: lease, owned: true, status: http.StatusNoContent,
-	})
-}
-
-var leaseForm = names.NewForm("!-~", 1, 512)
-
-// onToken makes a call about one token. It sends none that cannot be one: it would be another path.
-func (c *Client) onToken(ctx context.Context, call call) error {
-	if !names.Token.MatchString(call.token) || call.token == "." || call.token == ".." {
-		return call.invalid("a token has 1 to 255 characters of A–Z a–z 0–9 . _ ~ -, as it was issued")
-	}
-	if call.owned && !leaseForm.MatchString(call.lease) {
-		return call.invalid("a lease is what a claim was granted with")
-	}
-	return c.exchange(ctx, call)
+	return c.giveBack(ctx, subject{token: token}, lease)
 }
 
 // millis is a duration as it is sent, rounded up.

@@ -85,6 +85,7 @@ func (s *service) createdPool(t *testing.T) {
 	epoch := time.Date(2021, 1, 1, 0, 0, 0, 0, time.UTC)
 	shape := client.PoolShape{TTL: time.Hour, Layout: "41/5/5/12", Epoch: epoch, Datacenter: new(2)}
 	want := client.Pool{Name: "created", Layout: "41/5/5/12", Epoch: epoch, Datacenter: 2, Size: 32, TTL: time.Hour}
+	want.EndsAt = snowflake.MustLayout(want.Layout).Lasts(epoch)
 	pool, err := s.CreatePool(t.Context(), "created", shape)
 	succeeds(t, "CreatePool", err)
 	expect.Equal(t, "CreatePool", pool, want)

@@ -95,7 +95,7 @@ func skipped(out outcome) (found []string) {
 // middlewareDoor is the middleware around a handler that does all that the suite can ask for, so
 // that nothing is left out.
 func middlewareDoor(t *testing.T, store *redisstore.Store, p pace) door {
-	principal := func(r *http.Request) string { return r.Header.Get("Authorization") }
+	principal := func(r *http.Request) (string, error) { return r.Header.Get("Authorization"), nil }
 	guard := idempotency.New(store, idempotency.Config{Principal: principal, PolicyURL: "/policy"})
 	t.Cleanup(func() {
 		if err := guard.Close(context.Background()); err != nil {
@@ -103,7 +103,7 @@ func middlewareDoor(t *testing.T, store *redisstore.Store, p pace) door {
 		}
 	})
 	h := handler{slow: p.slow}
-	guarded := guard.Middleware(idempotency.Route{Lease: p.lease})(&h)
+	guarded := guard.Middleware(idempotency.Route{Name: "POST /payments", Lease: p.lease})(&h)
 	return wholeDoor(t, payments(t, guarded, &h, guard, principal), "/policy", slices.Concat(p.args(), p.skip()))
 }
 
@@ -136,12 +136,17 @@ func gatewayDoor(t *testing.T, store *redisstore.Store, p pace) door {
 }
 
 // payments are the routes that the suite looks at, the guarded one as it is given.
-func payments(t *testing.T, pay http.Handler, h *handler, issuer *idempotency.Tokens, principal func(*http.Request) string) http.Handler {
+func payments(t *testing.T, pay http.Handler, h *handler, issuer *idempotency.Tokens, principal func(*http.Request) (string, error)) http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("POST /payments", pay)
+	mux.Handle("POST /payments/{$}", pay)
 	mux.HandleFunc("GET /payments", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintf(w, `{"total":%d}`, h.runs.Load()) })
 	mux.HandleFunc("POST /token", func(w http.ResponseWriter, r *http.Request) {
-		token, err := issuer.Issue(r.Context(), principal(r), "", 0)
+		who, err := principal(r)
+		if err != nil {
+			t.Errorf("the principal: %v", err)
+		}
+		token, err := issuer.Issue(r.Context(), who, "", 0)
 		if err != nil {
 			t.Errorf("issuing a token: %v", err)
 		}
@@ -154,7 +159,7 @@ func payments(t *testing.T, pay http.Handler, h *handler, issuer *idempotency.To
 // wholeDoor is a door at which the suite can look at everything.
 func wholeDoor(t *testing.T, h http.Handler, policy string, more []string) door {
 	return door{args: slices.Concat(listen(t, h), asTwo, []string{
-		"-token-url", "/token", "-policy", policy, "-slow-header", "X-Slow: yes", "-error-header", "X-Fail: yes", "-strict",
+		"-token-url", "/token", "-policy", policy, "-slow-header", "X-Slow: yes", "-error-header", "X-Fail: yes", "-redirect-path", "/payments/", "-strict",
 	}, more)}
 }
 
@@ -166,6 +171,10 @@ type handler struct {
 }
 
 func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if r.URL.Path == "/payments/" { // a whole URL, as some frameworks send it
+		http.Redirect(w, r, "http://"+r.Host+"/payments", http.StatusTemporaryRedirect)
+		return
+	}
 	h.runs.Add(1)
 	if r.Header.Get("X-Slow") != "" {
 		time.Sleep(h.slow)
@@ -183,7 +192,7 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // The demo's handler is not slow, does not fail once it has begun, sets no cookie and takes no
 // query.
-var serviceLacks = []string{"422-query", "replay-no-cookies", "replay-no-hop-by-hop", "error-replayed"}
+var serviceLacks = []string{"422-query", "replay-no-cookies", "replay-no-hop-by-hop", "error-replayed", "redirect-followed", "redirect-inside"}
 
 var asTwo = []string{"-principal-a", "Authorization: Bearer a", "-principal-b", "Authorization: Bearer b"}
 

@@ -42,6 +42,7 @@ const (
 	mismatch     outcome = "mismatch"
 	unknownToken outcome = "unknown_token"
 	keyError     outcome = "key_error"
+	unauthorized outcome = "unauthorized" // its bearer token does not verify
 	storeError   outcome = "store_error"
 	badRequest   outcome = "bad_request"
 	atStop       outcome = "stopping"
@@ -50,7 +51,7 @@ const (
 )
 
 var outcomes = []outcome{
-	unguarded, unguardedKey, granted, replay, inProgress, inDoubt, superseded, mismatch, unknownToken, keyError, storeError, badRequest, atStop, overloaded, own,
+	unguarded, unguardedKey, granted, replay, inProgress, inDoubt, superseded, mismatch, unknownToken, keyError, unauthorized, storeError, badRequest, atStop, overloaded, own,
 }
 
 type exchangeKey struct{}

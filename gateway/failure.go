@@ -167,6 +167,7 @@ var refusals = []struct {
 	{idempotency.ErrUnknownToken, unknownToken},
 	{idempotency.ErrKeyMissing, keyError},
 	{idempotency.ErrKeyMalformed, keyError},
+	{idempotency.ErrUnauthorized, unauthorized},
 	{idempotency.ErrBodyTooLarge, badRequest},
 	{idempotency.ErrBodyCut, badRequest},
 }

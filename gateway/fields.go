@@ -34,6 +34,8 @@ var fields = map[string]reader{
 	"policy": choice(func(r *Route) *idempotency.Policy { return &r.Policy }, idempotency.Hold, idempotency.Takeover),
 	"scope":  text(func(r *Route) *string { return &r.Scope }),
 
+	"principal": readPrincipal,
+
 	"lease_ms":            millis(func(r *Route) *time.Duration { return &r.Lease }, idempotency.MinLease, idempotency.MaxLease),
 	"retention_ms":        millis(func(r *Route) *time.Duration { return &r.Retention }, idempotency.MinTTL, idempotency.MaxTTL),
 	"upstream_timeout_ms": millis(func(r *Route) *time.Duration { return &r.UpstreamTimeout }, time.Millisecond, maxUpstreamTimeout),

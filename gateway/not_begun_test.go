@@ -1,11 +1,16 @@
 package gateway
 
 import (
+	"context"
 	"net/http"
+	"net/http/httptest"
 	"strconv"
 	"testing"
 
+	"github.com/coatcheck/coatcheck/idempotency"
 	"github.com/coatcheck/coatcheck/internal/expect"
+	"github.com/coatcheck/coatcheck/internal/storetest"
+	"github.com/coatcheck/coatcheck/redisstore"
 )
 
 // A service that refuses a form before it does anything says so, and the corrected form is taken
@@ -33,16 +38,36 @@ func TestServiceSaysThatNothingHasBegun(t *testing.T) {
 				}
 				first = false
 				if row.says != "" {
-					w.Header().Set(notBegunHeader, row.says)
+					w.Header().Set(idempotency.NotBegunHeader, row.says)
 				}
 				w.WriteHeader(row.status)
 			})
 			r := start(t, upstream.URL, payments)
 			refused := r.do("POST", "/payments", "wrong", "Idempotency-Key: k")
 			r.wantStatus(refused, row.status)
-			expect.Equal(t, "the header at the client", refused.header.Get(notBegunHeader), "")
+			expect.Equal(t, "the header at the client", refused.header.Get(idempotency.NotBegunHeader), "")
 			r.wantStatus(r.do("POST", "/payments", "right", "Idempotency-Key: k"), row.then)
 			upstream.wantPaid(t, row.runs)
 		})
 	}
+}
+
+// A service whose own guard has the gateway's store would wait for itself. It says so, and the key
+// stays free.
+func TestGuardedServiceBehindTheGatewaySaysThatItIsGuardedTwice(t *testing.T) {
+	store := storetest.Open(t, redisstore.Config{URL: "embedded:"})
+	tokens := idempotency.New(store, idempotency.Config{})
+	t.Cleanup(func() { expect.Error(t, "Close", tokens.Close(context.Background()), nil) })
+	ran := 0
+	mux := http.NewServeMux()
+	tokens.Handle(mux, "POST /payments", idempotency.Route{}, http.HandlerFunc(func(http.ResponseWriter, *http.Request) { ran++ }))
+	upstream := httptest.NewServer(mux)
+	defer upstream.Close()
+	r := start(t, upstream.URL, payments, on(store))
+	for range 2 {
+		a := r.pay("a")
+		r.wantStatus(a, 500)
+		expect.Contains(t, "the answer", a.body, "guarded twice")
+	}
+	expect.Equal(t, "runs", ran, 0)
 }

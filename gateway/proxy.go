@@ -16,15 +16,8 @@ import (
 	"github.com/coatcheck/coatcheck/idempotency"
 )
 
-// The headers that describe the attempt to the upstream.
-const (
-	fenceHeader     = "Idempotency-Fence"
-	operationHeader = "Idempotency-Operation"
-)
-
-// notBegunHeader is how the upstream says, with an error status, that nothing was done: "true". The
-// key is free then, also for a corrected form.
-const notBegunHeader = "Idempotency-Not-Begun"
+// fenceHeader has the attempt's fence, for the upstream.
+const fenceHeader = "Idempotency-Fence"
 
 func (g *Gateway) proxy(transport http.RoundTripper) *httputil.ReverseProxy {
 	return &httputil.ReverseProxy{
@@ -71,7 +64,7 @@ func (g *Gateway) rewrite(p *httputil.ProxyRequest) {
 	}
 	if attempt, isGuarded := idempotency.FromContext(p.In.Context()); isGuarded {
 		p.Out.Header.Set(fenceHeader, strconv.FormatInt(attempt.Fence, 10))
-		p.Out.Header.Set(operationHeader, attempt.Operation)
+		p.Out.Header.Set(idempotency.OperationHeader, attempt.Operation)
 		once(p)
 	} else {
 		passTrailers(p)
@@ -130,7 +123,7 @@ func (g *Gateway) forwarded(p *httputil.ProxyRequest) {
 }
 
 // written are the headers that the gateway writes itself.
-var written = []string{fenceHeader, operationHeader, requestIDHeader, "X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto"}
+var written = []string{fenceHeader, idempotency.OperationHeader, requestIDHeader, "X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto"}
 
 // framing are the headers that delimit and address a request. net/http writes them.
 var framing = []string{"Content-Length", "Transfer-Encoding", "Trailer", "Host", "Connection", "Expect"}
@@ -192,8 +185,8 @@ func (g *Gateway) inspect(answer *http.Response) error {
 	if answer.StatusCode < http.StatusOK && answer.StatusCode != http.StatusSwitchingProtocols {
 		return fmt.Errorf("%d is no status of an answer", answer.StatusCode)
 	}
-	notBegun := answer.Header.Get(notBegunHeader) == "true" && answer.StatusCode >= http.StatusBadRequest
-	answer.Header.Del(notBegunHeader)
+	notBegun := answer.Header.Get(idempotency.NotBegunHeader) == "true" && answer.StatusCode >= http.StatusBadRequest
+	answer.Header.Del(idempotency.NotBegunHeader)
 	attempt, isGuarded := idempotency.FromContext(answer.Request.Context())
 	if !isGuarded {
 		return nil

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/coatcheck/coatcheck/idempotency/jwtprincipal"
 	"github.com/coatcheck/coatcheck/internal/watch"
 	"github.com/coatcheck/coatcheck/internal/yamlfile"
 	"github.com/coatcheck/coatcheck/redisstore"
@@ -18,6 +19,8 @@ type routesFile struct {
 	mu    sync.Mutex
 	seen  watch.Seen
 	wrong []string // faults of the last reading; none = the routes in force are those of the file
+
+	verifiers verifiers // of the routes in force
 }
 
 // Reload reads the routes file again and puts its routes in force, all at once: requests under way
@@ -58,9 +61,14 @@ func (g *Gateway) takeLocked(text []byte, version string, err error) error {
 	if err == nil {
 		err = fitting(routes, g.store)
 	}
+	var verifiers verifiers
+	if err == nil {
+		verifiers, err = g.file.verifiers.of(routes, func(c *jwtprincipal.Config) { c.Logger = g.log })
+	}
 	if err != nil {
 		return g.keepLocked(version, err)
 	}
+	g.file.verifiers = verifiers
 	var before Routes
 	if old := g.routes.Load(); old != nil {
 		before = old.routes

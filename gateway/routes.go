@@ -10,6 +10,7 @@ import (
 	"go.yaml.in/yaml/v4"
 
 	"github.com/coatcheck/coatcheck/idempotency"
+	"github.com/coatcheck/coatcheck/idempotency/jwtprincipal"
 	"github.com/coatcheck/coatcheck/internal/muxpattern"
 	"github.com/coatcheck/coatcheck/internal/yamlfile"
 )
@@ -27,7 +28,9 @@ type Route struct {
 	DistinctSlash bool
 	// /pay.json is another path than /pay; false = it is the same route, with the same keys
 	DistinctFormat bool
-	line           int // in the file
+	// the callers are those of verified bearer tokens; nil = as [Config].Principal says
+	JWT  *jwtprincipal.Config
+	line int // in the file
 }
 
 // Routes are the guarded routes of a file, in its order. Those that ParseRoutes returns have all

@@ -57,8 +57,8 @@ const (
 )
 
 // openTransport carries requests that are not guarded, with net/http's defaults: HTTP/2 if the
-// upstream has it, and safe requests (no others) are sent again when a kept connection turns out to
-// be dead.
+// upstream has it, and safe requests are sent again when a kept connection turns out to be dead. Of
+// others it gets those with a body, which is sent once.
 func (u Upstream) openTransport(config *tls.Config) *http.Transport {
 	t := u.transport(config)
 	t.Protocols.SetHTTP2(true)

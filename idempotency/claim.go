@@ -31,6 +31,7 @@ type OperationKey struct {
 	// of an issued token: whose it is, and its text, whose signature is checked where tokens are
 	// signed
 	principal, token string
+	text             string // of a client's own key
 }
 
 // IssuedToken is the key of a token that this service issued to a principal. To any other principal
@@ -46,7 +47,20 @@ func ClientKey(principal, route, key string) OperationKey {
 	if key == "" {
 		return OperationKey{}
 	}
-	return OperationKey{record: names.Digest("key", principal, route, key)}
+	return OperationKey{record: names.Digest("key", principal, route, key), text: key}
+}
+
+// Operation returns the name of the operation, under which [Tokens.Operation] and [Tokens.Settle]
+// know it. It is a digest, from which the key cannot be read.
+func (k OperationKey) Operation() string { return k.record }
+
+// OperationNamed is the key of an operation by its name, for who has claimed it under a client's
+// own key. It is not for a claim.
+func OperationNamed(name string) OperationKey {
+	if !names.Digested.MatchString(name) {
+		return OperationKey{}
+	}
+	return OperationKey{record: name}
 }
 
 // ClaimOptions are the options of a claim. The zero value of each field means its documented
@@ -69,6 +83,9 @@ type ClaimOptions struct {
 	// the request that it is claimed by, shown to operators; left out unless it is 1 to 128 visible
 	// ASCII characters
 	RequestID string
+	// whose the operation is, so that [Operation.IsOf] tells it; "" = not noted, and all are told.
+	// Where it is, Complete and Extend keep the record for this Retention, whatever they say
+	Principal string
 	// if the first attempt is still running, the caller waits for its end and needs a notification
 	awaited bool
 }
@@ -134,7 +151,7 @@ func (t *Tokens) claim(ctx context.Context, key OperationKey, options ClaimOptio
 	options.Owner, options.Route, options.RequestID = owner, shownRoute(options.Route), shownRequest(options.RequestID)
 	reply, err := t.on(options.Ack).Run(ctx, scripts.TokenClaim, t.keys(key), &options.Owner, &options.Fingerprint, options.Lease.Milliseconds(), (*string)(&options.Policy),
 		options.Retention.Milliseconds(), &options.Scope, birth(key), word(options.awaited, "await"),
-		&options.Route, &options.RequestID)
+		&options.Route, &options.RequestID, whose(options.Principal))
 	if err != nil && (len(reply) == 0 || reply.Word() == "granted") {
 		return Outcome{}, fmt.Errorf("claim token: %w", err)
 	}
@@ -150,6 +167,14 @@ func word(is bool, text string) string {
 		return text
 	}
 	return ""
+}
+
+// whose is how a record names a principal; "" is not noted.
+func whose(principal string) string {
+	if principal == "" {
+		return ""
+	}
+	return names.Digest("principal", principal)
 }
 
 func birth(key OperationKey) string {

@@ -25,11 +25,18 @@ var (
 	ErrInDoubt      = policyRefusal("idempotency: the first attempt ended without an answer")
 	ErrMismatch     = policyRefusal("idempotency: the token was used for another request")
 	ErrUnknownToken = fault.Refusal("idempotency: unknown token")
+	// ErrUnauthorized refuses a request whose caller is not known, as package jwtprincipal does.
+	ErrUnauthorized = fault.Refusal("idempotency: the caller is not known")
+	// ErrNoKeys refuses a request while what its caller shows cannot be verified.
+	ErrNoKeys = fault.Refusal("idempotency: the caller cannot be verified now")
 	// ErrAttemptRunning refuses to settle an operation whose attempt may still run.
 	ErrAttemptRunning = fault.Refusal("idempotency: an attempt may still be running")
 	// ErrNotInDoubt refuses to settle an operation that is not in doubt.
 	ErrNotInDoubt = fault.Refusal("idempotency: the operation is not in doubt")
-	ErrSuperseded = fault.Loss("idempotency: another attempt has the claim")
+	// ErrGuardedTwice refuses a request that a guard around this one has claimed, for the same
+	// operation: it would wait for itself.
+	ErrGuardedTwice = fault.Refusal("idempotency: the request is guarded twice, by this guard and by one around it or a gateway before it, with the same store, route and key: take one of them away, or give the routes different names. Nothing was done")
+	ErrSuperseded   = fault.Loss("idempotency: another attempt has the claim")
 	// errNotAdmitted is the refusal of Config.Admit, beside its own error.
 	errNotAdmitted = fault.Refusal("idempotency: nothing is begun now")
 )
@@ -88,7 +95,10 @@ var codes = []struct {
 	{ErrNotInDoubt, wire.NotInDoubt},
 	{ErrMismatch, wire.PayloadMismatch},
 	{ErrUnknownToken, wire.TokenUnknown},
+	{ErrUnauthorized, wire.Unauthorized},
+	{ErrNoKeys, wire.StoreUnavailable},
 	{ErrSuperseded, wire.Superseded},
+	{ErrGuardedTwice, wire.InternalError},
 	{errNotAdmitted, wire.StoreUnavailable},
 	{redisstore.ErrUnknownOutcome, wire.OutcomeUnknown},
 	{redisstore.ErrUnavailable, wire.StoreUnavailable},
@@ -106,14 +116,22 @@ func Problem(err error) (problem wire.Problem, ok bool) {
 		}
 		problem = wire.NewProblem(known.code, detail(err, known.err))
 		problem.RetryAfter = cmp.Or(redisstore.RetryAfter(err), problem.RetryAfter)
-		if errors.Is(known.err, ErrBodyCut) {
+		switch known.err {
+		case ErrBodyCut:
 			problem.Field = "body"
+		case ErrUnauthorized:
+			problem.Field = "Authorization"
+		case ErrNoKeys:
+			problem.Detail = "Nothing was done. The keys that bearer tokens are verified with cannot be read now. Ask again after Retry-After."
 		}
 		if doubt, ok := errors.AsType[*InDoubtError](err); ok {
 			explain(&problem, doubt)
 		}
 		if unsuitable, ok := errors.AsType[*redisstore.UnsuitableError](err); ok {
 			problem.Detail = "Nothing was done: " + unsuitable.Error() + "."
+		}
+		if errors.Is(known.err, ErrGuardedTwice) {
+			problem.Detail = "Nothing was done. The request is guarded twice with the same store, route and key, and would wait for itself: the operator has to take one of the guards away, or give the routes different names."
 		}
 		if errors.Is(known.err, redisstore.ErrWrongType) {
 			problem.Detail = "Nothing was changed. A key of that name in Redis holds another kind of value than this service keeps there. Find out what else writes it, or take another name."

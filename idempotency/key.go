@@ -39,8 +39,8 @@ func bare(value string) bool {
 }
 
 // keyOf returns the key of a request's operation: one of the headers of the route, once. Of both
-// the token counts.
-func keyOf(r *http.Request, accept Accept, principal, route string) (OperationKey, error) {
+// the token counts. Who asks is only a question of a request that has one.
+func keyOf(r *http.Request, accept Accept, principal func(*http.Request) (string, error), route string) (OperationKey, error) {
 	tokens, keys := r.Header.Values(TokenHeader), r.Header.Values(KeyHeader)
 	if accept == TokenOnly {
 		keys = nil
@@ -60,13 +60,21 @@ func keyOf(r *http.Request, accept Accept, principal, route string) (OperationKe
 		if !names.Token.MatchString(tokens[0]) {
 			return OperationKey{}, fmt.Errorf("%w: %s is one token, 1 to %d characters, as it was issued", ErrKeyMalformed, TokenHeader, maxKey)
 		}
-		return IssuedToken(principal, tokens[0]), nil
+		who, err := principal(r)
+		if err != nil {
+			return OperationKey{}, err
+		}
+		return IssuedToken(who, tokens[0]), nil
 	}
 	key, err := parseKey(keys[0])
 	if err != nil {
 		return OperationKey{}, err
 	}
-	return ClientKey(principal, route, key), nil
+	who, err := principal(r)
+	if err != nil {
+		return OperationKey{}, err
+	}
+	return ClientKey(who, route, key), nil
 }
 
 // headers lists the headers that a route takes; a request has one of them.

@@ -22,7 +22,8 @@ type guard struct {
 // operation that has begun is finished; it ends with the cause ErrSuperseded when the claim is
 // lost, with ErrUnknownToken when Redis has lost the token, and with the request's deadline. A
 // panic leaves the token in doubt at once, unless an answer over [Route].MaxAnswer is recorded, and
-// is passed on. Middleware panics if [Route.Check] returns an error.
+// is passed on. Where the middleware answers by itself, by a replay or a refusal, it does not call
+// the handler; after that nobody else may. Middleware panics if [Route.Check] returns an error.
 func (t *Tokens) Middleware(route Route) func(http.Handler) http.Handler {
 	route = route.WithDefaults()
 	if err := route.Check(); err != nil {
@@ -49,6 +50,7 @@ func (t *Tokens) Handle(mux *http.ServeMux, pattern string, route Route, handler
 func (g *guard) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if err := g.serve(w, r); err != nil {
 		g.refuse(w, r, err)
+		g.answered(r)
 	}
 }
 
@@ -63,7 +65,7 @@ func (g *guard) refuse(w http.ResponseWriter, r *http.Request, err error) {
 // serve answers a request, or returns why it is refused; then nothing has been written.
 func (g *guard) serve(w http.ResponseWriter, r *http.Request) error {
 	name := g.route.name(r)
-	key, err := keyOf(r, g.route.Accept, g.tokens.principal(r), name)
+	key, err := keyOf(r, g.route.Accept, g.principal, name)
 	if passes, err := g.passes(r, err); err != nil {
 		return err
 	} else if passes {
@@ -74,18 +76,36 @@ func (g *guard) serve(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
+	if !key.issued {
+		g.tokens.callers.see(r, name, key.text, fingerprint, key.record)
+	}
 	options := g.route.options(fingerprint)
 	options.Route, options.RequestID = name, requestID(w, r)
-	run, outcome, err := g.tokens.beginOrWait(r.Context(), key, options, g.route.patience(r))
+	patience, within := g.route.patience(r), g.within(r, key)
+	if within {
+		patience = 0 // it would wait for itself
+	}
+	run, outcome, err := g.tokens.beginOrWait(r.Context(), key, options, patience)
+	if err != nil && within {
+		return guardedTwice(w, r, err)
+	}
 	if err != nil {
 		return err
 	}
 	if !outcome.Granted {
 		outcome.Answer.replay(w)
+		g.answered(r)
 		return nil
 	}
 	run.kept = g.kept
 	return run.handle(w, r, g.route.MaxAnswer, g.next)
+}
+
+func (g *guard) principal(r *http.Request) (string, error) {
+	if g.route.Principal != nil {
+		return g.route.Principal(r)
+	}
+	return g.tokens.principal(r)
 }
 
 // requestID is the id of the answer, else that of the request; "" if neither has one.

@@ -299,7 +299,7 @@ func TestTokenIsCompletedWhenItsAnswerBeginsToLeave(t *testing.T) {
 }
 
 func TestTwoPrincipalsNeverMeet(t *testing.T) {
-	tokens := newTokensWith(t, storetest.Open(t, redisstore.Config{}), Config{Principal: func(r *http.Request) string { return r.Header.Get("User") }})
+	tokens := newTokensWith(t, storetest.Open(t, redisstore.Config{}), Config{Principal: func(r *http.Request) (string, error) { return r.Header.Get("User"), nil }})
 	h := &handler{serve: func(w http.ResponseWriter, r *http.Request) { _, _ = io.WriteString(w, "for "+r.Header.Get("User")) }}
 	guarded := tokens.Middleware(Route{})(h)
 	for _, user := range []string{"ann", "bob", "ann"} {
@@ -331,7 +331,9 @@ func TestZeroConfigNeverReplaysOneCallersAnswerToAnother(t *testing.T) {
 
 	request := httptest.NewRequest(http.MethodPost, "/token", http.NoBody)
 	request.Header.Set("Authorization", "Bearer ann")
-	token, err := tokens.Issue(t.Context(), HeaderPrincipal("Authorization")(request), "", 0)
+	ann, err := HeaderPrincipal("Authorization")(request)
+	expect.Error(t, "HeaderPrincipal", err, nil)
+	token, err := tokens.Issue(t.Context(), ann, "", 0)
 	expect.Error(t, "Issue", err, nil)
 	for range 2 { // before ann has used it, and after
 		for _, other := range []string{"Authorization: Bearer bob", "X-None: 1"} {

@@ -35,7 +35,13 @@ type Operation struct {
 	Fence     int64     // of the newest attempt; 0 = none was
 	Policy    Policy    // that the newest attempt asked for
 	Decision  Decision  // of an operator, the last one; "" = none
+
+	whose string
 }
+
+// IsOf reports whether an operation is a principal's, as [ClaimOptions].Principal has noted it.
+// Where nothing was noted it is everybody's who knows its name.
+func (o Operation) IsOf(principal string) bool { return o.whose == "" || o.whose == whose(principal) }
 
 // Decision is an operator's decision about an operation in doubt after checking its effect.
 type Decision string
@@ -96,6 +102,32 @@ func (t *Tokens) Settle(ctx context.Context, operation string, s Settlement) err
 	return reply.Unexpected()
 }
 
+// Forget forgets the answer that an operation has, by its name, so that the next request begins,
+// with a larger fence. Repeating it is harmless. Errors: [ErrAttemptRunning]; [ErrInDoubt], which
+// Settle ends; [ErrUnknownToken].
+func (t *Tokens) Forget(ctx context.Context, operation string) error {
+	if !names.Digested.MatchString(operation) {
+		return ErrUnknownToken
+	}
+	reply, err := t.store.Run(ctx, scripts.OperationForget, t.keysOf(operation)[:1])
+	if err != nil {
+		return fmt.Errorf("forget operation: %w", err)
+	}
+	switch reply.Word() {
+	case "ok", "already":
+		return nil
+	case "running":
+		left := time.Duration(0)
+		err := reply.Scan(&left)
+		return errors.Join(running(ErrAttemptRunning, left), err)
+	case "in-doubt":
+		return inDoubt(reply, operation)
+	case "unknown":
+		return ErrUnknownToken
+	}
+	return reply.Unexpected()
+}
+
 // digest is the same for two equal settlements, and for no others. The answer itself cannot be
 // compared where answers are encrypted.
 func (s Settlement) digest() string {
@@ -130,7 +162,7 @@ func (t *Tokens) Operation(ctx context.Context, name string) (Operation, error) 
 func scanOperation(reply scripts.Reply, name string) (Operation, error) {
 	o := Operation{Name: name}
 	var state, policy, decision string
-	err := reply.Scan(&state, &o.Route, &o.RequestID, &o.Fence, &o.Attempts, &policy, &o.Began, &o.Until, &o.ExpiresAt, &decision, &o.Scope)
+	err := reply.Scan(&state, &o.Route, &o.RequestID, &o.Fence, &o.Attempts, &policy, &o.Began, &o.Until, &o.ExpiresAt, &decision, &o.Scope, &o.whose)
 	o.State, o.Policy, o.Decision = State(state), Policy(policy), Decision(decision)
 	for _, at := range []*time.Time{&o.Began, &o.Until} {
 		if at.UnixMilli() == 0 {

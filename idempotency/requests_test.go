@@ -95,7 +95,15 @@ func TestHeaderPrincipalDistinguishesCredentials(t *testing.T) {
 		}
 		return r
 	}
-	principal := HeaderPrincipal("Authorization", "X-User")
+	by := func(headers ...string) func(*http.Request) string {
+		of := HeaderPrincipal(headers...)
+		return func(r *http.Request) string {
+			who, err := of(r)
+			expect.Error(t, "HeaderPrincipal", err, nil)
+			return who
+		}
+	}
+	principal := by("Authorization", "X-User")
 	seen := map[string]string{}
 	for name, r := range map[string]*http.Request{
 		"nobody": request(), "alice": request("Authorization: Bearer a"), "bob": request("Authorization: Bearer b"), "user": request("X-User: Bearer a"),
@@ -111,12 +119,12 @@ func TestHeaderPrincipalDistinguishesCredentials(t *testing.T) {
 			t.Errorf("the principal of %s: got %q, want always the same, which does not hold the credential", name, p)
 		}
 	}
-	expect.Equal(t, "the principal by names in small letters", HeaderPrincipal("authorization", "x-user")(request("X-User: 1")), principal(request("X-User: 1")))
-	byHost, other := HeaderPrincipal("Host"), request()
+	expect.Equal(t, "the principal by names in small letters", by("authorization", "x-user")(request("X-User: 1")), principal(request("X-User: 1")))
+	byHost, other := by("Host"), request()
 	other.Host = "other.example"
 	expect.Equal(t, "callers under two hosts are one principal", byHost(request()) == byHost(other), false)
 	expect.Equal(t, "the principal of a request without the headers", principal(request("Other: x")), "")
-	expect.Equal(t, "the principal by no headers", HeaderPrincipal()(request("Authorization: x")), "")
+	expect.Equal(t, "the principal by no headers", by()(request("Authorization: x")), "")
 }
 
 // A retention is the route's own, also where it is shorter than the default lease.

@@ -37,6 +37,9 @@ type Route struct {
 	// how long Prefer: wait=n may wait for a running attempt; 0 = 30 s, below 0 = not at all
 	MaxWait time.Duration
 
+	// Principal identifies the caller on this route; nil = as [Config].Principal
+	Principal func(*http.Request) (string, error)
+
 	// Headers of the request that belong to its fingerprint, beside method, route, path with query
 	// and body; nil = none.
 	Headers []string
@@ -46,7 +49,7 @@ type Route struct {
 	// Keep lists the statuses whose answers are recorded, such as 2xx, 4xx, 503; nil = every answer
 	// of the handler, success or error, but 307, 308, 401, 403, 407, 408, 421, 425 and 429. With
 	// any other answer the token is given back, and the same request runs again: leave a status out
-	// only if it means that nothing was done. A handler that answers one of those four after it has
+	// only if it means that nothing was done. A handler that answers one of those after it has
 	// done something needs the list; 2xx, 3xx, 4xx and 5xx are all statuses.
 	Keep []string
 }

@@ -30,8 +30,9 @@ const (
 type Config struct {
 	// Principal identifies the caller. Keys, tokens and answers of two principals never meet. nil =
 	// the caller's Authorization header, as [HeaderPrincipal] reads it; HeaderPrincipal() without
-	// names puts all callers into one key space, for services that trust each other.
-	Principal func(*http.Request) string
+	// names puts all callers into one key space, for services that trust each other. A request with
+	// a token or key whose caller is an error is refused with it, as [ErrUnauthorized]: 401.
+	Principal func(*http.Request) (string, error)
 	// answers a refused request; nil = problem+json as Problem returns it
 	Error func(http.ResponseWriter, *http.Request, error)
 	// nil = no log. It never sees a token or a key
@@ -62,13 +63,14 @@ type Config struct {
 // Close it when no request is under way any more.
 type Tokens struct {
 	store     *redisstore.Store
-	principal func(*http.Request) string
+	principal func(*http.Request) (string, error)
 	fail      func(http.ResponseWriter, *http.Request, error)
 	log       *slog.Logger
 	answers   *backlog                     // to be recorded
 	claims    *backlog                     // to be given back
 	notifier  *notifier.Notifier[struct{}] // of the end of attempts
 
+	callers    *callers
 	tokenKeys  ring
 	answerKeys sealer
 	policyURL  string
@@ -104,6 +106,7 @@ func New(store *redisstore.Store, config Config) *Tokens {
 		t.fail = t.writeProblem
 	}
 	t.log = cmp.Or(t.log, slog.New(slog.DiscardHandler))
+	t.callers = newCallers(t.log)
 	t.notifier = notifier.New(store, t.done, t.log, func(record string) (string, struct{}) { return record, struct{}{} })
 	t.answers = newBacklog("an answer is not recorded; its token is in doubt when its lease has lapsed", answerRoom, t.log)
 	t.claims = newBacklog("a claim that nothing was started for is not given back; its token is in doubt when its lease has lapsed", claimRoom, t.log)

@@ -24,7 +24,7 @@ func BenchmarkTokenClaim(b *testing.B) {
 	for b.Loop() {
 		i++
 		keys := []string{"{t" + strconv.Itoa(i) + "}", "under-way"}
-		word(b, server.run(scripts.TokenClaim, keys, "ann", "print", minute, "hold", hour, "", "any", "", "", ""), "granted", 3)
+		word(b, server.run(scripts.TokenClaim, keys, "ann", "print", minute, "hold", hour, "", "any", "", "", "", ""), "granted", 3)
 	}
 }
 

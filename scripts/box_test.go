@@ -22,12 +22,12 @@ import (
 var all = []*scripts.Script{
 	scripts.Incarnation, scripts.StoreRestored,
 	scripts.TokenIssue, scripts.TokenClaim, scripts.TokenAnswer, scripts.TokenComplete, scripts.TokenExtend, scripts.TokenRelease,
-	scripts.OperationList, scripts.OperationGet, scripts.OperationSettle,
+	scripts.OperationList, scripts.OperationGet, scripts.OperationSettle, scripts.OperationForget,
 	scripts.CounterOpen, scripts.CounterEra, scripts.CounterIncr, scripts.CounterSet, scripts.CounterRetire, scripts.CounterGet,
 	scripts.LockEnter, scripts.LockRenew, scripts.LockLeave, scripts.LockBreak, scripts.LockGet, scripts.LockNote, scripts.LockNames,
 	scripts.NameAdd, scripts.NameRemove, scripts.NameList,
 	scripts.WorkerCreate, scripts.WorkerAcquire, scripts.WorkerRenew, scripts.WorkerRelease, scripts.WorkerGet,
-	scripts.KeyAdd, scripts.KeyRemove, scripts.KeyList, scripts.RateGet, scripts.RateSwap,
+	scripts.KeyAdd, scripts.KeyRemove, scripts.KeyList, scripts.RateGet, scripts.RateSwap, scripts.LimitTake,
 	scripts.LedgerAppend, scripts.LedgerList,
 }
 

@@ -67,11 +67,11 @@ var keepings = []keeping{
 		b.complete("ann", "done")
 		return []any{"ann", "done", hour, ""}
 	}, "already"},
-	{"repeat that waits", scripts.TokenClaim, tokenKey, byAnn("bob", "print", minute, "hold", hour, "", "any", "await", "", ""), "busy"},
+	{"repeat that waits", scripts.TokenClaim, tokenKey, byAnn("bob", "print", minute, "hold", hour, "", "any", "await", "", "", ""), "busy"},
 	{"repeat that waits beside another", scripts.TokenClaim, tokenKey, func(b *box) []any {
 		b.granted(claim{})
-		b.run(scripts.TokenClaim, tokenKey, "cy", "print", minute, "hold", hour, "", "any", "await", "", "")
-		return []any{"bob", "print", minute, "hold", hour, "", "any", "await", "", ""}
+		b.run(scripts.TokenClaim, tokenKey, "cy", "print", minute, "hold", hour, "", "any", "await", "", "", "")
+		return []any{"bob", "print", minute, "hold", hour, "", "any", "await", "", "", ""}
 	}, "busy"},
 	{"claim given back", scripts.TokenRelease, tokenKey, func(b *box) []any {
 		b.issue(hour, "")

@@ -3,11 +3,12 @@
 -- KEYS   [1] the token's record (hash)
 -- ARGV   none
 -- Reply  {'unknown'} | {'ok', state, route, request id, fence, attempts, policy, began at, lease
---        until, expires at, settled, scope}; state is issued, claimed, in-doubt or completed;
---        settled is '' or the last decision of an operator; a number or time that never was is 0
+--        until, expires at, settled, scope, whose}; state is issued, claimed, in-doubt or
+--        completed; settled is '' or the last decision of an operator; whose is '' where it is not
+--        noted; a number or time that never was is 0
 -- Units  times in milliseconds since 1970 of this server
 -- Effect none
-local record = redis.call('HMGET', KEYS[1], 'state', 'route', 'request', 'fence', 'attempts', 'policy', 'began', 'until', 'settled', 'scope')
+local record = redis.call('HMGET', KEYS[1], 'state', 'route', 'request', 'fence', 'attempts', 'policy', 'began', 'until', 'settled', 'scope', 'whose')
 local state = record[1]
 if not state then
   return {'unknown'}
@@ -16,4 +17,4 @@ if state == 'claimed' and tonumber(record[8]) <= now then
   state = 'in-doubt'
 end
 return {'ok', state, record[2] or '', record[3] or '', record[4] or '0', record[5] or '0', record[6] or '', record[7] or '0',
-  record[8] or '0', integer(now + redis.call('PTTL', KEYS[1])), record[9] or '', record[10] or ''}
+  record[8] or '0', integer(now + redis.call('PTTL', KEYS[1])), record[9] or '', record[10] or '', record[11] or ''}

@@ -181,3 +181,48 @@ func TestPagesOfOperationsInDoubtMissNone(t *testing.T) {
 		want(t, got, all...)
 	})
 }
+
+func (b *box) forget() []string {
+	b.Helper()
+	return b.run(scripts.OperationForget, tokenKey[:1])
+}
+
+// What is forgotten runs again, with a larger fence, and only what has an answer is.
+func TestOnlyAnAnswerIsForgotten(t *testing.T) {
+	each(t, func(t *testing.T, b *box) {
+		want(t, b.forget(), "unknown")
+		fence := b.granted(claim{})
+		word(t, b.forget(), "running", 1)
+		want(t, b.complete("ann", "answer"), "ok")
+		want(t, b.forget(), "ok")
+		want(t, b.forget(), "already")
+		want(t, b.complete("ann", "answer"), "stale")
+		if next := b.granted(claim{owner: "bob", fingerprint: "another"}); next <= fence {
+			t.Errorf("fence of the claim after it: got %d, want more than %d", next, fence)
+		}
+		word(t, b.extend("bob", 0), "ok", 1)
+		b.tick()
+		if reply := b.forget(); len(reply) != 3 || reply[0] != "in-doubt" || reply[2] != "open" {
+			t.Errorf("forgetting what is in doubt: got %q, want in-doubt and open", reply)
+		}
+		want(t, b.settle("refused", ""), "ok")
+		if reply := b.forget(); len(reply) != 3 || reply[2] != "refused" {
+			t.Errorf("forgetting what an operator has refused: got %q, want in-doubt and refused", reply)
+		}
+	})
+}
+
+// A record whose retention is noted stays that long from its answer on, and tells whose it is.
+func TestNotedRetentionBeginsWithTheAnswer(t *testing.T) {
+	each(t, func(t *testing.T, b *box) {
+		b.granted(claim{retention: 10 * hour, whose: "ann's"})
+		b.do("PEXPIRE", tokenKey[0], minute)
+		word(t, b.extend("ann", minute), "ok", 1)
+		between(t, "expiry after a heartbeat", b.expiry(tokenKey[0]), b.now()+9*hour, b.now()+10*hour+slack)
+		b.do("PEXPIRE", tokenKey[0], minute)
+		want(t, b.complete("ann", "answer"), "ok") // which says an hour
+		between(t, "expiry after the answer", b.expiry(tokenKey[0]), b.now()+9*hour, b.now()+10*hour+slack)
+		want(t, b.run(scripts.OperationGet, tokenKey[:1])[12:], "ann's")
+		word(t, b.claim(claim{owner: "bob"}), "replay", 1)
+	})
+}

@@ -43,6 +43,7 @@ var (
 	OperationList   = load("operation_list")
 	OperationGet    = load("operation_get")
 	OperationSettle = load("operation_settle")
+	OperationForget = load("operation_forget")
 
 	CounterOpen = load("counter_open")
 	CounterEra  = load("counter_era")
@@ -78,6 +79,8 @@ var (
 
 	RateGet  = load("rate_get")
 	RateSwap = load("rate_swap")
+
+	LimitTake = load("limit_take")
 
 	LedgerAppend = load("ledger_append")
 	LedgerList   = load("ledger_list")

@@ -9,6 +9,8 @@
 --        [8] 'await': if the claim is another's, its end is published on the channel of the
 --        waiting | ''
 --        [9] route and [10] request id of the attempt, for people; '' for none
+--        [11] whose the operation is, a digest; '' is not noted. With it the retention is noted
+--        too, and begins anew with the answer
 -- Reply  {'granted', fence, attempt, lease until} | {'replay', answer} | {'replay', '', bytes} of
 --        an answer over 16 KiB, which token_answer returns | {'busy', lease left} | {'in-doubt',
 --        lease ended at, 'open' | 'refused' by an operator}
@@ -43,6 +45,9 @@ local function grant(fence, attempt, began)
   redis.call('HSET', KEYS[1], 'state', 'claimed', 'owner', owner, 'fingerprint', fingerprint, 'policy', policy,
     'lease', ARGV[3], 'until', ends, 'fence', fence, 'attempts', attempt, 'began', began,
     'route', ARGV[9], 'request', ARGV[10])
+  if ARGV[11] ~= '' then
+    redis.call('HSET', KEYS[1], 'whose', ARGV[11], 'keep', ARGV[5])
+  end
   if state then
     keep_for(KEYS[1], ARGV[5])
   else -- a new record has no TTL yet

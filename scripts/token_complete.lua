@@ -2,13 +2,14 @@
 -- until another attempt has taken over; repeating it is harmless.
 -- Uses   integer retain awaited under_way answer
 -- KEYS   [1] the token's record (hash)  [2] the operations under way (sorted set)
--- ARGV   [1] owner  [2] answer, any bytes  [3] retention  [4] channel of the waiting
+-- ARGV   [1] owner  [2] answer, any bytes  [3] retention, unless the claim has noted one
+--        [4] channel of the waiting
 -- Reply  {'ok'} | {'already'} this owner's answer is recorded | {'stale'} the claim is another's,
 --        or was given back | {'gone'} no such record
 -- Units  ARGV[3] milliseconds
 -- Effect writes on ok and already; a repeat writes the same again, so that its acknowledgement has
 --        something to wait for
-local record = redis.call('HMGET', KEYS[1], 'state', 'owner', 'awaited')
+local record = redis.call('HMGET', KEYS[1], 'state', 'owner', 'awaited', 'keep')
 if not record[1] then
   return {'gone'}
 end
@@ -21,6 +22,6 @@ if record[1] == 'completed' then
   return {'already'}
 end
 record_answer(ARGV[2])
-keep_for(KEYS[1], ARGV[3])
+keep_for(KEYS[1], record[4] or ARGV[3])
 tell_waiting(record[3], KEYS[1], ARGV[4])
 return {'ok'}

@@ -232,7 +232,7 @@ func TestRetentionIsExtendedAndNeverShortened(t *testing.T) {
 
 func TestCompletedRecordEndsAfterItsRetention(t *testing.T) {
 	each(t, func(t *testing.T, b *box) {
-		b.run(scripts.TokenClaim, tokenKey, "ann", "print", 100, "hold", 150, "", "any", "", "", "")
+		b.run(scripts.TokenClaim, tokenKey, "ann", "print", 100, "hold", 150, "", "any", "", "", "", "")
 		b.run(scripts.TokenComplete, tokenKey, "ann", "done", 150)
 		expect.Eventually(t, "the record kept for 150 ms is gone", func() bool { return b.token()[0] == "unknown" })
 		want(t, b.complete("ann", "done"), "gone")

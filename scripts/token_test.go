@@ -26,6 +26,7 @@ type claim struct {
 	scope              string
 	issued             bool // only a token that was issued will do
 	route, request     string
+	whose              string
 }
 
 func (b *box) claim(c claim) []string {
@@ -46,7 +47,7 @@ func (b *box) claim(c claim) []string {
 	if c.issued {
 		birth = "issued"
 	}
-	return b.run(scripts.TokenClaim, tokenKey, or(c.owner, "ann"), or(c.fingerprint, "print"), c.lease, or(c.policy, "hold"), c.retention, c.scope, birth, "", c.route, c.request)
+	return b.run(scripts.TokenClaim, tokenKey, or(c.owner, "ann"), or(c.fingerprint, "print"), c.lease, or(c.policy, "hold"), c.retention, c.scope, birth, "", c.route, c.request, c.whose)
 }
 
 func (b *box) issue(ttl int64, scope string) []string {

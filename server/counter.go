@@ -21,7 +21,7 @@ type counters struct {
 	counters  *counter.Counters
 	metrics   *metrics.Service
 	journal   *journal
-	principal func(*http.Request) string
+	principal func(*http.Request) (string, error)
 	now       func() time.Time
 	zones     sync.Map // *time.Location by name
 }
@@ -65,7 +65,12 @@ func (h *counters) request(r *request) (asked counter.Request) {
 func (h *counters) requestID(r *request) string {
 	key, err := idempotency.OptionalKey(r.Request())
 	r.fail(err)
-	if principal := h.principal(r.Request()); key != "" && principal != "" || names.Digested.MatchString(key) {
+	if key == "" {
+		return ""
+	}
+	principal, err := h.principal(r.Request())
+	r.fail(err)
+	if principal != "" || names.Digested.MatchString(key) {
 		return names.Digest(principal, key)
 	}
 	return key

@@ -147,7 +147,7 @@ func TestRepeatedRequestOfACounterGetsTheSameAnswer(t *testing.T) {
 
 // A caller without a principal cannot name the request of another, however it chooses its key.
 func TestKeyThatLooksLikeAnotherPrincipalsIsAnotherRequest(t *testing.T) {
-	user := func(r *http.Request) string { return r.Header.Get("X-User") }
+	user := func(r *http.Request) (string, error) { return r.Header.Get("X-User"), nil }
 	s := serve(t, server.Config{Store: storetest.Open(t, redisstore.Config{}), Principal: user})
 	must[wire.Incremented](t, s, 200, "POST", "/incr/k", "", "X-User: ann", "Idempotency-Key: order-1")
 	for range 2 {

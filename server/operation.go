@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"unicode/utf8"
 
+	"github.com/coatcheck/coatcheck/access"
 	"github.com/coatcheck/coatcheck/idempotency"
 	"github.com/coatcheck/coatcheck/internal/events"
 	"github.com/coatcheck/coatcheck/internal/names"
@@ -17,15 +18,17 @@ const maxOperations = 1000
 
 // operations are the handlers for operators of operations in doubt.
 type operations struct {
-	tokens  *idempotency.Tokens
-	journal *journal
-	log     *slog.Logger
+	tokens    *idempotency.Tokens
+	journal   *journal
+	principal func(*http.Request) (string, error)
+	log       *slog.Logger
 }
 
 func (h *operations) routes(at *router) {
 	at.admin.handle("GET /token", "idempotency.InDoubt", h.list, allowQuery("state", "prefix", "cursor", "n"))
 	at.read.handle("GET /operation/:operation", "idempotency.Operation", h.get, no)
 	at.admin.handle("POST /operation/:operation/settle", "idempotency.Settle", h.settle, no)
+	at.admin.handle("DELETE /operation/:operation", "idempotency.Forget", h.forget, no)
 }
 
 // list lists the operations in doubt, the oldest doubt first. They have no names that a caller's
@@ -56,14 +59,36 @@ func (h *operations) list(r *request) error {
 	return r.answer(http.StatusOK, page)
 }
 
-// get shows one operation by its name, which cannot be guessed.
+// get shows one operation by its name, which cannot be guessed; one by a caller's own key, which
+// may be, only to its principal and to operators.
 func (h *operations) get(r *request) error {
 	name := operationName(r)
 	if r.err != nil {
 		return r.err
 	}
 	operation, err := h.tokens.Operation(r.ctx(), name)
+	if err == nil && !caller(r).May(access.Admin) {
+		who, unknown := h.principal(r.Request())
+		if err = unknown; err == nil && !operation.IsOf(who) {
+			err = idempotency.ErrUnknownToken
+		}
+	}
 	return r.result(wireOperation(operation), err)
+}
+
+// forget has the answer of an operation forgotten, so that the next claim is granted.
+func (h *operations) forget(r *request) error {
+	r.mayTouch("operation", "")
+	name := operationName(r)
+	r.noFields()
+	if r.err != nil {
+		return r.err
+	}
+	if err := h.tokens.Forget(r.ctx(), name); err != nil {
+		return err
+	}
+	h.journal.did(r, wire.Event{Kind: events.OperationForgotten, Operation: name, By: caller(r).Principal})
+	return r.done()
 }
 
 func wireOperation(o idempotency.Operation) wire.Operation {

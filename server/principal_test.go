@@ -3,8 +3,10 @@ package server_test
 import (
 	"testing"
 
+	"github.com/coatcheck/coatcheck/idempotency/jwtprincipal"
 	"github.com/coatcheck/coatcheck/internal/expect"
 	"github.com/coatcheck/coatcheck/internal/storetest"
+	"github.com/coatcheck/coatcheck/internal/testing/issuer"
 	"github.com/coatcheck/coatcheck/internal/wire"
 	"github.com/coatcheck/coatcheck/redisstore"
 	"github.com/coatcheck/coatcheck/server"
@@ -39,4 +41,44 @@ func TestKeysOfTwoPrincipalsNeverMeet(t *testing.T) {
 	token := "Idempotency-Token: " + must[wire.TokenIssued](t, s, 201, "POST", "/token", "", a).Token
 	checkProblem(t, s.do(t, "POST", "/payments", `{"amount":5,"currency":"EUR","to":"acct_1"}`, token, b), "idempotency-token-unknown")
 	pay(token, a)
+}
+
+// By its verified token a caller stays the same when the token is renewed, wherever the service
+// asks who it is; where it does not, no token is needed.
+func TestCallersByTheirVerifiedTokens(t *testing.T) {
+	t.Parallel()
+	is, other := issuer.New(t), issuer.New(t)
+	callers, err := jwtprincipal.New(jwtprincipal.Config{JWKS: is.URL})
+	expect.Error(t, "New", err, nil)
+	s := serve(t, server.Config{Store: storetest.Open(t, redisstore.Config{}), Dev: true, Principal: callers.Principal})
+	as := func(token string) string { return "Authorization: Bearer " + token }
+	const once, payment = "Idempotency-Key: once", `{"amount":5,"currency":"EUR","to":"acct_1"}`
+
+	token := must[wire.TokenIssued](t, s, 201, "POST", "/token", "", as(is.Token("ann"))).Token
+	header := "Idempotency-Token: " + token
+	first := must[wire.Payment](t, s, 201, "POST", "/payments", payment, header, as(is.Token("ann")))
+	again := must[wire.Payment](t, s, 201, "POST", "/payments", payment, header, as(is.Token("ann")))
+	expect.Equal(t, "the payment repeated with a renewed token", again, first)
+	checkProblem(t, s.do(t, "POST", "/payments", payment, header, as(is.Token("bob"))), "idempotency-token-unknown")
+	one := must[wire.Incremented](t, s, 200, "GET", "/incr/orders", "", once, as(is.Token("ann")))
+	expect.Equal(t, "the number repeated with a renewed token", must[wire.Incremented](t, s, 200, "GET", "/incr/orders", "", once, as(is.Token("ann"))), one)
+
+	const own = `{"key":"evt_1","fingerprint":"x"}`
+	must[wire.Claimed](t, s, 200, "POST", "/operation/claim", own, as(is.Token("ann")))
+	checkProblem(t, s.do(t, "POST", "/operation/claim", own, as(is.Token("ann"))), "idempotency-in-progress")
+	must[wire.Claimed](t, s, 200, "POST", "/operation/claim", own, as(is.Token("bob")))
+
+	for _, bad := range []string{as(other.Token("ann")), "X-User-Id: ann"} {
+		for _, ask := range [][]string{
+			{"POST", "/token", ""}, {"GET", "/token/" + token, ""}, {"POST", "/token/" + token + "/claim", `{"fingerprint":"x"}`},
+			{"POST", "/operation/claim", own},
+			{"POST", "/payments", payment, header}, {"POST", "/payments", payment, once}, {"GET", "/incr/orders", "", once},
+		} {
+			a := s.do(t, ask[0], ask[1], ask[2], append(ask[3:], bad)...)
+			checkProblem(t, a, "unauthorized")
+			a.wantHeader(t, "WWW-Authenticate", `Bearer realm="coatcheck"`)
+		}
+	}
+	must[wire.Incremented](t, s, 200, "GET", "/incr/orders", "")
+	expect.Equal(t, "payments in the ledger", must[wire.Ledger](t, s, 200, "GET", "/payments", "").Total, 1)
 }

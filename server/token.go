@@ -6,6 +6,8 @@ import (
 	"regexp"
 	"strings"
 	"time"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/labstack/echo/v4"
 
@@ -23,7 +25,7 @@ const defaultTTL = 24 * time.Hour
 type tokens struct {
 	tokens    *idempotency.Tokens
 	journal   *journal
-	principal func(*http.Request) string
+	principal func(*http.Request) (string, error)
 	draining  *frontdoor.Draining
 }
 
@@ -31,9 +33,20 @@ func (h *tokens) routes(at *router) {
 	at.use.handle("POST /token", "idempotency.Issue", h.issue, no)
 	at.read.handle("GET /token/:token", "idempotency.Status", h.status, no)
 	at.use.handle("POST /token/:token/claim", "idempotency.Claim", h.claim, no)
-	at.use.handle("POST /token/:token/complete", "idempotency.Complete", h.complete, no)
-	at.use.handle("POST /token/:token/extend", "idempotency.Extend", h.extend, no)
-	at.use.handle("POST /token/:token/release", "idempotency.Release", h.release, no)
+	at.use.handle("POST "+ownClaim, "idempotency.Claim", h.claimOwn, no)
+	for path, key := range map[string]func(*request) idempotency.OperationKey{"/token/:token": h.key, "/operation/:operation": named} {
+		at.use.handle("POST "+path+"/complete", "idempotency.Complete", h.complete(key), no)
+		at.use.handle("POST "+path+"/extend", "idempotency.Extend", h.extend(key), no)
+		at.use.handle("POST "+path+"/release", "idempotency.Release", h.release(key), no)
+	}
+}
+
+// ownClaim is where operations are claimed by the callers' own keys.
+const ownClaim = "/operation/claim"
+
+// named reads the name of an operation from the path. Its claim is proven by the lease.
+func named(r *request) idempotency.OperationKey {
+	return idempotency.OperationNamed(operationName(r))
 }
 
 func (h *tokens) issue(r *request) error {
@@ -47,7 +60,11 @@ func (h *tokens) issue(r *request) error {
 	if r.err != nil {
 		return r.err
 	}
-	token, err := h.tokens.Issue(r.ctx(), h.principal(r.Request()), asked.Scope, ttl)
+	who, err := h.principal(r.Request())
+	if err != nil {
+		return err
+	}
+	token, err := h.tokens.Issue(r.ctx(), who, asked.Scope, ttl)
 	if err != nil {
 		return err
 	}
@@ -62,7 +79,11 @@ func (h *tokens) key(r *request) idempotency.OperationKey {
 	if err != nil || !names.Token.MatchString(token) {
 		r.fail(&fault{wire.InvalidName, "token", "1 to 255 characters, as it was issued"})
 	}
-	return idempotency.IssuedToken(h.principal(r.Request()), token)
+	who, err := h.principal(r.Request())
+	if err != nil {
+		r.fail(err)
+	}
+	return idempotency.IssuedToken(who, token)
 }
 
 func (h *tokens) status(r *request) error {
@@ -84,6 +105,37 @@ func (h *tokens) claim(r *request) error {
 	if r.err != nil {
 		return r.err
 	}
+	return h.claimed(r, key, options, "")
+}
+
+const maxOwnKey = 1024 // bytes
+
+// claimOwn claims an operation by the caller's own key, as claim does.
+func (h *tokens) claimOwn(r *request) error {
+	var asked wire.OperationClaim
+	r.body(&asked)
+	if n := len(asked.Key); n < 1 || n > maxOwnKey || !utf8.ValidString(asked.Key) || strings.ContainsFunc(asked.Key, unicode.IsControl) {
+		r.invalid("key", "1 to 1,024 bytes of UTF-8 without control characters")
+	}
+	if asked.Scope != "" && !names.Valid(asked.Scope) {
+		r.invalid("scope", nameRule)
+	}
+	r.mayTouch("scope", asked.Scope)
+	options := optionsOf(r, asked.ClaimRequest)
+	options.Retention = r.millis("retention_ms", asked.Retention, 0, idempotency.MinTTL, idempotency.MaxTTL)
+	who, err := h.principal(r.Request())
+	if err != nil {
+		r.fail(err)
+	}
+	if r.err != nil {
+		return r.err
+	}
+	options.Principal, options.Route = who, asked.Scope
+	key := idempotency.ClientKey(options.Principal, asked.Scope, asked.Key)
+	return h.claimed(r, key, options, key.Operation())
+}
+
+func (h *tokens) claimed(r *request, key idempotency.OperationKey, options idempotency.ClaimOptions, operation string) error {
 	if h.draining.Closing.Load() {
 		return errClosing
 	}
@@ -94,16 +146,22 @@ func (h *tokens) claim(r *request) error {
 	if !outcome.Granted {
 		h.journal.events.Count(events.TokenReplayed)
 		answer := wireAnswer(outcome.Answer)
-		return r.answer(http.StatusOK, wire.Claimed{Outcome: "replay", Response: &answer})
+		return r.answer(http.StatusOK, wire.Claimed{Outcome: "replay", Operation: operation, Response: &answer})
 	}
 	h.journal.events.Count(events.TokenClaimed)
 	grant := outcome.Grant
-	return r.answer(http.StatusOK, wire.Claimed{Outcome: "granted", Lease: grant.Owner, Fence: grant.Fence, Attempt: grant.Attempt, LeaseUntil: grant.Until})
+	return r.answer(http.StatusOK, wire.Claimed{
+		Outcome: "granted", Operation: operation, Lease: grant.Owner, Fence: grant.Fence, Attempt: grant.Attempt, LeaseUntil: grant.Until,
+	})
 }
 
 func claimOptions(r *request) idempotency.ClaimOptions {
 	var asked wire.ClaimRequest
 	r.body(&asked)
+	return optionsOf(r, asked)
+}
+
+func optionsOf(r *request, asked wire.ClaimRequest) idempotency.ClaimOptions {
 	if n := len(asked.Fingerprint); n < 1 || n > 256 {
 		r.invalid("fingerprint", "1 to 256 bytes that are the same for the same request, such as a SHA-256 of it")
 	}
@@ -133,18 +191,20 @@ func wireAnswer(answer idempotency.Answer) wire.Answer {
 	return wire.Answer{Status: answer.Status, Headers: headers, Body: answer.Body, NotKept: answer.NotKept}
 }
 
-func (h *tokens) complete(r *request) error {
-	key, lease := h.key(r), r.lease()
-	var asked wire.Answer
-	r.body(&asked)
-	answer := answerOf(r, asked)
-	if r.err != nil {
-		return r.err
+func (h *tokens) complete(key func(*request) idempotency.OperationKey) func(*request) error {
+	return func(r *request) error {
+		key, lease := key(r), r.lease()
+		var asked wire.Answer
+		r.body(&asked)
+		answer := answerOf(r, asked)
+		if r.err != nil {
+			return r.err
+		}
+		if err := h.tokens.Complete(r.ctx(), key, lease, answer, 0); err != nil {
+			return err
+		}
+		return r.done()
 	}
-	if err := h.tokens.Complete(r.ctx(), key, lease, answer, 0); err != nil {
-		return err
-	}
-	return r.done()
 }
 
 var headerValue = regexp.MustCompile(`^[^\x00-\x08\x0a-\x1f\x7f]*$`)
@@ -164,27 +224,31 @@ func answerOf(r *request, asked wire.Answer) idempotency.Answer {
 	return idempotency.Answer{Status: asked.Status, Header: header, Body: asked.Body, NotKept: asked.NotKept}
 }
 
-func (h *tokens) extend(r *request) error {
-	key, lease := h.key(r), r.lease()
-	var asked wire.ExtendRequest
-	r.body(&asked)
-	span := attemptLease(r, asked.Lease)
-	if r.err != nil {
-		return r.err
+func (h *tokens) extend(key func(*request) idempotency.OperationKey) func(*request) error {
+	return func(r *request) error {
+		key, lease := key(r), r.lease()
+		var asked wire.ExtendRequest
+		r.body(&asked)
+		span := attemptLease(r, asked.Lease)
+		if r.err != nil {
+			return r.err
+		}
+		until, err := h.tokens.Extend(r.ctx(), key, lease, span, 0)
+		return r.result(wire.Extended{LeaseUntil: until}, err)
 	}
-	until, err := h.tokens.Extend(r.ctx(), key, lease, span, 0)
-	return r.result(wire.Extended{LeaseUntil: until}, err)
 }
 
-func (h *tokens) release(r *request) error {
-	key, lease := h.key(r), r.lease()
-	r.noFields()
-	if r.err != nil {
-		return r.err
+func (h *tokens) release(key func(*request) idempotency.OperationKey) func(*request) error {
+	return func(r *request) error {
+		key, lease := key(r), r.lease()
+		r.noFields()
+		if r.err != nil {
+			return r.err
+		}
+		if err := h.tokens.Release(r.ctx(), key, lease); err != nil {
+			return err
+		}
+		h.journal.didCounted(r, events.TokenReleased)
+		return r.done()
 	}
-	if err := h.tokens.Release(r.ctx(), key, lease); err != nil {
-		return err
-	}
-	h.journal.didCounted(r, events.TokenReleased)
-	return r.done()
 }

@@ -25,6 +25,7 @@ type started struct {
 	Ack        int      `json:"ack"`
 	Durability string   `json:"durability"`         // what can be lost, and when
 	Access     string   `json:"access"`             // who may ask
+	Principal  string   `json:"principal"`          // what tells callers apart
 	Warnings   []string `json:"warnings,omitempty"` // what others than this machine can do
 	Hazards    []string `json:"hazards,omitempty"`  // settings of Redis that lose state
 	Problem    string   `json:"problem,omitempty"`  // why the store does not answer now
@@ -43,6 +44,7 @@ type servedAt struct {
 func startedAt(ctx context.Context, c *config.Service, store *redisstore.Store, at servedAt, log *slog.Logger) started {
 	s := started{
 		URL: c.Scheme() + reachable(at.clients.String()), AdminURL: at.admin, Store: string(store.Mode()), Address: store.Address(), Durability: redisprobe.Durability(ctx, store), Version: version().Version,
+		Principal: whoCallersAre(c),
 	}
 	if err := store.Ping(ctx); err != nil {
 		s.Problem = err.Error()
@@ -110,6 +112,7 @@ func (s started) people(c *config.Service) string {
 	fmt.Fprintf(&b, "  listening   %s\n", s.URL)
 	s.places(&b)
 	fmt.Fprintf(&b, "  access      %s\n", s.Access)
+	fmt.Fprintf(&b, "  callers     %s\n", s.Principal)
 	if s.NewPoolWait > 0 {
 		fmt.Fprintf(&b, "  worker ids  a pool that this Redis does not know waits for up to %v, in case it was lost:\n"+
 			"              `coatcheck worker create POOL` says that it is new; if it was lost, ids can then come twice\n", time.Duration(s.NewPoolWait)*time.Millisecond)

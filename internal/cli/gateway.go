@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -8,6 +9,7 @@ import (
 	"net"
 	"os/signal"
 	"runtime"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -66,7 +68,9 @@ func (p *program) gateway(ctx context.Context, l *config.Sources, c *config.Gate
 	defer func() { err = errors.Join(err, store.Close()) }()
 	settings := c.Config()
 	settings.Store, settings.Logger, settings.Metrics, settings.Tracer, settings.Debug = store, log, measures, traces.Tracer(), profiles()
-	settings.Principal = idempotency.HeaderPrincipal(c.PrincipalHeaders...)
+	if settings.Principal, err = openPrincipal(ctx, c.Service, log); err != nil {
+		return err
+	}
 	settings.MaxConnections = connections(c.Service, log)
 	g, err := gateway.New(settings)
 	if err != nil {
@@ -107,11 +111,17 @@ type shownRoute struct {
 	Match  string `json:"match"`
 	Accept string `json:"accept"`
 	Policy string `json:"policy"`
+	// who the caller is, where the route has its own; "" = as for all
+	Principal string `json:"principal,omitempty"`
 }
 
 func shownRoutes(routes gateway.Routes) (list []shownRoute) {
 	for _, route := range routes {
-		list = append(list, shownRoute{route.Name, string(route.Accept), string(route.Policy)})
+		shown := shownRoute{Match: route.Name, Accept: string(route.Accept), Policy: string(route.Policy)}
+		if route.JWT != nil {
+			shown.Principal = byToken(*route.JWT)
+		}
+		list = append(list, shown)
 	}
 	return list
 }
@@ -139,15 +149,21 @@ func (s gatewayStarted) people(routes gateway.Routes) string {
 	fmt.Fprintf(&b, "  listening   %s\n", s.URL)
 	fmt.Fprintf(&b, "  upstream    %s\n", s.Upstream)
 	s.places(&b)
+	fmt.Fprintf(&b, "  callers     %s\n", s.Principal)
 	s.faults(&b, "guarded routes answer 503 until it does; everything else passes")
 	fmt.Fprintf(&b, "\n%s\nTry, twice:\n  %s\nWhat clients may read: %s/idempotency-policy\n\n", routesTable(routes), try(s.URL, routes[0]), s.URL)
 	return b.String()
 }
 
 func routesTable(routes gateway.Routes) string {
-	return tabular("  GUARDED\tACCEPT\tPOLICY", func(line func(...string)) {
-		for _, route := range shownRoutes(routes) {
-			line("  "+route.Match, route.Accept, route.Policy)
+	shown, head := shownRoutes(routes), "  GUARDED\tACCEPT\tPOLICY"
+	if slices.ContainsFunc(shown, func(s shownRoute) bool { return s.Principal != "" }) {
+		head += "\tCALLERS"
+	}
+	return tabular(head, func(line func(...string)) {
+		for _, route := range shown {
+			cells := []string{"  " + route.Match, route.Accept, route.Policy, cmp.Or(route.Principal, "as for all")}
+			line(cells[:strings.Count(head, "\t")+1]...)
 		}
 	})
 }

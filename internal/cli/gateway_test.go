@@ -21,6 +21,7 @@ import (
 	"github.com/coatcheck/coatcheck/internal/expect"
 	"github.com/coatcheck/coatcheck/internal/logtest"
 	"github.com/coatcheck/coatcheck/internal/redistest"
+	"github.com/coatcheck/coatcheck/internal/testing/issuer"
 	"github.com/coatcheck/coatcheck/internal/wire"
 )
 
@@ -291,6 +292,33 @@ func TestPrincipalIsTheCredential(t *testing.T) {
 	lacks(t, "the log", g.stderr.String(), "alice", "one\"", "/pay/a")
 }
 
+// A gateway and a service with the same settings know the same callers, who are the same with a
+// renewed token.
+func TestCallersByTheirVerifiedTokens(t *testing.T) {
+	t.Parallel()
+	is, redis := issuer.New(t), redistest.Start(t)
+	upstream := newTill(t, func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "paid") })
+	settings := []string{"--redis", redis.URL(), "--principal-jwt-jwks", is.URL, "--principal-jwt-issuer", "https://id.example/", "--principal-jwt-algorithms", "ES256, EdDSA"}
+	g, s := runGateway(t, upstream.URL, payRoutes, settings...), serve(t, settings...)
+	const says = "by iss and sub of the verified bearer token, with the keys of "
+	expect.Equal(t, "the principal in the gateway's banner", g.banner.Principal, says+is.URL)
+	expect.Equal(t, "the principal in the service's banner", s.banner.Principal, says+is.URL)
+	expect.Contains(t, "the gateway's banner for people", g.banner.people(gateway.Routes{{}}), "callers     "+says+is.URL)
+
+	var token wire.TokenIssued
+	s.do("POST", "/token", "", "Authorization: Bearer "+is.Token("ann")).into(t, &token)
+	for range 2 {
+		for _, header := range []string{"Idempotency-Token: " + token.Token, "Idempotency-Key: one"} {
+			g.answers(200, "POST", "/pay/a", payment, header, "Authorization: Bearer "+is.Token("ann"))
+		}
+	}
+	expect.Equal(t, "how often the upstream ran for a token and a key, each twice", upstream.ran("a"), 2)
+	a := g.answers(401, "POST", "/pay/a", payment, "Idempotency-Key: one", "Authorization: Bearer "+issuer.New(t).Token("ann"))
+	expect.Equal(t, "code of a forged token", a.code(), wire.Unauthorized)
+	g.endsWell()
+	lacks(t, "the log", g.stderr.String(), "eyJ")
+}
+
 func TestGatewayUsage(t *testing.T) {
 	good, bad := file(t, payRoutes), file(t, "routes: [{match: POST, lease_ms: 1}]")
 	for name, row := range map[string]struct {
@@ -306,17 +334,24 @@ func TestGatewayUsage(t *testing.T) {
 			[]string{"--upstream", "http://h", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--routes", file(t, "routes: [{match: /a, ack: 1}]")}, nil, usage,
 			[]string{"no replicas"},
 		},
-		"its own address":  {[]string{"--check", "--listen", "127.0.0.1:8081", "--upstream", "http://localhost:8081/x", "--routes", good}, nil, usage, []string{"upstream: localhost:8081 is where clients come in", "--listen"}},
-		"all addresses":    {[]string{"--check", "--listen", ":8081", "--upstream", "http://127.0.0.1:8081", "--routes", good}, nil, usage, []string{"upstream: 127.0.0.1:8081"}},
-		"another host":     {[]string{"--check", "--listen", "127.0.0.1:8081", "--upstream", "http://127.0.0.2:8081", "--routes", good}, nil, done, []string{"in order"}},
-		"token service":    {[]string{"--upstream", "http://h", "--routes", good, "--token-service", "tokens"}, nil, usage, []string{"token-service"}},
-		"header":           {[]string{"--upstream", "http://h", "--routes", good, "--principal-headers", "a b"}, nil, usage, []string{"principal-headers"}},
-		"argument":         {[]string{"extra"}, nil, usage, []string{"unexpected argument"}},
-		"check":            {[]string{"--check", "--routes", good}, nil, done, []string{"in order", "POST /pay/{name}", "either", "hold"}},
-		"check by env":     {[]string{"--check"}, map[string]string{"COATCHECK_ROUTES": good}, done, []string{"in order"}},
-		"check as JSON":    {[]string{"--check", "--json", "--routes", good}, nil, done, []string{`[{"match":"POST /pay/{name}","accept":"either","policy":"hold"}]`}},
-		"check with fault": {[]string{"--check", "--routes", bad}, nil, usage, []string{bad + ": line 1: lease_ms"}},
-		"help":             {[]string{"--help"}, nil, done, []string{"--upstream", "--principal-headers", "--answer-keys", "--redis"}},
+		"its own address":   {[]string{"--check", "--listen", "127.0.0.1:8081", "--upstream", "http://localhost:8081/x", "--routes", good}, nil, usage, []string{"upstream: localhost:8081 is where clients come in", "--listen"}},
+		"all addresses":     {[]string{"--check", "--listen", ":8081", "--upstream", "http://127.0.0.1:8081", "--routes", good}, nil, usage, []string{"upstream: 127.0.0.1:8081"}},
+		"another host":      {[]string{"--check", "--listen", "127.0.0.1:8081", "--upstream", "http://127.0.0.2:8081", "--routes", good}, nil, done, []string{"in order"}},
+		"token service":     {[]string{"--upstream", "http://h", "--routes", good, "--token-service", "tokens"}, nil, usage, []string{"token-service"}},
+		"header":            {[]string{"--upstream", "http://h", "--routes", good, "--principal-headers", "a b"}, nil, usage, []string{"principal-headers"}},
+		"no keys of tokens": {[]string{"--check", "--routes", good, "--principal-jwt-jwks", good + "x"}, nil, usage, []string{"principal-jwt-jwks: ", "no such file"}},
+		"tokens, two ways":  {[]string{"--check", "--routes", good, "--principal-jwt-jwks", "https://h/x", "--principal-headers", "X-User"}, nil, usage, []string{"principal-headers: not with principal-jwt-jwks"}},
+		"tokens of nowhere": {[]string{"--check", "--routes", good, "--principal-jwt-issuer", "https://h"}, nil, usage, []string{"principal-jwt-jwks: missing"}},
+		"a shared secret":   {[]string{"--check", "--routes", good, "--principal-jwt-jwks", "https://h/x", "--principal-jwt-algorithms", "RS256,HS256"}, nil, usage, []string{`"HS256" is not one of`}},
+		"a URL of no kind":  {[]string{"--check", "--routes", good, "--principal-jwt-jwks", "ftp://h/x"}, nil, usage, []string{"principal-jwt-jwks: not a URL"}},
+		"tokens of a route": {[]string{"--check", "--routes", file(t, "routes: [{match: POST /a, principal: {jwt: {jwks: https://h/x}}}, {match: POST /b}]")}, nil, done, []string{"CALLERS", "with the keys of https://h/x", "as for all"}},
+		"a route's no keys": {[]string{"--check", "--routes", file(t, "routes: [{match: POST /a, principal: {jwt: {jwks: /nowhere}}}]")}, nil, usage, []string{"line 1: principal: jwt: ", "no such file"}},
+		"argument":          {[]string{"extra"}, nil, usage, []string{"unexpected argument"}},
+		"check":             {[]string{"--check", "--routes", good}, nil, done, []string{"in order", "POST /pay/{name}", "either", "hold"}},
+		"check by env":      {[]string{"--check"}, map[string]string{"COATCHECK_ROUTES": good}, done, []string{"in order"}},
+		"check as JSON":     {[]string{"--check", "--json", "--routes", good}, nil, done, []string{`[{"match":"POST /pay/{name}","accept":"either","policy":"hold"}]`}},
+		"check with fault":  {[]string{"--check", "--routes", bad}, nil, usage, []string{bad + ": line 1: lease_ms"}},
+		"help":              {[]string{"--help"}, nil, done, []string{"--upstream", "--principal-headers", "--answer-keys", "--redis"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			ran := execute(t, row.env, append([]string{"gateway"}, row.args...)...).exits(row.code).conceals("hunter2")

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"net/http"
 	"os/signal"
 	"runtime"
 	_ "time/tzdata" // for /incr, where the machine has no time zones
@@ -11,7 +12,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/coatcheck/coatcheck/access"
-	"github.com/coatcheck/coatcheck/idempotency"
 	"github.com/coatcheck/coatcheck/internal/config"
 	"github.com/coatcheck/coatcheck/internal/redisprobe"
 	"github.com/coatcheck/coatcheck/internal/tracing"
@@ -64,12 +64,16 @@ func (p *program) serve(ctx context.Context, l *config.Sources) (err error) {
 		return err
 	}
 	defer secure.Close()
+	principal, err := openPrincipal(ctx, c, log)
+	if err != nil {
+		return errors.Join(err, listener.Close())
+	}
 	segments, err := openSegments(c)
 	if err != nil {
 		return errors.Join(err, listener.Close())
 	}
 	defer func() { err = errors.Join(err, segments.close()) }()
-	service := server.New(opened{store, log, measures, traces, book, secure, segments}.settings(c))
+	service := server.New(opened{store, log, measures, traces, book, secure, segments, principal}.settings(c))
 	admin, err := openAdmin(c, service.Admin(), log)
 	if err == nil {
 		err = p.banner(ctx, c, store, servedAt{listener.Addr(), admin.url()}, log)
@@ -93,6 +97,8 @@ type opened struct {
 	book     *access.Policy
 	secure   *config.Certificates
 	segments openedSegments
+	// who is asking, where access is not controlled
+	principal func(*http.Request) (string, error)
 }
 
 // settings are the service's settings, with the opened parts.
@@ -101,7 +107,7 @@ func (o opened) settings(c *config.Service) server.Config {
 	s.Store, s.Logger, s.Metrics, s.Tracer, s.Debug = o.store, o.log, o.measures, o.traces.Tracer(), profiles()
 	s.SegmentSource, s.SegmentTags = o.segments.source, o.segments.tags
 	s.Access, s.TLS, s.AllowedHosts = o.book, o.secure.Settings(), c.Hosts()
-	s.Principal = idempotency.HeaderPrincipal(c.PrincipalHeaders...)
+	s.Principal = o.principal
 	s.MaxConnections, s.StopTimeout = connections(c, o.log), stopWithin(c, o.log)
 	return s
 }

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/coatcheck/coatcheck/access"
+	"github.com/coatcheck/coatcheck/idempotency/jwtprincipal"
 )
 
 // CheckAccess finds the faults of access control and TLS: in files, and in settings together.
@@ -19,7 +20,7 @@ func (c *Service) CheckAccess() error {
 	if c.TLSCert != "" && c.TLSKey != "" {
 		_, _, certificate = c.TLSFiles().Load()
 	}
-	return errors.Join(inSetting("access", keys), certificate, c.CheckTogether())
+	return errors.Join(inSetting("access", keys), certificate, c.CheckTogether(), c.checkTokenKeys())
 }
 
 // CheckTogether finds settings that do not go together.
@@ -37,7 +38,38 @@ func (c *Service) CheckTogether() error {
 	wrong(c.Server.MaxBytes > 0 && c.Server.MaxBytes < 2*c.Server.MaxBody, "max-bytes-in-flight: a body of max-body does not fit into it, twice as it is in memory")
 	wrong((c.TLSCert == "") != (c.TLSKey == ""), "tls-cert and tls-key: one without the other")
 	wrong(c.TLSClientCA != "" && c.TLSCert == "", "tls-client-ca: only with tls-cert and tls-key")
-	return errors.Join(append(faults, c.CheckListen(), c.CheckAdmin("admin-listen", c.AdminListen))...)
+	wrong(c.Controlled() && c.PrincipalJWT.JWKS != "", "principal-jwt-jwks: not with access, where the key or certificate says who is asking")
+	return errors.Join(append(faults, c.checkPrincipal(), c.CheckListen(), c.CheckAdmin("admin-listen", c.AdminListen))...)
+}
+
+// checkPrincipal finds what is wrong with the settings of verified tokens.
+func (c *Service) checkPrincipal() error {
+	jwt := c.PrincipalJWT
+	if jwt.JWKS == "" {
+		if jwt.Issuer != "" || jwt.Audience != "" || jwt.Algorithms != nil {
+			return errors.New("principal-jwt-jwks: missing, beside other settings of tokens (principal-jwt-…): no token would be verified")
+		}
+		return nil
+	}
+	var faults []error
+	if !slices.Equal(c.PrincipalHeaders, []string{defaultPrincipal}) {
+		faults = append(faults, errors.New("principal-headers: not with principal-jwt-jwks, where the bearer token says who is asking"))
+	}
+	if err := jwt.Check(); err != nil {
+		for fault := range strings.Lines(err.Error()) {
+			faults = append(faults, errors.New("principal-jwt-"+strings.TrimSpace(fault)))
+		}
+	}
+	return errors.Join(faults...)
+}
+
+// checkTokenKeys reads the keys of tokens where they are in a file.
+func (c *Service) checkTokenKeys() error {
+	if c.PrincipalJWT.JWKS == "" || c.PrincipalJWT.IsURL() || c.checkPrincipal() != nil {
+		return nil
+	}
+	_, err := jwtprincipal.New(c.PrincipalJWT)
+	return inSetting("principal-jwt-jwks", err)
 }
 
 // Controlled reports whether the service controls access.

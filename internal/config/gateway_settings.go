@@ -53,6 +53,7 @@ func GatewaySettings(c *Gateway) []*Setting {
 // shared picks the settings that the gateway has in common with the service.
 func shared(c *Service) []*Setting {
 	common := []string{"redis", "ack", "restarts", "max-keys", "max-bytes", "prefix", "store-timeout",
+		"principal-jwt-jwks", "principal-jwt-claim", "principal-jwt-issuer", "principal-jwt-audience", "principal-jwt-algorithms", "principal-jwt-leeway",
 		"token-keys", "answer-keys", "drain-delay", "stop-timeout", "idle-timeout", "max-connections", "max-connections-per-address", "max-bytes-in-flight", "trace-endpoint", "trace-sample", "access-log", "audit-log", "log-format", "log-level"}
 	return slices.DeleteFunc(ServiceSettings(c), func(s *Setting) bool { return !slices.Contains(common, s.Name) })
 }
@@ -81,7 +82,7 @@ func serviceURL(name, help string, into *string) *Setting {
 
 // CheckTogether finds settings that do not go together.
 func (c *Gateway) CheckTogether() error {
-	return errors.Join(c.Store.Check(), c.checkUpstream(), c.CheckAdmin("admin", c.Admin))
+	return errors.Join(c.Store.Check(), c.checkUpstream(), c.checkPrincipal(), c.CheckAdmin("admin", c.Admin))
 }
 
 // checkUpstream refuses the gateway's own address, where each request would come in again.
@@ -111,8 +112,11 @@ func (c *Gateway) Check(only bool) (routes gateway.Routes, err error) {
 		return nil, errors.Join(err, fmt.Errorf("routes: %w", unread))
 	}
 	routes, faults := gateway.ParseRoutes(text)
+	if faults == nil {
+		faults = routes.CheckKeys()
+	}
 	if faults != nil {
 		faults = fmt.Errorf("%s: %s", c.Gateway.RoutesFile, strings.ReplaceAll(faults.Error(), "\n", "\n"+c.Gateway.RoutesFile+": "))
 	}
-	return routes, errors.Join(err, faults)
+	return routes, errors.Join(err, faults, c.checkTokenKeys())
 }

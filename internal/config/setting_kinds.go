@@ -15,6 +15,7 @@ import (
 
 	"github.com/coatcheck/coatcheck/access"
 	"github.com/coatcheck/coatcheck/idempotency"
+	"github.com/coatcheck/coatcheck/idempotency/jwtprincipal"
 	"github.com/coatcheck/coatcheck/internal/frontdoor"
 	"github.com/coatcheck/coatcheck/internal/names"
 )
@@ -99,6 +100,18 @@ func Headers(name, value, help string, into *[]string) *Setting {
 				return "", fmt.Errorf("%q is not the name of a header", header)
 			}
 			return http.CanonicalHeaderKey(header), nil
+		})
+	}}
+}
+
+// algorithms is a list of the signatures of tokens; empty is nil.
+func algorithms(name, help string, into *[]string) *Setting {
+	return &Setting{Name: name, Unit: "alg,…", Help: help + ": " + strings.Join(jwtprincipal.Algorithms(), ", "), Parse: func(s string) error {
+		return readList(s, into, func(one string) (string, error) {
+			if !slices.Contains(jwtprincipal.Algorithms(), one) {
+				return "", fmt.Errorf("%q is not one of %s", one, strings.Join(jwtprincipal.Algorithms(), ", "))
+			}
+			return one, nil
 		})
 	}}
 }

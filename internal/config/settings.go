@@ -11,6 +11,7 @@ import (
 	"github.com/coatcheck/coatcheck/access"
 	"github.com/coatcheck/coatcheck/counter"
 	"github.com/coatcheck/coatcheck/embedded"
+	"github.com/coatcheck/coatcheck/idempotency/jwtprincipal"
 	"github.com/coatcheck/coatcheck/internal/audit"
 	"github.com/coatcheck/coatcheck/internal/frontdoor"
 	"github.com/coatcheck/coatcheck/internal/redisconn"
@@ -34,6 +35,7 @@ type Service struct {
 	AdminListen string
 
 	SegmentSource string
+	SegmentTable  string
 
 	AccessStore      bool // keys are read from the store as well
 	TLSCert          string
@@ -42,6 +44,7 @@ type Service struct {
 	TLSClientAuth    string
 	Insecure         bool
 	PrincipalHeaders []string
+	PrincipalJWT     jwtprincipal.Config // without JWKS: not by tokens
 
 	TraceEndpoint string
 	TraceSample   *float64 // nil = unsaid
@@ -143,6 +146,12 @@ func callerSettings(c *Service) []*Setting {
 		Hot(Rate("rate", "how often each principal may ask, counted in Redis for all services together, such as 100/s; a key's own rate counts before it; empty: as often as they like", &c.Access.Limit.Rate)),
 		Hot(Optional(Number("burst", Unsaid, 1, 1_000_000, "requests", "how many requests beyond that rate may come at once; empty: what it gives in a second, and one at least", &c.Access.Limit.Burst))),
 		Headers("principal-headers", defaultPrincipal, "request headers that tell who is asking: the keys and tokens of two of them never meet; none: all callers are the same", &c.PrincipalHeaders),
+		Text("principal-jwt-jwks", "", "URL or file", "who is asking is a claim of the verified bearer token (JWT), so that a renewed token is the same caller: where its issuer's public keys are (JWKS). A token that does not verify is 401. Empty: --principal-headers", &c.PrincipalJWT.JWKS),
+		Text("principal-jwt-claim", jwtprincipal.DefaultClaim, "claim", "the claim that tells callers of an issuer apart", &c.PrincipalJWT.Claim),
+		Text("principal-jwt-issuer", "", "text", "the iss that a token must have; empty: any, and callers of two never meet", &c.PrincipalJWT.Issuer),
+		Text("principal-jwt-audience", "", "text", "the aud that a token must have; empty: any", &c.PrincipalJWT.Audience),
+		algorithms("principal-jwt-algorithms", "the alg that a token may have; empty: every one here", &c.PrincipalJWT.Algorithms),
+		Span("principal-jwt-leeway", spelled(jwtprincipal.DefaultLeeway), time.Second, jwtprincipal.MaxLeeway, "how far the issuer's clock may differ", &c.PrincipalJWT.Leeway),
 		Hot(origins("cors-origins", "origins whose pages may ask from a browser, such as https://shop.example; empty: none", &c.Server.CORSOrigins)),
 		Hot(HostNames("allowed-hosts", "names under which clients ask, beside every address and localhost, such as coatcheck.internal or *.example.com; * is every name; empty: where keys are asked for every name, else no other", &c.Server.AllowedHosts)),
 		Hot(Text("tls-cert", "", "file", "certificates of the service in PEM, its own first; empty: no TLS. Read again when it changes, and on SIGHUP", &c.TLSCert)),
@@ -184,6 +193,8 @@ func workerSettings(c *Service) []*Setting {
 func segmentSettings(c *Service) []*Setting {
 	return In("Segments, opaque ids, and the APIs of Leaf and tinyid",
 		segmentSource(&c.SegmentSource),
+		Choice("segment-table", segment.DefaultLeafTable, []string{segment.DefaultLeafTable, segment.DefaultSequenceTable},
+			"the table there: leaf_alloc, as Leaf has it, or segment_sequence, whose rows take the database's next number", &c.SegmentTable),
 		Span("segment-period", spelled(segment.DefaultPeriod), time.Second, 720*time.Hour, "how long one fetched range of /id/segment should last: how many ids are fetched follows the demand", &c.Server.Segments.Period),
 		Number("segment-step", strconv.Itoa(server.DefaultSegmentStep), 1, counter.MaxBy, "ids", "ids that are fetched at once at least, where the source is redis; a table says so itself", &c.Server.SegmentStep),
 		segmentCreate(&c.Server.KnownSegments),

@@ -7,6 +7,8 @@ const (
 	// CounterInDoubt is a refusal: the counter has gone back, or everything was lost a moment ago.
 	CounterInDoubt = "counter.in-doubt"
 
+	LimitReset = "limit.reset"
+
 	SegmentSet = "segment.set"
 
 	PoolCreated       = "pool.created"
@@ -22,7 +24,8 @@ const (
 	LockBroken      = "lock.broken"
 	LockQuarantined = "lock.quarantined"
 
-	OperationSettled = "operation.settled" // an operator has ended the doubt about it
+	OperationSettled   = "operation.settled"   // an operator has ended the doubt about it
+	OperationForgotten = "operation.forgotten" // an operator has had its answer forgotten
 
 	// RequestRefused: the caller may not, or not so often; of an admin's also other reasons.
 	RequestRefused = "request.refused"
@@ -45,10 +48,10 @@ const (
 
 var (
 	sent = []string{
-		CounterSet, CounterRemoved, CounterInDoubt, SegmentSet,
+		CounterSet, CounterRemoved, CounterInDoubt, LimitReset, SegmentSet,
 		PoolCreated, WorkerGranted, WorkerReleased, WorkerLost, WorkerQuarantined, WorkerExhausted,
 		LockGranted, LockReleased, LockLost, LockBroken, LockQuarantined,
-		OperationSettled, RequestRefused, TokenInDoubt, StoreChanged, StoreRestored,
+		OperationSettled, OperationForgotten, RequestRefused, TokenInDoubt, StoreChanged, StoreRestored,
 	}
 	counted = []string{TokenIssued, TokenClaimed, TokenReplayed, TokenCompleted, TokenReleased}
 )

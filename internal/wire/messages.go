@@ -1,6 +1,9 @@
 package wire
 
-import "time"
+import (
+	"fmt"
+	"time"
+)
 
 // Bodies of requests and answers. Pointers may be left out; durations are ms, times RFC 3339.
 
@@ -35,9 +38,21 @@ type ClaimRequest struct {
 	Owner       string `json:"owner,omitempty"` // a secret; "" = the service makes one
 }
 
-// Claimed answers POST /token/{token}/claim: a grant, or the answer to replay.
+// OperationClaim is the body of POST /operation/claim.
+type OperationClaim struct {
+	Key   string `json:"key"` // the caller's own
+	Scope string `json:"scope,omitempty"`
+	// how long the record stays, from its answer on, or without one from the last claim
+	Retention *int64 `json:"retention_ms,omitempty"`
+
+	ClaimRequest
+}
+
+// Claimed answers POST /token/{token}/claim and POST /operation/claim: a grant, or the answer to
+// replay.
 type Claimed struct {
-	Outcome    string    `json:"outcome"` // granted or replay
+	Outcome    string    `json:"outcome"`             // granted or replay
+	Operation  string    `json:"operation,omitempty"` // that was claimed by the caller's own key
 	Lease      string    `json:"lease,omitempty"`
 	Fence      int64     `json:"fence,omitempty"`
 	Attempt    int       `json:"attempt,omitempty"`
@@ -269,6 +284,30 @@ type UUIDs struct {
 	Version int      `json:"version"`
 	ID      string   `json:"id,omitempty"` // the one id of a request without n
 	IDs     []string `json:"ids"`
+}
+
+// TextIDs answers GET /id/ulid and GET /id/typeid.
+type TextIDs struct {
+	Prefix *string  `json:"prefix,omitempty"` // of TypeIDs alone, where it may be empty
+	ID     string   `json:"id,omitempty"`     // the one id of a request without n
+	IDs    []string `json:"ids"`
+}
+
+// DecodedText answers GET /id/decode/{id}?format=ulid or typeid.
+type DecodedText struct {
+	ID     string    `json:"id"`
+	Prefix string    `json:"prefix,omitempty"` // of a TypeID that has one
+	UUID   string    `json:"uuid"`             // the same 128 bits
+	Time   time.Time `json:"time,omitzero"`    // none for a TypeID whose UUID has none
+}
+
+// Text is the same as lines: Unix milliseconds, -1 for none, the UUID, and the prefix.
+func (d DecodedText) Text() string {
+	ms := int64(-1)
+	if !d.Time.IsZero() {
+		ms = d.Time.UnixMilli()
+	}
+	return fmt.Sprintf("%d\n%s\n%s\n", ms, d.UUID, d.Prefix)
 }
 
 // DecodedOpaque answers GET /id/decode/{id}?format=opaque.

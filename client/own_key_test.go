@@ -1,0 +1,66 @@
+package client_test
+
+import (
+	"context"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/coatcheck/coatcheck/client"
+	"github.com/coatcheck/coatcheck/internal/expect"
+)
+
+// What runs under a key of the caller's own runs once, and every repeat gets its answer.
+func TestDoKeyRunsOnce(t *testing.T) {
+	s := embedded(t)
+	key := client.OwnKey{Key: "evt 1/2 ü", Scope: "webhooks", Retention: time.Hour}
+	var runs atomic.Int64
+	var all sync.WaitGroup
+	for range 20 {
+		all.Go(func() {
+			_, err := s.DoKey(t.Context(), key, client.ClaimOptions{}, func(ctx context.Context, attempt *client.Attempt) (client.Answer, error) {
+				runs.Add(1)
+				return working(ctx, attempt)
+			})
+			if err != nil {
+				expect.Error(t, "DoKey beside another", err, client.ErrInProgress)
+			}
+		})
+	}
+	all.Wait()
+	expect.Equal(t, "runs", runs.Load(), 1)
+	result, err := s.DoKey(t.Context(), key, client.ClaimOptions{}, mustNotRun(t))
+	isDone(t, "a repeat", result, err, true)
+	outcome, err := s.ClaimKey(t.Context(), key, client.ClaimOptions{Fingerprint: "do"})
+	succeeds(t, "ClaimKey", err)
+	succeeds(t, "ForgetOperation", s.ForgetOperation(t.Context(), outcome.Operation))
+	result, err = s.DoKey(t.Context(), key, client.ClaimOptions{}, working)
+	isDone(t, "Do after its answer was forgotten", result, err, false)
+}
+
+// A claim is extended, given back and completed under the name that it tells.
+func TestClaimKeyTellsTheOperation(t *testing.T) {
+	s := embedded(t)
+	key, terms := client.OwnKey{Key: "k"}, client.ClaimOptions{Fingerprint: "f"}
+	for _, give := range []bool{true, false} {
+		outcome, err := s.ClaimKey(t.Context(), key, terms)
+		succeeds(t, "ClaimKey", err)
+		expect.MustEqual(t, "granted", outcome.Granted, true)
+		lease := outcome.Grant.Lease
+		_, err = s.ExtendOperation(t.Context(), outcome.Operation, lease, time.Minute)
+		succeeds(t, "ExtendOperation", err)
+		if give {
+			succeeds(t, "ReleaseOperation", s.ReleaseOperation(t.Context(), outcome.Operation, lease))
+			continue
+		}
+		succeeds(t, "CompleteOperation", s.CompleteOperation(t.Context(), outcome.Operation, lease, done))
+	}
+	_, err := s.ClaimKey(t.Context(), key, client.ClaimOptions{Fingerprint: "g"})
+	expect.Error(t, "ClaimKey for another request", err, client.ErrMismatch)
+	for _, key := range []string{"", "a\x00", "\xff", strings.Repeat("k", 1025)} {
+		_, err := s.ClaimKey(t.Context(), client.OwnKey{Key: key}, terms)
+		expect.Error(t, "ClaimKey with what is no key", err, client.ErrInvalidRequest)
+	}
+}

@@ -1,0 +1,137 @@
+package gateway
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/coatcheck/coatcheck/internal/expect"
+	"github.com/coatcheck/coatcheck/internal/testing/issuer"
+	"github.com/coatcheck/coatcheck/internal/wire"
+)
+
+// byToken is a routes file whose callers are those of an issuer's tokens.
+func byToken(jwks string) string {
+	return fmt.Sprintf(`routes: [{match: POST /payments, principal: {jwt: {jwks: %q, issuer: "https://id.example/", audience: payments}}}]`, jwks)
+}
+
+func (r *rig) payAs(token, key string) answer {
+	r.t.Helper()
+	return r.do("POST", "/payments", `{"amount":1}`, "Idempotency-Key: "+key, "Authorization: Bearer "+token)
+}
+
+func TestRetryWithARenewedTokenIsAnsweredAndNotRunAgain(t *testing.T) {
+	is, upstream := issuer.New(t), newShop(t, nil)
+	r := start(t, upstream.URL, byToken(is.URL))
+	r.wantPaid(r.payAs(is.Token("ann"), "k"), "paid 1", false)
+	r.wantPaid(r.payAs(is.Token("ann"), "k"), "paid 1", true)
+	is.Rotate("k2")
+	r.wantPaid(r.payAs(is.Token("bob"), "k"), "paid 2", false)
+	upstream.wantPaid(t, 2)
+	if log := r.log.String(); strings.Contains(log, "ann") || strings.Contains(log, "eyJ") {
+		t.Errorf("the log holds a token, or a claim of one:\n%s", log)
+	}
+}
+
+// A request that is refused for its caller leaves the key as it was, and reaches nothing.
+func TestTokenThatDoesNotVerifyIs401AndLosesNothing(t *testing.T) {
+	is, other, upstream := issuer.New(t), issuer.New(t), newShop(t, nil)
+	r := start(t, upstream.URL, byToken(is.URL))
+	expired := is.Token("ann", map[string]any{"exp": time.Now().Add(-time.Hour).Unix()})
+	for _, paid := range []bool{false, true} {
+		for what, headers := range map[string][]string{
+			"no token":              nil,
+			"a forged token":        {"Authorization: Bearer " + other.Token("ann")},
+			"an expired token":      {"Authorization: Bearer " + expired},
+			"another credential":    {"Authorization: Basic YTpi", "X-User-Id: ann"},
+			"a credential as well":  {"Authorization: Bearer " + is.Token("ann"), "Authorization: Basic YTpi"},
+			"a token for the shop":  {"Authorization: Bearer " + is.Token("ann", map[string]any{"aud": "shop"})},
+			"a token of two others": {"Authorization: Bearer " + is.Token("ann", map[string]any{"iss": "https://x.example"})},
+		} {
+			a := r.do("POST", "/payments", `{"amount":1}`, append(headers, "Idempotency-Key: k")...)
+			r.wantCode(a, wire.Unauthorized)
+			r.wantHeader(a, "WWW-Authenticate", `Bearer realm="coatcheck"`)
+			expect.Equal(t, what+": the field", a.problem().Field, "Authorization")
+		}
+		upstream.wantPaid(t, map[bool]int64{true: 1}[paid])
+		r.wantPaid(r.payAs(is.Token("ann"), "k"), "paid 1", paid)
+	}
+	expect.Contains(t, "the log", r.log.String(), "outcome=unauthorized", "code=unauthorized")
+}
+
+// Whether a key is asked for, is answered before who asks; and what is not guarded needs no token.
+func TestTokenIsAskedForWithAKeyOnly(t *testing.T) {
+	is, upstream := issuer.New(t), newShop(t, nil)
+	r := start(t, upstream.URL, strings.Replace(byToken(is.URL), "POST /payments,", "POST /payments, required: false,", 1))
+	r.wantPaid(r.do("POST", "/payments", "x"), "paid 1", false)
+	r.wantCode(r.pay("k"), wire.Unauthorized)
+	r.write(byToken(is.URL))
+	expect.Error(t, "Reload", r.g.Reload(), nil)
+	r.wantCode(r.do("POST", "/payments", "x"), wire.KeyMissing)
+	upstream.wantPaid(t, 1)
+}
+
+// While the keys cannot be fetched nothing is known of a caller: no 401, for which a client would
+// ask its user to sign in, and no other principal. Known keys go on to count.
+func TestIssuerThatIsAway(t *testing.T) {
+	is, upstream := issuer.New(t), newShop(t, nil)
+	is.Away.Store(true)
+	r := start(t, upstream.URL, byToken(is.URL))
+	a := r.payAs(is.Token("ann"), "k")
+	r.wantCode(a, wire.StoreUnavailable)
+	r.wantHeader(a, "Retry-After", "1")
+	expect.Contains(t, "the detail", a.problem().Detail, "Nothing was done", "bearer tokens")
+	upstream.wantPaid(t, 0)
+	is.Away.Store(false)
+	expect.Eventually(t, "the keys are fetched", func() bool { return r.payAs(is.Token("ann"), "k").status == 201 })
+	is.Away.Store(true)
+	r.wantPaid(r.payAs(is.Token("ann"), "k"), "paid 1", true)
+	upstream.wantPaid(t, 1)
+}
+
+// Routes that want the same share their keys, and a changed file leaves them.
+func TestKeysOutliveAChangedFile(t *testing.T) {
+	is, upstream := issuer.New(t), newShop(t, nil)
+	r := start(t, upstream.URL, byToken(is.URL))
+	r.wantPaid(r.payAs(is.Token("ann"), "k"), "paid 1", false)
+	r.write(strings.Replace(byToken(is.URL), "routes: [", `routes: [{match: POST /orders, principal: {jwt: {jwks: "`+is.URL+`", issuer: "https://id.example/", audience: payments}}}, `, 1))
+	expect.Error(t, "Reload", r.g.Reload(), nil)
+	r.wantPaid(r.payAs(is.Token("ann"), "k"), "paid 1", true)
+	r.wantStatus(r.do("POST", "/orders", "x", "Idempotency-Key: k", "Authorization: Bearer "+is.Token("ann")), 201)
+	expect.Equal(t, "how often the keys were fetched", is.Asked.Load(), 1)
+	r.write(byToken("/nowhere/jwks.json"))
+	expect.Contains(t, "Reload with a file of keys that is missing", fmt.Sprint(r.g.Reload()), "line 1: principal: jwt: ", "no such file")
+	r.wantPaid(r.payAs(is.Token("ann"), "k"), "paid 1", true)
+}
+
+func TestKeysInAFile(t *testing.T) {
+	is, upstream := issuer.New(t), newShop(t, nil)
+	path := is.File()
+	r := start(t, upstream.URL, byToken(path))
+	r.wantPaid(r.payAs(is.Token("ann"), "k"), "paid 1", false)
+	is.Rotate("k2")
+	expect.Error(t, "writing the keys", os.WriteFile(path, is.KeySet(), 0o600), nil)
+	expect.Eventually(t, "the new key counts", func() bool { return r.payAs(is.Token("ann"), "k").status == 201 })
+	upstream.wantPaid(t, 1)
+}
+
+func TestPrincipalsOfARoutesFileWithFaults(t *testing.T) {
+	for text, want := range map[string]string{
+		"jwt":                                   "principal: a map belongs here",
+		"{}":                                    "principal: a map belongs here",
+		"{header: X}":                           "principal: header: unknown field",
+		"{jwt: true}":                           "principal: jwt: a map belongs here",
+		"{jwt: {issuer: x}}":                    "principal: jwt: jwks: missing",
+		"{jwt: {jwks: 'ftp://x'}}":              "jwks: not a URL",
+		"{jwt: {jwks: f, claim: 1}}":            "principal: jwt: claim: a text belongs here",
+		"{jwt: {jwks: f, algorithms: [HS256]}}": `algorithms: "HS256": one of RS256`,
+		"{jwt: {jwks: f, algorithms: []}}":      "algorithms: a list of 1 to 100 entries",
+		"{jwt: {jwks: f, leeway_ms: 300001}}":   "leeway_ms: a whole number from 1000 to 300000",
+		"{jwt: {jwks: f, secret: hush}}":        "secret: unknown field",
+	} {
+		_, err := ParseRoutes([]byte("routes:\n  - match: /a\n    principal: " + text))
+		expect.Contains(t, "ParseRoutes with principal: "+text, fmt.Sprint(err), "line 3: ", want)
+	}
+}

@@ -1,0 +1,128 @@
+package idempotency
+
+import (
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/coatcheck/coatcheck/internal/expect"
+	"github.com/coatcheck/coatcheck/internal/logtest"
+	"github.com/coatcheck/coatcheck/internal/storetest"
+	"github.com/coatcheck/coatcheck/internal/wire"
+	"github.com/coatcheck/coatcheck/redisstore"
+)
+
+// loggedTokens are tokens whose log is kept.
+func loggedTokens(t *testing.T) (*Tokens, *logtest.Text) {
+	t.Helper()
+	log := &logtest.Text{}
+	return newTokensWith(t, storetest.Open(t, redisstore.Config{URL: "embedded:"}), Config{Logger: log.Logger()}), log
+}
+
+// A wrapper that somebody wrote for a framework answered by a replay, and the framework went on.
+func TestHandlerThatRunsAfterItsGuardHasAnsweredIsNoticed(t *testing.T) {
+	tokens, log := loggedTokens(t)
+	h, runs := &handler{}, 0
+	goesOn := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		ran := false
+		tokens.Middleware(Route{Name: "pay"})(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			ran = true
+			h.ServeHTTP(w, r)
+		})).ServeHTTP(w, r)
+		if ran {
+			return
+		}
+		body, err := io.ReadAll(r.Body)
+		if err == nil {
+			runs++
+		}
+		expect.Error(t, "reading the body of a request that has been answered", err, errAnswered)
+		expect.Equal(t, "what was read of it", string(body), "")
+	})
+	for i, row := range []struct{ body, key string }{{"a", "k"}, {"a", "k"}, {"other", "k"}, {"a", ""}, {"", "e"}, {"", "e"}} {
+		var headers []string
+		if row.key != "" {
+			headers = []string{KeyHeader + ": " + row.key}
+		}
+		before := strings.Count(log.String(), "its guard has answered")
+		post(goesOn, row.body, headers...)
+		said := strings.Count(log.String(), "its guard has answered") - before
+		expect.Equal(t, "how often the log says so", said, map[int]int{1: 1, 2: 1, 3: 1, 5: 1}[i])
+	}
+	h.wantRuns(t, 2)
+	expect.Equal(t, "handlers that could go on after an answer", runs, 0)
+	expect.Contains(t, "the log", log.String(), "route=pay")
+	expect.Contains(t, "the log", log.String(), "c.Abort()")
+}
+
+func TestGuardWithinGuardSaysSo(t *testing.T) {
+	for name, row := range map[string]struct {
+		outer, inner Route
+		headers      []string
+		want         wire.Code
+		runs         int64
+	}{
+		"the same name":               {Route{Name: "pay"}, Route{Name: "pay"}, nil, wire.InternalError, 0},
+		"the same name, and patience": {Route{Name: "pay"}, Route{Name: "pay"}, []string{"Prefer: wait=30"}, wire.InternalError, 0},
+		"both under takeover":         {Route{Name: "pay", Policy: Takeover}, Route{Name: "pay", Policy: Takeover}, nil, wire.InternalError, 0},
+		"another fingerprint":         {Route{Name: "pay"}, Route{Name: "pay", Headers: []string{"Accept"}}, []string{"Accept: x"}, wire.InternalError, 0},
+		"by the path":                 {Route{}, Route{}, nil, wire.InternalError, 0},
+		"other names":                 {Route{Name: "all"}, Route{Name: "pay"}, nil, "", 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			tokens, log := loggedTokens(t)
+			h := &handler{}
+			guarded := tokens.Middleware(row.outer)(tokens.Middleware(row.inner)(h))
+			for i := range 2 {
+				w := post(guarded, "pay", append(row.headers, KeyHeader+": k")...)
+				if row.want == "" {
+					wantStatus(t, "POST", w, 201)
+					wantReplayed(t, "POST", w, i == 1)
+					continue
+				}
+				wantCode(t, "POST", w, row.want)
+				expect.Contains(t, "the answer", w.Body.String(), "guarded twice")
+				wantReplayed(t, "POST", w, false)
+				wantHeader(t, "POST", w, NotBegunHeader, "true")
+			}
+			h.wantRuns(t, row.runs)
+			expect.Equal(t, "the log says so", strings.Contains(log.String(), "guarded twice"), row.want != "")
+			if row.want != "" { // nothing is in doubt
+				wantStatus(t, "POST past the inner guard", post(tokens.Middleware(row.outer)(h), "pay", append(row.headers, KeyHeader+": k")...), 201)
+			}
+		})
+	}
+}
+
+func TestGuardBehindAGatewayOfTheSameStoreSaysSo(t *testing.T) {
+	tokens, _ := loggedTokens(t)
+	h := &handler{}
+	outer := tokens.Middleware(Route{Name: "pay"})
+	inner := tokens.Middleware(Route{Name: "pay"})(h)
+	gateway := outer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		attempt, _ := FromContext(r.Context())
+		behind := post(inner, "pay", KeyHeader+": k", OperationHeader+": "+attempt.Operation)
+		wantCode(t, "what the gateway gets", behind, wire.InternalError)
+		wantHeader(t, "what the gateway gets", behind, NotBegunHeader, "true")
+		w.WriteHeader(behind.Code)
+	}))
+	wantStatus(t, "POST", post(gateway, "pay", KeyHeader+": k"), 500)
+	h.wantRuns(t, 0)
+}
+
+// The header alone is no claim: who makes it up gets what is true.
+func TestOperationHeaderOfAClientChangesNothing(t *testing.T) {
+	tokens, _ := loggedTokens(t)
+	h := &handler{}
+	guarded := tokens.Middleware(Route{Name: "pay"})(h)
+	principal, err := HeaderPrincipal("Authorization")(&http.Request{})
+	expect.Error(t, "the principal of a request without credentials", err, nil)
+	for i := range 2 {
+		w := post(guarded, "pay", KeyHeader+": k", OperationHeader+": "+ClientKey(principal, "pay", "k").record)
+		wantStatus(t, "POST", w, 201)
+		wantReplayed(t, "POST", w, i == 1)
+	}
+	h.wantRuns(t, 1)
+}

@@ -1,0 +1,112 @@
+package server_test
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/coatcheck/coatcheck/internal/expect"
+	"github.com/coatcheck/coatcheck/internal/storetest"
+	"github.com/coatcheck/coatcheck/internal/wire"
+	"github.com/coatcheck/coatcheck/redisstore"
+	"github.com/coatcheck/coatcheck/server"
+)
+
+// An operation by the caller's own key goes the whole way of a token, without one being issued.
+func TestOperationByTheCallersOwnKey(t *testing.T) {
+	storetest.Each(t, func(t *testing.T, store *redisstore.Store) {
+		s := serve(t, server.Config{Store: store})
+		const claim = `{"key":"evt_ü 1/2","scope":"webhooks","fingerprint":"f","lease_ms":3600000,"retention_ms":864000000}`
+		granted := must[wire.Claimed](t, s, 200, "POST", "/operation/claim", claim)
+		expect.Equal(t, "outcome of the first claim", granted.Outcome, "granted")
+		at, mine := "/operation/"+granted.Operation, "Lease-Token: "+granted.Lease
+		checkProblem(t, s.do(t, "POST", "/operation/claim", claim), wire.InProgress)
+		checkProblem(t, s.do(t, "POST", "/operation/claim", strings.Replace(claim, `"f"`, `"g"`, 1)), wire.PayloadMismatch)
+		other := must[wire.Claimed](t, s, 200, "POST", "/operation/claim", strings.Replace(claim, "webhooks", "others", 1))
+		if other.Operation == granted.Operation {
+			t.Error("the same key in another scope is the same operation, want another")
+		}
+		must[wire.Extended](t, s, 200, "POST", at+"/extend", `{"lease_ms":7200000}`, mine)
+		checkProblem(t, s.do(t, "DELETE", at, ""), wire.AttemptRunning)
+		checkProblem(t, s.do(t, "POST", at+"/complete", `{"status":200}`, "Lease-Token: "+other.Lease), wire.Superseded)
+		must[nothing](t, s, 204, "POST", at+"/complete", `{"status":201,"headers":{"location":"/bills/1"},"body_base64":"AQ=="}`, mine)
+		shown := must[wire.Operation](t, s, 200, "GET", at, "")
+		expect.Equal(t, "the operation", []string{shown.State, shown.Route}, []string{"completed", "webhooks"})
+		if left := time.Until(shown.ExpiresAt); left < 239*time.Hour {
+			t.Errorf("the record ends in %v, want ten days after the answer", left)
+		}
+		replay := must[wire.Claimed](t, s, 200, "POST", "/operation/claim", claim)
+		expect.Equal(t, "a claim of what is completed", replay, wire.Claimed{
+			Outcome: "replay", Operation: granted.Operation, Response: &wire.Answer{Status: 201, Headers: map[string]string{"Location": "/bills/1"}, Body: []byte{1}},
+		})
+		must[nothing](t, s, 204, "DELETE", at, "")
+		must[nothing](t, s, 204, "DELETE", at, "")
+		again := must[wire.Claimed](t, s, 200, "POST", "/operation/claim", claim)
+		if again.Outcome != "granted" || again.Fence <= granted.Fence {
+			t.Errorf("a claim after its answer was forgotten: got %+v, want a grant with a larger fence than %d", again, granted.Fence)
+		}
+		must[nothing](t, s, 204, "POST", at+"/release", "", "Lease-Token: "+again.Lease)
+	})
+}
+
+// One that fell silent is in doubt under its name, is settled there, and is not forgotten before.
+func TestOwnKeyInDoubtIsSettled(t *testing.T) {
+	storetest.Each(t, func(t *testing.T, store *redisstore.Store) {
+		s := serve(t, server.Config{Store: store})
+		const claim = `{"key":"nightly","scope":"jobs","fingerprint":"f","lease_ms":100}`
+		granted := must[wire.Claimed](t, s, 200, "POST", "/operation/claim", claim)
+		at := "/operation/" + granted.Operation
+		expect.Eventually(t, "the lease lapses", func() bool { return must[wire.Operation](t, s, 200, "GET", at, "").State == "in-doubt" })
+		for _, call := range [][2]string{{"POST", "/operation/claim"}, {"DELETE", at}} {
+			body := ""
+			if call[0] == "POST" {
+				body = claim
+			}
+			problem := checkProblem(t, s.do(t, call[0], call[1], body), wire.IdempotencyUnknown)
+			expect.Equal(t, call[0]+": operation", problem.Operation, granted.Operation)
+		}
+		listed := must[wire.Operations](t, s, 200, "GET", "/token?state=in-doubt&prefix=jobs", "")
+		expect.MustEqual(t, "operations in doubt of the scope", len(listed.Operations), 1)
+		must[nothing](t, s, 204, "POST", at+"/settle", `{"outcome":"completed","status":200}`)
+		expect.Equal(t, "a claim after it", must[wire.Claimed](t, s, 200, "POST", "/operation/claim", claim), wire.Claimed{
+			Outcome: "replay", Operation: granted.Operation, Response: &wire.Answer{Status: 200},
+		}, cmpopts.EquateEmpty())
+	})
+}
+
+// Two principals with one key have two operations, and see their own.
+func TestOwnKeysOfTwoPrincipalsNeverMeet(t *testing.T) {
+	t.Parallel()
+	s := serve(t, server.Config{Store: storetest.Open(t, redisstore.Config{})})
+	const a, b = "Authorization: Bearer a", "Authorization: Bearer b"
+	const claim = `{"key":"k","fingerprint":"f"}`
+	first, second := must[wire.Claimed](t, s, 200, "POST", "/operation/claim", claim, a), must[wire.Claimed](t, s, 200, "POST", "/operation/claim", claim, b)
+	expect.Equal(t, "outcomes", []string{first.Outcome, second.Outcome}, []string{"granted", "granted"})
+	if first.Operation == second.Operation {
+		t.Error("two principals have one operation, want two")
+	}
+}
+
+func TestKeysThatCanBeNoneAreRefused(t *testing.T) {
+	t.Parallel()
+	s := serve(t, server.Config{Store: storetest.Open(t, redisstore.Config{})})
+	for field, bodies := range map[string][]string{
+		"key":          {`{"fingerprint":"f"}`, `{"key":"a\u0000b","fingerprint":"f"}`, `{"key":"` + strings.Repeat("ü", 513) + `","fingerprint":"f"}`},
+		"scope":        {`{"key":"k","scope":"a b","fingerprint":"f"}`},
+		"fingerprint":  {`{"key":"k"}`},
+		"retention_ms": {`{"key":"k","fingerprint":"f","retention_ms":999}`, `{"key":"k","fingerprint":"f","retention_ms":2592000001}`},
+		"policy":       {`{"key":"k","fingerprint":"f","policy":"x"}`},
+	} {
+		for _, body := range bodies {
+			wantField(t, s.do(t, "POST", "/operation/claim", body), wire.InvalidRequest, field, "")
+		}
+	}
+	text, err := json.Marshal(map[string]string{"key": strings.Repeat("ü", 512), "fingerprint": "f"})
+	if err != nil {
+		t.Fatalf("writing a claim: %v", err)
+	}
+	must[wire.Claimed](t, s, 200, "POST", "/operation/claim", string(text))
+}

@@ -21,7 +21,7 @@ const everything = "*"
 
 // front is what stands between the network and the domains.
 var front = []string{
-	"idempotency", "lock", "workerlease", "segment", "counter", "number", "snowflake", "internal/wire", "internal/ledger", "internal/secret", "internal/share", "internal/target", "internal/audit", "internal/fault", "internal/frontdoor", "internal/health", "internal/names", "internal/redisprobe", "internal/requestlog", "metrics", "redisstore",
+	"idempotency", "limit", "lock", "workerlease", "segment", "counter", "number", "snowflake", "internal/wire", "internal/ledger", "internal/secret", "internal/share", "internal/target", "internal/audit", "internal/fault", "internal/frontdoor", "internal/health", "internal/names", "internal/redisprobe", "internal/requestlog", "metrics", "redisstore",
 }
 
 // domain is what a domain may use: never another domain.
@@ -43,6 +43,7 @@ var layers = map[string][]string{
 	"idempotency/jwtprincipal": {"idempotency", "internal/names"},
 	// adapts any net/http middleware, and knows of none
 	"idempotency/echov4": {},
+	"limit":              domain,
 	"lock":               domain,
 	"workerlease":        append(domain, "workerlease/holder", "snowflake"),
 	"segment":            append(domain, "internal/share"),

@@ -32,8 +32,8 @@ type faultyH2 struct {
 	over2   atomic.Int64 // of these, those that came over HTTP/2
 }
 
-// startFaultyH2 starts one; fault breaks off a request of HTTP/2, and the connection is closed where
-// it returns false. A request of HTTP/1.1 is broken off by the connection's end.
+// startFaultyH2 starts one; fault breaks off a request of HTTP/2, and the connection is closed
+// where it returns false. A request of HTTP/1.1 is broken off by the connection's end.
 func startFaultyH2(t *testing.T, fault func(conn net.Conn, stream uint32) bool) *faultyH2 {
 	t.Helper()
 	like := httptest.NewTLSServer(http.NotFoundHandler()) // for its certificate
@@ -75,7 +75,8 @@ func (u *faultyH2) serve2(conn net.Conn, fault func(net.Conn, uint32) bool) {
 		switch {
 		case kind == settingsFrame && flags&ack == 0:
 			frame(conn, settingsFrame, ack, 0, "")
-		case (kind == headersFrame || kind == dataFrame) && flags&endStream != 0: // the request is whole
+		case (kind == headersFrame || kind == dataFrame) && flags&endStream != 0:
+			// the request is whole
 			u.over2.Add(1)
 			if u.effects.Add(1) == 2 {
 				if !fault(conn, stream) {
@@ -83,7 +84,8 @@ func (u *faultyH2) serve2(conn net.Conn, fault func(net.Conn, uint32) bool) {
 				}
 				continue
 			}
-			frame(conn, headersFrame, endStream|endHeaders, stream, "\x88") // :status 200 (RFC 7541, appendix A)
+			// :status 200 (RFC 7541, appendix A)
+			frame(conn, headersFrame, endStream|endHeaders, stream, "\x88")
 		}
 	}
 }
@@ -98,9 +100,9 @@ func frame(conn net.Conn, kind, flags byte, stream uint32, text string) bool {
 // four is a number of a frame, in four bytes.
 func four(n uint32) string { return string(binary.BigEndian.AppendUint32(nil, n)) }
 
-// net/http sends a request of HTTP/2 again that has no body, whatever its method, after REFUSED_STREAM
-// and GOAWAY, which say that nothing was done, and after PROTOCOL_ERROR, which does not. No request
-// that is not safe is sent twice on an upstream's word alone.
+// net/http sends a request of HTTP/2 again that has no body, whatever its method, after
+// REFUSED_STREAM and GOAWAY, which say that nothing was done, and after PROTOCOL_ERROR, which does
+// not. No request that is not safe is sent twice on an upstream's word alone.
 func TestUnguardedRequestThatIsNotSafeIsNotSentAgainOverHTTP2(t *testing.T) {
 	for name, fault := range map[string]func(conn net.Conn, stream uint32) bool{
 		"REFUSED_STREAM": func(conn net.Conn, stream uint32) bool {

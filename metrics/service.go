@@ -50,7 +50,7 @@ const (
 // Allowed is the result of a request to a rate limit, beside Refused and Failed.
 const Allowed = "allowed"
 
-var idKinds = []string{"snowflake", "segment", "uuid"}
+var idKinds = []string{"snowflake", "segment", "uuid", "ulid", "typeid"}
 
 // NewService returns the metrics of a service of this version.
 func NewService(version string) *Service {

@@ -74,7 +74,7 @@ func badMethods() (rows []bad) {
 		"/": "GET", "/livez": "GET", "/readyz": "GET", "/idempotency-policy": "GET", "/problems/not-found": "GET",
 		"/token": "GET POST", "/token/{issued}": "GET", "/token/{issued}/claim": "POST", "/token/{claimed}/complete": "POST", "/token/{claimed}/extend": "POST",
 		"/token/{claimed}/release": "POST", "/incr/k": "GET POST", "/counter/k": "GET", "/worker": "GET", "/worker/pool": "GET POST PUT", "/worker/pool/0": "PUT DELETE",
-		"/id/snowflake": "GET", "/id/snowflake/p": "GET", "/id/segment/t": "GET", "/id/uuid": "GET", "/id/decode/0": "GET",
+		"/id/snowflake": "GET", "/id/snowflake/p": "GET", "/id/segment/t": "GET", "/id/uuid": "GET", "/id/ulid": "GET", "/id/typeid": "GET", "/id/decode/0": "GET",
 		"/payments": "GET POST", "/limit/k": "POST DELETE",
 	} {
 		for _, method := range []string{"PATCH", "TRACE", "BREW"} {
@@ -103,6 +103,8 @@ func badMethods() (rows []bad) {
 		{method: "HEAD", path: "/id/segment/t"},
 		{method: "POST", path: "/id/segment/t"},
 		{method: "HEAD", path: "/id/uuid"},
+		{method: "HEAD", path: "/id/ulid"},
+		{method: "POST", path: "/id/typeid"},
 		{method: "HEAD", path: "/id/decode/0"},
 		{method: "POST", path: "/id/decode/0"},
 		{method: "GET", path: "/limit/k"},

@@ -91,8 +91,8 @@ func (b *box) hasToConfirmByAll(facts ...string) {
 	b.facts = ofAll
 	before := b.look(append(openKeys, markerKey...)...)
 	for _, b.facts = range facts {
-		want(b, b.run(scripts.Incarnation, markerKey), "all", b.replid())
-		want(b, b.open(opening{}), "all", b.replid())
+		want(b, b.run(scripts.Incarnation, markerKey), "all", b.replid(), "")
+		want(b, b.open(opening{}), "all", b.replid(), "")
 		word(b, b.run(scripts.CounterIncr, openKeys, 1, 0, "", "", "1"), "behind", 0)
 	}
 	b.same(before)

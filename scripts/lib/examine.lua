@@ -39,7 +39,7 @@ local function examine(key, index, names, ttl, longest, skew, trust, facts)
     pool.quarantine = math.max(pool.quarantine, now + window + skew)
   end
   if not complete then
-    pool.next, at.word = 0, string.gsub(at.word, ':%l*$', ':missing')
+    pool.next, at.word = 0, because(at.word, 'missing')
   end
   if pool.layout == '' or pool.ttl == 0 then
     pool.ttl = told

@@ -91,11 +91,18 @@ local function level_now(facts, replication)
   return '0'
 end
 
+-- ran_at reports whether this server ran at a moment, in microseconds since 1970, for certain.
+local function ran_at(server, moment)
+  local up = tonumber(info_field(server, 'uptime_in_seconds'))
+  return moment ~= nil and up ~= nil and tonumber(redis.call('TIME')[1]) - up < moment / 1000000 - 1
+end
+
 -- standing returns the word to note now, and whether the state continues (same). With a refusal,
 -- which is a script's reply, neither is known: the server has no id that changes with its state
 -- ('unsuitable'), or the caller has to ask other servers first ('ask'), or to confirm by every
--- replica ('all').
-local function standing(noted, facts)
+-- replica ('all'). touched is when the state was written last, in microseconds since 1970, where that
+-- is known: a server that ran then has not restarted since, and the state is a copy of another's.
+local function standing(noted, facts, touched)
   if facts.mode == 'trust' then
     local there = noted ~= nil and noted ~= false and noted ~= '' and noted ~= 'restored'
     return {word = there and noted or 'trusted', same = there, why = noted == 'restored' and noted or 'missing'}
@@ -163,7 +170,7 @@ local function standing(noted, facts)
   -- A server that has started from an append-only file has no id before, and has read from no
   -- master.
   local restarted = before == no_id and facts.mode == 'auto' and run ~= was.run and was.run ~= '' and (input == '0' or input == '')
-    and was.level ~= '0' and was.disk == '1'
+    and was.level ~= '0' and was.disk == '1' and not ran_at(server, touched)
   if (restarted or facts.set == 'cluster') and facts.asked ~= id then
     return {refusal = {'ask', was.id, id}}
   end

@@ -610,6 +610,11 @@ func TestAsManyConfirmAsHaveBefore(t *testing.T) {
 	r.facts = "auto 20 all2 alone - -"
 	word(t, r.run(scripts.Incarnation, markerKey), "continued", 2)
 	want(t, strings.Split(strings.Fields(r.do("GET", markerKey[0]).(string))[0], ":")[3:], "20", "missing", "2")
+
+	// an operator has said that they are gone for good
+	want(t, r.run(scripts.StoreRestored, markerKey, "replicas-gone"), "marked")
+	r.facts = "auto 20 all0 alone - -"
+	word(t, r.run(scripts.Incarnation, markerKey), "same", 2)
 }
 
 // A pool that was copied into a server that ran when the pool was used is none that this server has

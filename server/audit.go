@@ -20,7 +20,7 @@ import (
 // audited are the events that have a line each in the log. Frequent ones have none, such as values,
 // grants and releases: the access log has those requests.
 var audited = map[string]bool{
-	events.StoreRestored: true, events.CounterSet: true, events.CounterRemoved: true, events.SegmentSet: true, events.PoolCreated: true, events.WorkerGranted: true, events.WorkerReleased: true, events.LockBroken: true, events.TokenReleased: true, events.OperationSettled: true,
+	events.StoreRestored: true, events.ReplicasGone: true, events.CounterSet: true, events.CounterRemoved: true, events.SegmentSet: true, events.PoolCreated: true, events.WorkerGranted: true, events.WorkerReleased: true, events.LockBroken: true, events.TokenReleased: true, events.OperationSettled: true,
 	events.OperationForgotten: true,
 }
 

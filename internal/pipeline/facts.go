@@ -43,8 +43,8 @@ const refreshFacts = 10 * time.Second
 // use.
 type facts struct {
 	servers sync.Map // *redis.Client to *server
-	// list returns which replicas of a master are listed, away ones included. nil: there is no list,
-	// and only what is attached is known.
+	// list returns which replicas of a master are listed, away ones included. nil: there is no
+	// list, and only what is attached is known.
 	list func(ctx context.Context, node *redis.Client) (Listed, error)
 	set  string // cluster | alone
 }
@@ -82,11 +82,12 @@ func (f *facts) of(node *redis.Client) *server {
 // saw notes what a round trip has shown, and reports whether the incarnation is another than the
 // last.
 func (s *server) saw(found replication) (another bool) {
-	s.replicas.saw(found)
 	if last := s.last.Load(); last != nil && *last == found.id {
+		s.replicas.saw(found)
 		return false
 	}
 	before := s.last.Swap(&found.id)
+	s.replicas.anew(found)
 	return before != nil && *before != found.id
 }
 
@@ -173,11 +174,12 @@ type Continuity struct {
 	Acks      int  // replicas that confirm each write; with AckAll the most of any master
 	Promotion bool // a failover loses nothing that was confirmed
 	Restart   bool // a restart loses nothing that was confirmed
+	OnDisk    bool // what is confirmed is on disk, at the master
 }
 
 // Continuity asks every master. What holds, holds at all of them.
 func (s *Engine) Continuity(ctx context.Context) (Continuity, error) {
-	all := Continuity{Acks: max(s.ack, 0), Promotion: true, Restart: true}
+	all := Continuity{Acks: max(s.ack, 0), Promotion: true, Restart: true, OnDisk: true}
 	if s.restarts == Trust {
 		return all, nil
 	}
@@ -192,6 +194,7 @@ func (s *Engine) Continuity(ctx context.Context) (Continuity, error) {
 		mu.Lock()
 		defer mu.Unlock()
 		all.Promotion = all.Promotion && cover[0] == levelAll
+		all.OnDisk = all.OnDisk && cover[1] == '1'
 		all.Restart = all.Restart && cover[0] != levelNone && cover[1] == '1' && s.restarts == Auto
 		if ack == AckAll {
 			all.Acks = max(all.Acks, known.replicas.need())

@@ -45,6 +45,15 @@ func (r *replicas) add(found replication) {
 	}
 }
 
+// anew takes in what is attached in another incarnation: one of those that were seen may be the
+// master now. How many of the others have confirmed, the words tell that are noted there.
+func (r *replicas) anew(found replication) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.last, r.seen, r.most, r.noted = found.attached, nil, 0, 0
+	r.add(found)
+}
+
 // read takes in a list, and what is attached.
 func (r *replicas) read(listed Listed, found replication) {
 	r.mu.Lock()

@@ -100,8 +100,8 @@ end
 -- standing returns the word to note now, and whether the state continues (same). With a refusal,
 -- which is a script's reply, neither is known: the server has no id that changes with its state
 -- ('unsuitable'), or the caller has to ask other servers first ('ask'), or to confirm by every
--- replica ('all'). touched is when the state was written last, in microseconds since 1970, where that
--- is known: a server that ran then has not restarted since, and the state is a copy of another's.
+-- replica ('all'). touched is when the state was written last, in microseconds since 1970, where
+-- that is known: a server that ran then has not restarted since, and the state is a copy.
 local function standing(noted, facts, touched)
   if facts.mode == 'trust' then
     local there = noted ~= nil and noted ~= false and noted ~= '' and noted ~= 'restored'

@@ -21,7 +21,7 @@ const everything = "*"
 
 // front is what stands between the network and the domains.
 var front = []string{
-	"idempotency", "lock", "workerlease", "segment", "counter", "number", "snowflake", "internal/wire", "internal/ledger", "internal/secret", "internal/share", "internal/target", "internal/audit", "internal/fault", "internal/frontdoor", "internal/health", "internal/names", "internal/redisprobe", "internal/requestlog", "metrics", "redisstore",
+	"idempotency", "limit", "lock", "workerlease", "segment", "counter", "number", "snowflake", "internal/wire", "internal/ledger", "internal/secret", "internal/share", "internal/target", "internal/audit", "internal/fault", "internal/frontdoor", "internal/health", "internal/names", "internal/redisprobe", "internal/requestlog", "metrics", "redisstore",
 }
 
 // domain is what a domain may use: never another domain.
@@ -35,7 +35,7 @@ var layers = map[string][]string{
 	"cmd/coatcheck": {"internal/cli"},
 	"internal/cli":  {everything},
 
-	"server":  append(front, "segment/redissource", "access", "console", "idempotency/echov4", "openapi", "internal/compat", "internal/events", "internal/stamper"),
+	"server":  append(front, "segment/redissource", "access", "console", "idempotency/echov4", "openapi", "internal/compat", "internal/events", "internal/stamper", "internal/textid"),
 	"gateway": append(front, "idempotency/jwtprincipal", "internal/muxpattern", "internal/watch", "internal/yamlfile"),
 
 	"idempotency": domain,
@@ -43,6 +43,7 @@ var layers = map[string][]string{
 	"idempotency/jwtprincipal": {"idempotency", "internal/names"},
 	// adapts any net/http middleware, and knows of none
 	"idempotency/echov4": {},
+	"limit":              domain,
 	"lock":               domain,
 	"workerlease":        append(domain, "workerlease/holder", "snowflake"),
 	"segment":            append(domain, "internal/share"),
@@ -97,6 +98,7 @@ var layers = map[string][]string{
 	"internal/frontdoor":  {},
 	"internal/health":     {"redisstore", "scripts"},
 	"internal/supervise":  {},
+	"internal/textid":     {},
 	"internal/watch":      {},
 	"internal/wire":       {},
 	"internal/yamlfile":   {},
@@ -143,6 +145,8 @@ var libraries = map[string][]string{
 	"github.com/spf13/cobra":                  {"internal/cli"},
 	"github.com/spf13/pflag":                  {"internal/cli", "internal/config", "internal/supervise"},
 	"github.com/throttled/throttled":          {"access"},
+	"github.com/oklog/ulid":                   {"internal/textid"},
+	"go.jetify.com/typeid":                    {"internal/textid"},
 	"github.com/go-jose/go-jose":              {"idempotency/jwtprincipal", "internal/testing/issuer"},
 	"github.com/getkin/kin-openapi":           {"internal/apitest"},
 	"github.com/santhosh-tekuri/jsonschema":   {"internal/apitest"},

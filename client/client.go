@@ -38,7 +38,7 @@ type Config struct {
 //
 // An Add whose reply is lost leaves a gap. With a request id, asking again returns its values.
 //
-// An acquire of a lock whose reply is lost leaves the lock taken, without a holder, for its TTL.
+// An acquire of a lock whose reply is lost can leave the lock taken, without a holder, for its TTL.
 //
 // An acquire whose reply is lost costs a worker id until its TTL has passed: it cannot be used, and
 // the next acquire gets another. Renew and release can be repeated.

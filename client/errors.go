@@ -49,6 +49,8 @@ var (
 	ErrOverflow     = refusal("the counter would overflow, or come to more than its template writes")
 	// ErrLimit ends with SetCounter, or where the counter does.
 	ErrLimit = refusal("the counter would pass the request's limit")
+	// ErrLimitReached comes with Error.Wait: until there is room.
+	ErrLimitReached = refusal("the rate limit is reached")
 	// ErrBehind ends with SetCounter past all values.
 	ErrBehind = refusal("the counter has gone back, or may have")
 	// ErrAttemptRunning comes with Error.Wait: the remaining lease of the attempt.
@@ -81,6 +83,7 @@ var codes = map[wire.Code]error{
 	wire.Unauthorized:        ErrUnauthorized,
 	wire.Forbidden:           ErrForbidden,
 	wire.TooManyRequests:     ErrUnavailable,
+	wire.LimitReached:        ErrLimitReached,
 	wire.PayloadTooLarge:     ErrTooLarge,
 	wire.UnsupportedEncoding: ErrInvalidRequest,
 	wire.InProgress:          ErrInProgress,
@@ -127,13 +130,14 @@ func byStatus(status int) error {
 // Error is the error of a call. errors.Is finds its class and, by its code, its sentinel. It is
 // read-only once returned.
 type Error struct {
-	Op        string        // such as "claim token"
-	Code      string        // of the service's problem; "" if there is none
-	Status    int           // of the HTTP answer; 0 = none came
-	Title     string        // what all problems of this code have in common
-	Detail    string        // the particulars of this problem, or what is wrong with the call
-	RequestID string        // under which the service's log has the request
-	Wait      time.Duration // a useful one, rounded up to seconds; 0 = not known
+	Op        string // such as "claim token"
+	Code      string // of the service's problem; "" if there is none
+	Status    int    // of the HTTP answer; 0 = none came
+	Title     string // what all problems of this code have in common
+	Detail    string // the particulars of this problem, or what is wrong with the call
+	RequestID string // under which the service's log has the request
+	// a useful one, rounded up to seconds, of a rate limit to milliseconds; 0 = not known
+	Wait time.Duration
 	// the same request may succeed later, according to the service, and repeating it does no harm
 	Retryable bool
 	See       string // where to read on. It may hold the token: not for a log
@@ -142,6 +146,8 @@ type Error struct {
 	// when it is in doubt; "" and the zero time = not known
 	Operation string
 	Since     time.Time
+
+	limit LimitState // with ErrLimitReached
 
 	class error // if the code does not determine it; nil = an unknown outcome
 	read  bool  // the call changes nothing

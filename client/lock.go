@@ -64,7 +64,8 @@ type Lock struct {
 // The errors: ErrHeld after LockRequest.Wait (RetryAfter is when the holder's lease can end),
 // ErrOtherPool if the lock has another number of permits now, ErrQuarantined while the service does
 // not know which leases are open, ErrInvalidRequest; ErrUnavailable (nothing was done);
-// ErrUnknownOutcome (the lock may be taken, without a holder, until its TTL has passed).
+// ErrUnknownOutcome (the lock may be taken, without a holder, until the service has given it back
+// or its TTL has passed).
 func (c *Client) AcquireLock(ctx context.Context, name string, request LockRequest) (*Lock, error) {
 	w := &waiter{client: c, name: name, request: request, place: secret.New()}
 	if request.Wait > 0 {

@@ -38,10 +38,24 @@ func (e *Error) problem(header http.Header, body []byte, call call) *Error {
 	}
 	e.Code, e.Retryable = string(problem.Code), problem.Retryable
 	e.Title, e.Detail, e.See = call.clean(problem.Title), call.clean(problem.Detail), shortened(printed(problem.See))
+	e.limited(problem)
 	if names.Digested.MatchString(problem.Operation) {
 		e.Operation, e.Since = problem.Operation, problem.Since
 	}
 	return e
+}
+
+// limited notes what a problem says of a rate limit that is reached.
+func (e *Error) limited(problem wire.Problem) {
+	if problem.Code != wire.LimitReached {
+		return
+	}
+	if wait := problem.RetryAfterMS; wait != nil && *wait > 0 && *wait <= maxWait.Milliseconds() {
+		e.Wait = time.Duration(*wait) * time.Millisecond
+	}
+	if problem.Remaining != nil && problem.Reset != nil {
+		e.limit = LimitState{max(*problem.Remaining, 0), time.Duration(max(*problem.Reset, 0)) * time.Millisecond}
+	}
 }
 
 // parseProblem reads a problem of the service; ok is false for others, such as a proxy's page.

@@ -44,6 +44,8 @@ func replayChecks() []check {
 		{"replay-no-cookies", promise, "the cookies of the first answer are not replayed", nil, replayCookies},
 		{"replay-no-hop-by-hop", promise, "headers that Connection names belong to one connection and are not replayed", nil, replayHops},
 		{"error-replayed", should, "an error that the handler answered after it had begun is replayed like any other answer", []need{badHandler}, errorReplayed},
+		{"redirect-followed", must, "a client that follows a 307 or 308 with its key has its operation run, once: the redirect is not kept for the key", []need{redirects}, redirectFollowed},
+		{"redirect-inside", promise, "a 307 or 308 leads to the same server, and past no gateway", []need{redirects}, redirectInside},
 	}
 }
 
@@ -62,6 +64,7 @@ func tokenChecks() []check {
 	return []check{
 		{"token-once", promise, "an issued token works once, and its repeat is a replay", issued, tokenOnce},
 		{"token-burst", promise, "of many duplicates at once with one issued token exactly one runs", issued, tokenBurst},
+		{"token-and-key", promise, "an issued token counts, and a key beside it, which a browser or a library may add, is ignored", issued, tokenAndKey},
 		{"token-made-up", promise, "a token that was never issued is refused with 410 or another 4xx, and runs nothing", issued, tokenMadeUp},
 		{"token-mismatch", promise, "a used token with another payload is refused with 422, and keeps its answer", issued, tokenMismatch},
 		{"token-of-another", promise, "a token that was issued to one principal is refused to another, and runs nothing", []need{tokens, principals}, tokenOfAnother},

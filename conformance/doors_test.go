@@ -103,7 +103,7 @@ func middlewareDoor(t *testing.T, store *redisstore.Store, p pace) door {
 		}
 	})
 	h := handler{slow: p.slow}
-	guarded := guard.Middleware(idempotency.Route{Lease: p.lease})(&h)
+	guarded := guard.Middleware(idempotency.Route{Name: "POST /payments", Lease: p.lease})(&h)
 	return wholeDoor(t, payments(t, guarded, &h, guard, principal), "/policy", slices.Concat(p.args(), p.skip()))
 }
 
@@ -139,6 +139,7 @@ func gatewayDoor(t *testing.T, store *redisstore.Store, p pace) door {
 func payments(t *testing.T, pay http.Handler, h *handler, issuer *idempotency.Tokens, principal func(*http.Request) (string, error)) http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("POST /payments", pay)
+	mux.Handle("POST /payments/{$}", pay)
 	mux.HandleFunc("GET /payments", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintf(w, `{"total":%d}`, h.runs.Load()) })
 	mux.HandleFunc("POST /token", func(w http.ResponseWriter, r *http.Request) {
 		who, err := principal(r)
@@ -158,7 +159,7 @@ func payments(t *testing.T, pay http.Handler, h *handler, issuer *idempotency.To
 // wholeDoor is a door at which the suite can look at everything.
 func wholeDoor(t *testing.T, h http.Handler, policy string, more []string) door {
 	return door{args: slices.Concat(listen(t, h), asTwo, []string{
-		"-token-url", "/token", "-policy", policy, "-slow-header", "X-Slow: yes", "-error-header", "X-Fail: yes", "-strict",
+		"-token-url", "/token", "-policy", policy, "-slow-header", "X-Slow: yes", "-error-header", "X-Fail: yes", "-redirect-path", "/payments/", "-strict",
 	}, more)}
 }
 
@@ -170,6 +171,10 @@ type handler struct {
 }
 
 func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if r.URL.Path == "/payments/" { // a whole URL, as some frameworks send it
+		http.Redirect(w, r, "http://"+r.Host+"/payments", http.StatusTemporaryRedirect)
+		return
+	}
 	h.runs.Add(1)
 	if r.Header.Get("X-Slow") != "" {
 		time.Sleep(h.slow)
@@ -187,7 +192,7 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // The demo's handler is not slow, does not fail once it has begun, sets no cookie and takes no
 // query.
-var serviceLacks = []string{"422-query", "replay-no-cookies", "replay-no-hop-by-hop", "error-replayed"}
+var serviceLacks = []string{"422-query", "replay-no-cookies", "replay-no-hop-by-hop", "error-replayed", "redirect-followed", "redirect-inside"}
 
 var asTwo = []string{"-principal-a", "Authorization: Bearer a", "-principal-b", "Authorization: Bearer b"}
 

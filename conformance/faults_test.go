@@ -62,6 +62,9 @@ const (
 	hopsReplayed    fault = "hop-by-hop headers are replayed"
 	errorFrees      fault = "an error status gives the key back"
 
+	redirectKept  fault = "a redirect is kept for the key, and its target is another payload"
+	redirectLeads fault = "a redirect leads to the server behind"
+
 	looksThenLocks fault = "it looks, then locks, and does not look again"
 	hangUpFrees    fault = "a hang-up gives the key back while the handler goes on"
 	hangUpWedges   fault = "a hang-up leaves the key in progress for ever"
@@ -71,6 +74,7 @@ const (
 	leaseDoubts    fault = "a running attempt is called unknown when its lease has lapsed"
 	globalKeys     fault = "all principals share one key space"
 
+	tokenRefused     fault = "a token beside a key is refused"
 	tokenDeleted     fault = "a token is deleted by its use"
 	tokenRerun       fault = "a token can be used again and again"
 	madeUpTokens     fault = "any text is a token"
@@ -131,6 +135,9 @@ var breaks = []struct {
 	{hopsReplayed, []string{"replay-no-hop-by-hop"}},
 	{errorFrees, []string{"error-replayed"}},
 
+	{redirectKept, []string{"redirect-followed"}},
+	{redirectLeads, []string{"redirect-inside"}},
+
 	{looksThenLocks, []string{"burst", "token-burst"}},
 	{hangUpFrees, []string{"hang-up"}},
 	{hangUpWedges, []string{"hang-up"}},
@@ -140,6 +147,7 @@ var breaks = []struct {
 	{leaseDoubts, []string{"slow-owner"}},
 	{globalKeys, []string{"principals"}},
 
+	{tokenRefused, []string{"token-and-key"}},
 	{tokenDeleted, []string{"token-once"}},
 	{tokenRerun, []string{"token-once"}},
 	{madeUpTokens, []string{"token-made-up"}},

@@ -40,6 +40,8 @@ type options struct {
 	principalA  field
 	principalB  field
 
+	redirectPath string
+
 	countURL   string
 	countField string
 
@@ -108,6 +110,7 @@ func (o *options) knowledgeFlags(set *flag.FlagSet) {
 	set.DurationVar(&o.lease, "lease", 0, "how long the server lets an attempt be silent; the slow handler takes longer")
 	set.StringVar(&o.errorBody, "error-body", "", "a `payload` that makes the handler answer with an error after it has begun")
 	set.Var(&o.errorHeader, "error-header", "`Name: value`, a header that makes the handler answer with an error after it has begun")
+	set.StringVar(&o.redirectPath, "redirect-path", "", "another `path` of the same operation, which the server answers with 307 or 308, such as /payments/")
 	set.Var(&o.principalA, "principal-a", "`Name: value`, the header that makes a request one principal's")
 	set.Var(&o.principalB, "principal-b", "`Name: value`, the header that makes a request another principal's")
 	set.StringVar(&o.countURL, "count-url", "", "a GET of this `path` or URL tells how many effects there were")
@@ -164,7 +167,7 @@ func (o *options) check() error {
 
 func (o *options) checkPlaces() error {
 	var faults []error
-	for _, place := range []struct{ flag, value string }{{"path", o.path}, {"token-url", o.tokenURL}, {"count-url", o.countURL}, {"policy", o.policy}} {
+	for _, place := range []struct{ flag, value string }{{"path", o.path}, {"token-url", o.tokenURL}, {"redirect-path", o.redirectPath}, {"count-url", o.countURL}, {"policy", o.policy}} {
 		if place.value == "" && place.flag != "path" {
 			continue
 		}

@@ -58,7 +58,7 @@ func openShop(t testing.TB, wrong fault) (args []string) {
 	}
 	return []string{
 		"-url", web.URL, "-count-url", "/payments", "-token-url", "/token", "-policy", "/policy",
-		"-slow-header", "X-Slow: yes", "-slow", "200ms", "-lease", "60ms", "-error-header", "X-Fail: yes",
+		"-slow-header", "X-Slow: yes", "-slow", "200ms", "-lease", "60ms", "-error-header", "X-Fail: yes", "-redirect-path", "/payments/",
 		"-principal-a", "Authorization: Bearer a", "-principal-b", "Authorization: Bearer b",
 		"-n", "20", "-timeout", "2m", "-wait", wait,
 	}
@@ -83,9 +83,24 @@ func (s *shop) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		fmt.Fprintf(w, `{"token":%q}`, s.issue(r.Header.Get("Authorization")))
 	case "POST /payments":
 		s.guard(w, r)
+	case "POST /payments/":
+		s.redirect(w, r)
 	default:
 		http.NotFound(w, r)
 	}
+}
+
+// redirect answers with where payments are made.
+func (s *shop) redirect(w http.ResponseWriter, r *http.Request) {
+	if s.is(redirectKept) {
+		name, _, _ := s.operation(r)
+		s.claim(name, "the redirect")
+	}
+	to := "/payments"
+	if s.is(redirectLeads) {
+		to = "http://backend.example/payments"
+	}
+	http.Redirect(w, r, to, http.StatusTemporaryRedirect)
 }
 
 func (s *shop) issue(to string) string {

@@ -13,6 +13,9 @@ func (s *shop) operation(r *http.Request) (name string, unguarded bool, status i
 	if s.is(firstOfTwo) && len(keys) > 1 {
 		keys = keys[:1]
 	}
+	if len(tokens) == 1 && !s.is(tokenRefused) {
+		keys = nil
+	}
 	switch {
 	case len(tokens)+len(keys) == 0:
 		return "", true, map[bool]int{false: http.StatusBadRequest}[s.is(missingPasses)]

@@ -24,6 +24,16 @@ func tokenOnce(ctx context.Context, s *suite) {
 	s.twiceMore(ctx, r)
 }
 
+// tokenAndKey sends a token twice, each time beside another key.
+func tokenAndKey(ctx context.Context, s *suite) {
+	e := s.effects(ctx)
+	r := s.issued(ctx)
+	const keyHeader = "Idempotency-Key" // of the draft
+	first := s.first(ctx, r.with(field{keyHeader, `"` + rand.Text() + `"`}))
+	again := s.repeated(ctx, r.with(field{keyHeader, `"` + rand.Text() + `"`}), first)
+	e.moved(ctx, 1, again)
+}
+
 func tokenBurst(ctx context.Context, s *suite) {
 	for range bursts {
 		s.burst(ctx, s.issued(ctx))

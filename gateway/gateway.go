@@ -251,9 +251,11 @@ func (g *Gateway) serve(w *responder, r *http.Request, x *exchange) {
 }
 
 // passOn passes a request on that is not guarded. HTTP/2, which an https upstream may have, has no
-// upgrades.
+// upgrades; and over HTTP/2 net/http sends a request without a body again, whatever its method, if
+// the upstream says that it has not been processed, or was a protocol error.
 func (g *Gateway) passOn(w http.ResponseWriter, r *http.Request) {
-	if upgrade(r.Header) != "" && g.config.Upstream.url.Scheme == "https" {
+	againByItself := !isSafe(r.Method) && r.ContentLength == 0
+	if g.config.Upstream.url.Scheme == "https" && (againByItself || upgrade(r.Header) != "") {
 		g.once.ServeHTTP(w, r)
 		return
 	}

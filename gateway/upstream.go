@@ -8,8 +8,6 @@ import (
 	"net/http"
 	"net/url"
 	"path/filepath"
-	"sync"
-	"sync/atomic"
 	"time"
 )
 
@@ -57,8 +55,8 @@ const (
 )
 
 // openTransport carries requests that are not guarded, with net/http's defaults: HTTP/2 if the
-// upstream has it, and safe requests (no others) are sent again when a kept connection turns out to
-// be dead.
+// upstream has it, and safe requests are sent again when a kept connection turns out to be dead. Of
+// others it gets those with a body, which is sent once.
 func (u Upstream) openTransport(config *tls.Config) *http.Transport {
 	t := u.transport(config)
 	t.Protocols.SetHTTP2(true)
@@ -68,26 +66,27 @@ func (u Upstream) openTransport(config *tls.Config) *http.Transport {
 
 // guardedTransport carries guarded requests: HTTP/1.1 only, so that a connection that breaks takes
 // one request with it and not all of them, and so that net/http has no reason of HTTP/2 to send one
-// again. Its connections count what is written. idle is shorter than what servers allow, so that a
+// again. idle is shorter than what servers allow, so that a
 // connection is not closed by the upstream at the moment of its next use.
 func (u Upstream) guardedTransport(config *tls.Config, idle time.Duration) *http.Transport {
 	t := u.transport(config)
 	t.IdleConnTimeout = idle
-	dial := t.DialContext
-	t.DialContext = func(ctx context.Context, network, address string) (net.Conn, error) {
-		conn, err := dial(ctx, network, address)
-		if err != nil {
-			return nil, err
-		}
-		return &countedConn{Conn: conn}, nil
-	}
 	return t
 }
 
 func (u Upstream) transport(config *tls.Config) *http.Transport {
 	dialer := &net.Dialer{Timeout: dialTimeout, KeepAlive: 30 * time.Second}
 	t := &http.Transport{
-		DialContext:         dialer.DialContext,
+		DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
+			if u.socket != "" {
+				network, address = "unix", u.socket
+			}
+			conn, err := dialer.DialContext(ctx, network, address)
+			if err != nil {
+				return nil, err
+			}
+			return countConn(conn), nil
+		},
 		TLSClientConfig:     config.Clone(),
 		TLSHandshakeTimeout: dialTimeout,
 		DisableCompression:  true, // a body is passed on as it was sent
@@ -95,69 +94,5 @@ func (u Upstream) transport(config *tls.Config) *http.Transport {
 		Protocols:           new(http.Protocols),
 	}
 	t.Protocols.SetHTTP1(true)
-	if u.socket != "" {
-		t.DialContext = func(ctx context.Context, _, _ string) (net.Conn, error) {
-			return dialer.DialContext(ctx, "unix", u.socket)
-		}
-	}
 	return t
-}
-
-// countedConn counts the bytes that were handed to the connection. It counts before it writes and
-// takes back what was not written, so that a look in the middle sees too many and never too few.
-type countedConn struct {
-	net.Conn
-	written atomic.Int64
-}
-
-func (c *countedConn) Write(bytes []byte) (int, error) {
-	c.written.Add(int64(len(bytes)))
-	n, err := c.Conn.Write(bytes)
-	c.written.Add(int64(n - len(bytes)))
-	return n, err
-}
-
-// counted finds the counted connection under net/http's; nil if there is none.
-func counted(conn net.Conn) *countedConn {
-	if secured, ok := conn.(*tls.Conn); ok {
-		conn = secured.NetConn()
-	}
-	found, _ := conn.(*countedConn)
-	return found
-}
-
-// contact remembers which connections a request was given, to show whether any byte of it can
-// have reached the upstream. It is safe for concurrent use.
-type contact struct {
-	mu    sync.Mutex
-	given []mark
-}
-
-// mark is a connection and how much had been written to it before the request.
-type mark struct {
-	conn   *countedConn
-	before int64
-}
-
-// got notes that a connection was given to the request, before anything of it is written.
-func (w *contact) got(conn net.Conn) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	m := mark{conn: counted(conn)}
-	if m.conn != nil {
-		m.before = m.conn.written.Load()
-	}
-	w.given = append(w.given, m)
-}
-
-// untouched reports whether provably no byte was written for the request.
-func (w *contact) untouched() bool {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	for _, m := range w.given {
-		if m.conn == nil || m.conn.written.Load() != m.before {
-			return false
-		}
-	}
-	return true
 }

@@ -31,6 +31,7 @@ type OperationKey struct {
 	// of an issued token: whose it is, and its text, whose signature is checked where tokens are
 	// signed
 	principal, token string
+	text             string // of a client's own key
 }
 
 // IssuedToken is the key of a token that this service issued to a principal. To any other principal
@@ -46,7 +47,7 @@ func ClientKey(principal, route, key string) OperationKey {
 	if key == "" {
 		return OperationKey{}
 	}
-	return OperationKey{record: names.Digest("key", principal, route, key)}
+	return OperationKey{record: names.Digest("key", principal, route, key), text: key}
 }
 
 // Operation returns the name of the operation, under which [Tokens.Operation] and [Tokens.Settle]

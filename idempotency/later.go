@@ -23,7 +23,7 @@ func (t *Tokens) giveBack(key OperationKey, owner string, options ClaimOptions) 
 		until = time.Now().Add(max(options.Retention, 2*options.Lease))
 	}
 	var missing time.Time // since when Redis answers that there is no such claim
-	given := t.claims.add(&job{name: key.record, size: len(key.record) + len(key.token) + len(key.principal) + len(owner), until: until, try: func(ctx context.Context) bool {
+	given := t.claims.add(&job{name: key.record, size: len(key.record) + len(key.token) + len(key.text) + len(key.principal) + len(owner), until: until, try: func(ctx context.Context) bool {
 		switch word, err := t.release(ctx, key, owner); {
 		case err != nil:
 			return !uncertain(err)

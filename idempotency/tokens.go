@@ -70,6 +70,7 @@ type Tokens struct {
 	claims    *backlog                     // to be given back
 	notifier  *notifier.Notifier[struct{}] // of the end of attempts
 
+	callers    *callers
 	tokenKeys  ring
 	answerKeys sealer
 	policyURL  string
@@ -105,6 +106,7 @@ func New(store *redisstore.Store, config Config) *Tokens {
 		t.fail = t.writeProblem
 	}
 	t.log = cmp.Or(t.log, slog.New(slog.DiscardHandler))
+	t.callers = newCallers(t.log)
 	t.notifier = notifier.New(store, t.done, t.log, func(record string) (string, struct{}) { return record, struct{}{} })
 	t.answers = newBacklog("an answer is not recorded; its token is in doubt when its lease has lapsed", answerRoom, t.log)
 	t.claims = newBacklog("a claim that nothing was started for is not given back; its token is in doubt when its lease has lapsed", claimRoom, t.log)

@@ -44,6 +44,7 @@ type asker struct {
 	sent time.Time       // before the newest attempt
 	held *redislock.Lock // of the attempt that was granted
 
+	own   bool // its token is of this request alone
 	gated bool // it waits for its turn within the process: see gates
 	// it may begin with a notification, before it has asked for its grant: see accept
 	enters bool
@@ -70,7 +71,7 @@ func (l *Locks) ask(name string, request Request) (*asker, error) {
 		return nil, err
 	}
 	request.TTL = whole(request.TTL)
-	return &asker{Request: request, name: name, keys: l.keys(name), gated: !known && !request.once && request.Mode == Exclusive}, nil
+	return &asker{Request: request, name: name, keys: l.keys(name), own: !known, gated: !known && !request.once && request.Mode == Exclusive}, nil
 }
 
 // enter asks once. With an inbox the request joins the queue.
@@ -94,7 +95,7 @@ func (l *Locks) enter(ctx context.Context, a *asker, inbox string) (scripts.Repl
 
 // enterInFull asks once. It waits for the answer even if the context ends meanwhile, for one
 // timeout of the store at most. A request that is not waited for may arrive after the one that
-// takes it back: then the lock is taken, without a holder, until its TTL has passed.
+// takes it back: see leftovers.
 func (l *Locks) enterInFull(ctx context.Context, a *asker, inbox string) (scripts.Reply, error) {
 	if ctx.Err() == nil {
 		ctx = context.WithoutCancel(ctx)
@@ -219,6 +220,17 @@ func (l *Locks) Release(ctx context.Context, grant Grant) error {
 		l.unlist(ctx, grant.Name)
 	}
 	if errors.Is(err, errPlace) {
+		return nil
+	}
+	return err
+}
+
+// Discard is Release of a grant that no process has begun to use, such as one whose answer could
+// not be delivered. If Redis does not answer, the lock is given back as soon as it does, within two
+// minutes and before Close.
+func (l *Locks) Discard(ctx context.Context, grant Grant) error {
+	err := l.Release(ctx, grant)
+	if away(err) && l.withdrawLater(grant.Name, l.keys(grant.Name), grant.Token, false) {
 		return nil
 	}
 	return err

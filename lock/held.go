@@ -30,8 +30,9 @@ type Lock struct {
 //
 // The errors: a *HeldError after Request.Wait or with the context's cause, ErrCapacity, ErrInDoubt
 // if the wait ends before the doubt does, ErrRequest; redisstore.ErrUnavailable (nothing was done),
-// redisstore.ErrUnknownOutcome (the lock may be taken, without a holder, until its TTL has passed),
-// ErrLost with ErrDeadline (the grant came too late to be counted on).
+// redisstore.ErrUnknownOutcome (the lock may be taken, without a holder, until Redis answers again:
+// then it is given back, unless that takes two minutes, Close comes first, or Request.Token is set;
+// else it lasts for its TTL), ErrLost with ErrDeadline (the grant came too late to be counted on).
 func (l *Locks) Acquire(ctx context.Context, name string, request Request) (*Lock, error) {
 	return l.hold(ctx, name, request)
 }

@@ -147,6 +147,7 @@ type Locks struct {
 	notifier *notifier.Notifier[notification]
 	inbox    string // the channel of its waiters
 	gates    gates
+	left     leftovers
 	polls    atomic.Int64 // that were sent
 
 	outage   time.Duration // how long a wait goes on while Redis does not answer
@@ -173,8 +174,12 @@ func New(store *redisstore.Store, config Config) *Locks {
 }
 
 // Close ends the subscription of this process's waiters. Release held locks first: it keeps them.
+// What a hung Redis grants late is not given back any more.
 func (l *Locks) Close() error {
 	l.notifier.Close()
+	if n := l.left.close(); n > 0 {
+		l.log.Warn(notWithdrawn, "requests", n)
+	}
 	return nil
 }
 

@@ -182,7 +182,7 @@ func sleep(ctx context.Context, notified <-chan notification, d time.Duration) (
 // giveUp ends a request that has waited long enough. It gives back its place in the queue, or a
 // lock that was handed over just now.
 func (l *Locks) giveUp(ctx context.Context, a *asker, last error) error {
-	l.takeBack(ctx, a)
+	l.takeBack(ctx, a, false)
 	return refused(ctx, last)
 }
 
@@ -197,17 +197,24 @@ func refused(ctx context.Context, last error) error {
 // abandon gives back what a request with an unknown outcome may have got.
 func (l *Locks) abandon(ctx context.Context, a *asker, err error) {
 	if unknown(err) {
-		l.takeBack(ctx, a)
+		l.takeBack(ctx, a, true)
 	}
 }
 
-func (l *Locks) takeBack(ctx context.Context, a *asker) {
+// takeBack withdraws a request, at once or, if it is not made again, as soon as Redis answers.
+// underway means that the request may reach Redis after that.
+func (l *Locks) takeBack(ctx context.Context, a *asker, underway bool) {
 	if a.KeepPlace {
 		return
 	}
 	ctx, cancel := l.releaseContext(ctx)
 	defer cancel()
-	if _, err := l.giveLease(ctx, a.keys, a.Token); err != nil && !errors.Is(err, ErrLost) {
-		l.log.WarnContext(ctx, "lock: a place in the queue could not be given back, and ends by itself", "name", a.name, "error", err)
+	_, err := l.giveLease(ctx, a.keys, a.Token)
+	late := away(err) || underway && isAbsent(err)
+	if late && a.own && l.withdrawLater(a.name, a.keys, a.Token, isAbsent(err)) {
+		return
+	}
+	if err != nil && !isLost(err) {
+		l.log.WarnContext(ctx, notWithdrawn, "name", a.name, "error", err)
 	}
 }

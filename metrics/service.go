@@ -24,6 +24,9 @@ type Service struct {
 
 	fetches *prometheus.HistogramVec
 
+	limitRequests *prometheus.CounterVec
+	limitReturned prometheus.Counter
+
 	lockRequests, lockRenewals, lockReleases *prometheus.CounterVec
 	lockBreaks                               prometheus.Counter
 	lockWaits                                *prometheus.HistogramVec
@@ -44,7 +47,10 @@ const (
 	notObtain = "not_granted"
 )
 
-var idKinds = []string{"snowflake", "segment", "uuid"}
+// Allowed is the result of a request to a rate limit, beside Refused and Failed.
+const Allowed = "allowed"
+
+var idKinds = []string{"snowflake", "segment", "uuid", "ulid", "typeid"}
 
 // NewService returns the metrics of a service of this version.
 func NewService(version string) *Service {
@@ -66,6 +72,9 @@ func (s *Service) numbers(r *Registry) {
 	begin(s.ids, idKinds...)
 	s.fetches = r.Histogram("coatcheck_segment_fetch_duration_seconds", "How long it took to fetch a range of ids from its source, by outcome.", Quick, "outcome")
 	begin(s.fetches, Done, Failed)
+	s.limitRequests = r.Counter("coatcheck_limit_requests_total", "Requests to rate limits, by outcome: allowed, refused, failed (Redis has not answered). Those that give back are not among them.", "outcome")
+	begin(s.limitRequests, Allowed, string(Refused), Failed)
+	s.limitReturned = r.Counter("coatcheck_limit_returned_total", "What was given back to rate limits, as callers stated it.").WithLabelValues()
 }
 
 func (s *Service) locks(r *Registry) {
@@ -121,12 +130,14 @@ type Totals struct {
 	Values   int64 // of counters that were handed out
 	IDs      map[string]int64
 	Locks    int64            // that were granted
+	Allowed  int64            // requests that rate limits let through
 	Problems map[string]int64 // by code, of those that are expected
 }
 
 // Totals returns what was counted so far.
 func (s *Service) Totals() Totals {
-	totals := Totals{Values: totalOf(s.values), IDs: map[string]int64{}, Locks: totalOf(s.lockRequests.WithLabelValues(Granted)), Problems: map[string]int64{}}
+	totals := Totals{Values: totalOf(s.values), IDs: map[string]int64{}, Locks: totalOf(s.lockRequests.WithLabelValues(Granted)),
+		Allowed: totalOf(s.limitRequests.WithLabelValues(Allowed)), Problems: map[string]int64{}}
 	for _, kind := range idKinds {
 		totals.IDs[kind] = totalOf(s.ids.WithLabelValues(kind))
 	}
@@ -161,6 +172,16 @@ func (s *Service) Fetched(took time.Duration, err error) {
 		outcome = Failed
 	}
 	s.fetches.WithLabelValues(outcome).Observe(took.Seconds())
+}
+
+// LimitAsked notes what became of a request to a rate limit.
+func (s *Service) LimitAsked(cost int, outcome string) {
+	switch {
+	case cost >= 0:
+		s.limitRequests.WithLabelValues(outcome).Inc()
+	case outcome == Allowed:
+		s.limitReturned.Add(float64(-cost))
+	}
 }
 
 // LockWaits notes that a request begins to wait for a lock, and its end.

@@ -32,8 +32,8 @@ func (s *Store) Restored(ctx context.Context) (marked int, err error) {
 // ReplicasGone says that replicas which have confirmed writes under [AckAll] are gone for good, and
 // that none of them becomes master. At a plain URL, where no list says which replicas there are,
 // each call waits for as many as have confirmed before; processes that start after this wait for
-// those that they see. If one of them becomes master all the same, values and worker ids come twice.
-// Otherwise it is as [Store.Restored], and nothing counts as lost.
+// those that they see. If one of them becomes master all the same, values and worker ids come
+// twice. Otherwise it is as [Store.Restored], and nothing counts as lost.
 func (s *Store) ReplicasGone(ctx context.Context) (marked int, err error) {
 	return s.say(ctx, "replicas-gone")
 }

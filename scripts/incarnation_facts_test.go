@@ -583,8 +583,8 @@ func (b *box) saves() {
 	expect.Eventually(b, "the server saves", func() bool { return b.client.Do(b.Context(), "SAVE").Err() == nil })
 }
 
-// Where no list says how many replicas there are, as many confirm as have before: a process that has
-// seen fewer is told how many, and one that was promoted is none of them any more.
+// Where no list says how many replicas there are, as many confirm as have before: a process that
+// has seen fewer is told how many, and one that was promoted is none of them any more.
 func TestAsManyConfirmAsHaveBefore(t *testing.T) {
 	t.Parallel()
 	h := &histories{T: t}

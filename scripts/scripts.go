@@ -80,6 +80,8 @@ var (
 	RateGet  = load("rate_get")
 	RateSwap = load("rate_swap")
 
+	LimitTake = load("limit_take")
+
 	LedgerAppend = load("ledger_append")
 	LedgerList   = load("ledger_list")
 )

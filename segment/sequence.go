@@ -9,29 +9,20 @@ import (
 	"math"
 	"strings"
 	"time"
-
-	"github.com/coatcheck/coatcheck/internal/fault"
 )
 
 // DefaultSequenceTable is the default of [SequenceConfig].Table.
 const DefaultSequenceTable = "segment_sequence"
 
-// ErrOtherStep refuses a [Sequence] with another step than the tag's recorded one. Nothing changed.
-var ErrOtherStep = fault.Refusal("segment: the tag was seeded with another step")
-
 // SequenceConfig is the settings of a [Sequence]. The zero value of each field means its default.
 type SequenceConfig struct {
 	Table string // its name, with or without a schema; the case counts; "" = DefaultSequenceTable
-	// how many ids each number of the sequence stands for: 1 to 2^40; 0 = DefaultStep. Alike in all
-	// processes: see [ErrOtherStep]
-	Step int64
 	// of one transaction, within the context's deadline: 10ms to 10m; 0 = DefaultTimeout
 	Timeout time.Duration
 }
 
 func (c SequenceConfig) withDefaults() SequenceConfig {
 	c.Table = cmp.Or(c.Table, DefaultSequenceTable)
-	c.Step = cmp.Or(c.Step, DefaultStep)
 	c.Timeout = cmp.Or(c.Timeout, DefaultTimeout)
 	return c
 }
@@ -41,7 +32,6 @@ func (c SequenceConfig) Check() error {
 	c = c.withDefaults()
 	return errors.Join(
 		checkTable(c.Table),
-		inRange("step", c.Step, 1, 1<<40),
 		inRange("timeout", c.Timeout, 10*time.Millisecond, 10*time.Minute),
 	)
 }
@@ -49,14 +39,13 @@ func (c SequenceConfig) Check() error {
 // Sequence is a [Source] that has an SQL database count: a table with a row for each tag, whose
 // number is replaced by the next one of the table's own sequence. In MySQL and MariaDB that is
 // REPLACE INTO a table with AUTO_INCREMENT, in PostgreSQL an identity column that is set to its
-// default. The number k of a tag that was seeded with first stands for the ids first + [k·step,
-// (k+1)·step).
+// default. The number k of a tag that was seeded with first and step stands for the ids first +
+// [k·step, (k+1)·step).
 //
 // All tags of a table share its sequence, so the ids of one have gaps where others took a number.
 // It is safe for concurrent use, and so are any number of them on one table.
 type Sequence struct {
 	database   database
-	step       int64
 	statements sequenceStatements
 }
 
@@ -69,14 +58,14 @@ func NewSequence(db *sql.DB, dialect Dialect, config SequenceConfig) *Sequence {
 		panic(err)
 	}
 	config = config.withDefaults()
-	return &Sequence{database{db, dialect, config.Timeout}, config.Step, sequenceStatementsFor(dialect, config.Table)}
+	return &Sequence{database{db, dialect, config.Timeout}, sequenceStatementsFor(dialect, config.Table)}
 }
 
 // Take takes the next number of the sequence, and returns the ids that it stands for: as many as
-// the configured step, whatever it was asked for.
+// the tag's step, whatever it was asked for.
 //
-// It returns [ErrUnknownTag], [ErrOtherStep], [ErrExhausted] and [ErrBadRow] with nothing handed
-// out. Other errors are [redisstore.ErrUnavailable] if the transaction has not been committed, and
+// It returns [ErrUnknownTag], [ErrExhausted] and [ErrBadRow] with nothing handed out. Other errors
+// are [redisstore.ErrUnavailable] if the transaction has not been committed, and
 // [redisstore.ErrUnknownOutcome] if it may have been. Nothing is sent twice. Each of them may cost
 // a number: a gap.
 func (s *Sequence) Take(ctx context.Context, tag string, _ int64) (taken Range, err error) {
@@ -133,21 +122,16 @@ type sequenceRow struct{ step, first int64 }
 
 func (s *Sequence) row(ctx context.Context, tx *transaction, tag string) (row sequenceRow, err error) {
 	err = tx.row(ctx, s.statements.lock, []any{tag}, &row.step, &row.first)
-	switch {
-	case errors.Is(err, sql.ErrNoRows):
-		return row, ErrUnknownTag
-	case err != nil:
-		return row, err
-	case row.step != s.step:
-		return row, fmt.Errorf("%w: %d, not %d", ErrOtherStep, row.step, s.step)
+	if errors.Is(err, sql.ErrNoRows) {
+		err = ErrUnknownTag
 	}
-	return row, nil
+	return row, err
 }
 
 // ids returns the ids that a number stands for.
 func (r sequenceRow) ids(number int64) (Range, error) {
-	if number < 0 || r.first < 0 {
-		return Range{}, fmt.Errorf("%w: number %d, first id %d", ErrBadRow, number, r.first)
+	if number < 0 || r.first < 0 || r.step < 1 {
+		return Range{}, fmt.Errorf("%w: number %d, first id %d, step %d", ErrBadRow, number, r.first, r.step)
 	}
 	if number >= (math.MaxInt64-r.first)/r.step {
 		return Range{}, ErrExhausted
@@ -169,11 +153,11 @@ func (s *Sequence) CreateTable(ctx context.Context) error {
 	})
 }
 
-// Seed adds a tag whose ids are first and above, and records the step with it. A tag that is there
-// stays as it is: [ErrTagExists].
-func (s *Sequence) Seed(ctx context.Context, tag string, first int64) error {
-	if !tagName(tag) || first < 0 {
-		return fmt.Errorf("%w: tag %q, first id %d: 1 to 128 characters of A–Z a–z 0–9 . _ : ~ @ -, and no negative number", ErrRequest, tag, first)
+// Seed adds a tag whose ids are first and above, and whose numbers stand for step ids each (1 to
+// 2^31 − 1). A tag that is there stays as it is: [ErrTagExists].
+func (s *Sequence) Seed(ctx context.Context, tag string, first, step int64) error {
+	if err := checkSeed(tag, first, step, ""); err != nil {
+		return err
 	}
 	return s.database.transact(ctx, "sequence seed", func(ctx context.Context, tx *transaction) error {
 		var there sequenceRow
@@ -182,7 +166,7 @@ func (s *Sequence) Seed(ctx context.Context, tag string, first int64) error {
 		case err == nil:
 			return fmt.Errorf("%w: with step %d, and first id %d", ErrTagExists, there.step, there.first)
 		case errors.Is(err, sql.ErrNoRows):
-			_, _, err = tx.exec(ctx, s.statements.insert, tag, s.step, first)
+			_, _, err = tx.exec(ctx, s.statements.insert, tag, step, first)
 		}
 		return err
 	})

@@ -11,6 +11,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/coatcheck/coatcheck/internal/expect"
 	"github.com/coatcheck/coatcheck/internal/sqltest"
 	"github.com/coatcheck/coatcheck/redisstore"
 	"github.com/coatcheck/coatcheck/segment"
@@ -19,18 +20,17 @@ import (
 // newSequence creates a sequence table in the database of another, with the tag orders.
 func newSequence(t *testing.T, l leafTable, step int64) *segment.Sequence {
 	t.Helper()
-	sequence := l.sequence(t, step)
-	if err := errors.Join(sequence.CreateTable(t.Context()), sequence.Seed(t.Context(), "orders", 0)); err != nil {
+	sequence := l.sequence(t)
+	if err := errors.Join(sequence.CreateTable(t.Context()), sequence.Seed(t.Context(), "orders", 0, step)); err != nil {
 		t.Fatal(err)
 	}
 	return sequence
 }
 
-// sequence is the sequence table in the same database, as a process has it that is configured with
-// a step.
-func (l leafTable) sequence(t *testing.T, step int64) *segment.Sequence {
+// sequence is the sequence table in the same database, as another process has it.
+func (l leafTable) sequence(t *testing.T) *segment.Sequence {
 	t.Helper()
-	return segment.NewSequence(l.server.OpenDatabase(t, l.database), dialects[l.server.Kind()], segment.SequenceConfig{Step: step})
+	return segment.NewSequence(l.server.OpenDatabase(t, l.database), dialects[l.server.Kind()], segment.SequenceConfig{})
 }
 
 func TestSequence(t *testing.T) {
@@ -38,7 +38,6 @@ func TestSequence(t *testing.T) {
 		l := newLeafTable(t, server)
 		s := sequenceTable{newSequence(t, l, 100), l}
 		t.Run("gives what each number stands for", s.numbers)
-		t.Run("refuses a step that is not the recorded one", s.otherStep)
 		t.Run("refuses tags that are not there", s.unknown)
 		t.Run("seeds a tag once", s.seedOnce)
 		t.Run("refuses rows that were edited into nonsense", s.edited)
@@ -54,7 +53,7 @@ type sequenceTable struct {
 
 func (s sequenceTable) seed(t *testing.T, tag string, first int64) {
 	t.Helper()
-	if err := s.Seed(t.Context(), tag, first); err != nil {
+	if err := s.Seed(t.Context(), tag, first, 100); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -78,21 +77,6 @@ func (s sequenceTable) numbers(t *testing.T) {
 	}
 }
 
-func (s sequenceTable) otherStep(t *testing.T) {
-	before := take(t, s, "orders", 0)
-	for _, step := range []int64{1, 99, 101, 1000} {
-		_, err := s.leafTable.sequence(t, step).Take(t.Context(), "orders", 0)
-		refused(t, err, segment.ErrOtherStep)
-	}
-	if taken := take(t, s, "orders", 0); taken.Lo != before.Hi {
-		t.Errorf("a refused call took a number: after %+v came %+v", before, taken)
-	}
-	execute(t, s.leafTable.db, "UPDATE segment_sequence SET step = 10 WHERE stub = 'orders'")
-	_, err := s.Take(t.Context(), "orders", 0)
-	refused(t, err, segment.ErrOtherStep)
-	execute(t, s.leafTable.db, "UPDATE segment_sequence SET step = 100 WHERE stub = 'orders'")
-}
-
 func (s sequenceTable) unknown(t *testing.T) {
 	for _, tag := range []string{"unknown", "Orders", "orders ", "", "a\x00b", "\xff", "' OR 1=1 --", strings.Repeat("a", 129)} {
 		_, err := s.Take(t.Context(), tag, 0)
@@ -102,23 +86,27 @@ func (s sequenceTable) unknown(t *testing.T) {
 
 func (s sequenceTable) seedOnce(t *testing.T) {
 	s.seed(t, "seeded", 5)
-	if err := s.Seed(t.Context(), "seeded", 6); !errors.Is(err, segment.ErrTagExists) || !errors.Is(err, redisstore.ErrRefused) {
+	if err := s.Seed(t.Context(), "seeded", 6, 100); !errors.Is(err, segment.ErrTagExists) || !errors.Is(err, redisstore.ErrRefused) {
 		t.Errorf("a second time: %v", err)
 	}
-	for tag, first := range map[string]int64{"": 0, "a b": 0, strings.Repeat("a", 129): 0, "ok": -1} {
-		if err := s.Seed(t.Context(), tag, first); !errors.Is(err, segment.ErrRequest) {
-			t.Errorf("%q from %d: %v", tag, first, err)
-		}
+	for _, row := range []struct {
+		tag         string
+		first, step int64
+	}{{"", 0, 100}, {"a b", 0, 100}, {strings.Repeat("a", 129), 0, 100}, {"ok", -1, 100}, {"ok", 0, 0}, {"ok", 0, math.MaxInt32 + 1}} {
+		expect.Error(t, fmt.Sprintf("seeding %+v", row), s.Seed(t.Context(), row.tag, row.first, row.step), segment.ErrRequest)
 	}
 }
 
 func (s sequenceTable) edited(t *testing.T) {
 	s.seed(t, "edited", 0)
 	for _, row := range []struct {
-		first int64
-		want  error
-	}{{-1, segment.ErrBadRow}, {math.MinInt64, segment.ErrBadRow}, {math.MaxInt64, segment.ErrExhausted}, {math.MaxInt64 - 99, segment.ErrExhausted}} {
-		execute(t, s.leafTable.db, fmt.Sprintf("UPDATE segment_sequence SET first_id = %d WHERE stub = 'edited'", row.first))
+		first, step int64
+		want        error
+	}{
+		{-1, 100, segment.ErrBadRow}, {math.MinInt64, 100, segment.ErrBadRow}, {0, 0, segment.ErrBadRow}, {0, -1, segment.ErrBadRow},
+		{math.MaxInt64, 100, segment.ErrExhausted}, {math.MaxInt64 - 99, 100, segment.ErrExhausted}, {0, math.MaxInt64, segment.ErrExhausted},
+	} {
+		execute(t, s.leafTable.db, fmt.Sprintf("UPDATE segment_sequence SET first_id = %d, step = %d WHERE stub = 'edited'", row.first, row.step))
 		_, err := s.Take(t.Context(), "edited", 0)
 		refused(t, err, row.want)
 	}
@@ -132,7 +120,7 @@ func (s sequenceTable) manyAtOnce(t *testing.T) {
 		s.seed(t, tag, 0)
 	}
 	for range processes {
-		sequence := s.leafTable.sequence(t, 100)
+		sequence := s.leafTable.sequence(t)
 		for tag, taken := range books {
 			all.Go(func() {
 				for range each {

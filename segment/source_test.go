@@ -36,7 +36,7 @@ func TestSQLConfigurationsAreChecked(t *testing.T) {
 			t.Errorf("table %q: %v", table, err)
 		}
 	}
-	if (segment.LeafConfig{Timeout: 1}).Check() == nil || (segment.SequenceConfig{Step: -1}).Check() == nil || (segment.StripedConfig{Timeout: -1}).Check() == nil {
+	if (segment.LeafConfig{Timeout: 1}).Check() == nil || (segment.SequenceConfig{Timeout: -1}).Check() == nil || (segment.StripedConfig{Timeout: -1}).Check() == nil {
 		t.Error("what is out of bounds is good")
 	}
 	defer func() {

@@ -41,7 +41,7 @@ func checkSeed(tag string, maxID, step int64, description string) error {
 	case !tagName(tag):
 		return fmt.Errorf("%w: tag %q: 1 to 128 characters of A–Z a–z 0–9 . _ : ~ @ -", ErrRequest, tag)
 	case maxID < 0:
-		return fmt.Errorf("%w: max_id %d is negative", ErrRequest, maxID)
+		return fmt.Errorf("%w: first id %d is negative", ErrRequest, maxID)
 	case step < 1 || step > math.MaxInt32:
 		return fmt.Errorf("%w: step %d: 1 to %d", ErrRequest, step, math.MaxInt32)
 	case utf8.RuneCountInString(description) > 256 || !utf8.ValidString(description):

@@ -22,6 +22,8 @@ var takers = []call{
 	{method: "GET", path: "/id/snowflake/fresh"},
 	{method: "GET", path: "/id/decode/0"},
 	{method: "DELETE", path: "/counter/k"},
+	{method: "POST", path: "/limit/k"},
+	{method: "DELETE", path: "/limit/k"},
 	{method: "DELETE", path: "/worker/pool/0", header: []string{"Lease-Token: {w0}"}},
 	{method: "DELETE", path: "/lock/held", header: []string{"Lease-Token: {held}"}},
 	{method: "DELETE", path: "/lock/held?force=1"},

@@ -38,6 +38,8 @@ func badNames() (rows []bad) {
 			add(method, path, "pool", append(badName, tooLong)...)
 		}
 	}
+	add("POST", "/limit/*", "name", append(badName, tooLong)...)
+	add("DELETE", "/limit/*", "name", append(badName, tooLong)...)
 	add("GET", "/id/segment/*", "tag", append(badName, tooLong)...)
 	add("PUT", "/worker/*/0", "pool", "")
 	add("DELETE", "/worker/*/0", "pool", "")
@@ -53,7 +55,7 @@ func badPaths() (rows []bad) {
 		"/nope", "/INCR/k", "/incr", "/incr/", "/incr//", "/incr//k", "/incr/k/", "/incr/k/more", "/incr/a/../k", "/counter/", "/counter/k/more",
 		"/token/", "/token/{issued}/", "/token/{issued}/nope", "/token/{issued}/claim/more", "/worker/", "/worker/pool/0/more", "/worker/pool/0/",
 		"/payments/", "/payments/1", "/livez/", "/readyz/x", "/problems/", "/problems/nope", "/problems/invalid-name/more", "/problems/invalid-name%00",
-		"/%69ncr/k", "/./incr/k", "/x/../incr/k", "/.env", "/counter/unused", "/worker/unused",
+		"/%69ncr/k", "/./incr/k", "/x/../incr/k", "/.env", "/counter/unused", "/worker/unused", "/limit", "/limit/", "/limit/k/more",
 		"/id", "/id/", "/id/snowflake/", "/id/snowflake/p/more", "/id/snowflake/p/", "/id/decode", "/id/decode/", "/id/decode/0/", "/id/decode/0/more", "/id/segment", "/id/segment/", "/id/segment/t/more", "/id/uuid/", "/id/nope",
 		"/api/segment/get", "/api/segment/get/", "/api/segment/get/a/b", "/api/snowflake/get/", "/decodeSnowflakeId/", "/tinyid/id/", "/tinyid/id/nextId/", "/tinyid/nextId",
 		"/id/decode/0?pool=unused",
@@ -72,8 +74,8 @@ func badMethods() (rows []bad) {
 		"/": "GET", "/livez": "GET", "/readyz": "GET", "/idempotency-policy": "GET", "/problems/not-found": "GET",
 		"/token": "GET POST", "/token/{issued}": "GET", "/token/{issued}/claim": "POST", "/token/{claimed}/complete": "POST", "/token/{claimed}/extend": "POST",
 		"/token/{claimed}/release": "POST", "/incr/k": "GET POST", "/counter/k": "GET", "/worker": "GET", "/worker/pool": "GET POST PUT", "/worker/pool/0": "PUT DELETE",
-		"/id/snowflake": "GET", "/id/snowflake/p": "GET", "/id/segment/t": "GET", "/id/uuid": "GET", "/id/decode/0": "GET",
-		"/payments": "GET POST",
+		"/id/snowflake": "GET", "/id/snowflake/p": "GET", "/id/segment/t": "GET", "/id/uuid": "GET", "/id/ulid": "GET", "/id/typeid": "GET", "/id/decode/0": "GET",
+		"/payments": "GET POST", "/limit/k": "POST DELETE",
 	} {
 		for _, method := range []string{"PATCH", "TRACE", "BREW"} {
 			rows = append(rows, bad{call: call{method: method, path: path}, code: "method-not-allowed", allow: allow})
@@ -101,8 +103,12 @@ func badMethods() (rows []bad) {
 		{method: "HEAD", path: "/id/segment/t"},
 		{method: "POST", path: "/id/segment/t"},
 		{method: "HEAD", path: "/id/uuid"},
+		{method: "HEAD", path: "/id/ulid"},
+		{method: "POST", path: "/id/typeid"},
 		{method: "HEAD", path: "/id/decode/0"},
 		{method: "POST", path: "/id/decode/0"},
+		{method: "GET", path: "/limit/k"},
+		{method: "PUT", path: "/limit/k"},
 		{method: "DELETE", path: "/worker/pool"},
 		{method: "POST", path: "/worker"},
 		{method: "PUT", path: "/worker"},

@@ -18,6 +18,8 @@ func badSegments() (rows []bad) {
 	for _, n := range []string{"", "0", "-1", "10001", "1.5", "1e3", "abc", "0x10", "01", "%2B1", "%00", "9223372036854775808"} {
 		add("/id/segment/t?n="+n, "invalid-request", "n")
 		add("/id/uuid?n="+n, "invalid-request", "n")
+		add("/id/ulid?n="+n, "invalid-request", "n")
+		add("/id/typeid?n="+n, "invalid-request", "n")
 	}
 	// opaque takes a key, which this service has not
 	for _, format := range []string{"", "hex", "timed", "DECIMAL", "base64", "Opaque", "%00", "opaque"} {
@@ -29,6 +31,20 @@ func badSegments() (rows []bad) {
 	add("/id/segment/t?width=18", "invalid-request", "width")
 	for _, version := range []string{"", "1", "5", "0", "07", "4.0", "seven", "%00"} {
 		add("/id/uuid?version="+version, "invalid-request", "version")
+	}
+	for _, prefix := range []string{"Order", "order1", "_order", "order_", "or-der", "%00", "%C3%A9", "%20", strings.Repeat("a", 64)} {
+		add("/id/typeid?prefix="+prefix, "invalid-request", "prefix")
+	}
+	add("/id/ulid?prefix=order", "invalid-request", "prefix")
+	// of the year 10889, the third
+	for _, id := range []string{"0", "81ARZ3NDEKTSV4RRFFQ69G5FAV", "7ZZZZZZZZZZZZZZZZZZZZZZZZZ"} {
+		add("/id/decode/"+id+"?format=ulid", "invalid-request", "id")
+	}
+	for _, id := range []string{"0", "order_0", "Order_01h455vb4pex5vsknk084sn02q", "01H455VB4PEX5VSKNK084SN02Q"} {
+		add("/id/decode/"+id+"?format=typeid", "invalid-request", "id")
+	}
+	for _, field := range []string{"pool", "layout", "epoch", "datacenter", "tag", "key"} {
+		add("/id/decode/01ARZ3NDEKTSV4RRFFQ69G5FAV?format=ulid&"+field+"=x", "invalid-request", field)
 	}
 	for query, field := range map[string]string{"n=1&n=2": "n", "tag=x": "tag", "key=x": "key", "step=5": "step", "n=%zz": "query"} {
 		add("/id/segment/t?"+query, "invalid-request", field)

@@ -33,7 +33,7 @@ func badInput() map[string][]bad {
 	return map[string][]bad{
 		"names": badNames(), "paths": badPaths(), "methods": badMethods(), "queries": badQueries(), "documents": badDocuments(), "tokens": badTokenFields(),
 		"workers": badWorkerFields(), "ids": badIDs(), "numbers": badNumbers(), "segments": badSegments(), "payments": badPayments(), "headers": badHeaders(),
-		"state": badStates(), "sizes": badSizes(), "counters": badCounters(),
+		"state": badStates(), "sizes": badSizes(), "counters": badCounters(), "limits": badLimits(),
 		"lock names": badLockNames(), "lock routes": badLockRoutes(), "lock fields": badLockFields(), "lock queries": badLockQueries(),
 		"lock headers": badLockHeaders(), "lock states": badLockStates(),
 	}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/coatcheck/coatcheck/internal/names"
+	"github.com/coatcheck/coatcheck/internal/textid"
 	"github.com/coatcheck/coatcheck/internal/wire"
 	"github.com/coatcheck/coatcheck/snowflake"
 )
@@ -17,6 +18,9 @@ func (h *ids) decode(r *request) error {
 	r.noFields()
 	if r.err == nil && r.QueryParam("format") == opaqueFormat {
 		return h.decodeOpaque(r)
+	}
+	if format := r.QueryParam("format"); r.err == nil && (format == textid.ULID || format == textid.TypeID) {
+		return h.decodeText(r, format)
 	}
 	r.without("only with format=opaque", "tag", "key")
 	style := h.style(r)
@@ -49,7 +53,7 @@ const lastYear = 9999
 
 // idOfPath reads the id in the format that the query says.
 func idOfPath(r *request, style snowflake.Style) snowflake.ID {
-	format := formatOf(r, snowflake.Formats(), opaqueFormat)
+	format := formatOf(r, snowflake.Formats(), opaqueFormat, textid.ULID, textid.TypeID)
 	text, err := url.PathUnescape(r.segment("id"))
 	if err != nil {
 		r.invalid("id", "not percent-encoded as it should be")

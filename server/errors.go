@@ -19,6 +19,7 @@ import (
 	"github.com/coatcheck/coatcheck/internal/requestlog"
 	"github.com/coatcheck/coatcheck/internal/stamper"
 	"github.com/coatcheck/coatcheck/internal/wire"
+	"github.com/coatcheck/coatcheck/limit"
 	"github.com/coatcheck/coatcheck/lock"
 	"github.com/coatcheck/coatcheck/number"
 	"github.com/coatcheck/coatcheck/redisstore"
@@ -47,7 +48,6 @@ var problems = []struct {
 	{segment.ErrUnknownTag, wire.NotFound},
 	{segment.ErrRetired, wire.CounterOverflow},
 	{segment.ErrBadRow, wire.LayoutMismatch},
-	{segment.ErrOtherStep, wire.LayoutMismatch},
 	{segment.ErrExhausted, wire.CounterOverflow},
 	{segment.ErrStarved, wire.StoreUnavailable},
 	{segment.ErrTooManyTags, wire.StoreUnavailable},
@@ -66,6 +66,8 @@ var problems = []struct {
 	{workerlease.ErrLost, wire.LeaseLost},
 	{workerlease.ErrExhausted, wire.PoolExhausted},
 	{stamper.ErrTooMany, wire.PoolExhausted},
+	{limit.ErrReached, wire.LimitReached},
+	{limit.ErrRequest, wire.InvalidRequest},
 	{lock.ErrHeld, wire.LockHeld},
 	{lock.ErrLost, wire.LeaseLost},
 	{lock.ErrRequest, wire.InvalidRequest},
@@ -107,6 +109,7 @@ func problemOf(err error) wire.Problem {
 		if errors.Is(err, known.err) {
 			problem := wire.NewProblem(known.code, detail(err, known.err))
 			problem.RetryAfter, problem.Since = cmp.Or(redisstore.RetryAfter(err), problem.RetryAfter), heldSince(err)
+			addLimit(&problem, err)
 			return problem
 		}
 	}

@@ -146,7 +146,7 @@ func TestIndexListsTheRoutes(t *testing.T) {
 			`/token +POST`, `/token/{token} +GET`, `/token/{token}/claim +POST`, `/token/{token}/complete +POST`, `/token/{token}/extend +POST`,
 			`/token/{token}/release +POST`, `/incr/{key} +GET`, `/incr/{key} +POST`, `/counter/{key} +GET`, `/worker/{pool} +POST`, `/worker/{pool} +GET`,
 			`/worker/{pool} +PUT`, `/worker +GET`, `/id/snowflake +GET`, `/id/snowflake/{pool} +GET`, `/id/decode/{id} +GET`,
-			`/id/segment/{tag} +GET`, `/id/uuid +GET`, `/api/segment/get/{key} +GET`, `/api/segment/get/{key} +POST`, `/api/snowflake/get/{key} +GET`, `/decodeSnowflakeId +GET`,
+			`/id/segment/{tag} +GET`, `/id/uuid +GET`, `/id/ulid +GET`, `/id/typeid +GET`, `/limit/{name} +POST`, `/api/segment/get/{key} +GET`, `/api/segment/get/{key} +POST`, `/api/snowflake/get/{key} +GET`, `/decodeSnowflakeId +GET`,
 			`/cache +GET`, `/db +GET`, `/tinyid/id/nextId +GET`, `/tinyid/id/nextIdSimple +GET`, `/tinyid/id/nextSegmentId +GET`, `/tinyid/id/nextSegmentIdSimple +POST`,
 			`/lock/{name} +POST`, `/lock/{name} +PUT`, `/lock/{name} +DELETE`, `/lock/{name} +GET`, `/lock +GET`, `/counter/{key} +PUT`, `/counter/{key} +DELETE`, `/counter +GET`,
 			`coatcheck: .+`, `/token .+ once, .+`, `/incr .+ twice; .+`, `/id .+ segments, UUIDs`, `/worker .+ window of time`, `/lock .+ fence, .+`,

@@ -54,6 +54,8 @@ func (h *ids) routes(at *router) {
 	at.use.handle("GET /id/segment/:tag", "segment.NextN", h.fromSegment, handsOut, allowQuery("n", "format", "width"))
 	at.admin.handle("PUT /id/segment/:tag", "counter.SetForward", h.setSegment, no)
 	at.use.handle("GET /id/uuid", "", h.uuids, handsOut, allowQuery("n", "version"))
+	at.use.handle("GET /id/ulid", "", h.ulids, handsOut, allowQuery("n"))
+	at.use.handle("GET /id/typeid", "", h.typeIDs, handsOut, allowQuery("n", "prefix"))
 	// of a ring where a pool is named
 	at.read.handle("GET /id/decode/:id", "workerlease.Ring", h.decode, allowQuery("format", "pool", "layout", "epoch", "datacenter", "tag", "key"))
 }
@@ -158,11 +160,19 @@ func (o *order) send(r *request, head string, text func(dst []byte, i int) ([]by
 		if err != nil {
 			return err
 		}
-		head += `,"id":"` + string(one) + `"`
+		head = withMember(head) + `"id":"` + string(one) + `"`
 	}
 	r.Response().Header().Set(echo.HeaderContentType, echo.MIMEApplicationJSON)
 	r.Response().WriteHeader(http.StatusOK)
-	return writeIDs(r.Response(), o.n, text, head+`,"ids":["`, `","`, `"]}`+"\n")
+	return writeIDs(r.Response(), o.n, text, withMember(head)+`"ids":["`, `","`, `"]}`+"\n")
+}
+
+// withMember continues a JSON object with one more member.
+func withMember(head string) string {
+	if head == "{" {
+		return head
+	}
+	return head + ","
 }
 
 const chunk = 8 << 10 // bytes that are written at once

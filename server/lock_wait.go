@@ -102,7 +102,7 @@ func (h *locks) giveBack(ctx context.Context, request lock.Request, grant lock.G
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
 	defer cancel()
-	if err := h.locks.Release(ctx, grant); err != nil {
+	if err := h.locks.Discard(ctx, grant); err != nil {
 		h.log.WarnContext(ctx, "a lock that its client did not wait for could not be given back, and ends by itself", "error", err)
 	}
 }

@@ -278,6 +278,8 @@ func TestMetricsOfCountersAndIDs(t *testing.T) {
 	s.wantMoves(t, "a repeatable increment", figures{"counter_increments_total": 1, "counter_values_total": 1, `counter_repeatable_total{outcome="ok"}`: 1}, repeat)
 	s.wantMoves(t, "its repeat", figures{"counter_increments_total": 1, "counter_values_total": 1, `counter_repeatable_total{outcome="again"}`: 1}, repeat)
 
+	s.wantMoves(t, "ULIDs", figures{`ids_total{kind="ulid"}`: 2}, func() { s.do(t, "GET", "/id/ulid?n=2", "") })
+	s.wantMoves(t, "TypeIDs", figures{`ids_total{kind="typeid"}`: 3}, func() { s.do(t, "GET", "/id/typeid?n=3", "") })
 	s.wantMoves(t, "UUIDs", figures{`ids_total{kind="uuid"}`: 4}, func() { s.do(t, "GET", "/id/uuid?n=4", "") })
 	s.wantMoves(t, "snowflake ids", figures{`ids_total{kind="snowflake"}`: 5, `worker_grants_total{outcome="granted"}`: 1, `worker_stamping{state="held"}`: 1}, func() {
 		s.do(t, "GET", "/id/snowflake/p?n=5", "")

@@ -63,9 +63,15 @@ func TestCallersByTheirVerifiedTokens(t *testing.T) {
 	one := must[wire.Incremented](t, s, 200, "GET", "/incr/orders", "", once, as(is.Token("ann")))
 	expect.Equal(t, "the number repeated with a renewed token", must[wire.Incremented](t, s, 200, "GET", "/incr/orders", "", once, as(is.Token("ann"))), one)
 
+	const own = `{"key":"evt_1","fingerprint":"x"}`
+	must[wire.Claimed](t, s, 200, "POST", "/operation/claim", own, as(is.Token("ann")))
+	checkProblem(t, s.do(t, "POST", "/operation/claim", own, as(is.Token("ann"))), "idempotency-in-progress")
+	must[wire.Claimed](t, s, 200, "POST", "/operation/claim", own, as(is.Token("bob")))
+
 	for _, bad := range []string{as(other.Token("ann")), "X-User-Id: ann"} {
 		for _, ask := range [][]string{
 			{"POST", "/token", ""}, {"GET", "/token/" + token, ""}, {"POST", "/token/" + token + "/claim", `{"fingerprint":"x"}`},
+			{"POST", "/operation/claim", own},
 			{"POST", "/payments", payment, header}, {"POST", "/payments", payment, once}, {"GET", "/incr/orders", "", once},
 		} {
 			a := s.do(t, ask[0], ask[1], ask[2], append(ask[3:], bad)...)

@@ -48,6 +48,7 @@ var contract = map[wire.Code]struct {
 	"payload-too-large":            {413, false},
 	"unsupported-encoding":         {415, false},
 	"too-many-requests":            {429, true},
+	"limit-reached":                {429, true},
 	"store-unavailable":            {503, true},
 	"store-unsuitable":             {503, false},
 	"outcome-unknown":              {503, false},

@@ -46,6 +46,8 @@ func useEverything(t *testing.T, config redisstore.Config) {
 	useNumbers(t, s)
 	useWorkers(t, s)
 	useLocks(t, s)
+	must[wire.LimitTaken](t, s, 200, "POST", "/limit/k", `{"rate":1,"per_ms":60000}`)
+	must[nothing](t, s, 204, "DELETE", "/limit/k", "")
 	must[wire.Readiness](t, s, 200, "GET", "/readyz", "")
 }
 

@@ -181,7 +181,6 @@ func TestErrorsOfSegmentsAreProblems(t *testing.T) {
 		{segment.ErrExhausted, wire.CounterOverflow},
 		{segment.ErrRetired, wire.CounterOverflow},
 		{fmt.Errorf("%w: step -5, max_id 1", segment.ErrBadRow), wire.LayoutMismatch},
-		{fmt.Errorf("%w: 10, not 20", segment.ErrOtherStep), wire.LayoutMismatch},
 		{&redisstore.Error{Op: "leaf_alloc take", Class: segment.ErrDatabase, Cause: source}, wire.StoreUnavailable},
 		{fmt.Errorf("%w: %w", redisstore.ErrUnavailable, source), wire.StoreUnavailable},
 		{fmt.Errorf("%w: %w", redisstore.ErrUnknownOutcome, source), wire.OutcomeUnknown},

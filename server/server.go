@@ -25,6 +25,7 @@ import (
 	"github.com/coatcheck/coatcheck/internal/requestlog"
 	"github.com/coatcheck/coatcheck/internal/share"
 	"github.com/coatcheck/coatcheck/internal/stamper"
+	"github.com/coatcheck/coatcheck/limit"
 	"github.com/coatcheck/coatcheck/lock"
 	"github.com/coatcheck/coatcheck/metrics"
 	"github.com/coatcheck/coatcheck/redisstore"
@@ -205,6 +206,7 @@ type Server struct {
 	pools    *workerlease.Pools
 	stamper  *stamper.Stamper
 	ledger   *ledger.Ledger
+	limits   *limit.Limits
 	locks    *lock.Locks
 	events   *events.Log
 	history  *history
@@ -235,7 +237,7 @@ func New(config Config) *Server {
 	s := &Server{
 		config: config, store: config.Store, log: config.Logger, metrics: config.Metrics,
 		counters: counter.New(config.Store, config.Counters), pools: workerlease.New(config.Store, config.Workers), ledger: ledger.New(config.Store),
-		locks: lock.New(config.Store, config.Locks), events: events.New(), door: frontdoor.New(config.door()),
+		limits: limit.New(config.Store), locks: lock.New(config.Store, config.Locks), events: events.New(), door: frontdoor.New(config.door()),
 		now: time.Now, known: map[string]endpoint{},
 	}
 	s.life, s.end = context.WithCancel(context.Background())
@@ -279,7 +281,7 @@ func (s *Server) Close(ctx context.Context) error {
 	s.closeSegments()
 	s.admission.limiter.Close()
 	s.journal.audit.Close()
-	return errors.Join(s.locks.Close(), s.counters.Close(), s.tokens.Close(ctx))
+	return errors.Join(s.limits.Close(), s.locks.Close(), s.counters.Close(), s.tokens.Close(ctx))
 }
 
 // Serve answers requests on the listener until the context ends, then stops in good order: /readyz

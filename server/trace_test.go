@@ -14,7 +14,7 @@ import (
 // new one is thought of.
 func TestTracesNameWhatEveryRouteAsksOfItsDomain(t *testing.T) {
 	s := serve(t, server.Config{Store: storetest.Open(t, redisstore.Config{URL: "embedded:"}), Dev: true})
-	none := []string{"/cache", "/decodeSnowflakeId", "/console/*", "/events", "/id/uuid", "/idempotency-policy", "/metrics", "/console/api/history"}
+	none := []string{"/cache", "/decodeSnowflakeId", "/console/*", "/events", "/id/uuid", "/id/ulid", "/id/typeid", "/idempotency-policy", "/metrics", "/console/api/history"}
 	for _, route := range s.server.Routes() {
 		named := server.DomainCall(route) != ""
 		if route.Role != access.None && !named && !slices.Contains(none, route.Path) {

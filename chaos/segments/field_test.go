@@ -182,7 +182,7 @@ func seeded(t testing.TB, role string, one database, nameOf func(tag string) str
 	seed := func(ctx context.Context, tag string) error { return one.leaf().Seed(ctx, tag, 1, step, "") }
 	if role == "sequence" {
 		create = func(ctx context.Context) error { return one.sequence().CreateTable(ctx) }
-		seed = func(ctx context.Context, tag string) error { return one.sequence().Seed(ctx, tag, 1) }
+		seed = func(ctx context.Context, tag string) error { return one.sequence().Seed(ctx, tag, 1, step) }
 	}
 	if err := create(ctx); err != nil {
 		t.Fatal(err)

@@ -93,7 +93,7 @@ func (d database) leaf() *segment.LeafAlloc {
 }
 
 func (d database) sequence() *segment.Sequence {
-	return segment.NewSequence(d.DB, d.dialect(), segment.SequenceConfig{Step: step})
+	return segment.NewSequence(d.DB, d.dialect(), segment.SequenceConfig{})
 }
 
 // onRedis takes from counters of the kind that the service has for segments.

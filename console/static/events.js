@@ -10,6 +10,7 @@ const words = {
   'counter.set': (e) => `counter ${e.name} was set to ${e.value}`,
   'counter.removed': (e) => `counter ${e.name} was removed`,
   'counter.in-doubt': (e) => `counter ${e.name} is refused: values may have been lost`,
+  'limit.reset': (e) => `limit ${e.name} was reset`,
   'segment.set': (e) => `tag ${e.name} goes on at ${e.value}`,
   'pool.created': (e) => `pool ${e.name} was declared`,
   'worker.granted': (e) => `worker id ${e.worker_id} of ${e.name} was granted${e.holder ? ` to ${e.holder}` : ''}, fence ${e.fence}`,

@@ -81,8 +81,8 @@ const (
 )
 
 func (p *program) idCommand() *cobra.Command {
-	command := p.snowflakeCommand("id", "Make ids, one a line: Snowflake ids, from segments, UUIDs")
-	command.AddCommand(p.snowflakeCommand("snowflake", "Make Snowflake ids, as id without it does"), p.idSegmentCommand(), p.idUUIDCommand(), p.idDecodeCommand())
+	command := p.snowflakeCommand("id", "Make ids, one a line: Snowflake ids, from segments, UUIDs, ULIDs, TypeIDs")
+	command.AddCommand(p.snowflakeCommand("snowflake", "Make Snowflake ids, as id without it does"), p.idSegmentCommand(), p.idUUIDCommand(), p.idULIDCommand(), p.idTypeIDCommand(), p.idDecodeCommand())
 	return command
 }
 

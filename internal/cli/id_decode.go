@@ -11,6 +11,7 @@ import (
 
 	"github.com/coatcheck/coatcheck/client"
 	"github.com/coatcheck/coatcheck/internal/config"
+	"github.com/coatcheck/coatcheck/internal/textid"
 	"github.com/coatcheck/coatcheck/internal/wire"
 	"github.com/coatcheck/coatcheck/snowflake"
 )
@@ -26,14 +27,21 @@ func (p *program) idDecodeCommand() *cobra.Command {
 	command := &cobra.Command{
 		Use: "decode ID…", Short: "Take ids apart: time, datacenter, worker id, sequence",
 		Long: "Take ids apart: time, datacenter, worker id, sequence. An id does not tell its layout and epoch: name them, or the --pool that has them, for which a service or\n" +
-			"Redis is asked. Without them they are those of a pool that names none.",
+			"Redis is asked. Without them they are those of a pool that names none. --format ulid or typeid: the time, the\n" +
+			"UUID and the prefix.",
 		Args: some("ids belong here"),
 	}
-	s := bindStraight(command.Flags(), workerSettings, append(form.bind(snowflake.Formats()...),
+	s := bindStraight(command.Flags(), workerSettings, append(form.bind(append(snowflake.Formats(), textid.ULID, textid.TypeID)...),
 		layoutText("layout", "of the ids; empty: "+snowflake.DefaultLayout, &origin.layout),
 		moment("epoch", "of the ids; empty: "+snowflake.DefaultEpoch.Format(time.RFC3339), &origin.epoch),
 		config.Text("pool", "", "name", "asked for its layout and epoch", &origin.pool))...)
 	return p.ask(command, s, func(ctx context.Context, service *client.Client, args []string) error {
+		if form.format == textid.ULID || form.format == textid.TypeID {
+			if origin != (idOrigin{}) {
+				return usageError{fmt.Errorf("--format %s: an id of that kind has no layout, epoch or pool", form.format)}
+			}
+			return p.decodeTexts(args, string(form.format))
+		}
 		style, err := origin.style(ctx, service, s.said("width"), form.width)
 		if err != nil {
 			return err

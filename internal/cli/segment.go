@@ -25,8 +25,9 @@ func (p *program) segmentCommand() *cobra.Command {
 type leafFlags struct {
 	config.Sources
 
-	url  string
-	leaf segment.LeafConfig
+	url      string
+	leaf     segment.LeafConfig
+	sequence *segment.Sequence // if the table is one
 }
 
 // bindLeaf adds --sql, --table, --sql-timeout, --config and a command's own settings to its flags.
@@ -76,6 +77,9 @@ func (l *leafFlags) open(url string) (*segment.LeafAlloc, *sql.DB, error) {
 	if err != nil {
 		return nil, nil, err
 	}
+	if l.leaf.Table == segment.DefaultSequenceTable {
+		l.sequence = segment.NewSequence(db, dialect, segment.SequenceConfig{Timeout: l.leaf.Timeout})
+	}
 	return segment.NewLeafAlloc(db, dialect, l.leaf), db, nil
 }
 
@@ -98,11 +102,16 @@ func (l *leafFlags) leafError(err error) error {
 func (p *program) segmentCreateCommand() *cobra.Command {
 	command := &cobra.Command{
 		Use: "create-table", Short: "Create the table of the tags if it is not there", Args: noArgs,
-		Long: "Create the table of the tags, as Leaf has it, if it is not there, and check that it has the columns that it needs. Repeating it is harmless.",
+		Long: "Create the table of the tags, as Leaf has it, or with --table " + segment.DefaultSequenceTable + " as --segment-table names it, if it is not there,\n" +
+			"and check that it has the columns that it needs. Repeating it is harmless.",
 	}
 	l := bindLeaf(command.Flags())
 	return p.atLeaf(command, l, func(ctx context.Context, leaf *segment.LeafAlloc, _ []string) error {
-		if err := leaf.CreateTable(ctx); err != nil {
+		create := leaf.CreateTable
+		if l.sequence != nil {
+			create = l.sequence.CreateTable
+		}
+		if err := create(ctx); err != nil {
 			return err
 		}
 		return p.print(map[string]string{"table": l.leaf.Table}, "The table "+l.leaf.Table+" is there.\n")

@@ -9,8 +9,10 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/coatcheck/coatcheck/internal/config"
 	"github.com/coatcheck/coatcheck/internal/expect"
 	"github.com/coatcheck/coatcheck/internal/sqltest"
+	"github.com/coatcheck/coatcheck/segment"
 )
 
 // segmentRun runs `coatcheck segment` in this process, with the database in the environment. None
@@ -42,6 +44,11 @@ func TestSegmentCommands(t *testing.T) {
 			{"create-table", done, "The table leaf_alloc is there.", ""},
 			{"create-table --json", done, `{"table":"leaf_alloc"}`, ""},
 			{"create-table --table other", done, "The table other is there.", ""},
+			{"seed orders --table segment_sequence", failed, "", "There is no table segment_sequence. To make it: coatcheck segment create-table"},
+			{"create-table --table segment_sequence", done, "The table segment_sequence is there.", ""},
+			{"seed orders --table segment_sequence --step 50 --start 7", done, "orders begins at 7, with 50 ids a fetch.", ""},
+			{"seed orders --table segment_sequence --step 5 --start 7", failed, "", "the tag exists: with step 50, and first id 7"},
+			{"ls --table segment_sequence", failed, "", "biz_tag"},
 			{"ls", done, "There is no tag.", ""},
 			{"ls --json", done, `{"tags":[]}`, ""},
 			{"seed orders --step 2000 --start 1", done, "orders begins at 1, with 2000 ids a fetch.", ""},
@@ -114,5 +121,34 @@ func TestSegmentCommandsTellAnAbsentDatabaseFromARefusal(t *testing.T) {
 		}
 		// what a PostgreSQL that was killed leaves in shared memory goes with its next start
 		server.Restart(t)
+	})
+}
+
+// The service takes ranges from the table that its settings name.
+func TestSettingsNameTheTableOfTheSegments(t *testing.T) {
+	t.Parallel()
+	sqltest.Each(t, func(t *testing.T, server *sqltest.Server) {
+		database := server.URL(server.Database(t))
+		for _, row := range []struct {
+			table string
+			want  segment.Range // but for its Lo, of the sequence any number of steps above
+		}{
+			{segment.DefaultLeafTable, segment.Range{Lo: 7, Hi: 57, Step: 50}},
+			{segment.DefaultSequenceTable, segment.Range{Lo: 7, Hi: 57, Step: 50}},
+		} {
+			for _, args := range [][]string{{"create-table"}, {"seed", "orders", "--start", "7", "--step", "50"}} {
+				if code, _, stderr := segmentRun(t, database, append(args, "--table", row.table)...); code != done {
+					t.Fatalf("%v on %s: exit code %d, %s; want %d", args, row.table, code, stderr, done)
+				}
+			}
+			opened, err := openSegments(&config.Service{SegmentSource: database, SegmentTable: row.table})
+			expect.Error(t, "opening the source with "+row.table, err, nil)
+			got, err := opened.source.Take(t.Context(), "orders", 0)
+			expect.Error(t, "a range of "+row.table, err, nil)
+			skipped := (got.Lo - row.want.Lo) / 50 * 50
+			expect.Equal(t, "the range, from its first number on, of "+row.table, segment.Range{Lo: got.Lo - skipped, Hi: got.Hi - skipped, Step: got.Step}, row.want)
+			expect.Equal(t, "whether Leaf's page lists the tags of "+row.table, opened.tags != nil, row.table == segment.DefaultLeafTable)
+			expect.Error(t, "closing the source with "+row.table, opened.close(), nil)
+		}
 	})
 }

@@ -26,6 +26,9 @@ func openSegments(c *config.Service) (openedSegments, error) {
 	if err != nil {
 		return openedSegments{}, fmt.Errorf("segment-source: %w", err)
 	}
+	if c.SegmentTable == segment.DefaultSequenceTable {
+		return openedSegments{source: segment.NewSequence(db, dialect, segment.SequenceConfig{}), close: db.Close}, nil
+	}
 	leaf := segment.NewLeafAlloc(db, dialect, segment.LeafConfig{})
 	return openedSegments{source: leaf, tags: func(ctx context.Context) ([]server.SegmentTag, error) { return leafTags(ctx, leaf) }, close: db.Close}, nil
 }

@@ -34,7 +34,11 @@ func (p *program) segmentSeedCommand() *cobra.Command {
 		config.Number("step", strconv.Itoa(segment.DefaultStep), 1, math.MaxInt32, "ids", "how many ids a fetch takes at least", &step),
 		config.Text("description", "", "text", "what the tag is for, up to 256 characters", &description))
 	return p.atLeaf(command, l, func(ctx context.Context, leaf *segment.LeafAlloc, args []string) error {
-		if err := leaf.Seed(ctx, args[0], start, step, description); err != nil {
+		seed := func() error { return leaf.Seed(ctx, args[0], start, step, description) }
+		if l.sequence != nil {
+			seed = func() error { return l.sequence.Seed(ctx, args[0], start, step) }
+		}
+		if err := seed(); err != nil {
 			return err
 		}
 		shown := map[string]any{"tag": args[0], "max_id": strconv.FormatInt(start, 10), "step": step}

@@ -12,7 +12,7 @@ import (
 const SegmentsFromRedis = "redis"
 
 func segmentSource(into *string) *Setting {
-	help := "where the ranges of /id/segment come from: redis, which is counters of the store, or a database with a leaf_alloc table: mysql:// | postgres://"
+	help := "where the ranges of /id/segment come from: redis, which is counters of the store, or a database, with the table that --segment-table names: mysql:// | postgres://"
 	redact := func(s string) string {
 		if s == SegmentsFromRedis {
 			return s

@@ -35,6 +35,7 @@ type Service struct {
 	AdminListen string
 
 	SegmentSource string
+	SegmentTable  string
 
 	AccessStore      bool // keys are read from the store as well
 	TLSCert          string
@@ -192,6 +193,8 @@ func workerSettings(c *Service) []*Setting {
 func segmentSettings(c *Service) []*Setting {
 	return In("Segments, opaque ids, and the APIs of Leaf and tinyid",
 		segmentSource(&c.SegmentSource),
+		Choice("segment-table", segment.DefaultLeafTable, []string{segment.DefaultLeafTable, segment.DefaultSequenceTable},
+			"the table there: leaf_alloc, as Leaf has it, or segment_sequence, whose rows take the database's next number", &c.SegmentTable),
 		Span("segment-period", spelled(segment.DefaultPeriod), time.Second, 720*time.Hour, "how long one fetched range of /id/segment should last: how many ids are fetched follows the demand", &c.Server.Segments.Period),
 		Number("segment-step", strconv.Itoa(server.DefaultSegmentStep), 1, counter.MaxBy, "ids", "ids that are fetched at once at least, where the source is redis; a table says so itself", &c.Server.SegmentStep),
 		segmentCreate(&c.Server.KnownSegments),

@@ -7,6 +7,8 @@ const (
 	// CounterInDoubt is a refusal: the counter has gone back, or everything was lost a moment ago.
 	CounterInDoubt = "counter.in-doubt"
 
+	LimitReset = "limit.reset"
+
 	SegmentSet = "segment.set"
 
 	PoolCreated       = "pool.created"
@@ -48,7 +50,7 @@ const (
 
 var (
 	sent = []string{
-		CounterSet, CounterRemoved, CounterInDoubt, SegmentSet,
+		CounterSet, CounterRemoved, CounterInDoubt, LimitReset, SegmentSet,
 		PoolCreated, WorkerGranted, WorkerReleased, WorkerLost, WorkerQuarantined, WorkerExhausted,
 		LockGranted, LockReleased, LockLost, LockBroken, LockQuarantined,
 		OperationSettled, OperationForgotten, RequestRefused, TokenInDoubt, StoreChanged, StoreRestored, ReplicasGone,

@@ -56,7 +56,7 @@ type server struct {
 	asked    atomic.Int64 // when, in nanoseconds of this process's clock; 0 = never
 	asking   atomic.Bool
 	strict   atomic.Bool            // every replica has to confirm what depends on the incarnation
-	hidden   atomic.Bool            // it refuses to show its settings, and is asked for them no more
+	hidden   atomic.Bool            // it refuses to show its settings, and is not asked any more
 	last     atomic.Pointer[string] // the incarnation that was seen last
 }
 

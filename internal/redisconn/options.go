@@ -69,8 +69,8 @@ func ClusterOptions(t Target, timeout time.Duration) *redis.ClusterOptions {
 	}
 }
 
-// ListReplicas returns a function that returns the addresses of the replicas that a sentinel lists of
-// the master, away ones included. It asks the sentinels in turn; the first that answers counts.
+// ListReplicas returns a function that returns the addresses of the replicas that a sentinel lists
+// of the master, away ones included. It asks the sentinels in turn; the first that answers counts.
 func ListReplicas(t Target, timeout time.Duration) func(context.Context) ([]string, error) {
 	return func(ctx context.Context) (listed []string, err error) {
 		for _, address := range t.Hosts {

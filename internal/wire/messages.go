@@ -1,6 +1,9 @@
 package wire
 
-import "time"
+import (
+	"fmt"
+	"time"
+)
 
 // Bodies of requests and answers. Pointers may be left out; durations are ms, times RFC 3339.
 
@@ -281,6 +284,30 @@ type UUIDs struct {
 	Version int      `json:"version"`
 	ID      string   `json:"id,omitempty"` // the one id of a request without n
 	IDs     []string `json:"ids"`
+}
+
+// TextIDs answers GET /id/ulid and GET /id/typeid.
+type TextIDs struct {
+	Prefix *string  `json:"prefix,omitempty"` // of TypeIDs alone, where it may be empty
+	ID     string   `json:"id,omitempty"`     // the one id of a request without n
+	IDs    []string `json:"ids"`
+}
+
+// DecodedText answers GET /id/decode/{id}?format=ulid or typeid.
+type DecodedText struct {
+	ID     string    `json:"id"`
+	Prefix string    `json:"prefix,omitempty"` // of a TypeID that has one
+	UUID   string    `json:"uuid"`             // the same 128 bits
+	Time   time.Time `json:"time,omitzero"`    // none for a TypeID whose UUID has none
+}
+
+// Text is the same as lines: Unix milliseconds, -1 for none, the UUID, and the prefix.
+func (d DecodedText) Text() string {
+	ms := int64(-1)
+	if !d.Time.IsZero() {
+		ms = d.Time.UnixMilli()
+	}
+	return fmt.Sprintf("%d\n%s\n%s\n", ms, d.UUID, d.Prefix)
 }
 
 // DecodedOpaque answers GET /id/decode/{id}?format=opaque.

@@ -43,6 +43,7 @@ const (
 	LayoutUsedUp       Code = "layout-used-up"
 	PayloadTooLarge    Code = "payload-too-large"
 	TooManyRequests    Code = "too-many-requests"
+	LimitReached       Code = "limit-reached"
 	// UnsupportedEncoding refuses a compressed body.
 	UnsupportedEncoding Code = "unsupported-encoding"
 	StoreUnavailable    Code = "store-unavailable"
@@ -94,6 +95,7 @@ var catalogue = map[Code]Kind{
 	PayloadTooLarge:     {413, "The body is too large", false, "Nothing was done. The detail says the limit; send less at once."},
 	UnsupportedEncoding: {415, "The body is encoded in a way that is not read here", false, "Nothing was done. Bodies are read as they come: send this one without compression, and without Content-Encoding."},
 	TooManyRequests:     {429, "Asked too often", true, "Nothing was done. Ask again after Retry-After, and not more often than the RateLimit-Policy header says."},
+	LimitReached:        {429, "The limit is reached", true, "Nothing was taken. Ask again after Retry-After; retry_after_ms has the same to the millisecond, and remaining is what a smaller cost could still take."},
 	StoreUnsuitable: {503, "The store is not suitable", false,
 		"Nothing was done. This Redis cannot show what the promise rests on; the detail names the fact, and the setting that does without it. Asking again does not help: the operator has to change the Redis or the setting. Tokens and locks do not need it."},
 	StoreUnavailable:    {503, "The store is not available", true, "Nothing was done. Redis cannot be reached, is loading, is read-only or refuses writes. Ask again after Retry-After."},
@@ -128,6 +130,12 @@ type Problem struct {
 	Since time.Time `json:"since,omitzero"`
 	// the name of an operation in doubt, by which an operator finds it
 	Operation string `json:"operation,omitempty"`
+
+	// of a limit that is reached, as in [LimitTaken]; with the exact wait
+	Allowed      *bool  `json:"allowed,omitempty"`
+	Remaining    *int   `json:"remaining,omitempty"`
+	Reset        *int64 `json:"reset_ms,omitempty"`
+	RetryAfterMS *int64 `json:"retry_after_ms,omitempty"`
 
 	RetryAfter time.Duration `json:"-"` // 0 = not known
 }

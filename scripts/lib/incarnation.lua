@@ -1,27 +1,27 @@
 -- incarnation: decides whether the state of this server continues the state in which a word was
--- noted, so that nothing that was confirmed is lost. The word is 'id:run:input:cover:why:need'. id is
--- master_replid, 40 hex digits: it changes when another server becomes master, when a server
+-- noted, so that nothing that was confirmed is lost. The word is 'id:run:input:cover:why:need'. id
+-- is master_replid, 40 hex digits: it changes when another server becomes master, when a server
 -- starts, and when a server renames its history. run is the server's run_id, input the bytes that
 -- it had read from a master in this run, '' where it does not say. cover is two digits, the least
 -- under which anything was confirmed since: 2 every server that can become master had it, 1 no
 -- replica was attached, 0 neither; then 1 it was on disk, 0 it may not have been. A caller that
 -- confirms by all makes it a 2, since all then have what was confirmed before; likewise one that
--- finds all on disk, since an append-only file has what came before it. A 2 stays, and one
--- that confirms by fewer has to confirm by all there: a replica that lags would show the 2, and
--- lack what was confirmed after it was lowered. why is the reason for which the state does not
--- continue that of before: missing (there was no word: it is new, or lost), restored, restarted,
--- promoted, moved, or other. need is, under a cover of 2 and where no list says it, how many
--- replicas confirmed: a process that has seen fewer attached waits for as many, or what one confirms
--- while a replica is away would be lost with that one's promotion. A word without colons is an id alone, with cover 00; 'trusted' was
--- noted without asking, and 'restored' never continues.
+-- finds all on disk, since an append-only file has what came before it. A 2 stays, and one that
+-- confirms by fewer has to confirm by all there: a replica that lags would show the 2, and lack
+-- what was confirmed after it was lowered. why is the reason for which the state does not continue
+-- that of before: missing (there was no word: it is new, or lost), restored, restarted, promoted,
+-- moved, or other. need is, under a cover of 2 and where no list says it, how many replicas
+-- confirmed: a process that has seen fewer attached waits for as many, or what one confirms while a
+-- replica is away would be lost with that one's promotion. A word without colons is an id alone,
+-- with cover 00; 'trusted' was noted without asking, and 'restored' never continues.
 --
 -- The caller's facts are the last of its own arguments of a script that uses this: 'mode cover acks
 -- set asked peer'. mode: auto | wait (a restart never continues) | trust (all that is there
 -- continues, and the server is not asked). cover: as above, as far as the caller knows. acks: how
--- many replicas confirm each write, or all, or 'all<need>' where no list says how many. set: the server is in a cluster | alone. asked: the id
--- for which the caller has asked what a script cannot, '-' for none. peer: the id, asked for just
--- then, under which another master of the cluster lives and which the state may have come from, '-'
--- for none.
+-- many replicas confirm each write, or all, or 'all<need>' where no list says how many. set: the
+-- server is in a cluster | alone. asked: the id for which the caller has asked what a script
+-- cannot, '-' for none. peer: the id, asked for just then, under which another master of the
+-- cluster lives and which the state may have come from, '-' for none.
 local function read_facts(text)
   local mode, level, disk, acks, set, asked, peer = string.match(text, '^(%l+) (%d)(%d) (%w+) (%l+) (%S+) (%S+)$')
   local need = string.match(acks, '^all(%d+)$')

@@ -1,0 +1,113 @@
+package gateway
+
+import (
+	"crypto/tls"
+	"net"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// countedConn counts the bytes that were handed to the connection. It counts before it writes and
+// takes back what was not written, so that a look in the middle sees too many and never too few.
+//
+// A service may answer before it has read the whole request, and close: then a write fails although
+// the answer is there. net/http would close the connection at once, and the answer would be lost.
+// So such a write does not end before the connection is closed, by net/http itself once it has read
+// the answer or has found that none comes.
+type countedConn struct {
+	net.Conn
+	written atomic.Int64
+	before  atomic.Int64 // of that, before the request under way; -1 = there has been none
+	cut     atomic.Bool  // a write has failed
+	end     func()       // closes closed
+	closed  chan struct{}
+}
+
+// lastWord is how long a service may be silent in its answer after a write has failed.
+const lastWord = 5 * time.Second
+
+func countConn(conn net.Conn) *countedConn {
+	c := &countedConn{Conn: conn, closed: make(chan struct{})}
+	c.before.Store(-1)
+	c.end = sync.OnceFunc(func() { close(c.closed) })
+	return c
+}
+
+func (c *countedConn) Write(bytes []byte) (int, error) {
+	c.written.Add(int64(len(bytes)))
+	n, err := c.Conn.Write(bytes)
+	c.written.Add(int64(n - len(bytes)))
+	if before := c.before.Load(); err != nil && before >= 0 && c.written.Load() > before {
+		c.cut.Store(true)
+		c.limit()
+		<-c.closed
+	}
+	return n, err
+}
+
+// Read bounds the silence of a service that takes no more of a request.
+func (c *countedConn) Read(into []byte) (int, error) {
+	n, err := c.Conn.Read(into)
+	if n > 0 && c.cut.Load() {
+		c.limit()
+	}
+	return n, err
+}
+
+// limit has a read fail if nothing comes. net/http sets no limit of its own on connections.
+func (c *countedConn) limit() {
+	_ = c.SetReadDeadline(time.Now().Add(lastWord)) // it fails on one that is closed
+}
+
+// Close ends a write that has failed as well.
+func (c *countedConn) Close() error {
+	c.end()
+	return c.Conn.Close()
+}
+
+// counted finds the counted connection under net/http's; nil if there is none.
+func counted(conn net.Conn) *countedConn {
+	if secured, ok := conn.(*tls.Conn); ok {
+		conn = secured.NetConn()
+	}
+	found, _ := conn.(*countedConn)
+	return found
+}
+
+// contact remembers which connections a request was given, to show whether any byte of it can
+// have reached the upstream. It is safe for concurrent use.
+type contact struct {
+	mu    sync.Mutex
+	given []mark
+}
+
+// mark is a connection and how much had been written to it before the request.
+type mark struct {
+	conn   *countedConn
+	before int64
+}
+
+// got notes that a connection was given to the request, before anything of it is written.
+func (w *contact) got(conn net.Conn) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	m := mark{conn: counted(conn)}
+	if m.conn != nil {
+		m.before = m.conn.written.Load()
+		m.conn.before.Store(m.before)
+	}
+	w.given = append(w.given, m)
+}
+
+// untouched reports whether provably no byte was written for the request.
+func (w *contact) untouched() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, m := range w.given {
+		if m.conn == nil || m.conn.written.Load() != m.before {
+			return false
+		}
+	}
+	return true
+}

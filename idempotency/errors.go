@@ -44,6 +44,9 @@ var (
 // errLate is the refusal of a claim that was granted too late, and given back.
 var errLate = fmt.Errorf("claim token: %w: it was granted when its lease could have ended", redisstore.ErrUnavailable)
 
+// errCutShort is the answer in place of one that a client could not read to its end.
+var errCutShort = fmt.Errorf("%w: the handler wrote less than the Content-Length that it announced", redisstore.ErrUnknownOutcome)
+
 // errPolicy marks the refusals that the route's policy explains.
 var errPolicy = fault.Refusal("idempotency: see the route's policy")
 

@@ -118,7 +118,7 @@ func abandoned(list ...any) func(*box) []any {
 
 var misuses = []misuse{
 	{"incarnation", scripts.Incarnation, markerKey, 0, args(), ""},
-	{"store_restored", scripts.StoreRestored, markerKey, 0, args(), "none"},
+	{"store_restored", scripts.StoreRestored, markerKey, 0, args("restored"), "none"},
 	{"token_issue", scripts.TokenIssue, tokenKey, 0, args(hour, ""), ""},
 	{"token_claim", scripts.TokenClaim, tokenKey, 0, args("ann", "print", minute, "hold", hour, "", "any", "", "", "", ""), ""},
 	{"token_answer", scripts.TokenAnswer, tokenKey[:1], 0, args(), ""},

@@ -8,6 +8,7 @@ require (
 	github.com/bsm/redislock v0.10.0
 	github.com/bwmarrin/snowflake v0.3.0
 	github.com/coatcheck/coatcheck v0.0.0-00010101000000-000000000000
+	github.com/go-redis/redis_rate/v10 v10.0.1
 	github.com/labstack/echo/v4 v4.16.0
 	github.com/prometheus/client_golang v1.25.0
 	github.com/redis/go-redis/v9 v9.23.0

@@ -32,6 +32,7 @@ const help = `usage: go run . COMMAND [flags]
   workers   a thousand processes that lease a worker id at once
   slots     what the scripts of worker ids take in Redis, on rings of few slots and of many
   locks     beside those of other libraries: alone, and contended by processes
+  limits    rate limits beside another library's and a plain script
   counters  adding to counters beside other clients: on one key and on many, over a long way, with acknowledgement
   incr      GET /incr/{key} over HTTP beside a bare handler and Webdis
   memory    what tokens, counters and request ids take in Redis
@@ -49,6 +50,7 @@ var commands = map[string]func(ctx context.Context, args []string, stdin io.Read
 	"gateway":  gatewayCommand,
 	"ids":      idsCommand,
 	"locks":    locksCommand,
+	"limits":   limitsCommand,
 	"counters": countersCommand,
 	"incr":     incrCommand,
 	"memory":   memoryCommand,

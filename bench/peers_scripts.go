@@ -36,7 +36,7 @@ func guardWithScripts[R runner](open func(ctx context.Context, redisURL string) 
 
 func (t twoTrips) claim(ctx context.Context, key, owner, fingerprint string) ([]byte, bool, error) {
 	answer, err := t.runner.run(ctx, scripts.TokenClaim, key, owner, fingerprint, strconv.FormatInt(peerLease.Milliseconds(), 10), "hold",
-		strconv.FormatInt(peerRetention.Milliseconds(), 10), "", "any", "", "", "")
+		strconv.FormatInt(peerRetention.Milliseconds(), 10), "", "any", "", "", "", "")
 	if err != nil {
 		return nil, false, err
 	}

@@ -11,8 +11,8 @@
 //     recorded answer and do not reach the upstream.
 //   - The claim is given back only if provably no byte of the request was handed to a connection,
 //     such as after a refused dial.
-//   - An answer that comes before the upstream has read the whole request is its answer, also if the
-//     rest could not be written.
+//   - An answer that comes before the upstream has read the whole request is its answer, also if
+//     the rest could not be written.
 //   - If the upstream was written to and then timed out, broke off or answered something that is no
 //     answer, the token is in doubt at once, and the client is told so.
 //   - A client that hangs up ends nothing: the upstream goes on to its end and its answer is

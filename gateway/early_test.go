@@ -40,8 +40,8 @@ func hasty(t testing.TB, answer string) (url string) {
 	})
 }
 
-// An answer that the service has sent is the answer, also where the rest of the request could not be
-// written any more: it is not the unknown outcome that only an operator can end.
+// An answer that the service has sent is the answer, also where the rest of the request could not
+// be written any more: it is not the unknown outcome that only an operator can end.
 func TestAnswerBeforeTheBodyWasReadIsTheAnswer(t *testing.T) {
 	for name, row := range map[string]struct {
 		answer string
@@ -171,8 +171,8 @@ type full struct{ net.Conn }
 
 func (f full) Write([]byte) (int, error) { return 1, syscall.EPIPE }
 
-// A service that takes no more and says nothing ends the wait within a bound, which each piece of an
-// answer begins anew.
+// A service that takes no more and says nothing ends the wait within a bound, which each piece of
+// an answer begins anew.
 func TestSilenceAfterAFailedWriteIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		near, far := net.Pipe()

@@ -18,6 +18,7 @@ import (
 	"github.com/coatcheck/coatcheck/internal/audit"
 	"github.com/coatcheck/coatcheck/internal/frontdoor"
 	"github.com/coatcheck/coatcheck/internal/health"
+	"github.com/coatcheck/coatcheck/internal/muxpattern"
 	"github.com/coatcheck/coatcheck/internal/requestlog"
 	"github.com/coatcheck/coatcheck/internal/wire"
 	"github.com/coatcheck/coatcheck/metrics"
@@ -254,7 +255,7 @@ func (g *Gateway) serve(w *responder, r *http.Request, x *exchange) {
 // upgrades; and over HTTP/2 net/http sends a request without a body again, whatever its method, if
 // the upstream says that it has not been processed, or was a protocol error.
 func (g *Gateway) passOn(w http.ResponseWriter, r *http.Request) {
-	againByItself := !isSafe(r.Method) && r.ContentLength == 0
+	againByItself := !muxpattern.IsSafe(r.Method) && r.ContentLength == 0
 	if g.config.Upstream.url.Scheme == "https" && (againByItself || upgrade(r.Header) != "") {
 		g.once.ServeHTTP(w, r)
 		return

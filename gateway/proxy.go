@@ -14,6 +14,7 @@ import (
 	"sync"
 
 	"github.com/coatcheck/coatcheck/idempotency"
+	"github.com/coatcheck/coatcheck/internal/muxpattern"
 )
 
 // fenceHeader has the attempt's fence, for the upstream.
@@ -68,7 +69,7 @@ func (g *Gateway) rewrite(p *httputil.ProxyRequest) {
 		once(p)
 	} else {
 		passTrailers(p)
-		if !isSafe(p.Out.Method) {
+		if !muxpattern.IsSafe(p.Out.Method) {
 			hideKeys(p)
 		}
 	}
@@ -140,15 +141,6 @@ func dropLookalikes(header http.Header) {
 	}
 }
 
-// isSafe reports whether a method does nothing that matters if it is done twice (RFC 9110, 9.2.1).
-func isSafe(method string) bool {
-	switch method {
-	case http.MethodGet, http.MethodHead, http.MethodOptions, http.MethodTrace:
-		return true
-	}
-	return false
-}
-
 // hideKeys keeps net/http from sending a request again that is not safe, when a kept connection
 // turns out to be dead: it would do so with an Idempotency-Key, if there is no body. So those
 // headers get names that it does not look for, which are the same on the wire.
@@ -171,7 +163,7 @@ func once(p *httputil.ProxyRequest) {
 	if tokens := p.In.Header.Values(idempotency.TokenHeader); len(tokens) > 0 {
 		out.Header[idempotency.TokenHeader] = tokens
 	}
-	if isSafe(out.Method) && (out.Body == nil || out.Body == http.NoBody) {
+	if muxpattern.IsSafe(out.Method) && (out.Body == nil || out.Body == http.NoBody) {
 		out.Body, out.ContentLength = io.NopCloser(strings.NewReader("")), 0
 		// an unknown length would else be sent in chunks
 		out.TransferEncoding = []string{"identity"}

@@ -26,6 +26,9 @@ func (r *responder) WriteHeader(status int) {
 	if status >= 200 && r.status == 0 {
 		r.status = status
 		r.Header().Set(requestIDHeader, r.id)
+		if _, isThere := r.Header()["Content-Type"]; !isThere {
+			r.Header()["Content-Type"] = nil // else net/http would guess one by the bytes
+		}
 		r.begun()
 	}
 	r.ResponseWriter.WriteHeader(status)

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/coatcheck/coatcheck/idempotency"
+	"github.com/coatcheck/coatcheck/internal/muxpattern"
 	"github.com/coatcheck/coatcheck/internal/requestlog"
 )
 
@@ -31,7 +32,7 @@ func (g *Gateway) passUnguarded(w http.ResponseWriter, r *http.Request, x *excha
 
 // hasKey reports whether a request that is not safe has a header that asks to run it once.
 func hasKey(r *http.Request) bool {
-	if isSafe(r.Method) {
+	if muxpattern.IsSafe(r.Method) {
 		return false
 	}
 	for _, name := range []string{idempotency.TokenHeader, idempotency.KeyHeader, "X-" + idempotency.KeyHeader} {

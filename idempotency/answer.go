@@ -50,6 +50,14 @@ func removeUnsafe(header http.Header) {
 	}
 }
 
+// unguessed keeps net/http from adding a Content-Type by a look at the bytes: it would be one that
+// the handler has not given, and of a replay perhaps another one.
+func unguessed(header http.Header) {
+	if _, isThere := header["Content-Type"]; !isThere {
+		header["Content-Type"] = nil
+	}
+}
+
 func (a Answer) replay(w http.ResponseWriter) {
 	header := w.Header()
 	maps.Copy(header, a.Header)
@@ -59,6 +67,7 @@ func (a Answer) replay(w http.ResponseWriter) {
 		header.Del("Content-Encoding")
 		header.Set("Idempotent-Body", "not-kept")
 	}
+	unguessed(header)
 	w.WriteHeader(a.Status)
 	_, _ = w.Write(a.Body) // the client may have hung up; the answer stays recorded
 }

@@ -44,6 +44,9 @@ var (
 // errLate is the refusal of a claim that was granted too late, and given back.
 var errLate = fmt.Errorf("claim token: %w: it was granted when its lease could have ended", redisstore.ErrUnavailable)
 
+// errCutShort is the answer in place of one that a client could not read to its end.
+var errCutShort = fmt.Errorf("%w: the handler wrote less than the Content-Length that it announced", redisstore.ErrUnknownOutcome)
+
 // errPolicy marks the refusals that the route's policy explains.
 var errPolicy = fault.Refusal("idempotency: see the route's policy")
 
@@ -116,12 +119,12 @@ func Problem(err error) (problem wire.Problem, ok bool) {
 		}
 		problem = wire.NewProblem(known.code, detail(err, known.err))
 		problem.RetryAfter = cmp.Or(redisstore.RetryAfter(err), problem.RetryAfter)
-		switch known.err {
-		case ErrBodyCut:
+		switch {
+		case errors.Is(known.err, ErrBodyCut):
 			problem.Field = "body"
-		case ErrUnauthorized:
+		case errors.Is(known.err, ErrUnauthorized):
 			problem.Field = "Authorization"
-		case ErrNoKeys:
+		case errors.Is(known.err, ErrNoKeys):
 			problem.Detail = "Nothing was done. The keys that bearer tokens are verified with cannot be read now. Ask again after Retry-After."
 		}
 		if doubt, ok := errors.AsType[*InDoubtError](err); ok {

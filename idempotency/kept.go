@@ -12,13 +12,19 @@ import (
 const maxKeptHeader = 64 << 10
 
 // kept returns an answer with the headers that are recorded: those that the handler has set, and
-// not those of middleware outside of the guard, which sets them anew for each request. If the
-// headers are too large, only the status is recorded.
+// not those of middleware outside of the guard, which sets them anew for each request; a header of
+// theirs that the handler has removed is one without values. If the headers are too large, only the
+// status is recorded.
 func (r *recorder) kept(answer Answer) Answer {
 	header, outer := maps.Clone(r.header), r.ResponseWriter.Header()
+	for name := range outer {
+		if _, isThere := header[name]; !isThere {
+			header[name] = nil
+		}
+	}
 	removeUnsafe(header)
 	for name, values := range header {
-		if slices.Equal(values, outer[name]) {
+		if before, isThere := outer[name]; isThere && slices.Equal(values, before) {
 			delete(header, name)
 		}
 	}

@@ -122,7 +122,7 @@ func (run *run) handle(w http.ResponseWriter, r *http.Request, limit int, next h
 	ctx = run.start(ctx, cancel)
 	recorded := false
 	var record *recorder
-	record = newRecorder(w, limit, func(answer Answer) error {
+	record = newRecorder(w, r, limit, func(answer Answer) error {
 		if record.doubtful() {
 			run.attempt.InDoubt()
 		}
@@ -143,11 +143,15 @@ func (run *run) handle(w http.ResponseWriter, r *http.Request, limit int, next h
 	}
 	if !recorded {
 		answer := record.finished()
-		if record.doubtful() {
+		cut := record.cut()
+		if record.doubtful() || cut {
 			run.attempt.InDoubt()
 		}
 		if err := run.settle(answer); err != nil {
 			return err
+		}
+		if cut {
+			return errCutShort
 		}
 	}
 	record.send()

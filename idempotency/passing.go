@@ -4,12 +4,14 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+
+	"github.com/coatcheck/coatcheck/internal/muxpattern"
 )
 
 // passes reports whether a request goes to the handler unguarded. The error is why it is refused
 // instead. err is why it names no operation.
 func (g *guard) passes(r *http.Request, err error) (bool, error) {
-	if g.route.PassSafe && safe(r.Method) {
+	if g.route.PassSafe && muxpattern.IsSafe(r.Method) {
 		return true, nil
 	}
 	if other := g.otherHeader(r); other != nil {
@@ -22,14 +24,6 @@ func (g *guard) passes(r *http.Request, err error) (bool, error) {
 		return false, tooLarge(g.route.MaxBody)
 	}
 	return true, nil
-}
-
-func safe(method string) bool {
-	switch method {
-	case http.MethodGet, http.MethodHead, http.MethodOptions, http.MethodTrace:
-		return true
-	}
-	return false
 }
 
 // otherHeader refuses a request with an idempotency header that the route does not take: its client
@@ -51,7 +45,7 @@ func (g *guard) otherHeader(r *http.Request) error {
 // pass hands a request to the handler unguarded. The body of a request that could have been guarded
 // is bounded all the same.
 func (g *guard) pass(w http.ResponseWriter, r *http.Request) {
-	couldBeGuarded := !g.route.PassSafe || !safe(r.Method)
+	couldBeGuarded := !g.route.PassSafe || !muxpattern.IsSafe(r.Method)
 	if couldBeGuarded && r.Body != nil && r.Body != http.NoBody {
 		r.Body = http.MaxBytesReader(w, r.Body, g.route.MaxBody)
 	}

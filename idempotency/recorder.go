@@ -5,6 +5,7 @@ import (
 	"maps"
 	"net"
 	"net/http"
+	"strconv"
 )
 
 // recorder holds a handler's answer back until it has been recorded. An answer that grows over the
@@ -15,18 +16,19 @@ type recorder struct {
 	header   http.Header
 	answer   Answer
 	limit    int
+	bodiless bool               // the request is HEAD
 	overflow func(Answer) error // records an answer that is too large to keep
 	through  bool               // sending started
 	refused  error              // the answer may not be sent
 	timedOut bool               // the answer is that of an http.TimeoutHandler within
 }
 
-func newRecorder(w http.ResponseWriter, limit int, overflow func(Answer) error) *recorder {
+func newRecorder(w http.ResponseWriter, r *http.Request, limit int, overflow func(Answer) error) *recorder {
 	header := w.Header().Clone()
 	if header == nil {
 		header = http.Header{}
 	}
-	return &recorder{ResponseWriter: w, header: header, limit: limit, overflow: overflow}
+	return &recorder{ResponseWriter: w, header: header, limit: limit, bodiless: r.Method == http.MethodHead, overflow: overflow}
 }
 
 // Header returns the headers of the answer to be. What changes after sending has started counts for
@@ -51,6 +53,10 @@ func (r *recorder) Write(bytes []byte) (int, error) {
 	if r.timedOut {
 		r.acquit()
 	}
+	length, announced := r.announced()
+	if announced && !r.through && int64(len(r.answer.Body)+len(bytes)) > length {
+		return 0, http.ErrContentLength
+	}
 	if !r.through && r.refused == nil && len(r.answer.Body)+len(bytes) > r.limit {
 		r.spill()
 	}
@@ -64,6 +70,29 @@ func (r *recorder) Write(bytes []byte) (int, error) {
 	}
 	r.answer.Body = append(r.answer.Body, bytes...)
 	return len(bytes), nil
+}
+
+// announced is the length that the answer says to have; ok is false if it says none. net/http drops
+// one that is no number.
+func (r *recorder) announced() (length int64, ok bool) {
+	text := r.header.Get("Content-Length")
+	if text == "" {
+		return 0, false
+	}
+	length, err := strconv.ParseInt(text, 10, 64)
+	if err != nil || length < 0 {
+		r.header.Del("Content-Length")
+		return 0, false
+	}
+	return length, true
+}
+
+// cut reports whether the handler has ended before it had written what it announced. Of an answer
+// that is being sent its client sees it, since net/http cuts the connection.
+func (r *recorder) cut() bool {
+	length, announced := r.announced()
+	return announced && !r.through && !r.bodiless && r.answer.Status != http.StatusNotModified && r.answer.Status != http.StatusNoContent &&
+		int64(len(r.answer.Body)) < length
 }
 
 // Flush sends what has been written, if sending has started.
@@ -109,6 +138,7 @@ func (r *recorder) send() {
 	r.through = true
 	clear(header)
 	maps.Copy(header, r.header)
+	unguessed(header)
 	trailers := takeTrailers(header, header)
 	defer maps.Copy(header, trailers)
 	r.ResponseWriter.WriteHeader(r.answer.Status)

@@ -130,12 +130,14 @@ type Totals struct {
 	Values   int64 // of counters that were handed out
 	IDs      map[string]int64
 	Locks    int64            // that were granted
+	Allowed  int64            // requests that rate limits let through
 	Problems map[string]int64 // by code, of those that are expected
 }
 
 // Totals returns what was counted so far.
 func (s *Service) Totals() Totals {
-	totals := Totals{Values: totalOf(s.values), IDs: map[string]int64{}, Locks: totalOf(s.lockRequests.WithLabelValues(Granted)), Problems: map[string]int64{}}
+	totals := Totals{Values: totalOf(s.values), IDs: map[string]int64{}, Locks: totalOf(s.lockRequests.WithLabelValues(Granted)),
+		Allowed: totalOf(s.limitRequests.WithLabelValues(Allowed)), Problems: map[string]int64{}}
 	for _, kind := range idKinds {
 		totals.IDs[kind] = totalOf(s.ids.WithLabelValues(kind))
 	}

@@ -56,6 +56,9 @@ func TestNamesThatALimitedCallerMayTouch(t *testing.T) {
 		{"own", "POST", "/worker/orders:w", "", ""},
 		{"own", "POST", "/lock/orders:l", "", ""},
 		{"own", "POST", "/lock/bills:l", "", "name"},
+		{"own", "POST", "/limit/orders:l", `{"rate":1,"per_ms":1000}`, ""},
+		{"own", "POST", "/limit/bills:l", `{"rate":1,"per_ms":1000}`, "name"},
+		{"foreign admin", "DELETE", "/limit/orders:l", "", "name"},
 		{"own", "DELETE", "/lock/orders:l?force=1", "", "force"},
 		{"foreign admin", "DELETE", "/lock/orders:l?force=1", "", "name"},
 	} {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/coatcheck/coatcheck/internal/events"
+	"github.com/coatcheck/coatcheck/internal/textid"
 	"github.com/coatcheck/coatcheck/internal/wire"
 	"github.com/coatcheck/coatcheck/metrics"
 )
@@ -19,13 +20,19 @@ var historySeries = []struct {
 	{"counters", func(totals metrics.Totals, _ map[string]int64) int64 { return totals.Values }},
 	{"snowflakes", func(totals metrics.Totals, _ map[string]int64) int64 { return totals.IDs["snowflake"] }},
 	{"segments", func(totals metrics.Totals, _ map[string]int64) int64 { return totals.IDs["segment"] }},
-	{"uuids", func(totals metrics.Totals, _ map[string]int64) int64 { return totals.IDs["uuid"] }},
+	{"uuids", func(totals metrics.Totals, _ map[string]int64) int64 {
+		return totals.IDs["uuid"] + totals.IDs[textid.ULID] + totals.IDs[textid.TypeID]
+	}},
 	{"issued", tallied(events.TokenIssued)},
 	{"claimed", tallied(events.TokenClaimed)},
 	{"replayed", tallied(events.TokenReplayed)},
 	{"completed", tallied(events.TokenCompleted)},
 	{"released", tallied(events.TokenReleased)},
 	{"locks", func(totals metrics.Totals, _ map[string]int64) int64 { return totals.Locks }},
+	{"allowed", func(totals metrics.Totals, _ map[string]int64) int64 { return totals.Allowed }},
+	{"limited", func(totals metrics.Totals, _ map[string]int64) int64 {
+		return totals.Problems[string(wire.LimitReached)]
+	}},
 	{"refused", problemsOf(4)},
 	{"failed", problemsOf(5)},
 	{"tokens_in_doubt", tallied(events.TokenInDoubt)},
@@ -43,9 +50,12 @@ func tallied(kinds ...string) totalOf {
 	}
 }
 
-// problemsOf sums the problems whose status is of a class, such as 4 of 404.
+// problemsOf sums the problems whose status is of a class, such as 4 of 404, but for limits that
+// are reached: to refuse is what they are for.
 func problemsOf(class int) totalOf {
-	codes := slices.DeleteFunc(wire.Codes(), func(code wire.Code) bool { return wire.NewProblem(code, "").Status/100 != class })
+	codes := slices.DeleteFunc(wire.Codes(), func(code wire.Code) bool {
+		return wire.NewProblem(code, "").Status/100 != class || code == wire.LimitReached
+	})
 	return func(totals metrics.Totals, _ map[string]int64) (sum int64) {
 		for _, code := range codes {
 			sum += totals.Problems[string(code)]

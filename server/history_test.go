@@ -36,6 +36,11 @@ func TestHistorySaysWhatWasHandedOut(t *testing.T) {
 	s.do(t, "POST", "/incr/orders?by=40", "").wantStatus(t, 200)
 	s.do(t, "GET", "/id/uuid?n=3", "").wantStatus(t, 200)
 	s.do(t, "GET", "/id/segment/tag?n=2", "").wantStatus(t, 200)
+	s.do(t, "GET", "/id/ulid?n=4", "").wantStatus(t, 200)
+	s.do(t, "GET", "/id/typeid", "").wantStatus(t, 200)
+	for _, status := range []int{200, 429, 429} {
+		s.do(t, "POST", "/limit/sms", `{"rate":1,"per_ms":86400000}`).wantStatus(t, status)
+	}
 	s.do(t, "POST", "/lock/nightly", "").wantStatus(t, 201)
 	s.do(t, "POST", "/payments", payment, "Idempotency-Key: k").wantStatus(t, 201)
 	s.do(t, "POST", "/payments", payment, "Idempotency-Key: k").wantStatus(t, 201)
@@ -47,7 +52,7 @@ func TestHistorySaysWhatWasHandedOut(t *testing.T) {
 	s.do(t, "POST", "/token/"+token+"/claim", `{"fingerprint":"f"}`).wantStatus(t, 409)
 	got := history("")
 	expect.Equal(t, "the sums of the history", sums(got), map[string]uint64{
-		"counters": 40, "uuids": 3, "segments": 2, "locks": 1, "issued": 1, "claimed": 2, "completed": 1, "replayed": 1, "refused": 1, "in_doubt": 1, "tokens_in_doubt": 1,
+		"counters": 40, "uuids": 8, "allowed": 1, "limited": 2, "segments": 2, "locks": 1, "issued": 1, "claimed": 2, "completed": 1, "replayed": 1, "refused": 1, "in_doubt": 1, "tokens_in_doubt": 1,
 	})
 	expect.Equal(t, "the number of points with n=1", len(history("?n=1").Series["counters"]), 1)
 	for _, n := range []string{"0", "721", "x"} {

@@ -184,9 +184,11 @@ func attemptLease(r *request, asked *int64) time.Duration {
 
 func wireAnswer(answer idempotency.Answer) wire.Answer {
 	headers := map[string]string{}
-	for name := range answer.Header {
-		// as RFC 9110, section 5.3, lets several fields be one
-		headers[name] = strings.Join(answer.Header.Values(name), ", ")
+	for name, values := range answer.Header {
+		if len(values) > 0 { // none: the handler has removed it
+			// as RFC 9110, section 5.3, lets several fields be one
+			headers[name] = strings.Join(values, ", ")
+		}
 	}
 	return wire.Answer{Status: answer.Status, Headers: headers, Body: answer.Body, NotKept: answer.NotKept}
 }

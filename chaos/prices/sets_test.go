@@ -73,15 +73,7 @@ func (s *sentinels) failedOver(not *redistest.Server) bool {
 	return s.set.WaitForMaster(not) != not
 }
 
-func (s *sentinels) failOver(t *testing.T) {
-	// it refuses while the failover before is not over yet
-	chaostest.Await(t, patience, func() string {
-		if err := s.set.Sentinels()[0].Client().Do(t.Context(), "SENTINEL", "FAILOVER", "coatcheck").Err(); err != nil {
-			return err.Error()
-		}
-		return ""
-	})
-}
+func (s *sentinels) failOver(t *testing.T) { chaostest.AskForFailover(t.Context(), t, s.set) }
 
 // cluster is a cluster of three masters with replicas each.
 type cluster struct {

@@ -164,7 +164,7 @@ func TestHourIsAskedForAnewAfterAGap(t *testing.T) {
 // hourUntil is the answer of a process that began a moment ago: one of everything.
 func hourUntil(at time.Time) string {
 	var series []string
-	for _, name := range []string{"counters", "snowflakes", "segments", "uuids", "issued", "completed", "locks", "refused", "failed", "in_doubt", "tokens_in_doubt"} {
+	for _, name := range []string{"counters", "snowflakes", "segments", "uuids", "issued", "completed", "locks", "allowed", "limited", "refused", "failed", "in_doubt", "tokens_in_doubt"} {
 		series = append(series, fmt.Sprintf("%q:[1,0,0,0]", name))
 	}
 	return fmt.Sprintf(`{"until":%q,"step_ms":5000,"series":{%s}}`, at.UTC().Format(time.RFC3339), strings.Join(series, ","))

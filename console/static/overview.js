@@ -8,9 +8,9 @@ import { Poller } from './poll.js';
 import { clock, left, number, plural } from './text.js';
 
 const handedOut = [
-  ['counters', 'Counter values'], ['snowflakes', 'Snowflake ids'], ['segments', 'Segment ids'], ['uuids', 'UUIDs'], ['issued', 'Tokens issued'], ['completed', 'Operations completed'], ['locks', 'Locks granted'],
+  ['counters', 'Counter values'], ['snowflakes', 'Snowflake ids'], ['segments', 'Segment ids'], ['uuids', 'UUIDs, ULIDs, TypeIDs'], ['issued', 'Tokens issued'], ['completed', 'Operations completed'], ['locks', 'Locks granted'], ['allowed', 'Let through by limits'],
 ];
-const wentWrong = [['refused', 'Refused (4xx)'], ['failed', 'Failed (5xx)'], ['in_doubt', 'In doubt']];
+const wentWrong = [['limited', 'Over a limit'], ['refused', 'Refused (4xx)'], ['failed', 'Failed (5xx)'], ['in_doubt', 'In doubt']];
 const parts = 12; // of the hour, in the table
 const most = 100; // things that one question lists
 

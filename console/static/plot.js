@@ -5,7 +5,7 @@ import { el, setText } from './dom.js';
 import { history } from './history.js';
 import { clock, number, rate } from './text.js';
 
-const dashes = [[], [8, 4], [2, 3], [10, 3, 2, 3], [5, 5], [14, 4], [3, 6]];
+const dashes = [[], [8, 4], [2, 3], [10, 3, 2, 3], [5, 5], [14, 4], [3, 6], [6, 2]];
 
 // colour is what a property of the style sheet is in the present theme.
 function colour(element, property) {

@@ -48,7 +48,7 @@ func (h *lockTenure) giveBack(end *supervise.End) {
 	ctx, cancel := context.WithTimeout(context.Background(), farewell)
 	defer cancel()
 	rest := h.granted + h.run.atLeast - supervise.SinceBoot()
-	if end == nil || rest <= 0 {
+	if end == nil || !end.Began || rest <= 0 {
 		_ = h.Release(ctx) // else it ends with its lease
 		return
 	}

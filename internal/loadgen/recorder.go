@@ -73,11 +73,11 @@ func (l Latencies) Mean() time.Duration { return time.Duration(l.from.Mean()) }
 
 // Row is what was recorded in one part of a run.
 type Row struct {
-	End                      time.Duration // since the start
-	Took                     time.Duration
-	Done, Failed             int64
-	P50, P90, P99, P999, Max time.Duration // of what succeeded
-	AllFailed                int64         // from the start on
+	End          time.Duration // since the start
+	Took         time.Duration
+	Done, Failed int64
+	P50, P99     time.Duration // of what succeeded
+	AllFailed    int64         // from the start on
 }
 
 // Rate is how many calls a second succeeded.
@@ -151,7 +151,7 @@ func (r *recorder) row(end time.Duration) Row {
 	r.failed += row.Failed
 	found := Latencies{r.window}
 	row.Done, row.AllFailed = found.N(), r.failed
-	row.P50, row.P90, row.P99, row.P999, row.Max = found.At(50), found.At(90), found.At(99), found.At(99.9), found.Max()
+	row.P50, row.P99 = found.At(50), found.At(99)
 	return row
 }
 

@@ -179,3 +179,12 @@ func Register(mux *http.ServeMux, pattern string) (err error) {
 	mux.Handle(pattern, http.NotFoundHandler())
 	return nil
 }
+
+// IsSafe reports whether a method does nothing that matters if it is done twice (RFC 9110, 9.2.1).
+func IsSafe(method string) bool {
+	switch method {
+	case http.MethodGet, http.MethodHead, http.MethodOptions, http.MethodTrace:
+		return true
+	}
+	return false
+}

@@ -151,7 +151,7 @@ func (s *Engine) increment() *increment {
 func (in *increment) start(s *Engine, key string, by int64, place Place, marker Marker, now time.Time) {
 	c := &in.call
 	c.key, in.by, c.node, c.asking, c.marker = append(c.key[:0], key...), by, place.node, place.asking, marker
-	c.ack, c.ackTimeout, c.deadline = s.ackAt(place.node), s.ackTimeout, now.Add(s.timeout)
+	c.ack, c.deadline = s.ackAt(place.node), now.Add(s.timeout)
 	c.sum, c.standing, c.id, c.together = 0, gone, "", 0
 	c.sent.Store(false)
 	c.incr.SetVal(0)

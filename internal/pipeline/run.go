@@ -44,7 +44,7 @@ func (s *Engine) request(script *scripts.Script, keys []string, args, more []any
 		t.call.job = &t.job
 	}
 	c := &t.call
-	c.script, c.ack, c.ackTimeout, c.deadline = script, s.ack, s.ackTimeout, time.Now().Add(s.timeout)
+	c.script, c.ack, c.deadline = script, s.ack, time.Now().Add(s.timeout)
 	if script.Reads {
 		c.ack = 0
 	}
@@ -124,7 +124,7 @@ func (s *Engine) runUnseen(ctx context.Context, key string, request *request) ([
 			break
 		}
 		if question == "all" {
-			s.facts.of(call.node).strict.Store(true)
+			s.facts.of(call.node).obey(reply[2])
 		} else if call.asked, err = s.ask(ctx, call.node, reply[1]); err != nil {
 			return nil, s.classify(ctx, call.script.Name, err, false, false)
 		}
@@ -170,22 +170,21 @@ type call struct {
 	depends bool            // it needs facts that are true
 	sum     int64           // what an INCRBY came to
 	// about how many bytes its words take, and its reply where it is known to be large
-	size       int
-	fault      error // why its words cannot be written
-	ack        int
-	ackTimeout time.Duration
-	deadline   time.Time     // of the store; the caller's context may end sooner
-	bySource   bool          // the server did not know the hash: send the text
-	asking     bool          // the node was named by an ASK
-	incr       *redis.IntCmd // of an INCRBY
-	marker     Marker        // of an INCRBY
-	standing   standing      // of an INCRBY, by its marker
-	id         string        // the incarnation in which an INCRBY ran
-	job        *job          // on which it goes with others
-	of         *increment    // whose call it is; nil for a script
-	abandoned  bool          // its caller has gone while others had it in their hands
-	together   int           // calls on its round trip, for observers
-	sent       atomic.Bool   // go-redis has begun to write the command to a connection
+	size      int
+	fault     error // why its words cannot be written
+	ack       int
+	deadline  time.Time     // of the store; the caller's context may end sooner
+	bySource  bool          // the server did not know the hash: send the text
+	asking    bool          // the node was named by an ASK
+	incr      *redis.IntCmd // of an INCRBY
+	marker    Marker        // of an INCRBY
+	standing  standing      // of an INCRBY, by its marker
+	id        string        // the incarnation in which an INCRBY ran
+	job       *job          // on which it goes with others
+	of        *increment    // whose call it is; nil for a script
+	abandoned bool          // its caller has gone while others had it in their hands
+	together  int           // calls on its round trip, for observers
+	sent      atomic.Bool   // go-redis has begun to write the command to a connection
 }
 
 // MarshalBinary gives go-redis the script's hash or text, or the key of an INCRBY, when it writes

@@ -5,7 +5,6 @@ import (
 	"context"
 	"runtime"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -45,8 +44,7 @@ func (c *batcher) sendBatches() {
 // Where the server is far, a caller that misses a pipeline loses all of the time of the next one:
 // there it gives way longer, for a small part of that.
 func (s *sender) yield() {
-	lastInQueue()
-	runtime.Gosched() // after those that the processor's queue had no room for
+	runtime.Gosched()
 	if !s.far {
 		return
 	}
@@ -57,17 +55,6 @@ func (s *sender) yield() {
 		}
 		runtime.Gosched()
 	}
-}
-
-// lastInQueue returns after the goroutines that wait for this processor have run. Gosched does not
-// do that: a processor without work takes up what has given way before it takes any of them. A new
-// goroutine is the next to run, and the one that was to be the next goes to the end of the queue.
-func lastInQueue() {
-	var turns sync.WaitGroup
-	for range 2 {
-		turns.Go(func() {})
-	}
-	turns.Wait()
 }
 
 // maxYields is how often a goroutine gives way at most, if time stands still.

@@ -36,7 +36,8 @@ func Allowed(ttl, grace time.Duration) Allowance {
 
 // End is how a command ended.
 type End struct {
-	Code int // its exit code: 128 and the number of the signal that killed it
+	Began bool // or may have begun
+	Code  int  // its exit code: 128 and the number of the signal that killed it
 	// the latest time by the server's clock that the command can have computed from its file; the
 	// zero time if it may not have ended
 	Last time.Time
@@ -68,6 +69,7 @@ func Run(h Lease, command []string, a Allowance, signals <-chan os.Signal, warni
 		return end, err
 	}
 	s.watch()
+	end.Began = s.outcome.Failed == ""
 	if s.outcome.Ended {
 		end.Last = s.origin.Add(SinceBoot())
 	}

@@ -64,6 +64,13 @@ func KillMaster(set *redistest.SentinelSet) (mend func()) {
 func ReplaceMaster(ctx context.Context, t *testing.T, set *redistest.SentinelSet) {
 	t.Helper()
 	master := set.Master()
+	AskForFailover(ctx, t, set)
+	set.WaitForMaster(master)
+}
+
+// AskForFailover has a sentinel begin to replace a master that works.
+func AskForFailover(ctx context.Context, t *testing.T, set *redistest.SentinelSet) {
+	t.Helper()
 	// a sentinel refuses while the failover before is not over yet
 	Await(t, time.Minute, func() string {
 		if err := set.Sentinels()[0].Client().Do(ctx, "SENTINEL", "FAILOVER", "coatcheck").Err(); err != nil {
@@ -71,7 +78,6 @@ func ReplaceMaster(ctx context.Context, t *testing.T, set *redistest.SentinelSet
 		}
 		return ""
 	})
-	set.WaitForMaster(master)
 }
 
 // PauseMaster freezes the master until, in mend, a replica has taken its place. Then it goes on,

@@ -1,9 +1,11 @@
 """What the package promises without a service: python3 -m unittest discover tests."""
 
+import gc
 import inspect
 import json
 import socket
 import threading
+import time
 import unittest
 from http.server import BaseHTTPRequestHandler, HTTPServer
 
@@ -24,7 +26,7 @@ class Answers(BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(body)
 
-    do_DELETE = do_POST
+    do_DELETE = do_PUT = do_POST
 
     def log_message(self, *_):
         pass
@@ -39,6 +41,17 @@ def serve(*answers):
 
 def problem(status, code):
     return status, "application/problem+json", json.dumps({"code": code, "detail": "a detail"}).encode()
+
+
+def leased(seconds):
+    """The answer to a lease of a worker id that is not renewed in the next third of that time."""
+    now = time.time()
+    moment = lambda at: time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(at))  # noqa: E731
+    lease = {
+        "worker_id": 7, "datacenter": 0, "fence": 1, "lease": "secret", "layout": "41/10/12", "epoch": "2020-01-01T00:00:00Z", "server_time": moment(now),
+        "not_before": moment(now - 1), "not_after": moment(now + seconds), "ttl_ms": seconds * 1000, "renew_every_ms": seconds * 1000 // 3,
+    }
+    return 201, "application/json", json.dumps(lease).encode()
 
 
 class Package(unittest.TestCase):
@@ -118,6 +131,45 @@ class Package(unittest.TestCase):
         with self.assertRaises(ValueError) as raised:
             coatcheck.Client(url, key="cck_a_secret\n")
         self.assertNotIn("secret", str(raised.exception))
+
+    def test_a_worker_id_that_is_dropped_is_not_renewed(self):
+        server = serve(leased(3600), leased(3600))
+        try:
+            url = f"http://127.0.0.1:{server.server_port}"
+            dropped, in_a_cycle = coatcheck.WorkerId(url, "a-pool"), coatcheck.WorkerId(url, "a-pool")
+            in_a_cycle.itself = in_a_cycle
+            keepers = [dropped._keeper, in_a_cycle._keeper]
+            del dropped, in_a_cycle
+            gc.collect()
+            for keeper in keepers:
+                keeper.join(60)
+                self.assertFalse(keeper.is_alive(), "the thread that renews a dropped worker id")
+        finally:
+            server.shutdown()
+            server.server_close()
+        self.assertEqual(len(server.asked), 2)
+
+    def test_a_worker_id_is_given_back_at_the_end_of_its_with(self):
+        # an outage changes nothing: the lease ends with its window
+        for gives_back in [(204, "application/json", b""), problem(503, "store-unavailable")]:
+            for failure in [None, ValueError("of the work")]:
+                server = serve(leased(3600), gives_back)
+                raised = None
+                try:
+                    with coatcheck.WorkerId(f"http://127.0.0.1:{server.server_port}", "a-pool") as worker:
+                        self.assertGreater(worker.next_id(), 0)
+                        if failure:
+                            raise failure
+                except ValueError as error:
+                    raised = error
+                finally:
+                    server.shutdown()
+                    server.server_close()
+                self.assertIs(raised, failure)
+                self.assertEqual(server.asked[-1][0].get("Lease-Token"), "secret")
+                self.assertEqual(len(server.asked), 2)
+                with self.assertRaises(coatcheck.NoLease):
+                    worker.next_id()
 
     def test_a_ttl_is_the_milliseconds_that_it_says(self):
         server = serve(*[problem(503, "pool-quarantined")] * 3)

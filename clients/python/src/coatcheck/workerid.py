@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import calendar
 import os
+import queue
 import random
 import re
 import threading
 import time
 import urllib.parse
-from typing import Optional
+import weakref
+from types import TracebackType
+from typing import Optional, Type
 
 from .tokens import Client, Error, Lost, UnknownOutcome
 
@@ -24,6 +27,9 @@ class NoLease(Exception):
 
 class WorkerId:
     """One lease of a worker id, from its grant to its end. It may be used by several threads.
+
+    As a context manager it is given back at the end. One that is dropped is not renewed any more,
+    and ends with its window.
 
     The constructor leases, in one request; its errors are those of Client: Unavailable (nothing was
     done; retry_after says when to ask again), UnknownOutcome (a worker id is no one's until its TTL
@@ -63,8 +69,24 @@ class WorkerId:
         self._unit, self._sequence = -1, 0  # of the last id
         self._over = None  # why nothing may be stamped any more
         self._ended = threading.Event()
-        self._keeper = threading.Thread(target=self._keep, daemon=True)
+        # the thread holds no lease that all others have dropped. A queue, since a finalizer may run
+        # in the middle of anything, and the put of this one waits for no lock
+        self._stop = queue.SimpleQueue()
+        weakref.finalize(self, self._stop.put, None).atexit = False
+        self._keeper = threading.Thread(target=_keep, args=(weakref.ref(self), self._stop, self._renew_every), daemon=True)
         self._keeper.start()
+
+    def __enter__(self) -> WorkerId:
+        return self
+
+    def __exit__(self, kind: Optional[Type[BaseException]], error: Optional[BaseException], trace: Optional[TracebackType]) -> None:
+        """Releases, unless this is a fork. An error of that changes nothing for the caller: the
+        lease ends with its window.
+        """
+        try:
+            self.release()
+        except (Error, NoLease):
+            pass
 
     def _take(self, lease):
         """Reads what was granted. What goes back as proof stays as the service wrote it."""
@@ -149,9 +171,15 @@ class WorkerId:
             self._end(self._over)
 
     def _end(self, why):
-        self._over = why
-        self._ended.set()
+        self._finish(why)
         raise NoLease(why)
+
+    def _finish(self, why):
+        """Ends the stamping and the renewals. The first reason stays."""
+        self._over = self._over or why
+        if not self._ended.is_set():
+            self._ended.set()
+            self._stop.put(None)
 
     def check(self) -> None:
         """Raises NoLease if nothing may be stamped any more."""
@@ -159,28 +187,24 @@ class WorkerId:
         with self._lock:
             self._check(time.monotonic())
 
-    def _keep(self):
-        """Renews as often as the service says, and more often while that fails. One that hangs
-        makes room for the next.
+    def _renew(self):
+        """Renews once, and returns how many seconds to wait for the next time, None = never. It is
+        sooner after a failure. A renewal that hangs makes room for the next.
         """
-        wait = self._renew_every
-        while not self._ended.wait(wait):
-            sent, sent_wall = time.monotonic(), time.time()
-            try:
-                self.check()
-                renewed = self._client.request("PUT", self._path, self._proof, self._token, timeout=self.ttl / 3)
-                with self._lock:
-                    self._confirm(renewed, sent, sent_wall, time.monotonic())
-            except NoLease:
-                return
-            except Lost as error:
-                self._over = str(error)
-                self._ended.set()
-                return
-            except (Error, KeyError, TypeError, ValueError):
-                wait = self.ttl / 12  # the next one may get through; until then the deadline counts
-                continue
-            wait = self._renew_every
+        sent, sent_wall = time.monotonic(), time.time()
+        try:
+            self.check()
+            renewed = self._client.request("PUT", self._path, self._proof, self._token, timeout=self.ttl / 3)
+            with self._lock:
+                self._confirm(renewed, sent, sent_wall, time.monotonic())
+        except NoLease:
+            return None
+        except Lost as error:
+            self._finish(str(error))
+            return None
+        except (Error, KeyError, TypeError, ValueError):
+            return self.ttl / 12  # the next one may get through; until then the deadline counts
+        return self._renew_every
 
     def _confirm(self, renewed, sent, sent_wall, answered):
         """Notes a renewal: the window's end, the trust, which counts from before it was sent, and
@@ -201,12 +225,25 @@ class WorkerId:
         """
         self._alone()
         with self._lock:
-            self._over = self._over or "the worker id was given back"
-            self._ended.set()
+            self._finish("the worker id was given back")
             used_until = self.not_before if self._unit < 0 else self._epoch + (self._unit + 1) * self._unit_length
         # a renewal may be under way; one that comes after the release is refused
         self._keeper.join(self.ttl / 3)
         self._client.request("DELETE", f"{self._path}?used_until={_moment(used_until)}", lease=self._token)
+
+
+def _keep(lease, stop, wait):
+    """Renews a lease, a weak reference, as often as the service says, until it is stopped or
+    dropped.
+    """
+    while wait is not None:
+        try:
+            return stop.get(timeout=wait)
+        except queue.Empty:
+            pass
+        worker = lease()
+        wait = None if worker is None else worker._renew()
+        del worker
 
 
 _moment_form = re.compile(r"(\d{4})-(\d\d)-(\d\d)T(\d\d):(\d\d):(\d\d)(?:\.(\d{1,9}))?Z")

@@ -27,7 +27,7 @@ func (p *program) idSegmentCommand() *cobra.Command {
 	// there is no time in them
 	formats := slices.DeleteFunc(snowflake.Formats(), func(format snowflake.Format) bool { return format == snowflake.Timed })
 	s := bindStraight(command.Flags(), append([]string{"segment-create"}, counterSettings...), append(form.bind(formats...), howMany(&n))...)
-	shorthand(command.Flags(), "n", "count")
+	shortCount(command.Flags())
 	command.RunE = func(c *cobra.Command, args []string) error {
 		ids, err := p.segmentIDs(c, s, args[0], &n)
 		if errors.Is(err, client.ErrUnknownOutcome) {

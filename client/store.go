@@ -11,8 +11,19 @@ import (
 // markers and pools are marked: all state counts as possibly lost, once. It is for operators, and
 // harmless to repeat until the services are in use again.
 func (c *Client) Restored(ctx context.Context) (marked int, err error) {
-	done, err := ask(ctx, c.onNamed,
-		call{op: "store restored", name: "-", method: http.MethodPost, path: "/store/restored",
-			status: http.StatusOK}, func(wire.Restored) bool { return true })
+	return c.say(ctx, "restored")
+}
+
+// ReplicasGone says that replicas which have confirmed writes under --ack all at a plain URL are
+// gone for good, and that none of them becomes master: processes that start after it wait for as
+// many as they see. It returns how many markers and pools it has changed, and nothing counts as
+// lost. It is for operators, and harmless to repeat.
+func (c *Client) ReplicasGone(ctx context.Context) (marked int, err error) {
+	return c.say(ctx, "replicas-gone")
+}
+
+func (c *Client) say(ctx context.Context, what string) (marked int, err error) {
+	asked := call{op: "store " + what, name: "-", method: http.MethodPost, path: "/store/" + what, status: http.StatusOK}
+	done, err := ask(ctx, c.onNamed, asked, func(wire.Restored) bool { return true })
 	return done.Marked, err
 }

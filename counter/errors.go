@@ -51,11 +51,11 @@ func (e *BehindError) Error() string {
 	if e.Limit != 0 {
 		text += fmt.Sprintf(", since moved past all of them it would have no value up to %d", e.Limit)
 	}
-	command := fmt.Sprintf("coatcheck counter set %s %d", e.Key, last)
+	command, other := fmt.Sprintf("coatcheck counter set %s %d", e.Key, last), "the last one that was"
 	if e.Kind == "segment" {
-		command = fmt.Sprintf("coatcheck segment set %s %d", e.Key, last+1)
+		command, other = fmt.Sprintf("coatcheck segment set %s %d", e.Key, last+1), "one past the last one that was"
 	}
-	return text + fmt.Sprintf(". If nothing after it was used: %s (else the last one that was)%s", command, fault.Why(e.Why).Avoid())
+	return text + fmt.Sprintf(". If nothing after it was used: %s (else %s)%s", command, other, fault.Why(e.Why).Avoid())
 }
 
 // Unwrap returns ErrBehind.

@@ -17,18 +17,19 @@ func byToken(jwks string) string {
 	return fmt.Sprintf(`routes: [{match: POST /payments, principal: {jwt: {jwks: %q, issuer: "https://id.example/", audience: payments}}}]`, jwks)
 }
 
-func (r *rig) payAs(token, key string) answer {
+// payAs pays with a caller's token, always under the same key.
+func (r *rig) payAs(token string) answer {
 	r.t.Helper()
-	return r.do("POST", "/payments", `{"amount":1}`, "Idempotency-Key: "+key, "Authorization: Bearer "+token)
+	return r.do("POST", "/payments", `{"amount":1}`, "Idempotency-Key: k", "Authorization: Bearer "+token)
 }
 
 func TestRetryWithARenewedTokenIsAnsweredAndNotRunAgain(t *testing.T) {
 	is, upstream := issuer.New(t), newShop(t, nil)
 	r := start(t, upstream.URL, byToken(is.URL))
-	r.wantPaid(r.payAs(is.Token("ann"), "k"), "paid 1", false)
-	r.wantPaid(r.payAs(is.Token("ann"), "k"), "paid 1", true)
+	r.wantPaid(r.payAs(is.Token("ann")), "paid 1", false)
+	r.wantPaid(r.payAs(is.Token("ann")), "paid 1", true)
 	is.Rotate("k2")
-	r.wantPaid(r.payAs(is.Token("bob"), "k"), "paid 2", false)
+	r.wantPaid(r.payAs(is.Token("bob")), "paid 2", false)
 	upstream.wantPaid(t, 2)
 	if log := r.log.String(); strings.Contains(log, "ann") || strings.Contains(log, "eyJ") {
 		t.Errorf("the log holds a token, or a claim of one:\n%s", log)
@@ -56,7 +57,7 @@ func TestTokenThatDoesNotVerifyIs401AndLosesNothing(t *testing.T) {
 			expect.Equal(t, what+": the field", a.problem().Field, "Authorization")
 		}
 		upstream.wantPaid(t, map[bool]int64{true: 1}[paid])
-		r.wantPaid(r.payAs(is.Token("ann"), "k"), "paid 1", paid)
+		r.wantPaid(r.payAs(is.Token("ann")), "paid 1", paid)
 	}
 	expect.Contains(t, "the log", r.log.String(), "outcome=unauthorized", "code=unauthorized")
 }
@@ -79,15 +80,15 @@ func TestIssuerThatIsAway(t *testing.T) {
 	is, upstream := issuer.New(t), newShop(t, nil)
 	is.Away.Store(true)
 	r := start(t, upstream.URL, byToken(is.URL))
-	a := r.payAs(is.Token("ann"), "k")
+	a := r.payAs(is.Token("ann"))
 	r.wantCode(a, wire.StoreUnavailable)
 	r.wantHeader(a, "Retry-After", "1")
 	expect.Contains(t, "the detail", a.problem().Detail, "Nothing was done", "bearer tokens")
 	upstream.wantPaid(t, 0)
 	is.Away.Store(false)
-	expect.Eventually(t, "the keys are fetched", func() bool { return r.payAs(is.Token("ann"), "k").status == 201 })
+	expect.Eventually(t, "the keys are fetched", func() bool { return r.payAs(is.Token("ann")).status == 201 })
 	is.Away.Store(true)
-	r.wantPaid(r.payAs(is.Token("ann"), "k"), "paid 1", true)
+	r.wantPaid(r.payAs(is.Token("ann")), "paid 1", true)
 	upstream.wantPaid(t, 1)
 }
 
@@ -95,25 +96,25 @@ func TestIssuerThatIsAway(t *testing.T) {
 func TestKeysOutliveAChangedFile(t *testing.T) {
 	is, upstream := issuer.New(t), newShop(t, nil)
 	r := start(t, upstream.URL, byToken(is.URL))
-	r.wantPaid(r.payAs(is.Token("ann"), "k"), "paid 1", false)
+	r.wantPaid(r.payAs(is.Token("ann")), "paid 1", false)
 	r.write(strings.Replace(byToken(is.URL), "routes: [", `routes: [{match: POST /orders, principal: {jwt: {jwks: "`+is.URL+`", issuer: "https://id.example/", audience: payments}}}, `, 1))
 	expect.Error(t, "Reload", r.g.Reload(), nil)
-	r.wantPaid(r.payAs(is.Token("ann"), "k"), "paid 1", true)
+	r.wantPaid(r.payAs(is.Token("ann")), "paid 1", true)
 	r.wantStatus(r.do("POST", "/orders", "x", "Idempotency-Key: k", "Authorization: Bearer "+is.Token("ann")), 201)
 	expect.Equal(t, "how often the keys were fetched", is.Asked.Load(), 1)
 	r.write(byToken("/nowhere/jwks.json"))
 	expect.Contains(t, "Reload with a file of keys that is missing", fmt.Sprint(r.g.Reload()), "line 1: principal: jwt: ", "no such file")
-	r.wantPaid(r.payAs(is.Token("ann"), "k"), "paid 1", true)
+	r.wantPaid(r.payAs(is.Token("ann")), "paid 1", true)
 }
 
 func TestKeysInAFile(t *testing.T) {
 	is, upstream := issuer.New(t), newShop(t, nil)
 	path := is.File()
 	r := start(t, upstream.URL, byToken(path))
-	r.wantPaid(r.payAs(is.Token("ann"), "k"), "paid 1", false)
+	r.wantPaid(r.payAs(is.Token("ann")), "paid 1", false)
 	is.Rotate("k2")
 	expect.Error(t, "writing the keys", os.WriteFile(path, is.KeySet(), 0o600), nil)
-	expect.Eventually(t, "the new key counts", func() bool { return r.payAs(is.Token("ann"), "k").status == 201 })
+	expect.Eventually(t, "the new key counts", func() bool { return r.payAs(is.Token("ann")).status == 201 })
 	upstream.wantPaid(t, 1)
 }
 

@@ -119,12 +119,12 @@ func Problem(err error) (problem wire.Problem, ok bool) {
 		}
 		problem = wire.NewProblem(known.code, detail(err, known.err))
 		problem.RetryAfter = cmp.Or(redisstore.RetryAfter(err), problem.RetryAfter)
-		switch known.err {
-		case ErrBodyCut:
+		switch {
+		case errors.Is(known.err, ErrBodyCut):
 			problem.Field = "body"
-		case ErrUnauthorized:
+		case errors.Is(known.err, ErrUnauthorized):
 			problem.Field = "Authorization"
-		case ErrNoKeys:
+		case errors.Is(known.err, ErrNoKeys):
 			problem.Detail = "Nothing was done. The keys that bearer tokens are verified with cannot be read now. Ask again after Retry-After."
 		}
 		if doubt, ok := errors.AsType[*InDoubtError](err); ok {

@@ -61,8 +61,8 @@ func TestTypeOfAnAnswerIsTheHandlersAndNeverGuessed(t *testing.T) {
 		"outer, then nil":   {outer: "o/o", serve: func(w http.ResponseWriter, _ *http.Request) { w.Header()["Content-Type"] = nil; write(w) }},
 		"outer, then gone":  {outer: "o/o", serve: func(w http.ResponseWriter, _ *http.Request) { w.Header().Del("Content-Type"); write(w) }},
 		"outer, then other": {outer: "o/o", serve: func(w http.ResponseWriter, _ *http.Request) { w.Header().Set("Content-Type", "a/b"); write(w) }, want: []string{"a/b"}},
-		"an error":          {serve: func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(422); write(w) }},
-		"not recorded":      {serve: func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(401); write(w) }},
+		"an error":          {serve: func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusUnprocessableEntity); write(w) }},
+		"not recorded":      {serve: func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusUnauthorized); write(w) }},
 		"over the limit":    {limit: 3, serve: func(w http.ResponseWriter, _ *http.Request) { write(w) }},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -136,11 +136,11 @@ func TestAnswerShorterThanAnnouncedIsInDoubt(t *testing.T) {
 		"HEAD":                {"HEAD", announce("100"), 200, "", false},
 		"304": {"POST", func(w http.ResponseWriter, r *http.Request) {
 			w.Header().Set("Content-Length", "100")
-			w.WriteHeader(304)
+			w.WriteHeader(http.StatusNotModified)
 		}, 304, "", false},
 		"an error, cut short": {"POST", func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Length", "9")
-			w.WriteHeader(401)
+			w.WriteHeader(http.StatusUnauthorized)
 			_, _ = io.WriteString(w, "x")
 		}, 503, "", true},
 		"a file, as it is": {"POST", func(w http.ResponseWriter, r *http.Request) {

@@ -178,6 +178,22 @@ func TestConcurrentCallsOfDifferentCosts(t *testing.T) {
 	expect.Equal(t, "taken of 1000, by calls of 1, 2 and 3", taken.Load(), 1000)
 }
 
+// Callers that state different rates for one name are each judged by their own: what the one has
+// taken at once is free for the other after longer than a TTL can be.
+func TestCallersOfDifferentRatesGetAnAnswer(t *testing.T) {
+	storetest.Each(t, func(t *testing.T, store *redisstore.Store) {
+		l := open(t, store)
+		fast, slow := limit.Rate{N: limit.MaxN, Per: time.Hour}, limit.Rate{N: 1, Per: limit.MaxPer}
+		takes(t, l, fast, limit.MaxN, 0)
+		reached := refused(t, l, slow, 1)
+		if reached.Wait < limit.MaxReset || reached.Reset < reached.Wait {
+			t.Errorf("the wait and the reset of the slower one: got %v and %v, want more than %v", reached.Wait, reached.Reset, limit.MaxReset)
+		}
+		takes(t, l, slow, -1, 0)
+		takes(t, l, fast, -limit.MaxN, limit.MaxN)
+	})
+}
+
 func TestWhatIsNoLimitIsRefused(t *testing.T) {
 	l := open(t, storetest.Open(t, redisstore.Config{URL: "embedded:"}))
 	minute := limit.Rate{N: 1, Per: time.Minute}

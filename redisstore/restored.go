@@ -26,14 +26,27 @@ const (
 // marked. It must be called before processes use the store again. The error is an [*Error]; to call
 // it again is harmless until then.
 func (s *Store) Restored(ctx context.Context) (marked int, err error) {
+	return s.say(ctx, "restored")
+}
+
+// ReplicasGone says that replicas which have confirmed writes under [AckAll] are gone for good, and
+// that none of them becomes master. At a plain URL, where no list says which replicas there are,
+// each call waits for as many as have confirmed before; processes that start after this wait for
+// those that they see. If one of them becomes master all the same, values and worker ids come
+// twice. Otherwise it is as [Store.Restored], and nothing counts as lost.
+func (s *Store) ReplicasGone(ctx context.Context) (marked int, err error) {
+	return s.say(ctx, "replicas-gone")
+}
+
+func (s *Store) say(ctx context.Context, what string) (marked int, err error) {
 	var count atomic.Int64
-	err = s.EachMaster(ctx, "store restored", func(ctx context.Context, node *redis.Client) error {
+	err = s.EachMaster(ctx, "store "+what, func(ctx context.Context, node *redis.Client) error {
 		for cursor := uint64(0); ; {
 			keys, next, err := node.Scan(ctx, cursor, s.prefix+"*", restoredPage).Result()
 			if err != nil {
 				return err
 			}
-			if err := s.mark(ctx, keys, &count); err != nil {
+			if err := s.mark(ctx, what, keys, &count); err != nil {
 				return err
 			}
 			if cursor = next; cursor == 0 {
@@ -44,7 +57,7 @@ func (s *Store) Restored(ctx context.Context) (marked int, err error) {
 	return int(count.Load()), err
 }
 
-func (s *Store) mark(ctx context.Context, keys []string, count *atomic.Int64) error {
+func (s *Store) mark(ctx context.Context, what string, keys []string, count *atomic.Int64) error {
 	var all errgroup.Group
 	all.SetLimit(restoredAtOnce)
 	for _, key := range keys {
@@ -52,7 +65,7 @@ func (s *Store) mark(ctx context.Context, keys []string, count *atomic.Int64) er
 			continue
 		}
 		all.Go(func() error {
-			reply, err := s.Run(ctx, scripts.StoreRestored, []string{key})
+			reply, err := s.Run(ctx, scripts.StoreRestored, []string{key}, what)
 			if err == nil && reply.Word() == "marked" {
 				count.Add(1)
 			}

@@ -231,6 +231,7 @@ type Continuity struct {
 	Acks      int  // replicas that confirm each write; with AckAll the most of any master
 	Promotion bool // a failover costs nothing
 	Restart   bool // a restart costs nothing
+	OnDisk    bool // what is confirmed is on disk, at the master
 }
 
 // Continuity asks every master within the context and the store's timeout. What holds, holds at all

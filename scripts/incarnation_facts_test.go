@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -91,8 +92,8 @@ func (b *box) hasToConfirmByAll(facts ...string) {
 	b.facts = ofAll
 	before := b.look(append(openKeys, markerKey...)...)
 	for _, b.facts = range facts {
-		want(b, b.run(scripts.Incarnation, markerKey), "all", b.replid())
-		want(b, b.open(opening{}), "all", b.replid())
+		want(b, b.run(scripts.Incarnation, markerKey), "all", b.replid(), "")
+		want(b, b.open(opening{}), "all", b.replid(), "")
 		word(b, b.run(scripts.CounterIncr, openKeys, 1, 0, "", "", "1"), "behind", 0)
 	}
 	b.same(before)
@@ -580,4 +581,58 @@ func TestScriptThatNotesNothingGoesOnOnlyWhereNothingIsToNote(t *testing.T) {
 func (b *box) saves() {
 	b.Helper()
 	expect.Eventually(b, "the server saves", func() bool { return b.client.Do(b.Context(), "SAVE").Err() == nil })
+}
+
+// Where no list says how many replicas there are, as many confirm as have before: a process that
+// has seen fewer is told how many, and one that was promoted is none of them any more.
+func TestAsManyConfirmAsHaveBefore(t *testing.T) {
+	t.Parallel()
+	h := &histories{T: t}
+	h.master, h.m = h.more()
+	r := h.replica(h.master)
+	h.m.facts = "auto 20 all2 alone - -"
+	word(t, h.m.run(scripts.Incarnation, markerKey), "new", 2)
+	if noted := h.m.do("GET", markerKey[0]).(string); !strings.Contains(noted, ":20:missing:2 ") {
+		t.Errorf("the word that is noted: got %q, want one that needs 2", noted)
+	}
+	for _, fewer := range []string{"all0", "all1"} {
+		h.m.facts = "auto 20 " + fewer + " alone - -"
+		want(t, h.m.run(scripts.Incarnation, markerKey), "all", h.m.replid(), "2")
+	}
+	h.m.facts = "auto 20 all3 alone - -"
+	word(t, h.m.run(scripts.Incarnation, markerKey), "same", 2)
+	h.m.facts = "auto 20 all alone - -" // there is a list
+	word(t, h.m.run(scripts.Incarnation, markerKey), "same", 2)
+	h.m.acknowledged()
+	r.promote()
+	r.facts = "auto 20 all1 alone - -"
+	want(t, r.run(scripts.Incarnation, markerKey), "all", r.replid(), "2")
+	r.facts = "auto 20 all2 alone - -"
+	word(t, r.run(scripts.Incarnation, markerKey), "continued", 2)
+	want(t, strings.Split(strings.Fields(r.do("GET", markerKey[0]).(string))[0], ":")[3:], "20", "missing", "2")
+
+	// an operator has said that they are gone for good
+	want(t, r.run(scripts.StoreRestored, markerKey, "replicas-gone"), "marked")
+	r.facts = "auto 20 all0 alone - -"
+	word(t, r.run(scripts.Incarnation, markerKey), "same", 2)
+}
+
+// A pool that was copied into a server that ran when the pool was used is none that this server has
+// had before a restart.
+func TestPoolThatWasCopiedIntoARunningServerIsALoss(t *testing.T) {
+	t.Parallel()
+	h := &histories{T: t}
+	h.master, h.m = h.more(durable...)
+	_, other := h.more(durable...)
+	time.Sleep(3 * time.Second) // its start is known to a second
+	const facts = "auto 11 0 alone - -"
+	h.m.facts = facts
+	h.m.lease(lease{nonce: "n1"})
+	for _, key := range poolKeys {
+		other.do("RESTORE", key, 0, h.m.do("DUMP", key))
+	}
+	other.facts = facts
+	word(t, other.acquire(lease{nonce: "n2", newPools: "wait"}), "quarantined", 3)
+	other.facts = "auto 11 0 alone " + other.replid() + " -"
+	word(t, other.acquire(lease{nonce: "n2", newPools: "wait"}), "quarantined", 3)
 }

@@ -12,6 +12,10 @@
 local limit, cost, calls, burst = KEYS[1], tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[5])
 local each = ARGV[4] / ARGV[3] -- microseconds
 local almost = 0.000000001 -- of one: what rounding may cost
+-- how long the rate takes to give so much; 95 years at most, where callers state different rates
+local function span(n)
+  return math.min(math.ceil(n * each), 3000000000000000)
+end
 local at, used = now_us, 0
 local noted = redis.call('GET', limit)
 if noted then
@@ -29,11 +33,11 @@ if granted * cost ~= 0 then
   if used < almost then
     redis.call('DEL', limit)
   else
-    redis.call('SET', limit, now_us_text .. ' ' .. string.format('%.17g', used), 'PX', integer(math.max(1000, math.ceil(used * each / 1000))))
+    redis.call('SET', limit, now_us_text .. ' ' .. string.format('%.17g', used), 'PX', integer(math.max(1000, math.ceil(span(used) / 1000))))
   end
 end
 local wait = 0
 if granted < calls then
-  wait = math.ceil((used + cost - burst) * each)
+  wait = span(used + cost - burst)
 end
-return {'ok', integer(granted), integer(math.max(0, math.floor(burst - used + almost))), integer(math.ceil(used * each)), integer(wait)}
+return {'ok', integer(granted), integer(math.max(0, math.floor(burst - used + almost))), integer(span(used)), integer(wait)}

@@ -8,14 +8,14 @@ import (
 
 func TestStateOfARestoredStoreCountsAsLostOnce(t *testing.T) {
 	each(t, func(t *testing.T, b *box) {
-		want(t, b.run(scripts.StoreRestored, openKeys[2:3]), "none")
+		want(t, b.run(scripts.StoreRestored, openKeys[2:3], "restored"), "none")
 		first := b.at(opening{}, "", false)
 		b.at(opening{}, "", false)
 		b.do("SET", openKeys[0], "41")
 		b.lease(lease{nonce: "n0"})
 		for range 2 { // a repeat is harmless
-			want(t, b.run(scripts.StoreRestored, openKeys[2:3]), "marked")
-			want(t, b.run(scripts.StoreRestored, poolKeys[:1]), "marked")
+			want(t, b.run(scripts.StoreRestored, openKeys[2:3], "restored"), "marked")
+			want(t, b.run(scripts.StoreRestored, poolKeys[:1], "restored"), "marked")
 		}
 		moved := b.at(opening{era: first.era}, "1041", true)
 		b.at(opening{era: moved.era}, "1041", false)
@@ -32,7 +32,7 @@ func TestStateOfARestoredStoreIsLostAlsoWhereRestartsAreTrusted(t *testing.T) {
 		b.facts = "trust 00 0 alone - -"
 		b.at(opening{}, "", false)
 		b.do("SET", openKeys[0], "41")
-		want(t, b.run(scripts.StoreRestored, openKeys[2:3]), "marked")
+		want(t, b.run(scripts.StoreRestored, openKeys[2:3], "restored"), "marked")
 		b.at(opening{}, "1041", true)
 	})
 }

@@ -118,7 +118,7 @@ func abandoned(list ...any) func(*box) []any {
 
 var misuses = []misuse{
 	{"incarnation", scripts.Incarnation, markerKey, 0, args(), ""},
-	{"store_restored", scripts.StoreRestored, markerKey, 0, args(), "none"},
+	{"store_restored", scripts.StoreRestored, markerKey, 0, args("restored"), "none"},
 	{"token_issue", scripts.TokenIssue, tokenKey, 0, args(hour, ""), ""},
 	{"token_claim", scripts.TokenClaim, tokenKey, 0, args("ann", "print", minute, "hold", hour, "", "any", "", "", "", ""), ""},
 	{"token_answer", scripts.TokenAnswer, tokenKey[:1], 0, args(), ""},
@@ -305,7 +305,7 @@ var misuses = []misuse{
 	{"key_list", scripts.KeyList, apiKeys, 0, args(), ""},
 	{"rate_get", scripts.RateGet, rateKey, 0, args(), ""},
 	{"rate_swap", scripts.RateSwap, rateKey, 0, args("-1", "1", 1000), ""},
-	{"limit_take", scripts.LimitTake, limitKey, 0, args(1, 1, 5, minute * 1000, 5), ""},
+	{"limit_take", scripts.LimitTake, limitKey, 0, args(1, 1, 5, minute*1000, 5), ""},
 	{"ledger_append", scripts.LedgerAppend, ledgerKey, 0, args("{}"), ""},
 	{"ledger_list", scripts.LedgerList, ledgerKey, 0, args(10), ""},
 }

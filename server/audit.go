@@ -20,8 +20,9 @@ import (
 // audited are the events that have a line each in the log. Frequent ones have none, such as values,
 // grants and releases: the access log has those requests.
 var audited = map[string]bool{
-	events.StoreRestored: true, events.CounterSet: true, events.CounterRemoved: true, events.LimitReset: true, events.SegmentSet: true, events.PoolCreated: true, events.WorkerGranted: true, events.WorkerReleased: true, events.LockBroken: true, events.TokenReleased: true, events.OperationSettled: true,
-	events.OperationForgotten: true,
+	events.StoreRestored: true, events.ReplicasGone: true, events.CounterSet: true, events.CounterRemoved: true,
+	events.LimitReset: true, events.SegmentSet: true, events.PoolCreated: true, events.WorkerGranted: true, events.WorkerReleased: true,
+	events.LockBroken: true, events.TokenReleased: true, events.OperationSettled: true, events.OperationForgotten: true,
 }
 
 // journal records the acts and the refusals of callers, for the events and the log.

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"context"
 	"net/http"
 
 	"github.com/coatcheck/coatcheck/internal/events"
@@ -15,19 +16,23 @@ type storeAdmin struct {
 }
 
 func (h *storeAdmin) routes(at *router) {
-	at.admin.handle("POST /store/restored", "redisstore.Restored", h.restored, no)
+	// all state counts as possibly lost, once
+	at.admin.handle("POST /store/restored", "redisstore.Restored", h.told(h.store.Restored, events.StoreRestored), no)
+	at.admin.handle("POST /store/replicas-gone", "redisstore.ReplicasGone", h.told(h.store.ReplicasGone, events.ReplicasGone), no)
 }
 
-// restored has all state count as possibly lost, once. It concerns every name.
-func (h *storeAdmin) restored(r *request) error {
-	r.mayTouch("store", "")
-	if r.err != nil {
-		return r.err
+// told takes in what an operator says of the store. It concerns every name.
+func (h *storeAdmin) told(say func(context.Context) (int, error), kind string) func(*request) error {
+	return func(r *request) error {
+		r.mayTouch("store", "")
+		if r.err != nil {
+			return r.err
+		}
+		marked, err := say(r.ctx())
+		if err != nil {
+			return err
+		}
+		h.journal.did(r, wire.Event{Kind: kind, Value: new(int64(marked))})
+		return r.answer(http.StatusOK, wire.Restored{Marked: marked})
 	}
-	marked, err := h.store.Restored(r.ctx())
-	if err != nil {
-		return err
-	}
-	h.journal.did(r, wire.Event{Kind: events.StoreRestored, Value: new(int64(marked))})
-	return r.answer(http.StatusOK, wire.Restored{Marked: marked})
 }

@@ -27,6 +27,7 @@ const words = {
   'operation.settled': (e) => `operation ${e.operation} was settled as ${e.outcome}${e.by ? ` by ${e.by}` : ''}${e.reason ? `: ${e.reason}` : ''}`,
   'request.refused': (e) => `${e.route ?? 'a request'}${e.name ? ` for ${e.name}` : ''} was refused: ${e.code ?? ''}, from ${[e.principal, e.key_id, e.certificate, e.address].filter(Boolean).join(', ')}`,
   'token.in-doubt': () => 'a token is in doubt: its attempt ended without an answer',
+  'store.replicas-gone': () => 'an operator has said that replicas are gone for good',
   'store.changed': () => 'the store is another incarnation: confirmed writes may be missing',
 };
 

@@ -85,7 +85,8 @@ func (c Config) Check() error {
 	fault(c.JWKS == "", "jwks: missing; the URL of the issuer's keys, such as https://id.example/.well-known/jwks.json, or a file")
 	if c.IsURL() {
 		at, err := url.Parse(c.JWKS)
-		fault(err != nil || at.Scheme != "https" && at.Scheme != "http" || at.Host == "" || at.User != nil || at.Fragment != "", "jwks: not a URL such as https://id.example/.well-known/jwks.json, without a password")
+		fault(err != nil || at.Scheme != "https" && at.Scheme != "http" || at.Host == "" || at.User != nil || at.Fragment != "",
+			"jwks: not a URL such as https://id.example/.well-known/jwks.json, without a password")
 	}
 	fault(c.Leeway < 0 || c.Leeway > MaxLeeway, fmt.Sprintf("leeway: up to %v", MaxLeeway))
 	fault(c.Algorithms != nil && len(c.Algorithms) == 0, "algorithms: at least one")
@@ -182,18 +183,19 @@ func (v *Verifier) verified(ctx context.Context, token *jwt.JSONWebToken) (claim
 		return nil, err
 	}
 	found, err := v.by(keys, token)
-	if found == nil && err == nil && id == "" { // it may be of a key that is new
-		if keys, err = v.keys.find(ctx, id, true); err == nil {
-			found, err = v.by(keys, token)
-		}
+	if id != "" || !errors.Is(err, errOtherKey) {
+		return found, err
 	}
-	if found == nil && err == nil {
-		return nil, refused("it is not signed with a key of its issuer")
+	if keys, err = v.keys.find(ctx, id, true); err != nil { // it may be of a key that is new
+		return nil, err
 	}
-	return found, err
+	return v.by(keys, token)
 }
 
-// by returns the claims of a token that one of the keys has signed; nil if none has.
+// errOtherKey refuses a token that none of the keys has signed.
+var errOtherKey = refused("it is not signed with a key of its issuer")
+
+// by returns the claims of a token that one of the keys has signed.
 func (v *Verifier) by(keys []jose.JSONWebKey, token *jwt.JSONWebToken) (claims, error) {
 	for _, key := range keys {
 		var payload json.RawMessage
@@ -207,7 +209,7 @@ func (v *Verifier) by(keys []jose.JSONWebKey, token *jwt.JSONWebToken) (claims, 
 		}
 		return found, v.current(registered)
 	}
-	return nil, nil
+	return nil, errOtherKey
 }
 
 // current refuses a token by its time, its issuer or its audience.

@@ -45,13 +45,18 @@ type keySet struct {
 func newKeySet(config Config) *keySet {
 	config.Logger = cmp.Or(config.Logger, slog.New(slog.DiscardHandler))
 	if !config.IsURL() {
-		return &keySet{config: config, age: 5 * time.Second, again: time.Second, unknown: rate.NewLimiter(rate.Every(time.Second), burst)}
+		return keySetOf(config, 5*time.Second, time.Second)
 	}
 	if config.Client == nil {
 		transport := &http.Transport{Proxy: http.ProxyFromEnvironment, DisableKeepAlives: true, TLSHandshakeTimeout: readTimeout}
-		config.Client = &http.Client{Transport: transport, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+		stay := func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+		config.Client = &http.Client{Transport: transport, CheckRedirect: stay}
 	}
-	return &keySet{config: config, age: 5 * time.Minute, again: 10 * time.Second, unknown: rate.NewLimiter(rate.Every(10*time.Second), burst)}
+	return keySetOf(config, 5*time.Minute, 10*time.Second)
+}
+
+func keySetOf(config Config, age, again time.Duration) *keySet {
+	return &keySet{config: config, age: age, again: again, unknown: rate.NewLimiter(rate.Every(again), burst)}
 }
 
 // find returns the keys that can have made a signature: those of an id, or for a token that names
@@ -156,7 +161,8 @@ func (s *keySet) read(ctx context.Context) {
 	s.mu.Unlock()
 	switch {
 	case err != nil && before == nil:
-		s.config.Logger.ErrorContext(ctx, "the keys of bearer tokens cannot be read; the last ones count until they can", "jwks", s.config.JWKS, "error", err)
+		s.config.Logger.ErrorContext(ctx, "the keys of bearer tokens cannot be read; the last ones count until they can",
+			"jwks", s.config.JWKS, "error", err)
 	case err == nil && before != nil:
 		s.config.Logger.InfoContext(ctx, "the keys of bearer tokens can be read again", "jwks", s.config.JWKS, "keys", len(keys))
 	}

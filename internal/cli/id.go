@@ -31,10 +31,10 @@ func (f *idForm) bind(formats ...snowflake.Format) []*config.Setting {
 	}
 }
 
-// shorthand lets a flag be given with one letter.
-func shorthand(flags *pflag.FlagSet, letter, name string) {
-	flags.VarP(alias{flags, name}, letter, letter, "")
-	flags.Lookup(letter).Hidden = true
+// shortCount lets --count be given as -n.
+func shortCount(flags *pflag.FlagSet) {
+	flags.VarP(alias{flags, "count"}, "n", "n", "")
+	flags.Lookup("n").Hidden = true
 }
 
 type alias struct {
@@ -98,7 +98,7 @@ func (p *program) snowflakeCommand(name, short string) *cobra.Command {
 		Args: orNone(onePool),
 	}
 	s := bindStraight(command.Flags(), workerSettings, append(form.bind(snowflake.Formats()...), howMany(&n))...)
-	shorthand(command.Flags(), "n", "count")
+	shortCount(command.Flags())
 	command.ValidArgsFunction = offerPools(p, s, cobra.ShellCompDirectiveNoFileComp)
 	return p.ask(command, s, func(ctx context.Context, service *client.Client, args []string) error {
 		pool := "" // the service's default

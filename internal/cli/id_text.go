@@ -45,7 +45,7 @@ func (p *program) textCommand(command *cobra.Command, kind func(args []string) (
 	l.Bind(command.Flags(), []*config.Setting{howMany(&n)})
 	// a file may hold the service's as well
 	l.Table = append(l.Table, config.ServiceSettings(&l.Service)...)
-	shorthand(command.Flags(), "n", "count")
+	shortCount(command.Flags())
 	return p.loaded(command, l, func(_ *cobra.Command, args []string) error {
 		prefix, next := kind(args)
 		made := wire.TextIDs{Prefix: prefix}

@@ -28,7 +28,7 @@ func (p *program) idUUIDCommand() *cobra.Command {
 	l.Bind(command.Flags(), []*config.Setting{howMany(&n)})
 	// a file may hold the service's as well
 	l.Table = append(l.Table, config.ServiceSettings(&l.Service)...)
-	shorthand(command.Flags(), "n", "count")
+	shortCount(command.Flags())
 	return p.loaded(command, l, func(_ *cobra.Command, args []string) error {
 		return p.makeUUIDs(len(args) == 1 && args[0] == "4", int(n))
 	})

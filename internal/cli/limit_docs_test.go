@@ -77,7 +77,7 @@ func TestNginxAsksALimit(t *testing.T) {
 	for i := range 19 {
 		status, header, body := ask("/")
 		expect.MustEqual(t, "a request of the burst", []any{status, body}, []any{200, "the app"})
-		expect.Contains(t, "header RateLimit", header.Get("RateLimit"), `"limit";r=`+strconv.Itoa(18-i)+`;t=`)
+		expect.Contains(t, "header RateLimit", header.Get("Ratelimit"), `"limit";r=`+strconv.Itoa(18-i)+`;t=`)
 	}
 	status, header, _ := ask("/")
 	expect.Equal(t, "a request beyond the burst: status", status, http.StatusTooManyRequests)

@@ -12,7 +12,7 @@ import (
 
 func (p *program) storeCommand() *cobra.Command {
 	return group("store", "Say what happened to the Redis", "Say what happened to the Redis, where it cannot show that by itself.",
-		p.storeRestoredCommand())
+		p.storeRestoredCommand(), p.replicasGoneCommand())
 }
 
 func (p *program) storeRestoredCommand() *cobra.Command {
@@ -32,5 +32,23 @@ func (p *program) storeRestoredCommand() *cobra.Command {
 		}
 		return p.print(wire.Restored{Marked: marked},
 			fmt.Sprintf("The state beside %d markers and pools counts as possibly lost, once.\n", marked))
+	})
+}
+
+func (p *program) replicasGoneCommand() *cobra.Command {
+	command := &cobra.Command{
+		Use: "replicas-gone", Short: "Say that replicas which have confirmed writes are gone for good",
+		Long: "Say that replicas which have confirmed writes under --ack all are gone for good, and that none of them becomes master. Where no Sentinel and no cluster lists the replicas, each call waits for as many as have confirmed before, and is outcome unknown without them. Nothing counts as lost.\n" +
+			"Run it with --redis, then start the services again: they wait for the replicas that they see. If such a replica becomes master all the same, values and worker ids come twice.",
+		Args: noArgs,
+	}
+	s := bindStraight(command.Flags(), nil)
+	return p.ask(command, s, func(ctx context.Context, service *client.Client, _ []string) error {
+		changed, err := service.ReplicasGone(ctx)
+		if err != nil {
+			return err
+		}
+		return p.print(wire.Restored{Marked: changed},
+			fmt.Sprintf("%d markers and pools wait for no replica that is gone. Start the services again.\n", changed))
 	})
 }

@@ -65,11 +65,11 @@ func (c *Service) checkPrincipal() error {
 
 // checkTokenKeys reads the keys of tokens where they are in a file.
 func (c *Service) checkTokenKeys() error {
-	if c.PrincipalJWT.JWKS == "" || c.PrincipalJWT.IsURL() || c.checkPrincipal() != nil {
-		return nil
+	if isFile := c.PrincipalJWT.JWKS != "" && !c.PrincipalJWT.IsURL(); isFile && c.checkPrincipal() == nil {
+		_, err := jwtprincipal.New(c.PrincipalJWT)
+		return inSetting("principal-jwt-jwks", err)
 	}
-	_, err := jwtprincipal.New(c.PrincipalJWT)
-	return inSetting("principal-jwt-jwks", err)
+	return nil
 }
 
 // Controlled reports whether the service controls access.

@@ -35,6 +35,8 @@ const (
 	StoreChanged = "store.changed" // another incarnation: confirmed writes may be missing
 	// StoreRestored: an operator has said that Redis was started from a copy.
 	StoreRestored = "store.restored"
+	// ReplicasGone: an operator has said that replicas are gone for good.
+	ReplicasGone = "store.replicas-gone"
 )
 
 // The kinds that are only counted: of thousands in a second a single one is of no use to a person.
@@ -51,7 +53,7 @@ var (
 		CounterSet, CounterRemoved, CounterInDoubt, LimitReset, SegmentSet,
 		PoolCreated, WorkerGranted, WorkerReleased, WorkerLost, WorkerQuarantined, WorkerExhausted,
 		LockGranted, LockReleased, LockLost, LockBroken, LockQuarantined,
-		OperationSettled, OperationForgotten, RequestRefused, TokenInDoubt, StoreChanged, StoreRestored,
+		OperationSettled, OperationForgotten, RequestRefused, TokenInDoubt, StoreChanged, StoreRestored, ReplicasGone,
 	}
 	counted = []string{TokenIssued, TokenClaimed, TokenReplayed, TokenCompleted, TokenReleased}
 )

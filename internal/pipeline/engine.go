@@ -53,10 +53,14 @@ var Of func(store any) *Engine
 // Serve connects to one server.
 func (s *Engine) Serve(options *redis.Options) { s.nodes = single{redis.NewClient(options)} }
 
-// Failover connects to the master that sentinels name. list returns how many replicas they list.
-func (s *Engine) Failover(options *redis.FailoverOptions, list func(context.Context) (int, error)) {
+// Failover connects to the master that sentinels name. list returns the addresses of the replicas
+// that they list: they have them from the master's INFO.
+func (s *Engine) Failover(options *redis.FailoverOptions, list func(context.Context) ([]string, error)) {
 	s.nodes = single{redis.NewFailoverClient(options)}
-	s.facts.list = func(ctx context.Context, _ *redis.Client) (int, error) { return list(ctx) }
+	s.facts.list = func(ctx context.Context, _ *redis.Client) (Listed, error) {
+		addresses, err := list(ctx)
+		return Listed{Addresses: addresses, Comparable: true}, err
+	}
 }
 
 // Cluster connects to a cluster.

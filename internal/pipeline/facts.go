@@ -43,22 +43,21 @@ const refreshFacts = 10 * time.Second
 // use.
 type facts struct {
 	servers sync.Map // *redis.Client to *server
-	// list returns how many replicas of a master are listed, away ones included. nil: there is no
+	// list returns which replicas of a master are listed, away ones included. nil: there is no
 	// list, and only what is attached is known.
-	list func(ctx context.Context, node *redis.Client) (int, error)
+	list func(ctx context.Context, node *redis.Client) (Listed, error)
 	set  string // cluster | alone
 }
 
 // server is what is known of one server.
 type server struct {
-	listed atomic.Int64 // replicas, -1 = not known
-	seen   atomic.Int64 // the most that were attached, since the list was read where there is one
-	disk   atomic.Bool  // what it confirms is on disk
-	asked  atomic.Int64 // when, in nanoseconds of this process's clock; 0 = never
-	asking atomic.Bool
-	strict atomic.Bool            // every replica has to confirm what depends on the incarnation
-	hidden atomic.Bool            // it refuses to show its settings, and is asked for them no more
-	last   atomic.Pointer[string] // the incarnation that was seen last
+	replicas replicas
+	disk     atomic.Bool  // what it confirms is on disk
+	asked    atomic.Int64 // when, in nanoseconds of this process's clock; 0 = never
+	asking   atomic.Bool
+	strict   atomic.Bool            // every replica has to confirm what depends on the incarnation
+	hidden   atomic.Bool            // it refuses to show its settings, and is not asked any more
+	last     atomic.Pointer[string] // the incarnation that was seen last
 }
 
 var started = time.Now()
@@ -68,7 +67,6 @@ func (f *facts) of(node *redis.Client) *server {
 		return found.(*server)
 	}
 	fresh := &server{}
-	fresh.listed.Store(-1)
 	found, was := f.servers.LoadOrStore(node, fresh)
 	if !was {
 		f.servers.Range(func(key, _ any) bool {
@@ -84,21 +82,14 @@ func (f *facts) of(node *redis.Client) *server {
 // saw notes what a round trip has shown, and reports whether the incarnation is another than the
 // last.
 func (s *server) saw(found replication) (another bool) {
-	for {
-		most := s.seen.Load()
-		if int64(found.replicas) <= most || s.seen.CompareAndSwap(most, int64(found.replicas)) {
-			break
-		}
-	}
 	if last := s.last.Load(); last != nil && *last == found.id {
+		s.replicas.saw(found)
 		return false
 	}
 	before := s.last.Swap(&found.id)
+	s.replicas.anew(found)
 	return before != nil && *before != found.id
 }
-
-// all is how many replicas have to confirm a write so that all have it.
-func (s *server) all() int { return int(max(s.listed.Load(), s.seen.Load())) }
 
 // know asks a server for what scripts cannot see, unless that is known and new enough. What was
 // known before stays in use while it is asked again.
@@ -129,7 +120,7 @@ func (s *Engine) refresh(node *redis.Client, known *server) {
 func (s *Engine) learn(ctx context.Context, node *redis.Client, known *server) (id string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, s.timeout)
 	defer cancel()
-	listed := -1
+	var listed Listed
 	if s.facts.list != nil {
 		if listed, err = s.facts.list(ctx, node); err != nil {
 			return "", fmt.Errorf("the list of replicas: %w", err)
@@ -151,8 +142,7 @@ func (s *Engine) learn(ctx context.Context, node *redis.Client, known *server) (
 		return "", fmt.Errorf("INFO replication: %w", cmp.Or(info.Err(), err))
 	}
 	if s.facts.list != nil {
-		known.listed.Store(int64(listed))
-		known.seen.Store(int64(found.replicas))
+		known.replicas.read(listed, found)
 	}
 	if known.saw(found) {
 		s.observers.incarnationChanged()
@@ -184,11 +174,12 @@ type Continuity struct {
 	Acks      int  // replicas that confirm each write; with AckAll the most of any master
 	Promotion bool // a failover loses nothing that was confirmed
 	Restart   bool // a restart loses nothing that was confirmed
+	OnDisk    bool // what is confirmed is on disk, at the master
 }
 
 // Continuity asks every master. What holds, holds at all of them.
 func (s *Engine) Continuity(ctx context.Context) (Continuity, error) {
-	all := Continuity{Acks: max(s.ack, 0), Promotion: true, Restart: true}
+	all := Continuity{Acks: max(s.ack, 0), Promotion: true, Restart: true, OnDisk: true}
 	if s.restarts == Trust {
 		return all, nil
 	}
@@ -203,9 +194,10 @@ func (s *Engine) Continuity(ctx context.Context) (Continuity, error) {
 		mu.Lock()
 		defer mu.Unlock()
 		all.Promotion = all.Promotion && cover[0] == levelAll
+		all.OnDisk = all.OnDisk && cover[1] == '1'
 		all.Restart = all.Restart && cover[0] != levelNone && cover[1] == '1' && s.restarts == Auto
 		if ack == AckAll {
-			all.Acks = max(all.Acks, known.all())
+			all.Acks = max(all.Acks, known.replicas.need())
 		}
 		return nil
 	})
@@ -218,10 +210,10 @@ type cover [2]byte
 // cover is that of a caller which so many replicas confirm, or AckAll.
 func (s *server) cover(ack int) cover {
 	level := byte(levelNoReplica)
-	switch listed := s.listed.Load(); {
-	case ack == AckAll, listed >= 0 && int64(ack) >= listed:
+	switch {
+	case s.replicas.confirmedBy(ack):
 		level = levelAll
-	case listed > 0 || s.seen.Load() > 0:
+	case s.replicas.need() > 0:
 		level = levelNone
 	}
 	if s.disk.Load() {
@@ -239,12 +231,23 @@ func (s *Engine) ackAt(node *redis.Client) int {
 	return s.ack
 }
 
+// obey has every replica confirm from now on, and where there is no list as many as have before.
+func (s *server) obey(noted string) {
+	if n, err := strconv.Atoi(noted); err == nil {
+		s.replicas.note(n)
+	}
+	s.strict.Store(true)
+}
+
 // acksText is a number of replicas in words of scripts/lib/incarnation.lua.
-func acksText(ack int) string {
-	if ack == AckAll {
+func (s *server) acksText(ack int) string {
+	switch {
+	case ack != AckAll:
+		return strconv.Itoa(ack)
+	case s.replicas.listed():
 		return "all"
 	}
-	return strconv.Itoa(ack)
+	return "all" + strconv.Itoa(s.replicas.need())
 }
 
 // noFacts are those of a call that depends on nothing that Redis may lose.
@@ -264,7 +267,7 @@ func (s *Engine) factsFor(ctx context.Context, node *redis.Client, asked string)
 	}
 	ack := s.ackAt(node)
 	cover := known.cover(ack)
-	return strings.Join([]string{string(s.restarts), string(cover[:]), acksText(ack), s.facts.set, asked}, " "), nil
+	return strings.Join([]string{string(s.restarts), string(cover[:]), known.acksText(ack), s.facts.set, asked}, " "), nil
 }
 
 // ask answers a script's {'ask', was, id}: whether the server of the incarnation id keeps what it
@@ -297,11 +300,13 @@ const (
 	alone     = "alone"
 )
 
-// listedByCluster counts the replicas of a master in its own list of the cluster's nodes.
-func listedByCluster(ctx context.Context, node *redis.Client) (int, error) {
+// listedByCluster reads the replicas of a master in its own list of the cluster's nodes. The
+// addresses there are what nodes announce, and those in INFO what replicas connect from, unless
+// they announce that too.
+func listedByCluster(ctx context.Context, node *redis.Client) (Listed, error) {
 	text, err := node.ClusterNodes(ctx).Result()
 	if err != nil {
-		return 0, err
+		return Listed{}, err
 	}
 	lines := strings.Split(strings.TrimSpace(text), "\n")
 	myself := ""
@@ -310,10 +315,12 @@ func listedByCluster(ctx context.Context, node *redis.Client) (int, error) {
 			myself = words[0]
 		}
 	}
-	listed := 0
+	announced, err := node.ConfigGet(ctx, "cluster-announce-ip").Result()
+	listed := Listed{Comparable: err == nil && announced["cluster-announce-ip"] == ""}
 	for _, line := range lines {
 		if words := strings.Fields(line); len(words) > 3 && words[3] == myself && strings.Contains(words[2], "slave") {
-			listed++
+			address, _, _ := strings.Cut(words[1], "@")
+			listed.Addresses = append(listed.Addresses, address)
 		}
 	}
 	return listed, nil

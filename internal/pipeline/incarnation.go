@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
+	"strconv"
 	"strings"
 
 	"github.com/redis/go-redis/v9"
@@ -54,6 +56,7 @@ func (e *UnconfirmedError) Unwrap() error { return ErrOtherIncarnation }
 type replication struct {
 	id       string // master_replid
 	replicas int    // that are attached and have a port: others cannot become master
+	attached string // their addresses, each with a blank after it
 }
 
 // askReplication is the command that asks for it, in a round trip.
@@ -71,15 +74,25 @@ func readReplication(answer *redis.StringCmd) (found replication, ok bool) {
 		found.id, _, _ = strings.Cut(rest, "\r")
 	}
 	for rest := text; ; {
-		_, after, is := strings.Cut(rest, ",port=")
+		before, after, is := strings.Cut(rest, ",port=")
 		if !is {
 			return found, true
 		}
 		if after != "" && after[0] != '0' {
+			port, _, _ := strings.Cut(after, ",")
+			_, host, _ := cutLast(before, "ip=")
 			found.replicas++
+			found.attached += net.JoinHostPort(host, port) + " "
 		}
 		rest = after
 	}
+}
+
+func cutLast(text, sep string) (before, after string, found bool) {
+	if i := strings.LastIndex(text, sep); i >= 0 {
+		return text[:i], text[i+len(sep):], true
+	}
+	return text, "", false
 }
 
 // standing is what the marker of an INCRBY says of its sum.
@@ -93,8 +106,8 @@ const (
 
 // judge compares a marker with the server. What cannot be read because a cluster is moving the slot
 // counts as there. info is nil where restarts are trusted; acks is how many replicas confirm a
-// write, or [AckAll], and now is the cover that is known of the server.
-func (m Marker) judge(read *redis.StringCmd, info *replication, acks int, now cover) standing {
+// write, or [AckAll].
+func (m Marker) judge(read *redis.StringCmd, info *replication, acks int, at *server) standing {
 	text, err := read.Result()
 	if _, elsewhere := redisconn.Redirect(err); elsewhere != "" {
 		return inOrder
@@ -108,7 +121,7 @@ func (m Marker) judge(read *redis.StringCmd, info *replication, acks int, now co
 		return inOrder
 	}
 	noted, _, _ := strings.Cut(word, ":")
-	if noted != info.id || !covers(word, info.replicas, acks, now) {
+	if noted != info.id || !at.covers(word, info.replicas, acks) {
 		return unconfirmed
 	}
 	return inOrder
@@ -116,14 +129,19 @@ func (m Marker) judge(read *redis.StringCmd, info *replication, acks int, now co
 
 // covers reports whether what is confirmed now is confirmed as the cover of a marker's word says,
 // and not by more: then a script has to note that first.
-func covers(word string, replicas, acks int, now cover) bool {
+func (s *server) covers(word string, replicas, acks int) bool {
 	for range 3 {
 		_, word, _ = strings.Cut(word, ":")
 	}
-	noted, _, _ := strings.Cut(word, ":")
+	noted, rest, _ := strings.Cut(word, ":")
 	if len(noted) != 2 {
 		return true // an earlier version has noted it, without a cover
 	}
+	_, need, _ := strings.Cut(rest, ":")
+	if acks == AckAll && !s.replicas.listed() && need != strconv.Itoa(s.replicas.need()) {
+		return false
+	}
+	now := s.cover(acks)
 	byAll := acks == AckAll || replicas <= acks
 	switch {
 	case noted[1] != now[1], noted[0] > now[0]:
@@ -141,7 +159,7 @@ func covers(word string, replicas, acks int, now cover) bool {
 func questionOf(call *call, reply []string) string {
 	switch {
 	case call.abandoned || !call.script.Incarnation:
-	case len(reply) == 3 && reply[0] == "ask", len(reply) == 2 && reply[0] == "all":
+	case len(reply) == 3 && reply[0] == "ask", len(reply) == 3 && reply[0] == "all":
 		return reply[0]
 	}
 	return ""

@@ -124,7 +124,7 @@ func (s *Engine) runUnseen(ctx context.Context, key string, request *request) ([
 			break
 		}
 		if question == "all" {
-			s.facts.of(call.node).strict.Store(true)
+			s.facts.of(call.node).obey(reply[2])
 		} else if call.asked, err = s.ask(ctx, call.node, reply[1]); err != nil {
 			return nil, s.classify(ctx, call.script.Name, err, false, false)
 		}

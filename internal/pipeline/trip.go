@@ -18,8 +18,9 @@ type trip struct {
 	pipe   redis.Pipeliner
 	node   *redis.Client
 	server *server
-	ack    int // of the call
-	want   int // replicas that WAIT waits for
+	ack    int  // of the call
+	want   int  // replicas that WAIT waits for
+	byAll  bool // which are all that can become master
 
 	info  *replication // what the server said of itself; nil: it was not asked, or did not answer
 	asked bool
@@ -28,8 +29,10 @@ type trip struct {
 func (s *Engine) trip(ctx context.Context, pipe redis.Pipeliner, node *redis.Client, ack int) trip {
 	t := trip{engine: s, ctx: ctx, pipe: pipe, node: node, server: s.facts.of(node), ack: ack, want: ack}
 	if ack == AckAll {
-		t.want = t.server.all()
+		// a number that was asked for as well holds too
+		t.want = max(t.server.replicas.need(), s.ack)
 	}
+	t.byAll = t.server.replicas.confirmedBy(ack)
 	return t
 }
 
@@ -85,12 +88,13 @@ func (t *trip) read(info *redis.StringCmd) {
 // known. The next write waits for it as well.
 func (t *trip) missed() error {
 	switch {
-	case t.ack != AckAll:
+	case !t.byAll || !t.asked:
 		return nil
 	case t.info == nil:
 		return errors.New("written, but the server did not show its replicas")
-	case t.info.replicas > t.want:
-		return &ShortfallError{Want: t.info.replicas, Got: t.want}
+	}
+	if all := t.server.replicas.need(); all > t.want {
+		return &ShortfallError{Want: all, Got: t.want}
 	}
 	return nil
 }
@@ -105,7 +109,7 @@ func (c *call) judge(read *redis.StringCmd, t *trip) {
 	if t.engine.restarts == Trust {
 		info = nil
 	}
-	c.standing, c.id = c.marker.judge(read, info, t.ack, t.server.cover(t.ack)), t.id()
+	c.standing, c.id = c.marker.judge(read, info, t.ack, t.server), t.id()
 }
 
 // id is the incarnation that has answered, "" if that is not known.

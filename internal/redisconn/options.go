@@ -71,10 +71,10 @@ func ClusterOptions(t Target, timeout time.Duration) *redis.ClusterOptions {
 	}
 }
 
-// ListReplicas returns a function that counts the replicas that a sentinel lists of the master,
-// away ones included. It asks the sentinels in turn; the first that answers counts.
-func ListReplicas(t Target, timeout time.Duration) func(context.Context) (int, error) {
-	return func(ctx context.Context) (listed int, err error) {
+// ListReplicas returns a function that returns the addresses of the replicas that a sentinel lists
+// of the master, away ones included. It asks the sentinels in turn; the first that answers counts.
+func ListReplicas(t Target, timeout time.Duration) func(context.Context) ([]string, error) {
+	return func(ctx context.Context) (listed []string, err error) {
 		for _, address := range t.Hosts {
 			sentinel := redis.NewSentinelClient(Safe(&redis.Options{
 				Addr: address, Username: t.Query.Get("sentinel_username"), Password: t.Query.Get("sentinel_password"),
@@ -84,9 +84,12 @@ func ListReplicas(t Target, timeout time.Duration) func(context.Context) (int, e
 			replicas, err = sentinel.Replicas(ctx, t.Master).Result()
 			_ = sentinel.Close() // it has answered
 			if err == nil {
-				return len(replicas), nil
+				for _, replica := range replicas {
+					listed = append(listed, net.JoinHostPort(replica["ip"], replica["port"]))
+				}
+				return listed, nil
 			}
 		}
-		return 0, err
+		return nil, err
 	}
 }

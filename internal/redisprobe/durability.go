@@ -41,6 +41,8 @@ func restart(store *redisstore.Store, holds redisstore.Continuity) string {
 		return "a restart loses nothing: every write is on disk before it counts"
 	case store.Restarts() == redisstore.WaitRestarts:
 		return "a restart counts as a possible loss (--restarts wait)"
+	case holds.OnDisk:
+		return "a restart counts as a possible loss, since not every replica confirms (--ack all)"
 	}
 	return "a restart counts as a possible loss, since this Redis does not show appendonly yes with appendfsync always"
 }

@@ -75,7 +75,7 @@ func raise(id *ulid.ULID) bool {
 		if at := i - (len(id) - len(step)); at >= 0 {
 			sum += int(step[at])
 		}
-		id[i], carry = byte(sum), sum>>8
+		id[i], carry = byte(sum&0xff), sum>>8
 	}
 	return carry == 0
 }

@@ -70,10 +70,10 @@ func TestULIDsRiseWhereTheClockGoesBack(t *testing.T) {
 
 func TestWhatWasMadeIsTakenApart(t *testing.T) {
 	before := time.Now().Truncate(time.Millisecond)
-	for prefix, make := range map[string]func() (string, error){
+	for prefix, newID := range map[string]func() (string, error){
 		"ulid": NewULID, "order": func() (string, error) { return NewTypeID("order") }, "a_b": func() (string, error) { return NewTypeID("a_b") }, "": func() (string, error) { return NewTypeID("") },
 	} {
-		id, err := make()
+		id, err := newID()
 		if err != nil {
 			t.Fatalf("making one, prefix %q: got error %v, want none", prefix, err)
 		}

@@ -13,7 +13,7 @@ end
 -- of lib/incarnation beside it where that is the reason.
 local function examine(key, index, names, ttl, longest, skew, trust, facts)
   local pool, complete, unknown = read_pool(key)
-  local at, before = standing(pool.incarnation, facts), math.max(pool.ttl, pool.longest)
+  local at, before = standing(pool.incarnation, facts, tonumber(pool.fence)), math.max(pool.ttl, pool.longest)
   if at.refusal then
     return nil, at.refusal
   end
@@ -39,7 +39,7 @@ local function examine(key, index, names, ttl, longest, skew, trust, facts)
     pool.quarantine = math.max(pool.quarantine, now + window + skew)
   end
   if not complete then
-    pool.next, at.word = 0, string.gsub(at.word, ':%l*$', ':missing')
+    pool.next, at.word = 0, because(at.word, 'missing')
   end
   if pool.layout == '' or pool.ttl == 0 then
     pool.ttl = told

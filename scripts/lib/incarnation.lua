@@ -1,28 +1,31 @@
 -- incarnation: decides whether the state of this server continues the state in which a word was
--- noted, so that nothing that was confirmed is lost. The word is 'id:run:input:cover:why'. id is
--- master_replid, 40 hex digits: it changes when another server becomes master, when a server
+-- noted, so that nothing that was confirmed is lost. The word is 'id:run:input:cover:why:need'. id
+-- is master_replid, 40 hex digits: it changes when another server becomes master, when a server
 -- starts, and when a server renames its history. run is the server's run_id, input the bytes that
 -- it had read from a master in this run, '' where it does not say. cover is two digits, the least
 -- under which anything was confirmed since: 2 every server that can become master had it, 1 no
 -- replica was attached, 0 neither; then 1 it was on disk, 0 it may not have been. A caller that
 -- confirms by all makes it a 2, since all then have what was confirmed before; likewise one that
--- finds all on disk, since an append-only file has what came before it. A 2 stays, and one
--- that confirms by fewer has to confirm by all there: a replica that lags would show the 2, and
--- lack what was confirmed after it was lowered. why is the reason for which the state does not
--- continue that of before: missing (there was no word: it is new, or lost), restored, restarted,
--- promoted, moved, or other. A word without colons is an id alone, with cover 00; 'trusted' was
--- noted without asking, and 'restored' never continues.
+-- finds all on disk, since an append-only file has what came before it. A 2 stays, and one that
+-- confirms by fewer has to confirm by all there: a replica that lags would show the 2, and lack
+-- what was confirmed after it was lowered. why is the reason for which the state does not continue
+-- that of before: missing (there was no word: it is new, or lost), restored, restarted, promoted,
+-- moved, or other. need is, under a cover of 2 and where no list says it, how many replicas
+-- confirmed: a process that has seen fewer attached waits for as many, or what one confirms while a
+-- replica is away would be lost with that one's promotion. A word without colons is an id alone,
+-- with cover 00; 'trusted' was noted without asking, and 'restored' never continues.
 --
 -- The caller's facts are the last of its own arguments of a script that uses this: 'mode cover acks
 -- set asked peer'. mode: auto | wait (a restart never continues) | trust (all that is there
 -- continues, and the server is not asked). cover: as above, as far as the caller knows. acks: how
--- many replicas confirm each write, or all. set: the server is in a cluster | alone. asked: the id
--- for which the caller has asked what a script cannot, '-' for none. peer: the id, asked for just
--- then, under which another master of the cluster lives and which the state may have come from, '-'
--- for none.
+-- many replicas confirm each write, or all, or 'all<need>' where no list says how many. set: the
+-- server is in a cluster | alone. asked: the id for which the caller has asked what a script
+-- cannot, '-' for none. peer: the id, asked for just then, under which another master of the
+-- cluster lives and which the state may have come from, '-' for none.
 local function read_facts(text)
   local mode, level, disk, acks, set, asked, peer = string.match(text, '^(%l+) (%d)(%d) (%w+) (%l+) (%S+) (%S+)$')
-  return {mode = mode, level = level, disk = disk, acks = acks, set = set, asked = asked, peer = peer}
+  local need = string.match(acks, '^all(%d+)$')
+  return {mode = mode, level = level, disk = disk, acks = need and 'all' or acks, need = need, set = set, asked = asked, peer = peer}
 end
 
 -- info_field returns a field of a section of INFO, '' where the server does not say it.
@@ -39,11 +42,33 @@ end
 local no_id = string.rep('0', 40)
 
 local function read_word(noted)
-  local id, run, input, level, disk, why = string.match(noted or '', '^(%x+):(%w*):(%d*):(%d)(%d):(%l*)$')
+  local id, run, input, level, disk, why, need = string.match(noted or '', '^(%x+):(%w*):(%d*):(%d)(%d):(%l*):?(%d*)$')
   if not id then
-    return {id = string.match(noted or '', '^%x+$'), run = '', input = '', level = '0', disk = '0', why = ''}
+    return {id = string.match(noted or '', '^%x+$'), run = '', input = '', level = '0', disk = '0', why = '', need = ''}
   end
-  return {id = id, run = run, input = input, level = level, disk = disk, why = why}
+  return {id = id, run = run, input = input, level = level, disk = disk, why = why, need = need}
+end
+
+local function write_word(word)
+  local text = table.concat({word.id, word.run, word.input, word.level .. word.disk, word.why}, ':')
+  return word.need ~= '' and text .. ':' .. word.need or text
+end
+
+-- because returns a word with another reason.
+local function because(text, why)
+  local word = read_word(text)
+  word.why = why
+  return word.id and write_word(word) or text
+end
+
+-- need_now is how many replicas have to confirm, for a word with that level. One that was promoted
+-- is none of them any more.
+local function need_now(was, facts, level, promoted)
+  local before = tonumber(was.need)
+  if level ~= '2' or not before and not facts.need then
+    return ''
+  end
+  return string.format('%.0f', math.max(promoted and (before or 0) - 1 or before or 0, tonumber(facts.need or 0)))
 end
 
 local function smallest(a, b)
@@ -66,11 +91,18 @@ local function level_now(facts, replication)
   return '0'
 end
 
+-- ran_at reports whether this server ran at a moment, in microseconds since 1970, for certain.
+local function ran_at(server, moment)
+  local up = tonumber(info_field(server, 'uptime_in_seconds'))
+  return moment ~= nil and up ~= nil and tonumber(redis.call('TIME')[1]) - up < moment / 1000000 - 1
+end
+
 -- standing returns the word to note now, and whether the state continues (same). With a refusal,
 -- which is a script's reply, neither is known: the server has no id that changes with its state
 -- ('unsuitable'), or the caller has to ask other servers first ('ask'), or to confirm by every
--- replica ('all').
-local function standing(noted, facts)
+-- replica ('all'). touched is when the state was written last, in microseconds since 1970, where
+-- that is known: a server that ran then has not restarted since, and the state is a copy.
+local function standing(noted, facts, touched)
   if facts.mode == 'trust' then
     local there = noted ~= nil and noted ~= false and noted ~= '' and noted ~= 'restored'
     return {word = there and noted or 'trusted', same = there, why = noted == 'restored' and noted or 'missing'}
@@ -85,22 +117,26 @@ local function standing(noted, facts)
   end
   local was, level = read_word(noted), level_now(facts, replication)
   local least_level = level == '2' and level or smallest(was.level, level)
-  local more = was.level == '2' and level ~= '2' and {refusal = {'all', id}}
+  local fewer = facts.need and tonumber(facts.need) < (tonumber(was.need) or 0)
+  local more = was.level == '2' and (level ~= '2' or fewer) and {refusal = {'all', id, was.need}}
   if was.id == id then
     if more then
       return more
     end
-    if was.level == least_level and was.disk == facts.disk then
+    local need = need_now(was, facts, least_level)
+    if was.level == least_level and was.disk == facts.disk and was.need == need then
       return {word = noted, same = true}
     end
-    return {word = table.concat({id, was.run, was.input, least_level .. facts.disk, was.why}, ':'), same = true}
+    return {word = write_word({id = id, run = was.run, input = was.input, level = least_level, disk = facts.disk, why = was.why, need = need}), same = true}
   end
 
   local server = read_section('server')
   local run, input = info_field(server, 'run_id'), info_field(read_section('stats'), 'total_net_repl_input_bytes')
-  local continued = more or {word = table.concat({id, run, input, least_level .. facts.disk, was.why}, ':'), same = true}
+  local function word_now(at, why, need)
+    return write_word({id = id, run = run, input = input, level = at, disk = facts.disk, why = why, need = need})
+  end
   local function lost(why)
-    return {word = table.concat({id, run, input, level .. facts.disk, why}, ':'), same = false, why = why}
+    return {word = word_now(level, why, need_now({need = ''}, facts, level)), same = false, why = why}
   end
   if not was.id then
     return lost((not noted or noted == '') and 'missing' or noted == 'restored' and noted or 'other')
@@ -113,8 +149,16 @@ local function standing(noted, facts)
   local followed = info_field(replication, 'repl_backlog_active') == '1'
     and (input ~= '' and input ~= '0' or input == '' and string.find(server, '\nredis_version:6.', 1, true))
   if before == was.id then
-    return followed and was.level == '2' and continued or lost(followed and 'promoted' or 'restarted')
+    if not followed or was.level ~= '2' then
+      return lost(followed and 'promoted' or 'restarted')
+    end
+    local others = need_now(was, facts, level, true)
+    if level ~= '2' or tonumber(others) and facts.need and tonumber(facts.need) < tonumber(others) then
+      return {refusal = {'all', id, others}}
+    end
+    return {word = word_now(least_level, was.why, others), same = true}
   end
+  local continued = more or {word = word_now(least_level, was.why, need_now(was, facts, least_level)), same = true}
   if before ~= no_id and facts.set == 'alone' then
     return lost(followed and 'promoted' or 'other')
   end
@@ -126,7 +170,7 @@ local function standing(noted, facts)
   -- A server that has started from an append-only file has no id before, and has read from no
   -- master.
   local restarted = before == no_id and facts.mode == 'auto' and run ~= was.run and was.run ~= '' and (input == '0' or input == '')
-    and was.level ~= '0' and was.disk == '1'
+    and was.level ~= '0' and was.disk == '1' and not ran_at(server, touched)
   if (restarted or facts.set == 'cluster') and facts.asked ~= id then
     return {refusal = {'ask', was.id, id}}
   end

@@ -98,7 +98,10 @@ func (i *Issuer) Token(caller string, more ...map[string]any) string {
 func Sign(t testing.TB, key any, algorithm, id, caller string, more ...map[string]any) string {
 	t.Helper()
 	now := time.Now()
-	claims := map[string]any{"iss": "https://id.example/", "sub": caller, "aud": "payments", "iat": now.Unix(), "exp": now.Add(time.Hour).Unix(), "jti": rand.Text()}
+	claims := map[string]any{
+		"iss": "https://id.example/", "sub": caller, "aud": "payments",
+		"iat": now.Unix(), "exp": now.Add(time.Hour).Unix(), "jti": rand.Text(),
+	}
 	for _, one := range more {
 		maps.Copy(claims, one)
 	}

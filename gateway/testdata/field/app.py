@@ -13,8 +13,12 @@ def note(word, key):
 
 
 def application(environ, start_response):
-    environ["wsgi.input"].read(int(environ.get("CONTENT_LENGTH") or 0))
     key = environ["HTTP_IDEMPOTENCY_KEY"]
+    if "HTTP_X_EARLY" in environ:  # with the body unread
+        note("effect", key)
+        start_response("402 Payment Required", [("Content-Type", "text/plain"), ("Content-Length", "8")])
+        return [b"no money"]
+    environ["wsgi.input"].read(int(environ.get("CONTENT_LENGTH") or 0))
     note("effect", key)
     time.sleep(random.uniform(0, 0.03))
     body = f"paid {key}".encode()

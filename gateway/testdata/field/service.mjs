@@ -6,9 +6,14 @@ import { createServer } from 'node:http';
 const note = (word, key) => appendFileSync(process.env.BOOK, `${word} ${key}\n`);
 
 const server = createServer((request, answer) => {
+  const key = request.headers['idempotency-key'];
+  if (request.headers['x-early']) { // with the body unread
+    note('effect', key);
+    answer.writeHead(402, { 'content-type': 'text/plain', connection: 'close' }).end('no money');
+    return;
+  }
   request.resume();
   request.on('end', () => {
-    const key = request.headers['idempotency-key'];
     note('effect', key);
     setTimeout(() => {
       answer.on('finish', () => note('sent', key));
@@ -17,4 +22,8 @@ const server = createServer((request, answer) => {
   });
 });
 server.listen(Number(process.argv[2]), '127.0.0.1');
-process.on('SIGTERM', () => server.close(() => process.exit(0)));
+process.on('SIGTERM', () => {
+  if (server.listening) { // the first time
+    server.close(() => process.exit(0));
+  }
+});

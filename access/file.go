@@ -27,7 +27,8 @@ func (p *Policy) readFileLocked() error {
 	first := p.seen == watch.Seen{}
 	p.seen.Take(version, err)
 	if first && watch.IsExposed(p.config.File) {
-		p.log.Warn("every user of this machine can read the file of keys; it holds no secret, but shows the callers' rights: chmod o-r", "file", p.config.File)
+		p.log.Warn("every user of this machine can read the file of keys; it holds no secret, but shows the callers' rights: chmod o-r",
+			"file", p.config.File)
 	}
 	return p.takeLocked(text, version, err)
 }
@@ -51,7 +52,8 @@ func (p *Policy) takeLocked(text []byte, version string, err error) error {
 	}
 	if err == nil {
 		p.file = read
-		p.log.Info("keys are in force", "file", p.config.File, "keys", len(read.Keys), "certificates", len(read.Certificates), "version", version)
+		p.log.Info("keys are in force", "file", p.config.File, "keys", len(read.Keys), "certificates", len(read.Certificates),
+			"version", version)
 		return nil
 	}
 	for fault := range strings.SplitSeq(err.Error(), "\n") {

@@ -88,7 +88,8 @@ func (l *Limiter) of(principal string) *principalLimit {
 		if len(l.principals) >= maxPrincipals {
 			clear(l.principals)
 		}
-		one = &principalLimit{servers: &l.serving, memory: memory{store: l.store, log: l.log, keys: []string{l.store.Key("rate", names.Digest(principal))}, until: unknown}}
+		one = &principalLimit{servers: &l.serving,
+			memory: memory{store: l.store, log: l.log, keys: []string{l.store.Key("rate", names.Digest(principal))}, until: unknown}}
 		l.principals[principal] = one
 	}
 	return one
@@ -168,7 +169,8 @@ func (p *principalLimit) count(ctx context.Context, requests []*asked) {
 func tell(requests []*asked, limited bool, result throttled.RateLimitResult, err error) {
 	for i, one := range requests {
 		size := one.limit.burst() + 1
-		one.state = State{Size: size, Left: max(result.Remaining, 0), Whole: time.Duration(size) * one.limit.every(), Full: result.ResetAfter}
+		one.state = State{Size: size, Left: max(result.Remaining, 0), Whole: time.Duration(size) * one.limit.every(),
+			Full: result.ResetAfter}
 		if limited {
 			one.err = &TooOftenError{max(result.RetryAfter, one.limit.every()/2, time.Millisecond)}
 			one.state.Left = 0

@@ -37,7 +37,8 @@ const (
 
 // take counts n requests.
 func (m *memory) take(ctx context.Context, limit Limit, n int) (bool, throttled.RateLimitResult, error) {
-	limiter, err := throttled.NewGCRARateLimiterCtx(m, throttled.RateQuota{MaxRate: throttled.PerDuration(limit.Rate.N, limit.Rate.Per), MaxBurst: limit.burst()})
+	limiter, err := throttled.NewGCRARateLimiterCtx(m,
+		throttled.RateQuota{MaxRate: throttled.PerDuration(limit.Rate.N, limit.Rate.Per), MaxBurst: limit.burst()})
 	if err != nil {
 		return false, throttled.RateLimitResult{}, err
 	}

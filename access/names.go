@@ -25,7 +25,8 @@ func (n Names) check() (faults []string) {
 	}
 	for i, one := range n {
 		if begin := strings.TrimSuffix(one, "*"); one != "*" && !names.Valid(begin) || len(one) > names.Max {
-			faults = append(faults, fmt.Sprintf("entry %d is neither a name nor the beginning of names with a star after it, such as orders:*", i+1))
+			faults = append(faults, fmt.Sprintf("entry %d is neither a name nor the beginning of names with a star after it, such "+
+				"as orders:*", i+1))
 		}
 	}
 	return faults
@@ -77,7 +78,8 @@ func (n Names) Spans(prefix string) (spans []Span) {
 	})
 	var apart []Span
 	for _, span := range spans {
-		if last := len(apart) - 1; last >= 0 && (apart[last] == span || !apart[last].Exact && strings.HasPrefix(span.Prefix, apart[last].Prefix)) {
+		if last := len(apart) - 1; last >= 0 && (apart[last] == span ||
+			!apart[last].Exact && strings.HasPrefix(span.Prefix, apart[last].Prefix)) {
 			continue
 		}
 		apart = append(apart, span)

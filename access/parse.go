@@ -85,7 +85,8 @@ func (p *parser) key(node *yaml.Node) {
 	before := len(p.faults)
 	p.fields(node, map[string]func(*yaml.Node){
 		"id": p.text("id", &r.ID), "sha256": p.parsed("sha256", r.Hash.UnmarshalText), "principal": p.text("principal", &r.Principal),
-		"role": p.parsed("role", r.Role.UnmarshalText), "prefixes": p.names(&r.Names), "rate": p.parsed("rate", r.Rate.UnmarshalText), "burst": p.count("burst", &r.Burst),
+		"role": p.parsed("role", r.Role.UnmarshalText), "prefixes": p.names(&r.Names), "rate": p.parsed("rate", r.Rate.UnmarshalText),
+		"burst":     p.count("burst", &r.Burst),
 		"not_after": p.time("not_after", &r.NotAfter), "label": p.text("label", &r.Label),
 	})
 	p.check(node, before, r)
@@ -153,7 +154,8 @@ func (p *parser) callerFields(into *Caller) map[string]func(*yaml.Node) {
 
 // checkCaller checks a caller as part of a record that is sound but for it.
 func (p *parser) checkCaller(node *yaml.Node, before int, c Caller) {
-	p.check(node, before, Record{ID: "x", Hash: Hash{1}, Principal: c.Principal, Role: c.Role, Names: c.Names, Rate: c.Limit.Rate, Burst: c.Limit.Burst})
+	p.check(node, before, Record{ID: "x", Hash: Hash{1}, Principal: c.Principal, Role: c.Role, Names: c.Names, Rate: c.Limit.Rate,
+		Burst: c.Limit.Burst})
 }
 
 // scalar is the text of a value, which is "" where none belongs.

@@ -133,7 +133,8 @@ func (p *Policy) look(ctx context.Context) {
 func (p *Policy) joinLocked() {
 	all, twice := join(p.config.Limit, p.file, Set{Keys: p.config.Keys}, p.stored)
 	for _, id := range twice {
-		p.log.Debug("two sources have a key of the same id: the file counts before the environment, and that before the store", "key_id", id)
+		p.log.Debug("two sources have a key of the same id: the file counts before the environment, and that before the store",
+			"key_id", id)
 	}
 	p.set.Store(all)
 	if p.config.Store != nil && p.missed == "" {

@@ -97,7 +97,8 @@ func ParseRecords(text string) (records []Record, err error) {
 		records = append(records, record)
 	}
 	if text != "" && len(records) == 0 {
-		return nil, errors.New("there is no record in it, so that no caller would be asked for a key: id:role:principal:names:sha256, or nothing at all")
+		return nil, errors.New("there is no record in it, so that no caller would be asked for a key: id:role:principal:names:sha256, " +
+			"or nothing at all")
 	}
 	return records, errors.Join(faults...)
 }

@@ -42,8 +42,9 @@ var steps = []step{
 		full: "-rounds 4 -seconds 0.4", quick: "-rounds 1 -seconds 0.15",
 	},
 	{
-		name: "guard", command: "guard", run: guardCommand, about: "A guarded handler beside an unguarded one, and beside other ways to guard it, over HTTP.",
-		full: "-rounds 4 -seconds 0.8", quick: "-rounds 1 -seconds 0.3 -conns 64,256",
+		name: "guard", command: "guard", run: guardCommand,
+		about: "A guarded handler beside an unguarded one, and beside other ways to guard it, over HTTP.",
+		full:  "-rounds 4 -seconds 0.8", quick: "-rounds 1 -seconds 0.3 -conns 64,256",
 	},
 	{
 		name: "trips", command: "trips", run: tripsCommand, about: "Reads of Redis from its connections, for each kind of request.",
@@ -69,7 +70,8 @@ var steps = []step{
 		name: "memory", command: "memory", run: memoryCommand, about: "What tokens, counters and request ids take in Redis.",
 		quick: "-many 250000",
 	},
-	{name: "size", command: "size", run: sizeCommand, full: "-cold", about: "The program, as `make build` makes it, and a build with an empty cache."},
+	{name: "size", command: "size", run: sizeCommand,
+		full: "-cold", about: "The program, as `make build` makes it, and a build with an empty cache."},
 }
 
 // section is what a step gave.

@@ -160,7 +160,8 @@ type costs struct {
 // load runs the generator, and takes the costs of the measured span.
 func (c *contest) load(ctx context.Context, server *server, side side, conns int) (result loadResult, used costs, err error) {
 	generator, err := again(ctx, "load", "-addr", server.addr, "-conns", strconv.Itoa(conns), "-span", c.span.String(),
-		"-warm", min(c.span, 200*time.Millisecond).String(), "-replay="+strconv.FormatBool(side.replay), "-plain="+strconv.FormatBool(side.plain))
+		"-warm", min(c.span, 200*time.Millisecond).String(), "-replay="+strconv.FormatBool(side.replay), "-plain="+
+			strconv.FormatBool(side.plain))
 	if err != nil {
 		return result, used, err
 	}

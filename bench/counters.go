@@ -54,7 +54,8 @@ func countersCommand(ctx context.Context, args []string, _ io.Reader, stdout io.
 	}
 	m.result = &table{
 		Title: "counters", When: time.Now().UTC().Truncate(time.Second), Rounds: m.plan.rounds, Seconds: m.plan.seconds, Machine: about,
-		Columns: []string{"where", "keys", "callers", "side", "calls/s", "p50 µs", "p99 µs", "x go-redis", "middle half", "x AutoPipeline", "middle half", "load"},
+		Columns: []string{"where", "keys", "callers", "side", "calls/s", "p50 µs", "p99 µs", "x go-redis", "middle half", "x AutoPipeline",
+			"middle half", "load"},
 	}
 	for _, part := range counterParts {
 		if *parts != "" && !strings.Contains(","+*parts+",", ","+part.name+",") {
@@ -64,7 +65,8 @@ func countersCommand(ctx context.Context, args []string, _ io.Reader, stdout io.
 			return fmt.Errorf("%s: %w", part.name, err)
 		}
 	}
-	m.result.Notes = append(m.result.Notes, "x: the side's calls a second to those of the side named, in the same round. load: the machine's load average of a minute, after the last round.")
+	m.result.Notes = append(m.result.Notes, "x: the side's calls a second to those of the side named, in the same round. load: the "+
+		"machine's load average of a minute, after the last round.")
 	return m.plan.out.write(stdout, m.result)
 }
 
@@ -95,7 +97,8 @@ func (m *counterMatch) near(ctx context.Context) error {
 		return err
 	}
 	defer redis.end()
-	place := counterPlace{name: "loopback", redis: redis, addr: redis.addr, ways: []string{goRedisIncr, goRedisAutoIncr, coatcheck}, least: leastIncrs}
+	place := counterPlace{name: "loopback", redis: redis, addr: redis.addr, ways: []string{goRedisIncr, goRedisAutoIncr, coatcheck},
+		least: leastIncrs}
 	return m.everywhere(ctx, place)
 }
 
@@ -106,7 +109,8 @@ func (m *counterMatch) plain(ctx context.Context) error {
 		return err
 	}
 	defer redis.end()
-	return m.everywhere(ctx, counterPlace{name: "call by call", redis: redis, addr: redis.addr, ways: []string{goRedisIncr, goRedisAutoIncr, plainIncr, coatcheck}})
+	return m.everywhere(ctx, counterPlace{name: "call by call", redis: redis, addr: redis.addr,
+		ways: []string{goRedisIncr, goRedisAutoIncr, plainIncr, coatcheck}})
 }
 
 // roundTrip is how long the way to a Redis and back takes in the part named far.
@@ -128,7 +132,8 @@ func (m *counterMatch) far(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return m.everywhere(ctx, counterPlace{name: "2.4 ms away", redis: redis, addr: addr, far: true, ways: []string{goRedisIncr, goRedisAutoIncr, coatcheck}})
+	return m.everywhere(ctx, counterPlace{name: "2.4 ms away", redis: redis, addr: addr, far: true,
+		ways: []string{goRedisIncr, goRedisAutoIncr, coatcheck}})
 }
 
 // acknowledged measures with a replica that confirms each value.

@@ -62,7 +62,8 @@ func openCounting(ctx context.Context, way string, place counterPlace, load coun
 	if place.far {
 		most = poolFar
 	}
-	client := redis.NewClient(&redis.Options{Addr: place.addr, PoolSize: min(load.callers, most), PoolTimeout: patience, ReadTimeout: patience})
+	client := redis.NewClient(&redis.Options{Addr: place.addr, PoolSize: min(load.callers, most), PoolTimeout: patience,
+		ReadTimeout: patience})
 	var incr redis.Cmdable = client
 	var auto *redis.AutoPipeliner
 	var err error

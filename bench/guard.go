@@ -83,7 +83,8 @@ func guardSides() []side {
 	var sides []side
 	for _, shape := range shapes {
 		args := []string{"serve", "-shape", shape.name}
-		sides = append(sides, side{name: shape.name, args: args, plain: shape.name == unguarded || shape.name == twoPings, replay: shape.name == onePing})
+		sides = append(sides, side{name: shape.name, args: args, plain: shape.name == unguarded || shape.name == twoPings,
+			replay: shape.name == onePing})
 		if shape.name == coatcheck || shape.name == rueidisAuto {
 			sides = append(sides, side{name: shape.name + " replay", args: args, replay: true})
 		}

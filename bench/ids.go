@@ -72,7 +72,8 @@ func idsCommand(ctx context.Context, args []string, _ io.Reader, stdout io.Write
 		return err
 	}
 	result.Notes = append(result.Notes,
-		"ratio: an id's time to that of an atomic addition in the same round, and in the rows of x bwmarrin the other way round; at the limit, the ids to those that the layout has.",
+		"ratio: an id's time to that of an atomic addition in the same round, and in the rows of x bwmarrin the other way round; at the "+
+			"limit, the ids to those that the layout has.",
 		"lead: the largest of every 64th id, against the lease's clock read after it was stamped.")
 	return out.write(stdout, result)
 }
@@ -225,7 +226,8 @@ type renewing struct {
 
 func newRenewing(layout snowflake.Layout) *renewing {
 	now := time.Now()
-	return &renewing{start: now, lease: snowflake.Lease{Layout: layout, Epoch: snowflake.DefaultEpoch, Worker: 1, Fence: 1, NotBefore: now, NotAfter: now.Add(30 * time.Second), Time: now, At: now}}
+	return &renewing{start: now, lease: snowflake.Lease{Layout: layout, Epoch: snowflake.DefaultEpoch, Worker: 1, Fence: 1, NotBefore: now,
+		NotAfter: now.Add(30 * time.Second), Time: now, At: now}}
 }
 
 func (r *renewing) Lease() (snowflake.Lease, error) {

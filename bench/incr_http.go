@@ -67,12 +67,14 @@ func incrCommand(ctx context.Context, args []string, _ io.Reader, stdout io.Writ
 	}
 	m.result = &table{
 		Title: "incr", When: time.Now().UTC().Truncate(time.Second), Rounds: m.plan.rounds, Seconds: m.plan.seconds, Machine: about,
-		Columns: []string{"keys", "connections", "side", "requests/s", "p50 µs", "p99 µs", "x constant", "x package counter", "x webdis", "middle half of the first", "load"},
+		Columns: []string{"keys", "connections", "side", "requests/s", "p50 µs", "p99 µs", "x constant", "x package counter", "x webdis",
+			"middle half of the first", "load"},
 	}
 	if err := m.incr(ctx); err != nil {
 		return err
 	}
-	m.result.Notes = append(m.result.Notes, "x: requests a second to those of that side, in the same round. load: the machine's load average of a minute, after the last round.")
+	m.result.Notes = append(m.result.Notes, "x: requests a second to those of that side, in the same round. load: the machine's load "+
+		"average of a minute, after the last round.")
 	m.result.Notes = append(m.result.Notes, m.missing...)
 	return m.plan.out.write(stdout, m.result)
 }
@@ -189,7 +191,8 @@ func (m *incrMatch) measure(ctx context.Context, side incrSide, keys, conns int)
 	if err != nil {
 		return result, err
 	}
-	if result, err = m.plan.get(ctx, "-addr", side.addr, "-path", side.path+names[0], "-keys", strconv.Itoa(keys), "-conns", strconv.Itoa(conns)); err != nil {
+	if result, err = m.plan.get(ctx, "-addr", side.addr, "-path", side.path+names[0], "-keys", strconv.Itoa(keys),
+		"-conns", strconv.Itoa(conns)); err != nil {
 		return result, err
 	}
 	after, err := sum()
@@ -220,7 +223,8 @@ func (m *incrMatch) row(name string, keys, conns int, samples map[string][]loadR
 	}
 	middle := func(of func(loadResult) float64) float64 { return median(fields(samples[name], of)) }
 	m.result.keep(fmt.Sprintf("keys: %d, connections: %d", keys, conns), name, "requests/s", rates(name))
-	row := []any{keys, conns, name, median(rates(name)), middle(func(r loadResult) float64 { return r.P50 }), middle(func(r loadResult) float64 { return r.P99 })}
+	row := []any{keys, conns, name, median(rates(name)), middle(func(r loadResult) float64 { return r.P50 }),
+		middle(func(r loadResult) float64 { return r.P99 })}
 	for _, to := range []string{echoConstant, echoCounters, webdisService} {
 		if len(samples[to]) == 0 {
 			row = append(row, "")

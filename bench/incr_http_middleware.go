@@ -22,13 +22,15 @@ func useMiddleware(e *echo.Echo) {
 	e.Use(
 		middleware.RequestID(),
 		middleware.ContextTimeout(30*time.Second),
-		middleware.SecureWithConfig(middleware.SecureConfig{ContentTypeNosniff: "nosniff", ContentSecurityPolicy: "default-src 'none'; frame-ancestors 'none'"}),
+		middleware.SecureWithConfig(middleware.SecureConfig{ContentTypeNosniff: "nosniff",
+			ContentSecurityPolicy: "default-src 'none'; frame-ancestors 'none'"}),
 		withCounts(registry),
 		middleware.RequestLoggerWithConfig(middleware.RequestLoggerConfig{
 			HandleError: true, LogMethod: true, LogStatus: true, LogLatency: true, LogResponseSize: true,
 			LogValuesFunc: func(c echo.Context, v middleware.RequestLoggerValues) error {
 				if ctx := c.Request().Context(); log.Enabled(ctx, slog.LevelInfo) {
-					log.InfoContext(ctx, "request", "method", v.Method, "route", c.Path(), "status", v.Status, "bytes", v.ResponseSize, "duration", v.Latency)
+					log.InfoContext(ctx, "request", "method", v.Method, "route", c.Path(), "status", v.Status, "bytes", v.ResponseSize,
+						"duration", v.Latency)
 				}
 				return nil
 			},
@@ -41,7 +43,8 @@ func useMiddleware(e *echo.Echo) {
 // withCounts counts requests by route, method and status, those under way, and how long they take,
 // as coatcheck does.
 func withCounts(registry *prometheus.Registry) echo.MiddlewareFunc {
-	requests := prometheus.NewCounterVec(prometheus.CounterOpts{Name: "requests_total", Help: "Requests."}, []string{"route", "method", "status"})
+	requests := prometheus.NewCounterVec(prometheus.CounterOpts{Name: "requests_total", Help: "Requests."},
+		[]string{"route", "method", "status"})
 	took := prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "request_seconds", Help: "How long they took."}, []string{"route"})
 	underWay := prometheus.NewGauge(prometheus.GaugeOpts{Name: "requests_under_way", Help: "Requests under way."})
 	registry.MustRegister(requests, took, underWay)

@@ -62,7 +62,8 @@ func openIncr(ctx context.Context, side, redisURL string) (http.Handler, func() 
 
 // startService starts coatcheck's service, and returns its address when it answers.
 func startService(ctx context.Context, binary, redisURL string) (addr string, end func() error, err error) {
-	service, err := start(ctx, binary, "serve", "--json", "--listen", "127.0.0.1:0", "--redis", redisURL, "--new-pools", "trust", "--identity", "bench",
+	service, err := start(ctx, binary, "serve", "--json", "--listen", "127.0.0.1:0", "--redis", redisURL, "--new-pools", "trust",
+		"--identity", "bench",
 		"--log-level", "error", "--store-timeout", "5s")
 	if err != nil {
 		return "", nil, err
@@ -140,7 +141,8 @@ func runWebdis(ctx context.Context, binary, folder, redisAddr string) (side incr
 		return side, nil, err
 	}
 	config, err := json.Marshal(map[string]any{
-		"redis_host": host, "redis_port": number, "http_host": "127.0.0.1", "http_port": port, "threads": 2, "pool_size": 20, "daemonize": false, "database": 0,
+		"redis_host": host, "redis_port": number, "http_host": "127.0.0.1", "http_port": port, "threads": 2, "pool_size": 20,
+		"daemonize": false, "database": 0,
 		"verbosity": 0, "logfile": filepath.Join(folder, "log"),
 	})
 	if err != nil {
@@ -151,6 +153,7 @@ func runWebdis(ctx context.Context, binary, folder, redisAddr string) (side incr
 		return side, nil, err
 	}
 	webdis, err = start(ctx, binary, file)
-	side = incrSide{name: webdisService, addr: net.JoinHostPort("127.0.0.1", strconv.Itoa(port)), path: "/INCR/" + webdisService, key: func(name string) string { return webdisService + name }}
+	side = incrSide{name: webdisService, addr: net.JoinHostPort("127.0.0.1", strconv.Itoa(port)), path: "/INCR/" + webdisService,
+		key: func(name string) string { return webdisService + name }}
 	return side, webdis, err
 }

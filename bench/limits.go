@@ -97,7 +97,8 @@ func limitsCommand(ctx context.Context, args []string, _ io.Reader, stdout io.Wr
 		what    string
 		callers int
 		apart   bool
-	}{{"take, one caller", 1, false}, {fmt.Sprintf("take, %d callers, one name", inFlight), inFlight, false}, {fmt.Sprintf("take, %d callers, a name each", inFlight), inFlight, true}} {
+	}{{"take, one caller", 1, false}, {fmt.Sprintf("take, %d callers, one name", inFlight), inFlight, false},
+		{fmt.Sprintf("take, %d callers, a name each", inFlight), inFlight, true}} {
 		if err := m.limits(ctx, load.what, load.callers, load.apart); err != nil {
 			return err
 		}

@@ -143,7 +143,8 @@ type driver struct {
 func (g *generator) driver(conn net.Conn, index int) *driver {
 	d := &driver{generator: g, conn: conn, index: index, buffer: make([]byte, 8<<10), took: make([]time.Duration, 0, 1<<16)}
 	zeros := "000000000000"[:keyDigits]
-	d.request = []byte("POST /pay HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: " + strconv.Itoa(len(requestBody)) +
+	d.request = []byte("POST /pay HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: " +
+		strconv.Itoa(len(requestBody)) +
 		"\r\n" + keyHeader + ": " + g.salt + "-" + zeros + "\r\n\r\n" + requestBody)
 	at := bytes.Index(d.request, []byte(zeros+"\r\n"))
 	d.key = d.request[at : at+keyDigits]

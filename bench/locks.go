@@ -69,7 +69,8 @@ func locksCommand(ctx context.Context, args []string, _ io.Reader, stdout io.Wri
 }
 
 // turns measures each way once in each round; another one begins each time.
-func (m *lockMatch) turns(ctx context.Context, ways []string, measure func(ctx context.Context, way string) ([]float64, error)) (map[string][][]float64, error) {
+func (m *lockMatch) turns(ctx context.Context, ways []string,
+	measure func(ctx context.Context, way string) ([]float64, error)) (map[string][][]float64, error) {
 	values := map[string][][]float64{}
 	for round := range m.rounds {
 		for i := range ways {
@@ -90,7 +91,8 @@ func (m *lockMatch) turns(ctx context.Context, ways []string, measure func(ctx c
 
 // inTime measures a way once. One that takes much longer than its span is given up: a peer may wait
 // for a message that never comes.
-func (m *lockMatch) inTime(ctx context.Context, way string, measure func(ctx context.Context, way string) ([]float64, error)) ([]float64, error) {
+func (m *lockMatch) inTime(ctx context.Context, way string,
+	measure func(ctx context.Context, way string) ([]float64, error)) ([]float64, error) {
 	limit := 30*time.Second + 8*m.span
 	late := &lateError{limit}
 	ctx, cancel := context.WithTimeoutCause(ctx, limit, late)
@@ -140,7 +142,8 @@ func (m *lockMatch) pairs(ctx context.Context) error {
 			// connections are made, scripts are known
 			_, warming := pairsOf(ctx, client, callers, m.span/4)
 			pairs, err := pairsOf(ctx, client, callers, m.span)
-			return []float64{float64(m.span.Microseconds()) * float64(callers) / pairs, pairs / m.span.Seconds()}, errors.Join(warming, err, client.close())
+			return []float64{float64(m.span.Microseconds()) * float64(callers) / pairs, pairs / m.span.Seconds()},
+				errors.Join(warming, err, client.close())
 		})
 		if err != nil {
 			return err

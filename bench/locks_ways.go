@@ -106,7 +106,8 @@ func openMutexes(context.Context, string) (lockClient, error) {
 func openRedislock(_ context.Context, addr string) (lockClient, error) {
 	client := lockRedis(addr)
 	take := func(ctx context.Context, name string) (unlock, error) {
-		held, err := redislock.Obtain(ctx, client, name, leaseTime, &redislock.Options{RetryStrategy: redislock.LinearBackoff(100 * time.Millisecond)})
+		held, err := redislock.Obtain(ctx, client, name, leaseTime,
+			&redislock.Options{RetryStrategy: redislock.LinearBackoff(100 * time.Millisecond)})
 		if err != nil {
 			return nil, err
 		}
@@ -116,7 +117,8 @@ func openRedislock(_ context.Context, addr string) (lockClient, error) {
 }
 
 func openRueidislock(_ context.Context, addr string) (lockClient, error) {
-	locker, err := rueidislock.NewLocker(rueidislock.LockerOption{ClientOption: rueidis.ClientOption{InitAddress: []string{addr}}, KeyMajority: 1})
+	locker, err := rueidislock.NewLocker(rueidislock.LockerOption{ClientOption: rueidis.ClientOption{InitAddress: []string{addr}},
+		KeyMajority: 1})
 	if err != nil {
 		return lockClient{}, err
 	}

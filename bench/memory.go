@@ -168,7 +168,8 @@ func (p *population) grow(ctx context.Context, t *table, note string) error {
 	}
 	p.tell(t, "claimed", note, used)
 	answer := idempotency.Answer{
-		Status: http.StatusCreated, Header: http.Header{"Content-Type": {"application/json"}}, Body: []byte(strings.Repeat("a", answerSize)),
+		Status: http.StatusCreated, Header: http.Header{"Content-Type": {"application/json"}},
+		Body: []byte(strings.Repeat("a", answerSize)),
 	}
 	err = forEach(ctx, func(i int) error { return p.tokens.Complete(ctx, p.all[i], p.owners[i], answer, 0) }, len(p.all))
 	if err != nil {

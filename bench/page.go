@@ -28,11 +28,14 @@ machine on one day. [bench](../bench/README.md) says what each side is and how i
 func (r *report) page(figures []figure) string {
 	var text strings.Builder
 	text.WriteString(pageHead)
-	when := fmt.Sprintf("Measured on %s, in %v, on %s. The load average of a minute was %s at the begin and %s at the end; what this itself runs counts in it. Beside: %s.",
-		r.When.Format("2006-01-02 at 15:04 UTC"), time.Duration(r.Took)*time.Second, r.Machine, r.Load[0], r.Load[1], strings.Join(r.Versions, ", "))
+	when := fmt.Sprintf("Measured on %s, in %v, on %s. The load average of a minute was %s at the begin and %s at the end; what this "+
+		"itself runs counts in it. Beside: %s.",
+		r.When.Format("2006-01-02 at 15:04 UTC"), time.Duration(r.Took)*time.Second, r.Machine, r.Load[0], r.Load[1],
+		strings.Join(r.Versions, ", "))
 	text.WriteString(wrapped(when) + "\n\n")
 	if r.Quick {
-		text.WriteString(wrapped("**This was a quick look** (`-quick`): one short round of each, so no figure here is one to rely on.") + "\n\n")
+		text.WriteString(wrapped("**This was a quick look** (`-quick`): one short round of each, so no figure here is one to rely on.") +
+			"\n\n")
 	}
 	text.WriteString("## Targets\n\n" + targetsText(figures) + whyNot(figures))
 	for _, section := range r.Sections {
@@ -82,7 +85,8 @@ func model() string {
 
 // peers are the modules that coatcheck is measured beside.
 var peers = []string{
-	"github.com/redis/go-redis/v9", "github.com/redis/rueidis", "github.com/bsm/redislock", "github.com/labstack/echo/v4", "github.com/bwmarrin/snowflake",
+	"github.com/redis/go-redis/v9", "github.com/redis/rueidis", "github.com/bsm/redislock", "github.com/labstack/echo/v4",
+	"github.com/bwmarrin/snowflake",
 }
 
 // versions are those of the peers.

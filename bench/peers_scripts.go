@@ -52,7 +52,8 @@ func (t twoTrips) claim(ctx context.Context, key, owner, fingerprint string) ([]
 }
 
 func (t twoTrips) complete(ctx context.Context, key, owner string, answer []byte) error {
-	said, err := t.runner.run(ctx, scripts.TokenComplete, key, owner, string(answer), strconv.FormatInt(peerRetention.Milliseconds(), 10), "")
+	said, err := t.runner.run(ctx, scripts.TokenComplete, key, owner, string(answer),
+		strconv.FormatInt(peerRetention.Milliseconds(), 10), "")
 	if err == nil && said[0] != "ok" {
 		err = unexpected(said)
 	}

@@ -5,21 +5,33 @@ import "strings"
 // reasons say, by section, what holds the figures of targets that are not met, which the rows that
 // are only shown measure, and what was tried in vain.
 var reasons = map[string]string{
-	"incr": "An answer of coatcheck has an id, a time limit, headers for browsers, a place in the log and in the counts, which the other handlers' answers " +
-		"lack; Echo's own middleware for the same costs about as much. Towards Webdis, net/http is the limit: the bare handler, which does nothing, is about as " +
-		"quick as Webdis with Redis. Tried: no time limit at all saves 4 % of a request, and metrics that are looked up once for each route 3 % of the handler.",
-	"counters": "On one key, calls that one goroutine sends over a bare connection are slower; what remains is handing a call over and its answer back, whose " +
-		"cost the row without Redis shows. On 1,000 keys nothing can be merged, and a bare connection comes little further than AutoPipeline.",
-	"locks": "A lock with a lease and a fence takes a script to lock and one to release, and two PINGs are as many round trips without any work. redislock has " +
-		"neither fence nor queue, nor a context that ends with the lease: they take the same time everywhere, so that one caller's pair was 1.03 of redislock's where a " +
-		"round trip takes 125 µs, and 1.5 where it takes 19. A token in a list, without lease and fence, is the least that passes a lock on. " +
+	"incr": "An answer of coatcheck has an id, a time limit, headers for browsers, a place in the log and in the counts, which the " +
+		"other handlers' answers " +
+		"lack; Echo's own middleware for the same costs about as much. Towards Webdis, net/http is the limit: the bare handler, which " +
+		"does nothing, is about as " +
+		"quick as Webdis with Redis. Tried: no time limit at all saves 4 % of a request, and metrics that are looked up once for each " +
+		"route 3 % of the handler.",
+	"counters": "On one key, calls that one goroutine sends over a bare connection are slower; what remains is handing a call over and " +
+		"its answer back, whose " +
+		"cost the row without Redis shows. On 1,000 keys nothing can be merged, and a bare connection comes little further than " +
+		"AutoPipeline.",
+	"locks": "A lock with a lease and a fence takes a script to lock and one to release, and two PINGs are as many round trips without " +
+		"any work. redislock has " +
+		"neither fence nor queue, nor a context that ends with the lease: they take the same time everywhere, so that one caller's pair " +
+		"was 1.03 of redislock's where a " +
+		"round trip takes 125 µs, and 1.5 where it takes 19. A token in a list, without lease and fence, is the least that passes a " +
+		"lock on. " +
 		"Tried: to give way to other goroutines after a pipeline of scripts made no difference in 14 rounds.",
-	"guard": "The two scripts of a first request, and the one of a replay, cost about as much by rueidis with nothing around them. Tried: to give way after a " +
+	"guard": "The two scripts of a first request, and the one of a replay, cost about as much by rueidis with nothing around them. " +
+		"Tried: to give way after a " +
 		"pipeline of scripts, as with locks.",
-	"slots": "A large part is commands, of which some, INFO and HLEN, prove that Redis has lost nothing, and stay. Two scripts before these, which decided the plain " +
-		"case, saved 1,024 holders half a millisecond of Redis a second, and were a second form of each decision: acquiring takes 1.7 times as long without them, " +
+	"slots": "A large part is commands, of which some, INFO and HLEN, prove that Redis has lost nothing, and stay. Two scripts before " +
+		"these, which decided the plain " +
+		"case, saved 1,024 holders half a millisecond of Redis a second, and were a second form of each decision: acquiring takes 1.7 " +
+		"times as long without them, " +
 		"renewing 1.3 times.",
-	"size": "Of a build whose cache is empty, the standard library is the smaller part. No other module has a tenth of the source: go-redis has 8 %, and the " +
+	"size": "Of a build whose cache is empty, the standard library is the smaller part. No other module has a tenth of the source: " +
+		"go-redis has 8 %, and the " +
 		"exporter of traces 9 % with gRPC and protobuf.",
 }
 

@@ -40,7 +40,8 @@ func startRedis(ctx context.Context) (*redisServer, error) {
 		return nil, fmt.Errorf("%w; install one with `apt-get install -y redis-server`, or name its binary in REDIS_SERVER", err)
 	}
 	addr := net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
-	server := &redisServer{child: child, addr: addr, dir: dir, Client: redis.NewClient(&redis.Options{Addr: addr, ReadTimeout: time.Minute})}
+	server := &redisServer{child: child, addr: addr, dir: dir,
+		Client: redis.NewClient(&redis.Options{Addr: addr, ReadTimeout: time.Minute})}
 	for {
 		if server.Ping(ctx).Err() == nil {
 			return server, nil

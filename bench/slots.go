@@ -55,7 +55,8 @@ func slotsCommand(ctx context.Context, args []string, _ io.Reader, stdout io.Wri
 	if err := measureRings(ctx, t, server, []int{10, (10 + *most) / 2, *most}, *rounds); err != nil {
 		return err
 	}
-	t.Notes = append(t.Notes, fmt.Sprintf("usec_per_call of EVALSHA, %d calls in a round, %d at once. All slots have records; %[1]d of them are free.", turnsOfSlots, inFlight))
+	t.Notes = append(t.Notes, fmt.Sprintf("usec_per_call of EVALSHA, %d calls in a round, %d at once. All slots have records; %[1]d of "+
+		"them are free.", turnsOfSlots, inFlight))
 	return out.write(stdout, t)
 }
 
@@ -79,7 +80,8 @@ func measureRings(ctx context.Context, t *table, server *redisServer, widths []i
 	pools := workerlease.New(store, workerlease.Config{NewPools: workerlease.Trust})
 	var rings []*ring
 	for _, width := range widths {
-		r := &ring{redis: server, pools: pools, name: fmt.Sprintf("ring-%d", width), slots: 1 << width, leases: make([]workerlease.Lease, turnsOfSlots)}
+		r := &ring{redis: server, pools: pools, name: fmt.Sprintf("ring-%d", width), slots: 1 << width,
+			leases: make([]workerlease.Lease, turnsOfSlots)}
 		r.side = strconv.Itoa(r.slots) + " slots"
 		rings = append(rings, r)
 	}
@@ -106,7 +108,8 @@ func measureRings(ctx context.Context, t *table, server *redisServer, widths []i
 		for _, r := range rings {
 			t.keep(script, r.side, "µs", column(values[r.name], at))
 			own, to := t.rounds(script, r.side, "µs"), t.rounds(script, rings[0].side, "µs")
-			t.add(script, strings.Replace(r.side, " slots", "", 1), median(own), spread(own), median(ratios(own, to)), spread(ratios(own, to)))
+			t.add(script, strings.Replace(r.side, " slots", "", 1), median(own), spread(own), median(ratios(own, to)),
+				spread(ratios(own, to)))
 		}
 	}
 	return nil

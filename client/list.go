@@ -17,7 +17,8 @@ func list[page, wired, item any](
 	return func(yield func(item, error) bool) {
 		for cursor := ""; ; {
 			var answer page
-			get := call{op: op, method: http.MethodGet, path: withQuery(path, map[string]string{"prefix": prefix, "cursor": cursor}), status: http.StatusOK, into: &answer}
+			get := call{op: op, method: http.MethodGet, path: withQuery(path, map[string]string{"prefix": prefix, "cursor": cursor}),
+				status: http.StatusOK, into: &answer}
 			err := c.exchange(ctx, get)
 			listed, next := read(answer)
 			// which would never end

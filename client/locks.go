@@ -51,7 +51,8 @@ func (c *Client) Lock(ctx context.Context, name string) (LockInfo, error) {
 // was acquired on Redis itself, a quarter of a second later on; those of plain clients of redislock
 // are not.
 func (c *Client) Locks(ctx context.Context, prefix string) iter.Seq2[LockInfo, error] {
-	return list(ctx, c, "list locks", "/lock", prefix, func(page wire.Locks) ([]wire.Lock, string) { return page.Locks, page.Next }, lockInfo)
+	return list(ctx, c, "list locks", "/lock", prefix,
+		func(page wire.Locks) ([]wire.Lock, string) { return page.Locks, page.Next }, lockInfo)
 }
 
 // BreakLock takes a lock from the holder with that fence; 0 is a plain client of redislock. It
@@ -59,13 +60,15 @@ func (c *Client) Locks(ctx context.Context, prefix string) iter.Seq2[LockInfo, e
 // from then on, and the holder learns of it at its next renewal. The lock goes to the next waiter.
 // ErrNotFound: there is no holder with that fence.
 func (c *Client) BreakLock(ctx context.Context, name string, fence int64) (int64, error) {
-	force := call{op: "break lock", name: name, method: http.MethodDelete, path: "/lock/" + name + "?force=" + strconv.FormatInt(fence, 10), status: http.StatusOK}
+	force := call{op: "break lock", name: name, method: http.MethodDelete, path: "/lock/" + name + "?force=" + strconv.FormatInt(fence, 10),
+		status: http.StatusOK}
 	broken, err := ask(ctx, c.onNamed, force, func(broken wire.LockBroken) bool { return broken.Name == name && broken.Fence > fence })
 	return broken.Fence, err
 }
 
 func lockInfo(shown wire.Lock) LockInfo {
-	info := LockInfo{Name: shown.Name, Now: shown.ServerTime, Mode: shown.Mode, Permits: shown.Permits, Fence: shown.Fence, Waiting: shown.Waiting}
+	info := LockInfo{Name: shown.Name, Now: shown.ServerTime, Mode: shown.Mode, Permits: shown.Permits, Fence: shown.Fence,
+		Waiting: shown.Waiting}
 	for _, holder := range shown.Holders {
 		info.Holders = append(info.Holders, LockHolder(holder))
 	}
@@ -102,7 +105,8 @@ func (r LockRequest) wire(wait time.Duration) wire.LockRequest {
 func (c *Client) grantLock(ctx context.Context, name string, request LockRequest, wait time.Duration, place string) (lockGrant, error) {
 	patient := *c
 	patient.timeout = max(c.timeout, c.timeout+wait) // which may overflow
-	acquire := call{op: "acquire lock", name: name, method: http.MethodPost, path: "/lock/" + name, lease: place, owned: place != "", body: request.wire(wait), status: http.StatusCreated}
+	acquire := call{op: "acquire lock", name: name, method: http.MethodPost, path: "/lock/" + name, lease: place,
+		owned: place != "", body: request.wire(wait), status: http.StatusCreated}
 	granted, err := ask(ctx, patient.onNamed, acquire, func(granted wire.LockGranted) bool {
 		return granted.Name == name && leaseForm.MatchString(granted.Lease) && granted.Fence > 0 && !granted.Since.IsZero() &&
 			granted.TTL > 0 && (request.TTL == 0 || granted.TTL == millis(request.TTL))
@@ -126,5 +130,6 @@ func (c *Client) renewLock(ctx context.Context, grant lockGrant) error {
 func (c *Client) discardLock(ctx context.Context, grant lockGrant) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), releaseTimeout)
 	defer cancel()
-	return c.onNamed(ctx, call{op: "release lock", name: grant.name, method: http.MethodDelete, path: "/lock/" + grant.name, lease: grant.token, owned: true, status: http.StatusNoContent})
+	return c.onNamed(ctx, call{op: "release lock", name: grant.name, method: http.MethodDelete, path: "/lock/" + grant.name,
+		lease: grant.token, owned: true, status: http.StatusNoContent})
 }

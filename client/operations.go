@@ -70,7 +70,8 @@ func (c *Client) Settle(ctx context.Context, name string, s Settlement) error {
 		request.Status, request.Headers, request.Body = cmp.Or(s.Answer.Status, http.StatusOK), s.Answer.Header, s.Answer.Body
 	}
 	return c.onOperation(ctx, call{
-		op: "settle operation", name: name, method: http.MethodPost, path: "/operation/" + name + "/settle", body: request, status: http.StatusNoContent,
+		op: "settle operation", name: name, method: http.MethodPost, path: "/operation/" + name + "/settle", body: request,
+		status: http.StatusNoContent,
 	})
 }
 
@@ -84,7 +85,8 @@ func (c *Client) onOperation(ctx context.Context, asked call) error {
 
 func operation(shown wire.Operation) Operation {
 	o := Operation{
-		Name: shown.Operation, State: State(shown.State), Route: shown.Route, Since: shown.Since, Attempts: shown.Attempts, Fence: shown.Fence,
+		Name: shown.Operation, State: State(shown.State), Route: shown.Route, Since: shown.Since, Attempts: shown.Attempts,
+		Fence:     shown.Fence,
 		RequestID: shown.RequestID, ExpiresAt: shown.ExpiresAt, Decision: Decision(shown.Decision),
 	}
 	if shown.RanFor != nil {

@@ -59,13 +59,15 @@ type WorkerLease = holder.Lease
 // (nothing was done); ErrUnknownOutcome (a worker id may be taken until its TTL has passed, and
 // cannot be used: acquire another).
 func (c *Client) AcquireWorker(ctx context.Context, pool string, request WorkerRequest) (WorkerLease, error) {
-	acquire := call{op: "acquire worker id", name: pool, method: http.MethodPost, path: "/worker/" + pool, body: request.wire(), status: http.StatusCreated}
+	acquire := call{op: "acquire worker id", name: pool, method: http.MethodPost, path: "/worker/" + pool, body: request.wire(),
+		status: http.StatusCreated}
 	granted, err := ask(ctx, c.onNamed, acquire, stampable)
 	if err != nil {
 		return WorkerLease{}, err
 	}
 	return WorkerLease{
-		Pool: pool, WorkerID: granted.WorkerID, Datacenter: granted.Datacenter, Token: granted.Lease, Fence: granted.Fence, Identity: granted.Identity,
+		Pool: pool, WorkerID: granted.WorkerID, Datacenter: granted.Datacenter, Token: granted.Lease, Fence: granted.Fence,
+		Identity:  granted.Identity,
 		NotBefore: granted.NotBefore, NotAfter: granted.NotAfter, TTL: time.Duration(granted.TTL) * time.Millisecond,
 		Layout: granted.Layout, Epoch: granted.Epoch, Now: granted.ServerTime,
 	}, nil
@@ -98,7 +100,8 @@ func (c *Client) RenewWorker(ctx context.Context, lease WorkerLease) (WorkerLeas
 	}
 	renew := call{op: "renew worker id", method: http.MethodPut, body: proof, status: http.StatusOK}
 	renewed, err := ask(ctx, c.onLease(lease, ""), renew, func(r wire.WorkerRenewed) bool {
-		return r.WorkerID == lease.WorkerID && r.TTL > 0 && !r.NotAfter.IsZero() && !r.NotAfter.Before(lease.NotAfter) && !r.ServerTime.IsZero()
+		return r.WorkerID == lease.WorkerID && r.TTL > 0 && !r.NotAfter.IsZero() && !r.NotAfter.Before(lease.NotAfter) &&
+			!r.ServerTime.IsZero()
 	})
 	if err != nil {
 		return WorkerLease{}, err

@@ -42,6 +42,7 @@ var (
 	badHandler  = need{"-error-header or -error-body", func(o *options) bool { return o.errorBody != "" || o.errorHeader != field{} }}
 	principals  = need{"-principal-a and -principal-b", func(o *options) bool { return o.principalA != field{} && o.principalB != field{} }}
 	tokens      = need{"-token-url", func(o *options) bool { return o.tokenURL != "" }}
+	early       = need{"-early-header", func(o *options) bool { return o.earlyHeader != field{} }}
 	redirects   = need{"-redirect-path", func(o *options) bool { return o.redirectPath != "" }}
 	mark        = need{"-marker", func(o *options) bool { return o.marker != field{} }}
 )

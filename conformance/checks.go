@@ -44,6 +44,7 @@ func replayChecks() []check {
 		{"replay-no-cookies", promise, "the cookies of the first answer are not replayed", nil, replayCookies},
 		{"replay-no-hop-by-hop", promise, "headers that Connection names belong to one connection and are not replayed", nil, replayHops},
 		{"error-replayed", should, "an error that the handler answered after it had begun is replayed like any other answer", []need{badHandler}, errorReplayed},
+		{"early-answer", promise, "an error that the service answers before it has read the payload reaches the client, and leaves no key in doubt", []need{early}, earlyAnswer},
 		{"redirect-followed", must, "a client that follows a 307 or 308 with its key has its operation run, once: the redirect is not kept for the key", []need{redirects}, redirectFollowed},
 		{"redirect-inside", promise, "a 307 or 308 leads to the same server, and past no gateway", []need{redirects}, redirectInside},
 	}

@@ -62,6 +62,8 @@ const (
 	hopsReplayed    fault = "hop-by-hop headers are replayed"
 	errorFrees      fault = "an error status gives the key back"
 
+	earlyLost fault = "an answer before the payload was read is an unknown outcome"
+
 	redirectKept  fault = "a redirect is kept for the key, and its target is another payload"
 	redirectLeads fault = "a redirect leads to the server behind"
 
@@ -134,6 +136,8 @@ var breaks = []struct {
 	{cookiesReplayed, []string{"replay-no-cookies"}},
 	{hopsReplayed, []string{"replay-no-hop-by-hop"}},
 	{errorFrees, []string{"error-replayed"}},
+
+	{earlyLost, []string{"early-answer"}},
 
 	{redirectKept, []string{"redirect-followed"}},
 	{redirectLeads, []string{"redirect-inside"}},

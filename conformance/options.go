@@ -37,6 +37,7 @@ type options struct {
 	lease       time.Duration // 0 = not told
 	errorBody   string
 	errorHeader field
+	earlyHeader field
 	principalA  field
 	principalB  field
 
@@ -110,6 +111,7 @@ func (o *options) knowledgeFlags(set *flag.FlagSet) {
 	set.DurationVar(&o.lease, "lease", 0, "how long the server lets an attempt be silent; the slow handler takes longer")
 	set.StringVar(&o.errorBody, "error-body", "", "a `payload` that makes the handler answer with an error after it has begun")
 	set.Var(&o.errorHeader, "error-header", "`Name: value`, a header that makes the handler answer with an error after it has begun")
+	set.Var(&o.earlyHeader, "early-header", "`Name: value`, a header that makes the service behind a gateway answer with a 4xx at once, and close with the payload unread")
 	set.StringVar(&o.redirectPath, "redirect-path", "", "another `path` of the same operation, which the server answers with 307 or 308, such as /payments/")
 	set.Var(&o.principalA, "principal-a", "`Name: value`, the header that makes a request one principal's")
 	set.Var(&o.principalB, "principal-b", "`Name: value`, the header that makes a request another principal's")

@@ -73,7 +73,8 @@ func (s *suite) start(ctx context.Context, r request) *running {
 	written := make(chan struct{})
 	var once sync.Once
 	gone := func() { once.Do(func() { close(written) }) }
-	ctx, hangUp := context.WithCancel(httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{WroteRequest: func(httptrace.WroteRequestInfo) { gone() }}))
+	ctx, hangUp := context.WithCancel(httptrace.WithClientTrace(ctx,
+		&httptrace.ClientTrace{WroteRequest: func(httptrace.WroteRequestInfo) { gone() }}))
 	first := &running{request: r, hangUp: hangUp, done: make(chan struct{}), begun: time.Now()}
 	go func() {
 		defer close(first.done)

@@ -98,7 +98,8 @@ func (r request) start() string {
 		return "" // the options were checked
 	}
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s %s HTTP/1.1\r\nHost: %s\r\nUser-Agent: %s\r\nContent-Type: %s\r\n", r.method, u.RequestURI(), u.Host, agent, r.contentType)
+	fmt.Fprintf(&b, "%s %s HTTP/1.1\r\nHost: %s\r\nUser-Agent: %s\r\nContent-Type: %s\r\n", r.method, u.RequestURI(), u.Host,
+		agent, r.contentType)
 	for _, header := range r.extra {
 		fmt.Fprintf(&b, "%s: %s\r\n", header.name, header.value)
 	}

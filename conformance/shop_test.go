@@ -58,7 +58,7 @@ func openShop(t testing.TB, wrong fault) (args []string) {
 	}
 	return []string{
 		"-url", web.URL, "-count-url", "/payments", "-token-url", "/token", "-policy", "/policy",
-		"-slow-header", "X-Slow: yes", "-slow", "200ms", "-lease", "60ms", "-error-header", "X-Fail: yes", "-redirect-path", "/payments/",
+		"-slow-header", "X-Slow: yes", "-slow", "200ms", "-lease", "60ms", "-error-header", "X-Fail: yes", "-early-header", "X-Early: yes", "-redirect-path", "/payments/",
 		"-principal-a", "Authorization: Bearer a", "-principal-b", "Authorization: Bearer b",
 		"-n", "20", "-timeout", "2m", "-wait", wait,
 	}
@@ -82,7 +82,12 @@ func (s *shop) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case "POST /token":
 		fmt.Fprintf(w, `{"token":%q}`, s.issue(r.Header.Get("Authorization")))
 	case "POST /payments":
-		s.guard(w, r)
+		if r.Header.Get("X-Early") == "" {
+			s.guard(w, r)
+			return
+		}
+		_, _ = io.Copy(io.Discard, r.Body) // the suite's own client has no race then
+		s.refuse(w, map[bool]int{false: http.StatusUnauthorized, true: http.StatusServiceUnavailable}[s.is(earlyLost)])
 	case "POST /payments/":
 		s.redirect(w, r)
 	default:

@@ -36,7 +36,8 @@ func (s *suite) preflight(ctx context.Context) error {
 		return fmt.Errorf("the server is not reachable: %w", err)
 	}
 	if !a.ok() {
-		return fmt.Errorf("%s was answered %s: set -method, -path, -body, -content-type and -H so that a request with a new key succeeds", a.request, a)
+		return fmt.Errorf("%s was answered %s: set -method, -path, -body, -content-type and -H so that a request with a new key succeeds",
+			a.request, a)
 	}
 	if err := attempt(func() { s.effects(ctx) }); err != nil {
 		return fmt.Errorf("-count-url %s, -count-field %s: %w", s.o.countURL, s.o.countField, err)
@@ -123,7 +124,8 @@ func (a answer) mustBe(first answer) {
 }
 
 func (a answer) same(first answer) bool {
-	return a.status == first.status && string(a.body) == string(first.body) && a.header.Get("Content-Type") == first.header.Get("Content-Type")
+	return a.status == first.status && string(a.body) == string(first.body) &&
+		a.header.Get("Content-Type") == first.header.Get("Content-Type")
 }
 
 // pause lies between two looks at a running attempt. Retry-After, in whole seconds, is too long.

@@ -77,7 +77,8 @@ func (c *Counters) wait(ctx context.Context, w *waiter) (Range, error) {
 		select {
 		case <-w.done:
 		case <-gone:
-			return Range{}, fmt.Errorf("counter: %w: given up while others' calls were under way: %w", redisstore.ErrUnknownOutcome, ctx.Err())
+			return Range{}, fmt.Errorf("counter: %w: given up while others' calls were under way: %w", redisstore.ErrUnknownOutcome,
+				ctx.Err())
 		}
 	}
 	got, err := w.got, w.err

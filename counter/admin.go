@@ -120,7 +120,8 @@ func (c *Counters) List(ctx context.Context, prefix, after string, n int) (page 
 		return nil, "", fmt.Errorf("%w: n %d: 1 to %d", ErrRequest, n, maxListed)
 	}
 	if prefix != "" && !names.Valid(prefix) || after != "" && !names.Valid(after) {
-		return nil, "", fmt.Errorf("%w: prefix and the key after which to begin: up to 200 characters of A–Z a–z 0–9 . _ : ~ @ -", ErrRequest)
+		return nil, "", fmt.Errorf("%w: prefix and the key after which to begin: up to 200 characters of A–Z a–z 0–9 . _ : ~ @ -",
+			ErrRequest)
 	}
 	next = after
 	for left, chunk := maxListed, n; left > 0; chunk *= 2 { // more at once where many have expired

@@ -24,7 +24,8 @@ var (
 	ErrPast = fault.Refusal("counter: it is past that value already")
 	// ErrHoldOff is for the time after a loss of everything in which processes report what they
 	// have seen. redisstore.RetryAfter returns how long it is.
-	ErrHoldOff = fault.Refusal("counter: this Redis has no record of its counters, which may be lost; nothing is added until every process has said what it has seen")
+	ErrHoldOff = fault.Refusal("counter: this Redis has no record of its counters, which may be lost; nothing is added until every " +
+		"process has said what it has seen")
 )
 
 // errNotInOrder is for a counter that was opened in vain as often as one call does that.

@@ -75,7 +75,8 @@ func (c *Counters) open(ctx context.Context, e *entry, n need) (state, error) {
 	ttl := max(n.ttl, e.ttl)
 	floor, least, life, ends := "", "", "", ""
 	if e.seen {
-		floor, least, life = strconv.FormatInt(e.floor, 10), strconv.FormatInt(e.floor+min(e.stray, math.MaxInt64-max(e.floor, 0)), 10), e.life
+		floor, least, life = strconv.FormatInt(e.floor, 10),
+			strconv.FormatInt(e.floor+min(e.stray, math.MaxInt64-max(e.floor, 0)), 10), e.life
 	}
 	if e.seen && e.ends > 0 {
 		ends = strconv.FormatInt(e.ends, 10)
@@ -88,7 +89,8 @@ func (c *Counters) open(ctx context.Context, e *entry, n need) (state, error) {
 	step.At("counter: is about to open")
 	asked := clock()
 	words, place, err := c.engine.RunAt(ctx, scripts.CounterOpen, []string{e.redisKey, c.recordKey(e.key), marker},
-		floor, life, ends, c.config.Margin, what, era, c.config.HoldOff.Milliseconds(), ttl.Milliseconds(), n.highest(c.config.Margin), least)
+		floor, life, ends, c.config.Margin, what, era, c.config.HoldOff.Milliseconds(), ttl.Milliseconds(),
+		n.highest(c.config.Margin), least)
 	if err != nil {
 		return state{}, err
 	}
@@ -141,7 +143,8 @@ func (c *Counters) opened(ctx context.Context, e *entry, reply scripts.Reply, wi
 	e.mu.Unlock()
 	if moved == "1" {
 		c.moved.Add(1)
-		c.log.WarnContext(ctx, "a counter had gone back, or may have, and was moved past all values", slog.String("kind", c.config.Kind), slog.Int64("to", at))
+		c.log.WarnContext(ctx, "a counter had gone back, or may have, and was moved past all values", slog.String("kind", c.config.Kind),
+			slog.Int64("to", at))
 	}
 	if c.store.Mode() != redisstore.Embedded { // whose data is lost only with this process
 		c.watch.start(c)

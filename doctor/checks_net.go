@@ -12,7 +12,8 @@ func password(x *exam, s *Inspected) verdict {
 	case x.LoggedIn:
 		return fine("asks for a password")
 	case s.Loopback:
-		return note("no password, on this host alone", "every program on this host can read and change everything", "CONFIG SET requirepass <password>, and the password in --redis")
+		return note("no password, on this host alone", "every program on this host can read and change everything",
+			"CONFIG SET requirepass <password>, and the password in --redis")
 	}
 	found := "no password"
 	if s.Config["protected-mode"] == "no" {
@@ -28,7 +29,8 @@ func encrypted(x *exam, s *Inspected) verdict {
 	case s.Loopback:
 		return verdict{}
 	}
-	return warning("no TLS", "who can listen on the way reads passwords, leases and stored answers, and can change what is written", "tls-port in redis.conf, and rediss:// (or ?tls=true) in --redis")
+	return warning("no TLS", "who can listen on the way reads passwords, leases and stored answers, and can change what is written",
+		"tls-port in redis.conf, and rediss:// (or ?tls=true) in --redis")
 }
 
 func settingsSeen(_ *exam, s *Inspected) verdict {
@@ -36,7 +38,8 @@ func settingsSeen(_ *exam, s *Inspected) verdict {
 		return fine("tells its settings")
 	}
 	return note("its settings cannot be seen: "+cmp.Or(s.ConfigUnseen, "INFO is not answered"),
-		"saving and appendfsync, min-replicas, the backlog, time limits and notifications were not judged: a managed Redis has them in its console",
+		"saving and appendfsync, min-replicas, the backlog, time limits and notifications were not judged: a managed Redis has them in "+
+			"its console",
 		"ACL SETUSER <user> +config|get +info, where you run it yourself")
 }
 
@@ -46,7 +49,9 @@ func clients(_ *exam, s *Inspected) verdict {
 		return verdict{}
 	}
 	if now*10 >= most*9 {
-		return warning(fmt.Sprintf("%d of %d connections are taken", now, most), "the next is refused: calls fail as refused, and replicas may not come back", fmt.Sprintf("CONFIG SET maxclients %d, and fewer in pool_size", 2*most))
+		return warning(fmt.Sprintf("%d of %d connections are taken", now, most),
+			"the next is refused: calls fail as refused, and replicas may not come back",
+			fmt.Sprintf("CONFIG SET maxclients %d, and fewer in pool_size", 2*most))
 	}
 	return fine("%d connections at most", most)
 }
@@ -57,7 +62,8 @@ func idleTimeout(_ *exam, s *Inspected) verdict {
 		return verdict{}
 	}
 	if text != "0" {
-		return note("timeout "+text+" s", "Redis closes connections that rest: the next call on one may have to dial first, and takes longer", "CONFIG SET timeout 0")
+		return note("timeout "+text+" s", "Redis closes connections that rest: the next call on one may have to dial first, and "+
+			"takes longer", "CONFIG SET timeout 0")
 	}
 	return fine("keeps connections that rest")
 }
@@ -68,7 +74,8 @@ func keepalive(_ *exam, s *Inspected) verdict {
 		return verdict{}
 	}
 	if text == "0" {
-		return note("tcp-keepalive 0", "connections of hosts that have vanished stay for ever, and fill maxclients", "CONFIG SET tcp-keepalive 300")
+		return note("tcp-keepalive 0", "connections of hosts that have vanished stay for ever, and fill maxclients",
+			"CONFIG SET tcp-keepalive 300")
 	}
 	return fine("tcp-keepalive %s s", text)
 }
@@ -78,7 +85,8 @@ func scriptLimit(x *exam, s *Inspected) verdict {
 	for _, name := range []string{"busy-reply-threshold", "lua-time-limit"} {
 		switch text, told := s.Config[name]; {
 		case told && number(text) <= 0:
-			return note(name+" "+text, "a script of any client that hangs holds up all calls, and no client can see or end it: leases run out", "CONFIG SET "+name+" 5000")
+			return note(name+" "+text, "a script of any client that hangs holds up all calls, and no client can see or end it: "+
+				"leases run out", "CONFIG SET "+name+" 5000")
 		case told:
 			return fine("%s %s ms", name, text)
 		}
@@ -92,7 +100,9 @@ func notifications(_ *exam, s *Inspected) verdict {
 		return verdict{}
 	}
 	if text != "" {
-		return note("notify-keyspace-events "+text, "coatcheck does not need it: each write costs more, and names of counters, pools and locks are published", `CONFIG SET notify-keyspace-events ""`)
+		return note("notify-keyspace-events "+text,
+			"coatcheck does not need it: each write costs more, and names of counters, pools and locks are published",
+			`CONFIG SET notify-keyspace-events ""`)
 	}
 	return fine("no keyspace notifications")
 }
@@ -101,12 +111,15 @@ func hugePages(_ *exam, s *Inspected) verdict {
 	if s.Config["disable-thp"] != "no" {
 		return verdict{}
 	}
-	return note("disable-thp no", "where the system has transparent huge pages on, each save or rewrite makes writes slow for a moment: calls may end before Redis answers", "disable-thp yes in redis.conf, and a restart")
+	return note("disable-thp no", "where the system has transparent huge pages on, each save or rewrite makes writes slow for a moment: "+
+		"calls may end before Redis answers", "disable-thp yes in redis.conf, and a restart")
 }
 
 func database(x *exam) []verdict {
 	if x.Database == 0 {
 		return nil
 	}
-	return []verdict{note(fmt.Sprintf("database %d", x.Database), "none by itself; but memory, eviction, FLUSHALL and a loss are of all databases together, and a cluster has only 0", "a Redis of its own for coatcheck")}
+	return []verdict{note(fmt.Sprintf("database %d", x.Database),
+		"none by itself; but memory, eviction, FLUSHALL and a loss are of all databases together, and a cluster has only 0",
+		"a Redis of its own for coatcheck")}
 }

@@ -16,12 +16,15 @@ func enoughReplicas(x *exam, s *Inspected) verdict {
 	switch {
 	case has < want:
 		return critical(fmt.Sprintf("%d replicas, with --ack %s", has, x.ack(want)),
-			"every write is an unknown outcome: it is done here, and never confirmed", fmt.Sprintf("start %d more, or --ack %d", want-has, has))
+			"every write is an unknown outcome: it is done here, and never confirmed",
+			fmt.Sprintf("start %d more, or --ack %d", want-has, has))
 	case has == 0:
-		return note("no replicas", "when this server is lost, so is what its disk kept; nothing takes over meanwhile", "a replica: REPLICAOF, and --ack 1")
+		return note("no replicas", "when this server is lost, so is what its disk kept; nothing takes over meanwhile",
+			"a replica: REPLICAOF, and --ack 1")
 	case x.Ack == 0:
 		return warning(fmt.Sprintf("%d replicas, with --ack 0", has),
-			"a failover loses writes that were confirmed: values of counters are handed out twice, tokens run again, locks have two holders (worker ids wait in quarantine)",
+			"a failover loses writes that were confirmed: values of counters are handed out twice, tokens run again, locks have two "+
+				"holders (worker ids wait in quarantine)",
 			fmt.Sprintf("--ack %d", max(x.heirsOf(s), 1)))
 	}
 	return fine("%d replicas, --ack %s", has, x.ack(want))
@@ -35,14 +38,16 @@ func ackCoversHeirs(x *exam, s *Inspected) verdict {
 	}
 	if x.acksOf(s) < heirs {
 		return warning(fmt.Sprintf("--ack %d, and %d replicas can become master", x.Ack, heirs), x.uncovered(),
-			fmt.Sprintf("--ack %d, which hands nothing out while one of them is away; or CONFIG SET replica-priority 0 at those that are not to take over", len(s.Replicas)))
+			fmt.Sprintf("--ack %d, which hands nothing out while one of them is away; or CONFIG SET replica-priority 0 at those that "+
+				"are not to take over", len(s.Replicas)))
 	}
 	return fine("--ack %s covers each of %d replicas that can become master", x.ack(x.Ack), heirs)
 }
 
 // uncovered says in which case fewer confirmations than replicas lose something, and in which not.
 func (x *exam) uncovered() string {
-	risk := fmt.Sprintf("a master that is replaced while it lives (a parted network, a failover by hand, a process that stood still) loses what it confirms meanwhile with %s that still follow it: "+
+	risk := fmt.Sprintf("a master that is replaced while it lives (a parted network, a failover by hand, a process that stood still) "+
+		"loses what it confirms meanwhile with %s that still follow it: "+
 		"values of counters are handed out twice, tokens run again, locks have two holders. ", replicasOf(x.Ack))
 	if x.Mode == redisstore.Cluster {
 		return risk + "A crash loses nothing as long as the replica that is furthest is elected, which a cluster prefers"
@@ -64,7 +69,8 @@ func absentReplica(x *exam, s *Inspected) verdict {
 		buys = "a second and a third replica, and --ack 2: one may be away, and a crash loses nothing"
 	}
 	return note(fmt.Sprintf("--ack %s needs every one of %s", x.ack(want), replicasOf(has)),
-		"none for what was handed out. While one is away nothing is handed out, after each failover until the old master is a replica again: docs/operations.md has the seconds", buys+" (docs/operations.md, what each ack costs)")
+		"none for what was handed out. While one is away nothing is handed out, after each failover until the old master is a replica "+
+			"again: docs/operations.md has the seconds", buys+" (docs/operations.md, what each ack costs)")
 }
 
 // acksOf is how many replicas of a master have to confirm each write: with --ack all those that are
@@ -104,14 +110,17 @@ func minReplicas(x *exam, s *Inspected) verdict {
 	case !told || !s.Master:
 		return verdict{}
 	case least > int64(len(s.Replicas)):
-		return critical(fmt.Sprintf("min-replicas-to-write %d, and %d replicas", least, len(s.Replicas)), "every write is refused (NOREPLICAS)", fmt.Sprintf("start them, or CONFIG SET min-replicas-to-write %d", len(s.Replicas)))
+		return critical(fmt.Sprintf("min-replicas-to-write %d, and %d replicas", least, len(s.Replicas)),
+			"every write is refused (NOREPLICAS)", fmt.Sprintf("start them, or CONFIG SET min-replicas-to-write %d", len(s.Replicas)))
 	case len(s.Replicas) == 0:
 		return verdict{}
 	case least == 0:
-		v := warning("min-replicas-to-write 0", "a master that is cut off goes on confirming what will be lost, for as long as clients reach it", "CONFIG SET min-replicas-to-write 1, and the same in redis.conf")
+		v := warning("min-replicas-to-write 0", "a master that is cut off goes on confirming what will be lost, for as long as "+
+			"clients reach it", "CONFIG SET min-replicas-to-write 1, and the same in redis.conf")
 		if x.Ack != 0 {
 			v = v.at(Note)
-			v.risk = "a master that is cut off goes on writing; with --ack no caller is told that those writes count, but they take up time and names until it is found out"
+			v.risk = "a master that is cut off goes on writing; with --ack no caller is told that those writes count, but they take up " +
+				"time and names until it is found out"
 		}
 		return v
 	case lag == "0":
@@ -127,7 +136,8 @@ func waitReach(x *exam, s *Inspected) verdict {
 		return verdict{}
 	case r.WaitErr != "" && x.Ack != 0:
 		return critical(fmt.Sprintf("WAIT is refused, with --ack %s: %s", x.ack(x.Ack), r.WaitErr),
-			"every write is an unknown outcome: it is done here, and never confirmed", "--ack 0, if this Redis itself keeps copies before it confirms; else another Redis")
+			"every write is an unknown outcome: it is done here, and never confirmed",
+			"--ack 0, if this Redis itself keeps copies before it confirms; else another Redis")
 	case r.WaitErr != "":
 		return note("WAIT is refused: "+r.WaitErr,
 			"whether replicas have a write cannot be known: what a failover loses depends on this Redis alone", "")
@@ -136,7 +146,8 @@ func waitReach(x *exam, s *Inspected) verdict {
 			"writes are unknown outcomes: done here, and not confirmed in time",
 			"look at the replicas that lag; raise --store-timeout if the network is slow")
 	case r.Got < r.Asked:
-		return warning(fmt.Sprintf("a write reached %d replicas of %d in %s", r.Got, r.Asked, short(r.Took)), "if one that has not confirmed becomes master, writes that were confirmed are lost", "look at the replicas that lag")
+		return warning(fmt.Sprintf("a write reached %d replicas of %d in %s", r.Got, r.Asked, short(r.Took)),
+			"if one that has not confirmed becomes master, writes that were confirmed are lost", "look at the replicas that lag")
 	}
 	return fine("a write reached %d replicas of %d", r.Got, r.Asked)
 }
@@ -149,9 +160,11 @@ func replicaLag(_ *exam, s *Inspected) verdict {
 		risk := "it confirms nothing: with --ack writes wait for it, without it a failover to it loses what it lacks"
 		switch {
 		case replica.State != "online":
-			return warning("replica "+replica.Addr+" is not in step yet: "+replica.State, risk, "wait for its synchronization; if it does not end, raise client-output-buffer-limit replica")
+			return warning("replica "+replica.Addr+" is not in step yet: "+replica.State, risk,
+				"wait for its synchronization; if it does not end, raise client-output-buffer-limit replica")
 		case replica.Lag >= slowReplica:
-			return warning(fmt.Sprintf("replica %s was silent for %v, and is %s behind", replica.Addr, replica.Lag, size(replica.Behind)), risk, "look at its log and at the link to it")
+			return warning(fmt.Sprintf("replica %s was silent for %v, and is %s behind", replica.Addr, replica.Lag, size(replica.Behind)),
+				risk, "look at its log and at the link to it")
 		}
 	}
 	if len(s.Replicas) == 0 {
@@ -165,7 +178,8 @@ func replicaLink(_ *exam, s *Inspected) verdict {
 		return verdict{}
 	}
 	if status := s.Info["master_link_status"]; status != "up" {
-		return warning("a replica without its master (master_link_status "+status+")", "its copy grows old: with --ack fewer confirm, and a failover to it loses what it lacks",
+		return warning("a replica without its master (master_link_status "+status+")",
+			"its copy grows old: with --ack fewer confirm, and a failover to it loses what it lacks",
 			"look at its log; masterauth and the network between them are the usual causes")
 	}
 	return fine("a replica in contact with its master")
@@ -178,10 +192,14 @@ func replicaPriority(x *exam) []verdict {
 	case len(replicas) == 0:
 		return nil
 	case len(heirs) == 0:
-		return []verdict{warning("no replica can become master (replica-priority 0)", "there is no failover: when the master is lost, everything waits for people", "CONFIG SET replica-priority 100, at one of them")}
+		return []verdict{warning("no replica can become master (replica-priority 0)",
+			"there is no failover: when the master is lost, everything waits for people",
+			"CONFIG SET replica-priority 100, at one of them")}
 	case len(heirs) < len(replicas):
-		return []verdict{note(fmt.Sprintf("%d of %d replicas cannot become master (replica-priority 0)", len(replicas)-len(heirs), len(replicas)),
-			"none by itself: they are copies; but their confirmations count for --ack, so that --ack has to cover the others as well", fmt.Sprintf("--ack %d", len(replicas)))}
+		return []verdict{note(fmt.Sprintf("%d of %d replicas cannot become master (replica-priority 0)", len(replicas)-len(heirs),
+			len(replicas)),
+			"none by itself: they are copies; but their confirmations count for --ack, so that --ack has to cover the others as well",
+			fmt.Sprintf("--ack %d", len(replicas)))}
 	}
 	return []verdict{fine("%d replicas can become master", len(heirs))}
 }
@@ -191,7 +209,8 @@ func replicaWrites(_ *exam, s *Inspected) verdict {
 		return verdict{}
 	}
 	if s.Config["replica-read-only"] == "no" {
-		return warning("a replica that takes writes (replica-read-only no)", "what is written there is lost, and no master knows of it", "CONFIG SET replica-read-only yes, and the same in redis.conf")
+		return warning("a replica that takes writes (replica-read-only no)", "what is written there is lost, and no master knows of it",
+			"CONFIG SET replica-read-only yes, and the same in redis.conf")
 	}
 	return fine("a replica that takes no writes")
 }
@@ -200,7 +219,8 @@ func replicaStale(_ *exam, s *Inspected) verdict {
 	if s.Master || s.Config["replica-serve-stale-data"] != "yes" {
 		return verdict{}
 	}
-	return note("replica-serve-stale-data yes", "none for coatcheck, which never reads from replicas; who looks at keys there may see old ones", "CONFIG SET replica-serve-stale-data no")
+	return note("replica-serve-stale-data yes", "none for coatcheck, which never reads from replicas; who looks at keys there may "+
+		"see old ones", "CONFIG SET replica-serve-stale-data no")
 }
 
 // smallBacklog is Redis's default, which a busy service fills in seconds.
@@ -212,7 +232,9 @@ func backlog(_ *exam, s *Inspected) verdict {
 		return verdict{}
 	}
 	if bytes <= smallBacklog {
-		return note("repl-backlog-size "+size(bytes), "a replica that was away for a moment has to copy everything anew, and confirms nothing until then: with --ack writes are unknown outcomes",
+		return note("repl-backlog-size "+size(bytes),
+			"a replica that was away for a moment has to copy everything anew, and confirms nothing until then: with --ack writes are "+
+				"unknown outcomes",
 			"CONFIG SET repl-backlog-size 67108864, and the same in redis.conf")
 	}
 	return fine("repl-backlog-size %s", size(bytes))
@@ -226,7 +248,8 @@ func syncDelay(x *exam, s *Inspected) verdict {
 		return verdict{}
 	case delay > 0 && x.Ack != 0:
 		return note(fmt.Sprintf("repl-diskless-sync-delay %d", delay),
-			fmt.Sprintf("a replica that comes back and has to copy everything confirms nothing for %d s before that begins: writes that need it are unknown outcomes for as long", delay),
+			fmt.Sprintf("a replica that comes back and has to copy everything confirms nothing for %d s before that begins: writes that "+
+				"need it are unknown outcomes for as long", delay),
 			"CONFIG SET repl-diskless-sync-delay 0, and the same in redis.conf")
 	}
 	return fine("repl-diskless-sync-delay %d", delay)

@@ -35,15 +35,18 @@ func role(x *exam) []verdict {
 	}
 	switch first := x.Servers[0]; {
 	case x.Mode == redisstore.Standalone && first.Info["cluster_enabled"] == "1":
-		return []verdict{critical("the URL names one node of a cluster", "every name of another node is refused", "--redis redis+cluster://"+first.Addr)}
+		return []verdict{critical("the URL names one node of a cluster", "every name of another node is refused",
+			"--redis redis+cluster://"+first.Addr)}
 	case x.Mode == redisstore.Standalone && !first.Master:
 		return []verdict{critical("the URL names a replica", "it takes no writes: nothing is issued, counted, leased or locked",
 			"--redis redis://"+first.Info["master_host"]+":"+first.Info["master_port"])}
 	case x.Mode == redisstore.Sentinel && len(masters) == 0:
-		return []verdict{critical("no server of the set says that it is master", "nothing is issued, counted, leased or locked until a failover has ended", "SENTINEL FAILOVER <master>")}
+		return []verdict{critical("no server of the set says that it is master",
+			"nothing is issued, counted, leased or locked until a failover has ended", "SENTINEL FAILOVER <master>")}
 	case x.Mode == redisstore.Sentinel && len(masters) > 1:
 		return []verdict{critical("several servers say that they are master: "+strings.Join(masters, ", "),
-			"what the wrong one confirms is lost: counters' values and worker ids are handed out twice, tokens run again, locks have two holders",
+			"what the wrong one confirms is lost: counters' values and worker ids are handed out twice, tokens run again, locks have "+
+				"two holders",
 			"CONFIG SET min-replicas-to-write 1, on all of them; and REPLICAOF <host> <port> on the wrong one")}
 	}
 	return []verdict{fine("master: %s", strings.Join(masters, ", "))}
@@ -63,7 +66,8 @@ func version(_ *exam, s *Inspected) verdict {
 	case errMajor != nil || errMinor != nil:
 		return note("the version cannot be seen", "a Redis before 6.2 runs the scripts otherwise", "")
 	case m < 6 || m == 6 && n < 2:
-		return critical("Redis "+text, "before 6.2 commands and forms of commands are missing: scripts fail in the middle, with tokens, leases and counters half written",
+		return critical("Redis "+text, "before 6.2 commands and forms of commands are missing: scripts fail in the middle, with tokens, "+
+			"leases and counters half written",
 			"run Redis 6.2 or later, or Valkey")
 	}
 	return fine("Redis %s", text)
@@ -73,7 +77,8 @@ func commands(x *exam, s *Inspected) verdict {
 	missing := x.needed(s.Missing)
 	switch {
 	case s.Untried != "":
-		return note("what the user may do cannot be seen: "+s.Untried, "a command or a key that is forbidden shows in the first call that needs it", "")
+		return note("what the user may do cannot be seen: "+s.Untried,
+			"a command or a key that is forbidden shows in the first call that needs it", "")
 	case len(missing) > 0:
 		return critical("commands are missing, or renamed: "+strings.Join(missing, ", "),
 			"scripts that need them fail: tokens, leases, counters or locks, by what is missing",
@@ -115,7 +120,8 @@ func scriptsRun(_ *exam, s *Inspected) verdict {
 	if s.ScriptFails == "" {
 		return fine("scripts run")
 	}
-	return critical("a script of one line fails: "+s.ScriptFails, "nothing works: every decision over tokens, leases, counters and locks is a script",
+	return critical("a script of one line fails: "+s.ScriptFails,
+		"nothing works: every decision over tokens, leases, counters and locks is a script",
 		"ACL SETUSER <user> +eval +evalsha +time; where Lua is off, another Redis")
 }
 

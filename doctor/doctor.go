@@ -144,7 +144,8 @@ func gather(found []Finding, id, where string, v verdict) []Finding {
 		return append(found, f)
 	}
 	for i := range found {
-		if same := &found[i]; same.ID == f.ID && same.Severity == f.Severity && same.Found == f.Found && same.Fix == f.Fix && same.Risk == f.Risk {
+		if same := &found[i]; same.ID == f.ID && same.Severity == f.Severity && same.Found == f.Found && same.Fix == f.Fix &&
+			same.Risk == f.Risk {
 			same.Where = append(same.Where, where)
 			return found
 		}

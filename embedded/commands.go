@@ -77,8 +77,9 @@ var writes = map[string]write{
 
 // bystanders neither read nor change data.
 var bystanders = map[string]bool{
-	"AUTH": true, "CLIENT": true, "CLUSTER": true, "COMMAND": true, "ECHO": true, "HELLO": true, "PING": true, "PSUBSCRIBE": true, "PUBLISH": true,
-	"PUBSUB": true, "PUNSUBSCRIBE": true, "QUIT": true, "SCRIPT": true, "SUBSCRIBE": true, "TIME": true, "UNSUBSCRIBE": true, "WAIT": true,
+	"AUTH": true, "CLIENT": true, "CLUSTER": true, "COMMAND": true, "ECHO": true, "HELLO": true, "PING": true, "PSUBSCRIBE": true,
+	"PUBLISH": true,
+	"PUBSUB":  true, "PUNSUBSCRIBE": true, "QUIT": true, "SCRIPT": true, "SUBSCRIBE": true, "TIME": true, "UNSUBSCRIBE": true, "WAIT": true,
 }
 
 // reads reports whether a command is one of miniredis's that only read. Streams are not: XREAD may

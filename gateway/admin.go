@@ -81,7 +81,8 @@ func (g *Gateway) checker() *health.Checker {
 		},
 		Changed: func(ctx context.Context, found health.Incarnation) {
 			g.metrics.MarkerChanged()
-			g.log.WarnContext(ctx, "the store is another incarnation: a failover, or a restart without its last data; claims that it had confirmed may be missing",
+			g.log.WarnContext(ctx, "the store is another incarnation: a failover, or a restart without its last data; claims that it "+
+				"had confirmed may be missing",
 				"incarnation", found.ID)
 		},
 	})

@@ -29,7 +29,8 @@ func (g *Gateway) admits(w http.ResponseWriter, r *http.Request, x *exchange) bo
 	if upgrade(r.Header) == "" || x.route.passes(r) {
 		return true
 	}
-	g.refuseField(w, r, wire.InvalidRequest, "Upgrade", "Upgrade: a guarded route does not switch protocols; nothing was sent to the service behind the gateway")
+	g.refuseField(w, r, wire.InvalidRequest, "Upgrade",
+		"Upgrade: a guarded route does not switch protocols; nothing was sent to the service behind the gateway")
 	return false
 }
 

@@ -26,14 +26,18 @@ func newMeasures(m *metrics.Store) *measures {
 		m = metrics.NewStore("")
 	}
 	g := &measures{
-		Store:    m,
-		requests: m.Counter("coatcheck_gateway_requests_total", "Requests by guarded route (- for all others) and by how they came out.", "route", "outcome"),
-		failures: m.Counter("coatcheck_gateway_upstream_failures_total", "Requests to the upstream that got no whole answer, by how they failed.", "kind"),
-		reloads:  m.Counter("coatcheck_gateway_reloads_total", "Readings of the routes file, by result.", "result"),
-		duration: m.Histogram("coatcheck_gateway_request_duration_seconds", "How long requests took, by guarded route (- for all others).", metrics.Patient, "route"),
+		Store: m,
+		requests: m.Counter("coatcheck_gateway_requests_total", "Requests by guarded route (- for all others) and by how they came out.",
+			"route", "outcome"),
+		failures: m.Counter("coatcheck_gateway_upstream_failures_total",
+			"Requests to the upstream that got no whole answer, by how they failed.", "kind"),
+		reloads: m.Counter("coatcheck_gateway_reloads_total", "Readings of the routes file, by result.", "result"),
+		duration: m.Histogram("coatcheck_gateway_request_duration_seconds",
+			"How long requests took, by guarded route (- for all others).", metrics.Patient, "route"),
 		inFlight: m.Gauge("coatcheck_gateway_requests_in_flight", "Requests under way.").WithLabelValues(),
 		routes:   m.Gauge("coatcheck_gateway_routes", "Guarded routes in force.").WithLabelValues(),
-		loaded:   m.Gauge("coatcheck_gateway_routes_loaded_timestamp_seconds", "When the routes in force were read, in seconds since 1970.").WithLabelValues(),
+		loaded: m.Gauge("coatcheck_gateway_routes_loaded_timestamp_seconds",
+			"When the routes in force were read, in seconds since 1970.").WithLabelValues(),
 	}
 	g.name()
 	return g

@@ -47,7 +47,9 @@ func (g *Gateway) refuseTarget(w http.ResponseWriter, r *http.Request) {
 		g.refuseField(w, r, wire.MethodNotAllowed, "", "CONNECT asks for a proxy of another kind")
 		return
 	}
-	g.refuseField(w, r, wire.InvalidRequest, "target", "the request line: its target has to be a path, or an http or https URL with a host; nothing was sent to the service behind the gateway")
+	g.refuseField(w, r, wire.InvalidRequest, "target",
+		"the request line: its target has to be a path, or an http or https URL with a host; nothing was sent to the service behind "+
+			"the gateway")
 }
 
 // refuseField answers a request that is wrong in a field, "" = in none.

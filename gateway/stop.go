@@ -55,5 +55,6 @@ func (g *Gateway) admit() error {
 // refuseAtStop answers a guarded request that came just before the end: nothing is claimed for it.
 func (g *Gateway) refuseAtStop(w http.ResponseWriter, r *http.Request, x *exchange) {
 	x.outcome = atStop
-	g.writeProblem(w, r, wire.NewProblem(wire.UpstreamUnavailable, "The gateway is stopping, and nothing was done. Ask again: another one answers."))
+	g.writeProblem(w, r, wire.NewProblem(wire.UpstreamUnavailable,
+		"The gateway is stopping, and nothing was done. Ask again: another one answers."))
 }

@@ -76,7 +76,8 @@ type tracedTransport struct {
 // RoundTrip implements [http.RoundTripper]. The span ends with the body, or with an upgrade.
 func (t tracedTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	name, is := requestlog.SpanMethod(r)
-	ctx, span := t.tracer.Start(r.Context(), name, trace.WithSpanKind(trace.SpanKindClient), trace.WithAttributes(is, semconv.URLScheme(r.URL.Scheme)))
+	ctx, span := t.tracer.Start(r.Context(), name, trace.WithSpanKind(trace.SpanKindClient),
+		trace.WithAttributes(is, semconv.URLScheme(r.URL.Scheme)))
 	r = r.WithContext(ctx)
 	r.Header = r.Header.Clone() // a transport must leave a request as it is
 	requestlog.SendTrace(ctx, r.Header)

@@ -30,7 +30,8 @@ type Result struct {
 // with ErrUnknownToken when Redis has lost the token; FromContext gives its fence. The error is the
 // function's own, ErrSuperseded if another attempt took over before the value was recorded, or one
 // of Claim's. Without a fingerprint in the options, the same token is taken for the same operation.
-func (t *Tokens) Do(ctx context.Context, key OperationKey, options ClaimOptions, work func(context.Context) ([]byte, error)) (Result, error) {
+func (t *Tokens) Do(ctx context.Context, key OperationKey, options ClaimOptions,
+	work func(context.Context) ([]byte, error)) (Result, error) {
 	options.Fingerprint = cmp.Or(options.Fingerprint, "do")
 	run, outcome, err := t.begin(ctx, key, options)
 	if err != nil {

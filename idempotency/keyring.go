@@ -38,7 +38,8 @@ func ParseKeys(text string) ([]Key, error) {
 			bytes, err = base64.RawURLEncoding.DecodeString(secret)
 		}
 		if err != nil || !keyID.MatchString(id) {
-			faults = append(faults, fmt.Errorf("key %d: id:secret, the id 1 to 16 characters of A–Z a–z 0–9 _ -, no dash in front, the secret base64 of %d bytes", i+1, keyLength))
+			faults = append(faults, fmt.Errorf("key %d: id:secret, the id 1 to 16 characters of A–Z a–z 0–9 _ -, no dash in front, the "+
+				"secret base64 of %d bytes", i+1, keyLength))
 			continue
 		}
 		keys = append(keys, Key{ID: id, Secret: bytes})

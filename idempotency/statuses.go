@@ -41,7 +41,8 @@ func (s statuses) has(status int) bool {
 		return s[status]
 	}
 	switch status {
-	case http.StatusTemporaryRedirect, http.StatusPermanentRedirect, http.StatusUnauthorized, http.StatusForbidden, http.StatusProxyAuthRequired,
+	case http.StatusTemporaryRedirect, http.StatusPermanentRedirect, http.StatusUnauthorized, http.StatusForbidden,
+		http.StatusProxyAuthRequired,
 		http.StatusRequestTimeout, http.StatusMisdirectedRequest, http.StatusTooEarly, http.StatusTooManyRequests:
 		return false
 	}

@@ -46,7 +46,8 @@ func (l *Locks) Leaders(ctx context.Context, name string) iter.Seq2[Holder, erro
 			if ctx.Err() != nil {
 				return
 			}
-			changed := first || leader.Fence != last.Fence || leader.Owner != last.Owner || (err == nil) != (fault == nil) || errors.Is(err, ErrNoHolder) != errors.Is(fault, ErrNoHolder)
+			changed := first || leader.Fence != last.Fence || leader.Owner != last.Owner || (err == nil) != (fault == nil) ||
+				errors.Is(err, ErrNoHolder) != errors.Is(fault, ErrNoHolder)
 			if changed && !yield(leader, err) {
 				return
 			}

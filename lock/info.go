@@ -82,14 +82,16 @@ func (i *Info) read(words []string, holder bool) error {
 	if holder && len(words) == 5 {
 		numbers, err := numbers(words[:4])
 		if err == nil {
-			i.Holders = append(i.Holders, Holder{Fence: numbers[0], Since: at(numbers[1]), Until: at(numbers[2]), Permits: int(numbers[3]), Owner: words[4]})
+			i.Holders = append(i.Holders, Holder{Fence: numbers[0], Since: at(numbers[1]), Until: at(numbers[2]), Permits: int(numbers[3]),
+				Owner: words[4]})
 		}
 		return err
 	}
 	if !holder && len(words) == 4 {
 		numbers, err := numbers(words[1:3])
 		if err == nil {
-			i.Waiters = append(i.Waiters, Waiter{Mode: modeOf(words[0]), Permits: int(numbers[0]), Since: time.UnixMicro(numbers[1]).UTC(), Owner: words[3]})
+			i.Waiters = append(i.Waiters, Waiter{Mode: modeOf(words[0]), Permits: int(numbers[0]), Since: time.UnixMicro(numbers[1]).UTC(),
+				Owner: words[3]})
 		}
 		return err
 	}

@@ -24,5 +24,6 @@ func parseNotification(message string) (token string, what notification) {
 	if err != nil || len(told) != 4 || told[0] <= 0 || told[2] <= 0 || told[3] <= 0 || told[3] > MaxTTL.Milliseconds() {
 		return token, notification{}
 	}
-	return token, notification{fence: told[0], poll: told[2], window: time.Duration(told[3]) * time.Millisecond, now: time.UnixMilli(told[1]).UTC()}
+	return token, notification{fence: told[0], poll: told[2], window: time.Duration(told[3]) * time.Millisecond,
+		now: time.UnixMilli(told[1]).UTC()}
 }

@@ -18,9 +18,11 @@ func ShowBacklogs(r *Registry, ask func() []Backlog) {
 		})
 	}
 	show("coatcheck_token_backlog_operations", Gauge,
-		"Operations of which something is tried again in the background: answer (it could not be recorded yet), claim (it is to be given back, since nothing was started for it).",
+		"Operations of which something is tried again in the background: answer (it could not be recorded yet), claim (it is to be "+
+			"given back, since nothing was started for it).",
 		func(b Backlog) float64 { return float64(b.Operations) })
 	show("coatcheck_token_backlog_bytes", Gauge, "Memory that these hold.", func(b Backlog) float64 { return float64(b.Bytes) })
 	show("coatcheck_token_backlog_dropped_total", Counter,
-		"Of these, how many were given up, since there was no room or no time: their operations may be in doubt.", func(b Backlog) float64 { return float64(b.Dropped) })
+		"Of these, how many were given up, since there was no room or no time: their operations may be in doubt.",
+		func(b Backlog) float64 { return float64(b.Dropped) })
 }

@@ -41,7 +41,8 @@ type Registry struct {
 func NewRegistry(version string) *Registry {
 	r := &Registry{all: prometheus.NewRegistry()}
 	r.all.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	r.Gauge("coatcheck_build_info", "Always 1; the labels say which version of the program runs, and which Go it was built with.", "version", "go").
+	r.Gauge("coatcheck_build_info", "Always 1; the labels say which version of the program runs, and which Go it was built with.",
+		"version", "go").
 		WithLabelValues(version, runtime.Version()).Set(1)
 	return r
 }

@@ -22,11 +22,13 @@ const (
 )
 
 // letters is how a template writes each field, with as many letters as it has digits.
-var letters = [fields]string{year: "yyyy", shortYear: "yy", month: "MM", day: "dd", yearDay: "DDD", hour: "HH", weekYear: "YYYY", week: "ww"}
+var letters = [fields]string{year: "yyyy", shortYear: "yy", month: "MM", day: "dd", yearDay: "DDD", hour: "HH",
+	weekYear: "YYYY", week: "ww"}
 
 // meant is for users of other notations for dates.
 var meant = map[string]string{
-	"y": "yyyy", "Y": "yyyy", "YY": "yy", "m": "MM", "mm": "MM", "M": "MM", "d": "dd", "DD": "dd for the day of the month, or DDD for that of the year", "D": "DDD",
+	"y": "yyyy", "Y": "yyyy", "YY": "yy", "m": "MM", "mm": "MM", "M": "MM", "d": "dd",
+	"DD": "dd for the day of the month, or DDD for that of the year", "D": "DDD",
 	"j": "DDD", "H": "HH", "h": "HH", "hh": "HH", "w": "ww", "WW": "ww", "N": "{n}", "nn": "{n}",
 }
 
@@ -140,7 +142,8 @@ func firstPiece(text string, position int) (piece, *fault) {
 	if instead, ok := meant[run]; ok {
 		return piece{}, faultAt(position, "%q is no part of a date; write %s", run, instead)
 	}
-	return piece{}, faultAt(position, "%.20q is no part of a date; write %s, with %s between them, and {n} or {n:6} for the value", text, fieldNames, separators)
+	return piece{}, faultAt(position, "%.20q is no part of a date; write %s, with %s between them, and {n} or {n:6} for the value", text,
+		fieldNames, separators)
 }
 
 // lacks is why some fields name no period.

@@ -82,7 +82,8 @@ func scanPart(text string, position int) (part, int, *fault) {
 	}
 	if length == 0 {
 		first, _ := utf8.DecodeRuneInString(text)
-		return part{}, 0, faultAt(position, "%q cannot be written; text is A–Z a–z 0–9 . _ : ~ @ - / # and space, and {{ or }} for a brace", first)
+		return part{}, 0, faultAt(position, "%q cannot be written; text is A–Z a–z 0–9 . _ : ~ @ - / # and space, and {{ or }} for a brace",
+			first)
 	}
 	return part{kind: literalPart, position: position, literal: text[:length]}, length, nil
 }

@@ -216,9 +216,11 @@ func (t Template) Fits(key CalendarKey) error {
 	}
 	switch {
 	case t.date == nil:
-		return fmt.Errorf("%w: %s counts anew each %s, and %s has no date; write {%s} into it", ErrCoarse, key, key.date.unit, t, key.date.text)
+		return fmt.Errorf("%w: %s counts anew each %s, and %s has no date; write {%s} into it", ErrCoarse, key, key.date.unit,
+			t, key.date.text)
 	case !contains[t.date.unit][key.date.unit]:
-		return fmt.Errorf("%w: %s counts anew each %s, and {%s} can be the same in two of them; write {%s}", ErrCoarse, key, key.date.unit, t.date.text, key.date.text)
+		return fmt.Errorf("%w: %s counts anew each %s, and {%s} can be the same in two of them; write {%s}", ErrCoarse, key, key.date.unit,
+			t.date.text, key.date.text)
 	}
 	return nil
 }

@@ -60,7 +60,8 @@ func PagePolicy() string { return policy() }
 var policy = sync.OnceValue(func() string {
 	page := string(Page())
 	return "default-src 'none'; style-src " + digestOf(inside(page, "style")) + "; script-src " + digestOf(inside(page, "script")) +
-		"; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
+		"; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; " +
+		"trusted-types 'none'"
 })
 
 // inside is what a page has in the one element of that name.

@@ -71,7 +71,8 @@ type UnsuitableError struct {
 
 // Error names the fact, and the setting that does without it.
 func (e *UnsuitableError) Error() string {
-	return fmt.Sprintf("this Redis cannot show whether it has lost anything: %s. Counters, segments and worker ids need a master_replid that changes with the server's state, in scripts too; tokens and locks do not. "+
+	return fmt.Sprintf("this Redis cannot show whether it has lost anything: %s. Counters, segments and worker ids need a master_replid "+
+		"that changes with the server's state, in scripts too; tokens and locks do not. "+
 		"Where every restart and failover keeps what was confirmed, --restarts trust does without", e.Fact)
 }
 

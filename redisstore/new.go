@@ -62,7 +62,8 @@ func New(client redis.UniversalClient, config Config) (*Store, error) {
 // ownConnections names the settings of stores with their own connections.
 func (c Config) ownConnections() (faults []error) {
 	for name, set := range map[string]bool{
-		"URL": c.URL != "", "TLS": c.TLS != nil, "Credentials": c.Credentials != nil, "MaxKeys": c.MaxKeys != 0, "MaxBytes": c.MaxBytes != 0,
+		"URL": c.URL != "", "TLS": c.TLS != nil, "Credentials": c.Credentials != nil, "MaxKeys": c.MaxKeys != 0,
+		"MaxBytes": c.MaxBytes != 0,
 	} {
 		if set {
 			faults = append(faults, fmt.Errorf("%s: leave it empty, the client is connected already", name))
@@ -144,22 +145,26 @@ func (f *clientFaults) add(bad bool, setting, reason, fix string) {
 // checkClient looks at options as NewClient has filled them: -1 retries or timeout is 0 there.
 func checkClient(o *redis.Options, timeout time.Duration) error {
 	f := &clientFaults{of: "redis.Options"}
-	f.add(o.MaxRetries != 0, "MaxRetries", fmt.Sprintf("it sends a command up to %d times again when the reply is lost, so that an increment is done more than once", o.MaxRetries), "set SETTING to -1")
+	f.add(o.MaxRetries != 0, "MaxRetries", fmt.Sprintf("it sends a command up to %d times again when the reply is lost, so that an "+
+		"increment is done more than once", o.MaxRetries), "set SETTING to -1")
 	f.times(o.ContextTimeoutEnabled, o.ReadTimeout, o.WriteTimeout, timeout)
-	f.add(o.ClientSideCache != nil || o.ClientSideCacheConfig != nil, "ClientSideCacheConfig", "it answers reads from a cache", "leave SETTING and redis.Options.ClientSideCache nil")
+	f.add(o.ClientSideCache != nil || o.ClientSideCacheConfig != nil, "ClientSideCacheConfig", "it answers reads from a cache",
+		"leave SETTING and redis.Options.ClientSideCache nil")
 	return errors.Join(f.all...)
 }
 
 // checkCluster looks at options as NewClusterClient has filled them: MaxRetries stays -1 there.
 func checkCluster(o *redis.ClusterOptions, timeout time.Duration) error {
 	f := &clientFaults{of: "redis.ClusterOptions"}
-	f.add(o.MaxRetries > 0, "MaxRetries", fmt.Sprintf("it sends a command up to %d times again when the reply is lost, so that an increment is done more than once", o.MaxRetries), "set SETTING to -1")
+	f.add(o.MaxRetries > 0, "MaxRetries", fmt.Sprintf("it sends a command up to %d times again when the reply is lost, so that an "+
+		"increment is done more than once", o.MaxRetries), "set SETTING to -1")
 	f.times(o.ContextTimeoutEnabled, o.ReadTimeout, o.WriteTimeout, timeout)
 	routed := "it may read from a replica, which lags"
 	f.add(o.RouteByLatency, "RouteByLatency", routed, "set SETTING to false")
 	f.add(o.RouteRandomly, "RouteRandomly", routed, "set SETTING to false")
 	f.add(o.ReadOnly && !o.RouteByLatency && !o.RouteRandomly, "ReadOnly", routed, "set SETTING to false")
-	f.add(o.ClusterSlots != nil, "ClusterSlots", "its slots are not those of a Redis Cluster, so that two servers could hold one key", "leave SETTING nil, and use redis.NewFailoverClient for a Sentinel set")
+	f.add(o.ClusterSlots != nil, "ClusterSlots", "its slots are not those of a Redis Cluster, so that two servers could hold one key",
+		"leave SETTING nil, and use redis.NewFailoverClient for a Sentinel set")
 	return errors.Join(f.all...)
 }
 
@@ -171,7 +176,8 @@ func (f *clientFaults) times(byContext bool, read, write, timeout time.Duration)
 		value   time.Duration
 	}{{"ReadTimeout", read}, {"WriteTimeout", write}} {
 		f.add(one.value < 0, one.setting, "its connections take no deadline, so that a call may never end", "set SETTING to -1")
-		f.add(one.value > 0 && one.value < timeout, one.setting, fmt.Sprintf("it gives a call up after %v, before the store's timeout of %v", one.value, timeout),
+		f.add(one.value > 0 && one.value < timeout, one.setting,
+			fmt.Sprintf("it gives a call up after %v, before the store's timeout of %v", one.value, timeout),
 			fmt.Sprintf("set SETTING to %v or more, or redisstore.Config.Timeout to %v or less", timeout, one.value))
 	}
 }

@@ -121,7 +121,8 @@ func OpenConfig(_ context.Context, config Config) (*Store, error) {
 
 // store is a store that has no servers yet.
 func (c Config) store(mode Mode, address string) *Store {
-	engine := pipeline.New(pipeline.Config{Ack: c.Ack, AckTimeout: c.AckTimeout, Timeout: c.Timeout, Restarts: pipeline.Restarts(c.Restarts),
+	engine := pipeline.New(pipeline.Config{Ack: c.Ack, AckTimeout: c.AckTimeout, Timeout: c.Timeout,
+		Restarts:  pipeline.Restarts(c.Restarts),
 		Observers: slices.Clone(c.Observers), Classify: classify})
 	return &Store{engine: engine, mode: mode, address: address, prefix: c.Prefix, restarts: c.Restarts}
 }
@@ -168,7 +169,8 @@ func (c Config) check(mode Mode) error {
 	}
 	fault(c.Ack != AckAll && (c.Ack < 0 || c.Ack > 100), "ack %d: 0 to 100 replicas, or all", c.Ack)
 	fault(c.Timeout < 10*time.Millisecond || c.Timeout > time.Minute, "timeout %v: 10ms to 1m", c.Timeout)
-	fault(c.AckTimeout < time.Millisecond || c.AckTimeout >= c.Timeout, "ack timeout %v: at least 1ms, and less than the timeout of %v", c.AckTimeout, c.Timeout)
+	fault(c.AckTimeout < time.Millisecond || c.AckTimeout >= c.Timeout,
+		"ack timeout %v: at least 1ms, and less than the timeout of %v", c.AckTimeout, c.Timeout)
 	fault(!slices.Contains([]Restarts{AutoRestarts, WaitRestarts, TrustRestarts}, c.Restarts), "restarts %q: %s, %s or %s", c.Restarts,
 		AutoRestarts, WaitRestarts, TrustRestarts)
 	fault(mode == Embedded && c.Restarts == TrustRestarts, "restarts %q: the embedded store ends with its process; give the URL of a Redis",

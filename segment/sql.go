@@ -39,7 +39,8 @@ func checkDialect(dialect Dialect) error {
 
 func checkTable(table string) error {
 	if !identifier.MatchString(table) {
-		return fmt.Errorf("segment: table %q: a letter or _, then letters, digits and _, up to 63, and perhaps a schema of the same kind with a dot in front", table)
+		return fmt.Errorf("segment: table %q: a letter or _, then letters, digits and _, up to 63, and perhaps a schema of the same "+
+			"kind with a dot in front", table)
 	}
 	return nil
 }
@@ -70,7 +71,8 @@ func (d Dialect) rebound(statement string) string {
 // a silent client, or a link that breaks silently would keep the tag's row locked for hours.
 func (d Dialect) begin(timeout time.Duration) string {
 	if d == PostgreSQL {
-		return "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE; SET LOCAL idle_in_transaction_session_timeout = " + strconv.FormatInt(timeout.Milliseconds()+1, 10)
+		return "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE; SET LOCAL idle_in_transaction_session_timeout = " +
+			strconv.FormatInt(timeout.Milliseconds()+1, 10)
 	}
 	return "START TRANSACTION"
 }

@@ -105,7 +105,8 @@ func (l *LeafAlloc) take(ctx context.Context, tx *transaction, tag string, step 
 	case changed == 0:
 		return Range{}, row.refusal(step)
 	case tx.dialect == MySQL && number != row.maxID:
-		return Range{}, fmt.Errorf("%w: max_id was moved to %d and is %d: the table is not transactional, or max_id no BIGINT", ErrBadRow, number, row.maxID)
+		return Range{}, fmt.Errorf("%w: max_id was moved to %d and is %d: the table is not transactional, or max_id no BIGINT", ErrBadRow,
+			number, row.maxID)
 	case step == 0:
 		step = row.step
 	}

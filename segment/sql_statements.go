@@ -10,15 +10,17 @@ type leafStatements struct {
 // with conditions under which it does nothing: a row whose numbers make no range, or one beyond
 // 2^63.
 const (
-	leafTake     = "UPDATE {table} SET max_id = {new}(max_id + step), update_time = CURRENT_TIMESTAMP WHERE biz_tag = ? AND step > 0 AND max_id >= 0 AND max_id <= 9223372036854775807 - step"
-	leafTakeStep = "UPDATE {table} SET max_id = {new}(max_id + ?), update_time = CURRENT_TIMESTAMP WHERE biz_tag = ? AND step > 0 AND max_id >= 0 AND max_id <= 9223372036854775807 - ?"
-	leafRowOf    = "SELECT biz_tag, max_id, step FROM {table} WHERE biz_tag = ?"
-	leafProbe    = "SELECT biz_tag, max_id, step, description, update_time FROM {table} WHERE 1 = 0"
-	leafInsert   = "INSERT INTO {table} (biz_tag, max_id, step, description) VALUES (?, ?, ?, ?)"
-	leafAdvance  = "UPDATE {table} SET max_id = ?, update_time = CURRENT_TIMESTAMP WHERE biz_tag = ? AND max_id < ?"
-	leafRetire   = "UPDATE {table} SET step = 0, update_time = CURRENT_TIMESTAMP WHERE biz_tag = ? AND step <> 0"
-	leafRevive   = "UPDATE {table} SET step = ?, update_time = CURRENT_TIMESTAMP WHERE biz_tag = ? AND step = 0"
-	leafList     = "SELECT biz_tag, max_id, step, COALESCE(description, ''), {seconds} FROM {table} ORDER BY biz_tag"
+	leafTake = "UPDATE {table} SET max_id = {new}(max_id + step), update_time = CURRENT_TIMESTAMP WHERE biz_tag = ? AND step > 0 " +
+		"AND max_id >= 0 AND max_id <= 9223372036854775807 - step"
+	leafTakeStep = "UPDATE {table} SET max_id = {new}(max_id + ?), update_time = CURRENT_TIMESTAMP WHERE biz_tag = ? AND step > 0 AND " +
+		"max_id >= 0 AND max_id <= 9223372036854775807 - ?"
+	leafRowOf   = "SELECT biz_tag, max_id, step FROM {table} WHERE biz_tag = ?"
+	leafProbe   = "SELECT biz_tag, max_id, step, description, update_time FROM {table} WHERE 1 = 0"
+	leafInsert  = "INSERT INTO {table} (biz_tag, max_id, step, description) VALUES (?, ?, ?, ?)"
+	leafAdvance = "UPDATE {table} SET max_id = ?, update_time = CURRENT_TIMESTAMP WHERE biz_tag = ? AND max_id < ?"
+	leafRetire  = "UPDATE {table} SET step = 0, update_time = CURRENT_TIMESTAMP WHERE biz_tag = ? AND step <> 0"
+	leafRevive  = "UPDATE {table} SET step = ?, update_time = CURRENT_TIMESTAMP WHERE biz_tag = ? AND step = 0"
+	leafList    = "SELECT biz_tag, max_id, step, COALESCE(description, ''), {seconds} FROM {table} ORDER BY biz_tag"
 )
 
 // leafCreate is Leaf's own table. In MySQL its tags distinguish upper and lower case.
@@ -51,7 +53,9 @@ var leafWords = map[Dialect][]string{
 func leafStatementsFor(dialect Dialect, table string) leafStatements {
 	filled := strings.NewReplacer(append(leafWords[dialect], "{table}", dialect.quoted(table))...).Replace
 	return leafStatements{
-		create: filled(leafCreate[dialect]), probe: filled(leafProbe), take: filled(leafTake), takeStep: filled(leafTakeStep), row: filled(leafRowOf),
-		insert: filled(leafInsert), advance: filled(leafAdvance), retire: filled(leafRetire), revive: filled(leafRevive), list: filled(leafList),
+		create: filled(leafCreate[dialect]), probe: filled(leafProbe), take: filled(leafTake), takeStep: filled(leafTakeStep),
+		row:    filled(leafRowOf),
+		insert: filled(leafInsert), advance: filled(leafAdvance), retire: filled(leafRetire), revive: filled(leafRevive),
+		list: filled(leafList),
 	}
 }

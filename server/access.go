@@ -67,7 +67,8 @@ func (a *admission) enter(c echo.Context, role access.Role, at clients) (leave f
 	} else if err = a.checkCertificate(c); err != nil {
 		return nil, err
 	}
-	return placeFor(&a.requests, who.Principal, "as many requests are under way here as may be, or as many of this principal while others have some")
+	return placeFor(&a.requests, who.Principal, "as many requests are under way here as may be, or as many of this principal while "+
+		"others have some")
 }
 
 // admit returns the caller, if it has the role and is within its limit.
@@ -83,7 +84,8 @@ func (a *admission) admit(c echo.Context, role access.Role, at clients) (access.
 	case caller.May(role):
 		return caller, nil
 	case caller.Principal == "":
-		return caller, unauthorized(c, "", "this route needs role "+role.String()+": show a key as Authorization: Bearer cck_…, or as X-API-Key, or a client certificate")
+		return caller, unauthorized(c, "", "this route needs role "+role.String()+
+			": show a key as Authorization: Bearer cck_…, or as X-API-Key, or a client certificate")
 	}
 	challenge(c, `error="insufficient_scope", scope="`+role.String()+`"`)
 	return caller, &fault{wire.Forbidden, "role", "this route needs " + role.String() + ", and this caller has " + caller.Role.String()}

@@ -18,10 +18,12 @@ func (s *Server) crossOrigin() echo.MiddlewareFunc {
 		AllowOriginFunc: func(origin string) (bool, error) { return s.origins.Load().Has(origin), nil },
 		AllowMethods:    []string{http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodDelete},
 		AllowHeaders: []string{
-			echo.HeaderAuthorization, "X-API-Key", echo.HeaderAccept, echo.HeaderContentType, echo.HeaderXRequestID, "Idempotency-Key", idempotency.TokenHeader, leaseHeader, "Prefer",
+			echo.HeaderAuthorization, "X-API-Key", echo.HeaderAccept, echo.HeaderContentType, echo.HeaderXRequestID,
+			"Idempotency-Key", idempotency.TokenHeader, leaseHeader, "Prefer",
 		},
 		ExposeHeaders: []string{
-			echo.HeaderXRequestID, echo.HeaderRetryAfter, echo.HeaderLocation, echo.HeaderWWWAuthenticate, "Idempotent-Replayed", "Idempotent-Body", "Link", "RateLimit", "RateLimit-Policy",
+			echo.HeaderXRequestID, echo.HeaderRetryAfter, echo.HeaderLocation, echo.HeaderWWWAuthenticate, "Idempotent-Replayed",
+			"Idempotent-Body", "Link", "RateLimit", "RateLimit-Policy",
 		},
 		MaxAge: 600, // seconds that a browser remembers the answer for
 	})

@@ -29,7 +29,8 @@ func (r *request) list(most int64) list {
 // pageOf reads the part, as far as the caller may see it. next reads up to n entries whose names
 // begin with a prefix and come after a cursor, in the order of their bytes, and reports whether
 // there may be more of them.
-func pageOf[T any](l list, nameOf func(T) string, next func(prefix, cursor string, n int) ([]T, bool, error)) (page []T, more bool, err error) {
+func pageOf[T any](l list, nameOf func(T) string, next func(prefix, cursor string, n int) ([]T, bool, error)) (page []T,
+	more bool, err error) {
 	spans := l.allowed.Spans(l.prefix)
 	for i, span := range spans {
 		if span.Prefix < l.cursor && !strings.HasPrefix(l.cursor, span.Prefix) {
@@ -60,7 +61,8 @@ func pageOf[T any](l list, nameOf func(T) string, next func(prefix, cursor strin
 
 // listed reads a page of named entries, and the cursor of the next page; "" = there is none. It
 // calls show for each name; entries that have gone meanwhile are left out.
-func listed[T any](ctx context.Context, l list, names func(ctx context.Context, prefix, cursor string, n int) ([]string, error), show func(name string) (shown T, is bool, err error)) (page []T, next string, err error) {
+func listed[T any](ctx context.Context, l list, names func(ctx context.Context, prefix, cursor string, n int) ([]string, error),
+	show func(name string) (shown T, is bool, err error)) (page []T, next string, err error) {
 	itself := func(name string) string { return name }
 	found, more, err := pageOf(l, itself, func(prefix, cursor string, n int) ([]string, bool, error) {
 		some, err := names(ctx, prefix, cursor, n)

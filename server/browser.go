@@ -38,7 +38,8 @@ func (s *Server) ownName(next echo.HandlerFunc) echo.HandlerFunc {
 func (s *Server) ownPages(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		if !s.onlyLooks(c) && s.origins.Load().Foreign(c.Request()) {
-			return &fault{wire.Forbidden, echo.HeaderOrigin, "a page of another origin may not have a browser ask for this; --cors-origins names those that may"}
+			return &fault{wire.Forbidden, echo.HeaderOrigin,
+				"a page of another origin may not have a browser ask for this; --cors-origins names those that may"}
 		}
 		return next(c)
 	}

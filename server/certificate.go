@@ -82,14 +82,16 @@ func verify(settings *tls.Config, state *tls.ConnectionState, now time.Time) (un
 		return until, "client certificates are not taken any more: connect anew without one"
 	}
 	options := x509.VerifyOptions{
-		Roots: settings.ClientCAs, Intermediates: x509.NewCertPool(), CurrentTime: now, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
+		Roots: settings.ClientCAs, Intermediates: x509.NewCertPool(), CurrentTime: now,
+		KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
 	}
 	for _, between := range state.PeerCertificates[1:] {
 		options.Intermediates.AddCert(between)
 	}
 	chains, err := state.PeerCertificates[0].Verify(options)
 	if err != nil {
-		return until, "the client certificate of this connection is not good any more: it has ended, or its authority is not trusted: connect anew with another"
+		return until, "the client certificate of this connection is not good any more: it has ended, or its authority is not trusted: " +
+			"connect anew with another"
 	}
 	for _, chain := range chains {
 		first := slices.MinFunc(chain, func(a, b *x509.Certificate) int { return a.NotAfter.Compare(b.NotAfter) }).NotAfter

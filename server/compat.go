@@ -28,8 +28,9 @@ type SegmentTag struct {
 // compatible registers the routes of other systems, with any method and parameter, as these do.
 func (s *Server) compatible(at *router) {
 	service := compat.Service{
-		Segments: s.segments, Source: s.source, Stamper: s.stamper, Metrics: s.metrics, Logger: s.log, Tags: s.compatibleTags, Access: s.config.Access,
-		Name: nameOf, Problem: problemOf, Refused: s.journal.refused,
+		Segments: s.segments, Source: s.source, Stamper: s.stamper, Metrics: s.metrics, Logger: s.log, Tags: s.compatibleTags,
+		Access: s.config.Access,
+		Name:   nameOf, Problem: problemOf, Refused: s.journal.refused,
 	}
 	const all = "GET,HEAD,POST,PUT,PATCH,DELETE "
 	leaf := compat.NewLeaf(service, compat.LeafConfig(s.config.Leaf))

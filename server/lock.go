@@ -171,7 +171,8 @@ func (h *locks) renew(r *request) error {
 	}
 	h.metrics.LockRenewed(grant.Token, renewed.TTL, kept(err))
 	return r.result(wire.LockRenewed{
-		Name: grant.Name, ExpiresAt: renewed.Until, TTL: renewed.TTL.Milliseconds(), RenewEvery: renewEvery(renewed.TTL), ServerTime: renewed.Now,
+		Name: grant.Name, ExpiresAt: renewed.Until, TTL: renewed.TTL.Milliseconds(), RenewEvery: renewEvery(renewed.TTL),
+		ServerTime: renewed.Now,
 	}, err)
 }
 
@@ -259,7 +260,8 @@ func (h *locks) list(r *request) error {
 
 func lockInfo(name string, info lock.Info) wire.Lock {
 	shown := wire.Lock{
-		Name: name, Mode: string(info.Mode), Permits: info.Capacity, Fence: info.Fence, Holders: []wire.LockHolder{}, Waiting: info.Queue, ServerTime: info.Now,
+		Name: name, Mode: string(info.Mode), Permits: info.Capacity, Fence: info.Fence, Holders: []wire.LockHolder{}, Waiting: info.Queue,
+		ServerTime: info.Now,
 	}
 	taken := func(permits int, mode lock.Mode) int {
 		if mode != lock.Permits {
@@ -273,7 +275,8 @@ func lockInfo(name string, info lock.Info) wire.Lock {
 		})
 	}
 	for _, waiter := range info.Waiters {
-		shown.Queue = append(shown.Queue, wire.LockWaiter{Owner: waiter.Owner, Mode: string(waiter.Mode), Take: taken(waiter.Permits, waiter.Mode), Since: waiter.Since})
+		shown.Queue = append(shown.Queue, wire.LockWaiter{Owner: waiter.Owner, Mode: string(waiter.Mode),
+			Take: taken(waiter.Permits, waiter.Mode), Since: waiter.Since})
 	}
 	return shown
 }

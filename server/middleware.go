@@ -57,7 +57,8 @@ func (s *Server) middlewares() []echo.MiddlewareFunc {
 func plainTarget(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		if !frontdoor.WellFormedTarget(c.Request()) {
-			return &fault{wire.InvalidRequest, "target", "the request line: its target has to be a path, or an http or https URL with a host"}
+			return &fault{wire.InvalidRequest, "target",
+				"the request line: its target has to be a path, or an http or https URL with a host"}
 		}
 		return next(c)
 	}
@@ -70,7 +71,8 @@ func plainBody(next echo.HandlerFunc) echo.HandlerFunc {
 		for _, coding := range c.Request().Header.Values(echo.HeaderContentEncoding) {
 			if c.Request().ContentLength != 0 && !strings.EqualFold(strings.TrimSpace(coding), "identity") {
 				c.Response().Header().Set(echo.HeaderAcceptEncoding, "identity")
-				return &fault{wire.UnsupportedEncoding, echo.HeaderContentEncoding, "a body belongs here as it is: send it without compression"}
+				return &fault{wire.UnsupportedEncoding, echo.HeaderContentEncoding,
+					"a body belongs here as it is: send it without compression"}
 			}
 		}
 		return next(c)

@@ -35,7 +35,8 @@ func (h *payments) pay(r *request) error {
 		attempt.NotBegun()
 		return r.err
 	}
-	payment, err := h.ledger.Charge(r.ctx(), wire.Payment{Amount: asked.Amount, Currency: asked.Currency, To: asked.To, Fence: attempt.Fence})
+	payment, err := h.ledger.Charge(r.ctx(), wire.Payment{Amount: asked.Amount, Currency: asked.Currency, To: asked.To,
+		Fence: attempt.Fence})
 	switch {
 	case errors.Is(err, redisstore.ErrRefused):
 		attempt.NotBegun()

@@ -35,7 +35,8 @@ func onlyQuery(c echo.Context, known []string) error {
 	}
 	for name, values := range query {
 		if !slices.Contains(known, name) {
-			return invalid(names.Printable(name), "unknown query parameter; this route knows: "+strings.Join(append(slices.Clone(known), "no others"), ", "))
+			return invalid(names.Printable(name), "unknown query parameter; this route knows: "+
+				strings.Join(append(slices.Clone(known), "no others"), ", "))
 		}
 		if len(values) > 1 {
 			return invalid(name, "given more than once")

@@ -31,7 +31,8 @@ func (s *Server) openSegments() {
 	if s.source = s.config.SegmentSource; s.source == nil {
 		counters := s.config.Counters
 		counters.Logger = log
-		s.stored = redissource.New(s.store, redissource.Config{Counters: counters, Step: s.config.SegmentStep, KnownOnly: s.config.KnownSegments})
+		s.stored = redissource.New(s.store, redissource.Config{Counters: counters, Step: s.config.SegmentStep,
+			KnownOnly: s.config.KnownSegments})
 		s.source, s.config.SegmentTags = s.stored, s.storedTags
 	}
 	s.source = timedSource{s.source, s.metrics}

@@ -15,6 +15,7 @@ import (
 	"github.com/coatcheck/coatcheck/internal/wire"
 	"github.com/coatcheck/coatcheck/redisstore"
 	"github.com/coatcheck/coatcheck/server"
+	"github.com/coatcheck/coatcheck/snowflake"
 	"github.com/coatcheck/coatcheck/workerlease"
 )
 
@@ -29,6 +30,11 @@ func TestWorkerPoolsOverHTTP(t *testing.T) {
 	})
 }
 
+// endOf is when a layout has no timestamps left.
+func endOf(layout string, epoch time.Time) time.Time {
+	return snowflake.MustLayout(layout).Lasts(epoch)
+}
+
 func (s *service) poolDeclared(t *testing.T) {
 	const body = `{"layout":"41/5/5/12","epoch":"2024-02-29T12:00:00.125+02:00","datacenter":3,"ttl_ms":3600000}`
 	a := s.do(t, "PUT", "/worker/declared", body)
@@ -36,6 +42,7 @@ func (s *service) poolDeclared(t *testing.T) {
 	want := wire.WorkerPool{
 		Pool: "declared", Layout: "41/5/5/12", Epoch: time.Date(2024, 2, 29, 10, 0, 0, 125_000_000, time.UTC), Datacenter: 3, Size: 32, TTL: 3_600_000,
 	}
+	want.EndsAt = endOf(want.Layout, want.Epoch)
 	expect.Equal(t, a.asked, pool, want)
 	a.wantHeader(t, "Location", "/worker/declared")
 	a.wantHeader(t, "Cache-Control", "no-store")
@@ -53,7 +60,8 @@ func (s *service) poolDeclared(t *testing.T) {
 	want.Used = 1
 	expect.Equal(t, "GET /worker/declared?n=1", ring.WorkerPool, want)
 	plain := must[wire.WorkerPool](t, s, 201, "PUT", "/worker/plain", "")
-	expect.Equal(t, "PUT /worker/plain", plain, wire.WorkerPool{Pool: "plain", Layout: "41/10/12", Epoch: time.Date(2020, 1, 1, 0, 0, 0, 0, time.UTC), Size: 1024, TTL: 30_000})
+	expect.Equal(t, "PUT /worker/plain", plain, wire.WorkerPool{Pool: "plain", Layout: "41/10/12", Epoch: time.Date(2020, 1, 1, 0, 0, 0, 0, time.UTC), Size: 1024, TTL: 30_000,
+		EndsAt: endOf("41/10/12", snowflake.DefaultEpoch)})
 }
 
 func (s *service) poolMismatch(t *testing.T) {
@@ -88,7 +96,7 @@ func (s *service) poolList(t *testing.T) {
 				t.Fatalf("GET /worker?prefix=list.&n=%d%s: got %+v, want a list of %d at most", n, cursor, page.Pools, n)
 			}
 			for _, pool := range page.Pools {
-				expect.Equal(t, "GET /worker", pool, wire.WorkerPool{Pool: pool.Pool, Layout: "41/5/7", Epoch: pool.Epoch, Size: 32, TTL: 1000})
+				expect.Equal(t, "GET /worker", pool, wire.WorkerPool{Pool: pool.Pool, Layout: "41/5/7", Epoch: pool.Epoch, Size: 32, TTL: 1000, EndsAt: endOf("41/5/7", pool.Epoch)})
 				seen = append(seen, pool.Pool)
 			}
 			if page.Next == "" {
@@ -222,6 +230,7 @@ func TestLeaseThatRedisLostIsWrittenAnewOnItsProofAloneAndNothingIsGrantedMeanwh
 			expect.Equal(t, "GET /worker/p?n=2 after the proof: the first slot", ring.Slots[0], want)
 			expect.Equal(t, "GET /worker/p?n=2 after the proof", ring.WorkerPool, wire.WorkerPool{
 				Pool: "p", Layout: "41/5/5/12", Epoch: kept.Epoch, Datacenter: 7, Size: 32, Used: 1, TTL: 3_600_000, Quarantined: ring.Quarantined,
+				EndsAt: endOf("41/5/5/12", kept.Epoch),
 			})
 			// it is there again
 			must[wire.WorkerRenewed](t, s, 200, "PUT", "/worker/p/0", "", "Lease-Token: "+kept.Lease)

@@ -49,7 +49,8 @@ var layoutForm = regexp.MustCompile(`^[0-9]{1,2}(/[0-9]{1,2}){2,3}(@s)?$`)
 // MaxWorkerBits, a sequence from 0. The error names the bound that is broken.
 func ParseLayout(text string) (Layout, error) {
 	if !layoutForm.MatchString(text) {
-		return Layout{}, fmt.Errorf("layout %.40q: timestamp/worker/sequence or timestamp/datacenter/worker/sequence in bits, and @s for seconds, such as %s", text, DefaultLayout)
+		return Layout{}, fmt.Errorf("layout %.40q: timestamp/worker/sequence or timestamp/datacenter/worker/sequence in bits, and @s "+
+			"for seconds, such as %s", text, DefaultLayout)
 	}
 	parts, seconds := strings.CutSuffix(text, "@s")
 	var bits []int

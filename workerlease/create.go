@@ -39,7 +39,8 @@ func (p *Pools) create(ctx context.Context, pool string, shape Shape, ttl time.D
 	if err := checkFresh(fresh, ttl); err != nil {
 		return err
 	}
-	reply, err := p.store.Run(ctx, scripts.WorkerCreate, p.keys(pool), shape.Layout, shape.epoch(), shape.Datacenter, fresh.Worker, ttl.Milliseconds(), p.longest(pool), skew)
+	reply, err := p.store.Run(ctx, scripts.WorkerCreate, p.keys(pool), shape.Layout, shape.epoch(), shape.Datacenter, fresh.Worker,
+		ttl.Milliseconds(), p.longest(pool), skew)
 	if err != nil {
 		return err
 	}

@@ -94,7 +94,8 @@ func (p *Pools) defaultTTL(pool string) time.Duration { return min(DefaultTTL, p
 // the settings allow no longer ones.
 func checkFresh(layout snowflake.Layout, ttl time.Duration) error {
 	if least := ShortestTTL(layout); ttl < least {
-		return fmt.Errorf("%w: layout %v: its windows have to last %v, and %v is the longest ttl that the settings allow", ErrRequest, layout, least, ttl)
+		return fmt.Errorf("%w: layout %v: its windows have to last %v, and %v is the longest ttl that the settings allow", ErrRequest,
+			layout, least, ttl)
 	}
 	return nil
 }

@@ -28,7 +28,8 @@ func (p *Pools) Renew(ctx context.Context, lease Lease, ack int) (Lease, error) 
 	}
 	// a pool with a leased id is not new
 	args := []any{lease.WorkerID, nonce, from, wanted(lease.TTL != 0, milliseconds(lease.TTL)), p.config.Skew.Milliseconds(), string(Wait)}
-	reply, err := p.on(ack).Run(ctx, scripts.WorkerRenew, p.keys(lease.Pool), append(append(args, proof(lease)...), p.longest(lease.Pool))...)
+	reply, err := p.on(ack).Run(ctx, scripts.WorkerRenew, p.keys(lease.Pool),
+		append(append(args, proof(lease)...), p.longest(lease.Pool))...)
 	if err != nil {
 		return Lease{}, err
 	}
@@ -48,11 +49,13 @@ func (p Pin) is(lease Lease) bool {
 func proof(lease Lease) []any {
 	shape := Shape{Layout: lease.Layout, Datacenter: lease.Datacenter, Epoch: lease.Epoch}
 	layout, err := shape.read()
-	if lease.NotAfter.IsZero() || err != nil || lease.Identity != "" && !names.Valid(lease.Identity) || lease.Fence <= 0 || lease.Epoch.IsZero() {
+	if lease.NotAfter.IsZero() || err != nil || lease.Identity != "" && !names.Valid(lease.Identity) || lease.Fence <= 0 ||
+		lease.Epoch.IsZero() {
 		return []any{"", "", "", "", "", "", ""}
 	}
 	return []any{
-		lease.NotAfter.UnixMilli(), lease.Fence, lease.Identity, layout.String(), shape.epoch(), strconv.Itoa(shape.Datacenter), layout.Worker,
+		lease.NotAfter.UnixMilli(), lease.Fence, lease.Identity, layout.String(), shape.epoch(),
+		strconv.Itoa(shape.Datacenter), layout.Worker,
 	}
 }
 

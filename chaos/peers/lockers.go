@@ -109,7 +109,8 @@ func openRueidislock(_ context.Context, url string) (locking.Locker, error) {
 	} else {
 		option.InitAddress = []string{strings.TrimPrefix(url, "redis://")}
 	}
-	locker, err := rueidislock.NewLocker(rueidislock.LockerOption{ClientOption: option, KeyValidity: locking.TTL, ExtendInterval: locking.TTL / 3, TryNextAfter: again})
+	locker, err := rueidislock.NewLocker(rueidislock.LockerOption{ClientOption: option, KeyValidity: locking.TTL,
+		ExtendInterval: locking.TTL / 3, TryNextAfter: again})
 	return &viaRueidis{locker}, err
 }
 

@@ -87,7 +87,8 @@ func render(lines []evidence.Line, before string) (page, picture string) {
 	b.WriteString("\n" + reading)
 	for _, promise := range promises {
 		m := matrixOf(c.rows, promise.name)
-		fmt.Fprintf(&b, "\n## %s\n\n[The promise](guarantees.md#%s), and what it assumes.\n\n%s\n\n", promise.name, promise.anchor, promise.says)
+		fmt.Fprintf(&b, "\n## %s\n\n[The promise](guarantees.md#%s), and what it assumes.\n\n%s\n\n", promise.name,
+			promise.anchor, promise.says)
 		if len(m.kinds) == 0 {
 			b.WriteString("Nothing was counted in this run.\n")
 			continue
@@ -97,7 +98,8 @@ func render(lines []evidence.Line, before string) (page, picture string) {
 	}
 	if c.timeline != nil {
 		picture = draw(c.timeline)
-		fmt.Fprintf(&b, "\n## One violation\n\n%s, %s:\n%s.\n\n![Who held the lock, and when](%s)\n", capital(c.timeline.Who), c.timeline.Fault, c.timeline.Title, pictureFile)
+		fmt.Fprintf(&b, "\n## One violation\n\n%s, %s:\n%s.\n\n![Who held the lock, and when](%s)\n", capital(c.timeline.Who),
+			c.timeline.Fault, c.timeline.Title, pictureFile)
 	}
 	c.seeds(&b)
 	b.WriteString(prices(before))
@@ -109,7 +111,8 @@ func (m *matrix) amount() string {
 	var parts []string
 	for _, layer := range []string{evidence.Processes, evidence.InProcess, evidence.Simulated} {
 		if n := m.faults(layer); n > 0 {
-			parts = append(parts, fmt.Sprintf("%s %s", grouped(n), strings.Replace(layer, evidence.Processes, "among "+evidence.Processes, 1)))
+			parts = append(parts, fmt.Sprintf("%s %s", grouped(n),
+				strings.Replace(layer, evidence.Processes, "among "+evidence.Processes, 1)))
 		}
 	}
 	text := fmt.Sprintf("Faults that coatcheck stood: %s (%s).", grouped(m.faults("")), strings.Join(parts, ", "))
@@ -134,7 +137,8 @@ func (c content) machine(b *strings.Builder) {
 	slices.SortStableFunc(c.steps, func(a, b evidence.Step) int { return strings.Compare(a.Began, b.Began) })
 	b.WriteString("\n| step | began | commit | seconds | |\n|---|---|---|---|---|\n")
 	for _, step := range c.steps {
-		fmt.Fprintf(b, "| %s | %s | `%s` | %d | %s |\n", step.Name, step.Began, step.Commit, step.Seconds, map[bool]string{false: "passed", true: failed}[step.Failed])
+		fmt.Fprintf(b, "| %s | %s | `%s` | %d | %s |\n", step.Name, step.Began, step.Commit, step.Seconds,
+			map[bool]string{false: "passed", true: failed}[step.Failed])
 	}
 }
 
@@ -150,7 +154,8 @@ func (c content) seeds(b *strings.Builder) {
 		}
 		of[row.Suite][row.Seed] = true
 	}
-	b.WriteString("\n## Seeds\n\nWhat is drawn by lot can be drawn again (`-seed`), but the moments at which processes and\nservers act are the machine's.\n\n| suite | seeds |\n|---|---|\n")
+	b.WriteString("\n## Seeds\n\nWhat is drawn by lot can be drawn again (`-seed`), but the moments at which processes and\nservers act " +
+		"are the machine's.\n\n| suite | seeds |\n|---|---|\n")
 	for _, suite := range slices.Sorted(maps.Keys(of)) {
 		var seeds []string
 		for _, seed := range slices.Sorted(maps.Keys(of[suite])) {

@@ -41,7 +41,8 @@ func draw(t *evidence.Timeline) string {
 	}
 	var b strings.Builder
 	fmt.Fprintf(&b, `<text x="8" y="18" font-weight="bold">%s: %s</text>`+"\n", escaped(strings.Trim(t.Who, "`")), escaped(t.Title))
-	fmt.Fprintf(&b, `<rect class="fault" x="%.1f" y="%d" width="%.1f" height="%d"/>`+"\n", at(t.Struck), top-6, at(t.Mended)-at(t.Struck), bottom-top+6)
+	fmt.Fprintf(&b, `<rect class="fault" x="%.1f" y="%d" width="%.1f" height="%d"/>`+"\n", at(t.Struck), top-6,
+		at(t.Mended)-at(t.Struck), bottom-top+6)
 	fmt.Fprintf(&b, `<line class="struck" x1="%.1f" x2="%[1]f" y1="%d" y2="%d"/>`+"\n", at(t.Struck), top-6, bottom)
 	fmt.Fprintf(&b, `<text class="due" x="%.1f" y="%d">%s</text>`+"\n", min(at(t.Struck), width-320), top-12, escaped(t.Fault))
 	for i, who := range whos {
@@ -55,7 +56,8 @@ func draw(t *evidence.Timeline) string {
 		}
 	}
 	ticks(&b, to.Sub(from), bottom)
-	fmt.Fprintf(&b, `<text x="%d" y="%d">light: asks, from the call to its return; dark: is told that it holds; red: two at once</text>`+"\n", laneLeft, bottom+36)
+	fmt.Fprintf(&b, `<text x="%d" y="%d">light: asks, from the call to its return; dark: is told that it holds; red: two at once</text>`+
+		"\n", laneLeft, bottom+36)
 	return fmt.Sprintf(`<svg xmlns="http://www.w3.org/2000/svg" width="%d" height="%d" viewBox="0 0 %[1]d %[2]d" font-family="sans-serif" font-size="12">
 <style>
 %s
@@ -74,8 +76,10 @@ func bar(b *strings.Builder, span evidence.Span, from time.Time, at func(time.Ti
 	case span.Wrong:
 		class = "wrong"
 	}
-	fmt.Fprintf(b, `<rect class="%s" x="%.1f" y="%d" width="%.1f" height="%d"><title>%s %s, %d to %d ms</title></rect>`+"\n", class, at(span.From), y+4+(16-high)/2,
-		max(1, at(span.To)-at(span.From)), high, escaped(span.Who), escaped(span.What), span.From.Sub(from).Milliseconds(), span.To.Sub(from).Milliseconds())
+	fmt.Fprintf(b, `<rect class="%s" x="%.1f" y="%d" width="%.1f" height="%d"><title>%s %s, %d to %d ms</title></rect>`+"\n", class,
+		at(span.From), y+4+(16-high)/2,
+		max(1, at(span.To)-at(span.From)), high, escaped(span.Who), escaped(span.What), span.From.Sub(from).Milliseconds(),
+		span.To.Sub(from).Milliseconds())
 }
 
 // ticks is the scale, from the first moment of the picture on.
@@ -84,7 +88,8 @@ func ticks(b *strings.Builder, all time.Duration, y int) {
 	for i := range parts + 1 {
 		x := laneLeft + float64(width-laneLeft-16)*float64(i)/parts
 		fmt.Fprintf(b, `<line class="tick" x1="%.1f" x2="%[1]f" y1="%d" y2="%d"/>`+"\n", x, y, y+4)
-		fmt.Fprintf(b, `<text x="%.1f" y="%d" text-anchor="%s">%d ms</text>`+"\n", x, y+18, map[bool]string{true: "end", false: "middle"}[i == parts], (all * time.Duration(i) / parts).Milliseconds())
+		fmt.Fprintf(b, `<text x="%.1f" y="%d" text-anchor="%s">%d ms</text>`+"\n", x, y+18,
+			map[bool]string{true: "end", false: "middle"}[i == parts], (all * time.Duration(i) / parts).Milliseconds())
 	}
 }
 

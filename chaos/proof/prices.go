@@ -38,7 +38,8 @@ given.
 // prices are the tables of the page before.
 func prices(before string) string {
 	var b strings.Builder
-	b.WriteString("\n## Prices\n\nWhat safety costs, measured from outside, by `make prices` alone too;\n[operations.md](operations.md#what-safety-costs) says what each row is and what lowers it.\n")
+	b.WriteString("\n## Prices\n\nWhat safety costs, measured from outside, by `make prices` alone " +
+		"too;\n[operations.md](operations.md#what-safety-costs) says what each row is and what lowers it.\n")
 	for _, table := range tables {
 		begin, end := "<!-- prices of "+table.name+" -->\n", "<!-- end of prices of "+table.name+" -->\n"
 		_, rest, _ := strings.Cut(before, begin)

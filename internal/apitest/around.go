@@ -169,7 +169,8 @@ func Handler(t testing.TB, server http.Handler, own ...Own) http.Handler {
 			r.Body = &reading{r.Body, seen}
 		}
 		server.ServeHTTP(written, r)
-		e := Exchange{Method: r.Method, Target: target, Header: r.Header, Status: written.status, AnswerHeader: w.Header(), Answer: written.text.Bytes()}
+		e := Exchange{Method: r.Method, Target: target, Header: r.Header, Status: written.status, AnswerHeader: w.Header(),
+			Answer: written.text.Bytes()}
 		e.Status = cmp.Or(e.Status, http.StatusOK)
 		e.AnswerUnknown = written.failed || isStream(w.Header())
 		e.Body, e.BodyUnknown = seen.text()

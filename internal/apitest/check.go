@@ -96,8 +96,9 @@ func (r *route) values(path string) map[string]string {
 
 // strangers are the answers to what is no operation.
 var strangers = map[int]string{
-	http.StatusNotFound: "NotFound", http.StatusMethodNotAllowed: "NoMethod", http.StatusRequestEntityTooLarge: "TooLarge", http.StatusInternalServerError: "Internal",
-	http.StatusTooManyRequests: "TooMany", http.StatusUnsupportedMediaType: "Encoded", http.StatusForbidden: "Forbidden",
+	http.StatusNotFound: "NotFound", http.StatusMethodNotAllowed: "NoMethod", http.StatusRequestEntityTooLarge: "TooLarge",
+	http.StatusInternalServerError: "Internal",
+	http.StatusTooManyRequests:     "TooMany", http.StatusUnsupportedMediaType: "Encoded", http.StatusForbidden: "Forbidden",
 }
 
 // checkStranger looks at the answer to a path or a method that the document does not have.
@@ -184,7 +185,8 @@ func checkProblem(e Exchange) error {
 	}
 	// then it tells of the first request
 	replayed := e.AnswerHeader.Get("Idempotent-Replayed") != ""
-	if problem.Status != e.Status || problem.Type != "/problems/"+problem.Code || !replayed && problem.Instance != "urn:request:"+e.AnswerHeader.Get("X-Request-Id") {
+	if problem.Status != e.Status || problem.Type != "/problems/"+problem.Code || !replayed && problem.Instance != "urn:request:"+
+		e.AnswerHeader.Get("X-Request-Id") {
 		return fmt.Errorf("the problem does not fit its answer: %.300s", e.Answer)
 	}
 	return nil

@@ -123,10 +123,12 @@ func (c *Contract) routeOf(template string, item *openapi3.PathItem) *route {
 	for method, described := range item.Operations() {
 		at := "/paths/" + escaped(template) + "/" + strings.ToLower(method)
 		role, _ := described.Extensions["x-coatcheck-role"].(string)
-		o := &operation{name: method + " " + template, role: role, anyQuery: described.Extensions["x-coatcheck-query"] == "any", answers: map[int]*answer{}}
+		o := &operation{name: method + " " + template, role: role,
+			anyQuery: described.Extensions["x-coatcheck-query"] == "any", answers: map[int]*answer{}}
 		o.parameters = append(c.parameters("/paths/"+escaped(template), item.Parameters), c.parameters(at, described.Parameters)...)
 		if described.RequestBody != nil {
-			o.body = &body{described.RequestBody.Value.Required, c.contents(place(at+"/requestBody", described.RequestBody.Ref), described.RequestBody.Value.Content)}
+			o.body = &body{described.RequestBody.Value.Required,
+				c.contents(place(at+"/requestBody", described.RequestBody.Ref), described.RequestBody.Value.Content)}
 		}
 		for status, response := range described.Responses.Map() {
 			code, _ := strconv.Atoi(status) // the document's check has read it
@@ -146,7 +148,8 @@ func (c *Contract) routeOf(template string, item *openapi3.PathItem) *route {
 func (c *Contract) parameters(at string, refs openapi3.Parameters) (list []parameter) {
 	for i, ref := range refs {
 		p := ref.Value
-		list = append(list, parameter{p.Name, p.In, p.Required, c.value(place(fmt.Sprintf("%s/parameters/%d", at, i), ref.Ref)+"/schema", p.Schema.Ref, p.Schema.Value)})
+		list = append(list, parameter{p.Name, p.In, p.Required,
+			c.value(place(fmt.Sprintf("%s/parameters/%d", at, i), ref.Ref)+"/schema", p.Schema.Ref, p.Schema.Value)})
 	}
 	return list
 }
@@ -155,7 +158,8 @@ func (c *Contract) answer(at string, response *openapi3.Response) *answer {
 	a := &answer{headers: map[string]header{}, contents: c.contents(at, response.Content)}
 	for name, ref := range response.Headers {
 		place := place(at+"/headers/"+escaped(name), ref.Ref)
-		a.headers[http.CanonicalHeaderKey(name)] = header{ref.Value.Required, c.value(place+"/schema", ref.Value.Schema.Ref, ref.Value.Schema.Value)}
+		a.headers[http.CanonicalHeaderKey(name)] = header{ref.Value.Required,
+			c.value(place+"/schema", ref.Value.Schema.Ref, ref.Value.Schema.Value)}
 	}
 	return a
 }

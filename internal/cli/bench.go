@@ -33,11 +33,17 @@ type benching struct {
 
 func (b *benching) bind() []*config.Setting {
 	return []*config.Setting{
-		config.Choice("what", benchIncr, benchKinds, "what is called: incr adds to a counter; token issues one; guard issues one, claims it and records the answer; lock takes and releases; worker leases an id and gives it back; id and segment make an id", &b.what),
+		config.Choice("what", benchIncr, benchKinds,
+			"what is called: incr adds to a counter; token issues one; guard issues one, claims it and records the answer; lock takes "+
+				"and releases; worker leases an id and gives it back; id and segment make an id", &b.what),
 		config.Number("concurrency", "16", 1, 100_000, "callers", "how many call at once; with --rate how many can", &b.concurrency),
-		config.Optional(config.Span("duration", config.Unsaid, 10*time.Millisecond, 24*time.Hour, "how long calls are begun; empty: 10s, or until --requests", &b.duration)),
-		config.Optional(config.Number("requests", config.Unsaid, 1, 1_000_000_000, "calls", "how many calls; empty: until --duration", &b.requests)),
-		flagOnly(config.Optional(perSecond("rate", "calls a second, each at its moment: an open loop; empty: each caller calls again when it is answered. Only as a flag: COATCHECK_RATE is the service's limit", &b.rate))),
+		config.Optional(config.Span("duration", config.Unsaid, 10*time.Millisecond, 24*time.Hour,
+			"how long calls are begun; empty: 10s, or until --requests", &b.duration)),
+		config.Optional(config.Number("requests", config.Unsaid, 1, 1_000_000_000, "calls",
+			"how many calls; empty: until --duration", &b.requests)),
+		flagOnly(config.Optional(perSecond("rate",
+			"calls a second, each at its moment: an open loop; empty: each caller calls again when it is answered. Only as a flag: "+
+				"COATCHECK_RATE is the service's limit", &b.rate))),
 		config.Number("keys", "1", 1, 10_000, "names", "how many counters, locks, pools or tags the calls take turns with", &b.names),
 		config.Span("warm-up", "1s", 0, time.Hour, "the same load before, which is not measured", &b.warmUp),
 		config.Toggle("clean", "removes what was made, as far as it does not go by itself", &b.clean),
@@ -65,13 +71,17 @@ func (p *program) benchCommand() *cobra.Command {
 	command := &cobra.Command{
 		Use: "bench", Short: "Put load on a running service, or on a Redis, and say how long calls take", Args: noArgs,
 		Long: "Put load on a running service (--server), or straight on a Redis by the library (--redis), and say how long calls take.\n\n" +
-			"Without --rate as many callers as --concurrency call again when they are answered: when what is measured stalls, so does the load, and few samples show it. With --rate each\n" +
-			"call is meant for its own moment, and its latency counts from there, whether a caller was free then or not: so what waits behind a stall is measured (no coordinated omission).\n\n" +
-			"Failures end nothing and are counted by their codes. Ctrl-C ends it, with what was measured until then. All names that are used begin with bench: and stay there;\n" +
+			"Without --rate as many callers as --concurrency call again when they are answered: when what is measured stalls, so does " +
+			"the load, and few samples show it. With --rate each\n" +
+			"call is meant for its own moment, and its latency counts from there, whether a caller was free then or not: so what waits " +
+			"behind a stall is measured (no coordinated omission).\n\n" +
+			"Failures end nothing and are counted by their codes. Ctrl-C ends it, with what was measured until then. All names that are " +
+			"used begin with bench: and stay there;\n" +
 			"--clean, or `coatcheck bench clean --redis URL`, removes them. Exit code 1 or 75 if no call succeeded.",
 	}
 	b := &benching{}
-	b.source = bindStraight(command.Flags(), append([]string{"clock-skew", "lock-after-loss", "lock-longest-ttl", "segment-period", "segment-step"}, counterSettings...), b.bind()...)
+	b.source = bindStraight(command.Flags(), append([]string{"clock-skew", "lock-after-loss", "lock-longest-ttl", "segment-period",
+		"segment-step"}, counterSettings...), b.bind()...)
 	command.AddCommand(p.benchCleanCommand())
 	return p.loaded(command, &b.Sources, func(c *cobra.Command, _ []string) error { return p.bench(c, b) })
 }

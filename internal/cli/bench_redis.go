@@ -74,11 +74,13 @@ func tokensAtRedis(what string, tokens *idempotency.Tokens) work {
 				return err
 			}
 			ref := idempotency.IssuedToken("", token.Value)
-			outcome, err := tokens.Claim(ctx, ref, idempotency.ClaimOptions{Fingerprint: benchBody, Lease: benchLease, Retention: benchTokenTTL, Scope: name})
+			outcome, err := tokens.Claim(ctx, ref,
+				idempotency.ClaimOptions{Fingerprint: benchBody, Lease: benchLease, Retention: benchTokenTTL, Scope: name})
 			if err != nil {
 				return err
 			}
-			return tokens.Complete(ctx, ref, outcome.Grant.Owner, idempotency.Answer{Status: http.StatusOK, Body: []byte(benchBody)}, benchTokenTTL)
+			return tokens.Complete(ctx, ref, outcome.Grant.Owner,
+				idempotency.Answer{Status: http.StatusOK, Body: []byte(benchBody)}, benchTokenTTL)
 		}
 	}
 	return w
@@ -110,7 +112,8 @@ func stampingAtRedis(pools *workerlease.Pools) work {
 			if err := create(ctx, name); err != nil {
 				return err
 			}
-			request, options := workerlease.Request{Shape: benchShape(benchID)}, workerlease.HoldOptions{Patience: benchWait, Reacquire: true}
+			request, options := workerlease.Request{Shape: benchShape(benchID)},
+				workerlease.HoldOptions{Patience: benchWait, Reacquire: true}
 			stamper, err := pools.Stamp(ctx, name, request, options, snowflake.Config{})
 			if err != nil {
 				return err

@@ -54,8 +54,10 @@ func latenciesOf(l loadgen.Latencies) benchLatencies {
 
 func reportOf(b *benching, at string, r *loadgen.Result) benchReport {
 	report := benchReport{
-		What: b.what, At: at, Concurrency: b.concurrency, Names: b.names, Rate: r.Rate, Started: r.Started.UTC().Truncate(time.Millisecond), Took: float64(r.Took.Milliseconds()), Interrupted: r.Interrupted,
-		Requests: r.Done, Failed: r.Failed, Errors: r.Errors, Unsent: r.Unsent, Throughput: math.Round(r.Throughput()*10) / 10, Latency: latenciesOf(r.Latency), result: r,
+		What: b.what, At: at, Concurrency: b.concurrency, Names: b.names, Rate: r.Rate, Started: r.Started.UTC().Truncate(time.Millisecond),
+		Took: float64(r.Took.Milliseconds()), Interrupted: r.Interrupted,
+		Requests: r.Done, Failed: r.Failed, Errors: r.Errors, Unsent: r.Unsent, Throughput: math.Round(r.Throughput()*10) / 10,
+		Latency: latenciesOf(r.Latency), result: r,
 	}
 	if r.Failed > 0 {
 		failures := latenciesOf(r.Failures)
@@ -69,7 +71,8 @@ func reportOf(b *benching, at string, r *loadgen.Result) benchReport {
 }
 
 func progressLine(what string, row loadgen.Row) string {
-	return fmt.Sprintf("%s  %4.0fs  %9s/s  p50 %-8s p99 %-8s %d errors", what, row.End.Seconds(), count(row.Rate()), loadgen.Short(row.P50), loadgen.Short(row.P99), row.AllFailed)
+	return fmt.Sprintf("%s  %4.0fs  %9s/s  p50 %-8s p99 %-8s %d errors", what, row.End.Seconds(), count(row.Rate()), loadgen.Short(row.P50),
+		loadgen.Short(row.P99), row.AllFailed)
 }
 
 // count writes a number with commas between thousands.
@@ -98,7 +101,8 @@ func (r benchReport) people() string {
 	if r.Interrupted {
 		ended = ", ended early"
 	}
-	fmt.Fprintf(&text, "%s at %s: %s, %d keys, %s%s\n\n", r.What, r.At, r.load(), r.Names, loadgen.Short(time.Duration(r.Took)*time.Millisecond), ended)
+	fmt.Fprintf(&text, "%s at %s: %s, %d keys, %s%s\n\n", r.What, r.At, r.load(), r.Names,
+		loadgen.Short(time.Duration(r.Took)*time.Millisecond), ended)
 	fmt.Fprintf(&text, "requests     %d\n", r.Requests)
 	fmt.Fprintf(&text, "throughput   %s/s\n", count(r.Throughput))
 	for _, percent := range []float64{50, 75, 90, 95, 99, 99.9} {
@@ -110,7 +114,8 @@ func (r benchReport) people() string {
 		fmt.Fprintf(&text, "             %d %s: %v\n", r.Errors[code], code, r.result.First[code])
 	}
 	if r.Failures != nil {
-		fmt.Fprintf(&text, "             they took p50 %s, p99 %s, and are not in the percentiles above\n", fromUS(r.Failures.P50), fromUS(r.Failures.P99))
+		fmt.Fprintf(&text, "             they took p50 %s, p99 %s, and are not in the percentiles above\n", fromUS(r.Failures.P50),
+			fromUS(r.Failures.P99))
 	}
 	r.explain(&text)
 	return text.String()
@@ -121,13 +126,16 @@ func fromUS(us float64) string { return loadgen.Short(time.Duration(us * 1000)) 
 func (r benchReport) explain(text *strings.Builder) {
 	fmt.Fprintln(text)
 	if r.Rate == 0 {
-		fmt.Fprintln(text, "A closed loop: while a call stalls, its caller sends no other, so that few samples show it. --rate measures what would have waited.")
+		fmt.Fprintln(text, "A closed loop: while a call stalls, its caller sends no other, so that few samples show it. --rate measures "+
+			"what would have waited.")
 	} else {
-		fmt.Fprintf(text, "Latencies count from the moment that each call was meant for, so that waiting behind a stall is in them. Calls were begun p50 %s, p99 %s, at most %s later than meant.\n",
+		fmt.Fprintf(text, "Latencies count from the moment that each call was meant for, so that waiting behind a stall is in them. "+
+			"Calls were begun p50 %s, p99 %s, at most %s later than meant.\n",
 			fromUS(r.Delay.P50), fromUS(r.Delay.P99), fromUS(r.Delay.Max))
 	}
 	if r.Unsent > 0 {
-		fmt.Fprintf(text, "%d calls that were meant were never sent: the rate is more than could be done, and the latencies of those would have been longer than all.\n", r.Unsent)
+		fmt.Fprintf(text, "%d calls that were meant were never sent: the rate is more than could be done, and the latencies of those "+
+			"would have been longer than all.\n", r.Unsent)
 	}
 	switch {
 	case r.Left == staysAnswers:

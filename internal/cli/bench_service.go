@@ -50,7 +50,8 @@ func benchAtService(what string, service *client.Client) (work, error) {
 			return err
 		}}, nil
 	case benchGuard:
-		return work{call: func(ctx context.Context, name string) error { return guardAtService(ctx, service, name) }, stays: staysAnswers}, nil
+		return work{call: func(ctx context.Context, name string) error { return guardAtService(ctx, service, name) }, stays: staysAnswers},
+			nil
 	case benchLock:
 		return work{call: func(ctx context.Context, name string) error {
 			held, err := service.AcquireLock(ctx, name, client.LockRequest{TTL: benchLease, Wait: benchWait})
@@ -87,7 +88,8 @@ func guardAtService(ctx context.Context, service *client.Client, name string) er
 	if err != nil {
 		return err
 	}
-	outcome, err := service.Claim(ctx, token.Value, client.ClaimOptions{Fingerprint: client.Fingerprint(name, benchBody), Lease: benchLease})
+	outcome, err := service.Claim(ctx, token.Value,
+		client.ClaimOptions{Fingerprint: client.Fingerprint(name, benchBody), Lease: benchLease})
 	if err != nil {
 		return err
 	}

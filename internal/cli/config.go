@@ -14,7 +14,8 @@ func (p *program) configCommand() *cobra.Command {
 	command := group("config", "Check and show the configuration", "")
 	add := func(use, short string, do func(*config.Sources) error, check bool) {
 		sub := p.configOfService(use, short, do, check)
-		sub.AddCommand(p.configOfService("serve", short+" of the service", do, check), p.configOfGateway("gateway", short+" of the gateway", do, check))
+		sub.AddCommand(p.configOfService("serve", short+" of the service", do, check),
+			p.configOfGateway("gateway", short+" of the gateway", do, check))
 		command.AddCommand(sub)
 	}
 	add("check", "Find every fault of the configuration", p.configCheck, true)
@@ -76,7 +77,8 @@ func shown(s *config.Setting) shownSetting {
 	if s.Redact != nil {
 		value = s.Redact(value)
 	}
-	return shownSetting{Name: s.Name, Flag: "--" + s.Name, Variable: s.Variable(), Value: value, Source: s.Source, Unit: s.Unit, Reload: s.Hot, Help: s.Help}
+	return shownSetting{Name: s.Name, Flag: "--" + s.Name, Variable: s.Variable(), Value: value, Source: s.Source, Unit: s.Unit,
+		Reload: s.Hot, Help: s.Help}
 }
 
 func (p *program) configPrint(l *config.Sources) error {

@@ -17,7 +17,8 @@ func connections(c *config.Service, log *slog.Logger) int {
 	if !known || c.Server.MaxConnections <= room {
 		return c.Server.MaxConnections
 	}
-	log.Warn("fewer connections than max-connections says: the process may not have more file descriptors open", "connections", room, "descriptors", descriptors,
+	log.Warn("fewer connections than max-connections says: the process may not have more file descriptors open", "connections", room,
+		"descriptors", descriptors,
 		"fix", "raise the limit (ulimit -n, LimitNOFILE), or set max-connections")
 	return room
 }

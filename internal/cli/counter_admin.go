@@ -19,7 +19,8 @@ import (
 func (p *program) counterListCommand() *cobra.Command {
 	command := &cobra.Command{
 		Use: "ls [PREFIX]", Short: "List counters with their values",
-		Long: "List counters with their values, in the order of their keys, or those whose keys begin with PREFIX. Counters are listed that coatcheck has added to or set.",
+		Long: "List counters with their values, in the order of their keys, or those whose keys begin with PREFIX. Counters are listed " +
+			"that coatcheck has added to or set.",
 		Args: orNone(one("prefix", anything)),
 	}
 	s := bindStraight(command.Flags(), counterSettings)
@@ -69,7 +70,8 @@ func (p *program) counterGetCommand() *cobra.Command {
 	var zone string
 	command := &cobra.Command{
 		Use: "get KEY", Short: "Print a counter's value",
-		Long: "Print a counter's value: the last that was handed out. KEY can end in a date, as for coatcheck incr. Exit code 1: there is no such counter, or it holds no integer.",
+		Long: "Print a counter's value: the last that was handed out. KEY can end in a date, as for coatcheck incr. Exit code 1: there " +
+			"is no such counter, or it holds no integer.",
 		Args: oneCounter,
 	}
 	s := bindStraight(command.Flags(), counterSettings, zoneOfKey(&zone))
@@ -98,7 +100,8 @@ func (p *program) counterSetCommand() *cobra.Command {
 	var set counterSet
 	command := &cobra.Command{
 		Use: "set KEY VALUE", Short: "Set a counter: the next value that is handed out is one more",
-		Long: "Set a counter: the next value that is handed out is one more. Setting it back hands values out again, so that it takes --yes; so does setting what holds no integer.\n" +
+		Long: "Set a counter: the next value that is handed out is one more. Setting it back hands values out again, so that it takes " +
+			"--yes; so does setting what holds no integer.\n" +
 			"KEY can end in a date, as for coatcheck incr. A value that is negative goes after two dashes: coatcheck counter set -- KEY -5",
 		Args: func(_ *cobra.Command, args []string) (err error) {
 			if len(args) != 2 {
@@ -111,7 +114,8 @@ func (p *program) counterSetCommand() *cobra.Command {
 		},
 	}
 	s := bindStraight(command.Flags(), counterSettings, zoneOfKey(&set.zone),
-		config.Optional(config.Span("ttl", config.Unsaid, counter.MinTTL, counter.MaxTTL, "how long it lives; empty: for ever, or with a date for two days longer than its period", &set.ttl)),
+		config.Optional(config.Span("ttl", config.Unsaid, counter.MinTTL, counter.MaxTTL,
+			"how long it lives; empty: for ever, or with a date for two days longer than its period", &set.ttl)),
 		config.Toggle("yes", "set it back", &set.yes))
 	command.SetFlagErrorFunc(func(_ *cobra.Command, err error) error {
 		if _, short := errors.AsType[*pflag.NotExistError](err); short {
@@ -174,7 +178,8 @@ func (p *program) counterRemoveCommand() *cobra.Command {
 	var yes bool
 	command := &cobra.Command{
 		Use: "rm KEY", Short: "Remove a counter: it begins again at 1",
-		Long: "Remove a counter: it begins again at 1, and hands its values out again. Without --yes it says where the counter is, and does nothing. KEY can end in a date, as for coatcheck incr.",
+		Long: "Remove a counter: it begins again at 1, and hands its values out again. Without --yes it says where the counter is, and " +
+			"does nothing. KEY can end in a date, as for coatcheck incr.",
 		Args: oneCounter,
 	}
 	s := bindStraight(command.Flags(), counterSettings, zoneOfKey(&zone), config.Toggle("yes", "do it", &yes))

@@ -32,16 +32,20 @@ type examination struct {
 func (p *program) doctorCommand() *cobra.Command {
 	command := &cobra.Command{
 		Use: "doctor", Short: "Look at a Redis, or at a running service, and say what is wrong", Args: noArgs,
-		Long: "Look at a Redis (--redis), or at a running service (--server): the worst is told first, each with what it risks, and the line that ends it.\n" +
+		Long: "Look at a Redis (--redis), or at a running service (--server): the worst is told first, each with what it risks, and the " +
+			"line that ends it.\n" +
 			"Give --ack, --clock-skew, --store-timeout and --prefix as the service has them.\n\n" +
-			"Nothing is changed but one key on each master, which expires after ten seconds: how many replicas confirm it is what --ack can rely on.\n\n" +
+			"Nothing is changed but one key on each master, which expires after ten seconds: how many replicas confirm it is what --ack " +
+			"can rely on.\n\n" +
 			"Exit code 1: something at --fail-on or above; 75: no server could be asked; else 0.",
 	}
 	e := &examination{}
 	own := []*config.Setting{
-		config.Choice("fail-on", doctor.Warning.String(), []string{doctor.Warning.String(), doctor.Critical.String(), never}, "from which severity on the exit code is 1", &e.failOn),
+		config.Choice("fail-on", doctor.Warning.String(), []string{doctor.Warning.String(), doctor.Critical.String(), never},
+			"from which severity on the exit code is 1", &e.failOn),
 		config.Toggle("read-only", "writes nothing: how many replicas confirm a write is then not known", &e.readOnly),
-		config.Span("worker-ttl", "30s", workerlease.MinTTL, workerlease.MaxTTL, "the shortest TTL of the worker-id pools in use", &e.workerTTL),
+		config.Span("worker-ttl", "30s", workerlease.MinTTL, workerlease.MaxTTL,
+			"the shortest TTL of the worker-id pools in use", &e.workerTTL),
 	}
 	e.source = bindStraight(command.Flags(), []string{"clock-skew"}, own...)
 	return p.loaded(command, &e.Sources, func(c *cobra.Command, _ []string) error {
@@ -61,7 +65,8 @@ func (e *examination) settings() doctor.Settings {
 	store := e.Service.Store
 	// a service has no URL here, and not the embedded store's timeout for that
 	store.URL = cmp.Or(store.URL, "redis://of-the-service")
-	return doctor.Settings{Ack: store.Ack, Restarts: store.Restarts, ClockSkew: e.Service.Server.Workers.Skew, StoreTimeout: store.WithDefaults().Timeout, WorkerTTL: e.workerTTL}
+	return doctor.Settings{Ack: store.Ack, Restarts: store.Restarts, ClockSkew: e.Service.Server.Workers.Skew,
+		StoreTimeout: store.WithDefaults().Timeout, WorkerTTL: e.workerTTL}
 }
 
 // examined answers `doctor --json`.
@@ -109,7 +114,8 @@ func (p *program) examineRedis(ctx context.Context, e *examination) error {
 
 func serverOf(s *doctor.Inspected) examinedServer {
 	ms := func(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
-	shown := examinedServer{Addr: s.Addr, Role: "replica", OffsetMS: ms(s.Clock.Offset), WithinMS: ms(s.Clock.Within), P50MS: ms(s.Script.P50), P99MS: ms(s.Script.P99)}
+	shown := examinedServer{Addr: s.Addr, Role: "replica", OffsetMS: ms(s.Clock.Offset), WithinMS: ms(s.Clock.Within),
+		P50MS: ms(s.Script.P50), P99MS: ms(s.Script.P99)}
 	switch {
 	case s.Away != "":
 		shown.Role = "away"
@@ -126,7 +132,8 @@ func (p *program) tell(e *examination, found examined) error {
 	if err := p.print(found, found.people()); err != nil {
 		return err
 	}
-	limit, limited := map[string]doctor.Severity{doctor.Warning.String(): doctor.Warning, doctor.Critical.String(): doctor.Critical}[e.failOn]
+	limit, limited := map[string]doctor.Severity{doctor.Warning.String(): doctor.Warning,
+		doctor.Critical.String(): doctor.Critical}[e.failOn]
 	if limited && found.Worst >= limit {
 		return exitError{failed}
 	}
@@ -154,6 +161,7 @@ func (f examined) people() string {
 			}
 		}
 	}
-	fmt.Fprintf(&text, "\n%d critical, %d warnings, %d notes, %d ok\n", counts[doctor.Critical], counts[doctor.Warning], counts[doctor.Note], counts[doctor.OK])
+	fmt.Fprintf(&text, "\n%d critical, %d warnings, %d notes, %d ok\n", counts[doctor.Critical], counts[doctor.Warning],
+		counts[doctor.Note], counts[doctor.OK])
 	return text.String()
 }

@@ -16,7 +16,8 @@ import (
 func (p *program) healthcheckCommand() *cobra.Command {
 	command := &cobra.Command{
 		Use: "healthcheck", Short: "Ask a running service whether it is ready; exit code 0 if so", Args: noArgs,
-		Long: "Ask the service on this machine, at --listen (or COATCHECK_LISTEN), for /readyz. For Docker's HEALTHCHECK, where no curl is at hand.",
+		Long: "Ask the service on this machine, at --listen (or COATCHECK_LISTEN), for /readyz. For Docker's HEALTHCHECK, where no curl " +
+			"is at hand.",
 	}
 	l := config.BindService(command.Flags())
 	hideAllBut(command.Flags(), "listen", "tls-cert", "tls-key", "config")

@@ -92,7 +92,8 @@ func grouped(root *cobra.Command, heading string, commands ...*cobra.Command) {
 
 // group is a command that only has others below it.
 func group(name, short, long string, commands ...*cobra.Command) *cobra.Command {
-	command := &cobra.Command{Use: name, Short: short, Long: long, Args: noArgs, RunE: func(c *cobra.Command, _ []string) error { return c.Help() }}
+	command := &cobra.Command{Use: name, Short: short, Long: long, Args: noArgs,
+		RunE: func(c *cobra.Command, _ []string) error { return c.Help() }}
 	command.AddCommand(commands...)
 	return command
 }

@@ -15,7 +15,8 @@ func (p *program) idUUIDCommand() *cobra.Command {
 	var n int64
 	command := &cobra.Command{
 		Use: "uuid [4|7]", Short: "Make UUIDs, one a line",
-		Long: "Make UUIDs, one a line, of version 7, which rise with time and from one to the next of a call, or of version 4, which are random. They need no service.",
+		Long: "Make UUIDs, one a line, of version 7, which rise with time and from one to the next of a call, or of version 4, which " +
+			"are random. They need no service.",
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) > 1 || len(args) == 1 && args[0] != "4" && args[0] != "7" {
 				return usageError{errors.New("a version belongs here, 4 or 7, or nothing")}

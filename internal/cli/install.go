@@ -18,7 +18,8 @@ func (p *program) installCommand() *cobra.Command {
 			}
 			return nil
 		},
-		Long: "Copy this program to a file that can be run. For an init container: the image has no shell and no cp, and `coatcheck worker run` has to be in the container of the\n" +
+		Long: "Copy this program to a file that can be run. For an init container: the image has no shell and no cp, and `coatcheck " +
+			"worker run` has to be in the container of the\n" +
 			"command that it runs. deploy/kubernetes/orders.yaml is an example.",
 		RunE: func(_ *cobra.Command, args []string) error {
 			own, err := os.Executable()

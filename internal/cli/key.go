@@ -18,7 +18,8 @@ import (
 
 func (p *program) keyCommand() *cobra.Command {
 	return group("key", "Make API keys, and keep them in Redis",
-		"Make API keys. A key is shown once; what is kept of it, in a file (--access), in the environment or in Redis (--redis), is the SHA-256 of its secret.",
+		"Make API keys. A key is shown once; what is kept of it, in a file (--access), in the environment or in Redis (--redis), is the "+
+			"SHA-256 of its secret.",
 		p.keyNewCommand(), p.keyAddCommand(), p.keyListCommand(), p.keyRemoveCommand(), p.keyHashCommand())
 }
 
@@ -28,7 +29,8 @@ type keyStore struct{ config.Sources }
 // bindKeys adds --redis with what belongs to it, --config and the command's own settings.
 func bindKeys(flags *pflag.FlagSet, own ...*config.Setting) *keyStore {
 	k := &keyStore{}
-	const help = "the Redis that keys are kept in, for services with --access-store: redis:// | rediss:// | unix:// | redis+sentinel:// | redis+cluster://"
+	const help = "the Redis that keys are kept in, for services with --access-store: redis:// | rediss:// | unix:// | redis+sentinel:// " +
+		"| redis+cluster://"
 	bindSome(flags, &k.Sources, append(storeNames, "access"), help, own)
 	return k
 }
@@ -55,30 +57,35 @@ type wanted struct {
 func (w *wanted) settings() []*config.Setting {
 	return []*config.Setting{
 		config.Text("principal", "", "name", "whose key it is: the tokens and keys of two principals never meet", &w.principal),
-		config.Choice("role", "use", []string{"read", "use", "admin"}, "what it may do: read looks; use draws values, leases, locks and issues tokens; admin sets and removes", &w.role),
+		config.Choice("role", "use", []string{"read", "use", "admin"},
+			"what it may do: read looks; use draws values, leases, locks and issues tokens; admin sets and removes", &w.role),
 		flagOnly(namesSetting("prefix", &w.names)),
 		days("ttl", "how long it is good for, such as 90d; empty: for ever", &w.ttl),
 		flagOnly(config.Rate("rate", "how often its principal may ask, such as 100/s; empty: as the service says for all", &w.rate)),
-		flagOnly(config.Optional(config.Number("burst", "", 1, 1_000_000, "requests", "how many requests beyond that rate may come at once", &w.burst))),
+		flagOnly(config.Optional(config.Number("burst", "", 1, 1_000_000, "requests",
+			"how many requests beyond that rate may come at once", &w.burst))),
 		config.Text("label", "", "text", "a note for people", &w.label),
 	}
 }
 
 func namesSetting(name string, into *access.Names) *config.Setting {
-	return &config.Setting{Name: name, Unit: "name,…", Help: "the names that it may touch, such as orders:* or orders:*,bills:*; empty: all. Only as flags: prefix, rate and burst of a file are the service's", Parse: func(s string) error {
-		*into = nil
-		if s == "" {
-			return nil
-		}
-		for part := range strings.SplitSeq(s, ",") {
-			found := strings.Fields(part)
-			if len(found) == 0 {
-				return fmt.Errorf("%q has an empty element: write names with one comma between them, such as orders:*,bills:*; a key for all names has none of them, or *", s)
+	return &config.Setting{Name: name, Unit: "name,…",
+		Help: "the names that it may touch, such as orders:* or orders:*,bills:*; empty: all. Only as flags: prefix, rate and burst of " +
+			"a file are the service's", Parse: func(s string) error {
+			*into = nil
+			if s == "" {
+				return nil
 			}
-			*into = append(*into, found...)
-		}
-		return nil
-	}}
+			for part := range strings.SplitSeq(s, ",") {
+				found := strings.Fields(part)
+				if len(found) == 0 {
+					return fmt.Errorf("%q has an empty element: write names with one comma between them, such as orders:*,bills:*; a "+
+						"key for all names has none of them, or *", s)
+				}
+				*into = append(*into, found...)
+			}
+			return nil
+		}}
 }
 
 // days is a duration that may be written in days.
@@ -106,7 +113,8 @@ func days(name, help string, into *time.Duration) *config.Setting {
 func (p *program) keyNewCommand() *cobra.Command {
 	command := &cobra.Command{
 		Use: "new --principal NAME", Short: "Make a key, show it once, and say or store what it is worth", Args: noArgs,
-		Long: "Make a key and show it, once. Without --redis it prints the record for the file of --access as well; with it, the record is stored there,\n" +
+		Long: "Make a key and show it, once. Without --redis it prints the record for the file of --access as well; with it, the record " +
+			"is stored there,\n" +
 			"and services with --access-store take the key within five seconds.",
 		Example: "  coatcheck key new --principal orders --role use --prefix 'orders:*' --ttl 90d",
 	}
@@ -135,7 +143,8 @@ func (w *wanted) record(key access.Key) (access.Record, error) {
 	if err != nil {
 		return access.Record{}, err
 	}
-	record := access.Record{ID: key.ID, Hash: key.Hash(), Principal: w.principal, Role: role, Names: w.names, Rate: w.rate, Burst: int(w.burst), Label: w.label}
+	record := access.Record{ID: key.ID, Hash: key.Hash(), Principal: w.principal, Role: role, Names: w.names, Rate: w.rate,
+		Burst: int(w.burst), Label: w.label}
 	if w.ttl > 0 {
 		record.NotAfter = time.Now().Add(w.ttl).UTC().Truncate(time.Second)
 	}
@@ -195,7 +204,8 @@ func quotedList(names []string) string {
 func (p *program) keyAddCommand() *cobra.Command {
 	command := &cobra.Command{
 		Use: "add RECORD… --redis URL", Short: "Store records of keys that were made before",
-		Long:    "Store records, each id:role:principal:names:sha256 with names separated by | (none: all), as coatcheck key new prints it. Asked again it changes nothing.",
+		Long: "Store records, each id:role:principal:names:sha256 with names separated by | (none: all), as coatcheck key new prints " +
+			"it. Asked again it changes nothing.",
 		Example: "  coatcheck key add 'k7x2:use:orders:orders:*:9f86d081…' --redis redis://localhost:6379",
 	}
 	k := bindKeys(command.Flags())

@@ -23,9 +23,11 @@ type serviceAt struct {
 func (s *serviceAt) settings() []*config.Setting {
 	return config.In("Service",
 		config.Text("server", "http://127.0.0.1:8080", "URL", "the running service to ask", &s.server),
-		config.Hidden(config.Text("api-key", "", "key", "the API key to show it; better in the environment, since a command line can be seen by others", &s.apiKey)),
+		config.Hidden(config.Text("api-key", "", "key",
+			"the API key to show it; better in the environment, since a command line can be seen by others", &s.apiKey)),
 		config.Text("ca", "", "file", "authorities in PEM by which its certificate is judged; empty: those of the system", &s.ca),
-		config.Text("cert", "", "file", "a client certificate in PEM to show it, where it asks for one; what signed it may follow it", &s.cert),
+		config.Text("cert", "", "file", "a client certificate in PEM to show it, where it asks for one; what signed it may follow it",
+			&s.cert),
 		config.Text("key", "", "file", "the key of that certificate in PEM", &s.key),
 	)
 }
@@ -56,7 +58,8 @@ func (s *serviceAt) client(callers int) (*client.Client, error) {
 	}
 	if s.ca != "" || s.cert != "" || callers > 0 {
 		config.HTTPClient = &http.Client{Transport: &http.Transport{
-			TLSClientConfig: secure, ForceAttemptHTTP2: true, Proxy: http.ProxyFromEnvironment, MaxIdleConnsPerHost: callers, IdleConnTimeout: time.Minute,
+			TLSClientConfig: secure, ForceAttemptHTTP2: true, Proxy: http.ProxyFromEnvironment, MaxIdleConnsPerHost: callers,
+			IdleConnTimeout: time.Minute,
 		}}
 	}
 	service, err := client.New(config)

@@ -23,12 +23,14 @@ func (p *program) lockBreakCommand() *cobra.Command {
 	b := &lockBreak{}
 	command := &cobra.Command{
 		Use: "break NAME", Short: "Take a lock from its holder",
-		Long: "Take a lock from its holder, and print a new fence: a resource that is told of it refuses the holder from then on. The holder hears of it at its next renewal, and may\n" +
+		Long: "Take a lock from its holder, and print a new fence: a resource that is told of it refuses the holder from then on. The " +
+			"holder hears of it at its next renewal, and may\n" +
 			"work until then; the lock goes to the next who waits at once. Without --yes it says what it would do, and does nothing.",
 		Args: oneLock,
 	}
 	s := bindStraight(command.Flags(), lockSettings,
-		config.Optional(config.Number("fence", config.Unsaid, 0, 1<<53-1, "fence", "of the holder, if there are several; 0 is a plain client of redislock", &b.fence)),
+		config.Optional(config.Number("fence", config.Unsaid, 0, 1<<53-1, "fence",
+			"of the holder, if there are several; 0 is a plain client of redislock", &b.fence)),
 		config.Toggle("yes", "do it", &b.yes))
 	command.ValidArgsFunction = offerLocks(p, s, cobra.ShellCompDirectiveNoFileComp)
 	return p.ask(command, s, func(ctx context.Context, service *client.Client, args []string) error {
@@ -48,8 +50,10 @@ func (p *program) breakLock(ctx context.Context, service *client.Client, name st
 		return err
 	}
 	if !b.yes {
-		return usageError{fmt.Errorf("lock %s is held by %s with fence %d, since %s, until %s if it is not renewed; %d wait\nTo take it away: coatcheck lock break %s --fence %d --yes%s",
-			name, ownerText(holder), holder.Fence, clockText(holder.Since), untilText(holder.Until), shown.Waiting, name, holder.Fence, b.again)}
+		return usageError{fmt.Errorf("lock %s is held by %s with fence %d, since %s, until %s if it is not renewed; %d wait\nTo take it "+
+			"away: coatcheck lock break %s --fence %d --yes%s",
+			name, ownerText(holder), holder.Fence, clockText(holder.Since), untilText(holder.Until), shown.Waiting, name,
+			holder.Fence, b.again)}
 	}
 	fence, err := service.BreakLock(ctx, name, holder.Fence)
 	if err != nil {
@@ -70,7 +74,9 @@ func (b lockBreak) holder(shown wire.Lock) (wire.LockHolder, error) {
 	case len(fences) == 0:
 		return wire.LockHolder{}, fmt.Errorf("lock %s has no holder", shown.Name)
 	case b.said:
-		return wire.LockHolder{}, fmt.Errorf("lock %s has no holder with fence %d; the holders' fences are %s", shown.Name, b.fence, strings.Join(fences, ", "))
+		return wire.LockHolder{}, fmt.Errorf("lock %s has no holder with fence %d; the holders' fences are %s", shown.Name, b.fence,
+			strings.Join(fences, ", "))
 	}
-	return wire.LockHolder{}, usageError{fmt.Errorf("lock %s has %d holders: name one of them with --fence: %s", shown.Name, len(fences), strings.Join(fences, ", "))}
+	return wire.LockHolder{}, usageError{fmt.Errorf("lock %s has %d holders: name one of them with --fence: %s", shown.Name, len(fences),
+		strings.Join(fences, ", "))}
 }

@@ -17,7 +17,8 @@ import (
 func (p *program) lockListCommand() *cobra.Command {
 	command := &cobra.Command{
 		Use: "ls [NAME]", Short: "List the locks that are held, or show one with its queue",
-		Long: "List the locks that are held, with their holders, or show one with all who wait for it. Locks of plain clients of redislock are shown by their name, and not listed.",
+		Long: "List the locks that are held, with their holders, or show one with all who wait for it. Locks of plain clients of " +
+			"redislock are shown by their name, and not listed.",
 		Args: orNone(oneLock),
 	}
 	s := bindStraight(command.Flags(), lockSettings)
@@ -58,7 +59,8 @@ func lockTable(list []wire.Lock) string {
 				line(first[0], first[1], "", "", "", "", first[2])
 			}
 			for _, holder := range shown.Holders {
-				line(first[0], first[1], ownerText(holder), strconv.FormatInt(holder.Fence, 10), clockText(holder.Since), untilText(holder.Until), first[2])
+				line(first[0], first[1], ownerText(holder), strconv.FormatInt(holder.Fence, 10), clockText(holder.Since),
+					untilText(holder.Until), first[2])
 				first = []string{"", "", ""}
 			}
 		}

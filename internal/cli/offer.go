@@ -55,5 +55,6 @@ func offerPools(p *program, s *source, after cobra.ShellCompDirective) cobra.Com
 }
 
 func offerCounters(p *program, s *source) cobra.CompletionFunc {
-	return offer(p, s, cobra.ShellCompDirectiveNoFileComp, (*client.Client).Counters, func(one client.CounterInfo) string { return one.Key })
+	return offer(p, s, cobra.ShellCompDirectiveNoFileComp, (*client.Client).Counters,
+		func(one client.CounterInfo) string { return one.Key })
 }

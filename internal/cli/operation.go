@@ -25,7 +25,8 @@ func (p *program) tokenListCommand() *cobra.Command {
 	command := &cobra.Command{
 		Use: "ls --in-doubt", Short: "List the operations in doubt, the oldest first", Args: noArgs,
 		Long: "List the operations in doubt: an attempt began and ended without an answer, so it is not known whether it had its effect. " +
-			"The one that is in doubt for longest comes first. Find out what became of it by its name or request id in the service's own records, " +
+			"The one that is in doubt for longest comes first. Find out what became of it by its name or request id in the service's " +
+			"own records, " +
 			"then end the doubt with: coatcheck token settle OPERATION. At a service with keys it takes the role admin.",
 	}
 	s := bindStraight(command.Flags(), operationSettings,
@@ -115,7 +116,8 @@ func (p *program) tokenSettleCommand() *cobra.Command {
 			"--completed: it happened. Its answer is recorded (--status, --content-type, --body), and every repeat gets it.\n" +
 			"--not-begun: it did not happen. The next request with its token or key runs it, with a larger fence.\n" +
 			"--refused: it is not known, or it must not run. Repeats are told that an operator has closed it.\n\n" +
-			"Repeating it is harmless. Exit code 75: an attempt may still be running, or the service is away. At a service with keys it takes the role admin.",
+			"Repeating it is harmless. Exit code 75: an attempt may still be running, or the service is away. At a service with keys it " +
+			"takes the role admin.",
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) != 1 {
 				return usageError{fmt.Errorf("one operation belongs here, not %d: coatcheck token ls --in-doubt lists them", len(args))}
@@ -150,7 +152,8 @@ func (p *program) tokenSettleCommand() *cobra.Command {
 
 func (s settling) settlement(ctx context.Context, input io.Reader) (client.Settlement, error) {
 	settlement := client.Settlement{Reason: s.reason}
-	for decision, said := range map[client.Decision]bool{client.Happened: s.completed, client.NotBegun: s.notBegun, client.Refuse: s.refused} {
+	for decision, said := range map[client.Decision]bool{client.Happened: s.completed, client.NotBegun: s.notBegun,
+		client.Refuse: s.refused} {
 		switch {
 		case said && settlement.Decision != "":
 			return settlement, errors.New("one of --completed, --not-begun and --refused belongs here, not two")

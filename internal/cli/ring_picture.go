@@ -68,7 +68,8 @@ func ringPicture(ring wire.WorkerRing, colours bool) string {
 	}
 	shown := append([]mark{}, marks...)
 	if ring.Quarantined > 0 {
-		shown[2], shown[3] = mark{shut.letter, shut.colour, "quarantined, was held"}, mark{shut.letter, shut.colour, "quarantined, never held"}
+		shown[2], shown[3] = mark{shut.letter, shut.colour, "quarantined, was held"},
+			mark{shut.letter, shut.colour, "quarantined, never held"}
 	}
 	var picture strings.Builder
 	for i, rank := range ranks {
@@ -106,7 +107,8 @@ func holders(ring wire.WorkerRing) string {
 	}
 	people := tabular("\nWORKER\tHOLDER\tFENCE\tSINCE\tUNTIL", func(line func(...string)) {
 		for _, slot := range held[:min(len(held), mostHolders)] {
-			line(strconv.Itoa(slot.WorkerID), cmp.Or(slot.Holder, "-"), strconv.FormatInt(slot.Fence, 10), slot.NotBefore.Format(time.RFC3339), slot.NotAfter.Format(time.RFC3339))
+			line(strconv.Itoa(slot.WorkerID), cmp.Or(slot.Holder, "-"), strconv.FormatInt(slot.Fence, 10),
+				slot.NotBefore.Format(time.RFC3339), slot.NotAfter.Format(time.RFC3339))
 		}
 	})
 	if more := len(held) - mostHolders; more > 0 {

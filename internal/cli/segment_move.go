@@ -38,16 +38,20 @@ func (p *program) segmentMoveCommand() *cobra.Command {
 	m := &tagMove{}
 	command := &cobra.Command{
 		Use: "move TAG", Short: "Move a tag between an SQL database and Redis, while it is used", Args: oneTag,
-		Long: "Move a tag between an SQL database and Redis, while it is used: it is retired where it is, and only then, when it is known which ids can have been handed out, it is opened where it goes.\n" +
-			"In between no process gets a new range. Repeat it if it fails in the middle. Leaf's own servers take no notice of a tag that is retired: stop them before.",
+		Long: "Move a tag between an SQL database and Redis, while it is used: it is retired where it is, and only then, when it is " +
+			"known which ids can have been handed out, it is opened where it goes.\n" +
+			"In between no process gets a new range. Repeat it if it fails in the middle. Leaf's own servers take no notice of a tag " +
+			"that is retired: stop them before.",
 	}
 	home := func(name, help string, into *string) *config.Setting {
 		return config.Redacted(config.Checked(name, "URL", help, checkHome, into), redactHome)
 	}
 	m.bindTo(command.Flags(), append(storeSettings(&m.Service),
-		home("from", "where the tag is: mysql:// | postgres:// | redis:// | rediss:// | unix:// | redis+sentinel:// | redis+cluster://", &m.from),
+		home("from", "where the tag is: mysql:// | postgres:// | redis:// | rediss:// | unix:// | redis+sentinel:// | redis+cluster://",
+			&m.from),
 		home("to", "where it goes: the same kinds of URL", &m.to),
-		config.Number("step", strconv.Itoa(segment.DefaultStep), 1, math.MaxInt32, "ids", "how many ids a fetch takes at least, in a database", &m.step)))
+		config.Number("step", strconv.Itoa(segment.DefaultStep), 1, math.MaxInt32, "ids",
+			"how many ids a fetch takes at least, in a database", &m.step)))
 	command.RunE = func(c *cobra.Command, args []string) error {
 		if err := m.complete(c, p); err != nil {
 			return err
@@ -86,9 +90,11 @@ func (p *program) moveTag(ctx context.Context, m *tagMove, tag string) error {
 		return err
 	}
 	if err := to.open(ctx, tag, next, m.step); err != nil {
-		return fmt.Errorf("%w\n%s is retired where it was, at %d, and not open where it goes. Repeat the command until it does not fail", err, tag, next)
+		return fmt.Errorf("%w\n%s is retired where it was, at %d, and not open where it goes. Repeat the command until it does not fail",
+			err, tag, next)
 	}
-	return p.print(map[string]string{"tag": tag, "next": strconv.FormatInt(next, 10)}, fmt.Sprintf("%s goes on there, at %d or beyond.\n", tag, next))
+	return p.print(map[string]string{"tag": tag, "next": strconv.FormatInt(next, 10)},
+		fmt.Sprintf("%s goes on there, at %d or beyond.\n", tag, next))
 }
 
 func isSQL(url string) bool {
@@ -169,7 +175,8 @@ func openCounter(ctx context.Context, counters *counter.Counters, tag string, ne
 	case err != nil:
 		return err
 	case there < next-1:
-		return fmt.Errorf("%w: %s is in use there, at %d, which is less: retire it there, or choose another name", segment.ErrTagExists, tag, there)
+		return fmt.Errorf("%w: %s is in use there, at %d, which is less: retire it there, or choose another name", segment.ErrTagExists,
+			tag, there)
 	}
 	return nil // it was opened before, and used since
 }

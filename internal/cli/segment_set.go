@@ -15,7 +15,8 @@ func (p *program) segmentSetCommand() *cobra.Command {
 	var next int64
 	command := &cobra.Command{
 		Use: "set TAG NEXT", Short: "Say at which id a tag in Redis goes on",
-		Long: "Say at which id a tag in Redis goes on, once it is held after a loss (counter-behind): find out what was handed out, and begin after that. It goes forward only.\n" +
+		Long: "Say at which id a tag in Redis goes on, once it is held after a loss (counter-behind): find out what was handed out, and " +
+			"begin after that. It goes forward only.\n" +
 			"Ranges that services have fetched ahead stay in use. Exit code 2: NEXT is below what Redis knows of.",
 		Args: func(_ *cobra.Command, args []string) (err error) {
 			if len(args) != 2 {

@@ -17,14 +17,18 @@ func (p *program) segmentStripeCommand() *cobra.Command {
 	var start, step int64
 	command := &cobra.Command{
 		Use: "stripe TAG", Short: "Spread a tag over several databases, or move it from some to others", Args: oneTag,
-		Long: "Spread a tag over several databases, each of which hands out its own ids; or, with --from, move it from those that it has to others, more or fewer.\n\n" +
-			"The tag is retired in the old ones first, and then opened in the new ones above all ids that were handed out. Processes may go on meanwhile: those that know the old databases\n" +
-			"are refused from then on, and those that know the new ones until then. If it fails, repeat it until it does not. Every old database has to answer; a dash stands\n" +
+		Long: "Spread a tag over several databases, each of which hands out its own ids; or, with --from, move it from those that it " +
+			"has to others, more or fewer.\n\n" +
+			"The tag is retired in the old ones first, and then opened in the new ones above all ids that were handed out. Processes " +
+			"may go on meanwhile: those that know the old databases\n" +
+			"are refused from then on, and those that know the new ones until then. If it fails, repeat it until it does not. Every old " +
+			"database has to answer; a dash stands\n" +
 			"for one that is gone for good, and then --start has to be above all that it can have handed out.",
 	}
 	l := &leafFlags{}
 	l.bindTo(command.Flags(), []*config.Setting{
-		config.DatabaseURLs("from", "the databases that the tag has now, in the order of their stripes, with commas between; empty: none, the tag is new", &from),
+		config.DatabaseURLs("from", "the databases that the tag has now, in the order of their stripes, with commas between; empty: "+
+			"none, the tag is new", &from),
 		config.DatabaseURLs("to", "the databases that it shall have, in the order of their stripes", &to),
 		config.Number("start", "0", 0, math.MaxInt64, "id", "the least id that the new ones may hand out", &start),
 		config.Number("step", strconv.Itoa(segment.DefaultStep), 1, math.MaxInt32, "ids", "how many ids a fetch takes at least", &step),

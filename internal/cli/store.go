@@ -18,8 +18,10 @@ func (p *program) storeCommand() *cobra.Command {
 func (p *program) storeRestoredCommand() *cobra.Command {
 	command := &cobra.Command{
 		Use: "restored", Short: "Say that Redis was started from a copy or a backup",
-		Long: "Say that this Redis was started from a copy or a backup. All state under the prefix counts as possibly lost, once: worker ids wait until every one that may be in use has ended, counters and segments go on past all values, or are held.\n" +
-			"Run it with --redis, after Redis has started and before services use it again. To run it twice is harmless. Tokens that were used after the copy was made are not known to have been used: see docs/operations.md.",
+		Long: "Say that this Redis was started from a copy or a backup. All state under the prefix counts as possibly lost, once: " +
+			"worker ids wait until every one that may be in use has ended, counters and segments go on past all values, or are held.\n" +
+			"Run it with --redis, after Redis has started and before services use it again. To run it twice is harmless. Tokens that " +
+			"were used after the copy was made are not known to have been used: see docs/operations.md.",
 		Args: noArgs,
 	}
 	s := bindStraight(command.Flags(), nil)

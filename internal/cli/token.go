@@ -24,7 +24,8 @@ func (p *program) tokenCommand() *cobra.Command {
 func (p *program) askTokens(command *cobra.Command, s *source, do func(context.Context, *client.Client, []string) error) *cobra.Command {
 	return p.ask(command, s, func(ctx context.Context, service *client.Client, args []string) error {
 		if direct, err := s.direct(); err == nil && direct && s.apiKey != "" {
-			return usageError{errors.New("the token is its caller's own, and only the service knows whose key --api-key is: name that with --server; or leave the key out")}
+			return usageError{errors.New("the token is its caller's own, and only the service knows whose key --api-key is: name that " +
+				"with --server; or leave the key out")}
 		}
 		return do(ctx, service, args)
 	})
@@ -35,7 +36,8 @@ func (p *program) tokenIssueCommand() *cobra.Command {
 	var ttl time.Duration
 	command := &cobra.Command{
 		Use: "issue", Short: "Issue a token and print it", Args: noArgs,
-		Long: "Issue a token that may be used once, and print it: TOKEN=$(coatcheck token issue). Straight on Redis it is a token of callers that show no key.\n" +
+		Long: "Issue a token that may be used once, and print it: TOKEN=$(coatcheck token issue). Straight on Redis it is a token of " +
+			"callers that show no key.\n" +
 			"Exit code 75: no token was handed out, try again later.",
 	}
 	s := bindStraight(command.Flags(), tokenSettings,
@@ -56,7 +58,8 @@ func (p *program) tokenIssueCommand() *cobra.Command {
 func (p *program) tokenShowCommand() *cobra.Command {
 	command := &cobra.Command{
 		Use: "show TOKEN", Short: "Say where a token stands: issued, claimed, completed or in doubt",
-		Long: "Say where a token stands: issued, claimed, completed or in doubt. A token that begins with a dash goes after two: coatcheck token show -- TOKEN",
+		Long: "Say where a token stands: issued, claimed, completed or in doubt. A token that begins with a dash goes after two: " +
+			"coatcheck token show -- TOKEN",
 		Args: one("token", anything),
 	}
 	s := bindStraight(command.Flags(), tokenSettings)
@@ -73,7 +76,8 @@ func (p *program) tokenShowCommand() *cobra.Command {
 			return err
 		}
 		shown := wire.TokenStatus{
-			State: string(status.State), ExpiresAt: status.ExpiresAt, Attempts: status.Attempts, Fence: status.Fence, Scope: status.Scope, LeaseUntil: status.LeaseUntil,
+			State: string(status.State), ExpiresAt: status.ExpiresAt, Attempts: status.Attempts, Fence: status.Fence, Scope: status.Scope,
+			LeaseUntil: status.LeaseUntil,
 		}
 		return p.print(shown, tokenLines(shown))
 	})

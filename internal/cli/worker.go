@@ -29,10 +29,14 @@ type poolShape struct {
 // bind returns the settings of a shape. least is the shortest TTL.
 func (s *poolShape) bind(least time.Duration) []*config.Setting {
 	return []*config.Setting{
-		config.Optional(config.Span("ttl", config.Unsaid, least, workerlease.MaxTTL, "how long a lease is good for without a renewal; empty: as the pool has it, 30s for one that is new", &s.ttl)),
-		layoutText("layout", "timestamp/worker/sequence bits, timestamp/datacenter/worker/sequence, @s for seconds; empty: as the pool has it, "+snowflake.DefaultLayout+" for one that is new", &s.layout),
-		moment("epoch", "what timestamps count from; empty: as the pool has it, "+snowflake.DefaultEpoch.Format(time.RFC3339)+" for one that is new", &s.epoch),
-		config.Optional(config.Number("datacenter", config.Unsaid, 0, 1<<workerlease.MaxBits-1, "number", "the pool's datacenter; empty: as the pool has it, 0 for one that is new", &s.datacenter)),
+		config.Optional(config.Span("ttl", config.Unsaid, least, workerlease.MaxTTL,
+			"how long a lease is good for without a renewal; empty: as the pool has it, 30s for one that is new", &s.ttl)),
+		layoutText("layout", "timestamp/worker/sequence bits, timestamp/datacenter/worker/sequence, @s for seconds; empty: as the "+
+			"pool has it, "+snowflake.DefaultLayout+" for one that is new", &s.layout),
+		moment("epoch", "what timestamps count from; empty: as the pool has it, "+snowflake.DefaultEpoch.Format(time.RFC3339)+
+			" for one that is new", &s.epoch),
+		config.Optional(config.Number("datacenter", config.Unsaid, 0, 1<<workerlease.MaxBits-1, "number",
+			"the pool's datacenter; empty: as the pool has it, 0 for one that is new", &s.datacenter)),
 	}
 }
 

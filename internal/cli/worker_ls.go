@@ -15,7 +15,8 @@ import (
 func (p *program) workerListCommand() *cobra.Command {
 	command := &cobra.Command{
 		Use: "ls [POOL]", Short: "List pools, or draw the ring of one",
-		Long: "List all pools, or draw the ring of one: a character a worker id, 64 a row, larger rings a character a block. With --json the slots that were ever leased.",
+		Long: "List all pools, or draw the ring of one: a character a worker id, 64 a row, larger rings a character a block. With " +
+			"--json the slots that were ever leased.",
 		Args: orNone(onePool),
 	}
 	s := bindStraight(command.Flags(), workerSettings)
@@ -64,7 +65,8 @@ func wholeRing(ctx context.Context, service *client.Client, pool string) (whole 
 				met++
 			}
 			whole.Slots = append(whole.Slots, wire.WorkerSlot{
-				WorkerID: slot.WorkerID, State: slot.State, Holder: slot.Identity, Fence: slot.Fence, NotBefore: slot.NotBefore, NotAfter: slot.NotAfter,
+				WorkerID: slot.WorkerID, State: slot.State, Holder: slot.Identity, Fence: slot.Fence, NotBefore: slot.NotBefore,
+				NotAfter: slot.NotAfter,
 			})
 		}
 		if len(whole.Slots) >= whole.Size || met >= whole.Used {

@@ -46,11 +46,16 @@ func (p *program) workerRunCommand() *cobra.Command {
 	var identity string
 	command := &cobra.Command{
 		Use: "run POOL -- CMD…", Short: "Run a command that has a worker id of its own",
-		Long: "Lease a worker id and run CMD with it: WORKER_ID, WORKER_POOL, WORKER_LAYOUT, WORKER_EPOCH_MS, WORKER_DATACENTER, WORKER_FENCE and the window\n" +
-			"(WORKER_NOT_BEFORE_MS, WORKER_NOT_AFTER_MS, WORKER_NOT_AFTER_FILE) are in its environment. The lease is renewed while CMD runs, and released when CMD and\n" +
-			"its process group have ended. When it is lost, CMD and its group are stopped before the window can end: SIGTERM, and SIGKILL a margin before the end (a tenth of\n" +
-			"the TTL, 200ms to 1s). That needs a machine which lets a process run within the margin that is ready to; docs/workers.md says what helps on others.\n\n" +
-			"Exit code: that of CMD, 128 and the number of the signal that killed it; 75 if no worker id was to be had or it was lost. docs/workers.md says more.",
+		Long: "Lease a worker id and run CMD with it: WORKER_ID, WORKER_POOL, WORKER_LAYOUT, WORKER_EPOCH_MS, WORKER_DATACENTER, " +
+			"WORKER_FENCE and the window\n" +
+			"(WORKER_NOT_BEFORE_MS, WORKER_NOT_AFTER_MS, WORKER_NOT_AFTER_FILE) are in its environment. The lease is renewed while CMD " +
+			"runs, and released when CMD and\n" +
+			"its process group have ended. When it is lost, CMD and its group are stopped before the window can end: SIGTERM, and " +
+			"SIGKILL a margin before the end (a tenth of\n" +
+			"the TTL, 200ms to 1s). That needs a machine which lets a process run within the margin that is ready to; docs/workers.md " +
+			"says what helps on others.\n\n" +
+			"Exit code: that of CMD, 128 and the number of the signal that killed it; 75 if no worker id was to be had or it was lost. " +
+			"docs/workers.md says more.",
 		Args: func(c *cobra.Command, args []string) error {
 			if c.ArgsLenAtDash() != 1 || len(args) < 2 {
 				return usageError{errors.New("one pool and, after two dashes, a command belong here: coatcheck worker run POOL -- CMD")}
@@ -61,9 +66,12 @@ func (p *program) workerRunCommand() *cobra.Command {
 	s := bindStraight(command.Flags(), workerSettings, append(shape.bind(shortestRun),
 		config.Text("identity", "", "name", "names this holder: the worker id that it had last is leased again, if it is free", &identity),
 		config.Span("wait", "0s", 0, 30*24*time.Hour, "how long to wait for a worker id", &r.wait),
-		config.Span("stamps-ahead", "2s", 0, time.Minute, "how far ahead of the clock in WORKER_NOT_AFTER_FILE CMD may have stamped when it ends; the next holder of the worker id begins after that. "+
-			"0s, and a unit of the layout is counted: for a CMD that stamps no time to come", &r.ahead),
-		config.Span("grace", "5s", 0, time.Hour, "how long CMD may take to end between SIGTERM and SIGKILL; less if the window ends sooner", &r.grace))...)
+		config.Span("stamps-ahead", "2s", 0, time.Minute,
+			"how far ahead of the clock in WORKER_NOT_AFTER_FILE CMD may have stamped when it ends; the next holder of the worker id "+
+				"begins after that. "+
+				"0s, and a unit of the layout is counted: for a CMD that stamps no time to come", &r.ahead),
+		config.Span("grace", "5s", 0, time.Hour, "how long CMD may take to end between SIGTERM and SIGKILL; less if the window ends sooner",
+			&r.grace))...)
 	command.ValidArgsFunction = offerPools(p, s, cobra.ShellCompDirectiveDefault)
 	return p.ask(command, s, func(ctx context.Context, service *client.Client, args []string) error {
 		r.pool, r.command, r.request = args[0], args[1:], shape.request(identity, s.said)

@@ -117,5 +117,6 @@ func (h *held) Lost(cause error) error {
 		cause = fmt.Errorf("%w; the last one failed: %w", cause, *fault)
 	}
 	return laterError{fmt.Errorf("worker id %d of pool %q was lost, and the command stopped before the window of its lease could end: %w\n"+
-		"Look whether the service, or Redis, can be reached, and start the command again. A longer --ttl outlasts longer outages", h.lease.WorkerID, h.lease.Pool, cause)}
+		"Look whether the service, or Redis, can be reached, and start the command again. A longer --ttl outlasts longer outages",
+		h.lease.WorkerID, h.lease.Pool, cause)}
 }

@@ -50,7 +50,8 @@ func (l *Leaf) DB(c echo.Context) error {
 }
 
 func segmentOff(c echo.Context) error {
-	return javaFault(c, http.StatusInternalServerError, "java.lang.IllegalArgumentException", "You should config leaf.segment.enable=true first")
+	return javaFault(c, http.StatusInternalServerError, "java.lang.IllegalArgumentException",
+		"You should config leaf.segment.enable=true first")
 }
 
 // page is a table as people and scripts that scrape it find it at Leaf's.

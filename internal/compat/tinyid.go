@@ -55,7 +55,8 @@ func (t *Tinyid) IDs(c echo.Context) error {
 	n, ok := batchSize(c.Request().Form.Get("batchSize"))
 	if !ok {
 		return javaFault(c, http.StatusBadRequest, "org.springframework.web.method.annotation.MethodArgumentTypeMismatchException",
-			"Failed to convert value of type 'java.lang.String' to required type 'java.lang.Integer'; nested exception is java.lang.NumberFormatException: For input string: \""+
+			"Failed to convert value of type 'java.lang.String' to required type 'java.lang.Integer'; nested exception is "+
+				"java.lang.NumberFormatException: For input string: \""+
 				strings.TrimSpace(c.Request().Form.Get("batchSize"))+"\"")
 	}
 	if !allowed {

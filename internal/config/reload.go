@@ -62,7 +62,8 @@ func (r *Reloading) reloadSettings(ctx context.Context) {
 		return
 	}
 	if err := r.Take(ctx, changed); err != nil {
-		r.Log.Error("new settings cannot be taken; those that were read before stay in force", "settings", strings.Join(changed, ", "), "error", err)
+		r.Log.Error("new settings cannot be taken; those that were read before stay in force",
+			"settings", strings.Join(changed, ", "), "error", err)
 		return
 	}
 	for i, s := range r.Sources.Table {

@@ -15,7 +15,8 @@ var sqlSchemes = map[string]segment.Dialect{
 
 // ParseSQL takes the URL of a database apart. The error holds nothing of it.
 func ParseSQL(text string) (*url.URL, segment.Dialect, error) {
-	const want = "such as mysql://user:password@host:3306/database or postgres://user:password@host:5432/database; what is not a letter or a digit is percent-encoded in user and password"
+	const want = "such as mysql://user:password@host:3306/database or postgres://user:password@host:5432/database; what is not a letter " +
+		"or a digit is percent-encoded in user and password"
 	target, err := url.Parse(text)
 	if err != nil {
 		return nil, "", errors.New("not a URL " + want) // its own text would quote the password

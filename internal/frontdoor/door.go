@@ -77,7 +77,8 @@ type Door struct {
 
 // New returns a door without connections.
 func New(config Config) *Door {
-	return &Door{config: config.withDefaults(), inside: map[net.Conn]*visit{}, bodies: map[*body]struct{}{}, unsent: map[*answer]struct{}{}, addresses: map[netip.Prefix]int{}}
+	return &Door{config: config.withDefaults(), inside: map[net.Conn]*visit{}, bodies: map[*body]struct{}{}, unsent: map[*answer]struct{}{},
+		addresses: map[netip.Prefix]int{}}
 }
 
 // Server is an HTTP server within the bounds. It has to serve on a listener that went through

@@ -26,7 +26,8 @@ var hostForm = regexp.MustCompile(`^(\*|(\*\.)?[a-z0-9_-]+(\.[a-z0-9_-]+)*)$`)
 // CheckHost reports what is wrong with an entry of Hosts.
 func CheckHost(name string) error {
 	if len(name) > 253 || !hostForm.MatchString(name) {
-		return errors.New("a host is a name in small letters and without a port, such as coatcheck.internal or *.example.com; * is every name")
+		return errors.New("a host is a name in small letters and without a port, such as coatcheck.internal or *.example.com; * is " +
+			"every name")
 	}
 	return nil
 }

@@ -120,7 +120,8 @@ func (d *Door) try(conn net.Conn) (leaves net.Conn, change <-chan struct{}, ok b
 func (d *Door) warnLocked() {
 	if now := time.Now(); now.Sub(d.warned) >= warnEvery {
 		d.warned = now
-		d.config.Logger.Warn("as many connections are open as may be: those without a request are closed for new ones; see --max-connections", "connections", len(d.inside))
+		d.config.Logger.Warn("as many connections are open as may be: those without a request are closed for new ones; see "+
+			"--max-connections", "connections", len(d.inside))
 	}
 }
 

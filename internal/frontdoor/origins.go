@@ -62,4 +62,5 @@ func ForOperators(hosts func() Hosts, next http.Handler) http.Handler {
 }
 
 // HostRule is the advice for a caller that was refused for its Host.
-const HostRule = "this name is not one of the server's: it answers under its addresses, under localhost, and under the names of --allowed-hosts"
+const HostRule = "this name is not one of the server's: it answers under its addresses, under localhost, and under the names of " +
+	"--allowed-hosts"

@@ -52,7 +52,8 @@ func Failover(t Target, timeout time.Duration) *redis.FailoverOptions {
 	return &redis.FailoverOptions{
 		MasterName: t.Master, SentinelAddrs: t.Hosts,
 		SentinelUsername: t.Query.Get("sentinel_username"), SentinelPassword: t.Query.Get("sentinel_password"),
-		Username: t.Username, Password: t.Password, DB: t.DB, TLSConfig: t.Security, CredentialsProviderContext: t.Credentials, PoolSize: t.poolSize(), PipelinePoolSize: onePool,
+		Username: t.Username, Password: t.Password, DB: t.DB, TLSConfig: t.Security, CredentialsProviderContext: t.Credentials,
+		PoolSize: t.poolSize(), PipelinePoolSize: onePool,
 		Protocol: 2, MaxRetries: -1, DialerRetries: 1, ContextTimeoutEnabled: true, DisableIdentity: true,
 		DialTimeout: timeout, ReadTimeout: timeout, WriteTimeout: timeout, PoolTimeout: timeout,
 	}
@@ -62,7 +63,8 @@ func Failover(t Target, timeout time.Duration) *redis.FailoverOptions {
 func ClusterOptions(t Target, timeout time.Duration) *redis.ClusterOptions {
 	return &redis.ClusterOptions{
 		Addrs:    t.Hosts,
-		Username: t.Username, Password: t.Password, TLSConfig: t.Security, CredentialsProviderContext: t.Credentials, PoolSize: t.poolSize(), PipelinePoolSize: onePool,
+		Username: t.Username, Password: t.Password, TLSConfig: t.Security, CredentialsProviderContext: t.Credentials,
+		PoolSize: t.poolSize(), PipelinePoolSize: onePool,
 		Protocol: 2, MaxRetries: -1, DialerRetries: 1, ContextTimeoutEnabled: true, DisableIdentity: true,
 		DialTimeout: timeout, ReadTimeout: timeout, WriteTimeout: timeout, PoolTimeout: timeout,
 		MaintNotificationsConfig: quiet(),
@@ -75,7 +77,8 @@ func ListReplicas(t Target, timeout time.Duration) func(context.Context) ([]stri
 	return func(ctx context.Context) (listed []string, err error) {
 		for _, address := range t.Hosts {
 			sentinel := redis.NewSentinelClient(Safe(&redis.Options{
-				Addr: address, Username: t.Query.Get("sentinel_username"), Password: t.Query.Get("sentinel_password"), TLSConfig: t.Security,
+				Addr: address, Username: t.Query.Get("sentinel_username"), Password: t.Query.Get("sentinel_password"),
+				TLSConfig: t.Security,
 			}, timeout))
 			var replicas []map[string]string
 			replicas, err = sentinel.Replicas(ctx, t.Master).Result()

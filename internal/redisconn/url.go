@@ -64,7 +64,8 @@ func (t *Target) Names() (names []string) {
 	return names
 }
 
-const forms = "embedded: | redis://host:port | rediss://host:port | unix:///path | redis+sentinel://h1,h2,h3/<master>[/db] | redis+cluster://h1,h2,h3"
+const forms = "embedded: | redis://host:port | rediss://host:port | unix:///path | redis+sentinel://h1,h2,h3/<master>[/db] | " +
+	"redis+cluster://h1,h2,h3"
 
 // maxPoolSize is the most that pool_size may ask for.
 const maxPoolSize = 10_000
@@ -79,7 +80,8 @@ func Parse(text string) (Target, error) {
 	case !found || !schemeForm.MatchString(scheme):
 		return Target{}, fmt.Errorf("redis URL: no scheme; use %s", forms)
 	case strayAt(rest) && !strings.HasPrefix(text, "unix:///"): // a socket's name may have one
-		return Target{}, errors.New("redis URL: an @ after the hosts: in a user, password or parameter / ? # @ are written as %2F %3F %23 %40")
+		return Target{}, errors.New("redis URL: an @ after the hosts: in a user, password or parameter / ? # @ are written as %2F " +
+			"%3F %23 %40")
 	}
 	switch scheme {
 	case "redis", "rediss", "unix":
@@ -103,7 +105,8 @@ func strayAt(rest string) bool {
 }
 
 // unsafe are go-redis's URL parameters that would undo what this package promises.
-var unsafe = []string{"max_retries", "min_retry_backoff", "max_retry_backoff", "dial_timeout", "read_timeout", "write_timeout", "dialer_retries", "dialer_retry_timeout"}
+var unsafe = []string{"max_retries", "min_retry_backoff", "max_retry_backoff", "dial_timeout", "read_timeout", "write_timeout",
+	"dialer_retries", "dialer_retry_timeout"}
 
 func parseStandalone(text string) (Target, error) {
 	parsed, err := url.Parse(text)

@@ -152,7 +152,8 @@ func (i *inspector) unfitServer(ctx context.Context, addr, tag string) error {
 			"no line rename-command for them in redis.conf, and a restart; or another server"}
 	case len(denied) > 0:
 		return &UnfitError{at, "does not let the user run " + strings.Join(denied, ", ") + " under the prefix",
-			"ACL SETUSER <user> +" + strings.ToLower(strings.Join(denied, " +")) + ", at each server; coatcheck doctor --redis looks closer"}
+			"ACL SETUSER <user> +" + strings.ToLower(strings.Join(denied, " +")) +
+				", at each server; coatcheck doctor --redis looks closer"}
 	}
 	return nil
 }
@@ -180,7 +181,8 @@ func (i *inspector) unfitKind(ctx context.Context, node *redis.Client, at string
 		return &UnfitError{at, "is one node of a cluster, and most keys are at others", "--redis redis+cluster://" + addr}
 	case info["role"] == "slave":
 		return &UnfitError{at, "is a replica, and takes no writes",
-			"--redis redis://" + net.JoinHostPort(info["master_host"], info["master_port"]) + ", its master; or the Sentinel set or cluster of both"}
+			"--redis redis://" + net.JoinHostPort(info["master_host"], info["master_port"]) +
+				", its master; or the Sentinel set or cluster of both"}
 	}
 	return nil
 }

@@ -35,7 +35,8 @@ func Hazards(ctx context.Context, store *redisstore.Store) ([]Hazard, error) {
 }
 
 // ofMasters asks every master, and puts together what they have. The embedded store has nothing.
-func ofMasters[T any](ctx context.Context, store *redisstore.Store, op string, ask func(context.Context, *redis.Client) ([]T, error)) ([]T, error) {
+func ofMasters[T any](ctx context.Context, store *redisstore.Store, op string,
+	ask func(context.Context, *redis.Client) ([]T, error)) ([]T, error) {
 	if store.Mode() == redisstore.Embedded {
 		return nil, nil
 	}
@@ -80,7 +81,8 @@ func hazards(ctx context.Context, node *redis.Client, restarts redisstore.Restar
 		fsync, err := node.ConfigGet(ctx, "appendfsync").Result()
 		rule := fsync["appendfsync"]
 		note(err == nil && rule != "" && rule != "always",
-			"restarts are trusted, and a machine that loses power loses what was not on its disk yet (appendfsync "+rule+"): ids and values can be handed out twice", "appendfsync always")
+			"restarts are trusted, and a machine that loses power loses what was not on its disk yet (appendfsync "+rule+
+				"): ids and values can be handed out twice", "appendfsync always")
 	}
 	return found, nil
 }

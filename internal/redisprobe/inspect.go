@@ -59,7 +59,8 @@ func Inspect(ctx context.Context, config redisstore.Config, options Options) (do
 		return doctor.Inspection{}, ErrNotInspected
 	}
 	i := &inspector{target: target, config: config.WithDefaults(), options: options.withDefaults()}
-	i.found = doctor.Inspection{Mode: redisstore.Mode(target.Mode), Address: target.Address, LoggedIn: target.LoggedIn(), TLS: i.server("").TLSConfig != nil, Database: i.server("").DB}
+	i.found = doctor.Inspection{Mode: redisstore.Mode(target.Mode), Address: target.Address, LoggedIn: target.LoggedIn(),
+		TLS: i.server("").TLSConfig != nil, Database: i.server("").DB}
 	i.inspect(ctx)
 	if !slices.ContainsFunc(i.found.Servers, func(s doctor.Inspected) bool { return s.Away == "" }) {
 		return i.found, &redisstore.Error{Op: "inspect", Class: redisstore.ErrUnavailable, Cause: away(&i.found)}
@@ -144,7 +145,8 @@ func loopback(host string) bool {
 func (i *inspector) server(addr string) *redis.Options {
 	options := &redis.Options{Username: i.target.Username, Password: i.target.Password, DB: i.target.DB, TLSConfig: i.target.Security}
 	if own := i.target.Server; own != nil {
-		options = &redis.Options{Network: own.Network, Addr: own.Addr, Username: own.Username, Password: own.Password, DB: own.DB, TLSConfig: own.TLSConfig}
+		options = &redis.Options{Network: own.Network, Addr: own.Addr, Username: own.Username, Password: own.Password, DB: own.DB,
+			TLSConfig: own.TLSConfig}
 	}
 	if addr != "" && addr != options.Addr {
 		options.Network, options.Addr = "tcp", addr

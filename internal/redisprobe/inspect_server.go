@@ -19,7 +19,8 @@ import (
 // configNames are the settings of a server that package doctor judges. None of them is a secret.
 var configNames = []string{
 	"appendfsync", "no-appendfsync-on-rewrite", "save", "maxclients",
-	"min-replicas-to-write", "min-replicas-max-lag", "repl-backlog-size", "repl-diskless-sync", "repl-diskless-sync-delay", "replica-priority", "replica-serve-stale-data", "replica-read-only",
+	"min-replicas-to-write", "min-replicas-max-lag", "repl-backlog-size", "repl-diskless-sync", "repl-diskless-sync-delay",
+	"replica-priority", "replica-serve-stale-data", "replica-read-only",
 	"cluster-require-full-coverage", "cluster-allow-replica-migration", "cluster-replica-no-failover",
 	"busy-reply-threshold", "lua-time-limit", "tcp-keepalive", "timeout", "notify-keyspace-events", "protected-mode", "disable-thp",
 }

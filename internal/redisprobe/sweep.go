@@ -25,7 +25,8 @@ const sweepPage = 1000
 // steps, and does not hold others up. The error is a [*redisstore.Error]; asked again it goes on.
 func Sweep(ctx context.Context, store *redisstore.Store, beginning string, kinds ...string) (removed int, err error) {
 	if !sweepForm.MatchString(beginning) {
-		return 0, &redisstore.Error{Op: "sweep", Class: redisstore.ErrRefused, Cause: errors.New("a beginning of names has three characters or more, of those that names have")}
+		return 0, &redisstore.Error{Op: "sweep", Class: redisstore.ErrRefused,
+			Cause: errors.New("a beginning of names has three characters or more, of those that names have")}
 	}
 	var mu sync.Mutex
 	err = store.EachMaster(ctx, "sweep", func(ctx context.Context, node *redis.Client) error {

@@ -39,7 +39,8 @@ func IDOf(r *http.Request) string {
 // Method is a request's method, or "other" for an invented one, which the log must not quote.
 func Method(method string) string {
 	switch method {
-	case http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete, http.MethodOptions, http.MethodTrace, http.MethodConnect:
+	case http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete, http.MethodOptions,
+		http.MethodTrace, http.MethodConnect:
 		return method
 	}
 	return "other"

@@ -36,7 +36,8 @@ func SpanMethod(r *http.Request) (name string, is attribute.KeyValue) {
 
 // StartSpan begins the span of a request that has come, named by its method until the route is
 // known. The span holds no path, query, header or address: any of them can be a secret.
-func StartSpan(ctx context.Context, tracer trace.Tracer, r *http.Request) (context.Context, trace.Span) { //nolint:ireturn // the span is the tracer's
+func StartSpan(ctx context.Context, tracer trace.Tracer, r *http.Request) (context.Context,
+	trace.Span) { //nolint:ireturn // the span is the tracer's
 	name, is := SpanMethod(r)
 	scheme := "http"
 	if r.TLS != nil {
@@ -44,7 +45,8 @@ func StartSpan(ctx context.Context, tracer trace.Tracer, r *http.Request) (conte
 	}
 	_, version, _ := strings.Cut(r.Proto, "/")
 	return tracer.Start(ctx, name, //nolint:spancheck // its caller ends it
-		trace.WithSpanKind(trace.SpanKindServer), trace.WithAttributes(is, semconv.URLScheme(scheme), semconv.NetworkProtocolVersion(version)))
+		trace.WithSpanKind(trace.SpanKindServer), trace.WithAttributes(is, semconv.URLScheme(scheme),
+			semconv.NetworkProtocolVersion(version)))
 }
 
 // SpanRoute sets the route of a request's span.

@@ -33,19 +33,22 @@ func findMariaDB() (engine, error) {
 		database: "mysql",
 		install: func(s *Server) []string {
 			// The log is as small as it can be made: it is written as a whole here.
-			return append([]string{install, "--no-defaults", "--datadir=" + s.path("data"), "--skip-test-db", "--skip-name-resolve", "--innodb-log-file-size=4M"}, as...)
+			return append([]string{install, "--no-defaults", "--datadir=" + s.path("data"), "--skip-test-db", "--skip-name-resolve",
+				"--innodb-log-file-size=4M"}, as...)
 		},
 		run: func(s *Server) []string {
 			return append([]string{
 				serve, "--no-defaults", "--datadir=" + s.path("data"), "--socket=" + s.path("socket"), "--pid-file=" + s.path("pid"),
-				"--bind-address=127.0.0.1", "--port=" + strconv.Itoa(s.port.Number()), "--skip-name-resolve", "--innodb-log-file-size=4M", "--innodb-buffer-pool-size=16M",
+				"--bind-address=127.0.0.1", "--port=" + strconv.Itoa(s.port.Number()), "--skip-name-resolve", "--innodb-log-file-size=4M",
+				"--innodb-buffer-pool-size=16M",
 				// a commit is handed to the system, which outlives a kill, and not waited for until
 				// it is on the disk
 				"--innodb-flush-log-at-trx-commit=2",
 				"--init-file=" + s.path("init.sql"),
 			}, as...)
 		},
-		files: map[string]string{"init.sql": fmt.Sprintf("CREATE USER IF NOT EXISTS '%s'@'%%' IDENTIFIED BY '%s';\nGRANT ALL ON *.* TO '%s'@'%%';\n",
+		files: map[string]string{"init.sql": fmt.Sprintf("CREATE USER IF NOT EXISTS '%s'@'%%' IDENTIFIED BY '%s';\nGRANT ALL ON *.* TO "+
+			"'%s'@'%%';\n",
 			User, strings.ReplaceAll(Password, "'", "''"), User)},
 		end:  syscall.SIGKILL,
 		open: openMariaDB,

@@ -90,7 +90,8 @@ func ordinaryUser() (*syscall.Credential, error) {
 }
 
 func openPostgreSQL(address, database string, plain bool) (*sql.DB, error) {
-	target := url.URL{Scheme: "postgres", User: url.UserPassword(User, Password), Host: address, Path: "/" + database, RawQuery: "sslmode=disable"}
+	target := url.URL{Scheme: "postgres", User: url.UserPassword(User, Password), Host: address, Path: "/" + database,
+		RawQuery: "sslmode=disable"}
 	if plain {
 		return postgres.Open(target.String())
 	}
@@ -108,5 +109,6 @@ func find(name, packages string, folders ...string) (string, error) {
 			return path, nil
 		}
 	}
-	return "", fmt.Errorf("no server to test with: %w; install the Debian packages %s (or run `make deps`)", err, strings.TrimSpace(packages))
+	return "", fmt.Errorf("no server to test with: %w; install the Debian packages %s (or run `make deps`)", err,
+		strings.TrimSpace(packages))
 }

@@ -16,7 +16,8 @@ func (s *Stamper) closeLocked(d *poolStamper) {
 // else one of the owner with the most, though it may be in use: its calls are asked to come again.
 func (s *Stamper) makeRoomLocked(owner string) bool {
 	mine := s.places.Of(owner)
-	if d := s.longestLocked(func(d *poolStamper) bool { return s.places.Of(d.owner) >= mine }); d != nil && d.users == 0 && time.Since(d.used) >= s.config.Spare {
+	if d := s.longestLocked(func(d *poolStamper) bool { return s.places.Of(d.owner) >= mine }); d != nil && d.users == 0 &&
+		time.Since(d.used) >= s.config.Spare {
 		s.closeLocked(d)
 		return true
 	}

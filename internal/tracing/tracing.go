@@ -58,9 +58,11 @@ func CheckEndpoint(text string) error {
 	at, err := url.Parse(text)
 	switch {
 	case err != nil || at.Scheme != "http" && at.Scheme != "https" || at.Host == "":
-		return errors.New("the URL of an OTLP/HTTP collector is http://host:4318 or https://host, with or without a path in front of /v1/traces")
+		return errors.New("the URL of an OTLP/HTTP collector is http://host:4318 or https://host, with or without a path in front of " +
+			"/v1/traces")
 	case at.User != nil || at.RawQuery != "" || at.Fragment != "":
-		return errors.New("a user, a password, a query or a fragment does not belong into the URL of a collector: OTEL_EXPORTER_OTLP_HEADERS says who sends")
+		return errors.New("a user, a password, a query or a fragment does not belong into the URL of a collector: " +
+			"OTEL_EXPORTER_OTLP_HEADERS says who sends")
 	}
 	return nil
 }

@@ -25,7 +25,8 @@ const pageStyle = "body{font:1rem/1.5 system-ui,sans-serif;max-width:40rem;margi
 // PagePolicy is the Content-Security-Policy of these pages: their own style sheet alone.
 var PagePolicy = func() string {
 	style := sha256.Sum256([]byte(pageStyle))
-	return "default-src 'none'; style-src 'sha256-" + base64.StdEncoding.EncodeToString(style[:]) + "'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+	return "default-src 'none'; style-src 'sha256-" + base64.StdEncoding.EncodeToString(style[:]) +
+		"'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 }()
 
 const pageForm = `<!doctype html>

@@ -143,8 +143,8 @@ func (s *suite) open(ctx context.Context, r request, body io.Reader) (*http.Resp
 	if r.body == "" {
 		body = http.NoBody
 	}
-	outgoing, err := http.NewRequestWithContext(ctx, r.method, r.target(),
-		body) //nolint:gosec // where to send it is the caller's to say: that is what the suite is for
+	// where to send it is the caller's to say: that is what the suite is for
+	outgoing, err := http.NewRequestWithContext(ctx, r.method, r.target(), body) //nolint:gosec // as above
 	if err != nil {
 		return nil, noAnswer(r, err)
 	}

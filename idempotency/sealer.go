@@ -43,8 +43,8 @@ func (v sealer) seal(record string, answer Answer) []byte {
 	if v.newest == "" {
 		return plain
 	}
-	return v.keys[v.newest].Seal([]byte(sealedVersion+" "+v.newest+" "), nil, plain,
-		[]byte(record)) //nolint:gosec // the cipher makes a nonce itself, and takes none
+	// the cipher makes a nonce itself, and takes none
+	return v.keys[v.newest].Seal([]byte(sealedVersion+" "+v.newest+" "), nil, plain, []byte(record)) //nolint:gosec // as above
 }
 
 // open reads a stored answer. One that was stored before there were keys is read unencrypted; one

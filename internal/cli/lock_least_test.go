@@ -34,7 +34,7 @@ func TestLockIsHeldForAtLeastAsLongAsIsAsked(t *testing.T) {
 		run("--at-least", "1ms", "deploy", "--", "sleep", "0.01").exits(done)
 		expect.Equal(t, "owners after a command that took longer", ownersOf(lockOf(t, at)), nil)
 		noProgram := filepath.Join(t.TempDir(), "no-program")
-		expect.MustEqual(t, "error of writing a file", os.WriteFile(noProgram, []byte("\x00\x01"), 0o700), nil) //nolint:gosec // it has to look like a program
+		expect.MustEqual(t, "error of writing a file", os.WriteFile(noProgram, []byte("\x00\x01"), 0o700), nil)
 		run("--at-least", "1h", "deploy", "--", noProgram).exits(failed, "could not be started")
 		expect.Equal(t, "owners after a command that did not begin", ownersOf(lockOf(t, at)), nil)
 	})

@@ -64,11 +64,7 @@ func (p *program) serve(ctx context.Context, l *config.Sources) (err error) {
 		return err
 	}
 	defer secure.Close()
-	principal, err := openPrincipal(ctx, c, log)
-	if err != nil {
-		return errors.Join(err, listener.Close())
-	}
-	segments, err := openSegments(c)
+	principal, segments, err := openSources(ctx, c, log)
 	if err != nil {
 		return errors.Join(err, listener.Close())
 	}
@@ -86,6 +82,16 @@ func (p *program) serve(ctx context.Context, l *config.Sources) (err error) {
 	err = service.Serve(ctx, listener)
 	log.Info("stopped")
 	return err
+}
+
+// openSources opens where principals and ids of segments come from.
+func openSources(ctx context.Context, c *config.Service, log *slog.Logger) (func(*http.Request) (string, error), openedSegments, error) {
+	principal, err := openPrincipal(ctx, c, log)
+	if err != nil {
+		return nil, openedSegments{}, err
+	}
+	segments, err := openSegments(c)
+	return principal, segments, err
 }
 
 // opened are the parts that a service has opened at its start.

@@ -36,8 +36,9 @@ func SpanMethod(r *http.Request) (name string, is attribute.KeyValue) {
 
 // StartSpan begins the span of a request that has come, named by its method until the route is
 // known. The span holds no path, query, header or address: any of them can be a secret.
-func StartSpan(ctx context.Context, tracer trace.Tracer, r *http.Request) (context.Context,
-	trace.Span) { //nolint:ireturn // the span is the tracer's
+//
+//nolint:ireturn // the span is the tracer's
+func StartSpan(ctx context.Context, tracer trace.Tracer, r *http.Request) (context.Context, trace.Span) {
 	name, is := SpanMethod(r)
 	scheme := "http"
 	if r.TLS != nil {

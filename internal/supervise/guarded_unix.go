@@ -34,7 +34,8 @@ func startGuard(args []string, env []string, file windowFile, end time.Duration,
 		"coatcheck", "guard", "--lifeline", strconv.Itoa(int(line.Fd())), "--reports", strconv.Itoa(int(out.Fd())),
 		"--end", end.String(), "--file", string(file), "--grace", a.Grace.String(), "--margin", a.Margin.String(), "--",
 	}, args...)
-	pid, err := syscall.ForkExec(path, argv, &syscall.ProcAttr{Env: env, Files: files, Sys: &syscall.SysProcAttr{Setpgid: true}})
+	attributes := &syscall.ProcAttr{Env: env, Files: files, Sys: &syscall.SysProcAttr{Setpgid: true}}
+	pid, err := syscall.ForkExec(path, argv, attributes) //nolint:gosec // path is this program's own
 	if err = errors.Join(err, line.Close(), out.Close()); err != nil {
 		return nil, errors.Join(fmt.Errorf("the command's guard: %w", err), order.Close(), told.Close())
 	}

@@ -33,9 +33,9 @@ func (c calls) CallStarted(ctx context.Context, op string) context.Context {
 	if op == observe.OpIncrBy {
 		about = []attribute.KeyValue{semconv.DBSystemNameRedis, semconv.DBOperationName("INCRBY")}
 	}
-	ctx, span := c.tracer.Start(ctx, "redis "+op, trace.WithSpanKind(trace.SpanKindClient),
-		trace.WithAttributes(about...)) //nolint:spancheck // CallEnded ends it
-	return context.WithValue(ctx, callKey{}, span) //nolint:spancheck // as above
+	options := []trace.SpanStartOption{trace.WithSpanKind(trace.SpanKindClient), trace.WithAttributes(about...)}
+	ctx, span := c.tracer.Start(ctx, "redis "+op, options...) //nolint:spancheck // CallEnded ends it
+	return context.WithValue(ctx, callKey{}, span)            //nolint:spancheck // as above
 }
 
 func (c calls) CallEnded(ctx context.Context, call observe.Call) {

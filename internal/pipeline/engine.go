@@ -54,11 +54,11 @@ var Of func(store any) *Engine
 func (s *Engine) Serve(options *redis.Options) { s.nodes = single{redis.NewClient(options)} }
 
 // Failover connects to the master that sentinels name. list returns the addresses of the replicas
-// that they list: they have them from the master's INFO.
-func (s *Engine) Failover(options *redis.FailoverOptions, list func(context.Context) ([]string, error)) {
+// that they list of the master at an address: they have them from the master's INFO.
+func (s *Engine) Failover(options *redis.FailoverOptions, list func(ctx context.Context, master string) ([]string, error)) {
 	s.nodes = single{redis.NewFailoverClient(options)}
-	s.facts.list = func(ctx context.Context, _ *redis.Client) (Listed, error) {
-		addresses, err := list(ctx)
+	s.facts.list = func(ctx context.Context, node *redis.Client) (Listed, error) {
+		addresses, err := list(ctx, addressOf(ctx, node))
 		return Listed{Addresses: addresses, Comparable: true}, err
 	}
 }

@@ -36,8 +36,11 @@ const (
 	levelAll       = '2' // every server that can become master has what is confirmed
 )
 
-// refreshFacts is how old what is known of a server may be.
-const refreshFacts = 10 * time.Second
+// How old what is known of a server may be, and where replicas do not confirm.
+const (
+	refreshFacts = 10 * time.Second
+	refreshShort = 500 * time.Millisecond
+)
 
 // facts is what an engine knows of its servers beside what scripts see. It is safe for concurrent
 // use.
@@ -56,6 +59,7 @@ type server struct {
 	asked    atomic.Int64 // when, in nanoseconds of this process's clock; 0 = never
 	asking   atomic.Bool
 	strict   atomic.Bool            // every replica has to confirm what depends on the incarnation
+	short    atomic.Bool            // fewer confirmed than have to, as far as is known
 	hidden   atomic.Bool            // it refuses to show its settings, and is not asked any more
 	last     atomic.Pointer[string] // the incarnation that was seen last
 }
@@ -105,7 +109,11 @@ func (s *Engine) know(ctx context.Context, node *redis.Client) (*server, error) 
 
 // refresh asks a server again, beside the call, if what is known of it is old.
 func (s *Engine) refresh(node *redis.Client, known *server) {
-	if time.Since(started)-time.Duration(known.asked.Load()) <= refreshFacts || !known.asking.CompareAndSwap(false, true) {
+	age := refreshFacts
+	if known.short.Load() { // it may be that one has gone from the list
+		age = refreshShort
+	}
+	if time.Since(started)-time.Duration(known.asked.Load()) <= age || !known.asking.CompareAndSwap(false, true) {
 		return
 	}
 	s.batchers.batches.Go(func() {
@@ -299,6 +307,17 @@ const (
 	inCluster = "cluster"
 	alone     = "alone"
 )
+
+// addressOf is where a server is by itself, as the connection to it ends there; "" = it does not say.
+func addressOf(ctx context.Context, node *redis.Client) string {
+	text, err := node.Do(ctx, "client", "info").Text()
+	if err != nil {
+		return ""
+	}
+	_, rest, _ := strings.Cut(text, " laddr=")
+	address, _, _ := strings.Cut(rest, " ")
+	return address
+}
 
 // listedByCluster reads the replicas of a master in its own list of the cluster's nodes. The
 // addresses there are what nodes announce, and those in INFO what replicas connect from, unless

@@ -1,6 +1,7 @@
 package pipeline
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -63,11 +64,15 @@ func (t *trip) exec(depends bool) error {
 		t.read(info)
 	}
 	if wait != nil {
-		if short := acknowledged(wait, t.want, err); short != nil {
-			return short
-		}
+		err = acknowledged(wait, t.want, err)
+	} else {
+		err = nil // each command has its own
 	}
-	return t.missed()
+	err = cmp.Or(err, t.missed())
+	if t.byAll {
+		t.server.short.Store(err != nil)
+	}
+	return err
 }
 
 // read takes in what the server said of itself.

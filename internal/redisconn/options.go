@@ -72,24 +72,45 @@ func ClusterOptions(t Target, timeout time.Duration) *redis.ClusterOptions {
 }
 
 // ListReplicas returns a function that returns the addresses of the replicas that a sentinel lists
-// of the master, away ones included. It asks the sentinels in turn; the first that answers counts.
-func ListReplicas(t Target, timeout time.Duration) func(context.Context) ([]string, error) {
-	return func(ctx context.Context) (listed []string, err error) {
+// of a master, away ones included. It asks the sentinels in turn. The first counts that has the
+// master at that address, since one that has not heard of a failover yet lists the new master among
+// them; where none has, as with names, the first that answers.
+func ListReplicas(t Target, timeout time.Duration) func(ctx context.Context, master string) ([]string, error) {
+	return func(ctx context.Context, master string) (first []string, err error) {
+		answered := false
 		for _, address := range t.Hosts {
-			sentinel := redis.NewSentinelClient(Safe(&redis.Options{
-				Addr: address, Username: t.Query.Get("sentinel_username"), Password: t.Query.Get("sentinel_password"),
-				TLSConfig: t.Security,
-			}, timeout))
-			var replicas []map[string]string
-			replicas, err = sentinel.Replicas(ctx, t.Master).Result()
-			_ = sentinel.Close() // it has answered
-			if err == nil {
-				for _, replica := range replicas {
-					listed = append(listed, net.JoinHostPort(replica["ip"], replica["port"]))
-				}
+			listed, at, failed := listedBy(ctx, t, address, timeout)
+			switch {
+			case failed != nil:
+				err = failed
+			case at == master:
 				return listed, nil
+			case !answered:
+				first, answered = listed, true
 			}
+		}
+		if answered {
+			return first, nil
 		}
 		return nil, err
 	}
+}
+
+// listedBy asks one sentinel for the replicas of the master, and where it has that.
+func listedBy(ctx context.Context, t Target, address string, timeout time.Duration) (listed []string, master string, err error) {
+	sentinel := redis.NewSentinelClient(Safe(&redis.Options{
+		Addr: address, Username: t.Query.Get("sentinel_username"), Password: t.Query.Get("sentinel_password"), TLSConfig: t.Security,
+	}, timeout))
+	defer func() { _ = sentinel.Close() }() // it has answered
+	replicas, err := sentinel.Replicas(ctx, t.Master).Result()
+	if err != nil {
+		return nil, "", err
+	}
+	for _, replica := range replicas {
+		listed = append(listed, net.JoinHostPort(replica["ip"], replica["port"]))
+	}
+	if at, err := sentinel.GetMasterAddrByName(ctx, t.Master).Result(); err == nil && len(at) == 2 {
+		master = net.JoinHostPort(at[0], at[1])
+	}
+	return listed, master, nil
 }

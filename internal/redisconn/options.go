@@ -3,7 +3,9 @@ package redisconn
 import (
 	"cmp"
 	"context"
+	"errors"
 	"net"
+	"slices"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -96,7 +98,9 @@ func ListReplicas(t Target, timeout time.Duration) func(ctx context.Context, mas
 	}
 }
 
-// listedBy asks one sentinel for the replicas of the master, and where it has that.
+// listedBy asks one sentinel for the replicas of the master, and where it has that. In the midst of
+// a failover it names the new master already and still has the old one's list, with the new one on
+// it.
 func listedBy(ctx context.Context, t Target, address string, timeout time.Duration) (listed []string, master string, err error) {
 	sentinel := redis.NewSentinelClient(Safe(&redis.Options{
 		Addr: address, Username: t.Query.Get("sentinel_username"), Password: t.Query.Get("sentinel_password"), TLSConfig: t.Security,
@@ -106,11 +110,18 @@ func listedBy(ctx context.Context, t Target, address string, timeout time.Durati
 	if err != nil {
 		return nil, "", err
 	}
-	for _, replica := range replicas {
-		listed = append(listed, net.JoinHostPort(replica["ip"], replica["port"]))
+	at, err := sentinel.GetMasterAddrByName(ctx, t.Master).Result()
+	if err != nil || len(at) != 2 {
+		return nil, "", cmp.Or(err, errors.New("the sentinel names no master"))
 	}
-	if at, err := sentinel.GetMasterAddrByName(ctx, t.Master).Result(); err == nil && len(at) == 2 {
-		master = net.JoinHostPort(at[0], at[1])
+	master = net.JoinHostPort(at[0], at[1])
+	if before, err := sentinel.Master(ctx, t.Master).Result(); err == nil {
+		replicas = append(replicas, before)
+	}
+	for _, replica := range replicas {
+		if address := net.JoinHostPort(replica["ip"], replica["port"]); address != master && !slices.Contains(listed, address) {
+			listed = append(listed, address)
+		}
 	}
 	return listed, master, nil
 }

@@ -47,8 +47,8 @@ func TestPublishedProgramIsSmallAndHasNoMethodThatIsNeverCalled(t *testing.T) {
 			size += part.Filesz
 		}
 	}
-	// 25,000,000 until callers were known by their verified tokens (go-jose), and rate limits, ULIDs,
-	// TypeIDs and operations by callers' own keys came: together half a megabyte more.
+	// 25,000,000 until callers were known by their verified tokens (go-jose), and rate limits,
+	// ULIDs, TypeIDs and operations by callers' own keys came: together half a megabyte more.
 	const most = 26_000_000
 	if size > most {
 		t.Errorf("the program has %d bytes, want %d at most: go tool nm -size -sort size lists what is in it", size, most)

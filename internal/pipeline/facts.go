@@ -308,7 +308,8 @@ const (
 	alone     = "alone"
 )
 
-// addressOf is where a server is by itself, as the connection to it ends there; "" = it does not say.
+// addressOf is where a server is by itself, as the connection to it ends there; "" = it does not
+// say.
 func addressOf(ctx context.Context, node *redis.Client) string {
 	text, err := node.Do(ctx, "client", "info").Text()
 	if err != nil {

@@ -13,7 +13,7 @@ var reasons = map[Why]struct{ happened, avoid string }{
 	"missing":  {"this Redis has no record of what was handed out before: it is new to it, or the record is gone", ""},
 	"restored": {"`coatcheck store restored` was run", ""},
 	"restarted": {"Redis was restarted, and does not show that it kept every confirmed write",
-		"appendfsync always in Redis, with --ack all where it has replicas, makes a restart cost nothing"},
+		"appendfsync always in Redis, with --restarts auto, and with --ack all where it has replicas, makes a restart cost nothing"},
 	"promoted": {"another server became the master of Redis, and not every write was confirmed by all of its replicas",
 		"--ack all in every process makes a failover cost nothing"},
 	"moved": {"another node of the cluster has it now, and the one before cannot be asked, or it was promoted without --ack all",

@@ -54,11 +54,11 @@ var Of func(store any) *Engine
 func (s *Engine) Serve(options *redis.Options) { s.nodes = single{redis.NewClient(options)} }
 
 // Failover connects to the master that sentinels name. list returns the addresses of the replicas
-// that they list of the master at an address: they have them from the master's INFO.
-func (s *Engine) Failover(options *redis.FailoverOptions, list func(ctx context.Context, master string) ([]string, error)) {
+// that they list, if one does with those that are attached: they have them from the master's INFO.
+func (s *Engine) Failover(options *redis.FailoverOptions, list func(ctx context.Context, attached []string) ([]string, error)) {
 	s.nodes = single{redis.NewFailoverClient(options)}
-	s.facts.list = func(ctx context.Context, node *redis.Client) (Listed, error) {
-		addresses, err := list(ctx, addressOf(ctx, node))
+	s.facts.list = func(ctx context.Context, _ *redis.Client, attached []string) (Listed, error) {
+		addresses, err := list(ctx, attached)
 		return Listed{Addresses: addresses, Comparable: true}, err
 	}
 }

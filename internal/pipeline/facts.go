@@ -48,7 +48,7 @@ type facts struct {
 	servers sync.Map // *redis.Client to *server
 	// list returns which replicas of a master are listed, away ones included. nil: there is no
 	// list, and only what is attached is known.
-	list func(ctx context.Context, node *redis.Client) (Listed, error)
+	list func(ctx context.Context, node *redis.Client, attached []string) (Listed, error)
 	set  string // cluster | alone
 }
 
@@ -128,12 +128,6 @@ func (s *Engine) refresh(node *redis.Client, known *server) {
 func (s *Engine) learn(ctx context.Context, node *redis.Client, known *server) (id string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, s.timeout)
 	defer cancel()
-	var listed Listed
-	if s.facts.list != nil {
-		if listed, err = s.facts.list(ctx, node); err != nil {
-			return "", fmt.Errorf("the list of replicas: %w", err)
-		}
-	}
 	pipe := node.Pipeline()
 	settings := map[string]*redis.MapStringStringCmd{}
 	for name := range onDisk {
@@ -150,6 +144,10 @@ func (s *Engine) learn(ctx context.Context, node *redis.Client, known *server) (
 		return "", fmt.Errorf("INFO replication: %w", cmp.Or(info.Err(), err))
 	}
 	if s.facts.list != nil {
+		listed, err := s.facts.list(ctx, node, strings.Fields(found.attached))
+		if err != nil {
+			return "", fmt.Errorf("the list of replicas: %w", err)
+		}
 		known.replicas.read(listed, found)
 	}
 	if known.saw(found) {
@@ -308,22 +306,10 @@ const (
 	alone     = "alone"
 )
 
-// addressOf is where a server is by itself, as the connection to it ends there; "" = it does not
-// say.
-func addressOf(ctx context.Context, node *redis.Client) string {
-	text, err := node.Do(ctx, "client", "info").Text()
-	if err != nil {
-		return ""
-	}
-	_, rest, _ := strings.Cut(text, " laddr=")
-	address, _, _ := strings.Cut(rest, " ")
-	return address
-}
-
 // listedByCluster reads the replicas of a master in its own list of the cluster's nodes. The
 // addresses there are what nodes announce, and those in INFO what replicas connect from, unless
 // they announce that too.
-func listedByCluster(ctx context.Context, node *redis.Client) (Listed, error) {
+func listedByCluster(ctx context.Context, node *redis.Client, _ []string) (Listed, error) {
 	text, err := node.ClusterNodes(ctx).Result()
 	if err != nil {
 		return Listed{}, err

@@ -3,7 +3,6 @@ package redisconn
 import (
 	"cmp"
 	"context"
-	"errors"
 	"net"
 	"slices"
 	"time"
@@ -74,18 +73,18 @@ func ClusterOptions(t Target, timeout time.Duration) *redis.ClusterOptions {
 }
 
 // ListReplicas returns a function that returns the addresses of the replicas that a sentinel lists
-// of a master, away ones included. It asks the sentinels in turn. The first counts that has the
-// master at that address, since one that has not heard of a failover yet lists the new master among
-// them; where none has, as with names, the first that answers.
-func ListReplicas(t Target, timeout time.Duration) func(ctx context.Context, master string) ([]string, error) {
-	return func(ctx context.Context, master string) (first []string, err error) {
+// of the master, away ones included. It asks the sentinels in turn. The first counts that lists all
+// which are attached, since one that has not heard of a failover yet lists the new master, and not
+// the old one; where none does, the first that answers.
+func ListReplicas(t Target, timeout time.Duration) func(ctx context.Context, attached []string) ([]string, error) {
+	return func(ctx context.Context, attached []string) (first []string, err error) {
 		answered := false
 		for _, address := range t.Hosts {
-			listed, at, failed := listedBy(ctx, t, address, timeout)
+			listed, failed := listedBy(ctx, t, address, timeout)
 			switch {
 			case failed != nil:
 				err = failed
-			case at == master:
+			case !slices.ContainsFunc(attached, func(one string) bool { return !slices.Contains(listed, one) }):
 				return listed, nil
 			case !answered:
 				first, answered = listed, true
@@ -98,30 +97,28 @@ func ListReplicas(t Target, timeout time.Duration) func(ctx context.Context, mas
 	}
 }
 
-// listedBy asks one sentinel for the replicas of the master, and where it has that. In the midst of
-// a failover it names the new master already and still has the old one's list, with the new one on
-// it.
-func listedBy(ctx context.Context, t Target, address string, timeout time.Duration) (listed []string, master string, err error) {
+// listedBy asks one sentinel for the replicas of the master. In the midst of a failover it names
+// the new master already and still has the old one's list, with the new one on it.
+func listedBy(ctx context.Context, t Target, address string, timeout time.Duration) (listed []string, err error) {
 	sentinel := redis.NewSentinelClient(Safe(&redis.Options{
 		Addr: address, Username: t.Query.Get("sentinel_username"), Password: t.Query.Get("sentinel_password"), TLSConfig: t.Security,
 	}, timeout))
 	defer func() { _ = sentinel.Close() }() // it has answered
 	replicas, err := sentinel.Replicas(ctx, t.Master).Result()
 	if err != nil {
-		return nil, "", err
+		return nil, err
 	}
-	at, err := sentinel.GetMasterAddrByName(ctx, t.Master).Result()
-	if err != nil || len(at) != 2 {
-		return nil, "", cmp.Or(err, errors.New("the sentinel names no master"))
+	master := ""
+	if at, err := sentinel.GetMasterAddrByName(ctx, t.Master).Result(); err == nil && len(at) == 2 {
+		master = net.JoinHostPort(at[0], at[1])
 	}
-	master = net.JoinHostPort(at[0], at[1])
-	if before, err := sentinel.Master(ctx, t.Master).Result(); err == nil {
+	if before, err := sentinel.Master(ctx, t.Master).Result(); err == nil && master != "" {
 		replicas = append(replicas, before)
 	}
 	for _, replica := range replicas {
-		if address := net.JoinHostPort(replica["ip"], replica["port"]); address != master && !slices.Contains(listed, address) {
-			listed = append(listed, address)
+		if one := net.JoinHostPort(replica["ip"], replica["port"]); one != master && !slices.Contains(listed, one) {
+			listed = append(listed, one)
 		}
 	}
-	return listed, master, nil
+	return listed, nil
 }

@@ -81,8 +81,8 @@ func (i *inspector) unfitSentinel(ctx context.Context, addr string) (master stri
 		return "", &UnfitError{at, "is a Redis and no sentinel", "--redis redis://" + addr + ", or the sentinels' addresses"}
 	case len(tried.denied) > 0:
 		return "", &UnfitError{at, "does not let the user run " + strings.Join(tried.denied, ", "),
-			"ACL SETUSER <user> +" + strings.ToLower(strings.Join(tried.denied,
-				" +")) + ", at each sentinel; the user is sentinel_username in --redis"}
+			"ACL SETUSER " + cmp.Or(i.target.Query.Get("sentinel_username"), "default") + " &+switch-master &+replica-reconf-done" +
+				rights(tried.denied) + ", at each sentinel; the user is sentinel_username in --redis"}
 	}
 	named := redis.NewStringSliceCmd(ctx, "sentinel", "get-master-addr-by-name", i.target.Master)
 	if node.Process(ctx, named) != nil || len(named.Val()) != 2 {
@@ -152,10 +152,16 @@ func (i *inspector) unfitServer(ctx context.Context, addr, tag string) error {
 			"no line rename-command for them in redis.conf, and a restart; or another server"}
 	case len(denied) > 0:
 		return &UnfitError{at, "does not let the user run " + strings.Join(denied, ", ") + " under the prefix",
-			"ACL SETUSER <user> +" + strings.ToLower(strings.Join(denied, " +")) +
-				", at each server; coatcheck doctor --redis looks closer"}
+			"ACL SETUSER " + cmp.Or(i.target.Username, "default") + " ~" + i.config.Prefix + "* &" + i.config.Prefix + "*" +
+				rights(denied) + ", at each server; coatcheck doctor --redis looks closer"}
 	}
 	return nil
+}
+
+// rights lets a user run commands, in words of ACL SETUSER. Redis refuses a command in the same way
+// where the user may run it, and not on that key or channel.
+func rights(commands []string) string {
+	return " +" + strings.ToLower(strings.Join(commands, " +"))
 }
 
 // needs are those of the commands that the store cannot do without; some it can, besides those that

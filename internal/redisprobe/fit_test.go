@@ -73,7 +73,9 @@ func TestUnfitSaysWhatToChange(t *testing.T) {
 		{"no right to INFO", redisstore.Config{URL: without("info")}, []string{"does not let the user run INFO", "+info"}},
 		{"no right to INFO, which is not needed", redisstore.Config{URL: without("info"), Restarts: redisstore.TrustRestarts}, nil},
 		{"no right to GET", redisstore.Config{URL: without("get")},
-			[]string{"does not let the user run GET under the prefix", "ACL SETUSER <user> +get, at each server"}},
+			[]string{"does not let the user run GET under the prefix", "ACL SETUSER ", "* +get, at each server"}},
+		{"no right to another prefix's keys and channels", redisstore.Config{URL: without("channels"), Prefix: "shop:"},
+			[]string{"does not let the user run", "~shop:* &shop:* +", "at each server"}},
 		{"INFO refused in scripts", redisstore.Config{URL: like(engines.Engine{NotInScripts: []string{"INFO"}})}, nil},
 		{"no CONFIG", redisstore.Config{URL: like(engines.Engine{Unknown: []string{"CONFIG"}})}, nil},
 	} {
@@ -99,7 +101,7 @@ func TestUnfitNamesTheSentinelAndItsUser(t *testing.T) {
 	}
 	said := unfit(t, redisstore.Config{URL: set.URL() + "?sentinel_username=watcher&sentinel_password=word", Timeout: time.Minute})
 	expect.Contains(t, "a user at sentinels that may not SUBSCRIBE", said,
-		"sentinel "+set.Sentinels()[0].Addr()+" does not let the user run SUBSCRIBE", "ACL SETUSER <user> +subscribe, at each sentinel", "sentinel_username")
+		"sentinel "+set.Sentinels()[0].Addr()+" does not let the user run SUBSCRIBE", "ACL SETUSER watcher &+switch-master &+replica-reconf-done +subscribe, at each sentinel", "sentinel_username")
 	for _, sentinel := range set.Sentinels() {
 		do(t, sentinel, "ACL", "SETUSER", "default", "off")
 	}

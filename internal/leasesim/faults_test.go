@@ -11,6 +11,7 @@ func (s *sim) schedule(end int64) {
 			s.after(s.upTo(s.ttl/2), func() { s.failover(s.victim(), s.oneIn(3) && s.faulty(staleFailover)) })
 		},
 		thereAndBack: s.thereAndBack,
+		standIns:     s.standIn,
 		splitAlone:   func() { s.split(false) },
 		splitWith:    func() { s.split(true) },
 		flush: func() {
@@ -186,6 +187,27 @@ func (s *sim) revive(v *server) {
 	if v != m {
 		v.attach(m)
 	}
+}
+
+// standIn cuts a replica off, and attaches one that nobody lists. Soon the master dies with that,
+// and the first one is promoted as it is.
+func (s *sim) standIn() {
+	m, r := s.master, s.victim()
+	if r == nil || m.side != 0 {
+		return
+	}
+	s.tellf(-1, "replica %d is cut off, and another stands in for it", r.name)
+	r.side, m.standIn = 1, true
+	s.after(s.between(20, s.ttl), func() {
+		m.standIn = false
+		if s.master != m || !m.up || r.side != 1 {
+			return
+		}
+		r.side = 0
+		m.die()
+		s.promote(r)
+		s.after(s.between(100, s.ttl), func() { s.revive(m) })
+	})
 }
 
 // thereAndBack makes a replica the master and, soon, the old one again. The replica may be stale.

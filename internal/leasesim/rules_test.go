@@ -70,6 +70,7 @@ const (
 	promotionWhole   // and has a backlog
 	promotionCovered // and where every server that can become master confirms
 	coverKept        // what all have confirmed once, all confirm from then on
+	byAddress        // a replica that has come does not confirm in the place of one that is away
 	renamedRun       // a server without an id before has renamed its history only in the same run
 	renamedInput     // and only if it has read from no master since
 	diskAsked        // a restart counts as whole only where all is on disk
@@ -125,6 +126,8 @@ const (
 	moves   // the pool moves to another part of the cluster
 	// half of the clients have nobody confirm what they write, or with even seeds all of them.
 	fewerAcks
+	// a replica is away, one that nobody lists attaches, the master dies, the first is promoted.
+	standIns
 	noID  // the server's replication id is the same for ever
 	proxy // clients keep their connections, whatever server is after them
 	classes
@@ -132,7 +135,7 @@ const (
 
 const (
 	everyFault = classes - 1 - twoTTLs - fewerAcks - noID
-	everyLoss  = failover | staleFailover | twice | thereAndBack | splits | flush | deleteRecord | restartEmpty | restartOld | restartWhole | declare | copies | moves
+	everyLoss  = failover | staleFailover | twice | thereAndBack | splits | flush | deleteRecord | restartEmpty | restartOld | restartWhole | declare | copies | moves | standIns
 	splits     = splitAlone | splitWith
 	everyday   = pauses | messages | churn
 )
@@ -140,5 +143,5 @@ const (
 var classNames = []string{
 	"lag", "failover", "staleFailover", "twice", "thereAndBack", "splitAlone", "splitWith", "flush", "deleteRecord", "restartEmpty", "restartOld", "declare",
 	"serverClocks", "clientClocks", "pauses", "suspends", "messages", "churn", "cooling", "coarse", "twoTTLs", "defaultTTLs", "shapes", "twins",
-	"restartWhole", "commands", "renames", "copies", "moves", "fewerAcks", "noID", "proxy",
+	"restartWhole", "commands", "renames", "copies", "moves", "fewerAcks", "standIns", "noID", "proxy",
 }

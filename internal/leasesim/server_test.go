@@ -75,6 +75,7 @@ type server struct {
 	synced  bool
 	busy    int64 // until when the link delivers what was sent before
 	acked   map[int]int64
+	standIn bool // a replica is attached that nobody lists
 	waiters []*waiter
 }
 
@@ -225,6 +226,9 @@ func (v *server) acks(offset int64) (n int) {
 		if r.follows == v && r.synced && v.acked[r.name] >= offset {
 			n++
 		}
+	}
+	if v.standIn && !v.s.has(byAddress) {
+		n++ // it has all at once
 	}
 	return n
 }

@@ -71,6 +71,7 @@ var mutations = []mutation{
 	{"promotionRead", promotionRead, "and has read from a master in this run", "or from a file alone", staleFailover | churn, 4, false, repeat, false},
 	{"promotionWhole", promotionWhole, "and has a backlog, so that it has read all of its master's data", "or a part", staleFailover | thereAndBack | churn, 4, false, repeat, false},
 	{"promotionCovered", promotionCovered, "and where every server that can become master confirms", "where fewer do, too", lag | failover | churn | fewerAcks, 4, false, repeat, false},
+	{"byAddress", byAddress, "a replica that has come does not confirm in the place of one that is away", "replicas are counted", lag | standIns | churn, 4, false, repeat, false},
 	{"coverKept", coverKept, "what all have confirmed once, all confirm from then on", "a caller that confirms by fewer lowers the cover", lag | thereAndBack | churn | fewerAcks, 4, false, repeat, false},
 	{"renamedRun", renamedRun, "a history was only renamed if the run is the noted one", "if no other came before", restartOld | renames | churn, 4, false, repeat, false},
 	{"renamedInput", renamedInput, "and the server has read from no master since", "whatever it has read", lag | thereAndBack | staleFailover | renames | churn, 4, true, repeat, false},

@@ -63,8 +63,17 @@ func KillMaster(set *redistest.SentinelSet) (mend func()) {
 // ReplaceMaster has a replica take the place of a master that works, as an operator would.
 func ReplaceMaster(ctx context.Context, t *testing.T, set *redistest.SentinelSet) {
 	t.Helper()
-	master := set.Master()
-	AskForFailover(ctx, t, set)
+	master, asked := set.Master(), time.Time{}
+	Await(t, 2*time.Minute, func() string {
+		switch {
+		case set.Master() != master:
+			return ""
+		case time.Since(asked) > 15*time.Second: // a sentinel that finds no replica fit gives it up
+			AskForFailover(ctx, t, set)
+			asked = time.Now()
+		}
+		return master.Addr() + " is still the master"
+	})
 	set.WaitForMaster(master)
 }
 

@@ -21,7 +21,7 @@ const everything = "*"
 
 // front is what stands between the network and the domains.
 var front = []string{
-	"idempotency", "limit", "lock", "workerlease", "segment", "counter", "number", "snowflake", "internal/wire", "internal/ledger", "internal/secret", "internal/share", "internal/target", "internal/audit", "internal/fault", "internal/frontdoor", "internal/health", "internal/names", "internal/redisprobe", "internal/requestlog", "metrics", "redisstore",
+	"idempotency", "limit", "lock", "workerlease", "segment", "counter", "number", "snowflake", "internal/wire", "server/internal/ledger", "internal/secret", "internal/share", "internal/target", "internal/audit", "internal/fault", "internal/frontdoor", "internal/health", "internal/names", "internal/redisprobe", "internal/requestlog", "metrics", "redisstore",
 }
 
 // domain is what a domain may use: never another domain.
@@ -31,11 +31,13 @@ var domain = []string{"redisstore", "internal/fault", "internal/pipeline", "scri
 // layers says for each folder of Go code which of our packages it may import. A new package has to
 // be placed here before it compiles in the tests. Some are places kept for packages to come.
 var layers = map[string][]string{
-	".":             {},
-	"cmd/coatcheck": {"internal/cli"},
-	"internal/cli":  {everything},
+	".":                          {},
+	"cmd/coatcheck":              {"cmd/coatcheck/internal/cli"},
+	"cmd/coatcheck/internal/cli": {everything},
+	// only tests start it
+	"cmd/coatcheck/internal/named": {"cmd/coatcheck/internal/cli"},
 
-	"server":  append(front, "segment/redissource", "access", "console", "idempotency/echov4", "openapi", "internal/compat", "internal/events", "internal/stamper", "internal/textid"),
+	"server":  append(front, "segment/redissource", "access", "console", "idempotency/echov4", "openapi", "server/internal/compat", "server/internal/events", "server/internal/stamper", "internal/textid"),
 	"gateway": append(front, "idempotency/jwtprincipal", "internal/muxpattern", "internal/watch", "internal/yamlfile"),
 
 	"idempotency": domain,
@@ -79,29 +81,29 @@ var layers = map[string][]string{
 	"deploy/containers": {}, // only tests
 	"conformance":       {}, // a black box knows nothing of what it looks at
 
-	"workerlease/holder":  {"internal/keepalive", "internal/secret", "internal/step", "snowflake"},
-	"internal/keepalive":  {"internal/step"},
-	"internal/leasesim":   {},
-	"internal/loadgen":    {},
-	"internal/ledger":     {"redisstore", "scripts", "internal/wire", "internal/secret"},
-	"internal/names":      {},
-	"internal/muxpattern": {"internal/names"},
-	"internal/notifier":   {"internal/pipeline", "internal/step", "redisstore"},
-	"internal/secret":     {},
-	"internal/target":     {},
-	"internal/share":      {},
-	"internal/step":       {},
-	"internal/audit":      {"internal/wire"},
-	"internal/config":     {"access", "counter", "embedded", "gateway", "idempotency", "idempotency/jwtprincipal", "internal/audit", "internal/frontdoor", "internal/names", "internal/redisconn", "internal/requestlog", "internal/tracing", "internal/watch", "internal/yamlfile", "lock", "redisstore", "segment", "server", "snowflake", "workerlease"},
-	"internal/compat":     {"access", "segment", "snowflake", "workerlease", "metrics", "internal/frontdoor", "internal/names", "internal/stamper", "internal/wire"},
-	"internal/events":     {"access", "internal/secret", "internal/share", "internal/step", "internal/wire"},
-	"internal/frontdoor":  {},
-	"internal/health":     {"redisstore", "scripts"},
-	"internal/supervise":  {},
-	"internal/textid":     {},
-	"internal/watch":      {},
-	"internal/wire":       {},
-	"internal/yamlfile":   {},
+	"workerlease/holder":               {"internal/keepalive", "internal/secret", "internal/step", "snowflake"},
+	"internal/keepalive":               {"internal/step"},
+	"internal/leasesim":                {},
+	"cmd/coatcheck/internal/loadgen":   {},
+	"server/internal/ledger":           {"redisstore", "scripts", "internal/wire", "internal/secret"},
+	"internal/names":                   {},
+	"internal/muxpattern":              {"internal/names"},
+	"internal/notifier":                {"internal/pipeline", "internal/step", "redisstore"},
+	"internal/secret":                  {},
+	"internal/target":                  {},
+	"internal/share":                   {},
+	"internal/step":                    {},
+	"internal/audit":                   {"internal/wire"},
+	"cmd/coatcheck/internal/config":    {"access", "counter", "embedded", "gateway", "idempotency", "idempotency/jwtprincipal", "internal/audit", "internal/frontdoor", "internal/names", "internal/redisconn", "internal/requestlog", "cmd/coatcheck/internal/tracing", "internal/watch", "internal/yamlfile", "lock", "redisstore", "segment", "server", "snowflake", "workerlease"},
+	"server/internal/compat":           {"access", "segment", "snowflake", "workerlease", "metrics", "internal/frontdoor", "internal/names", "server/internal/stamper", "internal/wire"},
+	"server/internal/events":           {"access", "internal/secret", "internal/share", "internal/step", "internal/wire"},
+	"internal/frontdoor":               {},
+	"internal/health":                  {"redisstore", "scripts"},
+	"cmd/coatcheck/internal/supervise": {},
+	"internal/textid":                  {},
+	"internal/watch":                   {},
+	"internal/wire":                    {},
+	"internal/yamlfile":                {},
 
 	"internal/driver":     {},
 	"internal/postgres":   {},
@@ -111,51 +113,51 @@ var layers = map[string][]string{
 	"internal/redisprobe": {"doctor", "internal/fault", "internal/redisconn", "redisstore"},
 	"internal/requestlog": {"internal/names", "internal/secret"},
 	// a package that makes spans takes a tracer; this one place sends them
-	"internal/tracing": {"redisstore", "redisstore/observe"},
+	"cmd/coatcheck/internal/tracing": {"redisstore", "redisstore/observe"},
 
-	"internal/stamper": {"internal/fault", "workerlease/holder", "internal/share", "redisstore", "snowflake", "workerlease"},
+	"server/internal/stamper": {"internal/fault", "workerlease/holder", "internal/share", "redisstore", "snowflake", "workerlease"},
 
-	"chaos/internal/chaostest": {"chaos/evidence", "internal/redistest", "redisstore"},
+	"chaos/internal/chaostest": {"chaos/evidence", "internal/testing/redistest", "redisstore"},
 	"chaos/internal/locking":   {},
 
-	"internal/apitest":   {"openapi"},
-	"internal/expect":    {},
-	"internal/logtest":   {},
-	"internal/proctest":  {},
-	"internal/redistest": {"internal/proctest"},
-	"internal/sqltest":   {"internal/postgres", "internal/proctest"},
-	"internal/storetest": {"embedded", "internal/redisprobe", "internal/redistest", "internal/step", "redisstore"},
+	"internal/testing/apitest":   {"openapi"},
+	"internal/testing/expect":    {},
+	"internal/testing/logtest":   {},
+	"internal/testing/proctest":  {},
+	"internal/testing/redistest": {"internal/testing/proctest"},
+	"internal/testing/sqltest":   {"internal/postgres", "internal/testing/proctest"},
+	"internal/testing/storetest": {"embedded", "internal/redisprobe", "internal/testing/redistest", "internal/step", "redisstore"},
 
-	"internal/testing/engines": {"internal/redistest"},
+	"internal/testing/engines": {"internal/testing/redistest"},
 	"internal/testing/issuer":  {},
 	"internal/testing/walk":    {"internal/step"},
 }
 
 // testHelpers may be imported by tests and by each other.
-var testHelpers = []string{"chaos/internal/chaostest", "chaos/internal/locking", "internal/apitest", "internal/expect",
-	"internal/logtest", "internal/proctest", "internal/redistest", "internal/sqltest", "internal/storetest", "internal/testing/engines", "internal/testing/issuer", "internal/testing/walk"}
+var testHelpers = []string{"chaos/internal/chaostest", "chaos/internal/locking", "internal/testing/apitest", "internal/testing/expect",
+	"internal/testing/logtest", "internal/testing/proctest", "internal/testing/redistest", "internal/testing/sqltest", "internal/testing/storetest", "internal/testing/engines", "internal/testing/issuer", "internal/testing/walk"}
 
 // libraries that only some folders may know, so that one place changes when they do.
 var libraries = map[string][]string{
-	"github.com/labstack/echo":            {"server", "idempotency/echov4", "internal/compat"},
+	"github.com/labstack/echo":            {"server", "idempotency/echov4", "server/internal/compat"},
 	"github.com/prometheus/client_golang": {"metrics", "gateway"},
 	"github.com/redis/go-redis": {"redisstore", "internal/fault", "internal/pipeline", "internal/redisconn",
-		"internal/redisprobe", "embedded", "internal/redistest", "internal/storetest", "chaos/internal/chaostest"},
+		"internal/redisprobe", "embedded", "internal/testing/redistest", "internal/testing/storetest", "chaos/internal/chaostest"},
 	"github.com/alicebob/miniredis":           {"embedded"},
-	"github.com/spf13/cobra":                  {"internal/cli"},
-	"github.com/spf13/pflag":                  {"internal/cli", "internal/config", "internal/supervise"},
+	"github.com/spf13/cobra":                  {"cmd/coatcheck/internal/cli"},
+	"github.com/spf13/pflag":                  {"cmd/coatcheck/internal/cli", "cmd/coatcheck/internal/config", "cmd/coatcheck/internal/supervise"},
 	"github.com/throttled/throttled":          {"access"},
 	"github.com/oklog/ulid":                   {"internal/textid"},
 	"go.jetify.com/typeid":                    {"internal/textid"},
 	"github.com/go-jose/go-jose":              {"idempotency/jwtprincipal", "internal/testing/issuer"},
-	"github.com/getkin/kin-openapi":           {"internal/apitest"},
-	"github.com/santhosh-tekuri/jsonschema":   {"internal/apitest"},
-	"github.com/HdrHistogram/hdrhistogram-go": {"internal/loadgen"},
-	"go.opentelemetry.io/otel/sdk":            {"internal/tracing"},
-	"go.opentelemetry.io/otel/exporters":      {"internal/tracing"},
-	"go.opentelemetry.io/otel/trace":          {"server", "gateway", "internal/requestlog", "internal/tracing"},
-	"github.com/go-sql-driver/mysql":          {"internal/cli", "internal/sqltest"},
-	"github.com/jackc/pgx":                    {"internal/cli", "internal/postgres", "internal/sqltest"},
+	"github.com/getkin/kin-openapi":           {"internal/testing/apitest"},
+	"github.com/santhosh-tekuri/jsonschema":   {"internal/testing/apitest"},
+	"github.com/HdrHistogram/hdrhistogram-go": {"cmd/coatcheck/internal/loadgen"},
+	"go.opentelemetry.io/otel/sdk":            {"cmd/coatcheck/internal/tracing"},
+	"go.opentelemetry.io/otel/exporters":      {"cmd/coatcheck/internal/tracing"},
+	"go.opentelemetry.io/otel/trace":          {"server", "gateway", "internal/requestlog", "cmd/coatcheck/internal/tracing"},
+	"github.com/go-sql-driver/mysql":          {"cmd/coatcheck/internal/cli", "internal/testing/sqltest"},
+	"github.com/jackc/pgx":                    {"cmd/coatcheck/internal/cli", "internal/postgres", "internal/testing/sqltest"},
 }
 
 // TestImportsRunOneWay reads every Go file of the module but tests, whatever system it is for.
@@ -176,7 +178,7 @@ func TestImportsRunOneWay(t *testing.T) {
 		}
 	}
 	// A check that meets nothing finds nothing.
-	for _, want := range []string{".", "cmd/coatcheck", "internal/cli", "server", "redisstore", "internal/wire", "github.com/labstack/echo", "github.com/redis/go-redis"} {
+	for _, want := range []string{".", "cmd/coatcheck", "cmd/coatcheck/internal/cli", "server", "redisstore", "internal/wire", "github.com/labstack/echo", "github.com/redis/go-redis"} {
 		if !used[want] {
 			t.Errorf("%s was not met: does this test still read the code?", want)
 		}
@@ -298,18 +300,18 @@ const ours = module + "/"
 type importing struct{ folder, imports, fault string }
 
 var importings = []importing{
-	{"cmd/coatcheck", ours + "internal/cli", ""},
+	{"cmd/coatcheck", ours + "cmd/coatcheck/internal/cli", ""},
 	{"cmd/coatcheck", ours + "server", "cmd/coatcheck may not import server"},
 	{"cmd/coatcheck", "github.com/spf13/cobra", "cmd/coatcheck may not import github.com/spf13/cobra"},
-	{"internal/cli", ours + "gateway", ""},
-	{"internal/cli", "github.com/spf13/cobra", ""},
-	{"internal/config", "github.com/spf13/cobra", "internal/config may not import github.com/spf13/cobra"},
-	{"internal/config", ours + "internal/cli", "internal/config may not import internal/cli"},
-	{"internal/supervise", "github.com/spf13/cobra", "internal/supervise may not import github.com/spf13/cobra"},
-	{"internal/supervise", ours + "internal/cli", "internal/supervise may not import internal/cli"},
-	{"internal/cli", ours + "internal/redistest", "internal/cli imports internal/redistest, which is for tests"},
-	{"internal/cli", "github.com/redis/go-redis/v9", "internal/cli may not import github.com/redis/go-redis"},
-	{"internal/cli", "github.com/labstack/echo/v4", "internal/cli may not import github.com/labstack/echo"},
+	{"cmd/coatcheck/internal/cli", ours + "gateway", ""},
+	{"cmd/coatcheck/internal/cli", "github.com/spf13/cobra", ""},
+	{"cmd/coatcheck/internal/config", "github.com/spf13/cobra", "cmd/coatcheck/internal/config may not import github.com/spf13/cobra"},
+	{"cmd/coatcheck/internal/config", ours + "cmd/coatcheck/internal/cli", "cmd/coatcheck/internal/config may not import cmd/coatcheck/internal/cli"},
+	{"cmd/coatcheck/internal/supervise", "github.com/spf13/cobra", "cmd/coatcheck/internal/supervise may not import github.com/spf13/cobra"},
+	{"cmd/coatcheck/internal/supervise", ours + "cmd/coatcheck/internal/cli", "cmd/coatcheck/internal/supervise may not import cmd/coatcheck/internal/cli"},
+	{"cmd/coatcheck/internal/cli", ours + "internal/testing/redistest", "cmd/coatcheck/internal/cli imports internal/testing/redistest, which is for tests"},
+	{"cmd/coatcheck/internal/cli", "github.com/redis/go-redis/v9", "cmd/coatcheck/internal/cli may not import github.com/redis/go-redis"},
+	{"cmd/coatcheck/internal/cli", "github.com/labstack/echo/v4", "cmd/coatcheck/internal/cli may not import github.com/labstack/echo"},
 	{"cmd/other", "fmt", "folder cmd/other has no place"},
 	{"newcomer", "fmt", "folder newcomer has no place"},
 	{"server/sub", "fmt", "folder server/sub has no place"},
@@ -335,14 +337,14 @@ var importings = []importing{
 	{"server", ours + "embedded", "server may not import embedded"},
 	{"server", ours + "gateway", "server may not import gateway"},
 	{"server", "github.com/redis/go-redis/v9", "server may not import github.com/redis/go-redis"},
-	{"server", ours + "internal/stamper", ""},
+	{"server", ours + "server/internal/stamper", ""},
 	{"server", ours + "workerlease/holder", "server may not import workerlease/holder"},
-	{"internal/compat", "github.com/labstack/echo/v4", ""},
-	{"internal/compat", ours + "server", "internal/compat may not import server"},
-	{"internal/stamper", ours + "workerlease", ""},
-	{"internal/stamper", ours + "internal/wire", "internal/stamper may not import internal/wire"},
-	{"gateway", ours + "internal/ledger", ""},
-	{"gateway", ours + "internal/stamper", "gateway may not import internal/stamper"},
+	{"server/internal/compat", "github.com/labstack/echo/v4", ""},
+	{"server/internal/compat", ours + "server", "server/internal/compat may not import server"},
+	{"server/internal/stamper", ours + "workerlease", ""},
+	{"server/internal/stamper", ours + "internal/wire", "server/internal/stamper may not import internal/wire"},
+	{"gateway", ours + "server/internal/ledger", ""},
+	{"gateway", ours + "server/internal/stamper", "gateway may not import server/internal/stamper"},
 	{"gateway", ours + "server", "gateway may not import server"},
 	{"gateway", "github.com/labstack/echo/v4", "gateway may not import github.com/labstack/echo"},
 
@@ -361,10 +363,10 @@ var importings = []importing{
 	{"workerlease", ours + "snowflake", ""},
 	{"segment", ours + "counter", "segment may not import counter"},
 	{"segment", "github.com/jackc/pgx/v5/stdlib", "segment may not import github.com/jackc/pgx"},
-	{"segment", ours + "internal/sqltest", "segment imports internal/sqltest, which is for tests"},
-	{"internal/cli", "github.com/go-sql-driver/mysql", ""},
+	{"segment", ours + "internal/testing/sqltest", "segment imports internal/testing/sqltest, which is for tests"},
+	{"cmd/coatcheck/internal/cli", "github.com/go-sql-driver/mysql", ""},
 	{"counter", ours + "embedded", "counter may not import embedded"},
-	{"counter", ours + "internal/ledger", "counter may not import internal/ledger"},
+	{"counter", ours + "server/internal/ledger", "counter may not import server/internal/ledger"},
 	{"counter", "github.com/redis/go-redis/v9", "counter may not import github.com/redis/go-redis"},
 	{"snowflake", ours + "workerlease", "snowflake may not import workerlease"},
 	{"snowflake", ours + "internal/wire", "snowflake may not import internal/wire"},
@@ -385,16 +387,16 @@ var importings = []importing{
 	{"client", ours + "internal/wire", ""},
 	{"client", ours + "redisstore", "client may not import redisstore"},
 	{"client", "github.com/spf13/pflag", "client may not import github.com/spf13/pflag"},
-	{"internal/ledger", ours + "redisstore", ""},
-	{"internal/ledger", ours + "idempotency", "internal/ledger may not import idempotency"},
+	{"server/internal/ledger", ours + "redisstore", ""},
+	{"server/internal/ledger", ours + "idempotency", "server/internal/ledger may not import idempotency"},
 	{"internal/wire", ours + "internal/secret", "internal/wire may not import internal/secret"},
 	{"internal/secret", ours + "internal/wire", "internal/secret may not import internal/wire"},
 	{"internal/keepalive", ours + "redisstore", "internal/keepalive may not import redisstore"},
 
-	{"internal/storetest", ours + "internal/redistest", ""},
-	{"internal/redistest", ours + "redisstore", "internal/redistest may not import redisstore"},
-	{"redisstore", ours + "internal/storetest", "redisstore imports internal/storetest, which is for tests"},
-	{"internal/expect", ours + "internal/wire", "internal/expect may not import internal/wire"},
+	{"internal/testing/storetest", ours + "internal/testing/redistest", ""},
+	{"internal/testing/redistest", ours + "redisstore", "internal/testing/redistest may not import redisstore"},
+	{"redisstore", ours + "internal/testing/storetest", "redisstore imports internal/testing/storetest, which is for tests"},
+	{"internal/testing/expect", ours + "internal/wire", "internal/testing/expect may not import internal/wire"},
 
 	// Names that only begin alike are others.
 	{"counter", "github.com/coatcheck/coatcheckers/counter", ""},

@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/coatcheck/coatcheck/internal/expect"
+	"github.com/coatcheck/coatcheck/internal/testing/expect"
 )
 
 // madeUp is a section with samples of two sides, of which the second has 10, 20 and 40.

@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/coatcheck/coatcheck/internal/expect"
+	"github.com/coatcheck/coatcheck/internal/testing/expect"
 )
 
 // Each service answers every request with a number, and Redis has counted each once, or the command

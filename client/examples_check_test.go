@@ -18,7 +18,7 @@ import (
 	"time"
 
 	"github.com/coatcheck/coatcheck/client"
-	"github.com/coatcheck/coatcheck/internal/expect"
+	"github.com/coatcheck/coatcheck/internal/testing/expect"
 )
 
 // language is one of the clients under clients/, run by its real interpreter.

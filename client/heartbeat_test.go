@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/coatcheck/coatcheck/client"
-	"github.com/coatcheck/coatcheck/internal/expect"
+	"github.com/coatcheck/coatcheck/internal/testing/expect"
 )
 
 // Every test here runs in a bubble where time passes only while all goroutines wait, so the times

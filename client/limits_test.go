@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/coatcheck/coatcheck/client"
-	"github.com/coatcheck/coatcheck/internal/expect"
+	"github.com/coatcheck/coatcheck/internal/testing/expect"
 )
 
 var hourly = client.LimitRate{N: 6, Per: time.Hour, Burst: 4}

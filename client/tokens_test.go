@@ -11,7 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/coatcheck/coatcheck/client"
-	"github.com/coatcheck/coatcheck/internal/expect"
+	"github.com/coatcheck/coatcheck/internal/testing/expect"
 )
 
 var paid = client.Answer{Status: 201, Header: map[string]string{"location": "/bills/1", "Set-Cookie": "session=secret"}, Body: []byte("\x00\xff\n")}

@@ -20,8 +20,8 @@ import (
 
 	"github.com/coatcheck/coatcheck/gateway"
 	"github.com/coatcheck/coatcheck/idempotency"
-	verify "github.com/coatcheck/coatcheck/internal/expect" // expect is a check of the suite
-	"github.com/coatcheck/coatcheck/internal/storetest"
+	verify "github.com/coatcheck/coatcheck/internal/testing/expect" // expect is another name here
+	"github.com/coatcheck/coatcheck/internal/testing/storetest"
 	"github.com/coatcheck/coatcheck/redisstore"
 	"github.com/coatcheck/coatcheck/server"
 )

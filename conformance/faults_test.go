@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	verify "github.com/coatcheck/coatcheck/internal/expect" // expect is a check of the suite
+	verify "github.com/coatcheck/coatcheck/internal/testing/expect" // expect is another name here
 )
 
 // fault is one way in which the shop can be wrong; "" is none.

@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	verify "github.com/coatcheck/coatcheck/internal/expect" // expect is a check of the suite
+	verify "github.com/coatcheck/coatcheck/internal/testing/expect" // expect is another name here
 )
 
 func TestCommandLinesThatCanNotBeMeant(t *testing.T) {

@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"github.com/coatcheck/coatcheck/console"
-	"github.com/coatcheck/coatcheck/internal/expect"
+	"github.com/coatcheck/coatcheck/internal/testing/expect"
 )
 
 func ask(method, path string, header ...string) *httptest.ResponseRecorder {

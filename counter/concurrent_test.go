@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"github.com/coatcheck/coatcheck/counter"
-	"github.com/coatcheck/coatcheck/internal/expect"
+	"github.com/coatcheck/coatcheck/internal/testing/expect"
 )
 
 func (c counters) manyAtOnce(t *testing.T) {

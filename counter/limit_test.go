@@ -5,8 +5,8 @@ import (
 	"testing"
 
 	"github.com/coatcheck/coatcheck/counter"
-	"github.com/coatcheck/coatcheck/internal/expect"
-	"github.com/coatcheck/coatcheck/internal/redistest"
+	"github.com/coatcheck/coatcheck/internal/testing/expect"
+	"github.com/coatcheck/coatcheck/internal/testing/redistest"
 )
 
 // numbered adds one value that has to stay within a limit.

@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/coatcheck/coatcheck/internal/expect"
+	"github.com/coatcheck/coatcheck/internal/testing/expect"
 )
 
 var today = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)

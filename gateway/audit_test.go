@@ -5,7 +5,7 @@ import (
 	"regexp"
 	"testing"
 
-	"github.com/coatcheck/coatcheck/internal/expect"
+	"github.com/coatcheck/coatcheck/internal/testing/expect"
 )
 
 var auditLine = regexp.MustCompile(`(?m)^.*msg=audit (.*?)(?: request_id=\S+)?$`)

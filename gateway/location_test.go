@@ -5,7 +5,7 @@ import (
 	"strconv"
 	"testing"
 
-	"github.com/coatcheck/coatcheck/internal/expect"
+	"github.com/coatcheck/coatcheck/internal/testing/expect"
 )
 
 func TestReferencesToTheUpstreamArePathsOfTheGateway(t *testing.T) {

@@ -21,7 +21,7 @@ import (
 	"github.com/coder/websocket"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
-	"github.com/coatcheck/coatcheck/internal/expect"
+	"github.com/coatcheck/coatcheck/internal/testing/expect"
 	"github.com/coatcheck/coatcheck/internal/wire"
 )
 

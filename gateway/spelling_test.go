@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/coatcheck/coatcheck/internal/expect"
+	"github.com/coatcheck/coatcheck/internal/testing/expect"
 )
 
 // FastAPI, Go's mux and Django send a client on to the path with a slash, or without. Its key is

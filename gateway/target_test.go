@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/coatcheck/coatcheck/internal/expect"
+	"github.com/coatcheck/coatcheck/internal/testing/expect"
 )
 
 // line sends a request with nothing but a request line of its own, and returns the answer's status.

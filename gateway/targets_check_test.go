@@ -14,7 +14,7 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/coatcheck/coatcheck/internal/expect"
+	"github.com/coatcheck/coatcheck/internal/testing/expect"
 )
 
 // targets are request lines that some server may take for POST /payments, and the hosts that go

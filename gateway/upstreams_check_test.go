@@ -18,8 +18,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/coatcheck/coatcheck/internal/proctest"
 	"github.com/coatcheck/coatcheck/internal/secret"
+	"github.com/coatcheck/coatcheck/internal/testing/proctest"
 )
 
 // framework is a way to write a service. Each has POST /payments, with its defaults, and counts how

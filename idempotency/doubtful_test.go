@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/coatcheck/coatcheck/internal/expect"
+	"github.com/coatcheck/coatcheck/internal/testing/expect"
 	"github.com/coatcheck/coatcheck/internal/wire"
 )
 

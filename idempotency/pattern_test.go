@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/coatcheck/coatcheck/internal/expect"
+	"github.com/coatcheck/coatcheck/internal/testing/expect"
 )
 
 // foreign are patterns that the mux takes and that guard nothing, with what may be meant.

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/coatcheck/coatcheck/internal/step"
-	"github.com/coatcheck/coatcheck/internal/storetest"
+	"github.com/coatcheck/coatcheck/internal/testing/storetest"
 	walker "github.com/coatcheck/coatcheck/internal/testing/walk"
 )
 

@@ -4,7 +4,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/coatcheck/coatcheck/internal/expect"
+	"github.com/coatcheck/coatcheck/internal/testing/expect"
 )
 
 func TestWhatIsAskedForIsAskedAtEachScrape(t *testing.T) {

@@ -7,7 +7,7 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/coatcheck/coatcheck/internal/proctest"
+	"github.com/coatcheck/coatcheck/internal/testing/proctest"
 )
 
 // Redocly's linter has no fault to name, by the rules in testdata/redocly.

@@ -5,8 +5,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/coatcheck/coatcheck/internal/expect"
 	"github.com/coatcheck/coatcheck/internal/redisconn"
+	"github.com/coatcheck/coatcheck/internal/testing/expect"
 )
 
 func TestMarkerLiesInTheSlotOfTheName(t *testing.T) {

@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/coatcheck/coatcheck/internal/redistest"
+	"github.com/coatcheck/coatcheck/internal/testing/redistest"
 )
 
 // fault is what a proxy does to a request that runs a script.

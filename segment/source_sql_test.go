@@ -11,7 +11,7 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/coatcheck/coatcheck/internal/sqltest"
+	"github.com/coatcheck/coatcheck/internal/testing/sqltest"
 	"github.com/coatcheck/coatcheck/segment"
 )
 

@@ -3,7 +3,7 @@ package server
 import (
 	"context"
 
-	"github.com/coatcheck/coatcheck/internal/compat"
+	"github.com/coatcheck/coatcheck/server/internal/compat"
 )
 
 // LeafDoor configures the routes for clients of Meituan Leaf. The zero value offers all of Leaf.

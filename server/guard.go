@@ -8,9 +8,9 @@ import (
 
 	"github.com/coatcheck/coatcheck/idempotency"
 	"github.com/coatcheck/coatcheck/idempotency/echov4"
-	"github.com/coatcheck/coatcheck/internal/events"
 	class "github.com/coatcheck/coatcheck/internal/fault"
 	"github.com/coatcheck/coatcheck/internal/wire"
+	"github.com/coatcheck/coatcheck/server/internal/events"
 )
 
 // errClosing refuses an operation that came when the server was about to end: nothing is claimed

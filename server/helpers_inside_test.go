@@ -7,9 +7,9 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/coatcheck/coatcheck/internal/apitest"
-	"github.com/coatcheck/coatcheck/internal/expect"
-	"github.com/coatcheck/coatcheck/internal/logtest"
+	"github.com/coatcheck/coatcheck/internal/testing/apitest"
+	"github.com/coatcheck/coatcheck/internal/testing/expect"
+	"github.com/coatcheck/coatcheck/internal/testing/logtest"
 	"github.com/coatcheck/coatcheck/server"
 )
 

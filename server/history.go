@@ -6,10 +6,10 @@ import (
 	"sync"
 	"time"
 
-	"github.com/coatcheck/coatcheck/internal/events"
 	"github.com/coatcheck/coatcheck/internal/textid"
 	"github.com/coatcheck/coatcheck/internal/wire"
 	"github.com/coatcheck/coatcheck/metrics"
+	"github.com/coatcheck/coatcheck/server/internal/events"
 )
 
 // historySeries are the series of the last hour on the console: names, and the totals of each.

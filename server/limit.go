@@ -6,10 +6,10 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/coatcheck/coatcheck/internal/events"
 	"github.com/coatcheck/coatcheck/internal/wire"
 	"github.com/coatcheck/coatcheck/limit"
 	"github.com/coatcheck/coatcheck/metrics"
+	"github.com/coatcheck/coatcheck/server/internal/events"
 )
 
 // limits are the handlers of /limit.

@@ -5,8 +5,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/coatcheck/coatcheck/internal/stamper"
 	"github.com/coatcheck/coatcheck/metrics"
+	"github.com/coatcheck/coatcheck/server/internal/stamper"
 	"github.com/coatcheck/coatcheck/workerlease"
 )
 

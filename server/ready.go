@@ -8,11 +8,11 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"github.com/coatcheck/coatcheck/access"
-	"github.com/coatcheck/coatcheck/internal/events"
 	"github.com/coatcheck/coatcheck/internal/health"
-	"github.com/coatcheck/coatcheck/internal/stamper"
 	"github.com/coatcheck/coatcheck/internal/wire"
 	"github.com/coatcheck/coatcheck/redisstore"
+	"github.com/coatcheck/coatcheck/server/internal/events"
+	"github.com/coatcheck/coatcheck/server/internal/stamper"
 	"github.com/coatcheck/coatcheck/workerlease"
 )
 

@@ -6,7 +6,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/coatcheck/coatcheck/internal/stamper"
+	"github.com/coatcheck/coatcheck/server/internal/stamper"
 	"github.com/coatcheck/coatcheck/workerlease"
 )
 

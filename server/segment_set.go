@@ -6,9 +6,9 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/coatcheck/coatcheck/internal/events"
 	"github.com/coatcheck/coatcheck/internal/wire"
 	"github.com/coatcheck/coatcheck/segment/redissource"
+	"github.com/coatcheck/coatcheck/server/internal/events"
 )
 
 // setSegment has a tag of the store go on at an id. It is the way out for a tag that is held after

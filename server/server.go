@@ -18,19 +18,19 @@ import (
 	"github.com/coatcheck/coatcheck/counter"
 	"github.com/coatcheck/coatcheck/idempotency"
 	"github.com/coatcheck/coatcheck/internal/audit"
-	"github.com/coatcheck/coatcheck/internal/compat"
-	"github.com/coatcheck/coatcheck/internal/events"
 	"github.com/coatcheck/coatcheck/internal/frontdoor"
-	"github.com/coatcheck/coatcheck/internal/ledger"
 	"github.com/coatcheck/coatcheck/internal/requestlog"
 	"github.com/coatcheck/coatcheck/internal/share"
-	"github.com/coatcheck/coatcheck/internal/stamper"
 	"github.com/coatcheck/coatcheck/limit"
 	"github.com/coatcheck/coatcheck/lock"
 	"github.com/coatcheck/coatcheck/metrics"
 	"github.com/coatcheck/coatcheck/redisstore"
 	"github.com/coatcheck/coatcheck/segment"
 	"github.com/coatcheck/coatcheck/segment/redissource"
+	"github.com/coatcheck/coatcheck/server/internal/compat"
+	"github.com/coatcheck/coatcheck/server/internal/events"
+	"github.com/coatcheck/coatcheck/server/internal/ledger"
+	"github.com/coatcheck/coatcheck/server/internal/stamper"
 	"github.com/coatcheck/coatcheck/workerlease"
 )
 
@@ -44,7 +44,7 @@ const (
 
 // maxStreams is how many requests a connection of HTTP/2 may have under way: with 100, requests
 // without a body on 2,000 connections took more memory than a pod has (TestMemoryUnderAttackByTLS…
-// in internal/cli). net/http's own bound is 250.
+// in cmd/coatcheck/internal/cli). net/http's own bound is 250.
 const maxStreams = 32
 
 // Config sets up a service. The zero value of each field but Store means the default beside it.

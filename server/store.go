@@ -4,9 +4,9 @@ import (
 	"context"
 	"net/http"
 
-	"github.com/coatcheck/coatcheck/internal/events"
 	"github.com/coatcheck/coatcheck/internal/wire"
 	"github.com/coatcheck/coatcheck/redisstore"
+	"github.com/coatcheck/coatcheck/server/internal/events"
 )
 
 // storeAdmin are the handlers for operators of the store as a whole.

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/coatcheck/coatcheck/chaos/internal/locking"
-	"github.com/coatcheck/coatcheck/internal/redistest"
+	"github.com/coatcheck/coatcheck/internal/testing/redistest"
 )
 
 // Each peer locks, renews, tells a loss and gives back: what chaos/locks finds of it is not due to

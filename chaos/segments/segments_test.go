@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"github.com/coatcheck/coatcheck/chaos/internal/chaostest"
-	"github.com/coatcheck/coatcheck/internal/sqltest"
+	"github.com/coatcheck/coatcheck/internal/testing/sqltest"
 )
 
 // beside lets a test run beside others, where all have to be short; at length each has the machine

@@ -5,8 +5,8 @@ package segments
 import (
 	"testing"
 
-	"github.com/coatcheck/coatcheck/internal/redistest"
-	"github.com/coatcheck/coatcheck/internal/sqltest"
+	"github.com/coatcheck/coatcheck/internal/testing/redistest"
+	"github.com/coatcheck/coatcheck/internal/testing/sqltest"
 	"github.com/coatcheck/coatcheck/segment"
 )
 

@@ -14,13 +14,7 @@ import (
 	"github.com/coatcheck/coatcheck/redisstore"
 )
 
-// roleVariable names the role that a process of this test binary plays instead of running tests.
-const roleVariable = "COATCHECK_CHAOS_SERVERS"
-
 func TestMain(m *testing.M) {
-	if os.Getenv(roleVariable) == namedRole {
-		os.Exit(serveNamed())
-	}
 	redisstore.LogTo(slog.New(slog.DiscardHandler))
 	code := m.Run()
 	built.Remove()

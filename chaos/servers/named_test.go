@@ -20,41 +20,28 @@ import (
 
 	"github.com/coatcheck/coatcheck/chaos/internal/chaostest"
 	"github.com/coatcheck/coatcheck/client"
-	"github.com/coatcheck/coatcheck/internal/cli"
-	"github.com/coatcheck/coatcheck/internal/redistest"
+	"github.com/coatcheck/coatcheck/internal/testing/redistest"
 )
-
-// A process in this role is `coatcheck` with its arguments, and asks our own server for names.
-const (
-	namedRole    = "named"
-	namesAddress = "CHAOS_NAMES"
-)
-
-func serveNamed() int {
-	net.DefaultResolver = &net.Resolver{PreferGo: true, Dial: func(ctx context.Context, _, _ string) (net.Conn, error) {
-		return (&net.Dialer{}).DialContext(ctx, "udp", os.Getenv(namesAddress))
-	}}
-	return cli.Main()
-}
 
 // startNamed starts a service that finds Redis by a name.
 func startNamed(t *testing.T, names *names) *client.Client {
 	t.Helper()
-	command := exec.CommandContext(context.Background(), os.Args[0], arguments("redis://"+names.host)...)
-	command.Env = append(os.Environ(), roleVariable+"="+namedRole, namesAddress+"="+names.socket.LocalAddr().String())
+	command := exec.CommandContext(context.Background(), names.program, arguments("redis://"+names.host)...)
+	command.Env = append(os.Environ(), "COATCHECK_TEST_NAMES="+names.socket.LocalAddr().String())
 	return serve(t, command)
 }
 
 // names is a server of names that knows one, as a provider's has the name of the master. All
 // servers that the name has stood for are at one port, each at an address of its own.
 type names struct {
-	t      *testing.T
-	host   string
-	socket net.PacketConn
-	at     atomic.Value // the address, netip.Addr
-	port   int
-	links  []net.Listener
-	done   sync.WaitGroup
+	t       *testing.T
+	program string // coatcheck, which asks here
+	host    string
+	socket  net.PacketConn
+	at      atomic.Value // the address, netip.Addr
+	port    int
+	links   []net.Listener
+	done    sync.WaitGroup
 }
 
 func startNames(t *testing.T) *names {
@@ -63,7 +50,7 @@ func startNames(t *testing.T) *names {
 	if err != nil {
 		t.Fatal(err)
 	}
-	n := &names{t: t, socket: socket}
+	n := &names{t: t, socket: socket, program: chaostest.BuildIn(t, ".", "github.com/coatcheck/coatcheck/cmd/coatcheck/internal/named")}
 	n.done.Go(n.answer)
 	t.Cleanup(func() {
 		_ = socket.Close()

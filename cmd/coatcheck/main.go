@@ -5,7 +5,7 @@ package main
 import (
 	"os"
 
-	"github.com/coatcheck/coatcheck/internal/cli"
+	"github.com/coatcheck/coatcheck/cmd/coatcheck/internal/cli"
 )
 
 func main() { os.Exit(cli.Main()) }

@@ -1,7 +1,7 @@
 // Package check has the tools read what is under deploy that it is for: Compose's own loader,
 // Helm's engine, and the types of Kubernetes. It is a module of its own, since these are large;
-// `make deploy-check` runs it. What agrees with the program itself is checked in internal/cli,
-// with every change.
+// `make deploy-check` runs it. What agrees with the program itself is checked with every change, in
+// cmd/coatcheck/internal/cli.
 package check
 
 import (

@@ -15,8 +15,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/coatcheck/coatcheck/internal/expect"
-	"github.com/coatcheck/coatcheck/internal/logtest"
+	"github.com/coatcheck/coatcheck/internal/testing/expect"
+	"github.com/coatcheck/coatcheck/internal/testing/logtest"
 )
 
 // process is this test binary, running as one of its programs.

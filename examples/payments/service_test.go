@@ -12,7 +12,7 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/coatcheck/coatcheck/internal/expect"
+	"github.com/coatcheck/coatcheck/internal/testing/expect"
 )
 
 func TestPaymentIsMadeOnceAndItsAnswerReplayed(t *testing.T) {

@@ -5,8 +5,8 @@ import (
 	"net/http"
 	"testing"
 
-	"github.com/coatcheck/coatcheck/internal/expect"
-	"github.com/coatcheck/coatcheck/internal/redistest"
+	"github.com/coatcheck/coatcheck/internal/testing/expect"
+	"github.com/coatcheck/coatcheck/internal/testing/redistest"
 )
 
 // Payments whose process was killed, some before their charge and some after it: the job gets all

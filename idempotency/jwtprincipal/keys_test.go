@@ -14,9 +14,9 @@ import (
 	"time"
 
 	"github.com/coatcheck/coatcheck/idempotency"
-	"github.com/coatcheck/coatcheck/internal/expect"
-	"github.com/coatcheck/coatcheck/internal/logtest"
+	"github.com/coatcheck/coatcheck/internal/testing/expect"
 	"github.com/coatcheck/coatcheck/internal/testing/issuer"
+	"github.com/coatcheck/coatcheck/internal/testing/logtest"
 )
 
 // wired is an issuer's key set without a network, so that a test's clock can stand still.

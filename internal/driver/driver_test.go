@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"github.com/coatcheck/coatcheck/internal/driver"
-	"github.com/coatcheck/coatcheck/internal/expect"
+	"github.com/coatcheck/coatcheck/internal/testing/expect"
 	"github.com/coatcheck/coatcheck/redisstore"
 )
 

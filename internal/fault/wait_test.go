@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/coatcheck/coatcheck/internal/expect"
+	"github.com/coatcheck/coatcheck/internal/testing/expect"
 )
 
 // A remaining wait is a difference of local times: people have no use for its nanoseconds.

@@ -9,8 +9,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/coatcheck/coatcheck/internal/expect"
 	"github.com/coatcheck/coatcheck/internal/frontdoor"
+	"github.com/coatcheck/coatcheck/internal/testing/expect"
 )
 
 // keeping keeps each body in memory until it has come whole, and is told when that is too much.

@@ -10,8 +10,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/coatcheck/coatcheck/internal/expect"
 	"github.com/coatcheck/coatcheck/internal/frontdoor"
+	"github.com/coatcheck/coatcheck/internal/testing/expect"
 )
 
 // What a frame of HTTP/2 is (RFC 9113, section 6), and its flags.

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/coatcheck/coatcheck/internal/notifier"
-	"github.com/coatcheck/coatcheck/internal/storetest"
+	"github.com/coatcheck/coatcheck/internal/testing/storetest"
 	"github.com/coatcheck/coatcheck/internal/testing/walk"
 )
 

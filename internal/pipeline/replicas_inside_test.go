@@ -3,7 +3,7 @@ package pipeline
 import (
 	"testing"
 
-	"github.com/coatcheck/coatcheck/internal/expect"
+	"github.com/coatcheck/coatcheck/internal/testing/expect"
 )
 
 // attached is what INFO shows of these replicas.

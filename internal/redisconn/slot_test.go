@@ -3,7 +3,7 @@ package redisconn
 import (
 	"testing"
 
-	"github.com/coatcheck/coatcheck/internal/expect"
+	"github.com/coatcheck/coatcheck/internal/testing/expect"
 )
 
 func TestSlotsAreThoseOfACluster(t *testing.T) {

@@ -10,8 +10,8 @@ import (
 
 	"go.opentelemetry.io/otel/trace"
 
-	"github.com/coatcheck/coatcheck/internal/expect"
 	"github.com/coatcheck/coatcheck/internal/requestlog"
+	"github.com/coatcheck/coatcheck/internal/testing/expect"
 )
 
 func TestLinesOfARequestCarryItsIDAndItsTrace(t *testing.T) {

@@ -4,8 +4,8 @@ import (
 	"fmt"
 	"testing"
 
-	"github.com/coatcheck/coatcheck/internal/expect"
 	"github.com/coatcheck/coatcheck/internal/share"
+	"github.com/coatcheck/coatcheck/internal/testing/expect"
 )
 
 func TestWhoHasTheMostGivesUpUntilAllHaveAsMany(t *testing.T) {

@@ -13,7 +13,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/coatcheck/coatcheck/internal/expect"
+	"github.com/coatcheck/coatcheck/internal/testing/expect"
 )
 
 // Every module in the binary is in docs/licences.md, with a licence that may be there.

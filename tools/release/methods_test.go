@@ -29,7 +29,7 @@ func TestPublishedProgramIsSmallAndHasNoMethodThatIsNeverCalled(t *testing.T) {
 	if err != nil {
 		t.Fatalf("go tool nm: %v", err)
 	}
-	const itself, lookup = "internal/cli.Main", "text/template.(*state).evalField"
+	const itself, lookup = "cmd/coatcheck/internal/cli.Main", "text/template.(*state).evalField"
 	if !strings.Contains(string(symbols), itself) {
 		t.Fatalf("the symbols lack %s: they are not those of the program", itself)
 	}

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/coatcheck/coatcheck/internal/redistest"
+	"github.com/coatcheck/coatcheck/internal/testing/redistest"
 )
 
 // Do has a server do something that must succeed.

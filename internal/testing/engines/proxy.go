@@ -9,7 +9,7 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/coatcheck/coatcheck/internal/redistest"
+	"github.com/coatcheck/coatcheck/internal/testing/redistest"
 )
 
 // Proxy stands before a server. It ends with the test. Its methods may be called by several

@@ -1,0 +1,55 @@
+//go:build unix
+
+package cli
+
+import (
+	"context"
+	"errors"
+	"os"
+	"os/exec"
+	"os/signal"
+	"time"
+
+	"github.com/coatcheck/coatcheck/cmd/coatcheck/internal/supervise"
+)
+
+// tenure is a lease that is held for a command.
+type tenure interface {
+	supervise.Lease
+
+	TTL() time.Duration
+	open(ctx context.Context) error // waits until the command may begin
+	giveBack(end *supervise.End)    // end is the command's; nil = it did not begin
+}
+
+// under runs the command under a lease that obtain gets, and gives the lease back.
+func (r *commandRun) under(ctx context.Context, obtain func(context.Context) (tenure, error)) error {
+	if _, err := exec.LookPath(r.command[0]); err != nil {
+		return usageError{err}
+	}
+	ctx, stop := supervise.UntilQuit(ctx)
+	defer stop()
+	// of the lease: once the command runs, signals are for it
+	life, end := context.WithCancel(context.WithoutCancel(ctx))
+	defer end()
+	waiting := context.AfterFunc(ctx, end)
+	h, err := obtain(life)
+	r.quiet()
+	if err != nil {
+		return errors.Join(context.Cause(ctx), err)
+	}
+	signals := make(chan os.Signal, 16)
+	signal.Notify(signals, supervise.Signals()...)
+	defer signal.Stop(signals)
+	err = h.open(life)
+	if !waiting() || err != nil {
+		h.giveBack(nil)
+		return laterError{errors.Join(context.Cause(ctx), err)}
+	}
+	ended, err := supervise.Run(h, r.command, supervise.Allowed(h.TTL(), r.grace), signals, r.warnings)
+	h.giveBack(&ended)
+	if err != nil {
+		return err
+	}
+	return exitError{ended.Code}
+}

@@ -1,0 +1,45 @@
+package cli
+
+import (
+	"regexp"
+	"runtime/debug"
+	"strconv"
+	"testing"
+
+	"github.com/coatcheck/coatcheck/internal/testing/expect"
+)
+
+// Until a service's heap has twice the spare memory it is not collected, which is far more than a
+// service that has just begun would get.
+func TestServiceAndGatewayHaveRoomForGarbage(t *testing.T) {
+	for name, admin := range map[string]string{
+		"service": serveProcess(t, "--admin-listen", "127.0.0.1:0").banner.AdminURL,
+		"gateway": runGatewayProcess(t, "http://127.0.0.1:1", payRoutes).banner.AdminURL,
+	} {
+		eventually(t, name+" collects garbage at 32 MiB and more", func() bool { return nextCollection(t, admin) >= 2*mostSpare })
+	}
+}
+
+var nextGC = regexp.MustCompile(`(?m)^go_memstats_next_gc_bytes (\S+)$`)
+
+// nextCollection is the size of the heap at which a process collects its garbage next, in bytes.
+func nextCollection(t *testing.T, admin string) float64 {
+	_, metrics := page(t, admin+"/metrics")
+	found := nextGC.FindStringSubmatch(metrics)
+	if found == nil {
+		t.Fatalf("no %s in %s", nextGC, metrics)
+	}
+	bytes, err := strconv.ParseFloat(found[1], 64)
+	if err != nil {
+		t.Fatalf("the value of %s: %v", nextGC, err)
+	}
+	return bytes
+}
+
+func TestSpareMemoryIsAnEighthOfALimitAtMost(t *testing.T) {
+	was := debug.SetMemoryLimit(64 << 20)
+	defer debug.SetMemoryLimit(was)
+	expect.Equal(t, "spare bytes under a limit of 64 MiB", len(spareHeap()), 8<<20)
+	debug.SetMemoryLimit(1 << 40)
+	expect.Equal(t, "spare bytes under a limit of 1 TiB", len(spareHeap()), mostSpare)
+}

@@ -1,0 +1,117 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/coatcheck/coatcheck/cmd/coatcheck/internal/config"
+)
+
+const helpWidth = 100
+
+// groupedFlags writes flags under their settings' headings: a command's own first, common last.
+func groupedFlags(flags *pflag.FlagSet) string {
+	const own, common = "", "Other flags"
+	groups, headings := map[string]*pflag.FlagSet{own: newGroup(), common: newGroup()}, []string{own}
+	flags.VisitAll(func(flag *pflag.Flag) {
+		heading := common
+		if value, ok := flag.Value.(*config.FlagValue); ok {
+			heading = value.Setting.Group
+		}
+		if groups[heading] == nil {
+			groups[heading] = newGroup()
+			headings = append(headings, heading)
+		}
+		groups[heading].AddFlag(flag)
+	})
+	if len(headings) == 1 && !groups[own].HasAvailableFlags() {
+		return groups[common].FlagUsagesWrapped(helpWidth)
+	}
+	var text strings.Builder
+	for _, heading := range append(headings, common) {
+		if groups[heading].HasAvailableFlags() {
+			if heading != own {
+				fmt.Fprintf(&text, "\n%s:\n", heading)
+			}
+			text.WriteString(groups[heading].FlagUsagesWrapped(helpWidth))
+		}
+	}
+	return text.String()
+}
+
+func newGroup() *pflag.FlagSet {
+	group := pflag.NewFlagSet("", pflag.ContinueOnError)
+	group.SortFlags = false
+	return group
+}
+
+// groupFlags has help write flags under headings: the usage that cobra writes with that one change.
+// A template would do it as well, and would keep the linker from leaving out what is never called.
+func groupFlags(root *cobra.Command) {
+	written := root.UsageFunc()
+	root.SetUsageFunc(func(c *cobra.Command) error {
+		var usage strings.Builder
+		to := c.OutOrStderr()
+		c.SetOut(&usage)
+		err := written(c)
+		c.SetOut(to)
+		flags, groups := c.LocalFlags().FlagUsages(), groupedFlags(c.LocalFlags())
+		text := strings.Replace(usage.String(), strings.TrimRight(flags, " \n"), strings.TrimRight(groups, " \n"), 1)
+		_, unwritten := io.WriteString(to, text)
+		return errors.Join(err, unwritten)
+	})
+}
+
+// completeChoices makes the shell offer the values of flags that have a fixed list. cobra keeps
+// registrations for the life of the process, so this happens only when the shell asks.
+func completeChoices(command *cobra.Command) {
+	command.LocalFlags().VisitAll(func(flag *pflag.Flag) {
+		if value, ok := flag.Value.(*config.FlagValue); ok && value.Setting.Choices != nil {
+			// it fails for a flag that is not there
+			values := cobra.FixedCompletions(value.Setting.Choices, cobra.ShellCompDirectiveNoFileComp)
+			_ = command.RegisterFlagCompletionFunc(flag.Name, values)
+		}
+	})
+	for _, sub := range command.Commands() {
+		completeChoices(sub)
+	}
+}
+
+func grouped(root *cobra.Command, heading string, commands ...*cobra.Command) {
+	root.AddGroup(&cobra.Group{ID: heading, Title: heading})
+	for _, command := range commands {
+		command.GroupID = heading
+	}
+	root.AddCommand(commands...)
+}
+
+// group is a command that only has others below it.
+func group(name, short, long string, commands ...*cobra.Command) *cobra.Command {
+	command := &cobra.Command{Use: name, Short: short, Long: long, Args: noArgs,
+		RunE: func(c *cobra.Command, _ []string) error { return c.Help() }}
+	command.AddCommand(commands...)
+	return command
+}
+
+// hideAllBut keeps the flags that a command reads in its help; it still takes the others, since the
+// command shares a file and variables with the service.
+func hideAllBut(flags *pflag.FlagSet, shown ...string) {
+	flags.VisitAll(func(flag *pflag.Flag) { flag.Hidden = true })
+	for _, name := range shown {
+		flags.Lookup(name).Hidden = false
+	}
+}
+
+// tryHelp points to the help after a usage error of a command.
+func tryHelp(command *cobra.Command) string {
+	try := "Try `" + command.CommandPath() + " --help`"
+	if command.Flags().Lookup("config") != nil {
+		try += ", or `coatcheck config env` for every setting"
+	}
+	return try + "."
+}

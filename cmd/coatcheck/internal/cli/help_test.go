@@ -1,0 +1,72 @@
+package cli
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/coatcheck/coatcheck/cmd/coatcheck/internal/config"
+	"github.com/coatcheck/coatcheck/internal/testing/expect"
+)
+
+func TestHelpOfServeHasTypesAndHeadings(t *testing.T) {
+	help := execute(t, nil, "serve", "--help").exits(done).stdout
+	for _, want := range []string{
+		"\nStore:\n      --redis URL ", "\n      --ack replicas or all ", "\n      --max-keys int ", "--store-timeout duration ", "--console read|write|off ",
+		"\nLocks:\n", "      --insecure   ", "--cors-origins origin,... ", "\nOther flags:\n      --config file ",
+	} {
+		expect.Contains(t, "help of serve", help, want)
+	}
+	for line := range strings.Lines(help) {
+		if strings.HasPrefix(line, "      --") && len(line) > helpWidth+1 {
+			t.Errorf("help of serve: got a line of %d bytes, want %d at most: %s", len(line), helpWidth, line)
+		}
+	}
+	for _, s := range config.ServiceSettings(&config.Service{}) {
+		if s.Group == "" {
+			t.Errorf("setting %s stands under no heading", s.Name)
+		}
+	}
+}
+
+func TestHelpOfHealthcheckHasItsFlagsOnly(t *testing.T) {
+	help := execute(t, nil, "healthcheck", "--help").exits(done).stdout
+	expect.Equal(t, "flags in the help of healthcheck", strings.Count(help, "  --"), len([]string{"listen", "tls-cert", "tls-key", "config", "json"}))
+	expect.Contains(t, "help of healthcheck", help, "--listen host:port")
+}
+
+func TestHelpOfACommandBeginsWithItsOwnFlags(t *testing.T) {
+	help := execute(t, nil, "incr", "--help").exits(done).stdout
+	expect.Contains(t, "help of incr", help, "\nFlags:\n      --by int ")
+	lacks(t, "help of incr", help, "embedded:") // which it refuses, and does without
+	if own, service := strings.Index(help, "--by int"), strings.Index(help, "\nService:\n"); service < own {
+		t.Errorf("help of incr: got the service's flags at %d, want them after the command's own at %d", service, own)
+	}
+}
+
+func TestUsageErrorsNameTheHelpOfTheirCommand(t *testing.T) {
+	for line, want := range map[string]string{
+		"serve --nope":     "Try `coatcheck serve --help`, or `coatcheck config env` for every setting.",
+		"nope":             "Try `coatcheck --help`.",
+		"lock nope":        "Try `coatcheck lock --help`.",
+		"token ls --nope":  "Try `coatcheck token ls --help`, or `coatcheck config env` for every setting.",
+		"serve --ack many": "Try `coatcheck serve --help`, or `coatcheck config env` for every setting.",
+	} {
+		expect.Contains(t, "coatcheck "+line, execute(t, nil, strings.Fields(line)...).exits(usage).stderr, want)
+	}
+}
+
+func TestShellIsOfferedTheValuesOfAFlag(t *testing.T) {
+	for line, want := range map[string]string{
+		"serve --log-level": "debug\ninfo\nwarn\nerror\n",
+		"serve --console":   "read\nwrite\noff\n",
+		"lock run --mode":   "exclusive\nshared\n",
+		"gateway --log-fo":  "--log-format",
+		"serve --new-pools": "wait\ntrust\n",
+	} {
+		args := append([]string{"__complete"}, strings.Fields(line)...)
+		if want[0] != '-' {
+			args = append(args, "")
+		}
+		expect.Contains(t, "completion of "+line, execute(t, nil, args...).exits(done).stdout, want)
+	}
+}

@@ -1,0 +1,152 @@
+//go:build check
+
+package cli
+
+import (
+	"context"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/coatcheck/coatcheck/internal/testing/expect"
+	"github.com/coatcheck/coatcheck/internal/testing/logtest"
+	"github.com/coatcheck/coatcheck/internal/testing/proctest"
+)
+
+const limitsPage = "../../../../docs/limits.md"
+
+// TestCommandsOfTheLimitsPage runs every command of docs/limits.md in one shell, and compares what
+// it prints with the page. With -update it writes that into the page.
+func TestCommandsOfTheLimitsPage(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile(limitsPage)
+	if err != nil {
+		t.Fatal(err)
+	}
+	steps := walk(string(text))
+	outputs := runPage(t, serve(t).banner.URL, steps)
+	if *update {
+		writePage(t, limitsPage, string(text), steps, outputs)
+		return
+	}
+	for i, step := range steps {
+		expect.Equal(t, "$ "+step.command, shape(outputs[i]), shape(step.output))
+	}
+}
+
+// TestNginxAsksALimit runs the page's nginx before an app: a burst goes through, then requests are
+// refused with the time to wait, and while coatcheck is away all go through.
+func TestNginxAsksALimit(t *testing.T) {
+	t.Parallel()
+	app := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/broken" {
+			w.WriteHeader(http.StatusInternalServerError)
+		}
+		_, _ = io.WriteString(w, "the app")
+	}))
+	t.Cleanup(app.Close)
+	service := serve(t)
+	url := startNginx(t, map[string]string{
+		"127.0.0.1:3000": strings.TrimPrefix(app.URL, "http://"), "127.0.0.1:8080": strings.TrimPrefix(service.banner.URL, "http://"),
+		// so that a slow machine sees no refill
+		`"rate":10,"per_ms":1000`: `"rate":10,"per_ms":3600000`,
+	})
+	ask := func(path string) (int, http.Header, string) {
+		t.Helper()
+		response, err := http.Get(url + path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer response.Body.Close()
+		body, err := io.ReadAll(response.Body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return response.StatusCode, response.Header, string(body)
+	}
+	status, _, body := ask("/broken")
+	expect.Equal(t, "an answer of 500 of the app", []any{status, body}, []any{500, "the app"})
+	for i := range 19 {
+		status, header, body := ask("/")
+		expect.MustEqual(t, "a request of the burst", []any{status, body}, []any{200, "the app"})
+		expect.Contains(t, "header RateLimit", header.Get("Ratelimit"), `"limit";r=`+strconv.Itoa(18-i)+`;t=`)
+	}
+	status, header, _ := ask("/")
+	expect.Equal(t, "a request beyond the burst: status", status, http.StatusTooManyRequests)
+	if wait, err := strconv.Atoi(header.Get("Retry-After")); err != nil || wait < 1 || wait > 360 {
+		t.Errorf("a request beyond the burst: Retry-After: got %q, want 1 to 360", header.Get("Retry-After"))
+	}
+	status, _, _ = ask("/_limit")
+	expect.Equal(t, "a request for the limit from outside: status", status, http.StatusNotFound)
+	service.stop()
+	status, _, body = ask("/")
+	expect.Equal(t, "a request while coatcheck is away", []any{status, body}, []any{200, "the app"})
+}
+
+// startNginx starts nginx with the page's file, in which some texts are replaced.
+func startNginx(t *testing.T, replaced map[string]string) (url string) {
+	t.Helper()
+	text, err := os.ReadFile(limitsPage)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, conf, _ := strings.Cut(string(text), "```nginx\n")
+	conf, _, _ = strings.Cut(conf, "```")
+	port, err := proctest.Reserve()
+	if err != nil {
+		t.Fatal(err)
+	}
+	address := "127.0.0.1:" + strconv.Itoa(port.Number())
+	replaced["127.0.0.1:8000"] = address
+	for from, to := range replaced {
+		if !strings.Contains(conf, from) {
+			t.Fatalf("the page's nginx file lacks %s", from)
+		}
+		conf = strings.ReplaceAll(conf, from, to)
+	}
+	folder := t.TempDir()
+	var paths strings.Builder
+	for _, kind := range []string{"client_body", "proxy", "fastcgi", "uwsgi", "scgi"} {
+		paths.WriteString(kind + "_temp_path " + kind + ";\n")
+	}
+	whole := "daemon off; master_process off; pid nginx.pid; error_log stderr;\nevents {}\nhttp {\naccess_log off;\n" + paths.String() + conf + "}\n"
+	file := filepath.Join(folder, "nginx.conf")
+	if err := os.WriteFile(file, []byte(whole), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var out logtest.Text
+	program, err := exec.LookPath("nginx")
+	if err != nil {
+		program = "/usr/sbin/nginx" // which is in root's path alone
+	}
+	command := exec.CommandContext(context.WithoutCancel(t.Context()), program, "-p", folder, "-c", file, "-e", "stderr")
+	command.Stdout, command.Stderr = &out, &out
+	port.Release()
+	running, err := proctest.Start(command, syscall.SIGKILL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		running.End(syscall.SIGTERM)
+		if t.Failed() {
+			t.Logf("nginx:\n%s", out.String())
+		}
+	})
+	expect.Eventually(t, "nginx answers", func() bool {
+		client := http.Client{Timeout: time.Second}
+		response, err := client.Head("http://" + address + "/_limit")
+		if err == nil {
+			response.Body.Close()
+		}
+		return err == nil
+	})
+	return "http://" + address
+}

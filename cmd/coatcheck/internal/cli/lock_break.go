@@ -1,0 +1,82 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/coatcheck/coatcheck/client"
+	"github.com/coatcheck/coatcheck/cmd/coatcheck/internal/config"
+	"github.com/coatcheck/coatcheck/internal/wire"
+)
+
+type lockBreak struct {
+	fence int64
+	again string
+	said  bool // the fence was
+	yes   bool
+}
+
+func (p *program) lockBreakCommand() *cobra.Command {
+	b := &lockBreak{}
+	command := &cobra.Command{
+		Use: "break NAME", Short: "Take a lock from its holder",
+		Long: "Take a lock from its holder, and print a new fence: a resource that is told of it refuses the holder from then on. The " +
+			"holder hears of it at its next renewal, and may\n" +
+			"work until then; the lock goes to the next who waits at once. Without --yes it says what it would do, and does nothing.",
+		Args: oneLock,
+	}
+	s := bindStraight(command.Flags(), lockSettings,
+		config.Optional(config.Number("fence", config.Unsaid, 0, 1<<53-1, "fence",
+			"of the holder, if there are several; 0 is a plain client of redislock", &b.fence)),
+		config.Toggle("yes", "do it", &b.yes))
+	command.ValidArgsFunction = offerLocks(p, s, cobra.ShellCompDirectiveNoFileComp)
+	return p.ask(command, s, func(ctx context.Context, service *client.Client, args []string) error {
+		b.said, b.again = s.said("fence"), s.again()
+		return p.breakLock(ctx, service, args[0], *b)
+	})
+}
+
+func (p *program) breakLock(ctx context.Context, service *client.Client, name string, b lockBreak) error {
+	info, err := service.Lock(ctx, name)
+	if err != nil {
+		return err
+	}
+	shown := shownLock(info)
+	holder, err := b.holder(shown)
+	if err != nil {
+		return err
+	}
+	if !b.yes {
+		return usageError{fmt.Errorf("lock %s is held by %s with fence %d, since %s, until %s if it is not renewed; %d wait\nTo take it "+
+			"away: coatcheck lock break %s --fence %d --yes%s",
+			name, ownerText(holder), holder.Fence, clockText(holder.Since), untilText(holder.Until), shown.Waiting, name,
+			holder.Fence, b.again)}
+	}
+	fence, err := service.BreakLock(ctx, name, holder.Fence)
+	if err != nil {
+		return err
+	}
+	return p.print(wire.LockBroken{Name: name, Fence: fence}, fmt.Sprintf("%d\n", fence))
+}
+
+func (b lockBreak) holder(shown wire.Lock) (wire.LockHolder, error) {
+	var fences []string
+	for _, holder := range shown.Holders {
+		if b.said && holder.Fence == b.fence || !b.said && len(shown.Holders) == 1 {
+			return holder, nil
+		}
+		fences = append(fences, fmt.Sprintf("%d (%s)", holder.Fence, ownerText(holder)))
+	}
+	switch {
+	case len(fences) == 0:
+		return wire.LockHolder{}, fmt.Errorf("lock %s has no holder", shown.Name)
+	case b.said:
+		return wire.LockHolder{}, fmt.Errorf("lock %s has no holder with fence %d; the holders' fences are %s", shown.Name, b.fence,
+			strings.Join(fences, ", "))
+	}
+	return wire.LockHolder{}, usageError{fmt.Errorf("lock %s has %d holders: name one of them with --fence: %s", shown.Name, len(fences),
+		strings.Join(fences, ", "))}
+}

@@ -1,0 +1,44 @@
+package cli
+
+import (
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/coatcheck/coatcheck/internal/wire"
+)
+
+const operationsPage = "../../../../docs/operations.md"
+
+// TestRunbookHasEveryAnswerOfAnOutage looks for a row of each problem that says that something is
+// out of order here, and for rows of problems that there are not.
+func TestRunbookHasEveryAnswerOfAnOutage(t *testing.T) {
+	page, err := os.ReadFile(operationsPage)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, runbook, _ := strings.Cut(string(page), "\n## Runbook\n")
+	var told []wire.Code
+	for line := range strings.Lines(runbook) {
+		if cells := strings.Split(line, "|"); len(cells) == 5 {
+			for _, code := range regexp.MustCompile("`([a-z-]+)`").FindAllStringSubmatch(cells[1], -1) {
+				told = append(told, wire.Code(code[1]))
+			}
+		}
+	}
+	for _, code := range wire.Codes() {
+		if kind, _ := wire.Lookup(code); kind.Status >= 500 && !slices.Contains(told, code) {
+			t.Errorf("%s, status %d, has no row in the runbook", code, kind.Status)
+		}
+	}
+	for _, code := range told {
+		if _, known := wire.Lookup(code); !known {
+			t.Errorf("the runbook has a row of %s, which is no code", code)
+		}
+	}
+	if len(told) < 10 {
+		t.Errorf("%d codes in the runbook: does this test still read it?", len(told))
+	}
+}

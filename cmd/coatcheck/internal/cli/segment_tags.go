@@ -1,0 +1,93 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"strconv"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/coatcheck/coatcheck/cmd/coatcheck/internal/config"
+	"github.com/coatcheck/coatcheck/segment"
+)
+
+// shownTag is a tag as --json has it. Ids are strings: a JSON number may lose digits.
+type shownTag struct {
+	Tag         string    `json:"tag"`
+	MaxID       int64     `json:"max_id,string"`
+	Step        int64     `json:"step"`
+	UpdatedAt   time.Time `json:"updated_at"`
+	Description string    `json:"description,omitempty"`
+}
+
+func (p *program) segmentSeedCommand() *cobra.Command {
+	var start, step int64
+	var description string
+	command := &cobra.Command{
+		Use: "seed TAG", Short: "Add a tag with its first id and its step", Args: oneTag,
+		Long: "Add a tag with its first id and its step. Exit code 1 if it is there already: then it stays as it is.",
+	}
+	l := bindLeaf(command.Flags(),
+		config.Number("start", "1", 0, math.MaxInt64, "id", "the first id that the tag hands out", &start),
+		config.Number("step", strconv.Itoa(segment.DefaultStep), 1, math.MaxInt32, "ids", "how many ids a fetch takes at least", &step),
+		config.Text("description", "", "text", "what the tag is for, up to 256 characters", &description))
+	return p.atLeaf(command, l, func(ctx context.Context, leaf *segment.LeafAlloc, args []string) error {
+		seed := func() error { return leaf.Seed(ctx, args[0], start, step, description) }
+		if l.sequence != nil {
+			seed = func() error { return l.sequence.Seed(ctx, args[0], start, step) }
+		}
+		if err := seed(); err != nil {
+			return err
+		}
+		shown := map[string]any{"tag": args[0], "max_id": strconv.FormatInt(start, 10), "step": step}
+		return p.print(shown, fmt.Sprintf("%s begins at %d, with %d ids a fetch.\n", args[0], start, step))
+	})
+}
+
+func (p *program) segmentListCommand() *cobra.Command {
+	command := &cobra.Command{
+		Use: "ls", Short: "List the tags, as Leaf's page /db does", Args: noArgs,
+		Long: "List the tags, as Leaf's page /db does. All ids that a tag has handed out are below its MAX. A step of 0 is a tag that is retired.",
+	}
+	l := bindLeaf(command.Flags())
+	return p.atLeaf(command, l, func(ctx context.Context, leaf *segment.LeafAlloc, _ []string) error {
+		tags, err := leaf.Tags(ctx)
+		if err != nil {
+			return err
+		}
+		list := []shownTag{}
+		for _, tag := range tags {
+			list = append(list, shownTag{tag.Tag, tag.MaxID, tag.Step, tag.Updated, tag.Description})
+		}
+		return p.print(map[string]any{"tags": list}, tagTable(list))
+	})
+}
+
+func tagTable(tags []shownTag) string {
+	if len(tags) == 0 {
+		return "There is no tag.\n"
+	}
+	return tabular("TAG\tMAX\tSTEP\tUPDATED\tDESCRIPTION", func(line func(...string)) {
+		for _, tag := range tags {
+			line(tag.Tag, strconv.FormatInt(tag.MaxID, 10), strconv.FormatInt(tag.Step, 10), tag.UpdatedAt.Format(time.RFC3339), tag.Description)
+		}
+	})
+}
+
+func (p *program) segmentRetireCommand() *cobra.Command {
+	command := &cobra.Command{
+		Use: "retire TAG", Short: "End a tag, and say where it ended", Args: oneTag,
+		Long: "End a tag: its step becomes 0, and no process is handed a range of it any more (Leaf's own servers take no notice). Processes use up the ranges that they have. Repeating it is harmless.",
+	}
+	l := bindLeaf(command.Flags())
+	return p.atLeaf(command, l, func(ctx context.Context, leaf *segment.LeafAlloc, args []string) error {
+		most, err := leaf.Retire(ctx, args[0])
+		if err != nil {
+			return err
+		}
+		shown := map[string]any{"tag": args[0], "max_id": strconv.FormatInt(most, 10)}
+		return p.print(shown, fmt.Sprintf("%s is retired. All its ids are below %d.\n", args[0], most))
+	})
+}

@@ -48,7 +48,7 @@ func StartTied(cmd *exec.Cmd, dir string) (*Tied, error) {
 	}
 	defer said.Close()
 
-	//nolint:gosec,noctx // the guard is a constant text that runs what the test chose, and outlives every context
+	// The guard is a constant text that runs what the test chose, and outlives every context.
 	t := &Tied{input: input, guard: exec.Command("/bin/sh", append([]string{"-c", guard, "guard", dir, cmd.Path}, cmd.Args[1:]...)...)}
 	t.guard.Dir, t.guard.Env = cmd.Dir, cmd.Env
 	t.guard.Stdin, t.guard.Stdout, t.guard.Stderr, t.guard.ExtraFiles = watched, cmd.Stdout, cmd.Stderr, []*os.File{says}

@@ -114,7 +114,7 @@ func (s *Server) start() (err error) {
 		return err
 	}
 	for name, text := range s.engine.files {
-		if err := os.WriteFile(s.path(name), []byte(text), 0o644); err != nil { //nolint:gosec // the server may be another user
+		if err := os.WriteFile(s.path(name), []byte(text), 0o644); err != nil { // for another user
 			return err
 		}
 	}
@@ -142,7 +142,7 @@ func (s *Server) path(name string) string { return filepath.Join(s.dir, name) }
 // the machine's settings for clients. Its temporary files are there too: a MariaDB that starts
 // removes those of every other in the same directory.
 func (s *Server) command(args []string) *exec.Cmd {
-	cmd := exec.Command(args[0], args[1:]...) //nolint:gosec,noctx // a server's program, which ends with the test
+	cmd := exec.Command(args[0], args[1:]...) // a server's program, which ends with the test
 	cmd.Dir, cmd.Env = s.dir, []string{"PATH=" + os.Getenv("PATH"), "LC_ALL=C", "HOME=" + s.dir, "TMPDIR=" + s.dir}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: s.engine.as}
 	return cmd
@@ -296,5 +296,5 @@ func (s *Server) End() error {
 	if s.dir == "" {
 		return nil
 	}
-	return os.RemoveAll(s.dir) //nolint:gosec // it was made by makeDir
+	return os.RemoveAll(s.dir) // it was made by makeDir
 }

@@ -7,7 +7,7 @@ ATONCE   := $(shell echo $$(($$(nproc 2>/dev/null || echo 2) + 2)))
 TESTRUN  := bin/testrun
 LONGEST  := ./server ./cmd/coatcheck/internal/cli ./client ./embedded ./lock ./redisstore ./idempotency ./counter ./scripts ./workerlease ./gateway
 # One goroutine does all in these packages, and in scripts Redis does.
-PLAIN    := ./scripts,./openapi,./doctor,./deploy,./internal/leasesim,./internal/names,./internal/requestlog,./internal/secret,./internal/wire,.
+PLAIN    := ./scripts,./openapi,./doctor,./deploy,./internal/leasesim,./internal/names,./internal/requestlog,./internal/secret,./api,.
 # Every module beside the main one but for deploy/check, which make deploy-check runs.
 MODULES  := $(filter-out tools deploy/check,$(patsubst %/go.mod,%,$(wildcard */go.mod */*/go.mod)))
 # More for one run: make run ARGS='--listen 127.0.0.1:9090',

@@ -21,11 +21,11 @@ const everything = "*"
 
 // front is what stands between the network and the domains.
 var front = []string{
-	"idempotency", "limit", "lock", "workerlease", "segment", "counter", "number", "snowflake", "internal/wire", "server/internal/ledger", "internal/secret", "internal/share", "internal/target", "internal/audit", "internal/fault", "internal/frontdoor", "internal/health", "internal/names", "internal/redisprobe", "internal/requestlog", "metrics", "redisstore",
+	"idempotency", "limit", "lock", "workerlease", "segment", "counter", "number", "snowflake", "api", "server/internal/ledger", "internal/secret", "internal/share", "internal/target", "internal/audit", "internal/fault", "internal/frontdoor", "internal/health", "internal/names", "internal/redisprobe", "internal/requestlog", "metrics", "redisstore",
 }
 
 // domain is what a domain may use: never another domain.
-var domain = []string{"redisstore", "internal/fault", "internal/pipeline", "scripts", "internal/wire", "internal/secret",
+var domain = []string{"redisstore", "internal/fault", "internal/pipeline", "scripts", "api", "internal/secret",
 	"internal/keepalive", "internal/muxpattern", "internal/names", "internal/notifier", "internal/step", "internal/target"}
 
 // layers says for each folder of Go code which of our packages it may import. A new package has to
@@ -65,7 +65,7 @@ var layers = map[string][]string{
 	"embedded":            {"internal/driver"},
 	"scripts":             {"internal/fault"},
 
-	"client": {"internal/wire", "workerlease/holder", "internal/keepalive", "internal/names", "internal/secret", "snowflake"},
+	"client": {"api", "workerlease/holder", "internal/keepalive", "internal/names", "internal/secret", "snowflake"},
 
 	"chaos":             {}, // only tests
 	"chaos/counters":    {}, // only tests
@@ -85,7 +85,7 @@ var layers = map[string][]string{
 	"internal/keepalive":               {"internal/step"},
 	"internal/leasesim":                {},
 	"cmd/coatcheck/internal/loadgen":   {},
-	"server/internal/ledger":           {"redisstore", "scripts", "internal/wire", "internal/secret"},
+	"server/internal/ledger":           {"redisstore", "scripts", "api", "internal/secret"},
 	"internal/names":                   {},
 	"internal/muxpattern":              {"internal/names"},
 	"internal/notifier":                {"internal/pipeline", "internal/step", "redisstore"},
@@ -93,16 +93,16 @@ var layers = map[string][]string{
 	"internal/target":                  {},
 	"internal/share":                   {},
 	"internal/step":                    {},
-	"internal/audit":                   {"internal/wire"},
+	"internal/audit":                   {"api"},
 	"cmd/coatcheck/internal/config":    {"access", "counter", "embedded", "gateway", "idempotency", "idempotency/jwtprincipal", "internal/audit", "internal/frontdoor", "internal/names", "internal/redisconn", "internal/requestlog", "cmd/coatcheck/internal/tracing", "internal/watch", "internal/yamlfile", "lock", "redisstore", "segment", "server", "snowflake", "workerlease"},
-	"server/internal/compat":           {"access", "segment", "snowflake", "workerlease", "metrics", "internal/frontdoor", "internal/names", "server/internal/stamper", "internal/wire"},
-	"server/internal/events":           {"access", "internal/secret", "internal/share", "internal/step", "internal/wire"},
+	"server/internal/compat":           {"access", "segment", "snowflake", "workerlease", "metrics", "internal/frontdoor", "internal/names", "server/internal/stamper", "api"},
+	"server/internal/events":           {"access", "internal/secret", "internal/share", "internal/step", "api"},
 	"internal/frontdoor":               {},
 	"internal/health":                  {"redisstore", "scripts"},
 	"cmd/coatcheck/internal/supervise": {},
 	"internal/textid":                  {},
 	"internal/watch":                   {},
-	"internal/wire":                    {},
+	"api":                              {},
 	"internal/yamlfile":                {},
 
 	"internal/driver":     {},
@@ -178,7 +178,7 @@ func TestImportsRunOneWay(t *testing.T) {
 		}
 	}
 	// A check that meets nothing finds nothing.
-	for _, want := range []string{".", "cmd/coatcheck", "cmd/coatcheck/internal/cli", "server", "redisstore", "internal/wire", "github.com/labstack/echo", "github.com/redis/go-redis"} {
+	for _, want := range []string{".", "cmd/coatcheck", "cmd/coatcheck/internal/cli", "server", "redisstore", "api", "github.com/labstack/echo", "github.com/redis/go-redis"} {
 		if !used[want] {
 			t.Errorf("%s was not met: does this test still read the code?", want)
 		}
@@ -342,7 +342,7 @@ var importings = []importing{
 	{"server/internal/compat", "github.com/labstack/echo/v4", ""},
 	{"server/internal/compat", ours + "server", "server/internal/compat may not import server"},
 	{"server/internal/stamper", ours + "workerlease", ""},
-	{"server/internal/stamper", ours + "internal/wire", "server/internal/stamper may not import internal/wire"},
+	{"server/internal/stamper", ours + "api", "server/internal/stamper may not import api"},
 	{"gateway", ours + "server/internal/ledger", ""},
 	{"gateway", ours + "server/internal/stamper", "gateway may not import server/internal/stamper"},
 	{"gateway", ours + "server", "gateway may not import server"},
@@ -369,7 +369,7 @@ var importings = []importing{
 	{"counter", ours + "server/internal/ledger", "counter may not import server/internal/ledger"},
 	{"counter", "github.com/redis/go-redis/v9", "counter may not import github.com/redis/go-redis"},
 	{"snowflake", ours + "workerlease", "snowflake may not import workerlease"},
-	{"snowflake", ours + "internal/wire", "snowflake may not import internal/wire"},
+	{"snowflake", ours + "api", "snowflake may not import api"},
 	{"server", ours + "number", ""},
 	{"counter", ours + "number", "counter may not import number"},
 	{"number", ours + "counter", "number may not import counter"},
@@ -377,26 +377,26 @@ var importings = []importing{
 	{"redisstore", ours + "scripts", ""},
 	{"redisstore", "github.com/redis/go-redis/v9", ""},
 	{"redisstore", ours + "counter", "redisstore may not import counter"},
-	{"redisstore", ours + "internal/wire", "redisstore may not import internal/wire"},
+	{"redisstore", ours + "api", "redisstore may not import api"},
 	{"redisstore", "github.com/alicebob/miniredis/v2", "redisstore may not import github.com/alicebob/miniredis"},
 	{"embedded", "github.com/alicebob/miniredis/v2/server", ""},
 	{"embedded", ours + "redisstore", "embedded may not import redisstore"},
 	{"scripts", ours + "redisstore", "scripts may not import redisstore"},
 	{"scripts", module, "scripts may not import ."},
 
-	{"client", ours + "internal/wire", ""},
+	{"client", ours + "api", ""},
 	{"client", ours + "redisstore", "client may not import redisstore"},
 	{"client", "github.com/spf13/pflag", "client may not import github.com/spf13/pflag"},
 	{"server/internal/ledger", ours + "redisstore", ""},
 	{"server/internal/ledger", ours + "idempotency", "server/internal/ledger may not import idempotency"},
-	{"internal/wire", ours + "internal/secret", "internal/wire may not import internal/secret"},
-	{"internal/secret", ours + "internal/wire", "internal/secret may not import internal/wire"},
+	{"api", ours + "internal/secret", "api may not import internal/secret"},
+	{"internal/secret", ours + "api", "internal/secret may not import api"},
 	{"internal/keepalive", ours + "redisstore", "internal/keepalive may not import redisstore"},
 
 	{"internal/testing/storetest", ours + "internal/testing/redistest", ""},
 	{"internal/testing/redistest", ours + "redisstore", "internal/testing/redistest may not import redisstore"},
 	{"redisstore", ours + "internal/testing/storetest", "redisstore imports internal/testing/storetest, which is for tests"},
-	{"internal/testing/expect", ours + "internal/wire", "internal/testing/expect may not import internal/wire"},
+	{"internal/testing/expect", ours + "api", "internal/testing/expect may not import api"},
 
 	// Names that only begin alike are others.
 	{"counter", "github.com/coatcheck/coatcheckers/counter", ""},

@@ -7,8 +7,8 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/coatcheck/coatcheck/api"
 	"github.com/coatcheck/coatcheck/internal/names"
-	"github.com/coatcheck/coatcheck/internal/wire"
 )
 
 const claimTries = 5 // of one claim whose reply does not come
@@ -72,12 +72,12 @@ func rest(ctx context.Context, wait time.Duration) bool {
 
 func (c *Client) claimOnce(ctx context.Context, on subject, terms ClaimOptions) (Outcome, error) {
 	terms = terms.withDefaults()
-	var claimed wire.Claimed
+	var claimed api.Claimed
 	claim := call{op: "claim " + on.kind(), method: http.MethodPost, lease: terms.Owner, status: http.StatusOK, into: &claimed}
 	if !names.Owner.MatchString(terms.Owner) {
 		return Outcome{}, claim.invalid("an owner has 16 to 128 visible ASCII characters")
 	}
-	request := wire.ClaimRequest{Fingerprint: terms.Fingerprint, Lease: new(millis(terms.Lease)), Policy: string(terms.Policy), Owner: terms.Owner}
+	request := api.ClaimRequest{Fingerprint: terms.Fingerprint, Lease: new(millis(terms.Lease)), Policy: string(terms.Policy), Owner: terms.Owner}
 	var err error
 	if on.own != nil {
 		err = c.claimKey(ctx, *on.own, claim, request)

@@ -10,8 +10,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/coatcheck/coatcheck/api"
 	"github.com/coatcheck/coatcheck/internal/names"
-	"github.com/coatcheck/coatcheck/internal/wire"
 )
 
 // CounterRequest describes an addition to a counter. The zero value adds 1.
@@ -93,7 +93,7 @@ var requestForm = names.NewForm(" -~", 1, 255)
 
 func (c *Client) add(ctx context.Context, key string, request CounterRequest) (CounterRange, error) {
 	var added struct {
-		wire.Incremented
+		api.Incremented
 
 		Number  string   `json:"number"`
 		Numbers []string `json:"numbers"`
@@ -169,7 +169,7 @@ type counterRead struct {
 // 10 years; 0 = for ever. A counter that was refused with ErrBehind is in order again. Repeating it
 // is harmless if no other caller adds.
 func (c *Client) SetCounter(ctx context.Context, key string, value int64, ttl time.Duration) error {
-	asked := wire.CounterRequest{Value: &value}
+	asked := api.CounterRequest{Value: &value}
 	if ttl != 0 {
 		asked.TTL = new(millis(ttl))
 	}
@@ -194,10 +194,10 @@ type CounterInfo struct {
 // Counters lists the counters whose keys begin with a prefix, in the order of their bytes, page by
 // page. It ends with the first error. Those are listed that coatcheck has added to or set.
 func (c *Client) Counters(ctx context.Context, prefix string) iter.Seq2[CounterInfo, error] {
-	return list(ctx, c, "list counters", "/counter?n=1000", prefix, func(page wire.Counters) ([]wire.ListedCounter, string) { return page.Counters, page.Next }, counterInfo)
+	return list(ctx, c, "list counters", "/counter?n=1000", prefix, func(page api.Counters) ([]api.ListedCounter, string) { return page.Counters, page.Next }, counterInfo)
 }
 
-func counterInfo(listed wire.ListedCounter) CounterInfo {
+func counterInfo(listed api.ListedCounter) CounterInfo {
 	info := CounterInfo{Key: listed.Key}
 	if listed.Value != nil {
 		info.Value = *listed.Value

@@ -13,15 +13,15 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/coatcheck/coatcheck/api"
 	"github.com/coatcheck/coatcheck/client"
 	"github.com/coatcheck/coatcheck/counter"
 	"github.com/coatcheck/coatcheck/internal/testing/expect"
-	"github.com/coatcheck/coatcheck/internal/wire"
 	"github.com/coatcheck/coatcheck/server"
 )
 
 // toldOfCounters is what each problem of the counter endpoints is.
-var toldOfCounters = map[wire.Code]error{
+var toldOfCounters = map[api.Code]error{
 	"not-an-integer":               client.ErrNotAnInteger,
 	"counter-overflow":             client.ErrOverflow,
 	"counter-behind":               client.ErrBehind,
@@ -308,7 +308,7 @@ func TestARepeatEndsWithItsContextAndOnARefusal(t *testing.T) {
 	var sent atomic.Int64
 	refused := faced(t, func(w http.ResponseWriter, _ *http.Request, _ http.Handler) bool {
 		sent.Add(1)
-		wire.NewProblem(wire.CounterBehind, "").Write(w)
+		api.NewProblem(api.CounterBehind, "").Write(w)
 		return true
 	})
 	_, err := refused.Add(t.Context(), "orders", client.CounterRequest{Repeat: true})
@@ -317,7 +317,7 @@ func TestARepeatEndsWithItsContextAndOnARefusal(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	away := faced(t, func(w http.ResponseWriter, _ *http.Request, _ http.Handler) bool {
 		cancel()
-		wire.NewProblem(wire.StoreUnavailable, "").Write(w)
+		api.NewProblem(api.StoreUnavailable, "").Write(w)
 		return true
 	})
 	_, err = away.Add(ctx, "orders", client.CounterRequest{Repeat: true})

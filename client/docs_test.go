@@ -9,8 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/coatcheck/coatcheck/api"
 	"github.com/coatcheck/coatcheck/client"
-	"github.com/coatcheck/coatcheck/internal/wire"
 	"github.com/coatcheck/coatcheck/snowflake"
 )
 
@@ -42,7 +42,7 @@ func section(text, heading string) string {
 	return text
 }
 
-func checkCodes(t *testing.T, text string, codes map[wire.Code]error) {
+func checkCodes(t *testing.T, text string, codes map[api.Code]error) {
 	t.Helper()
 	for code := range codes {
 		_, after, found := strings.Cut(text, "`"+string(code)+"`")
@@ -57,7 +57,7 @@ func checkCodes(t *testing.T, text string, codes map[wire.Code]error) {
 		}
 	}
 	for _, match := range regexp.MustCompile("(\\d{3}) `([a-z-]+)`").FindAllStringSubmatch(text, -1) {
-		if kind, known := wire.Lookup(wire.Code(match[2])); known && match[1] != strconv.Itoa(kind.Status) {
+		if kind, known := api.Lookup(api.Code(match[2])); known && match[1] != strconv.Itoa(kind.Status) {
 			t.Errorf("the page says of %s that its status is %s, want %d", match[2], match[1], kind.Status)
 		}
 	}

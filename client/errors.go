@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/coatcheck/coatcheck/internal/wire"
+	"github.com/coatcheck/coatcheck/api"
 )
 
 // The three classes of failure. Every error of a call is one of them under errors.Is.
@@ -75,42 +75,42 @@ func (s *sentinel) Error() string { return s.text }
 func (s *sentinel) Unwrap() error { return s.class }
 
 // codes maps the service's problems to errors. Others are judged by their status.
-var codes = map[wire.Code]error{
-	wire.InvalidRequest:      ErrInvalidRequest,
-	wire.InvalidName:         ErrInvalidRequest,
-	wire.KeyMissing:          ErrInvalidRequest,
-	wire.KeyMalformed:        ErrInvalidRequest,
-	wire.Unauthorized:        ErrUnauthorized,
-	wire.Forbidden:           ErrForbidden,
-	wire.TooManyRequests:     ErrUnavailable,
-	wire.LimitReached:        ErrLimitReached,
-	wire.PayloadTooLarge:     ErrTooLarge,
-	wire.UnsupportedEncoding: ErrInvalidRequest,
-	wire.InProgress:          ErrInProgress,
-	wire.IdempotencyUnknown:  ErrInDoubt,
-	wire.AttemptRunning:      ErrAttemptRunning,
-	wire.NotInDoubt:          ErrNotInDoubt,
-	wire.Superseded:          ErrSuperseded,
-	wire.PayloadMismatch:     ErrMismatch,
-	wire.TokenUnknown:        ErrUnknownToken,
-	wire.NotFound:            ErrNotFound,
-	wire.LayoutMismatch:      ErrOtherPool,
-	wire.LockHeld:            ErrHeld,
-	wire.LeaseLost:           ErrLost,
-	wire.PoolExhausted:       ErrExhausted,
-	wire.PoolQuarantined:     ErrQuarantined,
-	wire.PoolExists:          ErrPoolExists,
-	wire.LayoutUsedUp:        ErrLayoutUsedUp,
-	wire.NotAnInteger:        ErrNotAnInteger,
-	wire.CounterOverflow:     ErrOverflow,
-	wire.CounterLimit:        ErrLimit,
-	wire.CounterBehind:       ErrBehind,
-	wire.StoreUnavailable:    ErrUnavailable,
-	wire.StoreUnsuitable:     ErrUnsuitable,
-	wire.UpstreamUnavailable: ErrUnavailable,
-	wire.Overloaded:          ErrUnavailable,
-	wire.OutcomeUnknown:      ErrUnknownOutcome,
-	wire.InternalError:       ErrUnknownOutcome,
+var codes = map[api.Code]error{
+	api.InvalidRequest:      ErrInvalidRequest,
+	api.InvalidName:         ErrInvalidRequest,
+	api.KeyMissing:          ErrInvalidRequest,
+	api.KeyMalformed:        ErrInvalidRequest,
+	api.Unauthorized:        ErrUnauthorized,
+	api.Forbidden:           ErrForbidden,
+	api.TooManyRequests:     ErrUnavailable,
+	api.LimitReached:        ErrLimitReached,
+	api.PayloadTooLarge:     ErrTooLarge,
+	api.UnsupportedEncoding: ErrInvalidRequest,
+	api.InProgress:          ErrInProgress,
+	api.IdempotencyUnknown:  ErrInDoubt,
+	api.AttemptRunning:      ErrAttemptRunning,
+	api.NotInDoubt:          ErrNotInDoubt,
+	api.Superseded:          ErrSuperseded,
+	api.PayloadMismatch:     ErrMismatch,
+	api.TokenUnknown:        ErrUnknownToken,
+	api.NotFound:            ErrNotFound,
+	api.LayoutMismatch:      ErrOtherPool,
+	api.LockHeld:            ErrHeld,
+	api.LeaseLost:           ErrLost,
+	api.PoolExhausted:       ErrExhausted,
+	api.PoolQuarantined:     ErrQuarantined,
+	api.PoolExists:          ErrPoolExists,
+	api.LayoutUsedUp:        ErrLayoutUsedUp,
+	api.NotAnInteger:        ErrNotAnInteger,
+	api.CounterOverflow:     ErrOverflow,
+	api.CounterLimit:        ErrLimit,
+	api.CounterBehind:       ErrBehind,
+	api.StoreUnavailable:    ErrUnavailable,
+	api.StoreUnsuitable:     ErrUnsuitable,
+	api.UpstreamUnavailable: ErrUnavailable,
+	api.Overloaded:          ErrUnavailable,
+	api.OutcomeUnknown:      ErrUnknownOutcome,
+	api.InternalError:       ErrUnknownOutcome,
 }
 
 // byStatus judges an answer without a known code. A status from 400 to 499 comes from something
@@ -198,7 +198,7 @@ func (e *Error) Unwrap() []error {
 
 // kind is the sentinel that the error is. A call that changes nothing was just not served.
 func (e *Error) kind() error {
-	kind, known := codes[wire.Code(e.Code)]
+	kind, known := codes[api.Code(e.Code)]
 	if !known {
 		kind = e.class
 	}

@@ -19,13 +19,13 @@ import (
 
 	"github.com/google/go-cmp/cmp/cmpopts"
 
+	"github.com/coatcheck/coatcheck/api"
 	"github.com/coatcheck/coatcheck/client"
 	"github.com/coatcheck/coatcheck/internal/testing/expect"
-	"github.com/coatcheck/coatcheck/internal/wire"
 )
 
 // told maps the problems of the token endpoints to errors.
-var told = map[wire.Code]error{
+var told = map[api.Code]error{
 	"invalid-request":              client.ErrInvalidRequest,
 	"invalid-name":                 client.ErrInvalidRequest,
 	"unauthorized":                 client.ErrRefused,
@@ -47,13 +47,13 @@ var told = map[wire.Code]error{
 }
 
 // statuses are those of problems that the catalogue does not hold yet.
-var statuses = map[wire.Code]int{"unauthorized": 401, "forbidden": 403, "too-many-requests": 429}
+var statuses = map[api.Code]int{"unauthorized": 401, "forbidden": 403, "too-many-requests": 429}
 
 // byStatus are those that are known by their status alone.
-var byStatus = []wire.Code{"unauthorized", "forbidden", "method-not-allowed", "too-many-requests"}
+var byStatus = []api.Code{"unauthorized", "forbidden", "method-not-allowed", "too-many-requests"}
 
 // toldOfWorkers is what each problem of the worker-id endpoints is that no other has.
-var toldOfWorkers = map[wire.Code]error{
+var toldOfWorkers = map[api.Code]error{
 	"layout-mismatch":  client.ErrOtherPool,
 	"lease-lost":       client.ErrLost,
 	"pool-exhausted":   client.ErrExhausted,
@@ -62,7 +62,7 @@ var toldOfWorkers = map[wire.Code]error{
 	"layout-used-up":   client.ErrLayoutUsedUp,
 }
 
-func both(one, other map[wire.Code]error) map[wire.Code]error {
+func both(one, other map[api.Code]error) map[api.Code]error {
 	all := maps.Clone(one)
 	maps.Copy(all, other)
 	return all
@@ -71,10 +71,10 @@ func both(one, other map[wire.Code]error) map[wire.Code]error {
 // facts is an error without its text, to be compared by what it holds.
 type facts client.Error
 
-func problem(code wire.Code) wire.Problem {
-	p := wire.NewProblem(code, "")
+func problem(code api.Code) api.Problem {
+	p := api.NewProblem(code, "")
 	if p.Code != code {
-		p = wire.Problem{Type: "/problems/" + string(code), Title: "A title", Status: statuses[code], Detail: "A detail.", Code: code}
+		p = api.Problem{Type: "/problems/" + string(code), Title: "A title", Status: statuses[code], Detail: "A detail.", Code: code}
 	}
 	return p
 }
@@ -102,7 +102,7 @@ func TestEveryCodeIsReported(t *testing.T) {
 
 // A code that is added to the catalogue later is of one class, too.
 func TestEveryCodeOfTheCatalogueIsOfOneClass(t *testing.T) {
-	for _, code := range wire.Codes() {
+	for _, code := range api.Codes() {
 		err := ask(t, problem(code).Write)
 		wantError(t, err, err, "code", code)
 		if problem(code).Status < 500 && errors.Is(err, client.ErrUnknownOutcome) {

@@ -18,11 +18,11 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/coatcheck/coatcheck/api"
 	"github.com/coatcheck/coatcheck/client"
 	"github.com/coatcheck/coatcheck/internal/testing/apitest"
 	"github.com/coatcheck/coatcheck/internal/testing/expect"
 	"github.com/coatcheck/coatcheck/internal/testing/storetest"
-	"github.com/coatcheck/coatcheck/internal/wire"
 	"github.com/coatcheck/coatcheck/redisstore"
 	"github.com/coatcheck/coatcheck/server"
 	"github.com/coatcheck/coatcheck/workerlease"
@@ -253,10 +253,10 @@ func faced(t testing.TB, with fault, change ...func(*client.Config)) *client.Cli
 }
 
 // troubled is a client of a service that answers every request with this problem.
-func troubled(t testing.TB, code wire.Code) *client.Client {
+func troubled(t testing.TB, code api.Code) *client.Client {
 	t.Helper()
 	return faced(t, func(w http.ResponseWriter, _ *http.Request, _ http.Handler) bool {
-		wire.NewProblem(code, "").Write(w)
+		api.NewProblem(code, "").Write(w)
 		return true
 	})
 }

@@ -5,7 +5,7 @@ import (
 	"net/http"
 	"strconv"
 
-	"github.com/coatcheck/coatcheck/internal/wire"
+	"github.com/coatcheck/coatcheck/api"
 	"github.com/coatcheck/coatcheck/snowflake"
 )
 
@@ -30,10 +30,10 @@ func (c *Client) SegmentIDs(ctx context.Context, tag string, n int) ([]int64, er
 // only: ErrInvalidRequest for an id below what Redis knows of, and for tags of an SQL database.
 // Ranges that services have fetched ahead stay in use.
 func (c *Client) SetSegment(ctx context.Context, tag string, next int64) error {
-	asked := wire.Segment{Tag: tag, Next: strconv.FormatInt(next, 10)}
-	set := call{op: "set tag", name: tag, method: http.MethodPut, path: "/id/segment/" + tag, body: wire.SegmentRequest{Next: asked.Next},
+	asked := api.Segment{Tag: tag, Next: strconv.FormatInt(next, 10)}
+	set := call{op: "set tag", name: tag, method: http.MethodPut, path: "/id/segment/" + tag, body: api.SegmentRequest{Next: asked.Next},
 		status: http.StatusOK}
-	_, err := ask(ctx, c.onNamed, set, func(now wire.Segment) bool { return now == asked })
+	_, err := ask(ctx, c.onNamed, set, func(now api.Segment) bool { return now == asked })
 	return err
 }
 

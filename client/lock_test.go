@@ -13,15 +13,15 @@ import (
 
 	"github.com/google/go-cmp/cmp/cmpopts"
 
+	"github.com/coatcheck/coatcheck/api"
 	"github.com/coatcheck/coatcheck/client"
 	"github.com/coatcheck/coatcheck/internal/testing/expect"
 	"github.com/coatcheck/coatcheck/internal/testing/redistest"
-	"github.com/coatcheck/coatcheck/internal/wire"
 	"github.com/coatcheck/coatcheck/lock"
 )
 
 // toldOfLocks is what each problem of the lock endpoints is.
-var toldOfLocks = map[wire.Code]error{
+var toldOfLocks = map[api.Code]error{
 	"lock-held":         client.ErrHeld,
 	"lease-lost":        client.ErrLost,
 	"layout-mismatch":   client.ErrOtherPool,

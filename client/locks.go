@@ -7,7 +7,7 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/coatcheck/coatcheck/internal/wire"
+	"github.com/coatcheck/coatcheck/api"
 )
 
 // LockInfo is the holders and waiters of a lock, at one instant of the Redis server's time.
@@ -42,7 +42,7 @@ type LockWaiter struct {
 // Lock returns the holders and waiters of a lock. A lock that is not in use has none.
 func (c *Client) Lock(ctx context.Context, name string) (LockInfo, error) {
 	get := call{op: "look at lock", name: name, method: http.MethodGet, path: "/lock/" + name, status: http.StatusOK}
-	shown, err := ask(ctx, c.onNamed, get, func(shown wire.Lock) bool { return shown.Name == name && shown.Holders != nil })
+	shown, err := ask(ctx, c.onNamed, get, func(shown api.Lock) bool { return shown.Name == name && shown.Holders != nil })
 	return lockInfo(shown), err
 }
 
@@ -52,7 +52,7 @@ func (c *Client) Lock(ctx context.Context, name string) (LockInfo, error) {
 // are not.
 func (c *Client) Locks(ctx context.Context, prefix string) iter.Seq2[LockInfo, error] {
 	return list(ctx, c, "list locks", "/lock", prefix,
-		func(page wire.Locks) ([]wire.Lock, string) { return page.Locks, page.Next }, lockInfo)
+		func(page api.Locks) ([]api.Lock, string) { return page.Locks, page.Next }, lockInfo)
 }
 
 // BreakLock takes a lock from the holder with that fence; 0 is a plain client of redislock. It
@@ -62,11 +62,11 @@ func (c *Client) Locks(ctx context.Context, prefix string) iter.Seq2[LockInfo, e
 func (c *Client) BreakLock(ctx context.Context, name string, fence int64) (int64, error) {
 	force := call{op: "break lock", name: name, method: http.MethodDelete, path: "/lock/" + name + "?force=" + strconv.FormatInt(fence, 10),
 		status: http.StatusOK}
-	broken, err := ask(ctx, c.onNamed, force, func(broken wire.LockBroken) bool { return broken.Name == name && broken.Fence > fence })
+	broken, err := ask(ctx, c.onNamed, force, func(broken api.LockBroken) bool { return broken.Name == name && broken.Fence > fence })
 	return broken.Fence, err
 }
 
-func lockInfo(shown wire.Lock) LockInfo {
+func lockInfo(shown api.Lock) LockInfo {
 	info := LockInfo{Name: shown.Name, Now: shown.ServerTime, Mode: shown.Mode, Permits: shown.Permits, Fence: shown.Fence,
 		Waiting: shown.Waiting}
 	for _, holder := range shown.Holders {
@@ -86,8 +86,8 @@ type lockGrant struct {
 	ttl   time.Duration
 }
 
-func (r LockRequest) wire(wait time.Duration) wire.LockRequest {
-	asked := wire.LockRequest{Owner: r.Owner, Mode: r.Mode, Wait: new(millis(wait))}
+func (r LockRequest) wire(wait time.Duration) api.LockRequest {
+	asked := api.LockRequest{Owner: r.Owner, Mode: r.Mode, Wait: new(millis(wait))}
 	if r.TTL != 0 {
 		asked.TTL = new(millis(r.TTL))
 	}
@@ -107,7 +107,7 @@ func (c *Client) grantLock(ctx context.Context, name string, request LockRequest
 	patient.timeout = max(c.timeout, c.timeout+wait) // which may overflow
 	acquire := call{op: "acquire lock", name: name, method: http.MethodPost, path: "/lock/" + name, lease: place,
 		owned: place != "", body: request.wire(wait), status: http.StatusCreated}
-	granted, err := ask(ctx, patient.onNamed, acquire, func(granted wire.LockGranted) bool {
+	granted, err := ask(ctx, patient.onNamed, acquire, func(granted api.LockGranted) bool {
 		return granted.Name == name && leaseForm.MatchString(granted.Lease) && granted.Fence > 0 && !granted.Since.IsZero() &&
 			granted.TTL > 0 && (request.TTL == 0 || granted.TTL == millis(request.TTL))
 	})
@@ -118,9 +118,9 @@ func (c *Client) grantLock(ctx context.Context, name string, request LockRequest
 func (c *Client) renewLock(ctx context.Context, grant lockGrant) error {
 	renew := call{
 		op: "renew lock", name: grant.name, method: http.MethodPut, path: "/lock/" + grant.name, lease: grant.token, owned: true,
-		body: wire.LockRenewal{TTL: new(millis(grant.ttl))}, status: http.StatusOK,
+		body: api.LockRenewal{TTL: new(millis(grant.ttl))}, status: http.StatusOK,
 	}
-	_, err := ask(ctx, c.onNamed, renew, func(renewed wire.LockRenewed) bool {
+	_, err := ask(ctx, c.onNamed, renew, func(renewed api.LockRenewed) bool {
 		return renewed.Name == grant.name && renewed.TTL == millis(grant.ttl) && !renewed.ExpiresAt.IsZero()
 	})
 	return err

@@ -7,8 +7,8 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/coatcheck/coatcheck/api"
 	"github.com/coatcheck/coatcheck/internal/names"
-	"github.com/coatcheck/coatcheck/internal/wire"
 )
 
 // Operation is an operation as operators see it. It holds no token and no key.
@@ -44,13 +44,13 @@ const (
 // doubt first, page by page. It ends with the first error. It needs the role admin.
 func (c *Client) InDoubt(ctx context.Context, prefix string) iter.Seq2[Operation, error] {
 	return list(ctx, c, "list operations in doubt", "/token?state=in-doubt", prefix,
-		func(page wire.Operations) ([]wire.Operation, string) { return page.Operations, page.Next }, operation)
+		func(page api.Operations) ([]api.Operation, string) { return page.Operations, page.Next }, operation)
 }
 
 // Operation returns one operation; ErrUnknownToken if it has expired, was lost, or never was.
 func (c *Client) Operation(ctx context.Context, name string) (Operation, error) {
 	get := call{op: "show operation", name: name, method: http.MethodGet, path: "/operation/" + name, status: http.StatusOK}
-	shown, err := ask(ctx, c.onOperation, get, func(shown wire.Operation) bool { return shown.Operation == name })
+	shown, err := ask(ctx, c.onOperation, get, func(shown api.Operation) bool { return shown.Operation == name })
 	return operation(shown), err
 }
 
@@ -65,7 +65,7 @@ type Settlement struct {
 // is its remaining lease), ErrNotInDoubt, ErrUnknownToken; ErrUnknownOutcome and ErrUnavailable:
 // settle it again, which is harmless. It needs the role admin.
 func (c *Client) Settle(ctx context.Context, name string, s Settlement) error {
-	request := wire.Settlement{Outcome: string(s.Decision), Reason: s.Reason}
+	request := api.Settlement{Outcome: string(s.Decision), Reason: s.Reason}
 	if s.Decision == Happened {
 		request.Status, request.Headers, request.Body = cmp.Or(s.Answer.Status, http.StatusOK), s.Answer.Header, s.Answer.Body
 	}
@@ -83,7 +83,7 @@ func (c *Client) onOperation(ctx context.Context, asked call) error {
 	return c.exchange(ctx, asked)
 }
 
-func operation(shown wire.Operation) Operation {
+func operation(shown api.Operation) Operation {
 	o := Operation{
 		Name: shown.Operation, State: State(shown.State), Route: shown.Route, Since: shown.Since, Attempts: shown.Attempts,
 		Fence:     shown.Fence,

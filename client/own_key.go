@@ -8,7 +8,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
-	"github.com/coatcheck/coatcheck/internal/wire"
+	"github.com/coatcheck/coatcheck/api"
 )
 
 // OwnKey is a key of the caller's own for an operation: the id of a message, of a webhook's event,
@@ -59,11 +59,11 @@ func (c *Client) ForgetOperation(ctx context.Context, operation string) error {
 }
 
 // claimKey sends a claim of an operation.
-func (c *Client) claimKey(ctx context.Context, key OwnKey, claim call, request wire.ClaimRequest) error {
+func (c *Client) claimKey(ctx context.Context, key OwnKey, claim call, request api.ClaimRequest) error {
 	if n := len(key.Key); n < 1 || n > maxOwnKey || !utf8.ValidString(key.Key) || strings.ContainsFunc(key.Key, unicode.IsControl) {
 		return claim.invalid("a key has 1 to 1,024 bytes of UTF-8 without control characters")
 	}
-	asked := wire.OperationClaim{Key: key.Key, Scope: key.Scope, ClaimRequest: request}
+	asked := api.OperationClaim{Key: key.Key, Scope: key.Scope, ClaimRequest: request}
 	if key.Retention != 0 {
 		asked.Retention = new(millis(key.Retention))
 	}

@@ -8,7 +8,7 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/coatcheck/coatcheck/internal/wire"
+	"github.com/coatcheck/coatcheck/api"
 )
 
 // PoolShape is the shape of a pool. The zero value of each field means what the service's settings
@@ -72,14 +72,14 @@ func (c *Client) ReplacePool(ctx context.Context, pool string, shape PoolShape) 
 func (c *Client) declarePool(ctx context.Context, pool string, shape PoolShape, op, query string) (Pool, error) {
 	asked := WorkerRequest{TTL: shape.TTL, Layout: shape.Layout, Epoch: shape.Epoch, Datacenter: shape.Datacenter}
 	create := call{op: op, name: pool, method: http.MethodPut, path: "/worker/" + pool + query, body: asked.wire().PoolRequest, status: http.StatusCreated}
-	created, err := ask(ctx, c.onNamed, create, func(created wire.WorkerPool) bool { return created.Pool == pool && created.Size > 0 })
+	created, err := ask(ctx, c.onNamed, create, func(created api.WorkerPool) bool { return created.Pool == pool && created.Size > 0 })
 	return poolOf(created), err
 }
 
 // Pools lists the pools whose names begin with a prefix, in the order of their names. It reads page
 // by page, and ends at the first error.
 func (c *Client) Pools(ctx context.Context, prefix string) iter.Seq2[Pool, error] {
-	return list(ctx, c, "list pools", "/worker", prefix, func(page wire.WorkerPools) ([]wire.WorkerPool, string) { return page.Pools, page.Next }, poolOf)
+	return list(ctx, c, "list pools", "/worker", prefix, func(page api.WorkerPools) ([]api.WorkerPool, string) { return page.Pools, page.Next }, poolOf)
 }
 
 // Ring reads up to n slots (1 to 4096) of a pool from a worker id on. ErrNotFound: the pool has
@@ -87,7 +87,7 @@ func (c *Client) Pools(ctx context.Context, prefix string) iter.Seq2[Pool, error
 func (c *Client) Ring(ctx context.Context, pool string, from, n int) (Ring, error) {
 	query := url.Values{"from": {strconv.Itoa(from)}, "n": {strconv.Itoa(n)}}
 	get := call{op: "look at pool", name: pool, method: http.MethodGet, path: "/worker/" + pool + "?" + query.Encode(), status: http.StatusOK}
-	page, err := ask(ctx, c.onNamed, get, func(page wire.WorkerRing) bool { return page.Pool == pool && page.Size > 0 })
+	page, err := ask(ctx, c.onNamed, get, func(page api.WorkerRing) bool { return page.Pool == pool && page.Size > 0 })
 	ring := Ring{Pool: poolOf(page.WorkerPool), Now: page.ServerTime}
 	for _, slot := range page.Slots {
 		ring.Slots = append(ring.Slots, Slot{slot.WorkerID, slot.State, slot.Holder, slot.Fence, slot.NotBefore, slot.NotAfter})
@@ -98,7 +98,7 @@ func (c *Client) Ring(ctx context.Context, pool string, from, n int) (Ring, erro
 	return ring, err
 }
 
-func poolOf(pool wire.WorkerPool) Pool {
+func poolOf(pool api.WorkerPool) Pool {
 	return Pool{
 		Name: pool.Pool, Layout: pool.Layout, Epoch: pool.Epoch, Datacenter: pool.Datacenter, Size: pool.Size, Used: pool.Used,
 		TTL: time.Duration(pool.TTL) * time.Millisecond, EndsAt: pool.EndsAt, Quarantined: time.Duration(pool.Quarantined) * time.Millisecond,

@@ -10,8 +10,8 @@ import (
 	"time"
 	"unicode"
 
+	"github.com/coatcheck/coatcheck/api"
 	"github.com/coatcheck/coatcheck/internal/names"
-	"github.com/coatcheck/coatcheck/internal/wire"
 )
 
 const (
@@ -46,8 +46,8 @@ func (e *Error) problem(header http.Header, body []byte, call call) *Error {
 }
 
 // limited notes what a problem says of a rate limit that is reached.
-func (e *Error) limited(problem wire.Problem) {
-	if problem.Code != wire.LimitReached {
+func (e *Error) limited(problem api.Problem) {
+	if problem.Code != api.LimitReached {
 		return
 	}
 	if wait := problem.RetryAfterMS; wait != nil && *wait > 0 && *wait <= maxWait.Milliseconds() {
@@ -59,10 +59,10 @@ func (e *Error) limited(problem wire.Problem) {
 }
 
 // parseProblem reads a problem of the service; ok is false for others, such as a proxy's page.
-func parseProblem(status int, header http.Header, body []byte) (problem wire.Problem, ok bool) {
+func parseProblem(status int, header http.Header, body []byte) (problem api.Problem, ok bool) {
 	media, _, err := mime.ParseMediaType(header.Get("Content-Type"))
 	if err != nil || media != "application/problem+json" || status < 400 || json.Unmarshal(body, &problem) != nil {
-		return wire.Problem{}, false
+		return api.Problem{}, false
 	}
 	return problem, codeForm.MatchString(string(problem.Code))
 }

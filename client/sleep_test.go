@@ -7,8 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/coatcheck/coatcheck/api"
 	"github.com/coatcheck/coatcheck/internal/testing/expect"
-	"github.com/coatcheck/coatcheck/internal/wire"
 )
 
 // A machine sleeps before the answer to a claim comes. Its lease has run on meanwhile.
@@ -31,7 +31,7 @@ func TestSuspendBeforeTheAnswerOfALock(t *testing.T) {
 			w.WriteHeader(http.StatusNoContent)
 			return
 		}
-		renewed := wire.LockRenewed{Name: "n", TTL: ttl.Milliseconds(), ExpiresAt: time.Now()}
+		renewed := api.LockRenewed{Name: "n", TTL: ttl.Milliseconds(), ExpiresAt: time.Now()}
 		expect.Error(t, "answering", json.NewEncoder(w).Encode(renewed), nil)
 	}))
 	defer service.Close()

@@ -4,7 +4,7 @@ import (
 	"context"
 	"net/http"
 
-	"github.com/coatcheck/coatcheck/internal/wire"
+	"github.com/coatcheck/coatcheck/api"
 )
 
 // Restored says that the service's Redis was started from a copy or a backup, and returns how many
@@ -24,6 +24,6 @@ func (c *Client) ReplicasGone(ctx context.Context) (marked int, err error) {
 
 func (c *Client) say(ctx context.Context, what string) (marked int, err error) {
 	asked := call{op: "store " + what, name: "-", method: http.MethodPost, path: "/store/" + what, status: http.StatusOK}
-	done, err := ask(ctx, c.onNamed, asked, func(wire.Restored) bool { return true })
+	done, err := ask(ctx, c.onNamed, asked, func(api.Restored) bool { return true })
 	return done.Marked, err
 }

@@ -6,8 +6,8 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/coatcheck/coatcheck/api"
 	"github.com/coatcheck/coatcheck/internal/names"
-	"github.com/coatcheck/coatcheck/internal/wire"
 )
 
 // subject is what is claimed: a token, or an operation by a key of the caller's own.
@@ -26,17 +26,17 @@ func (s subject) kind() string {
 }
 
 func (c *Client) complete(ctx context.Context, on subject, lease string, answer Answer) error {
-	body := wire.Answer{Status: cmp.Or(answer.Status, http.StatusOK), Headers: answer.Header, Body: answer.Body, NotKept: answer.NotKept}
+	body := api.Answer{Status: cmp.Or(answer.Status, http.StatusOK), Headers: answer.Header, Body: answer.Body, NotKept: answer.NotKept}
 	return c.owned(ctx, on, call{op: "complete", lease: lease, status: http.StatusNoContent, body: body})
 }
 
 func (c *Client) extend(ctx context.Context, on subject, lease string, span time.Duration) (time.Time, error) {
-	var request wire.ExtendRequest
+	var request api.ExtendRequest
 	if span != 0 {
 		request.Lease = new(millis(span))
 	}
 	by := func(ctx context.Context, extend call) error { return c.owned(ctx, on, extend) }
-	extended, err := ask(ctx, by, call{op: "extend", lease: lease, status: http.StatusOK, body: request}, func(extended wire.Extended) bool { return !extended.LeaseUntil.IsZero() })
+	extended, err := ask(ctx, by, call{op: "extend", lease: lease, status: http.StatusOK, body: request}, func(extended api.Extended) bool { return !extended.LeaseUntil.IsZero() })
 	return extended.LeaseUntil, err
 }
 

@@ -9,8 +9,8 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/coatcheck/coatcheck/api"
 	"github.com/coatcheck/coatcheck/internal/names"
-	"github.com/coatcheck/coatcheck/internal/wire"
 )
 
 // Policy is the outcome of a token whose attempt fell silent.
@@ -60,12 +60,12 @@ type Token struct {
 // scope limits it to guarded routes of that scope; "" fits all. After ErrUnknownOutcome issue
 // another: the token of this call was not handed out.
 func (c *Client) Issue(ctx context.Context, scope string, ttl time.Duration) (Token, error) {
-	request := wire.TokenRequest{Scope: scope}
+	request := api.TokenRequest{Scope: scope}
 	if ttl != 0 {
 		request.TTL = new(millis(ttl))
 	}
 	issue := call{op: "issue token", method: http.MethodPost, path: "/token", body: request, status: http.StatusCreated}
-	issued, err := ask(ctx, c.exchange, issue, func(issued wire.TokenIssued) bool { return names.Token.MatchString(issued.Token) })
+	issued, err := ask(ctx, c.exchange, issue, func(issued api.TokenIssued) bool { return names.Token.MatchString(issued.Token) })
 	return Token{Value: issued.Token, Scope: issued.Scope, ExpiresAt: issued.ExpiresAt}, err
 }
 
@@ -94,7 +94,7 @@ type Status struct {
 // lost. It changes nothing: where no answer came, the error is ErrUnavailable.
 func (c *Client) Status(ctx context.Context, token string) (Status, error) {
 	get := call{op: "token status", method: http.MethodGet, path: "/token/" + token, token: token, status: http.StatusOK}
-	status, err := ask(ctx, c.onToken, get, func(status wire.TokenStatus) bool { return status.State != "" })
+	status, err := ask(ctx, c.onToken, get, func(status api.TokenStatus) bool { return status.State != "" })
 	return Status{
 		State: State(status.State), ExpiresAt: status.ExpiresAt, Fence: status.Fence, Attempts: status.Attempts,
 		Scope: status.Scope, LeaseUntil: status.LeaseUntil,

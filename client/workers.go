@@ -7,8 +7,8 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/coatcheck/coatcheck/api"
 	"github.com/coatcheck/coatcheck/internal/names"
-	"github.com/coatcheck/coatcheck/internal/wire"
 	"github.com/coatcheck/coatcheck/snowflake"
 	"github.com/coatcheck/coatcheck/workerlease/holder"
 )
@@ -30,8 +30,8 @@ type WorkerRequest struct {
 	Datacenter *int // nil = the pool's, 0 for one that is new
 }
 
-func (r WorkerRequest) wire() wire.WorkerRequest {
-	asked := wire.WorkerRequest{Identity: r.Identity}
+func (r WorkerRequest) wire() api.WorkerRequest {
+	asked := api.WorkerRequest{Identity: r.Identity}
 	asked.Epoch, asked.Datacenter = moment(r.Epoch), r.Datacenter
 	if r.TTL != 0 {
 		asked.TTL = new(millis(r.TTL))
@@ -74,7 +74,7 @@ func (c *Client) AcquireWorker(ctx context.Context, pool string, request WorkerR
 }
 
 // stampable reports whether a grant is complete enough to stamp ids with it.
-func stampable(lease wire.WorkerLease) bool {
+func stampable(lease api.WorkerLease) bool {
 	layout, err := snowflake.ParseLayout(lease.Layout)
 	switch {
 	case err != nil || !leaseForm.MatchString(lease.Lease) || lease.Fence <= 0 || lease.TTL <= 0:
@@ -91,7 +91,7 @@ func stampable(lease wire.WorkerLease) bool {
 // has ended, was released or is another's. ErrUnavailable and ErrUnknownOutcome: do not count on
 // more time than before.
 func (c *Client) RenewWorker(ctx context.Context, lease WorkerLease) (WorkerLease, error) {
-	proof := wire.RenewRequest{
+	proof := api.RenewRequest{
 		NotAfter: moment(lease.NotAfter), Fence: lease.Fence, Identity: lease.Identity,
 		Layout: lease.Layout, Epoch: moment(lease.Epoch), Datacenter: lease.Datacenter,
 	}
@@ -99,7 +99,7 @@ func (c *Client) RenewWorker(ctx context.Context, lease WorkerLease) (WorkerLeas
 		proof.TTL = new(millis(lease.TTL))
 	}
 	renew := call{op: "renew worker id", method: http.MethodPut, body: proof, status: http.StatusOK}
-	renewed, err := ask(ctx, c.onLease(lease, ""), renew, func(r wire.WorkerRenewed) bool {
+	renewed, err := ask(ctx, c.onLease(lease, ""), renew, func(r api.WorkerRenewed) bool {
 		return r.WorkerID == lease.WorkerID && r.TTL > 0 && !r.NotAfter.IsZero() && !r.NotAfter.Before(lease.NotAfter) &&
 			!r.ServerTime.IsZero()
 	})

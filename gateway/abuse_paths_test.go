@@ -9,8 +9,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/coatcheck/coatcheck/api"
 	"github.com/coatcheck/coatcheck/internal/testing/expect"
-	"github.com/coatcheck/coatcheck/internal/wire"
 )
 
 // However a client writes a guarded request, one that a generous server would take for it does not
@@ -91,5 +91,5 @@ func TestCompressedBodiesPassAsTheyCame(t *testing.T) {
 		}
 	}
 	upstream.wantPaid(t, 4)
-	r.wantCode(r.do("POST", "/payments", "{}", "Idempotency-Key: a"), wire.PayloadMismatch)
+	r.wantCode(r.do("POST", "/payments", "{}", "Idempotency-Key: a"), api.PayloadMismatch)
 }

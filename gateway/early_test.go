@@ -18,8 +18,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/coatcheck/coatcheck/api"
 	"github.com/coatcheck/coatcheck/internal/testing/expect"
-	"github.com/coatcheck/coatcheck/internal/wire"
 )
 
 // large is a body that no socket's buffers take whole, and a routes file that lets it in.
@@ -141,8 +141,8 @@ func TestWriteThatFailsWithoutAnAnswerIsInDoubt(t *testing.T) {
 			t.Parallel()
 			r := start(t, hasty(t, answer), largePayments)
 			r.late()
-			r.wantCode(r.do("POST", "/payments", large, "Idempotency-Key: k"), wire.OutcomeUnknown)
-			r.wantCode(r.do("POST", "/payments", large, "Idempotency-Key: k"), wire.IdempotencyUnknown)
+			r.wantCode(r.do("POST", "/payments", large, "Idempotency-Key: k"), api.OutcomeUnknown)
+			r.wantCode(r.do("POST", "/payments", large, "Idempotency-Key: k"), api.IdempotencyUnknown)
 		})
 	}
 }

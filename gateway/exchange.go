@@ -7,8 +7,8 @@ import (
 
 	"go.opentelemetry.io/otel/trace"
 
+	"github.com/coatcheck/coatcheck/api"
 	"github.com/coatcheck/coatcheck/internal/requestlog"
-	"github.com/coatcheck/coatcheck/internal/wire"
 )
 
 const requestIDHeader = "X-Request-Id"
@@ -20,7 +20,7 @@ type exchange struct {
 	began   time.Time
 	route   *guardedRoute // nil for what is not guarded
 	outcome outcome
-	code    wire.Code // of the problem that answers it; "" = none does
+	code    api.Code // of the problem that answers it; "" = none does
 	contact contact
 	granted context.Context // of the attempt: its cause tells how it ended
 	span    trace.Span      // nil if the request is not traced

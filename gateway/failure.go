@@ -7,10 +7,10 @@ import (
 	"net/http"
 	"net/url"
 
+	"github.com/coatcheck/coatcheck/api"
 	"github.com/coatcheck/coatcheck/idempotency"
 	"github.com/coatcheck/coatcheck/internal/frontdoor"
 	"github.com/coatcheck/coatcheck/internal/requestlog"
-	"github.com/coatcheck/coatcheck/internal/wire"
 	"github.com/coatcheck/coatcheck/redisstore"
 )
 
@@ -56,7 +56,7 @@ func (g *Gateway) noAnswer(w http.ResponseWriter, r *http.Request, err error) {
 	attempt, isGuarded := idempotency.FromContext(r.Context())
 	if _, is := errors.AsType[*http.MaxBytesError](err); is && !isGuarded {
 		x.outcome = badRequest
-		g.writeProblem(w, r, wire.NewProblem(wire.PayloadTooLarge, ""))
+		g.writeProblem(w, r, api.NewProblem(api.PayloadTooLarge, ""))
 		return
 	}
 	failed := endedBy(r.Context(), broken)
@@ -92,7 +92,7 @@ func (g *Gateway) note(ctx context.Context, x *exchange, failed failure, err err
 }
 
 // problem is the answer to a client for a failure.
-func (failed failure) problem(ctx context.Context) wire.Problem {
+func (failed failure) problem(ctx context.Context) api.Problem {
 	detail := map[failure]string{
 		timedOut: "it was sent the request and did not answer in time",
 		broken:   "it was sent the request and gave no answer that can be read",
@@ -101,13 +101,13 @@ func (failed failure) problem(ctx context.Context) wire.Problem {
 	}[failed]
 	switch {
 	case failed == unreachable:
-		return wire.NewProblem(wire.UpstreamUnavailable, "")
+		return api.NewProblem(api.UpstreamUnavailable, "")
 	case failed == claimLost && errors.Is(context.Cause(ctx), redisstore.ErrLost):
-		return wire.NewProblem(wire.Superseded, "")
+		return api.NewProblem(api.Superseded, "")
 	case detail == "":
-		return wire.NewProblem(wire.OutcomeUnknown, "")
+		return api.NewProblem(api.OutcomeUnknown, "")
 	}
-	return wire.NewProblem(wire.OutcomeUnknown, "The service behind the gateway may or may not have done what was asked: "+detail+".")
+	return api.NewProblem(api.OutcomeUnknown, "The service behind the gateway may or may not have done what was asked: "+detail+".")
 }
 
 // recovered answers a request whose handler panicked. ReverseProxy panics with http.ErrAbortHandler
@@ -118,7 +118,7 @@ func (g *Gateway) recovered(w *responder, r *http.Request, x *exchange, reason a
 		if w.status != 0 || w.taken != nil {
 			panic(http.ErrAbortHandler)
 		}
-		g.writeProblem(w, r, wire.NewProblem(wire.InternalError, ""))
+		g.writeProblem(w, r, api.NewProblem(api.InternalError, ""))
 		return
 	}
 	ctx, failed := r.Context(), cut
@@ -145,7 +145,7 @@ func (g *Gateway) refuse(w http.ResponseWriter, r *http.Request, err error) {
 	}
 	problem, _ := idempotency.Problem(err)
 	if x.outcome == overloaded {
-		problem = wire.NewProblem(wire.Overloaded, "")
+		problem = api.NewProblem(api.Overloaded, "")
 	}
 	if x.outcome == storeError {
 		g.log.ErrorContext(r.Context(), "request failed", "code", string(problem.Code), "error", err)
@@ -182,14 +182,14 @@ func outcomeOf(err error) outcome {
 }
 
 // writeProblem answers with a problem and links to more about it.
-func (g *Gateway) writeProblem(w http.ResponseWriter, r *http.Request, problem wire.Problem) {
+func (g *Gateway) writeProblem(w http.ResponseWriter, r *http.Request, problem api.Problem) {
 	requestlog.Refuse(r.Context(), string(problem.Code), problem.Operation)
 	x := exchangeOf(r.Context())
 	x.code = problem.Code
 	switch problem.Code {
-	case wire.KeyMissing, wire.KeyMalformed, wire.PayloadMismatch:
+	case api.KeyMissing, api.KeyMalformed, api.PayloadMismatch:
 		problem.See = policyPath
-	case wire.IdempotencyUnknown, wire.InProgress, wire.OutcomeUnknown:
+	case api.IdempotencyUnknown, api.InProgress, api.OutcomeUnknown:
 		problem.See = g.stateLink(x, r.Header.Get(idempotency.TokenHeader), problem.Operation)
 	}
 	w.Header().Set(requestIDHeader, x.id)

@@ -14,13 +14,13 @@ import (
 
 	"go.opentelemetry.io/otel/trace"
 
+	"github.com/coatcheck/coatcheck/api"
 	"github.com/coatcheck/coatcheck/idempotency"
 	"github.com/coatcheck/coatcheck/internal/audit"
 	"github.com/coatcheck/coatcheck/internal/frontdoor"
 	"github.com/coatcheck/coatcheck/internal/health"
 	"github.com/coatcheck/coatcheck/internal/muxpattern"
 	"github.com/coatcheck/coatcheck/internal/requestlog"
-	"github.com/coatcheck/coatcheck/internal/wire"
 	"github.com/coatcheck/coatcheck/metrics"
 	"github.com/coatcheck/coatcheck/redisstore"
 )
@@ -220,7 +220,7 @@ func (g *Gateway) serve(w *responder, r *http.Request, x *exchange) {
 		return
 	}
 	if hosts := g.allowedHosts(); len(hosts) > 0 && !hosts.Allow(r.Host) {
-		g.refuseField(w, r, wire.Forbidden, "Host", frontdoor.HostRule)
+		g.refuseField(w, r, api.Forbidden, "Host", frontdoor.HostRule)
 		return
 	}
 	routes := g.routes.Load()

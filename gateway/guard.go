@@ -8,9 +8,9 @@ import (
 	"sync"
 	"time"
 
+	"github.com/coatcheck/coatcheck/api"
 	"github.com/coatcheck/coatcheck/idempotency"
 	"github.com/coatcheck/coatcheck/internal/frontdoor"
-	"github.com/coatcheck/coatcheck/internal/wire"
 	"github.com/coatcheck/coatcheck/redisstore"
 )
 
@@ -29,7 +29,7 @@ func (g *Gateway) admits(w http.ResponseWriter, r *http.Request, x *exchange) bo
 	if upgrade(r.Header) == "" || x.route.passes(r) {
 		return true
 	}
-	g.refuseField(w, r, wire.InvalidRequest, "Upgrade",
+	g.refuseField(w, r, api.InvalidRequest, "Upgrade",
 		"Upgrade: a guarded route does not switch protocols; nothing was sent to the service behind the gateway")
 	return false
 }

@@ -10,10 +10,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/coatcheck/coatcheck/api"
 	"github.com/coatcheck/coatcheck/idempotency"
 	"github.com/coatcheck/coatcheck/internal/testing/expect"
 	"github.com/coatcheck/coatcheck/internal/testing/storetest"
-	"github.com/coatcheck/coatcheck/internal/wire"
 	"github.com/coatcheck/coatcheck/redisstore"
 )
 
@@ -28,10 +28,10 @@ func TestGuardedRequestRunsOnceAndIsReplayed(t *testing.T) {
 		}
 		r.wantPaid(r.pay("order-1"), "paid 1", true)
 		r.wantPaid(r.pay("order-2"), "paid 2", false)
-		r.wantCode(r.do("POST", "/payments", `{"amount":2}`, "Idempotency-Key: order-1"), wire.PayloadMismatch)
-		r.wantCode(r.do("POST", "/payments", `{"amount":2}`), wire.KeyMissing)
-		r.wantCode(r.pay("a,b"), wire.KeyMalformed)
-		r.wantCode(r.do("POST", "/payments", `{"amount":2}`, "Idempotency-Token: never-issued"), wire.TokenUnknown)
+		r.wantCode(r.do("POST", "/payments", `{"amount":2}`, "Idempotency-Key: order-1"), api.PayloadMismatch)
+		r.wantCode(r.do("POST", "/payments", `{"amount":2}`), api.KeyMissing)
+		r.wantCode(r.pay("a,b"), api.KeyMalformed)
+		r.wantCode(r.do("POST", "/payments", `{"amount":2}`, "Idempotency-Token: never-issued"), api.TokenUnknown)
 		token := r.issue()
 		r.wantPaid(r.do("POST", "/payments", "x", "Idempotency-Token: "+token), "paid 3", false)
 		r.wantPaid(r.do("POST", "/payments", "x", "Idempotency-Token: "+token), "paid 3", true)
@@ -70,11 +70,11 @@ func TestUpstreamWithoutAWholeAnswerLeavesTheTokenInDoubt(t *testing.T) {
 			r := start(t, upstream.url, routes)
 			token := r.issue()
 			first := r.do("POST", "/payments", "x", "Idempotency-Token: "+token)
-			r.wantCode(first, wire.OutcomeUnknown)
+			r.wantCode(first, api.OutcomeUnknown)
 			expect.Equal(t, first.asked+": see", first.problem().See, "/token/"+token)
 			r.wantState(token, idempotency.InDoubt)
 			again := r.do("POST", "/payments", "x", "Idempotency-Token: "+token)
-			r.wantCode(again, wire.IdempotencyUnknown)
+			r.wantCode(again, api.IdempotencyUnknown)
 			expect.Equal(t, again.asked+": see", again.problem().See, "/token/"+token)
 			expect.Contains(t, again.asked+": Link", again.header.Get("Link"), policyPath)
 			upstream.wantRead(t, 1)
@@ -139,7 +139,7 @@ func TestUpstreamThatCanNotBeReachedGivesTheClaimBack(t *testing.T) {
 		token := r.issue()
 		for _, header := range []string{"Idempotency-Token: " + token, "Idempotency-Key: k"} {
 			a := r.do("POST", "/payments", "x", header)
-			r.wantCode(a, wire.UpstreamUnavailable)
+			r.wantCode(a, api.UpstreamUnavailable)
 			expect.Equal(t, a.asked+": Retry-After is there", a.header.Get("Retry-After") != "", true)
 		}
 		r.wantState(token, idempotency.Issued)
@@ -179,7 +179,7 @@ func TestHangUpEndsNothing(t *testing.T) {
 	<-begun
 	hangUp()
 	expect.Error(t, "the request of the client that hung up", <-gone, context.Canceled)
-	r.wantCode(r.do("POST", "/payments", "x", "Idempotency-Key: a"), wire.InProgress)
+	r.wantCode(r.do("POST", "/payments", "x", "Idempotency-Key: a"), api.InProgress)
 	close(proceed)
 	r.wantPaid(r.do("POST", "/payments", "x", "Idempotency-Key: a", willWait), "paid", true)
 	upstream.wantPaid(t, 1)
@@ -189,8 +189,8 @@ func TestUpgradeOnAGuardedRouteIsRefused(t *testing.T) {
 	upstream := newShop(t, nil)
 	r := start(t, upstream.URL, `routes: [{match: /socket}, {match: /free, required: false}]`)
 	a := r.do("GET", "/socket", "", "Connection: Upgrade", "Upgrade: websocket", "Idempotency-Key: a")
-	r.wantCode(a, wire.InvalidRequest)
-	r.wantCode(r.do("GET", "/free", "", "Connection: keep-alive, upgrade", "Upgrade: websocket", "Idempotency-Key: a"), wire.InvalidRequest)
+	r.wantCode(a, api.InvalidRequest)
+	r.wantCode(r.do("GET", "/free", "", "Connection: keep-alive, upgrade", "Upgrade: websocket", "Idempotency-Key: a"), api.InvalidRequest)
 	upstream.wantPaid(t, 0)
 	r.wantPaid(r.do("GET", "/socket", "", "Idempotency-Key: a"), "paid 1", false)
 	r.wantPaid(r.do("GET", "/free", "", "Connection: Upgrade", "Upgrade: websocket"), "paid 2", false)
@@ -209,7 +209,7 @@ func TestAnotherWayToWriteAPathIsGuardedToo(t *testing.T) {
 	upstream := newShop(t, nil)
 	r := start(t, upstream.URL, `routes: [{match: POST /payments}, {match: "POST /a/{id}/b"}]`)
 	for _, path := range []string{"/payments", "//payments", "/./payments", "/x/../payments", "/x/%2e%2e/payments", "/%70ayments", "/%2fpayments", "/x//..%2f..//payments", "/a/1/b", "/a%2f1%2fb", "/payments?x=1"} {
-		r.wantCode(r.do("POST", path, "x"), wire.KeyMissing)
+		r.wantCode(r.do("POST", path, "x"), api.KeyMissing)
 	}
 	for _, path := range []string{"/paymentsx", "/a/1/c", "/payments/1", "/"} {
 		r.wantStatus(r.do("POST", path, "x"), 201)
@@ -235,7 +235,7 @@ func TestStatusesThatAreNotKeptRunAgain(t *testing.T) {
 func TestBodiesAreBoundedInSize(t *testing.T) {
 	upstream := newShop(t, nil)
 	r := start(t, upstream.URL, `routes: [{match: POST /payments, max_body_bytes: 10}]`)
-	r.wantCode(r.do("POST", "/payments", "01234567890", "Idempotency-Key: a"), wire.PayloadTooLarge)
+	r.wantCode(r.do("POST", "/payments", "01234567890", "Idempotency-Key: a"), api.PayloadTooLarge)
 	r.wantPaid(r.do("POST", "/payments", "0123456789", "Idempotency-Key: a"), "paid 1", false)
 	upstream.wantPaid(t, 1)
 }

@@ -22,11 +22,11 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/coatcheck/coatcheck/api"
 	"github.com/coatcheck/coatcheck/idempotency"
 	"github.com/coatcheck/coatcheck/internal/testing/expect"
 	"github.com/coatcheck/coatcheck/internal/testing/logtest"
 	"github.com/coatcheck/coatcheck/internal/testing/storetest"
-	"github.com/coatcheck/coatcheck/internal/wire"
 	"github.com/coatcheck/coatcheck/redisstore"
 )
 
@@ -154,8 +154,8 @@ type answer struct {
 	trailer http.Header
 }
 
-func (a answer) problem() wire.Problem {
-	var problem wire.Problem
+func (a answer) problem() api.Problem {
+	var problem api.Problem
 	_ = json.Unmarshal([]byte(a.body), &problem) // an answer that is no problem has no code
 	return problem
 }
@@ -209,9 +209,9 @@ func (r *rig) pay(key string) answer {
 	return r.do("POST", "/payments", `{"amount":1}`, "Idempotency-Key: "+key)
 }
 
-func (r *rig) wantCode(a answer, code wire.Code) {
+func (r *rig) wantCode(a answer, code api.Code) {
 	r.t.Helper()
-	kind, _ := wire.Lookup(code)
+	kind, _ := api.Lookup(code)
 	got := a.problem()
 	if got.Code != code {
 		r.t.Errorf("%s: got %d %.500q, want a problem of code %s", a.asked, a.status, a.body, code)

@@ -5,8 +5,8 @@ import (
 	"net/http/httptest"
 	"testing"
 
+	"github.com/coatcheck/coatcheck/api"
 	"github.com/coatcheck/coatcheck/internal/testing/expect"
-	"github.com/coatcheck/coatcheck/internal/wire"
 )
 
 // The gateway sends the upstream's own Host on, so an upstream that knows its names is not kept
@@ -19,7 +19,7 @@ func TestNamesUnderWhichClientsAsk(t *testing.T) {
 			a := r.do("GET", path, "", "Host: "+host, "Idempotency-Key: k")
 			expect.Equal(t, "status of GET "+path+" under "+host, a.status, status)
 			if status == http.StatusForbidden {
-				expect.Equal(t, "code of GET "+path+" under "+host, a.problem().Code, wire.Forbidden)
+				expect.Equal(t, "code of GET "+path+" under "+host, a.problem().Code, api.Forbidden)
 			}
 		}
 	}

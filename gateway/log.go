@@ -8,9 +8,9 @@ import (
 	"strings"
 	"time"
 
+	"github.com/coatcheck/coatcheck/api"
 	"github.com/coatcheck/coatcheck/internal/audit"
 	"github.com/coatcheck/coatcheck/internal/requestlog"
-	"github.com/coatcheck/coatcheck/internal/wire"
 )
 
 // refusedAs are the outcomes of requests that the gateway itself refuses, for an auditor.
@@ -27,7 +27,7 @@ func (g *Gateway) writeLines(w *responder, r *http.Request, x *exchange, took ti
 		g.log.LogAttrs(r.Context(), requestlog.LevelOf(w.status), "request", append(line, requestlog.Refusal(r.Context())...)...)
 	}
 	if refusedAs[x.outcome] {
-		g.audit.Refused(r.Context(), audit.Entry{By: wire.EventBy{Address: from, Route: x.match(), Code: string(x.code)}})
+		g.audit.Refused(r.Context(), audit.Entry{By: api.EventBy{Address: from, Route: x.match(), Code: string(x.code)}})
 	}
 }
 

@@ -10,11 +10,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/coatcheck/coatcheck/api"
 	"github.com/coatcheck/coatcheck/idempotency"
 	"github.com/coatcheck/coatcheck/internal/testing/expect"
 	"github.com/coatcheck/coatcheck/internal/testing/redistest"
 	"github.com/coatcheck/coatcheck/internal/testing/storetest"
-	"github.com/coatcheck/coatcheck/internal/wire"
 	"github.com/coatcheck/coatcheck/redisstore"
 )
 
@@ -76,8 +76,8 @@ func TestLogAndMetricsNeverHoldWhatAClientChoseOrMustKeepSecret(t *testing.T) {
 func TestLineOfARefusedRequestHasTheProblemsCodeAndTheOperation(t *testing.T) {
 	upstream := converse(t, func(int64, *http.Request, net.Conn) bool { return false })
 	r := start(t, upstream.url, payments)
-	r.wantCode(r.pay("a"), wire.OutcomeUnknown)
-	line := func(a answer, code wire.Code) string {
+	r.wantCode(r.pay("a"), api.OutcomeUnknown)
+	line := func(a answer, code api.Code) string {
 		t.Helper()
 		r.wantCode(a, code)
 		id := "request_id=" + a.header.Get("X-Request-Id")
@@ -96,12 +96,12 @@ func TestLineOfARefusedRequestHasTheProblemsCodeAndTheOperation(t *testing.T) {
 	doubt := r.pay("a")
 	name := doubt.problem().Operation
 	expect.Equal(t, "characters of the operation in the problem", len(name), 32)
-	expect.Contains(t, "line of an operation in doubt", line(doubt, wire.IdempotencyUnknown), "status=409", " operation="+name)
-	for code, headers := range map[wire.Code][]string{
-		wire.KeyMissing:      nil,
-		wire.KeyMalformed:    {"Idempotency-Key: a,b"},
-		wire.PayloadMismatch: {"Idempotency-Key: a"},
-		wire.TokenUnknown:    {"Idempotency-Token: unknown"},
+	expect.Contains(t, "line of an operation in doubt", line(doubt, api.IdempotencyUnknown), "status=409", " operation="+name)
+	for code, headers := range map[api.Code][]string{
+		api.KeyMissing:      nil,
+		api.KeyMalformed:    {"Idempotency-Key: a,b"},
+		api.PayloadMismatch: {"Idempotency-Key: a"},
+		api.TokenUnknown:    {"Idempotency-Token: unknown"},
 	} {
 		refused := line(r.do("POST", "/payments", "another", headers...), code)
 		expect.Equal(t, "the line of "+string(code)+" names an operation", strings.Contains(refused, "operation="), false)

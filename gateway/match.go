@@ -6,8 +6,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/coatcheck/coatcheck/api"
 	"github.com/coatcheck/coatcheck/internal/muxpattern"
-	"github.com/coatcheck/coatcheck/internal/wire"
 )
 
 // table is one reading of the routes file. It does not change.
@@ -17,7 +17,7 @@ type table struct {
 	loaded    time.Time
 	exact     finder // tells letters apart
 	folded    finder // of the routes that do not: their patterns in small letters
-	published wire.Policies
+	published api.Policies
 	longest   Route // of these and all before
 }
 

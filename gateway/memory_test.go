@@ -5,8 +5,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/coatcheck/coatcheck/api"
 	"github.com/coatcheck/coatcheck/internal/testing/expect"
-	"github.com/coatcheck/coatcheck/internal/wire"
 )
 
 // Bodies that have not come whole count, and what does not fit in beside them is refused before
@@ -19,7 +19,7 @@ func TestRequestsBeyondTheMemoryAreToldSo(t *testing.T) {
 	expect.Eventually(t, "the body is in memory", func() bool { return s.g.door.BytesInFlight() == 2*449_999 })
 	large := strings.Repeat("b", 100_000)
 	a := s.do("POST", "/payments", large, "Idempotency-Key: b")
-	s.wantCode(a, wire.Overloaded)
+	s.wantCode(a, api.Overloaded)
 	expect.Equal(t, "Retry-After", a.header.Get("Retry-After"), "1")
 	for i := range 3 { // of 32 KiB each
 		a = s.do("POST", "/open", fmt.Sprint(i))

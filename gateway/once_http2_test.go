@@ -12,8 +12,8 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/coatcheck/coatcheck/api"
 	"github.com/coatcheck/coatcheck/internal/testing/expect"
-	"github.com/coatcheck/coatcheck/internal/wire"
 )
 
 // What of HTTP/2 these tests need (RFC 9113): frames have a type, flags and a stream.
@@ -123,7 +123,7 @@ func TestUnguardedRequestThatIsNotSafeIsNotSentAgainOverHTTP2(t *testing.T) {
 						u := startFaultyH2(t, fault)
 						r := start(t, u.url, payments, func(c *Config) { c.TLS = u.client })
 						r.wantStatus(r.do(method, "/x", body, headers...), 200)
-						r.wantCode(r.do(method, "/x", body, headers...), wire.OutcomeUnknown)
+						r.wantCode(r.do(method, "/x", body, headers...), api.OutcomeUnknown)
 						expect.Equal(t, "effects of two requests", u.effects.Load(), 2)
 					})
 				}

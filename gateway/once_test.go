@@ -14,8 +14,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/coatcheck/coatcheck/api"
 	"github.com/coatcheck/coatcheck/internal/testing/expect"
-	"github.com/coatcheck/coatcheck/internal/wire"
 )
 
 // asked is what a bare upstream was asked.
@@ -63,7 +63,7 @@ func TestGuardedRequestIsNotSentAgainOnAnotherConnection(t *testing.T) {
 			r.wantStatus(r.do(row.method, "/x", row.body, "Idempotency-Key: one", "X-Idempotency-Key: one"), 200)
 			a := r.do(row.method, "/x", row.body, "Idempotency-Key: two", "X-Idempotency-Key: two")
 			if row.method != "HEAD" {
-				r.wantCode(a, wire.OutcomeUnknown)
+				r.wantCode(a, api.OutcomeUnknown)
 			} else {
 				r.wantStatus(a, 503)
 			}
@@ -94,7 +94,7 @@ func TestUnguardedRequestThatIsNotSafeIsNotSentAgain(t *testing.T) {
 					upstream := dying(t, requests)
 					r := start(t, upstream.url, payments)
 					r.wantStatus(r.do(method, "/x", body, header+": one"), 200)
-					r.wantCode(r.do(method, "/x", body, header+": two"), wire.OutcomeUnknown)
+					r.wantCode(r.do(method, "/x", body, header+": two"), api.OutcomeUnknown)
 					upstream.wantRead(t, 2)
 					first, second := <-requests, <-requests
 					expect.Equal(t, "the second request came over the first one's connection (else this test says nothing)", second.from, first.from)
@@ -137,7 +137,7 @@ func TestHTTPSUpstreamIsAskedOnceAndOverHTTP1ForGuardedRequests(t *testing.T) {
 	expect.Equal(t, "the protocol of POST /guarded", r.do("POST", "/guarded", "", "Idempotency-Key: a").body, "HTTP/1.1")
 	for _, method := range []string{"POST", "GET", "DELETE"} {
 		before := guarded.Load()
-		r.wantCode(r.do(method, "/guarded", "", "Idempotency-Key: "+method), wire.OutcomeUnknown)
+		r.wantCode(r.do(method, "/guarded", "", "Idempotency-Key: "+method), api.OutcomeUnknown)
 		expect.Equal(t, "how often "+method+" /guarded was sent", guarded.Load()-before, 1)
 	}
 }
@@ -150,7 +150,7 @@ func TestUntrustedUpstreamIsNeverAsked(t *testing.T) {
 	defer upstream.Close()
 	r := start(t, upstream.URL, payments, func(c *Config) { c.TLS = &tls.Config{MinVersion: tls.VersionTLS12} })
 	for range 2 { // the claim is given back
-		r.wantCode(r.pay("a"), wire.UpstreamUnavailable)
+		r.wantCode(r.pay("a"), api.UpstreamUnavailable)
 	}
 	expect.Equal(t, "requests to an upstream that is not trusted", asked.Load(), 0)
 }
@@ -171,8 +171,8 @@ func TestConnectionThatTakesNoByteGivesTheClaimBack(t *testing.T) {
 		return conn, conn.(*countedConn).Conn.(*net.TCPConn).CloseWrite()
 	}
 	broken.Store(true)
-	r.wantCode(r.pay("a"), wire.UpstreamUnavailable)
-	r.wantCode(r.do("POST", "/payments", strings.Repeat("x", 100_000), "Idempotency-Key: b"), wire.UpstreamUnavailable)
+	r.wantCode(r.pay("a"), api.UpstreamUnavailable)
+	r.wantCode(r.do("POST", "/payments", strings.Repeat("x", 100_000), "Idempotency-Key: b"), api.UpstreamUnavailable)
 	broken.Store(false)
 	r.wantPaid(r.pay("a"), "paid 1", false)
 	upstream.wantPaid(t, 1)

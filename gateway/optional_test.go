@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/coatcheck/coatcheck/internal/wire"
+	"github.com/coatcheck/coatcheck/api"
 )
 
 // chunked sends a body whose length no header says.
@@ -42,12 +42,12 @@ func TestBodyOnAnOptionalRouteIsBoundedWithAndWithoutAKey(t *testing.T) {
 	})
 	r := start(t, upstream.URL, `routes: [{match: POST /payments, required: false, max_body_bytes: 10}]`)
 	const atLimit, over = "0123456789", "01234567890"
-	r.wantCode(r.do("POST", "/payments", over), wire.PayloadTooLarge)
-	r.wantCode(r.do("POST", "/payments", over, "Idempotency-Key: a"), wire.PayloadTooLarge)
-	r.wantCode(r.chunked(over, "Idempotency-Key: b"), wire.PayloadTooLarge)
+	r.wantCode(r.do("POST", "/payments", over), api.PayloadTooLarge)
+	r.wantCode(r.do("POST", "/payments", over, "Idempotency-Key: a"), api.PayloadTooLarge)
+	r.wantCode(r.chunked(over, "Idempotency-Key: b"), api.PayloadTooLarge)
 	upstream.wantPaid(t, 0)
 	// its beginning may be on its way to the upstream when it grows too long
-	r.wantCode(r.chunked(over), wire.PayloadTooLarge)
+	r.wantCode(r.chunked(over), api.PayloadTooLarge)
 	for _, a := range []answer{
 		r.do("POST", "/payments", atLimit), r.chunked(atLimit),
 		r.do("POST", "/payments", atLimit, "Idempotency-Key: a"), r.chunked(atLimit, "Idempotency-Key: b"),

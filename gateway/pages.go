@@ -7,8 +7,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/coatcheck/coatcheck/api"
 	"github.com/coatcheck/coatcheck/internal/frontdoor"
-	"github.com/coatcheck/coatcheck/internal/wire"
 )
 
 // The pages that the gateway answers itself. They hide what the upstream has under these paths.
@@ -24,7 +24,7 @@ func (g *Gateway) ownPage(w http.ResponseWriter, r *http.Request, x *exchange, r
 	page := problemPage(r.URL.Path)
 	switch {
 	case r.Method == "PRI": // how HTTP/2 begins on a plain connection
-		g.refuseField(w, r, wire.MethodNotAllowed, "", "HTTP/2 is not spoken here")
+		g.refuseField(w, r, api.MethodNotAllowed, "", "HTTP/2 is not spoken here")
 	case looks && r.URL.Path == policyPath:
 		x.outcome = own
 		frontdoor.Harden(w, r)
@@ -32,7 +32,7 @@ func (g *Gateway) ownPage(w http.ResponseWriter, r *http.Request, x *exchange, r
 	case looks && page != "":
 		x.outcome = own
 		frontdoor.Harden(w, r)
-		w.Header().Set("Content-Security-Policy", wire.PagePolicy)
+		w.Header().Set("Content-Security-Policy", api.PagePolicy)
 		w.Header().Set("Content-Type", "text/html; charset=utf-8")
 		_, _ = io.WriteString(w, page) // the client may have hung up
 	default:
@@ -44,18 +44,18 @@ func (g *Gateway) ownPage(w http.ResponseWriter, r *http.Request, x *exchange, r
 // refuseTarget refuses a request whose target no server takes: it belongs to no route.
 func (g *Gateway) refuseTarget(w http.ResponseWriter, r *http.Request) {
 	if r.Method == http.MethodConnect {
-		g.refuseField(w, r, wire.MethodNotAllowed, "", "CONNECT asks for a proxy of another kind")
+		g.refuseField(w, r, api.MethodNotAllowed, "", "CONNECT asks for a proxy of another kind")
 		return
 	}
-	g.refuseField(w, r, wire.InvalidRequest, "target",
+	g.refuseField(w, r, api.InvalidRequest, "target",
 		"the request line: its target has to be a path, or an http or https URL with a host; nothing was sent to the service behind "+
 			"the gateway")
 }
 
 // refuseField answers a request that is wrong in a field, "" = in none.
-func (g *Gateway) refuseField(w http.ResponseWriter, r *http.Request, code wire.Code, field, detail string) {
+func (g *Gateway) refuseField(w http.ResponseWriter, r *http.Request, code api.Code, field, detail string) {
 	exchangeOf(r.Context()).outcome = badRequest
-	problem := wire.NewProblem(code, detail)
+	problem := api.NewProblem(code, detail)
 	problem.Field = field
 	g.writeProblem(w, r, problem)
 }
@@ -63,12 +63,12 @@ func (g *Gateway) refuseField(w http.ResponseWriter, r *http.Request, code wire.
 // problemPage is the page of the problem that a path names, "" if it names none.
 func problemPage(path string) string {
 	name, found := strings.CutPrefix(path, problemPath)
-	codes := wire.Codes()
-	at := slices.Index(codes, wire.Code(name))
+	codes := api.Codes()
+	at := slices.Index(codes, api.Code(name))
 	if !found || at < 0 {
 		return ""
 	}
-	page, _ := wire.Page(codes[at])
+	page, _ := api.Page(codes[at])
 	return page
 }
 

@@ -7,9 +7,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/coatcheck/coatcheck/api"
 	"github.com/coatcheck/coatcheck/internal/testing/expect"
 	"github.com/coatcheck/coatcheck/internal/testing/issuer"
-	"github.com/coatcheck/coatcheck/internal/wire"
 )
 
 // byToken is a routes file whose callers are those of an issuer's tokens.
@@ -52,7 +52,7 @@ func TestTokenThatDoesNotVerifyIs401AndLosesNothing(t *testing.T) {
 			"a token of two others": {"Authorization: Bearer " + is.Token("ann", map[string]any{"iss": "https://x.example"})},
 		} {
 			a := r.do("POST", "/payments", `{"amount":1}`, append(headers, "Idempotency-Key: k")...)
-			r.wantCode(a, wire.Unauthorized)
+			r.wantCode(a, api.Unauthorized)
 			r.wantHeader(a, "WWW-Authenticate", `Bearer realm="coatcheck"`)
 			expect.Equal(t, what+": the field", a.problem().Field, "Authorization")
 		}
@@ -67,10 +67,10 @@ func TestTokenIsAskedForWithAKeyOnly(t *testing.T) {
 	is, upstream := issuer.New(t), newShop(t, nil)
 	r := start(t, upstream.URL, strings.Replace(byToken(is.URL), "POST /payments,", "POST /payments, required: false,", 1))
 	r.wantPaid(r.do("POST", "/payments", "x"), "paid 1", false)
-	r.wantCode(r.pay("k"), wire.Unauthorized)
+	r.wantCode(r.pay("k"), api.Unauthorized)
 	r.write(byToken(is.URL))
 	expect.Error(t, "Reload", r.g.Reload(), nil)
-	r.wantCode(r.do("POST", "/payments", "x"), wire.KeyMissing)
+	r.wantCode(r.do("POST", "/payments", "x"), api.KeyMissing)
 	upstream.wantPaid(t, 1)
 }
 
@@ -81,7 +81,7 @@ func TestIssuerThatIsAway(t *testing.T) {
 	is.Away.Store(true)
 	r := start(t, upstream.URL, byToken(is.URL))
 	a := r.payAs(is.Token("ann"))
-	r.wantCode(a, wire.StoreUnavailable)
+	r.wantCode(a, api.StoreUnavailable)
 	r.wantHeader(a, "Retry-After", "1")
 	expect.Contains(t, "the detail", a.problem().Detail, "Nothing was done", "bearer tokens")
 	upstream.wantPaid(t, 0)

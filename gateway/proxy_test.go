@@ -21,8 +21,8 @@ import (
 	"github.com/coder/websocket"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
+	"github.com/coatcheck/coatcheck/api"
 	"github.com/coatcheck/coatcheck/internal/testing/expect"
-	"github.com/coatcheck/coatcheck/internal/wire"
 )
 
 func TestWebSocketPassesAnUnguardedRoute(t *testing.T) {
@@ -338,18 +338,18 @@ func TestUnguardedFailures(t *testing.T) {
 		return false
 	})
 	r := start(t, upstream.url, payments)
-	r.wantCode(r.do("POST", "/x", "body"), wire.OutcomeUnknown)
+	r.wantCode(r.do("POST", "/x", "body"), api.OutcomeUnknown)
 	if a, err := r.send(t.Context(), "GET", "/cut", ""); err == nil {
 		t.Errorf("GET /cut: got %+v, want the connection cut", a)
 	}
 	away := start(t, "http://127.0.0.1:1", payments)
-	away.wantCode(away.do("GET", "/x", ""), wire.UpstreamUnavailable)
+	away.wantCode(away.do("GET", "/x", ""), api.UpstreamUnavailable)
 }
 
 func TestOwnPages(t *testing.T) {
 	upstream := newShop(t, nil)
 	r := start(t, upstream.URL, "routes: [{match: POST /payments, accept: token, keep: [2xx]}, {match: /b, scope: s}]")
-	var policies wire.Policies
+	var policies api.Policies
 	a := r.do("GET", "/idempotency-policy", "")
 	expect.Error(t, "reading the answer to "+a.asked, json.Unmarshal([]byte(a.body), &policies), nil)
 	expect.MustEqual(t, a.asked+": routes in "+a.body, len(policies.Routes), 2)

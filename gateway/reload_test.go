@@ -10,9 +10,9 @@ import (
 
 	"github.com/google/go-cmp/cmp/cmpopts"
 
+	"github.com/coatcheck/coatcheck/api"
 	"github.com/coatcheck/coatcheck/internal/testing/expect"
 	"github.com/coatcheck/coatcheck/internal/testing/storetest"
-	"github.com/coatcheck/coatcheck/internal/wire"
 	"github.com/coatcheck/coatcheck/redisstore"
 )
 
@@ -23,7 +23,7 @@ func TestChangedRoutesFileIsPutInForce(t *testing.T) {
 	s := serve(t, upstream.URL, payments, soon)
 	s.wantStatus(s.do("POST", "/orders", "x"), 201)
 	s.write("routes: [{match: POST /orders, accept: token}]")
-	expect.Eventually(t, "the new route guards", func() bool { return s.do("POST", "/orders", "x").problem().Code == wire.KeyMissing })
+	expect.Eventually(t, "the new route guards", func() bool { return s.do("POST", "/orders", "x").problem().Code == api.KeyMissing })
 	s.wantStatus(s.do("POST", "/payments", "x"), 201)
 	policy := s.do("GET", "/idempotency-policy", "")
 	expect.Contains(t, policy.asked, policy.body, "POST /orders")
@@ -45,7 +45,7 @@ func TestWrongRoutesFileKeepsTheRoutesBeforeIt(t *testing.T) {
 	status, now := s.readiness()
 	expect.Equal(t, "GET /readyz with a wrong file", status, 200)
 	expect.Equal(t, "GET /readyz with a wrong file", now, before, cmpopts.IgnoreFields(Readiness{}, "RoutesFaults", "FaultCount"))
-	s.wantCode(s.do("POST", "/payments", "x"), wire.KeyMissing)
+	s.wantCode(s.do("POST", "/payments", "x"), api.KeyMissing)
 	expect.Contains(t, "error of Reload", fmt.Sprint(s.g.Reload()), "colour")
 	if err := os.Remove(s.file); err != nil {
 		t.Fatal(err)

@@ -7,9 +7,9 @@ import (
 	"net/http/httptest"
 	"testing"
 
+	"github.com/coatcheck/coatcheck/api"
 	"github.com/coatcheck/coatcheck/internal/testing/expect"
 	"github.com/coatcheck/coatcheck/internal/testing/storetest"
-	"github.com/coatcheck/coatcheck/internal/wire"
 	"github.com/coatcheck/coatcheck/redisstore"
 	"github.com/coatcheck/coatcheck/server"
 )
@@ -64,21 +64,21 @@ func TestRefusalOfAClientsOwnKeyLinksToWhatIsThere(t *testing.T) {
 				t.Fatalf("%s: got %s before the upstream began", a.asked, a.said())
 			}
 			running := r.pay(name)
-			r.wantCode(running, wire.InProgress)
+			r.wantCode(running, api.InProgress)
 			expect.Contains(t, "what the problem links to while the attempt runs", string(r.follow(running)), "POST /payments")
 			close(end)
 			unknown := <-first
-			r.wantCode(unknown, wire.OutcomeUnknown)
+			r.wantCode(unknown, api.OutcomeUnknown)
 			expect.Contains(t, "what the problem links to of the attempt itself", string(r.follow(unknown)), "POST /payments")
 
 			repeat := r.pay(name)
-			r.wantCode(repeat, wire.IdempotencyUnknown)
+			r.wantCode(repeat, api.IdempotencyUnknown)
 			if service == "" {
 				expect.Equal(t, "link without a token service", repeat.problem().See, policyPath)
 				r.follow(repeat)
 				return
 			}
-			var shown wire.Operation
+			var shown api.Operation
 			expect.Error(t, "reading the operation", json.Unmarshal(r.follow(repeat), &shown), nil)
 			expect.Equal(t, "the operation that the problem links to", []any{shown.Operation, shown.State, shown.Route}, []any{repeat.problem().Operation, "in-doubt", "POST /payments"})
 		})

@@ -15,12 +15,12 @@ import (
 	"github.com/coder/websocket"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
+	"github.com/coatcheck/coatcheck/api"
 	"github.com/coatcheck/coatcheck/idempotency"
 	"github.com/coatcheck/coatcheck/internal/testing/expect"
 	"github.com/coatcheck/coatcheck/internal/testing/logtest"
 	"github.com/coatcheck/coatcheck/internal/testing/redistest"
 	"github.com/coatcheck/coatcheck/internal/testing/storetest"
-	"github.com/coatcheck/coatcheck/internal/wire"
 	"github.com/coatcheck/coatcheck/redisstore"
 )
 
@@ -152,7 +152,7 @@ func TestStopEndsGuardedWorkThatTakesTooLong(t *testing.T) {
 	}()
 	<-begun
 	expect.Error(t, "Serve", s.end(), context.DeadlineExceeded)
-	s.wantCode(<-told, wire.OutcomeUnknown)
+	s.wantCode(<-told, api.OutcomeUnknown)
 	other := start(t, upstream.URL, payments, on(store))
 	other.wantState(token, idempotency.InDoubt)
 }
@@ -295,7 +295,7 @@ func TestStoreThatIsAwayIsNotReadyAndNothingRuns(t *testing.T) {
 	expect.Equal(t, "GET /readyz without Redis", status, 503)
 	expect.Equal(t, "GET /readyz without Redis: ready", ready.Ready, false)
 	expect.Equal(t, "GET /readyz without Redis: a reason is told", ready.Reason != "", true)
-	s.wantCode(s.pay("a"), wire.StoreUnavailable)
+	s.wantCode(s.pay("a"), api.StoreUnavailable)
 	upstream.wantPaid(t, 0)
 	s.wantStatus(s.do("GET", "/other", ""), 201)
 	redis.Restart()

@@ -5,8 +5,8 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/coatcheck/coatcheck/api"
 	"github.com/coatcheck/coatcheck/internal/frontdoor"
-	"github.com/coatcheck/coatcheck/internal/wire"
 )
 
 // stopTimeout is how long requests under way may take to end at a stop: as long as the routes let
@@ -55,6 +55,6 @@ func (g *Gateway) admit() error {
 // refuseAtStop answers a guarded request that came just before the end: nothing is claimed for it.
 func (g *Gateway) refuseAtStop(w http.ResponseWriter, r *http.Request, x *exchange) {
 	x.outcome = atStop
-	g.writeProblem(w, r, wire.NewProblem(wire.UpstreamUnavailable,
+	g.writeProblem(w, r, api.NewProblem(api.UpstreamUnavailable,
 		"The gateway is stopping, and nothing was done. Ask again: another one answers."))
 }

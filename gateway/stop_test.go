@@ -8,8 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/coatcheck/coatcheck/api"
 	"github.com/coatcheck/coatcheck/internal/testing/expect"
-	"github.com/coatcheck/coatcheck/internal/wire"
 )
 
 func TestStopWaitsForTheLongestRequestOfTheRoutes(t *testing.T) {
@@ -36,7 +36,7 @@ func TestGuardedRequestAtAStopIsRefusedAndClaimsNothing(t *testing.T) {
 	r := start(t, upstream.URL, payments)
 	r.g.draining.Closing.Store(true)
 	refused := r.do("POST", "/payments", "x", "Idempotency-Key: a")
-	r.wantCode(refused, wire.UpstreamUnavailable)
+	r.wantCode(refused, api.UpstreamUnavailable)
 	r.wantHeader(refused, "Retry-After", "1")
 	r.g.draining.Closing.Store(false)
 	// another payload: nothing was claimed
@@ -56,7 +56,7 @@ func TestGuardedRequestWhoseBodyComesAtAStopClaimsNothing(t *testing.T) {
 	refused := httptest.NewRecorder()
 	r.g.ServeHTTP(refused, request)
 	expect.Equal(t, "status of a request whose body came during the stop", refused.Code, 503)
-	expect.Contains(t, "its problem", refused.Body.String(), string(wire.UpstreamUnavailable), "The gateway is stopping")
+	expect.Contains(t, "its problem", refused.Body.String(), string(api.UpstreamUnavailable), "The gateway is stopping")
 	upstream.wantPaid(t, 0)
 	r.g.draining.Closing.Store(false)
 	// another payload: nothing was claimed

@@ -10,10 +10,10 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/coatcheck/coatcheck/api"
 	"github.com/coatcheck/coatcheck/internal/testing/expect"
 	"github.com/coatcheck/coatcheck/internal/testing/redistest"
 	"github.com/coatcheck/coatcheck/internal/testing/storetest"
-	"github.com/coatcheck/coatcheck/internal/wire"
 	"github.com/coatcheck/coatcheck/redisstore"
 )
 
@@ -45,7 +45,7 @@ func TestTakeoverRunsAgainWithALargerFenceAndTheFirstIsTold(t *testing.T) {
 		second = r.do("POST", "/payments", "x", "Idempotency-Key: a")
 		return second.status == 201
 	})
-	r.wantCode(<-told, wire.Superseded)
+	r.wantCode(<-told, api.Superseded)
 	old, young := <-fences, <-fences
 	if a, b := number64(t, old), number64(t, young); a >= b {
 		t.Errorf("fences: got %d and then %d, want the second to be larger", a, b)
@@ -72,7 +72,7 @@ func TestAttemptThatCanNotProveItsClaimIsEndedAndNotRecorded(t *testing.T) {
 	})
 	store := storetest.Open(t, redisstore.Config{URL: redis.URL(), Timeout: 3 * time.Second})
 	r := start(t, upstream.URL, `routes: [{match: POST /payments, policy: takeover, lease_ms: 6000}]`, on(store))
-	r.wantCode(r.pay("a"), wire.Superseded)
+	r.wantCode(r.pay("a"), api.Superseded)
 	expect.Eventually(t, "another attempt may run", func() bool { return r.pay("a").status == 201 })
 	r.wantPaid(r.pay("a"), "", true)
 	upstream.wantPaid(t, 2)
@@ -102,7 +102,7 @@ func TestAnswerOfAReplacedAttemptIsNotLetOut(t *testing.T) {
 		expect.Equal(t, a.asked, a.status, 200)
 		expect.Equal(t, a.asked+": bytes", len(a.body), size)
 		close(proceed)
-		r.wantCode(<-told, wire.Superseded)
+		r.wantCode(<-told, api.Superseded)
 		upstream.wantPaid(t, 2)
 	}
 }

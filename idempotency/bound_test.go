@@ -9,9 +9,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/coatcheck/coatcheck/api"
 	"github.com/coatcheck/coatcheck/internal/testing/expect"
 	"github.com/coatcheck/coatcheck/internal/testing/storetest"
-	"github.com/coatcheck/coatcheck/internal/wire"
 	"github.com/coatcheck/coatcheck/redisstore"
 )
 
@@ -31,7 +31,7 @@ func TestStoredAnswersStayBelowTheBoundOfTheEmbeddedStore(t *testing.T) {
 			kept++
 			continue
 		}
-		wantCode(t, "a request to a store that is full", answer, wire.StoreUnavailable)
+		wantCode(t, "a request to a store that is full", answer, api.StoreUnavailable)
 	}
 	if kept < 20 || kept > 35 {
 		t.Errorf("answers of %d bytes that were kept: got %d, want about %d", len(body), kept, most/len(body))

@@ -9,8 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/coatcheck/coatcheck/api"
 	"github.com/coatcheck/coatcheck/internal/testing/expect"
-	"github.com/coatcheck/coatcheck/internal/wire"
 )
 
 // A handler that a TimeoutHandler has given up on goes on: its 503 is no answer to record.
@@ -34,7 +34,7 @@ func TestTimeoutHandlerWithinTheGuardLeavesTheTokenInDoubt(t *testing.T) {
 			guarded := tokens.Middleware(Route{Name: "r"})(within)
 			wantStatus(t, "the first request", post(guarded, "x", "Idempotency-Key: k"), 503)
 			wantState(t, tokens, ClientKey("", "r", "k"), InDoubt)
-			wantCode(t, "the request again", post(guarded, "x", "Idempotency-Key: k"), wire.IdempotencyUnknown)
+			wantCode(t, "the request again", post(guarded, "x", "Idempotency-Key: k"), api.IdempotencyUnknown)
 		})
 	}
 }

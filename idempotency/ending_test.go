@@ -12,10 +12,10 @@ import (
 
 	"github.com/google/go-cmp/cmp/cmpopts"
 
+	"github.com/coatcheck/coatcheck/api"
 	"github.com/coatcheck/coatcheck/internal/testing/expect"
 	"github.com/coatcheck/coatcheck/internal/testing/redistest"
 	"github.com/coatcheck/coatcheck/internal/testing/storetest"
-	"github.com/coatcheck/coatcheck/internal/wire"
 	"github.com/coatcheck/coatcheck/redisstore"
 )
 
@@ -319,13 +319,13 @@ func TestRefusalLinksToThePolicy(t *testing.T) {
 	const link = `</policy>; rel="describedby"`
 	for name, row := range map[string]struct {
 		body, header string
-		code         wire.Code
+		code         api.Code
 		link         string
 	}{
-		"missing":   {"x", "", wire.KeyMissing, link},
-		"malformed": {"x", "Idempotency-Key: a b", wire.KeyMalformed, link},
-		"mismatch":  {"y", "Idempotency-Key: used", wire.PayloadMismatch, link},
-		"too large": {strings.Repeat("x", 11), "Idempotency-Key: k", wire.PayloadTooLarge, ""},
+		"missing":   {"x", "", api.KeyMissing, link},
+		"malformed": {"x", "Idempotency-Key: a b", api.KeyMalformed, link},
+		"mismatch":  {"y", "Idempotency-Key: used", api.PayloadMismatch, link},
+		"too large": {strings.Repeat("x", 11), "Idempotency-Key: k", api.PayloadTooLarge, ""},
 	} {
 		var headers []string
 		if row.header != "" {

@@ -8,8 +8,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/coatcheck/coatcheck/api"
 	"github.com/coatcheck/coatcheck/internal/fault"
-	"github.com/coatcheck/coatcheck/internal/wire"
 	"github.com/coatcheck/coatcheck/redisstore"
 )
 
@@ -85,39 +85,39 @@ func (e *InDoubtError) Unwrap() error { return ErrInDoubt }
 // codes maps errors to problems, the more particular before the class it belongs to.
 var codes = []struct {
 	err  error
-	code wire.Code
+	code api.Code
 }{
-	{ErrKeyMissing, wire.KeyMissing},
-	{ErrKeyMalformed, wire.KeyMalformed},
-	{ErrBodyTooLarge, wire.PayloadTooLarge},
-	{ErrBodyCut, wire.InvalidRequest},
-	{ErrCursor, wire.InvalidRequest},
-	{ErrInProgress, wire.InProgress},
-	{ErrInDoubt, wire.IdempotencyUnknown},
-	{ErrAttemptRunning, wire.AttemptRunning},
-	{ErrNotInDoubt, wire.NotInDoubt},
-	{ErrMismatch, wire.PayloadMismatch},
-	{ErrUnknownToken, wire.TokenUnknown},
-	{ErrUnauthorized, wire.Unauthorized},
-	{ErrNoKeys, wire.StoreUnavailable},
-	{ErrSuperseded, wire.Superseded},
-	{ErrGuardedTwice, wire.InternalError},
-	{errNotAdmitted, wire.StoreUnavailable},
-	{redisstore.ErrUnknownOutcome, wire.OutcomeUnknown},
-	{redisstore.ErrUnavailable, wire.StoreUnavailable},
-	{redisstore.ErrUnsuitable, wire.StoreUnsuitable},
-	{redisstore.ErrWrongType, wire.LayoutMismatch},
+	{ErrKeyMissing, api.KeyMissing},
+	{ErrKeyMalformed, api.KeyMalformed},
+	{ErrBodyTooLarge, api.PayloadTooLarge},
+	{ErrBodyCut, api.InvalidRequest},
+	{ErrCursor, api.InvalidRequest},
+	{ErrInProgress, api.InProgress},
+	{ErrInDoubt, api.IdempotencyUnknown},
+	{ErrAttemptRunning, api.AttemptRunning},
+	{ErrNotInDoubt, api.NotInDoubt},
+	{ErrMismatch, api.PayloadMismatch},
+	{ErrUnknownToken, api.TokenUnknown},
+	{ErrUnauthorized, api.Unauthorized},
+	{ErrNoKeys, api.StoreUnavailable},
+	{ErrSuperseded, api.Superseded},
+	{ErrGuardedTwice, api.InternalError},
+	{errNotAdmitted, api.StoreUnavailable},
+	{redisstore.ErrUnknownOutcome, api.OutcomeUnknown},
+	{redisstore.ErrUnavailable, api.StoreUnavailable},
+	{redisstore.ErrUnsuitable, api.StoreUnsuitable},
+	{redisstore.ErrWrongType, api.LayoutMismatch},
 }
 
 // Problem returns an error of this package as the problem that an HTTP client gets; ok is false for
 // an error that this package does not know. The detail holds no token, no key and no address: the
 // store's own error is for the log.
-func Problem(err error) (problem wire.Problem, ok bool) {
+func Problem(err error) (problem api.Problem, ok bool) {
 	for _, known := range codes {
 		if !errors.Is(err, known.err) {
 			continue
 		}
-		problem = wire.NewProblem(known.code, detail(err, known.err))
+		problem = api.NewProblem(known.code, detail(err, known.err))
 		problem.RetryAfter = cmp.Or(redisstore.RetryAfter(err), problem.RetryAfter)
 		switch {
 		case errors.Is(known.err, ErrBodyCut):
@@ -141,11 +141,11 @@ func Problem(err error) (problem wire.Problem, ok bool) {
 		}
 		return problem, true
 	}
-	return wire.NewProblem(wire.InternalError, ""), false
+	return api.NewProblem(api.InternalError, ""), false
 }
 
 // explain adds what a client needs to decide what to do about an operation in doubt.
-func explain(problem *wire.Problem, doubt *InDoubtError) {
+func explain(problem *api.Problem, doubt *InDoubtError) {
 	problem.Operation, problem.Since = doubt.Operation, doubt.Since
 	if doubt.Refused {
 		problem.Detail = "The first attempt ended without an answer. An operator has looked at the operation and closed it: no request with this token or key will be taken."

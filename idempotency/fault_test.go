@@ -7,10 +7,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/coatcheck/coatcheck/api"
 	"github.com/coatcheck/coatcheck/internal/testing/expect"
 	"github.com/coatcheck/coatcheck/internal/testing/redistest"
 	"github.com/coatcheck/coatcheck/internal/testing/storetest"
-	"github.com/coatcheck/coatcheck/internal/wire"
 	"github.com/coatcheck/coatcheck/redisstore"
 )
 
@@ -33,7 +33,7 @@ func TestNothingRunsWhenRedisIsDown(t *testing.T) {
 	guarded := tokens.Middleware(Route{})(h)
 	server.Kill()
 	w := post(guarded, "pay", "Idempotency-Key: k")
-	wantCode(t, "a request while Redis is down", w, wire.StoreUnavailable)
+	wantCode(t, "a request while Redis is down", w, api.StoreUnavailable)
 	expect.Equal(t, "Retry-After is there", w.Header().Get("Retry-After") != "", true)
 	server.Restart()
 	expect.Eventually(t, "the same request runs", func() bool { return post(guarded, "pay", "Idempotency-Key: k").Code == 201 })
@@ -44,7 +44,7 @@ func TestNothingRunsWhenRedisIsDown(t *testing.T) {
 func TestCauseOfAFailureIsInTheLog(t *testing.T) {
 	tokens, log := silentTokens(t)
 	w := post(tokens.Middleware(Route{Name: "r"})(&handler{}), "pay", "Idempotency-Key: k")
-	wantCode(t, "a request to a store that is closed", w, wire.StoreUnavailable)
+	wantCode(t, "a request to a store that is closed", w, api.StoreUnavailable)
 	expect.Contains(t, "the log", log.String(), "code=store-unavailable", redisstore.ErrClosed.Error())
 }
 
@@ -55,7 +55,7 @@ func TestClaimOfUnknownOutcomeRunsNothingAndIsGivenBack(t *testing.T) {
 	// so that the claim has a connection
 	post(guarded, "warm up", "Idempotency-Key: other")
 	server.Pause()
-	wantCode(t, "a request while Redis hangs", post(guarded, "pay", "Idempotency-Key: k"), wire.OutcomeUnknown)
+	wantCode(t, "a request while Redis hangs", post(guarded, "pay", "Idempotency-Key: k"), api.OutcomeUnknown)
 	server.Resume() // Redis now executes the abandoned claim
 	expect.Eventually(t, "the claim is given back and the repeat runs", func() bool { return post(guarded, "pay", "Idempotency-Key: k").Code == 201 })
 	h.wantRuns(t, 2) // the warm-up included
@@ -68,7 +68,7 @@ func TestClaimThatAHungRedisRunsAfterTheLeaseIsGivenBack(t *testing.T) {
 	guarded := tokens.Middleware(Route{Lease: MinLease})(h)
 	post(guarded, "warm up", "Idempotency-Key: other")
 	server.Pause()
-	wantCode(t, "a request while Redis hangs", post(guarded, "pay", "Idempotency-Key: k"), wire.OutcomeUnknown)
+	wantCode(t, "a request while Redis hangs", post(guarded, "pay", "Idempotency-Key: k"), api.OutcomeUnknown)
 	time.Sleep(3 * MinLease) // the lease has long been over when the claim is made
 	server.Resume()
 	expect.Eventually(t, "the claim is given back and the repeat runs", func() bool { return post(guarded, "pay", "Idempotency-Key: k").Code == 201 })
@@ -156,7 +156,7 @@ func TestFlushedRedisRefusesIssuedTokens(t *testing.T) {
 	guarded := tokens.Middleware(Route{})(h)
 	token := issuedToken(t, tokens)
 	expect.Error(t, "FLUSHALL", server.Client().FlushAll(t.Context()).Err(), nil)
-	wantCode(t, "a request with a token that Redis has forgotten", post(guarded, "pay", "Idempotency-Token: "+token), wire.TokenUnknown)
+	wantCode(t, "a request with a token that Redis has forgotten", post(guarded, "pay", "Idempotency-Token: "+token), api.TokenUnknown)
 	h.wantRuns(t, 0)
 }
 
@@ -171,7 +171,7 @@ func TestTooFewReplicasMeansThatNothingRuns(t *testing.T) {
 	tokens := lonely(t)
 	h := &handler{}
 	w := post(tokens.Middleware(Route{Ack: 1})(h), "pay", "Idempotency-Key: k")
-	wantCode(t, "a request that no replica confirms", w, wire.OutcomeUnknown)
+	wantCode(t, "a request that no replica confirms", w, api.OutcomeUnknown)
 	h.wantRuns(t, 0)
 	wantState(t, tokens, ClientKey("", "POST /pay", "k"), forgotten) // at once
 	_, claims := tokens.Backlogs()
@@ -195,8 +195,8 @@ func TestAnswersThatGrantNothingNeedNoReplicas(t *testing.T) {
 	replay := post(guarded, "pay", "Idempotency-Key: done")
 	wantStatus(t, "the recorded answer", replay, 201)
 	wantReplayed(t, "the recorded answer", replay, true)
-	wantCode(t, "another payload", post(guarded, "pay more", "Idempotency-Key: done"), wire.PayloadMismatch)
-	wantCode(t, "a token that is not known", post(guarded, "pay", "Idempotency-Token: never"), wire.TokenUnknown)
+	wantCode(t, "another payload", post(guarded, "pay more", "Idempotency-Key: done"), api.PayloadMismatch)
+	wantCode(t, "a token that is not known", post(guarded, "pay", "Idempotency-Token: never"), api.TokenUnknown)
 	for key, want := range map[string]error{"busy": ErrInProgress, "doubtful": ErrInDoubt} {
 		_, err := tokens.Claim(t.Context(), ClientKey("", "r", key), ClaimOptions{Fingerprint: "f", Ack: 1})
 		expect.Error(t, "Claim of what is "+key, err, want)

@@ -12,9 +12,9 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/coatcheck/coatcheck/api"
 	"github.com/coatcheck/coatcheck/internal/testing/expect"
 	"github.com/coatcheck/coatcheck/internal/testing/redistest"
-	"github.com/coatcheck/coatcheck/internal/wire"
 	"github.com/coatcheck/coatcheck/redisstore"
 )
 
@@ -27,7 +27,7 @@ func TestHeartbeatKeepsALongHandlersClaim(t *testing.T) {
 		go func() { done <- post(guarded, "pay", "Idempotency-Key: k") }()
 		for range 50 {
 			time.Sleep(time.Minute)
-			wantCode(t, "a request while the handler runs", post(guarded, "pay", "Idempotency-Key: k"), wire.InProgress)
+			wantCode(t, "a request while the handler runs", post(guarded, "pay", "Idempotency-Key: k"), api.InProgress)
 		}
 		wantStatus(t, "the request of the handler that took an hour", <-done, 200)
 		h.wantRuns(t, 1)
@@ -55,7 +55,7 @@ func TestSupersededHandlerIsCancelledAndItsClientGetsTheError(t *testing.T) {
 		claim(t, tokens, key, ClaimOptions{Fingerprint: fingerprint, Policy: Takeover, Lease: time.Hour})
 
 		expect.Error(t, "cause of the end of the handler's context", <-causes, ErrSuperseded)
-		wantCode(t, "the superseded request", <-done, wire.Superseded)
+		wantCode(t, "the superseded request", <-done, api.Superseded)
 		wantState(t, tokens, key, Claimed)
 	})
 }

@@ -11,9 +11,9 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/coatcheck/coatcheck/api"
 	"github.com/coatcheck/coatcheck/internal/testing/expect"
 	"github.com/coatcheck/coatcheck/internal/testing/storetest"
-	"github.com/coatcheck/coatcheck/internal/wire"
 	"github.com/coatcheck/coatcheck/redisstore"
 	"github.com/coatcheck/coatcheck/scripts"
 )
@@ -110,9 +110,9 @@ func wantStatus(t testing.TB, asked string, w *httptest.ResponseRecorder, status
 }
 
 // wantCode wants a refusal with a code, and with the code's status.
-func wantCode(t testing.TB, asked string, w *httptest.ResponseRecorder, code wire.Code) {
+func wantCode(t testing.TB, asked string, w *httptest.ResponseRecorder, code api.Code) {
 	t.Helper()
-	if kind, _ := wire.Lookup(code); codeOf(w) != code || w.Code != kind.Status {
+	if kind, _ := api.Lookup(code); codeOf(w) != code || w.Code != kind.Status {
 		t.Errorf("%s: got %.500q, want %d and a problem of code %s", asked, statusAndBody(w), kind.Status, code)
 	}
 }

@@ -12,20 +12,20 @@ import (
 	"testing"
 	"time"
 
+	"github.com/coatcheck/coatcheck/api"
 	"github.com/coatcheck/coatcheck/internal/testing/expect"
 	"github.com/coatcheck/coatcheck/internal/testing/storetest"
-	"github.com/coatcheck/coatcheck/internal/wire"
 	"github.com/coatcheck/coatcheck/redisstore"
 )
 
 // codeOf is the problem code of an answer, "" if it is none.
-func codeOf(w *httptest.ResponseRecorder) wire.Code {
-	var problem wire.Problem
+func codeOf(w *httptest.ResponseRecorder) api.Code {
+	var problem api.Problem
 	if w.Header().Get("Content-Type") != "application/problem+json" {
 		return ""
 	}
 	if err := json.Unmarshal(w.Body.Bytes(), &problem); err != nil {
-		return wire.Code(err.Error())
+		return api.Code(err.Error())
 	}
 	return problem.Code
 }
@@ -44,7 +44,7 @@ func TestHandlerRunsOnceAndRepeatsGetItsAnswer(t *testing.T) {
 		wantHeader(t, "the request again", again, "Location", "/payments/1")
 		wantHeader(t, "the request again", again, "Set-Cookie", "")
 		wantReplayed(t, "the request again", again, true)
-		wantCode(t, "another payload", post(guarded, "pay more", "Idempotency-Key: k1"), wire.PayloadMismatch)
+		wantCode(t, "another payload", post(guarded, "pay more", "Idempotency-Key: k1"), api.PayloadMismatch)
 		h.wantRuns(t, 1)
 	})
 }
@@ -84,7 +84,7 @@ func TestManyAtOnceStartOneHandler(t *testing.T) {
 		for i := range answers {
 			wg.Go(func() {
 				answers[i] = post(doors[i%2], "pay", "Idempotency-Key: k")
-				if codeOf(answers[i]) == wire.InProgress {
+				if codeOf(answers[i]) == api.InProgress {
 					refused.Done()
 				}
 			})
@@ -100,11 +100,11 @@ func TestManyAtOnceStartOneHandler(t *testing.T) {
 func TestRouteWithoutAHeader(t *testing.T) {
 	tokens := embeddedTokens(t)
 	h := &handler{}
-	wantCode(t, "no header where one is required", post(tokens.Middleware(Route{})(h), ""), wire.KeyMissing)
+	wantCode(t, "no header where one is required", post(tokens.Middleware(Route{})(h), ""), api.KeyMissing)
 	h.wantRuns(t, 0)
 	wantStatus(t, "no header where it is optional", post(tokens.Middleware(Route{Optional: true})(h), ""), 201)
 	h.wantRuns(t, 1)
-	wantCode(t, "a malformed header where it is optional", post(tokens.Middleware(Route{Optional: true})(h), "", "Idempotency-Key: a, b"), wire.KeyMalformed)
+	wantCode(t, "a malformed header where it is optional", post(tokens.Middleware(Route{Optional: true})(h), "", "Idempotency-Key: a, b"), api.KeyMalformed)
 	h.wantRuns(t, 1)
 }
 
@@ -131,13 +131,13 @@ func TestBodyOverTheLimitIsRefusedAndNothingIsClaimed(t *testing.T) {
 	tokens := embeddedTokens(t)
 	h := &handler{}
 	guarded := tokens.Middleware(Route{MaxBody: 10})(h)
-	wantCode(t, "a body over the limit", post(guarded, "12345678901", "Idempotency-Key: k"), wire.PayloadTooLarge)
+	wantCode(t, "a body over the limit", post(guarded, "12345678901", "Idempotency-Key: k"), api.PayloadTooLarge)
 	h.wantRuns(t, 0)
 	wantStatus(t, "a body at the limit", post(guarded, "1234567890", "Idempotency-Key: k"), 201)
 	h.wantRuns(t, 1)
 
 	lower := post(http.MaxBytesHandler(tokens.Middleware(Route{})(h), 10), "12345678901", "Idempotency-Key: l")
-	wantCode(t, "a body over the limit of a handler outside", lower, wire.PayloadTooLarge)
+	wantCode(t, "a body over the limit of a handler outside", lower, api.PayloadTooLarge)
 	expect.Contains(t, "its problem", lower.Body.String(), " 10 bytes at most")
 }
 
@@ -148,7 +148,7 @@ func TestBodyThatBreaksOffClaimsNothing(t *testing.T) {
 	request.Header.Set(KeyHeader, "k")
 	w := httptest.NewRecorder()
 	guarded.ServeHTTP(w, request)
-	wantCode(t, "a body that breaks off", w, wire.InvalidRequest)
+	wantCode(t, "a body that breaks off", w, api.InvalidRequest)
 	h.wantRuns(t, 0)
 }
 
@@ -194,7 +194,7 @@ func TestPanicLeavesTheTokenInDoubtAtOnce(t *testing.T) {
 		}()
 		post(guarded, "pay", "Idempotency-Key: k")
 	}()
-	wantCode(t, "a request after the panic", post(guarded, "pay", "Idempotency-Key: k"), wire.IdempotencyUnknown)
+	wantCode(t, "a request after the panic", post(guarded, "pay", "Idempotency-Key: k"), api.IdempotencyUnknown)
 	h.wantRuns(t, 1)
 }
 
@@ -337,7 +337,7 @@ func TestZeroConfigNeverReplaysOneCallersAnswerToAnother(t *testing.T) {
 	expect.Error(t, "Issue", err, nil)
 	for range 2 { // before ann has used it, and after
 		for _, other := range []string{"Authorization: Bearer bob", "X-None: 1"} {
-			wantCode(t, "ann's token with "+other, post(guarded, "pay", TokenHeader+": "+token.Value, other), wire.TokenUnknown)
+			wantCode(t, "ann's token with "+other, post(guarded, "pay", TokenHeader+": "+token.Value, other), api.TokenUnknown)
 		}
 		expect.Equal(t, "ann's token, used by ann", statusAndBody(post(guarded, "pay", TokenHeader+": "+token.Value, "Authorization: Bearer ann")), "200 for Bearer ann")
 	}

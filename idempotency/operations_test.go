@@ -10,9 +10,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/coatcheck/coatcheck/api"
 	"github.com/coatcheck/coatcheck/internal/testing/expect"
 	"github.com/coatcheck/coatcheck/internal/testing/storetest"
-	"github.com/coatcheck/coatcheck/internal/wire"
 	"github.com/coatcheck/coatcheck/redisstore"
 	"github.com/coatcheck/coatcheck/redisstore/observe"
 	"github.com/coatcheck/coatcheck/scripts"
@@ -74,7 +74,7 @@ func TestOperationsInDoubtAreListedOldestFirst(t *testing.T) {
 		_, _, err := tokens.InDoubt(t.Context(), DoubtPage{Cursor: "nonsense", Max: 1})
 		expect.Error(t, "InDoubt with a cursor of no page", err, ErrCursor)
 		problem, _ := Problem(err)
-		expect.Equal(t, "the code of its problem", problem.Code, wire.InvalidRequest)
+		expect.Equal(t, "the code of its problem", problem.Code, api.InvalidRequest)
 		for _, size := range []int{0, -1} {
 			page, next, err := tokens.InDoubt(t.Context(), DoubtPage{Max: size})
 			expect.Error(t, fmt.Sprint("InDoubt of a page of ", size), err, nil)

@@ -9,8 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/coatcheck/coatcheck/api"
 	"github.com/coatcheck/coatcheck/internal/testing/expect"
-	"github.com/coatcheck/coatcheck/internal/wire"
 )
 
 func TestHeaderThatTheRouteDoesNotTakeIsRefused(t *testing.T) {
@@ -22,9 +22,9 @@ func TestHeaderThatTheRouteDoesNotTakeIsRefused(t *testing.T) {
 			guarded := tokens.Middleware(Route{Name: "r", Accept: accept, Optional: optional})(h)
 			for range 2 {
 				w := post(guarded, "x", other+": k")
-				wantCode(t, "a request with "+other, w, wire.KeyMalformed)
+				wantCode(t, "a request with "+other, w, api.KeyMalformed)
 				expect.Contains(t, "the answer", w.Body.String(), accept.headers()[0]+", not "+other)
-				wantCode(t, "a request with both", post(guarded, "x", other+": k", taken), wire.KeyMalformed)
+				wantCode(t, "a request with both", post(guarded, "x", other+": k", taken), api.KeyMalformed)
 			}
 			h.wantRuns(t, 0)
 			passing := tokens.Middleware(Route{Name: "r", Accept: accept, Optional: optional, PassOther: true})(h)
@@ -42,7 +42,7 @@ func TestBodyThatPassesUnguardedIsBounded(t *testing.T) {
 	var read error
 	h := &handler{serve: func(_ http.ResponseWriter, r *http.Request) { _, read = io.ReadAll(r.Body) }}
 	guarded := embeddedTokens(t).Middleware(Route{Optional: true, MaxBody: 10})(h)
-	wantCode(t, "a body over the limit", post(guarded, "eleven byte"), wire.PayloadTooLarge)
+	wantCode(t, "a body over the limit", post(guarded, "eleven byte"), api.PayloadTooLarge)
 	h.wantRuns(t, 0)
 	for body, tooLarge := range map[string]bool{"ten bytes.": false, "eleven byte": true} {
 		// of unknown length

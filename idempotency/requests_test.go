@@ -12,9 +12,9 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/coatcheck/coatcheck/api"
 	"github.com/coatcheck/coatcheck/internal/testing/expect"
 	"github.com/coatcheck/coatcheck/internal/testing/storetest"
-	"github.com/coatcheck/coatcheck/internal/wire"
 	"github.com/coatcheck/coatcheck/redisstore"
 )
 
@@ -50,9 +50,9 @@ func TestMultipartBodyIsGuarded(t *testing.T) {
 		wantStatus(t, "a form", post(guarded, body, contentType, "Idempotency-Key: k"), 201)
 	}
 	other, contentType := form(t, "one", strings.Repeat("y", 5000))
-	wantCode(t, "a form with another file", post(guarded, other, contentType, "Idempotency-Key: k"), wire.PayloadMismatch)
+	wantCode(t, "a form with another file", post(guarded, other, contentType, "Idempotency-Key: k"), api.PayloadMismatch)
 	large, contentType := form(t, "one", strings.Repeat("x", 10_000))
-	wantCode(t, "a form over the limit", post(guarded, large, contentType, "Idempotency-Key: k2"), wire.PayloadTooLarge)
+	wantCode(t, "a form over the limit", post(guarded, large, contentType, "Idempotency-Key: k2"), api.PayloadTooLarge)
 	h.wantRuns(t, 1)
 }
 
@@ -66,14 +66,14 @@ func TestRefusedRequestIsRefusedAgain(t *testing.T) {
 		for name, row := range map[string]struct {
 			body    string
 			headers []string
-			code    wire.Code
+			code    api.Code
 		}{
-			"missing":   {"x", nil, wire.KeyMissing},
-			"malformed": {"x", []string{`Idempotency-Key: "k`}, wire.KeyMalformed},
-			"two":       {"x", []string{"Idempotency-Key: k", "Idempotency-Key: k"}, wire.KeyMalformed},
-			"mismatch":  {"x", []string{"Idempotency-Key: used"}, wire.PayloadMismatch},
-			"too large": {strings.Repeat("x", 11), []string{"Idempotency-Key: k"}, wire.PayloadTooLarge},
-			"unknown":   {"x", []string{"Idempotency-Token: k"}, wire.TokenUnknown},
+			"missing":   {"x", nil, api.KeyMissing},
+			"malformed": {"x", []string{`Idempotency-Key: "k`}, api.KeyMalformed},
+			"two":       {"x", []string{"Idempotency-Key: k", "Idempotency-Key: k"}, api.KeyMalformed},
+			"mismatch":  {"x", []string{"Idempotency-Key: used"}, api.PayloadMismatch},
+			"too large": {strings.Repeat("x", 11), []string{"Idempotency-Key: k"}, api.PayloadTooLarge},
+			"unknown":   {"x", []string{"Idempotency-Token: k"}, api.TokenUnknown},
 		} {
 			for range 3 {
 				wantCode(t, name, post(guarded, row.body, row.headers...), row.code)
@@ -179,7 +179,7 @@ func TestBodyOfARouteWithTheLargestBoundArrives(t *testing.T) {
 	h := &handler{serve: func(w http.ResponseWriter, r *http.Request) { _, _ = io.Copy(w, r.Body) }}
 	guarded := embeddedTokens(t).Middleware(Route{Name: "r", MaxBody: math.MaxInt64})(h)
 	expect.Equal(t, "the first request", statusAndBody(post(guarded, "pay 10", KeyHeader+": k")), "200 pay 10")
-	wantCode(t, "a request with another body", post(guarded, "pay 20", KeyHeader+": k"), wire.PayloadMismatch)
+	wantCode(t, "a request with another body", post(guarded, "pay 20", KeyHeader+": k"), api.PayloadMismatch)
 }
 
 // All forms would be the same to a guard that finds an empty body.
@@ -196,7 +196,7 @@ func TestBodyThatWasReadBeforeTheGuardIsRefused(t *testing.T) {
 		request.Header = http.Header{"Content-Type": {"application/x-www-form-urlencoded"}, KeyHeader: {"k"}}
 		w := httptest.NewRecorder()
 		reads.ServeHTTP(w, request)
-		wantCode(t, "the form "+body, w, wire.InvalidRequest)
+		wantCode(t, "the form "+body, w, api.InvalidRequest)
 		expect.Contains(t, "its problem", w.Body.String(), `"field":"body"`, "read before the guard")
 	}
 	h.wantRuns(t, 0)

@@ -9,9 +9,9 @@ import (
 	"slices"
 	"time"
 
+	"github.com/coatcheck/coatcheck/api"
 	"github.com/coatcheck/coatcheck/internal/muxpattern"
 	"github.com/coatcheck/coatcheck/internal/names"
-	"github.com/coatcheck/coatcheck/internal/wire"
 )
 
 // Route is the policy of one guarded route. The zero value of each field means its default.
@@ -98,7 +98,7 @@ var patternLike = regexp.MustCompile(`^(?:\S+[ \t]+\S*)?/`)
 
 // Published is the route's policy as clients may see it: its header, its retention, and which
 // requests count as the same.
-func (r Route) Published() wire.RoutePolicy {
+func (r Route) Published() api.RoutePolicy {
 	r = r.WithDefaults()
 	body := "body"
 	if r.CanonicalJSON {
@@ -108,7 +108,7 @@ func (r Route) Published() wire.RoutePolicy {
 	for _, name := range r.Headers {
 		fingerprint = append(fingerprint, "header "+http.CanonicalHeaderKey(name))
 	}
-	return wire.RoutePolicy{
+	return api.RoutePolicy{
 		Route: r.Name, Headers: r.Accept.headers(), UniqueBy: []string{"principal", "route", "key"}, Required: !r.Optional, Policy: string(r.Policy),
 		Lease: r.Lease.Milliseconds(), Retention: r.Retention.Milliseconds(), Fingerprint: append(fingerprint, body), Keep: r.Keep,
 		MaxBody: r.MaxBody, MaxWait: max(r.MaxWait, 0).Milliseconds(), Scope: r.Scope,

@@ -10,9 +10,9 @@ import (
 
 	"github.com/google/go-cmp/cmp/cmpopts"
 
+	"github.com/coatcheck/coatcheck/api"
 	"github.com/coatcheck/coatcheck/internal/testing/expect"
 	"github.com/coatcheck/coatcheck/internal/testing/storetest"
-	"github.com/coatcheck/coatcheck/internal/wire"
 	"github.com/coatcheck/coatcheck/redisstore"
 )
 
@@ -160,8 +160,8 @@ func TestAnswerShorterThanAnnouncedIsInDoubt(t *testing.T) {
 			expect.Equal(t, "status of the first answer", status, row.status)
 			again, header, replayed := ask(row.method, "Idempotency-Key: k")
 			if row.doubt {
-				expect.Contains(t, "the first answer", body, string(wire.OutcomeUnknown))
-				expect.Contains(t, "the answer to a repeat", replayed, string(wire.IdempotencyUnknown))
+				expect.Contains(t, "the first answer", body, string(api.OutcomeUnknown))
+				expect.Contains(t, "the answer to a repeat", replayed, string(api.IdempotencyUnknown))
 			} else {
 				expect.Equal(t, "body of the first answer", body, row.body)
 				expect.Equal(t, "status of the replay", again, row.status)

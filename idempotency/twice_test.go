@@ -6,10 +6,10 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/coatcheck/coatcheck/api"
 	"github.com/coatcheck/coatcheck/internal/testing/expect"
 	"github.com/coatcheck/coatcheck/internal/testing/logtest"
 	"github.com/coatcheck/coatcheck/internal/testing/storetest"
-	"github.com/coatcheck/coatcheck/internal/wire"
 	"github.com/coatcheck/coatcheck/redisstore"
 )
 
@@ -60,14 +60,14 @@ func TestGuardWithinGuardSaysSo(t *testing.T) {
 	for name, row := range map[string]struct {
 		outer, inner Route
 		headers      []string
-		want         wire.Code
+		want         api.Code
 		runs         int64
 	}{
-		"the same name":               {Route{Name: "pay"}, Route{Name: "pay"}, nil, wire.InternalError, 0},
-		"the same name, and patience": {Route{Name: "pay"}, Route{Name: "pay"}, []string{"Prefer: wait=30"}, wire.InternalError, 0},
-		"both under takeover":         {Route{Name: "pay", Policy: Takeover}, Route{Name: "pay", Policy: Takeover}, nil, wire.InternalError, 0},
-		"another fingerprint":         {Route{Name: "pay"}, Route{Name: "pay", Headers: []string{"Accept"}}, []string{"Accept: x"}, wire.InternalError, 0},
-		"by the path":                 {Route{}, Route{}, nil, wire.InternalError, 0},
+		"the same name":               {Route{Name: "pay"}, Route{Name: "pay"}, nil, api.InternalError, 0},
+		"the same name, and patience": {Route{Name: "pay"}, Route{Name: "pay"}, []string{"Prefer: wait=30"}, api.InternalError, 0},
+		"both under takeover":         {Route{Name: "pay", Policy: Takeover}, Route{Name: "pay", Policy: Takeover}, nil, api.InternalError, 0},
+		"another fingerprint":         {Route{Name: "pay"}, Route{Name: "pay", Headers: []string{"Accept"}}, []string{"Accept: x"}, api.InternalError, 0},
+		"by the path":                 {Route{}, Route{}, nil, api.InternalError, 0},
 		"other names":                 {Route{Name: "all"}, Route{Name: "pay"}, nil, "", 1},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -104,7 +104,7 @@ func TestGuardBehindAGatewayOfTheSameStoreSaysSo(t *testing.T) {
 	gateway := outer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		attempt, _ := FromContext(r.Context())
 		behind := post(inner, "pay", KeyHeader+": k", OperationHeader+": "+attempt.Operation)
-		wantCode(t, "what the gateway gets", behind, wire.InternalError)
+		wantCode(t, "what the gateway gets", behind, api.InternalError)
 		wantHeader(t, "what the gateway gets", behind, NotBegunHeader, "true")
 		w.WriteHeader(behind.Code)
 	}))

@@ -12,9 +12,9 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/coatcheck/coatcheck/api"
 	"github.com/coatcheck/coatcheck/internal/testing/expect"
 	"github.com/coatcheck/coatcheck/internal/testing/storetest"
-	"github.com/coatcheck/coatcheck/internal/wire"
 	"github.com/coatcheck/coatcheck/redisstore"
 )
 
@@ -88,16 +88,16 @@ func TestWaitingEndsWithTheAttemptAndNotByPolling(t *testing.T) {
 		least  time.Duration
 		most   time.Duration
 		status int
-		code   wire.Code
+		code   api.Code
 		runs   int64
 	}{
 		"answered":            {told: true, prefer: "wait=60", least: 20 * time.Second, most: 20 * time.Second, status: 201, runs: 1},
 		"given back":          {told: true, prefer: "wait=60", end: (*Attempt).NotBegun, least: 20 * time.Second, most: 40 * time.Second, status: 201, runs: 2},
-		"in doubt":            {told: true, prefer: "wait=60", end: (*Attempt).InDoubt, least: 20 * time.Second, most: 20 * time.Second, status: 409, code: wire.IdempotencyUnknown, runs: 1},
+		"in doubt":            {told: true, prefer: "wait=60", end: (*Attempt).InDoubt, least: 20 * time.Second, most: 20 * time.Second, status: 409, code: api.IdempotencyUnknown, runs: 1},
 		"the message is lost": {told: false, prefer: "wait=60", least: 20 * time.Second, most: 20*time.Second + longestPoll, status: 201, runs: 1},
-		"patience ends":       {told: true, prefer: "wait=5", least: 5 * time.Second, most: 5 * time.Second, status: 409, code: wire.InProgress, runs: 1},
-		"no patience":         {told: true, prefer: "", least: 0, most: 0, status: 409, code: wire.InProgress, runs: 1},
-		"the client hangs up": {told: true, prefer: "wait=60", hangUp: true, least: 3 * time.Second, most: 3 * time.Second, status: 409, code: wire.InProgress, runs: 1},
+		"patience ends":       {told: true, prefer: "wait=5", least: 5 * time.Second, most: 5 * time.Second, status: 409, code: api.InProgress, runs: 1},
+		"no patience":         {told: true, prefer: "", least: 0, most: 0, status: 409, code: api.InProgress, runs: 1},
+		"the client hangs up": {told: true, prefer: "wait=60", hangUp: true, least: 3 * time.Second, most: 3 * time.Second, status: 409, code: api.InProgress, runs: 1},
 		"the route's limit":   {told: true, prefer: "wait=600", least: 20 * time.Second, most: 20 * time.Second, status: 201, runs: 1},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -162,7 +162,7 @@ func TestNothingIsClaimedThatIsNotAdmitted(t *testing.T) {
 	expect.Eventually(t, "the handler runs", func() bool { return h.runs.Load() == 1 })
 	clients.Go(func() {
 		w := post(guarded, "x", "Idempotency-Key: k", "Prefer: wait=3600")
-		wantCode(t, "the request that waits", w, wire.StoreUnavailable)
+		wantCode(t, "the request that waits", w, api.StoreUnavailable)
 		expect.Contains(t, "its problem", w.Body.String(), "nothing is begun now: stopping")
 	})
 	expect.Eventually(t, "a request waits", func() bool { return field(t, tokens, ClientKey("", "r", "k"), "awaited") == "1" })
@@ -182,7 +182,7 @@ func TestRunningAttemptIsNotMarkedUnlessARequestWaits(t *testing.T) {
 	var first sync.WaitGroup
 	first.Go(func() { post(guarded, "x", "Idempotency-Key: k") })
 	expect.Eventually(t, "the handler runs", func() bool { return h.runs.Load() == 1 })
-	wantCode(t, "a request while the handler runs", post(guarded, "x", "Idempotency-Key: k"), wire.InProgress)
+	wantCode(t, "a request while the handler runs", post(guarded, "x", "Idempotency-Key: k"), api.InProgress)
 	expect.Equal(t, "the mark that a request waits", field(t, tokens, ClientKey("", "r", "k"), "awaited"), "")
 	close(let)
 	first.Wait()

@@ -7,9 +7,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/coatcheck/coatcheck/api"
 	"github.com/coatcheck/coatcheck/internal/testing/expect"
 	"github.com/coatcheck/coatcheck/internal/testing/storetest"
-	"github.com/coatcheck/coatcheck/internal/wire"
 	"github.com/coatcheck/coatcheck/redisstore"
 	"github.com/coatcheck/coatcheck/server"
 )
@@ -57,15 +57,15 @@ func TestCompressedBodyIsRefusedAndNotInflated(t *testing.T) {
 	for _, path := range []string{"/token", "/token/" + token + "/claim", "/incr/k", "/worker/p", "/lock/l", "/payments", "/nope", "/livez"} {
 		for _, coding := range []string{"gzip", "GZIP", "x-gzip", "deflate", "br", "zstd", "gzip, gzip", "identity, gzip", "", "none"} {
 			a := s.do(t, "POST", path, bomb.String(), "Content-Encoding: "+coding, "Idempotency-Key: bomb")
-			wantField(t, a, wire.UnsupportedEncoding, "Content-Encoding")
+			wantField(t, a, api.UnsupportedEncoding, "Content-Encoding")
 			a.wantHeader(t, "Accept-Encoding", "identity")
 		}
 	}
 	for _, header := range []string{"Content-Encoding: identity", "Content-Encoding: Identity "} {
-		must[wire.TokenIssued](t, s, 201, "POST", "/token", "{}", header)
+		must[api.TokenIssued](t, s, 201, "POST", "/token", "{}", header)
 	}
 	// there is nothing to inflate
-	must[wire.TokenIssued](t, s, 201, "POST", "/token", "", "Content-Encoding: gzip")
+	must[api.TokenIssued](t, s, 201, "POST", "/token", "", "Content-Encoding: gzip")
 	s.do(t, "GET", "/counter/k", "").wantStatus(t, 404)
 	expect.Equal(t, "the token's state after the bombs", s.state(t, token), "issued")
 	expect.Equal(t, "payments after the bombs", s.ledger(t).Total, 0)

@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"github.com/coatcheck/coatcheck/access"
-	"github.com/coatcheck/coatcheck/internal/wire"
+	"github.com/coatcheck/coatcheck/api"
 	"github.com/coatcheck/coatcheck/server"
 )
 
@@ -14,10 +14,10 @@ import (
 // that secret to other callers.
 func TestLeaseSecretsAreNeededToEndALease(t *testing.T) {
 	g := serveKeyed(t, server.Config{Dev: true}, map[string]access.Record{"thief": {Role: access.Use, Principal: "thief"}})
-	token := decode[wire.TokenIssued](t, g.as(t, "use", "POST", "/token", ""), 201).Token
-	claim := decode[wire.Claimed](t, g.as(t, "use", "POST", "/token/"+token+"/claim", forAnHour), 200).Lease
-	lock := decode[wire.LockGranted](t, g.as(t, "use", "POST", "/lock/l", `{"ttl_ms":3600000,"owner":"me"}`), 201)
-	worker := decode[wire.WorkerLease](t, g.as(t, "use", "POST", "/worker/p", `{"ttl_ms":3600000}`), 201)
+	token := decode[api.TokenIssued](t, g.as(t, "use", "POST", "/token", ""), 201).Token
+	claim := decode[api.Claimed](t, g.as(t, "use", "POST", "/token/"+token+"/claim", forAnHour), 200).Lease
+	lock := decode[api.LockGranted](t, g.as(t, "use", "POST", "/lock/l", `{"ttl_ms":3600000,"owner":"me"}`), 201)
+	worker := decode[api.WorkerLease](t, g.as(t, "use", "POST", "/worker/p", `{"ttl_ms":3600000}`), 201)
 
 	for _, caller := range []string{"thief", "use", "admin", "read"} {
 		for _, shown := range []string{"", "Lease-Token: guess", "Lease-Token: " + strings.Repeat("A", 22), "Lease-Token: " + token, "Lease-Token: " + g.keys["use"].Text(), fmt.Sprintf("Lease-Token: %d", lock.Fence)} {
@@ -52,7 +52,7 @@ func TestLeaseSecretsAreNeededToEndALease(t *testing.T) {
 		{method: "POST", path: "/token/" + token + "/complete", body: `{"status":200}`, header: []string{"Lease-Token: " + claim}},
 		{method: "POST", path: "/token/" + token + "/release", header: []string{"Lease-Token: " + claim}},
 	} {
-		checkProblem(t, g.as(t, "thief", row.method, row.path, row.body, row.header...), wire.TokenUnknown)
+		checkProblem(t, g.as(t, "thief", row.method, row.path, row.body, row.header...), api.TokenUnknown)
 	}
 	var told strings.Builder
 	for _, path := range []string{"/lock", "/lock/l", "/worker", "/worker/p", "/counter", "/idempotency-policy", "/payments", "/metrics", "/readyz", "/"} {

@@ -11,9 +11,9 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"github.com/coatcheck/coatcheck/access"
+	"github.com/coatcheck/coatcheck/api"
 	"github.com/coatcheck/coatcheck/internal/frontdoor"
 	"github.com/coatcheck/coatcheck/internal/share"
-	"github.com/coatcheck/coatcheck/internal/wire"
 )
 
 // admission decides which callers may ask.
@@ -88,7 +88,7 @@ func (a *admission) admit(c echo.Context, role access.Role, at clients) (access.
 			": show a key as Authorization: Bearer cck_…, or as X-API-Key, or a client certificate")
 	}
 	challenge(c, `error="insufficient_scope", scope="`+role.String()+`"`)
-	return caller, &fault{wire.Forbidden, "role", "this route needs " + role.String() + ", and this caller has " + caller.Role.String()}
+	return caller, &fault{api.Forbidden, "role", "this route needs " + role.String() + ", and this caller has " + caller.Role.String()}
 }
 
 // identify returns the caller of a request's key, else that of the connection's certificate, else
@@ -192,7 +192,7 @@ func unauthorized(c echo.Context, bearerError, detail string) error {
 	} else {
 		challenge(c, `error="`+bearerError+`"`)
 	}
-	return &fault{wire.Unauthorized, echo.HeaderAuthorization, detail}
+	return &fault{api.Unauthorized, echo.HeaderAuthorization, detail}
 }
 
 // challenge is the header that names how to authenticate.
@@ -216,8 +216,8 @@ type crowded struct{ what string }
 
 func (c *crowded) Error() string { return c.what }
 
-func (c *crowded) problem() wire.Problem {
-	problem := wire.NewProblem(wire.TooManyRequests, c.what)
+func (c *crowded) problem() api.Problem {
+	problem := api.NewProblem(api.TooManyRequests, c.what)
 	problem.RetryAfter = time.Second
 	return problem
 }

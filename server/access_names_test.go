@@ -8,9 +8,9 @@ import (
 	"testing"
 
 	"github.com/coatcheck/coatcheck/access"
+	"github.com/coatcheck/coatcheck/api"
 	"github.com/coatcheck/coatcheck/internal/testing/expect"
 	"github.com/coatcheck/coatcheck/internal/testing/storetest"
-	"github.com/coatcheck/coatcheck/internal/wire"
 	"github.com/coatcheck/coatcheck/redisstore"
 	"github.com/coatcheck/coatcheck/server"
 )
@@ -64,7 +64,7 @@ func TestNamesThatALimitedCallerMayTouch(t *testing.T) {
 	} {
 		a := g.as(t, row.caller, row.method, row.path, row.body)
 		if row.field != "" {
-			wantField(t, a, wire.Forbidden, row.field)
+			wantField(t, a, api.Forbidden, row.field)
 			continue
 		}
 		if a.status == 401 || a.status == 403 || a.status >= 500 {

@@ -10,10 +10,10 @@ import (
 	"time"
 
 	"github.com/coatcheck/coatcheck/access"
+	"github.com/coatcheck/coatcheck/api"
 	"github.com/coatcheck/coatcheck/internal/testing/expect"
 	"github.com/coatcheck/coatcheck/internal/testing/redistest"
 	"github.com/coatcheck/coatcheck/internal/testing/storetest"
-	"github.com/coatcheck/coatcheck/internal/wire"
 	"github.com/coatcheck/coatcheck/redisstore"
 	"github.com/coatcheck/coatcheck/server"
 )
@@ -35,10 +35,10 @@ func TestRateOfAPrincipalIsSharedByTwoServers(t *testing.T) {
 		expect.Contains(t, a.asked+": header Ratelimit", a.header.Get("Ratelimit"), `"principal";r=`+left+`;t=`)
 		if i < 5 {
 			n := int64(i + 1)
-			expect.Equal(t, a.asked, decode[wire.Incremented](t, a, 200), wire.Incremented{Key: "k", Value: n, First: n})
+			expect.Equal(t, a.asked, decode[api.Incremented](t, a, 200), api.Incremented{Key: "k", Value: n, First: n})
 			continue
 		}
-		checkProblem(t, a, wire.TooManyRequests) // which is retryable
+		checkProblem(t, a, api.TooManyRequests) // which is retryable
 		a.wantRetryAfter(t, 1800, 3600)
 	}
 	for _, path := range []string{"/livez", "/readyz", "/", "/problems/not-found", "/favicon.ico"} {

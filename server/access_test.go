@@ -9,9 +9,9 @@ import (
 	"testing"
 
 	"github.com/coatcheck/coatcheck/access"
+	"github.com/coatcheck/coatcheck/api"
 	"github.com/coatcheck/coatcheck/internal/testing/expect"
 	"github.com/coatcheck/coatcheck/internal/testing/storetest"
-	"github.com/coatcheck/coatcheck/internal/wire"
 	"github.com/coatcheck/coatcheck/redisstore"
 	"github.com/coatcheck/coatcheck/server"
 )
@@ -130,7 +130,7 @@ func (g *keyed) head(t *testing.T, caller, method, path string) answer {
 
 // refusal is what an answer refuses with: the problem's code, or what a door says in its place; ""
 // if it lets the caller in.
-func refusal(path string, a answer) wire.Code {
+func refusal(path string, a answer) api.Code {
 	switch {
 	case strings.HasPrefix(path, "/tinyid/") && strings.HasSuffix(path, "Simple"):
 		if a.status == 200 && len(a.body) == 0 {
@@ -146,9 +146,9 @@ func refusal(path string, a answer) wire.Code {
 			return "door"
 		}
 	case a.status == 401:
-		return wire.Unauthorized
+		return api.Unauthorized
 	case a.status == 403:
-		return wire.Forbidden
+		return api.Forbidden
 	}
 	return ""
 }
@@ -174,25 +174,25 @@ func TestEveryRouteByEveryRole(t *testing.T) {
 			}
 			door := isLeaf(path) || strings.HasPrefix(path, "/tinyid/")
 			for caller, role := range roles {
-				want := wire.Code("")
+				want := api.Code("")
 				switch {
 				case role >= route.Role:
 				case door:
 					want = "door"
 				case role == access.None:
-					want = wire.Unauthorized
+					want = api.Unauthorized
 				default:
-					want = wire.Forbidden
+					want = api.Forbidden
 				}
 				g.check(t, route, asked, caller, want)
 			}
-			want := wire.Code("")
+			want := api.Code("")
 			switch {
 			case name == "" || route.Role == access.None:
 			case door:
 				want = "door"
 			default:
-				want = wire.Forbidden
+				want = api.Forbidden
 			}
 			foreign := "foreign"
 			if route.Role == access.Admin {
@@ -205,7 +205,7 @@ func TestEveryRouteByEveryRole(t *testing.T) {
 	}
 }
 
-func (g *keyed) check(t *testing.T, route server.Route, path, caller string, want wire.Code) {
+func (g *keyed) check(t *testing.T, route server.Route, path, caller string, want api.Code) {
 	t.Helper()
 	g.keys["wrong"] = access.NewKey() // each is another guess
 	a := g.head(t, caller, route.Method, path)
@@ -225,7 +225,7 @@ func (g *keyed) check(t *testing.T, route server.Route, path, caller string, wan
 			t.Errorf("%v; want no WWW-Authenticate, got %q", a, challenge)
 		}
 	case route.Method == http.MethodHead:
-	case want == wire.Unauthorized:
+	case want == api.Unauthorized:
 		checkProblem(t, a, want)
 		bearer := `Bearer realm="coatcheck"`
 		if caller == "wrong" {
@@ -272,9 +272,9 @@ func TestKeyComesInTwoWaysAndOnce(t *testing.T) {
 			a.wantStatus(t, 200)
 			a.wantHeader(t, "WWW-Authenticate", "")
 		case "none":
-			checkProblem(t, a, wire.Unauthorized)
+			checkProblem(t, a, api.Unauthorized)
 		default:
-			checkProblem(t, a, wire.Unauthorized)
+			checkProblem(t, a, api.Unauthorized)
 			expect.Contains(t, a.asked+": WWW-Authenticate", challenge, `error="`+row.bearer+`"`)
 		}
 		if strings.Contains(string(a.body)+challenge, g.keys["use"].Secret[:40]) {
@@ -290,7 +290,7 @@ func TestPrincipalOfTheKeyOwnsTokensAndKeys(t *testing.T) {
 	g := serveKeyed(t, server.Config{Dev: true}, map[string]access.Record{
 		"blue": {Role: access.Use, Principal: "shop"}, "green": {Role: access.Use, Principal: "shop"}, "bills": {Role: access.Use},
 	})
-	token := decode[wire.TokenIssued](t, g.as(t, "blue", "POST", "/token", ""), 201).Token
+	token := decode[api.TokenIssued](t, g.as(t, "blue", "POST", "/token", ""), 201).Token
 	for caller, status := range map[string]int{"blue": 200, "green": 200, "bills": 410, "admin": 410} {
 		a := g.as(t, caller, "GET", "/token/"+token, "")
 		a.asked += " by " + caller

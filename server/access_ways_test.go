@@ -16,10 +16,10 @@ import (
 	"time"
 
 	"github.com/coatcheck/coatcheck/access"
+	"github.com/coatcheck/coatcheck/api"
 	"github.com/coatcheck/coatcheck/internal/testing/expect"
 	"github.com/coatcheck/coatcheck/internal/testing/redistest"
 	"github.com/coatcheck/coatcheck/internal/testing/storetest"
-	"github.com/coatcheck/coatcheck/internal/wire"
 	"github.com/coatcheck/coatcheck/redisstore"
 	"github.com/coatcheck/coatcheck/server"
 )
@@ -126,10 +126,10 @@ func TestClientCertificateIsAPrincipal(t *testing.T) {
 func TestNobodyMayWhatTheFileSays(t *testing.T) {
 	policy := openPolicy(t, filepath.Join(t.TempDir(), "keys.yaml"), "anonymous: {role: read, prefixes: [\"public:*\"]}\n")
 	s := serve(t, server.Config{Store: storetest.Open(t, redisstore.Config{}), Access: policy})
-	for path, code := range map[string]wire.Code{"/counter/public:1": wire.NotFound, "/counter/orders": wire.Forbidden, "/incr/public:1": wire.Unauthorized} {
+	for path, code := range map[string]api.Code{"/counter/public:1": api.NotFound, "/counter/orders": api.Forbidden, "/incr/public:1": api.Unauthorized} {
 		checkProblem(t, s.do(t, "GET", path, ""), code)
 	}
-	checkProblem(t, s.do(t, "GET", "/counter/public:1", "", "X-API-Key: "+access.NewKey().Text()), wire.Unauthorized)
+	checkProblem(t, s.do(t, "GET", "/counter/public:1", "", "X-API-Key: "+access.NewKey().Text()), api.Unauthorized)
 }
 
 func TestKeyThatMayBeInAStoreThatWasNotReadIsNotCalledWrong(t *testing.T) {
@@ -142,7 +142,7 @@ func TestKeyThatMayBeInAStoreThatWasNotReadIsNotCalledWrong(t *testing.T) {
 	}
 	t.Cleanup(policy.Close)
 	s := serve(t, server.Config{Store: store, Access: policy})
-	checkProblem(t, s.do(t, "GET", "/id/uuid", "", "X-API-Key: "+access.NewKey().Text()), wire.StoreUnavailable)
+	checkProblem(t, s.do(t, "GET", "/id/uuid", "", "X-API-Key: "+access.NewKey().Text()), api.StoreUnavailable)
 }
 
 // A client of tinyid shows its token of old, which is good for its tag alone, or an API key in the

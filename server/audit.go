@@ -10,10 +10,10 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"github.com/coatcheck/coatcheck/access"
+	"github.com/coatcheck/coatcheck/api"
 	"github.com/coatcheck/coatcheck/internal/audit"
 	"github.com/coatcheck/coatcheck/internal/names"
 	"github.com/coatcheck/coatcheck/internal/requestlog"
-	"github.com/coatcheck/coatcheck/internal/wire"
 	"github.com/coatcheck/coatcheck/server/internal/events"
 )
 
@@ -34,7 +34,7 @@ type journal struct {
 }
 
 // did records an act of a caller, for the events and, if it is audited, in the log.
-func (j *journal) did(c echo.Context, event wire.Event) {
+func (j *journal) did(c echo.Context, event api.Event) {
 	event.EventBy = j.by(c, "")
 	j.auditDone(c, event)
 	j.events.Add(event)
@@ -42,20 +42,20 @@ func (j *journal) did(c echo.Context, event wire.Event) {
 
 // didCounted is did for acts that are only counted.
 func (j *journal) didCounted(c echo.Context, kind string) {
-	j.auditDone(c, wire.Event{Kind: kind, EventBy: j.by(c, "")})
+	j.auditDone(c, api.Event{Kind: kind, EventBy: j.by(c, "")})
 	j.events.Count(kind)
 }
 
-func (j *journal) auditDone(c echo.Context, event wire.Event) {
+func (j *journal) auditDone(c echo.Context, event api.Event) {
 	if audited[event.Kind] {
 		j.audit.Done(c.Request().Context(), audit.Entry{Action: event.Kind, Name: cmp.Or(event.Name, event.Operation), By: event.EventBy})
 	}
 }
 
 // by returns the caller of a request, and how the request ended.
-func (j *journal) by(c echo.Context, code wire.Code) wire.EventBy {
+func (j *journal) by(c echo.Context, code api.Code) api.EventBy {
 	request, who := c.Request(), caller(c)
-	found := wire.EventBy{Principal: who.Principal, KeyID: who.KeyID, Address: c.RealIP(), Route: requestlog.Method(request.Method) + " " + braces(c.Path()), Code: string(code)}
+	found := api.EventBy{Principal: who.Principal, KeyID: who.KeyID, Address: c.RealIP(), Route: requestlog.Method(request.Method) + " " + braces(c.Path()), Code: string(code)}
 	if found.KeyID == "" {
 		found.KeyID = shownKeyID(j.access, request.Header)
 	}
@@ -115,17 +115,17 @@ func (j *journal) refusals(next echo.HandlerFunc) echo.HandlerFunc {
 // asks for an act of an admin.
 func (j *journal) refused(c echo.Context, err error) {
 	code := problemOf(err).Code
-	isRefusal := code == wire.Unauthorized || code == wire.Forbidden || code == wire.TooManyRequests
+	isRefusal := code == api.Unauthorized || code == api.Forbidden || code == api.TooManyRequests
 	if !isRefusal && !j.isAdminAct(c) || c.Get(notedKey) != nil {
 		return
 	}
 	c.Set(notedKey, true)
-	event := wire.Event{Kind: events.RequestRefused, EventBy: j.by(c, code)}
-	if code != wire.Unauthorized { // what a stranger chose is not for the log
+	event := api.Event{Kind: events.RequestRefused, EventBy: j.by(c, code)}
+	if code != api.Unauthorized { // what a stranger chose is not for the log
 		event.Name = nameIn(c)
 	}
 	entry := audit.Entry{Action: event.Kind, Name: event.Name, By: event.EventBy}
-	if code == wire.OutcomeUnknown { // it may have been done
+	if code == api.OutcomeUnknown { // it may have been done
 		entry.Action = string(code)
 		j.audit.Done(c.Request().Context(), entry)
 		j.events.Add(event)

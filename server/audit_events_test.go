@@ -5,8 +5,8 @@ import (
 	"time"
 
 	"github.com/coatcheck/coatcheck/access"
+	"github.com/coatcheck/coatcheck/api"
 	"github.com/coatcheck/coatcheck/internal/testing/expect"
-	"github.com/coatcheck/coatcheck/internal/wire"
 	"github.com/coatcheck/coatcheck/server"
 )
 
@@ -29,25 +29,25 @@ func TestEventsTellWhoToAdminsOfAllNamesAlone(t *testing.T) {
 	g.as(t, "admin", "PUT", "/counter/orders:1", `{"value":7}`).wantStatus(t, 200)
 	g.as(t, "admin", "PUT", "/counter/foreign:last", `{"value":7}`).wantStatus(t, 200)
 	g.as(t, "admin", "PUT", "/counter/orders:last", `{"value":7}`).wantStatus(t, 200)
-	by := func(caller, route string, code wire.Code) wire.EventBy {
-		who := wire.EventBy{Address: "127.0.0.1", Route: route, Code: string(code)}
+	by := func(caller, route string, code api.Code) api.EventBy {
+		who := api.EventBy{Address: "127.0.0.1", Route: route, Code: string(code)}
 		if caller != "" {
 			who.Principal, who.KeyID = caller, g.keys[caller].ID
 		}
 		return who
 	}
 	const set = "PUT /counter/{key}"
-	change := func(names ...string) (events []wire.Event) {
+	change := func(names ...string) (events []api.Event) {
 		for _, name := range names {
-			events = append(events, wire.Event{Kind: "counter.set", Name: name, Value: &value})
+			events = append(events, api.Event{Kind: "counter.set", Name: name, Value: &value})
 		}
 		return events
 	}
-	for caller, want := range map[string][]wire.Event{
+	for caller, want := range map[string][]api.Event{
 		"admin": {
-			{Kind: "request.refused", EventBy: by("", set, wire.Unauthorized)},
-			{Kind: "request.refused", Name: "orders:1", EventBy: by("own", set, wire.Forbidden)},
-			{Kind: "request.refused", Name: "bills", EventBy: by("own", "POST /incr/{key}", wire.Forbidden)},
+			{Kind: "request.refused", EventBy: by("", set, api.Unauthorized)},
+			{Kind: "request.refused", Name: "orders:1", EventBy: by("own", set, api.Forbidden)},
+			{Kind: "request.refused", Name: "bills", EventBy: by("own", "POST /incr/{key}", api.Forbidden)},
 			{Kind: "counter.set", Name: "orders:1", Value: &value, EventBy: by("admin", set, "")},
 			{Kind: "counter.set", Name: "foreign:last", Value: &value, EventBy: by("admin", set, "")},
 			{Kind: "counter.set", Name: "orders:last", Value: &value, EventBy: by("admin", set, "")},
@@ -58,7 +58,7 @@ func TestEventsTellWhoToAdminsOfAllNamesAlone(t *testing.T) {
 		"own admin":     change("orders:1", "orders:last"),
 		"foreign admin": change("foreign:last"),
 	} {
-		var got []wire.Event
+		var got []api.Event
 		for range want {
 			event, _ := listeners[caller].event()
 			event.At = time.Time{}
@@ -87,8 +87,8 @@ func TestRefusalsOfAStrangerLeaveTheFeedToOthers(t *testing.T) {
 	if refused < 20 || refused > 20*windows {
 		t.Errorf("events of 300 refusals: got %d, want 20 to %d", refused, 20*windows)
 	}
-	for told := (wire.EventTally{}); told.Tally["request.refused"] != 300; {
-		told = wire.EventTally{}
+	for told := (api.EventTally{}); told.Tally["request.refused"] != 300; {
+		told = api.EventTally{}
 		if data := l.until("tally").data; strictly([]byte(data), &told) != nil {
 			t.Fatalf("GET /events: the tally %s", data)
 		}

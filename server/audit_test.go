@@ -9,9 +9,9 @@ import (
 	"time"
 
 	"github.com/coatcheck/coatcheck/access"
+	"github.com/coatcheck/coatcheck/api"
 	"github.com/coatcheck/coatcheck/internal/testing/expect"
 	"github.com/coatcheck/coatcheck/internal/testing/storetest"
-	"github.com/coatcheck/coatcheck/internal/wire"
 	"github.com/coatcheck/coatcheck/redisstore"
 	"github.com/coatcheck/coatcheck/server"
 )
@@ -62,15 +62,15 @@ func (g *keyed) change(t *testing.T) (secrets []string) {
 	g.as(t, "admin", "DELETE", "/counter/invoices", "").wantStatus(t, 204)
 	g.as(t, "admin", "PUT", "/worker/orders", "").wantStatus(t, 201)
 	g.as(t, "admin", "PUT", "/worker/orders", "").wantStatus(t, 409)
-	worker := decode[wire.WorkerLease](t, g.as(t, "use", "POST", "/worker/orders", ""), 201)
+	worker := decode[api.WorkerLease](t, g.as(t, "use", "POST", "/worker/orders", ""), 201)
 	g.as(t, "use", "PUT", "/worker/orders/0", "", "Lease-Token: "+worker.Lease).wantStatus(t, 200)
 	g.as(t, "use", "DELETE", "/worker/orders/0", "", "Lease-Token: "+worker.Lease).wantStatus(t, 204)
-	lock := decode[wire.LockGranted](t, g.as(t, "use", "POST", "/lock/ledger", `{"ttl_ms":3600000}`), 201)
+	lock := decode[api.LockGranted](t, g.as(t, "use", "POST", "/lock/ledger", `{"ttl_ms":3600000}`), 201)
 	force := fmt.Sprintf("/lock/ledger?force=%d", lock.Fence)
 	g.as(t, "admin", "DELETE", force, "").wantStatus(t, 200)
 	g.as(t, "admin", "DELETE", force, "").wantStatus(t, 404)
-	token := decode[wire.TokenIssued](t, g.as(t, "use", "POST", "/token", ""), 201).Token
-	claim := decode[wire.Claimed](t, g.as(t, "use", "POST", "/token/"+token+"/claim", forAnHour), 200).Lease
+	token := decode[api.TokenIssued](t, g.as(t, "use", "POST", "/token", ""), 201).Token
+	claim := decode[api.Claimed](t, g.as(t, "use", "POST", "/token/"+token+"/claim", forAnHour), 200).Lease
 	g.as(t, "use", "POST", "/token/"+token+"/release", "", "Lease-Token: "+claim).wantStatus(t, 204)
 	secrets = []string{worker.Lease, lock.Lease, token, claim}
 	for _, key := range g.keys {

@@ -3,13 +3,13 @@ package server_test
 import (
 	"strings"
 
+	"github.com/coatcheck/coatcheck/api"
 	"github.com/coatcheck/coatcheck/counter"
-	"github.com/coatcheck/coatcheck/internal/wire"
 )
 
 func badCounters() (rows []bad) {
 	put, remove := call{method: "PUT", path: "/counter/k"}, call{method: "DELETE", path: "/counter/k"}
-	add := func(c call, field string) { rows = append(rows, bad{call: c, code: wire.InvalidRequest, field: field}) }
+	add := func(c call, field string) { rows = append(rows, bad{call: c, code: api.InvalidRequest, field: field}) }
 	rows = append(rows, badField(put, "value", `{"value":*}`, notWhole...)...)
 	rows = append(rows, badField(put, "value", "*", "", "{}", `{"value":null}`, `{"ttl_ms":1000}`, `{"value":1,"value":1}`)...)
 	rows = append(rows, millis(put, "ttl_ms", `{"value":1,"ttl_ms":*}`, 100, counter.MaxTTL.Milliseconds())...)
@@ -36,8 +36,8 @@ func badCounters() (rows []bad) {
 	for _, name := range append(badName, strings.Repeat("a", 201)) {
 		for _, c := range []call{{method: "PUT", body: `{"value":1}`}, {method: "DELETE"}} {
 			c.path = "/counter/" + name
-			rows = append(rows, bad{call: c, code: wire.InvalidName, field: "key"})
+			rows = append(rows, bad{call: c, code: api.InvalidName, field: "key"})
 		}
 	}
-	return append(rows, bad{call: call{method: "DELETE", path: "/counter/unused"}, code: wire.NotFound})
+	return append(rows, bad{call: call{method: "DELETE", path: "/counter/unused"}, code: api.NotFound})
 }

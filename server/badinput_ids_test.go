@@ -4,7 +4,7 @@ import (
 	"net/url"
 	"strings"
 
-	"github.com/coatcheck/coatcheck/internal/wire"
+	"github.com/coatcheck/coatcheck/api"
 )
 
 func badIDs() (rows []bad) {
@@ -47,7 +47,7 @@ var notID = map[string][]string{
 }
 
 func badDecodes() (rows []bad) {
-	add := func(path string, code wire.Code, field string) {
+	add := func(path string, code api.Code, field string) {
 		rows = append(rows, bad{call: call{method: "GET", path: "/id/decode/" + path}, code: code, field: field})
 	}
 	for format, texts := range notID {

@@ -3,7 +3,7 @@ package server_test
 import (
 	"strings"
 
-	"github.com/coatcheck/coatcheck/internal/wire"
+	"github.com/coatcheck/coatcheck/api"
 )
 
 var (
@@ -91,7 +91,7 @@ func badLockQueries() (rows []bad) {
 
 func badLockHeaders() (rows []bad) {
 	for _, c := range []call{renewLock, releaseLock} {
-		with := func(code wire.Code, field string, header ...string) {
+		with := func(code api.Code, field string, header ...string) {
 			c.header = header
 			rows = append(rows, bad{call: c, code: code, field: field})
 		}
@@ -109,7 +109,7 @@ func badLockHeaders() (rows []bad) {
 }
 
 func badLockStates() (rows []bad) {
-	add := func(code wire.Code, wait bool, method, path, body string, header ...string) {
+	add := func(code api.Code, wait bool, method, path, body string, header ...string) {
 		rows = append(rows, bad{call: call{method: method, path: path, body: body, header: header}, code: code, wait: wait})
 	}
 	for _, body := range []string{"", `{"mode":"shared"}`, `{"permits":2}`, `{"ttl_ms":100}`} {

@@ -5,14 +5,14 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/coatcheck/coatcheck/api"
 	"github.com/coatcheck/coatcheck/internal/testing/storetest"
-	"github.com/coatcheck/coatcheck/internal/wire"
 	"github.com/coatcheck/coatcheck/redisstore"
 	"github.com/coatcheck/coatcheck/server"
 )
 
 func badSegments() (rows []bad) {
-	add := func(path string, code wire.Code, field string) {
+	add := func(path string, code api.Code, field string) {
 		rows = append(rows, bad{call: call{method: "GET", path: path}, code: code, field: field})
 	}
 	for _, n := range []string{"", "0", "-1", "10001", "1.5", "1e3", "abc", "0x10", "01", "%2B1", "%00", "9223372036854775808"} {
@@ -122,7 +122,7 @@ func TestBadRequestsToTheDoorsTakeNothing(t *testing.T) {
 		}
 	}
 	big := s.do(t, "POST", "/tinyid/id/nextId", "bizType=t&token=x&pad="+strings.Repeat("a", 2000), "Content-Type: application/x-www-form-urlencoded")
-	checkProblem(t, big, wire.PayloadTooLarge)
+	checkProblem(t, big, api.PayloadTooLarge)
 	if took != 0 {
 		t.Errorf("%d ranges were taken", took)
 	}

@@ -3,7 +3,7 @@ package server_test
 import (
 	"strings"
 
-	"github.com/coatcheck/coatcheck/internal/wire"
+	"github.com/coatcheck/coatcheck/api"
 )
 
 func badHeaders() (rows []bad) {
@@ -14,7 +14,7 @@ func badHeaders() (rows []bad) {
 		{method: "PUT", path: "/worker/pool/0"},
 		{method: "DELETE", path: "/worker/pool/0"},
 	}
-	with := func(c call, code wire.Code, field string, header ...string) {
+	with := func(c call, code api.Code, field string, header ...string) {
 		c.header = header
 		rows = append(rows, bad{call: c, code: code, field: field})
 	}
@@ -23,7 +23,7 @@ func badHeaders() (rows []bad) {
 		strings.Repeat("x", 10_000), "\xff", "*", ".", "nil",
 	}
 	for i, c := range owned {
-		code := wire.Code("idempotency-superseded")
+		code := api.Code("idempotency-superseded")
 		if i >= 3 {
 			code = "lease-lost"
 		}
@@ -62,7 +62,7 @@ var badKeys = []string{
 
 // badStates is what is well formed and does not fit what the store holds.
 func badStates() (rows []bad) {
-	add := func(code wire.Code, method, path, body string, header ...string) {
+	add := func(code api.Code, method, path, body string, header ...string) {
 		rows = append(rows, bad{call: call{method: method, path: path, body: body, header: header}, code: code, wait: contract[code].retryable})
 	}
 	for _, key := range []string{"text", "float", "wide", "empty", "hash", "list", "set", "zset"} {

@@ -9,10 +9,10 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/coatcheck/coatcheck/api"
 	"github.com/coatcheck/coatcheck/internal/testing/expect"
 	"github.com/coatcheck/coatcheck/internal/testing/redistest"
 	"github.com/coatcheck/coatcheck/internal/testing/storetest"
-	"github.com/coatcheck/coatcheck/internal/wire"
 	"github.com/coatcheck/coatcheck/redisstore"
 	"github.com/coatcheck/coatcheck/server"
 )
@@ -22,7 +22,7 @@ import (
 type bad struct {
 	call
 
-	code  wire.Code
+	code  api.Code
 	field string // what the problem names, "" = nothing
 	allow string // methods that a 405 lists
 	wait  bool   // the answer says how long to wait

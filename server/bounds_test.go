@@ -7,9 +7,9 @@ import (
 
 	"github.com/google/go-cmp/cmp/cmpopts"
 
+	"github.com/coatcheck/coatcheck/api"
 	"github.com/coatcheck/coatcheck/internal/testing/expect"
 	"github.com/coatcheck/coatcheck/internal/testing/storetest"
-	"github.com/coatcheck/coatcheck/internal/wire"
 	"github.com/coatcheck/coatcheck/redisstore"
 	"github.com/coatcheck/coatcheck/server"
 )
@@ -31,12 +31,12 @@ func TestNamesAtTheirBoundsAreTakenAndDecodedOnce(t *testing.T) {
 		"a%3Ab": "a:b", "a%3ac": "a:c", "%61%62": "ab", "%7E1": "~1", "%2E%2E1": "..1", "%41%2d%5f": "A-_", "x%40y": "x@y",
 		strings.Repeat("%7e", 200): strings.Repeat("~", 200),
 	} {
-		expect.Equal(t, "GET /incr/"+path, must[wire.Incremented](t, s, 200, "GET", "/incr/"+path, ""), wire.Incremented{Key: key, Value: 1, First: 1})
-		expect.Equal(t, "GET /counter/"+path, must[wire.Counter](t, s, 200, "GET", "/counter/"+path, ""), wire.Counter{Key: key, Value: 1})
+		expect.Equal(t, "GET /incr/"+path, must[api.Incremented](t, s, 200, "GET", "/incr/"+path, ""), api.Incremented{Key: key, Value: 1, First: 1})
+		expect.Equal(t, "GET /counter/"+path, must[api.Counter](t, s, 200, "GET", "/counter/"+path, ""), api.Counter{Key: key, Value: 1})
 	}
 	pool := strings.Repeat("%70", 199) + "@"
-	lease := must[wire.WorkerLease](t, s, 201, "POST", "/worker/"+pool, "")
-	ring := must[wire.WorkerRing](t, s, 200, "GET", "/worker/"+strings.Repeat("p", 199)+"@", "")
+	lease := must[api.WorkerLease](t, s, 201, "POST", "/worker/"+pool, "")
+	ring := must[api.WorkerRing](t, s, 200, "GET", "/worker/"+strings.Repeat("p", 199)+"@", "")
 	expect.Equal(t, "POST /worker/"+pool+": worker id", lease.WorkerID, 0)
 	expect.Equal(t, "GET /worker/ppp…@: pool", ring.Pool, strings.Repeat("p", 199)+"@")
 	expect.Equal(t, "GET /worker/ppp…@: used", ring.Used, 1)
@@ -54,8 +54,8 @@ func TestByAtItsBoundsOwnsItsRange(t *testing.T) {
 		{"?by=1000000", 4, 1_000_003},
 		{"?%62y=2", 1_000_004, 1_000_005},
 	} {
-		got := must[wire.Incremented](t, s, 200, "POST", "/incr/k"+row.query, "")
-		expect.Equal(t, "POST /incr/k"+row.query, got, wire.Incremented{Key: "k", First: row.first, Value: row.value})
+		got := must[api.Incremented](t, s, 200, "POST", "/incr/k"+row.query, "")
+		expect.Equal(t, "POST /incr/k"+row.query, got, api.Incremented{Key: "k", First: row.first, Value: row.value})
 	}
 }
 
@@ -89,26 +89,26 @@ func TestBodiesAtTheirBoundsAreTaken(t *testing.T) {
 			if err != nil {
 				t.Fatalf("POST /token with body %.60q, in chunks %v: %v", body, chunked, err)
 			}
-			decode[wire.TokenIssued](t, a, 201)
+			decode[api.TokenIssued](t, a, 201)
 		}
 	}
 	payment := `{"amount":1000000000,"currency":"EUR","to":"a"}`
 	payment += strings.Repeat("\n", limit-len(payment))
-	must[wire.Payment](t, s, 201, "POST", "/payments", payment, "Idempotency-Key: exactly-the-limit")
-	checkProblem(t, s.do(t, "POST", "/payments", payment+"\n", "Idempotency-Key: one-byte-more"), wire.PayloadTooLarge)
-	checkProblem(t, s.do(t, "POST", "/token", padded+" "), wire.PayloadTooLarge)
+	must[api.Payment](t, s, 201, "POST", "/payments", payment, "Idempotency-Key: exactly-the-limit")
+	checkProblem(t, s.do(t, "POST", "/payments", payment+"\n", "Idempotency-Key: one-byte-more"), api.PayloadTooLarge)
+	checkProblem(t, s.do(t, "POST", "/token", padded+" "), api.PayloadTooLarge)
 }
 
 func TestTokenIsIssuedWithItsDefaultsAndItsLocation(t *testing.T) {
 	s := onEmbedded(t)
 	a := s.do(t, "POST", "/token", "")
-	issued := decode[wire.TokenIssued](t, a, 201)
+	issued := decode[api.TokenIssued](t, a, 201)
 	wantBetween(t, "POST /token: expires in", time.Until(issued.ExpiresAt), 23*time.Hour, 25*time.Hour)
 	a.wantHeader(t, "Location", "/token/"+issued.Token)
 	a.wantHeader(t, "Cache-Control", "no-store")
 	expect.Equal(t, "POST /token: scope", issued.Scope, "")
-	status := must[wire.TokenStatus](t, s, 200, "GET", a.header.Get("Location"), "")
-	expect.Equal(t, "GET /token/{token} once it is issued", status, wire.TokenStatus{State: "issued"}, cmpopts.IgnoreFields(wire.TokenStatus{}, "ExpiresAt"))
+	status := must[api.TokenStatus](t, s, 200, "GET", a.header.Get("Location"), "")
+	expect.Equal(t, "GET /token/{token} once it is issued", status, api.TokenStatus{State: "issued"}, cmpopts.IgnoreFields(api.TokenStatus{}, "ExpiresAt"))
 }
 
 func TestClaimAtItsBoundsIsGranted(t *testing.T) {
@@ -143,7 +143,7 @@ func TestWorkerRequestAtItsBoundsIsGranted(t *testing.T) {
 	} {
 		pool := "/worker/p" + string(rune('a'+i))
 		a := s.do(t, "POST", pool, row.body)
-		lease := decode[wire.WorkerLease](t, a, 201)
+		lease := decode[api.WorkerLease](t, a, 201)
 		expect.Equal(t, a.asked+": layout", lease.Layout, row.layout)
 		expect.Equal(t, a.asked+": ttl_ms", lease.TTL, row.ttl)
 		expect.Equal(t, a.asked+": renew_every_ms", lease.RenewEvery, row.ttl/3)
@@ -152,7 +152,7 @@ func TestWorkerRequestAtItsBoundsIsGranted(t *testing.T) {
 		if row.ttl < hour {
 			continue // on a busy machine it may have ended already
 		}
-		must[wire.WorkerRenewed](t, s, 200, "PUT", pool+"/0", `{"ttl_ms":null}`, "Lease-Token: "+lease.Lease)
+		must[api.WorkerRenewed](t, s, 200, "PUT", pool+"/0", `{"ttl_ms":null}`, "Lease-Token: "+lease.Lease)
 		must[nothing](t, s, 204, "DELETE", pool+"/0", "", "Lease-Token: "+lease.Lease)
 	}
 }

@@ -6,8 +6,8 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"github.com/coatcheck/coatcheck/access"
+	"github.com/coatcheck/coatcheck/api"
 	"github.com/coatcheck/coatcheck/internal/frontdoor"
-	"github.com/coatcheck/coatcheck/internal/wire"
 )
 
 // A page of any origin can make a browser that reaches the service send requests. This file bounds
@@ -28,7 +28,7 @@ func (s *Server) ownName(next echo.HandlerFunc) echo.HandlerFunc {
 		hosts := s.allowedHosts()
 		free := s.config.Access != nil && len(hosts) == 0
 		if !free && !hosts.Allow(c.Request().Host) {
-			return &fault{wire.Forbidden, "Host", frontdoor.HostRule}
+			return &fault{api.Forbidden, "Host", frontdoor.HostRule}
 		}
 		return next(c)
 	}
@@ -38,7 +38,7 @@ func (s *Server) ownName(next echo.HandlerFunc) echo.HandlerFunc {
 func (s *Server) ownPages(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		if !s.onlyLooks(c) && s.origins.Load().Foreign(c.Request()) {
-			return &fault{wire.Forbidden, echo.HeaderOrigin,
+			return &fault{api.Forbidden, echo.HeaderOrigin,
 				"a page of another origin may not have a browser ask for this; --cors-origins names those that may"}
 		}
 		return next(c)

@@ -9,9 +9,9 @@ import (
 	"testing"
 
 	"github.com/coatcheck/coatcheck/access"
+	"github.com/coatcheck/coatcheck/api"
 	"github.com/coatcheck/coatcheck/internal/testing/expect"
 	"github.com/coatcheck/coatcheck/internal/testing/storetest"
-	"github.com/coatcheck/coatcheck/internal/wire"
 	"github.com/coatcheck/coatcheck/redisstore"
 	"github.com/coatcheck/coatcheck/server"
 )
@@ -24,7 +24,7 @@ func under(t *testing.T, s *service, host, path string, header ...string) int {
 		t.Fatalf("GET %s under %s: got %d answers, want 1", path, host, len(answers))
 	}
 	if answers[0].status == http.StatusForbidden {
-		checkProblem(t, answers[0], wire.Forbidden)
+		checkProblem(t, answers[0], api.Forbidden)
 	}
 	return answers[0].status
 }
@@ -51,7 +51,7 @@ func TestServiceWithoutKeysAnswersUnderItsOwnNamesAlone(t *testing.T) {
 		named.server.SetAllowedHosts(nil)
 		return under(t, named, "coatcheck.internal", "/counter")
 	}(), 403)
-	checkProblem(t, unnamed.do(t, "GET", "/counter/k", ""), wire.NotFound) // nothing was counted
+	checkProblem(t, unnamed.do(t, "GET", "/counter/k", ""), api.NotFound) // nothing was counted
 }
 
 func TestServiceWithKeysAnswersUnderEveryNameUnlessSomeAreSet(t *testing.T) {
@@ -86,11 +86,11 @@ func TestPageOfAnotherOriginChangesAndTakesNothing(t *testing.T) {
 		s.do(t, "POST", "/incr/k", "", header).wantStatus(t, status)
 	}
 	s.do(t, "GET", "/incr/k", "", "Sec-Fetch-Site: cross-site", "Origin: "+shop).wantStatus(t, 200)
-	counted := must[wire.Counter](t, s, 200, "GET", "/counter/k", "")
+	counted := must[api.Counter](t, s, 200, "GET", "/counter/k", "")
 	expect.Equal(t, "the counter after all of that", counted.Value, 11)
 	s.server.SetCORSOrigins(nil)
 	refused := s.do(t, "POST", "/incr/k", "", "Origin: "+shop)
-	checkProblem(t, refused, wire.Forbidden)
+	checkProblem(t, refused, api.Forbidden)
 	expect.Contains(t, refused.asked, string(refused.body), "--cors-origins")
 }
 
@@ -100,8 +100,8 @@ func TestPageOfAnotherOriginIsRefusedWhereKeysAreAskedForAsWell(t *testing.T) {
 	book := openPolicy(t, filepath.Join(t.TempDir(), "keys.yaml"), "anonymous: {role: use}\n")
 	s := serve(t, server.Config{Store: storetest.Open(t, redisstore.Config{}), Access: book})
 	s.do(t, "GET", "/incr/k", "").wantStatus(t, 200)
-	checkProblem(t, s.do(t, "GET", "/incr/k", "", "Sec-Fetch-Site: cross-site"), wire.Forbidden)
-	checkProblem(t, s.do(t, "POST", "/lock/k", "{}", "Origin: https://evil.example"), wire.Forbidden)
+	checkProblem(t, s.do(t, "GET", "/incr/k", "", "Sec-Fetch-Site: cross-site"), api.Forbidden)
+	checkProblem(t, s.do(t, "POST", "/lock/k", "{}", "Origin: https://evil.example"), api.Forbidden)
 }
 
 func TestAdminSideRefusesWhatABrowserMayHaveBeenMadeToSend(t *testing.T) {

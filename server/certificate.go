@@ -12,7 +12,7 @@ import (
 
 	"github.com/labstack/echo/v4"
 
-	"github.com/coatcheck/coatcheck/internal/wire"
+	"github.com/coatcheck/coatcheck/api"
 )
 
 // A client certificate is verified when its connection begins. Each later request checks it again,
@@ -43,7 +43,7 @@ func (a *admission) checkCertificate(c echo.Context) error {
 	// by HTTP/2, which has no such header, GOAWAY
 	c.Response().Header().Set(echo.HeaderConnection, "close")
 	challenge(c, "")
-	return &fault{wire.Unauthorized, "certificate", wrong}
+	return &fault{api.Unauthorized, "certificate", wrong}
 }
 
 // certificateFault returns what is wrong now with a connection's client certificate, or "".

@@ -8,9 +8,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/coatcheck/coatcheck/api"
 	"github.com/coatcheck/coatcheck/internal/testing/expect"
 	"github.com/coatcheck/coatcheck/internal/testing/storetest"
-	"github.com/coatcheck/coatcheck/internal/wire"
 	"github.com/coatcheck/coatcheck/redisstore"
 )
 
@@ -34,7 +34,7 @@ func TestOperationAtAStopIsRefusedAndClaimsNothing(t *testing.T) {
 	s.draining.Closing.Store(true)
 	refused := pay("1")
 	expect.Equal(t, "a payment at a stop", refused.Code, 503)
-	expect.Contains(t, "a payment at a stop", refused.Body.String(), string(wire.StoreUnavailable), "stopping")
+	expect.Contains(t, "a payment at a stop", refused.Body.String(), string(api.StoreUnavailable), "stopping")
 	s.draining.Closing.Store(false)
 	expect.Equal(t, "another payment with its key", pay("2").Code, 201)
 }
@@ -69,7 +69,7 @@ func TestRemoteClaimAtAStopIsRefusedAndClaimsNothing(t *testing.T) {
 	for _, path := range []string{fresh, begun} {
 		refused := claim(path, "f", other)
 		expect.Equal(t, "a claim at a stop", refused.Code, 503)
-		expect.Contains(t, "a claim at a stop", refused.Body.String(), string(wire.StoreUnavailable), "stopping", `"retryable":true`)
+		expect.Contains(t, "a claim at a stop", refused.Body.String(), string(api.StoreUnavailable), "stopping", `"retryable":true`)
 		expect.Equal(t, "Retry-After of a claim at a stop", refused.Header().Get("Retry-After"), "1")
 	}
 	expect.Contains(t, "state of the token that was asked for at the stop", ask("GET", fresh, "").Body.String(), `"state":"issued"`, `"attempts":0`)

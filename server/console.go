@@ -12,9 +12,9 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"github.com/coatcheck/coatcheck/access"
+	"github.com/coatcheck/coatcheck/api"
 	"github.com/coatcheck/coatcheck/console"
 	"github.com/coatcheck/coatcheck/internal/redisprobe"
-	"github.com/coatcheck/coatcheck/internal/wire"
 	"github.com/coatcheck/coatcheck/redisstore"
 )
 
@@ -64,7 +64,7 @@ func sendConsoleFile(c echo.Context) error {
 // session answers with the caller and its rights. It is open to all, and says why a key is not
 // taken instead of refusing it, so that the page can ask for another one.
 func (h *consolePage) session(r *request) error {
-	told := wire.Session{Access: h.admission.policy != nil, Readonly: h.config.Mode == ConsoleRead}
+	told := api.Session{Access: h.admission.policy != nil, Readonly: h.config.Mode == ConsoleRead}
 	who, err := h.admission.identify(r, clients{})
 	if wrong, ok := errors.AsType[*fault](err); ok {
 		who, told.Refused = access.Caller{}, wrong.detail

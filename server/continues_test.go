@@ -7,10 +7,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/coatcheck/coatcheck/api"
 	"github.com/coatcheck/coatcheck/internal/testing/expect"
 	"github.com/coatcheck/coatcheck/internal/testing/redistest"
 	"github.com/coatcheck/coatcheck/internal/testing/storetest"
-	"github.com/coatcheck/coatcheck/internal/wire"
 	"github.com/coatcheck/coatcheck/redisstore"
 	"github.com/coatcheck/coatcheck/server"
 )
@@ -63,13 +63,13 @@ func TestWhatLosesNothingCostsNothing(t *testing.T) {
 				})
 			}
 			before := open()
-			must[wire.WorkerPool](t, before, 201, "PUT", "/worker/orders", `{"ttl_ms":3600000}`)
+			must[api.WorkerPool](t, before, 201, "PUT", "/worker/orders", `{"ttl_ms":3600000}`)
 			leased := map[int]bool{}
 			use := func(s *service, when string, number int64) {
 				t.Helper()
-				got := must[wire.Numbered](t, s, 200, "POST", "/incr/orders?template=ORD-%7Bn:4%7D", "")
+				got := must[api.Numbered](t, s, 200, "POST", "/incr/orders?template=ORD-%7Bn:4%7D", "")
 				expect.Equal(t, "the number "+when, got.Value, number)
-				worker := must[wire.WorkerLease](t, s, 201, "POST", "/worker/orders", "")
+				worker := must[api.WorkerLease](t, s, 201, "POST", "/worker/orders", "")
 				expect.Equal(t, "worker id "+strconv.Itoa(worker.WorkerID)+" "+when+" was granted before", leased[worker.WorkerID], false)
 				leased[worker.WorkerID] = true
 				id, err := strconv.ParseInt(s.segmentIDs(t, "orders").ID, 10, 64)

@@ -6,10 +6,10 @@ import (
 	"sync"
 	"time"
 
+	"github.com/coatcheck/coatcheck/api"
 	"github.com/coatcheck/coatcheck/counter"
 	"github.com/coatcheck/coatcheck/idempotency"
 	"github.com/coatcheck/coatcheck/internal/names"
-	"github.com/coatcheck/coatcheck/internal/wire"
 	"github.com/coatcheck/coatcheck/metrics"
 	"github.com/coatcheck/coatcheck/server/internal/events"
 )
@@ -85,12 +85,12 @@ func (h *counters) get(r *request) error {
 	if err != nil {
 		return err
 	}
-	return r.number(value, wire.Counter{Key: key, Value: value})
+	return r.number(value, api.Counter{Key: key, Value: value})
 }
 
 func (h *counters) set(r *request) error {
 	key := r.name("key")
-	var asked wire.CounterRequest
+	var asked api.CounterRequest
 	r.body(&asked)
 	if asked.Value == nil {
 		r.invalid("value", "required: the value that the counter is to have")
@@ -102,8 +102,8 @@ func (h *counters) set(r *request) error {
 	if err := h.counters.Set(r.ctx(), key, *asked.Value, ttl); err != nil {
 		return err
 	}
-	h.journal.did(r, wire.Event{Kind: events.CounterSet, Name: key, Value: asked.Value})
-	return r.number(*asked.Value, wire.Counter{Key: key, Value: *asked.Value})
+	h.journal.did(r, api.Event{Kind: events.CounterSet, Name: key, Value: asked.Value})
+	return r.number(*asked.Value, api.Counter{Key: key, Value: *asked.Value})
 }
 
 func (h *counters) remove(r *request) error {
@@ -115,7 +115,7 @@ func (h *counters) remove(r *request) error {
 	if err := h.counters.Reset(r.ctx(), key); err != nil {
 		return err
 	}
-	h.journal.did(r, wire.Event{Kind: events.CounterRemoved, Name: key})
+	h.journal.did(r, api.Event{Kind: events.CounterRemoved, Name: key})
 	return r.done()
 }
 
@@ -133,11 +133,11 @@ func (h *counters) list(r *request) error {
 	if err != nil {
 		return err
 	}
-	page := wire.Counters{Counters: []wire.ListedCounter{}}
+	page := api.Counters{Counters: []api.ListedCounter{}}
 	for _, one := range found {
-		listed := wire.ListedCounter{Key: one.Key, Value: &one.Value}
+		listed := api.ListedCounter{Key: one.Key, Value: &one.Value}
 		if one.Err != nil {
-			listed.Value, listed.Error = nil, string(wire.NotAnInteger)
+			listed.Value, listed.Error = nil, string(api.NotAnInteger)
 		}
 		page.Counters = append(page.Counters, listed)
 	}

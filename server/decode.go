@@ -7,9 +7,9 @@ import (
 	"strings"
 	"time"
 
+	"github.com/coatcheck/coatcheck/api"
 	"github.com/coatcheck/coatcheck/internal/names"
 	"github.com/coatcheck/coatcheck/internal/textid"
-	"github.com/coatcheck/coatcheck/internal/wire"
 	"github.com/coatcheck/coatcheck/snowflake"
 )
 
@@ -42,7 +42,7 @@ func (h *ids) decode(r *request) error {
 		noStore(r)
 		return r.String(http.StatusOK, fmt.Sprintf("%d\n%d\n%d\n%d\n", parts.Time.UnixMilli(), parts.Worker, parts.Datacenter, parts.Sequence))
 	}
-	return r.answer(http.StatusOK, wire.DecodedID{
+	return r.answer(http.StatusOK, api.DecodedID{
 		ID: id.String(), Time: parts.Time, WorkerID: parts.Worker, Datacenter: parts.Datacenter, Sequence: parts.Sequence,
 		Layout: style.Layout.String(), Epoch: style.Epoch,
 	})
@@ -100,7 +100,7 @@ func (h *ids) style(r *request) (style snowflake.Style) {
 
 func (h *ids) poolStyle(r *request, pool string) (style snowflake.Style) {
 	if !names.Valid(pool) {
-		r.fail(&fault{wire.InvalidName, "pool", nameRule})
+		r.fail(&fault{api.InvalidName, "pool", nameRule})
 	}
 	r.mayTouch("pool", pool)
 	if r.err != nil {

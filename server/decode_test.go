@@ -5,9 +5,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/coatcheck/coatcheck/api"
 	"github.com/coatcheck/coatcheck/internal/testing/expect"
 	"github.com/coatcheck/coatcheck/internal/testing/storetest"
-	"github.com/coatcheck/coatcheck/internal/wire"
 	"github.com/coatcheck/coatcheck/redisstore"
 	"github.com/coatcheck/coatcheck/server"
 )
@@ -15,7 +15,7 @@ import (
 // The numbers of the first rows were published by others.
 func TestDecodeTakesAnIDApart(t *testing.T) {
 	s := onEmbedded(t)
-	must[wire.WorkerPool](t, s, 201, "PUT", "/worker/twitter", `{"layout":"41/5/5/12","epoch":"2010-11-04T01:42:54.657Z"}`)
+	must[api.WorkerPool](t, s, 201, "PUT", "/worker/twitter", `{"layout":"41/5/5/12","epoch":"2010-11-04T01:42:54.657Z"}`)
 	for _, row := range []struct {
 		path                 string
 		ms                   int64
@@ -39,12 +39,12 @@ func TestDecodeTakesAnIDApart(t *testing.T) {
 		{"202001010000010000004097?format=timed", 1577836801000, 1, 0, 1, "41/10/12", "2020-01-01T00:00:00Z", "4194308097"},
 	} {
 		a := s.do(t, "GET", "/id/decode/"+row.path, "")
-		got := decode[wire.DecodedID](t, a, 200)
+		got := decode[api.DecodedID](t, a, 200)
 		epoch, err := time.Parse(time.RFC3339, row.epoch)
 		if err != nil {
 			t.Fatalf("reading the epoch of this row: %v", err)
 		}
-		want := wire.DecodedID{
+		want := api.DecodedID{
 			ID: row.plain, Time: time.UnixMilli(row.ms).UTC(), WorkerID: row.worker, Datacenter: row.datacenter, Sequence: row.sequence, Layout: row.layout, Epoch: epoch,
 		}
 		expect.Equal(t, a.asked, got, want)
@@ -55,16 +55,16 @@ func TestDecodeTakesAnIDApart(t *testing.T) {
 // Baidu's uid-generator has worker ids of 21 and 22 bits. Its epoch is a midnight of its time zone.
 func TestDecodeTakesAnIDOfUIDGeneratorApart(t *testing.T) {
 	s := onEmbedded(t)
-	got := must[wire.DecodedID](t, s, 200, "GET", "/id/decode/180363646902239241?layout=29/21/13@s&epoch=2016-09-20T00:00:00%2B08:00", "")
+	got := must[api.DecodedID](t, s, 200, "GET", "/id/decode/180363646902239241?layout=29/21/13@s&epoch=2016-09-20T00:00:00%2B08:00", "")
 	expect.Equal(t, "day in Shanghai", got.Time.In(time.FixedZone("", 8*60*60)).Format(time.DateOnly), "2017-01-19")
 	expect.Equal(t, "worker id", got.WorkerID, 4)
 	expect.Equal(t, "sequence", got.Sequence, int64(9))
-	wide := must[wire.DecodedID](t, s, 200, "GET", "/id/decode/180363646902239241?layout=28/22/13@s&epoch=2016-09-20T00:00:00%2B08:00", "")
+	wide := must[api.DecodedID](t, s, 200, "GET", "/id/decode/180363646902239241?layout=28/22/13@s&epoch=2016-09-20T00:00:00%2B08:00", "")
 	expect.Equal(t, "worker id of 22 bits, and sequence", [2]int64{int64(wide.WorkerID), wide.Sequence}, [2]int64{4, 9})
 	// which are not leased: 20 bits at most
 	for _, layout := range []string{"28/22/13@s", "29/21/13@s", "29/11/10/13@s"} {
-		wantField(t, s.do(t, "POST", "/worker/wide", `{"layout":"`+layout+`"}`), wire.InvalidRequest, "layout", "20 bits")
-		wantField(t, s.do(t, "PUT", "/worker/wide", `{"layout":"`+layout+`"}`), wire.InvalidRequest, "layout", "20 bits")
+		wantField(t, s.do(t, "POST", "/worker/wide", `{"layout":"`+layout+`"}`), api.InvalidRequest, "layout", "20 bits")
+		wantField(t, s.do(t, "PUT", "/worker/wide", `{"layout":"`+layout+`"}`), api.InvalidRequest, "layout", "20 bits")
 	}
 }
 
@@ -81,7 +81,7 @@ func TestDecodeRefusesAnIDOfATimeThatCannotBeWritten(t *testing.T) {
 				a.wantStatus(t, 200)
 				continue
 			}
-			wantField(t, a, wire.InvalidRequest, "id", "after the year 9999")
+			wantField(t, a, api.InvalidRequest, "id", "after the year 9999")
 		}
 	}
 }
@@ -90,7 +90,7 @@ func TestDecodeRefusesAnIDOfATimeThatCannotBeWritten(t *testing.T) {
 func TestDecodeSaysFromWhenAnEpochMayBe(t *testing.T) {
 	s := onEmbedded(t)
 	for _, epoch := range []string{"1969-12-31T23:59:59.999Z", "0001-01-01T00:00:00Z", "x"} {
-		wantField(t, s.do(t, "GET", "/id/decode/1?epoch="+epoch, ""), wire.InvalidRequest, "epoch", "RFC 3339 from 1970 on")
+		wantField(t, s.do(t, "GET", "/id/decode/1?epoch="+epoch, ""), api.InvalidRequest, "epoch", "RFC 3339 from 1970 on")
 	}
 }
 
@@ -108,7 +108,7 @@ func TestDecodeWithoutALayoutTakesThatOfTheDefaultPoolIfItIsKnown(t *testing.T) 
 
 	store := storetest.Open(t, redisstore.Config{})
 	first := serve(t, server.Config{Store: store})
-	must[wire.WorkerPool](t, first, 201, "PUT", "/worker/main", `{"layout":"41/5/5/12","epoch":"2024-01-01T00:00:00Z","datacenter":2}`)
+	must[api.WorkerPool](t, first, 201, "PUT", "/worker/main", `{"layout":"41/5/5/12","epoch":"2024-01-01T00:00:00Z","datacenter":2}`)
 	s = serve(t, server.Config{Store: store, IDPool: "main"})
 	id := s.ids(t, "/id/snowflake").ID
 	got := wantDecoded(t, s, "/id/decode/"+id, "41/5/5/12", 2024)
@@ -116,13 +116,13 @@ func TestDecodeWithoutALayoutTakesThatOfTheDefaultPoolIfItIsKnown(t *testing.T) 
 	wantBetween(t, "GET /id/decode/"+id+": age of the id", time.Since(got.Time).Abs(), 0, 10*time.Minute)
 	// with a layout comes the default epoch
 	wantDecoded(t, s, "/id/decode/"+id+"?layout=41/10/12", "41/10/12", 2020)
-	checkProblem(t, s.do(t, "GET", "/id/decode/"+id+"?pool=never", ""), wire.NotFound)
+	checkProblem(t, s.do(t, "GET", "/id/decode/"+id+"?pool=never", ""), api.NotFound)
 }
 
 // wantDecoded decodes an id, and checks by which layout and epoch.
-func wantDecoded(t *testing.T, s *service, path, layout string, year int) wire.DecodedID {
+func wantDecoded(t *testing.T, s *service, path, layout string, year int) api.DecodedID {
 	t.Helper()
-	got := must[wire.DecodedID](t, s, 200, "GET", path, "")
+	got := must[api.DecodedID](t, s, 200, "GET", path, "")
 	expect.Equal(t, "GET "+path+": layout", got.Layout, layout)
 	expect.Equal(t, "GET "+path+": year of the epoch", got.Epoch.Year(), year)
 	return got

@@ -4,11 +4,11 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/coatcheck/coatcheck/api"
 	"github.com/coatcheck/coatcheck/internal/testing/engines"
 	"github.com/coatcheck/coatcheck/internal/testing/expect"
 	"github.com/coatcheck/coatcheck/internal/testing/redistest"
 	"github.com/coatcheck/coatcheck/internal/testing/storetest"
-	"github.com/coatcheck/coatcheck/internal/wire"
 	"github.com/coatcheck/coatcheck/redisstore"
 	"github.com/coatcheck/coatcheck/server"
 )
@@ -39,7 +39,7 @@ func TestEnginesThatLackWhatNoDecisionNeeds(t *testing.T) {
 			useNumbers(t, s)
 			useWorkers(t, s)
 			useLocks(t, s)
-			must[wire.Readiness](t, s, 200, "GET", "/readyz", "")
+			must[api.Readiness](t, s, 200, "GET", "/readyz", "")
 		})
 	}
 }
@@ -66,7 +66,7 @@ func TestEngineWithoutLuaRefusesEveryCall(t *testing.T) {
 		{method: "POST", path: "/lock/alone", body: forAnHourHeld},
 		{method: "GET", path: "/lock"},
 	}, numbersAndWorkers...) {
-		problem := decode[wire.Problem](t, s.do(t, c.method, c.path, c.body, c.header...), 503)
+		problem := decode[api.Problem](t, s.do(t, c.method, c.path, c.body, c.header...), 503)
 		expect.Equal(t, "code of "+c.String(), string(problem.Code), "store-unavailable")
 	}
 	s.wantNotReady(t)
@@ -77,7 +77,7 @@ func TestEngineWithoutGetDoesNotSayThatAValueIsNoInteger(t *testing.T) {
 	t.Parallel()
 	s, _ := onEngine(t, engines.Engine{Unknown: []string{"GET"}})
 	for _, c := range numbersAndWorkers[:3] {
-		problem := decode[wire.Problem](t, s.do(t, c.method, c.path, c.body, c.header...), 503)
+		problem := decode[api.Problem](t, s.do(t, c.method, c.path, c.body, c.header...), 503)
 		expect.Equal(t, "code of "+c.String(), string(problem.Code), "store-unavailable")
 	}
 }
@@ -109,12 +109,12 @@ func TestEnginesWithoutAnIncarnation(t *testing.T) {
 			useLocks(t, s)
 			for _, c := range numbersAndWorkers {
 				a := s.do(t, c.method, c.path, c.body, c.header...)
-				problem := decode[wire.Problem](t, a, 503)
+				problem := decode[api.Problem](t, a, 503)
 				expect.Equal(t, "code of "+c.String(), string(problem.Code), "store-unsuitable")
 				expect.Equal(t, "retryable of "+c.String(), problem.Retryable, false)
 				expect.Contains(t, "detail of "+c.String(), problem.Detail, row.fact, "--restarts trust")
 			}
-			must[wire.Readiness](t, s, 200, "GET", "/readyz", "")
+			must[api.Readiness](t, s, 200, "GET", "/readyz", "")
 
 			trusting := serve(t, server.Config{Store: storetest.Open(t,
 				redisstore.Config{URL: proxy.URL(), Timeout: storePatience, Prefix: "trusting:",
@@ -123,7 +123,7 @@ func TestEnginesWithoutAnIncarnation(t *testing.T) {
 			useNumbers(t, trusting)
 			useWorkers(t, trusting)
 			useLocks(t, trusting)
-			must[wire.Readiness](t, trusting, 200, "GET", "/readyz", "")
+			must[api.Readiness](t, trusting, 200, "GET", "/readyz", "")
 		})
 	}
 }
@@ -154,7 +154,7 @@ func TestRollbackBehindAProxyHandsNothingOutTwice(t *testing.T) {
 		}
 		a := s.do(t, "POST", "/worker/orders", `{"ttl_ms":3600000}`)
 		if a.status == 201 {
-			id := fmt.Sprint("worker id ", decode[wire.WorkerLease](t, a, 201).WorkerID)
+			id := fmt.Sprint("worker id ", decode[api.WorkerLease](t, a, 201).WorkerID)
 			if seen[id] {
 				t.Errorf("POST /worker/orders %s: got %s, which is leased", when, id)
 			}

@@ -11,11 +11,11 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/coatcheck/coatcheck/access"
+	"github.com/coatcheck/coatcheck/api"
 	"github.com/coatcheck/coatcheck/counter"
 	"github.com/coatcheck/coatcheck/idempotency"
 	"github.com/coatcheck/coatcheck/internal/frontdoor"
 	"github.com/coatcheck/coatcheck/internal/requestlog"
-	"github.com/coatcheck/coatcheck/internal/wire"
 	"github.com/coatcheck/coatcheck/limit"
 	"github.com/coatcheck/coatcheck/lock"
 	"github.com/coatcheck/coatcheck/number"
@@ -31,56 +31,56 @@ import (
 // store that all domains share.
 var problems = []struct {
 	err  error
-	code wire.Code
+	code api.Code
 }{
-	{access.ErrTooOften, wire.TooManyRequests},
-	{access.ErrNotRead, wire.StoreUnavailable},
-	{compat.ErrToken, wire.Forbidden},
-	{counter.ErrRequest, wire.InvalidRequest},
-	{counter.ErrUnknown, wire.NotFound},
-	{counter.ErrNotAnInteger, wire.NotAnInteger},
-	{counter.ErrOverflow, wire.CounterOverflow},
-	{counter.ErrLimit, wire.CounterLimit},
-	{counter.ErrBehind, wire.CounterBehind},
-	{counter.ErrHoldOff, wire.PoolQuarantined},
-	{counter.ErrOtherRequest, wire.PayloadMismatch},
-	{segment.ErrRequest, wire.InvalidName},
-	{segment.ErrUnknownTag, wire.NotFound},
-	{segment.ErrRetired, wire.CounterOverflow},
-	{segment.ErrBadRow, wire.LayoutMismatch},
-	{segment.ErrExhausted, wire.CounterOverflow},
-	{segment.ErrStarved, wire.StoreUnavailable},
-	{segment.ErrTooManyTags, wire.StoreUnavailable},
-	{segment.ErrWentBack, wire.StoreUnavailable},
-	{segment.ErrBadRange, wire.StoreUnavailable},
-	{segment.ErrClosed, wire.StoreUnavailable},
-	{number.ErrWidth, wire.CounterOverflow},
-	{number.ErrNegative, wire.CounterOverflow},
-	{workerlease.ErrRequest, wire.InvalidRequest},
-	{workerlease.ErrUnknown, wire.NotFound},
-	{workerlease.ErrOtherPool, wire.LayoutMismatch},
-	{workerlease.ErrLayout, wire.LayoutMismatch},
-	{workerlease.ErrExists, wire.PoolExists},
-	{workerlease.ErrEnded, wire.LayoutUsedUp},
-	{workerlease.ErrQuarantined, wire.PoolQuarantined},
-	{workerlease.ErrLost, wire.LeaseLost},
-	{workerlease.ErrExhausted, wire.PoolExhausted},
-	{stamper.ErrTooMany, wire.PoolExhausted},
-	{limit.ErrReached, wire.LimitReached},
-	{limit.ErrRequest, wire.InvalidRequest},
-	{lock.ErrHeld, wire.LockHeld},
-	{lock.ErrLost, wire.LeaseLost},
-	{lock.ErrRequest, wire.InvalidRequest},
-	{lock.ErrCapacity, wire.LayoutMismatch},
-	{lock.ErrInDoubt, wire.PoolQuarantined},
-	{context.DeadlineExceeded, wire.OutcomeUnknown},
+	{access.ErrTooOften, api.TooManyRequests},
+	{access.ErrNotRead, api.StoreUnavailable},
+	{compat.ErrToken, api.Forbidden},
+	{counter.ErrRequest, api.InvalidRequest},
+	{counter.ErrUnknown, api.NotFound},
+	{counter.ErrNotAnInteger, api.NotAnInteger},
+	{counter.ErrOverflow, api.CounterOverflow},
+	{counter.ErrLimit, api.CounterLimit},
+	{counter.ErrBehind, api.CounterBehind},
+	{counter.ErrHoldOff, api.PoolQuarantined},
+	{counter.ErrOtherRequest, api.PayloadMismatch},
+	{segment.ErrRequest, api.InvalidName},
+	{segment.ErrUnknownTag, api.NotFound},
+	{segment.ErrRetired, api.CounterOverflow},
+	{segment.ErrBadRow, api.LayoutMismatch},
+	{segment.ErrExhausted, api.CounterOverflow},
+	{segment.ErrStarved, api.StoreUnavailable},
+	{segment.ErrTooManyTags, api.StoreUnavailable},
+	{segment.ErrWentBack, api.StoreUnavailable},
+	{segment.ErrBadRange, api.StoreUnavailable},
+	{segment.ErrClosed, api.StoreUnavailable},
+	{number.ErrWidth, api.CounterOverflow},
+	{number.ErrNegative, api.CounterOverflow},
+	{workerlease.ErrRequest, api.InvalidRequest},
+	{workerlease.ErrUnknown, api.NotFound},
+	{workerlease.ErrOtherPool, api.LayoutMismatch},
+	{workerlease.ErrLayout, api.LayoutMismatch},
+	{workerlease.ErrExists, api.PoolExists},
+	{workerlease.ErrEnded, api.LayoutUsedUp},
+	{workerlease.ErrQuarantined, api.PoolQuarantined},
+	{workerlease.ErrLost, api.LeaseLost},
+	{workerlease.ErrExhausted, api.PoolExhausted},
+	{stamper.ErrTooMany, api.PoolExhausted},
+	{limit.ErrReached, api.LimitReached},
+	{limit.ErrRequest, api.InvalidRequest},
+	{lock.ErrHeld, api.LockHeld},
+	{lock.ErrLost, api.LeaseLost},
+	{lock.ErrRequest, api.InvalidRequest},
+	{lock.ErrCapacity, api.LayoutMismatch},
+	{lock.ErrInDoubt, api.PoolQuarantined},
+	{context.DeadlineExceeded, api.OutcomeUnknown},
 }
 
 // Code is the code of the problem that a client of the service gets for an error of a domain.
 func Code(err error) string { return string(problemOf(err).Code) }
 
 // problemOf turns any error into the problem that the client gets.
-func problemOf(err error) wire.Problem {
+func problemOf(err error) api.Problem {
 	if wrong, ok := errors.AsType[*fault](err); ok {
 		return wrong.problem()
 	}
@@ -88,13 +88,13 @@ func problemOf(err error) wire.Problem {
 		return full.problem()
 	}
 	if errors.Is(err, frontdoor.ErrOverloaded) {
-		return wire.NewProblem(wire.Overloaded, "")
+		return api.NewProblem(api.Overloaded, "")
 	}
 	if errors.Is(err, segment.ErrDatabase) {
-		return wire.NewProblem(wire.StoreUnavailable, "Nothing was done. The SQL database that ids of segments come from cannot be reached, or refuses what it is asked. Ask again after Retry-After.")
+		return api.NewProblem(api.StoreUnavailable, "Nothing was done. The SQL database that ids of segments come from cannot be reached, or refuses what it is asked. Ask again after Retry-After.")
 	}
 	if errors.Is(err, errClosing) {
-		return wire.NewProblem(wire.StoreUnavailable, "Nothing was done: this server is stopping. Ask again: another one answers.")
+		return api.NewProblem(api.StoreUnavailable, "Nothing was done: this server is stopping. Ask again: another one answers.")
 	}
 	if problem, ok := idempotency.Problem(err); ok {
 		return problem
@@ -103,23 +103,23 @@ func problemOf(err error) wire.Problem {
 		if errors.Is(unavailable.Cause, redisstore.ErrUnsuitable) {
 			return problemOf(unavailable.Cause)
 		}
-		return wire.NewProblem(wire.StoreUnavailable, "No id was stamped: "+unavailable.Reason+".")
+		return api.NewProblem(api.StoreUnavailable, "No id was stamped: "+unavailable.Reason+".")
 	}
 	for _, known := range problems {
 		if errors.Is(err, known.err) {
-			problem := wire.NewProblem(known.code, detail(err, known.err))
+			problem := api.NewProblem(known.code, detail(err, known.err))
 			problem.RetryAfter, problem.Since = cmp.Or(redisstore.RetryAfter(err), problem.RetryAfter), heldSince(err)
 			addLimit(&problem, err)
 			return problem
 		}
 	}
 	if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
-		return wire.NewProblem(wire.PayloadTooLarge, "")
+		return api.NewProblem(api.PayloadTooLarge, "")
 	}
 	if web, ok := errors.AsType[*echo.HTTPError](err); ok {
 		return webProblem(web)
 	}
-	return wire.NewProblem(wire.InternalError, "")
+	return api.NewProblem(api.InternalError, "")
 }
 
 // detail is the text of an error beyond its kind, without the package's name; "" if there is none.
@@ -139,16 +139,16 @@ func detail(err, kind error) string {
 }
 
 // webProblem is the problem for what Echo refused by itself.
-func webProblem(err *echo.HTTPError) wire.Problem {
+func webProblem(err *echo.HTTPError) api.Problem {
 	switch err.Code {
 	case http.StatusNotFound:
-		return wire.NewProblem(wire.NotFound, "no such path; GET / lists what there is")
+		return api.NewProblem(api.NotFound, "no such path; GET / lists what there is")
 	case http.StatusMethodNotAllowed:
-		return wire.NewProblem(wire.MethodNotAllowed, "")
+		return api.NewProblem(api.MethodNotAllowed, "")
 	case http.StatusServiceUnavailable:
-		return wire.NewProblem(wire.OutcomeUnknown, "the request took longer than this server allows")
+		return api.NewProblem(api.OutcomeUnknown, "the request took longer than this server allows")
 	}
-	return wire.NewProblem(wire.InternalError, "")
+	return api.NewProblem(api.InternalError, "")
 }
 
 // writeError is Echo's error handler: every error of a request ends here.
@@ -162,7 +162,7 @@ func (s *Server) writeError(err error, c echo.Context) {
 // writeGuardError answers for the idempotency middleware.
 func (s *Server) writeGuardError(w http.ResponseWriter, r *http.Request, err error) {
 	if errors.Is(err, idempotency.ErrInDoubt) {
-		s.events.AddOnce(wire.Event{Kind: events.TokenInDoubt})
+		s.events.AddOnce(api.Event{Kind: events.TokenInDoubt})
 	}
 	s.refuse(w, r, err)
 }
@@ -175,7 +175,7 @@ func (s *Server) refuse(w http.ResponseWriter, r *http.Request, err error) {
 		problem.Detail = "the limit is " + byteCount(tooLarge.Limit)
 	}
 	switch problem.Code {
-	case wire.InternalError, wire.StoreUnavailable, wire.OutcomeUnknown:
+	case api.InternalError, api.StoreUnavailable, api.OutcomeUnknown:
 		s.log.ErrorContext(r.Context(), "request failed", "code", string(problem.Code), "error", err)
 		if s.config.TellCauses {
 			problem.Detail = err.Error()
@@ -190,13 +190,13 @@ func (s *Server) refuse(w http.ResponseWriter, r *http.Request, err error) {
 }
 
 // complete adds what only the service knows: limits, and where to read on.
-func (s *Server) complete(problem *wire.Problem, r *http.Request) {
+func (s *Server) complete(problem *api.Problem, r *http.Request) {
 	switch problem.Code {
-	case wire.PayloadTooLarge:
+	case api.PayloadTooLarge:
 		problem.Detail = "the limit is " + byteCount(s.config.MaxBody)
-	case wire.KeyMissing, wire.KeyMalformed, wire.PayloadMismatch:
+	case api.KeyMissing, api.KeyMalformed, api.PayloadMismatch:
 		problem.See = policyPath
-	case wire.IdempotencyUnknown, wire.InProgress:
+	case api.IdempotencyUnknown, api.InProgress:
 		problem.See = policyPath
 		if problem.Operation != "" {
 			problem.See = "/operation/" + problem.Operation
@@ -213,17 +213,17 @@ func (s *Server) complete(problem *wire.Problem, r *http.Request) {
 
 // fault is a request that is wrong in one place.
 type fault struct {
-	code   wire.Code
+	code   api.Code
 	field  string
 	detail string
 }
 
 func (f *fault) Error() string { return f.field + ": " + f.detail }
 
-func (f *fault) problem() wire.Problem {
-	problem := wire.NewProblem(f.code, f.Error())
+func (f *fault) problem() api.Problem {
+	problem := api.NewProblem(f.code, f.Error())
 	problem.Field = f.field
 	return problem
 }
 
-func invalid(field, detail string) error { return &fault{wire.InvalidRequest, field, detail} }
+func invalid(field, detail string) error { return &fault{api.InvalidRequest, field, detail} }

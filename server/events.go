@@ -7,9 +7,9 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"github.com/coatcheck/coatcheck/access"
+	"github.com/coatcheck/coatcheck/api"
 	"github.com/coatcheck/coatcheck/counter"
 	"github.com/coatcheck/coatcheck/idempotency"
-	"github.com/coatcheck/coatcheck/internal/wire"
 	"github.com/coatcheck/coatcheck/lock"
 	"github.com/coatcheck/coatcheck/server/internal/events"
 	"github.com/coatcheck/coatcheck/workerlease"
@@ -60,7 +60,7 @@ func (j *journal) addRefusal(c echo.Context, refusal error) {
 		if !errors.Is(refusal, known.err) {
 			continue
 		}
-		event := wire.Event{Kind: known.kind}
+		event := api.Event{Kind: known.kind}
 		if known.param != "" {
 			// a route without one is of this server's own pool
 			event.Name, _ = nameOf(c, known.param)

@@ -17,9 +17,9 @@ import (
 	"time"
 
 	"github.com/coatcheck/coatcheck/access"
+	"github.com/coatcheck/coatcheck/api"
 	"github.com/coatcheck/coatcheck/internal/testing/expect"
 	"github.com/coatcheck/coatcheck/internal/testing/storetest"
-	"github.com/coatcheck/coatcheck/internal/wire"
 	"github.com/coatcheck/coatcheck/redisstore"
 	"github.com/coatcheck/coatcheck/server"
 )
@@ -98,7 +98,7 @@ func (l *listening) until(kind string) message {
 	}
 }
 
-func (l *listening) event() (event wire.Event, id string) {
+func (l *listening) event() (event api.Event, id string) {
 	l.Helper()
 	m := l.until("")
 	if err := strictly([]byte(m.data), &event); err != nil {
@@ -108,13 +108,13 @@ func (l *listening) event() (event wire.Event, id string) {
 }
 
 // wantEvent reads the next event, and checks all of it but when it was.
-func (l *listening) wantEvent(what string, want wire.Event) {
+func (l *listening) wantEvent(what string, want api.Event) {
 	l.Helper()
 	got, _ := l.event()
 	if got.At.IsZero() {
 		l.Errorf("%s: got event %+v, want one that says when", what, got)
 	}
-	got.At, got.EventBy = time.Time{}, wire.EventBy{}
+	got.At, got.EventBy = time.Time{}, api.EventBy{}
 	expect.Equal(l, what+": the event that tells of it", got, want)
 }
 
@@ -147,12 +147,12 @@ func TestWhatHappensIsToldWithoutSecrets(t *testing.T) {
 		expect.Equal(t, "GET /events: has an X-Request-Id", l.header.Get("X-Request-Id") != "", true)
 		l.wantHello()
 		secrets := append(s.doToLeases(t, l), s.doToTokens(t)...)
-		l.wantEvent("a claim of a token that is in doubt", wire.Event{Kind: "token.in-doubt"})
+		l.wantEvent("a claim of a token that is in doubt", api.Event{Kind: "token.in-doubt"})
 		want := map[string]int64{
 			"token.issued": 2, "token.claimed": 3, "token.replayed": 2, "token.completed": 2, "token.in-doubt": 1, "lock.granted": 2,
 		}
-		for told := (wire.EventTally{}); !contains(told.Tally, want); {
-			told = wire.EventTally{}
+		for told := (api.EventTally{}); !contains(told.Tally, want); {
+			told = api.EventTally{}
 			if data := l.until("tally").data; strictly([]byte(data), &told) != nil {
 				t.Fatalf("GET /events: got tally %s, want %v", data, want)
 			}
@@ -179,7 +179,7 @@ func contains(all, some map[string]int64) bool {
 func (l *listening) wantHello() {
 	l.Helper()
 	data := l.until("hello").data
-	hello := wire.EventHello{}
+	hello := api.EventHello{}
 	if err := strictly([]byte(data), &hello); err != nil {
 		l.Fatalf("GET /events: hello %s: %v", data, err)
 	}
@@ -195,13 +195,13 @@ func (s *service) doToLeases(t *testing.T, l *listening) (secrets []string) {
 	s.do(t, "PUT", "/counter/c", `{"value":7}`)
 	s.do(t, "DELETE", "/counter/c", "")
 	s.do(t, "PUT", "/worker/declared", "")
-	worker := must[wire.WorkerLease](t, s, 201, "POST", "/worker/p", `{"identity":"box","ttl_ms":3600000}`)
+	worker := must[api.WorkerLease](t, s, 201, "POST", "/worker/p", `{"identity":"box","ttl_ms":3600000}`)
 	s.do(t, "PUT", "/worker/p/0", "", "Lease-Token: AAAAAAAAAAAAAAAAAAAAAA")
 	s.do(t, "DELETE", "/worker/p/0", "", "Lease-Token: "+worker.Lease)
-	lock := must[wire.LockGranted](t, s, 201, "POST", "/lock/l", `{"owner":"me","ttl_ms":3600000}`)
+	lock := must[api.LockGranted](t, s, 201, "POST", "/lock/l", `{"owner":"me","ttl_ms":3600000}`)
 	s.do(t, "DELETE", "/lock/l", "", "Lease-Token: "+lock.Lease)
 	s.do(t, "DELETE", "/lock/l", "", "Lease-Token: "+lock.Lease)
-	again := must[wire.LockGranted](t, s, 201, "POST", "/lock/l", `{"ttl_ms":3600000}`)
+	again := must[api.LockGranted](t, s, 201, "POST", "/lock/l", `{"ttl_ms":3600000}`)
 	s.do(t, "DELETE", fmt.Sprintf("/lock/l?force=%d", again.Fence), "")
 	want := []string{
 		"counter.set c", "counter.removed c", "pool.created declared", "worker.granted p", "worker.lost p", "worker.released p",
@@ -230,12 +230,12 @@ func (s *service) doToTokens(t *testing.T) (secrets []string) {
 func TestGrantTellsWhoAndWithWhichFence(t *testing.T) {
 	s := onEmbedded(t)
 	l := s.listen(t)
-	worker := must[wire.WorkerLease](t, s, 201, "POST", "/worker/p", `{"identity":"box"}`)
-	l.wantEvent("POST /worker/p", wire.Event{Kind: "worker.granted", Name: "p", WorkerID: new(0), Fence: worker.Fence, Holder: "box"})
-	lock := must[wire.LockGranted](t, s, 201, "POST", "/lock/l", `{"owner":"me"}`)
-	l.wantEvent("POST /lock/l", wire.Event{Kind: "lock.granted", Name: "l", Fence: lock.Fence, Holder: "me"})
+	worker := must[api.WorkerLease](t, s, 201, "POST", "/worker/p", `{"identity":"box"}`)
+	l.wantEvent("POST /worker/p", api.Event{Kind: "worker.granted", Name: "p", WorkerID: new(0), Fence: worker.Fence, Holder: "box"})
+	lock := must[api.LockGranted](t, s, 201, "POST", "/lock/l", `{"owner":"me"}`)
+	l.wantEvent("POST /lock/l", api.Event{Kind: "lock.granted", Name: "l", Fence: lock.Fence, Holder: "me"})
 	s.do(t, "PUT", "/counter/c", `{"value":-7}`)
-	l.wantEvent("PUT /counter/c", wire.Event{Kind: "counter.set", Name: "c", Value: new(int64(-7))})
+	l.wantEvent("PUT /counter/c", api.Event{Kind: "counter.set", Name: "c", Value: new(int64(-7))})
 }
 
 func TestListenerThatComesBackGetsWhatItMissed(t *testing.T) {
@@ -272,7 +272,7 @@ func TestListenerThatIsTooFarBehindIsToldSo(t *testing.T) {
 		s.server.Tell(fmt.Sprint("k", i))
 	}
 	l = s.listen(t, "Last-Event-ID: "+id)
-	missed := wire.EventMissed{}
+	missed := api.EventMissed{}
 	data := l.until("missed").data
 	if err := json.Unmarshal([]byte(data), &missed); err != nil || missed.AtMost != 1100-1024 {
 		t.Errorf("GET /events, 1100 events behind: got missed %s (%v), want at most %d", data, err, 1100-1024)
@@ -309,7 +309,7 @@ func TestListenerThatDoesNotReadHoldsNobodyUp(t *testing.T) {
 		for i := range 1000 {
 			s.server.Tell(fmt.Sprint(long, round, ".", i))
 		}
-		for got := (wire.Event{}); got.Name != fmt.Sprint(long, round, ".", 999); {
+		for got := (api.Event{}); got.Name != fmt.Sprint(long, round, ".", 999); {
 			got, _ = l.event()
 		}
 	}
@@ -402,10 +402,10 @@ func TestListenersHearOnlyOfTheirNames(t *testing.T) {
 	for _, name := range []string{"bills", "orders-1", "jobs", "jobs-2", "orders"} {
 		s.do(t, "PUT", "/counter/"+name, `{"value":1}`, keys[0])
 	}
-	token := must[wire.TokenIssued](t, s, 201, "POST", "/token", "", keys[0]).Token
-	must[wire.Claimed](t, s, 200, "POST", "/token/"+token+"/claim", `{"fingerprint":"f","lease_ms":100}`, keys[0])
+	token := must[api.TokenIssued](t, s, 201, "POST", "/token", "", keys[0]).Token
+	must[api.Claimed](t, s, 200, "POST", "/token/"+token+"/claim", `{"fingerprint":"f","lease_ms":100}`, keys[0])
 	expect.Eventually(t, "the claim lapses", func() bool {
-		return must[wire.TokenStatus](t, s, 200, "GET", "/token/"+token, "", keys[0]).State == "in-doubt"
+		return must[api.TokenStatus](t, s, 200, "GET", "/token/"+token, "", keys[0]).State == "in-doubt"
 	})
 	s.do(t, "POST", "/token/"+token+"/claim", `{"fingerprint":"f"}`, keys[0])
 	s.do(t, "PUT", "/counter/orders-last", `{"value":1}`, keys[0])

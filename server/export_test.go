@@ -9,8 +9,8 @@ import (
 
 	"github.com/labstack/echo/v4"
 
+	"github.com/coatcheck/coatcheck/api"
 	"github.com/coatcheck/coatcheck/idempotency"
-	"github.com/coatcheck/coatcheck/internal/wire"
 	"github.com/coatcheck/coatcheck/server/internal/events"
 )
 
@@ -48,7 +48,7 @@ func WithForgottenRoute() {
 func (s *Server) SetNow(now func() time.Time) { s.now = now }
 
 // Tell tells the listeners of an event.
-func (s *Server) Tell(name string) { s.events.Add(wire.Event{Kind: events.CounterSet, Name: name}) }
+func (s *Server) Tell(name string) { s.events.Add(api.Event{Kind: events.CounterSet, Name: name}) }
 
 // SetBeat has a service that has not begun to serve look after those who listen to its events more
 // often.

@@ -12,8 +12,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/redis/go-redis/v9"
 
+	"github.com/coatcheck/coatcheck/api"
 	"github.com/coatcheck/coatcheck/internal/testing/expect"
-	"github.com/coatcheck/coatcheck/internal/wire"
 	"github.com/coatcheck/coatcheck/redisstore"
 	"github.com/coatcheck/coatcheck/scripts"
 	"github.com/coatcheck/coatcheck/server"
@@ -48,7 +48,7 @@ func newFixtureOf(t *testing.T, store *redisstore.Store, config server.Config) *
 	f.put(t, store, "list", "RPUSH", "1")
 	f.put(t, store, "set", "SADD", "1")
 	f.put(t, store, "zset", "ZADD", "1", "1")
-	must[wire.Incremented](t, f.s, 200, "POST", "/incr/k?by=3", "", "Idempotency-Key: once")
+	must[api.Incremented](t, f.s, 200, "POST", "/incr/k?by=3", "", "Idempotency-Key: once")
 
 	f.made["{issued}"] = f.s.issue(t, `{}`)
 	f.made["{claimed}"] = f.s.issue(t, `{}`)
@@ -60,7 +60,7 @@ func newFixtureOf(t *testing.T, store *redisstore.Store, config server.Config) *
 	f.made["{w0}"] = f.worker(t, "pool", 0)
 	f.made["{w1}"] = f.worker(t, "pool", 1)
 	f.made["{other0}"] = f.worker(t, "other", 0)
-	must[wire.Payment](t, f.s, 201, "POST", "/payments", `{"amount":5,"currency":"EUR","to":"acct_1"}`, "Idempotency-Key: good")
+	must[api.Payment](t, f.s, 201, "POST", "/payments", `{"amount":5,"currency":"EUR","to":"acct_1"}`, "Idempotency-Key: good")
 
 	f.refill()
 	return f
@@ -91,7 +91,7 @@ func (f *fixture) filled(c call) call {
 // worker leases a slot of a pool that has two.
 func (f *fixture) worker(t testing.TB, pool string, want int) string {
 	t.Helper()
-	lease := must[wire.WorkerLease](t, f.s, 201, "POST", "/worker/"+pool, `{"ttl_ms":3600000,"layout":"41/1/12"}`)
+	lease := must[api.WorkerLease](t, f.s, 201, "POST", "/worker/"+pool, `{"ttl_ms":3600000,"layout":"41/1/12"}`)
 	if lease.WorkerID != want {
 		t.Fatalf("POST /worker/%s: got worker id %d, want %d", pool, lease.WorkerID, want)
 	}

@@ -6,10 +6,10 @@ import (
 	"github.com/labstack/echo/v4"
 	"go.opentelemetry.io/otel/trace"
 
+	"github.com/coatcheck/coatcheck/api"
 	"github.com/coatcheck/coatcheck/idempotency"
 	"github.com/coatcheck/coatcheck/idempotency/echov4"
 	class "github.com/coatcheck/coatcheck/internal/fault"
-	"github.com/coatcheck/coatcheck/internal/wire"
 	"github.com/coatcheck/coatcheck/server/internal/events"
 )
 
@@ -30,7 +30,7 @@ type guards struct {
 	tokens   *idempotency.Tokens
 	events   *events.Log
 	tracer   trace.Tracer // nil = no request is traced
-	policies wire.Policies
+	policies api.Policies
 }
 
 // around wraps the idempotency middleware for Echo. An error that the handler returns becomes its

@@ -18,11 +18,11 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/coatcheck/coatcheck/api"
 	"github.com/coatcheck/coatcheck/internal/testing/apitest"
 	"github.com/coatcheck/coatcheck/internal/testing/expect"
 	"github.com/coatcheck/coatcheck/internal/testing/logtest"
 	"github.com/coatcheck/coatcheck/internal/testing/storetest"
-	"github.com/coatcheck/coatcheck/internal/wire"
 	"github.com/coatcheck/coatcheck/redisstore"
 	"github.com/coatcheck/coatcheck/server"
 	"github.com/coatcheck/coatcheck/workerlease"
@@ -248,12 +248,12 @@ func (s *service) connect(t testing.TB) net.Conn {
 
 func (s *service) issue(t testing.TB, body string) string {
 	t.Helper()
-	return must[wire.TokenIssued](t, s, 201, "POST", "/token", body).Token
+	return must[api.TokenIssued](t, s, 201, "POST", "/token", body).Token
 }
 
-func (s *service) claim(t testing.TB, token, body string) wire.Claimed {
+func (s *service) claim(t testing.TB, token, body string) api.Claimed {
 	t.Helper()
-	claimed := must[wire.Claimed](t, s, 200, "POST", "/token/"+token+"/claim", body)
+	claimed := must[api.Claimed](t, s, 200, "POST", "/token/"+token+"/claim", body)
 	if claimed.Outcome != "granted" {
 		t.Fatalf("claiming token %s with %s: got %+v, want outcome granted", token, body, claimed)
 	}
@@ -262,10 +262,10 @@ func (s *service) claim(t testing.TB, token, body string) wire.Claimed {
 
 func (s *service) state(t testing.TB, token string) string {
 	t.Helper()
-	return must[wire.TokenStatus](t, s, 200, "GET", "/token/"+token, "").State
+	return must[api.TokenStatus](t, s, 200, "GET", "/token/"+token, "").State
 }
 
-func (s *service) ledger(t testing.TB) wire.Ledger {
+func (s *service) ledger(t testing.TB) api.Ledger {
 	t.Helper()
-	return must[wire.Ledger](t, s, 200, "GET", "/payments", "")
+	return must[api.Ledger](t, s, 200, "GET", "/payments", "")
 }

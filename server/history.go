@@ -6,8 +6,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/coatcheck/coatcheck/api"
 	"github.com/coatcheck/coatcheck/internal/textid"
-	"github.com/coatcheck/coatcheck/internal/wire"
 	"github.com/coatcheck/coatcheck/metrics"
 	"github.com/coatcheck/coatcheck/server/internal/events"
 )
@@ -31,7 +31,7 @@ var historySeries = []struct {
 	{"locks", func(totals metrics.Totals, _ map[string]int64) int64 { return totals.Locks }},
 	{"allowed", func(totals metrics.Totals, _ map[string]int64) int64 { return totals.Allowed }},
 	{"limited", func(totals metrics.Totals, _ map[string]int64) int64 {
-		return totals.Problems[string(wire.LimitReached)]
+		return totals.Problems[string(api.LimitReached)]
 	}},
 	{"refused", problemsOf(4)},
 	{"failed", problemsOf(5)},
@@ -53,8 +53,8 @@ func tallied(kinds ...string) totalOf {
 // problemsOf sums the problems whose status is of a class, such as 4 of 404, but for limits that
 // are reached: to refuse is what they are for.
 func problemsOf(class int) totalOf {
-	codes := slices.DeleteFunc(wire.Codes(), func(code wire.Code) bool {
-		return wire.NewProblem(code, "").Status/100 != class || code == wire.LimitReached
+	codes := slices.DeleteFunc(api.Codes(), func(code api.Code) bool {
+		return api.NewProblem(code, "").Status/100 != class || code == api.LimitReached
 	})
 	return func(totals metrics.Totals, _ map[string]int64) (sum int64) {
 		for _, code := range codes {

@@ -6,9 +6,9 @@ import (
 	"time"
 
 	"github.com/coatcheck/coatcheck/access"
+	"github.com/coatcheck/coatcheck/api"
 	"github.com/coatcheck/coatcheck/internal/testing/expect"
 	"github.com/coatcheck/coatcheck/internal/testing/storetest"
-	"github.com/coatcheck/coatcheck/internal/wire"
 	"github.com/coatcheck/coatcheck/redisstore"
 	"github.com/coatcheck/coatcheck/server"
 )
@@ -16,7 +16,7 @@ import (
 const historyPath = "/console/api/history"
 
 // sums are those of each series that is not empty.
-func sums(told wire.History) map[string]uint64 {
+func sums(told api.History) map[string]uint64 {
 	found := map[string]uint64{}
 	for name, points := range told.Series {
 		for _, n := range points {
@@ -31,7 +31,7 @@ func sums(told wire.History) map[string]uint64 {
 
 func TestHistorySaysWhatWasHandedOut(t *testing.T) {
 	s := serve(t, server.Config{Store: storetest.Open(t, redisstore.Config{URL: "embedded:"}), Dev: true})
-	history := func(query string) wire.History { return must[wire.History](t, s, 200, "GET", historyPath+query, "") }
+	history := func(query string) api.History { return must[api.History](t, s, 200, "GET", historyPath+query, "") }
 	expect.Equal(t, "the history of a server that was asked for nothing", sums(history("")), map[string]uint64{})
 	s.do(t, "POST", "/incr/orders?by=40", "").wantStatus(t, 200)
 	s.do(t, "GET", "/id/uuid?n=3", "").wantStatus(t, 200)
@@ -56,7 +56,7 @@ func TestHistorySaysWhatWasHandedOut(t *testing.T) {
 	})
 	expect.Equal(t, "the number of points with n=1", len(history("?n=1").Series["counters"]), 1)
 	for _, n := range []string{"0", "721", "x"} {
-		checkProblem(t, s.do(t, "GET", historyPath+"?n="+n, ""), wire.InvalidRequest)
+		checkProblem(t, s.do(t, "GET", historyPath+"?n="+n, ""), api.InvalidRequest)
 	}
 }
 
@@ -68,7 +68,7 @@ func TestHistoryIsKeptWithoutAPage(t *testing.T) {
 			s.ask("POST", "/payments", payment, fmt.Sprint("Idempotency-Key: k", i))
 			time.Sleep(10 * time.Second)
 		}
-		got := decode[wire.History](t, s.ask("GET", historyPath, ""), 200)
+		got := decode[api.History](t, s.ask("GET", historyPath, ""), 200)
 		var at []int
 		for i, n := range got.Series["completed"] {
 			if n > 0 {
@@ -78,14 +78,14 @@ func TestHistoryIsKeptWithoutAPage(t *testing.T) {
 		if len(at) != 4 || at[3]-at[0] != 6 {
 			t.Errorf("GET %s: something was completed in steps %v, want four that are two apart", historyPath, at)
 		}
-		expect.Equal(t, "the history that is asked for again", decode[wire.History](t, s.ask("GET", historyPath, ""), 200).Series["completed"], got.Series["completed"])
+		expect.Equal(t, "the history that is asked for again", decode[api.History](t, s.ask("GET", historyPath, ""), 200).Series["completed"], got.Series["completed"])
 	})
 }
 
 func TestHistoryTakesRoleRead(t *testing.T) {
 	book, keys, _ := accessOf(t, access.Record{Role: access.Read})
 	s := serve(t, server.Config{Store: storetest.Open(t, redisstore.Config{URL: "embedded:"}), Access: book})
-	checkProblem(t, s.do(t, "GET", historyPath, ""), wire.Unauthorized)
+	checkProblem(t, s.do(t, "GET", historyPath, ""), api.Unauthorized)
 	s.do(t, "GET", historyPath, "", keys[0]).wantStatus(t, 200)
 	off := serve(t, server.Config{Store: storetest.Open(t, redisstore.Config{URL: "embedded:"}), Console: server.ConsoleConfig{Mode: server.ConsoleOff}})
 	off.do(t, "GET", historyPath, "").wantStatus(t, 404)

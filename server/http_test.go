@@ -11,11 +11,11 @@ import (
 
 	"github.com/google/go-cmp/cmp/cmpopts"
 
+	"github.com/coatcheck/coatcheck/api"
 	"github.com/coatcheck/coatcheck/counter"
 	"github.com/coatcheck/coatcheck/idempotency"
 	"github.com/coatcheck/coatcheck/internal/testing/expect"
 	"github.com/coatcheck/coatcheck/internal/testing/storetest"
-	"github.com/coatcheck/coatcheck/internal/wire"
 	"github.com/coatcheck/coatcheck/redisstore"
 	"github.com/coatcheck/coatcheck/server"
 )
@@ -54,7 +54,7 @@ func TestPanicIsAnInternalErrorThatTheLogExplains(t *testing.T) {
 	})
 	for path, value := range panics {
 		a := s.do(t, "GET", path, "", "X-Request-Id: "+path)
-		problem := checkProblem(t, a, wire.InternalError)
+		problem := checkProblem(t, a, api.InternalError)
 		if strings.Contains(string(a.body), fmt.Sprint(value)) || problem.Detail == "" {
 			t.Errorf("%v; want a detail that does not say %v", a, value)
 		}
@@ -75,7 +75,7 @@ func TestUnknownErrorOfAHandlerIsAnInternalErrorThatTheLogExplains(t *testing.T)
 		})
 	})
 	a := s.do(t, "POST", "/fail", "", "Idempotency-Key: k", "X-Request-Id: here")
-	if checkProblem(t, a, wire.InternalError); strings.Contains(string(a.body), "luck") {
+	if checkProblem(t, a, api.InternalError); strings.Contains(string(a.body), "luck") {
 		t.Errorf("%v; want nothing of the error's text", a)
 	}
 	s.logLine(t, "no such luck", "request_id=here", "level=ERROR")
@@ -107,7 +107,7 @@ func TestBodyLimitIsTheConfiguredOneAndIsTold(t *testing.T) {
 			if err != nil {
 				t.Fatalf("%v: %v", c, err)
 			}
-			expect.Equal(t, a.asked+": detail", checkProblem(t, a, wire.PayloadTooLarge).Detail, "the limit is 64 bytes")
+			expect.Equal(t, a.asked+": detail", checkProblem(t, a, api.PayloadTooLarge).Detail, "the limit is 64 bytes")
 		}
 		if a := s.do(t, "POST", path, strings.Repeat(" ", 64), "Idempotency-Key: k"); a.status == 413 {
 			t.Errorf("%v; a body of exactly the limit is refused, want it taken", a)
@@ -127,7 +127,7 @@ func TestAnswersThatChangeStateOrHandSomethingOutMustNotBeStored(t *testing.T) {
 	for _, c := range append(calls, reading...) {
 		a := f.send(t, c)
 		if strings.HasSuffix(c.path, "/release") {
-			checkProblem(t, a, wire.Superseded) // it was completed just before
+			checkProblem(t, a, api.Superseded) // it was completed just before
 		} else if a.status >= 300 {
 			t.Errorf("%v; want success", a)
 		}
@@ -171,12 +171,12 @@ func TestPolicyPageTellsHowGuardedRoutesAreGuarded(t *testing.T) {
 	none.wantStatus(t, 200)
 	none.wantBody(t, `{"routes":[]}`+"\n")
 	s = onEmbedded(t)
-	policies := must[wire.Policies](t, s, 200, "GET", "/idempotency-policy", "").Routes
-	want := wire.RoutePolicy{
+	policies := must[api.Policies](t, s, 200, "GET", "/idempotency-policy", "").Routes
+	want := api.RoutePolicy{
 		Route: "POST /payments", Headers: []string{"Idempotency-Token", "Idempotency-Key"}, Required: true, Policy: "hold",
 		Lease: 30_000, Retention: 86_400_000, MaxBody: limit, Scope: "payments",
 	}
-	expect.MustEqual(t, "GET /idempotency-policy", policies, []wire.RoutePolicy{want},
-		cmpopts.IgnoreFields(wire.RoutePolicy{}, "UniqueBy", "Fingerprint", "Keep", "MaxWait"))
+	expect.MustEqual(t, "GET /idempotency-policy", policies, []api.RoutePolicy{want},
+		cmpopts.IgnoreFields(api.RoutePolicy{}, "UniqueBy", "Fingerprint", "Keep", "MaxWait"))
 	expect.Equal(t, "GET /idempotency-policy: says what is in the fingerprint", len(policies[0].Fingerprint) > 0, true)
 }

@@ -10,9 +10,9 @@ import (
 
 	"github.com/labstack/echo/v4"
 
+	"github.com/coatcheck/coatcheck/api"
 	"github.com/coatcheck/coatcheck/idempotency"
 	"github.com/coatcheck/coatcheck/internal/frontdoor"
-	"github.com/coatcheck/coatcheck/internal/wire"
 	"github.com/coatcheck/coatcheck/metrics"
 	"github.com/coatcheck/coatcheck/number"
 	"github.com/coatcheck/coatcheck/segment"
@@ -93,7 +93,7 @@ func (h *ids) poolOf(r *request) string {
 		return r.name("pool")
 	}
 	if h.pool == "" {
-		r.fail(&fault{wire.NotFound, "pool", "this server has no default pool; name one: /id/snowflake/{pool}"})
+		r.fail(&fault{api.NotFound, "pool", "this server has no default pool; name one: /id/snowflake/{pool}"})
 	}
 	r.mayTouch("pool", h.pool)
 	return h.pool

@@ -5,9 +5,9 @@ import (
 	"net/http"
 	"net/url"
 
+	"github.com/coatcheck/coatcheck/api"
 	"github.com/coatcheck/coatcheck/idempotency"
 	"github.com/coatcheck/coatcheck/internal/names"
-	"github.com/coatcheck/coatcheck/internal/wire"
 	"github.com/coatcheck/coatcheck/number"
 )
 
@@ -36,7 +36,7 @@ func (h *ids) decodeOpaque(r *request) error {
 	query := r.QueryParams()
 	tag := query.Get("tag")
 	if !names.Valid(tag) {
-		r.fail(&fault{wire.InvalidName, "tag", "of which tag the number is; " + nameRule})
+		r.fail(&fault{api.InvalidName, "tag", "of which tag the number is; " + nameRule})
 	}
 	r.mayTouch("tag", tag)
 	if query.Has("key") && query.Get("key") == "" {
@@ -51,7 +51,7 @@ func (h *ids) decodeOpaque(r *request) error {
 		noStore(r)
 		return r.String(http.StatusOK, fmt.Sprintf("%d\n", id))
 	}
-	return r.answer(http.StatusOK, wire.DecodedOpaque{ID: fmt.Sprint(id), Tag: tag, Key: key.ID})
+	return r.answer(http.StatusOK, api.DecodedOpaque{ID: fmt.Sprint(id), Tag: tag, Key: key.ID})
 }
 
 // opaqueOfPath reads the number. Its length is its width.

@@ -11,10 +11,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/coatcheck/coatcheck/api"
 	"github.com/coatcheck/coatcheck/internal/testing/expect"
 	"github.com/coatcheck/coatcheck/internal/testing/redistest"
 	"github.com/coatcheck/coatcheck/internal/testing/storetest"
-	"github.com/coatcheck/coatcheck/internal/wire"
 	"github.com/coatcheck/coatcheck/redisstore"
 	"github.com/coatcheck/coatcheck/server"
 	"github.com/coatcheck/coatcheck/snowflake"
@@ -34,9 +34,9 @@ func TestSnowflakeIDsOverHTTP(t *testing.T) {
 	})
 }
 
-func (s *service) ids(t testing.TB, path string) wire.Snowflakes {
+func (s *service) ids(t testing.TB, path string) api.Snowflakes {
 	t.Helper()
-	return must[wire.Snowflakes](t, s, 200, "GET", path, "")
+	return must[api.Snowflakes](t, s, 200, "GET", path, "")
 }
 
 // wantAroundNow fails the test if a time is not of now. Ten minutes are more than a busy machine
@@ -49,7 +49,7 @@ func wantAroundNow(t testing.TB, what string, at time.Time) {
 }
 
 // numbers reads ids in decimal, and checks that they rise and are of one worker id and of now.
-func numbers(t testing.TB, got wire.Snowflakes) (ids []snowflake.ID) {
+func numbers(t testing.TB, got api.Snowflakes) (ids []snowflake.ID) {
 	t.Helper()
 	layout := snowflake.MustLayout(snowflake.DefaultLayout)
 	for i, text := range got.IDs {
@@ -70,7 +70,7 @@ func numbers(t testing.TB, got wire.Snowflakes) (ids []snowflake.ID) {
 
 func (s *service) idsOfTheDefaultPool(t *testing.T) {
 	a := s.do(t, "GET", "/id/snowflake", "")
-	one := decode[wire.Snowflakes](t, a, 200)
+	one := decode[api.Snowflakes](t, a, 200)
 	a.wantHeader(t, "Cache-Control", "no-store")
 	a.wantHeader(t, "Content-Type", "application/json")
 	a.wantBody(t, fmt.Sprintf(`{"pool":"main","worker_id":0,"id":%q,"ids":[%q]}`+"\n", one.ID, one.ID))
@@ -85,19 +85,19 @@ func (s *service) idsOfTheDefaultPool(t *testing.T) {
 		}
 		last = ids[n-1]
 	}
-	slot := must[wire.WorkerRing](t, s, 200, "GET", "/worker/main?n=1", "").Slots[0]
+	slot := must[api.WorkerRing](t, s, 200, "GET", "/worker/main?n=1", "").Slots[0]
 	expect.Equal(t, "GET /worker/main?n=1: state", slot.State, "held")
 	expect.Equal(t, "GET /worker/main?n=1: holder", slot.Holder, "host-1")
 }
 
 func (s *service) idsOfAPool(t *testing.T) {
 	// another has worker id 0
-	must[wire.WorkerLease](t, s, 201, "POST", "/worker/shared", `{"ttl_ms":3600000}`)
+	must[api.WorkerLease](t, s, 201, "POST", "/worker/shared", `{"ttl_ms":3600000}`)
 	got := s.ids(t, "/id/snowflake/shared?n=3")
 	expect.Equal(t, "GET /id/snowflake/shared?n=3: number of ids", len(numbers(t, got)), 3)
-	expect.Equal(t, "GET /id/snowflake/shared?n=3", got, wire.Snowflakes{Pool: "shared", WorkerID: 1, IDs: got.IDs})
+	expect.Equal(t, "GET /id/snowflake/shared?n=3", got, api.Snowflakes{Pool: "shared", WorkerID: 1, IDs: got.IDs})
 	expect.Equal(t, "GET /id/snowflake/a%3Ab: pool", s.ids(t, "/id/snowflake/a%3Ab").Pool, "a:b")
-	must[wire.WorkerPool](t, s, 201, "PUT", "/worker/browsers", `{"layout":"41/5/7"}`)
+	must[api.WorkerPool](t, s, 201, "PUT", "/worker/browsers", `{"layout":"41/5/7"}`)
 	for _, text := range s.ids(t, "/id/snowflake/browsers?n=300").IDs {
 		if id, err := snowflake.Parse(text); err != nil || id >= 1<<53 {
 			t.Errorf("GET /id/snowflake/browsers?n=300: got id %s, want less than 2^53, so that JavaScript does not round it", text)
@@ -144,7 +144,7 @@ func (s *service) idFormats(t *testing.T) {
 		}
 	}
 	for _, width := range []string{"1", "17"} { // an id has 18 digits from 2023 until 2057
-		wantField(t, s.do(t, "GET", "/id/snowflake?format=padded&width="+width, ""), wire.InvalidRequest, "width", "18 digits")
+		wantField(t, s.do(t, "GET", "/id/snowflake?format=padded&width="+width, ""), api.InvalidRequest, "width", "18 digits")
 	}
 }
 
@@ -167,7 +167,7 @@ func (s *service) idsAsText(t *testing.T) {
 		media, _, _ := strings.Cut(a.header.Get("Content-Type"), ";")
 		expect.Equal(t, a.asked+": media type is text/plain", media == "text/plain", row.text)
 		if !row.text {
-			decode[wire.Snowflakes](t, a, 200)
+			decode[api.Snowflakes](t, a, 200)
 			continue
 		}
 		lines := strings.Split(string(a.body), "\n")
@@ -184,7 +184,7 @@ func (s *service) idsAtOnce(t *testing.T) {
 	for i := range 12 {
 		wg.Go(func() {
 			a, err := s.send(context.WithoutCancel(t.Context()), call{method: "GET", path: fmt.Sprintf("/id/snowflake/at-once?n=%d", 1+i*97)})
-			var got wire.Snowflakes
+			var got api.Snowflakes
 			if err != nil || a.status != 200 || strictly(a.body, &got) != nil {
 				t.Errorf("%v, error %v; want ids", a, err)
 			}
@@ -199,29 +199,29 @@ func (s *service) idsAtOnce(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	expect.Equal(t, "worker ids that one server leased for 12 requests at once", must[wire.WorkerRing](t, s, 200, "GET", "/worker/at-once?n=1", "").Used, 1)
+	expect.Equal(t, "worker ids that one server leased for 12 requests at once", must[api.WorkerRing](t, s, 200, "GET", "/worker/at-once?n=1", "").Used, 1)
 }
 
 func (s *service) idsExhausted(t *testing.T) {
-	must[wire.WorkerPool](t, s, 201, "PUT", "/worker/taken", `{"layout":"41/1/12","ttl_ms":3600000}`)
+	must[api.WorkerPool](t, s, 201, "PUT", "/worker/taken", `{"layout":"41/1/12","ttl_ms":3600000}`)
 	for range 2 {
-		must[wire.WorkerLease](t, s, 201, "POST", "/worker/taken", "")
+		must[api.WorkerLease](t, s, 201, "POST", "/worker/taken", "")
 	}
 	for range 2 {
 		a := s.do(t, "GET", "/id/snowflake/taken", "", "Accept: text/plain")
-		checkProblem(t, a, wire.PoolExhausted)
+		checkProblem(t, a, api.PoolExhausted)
 		a.wantRetryAfter(t, 1, 3600)
 	}
 }
 
 func (s *service) idsDecoded(t *testing.T) {
-	must[wire.WorkerPool](t, s, 201, "PUT", "/worker/decoded", `{"layout":"41/5/5/12","epoch":"2024-01-01T00:00:00Z","datacenter":3}`)
+	must[api.WorkerPool](t, s, 201, "PUT", "/worker/decoded", `{"layout":"41/5/5/12","epoch":"2024-01-01T00:00:00Z","datacenter":3}`)
 	for _, format := range snowflake.Formats() {
 		got := s.ids(t, "/id/snowflake/decoded?format="+string(format))
 		path := "/id/decode/" + got.ID + "?pool=decoded&datacenter=3&format=" + string(format)
-		parts := must[wire.DecodedID](t, s, 200, "GET", path, "")
+		parts := must[api.DecodedID](t, s, 200, "GET", path, "")
 		wantAroundNow(t, "GET "+path+": time", parts.Time)
-		expect.Equal(t, "GET "+path, parts, wire.DecodedID{
+		expect.Equal(t, "GET "+path, parts, api.DecodedID{
 			ID: parts.ID, Time: parts.Time, WorkerID: got.WorkerID, Datacenter: 3, Sequence: parts.Sequence, Layout: "41/5/5/12",
 			Epoch: time.Date(2024, 1, 1, 0, 0, 0, 0, time.UTC),
 		})
@@ -256,12 +256,12 @@ func TestRareIDsAreSpreadOverShards(t *testing.T) {
 	if counts := byShard("/id/snowflake/main?spread=false"); counts[0] < n*9/10 {
 		t.Errorf("ids by shard with spread=false: got %v, want nearly all on the first", counts)
 	}
-	wantField(t, s.do(t, "GET", "/id/snowflake?spread=yes", ""), wire.InvalidRequest, "spread", "true or false")
+	wantField(t, s.do(t, "GET", "/id/snowflake?spread=yes", ""), api.InvalidRequest, "spread", "true or false")
 }
 
 func TestServerWithoutADefaultPoolSaysSo(t *testing.T) {
 	s := onEmbedded(t)
-	wantField(t, s.do(t, "GET", "/id/snowflake", ""), wire.NotFound, "pool", "/id/snowflake/{pool}")
+	wantField(t, s.do(t, "GET", "/id/snowflake", ""), api.NotFound, "pool", "/id/snowflake/{pool}")
 	s.ids(t, "/id/snowflake/p")
 	if a := s.do(t, "GET", "/readyz", ""); strings.Count(string(a.body), `"pool"`) != 1 {
 		t.Errorf("%v; want one pool", a)
@@ -272,9 +272,9 @@ func TestMorePoolsThanThisServerStampsForAreRefused(t *testing.T) {
 	s := serve(t, server.Config{Store: storetest.Open(t, redisstore.Config{}), IDPool: "main", IDPools: 2})
 	s.ids(t, "/id/snowflake/second")
 	a := s.do(t, "GET", "/id/snowflake/third", "")
-	wantDetail(t, a, wire.PoolExhausted, "2 pools at most")
+	wantDetail(t, a, api.PoolExhausted, "2 pools at most")
 	a.wantRetryAfter(t, 1, 60) // of a minute, since the second pool has just been used
-	checkProblem(t, s.do(t, "GET", "/worker/third", ""), wire.NotFound)
+	checkProblem(t, s.do(t, "GET", "/worker/third", ""), api.NotFound)
 	s.ids(t, "/id/snowflake")
 }
 
@@ -283,19 +283,19 @@ func TestIDsOfAPoolInQuarantineAreRefusedWithTheWaitAndTheServerIsReady(t *testi
 	s := serve(t, server.Config{Store: storetest.Open(t, redisstore.Config{URL: redis.URL()}), IDPool: "main", Workers: workerlease.Config{NewPools: workerlease.Wait}})
 	for range 3 {
 		a := s.do(t, "GET", "/id/snowflake", "")
-		checkProblem(t, a, wire.PoolQuarantined)
+		checkProblem(t, a, api.PoolQuarantined)
 		a.wantRetryAfter(t, 1, 31)
 	}
-	ready := must[wire.Readiness](t, s, 200, "GET", "/readyz", "")
+	ready := must[api.Readiness](t, s, 200, "GET", "/readyz", "")
 	expect.Equal(t, "GET /readyz: ready", ready.Ready, true)
 	expect.MustEqual(t, "GET /readyz: number of workers", len(ready.Workers), 1)
 	expect.Contains(t, "GET /readyz: the worker's reason", ready.Workers[0].Reason, "none is granted until then")
-	expect.Equal(t, "GET /readyz: worker", ready.Workers[0], wire.StampingWorker{Pool: "main", State: "waiting", Configured: true, Reason: ready.Workers[0].Reason})
-	must[wire.WorkerPool](t, s, 201, "PUT", "/worker/main", "") // an operator knows that it is new
+	expect.Equal(t, "GET /readyz: worker", ready.Workers[0], api.StampingWorker{Pool: "main", State: "waiting", Configured: true, Reason: ready.Workers[0].Reason})
+	must[api.WorkerPool](t, s, 201, "PUT", "/worker/main", "") // an operator knows that it is new
 	expect.Eventually(t, "ids are stamped", func() bool { return s.do(t, "GET", "/id/snowflake", "").status == 200 })
-	ready = must[wire.Readiness](t, s, 200, "GET", "/readyz", "")
+	ready = must[api.Readiness](t, s, 200, "GET", "/readyz", "")
 	w, id := ready.Workers[0], 0
-	expect.Equal(t, "GET /readyz: worker once its pool is declared", w, wire.StampingWorker{Pool: "main", State: "held", Configured: true, WorkerID: &id, NotAfter: w.NotAfter})
+	expect.Equal(t, "GET /readyz: worker once its pool is declared", w, api.StampingWorker{Pool: "main", State: "held", Configured: true, WorkerID: &id, NotAfter: w.NotAfter})
 	expect.Equal(t, "GET /readyz: the worker's not_after is told", w.NotAfter.IsZero(), false)
 	expect.Contains(t, "GET /readyz", string(s.do(t, "GET", "/readyz", "").body), `"worker_id":0`)
 }
@@ -308,13 +308,13 @@ func TestIDsWithTheStoreAwayAreStampedAsLongAsTheLeaseLasts(t *testing.T) {
 		t.Fatalf("declaring pool main: %v", err)
 	}
 	s := serve(t, server.Config{Store: store, IDPool: "main"})
-	must[wire.WorkerPool](t, s, 201, "PUT", "/worker/short", `{"ttl_ms":3000}`)
+	must[api.WorkerPool](t, s, 201, "PUT", "/worker/short", `{"ttl_ms":3000}`)
 	s.ids(t, "/id/snowflake")
 	s.ids(t, "/id/snowflake/short")
 	redis.Kill()
 	s.ids(t, "/id/snowflake?n=100") // for an hour
 	a := s.do(t, "GET", "/id/snowflake/another", "")
-	if problem := checkProblem(t, a, wire.StoreUnavailable); !strings.HasPrefix(problem.Detail, "No id was stamped: ") {
+	if problem := checkProblem(t, a, api.StoreUnavailable); !strings.HasPrefix(problem.Detail, "No id was stamped: ") {
 		t.Errorf("%s: detail: got %q, want it to begin with %q", a.asked, problem.Detail, "No id was stamped: ")
 	}
 	expect.Equal(t, a.asked+": Retry-After is told", a.header.Get("Retry-After") != "", true)
@@ -322,9 +322,9 @@ func TestIDsWithTheStoreAwayAreStampedAsLongAsTheLeaseLasts(t *testing.T) {
 		t.Errorf("%v; want nothing of the store's address", a)
 	}
 	expect.Eventually(t, "the short lease ends", func() bool { a = s.do(t, "GET", "/id/snowflake/short", ""); return a.status != 200 })
-	checkProblem(t, a, wire.StoreUnavailable)
+	checkProblem(t, a, api.StoreUnavailable)
 	s.wantNotReady(t)
-	ready := must[wire.Readiness](t, s, 503, "GET", "/readyz", "")
+	ready := must[api.Readiness](t, s, 503, "GET", "/readyz", "")
 	expect.Equal(t, "GET /readyz: ready", ready.Ready, false)
 	states := map[string]string{}
 	for _, worker := range ready.Workers {
@@ -338,7 +338,7 @@ func TestIDsWithTheStoreAwayAreStampedAsLongAsTheLeaseLasts(t *testing.T) {
 
 func TestMoreIDsThanALayoutHasInTheTimeOfARequestAreRefusedWithNoneStamped(t *testing.T) {
 	s := serve(t, server.Config{Store: storetest.Open(t, redisstore.Config{}), RequestTimeout: time.Second})
-	must[wire.WorkerPool](t, s, 201, "PUT", "/worker/slow", `{"layout":"32/10/0@s"}`)
+	must[api.WorkerPool](t, s, 201, "PUT", "/worker/slow", `{"layout":"32/10/0@s"}`)
 	expect.Eventually(t, "a worker id is leased", func() bool { return s.do(t, "GET", "/id/snowflake/slow", "").status == 200 })
-	wantDetail(t, s.do(t, "GET", "/id/snowflake/slow?n=100", ""), wire.StoreUnavailable, "32/10/0@s has 1 in 1s")
+	wantDetail(t, s.do(t, "GET", "/id/snowflake/slow?n=100", ""), api.StoreUnavailable, "32/10/0@s has 1 in 1s")
 }

@@ -12,10 +12,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/coatcheck/coatcheck/api"
 	"github.com/coatcheck/coatcheck/idempotency"
 	"github.com/coatcheck/coatcheck/internal/testing/expect"
 	"github.com/coatcheck/coatcheck/internal/testing/storetest"
-	"github.com/coatcheck/coatcheck/internal/wire"
 	"github.com/coatcheck/coatcheck/redisstore"
 	"github.com/coatcheck/coatcheck/server"
 )
@@ -82,7 +82,7 @@ func TestGuardedRoutesOverHTTP(t *testing.T) {
 func (g *guarded) badHeader(t *testing.T) {
 	before := g.ledger(t).Total
 	token := g.issue(t, "")
-	wantSee(t, g.do(t, "POST", "/payments", payment), wire.KeyMissing, "/idempotency-policy")
+	wantSee(t, g.do(t, "POST", "/payments", payment), api.KeyMissing, "/idempotency-policy")
 	var headers [][]string
 	for _, key := range badKeys {
 		headers = append(headers, []string{"Idempotency-Key: " + key})
@@ -96,7 +96,7 @@ func (g *guarded) badHeader(t *testing.T) {
 		[]string{"Idempotency-Token: " + token, "Idempotency-Token: " + token},
 		[]string{"Idempotency-Token: a b", "Idempotency-Key: a"})
 	for _, header := range headers {
-		wantSee(t, g.do(t, "POST", "/payments", payment, header...), wire.KeyMalformed, "/idempotency-policy")
+		wantSee(t, g.do(t, "POST", "/payments", payment, header...), api.KeyMalformed, "/idempotency-policy")
 	}
 	expect.Equal(t, "payments after requests that were refused", g.ledger(t).Total, before)
 	expect.Equal(t, "the token after requests that were refused", g.state(t, token), "issued")
@@ -107,14 +107,14 @@ func (g *guarded) sameKey(t *testing.T) {
 		"order-1": `"order-1"`, "a:b/c?d=e&f": `"a:b/c?d=e&f"`, "{}[]()<>@!*'~^|`": "\"{}[]()<>@!*'~^|`\"", strings.Repeat("k", 255): `"` + strings.Repeat("k", 255) + `"`,
 	} {
 		first := g.do(t, "POST", "/payments", payment, "Idempotency-Key: "+bare)
-		decode[wire.Payment](t, first, 201)
+		decode[api.Payment](t, first, 201)
 		wantReplay(t, g.do(t, "POST", "/payments", payment, "Idempotency-Key: "+quoted), first)
 		wantReplay(t, g.do(t, "POST", "/payments", payment, "Idempotency-Key:  "+quoted+" "), first)
 	}
 	// only quoted
 	for escaped, plain := range map[string]string{`"q\"q"`: `"q\"q"`, `"s\\s"`: ` "s\\s"`, `"with space"`: `"with space"`, `"a,b;c"`: `"a,b;c"`} {
 		first := g.do(t, "POST", "/payments", payment, "Idempotency-Key: "+escaped)
-		decode[wire.Payment](t, first, 201)
+		decode[api.Payment](t, first, 201)
 		wantReplay(t, g.do(t, "POST", "/payments", payment, "Idempotency-Key: "+plain), first)
 	}
 }
@@ -151,10 +151,10 @@ func (g *guarded) inProgress(t *testing.T) {
 		<-g.begun
 		for range 3 {
 			a := g.do(t, "POST", "/slow", "", header)
-			wantSee(t, a, wire.InProgress, see)
+			wantSee(t, a, api.InProgress, see)
 			a.wantRetryAfter(t, 1, 3600)
 		}
-		checkProblem(t, g.do(t, "POST", "/slow", "other", header), wire.PayloadMismatch)
+		checkProblem(t, g.do(t, "POST", "/slow", "other", header), api.PayloadMismatch)
 		g.proceed <- struct{}{}
 		answered := <-first
 		wantReplay(t, g.do(t, "POST", "/slow", "", header), answered)
@@ -164,15 +164,15 @@ func (g *guarded) inProgress(t *testing.T) {
 
 func (g *guarded) panics(t *testing.T) {
 	token := g.issue(t, "")
-	checkProblem(t, g.do(t, "POST", "/panic", "", "Idempotency-Token: "+token), wire.InternalError)
+	checkProblem(t, g.do(t, "POST", "/panic", "", "Idempotency-Token: "+token), api.InternalError)
 	for range 2 {
 		a := g.do(t, "POST", "/panic", "", "Idempotency-Token: "+token)
-		wantSee(t, a, wire.IdempotencyUnknown, "/token/"+token)
+		wantSee(t, a, api.IdempotencyUnknown, "/token/"+token)
 		a.wantHeader(t, "Retry-After", "")
 	}
 	expect.Equal(t, "the token after a panic: state", g.state(t, token), "in-doubt")
-	checkProblem(t, g.do(t, "POST", "/panic", "", "Idempotency-Key: panic"), wire.InternalError)
-	checkProblem(t, g.do(t, "POST", "/panic", "", "Idempotency-Key: panic"), wire.IdempotencyUnknown)
+	checkProblem(t, g.do(t, "POST", "/panic", "", "Idempotency-Key: panic"), api.InternalError)
+	checkProblem(t, g.do(t, "POST", "/panic", "", "Idempotency-Key: panic"), api.IdempotencyUnknown)
 }
 
 func (g *guarded) hangUp(t *testing.T) {
@@ -197,43 +197,43 @@ func (g *guarded) hangUp(t *testing.T) {
 func (g *guarded) mismatch(t *testing.T) {
 	before := g.ledger(t).Total
 	token, scoped := g.issue(t, `{"scope":"payments"}`), g.issue(t, `{"scope":"refunds"}`)
-	checkProblem(t, g.do(t, "POST", "/payments", payment, "Idempotency-Token: "+scoped), wire.PayloadMismatch)
-	checkProblem(t, g.do(t, "POST", "/rich", payment, "Idempotency-Token: "+scoped), wire.PayloadMismatch)
-	must[wire.Payment](t, g.service, 201, "POST", "/payments", payment, "Idempotency-Token: "+token)
+	checkProblem(t, g.do(t, "POST", "/payments", payment, "Idempotency-Token: "+scoped), api.PayloadMismatch)
+	checkProblem(t, g.do(t, "POST", "/rich", payment, "Idempotency-Token: "+scoped), api.PayloadMismatch)
+	must[api.Payment](t, g.service, 201, "POST", "/payments", payment, "Idempotency-Token: "+token)
 	for path, body := range map[string]string{
 		"/payments": strings.Replace(payment, "1299", "1300", 1), "/rich": payment,
 	} {
-		checkProblem(t, g.do(t, "POST", path, body, "Idempotency-Token: "+token), wire.PayloadMismatch)
+		checkProblem(t, g.do(t, "POST", path, body, "Idempotency-Token: "+token), api.PayloadMismatch)
 	}
-	checkProblem(t, g.do(t, "POST", "/payments", "", "Idempotency-Token: "+token), wire.PayloadMismatch)
+	checkProblem(t, g.do(t, "POST", "/payments", "", "Idempotency-Token: "+token), api.PayloadMismatch)
 
 	remote := g.issue(t, "")
 	g.claim(t, remote, `{"fingerprint":"f"}`)
-	checkProblem(t, g.do(t, "POST", "/payments", payment, "Idempotency-Token: "+remote), wire.PayloadMismatch)
+	checkProblem(t, g.do(t, "POST", "/payments", payment, "Idempotency-Token: "+remote), api.PayloadMismatch)
 	expect.Equal(t, "payments made", g.ledger(t).Total-before, 1)
 	expect.Equal(t, "the token that was refused: state", g.state(t, scoped), "issued")
 }
 
 func (g *guarded) otherRoute(t *testing.T) {
 	first := g.do(t, "POST", "/payments", payment, "Idempotency-Key: everywhere")
-	decode[wire.Payment](t, first, 201)
+	decode[api.Payment](t, first, 201)
 	a := g.do(t, "POST", "/rich", payment, "Idempotency-Key: everywhere")
 	a.wantStatus(t, 202)
 	a.wantHeader(t, "Idempotent-Replayed", "")
 	wantReplay(t, g.do(t, "POST", "/payments", payment, "Idempotency-Key: everywhere"), first)
-	checkProblem(t, g.do(t, "POST", "/payments", `{"amount":1,"currency":"EUR","to":"a"}`, "Idempotency-Key: everywhere"), wire.PayloadMismatch)
+	checkProblem(t, g.do(t, "POST", "/payments", `{"amount":1,"currency":"EUR","to":"a"}`, "Idempotency-Key: everywhere"), api.PayloadMismatch)
 }
 
 func (g *guarded) unknown(t *testing.T) {
 	before := g.ledger(t).Total
 	brief := g.issue(t, `{"ttl_ms":1000}`)
 	for _, never := range []string{"never", "AAAAAAAAAAAAAAAAAAAAAA", brief + "x", brief[1:], strings.ToUpper(brief) + "-"} {
-		wantSee(t, g.do(t, "POST", "/payments", payment, "Idempotency-Token: "+never), wire.TokenUnknown, "")
+		wantSee(t, g.do(t, "POST", "/payments", payment, "Idempotency-Token: "+never), api.TokenUnknown, "")
 	}
 	expect.Eventually(t, "the token expires", func() bool { return g.do(t, "GET", "/token/"+brief, "").status == 410 })
-	checkProblem(t, g.do(t, "GET", "/token/"+brief, ""), wire.TokenUnknown)
-	checkProblem(t, g.do(t, "POST", "/payments", payment, "Idempotency-Token: "+brief), wire.TokenUnknown)
-	checkProblem(t, g.do(t, "POST", "/token/"+brief+"/claim", `{"fingerprint":"f"}`), wire.TokenUnknown)
+	checkProblem(t, g.do(t, "GET", "/token/"+brief, ""), api.TokenUnknown)
+	checkProblem(t, g.do(t, "POST", "/payments", payment, "Idempotency-Token: "+brief), api.TokenUnknown)
+	checkProblem(t, g.do(t, "POST", "/token/"+brief+"/claim", `{"fingerprint":"f"}`), api.TokenUnknown)
 	expect.Equal(t, "payments made with unknown tokens", g.ledger(t).Total-before, 0)
 }
 
@@ -244,7 +244,7 @@ func (g *guarded) replay(t *testing.T) {
 	first.wantHeader(t, "Set-Cookie", "session=secret")
 	first.wantHeader(t, "X-Hop", "this connection's")
 	expect.Equal(t, first.asked+": header X-Many", first.header.Values("X-Many"), []string{"one", "two"})
-	status := must[wire.TokenStatus](t, g.service, 200, "GET", "/token/"+token, "")
+	status := must[api.TokenStatus](t, g.service, 200, "GET", "/token/"+token, "")
 	expect.Equal(t, "the token: state", status.State, "completed")
 	expect.Equal(t, "the token: attempts", status.Attempts, 1)
 	expect.Equal(t, "the token: fence, which the handler had", strconv.FormatInt(status.Fence, 10), first.header.Get("X-Fence"))
@@ -258,22 +258,22 @@ func (g *guarded) replay(t *testing.T) {
 
 func (g *guarded) failure(t *testing.T) {
 	first := g.do(t, "POST", "/error", "", "Idempotency-Key: error")
-	checkProblem(t, first, wire.InternalError)
+	checkProblem(t, first, api.InternalError)
 	wantReplay(t, g.do(t, "POST", "/error", "", "Idempotency-Key: error"), first)
 }
 
 func (g *guarded) failedCheck(t *testing.T) {
 	token := g.issue(t, "")
 	for range 2 {
-		checkProblem(t, g.do(t, "POST", "/payments", `{"amount":0}`, "Idempotency-Token: "+token), wire.InvalidRequest)
+		checkProblem(t, g.do(t, "POST", "/payments", `{"amount":0}`, "Idempotency-Token: "+token), api.InvalidRequest)
 		expect.MustEqual(t, "the token after a payment of 0: state", g.state(t, token), "issued")
 	}
-	paid := must[wire.Payment](t, g.service, 201, "POST", "/payments", payment, "Idempotency-Token: "+token)
-	expect.Equal(t, "POST /payments", paid, wire.Payment{ID: paid.ID, Amount: 1299, Currency: "EUR", To: "acct_1", Fence: paid.Fence, ChargedAt: paid.ChargedAt})
+	paid := must[api.Payment](t, g.service, 201, "POST", "/payments", payment, "Idempotency-Token: "+token)
+	expect.Equal(t, "POST /payments", paid, api.Payment{ID: paid.ID, Amount: 1299, Currency: "EUR", To: "acct_1", Fence: paid.Fence, ChargedAt: paid.ChargedAt})
 	if paid.ID == "" || paid.Fence < 1 || paid.ChargedAt.IsZero() {
 		t.Errorf("POST /payments: got %+v, want an id, a fence from 1 and a time", paid)
 	}
-	status := must[wire.TokenStatus](t, g.service, 200, "GET", "/token/"+token, "")
+	status := must[api.TokenStatus](t, g.service, 200, "GET", "/token/"+token, "")
 	expect.Equal(t, "the token: attempts", status.Attempts, 3)
 	expect.Equal(t, "the token: fence, which the payment has", status.Fence, paid.Fence)
 }
@@ -298,7 +298,7 @@ func (g *guarded) manyAtOnce(t *testing.T) {
 		if a.status == 201 {
 			made[string(a.body)]++
 		} else {
-			checkProblem(t, a, wire.InProgress)
+			checkProblem(t, a, api.InProgress)
 		}
 	}
 	if len(made) != 1 || made[string(last.body)] == 0 {

@@ -7,9 +7,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/coatcheck/coatcheck/api"
 	"github.com/coatcheck/coatcheck/internal/testing/expect"
 	"github.com/coatcheck/coatcheck/internal/testing/storetest"
-	"github.com/coatcheck/coatcheck/internal/wire"
 	"github.com/coatcheck/coatcheck/redisstore"
 	"github.com/coatcheck/coatcheck/server"
 	"github.com/coatcheck/coatcheck/snowflake"
@@ -27,13 +27,13 @@ func TestPoolWhoseLayoutHasEnded(t *testing.T) {
 		pools := map[string]workerlease.Pin{"over": {Shape: overAlready}}
 		s := serve(t, server.Config{Store: store, IDPool: "over", Workers: workerlease.Config{NewPools: workerlease.Trust, Pools: pools}})
 		for _, path := range []string{"/id/snowflake", "/id/snowflake/over"} {
-			checkProblem(t, s.do(t, "GET", path, ""), wire.LayoutUsedUp)
+			checkProblem(t, s.do(t, "GET", path, ""), api.LayoutUsedUp)
 		}
-		problem := checkProblem(t, s.do(t, "POST", "/worker/over", ""), wire.LayoutUsedUp)
+		problem := checkProblem(t, s.do(t, "POST", "/worker/over", ""), api.LayoutUsedUp)
 		expect.Contains(t, "detail", problem.Detail, "1970-01-01T00:17:28Z", "coatcheck worker create --replace over --layout 28/10/13")
 		s.wantReadiness(t, 503, "the layout of a configured pool has no timestamps left")
-		must[wire.Incremented](t, s, 200, "GET", "/incr/orders", "")
-		must[wire.Snowflakes](t, s, 200, "GET", "/id/snowflake/another", "")
+		must[api.Incremented](t, s, 200, "GET", "/incr/orders", "")
+		must[api.Snowflakes](t, s, 200, "GET", "/id/snowflake/another", "")
 	})
 }
 
@@ -44,10 +44,10 @@ func TestPoolsTellWhenTheirLayoutEnds(t *testing.T) {
 	ends := time.Now().Add(40 * 24 * time.Hour).UTC().Truncate(time.Second)
 	layout := snowflake.MustLayout("30/12/20@s")
 	body := fmt.Sprintf(`{"layout":%q,"epoch":%q}`, layout, ends.Add(-layout.Unit<<layout.Timestamp).Format(time.RFC3339))
-	made := must[wire.WorkerPool](t, s, 201, "PUT", "/worker/short", body)
+	made := must[api.WorkerPool](t, s, 201, "PUT", "/worker/short", body)
 	expect.Equal(t, "ends_at of a pool that is created", made.EndsAt, ends)
-	must[wire.WorkerPool](t, s, 201, "PUT", "/worker/for-ever", `{"layout":"50/1/12@s"}`)
-	list := must[wire.WorkerPools](t, s, 200, "GET", "/worker", "")
+	must[api.WorkerPool](t, s, 201, "PUT", "/worker/for-ever", `{"layout":"50/1/12@s"}`)
+	list := must[api.WorkerPools](t, s, 200, "GET", "/worker", "")
 	expect.Equal(t, "ends_at of pools", []time.Time{list.Pools[0].EndsAt, list.Pools[1].EndsAt}, []time.Time{{}, ends})
 	told := regexp.MustCompile(`(?m)^coatcheck_worker_layout_left_seconds (\S+)$`).FindSubmatch(s.do(t, "GET", "/metrics", "").body)
 	if told == nil {

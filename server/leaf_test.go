@@ -11,10 +11,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/coatcheck/coatcheck/api"
 	"github.com/coatcheck/coatcheck/internal/testing/expect"
 	"github.com/coatcheck/coatcheck/internal/testing/redistest"
 	"github.com/coatcheck/coatcheck/internal/testing/storetest"
-	"github.com/coatcheck/coatcheck/internal/wire"
 	"github.com/coatcheck/coatcheck/redisstore"
 	"github.com/coatcheck/coatcheck/segment"
 	"github.com/coatcheck/coatcheck/server"
@@ -60,7 +60,7 @@ func TestLeafsSegmentDoor(t *testing.T) {
 	} {
 		wantDoor(t, s.do(t, "GET", path, ""), 500, javaJSON, leafError(path, -2))
 	}
-	checkProblem(t, s.do(t, "GET", "/api/segment/get/a/b", ""), wire.NotFound)
+	checkProblem(t, s.do(t, "GET", "/api/segment/get/a/b", ""), api.NotFound)
 }
 
 // Row (1, 2000), drained fast: ids 1 to 2000 and on without a hole, and max_id 2001, 4001, 8001,
@@ -130,10 +130,10 @@ func TestLeafsSnowflakeDoor(t *testing.T) {
 			}
 			highest = max(highest, draw("/api/snowflake/get/a"))
 		}
-		ring := must[wire.WorkerRing](t, s, 200, "GET", "/worker/leaf?n=1", "")
-		expect.Equal(t, "GET /worker/leaf?n=1", ring.WorkerPool, wire.WorkerPool{Pool: "leaf", Layout: "41/10/12", Epoch: epoch, Size: 1024, Used: 1, TTL: ring.TTL, EndsAt: endOf("41/10/12", epoch)})
+		ring := must[api.WorkerRing](t, s, 200, "GET", "/worker/leaf?n=1", "")
+		expect.Equal(t, "GET /worker/leaf?n=1", ring.WorkerPool, api.WorkerPool{Pool: "leaf", Layout: "41/10/12", Epoch: epoch, Size: 1024, Used: 1, TTL: ring.TTL, EndsAt: endOf("41/10/12", epoch)})
 		s.ids(t, "/id/snowflake") // it waits for the lease, which begins beside the requests
-		ring = must[wire.WorkerRing](t, s, 200, "GET", "/worker/default?n=1", "")
+		ring = must[api.WorkerRing](t, s, 200, "GET", "/worker/default?n=1", "")
 		expect.Equal(t, "GET /worker/default?n=1: epoch", ring.Epoch, snowflake.DefaultEpoch)
 		s.do(t, "GET", "/id/decode/"+last.String()+"?pool=leaf", "").wantStatus(t, 200)
 	})
@@ -150,7 +150,7 @@ func TestLeafsSnowflakeDoorWithoutALease(t *testing.T) {
 	}
 	s := serve(t, server.Config{Store: store, Leaf: server.LeafDoor{Pool: "shared"}})
 	other := serve(t, server.Config{Store: store}) // which does not know what the pool is for
-	must[wire.WorkerPool](t, other, 201, "PUT", "/worker/shared", `{"layout":"41/5/5/12"}`)
+	must[api.WorkerPool](t, other, 201, "PUT", "/worker/shared", `{"layout":"41/5/5/12"}`)
 	for range 2 { // ids of another layout would be decoded wrongly
 		wantDoor(t, s.do(t, "GET", "/api/snowflake/get/k", ""), 500, javaJSON, leafError("/api/snowflake/get/k", -1))
 	}
@@ -168,7 +168,7 @@ func TestLeafsModesThatAreOff(t *testing.T) {
 			`{"timestamp":0,"status":500,"error":"Internal Server Error","exception":"java.lang.IllegalArgumentException","message":"You should config leaf.segment.enable=true first","path":"`+path+`"}`)
 	}
 	s.segmentIDs(t, "k") // is no door
-	checkProblem(t, s.do(t, "GET", "/worker/leaf", ""), wire.NotFound)
+	checkProblem(t, s.do(t, "GET", "/worker/leaf", ""), api.NotFound)
 }
 
 func TestLeafsDecode(t *testing.T) {

@@ -6,7 +6,7 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/coatcheck/coatcheck/internal/wire"
+	"github.com/coatcheck/coatcheck/api"
 	"github.com/coatcheck/coatcheck/limit"
 	"github.com/coatcheck/coatcheck/metrics"
 	"github.com/coatcheck/coatcheck/server/internal/events"
@@ -38,12 +38,12 @@ func (h *limits) take(r *request) error {
 		return err
 	}
 	addRateLimit(r, rate, state)
-	return r.result(wire.LimitTaken{Allowed: true, Remaining: state.Remaining, Reset: millisUp(state.Reset)}, err)
+	return r.result(api.LimitTaken{Allowed: true, Remaining: state.Remaining, Reset: millisUp(state.Reset)}, err)
 }
 
 // limitOf reads the rate and the cost.
 func limitOf(r *request) (rate limit.Rate, cost int) {
-	var asked wire.LimitRequest
+	var asked api.LimitRequest
 	r.body(&asked)
 	if asked.Rate == nil {
 		r.invalid("rate", "required: how much may be taken in per_ms")
@@ -91,7 +91,7 @@ func addRateLimit(r *request, rate limit.Rate, state limit.State) {
 }
 
 // addLimit adds to a problem what is known of a limit that is reached.
-func addLimit(problem *wire.Problem, err error) {
+func addLimit(problem *api.Problem, err error) {
 	if reached, is := errors.AsType[*limit.ReachedError](err); is {
 		problem.Allowed, problem.Remaining = new(false), new(reached.Remaining)
 		problem.Reset, problem.RetryAfterMS = new(millisUp(reached.Reset)), new(millisUp(reached.Wait))
@@ -110,6 +110,6 @@ func (h *limits) reset(r *request) error {
 	if err := h.limits.Reset(r.ctx(), name); err != nil {
 		return err
 	}
-	h.journal.did(r, wire.Event{Kind: events.LimitReset, Name: name})
+	h.journal.did(r, api.Event{Kind: events.LimitReset, Name: name})
 	return r.done()
 }

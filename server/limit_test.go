@@ -7,10 +7,10 @@ import (
 	"time"
 
 	"github.com/coatcheck/coatcheck/access"
+	"github.com/coatcheck/coatcheck/api"
 	"github.com/coatcheck/coatcheck/internal/testing/expect"
 	"github.com/coatcheck/coatcheck/internal/testing/redistest"
 	"github.com/coatcheck/coatcheck/internal/testing/storetest"
-	"github.com/coatcheck/coatcheck/internal/wire"
 	"github.com/coatcheck/coatcheck/redisstore"
 	"github.com/coatcheck/coatcheck/server"
 )
@@ -27,8 +27,8 @@ func badLimits() (rows []bad) {
 	rows = append(rows, badField(take, "cost", `{"rate":5,"per_ms":1000,"cost":*}`, "6", "-1000001", "1.5", `"1"`)...)
 	rows = append(rows, badField(take, "cost", `{"rate":5,"per_ms":1000,"burst":3,"cost":*}`, "4")...)
 	rows = append(rows, badField(take, "burst", "*", `{"rate":1,"per_ms":31622400000,"burst":1000}`)...)
-	rows = append(rows, bad{call: call{method: "POST", path: "/limit/k?cost=1", body: `{"rate":1,"per_ms":1000}`}, code: wire.InvalidRequest, field: "cost"})
-	return append(rows, bad{call: call{method: "DELETE", path: "/limit/k?force=1"}, code: wire.InvalidRequest, field: "force"})
+	rows = append(rows, bad{call: call{method: "POST", path: "/limit/k?cost=1", body: `{"rate":1,"per_ms":1000}`}, code: api.InvalidRequest, field: "cost"})
+	return append(rows, bad{call: call{method: "DELETE", path: "/limit/k?force=1"}, code: api.InvalidRequest, field: "force"})
 }
 
 const perHour = `{"rate":6,"per_ms":3600000,"burst":4,"cost":%d}`
@@ -40,7 +40,7 @@ func TestLimitLetsItsBurstThroughAndSaysWhenThereIsRoom(t *testing.T) {
 		wants := func(cost, remaining int, minutes int64) {
 			t.Helper()
 			taken := take(cost)
-			expect.Equal(t, taken.asked, decode[wire.LimitTaken](t, taken, 200), wire.LimitTaken{Allowed: true, Remaining: remaining, Reset: minutes * 60_000})
+			expect.Equal(t, taken.asked, decode[api.LimitTaken](t, taken, 200), api.LimitTaken{Allowed: true, Remaining: remaining, Reset: minutes * 60_000})
 			taken.wantHeader(t, "Ratelimit-Policy", `"limit";q=4;w=2400`)
 			taken.wantHeader(t, "Ratelimit", fmt.Sprintf(`"limit";r=%d;t=%d`, remaining, minutes*60))
 			taken.wantHeader(t, "Cache-Control", "no-store")
@@ -50,7 +50,7 @@ func TestLimitLetsItsBurstThroughAndSaysWhenThereIsRoom(t *testing.T) {
 		wants(2, 1, 30)
 		time.Sleep(250 * time.Microsecond)
 		refused := take(2)
-		problem := checkProblem(t, refused, wire.LimitReached)
+		problem := checkProblem(t, refused, api.LimitReached)
 		expect.Equal(t, refused.asked+": what the problem says", []any{*problem.Allowed, *problem.Remaining, *problem.Reset, *problem.RetryAfterMS}, []any{false, 1, int64(30 * 60_000), int64(10 * 60_000)})
 		refused.wantHeader(t, "Retry-After", "600")
 		refused.wantHeader(t, "Ratelimit", `"limit";r=1;t=1800`)
@@ -60,7 +60,7 @@ func TestLimitLetsItsBurstThroughAndSaysWhenThereIsRoom(t *testing.T) {
 		decode[nothing](t, s.do(t, "DELETE", "/limit/sms", ""), 204)
 		decode[nothing](t, s.do(t, "DELETE", "/limit/sms", ""), 204)
 		wants(1, 3, 10)
-		expect.Equal(t, "POST of a rate without a burst", must[wire.LimitTaken](t, s, 200, "POST", "/limit/plain", `{"rate":3,"per_ms":1000}`).Remaining, 2)
+		expect.Equal(t, "POST of a rate without a burst", must[api.LimitTaken](t, s, 200, "POST", "/limit/plain", `{"rate":3,"per_ms":1000}`).Remaining, 2)
 	})
 }
 
@@ -69,12 +69,12 @@ func TestLimitIsSharedByTwoServersAndCounted(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, store *redisstore.Store) {
 		one, two := serve(t, server.Config{Store: store}), serve(t, server.Config{Store: store})
 		for i, s := range []*service{one, two, two, one} {
-			expect.Equal(t, "remaining", must[wire.LimitTaken](t, s, 200, "POST", "/limit/k", fmt.Sprintf(perHour, 1)).Remaining, 3-i)
+			expect.Equal(t, "remaining", must[api.LimitTaken](t, s, 200, "POST", "/limit/k", fmt.Sprintf(perHour, 1)).Remaining, 3-i)
 		}
 		for range 2 {
-			checkProblem(t, one.do(t, "POST", "/limit/k", fmt.Sprintf(perHour, 1)), wire.LimitReached)
+			checkProblem(t, one.do(t, "POST", "/limit/k", fmt.Sprintf(perHour, 1)), api.LimitReached)
 		}
-		must[wire.LimitTaken](t, one, 200, "POST", "/limit/k", fmt.Sprintf(perHour, -3))
+		must[api.LimitTaken](t, one, 200, "POST", "/limit/k", fmt.Sprintf(perHour, -3))
 		text := string(one.do(t, "GET", "/metrics", "").body)
 		for _, want := range []string{
 			`coatcheck_limit_requests_total{outcome="allowed"} 2`, `coatcheck_limit_requests_total{outcome="refused"} 2`, `coatcheck_limit_requests_total{outcome="failed"} 0`, "coatcheck_limit_returned_total 3",
@@ -91,21 +91,21 @@ func TestLimitStandsBesideTheRateOfThePrincipal(t *testing.T) {
 		taken := s.as(t, "slow", "POST", "/limit/k", `{"rate":1,"per_ms":60000,"burst":3}`)
 		taken.wantHeader(t, "Ratelimit-Policy", `"principal";q=5;w=18000, "limit";q=3;w=180`)
 		if i >= 3 {
-			checkProblem(t, taken, wire.LimitReached)
+			checkProblem(t, taken, api.LimitReached)
 		}
 	}
 	refused := s.as(t, "slow", "POST", "/limit/other", `{"rate":1,"per_ms":60000}`)
-	checkProblem(t, refused, wire.TooManyRequests)
+	checkProblem(t, refused, api.TooManyRequests)
 	refused.wantHeader(t, "Ratelimit-Policy", `"principal";q=5;w=18000`)
-	checkProblem(t, s.as(t, "use", "DELETE", "/limit/k", ""), wire.Forbidden)
+	checkProblem(t, s.as(t, "use", "DELETE", "/limit/k", ""), api.Forbidden)
 	s.as(t, "admin", "DELETE", "/limit/k", "").wantStatus(t, 204)
-	checkProblem(t, s.as(t, "read", "POST", "/limit/k", `{"rate":1,"per_ms":60000}`), wire.Forbidden)
+	checkProblem(t, s.as(t, "read", "POST", "/limit/k", `{"rate":1,"per_ms":60000}`), api.Forbidden)
 }
 
 func TestLimitWithoutAStoreIsUnavailable(t *testing.T) {
 	redis := redistest.Start(t)
 	s := serve(t, server.Config{Store: storetest.Open(t, redisstore.Config{URL: redis.URL()})})
-	must[wire.LimitTaken](t, s, 200, "POST", "/limit/k", fmt.Sprintf(perHour, 1))
+	must[api.LimitTaken](t, s, 200, "POST", "/limit/k", fmt.Sprintf(perHour, 1))
 	redis.Kill()
 	expect.Eventually(t, "the service says that its store is not available", func() bool {
 		asked := s.do(t, "POST", "/limit/k", fmt.Sprintf(perHour, 1))

@@ -12,10 +12,10 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"github.com/coatcheck/coatcheck/access"
+	"github.com/coatcheck/coatcheck/api"
 	"github.com/coatcheck/coatcheck/internal/names"
 	"github.com/coatcheck/coatcheck/internal/secret"
 	"github.com/coatcheck/coatcheck/internal/share"
-	"github.com/coatcheck/coatcheck/internal/wire"
 	"github.com/coatcheck/coatcheck/lock"
 	"github.com/coatcheck/coatcheck/metrics"
 	"github.com/coatcheck/coatcheck/redisstore"
@@ -76,12 +76,12 @@ func (h *locks) acquire(r *request) error {
 		return err
 	}
 	h.metrics.LockAsked(metrics.Granted)
-	h.journal.did(r, wire.Event{Kind: events.LockGranted, Name: name, Fence: grant.Fence, Holder: asked.Owner})
+	h.journal.did(r, api.Event{Kind: events.LockGranted, Name: name, Fence: grant.Fence, Holder: asked.Owner})
 	return nil
 }
 
 func (h *locks) request(r *request) (request lock.Request) {
-	var asked wire.LockRequest
+	var asked api.LockRequest
 	r.body(&asked)
 	request.TTL = r.millis("ttl_ms", asked.TTL, 0, lock.MinTTL, h.longest)
 	request.Wait = min(r.millis("wait_ms", asked.Wait, 0, 0, longestWait), h.patient)
@@ -126,7 +126,7 @@ func longestTTL(config lock.Config) time.Duration {
 
 // lockMode reads how the lock is to be held. Without a mode, a number of permits makes it one with
 // permits.
-func lockMode(r *request, request *lock.Request, asked wire.LockRequest) {
+func lockMode(r *request, request *lock.Request, asked api.LockRequest) {
 	permits := count(r, "permits", asked.Permits, lock.MaxCapacity)
 	take := count(r, "take", asked.Take, permits)
 	request.Mode = lock.Mode(asked.Mode)
@@ -159,7 +159,7 @@ func count(r *request, field string, value *int64, most int) int {
 // renew renews a lock. A malformed token is no holder's, so the lock is lost.
 func (h *locks) renew(r *request) error {
 	grant := lockOf(r)
-	var asked wire.LockRenewal
+	var asked api.LockRenewal
 	r.body(&asked)
 	grant.TTL = r.millis("ttl_ms", asked.TTL, 0, lock.MinTTL, h.longest)
 	if r.err != nil {
@@ -170,7 +170,7 @@ func (h *locks) renew(r *request) error {
 		renewed, err = h.locks.Renew(r.ctx(), grant)
 	}
 	h.metrics.LockRenewed(grant.Token, renewed.TTL, kept(err))
-	return r.result(wire.LockRenewed{
+	return r.result(api.LockRenewed{
 		Name: grant.Name, ExpiresAt: renewed.Until, TTL: renewed.TTL.Milliseconds(), RenewEvery: renewEvery(renewed.TTL),
 		ServerTime: renewed.Now,
 	}, err)
@@ -197,7 +197,7 @@ func (h *locks) release(r *request) error {
 	if err != nil {
 		return err
 	}
-	h.journal.did(r, wire.Event{Kind: events.LockReleased, Name: grant.Name})
+	h.journal.did(r, api.Event{Kind: events.LockReleased, Name: grant.Name})
 	return r.done()
 }
 
@@ -225,14 +225,14 @@ func (h *locks) breakOpen(r *request) error {
 	}
 	minted, err := h.locks.Break(r.ctx(), name, fence)
 	if errors.Is(err, lock.ErrNoHolder) {
-		return &fault{wire.NotFound, "force", "the lock has no holder with that fence"}
+		return &fault{api.NotFound, "force", "the lock has no holder with that fence"}
 	}
 	if err != nil {
 		return err
 	}
 	h.metrics.LockBroken()
-	h.journal.did(r, wire.Event{Kind: events.LockBroken, Name: name, Fence: fence})
-	return r.answer(http.StatusOK, wire.LockBroken{Name: name, Fence: minted})
+	h.journal.did(r, api.Event{Kind: events.LockBroken, Name: name, Fence: fence})
+	return r.answer(http.StatusOK, api.LockBroken{Name: name, Fence: minted})
 }
 
 func (h *locks) get(r *request) error {
@@ -249,18 +249,18 @@ func (h *locks) list(r *request) error {
 	if r.err != nil {
 		return r.err
 	}
-	page, next, err := listed(r.ctx(), asked, h.locks.Names, func(name string) (wire.Lock, bool, error) {
+	page, next, err := listed(r.ctx(), asked, h.locks.Names, func(name string) (api.Lock, bool, error) {
 		info, err := h.locks.Get(r.ctx(), name)
 		shown := lockInfo(name, info)
 		shown.Queue = nil
 		return shown, len(info.Holders)+info.Queue > 0, err // else it has just been given back
 	})
-	return r.result(wire.Locks{Locks: page, Next: next}, err)
+	return r.result(api.Locks{Locks: page, Next: next}, err)
 }
 
-func lockInfo(name string, info lock.Info) wire.Lock {
-	shown := wire.Lock{
-		Name: name, Mode: string(info.Mode), Permits: info.Capacity, Fence: info.Fence, Holders: []wire.LockHolder{}, Waiting: info.Queue,
+func lockInfo(name string, info lock.Info) api.Lock {
+	shown := api.Lock{
+		Name: name, Mode: string(info.Mode), Permits: info.Capacity, Fence: info.Fence, Holders: []api.LockHolder{}, Waiting: info.Queue,
 		ServerTime: info.Now,
 	}
 	taken := func(permits int, mode lock.Mode) int {
@@ -270,12 +270,12 @@ func lockInfo(name string, info lock.Info) wire.Lock {
 		return permits
 	}
 	for _, holder := range info.Holders {
-		shown.Holders = append(shown.Holders, wire.LockHolder{
+		shown.Holders = append(shown.Holders, api.LockHolder{
 			Owner: holder.Owner, Fence: holder.Fence, Since: holder.Since, Until: holder.Until, Take: taken(holder.Permits, info.Mode),
 		})
 	}
 	for _, waiter := range info.Waiters {
-		shown.Queue = append(shown.Queue, wire.LockWaiter{Owner: waiter.Owner, Mode: string(waiter.Mode),
+		shown.Queue = append(shown.Queue, api.LockWaiter{Owner: waiter.Owner, Mode: string(waiter.Mode),
 			Take: taken(waiter.Permits, waiter.Mode), Since: waiter.Since})
 	}
 	return shown

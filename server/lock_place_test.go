@@ -10,10 +10,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/coatcheck/coatcheck/api"
 	"github.com/coatcheck/coatcheck/internal/secret"
 	"github.com/coatcheck/coatcheck/internal/testing/expect"
 	"github.com/coatcheck/coatcheck/internal/testing/storetest"
-	"github.com/coatcheck/coatcheck/internal/wire"
 	"github.com/coatcheck/coatcheck/lock"
 	"github.com/coatcheck/coatcheck/redisstore"
 	"github.com/coatcheck/coatcheck/server"
@@ -67,7 +67,7 @@ func (q *turns) wait(t *testing.T, s *service, i int) {
 			q.ended[i].Add(1)
 			continue
 		}
-		var granted wire.LockGranted
+		var granted api.LockGranted
 		if err != nil || a.status != 201 || json.Unmarshal(a.body, &granted) != nil {
 			t.Errorf("waiter %d: %v, error %v; want status 201", i, a, err)
 			return
@@ -89,13 +89,13 @@ func TestPlaceInAQueueIsGivenBack(t *testing.T) {
 		s := serve(t, server.Config{Store: store, RequestTimeout: 2 * time.Hour})
 		s.lock(t, "place", forAnHourHeld)
 		place := "Lease-Token: " + secret.New()
-		checkProblem(t, s.do(t, "POST", "/lock/place", `{"wait_ms":1}`, place), wire.LockHeld)
+		checkProblem(t, s.do(t, "POST", "/lock/place", `{"wait_ms":1}`, place), api.LockHeld)
 		expect.Equal(t, "GET /lock/place: waiting after a request with a place", s.lockInfo(t, "place").Waiting, 1)
 		must[nothing](t, s, 204, "DELETE", "/lock/place", "", place)
 		expect.Equal(t, "GET /lock/place: waiting after the place was given back", s.lockInfo(t, "place").Waiting, 0)
-		checkProblem(t, s.do(t, "DELETE", "/lock/place", "", place), wire.LeaseLost)
+		checkProblem(t, s.do(t, "DELETE", "/lock/place", "", place), api.LeaseLost)
 		for _, malformed := range []string{"short", secret.New() + "x", secret.New()[:21] + "="} {
-			problem := checkProblem(t, s.do(t, "POST", "/lock/place", `{"wait_ms":1}`, "Lease-Token: "+malformed), wire.InvalidRequest)
+			problem := checkProblem(t, s.do(t, "POST", "/lock/place", `{"wait_ms":1}`, "Lease-Token: "+malformed), api.InvalidRequest)
 			expect.Equal(t, "field of the problem with the place "+malformed, problem.Field, "Lease-Token")
 		}
 	})

@@ -10,10 +10,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/coatcheck/coatcheck/api"
 	"github.com/coatcheck/coatcheck/internal/testing/expect"
 	"github.com/coatcheck/coatcheck/internal/testing/redistest"
 	"github.com/coatcheck/coatcheck/internal/testing/storetest"
-	"github.com/coatcheck/coatcheck/internal/wire"
 	"github.com/coatcheck/coatcheck/lock"
 	"github.com/coatcheck/coatcheck/redisstore"
 	"github.com/coatcheck/coatcheck/server"
@@ -37,24 +37,24 @@ func TestLocksOverHTTP(t *testing.T) {
 }
 
 // lock acquires a lock that is there to be had.
-func (s *service) lock(t testing.TB, name, body string) wire.LockGranted {
+func (s *service) lock(t testing.TB, name, body string) api.LockGranted {
 	t.Helper()
-	return must[wire.LockGranted](t, s, 201, "POST", "/lock/"+name, body)
+	return must[api.LockGranted](t, s, 201, "POST", "/lock/"+name, body)
 }
 
-func (s *service) unlock(t testing.TB, granted wire.LockGranted) {
+func (s *service) unlock(t testing.TB, granted api.LockGranted) {
 	t.Helper()
 	must[nothing](t, s, 204, "DELETE", "/lock/"+granted.Name, "", "Lease-Token: "+granted.Lease)
 }
 
-func (s *service) lockInfo(t testing.TB, name string) wire.Lock {
+func (s *service) lockInfo(t testing.TB, name string) api.Lock {
 	t.Helper()
-	return must[wire.Lock](t, s, 200, "GET", "/lock/"+name, "")
+	return must[api.Lock](t, s, 200, "GET", "/lock/"+name, "")
 }
 
 func (s *service) lockRound(t *testing.T) {
 	a := s.do(t, "POST", "/lock/round", `{"ttl_ms":3600000,"wait_ms":0,"owner":"web-1","mode":"exclusive","permits":1}`)
-	granted := decode[wire.LockGranted](t, a, 201)
+	granted := decode[api.LockGranted](t, a, 201)
 	a.wantHeader(t, "Cache-Control", "no-store")
 	want := granted
 	want.Name, want.TTL, want.RenewEvery = "round", 3_600_000, 1_200_000
@@ -65,16 +65,16 @@ func (s *service) lockRound(t *testing.T) {
 		t.Errorf("%s: got %+v, want it to be held for an hour at least, and the server's time to be no earlier than its begin", a.asked, granted)
 	}
 	mine := "Lease-Token: " + granted.Lease
-	renewed := must[wire.LockRenewed](t, s, 200, "PUT", "/lock/round", `{"ttl_ms":7200000}`, mine)
-	expect.Equal(t, "PUT /lock/round", renewed, wire.LockRenewed{
+	renewed := must[api.LockRenewed](t, s, 200, "PUT", "/lock/round", `{"ttl_ms":7200000}`, mine)
+	expect.Equal(t, "PUT /lock/round", renewed, api.LockRenewed{
 		Name: "round", TTL: 7_200_000, RenewEvery: 2_400_000, ServerTime: renewed.ServerTime, ExpiresAt: renewed.ServerTime.Add(2 * time.Hour),
 	})
 	info := s.lockInfo(t, "round")
 	expect.MustEqual(t, "GET /lock/round: number of holders", len(info.Holders), 1)
 	until := info.Holders[0].Until
-	expect.Equal(t, "GET /lock/round", info, wire.Lock{
+	expect.Equal(t, "GET /lock/round", info, api.Lock{
 		Name: "round", Mode: "exclusive", Fence: granted.Fence, ServerTime: info.ServerTime,
-		Holders: []wire.LockHolder{{Owner: "web-1", Fence: granted.Fence, Since: granted.Since, Until: until}},
+		Holders: []api.LockHolder{{Owner: "web-1", Fence: granted.Fence, Since: granted.Since, Until: until}},
 	})
 	// the store tells what is left to the millisecond, by its own clock
 	if off := until.Sub(renewed.ExpiresAt).Abs(); off > time.Second {
@@ -82,10 +82,10 @@ func (s *service) lockRound(t *testing.T) {
 	}
 	s.unlock(t, granted)
 	info = s.lockInfo(t, "round")
-	expect.Equal(t, "GET /lock/round after its release: holders", info.Holders, []wire.LockHolder{})
+	expect.Equal(t, "GET /lock/round after its release: holders", info.Holders, []api.LockHolder{})
 	expect.Equal(t, "GET /lock/round after its release: mode", info.Mode, "")
-	checkProblem(t, s.do(t, "PUT", "/lock/round", "", mine), wire.LeaseLost)
-	checkProblem(t, s.do(t, "DELETE", "/lock/round", "", mine), wire.LeaseLost)
+	checkProblem(t, s.do(t, "PUT", "/lock/round", "", mine), api.LeaseLost)
+	checkProblem(t, s.do(t, "DELETE", "/lock/round", "", mine), api.LeaseLost)
 	again := s.lock(t, "round", forAnHourHeld)
 	if again.Fence <= granted.Fence || again.Lease == granted.Lease {
 		t.Errorf("POST /lock/round again: got fence %d and lease %s, want a larger fence than %d and another lease than %s", again.Fence, again.Lease, granted.Fence, granted.Lease)
@@ -99,7 +99,7 @@ func (s *service) lockHeld(t *testing.T) {
 	first := s.lock(t, "held", forAnHourHeld)
 	for _, body := range []string{"", `{"mode":"shared"}`, `{"permits":3}`, `{"wait_ms":1}`, `{"wait_ms":50,"mode":"shared"}`} {
 		a := s.do(t, "POST", "/lock/held", body)
-		expect.Equal(t, a.asked+": since", checkProblem(t, a, wire.LockHeld).Since, first.Since)
+		expect.Equal(t, a.asked+": since", checkProblem(t, a, api.LockHeld).Since, first.Since)
 		a.wantRetryAfter(t, 1, 3600)
 	}
 	s.unlock(t, first)
@@ -109,8 +109,8 @@ func (s *service) lockLost(t *testing.T) {
 	granted := s.lock(t, "lost", `{"ttl_ms":100}`)
 	mine := "Lease-Token: " + granted.Lease
 	expect.Eventually(t, "the lease ends", func() bool { return len(s.lockInfo(t, "lost").Holders) == 0 })
-	checkProblem(t, s.do(t, "PUT", "/lock/lost", `{"ttl_ms":100}`, mine), wire.LeaseLost)
-	checkProblem(t, s.do(t, "DELETE", "/lock/lost", "", mine), wire.LeaseLost)
+	checkProblem(t, s.do(t, "PUT", "/lock/lost", `{"ttl_ms":100}`, mine), api.LeaseLost)
+	checkProblem(t, s.do(t, "DELETE", "/lock/lost", "", mine), api.LeaseLost)
 }
 
 // forAnHourHeld asks for a lock whose lease no test outlives, and anHoursWait for one that it waits
@@ -146,7 +146,7 @@ func (s *service) lockInOrder(t *testing.T) {
 		answers := s.waiting(context.WithoutCancel(t.Context()), t, "queue", fmt.Sprintf(`{"ttl_ms":3600000,"wait_ms":3600000,"owner":"w%d"}`, i), i)
 		all.Go(func() {
 			a := <-answers
-			var granted wire.LockGranted
+			var granted api.LockGranted
 			if a.status != 201 || json.Unmarshal(a.body, &granted) != nil {
 				t.Errorf("waiter %d: %v; want status 201", i, a)
 				return
@@ -177,7 +177,7 @@ func (s *service) lockInOrder(t *testing.T) {
 
 func (s *service) lockWaitOver(t *testing.T) {
 	first := s.lock(t, "over", forAnHourHeld)
-	checkProblem(t, s.do(t, "POST", "/lock/over", `{"wait_ms":100}`), wire.LockHeld)
+	checkProblem(t, s.do(t, "POST", "/lock/over", `{"wait_ms":100}`), api.LockHeld)
 	info := s.lockInfo(t, "over")
 	expect.Equal(t, "GET /lock/over: waiting", info.Waiting, 0)
 	expect.Equal(t, "GET /lock/over: fence of the holder", info.Holders[0].Fence, first.Fence)
@@ -240,23 +240,23 @@ func (s *service) lockShared(t *testing.T) {
 	expect.MustEqual(t, "GET /lock/shared: length of the queue", len(info.Queue), 2)
 	expect.Equal(t, "GET /lock/shared: mode of the first waiter", info.Queue[0].Mode, "exclusive")
 	expect.Equal(t, "GET /lock/shared: mode of the second waiter", info.Queue[1].Mode, "shared")
-	must[wire.LockRenewed](t, s, 200, "PUT", "/lock/shared", forAnHourHeld, "Lease-Token: "+two.Lease)
+	must[api.LockRenewed](t, s, 200, "PUT", "/lock/shared", forAnHourHeld, "Lease-Token: "+two.Lease)
 	s.unlock(t, one)
 	s.unlock(t, two)
-	wrote := decode[wire.LockGranted](t, <-writer, 201)
+	wrote := decode[api.LockGranted](t, <-writer, 201)
 	info = s.lockInfo(t, "shared")
 	expect.Equal(t, "GET /lock/shared after the readers: mode", info.Mode, "exclusive")
 	expect.Equal(t, "GET /lock/shared after the readers: fence of the holder", info.Holders[0].Fence, wrote.Fence)
 	expect.Equal(t, "GET /lock/shared after the readers: waiting", info.Waiting, 1)
 	s.unlock(t, wrote)
-	s.unlock(t, decode[wire.LockGranted](t, <-late, 201))
+	s.unlock(t, decode[api.LockGranted](t, <-late, 201))
 }
 
 func (s *service) lockPermits(t *testing.T) {
 	one := s.lock(t, "permits", `{"ttl_ms":3600000,"permits":3}`)
 	two := s.lock(t, "permits", `{"ttl_ms":3600000,"permits":3,"mode":"permits","take":2}`)
-	checkProblem(t, s.do(t, "POST", "/lock/permits", `{"permits":3}`), wire.LockHeld)
-	problem := checkProblem(t, s.do(t, "POST", "/lock/permits", `{"permits":5}`), wire.LayoutMismatch)
+	checkProblem(t, s.do(t, "POST", "/lock/permits", `{"permits":3}`), api.LockHeld)
+	problem := checkProblem(t, s.do(t, "POST", "/lock/permits", `{"permits":5}`), api.LayoutMismatch)
 	expect.Equal(t, "POST /lock/permits with 5 of 3 permits: detail", problem.Detail, "in use with another number of permits: it has 3")
 	info := s.lockInfo(t, "permits")
 	expect.Equal(t, "GET /lock/permits: mode", info.Mode, "permits")
@@ -271,22 +271,22 @@ func (s *service) lockPermits(t *testing.T) {
 func (s *service) lockForce(t *testing.T) {
 	held := s.lock(t, "force", forAnHourHeld)
 	next := s.waiting(t.Context(), t, "force", anHoursWait, 0)
-	wantField(t, s.do(t, "DELETE", fmt.Sprintf("/lock/force?force=%d", held.Fence+1), ""), wire.NotFound, "force")
-	broken := must[wire.LockBroken](t, s, 200, "DELETE", fmt.Sprintf("/lock/force?force=%d", held.Fence), "")
-	granted := decode[wire.LockGranted](t, <-next, 201)
+	wantField(t, s.do(t, "DELETE", fmt.Sprintf("/lock/force?force=%d", held.Fence+1), ""), api.NotFound, "force")
+	broken := must[api.LockBroken](t, s, 200, "DELETE", fmt.Sprintf("/lock/force?force=%d", held.Fence), "")
+	granted := decode[api.LockGranted](t, <-next, 201)
 	expect.Equal(t, "DELETE /lock/force?force: name", broken.Name, "force")
 	if broken.Fence <= held.Fence || granted.Fence <= held.Fence {
 		t.Errorf("DELETE /lock/force?force: got fence %d and the next holder %d, want both above %d", broken.Fence, granted.Fence, held.Fence)
 	}
 	mine := "Lease-Token: " + held.Lease
-	checkProblem(t, s.do(t, "PUT", "/lock/force", "", mine), wire.LeaseLost)
-	checkProblem(t, s.do(t, "DELETE", "/lock/force", "", mine), wire.LeaseLost)
+	checkProblem(t, s.do(t, "PUT", "/lock/force", "", mine), api.LeaseLost)
+	checkProblem(t, s.do(t, "DELETE", "/lock/force", "", mine), api.LeaseLost)
 	s.unlock(t, granted)
-	checkProblem(t, s.do(t, "DELETE", fmt.Sprintf("/lock/force?force=%d", held.Fence), ""), wire.NotFound)
+	checkProblem(t, s.do(t, "DELETE", fmt.Sprintf("/lock/force?force=%d", held.Fence), ""), api.NotFound)
 }
 
 func (s *service) lockList(t *testing.T) {
-	var all []wire.LockGranted
+	var all []api.LockGranted
 	for i := range 5 {
 		all = append(all, s.lock(t, fmt.Sprintf("list:%d", i), forAnHourHeld))
 	}
@@ -294,7 +294,7 @@ func (s *service) lockList(t *testing.T) {
 	var names []string
 	path := "/lock?prefix=list:&n=2"
 	for cursor := ""; ; {
-		page := must[wire.Locks](t, s, 200, "GET", path+cursor, "")
+		page := must[api.Locks](t, s, 200, "GET", path+cursor, "")
 		for _, held := range page.Locks {
 			names = append(names, held.Name)
 			expect.Equal(t, "GET /lock: number of holders of "+held.Name, len(held.Holders), 1)
@@ -309,20 +309,20 @@ func (s *service) lockList(t *testing.T) {
 	for _, granted := range all {
 		s.unlock(t, granted)
 	}
-	page := must[wire.Locks](t, s, 200, "GET", "/lock?prefix=list:", "")
-	expect.Equal(t, "GET /lock?prefix=list: once all are released", page, wire.Locks{Locks: []wire.Lock{}})
+	page := must[api.Locks](t, s, 200, "GET", "/lock?prefix=list:", "")
+	expect.Equal(t, "GET /lock?prefix=list: once all are released", page, api.Locks{Locks: []api.Lock{}})
 }
 
 // However long a client would wait: it hears that the lock is held before the server's own limit
 // makes another answer of it.
 func TestAWaitIsBoundedByTheRequestTimeout(t *testing.T) {
 	inBubble(t, server.Config{RequestTimeout: 30 * time.Second}, func(t *testing.T, s inside) {
-		held := decode[wire.LockGranted](t, s.ask("POST", "/lock/bounded", forAnHourHeld), 201)
+		held := decode[api.LockGranted](t, s.ask("POST", "/lock/bounded", forAnHourHeld), 201)
 		begin := time.Now()
-		problem := checkProblem(t, s.ask("POST", "/lock/bounded", `{"wait_ms":86400000}`), wire.LockHeld)
+		problem := checkProblem(t, s.ask("POST", "/lock/bounded", `{"wait_ms":86400000}`), api.LockHeld)
 		expect.Equal(t, "how long POST /lock/bounded waited", time.Since(begin), 27*time.Second)
 		expect.Equal(t, "POST /lock/bounded with a wait of a day: since", problem.Since, held.Since)
-		info := decode[wire.Lock](t, s.ask("GET", "/lock/bounded", ""), 200)
+		info := decode[api.Lock](t, s.ask("GET", "/lock/bounded", ""), 200)
 		expect.Equal(t, "GET /lock/bounded after it: waiting", info.Waiting, 0)
 	})
 }
@@ -332,7 +332,7 @@ func TestAStopEndsWaitsForLocks(t *testing.T) {
 	s.lock(t, "stopped", forAnHourHeld)
 	answers := s.waiting(t.Context(), t, "stopped", `{"wait_ms":86400000}`, 0)
 	s.stop()
-	checkProblem(t, <-answers, wire.LockHeld)
+	checkProblem(t, <-answers, api.LockHeld)
 	s.client.CloseIdleConnections()
 	expect.Error(t, "Serve", s.end(t), nil)
 }
@@ -343,8 +343,8 @@ func TestNoLockIsGrantedWhileLeasesMayBeLost(t *testing.T) {
 		Store: storetest.Open(t, redisstore.Config{URL: redis.URL()}), Locks: lock.Config{AfterLoss: lock.WaitAfterLoss, LongestTTL: 5 * time.Second, Skew: time.Millisecond},
 	})
 	a := s.do(t, "POST", "/lock/doubt", "")
-	checkProblem(t, a, wire.PoolQuarantined)
+	checkProblem(t, a, api.PoolQuarantined)
 	a.wantRetryAfter(t, 1, 6)
-	wantField(t, s.do(t, "POST", "/lock/doubt", `{"ttl_ms":20000}`), wire.InvalidRequest, "ttl_ms")
+	wantField(t, s.do(t, "POST", "/lock/doubt", `{"ttl_ms":20000}`), api.InvalidRequest, "ttl_ms")
 	expect.Equal(t, "POST /lock/doubt with a wait: ttl_ms", s.lock(t, "doubt", `{"wait_ms":3600000}`).TTL, 5000)
 }

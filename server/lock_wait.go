@@ -10,7 +10,7 @@ import (
 
 	"github.com/labstack/echo/v4"
 
-	"github.com/coatcheck/coatcheck/internal/wire"
+	"github.com/coatcheck/coatcheck/api"
 	"github.com/coatcheck/coatcheck/lock"
 	"github.com/coatcheck/coatcheck/metrics"
 )
@@ -74,7 +74,7 @@ func heldSince(err error) time.Time {
 
 // deliver answers with a grant, and fails if the answer cannot be sent any more.
 func deliver(r *request, grant lock.Grant) error {
-	text, err := json.Marshal(wire.LockGranted{
+	text, err := json.Marshal(api.LockGranted{
 		Name: grant.Name, Lease: grant.Token, Fence: grant.Fence, Since: grant.Since, ExpiresAt: grant.Until, TTL: grant.TTL.Milliseconds(),
 		RenewEvery: renewEvery(grant.TTL), ServerTime: grant.Now,
 	})

@@ -6,10 +6,10 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/coatcheck/coatcheck/api"
 	"github.com/coatcheck/coatcheck/internal/testing/expect"
 	"github.com/coatcheck/coatcheck/internal/testing/redistest"
 	"github.com/coatcheck/coatcheck/internal/testing/storetest"
-	"github.com/coatcheck/coatcheck/internal/wire"
 	"github.com/coatcheck/coatcheck/redisstore"
 	"github.com/coatcheck/coatcheck/server"
 )
@@ -51,7 +51,7 @@ func TestLogNeverHoldsWhatAClientChoseOrMustKeepSecret(t *testing.T) {
 	secrets["token"] = s.issue(t, `{"scope":"`+secrets["scope"]+`"}`)
 	secrets["second token"] = s.issue(t, `{"scope":"payments"}`)
 	secrets["lease"] = s.claim(t, secrets["token"], `{"fingerprint":"`+secrets["fingerprint"]+`"}`).Lease
-	worker := must[wire.WorkerLease](t, s, 201, "POST", "/worker/"+secrets["pool"], `{"identity":"`+secrets["identity"]+`"}`)
+	worker := must[api.WorkerLease](t, s, 201, "POST", "/worker/"+secrets["pool"], `{"identity":"`+secrets["identity"]+`"}`)
 	secrets["worker lease"] = worker.Lease
 	payment := `{"amount":5,"currency":"EUR","to":"` + secrets["payee"] + `"}`
 

@@ -5,11 +5,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/coatcheck/coatcheck/api"
 	"github.com/coatcheck/coatcheck/counter"
 	"github.com/coatcheck/coatcheck/internal/testing/expect"
 	"github.com/coatcheck/coatcheck/internal/testing/redistest"
 	"github.com/coatcheck/coatcheck/internal/testing/storetest"
-	"github.com/coatcheck/coatcheck/internal/wire"
 	"github.com/coatcheck/coatcheck/redisstore"
 	"github.com/coatcheck/coatcheck/server"
 )
@@ -34,18 +34,18 @@ func TestRefusalsAfterALossSayWhatHappenedAndWhatToDo(t *testing.T) {
 	rows := []struct {
 		service       counter.AfterLoss
 		method, path  string
-		code          wire.Code
+		code          api.Code
 		known, goesOn string
 	}{
-		{moving, "POST", "/incr/short?template=INV-%7Bn:6%7D", wire.CounterBehind, "1 is the last value that is known",
+		{moving, "POST", "/incr/short?template=INV-%7Bn:6%7D", api.CounterBehind, "1 is the last value that is known",
 			"coatcheck counter set short 1 "},
-		{moving, "POST", "/incr/daily?template=ORD-%7ByyyyMMdd%7D-%7Bn:6%7D" + at, wire.CounterBehind, "no value up to 999999",
+		{moving, "POST", "/incr/daily?template=ORD-%7ByyyyMMdd%7D-%7Bn:6%7D" + at, api.CounterBehind, "no value up to 999999",
 			"coatcheck counter set daily:" + today + " 1 "},
-		{moving, "GET", "/id/segment/six?format=opaque&width=6", wire.CounterBehind, "no value up to", "coatcheck segment set six "},
-		{strict, "POST", "/incr/strict", wire.CounterBehind, "1 is the last value that is known", "coatcheck counter set strict 1 "},
-		{moving, "POST", "/worker/pool", wire.PoolQuarantined, "may be in use for", "none is granted until then"},
+		{moving, "GET", "/id/segment/six?format=opaque&width=6", api.CounterBehind, "no value up to", "coatcheck segment set six "},
+		{strict, "POST", "/incr/strict", api.CounterBehind, "1 is the last value that is known", "coatcheck counter set strict 1 "},
+		{moving, "POST", "/worker/pool", api.PoolQuarantined, "may be in use for", "none is granted until then"},
 	}
-	must[wire.WorkerPool](t, services[moving], 201, "PUT", "/worker/pool", `{"ttl_ms":3600000}`)
+	must[api.WorkerPool](t, services[moving], 201, "PUT", "/worker/pool", `{"ttl_ms":3600000}`)
 	for _, row := range rows {
 		if a := services[row.service].do(t, row.method, row.path, ""); a.status >= 300 {
 			t.Fatalf("%s before the restart: got %d %s", a.asked, a.status, a.body)
@@ -92,9 +92,9 @@ func TestStateThatWasCopiedWithoutItsMarkersIsALoss(t *testing.T) {
 			}
 			from := redistest.Start(t)
 			before := open(from.URL())
-			must[wire.WorkerPool](t, before, 201, "PUT", "/worker/orders", `{"ttl_ms":3600000}`)
-			must[wire.WorkerLease](t, before, 201, "POST", "/worker/orders", "")
-			must[wire.Incremented](t, before, 200, "POST", "/incr/orders?by=5", "")
+			must[api.WorkerPool](t, before, 201, "PUT", "/worker/orders", `{"ttl_ms":3600000}`)
+			must[api.WorkerLease](t, before, 201, "POST", "/worker/orders", "")
+			must[api.Incremented](t, before, 200, "POST", "/incr/orders?by=5", "")
 			before.segmentIDs(t, "orders?n=5")
 			url, at := start(t)
 			for _, key := range from.Client().Keys(t.Context(), "*").Val() {
@@ -106,10 +106,10 @@ func TestStateThatWasCopiedWithoutItsMarkersIsALoss(t *testing.T) {
 				expect.MustEqual(t, "error of RESTORE "+key, at(key).Client().Restore(t.Context(), key, 0, value).Err(), nil)
 			}
 			after := open(url)
-			if got := must[wire.Incremented](t, after, 200, "POST", "/incr/orders", "").Value; got <= counter.DefaultMargin {
+			if got := must[api.Incremented](t, after, 200, "POST", "/incr/orders", "").Value; got <= counter.DefaultMargin {
 				t.Errorf("POST /incr/orders on the copy: got %d, want a value past the margin of %d", got, int64(counter.DefaultMargin))
 			}
-			checkProblem(t, after.do(t, "POST", "/worker/orders", ""), wire.PoolQuarantined)
+			checkProblem(t, after.do(t, "POST", "/worker/orders", ""), api.PoolQuarantined)
 			if id := after.segmentIDs(t, "orders").ID; len(id) < len("640") {
 				t.Errorf("GET /id/segment/orders on the copy: got %s, want an id past the margin", id)
 			}

@@ -6,9 +6,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/coatcheck/coatcheck/api"
 	"github.com/coatcheck/coatcheck/internal/testing/expect"
 	"github.com/coatcheck/coatcheck/internal/testing/storetest"
-	"github.com/coatcheck/coatcheck/internal/wire"
 	"github.com/coatcheck/coatcheck/redisstore"
 	"github.com/coatcheck/coatcheck/server"
 )
@@ -22,10 +22,10 @@ func TestRequestsBeyondTheMemoryAreToldSo(t *testing.T) {
 	expect.Eventually(t, "the body is in memory", func() bool { return inFlight() == 2*999_999 })
 	for _, path := range []string{"/token", "/payments", "/token/x/claim"} {
 		a := s.do(t, "POST", path, strings.Repeat(" ", 100_000), "Idempotency-Key: k")
-		checkProblem(t, a, wire.Overloaded)
+		checkProblem(t, a, api.Overloaded)
 		expect.Equal(t, a.asked+": Retry-After", a.header.Get("Retry-After"), "1")
 	}
-	checkProblem(t, s.do(t, "GET", "/id/uuid?n=10000", ""), wire.Overloaded)
+	checkProblem(t, s.do(t, "GET", "/id/uuid?n=10000", ""), api.Overloaded)
 	s.do(t, "POST", "/incr/k", "").wantStatus(t, http.StatusOK)
 	expect.Equal(t, "payments", s.ledger(t).Total, 0)
 	holder.Close()
@@ -46,6 +46,6 @@ func TestFormsOfTheDoorsAreSmall(t *testing.T) {
 			t.Errorf("%v; a form of 8 KiB is refused, want it taken", a)
 		}
 		a := s.do(t, "POST", path, padded(8<<10+1), form)
-		expect.Equal(t, a.asked+": detail", checkProblem(t, a, wire.PayloadTooLarge).Detail, "the limit is 8192 bytes")
+		expect.Equal(t, a.asked+": detail", checkProblem(t, a, api.PayloadTooLarge).Detail, "the limit is 8192 bytes")
 	}
 }

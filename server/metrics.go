@@ -5,8 +5,8 @@ import (
 
 	"github.com/labstack/echo/v4"
 
+	"github.com/coatcheck/coatcheck/api"
 	"github.com/coatcheck/coatcheck/internal/requestlog"
-	"github.com/coatcheck/coatcheck/internal/wire"
 	"github.com/coatcheck/coatcheck/metrics"
 	"github.com/coatcheck/coatcheck/segment"
 )
@@ -14,7 +14,7 @@ import (
 // showMetrics adds what each scrape reads from this server, and a series for each problem.
 func (s *Server) showMetrics() {
 	var codes []string
-	for _, code := range wire.Codes() {
+	for _, code := range api.Codes() {
 		codes = append(codes, string(code))
 	}
 	s.metrics.ExpectProblems(codes...)

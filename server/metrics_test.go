@@ -12,10 +12,10 @@ import (
 	"time"
 
 	"github.com/coatcheck/coatcheck/access"
+	"github.com/coatcheck/coatcheck/api"
 	"github.com/coatcheck/coatcheck/internal/testing/expect"
 	"github.com/coatcheck/coatcheck/internal/testing/redistest"
 	"github.com/coatcheck/coatcheck/internal/testing/storetest"
-	"github.com/coatcheck/coatcheck/internal/wire"
 	"github.com/coatcheck/coatcheck/metrics"
 	"github.com/coatcheck/coatcheck/redisstore"
 	"github.com/coatcheck/coatcheck/redisstore/observe"
@@ -117,7 +117,7 @@ func (s *service) wantMoves(t testing.TB, what string, want figures, do func()) 
 
 func TestMetricsOfTokens(t *testing.T) {
 	s := measure(t, server.Config{Dev: true, PaymentLease: time.Hour}, redisstore.Config{})
-	token, claimed := "", wire.Claimed{}
+	token, claimed := "", api.Claimed{}
 	s.wantMoves(t, "an issue", figures{`token_issues_total{outcome="ok"}`: 1}, func() { token = s.issue(t, "") })
 	s.wantMoves(t, "a claim", figures{`token_claims_total{outcome="granted"}`: 1}, func() { claimed = s.claim(t, token, forAnHour) })
 	again := func(fingerprint string) func() {
@@ -146,10 +146,10 @@ const twoForAnHour = `{"layout":"41/1/21","ttl_ms":3600000}`
 
 func TestMetricsOfWorkers(t *testing.T) {
 	s := measure(t, server.Config{}, redisstore.Config{})
-	granted := wire.WorkerLease{}
+	granted := api.WorkerLease{}
 	acquire := func(body string) func() { return func() { s.do(t, "POST", "/worker/pool", body) } }
 	s.wantMoves(t, "a grant", figures{`worker_grants_total{outcome="granted"}`: 1}, func() {
-		granted = must[wire.WorkerLease](t, s.service, 201, "POST", "/worker/pool", twoForAnHour)
+		granted = must[api.WorkerLease](t, s.service, 201, "POST", "/worker/pool", twoForAnHour)
 	})
 	at, lease := fmt.Sprintf("/worker/pool/%d", granted.WorkerID), "Lease-Token: "+granted.Lease
 	s.wantMoves(t, "another layout", figures{`worker_grants_total{outcome="layout"}`: 1}, acquire(`{"layout":"41/10/12"}`))
@@ -162,7 +162,7 @@ func TestMetricsOfWorkers(t *testing.T) {
 	s.wantMoves(t, "a release by another", figures{`worker_releases_total{outcome="lost"}`: 1}, func() {
 		s.do(t, "DELETE", at, "", "Lease-Token: "+strings.Repeat("a", 22)+".1")
 	})
-	must[wire.WorkerLease](t, s.service, 201, "POST", "/worker/wide", forAnHourHeld)
+	must[api.WorkerLease](t, s.service, 201, "POST", "/worker/wide", forAnHourHeld)
 	s.wantRing(t, figures{"held": 2, "free": 1 + 1023, "cooling": 0, "quarantined": 0}, figures{"granting": 2, "quarantined": 0, "unseen": 0})
 
 	careful := measureOn(t, s.redis, server.Config{Workers: workerlease.Config{NewPools: workerlease.Wait, LongestTTL: time.Hour}}, redisstore.Config{})
@@ -195,7 +195,7 @@ func (s *measured) wantRing(t testing.TB, slots, pools figures) {
 func TestRingsInQuarantineAreTold(t *testing.T) {
 	redis := redistest.Start(t, keeping...)
 	s := &measured{measureOn(t, redis, server.Config{}, redisstore.Config{Timeout: storePatience}), redis}
-	must[wire.WorkerLease](t, s.service, 201, "POST", "/worker/pool", `{"layout":"41/2/20","ttl_ms":3600000}`)
+	must[api.WorkerLease](t, s.service, 201, "POST", "/worker/pool", `{"layout":"41/2/20","ttl_ms":3600000}`)
 	s.wantRing(t, figures{"held": 1, "free": 3, "cooling": 0, "quarantined": 0}, figures{"granting": 1, "quarantined": 0, "unseen": 0})
 	redis.Kill()
 	redis.Restart()
@@ -206,7 +206,7 @@ func TestRingsInQuarantineAreTold(t *testing.T) {
 // Redis is away: what the rings were a moment ago is told on, and the scrape does not fail.
 func TestRingsAreLookedAtOnceInAWhile(t *testing.T) {
 	s := measure(t, server.Config{}, redisstore.Config{Timeout: storePatience})
-	must[wire.WorkerLease](t, s.service, 201, "POST", "/worker/pool", twoForAnHour)
+	must[api.WorkerLease](t, s.service, 201, "POST", "/worker/pool", twoForAnHour)
 	looks := func() float64 { return s.scrape(t)[`redis_calls_total{outcome="ok",script="worker_get"}`] }
 	looks() // that it makes is counted by the next
 	expect.Equal(t, "looks at the rings by the second scrape", looks(), 1)
@@ -221,7 +221,7 @@ func TestRingsAreLookedAtOnceInAWhile(t *testing.T) {
 
 func TestMetricsOfLocks(t *testing.T) {
 	s := measure(t, server.Config{RequestTimeout: 2 * time.Hour}, redisstore.Config{})
-	first := wire.LockGranted{}
+	first := api.LockGranted{}
 	s.wantMoves(t, "a lock", figures{`lock_requests_total{outcome="granted"}`: 1, "lock_held": 1}, func() { first = s.lock(t, "l", forAnHourHeld) })
 	s.wantMoves(t, "a lock that is held", figures{`lock_requests_total{outcome="held"}`: 1}, func() { s.do(t, "POST", "/lock/l", "") })
 	s.wantMoves(t, "a wait in vain", figures{`lock_requests_total{outcome="held"}`: 1, `lock_wait_seconds_count{outcome="not_granted"}`: 1}, func() {
@@ -230,7 +230,7 @@ func TestMetricsOfLocks(t *testing.T) {
 	lease := "Lease-Token: " + first.Lease
 	s.wantMoves(t, "a renewal", figures{`lock_renewals_total{outcome="ok"}`: 1}, func() { s.do(t, "PUT", "/lock/l", forAnHourHeld, lease) })
 
-	second := make(chan wire.LockGranted, 1)
+	second := make(chan api.LockGranted, 1)
 	s.wantMoves(t, "a lock that is handed over", figures{
 		`lock_requests_total{outcome="granted"}`: 1, `lock_wait_seconds_count{outcome="granted"}`: 1, `lock_releases_total{outcome="ok"}`: 1, "lock_hold_seconds_count": 1,
 	}, func() {
@@ -261,7 +261,7 @@ func TestMetricsOfCountersAndIDs(t *testing.T) {
 	moves := s.moved(t, func() {
 		var all sync.WaitGroup
 		for range clients {
-			all.Go(func() { must[wire.Incremented](t, s.service, 200, "POST", "/incr/k?by=3", "") })
+			all.Go(func() { must[api.Incremented](t, s.service, 200, "POST", "/incr/k?by=3", "") })
 		}
 		all.Wait()
 	})
@@ -306,7 +306,7 @@ func TestMetricsOfSegmentsThatStarve(t *testing.T) {
 	})
 	s := measure(t, server.Config{SegmentSource: source, RequestTimeout: 2 * time.Second}, redisstore.Config{})
 	s.do(t, "GET", "/id/segment/t?n=10", "")
-	checkProblem(t, s.do(t, "GET", "/id/segment/t", ""), wire.StoreUnavailable)
+	checkProblem(t, s.do(t, "GET", "/id/segment/t", ""), api.StoreUnavailable)
 	found := s.scrape(t)
 	failed := found[`segment_fetches_total{outcome="failed"}`]
 	wantBetween(t, "fetches that failed", failed, 1, 1e6)
@@ -317,8 +317,8 @@ func TestMetricsOfSegmentsThatStarve(t *testing.T) {
 
 func TestMetricsOfLosses(t *testing.T) {
 	s := measure(t, server.Config{}, redisstore.Config{Timeout: storePatience})
-	must[wire.Readiness](t, s.service, 200, "GET", "/readyz", "")
-	must[wire.Incremented](t, s.service, 200, "POST", "/incr/k", "")
+	must[api.Readiness](t, s.service, 200, "GET", "/readyz", "")
+	must[api.Incremented](t, s.service, 200, "POST", "/incr/k", "")
 	marker, connection := `redis_incarnation_changes_total{seen_by="marker"}`, `redis_incarnation_changes_total{seen_by="call"}`
 	s.wantMoves(t, "FLUSHALL", figures{marker: 1}, func() {
 		if err := s.redis.Client().FlushAll(t.Context()).Err(); err != nil {
@@ -341,7 +341,7 @@ func TestMetricsOfLosses(t *testing.T) {
 func TestMetricsOfWritesThatNoReplicaConfirms(t *testing.T) {
 	s := measure(t, server.Config{}, redisstore.Config{Ack: 1, Timeout: storePatience, AckTimeout: 50 * time.Millisecond})
 	s.wantMoves(t, "a write", figures{"redis_wait_shortfalls_total": 1, `token_issues_total{outcome="failed"}`: 1}, func() {
-		checkProblem(t, s.do(t, "POST", "/token", ""), wire.OutcomeUnknown)
+		checkProblem(t, s.do(t, "POST", "/token", ""), api.OutcomeUnknown)
 	})
 	unknown := `redis_calls_total{outcome="unknown",script="token_issue"}`
 	expect.Equal(t, "GET /metrics: "+unknown, s.scrape(t)[unknown], 1)
@@ -383,12 +383,12 @@ func TestNoMetricHoldsWhatAClientSent(t *testing.T) {
 		return s.do(t, method, path, body, append(header, who...)...)
 	}
 
-	token := decode[wire.TokenIssued](t, do("POST", "/token", `{"scope":"zebra"}`), 201).Token
-	claimed := decode[wire.Claimed](t, do("POST", "/token/"+token+"/claim", `{"fingerprint":"zebra"}`), 200)
+	token := decode[api.TokenIssued](t, do("POST", "/token", `{"scope":"zebra"}`), 201).Token
+	claimed := decode[api.Claimed](t, do("POST", "/token/"+token+"/claim", `{"fingerprint":"zebra"}`), 200)
 	do("POST", "/token/"+token+"/complete", `{"status":200}`, "Lease-Token: "+claimed.Lease)
-	worker := decode[wire.WorkerLease](t, do("POST", "/worker/zebra", `{"identity":"zebra"}`), 201)
+	worker := decode[api.WorkerLease](t, do("POST", "/worker/zebra", `{"identity":"zebra"}`), 201)
 	do("PUT", "/worker/zebra/0", "", "Lease-Token: zebra")
-	lock := decode[wire.LockGranted](t, do("POST", "/lock/zebra", `{"owner":"zebra"}`), 201)
+	lock := decode[api.LockGranted](t, do("POST", "/lock/zebra", `{"owner":"zebra"}`), 201)
 	do("POST", "/lock/zebra", `{"owner":"zebra","wait_ms":1}`)
 	do("DELETE", "/lock/zebra", "", "Lease-Token: "+lock.Lease)
 	for _, path := range []string{

@@ -12,9 +12,9 @@ import (
 	"github.com/labstack/echo/v4"
 	"github.com/labstack/echo/v4/middleware"
 
+	"github.com/coatcheck/coatcheck/api"
 	"github.com/coatcheck/coatcheck/internal/frontdoor"
 	"github.com/coatcheck/coatcheck/internal/requestlog"
-	"github.com/coatcheck/coatcheck/internal/wire"
 )
 
 // chained wraps the handlers of all routes in the common middleware. Echo would build the chain
@@ -57,7 +57,7 @@ func (s *Server) middlewares() []echo.MiddlewareFunc {
 func plainTarget(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		if !frontdoor.WellFormedTarget(c.Request()) {
-			return &fault{wire.InvalidRequest, "target",
+			return &fault{api.InvalidRequest, "target",
 				"the request line: its target has to be a path, or an http or https URL with a host"}
 		}
 		return next(c)
@@ -71,7 +71,7 @@ func plainBody(next echo.HandlerFunc) echo.HandlerFunc {
 		for _, coding := range c.Request().Header.Values(echo.HeaderContentEncoding) {
 			if c.Request().ContentLength != 0 && !strings.EqualFold(strings.TrimSpace(coding), "identity") {
 				c.Response().Header().Set(echo.HeaderAcceptEncoding, "identity")
-				return &fault{wire.UnsupportedEncoding, echo.HeaderContentEncoding,
+				return &fault{api.UnsupportedEncoding, echo.HeaderContentEncoding,
 					"a body belongs here as it is: send it without compression"}
 			}
 		}

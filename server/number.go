@@ -8,9 +8,9 @@ import (
 	"strings"
 	"time"
 
+	"github.com/coatcheck/coatcheck/api"
 	"github.com/coatcheck/coatcheck/counter"
 	"github.com/coatcheck/coatcheck/internal/names"
-	"github.com/coatcheck/coatcheck/internal/wire"
 	"github.com/coatcheck/coatcheck/number"
 )
 
@@ -80,7 +80,7 @@ func (n *numbering) countBy(r *request, calendar, key string) (period number.Per
 	}
 	named, err := number.ParseCalendarKey(key+":"+calendar, n.at.Location())
 	if err != nil {
-		r.fail(&fault{wire.InvalidName, "key", "too long: with the calendar it is a name of more than 200 characters"})
+		r.fail(&fault{api.InvalidName, "key", "too long: with the calendar it is a name of more than 200 characters"})
 		return period
 	}
 	if n.template != nil {
@@ -165,11 +165,11 @@ func (n *numbering) refused(err error) error {
 
 // send answers with the values, and with the template's numbers for them.
 func (n *numbering) send(r *request, got counter.Range) error {
-	values := wire.Incremented{Key: n.key, Value: got.Value, First: got.First}
+	values := api.Incremented{Key: n.key, Value: got.Value, First: got.First}
 	if n.template == nil {
 		return r.number(got.Value, values)
 	}
-	answer := wire.Numbered{Incremented: values}
+	answer := api.Numbered{Incremented: values}
 	for value := got.First; ; value++ {
 		text, err := n.template.Format(value, n.at)
 		if err != nil {

@@ -7,10 +7,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/coatcheck/coatcheck/api"
 	"github.com/coatcheck/coatcheck/internal/testing/expect"
 	"github.com/coatcheck/coatcheck/internal/testing/redistest"
 	"github.com/coatcheck/coatcheck/internal/testing/storetest"
-	"github.com/coatcheck/coatcheck/internal/wire"
 	"github.com/coatcheck/coatcheck/redisstore"
 	"github.com/coatcheck/coatcheck/server"
 )
@@ -32,13 +32,13 @@ func numbered(t *testing.T, store *redisstore.Store) (s *service, set func(at st
 }
 
 // numbers asks for numbers by their parameters, a name and a value in turn.
-func (s *service) numbers(t testing.TB, key string, parameters ...string) wire.Numbered {
+func (s *service) numbers(t testing.TB, key string, parameters ...string) api.Numbered {
 	t.Helper()
 	query := url.Values{}
 	for i := 0; i < len(parameters); i += 2 {
 		query.Set(parameters[i], parameters[i+1])
 	}
-	return must[wire.Numbered](t, s, 200, "POST", "/incr/"+key+"?"+query.Encode(), "")
+	return must[api.Numbered](t, s, 200, "POST", "/incr/"+key+"?"+query.Encode(), "")
 }
 
 func TestDailyNumbersBeginAtOneOnEachDayOfTheZone(t *testing.T) {
@@ -56,10 +56,10 @@ func TestDailyNumbersBeginAtOneOnEachDayOfTheZone(t *testing.T) {
 		} {
 			set(row.at)
 			got := s.numbers(t, "orders", "template", "ORD-{yyyyMMdd}-{n:6}", "zone", row.zone)
-			want := wire.Numbered{Incremented: wire.Incremented{Key: row.key, Value: got.Value, First: got.Value}, Number: row.number}
+			want := api.Numbered{Incremented: api.Incremented{Key: row.key, Value: got.Value, First: got.Value}, Number: row.number}
 			expect.Equal(t, "POST /incr/orders at "+row.at+" with zone "+row.zone, got, want)
-			read := must[wire.Counter](t, s, 200, "GET", "/counter/"+got.Key, "")
-			expect.Equal(t, "GET /counter/"+got.Key, read, wire.Counter{Key: got.Key, Value: got.Value})
+			read := must[api.Counter](t, s, 200, "GET", "/counter/"+got.Key, "")
+			expect.Equal(t, "GET /counter/"+got.Key, read, api.Counter{Key: got.Key, Value: got.Value})
 		}
 	})
 }
@@ -67,7 +67,7 @@ func TestDailyNumbersBeginAtOneOnEachDayOfTheZone(t *testing.T) {
 func TestNumbersOfManyValuesAndAsText(t *testing.T) {
 	s, _ := numbered(t, storetest.Open(t, redisstore.Config{}))
 	got := s.numbers(t, "k", "template", "A{n:3}", "by", "3")
-	expect.Equal(t, "POST /incr/k?template=A{n:3}&by=3", got, wire.Numbered{Incremented: wire.Incremented{Key: "k", Value: 3, First: 1}, Numbers: []string{"A001", "A002", "A003"}})
+	expect.Equal(t, "POST /incr/k?template=A{n:3}&by=3", got, api.Numbered{Incremented: api.Incremented{Key: "k", Value: 3, First: 1}, Numbers: []string{"A001", "A002", "A003"}})
 	a := s.do(t, "GET", "/incr/k?template=A%7Bn:3%7D&by=2", "", "Accept: text/plain")
 	a.wantBody(t, "A004\nA005\n")
 	a.wantHeader(t, "Cache-Control", "no-store")
@@ -81,18 +81,18 @@ func TestNumberThatDoesNotFitIsRefusedWithoutChange(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, store *redisstore.Store) {
 		s, _ := numbered(t, store)
 		s.numbers(t, "k", "template", "N{n:2}", "by", "98")
-		checkProblem(t, s.do(t, "POST", "/incr/k?template=N%7Bn:2%7D&by=2", ""), wire.CounterOverflow)
+		checkProblem(t, s.do(t, "POST", "/incr/k?template=N%7Bn:2%7D&by=2", ""), api.CounterOverflow)
 		expect.Equal(t, "POST /incr/k?template=N{n:2} after 98 numbers and a refusal", s.numbers(t, "k", "template", "N{n:2}").Number, "N99")
 		for range 3 {
-			checkProblem(t, s.do(t, "POST", "/incr/k?template=N%7Bn:2%7D", ""), wire.CounterOverflow)
+			checkProblem(t, s.do(t, "POST", "/incr/k?template=N%7Bn:2%7D", ""), api.CounterOverflow)
 		}
-		expect.Equal(t, "GET /counter/k after the refusals", must[wire.Counter](t, s, 200, "GET", "/counter/k", "").Value, 99)
+		expect.Equal(t, "GET /counter/k after the refusals", must[api.Counter](t, s, 200, "GET", "/counter/k", "").Value, 99)
 		expect.Equal(t, "POST /incr/k?template=N{n:3} after the refusals", s.numbers(t, "k", "template", "N{n:3}").Number, "N100")
-		must[wire.Counter](t, s, 200, "PUT", "/counter/negative", `{"value":-5}`)
+		must[api.Counter](t, s, 200, "PUT", "/counter/negative", `{"value":-5}`)
 		for _, template := range []string{"N%7Bn:2%7D", "N%7Bn%7D"} {
-			wantDetail(t, s.do(t, "POST", "/incr/negative?template="+template, ""), wire.CounterOverflow, "0")
+			wantDetail(t, s.do(t, "POST", "/incr/negative?template="+template, ""), api.CounterOverflow, "0")
 		}
-		expect.Equal(t, "GET /counter/negative after the refusals", must[wire.Counter](t, s, 200, "GET", "/counter/negative", "").Value, -5)
+		expect.Equal(t, "GET /counter/negative after the refusals", must[api.Counter](t, s, 200, "GET", "/counter/negative", "").Value, -5)
 	})
 }
 
@@ -148,7 +148,7 @@ func TestRepeatOverMidnightGetsTheSameNumberIfItSaysOfWhen(t *testing.T) {
 	s, set := numbered(t, storetest.Open(t, redisstore.Config{}))
 	path := "/incr/orders?template=" + url.QueryEscape("{yyyyMMdd}-{n:4}")
 	ask := func(query string) string {
-		return must[wire.Numbered](t, s, 200, "POST", path+query, "", "Idempotency-Key: order-1").Number
+		return must[api.Numbered](t, s, 200, "POST", path+query, "", "Idempotency-Key: order-1").Number
 	}
 	set("2026-11-20T23:59:59Z")
 	first := ask("&at=2026-11-20T23:59:59Z")
@@ -159,7 +159,7 @@ func TestRepeatOverMidnightGetsTheSameNumberIfItSaysOfWhen(t *testing.T) {
 	set("2026-11-21T23:59:59Z")
 	ask("&at=2026-11-20T23:59:59Z")
 	set("2026-11-22T00:00:00Z")
-	wantField(t, s.do(t, "POST", path+"&at=2026-11-20T23:59:59Z", ""), wire.InvalidRequest, "at")
+	wantField(t, s.do(t, "POST", path+"&at=2026-11-20T23:59:59Z", ""), api.InvalidRequest, "at")
 }
 
 func TestFaultsOfTemplatesSayWhatToWrite(t *testing.T) {
@@ -176,6 +176,6 @@ func TestFaultsOfTemplatesSayWhatToWrite(t *testing.T) {
 		"template=" + url.QueryEscape("{n}") + "&at=" + "2026-11-18T11:00:00Z": "within 24h0m0s of now",
 		"template=" + url.QueryEscape("{n}") + "&ttl_ms=100000":                "48h0m0s after its end",
 	} {
-		wantDetail(t, s.do(t, "GET", "/incr/k?"+query, ""), wire.InvalidRequest, part)
+		wantDetail(t, s.do(t, "GET", "/incr/k?"+query, ""), api.InvalidRequest, part)
 	}
 }

@@ -9,10 +9,10 @@ import (
 	"testing"
 
 	"github.com/coatcheck/coatcheck/access"
+	"github.com/coatcheck/coatcheck/api"
 	"github.com/coatcheck/coatcheck/internal/testing/apitest"
 	"github.com/coatcheck/coatcheck/internal/testing/expect"
 	"github.com/coatcheck/coatcheck/internal/testing/storetest"
-	"github.com/coatcheck/coatcheck/internal/wire"
 	"github.com/coatcheck/coatcheck/openapi"
 	"github.com/coatcheck/coatcheck/redisstore"
 	"github.com/coatcheck/coatcheck/server"
@@ -42,8 +42,8 @@ func TestTheDocumentHasEveryCodeAsTheServerHasIt(t *testing.T) {
 		t.Fatalf("writing schema ProblemCode: %v", err)
 	}
 	var documented struct {
-		Enum     []wire.Code `json:"enum"`
-		Problems map[wire.Code]struct {
+		Enum     []api.Code `json:"enum"`
+		Problems map[api.Code]struct {
 			Status    int    `json:"status"`
 			Retryable bool   `json:"retryable"`
 			When      string `json:"when"`
@@ -53,10 +53,10 @@ func TestTheDocumentHasEveryCodeAsTheServerHasIt(t *testing.T) {
 		t.Fatalf("reading schema ProblemCode: %v: %s", err, text)
 	}
 	slices.Sort(documented.Enum)
-	expect.Equal(t, "the codes of the document, and those of the server", documented.Enum, wire.Codes())
+	expect.Equal(t, "the codes of the document, and those of the server", documented.Enum, api.Codes())
 	expect.Equal(t, "number of problems that the document explains", len(documented.Problems), len(documented.Enum))
 	for code, problem := range documented.Problems {
-		kind, known := wire.Lookup(code)
+		kind, known := api.Lookup(code)
 		if !known || problem.Status != kind.Status || problem.Retryable != kind.Retryable || problem.When == "" {
 			t.Errorf("%s: the document has %+v, the server %+v", code, problem, kind)
 		}
@@ -65,7 +65,7 @@ func TestTheDocumentHasEveryCodeAsTheServerHasIt(t *testing.T) {
 
 // What an example of a problem shows is what the server would say.
 func TestTheDocumentsProblemsAreThoseOfTheCatalogue(t *testing.T) {
-	shown := map[wire.Code]bool{}
+	shown := map[api.Code]bool{}
 	for name, response := range apitest.Published().Document.Components.Responses {
 		content := response.Value.Content["application/problem+json"]
 		if content == nil {
@@ -80,18 +80,18 @@ func TestTheDocumentsProblemsAreThoseOfTheCatalogue(t *testing.T) {
 			if err != nil {
 				t.Fatalf("writing an example of response %s: %v", name, err)
 			}
-			var problem wire.Problem
+			var problem api.Problem
 			if err := strictly(text, &problem); err != nil || problem.Code == "" {
 				continue // there is none, or several in its place
 			}
-			kind, _ := wire.Lookup(problem.Code)
+			kind, _ := api.Lookup(problem.Code)
 			if shown[problem.Code] = true; problem.Title != kind.Title || problem.Status != kind.Status || problem.Retryable != kind.Retryable {
 				t.Errorf("%s shows %+v, and it is %+v", name, problem, kind)
 			}
 		}
 	}
-	for _, code := range wire.Codes() {
-		if !shown[code] && code != wire.UpstreamUnavailable {
+	for _, code := range api.Codes() {
+		if !shown[code] && code != api.UpstreamUnavailable {
 			t.Errorf("no answer shows %s", code)
 		}
 	}
@@ -137,7 +137,7 @@ func TestTheDocumentAndItsPageAreServed(t *testing.T) {
 			}
 		}
 		expect.Equal(t, path+": tags of two forms", len(tags), 2)
-		checkProblem(t, s.do(t, "POST", path, ""), wire.MethodNotAllowed)
+		checkProblem(t, s.do(t, "POST", path, ""), api.MethodNotAllowed)
 	}
 }
 

@@ -7,9 +7,9 @@ import (
 	"unicode/utf8"
 
 	"github.com/coatcheck/coatcheck/access"
+	"github.com/coatcheck/coatcheck/api"
 	"github.com/coatcheck/coatcheck/idempotency"
 	"github.com/coatcheck/coatcheck/internal/names"
-	"github.com/coatcheck/coatcheck/internal/wire"
 	"github.com/coatcheck/coatcheck/server/internal/events"
 )
 
@@ -52,7 +52,7 @@ func (h *operations) list(r *request) error {
 	if err != nil {
 		return err
 	}
-	page := wire.Operations{Operations: []wire.Operation{}, Next: next}
+	page := api.Operations{Operations: []api.Operation{}, Next: next}
 	for _, operation := range found {
 		page.Operations = append(page.Operations, wireOperation(operation))
 	}
@@ -87,12 +87,12 @@ func (h *operations) forget(r *request) error {
 	if err := h.tokens.Forget(r.ctx(), name); err != nil {
 		return err
 	}
-	h.journal.did(r, wire.Event{Kind: events.OperationForgotten, Operation: name, By: caller(r).Principal})
+	h.journal.did(r, api.Event{Kind: events.OperationForgotten, Operation: name, By: caller(r).Principal})
 	return r.done()
 }
 
-func wireOperation(o idempotency.Operation) wire.Operation {
-	shown := wire.Operation{
+func wireOperation(o idempotency.Operation) api.Operation {
+	shown := api.Operation{
 		Operation: o.Name, State: string(o.State), Route: o.Route, Attempts: o.Attempts, Fence: o.Fence, RequestID: o.RequestID,
 		Policy: string(o.Policy), Began: o.Began, LeaseUntil: o.Until, ExpiresAt: o.ExpiresAt, Decision: string(o.Decision),
 	}
@@ -109,7 +109,7 @@ func wireOperation(o idempotency.Operation) wire.Operation {
 func (h *operations) settle(r *request) error {
 	r.mayTouch("operation", "")
 	name := operationName(r)
-	var asked wire.Settlement
+	var asked api.Settlement
 	r.body(&asked)
 	settlement := settlementOf(r, asked)
 	if r.err != nil {
@@ -119,7 +119,7 @@ func (h *operations) settle(r *request) error {
 		return err
 	}
 	by := caller(r).Principal
-	h.journal.did(r, wire.Event{Kind: events.OperationSettled, Operation: name, Outcome: asked.Outcome, By: by, Reason: asked.Reason})
+	h.journal.did(r, api.Event{Kind: events.OperationSettled, Operation: name, Outcome: asked.Outcome, By: by, Reason: asked.Reason})
 	h.log.InfoContext(r.ctx(), "an operation in doubt was settled",
 		"operation", name, "outcome", asked.Outcome, "by", by, "key_id", caller(r).KeyID, "reason", asked.Reason)
 	return r.done()
@@ -128,7 +128,7 @@ func (h *operations) settle(r *request) error {
 func operationName(r *request) string {
 	name := r.segment("operation")
 	if !names.Digested.MatchString(name) {
-		r.fail(&fault{wire.InvalidName, "operation", "32 characters of A–Z a–z 0–9 _ -, as GET /token?state=in-doubt lists it"})
+		r.fail(&fault{api.InvalidName, "operation", "32 characters of A–Z a–z 0–9 _ -, as GET /token?state=in-doubt lists it"})
 	}
 	return name
 }
@@ -136,7 +136,7 @@ func operationName(r *request) string {
 // maxReason is how many characters a reason has at most.
 const maxReason = 500
 
-func settlementOf(r *request, asked wire.Settlement) idempotency.Settlement {
+func settlementOf(r *request, asked api.Settlement) idempotency.Settlement {
 	settlement := idempotency.Settlement{Decision: idempotency.Decision(asked.Outcome)}
 	if utf8.RuneCountInString(asked.Reason) > maxReason {
 		r.invalid("reason", "up to 500 characters")
@@ -147,7 +147,7 @@ func settlementOf(r *request, asked wire.Settlement) idempotency.Settlement {
 			r.invalid("status", "an answer belongs to the outcome completed alone")
 		}
 	case idempotency.Happened:
-		settlement.Answer = answerOf(r, wire.Answer{Status: asked.Status, Headers: asked.Headers, Body: asked.Body})
+		settlement.Answer = answerOf(r, api.Answer{Status: asked.Status, Headers: asked.Headers, Body: asked.Body})
 	default:
 		r.invalid("outcome", "completed, not-begun or refused")
 	}

@@ -5,19 +5,19 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/coatcheck/coatcheck/api"
 	"github.com/coatcheck/coatcheck/internal/testing/expect"
-	"github.com/coatcheck/coatcheck/internal/wire"
 	"github.com/coatcheck/coatcheck/server"
 )
 
 // inDoubt claims a new token whose attempt then says that it ended without an answer.
 func (s *service) inDoubt(t *testing.T, fingerprint string) (token string) {
 	t.Helper()
-	token = must[wire.TokenIssued](t, s, 201, "POST", "/token", "").Token
-	claimed := must[wire.Claimed](t, s, 200, "POST", "/token/"+token+"/claim", `{"fingerprint":"`+fingerprint+`","lease_ms":100}`, "X-Request-Id: r-"+fingerprint)
+	token = must[api.TokenIssued](t, s, 201, "POST", "/token", "").Token
+	claimed := must[api.Claimed](t, s, 200, "POST", "/token/"+token+"/claim", `{"fingerprint":"`+fingerprint+`","lease_ms":100}`, "X-Request-Id: r-"+fingerprint)
 	expect.Equal(t, "outcome of the claim", claimed.Outcome, "granted")
 	expect.Eventually(t, "the token is in doubt", func() bool {
-		return must[wire.TokenStatus](t, s, 200, "GET", "/token/"+token, "").State == "in-doubt"
+		return must[api.TokenStatus](t, s, 200, "GET", "/token/"+token, "").State == "in-doubt"
 	})
 	return token
 }
@@ -28,11 +28,11 @@ func TestOperatorFindsOperationsInDoubtAndSettlesThem(t *testing.T) {
 	for _, fate := range []string{"completed", "not-begun", "refused"} {
 		tokens[fate] = s.inDoubt(t, fate)
 	}
-	page := must[wire.Operations](t, s, 200, "GET", "/token?state=in-doubt", "")
+	page := must[api.Operations](t, s, 200, "GET", "/token?state=in-doubt", "")
 	if len(page.Operations) != 3 || page.Next != "" {
 		t.Fatalf("GET /token?state=in-doubt: got %+v, want three operations and no cursor", page)
 	}
-	byRequest := map[string]wire.Operation{}
+	byRequest := map[string]api.Operation{}
 	for _, operation := range page.Operations {
 		byRequest[operation.RequestID] = operation
 		if operation.Since.IsZero() || operation.RanFor == nil || operation.Attempts != 1 || operation.Fence == 0 || operation.State != "in-doubt" {
@@ -43,7 +43,7 @@ func TestOperatorFindsOperationsInDoubtAndSettlesThem(t *testing.T) {
 		name := byRequest["r-"+fate].Operation
 		refused := s.do(t, "POST", "/token/"+token+"/claim", `{"fingerprint":"`+fate+`"}`, "X-Request-Id: again-"+fate)
 		s.logLine(t, "msg=request", "request_id=again-"+fate, "code=idempotency-outcome-unknown", "operation="+name)
-		problem := checkProblem(t, refused, wire.IdempotencyUnknown)
+		problem := checkProblem(t, refused, api.IdempotencyUnknown)
 		expect.Equal(t, "operation in the problem of "+fate, problem.Operation, name)
 		body := `{"outcome":"` + fate + `","reason":"ticket 7"}`
 		if fate == "completed" {
@@ -52,38 +52,38 @@ func TestOperatorFindsOperationsInDoubtAndSettlesThem(t *testing.T) {
 		for range 2 { // repeating it is harmless
 			s.do(t, "POST", "/operation/"+name+"/settle", body).wantStatus(t, 204)
 		}
-		expect.Equal(t, "decision shown of "+fate, must[wire.Operation](t, s, 200, "GET", "/operation/"+name, "").Decision, fate)
+		expect.Equal(t, "decision shown of "+fate, must[api.Operation](t, s, 200, "GET", "/operation/"+name, "").Decision, fate)
 	}
-	expect.Equal(t, "operations in doubt after all were settled", must[wire.Operations](t, s, 200, "GET", "/token?state=in-doubt", ""), wire.Operations{Operations: []wire.Operation{}})
+	expect.Equal(t, "operations in doubt after all were settled", must[api.Operations](t, s, 200, "GET", "/token?state=in-doubt", ""), api.Operations{Operations: []api.Operation{}})
 
 	claim := func(fate string) answer {
 		return s.do(t, "POST", "/token/"+tokens[fate]+"/claim", `{"fingerprint":"`+fate+`"}`)
 	}
-	replay := decode[wire.Claimed](t, claim("completed"), 200)
+	replay := decode[api.Claimed](t, claim("completed"), 200)
 	expect.Equal(t, "the claim of what was completed", []any{replay.Outcome, replay.Response.Status, string(replay.Response.Body)}, []any{"replay", 201, "paid"})
-	again := decode[wire.Claimed](t, claim("not-begun"), 200)
+	again := decode[api.Claimed](t, claim("not-begun"), 200)
 	expect.Equal(t, "the claim of what had not begun", []any{again.Outcome, again.Attempt}, []any{"granted", 2})
-	expect.Contains(t, "the claim of what was refused", checkProblem(t, claim("refused"), wire.IdempotencyUnknown).Detail, "closed it")
-	running := checkProblem(t, s.do(t, "POST", "/operation/"+byRequest["r-not-begun"].Operation+"/settle", `{"outcome":"refused"}`), wire.AttemptRunning)
+	expect.Contains(t, "the claim of what was refused", checkProblem(t, claim("refused"), api.IdempotencyUnknown).Detail, "closed it")
+	running := checkProblem(t, s.do(t, "POST", "/operation/"+byRequest["r-not-begun"].Operation+"/settle", `{"outcome":"refused"}`), api.AttemptRunning)
 	expect.Equal(t, "attempt-running is retryable", running.Retryable, true)
-	checkProblem(t, s.do(t, "POST", "/operation/"+byRequest["r-completed"].Operation+"/settle", `{"outcome":"refused"}`), wire.NotInDoubt)
+	checkProblem(t, s.do(t, "POST", "/operation/"+byRequest["r-completed"].Operation+"/settle", `{"outcome":"refused"}`), api.NotInDoubt)
 }
 
 func TestSettlementIsTiedToWhoAndWhyInEventsAndLog(t *testing.T) {
 	g := serveKeyed(t, server.Config{}, nil)
-	token := decode[wire.TokenIssued](t, g.as(t, "use", "POST", "/token", ""), 201).Token
+	token := decode[api.TokenIssued](t, g.as(t, "use", "POST", "/token", ""), 201).Token
 	g.as(t, "use", "POST", "/token/"+token+"/claim", `{"fingerprint":"f","lease_ms":100}`).wantStatus(t, 200)
 	var operation string
 	expect.Eventually(t, "the operation is in doubt", func() bool {
-		page := decode[wire.Operations](t, g.as(t, "admin", "GET", "/token?state=in-doubt", ""), 200)
+		page := decode[api.Operations](t, g.as(t, "admin", "GET", "/token?state=in-doubt", ""), 200)
 		if len(page.Operations) > 0 {
 			operation = page.Operations[0].Operation
 		}
 		return operation != ""
 	})
 	for _, caller := range []string{"read", "use"} {
-		checkProblem(t, g.as(t, caller, "GET", "/token?state=in-doubt", ""), wire.Forbidden)
-		checkProblem(t, g.as(t, caller, "POST", "/operation/"+operation+"/settle", `{"outcome":"refused"}`), wire.Forbidden)
+		checkProblem(t, g.as(t, caller, "GET", "/token?state=in-doubt", ""), api.Forbidden)
+		checkProblem(t, g.as(t, caller, "POST", "/operation/"+operation+"/settle", `{"outcome":"refused"}`), api.Forbidden)
 	}
 	events := g.listen(t, g.bearer("admin")...)
 	events.until("hello")
@@ -108,24 +108,24 @@ func TestBadSettlementsAreRefusedWithTheField(t *testing.T) {
 	const known = "/operation/AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"
 	for _, row := range []struct {
 		method, path, body string
-		code               wire.Code
+		code               api.Code
 		field              string
 	}{
-		{"GET", "/token", "", wire.InvalidRequest, "state"},
-		{"GET", "/token?state=issued", "", wire.InvalidRequest, "state"},
-		{"GET", "/token?state=in-doubt&n=0", "", wire.InvalidRequest, "n"},
-		{"GET", "/token?state=in-doubt&cursor=x", "", wire.InvalidRequest, "cursor"},
-		{"GET", "/token?state=in-doubt&prefix=" + strings.Repeat("a", 201), "", wire.InvalidRequest, "prefix"},
-		{"GET", "/operation/short", "", wire.InvalidName, "operation"},
-		{"GET", known, "", wire.TokenUnknown, ""},
-		{"POST", known + "/settle", `{"outcome":"refused"}`, wire.TokenUnknown, ""},
-		{"POST", known + "/settle", `{}`, wire.InvalidRequest, "outcome"},
-		{"POST", known + "/settle", `{"outcome":"maybe"}`, wire.InvalidRequest, "outcome"},
-		{"POST", known + "/settle", `{"outcome":"completed"}`, wire.InvalidRequest, "status"},
-		{"POST", known + "/settle", `{"outcome":"completed","status":99}`, wire.InvalidRequest, "status"},
-		{"POST", known + "/settle", `{"outcome":"refused","status":200}`, wire.InvalidRequest, "status"},
-		{"POST", known + "/settle", `{"outcome":"refused","reason":"` + strings.Repeat("a", 501) + `"}`, wire.InvalidRequest, "reason"},
-		{"POST", known + "/settle", `{"outcome":"refused","because":"x"}`, wire.InvalidRequest, ""},
+		{"GET", "/token", "", api.InvalidRequest, "state"},
+		{"GET", "/token?state=issued", "", api.InvalidRequest, "state"},
+		{"GET", "/token?state=in-doubt&n=0", "", api.InvalidRequest, "n"},
+		{"GET", "/token?state=in-doubt&cursor=x", "", api.InvalidRequest, "cursor"},
+		{"GET", "/token?state=in-doubt&prefix=" + strings.Repeat("a", 201), "", api.InvalidRequest, "prefix"},
+		{"GET", "/operation/short", "", api.InvalidName, "operation"},
+		{"GET", known, "", api.TokenUnknown, ""},
+		{"POST", known + "/settle", `{"outcome":"refused"}`, api.TokenUnknown, ""},
+		{"POST", known + "/settle", `{}`, api.InvalidRequest, "outcome"},
+		{"POST", known + "/settle", `{"outcome":"maybe"}`, api.InvalidRequest, "outcome"},
+		{"POST", known + "/settle", `{"outcome":"completed"}`, api.InvalidRequest, "status"},
+		{"POST", known + "/settle", `{"outcome":"completed","status":99}`, api.InvalidRequest, "status"},
+		{"POST", known + "/settle", `{"outcome":"refused","status":200}`, api.InvalidRequest, "status"},
+		{"POST", known + "/settle", `{"outcome":"refused","reason":"` + strings.Repeat("a", 501) + `"}`, api.InvalidRequest, "reason"},
+		{"POST", known + "/settle", `{"outcome":"refused","because":"x"}`, api.InvalidRequest, ""},
 	} {
 		problem := checkProblem(t, s.do(t, row.method, row.path, row.body), row.code)
 		if row.field != "" {

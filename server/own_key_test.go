@@ -8,9 +8,9 @@ import (
 
 	"github.com/google/go-cmp/cmp/cmpopts"
 
+	"github.com/coatcheck/coatcheck/api"
 	"github.com/coatcheck/coatcheck/internal/testing/expect"
 	"github.com/coatcheck/coatcheck/internal/testing/storetest"
-	"github.com/coatcheck/coatcheck/internal/wire"
 	"github.com/coatcheck/coatcheck/redisstore"
 	"github.com/coatcheck/coatcheck/server"
 )
@@ -20,31 +20,31 @@ func TestOperationByTheCallersOwnKey(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, store *redisstore.Store) {
 		s := serve(t, server.Config{Store: store})
 		const claim = `{"key":"evt_ü 1/2","scope":"webhooks","fingerprint":"f","lease_ms":3600000,"retention_ms":864000000}`
-		granted := must[wire.Claimed](t, s, 200, "POST", "/operation/claim", claim)
+		granted := must[api.Claimed](t, s, 200, "POST", "/operation/claim", claim)
 		expect.Equal(t, "outcome of the first claim", granted.Outcome, "granted")
 		at, mine := "/operation/"+granted.Operation, "Lease-Token: "+granted.Lease
-		checkProblem(t, s.do(t, "POST", "/operation/claim", claim), wire.InProgress)
-		checkProblem(t, s.do(t, "POST", "/operation/claim", strings.Replace(claim, `"f"`, `"g"`, 1)), wire.PayloadMismatch)
-		other := must[wire.Claimed](t, s, 200, "POST", "/operation/claim", strings.Replace(claim, "webhooks", "others", 1))
+		checkProblem(t, s.do(t, "POST", "/operation/claim", claim), api.InProgress)
+		checkProblem(t, s.do(t, "POST", "/operation/claim", strings.Replace(claim, `"f"`, `"g"`, 1)), api.PayloadMismatch)
+		other := must[api.Claimed](t, s, 200, "POST", "/operation/claim", strings.Replace(claim, "webhooks", "others", 1))
 		if other.Operation == granted.Operation {
 			t.Error("the same key in another scope is the same operation, want another")
 		}
-		must[wire.Extended](t, s, 200, "POST", at+"/extend", `{"lease_ms":7200000}`, mine)
-		checkProblem(t, s.do(t, "DELETE", at, ""), wire.AttemptRunning)
-		checkProblem(t, s.do(t, "POST", at+"/complete", `{"status":200}`, "Lease-Token: "+other.Lease), wire.Superseded)
+		must[api.Extended](t, s, 200, "POST", at+"/extend", `{"lease_ms":7200000}`, mine)
+		checkProblem(t, s.do(t, "DELETE", at, ""), api.AttemptRunning)
+		checkProblem(t, s.do(t, "POST", at+"/complete", `{"status":200}`, "Lease-Token: "+other.Lease), api.Superseded)
 		must[nothing](t, s, 204, "POST", at+"/complete", `{"status":201,"headers":{"location":"/bills/1"},"body_base64":"AQ=="}`, mine)
-		shown := must[wire.Operation](t, s, 200, "GET", at, "")
+		shown := must[api.Operation](t, s, 200, "GET", at, "")
 		expect.Equal(t, "the operation", []string{shown.State, shown.Route}, []string{"completed", "webhooks"})
 		if left := time.Until(shown.ExpiresAt); left < 239*time.Hour {
 			t.Errorf("the record ends in %v, want ten days after the answer", left)
 		}
-		replay := must[wire.Claimed](t, s, 200, "POST", "/operation/claim", claim)
-		expect.Equal(t, "a claim of what is completed", replay, wire.Claimed{
-			Outcome: "replay", Operation: granted.Operation, Response: &wire.Answer{Status: 201, Headers: map[string]string{"Location": "/bills/1"}, Body: []byte{1}},
+		replay := must[api.Claimed](t, s, 200, "POST", "/operation/claim", claim)
+		expect.Equal(t, "a claim of what is completed", replay, api.Claimed{
+			Outcome: "replay", Operation: granted.Operation, Response: &api.Answer{Status: 201, Headers: map[string]string{"Location": "/bills/1"}, Body: []byte{1}},
 		})
 		must[nothing](t, s, 204, "DELETE", at, "")
 		must[nothing](t, s, 204, "DELETE", at, "")
-		again := must[wire.Claimed](t, s, 200, "POST", "/operation/claim", claim)
+		again := must[api.Claimed](t, s, 200, "POST", "/operation/claim", claim)
 		if again.Outcome != "granted" || again.Fence <= granted.Fence {
 			t.Errorf("a claim after its answer was forgotten: got %+v, want a grant with a larger fence than %d", again, granted.Fence)
 		}
@@ -57,22 +57,22 @@ func TestOwnKeyInDoubtIsSettled(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, store *redisstore.Store) {
 		s := serve(t, server.Config{Store: store})
 		const claim = `{"key":"nightly","scope":"jobs","fingerprint":"f","lease_ms":100}`
-		granted := must[wire.Claimed](t, s, 200, "POST", "/operation/claim", claim)
+		granted := must[api.Claimed](t, s, 200, "POST", "/operation/claim", claim)
 		at := "/operation/" + granted.Operation
-		expect.Eventually(t, "the lease lapses", func() bool { return must[wire.Operation](t, s, 200, "GET", at, "").State == "in-doubt" })
+		expect.Eventually(t, "the lease lapses", func() bool { return must[api.Operation](t, s, 200, "GET", at, "").State == "in-doubt" })
 		for _, call := range [][2]string{{"POST", "/operation/claim"}, {"DELETE", at}} {
 			body := ""
 			if call[0] == "POST" {
 				body = claim
 			}
-			problem := checkProblem(t, s.do(t, call[0], call[1], body), wire.IdempotencyUnknown)
+			problem := checkProblem(t, s.do(t, call[0], call[1], body), api.IdempotencyUnknown)
 			expect.Equal(t, call[0]+": operation", problem.Operation, granted.Operation)
 		}
-		listed := must[wire.Operations](t, s, 200, "GET", "/token?state=in-doubt&prefix=jobs", "")
+		listed := must[api.Operations](t, s, 200, "GET", "/token?state=in-doubt&prefix=jobs", "")
 		expect.MustEqual(t, "operations in doubt of the scope", len(listed.Operations), 1)
 		must[nothing](t, s, 204, "POST", at+"/settle", `{"outcome":"completed","status":200}`)
-		expect.Equal(t, "a claim after it", must[wire.Claimed](t, s, 200, "POST", "/operation/claim", claim), wire.Claimed{
-			Outcome: "replay", Operation: granted.Operation, Response: &wire.Answer{Status: 200},
+		expect.Equal(t, "a claim after it", must[api.Claimed](t, s, 200, "POST", "/operation/claim", claim), api.Claimed{
+			Outcome: "replay", Operation: granted.Operation, Response: &api.Answer{Status: 200},
 		}, cmpopts.EquateEmpty())
 	})
 }
@@ -83,7 +83,7 @@ func TestOwnKeysOfTwoPrincipalsNeverMeet(t *testing.T) {
 	s := serve(t, server.Config{Store: storetest.Open(t, redisstore.Config{})})
 	const a, b = "Authorization: Bearer a", "Authorization: Bearer b"
 	const claim = `{"key":"k","fingerprint":"f"}`
-	first, second := must[wire.Claimed](t, s, 200, "POST", "/operation/claim", claim, a), must[wire.Claimed](t, s, 200, "POST", "/operation/claim", claim, b)
+	first, second := must[api.Claimed](t, s, 200, "POST", "/operation/claim", claim, a), must[api.Claimed](t, s, 200, "POST", "/operation/claim", claim, b)
 	expect.Equal(t, "outcomes", []string{first.Outcome, second.Outcome}, []string{"granted", "granted"})
 	if first.Operation == second.Operation {
 		t.Error("two principals have one operation, want two")
@@ -101,12 +101,12 @@ func TestKeysThatCanBeNoneAreRefused(t *testing.T) {
 		"policy":       {`{"key":"k","fingerprint":"f","policy":"x"}`},
 	} {
 		for _, body := range bodies {
-			wantField(t, s.do(t, "POST", "/operation/claim", body), wire.InvalidRequest, field, "")
+			wantField(t, s.do(t, "POST", "/operation/claim", body), api.InvalidRequest, field, "")
 		}
 	}
 	text, err := json.Marshal(map[string]string{"key": strings.Repeat("ü", 512), "fingerprint": "f"})
 	if err != nil {
 		t.Fatalf("writing a claim: %v", err)
 	}
-	must[wire.Claimed](t, s, 200, "POST", "/operation/claim", string(text))
+	must[api.Claimed](t, s, 200, "POST", "/operation/claim", string(text))
 }

@@ -8,7 +8,7 @@ import (
 
 	"github.com/labstack/echo/v4"
 
-	"github.com/coatcheck/coatcheck/internal/wire"
+	"github.com/coatcheck/coatcheck/api"
 )
 
 // about is the index, a line for each part of the API.
@@ -33,10 +33,10 @@ func showIndex(c echo.Context) error {
 
 // showProblem answers with the page that a problem's type links to.
 func showProblem(c echo.Context) error {
-	page, ok := wire.Page(wire.Code(c.Param("code")))
+	page, ok := api.Page(api.Code(c.Param("code")))
 	if !ok {
 		return echo.ErrNotFound
 	}
-	c.Response().Header().Set(echo.HeaderContentSecurityPolicy, wire.PagePolicy)
+	c.Response().Header().Set(echo.HeaderContentSecurityPolicy, api.PagePolicy)
 	return c.HTML(http.StatusOK, page)
 }

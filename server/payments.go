@@ -9,9 +9,9 @@ import (
 
 	"github.com/labstack/echo/v4"
 
+	"github.com/coatcheck/coatcheck/api"
 	"github.com/coatcheck/coatcheck/idempotency"
 	"github.com/coatcheck/coatcheck/internal/names"
-	"github.com/coatcheck/coatcheck/internal/wire"
 	"github.com/coatcheck/coatcheck/redisstore"
 	"github.com/coatcheck/coatcheck/server/internal/ledger"
 )
@@ -35,7 +35,7 @@ func (h *payments) pay(r *request) error {
 		attempt.NotBegun()
 		return r.err
 	}
-	payment, err := h.ledger.Charge(r.ctx(), wire.Payment{Amount: asked.Amount, Currency: asked.Currency, To: asked.To,
+	payment, err := h.ledger.Charge(r.ctx(), api.Payment{Amount: asked.Amount, Currency: asked.Currency, To: asked.To,
 		Fence: attempt.Fence})
 	switch {
 	case errors.Is(err, redisstore.ErrRefused):
@@ -69,7 +69,7 @@ var currencyForm = regexp.MustCompile(`^[A-Z]{3}$`)
 
 const maxAmount = 1_000_000_000
 
-func paymentOf(r *request) (asked wire.PaymentRequest) {
+func paymentOf(r *request) (asked api.PaymentRequest) {
 	r.body(&asked)
 	switch {
 	case asked.Amount < 1 || asked.Amount > maxAmount:

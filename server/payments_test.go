@@ -8,10 +8,10 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/coatcheck/coatcheck/api"
 	"github.com/coatcheck/coatcheck/internal/testing/apitest"
 	"github.com/coatcheck/coatcheck/internal/testing/expect"
 	"github.com/coatcheck/coatcheck/internal/testing/storetest"
-	"github.com/coatcheck/coatcheck/internal/wire"
 	"github.com/coatcheck/coatcheck/redisstore"
 	"github.com/coatcheck/coatcheck/server"
 )
@@ -51,11 +51,11 @@ func TestPaymentLongerThanItsLeaseStaysInProgress(t *testing.T) {
 		for range 6 {
 			time.Sleep(3 * time.Second)
 			a := s.pay()
-			checkProblem(t, a, wire.InProgress)
+			checkProblem(t, a, api.InProgress)
 			a.wantRetryAfter(t, 2, 3) // an extension of 3 s is a second old at most
 		}
 		paid := <-first
-		decode[wire.Payment](t, paid, 201)
+		decode[api.Payment](t, paid, 201)
 		wantReplay(t, s.pay(), paid)
 	})
 }
@@ -64,11 +64,11 @@ func TestPaymentLongerThanARequestMayTakeIsToldAsUnknownAndDoesNotRunAgain(t *te
 	inBubble(t, server.Config{PaymentDelay: time.Minute, RequestTimeout: 5 * time.Second}, func(t *testing.T, s inside) {
 		begin := time.Now()
 		cut := s.pay()
-		checkProblem(t, cut, wire.OutcomeUnknown)
+		checkProblem(t, cut, api.OutcomeUnknown)
 		expect.Equal(t, "how long POST /payments took", time.Since(begin), 5*time.Second)
 		// and not the same 503 all day, which says "ask again"
-		checkProblem(t, s.pay(), wire.IdempotencyUnknown)
-		ledger := decode[wire.Ledger](t, s.ask("GET", "/payments", ""), 200)
+		checkProblem(t, s.pay(), api.IdempotencyUnknown)
+		ledger := decode[api.Ledger](t, s.ask("GET", "/payments", ""), 200)
 		expect.Equal(t, "GET /payments: total", ledger.Total, 1)
 	})
 }
@@ -76,12 +76,12 @@ func TestPaymentLongerThanARequestMayTakeIsToldAsUnknownAndDoesNotRunAgain(t *te
 func TestRecordedAnswerIsKeptForADay(t *testing.T) {
 	inBubble(t, server.Config{}, func(t *testing.T, s inside) {
 		first := s.pay()
-		decode[wire.Payment](t, first, 201)
+		decode[api.Payment](t, first, 201)
 		time.Sleep(24*time.Hour - time.Second)
 		wantReplay(t, s.pay(), first)
 		time.Sleep(24*time.Hour + time.Second) // a replay need not prolong it
 		second := s.pay()
-		decode[wire.Payment](t, second, 201)
+		decode[api.Payment](t, second, 201)
 		second.wantHeader(t, "Idempotent-Replayed", "")
 	})
 }

@@ -3,11 +3,11 @@ package server_test
 import (
 	"testing"
 
+	"github.com/coatcheck/coatcheck/api"
 	"github.com/coatcheck/coatcheck/idempotency/jwtprincipal"
 	"github.com/coatcheck/coatcheck/internal/testing/expect"
 	"github.com/coatcheck/coatcheck/internal/testing/issuer"
 	"github.com/coatcheck/coatcheck/internal/testing/storetest"
-	"github.com/coatcheck/coatcheck/internal/wire"
 	"github.com/coatcheck/coatcheck/redisstore"
 	"github.com/coatcheck/coatcheck/server"
 )
@@ -21,16 +21,16 @@ func TestKeysOfTwoPrincipalsNeverMeet(t *testing.T) {
 
 	incr := func(header ...string) int64 {
 		t.Helper()
-		return must[wire.Incremented](t, s, 200, "GET", "/incr/orders", "", header...).Value
+		return must[api.Incremented](t, s, 200, "GET", "/incr/orders", "", header...).Value
 	}
 	first, other, anonymous := incr(once, a), incr(once, b), incr(once)
 	expect.Equal(t, "GET /incr/orders with one key by a, b and a caller without credential", []int64{first, other, anonymous}, []int64{1, 2, 3})
 	expect.Equal(t, "the repeat by a", incr(once, a), first)
 	expect.Equal(t, "the repeat by b", incr(once, b), other)
 
-	pay := func(header ...string) wire.Payment {
+	pay := func(header ...string) api.Payment {
 		t.Helper()
-		return must[wire.Payment](t, s, 201, "POST", "/payments", `{"amount":5,"currency":"EUR","to":"acct_1"}`, header...)
+		return must[api.Payment](t, s, 201, "POST", "/payments", `{"amount":5,"currency":"EUR","to":"acct_1"}`, header...)
 	}
 	mine, theirs := pay(once, a), pay(once, b)
 	if mine.ID == theirs.ID {
@@ -38,7 +38,7 @@ func TestKeysOfTwoPrincipalsNeverMeet(t *testing.T) {
 	}
 	expect.Equal(t, "the repeat of a's payment", pay(once, a).ID, mine.ID)
 
-	token := "Idempotency-Token: " + must[wire.TokenIssued](t, s, 201, "POST", "/token", "", a).Token
+	token := "Idempotency-Token: " + must[api.TokenIssued](t, s, 201, "POST", "/token", "", a).Token
 	checkProblem(t, s.do(t, "POST", "/payments", `{"amount":5,"currency":"EUR","to":"acct_1"}`, token, b), "idempotency-token-unknown")
 	pay(token, a)
 }
@@ -54,19 +54,19 @@ func TestCallersByTheirVerifiedTokens(t *testing.T) {
 	as := func(token string) string { return "Authorization: Bearer " + token }
 	const once, payment = "Idempotency-Key: once", `{"amount":5,"currency":"EUR","to":"acct_1"}`
 
-	token := must[wire.TokenIssued](t, s, 201, "POST", "/token", "", as(is.Token("ann"))).Token
+	token := must[api.TokenIssued](t, s, 201, "POST", "/token", "", as(is.Token("ann"))).Token
 	header := "Idempotency-Token: " + token
-	first := must[wire.Payment](t, s, 201, "POST", "/payments", payment, header, as(is.Token("ann")))
-	again := must[wire.Payment](t, s, 201, "POST", "/payments", payment, header, as(is.Token("ann")))
+	first := must[api.Payment](t, s, 201, "POST", "/payments", payment, header, as(is.Token("ann")))
+	again := must[api.Payment](t, s, 201, "POST", "/payments", payment, header, as(is.Token("ann")))
 	expect.Equal(t, "the payment repeated with a renewed token", again, first)
 	checkProblem(t, s.do(t, "POST", "/payments", payment, header, as(is.Token("bob"))), "idempotency-token-unknown")
-	one := must[wire.Incremented](t, s, 200, "GET", "/incr/orders", "", once, as(is.Token("ann")))
-	expect.Equal(t, "the number repeated with a renewed token", must[wire.Incremented](t, s, 200, "GET", "/incr/orders", "", once, as(is.Token("ann"))), one)
+	one := must[api.Incremented](t, s, 200, "GET", "/incr/orders", "", once, as(is.Token("ann")))
+	expect.Equal(t, "the number repeated with a renewed token", must[api.Incremented](t, s, 200, "GET", "/incr/orders", "", once, as(is.Token("ann"))), one)
 
 	const own = `{"key":"evt_1","fingerprint":"x"}`
-	must[wire.Claimed](t, s, 200, "POST", "/operation/claim", own, as(is.Token("ann")))
+	must[api.Claimed](t, s, 200, "POST", "/operation/claim", own, as(is.Token("ann")))
 	checkProblem(t, s.do(t, "POST", "/operation/claim", own, as(is.Token("ann"))), "idempotency-in-progress")
-	must[wire.Claimed](t, s, 200, "POST", "/operation/claim", own, as(is.Token("bob")))
+	must[api.Claimed](t, s, 200, "POST", "/operation/claim", own, as(is.Token("bob")))
 
 	for _, bad := range []string{as(other.Token("ann")), "X-User-Id: ann"} {
 		for _, ask := range [][]string{
@@ -79,6 +79,6 @@ func TestCallersByTheirVerifiedTokens(t *testing.T) {
 			a.wantHeader(t, "WWW-Authenticate", `Bearer realm="coatcheck"`)
 		}
 	}
-	must[wire.Incremented](t, s, 200, "GET", "/incr/orders", "")
-	expect.Equal(t, "payments in the ledger", must[wire.Ledger](t, s, 200, "GET", "/payments", "").Total, 1)
+	must[api.Incremented](t, s, 200, "GET", "/incr/orders", "")
+	expect.Equal(t, "payments in the ledger", must[api.Ledger](t, s, 200, "GET", "/payments", "").Total, 1)
 }

@@ -6,16 +6,16 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/coatcheck/coatcheck/api"
 	"github.com/coatcheck/coatcheck/internal/testing/expect"
 	"github.com/coatcheck/coatcheck/internal/testing/storetest"
-	"github.com/coatcheck/coatcheck/internal/wire"
 	"github.com/coatcheck/coatcheck/redisstore"
 	"github.com/coatcheck/coatcheck/server"
 )
 
 // contract is the table of errors as the service's outside contract has it, and whether the same
 // request may succeed later.
-var contract = map[wire.Code]struct {
+var contract = map[api.Code]struct {
 	status    int
 	retryable bool
 }{
@@ -59,17 +59,17 @@ var contract = map[wire.Code]struct {
 
 // checkProblem tells what is wrong with an answer that should be a problem of this code, and
 // decodes it.
-func checkProblem(t testing.TB, a answer, code wire.Code) wire.Problem {
+func checkProblem(t testing.TB, a answer, code api.Code) api.Problem {
 	t.Helper()
 	want, known := contract[code]
 	if !known {
 		t.Fatalf("%s is no code of the contract", code)
 	}
-	var problem wire.Problem
+	var problem api.Problem
 	if err := strictly(a.body, &problem); err != nil {
 		t.Fatalf("%v; want a problem of code %s: %v", a, code, err)
 	}
-	kind, _ := wire.Lookup(code)
+	kind, _ := api.Lookup(code)
 	id := a.header.Get("X-Request-Id")
 	for _, check := range []struct {
 		what      string
@@ -101,12 +101,12 @@ func checkProblem(t testing.TB, a answer, code wire.Code) wire.Problem {
 
 func TestEveryCodeOfTheContractIsInTheCatalogueAndNoOther(t *testing.T) {
 	for code, want := range contract {
-		kind, known := wire.Lookup(code)
+		kind, known := api.Lookup(code)
 		if !known || kind.Status != want.status || kind.Retryable != want.retryable {
 			t.Errorf("the catalogue's %s: got %+v, known: %v; want status %d, retryable: %v", code, kind, known, want.status, want.retryable)
 		}
 	}
-	for _, code := range wire.Codes() {
+	for _, code := range api.Codes() {
 		if _, known := contract[code]; !known {
 			t.Errorf("%s is in the catalogue and not in the contract", code)
 		}
@@ -117,12 +117,12 @@ func TestEveryProblemTypeIsAPage(t *testing.T) {
 	s := serve(t, server.Config{Store: storetest.Open(t, redisstore.Config{})})
 	for code := range contract {
 		page := s.do(t, "GET", "/problems/"+string(code), "")
-		kind, _ := wire.Lookup(code)
+		kind, _ := api.Lookup(code)
 		page.wantStatus(t, 200)
 		if media := page.header.Get("Content-Type"); !strings.HasPrefix(media, "text/html") {
 			t.Errorf("%s: header Content-Type: got %q, want text/html", page.asked, media)
 		}
 		expect.Contains(t, page.asked, html.UnescapeString(string(page.body)), string(code), kind.Title, kind.Help, strconv.Itoa(kind.Status))
 	}
-	checkProblem(t, s.do(t, "GET", "/problems/%3Cscript%3E", ""), wire.NotFound)
+	checkProblem(t, s.do(t, "GET", "/problems/%3Cscript%3E", ""), api.NotFound)
 }

@@ -8,8 +8,8 @@ import (
 
 	"github.com/labstack/echo/v4"
 
+	"github.com/coatcheck/coatcheck/api"
 	"github.com/coatcheck/coatcheck/internal/names"
-	"github.com/coatcheck/coatcheck/internal/wire"
 )
 
 // allowQuery refuses query parameters that a route does not know, and those that come twice: a
@@ -53,7 +53,7 @@ func has(c echo.Context, field string) bool {
 func handsOut(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		if isPrefetch(c.Request()) {
-			return &fault{wire.Forbidden, "Sec-Purpose", "a prefetch must not take what is handed out once"}
+			return &fault{api.Forbidden, "Sec-Purpose", "a prefetch must not take what is handed out once"}
 		}
 		return next(c)
 	}

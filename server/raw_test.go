@@ -9,8 +9,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/coatcheck/coatcheck/api"
 	"github.com/coatcheck/coatcheck/internal/testing/expect"
-	"github.com/coatcheck/coatcheck/internal/wire"
 )
 
 // raw sends bytes as they are on a connection of their own, and returns all answers until the
@@ -40,7 +40,7 @@ func TestRequestLinesAsNoClientWritesThem(t *testing.T) {
 	s := onEmbedded(t)
 	for _, row := range []struct {
 		line string
-		code wire.Code
+		code api.Code
 	}{
 		{"GET //incr/k", "not-found"},
 		{"GET //incr//k", "not-found"},
@@ -61,7 +61,7 @@ func TestRequestLinesAsNoClientWritesThem(t *testing.T) {
 		}
 		checkProblem(t, answers[0], row.code)
 	}
-	checkProblem(t, s.do(t, "GET", "/counter/k", ""), wire.NotFound) // nothing was counted
+	checkProblem(t, s.do(t, "GET", "/counter/k", ""), api.NotFound) // nothing was counted
 }
 
 // net/http answers what is no HTTP before a handler of ours sees it: the status is right, but the
@@ -88,7 +88,7 @@ func TestWhatIsNoHTTPIsRefusedAndChangesNothing(t *testing.T) {
 			t.Errorf("%.60q: got %v, want one answer with a status from 400 to 599", request, answers)
 		}
 	}
-	checkProblem(t, s.do(t, "GET", "/counter/k", ""), wire.NotFound) // nothing was counted
+	checkProblem(t, s.do(t, "GET", "/counter/k", ""), api.NotFound) // nothing was counted
 }
 
 func TestCutBodyIsRefusedAndChangesNothing(t *testing.T) {
@@ -114,7 +114,7 @@ func TestCutBodyIsRefusedAndChangesNothing(t *testing.T) {
 			checkProblem(t, answer{"POST " + path + " with " + body, response.StatusCode, response.Header, text}, "invalid-request")
 		}
 	}
-	checkProblem(t, s.do(t, "GET", "/counter/k", ""), wire.NotFound) // nothing was counted
+	checkProblem(t, s.do(t, "GET", "/counter/k", ""), api.NotFound) // nothing was counted
 	expect.Equal(t, "payments made with cut bodies", s.ledger(t).Total, 0)
 }
 
@@ -137,7 +137,7 @@ func TestRestOfABodyThatIsTooLargeIsNoRequest(t *testing.T) {
 		}
 	}
 	// the body was taken for no request
-	checkProblem(t, s.do(t, "GET", "/counter/hidden", ""), wire.NotFound)
+	checkProblem(t, s.do(t, "GET", "/counter/hidden", ""), api.NotFound)
 }
 
 func inChunks(body string, size int) string {

@@ -8,8 +8,8 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"github.com/coatcheck/coatcheck/access"
+	"github.com/coatcheck/coatcheck/api"
 	"github.com/coatcheck/coatcheck/internal/health"
-	"github.com/coatcheck/coatcheck/internal/wire"
 	"github.com/coatcheck/coatcheck/redisstore"
 	"github.com/coatcheck/coatcheck/server/internal/events"
 	"github.com/coatcheck/coatcheck/server/internal/stamper"
@@ -34,7 +34,7 @@ func (s *Server) checker() *health.Checker {
 		Store: s.store, Logger: s.log, Stopping: &s.draining.Stopping,
 		Title: func(err error) string { return problemOf(err).Title },
 		Changed: func(ctx context.Context, found health.Incarnation) {
-			s.events.Add(wire.Event{Kind: events.StoreChanged})
+			s.events.Add(api.Event{Kind: events.StoreChanged})
 			s.metrics.MarkerChanged()
 			s.log.WarnContext(ctx, "the store is another incarnation: a failover, or a restart without its last data; writes that it had confirmed may be missing",
 				"incarnation", found.ID)
@@ -48,7 +48,7 @@ func (s *Server) checker() *health.Checker {
 // get the pools and the store's incarnation.
 func (h *probes) ready(r *request) error {
 	found := h.health.Check(r.ctx())
-	readiness := wire.Readiness{Ready: found.Reason == "", Store: string(h.store.Mode()), Ack: found.Continuity.Acks, Reason: found.Class}
+	readiness := api.Readiness{Ready: found.Reason == "", Store: string(h.store.Mode()), Ack: found.Continuity.Acks, Reason: found.Class}
 	if !readiness.Ready {
 		readiness.Ack = max(h.store.Ack(), 0) // what it asks for
 	}
@@ -62,7 +62,7 @@ func (h *probes) ready(r *request) error {
 	if names, mayRead := h.reader(r.Request()); mayRead {
 		readiness.Incarnation, readiness.Reason = found.Incarnation, found.Reason
 		if found.Reason == "" {
-			readiness.Continues = &wire.Continues{Failover: found.Continuity.Promotion, Restart: found.Continuity.Restart}
+			readiness.Continues = &api.Continues{Failover: found.Continuity.Promotion, Restart: found.Continuity.Restart}
 		}
 		for _, worker := range workers {
 			if names.Allow(worker.Pool) {
@@ -89,9 +89,9 @@ func (h *probes) reader(request *http.Request) (names access.Names, mayRead bool
 }
 
 // stampingWorkers lists the worker ids that this process stamps with, or would.
-func stampingWorkers(stamper *stamper.Stamper) (list []wire.StampingWorker) {
+func stampingWorkers(stamper *stamper.Stamper) (list []api.StampingWorker) {
 	for _, status := range stamper.Status() {
-		worker := wire.StampingWorker{Pool: status.Pool, State: "waiting", NotAfter: status.NotAfter, Configured: status.Kept}
+		worker := api.StampingWorker{Pool: status.Pool, State: "waiting", NotAfter: status.NotAfter, Configured: status.Kept}
 		switch {
 		case status.Held:
 			worker.State, worker.WorkerID = "held", &status.WorkerID
@@ -104,11 +104,11 @@ func stampingWorkers(stamper *stamper.Stamper) (list []wire.StampingWorker) {
 }
 
 // countOf counts worker ids by their state; nil if there are none.
-func countOf(workers []wire.StampingWorker) *wire.WorkerCount {
+func countOf(workers []api.StampingWorker) *api.WorkerCount {
 	if len(workers) == 0 {
 		return nil
 	}
-	count := &wire.WorkerCount{}
+	count := &api.WorkerCount{}
 	for _, worker := range workers {
 		if worker.WorkerID != nil {
 			count.Held++

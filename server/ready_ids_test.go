@@ -4,10 +4,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/coatcheck/coatcheck/api"
 	"github.com/coatcheck/coatcheck/internal/testing/expect"
 	"github.com/coatcheck/coatcheck/internal/testing/redistest"
 	"github.com/coatcheck/coatcheck/internal/testing/storetest"
-	"github.com/coatcheck/coatcheck/internal/wire"
 	"github.com/coatcheck/coatcheck/redisstore"
 	"github.com/coatcheck/coatcheck/server"
 	"github.com/coatcheck/coatcheck/snowflake"
@@ -31,10 +31,10 @@ func crowdedPool(t *testing.T, store *redisstore.Store, pool string) (pools *wor
 }
 
 // wantReady checks what /readyz answers, once it has looked.
-func (s *service) wantReadiness(t *testing.T, status int, reason string) wire.Readiness {
+func (s *service) wantReadiness(t *testing.T, status int, reason string) api.Readiness {
 	t.Helper()
 	expect.Eventually(t, "what /readyz answers", func() bool { return s.do(t, "GET", "/readyz", "").status == status })
-	ready := must[wire.Readiness](t, s, status, "GET", "/readyz", "")
+	ready := must[api.Readiness](t, s, status, "GET", "/readyz", "")
 	expect.Equal(t, "GET /readyz: ready", ready.Ready, status == 200)
 	expect.Equal(t, "GET /readyz: reason", ready.Reason, reason)
 	return ready
@@ -51,7 +51,7 @@ func TestProcessThatCannotStampIsNotReadyWhileAnotherCan(t *testing.T) {
 		first.wantReadiness(t, 200, "")
 		second := serve(t, server.Config{Store: store, StampPools: []string{"more", "orders"}, Identity: "second", Workers: workerlease.Config{NewPools: workerlease.Trust}})
 		ready := second.wantReadiness(t, 503, outdone)
-		expect.Equal(t, "worker ids of the second", *ready.WorkerIDs, wire.WorkerCount{Held: 1, Waiting: 1})
+		expect.Equal(t, "worker ids of the second", *ready.WorkerIDs, api.WorkerCount{Held: 1, Waiting: 1})
 		expect.MustEqual(t, "pools of the second", len(ready.Workers), 2)
 		expect.Equal(t, "its state in pool orders", ready.Workers[1].State, "waiting")
 		expect.Equal(t, "pool orders is configured", ready.Workers[1].Configured, true)
@@ -105,8 +105,8 @@ func TestStrangersHearNoNameOfAPoolThatIsWaitedFor(t *testing.T) {
 	taken.wantReadiness(t, 200, "")
 	s := serve(t, server.Config{Store: store, IDPool: "orders", Identity: "second"})
 	s.wantReadiness(t, 503, outdone)
-	ready := decode[wire.Readiness](t, askedFrom(t, s.server.Handler(), elsewhere), 503)
+	ready := decode[api.Readiness](t, askedFrom(t, s.server.Handler(), elsewhere), 503)
 	expect.Equal(t, "reason that a stranger hears", ready.Reason, outdone)
-	expect.Equal(t, "worker ids that a stranger hears of", *ready.WorkerIDs, wire.WorkerCount{Waiting: 1})
+	expect.Equal(t, "worker ids that a stranger hears of", *ready.WorkerIDs, api.WorkerCount{Waiting: 1})
 	expect.Equal(t, "pools that a stranger hears of", len(ready.Workers), 0)
 }

@@ -10,10 +10,10 @@ import (
 	"time"
 
 	"github.com/coatcheck/coatcheck/access"
+	"github.com/coatcheck/coatcheck/api"
 	"github.com/coatcheck/coatcheck/internal/testing/expect"
 	"github.com/coatcheck/coatcheck/internal/testing/redistest"
 	"github.com/coatcheck/coatcheck/internal/testing/storetest"
-	"github.com/coatcheck/coatcheck/internal/wire"
 	"github.com/coatcheck/coatcheck/redisstore"
 	"github.com/coatcheck/coatcheck/server"
 )
@@ -41,7 +41,7 @@ func TestReadinessAsksTheStoreOnceASecond(t *testing.T) {
 	redis := redistest.Start(t)
 	s := serve(t, server.Config{Store: storetest.Open(t, redisstore.Config{URL: redis.URL()})})
 	before := commandsOf(t, redis)
-	must[wire.Readiness](t, s, 200, "GET", "/readyz", "")
+	must[api.Readiness](t, s, 200, "GET", "/readyz", "")
 	look := commandsOf(t, redis) - before // connecting included
 	began := time.Now()
 	var crowd sync.WaitGroup
@@ -75,14 +75,14 @@ func askedFrom(t *testing.T, handler http.Handler, from string, header ...string
 // wantPools checks which pools an answer of /readyz names. Every caller gets their number.
 func wantPools(t *testing.T, a answer, want ...string) {
 	t.Helper()
-	ready := decode[wire.Readiness](t, a, 200)
+	ready := decode[api.Readiness](t, a, 200)
 	var got []string
 	for _, worker := range ready.Workers {
 		got = append(got, worker.Pool)
 	}
 	expect.Equal(t, a.asked+": pools", got, want)
 	expect.Equal(t, a.asked+": tells the incarnation", ready.Incarnation != "", len(want) > 0)
-	expect.Equal(t, a.asked+": worker ids", ready.WorkerIDs, &wire.WorkerCount{Held: 2})
+	expect.Equal(t, a.asked+": worker ids", ready.WorkerIDs, &api.WorkerCount{Held: 2})
 }
 
 const (
@@ -129,8 +129,8 @@ func TestStrangersHearTheClassOfAReason(t *testing.T) {
 	redis := redistest.Start(t)
 	store := storetest.Open(t, redisstore.Config{URL: redis.URL(), Ack: 1, Timeout: storePatience, AckTimeout: 50 * time.Millisecond})
 	s := serve(t, server.Config{Store: store})
-	for from, want := range map[string]string{elsewhere: wire.NewProblem(wire.OutcomeUnknown, "").Title, here: "writes are acknowledged by 0 of 1 replicas"} {
+	for from, want := range map[string]string{elsewhere: api.NewProblem(api.OutcomeUnknown, "").Title, here: "writes are acknowledged by 0 of 1 replicas"} {
 		a := askedFrom(t, s.server.Handler(), from)
-		expect.Equal(t, a.asked+": reason", decode[wire.Readiness](t, a, 503).Reason, want)
+		expect.Equal(t, a.asked+": reason", decode[api.Readiness](t, a, 503).Reason, want)
 	}
 }

@@ -12,9 +12,9 @@ import (
 
 	"github.com/google/go-cmp/cmp/cmpopts"
 
+	"github.com/coatcheck/coatcheck/api"
 	"github.com/coatcheck/coatcheck/internal/testing/expect"
 	"github.com/coatcheck/coatcheck/internal/testing/storetest"
-	"github.com/coatcheck/coatcheck/internal/wire"
 	"github.com/coatcheck/coatcheck/redisstore"
 	"github.com/coatcheck/coatcheck/server"
 )
@@ -37,19 +37,19 @@ func TestRemoteProtocolOverHTTP(t *testing.T) {
 func (s *service) remoteRound(t *testing.T) {
 	token := s.issue(t, `{"scope":"billing","ttl_ms":7200000}`)
 	a := s.do(t, "POST", "/token/"+token+"/claim", `{"fingerprint":"f","lease_ms":3600000,"policy":"hold"}`)
-	granted := decode[wire.Claimed](t, a, 200)
+	granted := decode[api.Claimed](t, a, 200)
 	a.wantHeader(t, "Cache-Control", "no-store")
-	expect.Equal(t, a.asked, granted, wire.Claimed{Outcome: "granted", Lease: granted.Lease, Fence: granted.Fence, Attempt: 1, LeaseUntil: granted.LeaseUntil})
+	expect.Equal(t, a.asked, granted, api.Claimed{Outcome: "granted", Lease: granted.Lease, Fence: granted.Fence, Attempt: 1, LeaseUntil: granted.LeaseUntil})
 	if granted.Fence < 1 {
 		t.Errorf("%s: got fence %d, want 1 or more", a.asked, granted.Fence)
 	}
-	status := must[wire.TokenStatus](t, s, 200, "GET", "/token/"+token, "")
-	expect.Equal(t, "GET /token/"+token+" after its claim", status, wire.TokenStatus{
+	status := must[api.TokenStatus](t, s, 200, "GET", "/token/"+token, "")
+	expect.Equal(t, "GET /token/"+token+" after its claim", status, api.TokenStatus{
 		State: "claimed", ExpiresAt: status.ExpiresAt, Attempts: 1, Fence: granted.Fence, Scope: "billing", LeaseUntil: granted.LeaseUntil,
 	})
 	mine := "Lease-Token: " + granted.Lease
-	must[wire.Extended](t, s, 200, "POST", "/token/"+token+"/extend", "", mine)
-	extended := must[wire.Extended](t, s, 200, "POST", "/token/"+token+"/extend", `{"lease_ms":7200000}`, mine)
+	must[api.Extended](t, s, 200, "POST", "/token/"+token+"/extend", "", mine)
+	extended := must[api.Extended](t, s, 200, "POST", "/token/"+token+"/extend", `{"lease_ms":7200000}`, mine)
 	if !extended.LeaseUntil.After(granted.LeaseUntil) {
 		t.Errorf("POST /token/%s/extend: got a lease until %v, want it to end after %v", token, extended.LeaseUntil, granted.LeaseUntil)
 	}
@@ -60,25 +60,25 @@ func (s *service) remoteRound(t *testing.T) {
 	// harmless: the first answer stays
 	must[nothing](t, s, 204, "POST", "/token/"+token+"/complete", `{"status":500}`, mine)
 	for range 2 {
-		replay := must[wire.Claimed](t, s, 200, "POST", "/token/"+token+"/claim", `{"fingerprint":"f"}`)
-		expect.Equal(t, "a claim of what is completed", replay, wire.Claimed{
+		replay := must[api.Claimed](t, s, 200, "POST", "/token/"+token+"/claim", `{"fingerprint":"f"}`)
+		expect.Equal(t, "a claim of what is completed", replay, api.Claimed{
 			Outcome: "replay", Attempt: replay.Attempt,
-			Response: &wire.Answer{Status: 201, Headers: map[string]string{"Location": "/bills/1"}, Body: []byte("\x00\xff\n")},
+			Response: &api.Answer{Status: 201, Headers: map[string]string{"Location": "/bills/1"}, Body: []byte("\x00\xff\n")},
 		})
 	}
 	expect.Equal(t, "the token: state", s.state(t, token), "completed")
-	checkProblem(t, s.do(t, "POST", "/token/"+token+"/claim", `{"fingerprint":"g"}`), wire.PayloadMismatch)
-	checkProblem(t, s.do(t, "POST", "/token/"+token+"/extend", "", mine), wire.Superseded)
-	checkProblem(t, s.do(t, "POST", "/token/"+token+"/release", "", mine), wire.Superseded)
+	checkProblem(t, s.do(t, "POST", "/token/"+token+"/claim", `{"fingerprint":"g"}`), api.PayloadMismatch)
+	checkProblem(t, s.do(t, "POST", "/token/"+token+"/extend", "", mine), api.Superseded)
+	checkProblem(t, s.do(t, "POST", "/token/"+token+"/release", "", mine), api.Superseded)
 }
 
 func (s *service) remoteBusy(t *testing.T) {
 	token := s.issue(t, "")
 	s.claim(t, token, forAnHour)
 	a := s.do(t, "POST", "/token/"+token+"/claim", `{"fingerprint":"f"}`)
-	wantSee(t, a, wire.InProgress, "/token/"+token)
+	wantSee(t, a, api.InProgress, "/token/"+token)
 	a.wantRetryAfter(t, 1, 3600)
-	checkProblem(t, s.do(t, "POST", "/token/"+token+"/claim", `{"fingerprint":"g"}`), wire.PayloadMismatch)
+	checkProblem(t, s.do(t, "POST", "/token/"+token+"/claim", `{"fingerprint":"g"}`), api.PayloadMismatch)
 }
 
 func (s *service) remoteRelease(t *testing.T) {
@@ -88,13 +88,13 @@ func (s *service) remoteRelease(t *testing.T) {
 		must[nothing](t, s, 204, "POST", "/token/"+token+"/release", "", "Lease-Token: "+first.Lease)
 	}
 	expect.Equal(t, "the token after its claim was given back: state", s.state(t, token), "issued")
-	checkProblem(t, s.do(t, "POST", "/token/"+token+"/complete", `{"status":200}`, "Lease-Token: "+first.Lease), wire.Superseded)
+	checkProblem(t, s.do(t, "POST", "/token/"+token+"/complete", `{"status":200}`, "Lease-Token: "+first.Lease), api.Superseded)
 	second := s.claim(t, token, `{"fingerprint":"another","lease_ms":3600000}`)
 	expect.Equal(t, "the claim after a release: attempt", second.Attempt, 2)
 	if second.Fence <= first.Fence || second.Lease == first.Lease {
 		t.Errorf("the claim after a release: got fence %d and lease %s, want a larger fence than %d and another lease than %s", second.Fence, second.Lease, first.Fence, first.Lease)
 	}
-	checkProblem(t, s.do(t, "POST", "/token/"+token+"/release", "", "Lease-Token: "+first.Lease), wire.Superseded)
+	checkProblem(t, s.do(t, "POST", "/token/"+token+"/release", "", "Lease-Token: "+first.Lease), api.Superseded)
 	expect.Equal(t, "the token after a release by its first owner, while the second has it: state", s.state(t, token), "claimed")
 }
 
@@ -105,11 +105,11 @@ func (s *service) remoteAgain(t *testing.T) {
 	first := s.claim(t, token, claim)
 	expect.Equal(t, "the lease of a claim with an owner", first.Lease, "sixteen-letters!")
 	again := s.claim(t, token, claim)
-	expect.Equal(t, "the same claim again", again, first, cmpopts.IgnoreFields(wire.Claimed{}, "LeaseUntil"))
-	checkProblem(t, s.do(t, "POST", "/token/"+token+"/claim", `{"fingerprint":"f","owner":"another-owner-of-30-characters"}`), wire.InProgress)
-	checkProblem(t, s.do(t, "POST", "/token/"+token+"/claim", forAnHour), wire.InProgress)
+	expect.Equal(t, "the same claim again", again, first, cmpopts.IgnoreFields(api.Claimed{}, "LeaseUntil"))
+	checkProblem(t, s.do(t, "POST", "/token/"+token+"/claim", `{"fingerprint":"f","owner":"another-owner-of-30-characters"}`), api.InProgress)
+	checkProblem(t, s.do(t, "POST", "/token/"+token+"/claim", forAnHour), api.InProgress)
 	must[nothing](t, s, 204, "POST", "/token/"+token+"/complete", `{"status":201}`, "Lease-Token: "+first.Lease)
-	replay := must[wire.Claimed](t, s, 200, "POST", "/token/"+token+"/claim", claim)
+	replay := must[api.Claimed](t, s, 200, "POST", "/token/"+token+"/claim", claim)
 	expect.Equal(t, "the same claim after its answer", replay.Outcome, "replay")
 }
 
@@ -118,9 +118,9 @@ func (s *service) remoteOwner(t *testing.T) {
 	mine, theirs := s.claim(t, token, forAnHour).Lease, s.claim(t, other, forAnHour).Lease
 	for verb, body := range map[string]string{"complete": `{"status":200}`, "extend": "", "release": ""} {
 		for _, lease := range []string{theirs, "x", mine + "x", mine[1:], strings.ToLower(mine) + "-"} {
-			checkProblem(t, s.do(t, "POST", "/token/"+token+"/"+verb, body, "Lease-Token: "+lease), wire.Superseded)
+			checkProblem(t, s.do(t, "POST", "/token/"+token+"/"+verb, body, "Lease-Token: "+lease), api.Superseded)
 		}
-		checkProblem(t, s.do(t, "POST", "/token/never/"+verb, body, "Lease-Token: "+mine), wire.TokenUnknown)
+		checkProblem(t, s.do(t, "POST", "/token/never/"+verb, body, "Lease-Token: "+mine), api.TokenUnknown)
 	}
 	must[nothing](t, s, 204, "POST", "/token/"+token+"/complete", `{"status":200}`, "Lease-Token: "+mine)
 }
@@ -132,13 +132,13 @@ func (s *service) remoteDoubt(t *testing.T) {
 	// the policy of the claim that was made counts
 	for _, policy := range []string{"hold", "takeover"} {
 		a := s.do(t, "POST", "/token/"+token+"/claim", `{"fingerprint":"f","policy":"`+policy+`"}`)
-		wantSee(t, a, wire.IdempotencyUnknown, "/token/"+token)
+		wantSee(t, a, api.IdempotencyUnknown, "/token/"+token)
 		a.wantHeader(t, "Retry-After", "")
 	}
 	must[nothing](t, s, 204, "POST", "/token/"+token+"/complete", `{"status":200,"body_base64":"bGF0ZQ=="}`, "Lease-Token: "+mine)
-	replay := must[wire.Claimed](t, s, 200, "POST", "/token/"+token+"/claim", `{"fingerprint":"f"}`)
-	expect.Equal(t, "a claim after a late answer", replay, wire.Claimed{
-		Outcome: "replay", Attempt: replay.Attempt, Response: &wire.Answer{Status: 200, Headers: map[string]string{}, Body: []byte("late")},
+	replay := must[api.Claimed](t, s, 200, "POST", "/token/"+token+"/claim", `{"fingerprint":"f"}`)
+	expect.Equal(t, "a claim after a late answer", replay, api.Claimed{
+		Outcome: "replay", Attempt: replay.Attempt, Response: &api.Answer{Status: 200, Headers: map[string]string{}, Body: []byte("late")},
 	}, cmpopts.EquateEmpty())
 }
 
@@ -146,19 +146,19 @@ func (s *service) remoteTakeover(t *testing.T) {
 	token := s.issue(t, "")
 	first := s.claim(t, token, `{"fingerprint":"f","lease_ms":100,"policy":"takeover"}`)
 	expect.Eventually(t, "the lease lapses", func() bool { return s.state(t, token) == "in-doubt" })
-	checkProblem(t, s.do(t, "POST", "/token/"+token+"/claim", `{"fingerprint":"f","policy":"hold"}`), wire.IdempotencyUnknown)
+	checkProblem(t, s.do(t, "POST", "/token/"+token+"/claim", `{"fingerprint":"f","policy":"hold"}`), api.IdempotencyUnknown)
 	second := s.claim(t, token, `{"fingerprint":"f","lease_ms":3600000,"policy":"takeover"}`)
 	expect.Equal(t, "the takeover: attempt", second.Attempt, 2)
 	if second.Fence <= first.Fence {
 		t.Errorf("the takeover: got fence %d, want more than %d", second.Fence, first.Fence)
 	}
 	for verb, body := range map[string]string{"complete": `{"status":500}`, "extend": "", "release": ""} {
-		checkProblem(t, s.do(t, "POST", "/token/"+token+"/"+verb, body, "Lease-Token: "+first.Lease), wire.Superseded)
+		checkProblem(t, s.do(t, "POST", "/token/"+token+"/"+verb, body, "Lease-Token: "+first.Lease), api.Superseded)
 	}
 	must[nothing](t, s, 204, "POST", "/token/"+token+"/complete", `{"status":200}`, "Lease-Token: "+second.Lease)
-	replay := must[wire.Claimed](t, s, 200, "POST", "/token/"+token+"/claim", `{"fingerprint":"f"}`)
-	expect.Equal(t, "a claim after the second attempt's answer", replay, wire.Claimed{
-		Outcome: "replay", Attempt: replay.Attempt, Response: &wire.Answer{Status: 200},
+	replay := must[api.Claimed](t, s, 200, "POST", "/token/"+token+"/claim", `{"fingerprint":"f"}`)
+	expect.Equal(t, "a claim after the second attempt's answer", replay, api.Claimed{
+		Outcome: "replay", Attempt: replay.Attempt, Response: &api.Answer{Status: 200},
 	}, cmpopts.EquateEmpty())
 }
 
@@ -182,14 +182,14 @@ func (s *service) remoteManyAtOnce(t *testing.T) {
 	}
 	for i, a := range answers {
 		if i != granted {
-			checkProblem(t, a, wire.InProgress)
+			checkProblem(t, a, api.InProgress)
 		}
 	}
-	expect.Equal(t, "the token after many claims at once: attempts", must[wire.TokenStatus](t, s, 200, "GET", "/token/"+token, "").Attempts, 1)
+	expect.Equal(t, "the token after many claims at once: attempts", must[api.TokenStatus](t, s, 200, "GET", "/token/"+token, "").Attempts, 1)
 }
 
 func (s *service) remoteAnswers(t *testing.T) {
-	for _, given := range []wire.Answer{
+	for _, given := range []api.Answer{
 		{Status: 200},
 		{Status: 599, Body: []byte{}},
 		{Status: 204, Headers: map[string]string{}},
@@ -204,7 +204,7 @@ func (s *service) remoteAnswers(t *testing.T) {
 			t.Fatalf("writing answer %d: %v", given.Status, err)
 		}
 		must[nothing](t, s, 204, "POST", "/token/"+token+"/complete", string(body), "Lease-Token: "+mine)
-		got := must[wire.Claimed](t, s, 200, "POST", "/token/"+token+"/claim", `{"fingerprint":"f"}`).Response
+		got := must[api.Claimed](t, s, 200, "POST", "/token/"+token+"/claim", `{"fingerprint":"f"}`).Response
 		asked := fmt.Sprintf("the replay of answer %d with %d bytes", given.Status, len(given.Body))
 		if got == nil {
 			t.Errorf("%s: got none", asked)
@@ -212,6 +212,6 @@ func (s *service) remoteAnswers(t *testing.T) {
 		}
 		expect.Equal(t, asked+": number of bytes", len(got.Body), len(given.Body))
 		expect.Equal(t, asked+": the bytes are the same", bytes.Equal(got.Body, given.Body), true)
-		expect.Equal(t, asked, *got, given, cmpopts.EquateEmpty(), cmpopts.IgnoreFields(wire.Answer{}, "Body"))
+		expect.Equal(t, asked, *got, given, cmpopts.EquateEmpty(), cmpopts.IgnoreFields(api.Answer{}, "Body"))
 	}
 }

@@ -12,9 +12,9 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"github.com/coatcheck/coatcheck/access"
+	"github.com/coatcheck/coatcheck/api"
 	"github.com/coatcheck/coatcheck/internal/frontdoor"
 	"github.com/coatcheck/coatcheck/internal/names"
-	"github.com/coatcheck/coatcheck/internal/wire"
 )
 
 const nameRule = names.Rule + ", percent-decoded once"
@@ -44,7 +44,7 @@ func (r *request) ctx() context.Context { return r.Request().Context() }
 func (r *request) name(param string) string {
 	text, err := url.PathUnescape(r.segment(param))
 	if err != nil || !names.Valid(text) {
-		r.fail(&fault{wire.InvalidName, param, nameRule})
+		r.fail(&fault{api.InvalidName, param, nameRule})
 		return ""
 	}
 	r.mayTouch(param, text)
@@ -61,7 +61,7 @@ func nameOf(c echo.Context, param string) (string, error) {
 // mayTouch refuses a name that is not among the caller's, in the same way whether or not it exists.
 func (r *request) mayTouch(field, name string) {
 	if !caller(r).Names.Allow(name) {
-		r.fail(&fault{wire.Forbidden, field, "outside of the names that this caller may touch"})
+		r.fail(&fault{api.Forbidden, field, "outside of the names that this caller may touch"})
 	}
 }
 
@@ -69,7 +69,7 @@ func (r *request) mayTouch(field, name string) {
 func (r *request) mustBe(role access.Role, field string) {
 	if who := caller(r); !who.May(role) {
 		challenge(r, `error="insufficient_scope", scope="`+role.String()+`"`)
-		r.fail(&fault{wire.Forbidden, field, "this needs role " + role.String() + ", and this caller has " + who.Role.String()})
+		r.fail(&fault{api.Forbidden, field, "this needs role " + role.String() + ", and this caller has " + who.Role.String()})
 	}
 }
 

@@ -4,11 +4,11 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/coatcheck/coatcheck/api"
 	"github.com/coatcheck/coatcheck/internal/redisprobe"
 	"github.com/coatcheck/coatcheck/internal/testing/expect"
 	"github.com/coatcheck/coatcheck/internal/testing/redistest"
 	"github.com/coatcheck/coatcheck/internal/testing/storetest"
-	"github.com/coatcheck/coatcheck/internal/wire"
 	"github.com/coatcheck/coatcheck/redisstore"
 	"github.com/coatcheck/coatcheck/server"
 )
@@ -46,9 +46,9 @@ func useEverything(t *testing.T, config redisstore.Config) {
 	useNumbers(t, s)
 	useWorkers(t, s)
 	useLocks(t, s)
-	must[wire.LimitTaken](t, s, 200, "POST", "/limit/k", `{"rate":1,"per_ms":60000}`)
+	must[api.LimitTaken](t, s, 200, "POST", "/limit/k", `{"rate":1,"per_ms":60000}`)
 	must[nothing](t, s, 204, "DELETE", "/limit/k", "")
-	must[wire.Readiness](t, s, 200, "GET", "/readyz", "")
+	must[api.Readiness](t, s, 200, "GET", "/readyz", "")
 }
 
 func useTokens(t *testing.T, s *service) {
@@ -57,11 +57,11 @@ func useTokens(t *testing.T, s *service) {
 	lease := "Lease-Token: " + s.claim(t, token, forAnHour).Lease
 	must[nothing](t, s, 204, "POST", "/token/"+token+"/release", "", lease)
 	lease = "Lease-Token: " + s.claim(t, token, forAnHour).Lease
-	must[wire.Extended](t, s, 200, "POST", "/token/"+token+"/extend", `{"lease_ms":3600000}`, lease)
+	must[api.Extended](t, s, 200, "POST", "/token/"+token+"/extend", `{"lease_ms":3600000}`, lease)
 	must[nothing](t, s, 204, "POST", "/token/"+token+"/complete", `{"status":200}`, lease)
 	expect.Equal(t, "state of a token that was completed", s.state(t, token), "completed")
 	for range 2 {
-		must[wire.Payment](t, s, 201, "POST", "/payments", `{"amount":5,"currency":"EUR","to":"acct_1"}`, "Idempotency-Key: good")
+		must[api.Payment](t, s, 201, "POST", "/payments", `{"amount":5,"currency":"EUR","to":"acct_1"}`, "Idempotency-Key: good")
 	}
 	expect.Equal(t, "payments", len(s.ledger(t).Payments), 1)
 }
@@ -70,8 +70,8 @@ func useNumbers(t *testing.T, s *service) {
 	t.Helper()
 	for i := range 3 {
 		want := int64(i + 1)
-		expect.Equal(t, "value of a counter", must[wire.Incremented](t, s, 200, "GET", "/incr/k", "").Value, want)
-		expect.Equal(t, "value of a request that is repeated", must[wire.Incremented](t, s, 200, "POST", "/incr/once", "", "Idempotency-Key: once").Value, 1)
+		expect.Equal(t, "value of a counter", must[api.Incremented](t, s, 200, "GET", "/incr/k", "").Value, want)
+		expect.Equal(t, "value of a request that is repeated", must[api.Incremented](t, s, 200, "POST", "/incr/once", "", "Idempotency-Key: once").Value, 1)
 	}
 	for _, c := range []call{
 		{method: "GET", path: "/incr/short?ttl_ms=3600000"},
@@ -92,12 +92,12 @@ func useNumbers(t *testing.T, s *service) {
 
 func useWorkers(t *testing.T, s *service) {
 	t.Helper()
-	must[wire.WorkerPool](t, s, 201, "PUT", "/worker/declared", "{}")
-	lease := must[wire.WorkerLease](t, s, 201, "POST", "/worker/orders", `{"identity":"orders-0","ttl_ms":3600000}`)
+	must[api.WorkerPool](t, s, 201, "PUT", "/worker/declared", "{}")
+	lease := must[api.WorkerLease](t, s, 201, "POST", "/worker/orders", `{"identity":"orders-0","ttl_ms":3600000}`)
 	at, secret := fmt.Sprintf("/worker/orders/%d", lease.WorkerID), "Lease-Token: "+lease.Lease
-	must[wire.WorkerLease](t, s, 200, "PUT", at, "", secret)
-	must[wire.WorkerRing](t, s, 200, "GET", "/worker/orders", "")
-	must[wire.WorkerPools](t, s, 200, "GET", "/worker", "")
+	must[api.WorkerLease](t, s, 200, "PUT", at, "", secret)
+	must[api.WorkerRing](t, s, 200, "GET", "/worker/orders", "")
+	must[api.WorkerPools](t, s, 200, "GET", "/worker", "")
 	must[nothing](t, s, 204, "DELETE", at, "", secret)
 }
 
@@ -105,15 +105,15 @@ func useLocks(t *testing.T, s *service) {
 	t.Helper()
 	held := s.lock(t, "alone", forAnHourHeld)
 	next := s.waiting(t.Context(), t, "alone", anHoursWait, 0)
-	must[wire.LockGranted](t, s, 200, "PUT", "/lock/alone", "", "Lease-Token: "+held.Lease)
+	must[api.LockGranted](t, s, 200, "PUT", "/lock/alone", "", "Lease-Token: "+held.Lease)
 	s.unlock(t, held)
-	granted := decode[wire.LockGranted](t, <-next, 201)
-	must[wire.LockBroken](t, s, 200, "DELETE", fmt.Sprintf("/lock/alone?force=%d", granted.Fence), "")
+	granted := decode[api.LockGranted](t, <-next, 201)
+	must[api.LockBroken](t, s, 200, "DELETE", fmt.Sprintf("/lock/alone?force=%d", granted.Fence), "")
 	for _, body := range []string{`{"ttl_ms":3600000,"mode":"shared"}`, `{"ttl_ms":3600000,"permits":3}`} {
 		name := "several" + fmt.Sprint(len(body))
 		for range 2 {
 			s.unlock(t, s.lock(t, name, body))
 		}
 	}
-	must[wire.Locks](t, s, 200, "GET", "/lock", "")
+	must[api.Locks](t, s, 200, "GET", "/lock", "")
 }

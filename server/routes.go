@@ -7,9 +7,9 @@ import (
 
 	"github.com/labstack/echo/v4"
 
+	"github.com/coatcheck/coatcheck/api"
 	"github.com/coatcheck/coatcheck/idempotency"
 	"github.com/coatcheck/coatcheck/internal/share"
-	"github.com/coatcheck/coatcheck/internal/wire"
 )
 
 var no = allowQuery() // query parameters
@@ -50,7 +50,7 @@ func (s *Server) handlers(at *router) {
 	}).routes(at)
 	s.compatible(at)
 
-	guards := &guards{tokens: s.tokens, events: s.events, tracer: config.Tracer, policies: wire.Policies{Routes: []wire.RoutePolicy{}}}
+	guards := &guards{tokens: s.tokens, events: s.events, tracer: config.Tracer, policies: api.Policies{Routes: []api.RoutePolicy{}}}
 	if config.Dev {
 		route := idempotency.Route{Name: "POST /payments", Scope: "payments", Lease: config.PaymentLease, MaxBody: config.MaxBody}
 		(&payments{s.ledger, config.PaymentDelay}).routes(at, guards.around(route))

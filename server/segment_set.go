@@ -6,7 +6,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/coatcheck/coatcheck/internal/wire"
+	"github.com/coatcheck/coatcheck/api"
 	"github.com/coatcheck/coatcheck/segment/redissource"
 	"github.com/coatcheck/coatcheck/server/internal/events"
 )
@@ -15,7 +15,7 @@ import (
 // a loss. Ranges that processes have fetched ahead stay in use.
 func (h *ids) setSegment(r *request) error {
 	tag := r.name("tag")
-	var asked wire.SegmentRequest
+	var asked api.SegmentRequest
 	r.body(&asked)
 	next, err := strconv.ParseInt(asked.Next, 10, 64)
 	if err != nil || next < 1 || strconv.FormatInt(next, 10) != asked.Next {
@@ -35,6 +35,6 @@ func (h *ids) setSegment(r *request) error {
 	if err != nil {
 		return err
 	}
-	h.journal.did(r, wire.Event{Kind: events.SegmentSet, Name: tag, Value: new(next)})
-	return r.answer(http.StatusOK, wire.Segment{Tag: tag, Next: strconv.FormatInt(next, 10)})
+	h.journal.did(r, api.Event{Kind: events.SegmentSet, Name: tag, Value: new(next)})
+	return r.answer(http.StatusOK, api.Segment{Tag: tag, Next: strconv.FormatInt(next, 10)})
 }

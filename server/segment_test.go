@@ -11,13 +11,13 @@ import (
 	"testing"
 	"time"
 
+	"github.com/coatcheck/coatcheck/api"
 	"github.com/coatcheck/coatcheck/counter"
 	"github.com/coatcheck/coatcheck/idempotency"
 	"github.com/coatcheck/coatcheck/internal/fault"
 	"github.com/coatcheck/coatcheck/internal/testing/expect"
 	"github.com/coatcheck/coatcheck/internal/testing/redistest"
 	"github.com/coatcheck/coatcheck/internal/testing/storetest"
-	"github.com/coatcheck/coatcheck/internal/wire"
 	"github.com/coatcheck/coatcheck/redisstore"
 	"github.com/coatcheck/coatcheck/segment"
 	"github.com/coatcheck/coatcheck/segment/redissource"
@@ -54,9 +54,9 @@ func leafRow(tag string, maxID, step int64) sourceFunc {
 	}
 }
 
-func (s *service) segmentIDs(t testing.TB, path string) wire.SegmentIDs {
+func (s *service) segmentIDs(t testing.TB, path string) api.SegmentIDs {
 	t.Helper()
-	return must[wire.SegmentIDs](t, s, 200, "GET", "/id/segment/"+path, "")
+	return must[api.SegmentIDs](t, s, 200, "GET", "/id/segment/"+path, "")
 }
 
 func TestSegmentIDsOverHTTP(t *testing.T) {
@@ -73,17 +73,17 @@ func TestSegmentIDsOverHTTP(t *testing.T) {
 			expect.MustEqual(t, "GET /id/segment/"+asked+": number of ids", int64(len(got.IDs)), n)
 			expect.MustEqual(t, "GET /id/segment/"+asked+": its first id", got.IDs[0], strconv.FormatInt(next, 10))
 			expect.MustEqual(t, "GET /id/segment/"+asked+": its last id", got.IDs[n-1], strconv.FormatInt(next+n-1, 10))
-			expect.Equal(t, "GET /id/segment/"+asked, got, wire.SegmentIDs{Tag: "orders", IDs: got.IDs})
+			expect.Equal(t, "GET /id/segment/"+asked, got, api.SegmentIDs{Tag: "orders", IDs: got.IDs})
 			next += n
 		}
 		s.do(t, "GET", "/id/segment/orders?n=3", "", "Accept: text/plain").wantBody(t, fmt.Sprintf("%d\n%d\n%d\n", next, next+1, next+2))
-		expect.Equal(t, "GET /id/segment/a%3Ab", s.segmentIDs(t, "a%3Ab"), wire.SegmentIDs{Tag: "a:b", ID: "1", IDs: []string{"1"}})
+		expect.Equal(t, "GET /id/segment/a%3Ab", s.segmentIDs(t, "a%3Ab"), api.SegmentIDs{Tag: "a:b", ID: "1", IDs: []string{"1"}})
 		another := serve(t, server.Config{Store: store})
 		if id, err := strconv.ParseInt(another.segmentIDs(t, "orders").ID, 10, 64); err != nil || id < next+3 {
 			t.Errorf("GET /id/segment/orders of another server: got id %d, error %v; want %d or more, which the first has not given", id, err, next+3)
 		}
 		// a tag is no counter of that name
-		checkProblem(t, s.do(t, "GET", "/counter/orders", ""), wire.NotFound)
+		checkProblem(t, s.do(t, "GET", "/counter/orders", ""), api.NotFound)
 	})
 }
 
@@ -98,9 +98,9 @@ func TestSegmentIDsInEveryFormat(t *testing.T) {
 		{"format=base62", snowflake.ID(123_456_794).Base62()},
 		{"format=base32", snowflake.ID(123_456_795).Base32()},
 	} {
-		expect.Equal(t, "GET /id/segment/t?"+row.query, s.segmentIDs(t, "t?"+row.query), wire.SegmentIDs{Tag: "t", ID: row.want, IDs: []string{row.want}})
+		expect.Equal(t, "GET /id/segment/t?"+row.query, s.segmentIDs(t, "t?"+row.query), api.SegmentIDs{Tag: "t", ID: row.want, IDs: []string{row.want}})
 	}
-	wantField(t, s.do(t, "GET", "/id/segment/t?format=padded&width=8", ""), wire.InvalidRequest, "width", "9 digits")
+	wantField(t, s.do(t, "GET", "/id/segment/t?format=padded&width=8", ""), api.InvalidRequest, "width", "9 digits")
 }
 
 var opaqueKeys = []idempotency.Key{{ID: "new", Secret: []byte(strings.Repeat("n", 32))}, {ID: "old", Secret: []byte(strings.Repeat("o", 32))}}
@@ -122,19 +122,19 @@ func TestOpaqueIDsAreReadBackWithTheirKeyAndTag(t *testing.T) {
 		}
 		var read []int64
 		for _, text := range got.IDs {
-			id := must[wire.DecodedOpaque](t, s, 200, "GET", "/id/decode/"+text+"?format=opaque&tag=orders", "")
+			id := must[api.DecodedOpaque](t, s, 200, "GET", "/id/decode/"+text+"?format=opaque&tag=orders", "")
 			n, err := strconv.ParseInt(id.ID, 10, 64)
 			if err != nil || len(text) != digits {
 				t.Fatalf("%s: %q is read as %q, want an id of %d digits that stands for a number", asked, text, id.ID, digits)
 			}
-			expect.Equal(t, "GET /id/decode/"+text+"?format=opaque&tag=orders", id, wire.DecodedOpaque{ID: id.ID, Tag: "orders", Key: "new"})
+			expect.Equal(t, "GET /id/decode/"+text+"?format=opaque&tag=orders", id, api.DecodedOpaque{ID: id.ID, Tag: "orders", Key: "new"})
 			read = append(read, n)
 		}
 		if read[49]-read[0] != 49 || !slices.IsSorted(read) {
 			t.Errorf("%s: the ids are read as %v, want 50 numbers one after the other", asked, read)
 		}
-		other := must[wire.DecodedOpaque](t, s, 200, "GET", "/id/decode/"+got.IDs[0]+"?format=opaque&tag=invoices", "")
-		old := must[wire.DecodedOpaque](t, s, 200, "GET", "/id/decode/"+got.IDs[0]+"?format=opaque&tag=orders&key=old", "")
+		other := must[api.DecodedOpaque](t, s, 200, "GET", "/id/decode/"+got.IDs[0]+"?format=opaque&tag=invoices", "")
+		old := must[api.DecodedOpaque](t, s, 200, "GET", "/id/decode/"+got.IDs[0]+"?format=opaque&tag=orders&key=old", "")
 		expect.Equal(t, asked+": key of an id that is read with the old key", old.Key, "old")
 		if first := strconv.FormatInt(read[0], 10); other.ID == first || old.ID == first {
 			t.Errorf("%s: the id of %s is read as %s with another tag, and as %s with another key; want other numbers", asked, first, other.ID, old.ID)
@@ -143,10 +143,10 @@ func TestOpaqueIDsAreReadBackWithTheirKeyAndTag(t *testing.T) {
 	// What was made with the key that is the older one now is read with it.
 	before := serve(t, server.Config{Store: store, OpaqueKeys: opaqueKeys[1:]})
 	got := before.segmentIDs(t, "orders?format=opaque")
-	is := must[wire.DecodedOpaque](t, before, 200, "GET", "/id/decode/"+got.ID+"?format=opaque&tag=orders", "")
+	is := must[api.DecodedOpaque](t, before, 200, "GET", "/id/decode/"+got.ID+"?format=opaque&tag=orders", "")
 	expect.Equal(t, "an id of a service with the old key: key", got.Key, "old")
 	path := "/id/decode/" + got.ID + "?format=opaque&tag=orders&key=old"
-	expect.Equal(t, "GET "+path+", compared with how the service that made it reads it", must[wire.DecodedOpaque](t, s, 200, "GET", path, ""), is)
+	expect.Equal(t, "GET "+path+", compared with how the service that made it reads it", must[api.DecodedOpaque](t, s, 200, "GET", path, ""), is)
 	s.do(t, "GET", path, "", "Accept: text/plain").wantBody(t, is.ID+"\n")
 }
 
@@ -159,11 +159,11 @@ func TestOpaqueIDsThatCanNotBe(t *testing.T) {
 		"/id/decode/123456?format=opaque&tag=t&key=": "key", "/id/decode/123456?format=opaque&tag=t&key=gone": "key", "/id/decode/123456?format=opaque&tag=t&layout=41/10/12": "layout",
 		"/id/decode/123456?format=opaque&tag=t&pool=p": "pool", "/id/decode/123456?format=opaque&tag=t&n=1": "n",
 	} {
-		wantField(t, s.do(t, "GET", query, ""), wire.InvalidRequest, field)
+		wantField(t, s.do(t, "GET", query, ""), api.InvalidRequest, field)
 	}
-	checkProblem(t, s.do(t, "GET", "/id/decode/123456?format=opaque&tag=a%20b", ""), wire.InvalidName)
+	checkProblem(t, s.do(t, "GET", "/id/decode/123456?format=opaque&tag=a%20b", ""), api.InvalidName)
 	keyless := serve(t, server.Config{Store: storetest.Open(t, redisstore.Config{})})
-	wantDetail(t, keyless.do(t, "GET", "/id/segment/t?format=opaque", ""), wire.InvalidRequest, "--opaque-key")
+	wantDetail(t, keyless.do(t, "GET", "/id/segment/t?format=opaque", ""), api.InvalidRequest, "--opaque-key")
 	for _, key := range opaqueKeys {
 		if secret := base64.StdEncoding.EncodeToString(key.Secret); strings.Contains(s.log.String(), secret) || strings.Contains(s.log.String(), string(key.Secret)) {
 			t.Errorf("key %s is in the log", key.ID)
@@ -175,19 +175,19 @@ func TestErrorsOfSegmentsAreProblems(t *testing.T) {
 	source := errors.New("the source's own words, with secret.example:3306 in them")
 	for _, row := range []struct {
 		err  error
-		code wire.Code
+		code api.Code
 	}{
-		{segment.ErrUnknownTag, wire.NotFound},
-		{segment.ErrExhausted, wire.CounterOverflow},
-		{segment.ErrRetired, wire.CounterOverflow},
-		{fmt.Errorf("%w: step -5, max_id 1", segment.ErrBadRow), wire.LayoutMismatch},
-		{&redisstore.Error{Op: "leaf_alloc take", Class: segment.ErrDatabase, Cause: source}, wire.StoreUnavailable},
-		{fmt.Errorf("%w: %w", redisstore.ErrUnavailable, source), wire.StoreUnavailable},
-		{fmt.Errorf("%w: %w", redisstore.ErrUnknownOutcome, source), wire.OutcomeUnknown},
-		{fmt.Errorf("%w: %w", redisstore.ErrUnknownOutcome, context.DeadlineExceeded), wire.OutcomeUnknown},
-		{&fault.WaitError{Err: counter.ErrHoldOff, Wait: 4 * time.Second}, wire.PoolQuarantined},
-		{counter.ErrBehind, wire.CounterBehind},
-		{source, wire.InternalError},
+		{segment.ErrUnknownTag, api.NotFound},
+		{segment.ErrExhausted, api.CounterOverflow},
+		{segment.ErrRetired, api.CounterOverflow},
+		{fmt.Errorf("%w: step -5, max_id 1", segment.ErrBadRow), api.LayoutMismatch},
+		{&redisstore.Error{Op: "leaf_alloc take", Class: segment.ErrDatabase, Cause: source}, api.StoreUnavailable},
+		{fmt.Errorf("%w: %w", redisstore.ErrUnavailable, source), api.StoreUnavailable},
+		{fmt.Errorf("%w: %w", redisstore.ErrUnknownOutcome, source), api.OutcomeUnknown},
+		{fmt.Errorf("%w: %w", redisstore.ErrUnknownOutcome, context.DeadlineExceeded), api.OutcomeUnknown},
+		{&fault.WaitError{Err: counter.ErrHoldOff, Wait: 4 * time.Second}, api.PoolQuarantined},
+		{counter.ErrBehind, api.CounterBehind},
+		{source, api.InternalError},
 	} {
 		s := serve(t, server.Config{Store: storetest.Open(t, redisstore.Config{}), SegmentSource: sourceFunc(func(string, int64) rangeOrError { return rangeOrError{err: row.err} })})
 		a := s.do(t, "GET", "/id/segment/t", "")
@@ -199,11 +199,11 @@ func TestErrorsOfSegmentsAreProblems(t *testing.T) {
 		}
 	}
 	wrong := serve(t, server.Config{Store: storetest.Open(t, redisstore.Config{}), SegmentSource: sourceFunc(func(string, int64) rangeOrError { return rangeOrError{} })})
-	checkProblem(t, wrong.do(t, "GET", "/id/segment/t", ""), wire.StoreUnavailable)
+	checkProblem(t, wrong.do(t, "GET", "/id/segment/t", ""), api.StoreUnavailable)
 	few := serve(t, server.Config{Store: storetest.Open(t, redisstore.Config{}), Segments: segment.Config{MaxTags: 1}})
 	few.segmentIDs(t, "first")
 	a := few.do(t, "GET", "/id/segment/second", "")
-	wantDetail(t, a, wire.StoreUnavailable, "makes room in 15m0s")
+	wantDetail(t, a, api.StoreUnavailable, "makes room in 15m0s")
 	a.wantRetryAfter(t, 890, 900)
 	few.segmentIDs(t, "first")
 }
@@ -213,7 +213,7 @@ func TestDatabaseThatIsAwayIsNotCalledRedis(t *testing.T) {
 	away := &redisstore.Error{Op: "leaf_alloc take", Class: segment.ErrDatabase, Cause: errors.New("connection refused")}
 	s := serve(t, server.Config{Store: storetest.Open(t, redisstore.Config{}), SegmentSource: sourceFunc(func(string, int64) rangeOrError { return rangeOrError{err: away} })})
 	a := s.do(t, "GET", "/id/segment/t", "")
-	problem := checkProblem(t, a, wire.StoreUnavailable)
+	problem := checkProblem(t, a, api.StoreUnavailable)
 	expect.Contains(t, a.asked+": detail", problem.Detail, "SQL database")
 	if strings.Contains(problem.Detail, "Redis") {
 		t.Errorf("%s: detail: got %q, want nothing of Redis", a.asked, problem.Detail)
@@ -231,8 +231,8 @@ func TestSourceThatIsAwayIsToldOnceTheIDsAreUsedUp(t *testing.T) {
 	}
 	var a answer
 	expect.Eventually(t, "the ids are used up", func() bool { a = s.do(t, "GET", "/id/segment/t?n=100", ""); return a.status != 200 })
-	checkProblem(t, a, wire.StoreUnavailable)
-	checkProblem(t, s.do(t, "GET", "/id/segment/other", ""), wire.StoreUnavailable)
+	checkProblem(t, a, api.StoreUnavailable)
+	checkProblem(t, s.do(t, "GET", "/id/segment/other", ""), api.StoreUnavailable)
 	redis.Restart()
 	expect.Eventually(t, "there are ids again", func() bool { return s.do(t, "GET", "/id/segment/t", "").status == 200 })
 }
@@ -241,7 +241,7 @@ func TestKnownSegmentsOnly(t *testing.T) {
 	store := storetest.Open(t, redisstore.Config{})
 	s := serve(t, server.Config{Store: store, KnownSegments: true, SegmentStep: 5})
 	for range 2 {
-		problem := checkProblem(t, s.do(t, "GET", "/id/segment/orders", ""), wire.NotFound)
+		problem := checkProblem(t, s.do(t, "GET", "/id/segment/orders", ""), api.NotFound)
 		expect.Equal(t, "GET /id/segment/orders before there is one: detail", problem.Detail, "no such tag")
 	}
 	counters := counter.New(store, redissource.Counters(counter.Config{}))
@@ -249,8 +249,8 @@ func TestKnownSegmentsOnly(t *testing.T) {
 	if err := counters.Set(t.Context(), "orders", 41, 0); err != nil {
 		t.Fatalf("setting orders to 41: %v", err)
 	}
-	expect.Equal(t, "GET /id/segment/orders?n=3 once orders is 41", s.segmentIDs(t, "orders?n=3"), wire.SegmentIDs{Tag: "orders", IDs: []string{"42", "43", "44"}})
-	checkProblem(t, s.do(t, "GET", "/id/segment/others", ""), wire.NotFound)
+	expect.Equal(t, "GET /id/segment/orders?n=3 once orders is 41", s.segmentIDs(t, "orders?n=3"), api.SegmentIDs{Tag: "orders", IDs: []string{"42", "43", "44"}})
+	checkProblem(t, s.do(t, "GET", "/id/segment/others", ""), api.NotFound)
 	if found, _, err := counters.List(t.Context(), "", "", 10); err != nil || len(found) != 1 {
 		t.Errorf("listing the tags: got %+v, error %v; want orders alone", found, err)
 	}
@@ -265,7 +265,7 @@ func TestUUIDs(t *testing.T) {
 		n       int
 		one     bool
 	}{{"", 7, 1, true}, {"?version=7&n=10000", 7, 10_000, false}, {"?n=1", 7, 1, false}, {"?version=4", 4, 1, true}, {"?version=4&n=500", 4, 500, false}} {
-		got := must[wire.UUIDs](t, s, 200, "GET", "/id/uuid"+row.query, "")
+		got := must[api.UUIDs](t, s, 200, "GET", "/id/uuid"+row.query, "")
 		asked := "GET /id/uuid" + row.query
 		expect.Equal(t, asked+": version", got.Version, row.version)
 		expect.MustEqual(t, asked+": number of ids", len(got.IDs), row.n)

@@ -13,9 +13,9 @@ import (
 	"time"
 
 	"github.com/coatcheck/coatcheck/access"
+	"github.com/coatcheck/coatcheck/api"
 	"github.com/coatcheck/coatcheck/internal/testing/expect"
 	"github.com/coatcheck/coatcheck/internal/testing/storetest"
-	"github.com/coatcheck/coatcheck/internal/wire"
 	"github.com/coatcheck/coatcheck/redisstore"
 	"github.com/coatcheck/coatcheck/segment"
 	"github.com/coatcheck/coatcheck/server"
@@ -82,14 +82,14 @@ func (g *keyed) queue(ctx context.Context, t *testing.T, caller, name string, n 
 		}()
 	}
 	expect.Eventually(t, "all stand in line", func() bool {
-		return decode[wire.Lock](t, g.as(t, "admin", "GET", "/lock/"+name, ""), 200).Waiting == n
+		return decode[api.Lock](t, g.as(t, "admin", "GET", "/lock/"+name, ""), 200).Waiting == n
 	})
 }
 
 // refused wants a request to be told to come again in a second.
 func (g *keyed) refused(t *testing.T, a answer) {
 	t.Helper()
-	checkProblem(t, a, wire.TooManyRequests)
+	checkProblem(t, a, api.TooManyRequests)
 	a.wantRetryAfter(t, 1, 1)
 }
 
@@ -101,7 +101,7 @@ func TestOnePrincipalHasAShareOfTheWaitsForLocks(t *testing.T) {
 	g.refused(t, g.as(t, "a", "POST", "/lock/a:l", anHoursWait))
 	g.as(t, "a", "POST", "/lock/a:free", anHoursWait).wantStatus(t, 429) // it may have to wait
 	g.as(t, "a", "POST", "/lock/a:free", forAnHourHeld).wantStatus(t, 201)
-	checkProblem(t, g.as(t, "a", "POST", "/lock/a:l", forAnHourHeld), wire.LockHeld)
+	checkProblem(t, g.as(t, "a", "POST", "/lock/a:l", forAnHourHeld), api.LockHeld)
 	g.queue(ctx, t, "b", "b:l", 2)
 	g.refused(t, g.as(t, "b", "POST", "/lock/b:l", anHoursWait))
 	g.queue(ctx, t, "use", "l", 2)
@@ -121,7 +121,7 @@ func TestWaitsForLocksAreBoundedWithoutAccessControl(t *testing.T) {
 		defer func(answers <-chan answer) { hangUp(); <-answers }(s.waiting(ctx, t, "l", anHoursWait, i))
 	}
 	a := s.do(t, "POST", "/lock/l", anHoursWait)
-	checkProblem(t, a, wire.TooManyRequests)
+	checkProblem(t, a, api.TooManyRequests)
 	a.wantRetryAfter(t, 1, 1)
 }
 

@@ -13,11 +13,11 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/coatcheck/coatcheck/api"
 	"github.com/coatcheck/coatcheck/internal/testing/apitest"
 	"github.com/coatcheck/coatcheck/internal/testing/expect"
 	"github.com/coatcheck/coatcheck/internal/testing/logtest"
 	"github.com/coatcheck/coatcheck/internal/testing/storetest"
-	"github.com/coatcheck/coatcheck/internal/wire"
 	"github.com/coatcheck/coatcheck/redisstore"
 	"github.com/coatcheck/coatcheck/server"
 	"github.com/coatcheck/coatcheck/workerlease"
@@ -76,9 +76,9 @@ func TestStopDrainsFinishesAndLeavesNothingBehind(t *testing.T) {
 	defer store.Close()
 	s := listen(t, server.Config{Store: store, DrainDelay: drain, StopTimeout: patience})
 	defer s.client.CloseIdleConnections()
-	ready := must[wire.Readiness](t, &s.service, 200, "GET", "/readyz", "")
+	ready := must[api.Readiness](t, &s.service, 200, "GET", "/readyz", "")
 	expect.Equal(t, "GET /readyz", ready,
-		wire.Readiness{Ready: true, Store: "embedded", Incarnation: ready.Incarnation, Continues: &wire.Continues{}})
+		api.Readiness{Ready: true, Store: "embedded", Incarnation: ready.Incarnation, Continues: &api.Continues{}})
 	expect.Equal(t, "GET /readyz: length of the incarnation", len(ready.Incarnation), 40)
 
 	underWay := make(chan answer, 1)
@@ -92,7 +92,7 @@ func TestStopDrainsFinishesAndLeavesNothingBehind(t *testing.T) {
 	<-s.begun
 	s.stop()
 	expect.Eventually(t, "/readyz says that it is stopping", func() bool { return s.do(t, "GET", "/readyz", "").status == 503 })
-	ready = must[wire.Readiness](t, &s.service, 503, "GET", "/readyz", "")
+	ready = must[api.Readiness](t, &s.service, 503, "GET", "/readyz", "")
 	expect.Equal(t, "GET /readyz while draining: ready", ready.Ready, false)
 	expect.Equal(t, "GET /readyz while draining: reason", ready.Reason, "stopping")
 	s.do(t, "GET", "/livez", "").wantStatus(t, 200)

@@ -4,7 +4,7 @@ import (
 	"context"
 	"net/http"
 
-	"github.com/coatcheck/coatcheck/internal/wire"
+	"github.com/coatcheck/coatcheck/api"
 	"github.com/coatcheck/coatcheck/redisstore"
 	"github.com/coatcheck/coatcheck/server/internal/events"
 )
@@ -32,7 +32,7 @@ func (h *storeAdmin) told(say func(context.Context) (int, error), kind string) f
 		if err != nil {
 			return err
 		}
-		h.journal.did(r, wire.Event{Kind: kind, Value: new(int64(marked))})
-		return r.answer(http.StatusOK, wire.Restored{Marked: marked})
+		h.journal.did(r, api.Event{Kind: kind, Value: new(int64(marked))})
+		return r.answer(http.StatusOK, api.Restored{Marked: marked})
 	}
 }

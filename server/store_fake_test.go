@@ -10,8 +10,8 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/coatcheck/coatcheck/api"
 	"github.com/coatcheck/coatcheck/internal/testing/storetest"
-	"github.com/coatcheck/coatcheck/internal/wire"
 	"github.com/coatcheck/coatcheck/redisstore"
 	"github.com/coatcheck/coatcheck/server"
 )
@@ -143,7 +143,7 @@ func TestLostReplyIsAnUnknownOutcomeOfAWriteAndAHarmlessFailureOfARead(t *testin
 			// one whose owner the service chose is given back in the background
 			c.body = `{"fingerprint":"f","lease_ms":3600000,"owner":"AAAAAAAAAAAAAAAAAAAAAA"}`
 		}
-		checkProblem(t, f.send(t, c), wire.OutcomeUnknown)
+		checkProblem(t, f.send(t, c), api.OutcomeUnknown)
 		ran, most := silent.ran.Load(), int64(sent+1)
 		if c.path == "/payments" {
 			most++ // its claim is given back in the background, at once or later

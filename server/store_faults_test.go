@@ -8,11 +8,11 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/coatcheck/coatcheck/api"
 	"github.com/coatcheck/coatcheck/counter"
 	"github.com/coatcheck/coatcheck/internal/testing/expect"
 	"github.com/coatcheck/coatcheck/internal/testing/redistest"
 	"github.com/coatcheck/coatcheck/internal/testing/storetest"
-	"github.com/coatcheck/coatcheck/internal/wire"
 	"github.com/coatcheck/coatcheck/redisstore"
 	"github.com/coatcheck/coatcheck/server"
 )
@@ -55,7 +55,7 @@ func onRedis(t *testing.T, args ...string) (*redistest.Server, *fixture) {
 	t.Helper()
 	redis := redistest.Start(t, args...)
 	f := newFixture(t, storetest.Open(t, redisstore.Config{URL: redis.URL(), Timeout: storePatience}))
-	must[wire.Readiness](t, f.s, 200, "GET", "/readyz", "") // notes the incarnation
+	must[api.Readiness](t, f.s, 200, "GET", "/readyz", "") // notes the incarnation
 	return redis, f
 }
 
@@ -71,7 +71,7 @@ func (f *fixture) wantUnavailable(t *testing.T, calls []call) {
 	t.Helper()
 	for _, c := range calls {
 		a := f.send(t, c)
-		checkProblem(t, a, wire.StoreUnavailable)
+		checkProblem(t, a, api.StoreUnavailable)
 		if a.header.Get("Retry-After") == "" {
 			t.Errorf("%v; want a Retry-After", a)
 		}
@@ -85,7 +85,7 @@ func (s *service) wantNotReady(t *testing.T) {
 	s.server.ForgetHealth()
 	a := s.do(t, "GET", "/readyz", "")
 	a.wantHeader(t, "Cache-Control", "no-store")
-	if ready := decode[wire.Readiness](t, a, 503); ready.Ready || ready.Reason == "" {
+	if ready := decode[api.Readiness](t, a, 503); ready.Ready || ready.Reason == "" {
 		t.Errorf("%v; want it not to be ready, with a reason", a)
 	}
 }
@@ -117,7 +117,7 @@ func (f *fixture) wantWhole(t *testing.T, sameLife bool) {
 	t.Helper()
 	for _, c := range append(reading, writing...) {
 		if c.method == "POST" && c.path == "/worker/other" && !sameLife {
-			checkProblem(t, f.send(t, c), wire.PoolQuarantined)
+			checkProblem(t, f.send(t, c), api.PoolQuarantined)
 			continue
 		}
 		// it was completed just before
@@ -129,7 +129,7 @@ func (f *fixture) wantWhole(t *testing.T, sameLife bool) {
 	if !sameLife {
 		want += counter.DefaultMargin // past what may have been handed out and lost
 	}
-	expect.Equal(t, "GET /counter/k, which was 3, after increments by 1 and 7", must[wire.Counter](t, f.s, 200, "GET", "/counter/k", "").Value, want)
+	expect.Equal(t, "GET /counter/k, which was 3, after increments by 1 and 7", must[api.Counter](t, f.s, 200, "GET", "/counter/k", "").Value, want)
 	expect.Equal(t, "payments in the ledger: the fixture's and one more", f.s.ledger(t).Total, 2)
 }
 
@@ -155,14 +155,14 @@ func TestWorkerIDsAndLocksAreRenewedAndGivenBackWhenMemoryIsFull(t *testing.T) {
 	for _, mode := range []string{"exclusive", "shared"} {
 		t.Run(mode, func(t *testing.T) {
 			redis, f := onRedis(t)
-			var locks []wire.LockGranted
+			var locks []api.LockGranted
 			for range map[string]int{"exclusive": 1, "shared": 2}[mode] {
-				locks = append(locks, must[wire.LockGranted](t, f.s, 201, "POST", "/lock/l", `{"ttl_ms":3600000,"mode":"`+mode+`"}`))
+				locks = append(locks, must[api.LockGranted](t, f.s, 201, "POST", "/lock/l", `{"ttl_ms":3600000,"mode":"`+mode+`"}`))
 			}
 			if err := redis.Client().ConfigSet(t.Context(), "maxmemory", "1").Err(); err != nil {
 				t.Fatalf("CONFIG SET maxmemory 1: %v", err)
 			}
-			checkProblem(t, f.send(t, call{method: "POST", path: "/worker/new"}), wire.StoreUnavailable)
+			checkProblem(t, f.send(t, call{method: "POST", path: "/worker/new"}), api.StoreUnavailable)
 			held := []call{{method: "PUT", path: "/worker/pool/0", header: []string{"Lease-Token: {w0}"}}, {method: "DELETE", path: "/worker/pool/0", header: []string{"Lease-Token: {w0}"}}}
 			for _, method := range []string{"PUT", "DELETE"} {
 				for _, lock := range locks {
@@ -185,7 +185,7 @@ func TestAttemptThatRunsCanEndWhenMemoryIsFull(t *testing.T) {
 			if err := redis.Client().ConfigSet(t.Context(), "maxmemory", "1").Err(); err != nil {
 				t.Fatalf("CONFIG SET maxmemory 1: %v", err)
 			}
-			checkProblem(t, f.send(t, call{method: "POST", path: "/token/{issued}/claim", body: forAnHour}), wire.StoreUnavailable)
+			checkProblem(t, f.send(t, call{method: "POST", path: "/token/{issued}/claim", body: forAnHour}), api.StoreUnavailable)
 			for _, c := range slices.DeleteFunc(slices.Clone(writing), func(c call) bool { return !strings.HasPrefix(c.path, "/token/{claimed}/") }) {
 				if strings.HasSuffix(c.path, "/extend") || strings.HasSuffix(c.path, end) {
 					if a := f.send(t, c); a.status >= 300 {
@@ -235,12 +235,12 @@ func TestStoreThatComesBackEmptyIsNoticedAndForgetsNoTokenIntoASecondRun(t *test
 	f.s.wantReady(t)
 	expect.Contains(t, "the log after Redis came back empty", f.s.log.String(), "another incarnation")
 	for _, token := range []string{"{issued}", "{claimed}", "{done}"} {
-		checkProblem(t, f.send(t, call{method: "GET", path: "/token/" + token}), wire.TokenUnknown)
-		checkProblem(t, f.send(t, call{method: "POST", path: "/token/" + token + "/claim", body: `{"fingerprint":"f"}`}), wire.TokenUnknown)
+		checkProblem(t, f.send(t, call{method: "GET", path: "/token/" + token}), api.TokenUnknown)
+		checkProblem(t, f.send(t, call{method: "POST", path: "/token/" + token + "/claim", body: `{"fingerprint":"f"}`}), api.TokenUnknown)
 		payment := call{method: "POST", path: "/payments", body: `{"amount":5,"currency":"EUR","to":"a"}`, header: []string{"Idempotency-Token: " + token}}
-		checkProblem(t, f.send(t, payment), wire.TokenUnknown)
+		checkProblem(t, f.send(t, payment), api.TokenUnknown)
 	}
-	checkProblem(t, f.send(t, call{method: "PUT", path: "/worker/pool/0", header: []string{"Lease-Token: {w0}"}}), wire.LeaseLost)
+	checkProblem(t, f.send(t, call{method: "PUT", path: "/worker/pool/0", header: []string{"Lease-Token: {w0}"}}), api.LeaseLost)
 	expect.Equal(t, "payments in the ledger after Redis came back empty", f.s.ledger(t).Total, 0)
 }
 
@@ -251,13 +251,13 @@ func TestWriteThatNoReplicaConfirmsHasAnUnknownOutcome(t *testing.T) {
 	store := storetest.Open(t, redisstore.Config{URL: redis.URL(), Ack: 1, Timeout: storePatience, AckTimeout: 50 * time.Millisecond})
 	s := serve(t, server.Config{Store: store, Dev: true})
 	payment := `{"amount":5,"currency":"EUR","to":"a"}`
-	checkProblem(t, s.do(t, "POST", "/incr/k", ""), wire.OutcomeUnknown)
-	checkProblem(t, s.do(t, "POST", "/token", ""), wire.OutcomeUnknown)
-	checkProblem(t, s.do(t, "POST", "/worker/p", ""), wire.OutcomeUnknown)
-	checkProblem(t, s.do(t, "POST", "/payments", payment, "Idempotency-Key: k"), wire.OutcomeUnknown)
+	checkProblem(t, s.do(t, "POST", "/incr/k", ""), api.OutcomeUnknown)
+	checkProblem(t, s.do(t, "POST", "/token", ""), api.OutcomeUnknown)
+	checkProblem(t, s.do(t, "POST", "/worker/p", ""), api.OutcomeUnknown)
+	checkProblem(t, s.do(t, "POST", "/payments", payment, "Idempotency-Key: k"), api.OutcomeUnknown)
 	expect.Equal(t, "payments made after a claim that no replica has confirmed", s.ledger(t).Total, 0)
 	s.wantNotReady(t)
-	ready := must[wire.Readiness](t, s, 503, "GET", "/readyz", "")
+	ready := must[api.Readiness](t, s, 503, "GET", "/readyz", "")
 	expect.Equal(t, "GET /readyz: ack", ready.Ack, 1)
 	expect.Contains(t, "GET /readyz: reason", ready.Reason, "0 of 1 replicas")
 }
@@ -275,13 +275,13 @@ func TestChargeThatTheStoreRefusesGivesTheTokenBack(t *testing.T) {
 		t.Fatalf("SET %s: %v", book, err)
 	}
 	for _, c := range []call{pay, {method: "GET", path: "/payments"}} {
-		checkProblem(t, f.send(t, c), wire.LayoutMismatch)
+		checkProblem(t, f.send(t, c), api.LayoutMismatch)
 	}
 	expect.Equal(t, "the token after a charge that the store refused: state", f.s.state(t, token), "issued")
 	if err := redis.Client().Rename(t.Context(), "aside", book).Err(); err != nil {
 		t.Fatalf("RENAME aside %s: %v", book, err)
 	}
-	decode[wire.Payment](t, f.send(t, pay), 201)
+	decode[api.Payment](t, f.send(t, pay), 201)
 	expect.Equal(t, "payments in the ledger: the fixture's and this", f.s.ledger(t).Total, 2)
 }
 
@@ -305,7 +305,7 @@ func TestProblemTellsWhatTheStoreFailedWithOnlyWhereThatIsWanted(t *testing.T) {
 		s := serve(t, server.Config{Store: store, TellCauses: tells})
 		for _, path := range []string{"/counter/k", "/id/snowflake/pool"} {
 			a := s.do(t, "GET", path, "")
-			checkProblem(t, a, wire.StoreUnavailable)
+			checkProblem(t, a, api.StoreUnavailable)
 			if got := strings.Contains(string(a.body), "connection refused"); got != want {
 				t.Errorf("with TellCauses %v: got %v; want it to say \"connection refused\": %v", tells, a, want)
 			}

@@ -8,10 +8,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/coatcheck/coatcheck/api"
 	"github.com/coatcheck/coatcheck/internal/testing/expect"
 	"github.com/coatcheck/coatcheck/internal/testing/redistest"
 	"github.com/coatcheck/coatcheck/internal/testing/storetest"
-	"github.com/coatcheck/coatcheck/internal/wire"
 	"github.com/coatcheck/coatcheck/redisstore"
 	"github.com/coatcheck/coatcheck/server"
 )
@@ -40,14 +40,14 @@ func (f *fixture) atOnce(t *testing.T, calls []call) []answer {
 
 // wantHung checks an answer from a store that hangs: what it may still do has an unknown outcome,
 // what never left this process was not done.
-func wantHung(t *testing.T, a answer) wire.Code {
+func wantHung(t *testing.T, a answer) api.Code {
 	t.Helper()
-	code := wire.StoreUnavailable
-	if decode[wire.Problem](t, a, 503).Code == wire.OutcomeUnknown {
-		code = wire.OutcomeUnknown
+	code := api.StoreUnavailable
+	if decode[api.Problem](t, a, 503).Code == api.OutcomeUnknown {
+		code = api.OutcomeUnknown
 	}
 	checkProblem(t, a, code)
-	expect.Equal(t, a.asked+", answered "+string(code)+": Retry-After is told", a.header.Get("Retry-After") != "", code == wire.StoreUnavailable)
+	expect.Equal(t, a.asked+", answered "+string(code)+": Retry-After is told", a.header.Get("Retry-After") != "", code == api.StoreUnavailable)
 	return code
 }
 
@@ -74,7 +74,7 @@ func (f *fixture) served(t *testing.T, calls []call) (answers []answer, uncertai
 			if answers[i].status != 503 {
 				return true
 			}
-			if wantHung(t, answers[i]) == wire.OutcomeUnknown {
+			if wantHung(t, answers[i]) == api.OutcomeUnknown {
 				uncertain++
 			}
 			answers[i] = f.send(t, c)
@@ -87,9 +87,9 @@ func (f *fixture) served(t *testing.T, calls []call) (answers []answer, uncertai
 func TestStoreThatHangsIsToldOnEveryEndpoint(t *testing.T) {
 	redis, f := onRedisThatHangs(t)
 	redis.Pause()
-	expect.Equal(t, "a write on a connection that was there", wantHung(t, f.send(t, writing[0])), wire.OutcomeUnknown)
+	expect.Equal(t, "a write on a connection that was there", wantHung(t, f.send(t, writing[0])), api.OutcomeUnknown)
 	for _, a := range f.atOnce(t, reading) {
-		checkProblem(t, a, wire.StoreUnavailable)
+		checkProblem(t, a, api.StoreUnavailable)
 	}
 	for _, a := range f.atOnce(t, writing) {
 		wantHung(t, a)
@@ -115,7 +115,7 @@ func TestIncrementsOfAHungStoreGiveNoValueTwiceAndWithAKeyAddOnce(t *testing.T) 
 		answers, unknown := f.served(t, calls)
 		uncertain += unknown
 		for _, a := range answers {
-			got := decode[wire.Incremented](t, a, 200)
+			got := decode[api.Incremented](t, a, 200)
 			if got.Key == "bare" && handedOut[got.Value] {
 				t.Errorf("%v; this value was handed out before", a)
 			}
@@ -127,7 +127,7 @@ func TestIncrementsOfAHungStoreGiveNoValueTwiceAndWithAKeyAddOnce(t *testing.T) 
 	before := slices.Max(take(bare))
 	redis.Pause()
 	for _, a := range f.atOnce(t, append(bare, keyed...))[:len(bare)] {
-		if wantHung(t, a) == wire.OutcomeUnknown {
+		if wantHung(t, a) == api.OutcomeUnknown {
 			uncertain++
 		}
 	}
@@ -154,19 +154,19 @@ func TestPaymentWhoseClaimHangsRunsNothingAndThenOnce(t *testing.T) {
 	expect.Eventually(t, "a token is issued", func() bool {
 		a := f.send(t, call{method: "POST", path: "/token", body: `{"scope":"payments"}`})
 		if a.status == 201 {
-			token = decode[wire.TokenIssued](t, a, 201).Token
+			token = decode[api.TokenIssued](t, a, 201).Token
 		}
 		return token != ""
 	})
 	pay := call{method: "POST", path: "/payments", body: payment, header: []string{"Idempotency-Token: " + token}}
 	redis.Pause()
-	expect.Equal(t, "a payment whose claim hangs", wantHung(t, f.send(t, pay)), wire.OutcomeUnknown)
+	expect.Equal(t, "a payment whose claim hangs", wantHung(t, f.send(t, pay)), api.OutcomeUnknown)
 	redis.Resume()
 	var last answer
 	expect.Eventually(t, "the same payment is made", func() bool {
 		last = f.send(t, pay)
 		if ledger := f.send(t, call{method: "GET", path: "/payments"}); last.status != 201 && ledger.status == 200 {
-			if total := decode[wire.Ledger](t, ledger, 200).Total; total != 1 {
+			if total := decode[api.Ledger](t, ledger, 200).Total; total != 1 {
 				t.Fatalf("%v; %d payments are in the ledger, want the fixture's alone: the handler ran after a claim that was not certain", last, total)
 			}
 		}
@@ -174,7 +174,7 @@ func TestPaymentWhoseClaimHangsRunsNothingAndThenOnce(t *testing.T) {
 	})
 	again, _ := f.served(t, []call{pay, {method: "GET", path: "/payments"}})
 	wantReplay(t, again[0], last)
-	expect.Equal(t, "payments in the ledger, of the fixture and this one", decode[wire.Ledger](t, again[1], 200).Total, 2)
+	expect.Equal(t, "payments in the ledger, of the fixture and this one", decode[api.Ledger](t, again[1], 200).Total, 2)
 }
 
 // Clients count on while the server is killed and comes back, several times.
@@ -195,7 +195,7 @@ func TestCounterContinuesThroughCrashesWithNoValueTwice(t *testing.T) {
 				}
 				mu.Lock()
 				if a.status == 200 {
-					got := decode[wire.Incremented](t, a, 200).Value
+					got := decode[api.Incremented](t, a, 200).Value
 					values[got]++
 					if got <= last {
 						t.Errorf("POST /incr/crash: got %d after %d, want a client's values to rise", got, last)

@@ -5,8 +5,8 @@ import (
 	"net/http"
 	"net/url"
 
+	"github.com/coatcheck/coatcheck/api"
 	"github.com/coatcheck/coatcheck/internal/textid"
-	"github.com/coatcheck/coatcheck/internal/wire"
 )
 
 // ulids makes ULIDs. They rise within this process, also when its clock goes back.
@@ -62,7 +62,7 @@ func (h *ids) decodeText(r *request, format string) error {
 	if parts.Time.Year() > lastYear {
 		return invalid("id", fmt.Sprintf("of a time after the year %d", lastYear))
 	}
-	decoded := wire.DecodedText(parts)
+	decoded := api.DecodedText(parts)
 	if !wantsText(r) {
 		return r.answer(http.StatusOK, decoded)
 	}

@@ -6,8 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/coatcheck/coatcheck/api"
 	"github.com/coatcheck/coatcheck/internal/testing/expect"
-	"github.com/coatcheck/coatcheck/internal/wire"
 )
 
 func TestULIDsAndTypeIDsRiseAndAreTakenApart(t *testing.T) {
@@ -17,13 +17,13 @@ func TestULIDsAndTypeIDsRiseAndAreTakenApart(t *testing.T) {
 		"/id/typeid?prefix=sales_order": {"^sales_order_[0-7][0-9a-hjkmnp-tv-z]{25}$", "sales_order", "typeid"},
 	} {
 		before := time.Now().Truncate(time.Millisecond)
-		one := must[wire.TextIDs](t, s, 200, "GET", path, "")
+		one := must[api.TextIDs](t, s, 200, "GET", path, "")
 		expect.MustEqual(t, "GET "+path+": ids", one.IDs, []string{one.ID})
 		many := path + "?n=10000"
 		if row.prefix != "" {
 			many = path + "&n=10000"
 		}
-		got := must[wire.TextIDs](t, s, 200, "GET", many, "")
+		got := must[api.TextIDs](t, s, 200, "GET", many, "")
 		if len(got.IDs) != 10_000 || got.ID != "" || !slices.IsSorted(got.IDs) || len(slices.Compact(slices.Clone(got.IDs))) != 10_000 || got.IDs[0] <= one.ID {
 			t.Errorf("GET %s: got %d ids from %s to %s, want 10,000 that rise, after %s", many, len(got.IDs), got.IDs[0], got.IDs[len(got.IDs)-1], one.ID)
 		}
@@ -31,7 +31,7 @@ func TestULIDsAndTypeIDsRiseAndAreTakenApart(t *testing.T) {
 			t.Errorf("GET %s: got %s, want the form %s", path, one.ID, row.form)
 		}
 		expect.Equal(t, "GET "+path+": whether it names a prefix", one.Prefix != nil, row.format == "typeid")
-		parts := must[wire.DecodedText](t, s, 200, "GET", "/id/decode/"+one.ID+"?format="+row.format, "")
+		parts := must[api.DecodedText](t, s, 200, "GET", "/id/decode/"+one.ID+"?format="+row.format, "")
 		expect.Equal(t, "the prefix of "+one.ID, parts.Prefix, row.prefix)
 		wantBetween(t, "the time of "+one.ID, parts.Time.UnixMilli(), before.UnixMilli(), time.Now().UnixMilli()+1)
 	}

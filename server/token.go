@@ -11,11 +11,11 @@ import (
 
 	"github.com/labstack/echo/v4"
 
+	"github.com/coatcheck/coatcheck/api"
 	"github.com/coatcheck/coatcheck/idempotency"
 	"github.com/coatcheck/coatcheck/internal/frontdoor"
 	"github.com/coatcheck/coatcheck/internal/names"
 	"github.com/coatcheck/coatcheck/internal/requestlog"
-	"github.com/coatcheck/coatcheck/internal/wire"
 	"github.com/coatcheck/coatcheck/server/internal/events"
 )
 
@@ -50,7 +50,7 @@ func named(r *request) idempotency.OperationKey {
 }
 
 func (h *tokens) issue(r *request) error {
-	var asked wire.TokenRequest
+	var asked api.TokenRequest
 	r.body(&asked)
 	ttl := r.millis("ttl_ms", asked.TTL, defaultTTL, idempotency.MinTTL, idempotency.MaxTTL)
 	if asked.Scope != "" && !names.Valid(asked.Scope) {
@@ -70,14 +70,14 @@ func (h *tokens) issue(r *request) error {
 	}
 	h.journal.events.Count(events.TokenIssued)
 	r.Response().Header().Set(echo.HeaderLocation, "/token/"+token.Value)
-	return r.answer(http.StatusCreated, wire.TokenIssued{Token: token.Value, ExpiresAt: token.ExpiresAt, Scope: token.Scope})
+	return r.answer(http.StatusCreated, api.TokenIssued{Token: token.Value, ExpiresAt: token.ExpiresAt, Scope: token.Scope})
 }
 
 // key reads the token from the path. What cannot be a token, but is a name, was never issued.
 func (h *tokens) key(r *request) idempotency.OperationKey {
 	token, err := url.PathUnescape(r.segment("token"))
 	if err != nil || !names.Token.MatchString(token) {
-		r.fail(&fault{wire.InvalidName, "token", "1 to 255 characters, as it was issued"})
+		r.fail(&fault{api.InvalidName, "token", "1 to 255 characters, as it was issued"})
 	}
 	who, err := h.principal(r.Request())
 	if err != nil {
@@ -92,7 +92,7 @@ func (h *tokens) status(r *request) error {
 		return r.err
 	}
 	status, err := h.tokens.Status(r.ctx(), key)
-	return r.result(wire.TokenStatus{
+	return r.result(api.TokenStatus{
 		State: string(status.State), ExpiresAt: status.ExpiresAt, Attempts: status.Attempts, Fence: status.Fence,
 		Scope: status.Scope, LeaseUntil: status.Until,
 	}, err)
@@ -112,7 +112,7 @@ const maxOwnKey = 1024 // bytes
 
 // claimOwn claims an operation by the caller's own key, as claim does.
 func (h *tokens) claimOwn(r *request) error {
-	var asked wire.OperationClaim
+	var asked api.OperationClaim
 	r.body(&asked)
 	if n := len(asked.Key); n < 1 || n > maxOwnKey || !utf8.ValidString(asked.Key) || strings.ContainsFunc(asked.Key, unicode.IsControl) {
 		r.invalid("key", "1 to 1,024 bytes of UTF-8 without control characters")
@@ -146,22 +146,22 @@ func (h *tokens) claimed(r *request, key idempotency.OperationKey, options idemp
 	if !outcome.Granted {
 		h.journal.events.Count(events.TokenReplayed)
 		answer := wireAnswer(outcome.Answer)
-		return r.answer(http.StatusOK, wire.Claimed{Outcome: "replay", Operation: operation, Response: &answer})
+		return r.answer(http.StatusOK, api.Claimed{Outcome: "replay", Operation: operation, Response: &answer})
 	}
 	h.journal.events.Count(events.TokenClaimed)
 	grant := outcome.Grant
-	return r.answer(http.StatusOK, wire.Claimed{
+	return r.answer(http.StatusOK, api.Claimed{
 		Outcome: "granted", Operation: operation, Lease: grant.Owner, Fence: grant.Fence, Attempt: grant.Attempt, LeaseUntil: grant.Until,
 	})
 }
 
 func claimOptions(r *request) idempotency.ClaimOptions {
-	var asked wire.ClaimRequest
+	var asked api.ClaimRequest
 	r.body(&asked)
 	return optionsOf(r, asked)
 }
 
-func optionsOf(r *request, asked wire.ClaimRequest) idempotency.ClaimOptions {
+func optionsOf(r *request, asked api.ClaimRequest) idempotency.ClaimOptions {
 	if n := len(asked.Fingerprint); n < 1 || n > 256 {
 		r.invalid("fingerprint", "1 to 256 bytes that are the same for the same request, such as a SHA-256 of it")
 	}
@@ -182,7 +182,7 @@ func attemptLease(r *request, asked *int64) time.Duration {
 	return r.millis("lease_ms", asked, 0, idempotency.MinLease, idempotency.MaxLease)
 }
 
-func wireAnswer(answer idempotency.Answer) wire.Answer {
+func wireAnswer(answer idempotency.Answer) api.Answer {
 	headers := map[string]string{}
 	for name, values := range answer.Header {
 		if len(values) > 0 { // none: the handler has removed it
@@ -190,13 +190,13 @@ func wireAnswer(answer idempotency.Answer) wire.Answer {
 			headers[name] = strings.Join(values, ", ")
 		}
 	}
-	return wire.Answer{Status: answer.Status, Headers: headers, Body: answer.Body, NotKept: answer.NotKept}
+	return api.Answer{Status: answer.Status, Headers: headers, Body: answer.Body, NotKept: answer.NotKept}
 }
 
 func (h *tokens) complete(key func(*request) idempotency.OperationKey) func(*request) error {
 	return func(r *request) error {
 		key, lease := key(r), r.lease()
-		var asked wire.Answer
+		var asked api.Answer
 		r.body(&asked)
 		answer := answerOf(r, asked)
 		if r.err != nil {
@@ -212,7 +212,7 @@ func (h *tokens) complete(key func(*request) idempotency.OperationKey) func(*req
 var headerValue = regexp.MustCompile(`^[^\x00-\x08\x0a-\x1f\x7f]*$`)
 
 // answerOf is an answer that can be recorded.
-func answerOf(r *request, asked wire.Answer) idempotency.Answer {
+func answerOf(r *request, asked api.Answer) idempotency.Answer {
 	if asked.Status < 200 || asked.Status > 599 {
 		r.invalid("status", "200 to 599")
 	}
@@ -229,14 +229,14 @@ func answerOf(r *request, asked wire.Answer) idempotency.Answer {
 func (h *tokens) extend(key func(*request) idempotency.OperationKey) func(*request) error {
 	return func(r *request) error {
 		key, lease := key(r), r.lease()
-		var asked wire.ExtendRequest
+		var asked api.ExtendRequest
 		r.body(&asked)
 		span := attemptLease(r, asked.Lease)
 		if r.err != nil {
 			return r.err
 		}
 		until, err := h.tokens.Extend(r.ctx(), key, lease, span, 0)
-		return r.result(wire.Extended{LeaseUntil: until}, err)
+		return r.result(api.Extended{LeaseUntil: until}, err)
 	}
 }
 

@@ -10,8 +10,8 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/coatcheck/coatcheck/access"
+	"github.com/coatcheck/coatcheck/api"
 	"github.com/coatcheck/coatcheck/internal/requestlog"
-	"github.com/coatcheck/coatcheck/internal/wire"
 )
 
 // A traced request has a span, named by its route's template. Within it is a span of the handler's
@@ -71,7 +71,7 @@ func (s *Server) inDomain(call string) echo.MiddlewareFunc {
 
 // noteProblem adds to a span the problem that a request was refused with, but none of its texts,
 // which can quote the client.
-func noteProblem(span trace.Span, problem wire.Problem) {
+func noteProblem(span trace.Span, problem api.Problem) {
 	span.SetAttributes(problemKey.String(string(problem.Code)))
 	if problem.Status >= http.StatusInternalServerError {
 		span.SetAttributes(semconv.ErrorTypeKey.String(string(problem.Code)))

@@ -5,8 +5,8 @@ import (
 	"strconv"
 	"testing"
 
+	"github.com/coatcheck/coatcheck/api"
 	"github.com/coatcheck/coatcheck/internal/testing/expect"
-	"github.com/coatcheck/coatcheck/internal/wire"
 )
 
 // wantBetween fails the test if got is not from least to most, both included, and goes on.
@@ -28,7 +28,7 @@ func (a answer) wantRetryAfter(t testing.TB, least, most int) {
 }
 
 // wantField is checkProblem for a problem that names a field, and whose detail has these parts.
-func wantField(t testing.TB, a answer, code wire.Code, field string, parts ...string) {
+func wantField(t testing.TB, a answer, code api.Code, field string, parts ...string) {
 	t.Helper()
 	problem := checkProblem(t, a, code)
 	expect.Equal(t, a.asked+": field", problem.Field, field)
@@ -36,13 +36,13 @@ func wantField(t testing.TB, a answer, code wire.Code, field string, parts ...st
 }
 
 // wantDetail is checkProblem for a problem whose detail has these parts.
-func wantDetail(t testing.TB, a answer, code wire.Code, parts ...string) {
+func wantDetail(t testing.TB, a answer, code api.Code, parts ...string) {
 	t.Helper()
 	expect.Contains(t, a.asked+": detail", checkProblem(t, a, code).Detail, parts...)
 }
 
 // wantSee is checkProblem for a problem that says where to read on.
-func wantSee(t testing.TB, a answer, code wire.Code, see string) {
+func wantSee(t testing.TB, a answer, code api.Code, see string) {
 	t.Helper()
 	expect.Equal(t, a.asked+": see", checkProblem(t, a, code).See, see)
 }

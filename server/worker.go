@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"github.com/coatcheck/coatcheck/access"
+	"github.com/coatcheck/coatcheck/api"
 	"github.com/coatcheck/coatcheck/internal/names"
-	"github.com/coatcheck/coatcheck/internal/wire"
 	"github.com/coatcheck/coatcheck/server/internal/events"
 	"github.com/coatcheck/coatcheck/snowflake"
 	"github.com/coatcheck/coatcheck/workerlease"
@@ -41,8 +41,8 @@ func (h *workers) acquire(r *request) error {
 	if err != nil {
 		return err
 	}
-	h.journal.did(r, wire.Event{Kind: events.WorkerGranted, Name: pool, WorkerID: &lease.WorkerID, Fence: lease.Fence, Holder: lease.Identity})
-	return r.answer(http.StatusCreated, wire.WorkerLease{
+	h.journal.did(r, api.Event{Kind: events.WorkerGranted, Name: pool, WorkerID: &lease.WorkerID, Fence: lease.Fence, Holder: lease.Identity})
+	return r.answer(http.StatusCreated, api.WorkerLease{
 		WorkerID: lease.WorkerID, Lease: lease.Token, Fence: lease.Fence, NotBefore: lease.NotBefore, NotAfter: lease.NotAfter,
 		TTL: lease.TTL.Milliseconds(), RenewEvery: renewEvery(lease.TTL), Layout: lease.Layout, Epoch: lease.Epoch, Datacenter: lease.Datacenter,
 		Identity: lease.Identity, ServerTime: lease.Now,
@@ -53,7 +53,7 @@ func (h *workers) acquire(r *request) error {
 func renewEvery(ttl time.Duration) int64 { return ttl.Milliseconds() / 3 }
 
 func (h *workers) request(r *request, pool string) workerlease.Request {
-	var asked wire.WorkerRequest
+	var asked api.WorkerRequest
 	r.body(&asked)
 	if asked.Identity != "" && !names.Valid(asked.Identity) {
 		r.invalid("identity", nameRule)
@@ -61,14 +61,14 @@ func (h *workers) request(r *request, pool string) workerlease.Request {
 	request := h.poolRequest(r, pool, asked.PoolRequest)
 	// a caller that may not declare pools does not shape one by asking first
 	if !caller(r).May(access.Admin) {
-		plain, _ := h.shape(r, pool, wire.PoolRequest{})
+		plain, _ := h.shape(r, pool, api.PoolRequest{})
 		request.NewShape = &plain
 	}
 	request.Identity = asked.Identity
 	return request
 }
 
-func (h *workers) poolRequest(r *request, pool string, asked wire.PoolRequest) workerlease.Request {
+func (h *workers) poolRequest(r *request, pool string, asked api.PoolRequest) workerlease.Request {
 	ttl := r.millis("ttl_ms", asked.TTL, 0, workerlease.MinTTL, workerlease.MaxTTL)
 	shape, layout := h.shape(r, pool, asked)
 	if r.err != nil {
@@ -96,7 +96,7 @@ func (h *workers) poolRequest(r *request, pool string, asked wire.PoolRequest) w
 const epochRule = "a whole millisecond from 1970-01-01T00:00:00Z to now"
 
 // shape reads layout, epoch and datacenter, by default the pool's setting or a new pool's.
-func (h *workers) shape(r *request, pool string, asked wire.PoolRequest) (workerlease.Shape, snowflake.Layout) {
+func (h *workers) shape(r *request, pool string, asked api.PoolRequest) (workerlease.Shape, snowflake.Layout) {
 	text, epoch, datacenter := snowflake.DefaultLayout, snowflake.DefaultEpoch, 0
 	if pin, is := h.pools.Pin(pool); is {
 		text, epoch, datacenter = pin.Shape.Layout, pin.Shape.Epoch, pin.Shape.Datacenter
@@ -133,7 +133,7 @@ func (h *workers) shape(r *request, pool string, asked wire.PoolRequest) (worker
 
 func (h *workers) create(r *request) error {
 	pool := r.name("pool")
-	var asked wire.PoolRequest
+	var asked api.PoolRequest
 	r.body(&asked)
 	declare := h.pools.Create
 	if r.flag("replace") {
@@ -147,7 +147,7 @@ func (h *workers) create(r *request) error {
 	if err := declare(r.ctx(), pool, request.Shape, request.TTL); err != nil {
 		return err
 	}
-	h.journal.did(r, wire.Event{Kind: events.PoolCreated, Name: pool})
+	h.journal.did(r, api.Event{Kind: events.PoolCreated, Name: pool})
 	ring, err := h.pools.Ring(r.ctx(), pool, 0, 1)
 	if err != nil {
 		return err
@@ -157,7 +157,7 @@ func (h *workers) create(r *request) error {
 }
 
 // keep puts what a pool has in the place of what its replacement does not name.
-func (h *workers) keep(r *request, pool string, asked *wire.PoolRequest) {
+func (h *workers) keep(r *request, pool string, asked *api.PoolRequest) {
 	if _, pinned := h.pools.Pin(pool); pinned || r.err != nil {
 		return
 	}
@@ -176,8 +176,8 @@ func (h *workers) keep(r *request, pool string, asked *wire.PoolRequest) {
 	}
 }
 
-func poolOf(pool string, ring workerlease.Ring) wire.WorkerPool {
-	return wire.WorkerPool{
+func poolOf(pool string, ring workerlease.Ring) api.WorkerPool {
+	return api.WorkerPool{
 		Pool: pool, Layout: ring.Layout, Epoch: ring.Epoch, Datacenter: ring.Datacenter, Size: 1 << ring.Bits, Used: ring.Used,
 		TTL: ring.TTL.Milliseconds(), EndsAt: ring.EndsAt(), Quarantined: ring.Quarantined.Milliseconds(),
 	}
@@ -190,21 +190,21 @@ func (h *workers) renew(r *request) error {
 		return r.err
 	}
 	renewed, err := h.pools.Renew(r.ctx(), lease, 0)
-	return r.result(wire.WorkerRenewed{
+	return r.result(api.WorkerRenewed{
 		WorkerID: lease.WorkerID, NotAfter: renewed.NotAfter, TTL: renewed.TTL.Milliseconds(), RenewEvery: renewEvery(renewed.TTL), ServerTime: renewed.Now,
 	}, err)
 }
 
 // proof reads the body of a renewal into the lease.
 func (h *workers) proof(r *request, lease *workerlease.Lease) {
-	var told wire.RenewRequest
+	var told api.RenewRequest
 	r.body(&told)
 	lease.TTL = r.millis("ttl_ms", told.TTL, 0, workerlease.MinTTL, h.pools.LongestTTL(lease.Pool))
 	lease.Fence, lease.Identity = told.Fence, told.Identity
 	if told.NotAfter == nil || told.Layout == "" || told.Epoch == nil {
 		return
 	}
-	shape, _ := h.shape(r, lease.Pool, wire.PoolRequest{Layout: &told.Layout, Epoch: told.Epoch, Datacenter: &told.Datacenter})
+	shape, _ := h.shape(r, lease.Pool, api.PoolRequest{Layout: &told.Layout, Epoch: told.Epoch, Datacenter: &told.Datacenter})
 	lease.NotAfter, lease.Layout, lease.Datacenter, lease.Epoch = *told.NotAfter, shape.Layout, shape.Datacenter, shape.Epoch
 }
 
@@ -218,7 +218,7 @@ func (h *workers) release(r *request) error {
 	if err := h.pools.Release(r.ctx(), lease.Pool, lease.WorkerID, lease.Token, used); err != nil {
 		return err
 	}
-	h.journal.did(r, wire.Event{Kind: events.WorkerReleased, Name: lease.Pool, WorkerID: &lease.WorkerID})
+	h.journal.did(r, api.Event{Kind: events.WorkerReleased, Name: lease.Pool, WorkerID: &lease.WorkerID})
 	return r.done()
 }
 
@@ -242,15 +242,15 @@ func (h *workers) list(r *request) error {
 	if r.err != nil {
 		return r.err
 	}
-	pools, next, err := listed(r.ctx(), asked, h.pools.Names, func(pool string) (wire.WorkerPool, bool, error) {
+	pools, next, err := listed(r.ctx(), asked, h.pools.Names, func(pool string) (api.WorkerPool, bool, error) {
 		ring, err := h.pools.Ring(r.ctx(), pool, 0, 1)
 		if errors.Is(err, workerlease.ErrUnknown) || errors.Is(err, workerlease.ErrQuarantined) {
 			// it is listed and lost, and may wait for its first grant
-			return wire.WorkerPool{}, false, nil
+			return api.WorkerPool{}, false, nil
 		}
 		return poolOf(pool, ring), true, err
 	})
-	return r.result(wire.WorkerPools{Pools: pools, Next: next}, err)
+	return r.result(api.WorkerPools{Pools: pools, Next: next}, err)
 }
 
 func (h *workers) ring(r *request) error {
@@ -264,10 +264,10 @@ func (h *workers) ring(r *request) error {
 }
 
 // ringPage writes a page of the ring.
-func ringPage(pool string, ring workerlease.Ring, from int) wire.WorkerRing {
-	page := wire.WorkerRing{WorkerPool: poolOf(pool, ring), ServerTime: ring.Now, Slots: []wire.WorkerSlot{}}
+func ringPage(pool string, ring workerlease.Ring, from int) api.WorkerRing {
+	page := api.WorkerRing{WorkerPool: poolOf(pool, ring), ServerTime: ring.Now, Slots: []api.WorkerSlot{}}
 	for _, slot := range ring.Slots {
-		page.Slots = append(page.Slots, wire.WorkerSlot{
+		page.Slots = append(page.Slots, api.WorkerSlot{
 			WorkerID: slot.WorkerID, State: string(slot.State), Holder: slot.Identity, Fence: slot.Fence, NotBefore: slot.NotBefore, NotAfter: slot.NotAfter,
 		})
 	}

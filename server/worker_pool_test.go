@@ -9,10 +9,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/coatcheck/coatcheck/api"
 	"github.com/coatcheck/coatcheck/internal/testing/expect"
 	"github.com/coatcheck/coatcheck/internal/testing/redistest"
 	"github.com/coatcheck/coatcheck/internal/testing/storetest"
-	"github.com/coatcheck/coatcheck/internal/wire"
 	"github.com/coatcheck/coatcheck/redisstore"
 	"github.com/coatcheck/coatcheck/server"
 	"github.com/coatcheck/coatcheck/snowflake"
@@ -38,8 +38,8 @@ func endOf(layout string, epoch time.Time) time.Time {
 func (s *service) poolDeclared(t *testing.T) {
 	const body = `{"layout":"41/5/5/12","epoch":"2024-02-29T12:00:00.125+02:00","datacenter":3,"ttl_ms":3600000}`
 	a := s.do(t, "PUT", "/worker/declared", body)
-	pool := decode[wire.WorkerPool](t, a, 201)
-	want := wire.WorkerPool{
+	pool := decode[api.WorkerPool](t, a, 201)
+	want := api.WorkerPool{
 		Pool: "declared", Layout: "41/5/5/12", Epoch: time.Date(2024, 2, 29, 10, 0, 0, 125_000_000, time.UTC), Datacenter: 3, Size: 32, TTL: 3_600_000,
 	}
 	want.EndsAt = endOf(want.Layout, want.Epoch)
@@ -47,36 +47,36 @@ func (s *service) poolDeclared(t *testing.T) {
 	a.wantHeader(t, "Location", "/worker/declared")
 	a.wantHeader(t, "Cache-Control", "no-store")
 	for _, again := range []string{body, "", `{"layout":"41/10/12"}`} {
-		wantDetail(t, s.do(t, "PUT", "/worker/declared", again), wire.PoolExists, "41/5/5/12", "2024-02-29T10:00:00", "datacenter 3", "1h0m0s")
+		wantDetail(t, s.do(t, "PUT", "/worker/declared", again), api.PoolExists, "41/5/5/12", "2024-02-29T10:00:00", "datacenter 3", "1h0m0s")
 	}
 	// at once: it is known to be new
-	lease := must[wire.WorkerLease](t, s, 201, "POST", "/worker/declared", "")
-	expect.Equal(t, "POST /worker/declared", lease, wire.WorkerLease{
+	lease := must[api.WorkerLease](t, s, 201, "POST", "/worker/declared", "")
+	expect.Equal(t, "POST /worker/declared", lease, api.WorkerLease{
 		WorkerID: lease.WorkerID, Lease: lease.Lease, Fence: lease.Fence, NotBefore: lease.NotBefore, NotAfter: lease.NotAfter, ServerTime: lease.ServerTime,
 		TTL: 3_600_000, RenewEvery: 1_200_000, Layout: want.Layout, Epoch: want.Epoch, Datacenter: 3,
 	})
-	checkProblem(t, s.do(t, "PUT", "/worker/declared", body), wire.PoolExists)
-	ring := must[wire.WorkerRing](t, s, 200, "GET", "/worker/declared?n=1", "")
+	checkProblem(t, s.do(t, "PUT", "/worker/declared", body), api.PoolExists)
+	ring := must[api.WorkerRing](t, s, 200, "GET", "/worker/declared?n=1", "")
 	want.Used = 1
 	expect.Equal(t, "GET /worker/declared?n=1", ring.WorkerPool, want)
-	plain := must[wire.WorkerPool](t, s, 201, "PUT", "/worker/plain", "")
-	expect.Equal(t, "PUT /worker/plain", plain, wire.WorkerPool{Pool: "plain", Layout: "41/10/12", Epoch: time.Date(2020, 1, 1, 0, 0, 0, 0, time.UTC), Size: 1024, TTL: 30_000,
+	plain := must[api.WorkerPool](t, s, 201, "PUT", "/worker/plain", "")
+	expect.Equal(t, "PUT /worker/plain", plain, api.WorkerPool{Pool: "plain", Layout: "41/10/12", Epoch: time.Date(2020, 1, 1, 0, 0, 0, 0, time.UTC), Size: 1024, TTL: 30_000,
 		EndsAt: endOf("41/10/12", snowflake.DefaultEpoch)})
 }
 
 func (s *service) poolMismatch(t *testing.T) {
-	must[wire.WorkerPool](t, s, 201, "PUT", "/worker/fixed", `{"layout":"41/5/5/12","datacenter":3,"ttl_ms":60000}`)
+	must[api.WorkerPool](t, s, 201, "PUT", "/worker/fixed", `{"layout":"41/5/5/12","datacenter":3,"ttl_ms":60000}`)
 	for _, body := range []string{
 		`{"layout":"41/10/12"}`, `{"layout":"41/5/5/12@s"}`, `{"epoch":"2021-01-01T00:00:00Z"}`, `{"layout":"41/5/5/12","datacenter":4}`, `{"layout":"41/5/5/12","datacenter":0}`,
 		`{"ttl_ms":30000}`, `{"ttl_ms":60001}`, `{"layout":"41/5/5/12","datacenter":3,"ttl_ms":60000,"epoch":"2020-01-01T00:00:00.001Z"}`,
 	} {
-		wantDetail(t, s.do(t, "POST", "/worker/fixed", body), wire.LayoutMismatch, "layout 41/5/5/12", "datacenter 3", "ttl 1m0s")
+		wantDetail(t, s.do(t, "POST", "/worker/fixed", body), api.LayoutMismatch, "layout 41/5/5/12", "datacenter 3", "ttl 1m0s")
 	}
 	for _, body := range []string{
 		"", `{"layout":null,"ttl_ms":null,"epoch":null,"datacenter":null}`, `{"layout":"41/05/5/12"}`, `{"ttl_ms":60000}`,
 		`{"layout":"41/5/5/12","datacenter":3,"ttl_ms":60000,"epoch":"2020-01-01T01:00:00+01:00","identity":"me"}`,
 	} {
-		must[wire.WorkerLease](t, s, 201, "POST", "/worker/fixed", body)
+		must[api.WorkerLease](t, s, 201, "POST", "/worker/fixed", body)
 	}
 }
 
@@ -84,19 +84,19 @@ func (s *service) poolList(t *testing.T) {
 	var names []string
 	for i := range 12 {
 		names = append(names, fmt.Sprintf("list.%c", 'a'+i))
-		must[wire.WorkerPool](t, s, 201, "PUT", "/worker/"+names[i], `{"layout":"41/5/7","ttl_ms":1000}`)
+		must[api.WorkerPool](t, s, 201, "PUT", "/worker/"+names[i], `{"layout":"41/5/7","ttl_ms":1000}`)
 	}
-	must[wire.WorkerPool](t, s, 201, "PUT", "/worker/list", "") // before all that it begins
+	must[api.WorkerPool](t, s, 201, "PUT", "/worker/list", "") // before all that it begins
 	for n := 1; n <= 13; n++ {
 		var seen []string
 		cursor := ""
 		for {
-			page := must[wire.WorkerPools](t, s, 200, "GET", fmt.Sprintf("/worker?prefix=list.&n=%d%s", n, cursor), "")
+			page := must[api.WorkerPools](t, s, 200, "GET", fmt.Sprintf("/worker?prefix=list.&n=%d%s", n, cursor), "")
 			if page.Pools == nil || len(page.Pools) > n {
 				t.Fatalf("GET /worker?prefix=list.&n=%d%s: got %+v, want a list of %d at most", n, cursor, page.Pools, n)
 			}
 			for _, pool := range page.Pools {
-				expect.Equal(t, "GET /worker", pool, wire.WorkerPool{Pool: pool.Pool, Layout: "41/5/7", Epoch: pool.Epoch, Size: 32, TTL: 1000, EndsAt: endOf("41/5/7", pool.Epoch)})
+				expect.Equal(t, "GET /worker", pool, api.WorkerPool{Pool: pool.Pool, Layout: "41/5/7", Epoch: pool.Epoch, Size: 32, TTL: 1000, EndsAt: endOf("41/5/7", pool.Epoch)})
 				seen = append(seen, pool.Pool)
 			}
 			if page.Next == "" {
@@ -106,10 +106,10 @@ func (s *service) poolList(t *testing.T) {
 		}
 		expect.Equal(t, fmt.Sprintf("GET /worker?prefix=list.&n=%d and the pages after it", n), seen, names)
 	}
-	page := must[wire.WorkerPools](t, s, 200, "GET", "/worker?prefix=none", "")
-	expect.Equal(t, "GET /worker?prefix=none", page, wire.WorkerPools{Pools: []wire.WorkerPool{}})
-	all := must[wire.WorkerPools](t, s, 200, "GET", "/worker?n=1000", "").Pools
-	if !slices.ContainsFunc(all, func(pool wire.WorkerPool) bool {
+	page := must[api.WorkerPools](t, s, 200, "GET", "/worker?prefix=none", "")
+	expect.Equal(t, "GET /worker?prefix=none", page, api.WorkerPools{Pools: []api.WorkerPool{}})
+	all := must[api.WorkerPools](t, s, 200, "GET", "/worker?n=1000", "").Pools
+	if !slices.ContainsFunc(all, func(pool api.WorkerPool) bool {
 		return pool.Pool == "declared" && pool.Used == 1 && pool.Datacenter == 3
 	}) {
 		t.Errorf("GET /worker?n=1000: got %+v, want declared to be among them, with one worker id used and datacenter 3", all)
@@ -117,43 +117,43 @@ func (s *service) poolList(t *testing.T) {
 }
 
 func (s *service) usedUntil(t *testing.T) {
-	must[wire.WorkerPool](t, s, 201, "PUT", "/worker/used", `{"ttl_ms":3600000}`)
+	must[api.WorkerPool](t, s, 201, "PUT", "/worker/used", `{"ttl_ms":3600000}`)
 	for i, row := range []struct {
-		used func(lease wire.WorkerLease) string
-		want func(lease wire.WorkerLease, slot wire.WorkerSlot) bool
+		used func(lease api.WorkerLease) string
+		want func(lease api.WorkerLease, slot api.WorkerSlot) bool
 	}{
 		{ // where it was
-			func(lease wire.WorkerLease) string {
+			func(lease api.WorkerLease) string {
 				return lease.NotBefore.Add(7 * time.Millisecond).Format(time.RFC3339Nano)
 			},
-			func(lease wire.WorkerLease, slot wire.WorkerSlot) bool {
+			func(lease api.WorkerLease, slot api.WorkerSlot) bool {
 				return slot.NotAfter.Equal(lease.NotBefore.Add(7 * time.Millisecond))
 			},
 		},
 		{ // a part of a millisecond counts as all of it
-			func(lease wire.WorkerLease) string {
+			func(lease api.WorkerLease) string {
 				return lease.NotBefore.Add(7*time.Millisecond + 1).Format(time.RFC3339Nano)
 			},
-			func(lease wire.WorkerLease, slot wire.WorkerSlot) bool {
+			func(lease api.WorkerLease, slot api.WorkerSlot) bool {
 				return slot.NotAfter.Equal(lease.NotBefore.Add(8 * time.Millisecond))
 			},
 		},
 		{ // never before its window, nor after it
-			func(wire.WorkerLease) string { return "1970-01-01T00:00:00Z" },
-			func(lease wire.WorkerLease, slot wire.WorkerSlot) bool { return slot.NotAfter.Equal(lease.NotBefore) },
+			func(api.WorkerLease) string { return "1970-01-01T00:00:00Z" },
+			func(lease api.WorkerLease, slot api.WorkerSlot) bool { return slot.NotAfter.Equal(lease.NotBefore) },
 		},
 		{
-			func(wire.WorkerLease) string { return "2999-01-01T01:00:00+01:00" },
-			func(lease wire.WorkerLease, slot wire.WorkerSlot) bool { return slot.NotAfter.Equal(lease.NotAfter) },
+			func(api.WorkerLease) string { return "2999-01-01T01:00:00+01:00" },
+			func(lease api.WorkerLease, slot api.WorkerSlot) bool { return slot.NotAfter.Equal(lease.NotAfter) },
 		},
 		{ // not told: a second is enough for every generator's lead
-			func(wire.WorkerLease) string { return "" },
-			func(lease wire.WorkerLease, slot wire.WorkerSlot) bool {
+			func(api.WorkerLease) string { return "" },
+			func(lease api.WorkerLease, slot api.WorkerSlot) bool {
 				return slot.NotAfter.Sub(lease.NotBefore) >= time.Second && slot.NotAfter.Before(lease.NotAfter)
 			},
 		},
 	} {
-		lease := must[wire.WorkerLease](t, s, 201, "POST", "/worker/used", "")
+		lease := must[api.WorkerLease](t, s, 201, "POST", "/worker/used", "")
 		path := fmt.Sprintf("/worker/used/%d", lease.WorkerID)
 		if text := row.used(lease); text != "" {
 			path += "?used_until=" + url.QueryEscape(text)
@@ -161,7 +161,7 @@ func (s *service) usedUntil(t *testing.T) {
 		must[nothing](t, s, 204, "DELETE", path, "", "Lease-Token: "+lease.Lease)
 		// the first word counts
 		must[nothing](t, s, 204, "DELETE", fmt.Sprintf("/worker/used/%d", lease.WorkerID), "", "Lease-Token: "+lease.Lease)
-		slot := must[wire.WorkerRing](t, s, 200, "GET", fmt.Sprintf("/worker/used?n=1&from=%d", lease.WorkerID), "").Slots[0]
+		slot := must[api.WorkerRing](t, s, 200, "GET", fmt.Sprintf("/worker/used?n=1&from=%d", lease.WorkerID), "").Slots[0]
 		if slot.State != "free" || !row.want(lease, slot) {
 			t.Errorf("row %d: DELETE %s of a window from %v until %v: got %+v, want it free, with a window that ends where the row says", i, path, lease.NotBefore, lease.NotAfter, slot)
 		}
@@ -170,17 +170,17 @@ func (s *service) usedUntil(t *testing.T) {
 
 func (s *service) poolQuarantine(t *testing.T) {
 	a := s.do(t, "POST", "/worker/unknown", `{"ttl_ms":3600000}`)
-	wantDetail(t, a, wire.PoolQuarantined, "If the pool is new, and none of its worker ids is in use: coatcheck worker create unknown")
+	wantDetail(t, a, api.PoolQuarantined, "If the pool is new, and none of its worker ids is in use: coatcheck worker create unknown")
 	a.wantRetryAfter(t, 1, 3601)
-	must[wire.WorkerPool](t, s, 201, "PUT", "/worker/unknown", `{"ttl_ms":3600000}`)
-	must[wire.WorkerLease](t, s, 201, "POST", "/worker/unknown", "")
+	must[api.WorkerPool](t, s, 201, "PUT", "/worker/unknown", `{"ttl_ms":3600000}`)
+	must[api.WorkerLease](t, s, 201, "POST", "/worker/unknown", "")
 
-	wantDetail(t, s.do(t, "POST", "/worker/unknown", `{"ttl_ms":3600001}`), wire.InvalidRequest, "ttl_ms", "3600000", "--worker-longest-ttl")
-	wantDetail(t, s.do(t, "PUT", "/worker/other", `{"ttl_ms":3600001}`), wire.InvalidRequest, "ttl_ms", "3600000", "--worker-longest-ttl")
+	wantDetail(t, s.do(t, "POST", "/worker/unknown", `{"ttl_ms":3600001}`), api.InvalidRequest, "ttl_ms", "3600000", "--worker-longest-ttl")
+	wantDetail(t, s.do(t, "PUT", "/worker/other", `{"ttl_ms":3600001}`), api.InvalidRequest, "ttl_ms", "3600000", "--worker-longest-ttl")
 }
 
 // What a holder has to tell so that its lease is written down anew after Redis has lost it.
-func proofOf(lease wire.WorkerLease) map[string]any {
+func proofOf(lease api.WorkerLease) map[string]any {
 	return map[string]any{"not_after": lease.NotAfter, "fence": lease.Fence, "identity": lease.Identity, "layout": lease.Layout, "epoch": lease.Epoch, "datacenter": lease.Datacenter}
 }
 
@@ -198,42 +198,42 @@ func TestLeaseThatRedisLostIsWrittenAnewOnItsProofAloneAndNothingIsGrantedMeanwh
 		t.Run(string(newPools), func(t *testing.T) {
 			redis := redistest.Start(t)
 			s := serve(t, server.Config{Store: storetest.Open(t, redisstore.Config{URL: redis.URL()}), Workers: workerlease.Config{NewPools: newPools, LongestTTL: time.Hour}})
-			must[wire.WorkerPool](t, s, 201, "PUT", "/worker/p", `{"ttl_ms":3600000,"layout":"41/5/5/12","datacenter":7}`)
-			kept := must[wire.WorkerLease](t, s, 201, "POST", "/worker/p", `{"identity":"orders-0"}`)
-			bare := must[wire.WorkerLease](t, s, 201, "POST", "/worker/p", "")
+			must[api.WorkerPool](t, s, 201, "PUT", "/worker/p", `{"ttl_ms":3600000,"layout":"41/5/5/12","datacenter":7}`)
+			kept := must[api.WorkerLease](t, s, 201, "POST", "/worker/p", `{"identity":"orders-0"}`)
+			bare := must[api.WorkerLease](t, s, 201, "POST", "/worker/p", "")
 			if err := redis.Client().FlushAll(t.Context()).Err(); err != nil {
 				t.Fatalf("FLUSHALL: %v", err)
 			}
 
-			checkProblem(t, s.do(t, "PUT", "/worker/p/1", "", "Lease-Token: "+bare.Lease), wire.LeaseLost)
+			checkProblem(t, s.do(t, "PUT", "/worker/p/1", "", "Lease-Token: "+bare.Lease), api.LeaseLost)
 			for _, missing := range []string{"not_after", "fence", "layout", "epoch"} {
 				part := proofOf(bare)
 				delete(part, missing)
-				checkProblem(t, s.do(t, "PUT", "/worker/p/1", text(t, part), "Lease-Token: "+bare.Lease), wire.LeaseLost)
+				checkProblem(t, s.do(t, "PUT", "/worker/p/1", text(t, part), "Lease-Token: "+bare.Lease), api.LeaseLost)
 			}
 			for field, value := range map[string]any{"not_after": bare.NotBefore, "fence": bare.Fence + 1e9} {
 				forged := maps.Clone(proofOf(bare))
 				forged[field] = value
-				checkProblem(t, s.do(t, "PUT", "/worker/p/1", text(t, forged), "Lease-Token: "+bare.Lease), wire.LeaseLost)
+				checkProblem(t, s.do(t, "PUT", "/worker/p/1", text(t, forged), "Lease-Token: "+bare.Lease), api.LeaseLost)
 			}
 
 			proof := proofOf(kept)
 			proof["ttl_ms"] = kept.TTL
-			renewed := must[wire.WorkerRenewed](t, s, 200, "PUT", "/worker/p/0", text(t, proof), "Lease-Token: "+kept.Lease)
+			renewed := must[api.WorkerRenewed](t, s, 200, "PUT", "/worker/p/0", text(t, proof), "Lease-Token: "+kept.Lease)
 			expect.Equal(t, "PUT /worker/p/0 with all of its proof: worker id", renewed.WorkerID, 0)
 			expect.Equal(t, "PUT /worker/p/0 with all of its proof: ttl_ms", renewed.TTL, 3_600_000)
 			if renewed.NotAfter.Before(kept.NotAfter) {
 				t.Errorf("PUT /worker/p/0 with all of its proof: got a window until %v, want it to end no earlier than before, at %v", renewed.NotAfter, kept.NotAfter)
 			}
-			ring := must[wire.WorkerRing](t, s, 200, "GET", "/worker/p?n=2", "")
-			want := wire.WorkerSlot{WorkerID: 0, State: "held", Holder: "orders-0", Fence: kept.Fence, NotBefore: kept.NotBefore, NotAfter: renewed.NotAfter}
+			ring := must[api.WorkerRing](t, s, 200, "GET", "/worker/p?n=2", "")
+			want := api.WorkerSlot{WorkerID: 0, State: "held", Holder: "orders-0", Fence: kept.Fence, NotBefore: kept.NotBefore, NotAfter: renewed.NotAfter}
 			expect.Equal(t, "GET /worker/p?n=2 after the proof: the first slot", ring.Slots[0], want)
-			expect.Equal(t, "GET /worker/p?n=2 after the proof", ring.WorkerPool, wire.WorkerPool{
+			expect.Equal(t, "GET /worker/p?n=2 after the proof", ring.WorkerPool, api.WorkerPool{
 				Pool: "p", Layout: "41/5/5/12", Epoch: kept.Epoch, Datacenter: 7, Size: 32, Used: 1, TTL: 3_600_000, Quarantined: ring.Quarantined,
 				EndsAt: endOf("41/5/5/12", kept.Epoch),
 			})
 			// it is there again
-			must[wire.WorkerRenewed](t, s, 200, "PUT", "/worker/p/0", "", "Lease-Token: "+kept.Lease)
+			must[api.WorkerRenewed](t, s, 200, "PUT", "/worker/p/0", "", "Lease-Token: "+kept.Lease)
 
 			if newPools == workerlease.Trust {
 				// who trusts that an unknown pool is new takes the loss of all of it for that
@@ -241,7 +241,7 @@ func TestLeaseThatRedisLostIsWrittenAnewOnItsProofAloneAndNothingIsGrantedMeanwh
 			}
 			wantBetween(t, "GET /worker/p?n=2: quarantined_ms", ring.Quarantined, 1, 3_601_000)
 			a := s.do(t, "POST", "/worker/p", "")
-			checkProblem(t, a, wire.PoolQuarantined)
+			checkProblem(t, a, api.PoolQuarantined)
 			a.wantRetryAfter(t, 1, 3601)
 		})
 	}
@@ -252,17 +252,17 @@ func TestLeaseThatRedisLostIsWrittenAnewOnItsProofAloneAndNothingIsGrantedMeanwh
 func TestAfterARestartWithoutDataNobodyGetsTheWorkerIDThatIsInUse(t *testing.T) {
 	redis := redistest.Start(t)
 	s := serve(t, server.Config{Store: storetest.Open(t, redisstore.Config{URL: redis.URL()}), Workers: workerlease.Config{NewPools: workerlease.Wait, Skew: time.Millisecond, LongestTTL: 2 * time.Second}})
-	must[wire.WorkerPool](t, s, 201, "PUT", "/worker/p", `{"ttl_ms":2000}`)
-	first := must[wire.WorkerLease](t, s, 201, "POST", "/worker/p", "")
+	must[api.WorkerPool](t, s, 201, "PUT", "/worker/p", `{"ttl_ms":2000}`)
+	first := must[api.WorkerLease](t, s, 201, "POST", "/worker/p", "")
 	redis.RestartEmpty()
 	s.wantReady(t)
-	var second wire.WorkerLease
+	var second api.WorkerLease
 	expect.Eventually(t, "the quarantine is over", func() bool {
 		a := s.do(t, "POST", "/worker/p", `{"ttl_ms":2000}`)
 		if a.status == 201 {
-			second = decode[wire.WorkerLease](t, a, 201)
+			second = decode[api.WorkerLease](t, a, 201)
 		} else {
-			checkProblem(t, a, wire.PoolQuarantined)
+			checkProblem(t, a, api.PoolQuarantined)
 		}
 		return a.status == 201
 	})
@@ -276,44 +276,44 @@ func TestWhoAsksFirstWithRoleUseDoesNotShapeAPool(t *testing.T) {
 	east := workerlease.Pin{Shape: workerlease.Shape{Layout: "41/5/5/12", Datacenter: 3, Epoch: time.UnixMilli(1700000000000).UTC()}, TTL: time.Minute}
 	g := serveKeyed(t, server.Config{Workers: workerlease.Config{NewPools: workerlease.Trust, Pools: map[string]workerlease.Pin{"pinned": east}}}, nil)
 	for _, body := range []string{`{"layout":"41/5/7"}`, `{"epoch":"2024-02-29T00:00:00Z"}`, `{"layout":"41/5/5/12","datacenter":3}`} {
-		wantDetail(t, g.as(t, "use", "POST", "/worker/new", body), wire.LayoutMismatch, "it is not there", "41/10/12")
+		wantDetail(t, g.as(t, "use", "POST", "/worker/new", body), api.LayoutMismatch, "it is not there", "41/10/12")
 	}
-	lease := decode[wire.WorkerLease](t, g.as(t, "use", "POST", "/worker/new", `{"layout":"41/10/12"}`), 201)
+	lease := decode[api.WorkerLease](t, g.as(t, "use", "POST", "/worker/new", `{"layout":"41/10/12"}`), 201)
 	expect.Equal(t, "layout that a user gets", lease.Layout, "41/10/12")
-	decode[wire.WorkerLease](t, g.as(t, "admin", "POST", "/worker/shaped", `{"layout":"41/5/7"}`), 201)
-	lease = decode[wire.WorkerLease](t, g.as(t, "use", "POST", "/worker/shaped", `{"layout":"41/5/7"}`), 201)
+	decode[api.WorkerLease](t, g.as(t, "admin", "POST", "/worker/shaped", `{"layout":"41/5/7"}`), 201)
+	lease = decode[api.WorkerLease](t, g.as(t, "use", "POST", "/worker/shaped", `{"layout":"41/5/7"}`), 201)
 	expect.Equal(t, "layout of a pool that an administrator shaped", lease.Layout, "41/5/7")
 
-	lease = decode[wire.WorkerLease](t, g.as(t, "use", "POST", "/worker/pinned", ""), 201)
+	lease = decode[api.WorkerLease](t, g.as(t, "use", "POST", "/worker/pinned", ""), 201)
 	expect.Equal(t, "the pinned pool", []any{lease.Layout, lease.Datacenter, lease.Epoch, lease.TTL}, []any{"41/5/5/12", 3, east.Shape.Epoch, int64(60_000)})
 	for _, who := range []string{"use", "admin"} {
 		for _, body := range []string{`{"layout":"41/10/12"}`, `{"datacenter":4}`, `{"epoch":"2024-02-29T00:00:00Z"}`, `{"ttl_ms":30000}`} {
-			checkProblem(t, g.as(t, who, "POST", "/worker/pinned", body), wire.LayoutMismatch)
+			checkProblem(t, g.as(t, who, "POST", "/worker/pinned", body), api.LayoutMismatch)
 		}
 	}
-	checkProblem(t, g.as(t, "admin", "PUT", "/worker/pinned", `{"layout":"41/10/12"}`), wire.LayoutMismatch)
-	checkProblem(t, g.as(t, "admin", "PUT", "/worker/pinned", ""), wire.PoolExists)
+	checkProblem(t, g.as(t, "admin", "PUT", "/worker/pinned", `{"layout":"41/10/12"}`), api.LayoutMismatch)
+	checkProblem(t, g.as(t, "admin", "PUT", "/worker/pinned", ""), api.PoolExists)
 
 	// The administrator changes what was fixed by the first who asked, once nothing of it is in
 	// use.
 	a := g.as(t, "admin", "PUT", "/worker/new?replace=true", `{"layout":"41/5/7"}`)
-	checkProblem(t, a, wire.PoolExists)
+	checkProblem(t, a, api.PoolExists)
 	a.wantRetryAfter(t, 1, 31)
-	wantDetail(t, g.as(t, "admin", "PUT", "/worker/new?replace=yes", ""), wire.InvalidRequest, "replace", "true or false")
-	checkProblem(t, g.as(t, "use", "PUT", "/worker/new?replace=true", `{"layout":"41/5/7"}`), wire.Forbidden)
+	wantDetail(t, g.as(t, "admin", "PUT", "/worker/new?replace=yes", ""), api.InvalidRequest, "replace", "true or false")
+	checkProblem(t, g.as(t, "use", "PUT", "/worker/new?replace=true", `{"layout":"41/5/7"}`), api.Forbidden)
 }
 
 // A pool that waits and has no layout yet is neither missing nor an obstacle to the list.
 func TestPoolThatWaitsForItsFirstGrantSaysHowLong(t *testing.T) {
 	store := storetest.Open(t, redisstore.Config{URL: redistest.Start(t).URL()})
 	s := serve(t, server.Config{Store: store, Workers: workerlease.Config{NewPools: workerlease.Wait, LongestTTL: time.Hour}})
-	checkProblem(t, s.do(t, "GET", "/worker/early", ""), wire.NotFound)
-	checkProblem(t, s.do(t, "POST", "/worker/early", ""), wire.PoolQuarantined)
+	checkProblem(t, s.do(t, "GET", "/worker/early", ""), api.NotFound)
+	checkProblem(t, s.do(t, "POST", "/worker/early", ""), api.PoolQuarantined)
 	a := s.do(t, "GET", "/worker/early", "")
-	checkProblem(t, a, wire.PoolQuarantined)
+	checkProblem(t, a, api.PoolQuarantined)
 	a.wantRetryAfter(t, 1, 3601)
-	page := must[wire.WorkerPools](t, s, 200, "GET", "/worker", "")
-	expect.Equal(t, "pools that have a shape", page.Pools, []wire.WorkerPool{})
+	page := must[api.WorkerPools](t, s, 200, "GET", "/worker", "")
+	expect.Equal(t, "pools that have a shape", page.Pools, []api.WorkerPool{})
 }
 
 // A TTL of a tenth of a second on a pool of seconds made most ids wait in vain: it is refused, with
@@ -323,15 +323,15 @@ func TestPoolOfSecondsRefusesATTLThatHoldsNone(t *testing.T) {
 	for _, method := range []string{"POST", "PUT"} {
 		for _, ttl := range []int{100, 2999} {
 			a := s.do(t, method, "/worker/slow", fmt.Sprintf(`{"layout":"32/10/21@s","ttl_ms":%d}`, ttl))
-			wantField(t, a, wire.InvalidRequest, "ttl_ms", "3000 to")
+			wantField(t, a, api.InvalidRequest, "ttl_ms", "3000 to")
 		}
 	}
-	must[wire.WorkerPool](t, s, 201, "PUT", "/worker/slow", `{"layout":"32/10/21@s","ttl_ms":3000}`)
+	must[api.WorkerPool](t, s, 201, "PUT", "/worker/slow", `{"layout":"32/10/21@s","ttl_ms":3000}`)
 	// its TTL is another
-	checkProblem(t, s.do(t, "POST", "/worker/slow", `{"ttl_ms":100}`), wire.LayoutMismatch)
+	checkProblem(t, s.do(t, "POST", "/worker/slow", `{"ttl_ms":100}`), api.LayoutMismatch)
 	short := serve(t, server.Config{Store: storetest.Open(t, redisstore.Config{}), Workers: workerlease.Config{LongestTTL: time.Second}})
 	for _, method := range []string{"POST", "PUT"} {
-		wantField(t, short.do(t, method, "/worker/slow", `{"layout":"32/10/21@s"}`), wire.InvalidRequest, "layout", "3000", "--worker-longest-ttl")
+		wantField(t, short.do(t, method, "/worker/slow", `{"layout":"32/10/21@s"}`), api.InvalidRequest, "layout", "3000", "--worker-longest-ttl")
 	}
 }
 
@@ -339,18 +339,18 @@ func TestPoolOfSecondsRefusesATTLThatHoldsNone(t *testing.T) {
 // datacenter could make ids of which there are some already.
 func TestPoolThatIsReplacedKeepsWhatIsNotNamed(t *testing.T) {
 	s := serve(t, server.Config{Store: storetest.Open(t, redisstore.Config{}), Workers: workerlease.Config{NewPools: workerlease.Trust}})
-	pool := must[wire.WorkerPool](t, s, 201, "PUT", "/worker/p", `{"layout":"41/5/5/12","epoch":"2024-02-29T00:00:00Z","datacenter":3,"ttl_ms":60000}`)
+	pool := must[api.WorkerPool](t, s, 201, "PUT", "/worker/p", `{"layout":"41/5/5/12","epoch":"2024-02-29T00:00:00Z","datacenter":3,"ttl_ms":60000}`)
 	want := pool
 	want.TTL = 90_000
-	expect.Equal(t, "with another TTL", must[wire.WorkerPool](t, s, 201, "PUT", "/worker/p?replace=true", `{"ttl_ms":90000}`), want)
-	expect.Equal(t, "with nothing else", must[wire.WorkerPool](t, s, 201, "PUT", "/worker/p?replace=true", ""), want)
+	expect.Equal(t, "with another TTL", must[api.WorkerPool](t, s, 201, "PUT", "/worker/p?replace=true", `{"ttl_ms":90000}`), want)
+	expect.Equal(t, "with nothing else", must[api.WorkerPool](t, s, 201, "PUT", "/worker/p?replace=true", ""), want)
 	want.Datacenter = 0
-	expect.Equal(t, "in datacenter 0", must[wire.WorkerPool](t, s, 201, "PUT", "/worker/p?replace=true", `{"datacenter":0}`), want)
-	must[wire.WorkerPool](t, s, 201, "PUT", "/worker/p?replace=true", `{"datacenter":31}`)
-	wantField(t, s.do(t, "PUT", "/worker/p?replace=true", `{"layout":"41/3/7/12"}`), wire.InvalidRequest, "datacenter", "0 to 7")
+	expect.Equal(t, "in datacenter 0", must[api.WorkerPool](t, s, 201, "PUT", "/worker/p?replace=true", `{"datacenter":0}`), want)
+	must[api.WorkerPool](t, s, 201, "PUT", "/worker/p?replace=true", `{"datacenter":31}`)
+	wantField(t, s.do(t, "PUT", "/worker/p?replace=true", `{"layout":"41/3/7/12"}`), api.InvalidRequest, "datacenter", "0 to 7")
 	want.Layout, want.Size = "41/10/12", 1024
-	expect.Equal(t, "without a datacenter", must[wire.WorkerPool](t, s, 201, "PUT", "/worker/p?replace=true", `{"layout":"41/10/12"}`), want)
-	fresh := must[wire.WorkerPool](t, s, 201, "PUT", "/worker/new?replace=true", `{"ttl_ms":60000}`)
+	expect.Equal(t, "without a datacenter", must[api.WorkerPool](t, s, 201, "PUT", "/worker/p?replace=true", `{"layout":"41/10/12"}`), want)
+	fresh := must[api.WorkerPool](t, s, 201, "PUT", "/worker/new?replace=true", `{"ttl_ms":60000}`)
 	expect.Equal(t, "a pool that is not there", []any{fresh.Layout, fresh.TTL}, []any{"41/10/12", int64(60_000)})
 }
 
@@ -364,6 +364,6 @@ func TestClockOfTheServiceEndsNoLease(t *testing.T) {
 	if err := pools.Create(t.Context(), "p", workerlease.Shape{Layout: "41/10/12", Epoch: ahead}, 0); err != nil {
 		t.Fatalf("declaring pool p: %v", err)
 	}
-	lease := must[wire.WorkerLease](t, s, 201, "POST", "/worker/p", "")
-	must[wire.WorkerRenewed](t, s, 200, "PUT", fmt.Sprint("/worker/p/", lease.WorkerID), text(t, proofOf(lease)), "Lease-Token: "+lease.Lease)
+	lease := must[api.WorkerLease](t, s, 201, "POST", "/worker/p", "")
+	must[api.WorkerRenewed](t, s, 200, "PUT", fmt.Sprint("/worker/p/", lease.WorkerID), text(t, proofOf(lease)), "Lease-Token: "+lease.Lease)
 }

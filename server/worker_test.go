@@ -7,9 +7,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/coatcheck/coatcheck/api"
 	"github.com/coatcheck/coatcheck/internal/testing/expect"
 	"github.com/coatcheck/coatcheck/internal/testing/storetest"
-	"github.com/coatcheck/coatcheck/internal/wire"
 	"github.com/coatcheck/coatcheck/redisstore"
 	"github.com/coatcheck/coatcheck/server"
 )
@@ -26,8 +26,8 @@ func TestWorkerLeasesOverHTTP(t *testing.T) {
 }
 
 func (s *service) workerRound(t *testing.T) {
-	lease := must[wire.WorkerLease](t, s, 201, "POST", "/worker/round", `{"identity":"orders-0","ttl_ms":3600000,"layout":"41/10/12","epoch":"2020-01-01T00:00:00Z"}`)
-	expect.Equal(t, "POST /worker/round", lease, wire.WorkerLease{
+	lease := must[api.WorkerLease](t, s, 201, "POST", "/worker/round", `{"identity":"orders-0","ttl_ms":3600000,"layout":"41/10/12","epoch":"2020-01-01T00:00:00Z"}`)
+	expect.Equal(t, "POST /worker/round", lease, api.WorkerLease{
 		WorkerID: 0, Lease: lease.Lease, Fence: lease.Fence, NotBefore: lease.NotBefore, NotAfter: lease.NotBefore.Add(time.Hour), TTL: 3_600_000, RenewEvery: 1_200_000,
 		Layout: "41/10/12", Epoch: time.Date(2020, 1, 1, 0, 0, 0, 0, time.UTC), Identity: "orders-0", ServerTime: lease.ServerTime,
 	})
@@ -35,56 +35,56 @@ func (s *service) workerRound(t *testing.T) {
 		t.Errorf("POST /worker/round: got %+v, want a secret, a fence from 1, and a server's time within the window", lease)
 	}
 	mine := "Lease-Token: " + lease.Lease
-	renewed := must[wire.WorkerRenewed](t, s, 200, "PUT", "/worker/round/0", `{"ttl_ms":3600000}`, mine)
-	expect.Equal(t, "PUT /worker/round/0", renewed, wire.WorkerRenewed{
+	renewed := must[api.WorkerRenewed](t, s, 200, "PUT", "/worker/round/0", `{"ttl_ms":3600000}`, mine)
+	expect.Equal(t, "PUT /worker/round/0", renewed, api.WorkerRenewed{
 		WorkerID: 0, NotAfter: renewed.ServerTime.Add(time.Hour), TTL: 3_600_000, RenewEvery: 1_200_000, ServerTime: renewed.ServerTime,
 	})
 	if renewed.NotAfter.Before(lease.NotAfter) {
 		t.Errorf("PUT /worker/round/0: got a window until %v, want it to end no earlier than before, at %v", renewed.NotAfter, lease.NotAfter)
 	}
 	// the ttl is the pool's
-	checkProblem(t, s.do(t, "PUT", "/worker/round/0", `{"ttl_ms":7200000}`, mine), wire.LayoutMismatch)
-	slot := must[wire.WorkerRing](t, s, 200, "GET", "/worker/round?n=1", "").Slots[0]
-	expect.Equal(t, "GET /worker/round?n=1: slot", slot, wire.WorkerSlot{WorkerID: 0, State: "held", Holder: "orders-0", Fence: lease.Fence, NotBefore: lease.NotBefore, NotAfter: renewed.NotAfter})
+	checkProblem(t, s.do(t, "PUT", "/worker/round/0", `{"ttl_ms":7200000}`, mine), api.LayoutMismatch)
+	slot := must[api.WorkerRing](t, s, 200, "GET", "/worker/round?n=1", "").Slots[0]
+	expect.Equal(t, "GET /worker/round?n=1: slot", slot, api.WorkerSlot{WorkerID: 0, State: "held", Holder: "orders-0", Fence: lease.Fence, NotBefore: lease.NotBefore, NotAfter: renewed.NotAfter})
 	for range 2 { // a repeat is harmless
 		must[nothing](t, s, 204, "DELETE", "/worker/round/0", "", mine)
 	}
-	slot = must[wire.WorkerRing](t, s, 200, "GET", "/worker/round?from=0", "").Slots[0]
+	slot = must[api.WorkerRing](t, s, 200, "GET", "/worker/round?from=0", "").Slots[0]
 	expect.Equal(t, "GET /worker/round after the release: state of the slot", slot.State, "free")
 	expect.Equal(t, "GET /worker/round after the release: last holder of the slot", slot.Holder, "orders-0")
-	checkProblem(t, s.do(t, "PUT", "/worker/round/0", "", mine), wire.LeaseLost)
+	checkProblem(t, s.do(t, "PUT", "/worker/round/0", "", mine), api.LeaseLost)
 }
 
 func (s *service) workerLost(t *testing.T) {
-	lease := must[wire.WorkerLease](t, s, 201, "POST", "/worker/lost", `{"ttl_ms":100}`)
+	lease := must[api.WorkerLease](t, s, 201, "POST", "/worker/lost", `{"ttl_ms":100}`)
 	mine := "Lease-Token: " + lease.Lease
 	expect.Eventually(t, "the lease ends", func() bool {
-		return must[wire.WorkerRing](t, s, 200, "GET", "/worker/lost?n=1", "").Slots[0].State == "free"
+		return must[api.WorkerRing](t, s, 200, "GET", "/worker/lost?n=1", "").Slots[0].State == "free"
 	})
-	checkProblem(t, s.do(t, "PUT", "/worker/lost/0", "", mine), wire.LeaseLost)
-	checkProblem(t, s.do(t, "DELETE", "/worker/lost/0", "", mine), wire.LeaseLost)
+	checkProblem(t, s.do(t, "PUT", "/worker/lost/0", "", mine), api.LeaseLost)
+	checkProblem(t, s.do(t, "DELETE", "/worker/lost/0", "", mine), api.LeaseLost)
 }
 
 func (s *service) workerExhausted(t *testing.T) {
 	for range 2 {
-		must[wire.WorkerLease](t, s, 201, "POST", "/worker/full", `{"layout":"41/1/12","ttl_ms":3600000}`)
+		must[api.WorkerLease](t, s, 201, "POST", "/worker/full", `{"layout":"41/1/12","ttl_ms":3600000}`)
 	}
 	a := s.do(t, "POST", "/worker/full", "")
-	checkProblem(t, a, wire.PoolExhausted)
+	checkProblem(t, a, api.PoolExhausted)
 	a.wantRetryAfter(t, 1, 3600) // the earliest end
 }
 
 func (s *service) workerRing(t *testing.T) {
-	checkProblem(t, s.do(t, "GET", "/worker/ring", ""), wire.NotFound)
+	checkProblem(t, s.do(t, "GET", "/worker/ring", ""), api.NotFound)
 	for range 3 {
-		must[wire.WorkerLease](t, s, 201, "POST", "/worker/ring", `{"layout":"41/4/12","identity":"me","ttl_ms":3600000}`)
+		must[api.WorkerLease](t, s, 201, "POST", "/worker/ring", `{"layout":"41/4/12","identity":"me","ttl_ms":3600000}`)
 	}
 	for i := range 16 {
 		n := i + 1 // slots a page
 		path, seen := fmt.Sprintf("/worker/ring?n=%d", n), 0
 		for pages := 1; ; pages++ {
-			page := must[wire.WorkerRing](t, s, 200, "GET", path, "")
-			want := wire.WorkerPool{Pool: "ring", Layout: "41/4/12", Epoch: page.Epoch, Size: 16, Used: 3, TTL: 3_600_000, EndsAt: endOf("41/4/12", page.Epoch)}
+			page := must[api.WorkerRing](t, s, 200, "GET", path, "")
+			want := api.WorkerPool{Pool: "ring", Layout: "41/4/12", Epoch: page.Epoch, Size: 16, Used: 3, TTL: 3_600_000, EndsAt: endOf("41/4/12", page.Epoch)}
 			expect.MustEqual(t, "GET "+path, page.WorkerPool, want)
 			expect.Equal(t, "GET "+path+": the server's time is missing", page.ServerTime.IsZero(), false)
 			for _, slot := range page.Slots {
@@ -101,13 +101,13 @@ func (s *service) workerRing(t *testing.T) {
 			path = fmt.Sprintf("/worker/ring?from=%d&n=%d", *page.Next, n)
 		}
 	}
-	page := must[wire.WorkerRing](t, s, 200, "GET", "/worker/ring?from=1000", "")
-	expect.Equal(t, "GET /worker/ring?from=1000, which is beyond the ring: slots", page.Slots, []wire.WorkerSlot{})
+	page := must[api.WorkerRing](t, s, 200, "GET", "/worker/ring?from=1000", "")
+	expect.Equal(t, "GET /worker/ring?from=1000, which is beyond the ring: slots", page.Slots, []api.WorkerSlot{})
 	expect.Equal(t, "GET /worker/ring?from=1000, which is beyond the ring: next", page.Next, nil)
 }
 
 func (s *service) workersAtOnce(t *testing.T) {
-	leases := make([]wire.WorkerLease, 40)
+	leases := make([]api.WorkerLease, 40)
 	var wg sync.WaitGroup
 	for i := range leases {
 		wg.Go(func() {

@@ -3,9 +3,9 @@ package server_test
 import (
 	"testing"
 
+	"github.com/coatcheck/coatcheck/api"
 	"github.com/coatcheck/coatcheck/internal/testing/expect"
 	"github.com/coatcheck/coatcheck/internal/testing/storetest"
-	"github.com/coatcheck/coatcheck/internal/wire"
 	"github.com/coatcheck/coatcheck/redisstore"
 	"github.com/coatcheck/coatcheck/server"
 )
@@ -38,7 +38,7 @@ func TestKeyOfAnotherKindIsAConflictThatAskingAgainDoesNotChange(t *testing.T) {
 			if err != nil {
 				t.Fatalf("%v: %v", c, err)
 			}
-			problem := checkProblem(t, a, wire.LayoutMismatch)
+			problem := checkProblem(t, a, api.LayoutMismatch)
 			expect.Contains(t, a.asked+": detail", problem.Detail, "another kind of value")
 			a.wantHeader(t, "Retry-After", "")
 		}

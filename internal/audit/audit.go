@@ -12,7 +12,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/coatcheck/coatcheck/internal/wire"
+	"github.com/coatcheck/coatcheck/api"
 )
 
 // The modes of the log.
@@ -33,7 +33,7 @@ const (
 type Entry struct {
 	Action string // such as counter.set; Refused fills it in
 	Name   string // of the counter, pool, lock or operation
-	By     wire.EventBy
+	By     api.EventBy
 }
 
 // Log writes the lines. It is safe for concurrent use.

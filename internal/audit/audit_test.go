@@ -8,14 +8,14 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/coatcheck/coatcheck/api"
 	"github.com/coatcheck/coatcheck/internal/audit"
 	"github.com/coatcheck/coatcheck/internal/testing/expect"
 	"github.com/coatcheck/coatcheck/internal/testing/logtest"
-	"github.com/coatcheck/coatcheck/internal/wire"
 )
 
 func TestLineSaysWhoDidWhatFromWhere(t *testing.T) {
-	entry := audit.Entry{Action: "counter.set", Name: "invoices", By: wire.EventBy{
+	entry := audit.Entry{Action: "counter.set", Name: "invoices", By: api.EventBy{
 		Principal: "ops", KeyID: "k7", Certificate: "ops.internal", Address: "192.0.2.7", Route: "PUT /counter/{key}", Code: "outcome-unknown",
 	}}
 	for mode, want := range map[string]string{
@@ -41,7 +41,7 @@ func TestRefusalsCannotFillTheLog(t *testing.T) {
 		l := audit.New(log.Logger(), "")
 		refuse := func(address string, times int) (told int) {
 			for range times {
-				if l.Refused(t.Context(), audit.Entry{By: wire.EventBy{Address: address, Code: "unauthorized"}}) {
+				if l.Refused(t.Context(), audit.Entry{By: api.EventBy{Address: address, Code: "unauthorized"}}) {
 					told++
 				}
 			}
@@ -69,7 +69,7 @@ func TestRefusalsWithoutLinesAreCountedInAnyMode(t *testing.T) {
 	l := audit.New(log.Logger(), audit.None)
 	told := 0
 	for range 100 {
-		if l.Refused(context.Background(), audit.Entry{By: wire.EventBy{Address: "192.0.2.1"}}) {
+		if l.Refused(context.Background(), audit.Entry{By: api.EventBy{Address: "192.0.2.1"}}) {
 			told++
 		}
 	}

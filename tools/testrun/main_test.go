@@ -196,7 +196,7 @@ func TestProgressSaysWhatRunsAndForHowLong(t *testing.T) {
 		var out strings.Builder
 		p := newProgress(&out, 12)
 		stop := p.sayEvery(30 * time.Second)
-		for _, name := range []string{"server", "internal/wire"} {
+		for _, name := range []string{"server", "api"} {
 			event := testjson.TestEvent{Action: "start", Package: "github.com/coatcheck/coatcheck/" + name}
 			if err := p.Event(event, nil); err != nil {
 				t.Fatalf("start of %s: %v", name, err)
@@ -204,7 +204,7 @@ func TestProgressSaysWhatRunsAndForHowLong(t *testing.T) {
 		}
 		time.Sleep(61 * time.Second)
 		stop()
-		want := "[0 of 12, 30s] running: internal/wire server\n[0 of 12, 1m0s] running: internal/wire server\n"
+		want := "[0 of 12, 30s] running: api server\n[0 of 12, 1m0s] running: api server\n"
 		if got := out.String(); got != want {
 			t.Errorf("after 61 s: got %q, want %q", got, want)
 		}

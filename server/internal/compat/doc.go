@@ -25,7 +25,7 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"github.com/coatcheck/coatcheck/access"
-	"github.com/coatcheck/coatcheck/internal/wire"
+	"github.com/coatcheck/coatcheck/api"
 	"github.com/coatcheck/coatcheck/metrics"
 	"github.com/coatcheck/coatcheck/segment"
 	"github.com/coatcheck/coatcheck/server/internal/stamper"
@@ -47,7 +47,7 @@ type Service struct {
 
 	// Name reads a name from the request's path. It fails if that is none, or not for the caller.
 	Name    func(c echo.Context, param string) (string, error)
-	Problem func(error) wire.Problem  // says what an error is to clients of the service itself
+	Problem func(error) api.Problem   // says what an error is to clients of the service itself
 	Refused func(echo.Context, error) // is told, before the answer, why a caller is refused
 }
 

@@ -11,9 +11,9 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"github.com/coatcheck/coatcheck/access"
+	"github.com/coatcheck/coatcheck/api"
 	"github.com/coatcheck/coatcheck/internal/frontdoor"
 	"github.com/coatcheck/coatcheck/internal/names"
-	"github.com/coatcheck/coatcheck/internal/wire"
 	"github.com/coatcheck/coatcheck/segment"
 )
 
@@ -204,7 +204,7 @@ func (t *Tinyid) Own(c echo.Context) (access.Caller, bool) {
 func (t *Tinyid) Refuse(c echo.Context, err error) error {
 	c.Response().Header().Del(echo.HeaderWWWAuthenticate) // which belongs to 401
 	problem := t.service.Problem(err)
-	if problem.Code == wire.Unauthorized || problem.Code == wire.Forbidden {
+	if problem.Code == api.Unauthorized || problem.Code == api.Forbidden {
 		return badToken(c)
 	}
 	return refuse(c, codeFailed, problem.Title)

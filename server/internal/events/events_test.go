@@ -12,8 +12,8 @@ import (
 	"time"
 
 	"github.com/coatcheck/coatcheck/access"
+	"github.com/coatcheck/coatcheck/api"
 	"github.com/coatcheck/coatcheck/internal/testing/expect"
-	"github.com/coatcheck/coatcheck/internal/wire"
 	"github.com/coatcheck/coatcheck/server/internal/events"
 )
 
@@ -60,21 +60,21 @@ func follow(t *testing.T, log *events.Log, principal, lastID string) (next func(
 func TestSubscriberThatWasAwayHearsHowManyEventsItMissed(t *testing.T) {
 	log := events.New()
 	for i := range 1030 {
-		log.Add(wire.Event{Kind: events.CounterSet, Name: fmt.Sprint("c", i)})
+		log.Add(api.Event{Kind: events.CounterSet, Name: fmt.Sprint("c", i)})
 	}
 	next := follow(t, log, "p", "of-another-process.3")
 	kind, data := next()
-	hello := wire.EventHello{}
+	hello := api.EventHello{}
 	if err := json.Unmarshal([]byte(data), &hello); err != nil || kind != "hello" || hello.Tally[events.CounterSet] != 1030 {
 		t.Errorf("the first message: got %s %s (%v), want hello with a tally of 1030", kind, data, err)
 	}
 	kind, data = next()
 	expect.Equal(t, "the message after a position of another process", kind+" "+data, "missed {}")
-	log.AddOnce(wire.Event{Kind: events.LockLost, Name: "l"})
-	log.AddOnce(wire.Event{Kind: events.LockLost, Name: "l"})
-	log.Add(wire.Event{Kind: events.LockBroken, Name: "l"})
+	log.AddOnce(api.Event{Kind: events.LockLost, Name: "l"})
+	log.AddOnce(api.Event{Kind: events.LockLost, Name: "l"})
+	log.Add(api.Event{Kind: events.LockBroken, Name: "l"})
 	for _, want := range []string{events.LockLost, events.LockBroken} {
-		event := wire.Event{}
+		event := api.Event{}
 		if _, data = next(); json.Unmarshal([]byte(data), &event) != nil || event.Kind != want {
 			t.Errorf("the next event: got %s, want one of kind %s: a repeat is only counted", data, want)
 		}

@@ -4,7 +4,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/coatcheck/coatcheck/internal/wire"
+	"github.com/coatcheck/coatcheck/api"
 )
 
 // Step is the time of one point of an [Hour]; Points is how many it keeps.
@@ -57,11 +57,11 @@ func (h *Hour) Add(now time.Time, totals []int64) {
 }
 
 // Last returns the last n points at most.
-func (h *Hour) Last(n int) wire.History {
+func (h *Hour) Last(n int) api.History {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	n = int(min(int64(n), int64(Points), h.newest-h.first+1))
-	told := wire.History{Until: time.UnixMilli((h.newest + 1) * Step.Milliseconds()).UTC(), Step: Step.Milliseconds(),
+	told := api.History{Until: time.UnixMilli((h.newest + 1) * Step.Milliseconds()).UTC(), Step: Step.Milliseconds(),
 		Series: map[string][]uint64{}}
 	for i, name := range h.series {
 		points := make([]uint64, n)

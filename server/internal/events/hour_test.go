@@ -4,8 +4,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/coatcheck/coatcheck/api"
 	"github.com/coatcheck/coatcheck/internal/testing/expect"
-	"github.com/coatcheck/coatcheck/internal/wire"
 	"github.com/coatcheck/coatcheck/server/internal/events"
 )
 
@@ -13,13 +13,13 @@ func TestAnHourSaysHowMuchHappenedInEachStep(t *testing.T) {
 	began := time.UnixMilli(1_700_000_000_000).UTC()
 	at := func(steps float64) time.Time { return began.Add(time.Duration(steps * float64(events.Step))) }
 	h := events.NewHour(began, "a", "b")
-	expect.Equal(t, "an hour of which nothing was seen", h.Last(events.Points), wire.History{
+	expect.Equal(t, "an hour of which nothing was seen", h.Last(events.Points), api.History{
 		Until: began, Step: 5000, Series: map[string][]uint64{"a": {}, "b": {}},
 	})
 	h.Add(at(0.9), []int64{3, 0})
 	h.Add(at(1.9), []int64{10, 1})
 	h.Add(at(4.9), []int64{11, 1}) // two steps were not looked at
-	want := wire.History{Until: at(5), Step: 5000, Series: map[string][]uint64{"a": {3, 7, 0, 0, 1}, "b": {0, 1, 0, 0, 0}}}
+	want := api.History{Until: at(5), Step: 5000, Series: map[string][]uint64{"a": {3, 7, 0, 0, 1}, "b": {0, 1, 0, 0, 0}}}
 	expect.Equal(t, "the points", h.Last(events.Points), want)
 	h.Add(at(3), []int64{13, 1}) // the clock was set back
 	want.Series["a"][4] = 3

@@ -9,9 +9,9 @@ import (
 	"time"
 
 	"github.com/coatcheck/coatcheck/access"
+	"github.com/coatcheck/coatcheck/api"
 	"github.com/coatcheck/coatcheck/internal/secret"
 	"github.com/coatcheck/coatcheck/internal/share"
-	"github.com/coatcheck/coatcheck/internal/wire"
 )
 
 const (
@@ -36,7 +36,7 @@ type Log struct {
 
 	mu          sync.Mutex
 	last        int64 // position of the newest event; the first is 1
-	ring        [capacity]wire.Event
+	ring        [capacity]api.Event
 	tally       map[string]int64
 	changes     int64         // of the tally
 	changed     chan struct{} // closed at the next event; nil = no subscriber waits
@@ -63,13 +63,13 @@ func New() *Log {
 }
 
 // Add notes an event, which happened now.
-func (l *Log) Add(event wire.Event) {
+func (l *Log) Add(event api.Event) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.addLocked(event)
 }
 
-func (l *Log) addLocked(event wire.Event) {
+func (l *Log) addLocked(event api.Event) {
 	event.At = time.Now().UTC()
 	l.countLocked(event.Kind)
 	l.last++
@@ -81,7 +81,7 @@ func (l *Log) addLocked(event wire.Event) {
 }
 
 // AddOnce is Add for a kind that repeats: the same event within ten seconds is only counted.
-func (l *Log) AddOnce(event wire.Event) {
+func (l *Log) AddOnce(event api.Event) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.isRepeatLocked(event) {
@@ -92,7 +92,7 @@ func (l *Log) AddOnce(event wire.Event) {
 }
 
 // isRepeatLocked reports whether the same has happened a moment ago.
-func (l *Log) isRepeatLocked(event wire.Event) bool {
+func (l *Log) isRepeatLocked(event api.Event) bool {
 	for at := l.last; at > max(0, l.last-repeatsSeen); at-- {
 		before := l.ring[at%capacity]
 		if time.Since(before.At) > repeatInterval {
@@ -174,7 +174,7 @@ func (l *Log) Subscribers() int {
 
 type entry struct {
 	at    int64
-	event wire.Event
+	event api.Event
 }
 
 // after returns the events after a position that a reader may see. missed is how many are not held
@@ -198,11 +198,11 @@ func (l *Log) after(position int64, reader access.Caller) (read []entry, missed,
 // visible returns an event as a reader may see it, if it may. An event of the whole store is for
 // all; another one without a name only for readers of all names. Callers and refusals are for
 // admins of all names: other readers must not learn of foreign callers and names.
-func visible(event wire.Event, reader access.Caller) (seen wire.Event, ok bool) {
+func visible(event api.Event, reader access.Caller) (seen api.Event, ok bool) {
 	if reader.May(access.Admin) && reader.Names.All() {
 		return event, true
 	}
-	event.EventBy = wire.EventBy{}
+	event.EventBy = api.EventBy{}
 	return event, event.Kind != RequestRefused && (event.Kind == StoreChanged || reader.Names.Allow(event.Name))
 }
 

@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"github.com/coatcheck/coatcheck/access"
+	"github.com/coatcheck/coatcheck/api"
 	"github.com/coatcheck/coatcheck/internal/step"
-	"github.com/coatcheck/coatcheck/internal/wire"
 )
 
 const (
@@ -65,14 +65,14 @@ type stream struct {
 
 // greet sends a description of the stream, and how much the subscriber may have missed.
 func (s *stream) greet(lastID string) {
-	hello := wire.EventHello{Scope: "process", Since: s.log.since, Kept: capacity, Kinds: sent}
+	hello := api.EventHello{Scope: "process", Since: s.log.since, Kept: capacity, Kinds: sent}
 	begin := s.log.greet(lastID)
 	step.At("events: greets")
 	hello.Tally, s.changes, s.position = begin.tally, begin.changes, begin.position
 	s.text.WriteString("retry: 2000\n\n")
 	s.add("hello", hello)
 	if lastID != "" && !begin.known {
-		s.add("missed", wire.EventMissed{})
+		s.add("missed", api.EventMissed{})
 	}
 	// where to begin again, should nothing happen until then
 	fmt.Fprintf(&s.text, "id: %s\n\n", s.log.id(s.position))
@@ -122,7 +122,7 @@ func (s *stream) renew() (ok bool) {
 func (s *stream) catchUp() <-chan struct{} {
 	read, missed, end, changed := s.log.after(s.position, s.Reader)
 	if missed > 0 {
-		s.add("missed", wire.EventMissed{AtMost: missed})
+		s.add("missed", api.EventMissed{AtMost: missed})
 	}
 	for _, one := range read {
 		fmt.Fprintf(&s.text, "id: %s\n", s.log.id(one.at))
@@ -138,7 +138,7 @@ func (s *stream) catchUp() <-chan struct{} {
 func (s *stream) sendTally() {
 	if tally, changes := s.log.counts(); changes != s.changes {
 		s.changes = changes
-		s.add("tally", wire.EventTally{Tally: tally})
+		s.add("tally", api.EventTally{Tally: tally})
 	} else if time.Since(s.wrote) >= s.log.Heartbeat {
 		s.text.WriteString(": still here\n\n")
 	}
@@ -146,7 +146,7 @@ func (s *stream) sendTally() {
 }
 
 func (s *stream) end(reason string) {
-	s.add("end", wire.EventEnd{Reason: reason})
+	s.add("end", api.EventEnd{Reason: reason})
 	s.flush()
 }
 

@@ -11,14 +11,14 @@ import (
 	"time"
 
 	"github.com/coatcheck/coatcheck/access"
+	"github.com/coatcheck/coatcheck/api"
 	"github.com/coatcheck/coatcheck/internal/testing/walk"
-	"github.com/coatcheck/coatcheck/internal/wire"
 )
 
 // repeats is a log to which the same event is added by two at once.
 func repeats(*testing.T) walk.Play {
 	l := New()
-	add := func() { l.AddOnce(wire.Event{Kind: LockLost, Name: "l"}) }
+	add := func() { l.AddOnce(api.Event{Kind: LockLost, Name: "l"}) }
 	return walk.Play{Tasks: []walk.Task{{Name: "one", Do: add}, {Name: "another", Do: add}}, Check: func() error {
 		read, _, _, _ := l.after(0, all)
 		if counted := l.Tally()[LockLost]; len(read) != 1 || counted != 2 {
@@ -39,8 +39,8 @@ func follower(t *testing.T) walk.Play {
 	ctx, hangUp := context.WithCancel(context.Background())
 	gone := make(chan struct{})
 	add := func() {
-		l.Add(wire.Event{Kind: LockLost, Name: "l"})
-		l.Add(wire.Event{Kind: LockLost, Name: "m"})
+		l.Add(api.Event{Kind: LockLost, Name: "l"})
+		l.Add(api.Event{Kind: LockLost, Name: "m"})
 	}
 	follow := func() {
 		go func() {

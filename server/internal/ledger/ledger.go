@@ -9,8 +9,8 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/coatcheck/coatcheck/api"
 	"github.com/coatcheck/coatcheck/internal/secret"
-	"github.com/coatcheck/coatcheck/internal/wire"
 	"github.com/coatcheck/coatcheck/redisstore"
 	"github.com/coatcheck/coatcheck/scripts"
 )
@@ -25,42 +25,42 @@ type Ledger struct{ store *redisstore.Store }
 func New(store *redisstore.Store) *Ledger { return &Ledger{store} }
 
 // Charge writes a payment into the book, with a new id and the store's time.
-func (l *Ledger) Charge(ctx context.Context, payment wire.Payment) (wire.Payment, error) {
+func (l *Ledger) Charge(ctx context.Context, payment api.Payment) (api.Payment, error) {
 	payment.ID = "pay_" + secret.New()
 	entry, err := json.Marshal(payment)
 	if err != nil {
-		return wire.Payment{}, err
+		return api.Payment{}, err
 	}
 	reply, err := l.store.Run(ctx, scripts.LedgerAppend, l.keys(), entry)
 	if err != nil {
-		return wire.Payment{}, err
+		return api.Payment{}, err
 	}
 	err = reply.Scan(&payment.ChargedAt)
 	return payment, err
 }
 
 // List reads how many charges there are, and the newest of them, oldest first.
-func (l *Ledger) List(ctx context.Context) (wire.Ledger, error) {
+func (l *Ledger) List(ctx context.Context) (api.Ledger, error) {
 	reply, err := l.store.Run(ctx, scripts.LedgerList, l.keys(), shown)
 	if err != nil {
-		return wire.Ledger{}, err
+		return api.Ledger{}, err
 	}
-	ledger := wire.Ledger{Payments: []wire.Payment{}}
+	ledger := api.Ledger{Payments: []api.Payment{}}
 	if err := reply.Scan(&ledger.Total); err != nil {
-		return wire.Ledger{}, err
+		return api.Ledger{}, err
 	}
 	entries := reply.Values()[1:]
 	for i := 0; i+1 < len(entries); i += 2 {
 		payment, err := read(entries[i], entries[i+1])
 		if err != nil {
-			return wire.Ledger{}, fmt.Errorf("%w: an entry of the ledger cannot be read: %w", redisstore.ErrUnavailable, err)
+			return api.Ledger{}, fmt.Errorf("%w: an entry of the ledger cannot be read: %w", redisstore.ErrUnavailable, err)
 		}
 		ledger.Payments = append(ledger.Payments, payment)
 	}
 	return ledger, nil
 }
 
-func read(entry, chargedAt string) (payment wire.Payment, err error) {
+func read(entry, chargedAt string) (payment api.Payment, err error) {
 	if err := json.Unmarshal([]byte(entry), &payment); err != nil {
 		return payment, err
 	}

@@ -11,9 +11,9 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/coatcheck/coatcheck/api"
 	"github.com/coatcheck/coatcheck/internal/testing/expect"
 	"github.com/coatcheck/coatcheck/internal/testing/storetest"
-	"github.com/coatcheck/coatcheck/internal/wire"
 	"github.com/coatcheck/coatcheck/redisstore"
 	"github.com/coatcheck/coatcheck/scripts"
 	"github.com/coatcheck/coatcheck/server/internal/ledger"
@@ -63,7 +63,7 @@ func (b book) do(t *testing.T, lua string) {
 	}
 }
 
-func (b book) list(t *testing.T) wire.Ledger {
+func (b book) list(t *testing.T) api.Ledger {
 	t.Helper()
 	list, err := b.List(t.Context())
 	if err != nil {
@@ -72,7 +72,7 @@ func (b book) list(t *testing.T) wire.Ledger {
 	return list
 }
 
-func (b book) charge(t *testing.T, payment wire.Payment) wire.Payment {
+func (b book) charge(t *testing.T, payment api.Payment) api.Payment {
 	t.Helper()
 	charged, err := b.Charge(t.Context(), payment)
 	if err != nil {
@@ -82,14 +82,14 @@ func (b book) charge(t *testing.T, payment wire.Payment) wire.Payment {
 }
 
 func (b book) empty(t *testing.T) {
-	expect.Equal(t, "List of an empty ledger", b.list(t), wire.Ledger{Payments: []wire.Payment{}})
+	expect.Equal(t, "List of an empty ledger", b.list(t), api.Ledger{Payments: []api.Payment{}})
 }
 
 func (b book) charges(t *testing.T) {
 	id := regexp.MustCompile(`^pay_[A-Za-z0-9_-]{22}$`)
-	var made []wire.Payment
+	var made []api.Payment
 	for _, amount := range []int64{1, 1, 1_000_000_000, 9_007_199_254_740_993} {
-		payment := wire.Payment{ID: "mine", Amount: amount, Currency: "EUR", To: "acct_1", Fence: 1<<53 - 1}
+		payment := api.Payment{ID: "mine", Amount: amount, Currency: "EUR", To: "acct_1", Fence: 1<<53 - 1}
 		charged := b.charge(t, payment)
 		if !id.MatchString(charged.ID) || charged.ChargedAt.IsZero() {
 			t.Errorf("Charge: got %+v, want an id that matches %s, and a time", charged, id)
@@ -99,7 +99,7 @@ func (b book) charges(t *testing.T) {
 		made = append(made, charged)
 	}
 	list := b.list(t)
-	expect.Equal(t, "List", list, wire.Ledger{Total: len(made), Payments: made})
+	expect.Equal(t, "List", list, api.Ledger{Total: len(made), Payments: made})
 	ids := map[string]bool{}
 	for _, payment := range list.Payments {
 		ids[payment.ID] = true
@@ -113,7 +113,7 @@ func (b book) manyAtOnce(t *testing.T) {
 	for caller := range int64(callers) {
 		wg.Go(func() {
 			for range each {
-				if _, err := b.Charge(t.Context(), wire.Payment{Amount: caller}); err != nil {
+				if _, err := b.Charge(t.Context(), api.Payment{Amount: caller}); err != nil {
 					t.Errorf("one of many Charge: %v", err)
 				}
 			}
@@ -142,7 +142,7 @@ func (b book) fill(t *testing.T, n int) {
 
 func (b book) newest(t *testing.T) {
 	b.fill(t, 1500)
-	last := b.charge(t, wire.Payment{Amount: 7})
+	last := b.charge(t, api.Payment{Amount: 7})
 	list := b.list(t)
 	expect.Equal(t, "List: total", list.Total, 1501)
 	expect.MustEqual(t, "List: payments", len(list.Payments), 1000)
@@ -152,7 +152,7 @@ func (b book) newest(t *testing.T) {
 
 func (b book) full(t *testing.T) {
 	b.fill(t, 10_000)
-	last := b.charge(t, wire.Payment{Amount: 7})
+	last := b.charge(t, api.Payment{Amount: 7})
 	list := b.list(t)
 	expect.Equal(t, "List: total", list.Total, 9001)
 	expect.MustEqual(t, "List: payments", len(list.Payments), 1000)
@@ -163,7 +163,7 @@ func (b book) full(t *testing.T) {
 func (b book) ended(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	_, charging := b.Charge(ctx, wire.Payment{Amount: 1})
+	_, charging := b.Charge(ctx, api.Payment{Amount: 1})
 	_, listing := b.List(ctx)
 	for name, err := range map[string]error{"Charge": charging, "List": listing} {
 		expect.Error(t, name+" with an ended context", err, redisstore.ErrRefused)
@@ -179,6 +179,6 @@ func (b book) foreign(t *testing.T) {
 	b.do(t, "redis.call('DEL', KEYS[1]) redis.call('SET', KEYS[1], 'x')")
 	_, err = b.List(t.Context())
 	expect.Error(t, "List of another kind of value", err, redisstore.ErrWrongType)
-	_, err = b.Charge(t.Context(), wire.Payment{Amount: 1})
+	_, err = b.Charge(t.Context(), api.Payment{Amount: 1})
 	expect.Error(t, "Charge with another kind of value", err, redisstore.ErrWrongType)
 }

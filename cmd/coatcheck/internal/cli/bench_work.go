@@ -6,8 +6,8 @@ import (
 	"fmt"
 	"strconv"
 
+	"github.com/coatcheck/coatcheck/api"
 	"github.com/coatcheck/coatcheck/client"
-	"github.com/coatcheck/coatcheck/internal/wire"
 	"github.com/coatcheck/coatcheck/server"
 	"github.com/coatcheck/coatcheck/snowflake"
 )
@@ -65,16 +65,16 @@ func benchCode(err error) string {
 	case errors.Is(err, client.ErrUnavailable):
 		return "unreachable"
 	case errors.Is(err, client.ErrUnknownOutcome):
-		return string(wire.OutcomeUnknown)
+		return string(api.OutcomeUnknown)
 	case errors.Is(err, snowflake.ErrWindowEnded):
-		return string(wire.LeaseLost)
+		return string(api.LeaseLost)
 	}
 	return server.Code(err)
 }
 
 // passing are the codes of failures that may have passed when the command runs again.
 func passing(code string) bool {
-	kind, known := wire.Lookup(wire.Code(code))
+	kind, known := api.Lookup(api.Code(code))
 	return known && kind.Retryable || code == "unreachable"
 }
 

@@ -11,11 +11,11 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/coatcheck/coatcheck/api"
 	"github.com/coatcheck/coatcheck/cmd/coatcheck/internal/config"
 	"github.com/coatcheck/coatcheck/counter"
 	"github.com/coatcheck/coatcheck/internal/testing/expect"
 	"github.com/coatcheck/coatcheck/internal/testing/redistest"
-	"github.com/coatcheck/coatcheck/internal/wire"
 	"github.com/coatcheck/coatcheck/lock"
 	"github.com/coatcheck/coatcheck/snowflake"
 	"github.com/coatcheck/coatcheck/workerlease"
@@ -193,7 +193,7 @@ func TestSettingsOfLocksReachServiceAndCommands(t *testing.T) {
 	redis := redistest.Start(t)
 	set := []string{"--redis", redis.URL(), "--lock-after-loss", "wait", "--lock-longest-ttl", "1h"}
 	p := serve(t, set...)
-	expect.Equal(t, "code of a lock that may have been lost", p.answers(503, "POST", "/lock/deploy", `{"ttl_ms":1000}`).code(), wire.PoolQuarantined)
+	expect.Equal(t, "code of a lock that may have been lost", p.answers(503, "POST", "/lock/deploy", `{"ttl_ms":1000}`).code(), api.PoolQuarantined)
 	execute(t, nil, append(append([]string{"lock", "run"}, set...), "deploy", "--", "true")...).exits(tryLater)
 	p.answers(400, "POST", "/lock/deploy", `{"ttl_ms":3600001}`) // longer than the longest
 }

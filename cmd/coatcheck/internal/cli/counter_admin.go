@@ -10,10 +10,10 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/coatcheck/coatcheck/api"
 	"github.com/coatcheck/coatcheck/client"
 	"github.com/coatcheck/coatcheck/cmd/coatcheck/internal/config"
 	"github.com/coatcheck/coatcheck/counter"
-	"github.com/coatcheck/coatcheck/internal/wire"
 )
 
 func (p *program) counterListCommand() *cobra.Command {
@@ -29,25 +29,25 @@ func (p *program) counterListCommand() *cobra.Command {
 		if len(args) == 1 {
 			prefix = args[0]
 		}
-		list := []wire.ListedCounter{}
+		list := []api.ListedCounter{}
 		for one, err := range service.Counters(ctx, prefix) {
 			if err != nil {
 				return err
 			}
 			list = append(list, listedCounter(one))
 		}
-		return p.print(wire.Counters{Counters: list}, counterTable(list))
+		return p.print(api.Counters{Counters: list}, counterTable(list))
 	})
 }
 
-func listedCounter(one client.CounterInfo) wire.ListedCounter {
+func listedCounter(one client.CounterInfo) api.ListedCounter {
 	if one.Err != nil {
-		return wire.ListedCounter{Key: one.Key, Error: string(wire.NotAnInteger)}
+		return api.ListedCounter{Key: one.Key, Error: string(api.NotAnInteger)}
 	}
-	return wire.ListedCounter{Key: one.Key, Value: &one.Value}
+	return api.ListedCounter{Key: one.Key, Value: &one.Value}
 }
 
-func counterTable(list []wire.ListedCounter) string {
+func counterTable(list []api.ListedCounter) string {
 	if len(list) == 0 {
 		return "There is no counter.\n"
 	}
@@ -85,7 +85,7 @@ func (p *program) counterGetCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		return p.print(wire.Counter{Key: one.key, Value: value}, fmt.Sprintf("%d\n", value))
+		return p.print(api.Counter{Key: one.key, Value: value}, fmt.Sprintf("%d\n", value))
 	})
 }
 
@@ -143,7 +143,7 @@ func (p *program) setCounter(ctx context.Context, service *client.Client, text s
 	if err := service.SetCounter(ctx, one.key, set.value, one.ttl(set.ttl, now)); err != nil {
 		return err
 	}
-	return p.print(wire.Counter{Key: one.key, Value: set.value}, fmt.Sprintf("%d\n", set.value))
+	return p.print(api.Counter{Key: one.key, Value: set.value}, fmt.Sprintf("%d\n", set.value))
 }
 
 // harmless refuses to hand values out again that others may have. It does not see additions that

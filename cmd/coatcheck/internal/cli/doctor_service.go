@@ -14,9 +14,9 @@ import (
 	"strings"
 	"time"
 
+	"github.com/coatcheck/coatcheck/api"
 	"github.com/coatcheck/coatcheck/cmd/coatcheck/internal/config"
 	"github.com/coatcheck/coatcheck/doctor"
-	"github.com/coatcheck/coatcheck/internal/wire"
 )
 
 func (p *program) examineService(ctx context.Context, e *examination) error {
@@ -101,7 +101,7 @@ func (l *look) all(ctx context.Context, live liveLine) (doctor.Service, error) {
 	l.times(ctx)
 	live.show("looking at what it tells whom")
 	l.rights(ctx)
-	if page, err := l.get(ctx, "/problems/"+string(wire.NotFound), false); err == nil {
+	if page, err := l.get(ctx, "/problems/"+string(api.NotFound), false); err == nil {
 		l.facts.Problems = page.status
 	}
 	return l.facts, ctx.Err()
@@ -125,7 +125,7 @@ func (l *look) first(ctx context.Context) (seen, error) {
 
 func (l *look) readiness(answer seen) {
 	l.facts.ReadyStatus = answer.status
-	var ready wire.Readiness
+	var ready api.Readiness
 	if json.Unmarshal(answer.body, &ready) != nil || ready.Store == "" {
 		return // it is not coatcheck that answers
 	}
@@ -143,7 +143,7 @@ func (l *look) readiness(answer seen) {
 // layouts finds the pool whose layout ends first, on the first page of them, if it may be read.
 func (l *look) layouts(ctx context.Context) {
 	page, err := l.get(ctx, "/worker?n=1000", l.key != "")
-	var list wire.WorkerPools
+	var list api.WorkerPools
 	if err != nil || page.status != http.StatusOK || json.Unmarshal(page.body, &list) != nil {
 		return
 	}

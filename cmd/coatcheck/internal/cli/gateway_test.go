@@ -16,13 +16,13 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/coatcheck/coatcheck/api"
 	"github.com/coatcheck/coatcheck/gateway"
 	"github.com/coatcheck/coatcheck/idempotency"
 	"github.com/coatcheck/coatcheck/internal/testing/expect"
 	"github.com/coatcheck/coatcheck/internal/testing/issuer"
 	"github.com/coatcheck/coatcheck/internal/testing/logtest"
 	"github.com/coatcheck/coatcheck/internal/testing/redistest"
-	"github.com/coatcheck/coatcheck/internal/wire"
 )
 
 // gatewayProcess is a running `coatcheck gateway`.
@@ -209,7 +209,7 @@ func TestKilledGatewayLeavesTheOutcomeUnknown(t *testing.T) {
 	}()
 	<-begun
 	a := other.do("POST", "/pay/a", payment, "Idempotency-Token: "+token)
-	expect.Equal(t, "code of the same request while it runs", a.code(), wire.InProgress)
+	expect.Equal(t, "code of the same request while it runs", a.code(), api.InProgress)
 	if a.header.Get("Retry-After") == "" {
 		t.Errorf("the same request while it runs: got no Retry-After in %v", a.header)
 	}
@@ -218,7 +218,7 @@ func TestKilledGatewayLeavesTheOutcomeUnknown(t *testing.T) {
 		t.Error("the client of a killed gateway got an answer")
 	}
 	eventually(t, "the outcome is unknown", func() bool {
-		return other.do("POST", "/pay/a", payment, "Idempotency-Token: "+token).code() == wire.IdempotencyUnknown
+		return other.do("POST", "/pay/a", payment, "Idempotency-Token: "+token).code() == api.IdempotencyUnknown
 	})
 	a = other.do("POST", "/pay/a", payment, "Idempotency-Token: "+token)
 	expect.Contains(t, "the answer of unknown outcome", string(a.body), `"see":"/token/`+token)
@@ -268,13 +268,13 @@ func TestGatewayReadsItsRoutesAgain(t *testing.T) {
 		g.signal(syscall.SIGHUP)
 	}
 	change("routes: [{match: POST /orders}]")
-	eventually(t, "the new route guards", func() bool { return g.do("POST", "/orders", "x").code() == wire.KeyMissing })
+	eventually(t, "the new route guards", func() bool { return g.do("POST", "/orders", "x").code() == api.KeyMissing })
 	change("routes: [{match: POST /orders, lease_ms: 1}]")
 	eventually(t, "the fault is told", func() bool {
 		ready, err := g.readiness()
 		return err == nil && len(ready.RoutesFaults) == 1 && ready.Ready
 	})
-	expect.Equal(t, "code of POST /orders after routes with a fault", g.do("POST", "/orders", "x").code(), wire.KeyMissing)
+	expect.Equal(t, "code of POST /orders after routes with a fault", g.do("POST", "/orders", "x").code(), api.KeyMissing)
 	g.endsWell()
 }
 
@@ -305,7 +305,7 @@ func TestCallersByTheirVerifiedTokens(t *testing.T) {
 	expect.Equal(t, "the principal in the service's banner", s.banner.Principal, says+is.URL)
 	expect.Contains(t, "the gateway's banner for people", g.banner.people(gateway.Routes{{}}), "callers     "+says+is.URL)
 
-	var token wire.TokenIssued
+	var token api.TokenIssued
 	s.do("POST", "/token", "", "Authorization: Bearer "+is.Token("ann")).into(t, &token)
 	for range 2 {
 		for _, header := range []string{"Idempotency-Token: " + token.Token, "Idempotency-Key: one"} {
@@ -314,7 +314,7 @@ func TestCallersByTheirVerifiedTokens(t *testing.T) {
 	}
 	expect.Equal(t, "how often the upstream ran for a token and a key, each twice", upstream.ran("a"), 2)
 	a := g.answers(401, "POST", "/pay/a", payment, "Idempotency-Key: one", "Authorization: Bearer "+issuer.New(t).Token("ann"))
-	expect.Equal(t, "code of a forged token", a.code(), wire.Unauthorized)
+	expect.Equal(t, "code of a forged token", a.code(), api.Unauthorized)
 	g.endsWell()
 	lacks(t, "the log", g.stderr.String(), "eyJ")
 }

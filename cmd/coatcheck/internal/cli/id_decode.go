@@ -9,10 +9,10 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/coatcheck/coatcheck/api"
 	"github.com/coatcheck/coatcheck/client"
 	"github.com/coatcheck/coatcheck/cmd/coatcheck/internal/config"
 	"github.com/coatcheck/coatcheck/internal/textid"
-	"github.com/coatcheck/coatcheck/internal/wire"
 	"github.com/coatcheck/coatcheck/snowflake"
 )
 
@@ -76,7 +76,7 @@ func (o *idOrigin) style(ctx context.Context, service *client.Client, wide bool,
 }
 
 func (p *program) decodeIDs(texts []string, format snowflake.Format, style snowflake.Style) error {
-	list := []wire.DecodedID{}
+	list := []api.DecodedID{}
 	for _, text := range texts {
 		width := style
 		if width.Width == 0 {
@@ -93,7 +93,7 @@ func (p *program) decodeIDs(texts []string, format snowflake.Format, style snowf
 		if parts.Time.Year() > 9999 { // JSON's times end there
 			return usageError{fmt.Errorf("%s: of a time after the year 9999 in layout %v since %s", text, style.Layout, style.Epoch.Format(time.RFC3339))}
 		}
-		list = append(list, wire.DecodedID{
+		list = append(list, api.DecodedID{
 			ID: id.String(), Time: parts.Time, WorkerID: parts.Worker, Datacenter: parts.Datacenter, Sequence: parts.Sequence,
 			Layout: style.Layout.String(), Epoch: style.Epoch,
 		})

@@ -8,8 +8,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/coatcheck/coatcheck/api"
 	"github.com/coatcheck/coatcheck/client"
-	"github.com/coatcheck/coatcheck/internal/wire"
 	"github.com/coatcheck/coatcheck/redisstore"
 	"github.com/coatcheck/coatcheck/segment/redissource"
 	"github.com/coatcheck/coatcheck/snowflake"
@@ -40,7 +40,7 @@ func (p *program) idSegmentCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		return p.print(wire.SegmentIDs{Tag: args[0], IDs: texts}, people)
+		return p.print(api.SegmentIDs{Tag: args[0], IDs: texts}, people)
 	}
 	return command
 }

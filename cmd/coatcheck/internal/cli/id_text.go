@@ -7,9 +7,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/coatcheck/coatcheck/api"
 	"github.com/coatcheck/coatcheck/cmd/coatcheck/internal/config"
 	"github.com/coatcheck/coatcheck/internal/textid"
-	"github.com/coatcheck/coatcheck/internal/wire"
 )
 
 func (p *program) idULIDCommand() *cobra.Command {
@@ -48,7 +48,7 @@ func (p *program) textCommand(command *cobra.Command, kind func(args []string) (
 	shortCount(command.Flags())
 	return p.loaded(command, l, func(_ *cobra.Command, args []string) error {
 		prefix, next := kind(args)
-		made := wire.TextIDs{Prefix: prefix}
+		made := api.TextIDs{Prefix: prefix}
 		for range n {
 			id, err := next()
 			if err != nil {
@@ -62,7 +62,7 @@ func (p *program) textCommand(command *cobra.Command, kind func(args []string) (
 
 // decodeTexts takes ULIDs or TypeIDs apart.
 func (p *program) decodeTexts(texts []string, format string) error {
-	list := []wire.DecodedText{}
+	list := []api.DecodedText{}
 	for _, text := range texts {
 		parts, err := textid.Decode(format, text)
 		if err != nil {
@@ -71,7 +71,7 @@ func (p *program) decodeTexts(texts []string, format string) error {
 		if parts.Time.Year() > 9999 { // JSON's times end there
 			return usageError{fmt.Errorf("%s: of a time after the year 9999", text)}
 		}
-		list = append(list, wire.DecodedText(parts))
+		list = append(list, api.DecodedText(parts))
 	}
 	return p.print(list, tabular("ID\tTIME\tUUID\tPREFIX", func(line func(...string)) {
 		for _, one := range list {

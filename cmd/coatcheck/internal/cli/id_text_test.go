@@ -5,8 +5,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/coatcheck/coatcheck/api"
 	"github.com/coatcheck/coatcheck/internal/testing/expect"
-	"github.com/coatcheck/coatcheck/internal/wire"
 )
 
 func TestULIDsAndTypeIDsAreMadeWithoutAService(t *testing.T) {
@@ -16,7 +16,7 @@ func TestULIDsAndTypeIDsAreMadeWithoutAService(t *testing.T) {
 			t.Errorf("coatcheck %s -n 1000: got %d ids that begin with %v, want 1000 that rise and begin with %s", line, len(ids), ids[:min(len(ids), 2)], start)
 		}
 	}
-	var made wire.TextIDs
+	var made api.TextIDs
 	execute(t, nil, "id", "typeid", "order", "--json").exits(done).into(&made)
 	expect.Equal(t, "prefix of id typeid order", *made.Prefix, "order")
 	lacks(t, "id ulid --json", execute(t, nil, "id", "ulid", "--json").exits(done).stdout, "prefix")

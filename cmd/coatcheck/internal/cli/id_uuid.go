@@ -7,8 +7,8 @@ import (
 	"github.com/google/uuid"
 	"github.com/spf13/cobra"
 
+	"github.com/coatcheck/coatcheck/api"
 	"github.com/coatcheck/coatcheck/cmd/coatcheck/internal/config"
-	"github.com/coatcheck/coatcheck/internal/wire"
 )
 
 func (p *program) idUUIDCommand() *cobra.Command {
@@ -35,7 +35,7 @@ func (p *program) idUUIDCommand() *cobra.Command {
 }
 
 func (p *program) makeUUIDs(random bool, n int) error {
-	made, next := wire.UUIDs{Version: 7}, uuid.NewV7
+	made, next := api.UUIDs{Version: 7}, uuid.NewV7
 	if random {
 		made.Version, next = 4, uuid.NewRandom
 	}

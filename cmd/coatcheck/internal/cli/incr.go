@@ -10,11 +10,11 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/coatcheck/coatcheck/api"
 	"github.com/coatcheck/coatcheck/client"
 	"github.com/coatcheck/coatcheck/cmd/coatcheck/internal/config"
 	"github.com/coatcheck/coatcheck/counter"
 	"github.com/coatcheck/coatcheck/internal/names"
-	"github.com/coatcheck/coatcheck/internal/wire"
 )
 
 type increment struct {
@@ -94,8 +94,8 @@ func repeatable(name, help string, into *string) *config.Setting {
 }
 
 // addedOf is what `incr --json` prints: what the service answers.
-func addedOf(got client.CounterRange) wire.Numbered {
-	answer := wire.Numbered{Incremented: wire.Incremented{Key: got.Key, First: got.First, Value: got.Value}}
+func addedOf(got client.CounterRange) api.Numbered {
+	answer := api.Numbered{Incremented: api.Incremented{Key: got.Key, First: got.First, Value: got.Value}}
 	if len(got.Numbers) == 1 {
 		answer.Number = got.Numbers[0]
 	} else {

@@ -12,11 +12,11 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/coatcheck/coatcheck/api"
 	"github.com/coatcheck/coatcheck/counter"
 	"github.com/coatcheck/coatcheck/internal/testing/expect"
 	"github.com/coatcheck/coatcheck/internal/testing/redistest"
 	"github.com/coatcheck/coatcheck/internal/testing/storetest"
-	"github.com/coatcheck/coatcheck/internal/wire"
 	"github.com/coatcheck/coatcheck/redisstore"
 )
 
@@ -197,7 +197,7 @@ func TestAListIsAllPages(t *testing.T) {
 		}
 	}
 	for _, at := range [][]string{{"--server", serve(t, "--redis", redis.URL()).banner.URL}, {"--redis", redis.URL()}} {
-		var page wire.Counters
+		var page api.Counters
 		execute(t, nil, append([]string{"counter", "ls", "c", "--json"}, at...)...).exits(done).into(&page)
 		var got []string
 		for _, one := range page.Counters {
@@ -401,7 +401,7 @@ func TestUUIDs(t *testing.T) {
 		slices.Sort(ids)
 		expect.Equal(t, "different ids of version "+version, len(slices.Compact(ids)), 1000)
 	}
-	var made wire.UUIDs
+	var made api.UUIDs
 	execute(t, nil, "id", "uuid", "--json").exits(done).into(&made)
 	expect.Equal(t, "version of id uuid", made.Version, 7)
 	expect.Equal(t, "ids of id uuid", len(made.IDs), 1)

@@ -14,10 +14,10 @@ import (
 	"testing"
 
 	"github.com/coatcheck/coatcheck/access"
+	"github.com/coatcheck/coatcheck/api"
 	"github.com/coatcheck/coatcheck/cmd/coatcheck/internal/config"
 	"github.com/coatcheck/coatcheck/internal/testing/expect"
 	"github.com/coatcheck/coatcheck/internal/testing/redistest"
-	"github.com/coatcheck/coatcheck/internal/wire"
 )
 
 // newKey makes a key with the command and returns it, and what it is worth.
@@ -47,7 +47,7 @@ func TestNewKeyGoesIntoTheFile(t *testing.T) {
 	for path, status := range map[string]int{"/incr/orders:1": 200, "/incr/bills": 200, "/incr/bills:1": 403} {
 		p.answers(status, "POST", path, "", "Authorization: Bearer "+key)
 	}
-	expect.Equal(t, "code without a key", p.do("POST", "/incr/orders:1", "").code(), wire.Unauthorized)
+	expect.Equal(t, "code without a key", p.do("POST", "/incr/orders:1", "").code(), api.Unauthorized)
 	execute(t, nil, "key", "ls", "--access", file).exits(done).prints("orders:* bills", "file").conceals(set.Keys[0].Hash.String())
 }
 
@@ -58,7 +58,7 @@ func TestKeyOnALineOfTheEnvironment(t *testing.T) {
 	t.Setenv("COATCHECK_ACCESS_KEYS", line)
 	p := serve(t)
 	p.answers(http.StatusOK, "GET", "/counter", "", "X-API-Key: "+key)
-	expect.Equal(t, "code of POST /incr/k with a key that may read", p.do("POST", "/incr/k", "", "X-API-Key: "+key).code(), wire.Forbidden)
+	expect.Equal(t, "code of POST /incr/k with a key that may read", p.do("POST", "/incr/k", "", "X-API-Key: "+key).code(), api.Forbidden)
 }
 
 // An empty element of --prefix is no key for all names: that was not asked for.

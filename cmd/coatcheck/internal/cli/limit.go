@@ -10,9 +10,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/coatcheck/coatcheck/api"
 	"github.com/coatcheck/coatcheck/client"
 	"github.com/coatcheck/coatcheck/cmd/coatcheck/internal/config"
-	"github.com/coatcheck/coatcheck/internal/wire"
 	"github.com/coatcheck/coatcheck/limit"
 )
 
@@ -50,7 +50,7 @@ func (p *program) limitCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		return p.print(wire.LimitTaken{Allowed: true, Remaining: state.Remaining, Reset: state.Reset.Milliseconds()}, fmt.Sprintf("%d\n", state.Remaining))
+		return p.print(api.LimitTaken{Allowed: true, Remaining: state.Remaining, Reset: state.Reset.Milliseconds()}, fmt.Sprintf("%d\n", state.Remaining))
 	})
 }
 

@@ -8,9 +8,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/coatcheck/coatcheck/api"
 	"github.com/coatcheck/coatcheck/client"
 	"github.com/coatcheck/coatcheck/cmd/coatcheck/internal/config"
-	"github.com/coatcheck/coatcheck/internal/wire"
 	"github.com/coatcheck/coatcheck/lock"
 	"github.com/coatcheck/coatcheck/redisstore"
 )
@@ -71,15 +71,15 @@ func (p *program) atLocks(c *cobra.Command, s *source, command func(context.Cont
 	return kindOf(err)
 }
 
-func shownLock(info client.LockInfo) wire.Lock {
-	shown := wire.Lock{
-		Name: info.Name, Mode: info.Mode, Permits: info.Permits, Fence: info.Fence, Waiting: info.Waiting, ServerTime: info.Now, Holders: []wire.LockHolder{},
+func shownLock(info client.LockInfo) api.Lock {
+	shown := api.Lock{
+		Name: info.Name, Mode: info.Mode, Permits: info.Permits, Fence: info.Fence, Waiting: info.Waiting, ServerTime: info.Now, Holders: []api.LockHolder{},
 	}
 	for _, holder := range info.Holders {
-		shown.Holders = append(shown.Holders, wire.LockHolder(holder))
+		shown.Holders = append(shown.Holders, api.LockHolder(holder))
 	}
 	for _, waiter := range info.Queue {
-		shown.Queue = append(shown.Queue, wire.LockWaiter(waiter))
+		shown.Queue = append(shown.Queue, api.LockWaiter(waiter))
 	}
 	return shown
 }

@@ -7,9 +7,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/coatcheck/coatcheck/api"
 	"github.com/coatcheck/coatcheck/client"
 	"github.com/coatcheck/coatcheck/cmd/coatcheck/internal/config"
-	"github.com/coatcheck/coatcheck/internal/wire"
 )
 
 type lockBreak struct {
@@ -59,10 +59,10 @@ func (p *program) breakLock(ctx context.Context, service *client.Client, name st
 	if err != nil {
 		return err
 	}
-	return p.print(wire.LockBroken{Name: name, Fence: fence}, fmt.Sprintf("%d\n", fence))
+	return p.print(api.LockBroken{Name: name, Fence: fence}, fmt.Sprintf("%d\n", fence))
 }
 
-func (b lockBreak) holder(shown wire.Lock) (wire.LockHolder, error) {
+func (b lockBreak) holder(shown api.Lock) (api.LockHolder, error) {
 	var fences []string
 	for _, holder := range shown.Holders {
 		if b.said && holder.Fence == b.fence || !b.said && len(shown.Holders) == 1 {
@@ -72,11 +72,11 @@ func (b lockBreak) holder(shown wire.Lock) (wire.LockHolder, error) {
 	}
 	switch {
 	case len(fences) == 0:
-		return wire.LockHolder{}, fmt.Errorf("lock %s has no holder", shown.Name)
+		return api.LockHolder{}, fmt.Errorf("lock %s has no holder", shown.Name)
 	case b.said:
-		return wire.LockHolder{}, fmt.Errorf("lock %s has no holder with fence %d; the holders' fences are %s", shown.Name, b.fence,
+		return api.LockHolder{}, fmt.Errorf("lock %s has no holder with fence %d; the holders' fences are %s", shown.Name, b.fence,
 			strings.Join(fences, ", "))
 	}
-	return wire.LockHolder{}, usageError{fmt.Errorf("lock %s has %d holders: name one of them with --fence: %s", shown.Name, len(fences),
+	return api.LockHolder{}, usageError{fmt.Errorf("lock %s has %d holders: name one of them with --fence: %s", shown.Name, len(fences),
 		strings.Join(fences, ", "))}
 }

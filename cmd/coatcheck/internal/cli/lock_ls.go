@@ -10,8 +10,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/coatcheck/coatcheck/api"
 	"github.com/coatcheck/coatcheck/client"
-	"github.com/coatcheck/coatcheck/internal/wire"
 )
 
 func (p *program) lockListCommand() *cobra.Command {
@@ -37,7 +37,7 @@ func (p *program) lockListCommand() *cobra.Command {
 }
 
 func (p *program) listLocks(ctx context.Context, service *client.Client) error {
-	list := []wire.Lock{}
+	list := []api.Lock{}
 	for info, err := range service.Locks(ctx, "") {
 		if err != nil {
 			return err
@@ -48,10 +48,10 @@ func (p *program) listLocks(ctx context.Context, service *client.Client) error {
 	if len(list) == 0 {
 		people = "No lock is held.\n"
 	}
-	return p.print(wire.Locks{Locks: list}, people)
+	return p.print(api.Locks{Locks: list}, people)
 }
 
-func lockTable(list []wire.Lock) string {
+func lockTable(list []api.Lock) string {
 	return tabular("LOCK\tMODE\tHOLDER\tFENCE\tSINCE\tUNTIL\tWAITING", func(line func(...string)) {
 		for _, shown := range list {
 			first := []string{shown.Name, modeOf(shown), strconv.Itoa(shown.Waiting)}
@@ -67,11 +67,11 @@ func lockTable(list []wire.Lock) string {
 	})
 }
 
-func lockPicture(shown wire.Lock) string {
+func lockPicture(shown api.Lock) string {
 	if len(shown.Holders)+shown.Waiting == 0 {
 		return shown.Name + " has no holder.\n"
 	}
-	people := lockTable([]wire.Lock{shown})
+	people := lockTable([]api.Lock{shown})
 	if len(shown.Queue) > 0 {
 		people += "\n" + tabular("PLACE\tWAITER\tMODE\tSINCE", func(line func(...string)) {
 			for i, waiter := range shown.Queue {
@@ -95,14 +95,14 @@ func tabular(heading string, fill func(line func(cells ...string))) string {
 	return people.String()
 }
 
-func modeOf(shown wire.Lock) string {
+func modeOf(shown api.Lock) string {
 	if shown.Permits > 0 {
 		return fmt.Sprintf("%s/%d", shown.Mode, shown.Permits)
 	}
 	return shown.Mode
 }
 
-func ownerText(holder wire.LockHolder) string {
+func ownerText(holder api.LockHolder) string {
 	if holder.Fence == 0 && holder.Owner == "" {
 		return "(a client of redislock)"
 	}

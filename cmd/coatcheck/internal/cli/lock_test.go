@@ -12,9 +12,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/coatcheck/coatcheck/api"
 	"github.com/coatcheck/coatcheck/internal/testing/expect"
 	"github.com/coatcheck/coatcheck/internal/testing/redistest"
-	"github.com/coatcheck/coatcheck/internal/wire"
 )
 
 // lockDoors are the two ways to locks: a running service, and a Redis.
@@ -39,9 +39,9 @@ func (r *running) ready() {
 	})
 }
 
-func lockOf(t *testing.T, at []string) wire.Lock {
+func lockOf(t *testing.T, at []string) api.Lock {
 	t.Helper()
-	var shown wire.Lock
+	var shown api.Lock
 	execute(t, nil, append([]string{"lock", "ls", "--json", "deploy"}, at...)...).exits(done).into(&shown)
 	return shown
 }
@@ -283,7 +283,7 @@ func TestLockLsAndBreak(t *testing.T) {
 			list := run("lock", "ls").stdout
 			return strings.Contains(list, "deploy") && strings.Contains(list, "web-1") && strings.Contains(list, fence)
 		})
-		var list wire.Locks
+		var list api.Locks
 		run("lock", "ls", "--json").exits(done).into(&list)
 		if len(list.Locks) != 1 {
 			t.Fatalf("lock ls --json: got %+v, want one lock", list.Locks)
@@ -307,7 +307,7 @@ func TestLockLsAndBreak(t *testing.T) {
 const breakable = "12s"
 
 // ownersOf lists the owners of a lock's holders.
-func ownersOf(shown wire.Lock) (owners []string) {
+func ownersOf(shown api.Lock) (owners []string) {
 	for _, holder := range shown.Holders {
 		owners = append(owners, holder.Owner)
 	}
@@ -341,7 +341,7 @@ func TestLockBreakOfSeveralHoldersNeedsAFence(t *testing.T) {
 	second := strconv.FormatInt(both[1], 10)
 	execute(t, nil, append([]string{"lock", "break", "deploy", "--yes"}, at...)...).exits(usage, second)
 	expect.Equal(t, "fences after a break that names none", fences(), both)
-	var broken wire.LockBroken
+	var broken api.LockBroken
 	execute(t, nil, append([]string{"lock", "break", "deploy", "--yes", "--json", "--fence", second}, at...)...).exits(done).into(&broken)
 	expect.Equal(t, "name in lock break --json", broken.Name, "deploy")
 	if broken.Fence <= both[1] {

@@ -14,9 +14,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/coatcheck/coatcheck/api"
 	"github.com/coatcheck/coatcheck/client"
 	"github.com/coatcheck/coatcheck/cmd/coatcheck/internal/config"
-	"github.com/coatcheck/coatcheck/internal/wire"
 )
 
 func (p *program) tokenListCommand() *cobra.Command {
@@ -36,7 +36,7 @@ func (p *program) tokenListCommand() *cobra.Command {
 		if !inDoubt {
 			return usageError{errors.New("only operations in doubt are listed: coatcheck token ls --in-doubt")}
 		}
-		page := wire.Operations{Operations: []wire.Operation{}}
+		page := api.Operations{Operations: []api.Operation{}}
 		for operation, err := range service.InDoubt(ctx, prefix) {
 			if err != nil {
 				return err
@@ -47,8 +47,8 @@ func (p *program) tokenListCommand() *cobra.Command {
 	})
 }
 
-func shownOperation(o client.Operation) wire.Operation {
-	shown := wire.Operation{
+func shownOperation(o client.Operation) api.Operation {
+	shown := api.Operation{
 		Operation: o.Name, State: string(o.State), Route: o.Route, Since: o.Since, Attempts: o.Attempts, Fence: o.Fence,
 		RequestID: o.RequestID, ExpiresAt: o.ExpiresAt, Decision: string(o.Decision),
 	}
@@ -58,7 +58,7 @@ func shownOperation(o client.Operation) wire.Operation {
 	return shown
 }
 
-func operationTable(list []wire.Operation) string {
+func operationTable(list []api.Operation) string {
 	if len(list) == 0 {
 		return "No operation is in doubt.\n"
 	}

@@ -4,9 +4,9 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/coatcheck/coatcheck/api"
 	"github.com/coatcheck/coatcheck/internal/testing/expect"
 	"github.com/coatcheck/coatcheck/internal/testing/redistest"
-	"github.com/coatcheck/coatcheck/internal/wire"
 )
 
 // inDoubt lists the operations in doubt, by their request ids, once there are n.
@@ -14,7 +14,7 @@ func inDoubt(t *testing.T, at []string, n int) map[string]string {
 	t.Helper()
 	names := map[string]string{}
 	expect.Eventually(t, "the attempts' leases have ended", func() bool {
-		var page wire.Operations
+		var page api.Operations
 		execute(t, nil, append([]string{"token", "ls", "--in-doubt", "--json"}, at...)...).exits(done).into(&page)
 		for _, operation := range page.Operations {
 			names[operation.RequestID] = operation.Operation
@@ -31,7 +31,7 @@ func TestOperationsInDoubtAreSettledAtAServiceAndStraightOnRedis(t *testing.T) {
 		t.Run(place, func(t *testing.T) {
 			tokens := map[string]string{}
 			for _, fate := range []string{"completed", "not-begun", "refused"} {
-				var issued wire.TokenIssued
+				var issued api.TokenIssued
 				execute(t, nil, "token", "issue", "--json", "--server", p.banner.URL).exits(done).into(&issued)
 				tokens[fate] = issued.Token
 				p.answers(200, "POST", "/token/"+issued.Token+"/claim", `{"fingerprint":"f","lease_ms":100}`, "X-Request-Id: "+fate)

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/coatcheck/coatcheck/internal/wire"
+	"github.com/coatcheck/coatcheck/api"
 )
 
 const operationsPage = "../../../../docs/operations.md"
@@ -20,21 +20,21 @@ func TestRunbookHasEveryAnswerOfAnOutage(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, runbook, _ := strings.Cut(string(page), "\n## Runbook\n")
-	var told []wire.Code
+	var told []api.Code
 	for line := range strings.Lines(runbook) {
 		if cells := strings.Split(line, "|"); len(cells) == 5 {
 			for _, code := range regexp.MustCompile("`([a-z-]+)`").FindAllStringSubmatch(cells[1], -1) {
-				told = append(told, wire.Code(code[1]))
+				told = append(told, api.Code(code[1]))
 			}
 		}
 	}
-	for _, code := range wire.Codes() {
-		if kind, _ := wire.Lookup(code); kind.Status >= 500 && !slices.Contains(told, code) {
+	for _, code := range api.Codes() {
+		if kind, _ := api.Lookup(code); kind.Status >= 500 && !slices.Contains(told, code) {
 			t.Errorf("%s, status %d, has no row in the runbook", code, kind.Status)
 		}
 	}
 	for _, code := range told {
-		if _, known := wire.Lookup(code); !known {
+		if _, known := api.Lookup(code); !known {
 			t.Errorf("the runbook has a row of %s, which is no code", code)
 		}
 	}

@@ -5,9 +5,9 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/coatcheck/coatcheck/api"
 	"github.com/coatcheck/coatcheck/internal/testing/expect"
 	"github.com/coatcheck/coatcheck/internal/testing/redistest"
-	"github.com/coatcheck/coatcheck/internal/wire"
 )
 
 func TestFiftyPostsOfOnePaymentOverTwoServersChargeOnce(t *testing.T) {
@@ -31,7 +31,7 @@ func TestFiftyPostsOfOnePaymentOverTwoServersChargeOnce(t *testing.T) {
 		switch {
 		case a.status == 201 && (paid == nil || bytes.Equal(paid, a.body)):
 			paid = a.body
-		case a.status == 409 && a.code() == wire.InProgress && a.header.Get("Retry-After") != "":
+		case a.status == 409 && a.code() == api.InProgress && a.header.Get("Retry-After") != "":
 			inProgress++
 		default:
 			t.Errorf("one of fifty posts: got %d %s, want 201 and the same body as others, or 409 in-progress with Retry-After", a.status, a.body)
@@ -63,21 +63,21 @@ func TestKilledServerLeavesTheOutcomeUnknownAndChargesOnce(t *testing.T) {
 		lost <- err
 	}()
 	eventually(t, "the charge is made", func() bool { return other.ledger().Total == 1 })
-	if a := other.do("POST", "/payments", payment, "Idempotency-Token: "+token); a.code() != wire.InProgress {
-		t.Errorf("a repeat while it runs: got %d %s, want code %s", a.status, a.body, wire.InProgress)
+	if a := other.do("POST", "/payments", payment, "Idempotency-Token: "+token); a.code() != api.InProgress {
+		t.Errorf("a repeat while it runs: got %d %s, want code %s", a.status, a.body, api.InProgress)
 	}
 	doomed.kill()
 	if err := <-lost; err == nil {
 		t.Error("the client of a killed server got an answer")
 	}
 	eventually(t, "the outcome is unknown", func() bool {
-		return other.do("POST", "/payments", payment, "Idempotency-Token: "+token).code() == wire.IdempotencyUnknown
+		return other.do("POST", "/payments", payment, "Idempotency-Token: "+token).code() == api.IdempotencyUnknown
 	})
 	a := other.do("POST", "/payments", payment, "Idempotency-Token: "+token)
 	a.is(t, "a repeat of an unknown request", 409)
-	expect.Equal(t, "its code", a.code(), wire.IdempotencyUnknown)
+	expect.Equal(t, "its code", a.code(), api.IdempotencyUnknown)
 	expect.Contains(t, "its answer", string(a.body), "/token/"+token)
-	var status wire.TokenStatus
+	var status api.TokenStatus
 	other.do("GET", "/token/"+token, "").into(t, &status)
 	expect.Equal(t, "state of the token", status.State, "in-doubt")
 	expect.Equal(t, "attempts with the token", status.Attempts, 1)

@@ -4,14 +4,14 @@ import (
 	"errors"
 	"slices"
 
+	"github.com/coatcheck/coatcheck/api"
 	"github.com/coatcheck/coatcheck/client"
-	"github.com/coatcheck/coatcheck/internal/wire"
 	"github.com/coatcheck/coatcheck/lock"
 	"github.com/coatcheck/coatcheck/redisstore"
 )
 
-func shownPool(pool client.Pool) wire.WorkerPool {
-	return wire.WorkerPool{
+func shownPool(pool client.Pool) api.WorkerPool {
+	return api.WorkerPool{
 		Pool: pool.Name, Layout: pool.Layout, Epoch: pool.Epoch, Datacenter: pool.Datacenter, Size: pool.Size, Used: pool.Used,
 		TTL: pool.TTL.Milliseconds(), EndsAt: pool.EndsAt, Quarantined: pool.Quarantined.Milliseconds(),
 	}

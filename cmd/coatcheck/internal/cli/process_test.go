@@ -17,11 +17,11 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/coatcheck/coatcheck/api"
 	"github.com/coatcheck/coatcheck/internal/testing/apitest"
 	"github.com/coatcheck/coatcheck/internal/testing/expect"
 	"github.com/coatcheck/coatcheck/internal/testing/logtest"
 	"github.com/coatcheck/coatcheck/internal/testing/proctest"
-	"github.com/coatcheck/coatcheck/internal/wire"
 	"github.com/coatcheck/coatcheck/redisstore"
 )
 
@@ -196,8 +196,8 @@ type answer struct {
 	body   []byte
 }
 
-func (a answer) code() wire.Code {
-	var problem wire.Problem
+func (a answer) code() api.Code {
+	var problem api.Problem
 	_ = json.Unmarshal(a.body, &problem) // an answer that is no problem has no code
 	return problem.Code
 }
@@ -246,14 +246,14 @@ const payment = `{"amount":1299,"currency":"EUR","to":"acct_1"}`
 
 func (p *process) issue() string {
 	p.t.Helper()
-	var token wire.TokenIssued
+	var token api.TokenIssued
 	p.do("POST", "/token", "").into(p.t, &token)
 	return token.Token
 }
 
-func (p *process) ledger() wire.Ledger {
+func (p *process) ledger() api.Ledger {
 	p.t.Helper()
-	var ledger wire.Ledger
+	var ledger api.Ledger
 	p.do("GET", "/payments", "").into(p.t, &ledger)
 	return ledger
 }

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/coatcheck/coatcheck/internal/wire"
+	"github.com/coatcheck/coatcheck/api"
 )
 
 // mark is a slot's character in the picture of a ring.
@@ -31,7 +31,7 @@ var marks = []mark{
 // shut is the state of all free slots of a pool in quarantine.
 var shut = mark{'x', "31", "quarantined"}
 
-func rankOf(slot wire.WorkerSlot) int {
+func rankOf(slot api.WorkerSlot) int {
 	switch {
 	case slot.State == "held":
 		return 0
@@ -50,7 +50,7 @@ const (
 
 // ringPicture draws a ring, with a legend and, if they are few, its holders. Slots beyond those
 // that the ring came with were never leased.
-func ringPicture(ring wire.WorkerRing, colours bool) string {
+func ringPicture(ring api.WorkerRing, colours bool) string {
 	perMark := 1
 	for ring.Size/perMark > perRow*mostRows {
 		perMark *= 2
@@ -100,8 +100,8 @@ func paint(text, colour string, colours bool) string {
 
 const mostHolders = 32
 
-func holders(ring wire.WorkerRing) string {
-	held := slices.DeleteFunc(slices.Clone(ring.Slots), func(slot wire.WorkerSlot) bool { return slot.State != "held" })
+func holders(ring api.WorkerRing) string {
+	held := slices.DeleteFunc(slices.Clone(ring.Slots), func(slot api.WorkerSlot) bool { return slot.State != "held" })
 	if len(held) == 0 {
 		return ""
 	}

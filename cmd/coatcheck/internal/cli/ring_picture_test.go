@@ -6,18 +6,18 @@ import (
 	"testing"
 	"time"
 
+	"github.com/coatcheck/coatcheck/api"
 	"github.com/coatcheck/coatcheck/internal/testing/expect"
-	"github.com/coatcheck/coatcheck/internal/wire"
 )
 
-func ringWith(size int, states map[int]string) wire.WorkerRing {
-	ring := wire.WorkerRing{WorkerPool: wire.WorkerPool{Size: size}}
+func ringWith(size int, states map[int]string) api.WorkerRing {
+	ring := api.WorkerRing{WorkerPool: api.WorkerPool{Size: size}}
 	last := 0
 	for id := range states {
 		last = max(last, id)
 	}
 	for id := range last + 1 {
-		slot := wire.WorkerSlot{WorkerID: id, State: "free"}
+		slot := api.WorkerSlot{WorkerID: id, State: "free"}
 		if state := states[id]; state != "" {
 			slot.State, slot.Fence, slot.Holder = state, 7, "web"
 			slot.NotBefore = time.Unix(0, 0).UTC()

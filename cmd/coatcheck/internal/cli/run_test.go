@@ -9,10 +9,10 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/coatcheck/coatcheck/api"
 	"github.com/coatcheck/coatcheck/cmd/coatcheck/internal/config"
 	"github.com/coatcheck/coatcheck/internal/testing/expect"
 	"github.com/coatcheck/coatcheck/internal/testing/redistest"
-	"github.com/coatcheck/coatcheck/internal/wire"
 	"github.com/coatcheck/coatcheck/server"
 )
 
@@ -59,11 +59,11 @@ func TestServeStampsUnderItsIdentityAndGivesItsWorkerIDBackAtItsEnd(t *testing.T
 	t.Parallel()
 	redis := redistest.Start(t)
 	args := []string{"--redis", redis.URL(), "--identity", "orders-0", "--id-pool", "orders", "--new-pools", "trust"}
-	var first, second wire.Snowflakes
+	var first, second api.Snowflakes
 	one, other := serve(t, args...), serve(t, append(args, "--identity", "orders-1")...)
 	eventually(t, "ids are stamped", func() bool { return other.do("GET", "/id/snowflake", "").status == 200 })
 	one.answers(200, "GET", "/id/snowflake?n=10000", "").into(t, &first)
-	slotOf := func(p *process) (ring wire.WorkerRing, slot [2]string) {
+	slotOf := func(p *process) (ring api.WorkerRing, slot [2]string) {
 		p.answers(200, "GET", "/worker/orders?n=2", "").into(t, &ring)
 		return ring, [2]string{ring.Slots[first.WorkerID].State, ring.Slots[first.WorkerID].Holder}
 	}
@@ -85,7 +85,7 @@ func TestServeOnARedisWaitsOutTheQuarantineOfAnUnknownPool(t *testing.T) {
 	t.Parallel()
 	p := serve(t, "--redis", redistest.Start(t).URL())
 	a := p.answers(503, "GET", "/id/snowflake", "")
-	expect.Equal(t, "code of GET /id/snowflake", a.code(), wire.PoolQuarantined)
+	expect.Equal(t, "code of GET /id/snowflake", a.code(), api.PoolQuarantined)
 	if a.header.Get("Retry-After") == "" {
 		t.Errorf("GET /id/snowflake: no Retry-After in %v", a.header)
 	}
@@ -103,7 +103,7 @@ func TestServeComesUpWithoutItsRedisAndSaysSo(t *testing.T) {
 		t.Errorf("the banner tells no problem: %+v", p.banner)
 	}
 	expect.Contains(t, "banner for people", p.banner.people(&config.Service{}), "PROBLEM")
-	expect.Equal(t, "code of GET /incr/a", p.answers(503, "GET", "/incr/a", "").code(), wire.StoreUnavailable)
+	expect.Equal(t, "code of GET /incr/a", p.answers(503, "GET", "/incr/a", "").code(), api.StoreUnavailable)
 	p.answers(503, "GET", "/readyz", "")
 	redis.Restart()
 	eventually(t, "it recovers by itself", func() bool { return p.do("GET", "/incr/a", "").status == 200 })

@@ -10,10 +10,10 @@ import (
 
 	"github.com/google/go-cmp/cmp/cmpopts"
 
+	"github.com/coatcheck/coatcheck/api"
 	"github.com/coatcheck/coatcheck/cmd/coatcheck/internal/config"
 	"github.com/coatcheck/coatcheck/internal/testing/expect"
 	"github.com/coatcheck/coatcheck/internal/testing/redistest"
-	"github.com/coatcheck/coatcheck/internal/wire"
 )
 
 // aKey is a setting of one key.
@@ -44,14 +44,14 @@ func TestServeWithKeysAndPrincipals(t *testing.T) {
 	args := []string{"--dev", "--redis", server.URL(), "--token-keys", aKey("t", 1), "--answer-keys", aKey("a", 2), "--principal-headers", "Authorization"}
 	one, two := serve(t, args...), serve(t, args...)
 	const alice, bob = "Authorization: Bearer alice", "Authorization: Bearer bob"
-	var token wire.TokenIssued
+	var token api.TokenIssued
 	one.do("POST", "/token", "", alice).into(t, &token)
 	if !strings.HasPrefix(token.Token, "t.") {
 		t.Errorf("the token is not signed by key t: %s", token.Token)
 	}
 	header := "Idempotency-Token: " + token.Token
 	foreign := two.answers(http.StatusGone, "POST", "/payments", payment, header, bob)
-	expect.Equal(t, "code of a payment with the token of another principal", foreign.code(), wire.TokenUnknown)
+	expect.Equal(t, "code of a payment with the token of another principal", foreign.code(), api.TokenUnknown)
 	first := two.answers(http.StatusCreated, "POST", "/payments", payment, header, alice)
 	again := one.answers(http.StatusCreated, "POST", "/payments", payment, header, alice)
 	expect.Equal(t, "the payment repeated at the other service", string(again.body), string(first.body))

@@ -7,8 +7,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/coatcheck/coatcheck/api"
 	"github.com/coatcheck/coatcheck/client"
-	"github.com/coatcheck/coatcheck/internal/wire"
 )
 
 func (p *program) segmentSetCommand() *cobra.Command {
@@ -33,7 +33,7 @@ func (p *program) segmentSetCommand() *cobra.Command {
 		if err := service.SetSegment(ctx, args[0], next); err != nil {
 			return err
 		}
-		shown := wire.Segment{Tag: args[0], Next: strconv.FormatInt(next, 10)}
+		shown := api.Segment{Tag: args[0], Next: strconv.FormatInt(next, 10)}
 		return p.print(shown, fmt.Sprintf("%s goes on at %d.\n", args[0], next))
 	})
 }

@@ -6,8 +6,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/coatcheck/coatcheck/api"
 	"github.com/coatcheck/coatcheck/client"
-	"github.com/coatcheck/coatcheck/internal/wire"
 )
 
 func (p *program) storeCommand() *cobra.Command {
@@ -30,7 +30,7 @@ func (p *program) storeRestoredCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		return p.print(wire.Restored{Marked: marked},
+		return p.print(api.Restored{Marked: marked},
 			fmt.Sprintf("The state beside %d markers and pools counts as possibly lost, once.\n", marked))
 	})
 }
@@ -48,7 +48,7 @@ func (p *program) replicasGoneCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		return p.print(wire.Restored{Marked: changed},
+		return p.print(api.Restored{Marked: changed},
 			fmt.Sprintf("%d markers and pools wait for no replica that is gone. Start the services again.\n", changed))
 	})
 }

@@ -10,9 +10,9 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/coatcheck/coatcheck/api"
 	"github.com/coatcheck/coatcheck/client"
 	"github.com/coatcheck/coatcheck/cmd/coatcheck/internal/config"
-	"github.com/coatcheck/coatcheck/internal/wire"
 )
 
 func (p *program) tokenCommand() *cobra.Command {
@@ -51,7 +51,7 @@ func (p *program) tokenIssueCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		return p.print(wire.TokenIssued{Token: token.Value, ExpiresAt: token.ExpiresAt, Scope: token.Scope}, token.Value+"\n")
+		return p.print(api.TokenIssued{Token: token.Value, ExpiresAt: token.ExpiresAt, Scope: token.Scope}, token.Value+"\n")
 	})
 }
 
@@ -75,7 +75,7 @@ func (p *program) tokenShowCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		shown := wire.TokenStatus{
+		shown := api.TokenStatus{
 			State: string(status.State), ExpiresAt: status.ExpiresAt, Attempts: status.Attempts, Fence: status.Fence, Scope: status.Scope,
 			LeaseUntil: status.LeaseUntil,
 		}
@@ -83,7 +83,7 @@ func (p *program) tokenShowCommand() *cobra.Command {
 	})
 }
 
-func tokenLines(status wire.TokenStatus) string {
+func tokenLines(status api.TokenStatus) string {
 	return tabular("state\t"+status.State, func(line func(...string)) {
 		line("expires at", status.ExpiresAt.Format(time.RFC3339))
 		line("attempts", strconv.Itoa(status.Attempts))

@@ -9,9 +9,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/coatcheck/coatcheck/api"
 	"github.com/coatcheck/coatcheck/internal/testing/expect"
 	"github.com/coatcheck/coatcheck/internal/testing/redistest"
-	"github.com/coatcheck/coatcheck/internal/wire"
 )
 
 func TestTokenIsIssuedAndShown(t *testing.T) {
@@ -24,7 +24,7 @@ func TestTokenIsIssuedAndShown(t *testing.T) {
 	}
 	shown := execute(t, nil, "token", "show", "--server", p.banner.URL, "--", token).exits(done).prints("issued", "billing")
 	lacks(t, shown.line, shown.stdout, "fence")
-	var status wire.TokenStatus
+	var status api.TokenStatus
 	execute(t, env, "token", "show", "--json", "--", token).exits(done).into(&status)
 	expect.Equal(t, "state and scope in token show --json", [2]string{status.State, status.Scope}, [2]string{"issued", "billing"})
 	if left := time.Until(status.ExpiresAt); left < time.Hour || left > 11*time.Hour {
@@ -34,7 +34,7 @@ func TestTokenIsIssuedAndShown(t *testing.T) {
 
 func TestTokenForMachinesAndItsStateAfterUse(t *testing.T) {
 	p := serve(t, "--dev")
-	var issued wire.TokenIssued
+	var issued api.TokenIssued
 	issue := execute(t, map[string]string{"COATCHECK_SERVER": p.banner.URL, "COATCHECK_TTL": "1h"}, "token", "issue", "--json").exits(done).into(&issued)
 	if issued.Token == "" || issued.Scope != "" {
 		t.Fatalf("%s prints %s, want a token without a scope", issue.line, issue.stdout)

@@ -21,9 +21,9 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/coatcheck/coatcheck/access"
+	"github.com/coatcheck/coatcheck/api"
 	"github.com/coatcheck/coatcheck/internal/testing/expect"
 	"github.com/coatcheck/coatcheck/internal/testing/redistest"
-	"github.com/coatcheck/coatcheck/internal/wire"
 )
 
 // receiver is a collector that keeps what it is sent.
@@ -128,7 +128,7 @@ const (
 func TestTracesLeadFromTheRequestThroughTheDomainToTheScripts(t *testing.T) {
 	redis, traces := redistest.Start(t), newReceiver(t)
 	p := serve(t, "--dev", "--redis", redis.URL(), "--trace-endpoint", traces.URL, "--log-format", "json")
-	var token wire.TokenIssued
+	var token api.TokenIssued
 	issue, issueParent, header := begun(1)
 	p.do("POST", "/token", "", header).into(t, &token)
 	first, firstParent, header := begun(2)
@@ -163,7 +163,7 @@ func TestTracesNeverHoldWhatAClientChoseOrMustKeepSecret(t *testing.T) {
 	redis, traces := redistest.Start(t), newReceiver(t)
 	p := serve(t, "--dev", "--redis", redis.URL(), "--trace-endpoint", traces.URL, "--store-timeout", "1s")
 	token := p.issue()
-	var lease wire.LockGranted
+	var lease api.LockGranted
 	p.do("POST", "/lock/Zlock", `{"owner":"Zowner"}`).into(t, &lease)
 	if token == "" || lease.Lease == "" {
 		t.Fatalf("got token %q and lease %q, want both", token, lease.Lease)

@@ -13,8 +13,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/coatcheck/coatcheck/api"
 	"github.com/coatcheck/coatcheck/internal/testing/logtest"
-	"github.com/coatcheck/coatcheck/internal/wire"
 )
 
 // asCommand as its first argument makes the test binary behave as a command that `worker run` runs.
@@ -171,10 +171,10 @@ func (r *running) code() int {
 	return r.cmd.ProcessState.ExitCode()
 }
 
-func ringOf(t *testing.T, at []string, pool string) wire.WorkerRing {
+func ringOf(t *testing.T, at []string, pool string) api.WorkerRing {
 	t.Helper()
 	code, stdout, stderr := coatcheck(t, nil, append([]string{"worker", "ls", "--json", pool}, at...)...)
-	var ring wire.WorkerRing
+	var ring api.WorkerRing
 	if err := json.Unmarshal([]byte(stdout), &ring); code != done || err != nil {
 		t.Fatalf("%d %s %s", code, stdout, stderr)
 	}

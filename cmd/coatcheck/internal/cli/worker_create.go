@@ -8,9 +8,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/coatcheck/coatcheck/api"
 	"github.com/coatcheck/coatcheck/client"
 	"github.com/coatcheck/coatcheck/cmd/coatcheck/internal/config"
-	"github.com/coatcheck/coatcheck/internal/wire"
 	"github.com/coatcheck/coatcheck/workerlease"
 )
 
@@ -35,11 +35,11 @@ func (p *program) workerCreateCommand() *cobra.Command {
 			return err
 		}
 		shown := shownPool(created)
-		return p.print(shown, poolTable([]wire.WorkerPool{shown}))
+		return p.print(shown, poolTable([]api.WorkerPool{shown}))
 	})
 }
 
-func poolTable(pools []wire.WorkerPool) string {
+func poolTable(pools []api.WorkerPool) string {
 	return tabular("POOL\tLAYOUT\tEPOCH\tENDS\tDATACENTER\tTTL\tSLOTS\tUSED\tSTATE", func(line func(...string)) {
 		for _, pool := range pools {
 			line(pool.Pool, pool.Layout, pool.Epoch.Format(time.RFC3339), endOf(pool), strconv.Itoa(pool.Datacenter), millis(pool.TTL).String(), strconv.Itoa(pool.Size), strconv.Itoa(pool.Used), stateOf(pool))
@@ -47,14 +47,14 @@ func poolTable(pools []wire.WorkerPool) string {
 	})
 }
 
-func endOf(pool wire.WorkerPool) string {
+func endOf(pool api.WorkerPool) string {
 	if pool.EndsAt.IsZero() {
 		return "-"
 	}
 	return pool.EndsAt.Format(time.DateOnly)
 }
 
-func stateOf(pool wire.WorkerPool) string {
+func stateOf(pool api.WorkerPool) string {
 	if !pool.EndsAt.IsZero() && time.Until(pool.EndsAt) <= 0 {
 		return "ended: its layout has no timestamps left"
 	}

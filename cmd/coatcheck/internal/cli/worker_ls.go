@@ -7,8 +7,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/coatcheck/coatcheck/api"
 	"github.com/coatcheck/coatcheck/client"
-	"github.com/coatcheck/coatcheck/internal/wire"
 	"github.com/coatcheck/coatcheck/workerlease"
 )
 
@@ -30,7 +30,7 @@ func (p *program) workerListCommand() *cobra.Command {
 }
 
 func (p *program) listPools(ctx context.Context, service *client.Client) error {
-	list := []wire.WorkerPool{}
+	list := []api.WorkerPool{}
 	for pool, err := range service.Pools(ctx, "") {
 		if err != nil {
 			return err
@@ -41,7 +41,7 @@ func (p *program) listPools(ctx context.Context, service *client.Client) error {
 	if len(list) == 0 {
 		people = "There are no pools. The first lease makes one: coatcheck worker run POOL -- CMD\n"
 	}
-	return p.print(wire.WorkerPools{Pools: list}, people)
+	return p.print(api.WorkerPools{Pools: list}, people)
 }
 
 func (p *program) drawRing(ctx context.Context, service *client.Client, pool string) error {
@@ -49,22 +49,22 @@ func (p *program) drawRing(ctx context.Context, service *client.Client, pool str
 	if err != nil {
 		return err
 	}
-	return p.print(leased(whole), poolTable([]wire.WorkerPool{whole.WorkerPool})+"\n"+ringPicture(whole, colourful(p.stdout, p.getenv)))
+	return p.print(leased(whole), poolTable([]api.WorkerPool{whole.WorkerPool})+"\n"+ringPicture(whole, colourful(p.stdout, p.getenv)))
 }
 
 // wholeRing reads a ring page by page, without the worker ids after the last that was ever leased.
-func wholeRing(ctx context.Context, service *client.Client, pool string) (whole wire.WorkerRing, err error) {
+func wholeRing(ctx context.Context, service *client.Client, pool string) (whole api.WorkerRing, err error) {
 	for met := 0; ; {
 		page, err := service.Ring(ctx, pool, len(whole.Slots), workerlease.MaxSlots)
 		if err != nil {
-			return wire.WorkerRing{}, err
+			return api.WorkerRing{}, err
 		}
 		whole.WorkerPool, whole.ServerTime = shownPool(page.Pool), page.Now
 		for _, slot := range page.Slots {
 			if slot.Fence != 0 {
 				met++
 			}
-			whole.Slots = append(whole.Slots, wire.WorkerSlot{
+			whole.Slots = append(whole.Slots, api.WorkerSlot{
 				WorkerID: slot.WorkerID, State: slot.State, Holder: slot.Identity, Fence: slot.Fence, NotBefore: slot.NotBefore,
 				NotAfter: slot.NotAfter,
 			})
@@ -73,13 +73,13 @@ func wholeRing(ctx context.Context, service *client.Client, pool string) (whole 
 			return whole, nil
 		}
 		if len(page.Slots) == 0 {
-			return wire.WorkerRing{}, errors.New("the ring came without its slots")
+			return api.WorkerRing{}, errors.New("the ring came without its slots")
 		}
 	}
 }
 
 // leased is a ring with the slots that were ever leased.
-func leased(ring wire.WorkerRing) wire.WorkerRing {
-	ring.Slots = slices.DeleteFunc(append([]wire.WorkerSlot{}, ring.Slots...), func(slot wire.WorkerSlot) bool { return slot.Fence == 0 })
+func leased(ring api.WorkerRing) api.WorkerRing {
+	ring.Slots = slices.DeleteFunc(append([]api.WorkerSlot{}, ring.Slots...), func(slot api.WorkerSlot) bool { return slot.Fence == 0 })
 	return ring
 }

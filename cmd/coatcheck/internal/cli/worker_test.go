@@ -13,10 +13,10 @@ import (
 
 	"github.com/google/go-cmp/cmp/cmpopts"
 
+	"github.com/coatcheck/coatcheck/api"
 	"github.com/coatcheck/coatcheck/cmd/coatcheck/internal/supervise"
 	"github.com/coatcheck/coatcheck/internal/testing/expect"
 	"github.com/coatcheck/coatcheck/internal/testing/redistest"
-	"github.com/coatcheck/coatcheck/internal/wire"
 )
 
 // doors are the two ways to pools: a running service, and a Redis.
@@ -204,7 +204,7 @@ func TestPoolInQuarantineSaysHowToDeclareItNew(t *testing.T) {
 
 func TestWorkerLsWithoutPools(t *testing.T) {
 	doors(t, func(t *testing.T, at []string) {
-		var list wire.WorkerPools
+		var list api.WorkerPools
 		if ls := execute(t, nil, append([]string{"worker", "ls", "--json"}, at...)...).exits(done).into(&list); list.Pools == nil {
 			t.Errorf("%s prints %s, want a list of pools", ls.line, ls.stdout)
 		}

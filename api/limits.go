@@ -1,4 +1,4 @@
-package wire
+package api
 
 // LimitRequest is the body of POST /limit/{name}.
 type LimitRequest struct {

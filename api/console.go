@@ -85,6 +85,6 @@ type Session struct {
 // History answers GET /console/api/history: the totals of each series of this process.
 type History struct {
 	Until  time.Time           `json:"until"`   // end of the newest point
-	Step   int64               `json:"step_ms"` // time of each point
+	StepMs int64               `json:"step_ms"` // time of each point
 	Series map[string][]uint64 `json:"series"`  // how many in each step, the oldest first
 }

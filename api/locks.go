@@ -4,10 +4,10 @@ import "time"
 
 // LockRequest is the body of POST /lock/{name}; all of it is optional.
 type LockRequest struct {
-	TTL   *int64 `json:"ttl_ms"`
-	Wait  *int64 `json:"wait_ms"`
-	Owner string `json:"owner"` // for people
-	Mode  string `json:"mode"`  // exclusive, shared or permits
+	TTLMs  *int64 `json:"ttl_ms"`
+	WaitMs *int64 `json:"wait_ms"`
+	Owner  string `json:"owner"` // for people
+	Mode   string `json:"mode"`  // exclusive, shared or permits
 	// how many there are: with more than one, as many may hold at once
 	Permits *int64 `json:"permits"`
 	Take    *int64 `json:"take"` // how many of them this request takes
@@ -15,28 +15,28 @@ type LockRequest struct {
 
 // LockGranted answers POST /lock/{name}.
 type LockGranted struct {
-	Name       string    `json:"name"`
-	Lease      string    `json:"lease"` // the secret for Lease-Token
-	Fence      int64     `json:"fence"`
-	Since      time.Time `json:"since"`
-	ExpiresAt  time.Time `json:"expires_at"`
-	TTL        int64     `json:"ttl_ms"`
-	RenewEvery int64     `json:"renew_every_ms"`
-	ServerTime time.Time `json:"server_time"`
+	Name         string    `json:"name"`
+	Lease        string    `json:"lease"` // the secret for Lease-Token
+	Fence        int64     `json:"fence"`
+	Since        time.Time `json:"since"`
+	ExpiresAt    time.Time `json:"expires_at"`
+	TTLMs        int64     `json:"ttl_ms"`
+	RenewEveryMs int64     `json:"renew_every_ms"`
+	ServerTime   time.Time `json:"server_time"`
 }
 
 // LockRenewal is the body of PUT /lock/{name}; all of it is optional.
 type LockRenewal struct {
-	TTL *int64 `json:"ttl_ms"`
+	TTLMs *int64 `json:"ttl_ms"`
 }
 
 // LockRenewed answers PUT /lock/{name}.
 type LockRenewed struct {
-	Name       string    `json:"name"`
-	ExpiresAt  time.Time `json:"expires_at"`
-	TTL        int64     `json:"ttl_ms"`
-	RenewEvery int64     `json:"renew_every_ms"`
-	ServerTime time.Time `json:"server_time"`
+	Name         string    `json:"name"`
+	ExpiresAt    time.Time `json:"expires_at"`
+	TTLMs        int64     `json:"ttl_ms"`
+	RenewEveryMs int64     `json:"renew_every_ms"`
+	ServerTime   time.Time `json:"server_time"`
 }
 
 // LockBroken answers DELETE /lock/{name}?force={fence}.

@@ -9,7 +9,7 @@ import (
 
 // TokenRequest is the body of POST /token; all of it is optional.
 type TokenRequest struct {
-	TTL   *int64 `json:"ttl_ms"`
+	TTLMs *int64 `json:"ttl_ms"`
 	Scope string `json:"scope"`
 }
 
@@ -33,7 +33,7 @@ type TokenStatus struct {
 // ClaimRequest is the body of POST /token/{token}/claim.
 type ClaimRequest struct {
 	Fingerprint string `json:"fingerprint"`
-	Lease       *int64 `json:"lease_ms"`
+	LeaseMs     *int64 `json:"lease_ms"`
 	Policy      string `json:"policy"`
 	Owner       string `json:"owner,omitempty"` // a secret; "" = the service makes one
 }
@@ -43,7 +43,7 @@ type OperationClaim struct {
 	Key   string `json:"key"` // the caller's own
 	Scope string `json:"scope,omitempty"`
 	// how long the record stays, from its answer on, or without one from the last claim
-	Retention *int64 `json:"retention_ms,omitempty"`
+	RetentionMs *int64 `json:"retention_ms,omitempty"`
 
 	ClaimRequest
 }
@@ -77,7 +77,7 @@ type Operation struct {
 	Route     string    `json:"route,omitempty"`
 	Since     time.Time `json:"since,omitzero"` // since when it is in doubt
 	// of one in doubt: from its attempt's claim to the end of the lease
-	RanFor     *int64    `json:"ran_for_ms,omitempty"`
+	RanForMs   *int64    `json:"ran_for_ms,omitempty"`
 	Attempts   int       `json:"attempts"`
 	Fence      int64     `json:"fence"`                // of the newest attempt, as all that follows
 	RequestID  string    `json:"request_id,omitempty"` // under which the service's log has it
@@ -107,7 +107,7 @@ type Settlement struct {
 
 // ExtendRequest is the body of POST /token/{token}/extend; all of it is optional.
 type ExtendRequest struct {
-	Lease *int64 `json:"lease_ms"`
+	LeaseMs *int64 `json:"lease_ms"`
 }
 
 // Extended answers POST /token/{token}/extend.
@@ -139,7 +139,7 @@ type Counter struct {
 // CounterRequest is the body of PUT /counter/{key}.
 type CounterRequest struct {
 	Value *int64 `json:"value"`            // required
-	TTL   *int64 `json:"ttl_ms,omitempty"` // 100 ms to 10 years; none = for ever
+	TTLMs *int64 `json:"ttl_ms,omitempty"` // 100 ms to 10 years; none = for ever
 }
 
 // Counters answers GET /counter.
@@ -164,7 +164,7 @@ type WorkerRequest struct {
 
 // PoolRequest is the body of PUT /worker/{pool}; all of it is optional.
 type PoolRequest struct {
-	TTL        *int64     `json:"ttl_ms"`
+	TTLMs      *int64     `json:"ttl_ms"`
 	Layout     *string    `json:"layout"`
 	Epoch      *time.Time `json:"epoch"`
 	Datacenter *int       `json:"datacenter"`
@@ -172,25 +172,25 @@ type PoolRequest struct {
 
 // WorkerLease answers POST /worker/{pool}.
 type WorkerLease struct {
-	WorkerID   int       `json:"worker_id"`
-	Lease      string    `json:"lease"`
-	Fence      int64     `json:"fence"`
-	NotBefore  time.Time `json:"not_before"`
-	NotAfter   time.Time `json:"not_after"`
-	TTL        int64     `json:"ttl_ms"`
-	RenewEvery int64     `json:"renew_every_ms"`
-	Layout     string    `json:"layout"`
-	Epoch      time.Time `json:"epoch"`
-	Datacenter int       `json:"datacenter"`
-	Identity   string    `json:"identity,omitempty"`
-	ServerTime time.Time `json:"server_time"`
+	WorkerID     int       `json:"worker_id"`
+	Lease        string    `json:"lease"`
+	Fence        int64     `json:"fence"`
+	NotBefore    time.Time `json:"not_before"`
+	NotAfter     time.Time `json:"not_after"`
+	TTLMs        int64     `json:"ttl_ms"`
+	RenewEveryMs int64     `json:"renew_every_ms"`
+	Layout       string    `json:"layout"`
+	Epoch        time.Time `json:"epoch"`
+	Datacenter   int       `json:"datacenter"`
+	Identity     string    `json:"identity,omitempty"`
+	ServerTime   time.Time `json:"server_time"`
 }
 
 // RenewRequest is the body of PUT /worker/{pool}/{worker_id}; all of it is optional. The fields
 // after ttl_ms are the holder's proof, as last granted or renewed: with all of them, a lease that
 // Redis has lost is recorded anew while its window is open.
 type RenewRequest struct {
-	TTL        *int64     `json:"ttl_ms"`
+	TTLMs      *int64     `json:"ttl_ms"`
 	NotAfter   *time.Time `json:"not_after"`
 	Fence      int64      `json:"fence"`
 	Identity   string     `json:"identity"`
@@ -201,11 +201,11 @@ type RenewRequest struct {
 
 // WorkerRenewed answers PUT /worker/{pool}/{worker_id}.
 type WorkerRenewed struct {
-	WorkerID   int       `json:"worker_id"`
-	NotAfter   time.Time `json:"not_after"`
-	TTL        int64     `json:"ttl_ms"`
-	RenewEvery int64     `json:"renew_every_ms"`
-	ServerTime time.Time `json:"server_time"`
+	WorkerID     int       `json:"worker_id"`
+	NotAfter     time.Time `json:"not_after"`
+	TTLMs        int64     `json:"ttl_ms"`
+	RenewEveryMs int64     `json:"renew_every_ms"`
+	ServerTime   time.Time `json:"server_time"`
 }
 
 // WorkerPool is a pool's state: it answers PUT /worker/{pool}, within WorkerRing and WorkerPools.
@@ -216,11 +216,11 @@ type WorkerPool struct {
 	Datacenter int       `json:"datacenter"`
 	Size       int       `json:"size"` // slots of the ring
 	Used       int       `json:"used"` // slots that were leased at least once
-	TTL        int64     `json:"ttl_ms"`
+	TTLMs      int64     `json:"ttl_ms"`
 	// when its layout has no timestamps left; none: beyond the year 9999
 	EndsAt time.Time `json:"ends_at,omitzero"`
 	// nothing is granted for that long, since state may have been lost
-	Quarantined int64 `json:"quarantined_ms,omitempty"`
+	QuarantinedMs int64 `json:"quarantined_ms,omitempty"`
 }
 
 // WorkerPools answers GET /worker.
@@ -403,18 +403,18 @@ type RoutePolicy struct {
 	Route   string   `json:"route"`
 	Headers []string `json:"headers"` // one of them belongs in the request
 	// what distinguishes a key: the same key elsewhere is another operation
-	UniqueBy  []string `json:"unique_by"`
-	Required  bool     `json:"required"`
-	Policy    string   `json:"policy"`
-	Lease     int64    `json:"lease_ms"`
-	Retention int64    `json:"retention_ms"`
+	UniqueBy    []string `json:"unique_by"`
+	Required    bool     `json:"required"`
+	Policy      string   `json:"policy"`
+	LeaseMs     int64    `json:"lease_ms"`
+	RetentionMs int64    `json:"retention_ms"`
 	// what has to be the same for two requests to be the same
 	Fingerprint []string `json:"fingerprint"`
 	// statuses whose answers are kept; none = all but 307, 308, 401, 403, 407, 408, 421, 425 and
 	// 429
-	Keep    []string `json:"keep,omitempty"`
-	MaxBody int64    `json:"max_body_bytes"`
-	MaxWait int64    `json:"max_wait_ms"` // how long a request with Prefer: wait=n may wait
+	Keep      []string `json:"keep,omitempty"`
+	MaxBody   int64    `json:"max_body_bytes"`
+	MaxWaitMs int64    `json:"max_wait_ms"` // how long a request with Prefer: wait=n may wait
 	// tokens that were issued for another scope are refused
 	Scope string `json:"scope,omitempty"`
 }

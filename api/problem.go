@@ -134,8 +134,8 @@ type Problem struct {
 	// of a limit that is reached, as in [LimitTaken]; with the exact wait
 	Allowed      *bool  `json:"allowed,omitempty"`
 	Remaining    *int   `json:"remaining,omitempty"`
-	Reset        *int64 `json:"reset_ms,omitempty"`
-	RetryAfterMS *int64 `json:"retry_after_ms,omitempty"`
+	ResetMs      *int64 `json:"reset_ms,omitempty"`
+	RetryAfterMs *int64 `json:"retry_after_ms,omitempty"`
 
 	RetryAfter time.Duration `json:"-"` // 0 = not known
 }

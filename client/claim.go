@@ -77,7 +77,7 @@ func (c *Client) claimOnce(ctx context.Context, on subject, terms ClaimOptions) 
 	if !names.Owner.MatchString(terms.Owner) {
 		return Outcome{}, claim.invalid("an owner has 16 to 128 visible ASCII characters")
 	}
-	request := api.ClaimRequest{Fingerprint: terms.Fingerprint, Lease: new(millis(terms.Lease)), Policy: string(terms.Policy), Owner: terms.Owner}
+	request := api.ClaimRequest{Fingerprint: terms.Fingerprint, LeaseMs: new(millis(terms.Lease)), Policy: string(terms.Policy), Owner: terms.Owner}
 	var err error
 	if on.own != nil {
 		err = c.claimKey(ctx, *on.own, claim, request)

@@ -171,7 +171,7 @@ type counterRead struct {
 func (c *Client) SetCounter(ctx context.Context, key string, value int64, ttl time.Duration) error {
 	asked := api.CounterRequest{Value: &value}
 	if ttl != 0 {
-		asked.TTL = new(millis(ttl))
+		asked.TTLMs = new(millis(ttl))
 	}
 	set := call{op: "set counter", name: key, method: http.MethodPut, path: "/counter/" + key, body: asked, status: http.StatusOK}
 	_, err := ask(ctx, c.onNamed, set, func(now counterRead) bool { return now.Key == key && now.Value != nil && *now.Value == value })

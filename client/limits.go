@@ -30,16 +30,16 @@ type LimitState struct {
 // With ErrUnavailable nothing is decided: go on or do not, as suits the work. After
 // ErrUnknownOutcome the cost may have been taken.
 func (c *Client) TakeLimit(ctx context.Context, name string, rate LimitRate, cost int) (LimitState, error) {
-	asked := api.LimitRequest{Rate: new(int64(rate.N)), Per: new(millis(rate.Per)), Cost: new(int64(cost))}
+	asked := api.LimitRequest{Rate: new(int64(rate.N)), PerMs: new(millis(rate.Per)), Cost: new(int64(cost))}
 	if rate.Burst != 0 {
 		asked.Burst = new(int64(rate.Burst))
 	}
 	take := call{op: "take from limit", name: name, method: http.MethodPost, path: "/limit/" + name, body: asked, status: http.StatusOK}
-	taken, err := ask(ctx, c.onNamed, take, func(taken api.LimitTaken) bool { return taken.Allowed && taken.Remaining >= 0 && taken.Reset >= 0 })
+	taken, err := ask(ctx, c.onNamed, take, func(taken api.LimitTaken) bool { return taken.Allowed && taken.Remaining >= 0 && taken.ResetMs >= 0 })
 	if failure, is := errors.AsType[*Error](err); is {
 		return failure.limit, err
 	}
-	return LimitState{taken.Remaining, time.Duration(taken.Reset) * time.Millisecond}, err
+	return LimitState{taken.Remaining, time.Duration(taken.ResetMs) * time.Millisecond}, err
 }
 
 // ResetLimit forgets what is in use of the rate limit of a name. Repeating it is harmless.

@@ -87,9 +87,9 @@ type lockGrant struct {
 }
 
 func (r LockRequest) wire(wait time.Duration) api.LockRequest {
-	asked := api.LockRequest{Owner: r.Owner, Mode: r.Mode, Wait: new(millis(wait))}
+	asked := api.LockRequest{Owner: r.Owner, Mode: r.Mode, WaitMs: new(millis(wait))}
 	if r.TTL != 0 {
-		asked.TTL = new(millis(r.TTL))
+		asked.TTLMs = new(millis(r.TTL))
 	}
 	if r.Permits != 0 {
 		asked.Permits = new(int64(r.Permits))
@@ -109,19 +109,19 @@ func (c *Client) grantLock(ctx context.Context, name string, request LockRequest
 		owned: place != "", body: request.wire(wait), status: http.StatusCreated}
 	granted, err := ask(ctx, patient.onNamed, acquire, func(granted api.LockGranted) bool {
 		return granted.Name == name && leaseForm.MatchString(granted.Lease) && granted.Fence > 0 && !granted.Since.IsZero() &&
-			granted.TTL > 0 && (request.TTL == 0 || granted.TTL == millis(request.TTL))
+			granted.TTLMs > 0 && (request.TTL == 0 || granted.TTLMs == millis(request.TTL))
 	})
-	return lockGrant{name, granted.Lease, granted.Fence, granted.Since, time.Duration(granted.TTL) * time.Millisecond}, err
+	return lockGrant{name, granted.Lease, granted.Fence, granted.Since, time.Duration(granted.TTLMs) * time.Millisecond}, err
 }
 
 // renewLock extends a lock's lease to one TTL from now.
 func (c *Client) renewLock(ctx context.Context, grant lockGrant) error {
 	renew := call{
 		op: "renew lock", name: grant.name, method: http.MethodPut, path: "/lock/" + grant.name, lease: grant.token, owned: true,
-		body: api.LockRenewal{TTL: new(millis(grant.ttl))}, status: http.StatusOK,
+		body: api.LockRenewal{TTLMs: new(millis(grant.ttl))}, status: http.StatusOK,
 	}
 	_, err := ask(ctx, c.onNamed, renew, func(renewed api.LockRenewed) bool {
-		return renewed.Name == grant.name && renewed.TTL == millis(grant.ttl) && !renewed.ExpiresAt.IsZero()
+		return renewed.Name == grant.name && renewed.TTLMs == millis(grant.ttl) && !renewed.ExpiresAt.IsZero()
 	})
 	return err
 }

@@ -89,8 +89,8 @@ func operation(shown api.Operation) Operation {
 		Fence:     shown.Fence,
 		RequestID: shown.RequestID, ExpiresAt: shown.ExpiresAt, Decision: Decision(shown.Decision),
 	}
-	if shown.RanFor != nil {
-		o.RanFor = time.Duration(*shown.RanFor) * time.Millisecond
+	if shown.RanForMs != nil {
+		o.RanFor = time.Duration(*shown.RanForMs) * time.Millisecond
 	}
 	return o
 }

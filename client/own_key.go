@@ -65,7 +65,7 @@ func (c *Client) claimKey(ctx context.Context, key OwnKey, claim call, request a
 	}
 	asked := api.OperationClaim{Key: key.Key, Scope: key.Scope, ClaimRequest: request}
 	if key.Retention != 0 {
-		asked.Retention = new(millis(key.Retention))
+		asked.RetentionMs = new(millis(key.Retention))
 	}
 	claim.path, claim.body = "/operation/claim", asked
 	return c.exchange(ctx, claim)

@@ -101,6 +101,6 @@ func (c *Client) Ring(ctx context.Context, pool string, from, n int) (Ring, erro
 func poolOf(pool api.WorkerPool) Pool {
 	return Pool{
 		Name: pool.Pool, Layout: pool.Layout, Epoch: pool.Epoch, Datacenter: pool.Datacenter, Size: pool.Size, Used: pool.Used,
-		TTL: time.Duration(pool.TTL) * time.Millisecond, EndsAt: pool.EndsAt, Quarantined: time.Duration(pool.Quarantined) * time.Millisecond,
+		TTL: time.Duration(pool.TTLMs) * time.Millisecond, EndsAt: pool.EndsAt, Quarantined: time.Duration(pool.QuarantinedMs) * time.Millisecond,
 	}
 }

@@ -50,11 +50,11 @@ func (e *Error) limited(problem api.Problem) {
 	if problem.Code != api.LimitReached {
 		return
 	}
-	if wait := problem.RetryAfterMS; wait != nil && *wait > 0 && *wait <= maxWait.Milliseconds() {
+	if wait := problem.RetryAfterMs; wait != nil && *wait > 0 && *wait <= maxWait.Milliseconds() {
 		e.Wait = time.Duration(*wait) * time.Millisecond
 	}
-	if problem.Remaining != nil && problem.Reset != nil {
-		e.limit = LimitState{max(*problem.Remaining, 0), time.Duration(max(*problem.Reset, 0)) * time.Millisecond}
+	if problem.Remaining != nil && problem.ResetMs != nil {
+		e.limit = LimitState{max(*problem.Remaining, 0), time.Duration(max(*problem.ResetMs, 0)) * time.Millisecond}
 	}
 }
 

@@ -33,7 +33,7 @@ func (c *Client) complete(ctx context.Context, on subject, lease string, answer 
 func (c *Client) extend(ctx context.Context, on subject, lease string, span time.Duration) (time.Time, error) {
 	var request api.ExtendRequest
 	if span != 0 {
-		request.Lease = new(millis(span))
+		request.LeaseMs = new(millis(span))
 	}
 	by := func(ctx context.Context, extend call) error { return c.owned(ctx, on, extend) }
 	extended, err := ask(ctx, by, call{op: "extend", lease: lease, status: http.StatusOK, body: request}, func(extended api.Extended) bool { return !extended.LeaseUntil.IsZero() })

@@ -62,7 +62,7 @@ type Token struct {
 func (c *Client) Issue(ctx context.Context, scope string, ttl time.Duration) (Token, error) {
 	request := api.TokenRequest{Scope: scope}
 	if ttl != 0 {
-		request.TTL = new(millis(ttl))
+		request.TTLMs = new(millis(ttl))
 	}
 	issue := call{op: "issue token", method: http.MethodPost, path: "/token", body: request, status: http.StatusCreated}
 	issued, err := ask(ctx, c.exchange, issue, func(issued api.TokenIssued) bool { return names.Token.MatchString(issued.Token) })

@@ -34,7 +34,7 @@ func (r WorkerRequest) wire() api.WorkerRequest {
 	asked := api.WorkerRequest{Identity: r.Identity}
 	asked.Epoch, asked.Datacenter = moment(r.Epoch), r.Datacenter
 	if r.TTL != 0 {
-		asked.TTL = new(millis(r.TTL))
+		asked.TTLMs = new(millis(r.TTL))
 	}
 	if r.Layout != "" {
 		asked.Layout = &r.Layout
@@ -68,7 +68,7 @@ func (c *Client) AcquireWorker(ctx context.Context, pool string, request WorkerR
 	return WorkerLease{
 		Pool: pool, WorkerID: granted.WorkerID, Datacenter: granted.Datacenter, Token: granted.Lease, Fence: granted.Fence,
 		Identity:  granted.Identity,
-		NotBefore: granted.NotBefore, NotAfter: granted.NotAfter, TTL: time.Duration(granted.TTL) * time.Millisecond,
+		NotBefore: granted.NotBefore, NotAfter: granted.NotAfter, TTL: time.Duration(granted.TTLMs) * time.Millisecond,
 		Layout: granted.Layout, Epoch: granted.Epoch, Now: granted.ServerTime,
 	}, nil
 }
@@ -77,7 +77,7 @@ func (c *Client) AcquireWorker(ctx context.Context, pool string, request WorkerR
 func stampable(lease api.WorkerLease) bool {
 	layout, err := snowflake.ParseLayout(lease.Layout)
 	switch {
-	case err != nil || !leaseForm.MatchString(lease.Lease) || lease.Fence <= 0 || lease.TTL <= 0:
+	case err != nil || !leaseForm.MatchString(lease.Lease) || lease.Fence <= 0 || lease.TTLMs <= 0:
 		return false
 	case lease.NotBefore.IsZero() || !lease.NotAfter.After(lease.NotBefore) || lease.Epoch.IsZero() || lease.ServerTime.IsZero():
 		return false
@@ -96,17 +96,17 @@ func (c *Client) RenewWorker(ctx context.Context, lease WorkerLease) (WorkerLeas
 		Layout: lease.Layout, Epoch: moment(lease.Epoch), Datacenter: lease.Datacenter,
 	}
 	if lease.TTL != 0 {
-		proof.TTL = new(millis(lease.TTL))
+		proof.TTLMs = new(millis(lease.TTL))
 	}
 	renew := call{op: "renew worker id", method: http.MethodPut, body: proof, status: http.StatusOK}
 	renewed, err := ask(ctx, c.onLease(lease, ""), renew, func(r api.WorkerRenewed) bool {
-		return r.WorkerID == lease.WorkerID && r.TTL > 0 && !r.NotAfter.IsZero() && !r.NotAfter.Before(lease.NotAfter) &&
+		return r.WorkerID == lease.WorkerID && r.TTLMs > 0 && !r.NotAfter.IsZero() && !r.NotAfter.Before(lease.NotAfter) &&
 			!r.ServerTime.IsZero()
 	})
 	if err != nil {
 		return WorkerLease{}, err
 	}
-	lease.NotAfter, lease.TTL, lease.Now = renewed.NotAfter, time.Duration(renewed.TTL)*time.Millisecond, renewed.ServerTime
+	lease.NotAfter, lease.TTL, lease.Now = renewed.NotAfter, time.Duration(renewed.TTLMs)*time.Millisecond, renewed.ServerTime
 	return lease, nil
 }
 

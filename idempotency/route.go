@@ -110,8 +110,8 @@ func (r Route) Published() api.RoutePolicy {
 	}
 	return api.RoutePolicy{
 		Route: r.Name, Headers: r.Accept.headers(), UniqueBy: []string{"principal", "route", "key"}, Required: !r.Optional, Policy: string(r.Policy),
-		Lease: r.Lease.Milliseconds(), Retention: r.Retention.Milliseconds(), Fingerprint: append(fingerprint, body), Keep: r.Keep,
-		MaxBody: r.MaxBody, MaxWait: max(r.MaxWait, 0).Milliseconds(), Scope: r.Scope,
+		LeaseMs: r.Lease.Milliseconds(), RetentionMs: r.Retention.Milliseconds(), Fingerprint: append(fingerprint, body), Keep: r.Keep,
+		MaxBody: r.MaxBody, MaxWaitMs: max(r.MaxWait, 0).Milliseconds(), Scope: r.Scope,
 	}
 }
 

@@ -145,8 +145,8 @@ func TestWorkerRequestAtItsBoundsIsGranted(t *testing.T) {
 		a := s.do(t, "POST", pool, row.body)
 		lease := decode[api.WorkerLease](t, a, 201)
 		expect.Equal(t, a.asked+": layout", lease.Layout, row.layout)
-		expect.Equal(t, a.asked+": ttl_ms", lease.TTL, row.ttl)
-		expect.Equal(t, a.asked+": renew_every_ms", lease.RenewEvery, row.ttl/3)
+		expect.Equal(t, a.asked+": ttl_ms", lease.TTLMs, row.ttl)
+		expect.Equal(t, a.asked+": renew_every_ms", lease.RenewEveryMs, row.ttl/3)
 		expect.Equal(t, a.asked+": the window in ms", lease.NotAfter.Sub(lease.NotBefore).Milliseconds(), row.ttl)
 		a.wantHeader(t, "Cache-Control", "no-store")
 		if row.ttl < hour {

@@ -95,7 +95,7 @@ func (h *counters) set(r *request) error {
 	if asked.Value == nil {
 		r.invalid("value", "required: the value that the counter is to have")
 	}
-	ttl := r.millis("ttl_ms", asked.TTL, 0, counter.MinTTL, counter.MaxTTL)
+	ttl := r.millis("ttl_ms", asked.TTLMs, 0, counter.MinTTL, counter.MaxTTL)
 	if r.err != nil {
 		return r.err
 	}

@@ -38,7 +38,7 @@ func (h *limits) take(r *request) error {
 		return err
 	}
 	addRateLimit(r, rate, state)
-	return r.result(api.LimitTaken{Allowed: true, Remaining: state.Remaining, Reset: millisUp(state.Reset)}, err)
+	return r.result(api.LimitTaken{Allowed: true, Remaining: state.Remaining, ResetMs: millisUp(state.Reset)}, err)
 }
 
 // limitOf reads the rate and the cost.
@@ -48,11 +48,11 @@ func limitOf(r *request) (rate limit.Rate, cost int) {
 	if asked.Rate == nil {
 		r.invalid("rate", "required: how much may be taken in per_ms")
 	}
-	if asked.Per == nil {
+	if asked.PerMs == nil {
 		r.invalid("per_ms", "required: the span of time that rate is of, such as 1000 for a second")
 	}
 	rate.N = count(r, "rate", asked.Rate, limit.MaxN)
-	rate.Per = r.millis("per_ms", asked.Per, 0, time.Millisecond, limit.MaxPer)
+	rate.Per = r.millis("per_ms", asked.PerMs, 0, time.Millisecond, limit.MaxPer)
 	if asked.Burst != nil {
 		rate.Burst = count(r, "burst", asked.Burst, limit.MaxN)
 	}
@@ -94,7 +94,7 @@ func addRateLimit(r *request, rate limit.Rate, state limit.State) {
 func addLimit(problem *api.Problem, err error) {
 	if reached, is := errors.AsType[*limit.ReachedError](err); is {
 		problem.Allowed, problem.Remaining = new(false), new(reached.Remaining)
-		problem.Reset, problem.RetryAfterMS = new(millisUp(reached.Reset)), new(millisUp(reached.Wait))
+		problem.ResetMs, problem.RetryAfterMs = new(millisUp(reached.Reset)), new(millisUp(reached.Wait))
 	}
 }
 

@@ -40,7 +40,7 @@ func TestLimitLetsItsBurstThroughAndSaysWhenThereIsRoom(t *testing.T) {
 		wants := func(cost, remaining int, minutes int64) {
 			t.Helper()
 			taken := take(cost)
-			expect.Equal(t, taken.asked, decode[api.LimitTaken](t, taken, 200), api.LimitTaken{Allowed: true, Remaining: remaining, Reset: minutes * 60_000})
+			expect.Equal(t, taken.asked, decode[api.LimitTaken](t, taken, 200), api.LimitTaken{Allowed: true, Remaining: remaining, ResetMs: minutes * 60_000})
 			taken.wantHeader(t, "Ratelimit-Policy", `"limit";q=4;w=2400`)
 			taken.wantHeader(t, "Ratelimit", fmt.Sprintf(`"limit";r=%d;t=%d`, remaining, minutes*60))
 			taken.wantHeader(t, "Cache-Control", "no-store")
@@ -51,7 +51,7 @@ func TestLimitLetsItsBurstThroughAndSaysWhenThereIsRoom(t *testing.T) {
 		time.Sleep(250 * time.Microsecond)
 		refused := take(2)
 		problem := checkProblem(t, refused, api.LimitReached)
-		expect.Equal(t, refused.asked+": what the problem says", []any{*problem.Allowed, *problem.Remaining, *problem.Reset, *problem.RetryAfterMS}, []any{false, 1, int64(30 * 60_000), int64(10 * 60_000)})
+		expect.Equal(t, refused.asked+": what the problem says", []any{*problem.Allowed, *problem.Remaining, *problem.ResetMs, *problem.RetryAfterMs}, []any{false, 1, int64(30 * 60_000), int64(10 * 60_000)})
 		refused.wantHeader(t, "Retry-After", "600")
 		refused.wantHeader(t, "Ratelimit", `"limit";r=1;t=1800`)
 		wants(-1, 2, 20)

@@ -83,8 +83,8 @@ func (h *locks) acquire(r *request) error {
 func (h *locks) request(r *request) (request lock.Request) {
 	var asked api.LockRequest
 	r.body(&asked)
-	request.TTL = r.millis("ttl_ms", asked.TTL, 0, lock.MinTTL, h.longest)
-	request.Wait = min(r.millis("wait_ms", asked.Wait, 0, 0, longestWait), h.patient)
+	request.TTL = r.millis("ttl_ms", asked.TTLMs, 0, lock.MinTTL, h.longest)
+	request.Wait = min(r.millis("wait_ms", asked.WaitMs, 0, 0, longestWait), h.patient)
 	if asked.Owner != "" && !names.Valid(asked.Owner) {
 		r.invalid("owner", nameRule)
 	}
@@ -161,7 +161,7 @@ func (h *locks) renew(r *request) error {
 	grant := lockOf(r)
 	var asked api.LockRenewal
 	r.body(&asked)
-	grant.TTL = r.millis("ttl_ms", asked.TTL, 0, lock.MinTTL, h.longest)
+	grant.TTL = r.millis("ttl_ms", asked.TTLMs, 0, lock.MinTTL, h.longest)
 	if r.err != nil {
 		return r.err
 	}
@@ -171,7 +171,7 @@ func (h *locks) renew(r *request) error {
 	}
 	h.metrics.LockRenewed(grant.Token, renewed.TTL, kept(err))
 	return r.result(api.LockRenewed{
-		Name: grant.Name, ExpiresAt: renewed.Until, TTL: renewed.TTL.Milliseconds(), RenewEvery: renewEvery(renewed.TTL),
+		Name: grant.Name, ExpiresAt: renewed.Until, TTLMs: renewed.TTL.Milliseconds(), RenewEveryMs: renewEvery(renewed.TTL),
 		ServerTime: renewed.Now,
 	}, err)
 }

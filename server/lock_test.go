@@ -57,7 +57,7 @@ func (s *service) lockRound(t *testing.T) {
 	granted := decode[api.LockGranted](t, a, 201)
 	a.wantHeader(t, "Cache-Control", "no-store")
 	want := granted
-	want.Name, want.TTL, want.RenewEvery = "round", 3_600_000, 1_200_000
+	want.Name, want.TTLMs, want.RenewEveryMs = "round", 3_600_000, 1_200_000
 	expect.Equal(t, a.asked, granted, want)
 	expect.Equal(t, a.asked+": length of the lease's secret", len(granted.Lease), 22)
 	wantBetween(t, a.asked+": fence", granted.Fence, 1, 1<<53-1)
@@ -67,7 +67,7 @@ func (s *service) lockRound(t *testing.T) {
 	mine := "Lease-Token: " + granted.Lease
 	renewed := must[api.LockRenewed](t, s, 200, "PUT", "/lock/round", `{"ttl_ms":7200000}`, mine)
 	expect.Equal(t, "PUT /lock/round", renewed, api.LockRenewed{
-		Name: "round", TTL: 7_200_000, RenewEvery: 2_400_000, ServerTime: renewed.ServerTime, ExpiresAt: renewed.ServerTime.Add(2 * time.Hour),
+		Name: "round", TTLMs: 7_200_000, RenewEveryMs: 2_400_000, ServerTime: renewed.ServerTime, ExpiresAt: renewed.ServerTime.Add(2 * time.Hour),
 	})
 	info := s.lockInfo(t, "round")
 	expect.MustEqual(t, "GET /lock/round: number of holders", len(info.Holders), 1)
@@ -92,7 +92,7 @@ func (s *service) lockRound(t *testing.T) {
 	}
 	expect.Equal(t, "GET /lock/round: owner of a client that does not name itself", s.lockInfo(t, "round").Holders[0].Owner, "127.0.0.1")
 	s.unlock(t, again)
-	expect.Equal(t, "POST /lock/default without a body: ttl_ms", s.lock(t, "default", "").TTL, 30_000)
+	expect.Equal(t, "POST /lock/default without a body: ttl_ms", s.lock(t, "default", "").TTLMs, 30_000)
 }
 
 func (s *service) lockHeld(t *testing.T) {
@@ -346,5 +346,5 @@ func TestNoLockIsGrantedWhileLeasesMayBeLost(t *testing.T) {
 	checkProblem(t, a, api.PoolQuarantined)
 	a.wantRetryAfter(t, 1, 6)
 	wantField(t, s.do(t, "POST", "/lock/doubt", `{"ttl_ms":20000}`), api.InvalidRequest, "ttl_ms")
-	expect.Equal(t, "POST /lock/doubt with a wait: ttl_ms", s.lock(t, "doubt", `{"wait_ms":3600000}`).TTL, 5000)
+	expect.Equal(t, "POST /lock/doubt with a wait: ttl_ms", s.lock(t, "doubt", `{"wait_ms":3600000}`).TTLMs, 5000)
 }

@@ -99,7 +99,7 @@ func wireOperation(o idempotency.Operation) api.Operation {
 	if o.State == idempotency.InDoubt {
 		shown.Since = o.Until
 		if !o.Began.IsZero() {
-			shown.RanFor = new(o.Until.Sub(o.Began).Milliseconds())
+			shown.RanForMs = new(o.Until.Sub(o.Began).Milliseconds())
 		}
 	}
 	return shown

@@ -35,7 +35,7 @@ func TestOperatorFindsOperationsInDoubtAndSettlesThem(t *testing.T) {
 	byRequest := map[string]api.Operation{}
 	for _, operation := range page.Operations {
 		byRequest[operation.RequestID] = operation
-		if operation.Since.IsZero() || operation.RanFor == nil || operation.Attempts != 1 || operation.Fence == 0 || operation.State != "in-doubt" {
+		if operation.Since.IsZero() || operation.RanForMs == nil || operation.Attempts != 1 || operation.Fence == 0 || operation.State != "in-doubt" {
 			t.Errorf("GET /token?state=in-doubt: got %+v, want since, ran_for_ms, one attempt and a fence", operation)
 		}
 	}

@@ -52,7 +52,7 @@ func named(r *request) idempotency.OperationKey {
 func (h *tokens) issue(r *request) error {
 	var asked api.TokenRequest
 	r.body(&asked)
-	ttl := r.millis("ttl_ms", asked.TTL, defaultTTL, idempotency.MinTTL, idempotency.MaxTTL)
+	ttl := r.millis("ttl_ms", asked.TTLMs, defaultTTL, idempotency.MinTTL, idempotency.MaxTTL)
 	if asked.Scope != "" && !names.Valid(asked.Scope) {
 		r.invalid("scope", nameRule)
 	}
@@ -122,7 +122,7 @@ func (h *tokens) claimOwn(r *request) error {
 	}
 	r.mayTouch("scope", asked.Scope)
 	options := optionsOf(r, asked.ClaimRequest)
-	options.Retention = r.millis("retention_ms", asked.Retention, 0, idempotency.MinTTL, idempotency.MaxTTL)
+	options.Retention = r.millis("retention_ms", asked.RetentionMs, 0, idempotency.MinTTL, idempotency.MaxTTL)
 	who, err := h.principal(r.Request())
 	if err != nil {
 		r.fail(err)
@@ -173,7 +173,7 @@ func optionsOf(r *request, asked api.ClaimRequest) idempotency.ClaimOptions {
 		r.invalid("owner", "16 to 128 visible ASCII characters, new and random for each attempt")
 	}
 	return idempotency.ClaimOptions{
-		Fingerprint: asked.Fingerprint, Policy: policy, Lease: attemptLease(r, asked.Lease), Scope: idempotency.AnyScope, Owner: asked.Owner,
+		Fingerprint: asked.Fingerprint, Policy: policy, Lease: attemptLease(r, asked.LeaseMs), Scope: idempotency.AnyScope, Owner: asked.Owner,
 		RequestID: requestlog.ID(r.ctx()),
 	}
 }
@@ -231,7 +231,7 @@ func (h *tokens) extend(key func(*request) idempotency.OperationKey) func(*reque
 		key, lease := key(r), r.lease()
 		var asked api.ExtendRequest
 		r.body(&asked)
-		span := attemptLease(r, asked.Lease)
+		span := attemptLease(r, asked.LeaseMs)
 		if r.err != nil {
 			return r.err
 		}

@@ -44,7 +44,7 @@ func (h *workers) acquire(r *request) error {
 	h.journal.did(r, api.Event{Kind: events.WorkerGranted, Name: pool, WorkerID: &lease.WorkerID, Fence: lease.Fence, Holder: lease.Identity})
 	return r.answer(http.StatusCreated, api.WorkerLease{
 		WorkerID: lease.WorkerID, Lease: lease.Token, Fence: lease.Fence, NotBefore: lease.NotBefore, NotAfter: lease.NotAfter,
-		TTL: lease.TTL.Milliseconds(), RenewEvery: renewEvery(lease.TTL), Layout: lease.Layout, Epoch: lease.Epoch, Datacenter: lease.Datacenter,
+		TTLMs: lease.TTL.Milliseconds(), RenewEveryMs: renewEvery(lease.TTL), Layout: lease.Layout, Epoch: lease.Epoch, Datacenter: lease.Datacenter,
 		Identity: lease.Identity, ServerTime: lease.Now,
 	})
 }
@@ -69,7 +69,7 @@ func (h *workers) request(r *request, pool string) workerlease.Request {
 }
 
 func (h *workers) poolRequest(r *request, pool string, asked api.PoolRequest) workerlease.Request {
-	ttl := r.millis("ttl_ms", asked.TTL, 0, workerlease.MinTTL, workerlease.MaxTTL)
+	ttl := r.millis("ttl_ms", asked.TTLMs, 0, workerlease.MinTTL, workerlease.MaxTTL)
 	shape, layout := h.shape(r, pool, asked)
 	if r.err != nil {
 		return workerlease.Request{}
@@ -170,7 +170,7 @@ func (h *workers) keep(r *request, pool string, asked *api.PoolRequest) {
 		return
 	}
 	ttl := min(ring.TTL, h.pools.LongestTTL(pool)).Milliseconds()
-	asked.TTL, asked.Layout, asked.Epoch = cmp.Or(asked.TTL, &ttl), cmp.Or(asked.Layout, &ring.Layout), cmp.Or(asked.Epoch, &ring.Epoch)
+	asked.TTLMs, asked.Layout, asked.Epoch = cmp.Or(asked.TTLMs, &ttl), cmp.Or(asked.Layout, &ring.Layout), cmp.Or(asked.Epoch, &ring.Epoch)
 	if layout, err := snowflake.ParseLayout(*asked.Layout); err == nil && layout.Datacenter > 0 {
 		asked.Datacenter = cmp.Or(asked.Datacenter, &ring.Datacenter)
 	}
@@ -179,7 +179,7 @@ func (h *workers) keep(r *request, pool string, asked *api.PoolRequest) {
 func poolOf(pool string, ring workerlease.Ring) api.WorkerPool {
 	return api.WorkerPool{
 		Pool: pool, Layout: ring.Layout, Epoch: ring.Epoch, Datacenter: ring.Datacenter, Size: 1 << ring.Bits, Used: ring.Used,
-		TTL: ring.TTL.Milliseconds(), EndsAt: ring.EndsAt(), Quarantined: ring.Quarantined.Milliseconds(),
+		TTLMs: ring.TTL.Milliseconds(), EndsAt: ring.EndsAt(), QuarantinedMs: ring.Quarantined.Milliseconds(),
 	}
 }
 
@@ -191,7 +191,7 @@ func (h *workers) renew(r *request) error {
 	}
 	renewed, err := h.pools.Renew(r.ctx(), lease, 0)
 	return r.result(api.WorkerRenewed{
-		WorkerID: lease.WorkerID, NotAfter: renewed.NotAfter, TTL: renewed.TTL.Milliseconds(), RenewEvery: renewEvery(renewed.TTL), ServerTime: renewed.Now,
+		WorkerID: lease.WorkerID, NotAfter: renewed.NotAfter, TTLMs: renewed.TTL.Milliseconds(), RenewEveryMs: renewEvery(renewed.TTL), ServerTime: renewed.Now,
 	}, err)
 }
 
@@ -199,7 +199,7 @@ func (h *workers) renew(r *request) error {
 func (h *workers) proof(r *request, lease *workerlease.Lease) {
 	var told api.RenewRequest
 	r.body(&told)
-	lease.TTL = r.millis("ttl_ms", told.TTL, 0, workerlease.MinTTL, h.pools.LongestTTL(lease.Pool))
+	lease.TTL = r.millis("ttl_ms", told.TTLMs, 0, workerlease.MinTTL, h.pools.LongestTTL(lease.Pool))
 	lease.Fence, lease.Identity = told.Fence, told.Identity
 	if told.NotAfter == nil || told.Layout == "" || told.Epoch == nil {
 		return

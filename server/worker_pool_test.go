@@ -40,7 +40,7 @@ func (s *service) poolDeclared(t *testing.T) {
 	a := s.do(t, "PUT", "/worker/declared", body)
 	pool := decode[api.WorkerPool](t, a, 201)
 	want := api.WorkerPool{
-		Pool: "declared", Layout: "41/5/5/12", Epoch: time.Date(2024, 2, 29, 10, 0, 0, 125_000_000, time.UTC), Datacenter: 3, Size: 32, TTL: 3_600_000,
+		Pool: "declared", Layout: "41/5/5/12", Epoch: time.Date(2024, 2, 29, 10, 0, 0, 125_000_000, time.UTC), Datacenter: 3, Size: 32, TTLMs: 3_600_000,
 	}
 	want.EndsAt = endOf(want.Layout, want.Epoch)
 	expect.Equal(t, a.asked, pool, want)
@@ -53,14 +53,14 @@ func (s *service) poolDeclared(t *testing.T) {
 	lease := must[api.WorkerLease](t, s, 201, "POST", "/worker/declared", "")
 	expect.Equal(t, "POST /worker/declared", lease, api.WorkerLease{
 		WorkerID: lease.WorkerID, Lease: lease.Lease, Fence: lease.Fence, NotBefore: lease.NotBefore, NotAfter: lease.NotAfter, ServerTime: lease.ServerTime,
-		TTL: 3_600_000, RenewEvery: 1_200_000, Layout: want.Layout, Epoch: want.Epoch, Datacenter: 3,
+		TTLMs: 3_600_000, RenewEveryMs: 1_200_000, Layout: want.Layout, Epoch: want.Epoch, Datacenter: 3,
 	})
 	checkProblem(t, s.do(t, "PUT", "/worker/declared", body), api.PoolExists)
 	ring := must[api.WorkerRing](t, s, 200, "GET", "/worker/declared?n=1", "")
 	want.Used = 1
 	expect.Equal(t, "GET /worker/declared?n=1", ring.WorkerPool, want)
 	plain := must[api.WorkerPool](t, s, 201, "PUT", "/worker/plain", "")
-	expect.Equal(t, "PUT /worker/plain", plain, api.WorkerPool{Pool: "plain", Layout: "41/10/12", Epoch: time.Date(2020, 1, 1, 0, 0, 0, 0, time.UTC), Size: 1024, TTL: 30_000,
+	expect.Equal(t, "PUT /worker/plain", plain, api.WorkerPool{Pool: "plain", Layout: "41/10/12", Epoch: time.Date(2020, 1, 1, 0, 0, 0, 0, time.UTC), Size: 1024, TTLMs: 30_000,
 		EndsAt: endOf("41/10/12", snowflake.DefaultEpoch)})
 }
 
@@ -96,7 +96,7 @@ func (s *service) poolList(t *testing.T) {
 				t.Fatalf("GET /worker?prefix=list.&n=%d%s: got %+v, want a list of %d at most", n, cursor, page.Pools, n)
 			}
 			for _, pool := range page.Pools {
-				expect.Equal(t, "GET /worker", pool, api.WorkerPool{Pool: pool.Pool, Layout: "41/5/7", Epoch: pool.Epoch, Size: 32, TTL: 1000, EndsAt: endOf("41/5/7", pool.Epoch)})
+				expect.Equal(t, "GET /worker", pool, api.WorkerPool{Pool: pool.Pool, Layout: "41/5/7", Epoch: pool.Epoch, Size: 32, TTLMs: 1000, EndsAt: endOf("41/5/7", pool.Epoch)})
 				seen = append(seen, pool.Pool)
 			}
 			if page.Next == "" {
@@ -218,10 +218,10 @@ func TestLeaseThatRedisLostIsWrittenAnewOnItsProofAloneAndNothingIsGrantedMeanwh
 			}
 
 			proof := proofOf(kept)
-			proof["ttl_ms"] = kept.TTL
+			proof["ttl_ms"] = kept.TTLMs
 			renewed := must[api.WorkerRenewed](t, s, 200, "PUT", "/worker/p/0", text(t, proof), "Lease-Token: "+kept.Lease)
 			expect.Equal(t, "PUT /worker/p/0 with all of its proof: worker id", renewed.WorkerID, 0)
-			expect.Equal(t, "PUT /worker/p/0 with all of its proof: ttl_ms", renewed.TTL, 3_600_000)
+			expect.Equal(t, "PUT /worker/p/0 with all of its proof: ttl_ms", renewed.TTLMs, 3_600_000)
 			if renewed.NotAfter.Before(kept.NotAfter) {
 				t.Errorf("PUT /worker/p/0 with all of its proof: got a window until %v, want it to end no earlier than before, at %v", renewed.NotAfter, kept.NotAfter)
 			}
@@ -229,7 +229,7 @@ func TestLeaseThatRedisLostIsWrittenAnewOnItsProofAloneAndNothingIsGrantedMeanwh
 			want := api.WorkerSlot{WorkerID: 0, State: "held", Holder: "orders-0", Fence: kept.Fence, NotBefore: kept.NotBefore, NotAfter: renewed.NotAfter}
 			expect.Equal(t, "GET /worker/p?n=2 after the proof: the first slot", ring.Slots[0], want)
 			expect.Equal(t, "GET /worker/p?n=2 after the proof", ring.WorkerPool, api.WorkerPool{
-				Pool: "p", Layout: "41/5/5/12", Epoch: kept.Epoch, Datacenter: 7, Size: 32, Used: 1, TTL: 3_600_000, Quarantined: ring.Quarantined,
+				Pool: "p", Layout: "41/5/5/12", Epoch: kept.Epoch, Datacenter: 7, Size: 32, Used: 1, TTLMs: 3_600_000, QuarantinedMs: ring.QuarantinedMs,
 				EndsAt: endOf("41/5/5/12", kept.Epoch),
 			})
 			// it is there again
@@ -239,7 +239,7 @@ func TestLeaseThatRedisLostIsWrittenAnewOnItsProofAloneAndNothingIsGrantedMeanwh
 				// who trusts that an unknown pool is new takes the loss of all of it for that
 				return
 			}
-			wantBetween(t, "GET /worker/p?n=2: quarantined_ms", ring.Quarantined, 1, 3_601_000)
+			wantBetween(t, "GET /worker/p?n=2: quarantined_ms", ring.QuarantinedMs, 1, 3_601_000)
 			a := s.do(t, "POST", "/worker/p", "")
 			checkProblem(t, a, api.PoolQuarantined)
 			a.wantRetryAfter(t, 1, 3601)
@@ -285,7 +285,7 @@ func TestWhoAsksFirstWithRoleUseDoesNotShapeAPool(t *testing.T) {
 	expect.Equal(t, "layout of a pool that an administrator shaped", lease.Layout, "41/5/7")
 
 	lease = decode[api.WorkerLease](t, g.as(t, "use", "POST", "/worker/pinned", ""), 201)
-	expect.Equal(t, "the pinned pool", []any{lease.Layout, lease.Datacenter, lease.Epoch, lease.TTL}, []any{"41/5/5/12", 3, east.Shape.Epoch, int64(60_000)})
+	expect.Equal(t, "the pinned pool", []any{lease.Layout, lease.Datacenter, lease.Epoch, lease.TTLMs}, []any{"41/5/5/12", 3, east.Shape.Epoch, int64(60_000)})
 	for _, who := range []string{"use", "admin"} {
 		for _, body := range []string{`{"layout":"41/10/12"}`, `{"datacenter":4}`, `{"epoch":"2024-02-29T00:00:00Z"}`, `{"ttl_ms":30000}`} {
 			checkProblem(t, g.as(t, who, "POST", "/worker/pinned", body), api.LayoutMismatch)
@@ -341,7 +341,7 @@ func TestPoolThatIsReplacedKeepsWhatIsNotNamed(t *testing.T) {
 	s := serve(t, server.Config{Store: storetest.Open(t, redisstore.Config{}), Workers: workerlease.Config{NewPools: workerlease.Trust}})
 	pool := must[api.WorkerPool](t, s, 201, "PUT", "/worker/p", `{"layout":"41/5/5/12","epoch":"2024-02-29T00:00:00Z","datacenter":3,"ttl_ms":60000}`)
 	want := pool
-	want.TTL = 90_000
+	want.TTLMs = 90_000
 	expect.Equal(t, "with another TTL", must[api.WorkerPool](t, s, 201, "PUT", "/worker/p?replace=true", `{"ttl_ms":90000}`), want)
 	expect.Equal(t, "with nothing else", must[api.WorkerPool](t, s, 201, "PUT", "/worker/p?replace=true", ""), want)
 	want.Datacenter = 0
@@ -351,7 +351,7 @@ func TestPoolThatIsReplacedKeepsWhatIsNotNamed(t *testing.T) {
 	want.Layout, want.Size = "41/10/12", 1024
 	expect.Equal(t, "without a datacenter", must[api.WorkerPool](t, s, 201, "PUT", "/worker/p?replace=true", `{"layout":"41/10/12"}`), want)
 	fresh := must[api.WorkerPool](t, s, 201, "PUT", "/worker/new?replace=true", `{"ttl_ms":60000}`)
-	expect.Equal(t, "a pool that is not there", []any{fresh.Layout, fresh.TTL}, []any{"41/10/12", int64(60_000)})
+	expect.Equal(t, "a pool that is not there", []any{fresh.Layout, fresh.TTLMs}, []any{"41/10/12", int64(60_000)})
 }
 
 // A clock of the service that was set back to before a pool's epoch ends no lease: Redis counts the

@@ -50,7 +50,7 @@ func (p *program) limitCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		return p.print(api.LimitTaken{Allowed: true, Remaining: state.Remaining, Reset: state.Reset.Milliseconds()}, fmt.Sprintf("%d\n", state.Remaining))
+		return p.print(api.LimitTaken{Allowed: true, Remaining: state.Remaining, ResetMs: state.Reset.Milliseconds()}, fmt.Sprintf("%d\n", state.Remaining))
 	})
 }
 

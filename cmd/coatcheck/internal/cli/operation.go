@@ -53,7 +53,7 @@ func shownOperation(o client.Operation) api.Operation {
 		RequestID: o.RequestID, ExpiresAt: o.ExpiresAt, Decision: string(o.Decision),
 	}
 	if o.RanFor > 0 {
-		shown.RanFor = new(o.RanFor.Milliseconds())
+		shown.RanForMs = new(o.RanFor.Milliseconds())
 	}
 	return shown
 }
@@ -65,8 +65,8 @@ func operationTable(list []api.Operation) string {
 	return tabular("OPERATION\tROUTE\tSINCE\tRAN FOR\tATTEMPTS\tFENCE\tREQUEST", func(line func(...string)) {
 		for _, o := range list {
 			ran := "?"
-			if o.RanFor != nil {
-				ran = (time.Duration(*o.RanFor) * time.Millisecond).String()
+			if o.RanForMs != nil {
+				ran = (time.Duration(*o.RanForMs) * time.Millisecond).String()
 			}
 			line(o.Operation, o.Route, clockText(o.Since), ran, strconv.Itoa(o.Attempts), strconv.FormatInt(o.Fence, 10), o.RequestID)
 		}

@@ -13,7 +13,7 @@ import (
 func shownPool(pool client.Pool) api.WorkerPool {
 	return api.WorkerPool{
 		Pool: pool.Name, Layout: pool.Layout, Epoch: pool.Epoch, Datacenter: pool.Datacenter, Size: pool.Size, Used: pool.Used,
-		TTL: pool.TTL.Milliseconds(), EndsAt: pool.EndsAt, Quarantined: pool.Quarantined.Milliseconds(),
+		TTLMs: pool.TTL.Milliseconds(), EndsAt: pool.EndsAt, QuarantinedMs: pool.Quarantined.Milliseconds(),
 	}
 }
 

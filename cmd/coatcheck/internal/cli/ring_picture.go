@@ -67,7 +67,7 @@ func ringPicture(ring api.WorkerRing, colours bool) string {
 		ranks[slot.WorkerID/perMark] = min(rank, ranks[slot.WorkerID/perMark])
 	}
 	shown := append([]mark{}, marks...)
-	if ring.Quarantined > 0 {
+	if ring.QuarantinedMs > 0 {
 		shown[2], shown[3] = mark{shut.letter, shut.colour, "quarantined, was held"},
 			mark{shut.letter, shut.colour, "quarantined, never held"}
 	}

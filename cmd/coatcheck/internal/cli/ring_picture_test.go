@@ -52,7 +52,7 @@ func TestPictureOfALargeRingIsInBlocks(t *testing.T) {
 
 func TestPictureOfAPoolInQuarantine(t *testing.T) {
 	ring := ringWith(4, map[int]string{0: "held", 1: "free"})
-	ring.Quarantined = 5000
+	ring.QuarantinedMs = 5000
 	picture := ringPicture(ring, true)
 	expect.Contains(t, "picture", picture, "\x1b[32m#\x1b[0m\x1b[31mx\x1b[0m", "quarantined, never held: 2")
 }

@@ -42,7 +42,7 @@ func (p *program) workerCreateCommand() *cobra.Command {
 func poolTable(pools []api.WorkerPool) string {
 	return tabular("POOL\tLAYOUT\tEPOCH\tENDS\tDATACENTER\tTTL\tSLOTS\tUSED\tSTATE", func(line func(...string)) {
 		for _, pool := range pools {
-			line(pool.Pool, pool.Layout, pool.Epoch.Format(time.RFC3339), endOf(pool), strconv.Itoa(pool.Datacenter), millis(pool.TTL).String(), strconv.Itoa(pool.Size), strconv.Itoa(pool.Used), stateOf(pool))
+			line(pool.Pool, pool.Layout, pool.Epoch.Format(time.RFC3339), endOf(pool), strconv.Itoa(pool.Datacenter), millis(pool.TTLMs).String(), strconv.Itoa(pool.Size), strconv.Itoa(pool.Used), stateOf(pool))
 		}
 	})
 }
@@ -58,8 +58,8 @@ func stateOf(pool api.WorkerPool) string {
 	if !pool.EndsAt.IsZero() && time.Until(pool.EndsAt) <= 0 {
 		return "ended: its layout has no timestamps left"
 	}
-	if pool.Quarantined > 0 {
-		return fmt.Sprintf("quarantined for %v", millis(pool.Quarantined))
+	if pool.QuarantinedMs > 0 {
+		return fmt.Sprintf("quarantined for %v", millis(pool.QuarantinedMs))
 	}
 	return "open"
 }

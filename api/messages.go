@@ -20,9 +20,21 @@ type TokenIssued struct {
 	Scope     string    `json:"scope"`
 }
 
+// State is the state of an operation.
+type State string
+
+// The states of an operation. StateInDoubt is a claim whose lease has lapsed with no answer
+// recorded.
+const (
+	StateIssued    State = "issued"
+	StateClaimed   State = "claimed"
+	StateInDoubt   State = "in-doubt"
+	StateCompleted State = "completed"
+)
+
 // TokenStatus answers GET /token/{token}.
 type TokenStatus struct {
-	State      string    `json:"state"`
+	State      State     `json:"state"`
 	ExpiresAt  time.Time `json:"expires_at"`
 	Attempts   int       `json:"attempts"`
 	Fence      int64     `json:"fence"`
@@ -73,7 +85,7 @@ type Answer struct {
 // part of Operations. It holds no token and no key.
 type Operation struct {
 	Operation string    `json:"operation"` // its name, which handlers get as well
-	State     string    `json:"state"`     // issued, claimed, completed or in-doubt
+	State     State     `json:"state"`
 	Route     string    `json:"route,omitempty"`
 	Since     time.Time `json:"since,omitzero"` // since when it is in doubt
 	// of one in doubt: from its attempt's claim to the end of the lease
@@ -84,10 +96,22 @@ type Operation struct {
 	Policy     string    `json:"policy,omitempty"`
 	Began      time.Time `json:"began,omitzero"`
 	LeaseUntil time.Time `json:"lease_until,omitzero"`
-	ExpiresAt  time.Time `json:"expires_at"` // when the record goes
-	// of an operator, the last one: completed, not-begun or refused
-	Decision string `json:"decision,omitempty"`
+	ExpiresAt  time.Time `json:"expires_at"`         // when the record goes
+	Decision   Decision  `json:"decision,omitempty"` // of an operator, the last one
 }
+
+// Decision is an operator's decision about an operation in doubt after checking its effect.
+type Decision string
+
+// The decisions of an operator.
+const (
+	// Happened means that it has had its effect: its answer is recorded, and every repeat gets it.
+	Happened Decision = "completed"
+	// NotBegun means that it has had no effect: the next request may begin, with a larger fence.
+	NotBegun Decision = "not-begun"
+	// Refused lets no request begin; repeats get an error that says that an operator has closed it.
+	Refused Decision = "refused"
+)
 
 // Operations answers GET /token?state=in-doubt.
 type Operations struct {
@@ -97,7 +121,7 @@ type Operations struct {
 
 // Settlement is the body of POST /operation/{operation}/settle.
 type Settlement struct {
-	Outcome string `json:"outcome"` // completed, not-begun or refused
+	Outcome Decision `json:"outcome"`
 	// of the answer, with completed, as what follows
 	Status  int               `json:"status,omitempty"`
 	Headers map[string]string `json:"headers,omitempty"`     //
@@ -115,19 +139,14 @@ type Extended struct {
 	LeaseUntil time.Time `json:"lease_until"`
 }
 
-// Incremented answers /incr/{key}: the caller owns first to value, both included.
+// Incremented answers /incr/{key}: the caller owns First to Value, both included. With a template
+// the one value is written as Number, and more as Numbers, rising.
 type Incremented struct {
-	Key   string `json:"key"` // of the counter: with a calendar it has the date in it
-	Value int64  `json:"value"`
-	First int64  `json:"first"`
-}
-
-// Numbered answers /incr/{key} with a template.
-type Numbered struct {
-	Incremented
-
-	Number  string   `json:"number,omitempty"`  // that of the one value
-	Numbers []string `json:"numbers,omitempty"` // those of more, rising
+	Key     string   `json:"key"` // of the counter: with a calendar it has the date in it
+	Value   int64    `json:"value"`
+	First   int64    `json:"first"`
+	Number  string   `json:"number,omitempty"`
+	Numbers []string `json:"numbers,omitempty"`
 }
 
 // Counter answers GET /counter/{key}.
@@ -153,7 +172,7 @@ type Counters struct {
 type ListedCounter struct {
 	Key   string `json:"key"`
 	Value *int64 `json:"value"`           // null where it is not an integer
-	Error string `json:"error,omitempty"` // not-an-integer
+	Error Code   `json:"error,omitempty"` // NotAnInteger
 }
 
 // WorkerRequest is the body of POST /worker/{pool}, all optional; PUT takes it without an identity.

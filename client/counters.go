@@ -92,12 +92,7 @@ func (c *Client) Add(ctx context.Context, key string, request CounterRequest) (g
 var requestForm = names.NewForm(" -~", 1, 255)
 
 func (c *Client) add(ctx context.Context, key string, request CounterRequest) (CounterRange, error) {
-	var added struct {
-		api.Incremented
-
-		Number  string   `json:"number"`
-		Numbers []string `json:"numbers"`
-	}
+	var added api.Incremented
 	incr := call{op: "add to counter", name: key, method: http.MethodPost, path: withQuery("/incr/"+key, request.query()), repeat: request.RequestID, status: http.StatusOK, into: &added}
 	switch {
 	case request.By < 0:
@@ -184,25 +179,8 @@ func (c *Client) RemoveCounter(ctx context.Context, key string) error {
 	return c.onNamed(ctx, call{op: "remove counter", name: key, method: http.MethodDelete, path: "/counter/" + key, status: http.StatusNoContent})
 }
 
-// CounterInfo is a counter of a list.
-type CounterInfo struct {
-	Key   string
-	Value int64
-	Err   error // why the value is not there, such as ErrNotAnInteger; else nil
-}
-
 // Counters lists the counters whose keys begin with a prefix, in the order of their bytes, page by
 // page. It ends with the first error. Those are listed that coatcheck has added to or set.
-func (c *Client) Counters(ctx context.Context, prefix string) iter.Seq2[CounterInfo, error] {
-	return list(ctx, c, "list counters", "/counter?n=1000", prefix, func(page api.Counters) ([]api.ListedCounter, string) { return page.Counters, page.Next }, counterInfo)
-}
-
-func counterInfo(listed api.ListedCounter) CounterInfo {
-	info := CounterInfo{Key: listed.Key}
-	if listed.Value != nil {
-		info.Value = *listed.Value
-		return info
-	}
-	info.Err = (&Error{Op: "list counters", Code: listed.Error, class: ErrRefused})
-	return info
+func (c *Client) Counters(ctx context.Context, prefix string) iter.Seq2[api.ListedCounter, error] {
+	return list(ctx, c, "list counters", "/counter?n=1000", prefix, func(page api.Counters) ([]api.ListedCounter, string) { return page.Counters, page.Next })
 }

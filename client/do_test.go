@@ -12,6 +12,7 @@ import (
 
 	"github.com/google/go-cmp/cmp/cmpopts"
 
+	"github.com/coatcheck/coatcheck/api"
 	"github.com/coatcheck/coatcheck/client"
 	"github.com/coatcheck/coatcheck/internal/testing/expect"
 )
@@ -88,7 +89,7 @@ func TestDoGivesBackWhatNeverBegan(t *testing.T) {
 		if want == nil {
 			isDone(t, "Do of what never began, without an error", result, err, false)
 		}
-		expect.Equal(t, "the token's state after what never began", state(t, s.Client, token), client.Issued)
+		expect.Equal(t, "the token's state after what never began", state(t, s.Client, token), api.StateIssued)
 	}
 	result, err := s.Do(t.Context(), token, client.ClaimOptions{Fingerprint: "valid"}, working)
 	isDone(t, "Do of another request with the same token", result, err, false)
@@ -109,7 +110,7 @@ func TestDoGivesBackAClaimThatIsNeverAnswered(t *testing.T) {
 	s.proxy.disturb(only("claim", 0, loseReply))
 	_, err := s.Do(t.Context(), token, client.ClaimOptions{Lease: time.Hour}, mustNotRun(t))
 	wantError(t, err, client.ErrUnknownOutcome)
-	expect.Equal(t, "the token's state", state(t, s.Client, token), client.Issued)
+	expect.Equal(t, "the token's state", state(t, s.Client, token), api.StateIssued)
 	s.proxy.disturb(nil)
 	result, err := s.Do(t.Context(), token, client.ClaimOptions{}, working)
 	isDone(t, "Do afterwards", result, err, false)

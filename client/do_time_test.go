@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/coatcheck/coatcheck/api"
 	"github.com/coatcheck/coatcheck/client"
 	"github.com/coatcheck/coatcheck/internal/testing/expect"
 )
@@ -28,7 +29,7 @@ func TestAGrantThatComesTooLateIsNotBegun(t *testing.T) {
 			_, err := s.Do(t.Context(), token, client.ClaimOptions{Policy: policy, Lease: 3 * time.Second}, work)
 			expect.Error(t, "Do under "+string(policy), err, want)
 			if want != nil {
-				expect.Equal(t, "the token's state after a grant that came too late", state(t, s.Client, token), client.Issued)
+				expect.Equal(t, "the token's state after a grant that came too late", state(t, s.Client, token), api.StateIssued)
 			}
 		})
 	}
@@ -41,10 +42,10 @@ func TestACallerThatGoesAwayDuringTheClaim(t *testing.T) {
 		answer time.Duration // until the claim's answer
 		ends   time.Duration // until Do does
 		class  error
-		state  client.State
+		state  api.State
 	}{
-		"the answer comes soon":         {600 * time.Millisecond, 600 * time.Millisecond, client.ErrRefused, client.Issued},
-		"the answer comes after a time": {5 * time.Second, 1500 * time.Millisecond, client.ErrUnknownOutcome, client.Issued},
+		"the answer comes soon":         {600 * time.Millisecond, 600 * time.Millisecond, client.ErrRefused, api.StateIssued},
+		"the answer comes after a time": {5 * time.Second, 1500 * time.Millisecond, client.ErrUnknownOutcome, api.StateIssued},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			s := bubble(t)
@@ -84,7 +85,7 @@ func TestWorkEndsWithItsCallerAndItsAnswerIsRecordedAllTheSame(t *testing.T) {
 			return done, nil // it was done by then
 		})
 		isDone(t, "Do whose caller has gone", result, err, false)
-		expect.Equal(t, "the token's state", state(t, s.Client, token), client.Completed)
+		expect.Equal(t, "the token's state", state(t, s.Client, token), api.StateCompleted)
 	})
 }
 
@@ -132,8 +133,8 @@ func TestWorkThatFailsIsLeftToItsLease(t *testing.T) {
 func TestDoSurvivesLostRepliesToItsEnd(t *testing.T) {
 	for verb, row := range map[string]struct {
 		notBegun bool
-		state    client.State
-	}{"complete": {false, client.Completed}, "release": {true, client.Issued}} {
+		state    api.State
+	}{"complete": {false, api.StateCompleted}, "release": {true, api.StateIssued}} {
 		for _, lose := range []fault{loseReply, hangUp, says(502, "text/html", "bad gateway"), says(503, "application/problem+json", `{"code":"store-unavailable"}`)} {
 			synctest.Test(t, func(t *testing.T) {
 				s := bubble(t)
@@ -174,7 +175,7 @@ func TestDoGivesUpRecordingAfterAWhile(t *testing.T) {
 			isDone(t, name+": Do", result, nil, false)
 			expect.Equal(t, name+": how long Do tried", time.Since(begun), row.after)
 			expect.Equal(t, name+": requests to record", s.proxy.count("complete"), row.tries)
-			expect.Equal(t, name+": the token's state", state(t, s.Client, token), client.Claimed)
+			expect.Equal(t, name+": the token's state", state(t, s.Client, token), api.StateClaimed)
 		})
 	}
 }

@@ -196,7 +196,7 @@ func TestAnAnswerOfAnyLengthIsReadWithTheLargestBound(t *testing.T) {
 	c := faced(t, says(200, "application/json", `{"state":"issued"}`), func(config *client.Config) { config.MaxAnswer = math.MaxInt64 })
 	status, err := c.Status(t.Context(), "a-token")
 	succeeds(t, "Status", err)
-	expect.Equal(t, "the state", status.State, client.Issued)
+	expect.Equal(t, "the state", status.State, api.StateIssued)
 }
 
 // A read changes nothing: without an answer it was just not served.
@@ -314,5 +314,5 @@ func TestConfigurationIsChecked(t *testing.T) {
 	s := embedded(t)
 	prefixed := listen(t, http.StripPrefix("/coat/check", s.proxy.service))
 	c := connect(t, prefixed+"/coat/check/")
-	expect.Equal(t, "the state of a token issued under a base path", state(t, c, issue(t, c)), client.Issued)
+	expect.Equal(t, "the state of a token issued under a base path", state(t, c, issue(t, c)), api.StateIssued)
 }

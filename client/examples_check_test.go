@@ -17,6 +17,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/coatcheck/coatcheck/api"
 	"github.com/coatcheck/coatcheck/client"
 	"github.com/coatcheck/coatcheck/internal/testing/expect"
 )
@@ -245,7 +246,7 @@ func TestExamplesChargeNothingAfterACrash(t *testing.T) {
 		if got := w.run(t, token, "--crash-after-claim", "--lease-ms", "200"); got.code != 70 {
 			t.Fatalf("the worker that crashes ended with %+v, want exit code 70", got)
 		}
-		expect.Eventually(t, "the lease lapses", func() bool { return state(t, w.Client, token) == client.InDoubt })
+		expect.Eventually(t, "the lease lapses", func() bool { return state(t, w.Client, token) == api.StateInDoubt })
 		for range 2 {
 			w.refused(t, w.run(t, token), "idempotency-outcome-unknown", 1)
 		}
@@ -261,9 +262,9 @@ func TestExamplesEndWhenSuperseded(t *testing.T) {
 	inEach(t, func(t *testing.T, w *workers) {
 		token, gate := issue(t, w.Client), filepath.Join(w.dir, "gate")
 		first := w.start(t, token, "--policy", "takeover", "--lease-ms", "5000", "--wait-for", gate)
-		expect.Eventually(t, "the first has the claim", func() bool { return state(t, w.Client, token) != client.Issued })
+		expect.Eventually(t, "the first has the claim", func() bool { return state(t, w.Client, token) != api.StateIssued })
 		must(t, "SIGSTOP", first.cmd.Process.Signal(syscall.SIGSTOP))
-		expect.Eventually(t, "its lease lapses", func() bool { return state(t, w.Client, token) == client.InDoubt })
+		expect.Eventually(t, "its lease lapses", func() bool { return state(t, w.Client, token) == api.StateInDoubt })
 		second := w.run(t, token, "--policy", "takeover")
 		if second.code != 0 || second.Replayed {
 			t.Fatalf("the worker that takes over ended with %+v, want exit code 0 and no replay", second)
@@ -307,7 +308,7 @@ func TestExamplesKnowWhatALostReplyMeans(t *testing.T) {
 			w.proxy.disturb(only("claim", 0, lose))
 			token := issue(t, w.Client)
 			w.refused(t, w.run(t, token), "unknown-outcome", 1)
-			expect.Equal(t, "the token's state after a claim that was never answered", state(t, w.Client, token), client.Issued)
+			expect.Equal(t, "the token's state after a claim that was never answered", state(t, w.Client, token), api.StateIssued)
 			if charges := w.charged(t); len(charges) != 0 {
 				t.Fatalf("after a claim whose reply is %s: the ledger has %+v, want nothing", name, charges)
 			}

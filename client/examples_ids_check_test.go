@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/coatcheck/coatcheck/api"
 	"github.com/coatcheck/coatcheck/client"
 	"github.com/coatcheck/coatcheck/internal/testing/expect"
 	"github.com/coatcheck/coatcheck/internal/testing/redistest"
@@ -176,7 +177,7 @@ func TestIDsFromPythonOverFaults(t *testing.T) {
 }
 
 // directSlot reads a slot without the proxy.
-func (s *service) directSlot(t testing.TB, worker int) client.Slot {
+func (s *service) directSlot(t testing.TB, worker int) api.WorkerSlot {
 	t.Helper()
 	return slot(t, connect(t, listen(t, s.proxy.service)), "orders", worker)
 }

@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/coatcheck/coatcheck/api"
 	"github.com/coatcheck/coatcheck/client"
 	"github.com/coatcheck/coatcheck/internal/testing/expect"
 	"github.com/coatcheck/coatcheck/internal/testing/redistest"
@@ -99,7 +100,7 @@ func (s *service) claimNeverAnswered(t *testing.T) {
 	expect.Equal(t, "the lease of the owner that asks again", grant.Lease, terms.Owner)
 	expect.Equal(t, "the attempt of the owner that asks again", grant.Attempt, 1)
 	succeeds(t, "Release by the owner", s.Release(t.Context(), token, terms.Owner))
-	expect.Equal(t, "the token's state", state(t, s.Client, token), client.Issued)
+	expect.Equal(t, "the token's state", state(t, s.Client, token), api.StateIssued)
 }
 
 // A repeat that the service refuses says nothing of the claim that went before.

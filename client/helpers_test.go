@@ -207,7 +207,7 @@ func claim(t testing.TB, c *client.Client, token string, terms client.ClaimOptio
 	return outcome.Grant
 }
 
-func state(t testing.TB, c *client.Client, token string) client.State {
+func state(t testing.TB, c *client.Client, token string) api.State {
 	t.Helper()
 	status, err := c.Status(t.Context(), token)
 	if err != nil {

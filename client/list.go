@@ -11,8 +11,8 @@ import (
 // list asks for the names with a prefix under a path, page by page, and ends with the first error.
 // read takes a page apart: its entries, nil if it is no list, and the name after which the next
 // page begins, "" if this is the last.
-func list[page, wired, item any](
-	ctx context.Context, c *Client, op, path, prefix string, read func(page) (listed []wired, next string), show func(wired) item,
+func list[page, item any](
+	ctx context.Context, c *Client, op, path, prefix string, read func(page) (listed []item, next string),
 ) iter.Seq2[item, error] {
 	return func(yield func(item, error) bool) {
 		for cursor := ""; ; {
@@ -31,7 +31,7 @@ func list[page, wired, item any](
 				return
 			}
 			for _, one := range listed {
-				if !yield(show(one), nil) {
+				if !yield(one, nil) {
 					return
 				}
 			}

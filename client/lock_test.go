@@ -69,7 +69,7 @@ func TestLockIsAcquiredWithTheLongestTimeout(t *testing.T) {
 	must(t, "Release", held.Release(t.Context()))
 }
 
-func shown(t testing.TB, s *service, name string) client.LockInfo {
+func shown(t testing.TB, s *service, name string) api.Lock {
 	t.Helper()
 	info, err := s.Lock(t.Context(), name)
 	must(t, "Lock "+name, err)
@@ -86,10 +86,10 @@ func (s *service) lockRound(t *testing.T) {
 	}
 	between(t, "how long the lock can be trusted", held.Validity(), 1, time.Hour-time.Second)
 	info := shown(t, s, "round")
-	expect.Equal(t, "Lock that is held", info, client.LockInfo{
-		Name: "round", Mode: "exclusive", Fence: held.Fence(), Holders: []client.LockHolder{{Owner: "me", Fence: held.Fence(), Since: held.Since()}},
-	}, cmpopts.EquateEmpty(), cmpopts.IgnoreFields(client.LockInfo{}, "Now"), cmpopts.IgnoreFields(client.LockHolder{}, "Until", "Take"))
-	if info.Now.IsZero() {
+	expect.Equal(t, "Lock that is held", info, api.Lock{
+		Name: "round", Mode: "exclusive", Fence: held.Fence(), Holders: []api.LockHolder{{Owner: "me", Fence: held.Fence(), Since: held.Since()}},
+	}, cmpopts.EquateEmpty(), cmpopts.IgnoreFields(api.Lock{}, "ServerTime"), cmpopts.IgnoreFields(api.LockHolder{}, "Until", "Take"))
+	if info.ServerTime.IsZero() {
 		t.Errorf("Lock that is held: got %+v, want the time", info)
 	}
 	_, err := s.TryAcquireLock(t.Context(), "round", client.LockRequest{})
@@ -134,7 +134,7 @@ func (s *service) lockHandedOver(t *testing.T) {
 	}()
 	expect.Eventually(t, "it waits", func() bool { return shown(t, s, "handed").Waiting == 1 })
 	queue := shown(t, s, "handed").Queue
-	expect.MustEqual(t, "the queue of the lock", queue, []client.LockWaiter{{Owner: "next", Mode: "exclusive"}}, cmpopts.IgnoreFields(client.LockWaiter{}, "Since", "Take"))
+	expect.MustEqual(t, "the queue of the lock", queue, []api.LockWaiter{{Owner: "next", Mode: "exclusive"}}, cmpopts.IgnoreFields(api.LockWaiter{}, "Since", "Take"))
 	if queue[0].Since.IsZero() {
 		t.Errorf("the queue of the lock: got %+v, want since when", queue)
 	}
@@ -180,7 +180,7 @@ func (s *service) lockKept(t *testing.T) {
 	expect.Error(t, "Err of a lock that is kept for a while", held.Err(), client.ErrReleased)
 	info := shown(t, s, "kept")
 	expect.MustEqual(t, "holders of a lock that is kept for a while", len(info.Holders), 1)
-	between(t, "how long it is kept", info.Holders[0].Until.Sub(info.Now), 59*time.Minute, time.Hour)
+	between(t, "how long it is kept", info.Holders[0].Until.Sub(info.ServerTime), 59*time.Minute, time.Hour)
 	short := holdLock(t, s, "kept-briefly", client.LockRequest{TTL: time.Hour})
 	succeeds(t, "a short ReleaseAfter", short.ReleaseAfter(t.Context(), time.Nanosecond))
 	next, err := s.AcquireLock(t.Context(), "kept-briefly", client.LockRequest{})

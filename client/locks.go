@@ -10,49 +10,20 @@ import (
 	"github.com/coatcheck/coatcheck/api"
 )
 
-// LockInfo is the holders and waiters of a lock, at one instant of the Redis server's time.
-type LockInfo struct {
-	Name    string
-	Now     time.Time
-	Mode    string // "" if it has no holder
-	Permits int    // permits there are, with mode permits
-	Fence   int64  // of the last grant that is remembered; 0 = none
-	Holders []LockHolder
-	Waiting int          // number of waiters
-	Queue   []LockWaiter // the first hundred of them, in order; Locks leaves it empty
-}
-
-// LockHolder is one holder of a lock. A plain client of redislock has no fence, owner or Since.
-type LockHolder struct {
-	Owner string
-	Fence int64
-	Since time.Time
-	Until time.Time // unless it is renewed; zero = never
-	Take  int       // permits, with mode permits
-}
-
-// LockWaiter is one waiter of a lock.
-type LockWaiter struct {
-	Owner string
-	Mode  string
-	Take  int // permits, with mode permits
-	Since time.Time
-}
-
-// Lock returns the holders and waiters of a lock. A lock that is not in use has none.
-func (c *Client) Lock(ctx context.Context, name string) (LockInfo, error) {
+// Lock returns the holders and waiters of a lock, at one instant of the Redis server's time. A lock
+// that is not in use has none.
+func (c *Client) Lock(ctx context.Context, name string) (api.Lock, error) {
 	get := call{op: "look at lock", name: name, method: http.MethodGet, path: "/lock/" + name, status: http.StatusOK}
-	shown, err := ask(ctx, c.onNamed, get, func(shown api.Lock) bool { return shown.Name == name && shown.Holders != nil })
-	return lockInfo(shown), err
+	return ask(ctx, c.onNamed, get, func(shown api.Lock) bool { return shown.Name == name && shown.Holders != nil })
 }
 
 // Locks lists the locks that are held and whose names begin with a prefix, in the order of their
 // bytes, page by page. It ends with the first error. A lock is on the list from its grant or, if it
 // was acquired on Redis itself, a quarter of a second later on; those of plain clients of redislock
 // are not.
-func (c *Client) Locks(ctx context.Context, prefix string) iter.Seq2[LockInfo, error] {
+func (c *Client) Locks(ctx context.Context, prefix string) iter.Seq2[api.Lock, error] {
 	return list(ctx, c, "list locks", "/lock", prefix,
-		func(page api.Locks) ([]api.Lock, string) { return page.Locks, page.Next }, lockInfo)
+		func(page api.Locks) ([]api.Lock, string) { return page.Locks, page.Next })
 }
 
 // BreakLock takes a lock from the holder with that fence; 0 is a plain client of redislock. It
@@ -64,18 +35,6 @@ func (c *Client) BreakLock(ctx context.Context, name string, fence int64) (int64
 		status: http.StatusOK}
 	broken, err := ask(ctx, c.onNamed, force, func(broken api.LockBroken) bool { return broken.Name == name && broken.Fence > fence })
 	return broken.Fence, err
-}
-
-func lockInfo(shown api.Lock) LockInfo {
-	info := LockInfo{Name: shown.Name, Now: shown.ServerTime, Mode: shown.Mode, Permits: shown.Permits, Fence: shown.Fence,
-		Waiting: shown.Waiting}
-	for _, holder := range shown.Holders {
-		info.Holders = append(info.Holders, LockHolder(holder))
-	}
-	for _, waiter := range shown.Queue {
-		info.Queue = append(info.Queue, LockWaiter(waiter))
-	}
-	return info
 }
 
 type lockGrant struct {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/google/go-cmp/cmp/cmpopts"
 
+	"github.com/coatcheck/coatcheck/api"
 	"github.com/coatcheck/coatcheck/client"
 	"github.com/coatcheck/coatcheck/internal/testing/expect"
 )
@@ -26,7 +27,7 @@ func (s *service) doubtful(t testing.TB) (name, token string, grant client.Grant
 }
 
 // listed lists the operations in doubt with a prefix.
-func (s *service) listed(t testing.TB, prefix string) (all []client.Operation) {
+func (s *service) listed(t testing.TB, prefix string) (all []api.Operation) {
 	t.Helper()
 	for operation, err := range s.InDoubt(t.Context(), prefix) {
 		must(t, "InDoubt with the prefix "+prefix, err)
@@ -36,7 +37,7 @@ func (s *service) listed(t testing.TB, prefix string) (all []client.Operation) {
 }
 
 // decided settles an operation twice, which is harmless, and checks that it is in doubt no longer.
-func (s *service) decided(t *testing.T, name string, settlement client.Settlement, want client.State) {
+func (s *service) decided(t *testing.T, name string, settlement client.Settlement, want api.State) {
 	t.Helper()
 	for range 2 {
 		succeeds(t, "Settle as "+string(settlement.Decision), s.Settle(t.Context(), name, settlement))
@@ -50,10 +51,10 @@ func (s *service) decided(t *testing.T, name string, settlement client.Settlemen
 
 func (s *service) doubtShown(t *testing.T) {
 	name, _, grant := s.doubtful(t)
-	want := client.Operation{Name: name, State: client.InDoubt, Since: grant.Until, RanFor: 100 * time.Millisecond, Attempts: 1, Fence: grant.Fence}
-	notCompared := cmpopts.IgnoreFields(client.Operation{}, "RequestID", "ExpiresAt")
+	want := api.Operation{Operation: name, State: api.StateInDoubt, Since: grant.Until, RanForMs: new(int64(100)), Policy: "hold", Attempts: 1, Fence: grant.Fence}
+	notCompared := cmpopts.IgnoreFields(api.Operation{}, "RequestID", "ExpiresAt", "Began", "LeaseUntil")
 	listed := s.listed(t, name)
-	expect.MustEqual(t, "operations in doubt of that name", listed, []client.Operation{want}, notCompared)
+	expect.MustEqual(t, "operations in doubt of that name", listed, []api.Operation{want}, notCompared)
 	expect.Equal(t, "the operation has a request id", listed[0].RequestID != "", true)
 	after(t, "when the record goes", listed[0].ExpiresAt, grant.Until)
 	shown, err := s.Operation(t.Context(), name)
@@ -64,24 +65,24 @@ func (s *service) doubtShown(t *testing.T) {
 
 func (s *service) settledAsHappened(t *testing.T) {
 	name, token, grant := s.doubtful(t)
-	s.decided(t, name, client.Settlement{Decision: client.Happened, Answer: paid, Reason: "the ledger has it"}, client.Completed)
+	s.decided(t, name, client.Settlement{Decision: api.Happened, Answer: paid, Reason: "the ledger has it"}, api.StateCompleted)
 	outcome, err := s.Claim(t.Context(), token, client.ClaimOptions{Fingerprint: "f"})
 	succeeds(t, "Claim of what was settled as completed", err)
 	expect.Equal(t, "Claim of what was settled as completed", outcome, client.Outcome{
 		Answer: client.Answer{Status: 201, Header: map[string]string{"Location": "/bills/1"}, Body: paid.Body},
 	})
-	wantError(t, s.Settle(t.Context(), name, client.Settlement{Decision: client.Refuse}), client.ErrNotInDoubt)
+	wantError(t, s.Settle(t.Context(), name, client.Settlement{Decision: api.Refused}), client.ErrNotInDoubt)
 	wantError(t, s.Complete(t.Context(), token, grant.Lease, client.Answer{Status: 500}), client.ErrSuperseded)
 }
 
 func (s *service) settledAsNotBegun(t *testing.T) {
 	name, token, first := s.doubtful(t)
-	s.decided(t, name, client.Settlement{Decision: client.NotBegun}, client.Issued)
+	s.decided(t, name, client.Settlement{Decision: api.NotBegun}, api.StateIssued)
 	wantError(t, s.Complete(t.Context(), token, first.Lease, paid), client.ErrSuperseded)
 	second := claim(t, s.Client, token, client.ClaimOptions{Fingerprint: "another", Lease: time.Hour})
 	later(t, second.Fence, first.Fence)
 	expect.Equal(t, "the attempt after the settlement", second.Attempt, 2)
-	for _, decision := range []client.Decision{client.Happened, client.NotBegun, client.Refuse} {
+	for _, decision := range []api.Decision{api.Happened, api.NotBegun, api.Refused} {
 		failure := wantError(t, s.Settle(t.Context(), name, client.Settlement{Decision: decision}), client.ErrAttemptRunning, "decision", decision)
 		between(t, "the wait of the error while an attempt may run", failure.Wait, time.Second, time.Hour)
 		expect.Equal(t, "whether asking again may help", failure.Retryable, true)
@@ -91,11 +92,11 @@ func (s *service) settledAsNotBegun(t *testing.T) {
 
 func (s *service) settledAsRefused(t *testing.T) {
 	name, token, _ := s.doubtful(t)
-	s.decided(t, name, client.Settlement{Decision: client.Refuse}, client.InDoubt)
+	s.decided(t, name, client.Settlement{Decision: api.Refused}, api.StateInDoubt)
 	_, err := s.Claim(t.Context(), token, client.ClaimOptions{Fingerprint: "f"})
 	failure := wantError(t, err, client.ErrInDoubt)
 	expect.Contains(t, "detail of the error of what was closed", failure.Detail, "closed it")
-	s.decided(t, name, client.Settlement{Decision: client.NotBegun}, client.Issued)
+	s.decided(t, name, client.Settlement{Decision: api.NotBegun}, api.StateIssued)
 	claim(t, s.Client, token, client.ClaimOptions{Fingerprint: "f", Lease: time.Hour})
 }
 
@@ -111,7 +112,7 @@ func TestOperationsInDoubtAreListedPageByPageTheOldestFirst(t *testing.T) {
 	expect.Equal(t, "requests for 101 operations", s.proxy.count("issue")-before, 2)
 	names := map[string]bool{}
 	for i, operation := range listed {
-		names[operation.Name] = true
+		names[operation.Operation] = true
 		if i > 0 && operation.Since.Before(listed[i-1].Since) {
 			t.Errorf("InDoubt: operation %d is in doubt since %v, before %v of the one listed first", i, operation.Since, listed[i-1].Since)
 		}
@@ -126,11 +127,11 @@ func TestOperationsInDoubtAreListedPageByPageTheOldestFirst(t *testing.T) {
 func TestSettlementWhoseReplyIsLostCanBeAskedForAgain(t *testing.T) {
 	s := embedded(t)
 	name, token, _ := s.doubtful(t)
-	settlement := client.Settlement{Decision: client.Happened, Answer: paid}
+	settlement := client.Settlement{Decision: api.Happened, Answer: paid}
 	s.proxy.disturb(only("settle", 1, loseReply))
 	wantError(t, s.Settle(t.Context(), name, settlement), client.ErrUnknownOutcome)
-	s.decided(t, name, settlement, client.Completed)
-	expect.Equal(t, "state of the token", state(t, s.Client, token), client.Completed)
+	s.decided(t, name, settlement, api.StateCompleted)
+	expect.Equal(t, "state of the token", state(t, s.Client, token), api.StateCompleted)
 }
 
 func TestInvalidOperationsAndSettlementsAreRefused(t *testing.T) {
@@ -140,17 +141,17 @@ func TestInvalidOperationsAndSettlementsAreRefused(t *testing.T) {
 	for _, wrong := range []string{"", "short", name + "x", "../token", name[:31] + "/"} {
 		_, err := s.Operation(t.Context(), wrong)
 		wantError(t, err, client.ErrInvalidRequest, "name", wrong)
-		wantError(t, settle(wrong, client.Settlement{Decision: client.Refuse}), client.ErrInvalidRequest, "name", wrong)
+		wantError(t, settle(wrong, client.Settlement{Decision: api.Refused}), client.ErrInvalidRequest, "name", wrong)
 	}
 	expect.Equal(t, "requests for names that are none", s.proxy.count("settle"), 0)
 	unknown := strings.Repeat("A", 32)
 	_, err := s.Operation(t.Context(), unknown)
 	wantError(t, err, client.ErrUnknownToken)
-	wantError(t, settle(unknown, client.Settlement{Decision: client.Refuse}), client.ErrUnknownToken)
+	wantError(t, settle(unknown, client.Settlement{Decision: api.Refused}), client.ErrUnknownToken)
 	for _, settlement := range []client.Settlement{
 		{}, {Decision: "maybe"},
-		{Decision: client.Happened, Answer: client.Answer{Status: 99}},
-		{Decision: client.Refuse, Reason: strings.Repeat("r", 501)},
+		{Decision: api.Happened, Answer: client.Answer{Status: 99}},
+		{Decision: api.Refused, Reason: strings.Repeat("r", 501)},
 	} {
 		wantError(t, settle(name, settlement), client.ErrInvalidRequest, "settlement", settlement)
 	}

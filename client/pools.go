@@ -20,44 +20,11 @@ type PoolShape struct {
 	Datacenter *int          // of its ids; 0
 }
 
-// Pool is the state of a pool.
-type Pool struct {
-	Name       string
-	Layout     string
-	Epoch      time.Time
-	Datacenter int
-	Size       int // slots of its ring: worker ids are 0 to Size-1
-	Used       int // slots that were leased at least once
-	TTL        time.Duration
-	EndsAt     time.Time // when its layout has no timestamps left; zero = beyond the year 9999
-	// nothing is granted for that long, since state may have been lost; 0 = no quarantine
-	Quarantined time.Duration
-}
-
-// Slot is one worker id of a ring. One that was never leased has neither fence nor window.
-type Slot struct {
-	WorkerID  int
-	State     string // free, held or cooling
-	Identity  string // as its last holder named itself
-	Fence     int64
-	NotBefore time.Time // the last window
-	NotAfter  time.Time
-}
-
-// Ring is a page of a pool's slots at one instant.
-type Ring struct {
-	Pool
-
-	Now   time.Time // the Redis server's time
-	Slots []Slot
-	Next  int // where the next page begins; 0 = this is the last one
-}
-
 // CreatePool declares a pool new: that none of its worker ids is in use anywhere. Its first grant
 // then waits for no quarantine. ErrPoolExists: it has granted worker ids, or was declared before;
 // the error's Detail has its state. After ErrUnknownOutcome ask again: ErrPoolExists then may mean
 // that it was done.
-func (c *Client) CreatePool(ctx context.Context, pool string, shape PoolShape) (Pool, error) {
+func (c *Client) CreatePool(ctx context.Context, pool string, shape PoolShape) (api.WorkerPool, error) {
 	return c.declarePool(ctx, pool, shape, "create pool", "")
 }
 
@@ -65,42 +32,26 @@ func (c *Client) CreatePool(ctx context.Context, pool string, shape PoolShape) (
 // ErrPoolExists: a window of it can still be open, or its state may have been lost; the error's
 // RetryAfter is how long that can take. Ids that the pool has made before may be equal to those of
 // the new shape: the caller has to know.
-func (c *Client) ReplacePool(ctx context.Context, pool string, shape PoolShape) (Pool, error) {
+func (c *Client) ReplacePool(ctx context.Context, pool string, shape PoolShape) (api.WorkerPool, error) {
 	return c.declarePool(ctx, pool, shape, "replace pool", "?replace=true")
 }
 
-func (c *Client) declarePool(ctx context.Context, pool string, shape PoolShape, op, query string) (Pool, error) {
+func (c *Client) declarePool(ctx context.Context, pool string, shape PoolShape, op, query string) (api.WorkerPool, error) {
 	asked := WorkerRequest{TTL: shape.TTL, Layout: shape.Layout, Epoch: shape.Epoch, Datacenter: shape.Datacenter}
 	create := call{op: op, name: pool, method: http.MethodPut, path: "/worker/" + pool + query, body: asked.wire().PoolRequest, status: http.StatusCreated}
-	created, err := ask(ctx, c.onNamed, create, func(created api.WorkerPool) bool { return created.Pool == pool && created.Size > 0 })
-	return poolOf(created), err
+	return ask(ctx, c.onNamed, create, func(created api.WorkerPool) bool { return created.Pool == pool && created.Size > 0 })
 }
 
 // Pools lists the pools whose names begin with a prefix, in the order of their names. It reads page
 // by page, and ends at the first error.
-func (c *Client) Pools(ctx context.Context, prefix string) iter.Seq2[Pool, error] {
-	return list(ctx, c, "list pools", "/worker", prefix, func(page api.WorkerPools) ([]api.WorkerPool, string) { return page.Pools, page.Next }, poolOf)
+func (c *Client) Pools(ctx context.Context, prefix string) iter.Seq2[api.WorkerPool, error] {
+	return list(ctx, c, "list pools", "/worker", prefix, func(page api.WorkerPools) ([]api.WorkerPool, string) { return page.Pools, page.Next })
 }
 
 // Ring reads up to n slots (1 to 4096) of a pool from a worker id on. ErrNotFound: the pool has
 // granted nothing yet and was not declared.
-func (c *Client) Ring(ctx context.Context, pool string, from, n int) (Ring, error) {
+func (c *Client) Ring(ctx context.Context, pool string, from, n int) (api.WorkerRing, error) {
 	query := url.Values{"from": {strconv.Itoa(from)}, "n": {strconv.Itoa(n)}}
 	get := call{op: "look at pool", name: pool, method: http.MethodGet, path: "/worker/" + pool + "?" + query.Encode(), status: http.StatusOK}
-	page, err := ask(ctx, c.onNamed, get, func(page api.WorkerRing) bool { return page.Pool == pool && page.Size > 0 })
-	ring := Ring{Pool: poolOf(page.WorkerPool), Now: page.ServerTime}
-	for _, slot := range page.Slots {
-		ring.Slots = append(ring.Slots, Slot{slot.WorkerID, slot.State, slot.Holder, slot.Fence, slot.NotBefore, slot.NotAfter})
-	}
-	if page.Next != nil {
-		ring.Next = *page.Next
-	}
-	return ring, err
-}
-
-func poolOf(pool api.WorkerPool) Pool {
-	return Pool{
-		Name: pool.Pool, Layout: pool.Layout, Epoch: pool.Epoch, Datacenter: pool.Datacenter, Size: pool.Size, Used: pool.Used,
-		TTL: time.Duration(pool.TTLMs) * time.Millisecond, EndsAt: pool.EndsAt, Quarantined: time.Duration(pool.QuarantinedMs) * time.Millisecond,
-	}
+	return ask(ctx, c.onNamed, get, func(page api.WorkerRing) bool { return page.Pool == pool && page.Size > 0 })
 }

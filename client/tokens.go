@@ -69,36 +69,11 @@ func (c *Client) Issue(ctx context.Context, scope string, ttl time.Duration) (To
 	return Token{Value: issued.Token, Scope: issued.Scope, ExpiresAt: issued.ExpiresAt}, err
 }
 
-// State is the state of a token.
-type State string
-
-// The states of a token. InDoubt is a claim whose lease has lapsed with no answer recorded.
-const (
-	Issued    State = "issued"
-	Claimed   State = "claimed"
-	InDoubt   State = "in-doubt"
-	Completed State = "completed"
-)
-
-// Status is the state of a token as its holder may see it.
-type Status struct {
-	State      State
-	ExpiresAt  time.Time // when the record goes
-	Fence      int64     // of the newest attempt; 0 = none yet
-	Attempts   int
-	Scope      string
-	LeaseUntil time.Time // of the newest attempt; the zero time = none yet
-}
-
 // Status reads the state of a token; ErrUnknownToken if it was never issued, has expired or was
 // lost. It changes nothing: where no answer came, the error is ErrUnavailable.
-func (c *Client) Status(ctx context.Context, token string) (Status, error) {
+func (c *Client) Status(ctx context.Context, token string) (api.TokenStatus, error) {
 	get := call{op: "token status", method: http.MethodGet, path: "/token/" + token, token: token, status: http.StatusOK}
-	status, err := ask(ctx, c.onToken, get, func(status api.TokenStatus) bool { return status.State != "" })
-	return Status{
-		State: State(status.State), ExpiresAt: status.ExpiresAt, Fence: status.Fence, Attempts: status.Attempts,
-		Scope: status.Scope, LeaseUntil: status.LeaseUntil,
-	}, err
+	return ask(ctx, c.onToken, get, func(status api.TokenStatus) bool { return status.State != "" })
 }
 
 // Grant is a claim that was granted.

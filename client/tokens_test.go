@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp/cmpopts"
 
+	"github.com/coatcheck/coatcheck/api"
 	"github.com/coatcheck/coatcheck/client"
 	"github.com/coatcheck/coatcheck/internal/testing/expect"
 )
@@ -24,14 +25,14 @@ func (s *service) round(t *testing.T) {
 	after(t, "the end of the token", token.ExpiresAt, before)
 	status, err := s.Status(t.Context(), token.Value)
 	succeeds(t, "Status of what was issued", err)
-	expect.Equal(t, "Status of what was issued", status, client.Status{State: client.Issued, Scope: "billing"}, cmpopts.IgnoreFields(client.Status{}, "ExpiresAt"))
+	expect.Equal(t, "Status of what was issued", status, api.TokenStatus{State: api.StateIssued, Scope: "billing"}, cmpopts.IgnoreFields(api.TokenStatus{}, "ExpiresAt"))
 	grant := claim(t, s.Client, token.Value, client.ClaimOptions{Fingerprint: "f"})
 	expect.Equal(t, "the attempt of the first claim", grant.Attempt, 1)
 	status, err = s.Status(t.Context(), token.Value)
 	succeeds(t, "Status of what was claimed", err)
-	expect.Equal(t, "Status of what was claimed", status, client.Status{
-		State: client.Claimed, Scope: "billing", Fence: grant.Fence, Attempts: 1, LeaseUntil: grant.Until,
-	}, cmpopts.IgnoreFields(client.Status{}, "ExpiresAt"))
+	expect.Equal(t, "Status of what was claimed", status, api.TokenStatus{
+		State: api.StateClaimed, Scope: "billing", Fence: grant.Fence, Attempts: 1, LeaseUntil: grant.Until,
+	}, cmpopts.IgnoreFields(api.TokenStatus{}, "ExpiresAt"))
 	between(t, "the lease by default", grant.Until.Sub(status.ExpiresAt.Add(-24*time.Hour)), 1, 31*time.Second)
 	until, err := s.Extend(t.Context(), token.Value, grant.Lease, time.Hour)
 	succeeds(t, "Extend by an hour", err)
@@ -51,7 +52,7 @@ func (s *service) round(t *testing.T) {
 			Answer: client.Answer{Status: 201, Header: map[string]string{"Location": "/bills/1"}, Body: paid.Body},
 		})
 	}
-	expect.Equal(t, "the token's state", state(t, s.Client, token.Value), client.Completed)
+	expect.Equal(t, "the token's state", state(t, s.Client, token.Value), api.StateCompleted)
 	_, err = s.Claim(t.Context(), token.Value, client.ClaimOptions{Fingerprint: "g"})
 	wantError(t, err, client.ErrMismatch)
 	_, err = s.Extend(t.Context(), token.Value, grant.Lease, 0)
@@ -78,7 +79,7 @@ func (s *service) givenBack(t *testing.T) {
 	for range 2 { // a repeat is harmless
 		succeeds(t, "Release", s.Release(t.Context(), token, first.Lease))
 	}
-	expect.Equal(t, "the state of a token that was given back", state(t, s.Client, token), client.Issued)
+	expect.Equal(t, "the state of a token that was given back", state(t, s.Client, token), api.StateIssued)
 	wantError(t, s.Complete(t.Context(), token, first.Lease, client.Answer{}), client.ErrSuperseded)
 	second := claim(t, s.Client, token, client.ClaimOptions{Fingerprint: "another"})
 	later(t, second.Fence, first.Fence)
@@ -110,7 +111,7 @@ func (s *service) lapsed(t testing.TB, policy client.Policy) (token string, gran
 	t.Helper()
 	token = issue(t, s.Client)
 	grant = claim(t, s.Client, token, client.ClaimOptions{Fingerprint: "f", Policy: policy, Lease: 100 * time.Millisecond})
-	expect.Eventually(t, "the lease lapses", func() bool { return state(t, s.Client, token) == client.InDoubt })
+	expect.Eventually(t, "the lease lapses", func() bool { return state(t, s.Client, token) == api.StateInDoubt })
 	return token, grant
 }
 
@@ -221,7 +222,7 @@ func TestAnswerThatIsTooLargeIsRefusedAndCanBeLeftOut(t *testing.T) {
 		token := issue(t, s.Client)
 		grant := claim(t, s.Client, token, client.ClaimOptions{Fingerprint: "f"})
 		wantError(t, s.Complete(t.Context(), token, grant.Lease, client.Answer{Body: make([]byte, size)}), client.ErrTooLarge, "size", size)
-		expect.Equal(t, "the token's state after an answer that is too large", state(t, s.Client, token), client.Claimed)
+		expect.Equal(t, "the token's state after an answer that is too large", state(t, s.Client, token), api.StateClaimed)
 		succeeds(t, "Complete without the body", s.Complete(t.Context(), token, grant.Lease, client.Answer{Status: 201, NotKept: true}))
 		outcome, err := s.Claim(t.Context(), token, client.ClaimOptions{Fingerprint: "f"})
 		succeeds(t, "Claim of what was completed without the body", err)

@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 	"github.com/redis/go-redis/v9"
 
+	"github.com/coatcheck/coatcheck/api"
 	"github.com/coatcheck/coatcheck/client"
 	"github.com/coatcheck/coatcheck/internal/testing/expect"
 	"github.com/coatcheck/coatcheck/redisstore"
@@ -27,7 +28,7 @@ func acquire(t testing.TB, c *client.Client, pool string, request client.WorkerR
 	return lease
 }
 
-func slot(t testing.TB, c *client.Client, pool string, worker int) client.Slot {
+func slot(t testing.TB, c *client.Client, pool string, worker int) api.WorkerSlot {
 	t.Helper()
 	ring, err := c.Ring(t.Context(), pool, worker, 1)
 	must(t, "Ring "+pool, err)
@@ -52,8 +53,8 @@ func (s *service) workerRound(t *testing.T) {
 	if renewed.NotAfter.Before(lease.NotAfter) {
 		t.Errorf("RenewWorker: the window ends at %v, want %v at the earliest", renewed.NotAfter, lease.NotAfter)
 	}
-	expect.Equal(t, "the slot of the lease", slot(t, s.Client, "round", 0), client.Slot{
-		State: "held", Identity: "orders-0", Fence: lease.Fence, NotBefore: lease.NotBefore, NotAfter: renewed.NotAfter,
+	expect.Equal(t, "the slot of the lease", slot(t, s.Client, "round", 0), api.WorkerSlot{
+		State: "held", Holder: "orders-0", Fence: lease.Fence, NotBefore: lease.NotBefore, NotAfter: renewed.NotAfter,
 	})
 	used := renewed.NotBefore.Add(30 * time.Minute)
 	for range 2 { // a repeat is harmless
@@ -84,7 +85,7 @@ func (s *service) workerLost(t *testing.T) {
 func (s *service) createdPool(t *testing.T) {
 	epoch := time.Date(2021, 1, 1, 0, 0, 0, 0, time.UTC)
 	shape := client.PoolShape{TTL: time.Hour, Layout: "41/5/5/12", Epoch: epoch, Datacenter: new(2)}
-	want := client.Pool{Name: "created", Layout: "41/5/5/12", Epoch: epoch, Datacenter: 2, Size: 32, TTL: time.Hour}
+	want := api.WorkerPool{Pool: "created", Layout: "41/5/5/12", Epoch: epoch, Datacenter: 2, Size: 32, TTLMs: 3_600_000}
 	want.EndsAt = snowflake.MustLayout(want.Layout).Lasts(epoch)
 	pool, err := s.CreatePool(t.Context(), "created", shape)
 	succeeds(t, "CreatePool", err)
@@ -110,15 +111,15 @@ func (s *service) createdPool(t *testing.T) {
 	ring, err := s.Ring(t.Context(), "created", 0, 10)
 	succeeds(t, "Ring, the first ten slots", err)
 	want.Used = 1
-	expect.Equal(t, "Ring, the first ten slots", ring, client.Ring{Pool: want, Next: 10}, cmpopts.IgnoreFields(client.Ring{}, "Now", "Slots"))
+	expect.Equal(t, "Ring, the first ten slots", ring, api.WorkerRing{WorkerPool: want, Next: new(10)}, cmpopts.IgnoreFields(api.WorkerRing{}, "ServerTime", "Slots"))
 	expect.Equal(t, "slots of the first page", len(ring.Slots), 10)
-	if ring.Now.IsZero() {
+	if ring.ServerTime.IsZero() {
 		t.Errorf("Ring, the first ten slots: got %+v, want the time", ring)
 	}
 	ring, err = s.Ring(t.Context(), "created", 30, 10)
 	succeeds(t, "Ring, the last slots", err)
-	expect.Equal(t, "Ring, the last slots", ring.Slots, []client.Slot{{WorkerID: 30, State: "free"}, {WorkerID: 31, State: "free"}})
-	expect.Equal(t, "where the page after the last begins", ring.Next, 0)
+	expect.Equal(t, "Ring, the last slots", ring.Slots, []api.WorkerSlot{{WorkerID: 30, State: "free"}, {WorkerID: 31, State: "free"}})
+	expect.Equal(t, "where the page after the last begins", ring.Next, (*int)(nil))
 	_, err = s.Ring(t.Context(), "unheard-of", 0, 10)
 	wantError(t, err, client.ErrNotFound)
 	_, err = s.Ring(t.Context(), "created", 0, 0)
@@ -145,12 +146,12 @@ func (s *service) pools(t *testing.T) {
 	var got []string
 	for pool, err := range s.Pools(t.Context(), "listed-") {
 		must(t, "Pools", err)
-		expect.Equal(t, "the size of the pool "+pool.Name, pool.Size, 1024)
-		got = append(got, pool.Name)
+		expect.Equal(t, "the size of the pool "+pool.Pool, pool.Size, 1024)
+		got = append(got, pool.Pool)
 	}
 	expect.Equal(t, "Pools", got, want)
 	for pool, err := range s.Pools(t.Context(), "") {
-		if pool.Name == "" || err != nil {
+		if pool.Pool == "" || err != nil {
 			t.Errorf("Pools, the first: got %+v, %v, want one with a name", pool, err)
 		}
 		break // nothing more is read
@@ -188,8 +189,8 @@ func TestWorkerIDsOverTheLossOfAllState(t *testing.T) {
 	if renewed.NotAfter.Before(lease.NotAfter) {
 		t.Errorf("RenewWorker after the loss: the window ends at %v, want %v at the earliest", renewed.NotAfter, lease.NotAfter)
 	}
-	expect.Equal(t, "the slot of the lease", slot(t, s.Client, "orders", lease.WorkerID), client.Slot{
-		WorkerID: lease.WorkerID, State: "held", Identity: "holder", Fence: lease.Fence, NotBefore: lease.NotBefore, NotAfter: renewed.NotAfter,
+	expect.Equal(t, "the slot of the lease", slot(t, s.Client, "orders", lease.WorkerID), api.WorkerSlot{
+		WorkerID: lease.WorkerID, State: "held", Holder: "holder", Fence: lease.Fence, NotBefore: lease.NotBefore, NotAfter: renewed.NotAfter,
 	})
 	_, err = s.AcquireWorker(t.Context(), "orders", request)
 	wantError(t, err, client.ErrQuarantined)

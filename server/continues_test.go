@@ -67,7 +67,7 @@ func TestWhatLosesNothingCostsNothing(t *testing.T) {
 			leased := map[int]bool{}
 			use := func(s *service, when string, number int64) {
 				t.Helper()
-				got := must[api.Numbered](t, s, 200, "POST", "/incr/orders?template=ORD-%7Bn:4%7D", "")
+				got := must[api.Incremented](t, s, 200, "POST", "/incr/orders?template=ORD-%7Bn:4%7D", "")
 				expect.Equal(t, "the number "+when, got.Value, number)
 				worker := must[api.WorkerLease](t, s, 201, "POST", "/worker/orders", "")
 				expect.Equal(t, "worker id "+strconv.Itoa(worker.WorkerID)+" "+when+" was granted before", leased[worker.WorkerID], false)

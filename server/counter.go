@@ -137,7 +137,7 @@ func (h *counters) list(r *request) error {
 	for _, one := range found {
 		listed := api.ListedCounter{Key: one.Key, Value: &one.Value}
 		if one.Err != nil {
-			listed.Value, listed.Error = nil, string(api.NotAnInteger)
+			listed.Value, listed.Error = nil, api.NotAnInteger
 		}
 		page.Counters = append(page.Counters, listed)
 	}

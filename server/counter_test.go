@@ -63,7 +63,7 @@ func TestCountersAreListedByPages(t *testing.T) {
 			if one.Value != nil {
 				value = strconv.FormatInt(*one.Value, 10)
 			}
-			told = append(told, one.Key+"="+value+one.Error)
+			told = append(told, one.Key+"="+value+string(one.Error))
 		}
 		if cursor = page.Next; cursor == "" {
 			break
@@ -128,7 +128,7 @@ func TestTheNarrowerOfTemplateAndLimitIsNamed(t *testing.T) {
 	for limit, want := range map[string]api.Code{"": api.CounterOverflow, "&limit=10": api.CounterOverflow, "&limit=9": api.CounterLimit, "&limit=8": api.CounterLimit} {
 		checkProblem(t, s.do(t, "POST", "/incr/k?template=%7Bn:1%7D"+limit, ""), want)
 	}
-	expect.Equal(t, "POST /incr/k?template={n:2}&limit=10", must[api.Numbered](t, s, 200, "POST", "/incr/k?template=%7Bn:2%7D&limit=10", "").Number, "10")
+	expect.Equal(t, "POST /incr/k?template={n:2}&limit=10", must[api.Incremented](t, s, 200, "POST", "/incr/k?template=%7Bn:2%7D&limit=10", "").Number, "10")
 }
 
 func TestRepeatedRequestOfACounterGetsTheSameAnswer(t *testing.T) {
@@ -198,7 +198,7 @@ func TestTemplateThatAMoveWouldEndIsHeldUntilTheCounterIsSet(t *testing.T) {
 	s := serve(t, server.Config{Store: store})
 	const short, long = "/incr/short?template=INV-%7Bn:6%7D", "/incr/long?template=INV-%7Bn:9%7D"
 	for _, path := range []string{short, long} {
-		must[api.Numbered](t, s, 200, "POST", path+"&by=7", "")
+		must[api.Incremented](t, s, 200, "POST", path+"&by=7", "")
 	}
 	redis.Kill()
 	redis.Restart()
@@ -210,6 +210,6 @@ func TestTemplateThatAMoveWouldEndIsHeldUntilTheCounterIsSet(t *testing.T) {
 	}
 	expect.Equal(t, "GET /counter/short while it is held", must[api.Counter](t, s, 200, "GET", "/counter/short", "").Value, 7)
 	must[api.Counter](t, s, 200, "PUT", "/counter/short", `{"value":20}`)
-	expect.Equal(t, "POST "+short+" after the counter was set to 20", must[api.Numbered](t, s, 200, "POST", short, "").Number, "INV-000021")
-	expect.Equal(t, "POST "+long+", which has room", must[api.Numbered](t, s, 200, "POST", long, "").Value, int64(8+counter.DefaultMargin))
+	expect.Equal(t, "POST "+short+" after the counter was set to 20", must[api.Incremented](t, s, 200, "POST", short, "").Number, "INV-000021")
+	expect.Equal(t, "POST "+long+", which has room", must[api.Incremented](t, s, 200, "POST", long, "").Value, int64(8+counter.DefaultMargin))
 }

@@ -260,7 +260,7 @@ func (s *service) claim(t testing.TB, token, body string) api.Claimed {
 	return claimed
 }
 
-func (s *service) state(t testing.TB, token string) string {
+func (s *service) state(t testing.TB, token string) api.State {
 	t.Helper()
 	return must[api.TokenStatus](t, s, 200, "GET", "/token/"+token, "").State
 }

@@ -177,6 +177,6 @@ func TestPolicyPageTellsHowGuardedRoutesAreGuarded(t *testing.T) {
 		LeaseMs: 30_000, RetentionMs: 86_400_000, MaxBody: limit, Scope: "payments",
 	}
 	expect.MustEqual(t, "GET /idempotency-policy", policies, []api.RoutePolicy{want},
-		cmpopts.IgnoreFields(api.RoutePolicy{}, "UniqueBy", "Fingerprint", "Keep", "MaxWait"))
+		cmpopts.IgnoreFields(api.RoutePolicy{}, "UniqueBy", "Fingerprint", "Keep", "MaxWaitMs"))
 	expect.Equal(t, "GET /idempotency-policy: says what is in the fingerprint", len(policies[0].Fingerprint) > 0, true)
 }

@@ -169,23 +169,22 @@ func (n *numbering) send(r *request, got counter.Range) error {
 	if n.template == nil {
 		return r.number(got.Value, values)
 	}
-	answer := api.Numbered{Incremented: values}
 	for value := got.First; ; value++ {
 		text, err := n.template.Format(value, n.at)
 		if err != nil {
 			return fmt.Errorf("number: the counter came to %d, which the template cannot write: %w", value, err)
 		}
-		answer.Numbers = append(answer.Numbers, text)
+		values.Numbers = append(values.Numbers, text)
 		if value == got.Value {
 			break
 		}
 	}
 	if wantsText(r) {
 		noStore(r)
-		return r.String(http.StatusOK, strings.Join(answer.Numbers, "\n")+"\n")
+		return r.String(http.StatusOK, strings.Join(values.Numbers, "\n")+"\n")
 	}
-	if len(answer.Numbers) == 1 {
-		answer.Number, answer.Numbers = answer.Numbers[0], nil
+	if len(values.Numbers) == 1 {
+		values.Number, values.Numbers = values.Numbers[0], nil
 	}
-	return r.answer(http.StatusOK, answer)
+	return r.answer(http.StatusOK, values)
 }

@@ -32,13 +32,13 @@ func numbered(t *testing.T, store *redisstore.Store) (s *service, set func(at st
 }
 
 // numbers asks for numbers by their parameters, a name and a value in turn.
-func (s *service) numbers(t testing.TB, key string, parameters ...string) api.Numbered {
+func (s *service) numbers(t testing.TB, key string, parameters ...string) api.Incremented {
 	t.Helper()
 	query := url.Values{}
 	for i := 0; i < len(parameters); i += 2 {
 		query.Set(parameters[i], parameters[i+1])
 	}
-	return must[api.Numbered](t, s, 200, "POST", "/incr/"+key+"?"+query.Encode(), "")
+	return must[api.Incremented](t, s, 200, "POST", "/incr/"+key+"?"+query.Encode(), "")
 }
 
 func TestDailyNumbersBeginAtOneOnEachDayOfTheZone(t *testing.T) {
@@ -56,7 +56,7 @@ func TestDailyNumbersBeginAtOneOnEachDayOfTheZone(t *testing.T) {
 		} {
 			set(row.at)
 			got := s.numbers(t, "orders", "template", "ORD-{yyyyMMdd}-{n:6}", "zone", row.zone)
-			want := api.Numbered{Incremented: api.Incremented{Key: row.key, Value: got.Value, First: got.Value}, Number: row.number}
+			want := api.Incremented{Key: row.key, Value: got.Value, First: got.Value, Number: row.number}
 			expect.Equal(t, "POST /incr/orders at "+row.at+" with zone "+row.zone, got, want)
 			read := must[api.Counter](t, s, 200, "GET", "/counter/"+got.Key, "")
 			expect.Equal(t, "GET /counter/"+got.Key, read, api.Counter{Key: got.Key, Value: got.Value})
@@ -67,7 +67,7 @@ func TestDailyNumbersBeginAtOneOnEachDayOfTheZone(t *testing.T) {
 func TestNumbersOfManyValuesAndAsText(t *testing.T) {
 	s, _ := numbered(t, storetest.Open(t, redisstore.Config{}))
 	got := s.numbers(t, "k", "template", "A{n:3}", "by", "3")
-	expect.Equal(t, "POST /incr/k?template=A{n:3}&by=3", got, api.Numbered{Incremented: api.Incremented{Key: "k", Value: 3, First: 1}, Numbers: []string{"A001", "A002", "A003"}})
+	expect.Equal(t, "POST /incr/k?template=A{n:3}&by=3", got, api.Incremented{Key: "k", Value: 3, First: 1, Numbers: []string{"A001", "A002", "A003"}})
 	a := s.do(t, "GET", "/incr/k?template=A%7Bn:3%7D&by=2", "", "Accept: text/plain")
 	a.wantBody(t, "A004\nA005\n")
 	a.wantHeader(t, "Cache-Control", "no-store")
@@ -148,7 +148,7 @@ func TestRepeatOverMidnightGetsTheSameNumberIfItSaysOfWhen(t *testing.T) {
 	s, set := numbered(t, storetest.Open(t, redisstore.Config{}))
 	path := "/incr/orders?template=" + url.QueryEscape("{yyyyMMdd}-{n:4}")
 	ask := func(query string) string {
-		return must[api.Numbered](t, s, 200, "POST", path+query, "", "Idempotency-Key: order-1").Number
+		return must[api.Incremented](t, s, 200, "POST", path+query, "", "Idempotency-Key: order-1").Number
 	}
 	set("2026-11-20T23:59:59Z")
 	first := ask("&at=2026-11-20T23:59:59Z")

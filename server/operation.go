@@ -93,8 +93,8 @@ func (h *operations) forget(r *request) error {
 
 func wireOperation(o idempotency.Operation) api.Operation {
 	shown := api.Operation{
-		Operation: o.Name, State: string(o.State), Route: o.Route, Attempts: o.Attempts, Fence: o.Fence, RequestID: o.RequestID,
-		Policy: string(o.Policy), Began: o.Began, LeaseUntil: o.Until, ExpiresAt: o.ExpiresAt, Decision: string(o.Decision),
+		Operation: o.Name, State: api.State(o.State), Route: o.Route, Attempts: o.Attempts, Fence: o.Fence, RequestID: o.RequestID,
+		Policy: string(o.Policy), Began: o.Began, LeaseUntil: o.Until, ExpiresAt: o.ExpiresAt, Decision: api.Decision(o.Decision),
 	}
 	if o.State == idempotency.InDoubt {
 		shown.Since = o.Until
@@ -119,7 +119,7 @@ func (h *operations) settle(r *request) error {
 		return err
 	}
 	by := caller(r).Principal
-	h.journal.did(r, api.Event{Kind: events.OperationSettled, Operation: name, Outcome: asked.Outcome, By: by, Reason: asked.Reason})
+	h.journal.did(r, api.Event{Kind: events.OperationSettled, Operation: name, Outcome: string(asked.Outcome), By: by, Reason: asked.Reason})
 	h.log.InfoContext(r.ctx(), "an operation in doubt was settled",
 		"operation", name, "outcome", asked.Outcome, "by", by, "key_id", caller(r).KeyID, "reason", asked.Reason)
 	return r.done()

@@ -52,7 +52,7 @@ func TestOperatorFindsOperationsInDoubtAndSettlesThem(t *testing.T) {
 		for range 2 { // repeating it is harmless
 			s.do(t, "POST", "/operation/"+name+"/settle", body).wantStatus(t, 204)
 		}
-		expect.Equal(t, "decision shown of "+fate, must[api.Operation](t, s, 200, "GET", "/operation/"+name, "").Decision, fate)
+		expect.Equal(t, "decision shown of "+fate, must[api.Operation](t, s, 200, "GET", "/operation/"+name, "").Decision, api.Decision(fate))
 	}
 	expect.Equal(t, "operations in doubt after all were settled", must[api.Operations](t, s, 200, "GET", "/token?state=in-doubt", ""), api.Operations{Operations: []api.Operation{}})
 

@@ -34,7 +34,7 @@ func TestOperationByTheCallersOwnKey(t *testing.T) {
 		checkProblem(t, s.do(t, "POST", at+"/complete", `{"status":200}`, "Lease-Token: "+other.Lease), api.Superseded)
 		must[nothing](t, s, 204, "POST", at+"/complete", `{"status":201,"headers":{"location":"/bills/1"},"body_base64":"AQ=="}`, mine)
 		shown := must[api.Operation](t, s, 200, "GET", at, "")
-		expect.Equal(t, "the operation", []string{shown.State, shown.Route}, []string{"completed", "webhooks"})
+		expect.Equal(t, "the operation", []string{string(shown.State), shown.Route}, []string{"completed", "webhooks"})
 		if left := time.Until(shown.ExpiresAt); left < 239*time.Hour {
 			t.Errorf("the record ends in %v, want ten days after the answer", left)
 		}

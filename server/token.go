@@ -93,7 +93,7 @@ func (h *tokens) status(r *request) error {
 	}
 	status, err := h.tokens.Status(r.ctx(), key)
 	return r.result(api.TokenStatus{
-		State: string(status.State), ExpiresAt: status.ExpiresAt, Attempts: status.Attempts, Fence: status.Fence,
+		State: api.State(status.State), ExpiresAt: status.ExpiresAt, Attempts: status.Attempts, Fence: status.Fence,
 		Scope: status.Scope, LeaseUntil: status.Until,
 	}, err)
 }

@@ -34,17 +34,10 @@ func (p *program) counterListCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			list = append(list, listedCounter(one))
+			list = append(list, one)
 		}
 		return p.print(api.Counters{Counters: list}, counterTable(list))
 	})
-}
-
-func listedCounter(one client.CounterInfo) api.ListedCounter {
-	if one.Err != nil {
-		return api.ListedCounter{Key: one.Key, Error: string(api.NotAnInteger)}
-	}
-	return api.ListedCounter{Key: one.Key, Value: &one.Value}
 }
 
 func counterTable(list []api.ListedCounter) string {
@@ -53,7 +46,7 @@ func counterTable(list []api.ListedCounter) string {
 	}
 	return tabular("COUNTER\tVALUE", func(line func(...string)) {
 		for _, one := range list {
-			value := "(" + one.Error + ")"
+			value := "(" + string(one.Error) + ")"
 			if one.Value != nil {
 				value = strconv.FormatInt(*one.Value, 10)
 			}

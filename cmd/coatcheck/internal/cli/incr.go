@@ -94,8 +94,8 @@ func repeatable(name, help string, into *string) *config.Setting {
 }
 
 // addedOf is what `incr --json` prints: what the service answers.
-func addedOf(got client.CounterRange) api.Numbered {
-	answer := api.Numbered{Incremented: api.Incremented{Key: got.Key, First: got.First, Value: got.Value}}
+func addedOf(got client.CounterRange) api.Incremented {
+	answer := api.Incremented{Key: got.Key, First: got.First, Value: got.Value}
 	if len(got.Numbers) == 1 {
 		answer.Number = got.Numbers[0]
 	} else {

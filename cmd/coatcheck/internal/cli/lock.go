@@ -8,7 +8,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/coatcheck/coatcheck/api"
 	"github.com/coatcheck/coatcheck/client"
 	"github.com/coatcheck/coatcheck/cmd/coatcheck/internal/config"
 	"github.com/coatcheck/coatcheck/lock"
@@ -69,19 +68,6 @@ func (p *program) atLocks(c *cobra.Command, s *source, command func(context.Cont
 		})
 	})
 	return kindOf(err)
-}
-
-func shownLock(info client.LockInfo) api.Lock {
-	shown := api.Lock{
-		Name: info.Name, Mode: info.Mode, Permits: info.Permits, Fence: info.Fence, Waiting: info.Waiting, ServerTime: info.Now, Holders: []api.LockHolder{},
-	}
-	for _, holder := range info.Holders {
-		shown.Holders = append(shown.Holders, api.LockHolder(holder))
-	}
-	for _, waiter := range info.Queue {
-		shown.Queue = append(shown.Queue, api.LockWaiter(waiter))
-	}
-	return shown
 }
 
 // ownerOf names this process for people who look at a lock.

@@ -40,11 +40,10 @@ func (p *program) lockBreakCommand() *cobra.Command {
 }
 
 func (p *program) breakLock(ctx context.Context, service *client.Client, name string, b lockBreak) error {
-	info, err := service.Lock(ctx, name)
+	shown, err := service.Lock(ctx, name)
 	if err != nil {
 		return err
 	}
-	shown := shownLock(info)
 	holder, err := b.holder(shown)
 	if err != nil {
 		return err

@@ -27,22 +27,21 @@ func (p *program) lockListCommand() *cobra.Command {
 		if len(args) == 0 {
 			return p.listLocks(ctx, service)
 		}
-		info, err := service.Lock(ctx, args[0])
+		shown, err := service.Lock(ctx, args[0])
 		if err != nil {
 			return err
 		}
-		shown := shownLock(info)
 		return p.print(shown, lockPicture(shown))
 	})
 }
 
 func (p *program) listLocks(ctx context.Context, service *client.Client) error {
 	list := []api.Lock{}
-	for info, err := range service.Locks(ctx, "") {
+	for shown, err := range service.Locks(ctx, "") {
 		if err != nil {
 			return err
 		}
-		list = append(list, shownLock(info))
+		list = append(list, shown)
 	}
 	people := lockTable(list)
 	if len(list) == 0 {

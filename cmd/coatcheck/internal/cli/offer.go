@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/coatcheck/coatcheck/api"
 	"github.com/coatcheck/coatcheck/client"
 )
 
@@ -47,14 +48,14 @@ func offer[T any](p *program, s *source, after cobra.ShellCompDirective, list li
 }
 
 func offerLocks(p *program, s *source, after cobra.ShellCompDirective) cobra.CompletionFunc {
-	return offer(p, s, after, (*client.Client).Locks, func(l client.LockInfo) string { return l.Name })
+	return offer(p, s, after, (*client.Client).Locks, func(l api.Lock) string { return l.Name })
 }
 
 func offerPools(p *program, s *source, after cobra.ShellCompDirective) cobra.CompletionFunc {
-	return offer(p, s, after, (*client.Client).Pools, func(pool client.Pool) string { return pool.Name })
+	return offer(p, s, after, (*client.Client).Pools, func(pool api.WorkerPool) string { return pool.Pool })
 }
 
 func offerCounters(p *program, s *source) cobra.CompletionFunc {
 	return offer(p, s, cobra.ShellCompDirectiveNoFileComp, (*client.Client).Counters,
-		func(one client.CounterInfo) string { return one.Key })
+		func(one api.ListedCounter) string { return one.Key })
 }

@@ -41,21 +41,10 @@ func (p *program) tokenListCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			page.Operations = append(page.Operations, shownOperation(operation))
+			page.Operations = append(page.Operations, operation)
 		}
 		return p.print(page, operationTable(page.Operations))
 	})
-}
-
-func shownOperation(o client.Operation) api.Operation {
-	shown := api.Operation{
-		Operation: o.Name, State: string(o.State), Route: o.Route, Since: o.Since, Attempts: o.Attempts, Fence: o.Fence,
-		RequestID: o.RequestID, ExpiresAt: o.ExpiresAt, Decision: string(o.Decision),
-	}
-	if o.RanFor > 0 {
-		shown.RanForMs = new(o.RanFor.Milliseconds())
-	}
-	return shown
 }
 
 func operationTable(list []api.Operation) string {
@@ -146,14 +135,14 @@ func (p *program) tokenSettleCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		return p.print(shownOperation(operation), fmt.Sprintf("operation %s is settled: %s\n", args[0], settlement.Decision))
+		return p.print(operation, fmt.Sprintf("operation %s is settled: %s\n", args[0], settlement.Decision))
 	})
 }
 
 func (s settling) settlement(ctx context.Context, input io.Reader) (client.Settlement, error) {
 	settlement := client.Settlement{Reason: s.reason}
-	for decision, said := range map[client.Decision]bool{client.Happened: s.completed, client.NotBegun: s.notBegun,
-		client.Refuse: s.refused} {
+	for decision, said := range map[api.Decision]bool{api.Happened: s.completed, api.NotBegun: s.notBegun,
+		api.Refused: s.refused} {
 		switch {
 		case said && settlement.Decision != "":
 			return settlement, errors.New("one of --completed, --not-begun and --refused belongs here, not two")
@@ -164,7 +153,7 @@ func (s settling) settlement(ctx context.Context, input io.Reader) (client.Settl
 	switch settlement.Decision {
 	case "":
 		return settlement, errors.New("say what became of the operation: --completed, --not-begun or --refused")
-	case client.Happened:
+	case api.Happened:
 		return settlement, s.answer(ctx, input, &settlement.Answer)
 	}
 	if s.body != "" || s.bodyFile != "" {

@@ -4,18 +4,10 @@ import (
 	"errors"
 	"slices"
 
-	"github.com/coatcheck/coatcheck/api"
 	"github.com/coatcheck/coatcheck/client"
 	"github.com/coatcheck/coatcheck/lock"
 	"github.com/coatcheck/coatcheck/redisstore"
 )
-
-func shownPool(pool client.Pool) api.WorkerPool {
-	return api.WorkerPool{
-		Pool: pool.Name, Layout: pool.Layout, Epoch: pool.Epoch, Datacenter: pool.Datacenter, Size: pool.Size, Used: pool.Used,
-		TTLMs: pool.TTL.Milliseconds(), EndsAt: pool.EndsAt, QuarantinedMs: pool.Quarantined.Milliseconds(),
-	}
-}
 
 // isAny reports whether an error is of one of the kinds.
 func isAny(err error, kinds ...error) bool {

@@ -75,16 +75,12 @@ func (p *program) tokenShowCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		shown := api.TokenStatus{
-			State: string(status.State), ExpiresAt: status.ExpiresAt, Attempts: status.Attempts, Fence: status.Fence, Scope: status.Scope,
-			LeaseUntil: status.LeaseUntil,
-		}
-		return p.print(shown, tokenLines(shown))
+		return p.print(status, tokenLines(status))
 	})
 }
 
 func tokenLines(status api.TokenStatus) string {
-	return tabular("state\t"+status.State, func(line func(...string)) {
+	return tabular("state\t"+string(status.State), func(line func(...string)) {
 		line("expires at", status.ExpiresAt.Format(time.RFC3339))
 		line("attempts", strconv.Itoa(status.Attempts))
 		if status.Fence != 0 {

@@ -34,8 +34,7 @@ func (p *program) workerCreateCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		shown := shownPool(created)
-		return p.print(shown, poolTable([]api.WorkerPool{shown}))
+		return p.print(created, poolTable([]api.WorkerPool{created}))
 	})
 }
 

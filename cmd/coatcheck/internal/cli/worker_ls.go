@@ -35,7 +35,7 @@ func (p *program) listPools(ctx context.Context, service *client.Client) error {
 		if err != nil {
 			return err
 		}
-		list = append(list, shownPool(pool))
+		list = append(list, pool)
 	}
 	people := poolTable(list)
 	if len(list) == 0 {
@@ -59,15 +59,12 @@ func wholeRing(ctx context.Context, service *client.Client, pool string) (whole 
 		if err != nil {
 			return api.WorkerRing{}, err
 		}
-		whole.WorkerPool, whole.ServerTime = shownPool(page.Pool), page.Now
+		whole.WorkerPool, whole.ServerTime = page.WorkerPool, page.ServerTime
 		for _, slot := range page.Slots {
 			if slot.Fence != 0 {
 				met++
 			}
-			whole.Slots = append(whole.Slots, api.WorkerSlot{
-				WorkerID: slot.WorkerID, State: slot.State, Holder: slot.Identity, Fence: slot.Fence, NotBefore: slot.NotBefore,
-				NotAfter: slot.NotAfter,
-			})
+			whole.Slots = append(whole.Slots, slot)
 		}
 		if len(whole.Slots) >= whole.Size || met >= whole.Used {
 			return whole, nil

@@ -38,7 +38,7 @@ var layers = map[string][]string{
 	"cmd/coatcheck/internal/named": {"cmd/coatcheck/internal/cli"},
 
 	"server":  append(front, "segment/redissource", "access", "console", "idempotency/echov4", "openapi", "server/internal/compat", "server/internal/events", "server/internal/stamper", "internal/textid"),
-	"gateway": append(front, "idempotency/jwtprincipal", "internal/muxpattern", "internal/watch", "internal/yamlfile"),
+	"gateway": append(front, "idempotency/jwtprincipal", "internal/muxpattern", "internal/step", "internal/watch", "internal/yamlfile"),
 
 	"idempotency": domain,
 	// apart from it, so that who has other callers links no library for tokens
@@ -115,7 +115,7 @@ var layers = map[string][]string{
 	// a package that makes spans takes a tracer; this one place sends them
 	"cmd/coatcheck/internal/tracing": {"redisstore", "redisstore/observe"},
 
-	"server/internal/stamper": {"internal/fault", "workerlease/holder", "internal/share", "redisstore", "snowflake", "workerlease"},
+	"server/internal/stamper": {"internal/fault", "workerlease/holder", "internal/share", "internal/step", "redisstore", "snowflake", "workerlease"},
 
 	"chaos/internal/chaostest": {"chaos/evidence", "internal/testing/redistest", "redisstore"},
 	"chaos/internal/locking":   {},

@@ -33,6 +33,9 @@ type scene struct {
 
 	mu   sync.Mutex
 	late []Range // of calls that began after the counter had begun anew
+	// of the calls with one request id
+	same   []Range
+	failed error
 }
 
 // newScene has both processes add to a counter that is at 500.
@@ -78,6 +81,40 @@ func (s *scene) caller(process int, by ...int64) walk.Task {
 			}
 		}
 	}}
+}
+
+// repeater adds in a process under a request id that all of them have, twice.
+func (s *scene) repeater(process int) walk.Task {
+	return walk.Task{Name: fmt.Sprintf("repeater in process %d", process), Do: func() {
+		for range 2 {
+			got, err := s.of[process].Add(context.Background(), "k", Request{By: 3, RequestID: "order-1"})
+			s.mu.Lock()
+			if err == nil {
+				s.same = append(s.same, got)
+			} else {
+				s.failed = errors.Join(s.failed, err)
+			}
+			s.mu.Unlock()
+		}
+	}}
+}
+
+// once is check, where all that the repeaters got is one range, which nobody else has.
+func (s *scene) once(may ...error) func() error {
+	return func() error {
+		if s.failed != nil && !slices.ContainsFunc(may, func(fine error) bool { return errors.Is(s.failed, fine) }) {
+			return fmt.Errorf("a repeater: %w", s.failed)
+		}
+		for _, got := range s.same {
+			if got != s.same[0] || got.Value-got.First != 2 {
+				return fmt.Errorf("one request id has the values %v", s.same)
+			}
+		}
+		if len(s.same) > 0 {
+			s.got, s.errs = append(s.got, s.same[:1]), append(s.errs, nil)
+		}
+		return s.check(may...)()
+	}
 }
 
 // resetter has the counter begin anew.
@@ -167,6 +204,14 @@ var scenes = map[string]walk.Scene{
 		s := newScene(t, 0)
 		return s.play(s.check(), s.caller(0, 1), s.caller(0, 3), s.setter())
 	}},
+	"one request id and a batch": {Preemptions: 1, Begin: func(t *testing.T) walk.Play {
+		s := newScene(t, 0)
+		return s.play(s.once(), s.repeater(0), s.repeater(1), s.caller(0, 1))
+	}},
+	"one request id and a promotion": {Preemptions: 1, Begin: func(t *testing.T) walk.Play {
+		s := newScene(t, 0)
+		return s.play(s.once(), s.repeater(0), s.repeater(1), s.promotion())
+	}},
 	"two processes and a counter that ends": {Preemptions: 1, Ticks: 1, Tick: 500 * time.Millisecond, Begin: func(t *testing.T) walk.Play {
 		s := newScene(t, 500*time.Millisecond)
 		return s.play(s.check(), s.caller(0, 1, 1), s.caller(1, 3))
@@ -187,6 +232,18 @@ func TestWalkRandomOrdersOfACounter(t *testing.T) {
 			walk.Rounds(t, walk.Scene{Slow: true, Ticks: 2, Tick: 2 * time.Second, Begin: func(t *testing.T) walk.Play {
 				s := newScene(t, 0)
 				return s.play(s.check(ErrHoldOff), s.caller(0, 1, 2, 1), s.caller(0, 3, 1), s.caller(1, 1, 4), end(s))
+			}})
+		})
+	}
+}
+
+// A reply of one process may come when the other has been answered twice.
+func TestWalkRandomOrdersOfARequestID(t *testing.T) {
+	for name, end := range map[string]func(*scene) walk.Task{"promotion": (*scene).promotion, "set": (*scene).setter} {
+		t.Run(name, func(t *testing.T) {
+			walk.Rounds(t, walk.Scene{Slow: true, Ticks: 2, Tick: 2 * time.Second, Begin: func(t *testing.T) walk.Play {
+				s := newScene(t, 0)
+				return s.play(s.once(ErrHoldOff), s.repeater(0), s.repeater(1), s.caller(0, 2, 1), s.caller(1, 1), end(s))
 			}})
 		})
 	}

@@ -21,6 +21,7 @@ import (
 	"github.com/coatcheck/coatcheck/internal/health"
 	"github.com/coatcheck/coatcheck/internal/muxpattern"
 	"github.com/coatcheck/coatcheck/internal/requestlog"
+	"github.com/coatcheck/coatcheck/internal/step"
 	"github.com/coatcheck/coatcheck/metrics"
 	"github.com/coatcheck/coatcheck/redisstore"
 )
@@ -224,6 +225,7 @@ func (g *Gateway) serve(w *responder, r *http.Request, x *exchange) {
 		return
 	}
 	routes := g.routes.Load()
+	step.At("gateway: took the routes")
 	if g.ownPage(w, r, x, routes) {
 		return
 	}

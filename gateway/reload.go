@@ -7,6 +7,7 @@ import (
 	"sync"
 
 	"github.com/coatcheck/coatcheck/idempotency/jwtprincipal"
+	"github.com/coatcheck/coatcheck/internal/step"
 	"github.com/coatcheck/coatcheck/internal/watch"
 	"github.com/coatcheck/coatcheck/internal/yamlfile"
 	"github.com/coatcheck/coatcheck/redisstore"
@@ -74,6 +75,7 @@ func (g *Gateway) takeLocked(text []byte, version string, err error) error {
 		before = old.routes
 	}
 	table := g.newTable(routes, version)
+	step.At("gateway: made the routes")
 	g.routes.Store(table)
 	g.warnOfStop(table.longest)
 	g.file.wrong = nil

@@ -12,6 +12,7 @@ import (
 
 	"github.com/coatcheck/coatcheck/internal/fault"
 	"github.com/coatcheck/coatcheck/internal/share"
+	"github.com/coatcheck/coatcheck/internal/step"
 	"github.com/coatcheck/coatcheck/snowflake"
 	"github.com/coatcheck/coatcheck/workerlease"
 )
@@ -125,6 +126,7 @@ func (s *Stamper) stamp(ctx context.Context, pool string, ids []snowflake.ID, wi
 		return Origin{}, err
 	}
 	defer s.leave(d)
+	step.At("stamper: has a place")
 	return d.stamp(ctx, ids, with)
 }
 

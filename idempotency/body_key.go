@@ -93,7 +93,7 @@ func valueAt(text []byte, pointer jsontext.Pointer) (value jsontext.Value, found
 	if value, err = decoder.ReadValue(); err != nil {
 		return nil, false, err
 	}
-	value, found = value.Clone(), true
+	value = value.Clone()
 	if _, err := decoder.ReadToken(); err == nil {
 		return nil, false, errors.New("there is more after its value")
 	}

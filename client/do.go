@@ -17,9 +17,11 @@ import (
 type Attempt struct {
 	// larger than that of every earlier attempt of this token; below 2^53. Send it to a resource
 	// that must refuse an older attempt
-	Fence    int64
-	Number   int // counts from 1; more than 1 only under Takeover or after NotBegun
-	notBegun atomic.Bool
+	Fence  int64
+	Number int // counts from 1; more than 1 only under Takeover or after NotBegun
+	// of DoKey: the operation's name, by which operators settle it
+	Operation string
+	notBegun  atomic.Bool
 }
 
 // NotBegun states that the operation provably had no effect, such as a request that failed
@@ -71,7 +73,7 @@ func (c *Client) do(ctx context.Context, on subject, terms ClaimOptions, work fu
 		return Result{Answer: outcome.Answer, Replayed: true}, nil
 	}
 	run.lease, run.on.name = outcome.Grant.Lease, outcome.Operation
-	run.attempt = &Attempt{Fence: outcome.Grant.Fence, Number: outcome.Grant.Attempt}
+	run.attempt = &Attempt{Fence: outcome.Grant.Fence, Number: outcome.Grant.Attempt, Operation: outcome.Operation}
 	return run.do(ctx, work)
 }
 

@@ -16,6 +16,10 @@ var errNotUnix = errors.New("this works on Unix systems only: elsewhere a comman
 
 func (*lockRun) run(context.Context, acquire) error { return errNotUnix }
 
+func (*once) run(context.Context, *client.Client) (record onceRecord, ran bool, err error) {
+	return record, false, errNotUnix
+}
+
 func (*workerRun) run(context.Context, *client.Client) error { return errNotUnix }
 
 func (*workerRun) attempt(context.Context, *client.Client) (*held, error) { return nil, errNotUnix }

@@ -110,7 +110,7 @@ func (p *program) command() *cobra.Command {
 	root.PersistentFlags().BoolVar(&p.json, "json", false, "print JSON for machines")
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
 	grouped(root, "Run:", p.serveCommand(), p.gatewayCommand(), p.healthcheckCommand(), p.installCommand())
-	grouped(root, "Hand out:", p.incrCommand(), p.counterCommand(), p.idCommand(), p.segmentCommand(), p.tokenCommand(), p.limitCommand(), p.lockCommand(), p.workerCommand())
+	grouped(root, "Hand out:", p.incrCommand(), p.counterCommand(), p.idCommand(), p.segmentCommand(), p.tokenCommand(), p.limitCommand(), p.lockCommand(), p.onceCommand(), p.workerCommand())
 	grouped(root, "Configure and look:", p.configCommand(), p.keyCommand(), p.storeCommand(), p.doctorCommand(), p.benchCommand())
 	root.AddCommand(p.guardCommand(), p.versionCommand())
 	groupFlags(root)

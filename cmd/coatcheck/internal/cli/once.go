@@ -1,0 +1,154 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/coatcheck/coatcheck/client"
+	"github.com/coatcheck/coatcheck/cmd/coatcheck/internal/config"
+	"github.com/coatcheck/coatcheck/number"
+)
+
+// once is `once`: a command that runs if none has for its key.
+type once struct {
+	commandRun
+
+	key       client.OwnKey
+	zone      string
+	lease     time.Duration
+	wait      time.Duration
+	onFailure string
+	again     string // what names the place on the command line, for the commands that are printed
+}
+
+// onceRecord is the recorded answer, and what --json prints of a command that ran before.
+type onceRecord struct {
+	Key      string    `json:"key"`
+	ExitCode int       `json:"exit_code"`
+	Attempt  int       `json:"attempt"`
+	Owner    string    `json:"owner"` // host:pid
+	Began    time.Time `json:"began"`
+	Ended    time.Time `json:"ended"`
+}
+
+func (p *program) onceCommand() *cobra.Command {
+	r := &once{commandRun: p.commandRun()}
+	command := &cobra.Command{
+		Use: "once KEY -- CMD…", Short: "Run a command if none has for this key",
+		Long: "Run CMD if none has for KEY: coatcheck once nightly:{yyyyMMdd} -- ./nightly on three nodes runs it on one of them, once a day. A date in braces makes the key one\n" +
+			"of the day, month or year. ONCE_KEY, ONCE_FENCE and ONCE_ATTEMPT are in CMD's environment.\n\n" +
+			"When CMD has ended well, that is recorded for --keep: later calls print a line and exit with its code, 0. A CMD that fails gives the key back, so that the next\n" +
+			"call runs it again; with --on-failure keep its exit code is recorded as well. A CMD that is killed, and one whose machine or coatcheck dies, may have had its effect:\n" +
+			"it is in doubt, nothing runs again, and what is printed says how to settle it.\n\n" +
+			"Exit code: that of CMD, now or then; 75 while it runs elsewhere (--wait waits for its end), or if nothing was begun since the service or Redis is away; 1 in doubt.\n" +
+			"docs/once.md says more.",
+		Args: func(c *cobra.Command, args []string) error {
+			if c.ArgsLenAtDash() != 1 || len(args) < 2 {
+				return usageError{errors.New("one key and, after two dashes, a command belong here: coatcheck once KEY -- CMD")}
+			}
+			return nil
+		},
+	}
+	s := bindStraight(command.Flags(), operationSettings,
+		config.Optional(config.Named("scope", "", "keeps keys of different kinds apart; empty: none", &r.key.Scope)),
+		config.Span("keep", "24h", time.Second, 30*24*time.Hour, "how long the record stays, from the end of CMD on: longer than the clocks of those who start the same CMD differ, and than the period of a date in KEY", &r.key.Retention),
+		config.Span("lease", "30s", shortestRun, 24*time.Hour, "how long coatcheck may be silent, dead or cut off, before CMD is in doubt", &r.lease),
+		config.Choice("on-failure", "retry", []string{"retry", "keep"}, "a CMD that fails: retry gives the key back, keep records its exit code", &r.onFailure),
+		config.Span("wait", "0s", 0, 30*24*time.Hour, "how long to wait for the end of a CMD that runs elsewhere", &r.wait),
+		zoneName("zone", "time zone whose date it is, such as Europe/Berlin; empty: UTC", &r.zone),
+		config.Span("grace", "5s", 0, time.Hour, "how long CMD may take to end between SIGTERM and SIGKILL, when Redis has lost its record", &r.grace))
+	return p.ask(command, s, func(ctx context.Context, service *client.Client, args []string) (err error) {
+		r.command, r.again = args[1:], s.again()
+		if r.key.Key, err = keyNow(args[0], r.zone, time.Now()); err != nil {
+			return usageError{err}
+		}
+		record, ran, err := r.await(ctx, service)
+		switch {
+		case err != nil:
+			return err
+		case !ran && p.json:
+			if err := p.print(record, ""); err != nil {
+				return err
+			}
+		case !ran:
+			fmt.Fprintf(p.stderr, "coatcheck: %s ran before, on %s, and ended at %s with exit code %d\n", record.Key, record.Owner,
+				clockText(record.Ended), record.ExitCode)
+		}
+		return exitError{record.ExitCode}
+	})
+}
+
+// keyNow is a key with the date in it, by this machine's clock.
+func keyNow(text, zone string, now time.Time) (string, error) {
+	if !strings.ContainsAny(text, "{}") {
+		if zone != config.Unsaid {
+			return "", errors.New("--zone: there is no date in KEY")
+		}
+		return text, nil
+	}
+	clock, err := time.LoadLocation(zone) // "" is UTC
+	if err != nil {
+		return "", err
+	}
+	dated, err := number.ParseCalendarKey(text, clock)
+	if err != nil {
+		return "", err
+	}
+	key, _, err := dated.At(now.In(clock))
+	return key, err
+}
+
+// oncePoll is the longest pause between two questions whether a command elsewhere has ended.
+const oncePoll = 2 * time.Second
+
+// await runs the command, or waits for the end of one that runs elsewhere as long as --wait says.
+func (r *once) await(ctx context.Context, service *client.Client) (record onceRecord, ran bool, err error) {
+	for until, pause := time.Now().Add(r.wait), 50*time.Millisecond; ; pause = min(2*pause, oncePoll) {
+		record, ran, err = r.run(ctx, service)
+		left := time.Until(until)
+		if !errors.Is(err, client.ErrInProgress) || left <= 0 {
+			return record, ran, r.explain(err)
+		}
+		select {
+		case <-ctx.Done():
+			return record, false, laterError{fmt.Errorf("%w (%w)", err, context.Cause(ctx))}
+		case <-time.After(min(pause, left)):
+		}
+	}
+}
+
+// explain completes an error with what to do.
+func (r *once) explain(err error) error {
+	failure, _ := errors.AsType[*client.Error](err)
+	switch {
+	case errors.Is(err, client.ErrInProgress):
+		return laterError{fmt.Errorf("%s runs elsewhere: %w\nTry again later, or have it wait with %s", r.key.Key, err, longerWait(r.wait))}
+	case errors.Is(err, client.ErrInDoubt) && failure != nil:
+		return fmt.Errorf("%s is in doubt: a command began and did not come to its end, so it may have had its effect. Nothing was run\n%s", r.key.Key, r.howToSettle(failure.Operation))
+	case errors.Is(err, client.ErrUnknownOutcome):
+		return laterError{fmt.Errorf("nothing was run: %w", err)}
+	}
+	return err
+}
+
+// howToSettle is what to do about an operation in doubt.
+func (r *once) howToSettle(operation string) string {
+	settle := "coatcheck token settle " + operation + r.again
+	return "Look at its effect. If it happened: " + settle + " --completed. If not, and it is to run again: " + settle + " --not-begun"
+}
+
+// recorded reads the record of a command that ran before. One by other means, such as an operator's
+// settlement, ended well.
+func (r *once) recorded(answer client.Answer) onceRecord {
+	record := onceRecord{}
+	if json.Unmarshal(answer.Body, &record) != nil || record.Key == "" {
+		record = onceRecord{Key: r.key.Key, Owner: "another client, or an operator said so,"}
+	}
+	return record
+}

@@ -1,0 +1,249 @@
+package cli
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/coatcheck/coatcheck/api"
+	"github.com/coatcheck/coatcheck/internal/testing/expect"
+	"github.com/coatcheck/coatcheck/internal/testing/redistest"
+)
+
+// runOnce starts once with flags and a shell script, in a process of its own.
+func runOnce(t *testing.T, at, flags []string, key, script string) *running {
+	t.Helper()
+	return start(t, slices.Concat([]string{"once"}, at, flags, []string{key, "--", "sh", "-c", script})...)
+}
+
+// onceKey is one key, and how often its command ran.
+type onceKey struct {
+	t    *testing.T
+	at   []string
+	key  string
+	runs string // a file with a line for each run
+}
+
+func newOnceKey(t *testing.T, at []string, key string) *onceKey {
+	t.Helper()
+	return &onceKey{t, at, key, filepath.Join(t.TempDir(), "runs")}
+}
+
+// once runs a script that counts itself first.
+func (k *onceKey) once(script string, flags ...string) result {
+	k.t.Helper()
+	return execute(k.t, nil, slices.Concat([]string{"once"}, k.at, flags, []string{k.key, "--", "sh", "-c", "echo run >>" + k.runs + "; " + script})...)
+}
+
+func (k *onceKey) ran(want int) {
+	k.t.Helper()
+	text, _ := os.ReadFile(k.runs)
+	expect.Equal(k.t, "runs of "+k.key, strings.Count(string(text), "run\n"), want)
+}
+
+// settled waits until the key is in doubt, checks that nothing runs, and does what is printed.
+func (k *onceKey) settled(how string) {
+	k.t.Helper()
+	var shown result
+	expect.Eventually(k.t, k.key+" is in doubt", func() bool {
+		shown = k.once("true")
+		return shown.code == failed
+	})
+	shown.exits(failed, "is in doubt", "Nothing was run")
+	_, after, found := strings.Cut(shown.stderr, "coatcheck token settle ")
+	expect.MustEqual(k.t, "whether the command that settles is printed", found, true)
+	operation, _, _ := strings.Cut(after, " ")
+	execute(k.t, nil, slices.Concat([]string{"token", "settle"}, k.at, []string{operation, how})...).exits(done)
+}
+
+func TestOnceRunsACommandOnceForAKey(t *testing.T) {
+	t.Parallel()
+	lockDoors(t, func(t *testing.T, at []string) {
+		k := newOnceKey(t, at, "nightly")
+		k.once(`test "$ONCE_KEY $ONCE_ATTEMPT" = "nightly 1" && test "$ONCE_FENCE" -gt 0`, "--keep", "1h").exits(done)
+		k.once("true").exits(done, "nightly ran before", "exit code 0")
+		k.once("true", "--scope", "other").exits(done)
+		k.ran(2)
+		var record struct {
+			Key      string `json:"key"`
+			ExitCode int    `json:"exit_code"`
+			Attempt  int    `json:"attempt"`
+		}
+		k.once("true", "--json").exits(done).into(&record)
+		expect.Equal(t, "once --json of what ran before", record, struct {
+			Key      string `json:"key"`
+			ExitCode int    `json:"exit_code"`
+			Attempt  int    `json:"attempt"`
+		}{"nightly", 0, 1})
+	})
+}
+
+func TestACommandThatFailsRunsAgainOrIsKept(t *testing.T) {
+	t.Parallel()
+	lockDoors(t, func(t *testing.T, at []string) {
+		k := newOnceKey(t, at, "retried")
+		k.once("exit 3").exits(3)
+		k.once("exit 2").exits(2)
+		k.once("true").exits(done)
+		k.once("true").exits(done, "ran before")
+		k.ran(3)
+		kept := newOnceKey(t, at, "kept")
+		kept.once("exit 4", "--on-failure", "keep").exits(4)
+		kept.once("true").exits(4, "ran before", "exit code 4")
+		kept.ran(1)
+		missing := newOnceKey(t, at, "missing")
+		execute(t, nil, slices.Concat([]string{"once"}, at, []string{"missing", "--", "/no/such/program"})...).exits(usage, "no such file")
+		missing.once("true").exits(done)
+		missing.ran(1)
+	})
+}
+
+func TestACommandThatWasKilledIsInDoubtUntilItIsSettled(t *testing.T) {
+	t.Parallel()
+	lockDoors(t, func(t *testing.T, at []string) {
+		k := newOnceKey(t, at, "killed")
+		k.once("kill -9 $$", "--lease", "1s").exits(failed, "killed by signal 9", "--not-begun")
+		k.settled("--not-begun")
+		k.once("test $ONCE_ATTEMPT = 2").exits(done)
+		k.ran(2)
+		happened := newOnceKey(t, at, "happened")
+		happened.once("kill -9 $$", "--lease", "1s").exits(failed)
+		happened.settled("--completed")
+		happened.once("true").exits(done, "ran before")
+		happened.ran(1)
+	})
+}
+
+// coatcheck itself dies: what it has started dies with it, and nothing runs again.
+func TestOnceThatIsKilledLeavesItsKeyInDoubt(t *testing.T) {
+	t.Parallel()
+	lockDoors(t, func(t *testing.T, at []string) {
+		k := newOnceKey(t, at, "crashed")
+		p := runOnce(t, at, []string{"--lease", "1s"}, k.key, "echo run >>"+k.runs+"; echo ready; sleep 600; echo late >>"+k.runs)
+		p.ready()
+		k.once("true").exits(tryLater, "runs elsewhere")
+		_ = p.cmd.Process.Kill()
+		k.settled("--completed")
+		k.ran(1)
+	})
+}
+
+// Three nodes with clocks that differ start the same job of a moment, some while it runs.
+func TestThreeNodesRunAJobOnce(t *testing.T) {
+	t.Parallel()
+	lockDoors(t, func(t *testing.T, at []string) {
+		for round := range 5 {
+			k := newOnceKey(t, at, fmt.Sprint("job:", round))
+			var nodes sync.WaitGroup
+			codes := make([]int, 6)
+			for i := range codes {
+				nodes.Go(func() { codes[i] = k.once("sleep 0.005", "--wait", "1m").code })
+			}
+			nodes.Wait()
+			expect.Equal(t, "exit codes of all", codes, make([]int, 6))
+			k.ran(1)
+		}
+	})
+}
+
+// While it runs, signals are the command's; before that, they end the wait.
+func TestSignalsOfOnceAreTheCommands(t *testing.T) {
+	t.Parallel()
+	lockDoors(t, func(t *testing.T, at []string) {
+		k := newOnceKey(t, at, "signalled")
+		p := runOnce(t, at, nil, k.key, `trap 'echo caught; exit 0' TERM; echo ready; while :; do sleep 0.01; done`)
+		p.ready()
+		waiting := runOnce(t, at, []string{"--wait", "1h"}, k.key, "true")
+		time.Sleep(100 * time.Millisecond)
+		_ = waiting.cmd.Process.Signal(syscall.SIGTERM)
+		waiting.exits(tryLater)
+		_ = p.cmd.Process.Signal(syscall.SIGTERM)
+		p.exits(done)
+		k.once("true").exits(done, "ran before")
+		k.ran(0)
+	})
+}
+
+// Redis loses the record while the command runs: another one could begin now.
+func TestOnceStopsACommandWhoseRecordIsLost(t *testing.T) {
+	t.Parallel()
+	redis := redistest.Start(t)
+	at := []string{"--redis", redis.URL()}
+	p := runOnce(t, at, []string{"--lease", "1s"}, "lost", "echo ready; sleep 600")
+	p.ready()
+	if err := redis.Client().FlushAll(t.Context()).Err(); err != nil {
+		t.Fatalf("FLUSHALL: %v", err)
+	}
+	p.exits(failed, "record of lost was lost")
+}
+
+// A command that outlives its lease, while Redis cannot be reached, goes on: under hold no other
+// begins. Its end is recorded late.
+func TestOnceGoesOnWhileRedisIsAway(t *testing.T) {
+	t.Parallel()
+	redis := redistest.Start(t)
+	at := []string{"--redis", redis.URL()}
+	p := runOnce(t, at, []string{"--lease", "1s"}, "away", "echo ready; sleep 3")
+	p.ready()
+	redis.Pause()
+	time.Sleep(2 * time.Second)
+	redis.Resume()
+	p.exits(done)
+	execute(t, nil, slices.Concat([]string{"once"}, at, []string{"away", "--", "true"})...).exits(done, "ran before")
+}
+
+func TestWhatOnceRefuses(t *testing.T) {
+	t.Parallel()
+	for _, row := range []struct {
+		args []string
+		code int
+		says string
+	}{
+		{[]string{"once", "k"}, usage, "one key and, after two dashes, a command"},
+		{[]string{"once", "{yyyy", "--", "true"}, usage, "brace is not closed"},
+		{[]string{"once", "k:{nonsense}", "--", "true"}, usage, "position"},
+		{[]string{"once", "--zone", "Europe/Berlin", "k", "--", "true"}, usage, "no date in KEY"},
+		{[]string{"once", "--zone", "Nowhere", "k:{yyyy}", "--", "true"}, usage, "not a time zone"},
+		{[]string{"once", "--keep", "1ms", "k", "--", "true"}, usage, "keep"},
+		{[]string{"once", "--lease", "1ms", "k", "--", "true"}, usage, "lease"},
+		{[]string{"once", "--on-failure", "ignore", "k", "--", "true"}, usage, "retry"},
+		{[]string{"once", "--redis", "redis://127.0.0.1:1", "k", "--", "true"}, tryLater, "connection refused"},
+	} {
+		execute(t, nil, row.args...).exits(row.code, row.says)
+	}
+}
+
+func TestTheDateOfAKeyIsThatOfItsZone(t *testing.T) {
+	now := time.Date(2026, 11, 28, 23, 30, 0, 0, time.UTC)
+	for _, row := range []struct{ text, zone, want string }{
+		{"nightly", "", "nightly"},
+		{"nightly:{yyyyMMdd}", "", "nightly:20261128"},
+		{"nightly:{yyyyMMdd}", "Europe/Berlin", "nightly:20261129"},
+		{"close:{yyyy-MM}", "", "close:2026-11"},
+		{"evt_1/ä b", "", "evt_1/ä b"},
+	} {
+		key, err := keyNow(row.text, row.zone, now)
+		expect.MustEqual(t, "error of "+row.text, err, nil)
+		expect.Equal(t, row.text+" in "+row.zone, key, row.want)
+	}
+}
+
+// A key that another client has completed is done as well.
+func TestOnceTakesTheRecordOfAnotherClient(t *testing.T) {
+	t.Parallel()
+	p := serve(t)
+	var claimed api.Claimed
+	text := p.do("POST", "/operation/claim", `{"key":"shared","fingerprint":"once"}`).body
+	if err := json.Unmarshal([]byte(text), &claimed); err != nil || claimed.Outcome != "granted" {
+		t.Fatalf("claiming the key: %q, %v", text, err)
+	}
+	p.answers(204, "POST", "/operation/"+claimed.Operation+"/complete", `{"status":200,"headers":{},"body_base64":""}`, "Lease-Token: "+claimed.Lease)
+	execute(t, nil, "once", "--server", p.banner.URL, "shared", "--", "false").exits(done, "ran before")
+}

@@ -1,0 +1,115 @@
+//go:build unix
+
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/signal"
+	"strconv"
+	"time"
+
+	"github.com/coatcheck/coatcheck/client"
+	"github.com/coatcheck/coatcheck/cmd/coatcheck/internal/supervise"
+)
+
+// run claims the key and runs the command, or finds the record of the one that ran before.
+func (r *once) run(ctx context.Context, service *client.Client) (record onceRecord, ran bool, err error) {
+	if _, err := exec.LookPath(r.command[0]); err != nil {
+		return record, false, usageError{err}
+	}
+	ctx, stop := supervise.UntilQuit(ctx)
+	defer stop()
+	// of the claim: once the command runs, signals are for it
+	life, end := context.WithCancel(context.WithoutCancel(ctx))
+	defer end()
+	waiting := context.AfterFunc(ctx, end)
+	options := client.ClaimOptions{Lease: r.lease, Fingerprint: "once"}
+	var operation string
+	result, err := service.DoKey(life, r.key, options, func(claimed context.Context, attempt *client.Attempt) (client.Answer, error) {
+		r.quiet()
+		if !waiting() {
+			attempt.NotBegun()
+			return client.Answer{}, laterError{context.Cause(ctx)}
+		}
+		ran, operation = true, attempt.Operation
+		record, err = r.supervised(claimed, attempt)
+		if err != nil {
+			return client.Answer{}, err
+		}
+		if record.ExitCode != 0 && r.onFailure == "retry" {
+			attempt.NotBegun()
+		}
+		body, err := json.Marshal(record)
+		return client.Answer{Header: map[string]string{"Content-Type": "application/json"}, Body: body}, err
+	})
+	r.quiet()
+	switch {
+	case errors.Is(err, client.ErrNotRecorded):
+		return record, ran, fmt.Errorf("%s ran and ended with exit code %d, but that could not be recorded: %w\nIt is in doubt when its lease of %v has lapsed. %s",
+			r.key.Key, record.ExitCode, err, r.lease, r.howToSettle(operation))
+	case err == nil && result.Replayed:
+		return r.recorded(result.Answer), false, nil
+	}
+	return record, ran, err
+}
+
+// supervised runs the command to its end. An error leaves the key in doubt, unless the command did
+// not begin.
+func (r *once) supervised(claimed context.Context, attempt *client.Attempt) (record onceRecord, err error) {
+	signals := make(chan os.Signal, 16)
+	signal.Notify(signals, supervise.Signals()...)
+	defer signal.Stop(signals)
+	record = onceRecord{Key: r.key.Key, Attempt: attempt.Number, Owner: ownerOf(""), Began: time.Now().UTC()}
+	claim := &onceClaim{run: r, claimed: claimed, attempt: attempt, window: forever()}
+	ended, err := supervise.Run(claim, r.command, supervise.Allowance{Grace: r.grace, Margin: time.Second}, signals, r.warnings)
+	record.Ended, record.ExitCode = time.Now().UTC(), ended.Code
+	switch {
+	case !ended.Began:
+		attempt.NotBegun()
+		return record, err
+	case err != nil:
+		return record, fmt.Errorf("%w\n%s is in doubt when its lease of %v has lapsed. %s", err, r.key.Key, r.lease, r.howToSettle(attempt.Operation))
+	case ended.Code > 128:
+		return record, fmt.Errorf("the command was killed by signal %d, so it may have had its effect or not: %s is in doubt when its lease of %v has lapsed\n%s",
+			ended.Code-128, r.key.Key, r.lease, r.howToSettle(attempt.Operation))
+	}
+	return record, nil
+}
+
+// onceClaim is a claim as the supervision of a command takes it. Under the policy hold no other
+// attempt begins when the claim's lease lapses, so that the command has no deadline: it ends early
+// only where the record of it is gone.
+type onceClaim struct {
+	run     *once
+	claimed context.Context
+	attempt *client.Attempt
+	window  supervise.Window
+}
+
+// forever is a window that no command outlives.
+func forever() supervise.Window {
+	const years = 10 * 365 * 24 * time.Hour
+	now := supervise.SinceBoot()
+	return supervise.Window{Server: time.Now().Add(years).Round(0), Boot: (now + years).Truncate(time.Millisecond)}
+}
+
+func (c *onceClaim) Context() context.Context          { return c.claimed }
+func (c *onceClaim) Window() (supervise.Window, error) { return c.window, nil }
+func (*onceClaim) Gone(error) bool                     { return false }
+
+func (c *onceClaim) Environment(string) []string {
+	return append(os.Environ(),
+		"ONCE_KEY="+c.run.key.Key,
+		"ONCE_FENCE="+strconv.FormatInt(c.attempt.Fence, 10),
+		"ONCE_ATTEMPT="+strconv.Itoa(c.attempt.Number))
+}
+
+// Lost is the error of a command that was stopped since another one could begin.
+func (c *onceClaim) Lost(cause error) error {
+	return fmt.Errorf("the record of %s was lost, or ended by an operator, and the command stopped: %w", c.run.key.Key, cause)
+}

@@ -43,6 +43,7 @@ const (
 	unknownToken outcome = "unknown_token"
 	keyError     outcome = "key_error"
 	unauthorized outcome = "unauthorized" // its bearer token does not verify
+	noKeys       outcome = "no_keys"      // there is nothing yet to verify its bearer token with
 	storeError   outcome = "store_error"
 	badRequest   outcome = "bad_request"
 	atStop       outcome = "stopping"
@@ -51,7 +52,7 @@ const (
 )
 
 var outcomes = []outcome{
-	unguarded, unguardedKey, granted, replay, inProgress, inDoubt, superseded, mismatch, unknownToken, keyError, unauthorized, storeError, badRequest, atStop, overloaded, own,
+	unguarded, unguardedKey, granted, replay, inProgress, inDoubt, superseded, mismatch, unknownToken, keyError, unauthorized, noKeys, storeError, badRequest, atStop, overloaded, own,
 }
 
 type exchangeKey struct{}

@@ -147,7 +147,7 @@ func (g *Gateway) refuse(w http.ResponseWriter, r *http.Request, err error) {
 	if x.outcome == overloaded {
 		problem = api.NewProblem(api.Overloaded, "")
 	}
-	if x.outcome == storeError {
+	if x.outcome == storeError || x.outcome == noKeys {
 		g.log.ErrorContext(r.Context(), "request failed", "code", string(problem.Code), "error", err)
 	}
 	g.writeProblem(w, r, problem)
@@ -168,6 +168,7 @@ var refusals = []struct {
 	{idempotency.ErrKeyMissing, keyError},
 	{idempotency.ErrKeyMalformed, keyError},
 	{idempotency.ErrUnauthorized, unauthorized},
+	{idempotency.ErrNoKeys, noKeys},
 	{idempotency.ErrBodyTooLarge, badRequest},
 	{idempotency.ErrBodyCut, badRequest},
 }

@@ -3,6 +3,7 @@ package gateway
 import (
 	"cmp"
 	"net/http"
+	"net/netip"
 	"net/url"
 	"strings"
 )
@@ -31,8 +32,7 @@ func (u Upstream) pathOf(text, sent string) (path string, is bool) {
 	}
 	if to.Host != "" {
 		scheme := cmp.Or(to.Scheme, u.url.Scheme)
-		host := hostAndPort(to.Host, scheme)
-		if host != hostAndPort(u.url.Host, u.url.Scheme) && host != hostAndPort(sent, scheme) {
+		if at := placeOf(to.Host, scheme); !u.is(at) && at != placeOf(sent, scheme) {
 			return "", false
 		}
 	}
@@ -57,11 +57,33 @@ func (u Upstream) pathOf(text, sent string) (path string, is bool) {
 	return within, true
 }
 
-// hostAndPort is a host in small letters, without the port that its scheme has by itself.
-func hostAndPort(host, scheme string) string {
-	host = strings.ToLower(host)
-	if scheme == "https" {
-		return strings.TrimSuffix(host, ":443")
+// place is where a server is asked: its host, normalised, and its port.
+type place struct{ host, port string }
+
+// placeOf reads a host with its port, or without the one that its scheme has by itself.
+func placeOf(host, scheme string) place {
+	at := url.URL{Host: host}
+	name := strings.TrimSuffix(strings.ToLower(at.Hostname()), ".")
+	if address, err := netip.ParseAddr(name); err == nil {
+		name = address.Unmap().String()
 	}
-	return strings.TrimSuffix(host, ":80")
+	usual := "80"
+	if scheme == "https" {
+		usual = "443"
+	}
+	return place{name, cmp.Or(at.Port(), usual)}
+}
+
+// isLoopback reports whether the host is this machine by whatever name.
+func (p place) isLoopback() bool {
+	address, err := netip.ParseAddr(p.host)
+	return err == nil && address.IsLoopback() || p.host == "localhost" || strings.HasSuffix(p.host, ".localhost")
+}
+
+// is reports whether a place is the upstream: its own host and port, or that port of this machine,
+// by another name, if the upstream is on it. Were it elsewhere, a loopback address could be the
+// client's machine, as that of an app which waits for a login.
+func (u Upstream) is(at place) bool {
+	own := placeOf(u.url.Host, u.url.Scheme)
+	return at == own || u.socket == "" && own.isLoopback() && at.isLoopback() && at.port == own.port
 }

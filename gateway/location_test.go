@@ -30,6 +30,27 @@ func TestReferencesToTheUpstreamArePathsOfTheGateway(t *testing.T) {
 		{"http://app/api", "app", "/apix", "/apix"},
 		{"http://app/api/", "app", "/api/pay", "/pay"},
 		{"http://app", "app", "http://app/%2f%41?%zz", "/%2f%41?%zz"},
+		{"http://127.0.0.1:3000", "127.0.0.1:3000", "http://localhost:3000/pay/", "/pay/"},
+		{"http://127.0.0.1:3000", "127.0.0.1:3000", "http://LocalHost.:3000/pay/", "/pay/"},
+		{"http://127.0.0.1:3000", "127.0.0.1:3000", "http://[::1]:3000/pay/", "/pay/"},
+		{"http://127.0.0.1:3000", "127.0.0.1:3000", "//[0:0:0:0:0:0:0:1]:3000/pay/", "/pay/"},
+		{"http://127.0.0.1:3000", "127.0.0.1:3000", "http://[::ffff:127.0.0.1]:3000/pay/", "/pay/"},
+		{"http://127.0.0.1:3000", "127.0.0.1:3000", "http://app.localhost:3000/pay/", "/pay/"},
+		{"http://localhost:3000", "localhost:3000", "http://127.0.0.1:3000/pay/", "/pay/"},
+		{"http://[::1]:3000", "[::1]:3000", "http://localhost:3000/pay/", "/pay/"},
+		{"http://127.0.0.1", "127.0.0.1", "http://localhost/pay/", "/pay/"},
+		{"http://127.0.0.1:3000", "127.0.0.1:3000", "http://localhost:3001/pay/", "http://localhost:3001/pay/"},
+		{"http://127.0.0.1:3000", "127.0.0.1:3000", "http://localhost/pay/", "http://localhost/pay/"},
+		{"http://127.0.0.1:3000", "127.0.0.1:3000", "http://app:3000/pay/", "http://app:3000/pay/"},
+		// an app of the client's own machine, as that of RFC 8252
+		{"http://10.0.0.1:3000", "10.0.0.1:3000", "http://127.0.0.1:3000/callback", "http://127.0.0.1:3000/callback"},
+		{"unix:///run/app.sock", "localhost", "http://localhost/pay/", "/pay/"},
+		{"unix:///run/app.sock", "localhost", "http://127.0.0.1/pay/", "http://127.0.0.1/pay/"},
+		{"http://app.", "app.", "http://app:/pay/", "/pay/"},
+		{"http://[fe80::0:1]:80", "[fe80::0:1]", "http://[FE80::1]/pay/", "/pay/"},
+		{"http://app:80", "app", "http://app:80/pay/", "/pay/"},
+		{"http://app:8080", "app:8080", "https://APP:8080/pay/", "/pay/"},
+		{"http://10.0.0.1:3000", "shop.example:443", "https://shop.example/pay/", "/pay/"},
 	} {
 		upstream, err := ParseUpstream(row.upstream)
 		expect.Error(t, row.upstream, err, nil)

@@ -84,6 +84,7 @@ func TestIssuerThatIsAway(t *testing.T) {
 	r.wantCode(a, api.StoreUnavailable)
 	r.wantHeader(a, "Retry-After", "1")
 	expect.Contains(t, "the detail", a.problem().Detail, "Nothing was done", "bearer tokens")
+	expect.Contains(t, "the log", r.log.String(), "outcome=no_keys")
 	upstream.wantPaid(t, 0)
 	is.Away.Store(false)
 	expect.Eventually(t, "the keys are fetched", func() bool { return r.payAs(is.Token("ann")).status == 201 })

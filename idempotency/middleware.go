@@ -23,7 +23,14 @@ type guard struct {
 // lost, with ErrUnknownToken when Redis has lost the token, and with the request's deadline. A
 // panic leaves the token in doubt at once, unless an answer over [Route].MaxAnswer is recorded, and
 // is passed on. Where the middleware answers by itself, by a replay or a refusal, it does not call
-// the handler; after that nobody else may. Middleware panics if [Route.Check] returns an error.
+// the handler; after that nobody else may. A wrapper that calls a handler all the same is noticed
+// when that handler reads the request's body: the read fails, and the log says why. One that reads
+// none runs unnoticed, since it writes to the wrapper's own ResponseWriter: where the guard has not
+// called the next handler, the wrapper has to end the chain. Middleware panics if [Route.Check]
+// returns an error.
+//
+// Routes of one Name are one scope, and their paths are part of the fingerprint: a key that has
+// been used at one path gets [ErrMismatch] at another.
 func (t *Tokens) Middleware(route Route) func(http.Handler) http.Handler {
 	route = route.WithDefaults()
 	if err := route.Check(); err != nil {
@@ -39,10 +46,15 @@ func (t *Tokens) Middleware(route Route) func(http.Handler) http.Handler {
 // Handle registers a guarded handler with a mux, as http.ServeMux.Handle does: it panics if the mux
 // does, if [Route.Check] returns an error, and for a pattern that guards nothing. Such are patterns
 // of other routers, as "POST /orders/:id" and "POST /orders/*": the mux takes them for plain text,
-// and the requests that are meant go past the guard to whatever else the mux has.
+// and the requests that are meant go past the guard to whatever else the mux has. It panics as well
+// for a second pattern of one Name, where each request would be refused whose key was used at the
+// first: the path is part of the fingerprint, so that no operation gets another's answer.
 func (t *Tokens) Handle(mux *http.ServeMux, pattern string, route Route, handler http.Handler) {
 	if wrong := muxpattern.Fault(pattern); wrong != "" {
 		panic(fmt.Sprintf("idempotency: pattern %q: %s", pattern, wrong))
+	}
+	if first, _ := t.handled.LoadOrStore(cmp.Or(route.Name, pattern), pattern); first != pattern {
+		panic(fmt.Sprintf("idempotency: pattern %q: the name %q is that of the route %q already. A key would be one operation on both, and refused as used for another request on the second: give each its own name, or leave Name empty", pattern, cmp.Or(route.Name, pattern), first))
 	}
 	mux.Handle(pattern, t.Middleware(route)(handler))
 }

@@ -67,3 +67,27 @@ func TestHandleGuardsThePattern(t *testing.T) {
 	}
 	h.wantRuns(t, 2)
 }
+
+// With one name on two paths a key that was used at the first is refused at the second for as long
+// as its answer is kept.
+func TestSecondPatternOfOneNameIsRefused(t *testing.T) {
+	tokens, mux := embeddedTokens(t), http.NewServeMux()
+	tokens.Handle(mux, "POST /pay", Route{Name: "pay"}, &handler{})
+	for pattern, route := range map[string]Route{"POST /v2/pay": {Name: "pay"}, "PUT /pay": {Name: "pay"}, "POST /orders": {Name: "POST /pay"}} {
+		said := saidBy(func() { tokens.Handle(mux, pattern, route, &handler{}) })
+		if route.Name == "pay" {
+			expect.Contains(t, "panic of Handle for "+pattern, said, `"pay" is that of the route "POST /pay"`, "leave Name empty")
+		} else {
+			expect.Equal(t, "panic of Handle for "+pattern, said, "")
+		}
+	}
+	for what, call := range map[string]func(){
+		"the same pattern in another mux": func() { tokens.Handle(http.NewServeMux(), "POST /pay", Route{Name: "pay"}, &handler{}) },
+		"patterns without names": func() {
+			tokens.Handle(mux, "POST /a", Route{}, &handler{})
+			tokens.Handle(mux, "POST /b", Route{}, &handler{})
+		},
+	} {
+		expect.Equal(t, "panic of Handle for "+what, saidBy(call), "")
+	}
+}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"sync"
 	"time"
 
 	"github.com/coatcheck/coatcheck/internal/notifier"
@@ -76,6 +77,7 @@ type Tokens struct {
 	policyURL  string
 	completed  func()
 	admit      func() error
+	handled    sync.Map // the pattern of each route's name, of Handle
 	// the channel on which the end of an attempt is published to waiting processes
 	done string
 	// the list of the operations under way; "" in a cluster, which has one for each slot

@@ -36,7 +36,7 @@ func (g *Gateway) admits(w http.ResponseWriter, r *http.Request, x *exchange) bo
 
 // passes reports whether a request passes unguarded: it has no header, and the route needs none.
 func (r *guardedRoute) passes(request *http.Request) bool {
-	taken := []string{idempotency.TokenHeader, idempotency.KeyHeader}
+	taken := append([]string{idempotency.TokenHeader, idempotency.KeyHeader}, r.KeyHeaders...)
 	if r.PassOther {
 		taken = r.Published().Headers
 	}
@@ -45,7 +45,7 @@ func (r *guardedRoute) passes(request *http.Request) bool {
 			return false
 		}
 	}
-	return r.Optional
+	return r.Optional && r.KeyFromBody == "" // the body has to be read first
 }
 
 // upstream is the handler that a route guards: it sends the request to the upstream, bounded in

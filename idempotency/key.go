@@ -40,12 +40,13 @@ func bare(value string) bool {
 
 // keyOf returns the key of a request's operation: one of the headers of the route, once. Of both
 // the token counts. Who asks is only a question of a request that has one.
-func keyOf(r *http.Request, accept Accept, principal func(*http.Request) (string, error), route string) (OperationKey, error) {
-	tokens, keys := r.Header.Values(TokenHeader), r.Header.Values(KeyHeader)
-	if accept == TokenOnly {
+func keyOf(r *http.Request, route Route, principal func(*http.Request) (string, error), name string) (OperationKey, error) {
+	tokens := r.Header.Values(TokenHeader)
+	header, keys := route.keyHeader(r)
+	if route.Accept == TokenOnly {
 		keys = nil
 	}
-	if accept == KeyOnly {
+	if route.Accept == KeyOnly {
 		tokens = nil
 	}
 	if len(tokens) == 1 {
@@ -53,7 +54,7 @@ func keyOf(r *http.Request, accept Accept, principal func(*http.Request) (string
 	}
 	switch {
 	case len(tokens)+len(keys) == 0:
-		return OperationKey{}, fmt.Errorf("%w; this route takes %s", ErrKeyMissing, strings.Join(accept.headers(), " or "))
+		return OperationKey{}, fmt.Errorf("%w; this route takes %s", ErrKeyMissing, strings.Join(route.headers(), " or "))
 	case len(tokens)+len(keys) > 1:
 		return OperationKey{}, fmt.Errorf("%w: one header field belongs here, not %d", ErrKeyMalformed, len(tokens)+len(keys))
 	case len(tokens) == 1:
@@ -66,7 +67,7 @@ func keyOf(r *http.Request, accept Accept, principal func(*http.Request) (string
 		}
 		return IssuedToken(who, tokens[0]), nil
 	}
-	key, err := parseKey(keys[0])
+	key, err := parseHeader(header, keys[0])
 	if err != nil {
 		return OperationKey{}, err
 	}
@@ -74,19 +75,46 @@ func keyOf(r *http.Request, accept Accept, principal func(*http.Request) (string
 	if err != nil {
 		return OperationKey{}, err
 	}
-	return ClientKey(who, route, key), nil
+	return ClientKey(who, name, key), nil
+}
+
+// keyHeader is the first header of the route that a request has a key in, and its values.
+func (r Route) keyHeader(request *http.Request) (name string, values []string) {
+	for _, name := range r.KeyHeaders {
+		if values := request.Header.Values(name); len(values) > 0 {
+			return name, values
+		}
+	}
+	return KeyHeader, request.Header.Values(KeyHeader)
 }
 
 // headers lists the headers that a route takes; a request has one of them.
-func (a Accept) headers() []string {
-	switch a {
-	case TokenOnly:
-		return []string{TokenHeader}
-	case KeyOnly:
-		return []string{KeyHeader}
+func (r Route) headers() (names []string) {
+	if r.Accept != KeyOnly {
+		names = append(names, TokenHeader)
 	}
-	return []string{TokenHeader, KeyHeader}
+	if r.Accept != TokenOnly {
+		for _, name := range r.KeyHeaders {
+			names = append(names, http.CanonicalHeaderKey(name))
+		}
+		names = append(names, KeyHeader)
+	}
+	return names
 }
+
+// parseHeader reads the key of a header. One that is not Idempotency-Key is taken as it stands.
+func parseHeader(header, value string) (string, error) {
+	if strings.EqualFold(header, KeyHeader) {
+		return parseKey(value)
+	}
+	if !printable.MatchString(value) {
+		return "", fmt.Errorf("%w: %s is 1 to %d characters of printable ASCII", ErrKeyMalformed, http.CanonicalHeaderKey(header), maxKey)
+	}
+	return value, nil
+}
+
+// printable is a key in a header of the sender's own.
+var printable = names.NewForm(" -~", 1, maxKey)
 
 // OptionalKey reads a request's Idempotency-Key for an operation that does not need one: "" if
 // there is none, ErrKeyMalformed if it is not a key.

@@ -77,16 +77,22 @@ func (g *guard) refuse(w http.ResponseWriter, r *http.Request, err error) {
 // serve answers a request, or returns why it is refused; then nothing has been written.
 func (g *guard) serve(w http.ResponseWriter, r *http.Request) error {
 	name := g.route.name(r)
-	key, err := keyOf(r, g.route.Accept, g.principal, name)
+	key, err := keyOf(r, g.route, g.principal, name)
+	var fingerprint string
+	inBody := g.looksIntoBody(r, err)
+	if inBody {
+		key, fingerprint, err = g.takeKey(r, name)
+	}
 	if passes, err := g.passes(r, err); err != nil {
 		return err
 	} else if passes {
 		g.pass(w, r)
 		return nil
 	}
-	fingerprint, err := takeBody(r, name, g.route)
-	if err != nil {
-		return err
+	if !inBody {
+		if fingerprint, err = takeBody(r, name, g.route); err != nil {
+			return err
+		}
 	}
 	if !key.issued {
 		g.tokens.callers.see(r, name, key.text, fingerprint, key.record)

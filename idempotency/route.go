@@ -18,9 +18,16 @@ import (
 type Route struct {
 	// part of a key's scope and of the fingerprint; "" = the pattern, or the method and path. One
 	// that is written as a pattern has the notation of net/http.ServeMux, not another router's
-	Name     string
-	Accept   Accept // which header it takes; "" = TokenOrKey
-	Optional bool   // a request without a header passes unguarded, up to MaxBody
+	Name   string
+	Accept Accept // which header it takes; "" = TokenOrKey
+	// other names of Idempotency-Key, for senders with an id of their own, such as webhook-id: the
+	// first that a request has is its key, taken as it stands, and comes before Idempotency-Key
+	KeyHeaders []string
+	// where the payload, which is JSON, has the key of a request without one in a header: a JSON
+	// Pointer (RFC 6901), such as /id, to a text of 1 to 1,024 bytes without control characters, or
+	// to a whole number. Such a payload is not compared: who sends one again may write it anew
+	KeyFromBody string
+	Optional    bool // a request without a header passes unguarded, up to MaxBody
 	// a header that Accept does not take is the handler's; false = such a request is refused
 	PassOther bool
 	// GET, HEAD, OPTIONS and TRACE pass unguarded: for a guard in front of a whole router
@@ -84,9 +91,11 @@ func (r Route) Check() error {
 	fault(r.MaxAnswer < 0, "max answer %d: not below 0", r.MaxAnswer)
 	fault(len(r.Scope) > maxScope, "scope: up to %d characters", maxScope)
 	fault(r.Keep != nil && len(r.Keep) == 0, "keep: at least one status; without the list every answer is kept but 307, 308, 401, 403, 407, 408, 421, 425 and 429")
-	for _, name := range r.Headers {
+	for _, name := range slices.Concat(r.Headers, r.KeyHeaders) {
 		fault(!names.Header.MatchString(name), "header %q: not a header's name", name)
 	}
+	fault(r.Accept == TokenOnly && (len(r.KeyHeaders) > 0 || r.KeyFromBody != ""), "accept token: a route with key headers or a key in the body takes keys")
+	fault(!validPointer(r.KeyFromBody), "key from body %q: a JSON Pointer of 1 to %d characters belongs here, such as /id or /data/0/id", r.KeyFromBody, maxPointer)
 	if _, err := parseStatuses(r.Keep); err != nil {
 		faults = append(faults, fmt.Errorf("idempotency: keep: %w", err))
 	}
@@ -104,12 +113,15 @@ func (r Route) Published() api.RoutePolicy {
 	if r.CanonicalJSON {
 		body = "body, JSON in canonical form (RFC 8785)"
 	}
+	if r.KeyFromBody != "" {
+		body += ", unless the key is from it"
+	}
 	fingerprint := []string{"method", "route", "path and query"}
 	for _, name := range r.Headers {
 		fingerprint = append(fingerprint, "header "+http.CanonicalHeaderKey(name))
 	}
 	return api.RoutePolicy{
-		Route: r.Name, Headers: r.Accept.headers(), UniqueBy: []string{"principal", "route", "key"}, Required: !r.Optional, Policy: string(r.Policy),
+		Route: r.Name, Headers: r.headers(), KeyFromBody: r.KeyFromBody, UniqueBy: []string{"principal", "route", "key"}, Required: !r.Optional, Policy: string(r.Policy),
 		LeaseMs: r.Lease.Milliseconds(), RetentionMs: r.Retention.Milliseconds(), Fingerprint: append(fingerprint, body), Keep: r.Keep,
 		MaxBody: r.MaxBody, MaxWaitMs: max(r.MaxWait, 0).Milliseconds(), Scope: r.Scope,
 	}

@@ -110,6 +110,9 @@ func (i *inspector) unfitCluster(ctx context.Context) error {
 			}
 			continue
 		}
+		if err := i.unfitAnnounced(ctx, addr); err != nil {
+			return err
+		}
 		for _, node := range nodes {
 			if tag := slotTag(node); node.Master && tag != "" {
 				if err := i.unfitServer(ctx, node.Addr, tag); err != nil {

@@ -127,6 +127,21 @@ func TestUnfitDoesNotJudgeWhatIsAway(t *testing.T) {
 	}
 }
 
+// Clients of a cluster go by what its nodes announce.
+func TestUnfitFindsANodeThatAnnouncesWhatCannotBeReached(t *testing.T) {
+	t.Parallel()
+	cluster := redistest.StartCluster(t, 3, 0)
+	seed := cluster.Nodes()[1]
+	url := "redis+cluster://" + seed.Addr()
+	expect.Equal(t, "a cluster", unfit(t, redisstore.Config{URL: url}), "")
+	do(t, seed, "CONFIG", "SET", "cluster-announce-port", 1)
+	expect.Eventually(t, "the node announces the port", func() bool {
+		said := unfit(t, redisstore.Config{URL: url})
+		return strings.Contains(said, seed.URL()+" is a node of a cluster that announces itself as 127.0.0.1:1, which cannot be reached") &&
+			strings.Contains(said, "cluster-announce-port")
+	})
+}
+
 // A port with TLS where the URL has none, and one without where it has, says nothing of why it does
 // not understand: it waits, or ends the connection.
 func TestUnfitFindsThePortOfTheOtherScheme(t *testing.T) {

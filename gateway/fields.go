@@ -53,6 +53,8 @@ var fields = map[string]reader{
 	"format_suffix":       yes(func(r *Route, is bool) { r.DistinctFormat = !is }),
 	"keep":                list(func(r *Route) *[]string { return &r.Keep }),
 	"fingerprint_headers": list(func(r *Route) *[]string { return &r.Headers }),
+	"key_header":          oneOrMore(func(r *Route) *[]string { return &r.KeyHeaders }),
+	"key_from_body":       text(func(r *Route) *string { return &r.KeyFromBody }),
 }
 
 // readRoute reads one entry of the list.
@@ -173,6 +175,22 @@ func yes(set func(r *Route, is bool)) reader {
 			return "true or false"
 		}
 		set(into, value.Value == "true")
+		return ""
+	}
+}
+
+// oneOrMore reads a word, or a list of words.
+func oneOrMore(of func(*Route) *[]string) reader {
+	return func(value *yaml.Node, into *Route) string {
+		if value.Kind == yaml.SequenceNode {
+			return list(of)(value, into)
+		}
+		var word string
+		wrong := text(func(*Route) *string { return &word })(value, into)
+		if wrong != "" {
+			return fmt.Sprintf("a word, or a list of 1 to %d words", maxList)
+		}
+		*of(into) = []string{word}
 		return ""
 	}
 }

@@ -80,7 +80,7 @@ func TestRefusalOfAClientsOwnKeyLinksToWhatIsThere(t *testing.T) {
 			}
 			var shown api.Operation
 			expect.Error(t, "reading the operation", json.Unmarshal(r.follow(repeat), &shown), nil)
-			expect.Equal(t, "the operation that the problem links to", []any{shown.Operation, shown.State, shown.Route}, []any{repeat.problem().Operation, "in-doubt", "POST /payments"})
+			expect.Equal(t, "the operation that the problem links to", []any{shown.Operation, shown.State, shown.Route}, []any{repeat.problem().Operation, api.StateInDoubt, "POST /payments"})
 		})
 	}
 }

@@ -3,7 +3,6 @@ package idempotency
 import (
 	"fmt"
 	"net/http"
-	"strings"
 
 	"github.com/dunglas/httpsfv"
 
@@ -40,20 +39,18 @@ func bare(value string) bool {
 
 // keyOf returns the key of a request's operation: one of the headers of the route, once. Of both
 // the token counts. Who asks is only a question of a request that has one.
-func keyOf(r *http.Request, accept Accept, principal func(*http.Request) (string, error), route string) (OperationKey, error) {
-	tokens, keys := r.Header.Values(TokenHeader), r.Header.Values(KeyHeader)
-	if accept == TokenOnly {
-		keys = nil
-	}
-	if accept == KeyOnly {
+func keyOf(r *http.Request, route Route, principal func(*http.Request) (string, error), name string) (OperationKey, error) {
+	tokens, header, keys := r.Header.Values(TokenHeader), "", []string(nil)
+	if route.Accept == KeyOnly {
 		tokens = nil
 	}
-	if len(tokens) == 1 {
-		keys = nil // an issued token says more than a key that a browser or a library has added
+	// an issued token says more than a key that a browser or a library has added
+	if len(tokens) != 1 {
+		header, keys = route.ownKeys(r)
 	}
 	switch {
 	case len(tokens)+len(keys) == 0:
-		return OperationKey{}, fmt.Errorf("%w; this route takes %s", ErrKeyMissing, strings.Join(accept.headers(), " or "))
+		return OperationKey{}, route.keyMissing()
 	case len(tokens)+len(keys) > 1:
 		return OperationKey{}, fmt.Errorf("%w: one header field belongs here, not %d", ErrKeyMalformed, len(tokens)+len(keys))
 	case len(tokens) == 1:
@@ -66,7 +63,7 @@ func keyOf(r *http.Request, accept Accept, principal func(*http.Request) (string
 		}
 		return IssuedToken(who, tokens[0]), nil
 	}
-	key, err := parseKey(keys[0])
+	key, err := readKey(header, keys[0])
 	if err != nil {
 		return OperationKey{}, err
 	}
@@ -74,18 +71,7 @@ func keyOf(r *http.Request, accept Accept, principal func(*http.Request) (string
 	if err != nil {
 		return OperationKey{}, err
 	}
-	return ClientKey(who, route, key), nil
-}
-
-// headers lists the headers that a route takes; a request has one of them.
-func (a Accept) headers() []string {
-	switch a {
-	case TokenOnly:
-		return []string{TokenHeader}
-	case KeyOnly:
-		return []string{KeyHeader}
-	}
-	return []string{TokenHeader, KeyHeader}
+	return ClientKey(who, name, key), nil
 }
 
 // OptionalKey reads a request's Idempotency-Key for an operation that does not need one: "" if

@@ -77,7 +77,7 @@ func TestKeyOfTakesExactlyWhatTheRouteAccepts(t *testing.T) {
 		{"empty token", TokenOrKey, []string{""}, nil, malformed, false},
 	} {
 		request := &http.Request{Header: http.Header{TokenHeader: row.tokens, KeyHeader: row.keys}}
-		key, err := keyOf(request, row.accept, func(*http.Request) (string, error) { return "p", nil }, "r")
+		key, err := keyOf(request, Route{Accept: row.accept}, func(*http.Request) (string, error) { return "p", nil }, "r")
 		got := map[bool]string{errors.Is(err, ErrKeyMissing): missing, errors.Is(err, ErrKeyMalformed): malformed}[true]
 		if got != row.want || key.issued != row.issued {
 			t.Errorf("refOf with %s: got %+v and error %v, want issued %v and error %q", row.name, key, err, row.issued, row.want)

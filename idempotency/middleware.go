@@ -54,7 +54,9 @@ func (t *Tokens) Handle(mux *http.ServeMux, pattern string, route Route, handler
 		panic(fmt.Sprintf("idempotency: pattern %q: %s", pattern, wrong))
 	}
 	if first, _ := t.handled.LoadOrStore(cmp.Or(route.Name, pattern), pattern); first != pattern {
-		panic(fmt.Sprintf("idempotency: pattern %q: the name %q is that of the route %q already. A key would be one operation on both, and refused as used for another request on the second: give each its own name, or leave Name empty", pattern, cmp.Or(route.Name, pattern), first))
+		panic(fmt.Sprintf("idempotency: pattern %q: the name %q is that of the route %q already. A key would be one operation on both, "+
+			"and refused as used for another request on the second: give each its own name, or leave Name empty",
+			pattern, cmp.Or(route.Name, pattern), first))
 	}
 	mux.Handle(pattern, t.Middleware(route)(handler))
 }
@@ -77,16 +79,24 @@ func (g *guard) refuse(w http.ResponseWriter, r *http.Request, err error) {
 // serve answers a request, or returns why it is refused; then nothing has been written.
 func (g *guard) serve(w http.ResponseWriter, r *http.Request) error {
 	name := g.route.name(r)
-	key, err := keyOf(r, g.route.Accept, g.principal, name)
-	if passes, err := g.passes(r, err); err != nil {
-		return err
-	} else if passes {
+	key, err := keyOf(r, g.route, g.principal, name)
+	passes, err := g.passes(r, err)
+	if passes {
 		g.pass(w, r)
 		return nil
 	}
-	fingerprint, err := takeBody(r, name, g.route)
+	inBody := g.route.KeyFromBody != "" && errors.Is(err, ErrKeyMissing)
+	if err != nil && !inBody {
+		return err
+	}
+	fingerprint, body, err := takeBody(r, name, g.route)
 	if err != nil {
 		return err
+	}
+	if inBody {
+		if key, err = g.keyIn(r, body, name); err != nil {
+			return err
+		}
 	}
 	if !key.issued {
 		g.tokens.callers.see(r, name, key.text, fingerprint, key.record)
@@ -111,6 +121,19 @@ func (g *guard) serve(w http.ResponseWriter, r *http.Request) error {
 	}
 	run.kept = g.kept
 	return run.handle(w, r, g.route.MaxAnswer, g.next)
+}
+
+// keyIn returns the key of the operation of a request that has it in its body.
+func (g *guard) keyIn(r *http.Request, body []byte, name string) (OperationKey, error) {
+	key, err := g.route.keyIn(body)
+	if err != nil {
+		return OperationKey{}, err
+	}
+	who, err := g.principal(r)
+	if err != nil {
+		return OperationKey{}, err
+	}
+	return ClientKey(who, name, key), nil
 }
 
 func (g *guard) principal(r *http.Request) (string, error) {

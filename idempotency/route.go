@@ -21,6 +21,14 @@ type Route struct {
 	Name     string
 	Accept   Accept // which header it takes; "" = TokenOrKey
 	Optional bool   // a request without a header passes unguarded, up to MaxBody
+	// KeyHeaders are the headers with the caller's own key in place of Idempotency-Key, for what
+	// has an id already, as a webhook: the first of them that a request has counts. The value is
+	// the key as it stands, 1 to 255 visible ASCII characters; nil = Idempotency-Key
+	KeyHeaders []string
+	// KeyFromBody is where a JSON body has the key, for a request without a header that the route
+	// takes: a JSON Pointer (RFC 6901) to a text, or to a whole number, of 1 to 255 bytes. Unless
+	// KeyHeaders names it, Idempotency-Key is not looked at; "" = nowhere
+	KeyFromBody string
 	// a header that Accept does not take is the handler's; false = such a request is refused
 	PassOther bool
 	// GET, HEAD, OPTIONS and TRACE pass unguarded: for a guard in front of a whole router
@@ -79,6 +87,7 @@ func (r Route) Check() error {
 		fault(wrong != "", "name %q: %s", r.Name, wrong)
 	}
 	fault(!slices.Contains([]Accept{TokenOrKey, TokenOnly, KeyOnly}, r.Accept), "accept %q: token, key or either", r.Accept)
+	faults = append(faults, r.checkKey()...)
 	fault(r.Ack < 0 || r.Ack > 100, "ack %d: 0 to 100 replicas", r.Ack)
 	fault(r.MaxBody < 0, "max body %d: not below 0", r.MaxBody)
 	fault(r.MaxAnswer < 0, "max answer %d: not below 0", r.MaxAnswer)
@@ -109,7 +118,7 @@ func (r Route) Published() api.RoutePolicy {
 		fingerprint = append(fingerprint, "header "+http.CanonicalHeaderKey(name))
 	}
 	return api.RoutePolicy{
-		Route: r.Name, Headers: r.Accept.headers(), UniqueBy: []string{"principal", "route", "key"}, Required: !r.Optional, Policy: string(r.Policy),
+		Route: r.Name, Headers: r.headers(), KeyFromBody: r.KeyFromBody, UniqueBy: []string{"principal", "route", "key"}, Required: !r.Optional, Policy: string(r.Policy),
 		LeaseMs: r.Lease.Milliseconds(), RetentionMs: r.Retention.Milliseconds(), Fingerprint: append(fingerprint, body), Keep: r.Keep,
 		MaxBody: r.MaxBody, MaxWaitMs: max(r.MaxWait, 0).Milliseconds(), Scope: r.Scope,
 	}

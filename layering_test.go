@@ -98,7 +98,7 @@ var layers = map[string][]string{
 	"server/internal/compat":           {"access", "segment", "snowflake", "workerlease", "metrics", "internal/frontdoor", "internal/names", "server/internal/stamper", "api"},
 	"server/internal/events":           {"access", "internal/secret", "internal/share", "internal/step", "api"},
 	"internal/frontdoor":               {},
-	"internal/health":                  {"redisstore", "scripts"},
+	"internal/health":                  {"internal/pipeline", "internal/redisconn", "redisstore", "scripts"},
 	"cmd/coatcheck/internal/supervise": {},
 	"internal/textid":                  {},
 	"internal/watch":                   {},

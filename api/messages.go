@@ -421,7 +421,7 @@ type Policies struct {
 type RoutePolicy struct {
 	Route   string   `json:"route"`
 	Headers []string `json:"headers"` // one of them belongs in the request
-	// else the key is there in the JSON body (JSON Pointer, RFC 6901); "" = it is not
+	// where the payload has the key of a request without one of them, as a JSON Pointer
 	KeyFromBody string `json:"key_from_body,omitempty"`
 	// what distinguishes a key: the same key elsewhere is another operation
 	UniqueBy    []string `json:"unique_by"`

@@ -45,6 +45,9 @@ var fields = map[string]reader{
 	"max_body_bytes":   number(func(r *Route) *int64 { return &r.MaxBody }, 1, maxBody, "bytes"),
 	"max_answer_bytes": number(func(r *Route) *int { return &r.MaxAnswer }, 1, maxAnswer, "bytes"),
 
+	"key_header":    oneOrMore(func(r *Route) *[]string { return &r.KeyHeaders }),
+	"key_from_body": text(func(r *Route) *string { return &r.KeyFromBody }),
+
 	"canonical_json":      yes(func(r *Route, is bool) { r.CanonicalJSON = is }),
 	"required":            yes(func(r *Route, is bool) { r.Optional = !is }),
 	"pass_other_header":   yes(func(r *Route, is bool) { r.PassOther = is }),
@@ -53,8 +56,6 @@ var fields = map[string]reader{
 	"format_suffix":       yes(func(r *Route, is bool) { r.DistinctFormat = !is }),
 	"keep":                list(func(r *Route) *[]string { return &r.Keep }),
 	"fingerprint_headers": list(func(r *Route) *[]string { return &r.Headers }),
-	"key_header":          oneOrMore(func(r *Route) *[]string { return &r.KeyHeaders }),
-	"key_from_body":       text(func(r *Route) *string { return &r.KeyFromBody }),
 }
 
 // readRoute reads one entry of the list.

@@ -17,7 +17,6 @@ import (
 type guardedRoute struct {
 	Route
 
-	judged        []string     // headers with which a request does not pass unguarded
 	handler       http.Handler // the guard, with the upstream behind it
 	exact, folded finder       // of this route alone, as those of the table
 }
@@ -37,26 +36,16 @@ func (g *Gateway) admits(w http.ResponseWriter, r *http.Request, x *exchange) bo
 
 // passes reports whether a request passes unguarded: it has no header, and the route needs none.
 func (r *guardedRoute) passes(request *http.Request) bool {
-	for _, name := range r.judged {
+	taken := append([]string{idempotency.TokenHeader, idempotency.KeyHeader}, r.KeyHeaders...)
+	if r.PassOther {
+		taken = r.Published().Headers
+	}
+	for _, name := range taken {
 		if len(request.Header.Values(name)) > 0 {
 			return false
 		}
 	}
-	return r.Optional
-}
-
-// judgedBy lists the headers with which a request does not pass unguarded: those that the route
-// takes, and the one that it refuses.
-func judgedBy(r Route) []string {
-	taken := r.Published().Headers
-	switch {
-	case r.PassOther:
-	case r.Accept == idempotency.TokenOnly:
-		taken = append(taken, idempotency.KeyHeader)
-	case r.Accept == idempotency.KeyOnly:
-		taken = append(taken, idempotency.TokenHeader)
-	}
-	return taken
+	return r.Optional && r.KeyFromBody == "" // the body has to be read first
 }
 
 // upstream is the handler that a route guards: it sends the request to the upstream, bounded in

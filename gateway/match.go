@@ -26,7 +26,7 @@ func (g *Gateway) newTable(routes Routes, version string) *table {
 	t := &table{routes: routes, version: version, loaded: time.Now(), exact: newFinder(), folded: newFinder(), longest: longestOf(routes, g.routes.Load())}
 	var all []*guardedRoute
 	for _, route := range routes {
-		guarded := &guardedRoute{Route: route, judged: judgedBy(route), exact: newFinder(), folded: newFinder()}
+		guarded := &guardedRoute{Route: route, exact: newFinder(), folded: newFinder()}
 		guarded.handler = g.tokens.Middleware(route.Route)(g.upstream(guarded))
 		all = append(all, guarded)
 		t.published.Routes = append(t.published.Routes, route.Published())

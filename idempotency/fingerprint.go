@@ -20,8 +20,8 @@ import (
 
 // takeBody reads a request's body up to the route's limit, and puts it back for the handler. It
 // returns the request's fingerprint: SHA-256 over method, route, path with query and the route's
-// headers, as netstrings, and the body, as 43 characters; and the body, which is not to be changed.
-func takeBody(r *http.Request, name string, route Route) (fingerprint string, body []byte, err error) {
+// headers, as netstrings, and the body, as 43 characters.
+func takeBody(r *http.Request, name string, route Route) (string, error) {
 	text := make([]byte, 0, 128+min(max(r.ContentLength, 0), usualBody))
 	text = appendText(appendText(appendText(text, r.Method), name), target.Of(r))
 	for _, header := range route.Headers {
@@ -31,22 +31,21 @@ func takeBody(r *http.Request, name string, route Route) (fingerprint string, bo
 		}
 	}
 	head := len(text)
-	text, err = readBody(text, r.Body, route.MaxBody)
+	text, err := readBody(text, r.Body, route.MaxBody)
 	if err != nil {
-		return "", nil, err
+		return "", err
 	}
 	if len(text) == head && (r.ContentLength > 0 || len(r.PostForm) > 0) { // all would be the same
-		return "", nil, fmt.Errorf("%w: it was read before the guard: put the guard around what reads it, such as other middleware", ErrBodyCut)
+		return "", fmt.Errorf("%w: it was read before the guard: put the guard around what reads it, such as other middleware", ErrBodyCut)
 	}
 	sent := &sentBody{}
-	body = text[head:]
-	sent.Reset(body)
+	sent.Reset(text[head:])
 	r.Body, r.ContentLength, r.TransferEncoding = sent, int64(len(text)-head), nil
 	if route.CanonicalJSON && isJSON(r.Header.Get("Content-Type")) {
 		text = append(text[:head:head], canonicalJSON(text[head:])...)
 	}
 	sum := sha256.Sum256(unambiguous(text, head, r, route))
-	return base64.RawURLEncoding.EncodeToString(sum[:]), body, nil
+	return base64.RawURLEncoding.EncodeToString(sum[:]), nil
 }
 
 // unambiguous is the text of a fingerprint, whose body begins at head. Where it could be read in

@@ -3,6 +3,7 @@ package idempotency
 import (
 	"fmt"
 	"net/http"
+	"strings"
 
 	"github.com/dunglas/httpsfv"
 
@@ -40,13 +41,16 @@ func bare(value string) bool {
 // keyOf returns the key of a request's operation: one of the headers of the route, once. Of both
 // the token counts. Who asks is only a question of a request that has one.
 func keyOf(r *http.Request, route Route, principal func(*http.Request) (string, error), name string) (OperationKey, error) {
-	tokens, header, keys := r.Header.Values(TokenHeader), "", []string(nil)
+	tokens := r.Header.Values(TokenHeader)
+	header, keys := route.keyHeader(r)
+	if route.Accept == TokenOnly {
+		keys = nil
+	}
 	if route.Accept == KeyOnly {
 		tokens = nil
 	}
-	// an issued token says more than a key that a browser or a library has added
-	if len(tokens) != 1 {
-		header, keys = route.ownKeys(r)
+	if len(tokens) == 1 {
+		keys = nil // an issued token says more than a key that a browser or a library has added
 	}
 	switch {
 	case len(tokens)+len(keys) == 0:
@@ -63,7 +67,7 @@ func keyOf(r *http.Request, route Route, principal func(*http.Request) (string, 
 		}
 		return IssuedToken(who, tokens[0]), nil
 	}
-	key, err := readKey(header, keys[0])
+	key, err := parseHeader(header, keys[0])
 	if err != nil {
 		return OperationKey{}, err
 	}
@@ -73,6 +77,79 @@ func keyOf(r *http.Request, route Route, principal func(*http.Request) (string, 
 	}
 	return ClientKey(who, name, key), nil
 }
+
+// keyMissing is the refusal of a request without a key.
+func (r Route) keyMissing() error {
+	ways, field := r.headers(), ""
+	if len(r.KeyHeaders) > 0 {
+		field = http.CanonicalHeaderKey(r.KeyHeaders[0])
+	}
+	if r.KeyFromBody != "" {
+		ways, field = append(ways, r.KeyFromBody+" of the payload"), "body"+r.KeyFromBody
+	}
+	if field == "" {
+		return fmt.Errorf("%w; this route takes %s", ErrKeyMissing, strings.Join(ways, " or "))
+	}
+	return &fieldError{ErrKeyMissing, field, "the request has no key; this route takes " + strings.Join(ways, " or ")}
+}
+
+// fieldError is a refusal for a part of the request that is wrong.
+type fieldError struct {
+	kind        error
+	field, text string
+}
+
+func (e *fieldError) Error() string { return "idempotency: " + e.text }
+func (e *fieldError) Unwrap() error { return e.kind }
+
+// takesUsualHeader reports whether the key can be in Idempotency-Key without being named for it:
+// not where the route says that it is in the payload, since a proxy or a library may add one of its
+// own to each attempt.
+func (r Route) takesUsualHeader() bool { return r.KeyFromBody == "" }
+
+// keyHeader is the first header of the route that a request has a key in, and its values.
+func (r Route) keyHeader(request *http.Request) (name string, values []string) {
+	for _, name := range r.KeyHeaders {
+		if values := request.Header.Values(name); len(values) > 0 {
+			return name, values
+		}
+	}
+	if !r.takesUsualHeader() {
+		return "", nil
+	}
+	return KeyHeader, request.Header.Values(KeyHeader)
+}
+
+// headers lists the headers that a route takes; a request has one of them.
+func (r Route) headers() (names []string) {
+	if r.Accept != KeyOnly {
+		names = append(names, TokenHeader)
+	}
+	if r.Accept != TokenOnly {
+		for _, name := range r.KeyHeaders {
+			names = append(names, http.CanonicalHeaderKey(name))
+		}
+		if r.takesUsualHeader() {
+			names = append(names, KeyHeader)
+		}
+	}
+	return names
+}
+
+// parseHeader reads the key of a header. One that is not Idempotency-Key is taken as it stands.
+func parseHeader(header, value string) (string, error) {
+	if strings.EqualFold(header, KeyHeader) {
+		return parseKey(value)
+	}
+	if !printable.MatchString(value) {
+		header = http.CanonicalHeaderKey(header)
+		return "", &fieldError{ErrKeyMalformed, header, fmt.Sprintf("malformed key: %s is 1 to %d characters of printable ASCII", header, maxKey)}
+	}
+	return value, nil
+}
+
+// printable is a key in a header of the sender's own.
+var printable = names.NewForm(" -~", 1, maxKey)
 
 // OptionalKey reads a request's Idempotency-Key for an operation that does not need one: "" if
 // there is none, ErrKeyMalformed if it is not a key.

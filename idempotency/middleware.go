@@ -80,21 +80,19 @@ func (g *guard) refuse(w http.ResponseWriter, r *http.Request, err error) {
 func (g *guard) serve(w http.ResponseWriter, r *http.Request) error {
 	name := g.route.name(r)
 	key, err := keyOf(r, g.route, g.principal, name)
-	passes, err := g.passes(r, err)
-	if passes {
+	var fingerprint string
+	inBody := g.looksIntoBody(r, err)
+	if inBody {
+		key, fingerprint, err = g.takeKey(r, name)
+	}
+	if passes, err := g.passes(r, err); err != nil {
+		return err
+	} else if passes {
 		g.pass(w, r)
 		return nil
 	}
-	inBody := g.route.KeyFromBody != "" && errors.Is(err, ErrKeyMissing)
-	if err != nil && !inBody {
-		return err
-	}
-	fingerprint, body, err := takeBody(r, name, g.route)
-	if err != nil {
-		return err
-	}
-	if inBody {
-		if key, err = g.keyIn(r, body, name); err != nil {
+	if !inBody {
+		if fingerprint, err = takeBody(r, name, g.route); err != nil {
 			return err
 		}
 	}
@@ -121,19 +119,6 @@ func (g *guard) serve(w http.ResponseWriter, r *http.Request) error {
 	}
 	run.kept = g.kept
 	return run.handle(w, r, g.route.MaxAnswer, g.next)
-}
-
-// keyIn returns the key of the operation of a request that has it in its body.
-func (g *guard) keyIn(r *http.Request, body []byte, name string) (OperationKey, error) {
-	key, err := g.route.keyIn(body)
-	if err != nil {
-		return OperationKey{}, err
-	}
-	who, err := g.principal(r)
-	if err != nil {
-		return OperationKey{}, err
-	}
-	return ClientKey(who, name, key), nil
 }
 
 func (g *guard) principal(r *http.Request) (string, error) {

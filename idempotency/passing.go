@@ -32,12 +32,12 @@ func (g *guard) otherHeader(r *http.Request) error {
 	if g.route.Accept == TokenOrKey || g.route.PassOther {
 		return nil
 	}
-	other := KeyHeader
+	takes, other := TokenHeader, KeyHeader
 	if g.route.Accept == KeyOnly {
-		other = TokenHeader
+		takes, other = other, takes
 	}
 	if len(r.Header.Values(other)) > 0 {
-		return fmt.Errorf("%w: this route takes %s, not %s", ErrKeyMalformed, g.route.takes(), other)
+		return fmt.Errorf("%w: this route takes %s, not %s", ErrKeyMalformed, takes, other)
 	}
 	return nil
 }

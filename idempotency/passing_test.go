@@ -18,12 +18,12 @@ func TestHeaderThatTheRouteDoesNotTakeIsRefused(t *testing.T) {
 		for _, optional := range []bool{false, true} {
 			h := &handler{}
 			tokens := embeddedTokens(t)
-			taken := (Route{Accept: accept}).headers()[0] + ": " + issuedToken(t, tokens)
+			taken := Route{Accept: accept}.headers()[0] + ": " + issuedToken(t, tokens)
 			guarded := tokens.Middleware(Route{Name: "r", Accept: accept, Optional: optional})(h)
 			for range 2 {
 				w := post(guarded, "x", other+": k")
 				wantCode(t, "a request with "+other, w, api.KeyMalformed)
-				expect.Contains(t, "the answer", w.Body.String(), (Route{Accept: accept}).headers()[0]+", not "+other)
+				expect.Contains(t, "the answer", w.Body.String(), Route{Accept: accept}.headers()[0]+", not "+other)
 				wantCode(t, "a request with both", post(guarded, "x", other+": k", taken), api.KeyMalformed)
 			}
 			h.wantRuns(t, 0)

@@ -18,17 +18,17 @@ import (
 type Route struct {
 	// part of a key's scope and of the fingerprint; "" = the pattern, or the method and path. One
 	// that is written as a pattern has the notation of net/http.ServeMux, not another router's
-	Name     string
-	Accept   Accept // which header it takes; "" = TokenOrKey
-	Optional bool   // a request without a header passes unguarded, up to MaxBody
-	// KeyHeaders are the headers with the caller's own key in place of Idempotency-Key, for what
-	// has an id already, as a webhook: the first of them that a request has counts. The value is
-	// the key as it stands, 1 to 255 visible ASCII characters; nil = Idempotency-Key
+	Name   string
+	Accept Accept // which header it takes; "" = TokenOrKey
+	// other names of Idempotency-Key, for senders with an id of their own, such as webhook-id: the
+	// first that a request has is its key, taken as it stands, and comes before Idempotency-Key
 	KeyHeaders []string
-	// KeyFromBody is where a JSON body has the key, for a request without a header that the route
-	// takes: a JSON Pointer (RFC 6901) to a text, or to a whole number, of 1 to 255 bytes. Unless
-	// KeyHeaders names it, Idempotency-Key is not looked at; "" = nowhere
+	// where the payload, which is JSON, has the key of a request without one in a header: a JSON
+	// Pointer (RFC 6901), such as /id, to a text of 1 to 1,024 bytes without control characters, or
+	// to a whole number. Such a payload is not compared: who sends one again may write it anew. An
+	// Idempotency-Key counts only where KeyHeaders has it
 	KeyFromBody string
+	Optional    bool // a request without a header passes unguarded, up to MaxBody
 	// a header that Accept does not take is the handler's; false = such a request is refused
 	PassOther bool
 	// GET, HEAD, OPTIONS and TRACE pass unguarded: for a guard in front of a whole router
@@ -87,14 +87,22 @@ func (r Route) Check() error {
 		fault(wrong != "", "name %q: %s", r.Name, wrong)
 	}
 	fault(!slices.Contains([]Accept{TokenOrKey, TokenOnly, KeyOnly}, r.Accept), "accept %q: token, key or either", r.Accept)
-	faults = append(faults, r.checkKey()...)
 	fault(r.Ack < 0 || r.Ack > 100, "ack %d: 0 to 100 replicas", r.Ack)
 	fault(r.MaxBody < 0, "max body %d: not below 0", r.MaxBody)
 	fault(r.MaxAnswer < 0, "max answer %d: not below 0", r.MaxAnswer)
 	fault(len(r.Scope) > maxScope, "scope: up to %d characters", maxScope)
 	fault(r.Keep != nil && len(r.Keep) == 0, "keep: at least one status; without the list every answer is kept but 307, 308, 401, 403, 407, 408, 421, 425 and 429")
-	for _, name := range r.Headers {
+	for _, name := range slices.Concat(r.Headers, r.KeyHeaders) {
 		fault(!names.Header.MatchString(name), "header %q: not a header's name", name)
+	}
+	fault(r.Accept == TokenOnly && (len(r.KeyHeaders) > 0 || r.KeyFromBody != ""), "accept token: a route with key headers or a key in the body takes keys")
+	fault(!validPointer(r.KeyFromBody), "key from body %q: a JSON Pointer of 1 to %d characters belongs here, such as /id or /data/0/id; did you mean %q?",
+		r.KeyFromBody, maxPointer, likelyPointer(r.KeyFromBody))
+	seen := map[string]bool{http.CanonicalHeaderKey(TokenHeader): true}
+	for _, name := range r.KeyHeaders {
+		same := http.CanonicalHeaderKey(name)
+		fault(seen[same], "key header %q: given twice, or a token's", name)
+		seen[same] = true
 	}
 	if _, err := parseStatuses(r.Keep); err != nil {
 		faults = append(faults, fmt.Errorf("idempotency: keep: %w", err))
@@ -112,6 +120,9 @@ func (r Route) Published() api.RoutePolicy {
 	body := "body"
 	if r.CanonicalJSON {
 		body = "body, JSON in canonical form (RFC 8785)"
+	}
+	if r.KeyFromBody != "" {
+		body += ", unless the key is from it"
 	}
 	fingerprint := []string{"method", "route", "path and query"}
 	for _, name := range r.Headers {

@@ -82,7 +82,7 @@ func (s *Store) hasNote(key string) bool {
 	switch {
 	case !ours:
 		return false
-	case rest == "marker}", strings.HasSuffix(rest, "}:marker") && s.mode == Cluster, name == "incarnation:{store}":
+	case rest == "marker}", strings.HasSuffix(rest, "}:marker") && s.mode == Cluster, kind == "incarnation" && strings.HasSuffix(rest, "}"):
 		return true
 	}
 	return kind == "worker" && strings.HasSuffix(rest, "}")

@@ -102,10 +102,16 @@ func (b *box) hasToConfirmByAll(facts ...string) {
 // setCover notes another cover.
 func (b *box) setCover(cover string) {
 	b.Helper()
+	b.setField(3, cover)
+}
+
+// setField changes a field of the words that are noted.
+func (b *box) setField(n int, value string) {
+	b.Helper()
 	for _, key := range []string{markerKey[0], openKeys[2]} {
 		word, rest, _ := strings.Cut(b.do("GET", key).(string), " ")
 		fields := strings.Split(word, ":")
-		fields[3] = cover
+		fields[n] = value
 		b.do("SET", key, strings.Join(fields, ":")+" "+rest)
 	}
 }
@@ -301,6 +307,60 @@ var realHistories = []struct {
 	{name: "demoted and promoted back, without its backlog, confirmed by all", happens: func(h *histories) *box {
 		return thereAndBack(h, ofAll)
 	}, want: "changed"},
+	{name: "told to follow a server that is not there, and master again", noted: "auto 10 0 alone - -", happens: func(h *histories) *box {
+		h.m.aside("127.0.0.1", nobodyListens(h))
+		return h.m
+	}, now: "auto 10 0 alone - -", want: "continued", cover: "10"},
+	{name: "the same, beside a replica that confirms", happens: func(h *histories) *box {
+		r := h.replica(h.master)
+		h.m.note(ofAll)
+		h.m.aside("127.0.0.1", nobodyListens(h))
+		expect.Eventually(h, "the replica follows again", func() bool { return r.info("master_link_status") == "up" })
+		return h.m
+	}, want: "continued", cover: "20"},
+	{name: "the same, beside one that does not, and may have served meanwhile", happens: func(h *histories) *box {
+		h.replica(h.master)
+		h.m.note("auto 00 0 alone - -")
+		h.m.aside("127.0.0.1", nobodyListens(h))
+		return h.m
+	}, now: "auto 00 0 alone - -", want: "changed"},
+	{name: "a failover by hand that is called off", happens: func(h *histories) *box {
+		server, r := h.more()
+		r.followOf(h.master)
+		h.m.note(ofAll)
+		h.m.acknowledged()
+		server.Pause()
+		h.m.do("SET", "more", "than it has")
+		h.m.do("FAILOVER", "TIMEOUT", 1, "TO", "127.0.0.1", portOf(server), "FORCE")
+		expect.Eventually(h, "the server is to follow its replica", func() bool {
+			return h.m.info("master_failover_state") == "failover-in-progress"
+		})
+		h.m.do("FAILOVER", "ABORT")
+		server.Resume()
+		return h.m
+	}, want: "continued", cover: "20"},
+	{name: "told to follow an empty server, for a moment", noted: "auto 10 0 alone - -", happens: func(h *histories) *box {
+		other, _ := h.more()
+		kept := map[string]any{}
+		for _, key := range []string{markerKey[0], openKeys[0], openKeys[2]} {
+			kept[key] = h.m.do("DUMP", key)
+		}
+		h.m.followOf(other)
+		h.m.promote()
+		for key, dump := range kept {
+			h.m.do("RESTORE", key, 0, dump)
+		}
+		return h.m
+	}, now: "auto 10 0 alone - -", want: "changed"},
+	{name: "told to follow a server that is not there, after it has read from another", noted: "auto 10 0 alone - -", happens: func(h *histories) *box {
+		h.m.setField(2, "7")
+		h.m.aside("127.0.0.1", nobodyListens(h))
+		return h.m
+	}, now: "auto 10 0 alone - -", want: "changed"},
+	{name: "told to follow a server that is not there, and restarted", args: durable, noted: "auto 10 0 alone - -", happens: func(h *histories) *box {
+		h.m.aside("127.0.0.1", nobodyListens(h))
+		return killed(h)
+	}, now: "auto 10 0 alone - -", want: "changed"},
 	{name: "promotion, confirmed by all after fewer", happens: func(h *histories) *box {
 		r := h.replica(h.master)
 		h.m.note("auto 00 0 alone - -")
@@ -349,6 +409,37 @@ func killed(h *histories) *box {
 	h.master.Kill()
 	h.master.Restart()
 	return h.m
+}
+
+// aside has a master follow a server that is not there, until it knows, and makes it master again.
+func (b *box) aside(host, port string) {
+	b.Helper()
+	before := b.replid()
+	b.do("REPLICAOF", host, port)
+	expect.Eventually(b, "the server knows that it cannot follow", func() bool {
+		down := b.info("master_link_down_since_seconds")
+		return b.info("role") == "slave" && down != "" && b.info("master_sync_in_progress") == "0"
+	})
+	b.promote()
+	if was := b.info("master_replid2"); was != before {
+		b.Fatalf("master_replid2 of a master that was to follow another: got %s, want %s", was, before)
+	}
+}
+
+func nobodyListens(h *histories) string {
+	h.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		h.Fatal(err)
+	}
+	defer listener.Close()
+	_, port, _ := net.SplitHostPort(listener.Addr().String())
+	return port
+}
+
+func portOf(server *redistest.Server) string {
+	_, port, _ := net.SplitHostPort(server.Addr())
+	return port
 }
 
 // promotions promotes a replica, and then one of that, and returns the last.

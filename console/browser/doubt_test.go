@@ -46,6 +46,13 @@ func TestOperatorSettlesTenInDoubtByTheOperationsPage(t *testing.T) {
 		}
 		page.fills(b, "Why", "the ledger, line "+request)
 		page.presses(b, "Settle")
+		if n == 0 {
+			b.shows("dialog", "This cannot be undone")
+			b.shows("dialog", "paid "+request)
+			page.presses(b, "Go back")
+			page.presses(b, "Settle")
+		}
+		page.presses(b, "Settle for good")
 		b.shows("#said", "The operation is settled")
 		page.presses(b, "← All in doubt")
 		b.until("it is listed no more", fmt.Sprintf("document.querySelectorAll('tbody tr').length === %d", 9-n))
@@ -81,8 +88,16 @@ func TestLongestAnswerOfAnOperatorIsRecorded(t *testing.T) {
 	})
 	b := open(t, s.page("doubt/"+listed[0].(map[string]any)["operation"].(string)))
 	b.shows(".settle", "Settle")
-	eval[bool](b, "(document.querySelector('textarea').value = 'é'.repeat(document.querySelector('textarea').maxLength), true)")
+	// one press settles nothing: nothing is chosen, and the reason is missing
 	b.click(".settle button")
+	expect.Equal(t, "whether the form can be sent as it is", eval[bool](b, "document.querySelector('.settle').checkValidity()"), false)
+	eval[bool](b, "(document.querySelector('textarea').value = 'é'.repeat(document.querySelector('textarea').maxLength), true)")
+	eval[bool](b, `(() => { const list = document.querySelector('.settle select'); list.value = 'completed'; return list.dispatchEvent(new Event('change')); })()`)
+	b.types(b.labelled("Status of the answer"), "201")
+	b.types(b.labelled("Why"), "the ledger")
+	b.click(".settle button")
+	b.shows("dialog", "Every repeat gets")
+	b.click("dialog .danger")
 	b.shows("#said", "The operation is settled")
 	answer := s.send(200, "POST", "/token/"+token+"/claim", `{"fingerprint":"f"}`)["response"].(map[string]any)
 	expect.Equal(t, "bytes of the answer, as base64", len(answer["body_base64"].(string)), 4*66_667)

@@ -106,7 +106,7 @@ func TestLongNamesAndNarrowScreens(t *testing.T) {
 	b := open(t, s.page("counters"))
 	b.size(360, 700)
 	for view, heading := range map[string]string{
-		"counters": "Counters", "workers": "Worker pools", "workers/" + long: "Pool", "locks": "Locks", "locks/" + long: "Lock", "tokens": "Tokens", "decode": "Decode", "events": "Events",
+		"counters": "Counters", "workers": "Worker pools", "workers/" + long: "Pool", "locks": "Locks", "locks/" + long: "Lock", "limits": "Rate limits", "tokens": "Tokens", "decode": "Decode", "events": "Events",
 	} {
 		b.view(view, heading)
 		b.until("the view has been filled", "document.querySelector('main tbody td, main form, main ol, main .legend li')")

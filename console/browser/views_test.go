@@ -123,6 +123,28 @@ func TestForceReleaseAsksAndThenTakesTheLock(t *testing.T) {
 	b.shows(".log", "lock nightly was taken by force")
 }
 
+func TestLimitIsLookedUpAndReset(t *testing.T) {
+	s := serve(t, server.Config{})
+	const rate = `{"rate":10,"per_ms":3600000}`
+	for range 4 {
+		s.send(200, "POST", "/limit/sms:17", rate)
+	}
+	s.send(429, "POST", "/limit/sms:17", `{"rate":10,"per_ms":3600000,"cost":9}`)
+	b := open(t, s.page("limits"))
+	b.until("what was let through and refused", "[...document.querySelectorAll('tbody tr')].map((row) => row.cells[1].innerText).join() === '4,1'")
+	b.types(b.labelled("Limit"), "sms:17")
+	for label, value := range map[string]string{"Rate": "10", "in seconds": "3600"} {
+		eval[bool](b, "(document.querySelector("+quote(b.labelled(label))+").value = "+quote(value)+", true)")
+	}
+	b.click("button[type=submit]")
+	b.shows(".detail", "6")
+	b.click(".detail button")
+	b.shows("dialog", "the whole burst is free")
+	b.click("dialog .danger")
+	b.until("all of it is free", "document.querySelector('.detail dd').innerText === '10'")
+	s.send(200, "POST", "/limit/sms:17", `{"rate":10,"per_ms":3600000,"cost":10}`)
+}
+
 func TestTokenIsLookedUpAndLeavesNoTrace(t *testing.T) {
 	s := serve(t, server.Config{})
 	token := s.send(201, "POST", "/token", `{"scope":"payments"}`)["token"].(string)

@@ -2,6 +2,7 @@
 // goes to the server only.
 
 import { call, get, may } from './api.js';
+import { confirmed } from './confirm.js';
 import { el, facts, field, say, setText, table } from './dom.js';
 import { Paged, Rows } from './paged.js';
 import { left, moment, number, plural } from './text.js';
@@ -87,11 +88,12 @@ class Doubt extends HTMLElement {
 
   // steps are the actions in order.
   #steps(shown) {
-    this.choice = el('select', { onchange: () => this.#chosen() }, ...decisions.map(([value, text]) => el('option', { value }, text)));
-    this.status = el('input', { type: 'number', min: '200', max: '599', value: '201', required: true });
+    // Nothing is chosen for the operator, and nothing is settled by one press: it is for good.
+    this.choice = el('select', { required: true, onchange: () => this.#chosen() }, el('option', { value: '' }, 'Choose…'), ...decisions.map(([value, text]) => el('option', { value }, text)));
+    this.status = el('input', { type: 'number', min: '200', max: '599', required: true });
     this.body = el('textarea', { rows: '4', maxlength: '100000', spellcheck: 'false' });
     this.type = el('input', { type: 'text', value: 'application/json', maxlength: '200' });
-    this.reason = el('input', { type: 'text', maxlength: '500', autocomplete: 'off' });
+    this.reason = el('input', { type: 'text', maxlength: '500', autocomplete: 'off', required: true });
     this.effect = el('p', { class: 'hint' });
     this.answer = el('div', {}, field('Status of the answer', this.status), field('Content type', this.type), field('Body of the answer', this.body));
     const submit = el('button', { type: 'submit', class: 'danger' }, 'Settle');
@@ -106,9 +108,22 @@ class Doubt extends HTMLElement {
   }
 
   #chosen() {
-    setText(this.effect, decisions.find(([value]) => value === this.choice.value)[2]);
+    setText(this.effect, decisions.find(([value]) => value === this.choice.value)?.[2] ?? '');
     this.answer.hidden = this.choice.value !== 'completed';
     this.status.disabled = this.answer.hidden;
+  }
+
+  // question shows what every repeat will get.
+  #question(json) {
+    const [, text, effect] = decisions.find(([value]) => value === json.outcome);
+    const answer = [['Every repeat gets', `status ${json.status}`], ['Content type', json.headers?.['Content-Type'] ?? '–'], ['Body', this.body.value ? el('pre', {}, this.body.value) : 'none: it is empty']];
+    return {
+      title: `Settle operation ${this.operation}: ${text.toLowerCase()}?`,
+      text: `${effect} This cannot be undone.`,
+      more: [facts([...(json.outcome === 'completed' ? answer : []), ['Why', json.reason]])],
+      no: 'Go back',
+      yes: 'Settle for good',
+    };
   }
 
   async #settle(event) {
@@ -122,6 +137,7 @@ class Doubt extends HTMLElement {
         json.body_base64 = encoded(this.body.value);
       }
     }
+    if (!(await confirmed(this.#question(json)))) return;
     try {
       await call('POST', `${this.#path}/settle`, { json });
       say(`The operation is settled: ${outcome}.`);

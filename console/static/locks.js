@@ -1,6 +1,7 @@
 // Locks: the list of held locks, and one with its holders and its queue.
 
 import { call, get, may } from './api.js';
+import { confirmed } from './confirm.js';
 import { el, facts, say, setText, table } from './dom.js';
 import { Paged, Rows } from './paged.js';
 import { Poller } from './poll.js';
@@ -116,7 +117,7 @@ class Lock extends HTMLElement {
 
   // take asks once more, and then takes the lock from its holder.
   async take(holder) {
-    if (!(await confirmed(this.name, holder))) return;
+    if (!(await confirmed(question(this.name, holder)))) return;
     try {
       const { fence } = await call('DELETE', `lock/${encodeURIComponent(this.name)}?force=${holder.fence ?? 0}`);
       say(`${this.name} was taken from ${holder.owner || 'its holder'}. Fences from ${fence} on are valid.`);
@@ -150,26 +151,14 @@ class HolderRow {
   }
 }
 
-// confirmed asks in a dialog. Its first button, which Enter and Escape mean, changes nothing.
-function confirmed(name, holder) {
-  return new Promise((resolve) => {
-    const close = (answer) => () => {
-      dialog.returnValue = answer;
-      dialog.close();
-    };
-    const no = el('button', { type: 'button', onclick: close(''), autofocus: true }, 'Leave it');
-    const yes = el('button', { type: 'button', class: 'danger', onclick: close('yes') }, 'Force release');
-    const dialog = el('dialog', { 'aria-labelledby': 'force-title', 'aria-describedby': 'force-text' },
-      el('h2', { id: 'force-title' }, `Take lock ${name} from ${holder.owner || 'its holder'}?`),
-      el('p', { id: 'force-text' }, `The holder with fence ${holder.fence ?? 0} learns of it at its next renewal and may work on until then. Only a resource that compares fences refuses it from now on. The lock goes to the next waiter.`),
-      el('div', { class: 'buttons' }, no, yes));
-    dialog.addEventListener('close', () => {
-      dialog.remove();
-      resolve(dialog.returnValue === 'yes');
-    });
-    document.body.append(dialog);
-    dialog.showModal();
-  });
+// question asks whether to take a lock from its holder.
+function question(name, holder) {
+  return {
+    title: `Take lock ${name} from ${holder.owner || 'its holder'}?`,
+    text: `The holder with fence ${holder.fence ?? 0} learns of it at its next renewal and may work on until then. Only a resource that compares fences refuses it from now on. The lock goes to the next waiter.`,
+    no: 'Leave it',
+    yes: 'Force release',
+  };
 }
 
 customElements.define('cc-locks', Locks);

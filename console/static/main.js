@@ -9,6 +9,7 @@ import './counters.js';
 import './decode.js';
 import './doubt.js';
 import './events.js';
+import './limits.js';
 import './locks.js';
 import './overview.js';
 import './status.js';
@@ -23,6 +24,7 @@ const views = {
   counters: () => el('cc-counters'),
   workers: (pool) => (pool ? el('cc-ring', { pool }) : el('cc-pools')),
   locks: (name) => (name ? el('cc-lock', { name }) : el('cc-locks')),
+  limits: () => el('cc-limits'),
   tokens: () => el('cc-tokens'),
   doubt: (name) => (name ? el('cc-doubt', { name }) : el('cc-doubts')),
   decode: () => el('cc-decode'),

@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/coatcheck/coatcheck/internal/pipeline"
 	"github.com/coatcheck/coatcheck/redisstore"
 )
 
@@ -34,11 +35,12 @@ type Config struct {
 
 // Answer is the state of the store: whether it answers and takes writes.
 type Answer struct {
-	Incarnation string // of the store, if it works
+	Incarnation string // of the store, if it works; in a cluster of one of its masters
 	Continuity  redisstore.Continuity
 	// why it does not work, in words that are the same for all stores; "" = it works
 	Class  string
-	Reason string // the same, with how many replicas have confirmed
+	// the same, with how many replicas have confirmed, and in a cluster at which master
+	Reason string
 }
 
 // Checker looks at a store. It is safe for concurrent use.
@@ -48,11 +50,11 @@ type Checker struct {
 	mu    sync.Mutex
 	until time.Time // the answer stands until then
 	last  Answer
-	life  life
+	lives lives
 }
 
 // New returns a Checker, which has not asked yet.
-func New(config Config) *Checker { return &Checker{config: config} }
+func New(config Config) *Checker { return &Checker{config: config, lives: lives{}} }
 
 // Check returns the store's answer of the last second, or asks it. A caller that leaves does not
 // end the look, which others may wait for.
@@ -86,33 +88,52 @@ func (c *Checker) Forget() {
 	c.until = time.Time{}
 }
 
-// look asks every master, and writes the incarnation's marker, to learn whether writes are taken.
+// look asks every master, and writes a marker at each, to learn whether it takes writes.
 func (c *Checker) look(ctx context.Context) Answer {
 	if err := c.config.Store.Ping(ctx); err != nil {
 		return c.refused(err)
 	}
-	found, err := IncarnationOf(ctx, c.config.Store)
-	if shortfall, ok := errors.AsType[*redisstore.ShortfallError](err); ok {
-		answer := c.refused(err)
-		answer.Reason = "writes are " + shortfall.Error()
-		return answer
+	found, err := incarnations(ctx, c.config.Store)
+	for marker, at := range found {
+		if at.Change != "" && c.lives.at(marker).changed(at) {
+			c.config.Changed(ctx, at)
+		}
 	}
 	if err != nil {
 		return c.refused(err)
-	}
-	if c.life.changed(found) {
-		c.config.Changed(ctx, found)
 	}
 	holds, err := c.config.Store.Continuity(ctx)
 	if err != nil {
 		return c.refused(err)
 	}
-	return Answer{Incarnation: found.ID, Continuity: holds}
+	answer := Answer{Continuity: holds}
+	for _, at := range found {
+		answer.Incarnation = max(answer.Incarnation, at.ID) // any, the same each time
+	}
+	return answer
 }
 
+// refused is the answer for an error. In a cluster it names the master that was found.
 func (c *Checker) refused(err error) Answer {
 	title := c.config.Title(err)
-	return Answer{Class: title, Reason: title}
+	answer := Answer{Class: title, Reason: title}
+	if shortfall, ok := errors.AsType[*redisstore.ShortfallError](err); ok {
+		answer.Reason = "writes are " + shortfall.Error()
+	}
+	if node, ok := errors.AsType[*pipeline.NodeError](err); ok {
+		answer.Reason += ", at " + node.Addr
+	}
+	return answer
+}
+
+// lives are those of the masters, by their markers.
+type lives map[marker]*life
+
+func (l lives) at(marker marker) *life {
+	if l[marker] == nil {
+		l[marker] = &life{}
+	}
+	return l[marker]
 }
 
 // life remembers what this process has seen last of the store.

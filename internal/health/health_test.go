@@ -91,6 +91,54 @@ func TestEndAndReturnOfAStoreAreLoggedOnce(t *testing.T) {
 	}, [2]int{1, 1})
 }
 
+// Every master that owns slots has to answer and to take writes, and the one that does not is
+// named.
+func TestEveryMasterOfAClusterIsAsked(t *testing.T) {
+	t.Parallel()
+	cluster := redistest.StartCluster(t, 3, 0)
+	c := checker(storetest.Open(t, redisstore.Config{URL: cluster.URL()}), slog.New(slog.DiscardHandler))
+	wants := func(what string, want health.Answer) {
+		t.Helper()
+		expect.Eventually(t, what, func() bool {
+			c.Forget()
+			got := c.Check(t.Context())
+			return got.Class == want.Class && got.Reason == want.Reason
+		})
+	}
+	works := health.Answer{}
+	wants("a cluster that works is ready", works)
+	for _, node := range cluster.Nodes() {
+		at := health.Answer{Class: "away", Reason: "away, at " + node.Addr()}
+		client := node.Client()
+		expect.MustEqual(t, "error of CONFIG SET", client.ConfigSet(t.Context(), "min-replicas-to-write", "1").Err(), nil)
+		wants("a master that takes no writes is named", at)
+		expect.MustEqual(t, "error of CONFIG SET", client.ConfigSet(t.Context(), "min-replicas-to-write", "0").Err(), nil)
+		wants("the cluster is ready again", works)
+	}
+	node := cluster.Nodes()[1]
+	node.Pause()
+	wants("a master that does not answer is named", health.Answer{Class: "away", Reason: "away, at " + node.Addr()})
+}
+
+// What one master of a cluster has lost is found, whichever it is.
+func TestLossOfAnyMasterOfAClusterIsFound(t *testing.T) {
+	t.Parallel()
+	cluster := redistest.StartCluster(t, 3, 0)
+	var changes atomic.Int64
+	c := health.New(health.Config{
+		Store: storetest.Open(t, redisstore.Config{URL: cluster.URL()}), Title: titleOf,
+		Changed:  func(context.Context, health.Incarnation) { changes.Add(1) },
+		Stopping: new(atomic.Bool), Logger: slog.New(slog.DiscardHandler),
+	})
+	expect.Equal(t, "reason of a cluster that works", c.Check(t.Context()).Reason, "")
+	for i, node := range cluster.Nodes() {
+		expect.MustEqual(t, "error of FLUSHALL", node.Client().FlushAll(t.Context()).Err(), nil)
+		c.Forget()
+		expect.Equal(t, "reason after a loss", c.Check(t.Context()).Reason, "")
+		expect.Equal(t, "losses that were found", changes.Load(), int64(i+1))
+	}
+}
+
 func TestAddressesOfThisMachine(t *testing.T) {
 	for from, want := range map[string]bool{
 		"127.0.0.1:80": true, "127.1.2.3:80": true, "[::1]:80": true, "[::ffff:127.0.0.1]:80": true,

@@ -1,8 +1,15 @@
 package health
 
 import (
+	"cmp"
 	"context"
+	"fmt"
+	"slices"
 
+	"golang.org/x/sync/errgroup"
+
+	"github.com/coatcheck/coatcheck/internal/pipeline"
+	"github.com/coatcheck/coatcheck/internal/redisconn"
 	"github.com/coatcheck/coatcheck/redisstore"
 	"github.com/coatcheck/coatcheck/scripts"
 )
@@ -34,7 +41,58 @@ const (
 // after a change gets it, later ones get Same with one more loss. In a cluster it is about the
 // marker's shard.
 func IncarnationOf(ctx context.Context, store *redisstore.Store) (Incarnation, error) {
-	reply, err := store.Run(ctx, scripts.Incarnation, []string{store.Key("incarnation", "store")})
+	return incarnationAt(ctx, store, marker{name: "store"})
+}
+
+// marker is one for a master: a part of its name, which lies in one of the master's slots, and the
+// master's address, "" where there is one master.
+type marker struct{ name, at string }
+
+// markers returns one for every master that owns slots, in the order of their addresses.
+func markers(ctx context.Context, store *redisstore.Store) ([]marker, error) {
+	if store.Mode() != redisstore.Cluster {
+		return []marker{{name: "store"}}, nil
+	}
+	owners, err := pipeline.Of(store).Owners(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", redisstore.ErrUnavailable, err)
+	}
+	all := make([]marker, 0, len(owners))
+	for at, slot := range owners {
+		all = append(all, marker{redisconn.SlotTags()[slot], at})
+	}
+	slices.SortFunc(all, func(a, b marker) int { return cmp.Compare(a.at, b.at) })
+	return all, nil
+}
+
+// incarnations is [IncarnationOf] for every master that owns slots, by markers of their own. An
+// error names the master.
+func incarnations(ctx context.Context, store *redisstore.Store) (map[marker]Incarnation, error) {
+	all, err := markers(ctx, store)
+	if err != nil {
+		return nil, err
+	}
+	found := make([]Incarnation, len(all))
+	var group errgroup.Group
+	for i, marker := range all {
+		group.Go(func() (err error) {
+			found[i], err = incarnationAt(ctx, store, marker)
+			return err
+		})
+	}
+	err = group.Wait()
+	by := map[marker]Incarnation{}
+	for i, marker := range all {
+		by[marker] = found[i]
+	}
+	return by, err
+}
+
+func incarnationAt(ctx context.Context, store *redisstore.Store, at marker) (Incarnation, error) {
+	reply, err := store.Run(ctx, scripts.Incarnation, []string{store.Key("incarnation", at.name)})
+	if err != nil && at.at != "" {
+		err = &pipeline.NodeError{Addr: at.at, Err: err}
+	}
 	if err != nil {
 		return Incarnation{}, err
 	}

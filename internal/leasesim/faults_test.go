@@ -11,6 +11,7 @@ func (s *sim) schedule(end int64) {
 			s.after(s.upTo(s.ttl/2), func() { s.failover(s.victim(), s.oneIn(3) && s.faulty(staleFailover)) })
 		},
 		thereAndBack: s.thereAndBack,
+		aside:        s.aside,
 		standIns:     s.standIn,
 		splitAlone:   func() { s.split(false) },
 		splitWith:    func() { s.split(true) },
@@ -229,6 +230,38 @@ func (s *sim) thereAndBack() {
 	s.after(wait, func() {
 		if s.master == b && b.up && a.up && a.side == b.side && a.synced {
 			b.master = false
+			s.promote(a)
+		}
+	})
+}
+
+// aside has the master follow a server that it cannot read, or of which it reads a part, and makes
+// it master again. Another one may be the master meanwhile.
+func (s *sim) aside() {
+	a, b := s.master, s.victim()
+	a.master, a.follows, a.synced, a.link = false, nil, false, s.newID()
+	a.dropWaiters()
+	s.tellf(-1, "server %d is to follow another", a.name)
+	if s.oneIn(3) {
+		s.tellf(-1, "and reads a part")
+		a.state, a.backlog = a.file.state, false
+		a.input++
+	}
+	if b != nil && s.oneIn(2) {
+		a.side = 1
+		s.promote(b)
+	}
+	s.after(s.between(3, 2*s.ttl), func() {
+		again := a.up && !a.master && a.follows == nil && (s.master == a || s.master == b)
+		a.side = 0
+		switch {
+		case !again && a.up && s.master != a:
+			a.attach(s.master)
+		case again:
+			if s.master == b {
+				b.master = false
+			}
+			a.follows = a // so that it names its history anew
 			s.promote(a)
 		}
 	})

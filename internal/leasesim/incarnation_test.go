@@ -77,6 +77,8 @@ func (x *exec) standing(was incarnation, there bool) at {
 	case was.id == id:
 		least.run, least.input = was.run, was.input
 		return at{noted: least, same: true}
+	case v.replid2 == was.id && x.untouched(was):
+		return continued
 	case v.replid2 != zeros && (v.replid2 == was.id || !x.has(promotionNoted)):
 		if x.followed() && (was.level == 2 || !x.has(promotionCovered)) {
 			return continued
@@ -93,6 +95,11 @@ func (x *exec) standing(was incarnation, there bool) at {
 // followed reports whether a server that was promoted has followed its master in this run.
 func (x *exec) followed() bool {
 	return (x.v.input > 0 || !x.has(promotionRead)) && (x.v.backlog || !x.has(promotionWhole))
+}
+
+// untouched reports whether this is a former master that has what it had, and is one again.
+func (x *exec) untouched(was incarnation) bool {
+	return was.run == x.v.runid && (was.input == x.v.input || !x.has(asideInput)) && (was.level > 0 || !x.has(asideCovered))
 }
 
 // renamed reports whether a server that has no id before has only renamed its history.

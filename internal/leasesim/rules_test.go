@@ -82,6 +82,9 @@ const (
 	moveKept
 	// assumption: no replica that has started again is promoted while it reads what it has missed.
 	caughtUp
+	// a former master goes on under another id only if it has read from no master since.
+	asideInput
+	asideCovered // and where every server that can become master confirms
 	rules
 )
 
@@ -130,12 +133,15 @@ const (
 	standIns
 	noID  // the server's replication id is the same for ever
 	proxy // clients keep their connections, whatever server is after them
+	// the master is told to follow another, and made master again, with or without having read a
+	// part of that one's data, and with or without another master meanwhile.
+	aside
 	classes
 )
 
 const (
 	everyFault = classes - 1 - twoTTLs - fewerAcks - noID
-	everyLoss  = failover | staleFailover | twice | thereAndBack | splits | flush | deleteRecord | restartEmpty | restartOld | restartWhole | declare | copies | moves | standIns
+	everyLoss  = failover | staleFailover | twice | thereAndBack | splits | flush | deleteRecord | restartEmpty | restartOld | restartWhole | declare | copies | moves | standIns | aside
 	splits     = splitAlone | splitWith
 	everyday   = pauses | messages | churn
 )
@@ -143,5 +149,5 @@ const (
 var classNames = []string{
 	"lag", "failover", "staleFailover", "twice", "thereAndBack", "splitAlone", "splitWith", "flush", "deleteRecord", "restartEmpty", "restartOld", "declare",
 	"serverClocks", "clientClocks", "pauses", "suspends", "messages", "churn", "cooling", "coarse", "twoTTLs", "defaultTTLs", "shapes", "twins",
-	"restartWhole", "commands", "renames", "copies", "moves", "fewerAcks", "standIns", "noID", "proxy",
+	"restartWhole", "commands", "renames", "copies", "moves", "fewerAcks", "standIns", "noID", "proxy", "aside",
 }

@@ -81,6 +81,8 @@ var mutations = []mutation{
 	{"askedEachTime", askedEachTime, "each call asks for the id", "each connection does, and a proxy keeps those", proxy | staleFailover | restartOld | churn, 4, false, repeat, false},
 	{"restoredTold", restoredTold, "A6: who starts a server from a copy says so", "nobody does, where restarts lose nothing", copies | churn, 4, false, repeat, true},
 	{"moveKept", moveKept, "A7: no master dies before its replicas have what has moved to it", "one does", lag | failover | moves | churn, 4, true, repeat, false},
+	{"asideInput", asideInput, "a former master that is one again goes on only if it has read from no master since", "whatever it has read", aside | churn, 4, false, repeat, false},
+	{"asideCovered", asideCovered, "and where every server that can become master confirms", "where fewer do, too", aside | churn | fewerAcks, 4, false, repeat, false},
 	{"caughtUp", caughtUp, "A8: no replica that has started again is promoted while it reads what it has missed", "one is", staleFailover | churn, 4, false, repeat, false},
 }
 

@@ -57,7 +57,67 @@ func (c clusterClient) of(ctx context.Context, key string) (*redis.Client, error
 func (c clusterClient) suspect(ctx context.Context, _ error) { c.ReloadState(ctx) }
 
 func (c clusterClient) each(ctx context.Context, f func(context.Context, *redis.Client) error) error {
-	return c.ForEachMaster(ctx, f)
+	return c.ForEachMaster(ctx, func(ctx context.Context, node *redis.Client) error {
+		if err := f(ctx, node); err != nil {
+			return &NodeError{Addr: node.Options().Addr, Err: err}
+		}
+		return nil
+	})
+}
+
+// NodeError is what went wrong at one server of a cluster.
+type NodeError struct {
+	Addr string
+	Err  error
+}
+
+// Error names the server.
+func (e *NodeError) Error() string { return e.Addr + ": " + e.Err.Error() }
+
+// Unwrap returns what went wrong.
+func (e *NodeError) Unwrap() error { return e.Err }
+
+// Owners asks a cluster which of its slots each master has, and returns the first one, by the
+// master's address. It is empty where there is one master.
+func (s *Engine) Owners(ctx context.Context) (map[string]int, error) {
+	if s.facts.set != inCluster {
+		return nil, nil
+	}
+	var mu sync.Mutex
+	var masters []*redis.Client
+	if err := s.nodes.each(ctx, func(_ context.Context, node *redis.Client) error {
+		mu.Lock()
+		defer mu.Unlock()
+		masters = append(masters, node)
+		return nil
+	}); err != nil {
+		return nil, err
+	}
+	var faults []error
+	for _, node := range masters {
+		ctx, cancel := context.WithTimeout(ctx, s.timeout)
+		ranges, err := node.ClusterSlots(ctx).Result()
+		cancel()
+		if err == nil {
+			return firstSlots(ranges), nil
+		}
+		faults = append(faults, &NodeError{Addr: node.Options().Addr, Err: err})
+	}
+	return nil, errors.Join(faults...)
+}
+
+func firstSlots(ranges []redis.ClusterSlot) map[string]int {
+	owners := map[string]int{}
+	for _, slots := range ranges {
+		if len(slots.Nodes) == 0 {
+			continue
+		}
+		owner := slots.Nodes[0].Addr
+		if first, is := owners[owner]; !is || slots.Start < first {
+			owners[owner] = slots.Start
+		}
+	}
+	return owners
 }
 
 // cluster routes by itself instead of through ClusterClient.Process, which sends a command again

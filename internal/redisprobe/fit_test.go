@@ -122,6 +122,28 @@ func TestUnfitDoesNotJudgeWhatIsAway(t *testing.T) {
 	}
 }
 
+// A port with TLS where the URL has none, and one without where it has, says nothing of why it does
+// not understand: it waits, or ends the connection.
+func TestUnfitFindsThePortOfTheOtherScheme(t *testing.T) {
+	t.Parallel()
+	server, secure, cert := redistest.StartTLS(t)
+	locked := redistest.Start(t, "--requirepass", "word").Addr()
+	node := redistest.StartCluster(t, 3, 0).Nodes()[1].Addr()
+	sentinel := redistest.StartSentinel(t, 1).Sentinels()[0].Addr()
+	for url, want := range map[string][]string{
+		"redis://" + secure:                            {"redis://" + secure + " speaks TLS at this port: --redis rediss://" + secure},
+		"redis+cluster://" + secure:                    {"redis://" + secure + " speaks TLS at this port: ?tls=true in --redis"},
+		"redis+sentinel://" + secure + "/m":            {"sentinel " + secure + " speaks TLS at this port: ?tls=true in --redis"},
+		"rediss://" + server.Addr():                    {"rediss://" + server.Addr() + " speaks no TLS at this port: --redis redis://" + server.Addr()},
+		"rediss://:word@" + locked:                     {"rediss://" + locked + " speaks no TLS at this port: --redis redis://" + locked},
+		"redis+cluster://" + node + "?tls=true":        {"rediss://" + node + " speaks no TLS at this port: no tls=true in --redis"},
+		"redis+sentinel://" + sentinel + "/m?tls=true": {"sentinel " + sentinel + " speaks no TLS at this port: no tls=true in --redis"},
+	} {
+		expect.Contains(t, url, unfit(t, redisstore.Config{URL: url, Timeout: 2 * time.Second}), want...)
+	}
+	expect.Equal(t, "rediss:// at the port with TLS", unfit(t, redisstore.Config{URL: "rediss://" + secure + "?tls_ca=" + cert}), "")
+}
+
 // What an engine hides or refuses is a fact of its own: it is not said that nothing works.
 func TestInspectFindsWhatAnEngineHides(t *testing.T) {
 	t.Parallel()

@@ -142,6 +142,15 @@ local function standing(noted, facts, touched)
     return lost((not noted or noted == '') and 'missing' or noted == 'restored' and noted or 'other')
   end
   local before = info_field(replication, 'master_replid2')
+  local continued = more or {word = word_now(least_level, was.why, need_now(was, facts, least_level)), same = true}
+  -- A server has what it had if it is the same process, and has read from no master since: one that
+  -- it followed meanwhile may have lost something, whoever confirmed it here.
+  local untouched = run ~= '' and run == was.run and input ~= '' and input == was.input
+  -- A master that was to follow another, read nothing from it, and is a master again. Where fewer
+  -- confirmed than have to, a replica may have served meanwhile, and this one lack what it did.
+  if before == was.id and untouched and was.level ~= '0' then
+    return continued
+  end
   -- A master that starts from an RDB file shows the id in that file as the one before, and so does
   -- a replica that has started and is promoted before it has read all of its master's data again:
   -- it has read nothing, or it has no backlog, which it gives up when it begins to read all. Redis
@@ -158,13 +167,10 @@ local function standing(noted, facts, touched)
     end
     return {word = word_now(least_level, was.why, others), same = true}
   end
-  local continued = more or {word = word_now(least_level, was.why, need_now(was, facts, least_level)), same = true}
   if before ~= no_id and facts.set == 'alone' then
     return lost(followed and 'promoted' or 'other')
   end
-  -- It only renamed its history, if it has read from no master since the word was noted: one that
-  -- it followed meanwhile may have lost something, whoever confirmed it here.
-  if before == no_id and run ~= '' and run == was.run and input ~= '' and input == was.input then
+  if before == no_id and untouched then -- it only renamed its history
     return continued
   end
   -- A server that has started from an append-only file has no id before, and has read from no

@@ -23,8 +23,8 @@ func TestCommandsOfTheOncePage(t *testing.T) {
 	steps := walk(string(page))
 	expect.MustEqual(t, "whether the page has commands", len(steps) > 5, true)
 	outputs := runWalk(t, serve(t).banner.URL, steps)
-	comparable := func(output string) string { return owner.ReplaceAllString(shape(output), "on host:pid, and") }
+	plain := func(output string) string { return owner.ReplaceAllString(shape(output), "on host:pid, and") }
 	for i, step := range steps {
-		expect.Equal(t, "$ "+step.command, comparable(outputs[i]), comparable(step.output))
+		expect.Equal(t, "$ "+step.command, plain(outputs[i]), plain(step.output))
 	}
 }

@@ -241,7 +241,7 @@ func TestOnceTakesTheRecordOfAnotherClient(t *testing.T) {
 	p := serve(t)
 	var claimed api.Claimed
 	text := p.do("POST", "/operation/claim", `{"key":"shared","fingerprint":"once"}`).body
-	if err := json.Unmarshal([]byte(text), &claimed); err != nil || claimed.Outcome != "granted" {
+	if err := json.Unmarshal(text, &claimed); err != nil || claimed.Outcome != "granted" {
 		t.Fatalf("claiming the key: %q, %v", text, err)
 	}
 	p.answers(204, "POST", "/operation/"+claimed.Operation+"/complete", `{"status":200,"headers":{},"body_base64":""}`, "Lease-Token: "+claimed.Lease)

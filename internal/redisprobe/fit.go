@@ -142,8 +142,7 @@ func (i *inspector) unfitServer(ctx context.Context, addr, tag string) error {
 			return err
 		}
 	}
-	// its user can be given the rights for those as well
-	missing, denied := i.needs(tried.unknown, "INFO", "PUBLISH", "SUBSCRIBE", "UNSUBSCRIBE"), i.needs(tried.denied)
+	missing, denied := i.needs(tried.unknown), i.needs(tried.denied)
 	switch {
 	case tried.noLua != "":
 		return &UnfitError{at, "runs no Lua (" + tried.noLua + ")",
@@ -168,17 +167,18 @@ func rights(commands []string) string {
 	return " +" + strings.ToLower(strings.Join(commands, " +"))
 }
 
-// needs are those of the commands that the store cannot do without; some it can, besides those that
-// its settings spare it. Without PUBLISH and SUBSCRIBE waiters poll; without INFO counters,
-// segments and worker ids are refused, and tokens and locks work.
-func (i *inspector) needs(commands []string, some ...string) []string {
+// needs are those of the commands that the store cannot do without. Without PUBLISH and SUBSCRIBE
+// waiters poll; without INFO counters, segments and worker ids are refused, and tokens and locks
+// work, unless INFO is to say which replicas there are.
+func (i *inspector) needs(commands []string) []string {
+	without := []string{"PUBLISH", "SUBSCRIBE", "UNSUBSCRIBE"}
 	if i.config.Ack == 0 {
-		some = append(some, "WAIT")
+		without = append(without, "WAIT")
 	}
-	if i.config.Restarts == redisstore.TrustRestarts {
-		some = append(some, "INFO")
+	if i.config.Ack != redisstore.AckAll {
+		without = append(without, "INFO")
 	}
-	return slices.DeleteFunc(slices.Clone(commands), func(name string) bool { return slices.Contains(some, name) })
+	return slices.DeleteFunc(slices.Clone(commands), func(name string) bool { return slices.Contains(without, name) })
 }
 
 // unfitKind finds a server that is no Redis with all keys, and takes no writes.

@@ -56,8 +56,8 @@ type WorkerLease = holder.Lease
 
 // AcquireWorker leases a worker id. HoldWorker does it, and all that follows. The errors:
 // ErrExhausted and ErrQuarantined (RetryAfter is when to ask again), ErrOtherPool; ErrUnavailable
-// (nothing was done); ErrUnknownOutcome (a worker id may be taken until its TTL has passed, and
-// cannot be used: acquire another).
+// (nothing was done); ErrUnknownOutcome (a worker id may be taken until its TTL has passed, or the
+// service has given it to the next that asks: acquire again).
 func (c *Client) AcquireWorker(ctx context.Context, pool string, request WorkerRequest) (WorkerLease, error) {
 	acquire := call{op: "acquire worker id", name: pool, method: http.MethodPost, path: "/worker/" + pool, body: request.wire(),
 		status: http.StatusCreated}

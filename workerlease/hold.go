@@ -22,7 +22,12 @@ type HoldOptions = holder.Options
 // are those of Acquire. Package holder has the other errors of the holder, the causes of its
 // context, and the events that [HoldOptions] are told of.
 func (p *Pools) Hold(ctx context.Context, pool string, request Request, options HoldOptions) (*Holder, error) {
-	return holder.Hold(ctx, p.leaser(pool, request), options)
+	leaser := p.leaser(pool, request)
+	held, err := holder.Hold(ctx, leaser, options)
+	if err != nil {
+		leaser.nonces.leave(p, asker{pool, request.Identity})
+	}
+	return held, err
 }
 
 // Start begins to hold and returns at once: the first grant is asked for until it is there, until
@@ -47,17 +52,40 @@ func (p *Pools) Stamp(ctx context.Context, pool string, request Request, options
 	return holder.NewStamper(held, ids), nil
 }
 
-func (p *Pools) leaser(pool string, request Request) leaser { return leaser{p, pool, request} }
+func (p *Pools) leaser(pool string, request Request) leaser {
+	return leaser{p, pool, request, &nonces{}}
+}
 
 // leaser asks for the leases of one holder.
 type leaser struct {
 	pools   *Pools
 	pool    string
 	request Request
+	nonces  *nonces
+}
+
+// nonces are those of a holder's requests: it changes its own with each lease.
+type nonces struct {
+	holders, ours string // the one that the holder asks with, and what it stands for
+	open          bool   // it is not known whether it was granted
+}
+
+// leave keeps the nonce of a holder that has given up for the next one.
+func (n *nonces) leave(p *Pools, by asker) {
+	if n.open {
+		p.unanswered.put(by, n.ours)
+	}
 }
 
 func (l leaser) Acquire(ctx context.Context, nonce string) (Lease, error) {
-	return l.pools.acquire(ctx, l.pool, l.request, nonce)
+	n := l.nonces
+	if n.holders != nonce {
+		n.holders = nonce
+		n.ours, n.open = l.pools.unanswered.take(asker{l.pool, l.request.Identity})
+	}
+	lease, err := l.pools.acquire(ctx, l.pool, l.request, n.ours)
+	n.open = err != nil && (n.open || errors.Is(err, redisstore.ErrUnknownOutcome))
+	return lease, err
 }
 
 func (l leaser) Renew(ctx context.Context, lease Lease) (Lease, error) {

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/coatcheck/coatcheck/internal/names"
-	"github.com/coatcheck/coatcheck/internal/secret"
 	"github.com/coatcheck/coatcheck/redisstore"
 	"github.com/coatcheck/coatcheck/scripts"
 	"github.com/coatcheck/coatcheck/snowflake"
@@ -98,6 +97,8 @@ type Pools struct {
 	store  *redisstore.Store
 	config Config
 	seen   memory
+
+	unanswered unanswered
 }
 
 // New returns the pools of a store. It panics without a store, and if [Config.Check] returns an
@@ -202,9 +203,10 @@ type Lease = holder.Lease
 // Acquire leases a worker id. The errors: ErrExhausted, ErrQuarantined, ErrEnded, an
 // *OtherPoolError, ErrOtherPool if processes allow different longest TTLs, ErrRequest;
 // redisstore.ErrUnavailable (nothing was done), redisstore.ErrUnknownOutcome (a slot may be taken
-// until its TTL has passed; acquire another). The pool's name must hold no brace.
+// until its TTL has passed, or the next call for this pool and identity has got it). The pool's
+// name must hold no brace.
 func (p *Pools) Acquire(ctx context.Context, pool string, request Request) (Lease, error) {
-	return p.acquire(ctx, pool, request, secret.New())
+	return p.ask(ctx, pool, request)
 }
 
 func (p *Pools) acquire(ctx context.Context, pool string, request Request, nonce string) (Lease, error) {

@@ -270,7 +270,8 @@ func TestAckAllOnOneServerWaitsForEachReplicaThatWasSeen(t *testing.T) {
 	_, err := bumped(t.Context(), store, "x")
 	shortfall(t, err, 0, 1)
 	mustBump(t, store.WithAck(0), "y", 1)
-	// a process that has seen none, also at a key that no other has written, and beside another replica
+	// a process that has seen none, also at a key that no other has written, and beside another
+	// replica
 	another := open(t, master.URL(), func(c *redisstore.Config) { c.Ack, c.AckTimeout = redisstore.AckAll, 2*time.Second })
 	_, err = bumped(t.Context(), another, "z")
 	shortfall(t, err, 0, 1)

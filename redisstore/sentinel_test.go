@@ -244,8 +244,8 @@ func TestDatabaseOfASentinelSet(t *testing.T) {
 	}
 }
 
-// A sentinel that was started anew, or reset by itself, does not know of a replica that is away. The
-// others list it, and may promote it: it has to confirm.
+// A sentinel that was started anew, or reset by itself, does not know of a replica that is away.
+// The others list it, and may promote it: it has to confirm.
 func TestReplicaThatOneSentinelForgotHasToConfirm(t *testing.T) {
 	t.Parallel()
 	set := redistest.StartSentinel(t, 1)

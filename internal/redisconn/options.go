@@ -80,7 +80,8 @@ func ClusterOptions(t Target, timeout time.Duration) *redis.ClusterOptions {
 func ListReplicas(t Target, timeout time.Duration) func(ctx context.Context, attached []string) ([]string, error) {
 	return func(ctx context.Context, attached []string) ([]string, error) {
 		views := make([]view, len(t.Hosts))
-		ctx, cancel := context.WithTimeout(ctx, timeout/3) // one that hangs must not take all of the call's time
+		// one that hangs must not take all of the call's time
+		ctx, cancel := context.WithTimeout(ctx, timeout/3)
 		defer cancel()
 		var asked sync.WaitGroup
 		for i, address := range t.Hosts {

@@ -13,7 +13,8 @@ import (
 )
 
 // Redis hangs for longer than a call may take, and grants the lock once it goes on: the client was
-// told that the outcome is unknown, and nobody has the lease. It is given back, long before its TTL.
+// told that the outcome is unknown, and nobody has the lease. It is given back, long before its
+// TTL.
 func TestLockThatWasGrantedToNobodyIsGivenBack(t *testing.T) {
 	t.Parallel()
 	redis := redistest.Start(t)

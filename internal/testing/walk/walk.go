@@ -66,7 +66,11 @@ func Every(t *testing.T, scene Scene) {
 	if fault != nil {
 		t.Fatalf("order %d of every one: %v", runs, fault)
 	}
-	t.Logf("%d orders in %v", runs, time.Since(began).Round(time.Millisecond))
+	bound := "all that there are"
+	if scene.Preemptions > 0 {
+		bound = fmt.Sprintf("all with at most %d preemptions", scene.Preemptions+*deeper)
+	}
+	t.Logf("%d orders, %s, in %v", runs, bound, time.Since(began).Round(time.Millisecond))
 }
 
 // Search runs the scene in every order until its check fails. It returns how many runs there were,

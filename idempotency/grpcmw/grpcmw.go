@@ -100,7 +100,7 @@ func UnaryServerInterceptor(tokens *idempotency.Tokens, config Config) grpc.Unar
 		case err != nil:
 			return nil, refusal(err)
 		case result.Replayed:
-			_ = grpc.SetHeader(ctx, metadata.Pairs(Replayed, "true")) // without a stream there is none
+			_ = grpc.SetHeader(ctx, metadata.Pairs(Replayed, "true")) // fails without a stream
 			return replay(result)
 		}
 		return call.answer, call.status

@@ -30,7 +30,8 @@ func TestAnswerInTwoWritesToAnUnguardedRequestIsWhole(t *testing.T) {
 			return true
 		})
 		r := start(t, upstream.url, row.routes)
-		r.client = &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 8}, Timeout: patience} // keeps them
+		// keeps its connections
+		r.client = &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 8}, Timeout: patience}
 		var clients sync.WaitGroup
 		for client := range 8 {
 			clients.Go(func() {

@@ -98,21 +98,26 @@ func rights(x *exam, s *Inspected) verdict {
 	if x.Ack == 0 {
 		denied = slices.DeleteFunc(slices.Clone(denied), func(name string) bool { return name == "WAIT" })
 	}
+	found := "the user may not run " + strings.Join(denied, ", ") + " on coatcheck's keys and channels"
+	fix := "ACL SETUSER <user> ~<prefix>* &<prefix>* +" + strings.ToLower(strings.Join(denied, " +")) + ", at each server"
 	switch {
 	case s.Untried != "":
 		return verdict{}
+	case len(x.needed(denied)) > 0:
+		return critical(found, "calls that need them are refused: tokens, leases, counters or locks, by what is forbidden", fix)
 	case len(denied) > 0:
-		return critical("the user may not run "+strings.Join(denied, ", ")+" on coatcheck's keys and channels",
-			"calls that need them are refused: tokens, leases, counters or locks, by what is forbidden",
-			"ACL SETUSER <user> ~<prefix>* &<prefix>* +"+strings.ToLower(strings.Join(denied, " +"))+", at each server")
+		return warning(found, "without PUBLISH and SUBSCRIBE those that wait for a lock or an answer poll, and hear of it later; without INFO see incarnation",
+			fix)
 	}
 	return fine("the user may do all that is needed")
 }
 
-// needed are those of commands without which nothing works. The check incarnation is about INFO.
+// needed are those of commands without which nothing works. The check incarnation is about INFO,
+// but where it has to list replicas.
 func (x *exam) needed(commands []string) []string {
 	return slices.DeleteFunc(slices.Clone(commands), func(name string) bool {
-		return name == "WAIT" && x.Ack == 0 || slices.Contains([]string{"INFO", "PUBLISH", "SUBSCRIBE", "UNSUBSCRIBE"}, name)
+		return name == "WAIT" && x.Ack == 0 || name == "INFO" && x.Ack != redisstore.AckAll ||
+			slices.Contains([]string{"PUBLISH", "SUBSCRIBE", "UNSUBSCRIBE"}, name)
 	})
 }
 

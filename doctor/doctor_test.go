@@ -139,6 +139,11 @@ var symptoms = []symptom{
 	{"commands", "no PUBLISH", Warning, onMaster(func(s *Inspected) { s.Missing = []string{"PUBLISH"} })},
 	{"rights", "may not run WAIT", Critical, onMaster(func(s *Inspected) { s.Denied = []string{"WAIT"} })},
 	{"rights", "all that is needed", OK, func(f *Inspection, with *Settings) { f.Servers[0].Denied, with.Ack = []string{"WAIT"}, 0 }},
+	{"rights", "may not run PUBLISH, SUBSCRIBE", Warning, onMaster(func(s *Inspected) { s.Denied = []string{"PUBLISH", "SUBSCRIBE"} })},
+	{"rights", "may not run INFO", Warning, onMaster(func(s *Inspected) { s.Denied = []string{"INFO"} })},
+	{"rights", "may not run INFO", Critical, func(f *Inspection, with *Settings) {
+		f.Servers[0].Denied, with.Ack = []string{"INFO"}, redisstore.AckAll
+	}},
 	{"rights", "may not run EVAL", Critical, onMaster(func(s *Inspected) { s.Denied = []string{"EVAL"} })},
 	{"scripts", "NOPERM", Critical, onMaster(func(s *Inspected) { s.ScriptFails = "NOPERM no eval" })},
 	{"incarnation", "master_replid is zeros", Critical, onMaster(func(s *Inspected) { s.NoIncarnation = "master_replid is zeros" })},

@@ -45,7 +45,7 @@ var fields = map[string]reader{
 	"max_body_bytes":   number(func(r *Route) *int64 { return &r.MaxBody }, 1, maxBody, "bytes"),
 	"max_answer_bytes": number(func(r *Route) *int { return &r.MaxAnswer }, 1, maxAnswer, "bytes"),
 
-	"key_header":    list(func(r *Route) *[]string { return &r.KeyHeaders }),
+	"key_header":    oneOrMore(func(r *Route) *[]string { return &r.KeyHeaders }),
 	"key_from_body": text(func(r *Route) *string { return &r.KeyFromBody }),
 
 	"canonical_json":      yes(func(r *Route, is bool) { r.CanonicalJSON = is }),
@@ -176,6 +176,22 @@ func yes(set func(r *Route, is bool)) reader {
 			return "true or false"
 		}
 		set(into, value.Value == "true")
+		return ""
+	}
+}
+
+// oneOrMore reads a word, or a list of words.
+func oneOrMore(of func(*Route) *[]string) reader {
+	return func(value *yaml.Node, into *Route) string {
+		if value.Kind == yaml.SequenceNode {
+			return list(of)(value, into)
+		}
+		var word string
+		wrong := text(func(*Route) *string { return &word })(value, into)
+		if wrong != "" {
+			return fmt.Sprintf("a word, or a list of 1 to %d words", maxList)
+		}
+		*of(into) = []string{word}
 		return ""
 	}
 }

@@ -50,7 +50,7 @@ func newReloading(t *testing.T) *reloading {
 	if r.gateway, err = New(Config{Store: store, Upstream: upstream, RoutesFile: r.file}); err != nil {
 		t.Fatalf("the gateway: %v", err)
 	}
-	r.gateway.once.Transport, r.gateway.open.Transport = service{r, true}, service{r, false}
+	r.gateway.once.Transport, r.gateway.open.Transport = stepped{r, true}, stepped{r, false}
 	return r
 }
 
@@ -61,14 +61,14 @@ func (r *reloading) write(routes string) {
 	}
 }
 
-// service is the upstream, without a network.
-type service struct {
+// stepped is the upstream, without a network.
+type stepped struct {
 	*reloading
 
 	guarded bool
 }
 
-func (s service) RoundTrip(request *http.Request) (*http.Response, error) {
+func (s stepped) RoundTrip(request *http.Request) (*http.Response, error) {
 	step.At("service: begins")
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -75,7 +75,7 @@ var deliveries = []delivery{
 	{"/hooks/standard", "webhook-id", "msg_2KWPBgLlAfxdpx2AI54pPJ85f4W", `{"type":"contact.created","data":{}}`, ""},
 	{"/hooks/standard", "svix-id", "msg_loFOjxBNrRLzqYUf", `{"type":"invoice.paid"}`, ""},
 	{"/hooks/github", "X-GitHub-Delivery", "72d3162e-cc78-11e3-81ab-4c9367dc0958", `{"action":"opened","number":1}`, ""},
-	{"/hooks/shopify", "X-Shopify-Webhook-Id", "b54557e4-bdd9-4b37-8a5f-bf7d70bcd043", `{"id":820982911946154508}`, ""},
+	{"/hooks/shopify", "X-Shopify-Event-Id", "b54557e4-bdd9-4b37-8a5f-bf7d70bcd043", `{"id":820982911946154508}`, ""},
 	{"/hooks/stripe", "", "", `{"id":"evt_1NG8Du2eZvKYlo2CUI79vXWy","type":"charge.succeeded","pending_webhooks":2}`,
 		`{"id":"evt_1NG8Du2eZvKYlo2CUI79vXWy","type":"charge.succeeded","pending_webhooks":1}`},
 }

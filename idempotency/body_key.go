@@ -4,11 +4,11 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
-	"strconv"
+	"regexp"
 	"strings"
 	"unicode"
-	"unicode/utf8"
 
 	"github.com/go-json-experiment/json/jsontext"
 
@@ -53,83 +53,55 @@ func (g *guard) takeKey(r *http.Request, name string) (key OperationKey, fingerp
 	return ClientKey(who, name, text), fingerprint, err
 }
 
+// wholeNumber matches a JSON number that has one spelling.
+var wholeNumber = regexp.MustCompile(`^-?(0|[1-9][0-9]*)$`)
+
 // keyIn finds the key in a payload.
 func keyIn(body []byte, route Route) (string, error) {
-	value, found, err := valueAt(body, jsontext.Pointer(route.KeyFromBody))
-	switch {
-	case err != nil:
-		return "", fmt.Errorf("%w: the payload, whose %s is the key, is not JSON: %w", ErrKeyMalformed, route.KeyFromBody, err)
-	case !found:
-		return "", fmt.Errorf("%w; this route takes %s, or %s of the payload", ErrKeyMissing, strings.Join(route.headers(), " or "), route.KeyFromBody)
+	value, err := valueAt(body, jsontext.Pointer(route.KeyFromBody))
+	field, malformed := "body"+route.KeyFromBody, "malformed key: "+route.KeyFromBody+" of the payload is the key"
+	if err != nil {
+		return "", &fieldError{ErrKeyMalformed, field, malformed + ", and it is not JSON in UTF-8 with each name once: " + err.Error()}
 	}
-	var text string
-	switch value.Kind() {
-	case '"':
-		unquoted, _ := jsontext.AppendUnquote(nil, value) // it was read as JSON
-		text = string(unquoted)
-	case '0':
-		text = string(value)
-		if strings.ContainsAny(text, ".eE") {
-			return "", malformedIn(route)
-		}
-	default:
-		return "", malformedIn(route)
+	if value == nil {
+		return "", route.keyMissing()
 	}
-	if len(text) < 1 || len(text) > maxBodyKey || !utf8.ValidString(text) || strings.ContainsFunc(text, unicode.IsControl) {
-		return "", malformedIn(route)
+	text := value.String()
+	isKind := value.Kind() == '"' || value.Kind() == '0' && wholeNumber.MatchString(text)
+	if !isKind || text == "" || len(text) > maxBodyKey || strings.ContainsFunc(text, unicode.IsControl) {
+		return "", &fieldError{ErrKeyMalformed, field, fmt.Sprintf("%s: a text of 1 to %d bytes without control characters, or a whole number",
+			malformed, maxBodyKey)}
 	}
 	return text, nil
 }
 
-func malformedIn(route Route) error {
-	return fmt.Errorf("%w: %s of the payload is the key: a text of 1 to %d bytes without control characters, or a whole number", ErrKeyMalformed,
-		route.KeyFromBody, maxBodyKey)
-}
-
-// valueAt finds the value to which a pointer leads in a JSON text (RFC 8259, I-JSON: each name
-// once).
-func valueAt(text []byte, pointer jsontext.Pointer) (value jsontext.Value, found bool, err error) {
-	decoder := jsontext.NewDecoder(bytes.NewReader(text))
-	if value, err = decoder.ReadValue(); err != nil {
-		return nil, false, err
-	}
-	value = value.Clone()
-	if _, err := decoder.ReadToken(); err == nil {
-		return nil, false, errors.New("there is more after its value")
-	}
-	for token := range pointer.Tokens() {
-		if value, found = child(value, token); !found {
-			return nil, false, nil
+// valueAt is the value at a place of a JSON text, or the end of one that is an object or an array;
+// nil if there is none. The whole text is read, since a name that comes twice would be two keys.
+func valueAt(text []byte, at jsontext.Pointer) (found *jsontext.Token, err error) {
+	decoder, depth := jsontext.NewDecoder(bytes.NewBuffer(text)), strings.Count(string(at), "/")
+	for {
+		token, err := decoder.ReadToken()
+		_, values := decoder.StackIndex(0)
+		if errors.Is(err, io.EOF) && decoder.StackDepth() == 0 && values == 1 {
+			return found, nil
 		}
-	}
-	return value, true, nil
-}
-
-// child is a member of an object, or an element of an array, of a value that was read before.
-func child(of jsontext.Value, name string) (jsontext.Value, bool) {
-	decoder := jsontext.NewDecoder(bytes.NewReader(of))
-	begin, err := decoder.ReadToken()
-	if err != nil || begin.Kind() != '{' && begin.Kind() != '[' {
-		return nil, false
-	}
-	for n := 0; ; n++ {
-		at := strconv.Itoa(n)
-		switch kind := decoder.PeekKind(); {
-		case kind == '}' || kind == ']' || kind == 0:
-			return nil, false
-		case begin.Kind() == '{':
-			member, err := decoder.ReadToken()
-			if err != nil {
-				return nil, false
-			}
-			at = member.String()
-		}
-		value, err := decoder.ReadValue()
 		if err != nil {
-			return nil, false
+			return nil, err
 		}
-		if at == name {
-			return value.Clone(), true
+		if values > 1 {
+			return nil, errors.New("there is more after its value")
+		}
+		if decoder.StackDepth() != depth || decoder.StackPointer() != at {
+			continue
+		}
+		if kind, n := decoder.StackIndex(depth); kind != '{' || n%2 == 0 { // else it is the name
+			clone := token.Clone()
+			found = &clone
 		}
 	}
+}
+
+// likelyPointer is what a place in another notation may mean, as "$.event.id" and "#/event/id".
+func likelyPointer(text string) string {
+	return "/" + strings.ReplaceAll(strings.TrimLeft(text, "#$./"), ".", "/")
 }

@@ -1,6 +1,7 @@
 package idempotency
 
 import (
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -164,5 +165,56 @@ func TestRoutesWithKeysElsewhereAreChecked(t *testing.T) {
 		}
 	}
 	expect.Equal(t, "published", Route{Name: "POST /hooks", KeyHeaders: []string{"webhook-id"}, KeyFromBody: "/id", Accept: KeyOnly}.Published().Headers,
-		[]string{"Webhook-Id", KeyHeader})
+		[]string{"Webhook-Id"})
+	expect.Equal(t, "published with Idempotency-Key", Route{KeyHeaders: []string{"webhook-id"}, Accept: KeyOnly}.Published().Headers, []string{"Webhook-Id", KeyHeader})
+	for _, row := range []struct {
+		route Route
+		want  string
+	}{
+		{Route{KeyFromBody: "$.event.id"}, `did you mean "/event/id"?`},
+		{Route{KeyFromBody: "#/event/id"}, `did you mean "/event/id"?`},
+		{Route{KeyFromBody: "id"}, `did you mean "/id"?`},
+		{Route{KeyHeaders: []string{"A", "a"}}, `key header "a": given twice`},
+		{Route{KeyHeaders: []string{"idempotency-token"}}, `or a token's`},
+	} {
+		expect.Contains(t, "Check", fmt.Sprint(row.route.Check()), row.want)
+	}
+}
+
+// A proxy or a library may add an Idempotency-Key of its own to each attempt: it would be another
+// operation each time.
+func TestIdempotencyKeyIsNotTheKeyOfARouteThatHasItInThePayload(t *testing.T) {
+	for _, row := range []struct {
+		named []string
+		runs  int
+	}{{nil, 1}, {[]string{"webhook-id"}, 1}, {[]string{"idempotency-key"}, 3}} {
+		deliver, runs := webhooks(t, Route{KeyFromBody: "/id", KeyHeaders: row.named})
+		for _, key := range []string{"a", "b", "c"} {
+			expect.Equal(t, "status", deliver(`{"id":"evt_1"}`, KeyHeader+": "+key).Code, http.StatusAccepted)
+		}
+		expect.Equal(t, fmt.Sprintf("runs with the headers %q", row.named), *runs, row.runs)
+	}
+}
+
+// Who sends what is no delivery hears which part of it is wrong, and its bound.
+func TestDeliveryWithoutItsKeyNamesTheField(t *testing.T) {
+	for _, row := range []struct {
+		route   Route
+		payload string
+		header  string
+		field   string
+		detail  string
+	}{
+		{Route{KeyFromBody: "/event/id"}, `{}`, "X: y", "body/event/id", "the request has no key; this route takes Idempotency-Token or /event/id of the payload"},
+		{Route{KeyFromBody: "/event/id"}, `{"event":{"id":{}}}`, "X: y", "body/event/id", "1 to 1024 bytes"},
+		{Route{KeyFromBody: "/id"}, `id=1`, "X: y", "body/id", "is not JSON"},
+		{Route{KeyFromBody: "/id"}, `{"id":"a"} and more`, "X: y", "body/id", "is not JSON"},
+		{Route{KeyHeaders: []string{"webhook-id"}}, `{}`, "X: y", "Webhook-Id", "Webhook-Id or Idempotency-Key"},
+		{Route{KeyHeaders: []string{"webhook-id"}}, `{}`, "Webhook-Id: " + strings.Repeat("x", 256), "Webhook-Id", "1 to 255 characters"},
+	} {
+		deliver, runs := webhooks(t, row.route)
+		answer := deliver(row.payload, row.header).Body.String()
+		expect.Contains(t, "the refusal of "+row.payload, answer, `"field":"`+row.field+`"`, row.detail)
+		expect.Equal(t, "runs", *runs, 0)
+	}
 }

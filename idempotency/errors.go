@@ -127,6 +127,9 @@ func Problem(err error) (problem api.Problem, ok bool) {
 		case errors.Is(known.err, ErrNoKeys):
 			problem.Detail = "Nothing was done. The keys that bearer tokens are verified with cannot be read now. Ask again after Retry-After."
 		}
+		if wrong, ok := errors.AsType[*fieldError](err); ok {
+			problem.Field = wrong.field
+		}
 		if doubt, ok := errors.AsType[*InDoubtError](err); ok {
 			explain(&problem, doubt)
 		}

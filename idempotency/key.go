@@ -54,7 +54,7 @@ func keyOf(r *http.Request, route Route, principal func(*http.Request) (string, 
 	}
 	switch {
 	case len(tokens)+len(keys) == 0:
-		return OperationKey{}, fmt.Errorf("%w; this route takes %s", ErrKeyMissing, strings.Join(route.headers(), " or "))
+		return OperationKey{}, route.keyMissing()
 	case len(tokens)+len(keys) > 1:
 		return OperationKey{}, fmt.Errorf("%w: one header field belongs here, not %d", ErrKeyMalformed, len(tokens)+len(keys))
 	case len(tokens) == 1:
@@ -78,12 +78,44 @@ func keyOf(r *http.Request, route Route, principal func(*http.Request) (string, 
 	return ClientKey(who, name, key), nil
 }
 
+// keyMissing is the refusal of a request without a key.
+func (r Route) keyMissing() error {
+	ways, field := r.headers(), ""
+	if len(r.KeyHeaders) > 0 {
+		field = http.CanonicalHeaderKey(r.KeyHeaders[0])
+	}
+	if r.KeyFromBody != "" {
+		ways, field = append(ways, r.KeyFromBody+" of the payload"), "body"+r.KeyFromBody
+	}
+	if field == "" {
+		return fmt.Errorf("%w; this route takes %s", ErrKeyMissing, strings.Join(ways, " or "))
+	}
+	return &fieldError{ErrKeyMissing, field, "the request has no key; this route takes " + strings.Join(ways, " or ")}
+}
+
+// fieldError is a refusal for a part of the request that is wrong.
+type fieldError struct {
+	kind        error
+	field, text string
+}
+
+func (e *fieldError) Error() string { return "idempotency: " + e.text }
+func (e *fieldError) Unwrap() error { return e.kind }
+
+// takesUsualHeader reports whether the key can be in Idempotency-Key without being named for it:
+// not where the route says that it is in the payload, since a proxy or a library may add one of its
+// own to each attempt.
+func (r Route) takesUsualHeader() bool { return r.KeyFromBody == "" }
+
 // keyHeader is the first header of the route that a request has a key in, and its values.
 func (r Route) keyHeader(request *http.Request) (name string, values []string) {
 	for _, name := range r.KeyHeaders {
 		if values := request.Header.Values(name); len(values) > 0 {
 			return name, values
 		}
+	}
+	if !r.takesUsualHeader() {
+		return "", nil
 	}
 	return KeyHeader, request.Header.Values(KeyHeader)
 }
@@ -97,7 +129,9 @@ func (r Route) headers() (names []string) {
 		for _, name := range r.KeyHeaders {
 			names = append(names, http.CanonicalHeaderKey(name))
 		}
-		names = append(names, KeyHeader)
+		if r.takesUsualHeader() {
+			names = append(names, KeyHeader)
+		}
 	}
 	return names
 }
@@ -108,7 +142,8 @@ func parseHeader(header, value string) (string, error) {
 		return parseKey(value)
 	}
 	if !printable.MatchString(value) {
-		return "", fmt.Errorf("%w: %s is 1 to %d characters of printable ASCII", ErrKeyMalformed, http.CanonicalHeaderKey(header), maxKey)
+		header = http.CanonicalHeaderKey(header)
+		return "", &fieldError{ErrKeyMalformed, header, fmt.Sprintf("malformed key: %s is 1 to %d characters of printable ASCII", header, maxKey)}
 	}
 	return value, nil
 }

@@ -54,7 +54,9 @@ func (t *Tokens) Handle(mux *http.ServeMux, pattern string, route Route, handler
 		panic(fmt.Sprintf("idempotency: pattern %q: %s", pattern, wrong))
 	}
 	if first, _ := t.handled.LoadOrStore(cmp.Or(route.Name, pattern), pattern); first != pattern {
-		panic(fmt.Sprintf("idempotency: pattern %q: the name %q is that of the route %q already. A key would be one operation on both, and refused as used for another request on the second: give each its own name, or leave Name empty", pattern, cmp.Or(route.Name, pattern), first))
+		panic(fmt.Sprintf("idempotency: pattern %q: the name %q is that of the route %q already. A key would be one operation on both, "+
+			"and refused as used for another request on the second: give each its own name, or leave Name empty",
+			pattern, cmp.Or(route.Name, pattern), first))
 	}
 	mux.Handle(pattern, t.Middleware(route)(handler))
 }

@@ -25,7 +25,8 @@ type Route struct {
 	KeyHeaders []string
 	// where the payload, which is JSON, has the key of a request without one in a header: a JSON
 	// Pointer (RFC 6901), such as /id, to a text of 1 to 1,024 bytes without control characters, or
-	// to a whole number. Such a payload is not compared: who sends one again may write it anew
+	// to a whole number. Such a payload is not compared: who sends one again may write it anew. An
+	// Idempotency-Key counts only where KeyHeaders has it
 	KeyFromBody string
 	Optional    bool // a request without a header passes unguarded, up to MaxBody
 	// a header that Accept does not take is the handler's; false = such a request is refused
@@ -95,7 +96,14 @@ func (r Route) Check() error {
 		fault(!names.Header.MatchString(name), "header %q: not a header's name", name)
 	}
 	fault(r.Accept == TokenOnly && (len(r.KeyHeaders) > 0 || r.KeyFromBody != ""), "accept token: a route with key headers or a key in the body takes keys")
-	fault(!validPointer(r.KeyFromBody), "key from body %q: a JSON Pointer of 1 to %d characters belongs here, such as /id or /data/0/id", r.KeyFromBody, maxPointer)
+	fault(!validPointer(r.KeyFromBody), "key from body %q: a JSON Pointer of 1 to %d characters belongs here, such as /id or /data/0/id; did you mean %q?",
+		r.KeyFromBody, maxPointer, likelyPointer(r.KeyFromBody))
+	seen := map[string]bool{http.CanonicalHeaderKey(TokenHeader): true}
+	for _, name := range r.KeyHeaders {
+		same := http.CanonicalHeaderKey(name)
+		fault(seen[same], "key header %q: given twice, or a token's", name)
+		seen[same] = true
+	}
 	if _, err := parseStatuses(r.Keep); err != nil {
 		faults = append(faults, fmt.Errorf("idempotency: keep: %w", err))
 	}

@@ -270,8 +270,24 @@ func TestAckAllOnOneServerWaitsForEachReplicaThatWasSeen(t *testing.T) {
 	_, err := bumped(t.Context(), store, "x")
 	shortfall(t, err, 0, 1)
 	mustBump(t, store.WithAck(0), "y", 1)
-	another := open(t, master.URL(), func(c *redisstore.Config) { c.Ack = redisstore.AckAll })
-	mustBump(t, another, "y", 2) // it has seen none
+	// a process that has seen none, also at a key that no other has written, and beside another
+	// replica
+	another := open(t, master.URL(), func(c *redisstore.Config) { c.Ack, c.AckTimeout = redisstore.AckAll, 2*time.Second })
+	_, err = bumped(t.Context(), another, "z")
+	shortfall(t, err, 0, 1)
+	newcomer := redistest.Start(t)
+	do(t, newcomer, "REPLICAOF", host, port)
+	expect.Eventually(t, "another replica is attached", func() bool {
+		return strings.Contains(do(t, master, "INFO", "replication").(string), "state=online")
+	})
+	third := open(t, master.URL(), func(c *redisstore.Config) { c.Ack, c.AckTimeout = redisstore.AckAll, 2*time.Second })
+	_, err = bumped(t.Context(), third, "z")
+	shortfall(t, err, 1, 2)
+	if _, err := third.ReplicasGone(t.Context()); err != nil {
+		t.Fatalf("ReplicasGone: %v", err)
+	}
+	fourth := open(t, master.URL(), func(c *redisstore.Config) { c.Ack = redisstore.AckAll })
+	expect.Eventually(t, "the newcomer is enough", func() bool { _, err := bumped(t.Context(), fourth, "z"); return err == nil })
 }
 
 // A connection that is fed for a copy, as redis-cli --rdb is, cannot become master, and is not

@@ -35,8 +35,20 @@ func (s *Store) Restored(ctx context.Context) (marked int, err error) {
 // those that they see. If one of them becomes master all the same, values and worker ids come
 // twice. Otherwise it is as [Store.Restored], and nothing counts as lost.
 func (s *Store) ReplicasGone(ctx context.Context) (marked int, err error) {
+	err = s.EachMaster(ctx, "store replicas-gone", func(ctx context.Context, node *redis.Client) error {
+		if s.mode == Cluster {
+			return nil // which lists its replicas
+		}
+		return node.Del(ctx, replicasKey(s.prefix)).Err()
+	})
+	if err != nil {
+		return 0, err
+	}
 	return s.say(ctx, "replicas-gone")
 }
+
+// replicasKey has the replicas of a server which no list has.
+func replicasKey(prefix string) string { return prefix + "replicas:{store}" }
 
 func (s *Store) say(ctx context.Context, what string) (marked int, err error) {
 	var count atomic.Int64

@@ -2,19 +2,10 @@ package redisstore_test
 
 import (
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
-	"crypto/x509/pkix"
-	"encoding/pem"
 	"errors"
 	"fmt"
-	"math/big"
-	"net"
-	"os"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -28,42 +19,9 @@ import (
 	"github.com/coatcheck/coatcheck/redisstore"
 )
 
-// keyPair writes a certificate of 127.0.0.1 that is its own CA, with its key, and returns the names
-// of the files.
-func keyPair(t *testing.T) (cert, key string) {
-	t.Helper()
-	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "test"}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
-		NotBefore: time.Now().Add(-24 * time.Hour), NotAfter: time.Now().Add(24 * time.Hour), IsCA: true, BasicConstraintsValid: true,
-		KeyUsage: x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
-	}
-	signed, err := x509.CreateCertificate(rand.Reader, template, template, private.Public(), private)
-	if err != nil {
-		t.Fatal(err)
-	}
-	secret, err := x509.MarshalPKCS8PrivateKey(private)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return pemFile(t, "CERTIFICATE", signed), pemFile(t, "PRIVATE KEY", secret)
-}
-
-func pemFile(t *testing.T, kind string, content []byte) string {
-	t.Helper()
-	name := filepath.Join(t.TempDir(), "file.pem")
-	if err := os.WriteFile(name, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: content}), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	return name
-}
-
 func TestServerThatAsksForACertificateGetsIt(t *testing.T) {
 	t.Parallel()
-	cert, key := keyPair(t)
+	cert, key := redistest.KeyPair(t)
 	port, err := proctest.Reserve()
 	if err != nil {
 		t.Fatal(err)
@@ -129,7 +87,7 @@ func TestCredentialsAreAskedForWithEachConnection(t *testing.T) {
 }
 
 func TestSecurityIsTakenOrRefused(t *testing.T) {
-	cert, key := keyPair(t)
+	cert, key := redistest.KeyPair(t)
 	for _, row := range []struct{ name, url, says string }{
 		{"all three", "rediss://ann:se%40cret@h/3?pool_size=7&tls_ca=" + cert + "&tls_cert=" + cert + "&tls_key=" + key, ""},
 		{"of Sentinel", "redis+sentinel://h/main?tls=true&tls_ca=" + cert, ""},

@@ -3,6 +3,7 @@ package redisstore_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"sync"
 	"testing"
@@ -240,5 +241,51 @@ func TestDatabaseOfASentinelSet(t *testing.T) {
 	}
 	if _, err := bumped(t.Context(), open(t, set.URL()+"/99", nil), "x"); !errors.Is(err, redisstore.ErrUnavailable) {
 		t.Errorf("got %v, want %v", err, redisstore.ErrUnavailable)
+	}
+}
+
+// A sentinel that was started anew, or reset by itself, does not know of a replica that is away.
+// The others list it, and may promote it: it has to confirm.
+func TestReplicaThatOneSentinelForgotHasToConfirm(t *testing.T) {
+	t.Parallel()
+	set := redistest.StartSentinel(t, 1)
+	all := func(c *redisstore.Config) { c.Ack, c.AckTimeout = redisstore.AckAll, time.Second }
+	mustBump(t, open(t, set.URL(), all), "x", 1)
+	master, away := set.Master(), set.Replicas()[0]
+	away.Pause()
+	other := redistest.Start(t)
+	do(t, other, "REPLICAOF", "127.0.0.1", strings.TrimPrefix(master.Addr(), "127.0.0.1:"))
+	do(t, master, "CLIENT", "KILL", "TYPE", "replica")
+	asked := sentinels(t, set)
+	lists := func(sentinel int, server *redistest.Server) bool {
+		text := fmt.Sprint(asked[sentinel].Do(t.Context(), "SENTINEL", "REPLICAS", "coatcheck").Val())
+		return strings.Contains(text, server.Addr())
+	}
+	expect.Eventually(t, "two sentinels list both", func() bool {
+		return lists(1, away) && lists(1, other) && lists(2, away) && lists(2, other)
+	})
+	if err := asked[0].Do(t.Context(), "SENTINEL", "RESET", "coatcheck").Err(); err != nil {
+		t.Fatalf("SENTINEL RESET: %v", err)
+	}
+	expect.Eventually(t, "the first lists only what is attached", func() bool { return lists(0, other) && !lists(0, away) })
+	_, err := bumped(t.Context(), open(t, set.URL(), all), "x")
+	shortfall(t, err, 1, 2)
+	away.Resume()
+	expect.Eventually(t, "it is back, and confirms", func() bool {
+		_, err := bumped(t.Context(), open(t, set.URL(), all), "x")
+		return err == nil
+	})
+}
+
+// Fewer than half of the sentinels may all have been started anew.
+func TestFewSentinelsSayNothingOfReplicas(t *testing.T) {
+	t.Parallel()
+	set := redistest.StartSentinel(t, 1)
+	for _, sentinel := range set.Sentinels()[1:] {
+		sentinel.Kill()
+	}
+	_, err := bumped(t.Context(), open(t, set.URL(), func(c *redisstore.Config) { c.Ack, c.Timeout = redisstore.AckAll, 3*time.Second }), "x")
+	if err == nil || !strings.Contains(err.Error(), "1 of 3 sentinels have answered, and more than half have to") {
+		t.Errorf("a write while two of three sentinels are away: got %v", err)
 	}
 }

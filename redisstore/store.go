@@ -122,7 +122,7 @@ func OpenConfig(_ context.Context, config Config) (*Store, error) {
 // store is a store that has no servers yet.
 func (c Config) store(mode Mode, address string) *Store {
 	engine := pipeline.New(pipeline.Config{Ack: c.Ack, AckTimeout: c.AckTimeout, Timeout: c.Timeout,
-		Restarts:  pipeline.Restarts(c.Restarts),
+		Restarts: pipeline.Restarts(c.Restarts), Replicas: replicasKey(c.Prefix),
 		Observers: slices.Clone(c.Observers), Classify: classify})
 	return &Store{engine: engine, mode: mode, address: address, prefix: c.Prefix, restarts: c.Restarts}
 }

@@ -20,7 +20,7 @@ import (
 
 // all are the operations of the package.
 var all = []*scripts.Script{
-	scripts.Incarnation, scripts.StoreRestored,
+	scripts.Incarnation, scripts.StoreRestored, scripts.StoreReplicas,
 	scripts.TokenIssue, scripts.TokenClaim, scripts.TokenAnswer, scripts.TokenComplete, scripts.TokenExtend, scripts.TokenRelease,
 	scripts.OperationList, scripts.OperationGet, scripts.OperationSettle, scripts.OperationForget,
 	scripts.CounterOpen, scripts.CounterEra, scripts.CounterIncr, scripts.CounterSet, scripts.CounterRetire, scripts.CounterGet,

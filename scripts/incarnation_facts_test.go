@@ -308,20 +308,20 @@ var realHistories = []struct {
 		return thereAndBack(h, ofAll)
 	}, want: "changed"},
 	{name: "told to follow a server that is not there, and master again", noted: "auto 10 0 alone - -", happens: func(h *histories) *box {
-		h.m.aside("127.0.0.1", nobodyListens(h))
+		h.m.aside(nobodyListens(h))
 		return h.m
 	}, now: "auto 10 0 alone - -", want: "continued", cover: "10"},
 	{name: "the same, beside a replica that confirms", happens: func(h *histories) *box {
 		r := h.replica(h.master)
 		h.m.note(ofAll)
-		h.m.aside("127.0.0.1", nobodyListens(h))
+		h.m.aside(nobodyListens(h))
 		expect.Eventually(h, "the replica follows again", func() bool { return r.info("master_link_status") == "up" })
 		return h.m
 	}, want: "continued", cover: "20"},
 	{name: "the same, beside one that does not, and may have served meanwhile", happens: func(h *histories) *box {
 		h.replica(h.master)
 		h.m.note("auto 00 0 alone - -")
-		h.m.aside("127.0.0.1", nobodyListens(h))
+		h.m.aside(nobodyListens(h))
 		return h.m
 	}, now: "auto 00 0 alone - -", want: "changed"},
 	{name: "a failover by hand that is called off", happens: func(h *histories) *box {
@@ -354,11 +354,11 @@ var realHistories = []struct {
 	}, now: "auto 10 0 alone - -", want: "changed"},
 	{name: "told to follow a server that is not there, after it has read from another", noted: "auto 10 0 alone - -", happens: func(h *histories) *box {
 		h.m.setField(2, "7")
-		h.m.aside("127.0.0.1", nobodyListens(h))
+		h.m.aside(nobodyListens(h))
 		return h.m
 	}, now: "auto 10 0 alone - -", want: "changed"},
 	{name: "told to follow a server that is not there, and restarted", args: durable, noted: "auto 10 0 alone - -", happens: func(h *histories) *box {
-		h.m.aside("127.0.0.1", nobodyListens(h))
+		h.m.aside(nobodyListens(h))
 		return killed(h)
 	}, now: "auto 10 0 alone - -", want: "changed"},
 	{name: "promotion, confirmed by all after fewer", happens: func(h *histories) *box {
@@ -411,11 +411,12 @@ func killed(h *histories) *box {
 	return h.m
 }
 
-// aside has a master follow a server that is not there, until it knows, and makes it master again.
-func (b *box) aside(host, port string) {
+// aside has a master follow a port at which no server is, until it knows, and makes it master
+// again.
+func (b *box) aside(port string) {
 	b.Helper()
 	before := b.replid()
-	b.do("REPLICAOF", host, port)
+	b.do("REPLICAOF", "127.0.0.1", port)
 	expect.Eventually(b, "the server knows that it cannot follow", func() bool {
 		down := b.info("master_link_down_since_seconds")
 		return b.info("role") == "slave" && down != "" && b.info("master_sync_in_progress") == "0"

@@ -2,11 +2,14 @@ package server_test
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/coatcheck/coatcheck/api"
+	"github.com/coatcheck/coatcheck/internal/redisprobe"
 	"github.com/coatcheck/coatcheck/internal/testing/engines"
 	"github.com/coatcheck/coatcheck/internal/testing/expect"
+	"github.com/coatcheck/coatcheck/internal/testing/logtest"
 	"github.com/coatcheck/coatcheck/internal/testing/redistest"
 	"github.com/coatcheck/coatcheck/internal/testing/storetest"
 	"github.com/coatcheck/coatcheck/redisstore"
@@ -42,6 +45,39 @@ func TestEnginesThatLackWhatNoDecisionNeeds(t *testing.T) {
 			must[api.Readiness](t, s, 200, "GET", "/readyz", "")
 		})
 	}
+}
+
+// What a user may not run is as what an engine lacks: waiters poll, and the log says so once.
+func TestUserWithoutPublishAndSubscribePolls(t *testing.T) {
+	t.Parallel()
+	redis := redistest.Start(t)
+	log := &logtest.Text{}
+	config := redisstore.Config{URL: userWithout(t, redis, "publish", "subscribe"), Timeout: storePatience}
+	s := serve(t, server.Config{Store: storetest.Open(t, config), Dev: true, IDPool: "default", Logger: log.Logger()})
+	useTokens(t, s)
+	useNumbers(t, s)
+	useWorkers(t, s)
+	useLocks(t, s)
+	useLocks(t, s)
+	must[api.Readiness](t, s, 200, "GET", "/readyz", "")
+	// of locks, and of answers
+	if n := strings.Count(log.String(), "the subscription failed"); n > 2 {
+		t.Errorf("the log says %d times that the subscription failed, want 2 at most:\n%s", n, log)
+	}
+}
+
+// userWithout is the URL of a server with a user that lacks rights to some commands.
+func userWithout(t *testing.T, redis *redistest.Server, commands ...string) (url string) {
+	t.Helper()
+	words := []any{"ACL", "SETUSER", "few", "reset", "on", ">word"}
+	for _, right := range redisprobe.Rights(redisstore.Standalone, "coatcheck:") {
+		words = append(words, right)
+	}
+	for _, command := range commands {
+		words = append(words, "-"+command)
+	}
+	expect.MustEqual(t, "error of ACL SETUSER", redis.Client().Do(t.Context(), words...).Err(), nil)
+	return strings.Replace(redis.URL(), "://", "://few:word@", 1)
 }
 
 // numbersAndWorkers are calls that depend on the server's incarnation.

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"strings"
 
@@ -104,6 +105,10 @@ func problemOf(err error) api.Problem {
 			return problemOf(unavailable.Cause)
 		}
 		return api.NewProblem(api.StoreUnavailable, "No id was stamped: "+unavailable.Reason+".")
+	}
+	if short, ok := errors.AsType[*redisstore.ShortfallError](err); ok {
+		return api.NewProblem(api.OutcomeUnknown, fmt.Sprintf("Redis has the write, and %d of the %d replicas that have to confirm it did so in time: it is lost if another one becomes master. "+
+			"With a token or key, ask again with the same one; else look before you repeat. An operator finds which replica is away; for one that is gone for good: coatcheck store replicas-gone.", short.Got, short.Want))
 	}
 	for _, known := range problems {
 		if errors.Is(err, known.err) {

@@ -38,7 +38,7 @@ type Answer struct {
 	Incarnation string // of the store, if it works; in a cluster of one of its masters
 	Continuity  redisstore.Continuity
 	// why it does not work, in words that are the same for all stores; "" = it works
-	Class  string
+	Class string
 	// the same, with how many replicas have confirmed, and in a cluster at which master
 	Reason string
 }

@@ -35,6 +35,7 @@ type Notifier[T any] struct {
 	cancel context.CancelFunc
 	reader sync.WaitGroup
 	closed bool
+	failed string // why the last attempt to subscribe failed, which the log has; "" = it has not
 }
 
 // New returns a notifier for a channel of the store. parse takes a message's key and value out.
@@ -118,7 +119,7 @@ func (n *Notifier[T]) startLocked() {
 	n.cancel, n.starts = cancel, make(chan struct{})
 	n.reader.Go(func() {
 		defer cancel()
-		if err := n.read(ctx); err != nil && ctx.Err() == nil {
+		if err := n.read(ctx); err != nil && ctx.Err() == nil && n.isNews(err) {
 			n.log.Warn("notifier: waiters poll, since the subscription failed", "error", err)
 		}
 		step.At("notifier: the subscription is over")
@@ -126,11 +127,24 @@ func (n *Notifier[T]) startLocked() {
 	})
 }
 
+// isNews reports whether an attempt has failed for another reason than the one before it: one that
+// Redis refuses is made for each waiter.
+func (n *Notifier[T]) isNews(err error) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	before := n.failed
+	n.failed = err.Error()
+	return n.failed != before
+}
+
 // set notes whether this process is subscribed.
 func (n *Notifier[T]) set(ready bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.ready = ready
+	if ready {
+		n.failed = ""
+	}
 	if n.starts != nil {
 		close(n.starts)
 		n.starts = nil

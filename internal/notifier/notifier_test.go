@@ -4,10 +4,13 @@ import (
 	"crypto/sha1"
 	"encoding/hex"
 	"log/slog"
+	"strings"
 	"testing"
 
 	"github.com/coatcheck/coatcheck/internal/notifier"
 	"github.com/coatcheck/coatcheck/internal/testing/expect"
+	"github.com/coatcheck/coatcheck/internal/testing/logtest"
+	"github.com/coatcheck/coatcheck/internal/testing/redistest"
 	"github.com/coatcheck/coatcheck/internal/testing/storetest"
 	"github.com/coatcheck/coatcheck/redisstore"
 	"github.com/coatcheck/coatcheck/scripts"
@@ -65,6 +68,22 @@ func TestSecondWakeOfAWaiterThatHasNotLookedIsDropped(t *testing.T) {
 	n.NotifyAll("second")
 	expect.Equal(t, "what the waiter gets", <-waiter, "first")
 	nothing(t, "it", waiter)
+}
+
+// Each waiter tries to subscribe, and a refusal that stays is in the log once.
+func TestRefusalToSubscribeIsLoggedOnce(t *testing.T) {
+	server := redistest.Start(t)
+	expect.MustEqual(t, "error of ACL SETUSER", server.Client().Do(t.Context(), "ACL", "SETUSER", "few", "on", ">word", "~*", "&*", "+@all",
+		"-subscribe").Err(), nil)
+	log := &logtest.Text{}
+	store := storetest.Open(t, redisstore.Config{URL: strings.Replace(server.URL(), "://", "://few:word@", 1)})
+	n := notifier.New(store, store.Key("test", "channel"), log.Logger(), func(message string) (string, string) { return message, "" })
+	for range 3 {
+		n.Listen(t.Context())
+		expect.Equal(t, "channel", n.Channel(), "")
+	}
+	n.Close()
+	expect.Equal(t, "lines about the subscription", strings.Count(log.String(), "the subscription failed"), 1)
 }
 
 func TestNothingIsSubscribedAfterClose(t *testing.T) {

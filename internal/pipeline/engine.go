@@ -17,6 +17,7 @@ type Config struct {
 	AckTimeout time.Duration // how long a write waits for them, at most
 	Timeout    time.Duration // how long a call may take in all
 	Restarts   Restarts      // how another incarnation of a server is judged
+	Replicas   string        // the key that has the replicas of a server which no list has
 	Observers  []observe.Observer
 	// makes of what go-redis answered the error that a caller is told: sent reports whether the
 	// command's bytes were handed to a connection, harmless whether running it changes nothing
@@ -42,7 +43,7 @@ type Engine struct {
 func New(config Config) Engine {
 	return Engine{
 		batchers: newBatchers(), ack: config.Ack, ackTimeout: config.AckTimeout, timeout: config.Timeout,
-		restarts: config.Restarts, facts: &facts{set: alone}, observers: config.Observers, classify: config.Classify,
+		restarts: config.Restarts, facts: &facts{set: alone, key: config.Replicas}, observers: config.Observers, classify: config.Classify,
 	}
 }
 

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/coatcheck/coatcheck/scripts"
 )
 
 // AckAll waits for every replica that can become master: those that Sentinel or the cluster lists,
@@ -50,6 +52,7 @@ type facts struct {
 	// list, and only what is attached is known.
 	list func(ctx context.Context, node *redis.Client, attached []string) (Listed, error)
 	set  string // cluster | alone
+	key  string // has the replicas of a server that is on no list
 }
 
 // server is what is known of one server.
@@ -58,6 +61,7 @@ type server struct {
 	disk     atomic.Bool  // what it confirms is on disk
 	asked    atomic.Int64 // when, in nanoseconds of this process's clock; 0 = never
 	asking   atomic.Bool
+	turn     chan struct{}          // holds one that asks while nothing is known
 	strict   atomic.Bool            // every replica has to confirm what depends on the incarnation
 	short    atomic.Bool            // fewer confirmed than have to, as far as is known
 	hidden   atomic.Bool            // it refuses to show its settings, and is not asked any more
@@ -70,7 +74,7 @@ func (f *facts) of(node *redis.Client) *server {
 	if found, is := f.servers.Load(node); is {
 		return found.(*server)
 	}
-	fresh := &server{}
+	fresh := &server{turn: make(chan struct{}, 1)}
 	found, was := f.servers.LoadOrStore(node, fresh)
 	if !was {
 		f.servers.Range(func(key, _ any) bool {
@@ -92,6 +96,7 @@ func (s *server) saw(found replication) (another bool) {
 	}
 	before := s.last.Swap(&found.id)
 	s.replicas.anew(found)
+	s.asked.Store(0)
 	return before != nil && *before != found.id
 }
 
@@ -100,11 +105,25 @@ func (s *server) saw(found replication) (another bool) {
 func (s *Engine) know(ctx context.Context, node *redis.Client) (*server, error) {
 	known := s.facts.of(node)
 	if known.asked.Load() == 0 {
-		_, err := s.learn(ctx, node, known)
-		return known, err
+		return known, s.begin(ctx, node, known)
 	}
 	s.refresh(node, known)
 	return known, nil
+}
+
+// begin asks a server of which nothing is known, once for all calls that want it.
+func (s *Engine) begin(ctx context.Context, node *redis.Client, known *server) error {
+	select {
+	case known.turn <- struct{}{}:
+		defer func() { <-known.turn }()
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	if known.asked.Load() != 0 {
+		return nil
+	}
+	_, err := s.learn(ctx, node, known)
+	return err
 }
 
 // refresh asks a server again, beside the call, if what is known of it is old.
@@ -137,6 +156,10 @@ func (s *Engine) learn(ctx context.Context, node *redis.Client, known *server) (
 	}
 	info := askReplication(ctx)
 	_ = pipe.Process(ctx, info) // it only takes the command in
+	var self *redis.StringCmd
+	if s.facts.list == nil && s.ackAt(node) == AckAll {
+		self = askSelf(ctx, pipe)
+	}
 	_, err = pipe.Exec(ctx)
 	found, shown := readReplication(info)
 	var refused redis.Error
@@ -153,9 +176,44 @@ func (s *Engine) learn(ctx context.Context, node *redis.Client, known *server) (
 	if known.saw(found) {
 		s.observers.incarnationChanged()
 	}
+	if self != nil {
+		if err := s.holdReplicas(ctx, node, known, found, self); err != nil {
+			return "", fmt.Errorf("the replicas that it has had: %w", err)
+		}
+	}
 	known.disk.Store(known.isOnDisk(settings))
 	known.asked.Store(int64(max(time.Since(started), 1)))
 	return found.id, nil
+}
+
+// askSelf asks a server for its address, as it is on this connection, among others.
+func askSelf(ctx context.Context, pipe redis.Pipeliner) *redis.StringCmd {
+	self := redis.NewStringCmd(ctx, "client", "info")
+	_ = pipe.Process(ctx, self)
+	return self
+}
+
+var noteReplicas = redis.NewScript(scripts.StoreReplicas.Source)
+
+// holdReplicas takes in the replicas that have to confirm at a server which no list has: those of a
+// process before this one too.
+func (s *Engine) holdReplicas(ctx context.Context, node *redis.Client, known *server, found replication, self *redis.StringCmd) error {
+	own := "-"
+	if _, rest, is := strings.Cut(self.Val(), " laddr="); is {
+		own, _, _ = strings.Cut(rest, " ")
+	}
+	run := ""
+	if text, err := node.Info(ctx, "server").Result(); err == nil {
+		_, rest, _ := strings.Cut(text, "\nrun_id:")
+		run, _, _ = strings.Cut(rest, "\r")
+	}
+	held, err := noteReplicas.Run(ctx, node, []string{s.facts.key}, cmp.Or(found.id, "-"), cmp.Or(found.before, "-"), cmp.Or(run, "-"), own,
+		found.attached).StringSlice()
+	if err != nil {
+		return err
+	}
+	known.replicas.hold(held[1:])
+	return nil
 }
 
 // onDisk are the settings under which Redis answers only once a write is on disk.
@@ -242,7 +300,9 @@ func (s *server) obey(noted string) {
 	if n, err := strconv.Atoi(noted); err == nil {
 		s.replicas.note(n)
 	}
-	s.strict.Store(true)
+	if !s.strict.Swap(true) {
+		s.asked.Store(0) // which replicas it has had is not known yet
+	}
 }
 
 // acksText is a number of replicas in words of scripts/lib/incarnation.lua.

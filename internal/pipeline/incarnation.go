@@ -55,6 +55,7 @@ func (e *UnconfirmedError) Unwrap() error { return ErrOtherIncarnation }
 // replication is what INFO replication says of a server.
 type replication struct {
 	id       string // master_replid
+	before   string // master_replid2
 	replicas int    // that are attached and have a port: others cannot become master
 	attached string // their addresses, each with a blank after it
 }
@@ -72,6 +73,9 @@ func readReplication(answer *redis.StringCmd) (found replication, ok bool) {
 	}
 	if _, rest, is := strings.Cut(text, "\nmaster_replid:"); is {
 		found.id, _, _ = strings.Cut(rest, "\r")
+	}
+	if _, rest, is := strings.Cut(text, "\nmaster_replid2:"); is {
+		found.before, _, _ = strings.Cut(rest, "\r")
 	}
 	for rest := text; ; {
 		before, after, is := strings.Cut(rest, ",port=")

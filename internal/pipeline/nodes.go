@@ -81,7 +81,7 @@ func (e *NodeError) Unwrap() error { return e.Err }
 // master's address. It is empty where there is one master.
 func (s *Engine) Owners(ctx context.Context) (map[string]int, error) {
 	if s.facts.set != inCluster {
-		return nil, nil
+		return map[string]int{}, nil
 	}
 	var mu sync.Mutex
 	var masters []*redis.Client

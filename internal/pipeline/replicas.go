@@ -63,6 +63,17 @@ func (r *replicas) read(listed Listed, found replication) {
 	r.met = r.met || slices.ContainsFunc(r.seen, func(address string) bool { return slices.Contains(listed.Addresses, address) })
 }
 
+// hold takes in those that have confirmed before, in this process or another.
+func (r *replicas) hold(addresses []string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, address := range addresses {
+		if !slices.Contains(r.seen, address) {
+			r.seen = append(r.seen, address)
+		}
+	}
+}
+
 // note takes in how many have confirmed before, where there is no list.
 func (r *replicas) note(n int) {
 	r.mu.Lock()

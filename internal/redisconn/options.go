@@ -3,8 +3,10 @@ package redisconn
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"net"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -72,53 +74,92 @@ func ClusterOptions(t Target, timeout time.Duration) *redis.ClusterOptions {
 	}
 }
 
-// ListReplicas returns a function that returns the addresses of the replicas that a sentinel lists
-// of the master, away ones included. It asks the sentinels in turn. The first counts that lists all
-// which are attached, since one that has not heard of a failover yet lists the new master, and not
-// the old one; where none does, the first that answers.
+// ListReplicas returns a function that returns the addresses of the replicas that sentinels list of
+// the master, away ones included: all that any of them lists, since one that was started anew does
+// not know of a replica that is away. More than half of the sentinels of the URL have to answer.
 func ListReplicas(t Target, timeout time.Duration) func(ctx context.Context, attached []string) ([]string, error) {
-	return func(ctx context.Context, attached []string) (first []string, err error) {
-		answered := false
-		for _, address := range t.Hosts {
-			listed, failed := listedBy(ctx, t, address, timeout)
-			switch {
-			case failed != nil:
-				err = failed
-			case !slices.ContainsFunc(attached, func(one string) bool { return !slices.Contains(listed, one) }):
-				return listed, nil
-			case !answered:
-				first, answered = listed, true
-			}
+	return func(ctx context.Context, attached []string) ([]string, error) {
+		views := make([]view, len(t.Hosts))
+		// one that hangs must not take all of the call's time
+		ctx, cancel := context.WithTimeout(ctx, timeout/3)
+		defer cancel()
+		var asked sync.WaitGroup
+		for i, address := range t.Hosts {
+			asked.Go(func() { views[i] = viewOf(ctx, t, address, timeout) })
 		}
-		if answered {
-			return first, nil
+		asked.Wait()
+		failed := views[0].err
+		for _, one := range views {
+			failed = cmp.Or(one.err, failed)
 		}
-		return nil, err
+		views = slices.DeleteFunc(views, func(one view) bool { return one.err != nil })
+		if 2*len(views) <= len(t.Hosts) {
+			return nil, fmt.Errorf("%d of %d sentinels have answered, and more than half have to: %w", len(views), len(t.Hosts), failed)
+		}
+		return unionOf(views, attached), nil
 	}
 }
 
-// listedBy asks one sentinel for the replicas of the master. In the midst of a failover it names
-// the new master already and still has the old one's list, with the new one on it.
-func listedBy(ctx context.Context, t Target, address string, timeout time.Duration) (listed []string, err error) {
+// view is what one sentinel says of a set.
+type view struct {
+	master string
+	others []string // every other server that it knows
+	err    error
+}
+
+// unionOf are the replicas of all views.
+func unionOf(views []view, attached []string) (listed []string) {
+	master := masterOf(views, attached)
+	for _, one := range views {
+		for _, address := range append(one.others, one.master) {
+			if address != "" && address != master && !slices.Contains(listed, address) {
+				listed = append(listed, address)
+			}
+		}
+	}
+	return listed
+}
+
+// masterOf is the master that most name of the views that have all which are attached, since one
+// that has not heard of a failover yet names the old master; where none does, that most name.
+func masterOf(views []view, attached []string) (master string) {
+	knows := func(v view) bool {
+		return !slices.ContainsFunc(attached, func(replica string) bool { return !slices.Contains(v.others, replica) })
+	}
+	votes := map[string]int{}
+	for _, v := range views {
+		votes[v.master]++
+		if knows(v) {
+			votes[v.master] += len(views)
+		}
+		if votes[v.master] > votes[master] {
+			master = v.master
+		}
+	}
+	return master
+}
+
+// viewOf asks one sentinel. In the midst of a failover it names the new master already and still
+// has the old one's list, with the new one on it.
+func viewOf(ctx context.Context, t Target, address string, timeout time.Duration) (v view) {
 	sentinel := redis.NewSentinelClient(Safe(&redis.Options{
 		Addr: address, Username: t.Query.Get("sentinel_username"), Password: t.Query.Get("sentinel_password"), TLSConfig: t.Security,
 	}, timeout))
 	defer func() { _ = sentinel.Close() }() // it has answered
-	replicas, err := sentinel.Replicas(ctx, t.Master).Result()
+	known, err := sentinel.Replicas(ctx, t.Master).Result()
 	if err != nil {
-		return nil, err
+		return view{err: err}
 	}
-	master := ""
 	if at, err := sentinel.GetMasterAddrByName(ctx, t.Master).Result(); err == nil && len(at) == 2 {
-		master = net.JoinHostPort(at[0], at[1])
+		v.master = net.JoinHostPort(at[0], at[1])
 	}
-	if before, err := sentinel.Master(ctx, t.Master).Result(); err == nil && master != "" {
-		replicas = append(replicas, before)
+	if before, err := sentinel.Master(ctx, t.Master).Result(); err == nil && v.master != "" {
+		known = append(known, before)
 	}
-	for _, replica := range replicas {
-		if one := net.JoinHostPort(replica["ip"], replica["port"]); one != master && !slices.Contains(listed, one) {
-			listed = append(listed, one)
+	for _, server := range known {
+		if one := net.JoinHostPort(server["ip"], server["port"]); one != v.master && !slices.Contains(v.others, one) {
+			v.others = append(v.others, one)
 		}
 	}
-	return listed, nil
+	return v
 }

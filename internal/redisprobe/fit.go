@@ -26,11 +26,12 @@ type UnfitError struct {
 func (u *UnfitError) Error() string { return u.At + " " + u.Found + ": " + u.Fix }
 
 // Unfit asks the Redis that the configuration names whether a store can work there: that it is of
-// the URL's kind, lets the user in, has Lua, and runs all that the store runs. It returns an
-// [*UnfitError] for the first fact against that, before any write could stop in its middle, and nil
-// for the embedded store, and where a server is away or answers nothing that decides it. What a
-// call can do without, such as INFO for tokens and locks, or WAIT without an acknowledgement, is no
-// such fact. It changes nothing, and ends after the store's timeout.
+// the URL's kind, speaks TLS where the URL does and not elsewhere, lets the user in, has Lua, and
+// runs all that the store runs. It returns an [*UnfitError] for the first fact against that, before
+// any write could stop in its middle, and nil for the embedded store, and where a server is away or
+// answers nothing that decides it. What a call can do without, such as INFO for tokens and locks,
+// or WAIT without an acknowledgement, is no such fact. It changes nothing, and ends after the
+// store's timeout, or twice that where a server takes connections and does not answer.
 func Unfit(ctx context.Context, config redisstore.Config) error {
 	config = config.WithDefaults()
 	target, err := redisconn.Parse(config.URL)
@@ -74,7 +75,7 @@ func (i *inspector) unfitSentinel(ctx context.Context, addr string) (master stri
 	tried, err := try(ctx, node, sentinelCommands, i.target.Master, sentinelChannels[0])
 	switch {
 	case err != nil:
-		return "", nil // it is away
+		return "", i.unfitTLS(ctx, node.Options(), at, err) // else it is away
 	case tried.login != "":
 		return "", unfitLogin(at, tried.login, "?sentinel_password=PASSWORD in --redis (and sentinel_username=USER)")
 	case slices.Contains(tried.unknown, "SENTINEL"):
@@ -104,7 +105,13 @@ func (i *inspector) unfitCluster(ctx context.Context) error {
 			}
 		}
 		if err != nil {
+			if err := i.unfitTLS(ctx, i.server(addr), i.urlOf(addr), err); err != nil {
+				return err
+			}
 			continue
+		}
+		if err := i.unfitAnnounced(ctx, addr); err != nil {
+			return err
 		}
 		for _, node := range nodes {
 			if tag := slotTag(node); node.Master && tag != "" {
@@ -126,7 +133,7 @@ func (i *inspector) unfitServer(ctx context.Context, addr, tag string) error {
 	mode := redisstore.Mode(i.target.Mode)
 	tried, err := try(ctx, node, commandsOf(mode), i.key(tag)+":none", i.config.Prefix+"doctor:none")
 	if err != nil {
-		return nil // it is away
+		return i.unfitTLS(ctx, node.Options(), at, err) // else it is away
 	}
 	if tried.login != "" {
 		return unfitLogin(at, tried.login, strings.Replace(at, "://", "://USER:PASSWORD@", 1)+" in --redis; the user default needs no name")
@@ -138,8 +145,7 @@ func (i *inspector) unfitServer(ctx context.Context, addr, tag string) error {
 			return err
 		}
 	}
-	// its user can be given the rights for those as well
-	missing, denied := i.needs(tried.unknown, "INFO", "PUBLISH", "SUBSCRIBE", "UNSUBSCRIBE"), i.needs(tried.denied)
+	missing, denied := i.needs(tried.unknown), i.needs(tried.denied)
 	switch {
 	case tried.noLua != "":
 		return &UnfitError{at, "runs no Lua (" + tried.noLua + ")",
@@ -164,17 +170,18 @@ func rights(commands []string) string {
 	return " +" + strings.ToLower(strings.Join(commands, " +"))
 }
 
-// needs are those of the commands that the store cannot do without; some it can, besides those that
-// its settings spare it. Without PUBLISH and SUBSCRIBE waiters poll; without INFO counters,
-// segments and worker ids are refused, and tokens and locks work.
-func (i *inspector) needs(commands []string, some ...string) []string {
+// needs are those of the commands that the store cannot do without. Without PUBLISH and SUBSCRIBE
+// waiters poll; without INFO counters, segments and worker ids are refused, and tokens and locks
+// work, unless INFO is to say which replicas there are.
+func (i *inspector) needs(commands []string) []string {
+	without := []string{"PUBLISH", "SUBSCRIBE", "UNSUBSCRIBE"}
 	if i.config.Ack == 0 {
-		some = append(some, "WAIT")
+		without = append(without, "WAIT")
 	}
-	if i.config.Restarts == redisstore.TrustRestarts {
-		some = append(some, "INFO")
+	if i.config.Ack != redisstore.AckAll {
+		without = append(without, "INFO")
 	}
-	return slices.DeleteFunc(slices.Clone(commands), func(name string) bool { return slices.Contains(some, name) })
+	return slices.DeleteFunc(slices.Clone(commands), func(name string) bool { return slices.Contains(without, name) })
 }
 
 // unfitKind finds a server that is no Redis with all keys, and takes no writes.

@@ -70,8 +70,13 @@ func TestUnfitSaysWhatToChange(t *testing.T) {
 		{"no WAIT", redisstore.Config{URL: renamed("WAIT")}, nil},
 		{"no WAIT, with an acknowledgement", redisstore.Config{URL: renamed("WAIT"), Ack: 1}, []string{"does not know WAIT"}},
 		{"no right to WAIT", redisstore.Config{URL: without("wait")}, nil},
-		{"no right to INFO", redisstore.Config{URL: without("info")}, []string{"does not let the user run INFO", "+info"}},
-		{"no right to INFO, which is not needed", redisstore.Config{URL: without("info"), Restarts: redisstore.TrustRestarts}, nil},
+		{"no right to INFO", redisstore.Config{URL: without("info")}, nil},
+		{"no right to INFO, where restarts are trusted", redisstore.Config{URL: without("info"), Restarts: redisstore.TrustRestarts}, nil},
+		{"no right to INFO, which has to list replicas", redisstore.Config{URL: without("info"), Ack: redisstore.AckAll},
+			[]string{"does not let the user run INFO", "+info"}},
+		{"INFO renamed, which has to list replicas", redisstore.Config{URL: like(engines.Engine{Unknown: []string{"INFO"}}), Ack: redisstore.AckAll}, []string{"does not know INFO"}},
+		{"no right to PUBLISH", redisstore.Config{URL: without("publish")}, nil},
+		{"no right to SUBSCRIBE", redisstore.Config{URL: without("subscribe")}, nil},
 		{"no right to GET", redisstore.Config{URL: without("get")},
 			[]string{"does not let the user run GET under the prefix", "ACL SETUSER ", "* +get, at each server"}},
 		{"no right to another prefix's keys and channels", redisstore.Config{URL: without("channels"), Prefix: "shop:"},
@@ -120,6 +125,43 @@ func TestUnfitDoesNotJudgeWhatIsAway(t *testing.T) {
 	for _, url := range []string{server.URL(), "redis+sentinel://" + server.Addr() + "/m", "redis+cluster://" + server.Addr()} {
 		expect.Equal(t, url+", which is down", unfit(t, redisstore.Config{URL: url}), "")
 	}
+}
+
+// Clients of a cluster go by what its nodes announce.
+func TestUnfitFindsANodeThatAnnouncesWhatCannotBeReached(t *testing.T) {
+	t.Parallel()
+	cluster := redistest.StartCluster(t, 3, 0)
+	seed := cluster.Nodes()[1]
+	url := "redis+cluster://" + seed.Addr()
+	expect.Equal(t, "a cluster", unfit(t, redisstore.Config{URL: url}), "")
+	do(t, seed, "CONFIG", "SET", "cluster-announce-port", 1)
+	expect.Eventually(t, "the node announces the port", func() bool {
+		said := unfit(t, redisstore.Config{URL: url})
+		return strings.Contains(said, seed.URL()+" is a node of a cluster that announces itself as 127.0.0.1:1, which cannot be reached") &&
+			strings.Contains(said, "cluster-announce-port")
+	})
+}
+
+// A port with TLS where the URL has none, and one without where it has, says nothing of why it does
+// not understand: it waits, or ends the connection.
+func TestUnfitFindsThePortOfTheOtherScheme(t *testing.T) {
+	t.Parallel()
+	server, secure, cert := redistest.StartTLS(t)
+	locked := redistest.Start(t, "--requirepass", "word").Addr()
+	node := redistest.StartCluster(t, 3, 0).Nodes()[1].Addr()
+	sentinel := redistest.StartSentinel(t, 1).Sentinels()[0].Addr()
+	for url, want := range map[string][]string{
+		"redis://" + secure:                            {"redis://" + secure + " speaks TLS at this port: --redis rediss://" + secure},
+		"redis+cluster://" + secure:                    {"redis://" + secure + " speaks TLS at this port: ?tls=true in --redis"},
+		"redis+sentinel://" + secure + "/m":            {"sentinel " + secure + " speaks TLS at this port: ?tls=true in --redis"},
+		"rediss://" + server.Addr():                    {"rediss://" + server.Addr() + " speaks no TLS at this port: --redis redis://" + server.Addr()},
+		"rediss://:word@" + locked:                     {"rediss://" + locked + " speaks no TLS at this port: --redis redis://" + locked},
+		"redis+cluster://" + node + "?tls=true":        {"rediss://" + node + " speaks no TLS at this port: no tls=true in --redis"},
+		"redis+sentinel://" + sentinel + "/m?tls=true": {"sentinel " + sentinel + " speaks no TLS at this port: no tls=true in --redis"},
+	} {
+		expect.Contains(t, url, unfit(t, redisstore.Config{URL: url, Timeout: 2 * time.Second}), want...)
+	}
+	expect.Equal(t, "rediss:// at the port with TLS", unfit(t, redisstore.Config{URL: "rediss://" + secure + "?tls_ca=" + cert}), "")
 }
 
 // What an engine hides or refuses is a fact of its own: it is not said that nothing works.

@@ -14,6 +14,7 @@ import (
 	"github.com/coatcheck/coatcheck/internal/redisprobe"
 	"github.com/coatcheck/coatcheck/internal/testing/expect"
 	"github.com/coatcheck/coatcheck/internal/testing/redistest"
+	"github.com/coatcheck/coatcheck/internal/testing/storetest"
 	"github.com/coatcheck/coatcheck/redisstore"
 )
 
@@ -82,9 +83,32 @@ func TestUnfitNamesEachMissingRight(t *testing.T) {
 				do(t, node, append([]any{"ACL", "SETUSER", "some", "reset", "on", ">word"}, words(without)...)...)
 			}
 			said := unfit(t, some)
+			if spared := []string{"+info", "+publish", "+subscribe", "+unsubscribe"}; slices.Contains(spared, right) {
+				expect.Equal(t, "what is unfit for a user without "+right, said, "")
+				refused(t, some, right)
+				continue
+			}
 			expect.Contains(t, "what is unfit for a user without "+right, said, "does not let the user run "+strings.ToUpper(right[1:])+" ",
 				"+"+right[1:]+",")
 		}
+	}
+}
+
+// refused expects that what a store does without is named, with the rule that grants it.
+func refused(t *testing.T, config redisstore.Config, right string) {
+	t.Helper()
+	found, err := redisprobe.Refused(t.Context(), storetest.Open(t, config))
+	expect.Error(t, "Refused", err, nil)
+	if right == "+unsubscribe" { // a connection that listens is closed
+		expect.Equal(t, "lines without "+right, len(found), 0)
+		return
+	}
+	if len(found) == 0 {
+		t.Fatalf("a user without %s: got no line, want one for each master", right)
+	}
+	for _, line := range found {
+		expect.Contains(t, "a user without "+right, line, "does not let the user run "+strings.ToUpper(right[1:])+":",
+			"(ACL SETUSER some &coatcheck:* "+right+")")
 	}
 }
 

@@ -21,8 +21,13 @@ func Stepped(t testing.TB) (*redisstore.Store, *redis.Client) {
 	t.Helper()
 	client := EmbeddedClient(t)
 	store := Share(t, client, "")
+	return store, AtRequests(client)
+}
+
+// AtRequests has a client be at a point before each request and before each reply, as [Stepped].
+func AtRequests(client *redis.Client) *redis.Client {
 	client.AddHook(stepped{})
-	return store, client
+	return client
 }
 
 type stepped struct{}

@@ -14,8 +14,9 @@
 //
 // # Random orders
 //
-// [Rounds] runs it -walk.rounds times. In the even ones the walker chooses at random, by a seed
-// that is printed and that -walk.seed repeats. In the odd ones all goroutines run at once, and
+// [Rounds] runs it -walk.rounds times; many rounds are shared out among processes, as many at once
+// as there are processors. In the even ones the walker chooses at random, by a seed that it prints:
+// -walk.seed and -walk.from repeat one round alone. In the odd ones all goroutines run at once, and
 // pause at points at random: the walker would hide data races from the race detector, since it has
 // one goroutine go on after another.
 //

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"runtime"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"sync"
@@ -23,6 +24,7 @@ var (
 	asked  = flag.Int("walk.rounds", 0, "random orders of each scene; 0 = 2000, or 200 of a slow one")
 	deeper = flag.Int("walk.deeper", 0, "more preemptions where a scene bounds them")
 	seed   = flag.Uint64("walk.seed", 0, "repeats the random orders of a run that printed it; 0 = another one each time")
+	from   = flag.Int("walk.from", 0, "the first round; with a seed and one round, it is repeated alone")
 	most   = flag.Int("walk.most", 2_000_000, "orders of a scene beyond which its walk fails, since it would not end")
 )
 
@@ -64,7 +66,11 @@ func Every(t *testing.T, scene Scene) {
 	if fault != nil {
 		t.Fatalf("order %d of every one: %v", runs, fault)
 	}
-	t.Logf("%d orders in %v", runs, time.Since(began).Round(time.Millisecond))
+	bound := "all that there are"
+	if scene.Preemptions > 0 {
+		bound = fmt.Sprintf("all with at most %d preemptions", scene.Preemptions+*deeper)
+	}
+	t.Logf("%d orders, %s, in %v", runs, bound, time.Since(began).Round(time.Millisecond))
 }
 
 // Search runs the scene in every order until its check fails. It returns how many runs there were,
@@ -90,7 +96,7 @@ func Search(t *testing.T, scene Scene) (runs int, fault error) {
 	return runs, nil
 }
 
-// Rounds runs the scene in random orders.
+// Rounds runs the scene in random orders. Many rounds are shared out among processes.
 func Rounds(t *testing.T, scene Scene) {
 	t.Helper()
 	rounds := cmp.Or(*asked, 2000)
@@ -101,19 +107,33 @@ func Rounds(t *testing.T, scene Scene) {
 	if first == 0 {
 		first = rand.Uint64() | 1 //nolint:gosec // orders hide nothing
 	}
-	for round := range rounds {
+	began := time.Now()
+	if *from == 0 && rounds > share {
+		inProcesses(t, first, rounds)
+	} else {
+		scene.rounds(t, first, *from, rounds)
+	}
+	if !t.Failed() {
+		t.Logf("%d random rounds, seed %d, in %v", rounds, first, time.Since(began).Round(time.Millisecond))
+	}
+}
+
+// rounds runs the scene in random orders, from one of the rounds that a seed has.
+func (s Scene) rounds(t *testing.T, seed uint64, from, rounds int) {
+	t.Helper()
+	defer debug.SetGCPercent(debug.SetGCPercent(garbage))
+	for round := from; round < from+rounds; round++ {
 		var fault error
 		if round%2 == 0 {
-			random := rand.New(rand.NewPCG(first, uint64(round))) //nolint:gosec // likewise
-			fault = scene.run(t, func(options []option) int { return random.IntN(len(options)) })
+			random := rand.New(rand.NewPCG(seed, uint64(round))) //nolint:gosec // orders hide nothing
+			fault = s.run(t, func(options []option) int { return random.IntN(len(options)) })
 		} else {
-			fault = scene.loose(t)
+			fault = s.loose(t)
 		}
 		if fault != nil || t.Failed() {
-			t.Fatalf("round %d of seed %d (-args -walk.seed=%d -walk.rounds=%d): %v", round, first, first, round+1, fault)
+			t.Fatalf("round %d of seed %d (-args -walk.seed=%d -walk.from=%d -walk.rounds=1): %v", round, seed, seed, round, fault)
 		}
 	}
-	t.Logf("%d random rounds, seed %d", rounds, first)
 }
 
 // option is what a run can do next. It preempts if the goroutine that ran last could go on, or if

@@ -18,17 +18,18 @@ import (
 
 // started is the report of serve when it is ready.
 type started struct {
-	URL        string   `json:"url"`
-	AdminURL   string   `json:"admin_url,omitempty"` // empty = there is no admin listener
-	Store      string   `json:"store"`               // embedded, standalone, sentinel or cluster
-	Address    string   `json:"address"`             // of the store
-	Ack        int      `json:"ack"`
-	Durability string   `json:"durability"`         // what can be lost, and when
-	Access     string   `json:"access"`             // who may ask
-	Principal  string   `json:"principal"`          // what tells callers apart
-	Warnings   []string `json:"warnings,omitempty"` // what others than this machine can do
-	Hazards    []string `json:"hazards,omitempty"`  // settings of Redis that lose state
-	Problem    string   `json:"problem,omitempty"`  // why the store does not answer now
+	URL        string `json:"url"`
+	AdminURL   string `json:"admin_url,omitempty"` // empty = there is no admin listener
+	Store      string `json:"store"`               // embedded, standalone, sentinel or cluster
+	Address    string `json:"address"`             // of the store
+	Ack        int    `json:"ack"`
+	Durability string `json:"durability"` // what can be lost, and when
+	Access     string `json:"access"`     // who may ask
+	Principal  string `json:"principal"`  // what tells callers apart
+	// what others than this machine can do, and what Redis refuses
+	Warnings []string `json:"warnings,omitempty"`
+	Hazards  []string `json:"hazards,omitempty"` // settings of Redis that lose state
+	Problem  string   `json:"problem,omitempty"` // why the store does not answer now
 	// why counters, segments and worker ids are refused on this Redis; "" = they are not
 	Unsuitable string `json:"unsuitable,omitempty"`
 	// how long a worker-id pool that the store does not know grants nothing, at most; 0 = it is new
@@ -50,7 +51,7 @@ func startedAt(ctx context.Context, c *config.Service, store *redisstore.Store, 
 		s.Problem = err.Error()
 		return s
 	}
-	s.Hazards = hazards(ctx, store, log)
+	s.Hazards, s.Warnings = hazards(ctx, store, log), refused(ctx, store, log)
 	if holds, err := store.Continuity(ctx); err == nil {
 		s.Ack = holds.Acks
 	}
@@ -144,6 +145,18 @@ func hazards(ctx context.Context, store *redisstore.Store, log *slog.Logger) (fo
 		found = append(found, hazard.String())
 	}
 	return found
+}
+
+// refused asks the Redis for commands that the service can do without, and its user may not run.
+func refused(ctx context.Context, store *redisstore.Store, log *slog.Logger) []string {
+	list, err := redisprobe.Refused(ctx, store)
+	if err != nil {
+		log.Warn("the rights of the Redis's user cannot be seen", "error", err)
+	}
+	for _, line := range list {
+		log.Warn("the Redis refuses commands: " + line)
+	}
+	return list
 }
 
 // reachable turns "all interfaces" into an address that a person can use here.

@@ -111,13 +111,17 @@ type shownRoute struct {
 	Match  string `json:"match"`
 	Accept string `json:"accept"`
 	Policy string `json:"policy"`
+	// where the key is, in place of Idempotency-Key: headers in their order, then a place in the
+	// JSON body; none = there
+	KeyHeader   []string `json:"key_header,omitempty"`
+	KeyFromBody string   `json:"key_from_body,omitempty"`
 	// who the caller is, where the route has its own; "" = as for all
 	Principal string `json:"principal,omitempty"`
 }
 
 func shownRoutes(routes gateway.Routes) (list []shownRoute) {
 	for _, route := range routes {
-		shown := shownRoute{Match: route.Name, Accept: string(route.Accept), Policy: string(route.Policy)}
+		shown := shownRoute{Match: route.Name, Accept: string(route.Accept), Policy: string(route.Policy), KeyHeader: route.KeyHeaders, KeyFromBody: route.KeyFromBody}
 		if route.JWT != nil {
 			shown.Principal = byToken(*route.JWT)
 		}
@@ -157,15 +161,38 @@ func (s gatewayStarted) people(routes gateway.Routes) string {
 
 func routesTable(routes gateway.Routes) string {
 	shown, head := shownRoutes(routes), "  GUARDED\tACCEPT\tPOLICY"
-	if slices.ContainsFunc(shown, func(s shownRoute) bool { return s.Principal != "" }) {
+	ownKeys := slices.ContainsFunc(shown, func(s shownRoute) bool { return len(s.KeyHeader) > 0 || s.KeyFromBody != "" })
+	if ownKeys {
+		head += "\tKEY"
+	}
+	ownCallers := slices.ContainsFunc(shown, func(s shownRoute) bool { return s.Principal != "" })
+	if ownCallers {
 		head += "\tCALLERS"
 	}
 	return tabular(head, func(line func(...string)) {
 		for _, route := range shown {
-			cells := []string{"  " + route.Match, route.Accept, route.Policy, cmp.Or(route.Principal, "as for all")}
-			line(cells[:strings.Count(head, "\t")+1]...)
+			cells := []string{"  " + route.Match, route.Accept, route.Policy}
+			if ownKeys {
+				cells = append(cells, route.key())
+			}
+			if ownCallers {
+				cells = append(cells, cmp.Or(route.Principal, "as for all"))
+			}
+			line(cells...)
 		}
 	})
+}
+
+// key is where a request has its key: a token that was issued only where there are no others.
+func (s shownRoute) key() string {
+	if s.Accept == string(idempotency.TokenOnly) {
+		return idempotency.TokenHeader
+	}
+	places := slices.Clone(s.KeyHeader)
+	if s.KeyFromBody != "" {
+		places = append(places, "body "+s.KeyFromBody)
+	}
+	return cmp.Or(strings.Join(places, ", "), idempotency.KeyHeader)
 }
 
 // try is a command that shows a route at work.
@@ -176,8 +203,13 @@ func try(at string, route gateway.Route) string {
 	}
 	host, path, _ := strings.Cut(path, "/")
 	header := "Idempotency-Key: order-1"
-	if route.Accept == idempotency.TokenOnly {
+	switch {
+	case route.Accept == idempotency.TokenOnly:
 		header = "Idempotency-Token: $TOKEN"
+	case len(route.KeyHeaders) > 0:
+		header = route.KeyHeaders[0] + ": order-1"
+	case route.KeyFromBody != "":
+		header = "Content-Type: application/json"
 	}
 	if host != "" {
 		header = "Host: " + host + `" -H "` + header

@@ -350,8 +350,12 @@ func TestGatewayUsage(t *testing.T) {
 		"check":             {[]string{"--check", "--routes", good}, nil, done, []string{"in order", "POST /pay/{name}", "either", "hold"}},
 		"check by env":      {[]string{"--check"}, map[string]string{"COATCHECK_ROUTES": good}, done, []string{"in order"}},
 		"check as JSON":     {[]string{"--check", "--json", "--routes", good}, nil, done, []string{`[{"match":"POST /pay/{name}","accept":"either","policy":"hold"}]`}},
-		"check with fault":  {[]string{"--check", "--routes", bad}, nil, usage, []string{bad + ": line 1: lease_ms"}},
-		"help":              {[]string{"--help"}, nil, done, []string{"--upstream", "--principal-headers", "--answer-keys", "--redis"}},
+		"keys of senders": {[]string{"--check", "--routes", file(t, "routes: [{match: POST /a, key_header: [webhook-id, X-B]}, {match: POST /b, key_from_body: /id}, {match: POST /c}, {match: POST /d, accept: token}]")}, nil, done,
+			[]string{"KEY", "webhook-id, X-B", "body /id", "Idempotency-Key", "Idempotency-Token"}},
+		"keys as JSON":     {[]string{"--check", "--json", "--routes", file(t, "routes: [{match: POST /a, key_header: X-B, key_from_body: /id}]")}, nil, done, []string{`"key_header":["X-B"],"key_from_body":"/id"`}},
+		"a key of nowhere": {[]string{"--check", "--routes", file(t, "routes: [{match: POST /a, key_from_body: event.id}]")}, nil, usage, []string{"line 1: key from body", `did you mean "/event/id"?`}},
+		"check with fault": {[]string{"--check", "--routes", bad}, nil, usage, []string{bad + ": line 1: lease_ms"}},
+		"help":             {[]string{"--help"}, nil, done, []string{"--upstream", "--principal-headers", "--answer-keys", "--redis"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			ran := execute(t, row.env, append([]string{"gateway"}, row.args...)...).exits(row.code).conceals("hunter2")
@@ -373,6 +377,7 @@ func TestGatewayBanner(t *testing.T) {
 	expect.Contains(t, "the banner for people", b.people(routes), b.URL, b.AdminURL, b.Upstream, "WARNING", "POST /pay/{name}", "Idempotency-Token", "/idempotency-policy")
 	expect.Contains(t, "what the banner says to try", try(b.URL, routes[1]), b.URL+"/refunds'", `-H "Host: example.com" -H "Idempotency-Key`)
 	expect.Contains(t, "what the banner says to try", try(b.URL, gateway.Route{Route: idempotency.Route{Name: "POST /orders/{$}"}}), b.URL+"/orders/'")
+	expect.Contains(t, "what the banner says to try", try(b.URL, gateway.Route{Route: idempotency.Route{Name: "POST /hooks", KeyHeaders: []string{"webhook-id"}}}), `-H "webhook-id: order-1"`)
 	ready, err := g.readiness()
 	if err != nil || !ready.Ready {
 		t.Errorf("readiness: got %+v, %v, want ready", ready, err)

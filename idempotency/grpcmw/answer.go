@@ -1,0 +1,137 @@
+package grpcmw
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
+	spb "google.golang.org/genproto/googleapis/rpc/status"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/protoadapt"
+	"google.golang.org/protobuf/types/known/anypb"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/coatcheck/coatcheck/api"
+	"github.com/coatcheck/coatcheck/idempotency"
+	"github.com/coatcheck/coatcheck/redisstore"
+)
+
+// guarded is one call of a method under a claim.
+type guarded struct {
+	method  grpc.UnaryHandler
+	message any
+
+	answer any
+	status error // that is recorded
+	failed error // that is not: the operation is in doubt, or the key is free again
+}
+
+// run calls the method, and returns what is recorded: a google.rpc.Status, whose one detail is the
+// message where the status is OK.
+func (g *guarded) run(ctx context.Context) ([]byte, error) {
+	answer, err := g.method(ctx, g.message)
+	if err == nil {
+		return g.recorded(answer)
+	}
+	known, is := status.FromError(err)
+	switch {
+	case !is, known.Code() == codes.Canceled, known.Code() == codes.DeadlineExceeded, known.Code() == codes.Unknown:
+		g.failed = err
+		return nil, err
+	case known.Code() == codes.Unauthenticated, known.Code() == codes.PermissionDenied, known.Code() == codes.ResourceExhausted:
+		g.failed = err
+		attempt, _ := idempotency.FromContext(ctx)
+		attempt.NotBegun()
+		return nil, err
+	}
+	g.status = err
+	return proto.Marshal(known.Proto())
+}
+
+func (g *guarded) recorded(answer any) ([]byte, error) {
+	message, is := answer.(proto.Message)
+	if !is {
+		g.failed = status.Errorf(codes.Internal, "the answer is a %T and no protobuf message, so it cannot be recorded", answer)
+		return nil, g.failed
+	}
+	packed, err := anypb.New(message)
+	if err != nil {
+		g.failed = status.Error(codes.Internal, fmt.Sprintf("the answer cannot be written: %v", err))
+		return nil, g.failed
+	}
+	g.answer = answer
+	return proto.Marshal(&spb.Status{Details: []*anypb.Any{packed}})
+}
+
+// replay is the recorded answer.
+func replay(result idempotency.Result) (any, error) {
+	if result.NotKept {
+		return nil, withReason(codes.FailedPrecondition, "answer-not-kept", "the first call was answered with more than 1 MiB, which was not kept", 0)
+	}
+	var recorded spb.Status
+	if err := proto.Unmarshal(result.Value, &recorded); err != nil {
+		return nil, status.Errorf(codes.Internal, "the recorded answer cannot be read: %v", err)
+	}
+	if recorded.GetCode() != int32(codes.OK) {
+		return nil, status.FromProto(&recorded).Err()
+	}
+	if len(recorded.GetDetails()) != 1 {
+		return nil, status.Error(codes.Internal, "the recorded answer has no message")
+	}
+	message, err := recorded.GetDetails()[0].UnmarshalNew()
+	if err != nil {
+		return nil, status.Errorf(codes.Internal, "the recorded message cannot be read: %v", err)
+	}
+	return message, nil
+}
+
+// statuses are the guard's own, by the code of the HTTP interface.
+var statuses = map[api.Code]codes.Code{
+	api.InProgress: codes.Aborted, api.Superseded: codes.Aborted, api.IdempotencyUnknown: codes.FailedPrecondition,
+	api.KeyMissing: codes.InvalidArgument, api.KeyMalformed: codes.InvalidArgument, api.PayloadMismatch: codes.InvalidArgument,
+	api.TokenUnknown: codes.NotFound, api.StoreUnavailable: codes.Unavailable, api.OutcomeUnknown: codes.Unknown,
+}
+
+// refusal is the status for an error of the guard.
+func refusal(err error) error {
+	if known, is := status.FromError(err); is {
+		return known.Err()
+	}
+	problem, known := idempotency.Problem(err)
+	if !known {
+		problem = api.NewProblem(api.InternalError, "")
+		switch {
+		case errors.Is(err, redisstore.ErrUnavailable):
+			problem = api.NewProblem(api.StoreUnavailable, "")
+		case errors.Is(err, redisstore.ErrUnknownOutcome):
+			problem = api.NewProblem(api.OutcomeUnknown, "")
+		}
+	}
+	code, listed := statuses[problem.Code]
+	if !listed {
+		code = codes.Internal
+	}
+	text := problem.Title
+	if problem.Detail != "" {
+		text += ": " + problem.Detail
+	}
+	return withReason(code, string(problem.Code), text, redisstore.RetryAfter(err))
+}
+
+// withReason is a status with its reason, and when to ask again, in its details.
+func withReason(code codes.Code, reason, text string, after time.Duration) error {
+	details := []protoadapt.MessageV1{&errdetails.ErrorInfo{Reason: reason, Domain: "coatcheck"}}
+	if after > 0 {
+		details = append(details, &errdetails.RetryInfo{RetryDelay: durationpb.New(after)})
+	}
+	whole, err := status.New(code, text).WithDetails(details...)
+	if err != nil { // it has a code that is an error
+		panic(err)
+	}
+	return whole.Err()
+}

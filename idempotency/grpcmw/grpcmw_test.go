@@ -1,0 +1,264 @@
+package grpcmw_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+	"google.golang.org/grpc/test/bufconn"
+	"google.golang.org/protobuf/types/known/wrapperspb"
+
+	"github.com/coatcheck/coatcheck/idempotency"
+	"github.com/coatcheck/coatcheck/idempotency/grpcmw"
+	"github.com/coatcheck/coatcheck/internal/testing/expect"
+	"github.com/coatcheck/coatcheck/internal/testing/storetest"
+	"github.com/coatcheck/coatcheck/redisstore"
+)
+
+const pay = "/shop.Payments/Pay"
+
+// shop is a server with one method, and a client of it.
+type shop struct {
+	t      *testing.T
+	tokens *idempotency.Tokens
+	store  *redisstore.Store
+	client *grpc.ClientConn
+	method func(ctx context.Context, order string) (string, error)
+	runs   atomic.Int32
+}
+
+func open(t *testing.T, config grpcmw.Config) *shop {
+	t.Helper()
+	s := &shop{t: t, store: storetest.Open(t, redisstore.Config{URL: "embedded:"})}
+	s.tokens = idempotency.New(s.store, idempotency.Config{})
+	s.method = func(_ context.Context, order string) (string, error) { return "paid " + order, nil }
+	server := grpc.NewServer(grpc.ChainUnaryInterceptor(recovered, grpcmw.UnaryServerInterceptor(s.tokens, config)))
+	server.RegisterService(&grpc.ServiceDesc{ServiceName: "shop.Payments", HandlerType: (*any)(nil), Methods: []grpc.MethodDesc{{MethodName: "Pay", Handler: s.handle}}}, s)
+	listener := bufconn.Listen(1 << 20)
+	go func() { _ = server.Serve(listener) }()
+	client, err := grpc.NewClient("passthrough:shop", grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return listener.DialContext(ctx) }))
+	if err != nil {
+		t.Fatalf("the client: %v", err)
+	}
+	s.client = client
+	t.Cleanup(func() {
+		_ = client.Close()
+		server.Stop()
+		_ = s.tokens.Close(context.Background())
+	})
+	return s
+}
+
+// recovered makes a status of a panic, as servers do.
+func recovered(ctx context.Context, message any, _ *grpc.UnaryServerInfo, method grpc.UnaryHandler) (answer any, err error) {
+	defer func() {
+		if reason := recover(); reason != nil {
+			err = status.Errorf(codes.Internal, "panic: %v", reason)
+		}
+	}()
+	return method(ctx, message)
+}
+
+// handle is what protoc writes for a method.
+func (s *shop) handle(_ any, ctx context.Context, decode func(any) error, guard grpc.UnaryServerInterceptor) (any, error) { //nolint:revive // as gRPC has it
+	order := new(wrapperspb.StringValue)
+	if err := decode(order); err != nil {
+		return nil, err
+	}
+	return guard(ctx, order, &grpc.UnaryServerInfo{FullMethod: pay}, func(ctx context.Context, message any) (any, error) {
+		s.runs.Add(1)
+		answer, err := s.method(ctx, message.(*wrapperspb.StringValue).GetValue())
+		if err != nil {
+			return nil, err
+		}
+		return wrapperspb.String(answer), nil
+	})
+}
+
+// call pays for an order with metadata, and returns what came.
+func (s *shop) call(order string, pairs ...string) (answer string, replayed bool, err error) {
+	s.t.Helper()
+	ctx, cancel := context.WithTimeout(metadata.AppendToOutgoingContext(s.t.Context(), pairs...), time.Minute)
+	defer cancel()
+	got, header := new(wrapperspb.StringValue), metadata.MD{}
+	err = s.client.Invoke(ctx, pay, wrapperspb.String(order), got, grpc.Header(&header))
+	return got.GetValue(), strings.Join(header.Get(grpcmw.Replayed), "") == "true", err
+}
+
+func (s *shop) wants(order string, code codes.Code, reason string, pairs ...string) error {
+	s.t.Helper()
+	_, _, err := s.call(order, pairs...)
+	expect.Equal(s.t, fmt.Sprintf("status of %q with %q", order, pairs), status.Code(err), code)
+	got := ""
+	for _, detail := range status.Convert(err).Details() {
+		if info, is := detail.(*errdetails.ErrorInfo); is && info.GetDomain() == "coatcheck" {
+			got = info.GetReason()
+		}
+	}
+	expect.Equal(s.t, fmt.Sprintf("reason of the status of %q with %q", order, pairs), got, reason)
+	return err
+}
+
+func (s *shop) ran(want int32) {
+	s.t.Helper()
+	expect.Equal(s.t, "runs of the method", s.runs.Load(), want)
+}
+
+func TestRepeatedCallGetsTheRecordedMessage(t *testing.T) {
+	s := open(t, grpcmw.Config{})
+	for i := range 3 {
+		answer, replayed, err := s.call("a", grpcmw.KeyMetadata, "order-1")
+		expect.MustEqual(t, "error of a call", err, nil)
+		expect.Equal(t, "answer", answer, "paid a")
+		expect.Equal(t, "whether it is replayed", replayed, i > 0)
+	}
+	s.ran(1)
+	issued, err := s.tokens.Issue(t.Context(), "", "", 0)
+	expect.MustEqual(t, "error of issuing a token", err, nil)
+	for range 2 {
+		answer, _, err := s.call("b", grpcmw.TokenMetadata, issued.Value, grpcmw.KeyMetadata, "ignored")
+		expect.MustEqual(t, "error of a call with a token", err, nil)
+		expect.Equal(t, "answer", answer, "paid b")
+	}
+	s.ran(2)
+	for _, who := range []string{"ann", "bob"} {
+		_, _, err := s.call("c", grpcmw.KeyMetadata, "shared", "authorization", who)
+		expect.MustEqual(t, "error of a call by "+who, err, nil)
+	}
+	s.ran(4)
+}
+
+func TestStatusesAreRecordedFreeTheKeyOrLeaveItInDoubt(t *testing.T) {
+	for _, row := range []struct {
+		err  error
+		then string // the answer to the repeat: same, runs or doubt
+	}{
+		{status.Error(codes.FailedPrecondition, "no cover"), "same"}, {status.Error(codes.InvalidArgument, "no order"), "same"},
+		{status.Error(codes.Unavailable, "bank away"), "same"}, {status.Error(codes.Internal, "broken"), "same"},
+		{status.Error(codes.ResourceExhausted, "later"), "runs"}, {status.Error(codes.Unauthenticated, "who"), "runs"}, {status.Error(codes.PermissionDenied, "no"), "runs"},
+		{status.Error(codes.DeadlineExceeded, "late"), "doubt"}, {status.Error(codes.Canceled, "gone"), "doubt"}, {status.Error(codes.Unknown, "?"), "doubt"},
+		{errors.New("no status"), "doubt"},
+	} {
+		s := open(t, grpcmw.Config{Options: idempotency.ClaimOptions{Lease: idempotency.MinLease}})
+		usual := s.method
+		s.method = func(context.Context, string) (string, error) { return "", row.err }
+		_, _, first := s.call("a", grpcmw.KeyMetadata, "k")
+		expect.Equal(t, row.err.Error()+": first status", status.Code(first), status.Code(row.err))
+		s.method = usual
+		switch row.then {
+		case "same":
+			_, replayed, again := s.call("a", grpcmw.KeyMetadata, "k")
+			expect.Equal(t, row.err.Error()+": again", status.Convert(again).Message(), status.Convert(row.err).Message())
+			expect.Equal(t, row.err.Error()+": whether it is replayed", replayed, true)
+			s.ran(1)
+		case "runs":
+			answer, _, err := s.call("a", grpcmw.KeyMetadata, "k")
+			expect.MustEqual(t, row.err.Error()+": error of the repeat", err, nil)
+			expect.Equal(t, row.err.Error()+": answer of the repeat", answer, "paid a")
+			s.ran(2)
+		case "doubt":
+			s.wants("a", codes.FailedPrecondition, "idempotency-outcome-unknown", grpcmw.KeyMetadata, "k")
+			s.ran(1)
+		}
+	}
+}
+
+func TestPanicLeavesTheOperationInDoubt(t *testing.T) {
+	s := open(t, grpcmw.Config{})
+	s.method = func(context.Context, string) (string, error) { panic("at the disco") }
+	s.wants("a", codes.Internal, "", grpcmw.KeyMetadata, "k")
+	s.wants("a", codes.FailedPrecondition, "idempotency-outcome-unknown", grpcmw.KeyMetadata, "k")
+	s.ran(1)
+}
+
+func TestWhatTheGuardRefuses(t *testing.T) {
+	s := open(t, grpcmw.Config{Principal: func(ctx context.Context) (string, error) {
+		if len(metadata.ValueFromIncomingContext(ctx, "stranger")) > 0 {
+			return "", errors.New("who is that?")
+		}
+		return "p", nil
+	}})
+	s.wants("a", codes.InvalidArgument, "idempotency-key-missing")
+	s.wants("a", codes.InvalidArgument, "idempotency-key-malformed", grpcmw.KeyMetadata, "x", grpcmw.KeyMetadata, "y")
+	s.wants("a", codes.InvalidArgument, "idempotency-key-malformed", grpcmw.KeyMetadata, strings.Repeat("x", 256))
+	s.wants("a", codes.NotFound, "idempotency-token-unknown", grpcmw.TokenMetadata, "never-issued")
+	s.wants("a", codes.Unauthenticated, "", grpcmw.KeyMetadata, "k", "stranger", "yes")
+	s.ran(0)
+	s.wants("a", codes.OK, "", grpcmw.KeyMetadata, "k")
+	s.wants("b", codes.InvalidArgument, "idempotency-payload-mismatch", grpcmw.KeyMetadata, "k")
+	s.ran(1)
+}
+
+func TestCallWhileTheFirstOneRunsIsToldWhenToAskAgain(t *testing.T) {
+	s := open(t, grpcmw.Config{})
+	begun, end := make(chan struct{}), make(chan struct{})
+	s.method = func(ctx context.Context, _ string) (string, error) {
+		if attempt, is := idempotency.FromContext(ctx); !is || attempt.Fence <= 0 {
+			return "", status.Error(codes.Internal, "no attempt in the context")
+		}
+		close(begun)
+		<-end
+		return "paid", nil
+	}
+	ctx, hangUp := context.WithCancel(metadata.AppendToOutgoingContext(t.Context(), grpcmw.KeyMetadata, "k"))
+	gone := make(chan error, 1)
+	go func() { gone <- s.client.Invoke(ctx, pay, wrapperspb.String("a"), new(wrapperspb.StringValue)) }()
+	<-begun
+	err := s.wants("a", codes.Aborted, "idempotency-in-progress", grpcmw.KeyMetadata, "k")
+	told := false
+	for _, detail := range status.Convert(err).Details() {
+		retry, is := detail.(*errdetails.RetryInfo)
+		told = told || is && retry.GetRetryDelay().AsDuration() > 0
+	}
+	expect.Equal(t, "whether it says when to ask again", told, true)
+	hangUp() // the method is finished all the same, and its answer recorded
+	expect.Equal(t, "status of a client that hangs up", status.Code(<-gone), codes.Canceled)
+	close(end)
+	expect.Eventually(t, "the answer is there", func() bool {
+		answer, replayed, err := s.call("a", grpcmw.KeyMetadata, "k")
+		return err == nil && replayed && answer == "paid"
+	})
+	s.ran(1)
+}
+
+func TestCallsThatAreNotGuarded(t *testing.T) {
+	s := open(t, grpcmw.Config{Optional: true})
+	for range 2 {
+		s.wants("a", codes.OK, "")
+	}
+	s.ran(2)
+	s = open(t, grpcmw.Config{Guards: func(method string) bool { return method != pay }})
+	for range 2 {
+		s.wants("a", codes.OK, "", grpcmw.KeyMetadata, "k")
+	}
+	s.ran(2)
+}
+
+func TestLargeMessageIsNotKept(t *testing.T) {
+	s := open(t, grpcmw.Config{})
+	s.method = func(context.Context, string) (string, error) { return strings.Repeat("x", 1<<20), nil }
+	answer, _, err := s.call("a", grpcmw.KeyMetadata, "k")
+	expect.MustEqual(t, "error of the first call", err, nil)
+	expect.Equal(t, "bytes of the answer", len(answer), 1<<20)
+	s.wants("a", codes.FailedPrecondition, "answer-not-kept", grpcmw.KeyMetadata, "k")
+	s.ran(1)
+}
+
+func TestStoreThatIsAwayRunsNothing(t *testing.T) {
+	s := open(t, grpcmw.Config{})
+	expect.MustEqual(t, "error of closing the store", s.store.Close(), error(nil))
+	s.wants("a", codes.Unavailable, "store-unavailable", grpcmw.KeyMetadata, "k")
+	s.ran(0)
+}

@@ -35,13 +35,12 @@ func (c *consumer) run(ctx context.Context) error {
 	if err != nil && !strings.HasPrefix(err.Error(), "BUSYGROUP") { // it is there
 		return err
 	}
-	for err = nil; err == nil; {
-		err = c.round(ctx)
+	for ctx.Err() == nil {
+		if err := c.round(ctx); err != nil && ctx.Err() == nil {
+			return err
+		}
 	}
-	if ctx.Err() != nil {
-		return nil
-	}
-	return err
+	return nil
 }
 
 // round handles the messages that a consumer was silent about for long, this one before its restart

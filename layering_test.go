@@ -67,6 +67,9 @@ var layers = map[string][]string{
 
 	"client": {"api", "workerlease/holder", "internal/keepalive", "internal/names", "internal/secret", "snowflake"},
 
+	"examples/nightly": {}, // it knows only coatcheck's command
+	"examples/queue":   {"idempotency", "redisstore"},
+
 	"chaos":             {}, // only tests
 	"chaos/counters":    {}, // only tests
 	"chaos/evidence":    {},
@@ -142,7 +145,7 @@ var libraries = map[string][]string{
 	"github.com/labstack/echo":            {"server", "idempotency/echov4", "server/internal/compat"},
 	"github.com/prometheus/client_golang": {"metrics", "gateway"},
 	"github.com/redis/go-redis": {"redisstore", "internal/fault", "internal/pipeline", "internal/redisconn",
-		"internal/redisprobe", "embedded", "internal/testing/redistest", "internal/testing/storetest", "chaos/internal/chaostest"},
+		"internal/redisprobe", "embedded", "internal/testing/redistest", "internal/testing/storetest", "chaos/internal/chaostest", "examples/nightly", "examples/queue"},
 	"github.com/alicebob/miniredis":           {"embedded"},
 	"github.com/spf13/cobra":                  {"cmd/coatcheck/internal/cli"},
 	"github.com/spf13/pflag":                  {"cmd/coatcheck/internal/cli", "cmd/coatcheck/internal/config", "cmd/coatcheck/internal/supervise"},

@@ -236,6 +236,9 @@ func (g *Gateway) serve(w *responder, r *http.Request, x *exchange) {
 		g.refuse(w, r, err)
 		return
 	}
+	if streams {
+		bothWays(w)
+	}
 	if x.route == nil {
 		g.passUnguarded(w, r, x)
 		return
@@ -251,6 +254,13 @@ func (g *Gateway) serve(w *responder, r *http.Request, x *exchange) {
 		r.Body = boundBody(w, r.Body, g.config.BodyTimeout)
 	}
 	g.guarding(w, x.route.oneSpelling(r), x)
+}
+
+// bothWays lets a request go on while its answer comes. Else net/http's server would read and close
+// what is left of its body when the answer begins, for which the transport still waits, if only for
+// its end: it would take that for a failure, and close the upstream's connection under the answer.
+func bothWays(w http.ResponseWriter) {
+	_ = http.NewResponseController(w).EnableFullDuplex() // a writer that cannot has no such server
 }
 
 // passOn passes a request on that is not guarded. HTTP/2, which an https upstream may have, has no

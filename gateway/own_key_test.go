@@ -42,7 +42,9 @@ func TestDeliveryWithoutASendersKeyIsCountedAndToldWhereItBelongs(t *testing.T) 
 	}
 	r.wantCode(r.do("POST", "/stripe", "{"), api.KeyMalformed)
 	r.wantCode(r.do("POST", "/stripe", `{"event":{"id":"`+strings.Repeat("e", 100)+`"}}`), api.PayloadTooLarge)
-	expect.Contains(t, "the log", r.log.String(), "outcome=unguarded ", "outcome=key_error", "outcome=bad_request")
+	for _, outcome := range []string{"outcome=unguarded ", "outcome=key_error", "outcome=bad_request"} {
+		expect.Eventually(t, outcome+"in the log", func() bool { return logged(r, outcome) })
+	}
 	upstream.wantPaid(t, 1)
 }
 

@@ -59,7 +59,8 @@ func TestTokenThatDoesNotVerifyIs401AndLosesNothing(t *testing.T) {
 		upstream.wantPaid(t, map[bool]int64{true: 1}[paid])
 		r.wantPaid(r.payAs(is.Token("ann")), "paid 1", paid)
 	}
-	expect.Contains(t, "the log", r.log.String(), "outcome=unauthorized", "code=unauthorized")
+	expect.Eventually(t, "outcome=unauthorized in the log", func() bool { return logged(r, "outcome=unauthorized") })
+	expect.Contains(t, "the log", r.log.String(), "code=unauthorized")
 }
 
 // Whether a key is asked for, is answered before who asks; and what is not guarded needs no token.
@@ -84,7 +85,7 @@ func TestIssuerThatIsAway(t *testing.T) {
 	r.wantCode(a, api.StoreUnavailable)
 	r.wantHeader(a, "Retry-After", "1")
 	expect.Contains(t, "the detail", a.problem().Detail, "Nothing was done", "bearer tokens")
-	expect.Contains(t, "the log", r.log.String(), "outcome=no_keys")
+	expect.Eventually(t, "outcome=no_keys in the log", func() bool { return logged(r, "outcome=no_keys") })
 	upstream.wantPaid(t, 0)
 	is.Away.Store(false)
 	expect.Eventually(t, "the keys are fetched", func() bool { return r.payAs(is.Token("ann")).status == 201 })

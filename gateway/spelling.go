@@ -24,15 +24,12 @@ func (r *guardedRoute) oneSpelling(request *http.Request) *http.Request {
 	return target.With(request, one)
 }
 
-// spelling is a path as the route's pattern has it: what stands for wildcards stays as it was sent,
-// but for a format at the end.
+// spelling is a path as the route's pattern has it: what stands for wildcards stays as it was sent.
 func (r *guardedRoute) spelling(path string) string {
 	_, _, pattern := muxpattern.Split(r.Name)
 	pattern = strings.TrimSuffix(pattern, "{$}")
-	if bare, has := withoutFormat(path); has && !r.DistinctFormat {
-		if _, own := withoutFormat(pattern); !own {
-			path = bare
-		}
+	if bare, has := withoutFormat(path); has && !r.DistinctFormat && endsInText(pattern, bare) {
+		path = bare
 	}
 	if !r.DistinctSlash && len(path) > 1 {
 		path = strings.TrimSuffix(path, "/")
@@ -47,4 +44,13 @@ func (r *guardedRoute) spelling(path string) string {
 		}
 	}
 	return strings.Join(segments, "/")
+}
+
+// endsInText reports whether a path ends in the pattern's own text, and not in what stands for a
+// wildcard, or for all below: there a dot belongs to a name, such as that of a file.
+func endsInText(pattern, path string) bool {
+	literals := strings.Split(pattern, "/")
+	segments := strings.Split(strings.TrimSuffix(path, "/"), "/")
+	last := len(segments) - 1
+	return last < len(literals) && literals[last] != "" && strings.EqualFold(literals[last], segments[last])
 }

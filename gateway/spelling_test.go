@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/coatcheck/coatcheck/api"
 	"github.com/coatcheck/coatcheck/internal/testing/expect"
 )
 
@@ -44,7 +45,11 @@ func TestSpellingsOfOneRouteAreOnePath(t *testing.T) {
 		{"POST /payments", "/payments/", "/payments", nil},
 		{"POST /payments", "/Payments.json", "/payments", nil},
 		{"POST /Orders/{id}/pay", "/orders/AbC/PAY/", "/Orders/AbC/pay", nil},
-		{"POST /orders/{id}", "/orders/a.json", "/orders/a", nil},
+		{"POST /payments", "/payments.xml/", "/payments", nil},
+		{"POST /orders/", "/orders.json", "/orders", nil},
+		{"POST /orders/{id}/pay", "/orders/a.b/pay.json", "/orders/a.b/pay", nil},
+		{"POST /orders/{id}", "/orders/a.json", "/orders/a.json", nil},
+		{"POST /orders/", "/orders/a.json/", "/orders/a.json", nil},
 		{"POST /report.csv", "/report.csv", "/report.csv", nil},
 		{"POST /orders/", "/orders", "/orders", nil},
 		{"POST /orders/", "/orders/", "/orders", nil},
@@ -82,5 +87,33 @@ func TestDistinctSlashOfAPatternThatEndsInOne(t *testing.T) {
 		a := r.do("POST", row.path, "x", "Idempotency-Key: "+strconv.Itoa(i))
 		got := strings.EqualFold(a.header.Get("Idempotent-Replayed"), "true")
 		expect.Equal(t, "POST "+row.path+" is guarded by "+row.pattern, got, row.guarded)
+	}
+}
+
+// What stands for a wildcard is what the request is about. A dot in it is part of a name: another
+// caller's answer would be worse than a request that is refused.
+func TestWildcardsWithDotsAreDifferentRequests(t *testing.T) {
+	upstream := newShop(t, func(w http.ResponseWriter, r *http.Request) {
+		w.WriteHeader(http.StatusCreated)
+		_, _ = w.Write([]byte("paid " + r.URL.EscapedPath()))
+	})
+	r := start(t, upstream.URL, "routes: [{match: 'POST /orders/{id}'}, {match: POST /orders/}, {match: 'POST /files/{path...}'}]")
+	for i, row := range [][2]string{
+		{"/orders/a", "/orders/a.1"},
+		{"/orders/a.1", "/orders/a.2"},
+		{"/orders/ann@example.com", "/orders/ann@example.org"},
+		{"/orders/v1.2", "/orders/v1.3"},
+		{"/orders/42", "/orders/42.json"},
+		{"/orders/x/a.1", "/orders/x/a.2"},
+		{"/files/a%2Fb", "/files/a/b"},
+		{"/files/a.pdf", "/files/a.png"},
+		{"/files/x/a.csv", "/files/x/a"},
+	} {
+		ask := func(path string) answer {
+			return r.do("POST", path, "x", "Idempotency-Key: k"+strconv.Itoa(i))
+		}
+		r.wantPaid(ask(row[0]), "paid "+row[0], false)
+		r.wantCode(ask(row[1]), api.PayloadMismatch)
+		r.wantPaid(ask(row[0]), "paid "+row[0], true)
 	}
 }

@@ -83,7 +83,7 @@ func TestWalkEveryOrderOfAStop(t *testing.T) {
 			// a renewal is due after a third of the TTL, give or take a tenth; the lease ends
 			// after a TTL
 			walk.Every(t, walk.Scene{Ticks: 3, Tick: 12 * time.Second, Preemptions: 4, Begin: begin})
-			walk.Every(t, walk.Scene{Ticks: 1, Tick: ttl - margin, Preemptions: 4, Begin: begin})
+			walk.Every(t, walk.Scene{Ticks: 1, Tick: ttl - margin, Begin: begin})
 		})
 	}
 }

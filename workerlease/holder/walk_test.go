@@ -133,7 +133,7 @@ func (s *stamping) play(tasks ...walk.Task) walk.Play {
 
 var scenes = map[string]walk.Scene{
 	// a renewal is due after a third of the TTL, give or take a tenth
-	"one renewal and one release": {Preemptions: 2, Ticks: 1, Tick: 12 * time.Second, Begin: func(t *testing.T) walk.Play {
+	"one renewal and one release": {Ticks: 1, Tick: 12 * time.Second, Begin: func(t *testing.T) walk.Play {
 		s := newStamping(t, holder.Options{})
 		return s.play(s.closer())
 	}},

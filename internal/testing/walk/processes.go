@@ -68,7 +68,7 @@ func inProcess(t *testing.T, program string, seed uint64, p part) {
 	if end, ok := t.Deadline(); ok {
 		args = append(args, fmt.Sprintf("-test.timeout=%v", max(time.Until(end), time.Second)))
 	}
-	out, err := exec.CommandContext(t.Context(), program, args...).CombinedOutput() //nolint:gosec // this program
+	out, err := exec.CommandContext(t.Context(), program, args...).CombinedOutput()
 	if err != nil {
 		t.Errorf("rounds %d to %d: %v\n%s", p.from, p.from+p.rounds-1, err, out)
 		return

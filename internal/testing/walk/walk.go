@@ -105,7 +105,7 @@ func Rounds(t *testing.T, scene Scene) {
 	}
 	first := *seed
 	if first == 0 {
-		first = rand.Uint64() | 1 //nolint:gosec // orders hide nothing
+		first = rand.Uint64() | 1
 	}
 	began := time.Now()
 	if *from == 0 && rounds > share {
@@ -125,7 +125,7 @@ func (s Scene) rounds(t *testing.T, seed uint64, from, rounds int) {
 	for round := from; round < from+rounds; round++ {
 		var fault error
 		if round%2 == 0 {
-			random := rand.New(rand.NewPCG(seed, uint64(round))) //nolint:gosec // orders hide nothing
+			random := rand.New(rand.NewPCG(seed, uint64(round)))
 			fault = s.run(t, func(options []option) int { return random.IntN(len(options)) })
 		} else {
 			fault = s.loose(t)
@@ -274,9 +274,9 @@ func (s Scene) loose(t *testing.T) (fault error) {
 
 // pause gives way at random, or spins for some microseconds.
 func pause(string) {
-	switch r := rand.Uint32N(64); { //nolint:gosec // likewise
+	switch r := rand.Uint32N(64); {
 	case r == 0:
-		for range rand.Uint32N(200) { //nolint:gosec // likewise
+		for range rand.Uint32N(200) {
 			runtime.Gosched()
 		}
 	case r < 24:

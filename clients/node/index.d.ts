@@ -56,7 +56,8 @@ export type Claim =
 export function fingerprint(...parts: string[]): string;
 
 /**
- * A key of the caller's own; retention in seconds from the answer on, up to 30 days, by default one.
+ * A key of the caller's own; retention in seconds from the answer on, up to 30 days; a day by
+ * default.
  */
 export interface OwnKey {
   key: string;

@@ -128,12 +128,36 @@ export class Client {
   /** For the role admin. */
   resetLimit(name: string): Promise<void>;
 
+  /** Acquires a lock and renews it until release. ttl and wait (60 at most) in seconds. */
+  acquireLock(
+    name: string,
+    terms?: { ttl?: number; wait?: number; mode?: 'exclusive' | 'shared' | 'permits'; permits?: number; take?: number; owner?: string },
+  ): Promise<Lock>;
+  lock(name: string): Promise<{ name: string; holders: { fence?: number; owner?: string }[]; waiting: number; [more: string]: unknown }>;
+
   /** of the service's own worker id of a pool; undefined: its default pool */
   snowflakeIds(pool?: string, n?: number): Promise<bigint[]>;
   segmentIds(tag: string, n?: number): Promise<bigint[]>;
   ulids(n?: number): Promise<string[]>;
   typeids(prefix?: string, n?: number): Promise<string[]>;
   decodeId(id: string | bigint): Promise<{ id: string; time: string; [more: string]: unknown }>;
+}
+
+/**
+ * A lock that is held and renewed. Where Symbol.asyncDispose is there, `await using` gives it back.
+ */
+export class Lock {
+  private constructor();
+  readonly name: string;
+  /** larger for every later grant: give it to what can refuse an older one */
+  readonly fence: number;
+  /** Ends when the lock may not be counted on any more. */
+  get signal(): AbortSignal;
+  /** ms for which the lock may be counted on if no renewal is confirmed */
+  get validity(): number;
+  /** Call it before each use: it throws Lost when the lock may be another's. */
+  check(): void;
+  release(): Promise<void>;
 }
 
 /** What the work may know of its claim. */

@@ -6,4 +6,5 @@
 export { Client } from './lib/client.mjs';
 export { CoatcheckError, Lost, NotRecorded, Unavailable, UnknownOutcome } from './lib/errors.mjs';
 export { fingerprint } from './lib/fingerprint.mjs';
+export { Lock } from './lib/locks.mjs';
 export { Attempt, runOnce } from './lib/run_once.mjs';

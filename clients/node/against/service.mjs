@@ -2,9 +2,12 @@
 // with a line "ok", or fails. The test TestNodeClientAgainstAService runs it.
 
 import assert from 'node:assert/strict';
+import { spawn } from 'node:child_process';
+import { createInterface } from 'node:readline';
 import { setTimeout as sleep } from 'node:timers/promises';
+import { fileURLToPath } from 'node:url';
 
-import { Client, fingerprint, runOnce } from 'coatcheck';
+import { Client, Lost, fingerprint, runOnce } from 'coatcheck';
 
 const client = new Client(process.argv[2]);
 const print = fingerprint('charge', '42');
@@ -61,6 +64,47 @@ async function limits() {
   await client.takeLimit('mail', rate);
 }
 
+async function locks() {
+  const lock = await client.acquireLock('deploy', { ttl: 0.9 });
+  await assert.rejects(client.acquireLock('deploy'), { code: 'lock-held' });
+  await sleep(1500); // it is renewed meanwhile
+  lock.check();
+  assert.equal((await client.lock('deploy')).holders[0].fence, lock.fence);
+  await lock.release();
+  assert.throws(() => lock.check(), Lost);
+  const next = await client.acquireLock('deploy', { ttl: 0.9 });
+  assert.ok(next.fence > lock.fence);
+  if (Symbol.asyncDispose) await next[Symbol.asyncDispose]();
+  else await next.release();
+}
+
+/** A process that was stopped until another had its lock is told so before its next use. */
+async function lockOfAStoppedProcess() {
+  const holder = spawn(process.execPath, [fileURLToPath(import.meta.url), process.argv[2], 'hold'], { stdio: ['pipe', 'pipe', 'inherit'] });
+  const lines = createInterface({ input: holder.stdout })[Symbol.asyncIterator]();
+  assert.equal((await lines.next()).value, 'held');
+  holder.kill('SIGSTOP');
+  const lock = await client.acquireLock('stopped', { wait: 30 });
+  holder.stdin.write('use\n');
+  holder.kill('SIGCONT');
+  assert.equal((await lines.next()).value, 'Lost');
+  await lock.release();
+}
+
+async function hold() {
+  const lock = await client.acquireLock('stopped', { ttl: 1 });
+  process.stdin.once('data', () => {
+    try {
+      lock.check();
+      console.log('used');
+    } catch (error) {
+      console.log(error.constructor.name);
+    }
+    process.exit();
+  });
+  console.log('held');
+}
+
 async function ids() {
   const [a, b] = await client.snowflakeIds('shop', 2);
   assert.ok(a < b);
@@ -84,8 +128,12 @@ async function idsAreEven() {
   for (const count of counts) assert.ok(Math.abs(count - 300 / 8) < 4 * deviation, `of each remainder: ${counts}`);
 }
 
-for (const subject of [ownKeys, doubtIsSettled, tokens, counters, limits, ids, idsAreEven]) {
-  await subject();
+async function all() {
+  for (const subject of [ownKeys, doubtIsSettled, tokens, counters, limits, locks, lockOfAStoppedProcess, ids, idsAreEven]) {
+    await subject();
+  }
+  await assert.rejects(client.incr('a/b'), TypeError);
+  console.log('ok');
 }
-await assert.rejects(client.incr('a/b'), TypeError);
-console.log('ok');
+
+await (process.argv[3] === 'hold' ? hold() : all());

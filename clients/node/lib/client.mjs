@@ -5,6 +5,7 @@ import { send } from './exchange.mjs';
 import { counters } from './counters.mjs';
 import { ids } from './ids.mjs';
 import { limits } from './limits.mjs';
+import { locks } from './locks.mjs';
 import { operations } from './operations.mjs';
 import { tokens } from './tokens.mjs';
 import { ask } from './ask.mjs';
@@ -34,7 +35,7 @@ export class Client {
    * from that of a server in between with the same status. A GET changes nothing: where no answer
    * comes to it, nothing was done.
    */
-  async [ask](method, path, whole, { message, lease, repeat, timeout = this.#timeout } = {}) {
+  async [ask](method, path, whole, { message, lease, repeat, wait: longer = 0, timeout = this.#timeout + longer } = {}) {
     const body = message === undefined ? '' : JSON.stringify(message);
     const headers = { Accept: 'application/json' };
     if (method !== 'GET') Object.assign(headers, { 'Content-Type': 'application/json', 'Content-Length': Buffer.byteLength(body) });
@@ -54,7 +55,7 @@ export class Client {
   }
 }
 
-for (const subject of [tokens, operations, counters, limits, ids]) {
+for (const subject of [tokens, operations, counters, limits, locks, ids]) {
   for (const [name, value] of Object.entries(subject)) {
     Object.defineProperty(Client.prototype, name, { value, writable: true, configurable: true });
   }

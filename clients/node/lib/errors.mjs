@@ -71,6 +71,7 @@ export function problem(status, type, wait, text) {
   Object.assign(facts, { field: said.field, operation: said.operation });
   const kinds = {
     'idempotency-superseded': Lost,
+    'lease-lost': Lost,
     'store-unavailable': Unavailable,
     'store-unsuitable': CoatcheckError, // nothing was done, and asking again does not help
     'too-many-requests': Unavailable,

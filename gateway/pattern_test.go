@@ -62,6 +62,15 @@ func TestPatternsOfOtherRoutersAreRefusedWithWhatIsMeant(t *testing.T) {
 		"POST /orders/.":                "unclean path can never match",
 		"GET /idempotency-policy":       "the gateway answers this path itself",
 		"GET /problems/lock-held":       "the gateway answers this path itself",
+		"POST api/v1":                   `did you mean "POST /api/v1"?`,
+		"payments/":                     `did you mean "/payments/"?`,
+		"POST shop.example./pay":        `did you mean "POST shop.example/pay"?`,
+		"POST /orders/.+":               `did you mean "POST /orders/{rest...}"?`,
+		"POST /orders/$id":              `did you mean "POST /orders/{id}"?`,
+		"POST /orders/$1/pay":           `did you mean "POST /orders/{p1}/pay"?`,
+		"POST /a,/b":                    "one route has one path",
+		"POST /orders\u200b":            "U+200B",
+		"POST\u00a0/orders":             "U+00A0",
 		"POST /orders%zz":               "no request can have this host and path",
 	} {
 		_, err := ParseRoutes([]byte("routes:\n  - match: '" + pattern + "'\n"))
@@ -87,6 +96,7 @@ func TestPatternsWithUnusualTextOfTheirOwnAreTaken(t *testing.T) {
 		"POST /a;v=1":              "/a;v=1",
 		"POST  /orders":            "/orders",
 		"POST 127.0.0.1/orders":    "/orders",
+		"POST /a,b":                "/a,b",
 		"POST /idempotency-policy": "/idempotency-policy",
 		"/idempotency-policy":      "/idempotency-policy",
 		"/":                        "/x",

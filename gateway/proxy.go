@@ -186,7 +186,7 @@ func (g *Gateway) inspect(answer *http.Response) error {
 	if answer.StatusCode > 599 {
 		return fmt.Errorf("status %d cannot be recorded", answer.StatusCode)
 	}
-	if notBegun {
+	if notBegun || g.sendsOn(answer) {
 		attempt.NotBegun()
 	}
 	// announced trailers would be recorded as headers; ReverseProxy passes others after the body

@@ -54,3 +54,17 @@ func endsInText(pattern, path string) bool {
 	last := len(segments) - 1
 	return last < len(literals) && literals[last] != "" && strings.EqualFold(literals[last], segments[last])
 }
+
+// sendsOn reports whether an answer only sends the client on to another spelling of what it has
+// asked, by 301, as Django does for a slash: nothing was done, and the key has to be good there.
+// After 302 and 303 work may have been done: they are how a service leads on to a page.
+func (g *Gateway) sendsOn(answer *http.Response) bool {
+	route, sent := exchangeOf(answer.Request.Context()).route, answer.Request.URL
+	to, err := answer.Location() // relative to what was sent
+	if err != nil || answer.StatusCode != http.StatusMovedPermanently || route == nil || route.Keep != nil {
+		return false
+	}
+	prefix := strings.TrimSuffix(g.config.Upstream.url.EscapedPath(), "/")
+	from, at := strings.TrimPrefix(sent.EscapedPath(), prefix), to.EscapedPath() // rewritten before
+	return to.Host == sent.Host && to.RawQuery == sent.RawQuery && from != at && route.spelling(from) == route.spelling(at)
+}

@@ -35,6 +35,56 @@ func TestKeyIsGoodAfterARedirectToTheOtherSpelling(t *testing.T) {
 	}
 }
 
+// Django's APPEND_SLASH and many servers say 301. A client that follows with its method would get
+// that recorded answer again at the other path, for ever.
+func TestPermanentRedirectToAnotherSpellingIsNotKept(t *testing.T) {
+	for i, row := range []struct {
+		status         int
+		path, location string
+		keeps          bool
+	}{
+		{301, "/payments", "/payments/", false},
+		{301, "/payments/", "/payments", false},
+		{301, "/Payments", "/payments", false},
+		{301, "/payments?a=1", "/payments/?a=1", false},
+		{301, "/payments", "UPSTREAM/base/payments/", false},
+		// what a service that has done its work may say
+		{302, "/payments", "/payments/", true},
+		{303, "/payments", "/payments/", true},
+		{301, "/payments", "/payments", true},
+		{301, "/payments", "/payments/?done=1", true},
+		{301, "/payments", "/other", true},
+		{301, "/payments", "https://other.example/payments/", true},
+		{301, "/payments", "", true},
+	} {
+		var upstream *shop
+		upstream = newShop(t, func(w http.ResponseWriter, r *http.Request) {
+			if r.URL.RequestURI() == "/base"+row.path {
+				w.Header().Set("Location", strings.Replace(row.location, "UPSTREAM", upstream.URL, 1))
+				w.WriteHeader(row.status)
+				return
+			}
+			w.WriteHeader(http.StatusCreated)
+			_, _ = w.Write([]byte("paid"))
+		})
+		r := start(t, upstream.URL+"/base", "routes: [{match: POST /payments}]")
+		r.client.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+		ask := func(path string) answer {
+			return r.do("POST", path, "x", "Idempotency-Key: "+strconv.Itoa(i))
+		}
+		r.wantStatus(ask(row.path), row.status)
+		if row.keeps {
+			r.wantReplayed(ask(row.path), true)
+			upstream.wantPaid(t, 1)
+			continue
+		}
+		to := row.location[strings.LastIndex(row.location, "/payments"):]
+		r.wantPaid(ask(to), "paid", false)
+		r.wantPaid(ask(row.path), "paid", true)
+		upstream.wantPaid(t, 2)
+	}
+}
+
 func TestSpellingsOfOneRouteAreOnePath(t *testing.T) {
 	exact := func(r *guardedRoute) { r.DistinctCase, r.DistinctSlash, r.DistinctFormat = true, true, true }
 	for _, row := range []struct {

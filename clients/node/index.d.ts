@@ -2,7 +2,7 @@
 
 /** What a call failed with. No text of it holds a token or a lease. */
 export class CoatcheckError extends Error {
-  constructor(code: string, detail: string, facts?: { status?: number; retryAfter?: number });
+  constructor(code: string, detail: string, facts?: { status?: number; retryAfter?: number; field?: string; operation?: string });
   /**
    * of docs/remote.md; "unavailable" and "unknown-outcome" where the service itself did not say one
    */
@@ -10,6 +10,11 @@ export class CoatcheckError extends Error {
   /** of the HTTP answer, if one came */
   readonly status?: number;
   readonly retryAfter?: number;
+  readonly detail: string;
+  /** the part of the request that is wrong */
+  readonly field?: string;
+  /** the name of an operation in doubt, for settle */
+  readonly operation?: string;
 }
 
 /** Nothing was done. Trying later is harmless. */
@@ -50,6 +55,31 @@ export type Claim =
 /** A digest of what makes a request the same: SHA-256 over the parts, each after its length. */
 export function fingerprint(...parts: string[]): string;
 
+/**
+ * A key of the caller's own; retention in seconds from the answer on, up to 30 days; a day by
+ * default.
+ */
+export interface OwnKey {
+  key: string;
+  scope?: string;
+  retention?: number;
+}
+
+export interface RecordedAnswer {
+  status?: number;
+  headers?: Record<string, string>;
+  body?: string | Uint8Array;
+  notKept?: boolean;
+}
+
+/** The state of a token or an operation. */
+export interface Status {
+  state: 'issued' | 'claimed' | 'completed' | 'in-doubt';
+  attempts?: number;
+  fence?: number;
+  [more: string]: unknown;
+}
+
 /** Asks one service. Each request has a connection of its own, and is sent once. */
 export class Client {
   /**
@@ -63,12 +93,71 @@ export class Client {
   complete(
     token: string,
     lease: string,
-    answer: { status?: number; headers?: Record<string, string>; body?: string | Uint8Array; notKept?: boolean },
+    answer: RecordedAnswer,
   ): Promise<void>;
   /** The heartbeat: the lease ends span seconds from now. */
   extend(token: string, lease: string, span: number, timeout?: number): Promise<void>;
   /** Gives a claim back. Only for an attempt that provably never began. */
   release(token: string, lease: string): Promise<void>;
+  /** One whose answer was lost was not handed out: issue another. */
+  issue(terms?: { ttl?: number; scope?: string }): Promise<{ token: string; scope: string; expiresAt: Date }>;
+  status(token: string): Promise<Status>;
+
+  /** As claim, for a key of your own; the answer names the operation. */
+  claimKey(key: OwnKey, fingerprint: string, lease: number, policy?: Policy, owner?: string): Promise<Claim & { operation: string }>;
+  completeOperation(operation: string, lease: string, answer: RecordedAnswer): Promise<void>;
+  extendOperation(operation: string, lease: string, span: number, timeout?: number): Promise<void>;
+  releaseOperation(operation: string, lease: string): Promise<void>;
+  operation(operation: string): Promise<Status>;
+  /** Has an answer forgotten: the next claim is granted. For the role admin. */
+  forgetOperation(operation: string): Promise<void>;
+  /** Ends doubt. For an operator. Repeating it is harmless. */
+  settle(operation: string, outcome: 'completed' | 'not-begun' | 'refused', terms?: { answer?: RecordedAnswer; reason?: string }): Promise<void>;
+
+  /** Adds 1 and returns the value. */
+  incr(key: string): Promise<number>;
+  /** Adds by: the caller owns first to value. With a requestId asking again is harmless. */
+  add(
+    key: string,
+    terms?: { by?: number; limit?: number; ttl?: number; requestId?: string; template?: string; calendar?: string; zone?: string },
+  ): Promise<{ key: string; first: number; value: number; numbers: string[] }>;
+  counter(key: string): Promise<number>;
+
+  /** Takes a cost, all of it or nothing; "limit-reached" is an error, with retryAfter. */
+  takeLimit(name: string, terms: { rate: number; per: number; burst?: number; cost?: number }): Promise<{ remaining: number; reset: number }>;
+  /** For the role admin. */
+  resetLimit(name: string): Promise<void>;
+
+  /** Acquires a lock and renews it until release. ttl and wait (60 at most) in seconds. */
+  acquireLock(
+    name: string,
+    terms?: { ttl?: number; wait?: number; mode?: 'exclusive' | 'shared' | 'permits'; permits?: number; take?: number; owner?: string },
+  ): Promise<Lock>;
+  lock(name: string): Promise<{ name: string; holders: { fence?: number; owner?: string }[]; waiting: number; [more: string]: unknown }>;
+
+  /** of the service's own worker id of a pool; undefined: its default pool */
+  snowflakeIds(pool?: string, n?: number): Promise<bigint[]>;
+  segmentIds(tag: string, n?: number): Promise<bigint[]>;
+  ulids(n?: number): Promise<string[]>;
+  typeids(prefix?: string, n?: number): Promise<string[]>;
+  decodeId(id: string | bigint): Promise<{ id: string; time: string; [more: string]: unknown }>;
+}
+
+/**
+ * A lock that is held and renewed. Where Symbol.asyncDispose is there, `await using` gives it back.
+ */
+export class Lock {
+  private constructor();
+  readonly name: string;
+  /** larger for every later grant: give it to what can refuse an older one */
+  readonly fence: number;
+  /** Ends when the lock may not be counted on any more. */
+  get signal(): AbortSignal;
+  /** ms for which the lock may be counted on if no renewal is confirmed */
+  get validity(): number;
+  /** Call it before each use: it throws Lost when the lock may be another's. */
+  check(): void;
+  release(): Promise<void>;
 }
 
 /** What the work may know of its claim. */
@@ -91,12 +180,12 @@ export class Attempt {
 }
 
 /**
- * Runs work under a token, once whatever fails: an answer that was recorded before is returned
- * instead.
+ * Runs work under a token, or a key of your own, once whatever fails: an answer that was recorded
+ * before is returned instead.
  */
 export function runOnce(
   client: Client,
-  token: string,
+  token: string | OwnKey,
   fingerprint: string,
   /**
    * It returns {status, headers, body}, or its result: bytes and strings as they are, nothing as an

@@ -54,6 +54,10 @@ var foreign = []struct {
 	{regexp.MustCompile(`/\*+([a-z]\w*)$`), "* is no wildcard here", "/{$1...}"},
 	{regexp.MustCompile(`/\(?\.?\*+\)?$`), "* is no wildcard here", "/{rest...}"},
 	{regexp.MustCompile(`/\(?\.?\*\)?/`), "* is no wildcard here", "/{any}/"},
+	{regexp.MustCompile(`/\.?\+$`), "+ is no wildcard here", "/{rest...}"},
+	{regexp.MustCompile(`/\$(\d+)(/|$)`), "$1 is no wildcard here", "/{p$1}$2"},
+	{regexp.MustCompile(`/\$(id|\w+_id|[a-z]\w*Id)(/|$)`), "$name is no wildcard here", "/{$1}$2"},
+	{regexp.MustCompile(`,\s*/.*`), "one route has one path: write a route for each", ""},
 	{regexp.MustCompile(`[^/{]\$$`), "a path is no regular expression", ""},
 	{regexp.MustCompile("[*<>\\[\\]^`|\\\\]|[ \t]"), "", ""},
 }
@@ -61,6 +65,9 @@ var foreign = []struct {
 // Fault is what is wrong with a pattern that net/http.ServeMux would take, and that matches no
 // request or none that its writer has in mind: "" if nothing is, or if the mux refuses it.
 func Fault(pattern string) string {
+	if hidden := invisible.FindString(pattern); hidden != "" {
+		return fmt.Sprintf("it has the character %U, which is not to be seen: write it anew, with plain spaces", []rune(hidden)[0])
+	}
 	method, host, rest := Split(pattern)
 	if rest == "" {
 		return ""
@@ -73,6 +80,12 @@ func Fault(pattern string) string {
 	}
 	if strings.ContainsAny(host, "*:^~<>[]{}() \t") && !ipv6.MatchString(host) {
 		return fmt.Sprintf("%q is no host: a host has no port, no wildcard and no space", host)
+	}
+	if strings.HasSuffix(host, ".") {
+		return "a host has no dot at its end" + suggestion(method, strings.TrimRight(host, ".")+rest)
+	}
+	if host != "" && !strings.ContainsAny(host, ".:") && !strings.EqualFold(host, "localhost") {
+		return fmt.Sprintf("a path begins with a slash, and %q would be a host", host) + suggestion(method, "/"+host+rest)
 	}
 	meant, what := rest, ""
 	for _, one := range foreign {
@@ -103,6 +116,9 @@ func Fault(pattern string) string {
 
 // ownText says how a path is written that really has such characters.
 const ownText = " (Text of the path itself is percent-encoded: %3A for :, %2A for *, %3F for ?)"
+
+// invisible matches white space and characters without width that no request has as they stand.
+var invisible = regexp.MustCompile(`[\x00-\x08\x0a-\x1f\x{7f}-\x{a0}\p{Cf}\p{Zl}\p{Zp}\x{1680}\x{2000}-\x{200a}\x{202f}\x{205f}\x{3000}]`)
 
 var ipv6 = regexp.MustCompile(`^\[[0-9a-fA-F:.]+\]$`)
 

@@ -1,0 +1,27 @@
+// What the subjects have in common: how they ask, and what they refuse to send.
+
+/** The client's method that sends one request. */
+export const ask = Symbol('ask');
+
+/** Reports whether an answer is one without a body. */
+export const done = (answer) => answer === null;
+
+/** Seconds as they are sent, rounded up. */
+export const millis = (seconds) => {
+  if (!Number.isFinite(seconds)) throw new TypeError('a duration is a number of seconds');
+  return Math.ceil(seconds * 1000);
+};
+
+/** The path of something with a name. What cannot be one is not sent: it would be another path. */
+export function named(base, name) {
+  if (typeof name !== 'string' || !/^[A-Za-z0-9._:~@-]{1,200}$/.test(name) || /^\.+$/.test(name)) {
+    throw new TypeError('a name has 1 to 200 characters of A–Z a–z 0–9 . _ : ~ @ -, and more than dots');
+  }
+  return `${base}/${name}`;
+}
+
+/** A path with those of the parameters that are given. */
+export function withQuery(path, parameters) {
+  const given = Object.entries(parameters).filter(([, value]) => value !== undefined);
+  return given.length ? `${path}?${new URLSearchParams(given)}` : path;
+}

@@ -1,0 +1,62 @@
+// The client: how a request is made. What can be asked for is in the file of each subject.
+
+import { Unavailable, UnknownOutcome, object, problem } from './errors.mjs';
+import { send } from './exchange.mjs';
+import { counters } from './counters.mjs';
+import { ids } from './ids.mjs';
+import { limits } from './limits.mjs';
+import { locks } from './locks.mjs';
+import { operations } from './operations.mjs';
+import { tokens } from './tokens.mjs';
+import { ask } from './ask.mjs';
+
+/** Asks one service. Each request has a connection of its own, and is sent once. */
+export class Client {
+  #url;
+  #timeout;
+  #key;
+
+  /**
+   * @param {string} url
+   * @param {number} [timeout] seconds that one request may take
+   * @param {string} [key] an API key, for a service that asks for one; use https then
+   */
+  constructor(url, timeout = 10, key = '') {
+    this.#url = new URL(url);
+    if (!['http:', 'https:'].includes(this.#url.protocol)) throw new TypeError("the service's URL is http://host:port or https://host");
+    if (!/^[!-~]*$/.test(key)) throw new TypeError('the API key has characters that no key has');
+    this.#timeout = timeout;
+    this.#key = key;
+  }
+
+  /**
+   * Sends one request, once, and returns the JSON of its answer, null where it has none. node:http
+   * follows no redirect, and with no agent repeats nothing. whole tells an answer of the service
+   * from that of a server in between with the same status. A GET changes nothing: where no answer
+   * comes to it, nothing was done.
+   */
+  async [ask](method, path, whole, { message, lease, repeat, wait: longer = 0, timeout = this.#timeout + longer } = {}) {
+    const body = message === undefined ? '' : JSON.stringify(message);
+    const headers = { Accept: 'application/json' };
+    if (method !== 'GET') Object.assign(headers, { 'Content-Type': 'application/json', 'Content-Length': Buffer.byteLength(body) });
+    if (this.#key) headers.Authorization = `Bearer ${this.#key}`;
+    if (lease !== undefined) headers['Lease-Token'] = lease; // never in the path: paths are logged
+    if (repeat !== undefined) headers['Idempotency-Key'] = repeat;
+    try {
+      const { status, type, wait, text } = await send(this.#url, method, this.#url.pathname.replace(/\/$/, '') + path, headers, body, timeout * 1000);
+      if (![200, 201, 204].includes(status)) throw problem(status, type, wait, text);
+      const answer = status === 204 ? null : object(text);
+      if (!whole(answer)) throw new UnknownOutcome('unknown-outcome', 'the answer cannot be read', { status });
+      return answer;
+    } catch (error) {
+      if (method !== 'GET' || !(error instanceof UnknownOutcome)) throw error;
+      throw new Unavailable(error.code, error.detail, error);
+    }
+  }
+}
+
+for (const subject of [tokens, operations, counters, limits, locks, ids]) {
+  for (const [name, value] of Object.entries(subject)) {
+    Object.defineProperty(Client.prototype, name, { value, writable: true, configurable: true });
+  }
+}

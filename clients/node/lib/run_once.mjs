@@ -1,0 +1,231 @@
+// Work that is done once: the claim, its heartbeat, and the record of the answer.
+
+import { randomBytes } from 'node:crypto';
+
+import { CoatcheckError, Lost, NotRecorded, Unavailable, UnknownOutcome } from './errors.mjs';
+import { isText } from './fingerprint.mjs';
+
+/** What the work may know of its claim. */
+export class Attempt {
+  #lost = new AbortController();
+  #deadline; // by performance.now(); undefined under hold, where no one else can begin
+  #timer;
+
+  constructor(fence, number) {
+    // larger than that of every attempt before it: give it to what must refuse an older attempt
+    this.fence = fence;
+    this.number = number;
+    // set it if the work provably had no effect: the claim is given back, and nothing is recorded
+    this.notBegun = false;
+  }
+
+  /** Ends when the claim is another's, or may be. */
+  get signal() {
+    return this.#lost.signal;
+  }
+
+  /** Call this before every effect: it throws Lost when the claim is another's, or may be. */
+  check() {
+    if (this.#deadline !== undefined && performance.now() >= this.#deadline) this.lose();
+    if (this.signal.aborted) throw this.signal.reason;
+  }
+
+  lose(reason = new Lost('idempotency-superseded', 'another attempt has the claim, or may have')) {
+    this.#lost.abort(reason);
+  }
+
+  /** Trusts the claim until a moment by performance.now(); undefined ends the watch. */
+  trustUntil(deadline) {
+    clearTimeout(this.#timer);
+    this.#deadline = deadline;
+    if (deadline !== undefined) this.#timer = setTimeout(() => this.lose(), Math.max(0, deadline - performance.now()));
+  }
+}
+
+/**
+ * Runs work(attempt) under a token, or under {key, scope, retention}, a key of your own, and
+ * returns {answer, replayed}, where the answer is {status, headers, body, notKept} with the body as
+ * a Buffer.
+ *
+ * work returns {status, headers, body}, or its result: bytes and strings as they are, nothing as an
+ * empty body, any other value as JSON. If it throws, the operation may have happened: nothing is
+ * given back, the lease lapses, and then the token is in doubt, under takeover free for the next.
+ * Errors: those of Client.claim (the work did not run), what work threw, Lost (do not use what was
+ * done), NotRecorded.
+ *
+ * The heartbeat runs in the same thread: work that blocks it for longer than the lease loses its
+ * claim.
+ */
+export async function runOnce(client, token, fingerprint, work, { lease = 30, policy = 'hold' } = {}) {
+  if (!isText(fingerprint) || fingerprint === '') throw new TypeError('the fingerprint is a string: see fingerprint()');
+  if (typeof work !== 'function') throw new TypeError('the work is a function');
+  // before the claim is sent: from here one lease is what this process trusts its claim for
+  const claimedAt = performance.now();
+  const subject = typeof token === 'string' ? issued(client, token) : own(client, token);
+  const claimed = await claimAgain(subject, fingerprint, lease, policy);
+  if (claimed.outcome === 'replay') {
+    const { status, headers, body_base64, body_not_kept = false } = claimed.response;
+    return { answer: { status, headers: headers ?? {}, body: Buffer.from(body_base64 ?? '', 'base64'), notKept: body_not_kept }, replayed: true };
+  }
+  const attempt = new Attempt(claimed.fence, claimed.attempt ?? 1);
+  if (policy === 'takeover') attempt.trustUntil(claimedAt + lease * 1000);
+  const stop = heartbeat(subject, claimed.lease, attempt, lease, policy);
+  let answer;
+  try {
+    answer = answerOf(await work(attempt));
+  } finally {
+    await stop();
+    // If it cannot be given back, the token is in doubt when its lease has lapsed.
+    if (attempt.notBegun) await settle(() => subject.release(claimed.lease)).catch(() => {});
+  }
+  if (!attempt.notBegun) await record(subject, claimed.lease, answer);
+  return { answer, replayed: false };
+}
+
+/** The steps of a token. */
+const issued = (client, token) => ({
+  claim: (...terms) => client.claim(token, ...terms),
+  extend: (...terms) => client.extend(token, ...terms),
+  complete: (...terms) => client.complete(token, ...terms),
+  release: (...terms) => client.release(token, ...terms),
+});
+
+/** The steps of an own key: the answer to the claim names the operation of the others. */
+function own(client, key) {
+  let operation;
+  return {
+    claim: async (...terms) => {
+      const claimed = await client.claimKey(key, ...terms);
+      operation = claimed.operation;
+      return claimed;
+    },
+    extend: (...terms) => client.extendOperation(operation, ...terms),
+    complete: (...terms) => client.completeOperation(operation, ...terms),
+    // a claim without any answer has no name here: it lapses
+    release: async (...terms) => operation && client.releaseOperation(operation, ...terms),
+  };
+}
+
+/** The answer that a result of the work is. It never throws: the work is done. */
+function answerOf(result) {
+  const isAnswer = result !== null && typeof result === 'object' && Object.getPrototypeOf(result) === Object.prototype
+    && Object.keys(result).length > 0 && Object.keys(result).every((name) => ['status', 'headers', 'body'].includes(name));
+  const { status = 200, headers = {}, body } = isAnswer ? result : { body: result };
+  const bytes = bytesOf(body);
+  if (bytes === undefined) return { status, headers, body: Buffer.alloc(0), notKept: true };
+  const typed = Object.keys(headers).some((name) => name.toLowerCase() === 'content-type');
+  return { status, headers: bytes.type && !typed ? { ...headers, 'Content-Type': bytes.type } : headers, body: bytes.body, notKept: false };
+}
+
+/** A body's bytes, and its type where that is ours to say; undefined for what JSON cannot write. */
+function bytesOf(body) {
+  if (body === undefined || body === null) return { body: Buffer.alloc(0) };
+  if (typeof body === 'string') return { body: Buffer.from(body) };
+  if (ArrayBuffer.isView(body)) return { body: Buffer.from(body.buffer, body.byteOffset, body.byteLength) };
+  if (body instanceof ArrayBuffer) return { body: Buffer.from(body) };
+  try {
+    const text = JSON.stringify(body);
+    return text === undefined ? undefined : { body: Buffer.from(text), type: 'application/json' };
+  } catch {
+    return undefined;
+  }
+}
+
+// What says of a claim whose answer was lost that it does not stand.
+const DECIDES = ['idempotency-in-progress', 'idempotency-outcome-unknown', 'idempotency-payload-mismatch', 'idempotency-token-unknown'];
+
+/**
+ * Claims a token, and asks again after a lost answer. From then on only an answer about the token
+ * itself counts: a refusal says nothing of the claim that went before. If none comes, the claim is
+ * given back: nothing was begun.
+ */
+async function claimAgain(subject, fingerprint, lease, policy) {
+  const owner = randomBytes(16).toString('base64url');
+  let unknown;
+  for (let tries = 5, wait = 0.1; tries > 0; tries--, wait *= 2) {
+    try {
+      return await subject.claim(fingerprint, lease, policy, owner);
+    } catch (error) {
+      const isOpen = error instanceof UnknownOutcome || (unknown && error instanceof CoatcheckError);
+      if (!isOpen || DECIDES.includes(error.code)) throw error;
+      unknown ??= error;
+    }
+    await pause(wait);
+  }
+  // else the token is in doubt when the lease has lapsed, if the claim was made
+  await subject.release(owner).catch(() => {});
+  throw unknown;
+}
+
+/**
+ * Extends the lease every third of it. One that hangs makes room for the next. It returns what ends
+ * it.
+ */
+function heartbeat(subject, proof, attempt, lease, policy) {
+  const ended = new AbortController();
+  const beat = async () => {
+    while (await pause(lease / 3, ended.signal)) {
+      const sent = performance.now();
+      try {
+        await subject.extend(proof, lease, lease / 3);
+      } catch (error) {
+        if (error instanceof Lost || error.code === 'idempotency-token-unknown') return attempt.lose();
+        // a fault of this program
+        if (!(error instanceof CoatcheckError)) return attempt.lose(error);
+        continue; // the next one may get through; until then the deadline counts
+      }
+      if (policy === 'takeover') attempt.trustUntil(sent + lease * 1000);
+    }
+  };
+  const running = beat();
+  return async () => {
+    ended.abort();
+    await running;
+    attempt.trustUntil(undefined);
+  };
+}
+
+/** Waits; false if it was ended. */
+function pause(seconds, signal) {
+  return new Promise((resolve) => {
+    if (signal?.aborted) return resolve(false);
+    const end = (whole) => {
+      clearTimeout(timer);
+      signal?.removeEventListener('abort', cut);
+      resolve(whole);
+    };
+    const cut = () => end(false);
+    const timer = setTimeout(() => end(true), seconds * 1000);
+    signal?.addEventListener('abort', cut);
+  });
+}
+
+/**
+ * Records an answer, without its body if that is too large: the token must not stay in doubt for
+ * that.
+ */
+async function record(subject, proof, answer) {
+  try {
+    await settle(() => subject.complete(proof, answer)).catch((error) => {
+      if (error.status !== 413) throw error;
+      return settle(() => subject.complete(proof, { ...answer, notKept: true }));
+    });
+  } catch (error) {
+    throw error instanceof Lost ? error : new NotRecorded(answer, error);
+  }
+}
+
+/**
+ * Makes a call that is harmless to repeat until it is known what became of it, or it was tried
+ * often enough.
+ */
+async function settle(call, tries = 8) {
+  for (let wait = 0.1; ; wait = Math.min(2 * wait, 2)) {
+    try {
+      return await call();
+    } catch (error) {
+      if (--tries === 0 || !(error instanceof Unavailable || error instanceof UnknownOutcome)) throw error;
+    }
+    await pause(wait);
+  }
+}

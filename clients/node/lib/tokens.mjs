@@ -1,0 +1,58 @@
+// Tokens that the service issues: https://github.com/coatcheck/coatcheck/blob/main/docs/remote.md
+
+import { ask, done, millis } from './ask.mjs';
+
+const path = (token, verb) => `/token/${encodeURIComponent(token)}${verb}`;
+
+/** Reports whether an answer to a claim is a whole one. */
+export const isClaim = (claimed) => (claimed?.outcome === 'granted' && claimed.lease && claimed.fence) || (claimed?.outcome === 'replay' && claimed.response);
+
+/** An answer as it is sent to be recorded. */
+export function recorded({ status = 200, headers = {}, body = '', notKept = false }) {
+  return { status, headers, body_base64: notKept ? '' : Buffer.from(body).toString('base64'), body_not_kept: notKept };
+}
+
+export const tokens = {
+  /** Issues a token. One whose answer was lost was not handed out: issue another. */
+  async issue({ ttl, scope } = {}) {
+    const message = { ttl_ms: ttl === undefined ? undefined : millis(ttl), scope };
+    const issued = await this[ask]('POST', '/token', (issued) => issued?.token, { message });
+    return { token: issued.token, scope: issued.scope, expiresAt: new Date(issued.expires_at) };
+  },
+
+  /** The state of a token, as the service tells it. */
+  async status(token) {
+    return this[ask]('GET', path(token, ''), (status) => status?.state);
+  },
+
+  /**
+   * Looks at a token and takes it: {outcome: "granted", lease, fence, …} or {outcome: "replay",
+   * response: {…}}.
+   *
+   * owner is a secret of 16 to 128 characters, new for each attempt: repeating the claim with the
+   * same one gets the same grant.
+   */
+  async claim(token, fingerprint, lease, policy = 'hold', owner = '') {
+    return this[ask]('POST', path(token, '/claim'), isClaim, { message: { fingerprint, lease_ms: millis(lease), policy, owner } });
+  },
+
+  /**
+   * Records the answer of the attempt that lease proves. Repeating it is harmless. notKept records
+   * that there is one, without its body.
+   */
+  async complete(token, lease, answer) {
+    await this[ask]('POST', path(token, '/complete'), done, { message: recorded(answer), lease });
+  },
+
+  /** The heartbeat: the lease ends that many seconds from now. Repeating it is harmless. */
+  async extend(token, lease, span, timeout) {
+    await this[ask]('POST', path(token, '/extend'), (extended) => extended?.lease_until, { message: { lease_ms: millis(span) }, lease, timeout });
+  },
+
+  /**
+   * Gives a claim back. Only for an attempt that provably never began. Repeating it is harmless.
+   */
+  async release(token, lease) {
+    await this[ask]('POST', path(token, '/release'), done, { lease });
+  },
+};

@@ -33,6 +33,7 @@ func TestKeysThatNothingGuardsAreCountedAndTold(t *testing.T) {
 				outcome, lines = "unguarded_key", 1
 			}
 			s.wantMetrics(`coatcheck_gateway_requests_total{outcome="` + outcome + `",route="-"} 3`)
+			expect.Equal(t, "lines that say what to add", strings.Count(s.log.String(), "with {name} for each {…}"), lines)
 			expect.Equal(t, "warnings in the log", strings.Count(s.log.String(), "shape=/v1/customers/{…}/refund"), lines)
 		})
 	}

@@ -10,6 +10,7 @@ import (
 // Each of these was taken, was listed as guarded, and guarded nothing.
 func TestPatternsOfOtherRoutersAreRefusedWithWhatIsMeant(t *testing.T) {
 	for pattern, want := range map[string]string{
+		"POST [::1]/pay":                `did you mean "POST /pay"?`,
 		"POST /orders/:id":              `did you mean "POST /orders/{id}"?`,
 		"POST /orders/:id/lines/:line":  `did you mean "POST /orders/{id}/lines/{line}"?`,
 		"/orders/:id":                   `did you mean "/orders/{id}"?`,

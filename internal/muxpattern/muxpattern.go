@@ -78,7 +78,10 @@ func Fault(pattern string) string {
 	if strings.HasSuffix(host, ":") && strings.HasPrefix(rest, "//") {
 		return "a pattern has no scheme" + suggestion(method, strings.TrimPrefix(rest, "//"))
 	}
-	if strings.ContainsAny(host, "*:^~<>[]{}() \t") && !ipv6.MatchString(host) {
+	if ipv6.MatchString(host) { // the mux takes the brackets off where there is a port
+		return "an address in brackets is found without a port alone: leave the host out" + suggestion(method, rest)
+	}
+	if strings.ContainsAny(host, "*:^~<>[]{}() \t") {
 		return fmt.Sprintf("%q is no host: a host has no port, no wildcard and no space", host)
 	}
 	if strings.HasSuffix(host, ".") {

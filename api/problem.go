@@ -79,7 +79,7 @@ var catalogue = map[Code]Kind{
 	AttemptRunning:      {409, "An attempt may still be running", true, "Nothing was changed. The attempt's lease has not ended, so it may still record its own answer. Ask again after Retry-After, if the operation is in doubt then."},
 	NotInDoubt:          {409, "The operation is not in doubt", false, "Nothing was changed. The operation has its answer, or its token may be used again; there is nothing to settle."},
 	Superseded:          {409, "Another attempt has replaced this one", false, "This attempt was silent for longer than its lease and another took over. Ask again with the same token for that one's answer."},
-	PayloadMismatch:     {422, "The token was used for another request", false, "Nothing was done. The same token came with another method, route, scope or payload. Use one token for one operation."},
+	PayloadMismatch:     {422, "The token or key was used for another request", false, "Nothing was done. The same token or key came with another method, route, scope or payload. Use one for one operation."},
 	TokenUnknown:        {410, "The token is unknown", false, "Nothing was done. It was never issued, has expired, or was lost with the store's state. If its operation may have run, look at the effect before you get a new token with POST /token."},
 	NotAnInteger:        {409, "The counter does not hold an integer", false, "Nothing was changed. The value in Redis is not a signed 64-bit decimal integer. Find out what else writes that key, or count under another name."},
 	CounterOverflow:     {409, "The counter would overflow", false, "Nothing was changed. A counter ends at 9223372036854775807, or where the template has no more digits. Count under another name, or with a template that has more."},

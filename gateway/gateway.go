@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/http/httputil"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -124,6 +125,7 @@ type Gateway struct {
 	routes     atomic.Pointer[table]
 	hosts      atomic.Pointer[frontdoor.Hosts]
 	file       routesFile
+	loading    sync.WaitGroup // of keys of bearer tokens, three seconds at most
 
 	door     *frontdoor.Door // of clients
 	working  atomic.Int64    // requests under way, those whose connection was handed over included
@@ -184,6 +186,7 @@ func (g *Gateway) allowedHosts() frontdoor.Hosts { return *g.hosts.Load() }
 // Close waits until late answers are recorded or the context ends, then drops upstream connections.
 func (g *Gateway) Close(ctx context.Context) error {
 	g.audit.Close()
+	g.loading.Wait()
 	err := g.tokens.Close(ctx)
 	for _, transport := range g.transports {
 		transport.CloseIdleConnections()

@@ -81,6 +81,7 @@ func TestIssuerThatIsAway(t *testing.T) {
 	is, upstream := issuer.New(t), newShop(t, nil)
 	is.Away.Store(true)
 	r := start(t, upstream.URL, byToken(is.URL))
+	expect.Eventually(t, "the log says it before a request comes", func() bool { return logged(r, "the keys of bearer tokens cannot be read") })
 	a := r.payAs(is.Token("ann"))
 	r.wantCode(a, api.StoreUnavailable)
 	r.wantHeader(a, "Retry-After", "1")

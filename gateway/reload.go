@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"strings"
 	"sync"
@@ -68,6 +69,12 @@ func (g *Gateway) takeLocked(text []byte, version string, err error) error {
 	}
 	if err != nil {
 		return g.keepLocked(version, err)
+	}
+	for key, one := range verifiers {
+		if g.file.verifiers[key] == nil {
+			// the log says at once if there are no keys: requests are refused until there are
+			g.loading.Go(func() { _ = one.Load(context.Background()) })
+		}
 	}
 	g.file.verifiers = verifiers
 	var before Routes

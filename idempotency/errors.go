@@ -23,7 +23,7 @@ var (
 	ErrBodyCut      = fault.Refusal("idempotency: the body did not arrive whole")
 	ErrInProgress   = policyRefusal("idempotency: the first attempt is still running")
 	ErrInDoubt      = policyRefusal("idempotency: the first attempt ended without an answer")
-	ErrMismatch     = policyRefusal("idempotency: the token was used for another request")
+	ErrMismatch     = policyRefusal("idempotency: the token or key was used for another request")
 	ErrUnknownToken = fault.Refusal("idempotency: unknown token")
 	// ErrUnauthorized refuses a request whose caller is not known, as package jwtprincipal does.
 	ErrUnauthorized = fault.Refusal("idempotency: the caller is not known")

@@ -144,6 +144,9 @@ func (p *program) gatewayBanner(ctx context.Context, c *config.Gateway, at gatew
 		started:  startedAt(ctx, c.Service, at.store, servedAt{at.clients, "http://" + reachable(at.admin.String())}, log),
 		Upstream: c.Gateway.Upstream.String(), Routes: shownRoutes(routes),
 	}
+	if !slices.ContainsFunc(routes, func(route gateway.Route) bool { return route.JWT == nil }) {
+		s.Principal = "by the verified token of each route, as below"
+	}
 	return p.print(s, s.people(routes))
 }
 

@@ -301,6 +301,8 @@ func TestCallersByTheirVerifiedTokens(t *testing.T) {
 	settings := []string{"--redis", redis.URL(), "--principal-jwt-jwks", is.URL, "--principal-jwt-issuer", "https://id.example/", "--principal-jwt-algorithms", "ES256, EdDSA"}
 	g, s := runGateway(t, upstream.URL, payRoutes, settings...), serve(t, settings...)
 	const says = "by iss and sub of the verified bearer token, with the keys of "
+	own := runGateway(t, "http://127.0.0.1:1", `routes: [{match: POST /payments, principal: {jwt: {jwks: "`+is.URL+`"}}}]`)
+	expect.Equal(t, "the principal in the banner of a gateway whose routes have their own", own.banner.Principal, "by the verified token of each route, as below")
 	expect.Equal(t, "the principal in the gateway's banner", g.banner.Principal, says+is.URL)
 	expect.Equal(t, "the principal in the service's banner", s.banner.Principal, says+is.URL)
 	expect.Contains(t, "the gateway's banner for people", g.banner.people(gateway.Routes{{}}), "callers     "+says+is.URL)

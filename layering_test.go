@@ -21,7 +21,7 @@ const everything = "*"
 
 // front is what stands between the network and the domains.
 var front = []string{
-	"idempotency", "limit", "lock", "workerlease", "segment", "counter", "number", "snowflake", "api", "server/internal/ledger", "internal/secret", "internal/share", "internal/target", "internal/audit", "internal/fault", "internal/frontdoor", "internal/health", "internal/names", "internal/redisprobe", "internal/requestlog", "metrics", "redisstore",
+	"idempotency", "limit", "lock", "workerlease", "segment", "counter", "number", "snowflake", "api", "server/internal/ledger", "internal/secret", "internal/share", "internal/target", "internal/audit", "internal/doubt", "internal/fault", "internal/frontdoor", "internal/health", "internal/names", "internal/redisprobe", "internal/requestlog", "metrics", "redisstore",
 }
 
 // domain is what a domain may use: never another domain.
@@ -97,6 +97,7 @@ var layers = map[string][]string{
 	"internal/share":                   {},
 	"internal/step":                    {},
 	"internal/audit":                   {"api"},
+	"internal/doubt":                   {"idempotency", "metrics", "redisstore"},
 	"cmd/coatcheck/internal/config":    {"access", "counter", "embedded", "gateway", "idempotency", "idempotency/jwtprincipal", "internal/audit", "internal/frontdoor", "internal/names", "internal/redisconn", "internal/requestlog", "cmd/coatcheck/internal/tracing", "internal/watch", "internal/yamlfile", "lock", "redisstore", "segment", "server", "snowflake", "workerlease"},
 	"server/internal/compat":           {"access", "segment", "snowflake", "workerlease", "metrics", "internal/frontdoor", "internal/names", "server/internal/stamper", "api"},
 	"server/internal/events":           {"access", "internal/secret", "internal/share", "internal/step", "api"},

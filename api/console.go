@@ -87,4 +87,12 @@ type History struct {
 	Until  time.Time           `json:"until"`   // end of the newest point
 	StepMs int64               `json:"step_ms"` // time of each point
 	Series map[string][]uint64 `json:"series"`  // how many in each step, the oldest first
+	// operations in doubt now, of the whole store; absent where that is not known
+	InDoubt *InDoubt `json:"in_doubt,omitempty"`
+}
+
+// InDoubt is a part of History: the figures that the metrics have as well.
+type InDoubt struct {
+	Operations int       `json:"operations"`
+	Since      time.Time `json:"since,omitzero"` // when the oldest of them came to be
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/coatcheck/coatcheck/api"
 	"github.com/coatcheck/coatcheck/idempotency"
 	"github.com/coatcheck/coatcheck/internal/audit"
+	"github.com/coatcheck/coatcheck/internal/doubt"
 	"github.com/coatcheck/coatcheck/internal/frontdoor"
 	"github.com/coatcheck/coatcheck/internal/health"
 	"github.com/coatcheck/coatcheck/internal/muxpattern"
@@ -164,6 +165,12 @@ func New(config Config) (*Gateway, error) {
 	if err := g.Reload(); err != nil {
 		return nil, err
 	}
+	doubt.New(config.Store, g.tokens, func() (names []string) {
+		for _, route := range g.Routes() {
+			names = append(names, route.Name)
+		}
+		return names
+	}).Show(g.metrics.Registry)
 	return g, nil
 }
 

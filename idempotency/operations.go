@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -222,6 +223,61 @@ func (t *Tokens) InDoubt(ctx context.Context, page DoubtPage) (list []Operation,
 		scanned += len(entries)
 	}
 	return list, after.cursor(), nil
+}
+
+// Doubts are the operations in doubt, as [Tokens.Doubts] found them.
+type Doubts struct {
+	Operations int         // how many there are
+	Oldest     []Operation // up to 256 of them, the longest in doubt first
+}
+
+// oldest is how many operations in doubt Doubts reads.
+const oldest = 256
+
+// Doubts counts all operations in doubt and reads the oldest. Its cost does not grow with their
+// number, nor with the tokens that there are; in a cluster it asks every slot. The figures of a list
+// that changes meanwhile may be of a moment apart.
+func (t *Tokens) Doubts(ctx context.Context) (Doubts, error) {
+	var found Doubts
+	page := DoubtPage{Max: oldest}
+	for len(found.Oldest) < oldest {
+		list, next, err := t.InDoubt(ctx, page)
+		if err != nil {
+			return Doubts{}, err
+		}
+		found.Oldest = append(found.Oldest, list...)
+		if next == "" {
+			found.Operations = len(found.Oldest)
+			return found, nil
+		}
+		page.Cursor, page.Max = next, oldest-len(found.Oldest)
+	}
+	counted, err := t.countInDoubt(ctx)
+	found.Operations = max(counted, len(found.Oldest))
+	return found, err
+}
+
+func (t *Tokens) countInDoubt(ctx context.Context) (int, error) {
+	var counted atomic.Int64
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(atOnce)
+	for _, key := range t.store.SlotKeys("operations", underWay) {
+		group.Go(func() error {
+			reply, err := t.store.Run(ctx, scripts.OperationCount, []string{key})
+			if err != nil {
+				return fmt.Errorf("count operations: %w", err)
+			}
+			if reply.Word() != "ok" {
+				return reply.Unexpected()
+			}
+			n := 0
+			err = reply.Scan(&n)
+			counted.Add(int64(n))
+			return err
+		})
+	}
+	err := group.Wait()
+	return int(counted.Load()), err
 }
 
 // takes reports whether an operation belongs on the page.

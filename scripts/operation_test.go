@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"testing"
 
+	"github.com/coatcheck/coatcheck/internal/testing/expect"
 	"github.com/coatcheck/coatcheck/scripts"
 )
 
@@ -224,5 +225,40 @@ func TestNotedRetentionBeginsWithTheAnswer(t *testing.T) {
 		between(t, "expiry after the answer", b.expiry(tokenKey[0]), b.now()+9*hour, b.now()+10*hour+slack)
 		want(t, b.run(scripts.OperationGet, tokenKey[:1])[12:], "ann's")
 		word(t, b.claim(claim{owner: "bob"}), "replay", 1)
+	})
+}
+
+// counted is how many operations are in doubt.
+func (b *box) counted() string {
+	b.Helper()
+	reply := b.run(scripts.OperationCount, tokenKey[1:])
+	word(b, reply, "ok", 1)
+	return reply[1]
+}
+
+// Running ones are in no doubt, and those whose records have ended are of no use any more, although
+// both are listed.
+func TestCountIsOfWhatIsInDoubtAndStillKept(t *testing.T) {
+	each(t, func(t *testing.T, b *box) {
+		expect.Equal(t, "in doubt on an empty Redis", b.counted(), "0")
+		b.granted(claim{})
+		expect.Equal(t, "in doubt while an attempt runs", b.counted(), "0")
+		for i := range 3 {
+			b.began(fmt.Sprint("kept", i), hour)
+		}
+		for i := range 2 {
+			b.began(fmt.Sprint("short", i), 100)
+		}
+		for b.expiry("{short1}") != -2 {
+			b.tick()
+		}
+		b.tick()
+		expect.Equal(t, "members of the list", b.do("ZCARD", tokenKey[1]), any(int64(12)))
+		expect.Equal(t, "in doubt, with two whose records have ended", b.counted(), "3")
+		word(b, b.extend("ann", 0), "ok", 1)
+		b.tick()
+		expect.Equal(t, "in doubt after the attempt gave up", b.counted(), "4")
+		want(t, b.settle("refused", ""), "ok")
+		expect.Equal(t, "in doubt after a settlement", b.counted(), "3")
 	})
 }

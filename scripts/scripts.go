@@ -42,6 +42,7 @@ var (
 	TokenRelease  = load("token_release")
 
 	OperationList   = load("operation_list")
+	OperationCount  = load("operation_count")
 	OperationGet    = load("operation_get")
 	OperationSettle = load("operation_settle")
 	OperationForget = load("operation_forget")

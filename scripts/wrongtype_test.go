@@ -131,6 +131,7 @@ var misuses = []misuse{
 	{"token_extend: list", scripts.TokenExtend, tokenKey, 1, byAnn("ann", minute, hour), ""},
 	{"token_release: list", scripts.TokenRelease, tokenKey, 1, byAnn("ann"), ""},
 	{"operation_list", scripts.OperationList, tokenKey[1:], 0, args(0, "", 10), ""},
+	{"operation_count", scripts.OperationCount, tokenKey[1:], 0, args(), ""},
 	{"operation_get", scripts.OperationGet, tokenKey[:1], 0, args(), ""},
 	{"operation_settle", scripts.OperationSettle, tokenKey, 0, args("refused", "", hour, "digest", "done"), ""},
 	{"operation_settle: list", scripts.OperationSettle, tokenKey, 1, abandoned("refused", "", hour, "digest", "done"), ""},

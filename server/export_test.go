@@ -58,6 +58,9 @@ func (s *Server) SetBeat(every time.Duration) { s.events.Heartbeat = every }
 // time to take what is sent.
 func (s *Server) SetPatience(patience time.Duration) { s.events.WriteTimeout = patience }
 
+// ForgetDoubt has the next scrape count the operations in doubt, however often that was done.
+func (s *Server) ForgetDoubt() { s.doubt.Forget() }
+
 // ForgetRings has the next scrape look at the rings, however often that was done.
 func (s *Server) ForgetRings() {
 	s.rings.mu.Lock()

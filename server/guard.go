@@ -58,6 +58,14 @@ func (g *guards) around(route idempotency.Route) echo.MiddlewareFunc {
 	}
 }
 
+// names are the routes' names.
+func (g *guards) names() (list []string) {
+	for _, route := range g.policies.Routes {
+		list = append(list, route.Route)
+	}
+	return list
+}
+
 // count records the outcome of a request: its answer is a replay, or its handler began.
 func (g *guards) count(header http.Header, began bool) {
 	switch {

@@ -110,5 +110,9 @@ func (s *Server) showHistory(r *request) error {
 	}
 	s.history.hour.Add(time.Now(), totalsOf(s))
 	noStore(r)
-	return r.JSON(http.StatusOK, s.history.hour.Last(int(n)))
+	told := s.history.hour.Last(int(n))
+	if doubts, known := s.doubt.Now(); known {
+		told.InDoubt = &api.InDoubt{Operations: doubts.Operations, Since: doubts.Since}
+	}
+	return r.JSON(http.StatusOK, told)
 }

@@ -23,6 +23,7 @@ func (s *Server) showMetrics() {
 		answers, claims := s.tokens.Backlogs()
 		return []metrics.Backlog{metrics.Backlog(answers), metrics.Backlog(claims)}
 	})
+	s.doubt.Show(s.metrics.Registry)
 	s.showSegments(s.metrics.Registry)
 	s.rings.show(s.metrics.Registry, s.stamper)
 	s.metrics.Ask("coatcheck_counter_moves_total", metrics.Counter,

@@ -9,6 +9,7 @@ import (
 	"github.com/coatcheck/coatcheck/access"
 	"github.com/coatcheck/coatcheck/api"
 	"github.com/coatcheck/coatcheck/idempotency"
+	"github.com/coatcheck/coatcheck/internal/doubt"
 	"github.com/coatcheck/coatcheck/internal/names"
 	"github.com/coatcheck/coatcheck/server/internal/events"
 )
@@ -22,6 +23,7 @@ type operations struct {
 	journal   *journal
 	principal func(*http.Request) (string, error)
 	log       *slog.Logger
+	doubt     *doubt.Watch
 }
 
 func (h *operations) routes(at *router) {
@@ -118,6 +120,7 @@ func (h *operations) settle(r *request) error {
 	if err := h.tokens.Settle(r.ctx(), name, settlement); err != nil {
 		return err
 	}
+	h.doubt.Forget()
 	by := caller(r).Principal
 	h.journal.did(r, api.Event{Kind: events.OperationSettled, Operation: name, Outcome: string(asked.Outcome), By: by, Reason: asked.Reason})
 	h.log.InfoContext(r.ctx(), "an operation in doubt was settled",

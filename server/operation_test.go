@@ -69,6 +69,29 @@ func TestOperatorFindsOperationsInDoubtAndSettlesThem(t *testing.T) {
 	checkProblem(t, s.do(t, "POST", "/operation/"+byRequest["r-completed"].Operation+"/settle", `{"outcome":"refused"}`), api.NotInDoubt)
 }
 
+// The customer has left: no request comes again, and the figures say what is open all the same, the
+// same ones on /metrics and on the console.
+func TestOperationsInDoubtAreCountedThoughNobodyAsksAgain(t *testing.T) {
+	s := onEmbedded(t)
+	for _, fingerprint := range []string{"a", "b", "c"} {
+		s.inDoubt(t, fingerprint)
+	}
+	const count = `operations_in_doubt{scope="other"}`
+	found := map[string]float64{}
+	expect.Eventually(t, "the oldest has an age", func() bool {
+		s.server.ForgetDoubt()
+		found = readFigures(t, string(s.do(t, "GET", "/metrics", "").body))
+		return found[`operations_in_doubt_oldest_seconds{scope="other"}`] > 0
+	})
+	expect.Equal(t, count, found[count], 3)
+	expect.Equal(t, "repeats that were refused", found[`token_claims_total{outcome="in_doubt"}`], 0)
+	oldest := must[api.Operations](t, s, 200, "GET", "/token?state=in-doubt", "").Operations[0]
+	shown := must[api.History](t, s, 200, "GET", "/console/api/history", "").InDoubt
+	expect.Equal(t, "in doubt on the console", shown, &api.InDoubt{Operations: 3, Since: oldest.Since})
+	s.do(t, "POST", "/operation/"+oldest.Operation+"/settle", `{"outcome":"refused"}`).wantStatus(t, 204)
+	expect.Equal(t, "after one was settled", must[api.History](t, s, 200, "GET", "/console/api/history", "").InDoubt.Operations, 2)
+}
+
 func TestSettlementIsTiedToWhoAndWhyInEventsAndLog(t *testing.T) {
 	g := serveKeyed(t, server.Config{}, nil)
 	token := decode[api.TokenIssued](t, g.as(t, "use", "POST", "/token", ""), 201).Token

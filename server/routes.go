@@ -35,7 +35,7 @@ func (s *Server) routes() *echo.Echo {
 func (s *Server) handlers(at *router) {
 	config, now := s.config, func() time.Time { return s.now() }
 	(&tokens{s.tokens, s.journal, config.Principal, &s.draining}).routes(at)
-	(&operations{s.tokens, s.journal, config.Principal, s.log}).routes(at)
+	(&operations{s.tokens, s.journal, config.Principal, s.log, s.doubt}).routes(at)
 	(&storeAdmin{s.store, s.journal}).routes(at)
 	(&counters{counters: s.counters, metrics: s.metrics, journal: s.journal, principal: config.Principal, now: now}).routes(at)
 	(&ids{s.stamper, s.pools, s.segments, s.stored, s.metrics, s.journal, config.IDPool, config.OpaqueKeys}).routes(at)
@@ -50,12 +50,12 @@ func (s *Server) handlers(at *router) {
 	}).routes(at)
 	s.compatible(at)
 
-	guards := &guards{tokens: s.tokens, events: s.events, tracer: config.Tracer, policies: api.Policies{Routes: []api.RoutePolicy{}}}
+	s.guards = &guards{tokens: s.tokens, events: s.events, tracer: config.Tracer, policies: api.Policies{Routes: []api.RoutePolicy{}}}
 	if config.Dev {
 		route := idempotency.Route{Name: "POST /payments", Scope: "payments", Lease: config.PaymentLease, MaxBody: config.MaxBody}
-		(&payments{s.ledger, config.PaymentDelay}).routes(at, guards.around(route))
+		(&payments{s.ledger, config.PaymentDelay}).routes(at, s.guards.around(route))
 	}
-	at.read.add("GET "+policyPath, "", guards.show)
+	at.read.add("GET "+policyPath, "", s.guards.show)
 
 	at.read.add("GET "+eventsPath, "", (&feed{s.events, s.admission, s.life.Done()}).follow, no)
 	(&consolePage{config: config.Console, admission: s.admission, store: s.store}).routes(at)

@@ -18,6 +18,7 @@ import (
 	"github.com/coatcheck/coatcheck/counter"
 	"github.com/coatcheck/coatcheck/idempotency"
 	"github.com/coatcheck/coatcheck/internal/audit"
+	"github.com/coatcheck/coatcheck/internal/doubt"
 	"github.com/coatcheck/coatcheck/internal/frontdoor"
 	"github.com/coatcheck/coatcheck/internal/requestlog"
 	"github.com/coatcheck/coatcheck/internal/share"
@@ -217,6 +218,8 @@ type Server struct {
 	journal   *journal
 	probes    *probes
 	rings     rings
+	doubt     *doubt.Watch
+	guards    *guards
 	life      context.Context // of what waits: it ends when the server does
 	end       func()
 	draining  frontdoor.Draining
@@ -246,6 +249,7 @@ func New(config Config) *Server {
 		TokenKeys: config.TokenKeys, AnswerKeys: config.AnswerKeys, PolicyURL: policyPath,
 		Completed: func() { s.events.Count(events.TokenCompleted) }, Admit: s.admit,
 	})
+	s.doubt = doubt.New(config.Store, s.tokens, func() []string { return s.guards.names() })
 	s.stamper = stamper.New(s.pools, stamper.Config{
 		Default: config.IDPool, Keep: config.StampPools, Identity: config.Identity, Max: config.IDPools, Logger: config.Logger, Shapes: compat.LeafConfig(config.Leaf).Shapes(), Owner: owner,
 	})

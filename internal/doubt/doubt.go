@@ -1,0 +1,142 @@
+// Package doubt shows how many operations are in doubt, the same figures to the metrics and the
+// console of one process.
+package doubt
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/coatcheck/coatcheck/idempotency"
+	"github.com/coatcheck/coatcheck/metrics"
+	"github.com/coatcheck/coatcheck/redisstore"
+)
+
+const (
+	lookTime = 2 * time.Second // a scrape waits for it
+	// how long figures are shown if Redis does not answer after them
+	kept = 5 * time.Minute
+)
+
+// The scopes that are no route of this process.
+const (
+	Other  = "other"  // of another process, or claimed over HTTP: clients choose what those are called
+	Unread = "unread" // more than are read one by one
+)
+
+// Figures are how many operations are in doubt.
+type Figures struct {
+	Operations int
+	Since      time.Time // when the oldest of them came to be; the zero time = there is none
+	Scopes     map[string]Scope
+	at         time.Time
+}
+
+// Scope is a part of them.
+type Scope struct {
+	Operations int
+	Since      time.Time // as of Figures; the zero time = there is none, or it is not known
+}
+
+// Watch remembers the figures for a moment, so that scrapes and pages, however many, cost Redis the
+// same. It is safe for concurrent use.
+type Watch struct {
+	tokens *idempotency.Tokens
+	every  time.Duration
+	routes func() []string
+
+	mu   sync.Mutex
+	next time.Time // when Redis may be asked again
+	seen Figures
+}
+
+// New returns the watch of a process, whose routes are what it guards now. It asks Redis every ten
+// seconds at most; a cluster, which has a list for each slot, every minute.
+func New(store *redisstore.Store, tokens *idempotency.Tokens, routes func() []string) *Watch {
+	every := 10 * time.Second
+	if store.Mode() == redisstore.Cluster {
+		every = time.Minute
+	}
+	return &Watch{tokens: tokens, every: every, routes: routes}
+}
+
+// Now returns the figures of now or a moment ago; false if they are unknown.
+func (w *Watch) Now() (Figures, bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if time.Now().After(w.next) {
+		ctx, cancel := context.WithTimeout(context.Background(), lookTime)
+		found, err := w.tokens.Doubts(ctx)
+		cancel()
+		w.next = time.Now().Add(w.every)
+		if err == nil {
+			w.seen = w.figures(found)
+		}
+	}
+	return w.seen, !w.seen.at.IsZero() && time.Since(w.seen.at) < kept
+}
+
+// Forget makes the next figures new ones.
+func (w *Watch) Forget() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.next = time.Time{}
+}
+
+// figures sorts what was found by scope. Its scopes are the routes of this process and two words,
+// whatever clients name.
+func (w *Watch) figures(found idempotency.Doubts) Figures {
+	own := w.routes()
+	f := Figures{Operations: found.Operations, Scopes: map[string]Scope{Other: {}, Unread: {}}, at: time.Now()}
+	for _, route := range own {
+		f.Scopes[route] = Scope{}
+	}
+	for _, operation := range found.Oldest {
+		if f.Since.IsZero() {
+			f.Since = operation.Until
+		}
+		name := operation.Route
+		if !slices.Contains(own, name) {
+			name = Other
+		}
+		scope := f.Scopes[name]
+		scope.Operations++
+		if scope.Since.IsZero() {
+			scope.Since = operation.Until
+		}
+		f.Scopes[name] = scope
+	}
+	f.Scopes[Unread] = Scope{Operations: found.Operations - len(found.Oldest)}
+	return f
+}
+
+// Show adds the figures to the metrics.
+func (w *Watch) Show(r *metrics.Registry) {
+	r.Ask("coatcheck_operations_in_doubt", metrics.Gauge,
+		"Operations in doubt in the store now, whether or not somebody asks for them again, by scope: a guarded route of this process; other (of another process, or claimed over HTTP); "+
+			"unread (more than the 256 oldest, which are read).", []string{"scope"}, func(tell metrics.Tell) {
+			if f, known := w.Now(); known {
+				for name, scope := range f.Scopes {
+					tell(float64(scope.Operations), name)
+				}
+			}
+		})
+	r.Ask("coatcheck_operations_in_doubt_oldest_seconds", metrics.Gauge,
+		"How long the oldest operation of a scope is in doubt; 0 where none is.", []string{"scope"}, func(tell metrics.Tell) {
+			if f, known := w.Now(); known {
+				for name, scope := range f.Scopes {
+					if name != Unread {
+						tell(age(scope.Since), name)
+					}
+				}
+			}
+		})
+}
+
+func age(since time.Time) float64 {
+	if since.IsZero() {
+		return 0
+	}
+	return max(time.Since(since).Seconds(), 0)
+}

@@ -33,6 +33,12 @@ func open(t *testing.T) programs {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = store.Close() })
+	return openOn(t, store)
+}
+
+// openOn starts both on a store.
+func openOn(t *testing.T, store *redisstore.Store) programs {
+	t.Helper()
 	service, proxy := metrics.NewService("v1.2.3"), metrics.NewStore("v1.2.3")
 	s := server.New(server.Config{Store: store, Metrics: service})
 	t.Cleanup(func() { _ = s.Close(context.Background()) })

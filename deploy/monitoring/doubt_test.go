@@ -1,0 +1,77 @@
+package monitoring_test
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/coatcheck/coatcheck/idempotency"
+	"github.com/coatcheck/coatcheck/metrics"
+	"github.com/coatcheck/coatcheck/redisstore"
+)
+
+// Three attempts fall silent, and their customers leave: nobody asks again, and somebody is paged.
+func TestOperationsInDoubtAlertThoughNobodyAsksAgain(t *testing.T) {
+	for _, n := range []int{0, 3} {
+		t.Run(fmt.Sprint(n, " in doubt"), func(t *testing.T) {
+			store, err := redisstore.Open(t.Context(), "embedded:")
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { _ = store.Close() })
+			fallSilent(t, idempotency.New(store, idempotency.Config{}), n)
+			is := openOn(t, store)
+			for name, registry := range map[string]*metrics.Registry{"coatcheck": is.service, "coatcheck-gateway": is.gateway} {
+				all := samples(t, registry, map[string]string{"job": name, "instance": name + ":1"})
+				_, got := firing(t, all...)["CoatcheckTokensInDoubt"]
+				if got != (n > 0) {
+					t.Errorf("%s: CoatcheckTokensInDoubt fires: %v, with %d operations in doubt", name, got, n)
+				}
+			}
+		})
+	}
+}
+
+// fallSilent begins operations of a gateway's route whose attempts end without an answer.
+func fallSilent(t *testing.T, tokens *idempotency.Tokens, n int) {
+	t.Helper()
+	for i := range n {
+		options := idempotency.ClaimOptions{Fingerprint: "f", Route: "POST /payments", Lease: idempotency.MinLease}
+		if _, err := tokens.Claim(t.Context(), idempotency.ClientKey("", "POST /payments", fmt.Sprint(i)), options); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for {
+		list, _, err := tokens.InDoubt(t.Context(), idempotency.DoubtPage{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(list) == n {
+			return
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+}
+
+// samples are what a scrape of a program brings, as it has been for an hour.
+func samples(t *testing.T, registry *metrics.Registry, target map[string]string) []series {
+	t.Helper()
+	all := []series{{"up", target, 1, 0}}
+	for _, line := range sampleLine.FindAllStringSubmatch(scrape(registry), -1) {
+		of := map[string]string{}
+		for name, value := range target {
+			of[name] = value
+		}
+		for _, label := range pair.FindAllStringSubmatch(line[2], -1) {
+			of[label[1]] = label[2]
+		}
+		value, err := strconv.ParseFloat(line[0][strings.LastIndexByte(line[0], ' ')+1:], 64)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, series{line[1], of, value, 0})
+	}
+	return all
+}

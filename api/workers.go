@@ -62,17 +62,29 @@ type WorkerPool struct {
 	Datacenter int       `json:"datacenter"`
 	Size       int       `json:"size"` // slots of the ring
 	Used       int       `json:"used"` // slots that were leased at least once
+	Held       int       `json:"held"` // slots whose lease is open
 	TTLMs      int64     `json:"ttl_ms"`
 	// when its layout has no timestamps left; none: beyond the year 9999
 	EndsAt time.Time `json:"ends_at,omitzero"`
 	// nothing is granted for that long, since state may have been lost
-	QuarantinedMs int64 `json:"quarantined_ms,omitempty"`
+	QuarantinedMs int64  `json:"quarantined_ms,omitempty"`
+	Reason        string `json:"reason,omitempty"` // of the quarantine, for people
 }
 
 // WorkerPools answers GET /worker.
 type WorkerPools struct {
 	Pools []WorkerPool `json:"pools"`
-	Next  string       `json:"next,omitempty"` // cursor of the next page
+	// pools on the page that wait for their first grant, and have no ring yet
+	Waiting []WaitingPool `json:"waiting,omitempty"`
+	Next    string        `json:"next,omitempty"` // cursor of the next page
+}
+
+// WaitingPool is a part of WorkerPools.
+type WaitingPool struct {
+	Pool   string `json:"pool"`
+	WaitMs int64  `json:"wait_ms"` // until it grants by itself
+	New    bool   `json:"new"`     // this Redis knows nothing of it, which shows no loss
+	Reason string `json:"reason"`  // for people, with the way out
 }
 
 // WorkerRing answers GET /worker/{pool}: a page of the ring.

@@ -39,7 +39,7 @@ var (
 	// ErrExhausted comes with Error.Wait: when the first can be free.
 	ErrExhausted = refusal("every worker id of the pool is taken or cooling")
 	// ErrQuarantined comes with Error.Wait: until no lost window can be open, or counters go on.
-	ErrQuarantined = refusal("state may have been lost")
+	ErrQuarantined = refusal("nothing is granted yet")
 	ErrOtherPool   = refusal("the pool, or the lock, has another layout, epoch, datacenter, ttl or number of permits")
 	ErrHeld        = refusal("the lock is held by others")
 	ErrPoolExists  = refusal("the pool is there already")

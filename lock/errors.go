@@ -3,6 +3,7 @@ package lock
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/coatcheck/coatcheck/internal/fault"
@@ -37,16 +38,24 @@ var errLate = fmt.Errorf("%w: %w", ErrLost, ErrDeadline)
 
 // HeldError is [ErrHeld] with what is known of the holder.
 type HeldError struct {
+	Owner string        // as the holder named itself, one of several; "" if that is not known
 	Since time.Time     // when the holder got it; zero if that is not known
 	Left  time.Duration // until its lease ends, unless it is renewed; negative if that is not known
 }
 
-// Error reports since when the lock is held.
+// Error reports by whom and since when the lock is held.
 func (h *HeldError) Error() string {
-	if h.Since.IsZero() {
+	var known []string
+	if h.Owner != "" {
+		known = append(known, fmt.Sprintf("by %q", h.Owner))
+	}
+	if !h.Since.IsZero() {
+		known = append(known, "since "+h.Since.Format(time.RFC3339Nano))
+	}
+	if known == nil {
 		return ErrHeld.Error()
 	}
-	return fmt.Sprintf("%v, since %s", ErrHeld, h.Since.Format(time.RFC3339Nano))
+	return fmt.Sprintf("%v: %s", ErrHeld, strings.Join(known, ", "))
 }
 
 // RetryAfter returns Left, and 0 if that is not known.
@@ -65,7 +74,7 @@ func refusal(reply scripts.Reply) error {
 	switch reply.Word() {
 	case "held":
 		held := &HeldError{}
-		if err := reply.Scan(&held.Since, &held.Left); err != nil {
+		if err := reply.Scan(&held.Since, &held.Left, &held.Owner); err != nil {
 			return err
 		}
 		if held.Since.UnixMilli() == 0 {

@@ -108,7 +108,7 @@ func TestDeadWaiterThatFindsNoRoomBlocksNobody(t *testing.T) {
 			want(t, b.enter(row.dead)[:2], "waiting", "0") // it lives after all, and has its place
 			late := row.newcomer
 			late.token, late.counts = "l", "0"
-			word(t, b.enter(late), "held", 2)
+			word(t, b.enter(late), "held", 3)
 			b.do("FLUSHALL")
 		}
 	})
@@ -190,7 +190,7 @@ func TestLateHeirHoldsTheLockBesideTheNext(t *testing.T) {
 		}
 		late := some("c", 1)
 		late.inbox = ""
-		word(t, b.enter(late), "held", 2)
+		word(t, b.enter(late), "held", 3)
 	})
 }
 
@@ -211,7 +211,7 @@ func TestPollThatServesOthersSaysUntilWhen(t *testing.T) {
 		between(t, "left of the readers' windows", number(t, reply[2]), minute-slack, minute)
 		w.token, w.inbox = "v", ""
 		reply = b.enter(w)
-		word(t, reply, "held", 2)
+		word(t, reply, "held", 3)
 		between(t, "left for one who does not wait", number(t, reply[2]), minute-slack, minute)
 	})
 }

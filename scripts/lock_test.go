@@ -131,11 +131,11 @@ func TestLockHasOneExclusiveHolder(t *testing.T) {
 		between(t, "the lock's expiry", b.expiry(lockKeys[0])-number(t, again[3]), hour-slack, hour+slack)
 		before := b.look(lockKeys...)
 		refused := b.enter(ask{token: "b"})
-		word(t, refused, "held", 2)
+		word(t, refused, "held", 3)
 		want(t, refused[:2], "held", first[2])
 		between(t, "left", number(t, refused[2]), hour-slack, hour)
 		for _, mode := range []string{"s", "p"} {
-			word(t, b.enter(ask{token: "b", mode: mode, capacity: 2}), "held", 2)
+			word(t, b.enter(ask{token: "b", mode: mode, capacity: 2}), "held", 3)
 		}
 		b.same(before)
 		want(t, b.leave("b"), "gone")
@@ -160,7 +160,7 @@ func TestQueueOfALockIsServedInOrder(t *testing.T) {
 				want(t, reply[:2], "waiting", fmt.Sprint(i))
 			}
 		}
-		word(t, b.enter(ask{token: "e"}), "held", 2)
+		word(t, b.enter(ask{token: "e"}), "held", 3)
 		b.left("c") // a waiter that goes
 		b.left("a")
 		between(t, "the claim window", b.expiry(lockKeys[0])-b.now(), minute-slack, minute)
@@ -181,7 +181,7 @@ func TestFreeLockWithAQueueIsNotForNewcomers(t *testing.T) {
 		b.hold(ask{token: "a"})
 		b.enter(ask{token: "b", inbox: "in-b"})
 		b.do("DEL", lockKeys[0]) // ended
-		word(t, b.enter(ask{token: "c"}), "held", 2)
+		word(t, b.enter(ask{token: "c"}), "held", 3)
 		expect.Contains(t, "GET of the lock whose holder has gone and for which b waits", fmt.Sprint(b.do("GET", lockKeys[0])), tokenOf("b"))
 	})
 }
@@ -261,9 +261,9 @@ func TestReadersShareALockAndWritersWaitTheirTurn(t *testing.T) {
 		again := b.enter(ask{token: "a", mode: "s", ttl: 2 * hour})
 		word(t, again, "granted", 3)
 		between(t, "the lock's expiry", b.expiry(lockKeys[0])-b.now(), 2*hour-slack, 2*hour)
-		word(t, b.enter(ask{token: "w"}), "held", 2)
+		word(t, b.enter(ask{token: "w"}), "held", 3)
 		b.enter(ask{token: "w", inbox: "in"})
-		word(t, b.enter(ask{token: "c", mode: "s"}), "held", 2)
+		word(t, b.enter(ask{token: "c", mode: "s"}), "held", 3)
 		b.enter(ask{token: "c", mode: "s", inbox: "in"})
 		b.enter(ask{token: "d", mode: "s", inbox: "in"})
 		want(t, b.leave("a"), "left") // b holds it still
@@ -285,10 +285,10 @@ func TestReadersShareALockAndWritersWaitTheirTurn(t *testing.T) {
 func TestPermitsAreCounted(t *testing.T) {
 	each(t, func(t *testing.T, b *box) {
 		b.hold(ask{token: "a", mode: "p", capacity: 3, permits: 2})
-		word(t, b.enter(ask{token: "b", mode: "p", capacity: 3, permits: 2}), "held", 2)
+		word(t, b.enter(ask{token: "b", mode: "p", capacity: 3, permits: 2}), "held", 3)
 		want(t, b.enter(ask{token: "b", mode: "p", capacity: 4}), "capacity", "3")
 		b.hold(ask{token: "b", mode: "p", capacity: 3})
-		word(t, b.enter(ask{token: "c", mode: "p", capacity: 3}), "held", 2)
+		word(t, b.enter(ask{token: "c", mode: "p", capacity: 3}), "held", 3)
 		b.hold(ask{token: "b", mode: "p", capacity: 3, ttl: 100}) // asked again, with a short lease
 		expect.Eventually(t, "b's lease of 100 ms ends and its permit is free", func() bool { return b.enter(ask{token: "c", mode: "p", capacity: 3})[0] == "granted" })
 		want(t, b.leave("b"), "gone")

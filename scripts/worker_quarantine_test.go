@@ -300,7 +300,7 @@ func TestPoolWithoutAPartOfItsHeadIsFixedAnew(t *testing.T) {
 			each(t, func(t *testing.T, b *box) {
 				b.lease(lease{nonce: "n0", datacenter: 3})
 				b.spoil(part, "")
-				want(t, b.run(scripts.WorkerGet, poolKeys[:1], 0, 1), "unknown")
+				want(t, b.run(scripts.WorkerGet, poolKeys[:2], 0, 1), "unknown")
 				b.quarantined(lease{}, 0)
 				b.pass(hour)
 				reply := b.acquire(lease{nonce: "n1", datacenter: 4, epoch: "5", wantDatacenter: "4", wantEpoch: "5"})

@@ -251,7 +251,7 @@ func TestPoolKeepsWhatItIs(t *testing.T) {
 
 func TestWorkerGetShowsAPageOfTheRing(t *testing.T) {
 	each(t, func(t *testing.T, b *box) {
-		page := func(from, n int) []string { return b.run(scripts.WorkerGet, poolKeys[:1], from, n) }
+		page := func(from, n int) []string { return b.run(scripts.WorkerGet, poolKeys[:2], from, n) }
 		want(t, page(0, 10), "unknown")
 		for _, nonce := range []string{"n1", "n2", "n3"} {
 			b.lease(lease{nonce: nonce, ttl: minute, identity: "host-" + nonce})
@@ -275,13 +275,13 @@ func TestWorkerGetShowsAPageOfTheRing(t *testing.T) {
 			reply := page(row.from, row.n)
 			between(t, "now", number(t, reply[8]), b.now()-patience.Milliseconds(), b.now())
 			reply[8] = "now"
-			want(t, reply, append([]string{"ok", "41/10/12", "1700000000000", "0", "2", "60000", "3", "0", "now"}, row.records...)...)
+			want(t, reply, append([]string{"ok", "41/10/12", "1700000000000", "0", "2", "60000", "3", "0", "now", "", "3"}, row.records...)...)
 		}
 		b.same(before)
 		// a record that is lost leaves its place empty, and is noticed
 		b.do("HDEL", poolKeys[0], "s:1")
 		reply := page(0, 3)
-		if !slices.Equal(reply[9:], []string{records[0], "", records[2]}) || reply[6] != "2" || reply[7] != "60000" {
+		if !slices.Equal(reply[11:], []string{records[0], "", records[2]}) || reply[6] != "2" || reply[7] != "60000" {
 			t.Errorf("worker_get of a page with a lost record: got %q, want the records %q and `` between them, 2 records in all and a wait of 60000", reply, []string{records[0], records[2]})
 		}
 	})
@@ -291,35 +291,35 @@ func TestWorkerGetTellsWhatIsLeftOfAQuarantine(t *testing.T) {
 	each(t, func(t *testing.T, b *box) {
 		word(t, b.acquire(lease{nonce: "n1", newPools: "wait"}), "quarantined", 3)
 		// it has no layout yet, and waits
-		waits := b.run(scripts.WorkerGet, poolKeys[:1], 0, 10)
+		waits := b.run(scripts.WorkerGet, poolKeys[:2], 0, 10)
 		word(t, waits, "quarantined", 3)
 		if left := number(t, waits[1]); left <= 0 || left > number(t, b.head()["quarantine"]) {
 			t.Errorf("worker_get of a pool that waits without a layout: got %q", waits)
 		}
 		b.do("FLUSHALL")
-		want(t, b.run(scripts.WorkerGet, poolKeys[:1], 0, 10), "unknown")
+		want(t, b.run(scripts.WorkerGet, poolKeys[:2], 0, 10), "unknown")
 		b.lease(lease{nonce: "n1"})
 		b.setHead("incarnation", strings.Repeat("0a", 20))
-		reply := b.run(scripts.WorkerGet, poolKeys[:1], 0, 10)
-		if reply[7] != "3600000" {
-			t.Errorf("before any process noticed: got %q", reply)
+		reply := b.run(scripts.WorkerGet, poolKeys[:2], 0, 10)
+		if reply[7] != "3600000" || reply[9] == "" {
+			t.Errorf("before any process noticed: got %q, want an hour and a reason", reply)
 		}
 		word(t, b.acquire(lease{nonce: "n2", skew: minute}), "quarantined", 3)
 		end := number(t, b.head()["quarantine"])
-		reply = b.run(scripts.WorkerGet, poolKeys[:1], 0, 10)
+		reply = b.run(scripts.WorkerGet, poolKeys[:2], 0, 10)
 		if wait := number(t, reply[7]); wait != end-number(t, reply[8]) {
 			t.Errorf("worker_get in quarantine: got %q, the quarantine ends at %d", reply, end)
 		}
 		noted := b.head()["incarnation"]
 		// and before any process noticed: the remaining lease is longer than a ttl
 		b.setHead("incarnation", "between")
-		reply = b.run(scripts.WorkerGet, poolKeys[:1], 0, 10)
+		reply = b.run(scripts.WorkerGet, poolKeys[:2], 0, 10)
 		if wait := number(t, reply[7]); wait != end-number(t, reply[8]) {
 			t.Errorf("lost again: got %q, the quarantine ends at %d", reply, end)
 		}
 		b.setHead("incarnation", noted)
 		b.pass(2 * hour)
-		if reply = b.run(scripts.WorkerGet, poolKeys[:1], 0, 10); reply[7] != "0" {
+		if reply = b.run(scripts.WorkerGet, poolKeys[:2], 0, 10); reply[7] != "0" || reply[9] != "" {
 			t.Errorf("after its end: got %q", reply)
 		}
 	})

@@ -298,7 +298,11 @@ var misuses = []misuse{
 		g := b.lease(lease{nonce: "n1"})
 		return []any{g.id, g.nonce, g.from, "", 0}
 	}, ""},
-	{"worker_get", scripts.WorkerGet, poolKeys[:1], 0, args(0, 10), ""},
+	{"worker_get: pool", scripts.WorkerGet, poolKeys[:2], 0, args(0, 10), ""},
+	{"worker_get: index", scripts.WorkerGet, poolKeys[:2], 1, func(b *box) []any {
+		b.lease(lease{nonce: "n1"})
+		return []any{0, 10}
+	}, ""},
 	{"name_add", scripts.NameAdd, nameKey, 0, args("orders"), ""},
 	{"name_list", scripts.NameList, nameKey, 0, args("", "", 10), ""},
 	{"name_remove", scripts.NameRemove, nameKey, 0, args("orders"), ""},

@@ -136,7 +136,7 @@ func detail(err, kind error) string {
 	}
 	// what the service was doing is its own matter
 	text = text[max(strings.Index(text, kind.Error()), 0):]
-	if says, ok := strings.CutPrefix(text, kind.Error()+": "); ok && (errors.Is(kind, counter.ErrBehind) || errors.Is(kind, workerlease.ErrQuarantined)) {
+	if says, ok := strings.CutPrefix(text, kind.Error()+": "); ok && (errors.Is(kind, counter.ErrBehind) || errors.Is(kind, workerlease.ErrQuarantined) || errors.Is(kind, lock.ErrHeld)) {
 		return says // the problem's title says the rest
 	}
 	_, text, _ = strings.Cut(text, ": ")

@@ -28,9 +28,15 @@ type feed struct {
 }
 
 // follow sends what happens in this process as server-sent events.
-func (h *feed) follow(c echo.Context) error {
+func (h *feed) follow(r *request) error {
+	backlog := r.int("backlog", 0, 0, events.Kept)
+	if r.err != nil {
+		return r.err
+	}
+	c := r.Context
 	return h.events.Serve(c.Response(), c.Request(), events.Subscriber{
 		Reader:   caller(c),
+		Backlog:  backlog,
 		Stopping: h.stopping,
 		Renew: func() (access.Caller, bool) {
 			reader, err := h.admission.identify(c, clients{})
@@ -61,6 +67,10 @@ func (j *journal) addRefusal(c echo.Context, refusal error) {
 			continue
 		}
 		event := api.Event{Kind: known.kind}
+		if known.kind == events.WorkerQuarantined || known.kind == events.CounterInDoubt || known.kind == events.LockQuarantined {
+			event.Reason = detail(refusal, known.err)
+			_, event.New = errors.AsType[*workerlease.NewPoolError](refusal)
+		}
 		if known.param != "" {
 			// a route without one is of this server's own pool
 			event.Name, _ = nameOf(c, known.param)

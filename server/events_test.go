@@ -19,9 +19,11 @@ import (
 	"github.com/coatcheck/coatcheck/access"
 	"github.com/coatcheck/coatcheck/api"
 	"github.com/coatcheck/coatcheck/internal/testing/expect"
+	"github.com/coatcheck/coatcheck/internal/testing/redistest"
 	"github.com/coatcheck/coatcheck/internal/testing/storetest"
 	"github.com/coatcheck/coatcheck/redisstore"
 	"github.com/coatcheck/coatcheck/server"
+	"github.com/coatcheck/coatcheck/workerlease"
 )
 
 // message is one of an event stream.
@@ -40,8 +42,13 @@ type listening struct {
 
 func (s *service) listen(t *testing.T, header ...string) *listening {
 	t.Helper()
+	return s.listenAt(t, "/events", header...)
+}
+
+func (s *service) listenAt(t *testing.T, path string, header ...string) *listening {
+	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+s.addr+"/events", http.NoBody)
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+s.addr+path, http.NoBody)
 	if err != nil {
 		t.Fatalf("GET /events: %v", err)
 	}
@@ -260,6 +267,56 @@ func TestListenerThatComesBackGetsWhatItMissed(t *testing.T) {
 		expect.Equal(t, asked+": the next event", got.Name, "d")
 		l.close()
 	}
+}
+
+// A page that is opened after the fact shows what has happened: only as much as was asked for, and
+// nothing twice to one that comes back.
+func TestNewListenerGetsTheBacklogThatItAsksFor(t *testing.T) {
+	s := onEmbedded(t)
+	for i := range 5 {
+		s.server.Tell(fmt.Sprint("c", i))
+	}
+	l := s.listenAt(t, "/events?backlog=3")
+	var id string
+	for i := 2; i < 5; i++ {
+		var event api.Event
+		event, id = l.event()
+		expect.Equal(t, "an event of the backlog", event.Name, fmt.Sprint("c", i))
+	}
+	l = s.listenAt(t, "/events?backlog=3", "Last-Event-ID: "+id)
+	s.server.Tell("next")
+	event, _ := l.event()
+	expect.Equal(t, "the first event of one that comes back", event.Name, "next")
+	for _, wrong := range []string{"-1", "1025", "x"} {
+		problem := checkProblem(t, s.do(t, "GET", "/events?backlog="+wrong, ""), api.InvalidRequest)
+		expect.Contains(t, "the refusal of backlog="+wrong, problem.Detail, "backlog", "1024")
+	}
+}
+
+// An operator who asks why ids are refused finds the pool, the reason and the command.
+func TestPoolThatWaitsIsListedWithTheWayOut(t *testing.T) {
+	redis := redistest.Start(t)
+	store := storetest.Open(t, redisstore.Config{URL: redis.URL()})
+	s := serve(t, server.Config{Store: store, Workers: workerlease.Config{NewPools: workerlease.Wait}})
+	problem := checkProblem(t, s.do(t, "POST", "/worker/fleet", ""), api.PoolQuarantined)
+	expect.Contains(t, "the refusal", problem.Title+": "+problem.Detail, "Nothing is granted yet", "new to this Redis", "coatcheck worker create fleet")
+	if text := problem.Title + problem.Detail; strings.Contains(text, "lost") {
+		t.Errorf("the first id of a fresh Redis is refused with %q, want nothing of a loss", text)
+	}
+	page := must[api.WorkerPools](t, s, 200, "GET", "/worker", "")
+	if len(page.Pools) != 0 || len(page.Waiting) != 1 {
+		t.Fatalf("GET /worker: got %+v, want one pool that waits", page)
+	}
+	waits := page.Waiting[0]
+	expect.Equal(t, "the pool that waits", []any{waits.Pool, waits.New, waits.WaitMs > 0}, []any{"fleet", true, true})
+	expect.Contains(t, "the reason", waits.Reason, "new to this Redis", "coatcheck worker create fleet")
+	event, _ := s.listenAt(t, "/events?backlog=1024").event()
+	expect.Equal(t, "the event", []any{event.Kind, event.Name, event.New}, []any{"worker.quarantined", "fleet", true})
+	expect.Contains(t, "the event's reason", event.Reason, "coatcheck worker create fleet")
+
+	must[api.WorkerPool](t, s, 201, "PUT", "/worker/fleet", "")
+	page = must[api.WorkerPools](t, s, 200, "GET", "/worker", "")
+	expect.Equal(t, "GET /worker after the pool was declared", []int{len(page.Pools), len(page.Waiting)}, []int{1, 0})
 }
 
 func TestListenerThatIsTooFarBehindIsToldSo(t *testing.T) {

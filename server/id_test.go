@@ -289,7 +289,7 @@ func TestIDsOfAPoolInQuarantineAreRefusedWithTheWaitAndTheServerIsReady(t *testi
 	ready := must[api.Readiness](t, s, 200, "GET", "/readyz", "")
 	expect.Equal(t, "GET /readyz: ready", ready.Ready, true)
 	expect.MustEqual(t, "GET /readyz: number of workers", len(ready.Workers), 1)
-	expect.Contains(t, "GET /readyz: the worker's reason", ready.Workers[0].Reason, "none is granted until then")
+	expect.Contains(t, "GET /readyz: the worker's reason", ready.Workers[0].Reason, "the pool is new to this Redis")
 	expect.Equal(t, "GET /readyz: worker", ready.Workers[0], api.StampingWorker{Pool: "main", State: "waiting", Configured: true, Reason: ready.Workers[0].Reason})
 	must[api.WorkerPool](t, s, 201, "PUT", "/worker/main", "") // an operator knows that it is new
 	expect.Eventually(t, "ids are stamped", func() bool { return s.do(t, "GET", "/id/snowflake", "").status == 200 })

@@ -83,7 +83,7 @@ func TestProcessThatCannotStampIsReadyWhereNoneCan(t *testing.T) {
 	store := storetest.Open(t, redisstore.Config{URL: redis.URL()})
 	fresh := serve(t, server.Config{Store: store, IDPool: "unknown", Identity: "fresh", Workers: workerlease.Config{NewPools: workerlease.Wait}})
 	ready := fresh.wantReadiness(t, 200, "")
-	expect.Contains(t, "why the pool that is unknown is waited for", ready.Workers[0].Reason, "no record of what was handed out",
+	expect.Contains(t, "why the pool that is unknown is waited for", ready.Workers[0].Reason, "the pool is new to this Redis",
 		"coatcheck worker create unknown")
 
 	pools, own := crowdedPool(t, store, "orders")

@@ -57,7 +57,7 @@ func (s *Server) handlers(at *router) {
 	}
 	at.read.add("GET "+policyPath, "", s.guards.show)
 
-	at.read.add("GET "+eventsPath, "", (&feed{s.events, s.admission, s.life.Done()}).follow, no)
+	at.read.handle("GET "+eventsPath, "", (&feed{s.events, s.admission, s.life.Done()}).follow, allowQuery("backlog"))
 	(&consolePage{config: config.Console, admission: s.admission, store: s.store}).routes(at)
 	if config.Console.Mode != ConsoleOff {
 		at.read.handle("GET /console/api/history", "", s.showHistory, allowQuery("n"))

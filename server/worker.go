@@ -11,6 +11,7 @@ import (
 	"github.com/coatcheck/coatcheck/access"
 	"github.com/coatcheck/coatcheck/api"
 	"github.com/coatcheck/coatcheck/internal/names"
+	"github.com/coatcheck/coatcheck/redisstore"
 	"github.com/coatcheck/coatcheck/server/internal/events"
 	"github.com/coatcheck/coatcheck/snowflake"
 	"github.com/coatcheck/coatcheck/workerlease"
@@ -178,8 +179,8 @@ func (h *workers) keep(r *request, pool string, asked *api.PoolRequest) {
 
 func poolOf(pool string, ring workerlease.Ring) api.WorkerPool {
 	return api.WorkerPool{
-		Pool: pool, Layout: ring.Layout, Epoch: ring.Epoch, Datacenter: ring.Datacenter, Size: 1 << ring.Bits, Used: ring.Used,
-		TTLMs: ring.TTL.Milliseconds(), EndsAt: ring.EndsAt(), QuarantinedMs: ring.Quarantined.Milliseconds(),
+		Pool: pool, Layout: ring.Layout, Epoch: ring.Epoch, Datacenter: ring.Datacenter, Size: 1 << ring.Bits, Used: ring.Used, Held: ring.Held,
+		TTLMs: ring.TTL.Milliseconds(), EndsAt: ring.EndsAt(), QuarantinedMs: ring.Quarantined.Milliseconds(), Reason: ring.Reason,
 	}
 }
 
@@ -242,15 +243,26 @@ func (h *workers) list(r *request) error {
 	if r.err != nil {
 		return r.err
 	}
+	var waiting []api.WaitingPool
 	pools, next, err := listed(r.ctx(), asked, h.pools.Names, func(pool string) (api.WorkerPool, bool, error) {
 		ring, err := h.pools.Ring(r.ctx(), pool, 0, 1)
-		if errors.Is(err, workerlease.ErrUnknown) || errors.Is(err, workerlease.ErrQuarantined) {
-			// it is listed and lost, and may wait for its first grant
+		if errors.Is(err, workerlease.ErrUnknown) { // it is listed and lost
+			return api.WorkerPool{}, false, nil
+		}
+		if errors.Is(err, workerlease.ErrQuarantined) {
+			waiting = append(waiting, waitingPool(pool, err))
 			return api.WorkerPool{}, false, nil
 		}
 		return poolOf(pool, ring), true, err
 	})
-	return r.result(api.WorkerPools{Pools: pools, Next: next}, err)
+	return r.result(api.WorkerPools{Pools: pools, Waiting: waiting, Next: next}, err)
+}
+
+// waitingPool describes a pool that waits for its first grant.
+func waitingPool(pool string, refusal error) api.WaitingPool {
+	_, isNew := errors.AsType[*workerlease.NewPoolError](refusal)
+	wait := redisstore.RetryAfter(refusal)
+	return api.WaitingPool{Pool: pool, WaitMs: wait.Milliseconds(), New: isNew, Reason: detail(refusal, workerlease.ErrQuarantined)}
 }
 
 func (h *workers) ring(r *request) error {

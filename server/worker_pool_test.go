@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/coatcheck/coatcheck/api"
+	"github.com/coatcheck/coatcheck/internal/fault"
 	"github.com/coatcheck/coatcheck/internal/testing/expect"
 	"github.com/coatcheck/coatcheck/internal/testing/redistest"
 	"github.com/coatcheck/coatcheck/internal/testing/storetest"
@@ -57,7 +58,7 @@ func (s *service) poolDeclared(t *testing.T) {
 	})
 	checkProblem(t, s.do(t, "PUT", "/worker/declared", body), api.PoolExists)
 	ring := must[api.WorkerRing](t, s, 200, "GET", "/worker/declared?n=1", "")
-	want.Used = 1
+	want.Used, want.Held = 1, 1
 	expect.Equal(t, "GET /worker/declared?n=1", ring.WorkerPool, want)
 	plain := must[api.WorkerPool](t, s, 201, "PUT", "/worker/plain", "")
 	expect.Equal(t, "PUT /worker/plain", plain, api.WorkerPool{Pool: "plain", Layout: "41/10/12", Epoch: time.Date(2020, 1, 1, 0, 0, 0, 0, time.UTC), Size: 1024, TTLMs: 30_000,
@@ -170,7 +171,7 @@ func (s *service) usedUntil(t *testing.T) {
 
 func (s *service) poolQuarantine(t *testing.T) {
 	a := s.do(t, "POST", "/worker/unknown", `{"ttl_ms":3600000}`)
-	wantDetail(t, a, api.PoolQuarantined, "If the pool is new, and none of its worker ids is in use: coatcheck worker create unknown")
+	wantDetail(t, a, api.PoolQuarantined, "the pool is new to this Redis", "coatcheck worker create unknown")
 	a.wantRetryAfter(t, 1, 3601)
 	must[api.WorkerPool](t, s, 201, "PUT", "/worker/unknown", `{"ttl_ms":3600000}`)
 	must[api.WorkerLease](t, s, 201, "POST", "/worker/unknown", "")
@@ -229,8 +230,8 @@ func TestLeaseThatRedisLostIsWrittenAnewOnItsProofAloneAndNothingIsGrantedMeanwh
 			want := api.WorkerSlot{WorkerID: 0, State: "held", Holder: "orders-0", Fence: kept.Fence, NotBefore: kept.NotBefore, NotAfter: renewed.NotAfter}
 			expect.Equal(t, "GET /worker/p?n=2 after the proof: the first slot", ring.Slots[0], want)
 			expect.Equal(t, "GET /worker/p?n=2 after the proof", ring.WorkerPool, api.WorkerPool{
-				Pool: "p", Layout: "41/5/5/12", Epoch: kept.Epoch, Datacenter: 7, Size: 32, Used: 1, TTLMs: 3_600_000, QuarantinedMs: ring.QuarantinedMs,
-				EndsAt: endOf("41/5/5/12", kept.Epoch),
+				Pool: "p", Layout: "41/5/5/12", Epoch: kept.Epoch, Datacenter: 7, Size: 32, Used: 1, Held: 1, TTLMs: 3_600_000, QuarantinedMs: ring.QuarantinedMs,
+				EndsAt: endOf("41/5/5/12", kept.Epoch), Reason: fault.Missing.Happened(time.Time{}),
 			})
 			// it is there again
 			must[api.WorkerRenewed](t, s, 200, "PUT", "/worker/p/0", "", "Lease-Token: "+kept.Lease)

@@ -84,7 +84,7 @@ func (s *service) workerRing(t *testing.T) {
 		path, seen := fmt.Sprintf("/worker/ring?n=%d", n), 0
 		for pages := 1; ; pages++ {
 			page := must[api.WorkerRing](t, s, 200, "GET", path, "")
-			want := api.WorkerPool{Pool: "ring", Layout: "41/4/12", Epoch: page.Epoch, Size: 16, Used: 3, TTLMs: 3_600_000, EndsAt: endOf("41/4/12", page.Epoch)}
+			want := api.WorkerPool{Pool: "ring", Layout: "41/4/12", Epoch: page.Epoch, Size: 16, Used: 3, Held: 3, TTLMs: 3_600_000, EndsAt: endOf("41/4/12", page.Epoch)}
 			expect.MustEqual(t, "GET "+path, page.WorkerPool, want)
 			expect.Equal(t, "GET "+path+": the server's time is missing", page.ServerTime.IsZero(), false)
 			for _, slot := range page.Slots {

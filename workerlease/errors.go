@@ -17,7 +17,7 @@ import (
 var (
 	ErrLost        = fault.Loss("workerlease: the lease is no longer yours")
 	ErrExhausted   = fault.Refusal("workerlease: every worker id of the pool is taken or cooling")
-	ErrQuarantined = fault.Refusal("workerlease: the pool's state may have been lost")
+	ErrQuarantined = fault.Refusal("workerlease: the pool grants nothing yet")
 	ErrOtherPool   = fault.Refusal("workerlease: the pool has another layout, epoch, datacenter or ttl")
 	ErrExists      = fault.Refusal("workerlease: the pool is there already")
 	ErrRequest     = fault.Refusal("workerlease: the request is not valid")
@@ -122,6 +122,9 @@ func (p *Pools) quarantined(pool string, reply scripts.Reply) error {
 		return err
 	}
 	why := fault.Why(text)
+	if unknown == "1" && why == fault.Missing {
+		return p.unknownHere(pool, refused)
+	}
 	refused.Text = ": " + why.Happened(time.Time{}) + ". Worker ids that were granted before may be in use for {wait} more, and none is granted until then"
 	if unknown == "1" {
 		refused.Text += fmt.Sprintf(". If the pool is new, and none of its worker ids is in use: coatcheck worker create %s", pool)
@@ -129,6 +132,20 @@ func (p *Pools) quarantined(pool string, reply scripts.Reply) error {
 	refused.Text += why.Avoid()
 	return refused
 }
+
+// unknownHere is the refusal of a pool that this Redis knows nothing of, which is new as a rule.
+func (p *Pools) unknownHere(pool string, refused *fault.WaitError) error {
+	refused.Text = fmt.Sprintf(": the pool is new to this Redis. If it is new altogether, say so, and it grants at once: coatcheck worker create %s. "+
+		"Else it grants in {wait}, when no worker id from before can be in use", pool)
+	return &NewPoolError{refused}
+}
+
+// NewPoolError is the [ErrQuarantined] of a pool that this Redis has no record of: nothing shows
+// that anything was lost.
+type NewPoolError struct{ *fault.WaitError }
+
+// Unwrap returns what it is.
+func (e *NewPoolError) Unwrap() error { return e.WaitError }
 
 func waitFor(reply scripts.Reply, err error, text string) error {
 	refused := &fault.WaitError{Err: err, Text: text}

@@ -210,7 +210,7 @@ func (p pools) ring(t *testing.T) {
 		}
 		about := ring
 		about.Now, about.Slots = time.Time{}, nil
-		expect.Equal(t, asked, about, workerlease.Ring{Layout: "41/4/12", Epoch: epoch, Bits: 4, TTL: 30 * time.Second, Used: 10})
+		expect.Equal(t, asked, about, workerlease.Ring{Layout: "41/4/12", Epoch: epoch, Bits: 4, TTL: 30 * time.Second, Used: 10, Held: 9})
 		for i, slot := range ring.Slots {
 			if id := page.from + i; id >= len(leases) {
 				if slot != (workerlease.Slot{WorkerID: id, State: workerlease.Free}) {

@@ -231,7 +231,7 @@ func TestQuarantineSpeaksOfNewPoolsOnlyWhereThePoolMayBeNew(t *testing.T) {
 			wantIs(t, err, workerlease.ErrQuarantined, redisstore.ErrRefused)
 			return err.Error()
 		}
-		expect.Contains(t, "refusal of an unknown pool", refusal(), "If the pool is new, and none of its worker ids is in use: coatcheck worker create p")
+		expect.Contains(t, "refusal of an unknown pool", refusal(), "the pool is new to this Redis", "coatcheck worker create p")
 		expect.MustEqual(t, "error of Create", p.Create(t.Context(), "p", of(2).Shape, 0), nil)
 		p.acquire(t, "p", of(2))
 		p.strike(t, "0")

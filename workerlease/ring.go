@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/coatcheck/coatcheck/internal/fault"
 	"github.com/coatcheck/coatcheck/redisstore"
 	"github.com/coatcheck/coatcheck/scripts"
 	"github.com/coatcheck/coatcheck/snowflake"
@@ -40,10 +41,13 @@ type Ring struct {
 	Bits       int           // width of a worker id: the ring has 2^Bits slots
 	TTL        time.Duration // of the pool
 	Used       int           // slots that were leased at least once
+	Held       int           // slots whose lease is open
 	// nothing is granted for that long, since state may have been lost; 0 = no quarantine
 	Quarantined time.Duration
-	Now         time.Time // the Redis server's time
-	Slots       []Slot
+	// why, for people; "" without a quarantine
+	Reason string
+	Now    time.Time // the Redis server's time
+	Slots  []Slot
 }
 
 // EndsAt is when the pool's layout has no timestamps left; the zero time if that is beyond the year
@@ -66,7 +70,7 @@ func (p *Pools) Ring(ctx context.Context, pool string, from, n int) (Ring, error
 	if from < 0 || from >= 1<<MaxBits || n < 1 || n > MaxSlots {
 		return Ring{}, fmt.Errorf("%w: from %d: 0 to %d; n %d: 1 to %d", ErrRequest, from, 1<<MaxBits-1, n, MaxSlots)
 	}
-	reply, err := p.store.Run(ctx, scripts.WorkerGet, p.keys(pool)[:1], from, n)
+	reply, err := p.store.Run(ctx, scripts.WorkerGet, p.keys(pool)[:2], from, n)
 	if err != nil {
 		return Ring{}, err
 	}
@@ -75,10 +79,14 @@ func (p *Pools) Ring(ctx context.Context, pool string, from, n int) (Ring, error
 	}
 	p.list(ctx, pool) // it may have been listed nowhere, or on a server that has lost its list
 	var ring Ring
-	if err := reply.Scan(&ring.Layout, &ring.Epoch, &ring.Datacenter, &ring.Bits, &ring.TTL, &ring.Used, &ring.Quarantined, &ring.Now); err != nil {
+	why := ""
+	if err := reply.Scan(&ring.Layout, &ring.Epoch, &ring.Datacenter, &ring.Bits, &ring.TTL, &ring.Used, &ring.Quarantined, &ring.Now, &why, &ring.Held); err != nil {
 		return Ring{}, err
 	}
-	for i, record := range reply.Values()[8:] {
+	if ring.Quarantined > 0 {
+		ring.Reason = fault.Why(why).Happened(time.Time{}) + fault.Why(why).Avoid()
+	}
+	for i, record := range reply.Values()[10:] {
 		slot, err := readSlot(record, ring.Now, p.config.Cooldown)
 		if err != nil {
 			return Ring{}, fmt.Errorf("%w: slot %d of the pool: %w", redisstore.ErrUnavailable, from+i, err)

@@ -3,6 +3,7 @@ package workerlease
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"regexp"
@@ -231,7 +232,11 @@ func (p *Pools) acquire(ctx context.Context, pool string, request Request, nonce
 		return Lease{}, err
 	}
 	if reply.Word() != "granted" {
-		return Lease{}, p.refusal(pool, reply)
+		refused := p.refusal(pool, reply)
+		if _, waits := errors.AsType[*NewPoolError](refused); waits {
+			p.list(ctx, pool) // so that an operator sees what waits
+		}
+		return Lease{}, refused
 	}
 	lease := Lease{Pool: pool, Identity: request.Identity}
 	head, first := "", ""

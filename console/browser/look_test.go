@@ -200,7 +200,7 @@ type view struct {
 func nothing(*tab) {}
 
 var views = []view{
-	{"overview", "Overview", "in doubt: every repeat is refused", "overview", func(b *tab) {
+	{"overview", "Overview", "every repeat is refused", "overview", func(b *tab) {
 		b.until("a step has ended", "/\\d\\/s/.test(document.querySelector('.line strong').innerText)")
 		eval[bool](b, "(document.querySelector('main details').open = true)")
 	}},

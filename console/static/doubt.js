@@ -3,9 +3,9 @@
 
 import { call, get, may } from './api.js';
 import { confirmed } from './confirm.js';
-import { el, facts, field, say, setText, table } from './dom.js';
+import { el, facts, field, say, setText, table, when } from './dom.js';
 import { Paged, Rows } from './paged.js';
-import { left, moment, number, plural } from './text.js';
+import { left, number, plural } from './text.js';
 
 class Doubts extends Paged {
   path = 'token?state=in-doubt';
@@ -40,7 +40,7 @@ class DoubtRow {
     const ran = operation.ran_for_ms === undefined ? '?' : left(operation.ran_for_ms);
     this.element = el('tr', {},
       el('th', { scope: 'row', class: 'name' }, el('a', { href: `#/doubt/${encodeURIComponent(operation.operation)}` }, operation.operation)),
-      el('td', {}, operation.route || '–'), el('td', {}, moment(operation.since)), el('td', { class: 'number' }, ran), el('td', { class: 'number' }, number(operation.attempts)),
+      el('td', {}, operation.route || '–'), el('td', {}, when(operation.since)), el('td', { class: 'number' }, ran), el('td', { class: 'number' }, number(operation.attempts)),
       el('td', {}, operation.request_id || '–'));
   }
 
@@ -80,8 +80,8 @@ class Doubt extends HTMLElement {
     this.found.replaceChildren(
       el('p', {}, el('strong', { class: `state ${shown.state}` }, shown.state), shown.decision ? ` settled as ${shown.decision}` : ''),
       facts([
-        ['Route', shown.route || '–'], ['In doubt since', shown.since ? moment(shown.since) : '–'], ['Ran for', shown.ran_for_ms === undefined ? '–' : left(shown.ran_for_ms)],
-        ['Attempts', plural(shown.attempts, 'attempt')], ['Fence', shown.fence ? String(shown.fence) : '–'], ['Request', shown.request_id || '–'], ['Kept until', moment(shown.expires_at)],
+        ['Route', shown.route || '–'], ['In doubt since', when(shown.since)], ['Ran for', shown.ran_for_ms === undefined ? '–' : left(shown.ran_for_ms)],
+        ['Attempts', plural(shown.attempts, 'attempt')], ['Fence', shown.fence ? String(shown.fence) : '–'], ['Request', shown.request_id || '–'], ['Kept until', when(shown.expires_at)],
       ]));
     this.form.replaceChildren(...(shown.state === 'in-doubt' && may('admin') ? this.#steps(shown) : []));
   }

@@ -1,28 +1,28 @@
 // Live events of the server process that this page talks to.
 
-import { el, field, setText } from './dom.js';
+import { el, field, setText, when } from './dom.js';
 import { feed } from './feed.js';
-import { clock, number } from './text.js';
+import { number } from './text.js';
 
 const most = 200; // entries of the list
 
 const words = {
   'counter.set': (e) => `counter ${e.name} was set to ${e.value}`,
   'counter.removed': (e) => `counter ${e.name} was removed`,
-  'counter.in-doubt': (e) => `counter ${e.name} is refused: values may have been lost`,
+  'counter.in-doubt': (e) => `counter ${e.name} is refused: ${e.reason || 'values may have been lost'}`,
   'limit.reset': (e) => `limit ${e.name} was reset`,
   'segment.set': (e) => `tag ${e.name} goes on at ${e.value}`,
   'pool.created': (e) => `pool ${e.name} was declared`,
   'worker.granted': (e) => `worker id ${e.worker_id} of ${e.name} was granted${e.holder ? ` to ${e.holder}` : ''}, fence ${e.fence}`,
   'worker.released': (e) => `worker id ${e.worker_id} of ${e.name} was given back`,
   'worker.lost': (e) => `a caller came with a lease of worker id ${e.worker_id ?? '?'} of ${e.name} that is not theirs, or no longer`,
-  'worker.quarantined': (e) => `pool ${e.name || 'of this server'} is in quarantine: state may have been lost`,
+  'worker.quarantined': (e) => `pool ${e.name || 'of this server'} grants nothing yet: ${e.reason || 'state may have been lost'}`,
   'worker.exhausted': (e) => `pool ${e.name || 'of this server'} has no free worker id`,
   'lock.granted': (e) => `lock ${e.name} was granted to ${e.holder}, fence ${e.fence}`,
   'lock.released': (e) => `lock ${e.name} was given back`,
   'lock.lost': (e) => `a caller came with a lease of lock ${e.name} that is not theirs, or no longer`,
   'lock.broken': (e) => `lock ${e.name} was taken by force from fence ${e.fence ?? 0}`,
-  'lock.quarantined': (e) => `lock ${e.name} waits: leases may have been lost`,
+  'lock.quarantined': (e) => `lock ${e.name} waits: ${e.reason || 'leases may have been lost'}`,
   'operation.forgotten': (e) => `the answer of operation ${e.operation} was forgotten${e.by ? ` by ${e.by}` : ''}`,
   'operation.settled': (e) => `operation ${e.operation} was settled as ${e.outcome}${e.by ? ` by ${e.by}` : ''}${e.reason ? `: ${e.reason}` : ''}`,
   'request.refused': (e) => `${e.route ?? 'a request'}${e.name ? ` for ${e.name}` : ''} was refused: ${e.code ?? ''}, from ${[e.principal, e.key_id, e.certificate, e.address].filter(Boolean).join(', ')}`,
@@ -35,8 +35,8 @@ const grave = new Set(['counter.in-doubt', 'worker.lost', 'worker.quarantined', 
 
 // The page remembers events that came while another view was open.
 const heard = [];
-feed.addEventListener('event', ({ detail }) => remember({ at: detail.at, kind: detail.kind, text: words[detail.kind]?.(detail) ?? detail.kind }));
-feed.addEventListener('missed', ({ detail }) => remember({ at: new Date().toISOString(), kind: 'missed', text: detail.at_most ? `up to ${number(detail.at_most)} events are missing: there were too many` : 'the server restarted: earlier events are missing' }));
+feed.addEventListener('event', ({ detail }) => remember({ at: detail.at, kind: detail.kind, text: words[detail.kind]?.(detail) ?? detail.kind, grave: grave.has(detail.kind) && !detail.new }));
+feed.addEventListener('missed', ({ detail }) => remember({ at: new Date().toISOString(), kind: 'missed', grave: true, text: detail.at_most ? `up to ${number(detail.at_most)} events are missing: there were too many` : 'the server restarted: earlier events are missing' }));
 
 function remember(entry) {
   heard.unshift(entry);
@@ -88,7 +88,7 @@ class Events extends HTMLElement {
   }
 
   #place(entry, wanted) {
-    const item = el('li', { class: grave.has(entry.kind) || entry.kind === 'missed' ? 'grave' : null }, el('time', { datetime: entry.at }, clock(entry.at)), el('code', {}, entry.kind), el('span', {}, entry.text));
+    const item = el('li', { class: entry.grave ? 'grave' : null }, when(entry.at), el('code', {}, entry.kind), el('span', {}, entry.text));
     item.entry = entry;
     const next = [...this.list.children].find((other) => wanted.indexOf(other.entry) > wanted.indexOf(entry));
     this.list.insertBefore(item, next ?? null);

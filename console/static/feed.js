@@ -2,6 +2,8 @@
 
 import { may, parse, refusal, request } from './api.js';
 
+const backlog = 200; // events of before that are asked for
+
 // Feed dispatches "event", "missed", "tally" and "hello" with their messages as detail, and "state"
 // when it begins or ends to listen.
 class Feed extends EventTarget {
@@ -53,7 +55,7 @@ class Feed extends EventTarget {
   async #listen(signal) {
     let wait = 1000;
     try {
-      const response = await request('GET', 'events', { headers: this.#last ? { 'Last-Event-ID': this.#last } : {}, signal });
+      const response = await request('GET', `events?backlog=${backlog}`, { headers: this.#last ? { 'Last-Event-ID': this.#last } : {}, signal });
       if (!response.ok) {
         const problem = refusal(response, await response.json().catch(() => null));
         if (problem.status === 401 || problem.status === 403) wait = Infinity;

@@ -9,6 +9,7 @@ class History extends EventTarget {
   until = 0; // end of the newest point, in milliseconds
   step = 5000;
   series = {};
+  doubt = null; // operations in doubt now, of the whole store; null = that is not known
   #asked = 0;
 
   async load(signal) {
@@ -28,12 +29,13 @@ class History extends EventTarget {
       this.series[name] = [...known.slice(0, Math.max(known.length + passed - points.length, 0)), ...points].slice(-all);
     }
     [this.until, this.step] = [until, answer.step_ms];
+    this.doubt = answer.in_doubt ?? null;
     this.dispatchEvent(new Event('change'));
   }
 
   // forget is for another session.
   forget() {
-    [this.until, this.series] = [0, {}];
+    [this.until, this.series, this.doubt] = [0, {}, null];
   }
 
   // whole are the points of steps that have ended.

@@ -2,10 +2,10 @@
 
 import { call, get, may } from './api.js';
 import { confirmed } from './confirm.js';
-import { el, facts, say, setText, table } from './dom.js';
+import { el, facts, say, setText, table, when } from './dom.js';
 import { Paged, Rows } from './paged.js';
 import { Poller } from './poll.js';
-import { left, moment, number } from './text.js';
+import { left, number } from './text.js';
 
 const tick = 500;
 
@@ -110,7 +110,7 @@ class Lock extends HTMLElement {
       ['Mode', lock.mode || 'not held'], ['Permits', lock.permits ? number(lock.permits) : '–'], ['Last fence', lock.fence ? String(lock.fence) : '–'], ['Waiting', number(lock.waiting)],
     ]));
     this.holders.show(lock.holders.map((holder) => ({ ...holder, lock })), (holder) => `${holder.fence ?? 0} ${holder.since ?? ''}`);
-    const waiting = (lock.queue ?? []).map((waiter, i) => el('tr', {}, el('th', { scope: 'row', class: 'number' }, i + 1), el('td', {}, waiter.owner || 'not named'), el('td', {}, waiter.mode + (waiter.take ? ` (${waiter.take})` : '')), el('td', {}, moment(waiter.since))));
+    const waiting = (lock.queue ?? []).map((waiter, i) => el('tr', {}, el('th', { scope: 'row', class: 'number' }, i + 1), el('td', {}, waiter.owner || 'not named'), el('td', {}, waiter.mode + (waiter.take ? ` (${waiter.take})` : '')), el('td', {}, when(waiter.since))));
     if (lock.waiting > waiting.length) waiting.push(el('tr', {}, el('td', { colspan: '4' }, `and ${number(lock.waiting - waiting.length)} more`)));
     this.queue.replaceChildren(...waiting);
   }
@@ -135,7 +135,7 @@ class HolderRow {
   constructor(holder, view) {
     const who = holder.owner || 'not named';
     this.element = el('tr', {},
-      el('th', { scope: 'row', class: 'name' }, who), el('td', { class: 'number' }, holder.fence ? String(holder.fence) : '–'), el('td', {}, moment(holder.since)), this.#left,
+      el('th', { scope: 'row', class: 'name' }, who), el('td', { class: 'number' }, holder.fence ? String(holder.fence) : '–'), el('td', {}, when(holder.since)), this.#left,
       el('td', { class: 'number' }, holder.take ? number(holder.take) : '–'));
     if (!may('admin')) return;
     this.element.append(el('td', {}, el('button', { type: 'button', class: 'danger', onclick: () => view.take(holder), 'aria-label': `Force release: take it from ${who}` }, 'Force release')));

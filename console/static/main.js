@@ -1,7 +1,7 @@
 // The page: the view shown, the session, and the colours.
 
 import { current, happened, hasKey, open } from './api.js';
-import { el, field, say, setText } from './dom.js';
+import { el, field, say, setText, tellTimes } from './dom.js';
 import { feed } from './feed.js';
 import { history } from './history.js';
 import { keep, shownKey } from './key.js';
@@ -153,3 +153,5 @@ async function begin(key) {
 }
 
 begin(shownKey());
+
+setInterval(() => !document.hidden && tellTimes(), 1000);

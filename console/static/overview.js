@@ -1,7 +1,7 @@
 // The first page: what needs an operator, what is handed out, and what can be lost.
 
 import { current, get, happened } from './api.js';
-import { el, setText, table } from './dom.js';
+import { el, setText, table, when } from './dom.js';
 import { history } from './history.js';
 import { Plot } from './plot.js';
 import { Poller } from './poll.js';
@@ -68,6 +68,7 @@ class Overview extends HTMLElement {
   #showHistory() {
     for (const plot of this.plots) plot.show();
     this.#fill();
+    this.#showNeeds();
   }
 
   #fill() {
@@ -82,19 +83,21 @@ class Overview extends HTMLElement {
 
   // loadNeeds asks for what an operator has to look at. What the caller may not see is left out.
   async #loadNeeds(signal) {
-    const asked = await Promise.allSettled([
-      get('readyz', { signal, allowed: [503] }),
-      get(`worker?n=${most}`, { signal }),
-      current().role === 'admin' ? get(`token?state=in-doubt&n=${most}`, { signal }) : null,
-    ]);
+    const asked = await Promise.allSettled([get('readyz', { signal, allowed: [503] }), get(`worker?n=${most}`, { signal })]);
     const failed = asked.find((one) => one.status === 'rejected' && one.reason.status !== 403);
     if (failed) {
       if (failed.reason.name !== 'AbortError') this.needs.replaceChildren(need('bad', `It is not known what needs you: ${failed.reason.message}`));
       throw failed.reason;
     }
-    const [ready, pools, doubts] = asked.map((one) => one.value);
-    const all = [...readiness(ready), ...operations(doubts), ...quarantined(pools), ...refusals()];
-    this.needs.replaceChildren(...(all.length ? all : [need('good', 'Nothing: nothing is in doubt, and nothing in quarantine.')]));
+    this.found = asked.map((one) => one.value);
+    this.#showNeeds();
+  }
+
+  #showNeeds() {
+    if (!this.found) return;
+    const [ready, pools] = this.found;
+    const all = [...readiness(ready), ...operations(), ...waiting(pools), ...quarantined(pools), ...refusals()];
+    if (all.length || history.until !== 0) this.needs.replaceChildren(...(all.length ? all : [need('good', 'Nothing: nothing is in doubt, and nothing in quarantine.')]));
   }
 
   #showLost() {
@@ -104,7 +107,7 @@ class Overview extends HTMLElement {
   }
 }
 
-const marks = { good: '●', bad: '▲' };
+const marks = { good: '●', bad: '▲', calm: '◆' };
 
 function need(kind, ...children) {
   return el('li', { class: kind }, el('span', { class: 'mark-text', 'aria-hidden': 'true' }, marks[kind]), el('span', {}, ...children));
@@ -119,27 +122,33 @@ function readiness(ready) {
   return [need('bad', el('strong', {}, 'The server is not ready'), `: ${ready.reason ?? 'it does not say why'}. It is ready again by itself when that is over.`)];
 }
 
-function operations(doubts) {
-  const n = doubts?.operations?.length ?? 0;
-  if (doubts) {
-    if (n === 0) return [];
-    const many = n === most || doubts.next ? `${number(n)} operations or more are` : n === 1 ? 'One operation is' : `${number(n)} operations are`;
-    return [need('bad', el('strong', {}, `${many} in doubt`), ': every repeat is refused until an operator says what became of it. ', link('doubt', 'Settle them'))];
-  }
-  const seen = history.sum('tokens_in_doubt');
-  return seen ? [need('bad', el('strong', {}, `${plural(seen, 'repeat')} of operations in doubt`), ' came in the last hour. Somebody of role admin has to settle them: ', link('doubt', 'In doubt'))] : [];
+// operations are those in doubt: the number that the metrics have as well.
+function operations() {
+  const { doubt } = history;
+  if (!doubt) return history.until === 0 ? [] : [need('bad', 'It is not known how many operations are in doubt.')];
+  if (doubt.operations === 0) return [];
+  const many = doubt.operations === 1 ? 'One operation is' : `${number(doubt.operations)} operations are`;
+  const oldest = doubt.since ? [doubt.operations === 1 ? ', since ' : ', the oldest since ', when(doubt.since)] : [];
+  const settle = current().role === 'admin' ? [link('doubt', 'Settle them')] : ['Somebody of role admin has to settle them: ', link('doubt', 'In doubt')];
+  return [need('bad', el('strong', {}, `${many} in doubt`), ...oldest, ': every repeat is refused until an operator says what became of it. ', ...settle)];
+}
+
+// waiting are pools that have granted nothing yet.
+function waiting(pools) {
+  return (pools?.waiting ?? []).map((pool) => need(pool.new ? 'calm' : 'bad', el('strong', {}, pool.new ? `Pool ${pool.pool} is new to this Redis` : `Pool ${pool.pool} grants nothing yet`),
+    `. It grants by itself in ${left(pool.wait_ms)}. `, pool.new ? el('span', {}, 'If none of its worker ids is in use elsewhere, it grants at once after ', el('code', {}, `coatcheck worker create ${pool.pool}`), '. ') : `${pool.reason}. `, link(`workers/${encodeURIComponent(pool.pool)}`, 'Look at the pool')));
 }
 
 function quarantined(pools) {
   return (pools?.pools ?? []).filter((pool) => pool.quarantined_ms).map((pool) => need('bad',
-    el('strong', {}, `Pool ${pool.pool} is in quarantine`), `, since leases may have been lost: it grants no worker id for ${left(pool.quarantined_ms)}. That ends by itself. `, link(`workers/${encodeURIComponent(pool.pool)}`, 'Look at the pool')));
+    el('strong', {}, `Pool ${pool.pool} is in quarantine`), `: it grants no worker id for ${left(pool.quarantined_ms)}. ${pool.reason || 'Leases may have been lost'}. That ends by itself. `, link(`workers/${encodeURIComponent(pool.pool)}`, 'Look at the pool')));
 }
 
 function refusals() {
   const list = [];
   const others = history.sum('in_doubt') - history.sum('tokens_in_doubt');
   if (others > 0) {
-    list.push(need('bad', el('strong', {}, `${plural(others, 'request')} for counters, worker ids or locks`), ' could not be answered in the last hour, since state may have been lost. ', link('events', 'Which'), ', and ', link('counters', 'the counters')));
+    list.push(need('bad', el('strong', {}, `${plural(others, 'request')} for counters, worker ids or locks`), ' were refused in the last hour, since it is not known here what was handed out before. ', link('events', 'Which'), ', and ', link('counters', 'the counters')));
   }
   const failed = history.sum('failed', 300_000);
   if (failed > 0) list.push(need('bad', el('strong', {}, `${plural(failed, 'request')} failed`), ' in the last five minutes, with a status 5xx: the log says why. ', link('events', 'Events')));

@@ -35,15 +35,17 @@ class Status extends HTMLElement {
       this.#say(false, 'The answer is not understood.');
       return;
     }
-    this.#say(ready.ready, ready.reason ?? '');
+    const waits = (ready.workers ?? []).filter((worker) => worker.state === 'waiting');
+    const ids = waits.length ? `ids of ${waits.slice(0, 2).map((worker) => worker.pool).join(', ')}${waits.length > 2 ? ' …' : ''} are refused` : '';
+    this.#say(ready.ready, ready.reason ?? '', ids);
     const role = ready.ready && ready.store !== 'embedded' ? ', its master takes writes' : '';
     const ack = ready.ack ? `, each write confirmed by ${plural(ready.ack, 'replica')}` : '';
     setText(this.store, `Store: ${ready.store}${role}${ack}`);
   }
 
-  #say(good, reason) {
-    setText(this.ready, good ? '● Ready' : `▲ Not ready${reason ? `: ${reason}` : ''}`);
-    this.ready.classList.toggle('bad', !good);
+  #say(good, reason, refused = '') {
+    setText(this.ready, good && refused ? `▲ Works, but ${refused}` : good ? '● Ready' : `▲ Not ready${reason ? `: ${reason}` : ''}`);
+    this.ready.classList.toggle('bad', !good || refused !== '');
   }
 
   #showSpeed() {

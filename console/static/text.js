@@ -37,6 +37,17 @@ export function moment(text) {
   return text ? text.replace('T', ' ').replace(/(\.\d{3})\d*/, '$1').replace('Z', ' UTC') : '–';
 }
 
+// ago writes a time of the server by how far it is from now, by this machine's clock.
+export function ago(text, now = Date.now()) {
+  const ms = now - Date.parse(text);
+  const n = Math.abs(ms);
+  if (n < 2000) return 'now';
+  const [unit, size] = [['s', 1000], ['min', 60_000], ['h', 3_600_000], ['days', 86_400_000]].findLast(([, size]) => n >= size);
+  const many = Math.floor(n / size);
+  const words = unit === 'days' && many === 1 ? '1 day' : `${many} ${unit}`;
+  return ms < 0 ? `in ${words}` : `${words} ago`;
+}
+
 export function clock(text) {
   return text.slice(11, 19);
 }

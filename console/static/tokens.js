@@ -2,7 +2,7 @@
 // looked up, until the view is left.
 
 import { get } from './api.js';
-import { el, facts, field, say, setText, table } from './dom.js';
+import { el, facts, field, say, setText, table, when } from './dom.js';
 import { feed } from './feed.js';
 import { history } from './history.js';
 import { Poller } from './poll.js';
@@ -15,7 +15,7 @@ const kinds = [
   ['replayed', 'Replayed', 'a caller came again and got the recorded answer'],
   ['completed', 'Completed', 'the answer of an attempt was recorded'],
   ['released', 'Released', 'over HTTP: an attempt never began'],
-  ['in-doubt', 'In doubt', 'a caller came again, and the first attempt ended without an answer'],
+  ['in-doubt', 'Repeats refused', 'a caller came again, and the first attempt had ended without an answer'],
 ];
 
 const meaning = {
@@ -37,9 +37,10 @@ class Tokens extends HTMLElement {
       return { kind, value, spark };
     });
     this.scope = el('p', { class: 'hint' });
+    this.doubt = el('p', { class: 'doubt' });
     this.append(
       el('h1', {}, 'Tokens'),
-      el('p', {}, el('a', { href: '#/doubt' }, 'Operations in doubt'), ', and how they are settled.'),
+      this.doubt,
       el('form', { class: 'search', onsubmit: (event) => this.#look(event) }, field('Token', this.input, 'It is sent to this server only, and kept nowhere.'), el('button', { type: 'submit' }, 'Look up')),
       this.found, shown.frame, this.scope,
     );
@@ -52,6 +53,7 @@ class Tokens extends HTMLElement {
     feed.addEventListener('tally', this.listen);
     feed.addEventListener('event', this.listen);
     this.#tally();
+    if (history.until) this.#draw();
   }
 
   disconnectedCallback() {
@@ -70,7 +72,17 @@ class Tokens extends HTMLElement {
   }
 
   #draw() {
+    this.#showDoubt();
     for (const row of this.rows) row.spark.show(history.parts(row.kind === 'in-doubt' ? 'tokens_in_doubt' : row.kind, 60).map((n) => n ?? 0));
+  }
+
+  // showDoubt shows how many are in doubt, in the whole store and whether or not they come again.
+  #showDoubt() {
+    const { doubt } = history;
+    const n = doubt?.operations;
+    const many = n === undefined ? 'It is not known how many operations are in doubt now: ' : `In doubt now: ${number(n)}${n ? ', the oldest since ' : '. '}`;
+    this.doubt.classList.toggle('bad', n > 0);
+    this.doubt.replaceChildren(many, ...(n && doubt.since ? [when(doubt.since), '. '] : []), el('a', { href: '#/doubt' }, 'Operations in doubt'), ', and how they are settled.');
   }
 
   async #look(event) {
@@ -78,10 +90,10 @@ class Tokens extends HTMLElement {
     const token = this.input.value.trim();
     try {
       const status = await get(`token/${encodeURIComponent(token)}`);
-      const leased = status.state === 'claimed' && status.lease_until ? [['Attempt may be silent until', moment(status.lease_until)]] : [];
+      const leased = status.state === 'claimed' && status.lease_until ? [['Attempt may be silent until', when(status.lease_until)]] : [];
       this.found.replaceChildren(
         el('p', {}, el('strong', { class: `state ${status.state}` }, status.state), ` ${meaning[status.state] ?? ''}`),
-        facts([['Attempts', number(status.attempts)], ['Fence', status.fence ? String(status.fence) : '–'], ['Scope', status.scope || '–'], ['Expires', moment(status.expires_at)], ...leased]),
+        facts([['Attempts', number(status.attempts)], ['Fence', status.fence ? String(status.fence) : '–'], ['Scope', status.scope || '–'], ['Expires', when(status.expires_at)], ...leased]),
       );
       say(`The token is ${status.state}, after ${plural(status.attempts, 'attempt')}.`);
     } catch (error) {

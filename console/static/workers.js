@@ -1,10 +1,10 @@
 // Worker-id pools: the list of them, and one as a ring of cells.
 
 import { get, query } from './api.js';
-import { el, facts, field, say, setText, svg, table } from './dom.js';
+import { bar, el, facts, field, say, setText, svg, table, when } from './dom.js';
 import { Paged, Rows } from './paged.js';
 import { Poller } from './poll.js';
-import { left, moment, number, plural, span } from './text.js';
+import { ago, left, moment, number, plural, span } from './text.js';
 
 class Pools extends Paged {
   path = 'worker';
@@ -17,7 +17,7 @@ class Pools extends Paged {
   }
 
   list() {
-    const columns = [{ name: 'Pool' }, { name: 'Layout' }, { name: 'Slots', class: 'number' }, { name: 'Ever leased', class: 'number' }, { name: 'TTL', class: 'number' }, { name: 'Ends' }, { name: 'State' }];
+    const columns = [{ name: 'Pool' }, { name: 'Layout' }, { name: 'Held' }, { name: 'Ever leased', class: 'number' }, { name: 'TTL', class: 'number' }, { name: 'Ends' }, { name: 'State' }];
     const shown = table('Pools of worker ids', columns);
     this.rows = new Rows(shown.body, (pool) => poolRow(pool));
     return shown.frame;
@@ -33,8 +33,8 @@ class Pools extends Paged {
     clearInterval(this.ticker);
   }
 
-  show(pools) {
-    this.pools = pools;
+  show(pools, answer) {
+    this.pools = [...pools, ...(answer.waiting ?? []).map((pool) => ({ ...pool, waits: true, quarantined_ms: pool.wait_ms }))];
     this.told = performance.now();
     this.#tick();
   }
@@ -48,18 +48,23 @@ class Pools extends Paged {
 }
 
 function poolRow({ pool }) {
-  const cells = ['', 'number', 'number', 'number', '', ''].map((kind) => el('td', { class: kind || null }));
+  const held = bar();
+  const cells = ['', '', 'number', 'number', '', ''].map((kind) => el('td', { class: kind || null }));
+  cells[1].append(held.element);
   const element = el('tr', {}, el('th', { scope: 'row', class: 'name' }, el('a', { href: `#/workers/${encodeURIComponent(pool)}` }, pool)), ...cells);
   const update = (now) => {
-    const texts = [now.layout, number(now.size), number(now.used), span(now.ttl_ms), now.ends_at?.slice(0, 10) ?? 'never', stateOf(now)];
-    texts.forEach((text, i) => setText(cells[i], text));
+    held.element.hidden = Boolean(now.waits);
+    if (!now.waits) held.show(now.held ?? 0, now.size);
+    const texts = now.waits ? ['–', null, '–', '–', '–', stateOf(now)] : [now.layout, null, number(now.used), span(now.ttl_ms), now.ends_at?.slice(0, 10) ?? 'never', stateOf(now)];
+    texts.forEach((text, i) => text !== null && setText(cells[i], text));
   };
   return { element, update };
 }
 
 function stateOf(pool) {
+  if (pool.waits) return `${pool.new ? 'new to this Redis' : 'waits'}, grants in ${left(pool.quarantined_ms)}: ${pool.reason}`;
   if (Date.parse(pool.ends_at) <= Date.now()) return 'ended: its layout has no timestamps left';
-  return pool.quarantined_ms ? `quarantined, ${left(pool.quarantined_ms)} left` : 'grants';
+  return pool.quarantined_ms ? `quarantined, ${left(pool.quarantined_ms)} left${pool.reason ? `: ${pool.reason}` : ''}` : 'grants';
 }
 
 // How a cell looks: a colour, and a mark that shows the state without colour. Marks are drawn into
@@ -133,6 +138,7 @@ class Ring extends HTMLElement {
       }
       if (error.name !== 'AbortError') {
         this.trouble.textContent = error.message;
+        this.trouble.classList.remove('calm');
         this.trouble.hidden = false;
       }
       throw error;
@@ -145,6 +151,7 @@ class Ring extends HTMLElement {
     this.#opens = performance.now() + error.retryAfter;
     this.summary.replaceChildren(facts([['Grants', this.grants]]));
     this.trouble.textContent = error.message;
+    this.trouble.classList.toggle('calm', error.message.includes('new to this Redis'));
     this.trouble.hidden = false;
     this.#tick();
   }
@@ -152,7 +159,7 @@ class Ring extends HTMLElement {
   // tick shows what changes with time alone.
   #tick() {
     const wait = this.#opens - performance.now();
-    setText(this.grants, wait > 0 ? `none for ${left(wait)}: state may have been lost` : 'yes');
+    setText(this.grants, wait > 0 ? `none for ${left(wait)}${this.ring?.reason ? `: ${this.ring.reason}` : ''}` : 'yes');
     this.#showDetail();
   }
 
@@ -255,7 +262,7 @@ class Ring extends HTMLElement {
     const state = this.#stateOf(slot);
     this.detail.replaceChildren(facts([
       ['State', el('span', {}, sample(state), ` ${states[state].name}`)], [slot.state === 'held' ? 'Holder' : 'Last holder', slot.holder || '–'], ['Fence', slot.fence ? String(slot.fence) : '–'],
-      ['Window from', moment(slot.not_before)], ['to', moment(slot.not_after)], ['Left', slot.state === 'held' ? left(Date.parse(slot.not_after) - this.#now()) : '–'],
+      ['Window from', both(slot.not_before)], ['to', both(slot.not_after)], ['Left', slot.state === 'held' ? left(Date.parse(slot.not_after) - this.#now()) : '–'],
     ]));
   }
 
@@ -267,10 +274,15 @@ class Ring extends HTMLElement {
   }
 
   #row(slot) {
-    const texts = [states[this.#stateOf(slot)].name, slot.holder || '–', slot.fence ? String(slot.fence) : '–', moment(slot.not_before), moment(slot.not_after), slot.state === 'held' ? left(Date.parse(slot.not_after) - this.#now()) : '–'];
+    const texts = [states[this.#stateOf(slot)].name, slot.holder || '–', slot.fence ? String(slot.fence) : '–', when(slot.not_before), when(slot.not_after), slot.state === 'held' ? left(Date.parse(slot.not_after) - this.#now()) : '–'];
     const cells = texts.map((text, i) => el('td', { class: [2, 5].includes(i) ? 'number' : null }, text));
     return el('tr', {}, el('th', { scope: 'row', class: 'number' }, slot.worker_id), ...cells);
   }
+}
+
+// both is a time as it is written where it is drawn anew all the time.
+function both(text) {
+  return text && !Number.isNaN(Date.parse(text)) ? `${moment(text)} (${ago(text)})` : moment(text);
 }
 
 class Cell {

@@ -9,8 +9,11 @@ import (
 // is none of these: what is there went back by itself.
 type Why string
 
+// Missing is the reason of what this Redis has no record of.
+const Missing Why = "missing"
+
 var reasons = map[Why]struct{ happened, avoid string }{
-	"missing":  {"this Redis has no record of what was handed out before: it is new to it, or the record is gone", ""},
+	Missing:    {"this Redis has no record of what was handed out before: it is new to it, or the record is gone", ""},
 	"restored": {"`coatcheck store restored` was run", ""},
 	"restarted": {"Redis was restarted, and does not show that it kept every confirmed write",
 		"appendfsync always in Redis, with --restarts auto, and with --ack all where it has replicas, makes a restart cost nothing"},

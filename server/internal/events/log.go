@@ -14,6 +14,9 @@ import (
 	"github.com/coatcheck/coatcheck/internal/share"
 )
 
+// Kept is how many events are remembered.
+const Kept = capacity
+
 const (
 	capacity       = 1024 // events that a subscriber may lag behind, and gets after it was away
 	maxSubscribers = 64

@@ -26,6 +26,8 @@ type Subscriber struct {
 	// Renew identifies the reader again: a key can expire. ok is false if it may not read on.
 	Renew    func() (reader access.Caller, ok bool)
 	Stopping <-chan struct{} // closed when the service stops
+	// how many of the remembered events, up to Kept, a new one is sent first
+	Backlog int64
 }
 
 // Serve sends this process's events, until the client hangs up, the service stops or the reader's
@@ -65,10 +67,13 @@ type stream struct {
 
 // greet sends a description of the stream, and how much the subscriber may have missed.
 func (s *stream) greet(lastID string) {
-	hello := api.EventHello{Scope: "process", Since: s.log.since, Kept: capacity, Kinds: sent}
+	hello := api.EventHello{Scope: "process", Since: s.log.since, Kept: Kept, Kinds: sent}
 	begin := s.log.greet(lastID)
 	step.At("events: greets")
 	hello.Tally, s.changes, s.position = begin.tally, begin.changes, begin.position
+	if !begin.known {
+		s.position = max(s.position-min(s.Backlog, Kept), 0)
+	}
 	s.text.WriteString("retry: 2000\n\n")
 	s.add("hello", hello)
 	if lastID != "" && !begin.known {

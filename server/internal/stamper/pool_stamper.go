@@ -153,7 +153,11 @@ func (d *poolStamper) stillLocked() error {
 	}
 	left := max(time.Until(d.until), time.Millisecond)
 	if again, ok := errors.AsType[*fault.WaitError](d.refusal); ok { // exhausted or quarantined
-		return &fault.WaitError{Err: again.Err, Wait: left, Text: again.Text}
+		later := &fault.WaitError{Err: again.Err, Wait: left, Text: again.Text}
+		if _, isNew := errors.AsType[*workerlease.NewPoolError](d.refusal); isNew {
+			return &workerlease.NewPoolError{WaitError: later}
+		}
+		return later
 	}
 	return d.refused(d.refusal)
 }

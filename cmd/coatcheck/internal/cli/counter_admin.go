@@ -18,7 +18,7 @@ import (
 
 func (p *program) counterListCommand() *cobra.Command {
 	command := &cobra.Command{
-		Use: "ls [PREFIX]", Short: "List counters with their values",
+		Use: "ls [PREFIX]", SuggestFor: []string{"list"}, Short: "List counters with their values",
 		Long: "List counters with their values, in the order of their keys, or those whose keys begin with PREFIX. Counters are listed " +
 			"that coatcheck has added to or set.",
 		Args: orNone(one("prefix", anything)),
@@ -62,7 +62,7 @@ func zoneOfKey(into *string) *config.Setting {
 func (p *program) counterGetCommand() *cobra.Command {
 	var zone string
 	command := &cobra.Command{
-		Use: "get KEY", Short: "Print a counter's value",
+		Use: "get KEY", SuggestFor: []string{"show", "read"}, Short: "Print a counter's value",
 		Long: "Print a counter's value: the last that was handed out. KEY can end in a date, as for coatcheck incr. Exit code 1: there " +
 			"is no such counter, or it holds no integer.",
 		Args: oneCounter,
@@ -170,7 +170,7 @@ func (p *program) counterRemoveCommand() *cobra.Command {
 	var zone string
 	var yes bool
 	command := &cobra.Command{
-		Use: "rm KEY", Short: "Remove a counter: it begins again at 1",
+		Use: "rm KEY", SuggestFor: []string{"delete", "remove"}, Short: "Remove a counter: it begins again at 1",
 		Long: "Remove a counter: it begins again at 1, and hands its values out again. Without --yes it says where the counter is, and " +
 			"does nothing. KEY can end in a date, as for coatcheck incr.",
 		Args: oneCounter,

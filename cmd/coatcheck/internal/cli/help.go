@@ -92,10 +92,29 @@ func grouped(root *cobra.Command, heading string, commands ...*cobra.Command) {
 
 // group is a command that only has others below it.
 func group(name, short, long string, commands ...*cobra.Command) *cobra.Command {
-	command := &cobra.Command{Use: name, Short: short, Long: long, Args: noArgs,
+	command := &cobra.Command{Use: name, Short: short, Long: long, Args: oneOfThese, SuggestionsMinimumDistance: 2,
 		RunE: func(c *cobra.Command, _ []string) error { return c.Help() }}
 	command.AddCommand(commands...)
 	return command
+}
+
+// oneOfThese refuses the name of no command below, and names those that may have been meant.
+func oneOfThese(group *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	meant := group.SuggestionsFor(args[0])
+	for i, name := range meant {
+		meant[i] = group.CommandPath() + " " + name
+	}
+	if len(meant) == 0 {
+		for _, command := range group.Commands() {
+			if command.IsAvailableCommand() {
+				meant = append(meant, command.CommandPath())
+			}
+		}
+	}
+	return usageError{fmt.Errorf("%s has no command %q. Did you mean: %s?", group.CommandPath(), args[0], strings.Join(meant, ", "))}
 }
 
 // hideAllBut keeps the flags that a command reads in its help; it still takes the others, since the

@@ -23,7 +23,7 @@ func (p *program) tokenListCommand() *cobra.Command {
 	var inDoubt bool
 	var prefix string
 	command := &cobra.Command{
-		Use: "ls --in-doubt", Short: "List the operations in doubt, the oldest first", Args: noArgs,
+		Use: "ls --in-doubt", SuggestFor: []string{"list"}, Short: "List the operations in doubt, the oldest first", Args: noArgs,
 		Long: "List the operations in doubt: an attempt began and ended without an answer, so it is not known whether it had its effect. " +
 			"The one that is in doubt for longest comes first. Find out what became of it by its name or request id in the service's " +
 			"own records, " +

@@ -108,6 +108,13 @@ func (p *program) command() *cobra.Command {
 		SilenceUsage:  true,
 	}
 	root.PersistentFlags().BoolVar(&p.json, "json", false, "print JSON for machines")
+	asksVersion := root.Flags().Bool("version", false, "print the version")
+	root.RunE = func(c *cobra.Command, _ []string) error {
+		if *asksVersion {
+			return p.printVersion()
+		}
+		return c.Help()
+	}
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
 	grouped(root, "Run:", p.serveCommand(), p.gatewayCommand(), p.healthcheckCommand(), p.installCommand())
 	grouped(root, "Hand out:", p.incrCommand(), p.counterCommand(), p.idCommand(), p.segmentCommand(), p.tokenCommand(), p.limitCommand(), p.lockCommand(), p.onceCommand(), p.workerCommand())

@@ -35,7 +35,7 @@ func (p *program) tokenIssueCommand() *cobra.Command {
 	var scope string
 	var ttl time.Duration
 	command := &cobra.Command{
-		Use: "issue", Short: "Issue a token and print it", Args: noArgs,
+		Use: "issue", SuggestFor: []string{"new", "create"}, Short: "Issue a token and print it", Args: noArgs,
 		Long: "Issue a token that may be used once, and print it: TOKEN=$(coatcheck token issue). Straight on Redis it is a token of " +
 			"callers that show no key.\n" +
 			"Exit code 75: no token was handed out, try again later.",
@@ -57,7 +57,7 @@ func (p *program) tokenIssueCommand() *cobra.Command {
 
 func (p *program) tokenShowCommand() *cobra.Command {
 	command := &cobra.Command{
-		Use: "show TOKEN", Short: "Say where a token stands: issued, claimed, completed or in doubt",
+		Use: "show TOKEN", SuggestFor: []string{"get", "status", "info"}, Short: "Say where a token stands: issued, claimed, completed or in doubt",
 		Long: "Say where a token stands: issued, claimed, completed or in doubt. A token that begins with a dash goes after two: " +
 			"coatcheck token show -- TOKEN",
 		Args: one("token", anything),

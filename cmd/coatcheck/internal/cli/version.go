@@ -34,8 +34,10 @@ func version() versions {
 }
 
 func (p *program) versionCommand() *cobra.Command {
-	return &cobra.Command{Use: "version", Short: "Print the version", Args: noArgs, RunE: func(*cobra.Command, []string) error {
-		v := version()
-		return p.print(v, fmt.Sprintf("coatcheck %s %s (%s, %s)\n", v.Version, v.Revision, v.Go, v.Platform))
-	}}
+	return &cobra.Command{Use: "version", Short: "Print the version", Args: noArgs, RunE: func(*cobra.Command, []string) error { return p.printVersion() }}
+}
+
+func (p *program) printVersion() error {
+	v := version()
+	return p.print(v, fmt.Sprintf("coatcheck %s %s (%s, %s)\n", v.Version, v.Revision, v.Go, v.Platform))
 }

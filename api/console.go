@@ -17,8 +17,10 @@ type Event struct {
 	Outcome   string `json:"outcome,omitempty"`   // as which it was settled
 	// the principal that settled it; none if access is not controlled
 	By     string `json:"by,omitempty"`
-	Reason string `json:"reason,omitempty"` // as that principal gave it, or why something is refused
-	New    bool   `json:"new,omitempty"`    // a pool that this Redis knows nothing of, which shows no loss
+	// as that principal gave it, or why something is refused
+	Reason string `json:"reason,omitempty"`
+	// a pool that this Redis knows nothing of, which shows no loss
+	New bool `json:"new,omitempty"`
 
 	EventBy // for those of role admin who may touch all names
 }

@@ -235,8 +235,8 @@ type Doubts struct {
 const oldest = 256
 
 // Doubts counts all operations in doubt and reads the oldest. Its cost does not grow with their
-// number, nor with the tokens that there are; in a cluster it asks every slot. The figures of a list
-// that changes meanwhile may be of a moment apart.
+// number, nor with the tokens that there are; in a cluster it asks every slot. The figures of a
+// list that changes meanwhile may be of a moment apart.
 func (t *Tokens) Doubts(ctx context.Context) (Doubts, error) {
 	var found Doubts
 	page := DoubtPage{Max: oldest}

@@ -5,9 +5,9 @@
 -- ARGV   [1] first worker id  [2] how many  [3] facts, see lib/incarnation
 -- Reply  {'unknown'} | {'quarantined', wait, why, '1'} the pool waits and has no layout yet;
 --        why: see lib/incarnation
---        | {'ok', layout, epoch, datacenter, width, ttl, slots ever used, wait, now, why, held, record…}
---        one record a slot in order, as lib/slot writes it, '' for one that was never used; wait
---        is the remaining quarantine, and why '' without one, see lib/incarnation;
+--        | {'ok', layout, epoch, datacenter, width, ttl, slots ever used, wait, now, why, held,
+--        record…} one record a slot in order, as lib/slot writes it, '' for one that was never
+--        used; wait is the remaining quarantine, and why '' without one, see lib/incarnation;
 --        held: slots whose lease is open, by the index
 -- Units  width in bits; ttl and wait in milliseconds; times and epoch in milliseconds since 1970 of
 --        this server

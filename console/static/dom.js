@@ -112,8 +112,8 @@ export function bar() {
   return { element: el('span', { class: 'filled' }, drawing, words), show };
 }
 
-// table makes a table whose columns have headers, in a frame of its own that scrolls where it is too
-// wide. On a narrow screen each row is a card: its cells stand one below the other, each beside the
+// table makes a table whose columns have headers, in a frame of its own that scrolls where it is
+// too wide. On a narrow screen each row is a card: its cells stand one below the other, each beside the
 // name of its column. What such a table is to a screen reader is said in roles, since its boxes are
 // no longer those of a table.
 export function table(caption, columns) {

@@ -129,7 +129,7 @@ function operations() {
   if (doubt.operations === 0) return [];
   const many = doubt.operations === 1 ? 'One operation is' : `${number(doubt.operations)} operations are`;
   const oldest = doubt.since ? [doubt.operations === 1 ? ', since ' : ', the oldest since ', when(doubt.since)] : [];
-  const settle = current().role === 'admin' ? [link('doubt', 'Settle them')] : ['Somebody of role admin has to settle them: ', link('doubt', 'In doubt')];
+  const settle = current().role === 'admin' ? [link('doubt', doubt.operations === 1 ? 'Settle it' : 'Settle them')] : ['Somebody of role admin has to settle them: ', link('doubt', 'In doubt')];
   return [need('bad', el('strong', {}, `${many} in doubt`), ...oldest, ': every repeat is refused until an operator says what became of it. ', ...settle)];
 }
 

@@ -21,7 +21,8 @@ const (
 
 // The scopes that are no route of this process.
 const (
-	Other  = "other"  // of another process, or claimed over HTTP: clients choose what those are called
+	// of another process, or claimed over HTTP: clients choose what those are called
+	Other  = "other"
 	Unread = "unread" // more than are read one by one
 )
 

@@ -22,7 +22,9 @@ type replicas struct {
 	list  *Listed  // nil: there is none, or it was not read yet
 	last  string   // the addresses that were attached last, as INFO tells them
 	seen  []string // addresses that were attached, since the list was read where there is one
-	most  int      // that were attached at once, likewise
+	most  int      // different ones that were attached at once, likewise
+	twins int      // that are attached at an address which another one has
+	tools int      // that are attached, confirm, and cannot become master
 	noted int      // as many have confirmed before, as a word says that was noted here
 }
 
@@ -30,6 +32,7 @@ type replicas struct {
 func (r *replicas) saw(found replication) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	r.tools = found.tools
 	if found.attached != r.last {
 		r.last = found.attached
 		r.add(found)
@@ -37,12 +40,33 @@ func (r *replicas) saw(found replication) {
 }
 
 func (r *replicas) add(found replication) {
-	r.most = max(r.most, found.replicas)
-	for address := range strings.FieldsSeq(found.attached) {
+	different := slices.Compact(slices.Sorted(strings.FieldsSeq(found.attached)))
+	r.most, r.twins, r.tools = max(r.most, len(different)), found.replicas-len(different), found.tools
+	for _, address := range different {
 		if !slices.Contains(r.seen, address) {
 			r.seen = append(r.seen, address)
 		}
 	}
+}
+
+// toCount is how many WAIT has to count so that all have a write: a tool that confirms stands in
+// for none of them.
+func (r *replicas) toCount() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if need := r.needLocked(); need > 0 {
+		return need + r.tools
+	}
+	return 0
+}
+
+// haveTwins reports whether two links have one address, where addresses tell replicas apart: it is
+// not known then who confirms. One of them may be the old link of a replica that was parted from
+// its master, and ends by repl-timeout.
+func (r *replicas) haveTwins() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.twins > 0 && (r.list == nil || r.comparable())
 }
 
 // anew takes in what is attached in another incarnation: one of those that were seen may be the

@@ -30,10 +30,12 @@ type trip struct {
 func (s *Engine) trip(ctx context.Context, pipe redis.Pipeliner, node *redis.Client, ack int) trip {
 	t := trip{engine: s, ctx: ctx, pipe: pipe, node: node, server: s.facts.of(node), ack: ack, want: ack}
 	if ack == AckAll {
-		// a number that was asked for as well holds too
-		t.want = max(t.server.replicas.need(), s.ack)
+		t.want = s.ack // a number that was asked for as well holds too
 	}
 	t.byAll = t.server.replicas.confirmedBy(ack)
+	if t.byAll {
+		t.want = max(t.want, t.server.replicas.toCount())
+	}
 	return t
 }
 
@@ -98,7 +100,11 @@ func (t *trip) missed() error {
 	case t.info == nil:
 		return errors.New("written, but the server did not show its replicas")
 	}
-	if all := t.server.replicas.need(); all > t.want {
+	all := t.server.replicas.toCount()
+	if t.server.replicas.haveTwins() {
+		all = max(all, t.want) + 1
+	}
+	if all > t.want {
 		return &ShortfallError{Want: all, Got: t.want}
 	}
 	return nil

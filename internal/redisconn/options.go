@@ -157,6 +157,9 @@ func viewOf(ctx context.Context, t Target, address string, timeout time.Duration
 		known = append(known, before)
 	}
 	for _, server := range known {
+		if server["port"] == "0" {
+			continue // a client that copied the data, such as redis-cli --rdb, stays on the list
+		}
 		if one := net.JoinHostPort(server["ip"], server["port"]); one != v.master && !slices.Contains(v.others, one) {
 			v.others = append(v.others, one)
 		}

@@ -197,7 +197,7 @@ class Package(unittest.TestCase):
 
         threading.Thread(target=refuse_large_bodies_unread, daemon=True).start()
         client = coatcheck.Client(f"http://127.0.0.1:{listener.getsockname()[1]}")
-        coatcheck.tokens._record(client, "a-token", "a-lease", {"status": 200, "headers": {}, "body": b"x" * (30 << 20)})
+        coatcheck.tokens._record(coatcheck.tokens._ByToken(client, "a-token"), "a-lease", {"status": 200, "headers": {}, "body": b"x" * (30 << 20)})
 
     def test_a_result_of_the_work_is_recorded_whatever_it_is(self):
         circular = {}

@@ -5,7 +5,8 @@ worker id and stamps Snowflake ids with it that no other process stamps. Client 
 steps. Python 3.9 or later, standard library only.
 """
 
-from .tokens import Attempt, Client, Error, Lost, NotRecorded, Unavailable, UnknownOutcome, fingerprint, run_once
+from .errors import Error, Lost, TimedOut, Unavailable, UnknownOutcome
+from .tokens import Attempt, Client, NotRecorded, fingerprint, run_once
 from .workerid import NoLease, WorkerId
 
 __version__ = "0.1.0"
@@ -17,6 +18,7 @@ __all__ = [
     "Lost",
     "NoLease",
     "NotRecorded",
+    "TimedOut",
     "Unavailable",
     "UnknownOutcome",
     "WorkerId",

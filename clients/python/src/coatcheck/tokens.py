@@ -11,43 +11,21 @@ import hashlib
 import http.client
 import inspect
 import json
-import math
 import secrets
+import socket
 import threading
 import time
 import urllib.parse
 from typing import Any, Callable, Dict, Mapping, Optional, Tuple
 
+from .counters import Counters
+from .errors import Error, Lost, TimedOut, Unavailable, UnknownOutcome, _claimed, _millis, _object, _problem, _recorded, _whole
+from .ids import Ids
+from .limits import Limits
+from .operations import Operations
+
 
 MOST = 16 << 20  # bytes of an answer that are read
-
-
-class Error(Exception):
-    """What a call failed with. No text of it holds a token or a lease."""
-
-    def __init__(self, code: str, detail: str, status: Optional[int] = None, retry_after: Optional[int] = None) -> None:
-        super().__init__(f"{code}: {detail}")
-        # of docs/remote.md; "unavailable" and "unknown-outcome" where the service itself did not
-        # say one
-        self.code = code
-        self.status = status  # of the HTTP answer; None = none came
-        self.retry_after = retry_after  # seconds; None = not known
-
-
-class Unavailable(Error):
-    """Nothing was done: no connection came about, or the service said that it cannot now. Trying
-    later is harmless.
-    """
-
-
-class UnknownOutcome(Error):
-    """The request may or may not have been done: it was sent, and no answer of the service itself
-    came back.
-    """
-
-
-class Lost(Error):
-    """What was held is another's, or no one's: stop, and do not use what was done."""
 
 
 class NotRecorded(Exception):
@@ -69,7 +47,7 @@ def fingerprint(*parts: str) -> str:
     return base64.urlsafe_b64encode(digest.digest()).rstrip(b"=").decode()
 
 
-class Client:
+class Client(Counters, Ids, Limits, Operations):
     """Asks one service. It may be used by several threads: each request has a connection of its
     own, and is sent once. key is an API key, for a service that asks for one; use https then.
     """
@@ -90,8 +68,20 @@ class Client:
         the same one gets the same grant.
         """
         claimed = self._post(token, "claim", {"fingerprint": fingerprint, "lease_ms": _millis(lease), "policy": policy, "owner": owner})
-        granted = claimed.get("outcome") == "granted" and claimed.get("lease") and claimed.get("fence")
-        return _whole(claimed, granted or claimed.get("outcome") == "replay" and isinstance(claimed.get("response"), dict))
+        return _claimed(claimed)
+
+    def issue(self, scope: str = "", ttl: Optional[float] = None) -> Dict[str, Any]:
+        """Issues a token that may be claimed once within ttl seconds: {"token", "expires_at",
+        "scope"}. After UnknownOutcome issue another: the lost one expires.
+        """
+        asked = {name: value for name, value in (("scope", scope), ("ttl_ms", None if ttl is None else _millis(ttl))) if value}
+        issued = self.request("POST", "/token", asked)
+        return _whole(issued, issued.get("token"))
+
+    def status(self, token: str) -> Dict[str, Any]:
+        """Reads the state of a token, and changes nothing."""
+        shown = self.request("GET", f"/token/{urllib.parse.quote(token, safe='')}")
+        return _whole(shown, shown.get("state"))
 
     def complete(
         self,
@@ -105,8 +95,7 @@ class Client:
         """Records the answer of the attempt that lease proves. Repeating it is harmless. not_kept
         records that there is one, without its body.
         """
-        answer = {"status": status, "headers": dict(headers or {}), "body_base64": "" if not_kept else base64.b64encode(body).decode(), "body_not_kept": not_kept}
-        self._done(token, "complete", answer, lease)
+        self._done(token, "complete", _recorded(status, headers, body, not_kept), lease)
 
     def extend(self, token: str, lease: str, span: float, timeout: Optional[float] = None) -> None:
         """The heartbeat: the lease ends that many seconds from now. Repeating it is harmless."""
@@ -128,9 +117,16 @@ class Client:
         return self.request("POST", f"/token/{urllib.parse.quote(token, safe='')}/{verb}", message, lease, timeout)
 
     def request(
-        self, method: str, path: str, message: Optional[Mapping[str, Any]] = None, lease: Optional[str] = None, timeout: Optional[float] = None
+        self,
+        method: str,
+        path: str,
+        message: Optional[Mapping[str, Any]] = None,
+        lease: Optional[str] = None,
+        timeout: Optional[float] = None,
+        repeat: str = "",
     ) -> Dict[str, Any]:
-        """Sends one request, once, and returns the JSON of its answer. http.client follows no
+        """Sends one request, once, and returns the JSON of its answer. repeat is the
+        Idempotency-Key of one that the service does once for it. http.client follows no
         redirect and repeats nothing.
         """
         scheme = http.client.HTTPSConnection if self._url.scheme == "https" else http.client.HTTPConnection
@@ -144,6 +140,8 @@ class Client:
             headers = {"Content-Type": "application/json", "Accept": "application/json"}
             if self._key:
                 headers["Authorization"] = f"Bearer {self._key}"
+            if repeat:
+                headers["Idempotency-Key"] = repeat
             if lease is not None:
                 headers["Lease-Token"] = lease  # never in the path: paths are logged
             try:
@@ -152,6 +150,8 @@ class Client:
                 pass  # what refuses a large body unread has answered before it closed
             response = connection.getresponse()
             status, kind, wait, text = response.status, response.getheader("Content-Type", ""), response.getheader("Retry-After"), response.read(MOST)
+        except socket.timeout:
+            raise TimedOut("unknown-outcome", "no answer in time") from None
         except (OSError, http.client.HTTPException) as error:
             raise UnknownOutcome("unknown-outcome", f"no answer: {type(error).__name__}") from None
         finally:
@@ -164,51 +164,6 @@ class Client:
         raise _problem(status, kind, wait, text)
 
 
-def _whole(answer, whole, status=200):
-    """The answer, if it is the service's own: a server in between may answer with the same
-    status.
-    """
-    if not whole:
-        raise UnknownOutcome("unknown-outcome", "the answer cannot be read", status)
-    return answer
-
-
-def _millis(seconds):
-    return math.ceil(seconds * 1000)
-
-
-def _object(text):
-    try:
-        value = json.loads(text)
-    except ValueError:
-        return None
-    return value if isinstance(value, dict) else None
-
-
-def _problem(status, kind, wait, text):
-    """The error that an answer is. Only the service's own word says that nothing was done where the
-    status is 500 or more.
-    """
-    retry_after = int(wait) if wait and wait.isdecimal() else None
-    problem = _object(text) if kind.split(";")[0].strip() == "application/problem+json" and status >= 400 else None
-    if problem is None or not isinstance(problem.get("code"), str):
-        kind = Error if 400 <= status < 500 else UnknownOutcome
-        return kind("refused" if kind is Error else "unknown-outcome", f"status {status} from something that is not the service", status, retry_after)
-    code, detail = problem["code"], str(problem.get("detail") or problem.get("title") or "")
-    kind = {
-        "idempotency-superseded": Lost,
-        "lease-lost": Lost,
-        "store-unavailable": Unavailable,
-        "store-unsuitable": Error,  # nothing was done, and asking again does not help
-        "layout-used-up": Error,
-        "pool-exhausted": Unavailable,
-        "pool-quarantined": Unavailable,
-        "too-many-requests": Unavailable,
-        "overloaded": Unavailable,
-    }.get(code, Error if status < 500 else UnknownOutcome)
-    return kind(code, detail, status, retry_after)
-
-
 class Attempt:
     """What the work may know of its claim."""
 
@@ -216,6 +171,7 @@ class Attempt:
         # larger than that of every attempt before it: give it to what must refuse an older attempt
         self.fence = fence
         self.number = number
+        self.operation = ""  # of a key: the operation's name, by which it is settled
         # set it if the work provably had no effect: the claim is given back, and nothing is
         # recorded
         self.not_begun = False
@@ -240,13 +196,18 @@ def _after(clocks, span):
 
 def run_once(
     client: Client,
-    token: str,
-    fingerprint: str,
-    work: Callable[[Attempt], Any],
+    token: Optional[str] = None,
+    fingerprint: str = "",
+    work: Optional[Callable[[Attempt], Any]] = None,
     lease: float = 30.0,
     policy: str = "hold",
+    *,
+    key: Optional[str] = None,
+    scope: str = "",
+    retention: Optional[float] = None,
 ) -> Tuple[Dict[str, Any], bool]:
-    """Runs work(attempt) under a token. It returns (answer, replayed), where the answer is
+    """Runs work(attempt) under a token or, with key, under the id that the work already has (see
+    Client.claim_key), with token None. It returns (answer, replayed), where the answer is
     {"status", "headers", "body", "not_kept"}.
 
     work returns (status, headers, body), or its result: bytes and str as they are, None as an empty
@@ -256,23 +217,27 @@ def run_once(
     doubt, under takeover free for the next. Errors: those of Client.claim (the work did not run),
     what work raised, Lost (do not use what was done), NotRecorded.
     """
+    if (token is None) == (key is None):
+        raise TypeError("either a token or a key says which operation it is")
     if not isinstance(fingerprint, str) or not fingerprint:
         raise TypeError("the fingerprint is a str: see fingerprint()")
     if not callable(work) or inspect.iscoroutinefunction(work) or inspect.iscoroutinefunction(getattr(work, "__call__", None)):
         raise TypeError("the work is a function, and no async def: run that within one, such as by asyncio.run")
     # before the claim is sent: from here one lease is what this process trusts its claim for
     claimed_at = _clocks()
-    claimed = _claim(client, token, fingerprint, lease, policy)
+    subject = _ByToken(client, token) if key is None else _ByKey(client, key, scope, retention)
+    claimed = _claim(subject, fingerprint, lease, policy)
     if claimed["outcome"] == "replay":
         response = claimed["response"]
         body = base64.b64decode(response.get("body_base64") or "")
         return _answer(response["status"], response.get("headers"), body, response.get("body_not_kept", False)), True
     proof = claimed["lease"]
     attempt = Attempt(claimed["fence"], claimed.get("attempt", 1))
+    attempt.operation = claimed.get("operation", "")
     if policy == "takeover":
         attempt._deadline = _after(claimed_at, lease)
     ended = threading.Event()
-    beat = threading.Thread(target=_heartbeat, args=(client, token, proof, attempt, lease, ended), daemon=True)
+    beat = threading.Thread(target=_heartbeat, args=(subject, proof, attempt, lease, ended), daemon=True)
     beat.start()
     try:
         result = work(attempt)
@@ -281,15 +246,15 @@ def run_once(
     except BaseException:
         _stop(beat, ended)
         if attempt.not_begun:
-            _give_back(client, token, proof)
+            _give_back(subject, proof)
         raise
     _stop(beat, ended)
     answer = _result(result)
     if attempt.not_begun:
-        _give_back(client, token, proof)
+        _give_back(subject, proof)
         return answer, False
     try:
-        _record(client, token, proof, answer)
+        _record(subject, proof, answer)
     except Lost:
         raise
     except Error as error:
@@ -297,11 +262,55 @@ def run_once(
     return answer, False
 
 
+class _ByToken:
+    """The steps of a token."""
+
+    def __init__(self, client, token):
+        self._client, self._token = client, token
+
+    def claim(self, *terms):
+        return self._client.claim(self._token, *terms)
+
+    def extend(self, lease, span, timeout):
+        self._client.extend(self._token, lease, span, timeout)
+
+    def complete(self, lease, *answer):
+        self._client.complete(self._token, lease, *answer)
+
+    def release(self, lease):
+        self._client.release(self._token, lease)
+
+
+class _ByKey:
+    """The steps of a key. The claim tells the name that the others need: without it there is
+    nothing to give back by, and the lease lapses.
+    """
+
+    def __init__(self, client, key, scope, retention):
+        self._client, self._key, self._scope, self._retention = client, key, scope, retention
+        self._operation = None
+
+    def claim(self, fingerprint, lease, policy, owner):
+        claimed = self._client.claim_key(self._key, fingerprint, lease, policy, owner, self._scope, self._retention)
+        self._operation = claimed["operation"]
+        return claimed
+
+    def extend(self, lease, span, timeout):
+        self._client.extend_operation(self._operation, lease, span, timeout)
+
+    def complete(self, lease, *answer):
+        self._client.complete_operation(self._operation, lease, *answer)
+
+    def release(self, lease):
+        if self._operation is not None:
+            self._client.release_operation(self._operation, lease)
+
+
 # what says of a claim whose answer was lost that it does not stand
 _DECIDES = ("idempotency-in-progress", "idempotency-outcome-unknown", "idempotency-payload-mismatch", "idempotency-token-unknown")
 
 
-def _claim(client, token, fingerprint, lease, policy):
+def _claim(subject, fingerprint, lease, policy):
     """Claims a token, and asks again after a lost answer. From then on only an answer about the
     token itself counts: a refusal says nothing of the claim that went before. If none comes, the
     claim is given back: nothing was begun.
@@ -309,7 +318,7 @@ def _claim(client, token, fingerprint, lease, policy):
     owner, unknown, wait = secrets.token_urlsafe(16), None, 0.1
     for _ in range(5):
         try:
-            return client.claim(token, fingerprint, lease, policy, owner)
+            return subject.claim(fingerprint, lease, policy, owner)
         except Error as error:
             if error.code in _DECIDES or unknown is None and not isinstance(error, UnknownOutcome):
                 raise
@@ -317,19 +326,19 @@ def _claim(client, token, fingerprint, lease, policy):
         time.sleep(wait)
         wait *= 2
     try:
-        client.release(token, owner)
+        subject.release(owner)
     except Error:
         pass  # the token is in doubt when the lease has lapsed, if the claim was made
     raise unknown
 
 
-def _record(client, token, proof, answer):
+def _record(subject, proof, answer):
     """Records an answer, without its body if that is too large: the token must not stay in doubt
     for that.
     """
     for not_kept in (True,) if answer.get("not_kept") else (False, True):
         try:
-            return _settle(lambda: client.complete(token, proof, answer["status"], answer["headers"], answer["body"], not_kept))
+            return _settle(lambda: subject.complete(proof, answer["status"], answer["headers"], answer["body"], not_kept))
         except Error as error:
             if not_kept or error.status != 413:
                 raise
@@ -359,12 +368,12 @@ def _answer(status, headers, body, not_kept=False):
     return {"status": status, "headers": headers or {}, "body": body, "not_kept": not_kept}
 
 
-def _heartbeat(client, token, proof, attempt, lease, ended):
+def _heartbeat(subject, proof, attempt, lease, ended):
     """Extends the lease every third of it. One that hangs makes room for the next."""
     while not ended.wait(lease / 3):
         sent = _clocks()
         try:
-            client.extend(token, proof, lease, timeout=lease / 3)
+            subject.extend(proof, lease, timeout=lease / 3)
         except Error as error:
             if isinstance(error, Lost) or error.code == "idempotency-token-unknown":
                 attempt._lost.set()
@@ -379,9 +388,9 @@ def _stop(beat, ended):
     beat.join()
 
 
-def _give_back(client, token, proof):
+def _give_back(subject, proof):
     try:
-        _settle(lambda: client.release(token, proof))
+        _settle(lambda: subject.release(proof))
     except Error:
         pass  # the token is in doubt when its lease has lapsed
 

@@ -18,7 +18,8 @@ import weakref
 from types import TracebackType
 from typing import Optional, Type
 
-from .tokens import Client, Error, Lost, UnknownOutcome
+from .errors import Error, Lost, UnknownOutcome
+from .tokens import Client
 
 
 class NoLease(Exception):

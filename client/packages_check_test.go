@@ -110,4 +110,8 @@ func TestNodePackageInstallsAndRuns(t *testing.T) {
 	}
 	expect.Contains(t, "two runs with one token", got.String(), `"replayed":false`, `"replayed":true`)
 	expect.Contains(t, "--help", ran(t, program, "node", "worker.mjs", "--help"), "--token TOKEN")
+	ids := ran(t, source, "node", "examples/ids.mjs", "--server", s.url, "--pool", "orders", "--n", "3")
+	// its worker id, and three ids
+	expect.Equal(t, "lines of ids.mjs: "+ids, strings.Count(ids, "\n"), 4)
+	expect.Contains(t, "--help", ran(t, source, "node", "examples/ids.mjs", "--help"), "--pool POOL")
 }

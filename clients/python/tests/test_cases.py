@@ -1,4 +1,4 @@
-"""What the clients do alike: every case of clients/cases.json, whose head says how it is written."""
+"""What the clients do alike: every case of clients/cases.json, whose head explains it."""
 
 import json
 import pathlib

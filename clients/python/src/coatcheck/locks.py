@@ -1,4 +1,4 @@
-"""Locks: a lease that is renewed, and a holder that is told when it may not count on it any more."""
+"""Locks: a lease that is renewed, and a holder that is told when it may not count on it."""
 
 from __future__ import annotations
 

@@ -71,29 +71,30 @@ func TestAsManyReplicasAsHaveConfirmedBefore(t *testing.T) {
 	expect.Equal(t, "with one", r.need(), 1)
 }
 
-// While two links have one address, nobody knows who confirms, unless addresses say nothing anyway.
+// Of two links with one address one may be of before a replica was parted from its master. Both are
+// replicas once both have confirmed.
 func TestTwoLinksOfOneAddress(t *testing.T) {
-	for name, row := range map[string]struct {
-		list *Listed // nil = there is none
-		seen []replication
-		want bool
-	}{
-		"one each":                      {nil, []replication{attached(a, b)}, false},
-		"two of one":                    {nil, []replication{attached(a, b, a)}, true},
-		"the old one has ended":         {nil, []replication{attached(a, a), attached(a)}, false},
-		"beside a list":                 {&Listed{[]string{a}, true}, []replication{attached(a, a)}, true},
-		"the list has other addresses":  {&Listed{[]string{a, b}, false}, []replication{attached(c, c)}, false},
-		"names are listed, not numbers": {&Listed{[]string{"redis-0:1", "redis-1:1"}, true}, []replication{attached(c, c)}, false},
-	} {
-		var r replicas
-		if row.list != nil {
-			r.read(*row.list, attached())
-		}
-		for _, found := range row.seen {
-			r.saw(found)
-		}
-		expect.Equal(t, name, r.haveTwins(), row.want)
+	var r replicas
+	both := func(name string, need, toCount int) {
+		t.Helper()
+		expect.Equal(t, name+": how many have to confirm", r.need(), need)
+		expect.Equal(t, name+": to count", r.toCount(), toCount)
 	}
+	r.saw(attached(a))
+	both("one", 1, 1)
+	r.saw(attached(a, a))
+	both("two", 1, 2)
+	expect.Equal(t, "to note", r.toHold(attached(a, a)), a)
+	r.counted(1)
+	both("one has confirmed", 1, 2)
+	r.saw(attached(a))
+	both("one has ended", 1, 1)
+	r.saw(attached(a, a))
+	r.counted(2)
+	both("both have confirmed", 2, 2)
+	expect.Equal(t, "to note of both", r.toHold(attached(a, a)), a+" "+a)
+	r.saw(attached(a, b))
+	both("one is away, and another has come", 3, 3)
 }
 
 // A tool that confirms is counted by WAIT, so it is waited for besides, as long as it is there.

@@ -22,7 +22,7 @@ type replicas struct {
 	list *Listed // nil: there is none, or it was not read yet
 	last string  // the addresses that were attached last, as INFO tells them
 	// addresses that were attached, since the list was read where there is one, each as often as
-	// replicas were attached behind it at once; without a list more often than once when they confirm
+	// replicas were attached behind it at once; without a list they have confirmed for the second
 	seen  []string
 	fresh []string // those of seen that may not be noted in Redis yet, without a list
 	most  int      // that were attached at once

@@ -27,15 +27,16 @@ type language struct {
 	name    string
 	program string // the interpreter
 	install string // how to get it
-	script  string
+	script  string // the example that charges
+	ids     string // the example that stamps
 }
 
 // pythonPackage is where Python finds the package that is not installed.
 const pythonPackage = "../clients/python/src"
 
 var languages = []language{
-	{"python", "python3", "install Python 3.9 or later, on Debian: apt-get install python3", "../clients/python/examples/worker.py"},
-	{"node", "node", "install Node 18 or later, on Debian: apt-get install nodejs", "../clients/node/examples/worker.mjs"},
+	{"python", "python3", "install Python 3.9 or later, on Debian: apt-get install python3", "../clients/python/examples/worker.py", "../clients/python/examples/ids.py"},
+	{"node", "node", "install Node 18 or later, on Debian: apt-get install nodejs", "../clients/node/examples/worker.mjs", "../clients/node/examples/ids.mjs"},
 }
 
 // inEach runs a test with the worker of each language and a service and ledger of its own.

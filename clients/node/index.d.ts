@@ -26,6 +26,9 @@ export class UnknownOutcome extends CoatcheckError {}
 /** Another attempt has the claim: stop, and do not use what was done. */
 export class Lost extends CoatcheckError {}
 
+/** Nothing may be stamped any more with a worker id. The text says why. Lease another. */
+export class NoLease extends CoatcheckError {}
+
 /** What the work of a token came to. */
 export interface Answer {
   status: number;
@@ -135,16 +138,25 @@ export class Client {
   ): Promise<Lock>;
   lock(name: string): Promise<{ name: string; holders: { fence?: number; owner?: string }[]; waiting: number; [more: string]: unknown }>;
 
+  /**
+   * Leases a worker id of a pool and renews it until release. A pool's ttl (seconds), layout, epoch
+   * and datacenter are fixed by its first grant. Unavailable says with retryAfter when to ask
+   * again.
+   */
+  holdWorker(pool: string, terms?: { identity?: string; ttl?: number; layout?: string; epoch?: Date; datacenter?: number }): Promise<WorkerId>;
+
   /** of the service's own worker id of a pool; undefined: its default pool */
   snowflakeIds(pool?: string, n?: number): Promise<bigint[]>;
   segmentIds(tag: string, n?: number): Promise<bigint[]>;
   ulids(n?: number): Promise<string[]>;
   typeids(prefix?: string, n?: number): Promise<string[]>;
-  decodeId(id: string | bigint): Promise<{ id: string; time: string; [more: string]: unknown }>;
+  /** of the pool, or of the default layout */
+  decodeId(id: string | bigint, pool?: string): Promise<{ id: string; time: string; [more: string]: unknown }>;
 }
 
 /**
  * A lock that is held and renewed. Where Symbol.asyncDispose is there, `await using` gives it back.
+ * One that is dropped is not renewed any more, and ends with its TTL.
  */
 export class Lock {
   private constructor();
@@ -157,6 +169,36 @@ export class Lock {
   get validity(): number;
   /** Call it before each use: it throws Lost when the lock may be another's. */
   check(): void;
+  release(): Promise<void>;
+}
+
+/**
+ * One lease of a worker id, from its grant to its end, and the ids that this process stamps with
+ * it. Where Symbol.asyncDispose is there, `await using` gives it back. One that is dropped is
+ * not renewed any more, and ends with its window.
+ */
+export class WorkerId {
+  private constructor();
+  readonly workerId: number;
+  readonly datacenter: number;
+  /** larger for every later grant */
+  readonly fence: number;
+  /** seconds */
+  readonly ttl: number;
+  /** ms since 1970: the window in which ids are stamped */
+  readonly notBefore: number;
+  get notAfter(): number;
+  /** Ends when nothing may be stamped any more. */
+  get signal(): AbortSignal;
+  /** Throws NoLease if nothing may be stamped any more. */
+  check(): void;
+  /**
+   * Stamps an id, larger than the one before. It waits where the sequence of a unit of time is used
+   * up, and for a window that begins later. NoLease ends it.
+   */
+  nextId(): Promise<bigint>;
+  nextIds(n: number): Promise<bigint[]>;
+  /** Gives the worker id back. On an error it ends with its window instead. */
   release(): Promise<void>;
 }
 

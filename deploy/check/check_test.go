@@ -18,6 +18,7 @@ import (
 	"helm.sh/helm/v3/pkg/chartutil"
 	"helm.sh/helm/v3/pkg/engine"
 	appsv1 "k8s.io/api/apps/v1"
+	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	policyv1 "k8s.io/api/policy/v1"
@@ -72,6 +73,26 @@ func TestHelmMakesWhatStandsBesideTheValues(t *testing.T) {
 				t.Errorf("Helm makes\n%+v\nbeside the values stands\n%+v", made, beside)
 			}
 		})
+	}
+}
+
+// Helm takes the alerts and the dashboard from the folders in which they are for all.
+func TestHelmTakesTheAlertsAndTheDashboard(t *testing.T) {
+	text, err := renderErr(map[string]any{"prometheusRule": map[string]any{"enabled": true}, "dashboard": map[string]any{"enabled": true}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := objects(t, text)
+	var want prometheusRule
+	if err := yaml.UnmarshalStrict([]byte(read(t, filepath.Join(root, "deploy/prometheus/alerts.yml"))), &want.Spec); err != nil {
+		t.Fatal(err)
+	}
+	if got := found["PrometheusRule shop-coatcheck"].(*prometheusRule).Spec; len(want.Spec.Groups) == 0 || !reflect.DeepEqual(got, want.Spec) {
+		t.Errorf("the chart's rules are\n%+v\nand alerts.yml has\n%+v", got, want.Spec)
+	}
+	dashboard := found["ConfigMap shop-coatcheck-dashboard"].(*corev1.ConfigMap)
+	if dashboard.Data["coatcheck.json"] != read(t, filepath.Join(root, "deploy/grafana/coatcheck.json")) || dashboard.Labels["grafana_dashboard"] != "1" {
+		t.Errorf("the chart's dashboard is another one, or has labels %v", dashboard.Labels)
 	}
 }
 
@@ -215,7 +236,8 @@ func decode(text string) (map[string]any, error) {
 		object, known := map[string]any{
 			"v1 Service": &corev1.Service{}, "v1 ServiceAccount": &corev1.ServiceAccount{}, "apps/v1 Deployment": &appsv1.Deployment{}, "apps/v1 StatefulSet": &appsv1.StatefulSet{},
 			"policy/v1 PodDisruptionBudget": &policyv1.PodDisruptionBudget{}, "networking.k8s.io/v1 NetworkPolicy": &networkingv1.NetworkPolicy{},
-			"v1 ConfigMap": &corev1.ConfigMap{}, "monitoring.coreos.com/v1 ServiceMonitor": &serviceMonitor{},
+			"autoscaling/v2 HorizontalPodAutoscaler": &autoscalingv2.HorizontalPodAutoscaler{}, "v1 ConfigMap": &corev1.ConfigMap{},
+			"monitoring.coreos.com/v1 ServiceMonitor": &serviceMonitor{}, "monitoring.coreos.com/v1 PodMonitor": &podMonitor{}, "monitoring.coreos.com/v1 PrometheusRule": &prometheusRule{},
 		}[about.APIVersion+" "+about.Kind]
 		if !known {
 			return nil, &unknownKind{about.APIVersion + " " + about.Kind}
@@ -255,5 +277,37 @@ type serviceMonitor struct {
 				} `json:"ca"`
 			} `json:"tlsConfig"` //nolint:tagliatelle // the operator's name
 		} `json:"endpoints"`
+	} `json:"spec"`
+}
+
+type podMonitor struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata"`
+
+	Spec struct {
+		Selector  metav1.LabelSelector `json:"selector"`
+		Endpoints []struct {
+			Port     string `json:"port"`
+			Path     string `json:"path"`
+			Interval string `json:"interval"`
+		} `json:"podMetricsEndpoints"` //nolint:tagliatelle // the operator's name
+	} `json:"spec"`
+}
+
+type prometheusRule struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata"`
+
+	Spec struct {
+		Groups []struct {
+			Name  string `json:"name"`
+			Rules []struct {
+				Alert       string            `json:"alert"`
+				Expr        string            `json:"expr"`
+				For         string            `json:"for"`
+				Labels      map[string]string `json:"labels"`
+				Annotations map[string]string `json:"annotations"`
+			} `json:"rules"`
+		} `json:"groups"`
 	} `json:"spec"`
 }

@@ -7,7 +7,7 @@ import { createInterface } from 'node:readline';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
 
-import { Client, Lost, fingerprint, runOnce } from 'coatcheck';
+import { Client, Lost, NoLease, fingerprint, runOnce } from 'coatcheck';
 
 const client = new Client(process.argv[2]);
 const print = fingerprint('charge', '42');
@@ -114,11 +114,41 @@ async function ids() {
   for (const id of await client.typeids('order', 2)) assert.match(id, /^order_[0-9a-z]{26}$/);
 }
 
+/** The service takes the ids of a worker id apart, and knows the window that they are of. */
+async function workerIds() {
+  const worker = await client.holdWorker('stamped', { identity: 'me', ttl: 2, layout: '41/5/5/12', epoch: new Date('2024-01-01T00:00:00Z'), datacenter: 3 });
+  const first = worker.notAfter;
+  const made = await worker.nextIds(5000);
+  while (worker.notAfter === first) await worker.nextIds(1); // until a renewal
+  made.push(...await worker.nextIds(2));
+  assert.equal(new Set(made).size, made.length);
+  assert.deepEqual(made, [...made].sort((a, b) => (a < b ? -1 : 1)));
+  for (const id of [made[0], made.at(-1)]) {
+    const parts = await client.decodeId(id, 'stamped');
+    assert.deepEqual([parts.worker_id, parts.datacenter], [worker.workerId, 3]);
+    const time = Date.parse(parts.time);
+    assert.ok(worker.notBefore <= time && time + 1 <= worker.notAfter, `${parts.time} outside of the window`);
+  }
+  await assert.rejects(client.holdWorker('stamped', { layout: '41/10/12' }), { code: 'layout-mismatch' });
+  await worker.release();
+  await assert.rejects(worker.nextId(), NoLease);
+  const again = await client.holdWorker('stamped', { identity: 'me' }); // the same one, after the last id
+  assert.equal(again.workerId, worker.workerId);
+  assert.ok(again.fence > worker.fence && await again.nextId() > made.at(-1));
+  await again.release();
+}
+
 /** 300 ids, 10 ms apart: each remainder of 8 comes 300/8 times, within 4 standard deviations. */
 async function idsAreEven() {
+  const worker = await client.holdWorker('shop');
+  for (const one of [async () => (await client.snowflakeIds('shop'))[0], () => worker.nextId()]) await even(one);
+  await worker.release();
+}
+
+async function even(one) {
   const counts = Array(8).fill(0);
   for (let n = 0, last = 0n; n < 300; n++) {
-    const [id] = await client.snowflakeIds('shop');
+    const id = await one();
     assert.ok(id > last);
     last = id;
     counts[Number(id % 8n)]++;
@@ -129,7 +159,7 @@ async function idsAreEven() {
 }
 
 async function all() {
-  for (const subject of [ownKeys, doubtIsSettled, tokens, counters, limits, locks, lockOfAStoppedProcess, ids, idsAreEven]) {
+  for (const subject of [ownKeys, doubtIsSettled, tokens, counters, limits, locks, lockOfAStoppedProcess, workerIds, ids, idsAreEven]) {
     await subject();
   }
   await assert.rejects(client.incr('a/b'), TypeError);

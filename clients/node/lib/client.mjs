@@ -8,6 +8,7 @@ import { limits } from './limits.mjs';
 import { locks } from './locks.mjs';
 import { operations } from './operations.mjs';
 import { tokens } from './tokens.mjs';
+import { workers } from './workers.mjs';
 import { ask } from './ask.mjs';
 
 /** Asks one service. Each request has a connection of its own, and is sent once. */
@@ -55,7 +56,7 @@ export class Client {
   }
 }
 
-for (const subject of [tokens, operations, counters, limits, locks, ids]) {
+for (const subject of [tokens, operations, counters, limits, locks, workers, ids]) {
   for (const [name, value] of Object.entries(subject)) {
     Object.defineProperty(Client.prototype, name, { value, writable: true, configurable: true });
   }

@@ -36,6 +36,9 @@ export class UnknownOutcome extends CoatcheckError {}
 /** Another attempt has the claim: stop, and do not use what was done. */
 export class Lost extends CoatcheckError {}
 
+/** Nothing may be stamped any more with a worker id. The text says why. Lease another. */
+export class NoLease extends CoatcheckError {}
+
 /**
  * The work is done, but its answer may not be recorded. The cause says why; answer is what the work
  * returned.
@@ -74,6 +77,9 @@ export function problem(status, type, wait, text) {
     'lease-lost': Lost,
     'store-unavailable': Unavailable,
     'store-unsuitable': CoatcheckError, // nothing was done, and asking again does not help
+    'layout-used-up': CoatcheckError,
+    'pool-exhausted': Unavailable,
+    'pool-quarantined': Unavailable,
     'too-many-requests': Unavailable,
     overloaded: Unavailable,
   };

@@ -34,8 +34,8 @@ export const ids = {
     return take(this, '/id/typeid', n, { prefix }, (id) => typeof id === 'string' && (!prefix || id.startsWith(`${prefix}_`)));
   },
 
-  /** The parts of a Snowflake id, as the service tells them. */
-  async decodeId(id) {
-    return this[ask]('GET', `/id/decode/${encodeURIComponent(id)}`, (parts) => parts?.time !== undefined);
+  /** The parts of a Snowflake id of a pool, or of the default layout, as the service tells them. */
+  async decodeId(id, pool) {
+    return this[ask]('GET', withQuery(`/id/decode/${encodeURIComponent(id)}`, { pool }), (parts) => parts?.time !== undefined);
   },
 };

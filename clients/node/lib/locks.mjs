@@ -3,7 +3,8 @@
 import { randomBytes } from 'node:crypto';
 
 import { ask, done, millis, named } from './ask.mjs';
-import { CoatcheckError, Lost, UnknownOutcome } from './errors.mjs';
+import { UnknownOutcome } from './errors.mjs';
+import { Lease, disposable, now, passed } from './lease.mjs';
 
 export const locks = {
   /**
@@ -16,7 +17,7 @@ export const locks = {
     const path = named('/lock', name);
     const place = randomBytes(16).toString('base64url'); // with it a grant that was lost can be given back
     const message = { ttl_ms: millis(ttl), wait_ms: millis(wait), mode, permits, take, owner };
-    const sent = now();
+    let sent = now();
     let granted;
     try {
       granted = await this[ask]('POST', path, (granted) => granted?.lease && granted.fence > 0, { message, lease: place, wait });
@@ -24,8 +25,19 @@ export const locks = {
       if (error instanceof UnknownOutcome) await this[ask]('DELETE', path, done, { lease: place, timeout: 2 }).catch(() => {});
       throw error;
     }
-    const lock = new Lock(this, path, granted, ttl, sent);
-    return lock.begin(sent);
+    const lease = granted.lease;
+    const renew = (timeout) => this[ask]('PUT', path, (renewed) => renewed?.expires_at, { message: { ttl_ms: message.ttl_ms }, lease, timeout });
+    const release = () => this[ask]('DELETE', path, done, { lease, timeout: 2 }).then(() => {});
+    try {
+      if (passed(sent) > message.ttl_ms / 4) { // it was waited for: its lease began at an unknown moment
+        sent = now();
+        await renew(message.ttl_ms / 3000);
+      }
+    } catch (error) {
+      await release().catch(() => {});
+      throw error;
+    }
+    return new Lock(granted, new Lease({ ttl: message.ttl_ms, sent, renew }), release);
   },
 
   /** Holders and waiters of a lock, as the service tells them. */
@@ -34,62 +46,32 @@ export const locks = {
   },
 };
 
-/** The monotonic and the wall clock in ms: the first stands still while a machine sleeps. */
-const now = () => ({ monotonic: performance.now(), wall: Date.now() });
-
-const passed = (since) => Math.max(performance.now() - since.monotonic, Date.now() - since.wall);
-
 /** A lock that is held and renewed, for as long as check does not throw. */
 export class Lock {
-  #client;
-  #path;
   #lease;
-  #ttl; // ms
-  #confirmed; // when the last confirmed request was sent
-  #lost = new AbortController();
-  #renewal;
-  #end;
+  #release;
   #released;
 
-  constructor(client, path, { name, lease, fence }, ttl, sent) {
-    this.#client = client;
-    this.#path = path;
-    this.#lease = lease;
-    this.#ttl = millis(ttl);
-    this.#confirmed = sent;
+  constructor({ name, fence }, lease, release) {
+    this.#lease = lease.heldBy(this);
+    this.#release = release;
     this.name = name;
     this.fence = fence; // larger for every later grant: give it to what can refuse an older one
   }
 
-  /** Renews once if the grant was waited for: its lease began at an unknown moment. */
-  async begin(sent) {
-    try {
-      if (passed(sent) > this.#ttl / 4) await this.#renew();
-      this.#trust();
-      this.check();
-    } catch (error) {
-      await this.release().catch(() => {});
-      throw error;
-    }
-    this.#later();
-    return this;
-  }
-
   /** Ends when the lock may not be counted on any more. */
   get signal() {
-    return this.#lost.signal;
+    return this.#lease.signal;
   }
 
   /** ms for which the lock may be counted on if no renewal is confirmed. */
   get validity() {
-    const margin = Math.min(this.#ttl / 10, 1000);
-    return this.signal.aborted ? 0 : Math.max(0, this.#ttl - margin - passed(this.#confirmed));
+    return this.#lease.validity;
   }
 
   /** Call it before each use: it throws Lost when the lock may be another's. */
   check() {
-    if (this.validity === 0) this.#lose();
-    if (this.signal.aborted) throw this.signal.reason;
+    this.#lease.check();
   }
 
   /**
@@ -97,46 +79,10 @@ export class Lock {
    * Releasing again does nothing and returns the same.
    */
   release() {
-    this.#lose(new Lost('released', 'the lock was given back'));
-    this.#released ??= this.#client[ask]('DELETE', this.#path, done, { lease: this.#lease, timeout: 2 }).then(() => {});
+    this.#lease.end('released', 'the lock was given back');
+    this.#released ??= this.#release();
     return this.#released;
   }
-
-  #lose(reason = new Lost('lease-lost', 'no renewal was confirmed in time, or another has the lock')) {
-    clearTimeout(this.#renewal);
-    clearTimeout(this.#end);
-    this.#lost.abort(reason);
-  }
-
-  #trust() {
-    clearTimeout(this.#end);
-    this.#end = setTimeout(() => (this.validity === 0 ? this.#lose() : this.#trust()), this.validity).unref();
-  }
-
-  #later() {
-    this.#renewal = setTimeout(() => this.#beat(), this.#ttl / 3).unref();
-  }
-
-  async #beat() {
-    try {
-      await this.#renew();
-      if (!this.signal.aborted) this.#trust();
-    } catch (error) {
-      // what is no answer of a service is tried again: until then the deadline counts
-      if (error instanceof Lost || !(error instanceof CoatcheckError)) this.#lose(error);
-    }
-    if (!this.signal.aborted) this.#later();
-  }
-
-  /** A renewal that is confirmed after the deadline revives nothing. */
-  async #renew() {
-    const sent = now();
-    await this.#client[ask]('PUT', this.#path, (renewed) => renewed?.expires_at, { message: { ttl_ms: this.#ttl }, lease: this.#lease, timeout: this.#ttl / 3000 });
-    if (this.#renewal !== undefined) this.check();
-    this.#confirmed = sent;
-  }
 }
 
-if (Symbol.asyncDispose) {
-  Object.defineProperty(Lock.prototype, Symbol.asyncDispose, { value() { return this.release(); } });
-}
+disposable(Lock, (lock) => lock.release());

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"text/template"
 
+	"github.com/google/go-cmp/cmp"
 	"github.com/santhosh-tekuri/jsonschema/v6"
 	"go.yaml.in/yaml/v4"
 
@@ -82,11 +83,45 @@ func TestValuesOfTheChart(t *testing.T) {
 		"stop that is cut off":  {"settings": map[string]any{"stop-timeout": "5m"}},
 		"stop that is too soon": {"requestSeconds": 29},
 		"gateway of nothing":    {"gateway": map[string]any{"replicas": 1}},
+		"own setting by name":   {"extraEnv": []any{map[string]any{"name": "COATCHECK_LISTEN", "value": "0.0.0.0:80"}}},
+		"eviction of none":      {"podDisruptionBudget": map[string]any{"unhealthyPodEvictionPolicy": "Never"}},
+		"more than all work":    {"autoscaling": map[string]any{"cpuPercent": 101}},
 		"password of a gateway": {"gateway": map[string]any{"settings": map[string]any{"redis": "redis://:secret@redis"}}},
 	} {
 		if schema.Validate(plain(t, withValues(ownValues(t), values))) == nil {
 			t.Errorf("%s: the schema allows %v", name, values)
 		}
+	}
+}
+
+// The rules and the dashboard are those of Prometheus and Grafana without the chart.
+func TestChartHasTheAlertsAndTheDashboard(t *testing.T) {
+	text := renderChart(t, map[string]any{"prometheusRule": map[string]any{"enabled": true, "labels": map[string]any{"release": "prometheus"}}, "dashboard": map[string]any{"enabled": true}})
+	if faults := manifestFaults(text); len(faults) > 0 {
+		t.Errorf("faults %q", faults)
+	}
+	var rules, own any
+	var dashboard string
+	for _, one := range strings.Split(text, "\n---\n") {
+		var object any
+		if err := yaml.Unmarshal([]byte(one), &object); err != nil {
+			t.Fatal(err)
+		}
+		switch is := (node{object}); {
+		case is.at("kind").text() == "PrometheusRule" && is.at("metadata", "labels", "release").text() == "prometheus":
+			rules = is.at("spec").is
+		case is.at("metadata", "labels", "grafana_dashboard").text() == "1":
+			dashboard = is.at("data", "coatcheck.json").text()
+		}
+	}
+	if err := yaml.Unmarshal([]byte(readRoot(t, "deploy/prometheus/alerts.yml")), &own); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(own, rules); diff != "" {
+		t.Errorf("the chart's rules are not those of alerts.yml: %s", diff)
+	}
+	if want := readRoot(t, "deploy/grafana/coatcheck.json"); strings.TrimSpace(dashboard) != strings.TrimSpace(want) {
+		t.Errorf("the chart's dashboard has %d bytes, and deploy/grafana/coatcheck.json %d, or others", len(dashboard), len(want))
 	}
 }
 
@@ -105,6 +140,7 @@ func TestChartNotesExplainTheSecrets(t *testing.T) {
 			"secret generic settings --from-file=coatcheck.yaml --from-file=keys.yaml --from-file=gateway.yaml\n", "gateway.yaml     redis and ack",
 			"secret generic scrape --from-literal=api-key=", "ask http://shop-coatcheck-gateway.coatcheck.svc:9081 instead",
 		}},
+		{chartValues(t)["mesh"], []string{"is at http://shop-coatcheck", "It needs a Secret,", "--from-literal=api-key=cck_…\n"}},
 	} {
 		_, notes := renderFiles(t, row.values)
 		expect.Contains(t, "notes of the chart", notes, row.want...)
@@ -197,7 +233,7 @@ func renderFiles(t *testing.T, values map[string]any) (objects, notes string) {
 	}
 	data := map[string]any{
 		"Values": withValues(ownValues(t), values), "Chart": about,
-		"Release": map[string]any{"Name": "shop", "Namespace": "coatcheck", "Service": "Helm"},
+		"Release": map[string]any{"Name": "shop", "Namespace": "coatcheck", "Service": "Helm"}, "Files": chartFiles{},
 	}
 	var rendered strings.Builder
 	for _, name := range slices.Sorted(maps.Keys(byName(all))) {
@@ -223,6 +259,14 @@ func byName(all *template.Template) map[string]bool {
 		}
 	}
 	return names
+}
+
+// chartFiles are those of the chart that are no templates.
+type chartFiles struct{}
+
+func (chartFiles) Get(name string) (string, error) {
+	text, err := os.ReadFile(filepath.Join(root, chart, name))
+	return string(text), err
 }
 
 func chartFunctions(all *template.Template) template.FuncMap {

@@ -53,6 +53,30 @@ func (m *manifest) routesOf(pod node) (text string) {
 	return text
 }
 
+// checkPodMonitor checks that Prometheus's operator asks ports that pods have.
+func (m *manifest) checkPodMonitor(where string, spec node) {
+	for _, end := range spec.at("podMetricsEndpoints").list() {
+		found := false
+		m.pods(func(pod node, _ map[string]string) { found = found || hasPort(pod, end.at("port").text()) })
+		if !found {
+			m.faultf(where, "no container has port %s", end.at("port").text())
+		}
+	}
+}
+
+// checkAutoscaler checks that an autoscaler is of a Deployment here, which names no number itself.
+func (m *manifest) checkAutoscaler(where string, spec node) {
+	for _, object := range m.objects {
+		if object.at("kind").text() == "Deployment" && object.at("metadata", "name").text() == spec.at("scaleTargetRef", "name").text() {
+			if object.at("spec", "replicas").is != nil {
+				m.faultf(where, "the Deployment has a number of replicas of its own, which each upgrade sets")
+			}
+			return
+		}
+	}
+	m.faultf(where, "is of no Deployment")
+}
+
 // checkMonitor checks that Prometheus's operator is led to a Service, by a port that it has.
 func (m *manifest) checkMonitor(where string, spec node) {
 	for _, object := range m.objects {

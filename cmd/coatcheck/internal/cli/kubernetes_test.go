@@ -169,7 +169,12 @@ func manifestFaults(text string) []string {
 			m.checkPolicy(where, spec)
 		case "ServiceMonitor":
 			m.checkMonitor(where, spec)
-		case "ServiceAccount", "ConfigMap":
+		case "PodMonitor":
+			m.selects(where, spec.at("selector", "matchLabels"))
+			m.checkPodMonitor(where, spec)
+		case "HorizontalPodAutoscaler":
+			m.checkAutoscaler(where, spec)
+		case "ServiceAccount", "ConfigMap", "PrometheusRule":
 		default:
 			m.faultf(where, "a kind that nothing here looks at")
 		}
@@ -346,7 +351,9 @@ func (m *manifest) checkServe(name string, pod, container node, env map[string]s
 	c := d.configOf(name, env)
 	m.faults = append(m.faults, d.faults...)
 	for _, missing := range c.Exposed() {
-		m.faultf(name, "%s", missing)
+		if !c.Insecure || !strings.HasPrefix(missing, "encrypt it") { // a mesh encrypts
+			m.faultf(name, "%s", missing)
+		}
 	}
 	if ports := container.at("ports").list(); len(ports) != 1 || ports[0].at("containerPort").text() != portOf(c.Listen) {
 		m.faultf(name, "listens on %s, and says another port", portOf(c.Listen))
@@ -356,8 +363,10 @@ func (m *manifest) checkServe(name string, pod, container node, env map[string]s
 		if ask.at("path").text() != page {
 			m.faultf(name, "%s: %s is no probe of this kind", kind, ask.at("path").text())
 		}
-		if ask.at("scheme").text() != "HTTPS" {
+		if scheme := ask.at("scheme").text(); env["COATCHECK_TLS_CERT"] != "" && scheme != "HTTPS" {
 			m.faultf(name, "%s asks without TLS", kind)
+		} else if env["COATCHECK_TLS_CERT"] == "" && scheme == "HTTPS" {
+			m.faultf(name, "%s asks with TLS, of a service without", kind)
 		}
 	}
 	grace, err := time.ParseDuration(pod.at("terminationGracePeriodSeconds").text() + "s")

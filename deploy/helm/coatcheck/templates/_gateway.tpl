@@ -25,6 +25,9 @@ app.kubernetes.io/instance: {{ .Release.Name }}
     - {name: SSL_CERT_FILE, value: /gateway/redis-ca.pem}
     {{- end }}
     - {name: GOMEMLIMIT, value: {{ .Values.goMemLimit | quote }}}
+    {{- with .Values.gateway.extraEnv }}
+    {{- toYaml . | nindent 4 }}
+    {{- end }}
   ports:
     - {name: guarded, containerPort: {{ .Values.gateway.port }}}
     - {name: admin, containerPort: 8082}

@@ -14,6 +14,10 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{- end }}
 
+{{- define "coatcheck.scheme" -}}
+{{- if .Values.tls }}https{{ else }}http{{ end }}
+{{- end }}
+
 {{- define "coatcheck.image" -}}
 {{- $image := printf "%s:%s" .Values.image.repository (.Values.image.tag | default .Chart.AppVersion) -}}
 {{- if .Values.image.digest }}{{ printf "%s@%s" $image .Values.image.digest | quote }}{{ else }}{{ quote $image }}{{ end }}

@@ -1,0 +1,50 @@
+"""Counters: each value is handed out once."""
+
+from __future__ import annotations
+
+from typing import Any, Dict, Optional
+
+from .ask import Asking, is_number, millis, named, with_query
+
+
+class Counters(Asking):
+    """The calls of Client about counters."""
+
+    def incr(self, key: str) -> int:
+        """Adds 1 and returns the value, which no other call gets. After UnknownOutcome: a gap."""
+        return self.add(key)["value"]
+
+    def add(
+        self,
+        key: str,
+        by: int = 1,
+        *,
+        limit: Optional[int] = None,
+        ttl: Optional[float] = None,
+        request_id: str = "",
+        template: str = "",
+        calendar: str = "",
+        zone: str = "",
+    ) -> Dict[str, Any]:
+        """Adds by: {"key", "first", "value", "numbers"}. The caller owns first to value.
+
+        Beyond limit nothing is added (the code is counter-limit). ttl is how many seconds a counter
+        lives that begins now. With a request_id the same call gets the same values for a day, so
+        that it may be repeated after UnknownOutcome; without one lost values are a gap. A template
+        such as ORD-{yyyyMMdd}-{n:6} has the values written: they are the numbers.
+        """
+        path = with_query(named("/incr", key), by=by, limit=limit, ttl_ms=millis(ttl), template=template, calendar=calendar, zone=zone)
+
+        def whole(added):
+            first, value, of = added.get("first"), added.get("value"), str(added.get("key"))
+            return is_number(first) and is_number(value) and value - first + 1 == by and (of == key or of.startswith(key + ":"))
+
+        added = self._ask("POST", path, whole, repeat=request_id)
+        numbers = added.get("numbers") or ([added["number"]] if "number" in added else [])
+        return {"key": added["key"], "first": added["first"], "value": added["value"], "numbers": numbers}
+
+    def counter(self, key: str) -> int:
+        """The last value that was handed out. It changes nothing. The code of a counter that was
+        never used or has expired is not-found.
+        """
+        return self._ask("GET", named("/counter", key), lambda read: read.get("key") == key and is_number(read.get("value")))["value"]

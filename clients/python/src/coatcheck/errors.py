@@ -1,0 +1,110 @@
+"""What a call fails with, and which failure an answer is."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, Dict, Mapping, Optional
+
+
+class Error(Exception):
+    """What a call failed with. No text of it holds a token or a lease."""
+
+    def __init__(
+        self, code: str, detail: str, status: Optional[int] = None, retry_after: Optional[float] = None, facts: Optional[Mapping[str, Any]] = None
+    ) -> None:
+        super().__init__(f"{code}: {detail}")
+        # of docs/remote.md; "unavailable", "refused" and "unknown-outcome" where the service itself
+        # did not say one
+        self.code = code
+        self.detail = detail
+        self.status = status  # of the HTTP answer; None = none came
+        self.retry_after = retry_after  # seconds; None = not known
+        self.facts = dict(facts or {})  # the other members of the service's problem
+
+    @property
+    def field(self) -> Optional[str]:
+        """The part of the request that is wrong, if the service names one."""
+        return self.facts.get("field")
+
+    @property
+    def operation(self) -> Optional[str]:
+        """The name of an operation in doubt, for Client.settle."""
+        return self.facts.get("operation")
+
+
+class Unavailable(Error):
+    """Nothing was done: no connection came about, or the service said that it cannot now. Trying
+    later is harmless.
+    """
+
+
+class UnknownOutcome(Error):
+    """The request may or may not have been done: it was sent, and no answer of the service itself
+    came back.
+    """
+
+
+class TimedOut(UnknownOutcome):
+    """No answer came in time. As every UnknownOutcome it may have been done."""
+
+
+class Lost(Error):
+    """What was held is another's, or no one's: stop, and do not use what was done."""
+
+
+class NotRecorded(Exception):
+    """The work is done, but its answer may not be recorded. The cause says why; answer is what the
+    work returned.
+    """
+
+    def __init__(self, answer: Dict[str, Any]) -> None:
+        super().__init__("the work is done, but its answer may not be recorded")
+        self.answer = answer
+
+
+def parsed(text):
+    """The object of a JSON text; None for anything else."""
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    return value if isinstance(value, dict) else None
+
+
+# the codes whose class the status does not tell
+_kinds = {
+    "idempotency-superseded": Lost,
+    "lease-lost": Lost,
+    "store-unavailable": Unavailable,
+    "upstream-unavailable": Unavailable,
+    "pool-exhausted": Unavailable,
+    "pool-quarantined": Unavailable,
+    "too-many-requests": Unavailable,
+    "overloaded": Unavailable,
+    "store-unsuitable": Error,  # nothing was done, and asking again does not help
+    "layout-used-up": Error,
+}
+
+
+def problem(status, media, wait, text):
+    """The error that an answer is. Only the service's own word says that nothing was done where the
+    status is 500 or more.
+    """
+    retry_after = int(wait) if wait and wait.isdecimal() else None
+    told = parsed(text) if media.split(";")[0].strip() == "application/problem+json" and status >= 400 else None
+    if told is None or not isinstance(told.get("code"), str):
+        return _foreign(status, retry_after)
+    code, detail = told["code"], str(told.get("detail") or told.get("title") or "")
+    if code == "limit-reached" and isinstance(told.get("retry_after_ms"), int):
+        retry_after = told["retry_after_ms"] / 1000
+    kind = _kinds.get(code, Error if 400 <= status < 500 else UnknownOutcome)
+    return kind(code, detail, status, retry_after, told)
+
+
+def _foreign(status, retry_after):
+    detail = f"status {status} from something that is not the service"
+    if status == 429:
+        return Unavailable("unavailable", detail, status, retry_after)
+    if 400 <= status < 500:
+        return Error("refused", detail, status, retry_after)
+    return UnknownOutcome("unknown-outcome", detail, status, retry_after)

@@ -1,0 +1,79 @@
+"""Operations by a key of the caller's own: the id of a message, an event, or a job and its day."""
+
+from __future__ import annotations
+
+from typing import Any, Dict, Mapping, Optional
+
+from .ask import Asking, done, given, millis, quoted
+from .tokens import is_claim, is_extended, recorded
+
+
+class Operations(Asking):
+    """The calls of Client about operations. Their names are those that claim_key tells."""
+
+    def claim_key(
+        self,
+        key: str,
+        fingerprint: str,
+        lease: float = 30.0,
+        policy: str = "hold",
+        owner: str = "",
+        scope: str = "",
+        retention: Optional[float] = None,
+    ) -> Dict[str, Any]:
+        """Claims the operation of a key, 1 to 1,024 bytes, as claim does for a token. The answer
+        tells the "operation" too. retention is how many seconds the record stays from its answer
+        on, a day by default.
+        """
+        if not isinstance(key, str) or not key:
+            raise ValueError("a key is a str of 1 to 1,024 bytes")
+        asked = given(
+            key=key, scope=scope, retention_ms=millis(retention), fingerprint=fingerprint, lease_ms=millis(lease), policy=policy, owner=owner
+        )
+        return self._ask("POST", "/operation/claim", lambda claimed: claimed.get("operation") and is_claim(claimed), asked)
+
+    def complete_operation(
+        self,
+        operation: str,
+        lease: str,
+        status: int = 200,
+        headers: Optional[Mapping[str, str]] = None,
+        body: bytes = b"",
+        not_kept: bool = False,
+    ) -> None:
+        """As complete, for what claim_key has granted."""
+        self._ask("POST", _path(operation, "/complete"), done, recorded(status, headers, body, not_kept), lease)
+
+    def extend_operation(self, operation: str, lease: str, span: float, timeout: Optional[float] = None) -> None:
+        """As extend, for what claim_key has granted."""
+        self._ask("POST", _path(operation, "/extend"), is_extended, {"lease_ms": millis(span)}, lease, timeout)
+
+    def release_operation(self, operation: str, lease: str) -> None:
+        """As release, for what claim_key has granted."""
+        self._ask("POST", _path(operation, "/release"), done, None, lease)
+
+    def operation(self, operation: str) -> Dict[str, Any]:
+        """The state of an operation, as the service tells its own caller or an operator."""
+        return self._ask("GET", _path(operation), lambda shown: shown.get("state"))
+
+    def forget_operation(self, operation: str) -> None:
+        """Has an answer forgotten: the next claim is granted. Repeating it is harmless. It needs
+        the role admin.
+        """
+        self._ask("DELETE", _path(operation), done)
+
+    def settle(
+        self, operation: str, outcome: str, reason: str = "", status: int = 200, headers: Optional[Mapping[str, str]] = None, body: bytes = b""
+    ) -> None:
+        """Ends doubt: outcome is "completed" (with the answer), "not-begun" or "refused". Repeating
+        it is harmless. It needs the role admin.
+        """
+        answer: Dict[str, Any] = {}
+        if outcome == "completed":
+            answer = recorded(status, headers, body)
+            del answer["body_not_kept"]
+        self._ask("POST", _path(operation, "/settle"), done, given(outcome=outcome, reason=reason, **answer))
+
+
+def _path(operation, verb=""):
+    return f"/operation/{quoted(operation)}{verb}"

@@ -25,11 +25,16 @@ func ran(t *testing.T, dir, program string, args ...string) string {
 	return string(output)
 }
 
-// copied is a copy of a folder, since building a package writes beside its source.
+// copied is a copy of a client's folder, since building a package writes beside its source. The
+// cases that the clients share are in the folder above, as in the repository.
 func copied(t *testing.T, dir string) string {
 	t.Helper()
-	to := filepath.Join(t.TempDir(), filepath.Base(dir))
+	above := t.TempDir()
+	to := filepath.Join(above, filepath.Base(dir))
 	must(t, "copying "+dir, os.CopyFS(to, os.DirFS(dir)))
+	cases, err := os.ReadFile("../clients/cases.json")
+	must(t, "the cases", err)
+	must(t, "copying the cases", os.WriteFile(filepath.Join(above, "cases.json"), cases, 0o600))
 	return to
 }
 

@@ -13,8 +13,8 @@ import (
 	"github.com/coatcheck/coatcheck/client"
 )
 
-// holdsALock is a program of each language that holds a lock, and prints the nanosecond when it last
-// asked whether the lock is its own and was told so.
+// holdsALock is a program of each language that holds a lock, and prints when, in nanoseconds, it
+// last asked whether the lock is its own and was told so.
 var holdsALock = map[string][]string{
 	"python": {"-c", `
 import sys, time, coatcheck

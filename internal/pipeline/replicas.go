@@ -17,12 +17,15 @@ type Listed struct {
 // replicas are those of one server, as far as they are known. A replica is known by its address: if
 // one is away and another has come, both have to confirm. It is safe for concurrent use.
 type replicas struct {
-	mu    sync.Mutex
-	met   bool     // an attached one was found on the list: addresses are the same there
-	list  *Listed  // nil: there is none, or it was not read yet
-	last  string   // the addresses that were attached last, as INFO tells them
-	seen  []string // addresses that were attached, since the list was read where there is one
-	most  int      // that were attached at once, likewise
+	mu   sync.Mutex
+	met  bool    // an attached one was found on the list: addresses are the same there
+	list *Listed // nil: there is none, or it was not read yet
+	last string  // the addresses that were attached last, as INFO tells them
+	// addresses that were attached, since the list was read where there is one, each as often as
+	// replicas were attached behind it at once
+	seen  []string
+	fresh []string // those of seen that may not be noted in Redis yet, without a list
+	most  int      // that were attached at once
 	noted int      // as many have confirmed before, as a word says that was noted here
 }
 
@@ -38,11 +41,24 @@ func (r *replicas) saw(found replication) {
 
 func (r *replicas) add(found replication) {
 	r.most = max(r.most, found.replicas)
-	for address := range strings.FieldsSeq(found.attached) {
-		if !slices.Contains(r.seen, address) {
-			r.seen = append(r.seen, address)
+	added := missing(r.seen, strings.Fields(found.attached))
+	r.seen = append(r.seen, added...)
+	if r.list == nil {
+		r.fresh = append(r.fresh, added...)
+	}
+}
+
+// missing are those addresses that are not in known as often.
+func missing(known, addresses []string) (more []string) {
+	known = slices.Clone(known)
+	for _, address := range addresses {
+		if i := slices.Index(known, address); i >= 0 {
+			known = slices.Delete(known, i, i+1)
+		} else {
+			more = append(more, address)
 		}
 	}
+	return more
 }
 
 // anew takes in what is attached in another incarnation: one of those that were seen may be the
@@ -50,7 +66,7 @@ func (r *replicas) add(found replication) {
 func (r *replicas) anew(found replication) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.last, r.seen, r.most, r.noted = found.attached, nil, 0, 0
+	r.last, r.seen, r.fresh, r.most, r.noted = found.attached, nil, nil, 0, 0
 	r.add(found)
 }
 
@@ -63,15 +79,29 @@ func (r *replicas) read(listed Listed, found replication) {
 	r.met = r.met || slices.ContainsFunc(r.seen, func(address string) bool { return slices.Contains(listed.Addresses, address) })
 }
 
-// hold takes in those that have confirmed before, in this process or another.
+// hold takes in those that Redis holds: all that were seen, in this process or another.
 func (r *replicas) hold(addresses []string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for _, address := range addresses {
-		if !slices.Contains(r.seen, address) {
-			r.seen = append(r.seen, address)
-		}
-	}
+	r.seen = append(r.seen, missing(r.seen, addresses)...)
+	r.fresh = nil
+}
+
+// unheld reports whether a replica was seen that may not be noted in Redis yet.
+func (r *replicas) unheld() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return len(r.fresh) > 0
+}
+
+// toHold are the addresses to note in Redis. One that stood there is not among them unless it is
+// attached: an operator may have said that it is gone.
+func (r *replicas) toHold(found replication) string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	addresses := strings.Fields(found.attached)
+	seen := slices.DeleteFunc(slices.Clone(r.seen), func(one string) bool { return !slices.Contains(r.fresh, one) })
+	return strings.Join(append(addresses, missing(addresses, seen)...), " ")
 }
 
 // note takes in how many have confirmed before, where there is no list.

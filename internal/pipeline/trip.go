@@ -25,11 +25,15 @@ type trip struct {
 
 	info  *replication // what the server said of itself; nil: it was not asked, or did not answer
 	asked bool
+	fault error // why what it said is not known to others
 }
 
 func (s *Engine) trip(ctx context.Context, pipe redis.Pipeliner, node *redis.Client, ack int) trip {
 	t := trip{engine: s, ctx: ctx, pipe: pipe, node: node, server: s.facts.of(node), ack: ack, want: ack}
 	if ack == AckAll {
+		if t.server.isOld() { // calls that wait for others' trips go out without being asked
+			_ = s.begin(ctx, node, t.server)
+		}
 		// a number that was asked for as well holds too
 		t.want = max(t.server.replicas.need(), s.ack)
 	}
@@ -82,10 +86,14 @@ func (t *trip) read(info *redis.StringCmd) {
 		return
 	}
 	t.info = &found
-	if t.server.saw(found) {
+	another := t.server.saw(found)
+	if another {
 		t.engine.observers.incarnationChanged()
-		// what was known is of the one before, and stays for a while unless this is answered
-		_, _ = t.engine.learn(t.ctx, t.node, t.server)
+	}
+	// What was known is of the one before. A replica that has come is noted before this answers, so
+	// that a process which starts while it is away knows of it.
+	if another || t.ack == AckAll && t.server.replicas.unheld() {
+		_, t.fault = t.engine.learn(t.ctx, t.node, t.server)
 	}
 }
 
@@ -97,6 +105,8 @@ func (t *trip) missed() error {
 		return nil
 	case t.info == nil:
 		return errors.New("written, but the server did not show its replicas")
+	case t.fault != nil:
+		return fmt.Errorf("written, but which replicas it has is not known: %w", t.fault)
 	}
 	if all := t.server.replicas.need(); all > t.want {
 		return &ShortfallError{Want: all, Got: t.want}

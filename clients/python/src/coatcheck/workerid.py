@@ -13,13 +13,29 @@ import random
 import re
 import threading
 import time
-import urllib.parse
 import weakref
 from types import TracebackType
-from typing import Optional, Type
+from typing import List, Optional, Type, Union
 
-from .errors import Error, Lost, UnknownOutcome
-from .tokens import Client
+from .ask import Asking, done, given, millis, named
+from .errors import Error, Lost
+
+class Workers(Asking):
+    """The call of Client about worker ids."""
+
+    def hold_worker(
+        self,
+        pool: str,
+        identity: str = "",
+        ttl: Optional[float] = None,
+        layout: Optional[str] = None,
+        epoch: Optional[str] = None,
+        datacenter: Optional[int] = None,
+    ) -> WorkerId:
+        """Leases a worker id of a pool, and renews it until release: see WorkerId. A pool's ttl (in
+        seconds), layout, epoch and datacenter are fixed by its first grant.
+        """
+        return WorkerId(self, pool, identity, ttl, layout, epoch, datacenter)
 
 
 class NoLease(Exception):
@@ -32,14 +48,15 @@ class WorkerId:
     As a context manager it is given back at the end. One that is dropped is not renewed any more,
     and ends with its window.
 
-    The constructor leases, in one request; its errors are those of Client: Unavailable (nothing was
+    Client.hold_worker makes one, or the constructor, with a URL or a client (which has timeout and
+    key then). It leases in one request; its errors are those of Client: Unavailable (nothing was
     done; retry_after says when to ask again), UnknownOutcome (a worker id is no one's until its TTL
     has passed: lease another), Error (asking again does not help, such as another layout).
     """
 
     def __init__(
         self,
-        url: str,
+        url: Union[str, Asking],
         pool: str,
         identity: str = "",
         ttl: Optional[float] = None,
@@ -49,17 +66,13 @@ class WorkerId:
         timeout: float = 10.0,
         key: str = "",
     ) -> None:
-        self._client = Client(url, timeout, key)
-        asked = {"identity": identity, "ttl_ms": None if ttl is None else round(ttl * 1000), "layout": layout, "epoch": epoch, "datacenter": datacenter}
-        pool_path = "/worker/" + urllib.parse.quote(pool, safe="")
+        self._client = _client(url, timeout, key)
+        asked = given(identity=identity, ttl_ms=millis(ttl), layout=layout, epoch=epoch, datacenter=datacenter)
+        pool_path = named("/worker", pool)
         # before the request is sent: from here one TTL is what is trusted
         sent, sent_wall = time.monotonic(), time.time()
-        lease = self._client.request("POST", pool_path, {name: value for name, value in asked.items() if value is not None})
+        lease = self._client._ask("POST", pool_path, self._take, asked)
         answered = time.monotonic()
-        try:
-            self._take(lease)
-        except (KeyError, TypeError, ValueError):
-            raise UnknownOutcome("unknown-outcome", "the answer cannot be read") from None
         self._path = f"{pool_path}/{self.worker_id}"
         # never ahead: the service read its clock before this moment
         self._anchor = (_millis(lease["server_time"]), answered)
@@ -90,6 +103,14 @@ class WorkerId:
             pass
 
     def _take(self, lease):
+        """Reports whether what was granted can be read, and reads it."""
+        try:
+            self._read_grant(lease)
+        except (ArithmeticError, KeyError, TypeError, ValueError):
+            return False
+        return True
+
+    def _read_grant(self, lease):
         """Reads what was granted. What goes back as proof stays as the service wrote it."""
         self.worker_id, self.datacenter, self.fence = int(lease["worker_id"]), int(lease["datacenter"]), int(lease["fence"])
         self.not_before, self.not_after = _millis(lease["not_before"]), _millis(lease["not_after"])
@@ -103,6 +124,7 @@ class WorkerId:
         self._low_bits = sum(widths[1:])
         self._unit_length = 1000 if seconds else 1  # in milliseconds
         self._epoch = _millis(lease["epoch"])
+        _millis(lease["server_time"])
 
     @property
     def margin(self) -> float:
@@ -120,6 +142,10 @@ class WorkerId:
             if made is not None:
                 return made
             self._ended.wait(wait)
+
+    def next_ids(self, n: int) -> List[int]:
+        """Stamps n ids, as next_id."""
+        return [self.next_id() for _ in range(n)]
 
     def _stamp(self, now):
         """Returns an id, or None and how many seconds to wait for one. One reading of the clock
@@ -195,7 +221,7 @@ class WorkerId:
         sent, sent_wall = time.monotonic(), time.time()
         try:
             self.check()
-            renewed = self._client.request("PUT", self._path, self._proof, self._token, timeout=self.ttl / 3)
+            renewed = self._client._ask("PUT", self._path, lambda answer: "not_after" in answer, self._proof, self._token, self.ttl / 3)
             with self._lock:
                 self._confirm(renewed, sent, sent_wall, time.monotonic())
         except NoLease:
@@ -230,7 +256,15 @@ class WorkerId:
             used_until = self.not_before if self._unit < 0 else self._epoch + (self._unit + 1) * self._unit_length
         # a renewal may be under way; one that comes after the release is refused
         self._keeper.join(self.ttl / 3)
-        self._client.request("DELETE", f"{self._path}?used_until={_moment(used_until)}", lease=self._token)
+        self._client._ask("DELETE", f"{self._path}?used_until={_moment(used_until)}", done, lease=self._token)
+
+
+def _client(url, timeout, key):
+    if isinstance(url, Asking):
+        return url
+    from .client import Client  # which has the calls of this file
+
+    return Client(url, timeout, key)
 
 
 def _keep(lease, stop, wait):

@@ -36,9 +36,9 @@ func releaseProgram(t *testing.T) string {
 	return chaostest.BuildIn(t, folder, "./cmd/coatcheck")
 }
 
-// An upgrade, rolling, and its roll-back, while clients use whatever serves: the last release alone,
-// both, this one alone, both, the last release alone. Nothing comes twice, also while both serve; what
-// they refuse to do side by side, one alone does.
+// An upgrade, rolling, and its roll-back, while clients use whatever serves: the last release
+// alone, both, this one alone, both, the last release alone. Nothing comes twice, also while both
+// serve; what they refuse to do side by side, one alone does.
 func TestUpgradeAndRollBackUnderLoad(t *testing.T) {
 	before := releaseProgram(t)
 	for name, start := range map[string]func(t *testing.T) (url string){

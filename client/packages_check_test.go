@@ -56,7 +56,7 @@ func TestPythonPackageInstallsAndRuns(t *testing.T) {
 			t.Fatalf("%s has no %s: on Debian apt-get install python3-%s-whl", wheels, tool, tool)
 		}
 	}
-	ran(t, filepath.Dir(source), "env", "PIP_NO_INDEX=1", "PIP_FIND_LINKS="+wheels, filepath.Join(env, "bin", "pip"), "install", "--quiet", "./python")
+	ran(t, filepath.Dir(source), "env", "PIP_NO_INDEX=1", "PIP_FIND_LINKS="+wheels, python, "-m", "pip", "install", "--quiet", "./python")
 	facts := ran(t, env, python, "-c", "import coatcheck, importlib.metadata as m, pathlib; p = pathlib.Path(coatcheck.__file__).parent; print(p, m.version('coatcheck') == coatcheck.__version__, (p / 'py.typed').exists())")
 	expect.Contains(t, "the installed package", facts, filepath.Join(env, "lib"), "True True")
 	ran(t, source, python, "-m", "unittest", "discover", "tests")

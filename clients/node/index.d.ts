@@ -204,10 +204,12 @@ export class WorkerId {
 
 /** What the work may know of its claim. */
 export class Attempt {
-  constructor(fence: number, number: number);
+  constructor(fence: number, number: number, operation?: string);
   /** larger than that of every attempt before it */
   readonly fence: number;
   readonly number: number;
+  /** of an own key: the operation's name, by which it is settled; empty under a token */
+  readonly operation: string;
   /**
    * Set it if the work provably had no effect: the claim is given back, and nothing is recorded.
    */

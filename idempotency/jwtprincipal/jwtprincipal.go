@@ -52,9 +52,9 @@ func Algorithms() []string {
 // need the same Claim, and tokens of the same issuers.
 type Config struct {
 	// the issuer's public keys (RFC 7517): an https or http URL, or the path of a file. They are
-	// cached, and read again after 5 minutes (a file after 5 s), and for a key that is not among
-	// them: three times in a row, then every 10 s (a file: 1 s) at most. While they cannot be read
-	// the last ones count
+	// cached, and read again after 5 minutes (a file after 5 s), and for a token that none of them
+	// has signed: three times in a row, then every 10 s (a file: 1 s) at most. While they cannot be
+	// read the last ones count
 	JWKS string
 	// the claim that names the caller among those of its issuer: a text or a whole number; "" = sub
 	Claim string
@@ -177,19 +177,16 @@ func (c claims) text(name string) (text string, ok bool) {
 
 // verified returns the claims of a token whose signature is that of one of the keys.
 func (v *Verifier) verified(ctx context.Context, token *jwt.JSONWebToken) (claims, error) {
-	id := token.Headers[0].KeyID
-	keys, err := v.keys.find(ctx, id, false)
-	if err != nil {
-		return nil, err
+	var found claims
+	err := errOtherKey
+	lost := v.keys.try(ctx, token.Headers[0].KeyID, func(keys []jose.JSONWebKey) bool {
+		found, err = v.by(keys, token)
+		return !errors.Is(err, errOtherKey)
+	})
+	if lost != nil {
+		return nil, lost
 	}
-	found, err := v.by(keys, token)
-	if id != "" || !errors.Is(err, errOtherKey) {
-		return found, err
-	}
-	if keys, err = v.keys.find(ctx, id, true); err != nil { // it may be of a key that is new
-		return nil, err
-	}
-	return v.by(keys, token)
+	return found, err
 }
 
 // errOtherKey refuses a token that none of the keys has signed.

@@ -11,10 +11,11 @@ export class Attempt {
   #deadline; // by performance.now(); undefined under hold, where no one else can begin
   #timer;
 
-  constructor(fence, number) {
+  constructor(fence, number, operation = '') {
     // larger than that of every attempt before it: give it to what must refuse an older attempt
     this.fence = fence;
     this.number = number;
+    this.operation = operation; // the name of one by an own key: it is settled by that
     // set it if the work provably had no effect: the claim is given back, and nothing is recorded
     this.notBegun = false;
   }
@@ -67,7 +68,7 @@ export async function runOnce(client, token, fingerprint, work, { lease = 30, po
     const { status, headers, body_base64, body_not_kept = false } = claimed.response;
     return { answer: { status, headers: headers ?? {}, body: Buffer.from(body_base64 ?? '', 'base64'), notKept: body_not_kept }, replayed: true };
   }
-  const attempt = new Attempt(claimed.fence, claimed.attempt ?? 1);
+  const attempt = new Attempt(claimed.fence, claimed.attempt ?? 1, claimed.operation);
   if (policy === 'takeover') attempt.trustUntil(claimedAt + lease * 1000);
   const stop = heartbeat(subject, claimed.lease, attempt, lease, policy);
   let answer;

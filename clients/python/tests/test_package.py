@@ -221,6 +221,17 @@ class Package(unittest.TestCase):
                 else:
                     attempt.check()
 
+    def test_what_interrupts_a_claim_gives_it_back(self):
+        server = serve((204, "", b""))
+        try:
+            client = coatcheck.Client(f"http://127.0.0.1:{server.server_port}")
+            with mock.patch.object(coatcheck.Client, "claim", side_effect=KeyboardInterrupt) as claim, self.assertRaises(KeyboardInterrupt):
+                coatcheck.run_once(client, "t", "f", lambda _: 1)
+        finally:
+            server.shutdown()
+            server.server_close()
+        self.assertEqual([header.get("Lease-Token") for header, _ in server.asked], [claim.call_args.args[-1]])
+
     def test_a_token_or_a_key_but_not_both(self):
         client = coatcheck.Client("http://127.0.0.1:9")
         for token, key in ((None, None), ("t", "k")):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import inspect
 import json
 import secrets
@@ -80,7 +81,11 @@ def run_once(
         attempt._deadline = clocks.after(claimed_at, lease)
     ended = threading.Event()
     beat = threading.Thread(target=_heartbeat, args=(subject, proof, attempt, lease, ended), daemon=True)
-    beat.start()
+    try:
+        beat.start()
+    except RuntimeError:  # no thread can be had: nothing was begun
+        _give_back(subject, proof)
+        raise
     try:
         result = work(attempt)
         if inspect.isawaitable(result):
@@ -153,11 +158,24 @@ _DECIDES = ("idempotency-in-progress", "idempotency-outcome-unknown", "idempoten
 
 
 def _claim(subject, fingerprint, lease, policy):
-    """Claims a token, and asks again after a lost answer. From then on only an answer about the
-    token itself counts: a refusal says nothing of the claim that went before. If none comes, the
-    claim is given back: nothing was begun.
+    """Claims a token. A claim that may stand, without any answer or where the wait for one was
+    interrupted, is given back: nothing was begun.
     """
-    owner, unknown, wait = secrets.token_urlsafe(16), None, 0.1
+    owner = secrets.token_urlsafe(16)
+    try:
+        return _claim_again(subject, fingerprint, lease, policy, owner)
+    except BaseException as error:
+        if not isinstance(error, Error) or isinstance(error, UnknownOutcome):
+            with contextlib.suppress(Error):  # else it is in doubt when the lease has lapsed
+                subject.release(owner)
+        raise
+
+
+def _claim_again(subject, fingerprint, lease, policy, owner):
+    """Claims a token, and asks again after a lost answer. From then on only an answer about the
+    token itself counts: a refusal says nothing of the claim that went before.
+    """
+    unknown, wait = None, 0.1
     for _ in range(5):
         try:
             return subject.claim(fingerprint, lease, policy, owner)
@@ -167,10 +185,6 @@ def _claim(subject, fingerprint, lease, policy):
             unknown = unknown or error
         time.sleep(wait)
         wait *= 2
-    try:
-        subject.release(owner)
-    except Error:
-        pass  # the token is in doubt when the lease has lapsed, if the claim was made
     raise unknown
 
 
@@ -231,10 +245,8 @@ def _stop(beat, ended):
 
 
 def _give_back(subject, proof):
-    try:
+    with contextlib.suppress(Error):  # else the token is in doubt when its lease has lapsed
         _settle(lambda: subject.release(proof))
-    except Error:
-        pass  # the token is in doubt when its lease has lapsed
 
 
 def _settle(call, tries=8):

@@ -67,6 +67,7 @@ var layers = map[string][]string{
 
 	"client": {"api", "workerlease/holder", "internal/keepalive", "internal/names", "internal/secret", "snowflake"},
 
+	"examples/agent":   {}, // only tests
 	"examples/nightly": {}, // it knows only coatcheck's command
 	"examples/queue":   {"idempotency", "redisstore"},
 

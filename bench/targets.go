@@ -32,8 +32,8 @@ const (
 	mostSlots    = "1048576 slots"
 )
 
-// Goals are stated against the least that is possible in the same run: a bare connection, two PINGs,
-// a script or a handler that does the same and guards nothing.
+// Goals are stated against the least that is possible in the same run: a bare connection, two
+// PINGs, a script or a handler that does the same and guards nothing.
 const (
 	nearRate = 0.87 // of the calls that the least makes: 1 / 1.15
 	nearTime = 1.15 // of the time that it takes

@@ -199,12 +199,21 @@ func (v *Verifier) by(keys []jose.JSONWebKey, token *jwt.JSONWebToken) (claims, 
 		if key.Algorithm != "" && key.Algorithm != token.Headers[0].Algorithm || token.Claims(key.Key, &payload) != nil {
 			continue
 		}
-		var registered jwt.Claims
+		var limits struct { // without sub and jti, which may be numbers
+			Issuer    string           `json:"iss"`
+			Audience  jwt.Audience     `json:"aud"`
+			Expiry    *jwt.NumericDate `json:"exp"`
+			NotBefore *jwt.NumericDate `json:"nbf"`
+			IssuedAt  *jwt.NumericDate `json:"iat"`
+		}
 		found := claims{}
-		if json.Unmarshal(payload, &registered) != nil || json.Unmarshal(payload, &found) != nil {
+		if json.Unmarshal(payload, &limits) != nil || json.Unmarshal(payload, &found) != nil {
 			return nil, refused("its claims cannot be read")
 		}
-		return found, v.current(registered)
+		return found, v.current(jwt.Claims{
+			Issuer: limits.Issuer, Audience: limits.Audience,
+			Expiry: limits.Expiry, NotBefore: limits.NotBefore, IssuedAt: limits.IssuedAt,
+		})
 	}
 	return nil, errOtherKey
 }

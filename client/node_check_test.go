@@ -48,7 +48,7 @@ func TestNodeREADMERuns(t *testing.T) {
 	own, err := filepath.Abs("../clients/node/index.mjs")
 	must(t, "finding the package", err)
 	program = strings.NewReplacer("http://127.0.0.1:8080", s.url, "from 'coatcheck'", "from 'file://"+own+"'",
-		"client.snowflakeIds()", "client.snowflakeIds('orders')", // this service has no default pool
+		"client.snowflakeIds()", "client.snowflakeIds('orders')", // there is no default pool here
 	).Replace(program) + "console.log('ok');\nprocess.exit(0);\n"
 	file := filepath.Join(t.TempDir(), "readme.mjs")
 	must(t, "writing the program", os.WriteFile(file, []byte(program), 0o600))

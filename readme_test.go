@@ -52,3 +52,14 @@ func TestReadmeNamesTheTestCommandThatCIRuns(t *testing.T) {
 		t.Error("the README and .ci/run do not both say `make test`")
 	}
 }
+
+// Whoever decides reads it at one sitting.
+func TestReadmeFitsInEightKilobytes(t *testing.T) {
+	readme, err := os.ReadFile("README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(readme) > 8000 {
+		t.Errorf("the README has %d bytes, want at most 8,000", len(readme))
+	}
+}

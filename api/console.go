@@ -16,7 +16,7 @@ type Event struct {
 	Operation string `json:"operation,omitempty"` // that was settled, by its name
 	Outcome   string `json:"outcome,omitempty"`   // as which it was settled
 	// the principal that settled it; none if access is not controlled
-	By     string `json:"by,omitempty"`
+	By string `json:"by,omitempty"`
 	// as that principal gave it, or why something is refused
 	Reason string `json:"reason,omitempty"`
 	// a pool that this Redis knows nothing of, which shows no loss

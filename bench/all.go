@@ -26,7 +26,7 @@ type step struct {
 var steps = []step{
 	{
 		name: "incr", command: "incr", run: incrCommand, about: "`GET /incr/{key}` over HTTP.",
-		args: "-service " + built, full: "-rounds 5 -seconds 0.8", quick: "-rounds 1 -seconds 0.3 -conns 64",
+		args: "-service " + built, full: "-rounds 5 -seconds 0.8", quick: "-rounds 1 -seconds 0.3 -conns 1,64",
 	},
 	{
 		name: "counters", command: "counters", run: countersCommand, about: "Adding to counters by the library, over loopback.",
@@ -42,9 +42,13 @@ var steps = []step{
 		full: "-rounds 4 -seconds 0.4", quick: "-rounds 1 -seconds 0.15",
 	},
 	{
+		name: "limits", command: "limits", run: limitsCommand, about: "Rate limits that no caller reaches, over loopback.",
+		full: "-rounds 7 -seconds 0.5", quick: "-rounds 1 -seconds 0.15",
+	},
+	{
 		name: "guard", command: "guard", run: guardCommand,
 		about: "A guarded handler beside an unguarded one, and beside other ways to guard it, over HTTP.",
-		full:  "-rounds 4 -seconds 0.8", quick: "-rounds 1 -seconds 0.3 -conns 64,256",
+		full:  "-rounds 4 -seconds 0.8", quick: "-rounds 1 -seconds 0.3 -conns 1,64,256",
 	},
 	{
 		name: "trips", command: "trips", run: tripsCommand, about: "Reads of Redis from its connections, for each kind of request.",
@@ -116,6 +120,10 @@ func allCommand(ctx context.Context, args []string, _ io.Reader, stdout io.Write
 	if err != nil {
 		return err
 	}
+	asked, err := answersText(r.Sections)
+	if err != nil {
+		return err
+	}
 	if *file != "" {
 		text, err := json.MarshalIndent(r, "", "  ")
 		if err != nil {
@@ -126,7 +134,7 @@ func allCommand(ctx context.Context, args []string, _ io.Reader, stdout io.Write
 		}
 	}
 	if *page != "" {
-		if err := os.WriteFile(*page, []byte(r.page(figures)), 0o644); err != nil { //nolint:gosec // documents are for all to read
+		if err := os.WriteFile(*page, []byte(r.page(asked, figures)), 0o644); err != nil { //nolint:gosec // documents are for all to read
 			return err
 		}
 	}

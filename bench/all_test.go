@@ -78,7 +78,7 @@ func TestPageSaysHowItWasMeasured(t *testing.T) {
 		says  bool
 	}{"a whole run": {false, false}, "a quick look": {true, true}} {
 		r.Quick = row.quick
-		page := strings.Join(strings.Fields(r.page(figures)), " ")
+		page := strings.Join(strings.Fields(r.page("", figures)), " ")
 		for _, want := range []string{
 			"on 2026-11-25 at 12:00 UTC, in 1m1s, on 2 processors (a model)", "0.50 at the begin and 1.50 at the end", "redis/go-redis/v9 v9.0.0",
 			"## guard", "Rounds: 3 of 0.5 s each, 7 s in all: `go run . guard -rounds 3`.", "| side | |---| | one |",
@@ -110,15 +110,16 @@ func TestAStepThatFailsEndsNoOther(t *testing.T) {
 	expect.Error(t, "judging what was measured", err, nil)
 	expect.Equal(t, "the verdict on what was measured", figures[0].verdict, met)
 	expect.Equal(t, "the verdict on what failed", figures[1].verdict, notMeasured)
-	expect.Contains(t, "the page", r.page(figures), "**Not measured**, it failed:\n\n```\nRedis went away\n```", "| side |")
+	expect.Contains(t, "the page", r.page("", figures), "**Not measured**, it failed:\n\n```\nRedis went away\n```", "| side |")
 }
 
-// The steps give the samples that the targets name, or the command fails.
+// The steps give the samples that the targets and the answers name, or the command fails.
 func TestAllMeasuresWhatTheTargetsName(t *testing.T) {
 	var names []string
-	for _, target := range targets {
-		if !slices.Contains(names, target.section) {
-			names = append(names, target.section)
+	for _, step := range steps {
+		named := func(section string) bool { return section == step.name }
+		if slices.ContainsFunc(targets, func(t target) bool { return named(t.section) }) || slices.ContainsFunc(answers, func(a answer) bool { return named(a.section) }) {
+			names = append(names, step.name)
 		}
 	}
 	file, page := filepath.Join(t.TempDir(), "all.json"), filepath.Join(t.TempDir(), "page.md")

@@ -238,6 +238,7 @@ func (c *contest) table(ctx context.Context, title string, plan plan) (*table, e
 			samples := c.samples[match{side.name, n}]
 			row := []any{n, side.name, spread(each(samples, func(s sample) float64 { return s.rateRatio }))}
 			t.keep(fmt.Sprintf("connections: %d", n), side.name, "requests/s", each(samples, func(s sample) float64 { return s.rate }))
+			t.keep(fmt.Sprintf("connections: %d, added", n), side.name, "µs", each(samples, func(s sample) float64 { return s.addedP50 }))
 			for _, figure := range figures {
 				row = append(row, median(each(samples, figure.of)))
 			}

@@ -223,6 +223,8 @@ func (m *incrMatch) row(name string, keys, conns int, samples map[string][]loadR
 	}
 	middle := func(of func(loadResult) float64) float64 { return median(fields(samples[name], of)) }
 	m.result.keep(fmt.Sprintf("keys: %d, connections: %d", keys, conns), name, "requests/s", rates(name))
+	m.result.keep(fmt.Sprintf("keys: %d, connections: %d, median", keys, conns), name, "µs",
+		fields(samples[name], func(r loadResult) float64 { return r.P50 }))
 	row := []any{keys, conns, name, median(rates(name)), middle(func(r loadResult) float64 { return r.P50 }),
 		middle(func(r loadResult) float64 { return r.P99 })}
 	for _, to := range []string{echoConstant, echoCounters, webdisService} {

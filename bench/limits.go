@@ -23,6 +23,13 @@ const (
 	bareWindow = "a count with a TTL"
 )
 
+// What callers take.
+const (
+	oneTake    = "take, one caller"
+	takesOfOne = "take, 64 callers, one name"
+	takesApart = "take, 64 callers, a name each"
+)
+
 // window is the least that a limit takes in Redis: how many calls there were in a span of time.
 var window = redis.NewScript(`local n = redis.call('INCR', KEYS[1])
 if n == 1 then redis.call('PEXPIRE', KEYS[1], ARGV[1]) end
@@ -97,8 +104,7 @@ func limitsCommand(ctx context.Context, args []string, _ io.Reader, stdout io.Wr
 		what    string
 		callers int
 		apart   bool
-	}{{"take, one caller", 1, false}, {fmt.Sprintf("take, %d callers, one name", inFlight), inFlight, false},
-		{fmt.Sprintf("take, %d callers, a name each", inFlight), inFlight, true}} {
+	}{{oneTake, 1, false}, {takesOfOne, inFlight, false}, {takesApart, inFlight, true}} {
 		if err := m.limits(ctx, load.what, load.callers, load.apart); err != nil {
 			return err
 		}

@@ -11,7 +11,16 @@ import (
 // pageHead is what stands on every page before what was measured.
 const pageHead = `# Benchmarks
 
-Written by one command, about a quarter of an hour on two quiet processors:
+How many a second and how long, beside what others would pick; then [how near that is to the least
+that is possible](#targets), then all figures. Rely on the ratios: other figures are those of one
+machine on one day, on which Redis, service and clients shared the processors.
+
+`
+
+// pageMethod says how it was measured.
+const pageMethod = `## How it is measured
+
+By one command, about a quarter of an hour on two quiet processors:
 
 ` + "```sh" + `
 cd bench && go run . all -page ../docs/benchmarks.md
@@ -19,25 +28,32 @@ cd bench && go run . all -page ../docs/benchmarks.md
 
 Nothing here is written by hand but the goals, and why some are not met. In each round all sides are
 measured once, in turns, and a ratio is taken within its round; what stands here is the median of
-the rounds, with the middle half beside it. Rely on the ratios: other figures are those of one
-machine on one day. [bench](../bench/README.md) says what each side is and how it is measured.
+the rounds, with the middle half beside it. [bench](../bench/README.md) says what each side is.
+
+`
+
+// targetsHead says what the goals are.
+const targetsHead = `## Targets
+
+A goal is at most 15 % above the least that is possible in the same run: a bare connection, two
+PINGs, a script or a handler that does the same work and guards nothing. Rows without a goal show
+what a part costs.
 
 `
 
 // page is the whole page.
-func (r *report) page(figures []figure) string {
+func (r *report) page(asked string, figures []figure) string {
 	var text strings.Builder
-	text.WriteString(pageHead)
+	text.WriteString(pageHead + asked + "\n" + targetsHead + targetsText(figures) + whyNot(figures) + "\n" + pageMethod)
 	when := fmt.Sprintf("Measured on %s, in %v, on %s. The load average of a minute was %s at the begin and %s at the end; what this "+
 		"itself runs counts in it. Beside: %s.",
 		r.When.Format("2006-01-02 at 15:04 UTC"), time.Duration(r.Took)*time.Second, r.Machine, r.Load[0], r.Load[1],
 		strings.Join(r.Versions, ", "))
-	text.WriteString(wrapped(when) + "\n\n")
+	text.WriteString(wrapped(when) + "\n")
 	if r.Quick {
 		text.WriteString(wrapped("**This was a quick look** (`-quick`): one short round of each, so no figure here is one to rely on.") +
-			"\n\n")
+			"\n")
 	}
-	text.WriteString("## Targets\n\n" + targetsText(figures) + whyNot(figures))
 	for _, section := range r.Sections {
 		text.WriteString(section.text())
 	}
@@ -86,7 +102,7 @@ func model() string {
 // peers are the modules that coatcheck is measured beside.
 var peers = []string{
 	"github.com/redis/go-redis/v9", "github.com/redis/rueidis", "github.com/bsm/redislock", "github.com/labstack/echo/v4",
-	"github.com/bwmarrin/snowflake",
+	"github.com/bwmarrin/snowflake", "github.com/go-redis/redis_rate/v10",
 }
 
 // versions are those of the peers.

@@ -25,11 +25,16 @@ func ran(t *testing.T, dir, program string, args ...string) string {
 	return string(output)
 }
 
-// copied is a copy of a folder, since building a package writes beside its source.
+// copied is a copy of a client's folder, since building a package writes beside its source. The
+// cases that the clients share are in the folder above, as in the repository.
 func copied(t *testing.T, dir string) string {
 	t.Helper()
-	to := filepath.Join(t.TempDir(), filepath.Base(dir))
+	above := t.TempDir()
+	to := filepath.Join(above, filepath.Base(dir))
 	must(t, "copying "+dir, os.CopyFS(to, os.DirFS(dir)))
+	cases, err := os.ReadFile("../clients/cases.json")
+	must(t, "the cases", err)
+	must(t, "copying the cases", os.WriteFile(filepath.Join(above, "cases.json"), cases, 0o600))
 	return to
 }
 
@@ -51,7 +56,7 @@ func TestPythonPackageInstallsAndRuns(t *testing.T) {
 			t.Fatalf("%s has no %s: on Debian apt-get install python3-%s-whl", wheels, tool, tool)
 		}
 	}
-	ran(t, filepath.Dir(source), "env", "PIP_NO_INDEX=1", "PIP_FIND_LINKS="+wheels, filepath.Join(env, "bin", "pip"), "install", "--quiet", "./python")
+	ran(t, filepath.Dir(source), "env", "PIP_NO_INDEX=1", "PIP_FIND_LINKS="+wheels, python, "-m", "pip", "install", "--quiet", "./python")
 	facts := ran(t, env, python, "-c", "import coatcheck, importlib.metadata as m, pathlib; p = pathlib.Path(coatcheck.__file__).parent; print(p, m.version('coatcheck') == coatcheck.__version__, (p / 'py.typed').exists())")
 	expect.Contains(t, "the installed package", facts, filepath.Join(env, "lib"), "True True")
 	ran(t, source, python, "-m", "unittest", "discover", "tests")

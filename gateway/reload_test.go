@@ -62,6 +62,16 @@ func TestWrongRoutesFileKeepsTheRoutesBeforeIt(t *testing.T) {
 	s.wantEnd()
 }
 
+func TestReloadRefusesPatternsThatGuardNothing(t *testing.T) {
+	s := serve(t, newShop(t, nil).URL, payments)
+	for match, want := range map[string]string{"POST /{id}/{id}": "two wildcards have the name id", "POST /a\u2215b": `did you mean "POST /a/b"?`} {
+		s.write("routes: [{match: '" + match + "'}]")
+		expect.Contains(t, "error of Reload with match: "+match, fmt.Sprint(s.g.Reload()), "line 1: match: ", want)
+		s.wantCode(s.do("POST", "/payments", "x"), api.KeyMissing)
+	}
+	s.wantEnd()
+}
+
 // A file that is being written looks like a shorter one: it is taken only when it stands still.
 func TestFileThatIsBeingWrittenIsNotTaken(t *testing.T) {
 	g := unconnected(t)

@@ -1,9 +1,9 @@
 package gateway
 
 import (
+	"errors"
 	"fmt"
 	"net/http"
-	"regexp"
 	"strings"
 	"time"
 
@@ -106,16 +106,17 @@ func (r Routes) check() (found yamlfile.Faults) {
 	return found
 }
 
-// registered matches the part of a conflict's text that names the Go file of the other pattern.
-var registered = regexp.MustCompile(` \(registered at [^)]*\)`)
-
-// conflicts finds the patterns that net/http.ServeMux refuses, alone or beside those before them.
+// conflicts finds the patterns that net/http.ServeMux refuses beside those before them.
 func (r Routes) conflicts() (found yamlfile.Faults) {
-	mux := http.NewServeMux()
+	mux, lines := http.NewServeMux(), map[string]int{}
 	for _, route := range r {
-		if err := muxpattern.Register(mux, route.Name); err != nil {
-			text, _, _ := strings.Cut(err.Error(), "\n")
-			found.Addf(route.line, "match: %s", registered.ReplaceAllString(text, ""))
+		err := muxpattern.Register(mux, route.Name)
+		if conflict, ok := errors.AsType[*muxpattern.ConflictError](err); ok {
+			found.Addf(route.line, "match: %s", conflict.At(fmt.Sprintf(" in line %d", lines[conflict.Other])))
+		} else if err != nil {
+			found.Addf(route.line, "match: %q: %s", route.Name, err)
+		} else {
+			lines[route.Name] = route.line
 		}
 	}
 	if len(found) > 0 {

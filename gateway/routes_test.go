@@ -110,10 +110,10 @@ func TestRoutesFileFaults(t *testing.T) {
 		"field twice":         {"routes: [{match: /a, ack: 1, ack: 2}]", "ack: given twice"},
 		"no match":            {"routes: [{ack: 1}]", "match: missing"},
 		"match empty":         {`routes: [{match: ""}]`, "match: a text belongs here"},
-		"match no path":       {"routes: [{match: POST}]", "match: parsing"},
+		"match no path":       {"routes: [{match: POST}]", `match: "POST": it has no path`},
 		"match a number":      {"routes: [{match: 1}]", "match: a text belongs here"},
 		"method in lowercase": {"routes: [{match: post /a}]", "capitals"},
-		"bad wildcard":        {"routes: [{match: 'POST /{a'}]", "match: parsing"},
+		"bad wildcard":        {"routes: [{match: 'POST /{a'}]", `match: "POST /{a": a brace has no partner`},
 		"accept":              {"routes: [{match: /a, accept: any}]", "accept: one of [token key either]"},
 		"policy":              {"routes: [{match: /a, policy: retry}]", "policy: one of [hold takeover]"},
 		"lease low":           {"routes: [{match: /a, lease_ms: 99}]", "lease_ms: a whole number from 100 to 86400000"},
@@ -140,8 +140,8 @@ func TestRoutesFileFaults(t *testing.T) {
 		"keep class":          {"routes: [{match: /a, keep: [6xx]}]", `keep: status "6xx"`},
 		"keep nested":         {"routes: [{match: /a, keep: [[2xx]]}]", "keep: every entry is one word"},
 		"header":              {"routes: [{match: /a, fingerprint_headers: ['a b']}]", `header "a b"`},
-		"same pattern":        {"routes: [{match: POST /a}, {match: POST /a}]", "conflicts with pattern"},
-		"conflict":            {"routes:\n  - match: POST /a/{x}/b\n  - match: POST /a/c/{y}\n", "line 3: match: pattern \"POST /a/c/{y}\" conflicts with pattern \"POST /a/{x}/b\""},
+		"same pattern":        {"routes: [{match: POST /a}, {match: POST /a}]", `match: "POST /a" stands in line 1 already`},
+		"conflict":            {"routes:\n  - match: POST /a/{x}/b\n  - match: POST /a/c/{y}\n", `line 3: match: "POST /a/c/{y}" and "POST /a/{x}/b" in line 2 both match "/a/c/b"`},
 		"too large":           {"routes: [{match: /a}]" + strings.Repeat(" ", maxFile), "up to 1048576 bytes"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -71,6 +72,8 @@ func (u Upstream) openTransport(config *tls.Config) *http.Transport {
 func (u Upstream) guardedTransport(config *tls.Config, idle time.Duration) *http.Transport {
 	t := u.transport(config)
 	t.IdleConnTimeout = idle
+	// said in the handshake: a service that has HTTP/2 alone ends it, before anything is sent
+	t.TLSClientConfig.NextProtos = []string{"http/1.1"}
 	return t
 }
 
@@ -87,7 +90,7 @@ func (u Upstream) transport(config *tls.Config) *http.Transport {
 			}
 			return countConn(conn), nil
 		},
-		TLSClientConfig:     config.Clone(),
+		TLSClientConfig:     cmp.Or(config, &tls.Config{MinVersion: tls.VersionTLS12}).Clone(),
 		TLSHandshakeTimeout: dialTimeout,
 		DisableCompression:  true, // a body is passed on as it was sent
 		MaxIdleConnsPerHost: 256,

@@ -32,6 +32,7 @@ type OperationKey struct {
 	// signed
 	principal, token string
 	text             string // of a client's own key
+	scope            string // likewise
 }
 
 // IssuedToken is the key of a token that this service issued to a principal. To any other principal
@@ -40,14 +41,17 @@ func IssuedToken(principal, token string) OperationKey {
 	return OperationKey{record: names.Digest("token", principal, token), issued: true, principal: principal, token: token}
 }
 
-// ClientKey is the key of an operation by a client's own key. Its scope is principal, route and
-// key: the same key on another route or from another principal is another operation. An empty key,
-// as of a message without an id, is none: what it is given to answers [ErrKeyMissing].
-func ClientKey(principal, route, key string) OperationKey {
+// ClientKey is the key of an operation by an id that the caller's work has already: of a message, a
+// webhook's event, or a job and its day. The operation is principal, scope and key: the same key in
+// another scope or from another principal is another operation. The scope keeps keys of different
+// kinds apart; that of a request to a guarded route is the route. POST /operation/claim of the
+// service and DoKey of package client name the same operation by the same three. An empty key, as
+// of a message without an id, is none: what it is given to answers [ErrKeyMissing].
+func ClientKey(principal, scope, key string) OperationKey {
 	if key == "" {
 		return OperationKey{}
 	}
-	return OperationKey{record: names.Digest("key", principal, route, key), text: key}
+	return OperationKey{record: names.Digest("key", principal, scope, key), text: key, scope: scope}
 }
 
 // Operation returns the name of the operation, under which [Tokens.Operation] and [Tokens.Settle]
@@ -78,7 +82,8 @@ type ClaimOptions struct {
 	// of Claim alone: the secret that proves the claim, 16 to 128 visible ASCII characters; "" =
 	// a new one
 	Owner string
-	// the route that it is claimed on, shown to operators; cut to 200 bytes
+	// the route that it is claimed on, shown to operators; cut to 200 bytes. "" = the scope of a
+	// client's own key
 	Route string
 	// the request that it is claimed by, shown to operators; left out unless it is 1 to 128 visible
 	// ASCII characters
@@ -148,7 +153,7 @@ func (t *Tokens) claim(ctx context.Context, key OperationKey, options ClaimOptio
 	if err := t.genuine(key); err != nil {
 		return Outcome{}, err
 	}
-	options.Owner, options.Route, options.RequestID = owner, shownRoute(options.Route), shownRequest(options.RequestID)
+	options.Owner, options.Route, options.RequestID = owner, shownRoute(cmp.Or(options.Route, key.scope)), shownRequest(options.RequestID)
 	reply, err := t.on(options.Ack).Run(ctx, scripts.TokenClaim, t.keys(key), &options.Owner, &options.Fingerprint, options.Lease.Milliseconds(), (*string)(&options.Policy),
 		options.Retention.Milliseconds(), &options.Scope, birth(key), word(options.awaited, "await"),
 		&options.Route, &options.RequestID, whose(options.Principal))

@@ -20,16 +20,18 @@ type Result struct {
 	NotKept  bool   // it ran before, and returned more than 1 MiB, which was not kept
 }
 
-// Do runs a function under a token, for message consumers and jobs: the same state machine as
-// Middleware. If the function returns no error, its value is recorded and every later Do gets it.
-// If it returns an error, the operation may have happened: the token is in doubt, and under
-// Takeover the next Do may run at once; an attempt that called NotBegun is given back instead. A
-// panic leaves the token in doubt and is passed on.
+// Do runs a function once for a key: for the id that its work has already ([ClientKey]), as a
+// message or a job has one, or for a token ([IssuedToken]). It claims, extends and completes as
+// Middleware does, and as DoKey and Do of package client do over HTTP. If the function returns no
+// error, its value is recorded and every later Do gets it. If it returns an error, the operation
+// may have happened: it is in doubt, and under Takeover the next Do may run at once; an attempt
+// that called NotBegun is given back instead. A panic leaves the operation in doubt and is passed
+// on.
 //
 // The function's context ends with ctx, with the cause ErrSuperseded when the claim is lost, and
 // with ErrUnknownToken when Redis has lost the token; FromContext gives its fence. The error is the
 // function's own, ErrSuperseded if another attempt took over before the value was recorded, or one
-// of Claim's. Without a fingerprint in the options, the same token is taken for the same operation.
+// of Claim's. Without a fingerprint in the options, the same key is taken for the same operation.
 func (t *Tokens) Do(ctx context.Context, key OperationKey, options ClaimOptions,
 	work func(context.Context) ([]byte, error)) (Result, error) {
 	options.Fingerprint = cmp.Or(options.Fingerprint, "do")

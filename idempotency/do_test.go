@@ -53,6 +53,21 @@ func TestDoRunsOnceAmongManyDeliveries(t *testing.T) {
 	})
 }
 
+// Operators see the scope of a key, as of one that is claimed over HTTP, unless there is a route.
+func TestScopeOfAKeyIsShownAsItsRoute(t *testing.T) {
+	storetest.Each(t, func(t *testing.T, store *redisstore.Store) {
+		tokens := newTokens(t, store)
+		for route, want := range map[string]string{"": "orders", "POST /orders": "POST /orders"} {
+			key := ClientKey("", "orders", "message of "+want)
+			_, err := tokens.Do(t.Context(), key, ClaimOptions{Route: route}, func(context.Context) ([]byte, error) { return nil, errProvider })
+			expect.Error(t, "Do", err, errProvider)
+			operation, err := tokens.Operation(t.Context(), key.Operation())
+			expect.Error(t, "Operation", err, nil)
+			expect.Equal(t, "route of an operation that is claimed with the route `"+route+"`", operation.Route, want)
+		}
+	})
+}
+
 var errProvider = errors.New("the provider hung up")
 
 func TestDoThatFailsIsInDoubtOrGoesOnByPolicy(t *testing.T) {

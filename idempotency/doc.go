@@ -1,5 +1,22 @@
 // Package idempotency makes an operation safe to ask for twice: a token has one start, one answer.
 //
+// # Three ways
+//
+// All three share their records: what one has claimed or recorded, no other runs again.
+//
+//   - [Tokens.Middleware], for an HTTP handler: the client sends a token or a key in a header, and
+//     a repeat gets the answer that the first request got. Take it where the operation is one
+//     request; in front of a service in another language, the gateway does the same.
+//   - [Tokens.Do], for a function: a consumer of a queue, a job, a webhook's receiver, a tool call.
+//     Take it where the operation begins and ends in one call, most often under an id that the work
+//     has already ([ClientKey]): no token is issued then.
+//   - [Tokens.Claim], [Tokens.Extend], [Tokens.Complete] and [Tokens.Release], the steps of the
+//     other two: for an operation that one process begins and another ends, or that is no call,
+//     such as a batch or a state machine. Heartbeat and local deadline are the caller's.
+//
+// Each has an example below. Programs that do not reach Redis take the same steps over HTTP:
+// package client has Do and DoKey.
+//
 // # States
 //
 // A token is one record in Redis. Using it changes its state and never deletes it:

@@ -41,7 +41,7 @@ func takeBody(r *http.Request, name string, route Route) (string, error) {
 	sent := &sentBody{}
 	sent.Reset(text[head:])
 	r.Body, r.ContentLength, r.TransferEncoding = sent, int64(len(text)-head), nil
-	if route.CanonicalJSON && isJSON(r.Header.Get("Content-Type")) {
+	if route.CanonicalJSON && isJSON(r.Header.Values("Content-Type")) {
 		text = append(text[:head:head], canonicalJSON(text[head:])...)
 	}
 	sum := sha256.Sum256(unambiguous(text, head, r, route))
@@ -114,9 +114,16 @@ func readBody(to []byte, body io.ReadCloser, limit int64) ([]byte, error) {
 
 func tooLarge(limit int64) error { return fmt.Errorf("%w: %d bytes at most", ErrBodyTooLarge, limit) }
 
-func isJSON(contentType string) bool {
-	media, _, err := mime.ParseMediaType(contentType)
-	return err == nil && (media == "application/json" || strings.HasSuffix(media, "+json"))
+// isJSON reports whether a request's one Content-Type is JSON in UTF-8, plainly: what a service may
+// read in another way is compared as it stands.
+func isJSON(contentTypes []string) bool {
+	if len(contentTypes) != 1 {
+		return false
+	}
+	media, parameters, err := mime.ParseMediaType(contentTypes[0])
+	kind, format, _ := strings.Cut(media, "/")
+	charset := strings.ToLower(parameters["charset"])
+	return err == nil && kind != "" && (media == "application/json" || strings.HasSuffix(format, "+json")) && slices.Contains([]string{"", "utf-8", "utf8"}, charset)
 }
 
 // canonicalJSON returns a JSON text as RFC 8785 writes it, without white space and with sorted

@@ -128,6 +128,35 @@ func TestCanonicalJSONComparesValues(t *testing.T) {
 	}
 }
 
+// A service reads a body as its Content-Type says. Where that is not plainly JSON in UTF-8, two
+// texts of one JSON value may be two requests to it.
+func TestBodyThatIsNotPlainlyJSONIsComparedByteByByte(t *testing.T) {
+	const is, isNot = "by value", "byte by byte"
+	for headers, want := range map[string]string{
+		"application/json": is, "Application/JSON": is, "application/json;": is, " application/json ; charset=UTF-8": is, `application/json; charset="utf8"`: is,
+		"application/json; profile=x": is, "application/problem+json": is, "application/vnd.shop.v2+json;v=1": is,
+		"": isNot, "json": isNot, "text/json": isNot, "application": isNot, "application/": isNot, "/json": isNot, "*/*": isNot, "application/jsonp": isNot,
+		"application/json-seq": isNot, "application/x-ndjson": isNot, "application/json5": isNot, "+json": isNot, "application / json": isNot,
+		"application/json charset=utf-8": isNot, "application/json; charset": isNot, "application/json; charset=utf-8; charset=utf-7": isNot, "application/json, text/plain": isNot,
+		"application/json; charset=utf-7": isNot, "application/json; charset=iso-8859-1": isNot, "text/plain; x=application/json": isNot,
+		"application/json\ntext/plain": isNot, "text/plain\napplication/json": isNot, "application/json\napplication/json": isNot,
+	} {
+		var lines []string
+		for value := range strings.SplitSeq(headers, "\n") {
+			if value != "" {
+				lines = append(lines, "Content-Type: "+value)
+			}
+		}
+		of := func(body string) string { return fingerprint(t, Route{CanonicalJSON: true}, body, lines...) }
+		got := isNot
+		if of(`{"a":1,"b":2}`) == of(`{"b": 2, "a": 1}`) {
+			got = is
+		}
+		expect.Equal(t, fmt.Sprintf("how a body under Content-Type %q is compared", headers), got, want)
+		expect.Equal(t, "two equal bodies are one under Content-Type "+headers, of(`{"b": 2}`), of(`{"b": 2}`))
+	}
+}
+
 // The example of RFC 8785, section 3.2.2, with its result, but for the digits that a number keeps.
 func TestCanonicalJSONIsThatOfRFC8785(t *testing.T) {
 	const input = `{

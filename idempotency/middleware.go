@@ -45,10 +45,11 @@ func (t *Tokens) Middleware(route Route) func(http.Handler) http.Handler {
 
 // Handle registers a guarded handler with a mux, as http.ServeMux.Handle does: it panics if the mux
 // does, if [Route.Check] returns an error, and for a pattern that guards nothing. Such are patterns
-// of other routers, as "POST /orders/:id" and "POST /orders/*": the mux takes them for plain text,
-// and the requests that are meant go past the guard to whatever else the mux has. It panics as well
-// for a second pattern of one Name, where each request would be refused whose key was used at the
-// first: the path is part of the fingerprint, so that no operation gets another's answer.
+// of other routers, as "POST /orders/:id" and "POST /orders/*", and those with a character that
+// only looks like a slash: the mux takes them for plain text, and the requests that are meant go
+// past the guard to whatever else the mux has. It panics as well for a second pattern of one Name,
+// where each request would be refused whose key was used at the first: the path is part of the
+// fingerprint, so that no operation gets another's answer.
 func (t *Tokens) Handle(mux *http.ServeMux, pattern string, route Route, handler http.Handler) {
 	if wrong := muxpattern.Fault(pattern); wrong != "" {
 		panic(fmt.Sprintf("idempotency: pattern %q: %s", pattern, wrong))
@@ -58,7 +59,9 @@ func (t *Tokens) Handle(mux *http.ServeMux, pattern string, route Route, handler
 			"and refused as used for another request on the second: give each its own name, or leave Name empty",
 			pattern, cmp.Or(route.Name, pattern), first))
 	}
-	mux.Handle(pattern, t.Middleware(route)(handler))
+	if err := muxpattern.Handle(mux, pattern, t.Middleware(route)(handler)); err != nil {
+		panic(fmt.Sprintf("idempotency: %s", err))
+	}
 }
 
 func (g *guard) ServeHTTP(w http.ResponseWriter, r *http.Request) {

@@ -17,7 +17,10 @@ var foreign = map[string]string{
 	"POST /orders?draft=0":  `did you mean "POST /orders"?`,
 	"POST /orders#new":      `did you mean "POST /orders"?`,
 	"POST /orders/<int:id>": `did you mean "POST /orders/{id}"?`,
-	"PSOT /orders/{id}":     `did you mean "POST"?`,
+	"PSOT /orders/{id}":     `did you mean "POST /orders/{id}"?`,
+	"POST /orders/{id":      `did you mean "POST /orders/{id}"?`,
+	"POST /o/{id}/x/{id}":   `did you mean "POST /o/{id}/x/{id2}"?`,
+	"POST /o\u2215{id}":     `it has the character U+2215, which only looks like "/"; did you mean "POST /o/{id}"?`,
 	"POST,PUT /orders":      "one route has one method",
 	"POST x.example/o/:id":  `did you mean "POST x.example/o/{id}"?`,
 }
@@ -51,6 +54,24 @@ func TestNameInAnotherRoutersNotationIsRefused(t *testing.T) {
 	}
 	for _, name := range []string{"payments", "payments/:id", "any word: *", "POST /orders/{id}", "/orders/{rest...}", "POST /orders/%3Aid", "nightly run / all"} {
 		expect.Error(t, "Check of a route with the name "+name, (Route{Name: name}).Check(), nil)
+	}
+}
+
+// The mux would name a file of this package for where the other pattern stands.
+func TestPatternsThatDoNotGoTogetherAreBothNamed(t *testing.T) {
+	for second, want := range map[string]string{
+		"POST /a/{x}/b":   `"POST /a/{x}/b" stands already`,
+		"POST /a/{y}/b":   `"POST /a/{y}/b" matches the same requests as "POST /a/{x}/b": give one up`,
+		"POST /a/c/{y}":   `"POST /a/c/{y}" and "POST /a/{x}/b" both match "/a/c/b", and neither is the more specific; did you mean "POST /a/c/b"?`,
+		"POST a/{x}/{$}/": `did you mean "POST /a/{x}/"?`,
+	} {
+		mux := http.NewServeMux()
+		mux.Handle("POST /a/{x}/b", &handler{})
+		said := saidBy(func() { embeddedTokens(t).Handle(mux, second, Route{}, &handler{}) })
+		expect.Contains(t, "panic of Handle for "+second, said, "idempotency: ", want)
+		if strings.Contains(said, ".go:") {
+			t.Errorf("Handle for %s: the panic %q names a file", second, said)
+		}
 	}
 }
 

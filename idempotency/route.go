@@ -51,8 +51,8 @@ type Route struct {
 	// Headers of the request that belong to its fingerprint, beside method, route, path with query
 	// and body; nil = none.
 	Headers []string
-	// CanonicalJSON compares JSON bodies by their canonical form (RFC 8785): white space and the
-	// order of names do not matter.
+	// CanonicalJSON compares bodies that one Content-Type says are JSON in UTF-8 by their canonical
+	// form (RFC 8785): white space and the order of names do not matter.
 	CanonicalJSON bool
 	// Keep lists the statuses whose answers are recorded, such as 2xx, 4xx, 503; nil = every answer
 	// of the handler, success or error, but 307, 308, 401, 403, 407, 408, 421, 425 and 429. With

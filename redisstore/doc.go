@@ -1,6 +1,13 @@
 // Package redisstore is coatcheck's use of go-redis: a URL becomes a client with safe options,
 // scripts run with their acknowledgement, names become keys, failures have one of three classes.
 //
+// A store is made of what a program has:
+//
+//   - a client of go-redis, with any settings: [From];
+//   - the options of a client for Sentinel: [FromFailover];
+//   - a URL: [Open], and [OpenConfig] with all settings;
+//   - a client with the settings that a store needs, to share its connections: [New].
+//
 // The promises, whatever Redis does:
 //
 //   - No command is sent twice. go-redis's own retries are off, in a cluster as well; a redirect

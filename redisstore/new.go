@@ -1,7 +1,6 @@
 package redisstore
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -11,11 +10,12 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// New returns a store on the caller's client: a *redis.Client, which may be one of
-// redis.NewFailoverClient, or a *redis.ClusterClient. The store shares its connections and its
-// hooks, which see keys and arguments, tokens and the secrets of leases among them. It does not
-// wait for Redis, and it never closes the client: [Store.Close] ends the store's own work, and the
-// caller closes the client afterwards.
+// New returns a store that shares the connections of the caller's client; [From] makes others,
+// needs no settings, and is what most want. The client is a *redis.Client, which may be one of
+// redis.NewFailoverClient, or a *redis.ClusterClient. The store shares its hooks as well, which see
+// keys and arguments, tokens and the secrets of leases among them. It does not wait for Redis, and
+// it never closes the client: [Store.Close] ends the store's own work, and the caller closes the
+// client afterwards.
 //
 // The prefix, the acknowledgement, the timeouts and the observers are those of the configuration.
 // Its URL, TLS, Credentials, MaxKeys and MaxBytes stay empty, since they are about
@@ -47,8 +47,7 @@ func New(client redis.UniversalClient, config Config) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	config.Timeout = cmp.Or(config.Timeout, defaultTimeout)
-	config = config.WithDefaults()
+	config = config.overNetwork()
 	faults := config.ownConnections()
 	faults = append(faults, config.check(shared.mode), shared.check(config.Timeout))
 	if err := errors.Join(faults...); err != nil {
@@ -66,7 +65,7 @@ func (c Config) ownConnections() (faults []error) {
 		"MaxBytes": c.MaxBytes != 0,
 	} {
 		if set {
-			faults = append(faults, fmt.Errorf("%s: leave it empty, the client is connected already", name))
+			faults = append(faults, fmt.Errorf("%s: leave it empty, the client has its own", name))
 		}
 	}
 	slices.SortFunc(faults, func(a, b error) int { return strings.Compare(a.Error(), b.Error()) })
@@ -88,7 +87,7 @@ func clientError(reason, fix string) error {
 
 // share returns a caller's client by its kind.
 func share(client redis.UniversalClient) (shared, error) {
-	const fix = "give New a *redis.Client or a *redis.ClusterClient"
+	const fix = "give a *redis.Client or a *redis.ClusterClient"
 	switch client := client.(type) {
 	case *redis.Client:
 		if client == nil {
@@ -112,7 +111,7 @@ func share(client redis.UniversalClient) (shared, error) {
 // named is the kind and address of a client's Redis. Its options do not hold the sentinels.
 func named(options *redis.Options) (Mode, string) {
 	switch {
-	case options.Addr == "FailoverClient":
+	case bySentinels(options):
 		return Sentinel, "redis+sentinel:"
 	case options.Network == "unix":
 		return Standalone, "unix://" + options.Addr
@@ -121,6 +120,9 @@ func named(options *redis.Options) (Mode, string) {
 	}
 	return Standalone, "redis://" + options.Addr
 }
+
+// bySentinels reports whether the options are those of a client of redis.NewFailoverClient.
+func bySentinels(options *redis.Options) bool { return options.Addr == "FailoverClient" }
 
 // check finds the settings of a client that would break a store's promises.
 func (s shared) check(timeout time.Duration) error {
@@ -132,19 +134,23 @@ func (s shared) check(timeout time.Duration) error {
 
 // clientFaults collects the faults of a client's options.
 type clientFaults struct {
-	of  string // redis.Options or redis.ClusterOptions
-	all []error
+	of   string // the type of the options that the caller has written
+	from string // what takes the client, or its options, as they are
+	all  []error
 }
 
 func (f *clientFaults) add(bad bool, setting, reason, fix string) {
 	if bad {
-		f.all = append(f.all, clientError(reason, strings.ReplaceAll(fix, "SETTING", f.of+"."+setting)))
+		f.all = append(f.all, clientError(reason, strings.ReplaceAll(fix, "SETTING", f.of+"."+setting)+", or call "+f.from))
 	}
 }
 
 // checkClient looks at options as NewClient has filled them: -1 retries or timeout is 0 there.
 func checkClient(o *redis.Options, timeout time.Duration) error {
-	f := &clientFaults{of: "redis.Options"}
+	f := &clientFaults{of: "redis.Options", from: "redisstore.From in place of New"}
+	if bySentinels(o) {
+		f.of, f.from = "redis.FailoverOptions", "redisstore.FromFailover with them"
+	}
 	f.add(o.MaxRetries != 0, "MaxRetries", fmt.Sprintf("it sends a command up to %d times again when the reply is lost, so that an "+
 		"increment is done more than once", o.MaxRetries), "set SETTING to -1")
 	f.times(o.ContextTimeoutEnabled, o.ReadTimeout, o.WriteTimeout, timeout)
@@ -155,7 +161,7 @@ func checkClient(o *redis.Options, timeout time.Duration) error {
 
 // checkCluster looks at options as NewClusterClient has filled them: MaxRetries stays -1 there.
 func checkCluster(o *redis.ClusterOptions, timeout time.Duration) error {
-	f := &clientFaults{of: "redis.ClusterOptions"}
+	f := &clientFaults{of: "redis.ClusterOptions", from: "redisstore.From in place of New"}
 	f.add(o.MaxRetries > 0, "MaxRetries", fmt.Sprintf("it sends a command up to %d times again when the reply is lost, so that an "+
 		"increment is done more than once", o.MaxRetries), "set SETTING to -1")
 	f.times(o.ContextTimeoutEnabled, o.ReadTimeout, o.WriteTimeout, timeout)
@@ -163,9 +169,16 @@ func checkCluster(o *redis.ClusterOptions, timeout time.Duration) error {
 	f.add(o.RouteByLatency, "RouteByLatency", routed, "set SETTING to false")
 	f.add(o.RouteRandomly, "RouteRandomly", routed, "set SETTING to false")
 	f.add(o.ReadOnly && !o.RouteByLatency && !o.RouteRandomly, "ReadOnly", routed, "set SETTING to false")
-	f.add(o.ClusterSlots != nil, "ClusterSlots", "its slots are not those of a Redis Cluster, so that two servers could hold one key",
-		"leave SETTING nil, and use redis.NewFailoverClient for a Sentinel set")
-	return errors.Join(f.all...)
+	return errors.Join(append(f.all, ownSlots(o))...)
+}
+
+// ownSlots is the fault of a cluster client that has its slots from elsewhere than the cluster.
+func ownSlots(o *redis.ClusterOptions) error {
+	if o.ClusterSlots == nil {
+		return nil
+	}
+	return clientError("its slots are not those of a Redis Cluster, so that two servers could hold one key",
+		"leave redis.ClusterOptions.ClusterSlots nil, and for a Sentinel set call redisstore.FromFailover with its redis.FailoverOptions")
 }
 
 // times checks the timeouts of a call. 0 is a connection without one; less ignores the context's.

@@ -32,14 +32,15 @@ func (s *Store) Restored(ctx context.Context) (marked int, err error) {
 // ReplicasGone says that replicas which have confirmed writes under [AckAll] are gone for good, and
 // that none of them becomes master. At a plain URL, where no list says which replicas there are,
 // each call waits for as many as have confirmed before; processes that start after this wait for
-// those that they see. If one of them becomes master all the same, values and worker ids come
-// twice. Otherwise it is as [Store.Restored], and nothing counts as lost.
+// those that are attached now, and those that come. If another one becomes master all the same,
+// values and worker ids come twice. A process that goes on through this has what it knew noted
+// again. Otherwise it is as [Store.Restored], and nothing counts as lost.
 func (s *Store) ReplicasGone(ctx context.Context) (marked int, err error) {
 	err = s.EachMaster(ctx, "store replicas-gone", func(ctx context.Context, node *redis.Client) error {
-		if s.mode == Cluster {
-			return nil // which lists its replicas
+		if s.mode == Embedded {
+			return nil
 		}
-		return node.Del(ctx, replicasKey(s.prefix)).Err()
+		return s.engine.ForgetReplicas(ctx, node)
 	})
 	if err != nil {
 		return 0, err

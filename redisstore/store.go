@@ -197,13 +197,18 @@ func (s *Store) connect(target redisconn.Target, config Config) error {
 		s.own = own
 		s.engine.Serve(redisconn.InProcess(own.Dial, config.Timeout))
 	case Sentinel:
-		s.engine.Failover(redisconn.Failover(target, config.Timeout), redisconn.ListReplicas(target, config.Timeout))
+		s.follow(redisconn.Failover(target, config.Timeout), config.Timeout)
 	case Cluster:
 		s.engine.Cluster(redisconn.ClusterOptions(target, config.Timeout))
 	default:
 		s.engine.Serve(redisconn.Safe(target.Server, config.Timeout))
 	}
 	return nil
+}
+
+// follow connects to the master that sentinels name.
+func (s *Store) follow(options *redis.FailoverOptions, timeout time.Duration) {
+	s.engine.Failover(options, redisconn.ListReplicas(options, timeout))
 }
 
 // WithAck returns a view of the store that waits for another number of replicas, or AckAll. It

@@ -3,10 +3,13 @@
 -- one is away sees only the others. The key is 'id run promoted address…': the server that noted
 -- it, by master_replid and run_id, and '+' if another one has become master since, which is one of
 -- the addresses, else '-'. When one alone is not attached, that is the master, and it is taken off.
+-- An address stands there as often as replicas were attached behind it at once.
 -- Uses   none
 -- KEYS   [1] the replicas (string)
--- ARGV   [1] master_replid  [2] master_replid2  [3] run_id  [4] this server's address, '-' where it
---        is not known  [5] the addresses that are attached, with a blank between them
+-- ARGV   [1] master_replid  [2] master_replid2 of a server that has followed that in this run, else
+--        '-': one that has started from a file may show it, too  [3] run_id  [4] this server's
+--        address, '-' where it is not known  [5] the addresses that are attached, or were seen
+--        attached and may not be noted yet, with a blank between them
 -- Reply  {'ok', address…} those that have to confirm
 -- Units  none
 -- Effect writes on ok; a repeat writes the same
@@ -22,19 +25,13 @@ local words, now = words_of(redis.call('GET', KEYS[1]) or ''), words_of(ARGV[5])
 local id, run, promoted = words[1], words[2], words[3] == '+'
 local another = id and id ~= ARGV[1] and run ~= ARGV[3]
 
-local attached, held = {}, {}
-for _, address in ipairs(now) do
-  attached[address] = true
-end
-local listed, own = {}, false
+local listed, held, own = {}, {}, false
 local function add(address)
-  if not listed[address] then
-    listed[address] = true
-    held[#held + 1] = address
-  end
+  listed[address] = (listed[address] or 0) + 1
+  held[#held + 1] = address
 end
 for i = 4, #words do
-  if another and words[i] == ARGV[4] then
+  if another and not own and words[i] == ARGV[4] then
     own = true
   else
     add(words[i])
@@ -43,13 +40,19 @@ end
 if another and id == ARGV[2] then
   promoted = not own
 end
+local attached = {}
 for _, address in ipairs(now) do
-  add(address)
+  attached[address] = (attached[address] or 0) + 1
+  if attached[address] > (listed[address] or 0) then
+    add(address)
+  end
 end
 
 local away = {}
 for i, address in ipairs(held) do
-  if not attached[address] then
+  if (attached[address] or 0) > 0 then
+    attached[address] = attached[address] - 1
+  else
     away[#away + 1] = i
   end
 end

@@ -41,6 +41,13 @@ func TestReplicasThatHaveConfirmedAreHeld(t *testing.T) {
 		"a promotion that was not seen keeps all but this server": {
 			{"1", "-", "r1", m, a + " " + b, []string{a, b}}, {"3", "2", "r3", b, "", []string{a}},
 		},
+		"two behind one address": {
+			{"1", "-", "r1", m, a + " " + a, []string{a, a}}, {"1", "-", "r1", m, a, []string{a, a}}, {"1", "-", "r1", m, a + " " + b, []string{a, a, b}},
+			{"2", "1", "r2", "-", a + " " + b, []string{a, b}},
+		},
+		"its own address is taken off once": {
+			{"1", "-", "r1", m, a + " " + a, []string{a, a}}, {"2", "1", "r2", a, "", []string{a}},
+		},
 		"there are none": {{"1", "-", "r1", m, "", nil}, {"1", "-", "r1", m, "", nil}},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -174,3 +174,17 @@ func (b *book) check(t *testing.T) []segment.Range {
 	slices.SortFunc(b.ranges, func(a, b segment.Range) int { return cmp.Compare(a.Lo, b.Lo) })
 	return b.ranges
 }
+
+// docs/segments.md shows this.
+func TestSegmentsPageWorks(t *testing.T) {
+	ctx, table := t.Context(), newLeafTable(t, sharedServer(t, sqltest.MariaDB))
+	table.seed(t, "orders", 1, 100)
+	db := table.db
+	leaf := segment.NewLeafAlloc(db, segment.MySQL, segment.LeafConfig{}) // db is a *sql.DB
+	ids := segment.New(leaf, segment.Config{})
+	defer ids.Close()
+	id, err := ids.Next(ctx, "orders")
+	if err != nil || id != 1 {
+		t.Errorf("the first id of a new tag: got %d, %v, want 1", id, err)
+	}
+}

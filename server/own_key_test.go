@@ -1,6 +1,7 @@
 package server_test
 
 import (
+	"context"
 	"encoding/json"
 	"strings"
 	"testing"
@@ -9,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/coatcheck/coatcheck/api"
+	"github.com/coatcheck/coatcheck/idempotency"
 	"github.com/coatcheck/coatcheck/internal/testing/expect"
 	"github.com/coatcheck/coatcheck/internal/testing/storetest"
 	"github.com/coatcheck/coatcheck/redisstore"
@@ -49,6 +51,20 @@ func TestOperationByTheCallersOwnKey(t *testing.T) {
 			t.Errorf("a claim after its answer was forgotten: got %+v, want a grant with a larger fence than %d", again, granted.Fence)
 		}
 		must[nothing](t, s, 204, "POST", at+"/release", "", "Lease-Token: "+again.Lease)
+	})
+}
+
+// What a program on the same Redis does under a key is the operation that is claimed over HTTP.
+func TestOwnKeyIsTheOperationOfTheGoPackage(t *testing.T) {
+	storetest.Each(t, func(t *testing.T, store *redisstore.Store) {
+		s := serve(t, server.Config{Store: store})
+		tokens := idempotency.New(store, idempotency.Config{})
+		key := idempotency.ClientKey("", "webhooks", "evt_1")
+		_, err := tokens.Do(t.Context(), key, idempotency.ClaimOptions{Fingerprint: "f"}, func(context.Context) ([]byte, error) { return []byte{1}, nil })
+		expect.Error(t, "Do", err, nil)
+		got := must[api.Claimed](t, s, 200, "POST", "/operation/claim", `{"key":"evt_1","scope":"webhooks","fingerprint":"f"}`)
+		expect.Equal(t, "a claim after Do", got, api.Claimed{Outcome: "replay", Operation: key.Operation(), Response: &api.Answer{Status: 200, Body: []byte{1}}}, cmpopts.EquateEmpty())
+		expect.Equal(t, "the operation's route", must[api.Operation](t, s, 200, "GET", "/operation/"+key.Operation(), "").Route, "webhooks")
 	})
 }
 

@@ -237,9 +237,12 @@ const policyPath = "/idempotency-policy"
 // worker id, until Close.
 func New(config Config) *Server {
 	config = config.withDefaults()
+	workers := config.Workers
+	// the stampers of this service log themselves what they wait for
+	workers.Logger = cmp.Or(workers.Logger, slog.New(slog.DiscardHandler))
 	s := &Server{
 		config: config, store: config.Store, log: config.Logger, metrics: config.Metrics,
-		counters: counter.New(config.Store, config.Counters), pools: workerlease.New(config.Store, config.Workers), ledger: ledger.New(config.Store),
+		counters: counter.New(config.Store, config.Counters), pools: workerlease.New(config.Store, workers), ledger: ledger.New(config.Store),
 		limits: limit.New(config.Store), locks: lock.New(config.Store, config.Locks), events: events.New(), door: frontdoor.New(config.door()),
 		now: time.Now, known: map[string]endpoint{},
 	}

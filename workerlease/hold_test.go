@@ -4,14 +4,17 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/coatcheck/coatcheck/internal/testing/expect"
+	"github.com/coatcheck/coatcheck/internal/testing/logtest"
 	"github.com/coatcheck/coatcheck/internal/testing/storetest"
 	"github.com/coatcheck/coatcheck/redisstore"
+	"github.com/coatcheck/coatcheck/snowflake"
 	"github.com/coatcheck/coatcheck/workerlease"
 	"github.com/coatcheck/coatcheck/workerlease/holder"
 )
@@ -222,4 +225,39 @@ func TestStartHoldsAsSoonAsItCan(t *testing.T) {
 			t.Error(err)
 		}
 	})
+}
+
+// A new pool is waited for half a minute and a second: the log says so at once, not after it.
+func TestWaitForANewPoolIsLoggedAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log logtest.Text
+		store := storetest.Open(t, redisstore.Config{URL: "embedded:"})
+		p := workerlease.New(store, workerlease.Config{Logger: log.Logger()})
+		began := time.Now()
+		h := p.Start(t.Context(), "new", workerlease.Request{}, workerlease.HoldOptions{})
+		synctest.Wait()
+		expect.Equal(t, "time until the log says so", time.Since(began), 0)
+		for _, says := range []string{"no worker id yet", "pool=new", "expected_in=31s"} {
+			expect.Contains(t, "the log", log.String(), says)
+		}
+		time.Sleep(time.Minute)
+		expect.Contains(t, "the log after the wait", log.String(), "a worker id is held")
+		expect.Equal(t, "lines about the wait", strings.Count(log.String(), "no worker id yet"), 1)
+		lease, err := h.Current()
+		expect.Error(t, "Current", err, nil)
+		expect.Equal(t, "layout of an empty shape", lease.Layout, snowflake.DefaultLayout)
+		expect.Error(t, "Release", h.Release(t.Context(), time.Time{}), nil)
+	})
+}
+
+func TestEmptyShapeIsTheDefault(t *testing.T) {
+	store := storetest.Open(t, redisstore.Config{URL: "embedded:"})
+	p := workerlease.New(store, workerlease.Config{Pools: map[string]workerlease.Pin{"pinned": {}}})
+	for _, name := range []string{"free", "pinned"} {
+		expect.Error(t, "Create", p.Create(t.Context(), name, workerlease.Shape{}, 0), nil)
+		lease, err := p.Acquire(t.Context(), name, workerlease.Request{WantLayout: true, WantEpoch: true})
+		expect.Error(t, "Acquire", err, nil)
+		expect.Equal(t, "layout", lease.Layout, snowflake.DefaultLayout)
+		expect.Equal(t, "epoch", lease.Epoch.Equal(snowflake.DefaultEpoch), true)
+	}
 }

@@ -19,6 +19,7 @@ type Pin struct {
 
 // checkPin refuses a pool that can have no TTL, or not its pinned one.
 func (c Config) checkPin(p Pin) error {
+	p.Shape = p.Shape.withDefaults()
 	layout, err := p.Shape.read()
 	switch least := ShortestTTL(layout); {
 	case err != nil:

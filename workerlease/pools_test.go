@@ -71,7 +71,7 @@ func (p pools) create(t *testing.T) {
 	}
 	p.acquire(t, "granted-from", of(2))
 	wantIs(t, p.Create(t.Context(), "granted-from", of(2).Shape, 30*time.Second), workerlease.ErrExists, redisstore.ErrRefused)
-	for _, bad := range []workerlease.Shape{{}, {Layout: "x"}, {Layout: "28/21/13@s"}, {Layout: "41/5/5/12", Datacenter: -1}, {Layout: "41/5/5/12", Datacenter: 32}, {Layout: "41/10/12", Datacenter: 1}} {
+	for _, bad := range []workerlease.Shape{{Layout: "x"}, {Layout: "28/21/13@s"}, {Layout: "41/5/5/12", Datacenter: -1}, {Layout: "41/5/5/12", Datacenter: 32}, {Layout: "41/10/12", Datacenter: 1}} {
 		wantIs(t, p.Create(t.Context(), "bad", bad, 0), workerlease.ErrRequest, redisstore.ErrRefused)
 	}
 	for _, ttl := range []time.Duration{-1, 1, workerlease.MaxTTL + 1} {

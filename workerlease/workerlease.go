@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"maps"
 	"regexp"
 	"strconv"
@@ -57,6 +58,9 @@ type Config struct {
 	// Pools pins pools by their names. A request for another shape or TTL is refused, also if Redis
 	// does not know the pool. A layout may be written in any way that snowflake.ParseLayout reads.
 	Pools map[string]Pin
+	// Logger is told at warning level, at once, when Hold, Start or Stamp has to wait for a worker
+	// id, with the reason and for how long, and at info level when it has one. nil = slog.Default
+	Logger *slog.Logger
 }
 
 func (c Config) withDefaults() Config {
@@ -122,14 +126,18 @@ func New(store *redisstore.Store, config Config) *Pools {
 	return &Pools{store: store, config: config}
 }
 
-// Shape is the form of a pool's ids, fixed by its first grant, or by Create.
+// Shape is the form of a pool's ids, fixed by its first grant, or by Create. The zero value of each
+// field means the default beside it.
 type Shape struct {
-	Layout     string    // as package snowflake writes it, with a worker id of MaxBits at most
+	// as package snowflake writes it, with a worker id of MaxBits at most; "" =
+	// snowflake.DefaultLayout
+	Layout     string
 	Datacenter int       // number of the pool's datacenter in its ids; 0 where the layout has none
 	Epoch      time.Time // of the ids, whole milliseconds; the zero time = snowflake.DefaultEpoch
 }
 
 func (s Shape) withDefaults() Shape {
+	s.Layout = cmp.Or(s.Layout, snowflake.DefaultLayout)
 	if s.Epoch.IsZero() {
 		s.Epoch = snowflake.DefaultEpoch
 	}

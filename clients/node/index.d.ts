@@ -148,6 +148,7 @@ export class Client {
   /** of the service's own worker id of a pool; undefined: its default pool */
   snowflakeIds(pool?: string, n?: number): Promise<bigint[]>;
   segmentIds(tag: string, n?: number): Promise<bigint[]>;
+  uuids(n?: number, version?: 4 | 7): Promise<string[]>;
   ulids(n?: number): Promise<string[]>;
   typeids(prefix?: string, n?: number): Promise<string[]>;
   /** of the pool, or of the default layout */
@@ -204,10 +205,12 @@ export class WorkerId {
 
 /** What the work may know of its claim. */
 export class Attempt {
-  constructor(fence: number, number: number);
+  constructor(fence: number, number: number, operation?: string);
   /** larger than that of every attempt before it */
   readonly fence: number;
   readonly number: number;
+  /** of an own key: the operation's name, by which it is settled; empty under a token */
+  readonly operation: string;
   /**
    * Set it if the work provably had no effect: the claim is given back, and nothing is recorded.
    */
@@ -217,8 +220,8 @@ export class Attempt {
   /** Call this before every effect: it throws Lost when the claim is another's, or may be. */
   check(): void;
   lose(reason?: unknown): void;
-  /** Trusts the claim until a moment by performance.now(); undefined ends the watch. */
-  trustUntil(deadline: number | undefined): void;
+  /** Trusts the claim for so many ms from both clocks' reading on; undefined ends the watch. */
+  trustFor(ms: number | undefined, since?: { monotonic: number; wall: number }): void;
 }
 
 /**

@@ -113,9 +113,9 @@ export function bar() {
 }
 
 // table makes a table whose columns have headers, in a frame of its own that scrolls where it is
-// too wide. On a narrow screen each row is a card: its cells stand one below the other, each beside the
-// name of its column. What such a table is to a screen reader is said in roles, since its boxes are
-// no longer those of a table.
+// too wide. On a narrow screen each row is a card: its cells stand one below the other, each beside
+// the name of its column. What such a table is to a screen reader is said in roles, since its boxes
+// are no longer those of a table.
 export function table(caption, columns) {
   const body = el('tbody', { role: 'rowgroup' });
   const heads = columns.map((column) => el('th', { scope: 'col', role: 'columnheader', class: column.class }, column.name));

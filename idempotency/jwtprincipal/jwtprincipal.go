@@ -52,9 +52,9 @@ func Algorithms() []string {
 // need the same Claim, and tokens of the same issuers.
 type Config struct {
 	// the issuer's public keys (RFC 7517): an https or http URL, or the path of a file. They are
-	// cached, and read again after 5 minutes (a file after 5 s), and for a key that is not among
-	// them: three times in a row, then every 10 s (a file: 1 s) at most. While they cannot be read
-	// the last ones count
+	// cached, and read again after 5 minutes (a file after 5 s), and for a token that none of them
+	// has signed: three times in a row, then every 10 s (a file: 1 s) at most. While they cannot be
+	// read the last ones count
 	JWKS string
 	// the claim that names the caller among those of its issuer: a text or a whole number; "" = sub
 	Claim string
@@ -177,19 +177,16 @@ func (c claims) text(name string) (text string, ok bool) {
 
 // verified returns the claims of a token whose signature is that of one of the keys.
 func (v *Verifier) verified(ctx context.Context, token *jwt.JSONWebToken) (claims, error) {
-	id := token.Headers[0].KeyID
-	keys, err := v.keys.find(ctx, id, false)
-	if err != nil {
-		return nil, err
+	var found claims
+	err := errOtherKey
+	lost := v.keys.try(ctx, token.Headers[0].KeyID, func(keys []jose.JSONWebKey) bool {
+		found, err = v.by(keys, token)
+		return !errors.Is(err, errOtherKey)
+	})
+	if lost != nil {
+		return nil, lost
 	}
-	found, err := v.by(keys, token)
-	if id != "" || !errors.Is(err, errOtherKey) {
-		return found, err
-	}
-	if keys, err = v.keys.find(ctx, id, true); err != nil { // it may be of a key that is new
-		return nil, err
-	}
-	return v.by(keys, token)
+	return found, err
 }
 
 // errOtherKey refuses a token that none of the keys has signed.
@@ -202,12 +199,21 @@ func (v *Verifier) by(keys []jose.JSONWebKey, token *jwt.JSONWebToken) (claims, 
 		if key.Algorithm != "" && key.Algorithm != token.Headers[0].Algorithm || token.Claims(key.Key, &payload) != nil {
 			continue
 		}
-		var registered jwt.Claims
+		var limits struct { // without sub and jti, which may be numbers
+			Issuer    string           `json:"iss"`
+			Audience  jwt.Audience     `json:"aud"`
+			Expiry    *jwt.NumericDate `json:"exp"`
+			NotBefore *jwt.NumericDate `json:"nbf"`
+			IssuedAt  *jwt.NumericDate `json:"iat"`
+		}
 		found := claims{}
-		if json.Unmarshal(payload, &registered) != nil || json.Unmarshal(payload, &found) != nil {
+		if json.Unmarshal(payload, &limits) != nil || json.Unmarshal(payload, &found) != nil {
 			return nil, refused("its claims cannot be read")
 		}
-		return found, v.current(registered)
+		return found, v.current(jwt.Claims{
+			Issuer: limits.Issuer, Audience: limits.Audience,
+			Expiry: limits.Expiry, NotBefore: limits.NotBefore, IssuedAt: limits.IssuedAt,
+		})
 	}
 	return nil, errOtherKey
 }

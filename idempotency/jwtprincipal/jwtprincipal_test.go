@@ -108,6 +108,9 @@ func TestCallerIsOneOfItsIssuerByItsClaim(t *testing.T) {
 		"the text 7":             principal(t, byID, is.Token("x", map[string]any{"user_id": "7"})),
 		"a number of 19 digits":  principal(t, byID, is.Token("x", map[string]any{"user_id": int64(9007199254740993)})),
 		"the next of 19 digits":  principal(t, byID, is.Token("x", map[string]any{"user_id": int64(9007199254740992)})),
+		"the sub that is 7":      principal(t, anyIssuer, is.Token("", map[string]any{"sub": 7})),
+		"the sub with a text 7":  principal(t, anyIssuer, is.Token("7")),
+		"a jti that is a number": principal(t, anyIssuer, is.Token("jim", map[string]any{"jti": 7})),
 		"a number below nothing": principal(t, byID, is.Token("x", map[string]any{"user_id": -7})),
 	} {
 		if other, met := seen[who]; met {

@@ -59,14 +59,20 @@ func keySetOf(config Config, age, again time.Duration) *keySet {
 	return &keySet{config: config, age: age, again: again, unknown: rate.NewLimiter(rate.Every(again), burst)}
 }
 
-// find returns the keys that can have made a signature: those of an id, or for a token that names
-// none, all. wrong says that those which are there have not made it. The error is
-// [idempotency.ErrNoKeys]: whether there is such a key is not known.
-func (s *keySet) find(ctx context.Context, id string, wrong bool) ([]jose.JSONWebKey, error) {
+// try calls fits with the keys that can have made a signature, those of an id, or for a token that
+// names none, all: it reports whether one of them has. If none has, the keys are read again, since
+// an issuer may have a new one, perhaps of an old id. The error is [idempotency.ErrNoKeys]: whether
+// there is such a key is not known.
+func (s *keySet) try(ctx context.Context, id string, fits func([]jose.JSONWebKey) bool) error {
 	for isRead := false; ; isRead = true {
 		s.mu.Lock()
-		found, err, reader := s.withID(id), s.err, s.reader
-		mine := reader == nil && !isRead && s.dueLocked(len(found) > 0 && !wrong)
+		found, tried := s.withID(id), s.tried
+		s.mu.Unlock()
+		done := fits(found)
+
+		s.mu.Lock()
+		err, reader, meanwhile := s.err, s.reader, !s.tried.Equal(tried)
+		mine := reader == nil && !isRead && !meanwhile && s.dueLocked(done)
 		if mine {
 			s.reader = make(chan struct{})
 		}
@@ -74,22 +80,23 @@ func (s *keySet) find(ctx context.Context, id string, wrong bool) ([]jose.JSONWe
 		switch {
 		case mine:
 			s.read(ctx)
-		case len(found) > 0:
-			return found, nil
+		case done:
+			return nil
+		case meanwhile && !isRead:
 		case reader != nil && !isRead:
 			if err := wait(ctx, reader); err != nil {
-				return nil, err
+				return err
 			}
 		case err != nil:
-			return nil, fmt.Errorf("%w: %w", idempotency.ErrNoKeys, err)
+			return fmt.Errorf("%w: %w", idempotency.ErrNoKeys, err)
 		default:
-			return nil, nil
+			return nil
 		}
 	}
 }
 
-// dueLocked reports whether to read the keys for a request, for which there are some or none.
-func (s *keySet) dueLocked(some bool) bool {
+// dueLocked reports whether to read the keys for a request, which one of them fits or none.
+func (s *keySet) dueLocked(fits bool) bool {
 	since := time.Since(s.tried)
 	switch {
 	case since >= s.age:
@@ -99,7 +106,7 @@ func (s *keySet) dueLocked(some bool) bool {
 	case s.err != nil && since >= s.again:
 		return true
 	}
-	return !some && s.unknown.Allow()
+	return !fits && s.unknown.Allow()
 }
 
 func wait(ctx context.Context, reader <-chan struct{}) error {

@@ -99,6 +99,41 @@ func TestNewKeyIsFetchedForATokenWithoutAnID(t *testing.T) {
 	})
 }
 
+// An issuer may give its next key the id of the last one, and a set may have two of one id.
+func TestNewKeyOfAnOldIDIsFetched(t *testing.T) {
+	is, other := issuer.New(t), issuer.New(t)
+	synctest.Test(t, func(t *testing.T) {
+		w, v, _ := wire(t, is)
+		ann := principal(t, v, is.Token("ann"))
+		is.Rotate("k1")
+		expect.Equal(t, "a token of the new key", principal(t, v, is.Token("ann")), ann)
+		for range 100 {
+			wantRefused(t, "a forged token", v, "not signed", "Bearer "+other.Token("ann"))
+		}
+		expect.Equal(t, "how often the keys were read", w.asked.Load(), 4)
+	})
+}
+
+// A signature of none of the keys may be of a key that is new, where they cannot be read: 401 would
+// send the client to sign in again.
+func TestTokenOfAKeyThatMayBeNewIsNotKnownWhileTheIssuerIsAway(t *testing.T) {
+	for _, id := range []string{"", "k1"} {
+		is := issuer.New(t)
+		synctest.Test(t, func(t *testing.T) {
+			w, v, _ := wire(t, is)
+			is.Rotate(id)
+			ann, old := principal(t, v, is.Token("ann")), is.Token("ann")
+			is.Rotate(id)
+			w.fails.Store(true)
+			wantNoKeys(t, "a token of the next key, with the id "+id, v, is.Token("ann"))
+			expect.Equal(t, "a token of the last key", principal(t, v, old), ann)
+			w.fails.Store(false)
+			time.Sleep(10 * time.Second)
+			expect.Equal(t, "a token of the next key, once the issuer is back", principal(t, v, is.Token("ann")), ann)
+		})
+	}
+}
+
 // A key that the issuer has removed is forgotten without a token that says so.
 func TestKeysAreReadAgainWhenTheyAreOld(t *testing.T) {
 	is := issuer.New(t)

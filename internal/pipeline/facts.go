@@ -38,9 +38,11 @@ const (
 	levelAll       = '2' // every server that can become master has what is confirmed
 )
 
-// How old what is known of a server may be, and where replicas do not confirm.
+// From which age on what is known of a server is asked for again beside the calls, and before them,
+// where none was made for long; and the former where replicas do not confirm.
 const (
-	refreshFacts = 10 * time.Second
+	refreshFacts = 5 * time.Second
+	oldFacts     = 2 * refreshFacts
 	refreshShort = 500 * time.Millisecond
 )
 
@@ -61,6 +63,7 @@ type server struct {
 	disk     atomic.Bool  // what it confirms is on disk
 	asked    atomic.Int64 // when, in nanoseconds of this process's clock; 0 = never
 	asking   atomic.Bool
+	failed   atomic.Int64           // when it could not be asked again, likewise
 	turn     chan struct{}          // holds one that asks while nothing is known
 	strict   atomic.Bool            // every replica has to confirm what depends on the incarnation
 	short    atomic.Bool            // fewer confirmed than have to, as far as is known
@@ -101,17 +104,30 @@ func (s *server) saw(found replication) (another bool) {
 }
 
 // know asks a server for what scripts cannot see, unless that is known and new enough. What was
-// known before stays in use while it is asked again.
+// known before stays in use while it is asked again beside calls, and where it cannot be.
 func (s *Engine) know(ctx context.Context, node *redis.Client) (*server, error) {
 	known := s.facts.of(node)
-	if known.asked.Load() == 0 {
+	if known.isOld() {
 		return known, s.begin(ctx, node, known)
 	}
 	s.refresh(node, known)
 	return known, nil
 }
 
-// begin asks a server of which nothing is known, once for all calls that want it.
+// sinceStarted is the time of this process's clock, and never 0.
+func sinceStarted() int64 { return int64(max(time.Since(started), 1)) }
+
+// isOld reports whether a server has to be asked before the next call: nothing is known of it, or
+// no call was made for so long that a replica may have come and gone.
+func (s *server) isOld() bool {
+	last := s.asked.Load()
+	if failed := s.failed.Load(); failed != 0 && last != 0 {
+		last = max(last, failed)
+	}
+	return last == 0 || sinceStarted()-last > int64(oldFacts)
+}
+
+// begin asks a server of which nothing is known, or nothing new, once for all calls that want it.
 func (s *Engine) begin(ctx context.Context, node *redis.Client, known *server) error {
 	select {
 	case known.turn <- struct{}{}:
@@ -119,10 +135,14 @@ func (s *Engine) begin(ctx context.Context, node *redis.Client, known *server) e
 	case <-ctx.Done():
 		return ctx.Err()
 	}
-	if known.asked.Load() != 0 {
+	if !known.isOld() {
 		return nil
 	}
 	_, err := s.learn(ctx, node, known)
+	if err != nil && known.asked.Load() != 0 {
+		known.failed.Store(sinceStarted())
+		return nil
+	}
 	return err
 }
 
@@ -132,7 +152,7 @@ func (s *Engine) refresh(node *redis.Client, known *server) {
 	if known.short.Load() { // it may be that one has gone from the list
 		age = refreshShort
 	}
-	if time.Since(started)-time.Duration(known.asked.Load()) <= age || !known.asking.CompareAndSwap(false, true) {
+	if sinceStarted()-known.asked.Load() <= int64(age) || !known.asking.CompareAndSwap(false, true) {
 		return
 	}
 	s.batchers.batches.Go(func() {
@@ -182,7 +202,7 @@ func (s *Engine) learn(ctx context.Context, node *redis.Client, known *server) (
 		}
 	}
 	known.disk.Store(known.isOnDisk(settings))
-	known.asked.Store(int64(max(time.Since(started), 1)))
+	known.asked.Store(sinceStarted())
 	return found.id, nil
 }
 
@@ -193,27 +213,75 @@ func askSelf(ctx context.Context, pipe redis.Pipeliner) *redis.StringCmd {
 	return self
 }
 
-var noteReplicas = redis.NewScript(scripts.StoreReplicas.Source)
+var storeReplicas = redis.NewScript(scripts.StoreReplicas.Source)
 
 // holdReplicas takes in the replicas that have to confirm at a server which no list has: those of a
 // process before this one too.
 func (s *Engine) holdReplicas(ctx context.Context, node *redis.Client, known *server, found replication, self *redis.StringCmd) error {
+	held, err := s.noteReplicas(ctx, node, found, self, known.replicas.toHold(found))
+	if err == nil {
+		known.replicas.hold(held)
+	}
+	return err
+}
+
+// noteReplicas has a server note what is attached to it, and returns which have to confirm.
+func (s *Engine) noteReplicas(ctx context.Context, node *redis.Client, found replication, self *redis.StringCmd, attached string) ([]string, error) {
 	own := "-"
 	if _, rest, is := strings.Cut(self.Val(), " laddr="); is {
 		own, _, _ = strings.Cut(rest, " ")
 	}
-	run := ""
-	if text, err := node.Info(ctx, "server").Result(); err == nil {
-		_, rest, _ := strings.Cut(text, "\nrun_id:")
-		run, _, _ = strings.Cut(rest, "\r")
-	}
-	held, err := noteReplicas.Run(ctx, node, []string{s.facts.key}, cmp.Or(found.id, "-"), cmp.Or(found.before, "-"), cmp.Or(run, "-"), own,
-		found.attached).StringSlice()
+	run, before, err := runOf(ctx, node, found)
 	if err != nil {
+		return nil, err
+	}
+	held, err := storeReplicas.Run(ctx, node, []string{s.facts.key}, cmp.Or(found.id, "-"), before, cmp.Or(run, "-"), own, attached).StringSlice()
+	if err != nil {
+		return nil, err
+	}
+	return held[1:], nil
+}
+
+// ForgetReplicas has a server that no list has forget which replicas it had, but for those that are
+// attached now.
+func (s *Engine) ForgetReplicas(ctx context.Context, node *redis.Client) error {
+	if s.facts.list != nil {
+		return nil
+	}
+	pipe := node.Pipeline()
+	self, info := askSelf(ctx, pipe), askReplication(ctx)
+	_ = pipe.Process(ctx, info) // it only takes the command in
+	_, _ = pipe.Exec(ctx)       // each command has its own error
+	found, shown := readReplication(info)
+	if !shown {
+		return info.Err()
+	}
+	if err := node.Del(ctx, s.facts.key).Err(); err != nil {
 		return err
 	}
-	known.replicas.hold(held[1:])
-	return nil
+	_, err := s.noteReplicas(ctx, node, found, self, found.attached)
+	return err
+}
+
+// runOf asks a server for its run_id, and returns the id of before if it has followed that in this
+// run: a master that starts from an RDB file shows what that names, and has read from no master.
+func runOf(ctx context.Context, node *redis.Client, found replication) (run, before string, err error) {
+	pipe := node.Pipeline()
+	server, stats := pipe.Info(ctx, "server"), pipe.Info(ctx, "stats")
+	if _, err := pipe.Exec(ctx); err != nil {
+		return "", "", err
+	}
+	field := func(text, name string) string {
+		_, rest, _ := strings.Cut(text, "\n"+name+":")
+		value, _, _ := strings.Cut(rest, "\r")
+		return value
+	}
+	// Redis 6 does not count what it reads, and no file of it names a history before its own.
+	read := field(stats.Val(), "total_net_repl_input_bytes")
+	if read != "" && read != "0" || read == "" && strings.HasPrefix(field(server.Val(), "redis_version"), "6.") {
+		before = found.before
+	}
+	return field(server.Val(), "run_id"), cmp.Or(before, "-"), nil
 }
 
 // onDisk are the settings under which Redis answers only once a write is on disk.

@@ -36,3 +36,32 @@ func TestIncrementHasWhatIsOldAskedForAgain(t *testing.T) {
 	}
 	expect.Eventually(t, "it is asked again, and what is confirmed is not on disk", func() bool { return !known.disk.Load() })
 }
+
+// A replica that has come and gone while a process was idle is listed, and has to confirm its next
+// write.
+func TestWriteAfterIdleHoursWaitsForAReplicaThatHasComeSince(t *testing.T) {
+	server := redistest.Start(t)
+	var listed Listed
+	engine := New(Config{
+		Ack: AckAll, AckTimeout: 100 * time.Millisecond, Timeout: time.Minute, Restarts: Auto,
+		Classify: func(_ context.Context, _ string, err error, _, _ bool) error { return err },
+	})
+	engine.Serve(&redis.Options{Addr: server.Addr(), MaxRetries: -1})
+	engine.facts.list = func(context.Context, *redis.Client, []string) (Listed, error) { return listed, nil }
+	defer func() { expect.Error(t, "Close", engine.Close(), nil) }()
+	open := func() (Place, error) {
+		_, place, err := engine.RunAt(t.Context(), scripts.CounterOpen, []string{"k", "record", "marker"}, "", "", "", 1, "past", "", 0, 0,
+			"", "")
+		return place, err
+	}
+	place, err := open()
+	expect.MustEqual(t, "error of a write without replicas", err, nil)
+	known := engine.facts.of(place.node)
+	listed.Addresses = []string{a}
+	known.asked.Store(int64(time.Since(started) - time.Hour))
+	_, err = open()
+	var short *ShortfallError
+	if !errors.As(err, &short) || short.Want != 1 {
+		t.Errorf("a write after an hour: got %v, want %v", err, &ShortfallError{Want: 1})
+	}
+}

@@ -52,40 +52,55 @@ func InProcess(dial func(context.Context) (net.Conn, error), timeout time.Durati
 
 // Failover are the options of a client of the master that sentinels name.
 func Failover(t Target, timeout time.Duration) *redis.FailoverOptions {
-	return &redis.FailoverOptions{
+	return safeFailover(&redis.FailoverOptions{
 		MasterName: t.Master, SentinelAddrs: t.Hosts,
 		SentinelUsername: t.Query.Get("sentinel_username"), SentinelPassword: t.Query.Get("sentinel_password"),
 		Username: t.Username, Password: t.Password, DB: t.DB, TLSConfig: t.Security, CredentialsProviderContext: t.Credentials,
-		PoolSize: t.poolSize(), PipelinePoolSize: onePool,
-		Protocol: 2, MaxRetries: -1, DialerRetries: 1, ContextTimeoutEnabled: true, DisableIdentity: true,
-		DialTimeout: timeout, ReadTimeout: timeout, WriteTimeout: timeout, PoolTimeout: timeout,
-	}
+		PoolSize: t.poolSize(),
+	}, timeout)
+}
+
+// safeFailover is [Safe] for a client of the master that sentinels name.
+func safeFailover(o *redis.FailoverOptions, timeout time.Duration) *redis.FailoverOptions {
+	o.Protocol, o.MaxRetries, o.DialerRetries = 2, -1, 1
+	o.DialTimeout, o.ReadTimeout, o.WriteTimeout, o.PoolTimeout = timeout, timeout, timeout, timeout
+	o.ContextTimeoutEnabled, o.DisableIdentity = true, true
+	o.PipelinePoolSize = onePool
+	o.PoolSize = cmp.Or(o.PoolSize, poolSize)
+	return o
 }
 
 // ClusterOptions are the options of a client of a cluster.
 func ClusterOptions(t Target, timeout time.Duration) *redis.ClusterOptions {
-	return &redis.ClusterOptions{
+	return safeCluster(&redis.ClusterOptions{
 		Addrs:    t.Hosts,
 		Username: t.Username, Password: t.Password, TLSConfig: t.Security, CredentialsProviderContext: t.Credentials,
-		PoolSize: t.poolSize(), PipelinePoolSize: onePool,
-		Protocol: 2, MaxRetries: -1, DialerRetries: 1, ContextTimeoutEnabled: true, DisableIdentity: true,
-		DialTimeout: timeout, ReadTimeout: timeout, WriteTimeout: timeout, PoolTimeout: timeout,
-		MaintNotificationsConfig: quiet(),
-	}
+		PoolSize: t.poolSize(),
+	}, timeout)
+}
+
+// safeCluster is [Safe] for a client of a cluster.
+func safeCluster(o *redis.ClusterOptions, timeout time.Duration) *redis.ClusterOptions {
+	o.Protocol, o.MaxRetries, o.DialerRetries = 2, -1, 1
+	o.DialTimeout, o.ReadTimeout, o.WriteTimeout, o.PoolTimeout = timeout, timeout, timeout, timeout
+	o.ContextTimeoutEnabled, o.DisableIdentity = true, true
+	o.MaintNotificationsConfig = quiet()
+	o.PipelinePoolSize = onePool
+	return o
 }
 
 // ListReplicas returns a function that returns the addresses of the replicas that sentinels list of
 // the master, away ones included: all that any of them lists, since one that was started anew does
-// not know of a replica that is away. More than half of the sentinels of the URL have to answer.
-func ListReplicas(t Target, timeout time.Duration) func(ctx context.Context, attached []string) ([]string, error) {
+// not know of a replica that is away. More than half of the sentinels have to answer.
+func ListReplicas(o *redis.FailoverOptions, timeout time.Duration) func(ctx context.Context, attached []string) ([]string, error) {
 	return func(ctx context.Context, attached []string) ([]string, error) {
-		views := make([]view, len(t.Hosts))
+		views := make([]view, len(o.SentinelAddrs))
 		// one that hangs must not take all of the call's time
 		ctx, cancel := context.WithTimeout(ctx, timeout/3)
 		defer cancel()
 		var asked sync.WaitGroup
-		for i, address := range t.Hosts {
-			asked.Go(func() { views[i] = viewOf(ctx, t, address, timeout) })
+		for i, address := range o.SentinelAddrs {
+			asked.Go(func() { views[i] = viewOf(ctx, o, address, timeout) })
 		}
 		asked.Wait()
 		failed := views[0].err
@@ -93,8 +108,8 @@ func ListReplicas(t Target, timeout time.Duration) func(ctx context.Context, att
 			failed = cmp.Or(one.err, failed)
 		}
 		views = slices.DeleteFunc(views, func(one view) bool { return one.err != nil })
-		if 2*len(views) <= len(t.Hosts) {
-			return nil, fmt.Errorf("%d of %d sentinels have answered, and more than half have to: %w", len(views), len(t.Hosts), failed)
+		if 2*len(views) <= len(o.SentinelAddrs) {
+			return nil, fmt.Errorf("%d of %d sentinels have answered, and more than half have to: %w", len(views), len(o.SentinelAddrs), failed)
 		}
 		return unionOf(views, attached), nil
 	}
@@ -141,22 +156,25 @@ func masterOf(views []view, attached []string) (master string) {
 
 // viewOf asks one sentinel. In the midst of a failover it names the new master already and still
 // has the old one's list, with the new one on it.
-func viewOf(ctx context.Context, t Target, address string, timeout time.Duration) (v view) {
+func viewOf(ctx context.Context, o *redis.FailoverOptions, address string, timeout time.Duration) (v view) {
 	sentinel := redis.NewSentinelClient(Safe(&redis.Options{
-		Addr: address, Username: t.Query.Get("sentinel_username"), Password: t.Query.Get("sentinel_password"), TLSConfig: t.Security,
+		Addr: address, Username: o.SentinelUsername, Password: o.SentinelPassword, Dialer: o.Dialer, OnConnect: o.OnConnect, TLSConfig: o.TLSConfig,
 	}, timeout))
 	defer func() { _ = sentinel.Close() }() // it has answered
-	known, err := sentinel.Replicas(ctx, t.Master).Result()
+	known, err := sentinel.Replicas(ctx, o.MasterName).Result()
 	if err != nil {
 		return view{err: err}
 	}
-	if at, err := sentinel.GetMasterAddrByName(ctx, t.Master).Result(); err == nil && len(at) == 2 {
+	if at, err := sentinel.GetMasterAddrByName(ctx, o.MasterName).Result(); err == nil && len(at) == 2 {
 		v.master = net.JoinHostPort(at[0], at[1])
 	}
-	if before, err := sentinel.Master(ctx, t.Master).Result(); err == nil && v.master != "" {
+	if before, err := sentinel.Master(ctx, o.MasterName).Result(); err == nil && v.master != "" {
 		known = append(known, before)
 	}
 	for _, server := range known {
+		if server["port"] == "0" {
+			continue // a client that copied the data, such as redis-cli --rdb, stays on the list
+		}
 		if one := net.JoinHostPort(server["ip"], server["port"]); one != v.master && !slices.Contains(v.others, one) {
 			v.others = append(v.others, one)
 		}

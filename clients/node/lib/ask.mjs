@@ -9,7 +9,7 @@ export const done = (answer) => answer === null;
 /** Seconds as they are sent, rounded up. */
 export const millis = (seconds) => {
   if (!Number.isFinite(seconds)) throw new TypeError('a duration is a number of seconds');
-  return Math.ceil(seconds * 1000);
+  return Math.ceil(Math.round(seconds * 1e6) / 1000); // 16.1 s are 16,100 ms
 };
 
 /** The path of something with a name. What cannot be one is not sent: it would be another path. */

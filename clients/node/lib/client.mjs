@@ -11,6 +11,12 @@ import { tokens } from './tokens.mjs';
 import { workers } from './workers.mjs';
 import { ask } from './ask.mjs';
 
+/** A text as a header has it (RFC 8941). */
+function quoted(text) {
+  if (!/^[ -~]+$/.test(text)) throw new TypeError('a request id has printable ASCII characters only');
+  return `"${text.replace(/["\\]/g, '\\$&')}"`;
+}
+
 /** Asks one service. Each request has a connection of its own, and is sent once. */
 export class Client {
   #url;
@@ -42,7 +48,7 @@ export class Client {
     if (method !== 'GET') Object.assign(headers, { 'Content-Type': 'application/json', 'Content-Length': Buffer.byteLength(body) });
     if (this.#key) headers.Authorization = `Bearer ${this.#key}`;
     if (lease !== undefined) headers['Lease-Token'] = lease; // never in the path: paths are logged
-    if (repeat !== undefined) headers['Idempotency-Key'] = repeat;
+    if (repeat !== undefined) headers['Idempotency-Key'] = quoted(repeat);
     try {
       const { status, type, wait, text } = await send(this.#url, method, this.#url.pathname.replace(/\/$/, '') + path, headers, body, timeout * 1000);
       if (![200, 201, 204].includes(status)) throw problem(status, type, wait, text);
@@ -51,7 +57,7 @@ export class Client {
       return answer;
     } catch (error) {
       if (method !== 'GET' || !(error instanceof UnknownOutcome)) throw error;
-      throw new Unavailable(error.code, error.detail, error);
+      throw new Unavailable(error.code === 'unknown-outcome' ? 'unavailable' : error.code, error.detail, error);
     }
   }
 }

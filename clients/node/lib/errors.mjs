@@ -66,23 +66,33 @@ export function object(text) {
 export function problem(status, type, wait, text) {
   const facts = { status, retryAfter: /^\d+$/.test(wait ?? '') ? Number(wait) : undefined };
   const said = type.split(';')[0].trim() === 'application/problem+json' && status >= 400 ? object(text) : undefined;
-  const refused = status >= 400 && status < 500;
-  if (typeof said?.code !== 'string') {
-    const Kind = refused ? CoatcheckError : UnknownOutcome;
-    return new Kind(refused ? 'refused' : 'unknown-outcome', `status ${status} from something that is not the service`, facts);
-  }
+  if (typeof said?.code !== 'string') return foreign(status, facts);
   Object.assign(facts, { field: said.field, operation: said.operation });
-  const kinds = {
-    'idempotency-superseded': Lost,
-    'lease-lost': Lost,
-    'store-unavailable': Unavailable,
-    'store-unsuitable': CoatcheckError, // nothing was done, and asking again does not help
-    'layout-used-up': CoatcheckError,
-    'pool-exhausted': Unavailable,
-    'pool-quarantined': Unavailable,
-    'too-many-requests': Unavailable,
-    overloaded: Unavailable,
-  };
-  const Kind = kinds[said.code] ?? (refused ? CoatcheckError : UnknownOutcome);
+  if (said.code === 'limit-reached' && Number.isInteger(said.retry_after_ms)) facts.retryAfter = said.retry_after_ms / 1000;
+  const Kind = Object.hasOwn(kinds, said.code) ? kinds[said.code] : isRefusal(status) ? CoatcheckError : UnknownOutcome;
   return new Kind(said.code, said.detail ?? said.title ?? '', facts);
+}
+
+/** The codes whose class the status does not tell. */
+const kinds = {
+  'idempotency-superseded': Lost,
+  'lease-lost': Lost,
+  'store-unavailable': Unavailable,
+  'upstream-unavailable': Unavailable,
+  'pool-exhausted': Unavailable,
+  'pool-quarantined': Unavailable,
+  'too-many-requests': Unavailable,
+  overloaded: Unavailable,
+  'store-unsuitable': CoatcheckError, // nothing was done, and asking again does not help
+  'layout-used-up': CoatcheckError,
+};
+
+const isRefusal = (status) => status >= 400 && status < 500;
+
+/** The error that an answer of a server in between is. */
+function foreign(status, facts) {
+  const detail = `status ${status} from something that is not the service`;
+  if (status === 429) return new Unavailable('unavailable', detail, facts);
+  if (isRefusal(status)) return new CoatcheckError('refused', detail, facts);
+  return new UnknownOutcome('unknown-outcome', detail, facts);
 }

@@ -2,7 +2,7 @@
 
 import { ask, named, withQuery } from './ask.mjs';
 
-const digits = (id) => typeof id === 'string' && /^\d+$/.test(id);
+const digits = (id) => typeof id === 'string' && /^\d{1,19}$/.test(id);
 
 /** Asks for n ids, and checks that so many came. */
 async function take(client, path, n, parameters, fits) {
@@ -22,6 +22,11 @@ export const ids = {
   /** n ids of a tag as BigInts, from the range that the service has fetched ahead. */
   async segmentIds(tag, n = 1) {
     return (await take(this, named('/id/segment', tag), n, {}, digits)).map(BigInt);
+  },
+
+  /** n UUIDs of version 4 or 7. */
+  async uuids(n = 1, version = 7) {
+    return take(this, '/id/uuid', n, { version }, (id) => typeof id === 'string' && id.length === 36);
   },
 
   /** n ULIDs. */

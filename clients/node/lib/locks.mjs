@@ -13,7 +13,7 @@ export const locks = {
    * is given back if the service takes that in time, else it ends with its TTL.
    */
   async acquireLock(name, { ttl = 30, wait = 0, mode, permits, take, owner } = {}) {
-    if (wait > 60) throw new RangeError('wait: 60 seconds at most');
+    if (!(wait >= 0 && wait <= 60)) throw new RangeError('wait: 0 to 60 seconds');
     const path = named('/lock', name);
     const place = randomBytes(16).toString('base64url'); // with it a grant that was lost can be given back
     const message = { ttl_ms: millis(ttl), wait_ms: millis(wait), mode, permits, take, owner };
@@ -22,7 +22,9 @@ export const locks = {
     try {
       granted = await this[ask]('POST', path, (granted) => granted?.lease && granted.fence > 0, { message, lease: place, wait });
     } catch (error) {
-      if (error instanceof UnknownOutcome) await this[ask]('DELETE', path, done, { lease: place, timeout: 2 }).catch(() => {});
+      // the place in the queue, or the lock, may be there
+      const left = error instanceof UnknownOutcome || (wait > 0 && error.code === 'lock-held');
+      if (left) await this[ask]('DELETE', path, done, { lease: place, timeout: 2 }).catch(() => {});
       throw error;
     }
     const lease = granted.lease;

@@ -4,17 +4,19 @@ import { randomBytes } from 'node:crypto';
 
 import { CoatcheckError, Lost, NotRecorded, Unavailable, UnknownOutcome } from './errors.mjs';
 import { isText } from './fingerprint.mjs';
+import { now, passed } from './lease.mjs';
 
 /** What the work may know of its claim. */
 export class Attempt {
   #lost = new AbortController();
-  #deadline; // by performance.now(); undefined under hold, where no one else can begin
+  #trusted; // {ms, since}; undefined under hold, where no one else can begin
   #timer;
 
-  constructor(fence, number) {
+  constructor(fence, number, operation = '') {
     // larger than that of every attempt before it: give it to what must refuse an older attempt
     this.fence = fence;
     this.number = number;
+    this.operation = operation; // the name of one by an own key: it is settled by that
     // set it if the work provably had no effect: the claim is given back, and nothing is recorded
     this.notBegun = false;
   }
@@ -26,7 +28,7 @@ export class Attempt {
 
   /** Call this before every effect: it throws Lost when the claim is another's, or may be. */
   check() {
-    if (this.#deadline !== undefined && performance.now() >= this.#deadline) this.lose();
+    if (this.#left() <= 0) this.lose();
     if (this.signal.aborted) throw this.signal.reason;
   }
 
@@ -34,11 +36,18 @@ export class Attempt {
     this.#lost.abort(reason);
   }
 
-  /** Trusts the claim until a moment by performance.now(); undefined ends the watch. */
-  trustUntil(deadline) {
+  /**
+   * Trusts the claim for so many ms from a reading of the clocks on, by the one that counts more of
+   * them; undefined ends the watch.
+   */
+  trustFor(ms, since) {
     clearTimeout(this.#timer);
-    this.#deadline = deadline;
-    if (deadline !== undefined) this.#timer = setTimeout(() => this.lose(), Math.max(0, deadline - performance.now()));
+    this.#trusted = ms === undefined ? undefined : { ms, since };
+    if (ms !== undefined) this.#timer = setTimeout(() => this.#left() <= 0 ? this.lose() : this.trustFor(ms, since), Math.max(0, this.#left()));
+  }
+
+  #left() {
+    return this.#trusted ? this.#trusted.ms - passed(this.#trusted.since) : Infinity;
   }
 }
 
@@ -60,15 +69,15 @@ export async function runOnce(client, token, fingerprint, work, { lease = 30, po
   if (!isText(fingerprint) || fingerprint === '') throw new TypeError('the fingerprint is a string: see fingerprint()');
   if (typeof work !== 'function') throw new TypeError('the work is a function');
   // before the claim is sent: from here one lease is what this process trusts its claim for
-  const claimedAt = performance.now();
+  const claimedAt = now();
   const subject = typeof token === 'string' ? issued(client, token) : own(client, token);
   const claimed = await claimAgain(subject, fingerprint, lease, policy);
   if (claimed.outcome === 'replay') {
     const { status, headers, body_base64, body_not_kept = false } = claimed.response;
     return { answer: { status, headers: headers ?? {}, body: Buffer.from(body_base64 ?? '', 'base64'), notKept: body_not_kept }, replayed: true };
   }
-  const attempt = new Attempt(claimed.fence, claimed.attempt ?? 1);
-  if (policy === 'takeover') attempt.trustUntil(claimedAt + lease * 1000);
+  const attempt = new Attempt(claimed.fence, claimed.attempt ?? 1, claimed.operation);
+  if (policy === 'takeover') attempt.trustFor(lease * 1000, claimedAt);
   const stop = heartbeat(subject, claimed.lease, attempt, lease, policy);
   let answer;
   try {
@@ -165,7 +174,7 @@ function heartbeat(subject, proof, attempt, lease, policy) {
   const ended = new AbortController();
   const beat = async () => {
     while (await pause(lease / 3, ended.signal)) {
-      const sent = performance.now();
+      const sent = now();
       try {
         await subject.extend(proof, lease, lease / 3);
       } catch (error) {
@@ -174,14 +183,14 @@ function heartbeat(subject, proof, attempt, lease, policy) {
         if (!(error instanceof CoatcheckError)) return attempt.lose(error);
         continue; // the next one may get through; until then the deadline counts
       }
-      if (policy === 'takeover') attempt.trustUntil(sent + lease * 1000);
+      if (policy === 'takeover') attempt.trustFor(lease * 1000, sent);
     }
   };
   const running = beat();
   return async () => {
     ended.abort();
     await running;
-    attempt.trustUntil(undefined);
+    attempt.trustFor(undefined);
   };
 }
 

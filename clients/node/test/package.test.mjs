@@ -7,6 +7,8 @@ import test from 'node:test';
 
 import * as coatcheck from 'coatcheck';
 
+import { problem as refusal, withClocks, withService } from '../testing/service.mjs';
+
 /**
  * Runs a test with a server that answers each request with the next answer: status, media type,
  * body. It keeps the keys that it is shown.
@@ -125,6 +127,29 @@ test('an answer that is too large is recorded without its body', async () => {
   }
   await new Promise((closed) => server.close(closed));
   assert.deepEqual(recorded.map((one) => one.body_not_kept), [false, true]);
+});
+
+for (const [monotonic, wall, lost] of [[9_999, 9_999, false], [10_000, 9_999, true], [9_999, 10_000, true], [9_999, -100_000, false]]) {
+  test(`under takeover either clock ends the trust: ${monotonic} and ${wall} of 10,000 ms`, () => withClocks((clocks) => {
+    const attempt = new coatcheck.Attempt(1, 1);
+    attempt.trustFor(10_000, { monotonic: clocks.monotonic, wall: clocks.wall });
+    clocks.pass(monotonic, wall);
+    if (lost) assert.throws(() => attempt.check(), coatcheck.Lost);
+    else attempt.check();
+    attempt.trustFor(undefined);
+  }));
+}
+
+test('a duration is the milliseconds that it says', async () => {
+  const asked = [];
+  const answer = ({ body }) => {
+    asked.push(body.ttl_ms);
+    return refusal(503, 'overloaded');
+  };
+  await withService(answer, async (url) => {
+    for (const ttl of [16.1, 2.01, 0.57, 1.1]) await assert.rejects(new coatcheck.Client(url).issue({ ttl }), coatcheck.Unavailable);
+  });
+  assert.deepEqual(asked, [16_100, 2010, 570, 1100]);
 });
 
 test('no connection means that nothing was done', async () => {

@@ -27,6 +27,9 @@ def main():
     except coatcheck.Error as error:
         print(error, file=sys.stderr)
         return TRY_LATER if isinstance(error, (coatcheck.Unavailable, coatcheck.UnknownOutcome)) else 1
+    except ValueError as error:  # it was not sent, such as a pool with a name that cannot be one
+        print(error, file=sys.stderr)
+        return 1
     print(f"worker id {worker.worker_id}, fence {worker.fence}", file=sys.stderr, flush=True)
     code = 0
     try:

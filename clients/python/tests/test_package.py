@@ -8,8 +8,10 @@ import threading
 import time
 import unittest
 from http.server import BaseHTTPRequestHandler, HTTPServer
+from unittest import mock
 
 import coatcheck
+from coatcheck import clocks, errors, once
 
 
 class Answers(BaseHTTPRequestHandler):
@@ -35,7 +37,7 @@ class Answers(BaseHTTPRequestHandler):
 def serve(*answers):
     server = HTTPServer(("127.0.0.1", 0), Answers)
     server.answers, server.asked = list(answers), []
-    threading.Thread(target=server.serve_forever, daemon=True).start()
+    threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
     return server
 
 
@@ -71,28 +73,6 @@ class Package(unittest.TestCase):
                         self.assertIsNot(parameter.annotation, inspect.Parameter.empty, f"{name}.{part.__name__}({parameter.name})")
                 self.assertIsNot(inspect.signature(part).return_annotation, inspect.Signature.empty, f"{name}.{part.__name__}")
 
-    def test_an_answer_is_the_error_that_it_says(self):
-        for answer, kind, code in (
-            (problem(409, "idempotency-superseded"), coatcheck.Lost, "idempotency-superseded"),
-            (problem(503, "store-unavailable"), coatcheck.Unavailable, "store-unavailable"),
-            (problem(503, "store-unsuitable"), coatcheck.Error, "store-unsuitable"),
-            (problem(503, "layout-used-up"), coatcheck.Error, "layout-used-up"),
-            (problem(500, "internal-error"), coatcheck.UnknownOutcome, "internal-error"),
-            (problem(409, "idempotency-in-progress"), coatcheck.Error, "idempotency-in-progress"),
-            ((502, "text/html", b"<html>"), coatcheck.UnknownOutcome, "unknown-outcome"),
-            ((200, "application/json", b"{}"), coatcheck.UnknownOutcome, "unknown-outcome"),
-        ):
-            server = serve(answer)
-            try:
-                client = coatcheck.Client(f"http://127.0.0.1:{server.server_port}")
-                with self.assertRaises(coatcheck.Error) as raised:
-                    client.claim("a-token", "f", 30)
-            finally:
-                server.shutdown()
-                server.server_close()
-            self.assertIs(type(raised.exception), kind, answer)
-            self.assertEqual(raised.exception.code, code)
-
     def test_an_answer_of_another_server_confirms_nothing(self):
         for name, args in (("complete", ()), ("release", ()), ("extend", (30,))):
             for kind, body in (("text/html", b"<html>"), ("application/json", b"{}"), ("application/json", b'{"status":"ok"}')):
@@ -104,17 +84,6 @@ class Package(unittest.TestCase):
                 finally:
                     server.shutdown()
                     server.server_close()
-
-    def test_a_refusal_after_a_lost_claim_is_not_its_answer(self):
-        granted = 200, "application/json", b'{"outcome":"granted","lease":"the-lease-of-the-claim","fence":1}'
-        server = serve((502, "text/html", b"<html>"), (401, "text/html", b"<html>"), granted, (204, "text/plain", b""))
-        try:
-            client = coatcheck.Client(f"http://127.0.0.1:{server.server_port}")
-            answer, replayed = coatcheck.run_once(client, "a-token", "f", lambda attempt: (201, {}, b"paid"))
-        finally:
-            server.shutdown()
-            server.server_close()
-        self.assertEqual((answer["body"], replayed), (b"paid", False))
 
     def test_a_key_is_shown_with_every_request_and_is_in_no_error(self):
         server = serve(problem(401, "unauthorized"), problem(503, "pool-quarantined"))
@@ -197,7 +166,7 @@ class Package(unittest.TestCase):
 
         threading.Thread(target=refuse_large_bodies_unread, daemon=True).start()
         client = coatcheck.Client(f"http://127.0.0.1:{listener.getsockname()[1]}")
-        coatcheck.tokens._record(coatcheck.tokens._ByToken(client, "a-token"), "a-lease", {"status": 200, "headers": {}, "body": b"x" * (30 << 20)})
+        once._record(once._ByToken(client, "a-token"), "a-lease", {"status": 200, "headers": {}, "body": b"x" * (30 << 20)})
 
     def test_a_result_of_the_work_is_recorded_whatever_it_is(self):
         circular = {}
@@ -243,31 +212,49 @@ class Package(unittest.TestCase):
         self.assertEqual(ran, [])
 
     def test_under_takeover_either_clock_ends_the_trust(self):
-        from unittest import mock
-
-        from coatcheck import tokens
-
         for monotonic, wall, lost in [(9, 9, False), (10, 9, True), (9, 10, True), (9, -100, False)]:
             attempt = coatcheck.Attempt(1, 1)
             attempt._deadline = (10, 10)
-            with mock.patch.object(tokens, "_clocks", lambda now=(monotonic, wall): now):
+            with mock.patch.object(clocks, "read", lambda now=(monotonic, wall): now):
                 if lost:
                     self.assertRaises(coatcheck.Lost, attempt.check)
                 else:
                     attempt.check()
 
+    def test_what_interrupts_a_claim_gives_it_back(self):
+        server = serve((204, "", b""))
+        try:
+            client = coatcheck.Client(f"http://127.0.0.1:{server.server_port}")
+            with mock.patch.object(coatcheck.Client, "claim", side_effect=KeyboardInterrupt) as claim, self.assertRaises(KeyboardInterrupt):
+                coatcheck.run_once(client, "t", "f", lambda _: 1)
+        finally:
+            server.shutdown()
+            server.server_close()
+        self.assertEqual([header.get("Lease-Token") for header, _ in server.asked], [claim.call_args.args[-1]])
+
+    def test_a_token_or_a_key_but_not_both(self):
+        client = coatcheck.Client("http://127.0.0.1:9")
+        for token, key in ((None, None), ("t", "k")):
+            with self.assertRaises(TypeError):
+                coatcheck.run_once(client, token, "f", lambda _: None, key=key)
+
+    def test_what_no_header_can_hold_is_refused_and_not_shown(self):
+        client = coatcheck.Client("http://127.0.0.1:9")
+        for call in (lambda: client.release("t", "a-secret\n"), lambda: client.add("k", request_id="a-secret\u00e4")):
+            with self.assertRaises(ValueError) as raised:
+                call()
+            self.assertNotIn("secret", str(raised.exception))
+
+    def test_a_duration_is_a_finite_number(self):
+        client = coatcheck.Client("http://127.0.0.1:9")
+        for seconds in (float("nan"), float("inf")):
+            with self.assertRaises(ValueError):
+                client.extend("t", "l", seconds)
+
     def test_a_wait_that_is_no_number_is_not_known(self):
         for wait, seconds in ((None, None), ("7", 7), ("soon", None), ("²", None)):
-            error = coatcheck.tokens._problem(503, "text/html", wait, b"")
+            error = errors.problem(503, "text/html", wait, b"")
             self.assertEqual((type(error), error.retry_after), (coatcheck.UnknownOutcome, seconds), wait)
-
-    def test_no_connection_means_that_nothing_was_done(self):
-        server = serve()
-        port = server.server_port
-        server.shutdown()
-        server.server_close()
-        with self.assertRaises(coatcheck.Unavailable):
-            coatcheck.Client(f"http://127.0.0.1:{port}").claim("a-token", "f", 30)
 
     def test_a_url_of_another_kind_is_refused(self):
         with self.assertRaises(ValueError):

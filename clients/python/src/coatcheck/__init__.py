@@ -1,12 +1,16 @@
-"""Idempotency tokens and worker ids of a coatcheck service.
+"""A client of a coatcheck service.
 
-run_once does a piece of work once for each token, whatever fails meanwhile. WorkerId leases a
-worker id and stamps Snowflake ids with it that no other process stamps. Client has the single
-steps. Python 3.9 or later, standard library only.
+run_once does a piece of work once for each token, or key of your own, whatever fails meanwhile.
+Client has the single requests, with counters, rate limits, locks and ids. WorkerId leases a worker
+id and stamps Snowflake ids with it that no other process stamps. Python 3.9 or later, standard
+library only.
 """
 
-from .errors import Error, Lost, TimedOut, Unavailable, UnknownOutcome
-from .tokens import Attempt, Client, NotRecorded, fingerprint, run_once
+from .client import Client
+from .digest import fingerprint
+from .errors import Error, Lost, NotRecorded, TimedOut, Unavailable, UnknownOutcome
+from .locks import Lock
+from .once import Attempt, run_once
 from .workerid import NoLease, WorkerId
 
 __version__ = "0.1.0"
@@ -15,6 +19,7 @@ __all__ = [
     "Attempt",
     "Client",
     "Error",
+    "Lock",
     "Lost",
     "NoLease",
     "NotRecorded",

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import urllib.parse
 from typing import Any, Dict, Optional
 
-from .errors import _millis, _whole
+from .ask import Asking, is_number, millis, named, with_query
 
 
-class Counters:
+class Counters(Asking):
     """The calls of Client about counters."""
 
     def incr(self, key: str) -> int:
-        """Adds 1 to a counter and returns the value that the caller now owns."""
+        """Adds 1 and returns the value, which no other call gets. After UnknownOutcome: a gap."""
         return self.add(key)["value"]
 
     def add(
@@ -26,32 +25,26 @@ class Counters:
         template: str = "",
         calendar: str = "",
         zone: str = "",
-        at: str = "",
     ) -> Dict[str, Any]:
-        """Adds to a counter: {"key", "first", "value", …}. The caller owns first to value.
+        """Adds by: {"key", "first", "value", "numbers"}. The caller owns first to value.
 
         Beyond limit nothing is added (the code is counter-limit). ttl is how many seconds a counter
         lives that begins now. With a request_id the same call gets the same values for a day, so
         that it may be repeated after UnknownOutcome; without one lost values are a gap. A template
-        such as ORD-{yyyyMMdd}-{n:6} has the values written, as "number" or "numbers".
+        such as ORD-{yyyyMMdd}-{n:6} has the values written: they are the numbers.
         """
-        ttl_ms = None if ttl is None else _millis(ttl)
-        asked = {"limit": limit, "ttl_ms": ttl_ms, "template": template, "calendar": calendar, "zone": zone, "at": at}
-        asked = {name: value for name, value in asked.items() if value not in (None, "")}
-        if by != 1:
-            asked["by"] = by
-        path = _counter("incr", key) + ("?" + urllib.parse.urlencode(asked) if asked else "")
-        added = self.request("POST", path, repeat=request_id)
-        first, value = added.get("first"), added.get("value")
-        return _whole(added, isinstance(first, int) and isinstance(value, int) and value - first + 1 == by)
+        path = with_query(named("/incr", key), by=by, limit=limit, ttl_ms=millis(ttl), template=template, calendar=calendar, zone=zone)
+
+        def whole(added):
+            first, value, of = added.get("first"), added.get("value"), str(added.get("key"))
+            return is_number(first) and is_number(value) and value - first + 1 == by and (of == key or of.startswith(key + ":"))
+
+        added = self._ask("POST", path, whole, repeat=request_id)
+        numbers = added.get("numbers") or ([added["number"]] if "number" in added else [])
+        return {"key": added["key"], "first": added["first"], "value": added["value"], "numbers": numbers}
 
     def counter(self, key: str) -> int:
-        """Reads a counter: the last value that was handed out. The code of one that was never used
-        or has expired is not-found.
+        """The last value that was handed out. It changes nothing. The code of a counter that was
+        never used or has expired is not-found.
         """
-        read = self.request("GET", _counter("counter", key))
-        return _whole(read, isinstance(read.get("value"), int))["value"]
-
-
-def _counter(what, key):
-    return f"/{what}/{urllib.parse.quote(key, safe='')}"
+        return self._ask("GET", named("/counter", key), lambda read: read.get("key") == key and is_number(read.get("value")))["value"]

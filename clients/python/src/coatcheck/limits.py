@@ -2,27 +2,26 @@
 
 from __future__ import annotations
 
-import urllib.parse
 from typing import Any, Dict, Optional
 
-from .errors import _millis, _whole
+from .ask import Asking, done, given, is_number, millis, named
 
 
-class Limits:
+class Limits(Asking):
     """The calls of Client about rate limits."""
 
     def take_limit(self, name: str, rate: int, per: float, burst: Optional[int] = None, cost: int = 1) -> Dict[str, Any]:
-        """Takes cost, all of it or nothing: {"allowed", "remaining", "reset_ms"}. A negative cost
-        gives back, 0 looks. Without room it raises Unavailable (limit-reached; retry_after is when
-        there is, facts what is left). After UnknownOutcome the cost may have been taken.
+        """Takes a cost, all of it or nothing: {"remaining", "reset"}, reset in seconds. Without
+        room it raises Error (limit-reached; retry_after is when there is). A negative cost gives
+        back, 0 only looks. per is in seconds. After UnknownOutcome the cost may have been taken.
         """
-        asked = {"rate": rate, "per_ms": _millis(per), "cost": cost}
-        if burst is not None:
-            asked["burst"] = burst
-        taken = self.request("POST", "/limit/" + urllib.parse.quote(name, safe=""), asked)
-        return _whole(taken, taken.get("allowed") is True and isinstance(taken.get("remaining"), int))
+
+        def whole(taken):
+            return taken.get("allowed") is True and all(is_number(taken.get(fact)) for fact in ("remaining", "reset_ms"))
+
+        taken = self._ask("POST", named("/limit", name), whole, given(rate=rate, per_ms=millis(per), burst=burst, cost=cost))
+        return {"remaining": taken["remaining"], "reset": taken["reset_ms"] / 1000}
 
     def reset_limit(self, name: str) -> None:
         """Forgets what is in use. Repeating it is harmless. It needs the role admin."""
-        answer = self.request("DELETE", "/limit/" + urllib.parse.quote(name, safe=""))
-        _whole(answer, not answer)
+        self._ask("DELETE", named("/limit", name), done)

@@ -1,14 +1,14 @@
-"""Operations by a key of the caller's own: an id that the work already has."""
+"""Operations by a key of the caller's own: the id of a message, an event, or a job and its day."""
 
 from __future__ import annotations
 
-import urllib.parse
 from typing import Any, Dict, Mapping, Optional
 
-from .errors import _claimed, _millis, _recorded, _whole
+from .ask import Asking, done, given, millis, quoted
+from .tokens import is_claim, is_extended, recorded
 
 
-class Operations:
+class Operations(Asking):
     """The calls of Client about operations. Their names are those that claim_key tells."""
 
     def claim_key(
@@ -21,15 +21,16 @@ class Operations:
         scope: str = "",
         retention: Optional[float] = None,
     ) -> Dict[str, Any]:
-        """Claims the operation of a key, 1 to 1,024 bytes, as Client.claim does for a token. The
-        answer tells the "operation" too. retention is how many seconds the record stays.
+        """Claims the operation of a key, 1 to 1,024 bytes, as claim does for a token. The answer
+        tells the "operation" too. retention is how many seconds the record stays from its answer
+        on, a day by default.
         """
-        asked = {"key": key, "scope": scope, "fingerprint": fingerprint, "lease_ms": _millis(lease), "policy": policy, "owner": owner}
-        if retention is not None:
-            asked["retention_ms"] = _millis(retention)
-        claimed = self.request("POST", "/operation/claim", {name: value for name, value in asked.items() if value != ""})
-        _whole(claimed, claimed.get("operation"))
-        return _claimed(claimed)
+        if not isinstance(key, str) or not key:
+            raise ValueError("a key is a str of 1 to 1,024 bytes")
+        asked = given(
+            key=key, scope=scope, retention_ms=millis(retention), fingerprint=fingerprint, lease_ms=millis(lease), policy=policy, owner=owner
+        )
+        return self._ask("POST", "/operation/claim", lambda claimed: claimed.get("operation") and is_claim(claimed), asked)
 
     def complete_operation(
         self,
@@ -40,45 +41,39 @@ class Operations:
         body: bytes = b"",
         not_kept: bool = False,
     ) -> None:
-        """Client.complete for what claim_key has granted."""
-        self._on(operation, "complete", _recorded(status, headers, body, not_kept), lease)
+        """As complete, for what claim_key has granted."""
+        self._ask("POST", _path(operation, "/complete"), done, recorded(status, headers, body, not_kept), lease)
 
     def extend_operation(self, operation: str, lease: str, span: float, timeout: Optional[float] = None) -> None:
-        """Client.extend for what claim_key has granted."""
-        extended = self.request("POST", _path(operation, "/extend"), {"lease_ms": _millis(span)}, lease, timeout)
-        _whole(extended, extended.get("lease_until"))
+        """As extend, for what claim_key has granted."""
+        self._ask("POST", _path(operation, "/extend"), is_extended, {"lease_ms": millis(span)}, lease, timeout)
 
     def release_operation(self, operation: str, lease: str) -> None:
-        """Client.release for what claim_key has granted."""
-        self._on(operation, "release", None, lease)
+        """As release, for what claim_key has granted."""
+        self._ask("POST", _path(operation, "/release"), done, None, lease)
 
     def operation(self, operation: str) -> Dict[str, Any]:
-        """Its state, for its own caller or an operator."""
-        shown = self.request("GET", _path(operation))
-        return _whole(shown, shown.get("operation") == operation)
+        """The state of an operation, as the service tells its own caller or an operator."""
+        return self._ask("GET", _path(operation), lambda shown: shown.get("state"))
 
     def forget_operation(self, operation: str) -> None:
-        """Forgets a recorded answer, so that the next claim runs. It needs the role admin."""
-        answer = self.request("DELETE", _path(operation))
-        _whole(answer, not answer)
+        """Has an answer forgotten: the next claim is granted. Repeating it is harmless. It needs
+        the role admin.
+        """
+        self._ask("DELETE", _path(operation), done)
 
     def settle(
         self, operation: str, outcome: str, reason: str = "", status: int = 200, headers: Optional[Mapping[str, str]] = None, body: bytes = b""
     ) -> None:
-        """Ends doubt: outcome is completed, with the answer, not-begun or refused. Repeating it is
-        harmless. It needs the role admin.
+        """Ends doubt: outcome is "completed" (with the answer), "not-begun" or "refused". Repeating
+        it is harmless. It needs the role admin.
         """
-        message: Dict[str, Any] = {"outcome": outcome, "reason": reason}
+        answer: Dict[str, Any] = {}
         if outcome == "completed":
-            recorded = _recorded(status, headers, body, False)
-            message.update({name: recorded[name] for name in ("status", "headers", "body_base64")})
-        self._on(operation, "settle", message)
-
-    def _on(self, operation, verb, message, lease=None):
-        """Posts what the service answers without a body."""
-        answer = self.request("POST", _path(operation, "/" + verb), message, lease)
-        _whole(answer, not answer)
+            answer = recorded(status, headers, body)
+            del answer["body_not_kept"]
+        self._ask("POST", _path(operation, "/settle"), done, given(outcome=outcome, reason=reason, **answer))
 
 
 def _path(operation, verb=""):
-    return f"/operation/{urllib.parse.quote(operation, safe='')}{verb}"
+    return f"/operation/{quoted(operation)}{verb}"

@@ -1,4 +1,4 @@
-"""Leases a worker id, keeps it, and stamps Snowflake ids with it that no other process stamps.
+"""Leases a worker id, and keeps it, so that a generator can stamp ids that no other process stamps.
 
 https://github.com/coatcheck/coatcheck/blob/main/docs/remote.md says the five rules that every such
 client follows; this is that page as code.
@@ -9,17 +9,34 @@ from __future__ import annotations
 import calendar
 import os
 import queue
-import random
 import re
 import threading
 import time
-import urllib.parse
 import weakref
 from types import TracebackType
-from typing import Optional, Type
+from typing import List, Optional, Type, Union
 
-from .errors import Error, Lost, UnknownOutcome
-from .tokens import Client
+from .ask import Asking, done, given, millis, named
+from .errors import Error, Lost
+from .snowflake import Generator, layout_of
+
+
+class Workers(Asking):
+    """The call of Client about worker ids."""
+
+    def hold_worker(
+        self,
+        pool: str,
+        identity: str = "",
+        ttl: Optional[float] = None,
+        layout: Optional[str] = None,
+        epoch: Optional[str] = None,
+        datacenter: Optional[int] = None,
+    ) -> WorkerId:
+        """Leases a worker id of a pool, and renews it until release: see WorkerId. A pool's ttl (in
+        seconds), layout, epoch and datacenter are fixed by its first grant.
+        """
+        return WorkerId(self, pool, identity, ttl, layout, epoch, datacenter)
 
 
 class NoLease(Exception):
@@ -32,14 +49,15 @@ class WorkerId:
     As a context manager it is given back at the end. One that is dropped is not renewed any more,
     and ends with its window.
 
-    The constructor leases, in one request; its errors are those of Client: Unavailable (nothing was
+    Client.hold_worker makes one, or the constructor, with a URL or a client (which has timeout and
+    key then). It leases in one request; its errors are those of Client: Unavailable (nothing was
     done; retry_after says when to ask again), UnknownOutcome (a worker id is no one's until its TTL
     has passed: lease another), Error (asking again does not help, such as another layout).
     """
 
     def __init__(
         self,
-        url: str,
+        url: Union[str, Asking],
         pool: str,
         identity: str = "",
         ttl: Optional[float] = None,
@@ -49,17 +67,13 @@ class WorkerId:
         timeout: float = 10.0,
         key: str = "",
     ) -> None:
-        self._client = Client(url, timeout, key)
-        asked = {"identity": identity, "ttl_ms": None if ttl is None else round(ttl * 1000), "layout": layout, "epoch": epoch, "datacenter": datacenter}
-        pool_path = "/worker/" + urllib.parse.quote(pool, safe="")
+        self._client = _client(url, timeout, key)
+        asked = given(identity=identity, ttl_ms=millis(ttl), layout=layout, epoch=epoch, datacenter=datacenter)
+        pool_path = named("/worker", pool)
         # before the request is sent: from here one TTL is what is trusted
         sent, sent_wall = time.monotonic(), time.time()
-        lease = self._client.request("POST", pool_path, {name: value for name, value in asked.items() if value is not None})
+        lease = self._client._ask("POST", pool_path, self._take, asked)
         answered = time.monotonic()
-        try:
-            self._take(lease)
-        except (KeyError, TypeError, ValueError):
-            raise UnknownOutcome("unknown-outcome", "the answer cannot be read") from None
         self._path = f"{pool_path}/{self.worker_id}"
         # never ahead: the service read its clock before this moment
         self._anchor = (_millis(lease["server_time"]), answered)
@@ -67,7 +81,6 @@ class WorkerId:
 
         self._process = os.getpid()
         self._lock = threading.Lock()
-        self._unit, self._sequence = -1, 0  # of the last id
         self._over = None  # why nothing may be stamped any more
         self._ended = threading.Event()
         # the thread holds no lease that all others have dropped. A queue, since a finalizer may run
@@ -90,19 +103,24 @@ class WorkerId:
             pass
 
     def _take(self, lease):
+        """Reports whether what was granted can be read, and reads it."""
+        try:
+            self._read_grant(lease)
+        except (ArithmeticError, KeyError, TypeError, ValueError):
+            return False
+        return True
+
+    def _read_grant(self, lease):
         """Reads what was granted. What goes back as proof stays as the service wrote it."""
         self.worker_id, self.datacenter, self.fence = int(lease["worker_id"]), int(lease["datacenter"]), int(lease["fence"])
         self.not_before, self.not_after = _millis(lease["not_before"]), _millis(lease["not_after"])
         self.ttl, self._renew_every = lease["ttl_ms"] / 1000, lease["renew_every_ms"] / 1000
         self._token = lease["lease"]
         self._proof = {name: lease.get(name, "") for name in ("ttl_ms", "not_after", "fence", "identity", "layout", "epoch", "datacenter")}
-        bits, seconds, _ = lease["layout"].partition("@s")
-        # timestamp, perhaps datacenter, worker id, sequence
-        widths = [int(width) for width in bits.split("/")]
-        self._timestamp_bits, self._worker_bits, self._sequence_bits = widths[0], widths[-2], widths[-1]
-        self._low_bits = sum(widths[1:])
-        self._unit_length = 1000 if seconds else 1  # in milliseconds
-        self._epoch = _millis(lease["epoch"])
+        self._ids = Generator(layout_of(lease["layout"]), _millis(lease["epoch"]), self.not_before, self.datacenter, self.worker_id)
+        _millis(lease["server_time"])
+        if not (self._token and self.fence > 0 and lease["ttl_ms"] > 0 and self._renew_every > 0 and self.not_before < self.not_after):
+            raise ValueError("not a whole grant")
 
     @property
     def margin(self) -> float:
@@ -121,31 +139,20 @@ class WorkerId:
                 return made
             self._ended.wait(wait)
 
+    def next_ids(self, n: int) -> List[int]:
+        """Stamps n ids, as next_id."""
+        return [self.next_id() for _ in range(n)]
+
     def _stamp(self, now):
         """Returns an id, or None and how many seconds to wait for one. One reading of the clock
         decides and is what is stamped.
         """
         self._check(now)
-        clock = self._read(now)
-        # time stands still rather than going back
-        unit = max(int(clock - self._epoch) // self._unit_length, self._unit)
-        # a fresh unit begins anywhere in the lower half, so that ids modulo a number are even
-        sequence = self._sequence + 1 if unit == self._unit else random.randrange((1 << self._sequence_bits) // 2 or 1)
-        starts = self._epoch + unit * self._unit_length
-        if starts < self.not_before:
-            # the first unit that lies wholly in the window
-            first = -(-(self.not_before - self._epoch) // self._unit_length)
-            return None, (self._epoch + first * self._unit_length - clock) / 1000
-        if starts + self._unit_length > self.not_after:
-            # too late: a renewal moves the end, or the local deadline comes
-            return None, self.ttl / 100
-        if unit >> self._timestamp_bits:
-            self._end("the layout's timestamp is used up")
-        if sequence >> self._sequence_bits:
-            return None, max((starts + self._unit_length - clock) / 1000, 0.0001)
-        self._unit, self._sequence = unit, sequence
-        who = self.datacenter << self._worker_bits | self.worker_id
-        return unit << self._low_bits | who << self._sequence_bits | sequence, 0
+        try:
+            made, wait = self._ids.stamp(self._read(now), self.not_after)
+        except OverflowError as error:
+            self._end(str(error))
+        return made, max(wait / 1000, 0.0001)
 
     def _alone(self):
         """A process that forks has the lease once, not twice: what runs in the child would stamp
@@ -195,7 +202,7 @@ class WorkerId:
         sent, sent_wall = time.monotonic(), time.time()
         try:
             self.check()
-            renewed = self._client.request("PUT", self._path, self._proof, self._token, timeout=self.ttl / 3)
+            renewed = self._client._ask("PUT", self._path, lambda answer: "not_after" in answer, self._proof, self._token, self.ttl / 3)
             with self._lock:
                 self._confirm(renewed, sent, sent_wall, time.monotonic())
         except NoLease:
@@ -227,10 +234,18 @@ class WorkerId:
         self._alone()
         with self._lock:
             self._finish("the worker id was given back")
-            used_until = self.not_before if self._unit < 0 else self._epoch + (self._unit + 1) * self._unit_length
+            used_until = self._ids.used_until
         # a renewal may be under way; one that comes after the release is refused
         self._keeper.join(self.ttl / 3)
-        self._client.request("DELETE", f"{self._path}?used_until={_moment(used_until)}", lease=self._token)
+        self._client._ask("DELETE", f"{self._path}?used_until={_moment(used_until)}", done, lease=self._token)
+
+
+def _client(url, timeout, key):
+    if isinstance(url, Asking):
+        return url
+    from .client import Client  # which has the calls of this file
+
+    return Client(url, timeout, key)
 
 
 def _keep(lease, stop, wait):

@@ -356,6 +356,9 @@ func TestGatewayUsage(t *testing.T) {
 			[]string{"KEY", "webhook-id, X-B", "body /id", "Idempotency-Key", "Idempotency-Token"}},
 		"keys as JSON":     {[]string{"--check", "--json", "--routes", file(t, "routes: [{match: POST /a, key_header: X-B, key_from_body: /id}]")}, nil, done, []string{`"key_header":["X-B"],"key_from_body":"/id"`}},
 		"a key of nowhere": {[]string{"--check", "--routes", file(t, "routes: [{match: POST /a, key_from_body: event.id}]")}, nil, usage, []string{"line 1: key from body", `did you mean "/event/id"?`}},
+		"what Go refuses":  {[]string{"--check", "--routes", file(t, "routes: [{match: POST /a}, {match: 'POST /b/{id}/{id}'}]")}, nil, usage, []string{`line 1: match: "POST /b/{id}/{id}": two wildcards`, `did you mean "POST /b/{id}/{id2}"?`}},
+		"a look-alike":     {[]string{"--check", "--routes", file(t, "routes: [{match: POST /a\u2215b}]")}, nil, usage, []string{`U+2215, which only looks like "/"`, `did you mean "POST /a/b"?`}},
+		"two alike":        {[]string{"--check", "--routes", file(t, "routes:\n  - match: POST /a/{x}\n  - match: POST /a/{y}\n")}, nil, usage, []string{`line 3: match: "POST /a/{y}" matches the same requests as "POST /a/{x}" in line 2`}},
 		"check with fault": {[]string{"--check", "--routes", bad}, nil, usage, []string{bad + ": line 1: lease_ms"}},
 		"help":             {[]string{"--help"}, nil, done, []string{"--upstream", "--principal-headers", "--answer-keys", "--redis"}},
 	} {

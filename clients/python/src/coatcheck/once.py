@@ -1,0 +1,264 @@
+"""Work that is done once: the claim, its heartbeat, and the record of the answer."""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import inspect
+import json
+import secrets
+import threading
+import time
+from typing import Any, Callable, Dict, Mapping, Optional, Tuple
+
+from . import clocks
+from .client import Client
+from .errors import Error, Lost, NotRecorded, Unavailable, UnknownOutcome
+
+
+class Attempt:
+    """What the work may know of its claim."""
+
+    def __init__(self, fence: int, number: int) -> None:
+        # larger than that of every attempt before it: give it to what must refuse an older attempt
+        self.fence = fence
+        self.number = number
+        self.operation = ""  # of a key: the operation's name, by which it is settled
+        # set it if the work provably had no effect: the claim is given back, and nothing is
+        # recorded
+        self.not_begun = False
+        self._lost = threading.Event()
+        # by both clocks; None under hold, where no one else can begin
+        self._deadline = None
+
+    def check(self) -> None:
+        """Call this before every effect: it raises Lost when the claim is another's, or may be."""
+        if self._lost.is_set() or (self._deadline is not None and any(now >= end for now, end in zip(clocks.read(), self._deadline))):
+            raise Lost("idempotency-superseded", "another attempt has the claim, or may have")
+
+
+def run_once(
+    client: Client,
+    token: Optional[str] = None,
+    fingerprint: str = "",
+    work: Optional[Callable[[Attempt], Any]] = None,
+    lease: float = 30.0,
+    policy: str = "hold",
+    *,
+    key: Optional[str] = None,
+    scope: str = "",
+    retention: Optional[float] = None,
+) -> Tuple[Dict[str, Any], bool]:
+    """Runs work(attempt) under a token or, with key, under the id that the work already has (see
+    Client.claim_key), with token None. It returns (answer, replayed), where the answer is
+    {"status", "headers", "body", "not_kept"}.
+
+    work returns (status, headers, body), or its result: bytes and str as they are, None as an empty
+    body, anything else as JSON; what JSON cannot write is not kept. An async def is a TypeError,
+    before anything is sent: run it within a function, such as by asyncio.run. If it raises, the
+    operation may have happened: nothing is given back, the lease lapses, and then the token is in
+    doubt, under takeover free for the next. Errors: those of Client.claim (the work did not run),
+    what work raised, Lost (do not use what was done), NotRecorded.
+    """
+    if (token is None) == (key is None):
+        raise TypeError("either a token or a key says which operation it is")
+    if not isinstance(fingerprint, str) or not fingerprint:
+        raise TypeError("the fingerprint is a str: see fingerprint()")
+    if not callable(work) or inspect.iscoroutinefunction(work) or inspect.iscoroutinefunction(getattr(work, "__call__", None)):
+        raise TypeError("the work is a function, and no async def: run that within one, such as by asyncio.run")
+    # before the claim is sent: from here one lease is what this process trusts its claim for
+    claimed_at = clocks.read()
+    subject = _ByToken(client, token) if key is None else _ByKey(client, key, scope, retention)
+    claimed = _claim(subject, fingerprint, lease, policy)
+    if claimed["outcome"] == "replay":
+        response = claimed["response"]
+        body = base64.b64decode(response.get("body_base64") or "")
+        return _answer(response["status"], response.get("headers"), body, response.get("body_not_kept", False)), True
+    proof = claimed["lease"]
+    attempt = Attempt(claimed["fence"], claimed.get("attempt", 1))
+    attempt.operation = claimed.get("operation", "")
+    if policy == "takeover":
+        attempt._deadline = clocks.after(claimed_at, lease)
+    ended = threading.Event()
+    beat = threading.Thread(target=_heartbeat, args=(subject, proof, attempt, lease, ended), daemon=True)
+    try:
+        beat.start()
+    except RuntimeError:  # no thread can be had: nothing was begun
+        _give_back(subject, proof)
+        raise
+    try:
+        result = work(attempt)
+        if inspect.isawaitable(result):
+            raise TypeError("the work has returned an awaitable, which may run or not: it is in doubt")
+    except BaseException:
+        _stop(beat, ended)
+        if attempt.not_begun:
+            _give_back(subject, proof)
+        raise
+    _stop(beat, ended)
+    answer = _result(result)
+    if attempt.not_begun:
+        _give_back(subject, proof)
+        return answer, False
+    try:
+        _record(subject, proof, answer)
+    except Lost:
+        raise
+    except Error as error:
+        raise NotRecorded(answer) from error
+    return answer, False
+
+
+class _ByToken:
+    """The steps of a token."""
+
+    def __init__(self, client, token):
+        self._client, self._token = client, token
+
+    def claim(self, *terms):
+        return self._client.claim(self._token, *terms)
+
+    def extend(self, lease, span, timeout):
+        self._client.extend(self._token, lease, span, timeout)
+
+    def complete(self, lease, *answer):
+        self._client.complete(self._token, lease, *answer)
+
+    def release(self, lease):
+        self._client.release(self._token, lease)
+
+
+class _ByKey:
+    """The steps of a key. The claim tells the name that the others need: without it there is
+    nothing to give back by, and the lease lapses.
+    """
+
+    def __init__(self, client, key, scope, retention):
+        self._client, self._key, self._scope, self._retention = client, key, scope, retention
+        self._operation = None
+
+    def claim(self, fingerprint, lease, policy, owner):
+        claimed = self._client.claim_key(self._key, fingerprint, lease, policy, owner, self._scope, self._retention)
+        self._operation = claimed["operation"]
+        return claimed
+
+    def extend(self, lease, span, timeout):
+        self._client.extend_operation(self._operation, lease, span, timeout)
+
+    def complete(self, lease, *answer):
+        self._client.complete_operation(self._operation, lease, *answer)
+
+    def release(self, lease):
+        if self._operation is not None:
+            self._client.release_operation(self._operation, lease)
+
+
+# what says of a claim whose answer was lost that it does not stand
+_DECIDES = ("idempotency-in-progress", "idempotency-outcome-unknown", "idempotency-payload-mismatch", "idempotency-token-unknown")
+
+
+def _claim(subject, fingerprint, lease, policy):
+    """Claims a token. A claim that may stand, without any answer or where the wait for one was
+    interrupted, is given back: nothing was begun.
+    """
+    owner = secrets.token_urlsafe(16)
+    try:
+        return _claim_again(subject, fingerprint, lease, policy, owner)
+    except BaseException as error:
+        if not isinstance(error, Error) or isinstance(error, UnknownOutcome):
+            with contextlib.suppress(Error):  # else it is in doubt when the lease has lapsed
+                subject.release(owner)
+        raise
+
+
+def _claim_again(subject, fingerprint, lease, policy, owner):
+    """Claims a token, and asks again after a lost answer. From then on only an answer about the
+    token itself counts: a refusal says nothing of the claim that went before.
+    """
+    unknown, wait = None, 0.1
+    for _ in range(5):
+        try:
+            return subject.claim(fingerprint, lease, policy, owner)
+        except Error as error:
+            if error.code in _DECIDES or unknown is None and not isinstance(error, UnknownOutcome):
+                raise
+            unknown = unknown or error
+        time.sleep(wait)
+        wait *= 2
+    raise unknown
+
+
+def _record(subject, proof, answer):
+    """Records an answer, without its body if that is too large: the token must not stay in doubt
+    for that.
+    """
+    for not_kept in (True,) if answer.get("not_kept") else (False, True):
+        try:
+            return _settle(lambda: subject.complete(proof, answer["status"], answer["headers"], answer["body"], not_kept))
+        except Error as error:
+            if not_kept or error.status != 413:
+                raise
+
+
+def _result(result):
+    """The answer that a result of the work is. It raises nothing: the work is done."""
+    is_answer = isinstance(result, tuple) and len(result) == 3 and isinstance(result[0], int) and isinstance(result[1] or {}, Mapping)
+    status, headers, body = result if is_answer else (200, {}, result)
+    headers = dict(headers or {})
+    if body is None:
+        return _answer(status, headers, b"")
+    if isinstance(body, str):
+        return _answer(status, headers, body.encode(errors="surrogatepass"))
+    if isinstance(body, (bytes, bytearray, memoryview)):
+        return _answer(status, headers, bytes(body))
+    try:
+        body = json.dumps(body, allow_nan=False).encode()
+    except (TypeError, ValueError, RecursionError):
+        return _answer(status, headers, b"", not_kept=True)
+    if not any(name.lower() == "content-type" for name in headers):
+        headers["Content-Type"] = "application/json"
+    return _answer(status, headers, body)
+
+
+def _answer(status, headers, body, not_kept=False):
+    return {"status": status, "headers": headers or {}, "body": body, "not_kept": not_kept}
+
+
+def _heartbeat(subject, proof, attempt, lease, ended):
+    """Extends the lease every third of it. One that hangs makes room for the next."""
+    while not ended.wait(lease / 3):
+        sent = clocks.read()
+        try:
+            subject.extend(proof, lease, timeout=lease / 3)
+        except Error as error:
+            if isinstance(error, Lost) or error.code == "idempotency-token-unknown":
+                attempt._lost.set()
+                return
+            continue  # the next one may get through; until then the deadline counts
+        if attempt._deadline is not None:
+            attempt._deadline = clocks.after(sent, lease)
+
+
+def _stop(beat, ended):
+    ended.set()
+    beat.join()
+
+
+def _give_back(subject, proof):
+    with contextlib.suppress(Error):  # else the token is in doubt when its lease has lapsed
+        _settle(lambda: subject.release(proof))
+
+
+def _settle(call, tries=8):
+    """Makes a call that is harmless to repeat until it is known what became of it, or it was tried
+    often enough.
+    """
+    wait = 0.1
+    for left in reversed(range(tries)):
+        try:
+            return call()
+        except (Unavailable, UnknownOutcome):
+            if left == 0:
+                raise
+        time.sleep(wait)
+        wait = min(2 * wait, 2.0)

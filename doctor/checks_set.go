@@ -114,7 +114,7 @@ func sentinelView(x *exam) []verdict {
 			return []verdict{warning(fmt.Sprintf("sentinels know different replicas: %s %s, %s %s", first.Addr, list(first.Replicas),
 				s.Addr, list(s.Replicas)),
 				"the one that leads a failover may not know the replica that has everything",
-				"wait a minute; if it stays so: SENTINEL RESET <master>, at each, one after the other")}
+				"wait a minute; if it stays so: SENTINEL RESET <master>, at each, one after the other, while every replica is attached")}
 		}
 	}
 	if len(first.Replicas) == 0 {

@@ -15,10 +15,11 @@ type client struct {
 	view     *server // whom it talks to
 	told     int64   // the id of that server when their connection began
 	few      bool    // no replica confirms what it writes
-	paused   int64   // until when
-	slept    int64   // by how much its monotonic clock is behind the truth
-	wrong    int64   // by how much its wall clock is
-	turn     int64   // changes when what was planned before is void
+	known    knowledge
+	paused   int64 // until when
+	slept    int64 // by how much its monotonic clock is behind the truth
+	wrong    int64 // by how much its wall clock is
+	turn     int64 // changes when what was planned before is void
 
 	nonce  int64
 	g      *grant
@@ -167,6 +168,20 @@ func (c *client) ask(script script, hear func(r reply, sent moment)) {
 // settle has a server decide, and asks others and then it again if it has to know more.
 func (c *client) settle(target *server, script script, done func(reply)) {
 	s := c.s
+	if c.isOld() {
+		if !c.learn(target) && c.known.asked == 0 {
+			if target.up {
+				done(reply{word: failed})
+			}
+			return
+		}
+		c.known.asked = s.now // it is not asked again at once where that has failed
+		s.after(c.messageDelay(), func() { c.settle(target, script, done) })
+		return
+	}
+	if s.knows != told && !c.few && s.now-c.known.asked > s.ttl/2 {
+		s.after(2*c.messageDelay(), func() { c.learn(target) })
+	}
 	c.execute(target, script, facts{}, func(r reply) {
 		if r.strict {
 			c.few = false
@@ -182,7 +197,12 @@ func (c *client) settle(target *server, script script, done func(reply)) {
 			if s.other != nil && target.group == s.group && s.other.master.up && s.other.master.replid == r.asks {
 				known.peer = r.asks
 			}
-			s.after(c.messageDelay(), func() { c.execute(target, script, known, done) })
+			s.after(c.messageDelay(), func() {
+				if c.isOld() {
+					c.learn(target)
+				}
+				c.execute(target, script, known, done)
+			})
 		})
 	})
 }
@@ -211,6 +231,10 @@ func (c *client) execute(target *server, script script, known facts, done func(r
 	before := target.offset
 	r := script(target, c.facts(target, known))
 	need := len(target.group.servers) - 1
+	if c.s.knows != told {
+		need = c.known.need(c.s)
+	}
+	want, id, attached := need, target.replid, target.addresses()
 	switch {
 	case !c.s.has(ackAny), c.few:
 		need = 0
@@ -222,6 +246,9 @@ func (c *client) execute(target *server, script script, known facts, done func(r
 	}
 	target.wait(target.offset, need, func(acked bool) {
 		r.acked = acked
+		if c.s.knows != told && !c.few {
+			r.acked = c.confirmed(target, id, attached, want, acked)
+		}
 		done(r)
 	})
 }
@@ -229,6 +256,9 @@ func (c *client) execute(target *server, script script, known facts, done func(r
 // start begins a new life with a new nonce.
 func (c *client) start() {
 	c.turn++
+	if c.s.knows != told && c.s.oneIn(2) {
+		c.known = knowledge{} // another process
+	}
 	c.g, c.nonce = nil, c.s.newID()
 	c.acquire()
 }

@@ -18,6 +18,7 @@ func (s *sim) schedule(end int64) {
 		flush: func() {
 			s.tellf(-1, "FLUSHALL on server %d", s.master.name)
 			s.master.state = pool{}
+			s.strangers(s.servers...)
 			s.master.wrote()
 		},
 		deleteRecord: func() {
@@ -55,7 +56,33 @@ func (s *sim) schedule(end int64) {
 			s.master.backlog = s.master.attached() > 0 || s.oneIn(2)
 		},
 		copies: s.restore,
-		moves:  s.move,
+		moves: func() {
+			if s.knows == told {
+				s.move()
+			}
+		},
+		forgets: func() {
+			if s.knows == plain {
+				s.cutOff()
+			}
+		},
+		sentinels: func() {
+			switch {
+			case s.knows != listed:
+			case s.oneIn(2):
+				s.cutOff()
+			case s.oneIn(2):
+				s.forget()
+			default:
+				s.stopSentinels()
+			}
+		},
+		addresses: func() {
+			if s.knows != told {
+				s.moveAddress()
+			}
+		},
+		gone: s.sayGone,
 		serverClocks: func() {
 			v := s.servers[s.upTo(int64(len(s.servers)))]
 			v.drawClock()
@@ -99,7 +126,7 @@ func (s *sim) schedule(end int64) {
 func (s *sim) victim() *server {
 	var can []*server
 	for _, v := range s.servers {
-		if v != s.master && v.up && v.side == s.master.side {
+		if v != s.master && v.up && v.side == s.master.side && v.may() {
 			can = append(can, v)
 		}
 	}
@@ -122,12 +149,12 @@ func (s *sim) failover(heir *server, stale bool) {
 		heir.attach(old)
 	}
 	ends := func() {
-		if g.master != old || !old.up {
+		if g.master != old || !old.up || !heir.may() {
 			return
 		}
 		old.die()
 		s.after(s.upTo(100), func() {
-			if g.master == old && heir.up && heir.side == 0 {
+			if g.master == old && heir.up && heir.side == 0 && heir.may() {
 				s.promote(heir)
 			}
 		})
@@ -201,7 +228,7 @@ func (s *sim) standIn() {
 	r.side, m.standIn = 1, true
 	s.after(s.between(20, s.ttl), func() {
 		m.standIn = false
-		if s.master != m || !m.up || r.side != 1 {
+		if s.master != m || !m.up || r.side != 1 || !r.may() {
 			return
 		}
 		r.side = 0
@@ -228,7 +255,7 @@ func (s *sim) thereAndBack() {
 		wait = s.between(3, 3*s.ttl)
 	}
 	s.after(wait, func() {
-		if s.master == b && b.up && a.up && a.side == b.side && a.synced {
+		if s.master == b && b.up && a.up && a.side == b.side && a.synced && a.may() {
 			b.master = false
 			s.promote(a)
 		}
@@ -242,9 +269,9 @@ func (s *sim) aside() {
 	a.master, a.follows, a.synced, a.link = false, nil, false, s.newID()
 	a.dropWaiters()
 	s.tellf(-1, "server %d is to follow another", a.name)
-	if s.oneIn(3) {
+	if s.oneIn(3) && s.has(restartDoubted) { // --restarts trust assumes that it does not
 		s.tellf(-1, "and reads a part")
-		a.state, a.backlog = a.file.state, false
+		a.state, a.backlog, a.old = a.file.state, false, true
 		a.input++
 	}
 	if b != nil && s.oneIn(2) {
@@ -252,7 +279,7 @@ func (s *sim) aside() {
 		s.promote(b)
 	}
 	s.after(s.between(3, 2*s.ttl), func() {
-		again := a.up && !a.master && a.follows == nil && (s.master == a || s.master == b)
+		again := a.up && !a.master && a.follows == nil && (s.master == a || s.master == b && a.may())
 		a.side = 0
 		switch {
 		case !again && a.up && s.master != a:
@@ -286,7 +313,7 @@ func (s *sim) split(with bool) {
 		}
 	}
 	s.after(s.upTo(150), func() {
-		if s.master == old && heir.up {
+		if s.master == old && heir.up && heir.may() {
 			s.promote(heir)
 		}
 	})

@@ -9,7 +9,7 @@ var stillFacts = facts{all: true, level: 2, told: 1}
 
 // still is a master with a pool that was declared new, at time 0 of a clock that is right.
 func still(removed rule) *server {
-	s := &sim{config: config{removed: removed, ring: maxSlots, trace: -1}, ttl: 1000, skew: 100, margin: 20, lead: 5, unit: 1}
+	s := &sim{config: config{removed: without(removed), ring: maxSlots, trace: -1}, ttl: 1000, skew: 100, margin: 20, lead: 5, unit: 1}
 	s.group = &group{}
 	s.master = &server{s: s, group: s.group, up: true, master: true, replid: 1, runid: 1}
 	s.master.create(s.declared(), stillFacts)

@@ -31,7 +31,7 @@ type witness struct {
 
 // config is what a mutation's witness runs.
 func (m *mutation) config(w witness) config {
-	return config{seed: w.seed, faults: w.faults, removed: m.rule, expect: m.breaks, ring: m.ring, bursts: m.bursts, durable: m.durable, length: length, trace: -1}
+	return config{seed: w.seed, faults: w.faults, removed: without(m.rule), expect: m.breaks, ring: m.ring, bursts: m.bursts, durable: m.durable, length: length, trace: -1}
 }
 
 // search tries seeds until one breaks the promise.
@@ -146,7 +146,7 @@ func (m *mutation) replay(t *testing.T, w witness, tell bool) {
 	if tell {
 		t.Log(story(c, s))
 	}
-	c.removed, c.expect = 0, ""
+	c.removed, c.expect = ruleSet{}, ""
 	if s := run(c); s.check.violation != "" {
 		t.Error(story(c, s))
 	}

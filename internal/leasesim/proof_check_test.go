@@ -38,7 +38,7 @@ func TestProtocolBesideOthers(t *testing.T) {
 			for i := range uint64(*rounds) {
 				drawn := *seed + i + 1
 				rnd := rand.New(rand.NewPCG(drawn, 0))
-				c := config{seed: drawn, faults: class(rnd.Uint64())&everyFault | flush, ring: 4, bursts: rnd.IntN(2) == 0, removed: side.removed, expect: side.breach, length: length, trace: -1}
+				c := config{seed: drawn, faults: class(rnd.Uint64())&everyFault | flush, ring: 4, bursts: rnd.IntN(2) == 0, removed: without(side.removed), expect: side.breach, length: length, trace: -1}
 				s := run(c)
 				row.Faults += s.made
 				row.Operations += map[bool]int64{true: s.check.stamped, false: s.check.confirmed}[side.promise == evidence.WorkerIDs]

@@ -1,14 +1,28 @@
 package leasesim
 
-// rule is one rule of the protocol or one assumption, or several. A simulation may run with some of
-// them removed.
-type rule uint64
+// rule is one rule of the protocol or one assumption, 0 is none.
+type rule int
+
+// ruleSet are rules, as a simulation may run with some of them removed.
+type ruleSet [2]uint64
+
+// without is the set of these rules.
+func without(removed ...rule) (set ruleSet) {
+	for _, r := range removed {
+		if r > 0 {
+			set[r/64] |= 1 << (r % 64)
+		}
+	}
+	return set
+}
+
+func (s ruleSet) has(r rule) bool { return s[r/64]&(1<<(r%64)) != 0 }
 
 // The rules. Each is said as what the protocol does while the rule stands; table_test.go says what
 // is done instead when it does not.
 const (
 	// a stamp is made only if the timestamp in it lies in the confirmed window.
-	windowInID rule = 1 << iota
+	windowInID rule = 1 + iota
 	// a window begins at the recorded end of the last one, if that is later than now.
 	behindLast
 	// a window that begins later than now does not end later than now + TTL.
@@ -85,6 +99,20 @@ const (
 	// a former master goes on under another id only if it has read from no master since.
 	asideInput
 	asideCovered // and where every server that can become master confirms
+	// which replicas a server without a list has had, Redis keeps for processes to come.
+	replicasKept
+	restartKeeps // a master that has started from a file is not one that was promoted
+	oneTakenOff  // of those that are not attached only one can be the one that was promoted
+	eachBehind   // behind one address each replica has to confirm
+	comeCounts   // a write does not count that has found a replica which was not known
+	// what is known of a server is asked for again before the next call if that comes late.
+	askedWhenOld
+	allListed    // a replica has to confirm that any sentinel lists
+	mostAnswer   // more than half of the sentinels have to answer
+	someRemember // assumption: not all that answer were started anew while a replica is away
+	// assumption: a replica that comes has confirmed a write before it is away and promoted.
+	comeFirst
+	goneStay // assumption: replicas of which an operator says so are gone
 	rules
 )
 
@@ -136,12 +164,21 @@ const (
 	// the master is told to follow another, and made master again, with or without having read a
 	// part of that one's data, and with or without another master meanwhile.
 	aside
+	// processes restart, and know of replicas what Redis keeps; some replicas are cut off for long
+	// and promoted as they are.
+	forgets
+	// the same with what sentinels list, some of which begin anew, or are away.
+	sentinels
+	natted    // servers do not know their address
+	shared    // two replicas stand behind one address
+	addresses // replicas change their address
+	gone      // an operator says that replicas which are away are gone
 	classes
 )
 
 const (
 	everyFault = classes - 1 - twoTTLs - fewerAcks - noID
-	everyLoss  = failover | staleFailover | twice | thereAndBack | splits | flush | deleteRecord | restartEmpty | restartOld | restartWhole | declare | copies | moves | standIns | aside
+	everyLoss  = failover | staleFailover | twice | thereAndBack | splits | flush | deleteRecord | restartEmpty | restartOld | restartWhole | declare | copies | moves | standIns | aside | forgets | sentinels
 	splits     = splitAlone | splitWith
 	everyday   = pauses | messages | churn
 )
@@ -150,4 +187,5 @@ var classNames = []string{
 	"lag", "failover", "staleFailover", "twice", "thereAndBack", "splitAlone", "splitWith", "flush", "deleteRecord", "restartEmpty", "restartOld", "declare",
 	"serverClocks", "clientClocks", "pauses", "suspends", "messages", "churn", "cooling", "coarse", "twoTTLs", "defaultTTLs", "shapes", "twins",
 	"restartWhole", "commands", "renames", "copies", "moves", "fewerAcks", "standIns", "noID", "proxy", "aside",
+	"forgets", "sentinels", "natted", "shared", "addresses", "gone",
 }

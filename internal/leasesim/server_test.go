@@ -1,5 +1,7 @@
 package leasesim
 
+import "slices"
+
 const maxSlots = 16
 
 // slot is a slot's record.
@@ -22,6 +24,7 @@ type pool struct {
 	cursor          int
 	fence           int64
 	slots           [maxSlots]slot
+	replicas        kept
 }
 
 func (p *pool) count() (n int) {
@@ -76,11 +79,18 @@ type server struct {
 	busy    int64 // until when the link delivers what was sent before
 	acked   map[int]int64
 	standIn bool // a replica is attached that nobody lists
+	address int64
+	since   int64 // when it was attached
+	came    bool  // it has confirmed since, as far as processes can know of it
+	old     bool  // it has what a file had
 	waiters []*waiter
 }
 
 func newServer(s *sim, g *group, name int) *server {
-	v := &server{s: s, group: g, name: name, up: true, runid: s.newID(), replid: s.newID()}
+	v := &server{s: s, group: g, name: name, up: true, runid: s.newID(), replid: s.newID(), address: int64(name) + 1, came: true}
+	if s.faulty(shared) && s.knows == plain && name == 2 {
+		v.address = 2
+	}
 	v.drawClock()
 	var save func()
 	save = func() {
@@ -173,6 +183,14 @@ func (v *server) inStep(m *server, missed bool) {
 	}
 	v.replid, v.backlog = m.replid, true
 	v.input++
+	v.since, v.old = v.s.now, false
+	for _, other := range v.group.servers { // none comes in the place of one with its address
+		if other == m && other.address == v.address {
+			v.s.strangers(v.group.servers...) // it seems to be the one that was promoted
+		} else if other != v && other.address == v.address {
+			v.s.strangers(other)
+		}
+	}
 }
 
 // rename gives the history another name, as when a server without a backlog begins to have one.
@@ -227,7 +245,7 @@ func (v *server) acks(offset int64) (n int) {
 			n++
 		}
 	}
-	if v.standIn && !v.s.has(byAddress) {
+	if v.standIn && (!v.s.has(byAddress) || v.s.knows != told) {
 		n++ // it has all at once
 	}
 	return n
@@ -283,7 +301,15 @@ func (s *sim) promote(v *server) {
 	v.link = s.newID()
 	v.acked = map[int]int64{}
 	v.dropWaiters()
+	if g == s.group && g.master != nil && g.master != v {
+		former := g.master
+		g.master = v
+		s.strangers(former)
+	}
 	g.master = v
+	if v.old && g == s.group {
+		s.strangers(g.servers...)
+	}
 	s.tellf(-1, "server %d promoted, replid %d after %d, clock %+d", v.name, v.replid, v.replid2, v.ahead)
 	for _, r := range g.servers {
 		if r != v && r.side == v.side && r.up && (r.follows != v || !r.synced) {
@@ -315,6 +341,7 @@ func (v *server) disk() image {
 // has it as the one before; a replica goes on under it.
 func (v *server) restart(from image) {
 	v.up = true
+	before := v.state.replicas.addresses
 	v.state, v.file = from.state, from
 	v.runid, v.replid, v.link = v.s.newID(), v.s.newID(), v.s.newID()
 	v.replid2, v.input, v.backlog = zeros, 0, from.id != 0
@@ -323,7 +350,10 @@ func (v *server) restart(from image) {
 	} else if from.id != 0 {
 		v.replid = from.id
 	}
-	v.synced = false
+	v.synced, v.old = false, true
+	if v.group == v.s.group && v.group.master == v && !slices.Equal(v.state.replicas.addresses, before) {
+		v.s.strangers(v.group.servers...)
+	}
 	v.dropWaiters()
 	v.drawClock()
 	if v.master {

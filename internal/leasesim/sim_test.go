@@ -12,7 +12,7 @@ import (
 type config struct {
 	seed    uint64
 	faults  class
-	removed rule
+	removed ruleSet
 	expect  breach // the only breach that ends the run; "" = any
 	ring    int    // worker ids of the pool
 	length  int64  // of the run
@@ -63,6 +63,8 @@ type sim struct {
 	appends  bool   // servers write append-only files, else RDB files
 	*group          // the servers that have the pool
 	other    *group // of the same cluster, or nil
+	knows    knowing
+	watchers []*sentinel
 	clients  []*client
 	lastID   int64 // of nonces and incarnations
 	lagUntil int64
@@ -72,7 +74,7 @@ type sim struct {
 	history  []string
 }
 
-func (s *sim) has(r rule) bool     { return s.removed&r == 0 }
+func (s *sim) has(r rule) bool     { return !s.removed.has(r) }
 func (s *sim) faulty(c class) bool { return s.faults&c != 0 }
 
 // upTo draws 0 ≤ n < limit.
@@ -157,7 +159,11 @@ func run(c config) *sim {
 	s.appends = s.oneIn(2)
 	s.now = 1_000_000
 	end := s.now + c.length
+	s.knows = s.knowing()
 	s.group = s.newGroup(2+s.upTo(2)+s.upTo(2), 0)
+	if s.knows == listed {
+		s.startSentinels()
+	}
 	if s.faulty(moves) {
 		s.other = s.newGroup(2, len(s.servers))
 	}

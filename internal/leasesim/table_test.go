@@ -84,23 +84,35 @@ var mutations = []mutation{
 	{"asideInput", asideInput, "a former master that is one again goes on only if it has read from no master since", "whatever it has read", aside | churn, 4, false, repeat, false},
 	{"asideCovered", asideCovered, "and where every server that can become master confirms", "where fewer do, too", aside | churn | fewerAcks, 4, false, repeat, false},
 	{"caughtUp", caughtUp, "A8: no replica that has started again is promoted while it reads what it has missed", "one is", staleFailover | churn, 4, false, repeat, false},
+	{"replicasKept", replicasKept, "a process that starts at a plain URL learns from Redis which replicas have confirmed", "it sees those that are attached", forgets | churn, 4, false, repeat, false},
+	{"restartKeeps", restartKeeps, "a master that has started from a file is none of the replicas that it had", "it is if it shows the noted id as the one before", forgets | restartWhole | churn, 4, false, repeat, false},
+	{"oneTakenOff", oneTakenOff, "of replicas that are not attached one alone can be the one that was promoted", "none that is not attached has to confirm to one that was promoted", forgets | failover | natted | churn, 4, false, repeat, false},
+	{"eachBehind", eachBehind, "behind one address each replica has to confirm", "one has to", forgets | shared | churn, 4, false, repeat, false},
+	{"comeCounts", comeCounts, "a write that finds a replica unknown does not count", "later ones wait for it", lag | forgets | standIns | churn, 4, false, repeat, false},
+	{"askedWhenOld", askedWhenOld, "a process that made no call for long asks first which replicas there are", "beside its next call", forgets | pauses | suspends | churn, 4, false, repeat, false},
+	{"allListed", allListed, "a replica that any sentinel lists has to confirm", "one that the first of them lists", sentinels | churn, 4, false, repeat, false},
+	{"mostAnswer", mostAnswer, "more than half of the sentinels have to answer", "one has to", sentinels | churn, 4, false, repeat, false},
+	{"someRemember", someRemember, "A1: not all sentinels that answer were started anew while a replica is away", "all may be", sentinels | churn, 4, false, repeat, false},
+	{"comeFirst", comeFirst, "A1: a replica that comes has confirmed a write before it is promoted after it was away", "it has not", forgets | addresses | churn, 4, false, repeat, false},
+	{"goneStay", goneStay, "A1: replicas of which an operator says that they are gone do not become master", "one that was away does", forgets | gone | churn, 4, false, repeat, false},
 }
 
 // rulesNamed reads names as -remove has them.
-func rulesNamed(names string) (all rule, err error) {
+func rulesNamed(names string) (ruleSet, error) {
+	var named []rule
 	for name := range strings.SplitSeq(names, ",") {
 		found := name == ""
 		for _, m := range mutations {
 			if m.name == name {
-				all |= m.rule
+				named = append(named, m.rule)
 				found = true
 			}
 		}
 		if !found {
-			return 0, fmt.Errorf("there is no rule %q", name)
+			return ruleSet{}, fmt.Errorf("there is no rule %q", name)
 		}
 	}
-	return all, nil
+	return without(named...), nil
 }
 
 // classesNamed reads names as -faults has them.
@@ -142,12 +154,15 @@ func (c class) String() string {
 }
 
 // String is what -remove reads.
-func (r rule) String() string {
+func (s ruleSet) String() string {
 	var names []string
 	for _, m := range mutations {
-		if r&m.rule != 0 {
+		if s.has(m.rule) {
 			names = append(names, m.name)
 		}
 	}
 	return strings.Join(names, ",")
 }
+
+// String names a rule.
+func (r rule) String() string { return without(r).String() }

@@ -251,7 +251,7 @@ func (s *Engine) ForgetReplicas(ctx context.Context, node *redis.Client) error {
 	pipe := node.Pipeline()
 	self, info := askSelf(ctx, pipe), askReplication(ctx)
 	_ = pipe.Process(ctx, info) // it only takes the command in
-	_, _ = pipe.Exec(ctx) // each command has its own error
+	_, _ = pipe.Exec(ctx)       // each command has its own error
 	found, shown := readReplication(info)
 	if !shown {
 		return info.Err()
@@ -276,9 +276,10 @@ func runOf(ctx context.Context, node *redis.Client, found replication) (run, bef
 		value, _, _ := strings.Cut(rest, "\r")
 		return value
 	}
-	before = found.before
-	if field(stats.Val(), "total_net_repl_input_bytes") == "0" {
-		before = ""
+	// Redis 6 does not count what it reads, and no file of it names a history before its own.
+	read := field(stats.Val(), "total_net_repl_input_bytes")
+	if read != "" && read != "0" || read == "" && strings.HasPrefix(field(server.Val(), "redis_version"), "6.") {
+		before = found.before
 	}
 	return field(server.Val(), "run_id"), cmp.Or(before, "-"), nil
 }

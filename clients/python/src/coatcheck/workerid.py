@@ -1,4 +1,4 @@
-"""Leases a worker id, keeps it, and stamps Snowflake ids with it that no other process stamps.
+"""Leases a worker id, and keeps it, so that a generator can stamp ids that no other process stamps.
 
 https://github.com/coatcheck/coatcheck/blob/main/docs/remote.md says the five rules that every such
 client follows; this is that page as code.
@@ -9,7 +9,6 @@ from __future__ import annotations
 import calendar
 import os
 import queue
-import random
 import re
 import threading
 import time
@@ -19,6 +18,8 @@ from typing import List, Optional, Type, Union
 
 from .ask import Asking, done, given, millis, named
 from .errors import Error, Lost
+from .snowflake import Generator, layout_of
+
 
 class Workers(Asking):
     """The call of Client about worker ids."""
@@ -80,7 +81,6 @@ class WorkerId:
 
         self._process = os.getpid()
         self._lock = threading.Lock()
-        self._unit, self._sequence = -1, 0  # of the last id
         self._over = None  # why nothing may be stamped any more
         self._ended = threading.Event()
         # the thread holds no lease that all others have dropped. A queue, since a finalizer may run
@@ -117,14 +117,10 @@ class WorkerId:
         self.ttl, self._renew_every = lease["ttl_ms"] / 1000, lease["renew_every_ms"] / 1000
         self._token = lease["lease"]
         self._proof = {name: lease.get(name, "") for name in ("ttl_ms", "not_after", "fence", "identity", "layout", "epoch", "datacenter")}
-        bits, seconds, _ = lease["layout"].partition("@s")
-        # timestamp, perhaps datacenter, worker id, sequence
-        widths = [int(width) for width in bits.split("/")]
-        self._timestamp_bits, self._worker_bits, self._sequence_bits = widths[0], widths[-2], widths[-1]
-        self._low_bits = sum(widths[1:])
-        self._unit_length = 1000 if seconds else 1  # in milliseconds
-        self._epoch = _millis(lease["epoch"])
+        self._ids = Generator(layout_of(lease["layout"]), _millis(lease["epoch"]), self.not_before, self.datacenter, self.worker_id)
         _millis(lease["server_time"])
+        if not (self._token and self.fence > 0 and lease["ttl_ms"] > 0 and self._renew_every > 0 and self.not_before < self.not_after):
+            raise ValueError("not a whole grant")
 
     @property
     def margin(self) -> float:
@@ -152,26 +148,11 @@ class WorkerId:
         decides and is what is stamped.
         """
         self._check(now)
-        clock = self._read(now)
-        # time stands still rather than going back
-        unit = max(int(clock - self._epoch) // self._unit_length, self._unit)
-        # a fresh unit begins anywhere in the lower half, so that ids modulo a number are even
-        sequence = self._sequence + 1 if unit == self._unit else random.randrange((1 << self._sequence_bits) // 2 or 1)
-        starts = self._epoch + unit * self._unit_length
-        if starts < self.not_before:
-            # the first unit that lies wholly in the window
-            first = -(-(self.not_before - self._epoch) // self._unit_length)
-            return None, (self._epoch + first * self._unit_length - clock) / 1000
-        if starts + self._unit_length > self.not_after:
-            # too late: a renewal moves the end, or the local deadline comes
-            return None, self.ttl / 100
-        if unit >> self._timestamp_bits:
-            self._end("the layout's timestamp is used up")
-        if sequence >> self._sequence_bits:
-            return None, max((starts + self._unit_length - clock) / 1000, 0.0001)
-        self._unit, self._sequence = unit, sequence
-        who = self.datacenter << self._worker_bits | self.worker_id
-        return unit << self._low_bits | who << self._sequence_bits | sequence, 0
+        try:
+            made, wait = self._ids.stamp(self._read(now), self.not_after)
+        except OverflowError as error:
+            self._end(str(error))
+        return made, max(wait / 1000, 0.0001)
 
     def _alone(self):
         """A process that forks has the lease once, not twice: what runs in the child would stamp
@@ -253,7 +234,7 @@ class WorkerId:
         self._alone()
         with self._lock:
             self._finish("the worker id was given back")
-            used_until = self.not_before if self._unit < 0 else self._epoch + (self._unit + 1) * self._unit_length
+            used_until = self._ids.used_until
         # a renewal may be under way; one that comes after the release is refused
         self._keeper.join(self.ttl / 3)
         self._client._ask("DELETE", f"{self._path}?used_until={_moment(used_until)}", done, lease=self._token)

@@ -63,7 +63,9 @@ var layers = map[string][]string{
 	"redisstore":          {"scripts", "internal/driver", "internal/fault", "internal/pipeline", "internal/redisconn", "redisstore/observe"},
 	"redisstore/observe":  {},
 	"embedded":            {"internal/driver"},
-	"scripts":             {"internal/fault"},
+	// for the tests of those who use the packages
+	"coatchecktest": {"embedded", "redisstore"},
+	"scripts":       {"internal/fault"},
 
 	"client": {"api", "workerlease/holder", "internal/keepalive", "internal/names", "internal/secret", "snowflake"},
 
@@ -145,7 +147,7 @@ var testHelpers = []string{"chaos/internal/chaostest", "chaos/internal/locking",
 var libraries = map[string][]string{
 	"github.com/labstack/echo":            {"server", "idempotency/echov4", "server/internal/compat"},
 	"github.com/prometheus/client_golang": {"metrics", "gateway"},
-	"github.com/redis/go-redis": {"redisstore", "internal/fault", "internal/pipeline", "internal/redisconn",
+	"github.com/redis/go-redis": {"redisstore", "coatchecktest", "internal/fault", "internal/pipeline", "internal/redisconn",
 		"internal/redisprobe", "embedded", "internal/testing/redistest", "internal/testing/storetest", "chaos/internal/chaostest", "examples/nightly", "examples/queue"},
 	"github.com/alicebob/miniredis":           {"embedded"},
 	"github.com/spf13/cobra":                  {"cmd/coatcheck/internal/cli"},

@@ -5,5 +5,6 @@
 // owner, no key, no token.
 //
 // [Store] is the part that follows the calls of a [redisstore.Store], for every program that opens
-// one; [Service] is that and the HTTP service's own. docs/metrics.md lists them all.
+// one; an application puts it into its own registry by [Registry.Collector]. [Service] is that and
+// the HTTP service's own. docs/metrics.md lists them all.
 package metrics

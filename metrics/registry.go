@@ -34,12 +34,13 @@ type Metric struct {
 // programmer's mistake and panics.
 type Registry struct {
 	all    *prometheus.Registry
+	ours   *prometheus.Registry // without those of Go and the process
 	listed []Metric
 }
 
 // NewRegistry returns a registry with metrics of Go and the process, and the program's version.
 func NewRegistry(version string) *Registry {
-	r := &Registry{all: prometheus.NewRegistry()}
+	r := &Registry{all: prometheus.NewRegistry(), ours: prometheus.NewRegistry()}
 	r.all.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	r.Gauge("coatcheck_build_info", "Always 1; the labels say which version of the program runs, and which Go it was built with.",
 		"version", "go").
@@ -65,11 +66,20 @@ func (r *Registry) Handler() http.Handler {
 	})
 }
 
+// Collector is the metrics that are ours, also those that are added later, for the registry of an
+// application, which has metrics of Go and its process already.
+func (r *Registry) Collector() prometheus.Collector { return r.ours }
+
+func (r *Registry) add(one prometheus.Collector) {
+	r.all.MustRegister(one)
+	r.ours.MustRegister(one)
+}
+
 // Counter adds a counter with labels.
 func (r *Registry) Counter(name, help string, labels ...string) *prometheus.CounterVec {
 	r.list(name, Counter, help, labels)
 	vec := prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels)
-	r.all.MustRegister(vec)
+	r.add(vec)
 	return vec
 }
 
@@ -77,7 +87,7 @@ func (r *Registry) Counter(name, help string, labels ...string) *prometheus.Coun
 func (r *Registry) Gauge(name, help string, labels ...string) *prometheus.GaugeVec {
 	r.list(name, Gauge, help, labels)
 	vec := prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: name, Help: help}, labels)
-	r.all.MustRegister(vec)
+	r.add(vec)
 	return vec
 }
 
@@ -85,7 +95,7 @@ func (r *Registry) Gauge(name, help string, labels ...string) *prometheus.GaugeV
 func (r *Registry) Histogram(name, help string, buckets []float64, labels ...string) *prometheus.HistogramVec {
 	r.list(name, Histogram, help, labels)
 	vec := prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: name, Help: help, Buckets: buckets}, labels)
-	r.all.MustRegister(vec)
+	r.add(vec)
 	return vec
 }
 
@@ -106,7 +116,7 @@ func (r *Registry) Ask(name string, kind Kind, help string, labels []string, ask
 	if kind == Counter {
 		as = prometheus.CounterValue
 	}
-	r.all.MustRegister(asked{prometheus.NewDesc(name, help, labels, nil), as, ask})
+	r.add(asked{prometheus.NewDesc(name, help, labels, nil), as, ask})
 }
 
 func (r *Registry) list(name string, kind Kind, help string, labels []string) {

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"strconv"
 	"sync"
 	"testing"
@@ -27,10 +28,12 @@ const (
 // load is clients that use all that the services have, and what they were told.
 type load struct {
 	t       *testing.T
+	ctx     context.Context // ends with the load
 	stop    context.CancelFunc
 	clients sync.WaitGroup
 
 	mu     sync.Mutex
+	used   []*inUse
 	told   []told
 	held   []held
 	ids    []snowflake.ID
@@ -40,6 +43,13 @@ type load struct {
 	failed map[string]map[string]int // the others, by their codes
 	class  map[string]map[error]int  // and by their classes
 	odd    []error                   // errors of no class, or of two
+}
+
+// inUse is a service that the load uses.
+type inUse struct {
+	*client.Client
+	stop    context.CancelFunc
+	clients sync.WaitGroup
 }
 
 // told is a value that a client was told, and when its call began and returned.
@@ -67,20 +77,51 @@ func startLoad(t *testing.T, services ...*client.Client) *load {
 	t.Helper()
 	ctx, stop := context.WithCancel(t.Context())
 	l := &load{
-		t: t, stop: stop, asked: map[string]int{}, did: map[string]int{},
+		t: t, ctx: ctx, stop: stop, asked: map[string]int{}, did: map[string]int{},
 		failed: map[string]map[string]int{}, class: map[string]map[error]int{},
 	}
 	t.Cleanup(l.end)
 	for _, service := range services {
-		for range 2 {
-			l.clients.Go(func() { l.repeat(ctx, func() { l.count(ctx, service) }) })
-		}
-		l.clients.Go(func() { l.repeat(ctx, func() { l.lock(ctx, service) }) })
-		l.clients.Go(func() { l.stamp(ctx, service) })
+		l.join(service)
 	}
-	l.clients.Go(func() { l.repeat(ctx, func() { l.pay(ctx, services) }) })
+	l.clients.Go(func() { l.repeat(ctx, func() { l.pay(ctx, l.services()) }) })
 	l.goesOn()
 	return l
+}
+
+// join starts clients of a service.
+func (l *load) join(service *client.Client) {
+	ctx, stop := context.WithCancel(l.ctx)
+	u := &inUse{Client: service, stop: stop}
+	for range 2 {
+		u.clients.Go(func() { l.repeat(ctx, func() { l.count(ctx, service) }) })
+	}
+	u.clients.Go(func() { l.repeat(ctx, func() { l.lock(ctx, service) }) })
+	u.clients.Go(func() { l.stamp(ctx, service) })
+	l.clients.Go(u.clients.Wait)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.used = append(l.used, u)
+}
+
+// leave ends the clients of a service, but for a call under a token that may be under way.
+func (l *load) leave(service *client.Client) {
+	l.mu.Lock()
+	i := slices.IndexFunc(l.used, func(u *inUse) bool { return u.Client == service })
+	left := l.used[i]
+	l.used = slices.Delete(slices.Clone(l.used), i, i+1)
+	l.mu.Unlock()
+	left.stop()
+	left.clients.Wait()
+}
+
+func (l *load) services() (all []*client.Client) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, u := range l.used {
+		all = append(all, u.Client)
+	}
+	return all
 }
 
 func (l *load) repeat(ctx context.Context, turn func()) {

@@ -41,6 +41,13 @@ func arguments(redis string) []string {
 // serve starts a command that is a service, and returns a client when it says where it listens.
 func serve(t *testing.T, command *exec.Cmd) *client.Client {
 	t.Helper()
+	service, _ := serveProcess(t, command)
+	return service
+}
+
+// serveProcess is serve, with the process.
+func serveProcess(t *testing.T, command *exec.Cmd) (*client.Client, *chaostest.Process) {
+	t.Helper()
 	log := &chaostest.Tail{}
 	command.Stderr = log
 	stdout, write, err := os.Pipe()
@@ -49,7 +56,7 @@ func serve(t *testing.T, command *exec.Cmd) *client.Client {
 	}
 	defer stdout.Close()
 	command.Stdout = write
-	chaostest.Start(t, command)
+	process := chaostest.Start(t, command)
 	_ = write.Close()
 	t.Cleanup(func() {
 		if t.Failed() {
@@ -72,7 +79,7 @@ func serve(t *testing.T, command *exec.Cmd) *client.Client {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return c
+	return c, process
 }
 
 // startWith starts a Redis by a shell that does something first, and then is the server.

@@ -216,21 +216,24 @@ func (s *server) call(method string, params any) <-chan reply {
 	id := s.asked
 	s.mu.Unlock()
 	answered := s.expectReply(id)
-	line, _ := json.Marshal(map[string]any{"jsonrpc": "2.0", "id": id, "method": method, "params": params})
+	line, err := json.Marshal(map[string]any{"jsonrpc": "2.0", "id": id, "method": method, "params": params})
+	if err != nil {
+		s.t.Errorf("a request of the test's: %v", err)
+	}
 	s.write(string(line))
 	return answered
 }
 
 // outcome is the result of a charge.
 type outcome struct {
-	IsError bool `json:"isError"`
+	IsError bool `json:"isError"` //nolint:tagliatelle // the protocol's
 	Content []struct {
 		Text string `json:"text"`
 	} `json:"content"`
 	Facts struct {
 		Operation string `json:"operation"`
 		Payment   string `json:"payment"`
-	} `json:"structuredContent"`
+	} `json:"structuredContent"` //nolint:tagliatelle // likewise
 }
 
 func (s *server) charge(order string, cents any) <-chan reply {
@@ -260,7 +263,10 @@ func (s *shop) ledger() (orders map[string]int, operations map[string]bool) {
 	}
 	orders, operations = map[string]int{}, map[string]bool{}
 	for line := range strings.Lines(string(text)) {
-		var charge struct{ Order, Operation string }
+		var charge struct {
+			Order     string `json:"order"`
+			Operation string `json:"operation"`
+		}
 		if err := json.Unmarshal([]byte(line), &charge); err != nil {
 			s.t.Fatalf("a line of the ledger is %q: %v", line, err)
 		}

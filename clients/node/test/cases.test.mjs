@@ -23,6 +23,7 @@ const order = {
   add: ({ key, ...terms }) => [key, terms],
   takeLimit: ({ name, ...rate }) => [name, rate],
   acquireLock: ({ name, ...terms }) => [name, terms],
+  holdWorker: ({ pool, ...terms }) => [pool, terms],
   issue: (terms) => [terms],
   claim: ({ token, fingerprint, lease, policy, owner }) => [token, fingerprint, lease, policy, owner],
   claimKey: ({ key, scope, retention, fingerprint, lease, policy, owner }) => [{ key, scope, retention }, fingerprint, lease, policy, owner],

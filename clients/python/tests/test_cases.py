@@ -16,7 +16,7 @@ class Work(Exception):
     """The failure of the work itself."""
 
 
-KINDS = {name: getattr(coatcheck, name) for name in ("Error", "Lost", "NotRecorded", "TimedOut", "Unavailable", "UnknownOutcome")}
+KINDS = {name: getattr(coatcheck, name) for name in ("Error", "Lost", "NoLease", "NotRecorded", "TimedOut", "Unavailable", "UnknownOutcome")}
 KINDS.update(Invalid=(TypeError, ValueError), Work=Work)
 
 

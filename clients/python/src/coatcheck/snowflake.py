@@ -1,5 +1,7 @@
-"""Snowflake ids: a timestamp, a worker id and a sequence. Nothing here reads a clock or asks others:
-what time it is, and for when it may stamp, a generator is told.
+"""Snowflake ids: a timestamp, a worker id and a sequence.
+
+Nothing here reads a clock or asks a service: what time it is, and for when it may stamp, a
+generator is told.
 """
 
 from __future__ import annotations

@@ -1,0 +1,109 @@
+//go:build check && linux
+
+package servers
+
+import (
+	"context"
+	"fmt"
+	"os/exec"
+	"path/filepath"
+	"reflect"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/coatcheck/coatcheck/chaos/internal/chaostest"
+	"github.com/coatcheck/coatcheck/client"
+	"github.com/coatcheck/coatcheck/internal/testing/redistest"
+)
+
+// release is the commit of the program from which upgrades begin.
+const release = "44093c9d"
+
+// releaseProgram builds the program of the last release from the history of this repository.
+func releaseProgram(t *testing.T) string {
+	t.Helper()
+	folder := t.TempDir()
+	tree := filepath.Join(folder, "tree.tar")
+	for _, args := range [][]string{
+		{"git", "-C", "../..", "archive", "--format=tar", "-o", tree, release},
+		{"tar", "-C", folder, "-xf", tree},
+	} {
+		if out, err := exec.CommandContext(t.Context(), args[0], args[1:]...).CombinedOutput(); err != nil {
+			t.Fatalf("the program of %s is built from the history of this repository, so all of it is needed: %v\n%s", release, err, out)
+		}
+	}
+	return chaostest.BuildIn(t, folder, "./cmd/coatcheck")
+}
+
+// An upgrade, rolling, and its roll-back, while clients use whatever serves: the last release
+// alone, both, this one alone, both, the last release alone. Nothing comes twice, also while both
+// serve; what they refuse to do side by side, one alone does.
+func TestUpgradeAndRollBackUnderLoad(t *testing.T) {
+	before := releaseProgram(t)
+	for name, start := range map[string]func(t *testing.T) (url string){
+		"one server": func(t *testing.T) string { return redistest.Start(t, "--appendonly", "yes").URL() },
+		"sentinel":   func(t *testing.T) string { return redistest.StartSentinel(t, 1).URL() },
+		"cluster":    func(t *testing.T) string { return redistest.StartCluster(t, 3, 0).URL() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			url := start(t)
+			run := func(program string) (*client.Client, *chaostest.Process) {
+				return serveProcess(t, exec.CommandContext(context.Background(), program, arguments(url)...))
+			}
+			serving, process := run(before)
+			l := startLoad(t, serving)
+			n := &numbers{load: l}
+			n.ask(serving, serving)
+			for _, program := range []string{built.Path(t), before} {
+				next, nextProcess := run(program)
+				l.join(next)
+				l.goesOn("count", "pay")
+				n.ask(serving, next)
+				l.leave(serving)
+				process.Finish()
+				l.goesOn()
+				n.ask(next, next)
+				serving, process = next, nextProcess
+			}
+			l.check(exceptions{lossy: true}, serving)
+		})
+	}
+}
+
+// numbers are those of segments and of requests with a key, which a test asks for by itself.
+type numbers struct {
+	*load
+	asked int
+	seen  sync.Map
+}
+
+// ask asks both services for ids of a segment, which nobody was told, and for the number of a
+// request with a key, which both tell alike, also later.
+func (n *numbers) ask(one, other *client.Client) {
+	n.t.Helper()
+	for range 20 {
+		n.asked++
+		key := fmt.Sprintf("request-%d", n.asked)
+		var first client.CounterRange
+		for i, service := range []*client.Client{one, other, one} {
+			ids, err := service.SegmentIDs(n.t.Context(), "invoices", 3)
+			if err != nil {
+				n.t.Errorf("ids of a segment: %v", err)
+			}
+			for _, id := range ids {
+				if _, twice := n.seen.LoadOrStore(id, true); twice {
+					n.t.Errorf("id %d of a segment was told twice", id)
+				}
+			}
+			got, err := service.Add(n.t.Context(), "requests", client.CounterRequest{RequestID: key})
+			if i == 0 {
+				first = got
+			}
+			if err != nil || !reflect.DeepEqual(got, first) {
+				n.t.Errorf("number of the request %s: got %v and %v, want what the first was told, %v", key, got, err, first)
+			}
+		}
+	}
+	time.Sleep(rest)
+}

@@ -1,0 +1,93 @@
+package metrics_test
+
+import (
+	"fmt"
+	"log"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+
+	_ "github.com/coatcheck/coatcheck/embedded"
+	"github.com/coatcheck/coatcheck/idempotency"
+	"github.com/coatcheck/coatcheck/internal/testing/expect"
+	"github.com/coatcheck/coatcheck/metrics"
+	"github.com/coatcheck/coatcheck/redisstore"
+	"github.com/coatcheck/coatcheck/redisstore/observe"
+)
+
+// A program with a registry of its own, which has metrics of Go already, has ours in it too:
+// replays, mismatches, doubt and those that met a running one are counted without the service.
+func TestApplicationHasOurMetricsInItsOwnRegistry(t *testing.T) {
+	ctx := t.Context()
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(collectors.NewGoCollector())
+	counted := metrics.NewStore("1.4.0") // the version of your program
+	registry.MustRegister(counted.Collector())
+	store, err := redisstore.OpenConfig(ctx, redisstore.Config{URL: "embedded:", Observers: []observe.Observer{counted}})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer store.Close()
+
+	tokens := idempotency.New(store, idempotency.Config{})
+	defer tokens.Close(ctx)
+	var pay http.Handler
+	pay = tokens.Middleware(idempotency.Route{})(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if key := r.Header.Get("Idempotency-Key"); key == "busy" {
+			again(pay, "busy", "body")
+		} else if key == "doubt" {
+			attempt, _ := idempotency.FromContext(r.Context())
+			attempt.InDoubt()
+		}
+		fmt.Fprint(w, "paid")
+	}))
+	for _, request := range []struct{ key, body string }{
+		{"replay", "body"}, {"replay", "body"}, {"replay", "another body"}, {"doubt", "body"}, {"doubt", "body"}, {"busy", "body"},
+	} {
+		again(pay, request.key, request.body)
+	}
+	metricsConnected(t, registry, store, counted)
+	for outcome, want := range map[string]float64{"granted": 3, "replay": 1, "mismatch": 1, "in_doubt": 1, "busy": 1} {
+		expect.Equal(t, "claims with the outcome "+outcome, claims(t, registry, outcome), want)
+	}
+}
+
+func again(handler http.Handler, key, body string) {
+	request := httptest.NewRequest(http.MethodPost, "/pay", strings.NewReader(body))
+	request.Header.Set("Idempotency-Key", key)
+	handler.ServeHTTP(httptest.NewRecorder(), request)
+}
+
+// metricsConnected also shows the connections, and finds no two metrics of a name.
+func metricsConnected(t *testing.T, registry *prometheus.Registry, store *redisstore.Store, counted *metrics.Store) {
+	t.Helper()
+	metrics.ShowConnections(counted.Registry, store)
+	families, err := registry.Gather()
+	expect.Error(t, "Gather", err, nil)
+	names := map[string]bool{}
+	for _, family := range families {
+		names[family.GetName()] = true
+	}
+	for _, name := range []string{"go_goroutines", "coatcheck_token_claims_total", "coatcheck_redis_pool_connections"} {
+		expect.Equal(t, name+" is in the registry", names[name], true)
+	}
+	expect.Equal(t, "process_cpu_seconds_total is in the registry", names["process_cpu_seconds_total"], false)
+}
+
+func claims(t *testing.T, registry *prometheus.Registry, outcome string) float64 {
+	t.Helper()
+	families, err := registry.Gather()
+	expect.Error(t, "Gather", err, nil)
+	for _, family := range families {
+		for _, series := range family.GetMetric() {
+			if family.GetName() == "coatcheck_token_claims_total" && series.GetLabel()[0].GetValue() == outcome {
+				return series.GetCounter().GetValue()
+			}
+		}
+	}
+	return -1
+}

@@ -58,6 +58,7 @@ type replication struct {
 	before   string // master_replid2
 	replicas int    // that are attached and have a port: others cannot become master
 	attached string // their addresses, each with a blank after it
+	tools    int    // that are attached without a port and confirm: WAIT counts them
 }
 
 // askReplication is the command that asks for it, in a round trip.
@@ -82,11 +83,15 @@ func readReplication(answer *redis.StringCmd) (found replication, ok bool) {
 		if !is {
 			return found, true
 		}
-		if after != "" && after[0] != '0' {
-			port, _, _ := strings.Cut(after, ",")
+		line, _, _ := strings.Cut(after, "\n")
+		switch port, rest, _ := strings.Cut(line, ","); {
+		case port == "":
+		case port[0] != '0':
 			_, host, _ := cutLast(before, "ip=")
 			found.replicas++
 			found.attached += net.JoinHostPort(host, port) + " "
+		case !strings.Contains(rest, "offset=0,"):
+			found.tools++
 		}
 		rest = after
 	}

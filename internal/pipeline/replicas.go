@@ -22,17 +22,19 @@ type replicas struct {
 	list *Listed // nil: there is none, or it was not read yet
 	last string  // the addresses that were attached last, as INFO tells them
 	// addresses that were attached, since the list was read where there is one, each as often as
-	// replicas were attached behind it at once
+	// replicas were attached behind it at once; without a list they have confirmed for the second
 	seen  []string
 	fresh []string // those of seen that may not be noted in Redis yet, without a list
 	most  int      // that were attached at once
 	noted int      // as many have confirmed before, as a word says that was noted here
+	tools int      // that are attached and confirm, and cannot become master
 }
 
 // saw takes in what is attached.
 func (r *replicas) saw(found replication) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	r.tools = found.tools
 	if found.attached != r.last {
 		r.last = found.attached
 		r.add(found)
@@ -40,11 +42,49 @@ func (r *replicas) saw(found replication) {
 }
 
 func (r *replicas) add(found replication) {
-	r.most = max(r.most, found.replicas)
-	added := missing(r.seen, strings.Fields(found.attached))
-	r.seen = append(r.seen, added...)
-	if r.list == nil {
-		r.fresh = append(r.fresh, added...)
+	r.most, r.tools = max(r.most, found.replicas), found.tools
+	attached := strings.Fields(found.attached)
+	if r.list != nil {
+		r.seen = append(r.seen, missing(r.seen, attached)...)
+		return
+	}
+	slices.Sort(attached)
+	r.enter(missing(r.seen, slices.Compact(attached)))
+}
+
+func (r *replicas) enter(addresses []string) {
+	r.seen, r.fresh = append(r.seen, addresses...), append(r.fresh, addresses...)
+}
+
+// twins are links, where there is no list, whose address another link has, too. They may be of
+// replicas behind one address, or the link of before of one that was parted from its master, which
+// ends by repl-timeout and confirms nothing.
+func (r *replicas) twins() []string {
+	if r.list != nil {
+		return nil
+	}
+	return missing(r.seen, strings.Fields(r.last))
+}
+
+// toCount is how many WAIT has to count so that all have a write: it counts tools as well, and they
+// stand in for no replica.
+func (r *replicas) toCount() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	need := r.needLocked()
+	if need == 0 {
+		return 0
+	}
+	return need + len(r.twins()) + r.tools
+}
+
+// counted takes in that WAIT has counted so many, as [replicas.toCount] says: twins confirm then,
+// so they are replicas.
+func (r *replicas) counted(n int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if twins := r.twins(); len(twins) > 0 && n >= r.needLocked()+len(twins)+r.tools {
+		r.enter(twins)
 	}
 }
 
@@ -100,6 +140,10 @@ func (r *replicas) toHold(found replication) string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	addresses := strings.Fields(found.attached)
+	for _, twin := range missing(r.seen, addresses) {
+		i := slices.Index(addresses, twin)
+		addresses = slices.Delete(addresses, i, i+1)
+	}
 	seen := slices.DeleteFunc(slices.Clone(r.seen), func(one string) bool { return !slices.Contains(r.fresh, one) })
 	return strings.Join(append(addresses, missing(addresses, seen)...), " ")
 }
@@ -126,7 +170,7 @@ func (r *replicas) need() int {
 
 func (r *replicas) needLocked() int {
 	if r.list == nil {
-		return max(len(r.seen), r.most, r.noted)
+		return max(len(r.seen), r.noted)
 	}
 	all := len(r.list.Addresses)
 	if r.comparable() {

@@ -34,10 +34,12 @@ func (s *Engine) trip(ctx context.Context, pipe redis.Pipeliner, node *redis.Cli
 		if t.server.isOld() { // calls that wait for others' trips go out without being asked
 			_ = s.begin(ctx, node, t.server)
 		}
-		// a number that was asked for as well holds too
-		t.want = max(t.server.replicas.need(), s.ack)
+		t.want = s.ack // a number that was asked for as well holds too
 	}
 	t.byAll = t.server.replicas.confirmedBy(ack)
+	if t.byAll {
+		t.want = max(t.want, t.server.replicas.toCount())
+	}
 	return t
 }
 
@@ -64,13 +66,13 @@ func (t *trip) exec(depends bool) error {
 		wait = t.pipe.Do(t.ctx, "wait", t.want, ackPatience(t.ctx, t.engine.ackTimeout).Milliseconds())
 	}
 	_, err := t.pipe.Exec(t.ctx)
-	if info != nil {
-		t.read(info)
-	}
 	if wait != nil {
 		err = acknowledged(wait, t.want, err)
 	} else {
 		err = nil // each command has its own
+	}
+	if info != nil {
+		t.read(info, err == nil)
 	}
 	err = cmp.Or(err, t.missed())
 	if t.byAll {
@@ -79,8 +81,8 @@ func (t *trip) exec(depends bool) error {
 	return err
 }
 
-// read takes in what the server said of itself.
-func (t *trip) read(info *redis.StringCmd) {
+// read takes in what the server said of itself, and whether as many as were waited for confirmed.
+func (t *trip) read(info *redis.StringCmd, confirmed bool) {
 	found, ok := readReplication(info)
 	if !ok {
 		return
@@ -89,6 +91,8 @@ func (t *trip) read(info *redis.StringCmd) {
 	another := t.server.saw(found)
 	if another {
 		t.engine.observers.incarnationChanged()
+	} else if t.byAll && confirmed {
+		t.server.replicas.counted(t.want)
 	}
 	// What was known is of the one before. A replica that has come is noted before this answers, so
 	// that a process which starts while it is away knows of it.
@@ -108,7 +112,7 @@ func (t *trip) missed() error {
 	case t.fault != nil:
 		return fmt.Errorf("written, but which replicas it has is not known: %w", t.fault)
 	}
-	if all := t.server.replicas.need(); all > t.want {
+	if all := t.server.replicas.toCount(); all > t.want {
 		return &ShortfallError{Want: all, Got: t.want}
 	}
 	return nil

@@ -172,6 +172,9 @@ func viewOf(ctx context.Context, o *redis.FailoverOptions, address string, timeo
 		known = append(known, before)
 	}
 	for _, server := range known {
+		if server["port"] == "0" {
+			continue // a client that copied the data, such as redis-cli --rdb, stays on the list
+		}
 		if one := net.JoinHostPort(server["ip"], server["port"]); one != v.master && !slices.Contains(v.others, one) {
 			v.others = append(v.others, one)
 		}

@@ -88,12 +88,16 @@ func (i *inspector) sentinelDenies(ctx context.Context, options *redis.Options, 
 	return err == nil && len(found.Denied) > 0
 }
 
-// addresses are those of servers that a sentinel lists.
+// addresses are those of servers that a sentinel lists. One without a port was a client that copied
+// the data.
 func addresses(list []map[string]string, err error) (addrs []string) {
 	if err != nil {
 		return nil
 	}
 	for _, one := range list {
+		if one["port"] == "0" {
+			continue
+		}
 		addrs = append(addrs, net.JoinHostPort(one["ip"], one["port"]))
 	}
 	slices.Sort(addrs)

@@ -207,6 +207,8 @@ func TestLibrariesOfOtherModulesStayThere(t *testing.T) {
 		"github.com/chromedp/chromedp":           "console/browser",
 		"github.com/google/go-containerregistry": "tools/release",
 		"github.com/gin-gonic/gin":               "idempotency/ginmw",
+		"github.com/go-chi/chi/v5":               "idempotency/chicheck",
+		"github.com/labstack/echo/v5":            "idempotency/echov5",
 		"github.com/google/licensecheck":         "tools/release",
 		"github.com/prometheus/prometheus":       "deploy/monitoring",
 		"github.com/redis/rueidis":               "bench",

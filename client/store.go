@@ -15,9 +15,9 @@ func (c *Client) Restored(ctx context.Context) (marked int, err error) {
 }
 
 // ReplicasGone says that replicas which have confirmed writes under --ack all at a plain URL are
-// gone for good, and that none of them becomes master: processes that start after it wait for as
-// many as they see. It returns how many markers and pools it has changed, and nothing counts as
-// lost. It is for operators, and harmless to repeat.
+// gone for good, and that none of them becomes master: the service, and processes that start after
+// it, wait for those that are attached. It returns how many markers and pools it has changed, and
+// nothing counts as lost. It is for operators, and harmless to repeat.
 func (c *Client) ReplicasGone(ctx context.Context) (marked int, err error) {
 	return c.say(ctx, "replicas-gone")
 }

@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/coatcheck/coatcheck/internal/testing/expect"
@@ -22,7 +23,7 @@ func TestRepeatInOtherWhiteSpaceIsTheSameOnlyAsJSON(t *testing.T) {
 		"twice":     {[]string{"Content-Type: application/json", "Content-Type: text/plain"}, 422},
 		"utf-7":     {[]string{"Content-Type: application/json; charset=utf-7"}, 422},
 	} {
-		headers := append(row.types, "Idempotency-Key: "+key)
+		headers := slices.Concat(row.types, []string{"Idempotency-Key: " + key})
 		expect.Equal(t, "status of the first as "+key, r.do("POST", "/payments", `{"amount": 1, "to": "a"}`, headers...).status, 201)
 		expect.Equal(t, "status of a repeat in other white space as "+key, r.do("POST", "/payments", `{"to":"a","amount":1}`, headers...).status, row.repeat)
 		expect.Equal(t, "status of the same again as "+key, r.do("POST", "/payments", `{"amount": 1, "to": "a"}`, headers...).status, 201)

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"net/url"
 	"sync"
 	"time"
 
@@ -50,6 +51,10 @@ type Config struct {
 	// PolicyURL is where a client can read what a route takes: refusals of a guarded route link to
 	// it (RFC 8288, rel="describedby"). "" = no link.
 	PolicyURL string
+	// ProblemBase comes before the code in the "type" of problems (RFC 9457), such as
+	// https://shop.example/problems/ for pages that your application has; a URI reference. "" =
+	// /problems/, which the service serves.
+	ProblemBase string
 	// Completed is called after an answer was recorded, by the attempt itself or for it later. It
 	// may be called from several goroutines at once. nil = it is not.
 	Completed func()
@@ -75,6 +80,7 @@ type Tokens struct {
 	tokenKeys  ring
 	answerKeys sealer
 	policyURL  string
+	typeBase   string // "" = that of package api
 	completed  func()
 	admit      func() error
 	handled    sync.Map // the pattern of each route's name, of Handle
@@ -84,14 +90,18 @@ type Tokens struct {
 	listed string
 }
 
-// New returns the tokens of a store. It panics without a store, and if a key is not as [Key]
-// requires; [ParseKeys] returns valid keys only.
+// New returns the tokens of a store. It panics without a store, if a key is not as [Key] requires
+// ([ParseKeys] returns valid keys only), and if ProblemBase is no URI reference.
 func New(store *redisstore.Store, config Config) *Tokens {
 	if store == nil {
 		panic("idempotency: New needs a store: see redisstore.Open")
 	}
+	if _, err := url.Parse(config.ProblemBase); err != nil {
+		panic("idempotency: Config.ProblemBase is no URI reference: " + err.Error())
+	}
 	t := &Tokens{
-		store: store, principal: config.Principal, fail: config.Error, log: config.Logger,
+		typeBase: config.ProblemBase,
+		store:    store, principal: config.Principal, fail: config.Error, log: config.Logger,
 		tokenKeys: newRing(config.TokenKeys), answerKeys: newSealer(config.AnswerKeys), policyURL: config.PolicyURL,
 		completed: config.Completed, admit: config.Admit, done: store.Key("token", "done"),
 	}
@@ -119,6 +129,9 @@ func (t *Tokens) writeProblem(w http.ResponseWriter, r *http.Request, err error)
 	problem, _ := Problem(err)
 	if problem.Status >= http.StatusInternalServerError { // the client is not told the cause
 		t.log.ErrorContext(r.Context(), "idempotency: a request failed", "code", string(problem.Code), "error", err)
+	}
+	if t.typeBase != "" {
+		problem.Type = t.typeBase + string(problem.Code)
 	}
 	if errors.Is(err, errPolicy) {
 		problem.See = t.policyURL

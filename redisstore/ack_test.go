@@ -286,6 +286,7 @@ func TestAckAllOnOneServerWaitsForEachReplicaThatWasSeen(t *testing.T) {
 	if _, err := third.ReplicasGone(t.Context()); err != nil {
 		t.Fatalf("ReplicasGone: %v", err)
 	}
+	expect.Eventually(t, "it is enough for the process that said so", func() bool { _, err := bumped(t.Context(), third, "z"); return err == nil })
 	fourth := open(t, master.URL(), func(c *redisstore.Config) { c.Ack = redisstore.AckAll })
 	expect.Eventually(t, "the newcomer is enough", func() bool { _, err := bumped(t.Context(), fourth, "z"); return err == nil })
 }

@@ -33,8 +33,8 @@ func (s *Store) Restored(ctx context.Context) (marked int, err error) {
 // that none of them becomes master. At a plain URL, where no list says which replicas there are,
 // each call waits for as many as have confirmed before; processes that start after this wait for
 // those that are attached now, and those that come. If another one becomes master all the same,
-// values and worker ids come twice. A process that goes on through this has what it knew noted
-// again. Otherwise it is as [Store.Restored], and nothing counts as lost.
+// values and worker ids come twice. Another process that goes on through this waits as before, and
+// has that noted again. Otherwise it is as [Store.Restored], and nothing counts as lost.
 func (s *Store) ReplicasGone(ctx context.Context) (marked int, err error) {
 	err = s.EachMaster(ctx, "store replicas-gone", func(ctx context.Context, node *redis.Client) error {
 		if s.mode == Embedded {

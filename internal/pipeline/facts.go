@@ -259,7 +259,12 @@ func (s *Engine) ForgetReplicas(ctx context.Context, node *redis.Client) error {
 	if err := node.Del(ctx, s.facts.key).Err(); err != nil {
 		return err
 	}
-	_, err := s.noteReplicas(ctx, node, found, self, found.attached)
+	held, err := s.noteReplicas(ctx, node, found, self, found.attached)
+	if err == nil {
+		known := &s.facts.of(node).replicas
+		known.anew(found)
+		known.hold(held)
+	}
 	return err
 }
 

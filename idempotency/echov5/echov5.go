@@ -1,0 +1,38 @@
+// Package echov5 puts net/http middleware, such as package idempotency's, around Echo v5 handlers.
+//
+// It is a module of its own, so that what does not use Echo v5 does not have it among its modules.
+//
+// echo.WrapMiddleware does not do for a middleware that records answers: an Echo handler returns
+// its error, and Echo makes an answer of it after the middleware has ended. The client of a handler
+// that returns echo.NewHTTPError(402) would be told 200, and each repeat an empty 200. Wrap makes
+// an answer of the error inside the middleware, so that it is recorded like any other.
+package echov5
+
+import (
+	"net/http"
+
+	"github.com/labstack/echo/v5"
+)
+
+// Wrap makes Echo middleware of net/http middleware. Where the middleware runs the handler, an
+// error that the handler returns becomes its answer there, by Echo's HTTPErrorHandler; middleware
+// outside sees no error. The handler's request is the one that the middleware passes on, with its
+// context, and its response goes to the middleware; middleware outside has its own again
+// afterwards. A panic passes through the middleware. The result is safe for concurrent use if the
+// middleware is.
+func Wrap(middleware func(http.Handler) http.Handler) echo.MiddlewareFunc {
+	return func(next echo.HandlerFunc) echo.HandlerFunc {
+		return func(c *echo.Context) error {
+			outer, asked := c.Response(), c.Request()
+			defer func() { c.SetResponse(outer); c.SetRequest(asked) }()
+			middleware(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				c.SetRequest(r)
+				c.SetResponse(echo.NewResponse(w, c.Echo().Logger))
+				if err := next(c); err != nil {
+					c.Echo().HTTPErrorHandler(c, err)
+				}
+			})).ServeHTTP(outer, asked)
+			return nil
+		}
+	}
+}

@@ -110,7 +110,7 @@ func (s *service) createdPool(t *testing.T) {
 	expect.Equal(t, "the TTL of a lease", lease.TTL, time.Hour)
 	ring, err := s.Ring(t.Context(), "created", 0, 10)
 	succeeds(t, "Ring, the first ten slots", err)
-	want.Used = 1
+	want.Used, want.Held = 1, 1
 	expect.Equal(t, "Ring, the first ten slots", ring, api.WorkerRing{WorkerPool: want, Next: new(10)}, cmpopts.IgnoreFields(api.WorkerRing{}, "ServerTime", "Slots"))
 	expect.Equal(t, "slots of the first page", len(ring.Slots), 10)
 	if ring.ServerTime.IsZero() {

@@ -2,8 +2,10 @@ package cli
 
 import (
 	"fmt"
+	"math"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -21,6 +23,26 @@ func TestIDsOnePerLine(t *testing.T) {
 		slices.Sort(all)
 		expect.Equal(t, "ids of calls for 1, 5000, 3 and 2", len(all), 5006)
 		expect.Equal(t, "different ones of them", len(slices.Compact(slices.Clone(all))), len(all))
+	})
+}
+
+// Each is of a call of its own, and so begins a unit of time: they fall on all shards alike.
+func TestIDsOfTheCommandAreSpreadOverShards(t *testing.T) {
+	doors(t, func(t *testing.T, at []string) {
+		const n, shards = 300, 8
+		var counts [shards]int
+		for range n {
+			text := strings.TrimSpace(execute(t, nil, append([]string{"id"}, at...)...).exits(done).stdout)
+			id, err := strconv.ParseInt(text, 10, 64)
+			expect.MustEqual(t, "error of reading the id "+text, err, nil)
+			counts[id%shards]++
+		}
+		mean, most := n/float64(shards), 5*math.Sqrt(n*(1./shards)*(1-1./shards))
+		for shard, count := range counts {
+			if math.Abs(float64(count)-mean) > most {
+				t.Errorf("ids of shard %d: got %d of %d, want %.1f, and %.1f more or less: %v", shard, count, n, mean, most, counts)
+			}
+		}
 	})
 }
 

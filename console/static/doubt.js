@@ -13,7 +13,7 @@ class Doubts extends Paged {
   word = 'operation in doubt';
   plural = 'operations in doubt';
   period = 5000;
-  label = 'Operations or routes that begin with';
+  label = 'Operations, routes or scopes that begin with';
   pattern = '.*';
 
   head() {
@@ -24,7 +24,7 @@ class Doubts extends Paged {
   }
 
   list() {
-    const columns = [{ name: 'Operation' }, { name: 'Route' }, { name: 'Since' }, { name: 'Ran for', class: 'number' }, { name: 'Attempts', class: 'number' }, { name: 'Request' }];
+    const columns = [{ name: 'Operation' }, { name: 'Route or scope' }, { name: 'Since' }, { name: 'Ran for', class: 'number' }, { name: 'Attempts', class: 'number' }, { name: 'Request' }];
     const shown = table('Operations in doubt, the oldest first', columns);
     this.rows = new Rows(shown.body, (operation) => new DoubtRow(operation));
     return shown.frame;
@@ -80,7 +80,7 @@ class Doubt extends HTMLElement {
     this.found.replaceChildren(
       el('p', {}, el('strong', { class: `state ${shown.state}` }, shown.state), shown.decision ? ` settled as ${shown.decision}` : ''),
       facts([
-        ['Route', shown.route || '–'], ['In doubt since', when(shown.since)], ['Ran for', shown.ran_for_ms === undefined ? '–' : left(shown.ran_for_ms)],
+        ['Route or scope', shown.route || '–'], ['In doubt since', when(shown.since)], ['Ran for', shown.ran_for_ms === undefined ? '–' : left(shown.ran_for_ms)],
         ['Attempts', plural(shown.attempts, 'attempt')], ['Fence', shown.fence ? String(shown.fence) : '–'], ['Request', shown.request_id || '–'], ['Kept until', when(shown.expires_at)],
       ]));
     this.form.replaceChildren(...(shown.state === 'in-doubt' && may('admin') ? this.#steps(shown) : []));

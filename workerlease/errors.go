@@ -137,15 +137,20 @@ func (p *Pools) quarantined(pool string, reply scripts.Reply) error {
 func (p *Pools) unknownHere(pool string, refused *fault.WaitError) error {
 	refused.Text = fmt.Sprintf(": the pool is new to this Redis. If it is new altogether, say so, and it grants at once: coatcheck worker create %s. "+
 		"Else it grants in {wait}, when no worker id from before can be in use", pool)
-	return &NewPoolError{refused}
+	return &NewPoolError{Err: refused}
 }
 
 // NewPoolError is the [ErrQuarantined] of a pool that this Redis has no record of: nothing shows
 // that anything was lost.
-type NewPoolError struct{ *fault.WaitError }
+type NewPoolError struct {
+	Err error // says how it goes on; redisstore.RetryAfter finds in it when
+}
+
+// Error is that of Err.
+func (e *NewPoolError) Error() string { return e.Err.Error() }
 
 // Unwrap returns what it is.
-func (e *NewPoolError) Unwrap() error { return e.WaitError }
+func (e *NewPoolError) Unwrap() error { return e.Err }
 
 func waitFor(reply scripts.Reply, err error, text string) error {
 	refused := &fault.WaitError{Err: err, Text: text}

@@ -155,7 +155,7 @@ func (d *poolStamper) stillLocked() error {
 	if again, ok := errors.AsType[*fault.WaitError](d.refusal); ok { // exhausted or quarantined
 		later := &fault.WaitError{Err: again.Err, Wait: left, Text: again.Text}
 		if _, isNew := errors.AsType[*workerlease.NewPoolError](d.refusal); isNew {
-			return &workerlease.NewPoolError{WaitError: later}
+			return &workerlease.NewPoolError{Err: later}
 		}
 		return later
 	}

@@ -54,7 +54,12 @@ func (b *box) promote() {
 // info is a field of INFO replication.
 func (b *box) info(name string) string {
 	b.Helper()
-	_, rest, _ := strings.Cut(b.do("INFO", "replication").(string), "\n"+name+":")
+	return b.field("replication", name)
+}
+
+func (b *box) field(section, name string) string {
+	b.Helper()
+	_, rest, _ := strings.Cut(b.do("INFO", section).(string), "\n"+name+":")
 	value, _, _ := strings.Cut(rest, "\r")
 	return value
 }
@@ -405,7 +410,13 @@ func stopped(h *histories) *box {
 	return h.m
 }
 
+// killed is called where all that was noted is to be found again: a write to the file may be put
+// off where it is not synchronised each time.
 func killed(h *histories) *box {
+	expect.Eventually(h, "the append-only file has all", func() bool {
+		buffered := h.m.field("persistence", "aof_buffer_length")
+		return buffered == "0" || buffered == "" // there is no such file
+	})
 	h.master.Kill()
 	h.master.Restart()
 	return h.m

@@ -19,7 +19,9 @@ func TestTypeOfAProblemBeginsWithTheBase(t *testing.T) {
 	} {
 		tokens := New(store, Config{ProblemBase: base})
 		answer := post(tokens.Middleware(Route{Name: "r"})(http.NotFoundHandler()), "pay")
-		var problem struct{ Type string }
+		var problem struct {
+			Type string `json:"type"`
+		}
 		expect.Error(t, "reading the problem", json.Unmarshal(answer.Body.Bytes(), &problem), nil)
 		expect.Equal(t, "type", problem.Type, want)
 		expect.Error(t, "Close", tokens.Close(t.Context()), nil)

@@ -68,7 +68,7 @@ func (r *Registry) Handler() http.Handler {
 
 // Collector is the metrics that are ours, also those that are added later, for the registry of an
 // application, which has metrics of Go and its process already.
-func (r *Registry) Collector() prometheus.Collector { return r.ours }
+func (r *Registry) Collector() prometheus.Collector { return r.ours } //nolint:ireturn // it is what a registry takes
 
 func (r *Registry) add(one prometheus.Collector) {
 	r.all.MustRegister(one)

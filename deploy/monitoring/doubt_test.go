@@ -2,6 +2,7 @@ package monitoring_test
 
 import (
 	"fmt"
+	"maps"
 	"strconv"
 	"strings"
 	"testing"
@@ -60,10 +61,7 @@ func samples(t *testing.T, registry *metrics.Registry, target map[string]string)
 	t.Helper()
 	all := []series{{"up", target, 1, 0}}
 	for _, line := range sampleLine.FindAllStringSubmatch(scrape(registry), -1) {
-		of := map[string]string{}
-		for name, value := range target {
-			of[name] = value
-		}
+		of := maps.Clone(target)
 		for _, label := range pair.FindAllStringSubmatch(line[2], -1) {
 			of[label[1]] = label[2]
 		}

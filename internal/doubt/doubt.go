@@ -15,13 +15,12 @@ import (
 
 const (
 	lookTime = 2 * time.Second // a scrape waits for it
-	// how long figures are shown if Redis does not answer after them
-	kept = 5 * time.Minute
+	kept     = 5 * time.Minute // figures are shown for so long if Redis does not answer after them
 )
 
 // The scopes that are no route of this process.
 const (
-	// of another process, or claimed over HTTP: clients choose what those are called
+	// Other is of another process, or claimed over HTTP: clients choose what those are called.
 	Other  = "other"
 	Unread = "unread" // more than are read one by one
 )

@@ -67,15 +67,18 @@ func (s *sim) schedule(end int64) {
 			}
 		},
 		sentinels: func() {
-			switch {
-			case s.knows != listed:
-			case s.oneIn(2):
-				s.cutOff()
-			case s.oneIn(2):
-				s.forget()
-			default:
-				s.stopSentinels()
+			if s.knows != listed {
+				return
 			}
+			if s.oneIn(2) {
+				s.cutOff()
+				return
+			}
+			if s.oneIn(2) {
+				s.forget()
+				return
+			}
+			s.stopSentinels()
 		},
 		addresses: func() {
 			if s.knows != told {

@@ -167,7 +167,7 @@ func (c *client) learn(v *server) bool {
 	}
 	k.saw(s, v.replid, attached)
 	if s.knows == plain && s.has(replicasKept) {
-		now := append(attached, s.missing(attached, slices.DeleteFunc(slices.Clone(k.seen), func(one int64) bool {
+		now := append(slices.Clip(attached), s.missing(attached, slices.DeleteFunc(slices.Clone(k.seen), func(one int64) bool {
 			return !slices.Contains(k.fresh, one)
 		}))...)
 		k.seen = append(slices.Clip(k.seen), s.missing(k.seen, v.keepReplicas(now))...)

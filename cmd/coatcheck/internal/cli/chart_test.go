@@ -102,7 +102,7 @@ func TestChartHasTheAlertsAndTheDashboard(t *testing.T) {
 	}
 	var rules, own any
 	var dashboard string
-	for _, one := range strings.Split(text, "\n---\n") {
+	for one := range strings.SplitSeq(text, "\n---\n") {
 		var object any
 		if err := yaml.Unmarshal([]byte(one), &object); err != nil {
 			t.Fatal(err)

@@ -12,6 +12,8 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/go-json-experiment/json/jsontext"
+
 	"github.com/coatcheck/coatcheck/internal/frontdoor"
 	"github.com/coatcheck/coatcheck/internal/names"
 )
@@ -41,7 +43,7 @@ func readBody(from io.Reader, into any) error {
 	} else if first != json.Delim('{') {
 		return invalid("body", "not a JSON object")
 	}
-	if err := members(decoder, fields(into)); err != nil {
+	if err := members(text, decoder, fields(into)); err != nil {
 		return err
 	}
 	if _, err := decoder.Token(); !errors.Is(err, io.EOF) {
@@ -51,7 +53,7 @@ func readBody(from io.Reader, into any) error {
 }
 
 // members reads an object's members up to its closing brace, each into its field.
-func members(decoder *json.Decoder, targets map[string]any) error {
+func members(text []byte, decoder *json.Decoder, targets map[string]any) error {
 	seen := map[string]bool{}
 	for decoder.More() {
 		token, err := decoder.Token()
@@ -67,14 +69,24 @@ func members(decoder *json.Decoder, targets map[string]any) error {
 			return invalid(name, "given more than once")
 		}
 		seen[name] = true
+		from := decoder.InputOffset()
 		if err := decoder.Decode(target); err != nil {
 			return wrongValue(name, target, err)
+		}
+		if value := bytes.TrimLeft(text[from:decoder.InputOffset()], ": \t\r\n"); !isText(value) {
+			return invalid(name, "half of a surrogate pair, which is no text")
 		}
 	}
 	if _, err := decoder.Token(); err != nil {
 		return malformed(err)
 	}
 	return nil
+}
+
+// isText reports whether each string of a JSON value can be written in UTF-8. encoding/json takes
+// every half of a surrogate pair for the same character, so that two keys would be one.
+func isText(value jsontext.Value) bool {
+	return value.IsValid(jsontext.AllowDuplicateNames(true))
 }
 
 // fields maps JSON names to the fields of a struct.

@@ -110,7 +110,7 @@ func TestKeysThatCanBeNoneAreRefused(t *testing.T) {
 	t.Parallel()
 	s := serve(t, server.Config{Store: storetest.Open(t, redisstore.Config{})})
 	for field, bodies := range map[string][]string{
-		"key":          {`{"fingerprint":"f"}`, `{"key":"a\u0000b","fingerprint":"f"}`, `{"key":"` + strings.Repeat("ü", 513) + `","fingerprint":"f"}`},
+		"key":          {`{"fingerprint":"f"}`, `{"key":"a\u0000b","fingerprint":"f"}`, `{"key":"a\ud83d","fingerprint":"f"}`, `{"key":"` + strings.Repeat("ü", 513) + `","fingerprint":"f"}`},
 		"scope":        {`{"key":"k","scope":"a b","fingerprint":"f"}`},
 		"fingerprint":  {`{"key":"k"}`},
 		"retention_ms": {`{"key":"k","fingerprint":"f","retention_ms":999}`, `{"key":"k","fingerprint":"f","retention_ms":2592000001}`},

@@ -78,8 +78,8 @@ type numbers struct {
 	seen  sync.Map
 }
 
-// ask asks both services for ids of a segment, which nobody was told, and for the number of a
-// request with a key, which both tell alike, also later.
+// ask asks both services for ids of a segment, which nobody has got, and for the number of a
+// request with a key, which both answer alike, also later.
 func (n *numbers) ask(one, other *client.Client) {
 	n.t.Helper()
 	for range 20 {
@@ -93,7 +93,7 @@ func (n *numbers) ask(one, other *client.Client) {
 			}
 			for _, id := range ids {
 				if _, twice := n.seen.LoadOrStore(id, true); twice {
-					n.t.Errorf("id %d of a segment was told twice", id)
+					n.t.Errorf("id %d of a segment came twice", id)
 				}
 			}
 			got, err := service.Add(n.t.Context(), "requests", client.CounterRequest{RequestID: key})
@@ -101,7 +101,7 @@ func (n *numbers) ask(one, other *client.Client) {
 				first = got
 			}
 			if err != nil || !reflect.DeepEqual(got, first) {
-				n.t.Errorf("number of the request %s: got %v and %v, want what the first was told, %v", key, got, err, first)
+				n.t.Errorf("number of the request %s: got %v and %v, want the answer of the first, %v", key, got, err, first)
 			}
 		}
 	}

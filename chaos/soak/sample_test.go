@@ -86,7 +86,8 @@ type series struct {
 
 // kind is one of the figures, and how much more of it the second half may have: a part of the first
 // half's and something besides, for what is drawn by lot. What follows the clients that are
-// connected says nothing in a short soak with faults: a process that was replaced begins without any.
+// connected says nothing in a short soak with faults: a process that was replaced begins without
+// any.
 type kind struct {
 	name    string
 	of      func(figures) int

@@ -131,7 +131,7 @@ func (r *rig) role(name string, env ...string) *child {
 func startRole(t testing.TB, name string, env ...string) *child {
 	t.Helper()
 	return launch(t, func(line []byte) string { return "http://" + strings.TrimSpace(string(line)) },
-		append(env, roleVariable+"="+name, "CHAOS_LEASE="+lease.String()), os.Args[0])
+		append(env, chaostest.RoleVariable+"="+name, "CHAOS_LEASE="+lease.String()), os.Args[0])
 }
 
 // ready waits until Redis is whole: the sentinels agree on a master that takes writes and has both

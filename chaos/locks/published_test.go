@@ -67,9 +67,9 @@ func standForever(ctx context.Context, url string) error {
 }
 
 // process has a process wait at the end of the line.
-func (l *line) process() *process {
+func (l *line) process() *chaostest.Process {
 	l.t.Helper()
-	p := startProcess(l.t, "waiter", l.server.URL(), "", 0, 0)
+	p := chaostest.StartRole(l.t, "waiter", chaostest.StoreVariable+"="+l.server.URL())
 	l.joined()
 	return p
 }
@@ -134,7 +134,7 @@ func (l *line) release(n int) {
 // then they still listen.
 func TestDeadWaitersStallNobody(t *testing.T) {
 	t.Parallel()
-	for name, end := range map[string]func(*process){"killed": (*process).Kill, "stopped": (*process).Stop} {
+	for name, end := range map[string]func(*chaostest.Process){"killed": (*chaostest.Process).Kill, "stopped": (*chaostest.Process).Stop} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			l := newLine(t)

@@ -22,11 +22,11 @@ var (
 	seed   = flag.Uint64("seed", 0, "what is drawn by lot; 0 = another one each time")
 )
 
-// Main is a package's TestMain. If the environment variable names a role this process plays it, and
-// runs no tests.
-func Main(m *testing.M, variable string, play func(role string) error) {
+// Main is a package's TestMain. If the environment names a role this process plays it, and runs no
+// tests.
+func Main(m *testing.M, play func(role string) error) {
 	redisstore.LogTo(slog.New(slog.DiscardHandler))
-	role := os.Getenv(variable)
+	role := os.Getenv(RoleVariable)
 	if role == "" {
 		goleak.VerifyTestMain(m)
 		return

@@ -88,9 +88,15 @@ func Start(t testing.TB, command *exec.Cmd) *Process {
 
 // StartRole starts this test binary as a process that plays a role, see [Main]. Its environment is
 // that of the test and what is given here.
-func StartRole(t testing.TB, environment ...string) *Process {
+func StartRole(t testing.TB, role string, environment ...string) *Process {
 	t.Helper()
-	command := exec.CommandContext(context.Background(), os.Args[0])
+	return startSelf(t, os.Args[0], nil, append(environment, RoleVariable+"="+role)...)
+}
+
+// startSelf starts a program that says on the test's own standard error what is wrong.
+func startSelf(t testing.TB, program string, args []string, environment ...string) *Process {
+	t.Helper()
+	command := exec.CommandContext(context.Background(), program, args...)
 	command.Env = append(os.Environ(), environment...)
 	command.Stderr = os.Stderr
 	return Start(t, command)

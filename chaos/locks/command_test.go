@@ -33,7 +33,7 @@ const tryLater = 75
 // deaf to SIGTERM, is dead before the next one holds.
 func TestCommandIsDeadBeforeTheLockIsFree(t *testing.T) {
 	t.Parallel()
-	binary, server := chaostest.Build(t), redistest.Start(t)
+	binary, server := chaostest.Coatcheck(t), redistest.Start(t)
 	near, err := openFenced(t.Context(), redisstore.Config{URL: server.URL()}, window)
 	expect.NoError(t, "opening the locks", err)
 	run := func(url, name string) *exec.Cmd {

@@ -28,7 +28,10 @@ func Main(m *testing.M, play func(role string) error) {
 	redisstore.LogTo(slog.New(slog.DiscardHandler))
 	role := os.Getenv(RoleVariable)
 	if role == "" {
-		goleak.VerifyTestMain(m)
+		goleak.VerifyTestMain(m, goleak.Cleanup(func(code int) {
+			_ = os.RemoveAll(program.folder) // without a program there is none
+			os.Exit(code)
+		}))
 		return
 	}
 	if err := play(role); err != nil {

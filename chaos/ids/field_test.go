@@ -16,8 +16,8 @@ import (
 // field is a Redis and the processes that stamp with it.
 type field struct{ *chaostest.Field }
 
-// newField starts a Redis with two replicas, and processes in a role whose writes both replicas have
-// to confirm.
+// newField starts a Redis with two replicas, and processes in a role whose writes both replicas
+// have to confirm.
 func newField(t *testing.T, role string) *field {
 	t.Helper()
 	redis := redistest.StartSentinel(t, 2)

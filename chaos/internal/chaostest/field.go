@@ -28,7 +28,7 @@ func (m *Member) Progress() int64 { return Size(m.File) }
 // Field is processes that play one role of the test binary at a store: see [Work].
 type Field struct {
 	T         *testing.T
-	Redis     *redistest.SentinelSet // for the faults of it; nil = the store is no Redis that is broken
+	Redis     *redistest.SentinelSet // what its faults break; nil = something else
 	Folder    string                 // where they write
 	Lot       *rand.Rand
 	Processes []*Member

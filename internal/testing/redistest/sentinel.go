@@ -166,8 +166,8 @@ func (s *SentinelSet) Replicas() []*Server {
 }
 
 // WaitForMaster waits until the sentinels agree on another master than not and that one accepts
-// writes, and returns it; nil is no master. It fails the test after minutes. As long as they do not,
-// they become more and more lenient.
+// writes, and returns it; nil is no master. It fails the test after minutes. As long as they do
+// not, they become more and more lenient.
 func (s *SentinelSet) WaitForMaster(not *Server) *Server {
 	s.t.Helper()
 	var master *Server

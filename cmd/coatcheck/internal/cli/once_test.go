@@ -181,7 +181,30 @@ func TestOnceStopsACommandWhoseRecordIsLost(t *testing.T) {
 	if err := redis.Client().FlushAll(t.Context()).Err(); err != nil {
 		t.Fatalf("FLUSHALL: %v", err)
 	}
-	p.exits(failed, "record of lost was lost")
+	p.exits(failed, "record of lost was lost", "the next call runs it again")
+	expect.Equal(t, "whether what has no record is called in doubt", strings.Contains(p.stderr.String(), "in doubt"), false)
+}
+
+// Redis is away from before the end of the command until after once has given up.
+func TestACommandWhoseEndIsNotRecordedHasFailed(t *testing.T) {
+	t.Parallel()
+	redis := redistest.Start(t)
+	p := runOnce(t, []string{"--redis", redis.URL()}, []string{"--lease", "1s"}, "unrecorded", "echo ready; sleep 1")
+	p.ready()
+	redis.Kill()
+	p.exits(failed, "ran and ended with exit code 0, but that could not be recorded", "token settle")
+}
+
+// No signal has the number 127: a program may end with 255 by itself, as ssh does.
+func TestAnExitCodeAbove128IsInDoubtWithoutAGuess(t *testing.T) {
+	t.Parallel()
+	at := []string{"--redis", redistest.Start(t).URL()}
+	for code, says := range map[string]string{"255": "ended with exit code 255", "137": "killed by signal 9"} {
+		k := newOnceKey(t, at, "code-"+code)
+		shown := k.once("exit "+code, "--lease", "1s").exits(failed, says, "in doubt", "--not-begun")
+		expect.Equal(t, "whether a signal 127 is named", strings.Contains(shown.stderr, "signal 127"), false)
+		k.ran(1)
+	}
 }
 
 // A command that outlives its lease, while Redis cannot be reached, goes on: under hold no other
@@ -245,5 +268,7 @@ func TestOnceTakesTheRecordOfAnotherClient(t *testing.T) {
 		t.Fatalf("claiming the key: %q, %v", text, err)
 	}
 	p.answers(204, "POST", "/operation/"+claimed.Operation+"/complete", `{"status":200,"headers":{},"body_base64":""}`, "Lease-Token: "+claimed.Lease)
-	execute(t, nil, "once", "--server", p.banner.URL, "shared", "--", "false").exits(done, "ran before")
+	execute(t, nil, "once", "--server", p.banner.URL, "shared", "--", "false").exits(done, "ran before, as another client or an operator has recorded\n")
+	shown := execute(t, nil, "once", "--json", "--server", p.banner.URL, "shared", "--", "false").exits(done)
+	expect.Equal(t, "its record", shown.stdout, `{"key":"shared","exit_code":0}`+"\n")
 }

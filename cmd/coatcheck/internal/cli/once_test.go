@@ -153,6 +153,18 @@ func TestThreeNodesRunAJobOnce(t *testing.T) {
 	})
 }
 
+// connected waits until the program asks a service or a Redis, so that it takes signals.
+func (r *running) connected() {
+	r.t.Helper()
+	expect.Eventually(r.t, "coatcheck "+strings.Join(r.cmd.Args[1:], " ")+" has a connection", func() bool {
+		open, _ := filepath.Glob(fmt.Sprintf("/proc/%d/fd/*", r.cmd.Process.Pid))
+		return slices.ContainsFunc(open, func(file string) bool {
+			what, _ := os.Readlink(file)
+			return strings.HasPrefix(what, "socket:")
+		})
+	})
+}
+
 // While it runs, signals are the command's; before that, they end the wait.
 func TestSignalsOfOnceAreTheCommands(t *testing.T) {
 	t.Parallel()
@@ -161,7 +173,7 @@ func TestSignalsOfOnceAreTheCommands(t *testing.T) {
 		p := runOnce(t, at, nil, k.key, `trap 'echo caught; exit 0' TERM; echo ready; while :; do sleep 0.01; done`)
 		p.ready()
 		waiting := runOnce(t, at, []string{"--wait", "1h"}, k.key, "true")
-		time.Sleep(100 * time.Millisecond)
+		waiting.connected()
 		_ = waiting.cmd.Process.Signal(syscall.SIGTERM)
 		waiting.exits(tryLater)
 		_ = p.cmd.Process.Signal(syscall.SIGTERM)
@@ -189,9 +201,13 @@ func TestOnceStopsACommandWhoseRecordIsLost(t *testing.T) {
 func TestACommandWhoseEndIsNotRecordedHasFailed(t *testing.T) {
 	t.Parallel()
 	redis := redistest.Start(t)
-	p := runOnce(t, []string{"--redis", redis.URL()}, []string{"--lease", "1s"}, "unrecorded", "echo ready; sleep 1")
+	killed := filepath.Join(t.TempDir(), "killed")
+	p := runOnce(t, []string{"--redis", redis.URL()}, []string{"--lease", "1s"}, "unrecorded", "echo ready; until test -e "+killed+"; do sleep 0.05; done")
 	p.ready()
 	redis.Kill()
+	if err := os.WriteFile(killed, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
 	p.exits(failed, "ran and ended with exit code 0, but that could not be recorded", "token settle")
 }
 

@@ -51,8 +51,8 @@ func (r *once) run(ctx context.Context, service *client.Client) (record onceReco
 	switch {
 	case errors.Is(err, client.ErrNotRecorded):
 		// not of its cause's kind, which may be that Redis is away: 75 says that nothing was run
-		return record, ran, fmt.Errorf("%s ran and ended with exit code %d, but that could not be recorded: %v\nIt is in doubt when its lease of %v has lapsed. %s",
-			r.key.Key, record.ExitCode, err, r.lease, r.howToSettle(operation))
+		return record, ran, fmt.Errorf("%s ran and ended with exit code %d, but that could not be recorded: %s\nIt is in doubt when its lease of %v has lapsed. %s",
+			r.key.Key, record.ExitCode, err.Error(), r.lease, r.howToSettle(operation))
 	case err == nil && result.Replayed:
 		return r.recorded(result.Answer), false, nil
 	}

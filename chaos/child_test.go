@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/coatcheck/coatcheck/chaos/internal/chaostest"
+	"github.com/coatcheck/coatcheck/internal/testing/expect"
 )
 
 // child is a process that a test has started.
@@ -30,9 +31,7 @@ func launch(t testing.TB, urlOf func(line []byte) string, env []string, binary s
 	cmd.Env = append(os.Environ(), env...)
 	cmd.Stderr = c.stderr
 	stdout, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, "StdoutPipe", err)
 	c.Process = chaostest.Start(t, cmd)
 	line, err := bufio.NewReader(stdout).ReadBytes('\n')
 	if c.url = urlOf(line); err != nil || c.url == "" {

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/coatcheck/coatcheck/chaos/internal/chaostest"
+	"github.com/coatcheck/coatcheck/internal/testing/expect"
 	"github.com/coatcheck/coatcheck/internal/testing/redistest"
 )
 
@@ -63,9 +64,7 @@ func newDoubt(t *testing.T) *doubt {
 	r := &rig{t: t, binary: chaostest.Build(t), book: openPolicy(t), redis: redistest.StartSentinel(t, 2)}
 	folder := t.TempDir()
 	routes, socket := filepath.Join(folder, "routes.yaml"), filepath.Join(folder, "upstream")
-	if err := os.WriteFile(routes, []byte(routesFile(1, longLease)), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, "os.WriteFile", os.WriteFile(routes, []byte(routesFile(1, longLease)), 0o600))
 	r.ready()
 	r.upstream = newFront("upstream", func() *child { return r.role(upstreamRole, "CHAOS_SOCKET="+socket) })
 	for _, name := range []string{"A", "B"} {

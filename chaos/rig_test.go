@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/coatcheck/coatcheck/chaos/internal/chaostest"
+	"github.com/coatcheck/coatcheck/internal/testing/expect"
 	"github.com/coatcheck/coatcheck/internal/testing/redistest"
 )
 
@@ -74,9 +75,7 @@ func newRig(t testing.TB) *rig {
 	r.watch = watchSentinels(t, r.redis)
 	folder := t.TempDir()
 	routes := filepath.Join(folder, "routes.yaml")
-	if err := os.WriteFile(routes, []byte(routesFile(*ack, lease)), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, "os.WriteFile", os.WriteFile(routes, []byte(routesFile(*ack, lease)), 0o600))
 	socket := filepath.Join(folder, "upstream")
 	r.issuer = r.coatcheck("serve", r.redis.URL(), *ack)
 	r.upstream = newFront("upstream", func() *child { return r.role(upstreamRole, "CHAOS_SOCKET="+socket) })

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/coatcheck/coatcheck/chaos/internal/chaostest"
+	"github.com/coatcheck/coatcheck/internal/testing/expect"
 	"github.com/coatcheck/coatcheck/internal/testing/redistest"
 )
 
@@ -89,9 +90,7 @@ func newRolling(t *testing.T) *rolling {
 	r := &rig{t: t, binary: chaostest.Build(t), book: openPolicy(t)}
 	redis, folder := redistest.Start(t).URL(), t.TempDir()
 	routes, socket := filepath.Join(folder, "routes.yaml"), filepath.Join(folder, "upstream")
-	if err := os.WriteFile(routes, []byte("routes:\n- {match: POST /hold}\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, "os.WriteFile", os.WriteFile(routes, []byte("routes:\n- {match: POST /hold}\n"), 0o600))
 	r.upstream = newFront("upstream", func() *child { return r.role(upstreamRole, "CHAOS_SOCKET="+socket) })
 	run := &rolling{t: t, rig: r, gateways: newBalancer(t), servers: newBalancer(t)}
 	for _, name := range []string{"A", "B"} {

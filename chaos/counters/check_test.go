@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/coatcheck/coatcheck/chaos/evidence"
+	"github.com/coatcheck/coatcheck/internal/testing/expect"
 )
 
 // findings are what the files of all processes say.
@@ -62,9 +63,7 @@ type stage struct {
 func check(t testing.TB, folder string, stages []stage) *findings {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join(folder, "*.told"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, "filepath.Glob", err)
 	byCounter := map[counterID][]told{}
 	for _, file := range files {
 		for _, one := range read(t, file) {

@@ -13,7 +13,7 @@ import (
 func TestNoValueIsToldTwiceWhateverBreaks(t *testing.T) {
 	found := rounds(t, "ours", chaostest.Wanted(t))
 	if *ack == 2 && !*outside && found.twice.n+found.falling.n > 0 {
-		t.Error(found.samples())
+		t.Errorf("got values twice or falling, want none:\n%s", found.samples())
 	}
 }
 

@@ -118,7 +118,7 @@ func (f *field) cut(server *redistest.Server, users ...string) (mend func()) {
 	say := func(words ...any) {
 		err := f.as(server, func(ctx context.Context, client *redis.Client) error { return client.Do(ctx, words...).Err() })
 		if err != nil {
-			f.T.Errorf("%v: %v", words, err)
+			f.T.Errorf("%v at a server that is cut off: got error %v, want none", words, err)
 		}
 	}
 	for _, user := range users {

@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/coatcheck/coatcheck/internal/testing/expect"
 )
 
 // told is what one call was told: the caller owns first to value. Times are those of moment.
@@ -44,9 +46,7 @@ func write(file *os.File, one told) {
 func read(t testing.TB, file string) []told {
 	t.Helper()
 	bytes, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, "os.ReadFile", err)
 	all := make([]told, len(bytes)/toldBytes)
 	for i := range all {
 		n := func(field int) int64 { return int64(binary.BigEndian.Uint64(bytes[i*toldBytes+field*8:])) }

@@ -17,6 +17,7 @@ import (
 	"github.com/coatcheck/coatcheck/chaos/evidence"
 	"github.com/coatcheck/coatcheck/chaos/internal/chaostest"
 	"github.com/coatcheck/coatcheck/counter"
+	"github.com/coatcheck/coatcheck/internal/testing/expect"
 	"github.com/coatcheck/coatcheck/internal/testing/redistest"
 	"github.com/coatcheck/coatcheck/redisstore"
 )
@@ -79,15 +80,11 @@ func openAt(t *testing.T, role, url string) adder {
 	t.Helper()
 	if role == "plain" {
 		client, err := chaostest.PeerClient(url)
-		if err != nil {
-			t.Fatal(err)
-		}
+		expect.NoError(t, "chaostest.PeerClient", err)
 		return plain{client}
 	}
 	store, err := redisstore.OpenConfig(t.Context(), redisstore.Config{URL: url})
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, "redisstore.OpenConfig", err)
 	return ours{counter.New(store, counter.Config{HoldOff: holdOff}), store}
 }
 
@@ -101,9 +98,7 @@ func (l *lane) breakAll(role string) *findings {
 	for number := range members {
 		name := filepath.Join(l.folder, fmt.Sprintf("%d.told", number))
 		file, err := os.OpenFile(name, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
-		if err != nil {
-			l.t.Fatal(err)
-		}
+		expect.NoError(l.t, "os.OpenFile", err)
 		defer file.Close()
 		adding := openAt(l.t, role, proxy.URL())
 		defer adding.Close()
@@ -161,7 +156,7 @@ func lose(t *testing.T, role string) (twice int64) {
 			}
 			t.Logf("%s: %v", role, found)
 			if role == "ours" && found.twice.n+found.falling.n > 0 {
-				t.Error(found.samples())
+				t.Errorf("got values twice or falling, want none:\n%s", found.samples())
 			}
 		})
 	}

@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/coatcheck/coatcheck/chaos/evidence"
+	"github.com/coatcheck/coatcheck/internal/testing/expect"
 	"github.com/coatcheck/coatcheck/snowflake"
 )
 
@@ -49,9 +50,7 @@ func check(t testing.TB, folder string, stages []stage) findings {
 	t.Helper()
 	f := findings{workers: map[int]int{}, stamped: map[string]int64{}, again: map[string]int64{}}
 	files, err := filepath.Glob(filepath.Join(folder, "*.ids"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, "filepath.Glob", err)
 	var all []snowflake.ID
 	for _, file := range files {
 		ids := read(t, file)
@@ -79,9 +78,7 @@ func check(t testing.TB, folder string, stages []stage) findings {
 func read(t testing.TB, file string) []snowflake.ID {
 	t.Helper()
 	bytes, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, "os.ReadFile", err)
 	ids := make([]snowflake.ID, len(bytes)/8)
 	for i := range ids {
 		ids[i] = snowflake.ID(binary.BigEndian.Uint64(bytes[8*i:]))

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/coatcheck/coatcheck/chaos/internal/chaostest"
+	"github.com/coatcheck/coatcheck/internal/testing/expect"
 	"github.com/coatcheck/coatcheck/redisstore"
 )
 
@@ -78,9 +79,7 @@ func (f *field) stopped(processes ...*process) { f.Freeze(ttl+ttl/2+rand.N(ttl/2
 func openStore(t testing.TB, url string) *redisstore.Store {
 	t.Helper()
 	store, err := redisstore.Open(t.Context(), url)
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, "redisstore.Open", err)
 	t.Cleanup(func() { _ = store.Close() })
 	return store
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/coatcheck/coatcheck/chaos/internal/chaostest"
+	"github.com/coatcheck/coatcheck/internal/testing/expect"
 	"github.com/coatcheck/coatcheck/snowflake"
 )
 
@@ -64,7 +65,5 @@ func (f *field) declare() {
 	f.T.Helper()
 	store := openStore(f.T, f.Redis.URL())
 	shape, _ := shape()
-	if err := poolsOf(store).Create(f.T.Context(), pool, shape, ttl); err != nil {
-		f.T.Fatal(err)
-	}
+	expect.NoError(f.T, "Create", poolsOf(store).Create(f.T.Context(), pool, shape, ttl))
 }

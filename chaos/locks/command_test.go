@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/coatcheck/coatcheck/chaos/internal/chaostest"
+	"github.com/coatcheck/coatcheck/internal/testing/expect"
 	"github.com/coatcheck/coatcheck/internal/testing/redistest"
 	"github.com/coatcheck/coatcheck/lock"
 	"github.com/coatcheck/coatcheck/redisstore"
@@ -34,9 +35,7 @@ func TestCommandIsDeadBeforeTheLockIsFree(t *testing.T) {
 	t.Parallel()
 	binary, server := chaostest.Build(t), redistest.Start(t)
 	near, err := openFenced(t.Context(), redisstore.Config{URL: server.URL()}, window)
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, "opening the locks", err)
 	run := func(url, name string) *exec.Cmd {
 		return exec.Command(binary, "lock", "run", "--redis", url, "--ttl", longer.String(), name, "--", os.Args[0])
 	}
@@ -52,9 +51,7 @@ func TestCommandUnderANaiveLockIsFoundAlive(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
 	near, err := openNaive(server.URL())
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, "opening naive locks", err)
 	run := func(url, name string) *exec.Cmd {
 		command := exec.Command(os.Args[0])
 		command.Env = []string{roleVariable + "=naive run", redisVariable + "=" + url, nameVariable + "=" + name}

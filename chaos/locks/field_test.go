@@ -20,6 +20,7 @@ import (
 	"github.com/coatcheck/coatcheck/chaos/evidence"
 	"github.com/coatcheck/coatcheck/chaos/internal/chaostest"
 	"github.com/coatcheck/coatcheck/chaos/internal/locking"
+	"github.com/coatcheck/coatcheck/internal/testing/expect"
 	"github.com/coatcheck/coatcheck/internal/testing/redistest"
 )
 
@@ -83,12 +84,8 @@ func (f *field) scene() {
 	f.T.Helper()
 	f.scenes++
 	name := filepath.Join(f.Folder, locking.SceneFile)
-	if err := os.WriteFile(name+".new", []byte(strconv.Itoa(f.scenes)), 0o600); err != nil {
-		f.T.Fatal(err)
-	}
-	if err := os.Rename(name+".new", name); err != nil {
-		f.T.Fatal(err)
-	}
+	expect.NoError(f.T, "os.WriteFile", os.WriteFile(name+".new", []byte(strconv.Itoa(f.scenes)), 0o600))
+	expect.NoError(f.T, "os.Rename", os.Rename(name+".new", name))
 }
 
 // start starts a process that finds Redis at a URL.

@@ -50,7 +50,7 @@ func (f *field) run(kinds []fault) {
 			f.T.Logf("void: %s", violation)
 			continue
 		}
-		f.T.Error(violation)
+		f.T.Errorf("a history without an explanation: %s", violation)
 	}
 	if f.untold > 1+struck/10 {
 		f.T.Errorf("Sentinel has replaced the master by itself again and again in %d of %d scenes: this machine is too busy to say anything", f.untold, struck)

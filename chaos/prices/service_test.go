@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/coatcheck/coatcheck/chaos/internal/chaostest"
+	"github.com/coatcheck/coatcheck/internal/testing/expect"
 )
 
 // patience is how long anything may take that has to happen in the end.
@@ -58,9 +59,7 @@ func serve(t *testing.T, program string, args ...string) *service {
 	command := exec.CommandContext(context.Background(), program, append([]string{"serve", "--json", "--listen", "127.0.0.1:0", "--access-log", "none", "--id-pool", name}, args...)...)
 	command.Stderr = log
 	stdout, err := command.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, "StdoutPipe", err)
 	s := &service{Process: chaostest.Start(t, command), client: &http.Client{Transport: &http.Transport{}, Timeout: 10 * time.Second}}
 	t.Cleanup(func() {
 		s.client.CloseIdleConnections()

@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/coatcheck/coatcheck/internal/testing/expect"
 )
 
 // findings are what the files of all processes say.
@@ -46,9 +48,7 @@ type history struct {
 func check(t testing.TB, folder string, finished map[string]bool) *findings {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join(folder, "*.ids"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, "filepath.Glob", err)
 	var all []history
 	for _, file := range files {
 		name := filepath.Base(file)

@@ -14,6 +14,7 @@ import (
 
 	"github.com/coatcheck/coatcheck/chaos/evidence"
 	"github.com/coatcheck/coatcheck/chaos/internal/chaostest"
+	"github.com/coatcheck/coatcheck/internal/testing/expect"
 )
 
 // field is stores, and processes that draw ids from them.
@@ -184,12 +185,8 @@ func seeded(t testing.TB, role string, one database, nameOf func(tag string) str
 		create = func(ctx context.Context) error { return one.sequence().CreateTable(ctx) }
 		seed = func(ctx context.Context, tag string) error { return one.sequence().Seed(ctx, tag, 1, step) }
 	}
-	if err := create(ctx); err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, "create", create(ctx))
 	for which := range tags {
-		if err := seed(ctx, nameOf(tagOf(which))); err != nil {
-			t.Fatal(err)
-		}
+		expect.NoError(t, "seed", seed(ctx, nameOf(tagOf(which))))
 	}
 }

@@ -6,6 +6,8 @@ import (
 	"encoding/binary"
 	"os"
 	"testing"
+
+	"github.com/coatcheck/coatcheck/internal/testing/expect"
 )
 
 // record is what a process writes down: a range that it was given, or, with hi 0, the id lo that a
@@ -29,9 +31,7 @@ func write(file *os.File, one record) {
 func read(t testing.TB, file string) []record {
 	t.Helper()
 	bytes, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, "os.ReadFile", err)
 	all := make([]record, len(bytes)/recordBytes)
 	for i := range all {
 		n := func(field int) int64 { return int64(binary.BigEndian.Uint64(bytes[i*recordBytes+field*8:])) }

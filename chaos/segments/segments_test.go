@@ -57,7 +57,7 @@ func TestNoIDIsHandedOutTwiceWhateverIsKilled(t *testing.T) {
 			f.prove("coatcheck, "+row.name, false)
 			switch {
 			case found.faulty():
-				t.Errorf("%v\n%s", found, found.samples())
+				t.Errorf("got ids twice, of no range or skipped, want none: %v\n%s", found, found.samples())
 			// in a row of its own a tag has no others than these
 			case f.role == "leaf" && found.gaps > f.lost:
 				t.Errorf("%v, where no more than %d Takes were cut off", found, f.lost)

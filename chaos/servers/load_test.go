@@ -262,7 +262,7 @@ func (l *load) stamp(ctx context.Context, service *client.Client) {
 	}
 	generator, err := snowflake.New(holder, snowflake.Config{})
 	if err != nil {
-		l.t.Error(err)
+		l.t.Errorf("a generator of ids: %v", err)
 		return
 	}
 	l.repeat(ctx, func() {

@@ -15,6 +15,7 @@ import (
 
 	"github.com/coatcheck/coatcheck/chaos/internal/chaostest"
 	"github.com/coatcheck/coatcheck/client"
+	"github.com/coatcheck/coatcheck/internal/testing/expect"
 	"github.com/coatcheck/coatcheck/internal/testing/redistest"
 )
 
@@ -51,9 +52,7 @@ func serveProcess(t *testing.T, command *exec.Cmd) (*client.Client, *chaostest.P
 	log := &chaostest.Tail{}
 	command.Stderr = log
 	stdout, write, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, "os.Pipe", err)
 	defer stdout.Close()
 	command.Stdout = write
 	process := chaostest.Start(t, command)
@@ -76,9 +75,7 @@ func serveProcess(t *testing.T, command *exec.Cmd) (*client.Client, *chaostest.P
 	transport := &http.Transport{MaxIdleConnsPerHost: 16}
 	t.Cleanup(transport.CloseIdleConnections)
 	c, err := client.New(client.Config{URL: banner.URL, HTTPClient: &http.Client{Transport: transport}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, "client.New", err)
 	return c, process
 }
 
@@ -91,9 +88,7 @@ func startWith(t *testing.T, first string, args ...string) *redistest.Server {
 	}
 	script := filepath.Join(t.TempDir(), "redis-server")
 	text := "#!/bin/sh\n: \"${PROGRAM:=" + binary + "}\"\n" + first + "\nexec \"$PROGRAM\" \"$@\"\n"
-	if err := os.WriteFile(script, []byte(text), 0o700); err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, "os.WriteFile", os.WriteFile(script, []byte(text), 0o700))
 	t.Setenv("REDIS_SERVER", script)
 	return redistest.Start(t, args...)
 }

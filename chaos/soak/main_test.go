@@ -21,6 +21,7 @@ import (
 
 	"github.com/coatcheck/coatcheck/access"
 	"github.com/coatcheck/coatcheck/chaos/internal/chaostest"
+	"github.com/coatcheck/coatcheck/internal/testing/expect"
 	"github.com/coatcheck/coatcheck/internal/testing/redistest"
 	"github.com/coatcheck/coatcheck/redisstore"
 )
@@ -68,9 +69,7 @@ func newRigOn(t *testing.T, redis string, serve ...string) *rig {
 	common := []string{"--redis", redis, "--listen", "127.0.0.1:0", "--log-level", "error", "--json", "--store-timeout", "20s"}
 	r.service = start(t, "serve", binary, r.key, keys, append(append([]string{"serve", "--dev"}, common...), serve...)...)
 	routes := filepath.Join(t.TempDir(), "routes.yaml")
-	if err := os.WriteFile(routes, []byte("routes: [{match: POST /payments, lease_ms: 20000}]\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, "os.WriteFile", os.WriteFile(routes, []byte("routes: [{match: POST /payments, lease_ms: 20000}]\n"), 0o600))
 	r.gateway = start(t, "gateway", binary, "", "NONE=", append([]string{"gateway", "--upstream", r.service.url, "--routes", routes, "--admin", "127.0.0.1:0", "--body-timeout", "2s"}, common...)...)
 	return r
 }
@@ -106,9 +105,7 @@ func (p *process) launch(t *testing.T) {
 	command.Env = append(os.Environ(), p.env)
 	command.Stderr = said
 	read, write, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, "os.Pipe", err)
 	command.Stdout = write
 	p.mu.Lock()
 	p.Process = chaostest.Start(t, command)
@@ -121,7 +118,7 @@ func (p *process) launch(t *testing.T) {
 		Admin string `json:"admin_url"`
 	}
 	if err := json.NewDecoder(read).Decode(&banner); err != nil {
-		t.Fatalf("%s: %v\n%s", name, err, said)
+		t.Fatalf("%s shows no banner: %v\n%s", name, err, said)
 	}
 	if p.url != "" { // it is another one in its place
 		p.await(t)

@@ -201,7 +201,7 @@ func TestWhatIsLeftBehindIsFound(t *testing.T) {
 	} {
 		said := compare("serve", before, figures{descriptors: each.descriptors, goroutines: each.goroutines})
 		if (said != "") != each.found {
-			t.Errorf("%+v: %q", each, said)
+			t.Errorf("%+v: got complaint %q, want one: %v", each, said, each.found)
 		}
 	}
 }

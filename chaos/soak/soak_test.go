@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/coatcheck/coatcheck/chaos/internal/chaostest"
+	"github.com/coatcheck/coatcheck/internal/testing/expect"
 )
 
 // Whatever strangers do, what a service and a gateway take stays bounded, those that work are
@@ -156,9 +157,7 @@ func TestTenThousandUnusedConnections(t *testing.T) {
 func connections(t *testing.T) int {
 	t.Helper()
 	var limit syscall.Rlimit
-	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, "syscall.Getrlimit", syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit))
 	return min(10_000, int(limit.Cur)-1000)
 }
 

@@ -56,7 +56,7 @@ func Wanted(t testing.TB) func(name string) bool {
 	t.Helper()
 	wanted, err := regexp.Compile(*Faults)
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("-faults: %v", err)
 	}
 	return wanted.MatchString
 }

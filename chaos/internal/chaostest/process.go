@@ -49,11 +49,11 @@ func (p *Program) Path(t testing.TB) string {
 	p.once.Do(func() {
 		var err error
 		if p.folder, err = os.MkdirTemp("", "coatcheck-chaos"); err != nil { //nolint:usetesting // it outlives the test
-			t.Fatal(err)
+			t.Fatalf("a folder for the program: %v", err)
 		}
 		p.path = filepath.Join(p.folder, "coatcheck")
 		if err := os.Rename(Build(t), p.path); err != nil {
-			t.Fatal(err)
+			t.Fatalf("keeping the program: %v", err)
 		}
 	})
 	return p.path
@@ -80,7 +80,7 @@ func Start(t testing.TB, command *exec.Cmd) *Process {
 		}
 	}()
 	if err := <-started; err != nil {
-		t.Fatal(err)
+		t.Fatalf("starting %v: %v", command.Args, err)
 	}
 	t.Cleanup(p.Kill)
 	return p

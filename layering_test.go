@@ -209,6 +209,7 @@ func TestLibrariesOfOtherModulesStayThere(t *testing.T) {
 		"github.com/gin-gonic/gin":               "idempotency/ginmw",
 		"github.com/go-chi/chi/v5":               "idempotency/chicheck",
 		"github.com/labstack/echo/v5":            "idempotency/echov5",
+		"github.com/gofiber/fiber/v3":            "idempotency/fiberv3",
 		"github.com/google/licensecheck":         "tools/release",
 		"github.com/prometheus/prometheus":       "deploy/monitoring",
 		"github.com/redis/rueidis":               "bench",

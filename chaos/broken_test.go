@@ -34,7 +34,7 @@ func TestNaiveGuardIsFoundToRunTwice(t *testing.T) {
 func TestNaiveGuardUnderEveryFault(t *testing.T) {
 	wanted := chaostest.Wanted(t)
 	r := &rig{t: t, book: openPolicy(t), redis: redistest.StartSentinel(t, 2)}
-	r.watch = watchSentinels(t, r.redis)
+	r.watch = chaostest.WatchSentinels(t, r.redis, downAfter)
 	for _, name := range []string{"A", "B"} {
 		r.owners = append(r.owners, newFront("owner "+name, func() *child { return r.role(naiveRole, "CHAOS_STORE="+r.redis.URL()) }))
 	}

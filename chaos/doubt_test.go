@@ -33,6 +33,7 @@ const (
 // confirm are away for a while, and both gateways are restarted in turn, in order. A key that is in
 // doubt afterwards is one whose handler had begun, and no handler began twice.
 func TestNoKeyIsInDoubtWhereNoHandlerBegan(t *testing.T) {
+	t.Parallel()
 	d := newDoubt(t)
 	ctx, end := context.WithTimeout(t.Context(), doubtSpan)
 	defer end()

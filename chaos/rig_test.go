@@ -23,7 +23,7 @@ type rig struct {
 	t        testing.TB
 	binary   string
 	redis    *redistest.SentinelSet
-	watch    *sentinels
+	watch    *chaostest.Sentinels
 	book     *book
 	issuer   *child
 	upstream *front // what the gateways stand before; clients do not ask it
@@ -70,7 +70,7 @@ func (f *front) kill() {
 func newRig(t testing.TB) *rig {
 	t.Helper()
 	r := &rig{t: t, binary: chaostest.Coatcheck(t), book: openPolicy(t), redis: redistest.StartSentinel(t, 2)}
-	r.watch = watchSentinels(t, r.redis)
+	r.watch = chaostest.WatchSentinels(t, r.redis, downAfter)
 	folder := t.TempDir()
 	routes := filepath.Join(folder, "routes.yaml")
 	expect.NoError(t, "os.WriteFile", os.WriteFile(routes, []byte(routesFile(*ack, lease)), 0o600))
@@ -125,12 +125,4 @@ func (r *rig) ready() {
 		return // its Redis is not broken
 	}
 	chaostest.Await(r.t, time.Minute, func() string { return chaostest.Confirm(r.t.Context(), r.redis.WaitForMaster(nil), 2) })
-}
-
-// failovers tells how often the sentinels have named another master.
-func (r *rig) failovers() int64 {
-	if r.watch == nil {
-		return 0
-	}
-	return r.watch.switched.Load()
 }

@@ -34,6 +34,7 @@ const (
 // Two clients share each key, and one of them hangs up and asks again. All are answered in the end,
 // alike; no key is in doubt, and no handler begins twice.
 func TestRollingRestartLeavesNothingInDoubt(t *testing.T) {
+	t.Parallel()
 	r := newRolling(t)
 	ctx, end := context.WithCancel(t.Context())
 	defer end()

@@ -11,7 +11,6 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -37,8 +36,7 @@ type lane struct {
 	server *redistest.Server
 	folder string
 	lot    *rand.Rand
-	fate   atomic.Int64 // of what is lost
-	left   atomic.Int64 // how many more requests are
+	losses chaostest.Losses
 	stages chaostest.Stages
 }
 
@@ -55,21 +53,8 @@ var losses = []chaostest.Fault[*lane]{
 
 // lose has some requests lost, and returns when they are.
 func (l *lane) lose(fate redistest.Fate) {
-	l.fate.Store(int64(fate))
-	l.left.Store(perBurst)
-	chaostest.Await(l.t, time.Minute, func() string {
-		if n := l.left.Load(); n > 0 {
-			return fmt.Sprintf("%d requests are to be lost", n)
-		}
-		return ""
-	})
-}
-
-func (l *lane) judge([]byte) (redistest.Fate, func()) {
-	if l.left.Load() > 0 && l.left.Add(-1) >= 0 {
-		return redistest.Fate(l.fate.Load()), nil
-	}
-	return redistest.Pass, nil
+	l.losses.Lose(perBurst, fate)
+	l.losses.Await(l.t)
 }
 
 // openAt is a way to count at a server.
@@ -89,7 +74,7 @@ func openAt(t *testing.T, role, url string) adder {
 func (l *lane) breakAll(role string) *findings {
 	ctx, stop := context.WithCancel(l.t.Context())
 	defer stop()
-	proxy := redistest.StartProxy(l.t, l.server.Addr(), l.judge)
+	proxy := l.losses.Link(l.t, l.server)
 	var counting sync.WaitGroup
 	var files []string
 	for number := range members {

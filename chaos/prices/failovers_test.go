@@ -57,6 +57,7 @@ func struck(name string) func(*testing.T, set) {
 // TestPricesOfFailovers fails where something jumps, or a template has ended: with --ack all
 // nothing of this is a loss.
 func TestPricesOfFailovers(t *testing.T) {
+	beside(t)
 	wanted, program := chaostest.Wanted(t), measured(t)
 	var figures figures
 	t.Run("rows", func(t *testing.T) {

@@ -124,6 +124,7 @@ const tries = 3
 
 // Every row is measured at the same time as all others, since nearly all of it is waiting.
 func TestPricesOfRestarts(t *testing.T) {
+	beside(t)
 	wanted, program := chaostest.Wanted(t), measured(t)
 	var figures figures
 	t.Run("rows", func(t *testing.T) {

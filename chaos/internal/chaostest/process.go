@@ -18,18 +18,18 @@ type Process struct {
 	ended   chan struct{}
 }
 
-// BuildIn builds the program of a folder, which may be a module of its own, or a package that is
-// known there.
-func BuildIn(t testing.TB, folder string, pkg ...string) string {
+// BuildIn builds the program of a folder, which may be a module of its own, with more arguments for
+// go build.
+func BuildIn(t testing.TB, folder string, args ...string) string {
 	t.Helper()
 	binary := filepath.Join(t.TempDir(), "program")
-	buildIn(t, folder, binary, pkg...)
+	buildIn(t, folder, binary, args...)
 	return binary
 }
 
-func buildIn(t testing.TB, folder, binary string, pkg ...string) {
+func buildIn(t testing.TB, folder, binary string, args ...string) {
 	t.Helper()
-	build := exec.CommandContext(t.Context(), "go", append([]string{"build", "-C", folder, "-o", binary}, pkg...)...)
+	build := exec.CommandContext(t.Context(), "go", append([]string{"build", "-C", folder, "-o", binary}, args...)...)
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("go build: %v\n%s", err, out)
 	}

@@ -92,9 +92,7 @@ func TestLiveMasterThatIsReplacedNeedsEveryReplicaToConfirm(t *testing.T) {
 	}{{1, 2}, {2, 1}} {
 		t.Run(fmt.Sprintf("ack %d", row.ack), func(t *testing.T) {
 			t.Parallel()
-			old, promoted, other := redistest.Start(t), redistest.Start(t), redistest.Start(t)
-			chaostest.Replicate(t, old, promoted, other)
-			chaostest.Do(t, promoted, "REPLICAOF", "NO", "ONE")
+			old, promoted, other := chaostest.ReplacedAlive(t)
 			r := &rig{t: t, book: openPolicy(t)}
 			s := &scene{history: &history{}, t: t, rig: r, web: web(t), fault: fault{circumstances: circumstances{redis: true}}}
 			o := &order{operation: &operation{name: "order", policy: "hold"}, header: byKey, key: "key"}

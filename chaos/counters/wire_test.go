@@ -19,7 +19,6 @@ import (
 	"github.com/coatcheck/coatcheck/counter"
 	"github.com/coatcheck/coatcheck/internal/testing/expect"
 	"github.com/coatcheck/coatcheck/internal/testing/redistest"
-	"github.com/coatcheck/coatcheck/redisstore"
 )
 
 var lanes = flag.Int("lanes", 1, "servers that are broken at once for clients of this process, a round each")
@@ -57,19 +56,6 @@ func (l *lane) lose(fate redistest.Fate) {
 	l.losses.Await(l.t)
 }
 
-// openAt is a way to count at a server.
-func openAt(t *testing.T, role, url string) adder {
-	t.Helper()
-	if role == "plain" {
-		client, err := chaostest.PeerClient(url)
-		expect.NoError(t, "chaostest.PeerClient", err)
-		return plain{client}
-	}
-	store, err := redisstore.OpenConfig(t.Context(), redisstore.Config{URL: url})
-	expect.NoError(t, "redisstore.OpenConfig", err)
-	return ours{counter.New(store, counter.Config{HoldOff: holdOff}), store}
-}
-
 // breakAll breaks everything in each round, and tells what was found.
 func (l *lane) breakAll(role string) *findings {
 	ctx, stop := context.WithCancel(l.t.Context())
@@ -82,7 +68,8 @@ func (l *lane) breakAll(role string) *findings {
 		file, err := os.OpenFile(name, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
 		expect.NoError(l.t, "os.OpenFile", err)
 		defer file.Close()
-		adding := openAt(l.t, role, proxy.URL())
+		adding, err := open(ctx, role, chaostest.Task{Store: proxy.URL()}, counter.Config{HoldOff: holdOff})
+		expect.NoError(l.t, "opening a way to count", err)
 		defer adding.Close()
 		for range clients {
 			counting.Go(func() { count(ctx, adding, file, number) })

@@ -69,7 +69,7 @@ func TestPricesOfFailovers(t *testing.T) {
 				t.Parallel()
 				got := measureFailover(t, program, row.start(t, row.replicas, published), row.replicas, row.strike)
 				got.Row = row.name
-				figures.addFailover(t, got)
+				note(t, &figures, &figures.Failovers, got)
 			})
 		}
 	})
@@ -122,13 +122,6 @@ func (s *service) number(ctx context.Context) (int64, error) {
 	}
 	err := s.ask(ctx, "POST", "/incr/"+name+"?template=P-%7Bn:4%7D", nil, &answer)
 	return answer.Value, err
-}
-
-func (f *figures) addFailover(t *testing.T, row failover) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.Failovers = append(f.Failovers, row)
-	t.Logf("%+v", row)
 }
 
 // failoverTable is the table in Markdown.

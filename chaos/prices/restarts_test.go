@@ -135,7 +135,7 @@ func TestPricesOfRestarts(t *testing.T) {
 				}
 				t.Run(row.name+", "+fsync, func(t *testing.T) {
 					t.Parallel()
-					figures.add(t, row.least(t, program, fsync))
+					note(t, &figures, &figures.Restarts, row.least(t, program, fsync))
 				})
 			}
 		}
@@ -143,7 +143,7 @@ func TestPricesOfRestarts(t *testing.T) {
 			if (*all || *chaostest.Faults != "") && wanted(row.name) {
 				t.Run(row.name, func(t *testing.T) {
 					t.Parallel()
-					figures.add(t, figure{Row: row.name, ID: new(measureCommand(t, program, row.flags).Milliseconds())})
+					note(t, &figures, &figures.Restarts, figure{Row: row.name, ID: new(measureCommand(t, program, row.flags).Milliseconds())})
 				})
 			}
 		}

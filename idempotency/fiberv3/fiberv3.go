@@ -15,8 +15,8 @@
 //   - A form of parts (multipart/form-data) is taken apart by Fiber before the guard sees it, and
 //     counts without the order of its parts.
 //   - A stream is held back like any other answer, and what exceeds [idempotency.Route].MaxAnswer
-//     is sent as a stream, after "done, not kept" has been recorded. One that breaks off before that
-//     leaves the token in doubt.
+//     is sent as a stream, after "done, not kept" has been recorded. One that breaks off before
+//     that leaves the token in doubt.
 //   - Nothing notices that a client has hung up: one that waits (Prefer: wait=n) waits to the end.
 //   - A handler that hijacks its connection (a WebSocket) is answered 500, since what it sends
 //     could not be recorded. Ctx.End and Ctx.Drop end a connection before anything is recorded:

@@ -5,7 +5,8 @@ import (
 	"slices"
 )
 
-// Twice finds what is there more than once by its value, each with the one before it. It sorts them.
+// Twice finds what is there more than once by its value, each with the one before it. It sorts
+// them.
 func Twice[T any, V cmp.Ordered](all []T, value func(T) V, found func(before, again T)) {
 	slices.SortFunc(all, func(a, b T) int { return cmp.Compare(value(a), value(b)) })
 	for i := 1; i < len(all); i++ {
@@ -42,9 +43,11 @@ func Falling[T any](all []T, call func(T) Span, told func(T) (least, most int64)
 	byReturn := slices.Clone(all)
 	slices.SortFunc(byReturn, func(a, b T) int { return cmp.Compare(call(a).To, call(b).To) })
 	slices.SortFunc(all, func(a, b T) int { return cmp.Compare(call(a).From, call(b).From) })
-	returned, largest := 0, 0 // calls of byReturn that had returned, and which of them was told most
+	// how many calls of byReturn had returned, and which of them was told most
+	returned, largest := 0, 0
 	for _, one := range all {
-		for ; call(byReturn[returned]).To < call(one).From; returned++ { // one itself is not among them
+		// one itself is not among them
+		for ; call(byReturn[returned]).To < call(one).From; returned++ {
 			_, most := told(byReturn[returned])
 			if _, before := told(byReturn[largest]); most > before {
 				largest = returned

@@ -35,7 +35,7 @@ func now(t *testing.T, w *doubt.Watch, operations int) (f doubt.Figures) {
 
 // A client that names a thousand scopes gets no series for any of them.
 func TestFiguresAreByRoutesOfThisProcessAndTwoWords(t *testing.T) {
-	storetest.Clients(t, func(t *testing.T, store *redisstore.Store) {
+	storetest.Each(t, func(t *testing.T, store *redisstore.Store) {
 		tokens := idempotency.New(store, idempotency.Config{})
 		w := doubt.New(store, tokens, func() []string { return []string{"POST /payments", "POST /orders"} })
 		f, known := w.Now()

@@ -24,12 +24,11 @@ type Config struct {
 	Classify func(ctx context.Context, op string, err error, sent, harmless bool) error
 }
 
-// Engine makes the calls of a store to its servers. It has none before one of Serve, Failover,
-// Cluster and Lend was called. It is safe for concurrent use then.
+// Engine makes the calls of a store to its servers. It has none before one of Serve, Failover
+// and Cluster was called. It is safe for concurrent use then.
 type Engine struct {
 	nodes      nodes
 	batchers   *batchers
-	lent       *lent // the caller's client, as nodes; else nil
 	ack        int
 	ackTimeout time.Duration
 	timeout    time.Duration
@@ -94,8 +93,7 @@ func (s *Engine) Suspect(ctx context.Context, err error) { s.nodes.suspect(ctx, 
 // PoolStats are the connections to all servers.
 func (s *Engine) PoolStats() *redis.PoolStats { return s.nodes.PoolStats() }
 
-// Close ends the connections, and waits for the goroutines that send. A client that was lent stays
-// open.
+// Close ends the connections, and waits for the goroutines that send.
 func (s *Engine) Close() error {
 	err := s.nodes.Close()
 	s.batchers.batches.Wait()

@@ -52,7 +52,7 @@ var layers = map[string][]string{
 	"counter":            domain,
 	"snowflake":          {"internal/step"},
 	"number":             {},
-	"access":             append(domain, "internal/watch", "internal/yamlfile"),
+	"access":             append(domain, "limit", "internal/watch", "internal/yamlfile"),
 	"console":            {},
 	"openapi":            {},
 
@@ -153,7 +153,6 @@ var libraries = map[string][]string{
 	"github.com/alicebob/miniredis":           {"embedded"},
 	"github.com/spf13/cobra":                  {"cmd/coatcheck/internal/cli"},
 	"github.com/spf13/pflag":                  {"cmd/coatcheck/internal/cli", "cmd/coatcheck/internal/config", "cmd/coatcheck/internal/supervise"},
-	"github.com/throttled/throttled":          {"access"},
 	"github.com/oklog/ulid":                   {"internal/textid"},
 	"go.jetify.com/typeid":                    {"internal/textid"},
 	"github.com/go-jose/go-jose":              {"idempotency/jwtprincipal", "internal/testing/issuer"},
@@ -336,10 +335,8 @@ var importings = []importing{
 
 	{"access", ours + "redisstore", ""},
 	{"access", ours + "server", "access may not import server"},
-	{"access", "github.com/throttled/throttled/v2", ""},
 	{"access", "github.com/labstack/echo/v4", "access may not import github.com/labstack/echo"},
 	{"access", "github.com/redis/go-redis/v9", "access may not import github.com/redis/go-redis"},
-	{"server", "github.com/throttled/throttled/v2", "server may not import github.com/throttled/throttled"},
 	{"server", ours + "idempotency", ""},
 	{"server", "github.com/labstack/echo/v4/middleware", ""},
 	{"server", ours + "scripts", "server may not import scripts"},

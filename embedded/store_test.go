@@ -133,7 +133,7 @@ func TestASubscriberThatReadsNothingStopsNoOther(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := deaf.Write(appendCommand(nil, "SUBSCRIBE", "news")); err != nil {
+		if _, err := io.WriteString(deaf, asWritten("SUBSCRIBE", "news")); err != nil {
 			t.Fatal(err)
 		}
 		synctest.Wait()
@@ -161,7 +161,7 @@ func TestPipelineOfManyLargeRepliesIsAnswered(t *testing.T) {
 		expect.Error(t, "dialing", err, nil)
 		defer conn.Close()
 		for range replies {
-			_, err := conn.Write(appendCommand(nil, "GET", "large"))
+			_, err := io.WriteString(conn, asWritten("GET", "large"))
 			expect.Error(t, "sending one more GET while nothing is read", err, nil)
 		}
 		synctest.Wait()

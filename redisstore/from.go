@@ -23,7 +23,7 @@ import (
 // closed before.
 //
 // The prefix, the acknowledgement, the timeouts and the observers are those of the configuration.
-// Its URL, TLS, Credentials, MaxKeys and MaxBytes stay empty.
+// Its URL, TLS, Credentials and MaxBytes stay empty.
 //
 // A client of redis.NewFailoverClient is refused, since it does not show its sentinels:
 // [FromFailover] takes the options that it was made with. So is a redis.Ring, which moves a key to
@@ -131,7 +131,7 @@ func (c Config) ownConnections() (faults []error) {
 		name string
 		set  bool
 	}{
-		{"Credentials", c.Credentials != nil}, {"MaxBytes", c.MaxBytes != 0}, {"MaxKeys", c.MaxKeys != 0}, {"TLS", c.TLS != nil},
+		{"Credentials", c.Credentials != nil}, {"MaxBytes", c.MaxBytes != 0}, {"TLS", c.TLS != nil},
 		{"URL", c.URL != ""},
 	} {
 		if one.set {

@@ -30,6 +30,7 @@ var blockTests = []struct{ language, pages, test string }{
 	{"console", "docs/operations.md", "TestCommandsOfTheOperationsPage"},
 	{"console", "docs/remote.md", "TestCommandsOfThePage"},
 	{"console", "docs/segments.md", "TestCommandsOfTheSegmentsPage"},
+	{"console", "docs/upgrades.md", "TestCommandsOfTheUpgradesPage"},
 	{"console", "docs/webhooks.md", "TestCommandsOfTheWebhooksPage"},
 	{"console", "examples/payments/README.md", "TestWalkOfTheReadme"},
 	{"conf", "docs/operations.md", "TestCommandsOfTheOperationsPage"},

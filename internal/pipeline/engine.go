@@ -66,7 +66,8 @@ func (s *Engine) Failover(options *redis.FailoverOptions, list func(ctx context.
 // Cluster connects to a cluster.
 func (s *Engine) Cluster(options *redis.ClusterOptions) {
 	s.nodes = newCluster(options)
-	s.facts.set, s.facts.list = inCluster, listedByCluster
+	// the replicas are those that the masters of the cluster list
+	s.facts.set, s.facts.list = inCluster, (&members{nodes: s.nodes, timeout: s.timeout}).of
 }
 
 // WithAck returns a view of the engine that waits for another number of replicas, or AckAll.

@@ -15,7 +15,6 @@ var places = []struct {
 	least      int    // lines
 }{
 	{"README.md", `\*\*Status\*\*: (\S+)\. `, 1},
-	{"CHANGELOG.md", `(?m)\A# Changelog\n(?:[^#]|#[^#])*?\n## (\S+)$`, 1},
 	{"docs/stability.md", `(?m)(\S+) is the first version`, 1},
 	{"deploy/README.md", `coatcheck[:_]([0-9][^_@\x60]*)`, 4},
 	{"deploy/helm/coatcheck/Chart.yaml", `(?m)^(?:appVersion|version): (.*)$`, 2},
@@ -25,6 +24,20 @@ var places = []struct {
 	{"clients/node/package.json", `"version": "(.*)"`, 1},
 	{"clients/python/pyproject.toml", `(?m)^version = "(.*)"`, 1},
 	{"clients/python/src/coatcheck/__init__.py", `__version__ = "(.*)"`, 1},
+}
+
+// The changelog has the version, below those to come.
+func TestChangelogHasTheVersion(t *testing.T) {
+	text, err := os.ReadFile("CHANGELOG.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := "\n## " + version.Version + "\n"; !strings.Contains(string(text), want) {
+		t.Errorf("CHANGELOG.md lacks the heading %q", want)
+	}
+	if strings.Contains(strings.ToLower(string(text)), "unreleased") {
+		t.Error("CHANGELOG.md has a heading without a version")
+	}
 }
 
 // What names the version names the same one. Python has a notation of its own for it (PEP 440).

@@ -99,7 +99,9 @@ func (s *service) lockHeld(t *testing.T) {
 	first := s.lock(t, "held", forAnHourHeld)
 	for _, body := range []string{"", `{"mode":"shared"}`, `{"permits":3}`, `{"wait_ms":1}`, `{"wait_ms":50,"mode":"shared"}`} {
 		a := s.do(t, "POST", "/lock/held", body)
-		expect.Equal(t, a.asked+": since", checkProblem(t, a, api.LockHeld).Since, first.Since)
+		problem := checkProblem(t, a, api.LockHeld)
+		expect.Equal(t, a.asked+": since", problem.Since, first.Since)
+		expect.Equal(t, a.asked+": detail", problem.Detail, `by "127.0.0.1", since `+first.Since.Format(time.RFC3339Nano))
 		a.wantRetryAfter(t, 1, 3600)
 	}
 	s.unlock(t, first)

@@ -24,7 +24,7 @@ func TestLocksOverHTTP(t *testing.T) {
 		// a request may wait for a lock for nearly that long
 		s := serve(t, server.Config{Store: store, RequestTimeout: 2 * time.Hour})
 		t.Run("a lock is granted, renewed, seen and released", s.lockRound)
-		t.Run("a lock that is held says since when and until when", s.lockHeld)
+		t.Run("a lock that is held says by whom, since when and until when", s.lockHeld)
 		t.Run("a lease is not kept alive by the server", s.lockLost)
 		t.Run("those who wait are served in order", s.lockInOrder)
 		t.Run("a wait that is over leaves nothing", s.lockWaitOver)

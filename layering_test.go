@@ -125,7 +125,7 @@ var layers = map[string][]string{
 
 	"server/internal/stamper": {"internal/fault", "workerlease/holder", "internal/share", "internal/step", "redisstore", "snowflake", "workerlease"},
 
-	"chaos/internal/chaostest": {"chaos/evidence", "internal/testing/redistest", "redisstore"},
+	"chaos/internal/chaostest": {"chaos/evidence", "internal/testing/proctest", "internal/testing/redistest", "redisstore"},
 	"chaos/internal/locking":   {"chaos/internal/chaostest"},
 
 	"internal/testing/apitest":   {"openapi"},
@@ -213,6 +213,7 @@ func TestLibrariesOfOtherModulesStayThere(t *testing.T) {
 		"github.com/google/licensecheck":         "tools/release",
 		"github.com/prometheus/prometheus":       "deploy/monitoring",
 		"github.com/redis/rueidis":               "bench",
+		"golang.org/x/exp":                       "tools/stable",
 		"gotest.tools/gotestsum":                 "tools/testrun",
 		"helm.sh/helm/v3":                        "deploy/check",
 		"modernc.org/sqlite":                     "examples/payments",

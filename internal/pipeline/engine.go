@@ -72,7 +72,7 @@ func (s *Engine) Cluster(options *redis.ClusterOptions) {
 
 // listMembers has the engine take the replicas from what the masters of its cluster list.
 func (s *Engine) listMembers() {
-	s.facts.set, s.facts.list = inCluster, (&members{nodes: s.nodes, timeout: s.timeout}).of
+	s.facts.set, s.facts.list = inCluster, (&members{nodes: s.nodes, timeout: s.timeout, apart: map[pair]bool{}}).of
 }
 
 // WithAck returns a view of the engine that waits for another number of replicas, or AckAll.

@@ -125,7 +125,7 @@ var layers = map[string][]string{
 	"server/internal/stamper": {"internal/fault", "workerlease/holder", "internal/share", "internal/step", "redisstore", "snowflake", "workerlease"},
 
 	"chaos/internal/chaostest": {"chaos/evidence", "internal/testing/redistest", "redisstore"},
-	"chaos/internal/locking":   {},
+	"chaos/internal/locking":   {"chaos/internal/chaostest"},
 
 	"internal/testing/apitest":   {"openapi"},
 	"internal/testing/expect":    {},

@@ -48,7 +48,7 @@ func (b *balancer) dial(ctx context.Context, network, _ string) (connection net.
 	first := rand.N(len(b.fronts))
 	for i := range b.fronts {
 		process, _ := b.fronts[(first+i)%len(b.fronts)].process()
-		connection, err = (&net.Dialer{}).DialContext(ctx, network, strings.TrimPrefix(process.url, "http://"))
+		connection, err = (&net.Dialer{}).DialContext(ctx, network, strings.TrimPrefix(process.URL, "http://"))
 		if err == nil {
 			return connection, nil
 		}

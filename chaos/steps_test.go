@@ -53,7 +53,7 @@ var (
 // TestEveryStepOfARequestThroughAGatewayCanFail breaks one request at each of its steps. A
 // gateway's death does not end the handler behind it.
 func TestEveryStepOfARequestThroughAGatewayCanFail(t *testing.T) {
-	binary := chaostest.Build(t)
+	binary := chaostest.Coatcheck(t)
 	for _, row := range []struct {
 		what, step     string
 		hold, takeover truth

@@ -80,7 +80,7 @@ func wired(t *testing.T, books *book, guard guardOf) (*rig, *wire) {
 		}
 		service := httptest.NewServer(mux)
 		t.Cleanup(service.Close)
-		r.owners = append(r.owners, newFront("service "+name, func() *child { return &child{url: service.URL} }))
+		r.owners = append(r.owners, newFront("service "+name, func() *child { return &child{Service: &chaostest.Service{URL: service.URL}} }))
 	}
 	return r, w
 }

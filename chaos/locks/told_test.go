@@ -165,8 +165,8 @@ func cutMany(t *testing.T, n, atOnce int, near locker, cut func(i int, found *to
 // errStood says that a trial tells nothing.
 var errStood = errors.New("the machine stood still for so long that no process could have acted in time")
 
-// tellsNothing reports whether a trial came to no end that can be judged: the machine stood still,
-// or a call to Redis over an uncut link was not answered within its own deadline.
+// tellsNothing reports whether what was tried came to no end that can be judged: the machine stood
+// still, or a call to Redis over an uncut link was not answered within its own deadline.
 func tellsNothing(err error) bool {
 	return errors.Is(err, errStood) || errors.Is(err, redisstore.ErrUnknownOutcome) || errors.Is(err, redisstore.ErrUnavailable)
 }

@@ -42,7 +42,7 @@ func TestServerThatStartsWithOlderFiles(t *testing.T) {
 	l.goesOn()
 	l.check(exceptions{
 		lossy:     true,
-		runsAgain: func(one *token) bool { return one.issued.Before(copied) },
+		runsAgain: func(one *token) bool { return one.asked.Before(copied) },
 	}, one)
 }
 

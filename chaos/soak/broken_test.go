@@ -111,9 +111,10 @@ var faults = []struct {
 	{"service killed", func(s *scene) { s.service.replace(s.t) }},
 	{"all keys of the spare lost", func(s *scene) { chaostest.Do(s.t, s.spareRedis, "FLUSHALL") }},
 	{"service stopped", func(s *scene) {
-		s.service.Stop()
+		service := s.service.process()
+		service.Stop()
 		time.Sleep(3 * time.Second)
-		s.service.Resume()
+		service.Resume()
 	}},
 	{"master stopped, and replaced", func(s *scene) { chaostest.PauseMaster(s.set)() }},
 }

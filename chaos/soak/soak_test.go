@@ -86,7 +86,7 @@ func (r *rig) look(p *process) figures {
 	r.t.Helper()
 	f, err := p.look()
 	if err != nil {
-		r.t.Fatalf("%s is gone: %v\n%s", p.name, err, p.said)
+		r.t.Fatalf("%s is gone: %v\n%s", p.name, err, p.process().Log)
 	}
 	return f
 }
@@ -107,9 +107,11 @@ func compare(name string, before, after figures) string {
 // checkLog looks that nothing strange was said, and no secret.
 func checkLog(t *testing.T, p *process, key string) {
 	t.Helper()
-	said := p.said.String()
-	if strings.Contains(said, key) || strings.Contains(said, "panic") || strings.Contains(said, "DATA RACE") {
-		t.Errorf("%s said:\n%s", p.name, said)
+	for _, log := range p.said {
+		said := log.String()
+		if strings.Contains(said, key) || strings.Contains(said, "panic") || strings.Contains(said, "DATA RACE") {
+			t.Errorf("%s said:\n%s", p.name, said)
+		}
 	}
 }
 

@@ -213,6 +213,7 @@ func TestLibrariesOfOtherModulesStayThere(t *testing.T) {
 		"github.com/google/licensecheck":         "tools/release",
 		"github.com/prometheus/prometheus":       "deploy/monitoring",
 		"github.com/redis/rueidis":               "bench",
+		"golang.org/x/exp":                       "tools/stable",
 		"gotest.tools/gotestsum":                 "tools/testrun",
 		"helm.sh/helm/v3":                        "deploy/check",
 		"modernc.org/sqlite":                     "examples/payments",

@@ -21,7 +21,7 @@ const everything = "*"
 
 // front is what stands between the network and the domains.
 var front = []string{
-	"idempotency", "limit", "lock", "workerlease", "segment", "counter", "number", "snowflake", "api", "server/internal/ledger", "internal/secret", "internal/share", "internal/target", "internal/audit", "internal/doubt", "internal/fault", "internal/frontdoor", "internal/health", "internal/names", "internal/redisprobe", "internal/requestlog", "metrics", "redisstore",
+	"idempotency", "limit", "lock", "workerlease", "segment", "counter", "number", "snowflake", "api", "server/internal/ledger", "internal/secret", "internal/share", "internal/target", "internal/audit", "internal/doubt", "internal/fault", "internal/frontdoor", "internal/health", "internal/names", "internal/redisprobe", "internal/requestlog", "internal/version", "metrics", "redisstore",
 }
 
 // domain is what a domain may use: never another domain.
@@ -97,6 +97,7 @@ var layers = map[string][]string{
 	"internal/notifier":                {"internal/pipeline", "internal/step", "redisstore"},
 	"internal/secret":                  {},
 	"internal/target":                  {},
+	"internal/version":                 {},
 	"internal/share":                   {},
 	"internal/step":                    {},
 	"internal/audit":                   {"api"},

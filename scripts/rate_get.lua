@@ -1,9 +1,10 @@
 -- rate_get: reads the theoretical arrival time of a principal's next request (GCRA).
--- Uses   none
+-- Uses   format
 -- KEYS   [1] the principal's flow (string)
 -- ARGV   none
 -- Reply  {'ok', until or -1 for none, now}
 -- Units  nanoseconds since 1970, as text; now is the server's clock
 -- Effect none
-local time = redis.call('TIME')
-return {'ok', redis.call('GET', KEYS[1]) or '-1', time[1] .. string.format('%06d000', time[2])}
+local time, flow = redis.call('TIME'), redis.call('GET', KEYS[1])
+refuse_newer('rate', flow)
+return {'ok', flow or '-1', time[1] .. string.format('%06d000', time[2])}

@@ -22,7 +22,7 @@
 // interface, and where it says when to ask again an errdetails.RetryInfo:
 //
 //	Aborted             idempotency-in-progress, idempotency-superseded: ask again
-//	FailedPrecondition  idempotency-outcome-unknown: in doubt; answer-not-kept
+//	FailedPrecondition  idempotency-outcome-unknown: in doubt; answer-not-kept; store-newer
 //	InvalidArgument     idempotency-key-missing, -malformed, idempotency-payload-mismatch
 //	NotFound            idempotency-token-unknown
 //	Unavailable         store-unavailable: nothing was done

@@ -30,6 +30,7 @@ var blockTests = []struct{ language, pages, test string }{
 	{"console", "docs/operations.md", "TestCommandsOfTheOperationsPage"},
 	{"console", "docs/remote.md", "TestCommandsOfThePage"},
 	{"console", "docs/segments.md", "TestCommandsOfTheSegmentsPage"},
+	{"console", "docs/upgrades.md", "TestCommandsOfTheUpgradesPage"},
 	{"console", "docs/webhooks.md", "TestCommandsOfTheWebhooksPage"},
 	{"console", "examples/payments/README.md", "TestWalkOfTheReadme"},
 	{"conf", "docs/operations.md", "TestCommandsOfTheOperationsPage"},
@@ -50,7 +51,7 @@ var blockTests = []struct{ language, pages, test string }{
 	{"js", "clients/node/README.md", "TestNodeREADMERuns"},
 	{"go", "README.md", "TestReadmeShowsTheExampleThatRuns"},
 	{"go", "docs/locks.md", "TestRecipesOfTheLocksPage"},
-	{"go", "*", ""}, // no test runs the Go of other pages yet
+	{"go", "*", "TestGoInDocumentsIsRunByATest"}, // but for CONTRIBUTING.md's outline of a test
 }
 
 // Every block of code of every page is run by a test, or marked as text.

@@ -125,7 +125,7 @@ var layers = map[string][]string{
 	"server/internal/stamper": {"internal/fault", "workerlease/holder", "internal/share", "internal/step", "redisstore", "snowflake", "workerlease"},
 
 	"chaos/internal/chaostest": {"chaos/evidence", "internal/testing/redistest", "redisstore"},
-	"chaos/internal/locking":   {},
+	"chaos/internal/locking":   {"chaos/internal/chaostest"},
 
 	"internal/testing/apitest":   {"openapi"},
 	"internal/testing/expect":    {},
@@ -209,6 +209,7 @@ func TestLibrariesOfOtherModulesStayThere(t *testing.T) {
 		"github.com/gin-gonic/gin":               "idempotency/ginmw",
 		"github.com/go-chi/chi/v5":               "idempotency/chicheck",
 		"github.com/labstack/echo/v5":            "idempotency/echov5",
+		"github.com/gofiber/fiber/v3":            "idempotency/fiberv3",
 		"github.com/google/licensecheck":         "tools/release",
 		"github.com/prometheus/prometheus":       "deploy/monitoring",
 		"github.com/redis/rueidis":               "bench",

@@ -3,7 +3,6 @@
 package chaos
 
 import (
-	"bufio"
 	"os"
 	"os/exec"
 	"sync/atomic"
@@ -14,32 +13,17 @@ import (
 
 // child is a process that a test has started.
 type child struct {
-	*chaostest.Process
+	*chaostest.Service
 
-	url    string // where it answers
-	stderr *chaostest.Tail
 	killed atomic.Bool // by the test: requests to it may go without an answer
 }
 
-// launch starts a process and waits for its first line on standard output, which urlOf turns into
-// its address.
-func launch(t testing.TB, urlOf func(line []byte) string, env []string, binary string, args ...string) *child {
+// launch starts a process, and returns when it says where it answers.
+func launch(t testing.TB, env []string, binary string, args ...string) *child {
 	t.Helper()
-	c := &child{stderr: &chaostest.Tail{}}
 	cmd := exec.Command(binary, args...)
 	cmd.Env = append(os.Environ(), env...)
-	cmd.Stderr = c.stderr
-	stdout, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	c.Process = chaostest.Start(t, cmd)
-	line, err := bufio.NewReader(stdout).ReadBytes('\n')
-	if c.url = urlOf(line); err != nil || c.url == "" {
-		c.Kill()
-		t.Fatalf("%s %v does not come up: %q, %v\n%s", binary, args, line, err, c.stderr)
-	}
-	return c
+	return &child{Service: chaostest.Serve(t, cmd)}
 }
 
 // Kill ends the process at once, stopped or not, as kill -9 does.

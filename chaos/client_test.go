@@ -51,7 +51,7 @@ func (c *client) ask(ctx context.Context) (a answer, after time.Duration) {
 	process, name := c.order.doors[c.at%len(c.order.doors)].process()
 	c.at++
 	a = answer{operation: c.order.name, client: c.name, front: name, sent: time.Now()}
-	request, err := http.NewRequestWithContext(ctx, http.MethodPost, process.url+"/"+c.order.policy, strings.NewReader(c.order.name+" of 12.99"))
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, process.URL+"/"+c.order.policy, strings.NewReader(c.order.name+" of 12.99"))
 	if err != nil {
 		panic(err) // the URL is a process's own
 	}
@@ -97,7 +97,7 @@ func exchange(web *http.Client, request *http.Request, a *answer) (after time.Du
 func (c *client) issue(ctx context.Context) string {
 	for ctx.Err() == nil {
 		a := answer{operation: "a token for " + c.order.name, client: c.name, front: "issuer", sent: time.Now()}
-		request, err := http.NewRequestWithContext(ctx, http.MethodPost, c.rig.issuer.url+"/token", http.NoBody)
+		request, err := http.NewRequestWithContext(ctx, http.MethodPost, c.rig.issuer.URL+"/token", http.NoBody)
 		if err != nil {
 			panic(err)
 		}

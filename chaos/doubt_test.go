@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/coatcheck/coatcheck/chaos/internal/chaostest"
+	"github.com/coatcheck/coatcheck/internal/testing/expect"
 	"github.com/coatcheck/coatcheck/internal/testing/redistest"
 )
 
@@ -60,12 +61,10 @@ type doubt struct {
 
 func newDoubt(t *testing.T) *doubt {
 	t.Helper()
-	r := &rig{t: t, binary: chaostest.Build(t), book: openPolicy(t), redis: redistest.StartSentinel(t, 2)}
+	r := &rig{t: t, binary: chaostest.Coatcheck(t), book: openPolicy(t), redis: redistest.StartSentinel(t, 2)}
 	folder := t.TempDir()
 	routes, socket := filepath.Join(folder, "routes.yaml"), filepath.Join(folder, "upstream")
-	if err := os.WriteFile(routes, []byte(routesFile(1, longLease)), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, "os.WriteFile", os.WriteFile(routes, []byte(routesFile(1, longLease)), 0o600))
 	r.ready()
 	r.upstream = newFront("upstream", func() *child { return r.role(upstreamRole, "CHAOS_SOCKET="+socket) })
 	for _, name := range []string{"A", "B"} {
@@ -109,7 +108,7 @@ func (d *doubt) seek(ctx context.Context, number int) {
 func (d *doubt) ask(ctx context.Context, o *operation) (a answer) {
 	process, name := d.rig.gateways[rand.N(2)].process()
 	a = answer{operation: o.name, client: "client", front: name, sent: time.Now()}
-	request, err := http.NewRequestWithContext(ctx, http.MethodPost, process.url+"/hold", strings.NewReader(o.name+" of 12.99"))
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, process.URL+"/hold", strings.NewReader(o.name+" of 12.99"))
 	if err != nil {
 		panic(err) // the URL is a process's own
 	}
@@ -160,7 +159,7 @@ func (d *doubt) faults() {
 		process, name := gateway.process()
 		process.Finish()
 		if code := process.Code(); code != 0 {
-			d.t.Errorf("%s was asked to end: got exit code %d, want 0\n%s", name, code, process.stderr)
+			d.t.Errorf("%s was asked to end: got exit code %d, want 0\n%s", name, code, process.Log)
 		}
 		gateway.restart()
 	}
@@ -200,9 +199,6 @@ func (d *doubt) judge() {
 		len(d.all), d.large.Load(), d.hungUp.Load(), d.refused.Load(), d.cut.Load(), answered.Load(), doubtful.Load(), unfounded.Load(), twice.Load())
 	if d.refused.Load() == 0 || d.hungUp.Load() == 0 || d.large.Load() == 0 {
 		d.t.Error("a fault has met nothing: requests refused, hung up and large are wanted")
-	}
-	if d.t.Failed() {
-		d.t.Log(d.rig.complaints())
 	}
 }
 

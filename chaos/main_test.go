@@ -28,4 +28,4 @@ const (
 	storeTimeout = 2 * time.Second
 )
 
-func TestMain(m *testing.M) { chaostest.Main(m, roleVariable, play) }
+func TestMain(m *testing.M) { chaostest.Main(m, play) }

@@ -3,11 +3,9 @@
 package chaos
 
 import (
-	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -15,6 +13,7 @@ import (
 	"time"
 
 	"github.com/coatcheck/coatcheck/chaos/internal/chaostest"
+	"github.com/coatcheck/coatcheck/internal/testing/expect"
 	"github.com/coatcheck/coatcheck/internal/testing/redistest"
 )
 
@@ -70,13 +69,11 @@ func (f *front) kill() {
 
 func newRig(t testing.TB) *rig {
 	t.Helper()
-	r := &rig{t: t, binary: chaostest.Build(t), book: openPolicy(t), redis: redistest.StartSentinel(t, 2)}
+	r := &rig{t: t, binary: chaostest.Coatcheck(t), book: openPolicy(t), redis: redistest.StartSentinel(t, 2)}
 	r.watch = watchSentinels(t, r.redis)
 	folder := t.TempDir()
 	routes := filepath.Join(folder, "routes.yaml")
-	if err := os.WriteFile(routes, []byte(routesFile(*ack, lease)), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, "os.WriteFile", os.WriteFile(routes, []byte(routesFile(*ack, lease)), 0o600))
 	socket := filepath.Join(folder, "upstream")
 	r.issuer = r.coatcheck("serve", r.redis.URL(), *ack)
 	r.upstream = newFront("upstream", func() *child { return r.role(upstreamRole, "CHAOS_SOCKET="+socket) })
@@ -111,28 +108,13 @@ func (r *rig) coatcheck(command, redis string, ack int, args ...string) *child {
 	r.t.Helper()
 	args = append([]string{command, "--json", "--listen", "127.0.0.1:0", "--redis", redis, "--ack", strconv.Itoa(ack),
 		"--store-timeout", storeTimeout.String(), "--log-level", "warn"}, args...)
-	return launch(r.t, urlOfBanner, nil, r.binary, args...)
-}
-
-// urlOfBanner reads the address from a program's first line; "" if that is no banner.
-func urlOfBanner(line []byte) string {
-	var banner struct {
-		URL string `json:"url"`
-	}
-	_ = json.Unmarshal(line, &banner) // no banner has no URL
-	return banner.URL
+	return launch(r.t, nil, r.binary, args...)
 }
 
 // role starts this test binary in a role.
 func (r *rig) role(name string, env ...string) *child {
 	r.t.Helper()
-	return startRole(r.t, name, append(env, "CHAOS_BOOK="+r.book.url)...)
-}
-
-func startRole(t testing.TB, name string, env ...string) *child {
-	t.Helper()
-	return launch(t, func(line []byte) string { return "http://" + strings.TrimSpace(string(line)) },
-		append(env, roleVariable+"="+name, "CHAOS_LEASE="+lease.String()), os.Args[0])
+	return launch(r.t, append(env, "CHAOS_BOOK="+r.book.url, chaostest.RoleVariable+"="+name, "CHAOS_LEASE="+lease.String()), os.Args[0])
 }
 
 // ready waits until Redis is whole: the sentinels agree on a master that takes writes and has both
@@ -151,15 +133,4 @@ func (r *rig) failovers() int64 {
 		return 0
 	}
 	return r.watch.switched.Load()
-}
-
-// complaints is the end of what each process has said.
-func (r *rig) complaints() string {
-	var b strings.Builder
-	for _, f := range slices.Concat([]*front{r.upstream}, r.gateways, r.owners) {
-		c, name := f.process()
-		lines := strings.Split(strings.TrimSpace(c.stderr.String()), "\n")
-		fmt.Fprintf(&b, "%s says:\n%s\n", name, strings.Join(lines[max(0, len(lines)-20):], "\n"))
-	}
-	return b.String()
 }

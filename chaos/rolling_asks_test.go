@@ -15,6 +15,7 @@ import (
 	"time"
 
 	remote "github.com/coatcheck/coatcheck/client"
+	"github.com/coatcheck/coatcheck/internal/testing/expect"
 )
 
 // balancer opens connections to either of two instances, or to the other one where that is stopped,
@@ -47,7 +48,7 @@ func (b *balancer) dial(ctx context.Context, network, _ string) (connection net.
 	first := rand.N(len(b.fronts))
 	for i := range b.fronts {
 		process, _ := b.fronts[(first+i)%len(b.fronts)].process()
-		connection, err = (&net.Dialer{}).DialContext(ctx, network, strings.TrimPrefix(process.url, "http://"))
+		connection, err = (&net.Dialer{}).DialContext(ctx, network, strings.TrimPrefix(process.URL, "http://"))
 		if err == nil {
 			return connection, nil
 		}
@@ -127,9 +128,7 @@ func (r *rolling) service(web *http.Client) *remote.Client {
 // chargesAreNoted reads the ledger of the service, and notes each charge as a run.
 func (r *rolling) chargesAreNoted() {
 	response, err := r.servers.alone.Get(anyInstance + "/payments")
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	expect.NoError(r.t, "Get", err)
 	defer response.Body.Close()
 	var ledger struct {
 		Total    int `json:"total"`

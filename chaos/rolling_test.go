@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/coatcheck/coatcheck/chaos/internal/chaostest"
+	"github.com/coatcheck/coatcheck/internal/testing/expect"
 	"github.com/coatcheck/coatcheck/internal/testing/redistest"
 )
 
@@ -86,12 +87,10 @@ type rollingOperation struct {
 
 func newRolling(t *testing.T) *rolling {
 	t.Helper()
-	r := &rig{t: t, binary: chaostest.Build(t), book: openPolicy(t)}
+	r := &rig{t: t, binary: chaostest.Coatcheck(t), book: openPolicy(t)}
 	redis, folder := redistest.Start(t).URL(), t.TempDir()
 	routes, socket := filepath.Join(folder, "routes.yaml"), filepath.Join(folder, "upstream")
-	if err := os.WriteFile(routes, []byte("routes:\n- {match: POST /hold}\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, "os.WriteFile", os.WriteFile(routes, []byte("routes:\n- {match: POST /hold}\n"), 0o600))
 	r.upstream = newFront("upstream", func() *child { return r.role(upstreamRole, "CHAOS_SOCKET="+socket) })
 	run := &rolling{t: t, rig: r, gateways: newBalancer(t), servers: newBalancer(t)}
 	for _, name := range []string{"A", "B"} {
@@ -120,7 +119,7 @@ func (r *rig) plain(command, redis string, args ...string) *child {
 	if *stopTimeout > 0 {
 		args = append(args, "--stop-timeout", stopTimeout.String())
 	}
-	return launch(r.t, urlOfBanner, nil, r.binary, args...)
+	return launch(r.t, nil, r.binary, args...)
 }
 
 // ask has one new operation after the other done, each by two clients.
@@ -178,7 +177,7 @@ func (r *rolling) replace(number int) {
 			process.Finish()
 			r.t.Logf("%s ended %.1f s after SIGTERM", name, time.Since(began).Seconds())
 			if code := process.Code(); code != 0 {
-				r.t.Errorf("%s was asked to end: got exit code %d, want 0\n%s", name, code, process.stderr)
+				r.t.Errorf("%s was asked to end: got exit code %d, want 0\n%s", name, code, process.Log)
 			}
 		})
 	}

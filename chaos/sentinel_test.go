@@ -15,6 +15,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/coatcheck/coatcheck/internal/testing/expect"
 	"github.com/coatcheck/coatcheck/internal/testing/redistest"
 )
 
@@ -35,9 +36,7 @@ type sentinels struct {
 func watchSentinels(t testing.TB, set *redistest.SentinelSet) *sentinels {
 	t.Helper()
 	address, err := url.Parse(set.URL())
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, "url.Parse", err)
 	s := &sentinels{name: strings.Trim(address.Path, "/"), patience: downAfter}
 	for at := range strings.SplitSeq(address.Host, ",") {
 		client := redis.NewSentinelClient(&redis.Options{Addr: at})
@@ -47,7 +46,7 @@ func watchSentinels(t testing.TB, set *redistest.SentinelSet) *sentinels {
 	s.wait(t, downAfter)
 	heard := s.clients[0].Subscribe(context.Background(), "+switch-master")
 	if _, err := heard.Receive(t.Context()); err != nil {
-		t.Fatal(err)
+		t.Fatalf("Receive: got error %v, want none", err)
 	}
 	var reader sync.WaitGroup
 	reader.Go(func() {
@@ -67,9 +66,7 @@ func (s *sentinels) wait(t testing.TB, patience time.Duration) {
 	t.Helper()
 	s.patience = patience
 	for _, client := range s.clients {
-		if err := client.Set(t.Context(), s.name, "down-after-milliseconds", strconv.FormatInt(patience.Milliseconds(), 10)).Err(); err != nil {
-			t.Fatal(err)
-		}
+		expect.NoError(t, "Set down-after-milliseconds", client.Set(t.Context(), s.name, "down-after-milliseconds", strconv.FormatInt(patience.Milliseconds(), 10)).Err())
 	}
 }
 

@@ -22,8 +22,6 @@ import (
 
 // What the test binary is when a test has started it as a process of its own.
 const (
-	roleVariable = "COATCHECK_CHAOS_ROLE"
-
 	upstreamRole = "upstream" // the service behind the gateways, guarded by nothing
 	ownerRole    = "owner"    // a service that guards its handler itself, with the middleware
 	naiveRole    = "naive"    // … with a middleware as many have written it

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/coatcheck/coatcheck/chaos/internal/chaostest"
+	"github.com/coatcheck/coatcheck/internal/testing/expect"
 	"github.com/coatcheck/coatcheck/internal/testing/redistest"
 	"github.com/coatcheck/coatcheck/scripts"
 )
@@ -52,7 +53,7 @@ var (
 // TestEveryStepOfARequestThroughAGatewayCanFail breaks one request at each of its steps. A
 // gateway's death does not end the handler behind it.
 func TestEveryStepOfARequestThroughAGatewayCanFail(t *testing.T) {
-	binary := chaostest.Build(t)
+	binary := chaostest.Coatcheck(t)
 	for _, row := range []struct {
 		what, step     string
 		hold, takeover truth
@@ -119,9 +120,7 @@ func newWalk(t *testing.T, binary, what, step, policy string) *walk {
 	if what == redisKilled {
 		span = time.Minute // Redis is back within the lease, also on a busy machine
 	}
-	if err := os.WriteFile(routes, []byte(routesFile(0, span)), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, "os.WriteFile", os.WriteFile(routes, []byte(routesFile(0, span)), 0o600))
 	r.upstream = newFront("upstream", func() *child { return r.role(upstreamRole, "CHAOS_SOCKET="+socket) })
 	r.gateways = []*front{newFront("gateway", func() *child { return r.gateway(proxy.URL(), 0, socket, routes) })}
 	w.order.doors = r.gateways
@@ -183,9 +182,7 @@ func (w *walk) strike() {
 func (w *walk) walk() truth {
 	w.t.Helper()
 	for _, script := range []*scripts.Script{scripts.TokenClaim, scripts.TokenComplete} {
-		if err := w.redis.Client().ScriptLoad(w.t.Context(), script.Source).Err(); err != nil {
-			w.t.Fatal(err)
-		}
+		expect.NoError(w.t, "ScriptLoad", w.redis.Client().ScriptLoad(w.t.Context(), script.Source).Err())
 	}
 	c := &client{scene: w.scene, order: w.order, name: "client"}
 	first, _ := c.ask(w.t.Context())

@@ -16,6 +16,7 @@ import (
 	"github.com/coatcheck/coatcheck/chaos/evidence"
 	"github.com/coatcheck/coatcheck/chaos/internal/chaostest"
 	"github.com/coatcheck/coatcheck/idempotency"
+	"github.com/coatcheck/coatcheck/internal/testing/expect"
 	"github.com/coatcheck/coatcheck/internal/testing/redistest"
 	"github.com/coatcheck/coatcheck/redisstore"
 )
@@ -49,9 +50,7 @@ type guardOf func(t *testing.T, url string, policy idempotency.Policy) http.Hand
 
 func guarded(t *testing.T, url string, policy idempotency.Policy) http.Handler {
 	store, err := redisstore.OpenConfig(t.Context(), redisstore.Config{URL: url, Timeout: storeTimeout / 4})
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, "redisstore.OpenConfig", err)
 	t.Cleanup(func() { _ = store.Close() })
 	tokens := idempotency.New(store, idempotency.Config{})
 	t.Cleanup(func() {
@@ -64,9 +63,7 @@ func guarded(t *testing.T, url string, policy idempotency.Policy) http.Handler {
 
 func guardedNaively(t *testing.T, url string, _ idempotency.Policy) http.Handler {
 	handler, err := newNaive(url, lease, http.HandlerFunc(work))
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, "newNaive", err)
 	t.Cleanup(func() { _ = handler.(*naive).redis.Close() })
 	return handler
 }
@@ -83,7 +80,7 @@ func wired(t *testing.T, books *book, guard guardOf) (*rig, *wire) {
 		}
 		service := httptest.NewServer(mux)
 		t.Cleanup(service.Close)
-		r.owners = append(r.owners, newFront("service "+name, func() *child { return &child{url: service.URL} }))
+		r.owners = append(r.owners, newFront("service "+name, func() *child { return &child{Service: &chaostest.Service{URL: service.URL}} }))
 	}
 	return r, w
 }

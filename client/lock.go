@@ -99,7 +99,7 @@ func (c *Client) keepLock(ctx context.Context, grant lockGrant, sent time.Time) 
 	if keepalive.Age(sent) > grant.ttl/4 {
 		sent = time.Now()
 		if err := c.renewLock(ctx, grant); err != nil {
-			return nil, errors.Join(err, c.discardLock(ctx, grant))
+			return nil, notKept(err, c.discardLock(ctx, grant))
 		}
 	}
 	lock := &Lock{client: c, first: grant}
@@ -114,7 +114,19 @@ func (c *Client) keepLock(ctx context.Context, grant lockGrant, sent time.Time) 
 		return lock, nil
 	}
 	err := lock.Err() // the answer came too late, or the context has ended
-	return nil, errors.Join(err, lock.Release(ctx))
+	return nil, notKept(err, lock.Release(ctx))
+}
+
+// notKept is the error of a lock that was granted and cannot be kept, for a reason, and was given
+// back. If neither says that it is free, it may be taken, without a holder.
+func notKept(reason, release error) error {
+	if release == nil || errors.Is(release, ErrLost) || errors.Is(reason, ErrLost) && !errors.Is(reason, ErrDeadline) {
+		return reason
+	}
+	if errors.Is(reason, ErrLost) || errors.Is(reason, ErrRefused) {
+		reason = errors.New(reason.Error()) // of one class
+	}
+	return fmt.Errorf("%w: %w; giving the lock back: %v", ErrUnknownOutcome, reason, release)
 }
 
 func (k *Lock) renew(ctx context.Context) error { return k.client.renewLock(ctx, k.first) }

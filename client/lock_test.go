@@ -304,6 +304,44 @@ func TestALockThatWasWaitedForIsNotTrustedForTooLong(t *testing.T) {
 	}
 }
 
+// A lock whose grant came late and whose renewal fails is given back, and the error of all that is
+// of one class.
+func TestAGrantThatCannotBeKeptHasAnErrorOfOneClass(t *testing.T) {
+	away := says(503, "application/problem+json", `{"code":"store-unavailable","retryable":true}`)
+	gone := says(410, "application/problem+json", `{"code":"lease-lost"}`)
+	for name, row := range map[string]struct {
+		renewal, release fault
+		want             error
+	}{
+		"refused, and given back":              {away, nil, client.ErrUnavailable},
+		"refused, and lost when given back":    {away, gone, client.ErrUnavailable},
+		"lost, and the service is away":        {gone, away, client.ErrLost},
+		"refused, and the service stays away":  {away, away, client.ErrUnknownOutcome},
+		"refused, and an answer does not come": {away, loseReply, client.ErrUnknownOutcome},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := bubble(t)
+				s.proxy.disturb(func(w http.ResponseWriter, r *http.Request, service http.Handler) bool {
+					with := map[string]fault{http.MethodPost: late(9 * time.Second), http.MethodPut: row.renewal, http.MethodDelete: row.release}[r.Method]
+					return with != nil && with(w, r, service)
+				})
+				_, err := s.TryAcquireLock(t.Context(), "deploy", client.LockRequest{})
+				expect.Error(t, "TryAcquireLock", err, row.want)
+				classes := 0
+				for _, class := range []error{client.ErrRefused, client.ErrLost, client.ErrUnknownOutcome} {
+					if errors.Is(err, class) {
+						classes++
+					}
+				}
+				if classes != 1 {
+					t.Errorf("TryAcquireLock: got an error of %d classes, want one: %v", classes, err)
+				}
+			})
+		})
+	}
+}
+
 // A wait goes on while the service is away for a moment, and no longer; a call that does not wait
 // gets the error at once.
 func TestAWaitOutlastsAShortOutage(t *testing.T) {

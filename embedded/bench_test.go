@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"testing"
 	"time"
+
+	"github.com/coatcheck/coatcheck/internal/testing/expect"
 )
 
 // How long a script takes through go-redis, alone and with many callers.
@@ -12,18 +14,14 @@ func BenchmarkIncrScript(b *testing.B) {
 	c := client(b, open(b, Config{}))
 	b.Run("alone", func(b *testing.B) {
 		for b.Loop() {
-			if err := c.Eval(b.Context(), script, []string{"n"}).Err(); err != nil {
-				b.Fatal(err)
-			}
+			expect.NoError(b, "Eval", c.Eval(b.Context(), script, []string{"n"}).Err())
 		}
 	})
 	b.Run("32 callers", func(b *testing.B) {
 		b.SetParallelism(16)
 		b.RunParallel(func(pb *testing.PB) {
 			for pb.Next() {
-				if err := c.Eval(b.Context(), script, []string{"n"}).Err(); err != nil {
-					b.Error(err)
-				}
+				expect.Error(b, "Eval", c.Eval(b.Context(), script, []string{"n"}).Err(), nil)
 			}
 		})
 	})
@@ -41,9 +39,7 @@ func BenchmarkClock(b *testing.B) {
 		}
 		b.Run(fmt.Sprintf("%d keys/SET PX", keys), func(b *testing.B) {
 			for i := 0; b.Loop(); i++ {
-				if err := c.Set(b.Context(), fmt.Sprint("key:", i%keys), "v", time.Hour).Err(); err != nil {
-					b.Fatal(err)
-				}
+				expect.NoError(b, "Set v", c.Set(b.Context(), fmt.Sprint("key:", i%keys), "v", time.Hour).Err())
 			}
 		})
 		b.Run(fmt.Sprintf("%d keys/sweep", keys), func(b *testing.B) {

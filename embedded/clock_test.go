@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/coatcheck/coatcheck/internal/testing/expect"
 )
 
 func TestALeaseEndsInRealTimeAndNotEarlierWhileOthersHammer(t *testing.T) {
@@ -32,9 +34,7 @@ func TestALeaseEndsInRealTimeAndNotEarlierWhileOthersHammer(t *testing.T) {
 	sent := time.Now()
 	want(t, c, "OK", "SET", "lease", "me", "PX", 500)
 	for !errors.Is(c.Get(t.Context(), "lease").Err(), redis.Nil) {
-		if err := t.Context().Err(); err != nil {
-			t.Fatal(err)
-		}
+		expect.NoError(t, "waiting for the lease to end", t.Context().Err())
 	}
 	if held := time.Since(sent); held < 500*time.Millisecond {
 		t.Errorf("the lease ended after %v", held)

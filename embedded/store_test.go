@@ -23,12 +23,8 @@ func TestOpenReportsAllFaultsOfAConfig(t *testing.T) {
 func TestCloseEndsConnectionsAndMayBeRepeated(t *testing.T) {
 	s := open(t, Config{})
 	conn, err := s.Dial(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := errors.Join(s.Close(), s.Close()); err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, "Dial", err)
+	expect.NoError(t, "Close, twice", errors.Join(s.Close(), s.Close()))
 	if _, err := conn.Read(make([]byte, 1)); err == nil {
 		t.Error("the connection goes on")
 	}
@@ -101,7 +97,7 @@ func TestAPipelineLongerThanAnyBufferIsAnswered(t *testing.T) {
 		pipe.Incr(t.Context(), "n")
 	}
 	if _, err := pipe.Exec(t.Context()); err != nil {
-		t.Fatal(err)
+		t.Fatalf("Exec: got error %v, want none", err)
 	}
 	want(t, c, "10000", "GET", "n")
 }
@@ -109,12 +105,10 @@ func TestAPipelineLongerThanAnyBufferIsAnswered(t *testing.T) {
 func TestAClientThatSendsNoCommandGetsAnError(t *testing.T) {
 	s := open(t, Config{})
 	conn, err := s.Dial(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, "Dial", err)
 	defer conn.Close()
 	if _, err := conn.Write([]byte("G")); err != nil {
-		t.Fatal(err)
+		t.Fatalf("Write: got error %v, want none", err)
 	}
 	reply := make([]byte, 100)
 	if n, err := conn.Read(reply); err != nil || !strings.HasPrefix(string(reply[:n]), "-ERR Protocol error") {
@@ -130,11 +124,9 @@ func TestASubscriberThatReadsNothingStopsNoOther(t *testing.T) {
 		s := open(t, Config{})
 		c := client(t, s)
 		deaf, err := s.Dial(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		expect.NoError(t, "Dial", err)
 		if _, err := deaf.Write(appendCommand(nil, "SUBSCRIBE", "news")); err != nil {
-			t.Fatal(err)
+			t.Fatalf("Write: got error %v, want none", err)
 		}
 		synctest.Wait()
 		publish := `for i = 1, 100 do redis.call('PUBLISH', ARGV[1], string.rep('x', 10000)) end return redis.call('PUBLISH', ARGV[1], '')`
@@ -142,9 +134,7 @@ func TestASubscriberThatReadsNothingStopsNoOther(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
 		defer cancel()
 		for c.PubSubNumSub(ctx, "news").Val()["news"] == 1 { // until it has too much unread
-			if err := c.Eval(ctx, publish, nil, "news").Err(); err != nil {
-				t.Fatal(err)
-			}
+			expect.NoError(t, "Eval news", c.Eval(ctx, publish, nil, "news").Err())
 			synctest.Wait()
 		}
 	})

@@ -15,6 +15,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/coatcheck/coatcheck/internal/secret"
+	"github.com/coatcheck/coatcheck/internal/testing/expect"
 	"github.com/coatcheck/coatcheck/internal/testing/redistest"
 	"github.com/coatcheck/coatcheck/internal/testing/storetest"
 	"github.com/coatcheck/coatcheck/redisstore"
@@ -102,7 +103,7 @@ func round(b *testing.B, peer peer, callers int) time.Duration {
 		all.Go(func() {
 			for range pairs / callers * min(callers, 8) {
 				if err := peer.once(b.Context(), caller); err != nil {
-					b.Error(err)
+					b.Errorf("one lock and release: got error %v, want none", err)
 					return
 				}
 			}
@@ -135,7 +136,7 @@ func BenchmarkContendedInProcess(b *testing.B) {
 							err = held.Release(b.Context())
 						}
 						if err != nil {
-							b.Error(err)
+							b.Errorf("one lock and release: got error %v, want none", err)
 							return
 						}
 					}
@@ -152,13 +153,9 @@ func BenchmarkPair(b *testing.B) {
 	for _, peer := range peers(b, server) {
 		b.Run(peer.name, func(b *testing.B) {
 			client := server.Client()
-			if err := client.ConfigResetStat(b.Context()).Err(); err != nil {
-				b.Fatal(err)
-			}
+			expect.NoError(b, "ConfigResetStat", client.ConfigResetStat(b.Context()).Err())
 			for b.Loop() {
-				if err := peer.once(b.Context(), 0); err != nil {
-					b.Fatal(err)
-				}
+				expect.NoError(b, "once", peer.once(b.Context(), 0))
 			}
 			spent := 0.0
 			for _, found := range serverTime.FindAllStringSubmatch(client.Info(b.Context(), "commandstats").Val(), -1) {

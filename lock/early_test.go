@@ -92,9 +92,7 @@ func TestHeirAsksForTheRestOfItsTTL(t *testing.T) {
 		t.Errorf("Redis has it for %v", left)
 	}
 	time.Sleep(5 * time.Second) // the window
-	if got.Err() != nil {
-		t.Error(got.Err())
-	}
+	expect.Error(t, "Err after the window", got.Err(), nil)
 	wantHeld(t, r.one, "early", Request{})
 	release(t, got)
 }

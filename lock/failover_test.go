@@ -63,14 +63,12 @@ func TestFailoverOfAClustersMaster(t *testing.T) {
 	pipe.Set(t.Context(), mine.Key("over")+":copied", 1, 0)
 	copied := pipe.Do(t.Context(), "wait", 1, 1000)
 	if _, err := pipe.Exec(t.Context()); err != nil || copied.Val() != int64(1) {
-		t.Fatal(err, copied)
+		t.Fatalf("WAIT for a copy: got %v and error %v, want 1 replica", copied, err)
 	}
 	old.Kill()
 	since := time.Now()
 	expect.Eventually(t, "the new master has renewed it", func() bool { return held.Err() != nil || held.Validity() > ttl-time.Since(since) })
-	if held.Err() != nil {
-		t.Fatal(held.Err())
-	}
+	expect.NoError(t, "Err after the failover", held.Err())
 	next.stillWaits(t)
 	release(t, held)
 	heir := next.granted(t)

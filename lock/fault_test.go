@@ -45,9 +45,7 @@ func TestPlainRedislockAndOursExcludeEachOther(t *testing.T) {
 				release(t, held)
 
 				theirs, err := plain.Obtain(ctx, key, time.Minute, &redislock.Options{Metadata: "secret or not"})
-				if err != nil {
-					t.Fatal(err)
-				}
+				expect.NoError(t, "Obtain", err)
 				wantHeld(t, locks, "both", request)
 				got := info(t, locks, "both")
 				expect.Equal(t, "mode of a plain client's lock", got.Mode, Exclusive)
@@ -58,21 +56,17 @@ func TestPlainRedislockAndOursExcludeEachOther(t *testing.T) {
 					t.Errorf("lease of a plain client's lock: got %v, want 1m at most", left)
 				}
 				waiter := startWaiter(t, locks, "both", request, 1)
-				if err := theirs.Refresh(ctx, time.Minute, nil); err != nil {
-					t.Fatal(err)
-				}
+				expect.NoError(t, "Refresh", theirs.Refresh(ctx, time.Minute, nil))
 				waiter.stillWaits(t)
-				if err := theirs.Release(ctx); err != nil {
-					t.Fatal(err)
-				}
+				expect.NoError(t, "Release", theirs.Release(ctx))
 				next := waiter.granted(t) // it polled
 				rising(t, held.Fence(), next.Fence())
 				release(t, next)
 				if _, err := plain.Obtain(ctx, key, time.Minute, nil); err != nil {
-					t.Fatal(err)
+					t.Fatalf("Obtain: got error %v, want none", err)
 				}
 				if _, err := locks.Break(ctx, "both", 0); err != nil {
-					t.Fatal(err)
+					t.Fatalf("Break both: got error %v, want none", err)
 				}
 			}
 		})
@@ -87,11 +81,11 @@ func TestOldTokenDoesNotMeetAPlainClientsLock(t *testing.T) {
 	locks := open(t, storetest.Open(t, redisstore.Config{URL: server.URL()}), Config{})
 	request := Request{Token: secret.New(), TTL: MinTTL}
 	if _, err := locks.TryGrant(t.Context(), "old", request); err != nil {
-		t.Fatal(err)
+		t.Fatalf("TryGrant old: got error %v, want none", err)
 	}
 	expect.Eventually(t, "the lease has ended", func() bool { return len(info(t, locks, "old").Holders) == 0 })
 	if _, err := redislock.Obtain(t.Context(), server.Client(), locks.Key("old"), time.Minute, nil); err != nil {
-		t.Fatal(err)
+		t.Fatalf("redislock.Obtain: got error %v, want none", err)
 	}
 	_, err := locks.TryGrant(t.Context(), "old", request)
 	wantIs(t, err, ErrHeld)
@@ -141,9 +135,7 @@ func TestMessageMissedDuringAReconnectStallsNoWaiter(t *testing.T) {
 	for range 5 {
 		held := must(t, locks, "missed", Request{})
 		next := startWaiter(t, others, "missed", Request{}, 1)
-		if err := server.Client().Do(t.Context(), "CLIENT", "KILL", "TYPE", "pubsub").Err(); err != nil {
-			t.Fatal(err)
-		}
+		expect.NoError(t, "CLIENT KILL TYPE pubsub", server.Client().Do(t.Context(), "CLIENT", "KILL", "TYPE", "pubsub").Err())
 		release(t, held)
 		release(t, next.granted(t))
 	}
@@ -214,12 +206,10 @@ func TestOutageIsAClearError(t *testing.T) {
 		_, err := locks.Acquire(t.Context(), "out2", request)
 		wantIs(t, err, redisstore.ErrUnavailable, redisstore.ErrRefused)
 		if errors.Is(err, ErrHeld) {
-			t.Error(err)
+			t.Errorf("Acquire without a server: got %v, want nothing about a holder", err)
 		}
 	}
-	if err := held.Release(t.Context()); !errors.Is(err, redisstore.ErrUnavailable) {
-		t.Error(err)
-	}
+	expect.Error(t, "Release without a server", held.Release(t.Context()), redisstore.ErrUnavailable)
 }
 
 // A grant without the acknowledgement of replicas that was asked for does not count, and is given
@@ -251,9 +241,7 @@ func TestLostReplyIsAskedForAgain(t *testing.T) {
 	for _, mode := range []Mode{Exclusive, Shared} {
 		release(t, must(t, locks, "reply", Request{Mode: mode})) // the scripts are known
 		a, err := locks.ask("reply", Request{Mode: mode})
-		if err != nil {
-			t.Fatal(err)
-		}
+		expect.NoError(t, "ask reply", err)
 		lose.Store(true)
 		_, err = locks.enter(t.Context(), a, "")
 		wantIs(t, err, redisstore.ErrUnknownOutcome)
@@ -262,9 +250,7 @@ func TestLostReplyIsAskedForAgain(t *testing.T) {
 		if err != nil || grant.Fence != granted {
 			t.Fatalf("%+v %v, want the fence %d", grant, err, granted)
 		}
-		if err := locks.Release(t.Context(), grant); err != nil {
-			t.Fatal(err)
-		}
+		expect.NoError(t, "Release", locks.Release(t.Context(), grant))
 	}
 }
 
@@ -285,7 +271,7 @@ func TestEveryKeyOfALockExpires(t *testing.T) {
 	})
 	keys, err := server.Client().Keys(t.Context(), "*").Result()
 	if err != nil || len(keys) < 12 {
-		t.Fatal(keys, err)
+		t.Fatalf("KEYS: got %q and error %v, want 12 at least", keys, err)
 	}
 	for _, key := range keys {
 		if left := server.Client().PTTL(t.Context(), key).Val(); left <= 0 || left > placeKept {
@@ -323,9 +309,7 @@ func TestMarkersLieInTheSlotsOfTheirLocks(t *testing.T) {
 	// on all of the nodes; keys of two slots would be refused
 	for _, name := range []string{"a", "b", "c", "d"} {
 		held, err := locks.Acquire(t.Context(), name, Request{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		expect.NoError(t, "Acquire", err)
 		release(t, held)
 	}
 }
@@ -360,7 +344,7 @@ func TestReleasePassesTheGrantOnWithinAProcess(t *testing.T) {
 			t.Errorf("%+v of %+v", shown, heir.first)
 		}
 		if _, err := locks.Renew(t.Context(), heir.first); err != nil {
-			t.Error(err)
+			t.Errorf("Renew: got error %v, want none", err)
 		}
 		last.stillWaits(t)
 		release(t, heir)

@@ -62,9 +62,7 @@ func breaks(t *testing.T, store *redisstore.Store) {
 		_, err = locks.Break(t.Context(), "broken", 0)
 		wantIs(t, err, ErrNoHolder)
 		minted, err := locks.Break(t.Context(), "broken", held.Fence())
-		if err != nil {
-			t.Fatal(err)
-		}
+		expect.NoError(t, "Break broken", err)
 		heir := next.granted(t)
 		rising(t, held.Fence(), minted, heir.Fence())
 		_, err = locks.Renew(t.Context(), held.first)
@@ -82,9 +80,7 @@ func lists(t *testing.T, store *redisstore.Store) {
 	}
 	names := func(prefix, after string, n int) string {
 		names, err := locks.Names(t.Context(), prefix, after, n)
-		if err != nil {
-			t.Fatal(err)
-		}
+		expect.NoError(t, "Names", err)
 		return strings.Join(names, " ")
 	}
 	expect.Eventually(t, "all are listed", func() bool { return names("list.", "", 10)+" "+names("other", "", 10) == "list.a list.b list.c other" })

@@ -46,7 +46,7 @@ func excludes(t *testing.T, store *redisstore.Store) {
 	mine, others := open(t, store, Config{}), open(t, store, Config{})
 	first := must(t, mine, "a", Request{})
 	if err := first.Err(); err != nil || first.Validity() <= 0 || first.Context().Err() != nil || first.Name() != "a" {
-		t.Fatal(err, first.Validity())
+		t.Fatalf("a fresh lock %s: got error %v and a validity of %v, want it to be held", first.Name(), err, first.Validity())
 	}
 	wantHeld(t, others, "a", Request{})
 	wantHeld(t, mine, "a", Request{})
@@ -71,9 +71,7 @@ func repeats(t *testing.T, store *redisstore.Store) {
 	for _, request := range []Request{{}, {Mode: Shared}, {Capacity: 3, Permits: 2}} {
 		request.Token = secret.New()
 		first, err := locks.TryGrant(t.Context(), "again", request)
-		if err != nil {
-			t.Fatal(err)
-		}
+		expect.NoError(t, "TryGrant again", err)
 		for range 3 {
 			again, err := locks.TryGrant(t.Context(), "again", request)
 			expect.MustEqual(t, "error of a Grant that is asked for again", err, nil)
@@ -83,9 +81,7 @@ func repeats(t *testing.T, store *redisstore.Store) {
 		got := info(t, locks, "again")
 		expect.MustEqual(t, "number of holders", len(got.Holders), 1)
 		expect.Equal(t, "fence of the holder", got.Holders[0].Fence, first.Fence)
-		if err := locks.Release(t.Context(), first); err != nil {
-			t.Fatal(err)
-		}
+		expect.NoError(t, "Release", locks.Release(t.Context(), first))
 	}
 }
 
@@ -109,9 +105,7 @@ func byValue(t *testing.T, store *redisstore.Store) {
 			wantIs(t, err, ErrLost, redisstore.ErrLost)
 		}
 		wantIs(t, locks.Release(t.Context(), Grant{Name: "value", Token: secret.New()}), ErrLost)
-		if err := others.Release(t.Context(), named); err != nil {
-			t.Fatal(err)
-		}
+		expect.NoError(t, "Release", others.Release(t.Context(), named))
 		_, err = locks.Renew(t.Context(), grant)
 		wantIs(t, err, ErrLost)
 		wantIs(t, locks.Release(t.Context(), grant), ErrLost)
@@ -149,7 +143,7 @@ func manyAtOnce(t *testing.T, store *redisstore.Store) {
 			for range rounds {
 				lock, err := processes[i%2].Acquire(t.Context(), "busy", Request{})
 				if err != nil {
-					t.Error(err)
+					t.Errorf("Acquire busy: got error %v, want none", err)
 					return
 				}
 				if n := inside.Add(1); n != 1 {
@@ -159,9 +153,7 @@ func manyAtOnce(t *testing.T, store *redisstore.Store) {
 					t.Errorf("fence %d after %d", lock.Fence(), before)
 				}
 				inside.Add(-1)
-				if err := lock.Release(t.Context()); err != nil {
-					t.Error(err)
-				}
+				expect.Error(t, "Release", lock.Release(t.Context()), nil)
 			}
 		})
 	}

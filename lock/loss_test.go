@@ -37,9 +37,7 @@ var losses = map[string]func(t *testing.T) lossy{
 	"FLUSHALL": func(t *testing.T) lossy {
 		server := redistest.Start(t)
 		return lossy{server.URL(), func() *redistest.Server { return server }, func() {}, func() {
-			if err := server.Client().FlushAll(t.Context()).Err(); err != nil {
-				t.Fatal(err)
-			}
+			expect.NoError(t, "FlushAll", server.Client().FlushAll(t.Context()).Err())
 		}}
 	},
 	// Grants reach no replica: the replicas are paused, without a connection from which they could
@@ -51,9 +49,7 @@ var losses = map[string]func(t *testing.T) lossy{
 			for _, replica := range replicas {
 				replica.Pause()
 			}
-			if err := master.Client().Do(t.Context(), "CLIENT", "KILL", "TYPE", "replica").Err(); err != nil {
-				t.Fatal(err)
-			}
+			expect.NoError(t, "CLIENT KILL TYPE replica", master.Client().Do(t.Context(), "CLIENT", "KILL", "TYPE", "replica").Err())
 		}
 		return lossy{set.URL(), set.Master, cut, func() {
 			master.Kill()
@@ -84,9 +80,7 @@ func TestNothingIsGrantedAfterALossUntilOldLeasesHaveEnded(t *testing.T) {
 			held := must(t, locks, "lost", Request{})
 			readers := must(t, others, "readers", Request{Mode: Shared})
 			grant, err := locks.TryGrant(t.Context(), "grant", Request{})
-			if err != nil {
-				t.Fatal(err)
-			}
+			expect.NoError(t, "TryGrant grant", err)
 			r.lose()
 			lostAt := timeOf(t, r.master())
 			if n := r.master().Client().Exists(t.Context(), locks.Key("lost"), locks.Key("readers"), locks.Key("grant")).Val(); n != 0 {
@@ -129,9 +123,7 @@ func trust(t *testing.T, locks *Locks, server *redistest.Server) {
 	wantDoubt(t, err)
 	marker := locks.keys("any")[5]
 	life, _, _ := strings.Cut(server.Client().Get(t.Context(), marker).Val(), " ")
-	if err := server.Client().Set(t.Context(), marker, life+" 0", 0).Err(); err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, "Set", server.Client().Set(t.Context(), marker, life+" 0", 0).Err())
 }
 
 // inUse waits until all replicas have what was written.
@@ -139,9 +131,7 @@ func inUse(t *testing.T, master *redistest.Server, locks *Locks) {
 	t.Helper()
 	ctx := t.Context()
 	info, err := master.Client().Info(ctx, "replication").Result()
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, "Info replication", err)
 	replicas := strings.Count(info, "state=online")
 	expect.Eventually(t, "every replica has it", func() bool {
 		pipe := master.Client().Pipeline()

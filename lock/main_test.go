@@ -37,9 +37,7 @@ func open(t testing.TB, store *redisstore.Store, config Config) *Locks {
 	}
 	locks := New(store, config)
 	t.Cleanup(func() {
-		if err := locks.Close(); err != nil {
-			t.Error(err)
-		}
+		expect.Error(t, "Close", locks.Close(), nil)
 	})
 	return locks
 }
@@ -53,9 +51,7 @@ func embeddedStore(t testing.TB) *redisstore.Store {
 func must(t testing.TB, locks *Locks, name string, request Request) *Lock {
 	t.Helper()
 	lock, err := locks.TryAcquire(t.Context(), name, request)
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, "TryAcquire", err)
 	return lock
 }
 
@@ -132,9 +128,7 @@ func queued(t testing.TB, locks *Locks, name string, n int) {
 func info(t testing.TB, locks *Locks, name string) Info {
 	t.Helper()
 	got, err := locks.Get(t.Context(), name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, "Get", err)
 	return got
 }
 
@@ -171,7 +165,7 @@ func (w waiter) stillWaits(t testing.TB) {
 	case lock := <-w.result:
 		t.Fatalf("granted with fence %d", lock.Fence())
 	case err := <-w.err:
-		t.Fatal(err)
+		t.Fatalf("a waiter: got error %v, want it to wait", err)
 	default:
 	}
 }

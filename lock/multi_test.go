@@ -16,16 +16,14 @@ func several(t *testing.T, store *redisstore.Store) {
 	locks, others := open(t, store, Config{}), open(t, store, Config{})
 	both, err := locks.AcquireAll(t.Context(), []string{"m2", "m1", "m2"}, Request{})
 	if err != nil || len(both.Locks()) != 2 || both.Locks()[0].Name() != "m1" || both.Validity() <= 0 || both.Err() != nil {
-		t.Fatal(both, err)
+		t.Fatalf("AcquireAll m2, m1, m2: got %v and error %v, want m1 and m2", both, err)
 	}
 	_, err = others.TryAcquireAll(t.Context(), []string{"m0", "m1"}, Request{})
 	wantIs(t, err, ErrHeld)
 	release(t, must(t, others, "m0", Request{})) // nothing was kept
 	_, err = others.AcquireAll(t.Context(), []string{"m0", "m2"}, Request{Wait: 20 * time.Millisecond})
 	wantIs(t, err, ErrHeld)
-	if err := both.Release(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, "Release", both.Release(t.Context()))
 	wantIs(t, context.Cause(both.Context()), ErrReleased)
 	for _, names := range [][]string{nil, make([]string, atOnce+1), {"a b"}} {
 		_, err := locks.AcquireAll(t.Context(), names, Request{})
@@ -40,12 +38,10 @@ func several(t *testing.T, store *redisstore.Store) {
 			for range 5 {
 				held, err := []*Locks{locks, others}[i%2].AcquireAll(t.Context(), names, Request{})
 				if err != nil {
-					t.Error(err)
+					t.Errorf("AcquireAll of %q: got error %v, want none", names, err)
 					return
 				}
-				if err := held.Release(t.Context()); err != nil {
-					t.Error(err)
-				}
+				expect.Error(t, "Release", held.Release(t.Context()), nil)
 			}
 		})
 	}
@@ -71,9 +67,7 @@ func TestContextOfManyEndsBeforeTheFirstIsReleased(t *testing.T) {
 	seen := &leaving{}
 	locks := open(t, storetest.Open(t, redisstore.Config{URL: "embedded:", Observers: []observe.Observer{seen}}), Config{})
 	many, err := locks.AcquireAll(t.Context(), []string{"a", "b", "c"}, Request{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, "AcquireAll", err)
 	releases := 0
 	seen.called = func() {
 		releases++
@@ -88,12 +82,10 @@ func elects(t *testing.T, store *redisstore.Store) {
 	_, err := locks.leader(t.Context(), "chair")
 	wantIs(t, err, ErrNoHolder)
 	ann, err := locks.Campaign(t.Context(), "chair", Request{Owner: "ann"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, "Campaign chair", err)
 	campaign := startWaiter(t, others, "chair", Request{Owner: "bob"}, 1)
 	if leader, err := others.leader(t.Context(), "chair"); err != nil || leader.Owner != "ann" || leader.Fence != ann.Fence() {
-		t.Fatal(leader, err)
+		t.Fatalf("leader of chair: got %+v and error %v, want ann with fence %d", leader, err, ann.Fence())
 	}
 	var seen []string
 	for leader, err := range locks.Leaders(t.Context(), "chair") {

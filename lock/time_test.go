@@ -83,9 +83,7 @@ func TestLeaseThatIsNotRenewedEnds(t *testing.T) {
 			locks := open(t, store, Config{})
 			request.TTL = 3 * time.Second
 			grant, err := locks.TryGrant(t.Context(), "silent", request)
-			if err != nil {
-				t.Fatal(err)
-			}
+			expect.NoError(t, "TryGrant silent", err)
 			start := time.Now()
 			next := wait(t, locks, "silent", Request{}).granted(t)
 			if took := time.Since(start); took < 3*time.Second || took > 3*time.Second+200*time.Millisecond {
@@ -125,11 +123,9 @@ func bury(t *testing.T, locks *Locks, name string, n int) {
 	locks.notifier.Listen(t.Context())
 	for range n {
 		a, err := locks.ask(name, Request{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		expect.NoError(t, "ask", err)
 		if reply, err := locks.enter(t.Context(), a, locks.inbox); err != nil || reply.Word() != "waiting" {
-			t.Fatal(reply, err)
+			t.Fatalf("enter of a waiter: got reply %v and error %v, want waiting", reply, err)
 		}
 	}
 }
@@ -186,7 +182,7 @@ func TestFreeLockGoesToTheFirstWaiter(t *testing.T) {
 		second := settle(t, wait(t, others, "free", Request{}))
 		drop := redisScript("return {'ok', redis.call('DEL', KEYS[1])}")
 		if _, err := store.Run(t.Context(), drop, locks.keys("free")[:1]); err != nil {
-			t.Fatal(err)
+			t.Fatalf("running a script: got error %v, want none", err)
 		}
 		wantHeld(t, others, "free", Request{}) // a later request makes sure that the first gets it
 		synctest.Wait()
@@ -202,7 +198,7 @@ func TestLockThatIsBrokenEndsAtItsNextRenewal(t *testing.T) {
 			locks := open(t, store, Config{})
 			held := must(t, locks, "taken", request)
 			if _, err := locks.Break(t.Context(), "taken", held.Fence()); err != nil {
-				t.Fatal(err)
+				t.Fatalf("Break taken: got error %v, want none", err)
 			}
 			start := time.Now()
 			<-held.Done()
@@ -221,15 +217,11 @@ func TestContextOfTheCallerEndsTheLockAndReleaseStillGivesItBack(t *testing.T) {
 		locks := open(t, store, Config{})
 		ctx, cancel := context.WithCancel(t.Context())
 		held, err := locks.Acquire(ctx, "parent", Request{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		expect.NoError(t, "Acquire parent", err)
 		cancel()
 		<-held.Done()
 		wantIs(t, held.Err(), context.Canceled)
-		if err := held.Release(ctx); err != nil {
-			t.Fatal(err)
-		}
+		expect.NoError(t, "Release", held.Release(ctx))
 		release(t, must(t, locks, "parent", Request{}))
 		_, err = locks.Acquire(ctx, "parent", Request{})
 		wantIs(t, err, context.Canceled)
@@ -240,11 +232,9 @@ func TestManyEndsWhenOneOfThemDoes(t *testing.T) {
 	bubble(t, func(t *testing.T, store *redisstore.Store) {
 		locks := open(t, store, Config{})
 		both, err := locks.AcquireAll(t.Context(), []string{"a", "b"}, Request{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		expect.NoError(t, "AcquireAll", err)
 		if _, err := locks.Break(t.Context(), "b", both.Locks()[1].Fence()); err != nil {
-			t.Fatal(err)
+			t.Fatalf("Break b: got error %v, want none", err)
 		}
 		<-both.Done()
 		wantIs(t, context.Cause(both.Context()), ErrLost)
@@ -288,13 +278,9 @@ func leavesNothing(t *testing.T, names int) {
 func keysIn(t *testing.T, store *redisstore.Store) int {
 	t.Helper()
 	reply, err := store.Run(t.Context(), redisScript("return {'ok', tostring(redis.call('DBSIZE'))}"), []string{"any"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, "running a script", err)
 	n := 0
-	if err := reply.Scan(&n); err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, "Scan", reply.Scan(&n))
 	return n
 }
 
@@ -321,7 +307,7 @@ func TestAfterALossNothingIsGrantedUntilOldLeasesHaveEnded(t *testing.T) {
 
 		lose := redisScript("redis.call('SET', KEYS[1], 'another 0') return {'ok'}")
 		if _, err := store.Run(t.Context(), lose, careful.keys("a")[5:]); err != nil {
-			t.Fatal(err)
+			t.Fatalf("running a script: got error %v, want none", err)
 		}
 		start = time.Now()
 		_, err = careful.TryAcquire(t.Context(), "b", Request{})
@@ -352,7 +338,7 @@ func wantDoubt(t *testing.T, err error) *fault.WaitError {
 	wantIs(t, err, ErrInDoubt, redisstore.ErrRefused)
 	doubt, _ := errors.AsType[*fault.WaitError](err)
 	if doubt == nil || doubt.Wait <= 0 {
-		t.Fatal(err)
+		t.Fatalf("got error %v, want one in doubt that says how long to wait", err)
 	}
 	return doubt
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/coatcheck/coatcheck/internal/step"
+	"github.com/coatcheck/coatcheck/internal/testing/expect"
 	"github.com/coatcheck/coatcheck/internal/testing/storetest"
 	"github.com/coatcheck/coatcheck/internal/testing/walk"
 	"github.com/coatcheck/coatcheck/redisstore"
@@ -33,9 +34,7 @@ func newScene(t *testing.T) *scene {
 	s := &scene{t: t, of: [2]*Locks{New(store, Config{}), New(store, Config{})}}
 	for _, locks := range s.of { // scripts are loaded, and both have subscribed
 		locks.notifier.Listen(t.Context())
-		if err := must(t, locks, "l", Request{}).Release(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		expect.NoError(t, "Release", must(t, locks, "l", Request{}).Release(t.Context()))
 	}
 	return s
 }

@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -220,5 +220,64 @@ func TestClusterThatLacksAMasterRefuses(t *testing.T) {
 	dead.Restart()
 	for _, name := range []string{"dead", living} {
 		expect.Eventually(t, "the cluster serves "+name, func() bool { _, err := bumped(t.Context(), store, name); return err == nil })
+	}
+}
+
+// Masters elect a replica that they know, also if its own master was told to forget it: it has to
+// confirm as long as any of them lists it.
+func TestReplicaThatItsMasterForgotHasToConfirm(t *testing.T) {
+	t.Parallel()
+	cluster := redistest.StartCluster(t, 3, 1)
+	first := open(t, cluster.URL(), all)
+	expect.Eventually(t, "it confirms", func() bool { _, err := bumped(t.Context(), first, "x"); return err == nil })
+	master, gone := masterAndReplica(t, cluster, first.Key("test", "x"))
+	gone.Kill()
+	away(t, master, 0)
+	lists := func(node *redistest.Server) bool {
+		return strings.Contains(do(t, node, "CLUSTER", "NODES").(string), gone.Addr()+"@")
+	}
+	for line := range strings.SplitSeq(do(t, master, "CLUSTER", "NODES").(string), "\n") {
+		if id, rest, _ := strings.Cut(line, " "); strings.HasPrefix(rest, gone.Addr()+"@") {
+			do(t, master, "CLUSTER", "FORGET", id)
+		}
+	}
+	known := slices.ContainsFunc(cluster.Nodes()[:3], lists)
+	for name, store := range map[string]*redisstore.Store{"a process that runs": first, "one that starts": open(t, cluster.URL(), all)} {
+		_, err := bumped(t.Context(), store, "x")
+		if known = known && slices.ContainsFunc(cluster.Nodes()[:3], lists); !known {
+			t.Logf("%s: nobody knows the replica any more: Redis from 7.2 on tells the others", name)
+			continue
+		}
+		shortfall(t, err, 0, 1)
+	}
+}
+
+func masterAndReplica(t *testing.T, cluster *redistest.Cluster, key string) (master, replica *redistest.Server) {
+	t.Helper()
+	master = cluster.MasterOf(key)
+	for _, node := range cluster.Nodes() {
+		_, port, _ := strings.Cut(master.Addr(), ":")
+		if strings.Contains(do(t, node, "INFO", "replication").(string), "master_port:"+port+"\r") {
+			return master, node
+		}
+	}
+	t.Fatal("there is no replica")
+	return nil, nil
+}
+
+// Masters that do not answer may know a replica that those which do were told to forget.
+func TestFewMastersSayNothingOfReplicas(t *testing.T) {
+	t.Parallel()
+	cluster := redistest.StartCluster(t, 3, 1)
+	store := open(t, cluster.URL(), func(c *redisstore.Config) { c.Ack, c.Timeout = redisstore.AckAll, 3*time.Second })
+	master := cluster.MasterOf(store.Key("test", "x"))
+	for _, node := range cluster.Nodes()[:3] {
+		if node != master {
+			node.Kill()
+		}
+	}
+	_, err := bumped(t.Context(), store, "x")
+	if err == nil || !strings.Contains(err.Error(), "1 of 3 masters have answered, and more than half have to") {
+		t.Errorf("a write while two of three masters are away: got %v", err)
 	}
 }

@@ -16,8 +16,7 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
-
+	"github.com/coatcheck/coatcheck/internal/testing/redistest"
 	"github.com/coatcheck/coatcheck/internal/testing/storetest"
 	"github.com/coatcheck/coatcheck/redisstore"
 	"github.com/coatcheck/coatcheck/scripts"
@@ -27,10 +26,7 @@ import (
 // only a hang takes that long.
 const patience = 2 * time.Minute
 
-// TestMain runs the package's tests and then looks for goroutines that outlive them. None is passed
-// over, but two of go-redis's need time after their client was closed: the probe of a pool whose
-// dials failed sleeps a second before it looks (pool.tryDial), and the reading of a cluster's
-// topology 200 ms (clusterStateHolder.LazyReload).
+// TestMain runs the package's tests and then looks for goroutines that outlive them.
 func TestMain(m *testing.M) {
 	if os.Getenv(plainProgram) != "" {
 		openWithoutALogger()
@@ -44,12 +40,8 @@ func TestMain(m *testing.M) {
 		fmt.Fprintln(os.Stderr, "go-redis dialed again by itself")
 		code = 1
 	}
-	for limit := time.Now().Add(patience); code == 0; {
-		err := goleak.Find()
-		if err == nil {
-			break
-		}
-		if time.Now().After(limit) {
+	if code == 0 {
+		if err := redistest.Leftover(); err != nil {
 			fmt.Fprintln(os.Stderr, "left behind:", err)
 			code = 1
 		}

@@ -41,6 +41,24 @@ func TestReplicaThatAWriteHasFoundIsKnownToTheNextProcess(t *testing.T) {
 	shortfall(t, err, 1, 2)
 }
 
+// WAIT counts whoever has the write, also one that has attached since it was sent: that does not
+// confirm in the place of one that lags.
+func TestReplicaThatComesWhileAWriteWaitsConfirmsForNoOther(t *testing.T) {
+	t.Parallel()
+	master, lags, comes := redistest.Start(t), redistest.Start(t), redistest.Start(t)
+	attach(t, lags, master, 1)
+	store := open(t, master.URL(), func(c *redisstore.Config) { c.Ack, c.AckTimeout, c.Timeout = redisstore.AckAll, 30*time.Second, time.Minute })
+	expect.Eventually(t, "it confirms", func() bool { _, err := bumped(t.Context(), store, "x"); return err == nil })
+	lags.Pause()
+	answered := make(chan error)
+	go func() { _, err := bumped(t.Context(), store, "x"); answered <- err }()
+	expect.Eventually(t, "the write waits", func() bool {
+		return strings.Contains(do(t, master, "INFO", "clients").(string), "blocked_clients:1\r")
+	})
+	attach(t, comes, master, 2)
+	shortfall(t, <-answered, 1, 2)
+}
+
 // Behind one address, as of a network that is translated, there may be several replicas.
 func TestReplicasBehindOneAddressAllHaveToConfirm(t *testing.T) {
 	t.Parallel()

@@ -292,7 +292,7 @@ func TestIDsOfAPoolInQuarantineAreRefusedWithTheWaitAndTheServerIsReady(t *testi
 	expect.Contains(t, "GET /readyz: the worker's reason", ready.Workers[0].Reason, "the pool is new to this Redis")
 	expect.Equal(t, "GET /readyz: worker", ready.Workers[0], api.StampingWorker{Pool: "main", State: "waiting", Configured: true, Reason: ready.Workers[0].Reason})
 	must[api.WorkerPool](t, s, 201, "PUT", "/worker/main", "") // an operator knows that it is new
-	expect.Eventually(t, "ids are stamped", func() bool { return s.do(t, "GET", "/id/snowflake", "").status == 200 })
+	s.ids(t, "/id/snowflake")                                  // it grants at once, as was said
 	ready = must[api.Readiness](t, s, 200, "GET", "/readyz", "")
 	w, id := ready.Workers[0], 0
 	expect.Equal(t, "GET /readyz: worker once its pool is declared", w, api.StampingWorker{Pool: "main", State: "held", Configured: true, WorkerID: &id, NotAfter: w.NotAfter})

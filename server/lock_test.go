@@ -24,7 +24,7 @@ func TestLocksOverHTTP(t *testing.T) {
 		// a request may wait for a lock for nearly that long
 		s := serve(t, server.Config{Store: store, RequestTimeout: 2 * time.Hour})
 		t.Run("a lock is granted, renewed, seen and released", s.lockRound)
-		t.Run("a lock that is held says since when and until when", s.lockHeld)
+		t.Run("a lock that is held says by whom, since when and until when", s.lockHeld)
 		t.Run("a lease is not kept alive by the server", s.lockLost)
 		t.Run("those who wait are served in order", s.lockInOrder)
 		t.Run("a wait that is over leaves nothing", s.lockWaitOver)
@@ -99,7 +99,9 @@ func (s *service) lockHeld(t *testing.T) {
 	first := s.lock(t, "held", forAnHourHeld)
 	for _, body := range []string{"", `{"mode":"shared"}`, `{"permits":3}`, `{"wait_ms":1}`, `{"wait_ms":50,"mode":"shared"}`} {
 		a := s.do(t, "POST", "/lock/held", body)
-		expect.Equal(t, a.asked+": since", checkProblem(t, a, api.LockHeld).Since, first.Since)
+		problem := checkProblem(t, a, api.LockHeld)
+		expect.Equal(t, a.asked+": since", problem.Since, first.Since)
+		expect.Contains(t, a.asked+": detail", problem.Detail, `by "127.0.0.1", since`)
 		a.wantRetryAfter(t, 1, 3600)
 	}
 	s.unlock(t, first)

@@ -44,19 +44,21 @@ func notGranted(err error) string {
 	return metrics.Failed
 }
 
-// notObtained is the error of a lock that was not granted. One that is held says since when.
+// notObtained is the error of a lock that was not granted. One that is held says by whom and since
+// when.
 func (h *locks) notObtained(ctx context.Context, name string, err error) error {
 	held, ok := errors.AsType[*lock.HeldError](err)
 	if !ok {
 		return err
 	}
-	told := &lock.HeldError{Since: held.Since, Left: held.Left} // not that the wait is over
+	// not that the wait is over
+	told := &lock.HeldError{Owner: held.Owner, Since: held.Since, Left: held.Left}
 	if !told.Since.IsZero() && told.Left >= 0 {
 		return told
 	}
 	if info, err := h.locks.Get(context.WithoutCancel(ctx), name); err == nil && len(info.Holders) > 0 {
 		first := info.Holders[0]
-		told.Since = first.Since
+		told.Owner, told.Since = first.Owner, first.Since
 		if !first.Until.IsZero() {
 			told.Left = first.Until.Sub(info.Now)
 		}

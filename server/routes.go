@@ -40,7 +40,7 @@ func (s *Server) handlers(at *router) {
 	(&counters{counters: s.counters, metrics: s.metrics, journal: s.journal, principal: config.Principal, now: now}).routes(at)
 	(&ids{s.stamper, s.pools, s.segments, s.stored, s.metrics, s.journal, config.IDPool, config.OpaqueKeys}).routes(at)
 	(&limits{s.limits, s.metrics, s.journal}).routes(at)
-	(&workers{s.pools, s.journal}).routes(at)
+	(&workers{s.pools, s.journal, s.stamper.Declared}).routes(at)
 	(&locks{
 		locks: s.locks, metrics: s.metrics, journal: s.journal, log: s.log, life: s.life,
 		longest: longestTTL(config.Locks),

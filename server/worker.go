@@ -19,8 +19,9 @@ import (
 
 // workers are the handlers of /worker.
 type workers struct {
-	pools   *workerlease.Pools
-	journal *journal
+	pools    *workerlease.Pools
+	journal  *journal
+	declared func(pool string) // is called when one was
 }
 
 func (h *workers) routes(at *router) {
@@ -148,6 +149,7 @@ func (h *workers) create(r *request) error {
 	if err := declare(r.ctx(), pool, request.Shape, request.TTL); err != nil {
 		return err
 	}
+	h.declared(pool)
 	h.journal.did(r, api.Event{Kind: events.PoolCreated, Name: pool})
 	ring, err := h.pools.Ring(r.ctx(), pool, 0, 1)
 	if err != nil {

@@ -2,7 +2,11 @@
 
 package counters
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/coatcheck/coatcheck/chaos/internal/chaostest"
+)
 
 // What is put in, is found, and nothing else.
 func TestCheckFindsValuesThatAreToldTwiceOrFall(t *testing.T) {
@@ -26,7 +30,7 @@ func TestCheckFindsValuesThatAreToldTwiceOrFall(t *testing.T) {
 		for _, one := range row.all {
 			byCounter[one.counter] = append(byCounter[one.counter], one)
 		}
-		found := judge(byCounter, []stage{{0, "first"}, {11, "second"}})
+		found := judge(byCounter, chaostest.Stages{{From: 0, Name: "first"}, {From: 11, Name: "second"}})
 		if found.calls != len(row.all) || found.twice.n != row.twice || found.falling.n != row.falling {
 			t.Errorf("%s: %v, want %d and %d", row.name, found, row.twice, row.falling)
 		}

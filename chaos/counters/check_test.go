@@ -6,12 +6,13 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
-	"path/filepath"
+	"os"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/coatcheck/coatcheck/chaos/evidence"
+	"github.com/coatcheck/coatcheck/chaos/internal/chaostest"
 )
 
 // findings are what the files of all processes say.
@@ -33,9 +34,6 @@ type tally struct {
 }
 
 func (t *tally) add(n int64, during, sample string) {
-	if t.during == nil {
-		t.during = map[string]int64{}
-	}
 	t.n += n
 	t.during[during] += n
 	if len(t.samples) < 10 {
@@ -52,22 +50,26 @@ func (t *tally) String() string {
 	return text
 }
 
-// stage is what is broken from a moment on.
-type stage struct {
-	from int64
-	name string
+// told is what one call was told: the caller owns first to value. Times are those of moment.
+type told struct {
+	counter                       counterID
+	first, value, begun, returned int64
+}
+
+const toldBytes = 5 * 8
+
+// write appends to a file.
+func write(file *os.File, one told) {
+	chaostest.Tell(file, int64(one.counter), one.first, one.value, one.begun, one.returned)
 }
 
 // check reads the files of a folder.
-func check(t testing.TB, folder string, stages []stage) *findings {
+func check(t testing.TB, folder string, stages chaostest.Stages) *findings {
 	t.Helper()
-	files, err := filepath.Glob(filepath.Join(folder, "*.told"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	files := chaostest.ReadTold(t, folder, 5, func(n []int64) told { return told{counterID(n[0]), n[1], n[2], n[3], n[4]} })
 	byCounter := map[counterID][]told{}
-	for _, file := range files {
-		for _, one := range read(t, file) {
+	for _, all := range files {
+		for _, one := range all {
 			byCounter[one.counter] = append(byCounter[one.counter], one)
 		}
 	}
@@ -77,13 +79,13 @@ func check(t testing.TB, folder string, stages []stage) *findings {
 }
 
 // judge looks at what was told of each counter.
-func judge(byCounter map[counterID][]told, stages []stage) *findings {
-	f := &findings{during: map[string]int64{}}
+func judge(byCounter map[counterID][]told, stages chaostest.Stages) *findings {
+	f := &findings{during: map[string]int64{}, twice: tally{during: map[string]int64{}}, falling: tally{during: map[string]int64{}}}
 	for _, all := range byCounter {
 		f.calls += len(all)
 		for _, one := range all {
 			f.values += one.value - one.first + 1
-			f.during[at(stages, one.begun)] += one.value - one.first + 1
+			f.during[stages.At(one.begun)] += one.value - one.first + 1
 		}
 		f.findTwice(all, stages)
 		f.findFalling(all, stages)
@@ -93,13 +95,13 @@ func judge(byCounter map[counterID][]told, stages []stage) *findings {
 
 // findTwice goes through ranges by their first values. They are disjoint if none begins before all
 // before it have ended.
-func (f *findings) findTwice(all []told, stages []stage) {
+func (f *findings) findTwice(all []told, stages chaostest.Stages) {
 	slices.SortFunc(all, func(a, b told) int { return cmp.Compare(a.first, b.first) })
 	var furthest told
 	for i, one := range all {
 		if i > 0 && one.first <= furthest.value {
 			again := min(one.value, furthest.value) - one.first + 1
-			f.twice.add(again, at(stages, max(one.begun, furthest.begun)), fmt.Sprintf("%v and %v", furthest, one))
+			f.twice.add(again, stages.At(max(one.begun, furthest.begun)), fmt.Sprintf("%v and %v", furthest, one))
 		}
 		if i == 0 || one.value > furthest.value {
 			furthest = one
@@ -108,7 +110,7 @@ func (f *findings) findTwice(all []told, stages []stage) {
 }
 
 // findFalling goes through calls by when they began, beside them those that had returned by then.
-func (f *findings) findFalling(all []told, stages []stage) {
+func (f *findings) findFalling(all []told, stages chaostest.Stages) {
 	byReturn := slices.Clone(all)
 	slices.SortFunc(byReturn, func(a, b told) int { return cmp.Compare(a.returned, b.returned) })
 	slices.SortFunc(all, func(a, b told) int { return cmp.Compare(a.begun, b.begun) })
@@ -121,35 +123,20 @@ func (f *findings) findFalling(all []told, stages []stage) {
 			}
 		}
 		if returned > 0 && one.first <= largest.value {
-			f.falling.add(1, at(stages, one.begun), fmt.Sprintf("%v, then %v", largest, one))
+			f.falling.add(1, stages.At(one.begun), fmt.Sprintf("%v, then %v", largest, one))
 		}
 	}
-}
-
-// at tells what was broken at a moment.
-func at(stages []stage, moment int64) string {
-	for _, one := range slices.Backward(stages) {
-		if moment >= one.from {
-			return one.name
-		}
-	}
-	return "the start"
 }
 
 // rows are what was found during each kind of fault, of all stages.
-func (f *findings) rows(role, layer string, stages []stage) (rows []evidence.Row) {
-	faults := map[string]int64{}
-	for _, one := range stages {
-		faults[one.name]++
-	}
+func (f *findings) rows(role, layer string, stages chaostest.Stages) []evidence.Row {
 	who := map[string]string{"ours": evidence.Ours, "plain": "`INCR` by go-redis"}[role]
-	for _, name := range slices.Sorted(maps.Keys(faults)) {
-		rows = append(rows, evidence.Row{
-			Suite: "counters", Promise: evidence.Counters, Who: who, Peer: role == "plain", Layer: layer, Fault: name,
-			Faults: faults[name], Operations: f.during[name], Violations: f.twice.during[name] + f.falling.during[name],
-		})
+	wrong := maps.Clone(f.falling.during)
+	for during, n := range f.twice.during {
+		wrong[during] += n
 	}
-	return rows
+	row := evidence.Row{Suite: "counters", Promise: evidence.Counters, Who: who, Peer: role == "plain", Layer: layer}
+	return stages.Rows(row, f.during, wrong)
 }
 
 // String implements fmt.Stringer.

@@ -8,10 +8,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
-	"os/signal"
-	"strconv"
 	"sync"
-	"syscall"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -19,14 +16,6 @@ import (
 	"github.com/coatcheck/coatcheck/chaos/internal/chaostest"
 	"github.com/coatcheck/coatcheck/counter"
 	"github.com/coatcheck/coatcheck/redisstore"
-)
-
-// What a process is told by its environment.
-const (
-	redisVariable  = "CHAOS_REDIS"
-	fileVariable   = "CHAOS_FILE"
-	numberVariable = "CHAOS_NUMBER"
-	ackVariable    = "CHAOS_ACK"
 )
 
 // adder is a way to count: it returns the first and the last value that the caller was told are
@@ -38,46 +27,30 @@ type adder interface {
 
 // play is what a process does in a role, until it is asked to end.
 func play(role string) error {
-	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
-	defer stop()
-	number, err := strconv.Atoi(os.Getenv(numberVariable))
-	if err != nil {
-		return err
-	}
-	counting, err := open(ctx, role, number)
-	if err != nil {
-		return err
-	}
-	file, err := os.OpenFile(os.Getenv(fileVariable), os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
-	if err != nil {
-		return err
-	}
-	var running sync.WaitGroup
-	for range clients {
-		running.Go(func() { count(ctx, counting, file, number) })
-	}
-	running.Wait()
-	return errors.Join(file.Close(), counting.Close())
+	return chaostest.Work(func(ctx context.Context, task chaostest.Task) error {
+		counting, err := open(ctx, role, task)
+		if err != nil {
+			return err
+		}
+		var running sync.WaitGroup
+		for range clients {
+			running.Go(func() { count(ctx, counting, task.File, task.Number) })
+		}
+		running.Wait()
+		return counting.Close()
+	})
 }
 
-func open(ctx context.Context, role string, number int) (adder, error) {
-	url := os.Getenv(redisVariable)
+func open(ctx context.Context, role string, task chaostest.Task) (adder, error) {
 	switch role {
 	case "ours":
-		ack, err := strconv.Atoi(os.Getenv(ackVariable))
-		if err != nil {
-			return nil, err
-		}
-		if ack == 2 && number%2 == 0 { // both replicas, in the other words for it
-			ack = redisstore.AckAll
-		}
-		store, err := redisstore.OpenConfig(ctx, redisstore.Config{URL: url, Ack: ack})
+		store, err := task.OpenRedis(ctx)
 		if err != nil {
 			return nil, err
 		}
 		return ours{counter.New(store, counter.Config{}), store}, nil
 	case "plain":
-		client, err := chaostest.PeerClient(url)
+		client, err := chaostest.PeerClient(task.Store)
 		return plain{client}, err
 	}
 	return nil, fmt.Errorf("no role is called %q", role)

@@ -11,58 +11,46 @@ import (
 
 // Whatever breaks, no value is told to two callers, and none falls.
 func TestNoValueIsToldTwiceWhateverBreaks(t *testing.T) {
-	found := rounds(t, "ours", chaostest.Wanted(t))
+	faults := kinds
+	if *outside {
+		faults = beyond
+	}
+	found := rounds(t, "ours", faults)
 	if *ack == 2 && !*outside && found.twice.n+found.falling.n > 0 {
-		t.Error(found.samples())
+		t.Errorf("got values twice or falling, want none:\n%s", found.samples())
 	}
 }
 
 // The same processes with plain INCR are told values twice, and the check finds them.
 func TestPlainINCRIsFoundToTellValuesTwice(t *testing.T) {
-	wanted := chaostest.Wanted(t)
-	if *chaostest.Rounds == 1 && !chaostest.Proving() {
-		wanted = func(name string) bool { return name == cutOff }
+	faults := kinds
+	if chaostest.Short() {
+		faults = chaostest.Named(kinds, cutOff)
 	}
-	found := rounds(t, "plain", wanted)
-	if found.twice.n == 0 {
-		t.Error("nothing was found")
+	if found := rounds(t, "plain", faults); found.twice.n == 0 {
+		t.Errorf("%v: nothing was found", found)
 	}
 }
 
 // rounds breaks everything that is wanted while processes count, and tells what was found.
-func rounds(t *testing.T, role string, wanted func(name string) bool) *findings {
+func rounds(t *testing.T, role string, faults []chaostest.Fault[*field]) *findings {
 	t.Helper()
-	// beside other tests both have to be short; at length each has the machine to itself
-	if *chaostest.Rounds == 1 || chaostest.Proving() {
-		t.Parallel()
-	}
+	chaostest.Beside(t)
 	f := newField(t, role)
 	defer func() {
 		if t.Failed() {
-			t.Logf("%s, ack %d, until it failed: %v", role, *ack, check(t, f.Folder, f.stages))
+			t.Logf("%s, ack %d, until it failed: %v", role, *ack, check(t, f.Folder, f.Stages))
 		}
 	}()
-	kinds := kinds
-	if *outside {
-		kinds = beyond
-	}
-	for round := range *chaostest.Rounds {
-		for _, i := range f.Lot.Perm(len(kinds)) {
-			if !wanted(kinds[i].name) || kinds[i].long && *chaostest.Rounds == 1 && *chaostest.Faults == "" && !chaostest.Proving() {
-				continue
-			}
-			t.Logf("round %d: %s", round+1, kinds[i].name)
-			f.stage(kinds[i].name)
-			kinds[i].strike(f)
-			f.settle()
-		}
-	}
-	for _, p := range f.Processes {
-		f.finish(p)
-	}
-	found := check(t, f.Folder, f.stages)
+	chaostest.EachRound(t, f.Lot, chaostest.Chosen(t, faults), func(kind chaostest.Fault[*field]) {
+		f.Stage(moment(), kind.Name)
+		kind.Strike(f)
+		f.settle()
+	})
+	f.Finish()
+	found := check(t, f.Folder, f.Stages)
 	t.Logf("%s, ack %d, %d rounds: %v", role, *ack, *chaostest.Rounds, found)
-	chaostest.Prove(t, found.rows(role, evidence.Processes, f.stages)...)
+	chaostest.Prove(t, found.rows(role, evidence.Processes, f.Stages)...)
 	if found.values < 1000 || found.files < *processes {
 		t.Errorf("%v: too few to say anything", found)
 	}

@@ -14,27 +14,20 @@ import (
 	"github.com/coatcheck/coatcheck/internal/testing/redistest"
 )
 
-// fault is a kind of thing that breaks, and is made whole again.
-type fault struct {
-	name   string
-	long   bool // it is left out of a run beside other tests
-	strike func(*field)
-}
-
 const cutOff = "master cut off, and serving on"
 
 // both is how long there are two masters that serve their sides, as far as enough replicas confirm
 // it.
 const both = time.Second
 
-var kinds = []fault{
-	{"master killed", false, func(f *field) { chaostest.KillMaster(f.Redis)() }},
-	{"master replaced by hand", false, func(f *field) { chaostest.ReplaceMaster(f.T.Context(), f.T, f.Redis) }},
-	{cutOff, false, func(f *field) { f.cutOff() }},
-	{"master and a replica cut off, and serving on", true, func(f *field) { f.cutOff(f.Redis.Replicas()[f.Lot.IntN(2)]) }},
-	{"master back empty", false, func(f *field) { f.Redis.Master().RestartEmpty() }},
-	{"everything in Redis lost", false, func(f *field) { f.RedisDoes("FLUSHALL") }},
-	{"everything in Redis lost as counters begin", true, func(f *field) {
+var kinds = []chaostest.Fault[*field]{
+	{Name: "master killed", Strike: func(f *field) { chaostest.KillMaster(f.Redis)() }},
+	{Name: "master replaced by hand", Strike: func(f *field) { chaostest.ReplaceMaster(f.T.Context(), f.T, f.Redis) }},
+	{Name: cutOff, Strike: func(f *field) { f.cutOff() }},
+	{Name: "master and a replica cut off, and serving on", Long: true, Strike: func(f *field) { f.cutOff(f.Redis.Replicas()[f.Lot.IntN(2)]) }},
+	{Name: "master back empty", Strike: func(f *field) { f.Redis.Master().RestartEmpty() }},
+	{Name: "everything in Redis lost", Strike: func(f *field) { f.RedisDoes("FLUSHALL") }},
+	{Name: "everything in Redis lost as counters begin", Long: true, Strike: func(f *field) {
 		began := moment()/int64(scene) + 1
 		chaostest.Await(f.T, time.Minute, func() string {
 			if moment()/int64(scene) < began {
@@ -45,22 +38,18 @@ var kinds = []fault{
 		time.Sleep(time.Duration(f.Lot.IntN(200)) * time.Millisecond)
 		f.RedisDoes("FLUSHALL")
 	}},
-	{"everything in Redis lost, and a process stopped", true, func(f *field) {
-		p := f.any()
-		p.Stop()
-		f.RedisDoes("FLUSHALL")
-		f.await(1, slices.DeleteFunc(slices.Clone(f.Processes), func(other *process) bool { return other == p })...)
-		p.Resume()
+	{Name: "everything in Redis lost, and a process stopped", Long: true, Strike: func(f *field) {
+		p := f.Any()
+		f.While(func() {
+			f.RedisDoes("FLUSHALL")
+			f.Await(toldBytes, f.Others(p)...)
+		}, p)
 	}},
-	{"master stopped, replaced, and going on", false, func(f *field) { chaostest.PauseMaster(f.Redis)() }},
+	{Name: "master stopped, replaced, and going on", Strike: func(f *field) { chaostest.PauseMaster(f.Redis)() }},
 	// one that all have seen
-	{"one counter lost", false, func(f *field) { f.lose(2 * f.Lot.IntN(counters/2)) }},
-	{"process killed", false, func(f *field) {
-		p := f.any()
-		p.Kill()
-		f.Replace(p)
-	}},
-	{"Redis pauses writes, and runs them later", false, func(f *field) {
+	{Name: "one counter lost", Strike: func(f *field) { f.lose(2 * f.Lot.IntN(counters/2)) }},
+	{Name: "process killed", Strike: func(f *field) { f.Kill(f.Any()) }},
+	{Name: "Redis pauses writes, and runs them later", Strike: func(f *field) {
 		const span = 700 * time.Millisecond
 		// the sentinels' writes too, and so they may replace it
 		f.RedisDoes("CLIENT", "PAUSE", span.Milliseconds(), "WRITE")
@@ -69,21 +58,18 @@ var kinds = []fault{
 }
 
 // beyond are faults that the assumptions leave out: what is found is only reported.
-var beyond = []fault{
-	{"everything in Redis lost, and a process started at once", true, func(f *field) {
-		p := f.any()
+var beyond = []chaostest.Fault[*field]{
+	{Name: "everything in Redis lost, and a process started at once", Long: true, Strike: func(f *field) {
+		p := f.Any()
 		p.Kill()
 		f.RedisDoes("FLUSHALL")
 		f.Replace(p)
 	}},
-	{"one counter lost that not all have seen", true, func(f *field) { f.lose(2*f.Lot.IntN(counters/2) + 1) }},
+	{Name: "one counter lost that not all have seen", Long: true, Strike: func(f *field) { f.lose(2*f.Lot.IntN(counters/2) + 1) }},
 }
 
 // lose deletes a counter.
 func (f *field) lose(which int) { f.RedisDoes("DEL", keyOf(counterOf(which, moment()).String())) }
-
-// any is one of the processes, by lot.
-func (f *field) any() *process { return f.Processes[f.Lot.IntN(len(f.Processes))] }
 
 // cutOff cuts the master and some replicas off from all others and from the sentinels, which name
 // another one. Processes on its side are served by it until it is told.
@@ -97,7 +83,7 @@ func (f *field) cutOff(with ...*redistest.Server) {
 		}
 	}
 	remote := f.beside(master, 2)
-	f.await(1, remote...)
+	f.Await(toldBytes, remote...)
 	var mends []func()
 	for _, server := range side {
 		mends = append(mends, f.cut(server, others...))
@@ -108,9 +94,7 @@ func (f *field) cutOff(with ...*redistest.Server) {
 		mend()
 	}
 	f.awaitDemoted(master)
-	for _, p := range remote {
-		f.finish(p)
-	}
+	f.End(remote...)
 }
 
 // awaitDemoted waits until a master has been told that it is none.

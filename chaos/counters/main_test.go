@@ -26,7 +26,4 @@ const (
 	seen = 300
 )
 
-// roleVariable names the role that a process of this test binary plays instead of running tests.
-const roleVariable = "COATCHECK_CHAOS_COUNTERS"
-
-func TestMain(m *testing.M) { chaostest.Main(m, roleVariable, play) }
+func TestMain(m *testing.M) { chaostest.Main(m, play) }

@@ -9,6 +9,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -17,6 +18,7 @@ import (
 	"github.com/coatcheck/coatcheck/chaos/evidence"
 	"github.com/coatcheck/coatcheck/chaos/internal/chaostest"
 	"github.com/coatcheck/coatcheck/counter"
+	"github.com/coatcheck/coatcheck/internal/testing/expect"
 	"github.com/coatcheck/coatcheck/internal/testing/redistest"
 	"github.com/coatcheck/coatcheck/redisstore"
 )
@@ -37,22 +39,18 @@ type lane struct {
 	lot    *rand.Rand
 	fate   atomic.Int64 // of what is lost
 	left   atomic.Int64 // how many more requests are
-	stages []stage
+	stages chaostest.Stages
 }
 
-// losses are what breaks, and as how many faults that counts.
-var losses = []struct {
-	name   string
-	faults int64
-	strike func(*lane)
-}{
-	{"everything in Redis lost", 1, func(l *lane) { chaostest.Do(l.t, l.server, "FLUSHALL") }},
-	{"Redis back empty", 1, func(l *lane) { l.server.RestartEmpty() }},
-	{"one counter lost", 1, func(l *lane) {
+// losses are what breaks.
+var losses = []chaostest.Fault[*lane]{
+	{Name: "everything in Redis lost", Strike: func(l *lane) { chaostest.Do(l.t, l.server, "FLUSHALL") }},
+	{Name: "Redis back empty", Strike: func(l *lane) { l.server.RestartEmpty() }},
+	{Name: "one counter lost", Strike: func(l *lane) {
 		chaostest.Do(l.t, l.server, "DEL", keyOf(counterOf(2*l.lot.IntN(counters/2), moment()).String()))
 	}},
-	{"connections cut before a request", perBurst, func(l *lane) { l.lose(redistest.CutBefore) }},
-	{"connections cut before the reply", perBurst, func(l *lane) { l.lose(redistest.CutAfter) }},
+	{Name: "connections cut before a request", Strike: func(l *lane) { l.lose(redistest.CutBefore) }},
+	{Name: "connections cut before the reply", Strike: func(l *lane) { l.lose(redistest.CutAfter) }},
 }
 
 // lose has some requests lost, and returns when they are.
@@ -79,15 +77,11 @@ func openAt(t *testing.T, role, url string) adder {
 	t.Helper()
 	if role == "plain" {
 		client, err := chaostest.PeerClient(url)
-		if err != nil {
-			t.Fatal(err)
-		}
+		expect.NoError(t, "chaostest.PeerClient", err)
 		return plain{client}
 	}
 	store, err := redisstore.OpenConfig(t.Context(), redisstore.Config{URL: url})
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, "redisstore.OpenConfig", err)
 	return ours{counter.New(store, counter.Config{HoldOff: holdOff}), store}
 }
 
@@ -99,11 +93,9 @@ func (l *lane) breakAll(role string) *findings {
 	var counting sync.WaitGroup
 	var files []string
 	for number := range members {
-		name := filepath.Join(l.folder, fmt.Sprintf("%d.told", number))
+		name := filepath.Join(l.folder, fmt.Sprintf("%04d.told", number))
 		file, err := os.OpenFile(name, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
-		if err != nil {
-			l.t.Fatal(err)
-		}
+		expect.NoError(l.t, "os.OpenFile", err)
 		defer file.Close()
 		adding := openAt(l.t, role, proxy.URL())
 		defer adding.Close()
@@ -113,13 +105,11 @@ func (l *lane) breakAll(role string) *findings {
 		files = append(files, name)
 	}
 	l.settle(files)
-	for range *chaostest.Rounds {
-		for _, i := range l.lot.Perm(len(losses)) {
-			l.stages = append(l.stages, stage{moment(), losses[i].name})
-			losses[i].strike(l)
-			l.settle(files)
-		}
-	}
+	chaostest.EachRound(l.t, l.lot, losses, func(loss chaostest.Fault[*lane]) {
+		l.stages = append(l.stages, chaostest.Stage{From: moment(), Name: loss.Name})
+		loss.Strike(l)
+		l.settle(files)
+	})
 	stop()
 	counting.Wait()
 	return check(l.t, l.folder, l.stages)
@@ -152,16 +142,14 @@ func lose(t *testing.T, role string) (twice int64) {
 			defer mu.Unlock()
 			twice += found.twice.n
 			for _, row := range found.rows(role, evidence.InProcess, l.stages) {
-				for _, kind := range losses {
-					if kind.name == row.Fault {
-						row.Faults *= kind.faults
-					}
+				if strings.HasPrefix(row.Fault, "connections cut") {
+					row.Faults *= perBurst
 				}
 				chaostest.Prove(t, row)
 			}
 			t.Logf("%s: %v", role, found)
 			if role == "ours" && found.twice.n+found.falling.n > 0 {
-				t.Error(found.samples())
+				t.Errorf("got values twice or falling, want none:\n%s", found.samples())
 			}
 		})
 	}

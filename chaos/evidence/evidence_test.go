@@ -7,6 +7,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"github.com/coatcheck/coatcheck/internal/testing/expect"
 )
 
 // What several write at once is read back whole, and what is not a line is told.
@@ -17,16 +19,12 @@ func TestLinesAreReadBack(t *testing.T) {
 	var all sync.WaitGroup
 	for range writers {
 		all.Go(func() {
-			if err := Append(name, Line{Row: &row}, Line{Step: &Step{Name: "n", Seconds: 4, Failed: true}}); err != nil {
-				t.Error(err)
-			}
+			expect.Error(t, "Append", Append(name, Line{Row: &row}, Line{Step: &Step{Name: "n", Seconds: 4, Failed: true}}), nil)
 		})
 	}
 	all.Wait()
 	file, err := os.Open(name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, "os.Open", err)
 	defer file.Close()
 	lines, err := Read(file)
 	if err != nil || len(lines) != 2*writers {

@@ -3,15 +3,12 @@
 package ids
 
 import (
-	"encoding/binary"
 	"fmt"
-	"maps"
-	"os"
-	"path/filepath"
 	"slices"
 	"testing"
 
 	"github.com/coatcheck/coatcheck/chaos/evidence"
+	"github.com/coatcheck/coatcheck/chaos/internal/chaostest"
 	"github.com/coatcheck/coatcheck/snowflake"
 )
 
@@ -26,38 +23,16 @@ type findings struct {
 	again   map[string]int64 // those that are there more than once, likewise
 }
 
-// stage is what is broken from a moment on.
-type stage struct {
-	from int64 // milliseconds since the epoch of ids
-	name string
-}
-
-// at tells what was broken when an id was stamped.
-func at(stages []stage, id snowflake.ID) string {
-	_, layout := shape()
-	moment := int64(id) >> (layout.Worker + layout.Sequence)
-	for _, one := range slices.Backward(stages) {
-		if moment >= one.from {
-			return one.name
-		}
-	}
-	return "the start"
-}
-
 // check reads the files of a folder. What a killed process has not written whole is not an id.
-func check(t testing.TB, folder string, stages []stage) findings {
+func check(t testing.TB, folder string, stages chaostest.Stages) findings {
 	t.Helper()
 	f := findings{workers: map[int]int{}, stamped: map[string]int64{}, again: map[string]int64{}}
-	files, err := filepath.Glob(filepath.Join(folder, "*.ids"))
-	if err != nil {
-		t.Fatal(err)
-	}
 	var all []snowflake.ID
-	for _, file := range files {
-		ids := read(t, file)
+	files := chaostest.ReadTold(t, folder, 1, func(n []int64) snowflake.ID { return snowflake.ID(n[0]) })
+	for file, ids := range files {
 		for i := 1; i < len(ids); i++ {
 			if ids[i] <= ids[i-1] {
-				f.falling = append(f.falling, fmt.Sprintf("%s: %d after %d", filepath.Base(file), ids[i], ids[i-1]))
+				f.falling = append(f.falling, fmt.Sprintf("%s: %d after %d", file, ids[i], ids[i-1]))
 			}
 		}
 		all = append(all, ids...)
@@ -66,27 +41,15 @@ func check(t testing.TB, folder string, stages []stage) findings {
 	slices.Sort(all)
 	_, layout := shape()
 	for i, id := range all {
+		during := stages.At(int64(id) >> (layout.Worker + layout.Sequence))
 		if i > 0 && id == all[i-1] {
 			f.twice = append(f.twice, id)
-			f.again[at(stages, id)]++
+			f.again[during]++
 		}
-		f.stamped[at(stages, id)]++
+		f.stamped[during]++
 		f.workers[int(id>>layout.Sequence)&(1<<layout.Worker-1)]++
 	}
 	return f
-}
-
-func read(t testing.TB, file string) []snowflake.ID {
-	t.Helper()
-	bytes, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	ids := make([]snowflake.ID, len(bytes)/8)
-	for i := range ids {
-		ids[i] = snowflake.ID(binary.BigEndian.Uint64(bytes[8*i:]))
-	}
-	return ids
 }
 
 func (f findings) String() string {
@@ -94,17 +57,8 @@ func (f findings) String() string {
 }
 
 // rows are what was found during each kind of fault.
-func (f findings) rows(role string, stages []stage) (rows []evidence.Row) {
-	faults := map[string]int64{}
-	for _, one := range stages {
-		faults[one.name]++
-	}
+func (f findings) rows(role string, stages chaostest.Stages) []evidence.Row {
 	who := map[string]string{"leased": evidence.Ours, "masked": "`INCR & mask` with a TTL"}[role]
-	for _, name := range slices.Sorted(maps.Keys(faults)) {
-		rows = append(rows, evidence.Row{
-			Suite: "ids", Promise: evidence.WorkerIDs, Who: who, Peer: role == "masked", Layer: evidence.Processes, Fault: name,
-			Faults: faults[name], Operations: f.stamped[name], Violations: f.again[name],
-		})
-	}
-	return rows
+	row := evidence.Row{Suite: "ids", Promise: evidence.WorkerIDs, Who: who, Peer: role == "masked", Layer: evidence.Processes}
+	return stages.Rows(row, f.stamped, f.again)
 }

@@ -6,81 +6,62 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
-	"testing"
 	"time"
 
 	"github.com/coatcheck/coatcheck/chaos/internal/chaostest"
-	"github.com/coatcheck/coatcheck/redisstore"
 )
 
-// fault is a kind of thing that breaks, and is made whole again.
-type fault struct {
-	name   string
-	strike func(*field)
-}
+const halfStopped = "half of the processes stopped for longer than their leases"
 
-var kinds = []fault{
-	{"process stopped for longer than its lease", func(f *field) { f.stopped(f.any()) }},
-	{"half of the processes stopped for longer than their leases", func(f *field) { f.stopped(f.Processes[:len(f.Processes)/2]...) }},
-	{"process killed", func(f *field) {
-		p := f.any()
-		p.Kill()
-		f.Replace(p)
-	}},
-	{"process ends in order", func(f *field) {
-		p := f.any()
-		p.Finish()
-		f.Replace(p)
-	}},
-	{"all processes replaced, one after the other, twice", func(f *field) {
+var kinds = []chaostest.Fault[*field]{
+	{Name: "process stopped for longer than its lease", Strike: func(f *field) { f.stopped(f.Any()) }},
+	{Name: halfStopped, Strike: func(f *field) { f.stopped(f.Processes[:len(f.Processes)/2]...) }},
+	{Name: "process killed", Strike: func(f *field) { f.Kill(f.Any()) }},
+	{Name: "process ends in order", Strike: func(f *field) { f.succeed(f.Any()) }},
+	{Name: "all processes replaced, one after the other, twice", Strike: func(f *field) {
 		for range 2 {
 			for _, p := range slices.Clone(f.Processes) {
-				p.Finish()
-				f.Replace(p)
+				f.succeed(p)
 			}
 		}
 	}},
-	{"everything in Redis lost", func(f *field) { f.RedisDoes("FLUSHALL") }},
-	{"everything in Redis lost, and a process stopped", func(f *field) {
-		p := f.any()
-		p.Stop()
-		f.RedisDoes("FLUSHALL")
-		time.Sleep(ttl + ttl/2)
-		p.Resume()
+	{Name: "everything in Redis lost", Strike: func(f *field) { f.RedisDoes("FLUSHALL") }},
+	{Name: "everything in Redis lost, and a process stopped", Strike: func(f *field) {
+		f.While(func() {
+			f.RedisDoes("FLUSHALL")
+			time.Sleep(ttl + ttl/2)
+		}, f.Any())
 	}},
-	{"one record lost", func(f *field) {
+	{Name: "one record lost", Strike: func(f *field) {
 		which := f.Lot.Int64N(8)
-		if f.role == "masked" {
+		if f.Role == "masked" {
 			f.RedisDoes("DEL", key(which))
 			return
 		}
 		f.RedisDoes("HDEL", poolKey, fmt.Sprint("s:", which))
 	}},
-	{"index and names lost", func(f *field) { f.RedisDoes("DEL", poolKey+":ends", poolKey+":names") }},
-	{"master killed", func(f *field) { chaostest.KillMaster(f.Redis)() }},
-	{"master back empty", func(f *field) { f.Redis.Master().RestartEmpty() }},
-	{"master stopped, replaced, and going on", func(f *field) { chaostest.PauseMaster(f.Redis)() }},
-	{"master replaced by hand", func(f *field) { chaostest.ReplaceMaster(f.T.Context(), f.T, f.Redis) }},
-	{"master killed, and a process stopped", func(f *field) {
-		p := f.any()
-		p.Stop()
-		chaostest.KillMaster(f.Redis)()
-		time.Sleep(ttl)
-		p.Resume()
+	{Name: "index and names lost", Strike: func(f *field) { f.RedisDoes("DEL", poolKey+":ends", poolKey+":names") }},
+	{Name: "master killed", Strike: func(f *field) { chaostest.KillMaster(f.Redis)() }},
+	{Name: "master back empty", Strike: func(f *field) { f.Redis.Master().RestartEmpty() }},
+	{Name: "master stopped, replaced, and going on", Strike: func(f *field) { chaostest.PauseMaster(f.Redis)() }},
+	{Name: "master replaced by hand", Strike: func(f *field) { chaostest.ReplaceMaster(f.T.Context(), f.T, f.Redis) }},
+	{Name: "master killed, and a process stopped", Strike: func(f *field) {
+		f.While(func() {
+			chaostest.KillMaster(f.Redis)()
+			time.Sleep(ttl)
+		}, f.Any())
 	}},
 }
 
 const poolKey = "coatcheck:worker:{" + pool + "}"
 
 // stopped freezes processes until their leases have ended for certain.
-func (f *field) stopped(processes ...*process) { f.Freeze(ttl+ttl/2+rand.N(ttl/2), processes...) }
+func (f *field) stopped(processes ...*chaostest.Member) {
+	f.Freeze(ttl+ttl/2+rand.N(ttl/2), processes...)
+}
 
-func openStore(t testing.TB, url string) *redisstore.Store {
-	t.Helper()
-	store, err := redisstore.Open(t.Context(), url)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = store.Close() })
-	return store
+// succeed has a process end in order, and another one come in its place.
+func (f *field) succeed(p *chaostest.Member) {
+	p.Finish()
+	f.Replace(p)
 }

@@ -3,8 +3,6 @@
 package ids
 
 import (
-	"fmt"
-	"path/filepath"
 	"testing"
 	"time"
 
@@ -13,10 +11,14 @@ import (
 
 // Whatever breaks, no id is stamped twice.
 func TestNoIDIsStampedTwiceWhateverBreaks(t *testing.T) {
-	wanted := chaostest.Wanted(t)
 	f := newField(t, "leased")
-	f.breakAll(wanted)
-	f.awaitIDs(enough)
+	f.breakAll()
+	chaostest.Await(t, time.Minute, func() string {
+		if found := check(t, f.Folder, nil); found.ids < enough {
+			return found.String()
+		}
+		return ""
+	})
 	f.Finish()
 	found := f.found()
 	if len(found.twice) > 0 || len(found.falling) > 0 {
@@ -30,42 +32,20 @@ func TestNoIDIsStampedTwiceWhateverBreaks(t *testing.T) {
 // enough is how many ids are compared at least.
 const enough = 10_000
 
-// awaitIDs waits until that many ids have been stamped in all.
-func (f *field) awaitIDs(n int) {
-	f.T.Helper()
-	chaostest.Await(f.T, time.Minute, func() string {
-		files, err := filepath.Glob(filepath.Join(f.Folder, "*.ids"))
-		stamped := int64(0)
-		for _, file := range files {
-			stamped += chaostest.Size(file) / 8
-		}
-		if stamped < int64(n) {
-			return fmt.Sprintf("%d of %d ids, %v", stamped, n, err)
-		}
-		return ""
-	})
-}
-
 // breakAll breaks everything that is wanted while processes stamp.
-func (f *field) breakAll(wanted func(name string) bool) {
-	for round := range *chaostest.Rounds {
-		for _, i := range f.Lot.Perm(len(kinds)) {
-			if !wanted(kinds[i].name) {
-				continue
-			}
-			f.T.Logf("round %d: %s", round+1, kinds[i].name)
-			f.stage(kinds[i].name)
-			kinds[i].strike(f)
-			f.Wait()
-		}
-	}
+func (f *field) breakAll() {
+	chaostest.EachRound(f.T, f.Lot, chaostest.Chosen(f.T, kinds), func(kind chaostest.Fault[*field]) {
+		f.stage(kind.Name)
+		kind.Strike(f)
+		f.Wait()
+	})
 }
 
 // found is what the files say, which is written down.
 func (f *field) found() findings {
-	found := check(f.T, f.Folder, f.stages)
+	found := check(f.T, f.Folder, f.Stages)
 	f.T.Log(found)
-	chaostest.Prove(f.T, found.rows(f.role, f.stages)...)
+	chaostest.Prove(f.T, found.rows(f.Role, f.Stages)...)
 	return found
 }
 
@@ -75,7 +55,7 @@ func (f *field) found() findings {
 func TestMaskedCounterIsFoundToStampTwice(t *testing.T) {
 	f := newField(t, "masked")
 	if chaostest.Proving() {
-		f.breakAll(chaostest.Wanted(t))
+		f.breakAll()
 	}
 	for again := 0; again == 0 || again < 10 && len(check(t, f.Folder, nil).twice) == 0; again++ {
 		f.overtake()
@@ -90,7 +70,7 @@ func TestMaskedCounterIsFoundToStampTwice(t *testing.T) {
 // overtake stops half of the processes for longer than their leases, and has others come before
 // they go on. On a busy machine one that goes on may look at its key first.
 func (f *field) overtake() {
-	f.stage(kinds[1].name)
+	f.stage(halfStopped)
 	paused := f.Processes[:len(f.Processes)/2]
 	for _, p := range paused {
 		p.Stop()
@@ -104,8 +84,6 @@ func (f *field) overtake() {
 	others := len(f.Processes)
 	f.Processes = append(f.Processes, paused...)
 	f.Wait()
-	for _, p := range f.Processes[others:] { // as many are left as before
-		f.End(p)
-	}
+	f.End(f.Processes[others:]...) // as many are left as before
 	f.Processes = f.Processes[:others]
 }

@@ -18,7 +18,4 @@ const (
 	ring = "41/3/12"
 )
 
-// roleVariable names the role that a process of this test binary plays instead of running tests.
-const roleVariable = "COATCHECK_CHAOS_IDS"
-
-func TestMain(m *testing.M) { chaostest.Main(m, roleVariable, play) }
+func TestMain(m *testing.M) { chaostest.Main(m, play) }

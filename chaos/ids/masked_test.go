@@ -5,7 +5,6 @@ package ids
 import (
 	"context"
 	"fmt"
-	"os"
 	"sync/atomic"
 	"time"
 
@@ -17,9 +16,9 @@ import (
 
 // stampMasked stamps as many do it: a worker id is INCR & mask, taken if SET NX with a TTL
 // succeeds, and prolonged by PEXPIRE; timestamps are the wall clock's.
-func stampMasked(ctx context.Context, file *os.File) error {
+func stampMasked(ctx context.Context, task chaostest.Task) error {
 	_, layout := shape()
-	client, err := chaostest.PeerClient(os.Getenv(redisVariable))
+	client, err := chaostest.PeerClient(task.Store)
 	if err != nil {
 		return err
 	}
@@ -40,9 +39,7 @@ func stampMasked(ctx context.Context, file *os.File) error {
 		for i := range stamped {
 			stamped[i] = snowflake.ID((now-snowflake.DefaultEpoch.UnixMilli())<<(layout.Worker+layout.Sequence) | worker<<layout.Sequence | int64(i))
 		}
-		if err := write(file, stamped); err != nil {
-			return err
-		}
+		chaostest.Tell(task.File, stamped...)
 		time.Sleep(rest)
 	}
 	return nil

@@ -4,25 +4,14 @@ package ids
 
 import (
 	"context"
-	"encoding/binary"
 	"errors"
 	"fmt"
-	"os"
-	"os/signal"
-	"strconv"
-	"syscall"
 	"time"
 
+	"github.com/coatcheck/coatcheck/chaos/internal/chaostest"
 	"github.com/coatcheck/coatcheck/redisstore"
 	"github.com/coatcheck/coatcheck/snowflake"
 	"github.com/coatcheck/coatcheck/workerlease"
-)
-
-// What a stamping process is told by its environment.
-const (
-	redisVariable = "CHAOS_REDIS"
-	fileVariable  = "CHAOS_FILE"
-	ackVariable   = "CHAOS_ACK"
 )
 
 const pool = "ids"
@@ -36,32 +25,11 @@ const (
 
 // play is what a process does in a role, until it is asked to end.
 func play(role string) error {
-	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
-	defer stop()
-	ack, err := strconv.Atoi(os.Getenv(ackVariable))
-	if err != nil {
-		return err
+	stamp, known := map[string]func(context.Context, chaostest.Task) error{"leased": stampLeased, "masked": stampMasked}[role]
+	if !known {
+		return fmt.Errorf("no role is called %q", role)
 	}
-	if ack == 2 && os.Getpid()%2 == 0 { // both replicas, in the other words for it
-		ack = redisstore.AckAll
-	}
-	store, err := redisstore.OpenConfig(ctx, redisstore.Config{URL: os.Getenv(redisVariable), Ack: ack})
-	if err != nil {
-		return err
-	}
-	file, err := os.OpenFile(os.Getenv(fileVariable), os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
-	if err != nil {
-		return err
-	}
-	switch role {
-	case "leased":
-		err = stampLeased(ctx, store, file)
-	case "masked":
-		err = stampMasked(ctx, file)
-	default:
-		err = fmt.Errorf("no role is called %q", role)
-	}
-	return errors.Join(err, file.Close(), store.Close())
+	return chaostest.Work(stamp)
 }
 
 // shape is what the pool's ids look like.
@@ -78,7 +46,11 @@ func poolsOf(store *redisstore.Store) *workerlease.Pools {
 }
 
 // stampLeased stamps with a leased worker id, and with another one whenever that is lost.
-func stampLeased(ctx context.Context, store *redisstore.Store, file *os.File) error {
+func stampLeased(ctx context.Context, task chaostest.Task) error {
+	store, err := task.OpenRedis(ctx)
+	if err != nil {
+		return err
+	}
 	shape, _ := shape()
 	holder := poolsOf(store).Start(ctx, pool, workerlease.Request{TTL: ttl, Shape: shape}, workerlease.HoldOptions{Reacquire: true})
 	generator, err := snowflake.New(holder, snowflake.Config{})
@@ -91,20 +63,8 @@ func stampLeased(ctx context.Context, store *redisstore.Store, file *os.File) er
 			time.Sleep(5 * time.Millisecond)
 			continue
 		}
-		if err := write(file, stamped); err != nil {
-			return err
-		}
+		chaostest.Tell(task.File, stamped...)
 		time.Sleep(rest)
 	}
-	return holder.Release(context.WithoutCancel(ctx), generator.Stop())
-}
-
-// write appends ids to a file in one call, so that a process that is killed leaves whole ones.
-func write(file *os.File, stamped []snowflake.ID) error {
-	bytes := make([]byte, 0, 8*len(stamped))
-	for _, id := range stamped {
-		bytes = binary.BigEndian.AppendUint64(bytes, uint64(id))
-	}
-	_, err := file.Write(bytes)
-	return err
+	return errors.Join(holder.Release(context.WithoutCancel(ctx), generator.Stop()), store.Close())
 }

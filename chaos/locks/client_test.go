@@ -9,21 +9,13 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
-	"strconv"
 	"syscall"
 	"time"
 
+	"github.com/coatcheck/coatcheck/chaos/internal/chaostest"
 	"github.com/coatcheck/coatcheck/chaos/internal/locking"
 	"github.com/coatcheck/coatcheck/lock"
 	"github.com/coatcheck/coatcheck/redisstore"
-)
-
-// What a process is told by its environment.
-const (
-	redisVariable  = locking.RedisVariable
-	folderVariable = locking.FolderVariable
-	numberVariable = locking.NumberVariable
-	ackVariable    = "CHAOS_ACK"
 )
 
 type (
@@ -72,13 +64,20 @@ func (f *fenced) Lost(err error) bool { return errors.Is(err, lock.ErrLost) }
 
 func (f *fenced) Close() error { return errors.Join(f.locks.Close(), f.store.Close()) }
 
-// openWaiting opens locks that wait after a loss, of which all replicas have to confirm each write.
-func openWaiting(ctx context.Context, url string) (locker, error) {
-	store, err := redisstore.OpenConfig(ctx, redisstore.Config{URL: url, Ack: 2})
-	if err != nil {
-		return nil, err
-	}
-	return &fenced{store, lock.New(store, lock.Config{Window: window, AfterLoss: lock.WaitAfterLoss, LongestTTL: ttl, Skew: ttl / 5})}, nil
+// openers are the ways to lock of the roles.
+var openers = map[string]func(ctx context.Context, task chaostest.Task) (locker, error){
+	"fenced": func(ctx context.Context, task chaostest.Task) (locker, error) {
+		return openFenced(ctx, redisstore.Config{URL: task.Store, Ack: task.Ack}, window)
+	},
+	// locks that wait after a loss, of which all replicas have to confirm each write
+	"waiting": func(ctx context.Context, task chaostest.Task) (locker, error) {
+		store, err := redisstore.OpenConfig(ctx, redisstore.Config{URL: task.Store, Ack: 2})
+		if err != nil {
+			return nil, err
+		}
+		return &fenced{store, lock.New(store, lock.Config{Window: window, AfterLoss: lock.WaitAfterLoss, LongestTTL: ttl, Skew: ttl / 5})}, nil
+	},
+	"naive": func(_ context.Context, task chaostest.Task) (locker, error) { return openNaive(task.Store) },
 }
 
 // deaf is the role of a peer that waits for good from the beginning, and does not end when it is
@@ -87,19 +86,8 @@ const deaf = "deaf"
 
 // play is what a process does in a role, until it is asked to end.
 func play(role string) error {
-	switch role {
-	case "fenced":
-		return locking.Play(false, func(ctx context.Context, url string) (locker, error) {
-			ack, err := strconv.Atoi(os.Getenv(ackVariable))
-			if err != nil {
-				return nil, err
-			}
-			return openFenced(ctx, redisstore.Config{URL: url, Ack: ack}, window)
-		})
-	case "waiting":
-		return locking.Play(false, openWaiting)
-	case "naive":
-		return locking.Play(true, func(_ context.Context, url string) (locker, error) { return openNaive(url) })
+	if open, locks := openers[role]; locks {
+		return locking.Play(role == "naive", open)
 	}
 	if role == deaf {
 		signal.Ignore(syscall.SIGTERM)
@@ -107,13 +95,13 @@ func play(role string) error {
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
-	switch url := os.Getenv(redisVariable); role {
+	switch url := os.Getenv(chaostest.StoreVariable); role {
 	case "waiter":
 		return standForever(ctx, url)
 	case "naive run":
 		return runNaively(ctx, url)
 	case "command":
-		return beat(os.Getenv(folderVariable))
+		return beat(os.Getenv(chaostest.FileVariable))
 	}
 	return fmt.Errorf("no role is called %q", role)
 }

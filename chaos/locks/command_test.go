@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/coatcheck/coatcheck/chaos/internal/chaostest"
+	"github.com/coatcheck/coatcheck/internal/testing/expect"
 	"github.com/coatcheck/coatcheck/internal/testing/redistest"
 	"github.com/coatcheck/coatcheck/lock"
 	"github.com/coatcheck/coatcheck/redisstore"
@@ -32,11 +33,9 @@ const tryLater = 75
 // deaf to SIGTERM, is dead before the next one holds.
 func TestCommandIsDeadBeforeTheLockIsFree(t *testing.T) {
 	t.Parallel()
-	binary, server := chaostest.Build(t), redistest.Start(t)
+	binary, server := chaostest.Coatcheck(t), redistest.Start(t)
 	near, err := openFenced(t.Context(), redisstore.Config{URL: server.URL()}, window)
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, "opening the locks", err)
 	run := func(url, name string) *exec.Cmd {
 		return exec.Command(binary, "lock", "run", "--redis", url, "--ttl", longer.String(), name, "--", os.Args[0])
 	}
@@ -52,12 +51,10 @@ func TestCommandUnderANaiveLockIsFoundAlive(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
 	near, err := openNaive(server.URL())
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, "opening naive locks", err)
 	run := func(url, name string) *exec.Cmd {
 		command := exec.Command(os.Args[0])
-		command.Env = []string{roleVariable + "=naive run", redisVariable + "=" + url, nameVariable + "=" + name}
+		command.Env = []string{chaostest.RoleVariable + "=naive run", chaostest.StoreVariable + "=" + url, nameVariable + "=" + name}
 		return command
 	}
 	cutMany(t, 3, commandsAtOnce, near, func(i int, found *tolds) error {
@@ -122,7 +119,7 @@ func startCommand(t *testing.T, run func() *exec.Cmd) *command {
 		_ = os.Remove(c.file) // the first time there is none
 		c.said = &chaostest.Tail{}
 		cmd := run()
-		cmd.Env = append(append(os.Environ(), roleVariable+"=command", folderVariable+"="+c.file), cmd.Env...)
+		cmd.Env = append(append(os.Environ(), chaostest.RoleVariable+"=command", chaostest.FileVariable+"="+c.file), cmd.Env...)
 		cmd.Stdout, cmd.Stderr, cmd.WaitDelay = c.said, c.said, time.Minute
 		c.Process = chaostest.Start(t, cmd)
 	}
@@ -229,7 +226,7 @@ func runNaively(ctx context.Context, url string) error {
 		return err
 	}
 	command := exec.Command(os.Args[0])
-	command.Env = append(os.Environ(), roleVariable+"=command")
+	command.Env = append(os.Environ(), chaostest.RoleVariable+"=command")
 	if err := command.Start(); err != nil {
 		return err
 	}

@@ -11,43 +11,19 @@ import (
 	"github.com/coatcheck/coatcheck/chaos/internal/chaostest"
 )
 
-// fault is a kind of thing that breaks, and is made whole again.
-type fault struct {
-	name      string
-	failovers int // that it makes, or whatever
-	strike    func(*field)
-}
-
-const whatever = -1
+type fault = chaostest.Fault[*field]
 
 // kinds are the faults that one replica of two which confirms is enough for. A failover by hand is
 // none, see TestLiveMasterThatIsReplacedNeedsEveryReplicaToConfirm.
 var kinds = []fault{
-	{"holder killed", 0, func(f *field) {
-		p := f.holder()
-		p.Kill()
-		f.Replace(p)
-	}},
-	{"holder stopped for longer than its lease", 0, func(f *field) { f.stopped(f.holder()) }},
-	{"half of the processes stopped for longer than their leases", 0, func(f *field) { f.stopped(f.Processes[:len(f.Processes)/2]...) }},
-	{"half of the processes killed", 0, func(f *field) {
-		half := slices.Clone(f.Processes[:len(f.Processes)/2])
-		for _, p := range half {
-			p.Kill()
-		}
-		for _, p := range half {
-			f.Replace(p)
-		}
-	}},
-	{"master killed", 1, func(f *field) { chaostest.KillMaster(f.Redis)() }},
-	{"master killed, and a holder stopped", 1, func(f *field) {
-		p := f.holder()
-		p.Stop()
-		chaostest.KillMaster(f.Redis)()
-		p.Resume()
-	}},
-	{"master stopped, replaced, and going on", 1, func(f *field) { chaostest.PauseMaster(f.Redis)() }},
-	{"links swallow what is sent for longer than a lease", 0, func(f *field) {
+	{Name: "holder killed", Strike: func(f *field) { f.Kill(f.holder()) }},
+	{Name: "holder stopped for longer than its lease", Strike: func(f *field) { f.stopped(f.holder()) }},
+	{Name: "half of the processes stopped for longer than their leases", Strike: func(f *field) { f.stopped(f.Processes[:len(f.Processes)/2]...) }},
+	{Name: "half of the processes killed", Strike: func(f *field) { f.Kill(slices.Clone(f.Processes[:len(f.Processes)/2])...) }},
+	{Name: "master killed", Failovers: 1, Strike: func(f *field) { chaostest.KillMaster(f.Redis)() }},
+	{Name: "master killed, and a holder stopped", Failovers: 1, Strike: func(f *field) { f.While(func() { chaostest.KillMaster(f.Redis)() }, f.holder()) }},
+	{Name: "master stopped, replaced, and going on", Failovers: 1, Strike: func(f *field) { chaostest.PauseMaster(f.Redis)() }},
+	{Name: "links swallow what is sent for longer than a lease", Strike: func(f *field) {
 		cut, mend, end := f.beside(2)
 		cut()
 		time.Sleep(ttl + rand.N(ttl/2))
@@ -59,13 +35,13 @@ var kinds = []fault{
 // live are the faults in which a master is replaced, or may be, while it serves: both replicas have
 // to confirm.
 var live = []fault{
-	{"Redis pauses writes for longer than a lease, and runs them later", whatever, func(f *field) {
+	{Name: "Redis pauses writes for longer than a lease, and runs them later", Failovers: chaostest.AnyFailovers, Strike: func(f *field) {
 		span := ttl + rand.N(ttl/2)
 		// the sentinels' writes too, and so they may replace it
 		f.RedisDoes("CLIENT", "PAUSE", span.Milliseconds(), "WRITE")
 		time.Sleep(span)
 	}},
-	{"failover by hand", 1, func(f *field) {
+	{Name: "failover by hand", Failovers: 1, Strike: func(f *field) {
 		sentinel := f.sentinel()
 		defer sentinel.Close()
 		before := f.epoch()
@@ -79,23 +55,20 @@ var live = []fault{
 			return fmt.Sprint("asked once more: ", sentinel.Failover(f.T.Context(), masterName).Err())
 		})
 	}},
-	{"master stopped, replaced, and going on, and a holder stopped", whatever, func(f *field) {
-		p := f.holder()
-		p.Stop()
-		chaostest.PauseMaster(f.Redis)()
-		p.Resume()
+	{Name: "master stopped, replaced, and going on, and a holder stopped", Failovers: chaostest.AnyFailovers, Strike: func(f *field) {
+		f.While(func() { chaostest.PauseMaster(f.Redis)() }, f.holder())
 	}},
 }
 
 // losses are those in which Redis loses all: holders have to be waited for.
 var losses = []fault{
-	{"everything in Redis lost", whatever, func(f *field) { f.RedisDoes("FLUSHALL") }},
-	{"master back empty", whatever, func(f *field) { f.Redis.Master().RestartEmpty() }},
+	{Name: "everything in Redis lost", Failovers: chaostest.AnyFailovers, Strike: func(f *field) { f.RedisDoes("FLUSHALL") }},
+	{Name: "master back empty", Failovers: chaostest.AnyFailovers, Strike: func(f *field) { f.Redis.Master().RestartEmpty() }},
 }
 
 // sparing are the faults that leave the master alone. Then no replica has to confirm, and who is
 // handed a lock begins with the message.
-var sparing = slices.DeleteFunc(slices.Clone(kinds), func(kind fault) bool { return kind.failovers != 0 })
+var sparing = slices.DeleteFunc(slices.Clone(kinds), func(kind fault) bool { return kind.Failovers != 0 })
 
 // stopped freezes processes until their leases have ended for certain.
-func (f *field) stopped(processes ...*process) { f.Freeze(ttl+rand.N(ttl/2), processes...) }
+func (f *field) stopped(processes ...*chaostest.Member) { f.Freeze(ttl+rand.N(ttl/2), processes...) }

@@ -4,10 +4,7 @@ package locks
 
 import (
 	"bytes"
-	"context"
-	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -20,16 +17,14 @@ import (
 	"github.com/coatcheck/coatcheck/chaos/evidence"
 	"github.com/coatcheck/coatcheck/chaos/internal/chaostest"
 	"github.com/coatcheck/coatcheck/chaos/internal/locking"
+	"github.com/coatcheck/coatcheck/internal/testing/expect"
 	"github.com/coatcheck/coatcheck/internal/testing/redistest"
 )
 
 // field is a Redis and the processes that take locks there.
 type field struct {
-	*chaostest.Field[*process]
+	*chaostest.Field
 
-	role    string
-	program string // of chaos/peers, or ""
-	ack     int
 	scenes  int
 	void    []string                // scenes in which Sentinel did something by itself
 	untold  int                     // faults that struck in such scenes only
@@ -39,38 +34,13 @@ type field struct {
 	struck  map[string][2]time.Time // when it was, and when it was mended
 }
 
-// process is one of them.
-type process struct {
-	*chaostest.Process
-
-	number int
-	folder string
-}
-
-func (p *process) String() string { return strconv.Itoa(p.number) }
-
-// Progress is how many grants the process has had.
-func (p *process) Progress() int64 {
-	return chaostest.Size(locking.JournalFile(p.folder, p.number) + ".grants")
-}
-
-// newField starts a Redis with two replicas, and processes in a role, whose writes that many
-// replicas have to confirm.
-func newField(t *testing.T, role string, ack int) *field { return newFieldOf(t, "", role, ack) }
-
-// newFieldOf is the same with the processes of a program.
-func newFieldOf(t *testing.T, program, role string, ack int) *field {
+// newField starts a Redis with two replicas, of which that many have to confirm writes. The
+// processes that Fill starts play a role, of chaos/peers if that is the program.
+func newField(t *testing.T, program, role string, ack int) *field {
 	t.Helper()
-	f := openField(t, program, role, ack)
-	f.Fill(*processes)
-	return f
-}
-
-// openField is a field without processes.
-func openField(t *testing.T, program, role string, ack int) *field {
-	t.Helper()
-	f := &field{program: program, role: role, ack: ack, struck: map[string][2]time.Time{}, kinds: map[string]string{}, waited: map[string]int{}}
-	f.Field = chaostest.NewField(t, func(number int) *process { return f.start(f.Redis.URL(), number) })
+	redis := redistest.StartSentinel(t, 2)
+	f := &field{Field: chaostest.NewField(t, role, redis.URL(), ack), struck: map[string][2]time.Time{}, kinds: map[string]string{}, waited: map[string]int{}}
+	f.Redis, f.Program = redis, program
 	if whoTheyAre[role] != evidence.Ours {
 		f.Patience = patience
 	}
@@ -83,42 +53,16 @@ func (f *field) scene() {
 	f.T.Helper()
 	f.scenes++
 	name := filepath.Join(f.Folder, locking.SceneFile)
-	if err := os.WriteFile(name+".new", []byte(strconv.Itoa(f.scenes)), 0o600); err != nil {
-		f.T.Fatal(err)
-	}
-	if err := os.Rename(name+".new", name); err != nil {
-		f.T.Fatal(err)
-	}
-}
-
-// start starts a process that finds Redis at a URL.
-func (f *field) start(url string, number int) *process {
-	if f.program != "" {
-		return startPeer(f.T, f.program, f.role, url, f.Folder, number)
-	}
-	return startProcess(f.T, f.role, url, f.Folder, number, f.ack)
-}
-
-// startPeer starts a process of chaos/peers.
-func startPeer(t testing.TB, program, peer, url, folder string, number int) *process {
-	command := exec.CommandContext(context.Background(), program, peer)
-	command.Env = append(os.Environ(), redisVariable+"="+url, folderVariable+"="+folder, fmt.Sprintf("%s=%d", numberVariable, number))
-	command.Stderr = os.Stderr
-	return &process{chaostest.Start(t, command), number, folder}
-}
-
-func startProcess(t testing.TB, role, url, folder string, number, ack int) *process {
-	t.Helper()
-	return &process{chaostest.StartRole(t, roleVariable+"="+role, redisVariable+"="+url, folderVariable+"="+folder,
-		fmt.Sprintf("%s=%d", numberVariable, number), fmt.Sprintf("%s=%d", ackVariable, ack)), number, folder}
+	expect.NoError(f.T, "os.WriteFile", os.WriteFile(name+".new", []byte(strconv.Itoa(f.scenes)), 0o600))
+	expect.NoError(f.T, "os.Rename", os.Rename(name+".new", name))
 }
 
 // patience is how long a peer's processes have for another grant.
 const patience = 8 * ttl
 
-// holds reports whether the last thing that the process has written is that it holds something.
-func (p *process) holds() bool {
-	text, err := os.ReadFile(locking.JournalFile(p.folder, p.number))
+// holds reports whether the last thing that a process has written is that it holds something.
+func holds(p *chaostest.Member) bool {
+	text, err := os.ReadFile(locking.JournalFile(p.File))
 	if err != nil {
 		return false
 	}
@@ -128,12 +72,12 @@ func (p *process) holds() bool {
 
 // holder is a process that holds something, or did a moment ago; any, if it is a peer's and all of
 // them wait for good.
-func (f *field) holder() *process {
-	var found *process
+func (f *field) holder() *chaostest.Member {
+	var found *chaostest.Member
 	start := time.Now()
 	chaostest.Await(f.T, time.Minute, func() string {
 		for _, i := range f.Lot.Perm(len(f.Processes)) {
-			if found = f.Processes[i]; found.holds() {
+			if found = f.Processes[i]; holds(found) {
 				return ""
 			}
 		}
@@ -198,15 +142,13 @@ func (f *field) beside(n int) (cut, mend, end func()) {
 	})
 	near := len(f.Processes)
 	for range n {
-		f.Processes = append(f.Processes, f.start(proxy.URL(), f.Number()))
+		f.Processes = append(f.Processes, f.Start(proxy.URL()))
 	}
 	served()
 	cut = func() { gone.Store(true); proxy.SetDeaf(true) }
 	mend = func() { gone.Store(false); proxy.SetDeaf(false); served() }
 	end = func() {
-		for _, p := range f.Processes[near:] { // one that was replaced has its place
-			f.End(p)
-		}
+		f.End(f.Processes[near:]...) // one that was replaced has its place
 		f.Processes = f.Processes[:near]
 	}
 	return cut, mend, end

@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"github.com/anishathalye/porcupine"
+
+	"github.com/coatcheck/coatcheck/internal/testing/expect"
 )
 
 // histories are those of all names, and what they tell beside that.
@@ -42,14 +44,10 @@ func readHistories(t testing.TB, folder string) *histories {
 	t.Helper()
 	r := &reading{&histories{of: map[string][]porcupine.Operation{}}, map[int]*open{}, map[string]map[int]int{}}
 	files, err := filepath.Glob(filepath.Join(folder, "*.log"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, "filepath.Glob", err)
 	for _, file := range files {
 		text, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		expect.NoError(t, "os.ReadFile", err)
 		for line := range strings.Lines(string(text)) {
 			if err := r.line(line); err != nil {
 				t.Fatalf("line %q of %s: got error %v", line, filepath.Base(file), err)

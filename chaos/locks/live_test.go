@@ -10,6 +10,7 @@ import (
 	"github.com/anishathalye/porcupine"
 
 	"github.com/coatcheck/coatcheck/chaos/internal/chaostest"
+	"github.com/coatcheck/coatcheck/internal/testing/expect"
 	"github.com/coatcheck/coatcheck/internal/testing/redistest"
 	"github.com/coatcheck/coatcheck/redisstore"
 )
@@ -58,9 +59,7 @@ func (h *inOneProcess) grant(client int, server *redistest.Server, ack, follower
 		config.Timeout, config.AckTimeout = time.Minute, 40*time.Second
 	}
 	locks, err := openFenced(h.t.Context(), config, window)
-	if err != nil {
-		h.t.Fatal(err)
-	}
+	expect.NoError(h.t, "opening the locks", err)
 	h.t.Cleanup(func() { _ = locks.Close() })
 	asked := now()
 	held, err := locks.Acquire(h.t.Context(), wish{Name: "live", TTL: time.Hour})

@@ -29,10 +29,10 @@ func TestEveryHistoryIsExplainedWhateverBreaks(t *testing.T) {
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			t.Parallel()
-			wanted := chaostest.Wanted(t)
-			row.kinds = slices.DeleteFunc(slices.Clone(row.kinds), func(kind fault) bool { return !wanted(kind.name) })
-			if len(row.kinds) > 0 {
-				newField(t, row.role, cmp.Or(*ack, row.ack)).run(row.kinds)
+			if kinds := chaostest.Chosen(t, row.kinds); len(kinds) > 0 {
+				f := newField(t, "", row.role, cmp.Or(*ack, row.ack))
+				f.Fill(*processes)
+				f.run(kinds)
 			}
 		})
 	}
@@ -50,7 +50,7 @@ func (f *field) run(kinds []fault) {
 			f.T.Logf("void: %s", violation)
 			continue
 		}
-		f.T.Error(violation)
+		f.T.Errorf("a history without an explanation: %s", violation)
 	}
 	if f.untold > 1+struck/10 {
 		f.T.Errorf("Sentinel has replaced the master by itself again and again in %d of %d scenes: this machine is too busy to say anything", f.untold, struck)
@@ -60,18 +60,16 @@ func (f *field) run(kinds []fault) {
 // playAll has each kind of fault strike once in a round, once more where that told nothing, and
 // reads what was written, of which there have to be so many grants.
 func (f *field) playAll(kinds []fault, grants int) *histories {
-	for round := range *chaostest.Rounds {
-		for _, i := range f.Lot.Perm(len(kinds)) {
-			tells := f.play(kinds[i], round)
-			for again := 0; again < 3 && !tells && f.Patience == 0; again++ {
-				f.hesitate()
-				tells = f.play(kinds[i], round)
-			}
-			if !tells {
-				f.untold++
-			}
+	chaostest.EachRound(f.T, f.Lot, kinds, func(kind fault) {
+		tells := f.play(kind)
+		for again := 0; again < 3 && !tells && f.Patience == 0; again++ {
+			f.hesitate()
+			tells = f.play(kind)
 		}
-	}
+		if !tells {
+			f.untold++
+		}
+	})
 	chaostest.Await(f.T, time.Minute, func() string {
 		if found := readHistories(f.T, f.Folder); found.grants < grants {
 			return fmt.Sprintf("%v: too few to say anything", found)
@@ -89,22 +87,22 @@ func (f *field) playAll(kinds []fault, grants int) *histories {
 // too busy, is void: then a master that is replaced while it serves loses what one replica has
 // confirmed, see
 // TestLiveMasterThatIsReplacedNeedsEveryReplicaToConfirm.
-func (f *field) play(kind fault, round int) (tells bool) {
+func (f *field) play(kind fault) (tells bool) {
 	f.scene()
 	scene := strconv.Itoa(f.scenes)
-	f.kinds[scene] = kind.name
-	f.T.Logf("round %d, scene %s: %s", round+1, scene, kind.name)
+	f.kinds[scene] = kind.Name
+	f.T.Logf("scene %s: %s", scene, kind.Name)
 	replaced := f.Replaced
 	defer func() { f.waited[scene] += f.Replaced - replaced }()
 	f.Wait()
 	epoch := f.epoch()
 	start := time.Now()
-	kind.strike(f)
+	kind.Strike(f)
 	f.struck[scene] = [2]time.Time{start, time.Now()}
 	f.Wait()
 	f.T.Logf("all are served again %v after the strike", time.Since(start).Round(time.Millisecond))
-	if made := f.epoch() - epoch; made != kind.failovers && kind.failovers != whatever && f.ack < 2 {
-		f.T.Logf("void: %d failovers, and %d were expected", made, kind.failovers)
+	if made := f.epoch() - epoch; made != kind.Failovers && kind.Failovers != chaostest.AnyFailovers && f.Ack < 2 {
+		f.T.Logf("void: %d failovers, and %d were expected", made, kind.Failovers)
 		f.void = append(f.void, scene)
 		return false
 	}
@@ -115,7 +113,8 @@ func (f *field) play(kind fault, round int) (tells bool) {
 // its lease, and the check finds it.
 func TestNaiveLockIsFoundToBeHeldTwice(t *testing.T) {
 	t.Parallel()
-	f := newField(t, "naive", 0)
+	f := newField(t, "", "naive", 0)
+	f.Fill(*processes)
 	found := ""
 	for range 10 { // a process that is stopped between two locks shows nothing
 		f.stopped(f.holder())
@@ -132,11 +131,11 @@ func TestNaiveLockIsFoundToBeHeldTwice(t *testing.T) {
 // The same processes with the locks of other libraries, and with the one that many have written:
 // everything that is in Redis is lost, and two hold. At length all faults strike that ours stand.
 func TestLocksOfOthersAreFoundToBeHeldTwice(t *testing.T) {
-	all := slices.Concat(kinds, live, losses)
-	wanted := chaostest.Wanted(t)
-	all = slices.DeleteFunc(all, func(kind fault) bool {
-		return !wanted(kind.name) || !chaostest.Proving() && kind.name != losses[0].name
-	})
+	all := losses[:1]
+	if chaostest.Proving() {
+		all = slices.Concat(kinds, live, losses)
+	}
+	all = chaostest.Chosen(t, all)
 	program := chaostest.BuildIn(t, "../peers")
 	for _, peer := range []string{"naive", "redislock", "redsync", "rueidislock"} {
 		t.Run(peer, func(t *testing.T) {
@@ -145,7 +144,8 @@ func TestLocksOfOthersAreFoundToBeHeldTwice(t *testing.T) {
 			if peer == "naive" {
 				peers = ""
 			}
-			f := newFieldOf(t, peers, peer, 0)
+			f := newField(t, peers, peer, 0)
+			f.Fill(*processes)
 			found := f.playAll(all, 0)
 			for again := 0; again < 10 && found.twice() == 0 && (!chaostest.Proving() || peer != "rueidislock"); again++ {
 				f.Processes = nil // a loss while no client held for long shows nothing

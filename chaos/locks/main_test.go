@@ -20,12 +20,8 @@ var (
 )
 
 const (
-	ttl     = locking.TTL            // of every lease
-	window  = 300 * time.Millisecond // in which a waiter claims what it was handed
-	clients = locking.Clients        // of each process
+	ttl    = locking.TTL            // of every lease
+	window = 300 * time.Millisecond // in which a waiter claims what it was handed
 )
 
-// roleVariable names the role that a process of this test binary plays instead of running tests.
-const roleVariable = "COATCHECK_CHAOS_LOCKS"
-
-func TestMain(m *testing.M) { chaostest.Main(m, roleVariable, play) }
+func TestMain(m *testing.M) { chaostest.Main(m, play) }

@@ -7,13 +7,14 @@ import (
 	"time"
 
 	"github.com/coatcheck/coatcheck/chaos/evidence"
+	"github.com/coatcheck/coatcheck/chaos/internal/chaostest"
 )
 
 // A peer's processes that wait for good are replaced and counted, wherever they are waited for: as
 // the field begins, when a fault looks for a holder or strikes behind a link, and at the end.
 func TestPeerThatWaitsForGoodIsReplaced(t *testing.T) {
 	t.Parallel()
-	f := openField(t, "", deaf, 0)
+	f := newField(t, "", deaf, 0)
 	if f.Patience == 0 {
 		t.Fatal("got a field that waits for a peer without end")
 	}
@@ -22,10 +23,8 @@ func TestPeerThatWaitsForGoodIsReplaced(t *testing.T) {
 	if f.Replaced != 2 {
 		t.Errorf("%d were replaced as the field began, want 2", f.Replaced)
 	}
-	for _, kind := range kinds {
-		if kind.name == "holder killed" || kind.name == "links swallow what is sent for longer than a lease" {
-			f.play(kind, 0)
-		}
+	for _, kind := range chaostest.Named(kinds, "holder killed", "links swallow what is sent for longer than a lease") {
+		f.play(kind)
 	}
 	f.Finish()
 	if n := f.waited["2"]; n < 4 {

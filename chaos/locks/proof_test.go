@@ -88,7 +88,7 @@ func (f *field) timeline(found *histories) (line evidence.Timeline, is bool) {
 			if both > longest && time.Unix(0, two[1].grant.Return).After(struck[0]) {
 				longest, is = both, true
 				line = evidence.Timeline{
-					Who: whoTheyAre[f.role], Title: "one lock, and the clients that were told that it is theirs",
+					Who: whoTheyAre[f.Role], Title: "one lock, and the clients that were told that it is theirs",
 					Fault: f.kinds[scene], Struck: struck[0], Mended: struck[1], Spans: spansAround(history, two),
 				}
 			}
@@ -100,7 +100,7 @@ func (f *field) timeline(found *histories) (line evidence.Timeline, is bool) {
 // explains reports whether a fault by itself lets two clients be told that they hold: after another
 // one the tail of the fault before may be what is seen.
 func explains(name string) bool {
-	return slices.ContainsFunc(slices.Concat(live, losses), func(kind fault) bool { return kind.name == name })
+	return slices.ContainsFunc(slices.Concat(live, losses), func(kind fault) bool { return kind.Name == name })
 }
 
 // spansAround are those of a violation, and what happened around it.
@@ -144,13 +144,13 @@ func (f *field) rows(found *histories, violations []string) (all []evidence.Row)
 		}
 		at := promise + f.kinds[scene]
 		if rows[at] == nil {
-			who := whoTheyAre[f.role]
+			who := whoTheyAre[f.Role]
 			rows[at] = &evidence.Row{Suite: "locks", Promise: promise, Who: who, Peer: who != evidence.Ours, Layer: evidence.Processes, Fault: f.kinds[scene]}
 		}
 		return rows[at]
 	}
 	promises := []string{evidence.Locks}
-	if whoTheyAre[f.role] == evidence.Ours {
+	if whoTheyAre[f.Role] == evidence.Ours {
 		promises = append(promises, evidence.Fences) // the others have none
 	}
 	for _, promise := range promises {

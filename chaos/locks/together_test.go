@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/coatcheck/coatcheck/chaos/internal/chaostest"
+	"github.com/coatcheck/coatcheck/internal/testing/expect"
 	"github.com/coatcheck/coatcheck/lock"
 )
 
@@ -24,15 +25,13 @@ func TestReadersLetInTogetherHaveFencesOfTheirOwn(t *testing.T) {
 		all.Go(func() {
 			held, err := l.locks.locks.Acquire(t.Context(), waitedFor, lock.Request{Mode: lock.Shared})
 			if err != nil {
-				t.Error(err)
+				t.Errorf("a reader: got error %v, want the lock", err)
 				return
 			}
 			mu.Lock()
 			defer mu.Unlock()
 			fences = append(fences, held.Fence())
-			if err := held.Release(t.Context()); err != nil {
-				t.Error(err)
-			}
+			expect.Error(t, "Release", held.Release(t.Context()), nil)
 		})
 	}
 	l.waits(readers)

@@ -16,6 +16,7 @@ import (
 
 	"github.com/coatcheck/coatcheck/chaos/evidence"
 	"github.com/coatcheck/coatcheck/chaos/internal/chaostest"
+	"github.com/coatcheck/coatcheck/internal/testing/expect"
 	"github.com/coatcheck/coatcheck/internal/testing/redistest"
 	"github.com/coatcheck/coatcheck/redisstore"
 )
@@ -85,7 +86,7 @@ func (s *tolds) never(t *testing.T) {
 	t.Helper()
 	t.Log(s)
 	if s.twice > 0 {
-		t.Error(s)
+		t.Errorf("two believed to hold at once: %v", s)
 	}
 	for _, history := range s.histories {
 		if result := explained(fencedModel, history); result != porcupine.Ok {
@@ -108,9 +109,7 @@ func TestHolderIsToldBeforeTheLockIsFree(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
 	near, err := openFenced(t.Context(), redisstore.Config{URL: server.URL()}, window)
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, "opening the locks", err)
 	cutMany(t, *trials, holdersAtOnce, near, func(i int, found *tolds) error {
 		return cutHolder(t, i, near, behind(t, i, server, func(url string) (locker, error) {
 			return openFenced(t.Context(), redisstore.Config{URL: url}, window)
@@ -124,9 +123,7 @@ func TestNaiveHolderIsFoundToBeToldTooLate(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
 	near, err := openNaive(server.URL())
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, "opening naive locks", err)
 	naives := 12
 	if chaostest.Proving() {
 		naives = *trials / 10
@@ -158,9 +155,7 @@ func cutMany(t *testing.T, n, atOnce int, near locker, cut func(i int, found *to
 		})
 	}
 	all.Wait()
-	if err := near.Close(); err != nil {
-		t.Error(err)
-	}
+	expect.Error(t, "Close", near.Close(), nil)
 	if found.trials != n {
 		t.Errorf("%d of %d trials", found.trials, n)
 	}
@@ -170,8 +165,8 @@ func cutMany(t *testing.T, n, atOnce int, near locker, cut func(i int, found *to
 // errStood says that a trial tells nothing.
 var errStood = errors.New("the machine stood still for so long that no process could have acted in time")
 
-// tellsNothing reports whether a trial came to no end that can be judged: the machine stood still,
-// or a call to Redis over an uncut link was not answered within its own deadline.
+// tellsNothing reports whether what was tried came to no end that can be judged: the machine stood
+// still, or a call to Redis over an uncut link was not answered within its own deadline.
 func tellsNothing(err error) bool {
 	return errors.Is(err, errStood) || errors.Is(err, redisstore.ErrUnknownOutcome) || errors.Is(err, redisstore.ErrUnavailable)
 }

@@ -11,4 +11,4 @@ import (
 
 var wanted = flag.Int("cuts", 20, "faults of each kind of which there are at least as many")
 
-func TestMain(m *testing.M) { chaostest.Main(m, "COATCHECK_CHAOS_OUTAGES", nil) }
+func TestMain(m *testing.M) { chaostest.Main(m, nil) }

@@ -17,6 +17,7 @@ import (
 	"github.com/coatcheck/coatcheck/chaos/evidence"
 	"github.com/coatcheck/coatcheck/chaos/internal/chaostest"
 	"github.com/coatcheck/coatcheck/counter"
+	"github.com/coatcheck/coatcheck/internal/testing/expect"
 	"github.com/coatcheck/coatcheck/internal/testing/redistest"
 	"github.com/coatcheck/coatcheck/redisstore"
 )
@@ -56,9 +57,7 @@ type way struct {
 
 var ours = way{evidence.Ours, func(t *testing.T, url string) func(context.Context, string) verdict {
 	store, err := redisstore.OpenConfig(t.Context(), redisstore.Config{URL: url, Timeout: timeout})
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, "redisstore.OpenConfig", err)
 	counters := counter.New(store, counter.Config{})
 	t.Cleanup(func() { _, _ = counters.Close(), store.Close() })
 	return func(ctx context.Context, name string) verdict {
@@ -76,9 +75,7 @@ var ours = way{evidence.Ours, func(t *testing.T, url string) func(context.Contex
 // repeating is go-redis with its default, three more tries.
 var repeating = way{"go-redis by default", func(t *testing.T, url string) func(context.Context, string) verdict {
 	options, err := redis.ParseURL(url)
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, "ParseURL", err)
 	options.ReadTimeout = timeout
 	client := redis.NewClient(options)
 	t.Cleanup(func() { _ = client.Close() })
@@ -119,7 +116,7 @@ func TestWrongVerdictsAreFound(t *testing.T) {
 func TestEveryAnswerIsTrue(t *testing.T) {
 	for _, row := range ours.cutAll(t) {
 		if row.Violations > 0 {
-			t.Errorf("%+v", row)
+			t.Errorf("%s: got %d wrong answers in %d calls, want none", row.Fault, row.Violations, row.Operations)
 		}
 	}
 }
@@ -202,7 +199,7 @@ func (w way) cut(t *testing.T, fate redistest.Fate) (row evidence.Row) {
 		for name, said := range calls {
 			ran, err := server.Client().Get(t.Context(), w.key(name)).Int64()
 			if err != nil && !errors.Is(err, redis.Nil) {
-				t.Fatal(err)
+				t.Fatalf("reading %s back: %v", name, err)
 			}
 			row.Operations++
 			if what := wrong(said, ran); what != "" {

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 
+	"github.com/coatcheck/coatcheck/chaos/internal/chaostest"
 	"github.com/coatcheck/coatcheck/chaos/internal/locking"
 )
 
@@ -23,7 +24,10 @@ func main() {
 		fmt.Fprintln(os.Stderr, "usage: peers redislock|redsync|rueidislock")
 		os.Exit(2)
 	}
-	if err := locking.Play(true, peers[os.Args[1]]); err != nil {
+	open := func(ctx context.Context, task chaostest.Task) (locking.Locker, error) {
+		return peers[os.Args[1]](ctx, task.Store)
+	}
+	if err := locking.Play(true, open); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}

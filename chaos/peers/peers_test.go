@@ -18,7 +18,7 @@ func TestPeersLockAsTheyShould(t *testing.T) {
 			server := redistest.Start(t)
 			locks, err := open(t.Context(), server.URL())
 			if err != nil {
-				t.Fatal(err)
+				t.Fatalf("opening the peer: got error %v, want none", err)
 			}
 			defer locks.Close()
 			held := acquire(t, locks)
@@ -35,7 +35,7 @@ func TestPeersLockAsTheyShould(t *testing.T) {
 			}
 			lost := acquire(t, locks)
 			if err := server.Client().FlushAll(t.Context()).Err(); err != nil {
-				t.Fatal(err)
+				t.Fatalf("FLUSHALL: got error %v, want none", err)
 			}
 			for lost.Err() == nil {
 				time.Sleep(time.Millisecond)
@@ -55,7 +55,7 @@ func acquire(t *testing.T, locks locking.Locker) locking.Holding {
 			return held
 		}
 		if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
-			t.Fatal(err)
+			t.Fatalf("a free lock: got error %v, want it to be granted", err)
 		}
 	}
 }

@@ -17,6 +17,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/coatcheck/coatcheck/internal/testing/expect"
 )
 
 // figure is what a row of restarts came to. What was not asked for is nil.
@@ -71,21 +73,15 @@ func (f *figures) publish(t *testing.T, what string, table func(before *figures)
 	})
 	var before figures
 	if *beforeFile != "" {
-		if err := before.read(inTree(*beforeFile)); err != nil {
-			t.Error(err)
-		}
+		expect.Error(t, "read", before.read(inTree(*beforeFile)), nil)
 	}
 	text := table(&before) + fmt.Sprintf("\nMeasured on %s, on %d cores.\n", time.Now().UTC().Format(time.DateOnly), runtime.NumCPU())
 	t.Logf("\n%s", text)
 	if *write {
-		if err := writeBetween(inTree("docs/proof.md"), "prices of "+what, text); err != nil {
-			t.Error(err)
-		}
+		expect.Error(t, "writeBetween", writeBetween(inTree("docs/proof.md"), "prices of "+what, text), nil)
 	}
 	if *jsonFile != "" {
-		if err := f.save(inTree(*jsonFile)); err != nil {
-			t.Error(err)
-		}
+		expect.Error(t, "save", f.save(inTree(*jsonFile)), nil)
 	}
 }
 

@@ -29,4 +29,4 @@ func inTree(name string) string {
 	return filepath.Join("..", "..", name)
 }
 
-func TestMain(m *testing.M) { chaostest.Main(m, "COATCHECK_CHAOS_PRICES", play) }
+func TestMain(m *testing.M) { chaostest.Main(m, play) }

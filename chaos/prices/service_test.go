@@ -3,7 +3,6 @@
 package prices
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"encoding/json"
@@ -26,12 +25,11 @@ const patience = 4 * time.Minute
 // name is that of every counter, pool, lock and tag here. In a cluster all of them share a slot.
 const name = "prices"
 
-// measured is the path of the program to measure. Each test builds its own, which ends with it.
+// measured is the path of the program to measure.
 func measured(t *testing.T) string {
 	t.Helper()
 	if *program == "" {
-		t.Log("building the program of this tree")
-		return chaostest.Build(t)
+		return chaostest.Coatcheck(t)
 	}
 	path, err := filepath.Abs(inTree(*program))
 	if err == nil {
@@ -45,40 +43,20 @@ func measured(t *testing.T) string {
 
 // service is a running `coatcheck serve`.
 type service struct {
-	*chaostest.Process
+	*chaostest.Service
 
-	url    string
 	client *http.Client
 }
 
 // serve starts a service, and returns when it says where it listens.
 func serve(t *testing.T, program string, args ...string) *service {
 	t.Helper()
-	log := &chaostest.Tail{}
-	command := exec.CommandContext(context.Background(), program, append([]string{"serve", "--json", "--listen", "127.0.0.1:0", "--access-log", "none", "--id-pool", name}, args...)...)
-	command.Stderr = log
-	stdout, err := command.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
+	args = append([]string{"serve", "--json", "--listen", "127.0.0.1:0", "--access-log", "none", "--id-pool", name}, args...)
+	s := &service{
+		Service: chaostest.Serve(t, exec.CommandContext(context.Background(), program, args...)),
+		client:  &http.Client{Transport: &http.Transport{}, Timeout: 10 * time.Second},
 	}
-	s := &service{Process: chaostest.Start(t, command), client: &http.Client{Transport: &http.Transport{}, Timeout: 10 * time.Second}}
-	t.Cleanup(func() {
-		s.client.CloseIdleConnections()
-		if t.Failed() {
-			t.Logf("the log of a service ends:\n%s", log)
-		}
-	})
-	var banner struct {
-		URL string `json:"url"`
-	}
-	line, err := bufio.NewReader(stdout).ReadBytes('\n')
-	if err == nil {
-		err = json.Unmarshal(line, &banner)
-	}
-	if err != nil {
-		t.Fatalf("no banner, but %q: %v\n%s", line, err, log)
-	}
-	s.url = banner.URL
+	t.Cleanup(s.client.CloseIdleConnections)
 	return s
 }
 
@@ -100,7 +78,7 @@ func (s *service) ask(ctx context.Context, method, path string, body, into any, 
 		}
 		sent = bytes.NewReader(text)
 	}
-	request, err := http.NewRequestWithContext(ctx, method, s.url+path, sent)
+	request, err := http.NewRequestWithContext(ctx, method, s.URL+path, sent)
 	if err != nil {
 		return err
 	}

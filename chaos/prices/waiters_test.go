@@ -134,7 +134,7 @@ func measureCrowd(t *testing.T, waiters, names, span int, strike func(*chaostest
 			t.Fatalf("granting lock %d: %v", n, err)
 		}
 	}
-	other := chaostest.StartRole(t, "COATCHECK_CHAOS_PRICES=waiters", crowdURL+"="+server.URL(),
+	other := chaostest.StartRole(t, "waiters", crowdURL+"="+server.URL(),
 		crowdSize+"="+fmt.Sprint(waiters), crowdLocks+"="+fmt.Sprint(names))
 	for n := range held {
 		queued(t, locks, awaited(n), waiters/names)

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/coatcheck/coatcheck/chaos/evidence"
+	"github.com/coatcheck/coatcheck/internal/testing/expect"
 )
 
 var update = flag.Bool("update", false, "write the golden page and picture")
@@ -20,14 +21,10 @@ const before = "x\n<!-- prices of outages -->\n| a | 1.5 |\n<!-- end of prices o
 func counted(t *testing.T) []evidence.Line {
 	t.Helper()
 	file, err := os.Open("testdata/counted.jsonl")
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, "os.Open testdata/counted.jsonl", err)
 	defer file.Close()
 	lines, err := evidence.Read(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, "evidence.Read", err)
 	return lines
 }
 
@@ -36,14 +33,10 @@ func TestPageIsTheGoldenOne(t *testing.T) {
 	page, picture := render(counted(t), before)
 	for name, got := range map[string]string{"testdata/page.golden": page, "testdata/picture.golden": picture} {
 		if *update {
-			if err := os.WriteFile(name, []byte(got), 0o600); err != nil {
-				t.Fatal(err)
-			}
+			expect.NoError(t, "os.WriteFile", os.WriteFile(name, []byte(got), 0o600))
 		}
 		want, err := os.ReadFile(name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		expect.NoError(t, "os.ReadFile", err)
 		if got != string(want) {
 			t.Errorf("%s: got\n%s\nwant\n%s", name, got, want)
 		}
@@ -74,9 +67,7 @@ func TestNumbersComeFromWhatWasCounted(t *testing.T) {
 func read(t *testing.T, name string) string {
 	t.Helper()
 	text, err := os.ReadFile(name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, "os.ReadFile", err)
 	return string(text)
 }
 
@@ -85,7 +76,7 @@ func read(t *testing.T, name string) string {
 func TestThePageOfTheTreeIsComplete(t *testing.T) {
 	page, guarantees := read(t, "../../docs/proof.md"), read(t, "../../docs/guarantees.md")
 	for _, fault := range missing(page, guarantees) {
-		t.Error(fault)
+		t.Errorf("docs/proof.md: %s", fault)
 	}
 	sections := strings.Count(page, totalRow)
 	if sections != len(promises) {

@@ -5,10 +5,12 @@ package segments
 import (
 	"cmp"
 	"fmt"
-	"path/filepath"
+	"os"
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/coatcheck/coatcheck/chaos/internal/chaostest"
 )
 
 // findings are what the files of all processes say.
@@ -42,17 +44,21 @@ type history struct {
 	records []record
 }
 
+// record is what a process writes down: a range that it was given, or, with hi 0, the id lo that a
+// client was told.
+type record struct{ tag, lo, hi, delta int64 }
+
+const recordBytes = 4 * 8
+
+// write appends to a file.
+func write(file *os.File, one record) { chaostest.Tell(file, one.tag, one.lo, one.hi, one.delta) }
+
 // check reads the files of a folder. finished are the processes that have ended in order.
 func check(t testing.TB, folder string, finished map[string]bool) *findings {
 	t.Helper()
-	files, err := filepath.Glob(filepath.Join(folder, "*.ids"))
-	if err != nil {
-		t.Fatal(err)
-	}
 	var all []history
-	for _, file := range files {
-		name := filepath.Base(file)
-		all = append(all, history{name, !finished[name], read(t, file)})
+	for name, records := range chaostest.ReadTold(t, folder, 4, func(n []int64) record { return record{n[0], n[1], n[2], n[3]} }) {
+		all = append(all, history{name, !finished[name], records})
 	}
 	return judge(all)
 }

@@ -7,43 +7,32 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
-	"os/signal"
 	"strconv"
 	"strings"
 	"sync"
-	"syscall"
 	"time"
 
+	"github.com/coatcheck/coatcheck/chaos/internal/chaostest"
 	"github.com/coatcheck/coatcheck/segment"
-)
-
-// What a process is told by its environment.
-const (
-	storesVariable = "CHAOS_STORES"
-	fileVariable   = "CHAOS_FILE"
 )
 
 // play is what a process does in a role, until it is asked to end.
 func play(role string) error {
-	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
-	defer stop()
-	source, end, err := openSource(ctx, role, os.Getenv(storesVariable))
-	if err != nil {
-		return err
-	}
-	defer end()
-	file, err := os.OpenFile(os.Getenv(fileVariable), os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
-	if err != nil {
-		return err
-	}
-	ids := segment.New(&noting{source, file}, segment.Config{Period: period})
-	var running sync.WaitGroup
-	for range clients {
-		running.Go(func() { draw(ctx, ids, file) })
-	}
-	running.Wait()
-	ids.Close()
-	return file.Close()
+	return chaostest.Work(func(ctx context.Context, task chaostest.Task) error {
+		source, end, err := openSource(ctx, role, task.Store)
+		if err != nil {
+			return err
+		}
+		defer end()
+		ids := segment.New(&noting{source, task.File}, segment.Config{Period: period})
+		defer ids.Close()
+		var running sync.WaitGroup
+		for range clients {
+			running.Go(func() { draw(ctx, ids, task.File) })
+		}
+		running.Wait()
+		return nil
+	})
 }
 
 // noting is a source whose ranges are written down.

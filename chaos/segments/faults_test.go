@@ -5,59 +5,53 @@ package segments
 import (
 	"slices"
 	"time"
+
+	"github.com/coatcheck/coatcheck/chaos/internal/chaostest"
 )
 
-// fault is a kind of thing that breaks, and is made whole again.
-type fault struct {
-	name   string
-	long   bool // it is left out of a run beside other tests
-	strike func(*field)
-}
+const oneByOne = "processes killed, one after another"
 
-// on strikes a field.
-func (k fault) on(f *field) func() { return func() { k.strike(f) } }
-
-var kinds = []fault{
-	{"processes killed, one after another", false, func(f *field) {
+var kinds = []chaostest.Fault[*field]{
+	{Name: oneByOne, Strike: func(f *field) {
 		for range 5 {
 			f.sometime()
-			f.kill(f.any())
+			f.kill(f.Any())
 		}
 	}},
-	{"all processes killed at once", false, func(f *field) {
+	{Name: "all processes killed at once", Strike: func(f *field) {
 		f.sometime()
-		f.kill(slices.Clone(f.processes)...)
+		f.kill(slices.Clone(f.Processes)...)
 	}},
-	{"process killed as it begins", true, func(f *field) {
+	{Name: "process killed as it begins", Long: true, Strike: func(f *field) {
 		for range 5 {
-			p := f.any()
+			p := f.Any()
 			f.kill(p)
-			time.Sleep(time.Duration(f.lot.IntN(300)) * time.Millisecond)
+			time.Sleep(time.Duration(f.Lot.IntN(300)) * time.Millisecond)
 		}
 	}},
-	{"a server killed", false, func(f *field) {
-		server := f.servers[f.lot.IntN(len(f.servers))]
+	{Name: "a server killed", Strike: func(f *field) {
+		server := f.servers[f.Lot.IntN(len(f.servers))]
 		f.sometime()
 		f.killServer(server)
 		f.sometime()
-		server.restart(f.t)
+		server.restart(f.T)
 	}},
-	{"a server killed, and processes while it is away", true, func(f *field) {
-		server := f.servers[f.lot.IntN(len(f.servers))]
+	{Name: "a server killed, and processes while it is away", Long: true, Strike: func(f *field) {
+		server := f.servers[f.Lot.IntN(len(f.servers))]
 		f.sometime()
 		f.killServer(server)
-		f.kill(f.any())
+		f.kill(f.Any())
 		f.sometime()
-		f.kill(f.any())
-		server.restart(f.t)
+		f.kill(f.Any())
+		server.restart(f.T)
 	}},
-	{"all servers killed", true, func(f *field) {
+	{Name: "all servers killed", Long: true, Strike: func(f *field) {
 		f.sometime()
 		for _, server := range f.servers {
 			f.killServer(server)
 		}
 		for _, server := range f.servers {
-			server.restart(f.t)
+			server.restart(f.T)
 		}
 	}},
 }

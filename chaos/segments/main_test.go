@@ -21,7 +21,4 @@ const (
 	step   = 50 // of the sources
 )
 
-// roleVariable names the role that a process of this test binary plays instead of running tests.
-const roleVariable = "COATCHECK_CHAOS_SEGMENTS"
-
-func TestMain(m *testing.M) { chaostest.Main(m, roleVariable, play) }
+func TestMain(m *testing.M) { chaostest.Main(m, play) }

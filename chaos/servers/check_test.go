@@ -36,7 +36,7 @@ func (l *load) check(e exceptions, service *client.Client) {
 	l.t.Logf("%d values, %d grants, %d ids, %d tokens; %v", len(l.told), len(l.held), len(l.ids), len(l.tokens), l)
 	faults := l.faults(e, last)
 	for _, fault := range faults[:min(len(faults), 10)] {
-		l.t.Error(fault)
+		l.t.Errorf("broken: %s", fault)
 	}
 	if len(l.told) < 50 || len(l.held) < 10 || len(l.ids) < 200 || len(l.tokens) < 10 {
 		l.t.Error("too few to say anything")

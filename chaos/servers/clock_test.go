@@ -4,13 +4,14 @@ package servers
 
 import (
 	"encoding/binary"
-	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/coatcheck/coatcheck/internal/testing/expect"
 )
 
 // The wall clock of Redis is set forward and back by minutes, further than the assumptions about
@@ -18,14 +19,12 @@ import (
 // way. All processes share the machine's monotonic clock.
 func TestClockOfRedisIsSet(t *testing.T) {
 	moved, err := os.Create(filepath.Join(t.TempDir(), "moved"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, "os.Create", err)
 	defer moved.Close()
 	set := func(by time.Duration) {
 		t.Helper()
 		if _, err := moved.WriteAt(binary.NativeEndian.AppendUint64(nil, uint64(by/time.Second)), 0); err != nil {
-			t.Fatal(err)
+			t.Fatalf("WriteAt: got error %v, want none", err)
 		}
 	}
 	set(0)
@@ -58,13 +57,11 @@ func TestClockOfRedisIsSet(t *testing.T) {
 func clockLibrary(t *testing.T) string {
 	t.Helper()
 	compiler, err := exec.CommandContext(t.Context(), "go", "env", "CC").Output()
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, "exec.CommandContext go", err)
 	library := filepath.Join(t.TempDir(), "clock.so")
 	build := exec.CommandContext(t.Context(), strings.TrimSpace(string(compiler)), "-shared", "-fPIC", "-O", "-o", library, "testdata/clock.c")
 	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatal(fmt.Errorf("%w\n%s", err, out))
+		t.Fatalf("building the clock: %v\n%s", err, out)
 	}
 	return library
 }

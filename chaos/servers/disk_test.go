@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/coatcheck/coatcheck/chaos/internal/chaostest"
+	"github.com/coatcheck/coatcheck/internal/testing/expect"
 	"github.com/coatcheck/coatcheck/internal/testing/redistest"
 )
 
@@ -29,25 +30,19 @@ func TestServerThatStartsWithOlderFiles(t *testing.T) {
 	l := startLoad(t, one, other)
 	files := folder(t, server)
 	older := filepath.Join(t.TempDir(), "older")
-	if err := os.CopyFS(older, os.DirFS(files)); err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, "os.CopyFS", os.CopyFS(older, os.DirFS(files)))
 	copied := time.Now()
 	for range 3 {
 		l.goesOn()
 	}
 	server.Kill()
-	if err := os.RemoveAll(files); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Rename(older, files); err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, "os.RemoveAll", os.RemoveAll(files))
+	expect.NoError(t, "os.Rename", os.Rename(older, files))
 	server.Restart()
 	l.goesOn()
 	l.check(exceptions{
 		lossy:     true,
-		runsAgain: func(one *token) bool { return one.issued.Before(copied) },
+		runsAgain: func(one *token) bool { return one.asked.Before(copied) },
 	}, one)
 }
 
@@ -92,9 +87,7 @@ func TestDiskIsFull(t *testing.T) {
 // limitFiles has a process write no file that is larger.
 func limitFiles(t *testing.T, pid int, size uint64) {
 	t.Helper()
-	if err := unix.Prlimit(pid, unix.RLIMIT_FSIZE, &unix.Rlimit{Cur: size, Max: unix.RLIM_INFINITY}, nil); err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, "unix.Prlimit", unix.Prlimit(pid, unix.RLIMIT_FSIZE, &unix.Rlimit{Cur: size, Max: unix.RLIM_INFINITY}, nil))
 }
 
 // A server that is at its limit of memory, and evicts nothing. What is held is renewed all the

@@ -67,7 +67,7 @@ type held struct {
 // token is a token, and what became of the functions under it.
 type token struct {
 	value   string
-	issued  time.Time
+	asked   time.Time // for it
 	runs    int
 	answers map[string]int // that callers got
 }
@@ -262,7 +262,7 @@ func (l *load) stamp(ctx context.Context, service *client.Client) {
 	}
 	generator, err := snowflake.New(holder, snowflake.Config{})
 	if err != nil {
-		l.t.Error(err)
+		l.t.Errorf("a generator of ids: %v", err)
 		return
 	}
 	l.repeat(ctx, func() {
@@ -284,11 +284,12 @@ const stock = 20
 // pay issues a token, and has each service's client run a function at once under one that was
 // issued a while ago.
 func (l *load) pay(ctx context.Context, services []*client.Client) {
+	asked := time.Now()
 	issued, err := services[0].Issue(ctx, "", time.Hour)
 	if !l.note(ctx, "issue", err) {
 		return
 	}
-	one := &token{value: issued.Value, issued: time.Now(), answers: map[string]int{}}
+	one := &token{value: issued.Value, asked: asked, answers: map[string]int{}}
 	l.mu.Lock()
 	l.tokens = append(l.tokens, one)
 	one = l.tokens[max(0, len(l.tokens)-stock)]

@@ -20,6 +20,7 @@ import (
 
 	"github.com/coatcheck/coatcheck/chaos/internal/chaostest"
 	"github.com/coatcheck/coatcheck/client"
+	"github.com/coatcheck/coatcheck/internal/testing/expect"
 	"github.com/coatcheck/coatcheck/internal/testing/redistest"
 )
 
@@ -47,9 +48,7 @@ type names struct {
 func startNames(t *testing.T) *names {
 	t.Helper()
 	socket, err := (&net.ListenConfig{}).ListenPacket(t.Context(), "udp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, "ListenPacket udp", err)
 	n := &names{t: t, socket: socket, program: chaostest.BuildIn(t, ".", "github.com/coatcheck/coatcheck/cmd/coatcheck/internal/named")}
 	n.done.Go(n.answer)
 	t.Cleanup(func() {
@@ -67,9 +66,7 @@ func (n *names) point(server *redistest.Server) {
 	n.t.Helper()
 	address := netip.AddrFrom4([4]byte{127, 0, 0, byte(2 + len(n.links))})
 	link, err := (&net.ListenConfig{}).Listen(n.t.Context(), "tcp", netip.AddrPortFrom(address, uint16(n.port)).String())
-	if err != nil {
-		n.t.Fatal(err)
-	}
+	expect.NoError(n.t, "Listen tcp", err)
 	n.port = link.Addr().(*net.TCPAddr).Port
 	n.host = fmt.Sprintf("redis.example:%d", n.port)
 	n.links = append(n.links, link)

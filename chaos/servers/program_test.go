@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/coatcheck/coatcheck/internal/testing/expect"
 )
 
 // Redis ends, and Valkey goes on in its place, on its port and with its files, as an upgrade does.
@@ -14,9 +16,7 @@ func TestValkeyTakesOverFromRedis(t *testing.T) {
 	choice := filepath.Join(t.TempDir(), "choice")
 	choose := func(program string) {
 		t.Helper()
-		if err := os.WriteFile(choice, []byte(program), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		expect.NoError(t, "os.WriteFile", os.WriteFile(choice, []byte(program), 0o600))
 	}
 	choose("redis-server")
 	server := startWith(t, "PROGRAM=$(cat "+choice+")", "--appendonly", "yes")

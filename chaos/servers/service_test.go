@@ -3,9 +3,7 @@
 package servers
 
 import (
-	"bufio"
 	"context"
-	"encoding/json"
 	"net/http"
 	"os"
 	"os/exec"
@@ -15,6 +13,7 @@ import (
 
 	"github.com/coatcheck/coatcheck/chaos/internal/chaostest"
 	"github.com/coatcheck/coatcheck/client"
+	"github.com/coatcheck/coatcheck/internal/testing/expect"
 	"github.com/coatcheck/coatcheck/internal/testing/redistest"
 )
 
@@ -28,7 +27,7 @@ const (
 // startService starts a service on a Redis, and returns a client of it.
 func startService(t *testing.T, redis string) *client.Client {
 	t.Helper()
-	return serve(t, exec.CommandContext(context.Background(), built.Path(t), arguments(redis)...))
+	return serve(t, exec.CommandContext(context.Background(), chaostest.Coatcheck(t), arguments(redis)...))
 }
 
 func arguments(redis string) []string {
@@ -48,38 +47,12 @@ func serve(t *testing.T, command *exec.Cmd) *client.Client {
 // serveProcess is serve, with the process.
 func serveProcess(t *testing.T, command *exec.Cmd) (*client.Client, *chaostest.Process) {
 	t.Helper()
-	log := &chaostest.Tail{}
-	command.Stderr = log
-	stdout, write, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer stdout.Close()
-	command.Stdout = write
-	process := chaostest.Start(t, command)
-	_ = write.Close()
-	t.Cleanup(func() {
-		if t.Failed() {
-			t.Logf("the log of a service ends:\n%s", log)
-		}
-	})
-	line, err := bufio.NewReader(stdout).ReadBytes('\n')
-	var banner struct {
-		URL string `json:"url"`
-	}
-	if err == nil {
-		err = json.Unmarshal(line, &banner)
-	}
-	if err != nil {
-		t.Fatalf("no banner, but %q: %v\n%s", line, err, log)
-	}
+	service := chaostest.Serve(t, command)
 	transport := &http.Transport{MaxIdleConnsPerHost: 16}
 	t.Cleanup(transport.CloseIdleConnections)
-	c, err := client.New(client.Config{URL: banner.URL, HTTPClient: &http.Client{Transport: transport}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return c, process
+	c, err := client.New(client.Config{URL: service.URL, HTTPClient: &http.Client{Transport: transport}})
+	expect.NoError(t, "client.New", err)
+	return c, service.Process
 }
 
 // startWith starts a Redis by a shell that does something first, and then is the server.
@@ -91,9 +64,7 @@ func startWith(t *testing.T, first string, args ...string) *redistest.Server {
 	}
 	script := filepath.Join(t.TempDir(), "redis-server")
 	text := "#!/bin/sh\n: \"${PROGRAM:=" + binary + "}\"\n" + first + "\nexec \"$PROGRAM\" \"$@\"\n"
-	if err := os.WriteFile(script, []byte(text), 0o700); err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, "os.WriteFile", os.WriteFile(script, []byte(text), 0o700))
 	t.Setenv("REDIS_SERVER", script)
 	return redistest.Start(t, args...)
 }

@@ -55,7 +55,7 @@ func TestUpgradeAndRollBackUnderLoad(t *testing.T) {
 			l := startLoad(t, serving)
 			n := &numbers{load: l}
 			n.ask(serving, serving)
-			for _, program := range []string{built.Path(t), before} {
+			for _, program := range []string{chaostest.Coatcheck(t), before} {
 				next, nextProcess := run(program)
 				l.join(next)
 				l.goesOn("count", "pay")

@@ -37,7 +37,7 @@ func TestTenThousandConnectionsThatWork(t *testing.T) {
 			for range rounds {
 				got, n, err := r.countAll(own)
 				if err != nil {
-					t.Error(err)
+					t.Errorf("requests on %d connections: got error %v, want values", len(own), err)
 					return
 				}
 				values[i] = append(values[i], got...)

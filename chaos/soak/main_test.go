@@ -3,11 +3,9 @@
 package soak
 
 import (
-	"encoding/json"
+	"cmp"
 	"flag"
-	"fmt"
 	"io"
-	"log/slog"
 	"net/http"
 	"os"
 	"os/exec"
@@ -17,30 +15,15 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
-
 	"github.com/coatcheck/coatcheck/access"
 	"github.com/coatcheck/coatcheck/chaos/internal/chaostest"
+	"github.com/coatcheck/coatcheck/internal/testing/expect"
 	"github.com/coatcheck/coatcheck/internal/testing/redistest"
-	"github.com/coatcheck/coatcheck/redisstore"
 )
 
 var minutes = flag.Float64("minutes", 0, "how long the soak takes; 0 = 10 s")
 
-func TestMain(m *testing.M) {
-	flag.Parse()
-	redisstore.LogTo(slog.New(slog.DiscardHandler))
-	code := m.Run()
-	built.Remove()
-	if err := goleak.Find(); err != nil && code == 0 {
-		fmt.Fprintln(os.Stderr, err)
-		code = 1
-	}
-	os.Exit(code)
-}
-
-// built is the program, one for all tests.
-var built chaostest.Program
+func TestMain(m *testing.M) { chaostest.Main(m, nil) }
 
 // rig is a Redis, a service that asks for keys, and a gateway in front of the service.
 type rig struct {
@@ -60,7 +43,7 @@ func newRig(t *testing.T, serve ...string) *rig {
 func newRigOn(t *testing.T, redis string, serve ...string) *rig {
 	t.Helper()
 	r := &rig{t: t}
-	binary := built.Path(t)
+	binary := chaostest.Coatcheck(t)
 	key := access.NewKey()
 	r.key = key.Text()
 	keys := "COATCHECK_ACCESS_KEYS=" + key.ID + ":use:soak::" + key.Hash().String()
@@ -68,81 +51,63 @@ func newRigOn(t *testing.T, redis string, serve ...string) *rig {
 	common := []string{"--redis", redis, "--listen", "127.0.0.1:0", "--log-level", "error", "--json", "--store-timeout", "20s"}
 	r.service = start(t, "serve", binary, r.key, keys, append(append([]string{"serve", "--dev"}, common...), serve...)...)
 	routes := filepath.Join(t.TempDir(), "routes.yaml")
-	if err := os.WriteFile(routes, []byte("routes: [{match: POST /payments, lease_ms: 20000}]\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, "os.WriteFile", os.WriteFile(routes, []byte("routes: [{match: POST /payments, lease_ms: 20000}]\n"), 0o600))
 	r.gateway = start(t, "gateway", binary, "", "NONE=", append([]string{"gateway", "--upstream", r.service.url, "--routes", routes, "--admin", "127.0.0.1:0", "--body-timeout", "2s"}, common...)...)
 	return r
 }
 
-// process is one of them, as it is seen from outside.
+// process is one of them, as it is seen from outside. Another one may take its place.
 type process struct {
-	*chaostest.Process
+	mu   sync.Mutex // guards now, see replace
+	now  *chaostest.Service
+	said []*chaostest.Tail // by all that have been in its place
 
-	mu      sync.Mutex // guards the process and its id, see replace
 	name    string
-	pid     int
 	args    []string // it was started with, and what was in its environment
 	env     string
 	url     string
 	addr    string
 	metrics string // where they are
 	key     string // that shows them; "" = none is needed
-	said    *tail
 }
 
 func start(t *testing.T, name, binary, key, variable string, args ...string) *process {
 	t.Helper()
-	p := &process{name: name, key: key, said: &tail{}, args: append([]string{binary}, args...), env: variable}
+	p := &process{name: name, key: key, args: append([]string{binary}, args...), env: variable}
 	p.launch(t)
+	now := p.process()
+	p.url, p.addr, p.metrics = now.URL, strings.TrimPrefix(now.URL, "http://"), cmp.Or(now.Admin, now.URL)+"/metrics"
+	p.await(t)
 	return p
 }
 
-// launch starts the process, and returns when it answers.
 func (p *process) launch(t *testing.T) {
 	t.Helper()
-	name, said := p.name, p.said
 	command := exec.Command(p.args[0], p.args[1:]...)
 	command.Env = append(os.Environ(), p.env)
-	command.Stderr = said
-	read, write, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	command.Stdout = write
+	started := chaostest.Serve(t, command)
 	p.mu.Lock()
-	p.Process = chaostest.Start(t, command)
-	p.pid = command.Process.Pid
-	p.mu.Unlock()
-	_ = write.Close()
-	defer read.Close()
-	var banner struct {
-		URL   string `json:"url"`
-		Admin string `json:"admin_url"`
-	}
-	if err := json.NewDecoder(read).Decode(&banner); err != nil {
-		t.Fatalf("%s: %v\n%s", name, err, said)
-	}
-	if p.url != "" { // it is another one in its place
-		p.await(t)
-		return
-	}
-	p.url, p.addr, p.metrics = banner.URL, strings.TrimPrefix(banner.URL, "http://"), banner.Admin+"/metrics"
-	if banner.Admin == "" {
-		p.metrics = banner.URL + "/metrics"
-	}
-	p.await(t)
+	defer p.mu.Unlock()
+	p.now, p.said = started, append(p.said, started.Log)
+}
+
+// process is the one that runs now.
+func (p *process) process() *chaostest.Service {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.now
 }
 
 // replace kills the process, and starts another one in its place, where clients find it.
 func (p *process) replace(t *testing.T) {
 	t.Helper()
-	p.Kill()
+	p.process().Kill()
 	p.args = append(p.args, "--listen", p.addr)
 	if admin, is := strings.CutPrefix(strings.TrimSuffix(p.metrics, "/metrics"), "http://"); is && admin != p.addr {
 		p.args = append(p.args, "--admin", admin)
 	}
 	p.launch(t)
+	p.await(t)
 }
 
 func (p *process) await(t *testing.T) {
@@ -156,28 +121,6 @@ func (p *process) await(t *testing.T) {
 		response.Body.Close()
 		return ""
 	})
-}
-
-// tail keeps the end of what a process says.
-type tail struct {
-	mu   sync.Mutex
-	text []byte
-}
-
-func (s *tail) Write(p []byte) (int, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.text = append(s.text, p...)
-	if over := len(s.text) - 64<<10; over > 0 {
-		s.text = append([]byte(nil), s.text[over:]...)
-	}
-	return len(p), nil
-}
-
-func (s *tail) String() string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return string(s.text)
 }
 
 // do asks the service, with its key.

@@ -27,9 +27,7 @@ var statusLine = regexp.MustCompile(`(?m)^(VmRSS|Threads):\s+(\d+)`)
 
 // look reads a process's figures from outside.
 func (p *process) look() (figures, error) {
-	p.mu.Lock()
-	pid := p.pid
-	p.mu.Unlock()
+	pid := p.process().Pid()
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	if err != nil {
 		return figures{}, err
@@ -201,7 +199,7 @@ func TestWhatIsLeftBehindIsFound(t *testing.T) {
 	} {
 		said := compare("serve", before, figures{descriptors: each.descriptors, goroutines: each.goroutines})
 		if (said != "") != each.found {
-			t.Errorf("%+v: %q", each, said)
+			t.Errorf("%+v: got complaint %q, want one: %v", each, said, each.found)
 		}
 	}
 }

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/coatcheck/coatcheck/chaos/internal/chaostest"
+	"github.com/coatcheck/coatcheck/internal/testing/expect"
 )
 
 // Whatever strangers do, what a service and a gateway take stays bounded, those that work are
@@ -85,7 +86,7 @@ func (r *rig) look(p *process) figures {
 	r.t.Helper()
 	f, err := p.look()
 	if err != nil {
-		r.t.Fatalf("%s is gone: %v\n%s", p.name, err, p.said)
+		r.t.Fatalf("%s is gone: %v\n%s", p.name, err, p.process().Log)
 	}
 	return f
 }
@@ -106,9 +107,11 @@ func compare(name string, before, after figures) string {
 // checkLog looks that nothing strange was said, and no secret.
 func checkLog(t *testing.T, p *process, key string) {
 	t.Helper()
-	said := p.said.String()
-	if strings.Contains(said, key) || strings.Contains(said, "panic") || strings.Contains(said, "DATA RACE") {
-		t.Errorf("%s said:\n%s", p.name, said)
+	for _, log := range p.said {
+		said := log.String()
+		if strings.Contains(said, key) || strings.Contains(said, "panic") || strings.Contains(said, "DATA RACE") {
+			t.Errorf("%s said:\n%s", p.name, said)
+		}
 	}
 }
 
@@ -156,9 +159,7 @@ func TestTenThousandUnusedConnections(t *testing.T) {
 func connections(t *testing.T) int {
 	t.Helper()
 	var limit syscall.Rlimit
-	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, "syscall.Getrlimit", syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit))
 	return min(10_000, int(limit.Cur)-1000)
 }
 

@@ -13,7 +13,7 @@ class Doubts extends Paged {
   word = 'operation in doubt';
   plural = 'operations in doubt';
   period = 5000;
-  label = 'Operations, routes or scopes that begin with';
+  label = 'Name or scope that begins with';
   pattern = '.*';
 
   head() {

@@ -248,6 +248,9 @@ func (c *client) execute(target *server, script script, known facts, done func(r
 		r.acked = acked
 		if c.s.knows != told && !c.few {
 			r.acked = c.confirmed(target, id, attached, want, acked)
+			if c.s.has(askedAfter) {
+				r.acked = c.confirmed(target, target.replid, target.addresses(), want, r.acked)
+			}
 		}
 		done(r)
 	})

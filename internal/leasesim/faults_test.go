@@ -80,8 +80,21 @@ func (s *sim) schedule(end int64) {
 			}
 			s.stopSentinels()
 		},
+		masters: func() {
+			if s.knows != clustered {
+				return
+			}
+			switch s.upTo(4) {
+			case 0:
+				s.forgetReplica()
+			case 1:
+				s.hidePeers()
+			default:
+				s.cutOff()
+			}
+		},
 		addresses: func() {
-			if s.knows != told {
+			if s.knows == plain || s.knows == listed {
 				s.moveAddress()
 			}
 		},

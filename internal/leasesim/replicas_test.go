@@ -9,24 +9,26 @@ import "slices"
 type knowing int
 
 const (
-	told   knowing = iota // a list that is always right, as in a cluster
-	plain                 // what was attached, and Redis keeps
-	listed                // what sentinels list
+	told      knowing = iota // a list that is always right, as in a cluster
+	plain                    // what was attached, and Redis keeps
+	listed                   // what sentinels list
+	clustered                // what masters of a cluster list
 )
 
 // unlisted is the address of the replica of class standIns.
 const unlisted = -1
 
 func (s *sim) knowing() knowing {
-	switch {
-	case s.faulty(forgets) && s.faulty(sentinels):
-		return knowing(s.seed % 3)
-	case s.faulty(forgets):
-		return plain
-	case s.faulty(sentinels):
-		return listed
+	ways := []knowing{told}
+	for i, c := range []class{forgets, sentinels, masters} {
+		if s.faulty(c) {
+			ways = append(ways, plain+knowing(i))
+		}
 	}
-	return told
+	if len(ways) == 2 {
+		return ways[1]
+	}
+	return ways[s.seed%uint64(len(ways))]
 }
 
 // kept is what Redis keeps of the replicas of a server that is on no list.
@@ -133,7 +135,7 @@ func (k *knowledge) saw(s *sim, id int64, attached []int64) (another bool) {
 
 // need is how many have to confirm.
 func (k *knowledge) need(s *sim) int {
-	if s.knows != listed {
+	if s.knows == plain {
 		return max(len(k.seen), k.most)
 	}
 	all := len(k.list)
@@ -158,8 +160,8 @@ func (c *client) learn(v *server) bool {
 		return false
 	}
 	attached := v.addresses()
-	if s.knows == listed {
-		list, answered := s.listedReplicas(attached)
+	if s.knows != plain {
+		list, answered := s.listOf(v, attached)
 		if !answered {
 			return false
 		}
@@ -189,7 +191,7 @@ func (c *client) confirmed(v *server, id int64, attached []int64, want int, acke
 		return false
 	}
 	for _, r := range v.group.servers {
-		known := slices.Contains(k.seen, r.address) && (s.knows == plain || s.listing(r.address) > 1)
+		known := slices.Contains(k.seen, r.address) && (s.knows != listed || s.listing(r.address) > 1)
 		if known && v == s.master && r.follows == v && r.synced && v.reaches(r) && s.now-r.since > s.ttl {
 			r.came = true
 		}
@@ -201,7 +203,7 @@ func (c *client) confirmed(v *server, id int64, attached []int64, want int, acke
 func (s *sim) strangers(who ...*server) {
 	for _, v := range who {
 		if s.knows == plain && v != s.master {
-			v.came = false
+			v.came, v.since = false, s.now
 		}
 	}
 }
@@ -213,8 +215,15 @@ func (s *sim) awayFrom() []*server {
 	})
 }
 
-// may reports whether a server can be promoted without breaking what is assumed.
-func (v *server) may() bool { return v.s.knows == told || v.came || !v.s.has(comeFirst) }
+// may reports whether a server can be promoted without breaking what is assumed. In a cluster two
+// of three masters have to know it.
+func (v *server) may() bool {
+	s := v.s
+	if s.knows == clustered && !s.elects(v) {
+		return false
+	}
+	return s.knows == told || v.came || !s.has(comeFirst)
+}
 
 // sentinel is one of three.
 type sentinel struct {
@@ -264,6 +273,13 @@ func (s *sim) listing(address int64) (n int) {
 		}
 	}
 	return n
+}
+
+func (s *sim) listOf(v *server, attached []int64) (list []int64, answered bool) {
+	if s.knows == clustered {
+		return s.listedMembers(v)
+	}
+	return s.listedReplicas(attached)
 }
 
 // listedReplicas is redisconn.ListReplicas: the replicas that any of those sentinels lists that
@@ -328,10 +344,10 @@ func (s *sim) cutOff() {
 		return
 	}
 	s.tellf(-1, "replica %d is cut off", r.name)
-	r.side = 1
+	r.side = 2 // not that of a master which a split has cut off
 	promoted := s.oneIn(2)
 	s.after(s.between(20, 4*s.ttl), func() {
-		if r.side != 1 {
+		if r.side != 2 {
 			return
 		}
 		r.side = 0

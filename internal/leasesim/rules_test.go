@@ -105,6 +105,7 @@ const (
 	oneTakenOff  // of those that are not attached only one can be the one that was promoted
 	eachBehind   // behind one address each replica has to confirm
 	comeCounts   // a write does not count that has found a replica which was not known
+	askedAfter   // nor one that such a one may have confirmed, which has come meanwhile
 	// what is known of a server is asked for again before the next call if that comes late.
 	askedWhenOld
 	allListed    // a replica has to confirm that any sentinel lists
@@ -113,6 +114,11 @@ const (
 	// assumption: a replica that comes has confirmed a write before it is away and promoted.
 	comeFirst
 	goneStay // assumption: replicas of which an operator says so are gone
+	// a replica has to confirm that any master of a cluster lists, not its own alone.
+	mastersAsked
+	mostMasters // more than half of the masters have to answer
+	// assumption: a replica that may come back is not forgotten by all masters that answer.
+	othersKnow
 	rules
 )
 
@@ -173,12 +179,13 @@ const (
 	shared    // two replicas stand behind one address
 	addresses // replicas change their address
 	gone      // an operator says that replicas which are away are gone
+	masters   // as sentinels, with what masters of a cluster list, and are told to forget
 	classes
 )
 
 const (
 	everyFault = classes - 1 - twoTTLs - fewerAcks - noID
-	everyLoss  = failover | staleFailover | twice | thereAndBack | splits | flush | deleteRecord | restartEmpty | restartOld | restartWhole | declare | copies | moves | standIns | aside | forgets | sentinels
+	everyLoss  = failover | staleFailover | twice | thereAndBack | splits | flush | deleteRecord | restartEmpty | restartOld | restartWhole | declare | copies | moves | standIns | aside | forgets | sentinels | masters
 	splits     = splitAlone | splitWith
 	everyday   = pauses | messages | churn
 )
@@ -188,4 +195,5 @@ var classNames = []string{
 	"serverClocks", "clientClocks", "pauses", "suspends", "messages", "churn", "cooling", "coarse", "twoTTLs", "defaultTTLs", "shapes", "twins",
 	"restartWhole", "commands", "renames", "copies", "moves", "fewerAcks", "standIns", "noID", "proxy", "aside",
 	"forgets", "sentinels", "natted", "shared", "addresses", "gone",
+	"masters",
 }

@@ -83,6 +83,8 @@ type server struct {
 	since   int64 // when it was attached
 	came    bool  // it has confirmed since, as far as processes can know of it
 	old     bool  // it has what a file had
+	members members
+	joined  bool // a cluster knows that it follows the master
 	waiters []*waiter
 }
 
@@ -146,6 +148,7 @@ func (v *server) attach(m *server) {
 	v.master, v.follows, v.synced = false, m, false
 	v.link = v.s.newID()
 	v.dropWaiters()
+	v.members.joins(v, m)
 	link := v.link
 	reads := func() bool { return v.link == link && v.reaches(m) && m.master }
 	v.s.after(v.s.upTo(3), func() {
@@ -305,6 +308,7 @@ func (s *sim) promote(v *server) {
 		former := g.master
 		g.master = v
 		s.strangers(former)
+		s.replaced(former, v)
 	}
 	g.master = v
 	if v.old && g == s.group {
@@ -351,8 +355,12 @@ func (v *server) restart(from image) {
 		v.replid = from.id
 	}
 	v.synced, v.old = false, true
-	if v.group == v.s.group && v.group.master == v && !slices.Equal(v.state.replicas.addresses, before) {
-		v.s.strangers(v.group.servers...)
+	if v.group == v.s.group && v.group.master == v {
+		for _, r := range v.group.servers {
+			if r.address == v.address || !slices.Equal(v.state.replicas.addresses, before) {
+				v.s.strangers(r) // one with its address seems to be this server
+			}
+		}
 	}
 	v.dropWaiters()
 	v.drawClock()

@@ -65,6 +65,7 @@ type sim struct {
 	other    *group // of the same cluster, or nil
 	knows    knowing
 	watchers []*sentinel
+	peers    []*members // of two other masters of the cluster
 	clients  []*client
 	lastID   int64 // of nonces and incarnations
 	lagUntil int64
@@ -163,6 +164,9 @@ func run(c config) *sim {
 	s.group = s.newGroup(2+s.upTo(2)+s.upTo(2), 0)
 	if s.knows == listed {
 		s.startSentinels()
+	}
+	if s.knows == clustered {
+		s.startMembers()
 	}
 	if s.faulty(moves) {
 		s.other = s.newGroup(2, len(s.servers))

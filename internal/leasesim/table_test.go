@@ -89,11 +89,15 @@ var mutations = []mutation{
 	{"oneTakenOff", oneTakenOff, "of replicas that are not attached one alone can be the one that was promoted", "none that is not attached has to confirm to one that was promoted", forgets | failover | natted | churn, 4, false, repeat, false},
 	{"eachBehind", eachBehind, "behind one address each replica has to confirm", "one has to", forgets | shared | churn, 4, false, repeat, false},
 	{"comeCounts", comeCounts, "a write that finds a replica unknown does not count", "later ones wait for it", lag | forgets | standIns | churn, 4, false, repeat, false},
+	{"askedAfter", askedAfter, "nor one that such a replica may have confirmed, which has come meanwhile", "it counts", lag | forgets | failover | churn, 4, false, repeat, false},
 	{"askedWhenOld", askedWhenOld, "a process that made no call for long asks first which replicas there are", "beside its next call", forgets | pauses | suspends | churn, 4, false, repeat, false},
 	{"allListed", allListed, "a replica that any sentinel lists has to confirm", "one that the first of them lists", sentinels | churn, 4, false, repeat, false},
 	{"mostAnswer", mostAnswer, "more than half of the sentinels have to answer", "one has to", sentinels | churn, 4, false, repeat, false},
 	{"someRemember", someRemember, "A1: not all sentinels that answer were started anew while a replica is away", "all may be", sentinels | churn, 4, false, repeat, false},
 	{"comeFirst", comeFirst, "A1: a replica that comes has confirmed a write before it is promoted after it was away", "it has not", forgets | addresses | churn, 4, false, repeat, false},
+	{"mastersAsked", mastersAsked, "a replica that any master of a cluster lists has to confirm", "one that its own master lists", masters | churn, 4, false, repeat, false},
+	{"mostMasters", mostMasters, "more than half of the masters have to answer", "one has to", masters | churn, 4, false, repeat, false},
+	{"othersKnow", othersKnow, "A1: a replica that may come back is not forgotten by all masters that answer", "it may be", masters | churn, 4, false, repeat, false},
 	{"goneStay", goneStay, "A1: replicas of which an operator says that they are gone do not become master", "one that was away does", forgets | gone | churn, 4, false, repeat, false},
 }
 

@@ -67,7 +67,12 @@ func (s *Engine) Failover(options *redis.FailoverOptions, list func(ctx context.
 // Cluster connects to a cluster.
 func (s *Engine) Cluster(options *redis.ClusterOptions) {
 	s.nodes = newCluster(options)
-	s.facts.set, s.facts.list = inCluster, listedByCluster
+	s.listMembers()
+}
+
+// listMembers has the engine take the replicas from what the masters of its cluster list.
+func (s *Engine) listMembers() {
+	s.facts.set, s.facts.list = inCluster, (&members{nodes: s.nodes, timeout: s.timeout}).of
 }
 
 // WithAck returns a view of the engine that waits for another number of replicas, or AckAll.

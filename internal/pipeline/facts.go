@@ -438,29 +438,3 @@ const (
 	inCluster = "cluster"
 	alone     = "alone"
 )
-
-// listedByCluster reads the replicas of a master in its own list of the cluster's nodes. The
-// addresses there are what nodes announce, and those in INFO what replicas connect from, unless
-// they announce that too.
-func listedByCluster(ctx context.Context, node *redis.Client, _ []string) (Listed, error) {
-	text, err := node.ClusterNodes(ctx).Result()
-	if err != nil {
-		return Listed{}, err
-	}
-	lines := strings.Split(strings.TrimSpace(text), "\n")
-	myself := ""
-	for _, line := range lines {
-		if words := strings.Fields(line); len(words) > 3 && strings.Contains(words[2], "myself") {
-			myself = words[0]
-		}
-	}
-	announced, err := node.ConfigGet(ctx, "cluster-announce-ip").Result()
-	listed := Listed{Comparable: err == nil && announced["cluster-announce-ip"] == ""}
-	for _, line := range lines {
-		if words := strings.Fields(line); len(words) > 3 && words[3] == myself && strings.Contains(words[2], "slave") {
-			address, _, _ := strings.Cut(words[1], "@")
-			listed.Addresses = append(listed.Addresses, address)
-		}
-	}
-	return listed, nil
-}

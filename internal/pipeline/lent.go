@@ -30,7 +30,7 @@ func (s *Engine) Lend(client *redis.Client, cluster *redis.ClusterClient, check 
 		return
 	}
 	s.lent.nodes = &lentCluster{clusterClient: clusterClient{cluster, s.timeout}, check: check, faults: map[*redis.Client]error{}}
-	s.facts.set, s.facts.list = inCluster, listedByCluster
+	s.listMembers()
 }
 
 // open is the error of a client whose store was closed. A store with a client of its own, which is

@@ -54,7 +54,7 @@ func (t *trip) add(asking bool, commands ...redis.Cmder) {
 
 // exec sends the commands. Each has its own error; that of the acknowledgement is returned.
 func (t *trip) exec(depends bool) error {
-	var info *redis.StringCmd
+	var info, after *redis.StringCmd
 	t.asked = depends && t.engine.restarts != Trust || t.ack == AckAll
 	if t.asked {
 		t.engine.refresh(t.node, t.server)
@@ -65,6 +65,10 @@ func (t *trip) exec(depends bool) error {
 	if t.want > 0 {
 		wait = t.pipe.Do(t.ctx, "wait", t.want, ackPatience(t.ctx, t.engine.ackTimeout).Milliseconds())
 	}
+	if t.want > 0 && t.asked && t.byAll {
+		after = askReplication(t.ctx)
+		t.add(false, after)
+	}
 	_, err := t.pipe.Exec(t.ctx)
 	if wait != nil {
 		err = acknowledged(wait, t.want, err)
@@ -72,7 +76,7 @@ func (t *trip) exec(depends bool) error {
 		err = nil // each command has its own
 	}
 	if info != nil {
-		t.read(info, err == nil)
+		t.read(info, after, err == nil)
 	}
 	err = cmp.Or(err, t.missed())
 	if t.byAll {
@@ -81,14 +85,24 @@ func (t *trip) exec(depends bool) error {
 	return err
 }
 
-// read takes in what the server said of itself, and whether as many as were waited for confirmed.
-func (t *trip) read(info *redis.StringCmd, confirmed bool) {
+// read takes in what the server said of itself, also after WAIT where it was asked then, and
+// whether as many as were waited for confirmed: one of them may have come meanwhile, in the place
+// of one that lags.
+func (t *trip) read(info, after *redis.StringCmd, confirmed bool) {
 	found, ok := readReplication(info)
 	if !ok {
 		return
 	}
 	t.info = &found
 	another := t.server.saw(found)
+	if after != nil {
+		found, ok := readReplication(after)
+		if !ok {
+			t.info = nil
+			return
+		}
+		another = t.server.saw(found) || another
+	}
 	if another {
 		t.engine.observers.incarnationChanged()
 	} else if t.byAll && confirmed {

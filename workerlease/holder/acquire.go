@@ -71,8 +71,19 @@ func (h *Holder) pause(d time.Duration) bool {
 	select {
 	case <-h.ctx.Done():
 		return false
+	case <-h.hurry:
+		return true
 	case <-time.After(d):
 		return true
+	}
+}
+
+// AskNow ends a wait between two requests for a grant, the present one or the next: for a caller
+// that knows of a reason why one may be had, such as a pool that was declared.
+func (h *Holder) AskNow() {
+	select {
+	case h.hurry <- struct{}{}:
+	default: // it is to end already
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/coatcheck/coatcheck/internal/keepalive"
@@ -86,6 +87,28 @@ func TestWaitsAsLongAsIsNamed(t *testing.T) {
 			}
 		})
 	}
+}
+
+// Somebody who knows that a grant can be had now ends the wait for it.
+func TestAskNowEndsAWait(t *testing.T) {
+	bubble(t, func(t *testing.T, g *granter, d *diary) {
+		g.acquire = func(n int) error {
+			if n < 3 {
+				return errFull(time.Hour)
+			}
+			return nil
+		}
+		h := holder.Start(t.Context(), g, holder.Options{Observe: d.note})
+		defer func() { _ = h.Release(context.Background(), time.Time{}) }()
+		for asked := range 2 {
+			synctest.Wait()
+			g.wantAsked(t, asked+1)
+			h.AskNow()
+		}
+		synctest.Wait()
+		g.wantAsked(t, 3)
+		wantHeld(t, h, 0)
+	})
 }
 
 func TestWaitsLongerAndLongerWhereNothingIsNamed(t *testing.T) {

@@ -54,6 +54,7 @@ type Holder struct {
 	ctx     context.Context
 	stop    context.CancelCauseFunc
 	done    chan struct{} // closed when the holder's goroutine has ended
+	hurry   chan struct{} // has one element when a wait is to end, see AskNow
 
 	mu    sync.Mutex
 	term  *term // the lease that is held now; nil = none
@@ -109,7 +110,7 @@ func newHolder(ctx context.Context, leaser Leaser, options Options) *Holder {
 		options.Wall = func() time.Time { return time.Now().Round(0) }
 	}
 	options.Observe = oneAtATime(options.Observe)
-	h := &Holder{leaser: leaser, options: options, done: make(chan struct{}), cause: ErrNone}
+	h := &Holder{leaser: leaser, options: options, done: make(chan struct{}), hurry: make(chan struct{}, 1), cause: ErrNone}
 	h.ctx, h.stop = context.WithCancelCause(ctx)
 	return h
 }

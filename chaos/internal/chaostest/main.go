@@ -22,13 +22,16 @@ var (
 	seed   = flag.Uint64("seed", 0, "what is drawn by lot; 0 = another one each time")
 )
 
-// Main is a package's TestMain. If the environment variable names a role this process plays it, and
-// runs no tests.
-func Main(m *testing.M, variable string, play func(role string) error) {
+// Main is a package's TestMain. If the environment names a role this process plays it, and runs no
+// tests.
+func Main(m *testing.M, play func(role string) error) {
 	redisstore.LogTo(slog.New(slog.DiscardHandler))
-	role := os.Getenv(variable)
+	role := os.Getenv(RoleVariable)
 	if role == "" {
-		goleak.VerifyTestMain(m)
+		goleak.VerifyTestMain(m, goleak.Cleanup(func(code int) {
+			_ = os.RemoveAll(program.folder) // without a program there is none
+			os.Exit(code)
+		}))
 		return
 	}
 	if err := play(role); err != nil {
@@ -56,7 +59,7 @@ func Wanted(t testing.TB) func(name string) bool {
 	t.Helper()
 	wanted, err := regexp.Compile(*Faults)
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("-faults: %v", err)
 	}
 	return wanted.MatchString
 }

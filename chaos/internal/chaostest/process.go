@@ -18,49 +18,22 @@ type Process struct {
 	ended   chan struct{}
 }
 
-// Build builds the program as a user would, and returns its path.
-func Build(t testing.TB) string {
-	t.Helper()
-	return BuildIn(t, ".", "github.com/coatcheck/coatcheck/cmd/coatcheck")
-}
-
 // BuildIn builds the program of a folder, which may be a module of its own, or a package that is
 // known there.
 func BuildIn(t testing.TB, folder string, pkg ...string) string {
 	t.Helper()
 	binary := filepath.Join(t.TempDir(), "program")
+	buildIn(t, folder, binary, pkg...)
+	return binary
+}
+
+func buildIn(t testing.TB, folder, binary string, pkg ...string) {
+	t.Helper()
 	build := exec.CommandContext(t.Context(), "go", append([]string{"build", "-C", folder, "-o", binary}, pkg...)...)
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("go build: %v\n%s", err, out)
 	}
-	return binary
 }
-
-// Program is the program as a user would build it, one for all tests of a binary. The zero value
-// is not built yet. It is safe for concurrent use.
-type Program struct {
-	once         sync.Once
-	folder, path string
-}
-
-// Path builds the program if it is the first call, and returns its path.
-func (p *Program) Path(t testing.TB) string {
-	t.Helper()
-	p.once.Do(func() {
-		var err error
-		if p.folder, err = os.MkdirTemp("", "coatcheck-chaos"); err != nil { //nolint:usetesting // it outlives the test
-			t.Fatal(err)
-		}
-		p.path = filepath.Join(p.folder, "coatcheck")
-		if err := os.Rename(Build(t), p.path); err != nil {
-			t.Fatal(err)
-		}
-	})
-	return p.path
-}
-
-// Remove removes the program, for the end of TestMain.
-func (p *Program) Remove() { _ = os.RemoveAll(p.folder) }
 
 // Start starts a command.
 func Start(t testing.TB, command *exec.Cmd) *Process {
@@ -80,7 +53,7 @@ func Start(t testing.TB, command *exec.Cmd) *Process {
 		}
 	}()
 	if err := <-started; err != nil {
-		t.Fatal(err)
+		t.Fatalf("starting %v: %v", command.Args, err)
 	}
 	t.Cleanup(p.Kill)
 	return p
@@ -88,13 +61,22 @@ func Start(t testing.TB, command *exec.Cmd) *Process {
 
 // StartRole starts this test binary as a process that plays a role, see [Main]. Its environment is
 // that of the test and what is given here.
-func StartRole(t testing.TB, environment ...string) *Process {
+func StartRole(t testing.TB, role string, environment ...string) *Process {
 	t.Helper()
-	command := exec.CommandContext(context.Background(), os.Args[0])
+	return startSelf(t, os.Args[0], nil, append(environment, RoleVariable+"="+role)...)
+}
+
+// startSelf starts a program that says on the test's own standard error what is wrong.
+func startSelf(t testing.TB, program string, args []string, environment ...string) *Process {
+	t.Helper()
+	command := exec.CommandContext(context.Background(), program, args...)
 	command.Env = append(os.Environ(), environment...)
 	command.Stderr = os.Stderr
 	return Start(t, command)
 }
+
+// Pid is the process's id.
+func (p *Process) Pid() int { return p.command.Process.Pid }
 
 // Ended is closed when the process has ended.
 func (p *Process) Ended() <-chan struct{} { return p.ended }

@@ -14,7 +14,7 @@ import (
 func Do(t testing.TB, server *redistest.Server, words ...any) {
 	t.Helper()
 	if err := server.Client().Do(t.Context(), words...).Err(); err != nil {
-		t.Fatalf("%v: %v", words, err)
+		t.Fatalf("%v at %s: got error %v, want none", words, server.Addr(), err)
 	}
 }
 

@@ -9,19 +9,11 @@ import (
 	"math"
 	"math/rand/v2"
 	"os"
-	"os/signal"
 	"path/filepath"
-	"strconv"
 	"sync"
-	"syscall"
 	"time"
-)
 
-// What a process is told by its environment.
-const (
-	RedisVariable  = "CHAOS_REDIS"
-	FolderVariable = "CHAOS_FOLDER"
-	NumberVariable = "CHAOS_NUMBER"
+	"github.com/coatcheck/coatcheck/chaos/internal/chaostest"
 )
 
 // SceneFile says which names are used now: those with its text behind them.
@@ -63,30 +55,25 @@ type Locker interface {
 func Now() int64 { return time.Now().UnixNano() }
 
 // Play has clients take locks until the process is asked to end, only exclusive ones if it is told
-// so.
-func Play(exclusive bool, open func(ctx context.Context, url string) (Locker, error)) error {
-	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
-	defer stop()
-	number, err := strconv.Atoi(os.Getenv(NumberVariable))
-	if err != nil {
-		return err
-	}
-	locks, err := open(ctx, os.Getenv(RedisVariable))
-	if err != nil {
-		return err
-	}
-	folder := os.Getenv(FolderVariable)
-	journal, err := openJournal(folder, number)
-	if err != nil {
-		return err
-	}
-	var all sync.WaitGroup
-	for i := range Clients {
-		c := &client{journal: journal, number: number*Clients + i, locks: locks, folder: folder, exclusive: exclusive}
-		all.Go(func() { c.live(ctx) })
-	}
-	all.Wait()
-	return errors.Join(journal.close(), locks.Close())
+// so. In the task's file there is a byte for each grant, beside it all that clients do.
+func Play(exclusive bool, open func(ctx context.Context, task chaostest.Task) (Locker, error)) error {
+	return chaostest.Work(func(ctx context.Context, task chaostest.Task) error {
+		locks, err := open(ctx, task)
+		if err != nil {
+			return err
+		}
+		file, err := os.OpenFile(JournalFile(task.File.Name()), os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
+		if err != nil {
+			return err
+		}
+		var all sync.WaitGroup
+		for i := range Clients {
+			c := &client{journal: &journal{file, task.File}, number: task.Number*Clients + i, locks: locks, exclusive: exclusive}
+			all.Go(func() { c.live(ctx) })
+		}
+		all.Wait()
+		return errors.Join(file.Close(), locks.Close())
+	})
 }
 
 // client takes locks and gives them back.
@@ -95,7 +82,6 @@ type client struct {
 
 	number    int
 	locks     Locker
-	folder    string
 	exclusive bool // it asks for nothing else
 }
 
@@ -115,7 +101,7 @@ func (c *client) live(ctx context.Context) {
 
 // wish draws what to ask for, under the names of the scene.
 func (c *client) wish() Wish {
-	scene, err := os.ReadFile(filepath.Join(c.folder, SceneFile))
+	scene, err := os.ReadFile(filepath.Join(filepath.Dir(c.file.Name()), SceneFile))
 	if err != nil {
 		panic(err) // it is there before any process is
 	}
@@ -165,24 +151,12 @@ func (c *client) keep(ctx context.Context, held Holding) {
 }
 
 // journal is the file in which a process writes what its clients do, a line each in one call, so
-// that one that is killed leaves whole lines. Beside it lies a file with a byte for each grant, for
-// those who want to see that there is one.
+// that one that is killed leaves whole lines. Another file has a byte for each grant, for those who
+// want to see that there is one.
 type journal struct{ file, grants *os.File }
 
-// JournalFile is the file of a process.
-func JournalFile(folder string, number int) string {
-	return filepath.Join(folder, fmt.Sprintf("%04d.log", number))
-}
-
-func openJournal(folder string, number int) (*journal, error) {
-	name := JournalFile(folder, number)
-	file, err := os.OpenFile(name, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
-	if err != nil {
-		return nil, err
-	}
-	grants, err := os.OpenFile(name+".grants", os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
-	return &journal{file, grants}, err
-}
+// JournalFile lies beside the file of a process.
+func JournalFile(file string) string { return file + ".log" }
 
 func (j *journal) linef(format string, args ...any) {
 	if _, err := fmt.Fprintf(j.file, format+"\n", args...); err != nil {
@@ -204,11 +178,4 @@ func (j *journal) still(client int, at int64) { j.linef("still %d %d", client, a
 // end says how a client's grant ended, between two moments.
 func (j *journal) end(client int, how string, from, to int64) {
 	j.linef("end %d %s %d %d", client, how, from, to)
-}
-
-func (j *journal) close() error {
-	if err := j.grants.Close(); err != nil {
-		return err
-	}
-	return j.file.Close()
 }

@@ -83,6 +83,14 @@ func Error(t testing.TB, asked string, err, target error) {
 	}
 }
 
+// NoError ends the test if there is an error of what was asked for.
+func NoError(t testing.TB, asked string, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatalf("%s: got error %v, want none", asked, err)
+	}
+}
+
 // Contains fails the test for each part that text lacks, and goes on.
 func Contains(t testing.TB, asked, text string, parts ...string) {
 	t.Helper()

@@ -91,3 +91,20 @@ func TestPromotedMasterStaysMasterThroughAnEmptyRestart(t *testing.T) {
 		t.Errorf("ROLE after the restart: %v, %v", role, err)
 	}
 }
+
+func TestLenientSentinelsWaitForLonger(t *testing.T) {
+	t.Parallel()
+	set := StartSentinel(t, 1)
+	for _, want := range []string{"1000", "2000", "4000", "8000", "8000"} {
+		set.beLenient(t.Context())
+		for _, sentinel := range set.sentinels {
+			master, err := sentinel.client.Master(t.Context(), masterName).Result()
+			if got := master["down-after-milliseconds"]; got != want || err != nil {
+				t.Errorf("down-after-milliseconds of %s: got %s and error %v, want %s", sentinel.Addr(), got, err, want)
+			}
+		}
+	}
+	old := set.Master()
+	old.Kill()
+	set.WaitForMaster(old)
+}

@@ -92,6 +92,17 @@ func (d *poolStamper) note(asking bool, refusal error, wait time.Duration) (firs
 	return first
 }
 
+// askNow has a worker id that is waited for asked for at once.
+func (d *poolStamper) askNow() {
+	d.mu.Lock()
+	waits := d.refusal != nil
+	d.mu.Unlock()
+	if waits && !d.over() {
+		d.note(true, nil, 0)
+		d.holder.AskNow()
+	}
+}
+
 // over reports whether the pool has refused a lease for good.
 func (d *poolStamper) over() bool {
 	select {

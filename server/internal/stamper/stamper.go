@@ -173,6 +173,16 @@ func (s *Stamper) leave(d *poolStamper) {
 	d.used = time.Now()
 }
 
+// Declared says that a pool was declared new: a worker id of it that is being waited for here is
+// asked for at once, and so is each call's that comes meanwhile.
+func (s *Stamper) Declared(pool string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if d := s.stampers[pool]; d != nil {
+		d.askNow()
+	}
+}
+
 // Origin returns the layout and epoch of the last ids that were stamped here of a pool; ok is false
 // if none can have been. The worker id is the current one, if any.
 func (s *Stamper) Origin(pool string) (origin Origin, ok bool) {

@@ -31,10 +31,18 @@ type once struct {
 type onceRecord struct {
 	Key      string    `json:"key"`
 	ExitCode int       `json:"exit_code"`
-	Attempt  int       `json:"attempt"`
-	Owner    string    `json:"owner"` // host:pid
-	Began    time.Time `json:"began"`
-	Ended    time.Time `json:"ended"`
+	Attempt  int       `json:"attempt,omitzero"`
+	Owner    string    `json:"owner,omitzero"` // host:pid; empty: recorded by other means than once
+	Began    time.Time `json:"began,omitzero"`
+	Ended    time.Time `json:"ended,omitzero"`
+}
+
+// story is the line about a command that ran before.
+func (r onceRecord) story() string {
+	if r.Owner == "" {
+		return r.Key + " ran before, as another client or an operator has recorded"
+	}
+	return fmt.Sprintf("%s ran before, on %s, and ended at %s with exit code %d", r.Key, r.Owner, clockText(r.Ended), r.ExitCode)
 }
 
 func (p *program) onceCommand() *cobra.Command {
@@ -77,8 +85,7 @@ func (p *program) onceCommand() *cobra.Command {
 				return err
 			}
 		case !ran:
-			fmt.Fprintf(p.stderr, "coatcheck: %s ran before, on %s, and ended at %s with exit code %d\n", record.Key, record.Owner,
-				clockText(record.Ended), record.ExitCode)
+			fmt.Fprintf(p.stderr, "coatcheck: %s\n", record.story())
 		}
 		return exitError{record.ExitCode}
 	})
@@ -148,7 +155,7 @@ func (r *once) howToSettle(operation string) string {
 func (r *once) recorded(answer client.Answer) onceRecord {
 	record := onceRecord{}
 	if json.Unmarshal(answer.Body, &record) != nil || record.Key == "" {
-		record = onceRecord{Key: r.key.Key, Owner: "another client, or an operator said so,"}
+		record = onceRecord{Key: r.key.Key}
 	}
 	return record
 }

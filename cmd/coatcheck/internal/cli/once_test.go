@@ -153,6 +153,18 @@ func TestThreeNodesRunAJobOnce(t *testing.T) {
 	})
 }
 
+// connected waits until the program asks a service or a Redis, so that it takes signals.
+func (r *running) connected() {
+	r.t.Helper()
+	expect.Eventually(r.t, "coatcheck "+strings.Join(r.cmd.Args[1:], " ")+" has a connection", func() bool {
+		open, _ := filepath.Glob(fmt.Sprintf("/proc/%d/fd/*", r.cmd.Process.Pid))
+		return slices.ContainsFunc(open, func(file string) bool {
+			what, _ := os.Readlink(file)
+			return strings.HasPrefix(what, "socket:")
+		})
+	})
+}
+
 // While it runs, signals are the command's; before that, they end the wait.
 func TestSignalsOfOnceAreTheCommands(t *testing.T) {
 	t.Parallel()
@@ -161,7 +173,7 @@ func TestSignalsOfOnceAreTheCommands(t *testing.T) {
 		p := runOnce(t, at, nil, k.key, `trap 'echo caught; exit 0' TERM; echo ready; while :; do sleep 0.01; done`)
 		p.ready()
 		waiting := runOnce(t, at, []string{"--wait", "1h"}, k.key, "true")
-		time.Sleep(100 * time.Millisecond)
+		waiting.connected()
 		_ = waiting.cmd.Process.Signal(syscall.SIGTERM)
 		waiting.exits(tryLater)
 		_ = p.cmd.Process.Signal(syscall.SIGTERM)
@@ -181,7 +193,34 @@ func TestOnceStopsACommandWhoseRecordIsLost(t *testing.T) {
 	if err := redis.Client().FlushAll(t.Context()).Err(); err != nil {
 		t.Fatalf("FLUSHALL: %v", err)
 	}
-	p.exits(failed, "record of lost was lost")
+	p.exits(failed, "record of lost was lost", "the next call runs it again")
+	expect.Equal(t, "whether what has no record is called in doubt", strings.Contains(p.stderr.String(), "in doubt"), false)
+}
+
+// Redis is away from before the end of the command until after once has given up.
+func TestACommandWhoseEndIsNotRecordedHasFailed(t *testing.T) {
+	t.Parallel()
+	redis := redistest.Start(t)
+	killed := filepath.Join(t.TempDir(), "killed")
+	p := runOnce(t, []string{"--redis", redis.URL()}, []string{"--lease", "1s"}, "unrecorded", "echo ready; until test -e "+killed+"; do sleep 0.05; done")
+	p.ready()
+	redis.Kill()
+	if err := os.WriteFile(killed, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	p.exits(failed, "ran and ended with exit code 0, but that could not be recorded", "token settle")
+}
+
+// No signal has the number 127: a program may end with 255 by itself, as ssh does.
+func TestAnExitCodeAbove128IsInDoubtWithoutAGuess(t *testing.T) {
+	t.Parallel()
+	at := []string{"--redis", redistest.Start(t).URL()}
+	for code, says := range map[string]string{"255": "ended with exit code 255", "137": "killed by signal 9"} {
+		k := newOnceKey(t, at, "code-"+code)
+		shown := k.once("exit "+code, "--lease", "1s").exits(failed, says, "in doubt", "--not-begun")
+		expect.Equal(t, "whether a signal 127 is named", strings.Contains(shown.stderr, "signal 127"), false)
+		k.ran(1)
+	}
 }
 
 // A command that outlives its lease, while Redis cannot be reached, goes on: under hold no other
@@ -245,5 +284,7 @@ func TestOnceTakesTheRecordOfAnotherClient(t *testing.T) {
 		t.Fatalf("claiming the key: %q, %v", text, err)
 	}
 	p.answers(204, "POST", "/operation/"+claimed.Operation+"/complete", `{"status":200,"headers":{},"body_base64":""}`, "Lease-Token: "+claimed.Lease)
-	execute(t, nil, "once", "--server", p.banner.URL, "shared", "--", "false").exits(done, "ran before")
+	execute(t, nil, "once", "--server", p.banner.URL, "shared", "--", "false").exits(done, "ran before, as another client or an operator has recorded\n")
+	shown := execute(t, nil, "once", "--json", "--server", p.banner.URL, "shared", "--", "false").exits(done)
+	expect.Equal(t, "its record", shown.stdout, `{"key":"shared","exit_code":0}`+"\n")
 }

@@ -50,8 +50,9 @@ func (r *once) run(ctx context.Context, service *client.Client) (record onceReco
 	r.quiet()
 	switch {
 	case errors.Is(err, client.ErrNotRecorded):
-		return record, ran, fmt.Errorf("%s ran and ended with exit code %d, but that could not be recorded: %w\nIt is in doubt when its lease of %v has lapsed. %s",
-			r.key.Key, record.ExitCode, err, r.lease, r.howToSettle(operation))
+		// not of its cause's kind, which may be that Redis is away: 75 says that nothing was run
+		return record, ran, fmt.Errorf("%s ran and ended with exit code %d, but that could not be recorded: %s\nIt is in doubt when its lease of %v has lapsed. %s",
+			r.key.Key, record.ExitCode, err.Error(), r.lease, r.howToSettle(operation))
 	case err == nil && result.Replayed:
 		return r.recorded(result.Answer), false, nil
 	}
@@ -72,13 +73,24 @@ func (r *once) supervised(claimed context.Context, attempt *client.Attempt) (rec
 	case !ended.Began:
 		attempt.NotBegun()
 		return record, err
+	case errors.Is(err, client.ErrUnknownToken):
+		return record, fmt.Errorf("%w\nIt may have had its effect, and the next call runs it again: look at the effect before", err)
 	case err != nil:
 		return record, fmt.Errorf("%w\n%s is in doubt when its lease of %v has lapsed. %s", err, r.key.Key, r.lease, r.howToSettle(attempt.Operation))
 	case ended.Code > 128:
-		return record, fmt.Errorf("the command was killed by signal %d, so it may have had its effect or not: %s is in doubt when its lease of %v has lapsed\n%s",
-			ended.Code-128, r.key.Key, r.lease, r.howToSettle(attempt.Operation))
+		return record, fmt.Errorf("the command %s, so it may have had its effect or not: %s is in doubt when its lease of %v has lapsed\n%s",
+			howKilled(ended.Code), r.key.Key, r.lease, r.howToSettle(attempt.Operation))
 	}
 	return record, nil
+}
+
+// howKilled says how a command ended whose exit code is over 128, which is 128 and the number of a
+// signal. Over that of the last signal, 64, it is the program's own.
+func howKilled(code int) string {
+	if code > 128+64 {
+		return fmt.Sprintf("ended with exit code %d", code)
+	}
+	return fmt.Sprintf("was killed by signal %d", code-128)
 }
 
 // onceClaim is a claim as the supervision of a command takes it. Under the policy hold no other

@@ -52,33 +52,49 @@ var measured = regexp.MustCompile(`(?m)^(WARNING|note) +(latency|clock-\w+|huge-
 // pageFile is a file that the page says to write: its name stands in its first line.
 var pageFile = regexp.MustCompile("(?s)```(?:conf|yaml)\n# ([a-z.]+)\n.*?```")
 
-// runOperationsPage runs all commands in one shell and an empty folder, and returns what each
-// printed. The page's machines are loopback addresses, which are others in each run.
+// runOperationsPage runs all commands in an empty folder, and returns what each printed.
 func runOperationsPage(t *testing.T, page string, steps []step) []string {
 	t.Helper()
-	const pageMachines = "127.0.0.1" // and a digit
-	machines := freeMachines(t)
-	folder := t.TempDir()
+	machines, folder := freeMachines(t), t.TempDir()
 	for _, file := range pageFile.FindAllStringSubmatch(page, -1) {
 		_, content, _ := strings.Cut(strings.TrimSuffix(file[0], "```"), "\n")
 		if err := os.WriteFile(filepath.Join(folder, file[1]), []byte(strings.ReplaceAll(content, pageMachines, machines)), 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
-	script := "exec 2>&1\ntrap 'kill -KILL 0' TERM\n" // if this test dies
+	var commands []string
 	for _, step := range steps {
 		command := strings.ReplaceAll(step.command, pageMachines, machines)
 		if strings.Contains(command, "ckquorum") {
 			// once they all know each other, they look more often than every ten seconds
-			script += "for n in 1 2 3; do redis " + machines + "$n -p 26379 sentinel debug publish-period 200 info-period 1000 ping-period 300 > /dev/null; done\n"
+			command = "for n in 1 2 3; do redis " + machines + "$n -p 26379 sentinel debug publish-period 200 info-period 1000 ping-period 300 > /dev/null; done\n" + command
 		}
+		commands = append(commands, command)
+	}
+	if len(steps) < 50 {
+		t.Errorf("%d commands: does this test still read them?", len(steps))
+	}
+	return runOnMachines(t, machines, folder, commands)
+}
+
+// pageMachines and a digit is what pages call their machines: loopback addresses, others in each
+// run.
+const pageMachines = "127.0.0.1"
+
+// runOnMachines runs commands in one shell, and returns what each printed, with the page's names of
+// the machines.
+func runOnMachines(t *testing.T, machines, folder string, commands []string) []string {
+	t.Helper()
+	script := "exec 2>&1\ntrap 'kill -KILL 0' TERM\n" // if this test dies
+	for _, command := range commands {
 		script += command + "\necho; echo '" + marker + "'\n"
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute) // it takes half a minute
+	ctx, cancel := context.WithTimeout(t.Context(), 15*time.Minute) // half a minute, and builds
 	defer cancel()
 	var out logtest.Text
 	bash := exec.CommandContext(ctx, "bash", "-c", script)
-	bash.Dir, bash.Env, bash.Stdout = folder, append(os.Environ(), "PATH="+programs(t)+":"+os.Getenv("PATH")), &out
+	bash.Dir, bash.Stdout = folder, &out
+	bash.Env = append(os.Environ(), "PATH="+programs(t)+":"+os.Getenv("PATH"), "TMPDIR="+t.TempDir())
 	bash.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // whatever it starts ends with it
 	bash.Cancel = func() error { return syscall.Kill(-bash.Process.Pid, syscall.SIGKILL) }
 	bash.WaitDelay = 10 * time.Second
@@ -90,10 +106,10 @@ func runOperationsPage(t *testing.T, page string, steps []step) []string {
 	// a Redis that is asked to end does not, once its folder is gone
 	_ = syscall.Kill(-running.Pid(), syscall.SIGKILL)
 	outputs := strings.Split(strings.ReplaceAll(out.String(), machines, pageMachines), "\n"+marker+"\n")
-	if err != nil || len(outputs) != len(steps)+1 || len(steps) < 50 {
-		t.Fatalf("%v: %d outputs of %d commands; the last ones:\n%s", err, len(outputs)-1, len(steps), strings.Join(outputs[max(0, len(outputs)-4):], "\n"))
+	if err != nil || len(outputs) != len(commands)+1 {
+		t.Fatalf("%v: %d outputs of %d commands; the last ones:\n%s", err, len(outputs)-1, len(commands), strings.Join(outputs[max(0, len(outputs)-4):], "\n"))
 	}
-	return outputs[:len(steps)]
+	return outputs[:len(commands)]
 }
 
 // freeMachines begins three loopback addresses on which the ports of the page are free: 127.9.8.1
@@ -112,7 +128,7 @@ func freeMachines(t *testing.T) string {
 
 func free(machines string) bool {
 	for machine := 1; machine <= 3; machine++ {
-		for _, port := range []string{"6379", "26379", "8443", "7001", "7002", "7011", "7012", "7013", "17011", "17012", "17013"} {
+		for _, port := range []string{"6379", "26379", "3000", "8080", "8081", "8082", "8083", "8084", "8443", "7001", "7002", "7011", "7012", "7013", "17011", "17012", "17013"} {
 			listener, err := net.Listen("tcp", machines+strconv.Itoa(machine)+":"+port)
 			if err != nil {
 				return false

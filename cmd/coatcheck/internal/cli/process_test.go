@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"net/http"
@@ -15,13 +16,12 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
-
 	"github.com/coatcheck/coatcheck/api"
 	"github.com/coatcheck/coatcheck/internal/testing/apitest"
 	"github.com/coatcheck/coatcheck/internal/testing/expect"
 	"github.com/coatcheck/coatcheck/internal/testing/logtest"
 	"github.com/coatcheck/coatcheck/internal/testing/proctest"
+	"github.com/coatcheck/coatcheck/internal/testing/redistest"
 	"github.com/coatcheck/coatcheck/redisstore"
 )
 
@@ -39,7 +39,14 @@ func TestMain(m *testing.M) {
 	// A program that was built with the race detector sleeps for a second at its end.
 	_ = os.Setenv("GORACE", "atexit_sleep_ms=20 "+os.Getenv("GORACE"))
 	redisstore.LogTo(slog.New(slog.DiscardHandler)) // before any client runs
-	goleak.VerifyTestMain(m)
+	code := m.Run()
+	if code == 0 {
+		if err := redistest.Leftover(); err != nil {
+			fmt.Fprintln(os.Stderr, "left behind:", err)
+			code = 1
+		}
+	}
+	os.Exit(code)
 }
 
 // process is a service or a gateway that runs: in this process, or in one of its own.

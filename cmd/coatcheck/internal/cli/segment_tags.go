@@ -49,7 +49,7 @@ func (p *program) segmentSeedCommand() *cobra.Command {
 func (p *program) segmentListCommand() *cobra.Command {
 	command := &cobra.Command{
 		Use: "ls", Short: "List the tags, as Leaf's page /db does", Args: noArgs,
-		Long: "List the tags, as Leaf's page /db does. All ids that a tag has handed out are below its MAX. A step of 0 is a tag that is retired.",
+		Long: "List the tags of the database, as Leaf's page /db does; that page of the service has those in Redis. All ids that a tag has handed out are below its MAX. A step of 0 is a tag that is retired.",
 	}
 	l := bindLeaf(command.Flags())
 	return p.atLeaf(command, l, func(ctx context.Context, leaf *segment.LeafAlloc, _ []string) error {

@@ -1,0 +1,46 @@
+package cli
+
+import (
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+)
+
+// flagsList is compared with that of the last release by tools/stable.
+const flagsList = "testdata/flags.txt"
+
+// Each command and each of its flags stands in the list. With -update it is written anew.
+func TestFlagsAreListed(t *testing.T) {
+	lines := flagsOf(ownCommand())
+	got := strings.Join(lines, "\n") + "\n"
+	if *update {
+		if err := os.WriteFile(flagsList, []byte(got), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	want, err := os.ReadFile(flagsList)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got != string(want) || len(lines) < 50 {
+		t.Errorf("%s is not what the commands have (%d lines): go test -run %s ./cmd/coatcheck/internal/cli -args -update", flagsList, len(lines), t.Name())
+	}
+}
+
+// flagsOf are the commands, each with its flags in one line.
+func flagsOf(c *cobra.Command) []string {
+	line := c.CommandPath()
+	c.LocalFlags().VisitAll(func(flag *pflag.Flag) { line += " --" + flag.Name })
+	lines := []string{line}
+	for _, sub := range c.Commands() {
+		if sub.Hidden {
+			continue // for the program itself
+		}
+		lines = append(lines, flagsOf(sub)...)
+	}
+	return lines
+}

@@ -43,9 +43,7 @@ func TestNamesWithNothingInThemAreRefused(t *testing.T) {
 		expect.Contains(t, "fault of adding a record to the store", errorText(access.Add(t.Context(), store, record)), "prefixes: ")
 	}
 	var stored access.Record
-	if err := json.Unmarshal([]byte(`{"id":"a","sha256":"`+hash+`","principal":"p","role":"use","prefixes":[]}`), &stored); err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, "json.Unmarshal", json.Unmarshal([]byte(`{"id":"a","sha256":"`+hash+`","principal":"p","role":"use","prefixes":[]}`), &stored))
 	expect.Contains(t, "fault of a record that others have written to the store", errorText(stored.Check()), "prefixes: an empty list")
 }
 

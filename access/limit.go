@@ -6,6 +6,8 @@ import (
 	"regexp"
 	"strconv"
 	"time"
+
+	"github.com/coatcheck/coatcheck/limit"
 )
 
 // Limit is how often a principal may ask. The zero value is no limit.
@@ -74,10 +76,13 @@ func (l Limit) None() bool { return l.Rate.N == 0 }
 // every is the time between two requests of the even flow.
 func (l Limit) every() time.Duration { return l.Rate.Per / time.Duration(l.Rate.N) }
 
-// burst is how many requests may come at once beyond the one of the even flow.
-func (l Limit) burst() int {
-	if l.Burst > 0 {
-		return l.Burst
+// rate is the limit as package limit counts it: the burst and the one of the even flow at once, or
+// as many as are free again within the longest time that it takes.
+func (l Limit) rate() limit.Rate {
+	burst := l.Burst
+	if burst == 0 {
+		burst = max(1, int(time.Second/l.every()))
 	}
-	return max(1, int(time.Second/l.every()))
+	most := min(limit.MaxN, int(limit.MaxReset/l.every()))
+	return limit.Rate{N: l.Rate.N, Per: l.Rate.Per, Burst: min(burst+1, most)}
 }

@@ -7,9 +7,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/throttled/throttled/v2"
-
 	"github.com/coatcheck/coatcheck/internal/names"
+	"github.com/coatcheck/coatcheck/limit"
 	"github.com/coatcheck/coatcheck/redisstore"
 )
 
@@ -36,151 +35,106 @@ type State struct {
 	Full  time.Duration // how long it takes until all of Size may come again now
 }
 
-// Limiter counts requests by principal for all servers on a store together, by the generic cell
-// rate algorithm of package throttled. It is safe for concurrent use.
+// Limiter counts requests by principal for all servers on a store together, as package limit does.
+// It is safe for concurrent use.
 //
-// One request of a principal costs one round trip, since each server remembers what it wrote last;
-// two where another server has written since. Those that come while one is under way share the
-// next. A request over the limit costs none, as long as no other server can have changed that.
+// A request costs one round trip, which those of its principal share that come while one is under
+// way. One that is over the limit by what this server has seen costs none: others can only have
+// used more.
 //
 // While the store does not answer each server counts by itself, so that all of them together let
 // through as many times the limit as there are servers. They ask the store again every second.
 type Limiter struct {
-	store *redisstore.Store
-	log   *slog.Logger
+	limits *limit.Limits
+	log    *slog.Logger
 
-	mu         sync.Mutex
-	principals map[string]*principalLimit
-	serving    sync.WaitGroup
+	mu sync.Mutex
+	// by principal: when all of its limit is free again, as far as is known
+	full map[string]time.Time
+	away time.Time // until when the store is not asked, since it did not answer
 }
 
-// maxPrincipals is how many principals are remembered; others are read from the store again.
-const maxPrincipals = 10_000
+const (
+	maxPrincipals = 10_000 // that are remembered
+	awayFor       = time.Second
+)
 
 // NewLimiter returns a limiter that counts in a store. It ends with Close.
 func NewLimiter(store *redisstore.Store, log *slog.Logger) *Limiter {
-	return &Limiter{store: store, log: log, principals: map[string]*principalLimit{}}
+	return &Limiter{limits: limit.Of(store, "rates"), log: log, full: map[string]time.Time{}}
 }
 
 // Close waits for what is under way. Nothing may be counted any more.
-func (l *Limiter) Close() { l.serving.Wait() }
+func (l *Limiter) Close() { _ = l.limits.Close() } // it waits, and has no error
 
 // Take counts one request. The error is a [*TooOftenError], or that of a context that ended.
-func (l *Limiter) Take(ctx context.Context, principal string, limit Limit) (State, error) {
-	one := l.of(principal)
-	ask := &asked{limit: limit, told: make(chan struct{})}
-	if one.join(ask) { // none is under way but this one
-		one.serve(context.WithoutCancel(ctx))
+func (l *Limiter) Take(ctx context.Context, principal string, by Limit) (State, error) {
+	rate := by.rate()
+	if state, err, decided := l.here(principal, rate); decided {
+		return state, err
 	}
-	select {
-	case <-ask.told:
-		return ask.state, ask.err
-	case <-ctx.Done():
+	got, err := l.limits.Take(ctx, names.Digest(principal), rate, 1)
+	reached, over := errors.AsType[*limit.ReachedError](err)
+	switch {
+	case over:
+		l.learn(principal, reached.Reset)
+		return stateOf(rate, reached.State), &TooOftenError{max(reached.Wait, time.Millisecond)}
+	case err == nil:
+		l.learn(principal, got.Reset)
+		return stateOf(rate, got), nil
+	case ctx.Err() != nil:
 		return State{}, ctx.Err()
 	}
+	l.lose(err)
+	state, err, _ := l.here(principal, rate)
+	return state, err
 }
 
-func (l *Limiter) of(principal string) *principalLimit {
+// here decides about a request without the store: one that is over the limit, and while the store
+// is away every one.
+func (l *Limiter) here(principal string, rate limit.Rate) (state State, err error, decided bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	one := l.principals[principal]
-	if one == nil {
-		if len(l.principals) >= maxPrincipals {
-			clear(l.principals)
-		}
-		one = &principalLimit{servers: &l.serving,
-			memory: memory{store: l.store, log: l.log, keys: []string{l.store.Key("rate", names.Digest(principal))}, until: unknown}}
-		l.principals[principal] = one
+	now, each := time.Now(), rate.Whole()/time.Duration(rate.Size())
+	used := max(l.full[principal].Sub(now), 0)
+	wait := used + each - rate.Whole()
+	switch {
+	case wait > 0:
+		err = &TooOftenError{max(wait, time.Millisecond)}
+	case now.Before(l.away):
+		used += each
+		l.noteLocked(principal, now.Add(used))
+	default:
+		return State{}, nil, false
 	}
-	return one
+	return stateOf(rate, limit.State{Remaining: int((rate.Whole() - used) / each), Reset: used}), err, true
 }
 
-// asked is a request that waits to be counted.
-type asked struct {
-	limit Limit
-	state State
-	err   error
-	told  chan struct{}
+// learn notes what the store has said of a principal.
+func (l *Limiter) learn(principal string, reset time.Duration) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.noteLocked(principal, time.Now().Add(reset))
 }
 
-// principalLimit counts the requests of one principal. One goroutine asks the store for it.
-type principalLimit struct {
-	memory  memory
-	servers *sync.WaitGroup
-
-	mu      sync.Mutex
-	serving bool
-	waiting []*asked
-}
-
-// join queues a request, and reports whether it is to serve the queue.
-func (p *principalLimit) join(ask *asked) (first bool) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.waiting = append(p.waiting, ask)
-	first, p.serving = !p.serving, true
-	return first
-}
-
-// serve counts the queued requests. Those that come meanwhile get their own goroutine.
-func (p *principalLimit) serve(ctx context.Context) {
-	p.mu.Lock()
-	requests := p.waiting
-	p.waiting = nil
-	p.mu.Unlock()
-	for len(requests) > 0 {
-		n := alike(requests)
-		p.count(ctx, requests[:n])
-		requests = requests[n:]
+func (l *Limiter) noteLocked(principal string, full time.Time) {
+	if len(l.full) >= maxPrincipals {
+		clear(l.full)
 	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.serving = len(p.waiting) > 0; p.serving {
-		p.servers.Go(func() { p.serve(ctx) })
-	}
+	l.full[principal] = full
 }
 
-// alike returns how many requests at the head of the queue have the same limit.
-func alike(requests []*asked) int {
-	n := 1
-	for n < len(requests) && requests[n].limit == requests[0].limit {
-		n++
+// lose has this server count by itself for a while.
+func (l *Limiter) lose(err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	now := time.Now()
+	if now.Sub(l.away) > awayFor {
+		l.log.Warn("the store does not count requests; this server counts by itself", "error", err)
 	}
-	return n
+	l.away = now.Add(awayFor)
 }
 
-// count counts several requests at once, as many as there is room for.
-func (p *principalLimit) count(ctx context.Context, requests []*asked) {
-	for len(requests) > 0 {
-		n := min(len(requests), requests[0].limit.burst()+1)
-		limited, result, err := p.memory.take(ctx, requests[0].limit, n)
-		for limited && n > 1 {
-			n = max(1, min(n-1, result.Remaining))
-			limited, result, err = p.memory.take(ctx, requests[0].limit, n)
-		}
-		if limited {
-			n = len(requests) // there is no room for one: none for any
-		}
-		tell(requests[:n], limited, result, err)
-		requests = requests[n:]
-	}
-}
-
-func tell(requests []*asked, limited bool, result throttled.RateLimitResult, err error) {
-	for i, one := range requests {
-		size := one.limit.burst() + 1
-		one.state = State{Size: size, Left: max(result.Remaining, 0), Whole: time.Duration(size) * one.limit.every(),
-			Full: result.ResetAfter}
-		if limited {
-			one.err = &TooOftenError{max(result.RetryAfter, one.limit.every()/2, time.Millisecond)}
-			one.state.Left = 0
-		} else {
-			one.state.Left += len(requests) - 1 - i
-		}
-		// others were faster each time: the principal asks at very many servers at once
-		if err != nil {
-			one.err = &TooOftenError{time.Second}
-		}
-		close(one.told)
-	}
+func stateOf(rate limit.Rate, now limit.State) State {
+	return State{Size: rate.Size(), Left: max(now.Remaining, 0), Whole: rate.Whole(), Full: now.Reset}
 }

@@ -105,9 +105,7 @@ func TestRequestCostsOneRoundTrip(t *testing.T) {
 func scriptsRun(t *testing.T, server *redistest.Server) (n int) {
 	t.Helper()
 	info, err := server.Client().InfoMap(t.Context(), "commandstats").Result()
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, "InfoMap commandstats", err)
 	for _, command := range []string{"cmdstat_evalsha", "cmdstat_eval"} {
 		var calls int
 		_, _ = fmt.Sscanf(info["Commandstats"][command], "calls=%d,", &calls) // there may be none
@@ -179,7 +177,7 @@ func BenchmarkTake(b *testing.B) {
 	b.Run("ping", func(b *testing.B) {
 		for b.Loop() {
 			if err := store.Ping(b.Context()); err != nil {
-				b.Fatal(err)
+				b.Fatalf("Ping: got error %v, want none", err)
 			}
 		}
 	})
@@ -187,7 +185,7 @@ func BenchmarkTake(b *testing.B) {
 		f := limiter(b, store)
 		for b.Loop() {
 			if _, err := f.Take(b.Context(), "orders", limit); err != nil {
-				b.Fatal(err)
+				b.Fatalf("Take orders: got error %v, want none", err)
 			}
 		}
 	})
@@ -197,7 +195,7 @@ func BenchmarkTake(b *testing.B) {
 		b.RunParallel(func(pb *testing.PB) {
 			for pb.Next() {
 				if _, err := f.Take(b.Context(), "orders", limit); err != nil {
-					b.Error(err)
+					b.Errorf("Take orders: got error %v, want none", err)
 				}
 			}
 		})

@@ -35,9 +35,7 @@ func entry(key access.Key, principal, more string) string {
 func open(t *testing.T, config access.Config) *access.Policy {
 	t.Helper()
 	policy, err := access.Open(t.Context(), config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, "access.Open", err)
 	t.Cleanup(policy.Close)
 	return policy
 }
@@ -75,16 +73,12 @@ func TestRotation(t *testing.T) {
 
 func write(t *testing.T, file, text string) {
 	t.Helper()
-	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, "os.WriteFile", os.WriteFile(file, []byte(text), 0o600))
 }
 
 func reload(t *testing.T, policy *access.Policy) {
 	t.Helper()
-	if err := policy.Reload(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, "Reload", policy.Reload(t.Context()))
 }
 
 func TestWrongSecretOfAKnownIDIsAsBadAsAnUnknownID(t *testing.T) {
@@ -116,9 +110,7 @@ func TestFileWithAFaultLeavesTheOneBeforeInForce(t *testing.T) {
 		expect.Contains(t, "the log", log.String(), fault.says)
 		check(t, policy, key, "orders")
 	}
-	if err := os.Remove(file); err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, "os.Remove", os.Remove(file))
 	expect.Error(t, "Reload without the file", policy.Reload(t.Context()), os.ErrNotExist)
 	check(t, policy, key, "orders")
 	write(t, file, "keys:\n"+entry(key, "bills", ""))
@@ -170,9 +162,7 @@ func TestWorldReadableFileIsWarnedOf(t *testing.T) {
 	write(t, file, "keys: []\n")
 	for _, exposed := range []bool{false, true} {
 		if exposed {
-			if err := os.Chmod(file, 0o644); err != nil {
-				t.Fatal(err)
-			}
+			expect.NoError(t, "os.Chmod", os.Chmod(file, 0o644))
 		}
 		var log logtest.Text
 		open(t, access.Config{File: file, Logger: slog.New(slog.NewTextHandler(&log, nil))})
@@ -206,9 +196,7 @@ func TestKeysInTheStore(t *testing.T) {
 		policy := open(t, access.Config{Store: store, Every: 10 * time.Millisecond})
 		check(t, policy, blue, "")
 		for range 2 { // a lost answer may be asked for again
-			if err := access.Add(t.Context(), store, one); err != nil {
-				t.Fatal(err)
-			}
+			expect.NoError(t, "access.Add", access.Add(t.Context(), store, one))
 		}
 		other := one
 		other.Principal = "bills"
@@ -218,9 +206,7 @@ func TestKeysInTheStore(t *testing.T) {
 		if err := access.Add(t.Context(), store, access.Record{ID: "x"}); err == nil {
 			t.Error("a record without anything is stored")
 		}
-		if err := access.Add(t.Context(), store, record(green, "bills", access.Read)); err != nil {
-			t.Fatal(err)
-		}
+		expect.NoError(t, "access.Add", access.Add(t.Context(), store, record(green, "bills", access.Read)))
 		expect.Eventually(t, "both keys are known", func() bool { return known(policy, blue) && known(policy, green) })
 		check(t, policy, blue, "orders")
 		list, err := access.List(t.Context(), store)
@@ -250,9 +236,7 @@ func TestKeysStayWhileTheStoreIsAway(t *testing.T) {
 	server := redistest.Start(t)
 	store := storetest.Open(t, redisstore.Config{URL: server.URL(), Timeout: 20 * time.Second})
 	key, late := access.NewKey(), access.NewKey()
-	if err := access.Add(t.Context(), store, record(key, "orders", access.Use)); err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, "access.Add", access.Add(t.Context(), store, record(key, "orders", access.Use)))
 	policy := open(t, access.Config{Store: store, Every: 10 * time.Millisecond})
 	check(t, policy, key, "orders")
 	server.Kill()
@@ -275,14 +259,10 @@ func TestRecordInTheStoreThatCanNotBeReadCountsForNothing(t *testing.T) {
 	server := redistest.Start(t)
 	store := storetest.Open(t, redisstore.Config{URL: server.URL()})
 	key, bad := access.NewKey(), access.NewKey()
-	if err := access.Add(t.Context(), store, record(key, "orders", access.Use)); err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, "access.Add", access.Add(t.Context(), store, record(key, "orders", access.Use)))
 	good := server.Client().HGet(t.Context(), "coatcheck:access:{keys}", key.ID).Val()
 	for id, text := range map[string]string{"junk": "junk", "other": good, bad.ID: `1 {"id":"` + bad.ID + `","sha256":"` + bad.Hash().String() + `","principal":"","role":"admin"}`} {
-		if err := server.Client().HSet(t.Context(), "coatcheck:access:{keys}", id, text).Err(); err != nil {
-			t.Fatal(err)
-		}
+		expect.NoError(t, "HSet coatcheck:access:{keys}", server.Client().HSet(t.Context(), "coatcheck:access:{keys}", id, text).Err())
 	}
 	policy := open(t, access.Config{Store: store})
 	check(t, policy, key, "orders")
@@ -303,9 +283,7 @@ func TestRecordInTheStoreThatCanNotBeReadCountsForNothing(t *testing.T) {
 func TestFileCountsBeforeTheEnvironmentAndThatBeforeTheStore(t *testing.T) {
 	store := storetest.Open(t, redisstore.Config{})
 	key := access.NewKey()
-	if err := access.Add(t.Context(), store, record(key, "store", access.Admin)); err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, "access.Add", access.Add(t.Context(), store, record(key, "store", access.Admin)))
 	file := filepath.Join(t.TempDir(), "keys.yaml")
 	write(t, file, "keys:\n"+entry(key, "file", ""))
 	check(t, open(t, access.Config{Store: store}), key, "store")

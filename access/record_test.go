@@ -93,9 +93,7 @@ certificates:
 
 func TestFileOfKeys(t *testing.T) {
 	set, err := access.Parse("", []byte(strings.ReplaceAll(sound, "HASH", hash)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, "access.Parse", err)
 	expect.MustEqual(t, "the number of keys", len(set.Keys), 2)
 	expect.Equal(t, "the number of certificates", len(set.Certificates), 3)
 	expect.Equal(t, "the role of the anonymous caller", set.Anonymous.Role, access.Read)

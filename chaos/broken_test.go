@@ -34,7 +34,7 @@ func TestNaiveGuardIsFoundToRunTwice(t *testing.T) {
 func TestNaiveGuardUnderEveryFault(t *testing.T) {
 	wanted := chaostest.Wanted(t)
 	r := &rig{t: t, book: openPolicy(t), redis: redistest.StartSentinel(t, 2)}
-	r.watch = watchSentinels(t, r.redis)
+	r.watch = chaostest.WatchSentinels(t, r.redis, downAfter)
 	for _, name := range []string{"A", "B"} {
 		r.owners = append(r.owners, newFront("owner "+name, func() *child { return r.role(naiveRole, "CHAOS_STORE="+r.redis.URL()) }))
 	}
@@ -92,9 +92,7 @@ func TestLiveMasterThatIsReplacedNeedsEveryReplicaToConfirm(t *testing.T) {
 	}{{1, 2}, {2, 1}} {
 		t.Run(fmt.Sprintf("ack %d", row.ack), func(t *testing.T) {
 			t.Parallel()
-			old, promoted, other := redistest.Start(t), redistest.Start(t), redistest.Start(t)
-			chaostest.Replicate(t, old, promoted, other)
-			chaostest.Do(t, promoted, "REPLICAOF", "NO", "ONE")
+			old, promoted, other := chaostest.ReplacedAlive(t)
 			r := &rig{t: t, book: openPolicy(t)}
 			s := &scene{history: &history{}, t: t, rig: r, web: web(t), fault: fault{circumstances: circumstances{redis: true}}}
 			o := &order{operation: &operation{name: "order", policy: "hold"}, header: byKey, key: "key"}

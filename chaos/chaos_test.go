@@ -38,7 +38,7 @@ func TestNothingRunsTwiceWhateverBreaks(t *testing.T) {
 					told++
 					break
 				}
-				r.watch.wait(t, min(2*r.watch.patience, 8*time.Second)) // and once more
+				r.watch.Hesitate(t) // and once more
 			}
 			struck++
 		}
@@ -46,7 +46,7 @@ func TestNothingRunsTwiceWhateverBreaks(t *testing.T) {
 	t.Logf("in all:\n%s", total)
 	chaostest.Prove(t, total.rows(evidence.Ours, false)...)
 	if struck-told > 2+struck/10 {
-		t.Errorf("%d of %d rounds are void again and again: this machine is too slow for a Sentinel that waits for %v", struck-told, struck, r.watch.patience)
+		t.Errorf("%d of %d rounds are void again and again: this machine is too slow for a Sentinel that waits for %v", struck-told, struck, r.watch.Patience)
 	}
 }
 

@@ -7,8 +7,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/http"
-	"os"
-	"path/filepath"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -16,7 +14,6 @@ import (
 	"time"
 
 	"github.com/coatcheck/coatcheck/chaos/internal/chaostest"
-	"github.com/coatcheck/coatcheck/internal/testing/expect"
 	"github.com/coatcheck/coatcheck/internal/testing/redistest"
 )
 
@@ -33,6 +30,7 @@ const (
 // confirm are away for a while, and both gateways are restarted in turn, in order. A key that is in
 // doubt afterwards is one whose handler had begun, and no handler began twice.
 func TestNoKeyIsInDoubtWhereNoHandlerBegan(t *testing.T) {
+	t.Parallel()
 	d := newDoubt(t)
 	ctx, end := context.WithTimeout(t.Context(), doubtSpan)
 	defer end()
@@ -62,14 +60,11 @@ type doubt struct {
 func newDoubt(t *testing.T) *doubt {
 	t.Helper()
 	r := &rig{t: t, binary: chaostest.Coatcheck(t), book: openPolicy(t), redis: redistest.StartSentinel(t, 2)}
-	folder := t.TempDir()
-	routes, socket := filepath.Join(folder, "routes.yaml"), filepath.Join(folder, "upstream")
-	expect.NoError(t, "os.WriteFile", os.WriteFile(routes, []byte(routesFile(1, longLease)), 0o600))
 	r.ready()
-	r.upstream = newFront("upstream", func() *child { return r.role(upstreamRole, "CHAOS_SOCKET="+socket) })
+	before := r.serveUpstream(routesFile(1, longLease))
 	for _, name := range []string{"A", "B"} {
 		r.gateways = append(r.gateways, newFront("gateway "+name, func() *child {
-			return r.gateway(r.redis.URL(), 1, socket, routes)
+			return r.coatcheck("gateway", r.redis.URL(), 1, before...)
 		}))
 	}
 	return &doubt{t: t, rig: r, web: web(t)}

@@ -92,7 +92,7 @@ func emptied(s *scene) func() {
 // may keep a replica that confirms what it writes.
 func failedOver(s *scene) func() {
 	master := s.rig.redis.Master()
-	if err := s.rig.watch.clients[0].Failover(s.t.Context(), s.rig.watch.name).Err(); err != nil {
+	if err := s.rig.watch.Failover(s.t.Context()); err != nil {
 		s.t.Errorf("SENTINEL FAILOVER: %v", err)
 	}
 	return func() { s.rig.redis.WaitForMaster(master) }

@@ -26,6 +26,9 @@ const (
 	// longer than a failover mostly takes, so that what was sent to a stopped master is still
 	// waited for when it goes on.
 	storeTimeout = 2 * time.Second
+	// how long a master must be silent to be held for dead. On a busy machine one that is alive is
+	// silent for half a second now and then.
+	downAfter = 1500 * time.Millisecond
 )
 
 func TestMain(m *testing.M) { chaostest.Main(m, play) }

@@ -23,7 +23,7 @@ type rig struct {
 	t        testing.TB
 	binary   string
 	redis    *redistest.SentinelSet
-	watch    *sentinels
+	watch    *chaostest.Sentinels
 	book     *book
 	issuer   *child
 	upstream *front // what the gateways stand before; clients do not ask it
@@ -70,16 +70,12 @@ func (f *front) kill() {
 func newRig(t testing.TB) *rig {
 	t.Helper()
 	r := &rig{t: t, binary: chaostest.Coatcheck(t), book: openPolicy(t), redis: redistest.StartSentinel(t, 2)}
-	r.watch = watchSentinels(t, r.redis)
-	folder := t.TempDir()
-	routes := filepath.Join(folder, "routes.yaml")
-	expect.NoError(t, "os.WriteFile", os.WriteFile(routes, []byte(routesFile(*ack, lease)), 0o600))
-	socket := filepath.Join(folder, "upstream")
+	r.watch = chaostest.WatchSentinels(t, r.redis, downAfter)
 	r.issuer = r.coatcheck("serve", r.redis.URL(), *ack)
-	r.upstream = newFront("upstream", func() *child { return r.role(upstreamRole, "CHAOS_SOCKET="+socket) })
+	before := r.serveUpstream(routesFile(*ack, lease))
 	for _, name := range []string{"A", "B"} {
 		r.gateways = append(r.gateways, newFront("gateway "+name, func() *child {
-			return r.gateway(r.redis.URL(), *ack, socket, routes)
+			return r.coatcheck("gateway", r.redis.URL(), *ack, before...)
 		}))
 		r.owners = append(r.owners, newFront("owner "+name, func() *child {
 			return r.role(ownerRole, "CHAOS_STORE="+r.redis.URL(), "CHAOS_ACK="+strconv.Itoa(*ack))
@@ -97,10 +93,14 @@ func routesFile(ack int, lease time.Duration) string {
 	return b.String()
 }
 
-// gateway starts a gateway in front of the service that listens on a socket.
-func (r *rig) gateway(redis string, ack int, socket, routes string) *child {
+// serveUpstream starts the service that stands behind gateways, and returns their flags for it.
+func (r *rig) serveUpstream(routes string) (flags []string) {
 	r.t.Helper()
-	return r.coatcheck("gateway", redis, ack, "--upstream", "unix://"+socket, "--routes", routes, "--admin", "127.0.0.1:0")
+	folder := r.t.TempDir()
+	file, socket := filepath.Join(folder, "routes.yaml"), filepath.Join(folder, "up")
+	expect.NoError(r.t, "writing routes", os.WriteFile(file, []byte(routes), 0o600))
+	r.upstream = newFront("upstream", func() *child { return r.role(upstreamRole, "CHAOS_SOCKET="+socket) })
+	return []string{"--upstream", "unix://" + socket, "--routes", file, "--admin", "127.0.0.1:0"}
 }
 
 // coatcheck starts the program with a subcommand.
@@ -125,12 +125,4 @@ func (r *rig) ready() {
 		return // its Redis is not broken
 	}
 	chaostest.Await(r.t, time.Minute, func() string { return chaostest.Confirm(r.t.Context(), r.redis.WaitForMaster(nil), 2) })
-}
-
-// failovers tells how often the sentinels have named another master.
-func (r *rig) failovers() int64 {
-	if r.watch == nil {
-		return 0
-	}
-	return r.watch.switched.Load()
 }

@@ -7,15 +7,12 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/http"
-	"os"
-	"path/filepath"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/coatcheck/coatcheck/chaos/internal/chaostest"
-	"github.com/coatcheck/coatcheck/internal/testing/expect"
 	"github.com/coatcheck/coatcheck/internal/testing/redistest"
 )
 
@@ -34,6 +31,7 @@ const (
 // Two clients share each key, and one of them hangs up and asks again. All are answered in the end,
 // alike; no key is in doubt, and no handler begins twice.
 func TestRollingRestartLeavesNothingInDoubt(t *testing.T) {
+	t.Parallel()
 	r := newRolling(t)
 	ctx, end := context.WithCancel(t.Context())
 	defer end()
@@ -88,16 +86,14 @@ type rollingOperation struct {
 func newRolling(t *testing.T) *rolling {
 	t.Helper()
 	r := &rig{t: t, binary: chaostest.Coatcheck(t), book: openPolicy(t)}
-	redis, folder := redistest.Start(t).URL(), t.TempDir()
-	routes, socket := filepath.Join(folder, "routes.yaml"), filepath.Join(folder, "upstream")
-	expect.NoError(t, "os.WriteFile", os.WriteFile(routes, []byte("routes:\n- {match: POST /hold}\n"), 0o600))
-	r.upstream = newFront("upstream", func() *child { return r.role(upstreamRole, "CHAOS_SOCKET="+socket) })
+	redis := redistest.Start(t).URL()
+	before := r.serveUpstream("routes:\n- {match: POST /hold}\n")
 	run := &rolling{t: t, rig: r, gateways: newBalancer(t), servers: newBalancer(t)}
 	for _, name := range []string{"A", "B"} {
 		// a service's demo takes the same time for all payments: its first life takes longest
 		delay := longestHandler
 		run.gateways.fronts = append(run.gateways.fronts, newFront("gateway "+name, func() *child {
-			return r.plain("gateway", redis, "--upstream", "unix://"+socket, "--routes", routes, "--admin", "127.0.0.1:0")
+			return r.plain("gateway", redis, before...)
 		}))
 		run.servers.fronts = append(run.servers.fronts, newFront("service "+name, func() *child {
 			defer func() { delay = longestHandler / 10 }()

@@ -68,9 +68,9 @@ func (s *scene) play(pace time.Duration) {
 	s.t.Helper()
 	s.rig.ready()
 	if s.fault.all {
-		chaostest.Await(s.t, time.Minute, func() string { return s.rig.watch.settled(s.t.Context()) })
+		chaostest.Await(s.t, time.Minute, func() string { return s.rig.watch.Settled(s.t.Context()) })
 	}
-	s.before, s.hit = s.rig.failovers(), make(chan struct{})
+	s.before, s.hit = s.rig.watch.Switched(), make(chan struct{})
 	s.prepare()
 	s.choose(pace)
 	ctx, cancel := context.WithTimeout(s.t.Context(), roundLimit)
@@ -95,7 +95,7 @@ func (s *scene) play(pace time.Duration) {
 	s.strike() // if the request never came to the step
 	s.mending.Wait()
 	s.askAgain(ctx)
-	s.void = s.rig.failovers()-s.before > map[bool]int64{true: 1}[s.fault.moves]
+	s.void = s.rig.watch.Switched()-s.before > map[bool]int64{true: 1}[s.fault.moves]
 }
 
 // prepare makes the orders: half of them under each policy, about half by tokens, every other token

@@ -6,8 +6,6 @@ import (
 	"bytes"
 	"fmt"
 	"net/http"
-	"os"
-	"path/filepath"
 	"sync"
 	"testing"
 	"time"
@@ -114,15 +112,12 @@ func newWalk(t *testing.T, binary, what, step, policy string) *walk {
 	r.book.expect(w.order.operation)
 	w.redis = redistest.Start(t, "--appendonly", "yes", "--appendfsync", "always")
 	proxy := redistest.StartProxy(t, w.redis.Addr(), w.judge)
-	folder := t.TempDir()
-	routes, socket := filepath.Join(folder, "routes.yaml"), filepath.Join(folder, "up")
 	span := lease / 3
 	if what == redisKilled {
 		span = time.Minute // Redis is back within the lease, also on a busy machine
 	}
-	expect.NoError(t, "os.WriteFile", os.WriteFile(routes, []byte(routesFile(0, span)), 0o600))
-	r.upstream = newFront("upstream", func() *child { return r.role(upstreamRole, "CHAOS_SOCKET="+socket) })
-	r.gateways = []*front{newFront("gateway", func() *child { return r.gateway(proxy.URL(), 0, socket, routes) })}
+	before := r.serveUpstream(routesFile(0, span))
+	r.gateways = []*front{newFront("gateway", func() *child { return r.coatcheck("gateway", proxy.URL(), 0, before...) })}
 	w.order.doors = r.gateways
 	return w
 }

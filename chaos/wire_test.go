@@ -9,7 +9,6 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -29,21 +28,6 @@ const (
 	atOnce   = 8
 	perRound = 6
 )
-
-// wire is what becomes of the next requests of two services in this process.
-type wire struct {
-	fate redistest.Fate
-	left atomic.Int64 // how many more are lost
-	lost atomic.Int64
-}
-
-func (w *wire) judge([]byte) (redistest.Fate, func()) {
-	if w.left.Load() > 0 && w.left.Add(-1) >= 0 {
-		w.lost.Add(1)
-		return w.fate, nil
-	}
-	return redistest.Pass, nil
-}
 
 // guardOf makes the handlers of a service that finds Redis at a URL.
 type guardOf func(t *testing.T, url string, policy idempotency.Policy) http.Handler
@@ -69,11 +53,11 @@ func guardedNaively(t *testing.T, url string, _ idempotency.Policy) http.Handler
 }
 
 // wired is a rig of two services in this process, behind links to a Redis of their own.
-func wired(t *testing.T, books *book, guard guardOf) (*rig, *wire) {
-	server, w := redistest.Start(t), &wire{}
+func wired(t *testing.T, books *book, guard guardOf) (*rig, *chaostest.Losses) {
+	server, losses := redistest.Start(t), &chaostest.Losses{}
 	r := &rig{t: t, book: books}
 	for _, name := range []string{"A", "B"} {
-		proxy := redistest.StartProxy(t, server.Addr(), w.judge)
+		proxy := losses.Link(t, server)
 		mux := http.NewServeMux()
 		for _, policy := range []idempotency.Policy{idempotency.Hold, idempotency.Takeover} {
 			mux.Handle("POST /"+string(policy), guard(t, proxy.URL(), policy))
@@ -82,7 +66,7 @@ func wired(t *testing.T, books *book, guard guardOf) (*rig, *wire) {
 		t.Cleanup(service.Close)
 		r.owners = append(r.owners, newFront("service "+name, func() *child { return &child{Service: &chaostest.Service{URL: service.URL}} }))
 	}
-	return r, w
+	return r, losses
 }
 
 // Requests to Redis are lost before they come, or after they were carried out, or swallowed, while
@@ -129,8 +113,7 @@ func loseRequests(t *testing.T, guard guardOf, judge func(*scene) []violation) *
 		places := make(chan struct{}, atOnce)
 		rounds := (*cuts + perRound - 1) / perRound
 		for n := range rounds {
-			r, w := wired(t, books, guard)
-			w.fate = kind.fate
+			r, losses := wired(t, books, guard)
 			mu.Lock()
 			lot := chaostest.Another(seed)
 			mu.Unlock()
@@ -139,7 +122,7 @@ func loseRequests(t *testing.T, guard guardOf, judge func(*scene) []violation) *
 				defer func() { <-places }()
 				s := &scene{history: &history{}, t: t, rig: r, web: web, lot: lot, name: fmt.Sprintf("%d-%d", kind.fate, n)}
 				s.fault = fault{name: kind.name, doors: atOwners, hits: everyOne, circumstances: circumstances{redis: true}, strike: func(*scene) func() {
-					w.left.Store(perRound)
+					losses.Lose(perRound, kind.fate)
 					return func() {}
 				}}
 				s.play(20 * time.Millisecond)
@@ -147,7 +130,7 @@ func loseRequests(t *testing.T, guard guardOf, judge func(*scene) []violation) *
 				mu.Lock()
 				defer mu.Unlock()
 				total.add(s, found)
-				if lost := w.lost.Load(); lost != perRound {
+				if lost := losses.Lost(); lost != perRound {
 					t.Errorf("%s: %d requests were lost, want %d", s.name, lost, perRound)
 				}
 			})

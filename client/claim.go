@@ -6,6 +6,7 @@ import (
 	"errors"
 	"net/http"
 	"time"
+	"unicode/utf8"
 
 	"github.com/coatcheck/coatcheck/api"
 	"github.com/coatcheck/coatcheck/internal/names"
@@ -76,6 +77,9 @@ func (c *Client) claimOnce(ctx context.Context, on subject, terms ClaimOptions) 
 	claim := call{op: "claim " + on.kind(), method: http.MethodPost, lease: terms.Owner, status: http.StatusOK, into: &claimed}
 	if !names.Owner.MatchString(terms.Owner) {
 		return Outcome{}, claim.invalid("an owner has 16 to 128 visible ASCII characters")
+	}
+	if !utf8.ValidString(terms.Fingerprint) { // JSON would write others of its kind alike
+		return Outcome{}, claim.invalid("a fingerprint has 1 to 256 bytes of UTF-8: write a digest in hex or base64")
 	}
 	request := api.ClaimRequest{Fingerprint: terms.Fingerprint, LeaseMs: new(millis(terms.Lease)), Policy: string(terms.Policy), Owner: terms.Owner}
 	var err error

@@ -126,7 +126,7 @@ func notKept(reason, release error) error {
 	if errors.Is(reason, ErrLost) || errors.Is(reason, ErrRefused) {
 		reason = errors.New(reason.Error()) // of one class
 	}
-	return fmt.Errorf("%w: %w; giving the lock back: %v", ErrUnknownOutcome, reason, release)
+	return fmt.Errorf("%w: %w; giving the lock back: %s", ErrUnknownOutcome, reason, release.Error())
 }
 
 func (k *Lock) renew(ctx context.Context) error { return k.client.renewLock(ctx, k.first) }

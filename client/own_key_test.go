@@ -64,3 +64,18 @@ func TestClaimKeyTellsTheOperation(t *testing.T) {
 		expect.Error(t, "ClaimKey with what is no key", err, client.ErrInvalidRequest)
 	}
 }
+
+// JSON has one character for all that is not UTF-8: two digests in raw bytes would be the same.
+func TestFingerprintThatIsNoTextIsRefused(t *testing.T) {
+	s := embedded(t)
+	for _, raw := range []string{"\xff", "digest \xc3\x28"} {
+		terms := client.ClaimOptions{Fingerprint: raw}
+		_, byKey := s.ClaimKey(t.Context(), client.OwnKey{Key: "k"}, terms)
+		_, byToken := s.Claim(t.Context(), issue(t, s.Client), terms)
+		_, done := s.DoKey(t.Context(), client.OwnKey{Key: "k"}, terms, mustNotRun(t))
+		for what, err := range map[string]error{"ClaimKey": byKey, "Claim": byToken, "DoKey": done} {
+			expect.Error(t, what+" with raw bytes for a fingerprint", err, client.ErrInvalidRequest)
+			expect.Contains(t, "the error of "+what, err.Error(), "fingerprint", "256 bytes of UTF-8")
+		}
+	}
+}

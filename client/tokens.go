@@ -24,7 +24,8 @@ const (
 
 // ClaimOptions are the options of a claim. The zero value of all but Fingerprint is the default.
 type ClaimOptions struct {
-	// of the request, 1 to 256 bytes: a claim with another one is refused. Fingerprint makes one
+	// of the request, 1 to 256 bytes of UTF-8, such as Fingerprint makes one: a claim with another
+	// one is refused
 	Fingerprint string
 	Policy      Policy        // "" = Hold
 	Lease       time.Duration // how long the attempt may be silent, 100 ms to a day; 0 = 30 s

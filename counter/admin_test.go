@@ -37,9 +37,7 @@ func TestCountersAreSetRemovedAndListed(t *testing.T) {
 
 func (c counters) mustSet(t *testing.T, key string, value int64, ttl time.Duration) {
 	t.Helper()
-	if err := c.Set(t.Context(), key, value, ttl); err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, "Set", c.Set(t.Context(), key, value, ttl))
 }
 
 func (c counters) setAnywhere(t *testing.T, other counters) {
@@ -75,14 +73,10 @@ func (c counters) setAfterDeletion(t *testing.T, other counters) {
 func (c counters) reset(t *testing.T, other counters) {
 	wantRefused(t, c.Reset(t.Context(), "removed"), counter.ErrUnknown)
 	c.put(t, "removed", "SET", "no integer")
-	if err := c.Reset(t.Context(), "removed"); err != nil {
-		t.Error(err)
-	}
+	expect.Error(t, "Reset removed", c.Reset(t.Context(), "removed"), nil)
 	c.countTo(t, "removed", 100)
 	other.gets(t, "removed", 101)
-	if err := c.Reset(t.Context(), "removed"); err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, "Reset removed", c.Reset(t.Context(), "removed"))
 	_, err := c.Get(t.Context(), "removed")
 	expect.Error(t, "Get of a removed counter", err, counter.ErrUnknown)
 	wantRefused(t, c.Reset(t.Context(), "removed"), counter.ErrUnknown)
@@ -259,9 +253,7 @@ func TestListReadsABoundedNumberOfNames(t *testing.T) {
 	for i := range expired {
 		names = append(names, redis.Z{Member: fmt.Sprintf("expired:%05d", i)})
 	}
-	if err := server.Client().ZAdd(t.Context(), list, names...).Err(); err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, "ZAdd", server.Client().ZAdd(t.Context(), list, names...).Err())
 	c.countTo(t, "last", 7)
 	calls, cursor, found := 0, "", []counter.Listed(nil)
 	for next := "first"; next != ""; cursor = next {

@@ -27,7 +27,7 @@ func BenchmarkIncr(b *testing.B) {
 		b.Run(row.name+"/one", func(b *testing.B) {
 			for b.Loop() {
 				if err := row.do(); err != nil {
-					b.Fatal(err)
+					b.Fatalf("do: got error %v, want none", err)
 				}
 			}
 		})
@@ -37,7 +37,7 @@ func BenchmarkIncr(b *testing.B) {
 			b.RunParallel(func(pb *testing.PB) {
 				for pb.Next() {
 					if err := row.do(); err != nil {
-						b.Error(err)
+						b.Errorf("do: got error %v, want none", err)
 					}
 				}
 			})
@@ -52,12 +52,12 @@ func reads(b *testing.B, client *redis.Client) (n int64) {
 	b.Helper()
 	text, err := client.Info(b.Context(), "stats").Result()
 	if err != nil {
-		b.Fatal(err)
+		b.Fatalf("Info stats: got error %v, want none", err)
 	}
 	_, text, _ = strings.Cut(text, "total_reads_processed:")
 	text, _, _ = strings.Cut(text, "\r\n")
 	if n, err = strconv.ParseInt(text, 10, 64); err != nil {
-		b.Fatal(err)
+		b.Fatalf("strconv.ParseInt: got error %v, want none", err)
 	}
 	return n
 }

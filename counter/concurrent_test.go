@@ -55,9 +55,7 @@ func (c counters) oneRequestManyTimes(t *testing.T) {
 	for i := range got {
 		wg.Go(func() {
 			r, err := c.Add(t.Context(), "one", counter.Request{By: 7, RequestID: "the same"})
-			if err != nil {
-				t.Error(err)
-			}
+			expect.Error(t, "Add one", err, nil)
 			got[i] = r
 		})
 	}

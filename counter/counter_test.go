@@ -52,7 +52,7 @@ func TestCounters(t *testing.T) {
 func (c counters) put(t *testing.T, key, command string, value ...any) {
 	t.Helper()
 	if _, err := c.store.Run(t.Context(), scripts.CounterEra, []string{c.store.SlotKey("counters", "marker", key)}, "", 1000); err != nil {
-		t.Fatal(err)
+		t.Fatalf("running a script: got error %v, want none", err)
 	}
 	put := &scripts.Script{
 		Name:   "test_put",
@@ -60,7 +60,7 @@ func (c counters) put(t *testing.T, key, command string, value ...any) {
 		SHA:    strings.Repeat("0", 40), // not known: the store sends the source
 	}
 	if _, err := c.store.Run(t.Context(), put, []string{c.store.Key("counter", key)}, value...); err != nil {
-		t.Fatal(err)
+		t.Fatalf("running a script: got error %v, want none", err)
 	}
 }
 

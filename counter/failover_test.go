@@ -75,9 +75,7 @@ func TestNoValueTwiceWhileASlotMoves(t *testing.T) {
 	t.Parallel()
 	cluster := redistest.StartCluster(t, 3, 0)
 	c, other := process(t, cluster.URL()), process(t, cluster.URL())
-	if err := c.Set(t.Context(), "k", 5, 0); err != nil { // it has a record
-		t.Fatal(err)
-	}
+	expect.NoError(t, "Set k", c.Set(t.Context(), "k", 5, 0))
 	load := startLoad(t, c, other)
 	m := cluster.StartMove(c.store.Key("counter", "k"))
 	m.Rest(0)

@@ -18,9 +18,7 @@ func (c counters) countTo(t testing.TB, key string, value int64) {
 	t.Helper()
 	for last := int64(0); last < value; {
 		got, err := c.IncrBy(t.Context(), key, min(value-last, counter.MaxBy))
-		if err != nil {
-			t.Fatal(err)
-		}
+		expect.NoError(t, "IncrBy", err)
 		last = got.Value
 	}
 }
@@ -74,9 +72,7 @@ func TestIdleProcessSaysWhatItHasSeen(t *testing.T) {
 			expect.Eventually(t, "it is refused", func() bool { _, err = other.Incr(t.Context(), "k"); return errors.Is(err, counter.ErrBehind) })
 			_, err = idle.Incr(t.Context(), "k")
 			wantRefused(t, err, counter.ErrBehind)
-			if err := other.Set(t.Context(), "k", 500, 0); err != nil {
-				t.Fatal(err)
-			}
+			expect.NoError(t, "Set k", other.Set(t.Context(), "k", 500, 0))
 			other.gets(t, "k", 501)
 			idle.gets(t, "k", 502)
 		})
@@ -320,9 +316,7 @@ func TestStrictRefusesAfterAnOlderSnapshot(t *testing.T) {
 	if got, err := c.Get(t.Context(), "k"); err != nil || got < 50 || got > 52 {
 		t.Errorf("k is %d, %v; want 50, and at most one more for each of 2 connections", got, err)
 	}
-	if err := fresh.Set(t.Context(), "k", 51, 0); err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, "Set k", fresh.Set(t.Context(), "k", 51, 0))
 	c.gets(t, "k", 52)
 	fresh.gets(t, "k", 53)
 }

@@ -130,9 +130,7 @@ func TestCallerThatGivesUpLeavesAGap(t *testing.T) {
 	third := call(t.Context(), 3)
 	g.shut.Store(false)
 	g.open <- redistest.Pass
-	if err := errors.Join(<-first, <-third); err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, "all of them", errors.Join(<-first, <-third))
 	a, b := <-results, <-results
 	if a.First > b.First {
 		a, b = b, a
@@ -207,9 +205,7 @@ func TestEndThatAMergedCallAsksForIsGiven(t *testing.T) {
 	expect.Eventually(t, "both wait", func() bool { return counter.Waiting(c.Counters, "k") == 2 })
 	g.shut.Store(false)
 	g.open <- redistest.Pass
-	if err := errors.Join(<-errs, <-errs, <-errs); err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, "all of them", errors.Join(<-errs, <-errs, <-errs))
 	if left := server.Client().PTTL(t.Context(), c.store.Key("counter", "k")).Val(); left <= 59*time.Minute || left > time.Hour {
 		t.Errorf("it has %v left", left)
 	}
@@ -269,7 +265,7 @@ func TestCloseWaitsForWhatIsUnderWay(t *testing.T) {
 	store := storetest.Open(t, redisstore.Config{URL: proxy.URL(), Timeout: patience})
 	c := counter.New(store, counter.Config{})
 	if _, err := c.Incr(t.Context(), "k"); err != nil {
-		t.Fatal(err)
+		t.Fatalf("Incr k: got error %v, want none", err)
 	}
 	g.shut.Store(true)
 	answered := make(chan int64, 2)

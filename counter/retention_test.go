@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/coatcheck/coatcheck/counter"
+	"github.com/coatcheck/coatcheck/internal/testing/expect"
 	"github.com/coatcheck/coatcheck/internal/testing/storetest"
 	"github.com/coatcheck/coatcheck/redisstore"
 )
@@ -31,13 +32,9 @@ func TestRequestIDIsKeptForADayAndItsCounterForEver(t *testing.T) {
 
 func TestClosedStoreIsARefusal(t *testing.T) {
 	store, err := redisstore.Open(t.Context(), "embedded:")
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, "redisstore.Open embedded:", err)
 	c := counter.New(store, counter.Config{})
-	if err := store.Close(); err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, "Close", store.Close())
 	_, err = c.Add(t.Context(), "k", counter.Request{})
 	wantRefused(t, err, redisstore.ErrUnavailable)
 	_, err = c.Get(t.Context(), "k")

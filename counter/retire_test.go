@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/coatcheck/coatcheck/counter"
+	"github.com/coatcheck/coatcheck/internal/testing/expect"
 	"github.com/coatcheck/coatcheck/internal/testing/storetest"
 	"github.com/coatcheck/coatcheck/redisstore"
 )
@@ -40,9 +41,7 @@ func TestRetireReturnsTheLastOfAllValues(t *testing.T) {
 			<-begun
 		}
 		last, err := c.Retire(t.Context(), "k")
-		if err != nil {
-			t.Fatal(err)
-		}
+		expect.NoError(t, "Retire k", err)
 		adding.Wait()
 		largest := int64(0)
 		for _, value := range got {
@@ -54,9 +53,7 @@ func TestRetireReturnsTheLastOfAllValues(t *testing.T) {
 		if again, err := c.Retire(t.Context(), "k"); err != nil || again != last {
 			t.Errorf("asked again: %d, %v", again, err)
 		}
-		if err := c.Set(t.Context(), "k", last, 0); err != nil {
-			t.Fatal(err)
-		}
+		expect.NoError(t, "Set k", c.Set(t.Context(), "k", last, 0))
 		if value, err := c.Incr(t.Context(), "k"); err != nil || value != last+1 {
 			t.Errorf("taken back: %d, %v", value, err)
 		}

@@ -108,9 +108,7 @@ func TestCounterIsSetWithAnEnd(t *testing.T) {
 func TestCounterIsOpenedShortlyBeforeItsEnd(t *testing.T) {
 	inBubble(t, func(t *testing.T, c counters) {
 		c.daily(t, time.Second, 1)
-		if err := c.Reset(t.Context(), "k"); err != nil {
-			t.Fatal(err)
-		}
+		expect.NoError(t, "Reset k", c.Reset(t.Context(), "k"))
 		// with a record of the reset beside it, which ends with the counter
 		c.daily(t, time.Second, 1)
 		time.Sleep(950 * time.Millisecond)
@@ -125,9 +123,7 @@ func TestCounterIsOpenedShortlyBeforeItsEnd(t *testing.T) {
 func TestRecordOfACounterThatIsOpenedInItsLastMillisecondEnds(t *testing.T) {
 	inBubble(t, func(t *testing.T, c counters) {
 		c.daily(t, time.Second, 1)
-		if err := c.Reset(t.Context(), "k"); err != nil {
-			t.Fatal(err)
-		}
+		expect.NoError(t, "Reset k", c.Reset(t.Context(), "k"))
 		c.daily(t, time.Second, 1)
 		time.Sleep(time.Second - time.Millisecond/2)
 		other := counters{counter.New(c.store, counter.Config{}), c.store}
@@ -198,9 +194,7 @@ func TestProcessForgetsWhatItHasSeenOfAKeyThatIsNotUsed(t *testing.T) {
 		other := counters{counter.New(c.store, counter.Config{}), c.store}
 		defer other.Close()
 		other.countTo(t, "k", 100)
-		if err := c.Reset(t.Context(), "k"); err != nil {
-			t.Fatal(err)
-		}
+		expect.NoError(t, "Reset k", c.Reset(t.Context(), "k"))
 		time.Sleep(25 * time.Hour) // Redis no longer knows that it was removed
 		c.gets(t, "k", 1)
 		other.gets(t, "k", 2)

@@ -52,9 +52,9 @@ func (c *conn) serve() {
 }
 
 func (c *conn) receive() {
-	in := newReader(c.pipe)
+	in := bufio.NewReader(c.pipe)
 	for {
-		args, err := in.command()
+		args, err := readCommand(in)
 		if errors.Is(err, errSyntax) {
 			c.peer.WriteError("ERR Protocol error: " + err.Error())
 			c.peer.Flush()

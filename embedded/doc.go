@@ -9,17 +9,13 @@
 //     key whose TTL has ended is never seen again, and none ends early. TTLs count on the process's
 //     monotonic clock: a step of the wall clock does not move them, and a machine that sleeps makes
 //     keys live longer. TIME is the wall clock.
-//   - When it holds [Config.MaxKeys] keys it refuses commands and scripts that would make another,
-//     as a whole and with an error that begins with "OOM ", before anything is changed. A script is
-//     judged by the first key it declares; a script on an existing record may still make a second
-//     key, up to a twentieth (and eight) over the cap. Above that a script runs only if all the
-//     keys it declares exist. Keys that expired or were deleted free their room at once.
 //   - Its data takes at most [Config.MaxBytes] of memory and a tenth, by an estimate that was
-//     measured not to be below the heap. Beyond it commands and scripts are refused in the same way
-//     by the bytes of their arguments; a twentieth more is reserved for existing records, and
-//     another twentieth for small writes to them. Names that were used, below, and what connections
-//     have not read come on top, and so does the garbage that Go has not collected yet: GOMEMLIMIT
-//     bounds all of it.
+//     measured not to be below the heap. Commands and scripts whose arguments are beyond that are
+//     refused as a whole and with an error that begins with "OOM ", before anything is changed. A
+//     twentieth more is reserved for existing records, by the first key that a script declares, and
+//     another twentieth for small writes to them. Keys that expired or were deleted free their room
+//     at once. Names that were used, below, and what connections have not read come on top, and so
+//     does the garbage that Go has not collected yet: GOMEMLIMIT bounds all of it.
 //   - A TTL under [MinTTL] is refused. One command changes nothing then; a script stops there and
 //     keeps what it wrote before, as on any Redis.
 //   - INFO replication returns the incarnation as master_replid, also inside a script. FLUSHALL

@@ -68,7 +68,7 @@ func (s *Store) selectLocked(peer *server.Peer, args []string) {
 func (s *Store) writeLocked(peer *server.Peer, name string, args []string, change write, called bool) {
 	keys := change.keys(args[1:])
 	if !called && change.makes {
-		if refusal := s.noRoomLocked(peer.Ctx, keys, written(args[1:])); refusal != "" {
+		if refusal := s.noRoomLocked(peer.Ctx, keys, keys, written(args[1:])); refusal != "" {
 			peer.WriteError(refusal)
 			return
 		}
@@ -102,13 +102,14 @@ func (s *Store) flushLocked(peer *server.Peer, args []string) {
 	s.weights.clear()
 }
 
-// scriptLocked runs a script, if the keys it declares exist or there is room for them.
+// scriptLocked runs a script, if there is room for its arguments.
 func (s *Store) scriptLocked(peer *server.Peer, args []string, called bool) {
 	if called {
 		s.dispatchLocked(peer, args) // miniredis refuses it
 		return
 	}
-	if refusal := s.scriptRefusedLocked(peer.Ctx, args); refusal != "" {
+	keys := declared(args)
+	if refusal := s.noRoomLocked(peer.Ctx, keys[:min(1, len(keys))], keys, written(args[min(3, len(args)):])); refusal != "" {
 		peer.WriteError(refusal)
 		return
 	}
@@ -133,73 +134,18 @@ func plainError(reply string) string {
 	return reply
 }
 
-// slack is how far scripts on existing records may go over the cap.
-func (s *Store) slack() int { return s.maxKeys/20 + 8 }
-
-func (s *Store) full() string {
-	return fmt.Sprintf("OOM embedded store holds its cap of %d keys; use a real Redis (--redis) or wait for keys to expire", s.maxKeys)
-}
-
-// roomLocked reports whether a command on these keys keeps within the cap, if it makes new ones.
-func (s *Store) roomLocked(caller any, keys []string) bool {
-	count := s.countLocked(caller)
-	if count+len(keys) <= s.maxKeys {
-		return true
-	}
-	for _, key := range keys {
-		if !s.existsLocked(caller, key) {
-			count++
-			if count > s.maxKeys {
-				return false
-			}
+// noRoomLocked is why a command or script that may write so much to these keys does not fit; "" if
+// it does. It is about an existing record if those of its keys exist that record has.
+func (s *Store) noRoomLocked(caller any, record, keys []string, written int64) string {
+	exist := func(keys []string) func() bool {
+		return func() bool {
+			return !slices.ContainsFunc(keys, func(key string) bool { return !s.existsLocked(caller, key) })
 		}
 	}
-	return true
-}
-
-// noRoomLocked is why a command that may make keys does not fit; "" if it does.
-func (s *Store) noRoomLocked(caller any, keys []string, written int64) string {
-	all := func() bool {
-		return !slices.ContainsFunc(keys, func(key string) bool { return !s.existsLocked(caller, key) })
-	}
-	switch {
-	case !s.roomLocked(caller, keys):
-		return s.full()
-	case !s.bytesFit(written, all, all):
-		return s.fullOfBytes()
-	}
-	return ""
-}
-
-// scriptRefusedLocked is why a script does not fit; "" = it does. Its arguments count as written.
-func (s *Store) scriptRefusedLocked(caller any, args []string) string {
-	keys := declared(args)
-	if len(keys) == 0 {
+	if len(keys) == 0 || s.bytesFit(written, exist(record), exist(keys)) {
 		return ""
 	}
-	first := func() bool { return s.existsLocked(caller, keys[0]) }
-	all := func() bool {
-		return !slices.ContainsFunc(keys, func(key string) bool { return !s.existsLocked(caller, key) })
-	}
-	switch {
-	case !s.scriptFitsLocked(caller, keys):
-		return s.full()
-	case !s.bytesFit(written(args[3:]), first, all):
-		return s.fullOfBytes()
-	}
-	return ""
-}
-
-func (s *Store) scriptFitsLocked(caller any, keys []string) bool {
-	count := s.countLocked(caller)
-	switch {
-	case count < s.maxKeys:
-		return true
-	case count < s.maxKeys+s.slack():
-		return s.existsLocked(caller, keys[0])
-	default:
-		return !slices.ContainsFunc(keys, func(key string) bool { return !s.existsLocked(caller, key) })
-	}
+	return fmt.Sprintf("OOM embedded store holds its cap of %d bytes; use a real Redis (--redis) or wait for keys to expire", s.maxBytes)
 }
 
 // declared finds the keys in: EVAL, script, number of keys, key…

@@ -5,7 +5,6 @@ import (
 	"bytes"
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"net"
@@ -18,7 +17,6 @@ import (
 
 // The defaults of a [Config], and the limits of the store.
 const (
-	DefaultMaxKeys  = 1_000_000
 	DefaultMaxBytes = 256 << 20
 	// MinTTL is the shortest time to live that a key can be given. A reply may wait that long for a
 	// busy process.
@@ -27,30 +25,13 @@ const (
 
 // Config is how much a store keeps, in memory. The zero value is ready.
 type Config struct {
-	MaxKeys  int          // how many keys it may hold; 0 = DefaultMaxKeys
 	MaxBytes int64        // how much memory what it holds may take; 0 = DefaultMaxBytes
 	Logger   *slog.Logger // nil = silent
-}
-
-// complete sets the defaults, and returns all faults.
-func (c *Config) complete() error {
-	var faults []error
-	if c.MaxKeys < 0 {
-		faults = append(faults, fmt.Errorf("MaxKeys %d is negative", c.MaxKeys))
-	}
-	if c.MaxBytes < 0 {
-		faults = append(faults, fmt.Errorf("MaxBytes %d is negative", c.MaxBytes))
-	}
-	c.MaxKeys = cmp.Or(c.MaxKeys, DefaultMaxKeys)
-	c.MaxBytes = cmp.Or(c.MaxBytes, DefaultMaxBytes)
-	c.Logger = cmp.Or(c.Logger, slog.New(slog.DiscardHandler))
-	return errors.Join(faults...)
 }
 
 // Store is a miniredis with a clock, a cap and an incarnation. Its methods are safe for concurrent
 // use.
 type Store struct {
-	maxKeys     int
 	maxBytes    int64
 	logger      *slog.Logger
 	incarnation string
@@ -73,9 +54,11 @@ type Store struct {
 
 // Open starts a store. The caller ends it with [Store.Close].
 func Open(cfg Config) (*Store, error) {
-	if err := cfg.complete(); err != nil {
-		return nil, fmt.Errorf("embedded: config: %w", err)
+	if cfg.MaxBytes < 0 {
+		return nil, fmt.Errorf("embedded: MaxBytes %d is negative", cfg.MaxBytes)
 	}
+	cfg.MaxBytes = cmp.Or(cfg.MaxBytes, DefaultMaxBytes)
+	cfg.Logger = cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler))
 	s, err := newStore(cfg)
 	if err != nil {
 		return nil, fmt.Errorf("embedded: start miniredis: %w", err)
@@ -85,7 +68,7 @@ func Open(cfg Config) (*Store, error) {
 
 func newStore(cfg Config) (*Store, error) {
 	s := &Store{
-		maxKeys: cfg.MaxKeys, maxBytes: cfg.MaxBytes,
+		maxBytes:    cfg.MaxBytes,
 		logger:      cfg.Logger,
 		redis:       miniredis.NewMiniRedis(),
 		probe:       newProbe(),

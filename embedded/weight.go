@@ -1,7 +1,5 @@
 package embedded
 
-import "fmt"
-
 // The measured overhead besides the bytes of names and values: of a key with all its state, and of
 // an element of a hash, list, set or sorted set.
 const (
@@ -125,7 +123,3 @@ func (s *Store) bytesFit(written int64, firstExists, allExist func() bool) bool 
 }
 
 const littleBytes = 4 << 10
-
-func (s *Store) fullOfBytes() string {
-	return fmt.Sprintf("OOM embedded store holds its cap of %d bytes; use a real Redis (--redis) or wait for keys to expire", s.maxBytes)
-}

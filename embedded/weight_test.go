@@ -169,3 +169,11 @@ func TestWeightsFollowWhatIsDone(t *testing.T) {
 		t.Errorf("counted %d bytes, want about the %d that are there", counted, exact)
 	}
 }
+
+func TestAScriptWhoseKeysCannotBeCountedIsLeftToMiniredis(t *testing.T) {
+	c := client(t, open(t, Config{}))
+	do(t, c, "SET", "k", "v")
+	refused(t, c, "ERR value is not an integer", "EVAL", "return 1", "many")
+	refused(t, c, "ERR Number of keys can't be greater", "EVAL", "return 1", 3, "k")
+	refused(t, c, "ERR wrong number of arguments", "EVAL", "return 1")
+}

@@ -1,6 +1,7 @@
 package idempotency
 
 import (
+	"compress/gzip"
 	"fmt"
 	"io"
 	"net/http"
@@ -46,6 +47,8 @@ func TestKeyInAPayload(t *testing.T) {
 		{"/id", `{"id":"a"} {"id":"b"}`, "", "is not JSON"},
 		{"/id", `{"id":"a","id":"b"}`, "", "is not JSON"},
 		{"/id", "{\"id\":\"\xff\"}", "", "is not JSON"},
+		{"/id", `{"id":"evt_\ud83d"}`, "", "is not JSON"},
+		{"/id", `{"id":"\udc00"}`, "", "is not JSON"},
 	} {
 		key, err := keyIn([]byte(row.payload), Route{KeyFromBody: row.pointer})
 		expect.Equal(t, row.pointer+" of "+row.payload, key, row.key)
@@ -137,6 +140,27 @@ func TestKeyFromTheBody(t *testing.T) {
 		expect.Contains(t, "the refusal of "+payload[:min(len(payload), 12)], answer.Body.String(), code)
 	}
 	expect.Equal(t, "runs at the end", *runs, 4)
+}
+
+// Which requests have the same key is not guessed of what cannot be read.
+func TestAPayloadThatIsEncodedIsRefusedWhereItsKeyIsIn(t *testing.T) {
+	deliver, runs := webhooks(t, Route{KeyFromBody: "/id", KeyHeaders: []string{"webhook-id"}, Optional: true})
+	var packed strings.Builder
+	packer := gzip.NewWriter(&packed)
+	_, _ = packer.Write([]byte(`{"id":"evt_1"}`))
+	expect.MustEqual(t, "error of gzip", packer.Close(), error(nil))
+	for _, payload := range []string{packed.String(), `{"id":"evt_1"}`} {
+		answer := deliver(payload, "Content-Encoding: gzip")
+		expect.Equal(t, "status", answer.Code, http.StatusBadRequest)
+		expect.Contains(t, "the refusal", answer.Body.String(), "idempotency-key-malformed", `"field":"Content-Encoding"`, "/id of the payload")
+	}
+	expect.Equal(t, "runs", *runs, 0)
+	for range 2 {
+		answer := deliver(packed.String(), "Content-Encoding: gzip", "Webhook-Id: msg_1")
+		expect.Equal(t, "the handler's body, where the key is in a header", answer.Body.String(), packed.String())
+	}
+	deliver(`{"id":"evt_1"}`, "Content-Encoding: identity")
+	expect.Equal(t, "runs at the end", *runs, 2)
 }
 
 // Without a key in its payload a request of a route that needs none passes with its whole body.

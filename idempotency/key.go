@@ -56,10 +56,13 @@ func keyOf(r *http.Request, route Route, principal func(*http.Request) (string, 
 	case len(tokens)+len(keys) == 0:
 		return OperationKey{}, route.keyMissing()
 	case len(tokens)+len(keys) > 1:
-		return OperationKey{}, fmt.Errorf("%w: one header field belongs here, not %d", ErrKeyMalformed, len(tokens)+len(keys))
+		if len(tokens) > 0 {
+			header = TokenHeader
+		}
+		return OperationKey{}, malformed(header, "one header field belongs here, not %d", len(tokens)+len(keys))
 	case len(tokens) == 1:
 		if !names.Token.MatchString(tokens[0]) {
-			return OperationKey{}, fmt.Errorf("%w: %s is one token, 1 to %d characters, as it was issued", ErrKeyMalformed, TokenHeader, maxKey)
+			return OperationKey{}, malformed(TokenHeader, "%s is one token, 1 to %d characters, as it was issued", TokenHeader, maxKey)
 		}
 		who, err := principal(r)
 		if err != nil {
@@ -102,6 +105,11 @@ type fieldError struct {
 func (e *fieldError) Error() string { return "idempotency: " + e.text }
 func (e *fieldError) Unwrap() error { return e.kind }
 
+// malformed is the refusal of what a header of the request has for a key.
+func malformed(header, format string, values ...any) error {
+	return &fieldError{ErrKeyMalformed, http.CanonicalHeaderKey(header), "malformed key: " + fmt.Sprintf(format, values...)}
+}
+
 // takesUsualHeader reports whether the key can be in Idempotency-Key without being named for it:
 // not where the route says that it is in the payload, since a proxy or a library may add one of its
 // own to each attempt.
@@ -142,8 +150,7 @@ func parseHeader(header, value string) (string, error) {
 		return parseKey(value)
 	}
 	if !printable.MatchString(value) {
-		header = http.CanonicalHeaderKey(header)
-		return "", &fieldError{ErrKeyMalformed, header, fmt.Sprintf("malformed key: %s is 1 to %d characters of printable ASCII", header, maxKey)}
+		return "", malformed(header, "%s is 1 to %d characters of printable ASCII", http.CanonicalHeaderKey(header), maxKey)
 	}
 	return value, nil
 }
@@ -160,7 +167,7 @@ func OptionalKey(r *http.Request) (string, error) {
 	case 1:
 		return parseKey(keys[0])
 	default:
-		return "", fmt.Errorf("%w: one header field belongs here, not %d", ErrKeyMalformed, len(keys))
+		return "", malformed(KeyHeader, "one header field belongs here, not %d", len(keys))
 	}
 }
 
@@ -172,11 +179,11 @@ func parseKey(value string) (string, error) {
 	}
 	item, err := httpsfv.UnmarshalItem([]string{value})
 	if err != nil {
-		return "", fmt.Errorf("%w: %s is an RFC 8941 string", ErrKeyMalformed, KeyHeader)
+		return "", malformed(KeyHeader, "%s is an RFC 8941 string", KeyHeader)
 	}
 	key, ok := item.Value.(string)
 	if !ok || len(item.Params.Names()) > 0 || key == "" || len(key) > maxKey {
-		return "", fmt.Errorf("%w: %s is one string of 1 to %d characters, without parameters", ErrKeyMalformed, KeyHeader, maxKey)
+		return "", malformed(KeyHeader, "%s is one string of 1 to %d characters, without parameters", KeyHeader, maxKey)
 	}
 	return key, nil
 }

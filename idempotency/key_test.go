@@ -5,6 +5,8 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+
+	"github.com/coatcheck/coatcheck/internal/testing/expect"
 )
 
 func TestParseKeyTakesTheSameKeyQuotedAndBare(t *testing.T) {
@@ -48,6 +50,8 @@ func TestParseKeyRefuses(t *testing.T) {
 	} {
 		if got, err := parseKey(value); !errors.Is(err, ErrKeyMalformed) {
 			t.Errorf("%s: parseKey(%q): got %q and error %v, want %v", name, value, got, err, ErrKeyMalformed)
+		} else if problem, _ := Problem(err); problem.Field != KeyHeader {
+			t.Errorf("%s: parseKey(%q): got the field %q, want %s", name, value, problem.Field, KeyHeader)
 		}
 	}
 }
@@ -81,6 +85,14 @@ func TestKeyOfTakesExactlyWhatTheRouteAccepts(t *testing.T) {
 		got := map[bool]string{errors.Is(err, ErrKeyMissing): missing, errors.Is(err, ErrKeyMalformed): malformed}[true]
 		if got != row.want || key.issued != row.issued {
 			t.Errorf("refOf with %s: got %+v and error %v, want issued %v and error %q", row.name, key, err, row.issued, row.want)
+		}
+		if row.want == malformed {
+			problem, _ := Problem(err)
+			field := KeyHeader
+			if len(row.tokens) > 0 {
+				field = TokenHeader
+			}
+			expect.Equal(t, "the field of the refusal of "+row.name, problem.Field, field)
 		}
 	}
 }

@@ -36,7 +36,7 @@ func BenchmarkTake(b *testing.B) {
 		b.Run(way.name+"/one", func(b *testing.B) {
 			for b.Loop() {
 				if err := way.take("one"); err != nil {
-					b.Fatal(err)
+					b.Fatalf("take one: got error %v, want none", err)
 				}
 			}
 		})
@@ -51,7 +51,7 @@ func BenchmarkTake(b *testing.B) {
 					}
 					for pb.Next() {
 						if err := way.take(name); err != nil {
-							b.Error(err)
+							b.Errorf("take: got error %v, want none", err)
 						}
 					}
 				})

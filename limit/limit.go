@@ -99,6 +99,7 @@ func (e *ReachedError) Unwrap() error { return ErrReached }
 // used.
 type Limits struct {
 	store *redisstore.Store
+	kind  string // of their keys
 
 	mu     sync.Mutex
 	queues map[string][]*call // that wait, by the name that a call is under way for
@@ -115,12 +116,16 @@ type call struct {
 }
 
 // New returns the limits of a store. It panics without a store.
-func New(store *redisstore.Store) *Limits {
+func New(store *redisstore.Store) *Limits { return Of(store, "limit") }
+
+// Of returns limits with keys of their own kind: a name is another one than the same name of [New].
+// It panics without a store.
+func Of(store *redisstore.Store, kind string) *Limits {
 	if store == nil {
 		panic("limit: New needs a store: see redisstore.Open")
 	}
 	// no replica can make a limit more certain than a lost one is harmful
-	return &Limits{store: store.WithAck(0), queues: map[string][]*call{}}
+	return &Limits{store: store.WithAck(0), kind: kind, queues: map[string][]*call{}}
 }
 
 // Close waits for calls under way. Limits must not be used after it.
@@ -169,4 +174,4 @@ func (l *Limits) Reset(ctx context.Context, name string) error {
 	return err
 }
 
-func (l *Limits) key(name string) string { return l.store.Key("limit", name) }
+func (l *Limits) key(name string) string { return l.store.Key(l.kind, name) }

@@ -20,16 +20,6 @@ func BenchmarkTemplateAppend(b *testing.B) {
 	}
 }
 
-func BenchmarkTemplateParse(b *testing.B) {
-	template := number.MustTemplate("ORD-{yyyyMMdd}-{n:6}")
-	b.ReportAllocs()
-	for b.Loop() {
-		if _, _, err := template.Parse("ORD-20261121-000042"); err != nil {
-			b.Fatal(err)
-		}
-	}
-}
-
 func BenchmarkCalendarKeyAt(b *testing.B) {
 	k := key(b, "orders:{yyyyMMdd}", zone(b, "Europe/Berlin"))
 	at := time.Now()

@@ -77,7 +77,6 @@ type pattern struct {
 	text   string
 	pieces []piece
 	unit   unit
-	width  int // of what it writes, in characters
 }
 
 // piece is a field, or a separator with its character.
@@ -109,7 +108,6 @@ func parsePattern(text string, position int) (pattern, *fault) {
 			seen |= 1 << next.field
 		}
 		p.pieces = append(p.pieces, next)
-		p.width += next.width()
 	}
 	if len(p.pieces) == 0 {
 		return pattern{}, faultAt(position, "nothing between the braces; write {n} for the value, or a date such as {yyyyMMdd}")
@@ -209,31 +207,4 @@ func (p pattern) append(dst []byte, c civil) []byte {
 		}
 	}
 	return dst
-}
-
-// read reads what append writes, and only dates that there are.
-func (p pattern) read(label string) (civil, error) {
-	c := civil{month: 1, day: 1, week: 1}
-	rest := label
-	for _, piece := range p.pieces {
-		width := min(piece.width(), len(rest))
-		if piece.field != separator {
-			// what is not digits is not what the date writes, see below
-			n, _ := readDigits(rest[:width])
-			c[piece.field] = int(n)
-		}
-		rest = rest[width:]
-	}
-	if c[shortYear] > 0 || c[year] == 0 {
-		c[year] = firstShortYear + c[shortYear]
-	}
-	if c[yearDay] > 0 {
-		c[day] = c[yearDay] // of January, which the calendar carries on
-	}
-	start, _ := p.span(c)
-	there, err := p.civil(time.Unix(start, 0).UTC())
-	if err != nil || string(p.append(nil, there)) != label {
-		return c, fmt.Errorf("%w: %.40q is no date of {%s}", ErrSyntax, label, p.text)
-	}
-	return there, nil
 }

@@ -3,8 +3,8 @@
 // as digits that do not reveal how many there are ([Opaque]). What holds:
 //
 //   - A template writes two different texts for two values, and for one value in two periods that
-//     its date part distinguishes. [Template.Parse] reads back what it wrote, and nothing else. A
-//     value with more digits than its width is refused and never grows.
+//     its date part distinguishes. A value with more digits than its width is refused and never
+//     grows.
 //   - A calendar key has one name for every moment that shows the same date on the zone's clock,
 //     and another name for every other date. So a counter that counts anew with each name, and a
 //     template that distinguishes those names ([Template.Fits]), never make one number twice: not
@@ -16,7 +16,7 @@
 //
 // What does not hold: the package makes no value, and does not know which were handed out. A
 // template and a key that are asked with different moments or zones can disagree about the date. A
-// number that parses, or that decodes, was not necessarily ever given out.
+// number that decodes was not necessarily ever given out.
 //
 // Everything here is pure: no clock is read, no file (a zone comes as a *time.Location), and only
 // the standard library is imported. All of it is safe for concurrent use.

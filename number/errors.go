@@ -15,13 +15,13 @@ var (
 	ErrKey = errors.New("number: not a calendar key")
 	// ErrCoarse means that a template writes values of different periods of a calendar key alike.
 	ErrCoarse = errors.New("number: the template does not tell the key's periods apart")
-	// ErrSyntax means a text that the template, the label's date or the opaque form never writes.
+	// ErrSyntax means a text that the opaque form never writes.
 	ErrSyntax = errors.New("number: not of this form")
 	// ErrWidth means that a value has more digits than its place. It comes as a *TooWideError.
 	ErrWidth = errors.New("number: too large")
 	// ErrNegative means that a value is negative.
 	ErrNegative = errors.New("number: negative")
-	// ErrTime means that a time cannot be written, or that a date never was in its zone.
+	// ErrTime means that a time cannot be written.
 	ErrTime = errors.New("number: out of the calendar")
 )
 

@@ -59,13 +59,6 @@ func ExampleTemplate_Format() {
 	//  number: too large: 999 at most
 }
 
-func ExampleTemplate_Parse() {
-	template := number.MustTemplate("ORD-{yyyyMMdd}-{n:6}")
-	value, label, err := template.Parse("ORD-20261121-000042")
-	fmt.Println(value, label, err)
-	// Output: 42 20261121 <nil>
-}
-
 // A day on which the clocks are set back.
 func ExampleTemplate_Period() {
 	berlin, err := time.LoadLocation("Europe/Berlin")

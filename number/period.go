@@ -1,7 +1,6 @@
 package number
 
 import (
-	"fmt"
 	"iter"
 	"math"
 	"time"
@@ -26,18 +25,9 @@ func (p pattern) at(moment time.Time, zone *time.Location) (Period, error) {
 	if err != nil {
 		return Period{}, err
 	}
-	return p.of(c, zone)
-}
-
-// of finds the period of a date.
-func (p pattern) of(c civil, zone *time.Location) (Period, error) {
-	label := string(p.append(nil, c))
 	start, end := p.span(c)
 	from, until := shown(start, end, zone)
-	if from >= until {
-		return Period{}, fmt.Errorf("%w: %s never was in %v", ErrTime, label, zone)
-	}
-	return Period{Label: label, From: time.Unix(from, 0).In(zone), Until: time.Unix(until, 0).In(zone)}, nil
+	return Period{Label: string(p.append(nil, c)), From: time.Unix(from, 0).In(zone), Until: time.Unix(until, 0).In(zone)}, nil
 }
 
 // span returns the clock's two readings around a date, in seconds since 1970 as if in UTC.

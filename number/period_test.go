@@ -1,7 +1,6 @@
 package number_test
 
 import (
-	"errors"
 	"testing"
 	"time"
 
@@ -65,9 +64,6 @@ func TestPeriodsOfTheCalendar(t *testing.T) {
 		if from, until := period.From.Format(time.RFC3339), period.Until.Format(time.RFC3339); period.Label != row.label || from != row.from || until != row.until {
 			t.Errorf("%s at %s in %s: %s from %s until %s, want %s from %s until %s", row.date, row.at, row.zone, period.Label, from, until, row.label, row.from, row.until)
 		}
-		if again, err := template.PeriodOf(row.label, location); again != period || err != nil {
-			t.Errorf("%s of %s in %s: %+v, %v", row.date, row.label, row.zone, again, err)
-		}
 	}
 }
 
@@ -76,35 +72,6 @@ func TestWithoutADateThereIsNoPeriod(t *testing.T) {
 	period, err := template.Period(time.Now(), nil)
 	expect.Error(t, "Period of now", err, nil)
 	expect.Equal(t, "Period of now", period, number.Period{})
-	period, err = template.PeriodOf("", nil)
-	expect.Error(t, "PeriodOf no label", err, nil)
-	expect.Equal(t, "PeriodOf no label", period, number.Period{})
-	if _, err := template.PeriodOf("2026", nil); !errors.Is(err, number.ErrSyntax) {
-		t.Error(err)
-	}
-}
-
-// A label can be a date that its zone never had.
-func TestPeriodOfRefusesWhatNeverWas(t *testing.T) {
-	for _, row := range []struct {
-		date, zone, label string
-		want              error
-	}{
-		{"{yyyyMMdd}", "Pacific/Apia", "20111230", number.ErrTime},
-		{"{yyyyMMdd}", "Pacific/Kwajalein", "19930821", number.ErrTime},
-		{"{yyyyMMddHH}", "Europe/Berlin", "2026032902", number.ErrTime},
-		{"{yyyyMMddHH}", "Africa/Cairo", "2024042600", number.ErrTime},
-		{"{yyyyMMdd}", "UTC", "20270229", number.ErrSyntax},
-		{"{yyyyMMdd}", "UTC", "2027022", number.ErrSyntax},
-		{"{yyyyMMdd}", "UTC", "202702011", number.ErrSyntax},
-		{"{yyyyMMdd}", "UTC", "", number.ErrSyntax},
-		{"{yyyy-MM}", "UTC", "2027_01", number.ErrSyntax},
-	} {
-		period, err := number.MustTemplate(row.date+"{n}").PeriodOf(row.label, zone(t, row.zone))
-		if !errors.Is(err, row.want) || period != (number.Period{}) {
-			t.Errorf("%s in %s: %+v, %v, want %v", row.label, row.zone, period, err, row.want)
-		}
-	}
 }
 
 // zones are some that do what others do not.
@@ -159,9 +126,6 @@ func TestPeriodsHaveAllMomentsOfTheirLabel(t *testing.T) {
 					t.Fatalf("%+v: %v shows it: %v, %v shows it: %v", period, before, shows(before), behind, shows(behind))
 				}
 			}
-		}
-		if again, err := template.PeriodOf(period.Label, location); again != period || err != nil {
-			t.Fatalf("%+v, and of its label %+v, %v", period, again, err)
 		}
 	})
 }

@@ -26,7 +26,6 @@ type Template struct {
 	parts []part
 	date  *pattern // of its date part, if it has one
 	width int      // of the value; 0 = as many digits as it has
-	fixed int      // how many characters of what it writes are not the value's
 }
 
 // MaxTemplate is how long a template can be, in characters.
@@ -64,7 +63,6 @@ func parseTemplate(text string) (Template, *fault) {
 	for i, p := range parts {
 		switch p.kind {
 		case literalPart:
-			t.fixed += len(p.literal)
 		case valuePart:
 			if values++; values > 1 {
 				return Template{}, faultAt(p.position, "a second value; write {n} once")
@@ -75,7 +73,6 @@ func parseTemplate(text string) (Template, *fault) {
 				return Template{}, faultAt(p.position, "a second date; write all of it into one pair of braces, as in {yyyy-MM}")
 			}
 			t.date = &parts[i].date
-			t.fixed += p.date.width
 		}
 	}
 	switch {
@@ -139,44 +136,6 @@ func (t Template) check() error {
 	return nil
 }
 
-// Parse reads what Format writes, and nothing else: the value, and the date part's text, "" if
-// there is none. It takes every date, also an hour that a zone skipped. ErrSyntax.
-func (t Template) Parse(text string) (value int64, label string, err error) {
-	if err := t.check(); err != nil {
-		return 0, "", err
-	}
-	digits := len(text) - t.fixed
-	if digits < 1 || t.width > 0 && digits != t.width {
-		return 0, "", t.refuse(text)
-	}
-	rest := text
-	for i := range t.parts {
-		p := &t.parts[i]
-		ok := true
-		switch p.kind {
-		case literalPart:
-			ok = rest[:len(p.literal)] == p.literal
-			rest = rest[len(p.literal):]
-		case valuePart:
-			value, ok = readDigits(rest[:digits])
-			ok = ok && (t.width > 0 || digits == 1 || rest[0] != '0')
-			rest = rest[digits:]
-		case datePart:
-			label, rest = rest[:p.date.width], rest[p.date.width:]
-			_, err := p.date.read(label)
-			ok = err == nil
-		}
-		if !ok {
-			return 0, "", t.refuse(text)
-		}
-	}
-	return value, label, nil
-}
-
-func (t Template) refuse(text string) error {
-	return fmt.Errorf("%w: %.120q: numbers look like %s", ErrSyntax, text, t.text)
-}
-
 // Period is the period that the date part names at a moment in a zone (nil is UTC): its label is
 // what the date part writes. Without a date part it is the zero Period, which has no label and no
 // end. ErrTime for years that cannot be written.
@@ -185,25 +144,6 @@ func (t Template) Period(at time.Time, zone *time.Location) (Period, error) {
 		return Period{}, t.check()
 	}
 	return t.date.at(at, orUTC(zone))
-}
-
-// PeriodOf is the period of a label that Parse has read, in a zone (nil is UTC). ErrSyntax for what
-// is no label of this template, ErrTime for a day or an hour that the zone has skipped.
-func (t Template) PeriodOf(label string, zone *time.Location) (Period, error) {
-	if err := t.check(); err != nil {
-		return Period{}, err
-	}
-	if t.date == nil {
-		if label != "" {
-			return Period{}, fmt.Errorf("%w: label %.40q: %s has no date part", ErrSyntax, label, t.text)
-		}
-		return Period{}, nil
-	}
-	c, err := t.date.read(label)
-	if err != nil {
-		return Period{}, err
-	}
-	return t.date.of(c, orUTC(zone))
 }
 
 // Fits reports whether values that are counted anew in each of a key's periods get different texts

@@ -51,7 +51,7 @@ func TestConfigIsTakenOrRefused(t *testing.T) {
 		{"a prefix", Config{Prefix: "team-a.B_7:~@"}, nil},
 		{"a long prefix", Config{Prefix: long}, nil},
 		{"trusted restarts", Config{URL: "redis://h", Restarts: TrustRestarts}, nil},
-		{"embedded with a cap", Config{URL: "embedded:", MaxKeys: 5}, nil},
+		{"embedded with a cap", Config{URL: "embedded:", MaxBytes: 5000}, nil},
 
 		{"a wrong URL", Config{URL: "redis://"}, []string{"host is empty"}},
 		{"a brace in the prefix", Config{Prefix: "a{b"}, []string{"prefix"}},

@@ -5,8 +5,7 @@
 //
 //   - a client of go-redis, with any settings: [From];
 //   - the options of a client for Sentinel: [FromFailover];
-//   - a URL: [Open], and [OpenConfig] with all settings;
-//   - a client with the settings that a store needs, to share its connections: [New].
+//   - a URL: [Open], and [OpenConfig] with all settings.
 //
 // The promises, whatever Redis does:
 //

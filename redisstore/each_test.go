@@ -38,14 +38,6 @@ func TestScriptsOnEveryKindOfStore(t *testing.T) {
 	})
 }
 
-func TestScriptsOnACallersClient(t *testing.T) {
-	t.Parallel()
-	storetest.Clients(t, func(t *testing.T, store *redisstore.Store) {
-		onEveryKind(t, store)
-		t.Run("a closed store is unavailable", func(t *testing.T) { closes(t, store) })
-	})
-}
-
 func onEveryKind(t *testing.T, store *redisstore.Store) {
 	for name, test := range map[string]func(*testing.T, *redisstore.Store){
 		"a script that the server does not know is sent as text, once": sendsTextOnce,

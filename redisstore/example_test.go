@@ -38,30 +38,3 @@ func dialer() func(context.Context, string, string) (net.Conn, error) {
 	}
 	return func(ctx context.Context, _, _ string) (net.Conn, error) { return server.Dial(ctx) }
 }
-
-// New shares the connections of the client, and says what its settings lack.
-func ExampleNew() {
-	ctx := context.Background()
-	options := &redis.Options{Dialer: dialer(), ContextTimeoutEnabled: true}
-
-	careless := redis.NewClient(options)
-	defer careless.Close()
-	_, err := redisstore.New(careless, redisstore.Config{Prefix: "shop:"})
-	fmt.Println(err)
-
-	options.MaxRetries = -1
-	client := redis.NewClient(options)
-	defer client.Close() // the store leaves it open
-	store, err := redisstore.New(client, redisstore.Config{Prefix: "shop:"})
-	if err != nil {
-		panic(err)
-	}
-	defer store.Close()
-	orders := counter.New(store, counter.Config{})
-	defer orders.Close()
-	number, err := orders.Incr(ctx, "orders")
-	fmt.Println(number, err)
-	// Output:
-	// redis client: it sends a command up to 3 times again when the reply is lost, so that an increment is done more than once; set redis.Options.MaxRetries to -1, or call redisstore.From in place of New
-	// 1 <nil>
-}

@@ -3,6 +3,7 @@ package redisstore
 import (
 	"cmp"
 	"errors"
+	"fmt"
 	"strings"
 
 	"github.com/redis/go-redis/v9"
@@ -22,34 +23,67 @@ import (
 // closed before.
 //
 // The prefix, the acknowledgement, the timeouts and the observers are those of the configuration.
-// Its URL, TLS, Credentials, MaxKeys and MaxBytes stay empty.
+// Its URL, TLS, Credentials and MaxBytes stay empty.
 //
 // A client of redis.NewFailoverClient is refused, since it does not show its sentinels:
 // [FromFailover] takes the options that it was made with. So is a redis.Ring, which moves a key to
 // another server when one is away, where the key has no history, and every type that does not show
 // its servers.
 func From(client redis.UniversalClient, config Config) (*Store, error) {
-	theirs, err := share(client)
+	const fix = "give a *redis.Client or a *redis.ClusterClient"
+	switch client := client.(type) {
+	case *redis.Client:
+		if client == nil {
+			return nil, clientError("it is nil", fix)
+		}
+		return fromServer(client.Options(), config)
+	case *redis.ClusterClient:
+		if client == nil {
+			return nil, clientError("it is nil", fix)
+		}
+		return fromCluster(client.Options(), config)
+	case *redis.Ring:
+		return nil, clientError("a redis.Ring moves keys to another server when one is away", fix)
+	case nil:
+		return nil, clientError("it is nil", fix)
+	}
+	return nil, clientError(fmt.Sprintf("a %T does not show its servers", client), fix)
+}
+
+// clientError says why From cannot use a client, and what mends it.
+func clientError(reason, fix string) error {
+	return fmt.Errorf("redis client: %s; %s", reason, fix)
+}
+
+func fromServer(theirs *redis.Options, config Config) (*Store, error) {
+	address := "redis://" + theirs.Addr
 	switch {
-	case err != nil:
-		return nil, err
-	case theirs.mode == Sentinel:
+	case theirs.Addr == "FailoverClient": // as redis.NewFailoverClient has it
 		return nil, clientError("it does not show the sentinels that it asks",
 			"call redisstore.FromFailover with the redis.FailoverOptions that it was made with")
-	case theirs.cluster != nil:
-		if err := ownSlots(theirs.cluster.Options()); err != nil {
-			return nil, err
-		}
+	case theirs.Network == "unix":
+		address = "unix://" + theirs.Addr
+	case theirs.TLSConfig != nil:
+		address = "rediss://" + theirs.Addr
 	}
-	store, config, err := config.from(theirs.mode, theirs.address)
+	store, config, err := config.from(Standalone, address)
 	if err != nil {
 		return nil, err
 	}
-	if theirs.cluster != nil {
-		store.engine.Cluster(redisconn.FromCluster(theirs.cluster.Options(), config.Timeout))
-	} else {
-		store.engine.Serve(redisconn.FromClient(theirs.client.Options(), config.Timeout))
+	store.engine.Serve(redisconn.FromClient(theirs, config.Timeout))
+	return store, nil
+}
+
+func fromCluster(theirs *redis.ClusterOptions, config Config) (*Store, error) {
+	if theirs.ClusterSlots != nil {
+		return nil, clientError("its slots are not those of a Redis Cluster, so that two servers could hold one key",
+			"leave redis.ClusterOptions.ClusterSlots nil, and for a Sentinel set call redisstore.FromFailover with its redis.FailoverOptions")
 	}
+	store, config, err := config.from(Cluster, "redis+cluster://"+strings.Join(theirs.Addrs, ","))
+	if err != nil {
+		return nil, err
+	}
+	store.engine.Cluster(redisconn.FromCluster(theirs, config.Timeout))
 	return store, nil
 }
 
@@ -82,7 +116,8 @@ func checkFailover(o *redis.FailoverOptions) error {
 // from is a store that has no servers yet, and the configuration with its defaults. All faults of
 // the configuration are reported together.
 func (c Config) from(mode Mode, address string) (*Store, Config, error) {
-	c = c.overNetwork()
+	c.Timeout = cmp.Or(c.Timeout, defaultTimeout)
+	c = c.WithDefaults()
 	if err := errors.Join(append(c.ownConnections(), c.check(mode))...); err != nil {
 		return nil, c, err
 	}
@@ -90,8 +125,18 @@ func (c Config) from(mode Mode, address string) (*Store, Config, error) {
 	return c.store(mode, address), c, nil
 }
 
-// overNetwork is the configuration with the defaults of a store without a URL that is not embedded.
-func (c Config) overNetwork() Config {
-	c.Timeout = cmp.Or(c.Timeout, defaultTimeout)
-	return c.WithDefaults()
+// ownConnections names the settings of stores that no client was given for.
+func (c Config) ownConnections() (faults []error) {
+	for _, one := range []struct {
+		name string
+		set  bool
+	}{
+		{"Credentials", c.Credentials != nil}, {"MaxBytes", c.MaxBytes != 0}, {"TLS", c.TLS != nil},
+		{"URL", c.URL != ""},
+	} {
+		if one.set {
+			faults = append(faults, fmt.Errorf("%s: leave it empty, the client has its own", one.name))
+		}
+	}
+	return faults
 }

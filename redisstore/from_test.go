@@ -128,11 +128,11 @@ func TestClientThatNamesNoServersIsRefusedWithWhatToCall(t *testing.T) {
 func TestAllFaultsOfAConfigurationForAClientAreReportedTogether(t *testing.T) {
 	client := redis.NewClient(&redis.Options{})
 	defer client.Close()
-	_, one := redisstore.From(client, redisstore.Config{URL: "redis://h", MaxKeys: 1, Ack: -2, Timeout: time.Hour})
+	_, one := redisstore.From(client, redisstore.Config{URL: "redis://h", MaxBytes: 1, Ack: -2, Timeout: time.Hour})
 	_, other := redisstore.FromFailover(&redis.FailoverOptions{}, redisstore.Config{TLS: &tls.Config{}})
 	_, none := redisstore.FromFailover(nil, redisstore.Config{})
 	for said, names := range map[string][]string{
-		fmt.Sprint(one):   {"URL: leave it empty", "MaxKeys", "ack -2", "timeout 1h"},
+		fmt.Sprint(one):   {"URL: leave it empty", "MaxBytes", "ack -2", "timeout 1h"},
 		fmt.Sprint(other): {"TLS: leave it empty", "redis.FailoverOptions.MasterName", "redis.FailoverOptions.SentinelAddrs"},
 		fmt.Sprint(none):  {"redis.FailoverOptions are nil"},
 	} {

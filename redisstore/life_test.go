@@ -99,11 +99,6 @@ func TestIncrByOnEveryKindOfStore(t *testing.T) {
 	storetest.Each(t, incrOnEveryKind)
 }
 
-func TestIncrByOnACallersClient(t *testing.T) {
-	t.Parallel()
-	storetest.Clients(t, incrOnEveryKind)
-}
-
 func incrOnEveryKind(t *testing.T, store *redisstore.Store) {
 	_, err := incrBy(t, store, "k", 1, found{})
 	otherIncarnation(t, err)

@@ -3,6 +3,7 @@ package redisstore_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"os"
 	"strings"
@@ -244,15 +245,18 @@ func TestServerThatHasTooManyClientsRunsNothing(t *testing.T) {
 
 func TestFullEmbeddedStoreRefuses(t *testing.T) {
 	t.Parallel()
-	store := open(t, "embedded:", func(c *redisstore.Config) { c.MaxKeys = 2 })
-	mustBump(t, store, "x", 1)
-	mustBump(t, store, "y", 1)
-	_, err := bumped(t.Context(), store, "z")
+	store := open(t, "embedded:", func(c *redisstore.Config) { c.MaxBytes = 5000 })
+	var err error
+	kept := int64(0)
+	for ; err == nil && kept < 100; kept++ {
+		_, err = bumped(t.Context(), store, fmt.Sprint("x", kept))
+	}
+	kept-- // the last was refused
 	refused(t, err)
-	mustBump(t, store, "x", 2)
+	mustBump(t, store, "x0", 2)
 	err = store.EachMaster(t.Context(), "test", func(ctx context.Context, own *redis.Client) error {
-		if n := own.DBSize(ctx).Val(); n != 2 {
-			t.Errorf("it holds %d keys", n)
+		if n := own.DBSize(ctx).Val(); n != kept {
+			t.Errorf("got %d keys in a store that took %d", n, kept)
 		}
 		return nil
 	})

@@ -65,7 +65,6 @@ type Config struct {
 	// how long a call may take in all, the acknowledgement included; 0 = 1s, embedded: 30s
 	Timeout time.Duration
 
-	MaxKeys  int          // embedded: how many keys it may hold; 0 = its own default
 	MaxBytes int64        // embedded: how much memory what it holds may take; 0 = its own default
 	Logger   *slog.Logger // nil = no log
 
@@ -190,7 +189,7 @@ func missing() error {
 func (s *Store) connect(target redisconn.Target, config Config) error {
 	switch Mode(target.Mode) {
 	case Embedded:
-		own, err := driver.Open(driver.Config{MaxKeys: config.MaxKeys, MaxBytes: config.MaxBytes, Logger: config.Logger})
+		own, err := driver.Open(driver.Config{MaxBytes: config.MaxBytes, Logger: config.Logger})
 		if err != nil {
 			return fmt.Errorf("embedded store: %w", err)
 		}

@@ -27,7 +27,7 @@ var all = []*scripts.Script{
 	scripts.LockEnter, scripts.LockRenew, scripts.LockLeave, scripts.LockBreak, scripts.LockGet, scripts.LockNote, scripts.LockNames,
 	scripts.NameAdd, scripts.NameRemove, scripts.NameList,
 	scripts.WorkerCreate, scripts.WorkerAcquire, scripts.WorkerRenew, scripts.WorkerRelease, scripts.WorkerGet,
-	scripts.KeyAdd, scripts.KeyRemove, scripts.KeyList, scripts.RateGet, scripts.RateSwap, scripts.LimitTake,
+	scripts.KeyAdd, scripts.KeyRemove, scripts.KeyList, scripts.LimitTake,
 	scripts.LedgerAppend, scripts.LedgerList,
 }
 

@@ -27,7 +27,7 @@ var formats = map[string]string{
 	"name_add": "-list", "name_remove": "-list", "name_list": "-list",
 	"worker_create": "pool.pool -pool -pool", "worker_acquire": "pool.pool -pool -pool", "worker_renew": "pool.pool -pool -pool", "worker_release": "pool.pool -pool",
 	"worker_get": "pool.pool -pool",
-	"key_add":    "key.k", "key_remove": "key.k", "key_list": "key.k", "rate_get": "rate", "rate_swap": "rate", "limit_take": "limit",
+	"key_add":    "key.k", "key_remove": "key.k", "key_list": "key.k", "limit_take": "limit",
 	"ledger_append": "-list", "ledger_list": "-list",
 }
 

@@ -81,9 +81,6 @@ var (
 	KeyRemove = load("key_remove")
 	KeyList   = load("key_list")
 
-	RateGet  = load("rate_get")
-	RateSwap = load("rate_swap")
-
 	LimitTake = load("limit_take")
 
 	LedgerAppend = load("ledger_append")

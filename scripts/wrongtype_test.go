@@ -309,8 +309,6 @@ var misuses = []misuse{
 	{"key_add", scripts.KeyAdd, apiKeys, 0, args("k", "{}"), ""},
 	{"key_remove", scripts.KeyRemove, apiKeys, 0, args("k"), ""},
 	{"key_list", scripts.KeyList, apiKeys, 0, args(), ""},
-	{"rate_get", scripts.RateGet, rateKey, 0, args(), ""},
-	{"rate_swap", scripts.RateSwap, rateKey, 0, args("-1", "1", 1000), ""},
 	{"limit_take", scripts.LimitTake, limitKey, 0, args(1, 1, 5, minute*1000, 5), ""},
 	{"ledger_append", scripts.LedgerAppend, ledgerKey, 0, args("{}"), ""},
 	{"ledger_list", scripts.LedgerList, ledgerKey, 0, args(10), ""},

@@ -136,7 +136,7 @@ func BenchmarkAgainstAtomicAdd(b *testing.B) {
 func batchLoop(b *testing.B, tag *Tag, ids []int64) {
 	for batch := range slices.Chunk(ids, 256) {
 		if err := tag.NextN(b.Context(), batch); err != nil {
-			b.Error(err)
+			b.Errorf("NextN: got error %v, want none", err)
 		}
 	}
 }
@@ -175,7 +175,7 @@ func BenchmarkNext(b *testing.B) {
 			_, tag := benchTag(b, step)
 			for b.Loop() {
 				if _, err := tag.Next(ctx); err != nil {
-					b.Fatal(err)
+					b.Fatalf("Next: got error %v, want none", err)
 				}
 			}
 		})
@@ -199,7 +199,7 @@ func BenchmarkNextParallel(b *testing.B) {
 			b.RunParallel(func(pb *testing.PB) {
 				for pb.Next() {
 					if _, err := tag.Next(ctx); err != nil {
-						b.Error(err)
+						b.Errorf("Next: got error %v, want none", err)
 					}
 				}
 			})
@@ -213,7 +213,7 @@ func BenchmarkNextN(b *testing.B) {
 	_, tag := benchTag(b, 2000)
 	for b.Loop() {
 		if err := tag.NextN(ctx, ids); err != nil {
-			b.Fatal(err)
+			b.Fatalf("NextN: got error %v, want none", err)
 		}
 	}
 }
@@ -223,7 +223,7 @@ func BenchmarkNextByName(b *testing.B) {
 	s, _ := benchTag(b, 2000)
 	for b.Loop() {
 		if _, err := s.Next(ctx, "orders"); err != nil {
-			b.Fatal(err)
+			b.Fatalf("Next orders: got error %v, want none", err)
 		}
 	}
 }

@@ -23,7 +23,7 @@ func TestPositionsAreTheRangesIDs(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		r := anyRange(t)
 		if err := r.check(); err != nil {
-			t.Fatal(err)
+			t.Fatalf("checking %v: got error %v, want none", r, err)
 		}
 		ahead := rapid.Float64Range(1e-9, 0.9).Draw(t, "ahead")
 		n := newNode(r, ahead)

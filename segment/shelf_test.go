@@ -11,6 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/coatcheck/coatcheck/internal/testing/expect"
 	"github.com/coatcheck/coatcheck/redisstore"
 )
 
@@ -188,18 +189,14 @@ func bubble(t *testing.T, test func(t *testing.T)) {
 func handle(t testing.TB, s *Segments, name string) *Tag {
 	t.Helper()
 	tag, err := s.Tag(t.Context(), name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, "Tag", err)
 	return tag
 }
 
 func next(t testing.TB, tag *Tag) int64 {
 	t.Helper()
 	id, err := tag.Next(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, "Next", err)
 	return id
 }
 
@@ -207,9 +204,7 @@ func next(t testing.TB, tag *Tag) int64 {
 func nextN(t testing.TB, tag *Tag, n int) []int64 {
 	t.Helper()
 	ids := make([]int64, n)
-	if err := tag.NextN(t.Context(), ids); err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, "NextN", tag.NextN(t.Context(), ids))
 	return ids
 }
 

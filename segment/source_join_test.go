@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/coatcheck/coatcheck/internal/testing/expect"
 	"github.com/coatcheck/coatcheck/internal/testing/redistest"
 	"github.com/coatcheck/coatcheck/internal/testing/sqltest"
 	"github.com/coatcheck/coatcheck/redisstore"
@@ -48,7 +49,7 @@ func TestStripedOverThreeServersOutlivesOne(t *testing.T) {
 		tables = append(tables, newLeafTable(t, server))
 	}
 	if _, err := restripe(t, nil, tables, 1); err != nil {
-		t.Fatal(err)
+		t.Fatalf("restripe: got error %v, want none", err)
 	}
 	var taken book
 	ctx, cancel := context.WithCancel(t.Context())
@@ -106,9 +107,7 @@ func TestStoresJoinAndLeaveWithoutAnIDTwice(t *testing.T) {
 			all.Go(func() { taken.keep(ctx, s, 1<<30) })
 		}
 		floor, err := restripe(t, from, to, 1)
-		if err != nil {
-			t.Fatal(err)
-		}
+		expect.NoError(t, "restripe", err)
 		mark := taken.mark()
 		awaitMore(t, &taken, mark+30)
 		// an old store in its old place hands out nothing, unless the new configuration has it
@@ -139,7 +138,7 @@ func TestRestripingThatFailsIsRepeated(t *testing.T) {
 	from := []leafTable{newLeafTable(t, maria), newLeafTable(t, postgres)}
 	to := append(slices.Clone(from), newLeafTable(t, maria))
 	if _, err := restripe(t, nil, from, 1000); err != nil {
-		t.Fatal(err)
+		t.Fatalf("restripe: got error %v, want none", err)
 	}
 	var taken book
 	taken.keep(t.Context(), process(t, from...), 20)
@@ -161,9 +160,7 @@ func TestRestripingThatFailsIsRepeated(t *testing.T) {
 		}
 	}
 	floor, err := restripe(t, from, to, 1)
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, "restripe", err)
 	taken.keep(t.Context(), process(t, to...), taken.count()+20)
 	_, err = process(t, from...).Take(t.Context(), "orders", 0)
 	refused(t, err, segment.ErrRetired)
@@ -185,7 +182,7 @@ func TestRestripingWithoutAStoreThatIsGoneNeedsAStart(t *testing.T) {
 	server := sharedServer(t, sqltest.MariaDB)
 	a, b, c := newLeafTable(t, server), newLeafTable(t, server), newLeafTable(t, server)
 	if _, err := restripe(t, nil, []leafTable{a, b}, 1); err != nil {
-		t.Fatal(err)
+		t.Fatalf("restripe: got error %v, want none", err)
 	}
 	var taken book
 	taken.keep(t.Context(), process(t, a, b), 20)
@@ -223,7 +220,7 @@ func TestSegmentsOverStripes(t *testing.T) {
 	server := sharedServer(t, sqltest.PostgreSQL)
 	tables := []leafTable{newLeafTable(t, server), newLeafTable(t, server), newLeafTable(t, server)}
 	if _, err := restripe(t, nil, tables, 1); err != nil {
-		t.Fatal(err)
+		t.Fatalf("restripe: got error %v, want none", err)
 	}
 	var all sync.WaitGroup
 	var ids sync.Map

@@ -132,9 +132,7 @@ func (l leafTable) exhausted(t *testing.T) {
 }
 
 func (l leafTable) seedOnce(t *testing.T) {
-	if err := l.Seed(t.Context(), "seeded", 5, 7, "Ünïcode ✓"); err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, "Seed seeded", l.Seed(t.Context(), "seeded", 5, 7, "Ünïcode ✓"))
 	if err := l.Seed(t.Context(), "seeded", 1000, 7, ""); !errors.Is(err, segment.ErrTagExists) || !errors.Is(err, redisstore.ErrRefused) {
 		t.Errorf("a second time: %v", err)
 	}
@@ -162,9 +160,7 @@ func (l leafTable) seedOnce(t *testing.T) {
 		}
 	}
 	longest := strings.Repeat("a", 128)
-	if err := l.Seed(t.Context(), longest, 0, math.MaxInt32, strings.Repeat("ä", 256)); err != nil {
-		t.Error(err)
-	}
+	expect.Error(t, "Seed", l.Seed(t.Context(), longest, 0, math.MaxInt32, strings.Repeat("ä", 256)), nil)
 	if taken := take(t, l, longest, 0); taken.Lo != 0 || taken.Hi != math.MaxInt32 {
 		t.Errorf("its first range is %+v", taken)
 	}
@@ -229,9 +225,7 @@ func (l leafTable) creates(t *testing.T) {
 		sequence := segment.NewSequence(db, dialects[l.server.Kind()], segment.SequenceConfig{})
 		all.Go(func() {
 			for range 3 {
-				if err := errors.Join(leaf.CreateTable(t.Context()), sequence.CreateTable(t.Context())); err != nil {
-					t.Error(err)
-				}
+				expect.Error(t, "CreateTable, twice", errors.Join(leaf.CreateTable(t.Context()), sequence.CreateTable(t.Context())), nil)
 			}
 		})
 	}
@@ -254,12 +248,8 @@ func (l leafTable) otherTable(t *testing.T) {
 	}
 	for i, table := range []string{"Order", "select", schema + ".Tags_2"} {
 		leaf := segment.NewLeafAlloc(l.db, dialects[l.server.Kind()], segment.LeafConfig{Table: table})
-		if err := leaf.CreateTable(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		if err := leaf.Seed(t.Context(), "a", int64(i), 10, ""); err != nil {
-			t.Fatal(err)
-		}
+		expect.NoError(t, "CreateTable", leaf.CreateTable(t.Context()))
+		expect.NoError(t, "Seed a", leaf.Seed(t.Context(), "a", int64(i), 10, ""))
 		expect.Equal(t, "the first id of table "+table, take(t, leaf, "a", 0).Lo, int64(i))
 	}
 }

@@ -21,9 +21,7 @@ import (
 func newSequence(t *testing.T, l leafTable, step int64) *segment.Sequence {
 	t.Helper()
 	sequence := l.sequence(t)
-	if err := errors.Join(sequence.CreateTable(t.Context()), sequence.Seed(t.Context(), "orders", 0, step)); err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, "CreateTable, Seed orders", errors.Join(sequence.CreateTable(t.Context()), sequence.Seed(t.Context(), "orders", 0, step)))
 	return sequence
 }
 
@@ -53,9 +51,7 @@ type sequenceTable struct {
 
 func (s sequenceTable) seed(t *testing.T, tag string, first int64) {
 	t.Helper()
-	if err := s.Seed(t.Context(), tag, first, 100); err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, "Seed", s.Seed(t.Context(), tag, first, 100))
 }
 
 func (s sequenceTable) numbers(t *testing.T) {

@@ -11,6 +11,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/coatcheck/coatcheck/internal/testing/expect"
 	"github.com/coatcheck/coatcheck/internal/testing/sqltest"
 	"github.com/coatcheck/coatcheck/segment"
 )
@@ -33,7 +34,7 @@ func sharedServer(t *testing.T, kind sqltest.Kind) *sqltest.Server {
 	if server == nil {
 		var err error
 		if server, err = sqltest.Launch(kind); err != nil {
-			t.Fatal(err)
+			t.Fatalf("sqltest.Launch: got error %v, want none", err)
 		}
 		shared.servers[kind] = server
 		segment.AtEnd(func() {
@@ -67,9 +68,7 @@ func newLeafTable(t *testing.T, server *sqltest.Server) leafTable {
 	database := server.Database(t)
 	db := server.OpenDatabase(t, database)
 	leaf := segment.NewLeafAlloc(db, dialects[server.Kind()], segment.LeafConfig{})
-	if err := leaf.CreateTable(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, "CreateTable", leaf.CreateTable(t.Context()))
 	return leafTable{leaf, server, database, db}
 }
 
@@ -81,18 +80,14 @@ func (l leafTable) another(t *testing.T) *segment.LeafAlloc {
 
 func (l leafTable) seed(t *testing.T, tag string, maxID, step int64) {
 	t.Helper()
-	if err := l.Seed(t.Context(), tag, maxID, step, ""); err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, "Seed", l.Seed(t.Context(), tag, maxID, step, ""))
 }
 
 // tag reads a row.
 func (l leafTable) tag(t *testing.T, name string) segment.LeafTag {
 	t.Helper()
 	tags, err := l.Tags(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, "Tags", err)
 	at := slices.IndexFunc(tags, func(tag segment.LeafTag) bool { return tag.Tag == name })
 	if at < 0 {
 		t.Fatalf("%s is not in %v", name, tags)
@@ -107,7 +102,7 @@ func setting(t *testing.T, server *sqltest.Server, name, value string) {
 	execute(t, db, "SET GLOBAL "+name+" = "+value)
 	t.Cleanup(func() { // its context has ended
 		if _, err := db.ExecContext(context.WithoutCancel(t.Context()), "SET GLOBAL "+name+" = DEFAULT"); err != nil {
-			t.Error(err)
+			t.Errorf("ExecContext: got error %v, want none", err)
 		}
 	})
 }

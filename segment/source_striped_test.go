@@ -85,9 +85,7 @@ func cellars(t *testing.T, n int) ([]*cellar, *segment.Striped) {
 func striped(t *testing.T, stores map[int]segment.Source, n int) *segment.Striped {
 	t.Helper()
 	s, err := segment.NewStriped(stores, n, segment.StripedConfig{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, "segment.NewStriped", err)
 	return s
 }
 
@@ -114,7 +112,7 @@ func TestStripeNumbersEachIDOfItsStore(t *testing.T) {
 		in.Hi = in.Lo + min(math.MaxInt64-in.Lo, rapid.OneOf(rapid.Int64Range(1, 5), rapid.Int64Range(1, 300)).Draw(t, "width"))
 		s, err := segment.NewStriped(map[int]segment.Source{i: one(in)}, n, segment.StripedConfig{})
 		if err != nil {
-			t.Fatal(err)
+			t.Fatalf("segment.NewStriped: got error %v, want none", err)
 		}
 		out, err := s.Take(t.Context(), "orders", 0)
 		want := idsOf(in)

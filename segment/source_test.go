@@ -4,6 +4,7 @@ import (
 	"errors"
 	"testing"
 
+	"github.com/coatcheck/coatcheck/internal/testing/expect"
 	"github.com/coatcheck/coatcheck/redisstore"
 	"github.com/coatcheck/coatcheck/segment"
 )
@@ -11,9 +12,7 @@ import (
 func take(t *testing.T, source segment.Source, tag string, step int64) segment.Range {
 	t.Helper()
 	taken, err := source.Take(t.Context(), tag, step)
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, "Take", err)
 	return taken
 }
 

@@ -167,13 +167,9 @@ func TestBatchIsFilledOrFails(t *testing.T) {
 		source.setBefore(after(time.Millisecond))
 		s := open(t, source, Config{})
 		ids := make([]int64, 1_000)
-		if err := s.NextN(t.Context(), "orders", ids); err != nil {
-			t.Fatal(err)
-		}
+		expect.NoError(t, "NextN orders", s.NextN(t.Context(), "orders", ids))
 		wantRun(t, ids, 1)
-		if err := s.NextN(t.Context(), "orders", nil); err != nil {
-			t.Error(err)
-		}
+		expect.Error(t, "NextN orders", s.NextN(t.Context(), "orders", nil), nil)
 		short, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		source.setBefore(newGate().wait)

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/coatcheck/coatcheck/internal/step"
+	"github.com/coatcheck/coatcheck/internal/testing/expect"
 	"github.com/coatcheck/coatcheck/internal/testing/walk"
 )
 
@@ -39,11 +40,9 @@ func newScene(t *testing.T, size int64, config Config) *scene {
 	w := &scene{t: t, source: source, s: New(source, config)}
 	var err error
 	if w.tag, err = w.s.Tag(t.Context(), "orders"); err != nil {
-		t.Fatal(err)
+		t.Fatalf("Tag orders: got error %v, want none", err)
 	}
-	if err := w.tag.NextN(t.Context(), make([]int64, size-1)); err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, "NextN", w.tag.NextN(t.Context(), make([]int64, size-1)))
 	return w
 }
 

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"testing"
 	"time"
+
+	"github.com/coatcheck/coatcheck/internal/testing/expect"
 )
 
 // demand is how many ids are drawn in a minute of the year.
@@ -29,9 +31,7 @@ func live(t *testing.T, tag *Tag, from, to, atOnce int, demand demand) (drawn in
 		count := int(saved)
 		saved -= float64(count)
 		ids = ids[:count]
-		if err := tag.NextN(t.Context(), ids); err != nil {
-			t.Fatal(err)
-		}
+		expect.NoError(t, "NextN", tag.NextN(t.Context(), ids))
 		drawn += int64(count)
 		if count > 0 && ids[0] <= last {
 			t.Fatalf("%d came after %d", ids[0], last)

@@ -10,6 +10,7 @@ import (
 	"github.com/coatcheck/coatcheck/access"
 	"github.com/coatcheck/coatcheck/api"
 	"github.com/coatcheck/coatcheck/internal/health"
+	"github.com/coatcheck/coatcheck/internal/version"
 	"github.com/coatcheck/coatcheck/redisstore"
 	"github.com/coatcheck/coatcheck/server/internal/events"
 	"github.com/coatcheck/coatcheck/server/internal/stamper"
@@ -119,8 +120,8 @@ func countOf(workers []api.StampingWorker) *api.WorkerCount {
 	return count
 }
 
-// showLive answers that the process runs. It asks no server.
+// showLive answers that the process runs, and which version. It asks no server.
 func showLive(c echo.Context) error {
 	noStore(c)
-	return c.JSON(http.StatusOK, map[string]string{"status": "ok"})
+	return c.JSON(http.StatusOK, map[string]string{"status": "ok", "version": version.Version})
 }

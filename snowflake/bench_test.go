@@ -14,11 +14,11 @@ func static(b *testing.B, text string) *snowflake.Generator {
 	b.Helper()
 	worker, err := snowflake.Static(snowflake.MustLayout(text), snowflake.DefaultEpoch, 0, 1)
 	if err != nil {
-		b.Fatal(err)
+		b.Fatalf("snowflake.Static: got error %v, want none", err)
 	}
 	g, err := snowflake.New(worker, snowflake.Config{})
 	if err != nil {
-		b.Fatal(err)
+		b.Fatalf("snowflake.New: got error %v, want none", err)
 	}
 	b.Cleanup(func() { g.Stop() })
 	b.ReportAllocs()
@@ -44,7 +44,7 @@ func BenchmarkNext(b *testing.B) {
 	ctx := b.Context()
 	for b.Loop() {
 		if _, err := g.Next(ctx); err != nil {
-			b.Fatal(err)
+			b.Fatalf("Next: got error %v, want none", err)
 		}
 	}
 }
@@ -64,7 +64,7 @@ func BenchmarkNextParallel(b *testing.B) {
 	b.RunParallel(func(pb *testing.PB) {
 		for pb.Next() {
 			if _, err := g.Next(ctx); err != nil {
-				b.Error(err)
+				b.Errorf("Next: got error %v, want none", err)
 			}
 		}
 	})
@@ -77,7 +77,7 @@ func BenchmarkFill(b *testing.B) {
 	ids := make([]snowflake.ID, 256)
 	for done := 0; done < b.N; done += len(ids) {
 		if err := g.Fill(ctx, ids); err != nil {
-			b.Fatal(err)
+			b.Fatalf("Fill: got error %v, want none", err)
 		}
 	}
 }
@@ -88,7 +88,7 @@ func BenchmarkNextOfTwitterLayout(b *testing.B) {
 	ctx := b.Context()
 	for b.Loop() {
 		if _, err := g.Next(ctx); err != nil {
-			b.Fatal(err)
+			b.Fatalf("Next: got error %v, want none", err)
 		}
 	}
 }

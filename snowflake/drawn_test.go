@@ -22,12 +22,10 @@ func TestTicketFromBeforeASkipCountsAsUsed(t *testing.T) {
 		Layout: MustLayout("41/10/12"), Epoch: now.Add(-time.Hour), Worker: 1, Fence: 1,
 		NotBefore: now, NotAfter: now.Add(time.Hour), At: now, Time: now,
 	}}, Config{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, "New", err)
 	defer g.Stop()
 	if _, err := g.Next(t.Context()); err != nil {
-		t.Fatal(err)
+		t.Fatalf("Next: got error %v, want none", err)
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -56,9 +54,7 @@ func TestTicketFromBeforeTheWindowIsStampedInTheWindow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		lease := hourLater()
 		g, err := New(oneLease{lease}, Config{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		expect.NoError(t, "New", err)
 		defer g.Stop()
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
@@ -68,11 +64,9 @@ func TestTicketFromBeforeTheWindowIsStampedInTheWindow(t *testing.T) {
 		p := g.current.Load()
 		drawn := ticket{positions: p, first: p.next.Add(3) - 3, count: 3}
 		time.Sleep(time.Hour)
-		if err := g.Fill(t.Context(), make([]ID, batch)); err != nil {
-			t.Fatal(err)
-		}
+		expect.NoError(t, "Fill", g.Fill(t.Context(), make([]ID, batch)))
 		if _, err := g.redeem(t.Context(), &drawn); err != nil {
-			t.Fatal(err)
+			t.Fatalf("redeem: got error %v, want none", err)
 		}
 		got := lease.Layout.Decode(drawn.id(drawn.first), lease.Epoch).Time
 		if got.Before(lease.NotBefore) || !got.Before(lease.NotAfter) {
@@ -88,22 +82,16 @@ func TestNoPositionLiesBeforeTheWindow(t *testing.T) {
 	later := lease
 	later.NotBefore = lease.NotBefore.Add(30 * time.Minute)
 	static, err := Static(lease.Layout, lease.Epoch, 0, 1)
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, "Static", err)
 	for name, leases := range map[string][]Lease{"a new grant": {lease}, "a grant that begins later": {lease, later}, "by hand": {static.lease}} {
 		for _, spread := range []bool{false, true} {
 			worker := &oneLease{}
 			g, err := New(worker, Config{Spread: spread})
-			if err != nil {
-				t.Fatal(err)
-			}
+			expect.NoError(t, "New", err)
 			for _, worker.lease = range leases {
 				g.mu.Lock()
 				g.lease.asked = 0
-				if err := g.ask(time.Now()); err != nil {
-					t.Fatal(err)
-				}
+				expect.NoError(t, "ask", g.ask(time.Now()))
 				g.mu.Unlock()
 				first := lease.Layout.Decode(g.current.Load().id(g.current.Load().next.Load()), lease.Epoch).Time
 				if first.Before(worker.lease.NotBefore.Truncate(time.Millisecond)) || first.Before(time.Now().Add(-time.Hour)) {
@@ -120,9 +108,7 @@ func TestNoPositionLiesBeforeTheWindow(t *testing.T) {
 
 func TestEmptyFillFailsAfterStop(t *testing.T) {
 	g, err := New(&oneLease{}, Config{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, "New", err)
 	expect.Error(t, "Fill without room", g.Fill(t.Context(), nil), nil)
 	g.Stop()
 	expect.Error(t, "Fill without room, after Stop", g.Fill(t.Context(), nil), ErrStopped)

@@ -350,9 +350,7 @@ func TestLayoutAndEpochAreTheLeases(t *testing.T) {
 		d := granted(1, time.Hour)
 		d.set(func(l *snowflake.Lease) { l.Layout, l.Epoch = narrow, later })
 		g, err := snowflake.New(d, snowflake.Config{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		expect.NoError(t, "snowflake.New", err)
 		defer g.Stop()
 		if layout, _, ok := g.Layout(); ok {
 			t.Errorf("Layout before the first id: got %v, want none", layout)
@@ -382,9 +380,7 @@ func TestLayoutAndEpochAreTheLeases(t *testing.T) {
 func TestStaticWorker(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		worker, err := snowflake.Static(twitter, epoch, 0, 1023)
-		if err != nil {
-			t.Fatal(err)
-		}
+		expect.NoError(t, "snowflake.Static", err)
 		g := generator(t, worker, like{})
 		time.Sleep(365 * 24 * time.Hour)
 		got := parts(next(t, g))

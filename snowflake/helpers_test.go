@@ -10,6 +10,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/coatcheck/coatcheck/internal/testing/expect"
 	"github.com/coatcheck/coatcheck/snowflake"
 )
 
@@ -91,9 +92,7 @@ func (l like) worker(worker snowflake.Worker) snowflake.Worker {
 func generator(t *testing.T, worker snowflake.Worker, ids like) *snowflake.Generator {
 	t.Helper()
 	g, err := snowflake.New(ids.worker(worker), snowflake.Config{Spread: ids.Spread})
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, "snowflake.New", err)
 	t.Cleanup(func() { g.Stop() })
 	return g
 }
@@ -101,18 +100,14 @@ func generator(t *testing.T, worker snowflake.Worker, ids like) *snowflake.Gener
 func next(t *testing.T, g *snowflake.Generator) snowflake.ID {
 	t.Helper()
 	id, err := g.Next(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, "Next", err)
 	return id
 }
 
 func nextN(t *testing.T, g *snowflake.Generator, n int) []snowflake.ID {
 	t.Helper()
 	ids, err := g.NextN(t.Context(), n)
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, "NextN", err)
 	return ids
 }
 

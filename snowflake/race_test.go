@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/coatcheck/coatcheck/internal/testing/expect"
 	"github.com/coatcheck/coatcheck/snowflake"
 )
 
@@ -107,9 +108,7 @@ func TestManyCallersOverRenewalsGrantsAndFaults(t *testing.T) {
 		r := &ring{grants: map[int64]window{}, of: map[int][]int64{}}
 		r.grant()
 		g, err := snowflake.New(like{}.worker(r), snowflake.Config{Spread: spread})
-		if err != nil {
-			t.Fatal(err)
-		}
+		expect.NoError(t, "snowflake.New", err)
 		var calls, drawn atomic.Int64
 		var stopped atomic.Bool
 		callers := make([]caller, 8)

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/coatcheck/coatcheck/internal/testing/expect"
 	"github.com/coatcheck/coatcheck/internal/testing/walk"
 	"github.com/coatcheck/coatcheck/snowflake"
 )
@@ -31,9 +32,7 @@ func newScene(t *testing.T, spread bool) *scene {
 	t.Helper()
 	s := &scene{t: t, desk: granted(1, time.Hour), windows: map[int][]window{}}
 	g, err := snowflake.New(like{}.worker(s.desk), snowflake.Config{Spread: spread})
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, "snowflake.New", err)
 	s.g = g
 	s.record()
 	return s

@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/coatcheck/coatcheck/internal/testing/expect"
 	"github.com/coatcheck/coatcheck/workerlease"
 )
 
@@ -16,9 +17,7 @@ func (p pools) manyAtOnce(t *testing.T) {
 	for i := range leases {
 		wg.Go(func() {
 			lease, err := p.Acquire(t.Context(), "many", of(6))
-			if err != nil {
-				t.Error(err)
-			}
+			expect.Error(t, "Acquire many", err, nil)
 			leases[i] = lease
 		})
 	}

@@ -18,7 +18,7 @@ func raw(t testing.TB, store *redisstore.Store, source string, keys []string, ar
 	t.Helper()
 	sum := sha1.Sum([]byte(source))
 	if _, err := store.Run(t.Context(), &scripts.Script{Name: "raw", Source: source, SHA: hex.EncodeToString(sum[:])}, keys, args...); err != nil {
-		t.Fatal(err)
+		t.Fatalf("running a script: got error %v, want none", err)
 	}
 }
 

@@ -45,9 +45,7 @@ func TestHoldKeepsAWorkerIDForHours(t *testing.T) {
 	inBubble(t, func(t *testing.T, p pools) {
 		h := p.hold(t, "p", of(1), workerlease.HoldOptions{})
 		first, err := h.Current()
-		if err != nil {
-			t.Fatal(err)
-		}
+		expect.NoError(t, "Current", err)
 		for range 12 {
 			time.Sleep(10 * time.Minute)
 			lease, err := h.Lease()
@@ -59,9 +57,7 @@ func TestHoldKeepsAWorkerIDForHours(t *testing.T) {
 			}
 		}
 		used := time.Now()
-		if err := h.Release(t.Context(), used); err != nil {
-			t.Error(err)
-		}
+		expect.Error(t, "Release", h.Release(t.Context(), used), nil)
 		p.acquire(t, "p", of(1)) // the other id, which was never used
 		if next := p.acquire(t, "p", of(1)); next.WorkerID != first.WorkerID || next.NotBefore.Before(used) || next.NotBefore.After(used.Add(time.Millisecond)) {
 			t.Errorf("%+v, used until %v", next, used)
@@ -99,9 +95,7 @@ func TestCooldown(t *testing.T) {
 		store := storetest.Open(t, redisstore.Config{URL: "embedded:"})
 		p := pools{workerlease.New(store, workerlease.Config{NewPools: workerlease.Trust, Cooldown: time.Minute}), store}
 		leases := p.fill(t, "p", 1)
-		if err := p.Release(t.Context(), "p", 0, leases[0].Token, leases[0].Now); err != nil {
-			t.Fatal(err)
-		}
+		expect.NoError(t, "Release p", p.Release(t.Context(), "p", 0, leases[0].Token, leases[0].Now))
 		_, err := p.Acquire(t.Context(), "p", of(1))
 		expect.Error(t, "Acquire of a pool that cools", err, workerlease.ErrExhausted)
 		expect.Equal(t, "wait for an id that cools", redisstore.RetryAfter(err), time.Minute)
@@ -143,9 +137,7 @@ func TestIdentitiesKeepTheirIDsOverRestarts(t *testing.T) {
 			for i := range names {
 				name := names[(i*(round+1)+round)%len(names)]
 				if old := holders[name]; old != nil {
-					if err := old.Release(t.Context(), time.Now()); err != nil {
-						t.Error(err)
-					}
+					expect.Error(t, "Release", old.Release(t.Context(), time.Now()), nil)
 				}
 				time.Sleep(time.Second)
 				request := of(2)
@@ -172,12 +164,8 @@ func TestHolderReacquiresAfterItsLeaseWasTaken(t *testing.T) {
 		}})
 		ctx := h.Context()
 		lease, err := h.Current()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := p.Release(t.Context(), "p", lease.WorkerID, lease.Token, lease.Now); err != nil {
-			t.Fatal(err)
-		}
+		expect.NoError(t, "Current", err)
+		expect.NoError(t, "Release p", p.Release(t.Context(), "p", lease.WorkerID, lease.Token, lease.Now))
 		<-ctx.Done()
 		expect.Error(t, "cause of the context's end", context.Cause(ctx), workerlease.ErrLost)
 		expect.Error(t, "cause of the context's end", context.Cause(ctx), redisstore.ErrLost)
@@ -198,9 +186,7 @@ func TestHolderIsDoneWhenThePoolHasBecomeAnother(t *testing.T) {
 		request.WantLayout = true
 		h := p.hold(t, "p", request, workerlease.HoldOptions{Reacquire: true})
 		p.forget(t, "p")
-		if err := p.Create(t.Context(), "p", of(3).Shape, time.Minute); err != nil {
-			t.Fatal(err)
-		}
+		expect.NoError(t, "Create p", p.Create(t.Context(), "p", of(3).Shape, time.Minute))
 		<-h.Done()
 		expect.Error(t, "end of the hold", h.Err(), workerlease.ErrOtherPool)
 	})
@@ -221,9 +207,7 @@ func TestStartHoldsAsSoonAsItCan(t *testing.T) {
 		if took := time.Since(began); took < 31*time.Second || took > 40*time.Second {
 			t.Errorf("an unknown pool was waited for for %v", took)
 		}
-		if err := h.Release(t.Context(), time.Time{}); err != nil {
-			t.Error(err)
-		}
+		expect.Error(t, "Release", h.Release(t.Context(), time.Time{}), nil)
 	})
 }
 

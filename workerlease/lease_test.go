@@ -96,9 +96,7 @@ func (p pools) nextWindow(t *testing.T) {
 	} {
 		pool := "next-" + strings.ReplaceAll(name, " ", "-")
 		leases := p.fill(t, pool, 1)
-		if err := p.Release(t.Context(), pool, 1, leases[1].Token, row.used(leases[1])); err != nil {
-			t.Fatal(err)
-		}
+		expect.NoError(t, "Release", p.Release(t.Context(), pool, 1, leases[1].Token, row.used(leases[1])))
 		next := p.acquire(t, pool, of(1))
 		if next.WorkerID != 1 || !row.want(leases[1], next) || next.NotAfter.Before(next.Now.Add(next.TTL)) {
 			t.Errorf("%s: %+v after %+v", name, next, leases[1])
@@ -110,9 +108,7 @@ func (p pools) nextWindow(t *testing.T) {
 func (p pools) release(t *testing.T) {
 	leases := p.fill(t, "released", 1)
 	for range 3 { // a repeat is harmless
-		if err := p.Release(t.Context(), "released", 1, leases[1].Token, leases[1].Now); err != nil {
-			t.Fatal(err)
-		}
+		expect.NoError(t, "Release released", p.Release(t.Context(), "released", 1, leases[1].Token, leases[1].Now))
 	}
 	_, err := p.Renew(t.Context(), leases[1], 0)
 	wantIs(t, err, workerlease.ErrLost, redisstore.ErrLost)
@@ -151,9 +147,7 @@ func (p pools) proof(t *testing.T) {
 func (p pools) oldProof(t *testing.T) {
 	old := p.fill(t, "old", 1)[0]
 	for range 3 {
-		if err := p.Release(t.Context(), "old", 0, old.Token, old.Now); err != nil {
-			t.Fatal(err)
-		}
+		expect.NoError(t, "Release old", p.Release(t.Context(), "old", 0, old.Token, old.Now))
 		next := p.acquire(t, "old", of(1))
 		if next.WorkerID != 0 || next.Token == old.Token {
 			t.Fatalf("%+v after %+v", next, old)
@@ -167,9 +161,7 @@ func (p pools) oldProof(t *testing.T) {
 func (p pools) repeat(t *testing.T) {
 	const nonce = "AAAAAAAAAAAAAAAAAAAAAA"
 	first, err := p.AcquireAs(t.Context(), "repeat", of(1), nonce)
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, "AcquireAs repeat", err)
 	p.acquire(t, "repeat", of(1)) // which fills it
 	for range 3 {
 		again, err := p.AcquireAs(t.Context(), "repeat", of(1), nonce)
@@ -193,9 +185,7 @@ func (p pools) ring(t *testing.T) {
 		request.Identity = []string{"", "orders-1", strings.Repeat("i", 200), "a:b@c~d._-"}[i%4]
 		leases = append(leases, p.acquire(t, "ring", request))
 	}
-	if err := p.Release(t.Context(), "ring", 3, leases[3].Token, leases[3].Now); err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, "Release ring", p.Release(t.Context(), "ring", 3, leases[3].Token, leases[3].Now))
 	for _, page := range []struct{ from, n, slots int }{
 		{0, 1, 1}, {0, 3, 3}, {3, 3, 3}, {9, 1, 1}, {0, 10, 10}, {0, workerlease.MaxSlots, 16}, {8, 100, 8}, {10, 1, 1}, {15, 1, 1}, {15, 2, 1}, {16, 1, 0}, {1<<workerlease.MaxBits - 1, workerlease.MaxSlots, 0},
 	} {

@@ -44,9 +44,7 @@ func TestNothingIsGrantedAfterALossWhileTheLongestWindowCanBeOpen(t *testing.T) 
 	} {
 		t.Run(name, func(t *testing.T) {
 			allowing(t, 10*time.Minute, func(t *testing.T, p pools) {
-				if err := p.Create(t.Context(), "p", of(1).Shape, 10*time.Minute); err != nil {
-					t.Fatal(err)
-				}
+				expect.NoError(t, "Create p", p.Create(t.Context(), "p", of(1).Shape, 10*time.Minute))
 				open := p.acquire(t, "p", ofAny(1))
 				time.Sleep(time.Second)
 				lose(t, p)
@@ -72,15 +70,13 @@ func TestRestoredWindowLengthensTheQuarantine(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := storetest.Open(t, redisstore.Config{URL: "embedded:"})
 		brief, long := pools{workerlease.New(store, workerlease.Config{}), store}, pools{workerlease.New(store, workerlease.Config{LongestTTL: time.Hour}), store}
-		if err := long.Create(t.Context(), "p", of(1).Shape, time.Hour); err != nil {
-			t.Fatal(err)
-		}
+		expect.NoError(t, "Create p", long.Create(t.Context(), "p", of(1).Shape, time.Hour))
 		lease := long.acquire(t, "p", ofAny(1))
 		long.forget(t, "p")
 		_, err := brief.Acquire(t.Context(), "p", ofAny(1))
 		expect.Equal(t, "first refusal", waitOf(t, err), 31*time.Second)
 		if _, err := long.Renew(t.Context(), lease, 0); err != nil {
-			t.Fatal(err)
+			t.Fatalf("Renew: got error %v, want none", err)
 		}
 		_, err = long.Acquire(t.Context(), "p", ofAny(1))
 		expect.Equal(t, "refusal after the renewal", waitOf(t, err), time.Hour+time.Second)
@@ -142,7 +138,7 @@ func TestProcessWithAShorterLongestTTLIsRefused(t *testing.T) {
 		kept := p.acquire(t, "p", ofAny(2))
 		// it is heard of from now on
 		if _, err := long.Acquire(t.Context(), "p", ofAny(2)); err != nil {
-			t.Fatal(err)
+			t.Fatalf("Acquire p: got error %v, want none", err)
 		}
 		_, err = p.Acquire(t.Context(), "p", ofAny(2))
 		wantText(t, err, "a longest ttl of 1h0m0s, and this process allows 1m0s")

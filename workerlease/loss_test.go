@@ -72,9 +72,7 @@ func TestHoldersOutliveTheLossOfTheirPool(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					store := storetest.Open(t, redisstore.Config{URL: "embedded:"})
 					p := pools{workerlease.New(store, workerlease.Config{NewPools: setting}), store}
-					if err := p.Create(t.Context(), "p", of(3).Shape, 30*time.Second); err != nil {
-						t.Fatal(err)
-					}
+					expect.NoError(t, "Create p", p.Create(t.Context(), "p", of(3).Shape, 30*time.Second))
 					holders, ids := p.several(t, of(3), 4)
 					time.Sleep(20 * time.Second)
 					lose(t, p)
@@ -124,13 +122,9 @@ func TestFlushAllUnderHolders(t *testing.T) {
 			server := redistest.Start(t)
 			store := storetest.Open(t, redisstore.Config{URL: server.URL()})
 			p := pools{workerlease.New(store, workerlease.Config{NewPools: setting, Skew: 100 * time.Millisecond, LongestTTL: short(2).TTL}), store}
-			if err := p.Create(t.Context(), "p", short(2).Shape, short(2).TTL); err != nil {
-				t.Fatal(err)
-			}
+			expect.NoError(t, "Create p", p.Create(t.Context(), "p", short(2).Shape, short(2).TTL))
 			holders, ids := p.several(t, short(2), 2)
-			if err := server.Client().FlushAll(t.Context()).Err(); err != nil {
-				t.Fatal(err)
-			}
+			expect.NoError(t, "FlushAll", server.Client().FlushAll(t.Context()).Err())
 			expect.Eventually(t, "both are written down anew", func() bool {
 				ring, err := p.Ring(t.Context(), "p", 0, 2)
 				return err == nil && ring.Used == 2 && ring.Quarantined == 0
@@ -149,9 +143,7 @@ func TestServerThatStartsEmptyUnderHolders(t *testing.T) {
 	p := pools{workerlease.New(store, workerlease.Config{Skew: 100 * time.Millisecond, LongestTTL: 15 * time.Second}), store}
 	request := of(2)
 	request.TTL = 15 * time.Second
-	if err := p.Create(t.Context(), "p", request.Shape, request.TTL); err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, "Create p", p.Create(t.Context(), "p", request.Shape, request.TTL))
 	holders, ids := p.several(t, request, 2)
 	server.RestartEmpty()
 	var early []workerlease.Lease
@@ -211,9 +203,7 @@ func TestBlackHoledHolderEndsBeforeItsWindow(t *testing.T) {
 	h := p.hold(t, "p", short(1), workerlease.HoldOptions{})
 	other.hold(t, "p", short(1), workerlease.HoldOptions{}) // the other id
 	before, err := h.Current()
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, "Current", err)
 	expect.Eventually(t, "it was renewed", func() bool { lease, err := h.Current(); return err == nil && lease.NotAfter.After(before.NotAfter) })
 	link.set(redistest.Swallow, 1<<30)
 	link.SetDeaf(true)

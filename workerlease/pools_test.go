@@ -49,9 +49,7 @@ func (p pools) wary(longest time.Duration) pools {
 
 func (p pools) create(t *testing.T) {
 	shape := workerlease.Shape{Layout: "41/5/5/12", Datacenter: 7, Epoch: epoch}
-	if err := p.Create(t.Context(), "declared", shape, time.Minute); err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, "Create declared", p.Create(t.Context(), "declared", shape, time.Minute))
 	ring, err := p.Ring(t.Context(), "declared", 0, 10)
 	expect.Error(t, "Ring", err, nil)
 	ring.Now, ring.Slots = time.Time{}, nil
@@ -139,7 +137,7 @@ func (p pools) listed(t *testing.T) {
 	// A list that was lost comes back as its pools are looked at.
 	p.lose(t, p.store.Key("workers", "names"))
 	if _, err := p.Ring(t.Context(), "listed-07", 0, 1); err != nil {
-		t.Fatal(err)
+		t.Fatalf("Ring listed-07: got error %v, want none", err)
 	}
 	all, err = p.Names(t.Context(), "", "", 10)
 	expect.Error(t, "Names after the list's loss", err, nil)
@@ -154,9 +152,7 @@ func (p pools) sticky(t *testing.T) {
 		before = append(before, p.acquire(t, "sticky", request))
 	}
 	for _, i := range []int{2, 0, 1} { // they start again in another order
-		if err := p.Release(t.Context(), "sticky", before[i].WorkerID, before[i].Token, before[i].Now); err != nil {
-			t.Fatal(err)
-		}
+		expect.NoError(t, "Release sticky", p.Release(t.Context(), "sticky", before[i].WorkerID, before[i].Token, before[i].Now))
 	}
 	for _, i := range []int{1, 2, 0} {
 		request.Identity = before[i].Identity
@@ -184,21 +180,15 @@ func (p pools) quarantine(t *testing.T) {
 	_, err = p.Acquire(t.Context(), "unknown", request)
 	wantIs(t, err, workerlease.ErrQuarantined, redisstore.ErrRefused)
 	h, err := w.Hold(t.Context(), "unknown", request, workerlease.HoldOptions{Patience: patience})
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, "Hold unknown", err)
 	lease, err := h.Current()
 	expect.Error(t, "Current after the quarantine", err, nil)
 	expect.Equal(t, "worker id after the quarantine", lease.WorkerID, 0)
-	if err := h.Release(t.Context(), time.Time{}); err != nil {
-		t.Error(err)
-	}
+	expect.Error(t, "Release", h.Release(t.Context(), time.Time{}), nil)
 	w = p.wary(workerlease.DefaultTTL)
 	_, err = w.Acquire(t.Context(), "unknown-too", of(2))
 	wantIs(t, err, workerlease.ErrQuarantined, redisstore.ErrRefused)
-	if err := p.Create(t.Context(), "unknown-too", of(2).Shape, 30*time.Second); err != nil {
-		t.Error(err)
-	}
+	expect.Error(t, "Create unknown-too", p.Create(t.Context(), "unknown-too", of(2).Shape, 30*time.Second), nil)
 	if lease := w.acquire(t, "unknown-too", of(2)); lease.WorkerID != 0 {
 		t.Errorf("a pool that is declared new during its quarantine: %+v", lease)
 	}

@@ -86,9 +86,7 @@ func TestGrantThatIsNotAcknowledgedIsNotUsed(t *testing.T) {
 	if ring, err = p.Ring(t.Context(), "p", 0, 8); err != nil || ring.Used != 3 {
 		t.Errorf("%d slots are used, %v", ring.Used, err)
 	}
-	if err := h.Release(t.Context(), time.Time{}); err != nil {
-		t.Error(err)
-	}
+	expect.Error(t, "Release", h.Release(t.Context(), time.Time{}), nil)
 }
 
 // The server has moved the window, and may lose that again: the holder must not believe it.
@@ -97,9 +95,7 @@ func TestRenewalThatIsNotAcknowledgedExtendsNothing(t *testing.T) {
 	p, set := replicated(t)
 	h := p.hold(t, "p", short(1), workerlease.HoldOptions{})
 	before, err := h.Current()
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, "Current", err)
 	set.Replicas()[0].Pause()
 	expect.Eventually(t, "the server has moved the window", func() bool {
 		ring, err := p.Ring(t.Context(), "p", before.WorkerID, 1)
@@ -175,9 +171,7 @@ func TestHoldersOutliveAFailover(t *testing.T) {
 	p := pools{workerlease.New(one, workerlease.Config{NewPools: workerlease.Trust, Skew: 100 * time.Millisecond}), one}
 	holders, ids := p.several(t, request, 3)
 	before, err := p.Ring(t.Context(), "p", 0, 3)
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, "Ring p", err)
 	p.failover(t, set)
 	var err2 error
 	expect.Eventually(t, "the new master answers", func() bool {

@@ -33,11 +33,11 @@ func newStamping(t *testing.T) *stamping {
 	store, _ := storetest.Stepped(t)
 	s := &stamping{t: t, pools: workerlease.New(store, workerlease.Config{NewPools: workerlease.Trust}), ids: map[snowflake.ID]string{}}
 	if _, err := s.pools.Acquire(t.Context(), "p", of(1)); err != nil {
-		t.Fatal(err)
+		t.Fatalf("Acquire p: got error %v, want none", err)
 	}
 	var err error
 	if s.first, err = s.pools.Stamp(t.Context(), "p", of(1), workerlease.HoldOptions{}, snowflake.Config{}); err != nil {
-		t.Fatal(err)
+		t.Fatalf("Stamp p: got error %v, want none", err)
 	}
 	return s
 }

@@ -28,9 +28,7 @@ func TestLeaseEndsWithItsWindowAndIsNeverRevived(t *testing.T) {
 		state := func() workerlease.SlotState {
 			t.Helper()
 			ring, err := p.Ring(t.Context(), "p", 0, 1)
-			if err != nil {
-				t.Fatal(err)
-			}
+			expect.NoError(t, "Ring p", err)
 			return ring.Slots[0].State
 		}
 		if got := state(); got != workerlease.Held {
@@ -116,16 +114,12 @@ func TestWindowsOfOneWorkerIDNeverOverlap(t *testing.T) {
 			case 0:
 				time.Sleep(time.Duration(i) * 10 * time.Millisecond)
 				renewed, err := p.Renew(t.Context(), lease, 0)
-				if err != nil {
-					t.Fatal(err)
-				}
+				expect.NoError(t, "Renew", err)
 				until = renewed.NotAfter
 			case 1:
 				time.Sleep(time.Duration(i) * 10 * time.Millisecond)
 				until = time.Now().Add(time.Duration(i%7) * 100 * time.Millisecond)
-				if err := p.Release(t.Context(), "p", lease.WorkerID, lease.Token, until); err != nil {
-					t.Fatal(err)
-				}
+				expect.NoError(t, "Release p", p.Release(t.Context(), "p", lease.WorkerID, lease.Token, until))
 			case 2:
 				time.Sleep(time.Duration(i) * time.Millisecond)
 			}

@@ -146,9 +146,7 @@ func (p pools) inTurn(t *testing.T) {
 func (p pools) longestFree(t *testing.T) {
 	leases := p.fill(t, "longest", 2)
 	for _, id := range []int{2, 0, 3} {
-		if err := p.Release(t.Context(), "longest", id, leases[id].Token, leases[id].NotBefore); err != nil {
-			t.Fatal(err)
-		}
+		expect.NoError(t, "Release longest", p.Release(t.Context(), "longest", id, leases[id].Token, leases[id].NotBefore))
 		time.Sleep(5 * time.Millisecond) // the server's clock counts milliseconds
 	}
 	fence := leases[3].Fence

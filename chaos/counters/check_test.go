@@ -109,23 +109,13 @@ func (f *findings) findTwice(all []told, stages chaostest.Stages) {
 	}
 }
 
-// findFalling goes through calls by when they began, beside them those that had returned by then.
+// findFalling finds calls that were told no more than one that had returned before they began.
 func (f *findings) findFalling(all []told, stages chaostest.Stages) {
-	byReturn := slices.Clone(all)
-	slices.SortFunc(byReturn, func(a, b told) int { return cmp.Compare(a.returned, b.returned) })
-	slices.SortFunc(all, func(a, b told) int { return cmp.Compare(a.begun, b.begun) })
-	var largest told
-	returned := 0
-	for _, one := range all {
-		for ; byReturn[returned].returned < one.begun; returned++ { // one itself is not among them
-			if before := byReturn[returned]; returned == 0 || before.value > largest.value {
-				largest = before
-			}
-		}
-		if returned > 0 && one.first <= largest.value {
-			f.falling.add(1, stages.At(one.begun), fmt.Sprintf("%v, then %v", largest, one))
-		}
-	}
+	call := func(one told) chaostest.Span { return chaostest.Span{From: one.begun, To: one.returned} }
+	values := func(one told) (least, most int64) { return one.first, one.value }
+	chaostest.Falling(all, call, values, func(before, one told) {
+		f.falling.add(1, stages.At(one.begun), fmt.Sprintf("%v, then %v", before, one))
+	})
 }
 
 // rows are what was found during each kind of fault, of all stages.

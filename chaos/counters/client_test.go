@@ -28,7 +28,7 @@ type adder interface {
 // play is what a process does in a role, until it is asked to end.
 func play(role string) error {
 	return chaostest.Work(func(ctx context.Context, task chaostest.Task) error {
-		counting, err := open(ctx, role, task)
+		counting, err := open(ctx, role, task, counter.Config{})
 		if err != nil {
 			return err
 		}
@@ -41,14 +41,14 @@ func play(role string) error {
 	})
 }
 
-func open(ctx context.Context, role string, task chaostest.Task) (adder, error) {
+func open(ctx context.Context, role string, task chaostest.Task, config counter.Config) (adder, error) {
 	switch role {
 	case "ours":
 		store, err := task.OpenRedis(ctx)
 		if err != nil {
 			return nil, err
 		}
-		return ours{counter.New(store, counter.Config{}), store}, nil
+		return ours{counter.New(store, config), store}, nil
 	case "plain":
 		client, err := chaostest.PeerClient(task.Store)
 		return plain{client}, err

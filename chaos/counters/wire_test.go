@@ -11,7 +11,6 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -20,7 +19,6 @@ import (
 	"github.com/coatcheck/coatcheck/counter"
 	"github.com/coatcheck/coatcheck/internal/testing/expect"
 	"github.com/coatcheck/coatcheck/internal/testing/redistest"
-	"github.com/coatcheck/coatcheck/redisstore"
 )
 
 var lanes = flag.Int("lanes", 1, "servers that are broken at once for clients of this process, a round each")
@@ -37,8 +35,7 @@ type lane struct {
 	server *redistest.Server
 	folder string
 	lot    *rand.Rand
-	fate   atomic.Int64 // of what is lost
-	left   atomic.Int64 // how many more requests are
+	losses chaostest.Losses
 	stages chaostest.Stages
 }
 
@@ -55,41 +52,15 @@ var losses = []chaostest.Fault[*lane]{
 
 // lose has some requests lost, and returns when they are.
 func (l *lane) lose(fate redistest.Fate) {
-	l.fate.Store(int64(fate))
-	l.left.Store(perBurst)
-	chaostest.Await(l.t, time.Minute, func() string {
-		if n := l.left.Load(); n > 0 {
-			return fmt.Sprintf("%d requests are to be lost", n)
-		}
-		return ""
-	})
-}
-
-func (l *lane) judge([]byte) (redistest.Fate, func()) {
-	if l.left.Load() > 0 && l.left.Add(-1) >= 0 {
-		return redistest.Fate(l.fate.Load()), nil
-	}
-	return redistest.Pass, nil
-}
-
-// openAt is a way to count at a server.
-func openAt(t *testing.T, role, url string) adder {
-	t.Helper()
-	if role == "plain" {
-		client, err := chaostest.PeerClient(url)
-		expect.NoError(t, "chaostest.PeerClient", err)
-		return plain{client}
-	}
-	store, err := redisstore.OpenConfig(t.Context(), redisstore.Config{URL: url})
-	expect.NoError(t, "redisstore.OpenConfig", err)
-	return ours{counter.New(store, counter.Config{HoldOff: holdOff}), store}
+	l.losses.Lose(perBurst, fate)
+	l.losses.Await(l.t)
 }
 
 // breakAll breaks everything in each round, and tells what was found.
 func (l *lane) breakAll(role string) *findings {
 	ctx, stop := context.WithCancel(l.t.Context())
 	defer stop()
-	proxy := redistest.StartProxy(l.t, l.server.Addr(), l.judge)
+	proxy := l.losses.Link(l.t, l.server)
 	var counting sync.WaitGroup
 	var files []string
 	for number := range members {
@@ -97,7 +68,8 @@ func (l *lane) breakAll(role string) *findings {
 		file, err := os.OpenFile(name, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
 		expect.NoError(l.t, "os.OpenFile", err)
 		defer file.Close()
-		adding := openAt(l.t, role, proxy.URL())
+		adding, err := open(ctx, role, chaostest.Task{Store: proxy.URL()}, counter.Config{HoldOff: holdOff})
+		expect.NoError(l.t, "opening a way to count", err)
 		defer adding.Close()
 		for range clients {
 			counting.Go(func() { count(ctx, adding, file, number) })

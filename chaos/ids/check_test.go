@@ -4,7 +4,6 @@ package ids
 
 import (
 	"fmt"
-	"slices"
 	"testing"
 
 	"github.com/coatcheck/coatcheck/chaos/evidence"
@@ -38,15 +37,14 @@ func check(t testing.TB, folder string, stages chaostest.Stages) findings {
 		all = append(all, ids...)
 	}
 	f.ids, f.files = len(all), len(files)
-	slices.Sort(all)
 	_, layout := shape()
-	for i, id := range all {
-		during := stages.At(int64(id) >> (layout.Worker + layout.Sequence))
-		if i > 0 && id == all[i-1] {
-			f.twice = append(f.twice, id)
-			f.again[during]++
-		}
-		f.stamped[during]++
+	during := func(id snowflake.ID) string { return stages.At(int64(id) >> (layout.Worker + layout.Sequence)) }
+	chaostest.Twice(all, chaostest.Itself, func(_, id snowflake.ID) {
+		f.twice = append(f.twice, id)
+		f.again[during(id)]++
+	})
+	for _, id := range all {
+		f.stamped[during(id)]++
 		f.workers[int(id>>layout.Sequence)&(1<<layout.Worker-1)]++
 	}
 	return f

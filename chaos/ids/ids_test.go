@@ -11,6 +11,7 @@ import (
 
 // Whatever breaks, no id is stamped twice.
 func TestNoIDIsStampedTwiceWhateverBreaks(t *testing.T) {
+	chaostest.Beside(t)
 	f := newField(t, "leased")
 	f.breakAll()
 	chaostest.Await(t, time.Minute, func() string {
@@ -53,6 +54,7 @@ func (f *field) found() findings {
 // them: half of them are stopped for longer than their leases, as in the test above, others come,
 // and they go on.
 func TestMaskedCounterIsFoundToStampTwice(t *testing.T) {
+	chaostest.Beside(t)
 	f := newField(t, "masked")
 	if chaostest.Proving() {
 		f.breakAll()

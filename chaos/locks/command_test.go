@@ -126,7 +126,7 @@ func startCommand(t *testing.T, run func() *exec.Cmd) *command {
 	start()
 	chaostest.Await(t, 3*time.Minute, func() string {
 		select {
-		case <-c.Ended():
+		case <-c.Done():
 			t.Logf("once more, since it ended with %d: %s", c.Code(), c.said)
 			start()
 		default:

@@ -42,17 +42,15 @@ var live = []fault{
 		time.Sleep(span)
 	}},
 	{Name: "failover by hand", Failovers: 1, Strike: func(f *field) {
-		sentinel := f.sentinel()
-		defer sentinel.Close()
-		before := f.epoch()
+		before := f.watch.Switched()
 		// who is master then is no matter: a failover that was asked for twice may bring the old
 		// one back
 		chaostest.Await(f.T, 2*time.Minute, func() string {
-			if f.epoch() > before {
+			if f.watch.Switched() > before {
 				return ""
 			}
 			// no replica is fit yet, another failover has just been, or is under way
-			return fmt.Sprint("asked once more: ", sentinel.Failover(f.T.Context(), masterName).Err())
+			return fmt.Sprint("asked once more: ", f.watch.Failover(f.T.Context()))
 		})
 	}},
 	{Name: "master stopped, replaced, and going on, and a holder stopped", Failovers: chaostest.AnyFailovers, Strike: func(f *field) {

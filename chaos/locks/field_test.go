@@ -7,12 +7,8 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
-	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
-
-	"github.com/redis/go-redis/v9"
 
 	"github.com/coatcheck/coatcheck/chaos/evidence"
 	"github.com/coatcheck/coatcheck/chaos/internal/chaostest"
@@ -25,13 +21,13 @@ import (
 type field struct {
 	*chaostest.Field
 
-	scenes  int
-	void    []string                // scenes in which Sentinel did something by itself
-	untold  int                     // faults that struck in such scenes only
-	silence time.Duration           // after which sentinels fail over; 0 = a set's default
-	kinds   map[string]string       // what was broken, by scene
-	waited  map[string]int          // processes of a peer that waited for good, by scene
-	struck  map[string][2]time.Time // when it was, and when it was mended
+	watch  *chaostest.Sentinels
+	scenes int
+	void   []string                // scenes in which Sentinel did something by itself
+	untold int                     // faults that struck in such scenes only
+	kinds  map[string]string       // what was broken, by scene
+	waited map[string]int          // processes of a peer that waited for good, by scene
+	struck map[string][2]time.Time // when it was, and when it was mended
 }
 
 // newField starts a Redis with two replicas, of which that many have to confirm writes. The
@@ -40,7 +36,7 @@ func newField(t *testing.T, program, role string, ack int) *field {
 	t.Helper()
 	redis := redistest.StartSentinel(t, 2)
 	f := &field{Field: chaostest.NewField(t, role, redis.URL(), ack), struck: map[string][2]time.Time{}, kinds: map[string]string{}, waited: map[string]int{}}
-	f.Redis, f.Program = redis, program
+	f.Redis, f.Program, f.watch = redis, program, chaostest.WatchSentinels(t, redis, time.Second/2)
 	if whoTheyAre[role] != evidence.Ours {
 		f.Patience = patience
 	}
@@ -89,64 +85,20 @@ func (f *field) holder() *chaostest.Member {
 	return found
 }
 
-// epoch counts the failovers that the sentinels have made.
-func (f *field) epoch() int {
-	f.T.Helper()
-	client := f.sentinel()
-	defer client.Close()
-	epoch := 0
-	chaostest.Await(f.T, time.Minute, func() string {
-		master, err := client.Master(f.T.Context(), masterName).Result()
-		if err == nil {
-			epoch, err = strconv.Atoi(master["config-epoch"])
-		}
-		if err != nil {
-			return err.Error()
-		}
-		return ""
-	})
-	return epoch
-}
-
-// hesitate has the sentinels wait for twice as long before they hold a master for dead: they have
-// replaced one that is alive.
-func (f *field) hesitate() {
-	f.T.Helper()
-	f.silence = min(2*max(f.silence, time.Second/2), 8*time.Second)
-	for _, server := range f.Redis.Sentinels() {
-		chaostest.Do(f.T, server, "SENTINEL", "SET", masterName, "down-after-milliseconds", f.silence.Milliseconds())
-	}
-}
-
-// masterName is what the sentinels call the master.
-const masterName = "coatcheck"
-
-// sentinel is a client of one of the sentinels.
-func (f *field) sentinel() *redis.SentinelClient {
-	address, _, _ := strings.Cut(strings.TrimPrefix(f.Redis.URL(), "redis+sentinel://"), ",")
-	return redis.NewSentinelClient(&redis.Options{Addr: address})
-}
-
 // beside starts processes behind a link to the master, and returns how to cut it: nothing that is
 // sent comes through until it is mended, which returns when all are served again. If the sentinels
 // of a busy machine name another master meanwhile, what is behind the link is not. It ends them.
 func (f *field) beside(n int) (cut, mend, end func()) {
-	var gone atomic.Bool
 	master := f.Redis.Master()
 	served := func() { f.WaitUnless(func() bool { return f.Redis.Master() != master }) }
-	proxy := redistest.StartProxy(f.T, master.Addr(), func([]byte) (redistest.Fate, func()) {
-		if gone.Load() {
-			return redistest.Swallow, nil
-		}
-		return redistest.Pass, nil
-	})
+	link := chaostest.NewLink(f.T, master)
 	near := len(f.Processes)
 	for range n {
-		f.Processes = append(f.Processes, f.Start(proxy.URL()))
+		f.Processes = append(f.Processes, f.Start(link.URL()))
 	}
 	served()
-	cut = func() { gone.Store(true); proxy.SetDeaf(true) }
-	mend = func() { gone.Store(false); proxy.SetDeaf(false); served() }
+	cut = func() { link.Cut(redistest.Swallow) }
+	mend = func() { link.Mend(); served() }
 	end = func() {
 		f.End(f.Processes[near:]...) // one that was replaced has its place
 		f.Processes = f.Processes[:near]

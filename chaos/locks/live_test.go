@@ -28,9 +28,7 @@ func TestLiveMasterThatIsReplacedNeedsEveryReplicaToConfirm(t *testing.T) {
 	}{{1, porcupine.Illegal}, {2, porcupine.Ok}} {
 		t.Run(fmt.Sprintf("ack %d", row.ack), func(t *testing.T) {
 			t.Parallel()
-			old, promoted, other := redistest.Start(t), redistest.Start(t), redistest.Start(t)
-			chaostest.Replicate(t, old, promoted, other)
-			chaostest.Do(t, promoted, "REPLICAOF", "NO", "ONE")
+			old, promoted, other := chaostest.ReplacedAlive(t)
 			history := &inOneProcess{t: t}
 			history.grant(0, old, row.ack, 1)
 			chaostest.Replicate(t, promoted, old, other)

@@ -63,7 +63,7 @@ func (f *field) playAll(kinds []fault, grants int) *histories {
 	chaostest.EachRound(f.T, f.Lot, kinds, func(kind fault) {
 		tells := f.play(kind)
 		for again := 0; again < 3 && !tells && f.Patience == 0; again++ {
-			f.hesitate()
+			f.watch.Hesitate(f.T)
 			tells = f.play(kind)
 		}
 		if !tells {
@@ -95,13 +95,13 @@ func (f *field) play(kind fault) (tells bool) {
 	replaced := f.Replaced
 	defer func() { f.waited[scene] += f.Replaced - replaced }()
 	f.Wait()
-	epoch := f.epoch()
+	before := f.watch.Switched()
 	start := time.Now()
 	kind.Strike(f)
 	f.struck[scene] = [2]time.Time{start, time.Now()}
 	f.Wait()
 	f.T.Logf("all are served again %v after the strike", time.Since(start).Round(time.Millisecond))
-	if made := f.epoch() - epoch; made != kind.Failovers && kind.Failovers != chaostest.AnyFailovers && f.Ack < 2 {
+	if made := f.watch.Switched() - before; made != kind.Failovers && kind.Failovers != chaostest.AnyFailovers && f.Ack < 2 {
 		f.T.Logf("void: %d failovers, and %d were expected", made, kind.Failovers)
 		f.void = append(f.void, scene)
 		return false

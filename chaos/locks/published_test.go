@@ -81,17 +81,19 @@ func (l *line) next() lock.Request {
 }
 
 // wait waits at the end of the line, and gives back what it is granted.
-func (l *line) wait(ctx context.Context) {
+func (l *line) wait(ctx context.Context, served chan<- error) {
 	l.t.Helper()
 	request := l.next()
-	go func() {
-		held, err := l.locks.locks.Acquire(ctx, waitedFor, request)
-		if err == nil {
-			err = held.Release(context.WithoutCancel(ctx))
-		}
-		l.served <- err
-	}()
+	go func() { served <- takeAndRelease(ctx, l.locks.locks, waitedFor, request) }()
 	l.joined()
+}
+
+func takeAndRelease(ctx context.Context, locks *lock.Locks, name string, request lock.Request) error {
+	held, err := locks.Acquire(ctx, name, request)
+	if err != nil {
+		return err
+	}
+	return held.Release(context.WithoutCancel(ctx))
 }
 
 func (l *line) joined() {
@@ -139,9 +141,9 @@ func TestDeadWaitersStallNobody(t *testing.T) {
 			t.Parallel()
 			l := newLine(t)
 			head := l.process()
-			l.wait(t.Context())
+			l.wait(t.Context(), l.served)
 			middle := l.process()
-			l.wait(t.Context())
+			l.wait(t.Context(), l.served)
 			end(head)
 			end(middle)
 			l.waits(4) // whatever they were about to ask before has been answered
@@ -158,18 +160,10 @@ func TestBurstsOfCancelledWaitersStallNobody(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	const burst = 60
 	for range burst {
-		l.wait(ctx)
+		l.wait(ctx, l.served)
 	}
 	patient := make(chan error, 1)
-	request := l.next()
-	go func() {
-		held, err := l.locks.locks.Acquire(t.Context(), waitedFor, request)
-		if err == nil {
-			err = held.Release(t.Context())
-		}
-		patient <- err
-	}()
-	l.joined()
+	l.wait(t.Context(), patient)
 	go cancel()
 	expect.NoError(t, "Release", l.held.Release(t.Context()))
 	select {
@@ -262,12 +256,6 @@ func once(ctx context.Context, locks *lock.Locks, i int) error {
 		return held.Release(ctx)
 	}
 	waiter := make(chan error, 1)
-	go func() {
-		second, err := locks.Acquire(ctx, name, lock.Request{TTL: ttl})
-		if err == nil {
-			err = second.Release(ctx)
-		}
-		waiter <- err
-	}()
+	go func() { waiter <- takeAndRelease(ctx, locks, name, lock.Request{TTL: ttl}) }()
 	return errors.Join(held.Release(ctx), <-waiter)
 }

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -217,20 +216,10 @@ type remote struct {
 // and new ones are not answered.
 func behind(t *testing.T, i int, server *redistest.Server, open func(url string) (locker, error)) func() (remote, error) {
 	return func() (remote, error) {
-		var gone atomic.Bool
 		fate := []redistest.Fate{redistest.Swallow, redistest.CutBefore, redistest.CutAfter}[i%3]
-		proxy := redistest.StartProxy(t, server.Addr(), func([]byte) (redistest.Fate, func()) {
-			if gone.Load() {
-				return fate, nil
-			}
-			return redistest.Pass, nil
-		})
-		set := func(cut bool) {
-			gone.Store(cut)
-			proxy.SetDeaf(cut)
-		}
-		locks, err := open(proxy.URL())
-		return remote{locks, func() { set(true) }, func() { set(false) }}, err
+		link := chaostest.NewLink(t, server)
+		locks, err := open(link.URL())
+		return remote{locks, func() { link.Cut(fate) }, link.Mend}, err
 	}
 }
 

@@ -57,6 +57,7 @@ func struck(name string) func(*testing.T, set) {
 // TestPricesOfFailovers fails where something jumps, or a template has ended: with --ack all
 // nothing of this is a loss.
 func TestPricesOfFailovers(t *testing.T) {
+	beside(t)
 	wanted, program := chaostest.Wanted(t), measured(t)
 	var figures figures
 	t.Run("rows", func(t *testing.T) {
@@ -68,7 +69,7 @@ func TestPricesOfFailovers(t *testing.T) {
 				t.Parallel()
 				got := measureFailover(t, program, row.start(t, row.replicas, published), row.replicas, row.strike)
 				got.Row = row.name
-				figures.addFailover(t, got)
+				note(t, &figures, &figures.Failovers, got)
 			})
 		}
 	})
@@ -121,13 +122,6 @@ func (s *service) number(ctx context.Context) (int64, error) {
 	}
 	err := s.ask(ctx, "POST", "/incr/"+name+"?template=P-%7Bn:4%7D", nil, &answer)
 	return answer.Value, err
-}
-
-func (f *figures) addFailover(t *testing.T, row failover) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.Failovers = append(f.Failovers, row)
-	t.Logf("%+v", row)
 }
 
 // failoverTable is the table in Markdown.

@@ -47,14 +47,14 @@ type figures struct {
 	Failovers []failover `json:"failovers,omitempty"`
 }
 
-func (f *figures) add(t *testing.T, row figure) {
+// note adds a row to those of its kind.
+func note[R any](t *testing.T, f *figures, rows *[]R, row R) {
+	t.Helper()
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.Restarts = append(f.Restarts, row)
+	*rows = append(*rows, row)
 	text, err := json.Marshal(row)
-	if err != nil {
-		t.Fatalf("writing a row: %v", err)
-	}
+	expect.NoError(t, "writing a row", err)
 	t.Logf("%s", text)
 }
 
@@ -91,23 +91,21 @@ func (f *figures) save(file string) error {
 	if err := kept.read(file); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	if len(f.Restarts) > 0 {
-		kept.Restarts = f.Restarts
-	}
-	if len(f.Outages) > 0 {
-		kept.Outages = f.Outages
-	}
-	if len(f.Failovers) > 0 {
-		kept.Failovers = f.Failovers
-	}
-	if len(f.Crowds) > 0 {
-		kept.Crowds = f.Crowds
-	}
+	kept.Restarts, kept.Outages = newer(f.Restarts, kept.Restarts), newer(f.Outages, kept.Outages)
+	kept.Failovers, kept.Crowds = newer(f.Failovers, kept.Failovers), newer(f.Crowds, kept.Crowds)
 	text, err := json.MarshalIndent(&kept, "", "\t")
 	if err != nil {
 		return err
 	}
 	return os.WriteFile(file, append(text, '\n'), 0o644)
+}
+
+// newer are the rows of this run, or those that were kept if it has none.
+func newer[R any](now, kept []R) []R {
+	if len(now) > 0 {
+		return now
+	}
+	return kept
 }
 
 func (f *figures) read(file string) error {

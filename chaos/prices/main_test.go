@@ -29,4 +29,12 @@ func inTree(name string) string {
 	return filepath.Join("..", "..", name)
 }
 
+// beside lets a test run beside others where its figures are not kept: nearly all of it is waiting.
+func beside(t *testing.T) {
+	t.Helper()
+	if !*all && !*outages && !*write && *jsonFile == "" {
+		t.Parallel()
+	}
+}
+
 func TestMain(m *testing.M) { chaostest.Main(m, play) }

@@ -52,6 +52,7 @@ var setups = []setup{
 const servicesEach = 2
 
 func TestPricesOfOutages(t *testing.T) {
+	beside(t)
 	wanted, program := chaostest.Wanted(t), measured(t)
 	var figures figures
 	for _, row := range setups {

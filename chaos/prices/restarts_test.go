@@ -124,6 +124,7 @@ const tries = 3
 
 // Every row is measured at the same time as all others, since nearly all of it is waiting.
 func TestPricesOfRestarts(t *testing.T) {
+	beside(t)
 	wanted, program := chaostest.Wanted(t), measured(t)
 	var figures figures
 	t.Run("rows", func(t *testing.T) {
@@ -134,7 +135,7 @@ func TestPricesOfRestarts(t *testing.T) {
 				}
 				t.Run(row.name+", "+fsync, func(t *testing.T) {
 					t.Parallel()
-					figures.add(t, row.least(t, program, fsync))
+					note(t, &figures, &figures.Restarts, row.least(t, program, fsync))
 				})
 			}
 		}
@@ -142,7 +143,7 @@ func TestPricesOfRestarts(t *testing.T) {
 			if (*all || *chaostest.Faults != "") && wanted(row.name) {
 				t.Run(row.name, func(t *testing.T) {
 					t.Parallel()
-					figures.add(t, figure{Row: row.name, ID: new(measureCommand(t, program, row.flags).Milliseconds())})
+					note(t, &figures, &figures.Restarts, figure{Row: row.name, ID: new(measureCommand(t, program, row.flags).Milliseconds())})
 				})
 			}
 		}

@@ -4,7 +4,6 @@ package prices
 
 import (
 	"context"
-	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -117,17 +116,7 @@ func replicasOf(t *testing.T, in set, master *redistest.Server) (replicas []*red
 
 // whole complains unless that many replicas confirm a write at the master.
 func whole(ctx context.Context, in set, replicas int) (complaint string) {
-	master := in.master()
-	pipe := master.Client().Pipeline()
-	pipe.Set(ctx, "{"+name+"}:confirm", "", time.Minute)
-	wait := pipe.Do(ctx, "WAIT", replicas, 200)
-	if _, err := pipe.Exec(ctx); err != nil {
-		return err.Error()
-	}
-	if n, err := wait.Int(); n != replicas || err != nil {
-		return fmt.Sprintf("%d of %d replicas of %s confirm a write, %v", n, replicas, master.Addr(), err)
-	}
-	return ""
+	return chaostest.ConfirmAt(ctx, in.master(), name, replicas)
 }
 
 // strike is a kind of fault. It returns when the servers run again; they need not work together

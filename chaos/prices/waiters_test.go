@@ -109,8 +109,7 @@ func TestPricesOfDeadWaiters(t *testing.T) {
 				got = measureCrowd(t, waiters, row.locks(waiters), span, row.end)
 			}
 			got.Row = row.name
-			figures.Crowds = append(figures.Crowds, got)
-			t.Logf("%+v", got)
+			note(t, &figures, &figures.Crowds, got)
 		})
 	}
 	figures.publish(t, "dead waiters", figures.crowdTable)

@@ -78,7 +78,9 @@ func judge(all []history) *findings {
 		}
 	}
 	for tag, ids := range byTag {
-		f.findTwice(tag, ids)
+		chaostest.Twice(ids, func(one told) int64 { return one.id }, func(before, again told) {
+			f.twice.add(1, "%d of tag %d by %s and %s", again.id, tag, before.by, again.by)
+		})
 		f.gaps = max(f.gaps, gaps(given[tag]))
 	}
 	return f
@@ -101,16 +103,6 @@ func gaps(all []record) (n int) {
 type told struct {
 	id int64
 	by string
-}
-
-// findTwice goes through the ids of a tag in their order.
-func (f *findings) findTwice(tag int64, all []told) {
-	slices.SortFunc(all, func(a, b told) int { return cmp.Compare(a.id, b.id) })
-	for i := 1; i < len(all); i++ {
-		if all[i].id == all[i-1].id {
-			f.twice.add(1, "%d of tag %d by %s and %s", all[i].id, tag, all[i-1].by, all[i].by)
-		}
-	}
 }
 
 // part is what a process wrote down of one tag, in its order.

@@ -39,9 +39,7 @@ func TestNoIDIsHandedOutTwiceWhateverIsKilled(t *testing.T) {
 		}},
 	} {
 		t.Run(row.name, func(t *testing.T) {
-			if chaostest.Proving() {
-				t.Parallel() // each has servers of its own
-			}
+			chaostest.Beside(t) // each has servers of its own
 			f := row.field(t)
 			chaostest.EachRound(t, f.Lot, chaostest.Chosen(t, kinds), func(kind chaostest.Fault[*field]) {
 				f.during(kind.Name, func() { kind.Strike(f) })

@@ -3,15 +3,15 @@
 package servers
 
 import (
-	"cmp"
 	"context"
 	"fmt"
-	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/coatcheck/coatcheck/chaos/internal/chaostest"
 	"github.com/coatcheck/coatcheck/client"
+	"github.com/coatcheck/coatcheck/snowflake"
 )
 
 // exceptions are what a fault may do, by docs/guarantees.md and docs/operations.md.
@@ -50,12 +50,7 @@ func (l *load) faults(e exceptions, last int64) (all []string) {
 	}
 	all = append(all, countFaults(l.told)...)
 	all = append(all, lockFaults(l.held, e.clocks)...)
-	slices.Sort(l.ids)
-	for i := 1; i < len(l.ids); i++ {
-		if l.ids[i] == l.ids[i-1] {
-			all = append(all, fmt.Sprintf("id %d was stamped twice", l.ids[i]))
-		}
-	}
+	chaostest.Twice(l.ids, chaostest.Itself, func(_, id snowflake.ID) { all = append(all, fmt.Sprintf("id %d was stamped twice", id)) })
 	for _, one := range l.tokens {
 		if (one.runs > 1 || len(one.answers) > 1) && (e.runsAgain == nil || !e.runsAgain(one)) {
 			all = append(all, fmt.Sprintf("a token's function started %d times, with answers %v", one.runs, one.answers))
@@ -71,36 +66,33 @@ func (l *load) faults(e exceptions, last int64) (all []string) {
 // countFaults finds values that were told twice, and calls that were told a value that is no larger
 // than one that was told before they began.
 func countFaults(all []told) (faults []string) {
-	byValue := slices.SortedFunc(slices.Values(all), func(a, b told) int { return cmp.Compare(a.value, b.value) })
-	var earliest time.Time // when the first call of those with larger values returned
-	var of int64
-	for i, one := range slices.Backward(byValue) {
-		if i > 0 && byValue[i-1].value == one.value {
-			faults = append(faults, fmt.Sprintf("value %d was told twice", one.value))
-		}
-		if !earliest.IsZero() && earliest.Before(one.begun) {
-			faults = append(faults, fmt.Sprintf("%d was told by a call that began after %d had been told", one.value, of))
-		}
-		if earliest.IsZero() || one.returned.Before(earliest) {
-			earliest, of = one.returned, one.value
-		}
-	}
+	value := func(one told) int64 { return one.value }
+	chaostest.Twice(all, value, func(_, one told) { faults = append(faults, fmt.Sprintf("value %d was told twice", one.value)) })
+	call := func(one told) chaostest.Span { return span(one.begun, one.returned) }
+	chaostest.Falling(all, call, func(one told) (least, most int64) { return one.value, one.value }, func(before, one told) {
+		faults = append(faults, fmt.Sprintf("%d was told by a call that began after %d had been told", one.value, before.value))
+	})
 	return faults
 }
 
+// span is by the clock that runs monotonically, where moments have that.
+func span(from, to time.Time) chaostest.Span {
+	return chaostest.Span{From: int64(from.Sub(start)), To: int64(to.Sub(start))}
+}
+
+var start = time.Now()
+
 // lockFaults finds grants whose fences do not rise, and two that are believed in at once.
 func lockFaults(all []held, clocks bool) (faults []string) {
-	byTime := slices.SortedFunc(slices.Values(all), func(a, b held) int { return a.first.Compare(b.first) })
-	var before held // the grant that was believed in until the latest moment
-	for i, one := range byTime {
-		if i > 0 && one.fence <= byTime[i-1].fence {
-			faults = append(faults, fmt.Sprintf("fence %d after %d", one.fence, byTime[i-1].fence))
+	chaostest.Overlaps(all, func(one held) chaostest.Span { return span(one.first, one.last) }, func(before, one held) {
+		if !clocks {
+			faults = append(faults, fmt.Sprintf("the lock was granted with fence %d %v before the holder of %d stopped believing",
+				one.fence, before.last.Sub(one.first), before.fence))
 		}
-		if i > 0 && !clocks && before.last.After(one.first) {
-			faults = append(faults, fmt.Sprintf("the lock was granted with fence %d %v before the holder of %d stopped believing", one.fence, before.last.Sub(one.first), before.fence))
-		}
-		if one.last.After(before.last) {
-			before = one
+	})
+	for i := 1; i < len(all); i++ {
+		if all[i].fence <= all[i-1].fence {
+			faults = append(faults, fmt.Sprintf("fence %d after %d", all[i].fence, all[i-1].fence))
 		}
 	}
 	return faults

@@ -25,6 +25,7 @@ func folder(t *testing.T, server *redistest.Server) string {
 // A server that starts again with the files of a while ago, as after a restore or from a disk that
 // was cloned.
 func TestServerThatStartsWithOlderFiles(t *testing.T) {
+	t.Parallel()
 	server := redistest.Start(t, "--appendonly", "yes")
 	one, other := startService(t, server.URL()), startService(t, server.URL())
 	l := startLoad(t, one, other)
@@ -93,6 +94,7 @@ func limitFiles(t *testing.T, pid int, size uint64) {
 // A server that is at its limit of memory, and evicts nothing. What is held is renewed all the
 // while, so ids are stamped, and grants of worker ids outlast it.
 func TestMemoryIsFull(t *testing.T) {
+	t.Parallel()
 	server := redistest.Start(t, "--maxmemory-policy", "noeviction")
 	one, other := startService(t, server.URL()), startService(t, server.URL())
 	l := startLoad(t, one, other)

@@ -128,6 +128,7 @@ func (n *names) answer() {
 // The name of Redis moves to a replica that was promoted, whose old master follows it, as after a
 // failover by a provider; and then to a server that has nothing, as after a mistake.
 func TestNameMovesToAnotherServer(t *testing.T) {
+	t.Parallel()
 	master, replica, stranger := redistest.Start(t), redistest.Start(t), redistest.Start(t)
 	chaostest.Replicate(t, master, replica)
 	names := startNames(t)

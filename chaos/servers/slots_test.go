@@ -17,6 +17,7 @@ import (
 // Slots move between masters, one key after the other, while all that lies in them is used: calls
 // are sent on (ASK, MOVED), and scripts that find their keys apart are refused (TRYAGAIN).
 func TestSlotsMove(t *testing.T) {
+	t.Parallel()
 	cluster := redistest.StartCluster(t, 3, 0)
 	one, other := startService(t, cluster.URL()), startService(t, cluster.URL())
 	l := startLoad(t, one, other)

@@ -33,13 +33,15 @@ func releaseProgram(t *testing.T) string {
 			t.Fatalf("the program of %s is built from the history of this repository, so all of it is needed: %v\n%s", release, err, out)
 		}
 	}
-	return chaostest.BuildIn(t, folder, "./cmd/coatcheck")
+	// without the paths it is compiled once, wherever it lies
+	return chaostest.BuildIn(t, folder, "-trimpath", "./cmd/coatcheck")
 }
 
 // An upgrade, rolling, and its roll-back, while clients use whatever serves: the last release
 // alone, both, this one alone, both, the last release alone. Nothing comes twice, also while both
 // serve; what they refuse to do side by side, one alone does.
 func TestUpgradeAndRollBackUnderLoad(t *testing.T) {
+	t.Parallel()
 	before := releaseProgram(t)
 	for name, start := range map[string]func(t *testing.T) (url string){
 		"one server": func(t *testing.T) string { return redistest.Start(t, "--appendonly", "yes").URL() },
@@ -47,6 +49,7 @@ func TestUpgradeAndRollBackUnderLoad(t *testing.T) {
 		"cluster":    func(t *testing.T) string { return redistest.StartCluster(t, 3, 0).URL() },
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			url := start(t)
 			run := func(program string) (*client.Client, *chaostest.Process) {
 				return serveProcess(t, exec.CommandContext(context.Background(), program, arguments(url)...))

@@ -203,8 +203,23 @@ func (l *load) once(t *testing.T) {
 	for err := range l.wrong {
 		t.Errorf("a client that works: %v", err)
 	}
-	slices.Sort(l.broken.values)
-	if n := len(slices.Compact(slices.Clone(l.broken.values))); n != len(l.broken.values) {
-		t.Errorf("%d values, and only %d different ones", len(l.broken.values), n)
+	for _, value := range l.broken.twice() {
+		t.Errorf("value %d was told twice", value)
+	}
+}
+
+// twice are the values that were told more than once.
+func (b *broken) twice() (values []int64) {
+	chaostest.Twice(b.values, chaostest.Itself, func(_, value int64) { values = append(values, value) })
+	return values
+}
+
+func TestValuesThatAreToldTwiceAreFound(t *testing.T) {
+	b := &broken{}
+	for _, value := range []int64{3, 1, 2, 3, 5} {
+		b.tell(value)
+	}
+	if got := b.twice(); !slices.Equal(got, []int64{3}) {
+		t.Errorf("got values twice %d, want 3", got)
 	}
 }

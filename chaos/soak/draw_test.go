@@ -13,7 +13,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/coatcheck/coatcheck/chaos/internal/chaostest"
 	"github.com/coatcheck/coatcheck/internal/testing/redistest"
 )
 
@@ -23,8 +22,7 @@ type samples struct {
 	broken *broken
 	paid   func() int64 // payments, of each of which gateway and demo keep a record for a day
 	start  time.Time
-	series []*series // of the processes
-	before []figures
+	series []*series        // of the processes
 	lines  map[string]*line // of all that is drawn, by name
 	order  []string
 	busy   [2]float64 // jiffies of the machine: busy, and all
@@ -38,12 +36,7 @@ type line struct {
 }
 
 func newSamples(s *scene, b *broken) *samples {
-	all := &samples{scene: s, broken: b, start: time.Now(), lines: map[string]*line{}}
-	for _, p := range []*process{s.service, s.gateway} {
-		all.series = append(all.series, &series{process: p})
-		all.before = append(all.before, s.look(p))
-	}
-	return all
+	return &samples{scene: s, broken: b, start: time.Now(), lines: map[string]*line{}, series: s.watched()}
 }
 
 const keysName = "Redis: keys, but for two of each payment"
@@ -159,9 +152,8 @@ func (s *samples) pace() {
 func (s *samples) verdict(t *testing.T, long bool) {
 	t.Helper()
 	var rows []row
-	for i, one := range s.series {
-		chaostest.Await(t, time.Minute, func() string { return compare(one.process.name, s.before[i], s.scene.look(one.process)) })
-		rows = append(rows, one.rows(s.before[i], s.scene.look(one.process), long)...)
+	for _, one := range s.series {
+		rows = append(rows, one.left(t, s.scene.rig, long)...)
 	}
 	if long { // keys live for a minute and more
 		for _, name := range []string{keysName, "Redis: connections"} {
@@ -174,9 +166,7 @@ func (s *samples) verdict(t *testing.T, long bool) {
 	}
 	t.Log("\n" + table(rows))
 	for _, r := range rows {
-		if r.grows() && (long || !r.clients) {
-			t.Errorf("%s: %s grows: %d, and then %d, where %d is allowed", r.process, r.name, r.first, r.second, r.limit)
-		}
+		r.check(t, long)
 	}
 	if !t.Failed() {
 		t.Log("verdict: flat")

@@ -13,6 +13,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/coatcheck/coatcheck/chaos/internal/chaostest"
 )
 
 // figures are what a process takes at a moment.
@@ -79,7 +81,23 @@ func (p *process) goroutines() int {
 // series is what was seen of a process, in order.
 type series struct {
 	process *process
+	before  figures // any client came
 	seen    []figures
+}
+
+// watched begins a series of each of the rig's processes.
+func (r *rig) watched() (all []*series) {
+	for _, p := range []*process{r.service, r.gateway} {
+		all = append(all, &series{process: p, before: r.look(p)})
+	}
+	return all
+}
+
+// left waits until what is left of a process is as little as before, and returns its rows.
+func (s *series) left(t *testing.T, r *rig, long bool) []row {
+	t.Helper()
+	chaostest.Await(t, time.Minute, func() string { return compare(s.process.name, s.before, r.look(s.process)) })
+	return s.rows(r.look(s.process), long)
 }
 
 // kind is one of the figures, and how much more of it the second half may have: a part of the first
@@ -117,14 +135,14 @@ type row struct {
 }
 
 // rows compare the halves of a series after its first fifth, in which the process warms up.
-func (s *series) rows(before, after figures, long bool) (all []row) {
+func (s *series) rows(after figures, long bool) (all []row) {
 	warm := s.seen[len(s.seen)/5:]
 	for _, k := range kinds(long) {
 		var values []int
 		for _, f := range warm {
 			values = append(values, k.of(f))
 		}
-		all = append(all, halves(row{process: s.process.name, name: k.name, before: k.of(before), after: k.of(after), clients: k.clients}, values, k.part, k.beside))
+		all = append(all, halves(row{process: s.process.name, name: k.name, before: k.of(s.before), after: k.of(after), clients: k.clients}, values, k.part, k.beside))
 	}
 	return all
 }
@@ -138,6 +156,14 @@ func halves(r row, values []int, part float64, beside int) row {
 }
 
 func (r row) grows() bool { return r.second > r.limit }
+
+// check fails the test if the figure grows, and says something.
+func (r row) check(t *testing.T, long bool) {
+	t.Helper()
+	if r.grows() && (long || !r.clients) {
+		t.Errorf("%s: %s grows: %d, and then %d, where %d is allowed", r.process, r.name, r.first, r.second, r.limit)
+	}
+}
 
 func median(values []int) int {
 	sorted := slices.Sorted(slices.Values(values))
@@ -163,7 +189,7 @@ func TestGrowthIsFound(t *testing.T) {
 			n := at(i)
 			s.seen = append(s.seen, figures{memory: n * 1024, descriptors: n, goroutines: n, threads: n})
 		}
-		return s.rows(figures{}, figures{}, true)
+		return s.rows(figures{}, true)
 	}
 	for what, rows := range map[string][]row{
 		"rises":               of(func(i int) int { return 100 + 5*i }),

@@ -29,18 +29,13 @@ func TestMixedLoadTakesNoMoreAndMore(t *testing.T) {
 	long := span >= time.Minute
 	t.Setenv("GOMEMLIMIT", "200MiB") // as in a pod of the chart, of 256 MiB
 	r := newRig(t)
-	processes := []*process{r.service, r.gateway}
-	before := map[*process]figures{}
-	seen := map[*process]*series{}
-	for _, p := range processes {
-		before[p], seen[p] = r.look(p), &series{process: p}
-	}
+	seen := r.watched()
 	ctx, stop := context.WithTimeout(t.Context(), span)
 	defer stop()
 	l := begin(ctx, r)
 	for tick := time.NewTicker(every); ctx.Err() == nil; {
-		for _, p := range processes {
-			seen[p].seen = append(seen[p].seen, r.look(p))
+		for _, one := range seen {
+			one.seen = append(one.seen, r.look(one.process))
 		}
 		select {
 		case <-ctx.Done():
@@ -50,23 +45,17 @@ func TestMixedLoadTakesNoMoreAndMore(t *testing.T) {
 	}
 	l.end()
 	var rows []row
-	for _, p := range processes {
-		chaostest.Await(t, time.Minute, func() string {
-			return compare(p.name, before[p], r.look(p))
-		})
-		after := r.look(p)
-		rows = append(rows, seen[p].rows(before[p], after, long)...)
-		peak := slices.MaxFunc(seen[p].seen, func(a, b figures) int { return a.memory - b.memory }).memory
-		t.Logf("%s under GOMEMLIMIT=200MiB: before %d MiB, peak %d MiB, after %d MiB", p.name, before[p].memory>>10, peak>>10, after.memory>>10)
+	for _, one := range seen {
+		rows = append(rows, one.left(t, r, long)...)
+		name, peak := one.process.name, slices.MaxFunc(one.seen, func(a, b figures) int { return a.memory - b.memory }).memory
+		t.Logf("%s under GOMEMLIMIT=200MiB: before %d MiB, peak %d MiB, after %d MiB", name, one.before.memory>>10, peak>>10, r.look(one.process).memory>>10)
 		if peak > 256<<10 {
-			t.Errorf("%s has %d MiB at its peak, want 256 at most", p.name, peak>>10)
+			t.Errorf("%s has %d MiB at its peak, want 256 at most", name, peak>>10)
 		}
 	}
 	t.Logf("%v of mixed load\n\n%s\n%s", span, table(rows), l.table())
 	for _, row := range rows {
-		if row.grows() {
-			t.Errorf("%s: %s grows: %d, and then %d, where %d is allowed", row.process, row.name, row.first, row.second, row.limit)
-		}
+		row.check(t, true)
 	}
 	close(l.wrong)
 	for err := range l.wrong {
@@ -77,8 +66,8 @@ func TestMixedLoadTakesNoMoreAndMore(t *testing.T) {
 			t.Errorf("this never happened: %s", name)
 		}
 	}
-	for _, p := range processes {
-		checkLog(t, p, r.key)
+	for _, one := range seen {
+		checkLog(t, one.process, r.key)
 	}
 }
 

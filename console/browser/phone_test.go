@@ -107,7 +107,8 @@ func TestPoolNewToThisRedisSaysHowItGoesOn(t *testing.T) {
 	b.shows(".log", "coatcheck worker create orders")
 	expect.Equal(t, "events in red", eval[string](b, "[...document.querySelectorAll('.log .grave')].map((one) => one.innerText).join()"), "")
 	b.view("workers", "Worker pools")
-	b.shows("main tbody", "new to this Redis")
+	b.shows("main tbody", "new to this Redis: grants in")
+	b.shows("main tbody", "or at once after: coatcheck worker create orders")
 }
 
 // The number is that of the metrics: nobody has asked again.

@@ -49,7 +49,7 @@ class Pools extends Paged {
 
 function poolRow({ pool }) {
   const held = bar();
-  const cells = ['', '', 'number', 'number', '', ''].map((kind) => el('td', { class: kind || null }));
+  const cells = ['', '', 'number', 'number', 'date', ''].map((kind) => el('td', { class: kind || null }));
   cells[1].append(held.element);
   const element = el('tr', {}, el('th', { scope: 'row', class: 'name' }, el('a', { href: `#/workers/${encodeURIComponent(pool)}` }, pool)), ...cells);
   const update = (now) => {
@@ -62,7 +62,8 @@ function poolRow({ pool }) {
 }
 
 function stateOf(pool) {
-  if (pool.waits) return `${pool.new ? 'new to this Redis' : 'waits'}, grants in ${left(pool.quarantined_ms)}: ${pool.reason}`;
+  if (pool.new) return `new to this Redis: grants in ${left(pool.quarantined_ms)}, or at once after: coatcheck worker create ${pool.pool}`;
+  if (pool.waits) return `waits, grants in ${left(pool.quarantined_ms)}: ${pool.reason}`;
   if (Date.parse(pool.ends_at) <= Date.now()) return 'ended: its layout has no timestamps left';
   return pool.quarantined_ms ? `quarantined, ${left(pool.quarantined_ms)} left${pool.reason ? `: ${pool.reason}` : ''}` : 'grants';
 }

@@ -10,6 +10,8 @@ import (
 	"slices"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/go-json-experiment/json/jsontext"
 )
 
 // maxBody is how many bytes a request may have. The middleware sees to it, and hands the body on in
@@ -47,12 +49,28 @@ func decode(r *http.Request, members ...member) error {
 		if at < 0 {
 			return stranger(name, members)
 		}
-		if err := decoder.Decode(missing[at].into); err != nil {
-			return wrongValue(name, err)
+		if err := decodeValue(decoder, missing[at]); err != nil {
+			return err
 		}
 		missing = slices.Delete(missing, at, at+1)
 	}
 	return ending(decoder, missing)
+}
+
+// decodeValue reads the value of a member. Half of a surrogate pair is refused: the decoder would
+// take each for the same character, so that two texts were one.
+func decodeValue(decoder *json.Decoder, m member) error {
+	var value jsontext.Value
+	if err := decoder.Decode(&value); err != nil {
+		return malformed(err)
+	}
+	if !value.IsValid(jsontext.AllowDuplicateNames(true)) {
+		return invalid(m.name, "half of a surrogate pair, which is no text")
+	}
+	if err := json.Unmarshal(value, m.into); err != nil {
+		return wrongValue(m.name, err)
+	}
+	return nil
 }
 
 // ending checks that the object ends, that it is all there is, and that nothing is missing.

@@ -123,6 +123,7 @@ func TestRefusedRequestsMoveNothingAndLeaveTheKeyFree(t *testing.T) {
 		{"/payments", `{"amount":1,}`, "invalid-request", "body: not one JSON object: invalid character '}'"},
 		{"/payments", payOrder + `{}`, "invalid-request", "body: one JSON object belongs here, and nothing after it"},
 		{"/payments", "{\"amount\":1,\"to\":\"alice\xff\",\"reference\":\"r\"}", "invalid-request", "body: not UTF-8"},
+		{"/payments", `{"amount":1,"to":"alice","reference":"r\ud83d"}`, "invalid-request", "reference: half of a surrogate pair"},
 		{"/payments", `{"amount":1,"to":"alice"}`, "invalid-request", "reference: missing"},
 		{"/payments", `{"amount":1,"amount":2,"to":"alice","reference":"r"}`, "invalid-request", "amount: given more than once"},
 		{"/payments", `{"Amount":1,"to":"alice","reference":"r"}`, "invalid-request", "body: an unknown member; this route takes amount, to, reference"},

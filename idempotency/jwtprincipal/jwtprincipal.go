@@ -30,6 +30,7 @@ import (
 	"github.com/go-jose/go-jose/v4"
 	"github.com/go-jose/go-jose/v4/json"
 	"github.com/go-jose/go-jose/v4/jwt"
+	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/coatcheck/coatcheck/idempotency"
 	"github.com/coatcheck/coatcheck/internal/names"
@@ -169,10 +170,14 @@ func refused(why string) error {
 // claims are those of a token, each as it was written.
 type claims map[string]json.RawMessage
 
-// text is a claim that is a text; ok is false for any other, and without it.
+// text is a claim that is a text; ok is false for any other, and without it. What UTF-8 cannot
+// write, as half of a surrogate pair, is none: all such were one character, and two callers one.
 func (c claims) text(name string) (text string, ok bool) {
 	raw := c[name]
-	return text, len(raw) > 0 && raw[0] == '"' && json.Unmarshal(raw, &text) == nil
+	if len(raw) == 0 || raw[0] != '"' || !jsontext.Value(raw).IsValid() {
+		return "", false
+	}
+	return text, json.Unmarshal(raw, &text) == nil
 }
 
 // verified returns the claims of a token whose signature is that of one of the keys.

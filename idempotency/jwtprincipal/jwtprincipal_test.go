@@ -119,9 +119,11 @@ func TestCallerIsOneOfItsIssuerByItsClaim(t *testing.T) {
 		}
 		seen[who] = name
 	}
-	for name, value := range map[string]any{"no claim": nil, "an empty text": "", "a list": []string{"ann"}, "a map": map[string]any{"a": 1}, "true": true, "1.5": 1.5} {
+	for name, value := range map[string]any{"no claim": nil, "an empty text": "", "a list": []string{"ann"}, "a map": map[string]any{"a": 1}, "true": true, "1.5": 1.5,
+		"half of a surrogate pair": json.RawMessage(`"ann\ud83d"`)} {
 		wantRefused(t, name, byID, "no claim user_id", "Bearer "+is.Token("ann", map[string]any{"user_id": value}))
 	}
+	wantRefused(t, "an issuer of half a surrogate pair", anyIssuer, "its iss is no text", "Bearer "+is.Token("ann", map[string]any{"iss": json.RawMessage(`"\udc00"`)}))
 	wantRefused(t, "an issuer that is no text", anyIssuer, "cannot be read", "Bearer "+is.Token("ann", map[string]any{"iss": 1}))
 }
 

@@ -14,7 +14,6 @@ var ErrNone = errors.New(`this program does not link it; import _ "github.com/co
 
 // Config is how much a store in the process keeps, as in package embedded.
 type Config struct {
-	MaxKeys  int
 	MaxBytes int64
 	Logger   *slog.Logger
 }

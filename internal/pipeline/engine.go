@@ -24,12 +24,11 @@ type Config struct {
 	Classify func(ctx context.Context, op string, err error, sent, harmless bool) error
 }
 
-// Engine makes the calls of a store to its servers. It has none before one of Serve, Failover,
-// Cluster and Lend was called. It is safe for concurrent use then.
+// Engine makes the calls of a store to its servers. It has none before one of Serve, Failover
+// and Cluster was called. It is safe for concurrent use then.
 type Engine struct {
 	nodes      nodes
 	batchers   *batchers
-	lent       *lent // the caller's client, as nodes; else nil
 	ack        int
 	ackTimeout time.Duration
 	timeout    time.Duration
@@ -67,11 +66,7 @@ func (s *Engine) Failover(options *redis.FailoverOptions, list func(ctx context.
 // Cluster connects to a cluster.
 func (s *Engine) Cluster(options *redis.ClusterOptions) {
 	s.nodes = newCluster(options)
-	s.listMembers()
-}
-
-// listMembers has the engine take the replicas from what the masters of its cluster list.
-func (s *Engine) listMembers() {
+	// the replicas are those that the masters of the cluster list
 	s.facts.set, s.facts.list = inCluster, (&members{nodes: s.nodes, timeout: s.timeout}).of
 }
 
@@ -99,8 +94,7 @@ func (s *Engine) Suspect(ctx context.Context, err error) { s.nodes.suspect(ctx, 
 // PoolStats are the connections to all servers.
 func (s *Engine) PoolStats() *redis.PoolStats { return s.nodes.PoolStats() }
 
-// Close ends the connections, and waits for the goroutines that send. A client that was lent stays
-// open.
+// Close ends the connections, and waits for the goroutines that send.
 func (s *Engine) Close() error {
 	err := s.nodes.Close()
 	s.batchers.batches.Wait()

@@ -12,7 +12,6 @@ import (
 type Inbox struct {
 	pubsub *redis.PubSub
 	notes  <-chan any
-	lent   *lent // of the caller's client; nil = the store has its own
 }
 
 // Subscribe listens on a channel of the store, a name that Key made. When it returns, every message
@@ -22,19 +21,15 @@ func (s *Engine) Subscribe(ctx context.Context, channel string) (*Inbox, error) 
 	ctx, cancel := context.WithTimeout(ctx, s.timeout)
 	defer cancel()
 	pubsub := s.nodes.Subscribe(ctx)
-	if err := s.lent.hold(pubsub); err != nil {
-		return nil, s.classify(ctx, "subscribe", err, false, true)
-	}
 	err := pubsub.Subscribe(ctx, channel)
 	if err == nil {
 		_, err = pubsub.Receive(ctx)
 	}
 	if err != nil {
-		s.lent.drop(pubsub)
 		_ = pubsub.Close() // it has received nothing
 		return nil, s.classify(ctx, "subscribe", err, false, true)
 	}
-	return &Inbox{pubsub, pubsub.ChannelWithSubscriptions(), s.lent}, nil
+	return &Inbox{pubsub, pubsub.ChannelWithSubscriptions()}, nil
 }
 
 // Next waits for the next message. missed reports that the connection was lost and made again:
@@ -56,7 +51,4 @@ func (i *Inbox) Next(ctx context.Context) (message string, missed bool, err erro
 }
 
 // Close ends the subscription and its connection.
-func (i *Inbox) Close() error {
-	i.lent.drop(i.pubsub)
-	return i.pubsub.Close()
-}
+func (i *Inbox) Close() error { return i.pubsub.Close() }

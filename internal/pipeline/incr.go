@@ -41,9 +41,6 @@ func (s *Engine) IncrBy(ctx context.Context, key string, by int64, place Place, 
 }
 
 func (s *Engine) incrByUnseen(ctx context.Context, key string, by int64, place Place, marker Marker, began time.Time) (sum int64, together int, err error) {
-	if err := s.lent.open(); err != nil {
-		return 0, 0, s.classify(ctx, "incrby", err, false, false)
-	}
 	in := s.increment()
 	in.start(s, key, by, place, marker, began)
 	_, err = s.send(ctx, place.node, &in.call, in.words[:])

@@ -38,25 +38,68 @@ func (s single) each(ctx context.Context, f func(context.Context, *redis.Client)
 	return f(ctx, s.Client)
 }
 
-// clusterClient is a cluster of which nodes are found by themselves.
-type clusterClient struct {
+// cluster routes by itself instead of through ClusterClient.Process, which sends a command again
+// after a lost connection.
+type cluster struct {
 	*redis.ClusterClient
 
 	timeout time.Duration // of finding a node
+	mu      sync.Mutex
+	byAddr  map[string]*redis.Client
 }
 
-func (c clusterClient) of(ctx context.Context, key string) (*redis.Client, error) {
+func newCluster(options *redis.ClusterOptions) *cluster {
+	c := &cluster{timeout: options.DialTimeout, byAddr: map[string]*redis.Client{}}
+	options.NewClient = func(node *redis.Options) *redis.Client {
+		client := redis.NewClient(node)
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		maps.DeleteFunc(c.byAddr, func(_ string, known *redis.Client) bool { return isClosed(known) })
+		c.byAddr[node.Addr] = client
+		return client
+	}
+	c.ClusterClient = redis.NewClusterClient(options)
+	return c
+}
+
+func (c *cluster) of(ctx context.Context, key string) (*redis.Client, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.timeout)
 	defer cancel()
 	return c.MasterForKey(ctx, key)
 }
 
+// at returns the client of a node that is known by its address; for one that is new, it reads the
+// topology again first.
+func (c *cluster) at(ctx context.Context, addr string) (*redis.Client, error) {
+	if client := c.known(addr); client != nil {
+		return client, nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, c.timeout)
+	defer cancel()
+	if err := c.ForEachShard(ctx, func(context.Context, *redis.Client) error { return nil }); err != nil {
+		return nil, err
+	}
+	if client := c.known(addr); client != nil {
+		return client, nil
+	}
+	return nil, &net.AddrError{Err: "MOVED to a node that the cluster does not list", Addr: addr}
+}
+
+func (c *cluster) known(addr string) *redis.Client {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if client := c.byAddr[addr]; client != nil && !isClosed(client) {
+		return client
+	}
+	return nil
+}
+
 // suspect reads the topology again, in the background and at most five times a second. Without it
 // the client of a dead master's slots stays without service until the next periodic read, about a
 // minute.
-func (c clusterClient) suspect(ctx context.Context, _ error) { c.ReloadState(ctx) }
+func (c *cluster) suspect(ctx context.Context, _ error) { c.ReloadState(ctx) }
 
-func (c clusterClient) each(ctx context.Context, f func(context.Context, *redis.Client) error) error {
+func (c *cluster) each(ctx context.Context, f func(context.Context, *redis.Client) error) error {
 	return c.ForEachMaster(ctx, func(ctx context.Context, node *redis.Client) error {
 		if err := f(ctx, node); err != nil {
 			return &NodeError{Addr: node.Options().Addr, Err: err}
@@ -118,55 +161,6 @@ func firstSlots(ranges []redis.ClusterSlot) map[string]int {
 		}
 	}
 	return owners
-}
-
-// cluster routes by itself instead of through ClusterClient.Process, which sends a command again
-// after a lost connection.
-type cluster struct {
-	clusterClient
-
-	mu     sync.Mutex
-	byAddr map[string]*redis.Client
-}
-
-func newCluster(options *redis.ClusterOptions) *cluster {
-	c := &cluster{clusterClient: clusterClient{timeout: options.DialTimeout}, byAddr: map[string]*redis.Client{}}
-	options.NewClient = func(node *redis.Options) *redis.Client {
-		client := redis.NewClient(node)
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		maps.DeleteFunc(c.byAddr, func(_ string, known *redis.Client) bool { return isClosed(known) })
-		c.byAddr[node.Addr] = client
-		return client
-	}
-	c.ClusterClient = redis.NewClusterClient(options)
-	return c
-}
-
-// at returns the client of a node that is known by its address; for one that is new, it reads the
-// topology again first.
-func (c *cluster) at(ctx context.Context, addr string) (*redis.Client, error) {
-	if client := c.known(addr); client != nil {
-		return client, nil
-	}
-	ctx, cancel := context.WithTimeout(ctx, c.timeout)
-	defer cancel()
-	if err := c.ForEachShard(ctx, func(context.Context, *redis.Client) error { return nil }); err != nil {
-		return nil, err
-	}
-	if client := c.known(addr); client != nil {
-		return client, nil
-	}
-	return nil, &net.AddrError{Err: "MOVED to a node that the cluster does not list", Addr: addr}
-}
-
-func (c *cluster) known(addr string) *redis.Client {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if client := c.byAddr[addr]; client != nil && !isClosed(client) {
-		return client
-	}
-	return nil
 }
 
 // over is a context that has ended.

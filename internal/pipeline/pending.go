@@ -80,7 +80,7 @@ func (s *sender) takePending(now time.Time) {
 		add, goes := pending.Take()
 		switch {
 		case !goes:
-		case add.Place.node != s.node || s.store.lent.open() != nil:
+		case add.Place.node != s.node:
 			pending.Done(0, ErrOtherIncarnation)
 		default:
 			in := s.store.increment()

@@ -27,7 +27,7 @@ func drawing(calls ...int) func(t *testing.T) walk.Play {
 			source := redissource.New(store, redissource.Config{Step: 2})
 			segments := segment.New(source, segment.Config{MaxStep: 2})
 			if _, err := segments.Next(t.Context(), "orders"); err != nil { // its tag is open
-				t.Fatal(err)
+				t.Fatalf("Next orders: got error %v, want none", err)
 			}
 			closers = append(closers, segments.Close, func() { _ = source.Close() })
 			play.Tasks = append(play.Tasks, walk.Task{Name: fmt.Sprint("process ", i), Do: func() {

@@ -18,6 +18,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/coatcheck/coatcheck/internal/version"
 )
 
 // targets are a release's archives. On Windows `lock run` and `worker run` refuse to start.
@@ -32,8 +34,8 @@ type packed struct {
 
 // release builds the program for each target into a folder: an archive with the licences, its bill
 // of materials, and for Linux a container image. SHA256SUMS has the sums of all. Names have the
-// version that Go stamps into the program, which is that of a tag at the last commit. The same
-// source makes the same bytes: times in archives and images are that of the last commit.
+// version of the tree. The same source makes the same bytes: times in archives and images are that
+// of the last commit.
 func release(ctx context.Context, root, folder string, targets []target, out io.Writer) error {
 	at, err := commitTime(ctx, root)
 	if err != nil {
@@ -104,8 +106,7 @@ func (t target) build(ctx context.Context, root string, at time.Time, beside []p
 	if err := errors.Join(printBill(ctx, root, binary, &bill), printTexts(ctx, root, t, &licences)); err != nil {
 		return err
 	}
-	version := strings.Trim(strings.TrimPrefix(info.Main.Version, "v"), "()")
-	name := fmt.Sprintf("coatcheck_%s_%s_%s", version, t.os, t.arch)
+	name := fmt.Sprintf("coatcheck_%s_%s_%s", version.Version, t.os, t.arch)
 	files := append([]packed{{program, 0o755, text}, {"licences.txt", 0o644, licences.Bytes()}}, beside...)
 	written[name+".sbom.json"] = bill.Bytes()
 	switch t.os {
@@ -114,7 +115,7 @@ func (t target) build(ctx context.Context, root string, at time.Time, beside []p
 		return err
 	case "linux":
 		// LICENSE is the first of what lies beside; no one reads the others in an image.
-		if written[name+"_image.tar"], err = imaged(t, version, info, files[:3], at); err != nil {
+		if written[name+"_image.tar"], err = imaged(t, version.Version, info, files[:3], at); err != nil {
 			return err
 		}
 	}

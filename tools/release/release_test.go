@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/coatcheck/coatcheck/internal/testing/expect"
+	"github.com/coatcheck/coatcheck/internal/version"
 )
 
 // A release for this machine: its archive has the program, which runs and says the version that the
@@ -42,9 +43,11 @@ func TestReleaseHasAProgramThatRunsBesideItsLicences(t *testing.T) {
 		}
 	}
 	said, err := exec.CommandContext(t.Context(), filepath.Join(folder, name, "coatcheck"), "version").Output()
-	version := strings.Split(name, "_")[1]
-	if found := strings.Trim(strings.TrimPrefix(strings.Split(string(said)+"  ", " ")[1], "v"), "()"); err != nil || found != version {
-		t.Errorf("coatcheck version: %q, %v, want %s", said, err, version)
+	if want := "coatcheck " + version.Version + " ("; err != nil || !strings.HasPrefix(string(said), want) {
+		t.Errorf("coatcheck version: %q, %v, want %s…)", said, err, want)
+	}
+	if want := fmt.Sprintf("coatcheck_%s_%s_%s", version.Version, runtime.GOOS, runtime.GOARCH); name != want {
+		t.Errorf("the archive is %s, want %s", name, want)
 	}
 	check := exec.CommandContext(t.Context(), "sha256sum", "--check", "--strict", "SHA256SUMS")
 	check.Dir = folder

@@ -9,6 +9,8 @@ import (
 	"runtime/debug"
 	"slices"
 	"strings"
+
+	"github.com/coatcheck/coatcheck/internal/version"
 )
 
 // The bill follows the specification of CycloneDX 1.6. It holds no time and no number of its own,
@@ -64,6 +66,7 @@ func printBill(ctx context.Context, root, binary string, out io.Writer) error {
 	if err != nil {
 		return err
 	}
+	info.Main.Version = "v" + version.Version
 	known := map[string][]string{}
 	for _, one := range all {
 		known[one.path+"@"+one.version] = one.licences

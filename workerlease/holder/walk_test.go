@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/coatcheck/coatcheck/internal/step"
+	"github.com/coatcheck/coatcheck/internal/testing/expect"
 	"github.com/coatcheck/coatcheck/internal/testing/walk"
 	"github.com/coatcheck/coatcheck/snowflake"
 	"github.com/coatcheck/coatcheck/workerlease/holder"
@@ -60,9 +61,7 @@ func newStamping(t *testing.T, options holder.Options) *stamping {
 	t.Helper()
 	s := &stamping{t: t, granter: &watched{}}
 	h, err := holder.Hold(t.Context(), s.granter, options)
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, "holder.Hold", err)
 	s.holder, s.stamper = h, holder.NewStamper(h, snowflake.Config{})
 	return s
 }

@@ -15,7 +15,7 @@ type Fault[F any] struct {
 	Strike func(F)
 	Long   bool // it is left out of a run beside other tests
 
-	Failovers int // that it makes, or AnyFailovers
+	Failovers int64 // that it makes, or AnyFailovers
 }
 
 // AnyFailovers is for a fault by which the sentinels may replace a master.

@@ -2,34 +2,33 @@ package chaostest
 
 import (
 	"context"
+	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"sync"
 	"syscall"
 	"testing"
+
+	"github.com/coatcheck/coatcheck/internal/testing/proctest"
 )
 
 // Process is a process that a test has started. Its methods may be called by several goroutines;
 // what they do to one that has ended is nothing.
-type Process struct {
-	command *exec.Cmd
-	ended   chan struct{}
-}
+type Process struct{ *proctest.Process }
 
-// BuildIn builds the program of a folder, which may be a module of its own, or a package that is
-// known there.
-func BuildIn(t testing.TB, folder string, pkg ...string) string {
+// BuildIn builds the program of a folder, which may be a module of its own, with more arguments for
+// go build.
+func BuildIn(t testing.TB, folder string, args ...string) string {
 	t.Helper()
 	binary := filepath.Join(t.TempDir(), "program")
-	buildIn(t, folder, binary, pkg...)
+	buildIn(t, folder, binary, args...)
 	return binary
 }
 
-func buildIn(t testing.TB, folder, binary string, pkg ...string) {
+func buildIn(t testing.TB, folder, binary string, args ...string) {
 	t.Helper()
-	build := exec.CommandContext(t.Context(), "go", append([]string{"build", "-C", folder, "-o", binary}, pkg...)...)
+	build := exec.CommandContext(t.Context(), "go", append([]string{"build", "-C", folder, "-o", binary}, args...)...)
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("go build: %v\n%s", err, out)
 	}
@@ -38,23 +37,11 @@ func buildIn(t testing.TB, folder, binary string, pkg ...string) {
 // Start starts a command.
 func Start(t testing.TB, command *exec.Cmd) *Process {
 	t.Helper()
-	dieWithParent(command)
-	p := &Process{command: command, ended: make(chan struct{})}
-	started := make(chan error)
-	go func() {
-		// a child that is to die with its parent dies with the thread that started it
-		runtime.LockOSThread()
-		defer runtime.UnlockOSThread()
-		err := command.Start()
-		started <- err
-		if err == nil {
-			_ = command.Wait() // how it ended, Code tells
-			close(p.ended)
-		}
-	}()
-	if err := <-started; err != nil {
+	started, err := proctest.Start(command, syscall.SIGKILL)
+	if err != nil {
 		t.Fatalf("starting %v: %v", command.Args, err)
 	}
+	p := &Process{started}
 	t.Cleanup(p.Kill)
 	return p
 }
@@ -75,28 +62,18 @@ func startSelf(t testing.TB, program string, args []string, environment ...strin
 	return Start(t, command)
 }
 
-// Pid is the process's id.
-func (p *Process) Pid() int { return p.command.Process.Pid }
-
-// Ended is closed when the process has ended.
-func (p *Process) Ended() <-chan struct{} { return p.ended }
-
 // Code waits for the end and tells the exit code, -1 if a signal made the end.
 func (p *Process) Code() int {
-	<-p.ended
-	return p.command.ProcessState.ExitCode()
-}
-
-// Kill ends the process at once, stopped or not, as kill -9 does.
-func (p *Process) Kill() {
-	p.signal(syscall.SIGKILL)
-	<-p.ended
+	if exit, is := errors.AsType[*exec.ExitError](p.Err()); is {
+		return exit.ExitCode()
+	}
+	return 0
 }
 
 // Finish asks the process to end in order, and waits until it has.
 func (p *Process) Finish() {
-	p.signal(syscall.SIGTERM)
-	<-p.ended
+	p.Signal(syscall.SIGTERM)
+	<-p.Done()
 }
 
 // Stop freezes the process, and returns when all of it stands still. The signal alone is not
@@ -104,14 +81,12 @@ func (p *Process) Finish() {
 // What the process has sent before may still be on its way: who asks the receiver something gets an
 // answer after that.
 func (p *Process) Stop() {
-	p.signal(syscall.SIGSTOP)
-	awaitStopped(p.command.Process.Pid)
+	p.Signal(syscall.SIGSTOP)
+	awaitStopped(p.Pid())
 }
 
 // Resume lets a process that was stopped go on.
-func (p *Process) Resume() { p.signal(syscall.SIGCONT) }
-
-func (p *Process) signal(s syscall.Signal) { _ = p.command.Process.Signal(s) } // it may have ended
+func (p *Process) Resume() { p.Signal(syscall.SIGCONT) }
 
 // Size is that of a file that a process writes; 0 if it is not there yet.
 func Size(file string) int64 {

@@ -9,10 +9,6 @@ import (
 	"time"
 )
 
-// dieWithParent does nothing: only Linux ends a child with its parent. Tests still end their
-// processes in their cleanup.
-func dieWithParent(*exec.Cmd) {}
-
 // awaitStopped waits until a child stands still, or has ended.
 func awaitStopped(pid int) {
 	for ; ; time.Sleep(time.Millisecond) {

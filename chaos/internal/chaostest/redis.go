@@ -35,11 +35,26 @@ func Replicate(t testing.TB, master *redistest.Server, replicas ...*redistest.Se
 	}
 }
 
+// ReplacedAlive starts a master with two replicas of which one was promoted while it serves: it
+// takes itself for the master still, and the other replica follows it.
+func ReplacedAlive(t testing.TB) (old, promoted, other *redistest.Server) {
+	t.Helper()
+	old, promoted, other = redistest.Start(t), redistest.Start(t), redistest.Start(t)
+	Replicate(t, old, promoted, other)
+	Do(t, promoted, "REPLICAOF", "NO", "ONE")
+	return old, promoted, other
+}
+
 // Confirm writes at a master, and complains unless that many replicas confirm it within a moment.
 func Confirm(ctx context.Context, master *redistest.Server, replicas int) (complaint string) {
+	return ConfirmAt(ctx, master, "chaostest", replicas)
+}
+
+// ConfirmAt is the same, with a key in the slot of a tag.
+func ConfirmAt(ctx context.Context, master *redistest.Server, tag string, replicas int) (complaint string) {
 	pipe := master.Client().Pipeline()
-	pipe.Set(ctx, "chaostest:confirm", "", time.Minute)
-	wait := pipe.Do(ctx, "WAIT", replicas, 100)
+	pipe.Set(ctx, "{"+tag+"}:confirm", "", time.Minute)
+	wait := pipe.Do(ctx, "WAIT", replicas, 200)
 	if _, err := pipe.Exec(ctx); err != nil {
 		return err.Error()
 	}

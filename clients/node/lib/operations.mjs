@@ -1,6 +1,7 @@
 // Operations by a key of the caller's own: the id of a message, an event, or a job and its day.
 
 import { ask, done, millis } from './ask.mjs';
+import { isText } from './fingerprint.mjs';
 import { isClaim, recorded } from './tokens.mjs';
 
 const path = (operation, verb) => `/operation/${encodeURIComponent(operation)}${verb}`;
@@ -11,7 +12,8 @@ export const operations = {
    * answer is as that of claim, with the operation's name for the calls below.
    */
   async claimKey({ key, scope, retention }, fingerprint, lease, policy = 'hold', owner = '') {
-    if (typeof key !== 'string' || key === '') throw new TypeError('a key is a string of 1 to 1,024 bytes');
+    if (!isText(key) || key === '') throw new TypeError('a key is a string of 1 to 1,024 bytes, without lone surrogates');
+    if (!isText(fingerprint)) throw new TypeError('a fingerprint is a string without lone surrogates: see fingerprint()');
     const message = { key, scope, retention_ms: retention === undefined ? undefined : millis(retention), fingerprint, lease_ms: millis(lease), policy, owner };
     return this[ask]('POST', '/operation/claim', (claimed) => claimed?.operation && isClaim(claimed), { message });
   },

@@ -1,6 +1,7 @@
 // Tokens that the service issues: https://github.com/coatcheck/coatcheck/blob/main/docs/remote.md
 
 import { ask, done, millis } from './ask.mjs';
+import { isText } from './fingerprint.mjs';
 
 const path = (token, verb) => `/token/${encodeURIComponent(token)}${verb}`;
 
@@ -33,6 +34,7 @@ export const tokens = {
    * same one gets the same grant.
    */
   async claim(token, fingerprint, lease, policy = 'hold', owner = '') {
+    if (!isText(fingerprint)) throw new TypeError('a fingerprint is a string without lone surrogates: see fingerprint()');
     return this[ask]('POST', path(token, '/claim'), isClaim, { message: { fingerprint, lease_ms: millis(lease), policy, owner } });
   },
 

@@ -62,7 +62,7 @@ def tokens():
     client.extend(token, claimed["lease"], 30)
     client.release(token, claimed["lease"])
     answer, replayed = coatcheck.run_once(client, token, PRINT, lambda attempt: {"fence": attempt.fence > claimed["fence"]})
-    assert (answer["body"], replayed) == (b'{"fence": true}', False)
+    assert (answer["body"], replayed) == (b'{"fence":true}', False)
     assert coatcheck.run_once(client, token, PRINT, lambda _: 1 / 0)[1]
 
 

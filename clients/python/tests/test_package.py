@@ -172,16 +172,16 @@ class Package(unittest.TestCase):
         circular = {}
         circular["self"] = circular
         for result, status, kind, body, not_kept in [
-            ({"paid": True}, 200, "application/json", b'{"paid": true}', False),
-            ([1, "a"], 200, "application/json", b'[1, "a"]', False),
+            ({"paid": True}, 200, "application/json", b'{"paid":true}', False),
+            ([1, "a"], 200, "application/json", b'[1,"a"]', False),
             (42, 200, "application/json", b"42", False),
             ("paid", 200, None, b"paid", False),
             (b"paid", 200, None, b"paid", False),
             (None, 200, None, b"", False),
             ((201, {"X-A": "b"}, b"paid"), 201, None, b"paid", False),
             ((201, None, "paid"), 201, None, b"paid", False),
-            ((201, {}, {"paid": True}), 201, "application/json", b'{"paid": true}', False),
-            ((200, {"content-type": "a/b"}, {"paid": True}), 200, "a/b", b'{"paid": true}', False),
+            ((201, {}, {"paid": True}), 201, "application/json", b'{"paid":true}', False),
+            ((200, {"content-type": "a/b"}, {"paid": True}), 200, "a/b", b'{"paid":true}', False),
             (circular, 200, None, b"", True),
             (object(), 200, None, b"", True),
         ]:

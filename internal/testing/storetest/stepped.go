@@ -19,9 +19,13 @@ import (
 // were sent after it.
 func Stepped(t testing.TB) (*redisstore.Store, *redis.Client) {
 	t.Helper()
-	client := EmbeddedClient(t)
-	store := Share(t, client, "")
-	return store, AtRequests(client)
+	store := Open(t, redisstore.Config{URL: "embedded:", Timeout: patience})
+	var client *redis.Client
+	_ = store.EachMaster(t.Context(), "stepped", func(_ context.Context, master *redis.Client) error {
+		client = AtRequests(master)
+		return nil
+	})
+	return store, client
 }
 
 // AtRequests has a client be at a point before each request and before each reply, as [Stepped].

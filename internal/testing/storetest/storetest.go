@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	_ "github.com/coatcheck/coatcheck/embedded" // the URL embedded:
 	"github.com/coatcheck/coatcheck/internal/redisprobe"
 	"github.com/coatcheck/coatcheck/internal/testing/redistest"
 	"github.com/coatcheck/coatcheck/redisstore"
@@ -64,5 +65,10 @@ func Open(t testing.TB, config redisstore.Config) *redisstore.Store {
 	if err != nil {
 		t.Fatalf("opening the store: %v", err)
 	}
-	return closedWith(t, store)
+	t.Cleanup(func() {
+		if err := store.Close(); err != nil {
+			t.Errorf("closing the store: %v", err)
+		}
+	})
+	return store
 }

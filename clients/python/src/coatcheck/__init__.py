@@ -13,7 +13,7 @@ from .locks import Lock
 from .once import Attempt, run_once
 from .workerid import NoLease, WorkerId
 
-__version__ = "0.1.0"
+__version__ = "1.0.0rc1"
 
 __all__ = [
     "Attempt",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import re
 import urllib.parse
@@ -49,6 +50,24 @@ def quoted(text):
 def given(**members):
     """Those of the members that are there."""
     return {name: value for name, value in members.items() if value is not None and value != ""}
+
+
+def written(value):
+    """A value as JSON, in the bytes that JSON.stringify writes too. Half of a surrogate pair, which
+    UTF-8 cannot write, is escaped. What JSON cannot write is a TypeError, ValueError or
+    RecursionError.
+    """
+    return json.dumps(value, allow_nan=False, ensure_ascii=False, separators=(",", ":")).encode(errors="backslashreplace")
+
+
+def utf8(what, text):
+    """Refuses what is no text, or cannot be written in UTF-8: two of it could look the same."""
+    if not isinstance(text, str):
+        raise TypeError(f"{what} is a str")
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise ValueError(f"{what} has half of a surrogate pair, which is no text") from None
 
 
 def with_query(path, **parameters):

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import urllib.parse
 from typing import Any, Callable, Dict, Mapping, Optional
 
-from .ask import done
+from .ask import done, written
 from .counters import Counters
 from .errors import Unavailable, UnknownOutcome, parsed, problem
 from .exchange import send
@@ -55,7 +54,7 @@ class Client(Counters, Ids, Limits, Locks, Operations, Tokens, Workers):
         nothing was done.
         """
         headers = self._headers(lease, repeat)
-        body = b"" if message is None else json.dumps(message).encode()
+        body = b"" if message is None else written(message)
         try:
             status, told, text = send(self._url, method, self._url.path.rstrip("/") + path, headers, body, timeout or self._timeout + longer)
             if status not in (200, 201, 204):

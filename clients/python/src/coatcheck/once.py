@@ -5,13 +5,13 @@ from __future__ import annotations
 import base64
 import contextlib
 import inspect
-import json
 import secrets
 import threading
 import time
 from typing import Any, Callable, Dict, Mapping, Optional, Tuple
 
 from . import clocks
+from .ask import utf8, written
 from .client import Client
 from .errors import Error, Lost, NotRecorded, Unavailable, UnknownOutcome
 
@@ -64,6 +64,9 @@ def run_once(
         raise TypeError("either a token or a key says which operation it is")
     if not isinstance(fingerprint, str) or not fingerprint:
         raise TypeError("the fingerprint is a str: see fingerprint()")
+    utf8("the fingerprint", fingerprint)
+    if key is not None:
+        utf8("the key", key)
     if not callable(work) or inspect.iscoroutinefunction(work) or inspect.iscoroutinefunction(getattr(work, "__call__", None)):
         raise TypeError("the work is a function, and no async def: run that within one, such as by asyncio.run")
     # before the claim is sent: from here one lease is what this process trusts its claim for
@@ -212,7 +215,7 @@ def _result(result):
     if isinstance(body, (bytes, bytearray, memoryview)):
         return _answer(status, headers, bytes(body))
     try:
-        body = json.dumps(body, allow_nan=False).encode()
+        body = written(body)
     except (TypeError, ValueError, RecursionError):
         return _answer(status, headers, b"", not_kept=True)
     if not any(name.lower() == "content-type" for name in headers):

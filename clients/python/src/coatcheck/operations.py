@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Dict, Mapping, Optional
 
-from .ask import Asking, done, given, millis, quoted
+from .ask import Asking, done, given, millis, quoted, utf8
 from .tokens import is_claim, is_extended, recorded
 
 
@@ -27,6 +27,8 @@ class Operations(Asking):
         """
         if not isinstance(key, str) or not key:
             raise ValueError("a key is a str of 1 to 1,024 bytes")
+        utf8("the key", key)
+        utf8("the fingerprint", fingerprint)
         asked = given(
             key=key, scope=scope, retention_ms=millis(retention), fingerprint=fingerprint, lease_ms=millis(lease), policy=policy, owner=owner
         )

@@ -9,7 +9,7 @@ from __future__ import annotations
 import base64
 from typing import Any, Dict, Mapping, Optional
 
-from .ask import Asking, done, given, millis, quoted
+from .ask import Asking, done, given, millis, quoted, utf8
 
 
 class Tokens(Asking):
@@ -32,6 +32,7 @@ class Tokens(Asking):
         owner is a secret of 16 to 128 characters, new for each attempt: repeating the claim with
         the same one gets the same grant.
         """
+        utf8("the fingerprint", fingerprint)
         asked = given(fingerprint=fingerprint, lease_ms=millis(lease), policy=policy, owner=owner)
         return self._ask("POST", _path(token, "/claim"), is_claim, asked)
 

@@ -81,6 +81,8 @@ class WorkerId:
 
         self._process = os.getpid()
         self._lock = threading.Lock()
+        self._releasing = threading.Lock()
+        self._outcome: Optional[list] = None  # of the release: what it raised
         self._over = None  # why nothing may be stamped any more
         self._ended = threading.Event()
         # the thread holds no lease that all others have dropped. A queue, since a finalizer may run
@@ -229,15 +231,24 @@ class WorkerId:
 
     def release(self) -> None:
         """Stops stamping, then gives the worker id back, for a window that begins after the last
-        id. On an error it ends with its window instead.
+        id. On an error it ends with its window instead. Releasing again sends nothing and does the
+        same.
         """
         self._alone()
         with self._lock:
             self._finish("the worker id was given back")
             used_until = self._ids.used_until
-        # a renewal may be under way; one that comes after the release is refused
-        self._keeper.join(self.ttl / 3)
-        self._client._ask("DELETE", f"{self._path}?used_until={_moment(used_until)}", done, lease=self._token)
+        with self._releasing:
+            if self._outcome is None:
+                self._outcome = []
+                # a renewal may be under way; one that comes after the release is refused
+                self._keeper.join(self.ttl / 3)
+                try:
+                    self._client._ask("DELETE", f"{self._path}?used_until={_moment(used_until)}", done, lease=self._token)
+                except Error as error:
+                    self._outcome.append(error)
+        for error in self._outcome:
+            raise error.with_traceback(None)
 
 
 def _client(url, timeout, key):

@@ -11,7 +11,7 @@ import (
 func TestHelpOfServeHasTypesAndHeadings(t *testing.T) {
 	help := execute(t, nil, "serve", "--help").exits(done).stdout
 	for _, want := range []string{
-		"\nStore:\n      --redis URL ", "\n      --ack replicas or all ", "\n      --max-keys int ", "--store-timeout duration ", "--console read|write|off ",
+		"\nStore:\n      --redis URL ", "\n      --ack replicas or all ", "\n      --max-bytes int ", "--store-timeout duration ", "--console read|write|off ",
 		"\nLocks:\n", "      --insecure   ", "--cors-origins origin,... ", "\nOther flags:\n      --config file ",
 	} {
 		expect.Contains(t, "help of serve", help, want)

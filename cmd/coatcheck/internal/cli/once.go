@@ -105,7 +105,7 @@ func keyNow(text, zone string, now time.Time) (string, error) {
 	}
 	dated, err := number.ParseCalendarKey(text, clock)
 	if err != nil {
-		return "", err
+		return "", fmt.Errorf("braces in KEY hold a date, once, as in nightly:{yyyyMMdd} or close:{yyyy-MM}, and around it are A–Z a–z 0–9 . _ : ~ @ - alone: %w", err)
 	}
 	key, _, err := dated.At(now.In(clock))
 	return key, err

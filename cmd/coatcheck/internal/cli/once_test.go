@@ -248,6 +248,8 @@ func TestWhatOnceRefuses(t *testing.T) {
 		{[]string{"once", "k"}, usage, "one key and, after two dashes, a command"},
 		{[]string{"once", "{yyyy", "--", "true"}, usage, "brace is not closed"},
 		{[]string{"once", "k:{nonsense}", "--", "true"}, usage, "position"},
+		{[]string{"once", "{{}}", "--", "true"}, usage, "braces in KEY hold a date, once, as in nightly:{yyyyMMdd}"},
+		{[]string{"once", "import/{yyyyMMdd}", "--", "true"}, usage, "around it are A–Z a–z 0–9"},
 		{[]string{"once", "--zone", "Europe/Berlin", "k", "--", "true"}, usage, "no date in KEY"},
 		{[]string{"once", "--zone", "Nowhere", "k:{yyyy}", "--", "true"}, usage, "not a time zone"},
 		{[]string{"once", "--keep", "1ms", "k", "--", "true"}, usage, "keep"},

@@ -4,8 +4,11 @@ import (
 	"fmt"
 	"runtime"
 	"runtime/debug"
+	"strings"
 
 	"github.com/spf13/cobra"
+
+	ours "github.com/coatcheck/coatcheck/internal/version"
 )
 
 type versions struct {
@@ -15,15 +18,12 @@ type versions struct {
 	Platform string `json:"platform"`
 }
 
-// version reads what the Go tool wrote into the binary.
+// version is that of the tree, and the commit that the Go tool wrote into the binary.
 func version() versions {
-	v := versions{Version: "(devel)", Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH}
+	v := versions{Version: ours.Version, Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH}
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
 		return v
-	}
-	if info.Main.Version != "" {
-		v.Version = info.Main.Version
 	}
 	for _, s := range info.Settings {
 		if s.Key == "vcs.revision" {
@@ -39,5 +39,5 @@ func (p *program) versionCommand() *cobra.Command {
 
 func (p *program) printVersion() error {
 	v := version()
-	return p.print(v, fmt.Sprintf("coatcheck %s %s (%s, %s)\n", v.Version, v.Revision, v.Go, v.Platform))
+	return p.print(v, fmt.Sprintf("coatcheck %s (%s%s, %s)\n", v.Version, strings.TrimLeft(v.Revision+", ", ", "), v.Go, v.Platform))
 }

@@ -52,7 +52,7 @@ func GatewaySettings(c *Gateway) []*Setting {
 
 // shared picks the settings that the gateway has in common with the service.
 func shared(c *Service) []*Setting {
-	common := []string{"redis", "ack", "restarts", "max-keys", "max-bytes", "prefix", "store-timeout",
+	common := []string{"redis", "ack", "restarts", "max-bytes", "prefix", "store-timeout",
 		"principal-jwt-jwks", "principal-jwt-claim", "principal-jwt-issuer", "principal-jwt-audience", "principal-jwt-algorithms", "principal-jwt-leeway",
 		"token-keys", "answer-keys", "drain-delay", "stop-timeout", "idle-timeout", "max-connections", "max-connections-per-address", "max-bytes-in-flight", "trace-endpoint", "trace-sample", "access-log", "audit-log", "log-format", "log-level"}
 	return slices.DeleteFunc(ServiceSettings(c), func(s *Setting) bool { return !slices.Contains(common, s.Name) })

@@ -119,7 +119,6 @@ func redisSettings(c *Service) []*Setting {
 			"a restart or a failover of Redis: auto believes that nothing was lost where Redis proves it, wait never believes a restart, trust believes everything, also a Redis that cannot show it; alike in all that use a prefix", &c.Store.Restarts),
 		Text("prefix", redisstore.Config{}.WithDefaults().Prefix, "text", "before every key in Redis", &c.Store.Prefix),
 		Optional(Span("store-timeout", Unsaid, 10*time.Millisecond, time.Minute, "how long one call to the store may take; empty: 1s, on the embedded store 30s", &c.Store.Timeout)),
-		Number("max-keys", strconv.Itoa(embedded.DefaultMaxKeys), 1, 100_000_000, "keys", "embedded store: how many keys it may hold", &c.Store.MaxKeys),
 		Number("max-bytes", strconv.Itoa(embedded.DefaultMaxBytes), 1<<20, 1<<40, "bytes", "embedded store: how much memory what it holds may take", &c.Store.MaxBytes),
 	)
 }

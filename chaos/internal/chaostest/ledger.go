@@ -1,0 +1,64 @@
+package chaostest
+
+import (
+	"cmp"
+	"slices"
+)
+
+// Twice finds what is there more than once by its value, each with the one before it. It sorts
+// them.
+func Twice[T any, V cmp.Ordered](all []T, value func(T) V, found func(before, again T)) {
+	slices.SortFunc(all, func(a, b T) int { return cmp.Compare(value(a), value(b)) })
+	for i := 1; i < len(all); i++ {
+		if value(all[i]) == value(all[i-1]) {
+			found(all[i-1], all[i])
+		}
+	}
+}
+
+// Itself is the value of what is one.
+func Itself[V cmp.Ordered](v V) V { return v }
+
+// Span is when something began and ended, by one clock.
+type Span struct{ From, To int64 }
+
+// Overlaps finds what began before another one had ended that began before it: each with the one of
+// these that ends last. It sorts them by when they began.
+func Overlaps[T any](all []T, span func(T) Span, found func(before, one T)) {
+	slices.SortStableFunc(all, func(a, b T) int { return cmp.Compare(span(a).From, span(b).From) })
+	for i, furthest := 0, 0; i < len(all); i++ {
+		if i > 0 && span(all[i]).From < span(all[furthest]).To {
+			found(all[furthest], all[i])
+		}
+		if span(all[i]).To > span(all[furthest]).To {
+			furthest = i
+		}
+	}
+}
+
+// Falling finds calls that were told a value no larger than one that another call had been told
+// before they began, each with the call that was told the largest by then. It sorts them by when
+// they began. A call is told the values from least to most.
+func Falling[T any](all []T, call func(T) Span, told func(T) (least, most int64), found func(before, one T)) {
+	byReturn := slices.Clone(all)
+	slices.SortFunc(byReturn, func(a, b T) int { return cmp.Compare(call(a).To, call(b).To) })
+	slices.SortFunc(all, func(a, b T) int { return cmp.Compare(call(a).From, call(b).From) })
+	// how many calls of byReturn had returned, and which of them was told most
+	returned, largest := 0, 0
+	for _, one := range all {
+		// one itself is not among them
+		for ; call(byReturn[returned]).To < call(one).From; returned++ {
+			_, most := told(byReturn[returned])
+			if _, before := told(byReturn[largest]); most > before {
+				largest = returned
+			}
+		}
+		if returned == 0 {
+			continue
+		}
+		least, _ := told(one)
+		if _, most := told(byReturn[largest]); least <= most {
+			found(byReturn[largest], one)
+		}
+	}
+}

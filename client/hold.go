@@ -18,18 +18,21 @@ type HoldOptions = holder.Options
 
 // HoldWorker acquires a worker id and holds it until Release, its loss, or the end of the context.
 // The errors are those of AcquireWorker. Package holder has the other errors of the holder, the
-// causes of its context, and the events that [HoldOptions] are told of.
+// causes of its context, and the events that [HoldOptions] are told of. [Config].Logger is told at
+// warning level when it begins to wait for a worker id, and when it has one.
 //
 // At a program's end call first the generator's Stop, then the holder's Release with its result.
 func (c *Client) HoldWorker(ctx context.Context, pool string, request WorkerRequest, options HoldOptions) (*Holder, error) {
-	return holder.Hold(ctx, workers{c, pool, request}, options)
+	leaser := workers{c, pool, request}
+	return holder.Hold(ctx, leaser, options.Logged(c.log, pool, leaser))
 }
 
 // StartWorker begins to hold and returns at once: the first grant is asked for until it is there,
 // until Release, or until the context ends. Only an answer that asking again cannot change ends
 // it: ErrOtherPool and ErrInvalidRequest.
 func (c *Client) StartWorker(ctx context.Context, pool string, request WorkerRequest, options HoldOptions) *Holder {
-	return holder.Start(ctx, workers{c, pool, request}, options)
+	leaser := workers{c, pool, request}
+	return holder.Start(ctx, leaser, options.Logged(c.log, pool, leaser))
 }
 
 // Stamper stamps Snowflake ids with a worker id that it holds, in its lease's layout and epoch.

@@ -48,6 +48,18 @@ func (c *Client) Pools(ctx context.Context, prefix string) iter.Seq2[api.WorkerP
 	return list(ctx, c, "list pools", "/worker", prefix, func(page api.WorkerPools) ([]api.WorkerPool, string) { return page.Pools, page.Next })
 }
 
+// WaitingPools lists the pools whose names begin with a prefix and that wait for their first grant:
+// they have no ring yet, and no place in [Client.Pools]. It reads page by page, and ends at the
+// first error.
+func (c *Client) WaitingPools(ctx context.Context, prefix string) iter.Seq2[api.WaitingPool, error] {
+	return list(ctx, c, "list pools", "/worker", prefix, func(page api.WorkerPools) ([]api.WaitingPool, string) {
+		if page.Pools == nil {
+			return nil, "" // it is no such page
+		}
+		return append([]api.WaitingPool{}, page.Waiting...), page.Next
+	})
+}
+
 // Ring reads up to n slots (1 to 4096) of a pool from a worker id on. ErrNotFound: the pool has
 // granted nothing yet and was not declared.
 func (c *Client) Ring(ctx context.Context, pool string, from, n int) (api.WorkerRing, error) {

@@ -15,6 +15,7 @@ import (
 // rises with each leader. The mode is Exclusive. The errors are those of Acquire.
 func (l *Locks) Campaign(ctx context.Context, name string, request Request) (*Lock, error) {
 	request.Mode, request.Capacity, request.Permits, request.WholeTTL = Exclusive, 0, 0, true
+	request.candidate = true
 	if request.Token == "" {
 		// observers see each candidate as a waiter, also those of one process
 		request.Token = secret.New()

@@ -98,7 +98,7 @@ func (l *Locks) obtain(ctx context.Context, a *asker) (Grant, error) {
 	waiting, cancel := waitContext(ctx, a.Wait)
 	defer cancel()
 	if !l.gates.pass(waiting, a.name) {
-		return Grant{}, refused(ctx, &HeldError{Left: -1})
+		return Grant{}, refused(ctx, l.named(ctx, a.name, &HeldError{Left: -1}))
 	}
 	defer l.gates.leave(a.name)
 	if a.Wait > 0 {

@@ -127,7 +127,9 @@ func (l *Locks) Grant(ctx context.Context, name string, request Request) (Grant,
 		return Grant{}, err
 	}
 	a.gated = false
+	ended := l.waits(a)
 	grant, err := l.grant(ctx, a)
+	ended(err == nil)
 	if err == nil {
 		l.note(ctx, name, grant.TTL)
 	}

@@ -49,7 +49,9 @@ func (l *Locks) hold(ctx context.Context, name string, request Request) (*Lock, 
 		return nil, err
 	}
 	a.enters = !a.WholeTTL
+	ended := l.waits(a)
 	grant, err := l.obtain(ctx, a)
+	ended(err == nil)
 	if err != nil {
 		return nil, err
 	}

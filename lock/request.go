@@ -73,7 +73,8 @@ type Request struct {
 	// ask, and is passed over after that until it asks.
 	KeepPlace bool
 
-	once bool // it does not wait: it is asked once
+	once      bool // it does not wait: it is asked once
+	candidate bool // of an election: it waits by design
 }
 
 func (r Request) withDefaults(config Config) Request {

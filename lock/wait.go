@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/coatcheck/coatcheck/internal/keepalive"
+	"github.com/coatcheck/coatcheck/internal/pipeline"
 	"github.com/coatcheck/coatcheck/internal/step"
 	"github.com/coatcheck/coatcheck/redisstore"
 	"github.com/coatcheck/coatcheck/scripts"
@@ -40,6 +41,14 @@ func (l *Locks) releaseContext(ctx context.Context) (context.Context, context.Ca
 		return ctx, func() {}
 	}
 	return context.WithTimeout(ctx, releaseTimeout)
+}
+
+// waits reports to the store's observers that a request may wait, until ended is called.
+func (l *Locks) waits(a *asker) (ended func(granted bool)) {
+	if a.once || a.candidate {
+		return func(bool) {}
+	}
+	return pipeline.Of(l.store).LockWaits()
 }
 
 // waitContext is a context that ends with a wait as well; 0 = the wait is not bounded.
@@ -182,7 +191,9 @@ func sleep(ctx context.Context, notified <-chan notification, d time.Duration) (
 // giveUp ends a request that has waited long enough. It gives back its place in the queue, or a
 // lock that was handed over just now.
 func (l *Locks) giveUp(ctx context.Context, a *asker, last error) error {
-	l.takeBack(ctx, a, false)
+	if l.takeBack(ctx, a, false) {
+		last = l.named(ctx, a.name, last)
+	}
 	return refused(ctx, last)
 }
 
@@ -194,6 +205,27 @@ func refused(ctx context.Context, last error) error {
 	return last
 }
 
+// named is a refusal with what is known of the holder by now, as one without a wait has it: the
+// answers to those that wait have no names.
+func (l *Locks) named(ctx context.Context, name string, refusal error) error {
+	held, is := errors.AsType[*HeldError](refusal)
+	if !is || held.Owner != "" {
+		return refusal
+	}
+	ctx, cancel := l.releaseContext(ctx)
+	defer cancel()
+	info, err := l.Get(ctx, name)
+	if err != nil || len(info.Holders) == 0 {
+		return refusal // it was held, by one that is unknown
+	}
+	first := info.Holders[0]
+	known := &HeldError{Owner: first.Owner, Since: first.Since, Left: -1}
+	if !first.Until.IsZero() {
+		known.Left = max(first.Until.Sub(info.Now), 0)
+	}
+	return known
+}
+
 // abandon gives back what a request with an unknown outcome may have got.
 func (l *Locks) abandon(ctx context.Context, a *asker, err error) {
 	if unknown(err) {
@@ -202,19 +234,21 @@ func (l *Locks) abandon(ctx context.Context, a *asker, err error) {
 }
 
 // takeBack withdraws a request, at once or, if it is not made again, as soon as Redis answers.
-// underway means that the request may reach Redis after that.
-func (l *Locks) takeBack(ctx context.Context, a *asker, underway bool) {
+// underway means that the request may reach Redis after that. It reports whether Redis answers, as
+// far as is known.
+func (l *Locks) takeBack(ctx context.Context, a *asker, underway bool) (answers bool) {
 	if a.KeepPlace {
-		return
+		return true
 	}
 	ctx, cancel := l.releaseContext(ctx)
 	defer cancel()
 	_, err := l.giveLease(ctx, a.keys, a.Token)
 	late := away(err) || underway && isAbsent(err)
 	if late && a.own && l.withdrawLater(a.name, a.keys, a.Token, isAbsent(err)) {
-		return
+		return !away(err)
 	}
 	if err != nil && !isLost(err) {
 		l.log.WarnContext(ctx, notWithdrawn, "name", a.name, "error", err)
 	}
+	return !away(err)
 }

@@ -29,22 +29,19 @@ type Service struct {
 
 	lockRequests, lockRenewals, lockReleases *prometheus.CounterVec
 	lockBreaks                               prometheus.Counter
-	lockWaits                                *prometheus.HistogramVec
-	waits                                    spans
 	holds                                    holds
 }
 
 // Results of what was asked of a lock, as the label "outcome" has them.
 const (
-	Granted   = "granted"
-	Held      = "held"     // by others, for as long as the request was willing to wait
-	InDoubt   = "in_doubt" // leases of it may have been lost
-	Capacity  = "capacity" // it is in use with another number of permits
-	Undone    = "undone"   // it was granted, and given back since the client had gone
-	Failed    = "failed"   // Redis has not answered
-	Done      = "ok"       // of a renewal or a release
-	Gone      = "lost"     // the same: no longer the caller's
-	notObtain = "not_granted"
+	Granted  = "granted"
+	Held     = "held"     // by others, for as long as the request was willing to wait
+	InDoubt  = "in_doubt" // leases of it may have been lost
+	Capacity = "capacity" // it is in use with another number of permits
+	Undone   = "undone"   // it was granted, and given back since the client had gone
+	Failed   = "failed"   // Redis has not answered
+	Done     = "ok"       // of a renewal or a release
+	Gone     = "lost"     // the same: no longer the caller's
 )
 
 // Allowed is the result of a request to a rate limit, beside Refused and Failed.
@@ -87,22 +84,9 @@ func (s *Service) locks(r *Registry) {
 	begin(s.lockRenewals, Done, Gone, Failed)
 	begin(s.lockReleases, Done, Gone, Failed)
 	s.lockBreaks = r.Counter("coatcheck_lock_breaks_total", "Locks that were taken from their holder by force.").WithLabelValues()
-	s.lockWaits = r.Histogram("coatcheck_lock_wait_seconds", "How long requests that may wait have waited for a lock, by outcome.", Patient, "outcome")
-	begin(s.lockWaits, Granted, notObtain)
 	s.holds.took = r.Histogram("coatcheck_lock_hold_seconds", "How long locks were held that were granted and given back through this process.", Long).WithLabelValues()
 	r.Ask("coatcheck_lock_held", Gauge, "Locks that this process has granted and that were not given back through it, while their leases last as far as it knows.", nil,
 		func(tell Tell) { tell(float64(s.holds.count(time.Now()))) })
-	r.Ask("coatcheck_lock_waiting", Gauge, "Requests of this process that wait for a lock.", nil, func(tell Tell) {
-		n, _ := s.waits.now()
-		tell(float64(n))
-	})
-	r.Ask("coatcheck_lock_longest_wait_seconds", Gauge, "How long the one of them has waited that waits the longest; 0 = none waits.", nil, func(tell Tell) {
-		if n, first := s.waits.now(); n > 0 {
-			tell(since(first))
-			return
-		}
-		tell(0)
-	})
 }
 
 // RequestBegan notes that a request has come.
@@ -181,20 +165,6 @@ func (s *Service) LimitAsked(cost int, outcome string) {
 		s.limitRequests.WithLabelValues(outcome).Inc()
 	case outcome == Allowed:
 		s.limitReturned.Add(float64(-cost))
-	}
-}
-
-// LockWaits notes that a request begins to wait for a lock, and its end.
-func (s *Service) LockWaits() (end func(granted bool)) {
-	began := time.Now()
-	place := s.waits.begin(began)
-	return func(granted bool) {
-		s.waits.end(place)
-		outcome := notObtain
-		if granted {
-			outcome = Granted
-		}
-		s.lockWaits.WithLabelValues(outcome).Observe(since(began))
 	}
 }
 

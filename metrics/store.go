@@ -99,6 +99,7 @@ type Store struct {
 	changes    *prometheus.CounterVec
 	shared     prometheus.Observer
 	durations  prometheus.Observer
+	waits      lockWaits
 }
 
 // series are those of one op.
@@ -127,6 +128,7 @@ func NewStore(version string) *Store {
 	}
 	s.decided(r)
 	s.flown(r)
+	s.locksWaitedFor(r)
 	return s
 }
 

@@ -121,7 +121,7 @@ if inbox == '' then
   end
   local owner = state.kind == 'x' and string.sub(redis.call('GET', lock), 23) or ''
   for _, holder in pairs(state.together) do
-    owner = holder.owner -- of several, any
+    since, owner = holder.since, holder.owner -- of several, any
   end
   return {'held', since, left(), owner}
 end

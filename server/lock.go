@@ -63,7 +63,7 @@ func (h *locks) acquire(r *request) error {
 	grant, err := h.grant(ctx, name, asked)
 	if err != nil {
 		h.metrics.LockAsked(notGranted(err))
-		return h.notObtained(ctx, name, err)
+		return notObtained(err)
 	}
 	// the grant came after the client had hung up, or the request's time was over
 	if r.ctx().Err() != nil {

@@ -101,7 +101,7 @@ func (s *service) lockHeld(t *testing.T) {
 		a := s.do(t, "POST", "/lock/held", body)
 		problem := checkProblem(t, a, api.LockHeld)
 		expect.Equal(t, a.asked+": since", problem.Since, first.Since)
-		expect.Contains(t, a.asked+": detail", problem.Detail, `by "127.0.0.1", since`)
+		expect.Equal(t, a.asked+": detail", problem.Detail, `by "127.0.0.1", since `+first.Since.Format(time.RFC3339Nano))
 		a.wantRetryAfter(t, 1, 3600)
 	}
 	s.unlock(t, first)

@@ -15,7 +15,7 @@ import (
 	"github.com/coatcheck/coatcheck/metrics"
 )
 
-// grant asks for a lock, and returns how long that took if it may wait.
+// grant asks for a lock, and waits for it if the request may.
 func (h *locks) grant(ctx context.Context, name string, request lock.Request) (lock.Grant, error) {
 	if request.Wait == 0 {
 		return h.locks.TryGrant(ctx, name, request)
@@ -25,10 +25,7 @@ func (h *locks) grant(ctx context.Context, name string, request lock.Request) (l
 		return lock.Grant{}, err
 	}
 	defer leave()
-	end := h.metrics.LockWaits()
-	grant, err := h.locks.Grant(ctx, name, request)
-	end(err == nil)
-	return grant, err
+	return h.locks.Grant(ctx, name, request)
 }
 
 // notGranted is the metrics' name for a refused request for a lock.
@@ -44,26 +41,13 @@ func notGranted(err error) string {
 	return metrics.Failed
 }
 
-// notObtained is the error of a lock that was not granted. One that is held says by whom and since
-// when.
-func (h *locks) notObtained(ctx context.Context, name string, err error) error {
-	held, ok := errors.AsType[*lock.HeldError](err)
-	if !ok {
-		return err
+// notObtained is the error of a lock that was not granted. One that is held says by whom, and since
+// when, and not that the wait is over.
+func notObtained(err error) error {
+	if held, ok := errors.AsType[*lock.HeldError](err); ok {
+		return held
 	}
-	// not that the wait is over
-	told := &lock.HeldError{Owner: held.Owner, Since: held.Since, Left: held.Left}
-	if !told.Since.IsZero() && told.Left >= 0 {
-		return told
-	}
-	if info, err := h.locks.Get(context.WithoutCancel(ctx), name); err == nil && len(info.Holders) > 0 {
-		first := info.Holders[0]
-		told.Owner, told.Since = first.Owner, first.Since
-		if !first.Until.IsZero() {
-			told.Left = first.Until.Sub(info.Now)
-		}
-	}
-	return told
+	return err
 }
 
 // heldSince is since when a lock is held; the zero time if that is not known.

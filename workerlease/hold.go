@@ -25,7 +25,7 @@ type HoldOptions = holder.Options
 // context, and the events that [HoldOptions] are told of.
 func (p *Pools) Hold(ctx context.Context, pool string, request Request, options HoldOptions) (*Holder, error) {
 	leaser := p.leaser(pool, request)
-	held, err := holder.Hold(ctx, leaser, p.logged(pool, options))
+	held, err := holder.Hold(ctx, leaser, options.Logged(p.log(), pool, leaser))
 	if err != nil {
 		leaser.nonces.leave(p, asker{pool, request.Identity})
 	}
@@ -35,29 +35,11 @@ func (p *Pools) Hold(ctx context.Context, pool string, request Request, options 
 // Start begins to hold and returns at once: the first grant is asked for until it is there, until
 // Release, or until the context ends.
 func (p *Pools) Start(ctx context.Context, pool string, request Request, options HoldOptions) *Holder {
-	return holder.Start(ctx, p.leaser(pool, request), p.logged(pool, options))
+	leaser := p.leaser(pool, request)
+	return holder.Start(ctx, leaser, options.Logged(p.log(), pool, leaser))
 }
 
-// logged also logs that a holder waits, once each time that it begins to, and how that ended.
-func (p *Pools) logged(pool string, options HoldOptions) HoldOptions {
-	log, observe := cmp.Or(p.config.Logger, slog.Default()), options.Observe
-	waits := false
-	options.Observe = func(event holder.Event) {
-		switch {
-		case event.Kind == holder.Waiting && !waits:
-			waits = true
-			log.Warn("no worker id yet, and asking again", "pool", pool, "error", event.Err,
-				"expected_in", cmp.Or(redisstore.RetryAfter(event.Err), event.Wait).Round(time.Millisecond))
-		case event.Kind == holder.Granted && waits:
-			waits = false
-			log.Info("a worker id is held after a wait", "pool", pool, "worker_id", event.WorkerID)
-		}
-		if observe != nil {
-			observe(event)
-		}
-	}
-	return options
-}
+func (p *Pools) log() *slog.Logger { return cmp.Or(p.config.Logger, slog.Default()) }
 
 // Stamper stamps Snowflake ids with a worker id that it holds, in the layout and epoch of its
 // lease.

@@ -109,6 +109,7 @@ func TestPoolNewToThisRedisSaysHowItGoesOn(t *testing.T) {
 	b.view("workers", "Worker pools")
 	b.shows("main tbody", "new to this Redis: grants in")
 	b.shows("main tbody", "or at once after: coatcheck worker create orders")
+	b.shows(".count", "Page 1: 1 pool")
 }
 
 // The number is that of the metrics: nobody has asked again.

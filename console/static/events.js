@@ -6,6 +6,8 @@ import { number } from './text.js';
 
 const most = 200; // entries of the list
 
+const poolOf = (e) => (e.name ? `pool ${e.name}` : 'the pool of this server');
+
 const words = {
   'counter.set': (e) => `counter ${e.name} was set to ${e.value}`,
   'counter.removed': (e) => `counter ${e.name} was removed`,
@@ -16,8 +18,8 @@ const words = {
   'worker.granted': (e) => `worker id ${e.worker_id} of ${e.name} was granted${e.holder ? ` to ${e.holder}` : ''}, fence ${e.fence}`,
   'worker.released': (e) => `worker id ${e.worker_id} of ${e.name} was given back`,
   'worker.lost': (e) => `a caller came with a lease of worker id ${e.worker_id ?? '?'} of ${e.name} that is not theirs, or no longer`,
-  'worker.quarantined': (e) => `pool ${e.name || 'of this server'} grants nothing yet: ${e.reason || 'state may have been lost'}`,
-  'worker.exhausted': (e) => `pool ${e.name || 'of this server'} has no free worker id`,
+  'worker.quarantined': (e) => `${poolOf(e)} grants nothing yet: ${e.reason || 'state may have been lost'}`,
+  'worker.exhausted': (e) => `${poolOf(e)} has no free worker id`,
   'lock.granted': (e) => `lock ${e.name} was granted to ${e.holder}, fence ${e.fence}`,
   'lock.released': (e) => `lock ${e.name} was given back`,
   'lock.lost': (e) => `a caller came with a lease of lock ${e.name} that is not theirs, or no longer`,

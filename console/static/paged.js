@@ -76,8 +76,7 @@ export class Paged extends HTMLElement {
       const things = answer[this.member] ?? [];
       this.#next = answer.next ?? '';
       this.trouble.hidden = true;
-      this.show(things, answer);
-      this.#tell(things.length);
+      this.#tell(this.show(things, answer) ?? things.length); // show returns how many, if others than these
     } catch (error) {
       if (error.name !== 'AbortError') this.#complain(error.message);
       throw error;

@@ -37,6 +37,7 @@ class Pools extends Paged {
     this.pools = [...pools, ...(answer.waiting ?? []).map((pool) => ({ ...pool, waits: true, quarantined_ms: pool.wait_ms }))];
     this.told = performance.now();
     this.#tick();
+    return this.pools.length;
   }
 
   // tick counts the quarantines down.

@@ -29,6 +29,20 @@ func (o observers) batchSent(calls int, took time.Duration) {
 	}
 }
 
+// LockWaits reports to the store's observers that a request for a lock may wait from now on; ended
+// has to be called once.
+func (s *Engine) LockWaits() (ended func(granted bool)) {
+	ends := make([]func(bool), 0, 1) // of one observer it needs no memory
+	for _, each := range s.observers {
+		ends = append(ends, each.LockWaits())
+	}
+	return func(granted bool) {
+		for _, end := range ends {
+			end(granted)
+		}
+	}
+}
+
 func (o observers) incarnationChanged() {
 	for _, each := range o {
 		each.IncarnationChanged()

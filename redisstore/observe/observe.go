@@ -23,6 +23,10 @@ type Observer interface {
 	// it was asked: a failover, a restart, or a history that was renamed. An increment asks each
 	// time, and what other calls depend on is asked for every ten seconds.
 	IncarnationChanged()
+	// LockWaits is called when a request of package lock that may wait begins, and what it returns
+	// once, when it has ended: with the lock or without. Requests that do not wait and candidates
+	// of an election, which wait by design, are not reported.
+	LockWaits() (ended func(granted bool))
 }
 
 // OpIncrBy is the op of an increment, a command of its own. All others are names of scripts.
@@ -61,3 +65,6 @@ func (None) BatchEnded(Batch) {}
 
 // IncarnationChanged implements [Observer].
 func (None) IncarnationChanged() {}
+
+// LockWaits implements [Observer].
+func (None) LockWaits() func(granted bool) { return func(bool) {} }

@@ -217,8 +217,8 @@ func TestLockRunWithoutALockToBeHad(t *testing.T) {
 			r.exits(tryLater, stderr...)
 			expect.Equal(t, "stdout of the command that "+what, r.stdout.String(), "")
 		}
-		refused("does not wait", runLocked(t, at, nil, `echo ready`), "held by others: ", "since 2", "--wait", "coatcheck lock ls deploy "+at[0])
-		refused("waits in vain", runLocked(t, at, []string{"--wait", "300ms"}, `echo ready`), "a longer --wait than 300ms")
+		refused("does not wait", runLocked(t, at, nil, `echo ready`), "held by others: by \"", "since 2", "--wait", "coatcheck lock ls deploy "+at[0])
+		refused("waits in vain", runLocked(t, at, []string{"--wait", "300ms"}, `echo ready`), "held by others: by \"", "since 2", "a longer --wait than 300ms")
 		waiting := func(n int) {
 			expect.Eventually(t, fmt.Sprintf("%d stand in line", n), func() bool { return lockOf(t, at).Waiting == n })
 		}

@@ -1,9 +1,13 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"slices"
+	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -37,11 +41,37 @@ func (p *program) listPools(ctx context.Context, service *client.Client) error {
 		}
 		list = append(list, pool)
 	}
+	var waiting []api.WaitingPool
+	for pool, err := range service.WaitingPools(ctx, "") {
+		if err != nil {
+			return err
+		}
+		waiting = append(waiting, pool)
+	}
 	people := poolTable(list)
 	if len(list) == 0 {
 		people = "There are no pools. The first lease makes one: coatcheck worker run POOL -- CMD\n"
+		if waiting != nil {
+			people = ""
+		}
 	}
-	return p.print(api.WorkerPools{Pools: list}, people)
+	return p.print(api.WorkerPools{Pools: list, Waiting: waiting}, people+refusedNow(list, waiting))
+}
+
+// refusedNow says of each pool that grants nothing for now why that is, for how long, and the way
+// out; "" if there is none.
+func refusedNow(list []api.WorkerPool, waiting []api.WaitingPool) string {
+	var lines strings.Builder
+	for _, pool := range waiting {
+		fmt.Fprintf(&lines, "%s grants its first worker id in %v: %s\n", pool.Pool, millis(pool.WaitMs).Round(time.Second), pool.Reason)
+	}
+	for _, pool := range list {
+		if pool.QuarantinedMs > 0 {
+			fmt.Fprintf(&lines, "%s grants none for %v, which ends by itself: %s\n", pool.Pool, millis(pool.QuarantinedMs).Round(time.Second),
+				cmp.Or(pool.Reason, "leases may have been lost"))
+		}
+	}
+	return lines.String()
 }
 
 func (p *program) drawRing(ctx context.Context, service *client.Client, pool string) error {

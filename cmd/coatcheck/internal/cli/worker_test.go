@@ -5,6 +5,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -194,6 +195,11 @@ func TestPoolInQuarantineSaysHowToDeclareItNew(t *testing.T) {
 			refused := runUnderLease(t, at, nil, `true`)
 			refused.exits(tryLater, "coatcheck worker create orders", "Try again in")
 			expect.Equal(t, "how often the way out is named", strings.Count(refused.stderr.String(), "worker create"), 1)
+			execute(t, nil, append([]string{"worker", "ls"}, at...)...).exits(done).prints("orders grants its first worker id in", "coatcheck worker create orders")
+			var list api.WorkerPools
+			execute(t, nil, append([]string{"worker", "ls", "--json"}, at...)...).exits(done).into(&list)
+			waits := slices.ContainsFunc(list.Waiting, func(pool api.WaitingPool) bool { return pool.Pool == "orders" && pool.WaitMs > 0 && pool.New })
+			expect.Equal(t, "the pool waits, by worker ls --json", waits, true)
 			execute(t, nil, append([]string{"worker", "create", "invoices", "--ttl", "1h", "--layout", "41/5/7"}, at...)...).exits(done).prints("41/5/7", "1h")
 			execute(t, nil, append([]string{"worker", "create", "invoices"}, at...)...).exits(failed, "there already")
 			start(t, append(append([]string{"worker", "run"}, at...), "invoices", "--", "true")...).exits(done)

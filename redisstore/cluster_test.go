@@ -265,6 +265,41 @@ func masterAndReplica(t *testing.T, cluster *redistest.Cluster, key string) (mas
 	return nil, nil
 }
 
+// A replica that was away while another was promoted may come back and be promoted with what it had
+// then. Until it follows the new master it is listed as a replica of the one before.
+func TestReplicaThatWasAwayDuringAPromotionHasToConfirm(t *testing.T) {
+	t.Parallel()
+	cluster := redistest.StartCluster(t, 3, 2)
+	first := open(t, cluster.URL(), all)
+	expect.Eventually(t, "they confirm", func() bool { _, err := bumped(t.Context(), first, "x"); return err == nil })
+	master, away := masterAndReplica(t, cluster, first.Key("test", "x"))
+	away.Kill()
+	master.Kill()
+	var heir *redistest.Server
+	expect.Eventually(t, "the other replica is the master", func() bool {
+		for _, node := range cluster.Nodes()[3:] {
+			// those that were killed answer nothing
+			info := node.Client().Info(t.Context(), "replication").Val()
+			if strings.Contains(info, "role:master") {
+				heir = node
+			}
+		}
+		return heir != nil
+	})
+	for name, store := range map[string]*redisstore.Store{"a process that runs": first, "one that starts": open(t, cluster.URL(), all)} {
+		expect.Eventually(t, name+": it asks, and waits", func() bool {
+			_, err := bumped(t.Context(), store, "x")
+			if err == nil {
+				t.Fatalf("%s: a write without the replica that is away is confirmed", name)
+			}
+			var short *redisstore.ShortfallError
+			return errors.As(err, &short) && short.Want == 1
+		})
+	}
+	away.Restart()
+	expect.Eventually(t, "it is back, and confirms", func() bool { _, err := bumped(t.Context(), first, "x"); return err == nil })
+}
+
 // Masters that do not answer may know a replica that those which do were told to forget.
 func TestFewMastersSayNothingOfReplicas(t *testing.T) {
 	t.Parallel()

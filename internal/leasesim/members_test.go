@@ -20,9 +20,9 @@ func (m *members) forget(address, until int64) {
 
 func (m *members) knows(address int64) bool { return slices.Contains(m.others, address) }
 
-// joins has the cluster know that a server follows a master now.
-func (m *members) joins(v, master *server) {
-	if v.s.knows == clustered && master.members.knows(v.address) {
+// joins has the cluster know that a server follows a master now, if any node knows the server.
+func (s *sim) joins(v *server) {
+	if len(s.peers) > 0 && slices.ContainsFunc(s.nodes(), func(one *members) bool { return one.knows(v.address) }) {
 		v.joined = true
 	}
 }
@@ -80,15 +80,17 @@ func (s *sim) elects(v *server) bool {
 	return !slices.ContainsFunc(s.peers, func(one *members) bool { return !one.knows(v.address) })
 }
 
-// replaced has a former master be none of the replicas until it is back, and a server that is away
-// one of the former master's.
+// replaced has a former master be none of the replicas until it is back. A server that is away is
+// listed as a replica of that one.
 func (s *sim) replaced(former, heir *server) {
 	if s.knows != clustered {
 		return
 	}
 	for _, r := range s.servers {
-		if r == former || !r.up || r.side != heir.side {
+		if r == former {
 			r.joined, r.came = false, false
+		} else if !s.has(beforeKept) && (!r.up || r.side != heir.side) {
+			r.joined = false
 		}
 	}
 }
@@ -144,14 +146,18 @@ func (s *sim) forgetReplica() {
 	}
 }
 
-// introduce is CLUSTER MEET.
+// introduce is CLUSTER MEET, once a server can be reached.
 func (s *sim) introduce(r *server) {
+	if !r.up || r.side != 0 {
+		s.after(s.between(20, s.ttl), func() { s.introduce(r) })
+		return
+	}
 	for _, one := range s.peers {
 		if !one.knows(r.address) {
 			one.others = append(one.others, r.address)
 		}
 	}
-	r.joined, r.came = r.follows == s.master && r.synced, false
+	r.joined, r.came, r.since = r.follows == s.master, false, s.now
 }
 
 // hidePeers has clients not reach some of the other masters for a while.

@@ -116,6 +116,8 @@ const (
 	goneStay // assumption: replicas of which an operator says so are gone
 	// a replica has to confirm that any master of a cluster lists, not its own alone.
 	mastersAsked
+	// a replica that is listed as one of the master before has to confirm.
+	beforeKept
 	mostMasters // more than half of the masters have to answer
 	// assumption: a replica that may come back is not forgotten by all masters that answer.
 	othersKnow

@@ -148,7 +148,7 @@ func (v *server) attach(m *server) {
 	v.master, v.follows, v.synced = false, m, false
 	v.link = v.s.newID()
 	v.dropWaiters()
-	v.members.joins(v, m)
+	v.s.joins(v)
 	link := v.link
 	reads := func() bool { return v.link == link && v.reaches(m) && m.master }
 	v.s.after(v.s.upTo(3), func() {

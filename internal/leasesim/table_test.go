@@ -96,6 +96,7 @@ var mutations = []mutation{
 	{"someRemember", someRemember, "A1: not all sentinels that answer were started anew while a replica is away", "all may be", sentinels | churn, 4, false, repeat, false},
 	{"comeFirst", comeFirst, "A1: a replica that comes has confirmed a write before it is promoted after it was away", "it has not", forgets | addresses | churn, 4, false, repeat, false},
 	{"mastersAsked", mastersAsked, "a replica that any master of a cluster lists has to confirm", "one that its own master lists", masters | churn, 4, false, repeat, false},
+	{"beforeKept", beforeKept, "a replica that was away while another was promoted has to confirm", "it has to once it follows that one", masters | failover | churn, 4, false, repeat, false},
 	{"mostMasters", mostMasters, "more than half of the masters have to answer", "one has to", masters | churn, 4, false, repeat, false},
 	{"othersKnow", othersKnow, "A1: a replica that may come back is not forgotten by all masters that answer", "it may be", masters | churn, 4, false, repeat, false},
 	{"goneStay", goneStay, "A1: replicas of which an operator says that they are gone do not become master", "one that was away does", forgets | gone | churn, 4, false, repeat, false},

@@ -67,7 +67,7 @@ func (s *Engine) Failover(options *redis.FailoverOptions, list func(ctx context.
 func (s *Engine) Cluster(options *redis.ClusterOptions) {
 	s.nodes = newCluster(options)
 	// the replicas are those that the masters of the cluster list
-	s.facts.set, s.facts.list = inCluster, (&members{nodes: s.nodes, timeout: s.timeout}).of
+	s.facts.set, s.facts.list = inCluster, (&members{nodes: s.nodes, timeout: s.timeout, apart: map[pair]bool{}}).of
 }
 
 // WithAck returns a view of the engine that waits for another number of replicas, or AckAll.

@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -20,6 +22,8 @@ import (
 type member struct {
 	id, address, master string // "-": it has no master, or that is not known
 	myself, replica     bool
+	epoch               int  // grows with each promotion in the cluster; a replica has its master's
+	slots               bool // it has some
 }
 
 // view is what one master lists.
@@ -28,13 +32,15 @@ type view []member
 func viewOf(text string) (all view) {
 	for line := range strings.SplitSeq(text, "\n") {
 		words := strings.Fields(line)
-		if len(words) < 4 {
+		if len(words) < 7 {
 			continue
 		}
+		epoch, _ := strconv.Atoi(words[6])          // it is a number
 		address, _, _ := strings.Cut(words[1], "@") // host:port@bus,name
 		all = append(all, member{
 			id: words[0], address: address, master: words[3],
 			myself: strings.Contains(words[2], "myself"), replica: strings.Contains(words[2], "slave"),
+			epoch: epoch, slots: len(words) > 8,
 		})
 	}
 	return all
@@ -48,31 +54,74 @@ func (v view) self() string {
 	return ""
 }
 
+func (v view) find(id string) (found member, is bool) {
+	if i := slices.IndexFunc(v, func(one member) bool { return one.id == id }); i >= 0 {
+		return v[i], true
+	}
+	return member{master: "-"}, false
+}
+
+// pair are two masters that had slots at once: they are of different sets.
+type pair struct{ a, b string }
+
 // replicasOf are the replicas of a server, and known is false if the view has it not. A view in
 // which it is a replica itself has not heard yet that it was promoted: the others are its own.
-func (v view) replicasOf(id string) (replicas []member, known bool) {
-	i := slices.IndexFunc(v, func(one member) bool { return one.id == id })
-	if i < 0 {
-		return nil, false
-	}
-	master := id
-	if v[i].replica {
-		master = v[i].master
-	}
+func (v view) replicasOf(id string, apart map[pair]bool) (replicas []member, known bool) {
+	self, known := v.find(id)
 	for _, one := range v {
-		if one.replica && one.master == master && one.id != id {
+		if known && one.replica && one.id != id && v.mayFollow(one, self, apart) {
 			replicas = append(replicas, one)
 		}
 	}
-	return replicas, true
+	return replicas, known
+}
+
+// mayFollow reports whether a replica is one of a master, or was of the one in whose place that was
+// promoted: while it is away, it is listed as a replica of before, and may come back and be
+// promoted with what it had then.
+func (v view) mayFollow(one, master member, apart map[pair]bool) bool {
+	if one.master == master.id || master.replica && one.master == master.master {
+		return true
+	}
+	former, listed := v.find(one.master)
+	switch {
+	case master.replica || former.slots:
+		return false
+	case former.replica:
+		return former.master == master.id
+	case !listed:
+		return true // it was forgotten
+	}
+	return former.epoch < master.epoch && !apart[pair{former.id, master.id}]
+}
+
+// split takes in which masters have slots at once. A replica may come to another set.
+func (v view) split(apart map[pair]bool) {
+	replicas := map[string]bool{}
+	var masters []string
+	for _, one := range v {
+		if one.replica {
+			replicas[one.id] = true
+		} else if one.slots {
+			masters = append(masters, one.id)
+		}
+	}
+	maps.DeleteFunc(apart, func(of pair, _ bool) bool { return replicas[of.a] || replicas[of.b] })
+	for _, one := range masters {
+		for _, other := range masters {
+			if one != other {
+				apart[pair{one, other}] = true
+			}
+		}
+	}
 }
 
 // unionOf are the addresses of all replicas of the server whose view is the first. A node is known
 // by its id, and has the address that the first view with it names.
-func unionOf(views []view, masters int) (addresses []string, err error) {
+func unionOf(views []view, masters int, apart map[pair]bool) (addresses []string, err error) {
 	self, answered, ids := views[0].self(), 0, []string{}
 	for _, one := range views {
-		replicas, known := one.replicasOf(self)
+		replicas, known := one.replicasOf(self, apart)
 		if known {
 			answered++
 		}
@@ -96,6 +145,7 @@ type members struct {
 	mu    sync.Mutex
 	asked time.Time
 	views map[*redis.Client]view // of all masters: nil where one has not answered
+	apart map[pair]bool
 }
 
 // viewsAge is how old what the other masters list may be: every master has its replicas listed, so
@@ -122,7 +172,9 @@ func (m *members) of(ctx context.Context, node *redis.Client, _ []string) (Liste
 			views = append(views, one)
 		}
 	}
-	addresses, err := unionOf(views, masters)
+	m.mu.Lock()
+	addresses, err := unionOf(views, masters, m.apart)
+	m.mu.Unlock()
 	if err != nil {
 		return Listed{}, err
 	}
@@ -157,6 +209,12 @@ func (m *members) all(ctx context.Context) (map[*redis.Client]view, error) {
 	})
 	if err != nil {
 		return nil, fmt.Errorf("the masters of the cluster: %w", err)
+	}
+	for _, one := range views {
+		if one != nil {
+			one.split(m.apart) // of one: there may be many masters
+			break
+		}
 	}
 	if !errors.Is(ctx.Err(), context.Canceled) { // one that gives up has not heard all
 		m.asked, m.views = began, views

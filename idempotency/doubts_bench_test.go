@@ -9,7 +9,8 @@ import (
 )
 
 // BenchmarkDoubts is what a scrape of the operations in doubt costs a Redis that has a million
-// operations under way: the time that its commands take there, and how many first requests claim their keys in as long.
+// operations under way: the time that its scripts take there, and how many first requests claim
+// their keys in as long.
 func BenchmarkDoubts(b *testing.B) {
 	redis, now := startBusyRedis(b), time.Now()
 	lapsed, open := now.Add(-2*time.Hour).UnixMilli(), now.Add(24*time.Hour).UnixMilli()

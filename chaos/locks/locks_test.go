@@ -18,6 +18,7 @@ import (
 
 // Whatever breaks, every history has an explanation.
 func TestEveryHistoryIsExplainedWhateverBreaks(t *testing.T) {
+	t.Parallel()
 	for _, row := range []struct {
 		name  string
 		role  string
@@ -131,6 +132,7 @@ func TestNaiveLockIsFoundToBeHeldTwice(t *testing.T) {
 // The same processes with the locks of other libraries, and with the one that many have written:
 // everything that is in Redis is lost, and two hold. At length all faults strike that ours stand.
 func TestLocksOfOthersAreFoundToBeHeldTwice(t *testing.T) {
+	t.Parallel()
 	all := losses[:1]
 	if chaostest.Proving() {
 		all = slices.Concat(kinds, live, losses)

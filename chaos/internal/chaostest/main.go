@@ -7,6 +7,8 @@ import (
 	"math/rand/v2"
 	"os"
 	"regexp"
+	"runtime"
+	"strconv"
 	"testing"
 	"time"
 
@@ -28,6 +30,7 @@ func Main(m *testing.M, play func(role string) error) {
 	redisstore.LogTo(slog.New(slog.DiscardHandler))
 	role := os.Getenv(RoleVariable)
 	if role == "" {
+		runMoreAtOnce()
 		goleak.VerifyTestMain(m, goleak.Cleanup(func(code int) {
 			_ = os.RemoveAll(program.folder) // without a program there is none
 			os.Exit(code)
@@ -37,6 +40,17 @@ func Main(m *testing.M, play func(role string) error) {
 	if err := play(role); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
+	}
+}
+
+// runMoreAtOnce has twice as many tests run at once as there are processors, unless a flag says how
+// many: nearly all of them wait for a failover or a lease most of the time.
+func runMoreAtOnce() {
+	flag.Parse()
+	given := false
+	flag.Visit(func(f *flag.Flag) { given = given || f.Name == "test.parallel" })
+	if !given {
+		_ = flag.Set("test.parallel", strconv.Itoa(2*runtime.GOMAXPROCS(0))) // it is a number
 	}
 }
 

@@ -28,7 +28,7 @@
 //
 //	Aborted             idempotency-in-progress, idempotency-superseded: ask again
 //	DeadlineExceeded    store-unavailable: the call's time was over, and nothing was done
-//	FailedPrecondition  idempotency-outcome-unknown: in doubt; answer-not-kept
+//	FailedPrecondition  idempotency-outcome-unknown: in doubt; answer-not-kept; store-newer
 //	InvalidArgument     idempotency-key-missing, -malformed, idempotency-payload-mismatch
 //	NotFound            idempotency-token-unknown
 //	Unavailable         store-unavailable: nothing was done

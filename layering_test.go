@@ -130,6 +130,7 @@ var layers = map[string][]string{
 
 	"internal/testing/apitest":   {"openapi"},
 	"internal/testing/expect":    {},
+	"internal/testing/leftover":  {},
 	"internal/testing/logtest":   {},
 	"internal/testing/proctest":  {},
 	"internal/testing/redistest": {"internal/testing/proctest"},
@@ -143,7 +144,7 @@ var layers = map[string][]string{
 
 // testHelpers may be imported by tests and by each other.
 var testHelpers = []string{"chaos/internal/chaostest", "chaos/internal/locking", "internal/testing/apitest", "internal/testing/expect",
-	"internal/testing/logtest", "internal/testing/proctest", "internal/testing/redistest", "internal/testing/sqltest", "internal/testing/storetest", "internal/testing/engines", "internal/testing/issuer", "internal/testing/walk"}
+	"internal/testing/leftover", "internal/testing/logtest", "internal/testing/proctest", "internal/testing/redistest", "internal/testing/sqltest", "internal/testing/storetest", "internal/testing/engines", "internal/testing/issuer", "internal/testing/walk"}
 
 // libraries that only some folders may know, so that one place changes when they do.
 var libraries = map[string][]string{

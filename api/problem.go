@@ -49,7 +49,9 @@ const (
 	StoreUnavailable    Code = "store-unavailable"
 	// StoreUnsuitable refuses what a Redis cannot do right, now or later.
 	StoreUnsuitable Code = "store-unsuitable"
-	OutcomeUnknown  Code = "outcome-unknown"
+	// StoreNewer refuses records that a newer version has written.
+	StoreNewer     Code = "store-newer"
+	OutcomeUnknown Code = "outcome-unknown"
 	// UpstreamUnavailable is a problem of the gateway alone.
 	UpstreamUnavailable Code = "upstream-unavailable"
 	// Overloaded refuses requests while those under way use all the memory that they may.
@@ -98,6 +100,8 @@ var catalogue = map[Code]Kind{
 	LimitReached:        {429, "The limit is reached", true, "Nothing was taken. Ask again after Retry-After; retry_after_ms has the same to the millisecond, and remaining is what a smaller cost could still take."},
 	StoreUnsuitable: {503, "The store is not suitable", false,
 		"Nothing was done. This Redis cannot show what the promise rests on; the detail names the fact, and the setting that does without it. Asking again does not help: the operator has to change the Redis or the setting. Tokens and locks do not need it."},
+	StoreNewer: {503, "The store was written by a newer version", false,
+		"Nothing was done. A record in Redis is in a newer format than this version of coatcheck knows; the detail names its kind, both formats, and the version to install. Asking again does not help: the operator has to install that version wherever this one still serves."},
 	StoreUnavailable:    {503, "The store is not available", true, "Nothing was done. Redis cannot be reached, is loading, is read-only or refuses writes. Ask again after Retry-After."},
 	OutcomeUnknown:      {503, "The outcome is unknown", false, "The write may or may not have happened, or too few replicas have confirmed it. With a token or key, ask again with the same one; else look before you repeat."},
 	UpstreamUnavailable: {503, "The service behind the gateway is not available", true, "Nothing was done: no byte of the request has reached the service. A token or key is as it was before."},

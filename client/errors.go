@@ -24,7 +24,10 @@ var (
 var (
 	ErrUnavailable = refusal("the service or its store is not available")
 	// ErrUnsuitable does not end by itself: the operator has to change the Redis, or a setting.
-	ErrUnsuitable     = refusal("the service's store is not suitable")
+	ErrUnsuitable = refusal("the service's store is not suitable")
+	// ErrNewer does not end by itself: the operator has to install the version that Error.Detail
+	// names.
+	ErrNewer          = refusal("a newer version than the service's has written to its store")
 	ErrInvalidRequest = refusal("the request is not valid")
 	// ErrUnauthorized means that the API key is missing or wrong.
 	ErrUnauthorized = refusal("the service does not know who is asking")
@@ -107,6 +110,7 @@ var codes = map[api.Code]error{
 	api.CounterBehind:       ErrBehind,
 	api.StoreUnavailable:    ErrUnavailable,
 	api.StoreUnsuitable:     ErrUnsuitable,
+	api.StoreNewer:          ErrNewer,
 	api.UpstreamUnavailable: ErrUnavailable,
 	api.Overloaded:          ErrUnavailable,
 	api.OutcomeUnknown:      ErrUnknownOutcome,

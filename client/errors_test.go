@@ -42,6 +42,7 @@ var told = map[api.Code]error{
 	"too-many-requests":            client.ErrUnavailable,
 	"overloaded":                   client.ErrUnavailable,
 	"store-unavailable":            client.ErrUnavailable,
+	"store-newer":                  client.ErrNewer,
 	"outcome-unknown":              client.ErrUnknownOutcome,
 	"internal-error":               client.ErrUnknownOutcome,
 }

@@ -145,6 +145,16 @@ func incarnation(x *exam, s *Inspected) verdict {
 	return fine("a restart and a failover can be told")
 }
 
+// formats is about records that a newer version has written.
+func formats(_ *exam, s *Inspected) verdict {
+	if len(s.Newer) == 0 {
+		return verdict{}
+	}
+	return critical("a newer version of coatcheck has written "+strings.Join(s.Newer, ", "),
+		"this version, and each that does not know that format, refuses such records (store-newer)",
+		"install at least the version after the colon wherever coatcheck runs")
+}
+
 // writes is about a write that was refused.
 func writes(_ *exam, s *Inspected) verdict {
 	switch {

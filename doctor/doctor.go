@@ -167,6 +167,7 @@ var checks = []check{
 	{id: "rights", server: rights},
 	{id: "scripts", server: scriptsRun},
 	{id: "incarnation", server: incarnation},
+	{id: "formats", server: formats},
 	{id: "write", server: writes},
 
 	{id: "persistence", server: persistence},

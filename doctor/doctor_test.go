@@ -148,6 +148,7 @@ var symptoms = []symptom{
 	{"scripts", "NOPERM", Critical, onMaster(func(s *Inspected) { s.ScriptFails = "NOPERM no eval" })},
 	{"incarnation", "master_replid is zeros", Critical, onMaster(func(s *Inspected) { s.NoIncarnation = "master_replid is zeros" })},
 	{"incarnation", "--restarts trust", OK, trusting(func(s *Inspected) { s.NoIncarnation = "master_replid is zeros" })},
+	{"formats", "counters:{marker} @2:1.1.0", Critical, onMaster(func(s *Inspected) { s.Newer = []string{"counters:{marker} @2:1.1.0"} })},
 	{"write", "OOM", Critical, onMaster(func(s *Inspected) { s.Reach.Err = "OOM command not allowed" })},
 
 	{"persistence", "nothing on disk", Critical, onMaster(info("aof_enabled", "0"))},

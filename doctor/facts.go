@@ -42,6 +42,9 @@ type Inspected struct {
 	// why a script cannot tell one incarnation of this server from another: what its INFO was
 	// answered, or that there is no master_replid; "" = it can, or none ran
 	NoIncarnation string
+	// of masters: records of a newer format, their key without the prefix, and their word after a
+	// blank, such as "counters:{marker} @2:1.1.0"; of those that have one key in every store
+	Newer []string
 
 	Clock  Clock
 	Ping   Latency

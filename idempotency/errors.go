@@ -106,6 +106,7 @@ var codes = []struct {
 	{redisstore.ErrUnknownOutcome, api.OutcomeUnknown},
 	{redisstore.ErrUnavailable, api.StoreUnavailable},
 	{redisstore.ErrUnsuitable, api.StoreUnsuitable},
+	{redisstore.ErrNewer, api.StoreNewer},
 	{redisstore.ErrWrongType, api.LayoutMismatch},
 }
 
@@ -141,6 +142,9 @@ func Problem(err error) (problem api.Problem, ok bool) {
 		}
 		if errors.Is(known.err, redisstore.ErrWrongType) {
 			problem.Detail = "Nothing was changed. A key of that name in Redis holds another kind of value than this service keeps there. Find out what else writes it, or take another name."
+		}
+		if newer, ok := errors.AsType[*redisstore.NewerError](err); ok {
+			problem.Detail = "Nothing was done: " + newer.Error() + "."
 		}
 		return problem, true
 	}

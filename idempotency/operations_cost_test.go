@@ -34,12 +34,12 @@ end`
 
 // busyRedis is a Redis with very many tokens, most of them not in doubt.
 type busyRedis struct {
-	t      *testing.T
+	t      testing.TB
 	server *redistest.Server
 	tokens *Tokens
 }
 
-func startBusyRedis(t *testing.T) *busyRedis {
+func startBusyRedis(t testing.TB) *busyRedis {
 	t.Helper()
 	server := redistest.Start(t)
 	return &busyRedis{t, server, newTokens(t, storetest.Open(t, redisstore.Config{URL: server.URL(), Timeout: time.Minute}))}

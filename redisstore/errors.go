@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 
 	"github.com/redis/go-redis/v9"
@@ -40,10 +41,16 @@ var ErrClosed = redis.ErrClosed
 // keeps there. Nothing was changed.
 var ErrWrongType = fault.ErrWrongType
 
+// ErrNewer is the [ErrWrongType] of a record that a newer version of coatcheck has written, in a
+// format that this version does not know. Nothing was changed, and asking again does not help; the
+// cause, a [*NewerError], names the version to install.
+var ErrNewer = fault.ErrNewer
+
 // Error is the failure of a call to the store: the operation, the class, and the original cause.
 type Error struct {
-	Op    string // the script's name
-	Class error  // ErrUnavailable or what wraps it, ErrUnsuitable, ErrWrongType, ErrUnknownOutcome
+	Op string // the script's name
+	// ErrUnavailable or what wraps it, ErrUnsuitable, ErrWrongType or ErrNewer, ErrUnknownOutcome
+	Class error
 	Cause error
 }
 
@@ -76,6 +83,25 @@ func (e *UnsuitableError) Error() string {
 		"Where every restart and failover keeps what was confirmed, --restarts trust does without", e.Fact)
 }
 
+// NewerError is the cause of an [ErrNewer].
+type NewerError struct {
+	Kind          string // of the record, as docs/keys.md has it, such as pool
+	Format, Known int    // its format, 0 = not readable; and the newest that this version knows
+	Version       string // the first version of coatcheck that reads it; "" = not said
+}
+
+// Error names the kind, the formats, and the version to install.
+func (e *NewerError) Error() string {
+	format, install := "an unknown format", "a newer version"
+	if e.Format > 0 {
+		format = "format " + strconv.Itoa(e.Format)
+	}
+	if e.Version != "" {
+		install = e.Version + " or newer"
+	}
+	return fmt.Sprintf("a record in Redis (%s) is in %s, and this version of coatcheck knows format %d: install %s", e.Kind, format, e.Known, install)
+}
+
 // classify turns an error of go-redis into an *Error. sent reports whether the command's bytes were
 // handed to a connection, harmless whether running it changes nothing.
 func classify(ctx context.Context, op string, err error, sent, harmless bool) error {
@@ -85,6 +111,9 @@ func classify(ctx context.Context, op string, err error, sent, harmless bool) er
 	}
 	if unsuitable, is := errors.AsType[*pipeline.UnsuitableError](err); is {
 		err = &UnsuitableError{Fact: unsuitable.Fact}
+	}
+	if found, is := fault.ReadNewer(err); is && class == ErrNewer { // itself: it wraps nothing
+		err = &NewerError{Kind: found.Kind, Format: found.Format, Known: found.Known, Version: found.Version}
 	}
 	if text, _, quotes := strings.Cut(err.Error(), ", with args beginning with:"); quotes {
 		err = errors.New(text) // what follows are keys and arguments, which can be secret

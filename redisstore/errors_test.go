@@ -25,6 +25,7 @@ func TestSentinelsBelongToOneClass(t *testing.T) {
 	for _, row := range []struct{ err, class error }{
 		{ErrUnavailable, ErrRefused},
 		{ErrWrongType, ErrRefused},
+		{ErrNewer, ErrRefused},
 		{fault.Refusal("no"), ErrRefused},
 		{fault.Loss("gone"), ErrLost},
 		{fmt.Errorf("wrapped: %w", fault.Loss("gone")), ErrLost},
@@ -148,17 +149,20 @@ func TestFailureIsClassedByWhetherTheCommandLeft(t *testing.T) {
 		{"wrong type", t.Context(), answered("WRONGTYPE Operation against a key holding the wrong kind of value"), true, false, ErrWrongType, nil},
 		{"wrong type, 6.2", t.Context(), answered("ERR Error running script (call to f_a): @user_script:1: WRONGTYPE Operation against"), true, false, ErrWrongType, nil},
 		{"wrong type, reads", t.Context(), answered("WRONGTYPE Operation against"), true, true, ErrWrongType, nil},
+		{"newer", t.Context(), answered("ERR NEWER pool 2 1 1.1.0 script: f_a, on @user_script:1."), true, false, ErrNewer, nil},
+		{"newer, 6.2", t.Context(), answered("ERR Error running script (call to f_a): @user_script:1: NEWER pool 2 1 1.1.0"), true, false, ErrNewer, nil},
+		{"newer words in another error", t.Context(), errors.New("NEWER pool 2 1 1.1.0"), true, false, ErrUnknownOutcome, nil},
 		{"the words in another error", t.Context(), errors.New("WRONGTYPE OOM"), true, false, ErrUnknownOutcome, nil},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			err := classify(row.ctx, "op", row.err, row.sent, row.harmless)
-			for _, class := range []error{ErrUnavailable, ErrWrongType, ErrUnknownOutcome} {
-				if is := errors.Is(err, class); is != errors.Is(class, row.class) {
+			for _, class := range []error{ErrUnavailable, ErrWrongType, ErrNewer, ErrUnknownOutcome} {
+				if is := errors.Is(err, class); is != errors.Is(row.class, class) {
 					t.Errorf("%v is %v: %v", err, class, is)
 				}
 			}
 			for _, cause := range append(row.causes, row.err) {
-				if !errors.Is(err, cause) {
+				if !errors.Is(row.class, ErrNewer) && !errors.Is(err, cause) {
 					t.Errorf("%v is not %v", err, cause)
 				}
 			}
@@ -167,6 +171,24 @@ func TestFailureIsClassedByWhetherTheCommandLeft(t *testing.T) {
 				t.Errorf("got %v", err)
 			}
 		})
+	}
+}
+
+func TestANewerRecordNamesTheVersionToInstall(t *testing.T) {
+	for text, want := range map[string]struct {
+		cause NewerError
+		says  string
+	}{
+		"ERR NEWER pool 2 1 1.1.0 script: f_a": {NewerError{"pool", 2, 1, "1.1.0"},
+			"a record in Redis (pool) is in format 2, and this version of coatcheck knows format 1: install 1.1.0 or newer"},
+		"ERR NEWER lock ? 1 ?": {NewerError{"lock", 0, 1, ""},
+			"a record in Redis (lock) is in an unknown format, and this version of coatcheck knows format 1: install a newer version"},
+	} {
+		err := classify(t.Context(), "op", answered(text), true, false)
+		var newer *NewerError
+		if !errors.As(err, &newer) || *newer != want.cause || newer.Error() != want.says {
+			t.Errorf("%q: got %v, want %v", text, err, want)
+		}
 	}
 }
 

@@ -16,7 +16,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/coatcheck/coatcheck/internal/testing/redistest"
+	"github.com/coatcheck/coatcheck/internal/testing/leftover"
 	"github.com/coatcheck/coatcheck/internal/testing/storetest"
 	"github.com/coatcheck/coatcheck/redisstore"
 	"github.com/coatcheck/coatcheck/scripts"
@@ -41,7 +41,7 @@ func TestMain(m *testing.M) {
 		code = 1
 	}
 	if code == 0 {
-		if err := redistest.Leftover(); err != nil {
+		if err := leftover.Find(); err != nil {
 			fmt.Fprintln(os.Stderr, "left behind:", err)
 			code = 1
 		}

@@ -47,7 +47,9 @@ func TestReplicaThatComesWhileAWriteWaitsConfirmsForNoOther(t *testing.T) {
 	t.Parallel()
 	master, lags, comes := redistest.Start(t), redistest.Start(t), redistest.Start(t)
 	attach(t, lags, master, 1)
-	store := open(t, master.URL(), func(c *redisstore.Config) { c.Ack, c.AckTimeout, c.Timeout = redisstore.AckAll, 30*time.Second, time.Minute })
+	store := open(t, master.URL(), func(c *redisstore.Config) {
+		c.Ack, c.AckTimeout, c.Timeout = redisstore.AckAll, 30*time.Second, time.Minute
+	})
 	expect.Eventually(t, "it confirms", func() bool { _, err := bumped(t.Context(), store, "x"); return err == nil })
 	lags.Pause()
 	answered := make(chan error)

@@ -1,5 +1,5 @@
 -- counter_get: reads a counter.
--- Uses   none
+-- Uses   format
 -- KEYS   [1] the counter (string, signed 64-bit decimal)
 -- ARGV   none
 -- Reply  {'ok', value} the stored text: the caller judges whether it is an integer
@@ -13,6 +13,7 @@ if type(value) == 'table' and value.err then
   end
   return value
 end
+refuse_newer('counter', value)
 if not value then
   return {'unknown'}
 end

@@ -5,7 +5,8 @@
 // slot of a cluster; its reply is a flat list of strings whose first is the outcome in one word;
 // asking again with the same owner, nonce or request id answers the same, so that a lost reply can
 // be asked for again. Numbers above 2^53 cross as strings. A script reads before it writes: one
-// that answers with an error about the type of a key has changed nothing.
+// that answers with an error about the type of a key has changed nothing, and likewise one that
+// refuses a record of a newer format than it knows (lib/format).
 //
 // The header of each file names its library parts (Uses), KEYS, ARGV, Reply, Units and Effect; a
 // test refuses a file without them. A script that answers the common case before all else names the

@@ -1,6 +1,6 @@
 -- incarnation: reports which incarnation of the server holds this state, and notes it beside the
 -- state.
--- Uses   integer incarnation
+-- Uses   format integer incarnation
 -- KEYS   [1] the marker (string)
 -- ARGV   [1] facts, see lib/incarnation
 -- Reply  {'same', id, losses} | {'new', id, '0'} there was no marker: a first start, or all
@@ -11,7 +11,9 @@
 -- Units  none; an id is 40 hex digits, or 'trusted'
 -- Effect writes the marker, also when it is the same: so the caller learns whether the server takes
 --        writes
-local noted, losses = string.match(redis.call('GET', KEYS[1]) or '', '^(%S+) ?(%d*)$')
+local text = redis.call('GET', KEYS[1])
+refuse_newer('marker', text)
+local noted, losses = string.match(text or '', '^(%S+) ?(%d*)$')
 losses = tonumber(losses) or 0
 local at = standing(noted, read_facts(ARGV[1]))
 if at.refusal and at.refusal[1] ~= 'unsuitable' then

@@ -1,12 +1,14 @@
 -- key_list: all API keys.
--- Uses   none
+-- Uses   format
 -- KEYS   [1] the keys (hash, see key_add)
 -- ARGV   none
 -- Reply  {'ok', then for each key its id and its record, which begins with the second of adding}
 -- Units  the second since 1970
 -- Effect none
 local reply = {'ok'}
-for _, text in ipairs(redis.call('HGETALL', KEYS[1])) do
-  reply[#reply + 1] = text
+local all = redis.call('HGETALL', KEYS[1])
+for i = 1, #all, 2 do
+  refuse_newer('key', all[i + 1])
+  reply[i + 1], reply[i + 2] = all[i], all[i + 1]
 end
 return reply

@@ -1,6 +1,6 @@
 -- limit_take: takes from a rate limit, of several equal calls as many as fit (GCRA, kept as how
 -- much of the burst is in use and when that was so). A negative cost gives back; 0 reads.
--- Uses   clock integer
+-- Uses   format clock integer
 -- KEYS   [1] the limit (string 'at used')
 -- ARGV   [1] cost of each call  [2] how many calls  [3] how much may be taken  [4] in how long
 --        [5] burst: how much may be in use
@@ -18,6 +18,7 @@ local function span(n)
 end
 local at, used = now_us, 0
 local noted = redis.call('GET', limit)
+refuse_newer('limit', noted)
 if noted then
   local before, taken = string.match(noted, '^(%d+) (%S+)$')
   at, used = tonumber(before) or now_us, tonumber(taken) or 0

@@ -1,8 +1,8 @@
 -- lock_break: takes a lock from the holder with that fence, which learns of it at its next renewal.
 -- A new fence is minted, larger than the holder's, so that a resource that gets the new fence
 -- refuses the holder at once. The lock then goes to the next waiter.
--- Uses   clock integer fence incarnation lock lock_line lock_drop retain lock_grant
---        lock_doubt
+-- Uses   format lock_format lock_marker clock integer fence incarnation lock lock_line lock_drop
+--        retain lock_grant lock_doubt
 -- KEYS   [1] the lock (string, see lib/lock)  [2] its fences (string)  [3] its queue (sorted set,
 --        tokens by arrival)  [4] the waiters' records (hash)
 --        [5] those who hold it together (hash)  [6] the marker of lost state (string, see
@@ -15,7 +15,7 @@
 -- Effect writes on broken
 local lock, fences, queue, waiters, holders = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local patience, window, counts, span = read_terms(ARGV[2])
-local state = read_lock(redis.call('GET', lock), fences, holders)
+local state = read_lock(redis.call('GET', lock), last_grant, holders)
 local records = redis.call('ZCARD', queue) + redis.call('HLEN', waiters)
 redis.call('HLEN', holders) -- an error before anything is written, should it be no hash
 
@@ -37,9 +37,6 @@ local token = holder()
 if not token then
   return {'unknown'}
 end
-if span > 0 then
-  redis.call('GET', KEYS[6]) -- likewise, should it be no string
-end
 -- First: a script whose first write adds nothing may go on when memory is full.
 if state.kind == 'x' then
   redis.call('DEL', lock)
@@ -51,7 +48,7 @@ local fence = state.last.number
 if state.kind == 'x' then
   state.kind = ''
 end
-if records > 0 and in_doubt(KEYS[6], span, read_facts(ARGV[3])) == 0 then
+if records > 0 and in_doubt(KEYS[6], loss_marker, span, read_facts(ARGV[3])) == 0 then
   hand_over(lock, fences, queue, waiters, holders, state, '', '', window, counts, patience)
 end
 return {'broken', fence}

@@ -3,8 +3,8 @@
 -- handed over meanwhile, or keeps the place in the queue. It runs after redislock's own script, in
 -- the same call: a lock obtained there gets its fence here, or goes to the token that has waited
 -- longer.
--- Uses   clock lock_line lock_drop lock_enter_alone integer lock_wait fence incarnation
---        lock retain lock_grant lock_doubt
+-- Uses   format lock_format lock_marker clock lock_line lock_drop lock_enter_alone integer
+--        lock_wait fence incarnation lock retain lock_grant lock_doubt
 -- KEYS   [1] the lock (string, see lib/lock)  [2] its fences (string)  [3] its queue (sorted set,
 --        tokens by arrival)  [4] the waiters' records (hash)
 --        [5] those who hold it together (hash)  [6] the marker of lost state (string, see
@@ -41,13 +41,13 @@ local function take()
   if not value or string.sub(value, 1, 22) ~= token then
     return nil
   end
-  local state = {last = read_fence(fences), together = {}}
+  local state = {last = read_fence(last_grant), together = {}}
   if state.last.token == token then
     if state.last.inbox ~= '-' then
       drop(queue, waiters, token)
     end
     write_fence(fences, state.last.number, token, state.last.since, '-', remember(want.ttl, state.last.number))
-  elseif waited_for or first_in_line(queue) or in_doubt(KEYS[6], span, facts) > 0 then
+  elseif waited_for or first_in_line(queue) or in_doubt(KEYS[6], loss_marker, span, facts) > 0 then
     redis.call('DEL', lock)
     value = false
     return nil
@@ -64,7 +64,7 @@ if quick then
   return quick
 end
 
-local state = read_lock(value, fences, holders)
+local state = read_lock(value, last_grant, holders)
 local mine = state.together[token]
 if mine then
   drop(queue, waiters, token)
@@ -75,7 +75,7 @@ if mine then
   return {'granted', mine.fence, mine.since, now_text}
 end
 local records = redis.call('HLEN', waiters) + redis.call('HLEN', holders)
-local wait, refusal = in_doubt(KEYS[6], span, facts)
+local wait, refusal = in_doubt(KEYS[6], loss_marker, span, facts)
 if refusal then
   return refusal
 end

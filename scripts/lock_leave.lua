@@ -1,7 +1,7 @@
 -- lock_leave: releases a lock, or a place in its queue, whichever the token has. A lock with
 -- waiters goes to the next one in the same step.
--- Uses   lock_line lock_leave_alone clock integer fence incarnation lock lock_drop retain
---        lock_grant lock_doubt
+-- Uses   format lock_format lock_marker lock_line lock_leave_alone clock integer fence incarnation
+--        lock lock_drop retain lock_grant lock_doubt
 -- KEYS   [1] the lock (string, see lib/lock)  [2] its fences (string)  [3] its queue (sorted set,
 --        tokens by arrival)  [4] the waiters' records (hash)
 --        [5] those who hold it together (hash)  [6] the marker of lost state (string, see
@@ -16,7 +16,7 @@
 -- Effect writes unless gone
 local lock, fences, queue, waiters, holders, token = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], ARGV[1]
 local patience, window, counts, span = read_terms(ARGV[3])
-local state = read_lock(value, fences, holders)
+local state = read_lock(value, last_grant, holders)
 -- a holder that has not asked for its grant still has its place
 local place = mine and state.last.inbox ~= '-' or not mine and redis.call('ZSCORE', queue, token)
 local records = redis.call('HLEN', waiters)
@@ -24,9 +24,6 @@ redis.call('HLEN', holders) -- an error before anything is written, should it be
 local held = mine or state.together[token]
 if not held and not place then
   return {'gone'}
-end
-if span > 0 then
-  redis.call('GET', KEYS[6]) -- likewise, should it be no string
 end
 if mine then
   redis.call('DEL', lock)
@@ -44,7 +41,7 @@ if not held then
 elseif state.kind == '' then
   reply = {'free'}
 end
-if records > 0 and in_doubt(KEYS[6], span, read_facts(ARGV[4])) == 0 then -- after the first write, which may be refused when memory is full
+if records > 0 and in_doubt(KEYS[6], loss_marker, span, read_facts(ARGV[4])) == 0 then -- after the first write, which may be refused when memory is full
   local heirs = hand_over(lock, fences, queue, waiters, holders, state, '', ARGV[2], window, counts, patience, first)
   for i, heir in ipairs(heirs) do
     reply[2], reply[2 * i + 1], reply[2 * i + 2] = now_text, heir[1], heir[2]

@@ -2,7 +2,7 @@
 -- ended lease is never revived. A holder that began with its message, and never asked for its
 -- grant, gives up its place in the queue. For an exclusive lock it runs after redislock's own
 -- script, and renews the keys that redislock does not have.
--- Uses   clock integer fence lock lock_line lock_drop retain lock_grant
+-- Uses   format lock_format clock integer fence lock lock_line lock_drop retain lock_grant
 -- KEYS   [1] the lock (string, see lib/lock)  [2] its fences (string)  [3] its queue (sorted set,
 --        tokens by arrival)  [4] the waiters' records (hash)
 --        [5] those who hold it together (hash)
@@ -11,7 +11,7 @@
 -- Units  ttl in milliseconds; times in milliseconds since 1970 of this server
 -- Effect writes on ok
 local lock, fences, queue, waiters, holders, token, ttl = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], ARGV[1], tonumber(ARGV[2])
-local state = read_lock(redis.call('GET', lock), fences, holders)
+local state = read_lock(redis.call('GET', lock), last_grant, holders)
 local mine = state.together[token]
 
 local function give_up_place()

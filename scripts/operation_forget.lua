@@ -1,6 +1,6 @@
 -- operation_forget: forgets the answer that an operation has, so that the next request begins, with
 -- a larger fence. It is refused while an attempt may run, and where it is not known what one did.
--- Uses   clock integer
+-- Uses   format clock integer
 -- KEYS   [1] the token's record (hash)
 -- ARGV   none
 -- Reply  {'ok'} | {'already'} there is no answer, and the next request begins
@@ -11,6 +11,7 @@
 --        something to wait for
 local record = redis.call('HMGET', KEYS[1], 'state', 'until', 'settled')
 local state, left = record[1], tonumber(record[2] or 0) - now
+refuse_newer('token', state)
 if not state then
   return {'unknown'}
 end

@@ -1,5 +1,5 @@
 -- operation_get: shows the state of an operation, or of an issued token.
--- Uses   clock integer
+-- Uses   format clock integer
 -- KEYS   [1] the token's record (hash)
 -- ARGV   none
 -- Reply  {'unknown'} | {'ok', state, route, request id, fence, attempts, policy, began at, lease
@@ -10,6 +10,7 @@
 -- Effect none
 local record = redis.call('HMGET', KEYS[1], 'state', 'route', 'request', 'fence', 'attempts', 'policy', 'began', 'until', 'settled', 'scope', 'whose')
 local state = record[1]
+refuse_newer('token', state)
 if not state then
   return {'unknown'}
 end

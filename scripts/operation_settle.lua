@@ -1,6 +1,6 @@
 -- operation_settle: ends the doubt about an operation as an operator decided after a look at its
 -- effect. It is refused while an attempt may still run. It ends the claim of the attempt in doubt.
--- Uses   clock integer retain awaited under_way answer
+-- Uses   format clock integer retain awaited under_way answer
 -- KEYS   [1] the token's record (hash)  [2] the operations under way (sorted set)
 -- ARGV   [1] completed: the answer is recorded | not-begun: the next request may begin | refused:
 --        no request may  [2] the answer, '' unless completed  [3] retention  [4] digest of the
@@ -13,6 +13,7 @@
 local outcome, decision = ARGV[1], ARGV[4]
 local record = redis.call('HMGET', KEYS[1], 'state', 'until', 'decision', 'awaited', 'claimable')
 local state = record[1]
+refuse_newer('token', state)
 if not state then
   return {'unknown'}
 end

@@ -25,6 +25,8 @@ type Script struct {
 	Incarnation bool
 	// a call with fewer keys depends on nothing of that; 0 = each call does
 	MarkerKey int
+
+	first int // so much of Source runs before another package's text: see Following
 }
 
 // The operations. Each file's header says what its script decides, its KEYS and ARGV, its replies
@@ -93,12 +95,16 @@ func load(name string) *Script {
 	uses, _, _ = strings.Cut(uses, "\n-- KEYS ") // the next section
 	parts := slices.DeleteFunc(strings.Fields(uses), func(part string) bool { return part == "none" || part == "--" })
 	var texts []string
+	first := 0
 	for _, part := range parts {
 		texts = append(texts, library(part))
+		if part == "lock_format" || part == "lock_marker" {
+			first = len(strings.Join(texts, ""))
+		}
 	}
 	source := strings.Join(append(texts, text), "")
 	script := &Script{Name: name, Source: source, SHA: hash(source), Reads: strings.Contains(text, "\n-- Effect none\n"),
-		Incarnation: slices.Contains(parts, "incarnation")}
+		Incarnation: slices.Contains(parts, "incarnation"), first: first}
 	if slices.Contains(parts, "lock_doubt") {
 		script.MarkerKey = 6
 	}
@@ -145,12 +151,13 @@ func hash(source string) string {
 }
 
 // Following returns one script that runs another text first, and then this one, whose reply it
-// returns. The text is a whole script that another package wrote: its KEYS are the first `keys`
-// keys of the call, its ARGV the `args` arguments that follow the first `own`, which are this
-// script's, the facts of lib/incarnation among them. Its reply then follows this script's own
-// arguments in ARGV; an error in it ends both.
+// returns. Only what refuses a lock of a newer format comes before it (lib/lock_format). The text
+// is a whole script that another package wrote: its KEYS are the first `keys` keys of the call, its
+// ARGV the `args` arguments that follow the first `own`, which are this script's, the facts of
+// lib/incarnation among them. Its reply then follows this script's own arguments in ARGV; an error
+// in it ends both.
 func (s *Script) Following(text string, keys, own, args int) *Script {
-	source := fmt.Sprintf("ARGV[%d] = ", own+1) + "(function(KEYS, ARGV)\n" + text + "\nend)({" + elements("KEYS", 0, keys) + "}, {" + elements("ARGV", own, args) + "})\n" + s.Source
+	source := s.Source[:s.first] + fmt.Sprintf("ARGV[%d] = ", own+1) + "(function(KEYS, ARGV)\n" + text + "\nend)({" + elements("KEYS", 0, keys) + "}, {" + elements("ARGV", own, args) + "})\n" + s.Source[s.first:]
 	return &Script{Name: s.Name, Source: source, SHA: hash(source), Incarnation: s.Incarnation, MarkerKey: s.MarkerKey}
 }
 

@@ -4,7 +4,7 @@
 -- it, by master_replid and run_id, and '+' if another one has become master since, which is one of
 -- the addresses, else '-'. When one alone is not attached, that is the master, and it is taken off.
 -- An address stands there as often as replicas were attached behind it at once.
--- Uses   none
+-- Uses   format
 -- KEYS   [1] the replicas (string)
 -- ARGV   [1] master_replid  [2] master_replid2 of a server that has followed that in this run, else
 --        '-': one that has started from a file may show it, too  [3] run_id  [4] this server's
@@ -21,7 +21,9 @@ local function words_of(text)
   return words
 end
 
-local words, now = words_of(redis.call('GET', KEYS[1]) or ''), words_of(ARGV[5])
+local text = redis.call('GET', KEYS[1])
+refuse_newer('replicas', text)
+local words, now = words_of(text or ''), words_of(ARGV[5])
 local id, run, promoted = words[1], words[2], words[3] == '+'
 local another = id and id ~= ARGV[1] and run ~= ARGV[3]
 
@@ -63,7 +65,7 @@ if promoted and #away <= 1 then
   end
 end
 
-local text = ARGV[1] .. ' ' .. ARGV[3] .. ' ' .. (promoted and '+' or '-')
+text = ARGV[1] .. ' ' .. ARGV[3] .. ' ' .. (promoted and '+' or '-')
 for _, address in ipairs(held) do
   text = text .. ' ' .. address
 end

@@ -2,7 +2,7 @@
 -- restored: it was started from a copy or a backup, whose notes say nothing of what came after it,
 -- so the state counts as possibly lost, once. replicas-gone: replicas which have confirmed are gone
 -- for good, and none of them becomes master, so nobody waits for as many any more.
--- Uses   pool
+-- Uses   format pool
 -- KEYS   [1] a marker (string, 'word …') or a pool (hash, see lib/pool)
 -- ARGV   [1] restored | replicas-gone
 -- Reply  {'marked'} | {'none'} it has no note
@@ -19,14 +19,16 @@ end
 
 local kind = redis.call('TYPE', key).ok
 if kind == 'string' then
-  local word, rest = string.match(redis.call('GET', key), '^(%S+)(.*)$')
+  local text = redis.call('GET', key)
+  refuse_newer('marker', text)
+  local word, rest = string.match(text, '^(%S+)(.*)$')
   if not word then
     return {'none'}
   end
   redis.call('SET', key, said(word) .. rest)
   return {'marked'}
 end
-local pool = kind == 'hash' and read_pool(key)
+local pool = kind == 'hash' and read_pool(key, read_head(key))
 if not pool or pool.layout == '' and pool.incarnation == '' then
   return {'none'}
 end

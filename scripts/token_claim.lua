@@ -1,6 +1,6 @@
 -- token_claim: reads and claims a token in one step. At most one owner holds a token's claim; a
 -- repeat by that owner gets the same grant.
--- Uses   clock integer fence retain under_way
+-- Uses   format clock integer fence retain under_way
 -- KEYS   [1] the token's record (hash)  [2] the operations under way (sorted set)
 -- ARGV   [1] owner, the secret that names this attempt; a remote caller may choose it
 --        [2] fingerprint of the request  [3] lease  [4] policy: hold | takeover
@@ -22,6 +22,7 @@
 local owner, fingerprint, lease, policy = ARGV[1], ARGV[2], tonumber(ARGV[3]), ARGV[4]
 local record = redis.call('HMGET', KEYS[1], 'state', 'owner', 'fingerprint', 'until', 'fence', 'attempts', 'policy', 'scope', 'began', 'settled', 'size')
 local state, held_by, lease_end = record[1], record[2], tonumber(record[4] or 0)
+refuse_newer('token', state)
 
 if not state and ARGV[7] == 'issued' then
   return {'unknown'}

@@ -1,6 +1,6 @@
 -- token_complete: records the answer of the attempt that holds the claim. A late owner is accepted
 -- until another attempt has taken over; repeating it is harmless.
--- Uses   integer retain awaited under_way answer
+-- Uses   format integer retain awaited under_way answer
 -- KEYS   [1] the token's record (hash)  [2] the operations under way (sorted set)
 -- ARGV   [1] owner  [2] answer, any bytes  [3] retention, unless the claim has noted one
 --        [4] channel of the waiting
@@ -10,6 +10,7 @@
 -- Effect writes on ok and already; a repeat writes the same again, so that its acknowledgement has
 --        something to wait for
 local record = redis.call('HMGET', KEYS[1], 'state', 'owner', 'awaited', 'keep')
+refuse_newer('token', record[1])
 if not record[1] then
   return {'gone'}
 end

@@ -1,7 +1,7 @@
 -- token_extend: the heartbeat of the attempt that holds the claim. A lease of 0 says that the
 -- attempt ended without an answer: the token is in doubt from now on, also if that attempt had
 -- recorded one, which it takes back.
--- Uses   clock integer retain awaited under_way
+-- Uses   format clock integer retain awaited under_way
 -- KEYS   [1] the token's record (hash)  [2] the operations under way (sorted set)
 -- ARGV   [1] owner  [2] lease, '' for the one it was claimed with  [3] retention, unless
 --        the claim has noted one  [4] channel of the waiting
@@ -10,6 +10,7 @@
 -- Units  ARGV[2], ARGV[3] milliseconds; times in milliseconds since 1970 of this server
 -- Effect writes on ok only; takes up to four operations whose records have ended off the list
 local record = redis.call('HMGET', KEYS[1], 'state', 'owner', 'lease', 'awaited', 'keep')
+refuse_newer('token', record[1])
 if not record[1] then
   return {'gone'}
 end

@@ -1,6 +1,6 @@
 -- token_issue: stores a one-use token, ready to be claimed once. A repeat with the same token gets
 -- the same reply.
--- Uses   clock integer
+-- Uses   format clock integer
 -- KEYS   [1] the token's record (hash)
 -- ARGV   [1] how long the token may wait for its claim  [2] scope, '' for none
 -- Reply  {'ok', expires at} | {'exists'} the token was issued before and has been used since
@@ -8,6 +8,7 @@
 -- Effect writes on ok; a repeat writes the same again, so that its acknowledgement has something to
 --        wait for
 local state = redis.call('HGET', KEYS[1], 'state')
+refuse_newer('token', state)
 if state and state ~= 'issued' then
   return {'exists'}
 end

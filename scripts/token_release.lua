@@ -2,7 +2,7 @@
 -- provably never began; repeating it is harmless. An issued token waits for its next claim, and
 -- expires as it would have without the claim. A client's own key without another attempt is
 -- removed, if the clock is past its fence, so that the next fence is larger.
--- Uses   clock integer awaited under_way
+-- Uses   format clock integer awaited under_way
 -- KEYS   [1] the token's record (hash)  [2] the operations under way (sorted set)
 -- ARGV   [1] owner  [2] channel of the waiting
 -- Reply  {'ok'} | {'forgotten'} the record is removed | {'answered'} an answer is recorded, so that
@@ -13,6 +13,7 @@
 -- Effect writes on ok, forgotten and gone; a repeat of ok writes the same again, so that its
 --        acknowledgement has something to wait for
 local record = redis.call('HMGET', KEYS[1], 'state', 'owner', 'awaited', 'claimable', 'scope', 'attempts', 'fence')
+refuse_newer('token', record[1])
 if not record[1] then
   unlist()
   return {'gone'}

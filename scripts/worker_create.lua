@@ -1,7 +1,7 @@
 -- worker_create: declares a pool new: none of its worker ids is in use anywhere, so its first grant
 -- need not wait. It can also give an existing pool another shape, once every window of it has ended
 -- by the clock of every server, and no state may have been lost.
--- Uses   clock integer incarnation pool examine slot
+-- Uses   format clock integer incarnation pool examine slot
 -- KEYS   [1] the pool (hash, see lib/pool)  [2] index of slots by the moment from which they may be
 --        granted (sorted set)  [3] slots by nonce and identity (hash)
 -- ARGV   [1] layout  [2] epoch  [3] datacenter  [4] width of a worker id  [5] ttl  [6] the longest
@@ -15,7 +15,8 @@
 --        server; width in bits
 -- Effect writes on created, and with [7] where it notices that state may have been lost
 local key, index, names, skew = KEYS[1], KEYS[2], KEYS[3], tonumber(ARGV[7])
-local has, facts = read_pool(key), read_facts(ARGV[8])
+local head, facts = read_head(key), read_facts(ARGV[8])
+local has = read_pool(key, head)
 local refusal = standing(has.incarnation, facts).refusal
 if refusal then
   return refusal
@@ -24,7 +25,7 @@ end
 -- open_for returns how long a window of the pool can still be open by the clock of any server. A
 -- quarantine outlasts all of them. Without one the head is whole, and so are its records.
 local function open_for()
-  has = examine(key, index, names, tonumber(ARGV[5]), tonumber(ARGV[6]), skew, false, facts)
+  has = examine(key, head, index, names, tonumber(ARGV[5]), tonumber(ARGV[6]), skew, false, facts)
   local last, found, id = has.quarantine, 0, 0
   while has.quarantine <= now and found < has.records and id < 2 ^ has.bits do
     local slot = read_slot(key, integer(id))

@@ -1,5 +1,5 @@
 -- worker_get: shows a page of a pool's ring.
--- Uses   clock integer incarnation pool
+-- Uses   format clock integer incarnation pool
 -- KEYS   [1] the pool (hash, see lib/pool)  [2] index of slots by the moment from which they may be
 --        granted (sorted set)
 -- ARGV   [1] first worker id  [2] how many  [3] facts, see lib/incarnation
@@ -12,7 +12,7 @@
 -- Units  width in bits; ttl and wait in milliseconds; times and epoch in milliseconds since 1970 of
 --        this server
 -- Effect none
-local pool, complete = read_pool(KEYS[1])
+local pool, complete = read_pool(KEYS[1], read_head(KEYS[1]))
 local wait = math.max(pool.quarantine - now, 0)
 if pool.layout == '' and wait == 0 then
   return {'unknown'}

@@ -1,6 +1,6 @@
 -- worker_release: ends a lease. The record stays, so that the slot waits for its turn, and the next
 -- window begins after the last timestamp used. Repeating it is harmless.
--- Uses   clock integer slot
+-- Uses   format clock integer slot
 -- KEYS   [1] the pool (hash, see lib/pool)  [2] index of slots by the moment from which they may be
 --        granted (sorted set)
 -- ARGV   [1] worker id  [2] nonce  [3] not before  [4] end of the last timestamp that was used; ''
@@ -9,6 +9,7 @@
 -- Units  ARGV[5] in milliseconds; times in milliseconds since 1970 of this server
 -- Effect writes on ok; a repeat writes the same again, so that its acknowledgement has something to
 --        wait for
+refuse_newer('pool', redis.call('HGET', KEYS[1], 'pool'))
 local slot = read_slot(KEYS[1], ARGV[1])
 if not slot or slot.nonce ~= ARGV[2] or slot.from ~= ARGV[3] then
   return {'lost'}

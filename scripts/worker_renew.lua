@@ -2,7 +2,7 @@
 -- name together, and only while its window is open: an ended lease is never revived. A grant that
 -- this server has lost is written down anew if its holder proves that its window is open, and
 -- no other grant of the id can have been made since.
--- Uses   clock integer incarnation pool examine slot slot_names
+-- Uses   format clock integer incarnation pool examine slot slot_names
 -- KEYS   [1] the pool (hash, see lib/pool)  [2] index of slots by the moment from which they may be
 --        granted (sorted set)  [3] slots by nonce and identity (hash)
 -- ARGV   [1] worker id  [2] nonce  [3] not before  [4] ttl, which must be the pool's, '' for
@@ -20,9 +20,10 @@
 --        width in bits
 -- Effect writes on ok, and where it notices that state may have been lost
 local key, index, names, id, nonce, from = KEYS[1], KEYS[2], KEYS[3], ARGV[1], ARGV[2], ARGV[3]
+local head = read_head(key)
 redis.call('PERSIST', key) -- it has no end; a script whose first write adds nothing may go on when memory is full
 local skew, confirmed, fence = tonumber(ARGV[5]), tonumber(ARGV[7]) or 0, tonumber(ARGV[8]) or 0
-local pool, refusal = examine(key, index, names, tonumber(ARGV[4]), tonumber(ARGV[14]), skew, ARGV[6] == 'trust', read_facts(ARGV[15]))
+local pool, refusal = examine(key, head, index, names, tonumber(ARGV[4]), tonumber(ARGV[14]), skew, ARGV[6] == 'trust', read_facts(ARGV[15]))
 if refusal then
   return refusal
 end

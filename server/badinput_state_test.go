@@ -42,10 +42,10 @@ func badHeaders() (rows []bad) {
 		}
 	}
 	for _, key := range badKeys {
-		with(call{method: "POST", path: "/incr/k"}, "idempotency-key-malformed", "", "Idempotency-Key: "+key)
-		with(call{method: "POST", path: "/payments"}, "idempotency-key-malformed", "", "Idempotency-Key: "+key)
+		with(call{method: "POST", path: "/incr/k"}, "idempotency-key-malformed", "Idempotency-Key", "Idempotency-Key: "+key)
+		with(call{method: "POST", path: "/payments"}, "idempotency-key-malformed", "Idempotency-Key", "Idempotency-Key: "+key)
 	}
-	with(call{method: "POST", path: "/incr/k"}, "idempotency-key-malformed", "", "Idempotency-Key: a", "Idempotency-Key: a")
+	with(call{method: "POST", path: "/incr/k"}, "idempotency-key-malformed", "Idempotency-Key", "Idempotency-Key: a", "Idempotency-Key: a")
 	with(call{method: "POST", path: "/payments"}, "idempotency-key-missing", "")
 	with(call{method: "POST", path: "/incr/k?by=0"}, "invalid-request", "by", "Accept: text/plain")
 	with(call{method: "GET", path: "/counter/text"}, "not-an-integer", "", "Accept: text/plain")

@@ -51,6 +51,7 @@ var contract = map[api.Code]struct {
 	"limit-reached":                {429, true},
 	"store-unavailable":            {503, true},
 	"store-unsuitable":             {503, false},
+	"store-newer":                  {503, false},
 	"outcome-unknown":              {503, false},
 	"upstream-unavailable":         {503, true}, // of the gateway
 	"overloaded":                   {503, true},

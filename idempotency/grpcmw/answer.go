@@ -71,11 +71,11 @@ func (g *guarded) recorded(answer any) ([]byte, error) {
 // replay is the recorded answer.
 func replay(result idempotency.Result) (any, error) {
 	if result.NotKept {
-		return nil, withReason(codes.FailedPrecondition, "answer-not-kept", "the first call was answered with more than 1 MiB, which was not kept", 0)
+		return nil, withReason(codes.FailedPrecondition, "answer-not-kept", "the first call was answered with more than 1 MiB, which was not kept", nil, 0)
 	}
 	var recorded spb.Status
-	if err := proto.Unmarshal(result.Value, &recorded); err != nil {
-		return nil, status.Errorf(codes.Internal, "the recorded answer cannot be read: %v", err)
+	if err := proto.Unmarshal(result.Value, &recorded); err != nil || len(result.Value) == 0 {
+		return nil, withReason(codes.FailedPrecondition, "answer-not-kept", "the first call is done, as another client or an operator has recorded, and its message is not known", nil, 0)
 	}
 	if recorded.GetCode() != int32(codes.OK) {
 		return nil, status.FromProto(&recorded).Err()
@@ -94,7 +94,7 @@ func replay(result idempotency.Result) (any, error) {
 var statuses = map[api.Code]codes.Code{
 	api.InProgress: codes.Aborted, api.Superseded: codes.Aborted, api.IdempotencyUnknown: codes.FailedPrecondition,
 	api.KeyMissing: codes.InvalidArgument, api.KeyMalformed: codes.InvalidArgument, api.PayloadMismatch: codes.InvalidArgument,
-	api.TokenUnknown: codes.NotFound, api.StoreUnavailable: codes.Unavailable, api.OutcomeUnknown: codes.Unknown,
+	api.StoreNewer: codes.FailedPrecondition, api.TokenUnknown: codes.NotFound, api.StoreUnavailable: codes.Unavailable, api.OutcomeUnknown: codes.Unknown,
 }
 
 // refusal is the status for an error of the guard.
@@ -120,12 +120,19 @@ func refusal(err error) error {
 	if problem.Detail != "" {
 		text += ": " + problem.Detail
 	}
-	return withReason(code, string(problem.Code), text, redisstore.RetryAfter(err))
+	if code != codes.Unknown && errors.Is(err, context.DeadlineExceeded) {
+		return withReason(codes.DeadlineExceeded, string(api.StoreUnavailable), "nothing was done: the time of the call is over", nil, 0)
+	}
+	var facts map[string]string
+	if problem.Operation != "" {
+		facts = map[string]string{"operation": problem.Operation}
+	}
+	return withReason(code, string(problem.Code), text, facts, redisstore.RetryAfter(err))
 }
 
 // withReason is a status with its reason, and when to ask again, in its details.
-func withReason(code codes.Code, reason, text string, after time.Duration) error {
-	details := []protoadapt.MessageV1{&errdetails.ErrorInfo{Reason: reason, Domain: "coatcheck"}}
+func withReason(code codes.Code, reason, text string, facts map[string]string, after time.Duration) error {
+	details := []protoadapt.MessageV1{&errdetails.ErrorInfo{Reason: reason, Domain: "coatcheck", Metadata: facts}}
 	if after > 0 {
 		details = append(details, &errdetails.RetryInfo{RetryDelay: durationpb.New(after)})
 	}

@@ -16,17 +16,26 @@
 // Unknown, leave it open whether the method had its effect: the operation is in doubt. So does a
 // panic, which is passed on. A message over 1 MiB is not kept, and a repeat is told so.
 //
+// Unavailable is recorded as others are, so that gRPC's retry policy gets it again; a method that
+// has done nothing calls [idempotency.Attempt.NotBegun], and the repeat runs. Header and trailer
+// metadata of the method are not recorded. An interceptor that makes a status of a panic belongs
+// before the guard: after it, that status is recorded.
+//
 // # The guard's own statuses
 //
 // Each has an errdetails.ErrorInfo of the domain coatcheck, whose reason is a code of the HTTP
 // interface, and where it says when to ask again an errdetails.RetryInfo:
 //
 //	Aborted             idempotency-in-progress, idempotency-superseded: ask again
-//	FailedPrecondition  idempotency-outcome-unknown: in doubt; answer-not-kept
+//	DeadlineExceeded    store-unavailable: the call's time was over, and nothing was done
+//	FailedPrecondition  idempotency-outcome-unknown: in doubt; answer-not-kept; store-newer
 //	InvalidArgument     idempotency-key-missing, -malformed, idempotency-payload-mismatch
 //	NotFound            idempotency-token-unknown
 //	Unavailable         store-unavailable: nothing was done
 //	Unknown             outcome-unknown: the claim may stand, and nothing was run
+//
+// That of an operation in doubt has its name in the metadata operation: it is settled by that. Once
+// it is settled as completed a repeat is answer-not-kept, since no message was recorded.
 package grpcmw
 
 import (
@@ -35,6 +44,7 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
+	"strings"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -43,6 +53,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/coatcheck/coatcheck/idempotency"
+	"github.com/coatcheck/coatcheck/internal/names"
 )
 
 // The metadata of a call. Replayed is "true" in the header of a recorded answer.
@@ -56,7 +67,8 @@ const maxKey = 255 // characters of printable ASCII
 
 // Config sets up a guard. The zero value of each field means the default beside it.
 type Config struct {
-	// which methods are guarded, by their full names, /shop.Payments/Pay; nil = all unary ones
+	// which methods are guarded, by their full names, /shop.Payments/Pay; nil = all unary ones but
+	// those of grpc.health.v1.Health, by which probes ask without a key
 	Guards func(method string) bool
 	// a call without a key passes unguarded; false = it is InvalidArgument
 	Optional bool
@@ -71,11 +83,14 @@ type Config struct {
 // ([idempotency.FromContext]), survives the client's hang-up, and ends with the call's deadline, or
 // with the cause ErrSuperseded when the claim is lost. It is safe for concurrent use.
 func UnaryServerInterceptor(tokens *idempotency.Tokens, config Config) grpc.UnaryServerInterceptor {
+	if config.Guards == nil {
+		config.Guards = func(method string) bool { return !strings.HasPrefix(method, "/grpc.health.v1.Health/") }
+	}
 	if config.Principal == nil {
 		config.Principal = authorization
 	}
 	return func(ctx context.Context, message any, info *grpc.UnaryServerInfo, method grpc.UnaryHandler) (any, error) {
-		if config.Guards != nil && !config.Guards(info.FullMethod) {
+		if !config.Guards(info.FullMethod) {
 			return method(ctx, message)
 		}
 		key, err := config.keyOf(ctx, info.FullMethod)
@@ -138,6 +153,9 @@ func (c Config) keyOf(ctx context.Context, method string) (idempotency.Operation
 		return idempotency.OperationKey{}, status.Error(codes.Unauthenticated, err.Error())
 	}
 	if len(tokens) == 1 {
+		if !names.Token.MatchString(tokens[0]) {
+			return idempotency.OperationKey{}, fmt.Errorf("%w: %s is one token, 1 to %d characters, as it was issued", idempotency.ErrKeyMalformed, TokenMetadata, maxKey)
+		}
 		return idempotency.IssuedToken(who, tokens[0]), nil
 	}
 	if !isKey(keys[0]) {

@@ -179,7 +179,18 @@ func TestPanicLeavesTheOperationInDoubt(t *testing.T) {
 	s := open(t, grpcmw.Config{})
 	s.method = func(context.Context, string) (string, error) { panic("at the disco") }
 	s.wants("a", codes.Internal, "", grpcmw.KeyMetadata, "k")
-	s.wants("a", codes.FailedPrecondition, "idempotency-outcome-unknown", grpcmw.KeyMetadata, "k")
+	err := s.wants("a", codes.FailedPrecondition, "idempotency-outcome-unknown", grpcmw.KeyMetadata, "k")
+	s.ran(1)
+	var operation string
+	for _, detail := range status.Convert(err).Details() {
+		if info, is := detail.(*errdetails.ErrorInfo); is {
+			operation = info.GetMetadata()["operation"]
+		}
+	}
+	settled := idempotency.Settlement{Decision: idempotency.Happened, Answer: idempotency.Answer{Status: 200}}
+	expect.MustEqual(t, "error of settling the operation that the status names, "+operation, s.tokens.Settle(t.Context(), operation, settled), nil)
+	// it is done, and its message is not known
+	s.wants("a", codes.FailedPrecondition, "answer-not-kept", grpcmw.KeyMetadata, "k")
 	s.ran(1)
 }
 
@@ -194,6 +205,9 @@ func TestWhatTheGuardRefuses(t *testing.T) {
 	s.wants("a", codes.InvalidArgument, "idempotency-key-malformed", grpcmw.KeyMetadata, "x", grpcmw.KeyMetadata, "y")
 	s.wants("a", codes.InvalidArgument, "idempotency-key-malformed", grpcmw.KeyMetadata, strings.Repeat("x", 256))
 	s.wants("a", codes.NotFound, "idempotency-token-unknown", grpcmw.TokenMetadata, "never-issued")
+	for _, malformed := range []string{"", "not a token", strings.Repeat("t", 256)} {
+		s.wants("a", codes.InvalidArgument, "idempotency-key-malformed", grpcmw.TokenMetadata, malformed)
+	}
 	s.wants("a", codes.Unauthenticated, "", grpcmw.KeyMetadata, "k", "stranger", "yes")
 	s.ran(0)
 	s.wants("a", codes.OK, "", grpcmw.KeyMetadata, "k")
@@ -244,6 +258,73 @@ func TestCallsThatAreNotGuarded(t *testing.T) {
 		s.wants("a", codes.OK, "", grpcmw.KeyMetadata, "k")
 	}
 	s.ran(2)
+}
+
+// Probes ask for a server's health without a key, and by default no guard refuses them.
+func TestHealthIsNotGuardedByDefault(t *testing.T) {
+	s := open(t, grpcmw.Config{})
+	guard := grpcmw.UnaryServerInterceptor(s.tokens, grpcmw.Config{})
+	for method, code := range map[string]codes.Code{"/grpc.health.v1.Health/Check": codes.OK, "/grpc.health.v1.Healthy/Check": codes.InvalidArgument, pay: codes.InvalidArgument} {
+		_, err := guard(t.Context(), wrapperspb.String("a"), &grpc.UnaryServerInfo{FullMethod: method}, func(context.Context, any) (any, error) {
+			return wrapperspb.String("serving"), nil
+		})
+		expect.Equal(t, "status of "+method+" without a key", status.Code(err), code)
+	}
+}
+
+func TestCallWhoseTimeIsOverRunsNothing(t *testing.T) {
+	s := open(t, grpcmw.Config{})
+	guard := grpcmw.UnaryServerInterceptor(s.tokens, grpcmw.Config{})
+	late, cancel := context.WithDeadline(metadata.NewIncomingContext(t.Context(), metadata.Pairs(grpcmw.KeyMetadata, "k")), time.Now().Add(-time.Second))
+	defer cancel()
+	_, err := guard(late, wrapperspb.String("a"), &grpc.UnaryServerInfo{FullMethod: pay}, func(context.Context, any) (any, error) {
+		s.runs.Add(1)
+		return wrapperspb.String("paid"), nil
+	})
+	expect.Equal(t, "status of a call whose deadline is over", status.Code(err), codes.DeadlineExceeded)
+	s.ran(0)
+	s.wants("a", codes.OK, "", grpcmw.KeyMetadata, "k")
+	s.ran(1)
+}
+
+// A method that is done when its caller's time is over has had its effect, and its answer counts.
+func TestAnswerAfterTheDeadlineIsRecorded(t *testing.T) {
+	s := open(t, grpcmw.Config{})
+	s.method = func(ctx context.Context, _ string) (string, error) {
+		<-ctx.Done()
+		return "paid late", nil
+	}
+	ctx, cancel := context.WithTimeout(metadata.AppendToOutgoingContext(t.Context(), grpcmw.KeyMetadata, "k"), 100*time.Millisecond)
+	defer cancel()
+	err := s.client.Invoke(ctx, pay, wrapperspb.String("a"), new(wrapperspb.StringValue))
+	expect.Equal(t, "status of the call", status.Code(err), codes.DeadlineExceeded)
+	expect.Eventually(t, "the answer is there", func() bool {
+		answer, replayed, err := s.call("a", grpcmw.KeyMetadata, "k")
+		return err == nil && replayed && answer == "paid late"
+	})
+	s.ran(1)
+}
+
+// A repeat gets the details too, and an attempt that has done nothing runs again.
+func TestReplayedStatusHasItsDetails(t *testing.T) {
+	s := open(t, grpcmw.Config{})
+	refused, err := status.New(codes.FailedPrecondition, "no cover").WithDetails(&errdetails.ErrorInfo{Reason: "BROKE", Domain: "bank"})
+	expect.MustEqual(t, "error of a status with details", err, nil)
+	s.method = func(context.Context, string) (string, error) { return "", refused.Err() }
+	for range 2 {
+		_, _, err := s.call("a", grpcmw.KeyMetadata, "k")
+		expect.Equal(t, "the status", status.Convert(err).Proto().String(), refused.Proto().String())
+	}
+	s.ran(1)
+	s.method = func(ctx context.Context, _ string) (string, error) {
+		attempt, _ := idempotency.FromContext(ctx)
+		attempt.NotBegun()
+		return "", status.Error(codes.Unavailable, "bank away")
+	}
+	for range 2 {
+		s.wants("b", codes.Unavailable, "", grpcmw.KeyMetadata, "l")
+	}
+	s.ran(3)
 }
 
 func TestLargeMessageIsNotKept(t *testing.T) {

@@ -20,6 +20,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/coatcheck/coatcheck/idempotency"
+	"github.com/coatcheck/coatcheck/internal/names"
 	"github.com/coatcheck/coatcheck/internal/testing/expect"
 	"github.com/coatcheck/coatcheck/internal/testing/issuer"
 )
@@ -124,6 +125,17 @@ func TestCallerIsOneOfItsIssuerByItsClaim(t *testing.T) {
 	}
 	wantRefused(t, "an issuer of half a surrogate pair", anyIssuer, "its iss is no text", "Bearer "+is.Token("ann", map[string]any{"iss": json.RawMessage(`"\udc00"`)}))
 	wantRefused(t, "an issuer that is no text", anyIssuer, "cannot be read", "Bearer "+is.Token("ann", map[string]any{"iss": 1}))
+}
+
+func TestPrincipalsOfTokensAreFixed(t *testing.T) {
+	t.Parallel()
+	is := issuer.New(t)
+	v := open(t, Config{JWKS: is.URL, Claim: "user_id"})
+	of := func(value any) string {
+		return principal(t, v, is.Token("x", map[string]any{"iss": "https://id.example/", "user_id": value}))
+	}
+	expect.SameName(t, names.Version, "the principal by a text", of("7"), "Z812e1rvchnVFQb5yRUEFCrgJmf_TIqB")
+	expect.SameName(t, names.Version, "the principal by a number", of(7), "zN9fZTDaPeAQ7y9e28PAwtImk7U4oNBV")
 }
 
 func TestTokenThatDoesNotVerifyIsRefused(t *testing.T) {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"net"
 	"regexp"
+	"strconv"
 
 	"github.com/redis/go-redis/v9"
 )
@@ -33,6 +34,9 @@ var ErrUnsuitable = Refusal("store unsuitable")
 // keeps there. Nothing was changed.
 var ErrWrongType = Refusal("the key holds another kind of value")
 
+// ErrNewer is the ErrWrongType of a record in a newer format than this version knows.
+var ErrNewer error = &sentinel{"the record is in a newer format", ErrWrongType}
+
 // Refusal returns a sentinel error of the class [ErrRefused]. Domains declare their own with it.
 func Refusal(text string) error { return &sentinel{text, ErrRefused} }
 
@@ -47,14 +51,16 @@ type sentinel struct {
 func (s *sentinel) Error() string { return s.text }
 func (s *sentinel) Unwrap() error { return s.class }
 
-// Class returns the class of an error of go-redis: ErrUnavailable, ErrUnsuitable, ErrWrongType or
-// ErrUnknownOutcome. sent reports whether the command's bytes were handed to a connection, harmless
-// whether running it changes nothing.
+// Class returns the class of an error of go-redis: ErrUnavailable, ErrUnsuitable, ErrNewer,
+// ErrWrongType or ErrUnknownOutcome. sent reports whether the command's bytes were handed to a
+// connection, harmless whether running it changes nothing.
 func Class(err error, sent, harmless bool) error {
 	var reply redis.Error
 	switch {
 	case errors.Is(err, ErrUnsuitable):
 		return ErrUnsuitable
+	case errors.Is(err, ErrNewer), errors.As(err, &reply) && newer.MatchString(reply.Error()):
+		return ErrNewer
 	case errors.As(err, &reply) && IsWrongType(reply):
 		return ErrWrongType
 	case !sent, harmless, errors.As(err, &reply) && refusals.MatchString(reply.Error()):
@@ -77,6 +83,33 @@ var refusals = regexp.MustCompile(`(?:^|[ :]-|^ERR )(?:LOADING|READONLY|NOREPLIC
 	`|command is not allowed from script|Could not find scripting engine|^(?:ERR )?(?:(?i:command is not available)|unsupported command|no upstream host)\b`)
 
 var wrongType = regexp.MustCompile(`\bWRONGTYPE\b`)
+
+// newer matches the refusal of scripts/lib/format.lua.
+var newer = regexp.MustCompile(`\bNEWER ([a-z]+) (\d+|\?) (\d+) ([\w.+-]+|\?)`)
+
+// Newer is what a script refused as newer than it knows: the kind of the record, its format and the
+// one that this version knows, and the version of coatcheck that can read it. Of a record that does
+// not say them Format is 0, and Version empty.
+type Newer struct {
+	Kind          string
+	Format, Known int
+	Version       string
+}
+
+// ReadNewer reads an ErrNewer of Redis; ok is false for another error.
+func ReadNewer(err error) (found Newer, ok bool) {
+	words := newer.FindStringSubmatch(err.Error())
+	if words == nil {
+		return found, false
+	}
+	found.Kind = words[1]
+	found.Format, _ = strconv.Atoi(words[2]) // 0 for a question mark
+	found.Known, _ = strconv.Atoi(words[3])  // digits
+	if words[4] != "?" {
+		found.Version = words[4]
+	}
+	return found, true
+}
 
 // TimedOut reports whether a connection or the pool ended a call. Every time limit of theirs is the
 // call's own, but their clocks may be a moment ahead of the context's.

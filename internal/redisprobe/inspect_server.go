@@ -41,6 +41,9 @@ func (i *inspector) ask(ctx context.Context, addr, tag string) doctor.Inspected 
 	i.settings(ctx, node, &s)
 	i.try(ctx, node, &s, tag)
 	i.measure(ctx, node, &s)
+	if s.Master {
+		i.formats(ctx, node, &s)
+	}
 	if s.Master && tag != "" && !i.options.ReadOnly {
 		s.Reach = i.reach(ctx, node, tag, len(s.Replicas))
 	}
@@ -85,6 +88,25 @@ func (i *inspector) settings(ctx context.Context, node *redis.Client, s *doctor.
 		s.ConfigUnseen = "" // it tells, though not all of them
 	}
 }
+
+// formats finds records of a newer format: format 1 has no word (scripts/lib/format.lua). A node of
+// a cluster does not have these keys.
+func (i *inspector) formats(ctx context.Context, node *redis.Client, s *doctor.Inspected) {
+	keys := []string{"counters:{marker}", "segments:{marker}", "locks:{marker}", "incarnation:{store}", "replicas:{store}"}
+	pipe := node.Pipeline()
+	texts := make([]*redis.StringCmd, len(keys))
+	for at, name := range keys {
+		texts[at] = pipe.Get(ctx, i.config.Prefix+name)
+	}
+	_, _ = pipe.Exec(ctx) // each command has its own error
+	for at, name := range keys {
+		if word := formatWord.FindString(texts[at].Val()); word != "" && !strings.HasPrefix(word, "@1:") {
+			s.Newer = append(s.Newer, name+" "+word)
+		}
+	}
+}
+
+var formatWord = regexp.MustCompile(`^@(?:\d+:[\w.+-]+)?`)
 
 // try finds the commands that the server does not have, and those that our user may not run.
 func (i *inspector) try(ctx context.Context, node *redis.Client, s *doctor.Inspected, tag string) {

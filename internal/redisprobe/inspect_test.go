@@ -84,6 +84,17 @@ func values(m map[string]string) func(yield func(string) bool) {
 }
 
 // What is written expires by itself, and with ReadOnly nothing is.
+func TestInspectFindsMarkersOfANewerFormat(t *testing.T) {
+	t.Parallel()
+	srv := redistest.Start(t)
+	for key, text := range map[string]string{"counters:{marker}": "@2:1.1.0 a", "locks:{marker}": "@1:1.0.0 a", "segments:{marker}": "a 1 0 1", "incarnation:{store}": "@\n"} {
+		expect.Error(t, "SET "+key, srv.Client().Set(t.Context(), "coatcheck:"+key, text, 0).Err(), nil)
+	}
+	facts := inspect(t, redisstore.Config{URL: srv.URL()}, redisprobe.Options{ReadOnly: true})
+	expect.MustEqual(t, "number of servers", len(facts.Servers), 1)
+	expect.Equal(t, "newer records", facts.Servers[0].Newer, []string{"counters:{marker} @2:1.1.0", "incarnation:{store} @"})
+}
+
 func TestInspectLeavesNothing(t *testing.T) {
 	t.Parallel()
 	srv := redistest.Start(t)

@@ -10,7 +10,9 @@
 -- ends: when the counter expires, in milliseconds, if it got a TTL after others may have used it
 -- without one.
 local function read_marker(marker)
-  return string.match(redis.call('GET', marker) or '', '^(%S+) (%d+) (%d+) ([01])$')
+  local text = redis.call('GET', marker)
+  refuse_newer('marker', text)
+  return string.match(text or '', '^(%S+) (%d+) (%d+) ([01])$')
 end
 
 -- read_era returns the era, the end of a hold-off, and whether nothing was ever lost; or instead a
@@ -40,7 +42,9 @@ local function read_era(marker, known, span, state, facts)
 end
 
 local function read_record(record)
-  local era, life, said, ends = string.match((redis.call('GET', record) or '') .. ' - -', '^(%d+) (%d+) (%S+) (%S+)')
+  local text = redis.call('GET', record)
+  refuse_newer('counter', text)
+  local era, life, said, ends = string.match((text or '') .. ' - -', '^(%d+) (%d+) (%S+) (%S+)')
   return era, life, said ~= '-' and said or nil, ends and tonumber(ends)
 end
 
@@ -98,6 +102,7 @@ local function read_counter(counter)
     end
     return nil, false
   end
+  refuse_newer('counter', value)
   return value or nil, not value or is_int(value)
 end
 

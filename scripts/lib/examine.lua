@@ -10,9 +10,9 @@ end
 -- while the layout is not known, the caller's `ttl`. A later, longer ttl makes a quarantine longer;
 -- none makes it shorter. With `trust` a pool without any key is new, and stays unwritten. examine
 -- returns nothing, and writes nothing, if neither the caller nor the pool has a ttl; with a refusal
--- of lib/incarnation beside it where that is the reason.
-local function examine(key, index, names, ttl, longest, skew, trust, facts)
-  local pool, complete, unknown = read_pool(key)
+-- of lib/incarnation beside it where that is the reason. head is the pool's (read_head).
+local function examine(key, head, index, names, ttl, longest, skew, trust, facts)
+  local pool, complete, unknown = read_pool(key, head)
   local at, before = standing(pool.incarnation, facts, tonumber(pool.fence)), math.max(pool.ttl, pool.longest)
   if at.refusal then
     return nil, at.refusal

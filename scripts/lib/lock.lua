@@ -6,8 +6,8 @@
 -- milliseconds since 1970 of this server.
 local marks = {s = '=shared' .. string.rep('=', 15), p = '=permits' .. string.rep('=', 14)}
 
-local function read_fence(fences)
-  local fence, token, since, inbox = string.match(redis.call('GET', fences) or '', '^(%d+) (%S+) (%d+) (%S+)$')
+local function read_fence(grant)
+  local fence, token, since, inbox = string.match(grant or '', '^(%d+) (%S+) (%d+) (%S+)$')
   return {number = fence, token = token, since = since or '0', inbox = inbox}
 end
 
@@ -16,10 +16,11 @@ local function read_holder(text)
   return {fence = fence, since = since, till = tonumber(till), permits = tonumber(permits), owner = owner}
 end
 
--- read_lock returns the state of a lock that has this value: kind is its mode, or '' for a free
--- lock. Of joint holders only those with an open lease count.
-local function read_lock(value, fences, holders)
-  local state = {value = value, kind = '', last = read_fence(fences), together = {}, ended = {}, used = 0, capacity = 0}
+-- read_lock returns the state of a lock that has this value, and this text about its last grant
+-- (lib/lock_format): kind is its mode, or '' for a free lock. Of joint holders only those with an
+-- open lease count.
+local function read_lock(value, grant, holders)
+  local state = {value = value, kind = '', last = read_fence(grant), together = {}, ended = {}, used = 0, capacity = 0}
   local mark = value and string.sub(value, 1, 22)
   if not value then
     return state

@@ -8,10 +8,11 @@ if obtained and not KEYS[6] and not waited_for then
   if waited_for == nil then
     drop(KEYS[3], KEYS[4], ARGV[1]) -- it may be one of those that were set aside
   end
-  local last = redis.call('SET', KEYS[2], now_us_text .. ' ' .. ARGV[1] .. ' ' .. now_text .. ' -', 'PX', ARGV[5], 'GET') or '0'
+  local last = last_grant or '0'
   local previous = tonumber(string.match(last, '^%d+') or 0)
+  -- else this server's time is behind, or the token has asked before
   if previous < now_us and not string.find(last, ARGV[1], 1, true) then
+    redis.call('SET', KEYS[2], now_us_text .. ' ' .. ARGV[1] .. ' ' .. now_text .. ' -', 'PX', ARGV[5])
     return {'granted', now_us_text, now_text, now_text}
   end
-  redis.call('SET', KEYS[2], last, 'PX', ARGV[5]) -- this server's time is behind, or the token has asked before
 end

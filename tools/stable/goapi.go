@@ -36,7 +36,8 @@ func load(ctx context.Context, tree string, modules map[string][]string) (map[st
 			patterns = append(patterns, "./"+name)
 		}
 		all, err := packages.Load(&packages.Config{
-			Context: ctx, Dir: filepath.Join(tree, folder), BuildFlags: []string{"-trimpath"}, // so that trees share what is compiled
+			Context: ctx, Dir: filepath.Join(tree, folder),
+			BuildFlags: []string{"-trimpath"}, // so that trees share what is compiled
 			Mode: packages.NeedName | packages.NeedTypes | packages.NeedImports | packages.NeedDeps | packages.NeedExportFile,
 		}, patterns...)
 		if err != nil {

@@ -84,6 +84,7 @@ const kinds = {
   'too-many-requests': Unavailable,
   overloaded: Unavailable,
   'store-unsuitable': CoatcheckError, // nothing was done, and asking again does not help
+  'store-newer': CoatcheckError,
   'layout-used-up': CoatcheckError,
 };
 

@@ -57,6 +57,7 @@ for (const [answer, kind, code] of [
   [problem(409, 'idempotency-superseded'), coatcheck.Lost, 'idempotency-superseded'],
   [problem(503, 'store-unavailable'), coatcheck.Unavailable, 'store-unavailable'],
   [problem(503, 'store-unsuitable'), coatcheck.CoatcheckError, 'store-unsuitable'],
+  [problem(503, 'store-newer'), coatcheck.CoatcheckError, 'store-newer'],
   [problem(500, 'internal-error'), coatcheck.UnknownOutcome, 'internal-error'],
   [problem(409, 'idempotency-in-progress'), coatcheck.CoatcheckError, 'idempotency-in-progress'],
   [[502, 'text/html', '<html>'], coatcheck.UnknownOutcome, 'unknown-outcome'],

@@ -82,6 +82,7 @@ _kinds = {
     "too-many-requests": Unavailable,
     "overloaded": Unavailable,
     "store-unsuitable": Error,  # nothing was done, and asking again does not help
+    "store-newer": Error,
     "layout-used-up": Error,
 }
 

@@ -87,3 +87,31 @@ func TestCommandsOnARedisThatShowsNoIncarnation(t *testing.T) {
 		}
 	}
 }
+
+// Commands that meet what a newer version has written say which one to install, do not wait, and
+// are not told to try again.
+func TestCommandsOnARedisOfANewerVersion(t *testing.T) {
+	t.Parallel()
+	redis := redistest.Start(t)
+	for _, words := range [][]any{
+		{"SET", "coatcheck:counters:{marker}", "@2:9.9.9 a"}, {"SET", "coatcheck:segments:{marker}", "@2:9.9.9 a"},
+		{"HSET", "coatcheck:worker:{orders}", "pool", "@2:9.9.9 a"}, {"SET", "coatcheck:lock:{nightly}:fence", "@2:9.9.9 a"},
+		{"SET", "coatcheck:limit:{mails}", "@2:9.9.9 a"}, {"HSET", "coatcheck:access:{keys}", "k1", "@2:9.9.9 a"},
+		{"SET", "coatcheck:incarnation:{store}", "@2:9.9.9 a"},
+	} {
+		if err := redis.Client().Do(t.Context(), words...).Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	before := redis.Client().DBSize(t.Context()).Val()
+	for _, command := range []string{
+		"incr orders --redis URL", "counter set orders 5 --redis URL", "id segment orders --redis URL", "worker run orders --redis URL --wait 1h -- true",
+		"worker ls orders --redis URL", "lock run nightly --redis URL --wait 1h -- true", "lock ls nightly --redis URL",
+		"limit mails --rate 5/m --redis URL", "key ls --redis URL", "key rm k1 --redis URL", "store restored --redis URL",
+	} {
+		said := execute(t, nil, strings.Fields(strings.Replace(command, "URL", redis.URL(), 1))...).exits(failed)
+		expect.Contains(t, "stderr of "+said.line, said.stderr, "in format 2", "install 9.9.9 or newer")
+	}
+	expect.Equal(t, "keys of the server", redis.Client().DBSize(t.Context()).Val(), before)
+	execute(t, nil, "token", "issue", "--redis", redis.URL()).exits(done)
+}

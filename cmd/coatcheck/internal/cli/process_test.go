@@ -19,9 +19,9 @@ import (
 	"github.com/coatcheck/coatcheck/api"
 	"github.com/coatcheck/coatcheck/internal/testing/apitest"
 	"github.com/coatcheck/coatcheck/internal/testing/expect"
+	"github.com/coatcheck/coatcheck/internal/testing/leftover"
 	"github.com/coatcheck/coatcheck/internal/testing/logtest"
 	"github.com/coatcheck/coatcheck/internal/testing/proctest"
-	"github.com/coatcheck/coatcheck/internal/testing/redistest"
 	"github.com/coatcheck/coatcheck/redisstore"
 )
 
@@ -41,7 +41,7 @@ func TestMain(m *testing.M) {
 	redisstore.LogTo(slog.New(slog.DiscardHandler)) // before any client runs
 	code := m.Run()
 	if code == 0 {
-		if err := redistest.Leftover(); err != nil {
+		if err := leftover.Find(); err != nil {
 			fmt.Fprintln(os.Stderr, "left behind:", err)
 			code = 1
 		}

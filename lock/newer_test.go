@@ -1,0 +1,48 @@
+package lock
+
+import (
+	"testing"
+
+	"github.com/coatcheck/coatcheck/internal/testing/expect"
+	"github.com/coatcheck/coatcheck/redisstore"
+)
+
+// A lock that a newer version has written is refused before redislock takes it, and a holder's
+// renewal before redislock extends it.
+func TestALockOfANewerVersionIsRefusedBeforeItIsTaken(t *testing.T) {
+	bubble(t, func(t *testing.T, store *redisstore.Store) {
+		locks := open(t, store, Config{})
+		keys := locks.keys("a")
+		newer := redisScript("redis.call('SET', KEYS[2], '@2:9.9.9 text') return {'ok'}")
+		if _, err := store.Run(t.Context(), newer, keys[:2]); err != nil {
+			t.Fatal(err)
+		}
+		_, err := locks.TryAcquire(t.Context(), "a", Request{})
+		expect.Error(t, "TryAcquire", err, redisstore.ErrNewer)
+		_, err = locks.Acquire(t.Context(), "a", Request{})
+		expect.Error(t, "Acquire", err, redisstore.ErrNewer)
+		expect.Equal(t, "keys", keysIn(t, store), 1)
+
+		grant, err := locks.TryGrant(t.Context(), "b", Request{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := store.Run(t.Context(), newer, locks.keys("b")[:2]); err != nil {
+			t.Fatal(err)
+		}
+		left := redisScript("return {'ok', tostring(redis.call('PTTL', KEYS[1]))}")
+		before, err := store.Run(t.Context(), left, locks.keys("b")[:1])
+		if err != nil {
+			t.Fatal(err)
+		}
+		grant.TTL *= 2
+		_, err = locks.Renew(t.Context(), grant)
+		expect.Error(t, "Renew", err, redisstore.ErrNewer)
+		after, err := store.Run(t.Context(), left, locks.keys("b")[:1])
+		if err != nil {
+			t.Fatal(err)
+		}
+		expect.Equal(t, "remaining lease", after.Values(), before.Values())
+		expect.Error(t, "Release", locks.Release(t.Context(), grant), redisstore.ErrNewer)
+	})
+}

@@ -1,0 +1,66 @@
+package server_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/coatcheck/coatcheck/api"
+	"github.com/coatcheck/coatcheck/internal/testing/expect"
+	"github.com/coatcheck/coatcheck/internal/testing/redistest"
+	"github.com/coatcheck/coatcheck/internal/testing/storetest"
+	"github.com/coatcheck/coatcheck/redisstore"
+	"github.com/coatcheck/coatcheck/server"
+)
+
+// What a newer version has written is refused with the version to install, and not changed; all
+// else goes on.
+func TestRecordsOfANewerVersionAreRefused(t *testing.T) {
+	t.Parallel()
+	redis := redistest.Start(t)
+	s := serve(t, server.Config{Store: storetest.Open(t, redisstore.Config{URL: redis.URL(), Timeout: storePatience}), Dev: true})
+	token := s.issue(t, `{}`)
+	lease := "Lease-Token: " + s.claim(t, token, forAnHour).Lease
+	must[api.Incremented](t, s, 200, "GET", "/incr/k", "")
+	granted := must[api.WorkerLease](t, s, 201, "POST", "/worker/orders", `{"ttl_ms":3600000}`)
+	held := s.lock(t, "nightly", forAnHourHeld)
+
+	renewed := []string{"coatcheck:counters:{marker}", "coatcheck:lock:{nightly}:fence"}
+	for _, key := range renewed {
+		redis.Client().Set(t.Context(), key, "@2:9.9.9 "+redis.Client().Get(t.Context(), key).Val(), 0)
+	}
+	for key, field := range map[string]string{"coatcheck:worker:{orders}": "pool", redis.Client().Keys(t.Context(), "coatcheck:token:*").Val()[0]: "state"} {
+		redis.Client().HSet(t.Context(), key, field, "@2:9.9.9 "+redis.Client().HGet(t.Context(), key, field).Val())
+		renewed = append(renewed, key)
+	}
+	before := map[string]string{}
+	for _, key := range renewed {
+		before[key] = redis.Client().Dump(t.Context(), key).Val()
+	}
+	for _, c := range []call{
+		{method: "GET", path: "/incr/k"}, // by INCRBY, and its marker
+		{method: "POST", path: "/incr/once", header: []string{"Idempotency-Key: once"}},
+		{method: "PUT", path: "/counter/k", body: `{"value":7}`},
+		{method: "POST", path: "/token/" + token + "/claim", body: forAnHour},
+		{method: "POST", path: "/token/" + token + "/extend", body: `{"lease_ms":3600000}`, header: []string{lease}},
+		{method: "POST", path: "/token/" + token + "/complete", body: `{"status":200}`, header: []string{lease}},
+		{method: "POST", path: "/worker/orders", body: `{}`},
+		{method: "GET", path: "/worker/orders"},
+		{method: "PUT", path: "/worker/orders/0", header: []string{"Lease-Token: " + granted.Lease}},
+		{method: "POST", path: "/lock/nightly", body: forAnHourHeld},
+		{method: "POST", path: "/lock/nightly", body: `{"mode":"shared","wait_ms":60000}`},
+		{method: "PUT", path: "/lock/nightly", header: []string{"Lease-Token: " + held.Lease}},
+		{method: "DELETE", path: "/lock/nightly", header: []string{"Lease-Token: " + held.Lease}},
+		{method: "GET", path: "/lock/nightly"},
+	} {
+		problem := checkProblem(t, s.do(t, c.method, c.path, c.body, c.header...), api.StoreNewer)
+		expect.Contains(t, "detail of "+c.String(), problem.Detail, "in format 2", "knows format 1", "install 9.9.9 or newer")
+	}
+	for _, key := range renewed {
+		if is := redis.Client().Dump(t.Context(), key).Val(); is != before[key] {
+			t.Errorf("%s was changed", strings.TrimPrefix(key, "coatcheck:"))
+		}
+	}
+	must[api.WorkerLease](t, s, 201, "POST", "/worker/others", `{"ttl_ms":3600000}`)
+	s.unlock(t, s.lock(t, "others", forAnHourHeld))
+	s.claim(t, s.issue(t, `{}`), forAnHour)
+}

@@ -19,6 +19,8 @@ import (
 
 // watcher is an observer that remembers, and marks the contexts that it is given.
 type watcher struct {
+	observe.None
+
 	mu      sync.Mutex
 	name    string
 	began   []string

@@ -70,7 +70,7 @@ func (l *Limiter) Close() { _ = l.limits.Close() } // it waits, and has no error
 // Take counts one request. The error is a [*TooOftenError], or that of a context that ended.
 func (l *Limiter) Take(ctx context.Context, principal string, by Limit) (State, error) {
 	rate := by.rate()
-	if state, err, decided := l.here(principal, rate); decided {
+	if state, decided, err := l.here(principal, rate); decided {
 		return state, err
 	}
 	got, err := l.limits.Take(ctx, names.Digest(principal), rate, 1)
@@ -86,13 +86,13 @@ func (l *Limiter) Take(ctx context.Context, principal string, by Limit) (State, 
 		return State{}, ctx.Err()
 	}
 	l.lose(err)
-	state, err, _ := l.here(principal, rate)
+	state, _, err := l.here(principal, rate)
 	return state, err
 }
 
 // here decides about a request without the store: one that is over the limit, and while the store
 // is away every one.
-func (l *Limiter) here(principal string, rate limit.Rate) (state State, err error, decided bool) {
+func (l *Limiter) here(principal string, rate limit.Rate) (state State, decided bool, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	now, each := time.Now(), rate.Whole()/time.Duration(rate.Size())
@@ -105,9 +105,9 @@ func (l *Limiter) here(principal string, rate limit.Rate) (state State, err erro
 		used += each
 		l.noteLocked(principal, now.Add(used))
 	default:
-		return State{}, nil, false
+		return State{}, false, nil
 	}
-	return stateOf(rate, limit.State{Remaining: int((rate.Whole() - used) / each), Reset: used}), err, true
+	return stateOf(rate, limit.State{Remaining: int((rate.Whole() - used) / each), Reset: used}), true, err
 }
 
 // learn notes what the store has said of a principal.

@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"net/http"
 	"net/http/httptest"
 	"testing"
 
@@ -29,7 +30,7 @@ func TestRoutesAndPathsInNamesAreFixed(t *testing.T) {
 		"/files/a/./b.json":   "POST /files/ /files/a/./b.json",
 		"/exact":              "POST /exact /exact",
 	} {
-		request := httptest.NewRequest("POST", "http://shop.example"+sent, nil)
+		request := httptest.NewRequest(http.MethodPost, "http://shop.example"+sent, nil)
 		request.RequestURI = sent
 		request = asWritten(request)
 		route := r.g.routes.Load().match(request)

@@ -223,12 +223,6 @@ func anyTemplate(t *rapid.T) number.Template {
 	return template
 }
 
-// anyMoment draws a moment that every date part can write, in UTC.
-func anyMoment(t *rapid.T) time.Time {
-	from, until := time.Date(2000, 1, 4, 0, 0, 0, 0, time.UTC).Unix(), time.Date(2099, 12, 31, 0, 0, 0, 0, time.UTC).Unix()
-	return time.Unix(rapid.Int64Range(from, until).Draw(t, "moment"), 0).UTC()
-}
-
 // No two values and no two periods have one text, whatever digits stand where. Values are drawn
 // from the digits of the dates, so that they could be taken for them.
 func TestTemplatesNeverWriteOneTextTwice(t *testing.T) {

@@ -112,7 +112,7 @@ func classify(ctx context.Context, op string, err error, sent, harmless bool) er
 	if unsuitable, is := errors.AsType[*pipeline.UnsuitableError](err); is {
 		err = &UnsuitableError{Fact: unsuitable.Fact}
 	}
-	if found, is := fault.ReadNewer(err); is && class == ErrNewer { // itself: it wraps nothing
+	if found, is := fault.ReadNewer(err); is && errors.Is(class, ErrNewer) {
 		err = &NewerError{Kind: found.Kind, Format: found.Format, Known: found.Known, Version: found.Version}
 	}
 	if text, _, quotes := strings.Cut(err.Error(), ", with args beginning with:"); quotes {

@@ -75,12 +75,8 @@ test: $(TESTRUN) ## Run the tests: all domains and commands, with the race detec
 check: deps $(TESTRUN) ## Run everything else: linter, fuzzing, browser, SQL servers, examples, bench, chaos, licences, deploy
 	@tools/check
 
-check-modules: $(TESTRUN) ## Run the tests and the linter of each module beside the main one
-	@failed=; for module in $(MODULES); do \
-		echo "$$module:"; \
-		(cd $$module && $(GO) tool -modfile=$(CURDIR)/tools/go.mod golangci-lint run ./... && $(CURDIR)/$(TESTRUN) -race -count=1 -timeout 60m ./...) || failed="$$failed $$module"; \
-	done; \
-	if [ -n "$$failed" ]; then echo "failed:$$failed" >&2; exit 1; fi
+check-modules: $(TESTRUN) ## Run the tests and the linter of each module beside the main one, two at a time
+	@GO="$(GO)" tools/modules $(MODULES)
 
 test-busy: ## Run make test ten times in a row beside four busy loops, then once shuffled and three times over (RUNS=10)
 	@tools/busy

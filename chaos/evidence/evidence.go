@@ -49,6 +49,18 @@ type Row struct {
 	Seed       uint64 `json:"seed"`
 }
 
+// Tables of cases.
+const (
+	Engines  = "Engines"
+	Upgrades = "Upgrades"
+)
+
+// Case is a row of a table that has no peers: what was tried, and what came of it.
+type Case struct {
+	Table string   `json:"table"`
+	Cells []string `json:"cells"` // in the order of the table's columns
+}
+
 // Span is what one client did, or had, between two moments.
 type Span struct {
 	Who   string    `json:"who"`
@@ -98,6 +110,7 @@ type Step struct {
 // Line is a line of the file. It has one of these.
 type Line struct {
 	Row      *Row      `json:"row,omitempty"`
+	Case     *Case     `json:"case,omitempty"`
 	Timeline *Timeline `json:"timeline,omitempty"`
 	Run      *Run      `json:"run,omitempty"`
 	Step     *Step     `json:"step,omitempty"`

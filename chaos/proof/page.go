@@ -56,6 +56,7 @@ type content struct {
 	run      evidence.Run
 	steps    []evidence.Step
 	rows     []evidence.Row
+	cases    []evidence.Case
 	timeline *evidence.Timeline
 }
 
@@ -64,6 +65,8 @@ func contentOf(lines []evidence.Line) (c content) {
 		switch {
 		case line.Row != nil:
 			c.rows = append(c.rows, *line.Row)
+		case line.Case != nil:
+			c.cases = append(c.cases, *line.Case)
 		case line.Step != nil:
 			c.steps = append(c.steps, *line.Step)
 		case line.Timeline != nil:
@@ -100,6 +103,9 @@ func render(lines []evidence.Line, before string) (page, picture string) {
 		picture = draw(c.timeline)
 		fmt.Fprintf(&b, "\n## One violation\n\n%s, %s:\n%s.\n\n![Who held the lock, and when](%s)\n", capital(c.timeline.Who),
 			c.timeline.Fault, c.timeline.Title, pictureFile)
+	}
+	for _, kind := range cases {
+		b.WriteString(kind.of(c.cases))
 	}
 	c.seeds(&b)
 	b.WriteString(prices(before))

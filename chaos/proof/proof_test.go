@@ -51,6 +51,11 @@ func TestNumbersComeFromWhatWasCounted(t *testing.T) {
 		if row := lines[i].Row; row != nil {
 			row.Faults, row.Operations, row.Violations, row.Seed = 4444, 4444, 4444, 4444
 		}
+		if one := lines[i].Case; one != nil {
+			for at := range one.Cells {
+				one.Cells[at] = "4444"
+			}
+		}
 	}
 	page, _ := render(lines, "")
 	_, tables, _ := strings.Cut(page, "\n## ")
@@ -84,6 +89,8 @@ func TestThePageOfTheTreeIsComplete(t *testing.T) {
 	}
 	for _, row := range []struct{ what, old, new string }{
 		{"a promise is not there", "\n## Segments\n", "\n## Others\n"},
+		{"something came twice over an upgrade", " | 0 |\n| sentinel |", " | 1 |\n| sentinel |"},
+		{"no engine was tried", "\n## Engines\n", "\n## Others\n"},
 		{"a step failed", "| passed |", "| " + failed + " |"},
 		{"all of ours are broken", "**0** |", "**1** |"},
 		{"no peer is broken", "", ""},
@@ -136,6 +143,25 @@ func missing(page, guarantees string) (found []string) {
 			continue
 		}
 		found = append(found, judged(name, section)...)
+	}
+	return append(found, unlike(page)...)
+}
+
+// unlike is what the tables of cases do not say, or say of what came twice.
+func unlike(page string) (found []string) {
+	for _, kind := range cases {
+		_, section, _ := strings.Cut(page, "\n## "+kind.name+"\n")
+		section, _, _ = strings.Cut(section, "\n## ")
+		_, rows, is := strings.Cut(section, "| "+strings.Join(kind.columns, " | ")+" |\n")
+		if !is || strings.Count(rows, "\n") < 4 {
+			found = append(found, kind.name+": nothing was tried")
+		}
+		for row := range strings.Lines(rows) {
+			last := kind.columns[len(kind.columns)-1] == "twice"
+			if last && strings.HasPrefix(row, "| ") && !strings.HasSuffix(row, " | 0 |\n") {
+				found = append(found, kind.name+": "+row)
+			}
+		}
 	}
 	return found
 }

@@ -22,8 +22,9 @@ type exceptions struct {
 	connection int               // connections that may have begun: an addition of each is no one's
 }
 
-// check asks for every token once more, ends the load, and fails the test for what must not be.
-func (l *load) check(e exceptions, service *client.Client) {
+// check asks for every token once more, ends the load, and fails the test for what must not be,
+// of which it returns how much there is.
+func (l *load) check(e exceptions, service *client.Client) (broken int) {
 	l.t.Helper()
 	l.end()
 	for _, one := range l.tokens {
@@ -41,6 +42,7 @@ func (l *load) check(e exceptions, service *client.Client) {
 	if len(l.told) < 50 || len(l.held) < 10 || len(l.ids) < 200 || len(l.tokens) < 10 {
 		l.t.Error("too few to say anything")
 	}
+	return len(faults)
 }
 
 // faults are what must not be, with the last value of the counter.

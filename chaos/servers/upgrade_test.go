@@ -8,10 +8,12 @@ import (
 	"os/exec"
 	"path/filepath"
 	"reflect"
-	"sync"
+	"slices"
+	"strconv"
 	"testing"
 	"time"
 
+	"github.com/coatcheck/coatcheck/chaos/evidence"
 	"github.com/coatcheck/coatcheck/chaos/internal/chaostest"
 	"github.com/coatcheck/coatcheck/client"
 	"github.com/coatcheck/coatcheck/internal/testing/redistest"
@@ -55,11 +57,13 @@ func TestUpgradeAndRollBackUnderLoad(t *testing.T) {
 				return serveProcess(t, exec.CommandContext(context.Background(), program, arguments(url)...))
 			}
 			serving, process := run(before)
+			changes := 0
 			l := startLoad(t, serving)
-			n := &numbers{load: l}
+			n := &numbers{load: l, seen: map[int64]bool{}}
 			n.ask(serving, serving)
-			for _, program := range []string{chaostest.Coatcheck(t), before} {
+			for _, program := range slices.Repeat([]string{chaostest.Coatcheck(t), before}, *chaostest.Rounds) {
 				next, nextProcess := run(program)
+				changes += 2
 				l.join(next)
 				l.goesOn("count", "pay")
 				n.ask(serving, next)
@@ -69,7 +73,9 @@ func TestUpgradeAndRollBackUnderLoad(t *testing.T) {
 				n.ask(next, next)
 				serving, process = next, nextProcess
 			}
-			l.check(exceptions{lossy: true}, serving)
+			twice := l.check(exceptions{lossy: true}, serving) + n.twice
+			chaostest.ProveCase(t, evidence.Upgrades, name, strconv.Itoa(changes), strconv.Itoa(len(l.told)), strconv.Itoa(len(l.held)),
+				strconv.Itoa(len(l.ids)), strconv.Itoa(n.ids), strconv.Itoa(n.asked), strconv.Itoa(len(l.tokens)), strconv.Itoa(twice))
 		})
 	}
 }
@@ -77,8 +83,8 @@ func TestUpgradeAndRollBackUnderLoad(t *testing.T) {
 // numbers are those of segments and of requests with a key, which a test asks for by itself.
 type numbers struct {
 	*load
-	asked int
-	seen  sync.Map
+	asked, ids, twice int
+	seen              map[int64]bool
 }
 
 // ask asks both services for ids of a segment, which nobody has got, and for the number of a
@@ -94,16 +100,20 @@ func (n *numbers) ask(one, other *client.Client) {
 			if err != nil {
 				n.t.Errorf("ids of a segment: %v", err)
 			}
+			n.ids += len(ids)
 			for _, id := range ids {
-				if _, twice := n.seen.LoadOrStore(id, true); twice {
+				if n.seen[id] {
+					n.twice++
 					n.t.Errorf("id %d of a segment came twice", id)
 				}
+				n.seen[id] = true
 			}
 			got, err := service.Add(n.t.Context(), "requests", client.CounterRequest{RequestID: key})
 			if i == 0 {
 				first = got
 			}
 			if err != nil || !reflect.DeepEqual(got, first) {
+				n.twice++
 				n.t.Errorf("number of the request %s: got %v and %v, want the answer of the first, %v", key, got, err, first)
 			}
 		}

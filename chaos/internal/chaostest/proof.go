@@ -26,6 +26,12 @@ func Prove(t testing.TB, rows ...evidence.Row) {
 	}
 }
 
+// ProveCase writes down a row of a table of cases.
+func ProveCase(t testing.TB, table string, cells ...string) {
+	t.Helper()
+	prove(t, evidence.Line{Case: &evidence.Case{Table: table, Cells: cells}})
+}
+
 // ProveTimeline writes down a violation with what happened around it.
 func ProveTimeline(t testing.TB, line evidence.Timeline) {
 	t.Helper()

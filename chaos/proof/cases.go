@@ -1,0 +1,56 @@
+package main
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/coatcheck/coatcheck/chaos/evidence"
+)
+
+// caseTable is a table that has no peers.
+type caseTable struct {
+	name, says string
+	columns    []string
+}
+
+// cases are all of them, in the order of the page.
+var cases = []caseTable{
+	{evidence.Upgrades, `The program of before 1.0 serves, then both, this one, both, and the old one again, while clients
+use whatever serves, as [upgrades.md](upgrades.md) promises. Each token is asked for once more at
+the end, and each request with a key at either program, by turns. *Twice* is whatever two were
+given, or a repeat that heard something else. Again:
+` + "`go test -tags=check -v -run Upgrade ./chaos/servers`" + `; the commands of that page:
+` + "`go test -tags=check -run UpgradesPage ./cmd/coatcheck/internal/cli`.",
+		[]string{"Redis", "programs that came or went", "values", "locks", "Snowflake ids", "ids of a segment",
+			"requests with a key", "tokens", "twice"}},
+	{evidence.Engines, `What one service says on each engine that [engines.md](engines.md#what-is-known-of-each) calls
+emulated: a Redis behind [a proxy](../internal/testing/engines/doc.go) that hides or refuses what
+stands in the second column. A code is that of a refusal; why it does not start is its first line,
+which the test compares. Again: ` + "`go test -tags=check -v -run Emulated ./chaos/servers`.",
+		[]string{"engine", "emulated by", "settings", "tokens, keys", "locks", "limits", "counters", "segments", "worker ids"}},
+}
+
+// of is the table's section, with its cases in an order that does not depend on which ended first.
+func (k caseTable) of(all []evidence.Case) string {
+	var rows []string
+	for _, one := range all {
+		if one.Table == k.name {
+			row := "|"
+			for _, cell := range one.Cells {
+				if n, err := strconv.ParseInt(cell, 10, 64); err == nil {
+					cell = grouped(n)
+				}
+				row += " " + cell + " |"
+			}
+			rows = append(rows, row+"\n")
+		}
+	}
+	text := fmt.Sprintf("\n## %s\n\n%s\n\n", k.name, k.says)
+	if rows == nil {
+		return text + "Nothing was tried in this run.\n"
+	}
+	slices.Sort(rows)
+	return text + "| " + strings.Join(k.columns, " | ") + " |\n" + strings.Repeat("|---", len(k.columns)) + "|\n" + strings.Join(rows, "")
+}

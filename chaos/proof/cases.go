@@ -29,7 +29,7 @@ given, or a repeat that heard something else. Again:
 emulated: a Redis behind [a proxy](../internal/testing/engines/doc.go) that hides or refuses what
 stands in the second column. A code is that of a refusal; why it does not start is its first line,
 which the test compares. Again: ` + "`go test -tags=check -v -run Emulated ./chaos/servers`.",
-		[]string{"engine", "emulated by", "settings", "tokens, keys", "locks", "limits", "counters", "segments", "worker ids"}},
+		[]string{"engine", "emulated by", "settings", "tokens", "locks", "limits", "counters", "segments", "worker ids"}},
 }
 
 // of is the table's section, with its cases in an order that does not depend on which ended first.

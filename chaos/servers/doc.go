@@ -1,6 +1,7 @@
 // Package servers breaks the server under two running services: what is on its disk, its memory,
-// its clock, its place in a cluster, its name, and the program that it is; and it changes the
-// program of the services, forth and back. It has only tests.
+// its clock, its place in a cluster, its name, and the program that it is; it changes the program
+// of the services, forth and back; and it has one serve on what looks like other engines. It has
+// only tests.
 //
 // Each service is a real process of `coatcheck serve` with a Redis that it shares with the other.
 // Clients in the test, by package client, count, take one lock, stamp ids with leased worker ids,

@@ -6,7 +6,7 @@ RUN --mount=type=cache,target=/go/pkg/mod go mod download
 COPY . .
 # The context holds no .git, so there is no revision to stamp.
 RUN --mount=type=cache,target=/go/pkg/mod --mount=type=cache,target=/go/build \
-    GOCACHE=/go/build CGO_ENABLED=0 go build -trimpath -tags=grpcnotrace -buildvcs=false -ldflags="-s -w" -o /out/coatcheck ./cmd/coatcheck
+    GOCACHE=/go/build CGO_ENABLED=0 go build -trimpath -buildvcs=false -ldflags="-s -w" -o /out/coatcheck ./cmd/coatcheck
 
 # Nothing but the binary, and the certificates that rediss:// is checked against.
 FROM scratch

@@ -26,7 +26,7 @@ run: ## Run the service on the embedded store, with the demo routes (ARGS: more 
 	$(GO) run ./cmd/coatcheck serve --dev $(ARGS)
 
 build: ## Build bin/coatcheck, static and without paths of this machine
-	CGO_ENABLED=0 $(GO) build -trimpath -tags=grpcnotrace -ldflags="-s -w" -o bin/coatcheck ./cmd/coatcheck
+	CGO_ENABLED=0 $(GO) build -trimpath -ldflags="-s -w" -o bin/coatcheck ./cmd/coatcheck
 
 sbom: build ## Build, and write the bill of materials of the binary, bin/sbom.json (CycloneDX)
 	$(GO) run -C tools/release . sbom ../../bin/coatcheck > bin/sbom.json

@@ -215,6 +215,7 @@ func TestLibrariesOfOtherModulesStayThere(t *testing.T) {
 		"github.com/prometheus/prometheus":       "deploy/monitoring",
 		"github.com/redis/rueidis":               "bench",
 		"golang.org/x/exp":                       "tools/stable",
+		"google.golang.org/grpc":                 "idempotency/grpcmw",
 		"gotest.tools/gotestsum":                 "tools/testrun",
 		"helm.sh/helm/v3":                        "deploy/check",
 		"modernc.org/sqlite":                     "examples/payments",

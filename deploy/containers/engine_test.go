@@ -152,7 +152,7 @@ func copyFile(t *testing.T, from, to string) {
 func (e *engine) serviceImage(t *testing.T, name string) {
 	t.Helper()
 	context := t.TempDir()
-	build := exec.CommandContext(t.Context(), "go", "build", "-trimpath", "-tags=grpcnotrace", "-buildvcs=false", "-ldflags=-s -w", "-o", filepath.Join(context, "out", "coatcheck"), "./cmd/coatcheck")
+	build := exec.CommandContext(t.Context(), "go", "build", "-trimpath", "-buildvcs=false", "-ldflags=-s -w", "-o", filepath.Join(context, "out", "coatcheck"), "./cmd/coatcheck")
 	build.Dir, build.Env = "../..", append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("building coatcheck: %v\n%s", err, out)

@@ -70,11 +70,9 @@ func release(ctx context.Context, root, folder string, targets []target, out io.
 }
 
 // published returns the arguments of `go build` for what is published, as the Makefile and the
-// Dockerfile have them. Without grpcnotrace gRPC, which the exporter of traces imports, links
-// golang.org/x/net/trace. Its templates look methods up by name, so that the linker has to keep
-// every method of every type: a third of the binary.
+// Dockerfile have them.
 func published(more ...string) []string {
-	return append([]string{"build", "-trimpath", "-tags=grpcnotrace", "-ldflags=-s -w"}, more...)
+	return append([]string{"build", "-trimpath", "-ldflags=-s -w"}, more...)
 }
 
 // build adds a target's archive, bill of materials and image to what is written.

@@ -14,7 +14,6 @@ import (
 	"testing"
 	"time"
 
-	collect "go.opentelemetry.io/proto/otlp/collector/trace/v1"
 	common "go.opentelemetry.io/proto/otlp/common/v1"
 	wiretrace "go.opentelemetry.io/proto/otlp/trace/v1"
 	"google.golang.org/protobuf/encoding/prototext"
@@ -41,7 +40,7 @@ func newReceiver(t *testing.T) *receiver {
 	r := &receiver{}
 	r.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, request *http.Request) {
 		body, err := io.ReadAll(request.Body)
-		var sent collect.ExportTraceServiceRequest
+		var sent wiretrace.TracesData // has the bytes of an ExportTraceServiceRequest
 		if err != nil || proto.Unmarshal(body, &sent) != nil {
 			w.WriteHeader(http.StatusBadRequest)
 			return

@@ -18,7 +18,7 @@ import (
 
 	"github.com/go-logr/logr"
 	"go.opentelemetry.io/otel"
-	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracehttp"
+	"go.opentelemetry.io/otel/exporters/otlp/otlptrace"
 	"go.opentelemetry.io/otel/sdk/resource"
 	sdk "go.opentelemetry.io/otel/sdk/trace"
 	semconv "go.opentelemetry.io/otel/semconv/v1.43.0"
@@ -30,7 +30,7 @@ import (
 // scope is the name of the source of the spans.
 const scope = "github.com/coatcheck/coatcheck"
 
-// Config is the destination and the choice of traces. Beside it the SDK reads the variables that
+// Config is the destination and the choice of traces. Beside it count the variables that
 // OpenTelemetry specifies, from the process's environment: OTEL_EXPORTER_OTLP_*, OTEL_BSP_*,
 // OTEL_SERVICE_NAME, OTEL_RESOURCE_ATTRIBUTES, OTEL_TRACES_SAMPLER. What is set here goes first.
 type Config struct {
@@ -80,14 +80,11 @@ func Open(ctx context.Context, config Config) (*Traces, error) {
 	}
 	otel.SetLogger(logr.FromSlogHandler(config.Logger.Handler()))
 	otel.SetErrorHandler(&complaints{log: config.Logger})
-	var options []otlptracehttp.Option
-	if config.Endpoint != "" {
-		if err := CheckEndpoint(config.Endpoint); err != nil {
-			return nil, err
-		}
-		options = append(options, otlptracehttp.WithEndpointURL(strings.TrimRight(config.Endpoint, "/")+"/v1/traces"))
+	sender, err := newClient(config.Endpoint, config.Version, config.Logger)
+	if err != nil {
+		return nil, fmt.Errorf("traces: %w", err)
 	}
-	exporter, err := otlptracehttp.New(ctx, options...)
+	exporter, err := otlptrace.New(ctx, sender)
 	if err != nil {
 		return nil, fmt.Errorf("traces: %w", err)
 	}

@@ -121,7 +121,8 @@ func (s *Store) scriptLocked(peer *server.Peer, args []string, called bool) {
 }
 
 // quoted is how miniredis reports that a redis.call failed inside a script.
-var quoted = regexp.MustCompile(`^-ERR Error compiling script \(new function\): \S*:\d+: ([A-Z]+ .*?) stack traceback:  \[G\]: in function 'call'`)
+var quoted = regexp.MustCompile(
+	`^-ERR Error compiling script \(new function\): \S*:\d+: ([A-Z]+ .*?) stack traceback:  \[G\]: in function 'call'`)
 
 // plainError makes a script's error begin with the failed command's code, for callers to class it.
 func plainError(reply string) string {

@@ -29,7 +29,8 @@ func (a Answer) check() error {
 // time (hop by hop: RFC 9110, section 7.6.1).
 func neverReplayed(name string) bool {
 	switch name {
-	case "Connection", "Keep-Alive", "Proxy-Authenticate", "Proxy-Authorization", "Proxy-Connection", "Te", "Trailer", "Transfer-Encoding", "Upgrade",
+	case "Connection", "Keep-Alive", "Proxy-Authenticate", "Proxy-Authorization", "Proxy-Connection", "Te", "Trailer",
+		"Transfer-Encoding", "Upgrade",
 		"Set-Cookie", "Date", "Content-Length", "X-Request-Id", "Idempotent-Replayed":
 		return true
 	}

@@ -41,7 +41,8 @@ func (g *guard) takeKey(r *http.Request, name string) (key OperationKey, fingerp
 	body := make([]byte, r.ContentLength)
 	_, _ = r.Body.(*sentBody).ReadAt(body, 0) // it is all there
 	if coding := r.Header.Get("Content-Encoding"); coding != "" && !strings.EqualFold(coding, "identity") {
-		return key, "", malformed("Content-Encoding", "%s of the payload is the key, and a payload that is encoded is not decoded to find it", g.route.KeyFromBody)
+		return key, "", malformed("Content-Encoding",
+			"%s of the payload is the key, and a payload that is encoded is not decoded to find it", g.route.KeyFromBody)
 	}
 	text, err := keyIn(body, g.route)
 	if err != nil {

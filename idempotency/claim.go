@@ -148,13 +148,15 @@ func (t *Tokens) claim(ctx context.Context, key OperationKey, options ClaimOptio
 		return Outcome{}, err
 	}
 	if options.Fingerprint == "" {
-		return Outcome{}, errors.New("idempotency: fingerprint: what is the same for the same request, such as a digest of it; without one any request gets this one's answer")
+		return Outcome{}, errors.New("idempotency: fingerprint: what is the same for the same request, such as a digest of it; " +
+			"without one any request gets this one's answer")
 	}
 	if err := t.genuine(key); err != nil {
 		return Outcome{}, err
 	}
 	options.Owner, options.Route, options.RequestID = owner, shownRoute(cmp.Or(options.Route, key.scope)), shownRequest(options.RequestID)
-	reply, err := t.on(options.Ack).Run(ctx, scripts.TokenClaim, t.keys(key), &options.Owner, &options.Fingerprint, options.Lease.Milliseconds(), (*string)(&options.Policy),
+	reply, err := t.on(options.Ack).Run(ctx, scripts.TokenClaim, t.keys(key),
+		&options.Owner, &options.Fingerprint, options.Lease.Milliseconds(), (*string)(&options.Policy),
 		options.Retention.Milliseconds(), &options.Scope, birth(key), word(options.awaited, "await"),
 		&options.Route, &options.RequestID, whose(options.Principal))
 	if err != nil && (len(reply) == 0 || reply.Word() == "granted") {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"strings"
 	"time"
 
@@ -35,8 +36,10 @@ var (
 	ErrNotInDoubt = fault.Refusal("idempotency: the operation is not in doubt")
 	// ErrGuardedTwice refuses a request that a guard around this one has claimed, for the same
 	// operation: it would wait for itself.
-	ErrGuardedTwice = fault.Refusal("idempotency: the request is guarded twice, by this guard and by one around it or a gateway before it, with the same store, route and key: take one of them away, or give the routes different names. Nothing was done")
-	ErrSuperseded   = fault.Loss("idempotency: another attempt has the claim")
+	ErrGuardedTwice = fault.Refusal("idempotency: the request is guarded twice, by this guard and by one around it " +
+		"or a gateway before it, with the same store, route and key: take one of them away, or give the routes different names. " +
+		"Nothing was done")
+	ErrSuperseded = fault.Loss("idempotency: another attempt has the claim")
 	// errNotAdmitted is the refusal of Config.Admit, beside its own error.
 	errNotAdmitted = fault.Refusal("idempotency: nothing is begun now")
 )
@@ -138,10 +141,12 @@ func Problem(err error) (problem api.Problem, ok bool) {
 			problem.Detail = "Nothing was done: " + unsuitable.Error() + "."
 		}
 		if errors.Is(known.err, ErrGuardedTwice) {
-			problem.Detail = "Nothing was done. The request is guarded twice with the same store, route and key, and would wait for itself: the operator has to take one of the guards away, or give the routes different names."
+			problem.Detail = "Nothing was done. The request is guarded twice with the same store, route and key, and would wait for itself: " +
+				"the operator has to take one of the guards away, or give the routes different names."
 		}
 		if errors.Is(known.err, redisstore.ErrWrongType) {
-			problem.Detail = "Nothing was changed. A key of that name in Redis holds another kind of value than this service keeps there. Find out what else writes it, or take another name."
+			problem.Detail = "Nothing was changed. A key of that name in Redis holds another kind of value than this service keeps there. " +
+				"Find out what else writes it, or take another name."
 		}
 		if newer, ok := errors.AsType[*redisstore.NewerError](err); ok {
 			problem.Detail = "Nothing was done: " + newer.Error() + "."
@@ -155,15 +160,21 @@ func Problem(err error) (problem api.Problem, ok bool) {
 func explain(problem *api.Problem, doubt *InDoubtError) {
 	problem.Operation, problem.Since = doubt.Operation, doubt.Since
 	if doubt.Refused {
-		problem.Detail = "The first attempt ended without an answer. An operator has looked at the operation and closed it: no request with this token or key will be taken."
+		problem.Detail = "The first attempt ended without an answer. An operator has looked at the operation and closed it: " +
+			"no request with this token or key will be taken."
 	} else {
 		problem.Detail += " An operator can settle the operation; then this token or key has an answer, or may be used again."
 	}
 }
 
+// wordless are the kinds whose own text is not for the client.
+var wordless = []error{
+	ErrInDoubt, redisstore.ErrUnavailable, redisstore.ErrUnsuitable, redisstore.ErrWrongType, redisstore.ErrUnknownOutcome,
+}
+
 // detail is the text of an error beyond its kind, "" if there is none for the client.
 func detail(err, kind error) string {
-	if errors.Is(kind, ErrInDoubt) || errors.Is(kind, redisstore.ErrUnavailable) || errors.Is(kind, redisstore.ErrUnsuitable) || errors.Is(kind, redisstore.ErrWrongType) || errors.Is(kind, redisstore.ErrUnknownOutcome) || err.Error() == kind.Error() {
+	if err.Error() == kind.Error() || slices.ContainsFunc(wordless, func(one error) bool { return errors.Is(kind, one) }) {
 		return ""
 	}
 	text := err.Error()

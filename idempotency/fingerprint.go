@@ -123,7 +123,8 @@ func isJSON(contentTypes []string) bool {
 	media, parameters, err := mime.ParseMediaType(contentTypes[0])
 	kind, format, _ := strings.Cut(media, "/")
 	charset := strings.ToLower(parameters["charset"])
-	return err == nil && kind != "" && (media == "application/json" || strings.HasSuffix(format, "+json")) && slices.Contains([]string{"", "utf-8", "utf8"}, charset)
+	return err == nil && kind != "" && (media == "application/json" || strings.HasSuffix(format, "+json")) &&
+		slices.Contains([]string{"", "utf-8", "utf8"}, charset)
 }
 
 // canonicalJSON returns a JSON text as RFC 8785 writes it, without white space and with sorted

@@ -23,7 +23,8 @@ func (t *Tokens) giveBack(key OperationKey, owner string, options ClaimOptions) 
 		until = time.Now().Add(max(options.Retention, 2*options.Lease))
 	}
 	var missing time.Time // since when Redis answers that there is no such claim
-	given := t.claims.add(&job{name: key.record, size: len(key.record) + len(key.token) + len(key.text) + len(key.principal) + len(owner), until: until, try: func(ctx context.Context) bool {
+	size := len(key.record) + len(key.token) + len(key.text) + len(key.principal) + len(owner)
+	given := t.claims.add(&job{name: key.record, size: size, until: until, try: func(ctx context.Context) bool {
 		switch word, err := t.release(ctx, key, owner); {
 		case err != nil:
 			return !uncertain(err)
@@ -58,7 +59,9 @@ func uncertain(err error) bool {
 // completeLater retries to record an answer that the client already has. If there is no room for
 // it, the answer is recorded without its body, which is better than a token in doubt. An attempt
 // that says meanwhile that it is in doubt is.
-func (t *Tokens) completeLater(ctx context.Context, key OperationKey, owner string, answer Answer, retention time.Duration, attempt *Attempt) {
+func (t *Tokens) completeLater(
+	ctx context.Context, key OperationKey, owner string, answer Answer, retention time.Duration, attempt *Attempt,
+) {
 	if t.addAnswer(key, owner, answer, retention, attempt) {
 		t.log.WarnContext(ctx, "idempotency: an answer could not be recorded yet; it is sent, and recording goes on")
 		return
@@ -71,7 +74,8 @@ func (t *Tokens) completeLater(ctx context.Context, key OperationKey, owner stri
 }
 
 func (t *Tokens) addAnswer(key OperationKey, owner string, answer Answer, retention time.Duration, attempt *Attempt) bool {
-	return t.answers.add(&job{name: key.record, size: answer.size() + len(owner), until: time.Now().Add(retention), try: func(ctx context.Context) bool {
+	size, until := answer.size()+len(owner), time.Now().Add(retention)
+	return t.answers.add(&job{name: key.record, size: size, until: until, try: func(ctx context.Context) bool {
 		err := t.Complete(ctx, key, owner, answer, retention)
 		if attempt.inDoubt.Load() {
 			err = t.Abandon(ctx, key, owner, retention)

@@ -91,12 +91,15 @@ func (r Route) Check() error {
 	fault(r.MaxBody < 0, "max body %d: not below 0", r.MaxBody)
 	fault(r.MaxAnswer < 0, "max answer %d: not below 0", r.MaxAnswer)
 	fault(len(r.Scope) > maxScope, "scope: up to %d characters", maxScope)
-	fault(r.Keep != nil && len(r.Keep) == 0, "keep: at least one status; without the list every answer is kept but 307, 308, 401, 403, 407, 408, 421, 425 and 429")
+	fault(r.Keep != nil && len(r.Keep) == 0,
+		"keep: at least one status; without the list every answer is kept but 307, 308, 401, 403, 407, 408, 421, 425 and 429")
 	for _, name := range slices.Concat(r.Headers, r.KeyHeaders) {
 		fault(!names.Header.MatchString(name), "header %q: not a header's name", name)
 	}
-	fault(r.Accept == TokenOnly && (len(r.KeyHeaders) > 0 || r.KeyFromBody != ""), "accept token: a route with key headers or a key in the body takes keys")
-	fault(!validPointer(r.KeyFromBody), "key from body %q: a JSON Pointer of 1 to %d characters belongs here, such as /id or /data/0/id; did you mean %q?",
+	fault(r.Accept == TokenOnly && (len(r.KeyHeaders) > 0 || r.KeyFromBody != ""),
+		"accept token: a route with key headers or a key in the body takes keys")
+	fault(!validPointer(r.KeyFromBody),
+		"key from body %q: a JSON Pointer of 1 to %d characters belongs here, such as /id or /data/0/id; did you mean %q?",
 		r.KeyFromBody, maxPointer, likelyPointer(r.KeyFromBody))
 	seen := map[string]bool{http.CanonicalHeaderKey(TokenHeader): true}
 	for _, name := range r.KeyHeaders {
@@ -129,7 +132,8 @@ func (r Route) Published() api.RoutePolicy {
 		fingerprint = append(fingerprint, "header "+http.CanonicalHeaderKey(name))
 	}
 	return api.RoutePolicy{
-		Route: r.Name, Headers: r.headers(), KeyFromBody: r.KeyFromBody, UniqueBy: []string{"principal", "route", "key"}, Required: !r.Optional, Policy: string(r.Policy),
+		Route: r.Name, Headers: r.headers(), KeyFromBody: r.KeyFromBody,
+		UniqueBy: []string{"principal", "route", "key"}, Required: !r.Optional, Policy: string(r.Policy),
 		LeaseMs: r.Lease.Milliseconds(), RetentionMs: r.Retention.Milliseconds(), Fingerprint: append(fingerprint, body), Keep: r.Keep,
 		MaxBody: r.MaxBody, MaxWaitMs: max(r.MaxWait, 0).Milliseconds(), Scope: r.Scope,
 	}

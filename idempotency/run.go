@@ -74,7 +74,8 @@ func (run *run) call(work func()) {
 
 func (run *run) abandon() {
 	if err := run.tokens.Abandon(run.detached, run.key, run.owner, run.options.Retention); err != nil {
-		run.tokens.log.WarnContext(run.detached, "idempotency: an attempt ended without an answer; its token is in doubt when its lease has lapsed", "error", err)
+		run.tokens.log.WarnContext(run.detached,
+			"idempotency: an attempt ended without an answer; its token is in doubt when its lease has lapsed", "error", err)
 	}
 }
 

@@ -121,7 +121,8 @@ func New(store *redisstore.Store, config Config) *Tokens {
 	t.callers = newCallers(t.log)
 	t.notifier = notifier.New(store, t.done, t.log, func(record string) (string, struct{}) { return record, struct{}{} })
 	t.answers = newBacklog("an answer is not recorded; its token is in doubt when its lease has lapsed", answerRoom, t.log)
-	t.claims = newBacklog("a claim that nothing was started for is not given back; its token is in doubt when its lease has lapsed", claimRoom, t.log)
+	t.claims = newBacklog("a claim that nothing was started for is not given back; its token is in doubt when its lease has lapsed",
+		claimRoom, t.log)
 	return t
 }
 

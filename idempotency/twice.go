@@ -58,13 +58,16 @@ func (g *guard) answered(r *http.Request) {
 }
 
 // errAnswered is what a handler gets that runs for a request which has its answer.
-var errAnswered = fmt.Errorf("idempotency: the request has been answered by its guard, and no handler may run for it: %w", io.ErrUnexpectedEOF)
+var errAnswered = fmt.Errorf(
+	"idempotency: the request has been answered by its guard, and no handler may run for it: %w", io.ErrUnexpectedEOF)
 
 // Read fails, and says once in the log what is wrong.
 func (b *answeredBody) Read([]byte) (int, error) {
 	b.Do(func() {
-		b.guard.tokens.log.ErrorContext(b.request.Context(), "idempotency: a handler runs for a request that its guard has answered, by a replay or a refusal: the operation may run twice. "+
-			"The wrapper around Tokens.Middleware has to end the chain of handlers where the guard does not call the next one: in Gin by c.Abort(), or with idempotency/ginmw",
+		b.guard.tokens.log.ErrorContext(b.request.Context(),
+			"idempotency: a handler runs for a request that its guard has answered, by a replay or a refusal: "+
+				"the operation may run twice. The wrapper around Tokens.Middleware has to end the chain of handlers "+
+				"where the guard does not call the next one: in Gin by c.Abort(), or with idempotency/ginmw",
 			"method", b.request.Method, "route", b.guard.route.name(b.request))
 	})
 	return 0, errAnswered

@@ -71,11 +71,13 @@ func (g *guarded) recorded(answer any) ([]byte, error) {
 // replay is the recorded answer.
 func replay(result idempotency.Result) (any, error) {
 	if result.NotKept {
-		return nil, withReason(codes.FailedPrecondition, "answer-not-kept", "the first call was answered with more than 1 MiB, which was not kept", nil, 0)
+		return nil, withReason(codes.FailedPrecondition, "answer-not-kept",
+			"the first call was answered with more than 1 MiB, which was not kept", nil, 0)
 	}
 	var recorded spb.Status
 	if err := proto.Unmarshal(result.Value, &recorded); err != nil || len(result.Value) == 0 {
-		return nil, withReason(codes.FailedPrecondition, "answer-not-kept", "the first call is done, as another client or an operator has recorded, and its message is not known", nil, 0)
+		return nil, withReason(codes.FailedPrecondition, "answer-not-kept",
+			"the first call is done, as another client or an operator has recorded, and its message is not known", nil, 0)
 	}
 	if recorded.GetCode() != int32(codes.OK) {
 		return nil, status.FromProto(&recorded).Err()
@@ -94,7 +96,8 @@ func replay(result idempotency.Result) (any, error) {
 var statuses = map[api.Code]codes.Code{
 	api.InProgress: codes.Aborted, api.Superseded: codes.Aborted, api.IdempotencyUnknown: codes.FailedPrecondition,
 	api.KeyMissing: codes.InvalidArgument, api.KeyMalformed: codes.InvalidArgument, api.PayloadMismatch: codes.InvalidArgument,
-	api.StoreNewer: codes.FailedPrecondition, api.TokenUnknown: codes.NotFound, api.StoreUnavailable: codes.Unavailable, api.OutcomeUnknown: codes.Unknown,
+	api.StoreNewer: codes.FailedPrecondition, api.TokenUnknown: codes.NotFound, api.StoreUnavailable: codes.Unavailable,
+	api.OutcomeUnknown: codes.Unknown,
 }
 
 // refusal is the status for an error of the guard.

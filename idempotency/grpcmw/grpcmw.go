@@ -143,7 +143,8 @@ func (c Config) keyOf(ctx context.Context, method string) (idempotency.Operation
 		return idempotency.OperationKey{}, fmt.Errorf("%w: metadata %s or %s", idempotency.ErrKeyMissing, KeyMetadata, TokenMetadata)
 	}
 	if len(tokens)+len(keys) > 1 {
-		return idempotency.OperationKey{}, fmt.Errorf("%w: one of %s and %s belongs in a call, once", idempotency.ErrKeyMalformed, KeyMetadata, TokenMetadata)
+		return idempotency.OperationKey{}, fmt.Errorf("%w: one of %s and %s belongs in a call, once",
+			idempotency.ErrKeyMalformed, KeyMetadata, TokenMetadata)
 	}
 	who, err := c.Principal(ctx)
 	if err != nil {
@@ -154,12 +155,14 @@ func (c Config) keyOf(ctx context.Context, method string) (idempotency.Operation
 	}
 	if len(tokens) == 1 {
 		if !names.Token.MatchString(tokens[0]) {
-			return idempotency.OperationKey{}, fmt.Errorf("%w: %s is one token, 1 to %d characters, as it was issued", idempotency.ErrKeyMalformed, TokenMetadata, maxKey)
+			return idempotency.OperationKey{}, fmt.Errorf("%w: %s is one token, 1 to %d characters, as it was issued",
+				idempotency.ErrKeyMalformed, TokenMetadata, maxKey)
 		}
 		return idempotency.IssuedToken(who, tokens[0]), nil
 	}
 	if !isKey(keys[0]) {
-		return idempotency.OperationKey{}, fmt.Errorf("%w: %s is 1 to %d characters of printable ASCII", idempotency.ErrKeyMalformed, KeyMetadata, maxKey)
+		return idempotency.OperationKey{}, fmt.Errorf("%w: %s is 1 to %d characters of printable ASCII",
+			idempotency.ErrKeyMalformed, KeyMetadata, maxKey)
 	}
 	return idempotency.ClientKey(who, method, keys[0]), nil
 }

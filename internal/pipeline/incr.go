@@ -40,7 +40,9 @@ func (s *Engine) IncrBy(ctx context.Context, key string, by int64, place Place, 
 	return sum, err
 }
 
-func (s *Engine) incrByUnseen(ctx context.Context, key string, by int64, place Place, marker Marker, began time.Time) (sum int64, together int, err error) {
+func (s *Engine) incrByUnseen(
+	ctx context.Context, key string, by int64, place Place, marker Marker, began time.Time,
+) (sum int64, together int, err error) {
 	in := s.increment()
 	in.start(s, key, by, place, marker, began)
 	_, err = s.send(ctx, place.node, &in.call, in.words[:])

@@ -124,3 +124,12 @@ func (c *Counters) Add(ctx context.Context, key string, request Request) (Range,
 	}
 	return c.add(ctx, e, request)
 }
+
+// Totals are sums since New. They only grow.
+type Totals struct {
+	// counters that had gone back, or may have, and were moved past all values: see [MovePast]
+	Moved int64
+}
+
+// Totals are for metrics.
+func (c *Counters) Totals() Totals { return Totals{c.moved.Load()} }

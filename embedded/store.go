@@ -13,6 +13,8 @@ import (
 
 	"github.com/alicebob/miniredis/v2"
 	"github.com/alicebob/miniredis/v2/server"
+
+	"github.com/coatcheck/coatcheck/internal/driver"
 )
 
 // The defaults of a [Config], and the limits of the store.
@@ -157,4 +159,15 @@ func (s *Store) askLocked(caller any, args ...string) (any, error) {
 func (s *Store) dispatchLocked(peer *server.Peer, args []string) {
 	s.pass = true
 	s.redis.Server().Dispatch(peer, args)
+}
+
+// This package serves the URL embedded: of package redisstore.
+func init() { //nolint:gochecknoinits // as drivers of database/sql do
+	driver.Register(func(config driver.Config) (driver.Store, error) {
+		store, err := Open(Config{MaxBytes: config.MaxBytes, Logger: config.Logger})
+		if err != nil {
+			return nil, err
+		}
+		return store, nil
+	})
 }

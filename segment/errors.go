@@ -27,6 +27,14 @@ var (
 	ErrClosed = fault.Refusal("segment: closed")
 )
 
+// The refusals of a [Source]: nothing was taken.
+var (
+	// ErrUnknownTag means that the source has no such tag.
+	ErrUnknownTag = fault.Refusal("segment: no such tag")
+	// ErrExhausted means that the tag has no ids left below 2^63.
+	ErrExhausted = fault.Refusal("segment: the tag has no ids left below 2^63")
+)
+
 type databaseError struct{}
 
 func (databaseError) Error() string { return "segment: the database is not available" }

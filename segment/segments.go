@@ -14,6 +14,28 @@ import (
 	"github.com/coatcheck/coatcheck/internal/step"
 )
 
+// DefaultStep is how many ids a [Source] takes at once if neither caller nor tag says.
+const DefaultStep = 2000
+
+// Range is the ids Lo, Lo+Delta, … below Hi. A Lo below 0 is refused with [ErrBadRange].
+type Range struct {
+	Lo, Hi int64 // half-open: [Lo, Hi)
+	Delta  int64 // distance of two ids; 0 = 1
+	Step   int64 // the least step that the source wants for this tag, in ids; 0 = it has no wish
+}
+
+// Source hands out ranges that no two calls share. It is safe for concurrent use.
+type Source interface {
+	// Take takes the next step ids of a tag: a count of ids, not a distance. With step 0 it takes
+	// as many as the source wants for the tag: the tag's own step, else [DefaultStep]. It may give
+	// fewer or more than asked.
+	//
+	// The error keeps the class of what went wrong ([redisstore.ErrRefused] or
+	// [redisstore.ErrUnknownOutcome]). After an unknown outcome the ids may be taken: nothing asks
+	// for the same ones again, and a gap is left.
+	Take(ctx context.Context, tag string, step int64) (Range, error)
+}
+
 // Segments hands out ids of many tags from one source, until Close. It is safe for concurrent use.
 //
 // # A source that goes back

@@ -29,13 +29,8 @@ var steps = []step{
 		args: "-service " + built, full: "-rounds 5 -seconds 0.8", quick: "-rounds 1 -seconds 0.3 -conns 1,64",
 	},
 	{
-		name: "counters", command: "counters", run: countersCommand, about: "Adding to counters by the library, over loopback.",
-		args: "-parts near", full: "-rounds 5 -seconds 0.4", quick: "-rounds 1 -seconds 0.15 -callers 64,256,1024",
-	},
-	{
-		name: "counters-elsewhere", command: "counters", run: countersCommand,
-		about: "The same over a way of 2.4 ms, with a replica that confirms each value, and beside an INCRBY for each call.",
-		args:  "-parts far,ack,plain", full: "-rounds 3 -seconds 0.4 -callers 64,1024", quick: "-rounds 1 -seconds 0.15 -callers 64",
+		name: "counters", command: "counters", run: countersCommand, about: "Adding to counters by the library, over loopback; at ack=1 a replica confirms each value.",
+		full: "-rounds 5 -seconds 0.4 -callers 1,64,1024", quick: "-rounds 1 -seconds 0.15 -callers 64,1024",
 	},
 	{
 		name: "locks", command: "locks", run: locksCommand, about: "Locks: without rivals, and contended by processes.",
@@ -51,16 +46,12 @@ var steps = []step{
 		full:  "-rounds 4 -seconds 0.8", quick: "-rounds 1 -seconds 0.3 -conns 1,64,256",
 	},
 	{
-		name: "trips", command: "trips", run: tripsCommand, about: "Reads of Redis from its connections, for each kind of request.",
-		full: "-requests 1000", quick: "-requests 128",
-	},
-	{
 		name: "gateway", command: "gateway", run: gatewayCommand, about: "The gateway beside a bare reverse proxy.",
 		full: "-rounds 4 -seconds 0.8", quick: "-rounds 1 -seconds 0.3 -conns 64",
 	},
 	{
 		name: "ids", command: "ids", run: idsCommand, about: "Snowflake ids in one process, without Redis.",
-		full: "-rounds 5 -sustained 4 -idle 5", quick: "-rounds 1 -seconds 0.1 -sustained 0.2 -idle 0.5",
+		full: "-rounds 5 -sustained 4", quick: "-rounds 1 -seconds 0.1 -sustained 0.2",
 	},
 	{
 		name: "slots", command: "slots", run: slotsCommand, about: "What the scripts of worker ids take in Redis, by the size of the ring.",
@@ -73,6 +64,10 @@ var steps = []step{
 	{
 		name: "memory", command: "memory", run: memoryCommand, about: "What tokens, counters and request ids take in Redis.",
 		quick: "-many 250000",
+	},
+	{
+		name: "once", command: "once", run: onceCommand, about: "What `coatcheck once` adds to a command: from the start of a process to its end.",
+		full: "-rounds 7 -seconds 0.5", quick: "-rounds 1 -seconds 0.2",
 	},
 	{name: "size", command: "size", run: sizeCommand,
 		full: "-cold", about: "The program, as `make build` makes it, and a build with an empty cache."},

@@ -5,14 +5,18 @@ import (
 	"context"
 	"encoding/json"
 	"io"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"go.uber.org/goleak"
+
+	"github.com/coatcheck/coatcheck/idempotency"
 )
 
 // TestMain is the whole program where a command has started this binary again.
@@ -63,7 +67,7 @@ func (t *table) cells(tb testing.TB, column string, keys ...int) map[string]any 
 func TestGuardComparesEverySide(t *testing.T) {
 	result := command(t, "guard", "-rounds", "1", "-seconds", "0.2", "-conns", "1,3")
 	rates := result.cells(t, "requests/s", 0, 1)
-	for _, want := range []string{unguarded, twoPings, onePing, coatcheck, ownReplay, autoPipeline, rueidisAuto, leastReplay} {
+	for _, want := range []string{unguarded, twoPings, onePing, coatcheck, ownReplay, byToken, byToken + " replay", rueidisAuto, leastReplay} {
 		for _, conns := range []string{"1.00 ", "3.00 "} {
 			if rate, _ := rates[conns+want].(float64); rate <= 0 {
 				t.Errorf("%s%s: %v requests/s", conns, want, rates[conns+want])
@@ -82,20 +86,6 @@ func TestGatewayComparesEverySide(t *testing.T) {
 	}
 }
 
-func TestTripsOfEachKindOfRequest(t *testing.T) {
-	result := command(t, "trips", "-requests", "64")
-	trips := result.cells(t, "one at a time", 0, 1)
-	for kind, want := range map[string]float64{
-		"coatcheck first": 2, "coatcheck replay": 1, "coatcheck other payload": 1, "coatcheck in progress": 1, "coatcheck in doubt": 1,
-		"two-pings first": 2, "one-ping replay": 1,
-		"go-redis-auto first": 2, "go-redis-auto replay": 1, "rueidis-auto first": 2, "rueidis-auto replay": 1,
-	} {
-		if trips[kind] != want {
-			t.Errorf("%s: %v round trips, want %v", kind, trips[kind], want)
-		}
-	}
-}
-
 func TestMemoryGrowsWithTheState(t *testing.T) {
 	// The buffers of connections, which the server gives back when it likes, are little beside
 	// 30,000 tokens.
@@ -108,6 +98,17 @@ func TestMemoryGrowsWithTheState(t *testing.T) {
 	issued, claimed, completed := number("a token issued 30000"), number("a token claimed 30000"), number("a token completed with 200 bytes 30000")
 	if issued < 50 || claimed < issued+50 || completed < claimed+answerSize {
 		t.Errorf("got %v bytes issued, %v claimed and %v completed, want 50 and more, 50 more than that, and %d more than that", issued, claimed, completed, answerSize)
+	}
+}
+
+// The command runs where it has to, and not on a repeat, or the command fails.
+func TestOnceComparesEveryWay(t *testing.T) {
+	result := command(t, "once", "-rounds", "1", "-seconds", "0.01")
+	times := result.cells(t, "value", 1)
+	for _, way := range []string{bareCommand, itsVersion, once, onceAgain, lockRun} {
+		if took, _ := times[way].(float64); took <= 0 {
+			t.Errorf("%s: got %v ms, want more than 0", way, times[way])
+		}
 	}
 }
 
@@ -154,6 +155,27 @@ func TestLoadRefusesAWrongAnswer(t *testing.T) {
 	}
 }
 
+// A token is used once, and a server that has issued too few is not asked for more.
+func TestLoadUsesEachTokenOnce(t *testing.T) {
+	seen := map[string]int{}
+	var all sync.Mutex
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body)
+		all.Lock()
+		seen[r.Header.Get(idempotency.TokenHeader)]++
+		all.Unlock()
+		w.WriteHeader(http.StatusCreated)
+	}))
+	defer server.Close()
+	g := generator{addr: server.Listener.Addr().String(), conns: 2, warm: time.Millisecond, span: 200 * time.Millisecond, tokens: []string{"one", "two", "six"}}
+	if _, err := g.run(t.Context(), func() {}); err == nil || !strings.Contains(err.Error(), "all 3 tokens are used") {
+		t.Errorf("got error %v, want that all tokens are used", err)
+	}
+	if want := map[string]int{"one": 1, "two": 1, "six": 1}; !maps.Equal(seen, want) {
+		t.Errorf("tokens that were used: got %v, want %v", seen, want)
+	}
+}
+
 func containsAny(text, alternatives string) bool {
 	for word := range strings.SplitSeq(alternatives, "|") {
 		if strings.Contains(text, word) {
@@ -185,7 +207,7 @@ func TestCommandLinesThatCanNotBeMeant(t *testing.T) {
 	for _, args := range [][]string{
 		{}, {"unknown"}, {"guard", "-unknown"}, {"guard", "more"}, {"guard", "-conns", "0"}, {"guard", "-conns", "1,x"}, {"guard", "-rounds", "0"},
 		{"guard", "-seconds", "0"}, {"gateway", "-conns", ""}, {"serve", "-shape", "unknown"}, {"proxy", "-way", "unknown", "-upstream", "http://127.0.0.1:1"},
-		{"memory", "-many", "3"}, {"trips", "-requests", "0"},
+		{"memory", "-many", "3"},
 	} {
 		var stdout, stderr bytes.Buffer
 		if code := run(t.Context(), args, strings.NewReader(""), &stdout, &stderr); code != usage || stderr.Len() == 0 {

@@ -17,6 +17,7 @@ type side struct {
 	args   []string // of the command that serves
 	replay bool     // the load is repeats of completed requests
 	plain  bool     // it does not guard
+	tokens bool     // operations are named by tokens that were issued before
 }
 
 // contest is a running comparison: a redis-server and one server for each side.
@@ -159,9 +160,13 @@ type costs struct {
 
 // load runs the generator, and takes the costs of the measured span.
 func (c *contest) load(ctx context.Context, server *server, side side, conns int) (result loadResult, used costs, err error) {
-	generator, err := again(ctx, "load", "-addr", server.addr, "-conns", strconv.Itoa(conns), "-span", c.span.String(),
-		"-warm", min(c.span, 200*time.Millisecond).String(), "-replay="+strconv.FormatBool(side.replay), "-plain="+
-			strconv.FormatBool(side.plain))
+	args := []string{"load", "-addr", server.addr, "-conns", strconv.Itoa(conns), "-span", c.span.String(),
+		"-warm", min(c.span, 200*time.Millisecond).String(), "-replay=" + strconv.FormatBool(side.replay),
+		"-plain=" + strconv.FormatBool(side.plain)}
+	if side.tokens {
+		args = append(args, "-tokens", server.control)
+	}
+	generator, err := again(ctx, args...)
 	if err != nil {
 		return result, used, err
 	}

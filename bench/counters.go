@@ -19,19 +19,8 @@ type counterMatch struct {
 	result *table
 }
 
-// counterParts are what the counters command measures, by name.
-var counterParts = []struct {
-	name string
-	run  func(m *counterMatch, ctx context.Context) error
-}{
-	{"near", (*counterMatch).near},
-	{"far", (*counterMatch).far},
-	{"ack", (*counterMatch).acknowledged},
-	{"plain", (*counterMatch).plain},
-}
-
-// countersCommand compares ways to add to counters: over loopback, over a long way, and with
-// acknowledgement by a replica.
+// countersCommand compares ways to add to counters over loopback, and with a replica that
+// confirms each value.
 func countersCommand(ctx context.Context, args []string, _ io.Reader, stdout io.Writer) error {
 	flags := flag.NewFlagSet("counters", flag.ContinueOnError)
 	m := &counterMatch{}
@@ -40,7 +29,6 @@ func countersCommand(ctx context.Context, args []string, _ io.Reader, stdout io.
 	flags.StringVar(&m.plan.list, "callers", "1,64,256,1024", "numbers of concurrent callers")
 	keys := flags.String("keys", "1,1000", "numbers of keys that the calls go to")
 	m.plan.out.flags(flags)
-	parts := flags.String("parts", "", "which parts to measure, with commas between them: near, far, ack, plain; all if empty")
 	if err := m.plan.parse(flags, args); err != nil {
 		return err
 	}
@@ -57,12 +45,9 @@ func countersCommand(ctx context.Context, args []string, _ io.Reader, stdout io.
 		Columns: []string{"where", "keys", "callers", "side", "calls/s", "p50 µs", "p99 µs", "x go-redis", "middle half", "x AutoPipeline",
 			"middle half", "load"},
 	}
-	for _, part := range counterParts {
-		if *parts != "" && !strings.Contains(","+*parts+",", ","+part.name+",") {
-			continue
-		}
-		if err := part.run(m, ctx); err != nil {
-			return fmt.Errorf("%s: %w", part.name, err)
+	for _, part := range []func(context.Context) error{m.near, m.acknowledged} {
+		if err := part(ctx); err != nil {
+			return err
 		}
 	}
 	m.result.Notes = append(m.result.Notes, "x: the side's calls a second to those of the side named, in the same round. load: the "+
@@ -102,40 +87,6 @@ func (m *counterMatch) near(ctx context.Context) error {
 	return m.everywhere(ctx, place)
 }
 
-// plain measures beside INCRBYs that are not merged by key, nor wait by key.
-func (m *counterMatch) plain(ctx context.Context) error {
-	redis, err := startRedis(ctx)
-	if err != nil {
-		return err
-	}
-	defer redis.end()
-	return m.everywhere(ctx, counterPlace{name: "call by call", redis: redis, addr: redis.addr,
-		ways: []string{goRedisIncr, goRedisAutoIncr, plainIncr, coatcheck}})
-}
-
-// roundTrip is how long the way to a Redis and back takes in the part named far.
-const roundTrip = 2400 * time.Microsecond
-
-// far measures behind a proxy that holds back what it passes on, both ways.
-func (m *counterMatch) far(ctx context.Context) error {
-	redis, err := startRedis(ctx)
-	if err != nil {
-		return err
-	}
-	defer redis.end()
-	proxy, err := again(ctx, "delay", "-to", redis.addr, "-by", (roundTrip / 2).String())
-	if err != nil {
-		return err
-	}
-	defer proxy.end()
-	addr, err := proxy.line()
-	if err != nil {
-		return err
-	}
-	return m.everywhere(ctx, counterPlace{name: "2.4 ms away", redis: redis, addr: addr, far: true,
-		ways: []string{goRedisIncr, goRedisAutoIncr, coatcheck}})
-}
-
 // acknowledged measures with a replica that confirms each value.
 func (m *counterMatch) acknowledged(ctx context.Context) error {
 	redis, err := startRedis(ctx)
@@ -158,8 +109,7 @@ func (m *counterMatch) acknowledged(ctx context.Context) error {
 type counterPlace struct {
 	name  string
 	redis *redisServer
-	addr  string // by which callers reach it
-	far   bool
+	addr  string
 	ack   int
 	ways  []string
 	least []string // measured beside them with inFlight callers

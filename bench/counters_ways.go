@@ -6,15 +6,12 @@ import (
 	"fmt"
 	"net"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 
 	"github.com/coatcheck/coatcheck/counter"
-	"github.com/coatcheck/coatcheck/internal/pipeline"
 	"github.com/coatcheck/coatcheck/redisstore"
-	"github.com/coatcheck/coatcheck/scripts"
 )
 
 // The ways to add to a counter that the counters command compares with coatcheck's.
@@ -22,9 +19,6 @@ const (
 	// Incr; with acknowledgement, INCR and WAIT in one pipeline.
 	goRedisIncr     = "go-redis"
 	goRedisAutoIncr = "go-redis-auto" // its automatic pipeline as it comes
-	// each call an INCRBY of its own of package counter's engine, which shares round trips as
-	// scripts do: what it costs that keys do not wait in line for them.
-	plainIncr = "coatcheck-by-call"
 )
 
 // counting adds to counters, as one process would. It is safe for concurrent use.
@@ -35,12 +29,8 @@ type counting struct {
 	close func() error
 }
 
-// pools are how many connections go-redis may have at most. More of them are slower here, since no
-// more of them are answered at once; over a long way each caller needs its own.
-const (
-	poolNear = 256
-	poolFar  = 1024
-)
+// mostConnections are go-redis's. More of them are slower here, since no more are answered at once.
+const mostConnections = 256
 
 // patience is how long a call may take after many others. Defaults are made for machines that are
 // not as full as this one is made.
@@ -51,18 +41,12 @@ func openCounting(ctx context.Context, way string, place counterPlace, load coun
 	switch way {
 	case coatcheck:
 		return openCounters(ctx, place)
-	case plainIncr:
-		return openPlain(ctx, place)
 	case handedOver:
 		return openHandOver()
 	case handedBare:
 		return openBareHandOver(ctx, place, len(load.names) == 1)
 	}
-	most := poolNear
-	if place.far {
-		most = poolFar
-	}
-	client := redis.NewClient(&redis.Options{Addr: place.addr, PoolSize: min(load.callers, most), PoolTimeout: patience,
+	client := redis.NewClient(&redis.Options{Addr: place.addr, PoolSize: min(load.callers, mostConnections), PoolTimeout: patience,
 		ReadTimeout: patience})
 	var incr redis.Cmdable = client
 	var auto *redis.AutoPipeliner
@@ -121,32 +105,6 @@ func openCounters(ctx context.Context, place counterPlace) (counting, error) {
 		incr:  counters.Incr,
 		key:   func(name string) string { return store.Key("counter", name) },
 		close: func() error { return errors.Join(counters.Close(), store.Close()) },
-	}, nil
-}
-
-// openPlain makes each call an INCRBY of its own, which has a counter's marker read after it.
-func openPlain(ctx context.Context, place counterPlace) (counting, error) {
-	store, err := redisstore.OpenConfig(ctx, redisstore.Config{URL: "redis://" + place.addr, Ack: place.ack, Timeout: patience})
-	if err != nil {
-		return counting{}, err
-	}
-	counters := counter.New(store, counter.Config{})
-	_, err = counters.Incr(ctx, plainIncr) // writes the marker
-	marker := store.SlotKey("counters", "marker", plainIncr)
-	words := strings.Fields(place.redis.Get(ctx, marker).Val())
-	engine := pipeline.Of(store)
-	_, at, lifeErr := engine.RunAt(ctx, scripts.NameAdd, []string{store.Key("plain", "names")}, plainIncr)
-	if err := errors.Join(err, lifeErr, counters.Close()); err != nil || len(words) < 2 {
-		return counting{}, errors.Join(err, store.Close())
-	}
-	mark := pipeline.Marker{Key: marker, Era: words[1]}
-	key := func(name string) string { return store.Key("plain", name) }
-	return counting{
-		incr: func(ctx context.Context, name string) (int64, error) {
-			return engine.IncrBy(ctx, key(name), 1, at, mark)
-		},
-		key:   key,
-		close: store.Close,
 	}, nil
 }
 

@@ -11,6 +11,9 @@ import (
 	"time"
 )
 
+// inFlight is how many requests are under way where several are.
+const inFlight = 64
+
 // plan is what a comparison is asked for.
 type plan struct {
 	rounds  int
@@ -83,10 +86,11 @@ func guardSides() []side {
 	var sides []side
 	for _, shape := range shapes {
 		args := []string{"serve", "-shape", shape.name}
+		tokens := shape.name == byToken
 		sides = append(sides, side{name: shape.name, args: args, plain: shape.name == unguarded || shape.name == twoPings,
-			replay: shape.name == onePing})
-		if shape.name == coatcheck || shape.name == rueidisAuto {
-			sides = append(sides, side{name: shape.name + " replay", args: args, replay: true})
+			replay: shape.name == onePing, tokens: tokens})
+		if shape.name == coatcheck || tokens || shape.name == rueidisAuto {
+			sides = append(sides, side{name: shape.name + " replay", args: args, replay: true, tokens: tokens})
 		}
 	}
 	return sides

@@ -37,20 +37,19 @@ type idSide struct {
 }
 
 // idsCommand measures what an id costs, how close a generator comes to its layout's limit and at
-// what price, and what it costs while no id is wanted.
+// what price.
 func idsCommand(ctx context.Context, args []string, _ io.Reader, stdout io.Writer) error {
 	flags := flag.NewFlagSet("ids", flag.ContinueOnError)
 	rounds := flags.Int("rounds", 15, "rounds, in each of which every side is measured once for each number of callers")
 	seconds := flags.Float64("seconds", 0.2, "length of each measured span")
 	sustained := flags.Float64("sustained", 10, "seconds at the limit of layout 41/10/12")
-	idle := flags.Float64("idle", 20, "seconds without a call")
 	var out output
 	out.flags(flags)
 	if err := parse(flags, args); err != nil {
 		return err
 	}
-	if *rounds < 1 || *seconds < 0.001 || *seconds > 600 || *sustained < 0.01 || *sustained > 600 || *idle < 0.01 || *idle > 600 {
-		return usageError{fmt.Errorf("at least one round, spans of 0.001 to 600 s, and 0.01 to 600 s sustained and idle")}
+	if *rounds < 1 || *seconds < 0.001 || *seconds > 600 || *sustained < 0.01 || *sustained > 600 {
+		return usageError{fmt.Errorf("at least one round, spans of 0.001 to 600 s, and 0.01 to 600 s sustained")}
 	}
 	result := &table{
 		Title: "ids", When: time.Now().UTC().Truncate(time.Second), Rounds: *rounds, Seconds: *seconds,
@@ -60,21 +59,12 @@ func idsCommand(ctx context.Context, args []string, _ io.Reader, stdout io.Write
 	if err := compareIDs(ctx, result, *rounds, span(*seconds)); err != nil {
 		return err
 	}
-	for _, callers := range []int{1, max(2, runtime.NumCPU())} {
-		if err := sustain(ctx, result, callers, span(*sustained)); err != nil {
-			return err
-		}
-	}
-	if err := sustainPeer(ctx, result, span(*sustained)/4); err != nil {
-		return err
-	}
-	if err := rest(ctx, result, span(*idle)); err != nil {
+	if err := sustainAll(ctx, result, span(*sustained)); err != nil {
 		return err
 	}
 	result.Notes = append(result.Notes,
 		"ratio: an id's time to that of an atomic addition in the same round, and in the rows of x bwmarrin the other way round; at the "+
-			"limit, the ids to those that the layout has.",
-		"lead: the largest of every 64th id, against the lease's clock read after it was stamped.")
+			"limit, the ids to those that the layout has.")
 	return out.write(stdout, result)
 }
 
@@ -171,12 +161,7 @@ func idSides(ctx context.Context) ([]idSide, error) {
 		{atomicAdd, bareAdd(), nothing},
 		{coatcheckNext, func(n int) error { return nextTimes(ctx, next, n) }, func() { next.Stop() }},
 		{coatcheckBatch, func(n int) error { return fillTimes(ctx, batch, n) }, func() { batch.Stop() }},
-		{bwmarrin, func(n int) error {
-			for range n {
-				node.Generate()
-			}
-			return nil
-		}, nothing},
+		{bwmarrin, func(n int) error { return generateTimes(node, n) }, nothing},
 	}, nil
 }
 
@@ -199,6 +184,13 @@ func nextTimes(ctx context.Context, g *snowflake.Generator, n int) error {
 		if _, err := g.Next(ctx); err != nil {
 			return err
 		}
+	}
+	return nil
+}
+
+func generateTimes(node *peer.Node, n int) error {
+	for range n {
+		node.Generate()
 	}
 	return nil
 }
@@ -240,100 +232,34 @@ func (r *renewing) Lease() (snowflake.Lease, error) {
 	return r.lease, nil
 }
 
-// clock is the lease's clock now.
-func (r *renewing) clock() time.Time { return r.start.Add(time.Since(r.start)) }
+// sustain draws as many ids as layout 41/10/12 has, and tells how many, and what they cost.
+func sustain(ctx context.Context, result *table, side string, span time.Duration, draw func(n int) error) error {
+	work, begun := processorTime(), time.Now()
+	cost, err := costOf(ctx, draw, 1, span)
+	used := (processorTime() - work) / float64(time.Since(begun).Microseconds())
+	rate := 1e9 / cost
+	result.add("at the limit", side, 1, rate, "ids/s", rate/twitterMax, "")
+	result.add("processor", side, 1, used, "cores", "", "")
+	return err
+}
 
-// sustain draws as many ids as layout 41/10/12 has.
-func sustain(ctx context.Context, result *table, callers int, span time.Duration) error {
-	layout := snowflake.MustLayout(snowflake.DefaultLayout)
-	lease := newRenewing(layout)
-	g, err := snowflake.New(lease, snowflake.Config{})
+// sustainAll has generators draw at the limit: one that sleeps until there are more ids, and one
+// that spins.
+func sustainAll(ctx context.Context, result *table, span time.Duration) error {
+	g, err := snowflake.New(newRenewing(snowflake.MustLayout(snowflake.DefaultLayout)), snowflake.Config{})
 	if err != nil {
 		return err
 	}
 	defer g.Stop()
-	leads := make([]time.Duration, callers)
-	errs := make([]error, callers)
-	drawn := make([]int64, callers)
-	var all sync.WaitGroup
-	work, start := processorTime(), time.Now()
-	for i := range callers {
-		all.Go(func() {
-			for time.Since(start) < span && errs[i] == nil && ctx.Err() == nil {
-				errs[i] = nextTimes(ctx, g, 63)
-				id, err := g.Next(ctx)
-				if err != nil {
-					errs[i] = err
-				}
-				leads[i] = max(leads[i], layout.Decode(id, snowflake.DefaultEpoch).Time.Sub(lease.clock()))
-				drawn[i] += 64
-			}
-		})
-	}
-	all.Wait()
-	took, worked := time.Since(start), time.Duration(processorTime()*1000)-time.Duration(work*1000)
-	var ids int64
-	var lead time.Duration
-	for i := range callers {
-		if errs[i] != nil {
-			return errs[i]
-		}
-		ids, lead = ids+drawn[i], max(lead, leads[i])
-	}
-	rate := float64(ids) / took.Seconds()
-	result.add("at the limit", coatcheckNext, callers, rate, "ids/s", rate/twitterMax, "")
-	result.add("processor", coatcheckNext, callers, worked.Seconds()/took.Seconds(), "cores", "", "")
-	result.add("lead", coatcheckNext, callers, float64(lead.Microseconds())/1000, "ms", "", "")
-	return ctx.Err()
-}
-
-// sustainPeer does the same with a generator that spins while it waits for the next millisecond.
-func sustainPeer(ctx context.Context, result *table, span time.Duration) error {
 	peer.NodeBits, peer.StepBits = 10, 12
 	node, err := peer.NewNode(1)
 	if err != nil {
 		return err
 	}
-	work, start := processorTime(), time.Now()
-	var ids int64
-	for time.Since(start) < span && ctx.Err() == nil {
-		for range 64 {
-			node.Generate()
-		}
-		ids += 64
-	}
-	took, worked := time.Since(start), processorTime()-work
-	rate := float64(ids) / took.Seconds()
-	result.add("at the limit", bwmarrin, 1, rate, "ids/s", rate/twitterMax, "")
-	result.add("processor", bwmarrin, 1, worked/1e6/took.Seconds(), "cores", "", "")
-	return ctx.Err()
-}
-
-// rest measures the processor time of a generator that was busy and has nothing to do any more,
-// beside that of a process without one.
-func rest(ctx context.Context, result *table, span time.Duration) error {
-	g, err := wideGenerator()
-	if err != nil {
+	if err := sustain(ctx, result, coatcheckNext, span, func(n int) error { return nextTimes(ctx, g, n) }); err != nil {
 		return err
 	}
-	defer g.Stop()
-	for _, side := range []string{"no generator", coatcheckNext} {
-		if side == coatcheckNext {
-			if err := nextTimes(ctx, g, 1_000_000); err != nil {
-				return err
-			}
-		}
-		runtime.GC()
-		if err := pause(ctx, span/10); err != nil { // until what ran beside the calls has ended
-			return err
-		}
-		work, start := processorTime(), time.Now()
-		if err := pause(ctx, span); err != nil {
-			return err
-		}
-		result.add("idle", side, 0, (processorTime()-work)/time.Since(start).Seconds(), "µs of processor a second", "", "")
-	}
-	return nil
+	return sustain(ctx, result, bwmarrin, span/4, func(n int) error { return generateTimes(node, n) })
 }
 
 func pause(ctx context.Context, span time.Duration) error {

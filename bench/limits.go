@@ -3,8 +3,6 @@ package main
 import (
 	"context"
 	"errors"
-	"flag"
-	"fmt"
 	"io"
 	"strconv"
 	"sync"
@@ -76,30 +74,11 @@ func openCoatcheckLimits(ctx context.Context, addr string) (limitClient, error) 
 
 // limitsCommand compares rate limits: one caller, and many on one name and on a name each.
 func limitsCommand(ctx context.Context, args []string, _ io.Reader, stdout io.Writer) error {
-	flags := flag.NewFlagSet("limits", flag.ContinueOnError)
-	rounds := flags.Int("rounds", 7, "rounds, in each of which every side is measured once")
-	seconds := flags.Float64("seconds", 0.5, "length of each measured span")
-	var out output
-	out.flags(flags)
-	if err := parse(flags, args); err != nil {
-		return err
-	}
-	if *rounds < 1 || *seconds < 0.01 || *seconds > 60 {
-		return usageError{fmt.Errorf("%d rounds of %gs: at least one, of 0.01 to 60 s", *rounds, *seconds)}
-	}
-	server, err := startRedis(ctx)
+	m, err := beginMatch(ctx, "limits", args, 7)
 	if err != nil {
 		return err
 	}
-	defer server.end()
-	machine, err := machine(ctx, server)
-	if err != nil {
-		return err
-	}
-	m := &lockMatch{redis: server, rounds: *rounds, span: span(*seconds), result: &table{
-		Title: "limits", When: time.Now().UTC().Truncate(time.Second), Rounds: *rounds, Seconds: *seconds, Machine: machine,
-		Columns: []string{"what", "side", "value", "unit", "to", "ratio", "middle half"},
-	}}
+	defer m.redis.end()
 	for _, load := range []struct {
 		what    string
 		callers int
@@ -109,8 +88,7 @@ func limitsCommand(ctx context.Context, args []string, _ io.Reader, stdout io.Wr
 			return err
 		}
 	}
-	m.result.Notes = append(m.result.Notes, "ratio: the side's value to that of the side named under to, in the same round.")
-	return out.write(stdout, m.result)
+	return m.out.write(stdout, m.result)
 }
 
 func (m *lockMatch) limits(ctx context.Context, what string, callers int, apart bool) error {

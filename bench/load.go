@@ -13,8 +13,11 @@ import (
 	"runtime/debug"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
+
+	"github.com/coatcheck/coatcheck/idempotency"
 )
 
 // loadResult is what the generator saw. Times are in microseconds.
@@ -40,9 +43,15 @@ func loadCommand(ctx context.Context, args []string, _ io.Reader, stdout io.Writ
 	flags.DurationVar(&g.warm, "warm", 200*time.Millisecond, "how long to go on before the measured span")
 	flags.DurationVar(&g.span, "span", time.Second, "the measured span")
 	flags.BoolVar(&g.replay, "replay", false, "one key for each connection, again and again, instead of a new one for each request")
+	tokens := flags.String("tokens", "", "where the server issues tokens; without it requests have keys of their own")
 	flags.BoolVar(&g.plain, "plain", false, "the server does not guard: nothing is ever replayed")
 	if err := parse(flags, args); err != nil {
 		return err
+	}
+	if *tokens != "" {
+		if err := g.take(ctx, *tokens); err != nil {
+			return err
+		}
 	}
 	runtime.GOMAXPROCS(1)
 	debug.SetGCPercent(-1)
@@ -62,12 +71,38 @@ type generator struct {
 
 	from, until time.Time // the measured span
 	salt        string    // makes the keys of this run unlike those of any other
+	tokens      []string  // in the place of keys
 }
 
 const requestBody = `{"amount":1299,"currency":"EUR","to":"acct_1"}`
 
 // keyDigits is how many characters of a key count.
 const keyDigits = 12
+
+// Tokens are issued for more requests a second than any server here answers, of one connection and
+// of many.
+const (
+	mostOfOne  = 20_000
+	mostOfMany = 80_000
+)
+
+// take has tokens issued for the whole run.
+func (g *generator) take(ctx context.Context, control string) error {
+	most := mostOfMany
+	if g.conns == 1 {
+		most = mostOfOne
+	}
+	n := g.conns
+	if !g.replay {
+		n += int(float64(most) * (g.warm + g.span).Seconds())
+	}
+	told, err := ask(ctx, control, "/tokens?n="+strconv.Itoa(n))
+	g.tokens = strings.Split(string(told), "\n")
+	if err == nil && len(g.tokens) != n {
+		err = fmt.Errorf("%d tokens were issued, want %d", len(g.tokens), n)
+	}
+	return err
+}
 
 func (g *generator) run(ctx context.Context, measuring func()) (loadResult, error) {
 	g.salt = secretOf()
@@ -143,18 +178,25 @@ type driver struct {
 func (g *generator) driver(conn net.Conn, index int) *driver {
 	d := &driver{generator: g, conn: conn, index: index, buffer: make([]byte, 8<<10), took: make([]time.Duration, 0, 1<<16)}
 	zeros := "000000000000"[:keyDigits]
+	header, name := keyHeader, g.salt+"-"+zeros
+	if g.tokens != nil {
+		header, name = idempotency.TokenHeader, g.tokens[0]
+		zeros = name
+	}
 	d.request = []byte("POST /pay HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: " +
 		strconv.Itoa(len(requestBody)) +
-		"\r\n" + keyHeader + ": " + g.salt + "-" + zeros + "\r\n\r\n" + requestBody)
+		"\r\n" + header + ": " + name + "\r\n\r\n" + requestBody)
 	at := bytes.Index(d.request, []byte(zeros+"\r\n"))
-	d.key = d.request[at : at+keyDigits]
+	d.key = d.request[at : at+len(zeros)]
 	return d
 }
 
 // run sends requests until the measured span has ended.
 func (d *driver) run(ctx context.Context) error {
 	for ctx.Err() == nil {
-		d.nextKey()
+		if err := d.nextKey(); err != nil {
+			return err
+		}
 		begun := time.Now()
 		if !begun.Before(d.until) {
 			return nil
@@ -179,12 +221,19 @@ func (d *driver) run(ctx context.Context) error {
 }
 
 // nextKey patches the next key into the request: the number of the connection and that of the
-// request.
-func (d *driver) nextKey() {
-	if d.replay && d.sent > 0 {
-		return
+// request; or the next token.
+func (d *driver) nextKey() error {
+	at := d.sent*d.conns + d.index
+	switch {
+	case d.replay && d.sent > 0:
+	case d.tokens == nil:
+		digits(d.key, at)
+	case at >= len(d.tokens):
+		return fmt.Errorf("all %d tokens are used", len(d.tokens))
+	default:
+		copy(d.key, d.tokens[at])
 	}
-	digits(d.key, d.sent*d.conns+d.index)
+	return nil
 }
 
 var (

@@ -6,66 +6,64 @@ import (
 	"flag"
 	"fmt"
 	"io"
-	"strings"
 	"sync"
 	"time"
 )
 
-// lockMatch is a running comparison of ways to lock.
+// lockMatch is a running comparison of ways to lock, or of others that take turns.
 type lockMatch struct {
 	redis  *redisServer
 	result *table
 	rounds int
 	span   time.Duration
+	out    output
 }
 
-// lockParts are what the locks command measures, by name.
-var lockParts = []struct {
-	name string
-	run  func(m *lockMatch, ctx context.Context) error
-}{
-	{"pairs", (*lockMatch).pairs},
-	{"processes", (*lockMatch).contests},
+// beginMatch reads the flags of a comparison, and starts its Redis, which the caller ends.
+func beginMatch(ctx context.Context, name string, args []string, rounds int) (*lockMatch, error) {
+	m := &lockMatch{}
+	flags := flag.NewFlagSet(name, flag.ContinueOnError)
+	flags.IntVar(&m.rounds, "rounds", rounds, "rounds, in each of which every side is measured once")
+	seconds := flags.Float64("seconds", 0.5, "length of each measured span; four times that where processes contend")
+	m.out.flags(flags)
+	if err := parse(flags, args); err != nil {
+		return nil, err
+	}
+	if m.rounds < 1 || *seconds < 0.01 || *seconds > 60 {
+		return nil, usageError{fmt.Errorf("%d rounds of %gs: at least one, of 0.01 to 60 s", m.rounds, *seconds)}
+	}
+	m.span = span(*seconds)
+	var err error
+	if m.redis, err = startRedis(ctx); err != nil {
+		return nil, err
+	}
+	machine, err := machine(ctx, m.redis)
+	if err != nil {
+		m.redis.end()
+		return nil, err
+	}
+	m.result = &table{
+		Title: name, When: time.Now().UTC().Truncate(time.Second), Rounds: m.rounds, Seconds: *seconds, Machine: machine,
+		Columns: []string{"what", "side", "value", "unit", "to", "ratio", "middle half"},
+		Notes:   []string{"ratio: the side's value to that of the side named under to, in the same round."},
+	}
+	return m, nil
 }
 
 // locksCommand compares locks: a pair of acquiring and releasing without rivals, and processes that
 // contend.
 func locksCommand(ctx context.Context, args []string, _ io.Reader, stdout io.Writer) error {
-	flags := flag.NewFlagSet("locks", flag.ContinueOnError)
-	rounds := flags.Int("rounds", 7, "rounds, in each of which every side is measured once")
-	seconds := flags.Float64("seconds", 0.5, "length of each measured span; four times that where processes contend")
-	parts := flags.String("parts", "", "which parts to measure, with commas between them: pairs, processes; all if empty")
-	var out output
-	out.flags(flags)
-	if err := parse(flags, args); err != nil {
-		return err
-	}
-	if *rounds < 1 || *seconds < 0.01 || *seconds > 60 {
-		return usageError{fmt.Errorf("%d rounds of %gs: at least one, of 0.01 to 60 s", *rounds, *seconds)}
-	}
-	redis, err := startRedis(ctx)
+	m, err := beginMatch(ctx, "locks", args, 7)
 	if err != nil {
 		return err
 	}
-	defer redis.end()
-	machine, err := machine(ctx, redis)
-	if err != nil {
-		return err
-	}
-	m := &lockMatch{redis: redis, rounds: *rounds, span: span(*seconds), result: &table{
-		Title: "locks", When: time.Now().UTC().Truncate(time.Second), Rounds: *rounds, Seconds: *seconds, Machine: machine,
-		Columns: []string{"what", "side", "value", "unit", "to", "ratio", "middle half"},
-	}}
-	for _, part := range lockParts {
-		if *parts != "" && !strings.Contains(","+*parts+",", ","+part.name+",") {
-			continue
-		}
-		if err := part.run(m, ctx); err != nil {
-			return fmt.Errorf("%s: %w", part.name, err)
+	defer m.redis.end()
+	for _, part := range []func(context.Context) error{m.pairs, m.contests} {
+		if err := part(ctx); err != nil {
+			return err
 		}
 	}
-	m.result.Notes = append(m.result.Notes, "ratio: the side's value to that of the side named under to, in the same round.")
-	return out.write(stdout, m.result)
+	return m.out.write(stdout, m.result)
 }
 
 // turns measures each way once in each round; another one begins each time.

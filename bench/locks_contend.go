@@ -9,7 +9,6 @@ import (
 	"io"
 	"slices"
 	"strconv"
-	"sync"
 	"time"
 )
 
@@ -22,16 +21,15 @@ type turn struct {
 	Wait int64 `json:"wait"` // in nanoseconds
 }
 
-// tally is what a process of rivals tells.
+// tally is what a rival tells.
 type tally struct {
-	Begin int64    `json:"begin"`
-	End   int64    `json:"end"`
-	Turns [][]turn `json:"turns"` // of each rival
-	// how long each was waiting when the time was over, in nanoseconds
-	Left []int64 `json:"left"`
+	Begin int64  `json:"begin"`
+	End   int64  `json:"end"`
+	Turns []turn `json:"turns"`
+	Left  int64  `json:"left"` // how long it was waiting when the time was over, in nanoseconds
 }
 
-// contendCommand is a process of rivals, usually one: it takes a lock, has it for the length of a
+// contendCommand is a rival: it takes a lock, has it for the length of a
 // section and gives it back, again and again. It says when it is ready, and begins when its
 // standard input ends, so that all of them begin together.
 func contendCommand(ctx context.Context, args []string, stdin io.Reader, stdout io.Writer) error {
@@ -39,7 +37,6 @@ func contendCommand(ctx context.Context, args []string, stdin io.Reader, stdout 
 	way := flags.String("way", "", "the way to lock")
 	addr := flags.String("redis", "", "address of the Redis")
 	name := flags.String("name", "", "name of the lock")
-	n := flags.Int("rivals", 1, "how many rivals this process is")
 	section := flags.Duration("section", 0, "how long each has the lock")
 	span := flags.Duration("span", time.Second, "how long to go on")
 	if err := parse(flags, args); err != nil {
@@ -58,15 +55,10 @@ func contendCommand(ctx context.Context, args []string, stdin io.Reader, stdout 
 	}
 	ctx, cancel := context.WithTimeout(ctx, *span)
 	defer cancel()
-	told := tally{Begin: time.Now().UnixNano(), Turns: make([][]turn, *n), Left: make([]int64, *n)}
-	errs := make([]error, *n)
-	var all sync.WaitGroup
-	for i := range *n {
-		all.Go(func() { told.Turns[i], told.Left[i], errs[i] = contend(ctx, client, *name, *section) })
-	}
-	all.Wait()
+	told := tally{Begin: time.Now().UnixNano()}
+	told.Turns, told.Left, err = contend(ctx, client, *name, *section)
 	told.End = time.Now().UnixNano()
-	if err := errors.Join(errors.Join(errs...), client.close()); err != nil {
+	if err := errors.Join(err, client.close()); err != nil {
 		return err // without turns, or the contest would count it as one that was never served
 	}
 	return json.NewEncoder(stdout).Encode(told)
@@ -94,36 +86,31 @@ func contend(ctx context.Context, client lockClient, name string, section time.D
 	return turns, 0, nil
 }
 
-// contests has processes contend, with a section of a millisecond and with an empty one. The rivals
-// for a mutex are in one process.
+// contests has processes contend, with a section of a millisecond and with an empty one.
 func (m *lockMatch) contests(ctx context.Context) error {
-	ways := []string{syncMutex, bareList, coatcheck, redislockWay, rueidislockIt}
+	ways := []string{bareList, coatcheck, redislockWay, rueidislockIt}
 	for _, section := range []time.Duration{time.Millisecond, 0} {
 		values, err := m.turns(ctx, ways, func(ctx context.Context, way string) ([]float64, error) {
-			if way == syncMutex {
-				return m.contest(ctx, way, section, 1, rivals)
-			}
-			return m.contest(ctx, way, section, rivals, 1)
+			return m.contest(ctx, way, section)
 		})
 		if err != nil {
 			return err
 		}
-		what, to := fmt.Sprintf("%d processes, %v section", rivals, section), syncMutex
+		what := fmt.Sprintf("%d processes, %v section", rivals, section)
 		if section == 0 {
-			what, to = fmt.Sprintf("%d processes, empty section", rivals), coatcheck
+			what = fmt.Sprintf("%d processes, empty section", rivals)
 		}
-		m.rows(what+": owner changes", "per s", ways, values, 0, to)
-		m.rows(what+": acquisitions", "per s", ways, values, 1, to)
-		m.rows(what+": p99 wait", "ms", ways, values, 2, to)
+		m.rows(what+": owner changes", "per s", ways, values, 0, bareList)
+		m.rows(what+": acquisitions", "per s", ways, values, 1, bareList)
+		m.rows(what+": p99 wait", "ms", ways, values, 2, bareList)
 		m.rows(what+": least to most served", "", ways, values, 3, "")
 	}
 	return nil
 }
 
-// contest is one span of it, of so many processes with so many rivals each: owner changes and
-// acquisitions a second, the 99th percentile of the waits in ms, and the least served one's part of
-// the most served one's.
-func (m *lockMatch) contest(ctx context.Context, way string, section time.Duration, processes, each int) ([]float64, error) {
+// contest is one span of it: owner changes and acquisitions a second, the 99th percentile of the
+// waits in ms, and the least served one's part of the most served one's.
+func (m *lockMatch) contest(ctx context.Context, way string, section time.Duration) ([]float64, error) {
 	name := "contested-" + strconv.FormatInt(time.Now().UnixNano(), 36)
 	span := 4 * m.span
 	var children []*child
@@ -132,9 +119,9 @@ func (m *lockMatch) contest(ctx context.Context, way string, section time.Durati
 			child.end()
 		}
 	}()
-	for range processes {
+	for range rivals {
 		child, err := again(ctx, "contend", "-way", way, "-redis", m.redis.addr, "-name", name,
-			"-rivals", strconv.Itoa(each), "-section", section.String(), "-span", span.String())
+			"-section", section.String(), "-span", span.String())
 		if err != nil {
 			return nil, err
 		}
@@ -182,21 +169,19 @@ func judge(tallies []tally) ([]float64, error) {
 	var all []owned
 	var waits []time.Duration
 	var served []int
-	for _, told := range tallies {
-		for i, turns := range told.Turns {
-			count := 0
-			if told.Left[i] > 0 { // one that never had it waits, too
-				waits = append(waits, time.Duration(told.Left[i]))
-			}
-			for _, turn := range turns {
-				if turn.At >= begin && turn.At < end {
-					all = append(all, owned{turn, len(served)})
-					waits = append(waits, time.Duration(turn.Wait))
-					count++
-				}
-			}
-			served = append(served, count)
+	for owner, told := range tallies {
+		count := 0
+		if told.Left > 0 { // one that never had it waits, too
+			waits = append(waits, time.Duration(told.Left))
 		}
+		for _, turn := range told.Turns {
+			if turn.At >= begin && turn.At < end {
+				all = append(all, owned{turn, owner})
+				waits = append(waits, time.Duration(turn.Wait))
+				count++
+			}
+		}
+		served = append(served, count)
 	}
 	slices.SortFunc(all, func(a, b owned) int { return int(a.At - b.At) })
 	changes := 0

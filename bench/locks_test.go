@@ -61,8 +61,8 @@ func TestContestsAreJudged(t *testing.T) {
 		return list
 	}
 	got, err := judge([]tally{
-		{Begin: 0, End: 1000 * ms, Turns: [][]turn{turns(1, 20, 21, 500)}, Left: []int64{0}},
-		{Begin: 10 * ms, End: 1010 * ms, Turns: [][]turn{turns(30, 1005)}, Left: []int64{900 * ms}},
+		{Begin: 0, End: 1000 * ms, Turns: turns(1, 20, 21, 500)},
+		{Begin: 10 * ms, End: 1010 * ms, Turns: turns(30, 1005), Left: 900 * ms},
 	})
 	if want := []float64{2 / 0.99, 4 / 0.99, 900, 1.0 / 3}; err != nil || !slices.Equal(got, want) {
 		t.Errorf("%v %v, want %v", got, err, want)

@@ -19,7 +19,6 @@ import (
 // The ways to lock that the locks command compares.
 const (
 	bareTrips     = "two bare round trips"
-	syncMutex     = "sync.Mutex"
 	redislockWay  = "redislock"
 	rueidislockIt = "rueidislock"
 	bareList      = "a token in a list"
@@ -38,13 +37,11 @@ type lockClient struct {
 // unlock gives a lock back.
 type unlock func(ctx context.Context) error
 
-// lockWays open a client of each way at a Redis. sync.Mutex is known to one process only, and bare
-// round trips lock nothing. A token in a list is the least that passes something on between
-// processes in order: it has no lease, and no fence.
+// lockWays open a client of each way at a Redis. Bare round trips lock nothing. A token in a list
+// is the least that passes something on between processes in order: it has no lease, and no fence.
 var lockWays = map[string]func(ctx context.Context, addr string) (lockClient, error){
 	coatcheck:     openCoatcheckLocks,
 	bareTrips:     openPings,
-	syncMutex:     openMutexes,
 	redislockWay:  openRedislock,
 	rueidislockIt: openRueidislock,
 	bareList:      openLists,
@@ -89,17 +86,6 @@ func openPings(_ context.Context, addr string) (lockClient, error) {
 		return func(ctx context.Context) error { return client.Ping(ctx).Err() }, client.Ping(ctx).Err()
 	}
 	return lockClient{take, client.Close}, nil
-}
-
-func openMutexes(context.Context, string) (lockClient, error) {
-	var byName sync.Map
-	take := func(_ context.Context, name string) (unlock, error) {
-		found, _ := byName.LoadOrStore(name, &sync.Mutex{})
-		mutex := found.(*sync.Mutex)
-		mutex.Lock()
-		return func(context.Context) error { mutex.Unlock(); return nil }, nil
-	}
-	return lockClient{take, func() error { return nil }}, nil
 }
 
 // openRedislock tries every 100 ms, as its README has it.

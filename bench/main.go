@@ -26,16 +26,16 @@ const (
 const help = `usage: go run . COMMAND [flags]
 
   guard     a guarded handler beside an unguarded one and beside other ways to guard it, over HTTP
-  trips     round trips to Redis for each kind of request, counted on the wire
   gateway   the gateway beside a bare reverse proxy
   ids       snowflake ids beside a bare atomic addition and beside other generators; without Redis
   workers   a thousand processes that lease a worker id at once
   slots     what the scripts of worker ids take in Redis, on rings of few slots and of many
   locks     beside those of other libraries: alone, and contended by processes
   limits    rate limits beside another library's and a plain script
-  counters  adding to counters beside other clients: on one key and on many, over a long way, with acknowledgement
+  counters  adding to counters beside other clients: on one key and on many, with acknowledgement
   incr      GET /incr/{key} over HTTP beside a bare handler and Webdis
   memory    what tokens, counters and request ids take in Redis
+  once      a command that does nothing, bare, under flock, and under coatcheck once
   size      the size of the program, as make build makes it
   all       these one after the other, and docs/benchmarks.md from them: go run . all -page ../docs/benchmarks.md
 
@@ -46,7 +46,6 @@ go run . COMMAND -h lists the flags. redis-server has to be in PATH; REDIS_SERVE
 // processes of their own.
 var commands = map[string]func(ctx context.Context, args []string, stdin io.Reader, stdout io.Writer) error{
 	"guard":    guardCommand,
-	"trips":    tripsCommand,
 	"gateway":  gatewayCommand,
 	"ids":      idsCommand,
 	"locks":    locksCommand,
@@ -56,6 +55,7 @@ var commands = map[string]func(ctx context.Context, args []string, stdin io.Read
 	"memory":   memoryCommand,
 	"workers":  workersCommand,
 	"slots":    slotsCommand,
+	"once":     onceCommand,
 	"size":     sizeCommand,
 	"all":      allCommand,
 
@@ -64,7 +64,6 @@ var commands = map[string]func(ctx context.Context, args []string, stdin io.Read
 	"load":       loadCommand,
 	"contend":    contendCommand,
 	"lease":      leaseCommand,
-	"delay":      delayCommand,
 	"serve-incr": serveIncrCommand,
 	"get":        getCommand,
 }

@@ -6,7 +6,6 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"errors"
-	"fmt"
 	"io"
 	"net/http"
 	"sync"
@@ -28,18 +27,10 @@ const (
 // errBusy says that another request with the same key is under way.
 var errBusy = echo.NewHTTPError(http.StatusConflict, "in progress")
 
-// claims is what differs between the hand-written guards.
-type claims interface {
-	// claim takes a key for an owner; if there is an answer already, it returns that one.
-	claim(ctx context.Context, key, owner, fingerprint string) (answer []byte, granted bool, err error)
-	// complete stores the answer.
-	complete(ctx context.Context, key, owner string, answer []byte) error
-}
-
-// guardBy is the middleware around claims. It does the least that such a middleware can do, and
-// less than coatcheck: no heartbeat, no headers kept, no context that outlives the client, any key
-// taken as it is.
-func guardBy(claims claims) echo.MiddlewareFunc {
+// guardBy is the middleware around two scripts. It does the least that such a middleware can do,
+// and less than coatcheck: no heartbeat, no headers kept, no context that outlives the client, any
+// key taken as it is.
+func guardBy(claims byRueidis) echo.MiddlewareFunc {
 	return func(next echo.HandlerFunc) echo.HandlerFunc {
 		return func(c echo.Context) error {
 			request := c.Request()
@@ -158,6 +149,3 @@ func guardWithOnePing(_ context.Context, redisURL string) (guard, error) {
 	}
 	return guard{middleware: middleware, close: func() error { client.Close(); return nil }}, nil
 }
-
-// unexpected is the error for a script's answer that a peer does not know.
-func unexpected(answer []string) error { return fmt.Errorf("a script answered %q", answer) }

@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"strconv"
+	"strings"
 	"time"
 )
 
@@ -31,7 +32,11 @@ func serveCommand(ctx context.Context, args []string, stdin io.Reader, stdout io
 	}
 	defer func() { err = errors.Join(err, guard.close()) }()
 	app := &application{}
-	return serve(stdin, stdout, service(app.pay, guard), about(app.runs.Load))
+	told := about(app.runs.Load)
+	if guard.issue != nil {
+		told.HandleFunc("GET /tokens", func(w http.ResponseWriter, r *http.Request) { tellTokens(w, r, guard) })
+	}
+	return serve(stdin, stdout, service(app.pay, guard), told)
 }
 
 // serve serves both handlers until its input ends.
@@ -62,11 +67,25 @@ func serve(stdin io.Reader, stdout io.Writer, measured, about http.Handler) erro
 
 // about tells how often the handler has run, and how much processor time this process has used, in
 // microseconds.
-func about(runs func() int64) http.Handler {
+func about(runs func() int64) *http.ServeMux {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /runs", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, runs()) })
 	mux.HandleFunc("GET /cpu", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, processorTime()) })
 	return mux
+}
+
+// tellTokens issues ?n= tokens, and tells them in lines.
+func tellTokens(w http.ResponseWriter, r *http.Request, guard guard) {
+	n, err := strconv.Atoi(r.URL.Query().Get("n"))
+	tokens := make([]string, max(n, 0))
+	if err == nil {
+		err = forEach(r.Context(), func(i int) (err error) { tokens[i], err = guard.issue(r.Context()); return err }, n)
+	}
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+		return
+	}
+	fmt.Fprint(w, strings.Join(tokens, "\n"))
 }
 
 // server is a server process as its user sees it.
@@ -96,9 +115,9 @@ func startServer(ctx context.Context, args ...string) (*server, error) {
 // asking opens a connection for each question, so that none is left.
 var asking = &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
 
-// ask reads what the server tells of itself.
-func (s *server) ask(ctx context.Context, path string) ([]byte, error) {
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+s.control+path, nil)
+// ask reads what a server tells of itself at the address for that.
+func ask(ctx context.Context, control, path string) ([]byte, error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+control+path, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -116,7 +135,7 @@ func (s *server) ask(ctx context.Context, path string) ([]byte, error) {
 
 // number is a number that the server tells of itself.
 func (s *server) number(ctx context.Context, path string) (float64, error) {
-	body, err := s.ask(ctx, path)
+	body, err := ask(ctx, s.control, path)
 	if err != nil {
 		return 0, err
 	}

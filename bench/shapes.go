@@ -24,17 +24,18 @@ type shape struct {
 // guard is a shape that is connected to its Redis.
 type guard struct {
 	middleware echo.MiddlewareFunc
+	issue      func(ctx context.Context) (token string, err error) // nil = it has no tokens
 	close      func() error
 }
 
 // The shapes by which a server of this program can guard its handler. README.md says what each is.
 const (
-	unguarded    = "unguarded"
-	twoPings     = "two-pings"
-	onePing      = "one-ping"
-	coatcheck    = "coatcheck"
-	autoPipeline = "go-redis-auto"
-	rueidisAuto  = "rueidis-auto"
+	unguarded   = "unguarded"
+	twoPings    = "two-pings"
+	onePing     = "one-ping"
+	coatcheck   = "coatcheck"
+	byToken     = "coatcheck, token" // issued before; the others have keys of their own
+	rueidisAuto = "rueidis-auto"
 )
 
 var shapes = []shape{
@@ -42,8 +43,8 @@ var shapes = []shape{
 	{twoPings, guardWithPings},
 	{onePing, guardWithOnePing},
 	{coatcheck, guardWithCoatcheck},
-	{autoPipeline, guardWithScripts(autoRunner)},
-	{rueidisAuto, guardWithScripts(rueidisRunner)},
+	{byToken, guardWithCoatcheck},
+	{rueidisAuto, guardWithScripts},
 }
 
 func shapeOf(name string) (shape, error) {
@@ -106,5 +107,9 @@ func guardWithCoatcheck(ctx context.Context, redisURL string) (guard, error) {
 	}
 	tokens := idempotency.New(store, idempotency.Config{})
 	wrapped := echov4.Wrap(tokens.Middleware(idempotency.Route{Name: "POST /pay"}))
-	return guard{middleware: wrapped, close: func() error { return errors.Join(tokens.Close(ctx), store.Close()) }}, nil
+	issue := func(ctx context.Context) (string, error) {
+		token, err := tokens.Issue(ctx, "", "", 0)
+		return token.Value, err
+	}
+	return guard{middleware: wrapped, issue: issue, close: func() error { return errors.Join(tokens.Close(ctx), store.Close()) }}, nil
 }

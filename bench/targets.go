@@ -89,6 +89,8 @@ var targets = []target{
 	{what: "the same two scripts by rueidis, without anything around them, beside two PINGs, 64 connections", section: "guard",
 		series: "connections: 64", unit: perSecond, side: rueidisAuto, beside: twoPings},
 	{what: "the same, 256 connections", section: "guard", series: "connections: 256", unit: perSecond, side: rueidisAuto, beside: twoPings},
+	{what: "first requests with a token that was issued before, beside the client's own key, 64 connections", section: "guard",
+		series: "connections: 64", unit: perSecond, side: byToken, beside: coatcheck},
 	{what: "replays beside one shared PING in the place of the handler, 64 connections", section: "guard",
 		series: "connections: 64", unit: perSecond, side: ownReplay, beside: onePing, goal: nearRate},
 	{what: "the same, 256 connections", section: "guard", series: "connections: 256", unit: perSecond, side: ownReplay,
@@ -102,6 +104,10 @@ var targets = []target{
 		side: mostSlots, beside: fewSlots, goal: nearTime, most: true},
 	{what: "renewing a worker id there", section: "slots", series: "renew", unit: "µs", side: mostSlots, beside: fewSlots,
 		goal: nearTime, most: true},
+
+	{what: "`coatcheck once` beside a start of the program that does nothing", section: "once", series: runNothing, unit: "ms",
+		side: once, beside: itsVersion},
+	{what: "the same: `coatcheck lock run`", section: "once", series: runNothing, unit: "ms", side: lockRun, beside: itsVersion},
 
 	{what: "the program, stripped (`make build`)", section: "size", series: programSize, unit: "MB", side: coatcheck, goal: 25, most: true},
 	{what: "its build with an empty cache (`go run` in a new clone, the modules there)", section: "size", series: coldBuild,

@@ -59,9 +59,7 @@ func (h *counters) request(r *request) (asked counter.Request) {
 	return asked
 }
 
-// requestID is the Idempotency-Key of a repeatable increment, "" if there is none. Keys of two
-// principals never meet, so it is a digest of both where the caller has a principal, and where the
-// key itself looks like such a digest.
+// requestID is the Idempotency-Key of a repeatable increment, "" if there is none.
 func (h *counters) requestID(r *request) string {
 	key, err := idempotency.OptionalKey(r.Request())
 	r.fail(err)
@@ -70,6 +68,12 @@ func (h *counters) requestID(r *request) string {
 	}
 	principal, err := h.principal(r.Request())
 	r.fail(err)
+	return repeatable(principal, key)
+}
+
+// repeatable names a repeatable increment. Keys of two principals never meet, so it is a digest of
+// both where the caller has a principal, and where the key itself looks like such a digest.
+func repeatable(principal, key string) string {
 	if principal != "" || names.Digested.MatchString(key) {
 		return names.Digest(principal, key)
 	}

@@ -64,3 +64,26 @@ func TestRecordsOfANewerVersionAreRefused(t *testing.T) {
 	s.unlock(t, s.lock(t, "others", forAnHourHeld))
 	s.claim(t, s.issue(t, `{}`), forAnHour)
 }
+
+// A newer marker of the store itself makes a service unready, one that runs and one that starts,
+// and it says why. It serves callers that ask it all the same.
+func TestANewerMarkerOfTheStoreMakesAServiceUnready(t *testing.T) {
+	t.Parallel()
+	redis := redistest.Start(t)
+	config := server.Config{Store: storetest.Open(t, redisstore.Config{URL: redis.URL(), Timeout: storePatience}), Dev: true}
+	running := serve(t, config)
+	expect.Equal(t, "ready", must[api.Readiness](t, running, 200, "GET", "/readyz", "").Ready, true)
+	const key = "coatcheck:incarnation:{store}"
+	newer := "@2:9.9.9 " + redis.Client().Get(t.Context(), key).Val()
+	redis.Client().Set(t.Context(), key, newer, 0)
+	running.server.ForgetHealth()
+	for name, s := range map[string]*service{"running": running, "starting": serve(t, config)} {
+		found := must[api.Readiness](t, s, 503, "GET", "/readyz", "")
+		expect.Contains(t, "reason of the one that is "+name, found.Reason, "newer version", "(marker)", "in format 2", "install 9.9.9 or newer")
+		s.claim(t, s.issue(t, `{}`), forAnHour)
+		must[api.Incremented](t, s, 200, "GET", "/incr/"+name, "")
+		must[api.WorkerLease](t, s, 201, "POST", "/worker/"+name, `{"ttl_ms":3600000}`)
+		s.unlock(t, s.lock(t, name, forAnHourHeld))
+	}
+	expect.Equal(t, "the marker", redis.Client().Get(t.Context(), key).Val(), newer)
+}

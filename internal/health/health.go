@@ -39,7 +39,8 @@ type Answer struct {
 	Continuity  redisstore.Continuity
 	// why it does not work, in words that are the same for all stores; "" = it works
 	Class string
-	// the same, with how many replicas have confirmed, and in a cluster at which master
+	// the same, with how many replicas have confirmed, which newer version has written, and in a
+	// cluster at which master
 	Reason string
 }
 
@@ -119,6 +120,9 @@ func (c *Checker) refused(err error) Answer {
 	answer := Answer{Class: title, Reason: title}
 	if shortfall, ok := errors.AsType[*redisstore.ShortfallError](err); ok {
 		answer.Reason = "writes are " + shortfall.Error()
+	}
+	if newer, ok := errors.AsType[*redisstore.NewerError](err); ok {
+		answer.Reason += ": " + newer.Error()
 	}
 	if node, ok := errors.AsType[*pipeline.NodeError](err); ok {
 		answer.Reason += ", at " + node.Addr

@@ -1,13 +1,9 @@
 package idempotency
 
 import (
-	"bufio"
 	"context"
-	"errors"
-	"io"
-	"net"
 	"net/http"
-	"strconv"
+	"regexp"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -20,14 +16,21 @@ import (
 	"github.com/coatcheck/coatcheck/redisstore"
 )
 
+// oneCommand is how a command begins on the wire: a list of strings, each after its length.
+var oneCommand = regexp.MustCompile(`(?:^|\r\n)\*\d+\r\n\$`)
+
 // TestRoundTripsOfEachRequest counts the commands that reach Redis, on the wire. One request at a
 // time has nothing to share a round trip with, so that each command is one: two for a request whose
 // handler runs or that repeats a large answer, one for any other that needs the store, none for one
 // that does not.
 func TestRoundTripsOfEachRequest(t *testing.T) {
 	space := redistest.Shared(t)
-	meter := newMeter(t, strings.TrimPrefix(space.URL, "redis://"))
-	tokens := newTokens(t, storetest.Open(t, redisstore.Config{URL: meter.url(), Prefix: space.Prefix, Timeout: time.Minute}))
+	var commands atomic.Int64 // counted before they are passed on, so when their answers arrive
+	meter := redistest.StartProxy(t, strings.TrimPrefix(space.URL, "redis://"), func(request []byte) (redistest.Fate, func()) {
+		commands.Add(int64(len(oneCommand.FindAll(request, -1))))
+		return redistest.Pass, nil
+	})
+	tokens := newTokens(t, storetest.Open(t, redisstore.Config{URL: meter.URL(), Prefix: space.Prefix, Timeout: time.Minute}))
 	route := Route{Name: "pay", Lease: time.Hour} // no heartbeat falls into the test
 	guarded := tokens.Middleware(route)(&handler{})
 	held := make(chan struct{})
@@ -71,9 +74,9 @@ func TestRoundTripsOfEachRequest(t *testing.T) {
 		{"Do, first", 201, 2, func() int { return do(t, tokens, unused) }},
 		{"Do, replay", 201, 1, func() int { return do(t, tokens, unused) }},
 	} {
-		before := meter.commands.Load()
+		before := commands.Load()
 		status := row.request()
-		if trips := meter.commands.Load() - before; trips != row.trips || status != row.status {
+		if trips := commands.Load() - before; trips != row.trips || status != row.status {
 			t.Errorf("%s: %d round trips and status %d, want %d and %d", row.name, trips, status, row.trips, row.status)
 		}
 	}
@@ -109,104 +112,4 @@ func do(t *testing.T, tokens *Tokens, token string) int {
 		return 0
 	}
 	return http.StatusCreated
-}
-
-// meter counts the commands from a store to its server. A command is counted before it is passed
-// on, so that it is counted when its answer arrives.
-type meter struct {
-	listener net.Listener
-	target   string
-	commands atomic.Int64
-	open     sync.WaitGroup
-
-	mu    sync.Mutex
-	conns []net.Conn
-}
-
-func newMeter(t *testing.T, target string) *meter {
-	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err) // names the call
-	}
-	m := &meter{listener: listener, target: target}
-	m.open.Go(m.accept)
-	t.Cleanup(m.end)
-	return m
-}
-
-func (m *meter) url() string { return "redis://" + m.listener.Addr().String() }
-
-func (m *meter) end() {
-	_ = m.listener.Close()
-	m.mu.Lock()
-	for _, conn := range m.conns {
-		_ = conn.Close()
-	}
-	m.mu.Unlock()
-	m.open.Wait()
-}
-
-func (m *meter) accept() {
-	for {
-		client, err := m.listener.Accept()
-		if err != nil {
-			return
-		}
-		server, err := net.Dial("tcp", m.target)
-		if err != nil {
-			_ = client.Close()
-			continue
-		}
-		m.mu.Lock()
-		m.conns = append(m.conns, client, server)
-		m.mu.Unlock()
-		m.open.Go(func() { m.pass(server, client) })
-		m.open.Go(func() { _, _ = io.Copy(client, server); _ = client.Close() })
-	}
-}
-
-// pass counts commands and passes them on, until one side has gone.
-func (m *meter) pass(server io.WriteCloser, client io.Reader) {
-	defer server.Close()
-	from := bufio.NewReader(client)
-	for {
-		command, err := readCommand(from)
-		if err != nil {
-			return
-		}
-		m.commands.Add(1)
-		if _, err := server.Write(command); err != nil {
-			return
-		}
-	}
-}
-
-// readCommand reads one command as RESP writes it: a list of strings, each after its length.
-func readCommand(from *bufio.Reader) ([]byte, error) {
-	command, words, err := readLength(from, nil, '*')
-	for range words {
-		var length int
-		if command, length, err = readLength(from, command, '$'); err != nil {
-			break
-		}
-		word := make([]byte, length+len("\r\n"))
-		if _, err = io.ReadFull(from, word); err != nil {
-			break
-		}
-		command = append(command, word...)
-	}
-	return command, err
-}
-
-func readLength(from *bufio.Reader, command []byte, kind byte) ([]byte, int, error) {
-	line, err := from.ReadBytes('\n')
-	if err != nil {
-		return nil, 0, err
-	}
-	if len(line) < len("*1\r\n") || line[0] != kind {
-		return nil, 0, errors.New("this is not a command")
-	}
-	length, err := strconv.Atoi(string(line[1 : len(line)-2]))
-	return append(command, line...), length, err
 }

@@ -150,16 +150,6 @@ func TestLostRecordEndsTheHandlerAndItsAnswerIsStillSent(t *testing.T) {
 	expect.Equal(t, "a request whose record is lost", statusAndBody(w), "200 it happened")
 }
 
-func TestFlushedRedisRefusesIssuedTokens(t *testing.T) {
-	server, tokens := onRedis(t)
-	h := &handler{}
-	guarded := tokens.Middleware(Route{})(h)
-	token := issuedToken(t, tokens)
-	expect.Error(t, "FLUSHALL", server.Client().FlushAll(t.Context()).Err(), nil)
-	wantCode(t, "a request with a token that Redis has forgotten", post(guarded, "pay", "Idempotency-Token: "+token), api.TokenUnknown)
-	h.wantRuns(t, 0)
-}
-
 // lonely returns tokens on a Redis without replicas.
 func lonely(t *testing.T) *Tokens {
 	t.Helper()

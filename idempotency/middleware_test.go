@@ -3,7 +3,6 @@ package idempotency
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -139,48 +138,6 @@ func TestBodyOverTheLimitIsRefusedAndNothingIsClaimed(t *testing.T) {
 	lower := post(http.MaxBytesHandler(tokens.Middleware(Route{})(h), 10), "12345678901", "Idempotency-Key: l")
 	wantCode(t, "a body over the limit of a handler outside", lower, api.PayloadTooLarge)
 	expect.Contains(t, "its problem", lower.Body.String(), " 10 bytes at most")
-}
-
-func TestBodyThatBreaksOffClaimsNothing(t *testing.T) {
-	h := &handler{}
-	guarded := embeddedTokens(t).Middleware(Route{})(h)
-	request := httptest.NewRequest(http.MethodPost, "/pay", io.MultiReader(strings.NewReader("half"), brokenReader{}))
-	request.Header.Set(KeyHeader, "k")
-	w := httptest.NewRecorder()
-	guarded.ServeHTTP(w, request)
-	wantCode(t, "a body that breaks off", w, api.InvalidRequest)
-	h.wantRuns(t, 0)
-}
-
-type brokenReader struct{}
-
-func (brokenReader) Read([]byte) (int, error) { return 0, errors.New("connection lost") }
-
-func TestErrorsOfTheHandlerAreAnswersLikeAnyOther(t *testing.T) {
-	h := &handler{serve: func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "declined", http.StatusPaymentRequired) }}
-	guarded := embeddedTokens(t).Middleware(Route{})(h)
-	for range 3 {
-		expect.Equal(t, "a request that the handler declines", statusAndBody(post(guarded, "pay", "Idempotency-Key: k")), "402 declined\n")
-	}
-	h.wantRuns(t, 1)
-}
-
-func TestNotBegunGivesTheTokenBackForACorrectedRequest(t *testing.T) {
-	h := &handler{serve: func(w http.ResponseWriter, r *http.Request) {
-		if body, _ := io.ReadAll(r.Body); string(body) == "wrong" {
-			attempt, _ := FromContext(r.Context())
-			attempt.NotBegun()
-			http.Error(w, "amount is missing", http.StatusBadRequest)
-		}
-	}}
-	guarded := embeddedTokens(t).Middleware(Route{})(h)
-	for _, row := range []struct {
-		body string
-		want int
-	}{{"wrong", 400}, {"wrong", 400}, {"right", 200}, {"right", 200}} {
-		wantStatus(t, "a request whose body is "+row.body, post(guarded, row.body, "Idempotency-Key: k"), row.want)
-	}
-	h.wantRuns(t, 3)
 }
 
 func TestPanicLeavesTheTokenInDoubtAtOnce(t *testing.T) {
@@ -342,13 +299,4 @@ func TestZeroConfigNeverReplaysOneCallersAnswerToAnother(t *testing.T) {
 		expect.Equal(t, "ann's token, used by ann", statusAndBody(post(guarded, "pay", TokenHeader+": "+token.Value, "Authorization: Bearer ann")), "200 for Bearer ann")
 	}
 	h.wantRuns(t, int64(len(callers))+1)
-}
-
-func TestRouteOutOfBoundsPanicsAtStartUp(t *testing.T) {
-	defer func() {
-		if recover() == nil {
-			t.Error("Middleware for a policy that does not exist: got no panic")
-		}
-	}()
-	embeddedTokens(t).Middleware(Route{Policy: "maybe"})
 }

@@ -161,13 +161,6 @@ func median(all []float64) float64 {
 	return all[len(all)/2]
 }
 
-func BenchmarkAtomicAdd(b *testing.B) {
-	bare := new(padded)
-	for b.Loop() {
-		bare.n.Add(1)
-	}
-}
-
 func BenchmarkNext(b *testing.B) {
 	for _, step := range benchSteps {
 		b.Run(fmt.Sprint("step=", step), func(b *testing.B) {
@@ -180,15 +173,6 @@ func BenchmarkNext(b *testing.B) {
 			}
 		})
 	}
-}
-
-func BenchmarkAtomicAddParallel(b *testing.B) {
-	bare := new(padded)
-	b.RunParallel(func(pb *testing.PB) {
-		for pb.Next() {
-			bare.n.Add(1)
-		}
-	})
 }
 
 func BenchmarkNextParallel(b *testing.B) {

@@ -80,22 +80,6 @@ func TestUnusedTagIsDropped(t *testing.T) {
 	})
 }
 
-// A tag is kept for as long as it was idle for less than that, by the last draw and not by the last
-// fetch.
-func TestDrawWithoutFetchKeepsATag(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		source := newShelf("orders", 1, 100_000)
-		s := open(t, source, Config{Idle: time.Hour})
-		tag := handle(t, s, "orders")
-		for want := range int64(1000) {
-			time.Sleep(59 * time.Minute)
-			if id := next(t, tag); id != want+1 {
-				t.Fatalf("got %d, want %d: ids were lost", id, want+1)
-			}
-		}
-	})
-}
-
 // A handle and the name, with both used by many while the tag is dropped all the time: no id twice,
 // and none out of order for one caller.
 func TestHandlesOutliveTheirTags(t *testing.T) {

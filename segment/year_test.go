@@ -141,20 +141,3 @@ func TestYearOfDemand(t *testing.T) {
 		t.Logf("%.2f fetches an hour, steps %d to %d, starved %d times", float64(stats.Fetches)/hours, slices.Min(steps), slices.Max(steps), stats.Starved)
 	})
 }
-
-// What was busy for months and has become nearly silent ends at its least step, and stays there.
-func TestStepComesDownWhenDemandHasGone(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		source := newShelf("orders", 1, 100)
-		s := open(t, source, Config{Idle: 366 * 24 * time.Hour})
-		tag := handle(t, s, "orders")
-		live(t, tag, 0, 10*day, 5, func(int) float64 { return 6000 })
-		if got := only(t, s).Step; got < 80_000 || got > 100_000 {
-			t.Errorf("the step is %d while it is busy", got)
-		}
-		live(t, tag, 10*day, year, 60, func(int) float64 { return 1 })
-		if got := only(t, s).Step; got != 100 {
-			t.Errorf("the step is %d in the end", got)
-		}
-	})
-}

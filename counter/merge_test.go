@@ -7,7 +7,6 @@ import (
 	"io"
 	"math"
 	"runtime"
-	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -295,24 +294,4 @@ func TestCloseWaitsForWhatIsUnderWay(t *testing.T) {
 	}
 	g.open <- redistest.Pass
 	<-closed
-}
-
-func TestManyProcessesShareACounter(t *testing.T) {
-	t.Parallel()
-	server := redistest.Start(t)
-	processes := slices.Repeat([]counters(nil), 0)
-	for range 4 {
-		processes = append(processes, process(t, server.URL()))
-	}
-	load := startLoad(t, processes...)
-	load.goesOn()
-	load.end()
-	largest := load.once(t)
-	sum := int64(0)
-	for _, r := range load.ranges {
-		sum += r.Value - r.First + 1
-	}
-	if sum != largest || len(load.failed) > 0 {
-		t.Errorf("%d values up to %d, %d failures", sum, largest, len(load.failed))
-	}
 }

@@ -3,8 +3,6 @@ package snowflake_test
 import (
 	"errors"
 	"fmt"
-	"math"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -256,20 +254,4 @@ func FuzzJSONAndScan(f *testing.F) {
 			t.Fatalf("%q: %d, %v and %d, %v", text, scanned, errScan, parsed, errText)
 		}
 	})
-}
-
-func TestNumbersOfEveryLength(t *testing.T) {
-	ids := []snowflake.ID{0, largest}
-	for n := snowflake.ID(1); n > 0 && n < math.MaxInt64/3; n *= 3 {
-		ids = append(ids, n-1, n, n+1)
-	}
-	slices.Sort(ids)
-	for _, id := range slices.Compact(ids) {
-		for _, format := range []snowflake.Format{snowflake.Decimal, snowflake.Base36, snowflake.Base62, snowflake.Base32} {
-			text, _ := format.Append(nil, id, snowflake.Style{})
-			if back, err := format.Parse(string(text), snowflake.Style{}); back != id || err != nil {
-				t.Errorf("%s of %d: %q is %d, %v", format, id, text, back, err)
-			}
-		}
-	}
 }

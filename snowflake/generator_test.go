@@ -32,16 +32,6 @@ func TestIDsCarryTimeWorkerAndSequence(t *testing.T) {
 	})
 }
 
-// A widely known vector: 1000 ms after the epoch, worker 1: 4194308096, then 4194308097.
-func TestIDsAreThoseOfTheVector(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		g := generator(t, granted(1, time.Minute), like{Epoch: time.Now().Add(-time.Second)})
-		if first, second := next(t, g), next(t, g); first != 4194308096 || second != 4194308097 {
-			t.Errorf("got %d and %d", first, second)
-		}
-	})
-}
-
 func TestTimeIsTheLeasesAndNotTheMachines(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := granted(1, time.Minute)

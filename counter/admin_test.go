@@ -80,9 +80,7 @@ func (c counters) reset(t *testing.T, other counters) {
 	_, err := c.Get(t.Context(), "removed")
 	expect.Error(t, "Get of a removed counter", err, counter.ErrUnknown)
 	wantRefused(t, c.Reset(t.Context(), "removed"), counter.ErrUnknown)
-	if keys := c.listed(t, "removed"); len(keys) != 0 {
-		t.Errorf("listed: %v", keys)
-	}
+	expect.Equal(t, "names that are listed", len(c.listed(t, "removed")), 0)
 	c.gets(t, "removed", 1)
 	if keys := c.listed(t, "removed"); !slices.Equal(keys, []string{"removed"}) {
 		t.Errorf("listed: %v", keys)
@@ -259,9 +257,7 @@ func TestListReadsABoundedNumberOfNames(t *testing.T) {
 	for next := "first"; next != ""; cursor = next {
 		before := reads.Load()
 		page, then, err := c.List(t.Context(), "", cursor, 1)
-		if err != nil {
-			t.Fatalf("List after %q: %v", cursor, err)
-		}
+		expect.NoError(t, fmt.Sprintf("List after %q", cursor), err)
 		// a script that is not known yet is sent twice
 		if looked := reads.Load() - before; looked > 1100 {
 			t.Errorf("List after %q looked at %d counters, want 1000 at most", cursor, looked)

@@ -22,9 +22,7 @@ func (c counters) manyAtOnce(t *testing.T) {
 					t.Errorf("Add of %d by one of many: %v", by, err)
 					return
 				}
-				if r.Value-r.First+1 != by {
-					t.Errorf("asked for %d, got %+v", by, r)
-				}
+				expect.Equal(t, "how many values the call got", r.Value-r.First+1, by)
 				got[caller] = append(got[caller], r)
 			}
 		})

@@ -3,6 +3,7 @@ package counter_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"math"
 	"strings"
@@ -67,9 +68,7 @@ func (c counters) put(t *testing.T, key, command string, value ...any) {
 func (c counters) incr(t *testing.T, key string, by int64, requestID string) counter.Range {
 	t.Helper()
 	got, err := c.Add(t.Context(), key, counter.Request{By: by, RequestID: requestID})
-	if err != nil {
-		t.Fatalf("incr %s by %d: %v", key, by, err)
-	}
+	expect.NoError(t, fmt.Sprintf("incr %s by %d", key, by), err)
 	return got
 }
 
@@ -95,9 +94,7 @@ func (c counters) ranges(t *testing.T) {
 	last := int64(0)
 	for _, by := range []int64{1, 1, 2, 10, 999, counter.MaxBy, 1} {
 		got := c.incr(t, "ranges", by, "")
-		if got != (counter.Range{First: last + 1, Value: last + by}) {
-			t.Errorf("by %d after %d: %+v", by, last, got)
-		}
+		expect.Equal(t, fmt.Sprintf("by %d after %d", by, last), got, counter.Range{First: last + 1, Value: last + by})
 		last = got.Value
 		c.want(t, "ranges", last)
 	}
@@ -107,9 +104,7 @@ func (c counters) badBy(t *testing.T) {
 	for _, by := range []int64{-1, counter.MaxBy + 1, math.MaxInt64, math.MinInt64} {
 		got, err := c.Add(t.Context(), "bad-by", counter.Request{By: by, RequestID: "id"})
 		wantRefused(t, err, counter.ErrRequest)
-		if got != (counter.Range{}) {
-			t.Errorf("by %d: %+v", by, got)
-		}
+		expect.Equal(t, fmt.Sprintf("range of a call by %d", by), got, counter.Range{})
 	}
 	_, err := c.Get(t.Context(), "bad-by")
 	wantRefused(t, err, counter.ErrUnknown)
@@ -191,16 +186,10 @@ func (c counters) repeat(t *testing.T) {
 	expect.Equal(t, "the first request", first, counter.Range{First: 1, Value: 3})
 	expect.Equal(t, "the second request", second, counter.Range{First: 4, Value: 6})
 	for range 3 {
-		if got := c.incr(t, "repeat", 3, "first"); got != first {
-			t.Errorf("first again: %+v", got)
-		}
-		if got := c.incr(t, "repeat", 3, "second"); got != second {
-			t.Errorf("second again: %+v", got)
-		}
+		expect.Equal(t, "the first request again", c.incr(t, "repeat", 3, "first"), first)
+		expect.Equal(t, "the second request again", c.incr(t, "repeat", 3, "second"), second)
 	}
-	if got := c.incr(t, "another", 3, "first"); got.Value != 3 {
-		t.Errorf("the same id for another counter: %+v", got)
-	}
+	expect.Equal(t, "the same id for another counter", c.incr(t, "another", 3, "first").Value, 3)
 	c.want(t, "repeat", 11)
 }
 
@@ -221,9 +210,7 @@ func (c counters) refusedRequest(t *testing.T) {
 	c.put(t, "mended", "SET", "41")
 	expect.Equal(t, "the request that was refused before", c.incr(t, "mended", 1, "id").Value, 42)
 	c.put(t, "mended", "DEL")
-	if got := c.incr(t, "mended", 1, "id"); got.Value != 42 {
-		t.Errorf("a request that was answered, after its counter was removed: %+v", got)
-	}
+	expect.Equal(t, "a request that was answered, after its counter was removed", c.incr(t, "mended", 1, "id").Value, 42)
 }
 
 func (c counters) anyID(t *testing.T) {
@@ -234,9 +221,7 @@ func (c counters) anyID(t *testing.T) {
 			seen[c.incr(t, "ids", 1, id).Value] = true
 		}
 	}
-	if len(seen) != len(ids) {
-		t.Errorf("%d ids got %d values", len(ids), len(seen))
-	}
+	expect.Equal(t, "values of all ids", len(seen), len(ids))
 	c.want(t, "ids", int64(len(ids)))
 }
 

@@ -60,9 +60,7 @@ func TestOneINCRBYOfAKeyIsUnderWay(t *testing.T) {
 	var all sync.WaitGroup
 	add := func() { all.Go(func() { got.add(c.Add(t.Context(), "k", counter.Request{})) }) }
 	add()
-	if n := <-g.arrived; n != 1 {
-		t.Errorf("the first request has %d", n)
-	}
+	expect.Equal(t, "INCRBYs in the first request", <-g.arrived, 1)
 	for range 50 {
 		add()
 	}

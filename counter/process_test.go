@@ -3,6 +3,7 @@ package counter_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"sync"
 	"testing"
@@ -67,9 +68,7 @@ func (c counters) gets(t testing.TB, key string, want int64) {
 // do runs a command on a server itself.
 func do(t testing.TB, server *redistest.Server, words ...any) {
 	t.Helper()
-	if err := server.Client().Do(t.Context(), words...).Err(); err != nil {
-		t.Fatalf("command %v: %v", words, err)
-	}
+	expect.NoError(t, fmt.Sprintf("command %v", words), server.Client().Do(t.Context(), words...).Err())
 }
 
 // handedOut is what many callers were given.

@@ -18,13 +18,9 @@ func TestRequestIDIsKeptForADayAndItsCounterForEver(t *testing.T) {
 		c := counters{counter.New(store, counter.Config{}), store}
 		first := c.incr(t, "k", 1, "id")
 		time.Sleep(24*time.Hour - time.Second)
-		if again := c.incr(t, "k", 1, "id"); again != first {
-			t.Errorf("within the day: %+v, want %+v", again, first)
-		}
+		expect.Equal(t, "the request within the day", c.incr(t, "k", 1, "id"), first)
 		time.Sleep(24*time.Hour + time.Second)
-		if later := c.incr(t, "k", 1, "id"); later.Value != first.Value+1 {
-			t.Errorf("a day after the last repeat: %+v", later)
-		}
+		expect.Equal(t, "the request a day after the last repeat", c.incr(t, "k", 1, "id").Value, first.Value+1)
 		time.Sleep(10 * 365 * 24 * time.Hour)
 		c.want(t, "k", 2)
 	})

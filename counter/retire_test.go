@@ -47,9 +47,7 @@ func TestRetireReturnsTheLastOfAllValues(t *testing.T) {
 		for _, value := range got {
 			largest = max(largest, value)
 		}
-		if largest != last {
-			t.Errorf("retired at %d, and %d was handed out", last, largest)
-		}
+		expect.Equal(t, "the largest value that was handed out", largest, last)
 		if again, err := c.Retire(t.Context(), "k"); err != nil || again != last {
 			t.Errorf("asked again: %d, %v", again, err)
 		}

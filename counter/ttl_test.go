@@ -28,6 +28,14 @@ func inBubble(t *testing.T, test func(t *testing.T, c counters)) {
 	})
 }
 
+// another is counters of the same store in another process.
+func (c counters) another(t *testing.T) counters {
+	t.Helper()
+	other := counters{counter.New(c.store, counter.Config{}), c.store}
+	t.Cleanup(func() { _ = other.Close() })
+	return other
+}
+
 // daily adds to the counter k.
 func (c counters) daily(t *testing.T, ttl time.Duration, want int64) {
 	t.Helper()
@@ -50,13 +58,9 @@ func TestCounterBeginsAgainWhenItHasExpired(t *testing.T) {
 		c.gets(t, "k", 3)
 		time.Sleep(61 * time.Minute)
 		c.gone(t)
-		if keys := c.listed(t, ""); len(keys) != 0 {
-			t.Errorf("listed: %v", keys)
-		}
+		expect.Equal(t, "names that are listed after the end", len(c.listed(t, "")), 0)
 		c.daily(t, time.Hour, 1)
-		if keys := c.listed(t, ""); len(keys) != 1 {
-			t.Errorf("listed: %v", keys)
-		}
+		expect.Equal(t, "names that are listed when it has begun again", len(c.listed(t, "")), 1)
 	})
 }
 
@@ -112,8 +116,7 @@ func TestCounterIsOpenedShortlyBeforeItsEnd(t *testing.T) {
 		// with a record of the reset beside it, which ends with the counter
 		c.daily(t, time.Second, 1)
 		time.Sleep(950 * time.Millisecond)
-		other := counters{counter.New(c.store, counter.Config{}), c.store}
-		defer other.Close()
+		other := c.another(t)
 		other.daily(t, time.Second, 2)
 		time.Sleep(50 * time.Millisecond)
 		other.daily(t, time.Second, 1)
@@ -126,8 +129,7 @@ func TestRecordOfACounterThatIsOpenedInItsLastMillisecondEnds(t *testing.T) {
 		expect.NoError(t, "Reset k", c.Reset(t.Context(), "k"))
 		c.daily(t, time.Second, 1)
 		time.Sleep(time.Second - time.Millisecond/2)
-		other := counters{counter.New(c.store, counter.Config{}), c.store}
-		defer other.Close()
+		other := c.another(t)
 		other.daily(t, time.Second, 2)
 		time.Sleep(26 * time.Hour) // the record of a counter that was removed stays for a day
 		stays := &scripts.Script{Name: "stays", Source: "return {tostring(redis.call('EXISTS', KEYS[1]))}", SHA: strings.Repeat("0", 40)}
@@ -142,8 +144,7 @@ func TestCallsUnderWayAsTheCounterExpires(t *testing.T) { callsAsTheCounterExpir
 func callsAsTheCounterExpires(t *testing.T, rounds int) {
 	t.Helper()
 	inBubble(t, func(t *testing.T, c counters) {
-		other := counters{counter.New(c.store, counter.Config{}), c.store}
-		defer other.Close()
+		other := c.another(t)
 		for range rounds {
 			var all sync.WaitGroup
 			begun := time.Now()
@@ -191,8 +192,7 @@ func (c counters) addAcrossTheEnd(t *testing.T, begun time.Time) {
 
 func TestProcessForgetsWhatItHasSeenOfAKeyThatIsNotUsed(t *testing.T) {
 	inBubble(t, func(t *testing.T, c counters) {
-		other := counters{counter.New(c.store, counter.Config{}), c.store}
-		defer other.Close()
+		other := c.another(t)
 		other.countTo(t, "k", 100)
 		expect.NoError(t, "Reset k", c.Reset(t.Context(), "k"))
 		time.Sleep(25 * time.Hour) // Redis no longer knows that it was removed
@@ -212,8 +212,7 @@ func TestTTLThatAnotherProcessGaveIsNoLoss(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(t *testing.T, c counters) {
-				other := counters{counter.New(c.store, counter.Config{}), c.store}
-				defer other.Close()
+				other := c.another(t)
 				c.countTo(t, "k", 4)
 				give(t, other)
 				time.Sleep(61 * time.Minute)
@@ -304,8 +303,7 @@ func (c counters) adds(t *testing.T, request counter.Request, want int64) {
 // The call that comes second gives the end that the first did not, and both learn of it.
 func TestCounterThatBeginsWithoutATTLGetsThatOfTheNextCall(t *testing.T) {
 	inBubble(t, func(t *testing.T, c counters) {
-		other := counters{counter.New(c.store, counter.Config{}), c.store}
-		defer other.Close()
+		other := c.another(t)
 		for range 3 {
 			other.gets(t, "k", 1)
 			c.adds(t, counter.Request{TTL: time.Hour}, 2)
@@ -344,4 +342,17 @@ func TestCountersThatTwoServicesBeginAtOnceEnd(t *testing.T) {
 		})
 		plain.gets(t, key(i), 1)
 	}
+}
+
+// In a bubble no time passes between the two.
+func TestCounterThatBeginsAnewTwiceAtOneInstantGoesBackBothTimes(t *testing.T) {
+	inBubble(t, func(t *testing.T, c counters) {
+		other := c.another(t)
+		for range 3 {
+			other.mustSet(t, "k", 500, 0)
+			c.gets(t, "k", 501)
+			expect.Error(t, "Reset", other.Reset(t.Context(), "k"), nil)
+			c.gets(t, "k", 1)
+		}
+	})
 }

@@ -24,9 +24,7 @@ func TestCloseEndsEverything(t *testing.T) {
 		for _, one := range waits {
 			wantIs(t, (<-one).err, ErrClosed, redisstore.ErrRefused)
 		}
-		if took := time.Since(start); took != 0 {
-			t.Errorf("it took %v", took)
-		}
+		expect.Equal(t, "how long the calls that waited went on", time.Since(start), 0)
 		_, err := tag.Next(t.Context())
 		wantIs(t, err, ErrClosed)
 		wantIs(t, tag.NextN(t.Context(), make([]int64, 2)), ErrClosed)
@@ -75,9 +73,7 @@ func TestCloseEndsEverything(t *testing.T) {
 		wantIs(t, err, ErrClosed)
 		time.Sleep(time.Hour)
 		synctest.Wait()
-		if got := s.Totals().Failures; got != failures {
-			t.Errorf("%d attempts after the end", got-failures)
-		}
+		expect.Equal(t, "failures after the end", s.Totals().Failures, failures)
 	})
 }
 

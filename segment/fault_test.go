@@ -41,9 +41,7 @@ func TestFailedFetchesInTheBackgroundAreRepeatedWithBackoff(t *testing.T) {
 		c.prefetchLocked() // as a mark that is passed now, or the end of a range
 		c.mu.Unlock()
 		synctest.Wait()
-		if len(times) != attempts {
-			t.Error("an attempt while the next was still to wait")
-		}
+		expect.Equal(t, "attempts, while the next is still to wait", len(times), attempts)
 		var waits []time.Duration
 		for i := 1; i < len(times); i++ {
 			waits = append(waits, times[i].Sub(times[i-1]))
@@ -192,9 +190,7 @@ func TestRemovedTagIsForgottenWhenItsIDsAreGone(t *testing.T) {
 		_, err := tag.Next(t.Context())
 		wantIs(t, err, ErrUnknownTag)
 		synctest.Wait()
-		if got := s.Stats(); len(got) != 0 {
-			t.Errorf("kept: %+v", got)
-		}
+		expect.Equal(t, "tags that are kept", len(s.Stats()), 0)
 		source.add("orders", 5) // it came back below what it had given
 		_, err = tag.Next(t.Context())
 		wantIs(t, err, ErrWentBack)
@@ -233,9 +229,7 @@ func TestSourceThatWentBackIsRefusedUntilItIsAhead(t *testing.T) {
 		for refusals < 100 {
 			id, err := tag.Next(t.Context())
 			if err == nil {
-				if id != 1151 {
-					t.Errorf("it goes on with %d", id)
-				}
+				expect.Equal(t, "the first id after all that were seen", id, 1151)
 				break
 			}
 			wantIs(t, err, ErrWentBack, redisstore.ErrRefused)

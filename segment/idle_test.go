@@ -65,9 +65,7 @@ func TestUnusedTagIsDropped(t *testing.T) {
 		if text := log.String(); strings.Count(text, "let an idle tag go") != 1 || !strings.Contains(text, "tag=tag-0 unused=") || !strings.Contains(text, "ids_lost=18") {
 			t.Errorf("the log says %s", text)
 		}
-		if id := next(t, quiet); id != 21 {
-			t.Errorf("the handle gives %d", id)
-		}
+		expect.Equal(t, "the next id of the handle of the tag that was dropped", next(t, quiet), 21)
 		uses(t, s, 0, 1, 22)
 		if id := next(t, quiet); id != 23 || len(s.Stats()) != 2 {
 			t.Errorf("the handle gives %d", id)
@@ -144,9 +142,7 @@ func TestTagsAreBounded(t *testing.T) {
 			wantIs(t, err, ErrTooManyTags, redisstore.ErrRefused)
 			expect.Equal(t, "when one can make room", redisstore.RetryAfter(err), DefaultPeriod)
 		}
-		if got := len(source.all("tag-20")); got != 0 {
-			t.Errorf("%d fetches for a tag that has no room", got)
-		}
+		expect.Equal(t, "fetches for a tag that has no room", len(source.all("tag-20")), 0)
 		time.Sleep(DefaultPeriod - time.Second)
 		uses(t, s, 1, 20, 2)
 		_, err := s.Next(t.Context(), "tag-20")
@@ -196,9 +192,7 @@ func TestMadeUpNamesEvictNoTag(t *testing.T) {
 		synctest.Wait()
 		_, err := s.Next(t.Context(), "made-up-19")
 		wantIs(t, err, ErrTooManyTags)
-		if got := len(s.Stats()); got != 39 {
-			t.Errorf("%d tags while names are looked up", got)
-		}
+		expect.Equal(t, "tags while names are looked up", len(s.Stats()), 39)
 		gate.open()
 		unknown := 0
 		for range 20 {

@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"pgregory.net/rapid"
+
+	"github.com/coatcheck/coatcheck/internal/testing/expect"
 )
 
 // anyRange draws a range of the shapes that matter: of one id, of few, of all that there are;
@@ -103,9 +105,7 @@ func TestLateDrawsDoNotOverflow(t *testing.T) {
 func TestDroppedNodeGivesNothing(t *testing.T) {
 	n := newNode(Range{Lo: 10, Hi: 20}, DefaultAhead)
 	n.draw(3)
-	if lost := n.drop(); lost != 7 {
-		t.Errorf("%d were lost", lost)
-	}
+	expect.Equal(t, "ids that were lost", n.drop(), 7)
 	if _, got := n.draw(1); got != 0 || n.left() != 0 || n.drop() != 0 {
 		t.Error("it gave an id")
 	}

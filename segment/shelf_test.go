@@ -5,11 +5,14 @@ import (
 	"context"
 	"errors"
 	"math"
+	"os"
 	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"go.uber.org/goleak"
 
 	"github.com/coatcheck/coatcheck/internal/testing/expect"
 	"github.com/coatcheck/coatcheck/redisstore"
@@ -268,4 +271,22 @@ func after(d time.Duration) func(context.Context, string) error {
 		time.Sleep(d)
 		return nil
 	}
+}
+
+// atEnd ends what tests share, after the last of them.
+var atEnd []func()
+
+// AtEnd has something ended after the last test, and before the check for goroutines that are left.
+func AtEnd(end func()) { atEnd = append(atEnd, end) }
+
+func TestMain(m *testing.M) {
+	code := m.Run()
+	for _, end := range atEnd {
+		end()
+	}
+	if err := goleak.Find(); err != nil && code == 0 {
+		_, _ = os.Stderr.WriteString("left: " + err.Error() + "\n")
+		code = 1
+	}
+	os.Exit(code)
 }

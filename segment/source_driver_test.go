@@ -10,6 +10,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/coatcheck/coatcheck/internal/testing/expect"
 	"github.com/coatcheck/coatcheck/redisstore"
 	"github.com/coatcheck/coatcheck/segment"
 )
@@ -116,9 +117,7 @@ func TestNothingThatTakesIsSentTwice(t *testing.T) {
 					refused(t, err, row.err)
 				}
 				for word, sent := range bad.counts {
-					if sent != row.want[word] {
-						t.Errorf("%s was sent %d times, not %d", word, sent, row.want[word])
-					}
+					expect.Equal(t, "how often "+word+" was sent", sent, row.want[word])
 				}
 				if db.Stats().InUse > 0 {
 					t.Error("a connection was not given back")

@@ -133,9 +133,7 @@ func TestLinkThatBreaksSilentlyKeepsNoRowLockedForLong(t *testing.T) {
 		_, err := leaf.Take(t.Context(), "orders", 0)
 		refused(t, err, redisstore.ErrUnknownOutcome)
 		waiting := segment.NewLeafAlloc(server.OpenDatabase(t, l.database), dialects[server.Kind()], segment.LeafConfig{Timeout: time.Minute})
-		if taken := take(t, waiting, "orders", 0); taken.Lo != 1 {
-			t.Errorf("got %+v, and the first fetch was rolled back", taken)
-		}
+		expect.Equal(t, "the first id, as the first fetch was rolled back", take(t, waiting, "orders", 0).Lo, 1)
 	})
 }
 

@@ -41,12 +41,8 @@ func (l leafTable) vectors(t *testing.T) {
 	l.seed(t, "vectors", 1, 2000)
 	for i := range int64(5) {
 		want := segment.Range{Lo: 1 + i*2000, Hi: 2001 + i*2000, Step: 2000}
-		if taken := take(t, l, "vectors", 0); taken != want {
-			t.Errorf("range %d is %+v, want %+v", i, taken, want)
-		}
-		if row := l.tag(t, "vectors"); row.MaxID != want.Hi {
-			t.Errorf("max_id is %d, want %d", row.MaxID, want.Hi)
-		}
+		expect.Equal(t, fmt.Sprint("range ", i), take(t, l, "vectors", 0), want)
+		expect.Equal(t, fmt.Sprint("max_id after range ", i), l.tag(t, "vectors").MaxID, want.Hi)
 	}
 }
 
@@ -55,9 +51,7 @@ func (l leafTable) askedStep(t *testing.T) {
 	end := int64(2001)
 	for _, step := range []int64{2000, 4000, 8000, 1, 1_000_000} {
 		want := segment.Range{Lo: end, Hi: end + step, Step: 2000}
-		if taken := take(t, l, "asked", step); taken != want {
-			t.Errorf("asked for %d: %+v, want %+v", step, taken, want)
-		}
+		expect.Equal(t, fmt.Sprintf("range of step %d", step), take(t, l, "asked", step), want)
 		end += step
 	}
 	if row := l.tag(t, "asked"); row.MaxID != end || row.Step != 2000 {
@@ -126,9 +120,7 @@ func (l leafTable) exhausted(t *testing.T) {
 		_, err := l.Take(t.Context(), "last", step)
 		refused(t, err, segment.ErrExhausted)
 	}
-	if row := l.tag(t, "last"); row.MaxID != math.MaxInt64 {
-		t.Errorf("the row is %+v", row)
-	}
+	expect.Equal(t, "max_id of a tag without ids", l.tag(t, "last").MaxID, math.MaxInt64)
 }
 
 func (l leafTable) seedOnce(t *testing.T) {
@@ -211,9 +203,7 @@ func (l leafTable) ended(t *testing.T) {
 	if !errors.Is(err, context.Canceled) {
 		t.Errorf("the context's error is not in %v", err)
 	}
-	if row := l.tag(t, "ended"); row.MaxID != 1 {
-		t.Errorf("the row is %+v", row)
-	}
+	expect.Equal(t, "max_id of a tag that nothing was taken of", l.tag(t, "ended").MaxID, 1)
 }
 
 func (l leafTable) creates(t *testing.T) {
@@ -297,9 +287,7 @@ func TestDrainedRowMovesAsUnderLeaf(t *testing.T) {
 			}
 		}
 		for i, maxID := range []int64{2001, 4001, 8001, 16001, 32001} {
-			if got := taken.check(t)[i]; got.Hi != maxID {
-				t.Errorf("range %d is %+v, and max_id should be %d", i, got, maxID)
-			}
+			expect.Equal(t, fmt.Sprint("end of range ", i), taken.check(t)[i].Hi, maxID)
 		}
 	})
 }

@@ -189,9 +189,7 @@ func TestStoresAdvanceAlike(t *testing.T) {
 	}
 	for i, c := range all {
 		for _, tag := range []string{"orders", "bills"} {
-			if at := c.next[segment.StripeTag(tag, i, 3)]; at != 101 {
-				t.Errorf("store %d has %s at %d, not at 101", i, tag, at)
-			}
+			expect.Equal(t, fmt.Sprintf("where store %d has %s", i, tag), c.next[segment.StripeTag(tag, i, 3)], 101)
 		}
 	}
 }
@@ -203,9 +201,7 @@ func TestStoreThatIsAwayIsPassedOverAndComesBack(t *testing.T) {
 		for range 30 {
 			take(t, s, "orders", 0)
 		}
-		if asked := all[1].times(); asked != 1 {
-			t.Errorf("it was asked %d times within an instant", asked)
-		}
+		expect.Equal(t, "how often it was asked within an instant", all[1].times(), 1)
 		if stats := s.Stats()[1]; stats.Index != 1 || stats.Refused != 1 || stats.DownUntil.Before(time.Now()) || !strings.Contains(stats.LastError, "connection refused") {
 			t.Errorf("the statistics say %+v", stats)
 		}
@@ -223,9 +219,7 @@ func TestStoreThatIsAwayIsPassedOverAndComesBack(t *testing.T) {
 		for range 30 {
 			take(t, s, "orders", 0)
 		}
-		if asked := all[1].times(); asked != 10 {
-			t.Errorf("it is back, and was asked for %d of 30 ranges", asked)
-		}
+		expect.Equal(t, "how often it was asked for 30 ranges, when it was back", all[1].times(), 10)
 		if stats := s.Stats()[1]; stats.Taken != 10 || !stats.DownUntil.IsZero() {
 			t.Errorf("the statistics say %+v", stats)
 		}

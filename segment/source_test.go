@@ -2,6 +2,7 @@ package segment_test
 
 import (
 	"errors"
+	"fmt"
 	"testing"
 
 	"github.com/coatcheck/coatcheck/internal/testing/expect"
@@ -31,9 +32,7 @@ func TestSQLConfigurationsAreChecked(t *testing.T) {
 		}
 	}
 	for _, table := range []string{"", "leaf_alloc", "ids.leaf_alloc", "_A9"} {
-		if err := (segment.LeafConfig{Table: table}).Check(); err != nil {
-			t.Errorf("table %q: %v", table, err)
-		}
+		expect.Error(t, fmt.Sprintf("table %q", table), (segment.LeafConfig{Table: table}).Check(), nil)
 	}
 	if (segment.LeafConfig{Timeout: 1}).Check() == nil || (segment.SequenceConfig{Timeout: -1}).Check() == nil || (segment.StripedConfig{Timeout: -1}).Check() == nil {
 		t.Error("what is out of bounds is good")

@@ -65,9 +65,7 @@ func TestStarvationIsCountedOnceUntilARangeComes(t *testing.T) {
 			_, err := tag.Next(t.Context())
 			wantIs(t, err, errDown)
 		}
-		if got := only(t, s).Starved; got != 1 {
-			t.Errorf("starved %d times", got)
-		}
+		expect.Equal(t, "how often it starved", only(t, s).Starved, 1)
 	})
 	bubble(t, func(t *testing.T) {
 		source := newShelf("orders", 1, 1)
@@ -109,9 +107,7 @@ func TestContextEndsTheWaitAndNothingElse(t *testing.T) {
 		if got := <-patient; got.err != nil || got.id != 21 {
 			t.Errorf("the one that waited on got %+v", got)
 		}
-		if got := source.maxes("orders"); got[2] != 41 {
-			t.Errorf("max is %d: a fetch was begun again", got)
-		}
+		expect.Equal(t, "max after the third fetch, which was not begun again", source.maxes("orders")[2], 41)
 		id, err := tag.Next(over) // an ended context does not matter where nothing is waited for
 		if err != nil || id != 22 {
 			t.Errorf("got %d, %v", id, err)
@@ -147,15 +143,9 @@ func TestStarvedCallerGetsTheErrorAtOnceAndTriesAtOnce(t *testing.T) {
 			wantIs(t, err, redisstore.ErrUnavailable, redisstore.ErrRefused, errDown)
 		}
 		source.setBefore(nil)
-		if id := next(t, tag); id != 21 {
-			t.Errorf("got %d", id)
-		}
-		if took := time.Since(start); took != 0 {
-			t.Errorf("it took %v", took)
-		}
-		if got := only(t, s); got.Failures != failures+3 {
-			t.Errorf("%d failures", got.Failures-failures)
-		}
+		expect.Equal(t, "the first id when there are some again", next(t, tag), 21)
+		expect.Equal(t, "how long that took", time.Since(start), 0)
+		expect.Equal(t, "failures", only(t, s).Failures, failures+3)
 		source.onlyOneAtATime(t)
 	})
 }

@@ -2,6 +2,7 @@ package segment
 
 import (
 	"cmp"
+	"fmt"
 	"math"
 	"slices"
 	"testing"
@@ -62,13 +63,9 @@ func TestNextRangeIsFetchedWhenATenthIsUsed(t *testing.T) {
 			s := open(t, source, Config{Ahead: row.ahead})
 			tag := handle(t, s, "orders")
 			slow(t, tag, int(row.before))
-			if got := len(source.all("orders")); got != 1 {
-				t.Errorf("step %d: %d fetches after %d ids", row.step, got, row.before)
-			}
+			expect.Equal(t, fmt.Sprintf("fetches of step %d after %d ids", row.step, row.before), len(source.all("orders")), 1)
 			slow(t, tag, 1)
-			if got := len(source.all("orders")); got != 2 {
-				t.Errorf("step %d: %d fetches after %d ids", row.step, got, row.before+1)
-			}
+			expect.Equal(t, fmt.Sprintf("fetches of step %d after %d ids", row.step, row.before+1), len(source.all("orders")), 2)
 		})
 	}
 }
@@ -133,9 +130,7 @@ func TestFirstStepsAreTheSources(t *testing.T) {
 			if got := source.asked("orders"); !slices.Equal(got[:min(len(got), 4)], row.first) {
 				t.Errorf("asked for %d, want %d", got, row.first)
 			}
-			if stats := only(t, s); stats.LeastStep != row.step {
-				t.Errorf("the least step is %d", stats.LeastStep)
-			}
+			expect.Equal(t, "the least step", only(t, s).LeastStep, row.step)
 		})
 	}
 }

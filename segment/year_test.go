@@ -115,9 +115,7 @@ func TestYearOfDemand(t *testing.T) {
 		time.Sleep(time.Second) // for the fetch that may be under way
 		before := only(t, s).Fetches
 		drawn += live(t, tag, silence, silence+14*day, 5, demand)
-		if got := only(t, s).Fetches; got != before {
-			t.Errorf("%d fetches in the silence", got-before)
-		}
+		expect.Equal(t, "fetches in the silence", only(t, s).Fetches, before)
 		drawn += live(t, tag, silence+14*day, year, 5, demand)
 		stats, hours := only(t, s), float64(351*24)
 		if perHour := float64(stats.Fetches) / hours; perHour < 3.2 || perHour > 4.8 {

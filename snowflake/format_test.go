@@ -48,9 +48,7 @@ func TestFormatsWriteTheVectors(t *testing.T) {
 		snowflake.ID(3843).String(): "3843", snowflake.ID(3843).Base62(): "zz", snowflake.ID(35).Base36(): "z", snowflake.ID(31).Base32(): "Z",
 		snowflake.ID(-5).Base62(): "-5",
 	} {
-		if format != id {
-			t.Errorf("got %s, want %s", format, id)
-		}
+		expect.Equal(t, "an id as text", format, id)
 	}
 }
 
@@ -194,9 +192,7 @@ func TestStreamingIDsAllocatesNothing(t *testing.T) {
 				buffer = append(buffer, '\n')
 			}
 		})
-		if allocations != 0 {
-			t.Errorf("%s: %v allocations", format, allocations)
-		}
+		expect.Equal(t, "allocations in format "+string(format), allocations, 0)
 	}
 }
 

@@ -60,12 +60,8 @@ func TestFullSequenceRunsAheadByTheLeadAndThenWaits(t *testing.T) {
 		wantRising(t, ids)
 		// 100 ms of ids, of which six were there at once: the unit that the clock was in, and five
 		// of lead.
-		if took := time.Since(start); took != 94*time.Millisecond {
-			t.Errorf("100 ms of ids took %v", took)
-		}
-		if got := ids[len(ids)-1] - ids[0]; got != 99<<22|4095 {
-			t.Errorf("there are holes: the last id is %d above the first", got)
-		}
+		expect.Equal(t, "how long 100 ms of ids took", time.Since(start), 94*time.Millisecond)
+		expect.Equal(t, "how far the last id is above the first, without holes", ids[len(ids)-1]-ids[0], 99<<22|4095)
 	})
 }
 
@@ -215,9 +211,7 @@ func TestLayoutsAndEpochsThatCannotStamp(t *testing.T) {
 		layout := snowflake.MustLayout("20/10/12") // 2^20 ms
 		g = generator(t, d, like{Layout: layout, Epoch: time.Now().Add(-(1<<20 - 2) * time.Millisecond)})
 		ids := nextN(t, g, 2*4096)
-		if ids[len(ids)-1]>>22 != 1<<20-1 {
-			t.Errorf("the last is %d", ids[len(ids)-1])
-		}
+		expect.Equal(t, "the last unit", ids[len(ids)-1]>>22, 1<<20-1)
 		wantError(t, g, snowflake.ErrLayoutUsedUp)
 
 		d.set(func(l *snowflake.Lease) { l.Worker = 1024 })
@@ -273,9 +267,7 @@ func TestRareCallsAreTimedExactlyAndNothingRunsBesideThem(t *testing.T) {
 		time.Sleep(time.Second)
 		asked := d.count()
 		time.Sleep(time.Hour)
-		if got := d.count(); got != asked {
-			t.Errorf("an idle generator has asked %d times in an hour", got-asked)
-		}
+		expect.Equal(t, "how often an idle generator has asked", d.count(), asked)
 		for range 1000 {
 			time.Sleep(7 * time.Millisecond)
 			if got := parts(next(t, g)).Time; !got.Equal(time.Now().Truncate(time.Millisecond)) {

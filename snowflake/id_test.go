@@ -31,9 +31,7 @@ func TestVectors(t *testing.T) {
 		{4194308096, time.UnixMilli(0), snowflake.Parts{Time: time.UnixMilli(1000).UTC(), Worker: 1}},
 		{4194308097, time.UnixMilli(0), snowflake.Parts{Time: time.UnixMilli(1000).UTC(), Worker: 1, Sequence: 1}},
 	} {
-		if got := twitter.Decode(row.id, row.epoch); got != row.want {
-			t.Errorf("%d is %+v, want %+v", row.id, got, row.want)
-		}
+		expect.Equal(t, fmt.Sprint("parts of ", row.id), twitter.Decode(row.id, row.epoch), row.want)
 		if got, err := twitter.Encode(row.want, row.epoch); got != row.id || err != nil {
 			t.Errorf("%+v is %d, %v, want %d", row.want, got, err, row.id)
 		}

@@ -4,6 +4,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/coatcheck/coatcheck/internal/testing/expect"
 )
 
 func TestParseLayoutReadsWhatStringWrites(t *testing.T) {
@@ -47,13 +49,9 @@ func TestParseLayoutRefuses(t *testing.T) {
 
 func TestLasts(t *testing.T) {
 	layout, _ := ParseLayout("41/10/12")
-	if got := layout.Lasts(DefaultEpoch); got.Year() != 2089 {
-		t.Errorf("41 bits of milliseconds from 2020 last until %v", got)
-	}
+	expect.Equal(t, "the year in which 41 bits of milliseconds from 2020 end", layout.Lasts(DefaultEpoch).Year(), 2089)
 	layout, _ = ParseLayout("31/10/12@s")
-	if got := layout.Lasts(time.Unix(0, 0)).Unix(); got != 1<<31 {
-		t.Errorf("31 bits of seconds last %d s", got)
-	}
+	expect.Equal(t, "when 31 bits of seconds end", layout.Lasts(time.Unix(0, 0)).Unix(), 1<<31)
 }
 
 func FuzzParseLayout(f *testing.F) {

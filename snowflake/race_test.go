@@ -168,9 +168,7 @@ func TestRestartDoesNotRepeatIDsThatRanAhead(t *testing.T) {
 		first := generator(t, d, like{})
 		ids := nextN(t, first, 6*4096)
 		usedUntil := first.Stop()
-		if ahead := time.Until(usedUntil); ahead != snowflake.MaxLead+time.Millisecond {
-			t.Errorf("used until %v from now", ahead)
-		}
+		expect.Equal(t, "how far ahead it was used", time.Until(usedUntil), snowflake.MaxLead+time.Millisecond)
 		d.set(func(l *snowflake.Lease) { l.Fence, l.NotBefore = 2, usedUntil })
 		wantDistinct(t, append(ids, nextN(t, generator(t, d, like{}), 6*4096)...))
 	})

@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/coatcheck/coatcheck/internal/testing/expect"
 )
 
 // An id once had a time before its grant's window, about once in some hundred runs with many
@@ -16,13 +18,9 @@ import (
 // grant before had ended. With that put back, walking every order finds it by itself.
 func TestWalkingEveryOrderFindsAnIDOutsideOfItsWindow(t *testing.T) {
 	source, err := filepath.Abs("draw.go")
-	if err != nil {
-		t.Fatalf("where draw.go is: %v", err)
-	}
+	expect.NoError(t, "where draw.go is", err)
 	text, err := os.ReadFile(source)
-	if err != nil {
-		t.Fatalf("reading draw.go: %v", err)
-	}
+	expect.NoError(t, "reading draw.go", err)
 	broken := string(text)
 	for _, change := range []struct{ is, was string }{
 		{"\tif old { // before the limit rises, so that no other call stamps the time since the last draw\n\t\tg.skip(p, g.begin(unit, t.spread))\n\t}\n", ""},
@@ -37,15 +35,11 @@ func TestWalkingEveryOrderFindsAnIDOutsideOfItsWindow(t *testing.T) {
 	folder := t.TempDir()
 	write := func(name string, text []byte) string {
 		path := filepath.Join(folder, name)
-		if err := os.WriteFile(path, text, 0o600); err != nil {
-			t.Fatalf("writing %s: %v", name, err)
-		}
+		expect.NoError(t, "writing "+name, os.WriteFile(path, text, 0o600))
 		return path
 	}
 	overlay, err := json.Marshal(map[string]any{"Replace": map[string]string{source: write("draw.go", []byte(broken))}})
-	if err != nil {
-		t.Fatalf("the overlay: %v", err)
-	}
+	expect.NoError(t, "the overlay", err)
 	out, err := exec.CommandContext(t.Context(), "go", "test", "-tags=steps", "-vet=off", "-count=1", "-run", "TestWalkEveryOrder",
 		"-overlay", write("overlay.json", overlay), ".").CombinedOutput()
 	if err == nil || !strings.Contains(string(out), "lies in no window of its worker id") {

@@ -19,9 +19,7 @@ func TestSecondsNeedAWholeSecondOfTheWindow(t *testing.T) {
 		d := granted(1, 3*time.Second)
 		g := generator(t, d, like{Layout: layout})
 		id := next(t, g)
-		if took := time.Since(start); took != 700*time.Millisecond {
-			t.Errorf("waited %v for the first whole second", took)
-		}
+		expect.Equal(t, "how long it waited for the first whole second", time.Since(start), 700*time.Millisecond)
 		if got := layout.Decode(id, epoch).Time; !got.Equal(time.Now()) {
 			t.Errorf("stamped %v", got)
 		}
@@ -125,7 +123,7 @@ func TestNewGrantMeansAnotherWorkerAndALaterUnit(t *testing.T) {
 			ids := nextN(t, g, 500)
 			for _, id := range ids {
 				if got := parts(id).Worker; got != 900-i%2*899 {
-					t.Fatalf("grant %d: %+v", i, parts(id))
+					t.Fatalf("grant %d: got %+v, want worker %d", i, parts(id), 900-i%2*899)
 				}
 			}
 			all = append(all, ids...)
@@ -144,9 +142,7 @@ func TestIDsRiseThoughTheNextGrantHasASmallerWorkerID(t *testing.T) {
 		ids := []snowflake.ID{next(t, g)}
 		d.set(func(l *snowflake.Lease) { l.Fence, l.Worker = 2, 1 })
 		ids = append(ids, next(t, g)) // in the same millisecond
-		if got := parts(ids[1]); got.Worker != 1 {
-			t.Errorf("stamped %+v", got)
-		}
+		expect.Equal(t, "worker of the second id", parts(ids[1]).Worker, 1)
 		wantRising(t, ids)
 	})
 }

@@ -12,6 +12,8 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/maintnotifications"
 	"go.uber.org/goleak"
+
+	"github.com/coatcheck/coatcheck/internal/testing/expect"
 )
 
 func TestMain(m *testing.M) {
@@ -21,9 +23,7 @@ func TestMain(m *testing.M) {
 func open(t testing.TB, cfg Config) *Store {
 	t.Helper()
 	s, err := Open(cfg)
-	if err != nil {
-		t.Fatalf("open: %v", err)
-	}
+	expect.NoError(t, "open", err)
 	t.Cleanup(func() { s.Close() })
 	return s
 }

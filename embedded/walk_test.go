@@ -16,6 +16,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/coatcheck/coatcheck/embedded"
+	"github.com/coatcheck/coatcheck/internal/testing/expect"
 	"github.com/coatcheck/coatcheck/internal/testing/storetest"
 	"github.com/coatcheck/coatcheck/internal/testing/walk"
 )
@@ -36,9 +37,7 @@ func newWalked(t *testing.T) *walked {
 	t.Helper()
 	silence()
 	own, err := embedded.Open(embedded.Config{})
-	if err != nil {
-		t.Fatalf("Open: %v", err)
-	}
+	expect.NoError(t, "Open", err)
 	return &walked{t: t, own: own, client: storetest.AtRequests(redis.NewClient(&redis.Options{
 		Addr: "127.0.0.1:1", MaxRetries: -1, DialerRetries: 1, ContextTimeoutEnabled: true,
 		Dialer: func(ctx context.Context, _, _ string) (net.Conn, error) { return own.Dial(ctx) },
@@ -158,9 +157,7 @@ func claims(callers int) func(*testing.T) walk.Play {
 func unread(t *testing.T) walk.Play {
 	w := newWalked(t)
 	slow, err := w.own.Dial(t.Context())
-	if err != nil {
-		t.Fatalf("Dial: %v", err)
-	}
+	expect.NoError(t, "Dial", err)
 	if _, err := slow.Write([]byte("*2\r\n$9\r\nSUBSCRIBE\r\n$1\r\nc\r\n")); err != nil {
 		t.Fatalf("SUBSCRIBE: %v", err)
 	}

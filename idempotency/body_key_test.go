@@ -88,13 +88,7 @@ func webhooks(t *testing.T, route Route) (deliver func(payload string, headers .
 	}))
 	return func(payload string, headers ...string) *httptest.ResponseRecorder {
 		request := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/hooks", strings.NewReader(payload))
-		for _, header := range headers {
-			name, value, _ := strings.Cut(header, ": ")
-			request.Header.Add(name, value)
-		}
-		answer := httptest.NewRecorder()
-		handler.ServeHTTP(answer, request)
-		return answer
+		return serve(handler, request, headers...)
 	}, runs
 }
 
@@ -184,9 +178,7 @@ func TestRoutesWithKeysElsewhereAreChecked(t *testing.T) {
 		}
 	}
 	for _, route := range []Route{{KeyFromBody: "/id"}, {KeyFromBody: "/a~1b/0/~0"}, {KeyFromBody: "/"}, {KeyHeaders: []string{"webhook-id"}}} {
-		if err := route.Check(); err != nil {
-			t.Errorf("Check of %+v: %v", route, err)
-		}
+		expect.Error(t, fmt.Sprintf("Check of %+v", route), route.Check(), nil)
 	}
 	expect.Equal(t, "published", Route{Name: "POST /hooks", KeyHeaders: []string{"webhook-id"}, KeyFromBody: "/id", Accept: KeyOnly}.Published().Headers,
 		[]string{"Webhook-Id"})

@@ -65,9 +65,7 @@ func TestSameOwnerAskingAgainGetsTheSameGrant(t *testing.T) {
 		key := issue(t, tokens, "")
 		options := ClaimOptions{Fingerprint: "f", Lease: time.Hour}
 		first, err := tokens.claim(t.Context(), key, options, "owner")
-		if err != nil {
-			t.Fatalf("a first claim: %v", err)
-		}
+		expect.NoError(t, "a first claim", err)
 		again, err := tokens.claim(t.Context(), key, options, "owner")
 		expect.Error(t, "the same claim again", err, nil)
 		expect.Equal(t, "attempt of the same claim again", again.Grant.Attempt, 1)

@@ -90,9 +90,7 @@ func overHTTP(t *testing.T, method string, route Route, h *handler) (ask func(ke
 	t.Cleanup(service.Close)
 	return func(key string) *http.Response {
 		request, err := http.NewRequestWithContext(t.Context(), method, service.URL+"/pay", http.NoBody)
-		if err != nil {
-			t.Fatalf("making the request: %v", err)
-		}
+		expect.NoError(t, "making the request", err)
 		request.Header.Set(KeyHeader, key)
 		response, err := service.Client().Do(request)
 		if err != nil {
@@ -123,9 +121,7 @@ type shown struct {
 func see(t *testing.T, r *http.Response, want shown) shown {
 	t.Helper()
 	body, err := io.ReadAll(r.Body)
-	if err != nil {
-		t.Fatalf("reading the answer: %v", err)
-	}
+	expect.NoError(t, "reading the answer", err)
 	got := shown{status: r.StatusCode, body: string(body), header: map[string]string{}, trailer: r.Trailer}
 	for name := range want.header {
 		got.header[name] = r.Header.Get(name)
@@ -297,14 +293,9 @@ func TestRouteWithFaultsIsRefused(t *testing.T) {
 		if err := route.Check(); err == nil {
 			t.Errorf("Check of a route with a wrong %s: got no error", name)
 		}
-		func() {
-			defer func() {
-				if recover() == nil {
-					t.Errorf("Middleware for a route with a wrong %s: got no panic", name)
-				}
-			}()
-			(&Tokens{}).Middleware(route)
-		}()
+		if saidBy(func() { (&Tokens{}).Middleware(route) }) == "" {
+			t.Errorf("Middleware for a route with a wrong %s: got no panic", name)
+		}
 	}
 	expect.Error(t, "Check of the zero route", (Route{}).Check(), nil)
 	if err := (Route{Lease: 1, Ack: 101}).Check(); err == nil || strings.Count(err.Error(), "\n") != 1 {

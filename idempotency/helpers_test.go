@@ -45,9 +45,7 @@ func embeddedTokens(t testing.TB) *Tokens {
 func issue(t testing.TB, tokens *Tokens, scope string) OperationKey {
 	t.Helper()
 	token, err := tokens.Issue(t.Context(), "", scope, 0)
-	if err != nil {
-		t.Fatalf("issuing a token: %v", err)
-	}
+	expect.NoError(t, "issuing a token", err)
 	return IssuedToken("", token.Value)
 }
 
@@ -69,9 +67,7 @@ func wantState(t testing.TB, tokens *Tokens, key OperationKey, want State) {
 	if errors.Is(err, ErrUnknownToken) {
 		err = nil
 	}
-	if err != nil {
-		t.Fatalf("Status: %v", err)
-	}
+	expect.NoError(t, "Status", err)
 	expect.MustEqual(t, "state of the token", status.State, want)
 }
 
@@ -129,14 +125,22 @@ func wantReplayed(t testing.TB, asked string, w *httptest.ResponseRecorder, repl
 
 // post sends one request with headers given as "Name: value" to a guarded handler.
 func post(guarded http.Handler, body string, headers ...string) *httptest.ResponseRecorder {
-	request := httptest.NewRequest(http.MethodPost, "/pay", strings.NewReader(body))
+	return serve(guarded, httptest.NewRequest(http.MethodPost, "/pay", strings.NewReader(body)), headers...)
+}
+
+// serve is the answer of a handler to a request with more headers, given as "Name: value".
+func serve(h http.Handler, request *http.Request, headers ...string) *httptest.ResponseRecorder {
+	addHeaders(request, headers)
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, request)
+	return w
+}
+
+func addHeaders(request *http.Request, headers []string) {
 	for _, header := range headers {
 		name, value, _ := strings.Cut(header, ": ")
 		request.Header.Add(name, value)
 	}
-	w := httptest.NewRecorder()
-	guarded.ServeHTTP(w, request)
-	return w
 }
 
 // runScript runs a line of Lua on a token's record, unknown to its owner.
@@ -145,9 +149,7 @@ func runScript(t testing.TB, tokens *Tokens, key, lua string) string {
 	// not known: the store sends the source
 	script := &scripts.Script{Name: "test", Source: lua, SHA: strings.Repeat("0", 40)}
 	reply, err := tokens.store.Run(t.Context(), script, []string{key})
-	if err != nil {
-		t.Fatalf("running %q: %v", lua, err)
-	}
+	expect.NoError(t, fmt.Sprintf("running %q", lua), err)
 	return reply.Word()
 }
 
@@ -178,11 +180,7 @@ func newSilentTokens(t testing.TB) *Tokens {
 func closedStore(t testing.TB) *redisstore.Store {
 	t.Helper()
 	store, err := redisstore.Open(t.Context(), "embedded:")
-	if err != nil {
-		t.Fatalf("opening a store: %v", err)
-	}
-	if err := store.Close(); err != nil {
-		t.Fatalf("closing the store: %v", err)
-	}
+	expect.NoError(t, "opening a store", err)
+	expect.NoError(t, "closing the store", store.Close())
 	return store
 }

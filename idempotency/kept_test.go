@@ -64,11 +64,7 @@ func TestMountsOfOneHandlerDoNotAnswerForEachOther(t *testing.T) {
 		mux.Handle(mount+"/", http.StripPrefix(mount, within))
 	}
 	ask := func(target string) *httptest.ResponseRecorder {
-		r := httptest.NewRequest(http.MethodPost, target, strings.NewReader("x"))
-		r.Header.Set(KeyHeader, "k")
-		w := httptest.NewRecorder()
-		mux.ServeHTTP(w, r)
-		return w
+		return serve(mux, httptest.NewRequest(http.MethodPost, target, strings.NewReader("x")), KeyHeader+": k")
 	}
 	wantReplayed(t, "the first mount", ask("/a/pay"), false)
 	wantReplayed(t, "the first mount again", ask("/a/pay"), true)
@@ -81,10 +77,7 @@ func TestHostTypeAndAcceptCountWhereTheRouteNamesThem(t *testing.T) {
 	of := func(route Route, host string, headers ...string) string {
 		r := httptest.NewRequest(http.MethodPost, "http://"+host+"/pay", strings.NewReader("x"))
 		r.RequestURI = "/pay"
-		for _, header := range headers {
-			name, value, _ := strings.Cut(header, ": ")
-			r.Header.Set(name, value)
-		}
+		addHeaders(r, headers)
 		sum, err := takeBody(r, "r", route.WithDefaults())
 		expect.Error(t, "the fingerprint", err, nil)
 		return sum

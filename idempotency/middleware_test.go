@@ -3,6 +3,7 @@ package idempotency
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -55,9 +56,7 @@ func TestFingerprintCoversMethodRoutePathQueryAndBody(t *testing.T) {
 		{"POST", "r", "/pay?x=1", "a"}, {"POST", "r", "/pay", "b"}, {"POST", "r", "/pay", ""}, {"POST", "r", "/pa", "ya"},
 	} {
 		fingerprint, err := takeBody(httptest.NewRequest(row.method, row.target, strings.NewReader(row.body)), row.route, Route{MaxBody: 100})
-		if err != nil {
-			t.Fatalf("the fingerprint of %v: %v", row, err)
-		}
+		expect.NoError(t, fmt.Sprintf("the fingerprint of %v", row), err)
 		if other, ok := seen[fingerprint]; ok {
 			t.Errorf("%v has the fingerprint of %s", row, other)
 		}
@@ -143,14 +142,7 @@ func TestBodyOverTheLimitIsRefusedAndNothingIsClaimed(t *testing.T) {
 func TestPanicLeavesTheTokenInDoubtAtOnce(t *testing.T) {
 	h := &handler{serve: func(http.ResponseWriter, *http.Request) { panic("half done") }}
 	guarded := embeddedTokens(t).Middleware(Route{})(h)
-	func() {
-		defer func() {
-			if recover() != "half done" {
-				t.Error("a handler that panics: the panic did not go on")
-			}
-		}()
-		post(guarded, "pay", "Idempotency-Key: k")
-	}()
+	expect.Equal(t, "the panic goes on", saidBy(func() { post(guarded, "pay", "Idempotency-Key: k") }), "half done")
 	wantCode(t, "a request after the panic", post(guarded, "pay", "Idempotency-Key: k"), api.IdempotencyUnknown)
 	h.wantRuns(t, 1)
 }

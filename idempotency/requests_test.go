@@ -25,9 +25,7 @@ func form(t *testing.T, boundary, content string) (body, contentType string) {
 	w := multipart.NewWriter(&buffer)
 	expect.Error(t, "setting the form's boundary", w.SetBoundary(boundary), nil)
 	file, err := w.CreateFormFile("receipt", "receipt.txt")
-	if err != nil {
-		t.Fatalf("making the form: %v", err)
-	}
+	expect.NoError(t, "making the form", err)
 	_, err = file.Write([]byte(content))
 	expect.Error(t, "writing the form", err, nil)
 	expect.Error(t, "ending the form", w.Close(), nil)
@@ -89,10 +87,7 @@ func TestRefusedRequestIsRefusedAgain(t *testing.T) {
 func TestHeaderPrincipalDistinguishesCredentials(t *testing.T) {
 	request := func(headers ...string) *http.Request {
 		r := httptest.NewRequest(http.MethodPost, "/", nil)
-		for _, header := range headers {
-			name, value, _ := strings.Cut(header, ": ")
-			r.Header.Add(name, value)
-		}
+		addHeaders(r, headers)
 		return r
 	}
 	by := func(headers ...string) func(*http.Request) string {

@@ -25,14 +25,9 @@ func onNet(t *testing.T, guarded http.Handler) (ask func(method string, headers 
 		t.Helper()
 		request, err := http.NewRequestWithContext(t.Context(), method, web.URL+"/pay", http.NoBody)
 		expect.Error(t, "making a request", err, nil)
-		for _, header := range headers {
-			name, value, _ := strings.Cut(header, ": ")
-			request.Header.Set(name, value)
-		}
+		addHeaders(request, headers)
 		answer, err := web.Client().Do(request)
-		if err != nil {
-			t.Fatalf("%s: %v", method, err)
-		}
+		expect.NoError(t, method, err)
 		defer answer.Body.Close()
 		body, err := io.ReadAll(answer.Body)
 		expect.Error(t, "reading the answer", err, nil)

@@ -87,9 +87,7 @@ func TestRoundTripsOfEachRequest(t *testing.T) {
 func issuedToken(t *testing.T, tokens *Tokens) string {
 	t.Helper()
 	token, err := tokens.Issue(t.Context(), "", "", 0)
-	if err != nil {
-		t.Fatalf("issuing a token: %v", err)
-	}
+	expect.NoError(t, "issuing a token", err)
 	return token.Value
 }
 

@@ -34,9 +34,7 @@ func TestPatienceIsWhatPreferAsksAndTheRouteAllows(t *testing.T) {
 	} {
 		r := httptest.NewRequest(http.MethodPost, "/", nil)
 		r.Header.Set("Prefer", field)
-		if got := (Route{MaxWait: 10 * time.Second}).patience(r); got != want {
-			t.Errorf("Prefer: %s: got %v, want %v", field, got, want)
-		}
+		expect.Equal(t, "patience of Prefer: "+field, (Route{MaxWait: 10 * time.Second}).patience(r), want)
 	}
 	r := httptest.NewRequest(http.MethodPost, "/", nil)
 	r.Header["Prefer"] = []string{"return=minimal", "wait=3"}

@@ -166,59 +166,51 @@ func (o *operation) play(tasks ...walker.Task) walker.Play {
 	}}
 }
 
-func TestWalkEveryOrderOfAKey(t *testing.T) {
+// underBoth walks the tasks of an operation under each policy, in every order.
+func underBoth(t *testing.T, tasks func(o *operation) []walker.Task) {
+	t.Helper()
+	scenes(t, walker.Every, walker.Scene{Preemptions: 2, Ticks: 1, Tick: MinLease}, tasks)
+}
+
+// underBothAtRandom walks them in random orders.
+func underBothAtRandom(t *testing.T, tasks func(o *operation) []walker.Task) {
+	t.Helper()
+	scenes(t, walker.Rounds, walker.Scene{Slow: true, Ticks: 2, Tick: MinLease}, tasks)
+}
+
+func scenes(t *testing.T, walk func(*testing.T, walker.Scene), scene walker.Scene, tasks func(o *operation) []walker.Task) {
+	t.Helper()
 	for _, policy := range []Policy{Hold, Takeover} {
-		t.Run(string(policy), func(t *testing.T) {
-			walker.Every(t, walker.Scene{Preemptions: 2, Ticks: 1, Tick: MinLease, Begin: func(t *testing.T) walker.Play {
-				o := newOperation(t, policy)
-				return o.play(o.request(0), o.request(1))
-			}})
-		})
+		scene.Begin = func(t *testing.T) walker.Play {
+			o := newOperation(t, policy)
+			return o.play(tasks(o)...)
+		}
+		t.Run(string(policy), func(t *testing.T) { walk(t, scene) })
 	}
+}
+
+func TestWalkEveryOrderOfAKey(t *testing.T) {
+	underBoth(t, func(o *operation) []walker.Task { return []walker.Task{o.request(0), o.request(1)} })
 }
 
 // The claim that is extended may have lapsed, and the reply may come when another attempt has it.
 func TestWalkEveryOrderOfAnExtension(t *testing.T) {
-	for _, policy := range []Policy{Hold, Takeover} {
-		t.Run(string(policy), func(t *testing.T) {
-			walker.Every(t, walker.Scene{Preemptions: 2, Ticks: 1, Tick: MinLease, Begin: func(t *testing.T) walker.Play {
-				o := newOperation(t, policy)
-				return o.play(o.extending(0), o.request(1))
-			}})
-		})
-	}
+	underBoth(t, func(o *operation) []walker.Task { return []walker.Task{o.extending(0), o.request(1)} })
 }
 
 // The heartbeat of Do runs beside the work, and its "no" against the record of the answer.
 func TestWalkEveryOrderOfDo(t *testing.T) {
-	for _, policy := range []Policy{Hold, Takeover} {
-		t.Run(string(policy), func(t *testing.T) {
-			walker.Every(t, walker.Scene{Preemptions: 2, Ticks: 1, Tick: MinLease, Begin: func(t *testing.T) walker.Play {
-				o := newOperation(t, policy)
-				return o.play(o.doing(0), o.doing(1))
-			}})
-		})
-	}
+	underBoth(t, func(o *operation) []walker.Task { return []walker.Task{o.doing(0), o.doing(1)} })
 }
 
 func TestWalkRandomOrdersOfExtendAndDo(t *testing.T) {
-	for _, policy := range []Policy{Hold, Takeover} {
-		t.Run(string(policy), func(t *testing.T) {
-			walker.Rounds(t, walker.Scene{Slow: true, Ticks: 2, Tick: MinLease, Begin: func(t *testing.T) walker.Play {
-				o := newOperation(t, policy)
-				return o.play(o.doing(0), o.extending(1), o.doing(1), o.request(0))
-			}})
-		})
-	}
+	underBothAtRandom(t, func(o *operation) []walker.Task {
+		return []walker.Task{o.doing(0), o.extending(1), o.doing(1), o.request(0)}
+	})
 }
 
 func TestWalkRandomOrdersOfAKey(t *testing.T) {
-	for _, policy := range []Policy{Hold, Takeover} {
-		t.Run(string(policy), func(t *testing.T) {
-			walker.Rounds(t, walker.Scene{Slow: true, Ticks: 2, Tick: MinLease, Begin: func(t *testing.T) walker.Play {
-				o := newOperation(t, policy)
-				return o.play(o.request(0), o.request(1), o.request(0), o.request(1))
-			}})
-		})
-	}
+	underBothAtRandom(t, func(o *operation) []walker.Task {
+		return []walker.Task{o.request(0), o.request(1), o.request(0), o.request(1)}
+	})
 }

@@ -21,9 +21,7 @@ func open(t *testing.T, server *sqltest.Server, parameters string) *sql.DB {
 	t.Helper()
 	target := url.URL{Scheme: "postgres", User: url.UserPassword(sqltest.User, sqltest.Password), Host: server.Addr(), Path: "/" + server.Database(t), RawQuery: "sslmode=disable" + parameters}
 	db, err := postgres.Open(target.String())
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, "Open", err)
 	t.Cleanup(func() { _ = db.Close() })
 	return db
 }
@@ -35,9 +33,7 @@ func TestStatementsAndTheirAnswers(t *testing.T) {
 	changed := func(statement string, args ...any) int64 {
 		t.Helper()
 		result, err := db.ExecContext(t.Context(), statement, args...)
-		if err != nil {
-			t.Fatalf("%s: %v", statement, err)
-		}
+		expect.NoError(t, statement, err)
 		rows, _ := result.RowsAffected() // always known
 		return rows
 	}
@@ -77,15 +73,12 @@ func TestPoolGivesNoConnectionThatWasLostOrIsInATransaction(t *testing.T) {
 	held := func() *sql.Conn {
 		t.Helper()
 		conn, err := db.Conn(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		expect.NoError(t, "Conn", err)
 		return conn
 	}
 	conn := held()
-	if _, err := conn.ExecContext(t.Context(), "BEGIN"); err != nil {
-		t.Fatal(err)
-	}
+	_, err := conn.ExecContext(t.Context(), "BEGIN")
+	expect.NoError(t, "BEGIN", err)
 	_ = conn.Close()
 	var begun bool
 	conn = held()
@@ -99,7 +92,6 @@ func TestPoolGivesNoConnectionThatWasLostOrIsInATransaction(t *testing.T) {
 	time.Sleep(1100 * time.Millisecond) // until a connection counts as idle
 	conn = held()
 	defer conn.Close()
-	if _, err := conn.ExecContext(t.Context(), "SELECT 1"); err != nil {
-		t.Errorf("after the server came back: %v", err)
-	}
+	_, err = conn.ExecContext(t.Context(), "SELECT 1")
+	expect.Error(t, "a statement after the server came back", err, nil)
 }

@@ -28,7 +28,7 @@ func ask(method, path string, header ...string) *httptest.ResponseRecorder {
 func TestFilesHaveTheirTypesAndThePolicy(t *testing.T) {
 	entries, err := os.ReadDir("static")
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("listing the files: %v", err)
 	}
 	types := map[string]string{"html": "text/html; charset=utf-8", "js": "text/javascript; charset=utf-8", "css": "text/css; charset=utf-8", "svg": "image/svg+xml", "txt": "text/plain; charset=utf-8"}
 	for _, entry := range entries {
@@ -36,7 +36,7 @@ func TestFilesHaveTheirTypesAndThePolicy(t *testing.T) {
 		_, kind, _ := strings.Cut(entry.Name(), ".")
 		want, err := os.ReadFile("static/" + entry.Name())
 		if err != nil {
-			t.Fatal(err)
+			t.Fatalf("reading %s: %v", entry.Name(), err)
 		}
 		asked := "GET /console/" + entry.Name()
 		expect.Equal(t, asked+": status", got.Code, 200)
@@ -74,14 +74,14 @@ func TestOnlyWhatIsThereIsAnswered(t *testing.T) {
 func TestSourcesHaveNothingThatRunsText(t *testing.T) {
 	entries, err := os.ReadDir("static")
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("listing the files: %v", err)
 	}
 	forbidden := regexp.MustCompile(`innerHTML|outerHTML|insertAdjacent|document\.write|\beval\b|new Function|setAttribute\('(?:style|on)|javascript:|\bstyle="|sessionStorage\.setItem|\bdocument\.cookie|DOMParser|srcdoc`)
 	address := regexp.MustCompile(`(?:https?:)?//[a-z0-9.-]+\.[a-z]+[^ ]*`)
 	for _, entry := range entries {
 		text, err := os.ReadFile("static/" + entry.Name())
 		if err != nil {
-			t.Fatal(err)
+			t.Fatalf("reading %s: %v", entry.Name(), err)
 		}
 		found := forbidden.FindAllString(string(text), -1)
 		if !strings.HasPrefix(entry.Name(), "uplot") { // whose comment has an address
@@ -98,7 +98,7 @@ func TestSourcesHaveNothingThatRunsText(t *testing.T) {
 	}
 	page, err := os.ReadFile("static/index.html")
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("reading index.html: %v", err)
 	}
 	if regexp.MustCompile(`<script(?:[^>]*)>[^<]|<style| on[a-z]+=`).Match(page) {
 		t.Error("the page has a script or a style in line")

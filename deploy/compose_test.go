@@ -43,7 +43,7 @@ func TestMemberFollowsTheMasterThatTheSentinelsName(t *testing.T) {
 			expect.Equal(t, "what the member prints", string(out), fmt.Sprintf("started with %s\n", conf))
 			text, err := os.ReadFile(conf)
 			if err != nil {
-				t.Fatal(err)
+				t.Fatalf("reading the configuration of the member: %v", err)
 			}
 			if row.file == "" {
 				expect.Contains(t, "the file of the first start", string(text), "repl-diskless-sync-delay 0", "replica-announce-ip member-1")
@@ -59,7 +59,7 @@ func memberScript(t *testing.T) string {
 	t.Helper()
 	text, err := os.ReadFile("../docker-compose.yml")
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("reading docker-compose.yml: %v", err)
 	}
 	var file struct {
 		Services map[string]struct {
@@ -67,7 +67,7 @@ func memberScript(t *testing.T) string {
 		} `yaml:"services"`
 	}
 	if err := yaml.Unmarshal(text, &file); err != nil {
-		t.Fatal(err)
+		t.Fatalf("docker-compose.yml as YAML: %v", err)
 	}
 	command := file.Services["member-1"].Command
 	expect.MustEqual(t, "the words of member-1's command", len(command), 3)
@@ -77,6 +77,6 @@ func memberScript(t *testing.T) string {
 func write(t *testing.T, file, text string, mode os.FileMode) {
 	t.Helper()
 	if err := os.WriteFile(file, []byte(text), mode); err != nil {
-		t.Fatal(err)
+		t.Fatalf("writing %s: %v", file, err)
 	}
 }

@@ -95,19 +95,19 @@ var update = flag.Bool("update", false, "make docs.html.gz and openapi.yaml.gz a
 func TestPageIsMadeFromTheDocument(t *testing.T) {
 	written, err := os.ReadFile("openapi.yaml")
 	if err != nil {
-		t.Fatal(err) // names the file
+		t.Fatalf("reading the document: %v", err)
 	}
 	root, err := read(written)
 	if err != nil {
-		t.Fatal(err) // names the line
+		t.Fatalf("the document as YAML: %v", err)
 	}
 	form, err := template.New("page").Parse(pageForm)
 	if err != nil {
-		t.Fatal(err) // names the line
+		t.Fatalf("the template of the page: %v", err)
 	}
 	var made bytes.Buffer
 	if err := form.Execute(&made, viewOf(root)); err != nil {
-		t.Fatal(err) // names the line
+		t.Fatalf("making the page: %v", err)
 	}
 	for _, one := range []struct {
 		file          string
@@ -115,7 +115,7 @@ func TestPageIsMadeFromTheDocument(t *testing.T) {
 	}{{"openapi.yaml.gz", document, written}, {"docs.html.gz", page, made.Bytes()}} {
 		if *update {
 			if err := os.WriteFile(one.file, packed(t, one.wants), 0o644); err != nil {
-				t.Fatal(err) // names the file
+				t.Fatalf("writing %s: %v", one.file, err)
 			}
 		} else if !bytes.Equal(unpacked(one.packed), one.wants) {
 			t.Errorf("%s is not what openapi.yaml makes: go test ./openapi -run TestPageIsMadeFromTheDocument -update", one.file)
@@ -128,13 +128,13 @@ func packed(t *testing.T, text []byte) []byte {
 	var all bytes.Buffer
 	writer, err := gzip.NewWriterLevel(&all, gzip.BestCompression)
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("packing: %v", err)
 	}
 	if _, err = writer.Write(text); err != nil {
-		t.Fatal(err)
+		t.Fatalf("packing: %v", err)
 	}
 	if err = writer.Close(); err != nil {
-		t.Fatal(err)
+		t.Fatalf("packing: %v", err)
 	}
 	return all.Bytes()
 }

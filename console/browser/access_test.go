@@ -60,11 +60,11 @@ func TestPageWithoutAKeyTakesOne(t *testing.T) {
 	p := book(t)
 	lines, err := os.ReadFile(p.file)
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("reading the keys: %v", err)
 	}
 	p.write(t, string(lines)+"anonymous: {role: read}\n")
 	if err := p.Reload(t.Context()); err != nil {
-		t.Fatal(err)
+		t.Fatalf("reading the keys anew, with anonymous callers: %v", err)
 	}
 	s := serve(t, server.Config{Access: p.Policy})
 	s.send(200, "POST", "/incr/orders", "", p.use())
@@ -116,7 +116,7 @@ func TestKeyThatEndsIsAskedForAgain(t *testing.T) {
 	b.shows(".count", "No counters yet")
 	p.write(t, "keys: []\n")
 	if err := p.Reload(t.Context()); err != nil {
-		t.Fatal(err)
+		t.Fatalf("reading the keys anew, without any: %v", err)
 	}
 	b.shows("dialog .trouble", "not known")
 	b.shows("main", "Who is asking?")

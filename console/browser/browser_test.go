@@ -29,7 +29,7 @@ func browser(t *testing.T) context.Context {
 	t.Helper()
 	chromium.once.Do(startBrowser)
 	if chromium.err != nil {
-		t.Fatal(chromium.err)
+		t.Fatalf("starting Chromium: %v", chromium.err)
 	}
 	return chromium.ctx
 }

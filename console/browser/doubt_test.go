@@ -124,7 +124,7 @@ func operatorsPage(t *testing.T) *instructions {
 	t.Helper()
 	text, err := os.ReadFile("../../docs/operations.md")
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("reading what operators are told: %v", err)
 	}
 	_, part, _ := strings.Cut(string(text), "### Settling in the console\n")
 	part, _, _ = strings.Cut(part, "\n#")

@@ -53,7 +53,7 @@ func portOf(t *testing.T, address string) string {
 	t.Helper()
 	at, err := url.Parse(address)
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("the address %s: %v", address, err)
 	}
 	return at.Port()
 }

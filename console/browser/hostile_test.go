@@ -13,7 +13,7 @@ func TestHostileAnswersAreShownAsText(t *testing.T) {
 	const evil = `"'><img src=x onerror="window.pwned=1"><script>window.pwned=1</script><svg onload="window.pwned=1">{{7*7}}&lt;b&gt;` + "\u202e\u0000"
 	bad, err := json.Marshal(evil)
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("a hostile text as JSON: %v", err)
 	}
 	answer := func(path string) string {
 		path, _, _ = strings.Cut(path, "?")

@@ -24,7 +24,7 @@ func tenThousand(t *testing.T, s *service) {
 		adding.Go(func() {
 			for i := range 200 {
 				if _, err := counters.Add(t.Context(), fmt.Sprintf("key-%05d", part*200+i), counter.Request{By: int64(part*200 + i + 1)}); err != nil {
-					t.Error(err)
+					t.Errorf("adding to counter %d: %v", part*200+i, err)
 					return
 				}
 			}
@@ -79,7 +79,7 @@ func TestHiddenPageAsksForNothing(t *testing.T) {
 	b.call(cdpCall(emulation.SetVirtualTimePolicy, emulation.SetVirtualTimePolicyParams{Policy: emulation.VirtualTimePolicyAdvance, Budget: new(60_000.0)}))
 	for _, err := range over {
 		if err != nil {
-			t.Fatal(err)
+			t.Fatalf("waiting until a minute of the page has passed: %v", err)
 		}
 		break
 	}

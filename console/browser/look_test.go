@@ -92,7 +92,7 @@ func axeScript(t *testing.T) string {
 	t.Helper()
 	cache, err := os.UserCacheDir()
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("the folder for what is fetched: %v", err)
 	}
 	kept := filepath.Join(cache, "coatcheck-tests", axe+".tgz")
 	packed, err := os.ReadFile(kept)
@@ -104,17 +104,17 @@ func axeScript(t *testing.T) string {
 	}
 	unpacked, err := gzip.NewReader(bytes.NewReader(packed))
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("unpacking axe: %v", err)
 	}
 	for files := tar.NewReader(unpacked); ; {
 		file, err := files.Next()
 		if err != nil {
-			t.Fatal(err)
+			t.Fatalf("looking for axe.min.js in its package: %v", err)
 		}
 		if file.Name == "package/axe.min.js" {
 			script, err := io.ReadAll(files)
 			if err != nil {
-				t.Fatal(err)
+				t.Fatalf("reading axe.min.js: %v", err)
 			}
 			return string(script)
 		}

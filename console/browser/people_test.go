@@ -33,7 +33,7 @@ func book(t *testing.T) people {
 	p.write(t, lines)
 	opened, err := access.Open(t.Context(), access.Config{File: p.file})
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("reading the keys: %v", err)
 	}
 	t.Cleanup(opened.Close)
 	p.Policy = opened
@@ -43,7 +43,7 @@ func book(t *testing.T) people {
 func (p people) write(t *testing.T, lines string) {
 	t.Helper()
 	if err := os.WriteFile(p.file, []byte(lines), 0o600); err != nil {
-		t.Fatal(err)
+		t.Fatalf("writing the keys: %v", err)
 	}
 }
 

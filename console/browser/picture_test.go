@@ -31,14 +31,14 @@ func TestPicturesOfEveryViewAreInTheDocuments(t *testing.T) {
 	}
 	page, err := os.ReadFile("../../docs/console.md")
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("reading the page of the console: %v", err)
 	}
 	for _, view := range views {
 		for _, scheme := range []string{"light", "dark"} {
 			name := view.picture + "-" + scheme + ".png"
 			text, err := os.ReadFile(filepath.Join(pictures, name))
 			if err != nil {
-				t.Error(err)
+				t.Errorf("the picture of %s: %v", view.picture, err)
 				continue
 			}
 			if _, err := png.DecodeConfig(bytes.NewReader(text)); err != nil || len(text) > largestFile {
@@ -72,7 +72,7 @@ func takePictures(t *testing.T) {
 	busy(t, s)
 	time.Sleep(90 * time.Second) // so that the plot has some steps of five seconds
 	if err := os.MkdirAll(pictures, 0o750); err != nil {
-		t.Fatal(err)
+		t.Fatalf("making the folder of pictures: %v", err)
 	}
 	for _, scheme := range []string{"light", "dark"} {
 		b.prefers(scheme)
@@ -125,9 +125,9 @@ func (b *tab) take(t *testing.T, file string) {
 	defer cancel()
 	picture, err := chromedp.Run(ctx, chromedp.CaptureScreenshot())
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("taking the picture %s: %v", file, err)
 	}
 	if err := os.WriteFile(file, picture, 0o600); err != nil {
-		t.Fatal(err)
+		t.Fatalf("writing the picture %s: %v", file, err)
 	}
 }

@@ -43,7 +43,7 @@ func serve(t *testing.T, config server.Config) *service {
 		ended, cancel := context.WithCancel(context.Background())
 		cancel()
 		if err := inner.Close(ended); err != nil && !errors.Is(err, context.Canceled) {
-			t.Error(err)
+			t.Errorf("closing the service: %v", err)
 		}
 		web.CloseClientConnections()
 		web.Close()
@@ -59,7 +59,7 @@ func (s *service) send(status int, method, path, body string, header ...string) 
 	s.Helper()
 	request, err := http.NewRequestWithContext(s.Context(), method, s.url+path, strings.NewReader(body))
 	if err != nil {
-		s.Fatal(err)
+		s.Fatalf("%s %s, a request: %v", method, path, err)
 	}
 	for _, one := range header {
 		name, value, _ := strings.Cut(one, ": ")
@@ -68,17 +68,17 @@ func (s *service) send(status int, method, path, body string, header ...string) 
 	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
 	response, err := client.Do(request)
 	if err != nil {
-		s.Fatal(err)
+		s.Fatalf("%s %s, its answer: %v", method, path, err)
 	}
 	defer response.Body.Close()
 	text, err := io.ReadAll(response.Body)
 	if err != nil || response.StatusCode != status {
-		s.Fatalf("%s %s: %d %v %s", method, path, response.StatusCode, err, text)
+		s.Fatalf("%s %s: got status %d, the error %v and %s, want status %d", method, path, response.StatusCode, err, text, status)
 	}
 	answer := map[string]any{}
 	if len(text) > 0 {
 		if err := json.Unmarshal(text, &answer); err != nil {
-			s.Fatalf("%v: %s", err, text)
+			s.Fatalf("%s %s: the answer is no JSON: %v: %s", method, path, err, text)
 		}
 	}
 	return answer

@@ -51,7 +51,7 @@ func open(t *testing.T, address string, expected ...string) *tab {
 		}
 	})
 	if err := chromedp.Listen(ctx, b.hear); err != nil {
-		t.Fatal(err)
+		t.Fatalf("listening to the page: %v", err)
 	}
 	b.call(cdpCall(network.Enable, network.EnableParams{}))
 	b.do(chromedp.Navigate(address))
@@ -140,7 +140,7 @@ func (b *tab) call(action func(context.Context) error) {
 	ctx, cancel := context.WithTimeout(b.ctx, patience)
 	defer cancel()
 	if err := action(ctx); err != nil {
-		b.Fatal(err)
+		b.Fatalf("an action on the page: %v", err)
 	}
 }
 
@@ -151,7 +151,7 @@ func eval[T any](b *tab, expression string) T {
 	defer cancel()
 	value, err := chromedp.Run(ctx, chromedp.Evaluate[T](expression, chromedp.EvalAwaitPromise))
 	if err != nil {
-		b.Fatalf("%s: %v", expression, err)
+		b.Fatalf("the page evaluates %s: %v", expression, err)
 	}
 	return value
 }

@@ -38,7 +38,7 @@ func TestCounterWithoutAnIntegerSaysSo(t *testing.T) {
 	s.send(200, "POST", "/incr/broken", "")
 	s.send(200, "POST", "/incr/orders", "")
 	if err := s.redis.Client().Set(t.Context(), s.store.Key("counter", "broken"), "a text", 0).Err(); err != nil {
-		t.Fatal(err)
+		t.Fatalf("writing a text to the counter: %v", err)
 	}
 	b := open(t, s.page("counters"))
 	b.shows("tbody tr:nth-child(1)", "not-an-integer")

@@ -42,11 +42,11 @@ func TestComposeLoadsEveryProfile(t *testing.T) {
 		t.Run(profile, func(t *testing.T) {
 			options, err := cli.NewProjectOptions([]string{filepath.Join(root, "docker-compose.yml")}, cli.WithProfiles([]string{profile}), cli.WithName("coatcheck"))
 			if err != nil {
-				t.Fatal(err)
+				t.Fatalf("the options of Compose: %v", err)
 			}
 			project, err := options.LoadProject(t.Context())
 			if err != nil {
-				t.Fatal(err)
+				t.Fatalf("Compose reads docker-compose.yml: %v", err)
 			}
 			want := append(slices.Clone(alone), more...)
 			slices.Sort(want)
@@ -80,12 +80,12 @@ func TestHelmMakesWhatStandsBesideTheValues(t *testing.T) {
 func TestHelmTakesTheAlertsAndTheDashboard(t *testing.T) {
 	text, err := renderErr(map[string]any{"prometheusRule": map[string]any{"enabled": true}, "dashboard": map[string]any{"enabled": true}})
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("Helm renders alerts and dashboard: %v", err)
 	}
 	found := objects(t, text)
 	var want prometheusRule
 	if err := yaml.UnmarshalStrict([]byte(read(t, filepath.Join(root, "deploy/prometheus/alerts.yml"))), &want.Spec); err != nil {
-		t.Fatal(err)
+		t.Fatalf("reading the alerts: %v", err)
 	}
 	if got := found["PrometheusRule shop-coatcheck"].(*prometheusRule).Spec; len(want.Spec.Groups) == 0 || !reflect.DeepEqual(got, want.Spec) {
 		t.Errorf("the chart's rules are\n%+v\nand alerts.yml has\n%+v", got, want.Spec)
@@ -113,17 +113,17 @@ spec:
 	}
 	own, err := loader.Load(filepath.Join(root, "deploy/helm/coatcheck"))
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("Helm reads the chart: %v", err)
 	}
 	parent.AddDependency(own)
 	values := map[string]any{"coatcheck": map[string]any{"gateway": map[string]any{"upstream": "http://127.0.0.1:3000"}}}
 	all, err := chartutil.ToRenderValues(parent, values, chartutil.ReleaseOptions{Name: "shop", Namespace: "shop", IsInstall: true}, nil)
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("the values of the chart above: %v", err)
 	}
 	files, err := engine.Engine{Strict: true}.Render(parent, all)
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("Helm renders the chart above: %v", err)
 	}
 	var pod corev1.Pod
 	if err := yaml.UnmarshalStrict([]byte(files["shop/templates/pod.yaml"]), &pod); err != nil {
@@ -168,7 +168,7 @@ func read(t *testing.T, file string) string {
 	t.Helper()
 	text, err := os.ReadFile(file)
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("reading %s: %v", file, err)
 	}
 	return string(text)
 }
@@ -177,11 +177,11 @@ func render(t *testing.T, file string) string {
 	t.Helper()
 	values := map[string]any{}
 	if err := yaml.Unmarshal([]byte(read(t, file)), &values); err != nil {
-		t.Fatal(err)
+		t.Fatalf("the values of %s: %v", file, err)
 	}
 	text, err := renderErr(values)
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("Helm renders with the values of %s: %v", file, err)
 	}
 	return text
 }
@@ -217,7 +217,7 @@ func objects(t *testing.T, text string) map[string]any {
 	t.Helper()
 	found, err := decode(text)
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("reading objects of Kubernetes: %v", err)
 	}
 	return found
 }

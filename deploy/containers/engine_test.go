@@ -28,12 +28,12 @@ func startEngine(t *testing.T) *engine {
 	e := &engine{folder, "unix://" + folder + "/docker.sock"}
 	log, err := os.Create(filepath.Join(folder, "log"))
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("making the log of the engine: %v", err)
 	}
 	daemon := exec.Command("dockerd", "--data-root", folder+"/data", "--exec-root", folder+"/exec", "-H", e.socket, "-p", folder+"/pid", "--log-level", "warn")
 	daemon.Stdout, daemon.Stderr = log, log
 	if err := daemon.Start(); err != nil {
-		t.Fatal(err)
+		t.Fatalf("starting dockerd: %v", err)
 	}
 	ended := make(chan error, 1)
 	go func() { ended <- daemon.Wait() }()
@@ -75,7 +75,7 @@ func (e *engine) docker(t *testing.T, args ...string) string {
 	t.Helper()
 	out, err := e.try(t.Context(), "docker", args...)
 	if err != nil {
-		t.Fatal(err) // names the command, and has its output
+		t.Fatalf("docker %s: %v", args[0], err)
 	}
 	return out
 }
@@ -191,7 +191,7 @@ func (e *engine) releasedImage(t *testing.T) string {
 func must(t *testing.T, err error) {
 	t.Helper()
 	if err != nil {
-		t.Fatal(err) // names the file
+		t.Fatalf("a file: %v", err)
 	}
 }
 

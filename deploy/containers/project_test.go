@@ -72,7 +72,7 @@ func (p *project) compose(t *testing.T, profile string, args ...string) string {
 	}
 	out, err := p.try(t.Context(), "docker-compose", append(all, args...)...)
 	if err != nil {
-		t.Fatal(err) // names the command, and has its output
+		t.Fatalf("docker-compose: %v", err)
 	}
 	return out
 }
@@ -109,7 +109,7 @@ func (p *project) down(t *testing.T, profile string) {
 			t.Logf("the containers' logs: %v\n%s", err, logs)
 		}
 		if _, err := p.try(ctx, "docker-compose", append(args, "down", "-v", "--timeout", "5")...); err != nil {
-			t.Error(err) // names the command, and has its output
+			t.Errorf("docker-compose down: %v", err)
 		}
 	})
 }

@@ -158,7 +158,7 @@ func chartOf(t *testing.T, values string) (objects []object) {
 		}
 	}
 	if !errors.Is(err, io.EOF) || len(objects) == 0 {
-		t.Fatal(err)
+		t.Fatalf("the objects of the chart: got %d, and the error %v, want some and the end", len(objects), err)
 	}
 	return objects
 }
@@ -199,7 +199,7 @@ func firing(t *testing.T, all ...series) map[string][]string {
 	defer func() { _ = engine.Close() }()
 	var file rules
 	if err := yaml.Unmarshal([]byte(read(t, chartRules)), &file); err != nil {
-		t.Fatal(err)
+		t.Fatalf("reading %s: %v", chartRules, err)
 	}
 	found := map[string][]string{}
 	for _, group := range file.Groups {
@@ -218,7 +218,7 @@ func heldFor(t *testing.T, engine *promql.Engine, from storage.Queryable, rule r
 	if rule.For != "" {
 		var err error
 		if wait, err = model.ParseDuration(rule.For); err != nil {
-			t.Fatalf("%s: %v", rule.Alert, err)
+			t.Fatalf("%s: how long it has to hold: %v", rule.Alert, err)
 		}
 	}
 	held := map[string]int{}
@@ -227,12 +227,12 @@ func heldFor(t *testing.T, engine *promql.Engine, from storage.Queryable, rule r
 		times++
 		query, err := engine.NewInstantQuery(t.Context(), from, nil, rule.Expr, at)
 		if err != nil {
-			t.Fatalf("%s: %v", rule.Alert, err)
+			t.Fatalf("%s: its query: %v", rule.Alert, err)
 		}
 		result := query.Exec(t.Context())
 		vector, err := result.Vector()
 		if err != nil {
-			t.Fatalf("%s: %v", rule.Alert, err)
+			t.Fatalf("%s: what its query finds: %v", rule.Alert, err)
 		}
 		for _, sample := range vector {
 			held[sample.Metric.Get("instance")]++

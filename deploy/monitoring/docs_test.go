@@ -32,7 +32,7 @@ func TestMetricsAreDocumented(t *testing.T) {
 	}
 	if *update {
 		if err := os.WriteFile(page, []byte(written), 0o600); err != nil {
-			t.Fatal(err)
+			t.Fatalf("writing %s: %v", page, err)
 		}
 		return
 	}

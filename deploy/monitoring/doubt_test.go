@@ -19,7 +19,7 @@ func TestOperationsInDoubtAlertThoughNobodyAsksAgain(t *testing.T) {
 		t.Run(fmt.Sprint(n, " in doubt"), func(t *testing.T) {
 			store, err := redisstore.Open(t.Context(), "embedded:")
 			if err != nil {
-				t.Fatal(err)
+				t.Fatalf("opening a store: %v", err)
 			}
 			t.Cleanup(func() { _ = store.Close() })
 			fallSilent(t, idempotency.New(store, idempotency.Config{}), n)
@@ -41,13 +41,13 @@ func fallSilent(t *testing.T, tokens *idempotency.Tokens, n int) {
 	for i := range n {
 		options := idempotency.ClaimOptions{Fingerprint: "f", Route: "POST /payments", Lease: idempotency.MinLease}
 		if _, err := tokens.Claim(t.Context(), idempotency.ClientKey("", "POST /payments", fmt.Sprint(i)), options); err != nil {
-			t.Fatal(err)
+			t.Fatalf("claim %d: %v", i, err)
 		}
 	}
 	for {
 		list, _, err := tokens.InDoubt(t.Context(), idempotency.DoubtPage{})
 		if err != nil {
-			t.Fatal(err)
+			t.Fatalf("listing what is in doubt: %v", err)
 		}
 		if len(list) == n {
 			return
@@ -67,7 +67,7 @@ func samples(t *testing.T, registry *metrics.Registry, target map[string]string)
 		}
 		value, err := strconv.ParseFloat(line[0][strings.LastIndexByte(line[0], ' ')+1:], 64)
 		if err != nil {
-			t.Fatal(err)
+			t.Fatalf("the value in %q: %v", line[0], err)
 		}
 		all = append(all, series{line[1], of, value, 0})
 	}

@@ -30,7 +30,7 @@ func open(t *testing.T) programs {
 	t.Helper()
 	store, err := redisstore.Open(t.Context(), "embedded:")
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("opening a store: %v", err)
 	}
 	t.Cleanup(func() { _ = store.Close() })
 	return openOn(t, store)
@@ -45,15 +45,15 @@ func openOn(t *testing.T, store *redisstore.Store) programs {
 
 	routes := filepath.Join(t.TempDir(), "routes.yaml")
 	if err := os.WriteFile(routes, []byte("routes:\n  - match: \"POST /payments\"\n    accept: either\n"), 0o600); err != nil {
-		t.Fatal(err)
+		t.Fatalf("writing the routes: %v", err)
 	}
 	upstream, err := gateway.ParseUpstream("http://127.0.0.1:1")
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("the upstream: %v", err)
 	}
 	g, err := gateway.New(gateway.Config{Store: store, Upstream: upstream, RoutesFile: routes, Metrics: proxy})
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("a gateway: %v", err)
 	}
 	t.Cleanup(func() { _ = g.Close(context.Background()) })
 	return programs{service.Registry, proxy.Registry}
@@ -132,7 +132,7 @@ func read(t *testing.T, name string) string {
 	t.Helper()
 	text, err := os.ReadFile(name)
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("reading %s: %v", name, err)
 	}
 	return string(text)
 }

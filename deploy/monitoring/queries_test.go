@@ -26,7 +26,7 @@ func TestQueriesNameMetricsThatExist(t *testing.T) {
 	is := open(t).known()
 	for _, q := range queries {
 		for _, fault := range faultsOf(q.text, is) {
-			t.Errorf("%s: %s\n%s", q.at, fault, q.text)
+			t.Errorf("%s: %s, in the query\n%s", q.at, fault, q.text)
 		}
 	}
 	if len(queries) < 80 {
@@ -154,7 +154,7 @@ func alertRules(t *testing.T) (all []rule) {
 	t.Helper()
 	var file rules
 	if err := yaml.Unmarshal([]byte(read(t, alertsFile)), &file); err != nil {
-		t.Fatal(err)
+		t.Fatalf("reading %s: %v", alertsFile, err)
 	}
 	for _, group := range file.Groups {
 		all = append(all, group.Rules...)
@@ -258,7 +258,7 @@ type annotation struct {
 func readDashboard(t *testing.T) (d dashboard) {
 	t.Helper()
 	if err := json.Unmarshal([]byte(read(t, dashboardFile)), &d); err != nil {
-		t.Fatal(err)
+		t.Fatalf("reading %s: %v", dashboardFile, err)
 	}
 	return d
 }

@@ -20,11 +20,11 @@ import (
 func TestListOfLicencesIsWhatTheBinaryHolds(t *testing.T) {
 	all, err := licencesOf(t.Context(), root, linux)
 	if err != nil {
-		t.Error(err)
+		t.Errorf("the licences in the binary: %v", err)
 	}
 	written, err := os.ReadFile(filepath.Join(root, licencesPage))
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("reading the page of licences: %v", err)
 	}
 	if got, want := page(all), string(written); got != want {
 		t.Errorf("%s is not what the binary holds; make licences writes it anew. Lines that differ:\n%s", licencesPage, strings.Join(differing(got, want), "\n"))
@@ -83,7 +83,7 @@ func TestModulesThatMayNotBeInTheBinaryAreFound(t *testing.T) {
 			for name, text := range row.files {
 				file := filepath.Join(m.dir, name)
 				if err := errors.Join(os.MkdirAll(filepath.Dir(file), 0o700), os.WriteFile(file, []byte(text), 0o600)); err != nil {
-					t.Fatal(err)
+					t.Fatalf("writing %s: %v", name, err)
 				}
 				if strings.HasSuffix(name, ".go") {
 					m.packages = append(m.packages, filepath.Dir(file))
@@ -104,7 +104,7 @@ func TestModulesThatMayNotBeInTheBinaryAreFound(t *testing.T) {
 func TestTextsOfAllLicencesArePrinted(t *testing.T) {
 	var texts bytes.Buffer
 	if err := printTexts(t.Context(), root, linux, &texts); err != nil {
-		t.Fatal(err)
+		t.Fatalf("printing the texts of licences: %v", err)
 	}
 	for _, want := range []string{"Go, its standard library", "github.com/go-sql-driver/mysql v1.10.1, LICENSE", "github.com/redis/go-redis/v9"} {
 		if !strings.Contains(texts.String(), want) {
@@ -128,7 +128,7 @@ func TestBillNamesEveryModule(t *testing.T) {
 	b := billOf(info, map[string][]string{"github.com/HdrHistogram/hdrhistogram-go@v1.4.0": {"MIT"}, "example/old@v1.0.0": {"ISC"}})
 	text, err := json.Marshal(b)
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("the bill of materials as JSON: %v", err)
 	}
 	const want = `{"bomFormat":"CycloneDX","specVersion":"1.6","version":1,"metadata":{"component":{"bom-ref":"pkg:golang/github.com/coatcheck/coatcheck@v0.1.0","type":"application",` +
 		`"name":"github.com/coatcheck/coatcheck","version":"v0.1.0","purl":"pkg:golang/github.com/coatcheck/coatcheck@v0.1.0","licenses":[{"license":{"id":"Apache-2.0"}}],` +
@@ -154,7 +154,7 @@ func TestBillOfABinary(t *testing.T) {
 	}
 	var out bytes.Buffer
 	if err := printBill(t.Context(), root, os.Args[0], &out); err != nil {
-		t.Fatal(err)
+		t.Fatalf("printing the bill of materials: %v", err)
 	}
 	var b bill
 	if err := json.Unmarshal(out.Bytes(), &b); err != nil || len(b.Components) != len(info.Deps)+1+len(vendored) || b.Components[0].Name != "stdlib" {

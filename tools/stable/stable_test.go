@@ -13,7 +13,7 @@ func read(t *testing.T, name string) string {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(root, name))
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("reading %s: %v", name, err)
 	}
 	return string(text)
 }
@@ -22,7 +22,7 @@ func last(t *testing.T) released {
 	t.Helper()
 	release, err := lastRelease()
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("the last release: %v", err)
 	}
 	return release
 }
@@ -42,7 +42,7 @@ func keeps(t *testing.T, name string, least int, of func(text string) promises) 
 	t.Helper()
 	before, err := last(t).file(t.Context(), name)
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("%s at the last release: %v", name, err)
 	}
 	promised := of(before)
 	if len(promised) < least {
@@ -59,7 +59,7 @@ func httpIn(t *testing.T, text string) promises {
 	t.Helper()
 	found, err := httpOf(text)
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("reading the document of OpenAPI: %v", err)
 	}
 	return found
 }
@@ -75,15 +75,15 @@ func TestKeysKeepTheirNames(t *testing.T) { keeps(t, "docs/keys.md", 20, keysOf)
 func TestGoPackagesKeepWhatTheyExport(t *testing.T) {
 	tree := t.TempDir()
 	if err := last(t).tree(t.Context(), tree); err != nil {
-		t.Fatal(err)
+		t.Fatalf("the tree of the last release: %v", err)
 	}
 	before, err := load(t.Context(), tree, modules)
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("the Go packages of the last release: %v", err)
 	}
 	now, err := load(t.Context(), root, modules)
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("the Go packages of today: %v", err)
 	}
 	if len(before) < 20 {
 		t.Fatalf("%d packages of the last release were read", len(before))
@@ -164,11 +164,11 @@ func TestWhatAPackageNoLongerExportsIsFound(t *testing.T) {
 	one := map[string][]string{".": {""}}
 	were, err := load(t.Context(), before, one)
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("the package before: %v", err)
 	}
 	are, err := load(t.Context(), now, one)
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("the package now: %v", err)
 	}
 	got := brokenGo(were, are)
 	slices.Sort(got)
@@ -189,7 +189,7 @@ func packageOf(t *testing.T, text string) (folder string) {
 	folder = t.TempDir()
 	for name, content := range map[string]string{"a.go": text, "go.mod": "module example.com/a\n\ngo 1.26\n"} {
 		if err := os.WriteFile(filepath.Join(folder, name), []byte(content), 0o600); err != nil {
-			t.Fatal(err)
+			t.Fatalf("writing %s: %v", name, err)
 		}
 	}
 	return folder
@@ -213,7 +213,7 @@ func TestPageNamesEveryPackage(t *testing.T) {
 	list.Dir = root
 	said, err := list.Output()
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("go list: %v", err)
 	}
 	for path := range strings.FieldsSeq(string(said)) {
 		name := strings.TrimPrefix(path, module+"/")

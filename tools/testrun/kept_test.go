@@ -49,7 +49,7 @@ func stat(t *testing.T, file string) os.FileInfo {
 	t.Helper()
 	info, err := os.Stat(file)
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("looking at %s: %v", file, err)
 	}
 	return info
 }

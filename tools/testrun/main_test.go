@@ -90,10 +90,10 @@ func inModule(t *testing.T) {
 func write(t *testing.T, file, text string) {
 	t.Helper()
 	if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
-		t.Fatal(err)
+		t.Fatalf("making the folder of %s: %v", file, err)
 	}
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
+		t.Fatalf("writing %s: %v", file, err)
 	}
 }
 

@@ -78,9 +78,7 @@ func TestALimitIsOneForAllProcesses(t *testing.T) {
 		refused(t, two, hourly, 1)
 		takes(t, two, hourly, 0, 0)
 		takes(t, two, hourly, -3, 3)
-		if err := one.Reset(t.Context(), "k"); err != nil {
-			t.Fatalf("Reset: got error %v, want none", err)
-		}
+		expect.NoError(t, "Reset", one.Reset(t.Context(), "k"))
 		takes(t, two, hourly, 0, 4)
 		if err := one.Reset(t.Context(), "unused"); err != nil {
 			t.Errorf("Reset of what is not in use: got error %v, want none", err)

@@ -25,9 +25,7 @@ func TestLockOfAClosedStoreIsAClearError(t *testing.T) {
 			wantIs(t, w.refused(t), ErrHeld)
 		}
 		release(t, held)
-		if err := store.Close(); err != nil {
-			t.Fatalf("closing the store: %v", err)
-		}
+		expect.NoError(t, "closing the store", store.Close())
 		for _, locks := range []*Locks{fresh, used} {
 			for _, request := range []Request{{}, {Mode: Shared}, {Capacity: 2}} {
 				_, err := locks.Acquire(t.Context(), "other", request)

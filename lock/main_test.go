@@ -57,9 +57,7 @@ func must(t testing.TB, locks *Locks, name string, request Request) *Lock {
 
 func release(t testing.TB, lock *Lock) {
 	t.Helper()
-	if err := lock.Release(t.Context()); err != nil {
-		t.Fatalf("release: %v", err)
-	}
+	expect.NoError(t, "release", lock.Release(t.Context()))
 }
 
 // wantIs fails the test unless the error is all of these.

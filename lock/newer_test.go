@@ -15,7 +15,7 @@ func TestALockOfANewerVersionIsRefusedBeforeItIsTaken(t *testing.T) {
 		keys := locks.keys("a")
 		newer := redisScript("redis.call('SET', KEYS[2], '@2:9.9.9 text') return {'ok'}")
 		if _, err := store.Run(t.Context(), newer, keys[:2]); err != nil {
-			t.Fatal(err)
+			t.Fatalf("a newer lock is written: %v", err)
 		}
 		_, err := locks.TryAcquire(t.Context(), "a", Request{})
 		expect.Error(t, "TryAcquire", err, redisstore.ErrNewer)
@@ -24,24 +24,18 @@ func TestALockOfANewerVersionIsRefusedBeforeItIsTaken(t *testing.T) {
 		expect.Equal(t, "keys", keysIn(t, store), 1)
 
 		grant, err := locks.TryGrant(t.Context(), "b", Request{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		expect.NoError(t, "TryGrant of b", err)
 		if _, err := store.Run(t.Context(), newer, locks.keys("b")[:2]); err != nil {
-			t.Fatal(err)
+			t.Fatalf("the lock b gets a newer format: %v", err)
 		}
 		left := redisScript("return {'ok', tostring(redis.call('PTTL', KEYS[1]))}")
 		before, err := store.Run(t.Context(), left, locks.keys("b")[:1])
-		if err != nil {
-			t.Fatal(err)
-		}
+		expect.NoError(t, "PTTL of b before Renew", err)
 		grant.TTL *= 2
 		_, err = locks.Renew(t.Context(), grant)
 		expect.Error(t, "Renew", err, redisstore.ErrNewer)
 		after, err := store.Run(t.Context(), left, locks.keys("b")[:1])
-		if err != nil {
-			t.Fatal(err)
-		}
+		expect.NoError(t, "PTTL of b after Renew", err)
 		expect.Equal(t, "remaining lease", after.Values(), before.Values())
 		expect.Error(t, "Release", locks.Release(t.Context(), grant), redisstore.ErrNewer)
 	})

@@ -86,9 +86,7 @@ func asksOnceAtLeast(t *testing.T, store *redisstore.Store) {
 	expect.Equal(t, "number of waiters after a wait that keeps its place", info(t, locks, "over").Queue, 1)
 	release(t, held)
 	several, err := locks.AcquireAll(t.Context(), []string{"free", "more"}, Request{Wait: time.Nanosecond})
-	if err != nil {
-		t.Fatalf("AcquireAll of free locks: %v", err)
-	}
+	expect.NoError(t, "AcquireAll of free locks", err)
 	expect.Error(t, "Release", several.Release(t.Context()), nil)
 }
 

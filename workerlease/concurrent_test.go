@@ -54,7 +54,7 @@ func (p pools) churn(t *testing.T) {
 					continue
 				}
 				if err != nil {
-					t.Error(err)
+					t.Errorf("Acquire beside others: %v", err)
 					return
 				}
 				granted.Add(1)

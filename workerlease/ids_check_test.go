@@ -44,7 +44,7 @@ func (p *process) live(ctx context.Context, t *testing.T, rng *rand.Rand) {
 		})
 		generator, err := snowflake.New(h, snowflake.Config{})
 		if err != nil {
-			t.Error(err)
+			t.Errorf("snowflake.New on a held worker id: %v", err)
 			return
 		}
 		p.stamp(ctx, h, generator, time.Duration(500+rng.IntN(2500))*time.Millisecond)

@@ -221,7 +221,7 @@ func TestBlackHoledHolderEndsBeforeItsWindow(t *testing.T) {
 	}()
 	next := other.hold(t, "p", short(1), workerlease.HoldOptions{Patience: patience})
 	if err := <-ended; err != nil {
-		t.Error(err)
+		t.Errorf("the wait for the holder's end: %v", err)
 	}
 	if cause := context.Cause(ctx); cause == nil {
 		t.Error("another holds the id, and the context has not ended")

@@ -105,7 +105,7 @@ func (p pools) listed(t *testing.T) {
 		if want = append(want, name); i%2 == 0 {
 			p.acquire(t, name, of(2))
 		} else if err := p.Create(t.Context(), name, of(2).Shape, 0); err != nil {
-			t.Fatal(err)
+			t.Fatalf("Create of a pool: %v", err)
 		}
 	}
 	p.acquire(t, "listen", of(2))

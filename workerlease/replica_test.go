@@ -68,7 +68,7 @@ func TestGrantThatIsNotAcknowledgedIsNotUsed(t *testing.T) {
 			}
 		}})
 		if err != nil {
-			t.Error(err)
+			t.Errorf("Hold: %v", err)
 			return
 		}
 		held <- h
@@ -216,9 +216,7 @@ func TestHoldersOfAClusterDependOnTheirShardOnly(t *testing.T) {
 		}
 	}
 	for _, node := range cluster.Nodes() { // another shard is not to notice
-		if err := node.Client().ConfigSet(t.Context(), "cluster-node-timeout", "120000").Err(); err != nil {
-			t.Fatalf("CONFIG SET cluster-node-timeout: %v", err)
-		}
+		expect.NoError(t, "CONFIG SET cluster-node-timeout", node.Client().ConfigSet(t.Context(), "cluster-node-timeout", "120000").Err())
 	}
 	request := short(1)
 	a := p.hold(t, "a", request, workerlease.HoldOptions{})

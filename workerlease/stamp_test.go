@@ -17,9 +17,7 @@ func TestIDsHaveTheLayoutOfThePoolWhateverTheProgramAsksFor(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, store *redisstore.Store) {
 		pools := workerlease.New(store, workerlease.Config{LongestTTL: time.Hour})
 		is := workerlease.Shape{Layout: "41/2/3/9", Datacenter: 3, Epoch: time.Date(2024, 5, 1, 0, 0, 0, 0, time.UTC)}
-		if err := pools.Create(t.Context(), "p", is, time.Hour); err != nil {
-			t.Fatalf("declaring pool p: %v", err)
-		}
+		expect.NoError(t, "declaring pool p", pools.Create(t.Context(), "p", is, time.Hour))
 		seen := map[snowflake.ID]bool{}
 		for _, layout := range []string{"41/10/12", "41/3/11", "32/10/21@s", "41/2/3/9"} {
 			request := workerlease.Request{Shape: workerlease.Shape{Layout: layout, Epoch: snowflake.DefaultEpoch}}
@@ -29,13 +27,9 @@ func TestIDsHaveTheLayoutOfThePoolWhateverTheProgramAsksFor(t *testing.T) {
 			}
 			t.Cleanup(func() { _ = ids.Close(t.Context()) })
 			lease, err := ids.Current()
-			if err != nil {
-				t.Fatalf("Current: %v", err)
-			}
+			expect.NoError(t, "Current", err)
 			stamped := make([]snowflake.ID, 700)
-			if err := ids.Fill(t.Context(), stamped); err != nil {
-				t.Fatalf("stamping 700 ids: %v", err)
-			}
+			expect.NoError(t, "stamping 700 ids", ids.Fill(t.Context(), stamped))
 			got, epoch, _ := ids.Layout()
 			expect.Equal(t, "layout of the ids of a program that asked for "+layout, got.String(), is.Layout)
 			expect.Equal(t, "their epoch", epoch.Equal(is.Epoch), true)
@@ -57,20 +51,14 @@ func TestStamperThatStampedNothingGivesItsWorkerIDBackUnused(t *testing.T) {
 		pools := workerlease.New(store, workerlease.Config{NewPools: workerlease.Trust})
 		request := workerlease.Request{TTL: time.Hour, Identity: "me", Shape: workerlease.Shape{Layout: "41/10/12", Epoch: snowflake.DefaultEpoch}}
 		ids, err := pools.Stamp(t.Context(), "p", request, workerlease.HoldOptions{}, snowflake.Config{})
-		if err != nil {
-			t.Fatalf("Stamp: %v", err)
-		}
+		expect.NoError(t, "Stamp", err)
 		lease, err := ids.Current()
-		if err != nil {
-			t.Fatalf("Current: %v", err)
-		}
+		expect.NoError(t, "Current", err)
 		expect.Error(t, "Close", ids.Close(t.Context()), nil)
 		_, err = ids.Next(t.Context())
 		expect.Error(t, "Next after Close", err, snowflake.ErrStopped)
 		again, err := pools.Acquire(t.Context(), "p", request)
-		if err != nil {
-			t.Fatalf("acquiring again: %v", err)
-		}
+		expect.NoError(t, "acquiring again", err)
 		expect.Equal(t, "worker id of the same identity", again.WorkerID, lease.WorkerID)
 		if again.NotBefore.After(again.Now) {
 			t.Errorf("acquiring again: window from %v, want it to have begun at %v", again.NotBefore, again.Now)
@@ -85,9 +73,7 @@ func TestShapeWithoutAnEpochHasTheDefaultOne(t *testing.T) {
 		bare := workerlease.Shape{Layout: "41/10/12"}
 		pin := map[string]workerlease.Pin{"pinned": {Shape: bare}}
 		pools := workerlease.New(store, workerlease.Config{NewPools: workerlease.Trust, Pools: pin})
-		if err := pools.Create(t.Context(), "declared", bare, 0); err != nil {
-			t.Fatalf("Create without an epoch: %v", err)
-		}
+		expect.NoError(t, "Create without an epoch", pools.Create(t.Context(), "declared", bare, 0))
 		for _, pool := range []string{"new", "declared", "pinned"} {
 			for _, request := range []workerlease.Request{{Shape: bare}, {Shape: bare, WantEpoch: true}, {Shape: bare, NewShape: &bare}} {
 				ids, err := pools.Stamp(t.Context(), pool, request, workerlease.HoldOptions{}, snowflake.Config{})

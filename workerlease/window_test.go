@@ -98,9 +98,7 @@ func TestWindowsOfOneWorkerIDNeverOverlap(t *testing.T) {
 				time.Sleep(redisstore.RetryAfter(err))
 				continue
 			}
-			if err != nil {
-				t.Fatal(err)
-			}
+			expect.NoError(t, "Acquire in a row", err)
 			before, known := latest[lease.WorkerID]
 			if known && lease.NotBefore.Before(before.until) {
 				t.Fatalf("%+v begins before %v, the end of %+v", lease, before.until, before.lease)

@@ -221,7 +221,7 @@ func (p pools) badRequest(t *testing.T) {
 		// which does not help
 		_, held := p.Hold(t.Context(), "refused", request, workerlease.HoldOptions{Patience: time.Hour})
 		if wantIs(t, held, workerlease.ErrRequest, redisstore.ErrRefused); t.Failed() {
-			t.Fatal(name)
+			t.Fatalf("a request that is refused: %s", name)
 		}
 	}
 	_, err := p.Ring(t.Context(), "refused", 0, 1)

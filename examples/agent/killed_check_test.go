@@ -77,9 +77,7 @@ func (s *shop) install() {
 			err = os.WriteFile(filepath.Join(s.folder, name), text, 0o600)
 		}
 	}
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	expect.NoError(s.t, "the run of the agent", err)
 }
 
 // lines are those that a process prints.
@@ -95,9 +93,7 @@ func (s *shop) start(cmd *exec.Cmd) lines {
 	read, write := io.Pipe()
 	cmd.Stdout = write
 	process, err := proctest.Start(cmd, syscall.SIGKILL)
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	expect.NoError(s.t, "the start of the agent", err)
 	s.t.Cleanup(process.Kill)
 	l := lines{process, make(chan []byte, 100)}
 	go func() {
@@ -150,9 +146,7 @@ type reply struct {
 func (s *shop) serve(run string) *server {
 	s.t.Helper()
 	read, write, err := os.Pipe() // for one of another kind Wait would wait
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	expect.NoError(s.t, "a pipe for its output", err)
 	srv := &server{t: s.t, stdin: write, stderr: &logtest.Text{}, waiting: map[int]chan reply{}}
 	cmd := exec.Command("node", "server.mjs")
 	cmd.Dir = s.folder
@@ -259,7 +253,7 @@ func (s *shop) ledger() (orders map[string]int, operations map[string]bool) {
 	s.t.Helper()
 	text, err := os.ReadFile(filepath.Join(s.folder, "ledger.jsonl"))
 	if err != nil && !os.IsNotExist(err) {
-		s.t.Fatal(err)
+		s.t.Fatalf("the ledger is read: %v", err)
 	}
 	orders, operations = map[string]int{}, map[string]bool{}
 	for line := range strings.Lines(string(text)) {

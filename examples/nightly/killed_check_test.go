@@ -58,9 +58,7 @@ func (f *fleet) start(night string) node {
 	cmd.Env = append(os.Environ(), asJob+"=1", pidFile+"="+n.job)
 	cmd.Stderr = n.stderr
 	process, err := proctest.Start(cmd, syscall.SIGKILL)
-	if err != nil {
-		f.t.Fatal(err)
-	}
+	expect.NoError(f.t, "the start of the job", err)
 	n.Process = process
 	f.t.Cleanup(process.Kill)
 	return n
@@ -145,9 +143,7 @@ func (f *fleet) finish(night string) (happened, not int) {
 func (f *fleet) statements(night string) int {
 	f.t.Helper()
 	list, err := f.redis.Client().LRange(f.t.Context(), statements, 0, -1).Result()
-	if err != nil {
-		f.t.Fatal(err)
-	}
+	expect.NoError(f.t, "LRANGE of the statements", err)
 	times := 0
 	for _, one := range list {
 		if strings.HasPrefix(one, strings.TrimSuffix(night, "{yyyy}")) {

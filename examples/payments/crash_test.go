@@ -52,9 +52,7 @@ func TestKilledTransferRunsAgainAndIsDoneOnce(t *testing.T) {
 			book := reader(t, file)
 			var first string
 			if n := rowsIn(t, book, "transfers"); n == 1 {
-				if err := book.db.QueryRow("SELECT id FROM transfers").Scan(&first); err != nil {
-					t.Fatal(err)
-				}
+				expect.NoError(t, "the id of the first transfer", book.db.QueryRow("SELECT id FROM transfers").Scan(&first))
 			}
 			if (first != "") != (at == afterCommit) {
 				t.Errorf("after the crash the ledger has %q", first)

@@ -52,9 +52,7 @@ func TestEffectsAreAsTheTableSays(t *testing.T) {
 func table(t *testing.T) map[string][]string {
 	t.Helper()
 	page, err := os.ReadFile("../../docs/effects.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, "docs/effects.md is read", err)
 	rows := map[string][]string{}
 	for line := range strings.Lines(string(page)) {
 		cells := strings.Split(strings.Trim(strings.TrimSpace(line), "|"), "|")
@@ -113,15 +111,11 @@ func newScene(t *testing.T, url string) *scene {
 func (s *scene) issue() {
 	s.t.Helper()
 	store, err := redisstore.Open(s.t.Context(), s.url)
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	expect.NoError(s.t, "the store is opened", err)
 	defer store.Close()
 	for i := range protections {
 		token, err := idempotency.New(store, idempotency.Config{}).Issue(s.t.Context(), "", "", 0)
-		if err != nil {
-			s.t.Fatal(err)
-		}
+		expect.NoError(s.t, "Issue of a token", err)
 		s.headers[i] = "Idempotency-Token: " + token.Value
 	}
 }
@@ -218,13 +212,9 @@ func (s *scene) result() []string {
 	s.t.Helper()
 	for i, p := range protections {
 		l, err := openEffects(s.t.Context(), s.dir, p, func(step) {})
-		if err != nil {
-			s.t.Fatal(err)
-		}
+		expect.NoError(s.t, "the ledger of effects is opened", err)
 		n := rowsIn(s.t, l, "effects")
-		if err := l.close(); err != nil {
-			s.t.Fatal(err)
-		}
+		expect.NoError(s.t, "the ledger of effects is closed", l.close())
 		count := fmt.Sprint(n)
 		if n > 1 {
 			count = "**" + count + "**"
@@ -290,9 +280,7 @@ func failover(t *testing.T, ack int, issued bool) []string {
 	}
 	if ack == 0 {
 		replica.Pause()
-		if err := old.Client().Do(t.Context(), "CLIENT", "KILL", "TYPE", "replica").Err(); err != nil {
-			t.Fatal(err)
-		}
+		expect.NoError(t, "CLIENT KILL of the replica", old.Client().Do(t.Context(), "CLIENT", "KILL", "TYPE", "replica").Err())
 	}
 	s.answered(one)
 	old.Kill()
@@ -341,12 +329,8 @@ func evicted(t *testing.T) []string {
 	s.answered(p)
 	client, ctx := redis.Client(), context.Background()
 	used, err := client.InfoMap(ctx, "memory").Result()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := client.ConfigSet(ctx, "maxmemory", used["Memory"]["used_memory"]).Err(); err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, "INFO memory", err)
+	expect.NoError(t, "maxmemory is what is used", client.ConfigSet(ctx, "maxmemory", used["Memory"]["used_memory"]).Err())
 	n := 0
 	expect.Eventually(t, "the records are evicted", func() bool {
 		for range 200 {
@@ -356,9 +340,7 @@ func evicted(t *testing.T) []string {
 		}
 		return len(records(t, client)) == 0
 	})
-	if err := client.ConfigSet(ctx, "maxmemory", "0").Err(); err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, "maxmemory without a bound", client.ConfigSet(ctx, "maxmemory", "0").Err())
 	s.ask(p, s.firsts(), true)
 	return s.result()
 }
@@ -370,9 +352,7 @@ func expired(t *testing.T) []string {
 	p := s.process("")
 	s.answered(p)
 	for _, record := range records(t, redis.Client()) {
-		if err := redis.Client().PExpire(context.Background(), record, time.Millisecond).Err(); err != nil {
-			t.Fatal(err)
-		}
+		expect.NoError(t, "PEXPIRE of a record", redis.Client().PExpire(context.Background(), record, time.Millisecond).Err())
 	}
 	expect.Eventually(t, "the records expire", func() bool { return len(records(t, redis.Client())) == 0 })
 	s.ask(p, s.firsts(), true)
@@ -383,8 +363,6 @@ func expired(t *testing.T) []string {
 func records(t testing.TB, client *redis.Client) []string {
 	t.Helper()
 	keys, err := client.Keys(context.Background(), "coatcheck:token:{*").Result()
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, "KEYS of the tokens", err)
 	return keys
 }

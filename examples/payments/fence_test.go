@@ -15,26 +15,20 @@ import (
 func TestCheckFenceSQLRefusesAPausedHolder(t *testing.T) {
 	ctx := t.Context()
 	store, err := redisstore.Open(ctx, "embedded:")
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, "the embedded store is opened", err)
 	defer store.Close()
 	locks := lock.New(store, lock.Config{})
 	defer locks.Close()
 	db, err := sql.Open("sqlite", filepath.Join(t.TempDir(), "accounts.db"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, "the database is opened", err)
 	defer db.Close()
 	if _, err := db.ExecContext(ctx, "CREATE TABLE account (id TEXT PRIMARY KEY, balance INTEGER, fence INTEGER NOT NULL DEFAULT 0); INSERT INTO account VALUES ('ann', 100, 0)"); err != nil {
-		t.Fatal(err)
+		t.Fatalf("the table of accounts is made: %v", err)
 	}
 	write := func(who string, balance int, fence, want int64) {
 		t.Helper()
 		result, err := db.ExecContext(ctx, lock.CheckFenceSQL("account", "id", "balance"), balance, fence, "ann", fence)
-		if err != nil {
-			t.Fatal(err)
-		}
+		expect.NoError(t, "an update that checks its fence", err)
 		n, err := result.RowsAffected()
 		expect.Error(t, who, err, nil)
 		expect.Equal(t, "rows that "+who+" writes", n, want)
@@ -42,13 +36,9 @@ func TestCheckFenceSQLRefusesAPausedHolder(t *testing.T) {
 
 	// it is not renewed, as if its process were paused
 	paused, err := locks.TryGrant(ctx, "ann", lock.Request{TTL: lock.MinTTL})
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, "TryGrant of ann", err)
 	next, err := locks.Acquire(ctx, "ann", lock.Request{}) // waits until the lease has ended
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, "Acquire of ann after the lease's end", err)
 	defer next.Release(ctx)
 	write("the next holder", 70, next.Fence(), 1)
 	write("the paused holder", 130, paused.Fence, 0)

@@ -16,9 +16,7 @@ import (
 
 func flush(t testing.TB, redis *redistest.Server) {
 	t.Helper()
-	if err := redis.Client().FlushAll(context.Background()).Err(); err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, "FLUSHALL", redis.Client().FlushAll(context.Background()).Err())
 }
 
 // Redis forgets everything between the answer and the retry. With a client's own key nothing is
@@ -78,9 +76,7 @@ func TestOtherPayloadAfterRedisLostEverythingIsRefused(t *testing.T) {
 func TestTokenThatRedisLostIsRefused(t *testing.T) {
 	redis, s := onRedis(t)
 	token, err := s.tokens.Issue(t.Context(), "", "payments", 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, "Issue of a token", err)
 	pay := func() answer { return s.ask("POST", "/payments", payOrder, "Idempotency-Token: "+token.Value) }
 	pay().want(t, "POST /payments with a token", http.StatusCreated, "")
 	flush(t, redis)
@@ -97,9 +93,7 @@ func TestCommitOfUnknownOutcomeIsToldAndTheRetryFindsOut(t *testing.T) {
 	var lose atomic.Bool
 	reliable := s.ledger.db
 	s.ledger.db = sql.OpenDB(lossyConnector{reliable.Driver(), source(fileOf(t, s)), &lose})
-	if err := reliable.Close(); err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, "the reliable database is closed", reliable.Close())
 
 	lose.Store(true)
 	move := s.ask("POST", "/transfers", moveBob, "Idempotency-Key: k")
@@ -127,7 +121,7 @@ func TestFenceThatWentBackIsRefusedAndWritesNothing(t *testing.T) {
 	var attempt idempotency.Attempt
 	s.ask("POST", "/transfers", moveBob, "Idempotency-Key: k")
 	if err := s.ledger.db.QueryRow("SELECT resource, fence FROM fences").Scan(&attempt.Operation, &attempt.Fence); err != nil {
-		t.Fatal(err)
+		t.Fatalf("the fence of the transfer: %v", err)
 	}
 	order := transferOrder{"alice", "bob", 500}
 	for _, fence := range []int64{attempt.Fence - 1, attempt.Fence} {
@@ -158,9 +152,7 @@ func TestOneFenceForAnAccountWouldRefuseARightfulTransfer(t *testing.T) {
 			*row.fence = attempt.Fence
 			return nil, nil
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		expect.NoError(t, "the attempt", err)
 	}
 	raise := func(resource string, fence int64) error {
 		return s.ledger.transact(t.Context(), func(ctx context.Context, tx *sql.Tx) error { return raiseFence(ctx, tx, resource, fence) })
@@ -168,9 +160,7 @@ func TestOneFenceForAnAccountWouldRefuseARightfulTransfer(t *testing.T) {
 	if err := errors.Join(raise("operation b", later), raise("operation a", earlier)); err != nil {
 		t.Errorf("a fence for each operation: %v", err)
 	}
-	if err := raise("account alice", later); err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, "the later fence is raised", raise("account alice", later))
 	if err := raise("account alice", earlier); !errors.Is(err, errSuperseded) {
 		t.Errorf("a fence for the account: %v", err)
 	}

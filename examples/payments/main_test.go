@@ -17,6 +17,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/coatcheck/coatcheck/internal/testing/expect"
 	"github.com/coatcheck/coatcheck/internal/testing/redistest"
 	"github.com/coatcheck/coatcheck/redisstore"
 )
@@ -46,22 +47,18 @@ func TestMain(m *testing.M) {
 func inProcess(t testing.TB, redis, file string) *service {
 	t.Helper()
 	store, err := redisstore.Open(t.Context(), redis)
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, "the store is opened", err)
 	book, err := openLedger(t.Context(), file, func(step) {})
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, "the ledger is opened", err)
 	s := newService(store, book, time.Hour, slog.New(slog.DiscardHandler))
 	t.Cleanup(func() {
 		now, cancel := context.WithCancel(context.Background())
 		cancel()
 		if err := s.tokens.Close(now); err != nil && !errors.Is(err, context.Canceled) {
-			t.Error(err)
+			t.Errorf("the tokens are closed: %v", err)
 		}
 		if err := errors.Join(store.Close(), book.close()); err != nil {
-			t.Error(err)
+			t.Errorf("the store and the ledger are closed: %v", err)
 		}
 	})
 	return s
@@ -82,9 +79,7 @@ func onRedis(t testing.TB) (*redistest.Server, *service) {
 // fileOf is where a service keeps its ledger.
 func fileOf(t testing.TB, s *service) (file string) {
 	t.Helper()
-	if err := s.ledger.db.QueryRow("SELECT file FROM pragma_database_list").Scan(&file); err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, "the file of the ledger", s.ledger.db.QueryRow("SELECT file FROM pragma_database_list").Scan(&file))
 	return file
 }
 
@@ -112,13 +107,9 @@ func (s *service) balances(t testing.TB) map[string]int64 {
 func balancesIn(t testing.TB, l *ledger) map[string]int64 {
 	t.Helper()
 	list, err := l.accounts(context.Background())
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, "the accounts are listed", err)
 	var paid int64
-	if err := l.db.QueryRow("SELECT coalesce(sum(amount), 0) FROM payments").Scan(&paid); err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, "the sum of the payments", l.db.QueryRow("SELECT coalesce(sum(amount), 0) FROM payments").Scan(&paid))
 	if list.Sum != opened+paid {
 		t.Errorf("the accounts hold %d; they were opened with %d, and %d was paid in", list.Sum, opened, paid)
 	}
@@ -140,9 +131,7 @@ func (s *service) rows(t testing.TB, table string) int { t.Helper(); return rows
 func rowsIn(t testing.TB, l *ledger, table string) int {
 	t.Helper()
 	var n int
-	if err := l.db.QueryRow("SELECT count(*) FROM " + table).Scan(&n); err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, "the rows of "+table, l.db.QueryRow("SELECT count(*) FROM "+table).Scan(&n))
 	return n
 }
 
@@ -150,9 +139,7 @@ func rowsIn(t testing.TB, l *ledger, table string) int {
 func reader(t testing.TB, file string) *ledger {
 	t.Helper()
 	l, err := openLedger(t.Context(), file, func(step) {})
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, "the ledger is opened again", err)
 	t.Cleanup(func() { _ = l.close() })
 	return l
 }

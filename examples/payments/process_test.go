@@ -34,21 +34,15 @@ type process struct {
 func start(t testing.TB, name string, waitAt step, args ...string) *process {
 	t.Helper()
 	p := &process{t: t, ended: make(chan struct{}), gate: filepath.Join(t.TempDir(), "closed")}
-	if err := os.WriteFile(p.gate, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, "the gate is closed", os.WriteFile(p.gate, nil, 0o600))
 	p.cmd = exec.Command(os.Args[0], args...)
 	p.cmd.Env = append(os.Environ(), asProgram+"="+name, gateStep+"="+string(waitAt), gateFile+"="+p.gate)
 	p.cmd.Stderr = &p.stderr
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	stdout, out, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, "a pipe for the output", err)
 	p.cmd.Stdout = out
-	if err := p.launch(); err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, "the service is started", p.launch())
 	_ = out.Close()
 	t.Cleanup(func() { p.kill(); _ = stdout.Close() })
 	p.url = firstURL(stdout)
@@ -135,9 +129,7 @@ func (p *process) resume() { p.signal(syscall.SIGCONT) }
 // open lets every request through that waits at the gate, from now on.
 func (p *process) open() {
 	p.t.Helper()
-	if err := os.Remove(p.gate); err != nil {
-		p.t.Fatal(err)
-	}
+	expect.NoError(p.t, "the gate is opened", os.Remove(p.gate))
 }
 
 // arrived waits until so many requests have come to the gate.

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/coatcheck/coatcheck/internal/testing/expect"
 	"github.com/coatcheck/coatcheck/internal/testing/redistest"
 )
 
@@ -26,9 +27,7 @@ const (
 // the service as the page says, runs each command, and compares what it prints with the page.
 func TestWalkOfTheReadme(t *testing.T) {
 	page, err := os.ReadFile("README.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, "the README is read", err)
 	redis, file := redistest.Start(t), newFile(t)
 	var running *process
 	commands := 0
@@ -58,9 +57,7 @@ func TestWalkOfTheReadme(t *testing.T) {
 		t.Errorf("the page has %d commands: does this test still read it?", commands)
 	}
 	if *update {
-		if err := os.WriteFile("README.md", []byte(walked), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		expect.NoError(t, "the README is written", os.WriteFile("README.md", []byte(walked), 0o644))
 		return
 	}
 	if got, want := shape(printed.String()), shape(shown.String()); got != want {

@@ -7,14 +7,14 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/coatcheck/coatcheck/internal/testing/expect"
 )
 
 // TestRecipesForSQLiteDoWhatTheySay runs the statements of docs/effects.md as they stand there.
 func TestRecipesForSQLiteDoWhatTheySay(t *testing.T) {
 	page, err := os.ReadFile("../../docs/effects.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, "docs/effects.md is read", err)
 	_, section, _ := strings.Cut(string(page), "### SQLite\n")
 	section, _, _ = strings.Cut(section, "\n### ")
 	blocks := regexp.MustCompile("(?s)```sql\n(.*?)```").FindAllStringSubmatch(section, -1)
@@ -22,12 +22,10 @@ func TestRecipesForSQLiteDoWhatTheySay(t *testing.T) {
 		t.Fatalf("%d recipes, want the tables, (a) and (b)", len(blocks))
 	}
 	db, err := sql.Open("sqlite", source(newFile(t)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, "the database is opened", err)
 	defer db.Close()
 	if _, err := db.Exec(blocks[0][1] + "INSERT INTO accounts VALUES ('alice', 0)"); err != nil {
-		t.Fatal(err)
+		t.Fatalf("the tables of the recipe are made: %v", err)
 	}
 
 	unique := statements(blocks[1][1])
@@ -72,9 +70,7 @@ func statements(text string) (list []string) {
 func runUnique(t *testing.T, db *sql.DB, recipe []string, id string) (found string) {
 	t.Helper()
 	conn, err := db.Conn(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, "a connection", err)
 	defer conn.Close()
 	var account string
 	var amount int
@@ -104,9 +100,7 @@ func runUnique(t *testing.T, db *sql.DB, recipe []string, id string) (found stri
 func runFence(t *testing.T, db *sql.DB, recipe []string, fence int) (pass bool) {
 	t.Helper()
 	conn, err := db.Conn(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, "a connection", err)
 	defer conn.Close()
 	args := []any{sql.Named("operation", "op"), sql.Named("fence", fence)}
 	for i, statement := range recipe {
@@ -127,19 +121,13 @@ func runFence(t *testing.T, db *sql.DB, recipe []string, fence int) (pass bool) 
 // What the page claims it proves by naming tests. They are all here.
 func TestThePageNamesTestsThatExist(t *testing.T) {
 	page, err := os.ReadFile("../../docs/effects.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, "docs/effects.md is read", err)
 	files, err := filepath.Glob("*_test.go")
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, "the tests are listed", err)
 	var code strings.Builder
 	for _, file := range files {
 		text, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		expect.NoError(t, "a test's file is read", err)
 		code.Write(text)
 	}
 	names := regexp.MustCompile(`\bTest[A-Z]\w+`).FindAllString(string(page), -1)

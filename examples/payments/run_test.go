@@ -43,9 +43,7 @@ func TestServiceOnTheEmbeddedStoreSaysWhatToTry(t *testing.T) {
 	expect.Eventually(t, "the banner is there", func() bool { return strings.Contains(stdout.String(), "--crash-at after-commit") })
 	url := address.FindString(stdout.String())
 	response, err := http.Get(url + "/accounts")
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, "GET /accounts", err)
 	expect.Equal(t, "the status of GET /accounts", response.StatusCode, http.StatusOK)
 	_ = response.Body.Close()
 	http.DefaultClient.CloseIdleConnections()
@@ -57,9 +55,7 @@ func TestServiceOnTheEmbeddedStoreSaysWhatToTry(t *testing.T) {
 
 func TestWrongUsage(t *testing.T) {
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, "a port is taken", err)
 	defer taken.Close()
 	for _, row := range []struct {
 		args string

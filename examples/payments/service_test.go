@@ -211,9 +211,8 @@ func TestLedgerThatFailsIsAClearRefusalAndTheKeyStaysGood(t *testing.T) {
 	s := embedded(t)
 	rename := func(from, to string) {
 		t.Helper()
-		if _, err := s.ledger.db.Exec("ALTER TABLE " + from + " RENAME TO " + to); err != nil {
-			t.Fatal(err)
-		}
+		_, err := s.ledger.db.Exec("ALTER TABLE " + from + " RENAME TO " + to)
+		expect.NoError(t, "the table "+from+" is renamed", err)
 	}
 	rename("payments", "gone")
 	if a := s.ask("POST", "/payments", payOrder, "Idempotency-Key: k"); a.status != 503 || a.code() != "ledger-unavailable" || a.header.Get("Retry-After") != "1" {
@@ -234,9 +233,7 @@ func TestLedgerOpensFilesWithOddNamesAndTwice(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "a b?c#d%20e&f.db")
 	for range 2 {
 		l, err := openLedger(t.Context(), file, func(step) {})
-		if err != nil {
-			t.Fatal(err)
-		}
+		expect.NoError(t, "the ledger is opened", err)
 		var mode string
 		var synchronous, keys, wait int
 		row := l.db.QueryRow("SELECT journal_mode, synchronous, foreign_keys, timeout FROM pragma_journal_mode, pragma_synchronous, pragma_foreign_keys, pragma_busy_timeout")
@@ -246,12 +243,10 @@ func TestLedgerOpensFilesWithOddNamesAndTwice(t *testing.T) {
 		if balancesIn(t, l)["alice"] != 10_000 {
 			t.Error("the accounts were opened twice")
 		}
-		if err := l.close(); err != nil {
-			t.Fatal(err)
-		}
+		expect.NoError(t, "the ledger is closed", l.close())
 	}
 	if _, err := os.Stat(file); err != nil {
-		t.Error(err)
+		t.Errorf("the ledger's file is there: %v", err)
 	}
 }
 
@@ -276,9 +271,7 @@ func TestTransactionsThatReadFirstAreNotRefusedHalfWay(t *testing.T) {
 	}
 	all.Wait()
 	var balance int
-	if err := s.ledger.db.QueryRow("SELECT balance FROM accounts WHERE id = 'alice'").Scan(&balance); err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, "the balance of alice", s.ledger.db.QueryRow("SELECT balance FROM accounts WHERE id = 'alice'").Scan(&balance))
 	if err := errors.Join(errs...); err != nil || balance != 10_000-times {
 		t.Errorf("balance %d, %v", balance, err)
 	}

@@ -52,9 +52,7 @@ func start(t *testing.T, server *redistest.Server, name, lease string) *proctest
 	cmd.Env = append(os.Environ(), asProgram+"=1")
 	cmd.Stderr = &logtest.Text{}
 	process, err := proctest.Start(cmd, syscall.SIGKILL)
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, "the start of the consumer", err)
 	t.Cleanup(process.Kill)
 	return process
 }
@@ -64,9 +62,7 @@ func order(t *testing.T, server *redistest.Server, from, n int) {
 	t.Helper()
 	for i := range n {
 		args := &redis.XAddArgs{Stream: stream, Values: []string{"to", fmt.Sprintf("customer-%d", from+i)}}
-		if err := server.Client().XAdd(t.Context(), args).Err(); err != nil {
-			t.Fatal(err)
-		}
+		expect.NoError(t, "XADD of a message", server.Client().XAdd(t.Context(), args).Err())
 	}
 }
 
@@ -85,9 +81,7 @@ func settled(t *testing.T, server *redistest.Server) (happened, not int) {
 func mails(t *testing.T, server *redistest.Server) map[string]int {
 	t.Helper()
 	list, err := server.Client().LRange(t.Context(), sent, 0, -1).Result()
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, "LRANGE of what was sent", err)
 	got := map[string]int{}
 	for _, mail := range list {
 		_, to, _ := strings.Cut(mail, " ")
@@ -154,9 +148,7 @@ func TestMessageThatComesAgainIsOnlyAcknowledged(t *testing.T) {
 	expect.Eventually(t, "all is acknowledged", func() bool { return pending(t, server) == 0 })
 	first.End(syscall.SIGTERM)
 	// the next one reads all again
-	if err := server.Client().XGroupDestroy(t.Context(), stream, group).Err(); err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, "XGROUP DESTROY", server.Client().XGroupDestroy(t.Context(), stream, group).Err())
 	start(t, server, "second", long)
 	expect.Eventually(t, "all is acknowledged again", func() bool { return pending(t, server) == 0 })
 	expect.Equal(t, "mails by customer", mails(t, server), map[string]int{"customer-0": 1, "customer-1": 1, "customer-2": 1})

@@ -236,9 +236,7 @@ func hold(t *testing.T, g holder.Leaser, d *diary, options holder.Options) *hold
 	t.Helper()
 	options.Observe = d.note
 	h, err := holder.Hold(t.Context(), g, options)
-	if err != nil {
-		t.Fatalf("Hold: %v", err)
-	}
+	expect.NoError(t, "Hold", err)
 	t.Cleanup(func() { _ = h.Release(context.Background(), time.Time{}) })
 	return h
 }

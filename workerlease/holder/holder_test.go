@@ -251,9 +251,7 @@ func TestEndOfTheContextEndsTheHoldingAndReleaseStillGivesBack(t *testing.T) {
 		bubble(t, func(t *testing.T, g *granter, d *diary) {
 			ctx, cancel := context.WithCancelCause(t.Context())
 			h, err := holder.Hold(ctx, g, holder.Options{Reacquire: reacquire, Observe: d.note})
-			if err != nil {
-				t.Fatalf("Hold: %v", err)
-			}
+			expect.NoError(t, "Hold", err)
 			cancel(why)
 			wantNone(t, h, why) // at once
 			wantCause(h.Context(), t, why)

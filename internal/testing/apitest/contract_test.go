@@ -206,9 +206,7 @@ func TestAnAnswerThatIsCutOffIsPassedOnCutOff(t *testing.T) {
 	between := &spy{TB: t}
 	client := &http.Client{Transport: RoundTripper(between, web.Client().Transport)}
 	response, err := client.Get(web.URL + "/incr/k")
-	if err != nil {
-		t.Fatalf("GET /incr/k: %v", err)
-	}
+	expect.NoError(t, "GET /incr/k", err)
 	defer response.Body.Close()
 	if body, err := io.ReadAll(response.Body); err == nil || string(body) != `{"key":` {
 		t.Errorf("GET /incr/k: got the body %q and error %v, want the beginning of the body and an error", body, err)
@@ -222,9 +220,7 @@ func TestABodyThatIsSentWithoutItsLengthIsLookedAt(t *testing.T) {
 	between := &spy{TB: t}
 	client := &http.Client{Transport: RoundTripper(between, web.Client().Transport)}
 	response, err := client.Post(web.URL+"/incr/k", "", io.MultiReader(strings.NewReader(`{"by":3}`)))
-	if err != nil {
-		t.Fatalf("POST /incr/k: %v", err)
-	}
+	expect.NoError(t, "POST /incr/k", err)
 	defer response.Body.Close()
 	wantFault(t, "round trip", between, "request body")
 }
@@ -235,8 +231,6 @@ func BenchmarkCheck(b *testing.B) {
 		e.AnswerHeader.Set(name, value)
 	}
 	for b.Loop() {
-		if err := Published().Check(e); err != nil {
-			b.Fatal(err)
-		}
+		expect.NoError(b, "Check of the published contract", Published().Check(e))
 	}
 }

@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/coatcheck/coatcheck/internal/testing/expect"
 )
 
 func TestClusterRoutesKeysToTheNodesThatOwnThem(t *testing.T) {
@@ -46,9 +48,7 @@ func TestMasterOfAgreesWithTheSlotsOfTheCluster(t *testing.T) {
 	// slots do not divide evenly by every count; every one has to be served
 	c := StartCluster(t, 4, 0)
 	slots, err := c.Nodes()[3].Client().ClusterSlots(t.Context()).Result()
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, "CLUSTER SLOTS", err)
 	served := 0
 	for _, r := range slots {
 		served += r.End - r.Start + 1
@@ -58,9 +58,7 @@ func TestMasterOfAgreesWithTheSlotsOfTheCluster(t *testing.T) {
 	}
 	for _, key := range []string{"a", "b", "c", "foo", "{x}y", ""} {
 		slot, err := c.Nodes()[0].Client().ClusterKeySlot(t.Context(), key).Result()
-		if err != nil {
-			t.Fatal(err)
-		}
+		expect.NoError(t, "CLUSTER KEYSLOT", err)
 		for _, r := range slots {
 			if r.Start <= int(slot) && int(slot) <= r.End && r.Nodes[0].Addr != c.MasterOf(key).Addr() {
 				t.Errorf("slot %d of %q belongs to %s, MasterOf says %s", slot, key, r.Nodes[0].Addr, c.MasterOf(key).Addr())
@@ -91,9 +89,7 @@ func TestClusterNodeStaysInTheClusterThroughAnEmptyRestart(t *testing.T) {
 	t.Parallel()
 	c := StartCluster(t, 3, 0)
 	master := c.MasterOf("k")
-	if err := master.Client().Set(t.Context(), "k", "v", 0).Err(); err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, "SET of k", master.Client().Set(t.Context(), "k", "v", 0).Err())
 	master.RestartEmpty()
 	if again := c.MasterOf("k"); again != master {
 		t.Errorf("%s is the master, not %s", again.Addr(), master.Addr())
@@ -126,9 +122,7 @@ func TestClusterNodeLinesAreRead(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			n, err := parseClusterNode(tc.line)
-			if err != nil {
-				t.Fatal(err)
-			}
+			expect.NoError(t, "parseClusterNode", err)
 			if !n.serves(tc.serves) || n.serves(tc.not) || !n.has(tc.flag) || n.epoch != tc.epoch || n.connected == tc.disconnected {
 				t.Errorf("%q is read as %+v", tc.line, n)
 			}

@@ -49,19 +49,13 @@ func diesWithItsBinary(t *testing.T) (files string) {
 	t.Helper()
 	files = t.TempDir()
 	binary, err := os.Executable()
-	if err != nil {
-		t.Fatalf("path of this test binary: %v", err)
-	}
+	expect.NoError(t, "path of this test binary", err)
 	cmd := exec.Command(binary, "-test.run=^"+t.Name()+"$")
 	cmd.Env = append(os.Environ(), helperVariable+"=1", "TMPDIR="+files)
 	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatalf("output of the helper: %v", err)
-	}
+	expect.NoError(t, "output of the helper", err)
 	helper, err := proctest.Start(cmd, syscall.SIGKILL)
-	if err != nil {
-		t.Fatalf("start of the helper: %v", err)
-	}
+	expect.NoError(t, "start of the helper", err)
 	t.Cleanup(helper.Kill)
 
 	addr := ""

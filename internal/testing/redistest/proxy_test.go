@@ -17,9 +17,7 @@ func TestProxyOnWhichNothingComesThroughKeepsConnections(t *testing.T) {
 	dial := func() net.Conn {
 		t.Helper()
 		conn, err := net.Dial("tcp", proxy.Addr())
-		if err != nil {
-			t.Fatal(err)
-		}
+		expect.NoError(t, "a connection to the proxy", err)
 		t.Cleanup(func() { _ = conn.Close() })
 		return conn
 	}

@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/coatcheck/coatcheck/internal/testing/expect"
 )
 
 func TestSentinelsNameAMasterThatReplicates(t *testing.T) {
@@ -24,7 +26,7 @@ func TestSentinelsNameAMasterThatReplicates(t *testing.T) {
 	written.Set(t.Context(), "k", "v", 0)
 	acks := written.Do(t.Context(), "WAIT", 2, 2000)
 	if _, err := written.Exec(t.Context()); err != nil {
-		t.Fatal(err)
+		t.Fatalf("SET and WAIT: %v", err)
 	}
 	if n, err := acks.Int(); n != 2 || err != nil {
 		t.Errorf("a write reached %d replicas, %v", n, err)
@@ -41,9 +43,7 @@ func TestSentinelURLLeadsAClientToTheMaster(t *testing.T) {
 	}
 	client := redis.NewFailoverClient(&redis.FailoverOptions{MasterName: name, SentinelAddrs: strings.Split(addrs, ",")})
 	defer client.Close()
-	if err := client.Set(t.Context(), "k", "v", 0).Err(); err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, "SET through the sentinels", client.Set(t.Context(), "k", "v", 0).Err())
 	if got, err := set.Master().Client().Get(t.Context(), "k").Result(); got != "v" || err != nil {
 		t.Errorf("on the master: %q, %v", got, err)
 	}
@@ -75,7 +75,7 @@ func TestSentinelsFailOverWhenTheMasterIsKilled(t *testing.T) {
 		return nil
 	})
 	if err != nil {
-		t.Error(err)
+		t.Errorf("the new master is named: %v", err)
 	}
 }
 

@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/coatcheck/coatcheck/internal/testing/expect"
 )
 
 func TestStartedServerAnswers(t *testing.T) {
@@ -87,9 +89,7 @@ func TestStoppedOrKilledServerRefusesConnections(t *testing.T) {
 func TestStopShutsDownInOrderEvenWhenPaused(t *testing.T) {
 	t.Parallel()
 	s := Start(t, "--save", "3600 1000000") // saves at shutdown, and hardly before
-	if err := s.Client().Set(t.Context(), "k", "v", 0).Err(); err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, "SET of k", s.Client().Set(t.Context(), "k", "v", 0).Err())
 	s.Pause()
 	s.Stop()
 	s.Restart()
@@ -101,9 +101,7 @@ func TestStopShutsDownInOrderEvenWhenPaused(t *testing.T) {
 func TestKilledServerComesBackWithWhatItHadOnDisk(t *testing.T) {
 	t.Parallel()
 	s := Start(t, "--appendonly", "yes", "--appendfsync", "always")
-	if err := s.Client().Set(t.Context(), "k", "v", 0).Err(); err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, "SET of k", s.Client().Set(t.Context(), "k", "v", 0).Err())
 	addr, pid := s.Addr(), s.Pid()
 	s.Kill()
 	s.Restart()
@@ -118,9 +116,7 @@ func TestKilledServerComesBackWithWhatItHadOnDisk(t *testing.T) {
 func TestRestartEmptyLosesData(t *testing.T) {
 	t.Parallel()
 	s := Start(t, "--appendonly", "yes", "--appendfsync", "always")
-	if err := s.Client().Set(t.Context(), "k", "v", 0).Err(); err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, "SET of k", s.Client().Set(t.Context(), "k", "v", 0).Err())
 	pid := s.Pid()
 	s.RestartEmpty() // without Kill: the server is running
 	if n, err := s.Client().DBSize(t.Context()).Result(); n != 0 || err != nil {
@@ -137,9 +133,7 @@ func TestRestartEmptyLosesData(t *testing.T) {
 func TestPausedServerAnswersAfterResume(t *testing.T) {
 	t.Parallel()
 	s := Start(t)
-	if err := s.Client().Ping(t.Context()).Err(); err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, "PING", s.Client().Ping(t.Context()).Err())
 	s.Pause()
 	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 	defer cancel()
@@ -213,7 +207,7 @@ func TestMethodsMayBeCalledConcurrently(t *testing.T) {
 	calls.Wait()
 	s.Restart()
 	if err := s.Client().Ping(t.Context()).Err(); err != nil {
-		t.Error(err)
+		t.Errorf("PING after the restart: %v", err)
 	}
 }
 
@@ -250,7 +244,7 @@ func TestTakenPortIsToldFromOtherFailures(t *testing.T) {
 	taken := Start(t)
 	s := &Server{t: t, binary: taken.binary, dir: t.TempDir(), port: taken.port}
 	if err := errors.Join(os.Mkdir(s.dataDir(), 0o755), os.WriteFile(s.configFile(), []byte(s.config()), 0o644)); err != nil {
-		t.Fatal(err)
+		t.Fatalf("the server's folder is made: %v", err)
 	}
 	s.mu.Lock()
 	err := s.launchLocked()

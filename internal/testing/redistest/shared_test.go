@@ -30,9 +30,7 @@ func TestSharedServerOutlivesItsFirstTest(t *testing.T) {
 	space := Space{}
 	t.Run("first", func(t *testing.T) { space = Shared(t) })
 	options, err := redis.ParseURL(space.URL)
-	if err != nil {
-		t.Fatalf("URL of a shared server: %v", err)
-	}
+	expect.NoError(t, "URL of a shared server", err)
 	client := redis.NewClient(options)
 	defer client.Close()
 	expect.Error(t, "PING after the first test's end", client.Ping(t.Context()).Err(), nil)

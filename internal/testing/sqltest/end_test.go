@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/coatcheck/coatcheck/internal/testing/expect"
 )
 
 // serverIn reads which process and folder a child's server has.
@@ -19,9 +21,7 @@ func serverIn(t *testing.T, out io.Reader) (pid int, dir string) {
 		if rest, ok := strings.CutPrefix(lines.Text(), "server "); ok {
 			number, dir, _ := strings.Cut(rest, " ")
 			pid, err := strconv.Atoi(number)
-			if err != nil {
-				t.Fatal(err)
-			}
+			expect.NoError(t, "the process id that was printed", err)
 			return pid, dir
 		}
 	}

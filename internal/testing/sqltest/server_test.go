@@ -15,6 +15,8 @@ import (
 	"testing"
 
 	"go.uber.org/goleak"
+
+	"github.com/coatcheck/coatcheck/internal/testing/expect"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -77,13 +79,9 @@ func TestDatabasesAreApart(t *testing.T) {
 func TestServerLeavesTheTemporaryTablesOfOthersAlone(t *testing.T) {
 	// where a server has them that is told nothing else
 	others, err := os.CreateTemp("/tmp", "#sql-temptable-*.MAI")
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, "a file of another server", err)
 	t.Cleanup(func() { _ = os.Remove(others.Name()) })
-	if err := others.Close(); err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, "the other server's file is closed", others.Close())
 	Start(t, MariaDB)
 	if _, err := os.Stat(others.Name()); err != nil {
 		t.Errorf("what another server has: %v", err)
@@ -119,17 +117,11 @@ func TestServerEndsWithATestBinaryThatIsKilled(t *testing.T) {
 			binary := exec.Command(os.Args[0], "-test.run=^"+name+"$")
 			binary.Env = append(os.Environ(), child+"="+string(kind))
 			out, err := binary.StdoutPipe()
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := binary.Start(); err != nil {
-				t.Fatal(err)
-			}
+			expect.NoError(t, "a pipe for the child's output", err)
+			expect.NoError(t, "the child is started", binary.Start())
 			pid, dir := serverIn(t, out)
 			defer os.RemoveAll(dir)
-			if err := binary.Process.Kill(); err != nil {
-				t.Fatal(err)
-			}
+			expect.NoError(t, "the child is killed", binary.Process.Kill())
 			_ = binary.Wait() // killed
 			awaitEnd(pid)
 		})

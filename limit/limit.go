@@ -66,7 +66,8 @@ func (r Rate) Check() error {
 	case r.Burst < 0 || r.Burst > MaxN:
 		return fmt.Errorf("%w: burst %d: 1 to %d", ErrRequest, r.Burst, MaxN)
 	case r.Whole() > MaxReset:
-		return fmt.Errorf("%w: burst %d: at this rate it is free again after %v at the earliest, and %v is the longest", ErrRequest, r.burst(), r.Whole(), MaxReset)
+		return fmt.Errorf("%w: burst %d: at this rate it is free again after %v at the earliest, and %v is the longest",
+			ErrRequest, r.burst(), r.Whole(), MaxReset)
 	}
 	return nil
 }

@@ -71,14 +71,16 @@ func (l *Locks) ask(name string, request Request) (*asker, error) {
 		return nil, err
 	}
 	request.TTL = whole(request.TTL)
-	return &asker{Request: request, name: name, keys: l.keys(name), own: !known, gated: !known && !request.once && request.Mode == Exclusive}, nil
+	gated := !known && !request.once && request.Mode == Exclusive
+	return &asker{Request: request, name: name, keys: l.keys(name), own: !known, gated: gated}, nil
 }
 
 // enter asks once. With an inbox the request joins the queue.
 func (l *Locks) enter(ctx context.Context, a *asker, inbox string) (scripts.Reply, error) {
 	a.polls = l.polls.Add(1)
 	args := []any{
-		&a.Token, &a.Owner, a.Mode.letter(), a.TTL.Milliseconds(), (a.TTL + time.Minute).Milliseconds(), inbox, a.Permits, a.Capacity, &l.settings, a.polls,
+		&a.Token, &a.Owner, a.Mode.letter(), a.TTL.Milliseconds(), (a.TTL + time.Minute).Milliseconds(), inbox,
+		a.Permits, a.Capacity, &l.settings, a.polls,
 	}
 	a.sent = time.Now()
 	if a.Mode != Exclusive {
@@ -116,7 +118,8 @@ func (a *asker) granted(reply scripts.Reply) (Grant, error) {
 	}
 	now := time.UnixMilli(ms).UTC()
 	return Grant{
-		Name: a.name, Token: a.Token, Fence: fence, TTL: a.TTL, Since: time.UnixMilli(since).UTC(), Until: now.Add(a.TTL), Now: now, sent: a.sent, held: a.held, keys: a.keys,
+		Name: a.name, Token: a.Token, Fence: fence, TTL: a.TTL, Since: time.UnixMilli(since).UTC(), Until: now.Add(a.TTL), Now: now,
+		sent: a.sent, held: a.held, keys: a.keys,
 	}, nil
 }
 

@@ -70,7 +70,8 @@ func (k *Lock) unlessLate(ctx context.Context) (*Lock, error) {
 func (l *Locks) begin(ctx context.Context, grant Grant) *Lock {
 	k := &Lock{locks: l, first: grant}
 	k.keeper = keepalive.Start(ctx, grant.sent, grant.sent.Round(0), keepalive.Config{
-		TTL: grant.TTL, First: grant.goodFor(), Margin: l.config.Margin, Renew: k.renew, Strict: true, Late: errLate, Lost: isLost, Failed: k.failed,
+		TTL: grant.TTL, First: grant.goodFor(), Margin: l.config.Margin, Strict: true,
+		Renew: k.renew, Late: errLate, Lost: isLost, Failed: k.failed,
 	})
 	k.listing.start(l, grant)
 	return k

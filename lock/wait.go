@@ -155,7 +155,9 @@ func (l *Locks) untilPoll(a *asker, reply scripts.Reply) (time.Duration, error) 
 func (l *Locks) accept(a *asker, heard notification) (Grant, bool) {
 	span := min(heard.window, a.TTL)
 	grant := Grant{
-		Name: a.name, Token: a.Token, Fence: heard.fence, TTL: a.TTL, Since: heard.now, Until: heard.now.Add(span), Now: heard.now.Add(-time.Since(a.waited.sent)), sent: a.waited.sent, good: span, keys: a.keys,
+		Name: a.name, Token: a.Token, Fence: heard.fence, TTL: a.TTL,
+		Since: heard.now, Until: heard.now.Add(span), Now: heard.now.Add(-time.Since(a.waited.sent)),
+		sent: a.waited.sent, good: span, keys: a.keys,
 	}
 	early := a.enters && heard.poll == a.waited.number && keepalive.Age(a.waited.sent) <= span/2
 	return grant, early && l.config.Margin <= span/10 && l.store.Ack() == 0
@@ -170,7 +172,8 @@ func (a *asker) isPassed(heard notification) bool {
 // passed is the grant that Redis passed on when another holder of this process gave the lock back.
 func (a *asker) passed(heard notification) Grant {
 	return Grant{
-		Name: a.name, Token: a.Token, Fence: heard.fence, TTL: a.TTL, Since: heard.now, Until: heard.now.Add(a.TTL), Now: heard.now, sent: heard.sent, keys: a.keys,
+		Name: a.name, Token: a.Token, Fence: heard.fence, TTL: a.TTL, Since: heard.now, Until: heard.now.Add(a.TTL), Now: heard.now,
+		sent: heard.sent, keys: a.keys,
 	}
 }
 

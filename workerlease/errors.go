@@ -44,13 +44,15 @@ func (e *OtherPoolError) RetryAfter() time.Duration { return e.Wait }
 // Error reports the pool's shape and TTL.
 func (e *OtherPoolError) Error() string {
 	if e.New {
-		return fmt.Sprintf("%v: it is not there, and would begin with layout %s, epoch %s, datacenter %d; another shape takes who may declare pools, or the settings of the service",
+		return fmt.Sprintf("%v: it is not there, and would begin with layout %s, epoch %s, datacenter %d; "+
+			"another shape takes who may declare pools, or the settings of the service",
 			e.is, e.Layout, e.Epoch.Format(time.RFC3339), e.Datacenter)
 	}
 	if e.Wait > 0 {
 		return fmt.Sprintf("%v, and a window of it can be open for %v", e.is, e.Wait)
 	}
-	return fmt.Sprintf("%v: it has layout %s, epoch %s, datacenter %d, ttl %v", e.is, e.Layout, e.Epoch.Format(time.RFC3339), e.Datacenter, e.TTL)
+	return fmt.Sprintf("%v: it has layout %s, epoch %s, datacenter %d, ttl %v",
+		e.is, e.Layout, e.Epoch.Format(time.RFC3339), e.Datacenter, e.TTL)
 }
 
 // Unwrap returns the sentinel.
@@ -65,7 +67,8 @@ func (p *Pools) refusal(pool string, reply scripts.Reply) error {
 			return err
 		}
 		// after a loss this process would wait for too short a time
-		return fmt.Errorf("%w: it is used with a longest ttl of %v, and this process allows %v: set it to one value in all processes (--worker-longest-ttl)", ErrOtherPool, used, p.LongestTTL(pool))
+		return fmt.Errorf("%w: it is used with a longest ttl of %v, and this process allows %v: "+
+			"set it to one value in all processes (--worker-longest-ttl)", ErrOtherPool, used, p.LongestTTL(pool))
 	case "lost":
 		return ErrLost
 	case "unknown":
@@ -108,7 +111,8 @@ func ended(pool string, reply scripts.Reply) error {
 	if more := min(63-bits.Len64(uint64(layout.Max())), 8); more > 0 { //nolint:gosec // it is not negative
 		wider := layout
 		wider.Timestamp += more
-		text += fmt.Sprintf(", or give this one a wider timestamp, so that its ids go on rising: coatcheck worker create --replace %s --layout %v", pool, wider)
+		text += fmt.Sprintf(", or give this one a wider timestamp, so that its ids go on rising: "+
+			"coatcheck worker create --replace %s --layout %v", pool, wider)
 	}
 	return fmt.Errorf("%w: those of %v have ended at %s; %s", ErrEnded, layout, layout.Lasts(shape.Epoch).Format(time.RFC3339), text)
 }
@@ -125,7 +129,8 @@ func (p *Pools) quarantined(pool string, reply scripts.Reply) error {
 	if unknown == "1" && why == fault.Missing {
 		return p.unknownHere(pool, refused)
 	}
-	refused.Text = ": " + why.Happened(time.Time{}) + ". Worker ids that were granted before may be in use for {wait} more, and none is granted until then"
+	refused.Text = ": " + why.Happened(time.Time{}) +
+		". Worker ids that were granted before may be in use for {wait} more, and none is granted until then"
 	if unknown == "1" {
 		refused.Text += fmt.Sprintf(". If the pool is new, and none of its worker ids is in use: coatcheck worker create %s", pool)
 	}
@@ -135,8 +140,8 @@ func (p *Pools) quarantined(pool string, reply scripts.Reply) error {
 
 // unknownHere is the refusal of a pool that this Redis knows nothing of, which is new as a rule.
 func (p *Pools) unknownHere(pool string, refused *fault.WaitError) error {
-	refused.Text = fmt.Sprintf(": the pool is new to this Redis. If it is new altogether, say so, and it grants at once: coatcheck worker create %s. "+
-		"Else it grants in {wait}, when no worker id from before can be in use", pool)
+	refused.Text = fmt.Sprintf(": the pool is new to this Redis. If it is new altogether, say so, and it grants at once: "+
+		"coatcheck worker create %s. Else it grants in {wait}, when no worker id from before can be in use", pool)
 	return &NewPoolError{Err: refused}
 }
 

@@ -80,7 +80,9 @@ func (p *Pools) Ring(ctx context.Context, pool string, from, n int) (Ring, error
 	p.list(ctx, pool) // it may have been listed nowhere, or on a server that has lost its list
 	var ring Ring
 	why := ""
-	if err := reply.Scan(&ring.Layout, &ring.Epoch, &ring.Datacenter, &ring.Bits, &ring.TTL, &ring.Used, &ring.Quarantined, &ring.Now, &why, &ring.Held); err != nil {
+	err = reply.Scan(&ring.Layout, &ring.Epoch, &ring.Datacenter, &ring.Bits, &ring.TTL, &ring.Used, &ring.Quarantined, &ring.Now,
+		&why, &ring.Held)
+	if err != nil {
 		return Ring{}, err
 	}
 	if ring.Quarantined > 0 {

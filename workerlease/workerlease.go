@@ -150,7 +150,8 @@ func (s Shape) read() (snowflake.Layout, error) {
 	case err != nil:
 		return layout, fmt.Errorf("%w: %w", ErrRequest, err)
 	case layout.Datacenter+layout.Worker > MaxBits:
-		return layout, fmt.Errorf("%w: layout %v: a worker id that is leased has %d bits at most with the datacenter's", ErrRequest, layout, MaxBits)
+		return layout, fmt.Errorf("%w: layout %v: a worker id that is leased has %d bits at most with the datacenter's",
+			ErrRequest, layout, MaxBits)
 	case s.Datacenter < 0 || s.Datacenter >= 1<<layout.Datacenter:
 		return layout, fmt.Errorf("%w: datacenter %d: 0 to %d in layout %v", ErrRequest, s.Datacenter, 1<<layout.Datacenter-1, layout)
 	}
@@ -232,8 +233,9 @@ func (p *Pools) acquire(ctx context.Context, pool string, request Request, nonce
 	if err != nil {
 		return Lease{}, err
 	}
-	reply, err := p.on(request.Ack).Run(ctx, scripts.WorkerAcquire, p.keys(pool), nonce, request.Identity, p.config.Skew.Milliseconds(), string(p.config.NewPools),
-		p.config.Cooldown.Milliseconds(), wanted(request.WantLayout, shape.Layout), wanted(request.WantEpoch, shape.epoch()),
+	reply, err := p.on(request.Ack).Run(ctx, scripts.WorkerAcquire, p.keys(pool),
+		nonce, request.Identity, p.config.Skew.Milliseconds(), string(p.config.NewPools), p.config.Cooldown.Milliseconds(),
+		wanted(request.WantLayout, shape.Layout), wanted(request.WantEpoch, shape.epoch()),
 		wanted(request.WantDatacenter, strconv.Itoa(shape.Datacenter)), wanted(request.TTL != 0, milliseconds(request.TTL)),
 		layout.String(), fresh.epoch(), fresh.Datacenter, layout.Worker, ttl.Milliseconds(), p.longest(pool))
 	if err != nil {

@@ -41,7 +41,8 @@ CREATE TABLE IF NOT EXISTS transfers (
 	moved_at  INTEGER NOT NULL -- milliseconds since 1970
 ) STRICT;
 
--- Way (b): the largest fence that each resource has seen. The resource is the operation, since only the fences of one operation are ordered by who came later.
+-- Way (b): the largest fence that each resource has seen. The resource is the operation, since only
+-- the fences of one operation are ordered by who came later.
 CREATE TABLE IF NOT EXISTS fences (
 	resource TEXT PRIMARY KEY,
 	fence    INTEGER NOT NULL

@@ -30,7 +30,8 @@ func (l *ledger) charge(ctx context.Context, operation string, order paymentOrde
 	var made payment
 	err := l.transact(ctx, func(ctx context.Context, tx *sql.Tx) error {
 		first, err := changed(tx.ExecContext(ctx,
-			"INSERT INTO payments (operation, id, account, amount, reference, charged_at) VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT (operation) DO NOTHING",
+			"INSERT INTO payments (operation, id, account, amount, reference, charged_at) VALUES (?, ?, ?, ?, ?, ?)"+
+				" ON CONFLICT (operation) DO NOTHING",
 			operation, newID("pay_"), order.To, order.Amount, order.Reference, time.Now().UnixMilli()))
 		if err != nil {
 			return err

@@ -43,7 +43,10 @@ type fault struct{ problem }
 func (f *fault) Error() string { return f.Detail }
 
 func invalid(field, detail string) error {
-	return &fault{problem{Title: "The request is not valid", Status: http.StatusBadRequest, Detail: field + ": " + detail, Code: "invalid-request", Field: field}}
+	return &fault{problem{
+		Title: "The request is not valid", Status: http.StatusBadRequest, Detail: field + ": " + detail,
+		Code: "invalid-request", Field: field,
+	}}
 }
 
 func unknownAccount(field string) error {
@@ -62,7 +65,10 @@ var (
 		Title: "The ledger is not available", Status: http.StatusServiceUnavailable, Code: "ledger-unavailable", Retryable: true,
 		Detail: "Nothing was done. Send the same request with the same key again.",
 	}
-	notFound   = problem{Title: "There is nothing here", Status: http.StatusNotFound, Code: "not-found", Detail: "There are /payments, /transfers and /accounts."}
+	notFound = problem{
+		Title: "There is nothing here", Status: http.StatusNotFound, Code: "not-found",
+		Detail: "There are /payments, /transfers and /accounts.",
+	}
 	notAllowed = problem{
 		Title: "The path does not take this method", Status: http.StatusMethodNotAllowed, Code: "method-not-allowed",
 		Detail: "The Allow header lists the methods that it takes.",

@@ -67,13 +67,16 @@ func (p *program) run(ctx context.Context, args []string, stderr io.Writer) int 
 func (p *program) parse(args []string, stderr io.Writer) error {
 	flags := flag.NewFlagSet("payments", flag.ContinueOnError)
 	flags.SetOutput(stderr)
-	flags.StringVar(&p.redis, "redis", "embedded:", "the Redis for keys and answers: redis://host:6379, redis+sentinel://…, redis+cluster://…; embedded: is one in memory")
+	flags.StringVar(&p.redis, "redis", "embedded:",
+		"the Redis for keys and answers: redis://host:6379, redis+sentinel://…, redis+cluster://…; embedded: is one in memory")
 	flags.StringVar(&p.file, "db", "payments.db", "the SQLite file of the ledger; made if it is missing")
 	flags.StringVar(&p.listen, "listen", "127.0.0.1:8081", "address and port")
 	flags.DurationVar(&p.lease, "lease", 30*time.Second, "how long an attempt may be silent before it is in doubt")
 	flags.IntVar(&p.ack, "ack", 0, "replicas of the Redis that must have a claim before its handler runs")
-	flags.StringVar(&p.crashAt, "crash-at", "", "for tests, and for you to see: die at this step of a charge, as by kill -9: before-charge, in-transaction, after-commit")
-	flags.BoolVar(&p.settle, "settle", false, "do not serve: settle the payments in doubt by what the ledger says, once, and end; run it every minute beside the service")
+	flags.StringVar(&p.crashAt, "crash-at", "",
+		"for tests, and for you to see: die at this step of a charge, as by kill -9: before-charge, in-transaction, after-commit")
+	flags.BoolVar(&p.settle, "settle", false,
+		"do not serve: settle the payments in doubt by what the ledger says, once, and end; run it every minute beside the service")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}

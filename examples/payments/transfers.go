@@ -35,7 +35,8 @@ func (l *ledger) transfer(ctx context.Context, operation string, fence int64, or
 			return err
 		}
 		first, err := changed(tx.ExecContext(ctx,
-			"INSERT INTO transfers (operation, id, source, target, amount, state, fence, moved_at) VALUES (?, ?, ?, ?, ?, 'done', ?, ?) ON CONFLICT (operation) DO NOTHING",
+			"INSERT INTO transfers (operation, id, source, target, amount, state, fence, moved_at) VALUES (?, ?, ?, ?, ?, 'done', ?, ?)"+
+				" ON CONFLICT (operation) DO NOTHING",
 			operation, newID("move_"), order.From, order.To, order.Amount, fence, time.Now().UnixMilli()))
 		if err == nil && first {
 			err = move(ctx, tx, operation, order)
@@ -60,7 +61,8 @@ func (l *ledger) transfer(ctx context.Context, operation string, fence int64, or
 // move takes the money from one account and gives it to the other, or writes down that there was
 // not enough.
 func move(ctx context.Context, tx *sql.Tx, operation string, order transferOrder) error {
-	taken, err := changed(tx.ExecContext(ctx, "UPDATE accounts SET balance = balance - ? WHERE id = ? AND balance >= ?", order.Amount, order.From, order.Amount))
+	taken, err := changed(tx.ExecContext(ctx,
+		"UPDATE accounts SET balance = balance - ? WHERE id = ? AND balance >= ?", order.Amount, order.From, order.Amount))
 	if err != nil {
 		return err
 	}

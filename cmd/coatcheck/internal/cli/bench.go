@@ -70,7 +70,7 @@ func perSecond(name, help string, into *float64) *config.Setting {
 func (p *program) benchCommand() *cobra.Command {
 	command := &cobra.Command{
 		Use: "bench", Short: "Put load on a running service, or on a Redis, and say how long calls take", Args: noArgs,
-		Long: "Put load on a running service (--server), or straight on a Redis by the library (--redis), and say how long calls take.\n\n" +
+		Long: "Put load on a running service (--server), or straight on a Redis (--redis), and say how long calls take.\n\n" +
 			"Without --rate as many callers as --concurrency call again when they are answered: when what is measured stalls, so does " +
 			"the load, and few samples show it. With --rate each\n" +
 			"call is meant for its own moment, and its latency counts from there, whether a caller was free then or not: so what waits " +
@@ -100,13 +100,13 @@ func (p *program) bench(c *cobra.Command, b *benching) error {
 	}
 	if direct {
 		return p.straight(c, &b.Sources, func(store *redisstore.Store) error {
-			w, err := benchAtRedis(b.what, store, &b.Service)
-			if err != nil {
-				return err
-			}
-			return p.measure(c.Context(), b, w, store.Address(), func(ctx context.Context) error {
-				_, err := redisprobe.Sweep(ctx, store, benchNames, benchLists...)
-				return err
+			here := p.serviceHere(&b.Service, store)
+			here.Segments, here.SegmentStep, here.LockWaits = b.Service.Server.Segments, b.Service.Server.SegmentStep, int(b.concurrency)
+			return askHere(c.Context(), here, func(ctx context.Context, service *client.Client) error {
+				return p.measure(ctx, b, service, store.Address(), func(ctx context.Context) error {
+					_, err := redisprobe.Sweep(ctx, store, benchNames, benchLists...)
+					return err
+				})
 			})
 		})
 	}
@@ -115,25 +115,14 @@ func (p *program) bench(c *cobra.Command, b *benching) error {
 		return configError(err)
 	}
 	defer service.CloseIdleConnections()
-	w, err := benchAtService(b.what, service)
-	if err != nil {
-		return err
-	}
-	return p.measure(c.Context(), b, w, b.server, nil)
+	return p.measure(c.Context(), b, service, b.server, nil)
 }
 
 // benchPatience is how long the rest of a measurement may take after Ctrl-C.
 const benchPatience = 10 * time.Second
 
-func (p *program) measure(ctx context.Context, b *benching, w work, at string, sweepAll func(context.Context) error) error {
-	live := p.live()
-	defer func() {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), benchPatience)
-		defer cancel()
-		if w.close != nil {
-			_ = w.close(ctx) // leases that it could not give back end by themselves
-		}
-	}()
+func (p *program) measure(ctx context.Context, b *benching, service *client.Client, at string, sweepAll func(context.Context) error) error {
+	w, live := workOf(b.what, service), p.live()
 	if err := w.openAll(ctx, b, live); err != nil {
 		return kindOf(err)
 	}

@@ -27,8 +27,8 @@ func benchLayout(what string) string {
 	return "41/14/8"
 }
 
-// benchAtService is a kind of load at a running service.
-func benchAtService(what string, service *client.Client) (work, error) {
+// workOf is a kind of load at a service.
+func workOf(what string, service *client.Client) work {
 	switch what {
 	case benchIncr:
 		return work{
@@ -43,15 +43,14 @@ func benchAtService(what string, service *client.Client) (work, error) {
 				}
 				return nil
 			},
-		}, nil
+		}
 	case benchToken:
 		return work{call: func(ctx context.Context, name string) error {
 			_, err := service.Issue(ctx, name, benchTokenTTL)
 			return err
-		}}, nil
+		}}
 	case benchGuard:
-		return work{call: func(ctx context.Context, name string) error { return guardAtService(ctx, service, name) }, stays: staysAnswers},
-			nil
+		return work{call: func(ctx context.Context, name string) error { return guardAtService(ctx, service, name) }, stays: staysAnswers}
 	case benchLock:
 		return work{call: func(ctx context.Context, name string) error {
 			held, err := service.AcquireLock(ctx, name, client.LockRequest{TTL: benchLease, Wait: benchWait})
@@ -59,7 +58,7 @@ func benchAtService(what string, service *client.Client) (work, error) {
 				return err
 			}
 			return held.Release(ctx)
-		}}, nil
+		}}
 	case benchWorker:
 		return work{open: poolAtService(service, what), stays: staysPool, call: func(ctx context.Context, name string) error {
 			lease, err := service.AcquireWorker(ctx, name, client.WorkerRequest{})
@@ -67,19 +66,19 @@ func benchAtService(what string, service *client.Client) (work, error) {
 				return err
 			}
 			return service.ReleaseWorker(ctx, lease, lease.NotBefore) // nothing was stamped
-		}}, nil
+		}}
 	case benchID:
 		return work{open: stampingAtService(service, what), stays: staysPool, call: func(ctx context.Context, name string) error {
 			_, err := service.SnowflakeIDs(ctx, name, 1)
 			return err
-		}}, nil
+		}}
 	case benchSegment:
 		return work{stays: staysCounter, call: func(ctx context.Context, name string) error {
 			_, err := service.SegmentIDs(ctx, name, 1)
 			return err
-		}}, nil
+		}}
 	}
-	return work{}, errUnknownKind
+	return work{} // --what has no other
 }
 
 // guardAtService is one operation that begins once: a token, a claim, and its answer.

@@ -3,13 +3,11 @@ package cli
 import (
 	"context"
 	"errors"
-	"fmt"
 	"strconv"
 
 	"github.com/coatcheck/coatcheck/api"
 	"github.com/coatcheck/coatcheck/client"
 	"github.com/coatcheck/coatcheck/server"
-	"github.com/coatcheck/coatcheck/snowflake"
 )
 
 // What can be measured.
@@ -34,8 +32,7 @@ type work struct {
 	// prepares a name, before the first call
 	open  func(ctx context.Context, name string) error
 	clean func(ctx context.Context, name string) error // removes what a name has left
-	close func(ctx context.Context) error
-	stays string // what is left unless it is removed; "" = all goes by itself within minutes
+	stays string                                       // what is left unless it is removed; "" = all goes by itself within minutes
 }
 
 func benchName(what string, n, names int64) string {
@@ -66,8 +63,6 @@ func benchCode(err error) string {
 		return "unreachable"
 	case errors.Is(err, client.ErrUnknownOutcome):
 		return string(api.OutcomeUnknown)
-	case errors.Is(err, snowflake.ErrWindowEnded):
-		return string(api.LeaseLost)
 	}
 	return server.Code(err)
 }
@@ -77,5 +72,3 @@ func passing(code string) bool {
 	kind, known := api.Lookup(api.Code(code))
 	return known && kind.Retryable || code == "unreachable"
 }
-
-var errUnknownKind = fmt.Errorf("--what: one of %v", benchKinds)

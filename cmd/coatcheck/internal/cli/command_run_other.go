@@ -14,7 +14,7 @@ import (
 // errNotUnix is for commands that need process groups and signals, to know that another has ended.
 var errNotUnix = errors.New("this works on Unix systems only: elsewhere a command and what it has started cannot be stopped for certain")
 
-func (*lockRun) run(context.Context, acquire) error { return errNotUnix }
+func (*lockRun) run(context.Context, *client.Client) error { return errNotUnix }
 
 func (*once) run(context.Context, *client.Client) (record onceRecord, ran bool, err error) {
 	return record, false, errNotUnix

@@ -4,14 +4,16 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"strconv"
+	"strings"
+	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/coatcheck/coatcheck/api"
 	"github.com/coatcheck/coatcheck/client"
 	"github.com/coatcheck/coatcheck/cmd/coatcheck/internal/config"
-	"github.com/coatcheck/coatcheck/lock"
-	"github.com/coatcheck/coatcheck/redisstore"
 )
 
 func (p *program) lockCommand() *cobra.Command {
@@ -31,45 +33,6 @@ func (s *source) again() string {
 	return ""
 }
 
-// acquire waits for a lock as the request says, and holds it: at a service, or straight on Redis.
-type acquire func(ctx context.Context, name string, request client.LockRequest) (heldLock, error)
-
-// heldLock is a lock that this process holds: a *client.Lock or a *lock.Lock.
-type heldLock interface {
-	Name() string
-	Fence() int64
-	Context() context.Context
-	Validity() time.Duration
-	Release(ctx context.Context) error
-	ReleaseAfter(ctx context.Context, span time.Duration) error
-}
-
-// atLocks runs lock run, and gives its error an exit code.
-func (p *program) atLocks(c *cobra.Command, s *source, command func(context.Context, acquire) error) error {
-	err := p.either(c, s, func(service *client.Client) error {
-		return command(c.Context(), func(ctx context.Context, name string, request client.LockRequest) (heldLock, error) {
-			if request.Wait == 0 {
-				return service.TryAcquireLock(ctx, name, request)
-			}
-			return service.AcquireLock(ctx, name, request)
-		})
-	}, func(store *redisstore.Store) error {
-		all := lock.New(store, s.Service.Server.Locks)
-		defer all.Close()
-		return command(c.Context(), func(ctx context.Context, name string, asked client.LockRequest) (heldLock, error) {
-			request := lock.Request{TTL: asked.TTL, Wait: asked.Wait, Mode: lock.Mode(asked.Mode), Owner: asked.Owner, WholeTTL: true}
-			if request.Mode == lock.Permits {
-				request.Capacity = asked.Permits
-			}
-			if request.Wait == 0 {
-				return all.TryAcquire(ctx, name, request)
-			}
-			return all.Acquire(ctx, name, request)
-		})
-	})
-	return kindOf(err)
-}
-
 // ownerOf names this process for people who look at a lock.
 func ownerOf(name string) string {
 	if name != "" {
@@ -81,4 +44,117 @@ func ownerOf(name string) string {
 	}
 	host = config.NameOf(host)
 	return fmt.Sprintf("%s:%d", host[:min(len(host), 150)], os.Getpid())
+}
+
+func (p *program) lockListCommand() *cobra.Command {
+	command := &cobra.Command{
+		Use: "ls [NAME]", SuggestFor: []string{"get", "show", "list", "status", "info"}, Short: "List the locks that are held, or show " +
+			"one with its queue",
+		Long: "List the locks that are held, with their holders, or show one with all who wait for it. Locks of plain clients of " +
+			"redislock are shown by their name, and not listed.",
+		Args: orNone(oneLock),
+	}
+	s := bindStraight(command.Flags(), lockSettings)
+	command.ValidArgsFunction = offerLocks(p, s, cobra.ShellCompDirectiveNoFileComp)
+	return p.ask(command, s, func(ctx context.Context, service *client.Client, args []string) error {
+		if len(args) == 0 {
+			return p.listLocks(ctx, service)
+		}
+		shown, err := service.Lock(ctx, args[0])
+		if err != nil {
+			return err
+		}
+		return p.print(shown, lockPicture(shown))
+	})
+}
+
+func (p *program) listLocks(ctx context.Context, service *client.Client) error {
+	list, err := collected(service.Locks(ctx, ""))
+	if err != nil {
+		return err
+	}
+	people := lockTable(list)
+	if len(list) == 0 {
+		people = "No lock is held.\n"
+	}
+	return p.print(api.Locks{Locks: list}, people)
+}
+
+func lockTable(list []api.Lock) string {
+	return tabular("LOCK\tMODE\tHOLDER\tFENCE\tSINCE\tUNTIL\tWAITING", func(line func(...string)) {
+		for _, shown := range list {
+			first := []string{shown.Name, modeOf(shown), strconv.Itoa(shown.Waiting)}
+			if len(shown.Holders) == 0 {
+				line(first[0], first[1], "", "", "", "", first[2])
+			}
+			for _, holder := range shown.Holders {
+				line(first[0], first[1], ownerText(holder), strconv.FormatInt(holder.Fence, 10), clockText(holder.Since),
+					untilText(holder.Until), first[2])
+				first = []string{"", "", ""}
+			}
+		}
+	})
+}
+
+func lockPicture(shown api.Lock) string {
+	if len(shown.Holders)+shown.Waiting == 0 {
+		return shown.Name + " has no holder.\n"
+	}
+	people := lockTable([]api.Lock{shown})
+	if len(shown.Queue) > 0 {
+		people += "\n" + tabular("PLACE\tWAITER\tMODE\tSINCE", func(line func(...string)) {
+			for i, waiter := range shown.Queue {
+				line(strconv.Itoa(i+1), waiter.Owner, waiter.Mode+taken(waiter.Take), clockText(waiter.Since))
+			}
+		})
+	}
+	if more := shown.Waiting - len(shown.Queue); more > 0 {
+		people += fmt.Sprintf("and %d more\n", more)
+	}
+	return people
+}
+
+// tabular lays cells out under a heading.
+func tabular(heading string, fill func(line func(cells ...string))) string {
+	var people strings.Builder
+	table := tabwriter.NewWriter(&people, 0, 8, 2, ' ', 0)
+	fmt.Fprintln(table, heading)
+	fill(func(cells ...string) { fmt.Fprintln(table, strings.Join(cells, "\t")) })
+	_ = table.Flush() // to a strings.Builder, which takes everything
+	return people.String()
+}
+
+func modeOf(shown api.Lock) string {
+	if shown.Permits > 0 {
+		return fmt.Sprintf("%s/%d", shown.Mode, shown.Permits)
+	}
+	return shown.Mode
+}
+
+func ownerText(holder api.LockHolder) string {
+	if holder.Fence == 0 && holder.Owner == "" {
+		return "(a client of redislock)"
+	}
+	return holder.Owner + taken(holder.Take)
+}
+
+func taken(permits int) string {
+	if permits > 1 {
+		return fmt.Sprintf(" ×%d", permits)
+	}
+	return ""
+}
+
+func untilText(at time.Time) string {
+	if at.IsZero() {
+		return "for ever"
+	}
+	return clockText(at)
+}
+
+func clockText(at time.Time) string {
+	if at.IsZero() {
+		return "?"
+	}
+	return at.UTC().Format("2006-01-02T15:04:05.000Z")
 }

@@ -48,9 +48,7 @@ func startRival(t testing.TB, redis *redistest.Server) *rival {
 	t.Helper()
 	c := &rival{t: t, locks: lock.New(storetest.Open(t, redisstore.Config{URL: redis.URL()}), lock.Config{Owner: "rival"}), got: make(chan *lock.Lock, 1)}
 	t.Cleanup(func() {
-		if err := c.locks.Close(); err != nil {
-			t.Errorf("close of the rival's locks: %v", err)
-		}
+		expect.Error(t, "close of the rival's locks", c.locks.Close(), nil)
 	})
 	return c
 }
@@ -95,9 +93,7 @@ func (c *rival) toldBeforeFree(r *running) {
 			c.t.Errorf("%s: the last of %d beats came %v after another had the lock", name, b.all, time.UnixMilli(b.last).Sub(held.Since()))
 		}
 	}
-	if err := held.Release(context.Background()); err != nil {
-		c.t.Errorf("release of the rival's lock: %v", err)
-	}
+	expect.Error(c.t, "release of the rival's lock", held.Release(context.Background()), nil)
 }
 
 // Each row is a way of losing what keeps the lock. The command, and what it has started, deaf to

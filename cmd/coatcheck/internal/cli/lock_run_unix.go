@@ -12,12 +12,15 @@ import (
 
 	"github.com/coatcheck/coatcheck/client"
 	"github.com/coatcheck/coatcheck/cmd/coatcheck/internal/supervise"
-	"github.com/coatcheck/coatcheck/lock"
 )
 
-func (r *lockRun) run(ctx context.Context, from acquire) error {
+func (r *lockRun) run(ctx context.Context, service *client.Client) error {
 	return r.under(ctx, func(life context.Context) (tenure, error) {
-		held, err := from(life, r.name, r.request)
+		acquire := service.AcquireLock
+		if r.request.Wait == 0 {
+			acquire = service.TryAcquireLock
+		}
+		held, err := acquire(life, r.name, r.request)
 		switch {
 		case err != nil && life.Err() != nil:
 			return nil, laterError{err} // a signal has ended the wait
@@ -30,7 +33,7 @@ func (r *lockRun) run(ctx context.Context, from acquire) error {
 }
 
 type lockTenure struct {
-	heldLock
+	*client.Lock
 
 	run     *lockRun
 	granted time.Duration // by the boot clock, just after the grant
@@ -52,8 +55,9 @@ func (h *lockTenure) giveBack(end *supervise.End) {
 		_ = h.Release(ctx) // else it ends with its lease
 		return
 	}
-	if err := h.ReleaseAfter(ctx, rest); err != nil && !isAny(err, client.ErrLost, lock.ErrLost) {
-		fmt.Fprintf(h.run.warnings, "coatcheck: warning: lock %s ends within its TTL of %v, which may be sooner or later than --at-least: %v\n", h.Name(), h.TTL(), err)
+	if err := h.ReleaseAfter(ctx, rest); err != nil && !errors.Is(err, client.ErrLost) {
+		fmt.Fprintf(h.run.warnings, "coatcheck: warning: lock %s ends within its TTL of %v, which may be sooner or later than "+
+			"--at-least: %v\n", h.Name(), h.TTL(), err)
 	}
 }
 
@@ -70,7 +74,7 @@ func (h *lockTenure) Window() (supervise.Window, error) {
 	return supervise.Window{Server: h.epoch.Add(end), Boot: end}, nil
 }
 
-// trust is how long before its lease can end a lock counts as lost in packages lock and client.
+// trust is how long before its lease can end a lock counts as lost in package client.
 func trust(ttl time.Duration) time.Duration { return min(ttl/10, time.Second) }
 
 func (h *lockTenure) Environment(file string) []string {
@@ -83,16 +87,17 @@ func (h *lockTenure) Environment(file string) []string {
 // Gone reports whether a lock that was lost can be another's now: the store of locks has said so.
 // Then the command has no time left to end by itself.
 func (*lockTenure) Gone(cause error) bool {
-	said := errors.Is(cause, client.ErrLost) || errors.Is(cause, lock.ErrLost)
-	return said && !errors.Is(cause, lock.ErrDeadline)
+	return errors.Is(cause, client.ErrLost) && !errors.Is(cause, client.ErrDeadline)
 }
 
 // Lost is the error of a command that was stopped because its lock was lost.
 func (h *lockTenure) Lost(cause error) error {
 	if h.Gone(cause) {
-		return laterError{fmt.Errorf("lock %s, held with fence %d, was lost, and the command killed: %w\nAn operator broke it, Redis lost it, or this machine was paused. Who holds it: %s",
+		return laterError{fmt.Errorf("lock %s, held with fence %d, was lost, and the command killed: %w\nAn operator broke it, Redis "+
+			"lost it, or this machine was paused. Who holds it: %s",
 			h.Name(), h.Fence(), cause, h.run.ls)}
 	}
 	return laterError{fmt.Errorf("lock %s, held with fence %d, was lost, and the command stopped before another process could hold it: %w\n"+
-		"Look whether the service, or Redis, can be reached, and start the command again. A longer --ttl outlasts longer outages", h.Name(), h.Fence(), cause)}
+		"Look whether the service, or Redis, can be reached, and start the command again. A longer --ttl outlasts longer outages", h.Name(),
+		h.Fence(), cause)}
 }

@@ -36,14 +36,11 @@ func (p *program) tokenListCommand() *cobra.Command {
 		if !inDoubt {
 			return usageError{errors.New("only operations in doubt are listed: coatcheck token ls --in-doubt")}
 		}
-		page := api.Operations{Operations: []api.Operation{}}
-		for operation, err := range service.InDoubt(ctx, prefix) {
-			if err != nil {
-				return err
-			}
-			page.Operations = append(page.Operations, operation)
+		list, err := collected(service.InDoubt(ctx, prefix))
+		if err != nil {
+			return err
 		}
-		return p.print(page, operationTable(page.Operations))
+		return p.print(api.Operations{Operations: list}, operationTable(list))
 	})
 }
 

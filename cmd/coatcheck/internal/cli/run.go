@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"iter"
 	"os"
 	"os/signal"
 	"slices"
@@ -13,6 +14,9 @@ import (
 	"syscall"
 
 	"github.com/spf13/cobra"
+
+	"github.com/coatcheck/coatcheck/client"
+	"github.com/coatcheck/coatcheck/redisstore"
 )
 
 // Exit codes of every command.
@@ -101,8 +105,10 @@ func (p *program) command() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "coatcheck",
 		Short: "Counters, ids, worker ids, one-use tokens and locks on Redis",
-		Long: "coatcheck hands out counters, ids, leased worker ids, one-use idempotency tokens and locks, on Redis or on a store of its own.\n\n" +
-			"Begin with `coatcheck serve --dev`. Every flag has an environment variable COATCHECK_<FLAG>; order is flag, environment, file (--config).\n" +
+		Long: "coatcheck hands out counters, ids, leased worker ids, one-use idempotency tokens and locks, on Redis or on a store of " +
+			"its own.\n\n" +
+			"Begin with `coatcheck serve --dev`. Every flag has an environment variable COATCHECK_<FLAG>; order is flag, environment, file " +
+			"(--config).\n" +
 			"Exit codes: 0 done, 1 failed, 2 wrong usage, 75 try again later.",
 		SilenceErrors: true,
 		SilenceUsage:  true,
@@ -117,7 +123,8 @@ func (p *program) command() *cobra.Command {
 	}
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
 	grouped(root, "Run:", p.serveCommand(), p.gatewayCommand(), p.healthcheckCommand(), p.installCommand())
-	grouped(root, "Hand out:", p.incrCommand(), p.counterCommand(), p.idCommand(), p.segmentCommand(), p.tokenCommand(), p.limitCommand(), p.lockCommand(), p.onceCommand(), p.workerCommand())
+	grouped(root, "Hand out:", p.incrCommand(), p.counterCommand(), p.idCommand(), p.segmentCommand(), p.tokenCommand(), p.limitCommand(),
+		p.lockCommand(), p.onceCommand(), p.workerCommand())
 	grouped(root, "Configure and look:", p.configCommand(), p.keyCommand(), p.storeCommand(), p.doctorCommand(), p.benchCommand())
 	root.AddCommand(p.guardCommand(), p.versionCommand())
 	groupFlags(root)
@@ -132,6 +139,18 @@ func noArgs(_ *cobra.Command, args []string) error {
 	return nil
 }
 
+// collected is a whole list, never nil, or the error that ended it.
+func collected[T any](list iter.Seq2[T, error]) ([]T, error) {
+	all := []T{}
+	for one, err := range list {
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, one)
+	}
+	return all, nil
+}
+
 // print writes for people, or the value as one line of JSON with --json.
 func (p *program) print(value any, people string) error {
 	p.quiet()
@@ -140,4 +159,24 @@ func (p *program) print(value any, people string) error {
 		return err
 	}
 	return json.NewEncoder(p.stdout).Encode(value)
+}
+
+// isAny reports whether an error is of one of the kinds.
+func isAny(err error, kinds ...error) bool {
+	return slices.ContainsFunc(kinds, func(kind error) bool { return errors.Is(err, kind) })
+}
+
+// kindOf gives an error its exit code.
+func kindOf(err error) error {
+	switch {
+	case err == nil || errors.As(err, new(usageError)) || errors.As(err, new(laterError)) || errors.As(err, new(exitError)):
+		return err
+	case isAny(err, client.ErrInvalidRequest):
+		return usageError{err}
+	case isAny(err, client.ErrUnavailable, client.ErrExhausted, client.ErrQuarantined, client.ErrHeld, client.ErrAttemptRunning),
+		// of commands that go to Redis themselves
+		isAny(err, redisstore.ErrUnavailable):
+		return laterError{err}
+	}
+	return err
 }

@@ -34,26 +34,20 @@ func (p *program) workerListCommand() *cobra.Command {
 }
 
 func (p *program) listPools(ctx context.Context, service *client.Client) error {
-	list := []api.WorkerPool{}
-	for pool, err := range service.Pools(ctx, "") {
-		if err != nil {
-			return err
-		}
-		list = append(list, pool)
+	list, err := collected(service.Pools(ctx, ""))
+	if err != nil {
+		return err
 	}
-	var waiting []api.WaitingPool
-	for pool, err := range service.WaitingPools(ctx, "") {
-		if err != nil {
-			return err
-		}
-		waiting = append(waiting, pool)
+	waiting, err := collected(service.WaitingPools(ctx, ""))
+	if err != nil {
+		return err
 	}
-	people := poolTable(list)
-	if len(list) == 0 {
+	people := ""
+	switch {
+	case len(list) > 0:
+		people = poolTable(list)
+	case len(waiting) == 0:
 		people = "There are no pools. The first lease makes one: coatcheck worker run POOL -- CMD\n"
-		if waiting != nil {
-			people = ""
-		}
 	}
 	return p.print(api.WorkerPools{Pools: list, Waiting: waiting}, people+refusedNow(list, waiting))
 }

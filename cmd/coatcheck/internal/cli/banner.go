@@ -44,7 +44,8 @@ type servedAt struct {
 
 func startedAt(ctx context.Context, c *config.Service, store *redisstore.Store, at servedAt, log *slog.Logger) started {
 	s := started{
-		URL: c.Scheme() + reachable(at.clients.String()), AdminURL: at.admin, Store: string(store.Mode()), Address: store.Address(), Durability: redisprobe.Durability(ctx, store), Version: version().Version,
+		URL: c.Scheme() + reachable(at.clients.String()), AdminURL: at.admin, Store: string(store.Mode()), Address: store.Address(),
+		Durability: redisprobe.Durability(ctx, store), Version: version().Version,
 		Principal: whoCallersAre(c),
 	}
 	if err := store.Ping(ctx); err != nil {
@@ -116,7 +117,8 @@ func (s started) people(c *config.Service) string {
 	fmt.Fprintf(&b, "  callers     %s\n", s.Principal)
 	if s.NewPoolWait > 0 {
 		fmt.Fprintf(&b, "  worker ids  a pool that this Redis does not know waits for up to %v, in case it was lost:\n"+
-			"              `coatcheck worker create POOL` says that it is new; if it was lost, ids can then come twice\n", time.Duration(s.NewPoolWait)*time.Millisecond)
+			"              `coatcheck worker create POOL` says that it is new; if it was lost, ids can then come twice\n",
+			time.Duration(s.NewPoolWait)*time.Millisecond)
 	}
 	s.faults(&b, "the service is up and answers 503 until it does")
 	ids := "/id/snowflake"
@@ -124,9 +126,11 @@ func (s started) people(c *config.Service) string {
 		ids += "/orders"
 	}
 	curl := curlOf(c)
-	fmt.Fprintf(&b, "\nTry:\n  %s %s/incr/orders\n  %s %s%s\n  %s -X POST %s/worker/orders\n  %s -X POST %s/token\n", curl, s.URL, curl, s.URL, ids, curl, s.URL, curl, s.URL)
+	fmt.Fprintf(&b, "\nTry:\n  %s %s/incr/orders\n  %s %s%s\n  %s -X POST %s/worker/orders\n  %s -X POST %s/token\n", curl, s.URL, curl,
+		s.URL, ids, curl, s.URL, curl, s.URL)
 	if c.Server.Dev {
-		fmt.Fprintf(&b, "  %s %s/payments -H 'Idempotency-Key: order-1' -d '{\"amount\":1299,\"currency\":\"EUR\",\"to\":\"acct_1\"}'   (twice)\n", curl, s.URL)
+		fmt.Fprintf(&b, "  %s %s/payments -H 'Idempotency-Key: order-1' -d '{\"amount\":1299,\"currency\":\"EUR\",\"to\":\"acct_1\"}'   "+
+			"(twice)\n", curl, s.URL)
 	} else {
 		fmt.Fprintf(&b, "  coatcheck serve --dev   adds a payment route to try tokens on\n")
 	}
@@ -169,4 +173,36 @@ func reachable(address string) string {
 		host = "127.0.0.1"
 	}
 	return net.JoinHostPort(host, port)
+}
+
+// whoMayAsk is the banner's line about the callers that the service admits.
+func whoMayAsk(c *config.Service) string {
+	var who []string
+	if c.Access.File != "" {
+		who = append(who, "keys and certificates of "+c.Access.File)
+	}
+	if len(c.Access.Keys) > 0 {
+		who = append(who, "keys of COATCHECK_ACCESS_KEYS")
+	}
+	if c.AccessStore {
+		who = append(who, "keys in Redis (coatcheck key add)")
+	}
+	switch {
+	case len(who) > 0:
+		return strings.Join(who, ", ")
+	case c.TLSClientCA != "" && c.TLSClientAuth == config.RequireCertificate:
+		return "every client with a certificate of " + c.TLSClientCA + " may do everything"
+	}
+	return "every caller may do everything (--access asks for keys)"
+}
+
+func curlOf(c *config.Service) string {
+	curl := "curl"
+	if c.TLSCert != "" {
+		curl += " --cacert CA.pem"
+	}
+	if c.Controlled() {
+		curl += ` -H "Authorization: Bearer $COATCHECK_API_KEY"`
+	}
+	return curl
 }

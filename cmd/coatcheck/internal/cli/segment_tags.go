@@ -9,6 +9,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/coatcheck/coatcheck/api"
+	"github.com/coatcheck/coatcheck/client"
 	"github.com/coatcheck/coatcheck/cmd/coatcheck/internal/config"
 	"github.com/coatcheck/coatcheck/segment"
 )
@@ -49,7 +51,8 @@ func (p *program) segmentSeedCommand() *cobra.Command {
 func (p *program) segmentListCommand() *cobra.Command {
 	command := &cobra.Command{
 		Use: "ls", Short: "List the tags, as Leaf's page /db does", Args: noArgs,
-		Long: "List the tags of the database, as Leaf's page /db does; that page of the service has those in Redis. All ids that a tag has handed out are below its MAX. A step of 0 is a tag that is retired.",
+		Long: "List the tags of the database, as Leaf's page /db does; that page of the service has those in Redis. All ids that a tag " +
+			"has handed out are below its MAX. A step of 0 is a tag that is retired.",
 	}
 	l := bindLeaf(command.Flags())
 	return p.atLeaf(command, l, func(ctx context.Context, leaf *segment.LeafAlloc, _ []string) error {
@@ -79,7 +82,8 @@ func tagTable(tags []shownTag) string {
 func (p *program) segmentRetireCommand() *cobra.Command {
 	command := &cobra.Command{
 		Use: "retire TAG", Short: "End a tag, and say where it ended", Args: oneTag,
-		Long: "End a tag: its step becomes 0, and no process is handed a range of it any more (Leaf's own servers take no notice). Processes use up the ranges that they have. Repeating it is harmless.",
+		Long: "End a tag: its step becomes 0, and no process is handed a range of it any more (Leaf's own servers take no notice). " +
+			"Processes use up the ranges that they have. Repeating it is harmless.",
 	}
 	l := bindLeaf(command.Flags())
 	return p.atLeaf(command, l, func(ctx context.Context, leaf *segment.LeafAlloc, args []string) error {
@@ -89,5 +93,32 @@ func (p *program) segmentRetireCommand() *cobra.Command {
 		}
 		shown := map[string]any{"tag": args[0], "max_id": strconv.FormatInt(most, 10)}
 		return p.print(shown, fmt.Sprintf("%s is retired. All its ids are below %d.\n", args[0], most))
+	})
+}
+
+func (p *program) segmentSetCommand() *cobra.Command {
+	var next int64
+	command := &cobra.Command{
+		Use: "set TAG NEXT", Short: "Say at which id a tag in Redis goes on",
+		Long: "Say at which id a tag in Redis goes on, once it is held after a loss (counter-behind): find out what was handed out, and " +
+			"begin after that. It goes forward only.\n" +
+			"Ranges that services have fetched ahead stay in use. Exit code 2: NEXT is below what Redis knows of.",
+		Args: func(_ *cobra.Command, args []string) (err error) {
+			if len(args) != 2 {
+				return usageError{fmt.Errorf("a tag and an id belong here, not %d words", len(args))}
+			}
+			if next, err = strconv.ParseInt(args[1], 10, 64); err != nil || next < 1 {
+				return usageError{fmt.Errorf("%q is no id: 1 to 9223372036854775807", args[1])}
+			}
+			return checkTag(args[0])
+		},
+	}
+	s := bindStraight(command.Flags(), counterSettings)
+	return p.ask(command, s, func(ctx context.Context, service *client.Client, args []string) error {
+		if err := service.SetSegment(ctx, args[0], next); err != nil {
+			return err
+		}
+		shown := api.Segment{Tag: args[0], Next: strconv.FormatInt(next, 10)}
+		return p.print(shown, fmt.Sprintf("%s goes on at %d.\n", args[0], next))
 	})
 }

@@ -43,7 +43,8 @@ func (p *program) serve(ctx context.Context, l *config.Sources) (err error) {
 	c := &l.Service
 	log, level := p.levelled(c)
 	redisstore.LogTo(log)
-	traces, err := p.openTraces(ctx, c, tracing.Config{Service: "coatcheck", Logger: log, Known: func(ctx context.Context) bool { return access.From(ctx).Principal != "" }})
+	traces, err := p.openTraces(ctx, c, tracing.Config{Service: "coatcheck", Logger: log,
+		Known: func(ctx context.Context) bool { return access.From(ctx).Principal != "" }})
 	if err != nil {
 		return err
 	}
@@ -151,4 +152,21 @@ func (p *program) levelled(c *config.Service) (*slog.Logger, *slog.LevelVar) {
 		return slog.New(slog.NewJSONHandler(p.stderr, options)), level
 	}
 	return slog.New(slog.NewTextHandler(p.stderr, options)), level
+}
+
+// openTraces starts the sending of traces; nil if they are not wanted. into has the service's name,
+// and which callers' decisions it follows.
+func (p *program) openTraces(ctx context.Context, c *config.Service, into tracing.Config) (*tracing.Traces, error) {
+	if c.TraceEndpoint == "" && !tracing.Wanted(p.getenv) {
+		return nil, nil //nolint:nilnil // nil makes no traces
+	}
+	into.Endpoint, into.Sample, into.Version = c.TraceEndpoint, c.TraceSample, version().Version
+	return tracing.Open(ctx, into)
+}
+
+// endTraces sends the remaining spans. Lost ones are no failure of the service.
+func endTraces(ctx context.Context, traces *tracing.Traces, log *slog.Logger) {
+	if err := traces.Close(ctx); err != nil {
+		log.Warn("the last traces could not be sent", "error", err)
+	}
 }

@@ -114,7 +114,8 @@ func (l *look) first(ctx context.Context) (seen, error) {
 	if wrong, ok := errors.AsType[*tls.CertificateVerificationError](err); ok {
 		untrusted, l.key = wrong.Err.Error(), ""
 		transport := l.web.Transport.(*http.Transport)
-		transport.TLSClientConfig = &tls.Config{MinVersion: tls.VersionTLS12, Certificates: transport.TLSClientConfig.Certificates, InsecureSkipVerify: true} //nolint:gosec // to look at the certificate; nothing secret is sent
+		transport.TLSClientConfig = &tls.Config{MinVersion: tls.VersionTLS12, Certificates: transport.TLSClientConfig.Certificates,
+			InsecureSkipVerify: true} //nolint:gosec // to look at the certificate; nothing secret is sent
 		answer, err = l.get(ctx, "/readyz", false)
 	}
 	if err == nil && answer.tls != nil && len(answer.tls.PeerCertificates) > 0 {
@@ -129,7 +130,8 @@ func (l *look) readiness(answer seen) {
 	if json.Unmarshal(answer.body, &ready) != nil || ready.Store == "" {
 		return // it is not coatcheck that answers
 	}
-	l.facts.Ready, l.facts.Reason, l.facts.Store, l.facts.Ack = ready.Ready && answer.status == http.StatusOK, ready.Reason, ready.Store, ready.Ack
+	l.facts.Ready, l.facts.Reason, l.facts.Store, l.facts.Ack = ready.Ready && answer.status == http.StatusOK, ready.Reason, ready.Store,
+		ready.Ack
 	for _, worker := range ready.Workers {
 		if worker.State != "held" {
 			l.facts.Waiting = append(l.facts.Waiting, fmt.Sprintf("%s (%s)", worker.Pool, worker.Reason))

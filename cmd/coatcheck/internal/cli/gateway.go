@@ -25,7 +25,8 @@ import (
 func (p *program) gatewayCommand() *cobra.Command {
 	command := &cobra.Command{
 		Use: "gateway --upstream URL --routes FILE", Short: "Run an idempotency proxy in front of a service in any language", Args: noArgs,
-		Long: "Run a reverse proxy that makes routes of a service safe to ask for twice: one token or key, one request to the service, one answer.\n" +
+		Long: "Run a reverse proxy that makes routes of a service safe to ask for twice: one token or key, one request to the service, " +
+			"one answer.\n" +
 			"The routes file says which ones; everything else passes as it is.",
 		Example: "  coatcheck gateway --upstream http://127.0.0.1:3000 --routes routes.yaml --redis redis://localhost:6379",
 	}
@@ -95,7 +96,8 @@ func openListeners(c *config.Gateway) (clients, admin net.Listener, err error) {
 		return nil, nil, fmt.Errorf("%w; choose another address with --listen, or --listen 127.0.0.1:0 for a free port", err)
 	}
 	if admin, err = net.Listen("tcp", c.Admin); err != nil {
-		return nil, nil, errors.Join(fmt.Errorf("%w; choose another address with --admin, or --admin 127.0.0.1:0 for a free port", err), clients.Close())
+		return nil, nil, errors.Join(fmt.Errorf("%w; choose another address with --admin, or --admin 127.0.0.1:0 for a free port", err),
+			clients.Close())
 	}
 	return clients, admin, nil
 }
@@ -121,7 +123,8 @@ type shownRoute struct {
 
 func shownRoutes(routes gateway.Routes) (list []shownRoute) {
 	for _, route := range routes {
-		shown := shownRoute{Match: route.Name, Accept: string(route.Accept), Policy: string(route.Policy), KeyHeader: route.KeyHeaders, KeyFromBody: route.KeyFromBody}
+		shown := shownRoute{Match: route.Name, Accept: string(route.Accept), Policy: string(route.Policy), KeyHeader: route.KeyHeaders,
+			KeyFromBody: route.KeyFromBody}
 		if route.JWT != nil {
 			shown.Principal = byToken(*route.JWT)
 		}
@@ -158,7 +161,8 @@ func (s gatewayStarted) people(routes gateway.Routes) string {
 	s.places(&b)
 	fmt.Fprintf(&b, "  callers     %s\n", s.Principal)
 	s.faults(&b, "guarded routes answer 503 until it does; everything else passes")
-	fmt.Fprintf(&b, "\n%s\nTry, twice:\n  %s\nWhat clients may read: %s/idempotency-policy\n\n", routesTable(routes), try(s.URL, routes[0]), s.URL)
+	fmt.Fprintf(&b, "\n%s\nTry, twice:\n  %s\nWhat clients may read: %s/idempotency-policy\n\n", routesTable(routes), try(s.URL,
+		routes[0]), s.URL)
 	return b.String()
 }
 

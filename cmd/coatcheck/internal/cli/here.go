@@ -65,7 +65,8 @@ func (p *program) serviceHere(c *config.Service, store *redisstore.Store) server
 	counters := c.Server.Counters
 	counters.Logger = p.logger(c)
 	return server.Config{
-		Store: store, Counters: counters, Locks: c.Server.Locks, Workers: c.Server.Workers, TokenKeys: c.Server.TokenKeys, AnswerKeys: c.Server.AnswerKeys,
+		Store: store, Counters: counters, Locks: c.Server.Locks, Workers: c.Server.Workers, TokenKeys: c.Server.TokenKeys,
+		AnswerKeys: c.Server.AnswerKeys,
 		TellCauses: true, RequestTimeout: longestHere, Console: server.ConsoleConfig{Mode: server.ConsoleOff},
 		AccessLog: requestlog.None, AuditLog: audit.None,
 	}

@@ -27,7 +27,8 @@ func (f *idForm) bind(formats ...snowflake.Format) []*config.Setting {
 	format := config.Choice("format", string(snowflake.Decimal), names, "how ids are written", (*string)(&f.format))
 	return []*config.Setting{
 		format,
-		config.Number("width", fmt.Sprint(snowflake.DefaultWidth), 1, int64(snowflake.MaxWidth), "digits", "of padded ids; one that has more is refused", &f.width),
+		config.Number("width", fmt.Sprint(snowflake.DefaultWidth), 1, int64(snowflake.MaxWidth), "digits",
+			"of padded ids; one that has more is refused", &f.width),
 	}
 }
 
@@ -82,7 +83,8 @@ const (
 
 func (p *program) idCommand() *cobra.Command {
 	command := p.snowflakeCommand("id", "Make ids, one a line: Snowflake ids, from segments, UUIDs, ULIDs, TypeIDs")
-	command.AddCommand(p.snowflakeCommand("snowflake", "Make Snowflake ids, as id without it does"), p.idSegmentCommand(), p.idUUIDCommand(), p.idULIDCommand(), p.idTypeIDCommand(), p.idDecodeCommand())
+	command.AddCommand(p.snowflakeCommand("snowflake", "Make Snowflake ids, as id without it does"), p.idSegmentCommand(),
+		p.idUUIDCommand(), p.idULIDCommand(), p.idTypeIDCommand(), p.idDecodeCommand())
 	return command
 }
 
@@ -92,8 +94,10 @@ func (p *program) snowflakeCommand(name, short string) *cobra.Command {
 	var n int64
 	command := &cobra.Command{
 		Use: name + " [POOL]", Short: short,
-		Long: "Make Snowflake ids, one a line: ID=$(coatcheck id). A running service stamps them with its own worker id. Straight on Redis a worker id is leased for\n" +
-			"the moment of the call, and pool \"default\" is taken where none is named. id snowflake is the same as id; ids of a pool that is called as a command\n" +
+		Long: "Make Snowflake ids, one a line: ID=$(coatcheck id). A running service stamps them with its own worker id. Straight on " +
+			"Redis a worker id is leased for\n" +
+			"the moment of the call, and pool \"default\" is taken where none is named. id snowflake is the same as id; ids of a pool that " +
+			"is called as a command\n" +
 			"is, such as segment, are id snowflake segment. Exit code 75: no id was made, try again later.",
 		Args: orNone(onePool),
 	}

@@ -26,7 +26,8 @@ func (p *program) idDecodeCommand() *cobra.Command {
 	var origin idOrigin
 	command := &cobra.Command{
 		Use: "decode ID…", Short: "Take ids apart: time, datacenter, worker id, sequence",
-		Long: "Take ids apart: time, datacenter, worker id, sequence. An id does not tell its layout and epoch: name them, or the --pool that has them, for which a service or\n" +
+		Long: "Take ids apart: time, datacenter, worker id, sequence. An id does not tell its layout and epoch: name them, or the " +
+			"--pool that has them, for which a service or\n" +
 			"Redis is asked. Without them they are those of a pool that names none. --format ulid or typeid: the time, the\n" +
 			"UUID and the prefix.",
 		Args: some("ids belong here"),
@@ -91,7 +92,8 @@ func (p *program) decodeIDs(texts []string, format snowflake.Format, style snowf
 		}
 		parts := style.Layout.Decode(id, style.Epoch)
 		if parts.Time.Year() > 9999 { // JSON's times end there
-			return usageError{fmt.Errorf("%s: of a time after the year 9999 in layout %v since %s", text, style.Layout, style.Epoch.Format(time.RFC3339))}
+			return usageError{fmt.Errorf("%s: of a time after the year 9999 in layout %v since %s", text, style.Layout,
+				style.Epoch.Format(time.RFC3339))}
 		}
 		list = append(list, api.DecodedID{
 			ID: id.String(), Time: parts.Time, WorkerID: parts.Worker, Datacenter: parts.Datacenter, Sequence: parts.Sequence,
@@ -100,7 +102,8 @@ func (p *program) decodeIDs(texts []string, format snowflake.Format, style snowf
 	}
 	people := tabular("ID\tTIME\tDATACENTER\tWORKER\tSEQUENCE", func(line func(...string)) {
 		for i, one := range list {
-			line(texts[i], one.Time.Format("2006-01-02T15:04:05.000Z07:00"), strconv.Itoa(one.Datacenter), strconv.Itoa(one.WorkerID), strconv.FormatInt(one.Sequence, 10))
+			line(texts[i], one.Time.Format("2006-01-02T15:04:05.000Z07:00"), strconv.Itoa(one.Datacenter), strconv.Itoa(one.WorkerID),
+				strconv.FormatInt(one.Sequence, 10))
 		}
 	})
 	return p.print(list, people)

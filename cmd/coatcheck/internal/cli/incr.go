@@ -26,12 +26,17 @@ type increment struct {
 func (i *increment) bind() []*config.Setting {
 	return []*config.Setting{
 		config.Number("by", "1", 1, counter.MaxBy, "values", "how many, one a line", &i.By),
-		config.Optional(config.Number("limit", config.Unsaid, 1, math.MaxInt64, "value", "the largest value that the counter may come to; what would pass it is refused, and nothing is added. Empty: none", &i.Limit)),
-		repeatable("request-id", "makes the command repeatable for a day: the same id gets the same values of a counter, and adds once", &i.RequestID),
-		config.Optional(config.Span("ttl", config.Unsaid, counter.MinTTL, counter.MaxTTL, "when the counter ends, from now, if it has no end yet; empty: the end that it has, none, or with a date two days after its period", &i.TTL)),
-		config.Text("template", config.Unsaid, "text", "how each value is written, such as ORD-{yyyyMMdd}-{n:6}; with a date in it the counter begins anew with each of its periods", &i.Template),
+		config.Optional(config.Number("limit", config.Unsaid, 1, math.MaxInt64, "value", "the largest value that the counter may come "+
+			"to; what would pass it is refused, and nothing is added. Empty: none", &i.Limit)),
+		repeatable("request-id", "makes the command repeatable for a day: the same id gets the same values of a counter, and adds once",
+			&i.RequestID),
+		config.Optional(config.Span("ttl", config.Unsaid, counter.MinTTL, counter.MaxTTL, "when the counter ends, from now, if it has "+
+			"no end yet; empty: the end that it has, none, or with a date two days after its period", &i.TTL)),
+		config.Text("template", config.Unsaid, "text", "how each value is written, such as ORD-{yyyyMMdd}-{n:6}; with a date in it the "+
+			"counter begins anew with each of its periods", &i.Template),
 		zoneName("zone", "time zone whose date it is, such as Europe/Berlin; empty: UTC", &i.Zone),
-		moment("at", "the moment whose date it is, within a day of now, so that a command that is repeated after midnight is the same; empty: now", &i.at),
+		moment("at", "the moment whose date it is, within a day of now, so that a command that is repeated after midnight is the same; "+
+			"empty: now", &i.at),
 	}
 }
 
@@ -40,7 +45,8 @@ func (p *program) incrCommand() *cobra.Command {
 	command := &cobra.Command{
 		Use: "incr KEY", Short: "Add to a counter, and print the values that are now yours",
 		Long: "Add to a counter, and print the values that are now yours, one a line: N=$(coatcheck incr orders).\n\n" +
-			"KEY can end in a date after a colon, as orders:{yyyyMMdd}: the counter then begins anew with each day, month or year. A --template with a date does the same for a KEY\n" +
+			"KEY can end in a date after a colon, as orders:{yyyyMMdd}: the counter then begins anew with each day, month or year. A " +
+			"--template with a date does the same for a KEY\n" +
 			"without. A value that the template cannot write is refused, and nothing is added.\n\n" +
 			"After exit code 75 the command can be given again: nothing is handed out twice, but without --request-id there may be a gap.",
 		Args: oneCounter,

@@ -26,14 +26,17 @@ func (p *program) limitCommand() *cobra.Command {
 	var asked limitTaking
 	command := &cobra.Command{
 		Use: "limit NAME", Short: "Take from a rate limit, or exit with 75",
-		Long: "Take from a rate limit, and print how much can be taken at once after that: coatcheck limit sms:customer-17 --rate 10/h && send-sms …\n\n" +
-			"Exit code 75: there is no room now, and nothing was taken, or the service is away; what is printed says which, and when there is room. All callers of a NAME state\n" +
+		Long: "Take from a rate limit, and print how much can be taken at once after that: coatcheck limit sms:customer-17 --rate 10/h " +
+			"&& send-sms …\n\n" +
+			"Exit code 75: there is no room now, and nothing was taken, or the service is away; what is printed says which, and when there " +
+			"is room. All callers of a NAME state\n" +
 			"the same --rate and --burst. At a service with keys --reset takes the role admin.",
 		Args: one("limit", named("a limit's name")),
 	}
 	s := bindStraight(command.Flags(), nil,
 		flagOnly(limitRate("rate", "how much may be taken in a span of time, such as 100/m, 5/s or 1000/24h", &asked.rate)),
-		flagOnly(config.Optional(config.Number("burst", config.Unsaid, 1, limit.MaxN, "", "how much may be taken at once; empty: as much as in a span", &asked.rate.Burst))),
+		flagOnly(config.Optional(config.Number("burst", config.Unsaid, 1, limit.MaxN, "",
+			"how much may be taken at once; empty: as much as in a span", &asked.rate.Burst))),
 		flagOnly(config.Number("cost", "1", -limit.MaxN, limit.MaxN, "", "how much to take; less than 0 gives back, 0 only looks", &asked.cost)),
 		config.Toggle("reset", "forget what was taken: the whole burst is free", &asked.reset))
 	return p.ask(command, s, func(ctx context.Context, service *client.Client, args []string) error {
@@ -50,7 +53,8 @@ func (p *program) limitCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		return p.print(api.LimitTaken{Allowed: true, Remaining: state.Remaining, ResetMs: state.Reset.Milliseconds()}, fmt.Sprintf("%d\n", state.Remaining))
+		return p.print(api.LimitTaken{Allowed: true, Remaining: state.Remaining, ResetMs: state.Reset.Milliseconds()}, fmt.Sprintf("%d\n",
+			state.Remaining))
 	})
 }
 

@@ -49,12 +49,16 @@ func (p *program) onceCommand() *cobra.Command {
 	r := &once{commandRun: p.commandRun()}
 	command := &cobra.Command{
 		Use: "once KEY -- CMD…", Short: "Run a command if none has for this key",
-		Long: "Run CMD if none has for KEY: coatcheck once nightly:{yyyyMMdd} -- ./nightly on three nodes runs it on one of them, once a day. A date in braces makes the key one\n" +
+		Long: "Run CMD if none has for KEY: coatcheck once nightly:{yyyyMMdd} -- ./nightly on three nodes runs it on one of them, once " +
+			"a day. A date in braces makes the key one\n" +
 			"of the day, month or year. ONCE_KEY, ONCE_FENCE and ONCE_ATTEMPT are in CMD's environment.\n\n" +
-			"When CMD has ended well, that is recorded for --keep: later calls print a line and exit with its code, 0. A CMD that fails gives the key back, so that the next\n" +
-			"call runs it again; with --on-failure keep its exit code is recorded as well. A CMD that is killed, and one whose machine or coatcheck dies, may have had its effect:\n" +
+			"When CMD has ended well, that is recorded for --keep: later calls print a line and exit with its code, 0. A CMD that fails " +
+			"gives the key back, so that the next\n" +
+			"call runs it again; with --on-failure keep its exit code is recorded as well. A CMD that is killed, and one whose machine or " +
+			"coatcheck dies, may have had its effect:\n" +
 			"it is in doubt, nothing runs again, and what is printed says how to settle it.\n\n" +
-			"Exit code: that of CMD, now or then; 75 while it runs elsewhere (--wait waits for its end), or if nothing was begun since the service or Redis is away; 1 in doubt.\n" +
+			"Exit code: that of CMD, now or then; 75 while it runs elsewhere (--wait waits for its end), or if nothing was begun since the " +
+			"service or Redis is away; 1 in doubt.\n" +
 			"docs/once.md says more.",
 		Args: func(c *cobra.Command, args []string) error {
 			if c.ArgsLenAtDash() != 1 || len(args) < 2 {
@@ -65,12 +69,16 @@ func (p *program) onceCommand() *cobra.Command {
 	}
 	s := bindStraight(command.Flags(), operationSettings,
 		config.Optional(config.Named("scope", "", "keeps keys of different kinds apart; empty: none", &r.key.Scope)),
-		config.Span("keep", "24h", time.Second, 30*24*time.Hour, "how long the record stays, from the end of CMD on: longer than the clocks of those who start the same CMD differ, and than the period of a date in KEY", &r.key.Retention),
-		config.Span("lease", "30s", shortestRun, 24*time.Hour, "how long coatcheck may be silent, dead or cut off, before CMD is in doubt", &r.lease),
-		config.Choice("on-failure", "retry", []string{"retry", "keep"}, "a CMD that fails: retry gives the key back, keep records its exit code", &r.onFailure),
+		config.Span("keep", "24h", time.Second, 30*24*time.Hour, "how long the record stays, from the end of CMD on: longer than the "+
+			"clocks of those who start the same CMD differ, and than the period of a date in KEY", &r.key.Retention),
+		config.Span("lease", "30s", shortestRun, 24*time.Hour, "how long coatcheck may be silent, dead or cut off, before CMD is in doubt",
+			&r.lease),
+		config.Choice("on-failure", "retry", []string{"retry", "keep"},
+			"a CMD that fails: retry gives the key back, keep records its exit code", &r.onFailure),
 		config.Span("wait", "0s", 0, 30*24*time.Hour, "how long to wait for the end of a CMD that runs elsewhere", &r.wait),
 		zoneName("zone", "time zone whose date it is, such as Europe/Berlin; empty: UTC", &r.zone),
-		config.Span("grace", "5s", 0, time.Hour, "how long CMD may take to end between SIGTERM and SIGKILL, when Redis has lost its record", &r.grace))
+		config.Span("grace", "5s", 0, time.Hour, "how long CMD may take to end between SIGTERM and SIGKILL, when Redis has lost its record",
+			&r.grace))
 	return p.ask(command, s, func(ctx context.Context, service *client.Client, args []string) (err error) {
 		r.command, r.again = args[1:], s.again()
 		if r.key.Key, err = keyNow(args[0], r.zone, time.Now()); err != nil {
@@ -105,7 +113,8 @@ func keyNow(text, zone string, now time.Time) (string, error) {
 	}
 	dated, err := number.ParseCalendarKey(text, clock)
 	if err != nil {
-		return "", fmt.Errorf("braces in KEY hold a date, once, as in nightly:{yyyyMMdd} or close:{yyyy-MM}, and around it are A–Z a–z 0–9 . _ : ~ @ - alone: %w", err)
+		return "", fmt.Errorf("braces in KEY hold a date, once, as in nightly:{yyyyMMdd} or close:{yyyy-MM}, and around it are A–Z a–z "+
+			"0–9 . _ : ~ @ - alone: %w", err)
 	}
 	key, _, err := dated.At(now.In(clock))
 	return key, err
@@ -137,7 +146,8 @@ func (r *once) explain(err error) error {
 	case errors.Is(err, client.ErrInProgress):
 		return laterError{fmt.Errorf("%s runs elsewhere: %w\nTry again later, or have it wait with %s", r.key.Key, err, longerWait(r.wait))}
 	case errors.Is(err, client.ErrInDoubt) && failure != nil:
-		return fmt.Errorf("%s is in doubt: a command began and did not come to its end, so it may have had its effect. Nothing was run\n%s", r.key.Key, r.howToSettle(failure.Operation))
+		return fmt.Errorf("%s is in doubt: a command began and did not come to its end, so it may have had its effect. Nothing was run\n%s",
+			r.key.Key, r.howToSettle(failure.Operation))
 	case errors.Is(err, client.ErrUnknownOutcome):
 		return laterError{fmt.Errorf("nothing was run: %w", err)}
 	}

@@ -51,7 +51,8 @@ func (r *once) run(ctx context.Context, service *client.Client) (record onceReco
 	switch {
 	case errors.Is(err, client.ErrNotRecorded):
 		// not of its cause's kind, which may be that Redis is away: 75 says that nothing was run
-		return record, ran, fmt.Errorf("%s ran and ended with exit code %d, but that could not be recorded: %s\nIt is in doubt when its lease of %v has lapsed. %s",
+		return record, ran, fmt.Errorf("%s ran and ended with exit code %d, but that could not be recorded: %s\nIt is in doubt when its "+
+			"lease of %v has lapsed. %s",
 			r.key.Key, record.ExitCode, err.Error(), r.lease, r.howToSettle(operation))
 	case err == nil && result.Replayed:
 		return r.recorded(result.Answer), false, nil
@@ -76,7 +77,8 @@ func (r *once) supervised(claimed context.Context, attempt *client.Attempt) (rec
 	case errors.Is(err, client.ErrUnknownToken):
 		return record, fmt.Errorf("%w\nIt may have had its effect, and the next call runs it again: look at the effect before", err)
 	case err != nil:
-		return record, fmt.Errorf("%w\n%s is in doubt when its lease of %v has lapsed. %s", err, r.key.Key, r.lease, r.howToSettle(attempt.Operation))
+		return record, fmt.Errorf("%w\n%s is in doubt when its lease of %v has lapsed. %s", err, r.key.Key, r.lease,
+			r.howToSettle(attempt.Operation))
 	case ended.Code > 128:
 		return record, fmt.Errorf("the command %s, so it may have had its effect or not: %s is in doubt when its lease of %v has lapsed\n%s",
 			howKilled(ended.Code), r.key.Key, r.lease, r.howToSettle(attempt.Operation))

@@ -17,9 +17,11 @@ import (
 
 func (p *program) segmentCommand() *cobra.Command {
 	return group("segment", "Make and look at the tags of segment ids in an SQL database; set a tag in Redis",
-		"Make and look at the tags of segment ids in an SQL database: the table leaf_alloc, as Leaf has it, in MySQL, MariaDB or PostgreSQL. A tag in Redis needs no making;\n"+
+		"Make and look at the tags of segment ids in an SQL database: the table leaf_alloc, as Leaf has it, in MySQL, MariaDB or "+
+			"PostgreSQL. A tag in Redis needs no making;\n"+
 			"set says where it goes on.",
-		p.segmentCreateCommand(), p.segmentSeedCommand(), p.segmentListCommand(), p.segmentRetireCommand(), p.segmentMoveCommand(), p.segmentStripeCommand(), p.segmentSetCommand())
+		p.segmentCreateCommand(), p.segmentSeedCommand(), p.segmentListCommand(), p.segmentRetireCommand(), p.segmentMoveCommand(),
+		p.segmentStripeCommand(), p.segmentSetCommand())
 }
 
 type leafFlags struct {
@@ -33,14 +35,16 @@ type leafFlags struct {
 // bindLeaf adds --sql, --table, --sql-timeout, --config and a command's own settings to its flags.
 func bindLeaf(flags *pflag.FlagSet, own ...*config.Setting) *leafFlags {
 	l := &leafFlags{}
-	l.bindTo(flags, append(own, config.DatabaseURL("sql", "the database: mysql://user:password@host:port/database or postgres://…; in COATCHECK_SQL or the file others do not see it", &l.url)))
+	l.bindTo(flags, append(own, config.DatabaseURL("sql", "the database: mysql://user:password@host:port/database or postgres://…; "+
+		"in COATCHECK_SQL or the file others do not see it", &l.url)))
 	return l
 }
 
 func (l *leafFlags) bindTo(flags *pflag.FlagSet, own []*config.Setting) {
 	own = append(own,
 		config.Text("table", segment.DefaultLeafTable, "name", "the table of the tags, with or without a schema", &l.leaf.Table),
-		config.Span("sql-timeout", segment.DefaultTimeout.String(), 10*time.Millisecond, 10*time.Minute, "how long one transaction may take", &l.leaf.Timeout))
+		config.Span("sql-timeout", segment.DefaultTimeout.String(), 10*time.Millisecond, 10*time.Minute, "how long one transaction may take",
+			&l.leaf.Timeout))
 	bindSome(flags, &l.Sources, nil, "", own) // a file may be shared with the service
 }
 
@@ -54,7 +58,8 @@ func (l *leafFlags) complete(c *cobra.Command, p *program) error {
 }
 
 // atLeaf has a command run on the tags of a database, and gives its error an exit code.
-func (p *program) atLeaf(command *cobra.Command, l *leafFlags, do func(context.Context, *segment.LeafAlloc, []string) error) *cobra.Command {
+func (p *program) atLeaf(command *cobra.Command, l *leafFlags, do func(context.Context, *segment.LeafAlloc,
+	[]string) error) *cobra.Command {
 	command.RunE = func(c *cobra.Command, args []string) error {
 		if err := l.complete(c, p); err != nil {
 			return err
@@ -102,7 +107,8 @@ func (l *leafFlags) leafError(err error) error {
 func (p *program) segmentCreateCommand() *cobra.Command {
 	command := &cobra.Command{
 		Use: "create-table", Short: "Create the table of the tags if it is not there", Args: noArgs,
-		Long: "Create the table of the tags, as Leaf has it, or with --table " + segment.DefaultSequenceTable + " as --segment-table names it, if it is not there,\n" +
+		Long: "Create the table of the tags, as Leaf has it, or with --table " + segment.DefaultSequenceTable + " as --segment-table " +
+			"names it, if it is not there,\n" +
 			"and check that it has the columns that it needs. Repeating it is harmless.",
 	}
 	l := bindLeaf(command.Flags())

@@ -30,7 +30,8 @@ func openSegments(c *config.Service) (openedSegments, error) {
 		return openedSegments{source: segment.NewSequence(db, dialect, segment.SequenceConfig{}), close: db.Close}, nil
 	}
 	leaf := segment.NewLeafAlloc(db, dialect, segment.LeafConfig{})
-	return openedSegments{source: leaf, tags: func(ctx context.Context) ([]server.SegmentTag, error) { return leafTags(ctx, leaf) }, close: db.Close}, nil
+	return openedSegments{source: leaf, tags: func(ctx context.Context) ([]server.SegmentTag, error) { return leafTags(ctx, leaf) },
+		close: db.Close}, nil
 }
 
 // leafTags are the rows of the table for Leaf's pages.

@@ -38,8 +38,11 @@ func (p *program) storeRestoredCommand() *cobra.Command {
 func (p *program) replicasGoneCommand() *cobra.Command {
 	command := &cobra.Command{
 		Use: "replicas-gone", Short: "Say that replicas which have confirmed writes are gone for good",
-		Long: "Say that replicas which have confirmed writes under --ack all are gone for good, and that none of them becomes master. Where no Sentinel and no cluster lists the replicas, each call waits for as many as have confirmed before, and is outcome unknown without them. Nothing counts as lost.\n" +
-			"Stop the services, run it with --redis while every replica that stays is attached, and start them again: they wait for those, and for those that come. If another one becomes master all the same, values and worker ids come twice.",
+		Long: "Say that replicas which have confirmed writes under --ack all are gone for good, and that none of them becomes master. " +
+			"Where no Sentinel and no cluster lists the replicas, each call waits for as many as have confirmed before, and is outcome " +
+			"unknown without them. Nothing counts as lost.\n" +
+			"Stop the services, run it with --redis while every replica that stays is attached, and start them again: they wait for those, " +
+			"and for those that come. If another one becomes master all the same, values and worker ids come twice.",
 		Args: noArgs,
 	}
 	s := bindStraight(command.Flags(), nil)

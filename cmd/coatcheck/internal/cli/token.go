@@ -57,7 +57,8 @@ func (p *program) tokenIssueCommand() *cobra.Command {
 
 func (p *program) tokenShowCommand() *cobra.Command {
 	command := &cobra.Command{
-		Use: "show TOKEN", SuggestFor: []string{"get", "status", "info"}, Short: "Say where a token stands: issued, claimed, completed or in doubt",
+		Use: "show TOKEN", SuggestFor: []string{"get", "status", "info"}, Short: "Say where a token stands: issued, claimed, completed " +
+			"or in doubt",
 		Long: "Say where a token stands: issued, claimed, completed or in doubt. A token that begins with a dash goes after two: " +
 			"coatcheck token show -- TOKEN",
 		Args: one("token", anything),

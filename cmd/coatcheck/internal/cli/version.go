@@ -34,7 +34,10 @@ func version() versions {
 }
 
 func (p *program) versionCommand() *cobra.Command {
-	return &cobra.Command{Use: "version", Short: "Print the version", Args: noArgs, RunE: func(*cobra.Command, []string) error { return p.printVersion() }}
+	return &cobra.Command{Use: "version", Short: "Print the version", Args: noArgs, RunE: func(*cobra.Command,
+		[]string) error {
+		return p.printVersion()
+	}}
 }
 
 func (p *program) printVersion() error {

@@ -19,10 +19,14 @@ func (p *program) workerCreateCommand() *cobra.Command {
 	var replace bool
 	command := &cobra.Command{
 		Use: "create POOL", SuggestFor: []string{"new", "declare"}, Short: "Declare a pool new, so that its first lease waits for nothing",
-		Long: "Declare that a pool is new: that none of its worker ids is in use anywhere. Its first lease then waits for no quarantine. Exit code 1 if the pool is there already; with --replace it gets the layout, epoch, datacenter or TTL that is named, and keeps the others, once all of its worker ids have been given back or have ended.",
+		Long: "Declare that a pool is new: that none of its worker ids is in use anywhere. Its first lease then waits for no " +
+			"quarantine. Exit code 1 if the pool is there already; with --replace it gets the layout, epoch, datacenter or TTL that is " +
+			"named, and keeps the others, once all of its worker ids have been given back or have ended.",
 		Args: onePool,
 	}
-	s := bindStraight(command.Flags(), workerSettings, append(shape.bind(workerlease.MinTTL), config.Toggle("replace", "give a pool that is there the shape that is named; no window of it may be open, and ids that it has made before can come again under an epoch or layout that overlaps", &replace))...)
+	s := bindStraight(command.Flags(), workerSettings, append(shape.bind(workerlease.MinTTL), config.Toggle("replace", "give a pool "+
+		"that is there the shape that is named; no window of it may be open, and ids that it has made before can come again under an "+
+		"epoch or layout that overlaps", &replace))...)
 	return p.ask(command, s, func(ctx context.Context, service *client.Client, args []string) error {
 		asked := shape.request("", s.said)
 		wanted := client.PoolShape{TTL: asked.TTL, Layout: asked.Layout, Epoch: asked.Epoch, Datacenter: asked.Datacenter}
@@ -41,7 +45,8 @@ func (p *program) workerCreateCommand() *cobra.Command {
 func poolTable(pools []api.WorkerPool) string {
 	return tabular("POOL\tLAYOUT\tEPOCH\tENDS\tDATACENTER\tTTL\tSLOTS\tUSED\tSTATE", func(line func(...string)) {
 		for _, pool := range pools {
-			line(pool.Pool, pool.Layout, pool.Epoch.Format(time.RFC3339), endOf(pool), strconv.Itoa(pool.Datacenter), millis(pool.TTLMs).String(), strconv.Itoa(pool.Size), strconv.Itoa(pool.Used), stateOf(pool))
+			line(pool.Pool, pool.Layout, pool.Epoch.Format(time.RFC3339), endOf(pool), strconv.Itoa(pool.Datacenter),
+				millis(pool.TTLMs).String(), strconv.Itoa(pool.Size), strconv.Itoa(pool.Used), stateOf(pool))
 		}
 	})
 }

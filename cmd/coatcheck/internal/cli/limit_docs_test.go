@@ -23,25 +23,6 @@ import (
 
 const limitsPage = "../../../../docs/limits.md"
 
-// TestCommandsOfTheLimitsPage runs every command of docs/limits.md in one shell, and compares what
-// it prints with the page. With -update it writes that into the page.
-func TestCommandsOfTheLimitsPage(t *testing.T) {
-	t.Parallel()
-	text, err := os.ReadFile(limitsPage)
-	if err != nil {
-		t.Fatal(err)
-	}
-	steps := walk(string(text))
-	outputs := runPage(t, serve(t).banner.URL, steps)
-	if *update {
-		writePage(t, limitsPage, string(text), steps, outputs)
-		return
-	}
-	for i, step := range steps {
-		expect.Equal(t, "$ "+step.command, shape(outputs[i]), shape(step.output))
-	}
-}
-
 // TestNginxAsksALimit runs the page's nginx before an app: a burst goes through, then requests are
 // refused with the time to wait, and while coatcheck is away all go through.
 func TestNginxAsksALimit(t *testing.T) {
@@ -62,14 +43,10 @@ func TestNginxAsksALimit(t *testing.T) {
 	ask := func(path string) (int, http.Header, string) {
 		t.Helper()
 		response, err := http.Get(url + path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		expect.NoError(t, "ask the service", err)
 		defer response.Body.Close()
 		body, err := io.ReadAll(response.Body)
-		if err != nil {
-			t.Fatal(err)
-		}
+		expect.NoError(t, "read the answer", err)
 		return response.StatusCode, response.Header, string(body)
 	}
 	status, _, body := ask("/broken")
@@ -95,15 +72,11 @@ func TestNginxAsksALimit(t *testing.T) {
 func startNginx(t *testing.T, replaced map[string]string) (url string) {
 	t.Helper()
 	text, err := os.ReadFile(limitsPage)
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, "read the page", err)
 	_, conf, _ := strings.Cut(string(text), "```nginx\n")
 	conf, _, _ = strings.Cut(conf, "```")
 	port, err := proctest.Reserve()
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, "reserve a port", err)
 	address := "127.0.0.1:" + strconv.Itoa(port.Number())
 	replaced["127.0.0.1:8000"] = address
 	for from, to := range replaced {
@@ -119,9 +92,7 @@ func startNginx(t *testing.T, replaced map[string]string) (url string) {
 	}
 	whole := "daemon off; master_process off; pid nginx.pid; error_log stderr;\nevents {}\nhttp {\naccess_log off;\n" + paths.String() + conf + "}\n"
 	file := filepath.Join(folder, "nginx.conf")
-	if err := os.WriteFile(file, []byte(whole), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, "write the file", os.WriteFile(file, []byte(whole), 0o600))
 	var out logtest.Text
 	program, err := exec.LookPath("nginx")
 	if err != nil {
@@ -131,9 +102,7 @@ func startNginx(t *testing.T, replaced map[string]string) (url string) {
 	command.Stdout, command.Stderr = &out, &out
 	port.Release()
 	running, err := proctest.Start(command, syscall.SIGKILL)
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, "start the program", err)
 	t.Cleanup(func() {
 		running.End(syscall.SIGTERM)
 		if t.Failed() {

@@ -13,25 +13,6 @@ import (
 	"github.com/coatcheck/coatcheck/internal/testing/redistest"
 )
 
-// owner is the host and process in what once prints of a command that ran before.
-var owner = regexp.MustCompile(`on \S+:\d+, and`)
-
-// The commands of docs/once.md print what the page says.
-func TestCommandsOfTheOncePage(t *testing.T) {
-	t.Parallel()
-	page, err := os.ReadFile("../../../../docs/once.md")
-	if err != nil {
-		t.Fatalf("reading the page: %v", err)
-	}
-	steps := walk(string(page))
-	expect.MustEqual(t, "whether the page has commands", len(steps) > 5, true)
-	outputs := runWalk(t, serve(t).banner.URL, steps)
-	plain := func(output string) string { return owner.ReplaceAllString(shape(output), "on host:pid, and") }
-	for i, step := range steps {
-		expect.Equal(t, "$ "+step.command, plain(outputs[i]), plain(step.output))
-	}
-}
-
 // crontab is the line that three nodes have.
 var crontab = regexp.MustCompile("(?s)```crontab\n0 3 \\* \\* \\*  (.*?)```")
 
@@ -40,9 +21,7 @@ func TestCrontabOfTheOncePages(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{"docs/once.md", "examples/nightly/README.md"} {
 		page, err := os.ReadFile("../../../../" + name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		expect.NoError(t, "read the page", err)
 		line := crontab.FindStringSubmatch(string(page))
 		expect.MustEqual(t, "whether there is a line for cron in "+name, line != nil, true)
 		command, job, found := strings.Cut(strings.TrimSpace(line[1]), " -- ")

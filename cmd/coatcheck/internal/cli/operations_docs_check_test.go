@@ -17,6 +17,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/coatcheck/coatcheck/internal/testing/expect"
 	"github.com/coatcheck/coatcheck/internal/testing/logtest"
 	"github.com/coatcheck/coatcheck/internal/testing/proctest"
 )
@@ -26,24 +27,12 @@ import (
 // the commands print is compared with the page. With -update it is written into the page.
 func TestCommandsOfTheOperationsPage(t *testing.T) {
 	t.Parallel()
-	text, err := os.ReadFile(operationsPage)
-	if err != nil {
-		t.Fatal(err)
-	}
-	steps := walk(string(text))
-	outputs := runOperationsPage(t, string(text), steps)
-	if *update {
-		writePage(t, operationsPage, string(text), steps, outputs)
-		return
-	}
 	look := func(output string) string {
-		return shape(measured.ReplaceAllString(varyingKey.ReplaceAllString(requestID.ReplaceAllString(output, "request …"), "…"), ""))
+		return without(requestID, varyingKey)(measured.ReplaceAllString(output, ""))
 	}
-	for i, step := range steps {
-		if got, want := look(outputs[i]), look(step.output); got != want {
-			t.Errorf("$ %s\nprinted %s\nthe page says %s", step.command, got, want)
-		}
-	}
+	samePage(t, operationsPage, look, func(steps []step) []string {
+		return runOperationsPage(t, readRoot(t, "docs/operations.md"), steps)
+	})
 }
 
 // measured are doctor's findings about how fast and how exact the machine of the moment is.
@@ -59,7 +48,7 @@ func runOperationsPage(t *testing.T, page string, steps []step) []string {
 	for _, file := range pageFile.FindAllStringSubmatch(page, -1) {
 		_, content, _ := strings.Cut(strings.TrimSuffix(file[0], "```"), "\n")
 		if err := os.WriteFile(filepath.Join(folder, file[1]), []byte(strings.ReplaceAll(content, pageMachines, machines)), 0o600); err != nil {
-			t.Fatal(err)
+			t.Fatalf("write the file: %v", err)
 		}
 	}
 	var commands []string
@@ -99,9 +88,7 @@ func runOnMachines(t *testing.T, machines, folder string, commands []string) []s
 	bash.Cancel = func() error { return syscall.Kill(-bash.Process.Pid, syscall.SIGKILL) }
 	bash.WaitDelay = 10 * time.Second
 	running, err := proctest.Start(bash, syscall.SIGTERM)
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, "start the program", err)
 	err = running.Err()
 	// a Redis that is asked to end does not, once its folder is gone
 	_ = syscall.Kill(-running.Pid(), syscall.SIGKILL)
@@ -156,9 +143,7 @@ func programs(t *testing.T) string {
 		"coatcheck":    "exec env " + asProgram + "=1 '" + built(t) + "' \"$@\"",
 		"redis-server": "exec '" + server + "' \"$@\"",
 	} {
-		if err := os.WriteFile(filepath.Join(folder, name), []byte("#!/bin/sh\n"+line+"\n"), 0o700); err != nil {
-			t.Fatal(err)
-		}
+		expect.NoError(t, "write the file", os.WriteFile(filepath.Join(folder, name), []byte("#!/bin/sh\n"+line+"\n"), 0o700))
 	}
 	return folder
 }

@@ -3,15 +3,12 @@
 package cli
 
 import (
-	"os"
 	"regexp"
 	"strings"
 	"testing"
 
 	"github.com/coatcheck/coatcheck/internal/testing/sqltest"
 )
-
-const segmentsPage = "../../../../docs/segments.md"
 
 // pageDatabase is a database as the page writes it.
 var pageDatabase = regexp.MustCompile(`(mysql|postgres)://coatcheck:secret@db-[a-c]\.example:[0-9]+/ids`)
@@ -23,15 +20,10 @@ var second = regexp.MustCompile(`[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0
 // databases, and compares what it prints with the page.
 func TestCommandsOfTheSegmentsPage(t *testing.T) {
 	t.Parallel()
-	page, err := os.ReadFile(segmentsPage)
-	if err != nil {
-		t.Fatal(err)
-	}
 	servers := map[string]*sqltest.Server{"mysql": sqltest.Start(t, sqltest.MariaDB), "postgres": sqltest.Start(t, sqltest.PostgreSQL)}
 	databases := map[string]string{}
-	steps := walk(string(page))
-	for i := range steps {
-		steps[i].command = pageDatabase.ReplaceAllStringFunc(steps[i].command, func(url string) string {
+	in := func(command string) string {
+		return pageDatabase.ReplaceAllStringFunc(command, func(url string) string {
 			if databases[url] == "" {
 				server := servers[strings.Split(url, ":")[0]]
 				databases[url] = server.URL(server.Database(t))
@@ -39,15 +31,15 @@ func TestCommandsOfTheSegmentsPage(t *testing.T) {
 			return databases[url]
 		})
 	}
-	look := func(output string) string { return shape(second.ReplaceAllString(output, "…")) }
-	for i, output := range runPage(t, "", steps) {
-		if got, want := look(output), look(steps[i].output); got != want {
-			t.Errorf("$ %s\nprinted %s\nthe page says %s", steps[i].command, got, want)
+	samePage(t, pages+"segments.md", without(second), func(steps []step) []string {
+		outputs := inOneShell(t, "", steps, in)
+		for i, output := range outputs {
+			if strings.Contains(output, sqltest.Password) {
+				t.Errorf("$ %s\nprinted the password", steps[i].command)
+			}
 		}
-		if strings.Contains(output, sqltest.Password) {
-			t.Errorf("$ %s\nprinted the password", steps[i].command)
-		}
-	}
+		return outputs
+	})
 	if len(databases) != 3 {
 		t.Errorf("the page names %d databases, want 3", len(databases))
 	}

@@ -6,7 +6,6 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -62,9 +61,7 @@ func TestTagsMoveWhileTheyAreUsed(t *testing.T) {
 			}
 		}
 		db, dialect, err := openSQL(url)
-		if err != nil {
-			t.Fatal(err)
-		}
+		expect.NoError(t, "open the database", err)
 		defer db.Close()
 		leaf := segment.NewLeafAlloc(db, dialect, segment.LeafConfig{})
 		counters := counter.New(storetest.Open(t, redisstore.Config{URL: redis}), redissource.Counters(counter.Config{}))
@@ -106,9 +103,7 @@ func TestTagsMoveWhileTheyAreUsed(t *testing.T) {
 		}
 		enough()
 		draining.Wait()
-		if err := errors.Join(atSQL.fault, atRedis.fault); err != nil {
-			t.Errorf("taking ids while the tag moves: %v", err)
-		}
+		expect.Error(t, "taking ids while the tag moves", errors.Join(atSQL.fault, atRedis.fault), nil)
 		all := slices.Concat(atSQL.ranges, atRedis.ranges)
 		slices.SortFunc(all, func(a, b [2]int64) int { return int(a[0] - b[0]) })
 		for i := 1; i < len(all); i++ {
@@ -126,7 +121,7 @@ func TestTagIsNotMovedOntoOneThatIsInUse(t *testing.T) {
 	counters := counter.New(storetest.Open(t, redisstore.Config{URL: redis}), redissource.Counters(counter.Config{}))
 	defer counters.Close()
 	if _, err := counters.IncrBy(t.Context(), "orders", 10); err != nil {
-		t.Fatal(err)
+		t.Fatalf("add to the counter: %v", err)
 	}
 	for _, row := range []struct {
 		args []string
@@ -153,23 +148,9 @@ func TestTagIsNotMovedOntoOneThatIsInUse(t *testing.T) {
 // prompt.
 func TestCommandsOfTheMigrationPage(t *testing.T) {
 	t.Parallel()
-	page, err := os.ReadFile("../../../../docs/migrating.md")
-	if err != nil {
-		t.Fatal(err)
-	}
 	database := sqltest.Start(t, sqltest.MariaDB)
 	places := strings.NewReplacer("$SQL", database.URL(database.Database(t)), "$REDIS", redistest.Start(t).URL())
-	steps := walk(string(page))
-	if len(steps) == 0 {
-		t.Fatal("the page has no commands")
-	}
-	for i := range steps {
-		steps[i].command = places.Replace(steps[i].command)
-	}
-	look := func(output string) string { return shape(second.ReplaceAllString(output, "…")) }
-	for i, output := range runPage(t, "", steps) {
-		if got, want := look(output), look(steps[i].output); got != want {
-			t.Errorf("$ %s\nprinted %s\nthe page says %s", steps[i].command, got, want)
-		}
-	}
+	samePage(t, pages+"migrating.md", without(second), func(steps []step) []string {
+		return inOneShell(t, "", steps, places.Replace)
+	})
 }

@@ -31,11 +31,15 @@ func (c *Service) CheckTogether() error {
 			faults = append(faults, errors.New(text))
 		}
 	}
-	wrong(c.AccessStore && c.OnEmbedded(), "access-store: only the service reaches the embedded store, so no key can be added to it; take --access or --access-keys")
-	wrong(c.Controlled() && !slices.Equal(c.PrincipalHeaders, []string{defaultPrincipal}), "principal-headers: not with access, where the key or certificate says who is asking")
-	wrong(c.Access.Limit.Rate.N > 0 && !c.Controlled(), "rate: only with access (--access, --access-keys or --access-store), which says whose requests are counted")
+	wrong(c.AccessStore && c.OnEmbedded(),
+		"access-store: only the service reaches the embedded store, so no key can be added to it; take --access or --access-keys")
+	wrong(c.Controlled() && !slices.Equal(c.PrincipalHeaders, []string{defaultPrincipal}),
+		"principal-headers: not with access, where the key or certificate says who is asking")
+	wrong(c.Access.Limit.Rate.N > 0 && !c.Controlled(),
+		"rate: only with access (--access, --access-keys or --access-store), which says whose requests are counted")
 	wrong(c.Access.Limit.Burst > 0 && c.Access.Limit.Rate.N == 0, "burst: only with rate")
-	wrong(c.Server.MaxBytes > 0 && c.Server.MaxBytes < 2*c.Server.MaxBody, "max-bytes-in-flight: a body of max-body does not fit into it, twice as it is in memory")
+	wrong(c.Server.MaxBytes > 0 && c.Server.MaxBytes < 2*c.Server.MaxBody,
+		"max-bytes-in-flight: a body of max-body does not fit into it, twice as it is in memory")
 	wrong((c.TLSCert == "") != (c.TLSKey == ""), "tls-cert and tls-key: one without the other")
 	wrong(c.TLSClientCA != "" && c.TLSCert == "", "tls-client-ca: only with tls-cert and tls-key")
 	wrong(c.Controlled() && c.PrincipalJWT.JWKS != "", "principal-jwt-jwks: not with access, where the key or certificate says who is asking")
@@ -80,7 +84,8 @@ func (c *Service) Controlled() bool {
 // CheckListen refuses to be reachable by others without encryption, or without access control.
 func (c *Service) CheckListen() error {
 	if missing := c.Exposed(); len(missing) > 0 && !c.Insecure {
-		return fmt.Errorf("listen: %s can be reached from other machines: %s; or listen on 127.0.0.1; or say --insecure (COATCHECK_INSECURE=true) if something else encrypts and asks who is there",
+		return fmt.Errorf("listen: %s can be reached from other machines: %s; or listen on 127.0.0.1; or say --insecure "+
+			"(COATCHECK_INSECURE=true) if something else encrypts and asks who is there",
 			c.Listen, strings.Join(missing, ", and "))
 	}
 	return nil
@@ -96,7 +101,8 @@ func (c *Service) Exposed() (missing []string) {
 		missing = append(missing, "encrypt it (--tls-cert and --tls-key)")
 	}
 	if !c.Controlled() && (c.TLSClientCA == "" || c.TLSClientAuth != RequireCertificate) {
-		missing = append(missing, "say who may come in (--access, --access-keys or --access-store; or --tls-client-ca with --tls-client-auth require)")
+		missing = append(missing,
+			"say who may come in (--access, --access-keys or --access-store; or --tls-client-ca with --tls-client-auth require)")
 	}
 	return missing
 }
@@ -137,7 +143,8 @@ func (c *Service) CheckAdmin(name, admin string) error {
 		return fmt.Errorf("%s: %s is where clients come in (listen): take another port", name, admin)
 	}
 	if !IsLoopback(host) && !c.Insecure {
-		return fmt.Errorf("%s: %s can be reached from other machines, and asks no caller for a key: listen on 127.0.0.1; or say --insecure (COATCHECK_INSECURE=true) if something else keeps others out", name, admin)
+		return fmt.Errorf("%s: %s can be reached from other machines, and asks no caller for a key: listen on 127.0.0.1; or say "+
+			"--insecure (COATCHECK_INSECURE=true) if something else keeps others out", name, admin)
 	}
 	return nil
 }

@@ -36,25 +36,35 @@ func (c *Gateway) Config() gateway.Config {
 func GatewaySettings(c *Gateway) []*Setting {
 	return append(In("Gateway",
 		upstreamSetting("upstream", "the service to guard: http://host:port, https://host:port or unix:///path/to/socket", c),
-		Hot(Text("routes", "", "file", "what to guard, and how: a YAML file, see docs/gateway.md. It is read again when it changes, and on SIGHUP", &c.Gateway.RoutesFile)),
+		Hot(Text("routes", "", "file", "what to guard, and how: a YAML file, see docs/gateway.md. It is read again when it changes, and "+
+			"on SIGHUP", &c.Gateway.RoutesFile)),
 		Address("listen", "127.0.0.1:8081", "where clients come in; port 0 takes a free one", &c.Listen),
-		Address("admin", "127.0.0.1:8082", "where /livez, /readyz, /metrics and /debug/pprof/ are for the operator, not for clients; on loopback, unless --insecure is said", &c.Admin),
-		Hot(HostNames("allowed-hosts", "names under which clients ask, beside every address and localhost, such as shop.example or *.example.com; * is every name; empty: every name at --listen, no other at --admin", &c.Gateway.AllowedHosts)),
+		Address("admin", "127.0.0.1:8082", "where /livez, /readyz, /metrics and /debug/pprof/ are for the operator, not for clients; on "+
+			"loopback, unless --insecure is said", &c.Admin),
+		Hot(HostNames("allowed-hosts", "names under which clients ask, beside every address and localhost, such as shop.example or "+
+			"*.example.com; * is every name; empty: every name at --listen, no other at --admin", &c.Gateway.AllowedHosts)),
 		Toggle("insecure", "lets other machines reach the admin side, which asks for no key", &c.Insecure),
-		Headers("principal-headers", defaultPrincipal, "who is asking, by these headers: keys and tokens of two principals never meet; none: all callers are the same", &c.PrincipalHeaders),
-		Toggle("trust-forwarded", "keeps the X-Forwarded headers of requests: only behind a proxy that writes them itself", &c.Gateway.TrustForwarded),
+		Headers("principal-headers", defaultPrincipal, "who is asking, by these headers: keys and tokens of two principals never meet; "+
+			"none: all callers are the same", &c.PrincipalHeaders),
+		Toggle("trust-forwarded", "keeps the X-Forwarded headers of requests: only behind a proxy that writes them itself",
+			&c.Gateway.TrustForwarded),
 		Toggle("preserve-host", "sends the client's Host to the upstream instead of the upstream's own", &c.Gateway.PreserveHost),
-		serviceURL("token-service", "where clients find /token/{token} and /operation/{operation}; empty: tokens at the gateway's own address, and no link to operations", &c.Gateway.TokenService),
-		Span("upstream-idle", spelled(gateway.DefaultUpstreamIdle), time.Millisecond, time.Hour, "how long an unused connection for guarded requests is kept: less than the upstream keeps it", &c.Gateway.UpstreamIdle),
-		Span("body-timeout", spelled(gateway.DefaultBodyTimeout), 100*time.Millisecond, time.Hour, "how long the body of a guarded request may take to arrive", &c.Gateway.BodyTimeout),
+		serviceURL("token-service", "where clients find /token/{token} and /operation/{operation}; empty: tokens at the gateway's own "+
+			"address, and no link to operations", &c.Gateway.TokenService),
+		Span("upstream-idle", spelled(gateway.DefaultUpstreamIdle), time.Millisecond, time.Hour,
+			"how long an unused connection for guarded requests is kept: less than the upstream keeps it", &c.Gateway.UpstreamIdle),
+		Span("body-timeout", spelled(gateway.DefaultBodyTimeout), 100*time.Millisecond, time.Hour,
+			"how long the body of a guarded request may take to arrive", &c.Gateway.BodyTimeout),
 	), shared(c.Service)...)
 }
 
 // shared picks the settings that the gateway has in common with the service.
 func shared(c *Service) []*Setting {
 	common := []string{"redis", "ack", "restarts", "max-bytes", "prefix", "store-timeout",
-		"principal-jwt-jwks", "principal-jwt-claim", "principal-jwt-issuer", "principal-jwt-audience", "principal-jwt-algorithms", "principal-jwt-leeway",
-		"token-keys", "answer-keys", "drain-delay", "stop-timeout", "idle-timeout", "max-connections", "max-connections-per-address", "max-bytes-in-flight", "trace-endpoint", "trace-sample", "access-log", "audit-log", "log-format", "log-level"}
+		"principal-jwt-jwks", "principal-jwt-claim", "principal-jwt-issuer", "principal-jwt-audience", "principal-jwt-algorithms",
+		"principal-jwt-leeway",
+		"token-keys", "answer-keys", "drain-delay", "stop-timeout", "idle-timeout", "max-connections", "max-connections-per-address",
+		"max-bytes-in-flight", "trace-endpoint", "trace-sample", "access-log", "audit-log", "log-format", "log-level"}
 	return slices.DeleteFunc(ServiceSettings(c), func(s *Setting) bool { return !slices.Contains(common, s.Name) })
 }
 
@@ -72,7 +82,8 @@ func upstreamSetting(name, help string, into *Gateway) *Setting {
 func serviceURL(name, help string, into *string) *Setting {
 	return &Setting{Name: name, Unit: "URL", Help: help, Parse: func(s string) error {
 		target, err := url.Parse(s)
-		if err != nil || s != "" && (target.Scheme != "http" && target.Scheme != "https" || target.Host == "" || target.User != nil || target.RawQuery != "") {
+		bare := err == nil && target.Host != "" && target.User == nil && target.RawQuery == ""
+		if err != nil || s != "" && (!bare || target.Scheme != "http" && target.Scheme != "https") {
 			return errors.New("not a URL such as https://tokens.example")
 		}
 		*into = strings.TrimRight(s, "/")
@@ -94,7 +105,8 @@ func (c *Gateway) checkUpstream() error {
 	}
 	everywhere := host == "" || net.ParseIP(host).IsUnspecified()
 	if name := target.Hostname(); name == host || everywhere && IsLoopback(name) || name == "localhost" && IsLoopback(host) {
-		return fmt.Errorf("upstream: %s is where clients come in (listen): give the address of the service itself, or another one to --listen", target.Host)
+		return fmt.Errorf("upstream: %s is where clients come in (listen): give the address of the service itself, or another one to "+
+			"--listen", target.Host)
 	}
 	return nil
 }

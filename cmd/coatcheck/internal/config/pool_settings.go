@@ -16,7 +16,9 @@ import (
 
 // poolPins is the setting that pins pools: a map in a file, one line as flag or variable.
 func poolPins(into *map[string]workerlease.Pin) *Setting {
-	help := "what worker-id pools are, so that it outlives Redis: {orders: {layout: 41/5/5/12, epoch: 2020-01-01T00:00:00Z, datacenter: 3, ttl: 30s}}, of which each part can be left out; a request for another shape or TTL is refused; alike in all that use a pool; empty: as the first grant fixes it"
+	help := "what worker-id pools are, so that it outlives Redis: {orders: {layout: 41/5/5/12, epoch: 2020-01-01T00:00:00Z, " +
+		"datacenter: 3, ttl: 30s}}, of which each part can be left out; a request for another shape or TTL is refused; alike in all " +
+		"that use a pool; empty: as the first grant fixes it"
 	return &Setting{Name: "pools", Unit: "YAML map", Help: help, Nested: true, Parse: func(text string) (err error) {
 		*into, err = parsePools(text)
 		return err

@@ -12,23 +12,25 @@ import (
 const SegmentsFromRedis = "redis"
 
 func segmentSource(into *string) *Setting {
-	help := "where the ranges of /id/segment come from: redis, which is counters of the store, or a database, with the table that --segment-table names: mysql:// | postgres://"
+	help := "where the ranges of /id/segment come from: redis, which is counters of the store, or a database, with the table that " +
+		"--segment-table names: mysql:// | postgres://"
 	redact := func(s string) string {
 		if s == SegmentsFromRedis {
 			return s
 		}
 		return RedactSQL(s)
 	}
-	return &Setting{Name: "segment-source", Value: SegmentsFromRedis, Unit: "redis or URL", Help: help, Redact: redact, Parse: func(s string) error {
-		*into = s
-		if s == SegmentsFromRedis {
+	return &Setting{Name: "segment-source", Value: SegmentsFromRedis, Unit: "redis or URL", Help: help, Redact: redact,
+		Parse: func(s string) error {
+			*into = s
+			if s == SegmentsFromRedis {
+				return nil
+			}
+			if _, _, err := ParseSQL(s); err != nil {
+				return fmt.Errorf("neither redis nor a database: %w", err)
+			}
 			return nil
-		}
-		if _, _, err := ParseSQL(s); err != nil {
-			return fmt.Errorf("neither redis nor a database: %w", err)
-		}
-		return nil
-	}}
+		}}
 }
 
 // segmentCreate is the treatment of a tag that the store's counters do not have.
@@ -68,8 +70,10 @@ func leafModes(into *server.LeafDoor) *Setting {
 
 // tinyidTokens are the tokens of the door for tinyid's clients. Only their tags are ever shown.
 func tinyidTokens(into *[]server.TinyidToken) *Setting {
-	const help = "tokens of the API for clients of tinyid: each gives ids of its tag; a tag may have several; none: the door answers all that the token is wrong"
-	return secrets("tinyid-tokens", "tag=token,…", help, "(not tokens)", parseTinyid, func(token server.TinyidToken) string { return token.BizType + "=…" }, into)
+	const help = "tokens of the API for clients of tinyid: each gives ids of its tag; a tag may have several; none: the door answers " +
+		"all that the token is wrong"
+	return secrets("tinyid-tokens", "tag=token,…", help, "(not tokens)", parseTinyid,
+		func(token server.TinyidToken) string { return token.BizType + "=…" }, into)
 }
 
 func parseTinyid(text string) (tokens []server.TinyidToken, err error) {

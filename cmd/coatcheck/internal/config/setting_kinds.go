@@ -84,12 +84,14 @@ func secrets[T any](name, unit, help, bad string, parse func(string) ([]T, error
 
 // Keyring is a list of keys, id:secret each. Only the ids are ever shown.
 func Keyring(name, help string, into *[]idempotency.Key) *Setting {
-	return secrets(name, "id:secret,…", help, "(not keys)", idempotency.ParseKeys, func(key idempotency.Key) string { return key.ID + ":…" }, into)
+	return secrets(name, "id:secret,…", help, "(not keys)", idempotency.ParseKeys,
+		func(key idempotency.Key) string { return key.ID + ":…" }, into)
 }
 
 // records is a list of records of API keys. Only the ids are ever shown.
 func records(name, help string, into *[]access.Record) *Setting {
-	return secrets(name, "record,…", help, "(not records)", access.ParseRecords, func(record access.Record) string { return record.ID + ":…" }, into)
+	return secrets(name, "record,…", help, "(not records)", access.ParseRecords,
+		func(record access.Record) string { return record.ID + ":…" }, into)
 }
 
 // Headers is a list of names of request headers; empty is none.
@@ -173,12 +175,13 @@ func Toggle(name, help string, into *bool) *Setting { return Toggled(name, "fals
 
 // Toggled is a toggle with another default.
 func Toggled(name, value, help string, into *bool) *Setting {
-	return &Setting{Name: name, Value: value, Unit: "true or false", Kind: "bool", Help: help, Toggle: true, Parse: func(s string) (err error) {
-		if *into, err = strconv.ParseBool(s); err != nil {
-			return fmt.Errorf("%q is neither true nor false", s)
-		}
-		return nil
-	}}
+	return &Setting{Name: name, Value: value, Unit: "true or false", Kind: "bool", Help: help, Toggle: true,
+		Parse: func(s string) (err error) {
+			if *into, err = strconv.ParseBool(s); err != nil {
+				return fmt.Errorf("%q is neither true nor false", s)
+			}
+			return nil
+		}}
 }
 
 // Number is a whole number within bounds, both included.
@@ -241,13 +244,14 @@ func Choice[T ~string](name string, value T, from []T, help string, into *T) *Se
 	for _, word := range from {
 		words = append(words, string(word))
 	}
-	return &Setting{Name: name, Value: string(value), Unit: strings.Join(words, " or "), Choices: words, Help: help, Parse: func(s string) error {
-		if !slices.Contains(words, s) {
-			return fmt.Errorf("%q is not one of %s", s, strings.Join(words, ", "))
-		}
-		*into = T(s)
-		return nil
-	}}
+	return &Setting{Name: name, Value: string(value), Unit: strings.Join(words, " or "), Choices: words, Help: help,
+		Parse: func(s string) error {
+			if !slices.Contains(words, s) {
+				return fmt.Errorf("%q is not one of %s", s, strings.Join(words, ", "))
+			}
+			*into = T(s)
+			return nil
+		}}
 }
 
 // Level is that of a log.
@@ -272,8 +276,10 @@ func origins(name, help string, into *[]string) *Setting {
 		*into = nil
 		for part := range strings.FieldsFuncSeq(s, func(r rune) bool { return r == ',' || r == ' ' }) {
 			u, err := url.Parse(part)
-			if err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Host == "" || u.Scheme+"://"+u.Host != part || strings.ContainsAny(part, "*") {
-				return errors.New("an origin is scheme, host and port alone, such as https://shop.example; there is no * for all: each that may ask is named")
+			whole := err == nil && u.Host != "" && u.Scheme+"://"+u.Host == part && !strings.Contains(part, "*")
+			if !whole || u.Scheme != "https" && u.Scheme != "http" {
+				return errors.New("an origin is scheme, host and port alone, such as https://shop.example; there is no * for all: each that " +
+					"may ask is named")
 			}
 			if !slices.Contains(*into, part) {
 				*into = append(*into, part)

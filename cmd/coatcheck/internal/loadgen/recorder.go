@@ -106,7 +106,8 @@ type shard struct {
 func newRecorder(shards int) *recorder {
 	r := &recorder{window: newHistogram(), total: newHistogram()}
 	for range shards {
-		r.shards = append(r.shards, &shard{window: newHistogram(), failures: newHistogram(), delays: newHistogram(), errors: map[string]int64{}, first: map[string]error{}})
+		r.shards = append(r.shards, &shard{window: newHistogram(), failures: newHistogram(), delays: newHistogram(),
+			errors: map[string]int64{}, first: map[string]error{}})
 	}
 	return r
 }

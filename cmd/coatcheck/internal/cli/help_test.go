@@ -70,3 +70,14 @@ func TestShellIsOfferedTheValuesOfAFlag(t *testing.T) {
 		expect.Contains(t, "completion of "+line, execute(t, nil, args...).exits(done).stdout, want)
 	}
 }
+
+func TestMistypedCommandNamesTheOneThatWasMeant(t *testing.T) {
+	for line, want := range map[string]string{
+		"lock get": "coatcheck lock ls", "lock relase": "coatcheck lock break, coatcheck lock ls, coatcheck lock run", "lock unlock": "coatcheck lock break",
+		"token get": "coatcheck token show", "token shwo": "coatcheck token show", "worker list": "coatcheck worker ls", "counter show": "coatcheck counter get",
+	} {
+		t.Run(line, func(t *testing.T) {
+			execute(t, nil, strings.Fields(line)...).exits(usage, "has no command", "Did you mean: "+want)
+		})
+	}
+}

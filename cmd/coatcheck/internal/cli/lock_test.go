@@ -56,9 +56,7 @@ func TestLockRunTellsTheCommandItsLockAndReleasesItAfterwards(t *testing.T) {
 		shown := lockOf(t, at)
 		expect.Equal(t, "mode of the lock in lock ls", shown.Mode, "exclusive")
 		expect.MustEqual(t, "owners in lock ls", ownersOf(shown), []string{"web-1"})
-		if err := os.WriteFile(proceed, nil, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		expect.NoError(t, "write the file", os.WriteFile(proceed, nil, 0o600))
 		r.exits(3)
 		told := strings.Fields(r.stdout.String())
 		if len(told) != 5 {
@@ -98,46 +96,53 @@ func TestLockRunWithinLockRunTellsTheInnerLock(t *testing.T) {
 }
 
 // Each row is a script and the exit code that it ends with.
-func TestLockRunEndsAsItsCommandDoes(t *testing.T) {
-	t.Parallel()
-	p := serve(t)
-	for _, row := range []struct {
-		script string
-		code   int
-	}{
-		{`exit 0`, 0},
-		{`exit 75`, 75},
-		{`kill -TERM $$`, 128 + 15},
-		{`kill -KILL $$`, 128 + 9},
-		{`cat; echo out; echo err >&2`, 0},
-	} {
-		r := runLocked(t, []string{"--server", p.banner.URL}, nil, row.script)
-		r.exits(row.code)
-		lacks(t, "stderr of "+row.script, r.stderr.String(), "coatcheck")
-		if row.script[:3] == "cat" {
-			expect.Equal(t, "stdout and stderr of "+row.script, [2]string{r.stdout.String(), r.stderr.String()}, [2]string{"out\n", "err\n"})
-		}
-	}
+// eachRun runs a test with lock run, and with worker run.
+func eachRun(t *testing.T, test func(t *testing.T, begin func(script string) *running)) {
+	t.Helper()
+	at := []string{"--server", serve(t).banner.URL}
+	t.Run("lock", func(t *testing.T) {
+		test(t, func(script string) *running { return runLocked(t, at, nil, script) })
+	})
+	t.Run("worker", func(t *testing.T) {
+		test(t, func(script string) *running { return runUnderLease(t, at, nil, script) })
+	})
 }
 
-// Each row is a signal that lock run gets and what the command makes of it.
-func TestLockRunPassesSignalsOn(t *testing.T) {
+func TestRunEndsAsItsCommandDoes(t *testing.T) {
 	t.Parallel()
-	p := serve(t)
-	for _, row := range []struct {
-		signal syscall.Signal
-		trap   string
-	}{{syscall.SIGINT, "INT"}, {syscall.SIGTERM, "TERM"}, {syscall.SIGHUP, "HUP"}, {syscall.SIGQUIT, "QUIT"}, {syscall.SIGUSR1, "USR1"}, {syscall.SIGUSR2, "USR2"}} {
-		t.Run(row.trap, func(t *testing.T) {
-			r := runLocked(t, []string{"--server", p.banner.URL}, nil, `trap 'echo got; exit 42' `+row.trap+`; echo ready; while :; do sleep 0.05; done`)
+	eachRun(t, func(t *testing.T, begin func(string) *running) {
+		for script, code := range map[string]int{
+			`exit 0`: 0, `exit 1`: 1, `exit 75`: 75, `exit 255`: 255, `kill -TERM $$`: 128 + 15, `kill -KILL $$`: 128 + 9,
+		} {
+			r := begin(script)
+			r.exits(code)
+			lacks(t, "stderr of "+script, r.stderr.String(), "coatcheck")
+		}
+		r := begin(`cat; echo out; echo err >&2`)
+		r.exits(0)
+		expect.Equal(t, "stdout and stderr of the command", [2]string{r.stdout.String(), r.stderr.String()}, [2]string{"out\n", "err\n"})
+	})
+}
+
+// The command gets each signal, and may take it or end with it.
+func TestRunPassesSignalsOn(t *testing.T) {
+	t.Parallel()
+	eachRun(t, func(t *testing.T, begin func(string) *running) {
+		for name, signal := range map[string]syscall.Signal{
+			"INT": syscall.SIGINT, "TERM": syscall.SIGTERM, "HUP": syscall.SIGHUP, "QUIT": syscall.SIGQUIT,
+			"USR1": syscall.SIGUSR1, "USR2": syscall.SIGUSR2,
+		} {
+			r := begin(`trap 'echo got; exit 42' ` + name + `; echo ready; while :; do sleep 0.05; done`)
 			r.ready()
-			if err := r.cmd.Process.Signal(row.signal); err != nil {
-				t.Fatalf("sending %v: %v", row.signal, err)
-			}
+			expect.NoError(t, "send SIG"+name, r.cmd.Process.Signal(signal))
 			r.exits(42)
-			expect.Contains(t, "stdout of the command after SIG"+row.trap, r.stdout.String(), "got")
-		})
-	}
+			expect.Contains(t, "stdout of the command after SIG"+name, r.stdout.String(), "got")
+		}
+		r := begin(`echo ready; sleep 600`)
+		r.ready()
+		_ = r.cmd.Process.Signal(syscall.SIGTERM)
+		r.exits(128 + 15)
+	})
 }
 
 // nohup has SIGHUP ignored, by lock run and worker run as well as by their commands, which outlive
@@ -155,12 +160,8 @@ func TestCommandUnderNohupOutlivesTheTerminal(t *testing.T) {
 			line := append([]string{"-c", `trap '' HUP; exec "$0" "$@"`, built(t)}, append(args, "sh", "-c", script, proceed)...)
 			r := startCommand(t, exec.Command("sh", line...))
 			r.ready()
-			if err := r.cmd.Process.Signal(syscall.SIGHUP); err != nil {
-				t.Fatalf("sending SIGHUP: %v", err)
-			}
-			if err := os.WriteFile(proceed, nil, 0o600); err != nil {
-				t.Fatalf("letting the command go on: %v", err)
-			}
+			expect.NoError(t, "sending SIGHUP", r.cmd.Process.Signal(syscall.SIGHUP))
+			expect.NoError(t, "letting the command go on", os.WriteFile(proceed, nil, 0o600))
 			r.exits(42)
 		})
 	}

@@ -22,18 +22,6 @@ func TestWrongUsageIsExitCodeTwo(t *testing.T) {
 	}
 }
 
-func TestVersionForPeopleAndMachines(t *testing.T) {
-	people := execute(t, nil, "version").exits(done)
-	if !strings.HasPrefix(people.stdout, "coatcheck ") {
-		t.Errorf("coatcheck version prints %q, want coatcheck and a version", people.stdout)
-	}
-	var v versions
-	machines := execute(t, nil, "version", "--json").exits(done).into(&v)
-	if v.Go == "" {
-		t.Errorf("coatcheck version --json prints %s, want a version of Go", machines.stdout)
-	}
-}
-
 func TestHelpAndCompletion(t *testing.T) {
 	for _, args := range [][]string{nil, {"help"}, {"help", "serve"}, {"config"}, {"completion", "bash"}} {
 		if help := execute(t, nil, args...).exits(done); len(help.stdout) < 100 {
@@ -123,9 +111,7 @@ func TestHealthcheckAsksNoProxy(t *testing.T) {
 
 func TestPortInUseSaysWhatToDo(t *testing.T) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, "listen on a free port", err)
 	defer func() { _ = listener.Close() }()
 	execute(t, nil, "serve", "--listen", listener.Addr().String()).exits(failed, "--listen")
 }

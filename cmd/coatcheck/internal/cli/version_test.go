@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"encoding/json"
 	"io"
 	"net/http"
 	"testing"
@@ -15,11 +14,11 @@ func TestAllTellTheVersion(t *testing.T) {
 	for _, args := range [][]string{{"version"}, {"--version"}} {
 		expect.Contains(t, args[0], execute(t, nil, args...).exits(done).stdout, "coatcheck "+ours.Version+" (")
 	}
-	var told versions
-	if err := json.Unmarshal([]byte(execute(t, nil, "version", "--json").exits(done).stdout), &told); err != nil {
-		t.Fatal(err)
+	for _, name := range []string{"version", "--version"} {
+		var told versions
+		execute(t, nil, name, "--json").exits(done).into(&told)
+		expect.Equal(t, name+" --json", told, version())
 	}
-	expect.Equal(t, "version --json", told.Version, ours.Version)
 	answer, err := http.Get(serve(t).banner.URL + "/livez")
 	expect.MustEqual(t, "error of GET /livez", err, nil)
 	defer answer.Body.Close()

@@ -91,59 +91,6 @@ func TestBothLinesOfTheFileAreOneMoment(t *testing.T) {
 }
 
 // Each row is a script and the exit code that it ends with.
-func TestWorkerRunEndsAsItsCommandDoes(t *testing.T) {
-	t.Parallel()
-	p := serve(t)
-	at := []string{"--server", p.banner.URL}
-	for _, row := range []struct {
-		script string
-		code   int
-	}{
-		{`exit 0`, 0},
-		{`exit 1`, 1},
-		{`exit 75`, 75},
-		{`exit 255`, 255},
-		{`kill -TERM $$`, 128 + 15},
-		{`kill -KILL $$`, 128 + 9},
-		{`cat; echo out; echo err >&2`, 0},
-	} {
-		r := runUnderLease(t, at, nil, row.script)
-		r.exits(row.code)
-		lacks(t, "stderr of "+row.script, r.stderr.String(), "coatcheck")
-		if row.script[:3] == "cat" {
-			expect.Equal(t, "stdout and stderr of "+row.script, [2]string{r.stdout.String(), r.stderr.String()}, [2]string{"out\n", "err\n"})
-		}
-	}
-}
-
-// Each row is a signal that worker run gets and what the command makes of it.
-func TestWorkerRunPassesSignalsOn(t *testing.T) {
-	t.Parallel()
-	p := serve(t)
-	for _, row := range []struct {
-		signal syscall.Signal
-		trap   string
-	}{{syscall.SIGINT, "INT"}, {syscall.SIGTERM, "TERM"}, {syscall.SIGHUP, "HUP"}, {syscall.SIGQUIT, "QUIT"}, {syscall.SIGUSR1, "USR1"}, {syscall.SIGUSR2, "USR2"}} {
-		t.Run(row.trap, func(t *testing.T) {
-			r := runUnderLease(t, []string{"--server", p.banner.URL}, nil, `trap 'echo got; exit 42' `+row.trap+`; echo ready; while :; do sleep 0.05; done`)
-			r.ready()
-			if err := r.cmd.Process.Signal(row.signal); err != nil {
-				t.Fatalf("sending %v: %v", row.signal, err)
-			}
-			r.exits(42)
-			expect.Contains(t, "stdout of the command after SIG"+row.trap, r.stdout.String(), "got")
-		})
-	}
-}
-
-func TestSignalsThatTheCommandDoesNotTakeEndIt(t *testing.T) {
-	p := serve(t)
-	r := runUnderLease(t, []string{"--server", p.banner.URL}, nil, `echo ready; sleep 600`)
-	r.ready()
-	_ = r.cmd.Process.Signal(syscall.SIGTERM)
-	r.exits(128 + 15)
-}
-
 // The lease is kept until what the command has left behind in its group is gone, which is told to
 // end, and then made to.
 func TestLeaseIsKeptUntilTheWholeGroupHasEnded(t *testing.T) {

@@ -55,13 +55,9 @@ func startTarget(t *testing.T, program string, args ...string) *target {
 	command := exec.Command(program, append(args, "--json", "--listen", "127.0.0.1:0", "--log-level", "error")...)
 	command.Env = append(os.Environ(), chartSettings...)
 	out, err := command.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, "open a pipe from the program", err)
 	p, err := proctest.Start(command, syscall.SIGKILL)
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, "start the program", err)
 	t.Cleanup(p.Kill)
 	line, err := bufio.NewReader(out).ReadBytes('\n')
 	if err != nil {
@@ -279,9 +275,7 @@ func TestMemoryOfTheGatewayUnderAttackStaysWithinThePod(t *testing.T) {
 	}))
 	defer upstream.Close()
 	routes := filepath.Join(t.TempDir(), "routes.yaml")
-	if err := os.WriteFile(routes, []byte("routes: [{match: POST /payments}]"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, "write the file", os.WriteFile(routes, []byte("routes: [{match: POST /payments}]"), 0o600))
 	g := startTarget(t, program, "gateway", "--upstream", upstream.URL, "--routes", routes, "--admin", "127.0.0.1:0")
 	const key = "Idempotency-Key: a\r\n"
 	for _, one := range []attack{

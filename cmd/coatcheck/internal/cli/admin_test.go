@@ -15,14 +15,10 @@ func page(t *testing.T, url string) (status int, body string) {
 	t.Helper()
 	client := &http.Client{Timeout: patience, Transport: &http.Transport{DisableKeepAlives: true}}
 	response, err := client.Get(url)
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, "ask the service", err)
 	defer response.Body.Close()
 	text, err := io.ReadAll(response.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, "read the answer", err)
 	return response.StatusCode, string(text)
 }
 

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"github.com/coatcheck/coatcheck/internal/testing/expect"
 )
 
 // built is the path of the program for tests that start it as a process of its own: as users build
@@ -19,9 +21,7 @@ func built(t testing.TB) string {
 		return os.Args[0]
 	}
 	path, err := build()
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, "build the program", err)
 	return path
 }
 

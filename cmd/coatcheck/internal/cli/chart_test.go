@@ -37,9 +37,7 @@ func chartValues(t *testing.T) map[string]map[string]any {
 	for _, file := range files {
 		name := strings.TrimSuffix(filepath.Base(file), ".values.yaml")
 		var values map[string]any
-		if err := yaml.Unmarshal([]byte(readRoot(t, tested+"/"+filepath.Base(file))), &values); err != nil {
-			t.Fatal(err)
-		}
+		expect.NoError(t, "parse the YAML", yaml.Unmarshal([]byte(readRoot(t, tested+"/"+filepath.Base(file))), &values))
 		all[name] = values
 	}
 	return all
@@ -52,9 +50,7 @@ func TestChartMakesWhatStandsBesideItsValues(t *testing.T) {
 		file := tested + "/" + name + ".rendered.yaml"
 		rendered := renderChart(t, values)
 		if *update {
-			if err := os.WriteFile(filepath.Join(root, file), []byte(rendered), 0o600); err != nil {
-				t.Fatal(err)
-			}
+			expect.NoError(t, "write the file", os.WriteFile(filepath.Join(root, file), []byte(rendered), 0o600))
 		} else if rendered != readRoot(t, file) {
 			t.Errorf("%s is not what the chart makes: go test ./cmd/coatcheck/internal/cli -run Chart -update writes it anew. Now it makes\n%s", file, rendered)
 		}
@@ -67,7 +63,7 @@ func TestValuesOfTheChart(t *testing.T) {
 	schema := chartSchema(t)
 	for name, values := range chartValues(t) {
 		if err := schema.Validate(plain(t, withValues(ownValues(t), values))); err != nil {
-			t.Errorf("%s: %v", name, err)
+			t.Errorf("the schema refuses the values of %s: %v", name, err)
 		}
 	}
 	for name, values := range map[string]map[string]any{
@@ -104,9 +100,7 @@ func TestChartHasTheAlertsAndTheDashboard(t *testing.T) {
 	var dashboard string
 	for one := range strings.SplitSeq(text, "\n---\n") {
 		var object any
-		if err := yaml.Unmarshal([]byte(one), &object); err != nil {
-			t.Fatal(err)
-		}
+		expect.NoError(t, "parse the YAML", yaml.Unmarshal([]byte(one), &object))
 		switch is := (node{object}); {
 		case is.at("kind").text() == "PrometheusRule" && is.at("metadata", "labels", "release").text() == "prometheus":
 			rules = is.at("spec").is
@@ -114,9 +108,7 @@ func TestChartHasTheAlertsAndTheDashboard(t *testing.T) {
 			dashboard = is.at("data", "coatcheck.json").text()
 		}
 	}
-	if err := yaml.Unmarshal([]byte(readRoot(t, "deploy/prometheus/alerts.yml")), &own); err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, "parse the YAML", yaml.Unmarshal([]byte(readRoot(t, "deploy/prometheus/alerts.yml")), &own))
 	if diff := cmp.Diff(own, rules); diff != "" {
 		t.Errorf("the chart's rules are not those of alerts.yml: %s", diff)
 	}
@@ -161,26 +153,18 @@ func TestChartKnowsWhatIsSecret(t *testing.T) {
 func chartSchema(t *testing.T) *jsonschema.Schema {
 	t.Helper()
 	text, err := jsonschema.UnmarshalJSON(strings.NewReader(readRoot(t, chart+"/values.schema.json")))
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, "parse the JSON", err)
 	compiler := jsonschema.NewCompiler()
-	if err := compiler.AddResource("values.schema.json", text); err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, "add the schema", compiler.AddResource("values.schema.json", text))
 	schema, err := compiler.Compile("values.schema.json")
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, "compile the schema", err)
 	return schema
 }
 
 // ownValues are those of values.yaml.
 func ownValues(t *testing.T) (values map[string]any) {
 	t.Helper()
-	if err := yaml.Unmarshal([]byte(readRoot(t, chart+"/values.yaml")), &values); err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, "parse the YAML", yaml.Unmarshal([]byte(readRoot(t, chart+"/values.yaml")), &values))
 	return values
 }
 
@@ -188,13 +172,9 @@ func ownValues(t *testing.T) (values map[string]any) {
 func plain(t *testing.T, value any) any {
 	t.Helper()
 	text, err := json.Marshal(value)
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, "write the JSON", err)
 	back, err := jsonschema.UnmarshalJSON(strings.NewReader(string(text)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, "parse the JSON", err)
 	return back
 }
 
@@ -213,9 +193,7 @@ func renderFiles(t *testing.T, values map[string]any) (objects, notes string) {
 		Version    string `yaml:"version"`
 		AppVersion string `yaml:"appVersion"` //nolint:tagliatelle // Helm's name
 	}
-	if err := yaml.Unmarshal([]byte(readRoot(t, chart+"/Chart.yaml")), &about); err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, "parse the YAML", yaml.Unmarshal([]byte(readRoot(t, chart+"/Chart.yaml")), &about))
 	files, err := filepath.Glob(filepath.Join(root, chart, "templates", "*"))
 	if err != nil || len(files) < 5 {
 		t.Fatalf("%d templates, %v", len(files), err)
@@ -227,9 +205,7 @@ func renderFiles(t *testing.T, values map[string]any) (objects, notes string) {
 		if err == nil {
 			_, err = all.New(filepath.Base(file)).Parse(string(text))
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		expect.NoError(t, "parse "+file, err)
 	}
 	data := map[string]any{
 		"Values": withValues(ownValues(t), values), "Chart": about,
@@ -239,7 +215,7 @@ func renderFiles(t *testing.T, values map[string]any) (objects, notes string) {
 	for _, name := range slices.Sorted(maps.Keys(byName(all))) {
 		text := &strings.Builder{}
 		if err := all.ExecuteTemplate(text, name, data); err != nil {
-			t.Fatalf("%s: %v", name, err)
+			t.Fatalf("render %s: %v", name, err)
 		}
 		if strings.HasSuffix(name, ".yaml") && strings.TrimSpace(text.String()) != "" {
 			rendered.WriteString("---\n" + text.String())

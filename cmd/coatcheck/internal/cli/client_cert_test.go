@@ -22,7 +22,7 @@ func TestCommandsShowAClientCertificate(t *testing.T) {
 	at, mine := certify(t, "localhost"), certify(t, "orders.internal")
 	access := filepath.Join(t.TempDir(), "keys.yaml")
 	if err := os.WriteFile(access, []byte("certificates:\n- {dns: orders.internal, principal: orders, role: admin}\n"), 0o600); err != nil {
-		t.Fatal(err)
+		t.Fatalf("write the file: %v", err)
 	}
 	p := serve(t, "--tls-cert", at.cert, "--tls-key", at.key, "--tls-client-ca", mine.cert, "--tls-client-auth", "require", "--access", access)
 	where := []string{"--server", p.banner.URL, "--ca", at.cert}
@@ -72,23 +72,17 @@ func TestCertificateOfAnAuthorityThatWasTakenOutIsRefusedOnItsConnection(t *test
 	access := file(t, "certificates:\n- {dns: orders.internal, principal: orders, role: admin}\n")
 	p := serveProcess(t, "--tls-cert", at.cert, "--tls-key", at.key, "--tls-client-ca", mine.cert, "--access", access)
 	shown, err := tls.LoadX509KeyPair(mine.cert, mine.key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, "load the certificate", err)
 	conn, err := tls.Dial("tcp", strings.TrimPrefix(p.banner.URL, "https://"), &tls.Config{RootCAs: at.pool(t), ServerName: "localhost", Certificates: []tls.Certificate{shown}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, "connect by TLS", err)
 	defer conn.Close()
 	answers := bufio.NewReader(conn)
 	incr := func() (status int, text string) {
 		if _, err := io.WriteString(conn, "GET /incr/k HTTP/1.1\r\nHost: localhost\r\n\r\n"); err != nil {
-			t.Fatal(err)
+			t.Fatalf("send the request: %v", err)
 		}
 		response, err := http.ReadResponse(answers, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		expect.NoError(t, "read the answer", err)
 		defer response.Body.Close()
 		body, err := io.ReadAll(response.Body)
 		expect.Error(t, "reading the answer", err, nil)
@@ -97,9 +91,7 @@ func TestCertificateOfAnAuthorityThatWasTakenOutIsRefusedOnItsConnection(t *test
 	status, _ := incr()
 	expect.MustEqual(t, "status before", status, 200)
 	authorities, err := os.ReadFile(other.cert)
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, "read the page", err)
 	overwrite(t, mine.cert, string(authorities))
 	hangup(t, p)
 	expect.Eventually(t, "the authorities were read again", func() bool { return p.logged(`"what":"certificates"`)+p.logged("what=certificates") > 0 })

@@ -16,6 +16,7 @@ import (
 	"go.yaml.in/yaml/v4"
 
 	"github.com/coatcheck/coatcheck/cmd/coatcheck/internal/config"
+	"github.com/coatcheck/coatcheck/internal/testing/expect"
 )
 
 // The Dockerfile and docker-compose.yml are checked here by reading them: names, ports, settings
@@ -23,7 +24,7 @@ import (
 // is another question.
 func TestDockerFilesAgreeWithTheProgram(t *testing.T) {
 	for _, fault := range deploymentFaults(readRoot(t, "docker-compose.yml"), readRoot(t, "Dockerfile")) {
-		t.Error(fault)
+		t.Errorf("fault of docker-compose.yml or Dockerfile: %v", fault)
 	}
 }
 
@@ -120,9 +121,7 @@ const root = "../../../.."
 func readRoot(t *testing.T, name string) string {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(root, name))
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, "read "+name, err)
 	return string(text)
 }
 

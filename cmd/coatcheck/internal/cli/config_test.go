@@ -33,9 +33,7 @@ func coatcheck(t *testing.T, env map[string]string, args ...string) (code int, s
 func file(t *testing.T, content string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "coatcheck.yaml")
-	if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, "write the file", os.WriteFile(path, []byte(content), 0o600))
 	return path
 }
 

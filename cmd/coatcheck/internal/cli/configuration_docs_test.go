@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/coatcheck/coatcheck/cmd/coatcheck/internal/config"
+	"github.com/coatcheck/coatcheck/internal/testing/expect"
 )
 
 // update writes what the program has into the pages: go test ./cmd/coatcheck/internal/cli -run
@@ -85,9 +86,7 @@ func cell(text string) string {
 // -update to write them anew.
 func TestThePageOfTheSettingsIsThatOfTheProgram(t *testing.T) {
 	page, err := os.ReadFile(configurationPage)
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, "read the page", err)
 	want := string(page)
 	service := config.ServiceSettings(&config.Service{})
 	gateway, common := apart(config.GatewaySettings(&config.Gateway{Service: &config.Service{}}), service)
@@ -106,7 +105,5 @@ func TestThePageOfTheSettingsIsThatOfTheProgram(t *testing.T) {
 	if !*update {
 		t.Fatal("docs/configuration.md is not what the program has; go test ./cmd/coatcheck/internal/cli -run TestThePageOfTheSettings -update writes it")
 	}
-	if err := os.WriteFile(configurationPage, []byte(want), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, "write the file", os.WriteFile(configurationPage, []byte(want), 0o600))
 }

@@ -54,9 +54,7 @@ func TestDoctorFindsEachBadSetting(t *testing.T) {
 	srv := redistest.Start(t, "--appendonly", "yes", "--appendfsync", "always", "--maxmemory", "200mb")
 	set := func(t *testing.T, name, value string) {
 		t.Helper()
-		if err := srv.Client().ConfigSet(t.Context(), name, value).Err(); err != nil {
-			t.Fatal(err)
-		}
+		expect.NoError(t, "set a setting of Redis", srv.Client().ConfigSet(t.Context(), name, value).Err())
 	}
 	// a slow machine decides nothing
 	at := []string{"--redis", srv.URL(), "--store-timeout", "1m", "--clock-skew", "1m"}
@@ -129,9 +127,7 @@ func TestDoctorOfAPairLooksAtItsReplicas(t *testing.T) {
 	expect.Contains(t, "fix of replicas without --ack", found.worst("replicas").Fix, "--ack 1")
 	_, found = diagnose(t, append(at, "--ack", "2")...)
 	found.severities(t, map[string]doctor.Severity{"replicas": doctor.Critical, "wait-reach": doctor.Critical})
-	if err := replica.Client().ConfigSet(t.Context(), "replica-priority", "0").Err(); err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, "set a setting of Redis", replica.Client().ConfigSet(t.Context(), "replica-priority", "0").Err())
 	_, found = diagnose(t, at...)
 	found.severities(t, map[string]doctor.Severity{"replica-priority": doctor.Warning})
 	code, found := diagnose(t, "--redis", replica.URL())
@@ -162,7 +158,7 @@ func TestDoctorOfAClusterFindsASlotWithoutAMaster(t *testing.T) {
 func TestDoctorOfAUserThatMayNotRunScripts(t *testing.T) {
 	srv := redistest.Start(t)
 	if err := srv.Client().Do(t.Context(), "ACL", "SETUSER", "app", "on", ">word-of-app", "~*", "&*", "+@all", "-eval", "-evalsha").Err(); err != nil {
-		t.Fatal(err)
+		t.Fatalf("make a user of Redis: %v", err)
 	}
 	url := strings.Replace(srv.URL(), "//", "//app:word-of-app@", 1)
 	var found examined
@@ -175,9 +171,7 @@ func TestDoctorWithNobodyToAsk(t *testing.T) {
 	srv := redistest.Start(t)
 	srv.Kill()
 	closed, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, "listen on a free port", err)
 	_ = closed.Close()
 	for _, row := range []struct {
 		code int
@@ -243,7 +237,7 @@ func TestDoctorDoesNotShowItsKeyToAServiceThatItDoesNotTrust(t *testing.T) {
 	shown = nil
 	ca := filepath.Join(t.TempDir(), "ca.pem")
 	if err := os.WriteFile(ca, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: other.Certificate().Raw}), 0o600); err != nil {
-		t.Fatal(err)
+		t.Fatalf("write the file: %v", err)
 	}
 	_, found = diagnose(t, "--server", other.URL, "--ca", ca, "--api-key", "cck_one_secret")
 	found.severities(t, map[string]doctor.Severity{"service-tls": doctor.OK, "service-key": doctor.Warning})

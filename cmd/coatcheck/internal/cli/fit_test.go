@@ -99,9 +99,7 @@ func TestCommandsOnARedisOfANewerVersion(t *testing.T) {
 		{"SET", "coatcheck:limit:{mails}", "@2:9.9.9 a"}, {"HSET", "coatcheck:access:{keys}", "k1", "@2:9.9.9 a"},
 		{"SET", "coatcheck:incarnation:{store}", "@2:9.9.9 a"},
 	} {
-		if err := redis.Client().Do(t.Context(), words...).Err(); err != nil {
-			t.Fatal(err)
-		}
+		expect.NoError(t, "ask Redis", redis.Client().Do(t.Context(), words...).Err())
 	}
 	before := redis.Client().DBSize(t.Context()).Val()
 	for _, command := range []string{

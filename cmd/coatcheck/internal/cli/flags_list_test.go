@@ -7,6 +7,8 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"github.com/coatcheck/coatcheck/internal/testing/expect"
 )
 
 // flagsList is compared with that of the last release by tools/stable.
@@ -17,15 +19,11 @@ func TestFlagsAreListed(t *testing.T) {
 	lines := flagsOf(ownCommand())
 	got := strings.Join(lines, "\n") + "\n"
 	if *update {
-		if err := os.WriteFile(flagsList, []byte(got), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		expect.NoError(t, "write the file", os.WriteFile(flagsList, []byte(got), 0o600))
 		return
 	}
 	want, err := os.ReadFile(flagsList)
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, "read the page", err)
 	if got != string(want) || len(lines) < 50 {
 		t.Errorf("%s is not what the commands have (%d lines): go test -run %s ./cmd/coatcheck/internal/cli -args -update", flagsList, len(lines), t.Name())
 	}

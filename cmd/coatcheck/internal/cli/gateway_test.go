@@ -262,9 +262,7 @@ func TestGatewayReadsItsRoutesAgain(t *testing.T) {
 	g := runGatewayProcess(t, upstream.URL, payRoutes)
 	g.answers(200, "POST", "/orders", "x")
 	change := func(routes string) {
-		if err := os.WriteFile(g.routes, []byte(routes), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		expect.NoError(t, "write the file", os.WriteFile(g.routes, []byte(routes), 0o600))
 		g.signal(syscall.SIGHUP)
 	}
 	change("routes: [{match: POST /orders}]")
@@ -376,9 +374,7 @@ func TestGatewayBanner(t *testing.T) {
 		t.Errorf("the banner: got %+v, want the embedded store, the upstream, an admin URL and two routes, of which the second takes over", b)
 	}
 	routes, err := gateway.ParseRoutes([]byte("routes:\n  - match: POST /pay/{name}\n    accept: token\n  - match: example.com/refunds\n"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, "parse the routes", err)
 	expect.Contains(t, "the banner for people", b.people(routes), b.URL, b.AdminURL, b.Upstream, "WARNING", "POST /pay/{name}", "Idempotency-Token", "/idempotency-policy")
 	expect.Contains(t, "what the banner says to try", try(b.URL, routes[1]), b.URL+"/refunds'", `-H "Host: example.com" -H "Idempotency-Key`)
 	expect.Contains(t, "what the banner says to try", try(b.URL, gateway.Route{Route: idempotency.Route{Name: "POST /orders/{$}"}}), b.URL+"/orders/'")
@@ -405,7 +401,7 @@ func TestGatewayRunsUntilItsContextEnds(t *testing.T) {
 	for line := ""; !strings.Contains(line, "What clients may read"); {
 		var err error
 		if line, err = reader.ReadString('\n'); err != nil {
-			t.Fatal(err)
+			t.Fatalf("read a line: %v", err)
 		}
 	}
 	go func() { _, _ = io.Copy(io.Discard, reader) }()
@@ -415,9 +411,7 @@ func TestGatewayRunsUntilItsContextEnds(t *testing.T) {
 	}
 	_ = banner.Close()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, "listen on a free port", err)
 	defer listener.Close()
 	for _, flag := range []string{"--listen", "--admin"} {
 		args := []string{"gateway", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--upstream", "http://h", "--routes", file(t, payRoutes), flag, listener.Addr().String()}

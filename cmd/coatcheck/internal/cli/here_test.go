@@ -18,9 +18,7 @@ func handlerAnswers(ctx context.Context, t *testing.T, handler http.HandlerFunc)
 	transport := &handlerTransport{handler: handler}
 	t.Cleanup(transport.running.Wait)
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://localhost/a%2Fb?c=d", strings.NewReader("asked"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, "make the request", err)
 	response, err := (&http.Client{Transport: transport}).Do(request)
 	if err != nil {
 		t.Fatalf("POST /a%%2Fb?c=d: %v", err)

@@ -75,9 +75,7 @@ func TestNumbersByATemplateBeginAnewWithEachPeriod(t *testing.T) {
 		now := time.Now().Add(-time.Minute)
 		moment := " --at " + now.UTC().Format(time.RFC3339)
 		zone, err := time.LoadLocation("Asia/Tokyo")
-		if err != nil {
-			t.Fatal(err)
-		}
+		expect.NoError(t, "load the time zone", err)
 		day, tokyo := now.UTC().Format("20060102"), now.In(zone).Format("20060102")
 		year := now.UTC().Format("2006")
 		tell(t, at, []told{
@@ -110,9 +108,7 @@ func ttlOfCounter(t *testing.T, at []string, key string) int {
 		return -1
 	}
 	options, err := redis.ParseURL(at[1])
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, "parse the URL of Redis", err)
 	client := redis.NewClient(options)
 	defer client.Close()
 	found := storetest.Open(t, redisstore.Config{URL: at[1]}).Key("counter", key)
@@ -193,7 +189,7 @@ func TestAListIsAllPages(t *testing.T) {
 	for i := range 230 {
 		want = append(want, fmt.Sprintf("c%03d", i))
 		if _, err := counters.IncrBy(t.Context(), want[i], 5); err != nil {
-			t.Fatal(err)
+			t.Fatalf("add to the counter: %v", err)
 		}
 	}
 	for _, at := range [][]string{{"--server", serve(t, "--redis", redis.URL()).banner.URL}, {"--redis", redis.URL()}} {
@@ -214,9 +210,7 @@ func TestACounterThatHoldsNoInteger(t *testing.T) {
 	for name, at := range map[string][]string{"service": {"--server", serve(t, "--redis", redis.URL()).banner.URL}, "redis": {"--redis", redis.URL()}} {
 		t.Run(name, func(t *testing.T) {
 			tell(t, at, []told{{"counter set text 5 --yes", done, "5\n"}})
-			if err := redis.Client().Set(t.Context(), key, "abc", 0).Err(); err != nil {
-				t.Fatal(err)
-			}
+			expect.NoError(t, "set a key", redis.Client().Set(t.Context(), key, "abc", 0).Err())
 			tell(t, at, []told{
 				{"incr text", failed, "integer"},
 				{"counter get text", failed, "integer"},
@@ -240,9 +234,7 @@ func TestIncrWithoutAnybodyToAskIsToBeTriedAgain(t *testing.T) {
 	p := serve(t, "--redis", redis.URL(), "--counter-hold-off", "1m")
 	served := []string{"--server", p.banner.URL}
 	tell(t, served, []told{{"incr orders", done, "1\n"}})
-	if err := redis.Client().FlushAll(t.Context()).Err(); err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, "remove all keys", redis.Client().FlushAll(t.Context()).Err())
 	eventually(t, "the loss is noticed", func() bool {
 		code, _, stderr := coatcheck(t, nil, append([]string{"incr", "orders"}, served...)...)
 		return code == tryLater && strings.Contains(stderr, "pool-quarantined")
@@ -283,9 +275,7 @@ func TestIncrOfACounterThatHasGoneBack(t *testing.T) {
 	served := []string{"--server", p.banner.URL}
 	tell(t, served, []told{{"incr orders --by 10 --json", done, `{"key":"orders","value":10,"first":1}` + "\n"}})
 	key := storetest.Open(t, redisstore.Config{URL: redis.URL()}).Key("counter", "orders")
-	if err := redis.Client().Set(t.Context(), key, "3", 0).Err(); err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, "set a key", redis.Client().Set(t.Context(), key, "3", 0).Err())
 	tell(t, served, []told{
 		{"incr orders", failed, "coatcheck: add to counter: the counter has gone back, or may have: the value in Redis went back by itself"},
 		{"incr orders", failed, "coatcheck counter set orders 10 (else the last one that was)"},
@@ -324,9 +314,7 @@ func TestProcessesThatIncrAtOnceGetDifferentValues(t *testing.T) {
 // connection.
 func TestASignalEndsIncr(t *testing.T) {
 	still, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, "listen on a free port", err)
 	defer still.Close()
 	connected := make(chan net.Conn, 1)
 	go func() {

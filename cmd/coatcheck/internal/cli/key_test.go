@@ -35,9 +35,7 @@ func TestNewKeyGoesIntoTheFile(t *testing.T) {
 	key, _, _ := strings.Cut(stdout, "\n")
 	record := regexp.MustCompile(`(?m)^  - id(?:.|\n)*label.*\n`).FindString(stdout)
 	file := filepath.Join(t.TempDir(), "keys.yaml")
-	if err := os.WriteFile(file, []byte("keys:\n"+record), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, "write the file", os.WriteFile(file, []byte("keys:\n"+record), 0o600))
 	set, err := access.ReadFile(file)
 	if err != nil || len(set.Keys) != 1 || set.Keys[0].Label != `the "orders" service` || set.Keys[0].NotAfter.IsZero() || set.Keys[0].Burst != 7 {
 		t.Fatalf("the file of keys: got %+v, %v, want one key with the label, an end and a burst of 7, of what was printed:\n%s", set, err, stdout)

@@ -29,7 +29,7 @@ func TestManifestsAgreeWithTheProgram(t *testing.T) {
 	}
 	for name, text := range texts {
 		for _, fault := range manifestFaults(text) {
-			t.Errorf("%s: %s", name, fault)
+			t.Errorf("fault of %s: %s", name, fault)
 		}
 	}
 }

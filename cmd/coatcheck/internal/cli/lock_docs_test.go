@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/coatcheck/coatcheck/internal/testing/expect"
 	"github.com/coatcheck/coatcheck/lock"
 )
 
@@ -14,13 +15,9 @@ const locksPage = "../../../../docs/locks.md"
 func TestRecipesOfTheLocksPage(t *testing.T) {
 	t.Parallel()
 	page, err := os.ReadFile(locksPage)
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, "read the page", err)
 	example, err := os.ReadFile("../../../../lock/example_test.go")
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, "read the page", err)
 	_, shown, _ := strings.Cut(string(page), "```go\n")
 	shown, _, _ = strings.Cut(shown, "```")
 	plain := func(code string) string { return strings.Join(strings.Fields(code), " ") }

@@ -19,7 +19,7 @@ func TestPrometheusAndGrafanaAreToldWhatThereIs(t *testing.T) {
 		files[name] = readRoot(t, name)
 	}
 	for _, fault := range observationFaults(files) {
-		t.Error(fault)
+		t.Errorf("fault of the files for observing: %v", fault)
 	}
 	for _, row := range []struct{ name, file, old, new, fault string }{
 		{"a target that is no service", "docker-compose.yml", "\n  coatcheck:\n", "\n  counts:\n", "coatcheck:8080 is no service"},

@@ -190,9 +190,7 @@ func TestOnceStopsACommandWhoseRecordIsLost(t *testing.T) {
 	at := []string{"--redis", redis.URL()}
 	p := runOnce(t, at, []string{"--lease", "1s"}, "lost", "echo ready; sleep 600")
 	p.ready()
-	if err := redis.Client().FlushAll(t.Context()).Err(); err != nil {
-		t.Fatalf("FLUSHALL: %v", err)
-	}
+	expect.NoError(t, "FLUSHALL", redis.Client().FlushAll(t.Context()).Err())
 	p.exits(failed, "record of lost was lost", "the next call runs it again")
 	expect.Equal(t, "whether what has no record is called in doubt", strings.Contains(p.stderr.String(), "in doubt"), false)
 }
@@ -205,9 +203,7 @@ func TestACommandWhoseEndIsNotRecordedHasFailed(t *testing.T) {
 	p := runOnce(t, []string{"--redis", redis.URL()}, []string{"--lease", "1s"}, "unrecorded", "echo ready; until test -e "+killed+"; do sleep 0.05; done")
 	p.ready()
 	redis.Kill()
-	if err := os.WriteFile(killed, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, "write the file", os.WriteFile(killed, nil, 0o600))
 	p.exits(failed, "ran and ended with exit code 0, but that could not be recorded", "token settle")
 }
 

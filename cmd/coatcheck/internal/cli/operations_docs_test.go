@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/coatcheck/coatcheck/api"
+	"github.com/coatcheck/coatcheck/internal/testing/expect"
 )
 
 const operationsPage = "../../../../docs/operations.md"
@@ -16,9 +17,7 @@ const operationsPage = "../../../../docs/operations.md"
 // out of order here, and for rows of problems that there are not.
 func TestRunbookHasEveryAnswerOfAnOutage(t *testing.T) {
 	page, err := os.ReadFile(operationsPage)
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, "read the page", err)
 	_, runbook, _ := strings.Cut(string(page), "\n## Runbook\n")
 	var told []api.Code
 	for line := range strings.Lines(runbook) {

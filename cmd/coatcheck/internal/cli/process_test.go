@@ -106,15 +106,11 @@ func (p *process) fork(args []string) io.Reader {
 	p.cmd.Stderr = p.stderr
 	proctest.SignalWithParent(p.cmd, syscall.SIGKILL)
 	stdout, into, err := os.Pipe()
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	expect.NoError(p.t, "open a pipe", err)
 	p.cmd.Stdout = into
 	err = p.cmd.Start()
 	_ = into.Close() // the other process has it
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	expect.NoError(p.t, "start the program", err)
 	p.ended = make(chan struct{})
 	go func() {
 		defer close(p.ended)
@@ -212,7 +208,7 @@ func (a answer) code() api.Code {
 func (a answer) into(t testing.TB, value any) {
 	t.Helper()
 	if err := json.Unmarshal(a.body, value); err != nil {
-		t.Fatalf("%d %s: %v", a.status, a.body, err)
+		t.Fatalf("parse the answer %d %s: %v", a.status, a.body, err)
 	}
 }
 
@@ -244,7 +240,7 @@ func (p *process) do(method, path, body string, headers ...string) answer {
 	p.t.Helper()
 	a, err := p.try(method, path, body, headers...)
 	if err != nil {
-		p.t.Fatalf("%s %s: %v\n%s", method, path, err, p.stderr)
+		p.t.Fatalf("%s %s: %v; the service logged\n%s", method, path, err, p.stderr)
 	}
 	return a
 }

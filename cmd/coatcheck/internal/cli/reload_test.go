@@ -22,9 +22,7 @@ func hangup(t *testing.T, p *process) {
 
 func overwrite(t *testing.T, path, text string) {
 	t.Helper()
-	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, "write the file", os.WriteFile(path, []byte(text), 0o600))
 }
 
 // lineOf is a key's record as --access-keys takes it.
@@ -65,9 +63,7 @@ func TestSettingsAreReadAgainOnHangup(t *testing.T) {
 	address := strings.TrimPrefix(p.banner.URL, "https://")
 	status := func(made madeKey, headers ...string) answer {
 		a, err := overTLS(t, p.banner.URL+"/incr/k", one, two, append(headers, "X-API-Key: "+made.Key)...)
-		if err != nil {
-			t.Fatal(err)
-		}
+		expect.NoError(t, "ask over TLS", err)
 		return a
 	}
 	expect.MustEqual(t, "statuses with a key of the settings, and with another, at the beginning", [2]int{status(blue).status, status(green).status}, [2]int{200, 401})
@@ -118,9 +114,7 @@ func TestNewSettingsAreTakenTogetherOrNotAtAll(t *testing.T) {
 	p := serveProcess(t, "--config", path)
 	get := func() int {
 		a, err := overTLS(t, p.banner.URL+"/incr/k", at, at, "X-API-Key: "+blue.Key)
-		if err != nil {
-			t.Fatal(err)
-		}
+		expect.NoError(t, "ask over TLS", err)
 		return a.status
 	}
 	other := newKey(t, "--principal", "orders")

@@ -59,9 +59,7 @@ func TestPictureOfAPoolInQuarantine(t *testing.T) {
 
 func TestColoursAreForTerminals(t *testing.T) {
 	null, err := os.Open(os.DevNull) // a character device, as a terminal is
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, "open the file", err)
 	defer null.Close()
 	for _, row := range []struct {
 		env  map[string]string

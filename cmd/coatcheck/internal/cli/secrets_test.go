@@ -62,9 +62,7 @@ func TestServeWithKeysAndPrincipals(t *testing.T) {
 	}
 	for _, key := range keys {
 		record, err := server.Client().HGetAll(t.Context(), key).Result()
-		if err != nil {
-			t.Fatal(err)
-		}
+		expect.NoError(t, "read the record", err)
 		for name, value := range record {
 			lacks(t, "field "+name+" of "+key, value, "acct_1")
 		}

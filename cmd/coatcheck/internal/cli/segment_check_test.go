@@ -103,9 +103,7 @@ func TestSegmentCommandsTellAnAbsentDatabaseFromARefusal(t *testing.T) {
 	sqltest.Each(t, func(t *testing.T, server *sqltest.Server) {
 		database := server.URL(server.Database(t))
 		wrong, err := url.Parse(database)
-		if err != nil {
-			t.Fatal(err)
-		}
+		expect.NoError(t, "parse the URL", err)
 		wrong.User = url.UserPassword(sqltest.User, "hunter2")
 		if code, _, errs := segmentRun(t, wrong.String(), "ls"); code != failed {
 			t.Errorf("segment ls with a wrong password: got exit code %d, want %d: %s", code, failed, errs)

@@ -11,6 +11,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/coatcheck/coatcheck/internal/testing/expect"
 )
 
 // shellBlock is what a page has of a shell without showing what it prints.
@@ -72,9 +74,7 @@ func pagesOf(t *testing.T) (pages []string) {
 		}
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, "look through the pages", err)
 	return pages
 }
 

@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/coatcheck/coatcheck/internal/testing/expect"
 )
 
 // TestUnitsAreGoodForSystemd has systemd read the units, and say how much of the system they could
@@ -21,9 +23,7 @@ func TestUnitsAreGoodForSystemd(t *testing.T) {
 		file := filepath.Join(folder, filepath.Base(name))
 		// systemd looks whether it is there
 		text := strings.ReplaceAll(readRoot(t, name), "/usr/local/bin/coatcheck", os.Args[0])
-		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		expect.NoError(t, "write the file", os.WriteFile(file, []byte(text), 0o600))
 		for _, args := range [][]string{{"verify", "--man=no", file}, {"security", "--offline=true", "--no-pager", "--threshold=15", file}} {
 			out, err := exec.CommandContext(t.Context(), "systemd-analyze", args...).CombinedOutput()
 			if err != nil || args[0] == "verify" && len(out) > 0 {

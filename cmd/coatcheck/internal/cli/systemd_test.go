@@ -21,7 +21,7 @@ var units = []string{"deploy/systemd/coatcheck.service", "deploy/systemd/coatche
 func TestUnitsAgreeWithTheProgram(t *testing.T) {
 	for _, name := range units {
 		for _, fault := range unitFaults(readRoot(t, name)) {
-			t.Errorf("%s: %s", name, fault)
+			t.Errorf("fault of %s: %s", name, fault)
 		}
 	}
 }

@@ -36,34 +36,24 @@ func certify(t *testing.T, name string) pair {
 func (p pair) write(t *testing.T, name string) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, "make a key", err)
 	template := &x509.Certificate{
 		SerialNumber: big.NewInt(time.Now().UnixNano()), Subject: pkix.Name{CommonName: name}, DNSNames: []string{name}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
 		NotAfter: time.Now().Add(time.Hour), IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign | x509.KeyUsageDigitalSignature,
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, "make a certificate", err)
 	secret, err := x509.MarshalPKCS8PrivateKey(key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, "write the key", err)
 	for file, block := range map[string]*pem.Block{p.cert: {Type: "CERTIFICATE", Bytes: der}, p.key: {Type: "PRIVATE KEY", Bytes: secret}} {
-		if err := os.WriteFile(file, pem.EncodeToMemory(block), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		expect.NoError(t, "write the file", os.WriteFile(file, pem.EncodeToMemory(block), 0o600))
 	}
 }
 
 func (p pair) pool(t *testing.T) *x509.CertPool {
 	t.Helper()
 	text, err := os.ReadFile(p.cert)
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, "read the page", err)
 	pool := x509.NewCertPool()
 	pool.AppendCertsFromPEM(text)
 	return pool
@@ -73,9 +63,7 @@ func (p pair) pool(t *testing.T) *x509.CertPool {
 func subject(t *testing.T, address string) string {
 	t.Helper()
 	conn, err := tls.Dial("tcp", address, &tls.Config{InsecureSkipVerify: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, "connect by TLS", err)
 	defer conn.Close()
 	return conn.ConnectionState().PeerCertificates[0].Subject.CommonName
 }
@@ -84,12 +72,10 @@ func subject(t *testing.T, address string) string {
 func ask(t *testing.T, conn net.Conn, answers *bufio.Reader) int {
 	t.Helper()
 	if _, err := fmt.Fprintf(conn, "GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n"); err != nil {
-		t.Fatal(err)
+		t.Fatalf("send the request: %v", err)
 	}
 	response, err := http.ReadResponse(answers, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, "read the answer", err)
 	defer response.Body.Close()
 	var body [100]byte
 	_, _ = response.Body.Read(body[:]) // short, and there at once
@@ -107,9 +93,7 @@ func TestCertificateIsReadAgainWithoutDroppingConnections(t *testing.T) {
 		t.Fatalf("the banner says %s", p.banner.URL)
 	}
 	conn, err := tls.Dial("tcp", address, &tls.Config{RootCAs: at.pool(t), ServerName: "one"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, "connect by TLS", err)
 	defer conn.Close()
 	answers := bufio.NewReader(conn)
 	expect.MustEqual(t, "status on a new connection", ask(t, conn, answers), 200)
@@ -119,9 +103,7 @@ func TestCertificateIsReadAgainWithoutDroppingConnections(t *testing.T) {
 	expect.Equal(t, "status on the old connection after a new certificate", ask(t, conn, answers), 200)
 	other := certify(t, "three")
 	text, err := os.ReadFile(other.cert)
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, "read the page", err)
 	overwrite(t, at.cert, string(text)) // of another key
 	hangup(t, p)
 	expect.Eventually(t, "the fault is told", func() bool { return strings.Contains(p.stderr.String(), "private key does not match") })
@@ -137,9 +119,7 @@ func TestTLSOfNowAndHTTP2(t *testing.T) {
 	client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: at.pool(t)}, ForceAttemptHTTP2: true}}
 	defer client.CloseIdleConnections()
 	response, err := client.Get(p.banner.URL + "/livez")
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, "ask the service", err)
 	response.Body.Close()
 	expect.Equal(t, "status of GET /livez", response.StatusCode, http.StatusOK)
 	expect.Equal(t, "protocol of GET /livez", response.Proto, "HTTP/2.0")
@@ -207,7 +187,7 @@ func TestClientCertificates(t *testing.T) {
 	at, client, stranger := certify(t, "localhost"), certify(t, "orders.internal"), certify(t, "orders.internal")
 	file := filepath.Join(t.TempDir(), "keys.yaml")
 	if err := os.WriteFile(file, []byte("certificates:\n- {dns: orders.internal, principal: orders, role: use}\n"), 0o600); err != nil {
-		t.Fatal(err)
+		t.Fatalf("write the file: %v", err)
 	}
 	args := []string{"--tls-cert", at.cert, "--tls-key", at.key, "--tls-client-ca", client.cert, "--access", file}
 	for _, mode := range []string{"request", "require"} {
@@ -216,9 +196,7 @@ func TestClientCertificates(t *testing.T) {
 			config := &tls.Config{RootCAs: at.pool(t)}
 			if show != nil {
 				loaded, err := tls.LoadX509KeyPair(show.cert, show.key)
-				if err != nil {
-					t.Fatal(err)
-				}
+				expect.NoError(t, "load the certificate", err)
 				// asked for or not
 				config.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return &loaded, nil }
 			}

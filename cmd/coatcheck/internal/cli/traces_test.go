@@ -397,9 +397,7 @@ func TestLinesOfADomainHaveTheRequest(t *testing.T) {
 	paid := make(chan answer, 1)
 	go func() {
 		a, err := p.try("POST", "/payments", payment, "Idempotency-Key: k", "X-Request-Id: mine-2")
-		if err != nil {
-			t.Errorf("POST /payments: %v", err)
-		}
+		expect.Error(t, "POST /payments", err, nil)
 		paid <- a
 	}()
 	expect.Eventually(t, "the charge is made", func() bool { return len(p.ledger().Payments) == 1 })

@@ -25,9 +25,7 @@ var codeBlock = regexp.MustCompile("(?s)```(yaml|python)\n(.*?)```")
 func TestCommandsOfTheWebhooksPage(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile(webhooksPage)
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, "read the page", err)
 	page, here := string(text), map[string]string{
 		"127.0.0.1:3000": freeAddress(t), "127.0.0.1:8081": freeAddress(t), "127.0.0.1:8082": freeAddress(t),
 		"redis://localhost:6379": redistest.Start(t).URL(),

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/coatcheck/coatcheck/api"
+	"github.com/coatcheck/coatcheck/internal/testing/expect"
 	"github.com/coatcheck/coatcheck/internal/testing/logtest"
 )
 
@@ -99,7 +100,7 @@ func readBeats(t testing.TB, path string) beats {
 		now, err1 := strconv.ParseInt(words[0], 10, 64)
 		end, err2 := strconv.ParseInt(words[1], 10, 64)
 		if err1 != nil || err2 != nil {
-			t.Fatalf("%s: %q", path, line)
+			t.Fatalf("%s: got the line %q, want two numbers", path, line)
 		}
 		if now >= end {
 			b.late = append(b.late, line)
@@ -146,9 +147,7 @@ func startCommand(t testing.TB, cmd *exec.Cmd) *running {
 	r.cmd.Env = append(os.Environ(), asProgram+"=1")
 	r.cmd.Stdout, r.cmd.Stderr = r.stdout, r.stderr
 	r.cmd.WaitDelay = 10 * time.Second
-	if err := r.cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, "start the program", r.cmd.Start())
 	go func() {
 		_ = r.cmd.Wait() // the exit code says it
 		close(r.ended)
@@ -176,7 +175,7 @@ func ringOf(t *testing.T, at []string, pool string) api.WorkerRing {
 	code, stdout, stderr := coatcheck(t, nil, append([]string{"worker", "ls", "--json", pool}, at...)...)
 	var ring api.WorkerRing
 	if err := json.Unmarshal([]byte(stdout), &ring); code != done || err != nil {
-		t.Fatalf("%d %s %s", code, stdout, stderr)
+		t.Fatalf("worker ls --json %s: got exit code %d, %s and %s, want JSON", pool, code, stdout, stderr)
 	}
 	return ring
 }

@@ -186,9 +186,7 @@ func eachWatcherFault(t *testing.T, begin func(t *testing.T) (r *running, p *pro
 func children(t testing.TB, pid int) (pids []int) {
 	t.Helper()
 	stats, err := filepath.Glob("/proc/[0-9]*/stat")
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, "list the processes", err)
 	for _, name := range stats {
 		stat, err := os.ReadFile(name)
 		if err != nil {

@@ -19,9 +19,7 @@ func TestIdentityIsTheHostsNameUnlessOneIsSet(t *testing.T) {
 	}
 	expect.Equal(t, "the identity that is set", identity(Service{Server: server.Config{Identity: "orders-0"}}), "orders-0")
 	host, err := os.Hostname()
-	if err != nil {
-		t.Fatalf("the host's name: %v", err)
-	}
+	expect.NoError(t, "the host's name", err)
 	expect.Equal(t, "the identity of "+host, identity(Service{}), NameOf(host))
 	for host, want := range map[string]string{"db-1.example.com": "db-1.example.com", "Mäx' Mac": "M-x-Mac", "": "", strings.Repeat("h", 300): strings.Repeat("h", 200), "ü": "-"} {
 		got := NameOf(host)

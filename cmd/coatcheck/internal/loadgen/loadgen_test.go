@@ -22,9 +22,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 func runs(ctx context.Context, t *testing.T, plan Plan) *Result {
 	t.Helper()
 	result, err := Run(ctx, plan)
-	if err != nil {
-		t.Fatalf("Run: %v", err)
-	}
+	expect.NoError(t, "Run", err)
 	return result
 }
 

@@ -14,13 +14,9 @@ import (
 func TestCommandBeginsInAWindowThatMovedWhileItsGuardBegan(t *testing.T) {
 	expect.Eventually(t, "the guard hears of the new end in time, and its command begins", func() bool {
 		g, err := startGuard([]string{"true"}, os.Environ(), "", SinceBoot(), Allowance{time.Second, time.Second})
-		if err != nil {
-			t.Fatalf("starting a guard: %v", err)
-		}
+		expect.NoError(t, "starting a guard", err)
 		defer g.stop()
-		if err := g.move(SinceBoot() + time.Hour); err != nil {
-			t.Fatalf("moving the window's end: %v", err)
-		}
+		expect.NoError(t, "moving the window's end", g.move(SinceBoot()+time.Hour))
 		first := <-g.reports
 		<-g.ended
 		return first.Group != 0
@@ -31,9 +27,7 @@ func TestCommandBeginsInAWindowThatMovedWhileItsGuardBegan(t *testing.T) {
 // a moment later: that is no fault of the command, and harmless to try again.
 func TestLeaseThatEndsBeforeItsCommandBeginsIsLost(t *testing.T) {
 	g, err := startGuard([]string{"true"}, os.Environ(), "", SinceBoot(), Allowance{time.Second, time.Second})
-	if err != nil {
-		t.Fatalf("starting a guard: %v", err)
-	}
+	expect.NoError(t, "starting a guard", err)
 	defer g.stop()
 	expect.Equal(t, "what the guard reports", <-g.reports, report{Cut: true, Failed: errTooLate.Error()})
 	<-g.ended

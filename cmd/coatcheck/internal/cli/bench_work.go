@@ -30,9 +30,11 @@ const benchNames = "bench:"
 type work struct {
 	call func(ctx context.Context, name string) error
 	// prepares a name, before the first call
-	open  func(ctx context.Context, name string) error
-	clean func(ctx context.Context, name string) error // removes what a name has left
-	stays string                                       // what is left unless it is removed; "" = all goes by itself within minutes
+	open func(ctx context.Context, name string) error
+	// removes what a name has left
+	clean func(ctx context.Context, name string) error
+	// what is left unless it is removed; "" = all goes by itself within minutes
+	stays string
 }
 
 func benchName(what string, n, names int64) string {

@@ -192,7 +192,8 @@ func TestAListIsAllPages(t *testing.T) {
 			t.Fatalf("add to the counter: %v", err)
 		}
 	}
-	for _, at := range [][]string{{"--server", serve(t, "--redis", redis.URL()).banner.URL}, {"--redis", redis.URL()}} {
+	straight := []string{"--redis", redis.URL(), "--store-timeout", "30s"}
+	for _, at := range [][]string{{"--server", serve(t, straight...).banner.URL}, straight} {
 		var page api.Counters
 		execute(t, nil, append([]string{"counter", "ls", "c", "--json"}, at...)...).exits(done).into(&page)
 		var got []string

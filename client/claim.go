@@ -74,14 +74,16 @@ func rest(ctx context.Context, wait time.Duration) bool {
 func (c *Client) claimOnce(ctx context.Context, on subject, terms ClaimOptions) (Outcome, error) {
 	terms = terms.withDefaults()
 	var claimed api.Claimed
-	claim := call{op: "claim " + on.kind(), method: http.MethodPost, lease: terms.Owner, status: http.StatusOK, into: &claimed}
+	claim := call{op: "claim " + on.kind(), method: http.MethodPost, lease: terms.Owner, into: &claimed}
 	if !names.Owner.MatchString(terms.Owner) {
 		return Outcome{}, claim.invalid("an owner has 16 to 128 visible ASCII characters")
 	}
 	if !utf8.ValidString(terms.Fingerprint) { // JSON would write others of its kind alike
 		return Outcome{}, claim.invalid("a fingerprint has 1 to 256 bytes of UTF-8: write a digest in hex or base64")
 	}
-	request := api.ClaimRequest{Fingerprint: terms.Fingerprint, LeaseMs: new(millis(terms.Lease)), Policy: string(terms.Policy), Owner: terms.Owner}
+	request := api.ClaimRequest{
+		Fingerprint: terms.Fingerprint, LeaseMs: new(millis(terms.Lease)), Policy: string(terms.Policy), Owner: terms.Owner,
+	}
 	var err error
 	if on.own != nil {
 		err = c.claimKey(ctx, *on.own, claim, request)
@@ -95,7 +97,8 @@ func (c *Client) claimOnce(ctx context.Context, on subject, terms ClaimOptions) 
 	named := on.own == nil || names.Digested.MatchString(claimed.Operation)
 	switch {
 	case claimed.Outcome == "granted" && leaseForm.MatchString(claimed.Lease) && claimed.Fence > 0 && named:
-		return Outcome{Granted: true, Grant: Grant{claimed.Lease, claimed.Fence, claimed.Attempt, claimed.LeaseUntil}, Operation: claimed.Operation}, nil
+		grant := Grant{claimed.Lease, claimed.Fence, claimed.Attempt, claimed.LeaseUntil}
+		return Outcome{Granted: true, Grant: grant, Operation: claimed.Operation}, nil
 	case claimed.Outcome == "replay" && claimed.Response != nil && named:
 		answer := claimed.Response
 		return Outcome{Answer: Answer{answer.Status, answer.Headers, answer.Body, answer.NotKept}, Operation: claimed.Operation}, nil

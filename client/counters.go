@@ -93,7 +93,8 @@ var requestForm = names.NewForm(" -~", 1, 255)
 
 func (c *Client) add(ctx context.Context, key string, request CounterRequest) (CounterRange, error) {
 	var added api.Incremented
-	incr := call{op: "add to counter", name: key, method: http.MethodPost, path: withQuery("/incr/"+key, request.query()), repeat: request.RequestID, status: http.StatusOK, into: &added}
+	incr := call{op: "add to counter", name: key, method: http.MethodPost, path: withQuery("/incr/"+key, request.query()),
+		repeat: request.RequestID, into: &added}
 	switch {
 	case request.By < 0:
 		return CounterRange{}, incr.invalid("by is 1 to 1,000,000")
@@ -145,7 +146,7 @@ func (r CounterRange) answers(key string, request CounterRequest) bool {
 // Counter reads a counter: the last value that was handed out, unless others are adding now. It
 // changes nothing. ErrNotFound if it was never used, or has expired.
 func (c *Client) Counter(ctx context.Context, key string) (int64, error) {
-	get := call{op: "read counter", name: key, method: http.MethodGet, path: "/counter/" + key, status: http.StatusOK}
+	get := call{op: "read counter", name: key, method: http.MethodGet, path: "/counter/" + key}
 	read, err := ask(ctx, c.onNamed, get, func(read counterRead) bool { return read.Key == key && read.Value != nil })
 	if err != nil {
 		return 0, err
@@ -164,11 +165,8 @@ type counterRead struct {
 // 10 years; 0 = for ever. A counter that was refused with ErrBehind is in order again. Repeating it
 // is harmless if no other caller adds.
 func (c *Client) SetCounter(ctx context.Context, key string, value int64, ttl time.Duration) error {
-	asked := api.CounterRequest{Value: &value}
-	if ttl != 0 {
-		asked.TTLMs = new(millis(ttl))
-	}
-	set := call{op: "set counter", name: key, method: http.MethodPut, path: "/counter/" + key, body: asked, status: http.StatusOK}
+	asked := api.CounterRequest{Value: &value, TTLMs: givenMillis(ttl)}
+	set := call{op: "set counter", name: key, method: http.MethodPut, path: "/counter/" + key, body: asked}
 	_, err := ask(ctx, c.onNamed, set, func(now counterRead) bool { return now.Key == key && now.Value != nil && *now.Value == value })
 	return err
 }
@@ -176,11 +174,12 @@ func (c *Client) SetCounter(ctx context.Context, key string, value int64, ttl ti
 // RemoveCounter removes a counter: it begins again at 1, and hands its values out again, on
 // purpose. ErrNotFound if there is none.
 func (c *Client) RemoveCounter(ctx context.Context, key string) error {
-	return c.onNamed(ctx, call{op: "remove counter", name: key, method: http.MethodDelete, path: "/counter/" + key, status: http.StatusNoContent})
+	return c.onNamed(ctx, call{op: "remove counter", name: key, method: http.MethodDelete, path: "/counter/" + key})
 }
 
 // Counters lists the counters whose keys begin with a prefix, in the order of their bytes, page by
 // page. It ends with the first error. Those are listed that coatcheck has added to or set.
 func (c *Client) Counters(ctx context.Context, prefix string) iter.Seq2[api.ListedCounter, error] {
-	return list(ctx, c, "list counters", "/counter?n=1000", prefix, func(page api.Counters) ([]api.ListedCounter, string) { return page.Counters, page.Next })
+	return list(ctx, c, "list counters", "/counter?n=1000", prefix,
+		func(page api.Counters) ([]api.ListedCounter, string) { return page.Counters, page.Next })
 }

@@ -54,11 +54,15 @@ type Result struct {
 // way when ctx ends is awaited for a second, and a claim whose outcome stays unknown is given back
 // if the service takes that within a second. Without a fingerprint in the options, the same token
 // is taken for the same operation. Do leaves no goroutine running.
-func (c *Client) Do(ctx context.Context, token string, terms ClaimOptions, work func(context.Context, *Attempt) (Answer, error)) (Result, error) {
+func (c *Client) Do(
+	ctx context.Context, token string, terms ClaimOptions, work func(context.Context, *Attempt) (Answer, error),
+) (Result, error) {
 	return c.do(ctx, subject{token: token}, terms, work)
 }
 
-func (c *Client) do(ctx context.Context, on subject, terms ClaimOptions, work func(context.Context, *Attempt) (Answer, error)) (Result, error) {
+func (c *Client) do(
+	ctx context.Context, on subject, terms ClaimOptions, work func(context.Context, *Attempt) (Answer, error),
+) (Result, error) {
 	terms.Fingerprint = cmp.Or(terms.Fingerprint, "do")
 	terms = terms.withDefaults()
 	if terms.Lease < time.Millisecond {
@@ -177,7 +181,9 @@ func (run *run) tooLate(ctx context.Context) error {
 }
 
 // call runs the work between the start and the end of the heartbeat, whichever way the work ends.
-func (run *run) call(ctx context.Context, lose context.CancelCauseFunc, work func(context.Context, *Attempt) (Answer, error)) (Answer, error) {
+func (run *run) call(
+	ctx context.Context, lose context.CancelCauseFunc, work func(context.Context, *Attempt) (Answer, error),
+) (Answer, error) {
 	defer run.beat(ctx, lose)()
 	return work(ctx, run.attempt)
 }

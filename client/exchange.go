@@ -2,6 +2,7 @@ package client
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/json"
@@ -27,7 +28,7 @@ type call struct {
 	owned  bool   // lease is sent, as the proof of a lease or the name of a place in a queue
 	repeat string // what makes it the same call when it is sent again; "" = nothing
 	body   any    // nil = none
-	status int    // of success
+	status int    // of success; 0 = 200, or 204 where the answer has no JSON
 	into   any    // where the answer's JSON goes; nil = the answer has none
 }
 
@@ -74,7 +75,7 @@ func (c *Client) exchange(ctx context.Context, call call) error {
 		return failure.because(byStatus(response.StatusCode), err, call)
 	case int64(len(body)) > c.most:
 		return failure.because(byStatus(response.StatusCode), errTooLong, call)
-	case response.StatusCode != call.status:
+	case response.StatusCode != call.success():
 		return failure.problem(response.Header, body, call)
 	case call.into != nil && json.Unmarshal(body, call.into) != nil:
 		return failure.because(ErrUnknownOutcome, errUnreadable, call)
@@ -133,6 +134,13 @@ func (e *Error) because(class, err error, call call) *Error {
 	return e
 }
 
+func (call call) success() int {
+	if call.into == nil {
+		return cmp.Or(call.status, http.StatusNoContent)
+	}
+	return cmp.Or(call.status, http.StatusOK)
+}
+
 // invalid is the error of a call that was not sent.
 func (call call) invalid(rule string) error {
 	return &Error{Op: call.op, Detail: rule, class: ErrInvalidRequest}
@@ -140,7 +148,7 @@ func (call call) invalid(rule string) error {
 
 // unreadable is the error of a call whose answer has the right status and not what belongs into it.
 func (call call) unreadable() error {
-	failure := &Error{Op: call.op, Status: call.status, read: call.method == http.MethodGet}
+	failure := &Error{Op: call.op, Status: call.success(), read: call.method == http.MethodGet}
 	return failure.because(ErrUnknownOutcome, errUnreadable, call)
 }
 

@@ -41,7 +41,9 @@ type Stamper = holder.Stamper
 // StampWorker leases a worker id of a pool and returns a Stamper for Snowflake ids with it, in this
 // process, until Close. Their layout, epoch and datacenter are those of the pool. With Reacquire it
 // goes on with another worker id when one was lost. The errors are those of AcquireWorker.
-func (c *Client) StampWorker(ctx context.Context, pool string, request WorkerRequest, options HoldOptions, ids snowflake.Config) (*Stamper, error) {
+func (c *Client) StampWorker(
+	ctx context.Context, pool string, request WorkerRequest, options HoldOptions, ids snowflake.Config,
+) (*Stamper, error) {
 	held, err := c.HoldWorker(ctx, pool, request, options)
 	if err != nil {
 		return nil, err
@@ -74,7 +76,10 @@ func (w workers) Release(ctx context.Context, lease WorkerLease, usedUntil time.
 // in between ends neither a lease nor a holder.
 func (workers) Judge(err error) holder.Verdict {
 	ended := errors.Is(err, ErrLayoutUsedUp)
-	verdict := holder.Verdict{Lost: ended || errors.Is(err, ErrLost), Final: ended || errors.Is(err, ErrOtherPool) || errors.Is(err, ErrInvalidRequest)}
+	verdict := holder.Verdict{
+		Lost:  ended || errors.Is(err, ErrLost),
+		Final: ended || errors.Is(err, ErrOtherPool) || errors.Is(err, ErrInvalidRequest),
+	}
 	if said, ok := errors.AsType[*Error](err); ok {
 		verdict.Wait = said.Wait
 	}

@@ -13,8 +13,7 @@ import (
 // ahead. They rise. After an error ask again: lost ids are a gap. ErrNotFound: the service makes no
 // new tags, and there is none of that name.
 func (c *Client) SegmentIDs(ctx context.Context, tag string, n int) ([]int64, error) {
-	take := call{op: "take ids", name: tag, method: http.MethodGet, path: "/id/segment/" + tag + "?n=" + strconv.Itoa(n),
-		status: http.StatusOK}
+	take := call{op: "take ids", name: tag, method: http.MethodGet, path: "/id/segment/" + tag + "?n=" + strconv.Itoa(n)}
 	taken, err := c.idsOf(ctx, take, n)
 	if err != nil {
 		return nil, err
@@ -31,8 +30,7 @@ func (c *Client) SegmentIDs(ctx context.Context, tag string, n int) ([]int64, er
 // Ranges that services have fetched ahead stay in use.
 func (c *Client) SetSegment(ctx context.Context, tag string, next int64) error {
 	asked := api.Segment{Tag: tag, Next: strconv.FormatInt(next, 10)}
-	set := call{op: "set tag", name: tag, method: http.MethodPut, path: "/id/segment/" + tag, body: api.SegmentRequest{Next: asked.Next},
-		status: http.StatusOK}
+	set := call{op: "set tag", name: tag, method: http.MethodPut, path: "/id/segment/" + tag, body: api.SegmentRequest{Next: asked.Next}}
 	_, err := ask(ctx, c.onNamed, set, func(now api.Segment) bool { return now == asked })
 	return err
 }
@@ -41,8 +39,7 @@ func (c *Client) SetSegment(ctx context.Context, tag string, next int64) error {
 // is the service's default pool. It is for programs that need few ids: one that holds a worker id
 // stamps without a request. After an error ask again: lost ids are a gap.
 func (c *Client) SnowflakeIDs(ctx context.Context, pool string, n int) ([]snowflake.ID, error) {
-	stamp := call{op: "stamp ids", name: pool, method: http.MethodGet, path: "/id/snowflake/" + pool + "?n=" + strconv.Itoa(n),
-		status: http.StatusOK}
+	stamp := call{op: "stamp ids", name: pool, method: http.MethodGet, path: "/id/snowflake/" + pool + "?n=" + strconv.Itoa(n)}
 	if pool == "" {
 		// a name like any other, for the check
 		stamp.name, stamp.path = "-", "/id/snowflake?n="+strconv.Itoa(n)

@@ -30,12 +30,12 @@ type LimitState struct {
 // With ErrUnavailable nothing is decided: go on or do not, as suits the work. After
 // ErrUnknownOutcome the cost may have been taken.
 func (c *Client) TakeLimit(ctx context.Context, name string, rate LimitRate, cost int) (LimitState, error) {
-	asked := api.LimitRequest{Rate: new(int64(rate.N)), PerMs: new(millis(rate.Per)), Cost: new(int64(cost))}
-	if rate.Burst != 0 {
-		asked.Burst = new(int64(rate.Burst))
-	}
-	take := call{op: "take from limit", name: name, method: http.MethodPost, path: "/limit/" + name, body: asked, status: http.StatusOK}
-	taken, err := ask(ctx, c.onNamed, take, func(taken api.LimitTaken) bool { return taken.Allowed && taken.Remaining >= 0 && taken.ResetMs >= 0 })
+	take := call{op: "take from limit", name: name, method: http.MethodPost, path: "/limit/" + name, body: api.LimitRequest{
+		Rate: new(int64(rate.N)), PerMs: new(millis(rate.Per)), Burst: given(int64(rate.Burst)), Cost: new(int64(cost)),
+	}}
+	taken, err := ask(ctx, c.onNamed, take, func(taken api.LimitTaken) bool {
+		return taken.Allowed && taken.Remaining >= 0 && taken.ResetMs >= 0
+	})
 	if failure, is := errors.AsType[*Error](err); is {
 		return failure.limit, err
 	}
@@ -44,5 +44,5 @@ func (c *Client) TakeLimit(ctx context.Context, name string, rate LimitRate, cos
 
 // ResetLimit forgets what is in use of the rate limit of a name. Repeating it is harmless.
 func (c *Client) ResetLimit(ctx context.Context, name string) error {
-	return c.onNamed(ctx, call{op: "reset limit", name: name, method: http.MethodDelete, path: "/limit/" + name, status: http.StatusNoContent})
+	return c.onNamed(ctx, call{op: "reset limit", name: name, method: http.MethodDelete, path: "/limit/" + name})
 }

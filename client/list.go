@@ -17,8 +17,8 @@ func list[page, item any](
 	return func(yield func(item, error) bool) {
 		for cursor := ""; ; {
 			var answer page
-			get := call{op: op, method: http.MethodGet, path: withQuery(path, map[string]string{"prefix": prefix, "cursor": cursor}),
-				status: http.StatusOK, into: &answer}
+			query := map[string]string{"prefix": prefix, "cursor": cursor}
+			get := call{op: op, method: http.MethodGet, path: withQuery(path, query), into: &answer}
 			err := c.exchange(ctx, get)
 			listed, next := read(answer)
 			// which would never end

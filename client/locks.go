@@ -13,7 +13,7 @@ import (
 // Lock returns the holders and waiters of a lock, at one instant of the Redis server's time. A lock
 // that is not in use has none.
 func (c *Client) Lock(ctx context.Context, name string) (api.Lock, error) {
-	get := call{op: "look at lock", name: name, method: http.MethodGet, path: "/lock/" + name, status: http.StatusOK}
+	get := call{op: "look at lock", name: name, method: http.MethodGet, path: "/lock/" + name}
 	return ask(ctx, c.onNamed, get, func(shown api.Lock) bool { return shown.Name == name && shown.Holders != nil })
 }
 
@@ -31,8 +31,7 @@ func (c *Client) Locks(ctx context.Context, prefix string) iter.Seq2[api.Lock, e
 // from then on, and the holder learns of it at its next renewal. The lock goes to the next waiter.
 // ErrNotFound: there is no holder with that fence.
 func (c *Client) BreakLock(ctx context.Context, name string, fence int64) (int64, error) {
-	force := call{op: "break lock", name: name, method: http.MethodDelete, path: "/lock/" + name + "?force=" + strconv.FormatInt(fence, 10),
-		status: http.StatusOK}
+	force := call{op: "break lock", name: name, method: http.MethodDelete, path: "/lock/" + name + "?force=" + strconv.FormatInt(fence, 10)}
 	broken, err := ask(ctx, c.onNamed, force, func(broken api.LockBroken) bool { return broken.Name == name && broken.Fence > fence })
 	return broken.Fence, err
 }
@@ -46,17 +45,10 @@ type lockGrant struct {
 }
 
 func (r LockRequest) wire(wait time.Duration) api.LockRequest {
-	asked := api.LockRequest{Owner: r.Owner, Mode: r.Mode, WaitMs: new(millis(wait))}
-	if r.TTL != 0 {
-		asked.TTLMs = new(millis(r.TTL))
+	return api.LockRequest{
+		Owner: r.Owner, Mode: r.Mode, WaitMs: new(millis(wait)),
+		TTLMs: givenMillis(r.TTL), Permits: given(int64(r.Permits)), Take: given(int64(r.Take)),
 	}
-	if r.Permits != 0 {
-		asked.Permits = new(int64(r.Permits))
-	}
-	if r.Take != 0 {
-		asked.Take = new(int64(r.Take))
-	}
-	return asked
 }
 
 // grantLock asks once for a lock. The request may take its wait and the client's timeout. With a
@@ -75,10 +67,8 @@ func (c *Client) grantLock(ctx context.Context, name string, request LockRequest
 
 // renewLock extends a lock's lease to one TTL from now.
 func (c *Client) renewLock(ctx context.Context, grant lockGrant) error {
-	renew := call{
-		op: "renew lock", name: grant.name, method: http.MethodPut, path: "/lock/" + grant.name, lease: grant.token, owned: true,
-		body: api.LockRenewal{TTLMs: new(millis(grant.ttl))}, status: http.StatusOK,
-	}
+	renew := call{op: "renew lock", name: grant.name, method: http.MethodPut, path: "/lock/" + grant.name,
+		lease: grant.token, owned: true, body: api.LockRenewal{TTLMs: new(millis(grant.ttl))}}
 	_, err := ask(ctx, c.onNamed, renew, func(renewed api.LockRenewed) bool {
 		return renewed.Name == grant.name && renewed.TTLMs == millis(grant.ttl) && !renewed.ExpiresAt.IsZero()
 	})
@@ -90,5 +80,5 @@ func (c *Client) discardLock(ctx context.Context, grant lockGrant) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), releaseTimeout)
 	defer cancel()
 	return c.onNamed(ctx, call{op: "release lock", name: grant.name, method: http.MethodDelete, path: "/lock/" + grant.name,
-		lease: grant.token, owned: true, status: http.StatusNoContent})
+		lease: grant.token, owned: true})
 }

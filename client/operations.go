@@ -19,7 +19,7 @@ func (c *Client) InDoubt(ctx context.Context, prefix string) iter.Seq2[api.Opera
 
 // Operation returns one operation; ErrUnknownToken if it has expired, was lost, or never was.
 func (c *Client) Operation(ctx context.Context, name string) (api.Operation, error) {
-	get := call{op: "show operation", name: name, method: http.MethodGet, path: "/operation/" + name, status: http.StatusOK}
+	get := call{op: "show operation", name: name, method: http.MethodGet, path: "/operation/" + name}
 	return ask(ctx, c.onOperation, get, func(shown api.Operation) bool { return shown.Operation == name })
 }
 
@@ -38,10 +38,8 @@ func (c *Client) Settle(ctx context.Context, name string, s Settlement) error {
 	if s.Decision == api.Happened {
 		request.Status, request.Headers, request.Body = cmp.Or(s.Answer.Status, http.StatusOK), s.Answer.Header, s.Answer.Body
 	}
-	return c.onOperation(ctx, call{
-		op: "settle operation", name: name, method: http.MethodPost, path: "/operation/" + name + "/settle", body: request,
-		status: http.StatusNoContent,
-	})
+	settle := call{op: "settle operation", name: name, method: http.MethodPost, path: "/operation/" + name + "/settle", body: request}
+	return c.onOperation(ctx, settle)
 }
 
 // onOperation makes a call about an operation whose name can stand in a path.

@@ -32,7 +32,9 @@ func (c *Client) ClaimKey(ctx context.Context, key OwnKey, terms ClaimOptions) (
 
 // DoKey is Do for a key of the caller's own. Without a fingerprint in the options, the same key is
 // taken for the same operation.
-func (c *Client) DoKey(ctx context.Context, key OwnKey, terms ClaimOptions, work func(context.Context, *Attempt) (Answer, error)) (Result, error) {
+func (c *Client) DoKey(
+	ctx context.Context, key OwnKey, terms ClaimOptions, work func(context.Context, *Attempt) (Answer, error),
+) (Result, error) {
 	return c.do(ctx, subject{own: &key}, terms, work)
 }
 
@@ -55,7 +57,7 @@ func (c *Client) ReleaseOperation(ctx context.Context, operation, lease string) 
 // larger fence. The errors: ErrAttemptRunning (RetryAfter is its remaining lease), ErrInDoubt,
 // which Settle ends, ErrUnknownToken. Repeating it is harmless. It needs the role admin.
 func (c *Client) ForgetOperation(ctx context.Context, operation string) error {
-	return c.onOperation(ctx, call{op: "forget operation", name: operation, method: http.MethodDelete, path: "/operation/" + operation, status: http.StatusNoContent})
+	return c.onOperation(ctx, call{op: "forget operation", name: operation, method: http.MethodDelete, path: "/operation/" + operation})
 }
 
 // claimKey sends a claim of an operation.
@@ -63,10 +65,9 @@ func (c *Client) claimKey(ctx context.Context, key OwnKey, claim call, request a
 	if n := len(key.Key); n < 1 || n > maxOwnKey || !utf8.ValidString(key.Key) || strings.ContainsFunc(key.Key, unicode.IsControl) {
 		return claim.invalid("a key has 1 to 1,024 bytes of UTF-8 without control characters")
 	}
-	asked := api.OperationClaim{Key: key.Key, Scope: key.Scope, ClaimRequest: request}
-	if key.Retention != 0 {
-		asked.RetentionMs = new(millis(key.Retention))
+	claim.path = "/operation/claim"
+	claim.body = api.OperationClaim{
+		Key: key.Key, Scope: key.Scope, ClaimRequest: request, RetentionMs: givenMillis(key.Retention),
 	}
-	claim.path, claim.body = "/operation/claim", asked
 	return c.exchange(ctx, claim)
 }

@@ -20,6 +20,12 @@ type PoolShape struct {
 	Datacenter *int          // of its ids; 0
 }
 
+func (s PoolShape) wire() api.PoolRequest {
+	return api.PoolRequest{
+		TTLMs: givenMillis(s.TTL), Layout: given(s.Layout), Epoch: moment(s.Epoch), Datacenter: s.Datacenter,
+	}
+}
+
 // CreatePool declares a pool new: that none of its worker ids is in use anywhere. Its first grant
 // then waits for no quarantine. ErrPoolExists: it has granted worker ids, or was declared before;
 // the error's Detail has its state. After ErrUnknownOutcome ask again: ErrPoolExists then may mean
@@ -37,15 +43,16 @@ func (c *Client) ReplacePool(ctx context.Context, pool string, shape PoolShape) 
 }
 
 func (c *Client) declarePool(ctx context.Context, pool string, shape PoolShape, op, query string) (api.WorkerPool, error) {
-	asked := WorkerRequest{TTL: shape.TTL, Layout: shape.Layout, Epoch: shape.Epoch, Datacenter: shape.Datacenter}
-	create := call{op: op, name: pool, method: http.MethodPut, path: "/worker/" + pool + query, body: asked.wire().PoolRequest, status: http.StatusCreated}
+	create := call{op: op, name: pool, method: http.MethodPut, path: "/worker/" + pool + query, body: shape.wire(),
+		status: http.StatusCreated}
 	return ask(ctx, c.onNamed, create, func(created api.WorkerPool) bool { return created.Pool == pool && created.Size > 0 })
 }
 
 // Pools lists the pools whose names begin with a prefix, in the order of their names. It reads page
 // by page, and ends at the first error.
 func (c *Client) Pools(ctx context.Context, prefix string) iter.Seq2[api.WorkerPool, error] {
-	return list(ctx, c, "list pools", "/worker", prefix, func(page api.WorkerPools) ([]api.WorkerPool, string) { return page.Pools, page.Next })
+	return list(ctx, c, "list pools", "/worker", prefix,
+		func(page api.WorkerPools) ([]api.WorkerPool, string) { return page.Pools, page.Next })
 }
 
 // WaitingPools lists the pools whose names begin with a prefix and that wait for their first grant:
@@ -64,6 +71,6 @@ func (c *Client) WaitingPools(ctx context.Context, prefix string) iter.Seq2[api.
 // granted nothing yet and was not declared.
 func (c *Client) Ring(ctx context.Context, pool string, from, n int) (api.WorkerRing, error) {
 	query := url.Values{"from": {strconv.Itoa(from)}, "n": {strconv.Itoa(n)}}
-	get := call{op: "look at pool", name: pool, method: http.MethodGet, path: "/worker/" + pool + "?" + query.Encode(), status: http.StatusOK}
+	get := call{op: "look at pool", name: pool, method: http.MethodGet, path: "/worker/" + pool + "?" + query.Encode()}
 	return ask(ctx, c.onNamed, get, func(page api.WorkerRing) bool { return page.Pool == pool && page.Size > 0 })
 }

@@ -23,7 +23,7 @@ func (c *Client) ReplicasGone(ctx context.Context) (marked int, err error) {
 }
 
 func (c *Client) say(ctx context.Context, what string) (marked int, err error) {
-	asked := call{op: "store " + what, name: "-", method: http.MethodPost, path: "/store/" + what, status: http.StatusOK}
+	asked := call{op: "store " + what, name: "-", method: http.MethodPost, path: "/store/" + what}
 	done, err := ask(ctx, c.onNamed, asked, func(api.Restored) bool { return true })
 	return done.Marked, err
 }

@@ -27,21 +27,18 @@ func (s subject) kind() string {
 
 func (c *Client) complete(ctx context.Context, on subject, lease string, answer Answer) error {
 	body := api.Answer{Status: cmp.Or(answer.Status, http.StatusOK), Headers: answer.Header, Body: answer.Body, NotKept: answer.NotKept}
-	return c.owned(ctx, on, call{op: "complete", lease: lease, status: http.StatusNoContent, body: body})
+	return c.owned(ctx, on, call{op: "complete", lease: lease, body: body})
 }
 
 func (c *Client) extend(ctx context.Context, on subject, lease string, span time.Duration) (time.Time, error) {
-	var request api.ExtendRequest
-	if span != 0 {
-		request.LeaseMs = new(millis(span))
-	}
 	by := func(ctx context.Context, extend call) error { return c.owned(ctx, on, extend) }
-	extended, err := ask(ctx, by, call{op: "extend", lease: lease, status: http.StatusOK, body: request}, func(extended api.Extended) bool { return !extended.LeaseUntil.IsZero() })
+	made := call{op: "extend", lease: lease, body: api.ExtendRequest{LeaseMs: givenMillis(span)}}
+	extended, err := ask(ctx, by, made, func(extended api.Extended) bool { return !extended.LeaseUntil.IsZero() })
 	return extended.LeaseUntil, err
 }
 
 func (c *Client) giveBack(ctx context.Context, on subject, lease string) error {
-	return c.owned(ctx, on, call{op: "release", lease: lease, status: http.StatusNoContent})
+	return c.owned(ctx, on, call{op: "release", lease: lease})
 }
 
 var leaseForm = names.NewForm("!-~", 1, 512)

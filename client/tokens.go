@@ -61,10 +61,7 @@ type Token struct {
 // scope limits it to guarded routes of that scope; "" fits all. After ErrUnknownOutcome issue
 // another: the token of this call was not handed out.
 func (c *Client) Issue(ctx context.Context, scope string, ttl time.Duration) (Token, error) {
-	request := api.TokenRequest{Scope: scope}
-	if ttl != 0 {
-		request.TTLMs = new(millis(ttl))
-	}
+	request := api.TokenRequest{Scope: scope, TTLMs: givenMillis(ttl)}
 	issue := call{op: "issue token", method: http.MethodPost, path: "/token", body: request, status: http.StatusCreated}
 	issued, err := ask(ctx, c.exchange, issue, func(issued api.TokenIssued) bool { return names.Token.MatchString(issued.Token) })
 	return Token{Value: issued.Token, Scope: issued.Scope, ExpiresAt: issued.ExpiresAt}, err
@@ -73,7 +70,7 @@ func (c *Client) Issue(ctx context.Context, scope string, ttl time.Duration) (To
 // Status reads the state of a token; ErrUnknownToken if it was never issued, has expired or was
 // lost. It changes nothing: where no answer came, the error is ErrUnavailable.
 func (c *Client) Status(ctx context.Context, token string) (api.TokenStatus, error) {
-	get := call{op: "token status", method: http.MethodGet, path: "/token/" + token, token: token, status: http.StatusOK}
+	get := call{op: "token status", method: http.MethodGet, path: "/token/" + token, token: token}
 	return ask(ctx, c.onToken, get, func(status api.TokenStatus) bool { return status.State != "" })
 }
 
@@ -123,6 +120,23 @@ func (c *Client) Extend(ctx context.Context, token, lease string, span time.Dura
 // provably never began. Repeating it is harmless. Errors as Complete.
 func (c *Client) Release(ctx context.Context, token, lease string) error {
 	return c.giveBack(ctx, subject{token: token}, lease)
+}
+
+// given is a value as it is sent; the zero value is left out, for the service's default.
+func given[T comparable](value T) *T {
+	var none T
+	if value == none {
+		return nil
+	}
+	return &value
+}
+
+// givenMillis is given for a duration, rounded up.
+func givenMillis(d time.Duration) *int64 {
+	if d == 0 {
+		return nil
+	}
+	return new(millis(d))
 }
 
 // millis is a duration as it is sent, rounded up.

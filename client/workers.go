@@ -31,15 +31,7 @@ type WorkerRequest struct {
 }
 
 func (r WorkerRequest) wire() api.WorkerRequest {
-	asked := api.WorkerRequest{Identity: r.Identity}
-	asked.Epoch, asked.Datacenter = moment(r.Epoch), r.Datacenter
-	if r.TTL != 0 {
-		asked.TTLMs = new(millis(r.TTL))
-	}
-	if r.Layout != "" {
-		asked.Layout = &r.Layout
-	}
-	return asked
+	return api.WorkerRequest{Identity: r.Identity, PoolRequest: PoolShape{r.TTL, r.Layout, r.Epoch, r.Datacenter}.wire()}
 }
 
 // moment is a time as it is sent; the zero time is left out.
@@ -92,13 +84,10 @@ func stampable(lease api.WorkerLease) bool {
 // more time than before.
 func (c *Client) RenewWorker(ctx context.Context, lease WorkerLease) (WorkerLease, error) {
 	proof := api.RenewRequest{
-		NotAfter: moment(lease.NotAfter), Fence: lease.Fence, Identity: lease.Identity,
+		NotAfter: moment(lease.NotAfter), TTLMs: givenMillis(lease.TTL), Fence: lease.Fence, Identity: lease.Identity,
 		Layout: lease.Layout, Epoch: moment(lease.Epoch), Datacenter: lease.Datacenter,
 	}
-	if lease.TTL != 0 {
-		proof.TTLMs = new(millis(lease.TTL))
-	}
-	renew := call{op: "renew worker id", method: http.MethodPut, body: proof, status: http.StatusOK}
+	renew := call{op: "renew worker id", method: http.MethodPut, body: proof}
 	renewed, err := ask(ctx, c.onLease(lease, ""), renew, func(r api.WorkerRenewed) bool {
 		return r.WorkerID == lease.WorkerID && r.TTLMs > 0 && !r.NotAfter.IsZero() && !r.NotAfter.Before(lease.NotAfter) &&
 			!r.ServerTime.IsZero()
@@ -120,7 +109,7 @@ func (c *Client) ReleaseWorker(ctx context.Context, lease WorkerLease, usedUntil
 	if !usedUntil.IsZero() {
 		query = "?used_until=" + url.QueryEscape(usedUntil.UTC().Format(time.RFC3339Nano))
 	}
-	return c.onLease(lease, query)(ctx, call{op: "release worker id", method: http.MethodDelete, status: http.StatusNoContent})
+	return c.onLease(lease, query)(ctx, call{op: "release worker id", method: http.MethodDelete})
 }
 
 // onLease is how a call about a lease is made, with the proof of it.

@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/coatcheck/coatcheck/internal/testing/expect"
 	"github.com/coatcheck/coatcheck/number"
 )
 
@@ -15,7 +16,7 @@ func BenchmarkTemplateAppend(b *testing.B) {
 	for b.Loop() {
 		var err error
 		if buffer, err = template.Append(buffer[:0], 42, at); err != nil {
-			b.Fatal(err)
+			b.Fatalf("writing 42: %v", err)
 		}
 	}
 }
@@ -26,7 +27,7 @@ func BenchmarkCalendarKeyAt(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
 		if _, _, err := k.At(at); err != nil {
-			b.Fatal(err)
+			b.Fatalf("the key at %v: %v", at, err)
 		}
 	}
 }
@@ -40,7 +41,7 @@ func BenchmarkOpaqueAppend(b *testing.B) {
 		value++
 		var err error
 		if buffer, err = o.Append(buffer[:0], value); err != nil {
-			b.Fatal(err)
+			b.Fatalf("writing %d: %v", value, err)
 		}
 	}
 }
@@ -59,13 +60,11 @@ func BenchmarkOpaqueAppendParallel(b *testing.B) {
 func BenchmarkOpaqueDecode(b *testing.B) {
 	o := opaque(b, 0, "orders")
 	text, err := o.Encode(42)
-	if err != nil {
-		b.Fatal(err)
-	}
+	expect.MustEqual(b, "the error of writing 42", err, nil)
 	b.ReportAllocs()
 	for b.Loop() {
 		if _, err := o.Decode(text); err != nil {
-			b.Fatal(err)
+			b.Fatalf("reading %s: %v", text, err)
 		}
 	}
 }

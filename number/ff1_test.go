@@ -37,7 +37,7 @@ func TestFF1WritesTheVectorsOfTheStandard(t *testing.T) {
 		key, tweak := bytes(t, sample.key), bytes(t, sample.tweak)
 		block, err := aes.NewCipher(key)
 		if err != nil {
-			t.Fatal(err)
+			t.Fatalf("sample %d: AES with its key: %v", i+1, err)
 		}
 		half := len(sample.plain) / 2
 		f := newFF1(block, uint32(sample.radix), len(sample.plain), tweak)
@@ -56,7 +56,7 @@ func TestFF1WritesTheVectorsOfTheStandard(t *testing.T) {
 		}
 		opaque, err := NewOpaque(key, len(sample.plain), tweak)
 		if err != nil {
-			t.Fatal(err)
+			t.Fatalf("sample %d: NewOpaque: %v", i+1, err)
 		}
 		if got, err := opaque.Encode(int64(numeral(t, sample.plain, 10))); got != sample.cipher || err != nil {
 			t.Errorf("sample %d: opaque %s, %v", i+1, got, err)
@@ -77,7 +77,7 @@ func TestFF1AgreesWithASlowOneForAllLengths(t *testing.T) {
 		digits := rapid.IntRange(MinDigits, MaxDigits).Draw(t, "digits")
 		opaque, err := NewOpaque(key, digits, tweak)
 		if err != nil {
-			t.Fatal(err)
+			t.Fatalf("NewOpaque of %d digits: %v", digits, err)
 		}
 		value := rapid.Int64Range(0, opaque.Max()).Draw(t, "n")
 		got, err := opaque.Encode(value)
@@ -92,14 +92,14 @@ func TestFF1AgreesWithASlowOneForAllLengths(t *testing.T) {
 
 type tester interface {
 	Helper()
-	Fatal(args ...any)
+	Fatalf(format string, args ...any)
 }
 
 func bytes(t tester, text string) []byte {
 	t.Helper()
 	b, err := hex.DecodeString(text)
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("%q is no hex: %v", text, err)
 	}
 	return b
 }
@@ -108,7 +108,7 @@ func numeral(t tester, text string, radix int) uint64 {
 	t.Helper()
 	n, err := strconv.ParseUint(text, radix, 64)
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("%q is no number: %v", text, err)
 	}
 	return n
 }
@@ -118,12 +118,12 @@ func slowFF1(t tester, key, tweak []byte, radix int, text string) string {
 	t.Helper()
 	block, err := aes.NewCipher(key)
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("AES with a key of %d bytes: %v", len(key), err)
 	}
 	number := func(text string) *big.Int {
 		n, ok := new(big.Int).SetString(text, radix)
 		if !ok {
-			t.Fatal(text)
+			t.Fatalf("%q is no number", text)
 		}
 		return n
 	}

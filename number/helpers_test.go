@@ -13,7 +13,7 @@ func zone(t testing.TB, name string) *time.Location {
 	t.Helper()
 	location, err := time.LoadLocation(name)
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("the zone %s: %v", name, err)
 	}
 	return location
 }
@@ -23,7 +23,7 @@ func moment(t testing.TB, text string) time.Time {
 	t.Helper()
 	at, err := time.Parse(time.RFC3339, text)
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("the time %s: %v", text, err)
 	}
 	return at
 }
@@ -32,7 +32,7 @@ func key(t testing.TB, text string, zone *time.Location) number.CalendarKey {
 	t.Helper()
 	k, err := number.ParseCalendarKey(text, zone)
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("the key %s: %v", text, err)
 	}
 	return k
 }

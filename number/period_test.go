@@ -81,6 +81,15 @@ var zones = []string{
 	"Asia/Beirut", "Asia/Kathmandu", "Asia/Pyongyang", "Australia/Lord_Howe", "Australia/Sydney", "Pacific/Apia", "Pacific/Kwajalein", "Pacific/Kiritimati", "Pacific/Chatham",
 }
 
+func anyZone(t *rapid.T) *time.Location {
+	name := rapid.SampledFrom(zones).Draw(t, "zone")
+	location, err := time.LoadLocation(name)
+	if err != nil {
+		t.Fatalf("the zone %s: %v", name, err)
+	}
+	return location
+}
+
 // anyTurn draws a moment near to one at which a zone's clock changes, if it ever does. From it,
 // every date part can write another 30 years.
 func anyTurn(t *rapid.T, location *time.Location) time.Time {
@@ -96,20 +105,17 @@ func anyTurn(t *rapid.T, location *time.Location) time.Time {
 // around its ends, and hour by hour farther away.
 func TestPeriodsHaveAllMomentsOfTheirLabel(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		location, err := time.LoadLocation(rapid.SampledFrom(zones).Draw(t, "zone"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		location := anyZone(t)
 		template := number.MustTemplate(rapid.SampledFrom(dates).Draw(t, "date") + "{n}")
 		at := anyTurn(t, location)
 		period, err := template.Period(at, location)
 		if err != nil {
-			t.Fatal(err)
+			t.Fatalf("%s at %v: %v", template, at, err)
 		}
 		shows := func(at time.Time) bool {
 			text, err := template.Format(7, at.In(location))
 			if err != nil {
-				t.Fatal(err)
+				t.Fatalf("%s of 7 at %v: %v", template, at, err)
 			}
 			return text == period.Label+"7"
 		}

@@ -136,9 +136,8 @@ func TestParseTemplateSaysWhereAndWhatToWriteInstead(t *testing.T) {
 			t.Errorf("%q: %v, want %q", text, err, want)
 		}
 	}
-	if _, err := number.ParseTemplate(strings.Repeat("x", 97) + "{n}"); err != nil {
-		t.Error(err)
-	}
+	_, err := number.ParseTemplate(strings.Repeat("x", 97) + "{n}")
+	expect.Error(t, "the longest template", err, nil)
 }
 
 func TestMustTemplatePanicsWithTheReason(t *testing.T) {
@@ -218,7 +217,7 @@ func anyTemplate(t *rapid.T) number.Template {
 	}
 	template, err := number.ParseTemplate(text.Draw(t, "before") + parts[0] + text.Draw(t, "between") + parts[1] + text.Draw(t, "behind"))
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("a template that was drawn: %v", err)
 	}
 	return template
 }
@@ -247,7 +246,7 @@ func TestTemplatesNeverWriteOneTextTwice(t *testing.T) {
 		for _, at := range moments {
 			period, err := template.Period(at, nil)
 			if err != nil {
-				t.Fatal(err)
+				t.Fatalf("%s at %v: %v", template, at, err)
 			}
 			for _, value := range values {
 				text, err := template.Format(value, at)

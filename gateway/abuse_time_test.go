@@ -29,9 +29,7 @@ func briefIdle(c *Config) { c.IdleTimeout = 50 * time.Millisecond }
 func (r *rig) dial() net.Conn {
 	r.t.Helper()
 	conn, err := net.Dial("tcp", strings.TrimPrefix(r.url, "http://"))
-	if err != nil {
-		r.t.Fatal(err) // names the call
-	}
+	expect.MustEqual(r.t, "the error of dialing", err, nil)
 	r.t.Cleanup(func() { conn.Close() })
 	_ = conn.SetDeadline(time.Now().Add(patience))
 	return conn

@@ -3,7 +3,6 @@ package gateway
 import (
 	"context"
 	"net/http"
-	"net/http/httptest"
 	"testing"
 
 	"github.com/coatcheck/coatcheck/internal/testing/expect"
@@ -20,11 +19,7 @@ func TestMetricsCountAnAnswerThatWaitsAndIsGivenUp(t *testing.T) {
 		w.WriteHeader(http.StatusCreated)
 	})
 	r := start(t, upstream.URL, payments, on(store))
-	metrics := func() string {
-		w := httptest.NewRecorder()
-		r.g.Admin().ServeHTTP(w, httptest.NewRequest(http.MethodGet, "http://localhost/metrics", http.NoBody))
-		return w.Body.String()
-	}
+	metrics := func() string { return r.admin("/metrics", "localhost", "127.0.0.1:1").Body.String() }
 	r.wantPaid(r.pay("a"), "", false)
 	expect.Contains(t, "GET /metrics while the answer waits", metrics(),
 		`coatcheck_token_backlog_operations{kind="answer"} 1`, `coatcheck_token_backlog_operations{kind="claim"} 0`, `coatcheck_token_backlog_dropped_total{kind="answer"} 0`)

@@ -62,14 +62,10 @@ type fieldService struct {
 func newFieldService(t *testing.T, command []string) *fieldService {
 	t.Helper()
 	port, err := proctest.Reserve()
-	if err != nil {
-		t.Fatal(err) // names the call
-	}
+	expect.MustEqual(t, "the error of reserving a port", err, nil)
 	t.Cleanup(port.Release)
 	s := &fieldService{t: t, command: command, port: port.Number(), book: filepath.Join(t.TempDir(), "book")}
-	if err := os.WriteFile(s.book, nil, 0o600); err != nil {
-		t.Fatal(err) // names the file
-	}
+	expect.MustEqual(t, "the error of making the book", os.WriteFile(s.book, nil, 0o600), nil)
 	s.start()
 	t.Cleanup(func() { s.stop(true) })
 	return s
@@ -147,7 +143,7 @@ func (s *fieldService) ask() {
 func (s *fieldService) serve() {
 	listener, err := net.Listen("tcp", s.address())
 	if err != nil {
-		s.t.Error(err) // names the call
+		s.t.Errorf("the service cannot listen: %v", err)
 		return
 	}
 	s.web = &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -184,9 +180,7 @@ func (s *fieldService) note(word, key string) {
 func (s *fieldService) read() (effects map[string]int, sent map[string]bool) {
 	s.t.Helper()
 	text, err := os.ReadFile(s.book)
-	if err != nil {
-		s.t.Fatal(err) // names the file
-	}
+	expect.MustEqual(s.t, "the error of reading the book", err, nil)
 	effects, sent = map[string]int{}, map[string]bool{}
 	for line := range strings.Lines(string(text)) {
 		word, key, _ := strings.Cut(strings.TrimSpace(line), " ")

@@ -14,6 +14,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -115,13 +116,22 @@ func (r *rig) close() {
 	}
 }
 
-// unconnected is a gateway whose upstream is never asked.
-func unconnected(t testing.TB) *Gateway {
+// unconnected has a gateway whose upstream is never asked.
+func unconnected(t testing.TB) *rig {
 	t.Helper()
 	r := &rig{t: t, log: &logtest.Text{}}
 	r.g = r.open("http://127.0.0.1:1", payments)
 	t.Cleanup(r.close)
-	return r.g
+	return r
+}
+
+// admin asks the gateway's own side under a host, from an address.
+func (r *rig) admin(path, host, from string) *httptest.ResponseRecorder {
+	request := httptest.NewRequest(http.MethodGet, path, http.NoBody)
+	request.Host, request.RemoteAddr = host, from
+	w := httptest.NewRecorder()
+	r.g.Admin().ServeHTTP(w, request)
+	return w
 }
 
 func on(store *redisstore.Store) func(*Config) { return func(c *Config) { c.Store = store } }
@@ -129,12 +139,8 @@ func on(store *redisstore.Store) func(*Config) { return func(c *Config) { c.Stor
 func (r *rig) write(routes string) {
 	r.t.Helper()
 	whole := r.file + ".new"
-	if err := os.WriteFile(whole, []byte(routes), 0o600); err != nil {
-		r.t.Fatal(err)
-	}
-	if err := os.Rename(whole, r.file); err != nil {
-		r.t.Fatal(err)
-	}
+	err := errors.Join(os.WriteFile(whole, []byte(routes), 0o600), os.Rename(whole, r.file))
+	expect.Error(r.t, "writing the routes file", err, nil)
 }
 
 // newClient returns a client whose deadline only tells a hang, and that sends nothing again by
@@ -160,11 +166,17 @@ func (a answer) problem() api.Problem {
 	return problem
 }
 
+// chunked is the header of a request whose body has a length that no header says.
+const chunked = "Transfer-Encoding: chunked"
+
 // send sends a request with headers given as "Name: value".
 func (r *rig) send(ctx context.Context, method, path, body string, headers ...string) (answer, error) {
 	var content io.Reader
 	if body != "" {
 		content = strings.NewReader(body)
+	}
+	if slices.Contains(headers, chunked) {
+		content = io.MultiReader(content) // of which net/http does not know the length
 	}
 	request, err := http.NewRequestWithContext(ctx, method, r.url+path, content)
 	if err != nil {
@@ -198,7 +210,7 @@ func (r *rig) do(method, path, body string, headers ...string) answer {
 	r.t.Helper()
 	a, err := r.send(r.t.Context(), method, path, body, headers...)
 	if err != nil {
-		r.t.Fatalf("%s: %v", describe(method, path, headers), err)
+		r.t.Fatalf("%s: no answer: %v", describe(method, path, headers), err)
 	}
 	return a
 }
@@ -317,9 +329,7 @@ type dialogue struct {
 func listen(t testing.TB) net.Listener {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err) // names the call
-	}
+	expect.MustEqual(t, "the error of listening", err, nil)
 	return listener
 }
 

@@ -1,16 +1,12 @@
 package gateway
 
 import (
-	"context"
 	"net/http"
-	"net/http/httptest"
 	"strconv"
 	"testing"
 
 	"github.com/coatcheck/coatcheck/idempotency"
 	"github.com/coatcheck/coatcheck/internal/testing/expect"
-	"github.com/coatcheck/coatcheck/internal/testing/storetest"
-	"github.com/coatcheck/coatcheck/redisstore"
 )
 
 // A service that refuses a form before it does anything says so, and the corrected form is taken
@@ -50,24 +46,4 @@ func TestServiceSaysThatNothingHasBegun(t *testing.T) {
 			upstream.wantPaid(t, row.runs)
 		})
 	}
-}
-
-// A service whose own guard has the gateway's store would wait for itself. It says so, and the key
-// stays free.
-func TestGuardedServiceBehindTheGatewaySaysThatItIsGuardedTwice(t *testing.T) {
-	store := storetest.Open(t, redisstore.Config{URL: "embedded:"})
-	tokens := idempotency.New(store, idempotency.Config{})
-	t.Cleanup(func() { expect.Error(t, "Close", tokens.Close(context.Background()), nil) })
-	ran := 0
-	mux := http.NewServeMux()
-	tokens.Handle(mux, "POST /payments", idempotency.Route{}, http.HandlerFunc(func(http.ResponseWriter, *http.Request) { ran++ }))
-	upstream := httptest.NewServer(mux)
-	defer upstream.Close()
-	r := start(t, upstream.URL, payments, on(store))
-	for range 2 {
-		a := r.pay("a")
-		r.wantStatus(a, 500)
-		expect.Contains(t, "the answer", a.body, "guarded twice")
-	}
-	expect.Equal(t, "runs", ran, 0)
 }

@@ -3,7 +3,6 @@ package gateway
 import (
 	"context"
 	"crypto/tls"
-	"io"
 	"log/slog"
 	"net"
 	"net/http"
@@ -112,34 +111,6 @@ func TestOtherRequestsAreSentAgainAsNetHTTPDoes(t *testing.T) {
 		r.wantStatus(r.do("GET", "/x", ""), 200)
 	}
 	upstream.wantRead(t, 3)
-}
-
-func TestHTTPSUpstreamIsAskedOnceAndOverHTTP1ForGuardedRequests(t *testing.T) {
-	var guarded atomic.Int64
-	upstream := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.URL.Path == "/open" {
-			_, _ = io.WriteString(w, r.Proto)
-			return
-		}
-		if guarded.Add(1) == 1 {
-			_, _ = io.WriteString(w, r.Proto)
-			return
-		}
-		panic(http.ErrAbortHandler) // closes the connection
-	}))
-	upstream.EnableHTTP2 = true
-	upstream.StartTLS()
-	defer upstream.Close()
-	r := start(t, upstream.URL, "routes: [{match: /guarded}]", func(c *Config) {
-		c.TLS = upstream.Client().Transport.(*http.Transport).TLSClientConfig
-	})
-	expect.Equal(t, "the protocol of GET /open", r.do("GET", "/open", "").body, "HTTP/2.0")
-	expect.Equal(t, "the protocol of POST /guarded", r.do("POST", "/guarded", "", "Idempotency-Key: a").body, "HTTP/1.1")
-	for _, method := range []string{"POST", "GET", "DELETE"} {
-		before := guarded.Load()
-		r.wantCode(r.do(method, "/guarded", "", "Idempotency-Key: "+method), api.OutcomeUnknown)
-		expect.Equal(t, "how often "+method+" /guarded was sent", guarded.Load()-before, 1)
-	}
 }
 
 func TestUntrustedUpstreamIsNeverAsked(t *testing.T) {

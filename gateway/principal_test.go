@@ -2,7 +2,6 @@ package gateway
 
 import (
 	"fmt"
-	"os"
 	"strings"
 	"testing"
 	"time"
@@ -108,17 +107,6 @@ func TestKeysOutliveAChangedFile(t *testing.T) {
 	r.write(byToken("/nowhere/jwks.json"))
 	expect.Contains(t, "Reload with a file of keys that is missing", fmt.Sprint(r.g.Reload()), "line 1: principal: jwt: ", "no such file")
 	r.wantPaid(r.payAs(is.Token("ann")), "paid 1", true)
-}
-
-func TestKeysInAFile(t *testing.T) {
-	is, upstream := issuer.New(t), newShop(t, nil)
-	path := is.File()
-	r := start(t, upstream.URL, byToken(path))
-	r.wantPaid(r.payAs(is.Token("ann")), "paid 1", false)
-	is.Rotate("k2")
-	expect.Error(t, "writing the keys", os.WriteFile(path, is.KeySet(), 0o600), nil)
-	expect.Eventually(t, "the new key counts", func() bool { return r.payAs(is.Token("ann")).status == 201 })
-	upstream.wantPaid(t, 1)
 }
 
 func TestPrincipalsOfARoutesFileWithFaults(t *testing.T) {

@@ -2,8 +2,6 @@ package gateway
 
 import (
 	"encoding/json"
-	"net/http"
-	"net/http/httptest"
 	"testing"
 
 	"github.com/coatcheck/coatcheck/internal/testing/expect"
@@ -12,10 +10,7 @@ import (
 // readyFrom is what a caller with an address hears of /readyz.
 func (s *served) readyFrom(from string) (ready Readiness) {
 	s.t.Helper()
-	request := httptest.NewRequest(http.MethodGet, "/readyz", http.NoBody)
-	request.Host, request.RemoteAddr = "localhost", from
-	recorder := httptest.NewRecorder()
-	s.g.Admin().ServeHTTP(recorder, request)
+	recorder := s.admin("/readyz", "localhost", from)
 	if err := json.Unmarshal(recorder.Body.Bytes(), &ready); err != nil {
 		s.t.Fatalf("GET /readyz from %s: got %d %q: %v", from, recorder.Code, recorder.Body, err)
 	}

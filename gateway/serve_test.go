@@ -28,7 +28,7 @@ import (
 type served struct {
 	*rig
 
-	admin string
+	own   string
 	stop  context.CancelFunc
 	ended chan error
 }
@@ -41,7 +41,7 @@ func serve(t *testing.T, upstream, routes string, set ...func(*Config)) *served 
 	set = append([]func(*Config){func(c *Config) { c.StopTimeout = patience }}, set...)
 	s.g = s.open(upstream, routes, set...)
 	clients, admin := listen(t), listen(t)
-	s.url, s.admin = "http://"+clients.Addr().String(), "http://"+admin.Addr().String()
+	s.url, s.own = "http://"+clients.Addr().String(), "http://"+admin.Addr().String()
 	ctx, stop := context.WithCancel(t.Context())
 	s.stop = stop
 	t.Cleanup(stop)
@@ -70,7 +70,7 @@ func (s *served) wantEnd() {
 // side asks the gateway's own side.
 func (s *served) side(path string) (status int, body string) {
 	s.t.Helper()
-	response, err := s.client.Get(s.admin + path)
+	response, err := s.client.Get(s.own + path)
 	if err != nil {
 		s.t.Fatalf("the gateway's own side: %v", err)
 	}
@@ -175,10 +175,12 @@ func echoing(t *testing.T, set ...func(*Config)) (s *served, echo func() error, 
 		}
 	})
 	s = serve(t, upstream.URL, payments, set...)
-	socket, _, err := websocket.Dial(t.Context(), s.url+"/socket", nil)
+	options := &websocket.DialOptions{HTTPHeader: http.Header{"X-Request-Id": {"w-1"}}}
+	socket, response, err := websocket.Dial(t.Context(), s.url+"/socket", options)
 	if err != nil {
 		t.Fatalf("opening a WebSocket: %v", err)
 	}
+	expect.Equal(t, "X-Request-Id of the answer", response.Header.Get("X-Request-Id"), "w-1")
 	hangUp = func() { _ = socket.CloseNow() }
 	t.Cleanup(hangUp)
 	echo = func() error {
@@ -262,16 +264,6 @@ func asksUntilTold(t *testing.T, conn net.Conn, path string) {
 		}
 		time.Sleep(time.Millisecond)
 	}
-}
-
-// A client that has not sent what it announced loses nothing.
-func TestStopIsNotHeldByABodyThatDoesNotCome(t *testing.T) {
-	upstream := newShop(t, nil)
-	s := serve(t, upstream.URL, payments, func(c *Config) { c.BodyTimeout, c.StallTimeout = time.Hour, time.Hour })
-	for _, head := range []string{"POST /payments HTTP/1.1\r\n", "POST /payments HTTP/1.1\r\nIdempotency-Key: a\r\n", "POST /open HTTP/1.1\r\n"} {
-		say(s.dial(), head+"Host: x\r\nContent-Length: 10\r\n\r\n{")
-	}
-	s.wantEnd()
 }
 
 func TestServeReportsAListenerThatFails(t *testing.T) {

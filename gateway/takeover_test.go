@@ -124,8 +124,6 @@ func lapse(t *testing.T, client *redis.Client) {
 func number64(t *testing.T, text string) int64 {
 	t.Helper()
 	n, err := strconv.ParseInt(text, 10, 64)
-	if err != nil {
-		t.Fatal(err) // names the text
-	}
+	expect.MustEqual(t, "the error of reading the number "+text, err, nil)
 	return n
 }

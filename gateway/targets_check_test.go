@@ -193,9 +193,7 @@ func TestFrameworksTakeWhatTheDocumentsSay(t *testing.T) {
 func frameworkTable(t *testing.T) (columns []string, rows map[string][]string) {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join("..", "docs", "gateway.md"))
-	if err != nil {
-		t.Fatal(err) // names the file
-	}
+	expect.MustEqual(t, "the error of reading the page", err, nil)
 	_, table, isThere := strings.Cut(string(text), "\n| | `/Payments` |")
 	if !isThere {
 		t.Fatal("docs/gateway.md: there is no table that begins with | | `/Payments` |")

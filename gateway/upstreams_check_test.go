@@ -90,7 +90,7 @@ func (s *service) start(t testing.TB, folder string) (process *proctest.Process,
 	command.Dir = folder
 	read, write, err := os.Pipe()
 	if err != nil {
-		t.Fatal(err) // names the call
+		t.Fatalf("a pipe: %v", err)
 	}
 	command.Stdout, command.Stderr = write, os.Stderr
 	process, err = proctest.Start(command, syscall.SIGKILL)
@@ -150,7 +150,7 @@ func sayTo(t testing.TB, url, line string, headers ...string) int {
 	t.Helper()
 	conn, err := net.Dial("tcp", strings.TrimPrefix(url, "http://"))
 	if err != nil {
-		t.Error(err) // names the call
+		t.Errorf("dialing %s: %v", url, err)
 		return 0
 	}
 	defer conn.Close()

@@ -110,7 +110,7 @@ func TestKilledReceiversHaveEachDeliveryOnce(t *testing.T) {
 				h, n := app.settle(t, r)
 				happened, not = happened+h, not+n
 			} else if status/100 != 2 && status != http.StatusServiceUnavailable {
-				t.Errorf("%s: %d %s", d.path, status, body)
+				t.Errorf("%s: got %d %s, want 2xx, 409 or 503", d.path, status, body)
 			}
 			return status/100 == 2
 		})

@@ -433,9 +433,7 @@ func TestSeveritiesAreWrittenAsWords(t *testing.T) {
 // The page lists what is looked at, no more and no less.
 func TestThePageListsEveryCheck(t *testing.T) {
 	page, err := os.ReadFile("../docs/doctor.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.MustEqual(t, "the error of reading the page", err, nil)
 	var listed, known []string
 	for _, row := range regexp.MustCompile("(?m)^\\| `([a-z-]+)` \\|").FindAllStringSubmatch(string(page), -1) {
 		listed = append(listed, row[1])
@@ -446,7 +444,5 @@ func TestThePageListsEveryCheck(t *testing.T) {
 	for _, check := range serviceChecks {
 		known = append(known, check.id)
 	}
-	if !slices.Equal(listed, known) {
-		t.Errorf("the page lists %q\nand there are %q", listed, known)
-	}
+	expect.Equal(t, "the checks that the page lists", listed, known)
 }

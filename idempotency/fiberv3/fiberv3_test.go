@@ -75,7 +75,7 @@ func ask(t *testing.T, r *http.Request) (answer, http.Header) {
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 	got, err := client.Do(r)
 	if err != nil {
-		t.Fatalf("%s %s: %v", r.Method, r.URL, err)
+		t.Fatalf("no answer to %s %s: %v", r.Method, r.URL, err)
 	}
 	defer got.Body.Close()
 	body, err := io.ReadAll(got.Body)

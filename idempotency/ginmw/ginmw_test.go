@@ -47,7 +47,7 @@ func newTokens(t *testing.T) (*idempotency.Tokens, *logtest.Text) {
 	t.Helper()
 	store, err := redisstore.Open(t.Context(), "embedded:")
 	if err != nil {
-		t.Fatal(err) // names the call
+		t.Fatalf("no answer: %v", err)
 	}
 	log := &logtest.Text{}
 	tokens := idempotency.New(store, idempotency.Config{Logger: log.Logger()})

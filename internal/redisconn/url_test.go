@@ -42,7 +42,7 @@ func TestURLNamesAServer(t *testing.T) {
 				return
 			}
 			if err != nil {
-				t.Fatal(err)
+				t.Fatalf("Parse: %v", err)
 			}
 			server := target.Server
 			if target.Mode != Standalone || target.Address != want.address || server.Addr != want.addr || server.Username != want.user ||
@@ -93,7 +93,7 @@ func TestURLNamesASentinelSetOrACluster(t *testing.T) {
 		t.Run(url, func(t *testing.T) {
 			target, err := Parse(url)
 			if err != nil {
-				t.Fatal(err)
+				t.Fatalf("Parse: %v", err)
 			}
 			pool, _ := poolSizeIn(target.Query)
 			if target.Mode != want.mode || target.Address != want.address || target.Master != want.master || target.Username != want.user ||

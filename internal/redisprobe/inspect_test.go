@@ -2,7 +2,6 @@ package redisprobe_test
 
 import (
 	"bufio"
-	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -30,7 +29,7 @@ func inspect(t *testing.T, config redisstore.Config, options redisprobe.Options)
 	options.Patience = patience
 	facts, err := redisprobe.Inspect(t.Context(), config, options)
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("Inspect: %v", err)
 	}
 	return facts
 }
@@ -57,7 +56,7 @@ func TestInspectTellsTheFactsOfAServer(t *testing.T) {
 	expect.Equal(t, "commands that are denied", s.Denied, nil)
 	expect.Equal(t, "why neither is known", s.Untried, "")
 	expect.Equal(t, "failure of a script", s.ScriptFails, "")
-	if strings.Contains(strings.Join(slices.Collect(values(s.Config)), " "), "secret-word") {
+	if strings.Contains(fmt.Sprint(s.Config), "secret-word") {
 		t.Errorf("the password is told: %q", s.Config)
 	}
 	expect.Equal(t, "why the clock is not known", s.Clock.Err, "")
@@ -73,17 +72,6 @@ func TestInspectTellsTheFactsOfAServer(t *testing.T) {
 	expect.Equal(t, "what became of a write", s.Reach, &doctor.Reach{}, cmpopts.IgnoreFields(doctor.Reach{}, "Took"))
 }
 
-func values(m map[string]string) func(yield func(string) bool) {
-	return func(yield func(string) bool) {
-		for _, value := range m {
-			if !yield(value) {
-				return
-			}
-		}
-	}
-}
-
-// What is written expires by itself, and with ReadOnly nothing is.
 func TestInspectFindsMarkersOfANewerFormat(t *testing.T) {
 	t.Parallel()
 	srv := redistest.Start(t)
@@ -95,14 +83,13 @@ func TestInspectFindsMarkersOfANewerFormat(t *testing.T) {
 	expect.Equal(t, "newer records", facts.Servers[0].Newer, []string{"counters:{marker} @2:1.1.0", "incarnation:{store} @"})
 }
 
+// What is written expires by itself, and with ReadOnly nothing is.
 func TestInspectLeavesNothing(t *testing.T) {
 	t.Parallel()
 	srv := redistest.Start(t)
 	facts := inspect(t, redisstore.Config{URL: srv.URL()}, redisprobe.Options{ReadOnly: true})
 	expect.Equal(t, "what became of a write that is not to be", facts.Servers[0].Reach, nil)
-	if n := srv.Client().DBSize(t.Context()).Val(); n != 0 {
-		t.Errorf("%d keys", n)
-	}
+	expect.Equal(t, "keys that were written with ReadOnly", srv.Client().DBSize(t.Context()).Val(), 0)
 	inspect(t, redisstore.Config{URL: srv.URL(), Prefix: "mine:"}, redisprobe.Options{})
 	keys := srv.Client().Keys(t.Context(), "*").Val()
 	expect.MustEqual(t, fmt.Sprintf("number of keys, which are %q", keys), len(keys), 1)
@@ -141,9 +128,7 @@ func TestInspectFindsTheReplicasOfASetAndItsSentinels(t *testing.T) {
 			}
 		}
 	}
-	if masters != 1 {
-		t.Errorf("%d masters", masters)
-	}
+	expect.Equal(t, "number of masters", masters, 1)
 	// A master that is known by its own URL tells of its replicas as well, and one that is down is
 	// told as away.
 	set.Replicas()[0].Kill()
@@ -181,9 +166,7 @@ func TestInspectReadsAClustersSlots(t *testing.T) {
 	}
 	slot := owner.Client().ClusterKeySlot(t.Context(), "a").Val()
 	id := other.Client().ClusterMyID(t.Context()).Val()
-	if err := owner.Client().Do(t.Context(), "CLUSTER", "SETSLOT", slot, "MIGRATING", id).Err(); err != nil {
-		t.Fatal(err)
-	}
+	do(t, owner, "CLUSTER", "SETSLOT", slot, "MIGRATING", id)
 	lost := int(owner.Client().ClusterKeySlot(t.Context(), "b").Val())
 	expect.Eventually(t, "one slot is missed", func() bool {
 		// Each time anew: a node takes a slot back that another has still announced. One without it
@@ -202,13 +185,7 @@ func TestInspectFindsWhatAUserMayNotDo(t *testing.T) {
 	t.Parallel()
 	srv := redistest.Start(t)
 	user := func(name string, rules ...string) string {
-		words := []any{"ACL", "SETUSER", name, "on", ">word"}
-		for _, rule := range rules {
-			words = append(words, rule)
-		}
-		if err := srv.Client().Do(t.Context(), words...).Err(); err != nil {
-			t.Fatal(err)
-		}
+		do(t, srv, append([]any{"ACL", "SETUSER", name, "on", ">word"}, words(rules)...)...)
 		return strings.Replace(srv.URL(), "redis://", "redis://"+name+":word@", 1)
 	}
 	look := func(url string) doctor.Inspected {
@@ -252,12 +229,11 @@ func TestInspectFindsCommandsThatWereRenamed(t *testing.T) {
 
 func TestInspectRefusesWhatHasNoRedis(t *testing.T) {
 	t.Parallel()
-	if _, err := redisprobe.Inspect(t.Context(), redisstore.Config{URL: "embedded:"}, redisprobe.Options{}); !errors.Is(err, redisprobe.ErrNotInspected) || !errors.Is(err, redisstore.ErrRefused) {
-		t.Error(err)
-	}
-	if _, err := redisprobe.Inspect(t.Context(), redisstore.Config{URL: "nonsense"}, redisprobe.Options{}); err == nil {
-		t.Error("nonsense is inspected")
-	}
+	_, err := redisprobe.Inspect(t.Context(), redisstore.Config{URL: "embedded:"}, redisprobe.Options{})
+	expect.Error(t, "Inspect of the embedded store", err, redisprobe.ErrNotInspected)
+	expect.Error(t, "Inspect of the embedded store", err, redisstore.ErrRefused)
+	_, err = redisprobe.Inspect(t.Context(), redisstore.Config{URL: "nonsense"}, redisprobe.Options{})
+	expect.Equal(t, "Inspect of nonsense is refused", err != nil, true)
 	srv := redistest.Start(t)
 	srv.Kill()
 	for _, url := range []string{srv.URL(), "redis+sentinel://" + srv.Addr() + "/m", "redis+cluster://" + srv.Addr()} {
@@ -283,22 +259,18 @@ func TestSweepRemovesWhatBeginsWithAText(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, store *redisstore.Store) {
 		for _, name := range []string{"bench:a", "bench:b", "bench", "orders", "xbench:a"} {
 			for range 3 {
-				if _, err := bumped(t.Context(), store, name); err != nil {
-					t.Fatal(err)
-				}
+				_, err := bumped(t.Context(), store, name)
+				expect.MustEqual(t, "the error of adding to "+name, err, nil)
 			}
 		}
 		list := script("list", "for _, name in ipairs(ARGV) do redis.call('ZADD', KEYS[1], 0, name) end return {'ok'}", false)
-		if _, err := store.Run(t.Context(), list, []string{store.Key("workers", "names")}, "bench:a", "bench:b", "bench", "orders", "zebra"); err != nil {
-			t.Fatal(err)
-		}
+		_, err := store.Run(t.Context(), list, []string{store.Key("workers", "names")}, "bench:a", "bench:b", "bench", "orders", "zebra")
+		expect.MustEqual(t, "the error of listing names", err, nil)
 		removed, err := redisprobe.Sweep(t.Context(), store, "bench:", "workers")
 		expect.Error(t, "Sweep", err, nil)
 		expect.MustEqual(t, "keys swept", removed, 2)
 		for name, want := range map[string]int64{"bench:a": 0, "bench:b": 0, "bench": 3, "orders": 3, "xbench:a": 3} {
-			if n := counted(t, store, name); n != want {
-				t.Errorf("%s is %d", name, n)
-			}
+			expect.Equal(t, "the record "+name, counted(t, store, name), want)
 		}
 		names := script("names", "return redis.call('ZRANGE', KEYS[1], 0, -1)", true)
 		left, err := store.Run(t.Context(), names, []string{store.Key("workers", "names")})
@@ -330,9 +302,7 @@ func TestInspectMeasuresTheOffsetOfAClock(t *testing.T) {
 func clockOff(t *testing.T, off time.Duration) (addr string) {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.MustEqual(t, "the error of listening", err, nil)
 	var serving sync.WaitGroup
 	t.Cleanup(func() {
 		_ = listener.Close()

@@ -59,7 +59,7 @@ func counted(t testing.TB, store *redisstore.Store, name string) int64 {
 	t.Helper()
 	n, err := number(t.Context(), store, script("peek", "return {'ok', redis.call('GET', KEYS[1]) or '0'}", true), name)
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("reading the record %s: %v", name, err)
 	}
 	return n
 }

@@ -67,9 +67,7 @@ func TestLooksEndWithStop(t *testing.T) {
 
 func TestFileIsReadUpToItsBound(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "f")
-	if err := os.WriteFile(file, []byte("1234"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	expect.MustEqual(t, "the error of writing the file", os.WriteFile(file, []byte("1234"), 0o600), nil)
 	text, version, err := watch.Read(file, 4)
 	expect.Error(t, "Read of 4 bytes, up to 4", err, nil)
 	expect.Equal(t, "Read of 4 bytes, up to 4", string(text)+" "+version, "1234 "+watch.Version([]byte("1234")))
@@ -77,8 +75,6 @@ func TestFileIsReadUpToItsBound(t *testing.T) {
 		t.Errorf("Read of 4 bytes, up to 3: got version %q and error %v, want none and an error that says the bound", version, err)
 	}
 	expect.Equal(t, "a file of mode 0600 is exposed", watch.IsExposed(file), false)
-	if err := os.Chmod(file, 0o644); err != nil {
-		t.Fatal(err)
-	}
+	expect.MustEqual(t, "the error of opening the file to all", os.Chmod(file, 0o644), nil)
 	expect.Equal(t, "a file of mode 0644 is exposed", watch.IsExposed(file), true)
 }

@@ -106,8 +106,8 @@ func rights(x *exam, s *Inspected) verdict {
 	case len(x.needed(denied)) > 0:
 		return critical(found, "calls that need them are refused: tokens, leases, counters or locks, by what is forbidden", fix)
 	case len(denied) > 0:
-		return warning(found, "without PUBLISH and SUBSCRIBE those that wait for a lock or an answer poll, and hear of it later; without INFO see incarnation",
-			fix)
+		return warning(found, "without PUBLISH and SUBSCRIBE those that wait for a lock or an answer poll, and hear of it later; "+
+			"without INFO see incarnation", fix)
 	}
 	return fine("the user may do all that is needed")
 }

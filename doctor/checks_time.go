@@ -30,7 +30,8 @@ func clocksApart(x *exam) []verdict {
 	apart, doubt := last.Clock.Offset-first.Clock.Offset, 2*within
 	found := fmt.Sprintf("clocks of servers are %s apart (±%s): %s is behind, %s is ahead", short(apart), short(doubt),
 		first.Addr, last.Addr)
-	risk := "after a failover fences can go back, and a worker id can be granted while its last window is still open: --clock-skew allows " + x.ClockSkew.String()
+	risk := "after a failover fences can go back, and a worker id can be granted while its last window is still open: --clock-skew " +
+		"allows " + x.ClockSkew.String()
 	fix := "set the clocks by NTP (chronyc tracking); until then --clock-skew " + (apart + doubt).Round(time.Millisecond).String()
 	switch {
 	case apart-doubt > x.ClockSkew:

@@ -80,9 +80,11 @@ func serviceReady(s *Service, _ Settings) verdict {
 	case s.Ready:
 		return fine("ready")
 	case s.Reason == "":
-		return critical(fmt.Sprintf("/readyz answers %d, and not as coatcheck does", s.ReadyStatus), "this is another service, or something stands between", "--server URL of the service itself")
+		return critical(fmt.Sprintf("/readyz answers %d, and not as coatcheck does", s.ReadyStatus),
+			"this is another service, or something stands between", "--server URL of the service itself")
 	}
-	return critical("not ready: "+s.Reason, "nothing is issued, counted, leased or locked", "coatcheck doctor --redis URL of its Redis")
+	return critical("not ready: "+s.Reason, "nothing is issued, counted, leased or locked",
+		"coatcheck doctor --redis URL of its Redis")
 }
 
 func serviceStore(s *Service, _ Settings) verdict {
@@ -92,7 +94,8 @@ func serviceStore(s *Service, _ Settings) verdict {
 	case s.Store == string(redisstore.Embedded):
 		return note("the embedded store", "one process, no replicas, and a restart loses all state", "coatcheck serve --redis URL")
 	case s.Ack == 0:
-		return note(s.Store+", --ack 0", "if its Redis has replicas, a failover loses writes that were confirmed", "coatcheck doctor --redis URL of its Redis, which says what --ack it can have")
+		return note(s.Store+", --ack 0", "if its Redis has replicas, a failover loses writes that were confirmed",
+			"coatcheck doctor --redis URL of its Redis, which says what --ack it can have")
 	}
 	return fine("%s, --ack %d", s.Store, s.Ack)
 }
@@ -101,7 +104,8 @@ func serviceWorkers(s *Service, _ Settings) verdict {
 	if len(s.Waiting) == 0 {
 		return verdict{}
 	}
-	return warning("stamps no ids of "+strings.Join(s.Waiting, "; "), "/id/snowflake is refused for them; none is stamped twice", "coatcheck worker create POOL, if the pool is new; else wait until its quarantine ends")
+	return warning("stamps no ids of "+strings.Join(s.Waiting, "; "), "/id/snowflake is refused for them; none is stamped twice",
+		"coatcheck worker create POOL, if the pool is new; else wait until its quarantine ends")
 }
 
 const day = 24 * time.Hour
@@ -112,7 +116,8 @@ func serviceLayouts(s *Service, _ Settings) verdict {
 	}
 	left, at := s.EndsAt.Sub(s.Now), s.EndsAt.Format(time.DateOnly)
 	found := fmt.Sprintf("the layout of pool %s has no timestamps from %s on", s.EndsFirst, at)
-	const risk, fix = "no worker id of it is leased then, and /id/snowflake of it is refused, for good", "another pool, or coatcheck worker create --replace POOL --layout with a wider timestamp"
+	const risk = "no worker id of it is leased then, and /id/snowflake of it is refused, for good"
+	const fix = "another pool, or coatcheck worker create --replace POOL --layout with a wider timestamp"
 	switch {
 	case left < 30*day:
 		return critical(found, risk, fix)
@@ -127,11 +132,14 @@ func serviceKeys(s *Service, _ Settings) verdict {
 	case s.Anonymous == http.StatusUnauthorized || s.Anonymous == http.StatusForbidden:
 		return fine("who shows no key is refused")
 	case s.Anonymous != http.StatusOK:
-		return note(fmt.Sprintf("who shows no key gets status %d for GET /counter", s.Anonymous), "whether keys are needed cannot be told", "")
+		return note(fmt.Sprintf("who shows no key gets status %d for GET /counter", s.Anonymous),
+			"whether keys are needed cannot be told", "")
 	case s.Loopback:
-		return note("takes every caller on this host", "every program on this host can take locks and leases and set counters back", "coatcheck serve --access FILE")
+		return note("takes every caller on this host", "every program on this host can take locks and leases and set counters back",
+			"coatcheck serve --access FILE")
 	}
-	return warning("takes every caller", "any caller can take locks and leases, issue tokens and set counters back", "coatcheck serve --access FILE")
+	return warning("takes every caller", "any caller can take locks and leases, issue tokens and set counters back",
+		"coatcheck serve --access FILE")
 }
 
 func serviceKey(s *Service, _ Settings) verdict {
@@ -141,7 +149,8 @@ func serviceKey(s *Service, _ Settings) verdict {
 	case http.StatusOK:
 		return fine("the key may read")
 	}
-	return warning(fmt.Sprintf("with the key that was given GET /counter answers %d", s.WithKey), "commands and services with it are refused", "another --api-key, or one with the role read at least")
+	return warning(fmt.Sprintf("with the key that was given GET /counter answers %d", s.WithKey),
+		"commands and services with it are refused", "another --api-key, or one with the role read at least")
 }
 
 // soon is how long before its end a certificate should have been replaced.
@@ -152,16 +161,22 @@ func serviceTLS(s *Service, _ Settings) verdict {
 		if s.Loopback {
 			return verdict{}
 		}
-		return warning("no TLS", "who can listen on the way reads keys, tokens and leases, and can use them", "coatcheck serve --tls-cert FILE --tls-key FILE")
+		return warning("no TLS", "who can listen on the way reads keys, tokens and leases, and can use them",
+			"coatcheck serve --tls-cert FILE --tls-key FILE")
 	}
 	left := s.Certificate.NotAfter.Sub(s.Now)
 	switch date := s.Certificate.NotAfter.UTC().Format(time.DateOnly); {
 	case left <= 0:
-		return critical("its certificate has ended on "+date, "clients refuse it", "a new certificate in the files of --tls-cert and --tls-key: it is read without a restart")
+		return critical("its certificate has ended on "+date, "clients refuse it",
+			"a new certificate in the files of --tls-cert and --tls-key: it is read without a restart")
 	case s.Certificate.Untrusted != "":
-		return critical("its certificate is not trusted here: "+s.Certificate.Untrusted, "clients here refuse it, or were told not to look, and then any host can stand between", "--ca FILE of the authority that made it; or a certificate for this host's name")
+		return critical("its certificate is not trusted here: "+s.Certificate.Untrusted,
+			"clients here refuse it, or were told not to look, and then any host can stand between",
+			"--ca FILE of the authority that made it; or a certificate for this host's name")
 	case left < soon:
-		return warning(fmt.Sprintf("its certificate ends on %s, in %d days", date, int(left.Hours()/24)), "clients refuse it from then on", "a new certificate in the files of --tls-cert and --tls-key: it is read without a restart")
+		return warning(fmt.Sprintf("its certificate ends on %s, in %d days", date, int(left.Hours()/24)),
+			"clients refuse it from then on",
+			"a new certificate in the files of --tls-cert and --tls-key: it is read without a restart")
 	default:
 		return fine("TLS, its certificate ends on %s", date)
 	}
@@ -175,7 +190,8 @@ func serviceClock(s *Service, x Settings) verdict {
 		return fine("its clock agrees with this host's to %s", agreement(s.Clock.Offset.Abs()+s.Clock.Within))
 	}
 	return warning(fmt.Sprintf("its clock is %s off this host's (±%s)", short(s.Clock.Offset), short(s.Clock.Within)),
-		"dates in counters' keys and numbers are by its clock, a client's deadlines by this one's; leases are by Redis's and hold", "set both clocks by NTP (chronyc tracking)")
+		"dates in counters' keys and numbers are by its clock, a client's deadlines by this one's; leases are by Redis's and hold",
+		"set both clocks by NTP (chronyc tracking)")
 }
 
 func serviceLatency(s *Service, x Settings) verdict {
@@ -184,7 +200,9 @@ func serviceLatency(s *Service, x Settings) verdict {
 		return verdict{}
 	}
 	if took.P99 > x.StoreTimeout {
-		return warning(fmt.Sprintf("a request that asks no store takes p50 %s, p99 %s", short(took.P50), short(took.P99)), "clients' deadlines end before the answer is there: unknown outcomes, lost leases", "look at its load and at the network")
+		return warning(fmt.Sprintf("a request that asks no store takes p50 %s, p99 %s", short(took.P50), short(took.P99)),
+			"clients' deadlines end before the answer is there: unknown outcomes, lost leases",
+			"look at its load and at the network")
 	}
 	return fine("a request that asks no store takes p50 %s, p99 %s", short(took.P50), short(took.P99))
 }
@@ -201,7 +219,8 @@ func serviceVersion(s *Service, _ Settings) verdict {
 
 func serviceProblems(s *Service, _ Settings) verdict {
 	if s.Problems != http.StatusOK {
-		return warning(fmt.Sprintf("the page of a problem answers %d", s.Problems), "the links in its errors lead nowhere; something stands between, or this is another service", "let /problems/ through")
+		return warning(fmt.Sprintf("the page of a problem answers %d", s.Problems),
+			"the links in its errors lead nowhere; something stands between, or this is another service", "let /problems/ through")
 	}
 	return fine("pages of its problems are there")
 }

@@ -29,8 +29,9 @@ type reader func(value *yaml.Node, into *Route) string
 
 // fields are all fields of a route. One that is left out has the default of [idempotency.Route].
 var fields = map[string]reader{
-	"match":  text(func(r *Route) *string { return &r.Name }),
-	"accept": choice(func(r *Route) *idempotency.Accept { return &r.Accept }, idempotency.TokenOnly, idempotency.KeyOnly, idempotency.TokenOrKey),
+	"match": text(func(r *Route) *string { return &r.Name }),
+	"accept": choice(func(r *Route) *idempotency.Accept { return &r.Accept },
+		idempotency.TokenOnly, idempotency.KeyOnly, idempotency.TokenOrKey),
 	"policy": choice(func(r *Route) *idempotency.Policy { return &r.Policy }, idempotency.Hold, idempotency.Takeover),
 	"scope":  text(func(r *Route) *string { return &r.Scope }),
 
@@ -146,7 +147,8 @@ func number[T int | int64](of func(*Route) *T, least, most int64, unit string) r
 }
 
 func millis(of func(*Route) *time.Duration, least, most time.Duration) reader {
-	return whole(func(r *Route, n int64) { *of(r) = time.Duration(n) * time.Millisecond }, least.Milliseconds(), most.Milliseconds(), "milliseconds")
+	set := func(r *Route, n int64) { *of(r) = time.Duration(n) * time.Millisecond }
+	return whole(set, least.Milliseconds(), most.Milliseconds(), "milliseconds")
 }
 
 // readWait reads max_wait_ms, where 0 means not at all.
@@ -162,7 +164,8 @@ func readWait(value *yaml.Node, into *Route) string {
 func whole(set func(r *Route, n int64), least, most int64, unit string) reader {
 	return func(value *yaml.Node, into *Route) string {
 		n, err := strconv.ParseInt(value.Value, 10, 64)
-		if value.Kind != yaml.ScalarNode || value.Tag != "!!int" || err != nil || n < least || n > most || strconv.FormatInt(n, 10) != value.Value {
+		plain := value.Kind == yaml.ScalarNode && value.Tag == "!!int" && strconv.FormatInt(n, 10) == value.Value
+		if err != nil || !plain || n < least || n > most {
 			return fmt.Sprintf("a whole number from %d to %d, in %s", least, most, unit)
 		}
 		set(into, n)

@@ -144,10 +144,12 @@ func New(config Config) (*Gateway, error) {
 	if config.Store == nil || config.Upstream.url == nil {
 		return nil, errors.New("gateway: a store and an upstream are needed")
 	}
-	g := &Gateway{config: config, store: config.Store, log: config.Logger, metrics: newMeasures(config.Metrics), door: config.door(config.MaxConnections)}
+	g := &Gateway{config: config, store: config.Store, log: config.Logger, metrics: newMeasures(config.Metrics)}
+	g.door = config.door(config.MaxConnections)
 	g.health, g.audit = g.checker(), audit.New(config.Logger, config.AuditLog)
 	metrics.ShowConnections(g.metrics.Registry, config.Store)
-	g.metrics.Ask("coatcheck_gateway_bytes_in_flight", metrics.Gauge, "Memory that requests under way take, as far as it is counted: headers, guarded bodies and answers, and copying.", nil,
+	g.metrics.Ask("coatcheck_gateway_bytes_in_flight", metrics.Gauge,
+		"Memory that requests under way take, as far as it is counted: headers, guarded bodies and answers, and copying.", nil,
 		func(tell metrics.Tell) { tell(float64(g.door.BytesInFlight())) })
 	g.tokens = idempotency.New(config.Store, idempotency.Config{
 		Principal: config.Principal, Error: g.refuse, Logger: config.Logger,

@@ -21,8 +21,9 @@ func (g *Gateway) writeLines(w *responder, r *http.Request, x *exchange, took ti
 	from := g.addressOf(r)
 	if requestlog.Wants(g.config.AccessLog, x.match()) {
 		line := []slog.Attr{
-			slog.String("method", requestlog.Method(r.Method)), slog.String("route", x.match()), slog.String("outcome", string(x.outcome)), slog.Int("status", w.status),
-			slog.Int64("bytes", w.bytes), slog.Duration("duration", took), slog.String("address", from),
+			slog.String("method", requestlog.Method(r.Method)), slog.String("route", x.match()),
+			slog.String("outcome", string(x.outcome)), slog.Int("status", w.status), slog.Int64("bytes", w.bytes),
+			slog.Duration("duration", took), slog.String("address", from),
 		}
 		g.log.LogAttrs(r.Context(), requestlog.LevelOf(w.status), "request", append(line, requestlog.Refusal(r.Context())...)...)
 	}
@@ -59,6 +60,7 @@ func (g *Gateway) logged(next http.Handler) http.Handler {
 			route = path
 		}
 		g.log.LogAttrs(r.Context(), slog.LevelInfo, "admin request",
-			slog.String("method", requestlog.Method(r.Method)), slog.String("route", route), slog.Duration("duration", time.Since(began)), slog.String("address", g.addressOf(r)))
+			slog.String("method", requestlog.Method(r.Method)), slog.String("route", route),
+			slog.Duration("duration", time.Since(began)), slog.String("address", g.addressOf(r)))
 	})
 }

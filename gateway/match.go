@@ -23,7 +23,8 @@ type table struct {
 
 // newTable makes routes ready. They must come from ParseRoutes.
 func (g *Gateway) newTable(routes Routes, version string) *table {
-	t := &table{routes: routes, version: version, loaded: time.Now(), exact: newFinder(), folded: newFinder(), longest: longestOf(routes, g.routes.Load())}
+	t := &table{routes: routes, version: version, loaded: time.Now(), exact: newFinder(), folded: newFinder()}
+	t.longest = longestOf(routes, g.routes.Load())
 	var all []*guardedRoute
 	for _, route := range routes {
 		guarded := &guardedRoute{Route: route, exact: newFinder(), folded: newFinder()}

@@ -124,7 +124,9 @@ func (g *Gateway) forwarded(p *httputil.ProxyRequest) {
 }
 
 // written are the headers that the gateway writes itself.
-var written = []string{fenceHeader, idempotency.OperationHeader, requestIDHeader, "X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto"}
+var written = []string{
+	fenceHeader, idempotency.OperationHeader, requestIDHeader, "X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto",
+}
 
 // framing are the headers that delimit and address a request. net/http writes them.
 var framing = []string{"Content-Length", "Transfer-Encoding", "Trailer", "Host", "Connection", "Expect"}

@@ -135,7 +135,8 @@ func (r Routes) doubles() (found yamlfile.Faults) {
 		case !isThere:
 			first[fold(route.Name)] = route
 		case other.Name != route.Name && (!route.DistinctCase || !other.DistinctCase):
-			found.Addf(route.line, "match: %q differs from %q in line %d only in small letters and capitals, and would be a second scope for the same keys: give it up, or set ignore_case: false in both", route.Name, other.Name, other.line)
+			found.Addf(route.line, "match: %q differs from %q in line %d only in small letters and capitals, and would be a second scope "+
+				"for the same keys: give it up, or set ignore_case: false in both", route.Name, other.Name, other.line)
 		}
 	}
 	return found

@@ -48,8 +48,10 @@ func (u *unguardedWarning) write(log *slog.Logger, r *http.Request, now time.Tim
 	if now.UnixNano() < next || !u.next.CompareAndSwap(next, now.Add(warnEvery).UnixNano()) {
 		return
 	}
-	log.LogAttrs(r.Context(), slog.LevelWarn, "a request with an idempotency key was passed on unguarded: no route matches it, and repeated it runs again",
-		slog.String("method", requestlog.Method(r.Method)), slog.String("shape", shapeOf(r.URL.Path)), slog.String("try", "a route in the routes file whose match has this method and path, with {name} for each {…}"))
+	log.LogAttrs(r.Context(), slog.LevelWarn,
+		"a request with an idempotency key was passed on unguarded: no route matches it, and repeated it runs again",
+		slog.String("method", requestlog.Method(r.Method)), slog.String("shape", shapeOf(r.URL.Path)),
+		slog.String("try", "a route in the routes file whose match has this method and path, with {name} for each {…}"))
 }
 
 // plainWord is a segment of a path that is likely the same for all requests. Any other may be

@@ -114,8 +114,9 @@ func (w *Watch) figures(found idempotency.Doubts) Figures {
 // Show adds the figures to the metrics.
 func (w *Watch) Show(r *metrics.Registry) {
 	r.Ask("coatcheck_operations_in_doubt", metrics.Gauge,
-		"Operations in doubt in the store now, whether or not somebody asks for them again, by scope: a guarded route of this process; other (of another process, or claimed over HTTP); "+
-			"unread (more than the 256 oldest, which are read).", []string{"scope"}, func(tell metrics.Tell) {
+		"Operations in doubt in the store now, whether or not somebody asks for them again, by scope: a guarded route of this "+
+			"process; other (of another process, or claimed over HTTP); unread (more than the 256 oldest, which are read).",
+		[]string{"scope"}, func(tell metrics.Tell) {
 			if f, known := w.Now(); known {
 				for name, scope := range f.Scopes {
 					tell(float64(scope.Operations), name)

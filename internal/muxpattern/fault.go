@@ -78,12 +78,13 @@ func withoutPath(method, host string) finding {
 }
 
 // usual are the methods that are suggested for an unknown one.
-var usual = []string{http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete, http.MethodGet, http.MethodHead, http.MethodOptions}
+var usual = []string{"POST", "PUT", "PATCH", "DELETE", "GET", "HEAD", "OPTIONS"}
 
 // methods are those that IANA has registered, without CONNECT and PRI, which ask for no path.
 var methods = append([]string{
-	"ACL", "BASELINE-CONTROL", "BIND", "CHECKIN", "CHECKOUT", "COPY", "LABEL", "LINK", "LOCK", "MERGE", "MKACTIVITY", "MKCALENDAR", "MKCOL", "MKREDIRECTREF", "MKWORKSPACE", "MOVE",
-	"ORDERPATCH", "PROPFIND", "PROPPATCH", "QUERY", "REBIND", "REPORT", "SEARCH", "TRACE", "UNBIND", "UNCHECKOUT", "UNLINK", "UNLOCK", "UPDATE", "UPDATEREDIRECTREF", "VERSION-CONTROL",
+	"ACL", "BASELINE-CONTROL", "BIND", "CHECKIN", "CHECKOUT", "COPY", "LABEL", "LINK", "LOCK", "MERGE", "MKACTIVITY",
+	"MKCALENDAR", "MKCOL", "MKREDIRECTREF", "MKWORKSPACE", "MOVE", "ORDERPATCH", "PROPFIND", "PROPPATCH", "QUERY", "REBIND",
+	"REPORT", "SEARCH", "TRACE", "UNBIND", "UNCHECKOUT", "UNLINK", "UNLOCK", "UPDATE", "UPDATEREDIRECTREF", "VERSION-CONTROL",
 }, usual...)
 
 func ofMethod(method, host, rest string) finding {
@@ -110,7 +111,8 @@ func ofMethod(method, host, rest string) finding {
 	if nearest := names.Nearest(upper, usual, 2); nearest != "" {
 		return finding{what: fmt.Sprintf("%q is no method", method), meant: join(nearest, host+rest)}
 	}
-	return finding{what: fmt.Sprintf("%q is no method; to guard one that is not registered, leave the method out, which stands for all", method)}
+	return finding{what: fmt.Sprintf("%q is no method; to guard one that is not registered, leave the method out, which stands for "+
+		"all", method)}
 }
 
 // dots are full stops of other scripts that a browser takes for a dot of a host (UTS 46).
@@ -131,7 +133,10 @@ func ofHost(method, host, rest string) finding {
 	case strings.HasPrefix(host, "{"):
 		return finding{what: "a path begins with a slash", meant: join(method, "/"+host+rest)}
 	case strings.ContainsAny(host, dots):
-		return finding{what: fmt.Sprintf("%q is no host: it has another dot than the plain one", host), meant: join(method, otherDot.ReplaceAllString(host, ".")+rest)}
+		return finding{
+			what:  fmt.Sprintf("%q is no host: it has another dot than the plain one", host),
+			meant: join(method, otherDot.ReplaceAllString(host, ".")+rest),
+		}
 	case strings.ContainsFunc(host, func(char rune) bool { return char >= 0x80 }):
 		return finding{what: fmt.Sprintf("%q is no host: a name in another script is written in its form with xn--", host)}
 	case !plainHost.MatchString(host):

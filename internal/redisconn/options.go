@@ -109,7 +109,8 @@ func ListReplicas(o *redis.FailoverOptions, timeout time.Duration) func(ctx cont
 		}
 		views = slices.DeleteFunc(views, func(one view) bool { return one.err != nil })
 		if 2*len(views) <= len(o.SentinelAddrs) {
-			return nil, fmt.Errorf("%d of %d sentinels have answered, and more than half have to: %w", len(views), len(o.SentinelAddrs), failed)
+			return nil, fmt.Errorf("%d of %d sentinels have answered, and more than half have to: %w",
+				len(views), len(o.SentinelAddrs), failed)
 		}
 		return unionOf(views, attached), nil
 	}
@@ -158,7 +159,8 @@ func masterOf(views []view, attached []string) (master string) {
 // has the old one's list, with the new one on it.
 func viewOf(ctx context.Context, o *redis.FailoverOptions, address string, timeout time.Duration) (v view) {
 	sentinel := redis.NewSentinelClient(Safe(&redis.Options{
-		Addr: address, Username: o.SentinelUsername, Password: o.SentinelPassword, Dialer: o.Dialer, OnConnect: o.OnConnect, TLSConfig: o.TLSConfig,
+		Addr: address, Username: o.SentinelUsername, Password: o.SentinelPassword,
+		Dialer: o.Dialer, OnConnect: o.OnConnect, TLSConfig: o.TLSConfig,
 	}, timeout))
 	defer func() { _ = sentinel.Close() }() // it has answered
 	known, err := sentinel.Replicas(ctx, o.MasterName).Result()

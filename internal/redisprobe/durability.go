@@ -32,7 +32,8 @@ func failover(store *redisstore.Store, holds redisstore.Continuity) string {
 	case store.Ack() == 0:
 		return "WARNING: with ack 0 a failover can lose confirmed writes and hand values out twice (--ack all waits for every replica)"
 	}
-	return fmt.Sprintf("a failover counts as a possible loss: each write is confirmed by %d replicas, and not by all that can become master (--ack all)", holds.Acks)
+	return fmt.Sprintf("a failover counts as a possible loss: each write is confirmed by %d replicas, and not by all that can become "+
+		"master (--ack all)", holds.Acks)
 }
 
 func restart(store *redisstore.Store, holds redisstore.Continuity) string {

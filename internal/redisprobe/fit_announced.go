@@ -34,8 +34,8 @@ func (i *inspector) unfitAnnounced(ctx context.Context, addr string) error {
 		_ = conn.Close()
 		return nil
 	}
-	return &UnfitError{i.urlOf(addr), "is a node of a cluster that announces itself as " + announced + ", which cannot be reached from here (" +
-		err.Error() + ")",
+	return &UnfitError{i.urlOf(addr),
+		"is a node of a cluster that announces itself as " + announced + ", which cannot be reached from here (" + err.Error() + ")",
 		"cluster-announce-ip, cluster-announce-port or cluster-announce-hostname of each node, such that clients reach it there"}
 }
 

@@ -24,7 +24,8 @@ const (
 
 var (
 	errULID   = errors.New("not a ULID: 26 characters of Crockford's base 32, of which the first is 0 to 7")
-	errTypeID = errors.New("not a TypeID: a prefix and _, or neither, and 26 characters of Crockford's base 32 in small letters, of which the first is 0 to 7")
+	errTypeID = errors.New("not a TypeID: a prefix and _, or neither, and 26 characters of Crockford's base 32 in small letters, of " +
+		"which the first is 0 to 7")
 	errPrefix = errors.New("up to 63 characters of a–z and _, neither first nor last a _")
 )
 

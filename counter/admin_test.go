@@ -157,7 +157,7 @@ func (c counters) listed(t *testing.T, prefix string) (keys []string) {
 	t.Helper()
 	page, next, err := c.List(t.Context(), prefix, "", 1000)
 	if err != nil || next != "" {
-		t.Fatal(err, next)
+		t.Fatalf("List of %q: got error %v and next %q, want the one page", prefix, err, next)
 	}
 	for _, one := range page {
 		keys = append(keys, one.Key)

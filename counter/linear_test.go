@@ -78,7 +78,7 @@ func record(t *testing.T, processes []counters, key string) (history []porcupine
 				value, err := c.addOrGet(t, key, by)
 				back := time.Since(start).Nanoseconds()
 				if err != nil {
-					t.Error(err)
+					t.Errorf("a call by %d: got error %v, want none", by, err)
 					return
 				}
 				mu.Lock()

@@ -89,9 +89,7 @@ func TestOneINCRBYOfAKeyIsUnderWay(t *testing.T) {
 			over = true
 		}
 	}
-	if err := <-other; err != nil {
-		t.Error(err)
-	}
+	expect.Error(t, "Incr of the other key", <-other, nil)
 	if largest := got.once(t); largest != 52 || sent > 10 {
 		t.Errorf("51 calls came to %d in %d more INCRBYs; %d failed: %v", largest, sent, len(got.failed), errors.Join(got.failed...))
 	}

@@ -57,7 +57,7 @@ func newScene(t *testing.T, ttl time.Duration) *scene {
 func (s *scene) must(err error) {
 	s.t.Helper()
 	if err != nil {
-		s.t.Fatal(err)
+		s.t.Fatalf("a step of the scene: got error %v, want none", err)
 	}
 }
 

@@ -106,7 +106,7 @@ func TestHandlesOutliveTheirTags(t *testing.T) {
 				}
 				id, err := tag.Next(t.Context())
 				if err != nil {
-					t.Error(err)
+					t.Errorf("Next: got error %v, want none", err)
 					return
 				}
 				note(last, id)
@@ -199,7 +199,7 @@ func TestMadeUpNamesEvictNoTag(t *testing.T) {
 			if err := <-failed; errors.Is(err, ErrUnknownTag) {
 				unknown++
 			} else if err != nil {
-				t.Error(err)
+				t.Errorf("Next of a made-up name: got error %v, want %v", err, ErrUnknownTag)
 			}
 		}
 		expect.Equal(t, "names that are unknown", unknown, 19)

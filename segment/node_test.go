@@ -167,7 +167,7 @@ func TestOneCallerGetsTheRangesInOrder(t *testing.T) {
 		defer s.Close()
 		tag, err := s.Tag(t.Context(), "x")
 		if err != nil {
-			t.Fatal(err)
+			t.Fatalf("Tag: got error %v, want none", err)
 		}
 		got, err := drain(t, tag, len(want))
 		if !slices.Equal(got, want) {

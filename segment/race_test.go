@@ -66,7 +66,7 @@ func TestManyCallersGetEachIDOnce(t *testing.T) {
 func greedy(t *testing.T, s *Segments, n int) (ids []int64) {
 	tag, err := s.Tag(t.Context(), "orders")
 	if err != nil {
-		t.Error(err)
+		t.Errorf("Tag: got error %v, want none", err)
 		return nil
 	}
 	for len(ids) < n {
@@ -84,7 +84,7 @@ func greedy(t *testing.T, s *Segments, n int) (ids []int64) {
 			more = more[:1]
 		}
 		if err != nil {
-			t.Error(err)
+			t.Errorf("a draw: got error %v, want none", err)
 			return ids
 		}
 		ids = append(ids, more...)

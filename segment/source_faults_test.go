@@ -93,7 +93,7 @@ func TestLeafAllocReportsABrokenFetch(t *testing.T) {
 				leaf := l.proxied(t, f, timeout)
 				first, err := leaf.Take(t.Context(), tag, 0)
 				if row.want == nil && err != nil {
-					t.Error(err)
+					t.Errorf("Take, which is tried again: got error %v, want none", err)
 				}
 				if row.want != nil {
 					refused(t, err, row.want)

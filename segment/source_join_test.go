@@ -232,7 +232,7 @@ func TestSegmentsOverStripes(t *testing.T) {
 				for range 300 {
 					id, err := s.Next(t.Context(), "orders")
 					if err != nil {
-						t.Error(err)
+						t.Errorf("Next: got error %v, want none", err)
 						return
 					}
 					if _, twice := ids.LoadOrStore(id, true); twice {

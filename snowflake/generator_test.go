@@ -138,7 +138,7 @@ func TestUsedUntilIsOfTheCurrentGrant(t *testing.T) {
 		}
 		d.set(func(l *snowflake.Lease) { l.Fence, l.Worker, l.NotBefore = 2, 2, l.NotBefore.Add(time.Hour) })
 		if _, err := g.Next(ended()); !errors.Is(err, errEnough) {
-			t.Error(err)
+			t.Errorf("Next with a context that has ended: got error %v, want %v", err, errEnough)
 		}
 		if got := g.Stop(); !got.IsZero() {
 			t.Errorf("the new grant was used until %v", got)

@@ -189,7 +189,7 @@ func TestGrantsThatChangeDuringCallsAreNotMixed(t *testing.T) {
 			for !done.Load() {
 				id, err := g.Next(t.Context())
 				if err != nil {
-					t.Error(err)
+					t.Errorf("Next: got error %v, want none", err)
 					return
 				}
 				seen[i] = append(seen[i], id)

@@ -101,6 +101,6 @@ func publish(t *testing.T, store *redisstore.Store, message string) {
 	sum := sha1.Sum([]byte(source))
 	script := &scripts.Script{Name: "publish", Source: source, SHA: hex.EncodeToString(sum[:])}
 	if _, err := store.Run(t.Context(), script, []string{store.Key("test", message)}, store.Key("test", "channel"), message); err != nil {
-		t.Fatal(err)
+		t.Fatalf("publishing %q: got error %v, want none", message, err)
 	}
 }

@@ -145,7 +145,7 @@ func TestClientsOfNodesThatLeftAreForgotten(t *testing.T) {
 		store.batchers.to(destination{node, 0}, store)
 		store.batchers.to(destination{node, 1}, store)
 		if err := node.Close(); err != nil {
-			t.Fatal(err)
+			t.Fatalf("closing the client of %s: got error %v, want none", addr, err)
 		}
 		if known := c.known(addr); known != nil {
 			t.Errorf("the node at %s has left: got its client, want none", addr)

@@ -31,7 +31,7 @@ func newScene(t *testing.T) *scene {
 	store, client := storetest.Stepped(t)
 	s := &scene{store: store, client: client, key: store.Key("test", "names")}
 	if _, err := store.Run(t.Context(), scripts.NameAdd, []string{s.key}, "first"); err != nil {
-		t.Fatal(err)
+		t.Fatalf("adding the first name: got error %v, want none", err)
 	}
 	return s
 }

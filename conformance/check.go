@@ -37,14 +37,16 @@ type need struct {
 }
 
 var (
-	slowHandler = need{"-slow-header, -slow-body or -slow", func(o *options) bool { return o.slow > 0 || o.slowBody != "" || o.slowHeader != field{} }}
-	lease       = need{"-lease", func(o *options) bool { return o.lease > 0 }}
-	badHandler  = need{"-error-header or -error-body", func(o *options) bool { return o.errorBody != "" || o.errorHeader != field{} }}
-	principals  = need{"-principal-a and -principal-b", func(o *options) bool { return o.principalA != field{} && o.principalB != field{} }}
-	tokens      = need{"-token-url", func(o *options) bool { return o.tokenURL != "" }}
-	early       = need{"-early-header", func(o *options) bool { return o.earlyHeader != field{} }}
-	redirects   = need{"-redirect-path", func(o *options) bool { return o.redirectPath != "" }}
-	mark        = need{"-marker", func(o *options) bool { return o.marker != field{} }}
+	slowHandler = need{"-slow-header, -slow-body or -slow", func(o *options) bool {
+		return o.slow > 0 || o.slowBody != "" || o.slowHeader != field{}
+	}}
+	lease      = need{"-lease", func(o *options) bool { return o.lease > 0 }}
+	badHandler = need{"-error-header or -error-body", func(o *options) bool { return o.errorBody != "" || o.errorHeader != field{} }}
+	principals = need{"-principal-a and -principal-b", func(o *options) bool { return o.principalA != field{} && o.principalB != field{} }}
+	tokens     = need{"-token-url", func(o *options) bool { return o.tokenURL != "" }}
+	early      = need{"-early-header", func(o *options) bool { return o.earlyHeader != field{} }}
+	redirects  = need{"-redirect-path", func(o *options) bool { return o.redirectPath != "" }}
+	mark       = need{"-marker", func(o *options) bool { return o.marker != field{} }}
 )
 
 // missing is what a check needs and was not told, "" if nothing.

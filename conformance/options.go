@@ -93,14 +93,17 @@ func (o *options) requestFlags(set *flag.FlagSet) {
 	set.StringVar(&o.contentType, "content-type", "application/json", "the payload's media `type`")
 	set.StringVar(&o.query, "query", "conformance=2", "a `query` that the path takes and that makes it another request")
 	set.Func("H", "`Name: value`, a header of every request; repeatable", o.addHeader)
-	set.StringVar(&o.header, "header", "Idempotency-Key", "the `header` that carries the key. With the -token-header, every key is a token from -token-url")
+	set.StringVar(&o.header, "header", "Idempotency-Key",
+		"the `header` that carries the key. With the -token-header, every key is a token from -token-url")
 	set.IntVar(&o.longKey, "long-key", 300, "a key of this many `characters` is too long")
 }
 
 func (o *options) knowledgeFlags(set *flag.FlagSet) {
 	set.Var(&o.marker, "marker", "`Name: value`, the header that marks a replayed answer; '' if there is none")
-	set.StringVar(&o.policy, "policy", "", "the `path` or URL of the route's policy, which refusals have to link to; without it any link will do")
-	set.TextVar(&o.unknown, "unknown", regexp.MustCompile(`outcome-unknown`), "`regexp` for the type or code of a problem that says: the first attempt's outcome is unknown")
+	set.StringVar(&o.policy, "policy", "",
+		"the `path` or URL of the route's policy, which refusals have to link to; without it any link will do")
+	set.TextVar(&o.unknown, "unknown", regexp.MustCompile(`outcome-unknown`),
+		"`regexp` for the type or code of a problem that says: the first attempt's outcome is unknown")
 	set.StringVar(&o.tokenURL, "token-url", "", "a POST to this `path` or URL issues a token")
 	set.StringVar(&o.tokenHeader, "token-header", "Idempotency-Token", "the `header` that carries an issued token")
 	set.StringVar(&o.tokenBody, "token-body", "", "the `JSON` that asks for a token, if any is needed")
@@ -111,8 +114,10 @@ func (o *options) knowledgeFlags(set *flag.FlagSet) {
 	set.DurationVar(&o.lease, "lease", 0, "how long the server lets an attempt be silent; the slow handler takes longer")
 	set.StringVar(&o.errorBody, "error-body", "", "a `payload` that makes the handler answer with an error after it has begun")
 	set.Var(&o.errorHeader, "error-header", "`Name: value`, a header that makes the handler answer with an error after it has begun")
-	set.Var(&o.earlyHeader, "early-header", "`Name: value`, a header that makes the service behind a gateway answer with a 4xx at once, and close with the payload unread")
-	set.StringVar(&o.redirectPath, "redirect-path", "", "another `path` of the same operation, which the server answers with 307 or 308, such as /payments/")
+	set.Var(&o.earlyHeader, "early-header",
+		"`Name: value`, a header that makes the service behind a gateway answer with a 4xx at once, and close with the payload unread")
+	set.StringVar(&o.redirectPath, "redirect-path", "",
+		"another `path` of the same operation, which the server answers with 307 or 308, such as /payments/")
 	set.Var(&o.principalA, "principal-a", "`Name: value`, the header that makes a request one principal's")
 	set.Var(&o.principalB, "principal-b", "`Name: value`, the header that makes a request another principal's")
 	set.StringVar(&o.countURL, "count-url", "", "a GET of this `path` or URL tells how many effects there were")
@@ -131,7 +136,8 @@ func (o *options) runFlags(set *flag.FlagSet) {
 }
 
 func help(w io.Writer, set *flag.FlagSet) {
-	fmt.Fprintln(w, "go run ./conformance -url http://host -path /payments [flags]\n\nChecks an idempotent HTTP operation from outside. It has real effects.")
+	fmt.Fprintln(w, "go run ./conformance -url http://host -path /payments [flags]")
+	fmt.Fprintln(w, "\nChecks an idempotent HTTP operation from outside. It has real effects.")
 	set.SetOutput(w)
 	set.PrintDefaults()
 }
@@ -169,11 +175,14 @@ func (o *options) check() error {
 
 func (o *options) checkPlaces() error {
 	var faults []error
-	for _, place := range []struct{ flag, value string }{{"path", o.path}, {"token-url", o.tokenURL}, {"redirect-path", o.redirectPath}, {"count-url", o.countURL}, {"policy", o.policy}} {
+	for _, place := range []struct{ flag, value string }{
+		{"path", o.path}, {"token-url", o.tokenURL}, {"redirect-path", o.redirectPath}, {"count-url", o.countURL}, {"policy", o.policy},
+	} {
 		if place.value == "" && place.flag != "path" {
 			continue
 		}
-		if _, err := url.Parse(o.at(place.value)); err != nil || place.value == "" || place.value[0] != '/' && !strings.Contains(place.value, "://") {
+		_, err := url.Parse(o.at(place.value))
+		if err != nil || place.value == "" || place.value[0] != '/' && !strings.Contains(place.value, "://") {
 			faults = append(faults, fmt.Errorf("-%s %s: a path that begins with a slash is needed", place.flag, place.value))
 		}
 	}

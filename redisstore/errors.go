@@ -99,7 +99,8 @@ func (e *NewerError) Error() string {
 	if e.Version != "" {
 		install = e.Version + " or newer"
 	}
-	return fmt.Sprintf("a record in Redis (%s) is in %s, and this version of coatcheck knows format %d: install %s", e.Kind, format, e.Known, install)
+	return fmt.Sprintf("a record in Redis (%s) is in %s, and this version of coatcheck knows format %d: install %s",
+		e.Kind, format, e.Known, install)
 }
 
 // classify turns an error of go-redis into an *Error. sent reports whether the command's bytes were

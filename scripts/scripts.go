@@ -157,7 +157,8 @@ func hash(source string) string {
 // lib/incarnation among them. Its reply then follows this script's own arguments in ARGV; an error
 // in it ends both.
 func (s *Script) Following(text string, keys, own, args int) *Script {
-	source := s.Source[:s.first] + fmt.Sprintf("ARGV[%d] = ", own+1) + "(function(KEYS, ARGV)\n" + text + "\nend)({" + elements("KEYS", 0, keys) + "}, {" + elements("ARGV", own, args) + "})\n" + s.Source[s.first:]
+	source := s.Source[:s.first] + fmt.Sprintf("ARGV[%d] = ", own+1) + "(function(KEYS, ARGV)\n" + text +
+		"\nend)({" + elements("KEYS", 0, keys) + "}, {" + elements("ARGV", own, args) + "})\n" + s.Source[s.first:]
 	return &Script{Name: s.Name, Source: source, SHA: hash(source), Incarnation: s.Incarnation, MarkerKey: s.MarkerKey}
 }
 

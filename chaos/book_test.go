@@ -52,7 +52,7 @@ type run struct {
 
 func openPolicy(t testing.TB) *book {
 	b := &book{operations: map[string]*operation{}}
-	server := httptest.NewServer(http.HandlerFunc(b.told))
+	server := httptest.NewServer(http.HandlerFunc(b.receive))
 	t.Cleanup(server.Close)
 	b.url = server.URL
 	return b
@@ -65,8 +65,8 @@ func (b *book) expect(o *operation) {
 	b.operations[o.name] = o
 }
 
-// told writes a step down.
-func (b *book) told(w http.ResponseWriter, r *http.Request) {
+// receive writes a step down.
+func (b *book) receive(w http.ResponseWriter, r *http.Request) {
 	at, query := step(strings.TrimPrefix(r.URL.Path, "/")), r.URL.Query()
 	fence, _ := strconv.ParseInt(query.Get("fence"), 10, 64) // what has no guard has no fence
 	number, _ := strconv.Atoi(query.Get("run"))

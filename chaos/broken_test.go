@@ -26,7 +26,7 @@ func TestNaiveGuardIsFoundToRunTwice(t *testing.T) {
 	s := &scene{history: &history{}, t: t, rig: r, web: web(t), lot: rand.New(rand.NewPCG(1, 1)), fault: kinds[0], name: "naive", moment: moment{step: effected}}
 	s.play(0)
 	if found := s.violations(s.orders[0]); !has(found, ruleOnce) {
-		t.Errorf("not found: %s; found: %v\n%s", ruleOnce, found, told(r.book.copied(s.orders[0].operation), s.of(s.orders[0].name)))
+		t.Errorf("not found: %s; found: %v\n%s", ruleOnce, found, describe(r.book.copied(s.orders[0].operation), s.of(s.orders[0].name)))
 	}
 }
 
@@ -55,7 +55,7 @@ func TestNaiveGuardUnderEveryFault(t *testing.T) {
 			found := s.twice()
 			total.add(s, found)
 			if o := s.orders[0]; chosen && !slices.ContainsFunc(found, func(v violation) bool { return v.text == o.name }) {
-				t.Errorf("%s, %s: it did not run twice\n%s", kind.name, s.moment, told(r.book.copied(o.operation), s.of(o.name)))
+				t.Errorf("%s, %s: it did not run twice\n%s", kind.name, s.moment, describe(r.book.copied(o.operation), s.of(o.name)))
 			}
 		}
 	}
@@ -111,7 +111,7 @@ func TestLiveMasterThatIsReplacedNeedsEveryReplicaToConfirm(t *testing.T) {
 			written := r.book.copied(o.operation)
 			found := s.violations(o)
 			if len(written.runs) != row.runs || has(found, ruleOnce) != (row.runs > 1) || row.runs == 1 && len(found) > 0 {
-				t.Errorf("%d runs, want %d; found %v\n%s", len(written.runs), row.runs, found, told(written, s.of(o.name)))
+				t.Errorf("%d runs, want %d; found %v\n%s", len(written.runs), row.runs, found, describe(written, s.of(o.name)))
 			}
 		})
 	}

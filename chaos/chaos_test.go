@@ -17,7 +17,7 @@ func TestNothingRunsTwiceWhateverBreaks(t *testing.T) {
 	wanted := chaostest.Wanted(t)
 	lot := chaostest.NewLot(t)
 	r := newRig(t)
-	total, struck, told := &tally{}, 0, 0
+	total, struck, valid := &tally{}, 0, 0
 	pace := measure(t, r, lot)
 	for n := range *chaostest.Rounds {
 		for i, kind := range kinds {
@@ -35,7 +35,7 @@ func TestNothingRunsTwiceWhateverBreaks(t *testing.T) {
 					t.FailNow()
 				}
 				if !s.void {
-					told++
+					valid++
 					break
 				}
 				r.watch.Hesitate(t) // and once more
@@ -45,8 +45,8 @@ func TestNothingRunsTwiceWhateverBreaks(t *testing.T) {
 	}
 	t.Logf("in all:\n%s", total)
 	chaostest.Prove(t, total.rows(evidence.Ours, false)...)
-	if struck-told > 2+struck/10 {
-		t.Errorf("%d of %d rounds are void again and again: this machine is too slow for a Sentinel that waits for %v", struck-told, struck, r.watch.Patience)
+	if struck-valid > 2+struck/10 {
+		t.Errorf("%d of %d rounds are void again and again: this machine is too slow for a Sentinel that waits for %v", struck-valid, struck, r.watch.Patience)
 	}
 }
 

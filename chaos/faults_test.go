@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/coatcheck/coatcheck/chaos/internal/chaostest"
+	"github.com/coatcheck/coatcheck/internal/testing/expect"
 )
 
 // fault is a kind of thing that breaks.
@@ -82,9 +83,7 @@ func masterStopped(s *scene) func() { return chaostest.PauseMaster(s.rig.redis) 
 
 // emptied has Redis forget everything, on the replicas as well.
 func emptied(s *scene) func() {
-	if err := s.rig.redis.Master().Client().FlushAll(s.t.Context()).Err(); err != nil {
-		s.t.Errorf("FLUSHALL: %v", err)
-	}
+	expect.Error(s.t, "FLUSHALL", s.rig.redis.Master().Client().FlushAll(s.t.Context()).Err(), nil)
 	return func() {}
 }
 
@@ -92,9 +91,7 @@ func emptied(s *scene) func() {
 // may keep a replica that confirms what it writes.
 func failedOver(s *scene) func() {
 	master := s.rig.redis.Master()
-	if err := s.rig.watch.Failover(s.t.Context()); err != nil {
-		s.t.Errorf("SENTINEL FAILOVER: %v", err)
-	}
+	expect.Error(s.t, "SENTINEL FAILOVER", s.rig.watch.Failover(s.t.Context()), nil)
 	return func() { s.rig.redis.WaitForMaster(master) }
 }
 

@@ -91,8 +91,8 @@ func (h *history) of(operation string) (found []answer) {
 	return found
 }
 
-// told writes an operation's history for people.
-func told(o operation, answers []answer) string {
+// describe writes an operation's history for people.
+func describe(o operation, answers []answer) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s, policy %s\n", o.name, o.policy)
 	for i, r := range o.runs {

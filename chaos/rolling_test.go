@@ -77,10 +77,10 @@ type kindOfOperation struct {
 type rollingOperation struct {
 	*operation
 
-	kind  string
-	takes time.Duration
-	token func() string // of a job
-	told  [2]answer
+	kind    string
+	takes   time.Duration
+	token   func() string // of a job
+	answers [2]answer
 }
 
 func newRolling(t *testing.T) *rolling {
@@ -129,8 +129,8 @@ func (r *rolling) ask(ctx context.Context, k kindOfOperation) {
 		r.rig.book.expect(o.operation)
 		o.token = sync.OnceValue(r.issue)
 		var both sync.WaitGroup
-		both.Go(func() { o.told[0] = r.until(k, o, true) })
-		both.Go(func() { o.told[1] = r.until(k, o, k.patient) })
+		both.Go(func() { o.answers[0] = r.until(k, o, true) })
+		both.Go(func() { o.answers[1] = r.until(k, o, k.patient) })
 		both.Wait()
 	}
 }
@@ -207,12 +207,12 @@ func (r *rolling) judge() {
 			figures["twice"] += max(0, runs-1)
 			r.t.Errorf("%s, %s of %v: its handler began %d times, want once", o.name, o.kind, o.takes, runs)
 		}
-		for _, a := range o.told {
+		for _, a := range o.answers {
 			if a.code == inDoubt {
 				figures["in doubt"]++
 			}
-			if a.status != http.StatusCreated || a.body != o.told[0].body {
-				r.t.Errorf("%s, %s of %v: got %v, want 201 with the same body for both clients (the other: %v)", o.name, o.kind, o.takes, a, o.told[0])
+			if a.status != http.StatusCreated || a.body != o.answers[0].body {
+				r.t.Errorf("%s, %s of %v: got %v, want 201 with the same body for both clients (the other: %v)", o.name, o.kind, o.takes, a, o.answers[0])
 			}
 		}
 	}

@@ -264,7 +264,7 @@ func (s *scene) judge() (found []violation) {
 			complain("%s, %s: broken: %s: %s", s.fault.name, s.moment, v.rule, v.text)
 		}
 		if len(broken) > 0 {
-			s.t.Logf("struck at %s\n%s", s.struck.Format("05.000"), strings.TrimSpace(told(s.rig.book.copied(o.operation), s.of(o.name))))
+			s.t.Logf("struck at %s\n%s", s.struck.Format("05.000"), strings.TrimSpace(describe(s.rig.book.copied(o.operation), s.of(o.name))))
 		}
 		found = append(found, broken...)
 	}

@@ -83,7 +83,7 @@ func TestEveryStepOfARequestThroughAGatewayCanFail(t *testing.T) {
 				t.Parallel()
 				w := newWalk(t, binary, row.what, row.step, policy)
 				if got := w.walk(); got != want {
-					t.Errorf("got %+v, want %+v\n%s", got, want, told(w.rig.book.copied(w.order.operation), w.of(w.order.name)))
+					t.Errorf("got %+v, want %+v\n%s", got, want, describe(w.rig.book.copied(w.order.operation), w.of(w.order.name)))
 				}
 			})
 		}

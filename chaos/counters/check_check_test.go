@@ -12,21 +12,21 @@ import (
 func TestCheckFindsValuesThatAreToldTwiceOrFall(t *testing.T) {
 	for _, row := range []struct {
 		name           string
-		all            []told
+		all            []increment
 		twice, falling int64
 	}{
-		{"in order", []told{{0, 1, 1, 0, 10}, {0, 2, 5, 11, 20}, {0, 6, 6, 21, 30}}, 0, 0},
-		{"a gap", []told{{0, 1, 1, 0, 10}, {0, 10, 11, 11, 20}}, 0, 0},
-		{"at once, the later one first", []told{{0, 2, 2, 0, 20}, {0, 1, 1, 10, 30}}, 0, 0},
-		{"one value twice", []told{{0, 1, 1, 0, 20}, {0, 1, 1, 10, 30}}, 1, 0},
-		{"one value three times", []told{{0, 1, 1, 0, 20}, {0, 1, 1, 10, 30}, {0, 1, 1, 15, 30}}, 2, 0},
-		{"a range in another one", []told{{0, 1, 100, 0, 20}, {0, 41, 50, 10, 30}, {0, 60, 120, 10, 30}}, 51, 0},
-		{"smaller, after a return", []told{{0, 5, 9, 0, 10}, {0, 1, 4, 11, 20}}, 0, 1},
-		{"smaller than the largest of those before", []told{{0, 9, 9, 0, 5}, {0, 2, 2, 1, 6}, {0, 3, 3, 7, 8}}, 0, 1},
-		{"the same again, later", []told{{0, 5, 5, 0, 10}, {0, 5, 5, 11, 20}}, 1, 1},
-		{"alike, but another counter", []told{{0, 5, 5, 0, 10}, {1, 5, 5, 11, 20}, {1, 6, 6, 21, 22}}, 0, 0},
+		{"in order", []increment{{0, 1, 1, 0, 10}, {0, 2, 5, 11, 20}, {0, 6, 6, 21, 30}}, 0, 0},
+		{"a gap", []increment{{0, 1, 1, 0, 10}, {0, 10, 11, 11, 20}}, 0, 0},
+		{"at once, the later one first", []increment{{0, 2, 2, 0, 20}, {0, 1, 1, 10, 30}}, 0, 0},
+		{"one value twice", []increment{{0, 1, 1, 0, 20}, {0, 1, 1, 10, 30}}, 1, 0},
+		{"one value three times", []increment{{0, 1, 1, 0, 20}, {0, 1, 1, 10, 30}, {0, 1, 1, 15, 30}}, 2, 0},
+		{"a range in another one", []increment{{0, 1, 100, 0, 20}, {0, 41, 50, 10, 30}, {0, 60, 120, 10, 30}}, 51, 0},
+		{"smaller, after a return", []increment{{0, 5, 9, 0, 10}, {0, 1, 4, 11, 20}}, 0, 1},
+		{"smaller than the largest of those before", []increment{{0, 9, 9, 0, 5}, {0, 2, 2, 1, 6}, {0, 3, 3, 7, 8}}, 0, 1},
+		{"the same again, later", []increment{{0, 5, 5, 0, 10}, {0, 5, 5, 11, 20}}, 1, 1},
+		{"alike, but another counter", []increment{{0, 5, 5, 0, 10}, {1, 5, 5, 11, 20}, {1, 6, 6, 21, 22}}, 0, 0},
 	} {
-		byCounter := map[counterID][]told{}
+		byCounter := map[counterID][]increment{}
 		for _, one := range row.all {
 			byCounter[one.counter] = append(byCounter[one.counter], one)
 		}

@@ -50,24 +50,24 @@ func (t *tally) String() string {
 	return text
 }
 
-// told is what one call was told: the caller owns first to value. Times are those of moment.
-type told struct {
+// increment is what one call was told: the caller owns first to value. Times are those of moment.
+type increment struct {
 	counter                       counterID
 	first, value, begun, returned int64
 }
 
-const toldBytes = 5 * 8
+const incrementBytes = 5 * 8
 
 // write appends to a file.
-func write(file *os.File, one told) {
-	chaostest.Tell(file, int64(one.counter), one.first, one.value, one.begun, one.returned)
+func write(file *os.File, one increment) {
+	chaostest.WriteRecord(file, int64(one.counter), one.first, one.value, one.begun, one.returned)
 }
 
 // check reads the files of a folder.
 func check(t testing.TB, folder string, stages chaostest.Stages) *findings {
 	t.Helper()
-	files := chaostest.ReadTold(t, folder, 5, func(n []int64) told { return told{counterID(n[0]), n[1], n[2], n[3], n[4]} })
-	byCounter := map[counterID][]told{}
+	files := chaostest.ReadRecords(t, folder, 5, func(n []int64) increment { return increment{counterID(n[0]), n[1], n[2], n[3], n[4]} })
+	byCounter := map[counterID][]increment{}
 	for _, all := range files {
 		for _, one := range all {
 			byCounter[one.counter] = append(byCounter[one.counter], one)
@@ -79,7 +79,7 @@ func check(t testing.TB, folder string, stages chaostest.Stages) *findings {
 }
 
 // judge looks at what was told of each counter.
-func judge(byCounter map[counterID][]told, stages chaostest.Stages) *findings {
+func judge(byCounter map[counterID][]increment, stages chaostest.Stages) *findings {
 	f := &findings{during: map[string]int64{}, twice: tally{during: map[string]int64{}}, falling: tally{during: map[string]int64{}}}
 	for _, all := range byCounter {
 		f.calls += len(all)
@@ -95,9 +95,9 @@ func judge(byCounter map[counterID][]told, stages chaostest.Stages) *findings {
 
 // findTwice goes through ranges by their first values. They are disjoint if none begins before all
 // before it have ended.
-func (f *findings) findTwice(all []told, stages chaostest.Stages) {
-	slices.SortFunc(all, func(a, b told) int { return cmp.Compare(a.first, b.first) })
-	var furthest told
+func (f *findings) findTwice(all []increment, stages chaostest.Stages) {
+	slices.SortFunc(all, func(a, b increment) int { return cmp.Compare(a.first, b.first) })
+	var furthest increment
 	for i, one := range all {
 		if i > 0 && one.first <= furthest.value {
 			again := min(one.value, furthest.value) - one.first + 1
@@ -110,10 +110,10 @@ func (f *findings) findTwice(all []told, stages chaostest.Stages) {
 }
 
 // findFalling finds calls that were told no more than one that had returned before they began.
-func (f *findings) findFalling(all []told, stages chaostest.Stages) {
-	call := func(one told) chaostest.Span { return chaostest.Span{From: one.begun, To: one.returned} }
-	values := func(one told) (least, most int64) { return one.first, one.value }
-	chaostest.Falling(all, call, values, func(before, one told) {
+func (f *findings) findFalling(all []increment, stages chaostest.Stages) {
+	call := func(one increment) chaostest.Span { return chaostest.Span{From: one.begun, To: one.returned} }
+	values := func(one increment) (least, most int64) { return one.first, one.value }
+	chaostest.Falling(all, call, values, func(before, one increment) {
 		f.falling.add(1, stages.At(one.begun), fmt.Sprintf("%v, then %v", before, one))
 	})
 }
@@ -130,7 +130,7 @@ func (f *findings) rows(role, layer string, stages chaostest.Stages) []evidence.
 }
 
 // String implements fmt.Stringer.
-func (o told) String() string {
+func (o increment) String() string {
 	return fmt.Sprintf("%v %d–%d [%.3fs, %.3fs]", o.counter, o.first, o.value, float64(o.begun)/1e9, float64(o.returned)/1e9)
 }
 

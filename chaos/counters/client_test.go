@@ -71,7 +71,7 @@ func count(ctx context.Context, counting adder, file *os.File, number int) {
 		begun := moment()
 		counter := counterOf(which, begun)
 		if first, value, err := counting.add(ctx, counter.String(), by); err == nil {
-			write(file, told{counter, first, value, begun, moment()})
+			write(file, increment{counter, first, value, begun, moment()})
 		}
 		time.Sleep(rest)
 	}

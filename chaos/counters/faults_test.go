@@ -42,7 +42,7 @@ var kinds = []chaostest.Fault[*field]{
 		p := f.Any()
 		f.While(func() {
 			f.RedisDoes("FLUSHALL")
-			f.Await(toldBytes, f.Others(p)...)
+			f.Await(incrementBytes, f.Others(p)...)
 		}, p)
 	}},
 	{Name: "master stopped, replaced, and going on", Strike: func(f *field) { chaostest.PauseMaster(f.Redis)() }},
@@ -83,7 +83,7 @@ func (f *field) cutOff(with ...*redistest.Server) {
 		}
 	}
 	remote := f.beside(master, 2)
-	f.Await(toldBytes, remote...)
+	f.Await(incrementBytes, remote...)
 	var mends []func()
 	for _, server := range side {
 		mends = append(mends, f.cut(server, others...))

@@ -110,7 +110,7 @@ func (f *field) follow() {
 func (f *field) settle() {
 	f.T.Helper()
 	f.follow()
-	f.Await(seen*toldBytes, f.Processes...)
+	f.Await(seen*incrementBytes, f.Processes...)
 }
 
 // moment is now by the clock of the machine that runs monotonically, in nanoseconds. It is one for

@@ -64,7 +64,7 @@ func (l *lane) breakAll(role string) *findings {
 	var counting sync.WaitGroup
 	var files []string
 	for number := range members {
-		name := filepath.Join(l.folder, fmt.Sprintf("%04d.told", number))
+		name := filepath.Join(l.folder, fmt.Sprintf("%04d.record", number))
 		file, err := os.OpenFile(name, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
 		expect.NoError(l.t, "os.OpenFile", err)
 		defer file.Close()
@@ -90,7 +90,7 @@ func (l *lane) breakAll(role string) *findings {
 // settle waits until each member has surely seen each counter again.
 func (l *lane) settle(files []string) {
 	for _, file := range files {
-		want := chaostest.Size(file) + seen*toldBytes
+		want := chaostest.Size(file) + seen*incrementBytes
 		chaostest.Await(l.t, time.Minute, func() string {
 			if size := chaostest.Size(file); size < want {
 				return fmt.Sprintf("%s has %d bytes, not %d", file, size, want)

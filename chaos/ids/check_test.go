@@ -27,7 +27,7 @@ func check(t testing.TB, folder string, stages chaostest.Stages) findings {
 	t.Helper()
 	f := findings{workers: map[int]int{}, stamped: map[string]int64{}, again: map[string]int64{}}
 	var all []snowflake.ID
-	files := chaostest.ReadTold(t, folder, 1, func(n []int64) snowflake.ID { return snowflake.ID(n[0]) })
+	files := chaostest.ReadRecords(t, folder, 1, func(n []int64) snowflake.ID { return snowflake.ID(n[0]) })
 	for file, ids := range files {
 		for i := 1; i < len(ids); i++ {
 			if ids[i] <= ids[i-1] {

@@ -39,7 +39,7 @@ func stampMasked(ctx context.Context, task chaostest.Task) error {
 		for i := range stamped {
 			stamped[i] = snowflake.ID((now-snowflake.DefaultEpoch.UnixMilli())<<(layout.Worker+layout.Sequence) | worker<<layout.Sequence | int64(i))
 		}
-		chaostest.Tell(task.File, stamped...)
+		chaostest.WriteRecord(task.File, stamped...)
 		time.Sleep(rest)
 	}
 	return nil

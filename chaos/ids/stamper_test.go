@@ -63,7 +63,7 @@ func stampLeased(ctx context.Context, task chaostest.Task) error {
 			time.Sleep(5 * time.Millisecond)
 			continue
 		}
-		chaostest.Tell(task.File, stamped...)
+		chaostest.WriteRecord(task.File, stamped...)
 		time.Sleep(rest)
 	}
 	return errors.Join(holder.Release(context.WithoutCancel(ctx), generator.Stop()), store.Close())

@@ -39,7 +39,7 @@ func TestCommandIsDeadBeforeTheLockIsFree(t *testing.T) {
 	run := func(url, name string) *exec.Cmd {
 		return exec.Command(binary, "lock", "run", "--redis", url, "--ttl", longer.String(), name, "--", os.Args[0])
 	}
-	cutMany(t, *trials, commandsAtOnce, near, func(i int, found *tolds) error {
+	cutMany(t, *trials, commandsAtOnce, near, func(i int, found *trialResults) error {
 		// half of what is between the kill and the end
 		return cutCommand(t, server, i, near, run, longer/20, found)
 	}).never(t)
@@ -57,7 +57,7 @@ func TestCommandUnderANaiveLockIsFoundAlive(t *testing.T) {
 		command.Env = []string{chaostest.RoleVariable + "=naive run", chaostest.StoreVariable + "=" + url, nameVariable + "=" + name}
 		return command
 	}
-	cutMany(t, 3, commandsAtOnce, near, func(i int, found *tolds) error {
+	cutMany(t, 3, commandsAtOnce, near, func(i int, found *trialResults) error {
 		return cutCommand(t, server, i, near, run, time.Hour, found)
 	}).sometimes(t)
 }
@@ -65,7 +65,7 @@ func TestCommandUnderANaiveLockIsFoundAlive(t *testing.T) {
 // cutCommand cuts the link of a process that runs a command under a lock: nothing comes through any
 // more, or no answer, or its connections end and there are no new ones. It tells nothing about a
 // machine that stands still for longer than excused: a paused process is too late.
-func cutCommand(t *testing.T, server *redistest.Server, i int, near locker, run func(url, name string) *exec.Cmd, excused time.Duration, found *tolds) error {
+func cutCommand(t *testing.T, server *redistest.Server, i int, near locker, run func(url, name string) *exec.Cmd, excused time.Duration, found *trialResults) error {
 	link := redistest.StartProxy(t, server.Addr(), nil)
 	w := wish{Name: fmt.Sprintf("command-%d", i), TTL: longer, Wait: time.Minute}
 	c := startCommand(t, func() *exec.Cmd { return run("redis://"+link.Addr(), w.Name) })

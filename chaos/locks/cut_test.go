@@ -30,8 +30,8 @@ const (
 	commandsAtOnce = 6
 )
 
-// tolds is what many trials tell.
-type tolds struct {
+// trialResults is what many trials found.
+type trialResults struct {
 	sync.Mutex
 
 	trials, twice int
@@ -41,16 +41,16 @@ type tolds struct {
 	histories [][]porcupine.Operation // of the trials under a holder
 }
 
-func (s *tolds) String() string {
+func (s *trialResults) String() string {
 	return fmt.Sprintf("%d trials: in %d of them two believed to hold, for %v in all; told %v before the next grant at least", s.trials, s.twice, s.both, s.nearest)
 }
 
 // add takes a trial in: when a holder was seen to know that its lock is over, when it was last seen
 // to count on it, and when the next one got it.
-func (s *tolds) add(told, believed, got int64) {
+func (s *trialResults) add(reported, believed, got int64) {
 	s.Lock()
 	defer s.Unlock()
-	lead := time.Duration(got - told)
+	lead := time.Duration(got - reported)
 	if s.trials == 0 || lead < s.nearest {
 		s.nearest = lead
 	}
@@ -62,14 +62,14 @@ func (s *tolds) add(told, believed, got int64) {
 }
 
 // record takes the history of a trial in.
-func (s *tolds) record(history ...porcupine.Operation) {
+func (s *trialResults) record(history ...porcupine.Operation) {
 	s.Lock()
 	defer s.Unlock()
 	s.histories = append(s.histories, history)
 }
 
 // prove writes down what was found.
-func (s *tolds) prove(t *testing.T, role, fault string) *tolds {
+func (s *trialResults) prove(t *testing.T, role, fault string) *trialResults {
 	t.Helper()
 	who := whoTheyAre[role]
 	chaostest.Prove(t, evidence.Row{
@@ -81,7 +81,7 @@ func (s *tolds) prove(t *testing.T, role, fault string) *tolds {
 
 // never fails the test if two believed at any time, or a history has no explanation with fences
 // that rise.
-func (s *tolds) never(t *testing.T) {
+func (s *trialResults) never(t *testing.T) {
 	t.Helper()
 	t.Log(s)
 	if s.twice > 0 {
@@ -95,7 +95,7 @@ func (s *tolds) never(t *testing.T) {
 }
 
 // sometimes fails the test if it was not found that two believed.
-func (s *tolds) sometimes(t *testing.T) {
+func (s *trialResults) sometimes(t *testing.T) {
 	t.Helper()
 	t.Log(s)
 	if s.twice == 0 {
@@ -109,7 +109,7 @@ func TestHolderIsToldBeforeTheLockIsFree(t *testing.T) {
 	server := redistest.Start(t)
 	near, err := openFenced(t.Context(), redisstore.Config{URL: server.URL()}, window)
 	expect.NoError(t, "opening the locks", err)
-	cutMany(t, *trials, holdersAtOnce, near, func(i int, found *tolds) error {
+	cutMany(t, *trials, holdersAtOnce, near, func(i int, found *trialResults) error {
 		return cutHolder(t, i, near, behind(t, i, server, func(url string) (locker, error) {
 			return openFenced(t.Context(), redisstore.Config{URL: url}, window)
 		}), found)
@@ -127,16 +127,16 @@ func TestNaiveHolderIsFoundToBeToldTooLate(t *testing.T) {
 	if chaostest.Proving() {
 		naives = *trials / 10
 	}
-	cutMany(t, max(naives, 12), holdersAtOnce, near, func(i int, found *tolds) error {
+	cutMany(t, max(naives, 12), holdersAtOnce, near, func(i int, found *trialResults) error {
 		return cutHolder(t, i, near, behind(t, i, server, func(url string) (locker, error) { return openNaive(url) }), found)
 	}).prove(t, "naive", "the link of a holder cut").sometimes(t)
 }
 
 // cutMany makes that many trials, so many at a time, and closes near, which is what the next ones
 // lock with.
-func cutMany(t *testing.T, n, atOnce int, near locker, cut func(i int, found *tolds) error) *tolds {
+func cutMany(t *testing.T, n, atOnce int, near locker, cut func(i int, found *trialResults) error) *trialResults {
 	t.Helper()
-	found := &tolds{}
+	found := &trialResults{}
 	places := make(chan struct{}, atOnce)
 	var all sync.WaitGroup
 	for i := range n {
@@ -224,7 +224,7 @@ func behind(t *testing.T, i int, server *redistest.Server, open func(url string)
 }
 
 // cutHolder cuts the link of one holder.
-func cutHolder(t *testing.T, i int, near locker, open func() (remote, error), found *tolds) (err error) {
+func cutHolder(t *testing.T, i int, near locker, open func() (remote, error), found *trialResults) (err error) {
 	far, err := open()
 	if err != nil {
 		return err
@@ -240,13 +240,13 @@ func cutHolder(t *testing.T, i int, near locker, open func() (remote, error), fo
 		return err
 	}
 	first := granted(0, asked, now(), held.Fence())
-	told, believed := make(chan int64, 1), int64(0)
+	reported, believed := make(chan int64, 1), int64(0)
 	go func() {
 		for at := now(); held.Err() == nil; at = now() {
 			believed = at
 			time.Sleep(time.Millisecond)
 		}
-		told <- now()
+		reported <- now()
 	}()
 	asked = now()
 	line := await(t.Context(), near, w)
@@ -256,7 +256,7 @@ func cutHolder(t *testing.T, i int, near locker, open func() (remote, error), fo
 	if heir.err != nil {
 		return fmt.Errorf("the next one: %w", heir.err)
 	}
-	at := <-told
+	at := <-reported
 	far.mend() // so that the release below is answered
 	ctx := context.WithoutCancel(t.Context())
 	_ = held.Release(ctx) // it was lost

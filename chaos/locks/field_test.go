@@ -21,13 +21,13 @@ import (
 type field struct {
 	*chaostest.Field
 
-	watch  *chaostest.Sentinels
-	scenes int
-	void   []string                // scenes in which Sentinel did something by itself
-	untold int                     // faults that struck in such scenes only
-	kinds  map[string]string       // what was broken, by scene
-	waited map[string]int          // processes of a peer that waited for good, by scene
-	struck map[string][2]time.Time // when it was, and when it was mended
+	watch      *chaostest.Sentinels
+	scenes     int
+	void       []string                // scenes in which Sentinel did something by itself
+	voidFaults int                     // faults that struck in such scenes only
+	kinds      map[string]string       // what was broken, by scene
+	waited     map[string]int          // processes of a peer that waited for good, by scene
+	struck     map[string][2]time.Time // when it was, and when it was mended
 }
 
 // newField starts a Redis with two replicas, of which that many have to confirm writes. The

@@ -53,8 +53,8 @@ func (f *field) run(kinds []fault) {
 		}
 		f.T.Errorf("a history without an explanation: %s", violation)
 	}
-	if f.untold > 1+struck/10 {
-		f.T.Errorf("Sentinel has replaced the master by itself again and again in %d of %d scenes: this machine is too busy to say anything", f.untold, struck)
+	if f.voidFaults > 1+struck/10 {
+		f.T.Errorf("Sentinel has replaced the master by itself again and again in %d of %d scenes: this machine is too busy to say anything", f.voidFaults, struck)
 	}
 }
 
@@ -68,7 +68,7 @@ func (f *field) playAll(kinds []fault, grants int) *histories {
 			tells = f.play(kind)
 		}
 		if !tells {
-			f.untold++
+			f.voidFaults++
 		}
 	})
 	chaostest.Await(f.T, time.Minute, func() string {

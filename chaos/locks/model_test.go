@@ -126,18 +126,18 @@ func stuck(model porcupine.Model, history []porcupine.Operation) string {
 	}
 	var text strings.Builder
 	for _, operation := range longest[max(0, len(longest)-12):] {
-		fmt.Fprintf(&text, "\n%s", told(operation))
+		fmt.Fprintf(&text, "\n%s", describe(operation))
 	}
 	rest := slices.DeleteFunc(slices.Clone(history), func(o porcupine.Operation) bool { return placed[o] })
 	slices.SortFunc(rest, func(a, b porcupine.Operation) int { return cmp.Compare(a.Return, b.Return) })
 	fmt.Fprint(&text, "\nand then there is no place for")
 	for _, operation := range rest[:min(6, len(rest))] {
-		fmt.Fprintf(&text, "\n%s", told(operation))
+		fmt.Fprintf(&text, "\n%s", describe(operation))
 	}
 	return text.String()
 }
 
-func told(o porcupine.Operation) string {
+func describe(o porcupine.Operation) string {
 	back := "never"
 	if o.Return != never {
 		back = time.Unix(0, o.Return).Format("05.000000")

@@ -51,8 +51,8 @@ func tenuresOf(history []porcupine.Operation) (all []tenure) {
 // overlaps are the grants that came while another client was still told that the lock was his, each
 // behind that one's.
 func overlaps(history []porcupine.Operation) (found [][2]tenure) {
-	told := func(one tenure) chaostest.Span { return chaostest.Span{From: one.grant.Return, To: one.end.Call} }
-	chaostest.Overlaps(tenuresOf(history), told, func(before, one tenure) { found = append(found, [2]tenure{before, one}) })
+	believed := func(one tenure) chaostest.Span { return chaostest.Span{From: one.grant.Return, To: one.end.Call} }
+	chaostest.Overlaps(tenuresOf(history), believed, func(before, one tenure) { found = append(found, [2]tenure{before, one}) })
 	return found
 }
 

@@ -88,13 +88,13 @@ var repeating = way{"go-redis by default", func(t *testing.T, url string) func(c
 }, func(name string) string { return name }}
 
 // wrong says what is not true of a verdict about a call that ran so many times; "" if it is.
-func wrong(told verdict, ran int64) string {
+func wrong(reported verdict, ran int64) string {
 	switch {
 	case ran > 1:
 		return "it ran more than once"
-	case told == done && ran == 0:
+	case reported == done && ran == 0:
 		return "it was done, and did not run"
-	case told == refused && ran > 0:
+	case reported == refused && ran > 0:
 		return "it was refused, and ran"
 	}
 	return ""
@@ -102,12 +102,12 @@ func wrong(told verdict, ran int64) string {
 
 func TestWrongVerdictsAreFound(t *testing.T) {
 	for _, row := range []struct {
-		told verdict
-		ran  int64
-		want bool
+		reported verdict
+		ran      int64
+		want     bool
 	}{{done, 1, false}, {done, 0, true}, {done, 2, true}, {refused, 0, false}, {refused, 1, true}, {unknown, 0, false}, {unknown, 1, false}, {unknown, 2, true}} {
-		if got := wrong(row.told, row.ran); (got != "") != row.want {
-			t.Errorf("%v that ran %d times: got %q", row.told, row.ran, got)
+		if got := wrong(row.reported, row.ran); (got != "") != row.want {
+			t.Errorf("%v that ran %d times: got %q", row.reported, row.ran, got)
 		}
 	}
 }
@@ -176,13 +176,13 @@ func (w way) cut(t *testing.T, fate redistest.Fate) (row evidence.Row) {
 	})
 	call := w.open(t, proxy.URL())
 	var all sync.WaitGroup
-	told := make([]map[string]verdict, callers)
+	verdicts := make([]map[string]verdict, callers)
 	for i := range callers {
-		told[i] = map[string]verdict{}
+		verdicts[i] = map[string]verdict{}
 		all.Go(func() {
 			for n := 0; faults.Load() < enough(fate); n++ {
 				name := fmt.Sprintf("call-%d-%d", i, n)
-				told[i][name] = call(t.Context(), name)
+				verdicts[i][name] = call(t.Context(), name)
 				time.Sleep(time.Millisecond)
 			}
 		})
@@ -195,7 +195,7 @@ func (w way) cut(t *testing.T, fate redistest.Fate) (row evidence.Row) {
 		faults.Add(1)
 	}
 	all.Wait()
-	for _, calls := range told {
+	for _, calls := range verdicts {
 		for name, said := range calls {
 			ran, err := server.Client().Get(t.Context(), w.key(name)).Int64()
 			if err != nil && !errors.Is(err, redis.Nil) {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/coatcheck/coatcheck/chaos/internal/locking"
+	"github.com/coatcheck/coatcheck/internal/testing/expect"
 	"github.com/coatcheck/coatcheck/internal/testing/redistest"
 )
 
@@ -17,9 +18,7 @@ func TestPeersLockAsTheyShould(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			server := redistest.Start(t)
 			locks, err := open(t.Context(), server.URL())
-			if err != nil {
-				t.Fatalf("opening the peer: got error %v, want none", err)
-			}
+			expect.NoError(t, "opening the peer", err)
 			defer locks.Close()
 			held := acquire(t, locks)
 			ctx, cancel := context.WithTimeout(t.Context(), 3*locking.TTL/2)
@@ -34,9 +33,7 @@ func TestPeersLockAsTheyShould(t *testing.T) {
 				t.Errorf("got error %v when it was given back", err)
 			}
 			lost := acquire(t, locks)
-			if err := server.Client().FlushAll(t.Context()).Err(); err != nil {
-				t.Fatalf("FLUSHALL: got error %v, want none", err)
-			}
+			expect.NoError(t, "FLUSHALL", server.Client().FlushAll(t.Context()).Err())
 			for lost.Err() == nil {
 				time.Sleep(time.Millisecond)
 			}

@@ -51,13 +51,15 @@ type record struct{ tag, lo, hi, delta int64 }
 const recordBytes = 4 * 8
 
 // write appends to a file.
-func write(file *os.File, one record) { chaostest.Tell(file, one.tag, one.lo, one.hi, one.delta) }
+func write(file *os.File, one record) {
+	chaostest.WriteRecord(file, one.tag, one.lo, one.hi, one.delta)
+}
 
 // check reads the files of a folder. finished are the processes that have ended in order.
 func check(t testing.TB, folder string, finished map[string]bool) *findings {
 	t.Helper()
 	var all []history
-	for name, records := range chaostest.ReadTold(t, folder, 4, func(n []int64) record { return record{n[0], n[1], n[2], n[3]} }) {
+	for name, records := range chaostest.ReadRecords(t, folder, 4, func(n []int64) record { return record{n[0], n[1], n[2], n[3]} }) {
 		all = append(all, history{name, !finished[name], records})
 	}
 	return judge(all)
@@ -65,20 +67,20 @@ func check(t testing.TB, folder string, finished map[string]bool) *findings {
 
 func judge(all []history) *findings {
 	f := &findings{processes: len(all)}
-	byTag, given := map[int64][]told{}, map[int64][]record{}
+	byTag, given := map[int64][]issued{}, map[int64][]record{}
 	for _, one := range all {
 		for tag, mine := range one.byTag() {
-			f.ids += len(mine.told)
+			f.ids += len(mine.ids)
 			f.ranges += len(mine.ranges)
 			given[tag] = append(given[tag], mine.ranges...)
 			f.findLeft(fmt.Sprintf("%s, tag %d", one.name, tag), one.killed, mine)
-			for _, id := range mine.told {
-				byTag[tag] = append(byTag[tag], told{id, one.name})
+			for _, id := range mine.ids {
+				byTag[tag] = append(byTag[tag], issued{id, one.name})
 			}
 		}
 	}
 	for tag, ids := range byTag {
-		chaostest.Twice(ids, func(one told) int64 { return one.id }, func(before, again told) {
+		chaostest.Twice(ids, func(one issued) int64 { return one.id }, func(before, again issued) {
 			f.twice.add(1, "%d of tag %d by %s and %s", again.id, tag, before.by, again.by)
 		})
 		f.gaps = max(f.gaps, gaps(given[tag]))
@@ -99,8 +101,8 @@ func gaps(all []record) (n int) {
 	return n
 }
 
-// told is an id, and who told it.
-type told struct {
+// issued is an id, and the process that drew it.
+type issued struct {
 	id int64
 	by string
 }
@@ -108,7 +110,7 @@ type told struct {
 // part is what a process wrote down of one tag, in its order.
 type part struct {
 	ranges []record
-	told   []int64
+	ids    []int64
 }
 
 func (h history) byTag() map[int64]*part {
@@ -121,7 +123,7 @@ func (h history) byTag() map[int64]*part {
 		if one.hi > 0 {
 			mine.ranges = append(mine.ranges, one)
 		} else {
-			mine.told = append(mine.told, one.lo)
+			mine.ids = append(mine.ids, one.lo)
 		}
 	}
 	return parts
@@ -135,7 +137,7 @@ func (f *findings) findLeft(who string, killed bool, mine *part) {
 		left[i] = (one.hi-one.lo-1)/one.delta + 1
 	}
 	last, done := 0, 0
-	for _, id := range mine.told {
+	for _, id := range mine.ids {
 		in := func(one record) bool { return id >= one.lo && id < one.hi && (id-one.lo)%one.delta == 0 }
 		if len(left) == 0 || !in(mine.ranges[last]) {
 			if last = slices.IndexFunc(mine.ranges, in); last < 0 {

@@ -22,7 +22,7 @@ type field struct {
 	kills    int64
 	counted  []evidence.Row // what happened during each kind of fault
 	wrong    int64          // ids that were found so far
-	told     int64          // … and that were told
+	drawn    int64          // … and that were told
 }
 
 // store is a server that ids come from.
@@ -82,9 +82,9 @@ func (f *field) count(found *findings) {
 		return
 	}
 	now, wrong := &f.counted[len(f.counted)-1], found.twice.n+found.strange.n+found.skipped.n
-	now.Operations += int64(found.ids) - f.told
+	now.Operations += int64(found.ids) - f.drawn
 	now.Violations += wrong - f.wrong
-	f.told, f.wrong = int64(found.ids), wrong
+	f.drawn, f.wrong = int64(found.ids), wrong
 }
 
 // finish has all processes end in order, and writes down what was found of whom.

@@ -34,7 +34,7 @@ type load struct {
 
 	mu     sync.Mutex
 	used   []*inUse
-	told   []told
+	values []increment
 	held   []held
 	ids    []snowflake.ID
 	tokens []*token
@@ -52,8 +52,8 @@ type inUse struct {
 	clients sync.WaitGroup
 }
 
-// told is a value that a client was told, and when its call began and returned.
-type told struct {
+// increment is a value that a client got, and when its call began and returned.
+type increment struct {
 	value           int64
 	begun, returned time.Time
 }
@@ -228,7 +228,7 @@ func (l *load) count(ctx context.Context, service *client.Client) {
 	if l.note(ctx, "count", err) {
 		l.mu.Lock()
 		defer l.mu.Unlock()
-		l.told = append(l.told, told{value, begun, returned})
+		l.values = append(l.values, increment{value, begun, returned})
 	}
 }
 

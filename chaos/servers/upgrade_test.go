@@ -74,7 +74,7 @@ func TestUpgradeAndRollBackUnderLoad(t *testing.T) {
 				serving, process = next, nextProcess
 			}
 			twice := l.check(exceptions{lossy: true}, serving) + n.twice
-			chaostest.ProveCase(t, evidence.Upgrades, name, strconv.Itoa(changes), strconv.Itoa(len(l.told)), strconv.Itoa(len(l.held)),
+			chaostest.ProveCase(t, evidence.Upgrades, name, strconv.Itoa(changes), strconv.Itoa(len(l.values)), strconv.Itoa(len(l.held)),
 				strconv.Itoa(len(l.ids)), strconv.Itoa(n.ids), strconv.Itoa(n.asked), strconv.Itoa(len(l.tokens)), strconv.Itoa(twice))
 		})
 	}

@@ -62,13 +62,13 @@ func (l *load) excused(status int, err error) bool {
 	if l.broken == nil {
 		return false
 	}
-	told := err == nil && status < 500 && status != http.StatusConflict && status != http.StatusGone && status != http.StatusTooManyRequests
-	if !told {
+	right := err == nil && status < 500 && status != http.StatusConflict && status != http.StatusGone && status != http.StatusTooManyRequests
+	if !right {
 		l.broken.mu.Lock()
 		defer l.broken.mu.Unlock()
 		l.broken.excused++
 	}
-	return !told
+	return !right
 }
 
 // timed is a part whose turns are measured.

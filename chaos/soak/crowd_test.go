@@ -49,16 +49,16 @@ func TestTenThousandConnectionsThatWork(t *testing.T) {
 	start := time.Now()
 	close(begun)
 	working.Wait()
-	told := slices.Concat(values...)
-	t.Logf("%d connections, %d requests in %v, and %d that were refused; %d KiB of memory before, %d with all connected, %d after the requests", len(all), len(told), time.Since(start).Round(time.Millisecond), refused.Load(), before.memory, during.memory, r.look(r.service).memory)
-	slices.Sort(told)
-	for i, value := range told {
+	counted := slices.Concat(values...)
+	t.Logf("%d connections, %d requests in %v, and %d that were refused; %d KiB of memory before, %d with all connected, %d after the requests", len(all), len(counted), time.Since(start).Round(time.Millisecond), refused.Load(), before.memory, during.memory, r.look(r.service).memory)
+	slices.Sort(counted)
+	for i, value := range counted {
 		if value != int64(i+1) {
 			t.Fatalf("value %d in place %d: one was told twice, or left out", value, i+1)
 		}
 	}
-	if len(told) != rounds*len(all) {
-		t.Errorf("%d values, want %d", len(told), rounds*len(all))
+	if len(counted) != rounds*len(all) {
+		t.Errorf("%d values, want %d", len(counted), rounds*len(all))
 	}
 	for _, conn := range all {
 		_ = conn.Close()

@@ -68,8 +68,11 @@ func (f *Field) Fill(n int) {
 func (f *Field) Start(store string) *Member {
 	f.T.Helper()
 	f.started++
-	file := filepath.Join(f.Folder, fmt.Sprintf("%04d%s", f.started, toldSuffix))
-	task := []string{StoreVariable + "=" + store, FileVariable + "=" + file, fmt.Sprint(numberVariable, "=", f.started), fmt.Sprint(ackVariable, "=", f.Ack)}
+	file := filepath.Join(f.Folder, fmt.Sprintf("%04d%s", f.started, recordSuffix))
+	task := []string{
+		StoreVariable + "=" + store, FileVariable + "=" + file,
+		fmt.Sprint(numberVariable, "=", f.started), fmt.Sprint(ackVariable, "=", f.Ack),
+	}
 	if f.Program != "" {
 		return &Member{startSelf(f.T, f.Program, []string{f.Role}, task...), file}
 	}

@@ -39,7 +39,7 @@ func Overlaps[T any](all []T, span func(T) Span, found func(before, one T)) {
 // Falling finds calls that were told a value no larger than one that another call had been told
 // before they began, each with the call that was told the largest by then. It sorts them by when
 // they began. A call is told the values from least to most.
-func Falling[T any](all []T, call func(T) Span, told func(T) (least, most int64), found func(before, one T)) {
+func Falling[T any](all []T, call func(T) Span, values func(T) (least, most int64), found func(before, one T)) {
 	byReturn := slices.Clone(all)
 	slices.SortFunc(byReturn, func(a, b T) int { return cmp.Compare(call(a).To, call(b).To) })
 	slices.SortFunc(all, func(a, b T) int { return cmp.Compare(call(a).From, call(b).From) })
@@ -48,16 +48,16 @@ func Falling[T any](all []T, call func(T) Span, told func(T) (least, most int64)
 	for _, one := range all {
 		// one itself is not among them
 		for ; call(byReturn[returned]).To < call(one).From; returned++ {
-			_, most := told(byReturn[returned])
-			if _, before := told(byReturn[largest]); most > before {
+			_, most := values(byReturn[returned])
+			if _, before := values(byReturn[largest]); most > before {
 				largest = returned
 			}
 		}
 		if returned == 0 {
 			continue
 		}
-		least, _ := told(one)
-		if _, most := told(byReturn[largest]); least <= most {
+		least, _ := values(one)
+		if _, most := values(byReturn[largest]); least <= most {
 			found(byReturn[largest], one)
 		}
 	}

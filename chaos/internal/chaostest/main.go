@@ -14,6 +14,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/coatcheck/coatcheck/internal/testing/expect"
 	"github.com/coatcheck/coatcheck/redisstore"
 )
 
@@ -72,9 +73,7 @@ func Another(lot *rand.Rand) *rand.Rand { return rand.New(rand.NewPCG(lot.Uint64
 func Wanted(t testing.TB) func(name string) bool {
 	t.Helper()
 	wanted, err := regexp.Compile(*Faults)
-	if err != nil {
-		t.Fatalf("-faults: %v", err)
-	}
+	expect.NoError(t, "-faults", err)
 	return wanted.MatchString
 }
 

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"github.com/coatcheck/coatcheck/internal/testing/expect"
 )
 
 // Service is a process that answers at an address.
@@ -68,9 +70,7 @@ func Coatcheck(t testing.TB) string {
 	defer program.Unlock()
 	if program.path == "" {
 		folder, err := os.MkdirTemp("", "coatcheck-chaos") //nolint:usetesting // it outlives the test
-		if err != nil {
-			t.Fatalf("a folder for the program: %v", err)
-		}
+		expect.NoError(t, "a folder for the program", err)
 		program.folder = folder
 		built := filepath.Join(folder, "coatcheck")
 		buildIn(t, ".", built, "github.com/coatcheck/coatcheck/cmd/coatcheck")

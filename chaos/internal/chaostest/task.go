@@ -12,6 +12,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/coatcheck/coatcheck/internal/testing/expect"
 	"github.com/coatcheck/coatcheck/redisstore"
 )
 
@@ -24,8 +25,8 @@ const (
 	ackVariable    = "CHAOS_ACK"
 )
 
-// toldSuffix ends the names of the files of a field's processes.
-const toldSuffix = ".told"
+// recordSuffix ends the names of the files of a field's processes.
+const recordSuffix = ".record"
 
 // Task is what a process of a field is to do.
 type Task struct {
@@ -59,8 +60,9 @@ func (task Task) OpenRedis(ctx context.Context) (*redisstore.Store, error) {
 // numberBytes is how many a number takes in a file.
 const numberBytes = 8
 
-// Tell appends numbers to a file in one call, so that a process that is killed leaves whole ones.
-func Tell[N ~int64](file *os.File, numbers ...N) {
+// WriteRecord appends numbers to a file in one call, so that a process that is killed leaves whole
+// ones.
+func WriteRecord[N ~int64](file *os.File, numbers ...N) {
 	bytes := make([]byte, 0, numberBytes*len(numbers))
 	for _, n := range numbers {
 		bytes = binary.BigEndian.AppendUint64(bytes, uint64(n))
@@ -70,20 +72,18 @@ func Tell[N ~int64](file *os.File, numbers ...N) {
 	}
 }
 
-// ReadTold reads what the processes of a folder have told, so many numbers at a time, by the names
-// of their files. What a process has not written whole is left out: no caller has used it.
-func ReadTold[R any](t testing.TB, folder string, numbers int, of func(numbers []int64) R) map[string][]R {
+// ReadRecords reads what the processes of a folder have written, so many numbers at a time, by the
+// names of their files. What a process has not written whole is left out: no caller has used it.
+func ReadRecords[R any](t testing.TB, folder string, numbers int, of func(numbers []int64) R) map[string][]R {
 	t.Helper()
-	files, err := filepath.Glob(filepath.Join(folder, "*"+toldSuffix))
+	files, err := filepath.Glob(filepath.Join(folder, "*"+recordSuffix))
 	if err != nil {
 		t.Fatalf("the files of %s: %v", folder, err)
 	}
-	told := map[string][]R{}
+	records := map[string][]R{}
 	for _, file := range files {
 		bytes, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatalf("what a process has told: %v", err)
-		}
+		expect.NoError(t, "reading what a process has written", err)
 		all := make([]R, len(bytes)/numberBytes/numbers)
 		one := make([]int64, numbers)
 		for i := range all {
@@ -92,7 +92,7 @@ func ReadTold[R any](t testing.TB, folder string, numbers int, of func(numbers [
 			}
 			all[i] = of(one)
 		}
-		told[filepath.Base(file)] = all
+		records[filepath.Base(file)] = all
 	}
-	return told
+	return records
 }

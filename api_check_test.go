@@ -12,6 +12,8 @@ import (
 	"os/exec"
 	"strings"
 	"testing"
+
+	"github.com/coatcheck/coatcheck/internal/testing/expect"
 )
 
 // What a public package exports shows no type of an internal one: no other module could name it,
@@ -55,9 +57,7 @@ func exportData(t *testing.T) (exports map[string]string, public []string) {
 	t.Helper()
 	const form = `{{.ImportPath}}|{{.Export}}|{{.DepOnly}}|{{.Name}}`
 	said, err := exec.CommandContext(t.Context(), "go", "list", "-export", "-deps", "-tags=check", "-f", form, "./...").Output()
-	if err != nil {
-		t.Fatalf("go list -export: %v", err)
-	}
+	expect.NoError(t, "go list -export", err)
 	exports = map[string]string{}
 	for line := range strings.Lines(string(said)) {
 		field := strings.Split(strings.TrimSpace(line), "|")

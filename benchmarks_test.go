@@ -10,6 +10,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/coatcheck/coatcheck/internal/testing/expect"
 )
 
 // benchmarksPage is the home of all figures of speed and size. A command writes it.
@@ -27,15 +29,11 @@ var (
 // [1,270](benchmarks.md#memory).
 func TestFiguresThatDocumentsCiteAreThoseOfTheBenchmarks(t *testing.T) {
 	page, err := os.ReadFile(benchmarksPage)
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, "os.ReadFile", err)
 	cited := 0
 	for _, name := range documents(t) {
 		text, err := os.ReadFile(name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		expect.NoError(t, "os.ReadFile", err)
 		links, faults := citesOf(string(text), string(page))
 		cited += links
 		for _, fault := range faults {
@@ -91,9 +89,7 @@ func TestFiguresOfSpeedStandInTheBenchmarksAlone(t *testing.T) {
 			read = goProse
 		}
 		text, err := os.ReadFile(name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		expect.NoError(t, "os.ReadFile", err)
 		for _, line := range read(string(text)) {
 			if found := aSpeed.FindString(benchmarksLink.ReplaceAllString(line.text, "")); found != "" {
 				t.Errorf("%s:%d: %q: cite %s, or leave it out", name, line.line, found, benchmarksPage)

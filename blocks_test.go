@@ -6,6 +6,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/coatcheck/coatcheck/internal/testing/expect"
 )
 
 // fence begins a block of code, and says what it is.
@@ -65,9 +67,7 @@ func TestEveryBlockIsRunOrMarked(t *testing.T) {
 	blocks, used := 0, map[int]bool{}
 	for _, name := range documents(t) {
 		text, err := os.ReadFile(name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		expect.NoError(t, "os.ReadFile", err)
 		for _, language := range blocksOf(string(text)) {
 			blocks++
 			at := blockTest(language, name)

@@ -36,9 +36,7 @@ func TestGoInDocumentsIsRunByATest(t *testing.T) {
 			continue
 		}
 		text, err := os.ReadFile(name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		expect.NoError(t, "os.ReadFile", err)
 		for _, block := range goBlock.FindAllStringSubmatch(string(text), -1) {
 			blocks++
 			code, runs := "\n"+lines(block[1])+"\n", false
@@ -58,14 +56,10 @@ func TestGoInDocumentsIsRunByATest(t *testing.T) {
 func bodies(t *testing.T, name string) (found []string) {
 	t.Helper()
 	text, err := os.ReadFile(name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, "os.ReadFile", err)
 	files := token.NewFileSet()
 	file, err := parser.ParseFile(files, name, text, parser.SkipObjectResolution)
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, "parser.ParseFile", err)
 	for _, declaration := range file.Decls {
 		f, ok := declaration.(*ast.FuncDecl)
 		if ok && (strings.HasPrefix(f.Name.Name, "Test") || strings.HasPrefix(f.Name.Name, "Example")) {

@@ -12,6 +12,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/coatcheck/coatcheck/internal/testing/expect"
 )
 
 var (
@@ -34,9 +36,7 @@ func TestDocumentsNameTestsAndFilesThatExist(t *testing.T) {
 	named := 0
 	for _, name := range documents(t) {
 		text, err := os.ReadFile(name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		expect.NoError(t, "os.ReadFile", err)
 		for _, match := range testName.FindAllStringSubmatch(string(text), -1) {
 			named++
 			if !tests[match[1]] {
@@ -102,18 +102,14 @@ func headingsOf(t *testing.T, name string) map[string]bool {
 func withoutCode(t *testing.T, name string) string {
 	t.Helper()
 	text, err := os.ReadFile(name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, "os.ReadFile", err)
 	return codeBlock.ReplaceAllString(string(text), "")
 }
 
 // A newcomer looks there for what a package is.
 func TestArchitectureNamesEveryInternalPackage(t *testing.T) {
 	text, err := os.ReadFile("docs/architecture.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, "os.ReadFile", err)
 	var named []string // the packages that the last section names
 	var room string
 	_, section, _ := strings.Cut(string(text), "## What stands in the `internal` folders\n")
@@ -127,9 +123,7 @@ func TestArchitectureNamesEveryInternalPackage(t *testing.T) {
 	var there []string
 	for _, room := range []string{"cmd/coatcheck/internal", "internal", "internal/testing", "server/internal"} {
 		folders, err := os.ReadDir(room)
-		if err != nil {
-			t.Fatal(err)
-		}
+		expect.NoError(t, "os.ReadDir", err)
 		for _, folder := range folders {
 			if folder.Name() != "testing" {
 				there = append(there, path.Join(room, folder.Name()))
@@ -155,9 +149,7 @@ func walk(t *testing.T, suffix string) (names []string) {
 		}
 		return err
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, "filepath.WalkDir", err)
 	return names
 }
 
@@ -169,9 +161,7 @@ func testNames(t *testing.T) map[string]bool {
 	found := map[string]bool{}
 	for _, name := range walk(t, "_test.go") {
 		file, err := parser.ParseFile(token.NewFileSet(), name, nil, parser.SkipObjectResolution)
-		if err != nil {
-			t.Fatal(err)
-		}
+		expect.NoError(t, "parser.ParseFile", err)
 		for _, f := range funcNames(file) {
 			found[f] = true
 			if f != "TestMain" && (strings.HasPrefix(f, "Example") || testName.MatchString("`"+f+"`")) {

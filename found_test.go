@@ -6,6 +6,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/coatcheck/coatcheck/internal/testing/expect"
 )
 
 // foundRow is a row of docs/found.md: the commit that mended the fault, and the test that fails on
@@ -17,9 +19,7 @@ var foundRow = regexp.MustCompile("(?m)^\\|.*`tools/show-bug ([0-9a-f]{7,40}) (T
 // without git, have the tests alone.
 func TestFaultsThatWereFoundCanBeShown(t *testing.T) {
 	text, err := os.ReadFile("docs/found.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, "os.ReadFile", err)
 	page, tests := string(text), testNames(t)
 	rows := foundRow.FindAllStringSubmatch(page, -1)
 	if named := strings.Count(page, "| `tools/show-bug "); len(rows) != named || named < 12 {

@@ -12,6 +12,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/coatcheck/coatcheck/internal/testing/expect"
 )
 
 const module = "github.com/coatcheck/coatcheck"
@@ -173,9 +175,7 @@ func TestImportsRunOneWay(t *testing.T) {
 	used := map[string]bool{} // folders and restricted libraries that were met
 	for _, name := range goFiles(t) {
 		file, err := parser.ParseFile(token.NewFileSet(), name, nil, parser.ImportsOnly)
-		if err != nil {
-			t.Fatal(err)
-		}
+		expect.NoError(t, "parser.ParseFile", err)
 		folder := path.Dir(name)
 		used[folder] = true
 		for _, imported := range imports(file) {
@@ -199,9 +199,7 @@ func TestLibrariesOfOtherModulesStayThere(t *testing.T) {
 	required := func(folder, library string) bool {
 		t.Helper()
 		text, err := os.ReadFile(filepath.Join(folder, "go.mod"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		expect.NoError(t, "os.ReadFile", err)
 		return strings.Contains(string(text), library+" v")
 	}
 	for library, folder := range map[string]string{
@@ -250,9 +248,7 @@ func goFiles(t *testing.T) []string {
 		}
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, "filepath.WalkDir", err)
 	return files
 }
 
@@ -419,9 +415,7 @@ func TestMisplacedImportsAreFound(t *testing.T) {
 		t.Run(row.folder+" "+row.imports, func(t *testing.T) {
 			source := "package p\n\nimport _ " + strconv.Quote(row.imports) + "\n"
 			file, err := parser.ParseFile(token.NewFileSet(), "p.go", source, parser.ImportsOnly)
-			if err != nil {
-				t.Fatal(err)
-			}
+			expect.NoError(t, "parser.ParseFile", err)
 			faults := misplaced(row.folder, file)
 			switch {
 			case row.fault == "" && len(faults) > 0:

@@ -5,6 +5,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/coatcheck/coatcheck/internal/testing/expect"
 )
 
 var goBlock = regexp.MustCompile("(?s)```go\n(.*?)```")
@@ -12,13 +14,9 @@ var goBlock = regexp.MustCompile("(?s)```go\n(.*?)```")
 // The README shows the body of Example, which runs as a test: what people copy is what works.
 func TestReadmeShowsTheExampleThatRuns(t *testing.T) {
 	readme, err := os.ReadFile("README.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, "os.ReadFile", err)
 	example, err := os.ReadFile("example_test.go")
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, "os.ReadFile", err)
 	shown := goBlock.FindStringSubmatch(string(readme))
 	if shown == nil {
 		t.Fatal("the README shows no Go")
@@ -41,13 +39,9 @@ func lines(code string) string {
 
 func TestReadmeNamesTheTestCommandThatCIRuns(t *testing.T) {
 	ci, err := os.ReadFile(".ci/run")
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, "os.ReadFile", err)
 	readme, err := os.ReadFile("README.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, "os.ReadFile", err)
 	if !strings.Contains(string(ci), "\nmake test\n") || !strings.Contains(string(readme), "\nmake test ") {
 		t.Error("the README and .ci/run do not both say `make test`")
 	}
@@ -56,9 +50,7 @@ func TestReadmeNamesTheTestCommandThatCIRuns(t *testing.T) {
 // Whoever decides reads it at one sitting.
 func TestReadmeFitsInEightKilobytes(t *testing.T) {
 	readme, err := os.ReadFile("README.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, "os.ReadFile", err)
 	if len(readme) > 8000 {
 		t.Errorf("the README has %d bytes, want at most 8,000", len(readme))
 	}

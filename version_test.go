@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/coatcheck/coatcheck/internal/testing/expect"
 	"github.com/coatcheck/coatcheck/internal/version"
 )
 
@@ -29,9 +30,7 @@ var places = []struct {
 // The changelog has the version, below those to come.
 func TestChangelogHasTheVersion(t *testing.T) {
 	text, err := os.ReadFile("CHANGELOG.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, "os.ReadFile", err)
 	if want := "\n## " + version.Version + "\n"; !strings.Contains(string(text), want) {
 		t.Errorf("CHANGELOG.md lacks the heading %q", want)
 	}
@@ -44,9 +43,7 @@ func TestChangelogHasTheVersion(t *testing.T) {
 func TestEveryPlaceHasTheVersion(t *testing.T) {
 	for _, place := range places {
 		text, err := os.ReadFile(place.file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		expect.NoError(t, "os.ReadFile", err)
 		want := version.Version
 		if strings.HasPrefix(place.file, "clients/python/") {
 			want = strings.Replace(want, "-rc.", "rc", 1)

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 	"unicode/utf8"
+
+	"github.com/coatcheck/coatcheck/internal/testing/expect"
 )
 
 // proseWidth is the widest line of prose, in characters; a tab counts four.
@@ -29,9 +31,7 @@ func TestProseIsNarrow(t *testing.T) {
 	} {
 		for _, name := range walk(t, suffix) {
 			text, err := os.ReadFile(name)
-			if err != nil {
-				t.Fatal(err)
-			}
+			expect.NoError(t, "os.ReadFile", err)
 			for _, line := range read(string(text)) {
 				if line.width > proseWidth {
 					t.Errorf("%s:%d: %d characters wide: wrap it at %d", name, line.line, line.width, proseWidth)
@@ -47,9 +47,7 @@ var errorMethod = regexp.MustCompile(`(?m)^func \((?:\w+ )?\*?([A-Z]\w*)\) Error
 func TestExportedErrorTypesEndInError(t *testing.T) {
 	for _, name := range walk(t, ".go") {
 		text, err := os.ReadFile(name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		expect.NoError(t, "os.ReadFile", err)
 		for _, method := range errorMethod.FindAllStringSubmatch(string(text), -1) {
 			if !strings.HasSuffix(method[1], "Error") {
 				t.Errorf("%s: the error type %s: its name does not end in Error", name, method[1])

@@ -99,9 +99,7 @@ func middlewareDoor(t *testing.T, store *redisstore.Store, p pace) door {
 	principal := func(r *http.Request) (string, error) { return r.Header.Get("Authorization"), nil }
 	guard := idempotency.New(store, idempotency.Config{Principal: principal, PolicyURL: "/policy"})
 	t.Cleanup(func() {
-		if err := guard.Close(context.Background()); err != nil {
-			t.Errorf("closing the guard: %v", err)
-		}
+		verify.Error(t, "closing the guard", guard.Close(context.Background()), nil)
 	})
 	h := handler{slow: p.slow}
 	guarded := guard.Middleware(idempotency.Route{Lease: p.lease})(&h)
@@ -117,21 +115,15 @@ func gatewayDoor(t *testing.T, store *redisstore.Store, p pace) door {
 	behind := httptest.NewServer(payments(t, &h, &h, issuer, principal))
 	t.Cleanup(behind.Close)
 	upstream, err := gateway.ParseUpstream(behind.URL)
-	if err != nil {
-		t.Fatalf("the gateway's upstream: %v", err)
-	}
+	verify.NoError(t, "the gateway's upstream", err)
 	routes := filepath.Join(t.TempDir(), "routes.yaml")
 	if err := os.WriteFile(routes, fmt.Appendf(nil, "routes: [{match: POST /payments, lease_ms: %d}]", p.lease.Milliseconds()), 0o600); err != nil {
 		t.Fatalf("writing the gateway's routes: %v", err)
 	}
 	g, err := gateway.New(gateway.Config{Store: store, Upstream: upstream, RoutesFile: routes, Principal: principal})
-	if err != nil {
-		t.Fatalf("making the gateway: %v", err)
-	}
+	verify.NoError(t, "making the gateway", err)
 	t.Cleanup(func() {
-		if err := errors.Join(g.Close(context.Background()), issuer.Close(context.Background())); err != nil {
-			t.Errorf("closing the gateway: %v", err)
-		}
+		verify.Error(t, "closing the gateway", errors.Join(g.Close(context.Background()), issuer.Close(context.Background())), nil)
 	})
 	return wholeDoor(t, g, "/idempotency-policy", slices.Concat(p.args(), p.skip("replay-no-hop-by-hop"), []string{"-early-header", "X-Early: yes"}))
 }
@@ -144,13 +136,9 @@ func payments(t *testing.T, pay http.Handler, h *handler, issuer *idempotency.To
 	mux.HandleFunc("GET /payments", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintf(w, `{"total":%d}`, h.runs.Load()) })
 	mux.HandleFunc("POST /token", func(w http.ResponseWriter, r *http.Request) {
 		who, err := principal(r)
-		if err != nil {
-			t.Errorf("the principal: %v", err)
-		}
+		verify.Error(t, "the principal", err, nil)
 		token, err := issuer.Issue(r.Context(), who, "", 0)
-		if err != nil {
-			t.Errorf("issuing a token: %v", err)
-		}
+		verify.Error(t, "issuing a token", err, nil)
 		w.WriteHeader(http.StatusCreated)
 		fmt.Fprintf(w, `{"token":%q}`, token.Value)
 	})
@@ -228,9 +216,7 @@ func service(t *testing.T, store *redisstore.Store, config server.Config) (args 
 	config.Store, config.Dev, config.Principal = store, true, idempotency.HeaderPrincipal("Authorization")
 	s := server.New(config)
 	t.Cleanup(func() {
-		if err := s.Close(context.Background()); err != nil {
-			t.Errorf("closing the service: %v", err)
-		}
+		verify.Error(t, "closing the service", s.Close(context.Background()), nil)
 	})
 	return append(append(listen(t, s.Handler()), asTwo...), "-policy", "/idempotency-policy")
 }

@@ -5,6 +5,8 @@ import (
 	"os"
 	"strings"
 	"testing"
+
+	"github.com/coatcheck/coatcheck/internal/testing/expect"
 )
 
 // table is the README's table of all checks.
@@ -23,9 +25,7 @@ func table() string {
 
 func TestReadmeTellsEveryCheck(t *testing.T) {
 	readme, err := os.ReadFile("README.md")
-	if err != nil {
-		t.Fatalf("reading the README: %v", err)
-	}
+	expect.NoError(t, "reading the README", err)
 	if !strings.Contains(string(readme), table()) {
 		t.Errorf("the README's table is not that of the checks; want this one:\n%s", table())
 	}

@@ -34,7 +34,7 @@ func replicated(t *testing.T) (*redisstore.Store, *redistest.SentinelSet) {
 	patient := open(t, set.URL(), func(c *redisstore.Config) { c.AckTimeout = 30 * time.Second })
 	// both replicas have caught up
 	if _, err := bumped(t.Context(), patient.WithAck(2), "first"); err != nil {
-		t.Fatal(err)
+		t.Fatalf("adding one to a record: got error %v, want none", err)
 	}
 	return store, set
 }
@@ -137,9 +137,7 @@ func TestRepeatOfAWriteIsConfirmedOnlyByReplicasThatHaveIt(t *testing.T) {
 	run := func(s *scripts.Script, keys []string, args ...any) scripts.Reply {
 		t.Helper()
 		reply, err := store.Run(t.Context(), s, keys, args...)
-		if err != nil {
-			t.Fatal(err)
-		}
+		expect.NoError(t, "Run", err)
 		return reply
 	}
 	counted := []string{store.Key("counter", "c"), store.Key("counter", "c", "record"), store.SlotKey("counters", "marker", "c"), store.Key("counter", "c", "r")}

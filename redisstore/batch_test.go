@@ -26,7 +26,7 @@ func gathered(t *testing.T, store *redisstore.Store, calls int, call func(i int)
 	var all sync.WaitGroup
 	all.Go(func() {
 		if _, err := number(t.Context(), store, slow, "x"); err != nil {
-			t.Error(err)
+			t.Errorf("the call that keeps the server busy: got error %v, want none", err)
 		}
 	})
 	for i := range calls {
@@ -44,9 +44,7 @@ func TestCallsInFlightShareRoundTrips(t *testing.T) {
 	var seen history
 	gathered(t, store, 200, func(int) {
 		n, err := bumped(t.Context(), store, "x")
-		if err != nil {
-			t.Error(err)
-		}
+		expect.Error(t, "adding one to a record", err, nil)
 		seen.add(n)
 	})
 	if count, largest := seen.unique(t); count != 200 || largest != 200 {
@@ -79,7 +77,7 @@ func TestLoneCallerSendsItsOwnCall(t *testing.T) {
 func TestCallsOfOnePipelineHaveTheirOwnAnswers(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, store *redisstore.Store) {
 		if _, err := store.Run(t.Context(), script("list", "redis.call('RPUSH', KEYS[1], 'a') return {'ok'}", false), []string{store.Key("test", "{list")}); err != nil {
-			t.Fatal(err)
+			t.Fatalf("Run: got error %v, want none", err)
 		}
 		var all sync.WaitGroup
 		for i := range 120 {

@@ -6,6 +6,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/coatcheck/coatcheck/internal/testing/expect"
 	"github.com/coatcheck/coatcheck/internal/testing/redistest"
 )
 
@@ -16,9 +17,7 @@ func BenchmarkRun(b *testing.B) {
 	store := open(b, server.URL(), nil)
 	bare := redis.NewClient(&redis.Options{Addr: server.Addr(), PoolSize: 64, MaxRetries: -1, Protocol: 2, DisableIdentity: true})
 	b.Cleanup(func() { _ = bare.Close() })
-	if err := bare.ScriptLoad(b.Context(), bump.Source).Err(); err != nil {
-		b.Fatal(err)
-	}
+	expect.NoError(b, "SCRIPTLOAD", bare.ScriptLoad(b.Context(), bump.Source).Err())
 	key := store.Key("test", "x")
 	calls := map[string]func() error{
 		"store": func() error { _, err := bumped(b.Context(), store, "x"); return err },
@@ -29,18 +28,14 @@ func BenchmarkRun(b *testing.B) {
 			b.Run(fmt.Sprintf("%d/%s", callers, name), func(b *testing.B) {
 				if callers == 1 {
 					for b.Loop() {
-						if err := call(); err != nil {
-							b.Fatal(err)
-						}
+						expect.NoError(b, "call", call())
 					}
 					return
 				}
 				b.SetParallelism(callers / 2)
 				b.RunParallel(func(pb *testing.PB) {
 					for pb.Next() {
-						if err := call(); err != nil {
-							b.Error(err)
-						}
+						expect.Error(b, "call", call(), nil)
 					}
 				})
 			})

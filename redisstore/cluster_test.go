@@ -74,7 +74,7 @@ func TestKeysThatAreApartWhileTheirSlotMovesAreRefused(t *testing.T) {
 	keys := []string{store.Key("a", "pair"), store.Key("b", "pair")}
 	for range 2 {
 		if _, err := store.Run(t.Context(), pair, keys); err != nil {
-			t.Fatal(err)
+			t.Fatalf("Run: got error %v, want none", err)
 		}
 	}
 	m := cluster.StartMove(keys[0])
@@ -127,9 +127,7 @@ func TestOneAddressLeadsToTheWholeCluster(t *testing.T) {
 			for i := range 30 {
 				mustBump(t, store, fmt.Sprint(name, i), 1)
 			}
-			if err := store.Ping(t.Context()); err != nil {
-				t.Error(err)
-			}
+			expect.Error(t, "Ping", store.Ping(t.Context()), nil)
 		})
 	}
 	for _, node := range cluster.Nodes() {
@@ -159,7 +157,7 @@ func TestStoreFollowsAClustersFailover(t *testing.T) {
 	cluster := redistest.StartCluster(t, 3, 1)
 	store := open(t, cluster.URL(), func(c *redisstore.Config) { c.Timeout = 5 * time.Second })
 	if _, err := bumped(t.Context(), store.WithAck(1), "x"); err != nil {
-		t.Fatal(err)
+		t.Fatalf("adding one to a record: got error %v, want none", err)
 	}
 	key := store.Key("test", "x")
 	old := cluster.MasterOf(key)

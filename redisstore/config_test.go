@@ -4,12 +4,12 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/coatcheck/coatcheck/internal/testing/expect"
 )
 
 func TestZeroConfigIsSound(t *testing.T) {
-	if err := (Config{}).Check(); err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, "Check", (Config{}).Check())
 	for url, timeout := range map[string]time.Duration{"": embeddedTimeout, "embedded:": embeddedTimeout, "redis://h": defaultTimeout} {
 		c := Config{URL: url}.WithDefaults()
 		if c.Prefix != "coatcheck:" || c.AckTimeout != 500*time.Millisecond || c.Timeout != timeout || c.Logger == nil {
@@ -78,9 +78,7 @@ func TestConfigIsTakenOrRefused(t *testing.T) {
 		t.Run(row.name, func(t *testing.T) {
 			err := row.config.Check()
 			if row.says == nil {
-				if err != nil {
-					t.Error(err)
-				}
+				expect.Equal(t, "Check", err, nil)
 				return
 			}
 			_, opened := OpenConfig(t.Context(), row.config)

@@ -14,6 +14,7 @@ import (
 
 	"github.com/coatcheck/coatcheck/internal/health"
 	"github.com/coatcheck/coatcheck/internal/names"
+	"github.com/coatcheck/coatcheck/internal/testing/expect"
 	"github.com/coatcheck/coatcheck/internal/testing/storetest"
 	"github.com/coatcheck/coatcheck/redisstore"
 	"github.com/coatcheck/coatcheck/scripts"
@@ -23,9 +24,7 @@ import (
 func flush(t *testing.T, store *redisstore.Store) {
 	t.Helper()
 	err := store.EachMaster(t.Context(), "test", func(ctx context.Context, node *redis.Client) error { return node.ScriptFlush(ctx).Err() })
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, "EachMaster", err)
 }
 
 func TestScriptsOnEveryKindOfStore(t *testing.T) {
@@ -67,9 +66,7 @@ func sendsTextOnce(t *testing.T, store *redisstore.Store) {
 	for range 16 { // all find it unknown at the same time
 		all.Go(func() {
 			n, err := bumped(t.Context(), store, "at once")
-			if err != nil {
-				t.Error(err)
-			}
+			expect.Error(t, "adding one to a record", err, nil)
 			told.add(n)
 		})
 	}
@@ -81,18 +78,14 @@ func sendsTextOnce(t *testing.T, store *redisstore.Store) {
 
 func readsReplies(t *testing.T, store *redisstore.Store) {
 	reply, err := store.Run(t.Context(), script("reply", "return {'fine', 'text', 42, '9007199254740993', '', '1700000000001'}", true), []string{store.Key("test", "r")})
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, "Run", err)
 	var (
 		text, empty string
 		n           int
 		large       int64
 		at          time.Time
 	)
-	if err := reply.Scan(&text, &n, &large, &empty, &at); err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, "Scan", reply.Scan(&text, &n, &large, &empty, &at))
 	if reply.Word() != "fine" || text != "text" || n != 42 || large != 9007199254740993 || empty != "" || at.UnixMilli() != 1700000000001 {
 		t.Errorf("got %q", reply)
 	}
@@ -102,9 +95,7 @@ func passesArguments(t *testing.T, store *redisstore.Store) {
 	echo := script("echo", "local all = {'ok'} for _, word in ipairs(ARGV) do all[#all + 1] = word end return all", true)
 	binary := "\x00\r\n$1\r\n\xff{}"
 	reply, err := store.Run(t.Context(), echo, []string{store.Key("test", "e")}, "", binary, []byte(binary), 7, int64(1)<<62, -1)
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, "Run", err)
 	if want := []string{"", binary, binary, "7", "4611686018427387904", "-1"}; !slices.Equal(reply.Values(), want) {
 		t.Errorf("got %q, want %q", reply.Values(), want)
 	}
@@ -114,7 +105,7 @@ func refusesOtherKinds(t *testing.T, store *redisstore.Store) {
 	key := []string{store.Key("test", "list")}
 	push := script("push", "redis.call('RPUSH', KEYS[1], 'a') return {'ok'}", false)
 	if _, err := store.Run(t.Context(), push, key); err != nil {
-		t.Fatal(err)
+		t.Fatalf("Run: got error %v, want none", err)
 	}
 	for _, run := range []*scripts.Script{bump, peek, scripts.OperationGet} {
 		for _, view := range []*redisstore.Store{store, store.WithAck(1)} {
@@ -228,9 +219,7 @@ func keepsPrefixesApart(t *testing.T, store *redisstore.Store) {
 }
 
 func answersPing(t *testing.T, store *redisstore.Store) {
-	if err := store.Ping(t.Context()); err != nil {
-		t.Error(err)
-	}
+	expect.Error(t, "Ping", store.Ping(t.Context()), nil)
 }
 
 func tellsItsIncarnation(t *testing.T, store *redisstore.Store) {
@@ -250,7 +239,7 @@ func countsOnce(t *testing.T, store *redisstore.Store) {
 	const callers, calls = 64, 8
 	keys := []string{store.Key("counter", "shared"), store.Key("counter", "shared", "record"), store.SlotKey("counters", "marker", "shared")}
 	if _, err := store.Run(t.Context(), scripts.CounterEra, keys[2:], "", 1000); err != nil {
-		t.Fatal(err)
+		t.Fatalf("Run: got error %v, want none", err)
 	}
 	var all sync.WaitGroup
 	var told history
@@ -279,9 +268,7 @@ func countsOnce(t *testing.T, store *redisstore.Store) {
 
 func closes(t *testing.T, store *redisstore.Store) {
 	for _, view := range []*redisstore.Store{store, store, store.WithAck(1)} { // again, too
-		if err := view.Close(); err != nil {
-			t.Error(err)
-		}
+		expect.Error(t, "Close", view.Close(), nil)
 	}
 	_, err := bumped(t.Context(), store, "closed")
 	refused(t, err)

@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/coatcheck/coatcheck/internal/testing/expect"
 	"github.com/coatcheck/coatcheck/internal/testing/redistest"
 	"github.com/coatcheck/coatcheck/redisstore"
 )
@@ -30,9 +31,7 @@ type fake struct {
 func startFake(t *testing.T, answer func(f *fake, words []string) string) *fake {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, "net.Listen", err)
 	f := &fake{addr: listener.Addr().String()}
 	t.Cleanup(func() {
 		_ = listener.Close()

@@ -16,7 +16,7 @@ var publish = script("publish", "return {'ok', redis.call('PUBLISH', ARGV[1], AR
 func published(t *testing.T, store *redisstore.Store, channel, message string) {
 	t.Helper()
 	if _, err := store.Run(t.Context(), publish, []string{store.Key("test", message)}, channel, message); err != nil {
-		t.Fatal(err)
+		t.Fatalf("Run: got error %v, want none", err)
 	}
 }
 
@@ -27,9 +27,7 @@ func TestInboxReceivesWhatIsPublished(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, store *redisstore.Store) {
 		channel := store.Key("test", "channel")
 		inbox, err := pipeline.Of(store).Subscribe(t.Context(), channel)
-		if err != nil {
-			t.Fatal(err)
-		}
+		expect.NoError(t, "Subscribe", err)
 		// their keys lie on several servers of a cluster
 		messages := []string{"a", "b", "c", "d", "e"}
 		for _, message := range messages {
@@ -44,9 +42,7 @@ func TestInboxReceivesWhatIsPublished(t *testing.T) {
 		if _, _, err := inbox.Next(ended); err == nil {
 			t.Error("no error when the context had ended")
 		}
-		if err := inbox.Close(); err != nil {
-			t.Error(err)
-		}
+		expect.Error(t, "Close", inbox.Close(), nil)
 		if _, _, err := inbox.Next(t.Context()); err == nil {
 			t.Error("no error after Close")
 		}
@@ -59,9 +55,7 @@ func TestInboxTellsThatItMayHaveMissedSomething(t *testing.T) {
 	store := open(t, server.URL(), nil)
 	channel := store.Key("test", "channel")
 	inbox, err := pipeline.Of(store).Subscribe(t.Context(), channel)
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, "Subscribe", err)
 	t.Cleanup(func() { _ = inbox.Close() })
 	server.Restart()
 	if got, missed, err := inbox.Next(t.Context()); err != nil || !missed || got != "" {

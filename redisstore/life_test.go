@@ -121,15 +121,13 @@ func incrOnEveryKind(t *testing.T, store *redisstore.Store) {
 		},
 		func() error { _, err := store.Run(t.Context(), list, []string{store.Key("test", "k")}); return err },
 	} {
-		if err := spoil(); err != nil {
-			t.Fatal(err)
-		}
+		expect.NoError(t, "spoiling the counter", spoil())
 		_, err := incrBy(t, store, "k", 1, at)
 		expect.Error(t, "IncrBy of what is no integer", err, pipeline.ErrNotAnInteger)
 		expect.Error(t, "IncrBy of what is no integer", err, redisstore.ErrRefused)
 	}
 	if _, err := store.Run(t.Context(), text, []string{store.Key("test", "k")}, "1"); err != nil {
-		t.Fatal(err)
+		t.Fatalf("Run: got error %v, want none", err)
 	}
 	mustIncr(t, store, "k", 1, at, 2) // a refusal changes nothing
 	manyIncr(t, store)
@@ -145,7 +143,7 @@ func manyIncr(t *testing.T, store *redisstore.Store) {
 			for range 8 {
 				sum, err := incrBy(t, store, "many", 1, at)
 				if err != nil {
-					t.Error(err)
+					t.Errorf("IncrBy: got error %v, want none", err)
 					return
 				}
 				told.add(sum)
@@ -248,10 +246,9 @@ func TestIncrByThatIsConfirmedByLessIsNotedFirst(t *testing.T) {
 	at := find(t, store, "k")
 	mustIncr(t, store, "k", 1, at, 1)
 	do(t, server, "CONFIG", "SET", "appendfsync", "everysec")
-	if _, err := store.Continuity(t.Context()); err != nil { // it asks, as every ten seconds
-		t.Fatal(err)
-	}
-	_, err := incrBy(t, store, "k", 1, at)
+	_, err := store.Continuity(t.Context()) // it asks, as every ten seconds
+	expect.NoError(t, "Continuity", err)
+	_, err = incrBy(t, store, "k", 1, at)
 	if unconfirmed, is := errors.AsType[*pipeline.UnconfirmedError](err); !is || unconfirmed.Sum != 2 || unconfirmed.ID != at.id {
 		t.Fatalf("IncrBy that is not on disk, beside a marker that says so: got %v, want a sum of 2 to confirm", err)
 	}
@@ -285,7 +282,7 @@ func TestFailoverBeginsAnEra(t *testing.T) {
 		t.Errorf("the era after a failover without acknowledgement: got %s again, want another", now.Era)
 	}
 	if _, err := incrBy(t, store, "k", 1, now); err != nil {
-		t.Error(err)
+		t.Errorf("incrBy: got error %v, want none", err)
 	}
 }
 
@@ -313,7 +310,7 @@ func TestFailoverThatAllConfirmedGoesOn(t *testing.T) {
 				t.Errorf("after a promotion: got %+v, want the era %s of %s, and the counter at %d", now, before.Era, unconfirmed.ID, unconfirmed.Sum)
 			}
 			if _, err := incrBy(t, store, "k", 1, now); err != nil {
-				t.Error(err)
+				t.Errorf("incrBy: got error %v, want none", err)
 			}
 		})
 	}

@@ -28,9 +28,7 @@ func openWithoutALogger() {
 func TestStoreWithoutALoggerWritesNothing(t *testing.T) {
 	t.Parallel()
 	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, "os.Executable", err)
 	program := exec.CommandContext(t.Context(), self)
 	program.Env = append(os.Environ(), plainProgram+"=1")
 	out, err := program.CombinedOutput()

@@ -16,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/coatcheck/coatcheck/internal/testing/expect"
 	"github.com/coatcheck/coatcheck/internal/testing/leftover"
 	"github.com/coatcheck/coatcheck/internal/testing/storetest"
 	"github.com/coatcheck/coatcheck/redisstore"
@@ -128,9 +129,7 @@ func mustBump(t testing.TB, store *redisstore.Store, name string, want int64) {
 func counted(t testing.TB, store *redisstore.Store, name string) int64 {
 	t.Helper()
 	n, err := number(t.Context(), store, peek, name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, "reading a record", err)
 	return n
 }
 
@@ -142,9 +141,7 @@ func warm(t testing.TB, store *redisstore.Store, calls int) {
 		all.Go(func() {
 			_, bumpErr := bumped(t.Context(), store, "warm")
 			_, peekErr := number(t.Context(), store, peek, "warm")
-			if err := errors.Join(bumpErr, peekErr); err != nil {
-				t.Error(err)
-			}
+			expect.Error(t, "a call to warm the store", errors.Join(bumpErr, peekErr), nil)
 		})
 	}
 	all.Wait()

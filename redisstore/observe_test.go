@@ -88,13 +88,9 @@ func TestObserversAreToldOfEveryCall(t *testing.T) {
 	second.take(t)
 
 	at, err := tryFind(t, store, "k")
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, "opening a counter", err)
 	mustIncr(t, store, "k", 3, at, 3)
-	if err := server.Client().Set(ctx, store.Key("test", "text"), "text", 0).Err(); err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, "SET", server.Client().Set(ctx, store.Key("test", "text"), "text", 0).Err())
 	_, refusal := incrBy(t, store, "text", 1, at)
 	want := []observe.Call{
 		{Op: "counter_open", N: 1, Word: "ok", Together: 1}, {Op: observe.OpIncrBy, N: 1, Together: 1}, {Op: observe.OpIncrBy, N: 1,
@@ -131,9 +127,7 @@ func TestObserversAreToldOfKeysTogether(t *testing.T) {
 	watch := &watcher{}
 	store := storetest.Open(t, redisstore.Config{URL: server.URL(), Observers: []observe.Observer{watch}})
 	at := find(t, store, "k")
-	if err := server.Client().Set(t.Context(), "text", "text", 0).Err(); err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, "SET", server.Client().Set(t.Context(), "text", "text", 0).Err())
 	watch.take(t)
 	queue := pipeline.Of(store).Queue(at.Place)
 	pending := make([]*pendingKey, 5)
@@ -172,7 +166,7 @@ func TestPipelinesCarryEveryCallOnce(t *testing.T) {
 	for range calls {
 		all.Go(func() {
 			if _, err := bumped(t.Context(), store, "k"); err != nil {
-				t.Error(err)
+				t.Errorf("adding one to a record: got error %v, want none", err)
 			}
 		})
 	}

@@ -64,9 +64,7 @@ func TestLostReplyToAScriptSentAsTextIsAnUnknownOutcome(t *testing.T) {
 	t.Parallel()
 	proxy := between(t, redistest.Start(t).Addr())
 	store := open(t, proxy.URL(), nil)
-	if err := store.Ping(t.Context()); err != nil { // a connection, and no script
-		t.Fatal(err)
-	}
+	expect.NoError(t, "Ping", store.Ping(t.Context())) // a connection, and no script
 	proxy.set(cutAfter)
 	_, err := bumped(t.Context(), store, "x") // even the hash's reply, NOSCRIPT, is lost
 	unknown(t, err, io.EOF)
@@ -82,15 +80,13 @@ func TestRepeatedRequestAfterALostReplyGetsTheFirstAnswer(t *testing.T) {
 	store := open(t, proxy.URL(), nil)
 	keys := []string{store.Key("counter", "c"), store.Key("counter", "c", "record"), store.SlotKey("counters", "marker", "c"), store.Key("counter", "c", "request")}
 	if _, err := store.Run(t.Context(), scripts.CounterEra, keys[2:3], "", 1000); err != nil {
-		t.Fatal(err)
+		t.Fatalf("Run: got error %v, want none", err)
 	}
 	incr := func() (scripts.Reply, error) {
 		return store.Run(t.Context(), scripts.CounterIncr, keys, 1, 60_000, "", "", "")
 	}
 	first, err := incr()
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, "an increment", err)
 	keys[3] += "2"
 	proxy.set(cutAfter)
 	_, err = incr()

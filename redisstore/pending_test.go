@@ -39,13 +39,9 @@ func TestKeysInOnePipelineAreAnsweredOneByOne(t *testing.T) {
 	store := storetest.Open(t, redisstore.Config{URL: server.URL()})
 	ctx := t.Context()
 	at := find(t, store, "k")
-	if err := server.Client().Copy(ctx, at.Key, "other era", 0, false).Err(); err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, "COPY", server.Client().Copy(ctx, at.Key, "other era", 0, false).Err())
 	for key, value := range map[string]string{"other id": "0123456789 " + at.Era + " 0 1", "text": "not a number", "a": "4"} {
-		if err := server.Client().Set(ctx, key, value, 0).Err(); err != nil {
-			t.Fatal(err)
-		}
+		expect.NoError(t, "SET", server.Client().Set(ctx, key, value, 0).Err())
 	}
 	place, marker := at.Place, at.Marker
 	rows := []struct {

@@ -61,13 +61,9 @@ func TestServerThatTakesNoWritesRefuses(t *testing.T) {
 			"a disk that fails", "MISCONF", true,
 			func(t *testing.T, server *redistest.Server) {
 				gone := t.TempDir() + "/gone"
-				if err := os.Mkdir(gone, 0o755); err != nil {
-					t.Fatal(err)
-				}
+				expect.NoError(t, "os.Mkdir", os.Mkdir(gone, 0o755))
 				do(t, server, "CONFIG", "SET", "dir", gone)
-				if err := os.Remove(gone); err != nil {
-					t.Fatal(err)
-				}
+				expect.NoError(t, "os.Remove", os.Remove(gone))
 				do(t, server, "CONFIG", "SET", "save", "3600 1")
 				do(t, server, "BGSAVE")
 				expect.Eventually(t, "the snapshot fails", func() bool {
@@ -173,9 +169,7 @@ func TestServerThatLoadsItsDataRefuses(t *testing.T) {
 		}
 		select {
 		case err := <-loaded:
-			if err != nil {
-				t.Fatal(err)
-			}
+			expect.NoError(t, "DEBUG RELOAD", err)
 			done = true
 		case <-time.After(10 * time.Millisecond):
 		}
@@ -201,9 +195,7 @@ func TestServerThatIsBusyWithAScriptRefuses(t *testing.T) {
 		}
 		return err != nil && strings.Contains(err.Error(), "BUSY")
 	})
-	if err := server.Client().ScriptKill(t.Context()).Err(); err != nil {
-		t.Error(err)
-	}
+	expect.Error(t, "SCRIPT KILL", server.Client().ScriptKill(t.Context()).Err(), nil)
 	if err := <-ended; err == nil {
 		t.Error("the endless script ended by itself")
 	}
@@ -260,9 +252,7 @@ func TestFullEmbeddedStoreRefuses(t *testing.T) {
 		}
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, "EachMaster", err)
 }
 
 func TestSocketOfAServer(t *testing.T) {

@@ -23,9 +23,7 @@ func TestServerThatAsksForACertificateGetsIt(t *testing.T) {
 	t.Parallel()
 	cert, key := redistest.KeyPair(t)
 	port, err := proctest.Reserve()
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, "reserving a port", err)
 	t.Cleanup(port.Release)
 	redistest.Start(t, "--tls-port", strconv.Itoa(port.Number()), "--tls-auth-clients", "yes",
 		"--tls-cert-file", cert, "--tls-key-file", key, "--tls-ca-cert-file", cert)
@@ -34,9 +32,7 @@ func TestServerThatAsksForACertificateGetsIt(t *testing.T) {
 	named := open(t, address+"?tls_ca="+cert+"&tls_cert="+cert+"&tls_key="+key, nil)
 	mustBump(t, named, "x", 1)
 	pair, err := tls.LoadX509KeyPair(cert, key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, "tls.LoadX509KeyPair", err)
 	trusted := x509.NewCertPool()
 	trusted.AddCert(pair.Leaf)
 	given := open(t, address, func(c *redisstore.Config) {

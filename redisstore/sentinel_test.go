@@ -264,9 +264,7 @@ func TestReplicaThatOneSentinelForgotHasToConfirm(t *testing.T) {
 	expect.Eventually(t, "two sentinels list both", func() bool {
 		return lists(1, away) && lists(1, other) && lists(2, away) && lists(2, other)
 	})
-	if err := asked[0].Do(t.Context(), "SENTINEL", "RESET", "coatcheck").Err(); err != nil {
-		t.Fatalf("SENTINEL RESET: %v", err)
-	}
+	expect.NoError(t, "SENTINEL RESET", asked[0].Do(t.Context(), "SENTINEL", "RESET", "coatcheck").Err())
 	expect.Eventually(t, "the first lists only what is attached", func() bool { return lists(0, other) && !lists(0, away) })
 	_, err := bumped(t.Context(), open(t, set.URL(), all), "x")
 	shortfall(t, err, 1, 2)

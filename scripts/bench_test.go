@@ -11,6 +11,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/coatcheck/coatcheck/internal/testing/expect"
 	"github.com/coatcheck/coatcheck/scripts"
 )
 
@@ -80,9 +81,7 @@ func (b *box) costs(bench *testing.B) {
 		b.Fatal("no script was run, or this is no Redis 7")
 	}
 	p50, err := strconv.ParseFloat(half[1], 64)
-	if err != nil {
-		b.Fatal(err)
-	}
+	expect.NoError(b, "ParseFloat", err)
 	bench.ReportMetric(float64(number(b, all[2]))/float64(number(b, all[1])), "server-us/op")
 	bench.ReportMetric(p50, "server-median-us")
 }
@@ -123,9 +122,7 @@ func eachRing(b *testing.B, prepare func(server *box, bits int) func(i int, to r
 func (b *box) answered(pipe redis.Pipeliner) {
 	b.Helper()
 	answers, err := pipe.Exec(b.Context())
-	if err != nil {
-		b.Fatal(err)
-	}
+	expect.NoError(b, "Exec", err)
 	for _, answer := range answers {
 		if script, is := answer.(*redis.Cmd); is {
 			if reply, _ := script.Val().([]any); len(reply) == 0 || reply[0] != "granted" && reply[0] != "ok" {
@@ -163,7 +160,7 @@ func BenchmarkWorkerRenew(b *testing.B) {
 			g := grant{id: id, ttl: hour}
 			var state string
 			if _, err := fmt.Sscan(record, &g.nonce, &g.from, &g.till, &g.fence, &state, &g.identity); err != nil {
-				b.Fatal(err)
+				b.Fatalf("Sscan: got error %v, want none", err)
 			}
 			p := g.proof()
 			p.bits, p.skew = bits, 1000

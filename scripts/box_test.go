@@ -87,7 +87,7 @@ func (b *box) do(words ...any) any {
 	b.Helper()
 	answer, err := b.client.Do(b.Context(), words...).Result()
 	if err != nil && !errors.Is(err, redis.Nil) {
-		b.Fatalf("%v: %v", words, err)
+		b.Fatalf("command %v: got error %v, want none", words, err)
 	}
 	return answer
 }
@@ -130,7 +130,7 @@ func (b *box) run(script *scripts.Script, keys []string, args ...any) []string {
 	b.Helper()
 	reply, err := b.try(script, keys, args...)
 	if err != nil {
-		b.Fatalf("%s %v %v: %v", script.Name, keys, args, err)
+		b.Fatalf("%s %v %v: got error %v, want an answer", script.Name, keys, args, err)
 	}
 	return reply
 }

@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"pgregory.net/rapid"
+
+	"github.com/coatcheck/coatcheck/internal/testing/expect"
 )
 
 // decimals are integers around the bounds, other texts among them.
@@ -30,9 +32,7 @@ func isInt64(text string) bool {
 
 func TestIntegersInScriptsAreThoseOfMathBig(t *testing.T) {
 	part, err := os.ReadFile("lib/int64.lua")
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, "os.ReadFile", err)
 	const fits, orders = "return is_int(ARGV[1]) and 1 or 0", "return smaller(ARGV[1], ARGV[2]) and 1 or 0"
 	each(t, func(t *testing.T, b *box) {
 		yes := func(code string, args ...any) bool {

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/coatcheck/coatcheck/internal/testing/expect"
 	"github.com/coatcheck/coatcheck/scripts"
 )
 
@@ -255,14 +256,12 @@ func readAll(t *testing.T, pattern string) map[string]string {
 	t.Helper()
 	paths, err := filepath.Glob(pattern)
 	if err != nil || len(paths) == 0 {
-		t.Fatalf("%s: %v, %v", pattern, paths, err)
+		t.Fatalf("the files of %s: got %v and error %v, want some", pattern, paths, err)
 	}
 	texts := map[string]string{}
 	for _, path := range paths {
 		text, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		expect.NoError(t, "os.ReadFile", err)
 		texts[strings.TrimSuffix(filepath.Base(path), ".lua")] = string(text)
 	}
 	return texts

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/coatcheck/coatcheck/internal/testing/expect"
 )
 
 func TestEveryScriptKeepsWhatItsHeaderSays(t *testing.T) {
@@ -35,9 +37,7 @@ func TestEveryLibraryPartIsDescribedAndUsed(t *testing.T) {
 
 func TestEveryFileIsLoadedOnce(t *testing.T) {
 	source, err := os.ReadFile("scripts.go")
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, "os.ReadFile", err)
 	loaded := map[string]int{}
 	for _, found := range regexp.MustCompile(`= load\("([a-z_]+)"\)`).FindAllStringSubmatch(string(source), -1) {
 		loaded[found[1]]++

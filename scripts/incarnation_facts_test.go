@@ -160,9 +160,7 @@ func (h *histories) attach(server *redistest.Server) net.Conn {
 		h.Cleanup(func() { _ = conn.Close() })
 		_, err = conn.Write([]byte("PSYNC ? -1\r\n"))
 	}
-	if err != nil {
-		h.Fatalf("attaching for a copy: %v", err)
-	}
+	expect.NoError(h, "attaching for a copy", err)
 	return conn
 }
 
@@ -239,9 +237,7 @@ var realHistories = []struct {
 		h.m.acknowledged()
 		h.master.Kill()
 		h.master.Restart()
-		if was := h.m.info("master_replid2"); was != before {
-			h.Fatalf("master_replid2 after a start from an RDB file: got %s, want %s", was, before)
-		}
+		expect.MustEqual(h, "master_replid2 after a start from an RDB file", h.m.info("master_replid2"), before)
 		return h.m
 	}, want: "changed"},
 	{name: "a replica that starts from an RDB file and is promoted without its master", happens: func(h *histories) *box {
@@ -433,17 +429,13 @@ func (b *box) aside(port string) {
 		return b.info("role") == "slave" && down != "" && b.info("master_sync_in_progress") == "0"
 	})
 	b.promote()
-	if was := b.info("master_replid2"); was != before {
-		b.Fatalf("master_replid2 of a master that was to follow another: got %s, want %s", was, before)
-	}
+	expect.MustEqual(b, "master_replid2 of a master that was to follow another", b.info("master_replid2"), before)
 }
 
 func nobodyListens(h *histories) string {
 	h.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		h.Fatal(err)
-	}
+	expect.NoError(h, "net.Listen", err)
 	defer listener.Close()
 	_, port, _ := net.SplitHostPort(listener.Addr().String())
 	return port

@@ -7,6 +7,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/coatcheck/coatcheck/internal/testing/expect"
 	"github.com/coatcheck/coatcheck/scripts"
 )
 
@@ -68,9 +69,7 @@ func TestFullLedgerDropsItsOldestThousand(t *testing.T) {
 		for i := range 10_000 {
 			old = append(old, redis.Z{Score: float64(i), Member: fmt.Sprintf("old %05d", i)})
 		}
-		if err := b.client.ZAdd(t.Context(), ledgerKey[0], old...).Err(); err != nil {
-			t.Fatalf("filling the ledger: %v", err)
-		}
+		expect.NoError(t, "filling the ledger", b.client.ZAdd(t.Context(), ledgerKey[0], old...).Err())
 		b.charge("new")
 		reply := b.run(scripts.LedgerList, ledgerKey, 10_000)
 		if reply[1] != "9001" || reply[2] != "old 01000" || reply[len(reply)-2] != "new" {

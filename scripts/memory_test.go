@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/coatcheck/coatcheck/internal/testing/expect"
 	"github.com/coatcheck/coatcheck/internal/testing/redistest"
 	"github.com/coatcheck/coatcheck/scripts"
 )
@@ -138,9 +139,7 @@ func TestWhatIsHeldIsRenewedAndGivenBackWhenMemoryIsFull(t *testing.T) {
 				t.Fatalf("SET: got error %v, want that memory is full", err)
 			}
 			reply, err := b.try(keeping.script, keeping.keys, args...)
-			if err != nil {
-				t.Fatalf("%s: %v", lastAsked(t), err)
-			}
+			expect.NoError(t, lastAsked(t), err)
 			if reply[0] != keeping.word {
 				t.Errorf("%s: got %q, want %q", lastAsked(t), reply, keeping.word)
 			}

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/coatcheck/coatcheck/internal/testing/expect"
 	"github.com/coatcheck/coatcheck/scripts"
 )
 
@@ -116,9 +117,7 @@ func TestEveryKeyOfEveryScriptSaysItsFormatOrWhyNot(t *testing.T) {
 // The kinds are those of lib/format, and docs/keys.md has the newest format of each.
 func TestFormatsAreDocumented(t *testing.T) {
 	text, err := os.ReadFile("../docs/keys.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, "os.ReadFile", err)
 	known := map[string]string{}
 	table := regexp.MustCompile(`known = \{(.*)\}`).FindStringSubmatch(readAll(t, "lib/format.lua")["format"])
 	for _, found := range regexp.MustCompile(`(\w+) = (\d+)`).FindAllStringSubmatch(table[1], -1) {

@@ -12,6 +12,7 @@ import (
 	"github.com/redis/go-redis/v9/maintnotifications"
 
 	"github.com/coatcheck/coatcheck/embedded"
+	"github.com/coatcheck/coatcheck/internal/testing/expect"
 	"github.com/coatcheck/coatcheck/internal/testing/redistest"
 )
 
@@ -62,9 +63,7 @@ func (p *pool) start(t testing.TB, kind string) *redis.Client {
 	options.MaxRetries = -1
 	if kind == "embedded" {
 		own, err := embedded.Open(embedded.Config{})
-		if err != nil {
-			t.Fatalf("opening an embedded store: %v", err)
-		}
+		expect.NoError(t, "opening an embedded store", err)
 		p.run.Cleanup(func() { _ = own.Close() })
 		options.Addr = "127.0.0.1:0" // never dialed
 		options.Dialer = func(ctx context.Context, _, _ string) (net.Conn, error) { return own.Dial(ctx) }

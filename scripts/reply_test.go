@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/coatcheck/coatcheck/internal/fault"
+	"github.com/coatcheck/coatcheck/internal/testing/expect"
 )
 
 func TestReplyIsScannedInOrder(t *testing.T) {
@@ -18,9 +19,7 @@ func TestReplyIsScannedInOrder(t *testing.T) {
 		at       time.Time
 		duration time.Duration
 	)
-	if err := reply.Scan(&text, &n, &large, &at, &duration); err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, "Scan", reply.Scan(&text, &n, &large, &at, &duration))
 	if reply.Word() != "ok" || text != "text" || n != -5 || large != math.MaxInt64 || duration != 1500*time.Millisecond {
 		t.Errorf("got %q %q %d %d %v", reply.Word(), text, n, large, duration)
 	}

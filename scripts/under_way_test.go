@@ -21,9 +21,7 @@ func (b *box) began(name string, retention int64) {
 func (b *box) listed() []string {
 	b.Helper()
 	members, err := b.client.ZRange(b.Context(), tokenKey[1], 0, -1).Result()
-	if err != nil {
-		b.Fatalf("ZRANGE: %v", err)
-	}
+	expect.NoError(b, "ZRANGE", err)
 	return slices.DeleteFunc(members, func(member string) bool { return strings.HasPrefix(member, "~") })
 }
 

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/coatcheck/coatcheck/internal/testing/expect"
 	"github.com/coatcheck/coatcheck/scripts"
 )
 
@@ -327,9 +328,7 @@ func TestKeyOfAnotherKindIsAnErrorAndNothingChanges(t *testing.T) {
 				reply, err := b.try(misuse.script, misuse.keys, args...)
 				switch {
 				case misuse.answer != "":
-					if err != nil {
-						t.Fatalf("%s: %v", lastAsked(t), err)
-					}
+					expect.NoError(t, lastAsked(t), err)
 					want(t, reply, misuse.answer)
 				case err == nil:
 					t.Errorf("%s: got %q, want an error", lastAsked(t), reply)

@@ -7,6 +7,8 @@ import (
 	"os"
 	"strings"
 	"testing"
+
+	"github.com/coatcheck/coatcheck/internal/testing/expect"
 )
 
 var (
@@ -191,13 +193,9 @@ func TestTrustedRestartsHoldWhereNoneLosesAnything(t *testing.T) {
 // TestOne runs one seed, as a failure's command has it, and tells its history.
 func TestOne(t *testing.T) {
 	removed, err := rulesNamed(*remove)
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, "the rules to remove", err)
 	classes, err := classesNamed(*faults)
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, "the classes of faults", err)
 	c := config{seed: max(*seed, 1), faults: classes, removed: removed, ring: *ring, bursts: *bursts, durable: *durable, length: length, trace: -1}
 	if s := run(c); s.check.violation != "" {
 		t.Fatal(story(c, s))
@@ -207,9 +205,7 @@ func TestOne(t *testing.T) {
 // TestReadmeNamesEveryFault keeps the README's list complete.
 func TestReadmeNamesEveryFault(t *testing.T) {
 	text, err := os.ReadFile("README.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, "os.ReadFile", err)
 	for i, name := range classNames {
 		if !strings.Contains(string(text), "| `"+name+"`") && !strings.Contains(string(text), ", `"+name+"` |") {
 			t.Errorf("no row of the README is about %s", name)

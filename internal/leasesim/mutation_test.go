@@ -8,6 +8,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"github.com/coatcheck/coatcheck/internal/testing/expect"
 )
 
 // update searches the seeds that show what each rule is for, and writes the table of them: go test
@@ -100,9 +102,7 @@ func (m *mutation) recorded(t *testing.T, table string) (all []witness) {
 		}
 		name, number, _ := strings.Cut(strings.Replace(cell, nothingMore, "", 1), " ")
 		faults, err := classesNamed(name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		expect.NoError(t, "the classes of faults", err)
 		seed, _ := strconv.ParseUint(number, 10, 64)
 		all = append(all, witness{faults | everyday, seed})
 	}
@@ -117,9 +117,7 @@ func TestEveryRuleIsNeeded(t *testing.T) {
 		rewrite(t)
 	}
 	text, err := os.ReadFile(ruleTable)
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, "os.ReadFile", err)
 	table := string(text)
 	for _, m := range mutations {
 		t.Run(m.name, func(t *testing.T) {
@@ -168,7 +166,5 @@ func rewrite(t *testing.T) {
 		})
 	}
 	group.Wait()
-	if err := os.WriteFile(ruleTable, []byte(columns+strings.Join(rows, "")), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, "os.WriteFile", os.WriteFile(ruleTable, []byte(columns+strings.Join(rows, "")), 0o644))
 }

@@ -58,13 +58,9 @@ func TestServersKeepNothingOnDiskUnlessArgsSaySo(t *testing.T) {
 func TestServerThatAsksForAPasswordStarts(t *testing.T) {
 	t.Parallel()
 	s := Start(t, "--requirepass", `let me "in"`)
-	if err := s.Client().Ping(t.Context()).Err(); err != nil {
-		t.Errorf("PING with the password: %v", err)
-	}
+	expect.Error(t, "PING with the password", s.Client().Ping(t.Context()).Err(), nil)
 	s.Restart()
-	if err := s.Client().Ping(t.Context()).Err(); err != nil {
-		t.Errorf("PING with the password after a restart: %v", err)
-	}
+	expect.Error(t, "PING with the password after a restart", s.Client().Ping(t.Context()).Err(), nil)
 }
 
 func TestStoppedOrKilledServerRefusesConnections(t *testing.T) {
@@ -144,9 +140,7 @@ func TestPausedServerAnswersAfterResume(t *testing.T) {
 		t.Error("a paused server counts as not running")
 	}
 	s.Resume()
-	if err := s.Client().Ping(t.Context()).Err(); err != nil {
-		t.Errorf("PING after Resume: %v", err)
-	}
+	expect.Error(t, "PING after Resume", s.Client().Ping(t.Context()).Err(), nil)
 	s.Resume() // does nothing
 }
 
@@ -252,9 +246,7 @@ func TestTakenPortIsToldFromOtherFailures(t *testing.T) {
 	if !errors.Is(err, errPortTaken) {
 		t.Errorf("launch on the port of another server: %v", err)
 	}
-	if err := taken.Client().Ping(t.Context()).Err(); err != nil {
-		t.Errorf("the other server: %v", err)
-	}
+	expect.Error(t, "the other server", taken.Client().Ping(t.Context()).Err(), nil)
 }
 
 // gone reports whether there is no process pid any more, not even one whose exit waits to be

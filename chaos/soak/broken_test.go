@@ -7,7 +7,6 @@ import (
 	"flag"
 	"fmt"
 	"net/http"
-	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -16,14 +15,10 @@ import (
 	"time"
 
 	"github.com/coatcheck/coatcheck/chaos/internal/chaostest"
-	"github.com/coatcheck/coatcheck/internal/testing/expect"
 	"github.com/coatcheck/coatcheck/internal/testing/redistest"
 )
 
-var (
-	soak = flag.Duration("soak", 0, "how long the soak with faults takes, with a fault a minute; 0 = 10 s, with one every two")
-	plot = flag.String("plot", "", "a file for the picture of the soak with faults, in SVG")
-)
+var soak = flag.Duration("soak", 0, "how long the soak with faults takes, with a fault a minute; 0 = 10 s, with one every two")
 
 // broken is what a soak with faults knows beside its load.
 type broken struct {
@@ -93,13 +88,6 @@ type scene struct {
 	servers    []*redistest.Server // of the set
 	spare      *rig
 	spareRedis *redistest.Server
-	marks      []mark
-}
-
-// mark is a fault, and when it struck.
-type mark struct {
-	at   time.Duration
-	name string
 }
 
 var faults = []struct {
@@ -146,7 +134,6 @@ func TestSoakWithFaults(t *testing.T) {
 	for i := chaostest.NewLot(t).IntN(len(faults)); time.Since(start) < span; i++ {
 		chosen := faults[i%len(faults)]
 		t.Logf("%v: %s", time.Since(start).Round(time.Second), chosen.name)
-		s.marks = append(s.marks, mark{time.Since(start), chosen.name})
 		chosen.strike(s)
 		goOn(t, l, spare)
 		time.Sleep(min(pause, max(0, span-time.Since(start))))
@@ -161,9 +148,6 @@ func TestSoakWithFaults(t *testing.T) {
 		each.once(t)
 		checkLog(t, each.service, each.key)
 		checkLog(t, each.gateway, each.key)
-	}
-	if *plot != "" {
-		expect.Error(t, "os.WriteFile", os.WriteFile(*plot, []byte(samples.draw(s.marks)), 0o600), nil)
 	}
 }
 

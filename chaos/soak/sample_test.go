@@ -165,7 +165,7 @@ func (r row) check(t *testing.T, long bool) {
 	}
 }
 
-func median(values []int) int {
+func median[N int | float64](values []N) N {
 	sorted := slices.Sorted(slices.Values(values))
 	return sorted[len(sorted)/2]
 }

@@ -5,7 +5,7 @@ package soak
 import (
 	"context"
 	"fmt"
-	"html"
+	"maps"
 	"os"
 	"slices"
 	"strconv"
@@ -21,34 +21,20 @@ type samples struct {
 	scene  *scene
 	broken *broken
 	paid   func() int64 // payments, of each of which gateway and demo keep a record for a day
-	start  time.Time
-	series []*series        // of the processes
-	lines  map[string]*line // of all that is drawn, by name
-	order  []string
-	busy   [2]float64 // jiffies of the machine: busy, and all
-	listed time.Time  // when the keys of Redis were listed last
-}
 
-// line is one figure over time.
-type line struct {
-	at     []float64 // seconds
-	values []float64
+	series  []*series            // of the processes
+	figures map[string][]float64 // all beside those, by name, in order
+	busy    [2]float64           // jiffies of the machine: busy, and all
+	listed  time.Time            // when the keys of Redis were listed last
 }
 
 func newSamples(s *scene, b *broken) *samples {
-	return &samples{scene: s, broken: b, start: time.Now(), lines: map[string]*line{}, series: s.watched()}
+	return &samples{scene: s, broken: b, figures: map[string][]float64{}, series: s.watched()}
 }
 
 const keysName = "Redis: keys, but for two of each payment"
 
-func (s *samples) add(name string, value float64) {
-	if s.lines[name] == nil {
-		s.lines[name] = &line{}
-		s.order = append(s.order, name)
-	}
-	s.lines[name].at = append(s.lines[name].at, time.Since(s.start).Seconds())
-	s.lines[name].values = append(s.lines[name].values, value)
-}
+func (s *samples) add(name string, value float64) { s.figures[name] = append(s.figures[name], value) }
 
 // take samples until the context ends. What is away just then is left out.
 func (s *samples) take(ctx context.Context, every time.Duration) {
@@ -59,9 +45,6 @@ func (s *samples) take(ctx context.Context, every time.Duration) {
 				continue
 			}
 			one.seen = append(one.seen, f)
-			s.add(one.process.name+": resident memory, MiB", float64(f.memory)/1024)
-			s.add(one.process.name+": goroutines", float64(f.goroutines))
-			s.add(one.process.name+": file descriptors", float64(f.descriptors))
 		}
 		s.redis(ctx, 30*every)
 		s.latency()
@@ -158,13 +141,13 @@ func (s *samples) verdict(t *testing.T, long bool) {
 	if long { // keys live for a minute and more
 		for _, name := range []string{keysName, "Redis: connections"} {
 			var values []int
-			for _, value := range s.lines[name].values[len(s.lines[name].values)/5:] {
+			for _, value := range s.figures[name][len(s.figures[name])/5:] {
 				values = append(values, int(value))
 			}
 			rows = append(rows, halves(row{process: "Redis", name: strings.TrimPrefix(name, "Redis: ")}, values, 1.2, 500))
 		}
 	}
-	t.Log("\n" + table(rows))
+	t.Log("\n" + table(rows) + "\n" + s.medians())
 	for _, r := range rows {
 		r.check(t, long)
 	}
@@ -173,44 +156,14 @@ func (s *samples) verdict(t *testing.T, long bool) {
 	}
 }
 
-// The sizes of the picture, in pixels.
-const (
-	panelWidth, panelHeight = 900, 110
-	marginLeft, marginTop   = 60, 24
-)
-
-// draw draws all lines over time, one panel each, with a mark for each fault.
-func (s *samples) draw(marks []mark) string {
-	slices.Sort(s.order)
-	seconds := time.Since(s.start).Seconds()
-	x := func(at float64) float64 { return marginLeft + at/seconds*(panelWidth-2*marginLeft) }
+// medians are those of both halves of each figure, as a table in Markdown.
+func (s *samples) medians() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, `<svg xmlns="http://www.w3.org/2000/svg" width="%d" height="%d" font-family="sans-serif" font-size="11" fill="#333"><rect width="100%%" height="100%%" fill="white"/>`+"\n", panelWidth, len(s.order)*panelHeight+30)
-	for i, name := range s.order {
-		top, bottom := float64(i*panelHeight+marginTop), float64((i+1)*panelHeight)
-		values := s.lines[name].values
-		most := max(slices.Max(values)*1.1, 1)
-		fmt.Fprintf(&b, `<text x="%d" y="%.0f">%s (most %.4g)</text><path d="M%d %.1fH%d" stroke="#999"/>`+"\n", marginLeft, top-6, html.EscapeString(name), slices.Max(values), marginLeft, bottom, panelWidth-marginLeft)
-		for _, m := range marks {
-			fmt.Fprintf(&b, `<path d="M%.1f %.1fV%.1f" stroke="#e07b00" stroke-dasharray="2 3"><title>%s</title></path>`+"\n", x(m.at.Seconds()), top, bottom, html.EscapeString(m.name))
-		}
-		b.WriteString(`<polyline fill="none" stroke="#1f3a93" points="`)
-		for j, value := range values {
-			fmt.Fprintf(&b, "%.1f,%.1f ", x(s.lines[name].at[j]), bottom-value/most*(bottom-top))
-		}
-		b.WriteString(`"/>` + "\n")
+	b.WriteString("| figure | first half | second half | most |\n|---|---|---|---|\n")
+	for _, name := range slices.Sorted(maps.Keys(s.figures)) {
+		values := s.figures[name]
+		half := len(values) / 2
+		fmt.Fprintf(&b, "| %s | %.4g | %.4g | %.4g |\n", name, median(values[:max(half, 1)]), median(values[half:]), slices.Max(values))
 	}
-	fmt.Fprintf(&b, `<text x="%d" y="%d">%.0f s; a dashed line is a fault: %s</text></svg>`+"\n", marginLeft, len(s.order)*panelHeight+20, seconds, html.EscapeString(names(marks)))
 	return b.String()
-}
-
-// names lists the kinds of faults.
-func names(marks []mark) string {
-	var all []string
-	for _, m := range marks {
-		if !slices.Contains(all, m.name) {
-			all = append(all, m.name)
-		}
-	}
-	return strings.Join(all, ", ")
 }

@@ -31,10 +31,10 @@ func TestCheckFindsValuesThatAreToldTwiceOrFall(t *testing.T) {
 			byCounter[one.counter] = append(byCounter[one.counter], one)
 		}
 		found := judge(byCounter, chaostest.Stages{{From: 0, Name: "first"}, {From: 11, Name: "second"}})
-		if found.calls != len(row.all) || found.twice.n != row.twice || found.falling.n != row.falling {
+		if found.calls != len(row.all) || found.twice.N != row.twice || found.falling.N != row.falling {
 			t.Errorf("%s: %v, want %d and %d", row.name, found, row.twice, row.falling)
 		}
-		if row.falling == 1 && row.twice == 1 && (found.twice.during["second"] != 1 || found.falling.during["second"] != 1) {
+		if row.falling == 1 && row.twice == 1 && (found.twice.During["second"] != 1 || found.falling.During["second"] != 1) {
 			t.Errorf("%s: %v, not told when", row.name, found)
 		}
 	}

@@ -20,34 +20,10 @@ type findings struct {
 	files  int
 	calls  int
 	values int64
-	during map[string]int64 // of them, by what was broken when they were told
-	twice  tally            // values that were told again
+	during map[string]int64  // of them, by what was broken when they were told
+	twice  chaostest.Finding // values that were told again
 	// calls that were told a value no larger than one that was told before they began
-	falling tally
-}
-
-// tally counts, by what was broken at the time, and keeps the first few.
-type tally struct {
-	n       int64
-	during  map[string]int64
-	samples []string
-}
-
-func (t *tally) add(n int64, during, sample string) {
-	t.n += n
-	t.during[during] += n
-	if len(t.samples) < 10 {
-		t.samples = append(t.samples, sample)
-	}
-}
-
-// String is what was counted, and when.
-func (t *tally) String() string {
-	text := fmt.Sprint(t.n)
-	for _, during := range slices.Sorted(maps.Keys(t.during)) {
-		text += fmt.Sprintf("\n    %d during: %s", t.during[during], during)
-	}
-	return text
+	falling chaostest.Finding
 }
 
 // increment is what one call was told: the caller owns first to value. Times are those of moment.
@@ -80,7 +56,7 @@ func check(t testing.TB, folder string, stages chaostest.Stages) *findings {
 
 // judge looks at what was told of each counter.
 func judge(byCounter map[counterID][]increment, stages chaostest.Stages) *findings {
-	f := &findings{during: map[string]int64{}, twice: tally{during: map[string]int64{}}, falling: tally{during: map[string]int64{}}}
+	f := &findings{during: map[string]int64{}}
 	for _, all := range byCounter {
 		f.calls += len(all)
 		for _, one := range all {
@@ -101,7 +77,7 @@ func (f *findings) findTwice(all []increment, stages chaostest.Stages) {
 	for i, one := range all {
 		if i > 0 && one.first <= furthest.value {
 			again := min(one.value, furthest.value) - one.first + 1
-			f.twice.add(again, stages.At(max(one.begun, furthest.begun)), fmt.Sprintf("%v and %v", furthest, one))
+			f.twice.Add(again, stages.At(max(one.begun, furthest.begun)), "%v and %v", furthest, one)
 		}
 		if i == 0 || one.value > furthest.value {
 			furthest = one
@@ -114,16 +90,16 @@ func (f *findings) findFalling(all []increment, stages chaostest.Stages) {
 	call := func(one increment) chaostest.Span { return chaostest.Span{From: one.begun, To: one.returned} }
 	values := func(one increment) (least, most int64) { return one.first, one.value }
 	chaostest.Falling(all, call, values, func(before, one increment) {
-		f.falling.add(1, stages.At(one.begun), fmt.Sprintf("%v, then %v", before, one))
+		f.falling.Add(1, stages.At(one.begun), "%v, then %v", before, one)
 	})
 }
 
 // rows are what was found during each kind of fault, of all stages.
 func (f *findings) rows(role, layer string, stages chaostest.Stages) []evidence.Row {
 	who := map[string]string{"ours": evidence.Ours, "plain": "`INCR` by go-redis"}[role]
-	wrong := maps.Clone(f.falling.during)
-	for during, n := range f.twice.during {
-		wrong[during] += n
+	wrong := map[string]int64{}
+	for during := range f.during {
+		wrong[during] = f.falling.During[during] + f.twice.During[during]
 	}
 	row := evidence.Row{Suite: "counters", Promise: evidence.Counters, Who: who, Peer: role == "plain", Layer: layer}
 	return stages.Rows(row, f.during, wrong)
@@ -136,10 +112,5 @@ func (o increment) String() string {
 
 // String implements fmt.Stringer.
 func (f *findings) String() string {
-	return fmt.Sprintf("%d values in %d calls of %d processes\n  told twice: %v\n  falling: %v", f.values, f.calls, f.files, &f.twice, &f.falling)
-}
-
-// samples are the first few of what was found.
-func (f *findings) samples() string {
-	return strings.Join(slices.Concat([]string{"twice:"}, f.twice.samples, []string{"falling:"}, f.falling.samples), "\n  ")
+	return fmt.Sprintf("%d values in %d calls of %d processes\n%s%s", f.values, f.calls, f.files, f.twice.Report("twice"), f.falling.Report("falling"))
 }

@@ -112,7 +112,7 @@ func lose(t *testing.T, role string) (twice int64) {
 			found := l.breakAll(role)
 			mu.Lock()
 			defer mu.Unlock()
-			twice += found.twice.n
+			twice += found.twice.N
 			for _, row := range found.rows(role, evidence.InProcess, l.stages) {
 				if strings.HasPrefix(row.Fault, "connections cut") {
 					row.Faults *= perBurst
@@ -120,8 +120,8 @@ func lose(t *testing.T, role string) (twice int64) {
 				chaostest.Prove(t, row)
 			}
 			t.Logf("%s: %v", role, found)
-			if role == "ours" && found.twice.n+found.falling.n > 0 {
-				t.Errorf("got values twice or falling, want none:\n%s", found.samples())
+			if role == "ours" && found.twice.N+found.falling.N > 0 {
+				t.Errorf("got values twice or falling, want none: %v", found)
 			}
 		})
 	}

@@ -22,8 +22,8 @@ func TestNoIDIsStampedTwiceWhateverBreaks(t *testing.T) {
 	})
 	f.Finish()
 	found := f.found()
-	if len(found.twice) > 0 || len(found.falling) > 0 {
-		t.Errorf("%v\ntwice: %.10v\nout of order: %.10q", found, found.twice, found.falling)
+	if found.twice.N > 0 || found.falling.N > 0 {
+		t.Errorf("got ids twice or out of order, want none: %v\n%s%s", found, found.twice.Report("twice"), found.falling.Report("out of order"))
 	}
 	if found.ids < enough || len(found.workers) < 2 {
 		t.Errorf("%v: too few to say anything", found)
@@ -59,12 +59,12 @@ func TestMaskedCounterIsFoundToStampTwice(t *testing.T) {
 	if chaostest.Proving() {
 		f.breakAll()
 	}
-	for again := 0; again == 0 || again < 10 && len(check(t, f.Folder, nil).twice) == 0; again++ {
+	for again := 0; again == 0 || again < 10 && check(t, f.Folder, nil).twice.N == 0; again++ {
 		f.overtake()
 	}
 	f.Finish()
 	found := f.found()
-	if len(found.twice) == 0 {
+	if found.twice.N == 0 {
 		t.Errorf("%v: nothing was found", found)
 	}
 }

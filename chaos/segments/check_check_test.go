@@ -34,7 +34,7 @@ func TestCheckFindsWhatIsPutIn(t *testing.T) {
 		{"skipped, when it was killed", []history{{"a", true, append([]record{given(1, 11, 1), given(11, 21, 1), given(21, 31, 1)}, append(run(1, 10-clients, 1), run(11, 12, 1)...)...)}}, 0, 0, 1},
 	} {
 		found := judge(row.all)
-		if found.twice.n != row.twice || found.strange.n != row.strange || found.skipped.n != row.skipped {
+		if found.twice.N != row.twice || found.strange.N != row.strange || found.skipped.N != row.skipped {
 			t.Errorf("%s: %v, want %d, %d, %d", row.name, found, row.twice, row.strange, row.skipped)
 		}
 	}

@@ -17,24 +17,11 @@ import (
 type findings struct {
 	processes, ids, ranges int
 
-	twice   finding // ids that were told again
-	strange finding // ids of no range that the process was given
-	skipped finding // ids that were not told, of ranges that the process was done with
-	ahead   int64   // the most ids that a process left behind of a tag, from its current range on
-	gaps    int     // the most gaps of a tag between ranges that were given
-}
-
-// finding counts, and keeps the first few.
-type finding struct {
-	n       int64
-	samples []string
-}
-
-func (f *finding) add(n int64, sample string, args ...any) {
-	f.n += n
-	if len(f.samples) < 5 {
-		f.samples = append(f.samples, fmt.Sprintf(sample, args...))
-	}
+	twice   chaostest.Finding // ids that were told again
+	strange chaostest.Finding // ids of no range that the process was given
+	skipped chaostest.Finding // ids that were not told, of ranges that the process was done with
+	ahead   int64             // the most ids that a process left behind of a tag, from its current range on
+	gaps    int               // the most gaps of a tag between ranges that were given
 }
 
 // history is what one process wrote down.
@@ -81,7 +68,7 @@ func judge(all []history) *findings {
 	}
 	for tag, ids := range byTag {
 		chaostest.Twice(ids, func(one issued) int64 { return one.id }, func(before, again issued) {
-			f.twice.add(1, "%d of tag %d by %s and %s", again.id, tag, before.by, again.by)
+			f.twice.Add(1, "", "%d of tag %d by %s and %s", again.id, tag, before.by, again.by)
 		})
 		f.gaps = max(f.gaps, gaps(given[tag]))
 	}
@@ -141,7 +128,7 @@ func (f *findings) findLeft(who string, killed bool, mine *part) {
 		in := func(one record) bool { return id >= one.lo && id < one.hi && (id-one.lo)%one.delta == 0 }
 		if len(left) == 0 || !in(mine.ranges[last]) {
 			if last = slices.IndexFunc(mine.ranges, in); last < 0 {
-				f.strange.add(1, "%d by %s", id, who)
+				f.strange.Add(1, "", "%d by %s", id, who)
 				last = 0
 				continue
 			}
@@ -154,7 +141,7 @@ func (f *findings) findLeft(who string, killed bool, mine *part) {
 		skipped -= clients // each may have had one that it had not written down
 	}
 	if skipped > 0 {
-		f.skipped.add(skipped, "%d by %s: %d", skipped, who, left)
+		f.skipped.Add(skipped, "", "%d by %s: %d", skipped, who, left)
 	}
 	f.ahead = max(f.ahead, sum(left[done:]))
 }
@@ -166,16 +153,16 @@ func sum(all []int64) (n int64) {
 	return n
 }
 
-// faulty reports whether anything was found.
-func (f *findings) faulty() bool { return f.twice.n+f.strange.n+f.skipped.n > 0 }
+// wrong is how much was found.
+func (f *findings) wrong() int64 { return f.twice.N + f.strange.N + f.skipped.N }
 
 // String implements fmt.Stringer.
 func (f *findings) String() string {
 	return fmt.Sprintf("%d ids of %d ranges, told by %d processes: %d twice, %d of no range, %d skipped; at most %d left behind; %d gaps",
-		f.ids, f.ranges, f.processes, f.twice.n, f.strange.n, f.skipped.n, f.ahead, f.gaps)
+		f.ids, f.ranges, f.processes, f.twice.N, f.strange.N, f.skipped.N, f.ahead, f.gaps)
 }
 
-// samples are the first few of what was found.
-func (f *findings) samples() string {
-	return strings.Join(slices.Concat([]string{"twice:"}, f.twice.samples, []string{"of no range:"}, f.strange.samples, []string{"skipped:"}, f.skipped.samples), "\n  ")
+// report has samples of all that was found.
+func (f *findings) report() string {
+	return f.twice.Report("twice") + f.strange.Report("of no range") + f.skipped.Report("skipped")
 }

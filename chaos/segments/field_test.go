@@ -81,7 +81,7 @@ func (f *field) count(found *findings) {
 	if len(f.counted) == 0 {
 		return
 	}
-	now, wrong := &f.counted[len(f.counted)-1], found.twice.n+found.strange.n+found.skipped.n
+	now, wrong := &f.counted[len(f.counted)-1], found.wrong()
 	now.Operations += int64(found.ids) - f.drawn
 	now.Violations += wrong - f.wrong
 	f.drawn, f.wrong = int64(found.ids), wrong

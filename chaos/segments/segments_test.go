@@ -52,8 +52,8 @@ func TestNoIDIsHandedOutTwiceWhateverIsKilled(t *testing.T) {
 			})
 			found := f.finish("coatcheck, "+row.name, false)
 			switch {
-			case found.faulty():
-				t.Errorf("got ids twice, of no range or skipped, want none: %v\n%s", found, found.samples())
+			case found.wrong() > 0:
+				t.Errorf("got ids twice, of no range or skipped, want none: %v\n%s", found, found.report())
 			// in a row of its own a tag has no others than these
 			case f.Role == "leaf" && found.gaps > f.lost:
 				t.Errorf("%v, where no more than %d Takes were cut off", found, f.lost)
@@ -73,7 +73,7 @@ func TestAllocatorWithoutATransactionIsFound(t *testing.T) {
 	f.during("none", func() { f.await(10 * tags * step) })
 	f.during(oneByOne, func() { kinds[0].Strike(f) })
 	found := f.finish("reads `max_id`, then writes it", true)
-	if found.twice.n == 0 {
+	if found.twice.N == 0 {
 		t.Errorf("%v: nothing was found", found)
 	}
 }
@@ -85,8 +85,8 @@ func TestAllocatorThatWritesDownLateIsFound(t *testing.T) {
 	maria := startSQL(t, sqltest.MariaDB)
 	f := newField(t, "late", maria.database(t, "leaf").String(), 1, maria)
 	f.await(10 * tags * step)
-	if found := check(t, f.Folder, nil); found.faulty() {
-		t.Errorf("before it is killed: %v\n%s", found, found.samples())
+	if found := check(t, f.Folder, nil); found.wrong() > 0 {
+		t.Errorf("before it is killed: %v\n%s", found, found.report())
 	}
 	f.during(oneByOne, func() {
 		for range 5 {
@@ -95,7 +95,7 @@ func TestAllocatorThatWritesDownLateIsFound(t *testing.T) {
 		}
 	})
 	found := f.finish("writes `max_id` down late", true)
-	if found.twice.n == 0 {
+	if found.twice.N == 0 {
 		t.Errorf("%v: nothing was found", found)
 	}
 }

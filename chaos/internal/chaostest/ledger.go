@@ -2,8 +2,43 @@ package chaostest
 
 import (
 	"cmp"
+	"fmt"
+	"maps"
 	"slices"
 )
+
+// Finding counts one kind of wrong, by what was broken at the time, and keeps the first few. The
+// zero value has found nothing.
+type Finding struct {
+	N      int64
+	During map[string]int64 // of N, by the stage; "" where that is not known
+
+	samples []string
+}
+
+// Add counts n, with a text for the first few times.
+func (f *Finding) Add(n int64, during, format string, args ...any) {
+	if f.During == nil {
+		f.During = map[string]int64{}
+	}
+	f.N += n
+	f.During[during] += n
+	if len(f.samples) < 10 {
+		f.samples = append(f.samples, "\n  "+fmt.Sprintf(format, args...))
+	}
+}
+
+// Report is what was counted, during which stages, and the samples, for the failure of a test.
+func (f *Finding) Report(what string) (text string) {
+	text = fmt.Sprintf("%s: %d", what, f.N)
+	for _, during := range slices.Sorted(maps.Keys(f.During)) {
+		text += fmt.Sprintf("\n    %d during: %s", f.During[during], during)
+	}
+	for _, sample := range f.samples {
+		text += sample
+	}
+	return text + "\n"
+}
 
 // Twice finds what is there more than once by its value, each with the one before it. It sorts
 // them.

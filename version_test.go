@@ -31,9 +31,7 @@ var places = []struct {
 func TestChangelogHasTheVersion(t *testing.T) {
 	text, err := os.ReadFile("CHANGELOG.md")
 	expect.NoError(t, "os.ReadFile", err)
-	if want := "\n## " + version.Version + "\n"; !strings.Contains(string(text), want) {
-		t.Errorf("CHANGELOG.md lacks the heading %q", want)
-	}
+	expect.Contains(t, "CHANGELOG.md", string(text), "\n## "+version.Version+"\n")
 	if strings.Contains(strings.ToLower(string(text)), "unreleased") {
 		t.Error("CHANGELOG.md has a heading without a version")
 	}
@@ -53,9 +51,7 @@ func TestEveryPlaceHasTheVersion(t *testing.T) {
 			t.Errorf("%s names the version %d times, want %d or more", place.file, len(found), place.least)
 		}
 		for _, match := range found {
-			if match[1] != want {
-				t.Errorf("%s has %q, want %s", place.file, match[0], want)
-			}
+			expect.Equal(t, "the version in "+place.file, match[1], want)
 		}
 	}
 }

@@ -169,8 +169,6 @@ func TestProseIsFoundWhereItStands(t *testing.T) {
 				found++
 			}
 		}
-		if found != row.want {
-			t.Errorf("%s: found %d lines that are too wide, want %d", name, found, row.want)
-		}
+		expect.Equal(t, name+": lines that are too wide", found, row.want)
 	}
 }

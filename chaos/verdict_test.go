@@ -3,9 +3,12 @@
 package chaos
 
 import (
+	"fmt"
 	"slices"
 	"testing"
 	"time"
+
+	"github.com/coatcheck/coatcheck/internal/testing/expect"
 )
 
 // recorded is a history in which everything is as it should be, for a test to change.
@@ -177,9 +180,7 @@ func TestEveryCodeHasItsStatus(t *testing.T) {
 		for _, other := range []int{200, 400, 404, 409, 410, 422, 429, 500, 503} {
 			r := held()
 			r.answers[0] = answer{sent: ms(0), got: ms(1), status: other, code: code}
-			if found := has(check(r.operation, r.answers, r.c), ruleKnown); found != (other != status) {
-				t.Errorf("%s with %d: found %v", code, other, found)
-			}
+			expect.Equal(t, fmt.Sprintf("%s with %d is found", code, other), has(check(r.operation, r.answers, r.c), ruleKnown), (other != status))
 		}
 	}
 }

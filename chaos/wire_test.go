@@ -130,9 +130,7 @@ func loseRequests(t *testing.T, guard guardOf, judge func(*scene) []violation) *
 				mu.Lock()
 				defer mu.Unlock()
 				total.add(s, found)
-				if lost := losses.Lost(); lost != perRound {
-					t.Errorf("%s: %d requests were lost, want %d", s.name, lost, perRound)
-				}
+				expect.Equal(t, s.name+": requests that were lost", losses.Lost(), perRound)
 			})
 		}
 		all.Wait()

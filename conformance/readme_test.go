@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/coatcheck/coatcheck/internal/testing/expect"
+	verify "github.com/coatcheck/coatcheck/internal/testing/expect" // expect is another name here
 )
 
 // table is the README's table of all checks.
@@ -25,7 +25,7 @@ func table() string {
 
 func TestReadmeTellsEveryCheck(t *testing.T) {
 	readme, err := os.ReadFile("README.md")
-	expect.NoError(t, "reading the README", err)
+	verify.NoError(t, "reading the README", err)
 	if !strings.Contains(string(readme), table()) {
 		t.Errorf("the README's table is not that of the checks; want this one:\n%s", table())
 	}

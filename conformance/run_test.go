@@ -166,7 +166,7 @@ func TestNoRequestIsSentTwice(t *testing.T) {
 // A server that never answers costs the time of one answer.
 func TestServerThatDoesNotAnswerFailsInTime(t *testing.T) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	expect.NoError(t, "listening", err)
+	verify.NoError(t, "listening", err)
 	defer listener.Close()
 	var stdout, stderr bytes.Buffer
 	if code := run(t.Context(), []string{"-url", "http://" + listener.Addr().String(), "-timeout", "50ms"}, &stdout, &stderr); code != usage {
@@ -179,7 +179,7 @@ func TestServerWithTLS(t *testing.T) {
 	web := httptest.NewTLSServer(s)
 	defer web.Close()
 	o, err := parse([]string{"-url", web.URL, "-count-url", "/payments", "-strict", "-n", "5", "-run", "replay-equal|hop|half|^burst"}, os.Stderr)
-	expect.NoError(t, "reading the command line", err)
+	verify.NoError(t, "reading the command line", err)
 	suite := newSuite(o)
 	suite.tls.RootCAs = web.Client().Transport.(*http.Transport).TLSClientConfig.RootCAs
 	var stdout, stderr bytes.Buffer

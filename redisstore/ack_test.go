@@ -49,16 +49,12 @@ func TestAcknowledgementByEnoughReplicas(t *testing.T) {
 		}
 	}
 	for _, replica := range set.Replicas() {
-		if n := do(t, replica, "GET", store.Key("test", "x")); n != "15" {
-			t.Errorf("a replica that confirmed holds %v", n)
-		}
+		expect.Equal(t, "GET at a replica that confirmed", do(t, replica, "GET", store.Key("test", "x")), any("15"))
 	}
 	short := open(t, set.URL(), func(c *redisstore.Config) { c.AckTimeout = 2 * time.Second })
 	_, err := bumped(t.Context(), short.WithAck(3), "x") // more than there are
 	shortfall(t, err, 2, 3)
-	if n := counted(t, short, "x"); n != 16 {
-		t.Errorf("the master holds %d, want the write that was not confirmed by all", n)
-	}
+	expect.Equal(t, "writes on the master, with the one that too few confirmed", counted(t, short, "x"), 16)
 }
 
 func TestPausedReplicaIsAShortfallAndTheMasterHasTheWrite(t *testing.T) {
@@ -74,9 +70,7 @@ func TestPausedReplicaIsAShortfallAndTheMasterHasTheWrite(t *testing.T) {
 	shortfall(t, err, 0, 1)
 	_, err = bumped(t.Context(), store.WithAck(2), "x")
 	shortfall(t, err, 0, 2)
-	if n := do(t, master, "GET", store.Key("test", "x")); n != "4" {
-		t.Errorf("the master holds %v, want all four writes", n)
-	}
+	expect.Equal(t, "GET at the master, with the writes that too few confirmed", do(t, master, "GET", store.Key("test", "x")), any("4"))
 	mustBump(t, store, "x", 5)
 	replicas[0].Resume()
 	replicas[1].Resume()
@@ -104,9 +98,7 @@ func TestNoWriteIsConfirmedByAnotherConnection(t *testing.T) {
 		})
 	}
 	all.Wait()
-	if n := counted(t, store, "x"); n != callers*calls {
-		t.Errorf("%d calls ran %d times", callers*calls, n)
-	}
+	expect.Equal(t, "calls that ran", counted(t, store, "x"), callers*calls)
 }
 
 func TestReadsWaitForNoReplica(t *testing.T) {
@@ -116,9 +108,7 @@ func TestReadsWaitForNoReplica(t *testing.T) {
 		replica.Pause()
 	}
 	for range 5 {
-		if n := counted(t, store.WithAck(2), "first"); n != 1 {
-			t.Errorf("got %d", n)
-		}
+		expect.Equal(t, "a read that asks for two replicas", counted(t, store.WithAck(2), "first"), 1)
 	}
 }
 
@@ -198,12 +188,8 @@ func TestRefusedAcknowledgementIsAnUnknownOutcome(t *testing.T) {
 	do(t, server, "ACL", "SETUSER", "default", "-wait")
 	_, err := bumped(t.Context(), store.WithAck(1), "x")
 	unknown(t, err)
-	if !strings.Contains(err.Error(), "NOPERM") {
-		t.Errorf("%v does not say why", err)
-	}
-	if n := counted(t, store, "x"); n != 1 {
-		t.Errorf("it ran %d times", n)
-	}
+	expect.Contains(t, "the error", err.Error(), "NOPERM")
+	expect.Equal(t, "calls that ran", counted(t, store, "x"), 1)
 }
 
 func TestServerThatHangsBeforeItConfirms(t *testing.T) {
@@ -223,9 +209,7 @@ func TestServerThatHangsBeforeItConfirms(t *testing.T) {
 	soon(t, func() { unknown(t, <-ended, context.DeadlineExceeded) })
 	server.Resume()
 	expect.Eventually(t, "the server answers", func() bool { return store.Ping(t.Context()) == nil })
-	if n := counted(t, store, "x"); n != 1 {
-		t.Errorf("it ran %d times", n)
-	}
+	expect.Equal(t, "calls that ran", counted(t, store, "x"), 1)
 }
 
 func TestAcknowledgementEndsWithTheCallersDeadline(t *testing.T) {
@@ -235,9 +219,7 @@ func TestAcknowledgementEndsWithTheCallersDeadline(t *testing.T) {
 	soon(t, func() {
 		_, err := bumped(hurried(t), store.WithAck(1), "x")
 		unknown(t, err)
-		if n := counted(t, store, "x"); n != 1 {
-			t.Errorf("it ran %d times", n)
-		}
+		expect.Equal(t, "calls that ran", counted(t, store, "x"), 1)
 	})
 }
 

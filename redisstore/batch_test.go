@@ -66,9 +66,7 @@ func TestLoneCallerSendsItsOwnCall(t *testing.T) {
 	for i := range int64(100) {
 		mustBump(t, store, "x", i+1)
 	}
-	if trips := proxy.runs.Load(); trips != 100 {
-		t.Errorf("%d requests for 100 calls", trips)
-	}
+	expect.Equal(t, "requests of 100 calls", proxy.runs.Load(), 100)
 	if after := runtime.NumGoroutine(); after > before {
 		t.Errorf("%d goroutines became %d", before, after)
 	}
@@ -167,9 +165,7 @@ func TestCallsOfOnePipelineShareTheAcknowledgement(t *testing.T) {
 	for err := range gatherErr {
 		shortfall(t, err, 1, 2)
 	}
-	if n := counted(t, store, "x"); n != 80 {
-		t.Errorf("the master holds %d", n)
-	}
+	expect.Equal(t, "calls that ran at the master", counted(t, store, "x"), 80)
 }
 
 // A pipeline that hangs holds up no call for long: others go out beside it.

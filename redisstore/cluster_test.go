@@ -18,9 +18,7 @@ import (
 func on(t *testing.T, server *redistest.Server, key, value string) {
 	t.Helper()
 	do(t, server, "ASKING")
-	if got := do(t, server, "GET", key); got != value {
-		t.Errorf("%s holds %v, want %s", server.Addr(), got, value)
-	}
+	expect.Equal(t, key+" at "+server.Addr(), do(t, server, "GET", key), any(value))
 }
 
 func TestStoreFollowsASlotThatMoves(t *testing.T) {
@@ -41,9 +39,7 @@ func TestStoreFollowsASlotThatMoves(t *testing.T) {
 			flush(t, store)
 			mustBump(t, store, "here", 6) // ASK, and the script is not known there
 			flush(t, store)
-			if n := counted(t, store, "here"); n != 6 {
-				t.Errorf("reading: got %d", n)
-			}
+			expect.Equal(t, "a read while the slot moves", counted(t, store, "here"), 6)
 			// a key that was on neither
 			reply, err := store.Run(t.Context(), bump, []string{store.Key("new", "here")})
 			if err != nil || reply[1] != "1" {
@@ -84,9 +80,7 @@ func TestKeysThatAreApartWhileTheirSlotMovesAreRefused(t *testing.T) {
 	m.Key(keys[0])
 	_, err := store.Run(t.Context(), pair, keys)
 	refused(t, err)
-	if !strings.Contains(err.Error(), "TRYAGAIN") {
-		t.Errorf("%v does not say why", err)
-	}
+	expect.Contains(t, "the error", err.Error(), "TRYAGAIN")
 	on(t, m.To, keys[0], "3")
 	on(t, m.From, keys[1], "3")
 	m.Key(keys[1])
@@ -107,9 +101,7 @@ func TestKeysOfSeveralSlotsAreRefused(t *testing.T) {
 	for _, view := range []*redisstore.Store{store, store.WithAck(1)} {
 		_, err := view.Run(t.Context(), pair, keys)
 		refused(t, err)
-		if !strings.Contains(err.Error(), "CROSSSLOT") {
-			t.Errorf("%v does not say why", err)
-		}
+		expect.Contains(t, "the error", err.Error(), "CROSSSLOT")
 	}
 }
 

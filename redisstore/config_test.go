@@ -1,6 +1,7 @@
 package redisstore
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -29,9 +30,7 @@ func TestAckTimeoutByDefaultFitsAShorterTimeout(t *testing.T) {
 		if err := c.Check(); err != nil {
 			t.Errorf("timeout %v: %v", timeout, err)
 		}
-		if got := c.WithDefaults().AckTimeout; got != want {
-			t.Errorf("timeout %v: the acknowledgement may take %v, want %v", timeout, got, want)
-		}
+		expect.Equal(t, fmt.Sprintf("the ack timeout where the timeout is %v", timeout), c.WithDefaults().AckTimeout, want)
 	}
 }
 
@@ -86,9 +85,7 @@ func TestConfigIsTakenOrRefused(t *testing.T) {
 				t.Fatalf("Check says %v, OpenConfig %v", err, opened)
 			}
 			for _, says := range row.says {
-				if !strings.Contains(err.Error(), says) {
-					t.Errorf("got the error %q, want one that says %q", err, says)
-				}
+				expect.Contains(t, "the error", err.Error(), says)
 			}
 			if lines := strings.Count(err.Error(), "\n") + 1; lines != len(row.says) {
 				t.Errorf("got %d faults, want %d: %v", lines, len(row.says), err)

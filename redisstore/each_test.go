@@ -132,9 +132,7 @@ func failsAsItsEffectSays(t *testing.T, store *redisstore.Store) {
 		key := []string{store.Key("test", "fails "+name)}
 		_, err := store.Run(t.Context(), script("writes", source, false), key)
 		unknown(t, err)
-		if n := counted(t, store, "fails "+name); n != 1 {
-			t.Errorf("%s: it ran %d times", name, n)
-		}
+		expect.Equal(t, name+": calls that ran", counted(t, store, "fails "+name), 1)
 		_, err = store.Run(t.Context(), script("reads", strings.ReplaceAll(source, "INCR", "EXISTS"), true), key)
 		refused(t, err)
 	}
@@ -187,9 +185,7 @@ func confirmsNothingAlone(t *testing.T, store *redisstore.Store) {
 			if unknown(t, err); !errors.As(err, &short) || short.Want != 1 || short.Got != 0 {
 				t.Errorf("got %v, want an acknowledgement by 0 of 1", err)
 			}
-			if n := counted(t, store.WithAck(1), "alone"); n != i+1 {
-				t.Errorf("%d calls ran %d times", i+1, n)
-			}
+			expect.Equal(t, "calls that ran", counted(t, store.WithAck(1), "alone"), i+1)
 		}
 	})
 }
@@ -275,7 +271,5 @@ func closes(t *testing.T, store *redisstore.Store) {
 	_, err = bumped(t.Context(), store.WithAck(1), "closed")
 	refused(t, err)
 	refused(t, store.Ping(t.Context()))
-	if text := fmt.Sprint(err); !strings.Contains(text, "closed") {
-		t.Errorf("it says %q", text)
-	}
+	expect.Contains(t, "the error of a closed store", fmt.Sprint(err), "closed")
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/coatcheck/coatcheck/internal/fault"
+	"github.com/coatcheck/coatcheck/internal/testing/expect"
 )
 
 // answered is an error that Redis answered, as go-redis gives it.
@@ -33,9 +34,7 @@ func TestSentinelsBelongToOneClass(t *testing.T) {
 		{&Error{Op: "x", Class: ErrUnknownOutcome, Cause: &ShortfallError{2, 1}}, ErrUnknownOutcome},
 	} {
 		for _, class := range classes {
-			if is := errors.Is(row.err, class); is != errors.Is(class, row.class) {
-				t.Errorf("%v is %v: %v", row.err, class, is)
-			}
+			expect.Equal(t, fmt.Sprintf("%v is %v", row.err, class), errors.Is(row.err, class), errors.Is(class, row.class))
 		}
 	}
 	if errors.Is(fault.Refusal("a"), fault.Refusal("a")) {
@@ -45,9 +44,7 @@ func TestSentinelsBelongToOneClass(t *testing.T) {
 
 func TestErrorGivesOperationClassAndCause(t *testing.T) {
 	err := error(&Error{Op: "token_claim", Class: ErrUnavailable, Cause: fmt.Errorf("dial: %w", context.DeadlineExceeded)})
-	if text := err.Error(); text != "token_claim: store unavailable: dial: context deadline exceeded" {
-		t.Errorf("it says %q", text)
-	}
+	expect.Equal(t, "the text of an error", err.Error(), "token_claim: store unavailable: dial: context deadline exceeded")
 	if !errors.Is(err, ErrUnavailable) || !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("class or cause cannot be found in %v", err)
 	}
@@ -157,9 +154,7 @@ func TestFailureIsClassedByWhetherTheCommandLeft(t *testing.T) {
 		t.Run(row.name, func(t *testing.T) {
 			err := classify(row.ctx, "op", row.err, row.sent, row.harmless)
 			for _, class := range []error{ErrUnavailable, ErrWrongType, ErrNewer, ErrUnknownOutcome} {
-				if is := errors.Is(err, class); is != errors.Is(row.class, class) {
-					t.Errorf("%v is %v: %v", err, class, is)
-				}
+				expect.Equal(t, fmt.Sprintf("%v is %v", err, class), errors.Is(err, class), errors.Is(row.class, class))
 			}
 			for _, cause := range append(row.causes, row.err) {
 				if !errors.Is(row.class, ErrNewer) && !errors.Is(err, cause) {
@@ -202,7 +197,5 @@ func TestSentinelsThatKnowNoSuchMasterAreQuotedAsThat(t *testing.T) {
 }
 
 func TestShortfallSaysHowFarItGot(t *testing.T) {
-	if text := (&ShortfallError{Want: 2, Got: 1}).Error(); text != "acknowledged by 1 of 2 replicas" {
-		t.Errorf("it says %q", text)
-	}
+	expect.Equal(t, "the text of a shortfall", (&ShortfallError{Want: 2, Got: 1}).Error(), "acknowledged by 1 of 2 replicas")
 }

@@ -115,9 +115,7 @@ func TestRedirectToAStrangerIsRefused(t *testing.T) {
 		if refused(t, err); !errors.As(err, &stranger) {
 			t.Errorf("%v does not name the stranger", err)
 		}
-		if n := server.runs.Load(); n != 1 {
-			t.Errorf("the script was sent %d times", n)
-		}
+		expect.Equal(t, "times that the script was sent", server.runs.Load(), 1)
 	}
 }
 
@@ -157,13 +155,9 @@ func TestAnswersOfOlderServers(t *testing.T) {
 				runs := server.runs.Load()
 				_, err := bumped(hurried(t), view, "x")
 				for _, class := range []error{redisstore.ErrUnavailable, redisstore.ErrWrongType, redisstore.ErrUnknownOutcome} {
-					if is := errors.Is(err, class); is != errors.Is(class, row.class) {
-						t.Errorf("%v is %v: %v", err, class, is)
-					}
+					expect.Equal(t, fmt.Sprintf("%v is %v", err, class), errors.Is(err, class), errors.Is(class, row.class))
 				}
-				if n := server.runs.Load() - runs; n != 1 {
-					t.Errorf("the script was sent %d times", n)
-				}
+				expect.Equal(t, "times that the script was sent", server.runs.Load()-runs, 1)
 			}
 		})
 	}
@@ -180,8 +174,6 @@ func TestOddAnswersToWaitAreNoAcknowledgement(t *testing.T) {
 		})
 		_, err := bumped(t.Context(), open(t, "redis://"+server.addr, nil).WithAck(1), "x")
 		unknown(t, err)
-		if n := server.runs.Load(); n != 1 {
-			t.Errorf("%q: the script was sent %d times", answer, n)
-		}
+		expect.Equal(t, answer+": times that the script was sent", server.runs.Load(), 1)
 	}
 }

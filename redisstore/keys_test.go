@@ -1,6 +1,10 @@
 package redisstore
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/coatcheck/coatcheck/internal/testing/expect"
+)
 
 func TestKeyPutsOnlyTheNameInBraces(t *testing.T) {
 	store := &Store{prefix: "app:"}
@@ -11,8 +15,6 @@ func TestKeyPutsOnlyTheNameInBraces(t *testing.T) {
 		"app:counter:{}":        store.Key("counter", ""),
 		"app:counter:{k}:req:1": store.Key("counter", "k", "req", "1"),
 	} {
-		if got != want {
-			t.Errorf("got %s, want %s", got, want)
-		}
+		expect.Equal(t, "a key", got, want)
 	}
 }

@@ -364,9 +364,7 @@ func TestClassesOfErrorsOfIncrBy(t *testing.T) {
 		before := seen.Load()
 		_, err := pipeline.Of(store).IncrBy(hurried(t), store.Key("test", "k"), 1, at.Place, at.Marker)
 		unknown(t, err)
-		if n := seen.Load() - before; n != 1 {
-			t.Errorf("it was sent %d times", n)
-		}
+		expect.Equal(t, "times that it was sent", seen.Load()-before, 1)
 	}
 	fate.Store(int32(redistest.Pass))
 	mustIncr(t, store, "k", 1, at, 2)

@@ -110,9 +110,7 @@ func TestObserversAreToldOfEveryCall(t *testing.T) {
 	if got, _ := first.take(t); len(got) != 1 || !errors.Is(got[0].Err, err) || got[0].Word != "" {
 		t.Errorf("told of %+v, and the caller of %v", got, err)
 	}
-	if first.lives != 0 {
-		t.Errorf("%d other incarnations of one server", first.lives)
-	}
+	expect.Equal(t, "other incarnations of one server", first.lives, 0)
 	server.RestartEmpty()
 	nextIncarnation(t, store, at)
 	if first.lives != 1 || second.lives != 1 {

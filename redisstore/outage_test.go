@@ -49,12 +49,8 @@ func TestLostReplyIsAnUnknownOutcomeAndTheScriptRanOnce(t *testing.T) {
 				_, err := bumped(t.Context(), store.WithAck(ack), t.Name())
 				proxy.set(pass)
 				unknown(t, err, io.EOF)
-				if n := proxy.runs.Load() - runs; n != 1 {
-					t.Errorf("the script was sent %d times", n)
-				}
-				if n := counted(t, store, t.Name()); n != 1 {
-					t.Errorf("it ran %d times", n)
-				}
+				expect.Equal(t, "times that the script was sent", proxy.runs.Load()-runs, 1)
+				expect.Equal(t, "calls that ran", counted(t, store, t.Name()), 1)
 			})
 		}
 	}
@@ -69,9 +65,7 @@ func TestLostReplyToAScriptSentAsTextIsAnUnknownOutcome(t *testing.T) {
 	_, err := bumped(t.Context(), store, "x") // even the hash's reply, NOSCRIPT, is lost
 	unknown(t, err, io.EOF)
 	proxy.set(pass)
-	if n := counted(t, store, "x"); n != 0 {
-		t.Errorf("it ran %d times", n)
-	}
+	expect.Equal(t, "calls that ran", counted(t, store, "x"), 0)
 }
 
 func TestRepeatedRequestAfterALostReplyGetsTheFirstAnswer(t *testing.T) {
@@ -145,9 +139,7 @@ func TestRequestThatTimedOutMayRunLaterOnce(t *testing.T) {
 	_, err := bumped(hurried(t), store, "x")
 	unknown(t, err, context.DeadlineExceeded)
 	proxy.set(pass)
-	if n := counted(t, store, "x"); n != 0 {
-		t.Fatalf("it ran %d times already", n)
-	}
+	expect.MustEqual(t, "calls that ran already", counted(t, store, "x"), 0)
 	close(proxy.later)
 	expect.Eventually(t, "the late request runs", func() bool { return counted(t, store, "x") == 1 })
 	mustBump(t, store, "x", 2)
@@ -165,9 +157,7 @@ func TestServerThatAcceptsAndSaysNothingIsUnavailable(t *testing.T) {
 		})
 	}
 	soon(t, func() { refused(t, store.Ping(t.Context()), context.DeadlineExceeded) })
-	if n := proxy.runs.Load(); n != 0 {
-		t.Errorf("%d scripts were sent", n)
-	}
+	expect.Equal(t, "scripts that were sent", proxy.runs.Load(), 0)
 	proxy.SetDeaf(false)
 	expect.Eventually(t, "the store works", func() bool { _, err := number(t.Context(), store, peek, "x"); return err == nil })
 }
@@ -238,9 +228,7 @@ func TestEndedContextSendsNothing(t *testing.T) {
 		refused(t, err, context.DeadlineExceeded)
 	}
 	refused(t, store.Ping(cancelled), context.Canceled)
-	if n := proxy.runs.Load() - runs; n != 0 {
-		t.Errorf("%d scripts were sent", n)
-	}
+	expect.Equal(t, "scripts that were sent", proxy.runs.Load()-runs, 0)
 	mustBump(t, store, "x", 1)
 }
 
@@ -270,9 +258,7 @@ func TestServerThatIsDownIsUnavailableAtOnce(t *testing.T) {
 	}
 	server.Restart()
 	expect.Eventually(t, "the store works again", func() bool { _, err := bumped(t.Context(), store, "y"); return err == nil })
-	if n := counted(t, store, "x"); n != 0 {
-		t.Errorf("%d refused calls ran", n)
-	}
+	expect.Equal(t, "refused calls that ran", counted(t, store, "x"), 0)
 }
 
 func TestConnectionsOfARestartedServerAreReplaced(t *testing.T) {

@@ -111,13 +111,9 @@ func TestServerThatTakesNoWritesRefuses(t *testing.T) {
 			for _, view := range []*redisstore.Store{store, store.WithAck(1)} {
 				_, err := bumped(t.Context(), view, "x")
 				refused(t, err)
-				if !strings.Contains(err.Error(), row.says) {
-					t.Errorf("got %v, want an error that says %s", err, row.says)
-				}
+				expect.Contains(t, "the error", err.Error(), row.says)
 				_, err = number(t.Context(), view, peek, "x")
-				if row.reads != (err == nil) {
-					t.Errorf("reading: %v", err)
-				}
+				expect.Equal(t, "whether a read succeeds", err == nil, row.reads)
 			}
 			row.well(t, server)
 			mustBump(t, store, "x", 1)
@@ -247,9 +243,7 @@ func TestFullEmbeddedStoreRefuses(t *testing.T) {
 	refused(t, err)
 	mustBump(t, store, "x0", 2)
 	err = store.EachMaster(t.Context(), "test", func(ctx context.Context, own *redis.Client) error {
-		if n := own.DBSize(ctx).Val(); n != kept {
-			t.Errorf("got %d keys in a store that took %d", n, kept)
-		}
+		expect.Equal(t, "DBSIZE of a full store", own.DBSize(ctx).Val(), kept)
 		return nil
 	})
 	expect.NoError(t, "EachMaster", err)

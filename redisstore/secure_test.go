@@ -45,9 +45,7 @@ func TestServerThatAsksForACertificateGetsIt(t *testing.T) {
 			t.Errorf("%s: got error %v, want one of a connection that failed", name, err)
 		}
 	}
-	if n := counted(t, named, "x"); n != 2 {
-		t.Errorf("the server counted %d calls, want 2", n)
-	}
+	expect.Equal(t, "calls that ran", counted(t, named, "x"), 2)
 	found, err := redisprobe.Inspect(t.Context(), redisstore.Config{URL: address + "?tls_ca=" + cert + "&tls_cert=" + cert + "&tls_key=" + key}, redisprobe.Options{Samples: 1, Patience: time.Minute})
 	expect.Error(t, "Inspect", err, nil)
 	expect.Equal(t, "TLS, as Inspect found it", found.TLS, true)

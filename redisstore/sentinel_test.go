@@ -236,9 +236,7 @@ func TestDatabaseOfASentinelSet(t *testing.T) {
 	set := redistest.StartSentinel(t, 0)
 	mustBump(t, open(t, set.URL()+"/3", nil), "x", 1)
 	mustBump(t, open(t, set.URL(), nil), "x", 1)
-	if n := do(t, set.Master(), "DBSIZE"); n != int64(1) {
-		t.Errorf("database 0 holds %v keys", n)
-	}
+	expect.Equal(t, "DBSIZE of database 0", do(t, set.Master(), "DBSIZE"), any(int64(1)))
 	if _, err := bumped(t.Context(), open(t, set.URL()+"/99", nil), "x"); !errors.Is(err, redisstore.ErrUnavailable) {
 		t.Errorf("got %v, want %v", err, redisstore.ErrUnavailable)
 	}

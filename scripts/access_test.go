@@ -22,9 +22,7 @@ func TestAPIKeysAreAddedOnceListedAndRemoved(t *testing.T) {
 		want(t, b.run(scripts.KeyAdd, apiKeys, "blue", `{"a":2}`), "there")
 		b.same(before)
 		reply := b.run(scripts.KeyList, apiKeys)
-		if len(reply) != 5 {
-			t.Fatalf("key_list of two keys: got %q, want ok and four values", reply)
-		}
+		expect.MustEqual(t, "the length of key_list's reply about two keys", len(reply), 5)
 		listed := map[string]string{reply[1]: reply[2], reply[3]: reply[4]}
 		second, record, _ := strings.Cut(listed["blue"], " ")
 		between(t, "added at", number(t, second), from, b.now()/1000)

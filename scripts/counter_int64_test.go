@@ -42,7 +42,7 @@ func TestIntegersInScriptsAreThoseOfMathBig(t *testing.T) {
 			one, other := decimals().Draw(rt, "one"), decimals().Draw(rt, "other")
 			for _, text := range []string{one, other} {
 				if is := yes(fits, text); is != isInt64(text) {
-					rt.Fatalf("is_int(%q) is %v", text, is)
+					rt.Fatalf("is_int(%q): got %v, want %v", text, is, !is)
 				}
 			}
 			if !isInt64(one) || !isInt64(other) {

@@ -345,9 +345,7 @@ func TestRecordEndsWithItsCounter(t *testing.T) {
 		later(b)
 		b.at(opening{}, "", false)
 		want(t, b.incr(1), "ok", "1")
-		if at := b.expiry(openKeys[1]); at != -1 {
-			t.Errorf("the record of a counter that stays ends at %d", at)
-		}
+		expect.Equal(t, "the end of the record of a counter that stays", b.expiry(openKeys[1]), -1)
 		b.at(opening{ttl: hour}, "1", false) // which now gets an end
 		between(t, "the record's end", b.expiry(openKeys[1]), b.now()+day+hour-slack, b.now()+day+hour)
 		later(b)

@@ -27,23 +27,17 @@ func TestCounterIsSetAndTellsWhatItWas(t *testing.T) {
 				continue
 			}
 			want(t, b.count(), "ok", row[0])
-			if at := b.expiry(openKeys[0]); at != -1 {
-				t.Errorf("it ends at %d", at)
-			}
+			expect.Equal(t, "the counter's end", b.expiry(openKeys[0]), -1)
 		}
 		before := b.look(openKeys[2])
 		want(t, b.run(scripts.CounterSet, []string{"{none}", "{none}:record", openKeys[2]}, "", 0, hour, "any"), "unknown")
 		b.same(before)
-		if n := b.do("EXISTS", "{none}", "{none}:record"); n != int64(0) {
-			t.Errorf("removing what is not there wrote %d keys", n)
-		}
+		expect.Equal(t, "keys that removing what is not there wrote", b.do("EXISTS", "{none}", "{none}:record"), any(int64(0)))
 		want(t, b.set(8, hour), "ok", "7")
 		between(t, "the end", b.expiry(openKeys[0]), b.now()+hour-slack, b.now()+hour)
 		between(t, "the end of the record", b.expiry(openKeys[1]), b.now()+day+hour-slack, b.now()+day+hour)
 		want(t, b.set(9, 0), "ok", "8")
-		if at := b.expiry(openKeys[0]); at != -1 {
-			t.Errorf("it ends at %d", at)
-		}
+		expect.Equal(t, "the counter's end", b.expiry(openKeys[0]), -1)
 	})
 }
 

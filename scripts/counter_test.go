@@ -55,12 +55,8 @@ func TestCounterAddsAndTellsTheSum(t *testing.T) {
 		want(t, b.incr(1), "ok", "2")
 		want(t, b.incr(1_000_000), "ok", "1000002")
 		want(t, b.count(), "ok", "1000002")
-		if expiry := b.expiry(counterKeys[0]); expiry != -1 {
-			t.Errorf("the counter ends at %d", expiry)
-		}
-		if kind := b.look(counterKeys[3])[counterKeys[3]].kind; kind != "none" {
-			t.Errorf("without a request id there is a record of one: a %s", kind)
-		}
+		expect.Equal(t, "the counter's end", b.expiry(counterKeys[0]), -1)
+		expect.Equal(t, "the kind of a request's record, without a request id", b.look(counterKeys[3])[counterKeys[3]].kind, "none")
 	})
 }
 

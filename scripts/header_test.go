@@ -43,9 +43,7 @@ func TestEveryFileIsLoadedOnce(t *testing.T) {
 		loaded[found[1]]++
 	}
 	for name := range readAll(t, "*.lua") {
-		if loaded[name] != 1 {
-			t.Errorf("%s.lua is loaded %d times", name, loaded[name])
-		}
+		expect.Equal(t, name+".lua: how often it is loaded", loaded[name], 1)
 		delete(loaded, name)
 	}
 	for name := range loaded {

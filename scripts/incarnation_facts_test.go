@@ -254,9 +254,7 @@ var realHistories = []struct {
 		server.Kill()
 		server.Restart()
 		r.promote()
-		if was := r.info("master_replid2"); was != before {
-			h.Fatalf("master_replid2 of a replica that has started from an RDB file and is promoted: got %s, want %s", was, before)
-		}
+		expect.MustEqual(h, "master_replid2 of a replica that has started from an RDB file and is promoted", r.info("master_replid2"), before)
 		return r
 	}, want: "changed"},
 	{name: "a replica that starts from an RDB file and is promoted in the middle of its synchronisation", happens: cutShort, want: "changed"},
@@ -491,9 +489,7 @@ func cutShort(h *histories) *box {
 	})
 	h.master.Kill()
 	r.promote()
-	if was := r.info("master_replid2"); was != before {
-		h.Fatalf("master_replid2 of a replica that is promoted in the middle of its synchronisation: got %s, want %s", was, before)
-	}
+	expect.MustEqual(h, "master_replid2 of a replica that is promoted in the middle of its synchronisation", r.info("master_replid2"), before)
 	return r
 }
 
@@ -596,9 +592,7 @@ func TestTrustAsksTheServerForNothing(t *testing.T) {
 		b.do("SET", openKeys[2], noted+" 7 0 1")
 		id, _, _ := strings.Cut(noted, ":")
 		want(t, b.run(scripts.Incarnation, markerKey), "same", id, "0")
-		if got := b.at(opening{}, "5", false); got.era != "7" {
-			t.Errorf("the era of a counter beside %q: got %s, want 7", noted, got.era)
-		}
+		expect.Equal(t, "the era of a counter beside "+noted, b.at(opening{}, "5", false).era, "7")
 	}
 	b.do("SET", markerKey[0], "restored 0")
 	want(t, b.run(scripts.Incarnation, markerKey), "changed", "trusted", "1")
@@ -652,9 +646,7 @@ func TestServerWithoutAnIncarnation(t *testing.T) {
 			word(t, b.run(scripts.Incarnation, []string{"{" + name + "}"}), "same", 2)
 		})
 	}
-	if n := serve(t, server).do("GET", openKeys[0]); n != "5" {
-		t.Errorf("the counter: got %v, want 5 as before", n)
-	}
+	expect.Equal(t, "GET of the counter", serve(t, server).do("GET", openKeys[0]), "5")
 }
 
 // counter_incr notes nothing. What it would confirm by less than is noted is not added: a promotion
@@ -687,9 +679,7 @@ func TestAsManyConfirmAsHaveBefore(t *testing.T) {
 	r := h.replica(h.master)
 	h.m.facts = "auto 20 all2 alone - -"
 	word(t, h.m.run(scripts.Incarnation, markerKey), "new", 2)
-	if noted := h.m.do("GET", markerKey[0]).(string); !strings.Contains(noted, ":20:missing:2 ") {
-		t.Errorf("the word that is noted: got %q, want one that needs 2", noted)
-	}
+	expect.Contains(t, "the word that is noted", h.m.do("GET", markerKey[0]).(string), ":20:missing:2 ")
 	for _, fewer := range []string{"all0", "all1"} {
 		h.m.facts = "auto 20 " + fewer + " alone - -"
 		want(t, h.m.run(scripts.Incarnation, markerKey), "all", h.m.replid(), "2")

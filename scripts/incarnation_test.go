@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/coatcheck/coatcheck/internal/testing/expect"
 	"github.com/coatcheck/coatcheck/scripts"
 )
 
@@ -43,9 +44,7 @@ func TestIncarnationIsNewThenSame(t *testing.T) {
 			want(t, b.run(scripts.Incarnation, markerKey), "same", b.replid(), "0")
 		}
 		b.same(before)
-		if expiry := b.expiry(markerKey[0]); expiry != -1 {
-			t.Errorf("the marker ends at %d", expiry)
-		}
+		expect.Equal(t, "the marker's end", b.expiry(markerKey[0]), -1)
 	})
 }
 

@@ -420,9 +420,7 @@ func TestLockShowsHoldersAndWaitersWithoutTheirTokens(t *testing.T) {
 		if text := strings.Join(reply, " "); strings.Contains(text, "aaa") || strings.Contains(text, "bbb") {
 			t.Errorf("a token is shown: %q", reply)
 		}
-		if got := show(1); len(got) != 9 {
-			t.Errorf("lock_get with one waiter at most: got %q, want 9 values", got)
-		}
+		expect.Equal(t, "the length of lock_get's reply with one waiter at most", len(show(1)), 9)
 		b.left("a")
 		reply = show(1)
 		want(t, reply[3:7], "p", "4", "1", "1")

@@ -29,9 +29,7 @@ func (b *box) names(prefix, behind string, n int) []string {
 
 func TestNamesAreListedInTheOrderOfTheirBytes(t *testing.T) {
 	each(t, func(t *testing.T, b *box) {
-		if got := b.names("", "", 10); len(got) != 0 {
-			t.Errorf("an empty list has %q", got)
-		}
+		expect.Equal(t, "names on an empty list", len(b.names("", "", 10)), 0)
 		b.name("b", "a:2", "Z", "a", "_", "a:10", "~", "a-1", "a", "0", "ab")
 		before := b.look(nameKey...)
 		b.name("a", "~")

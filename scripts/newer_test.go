@@ -122,9 +122,7 @@ func TestFormatsAreDocumented(t *testing.T) {
 	table := regexp.MustCompile(`known = \{(.*)\}`).FindStringSubmatch(readAll(t, "lib/format.lua")["format"])
 	for _, found := range regexp.MustCompile(`(\w+) = (\d+)`).FindAllStringSubmatch(table[1], -1) {
 		known[found[1]] = found[2]
-		if line := fmt.Sprintf("\n| `%s` | %s |", found[1], found[2]); !strings.Contains(string(text), line) {
-			t.Errorf("docs/keys.md has no line %q", line)
-		}
+		expect.Contains(t, "docs/keys.md", string(text), fmt.Sprintf("\n| `%s` | %s |", found[1], found[2]))
 	}
 	for script, words := range formats {
 		for word := range strings.FieldsSeq(words) {
@@ -164,9 +162,7 @@ func TestAPoolOfTenWordsIsReadAndMovedForward(t *testing.T) {
 		if page := b.run(scripts.WorkerGet, poolKeys[:2], 0, 1); page[0] != "ok" || page[7] != "0" {
 			t.Fatalf("%s: got %q, want a page without a quarantine", lastAsked(t), page)
 		}
-		if is := b.do("HGET", poolKeys[0], "pool"); is != old {
-			t.Errorf("reading changed the head to %q", is)
-		}
+		expect.Equal(t, "the head after it was read", b.do("HGET", poolKeys[0], "pool"), any(old))
 		if second := b.lease(lease{nonce: "n2"}); second.id == first.id {
 			t.Errorf("the lease of worker id %s was forgotten", first.id)
 		}

@@ -23,9 +23,7 @@ func TestReplyIsScannedInOrder(t *testing.T) {
 	if reply.Word() != "ok" || text != "text" || n != -5 || large != math.MaxInt64 || duration != 1500*time.Millisecond {
 		t.Errorf("got %q %q %d %d %v", reply.Word(), text, n, large, duration)
 	}
-	if want := time.Date(2023, 11, 14, 22, 13, 20, 1_000_000, time.UTC); at != want {
-		t.Errorf("got %v, want %v", at, want)
-	}
+	expect.Equal(t, "a moment of a reply", at.UTC(), time.Date(2023, 11, 14, 22, 13, 20, 1_000_000, time.UTC))
 	if values := reply.Values(); len(values) != 6 || values[5] != "more" {
 		t.Errorf("the values are %q", values)
 	}

@@ -16,17 +16,13 @@ func TestFirstClaimIsGrantedAndWrittenDown(t *testing.T) {
 		after := b.now()
 		word(t, reply, "granted", 3)
 		between(t, "the fence", number(t, reply[1]), before*1000, after*1000+999)
-		if reply[2] != "1" {
-			t.Errorf("attempt %s, want 1", reply[2])
-		}
+		expect.Equal(t, "the attempt", reply[2], "1")
 		between(t, "the lease", number(t, reply[3]), before+30_000, after+30_000)
 		fields := b.fields(tokenKey[0])
 		for field, want := range map[string]string{
 			"state": "claimed", "owner": "ann", "fingerprint": "print", "policy": "takeover", "lease": "30000", "until": reply[3], "fence": reply[1], "attempts": "1",
 		} {
-			if fields[field] != want {
-				t.Errorf("field %s is %q, want %q", field, fields[field], want)
-			}
+			expect.Equal(t, "field "+field, fields[field], want)
 		}
 		between(t, "the record's end", b.expiry(tokenKey[0]), before+hour-slack, after+hour+slack)
 	})
@@ -159,16 +155,12 @@ func TestScopeOfARouteMustFitThatOfTheToken(t *testing.T) {
 				b.issue(hour, row.token)
 				before := b.look(tokenKey...)
 				reply := b.claim(claim{scope: row.route, issued: true})
-				if reply[0] != row.outcome {
-					t.Fatalf("%s: got %q, want %s", lastAsked(t), reply, row.outcome)
-				}
+				expect.MustEqual(t, lastAsked(t), reply[0], row.outcome)
 				if row.outcome == "mismatch" {
 					b.same(before)
 					return
 				}
-				if scope := b.token()[4]; scope != row.token {
-					t.Errorf("the claim made the scope %q", scope)
-				}
+				expect.Equal(t, "the scope that the claim made", b.token()[4], row.token)
 			})
 		}
 	})
@@ -195,9 +187,7 @@ func TestSilentClaimIsTakenOverOnlyIfBothPoliciesSaySo(t *testing.T) {
 				b.tick()
 				before := b.look(tokenKey...)
 				reply := b.claim(claim{owner: "bob", policy: row.asked})
-				if reply[0] != row.outcome {
-					t.Fatalf("%s: got %q, want %s", lastAsked(t), reply, row.outcome)
-				}
+				expect.MustEqual(t, lastAsked(t), reply[0], row.outcome)
 				if row.outcome == "in-doubt" {
 					between(t, "in doubt since", number(t, reply[1]), b.now()-patience.Milliseconds(), b.now())
 					want(t, reply[2:], "open")
@@ -236,9 +226,7 @@ func TestLeaseLapsesByTheServersClock(t *testing.T) {
 					}
 					return last[0] != "busy"
 				})
-				if last[0] != row.outcome {
-					t.Errorf("%s: got %q, want %s", lastAsked(t), last, row.outcome)
-				}
+				expect.Equal(t, lastAsked(t), last[0], row.outcome)
 			})
 		}
 	})
@@ -253,9 +241,7 @@ func TestSilentOwnerMayGoOnAsLongAsNobodyTookOver(t *testing.T) {
 			word(t, b.extend("ann", minute), "ok", 1)
 			word(t, b.claim(claim{owner: "bob", policy: row.asked}), "busy", 1)
 			b.extend("ann", 0)
-			if again := b.granted(claim{policy: row.made}); again != fence {
-				t.Errorf("the owner that asks again gets fence %d, it had %d", again, fence)
-			}
+			expect.Equal(t, "the fence of the owner that asks again", b.granted(claim{policy: row.made}), fence)
 		}
 	})
 }

@@ -55,9 +55,7 @@ func TestExtendMovesTheLease(t *testing.T) {
 		reply := b.extend("ann", 10*minute)
 		word(t, reply, "ok", 1)
 		between(t, "the lease", number(t, reply[1]), before+10*minute, b.now()+10*minute)
-		if until := b.token()[5]; until != reply[1] {
-			t.Errorf("the record says %s, the reply %s", until, reply[1])
-		}
+		expect.Equal(t, "until when the record says", b.token()[5], reply[1])
 		unchanged := b.look(tokenKey...)
 		want(t, b.extend("bob", minute), "stale")
 		b.same(unchanged)

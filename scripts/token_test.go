@@ -134,9 +134,7 @@ func TestIssuedTokenThatEndedIsUnknown(t *testing.T) {
 		b.issue(120, "")
 		expect.Eventually(t, "the token issued for 120 ms ends", func() bool { return b.token()[0] == "unknown" })
 		want(t, b.claim(claim{issued: true}), "unknown")
-		if kind := b.look(tokenKey...)[tokenKey[0]].kind; kind != "none" {
-			t.Errorf("the refused claim made a %s", kind)
-		}
+		expect.Equal(t, "what the refused claim made", b.look(tokenKey...)[tokenKey[0]].kind, "none")
 	})
 }
 

@@ -30,9 +30,7 @@ func (b *box) follow(host, port string) {
 // acknowledged waits until the replica has all that was written.
 func (b *box) acknowledged() {
 	b.Helper()
-	if n := b.do("WAIT", 1, patience.Milliseconds()); n != int64(1) {
-		b.Fatalf("WAIT: %v replicas have all that was written, want 1", n)
-	}
+	expect.MustEqual(b, "WAIT for one replica", b.do("WAIT", 1, patience.Milliseconds()), any(int64(1)))
 }
 
 func TestPromotedReplicaGrantsNothingUntilTheWindowsOfTheOldMasterHaveEnded(t *testing.T) {
@@ -117,9 +115,7 @@ func TestServerThatStartedWithAnOlderSnapshotGrantsNothing(t *testing.T) {
 	forgotten := b.lease(lease{nonce: "n1", identity: "bob"})
 	server.Kill()
 	server.Restart()
-	if head := b.head(); head["records"] != "1" {
-		t.Fatalf("the snapshot has %v", head)
-	}
+	expect.MustEqual(t, "records in the snapshot", b.head()["records"], "1")
 	b.quarantined(lease{}, forgotten.till)
 	word(t, b.prove(forgotten.proof()), "ok", 3)
 	word(t, b.renew(known, ""), "ok", 3)

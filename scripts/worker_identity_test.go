@@ -3,6 +3,8 @@ package scripts_test
 import (
 	"maps"
 	"testing"
+
+	"github.com/coatcheck/coatcheck/internal/testing/expect"
 )
 
 func TestIdentityGetsItsIDAgain(t *testing.T) {
@@ -33,9 +35,7 @@ func TestIdentityIsHonouredOnlyBehindTheWindow(t *testing.T) {
 			t.Fatalf("two holders have worker id %s", first.id)
 		}
 		b.pass(2 * hour)
-		if third := b.lease(lease{nonce: "n3", identity: "ann"}); third.id != second.id {
-			t.Errorf("got worker id %s, want %s, the last of that identity", third.id, second.id)
-		}
+		expect.Equal(t, "the worker id, the last of that identity", b.lease(lease{nonce: "n3", identity: "ann"}).id, second.id)
 		word(t, b.acquire(lease{nonce: "n4", identity: "ann"}), "granted", 11)
 		b.sound()
 	})
@@ -46,17 +46,13 @@ func TestTwoHoldersOfOneIdentityEndApart(t *testing.T) {
 		first := b.lease(lease{nonce: "n1", identity: "ann", bits: 1})
 		second := b.lease(lease{nonce: "n2", identity: "ann", bits: 1})
 		b.free(first)
-		if g := b.lease(lease{nonce: "n3", identity: "bob", bits: 1}); g.id != first.id {
-			t.Fatalf("got worker id %s, want %s", g.id, first.id)
-		}
+		expect.MustEqual(t, "the worker id that is free", b.lease(lease{nonce: "n3", identity: "bob", bits: 1}).id, first.id)
 		if names := b.fields(poolKeys[2]); !maps.Equal(names, map[string]string{"n:n2": "1", "n:n3": "0", "i:ann": "1", "i:bob": "0"}) {
 			t.Errorf("the names are %v", names)
 		}
 		word(t, b.renew(second, ""), "ok", 3)
 		b.free(second)
-		if g := b.lease(lease{nonce: "n4", identity: "ann", bits: 1}); g.id != second.id {
-			t.Errorf("got worker id %s, want %s", g.id, second.id)
-		}
+		expect.Equal(t, "the worker id of that identity", b.lease(lease{nonce: "n4", identity: "ann", bits: 1}).id, second.id)
 	})
 }
 
@@ -66,16 +62,12 @@ func TestIdentityFollowsTheSlot(t *testing.T) {
 		b.free(first)
 		b.lease(lease{nonce: "n2", identity: "bob", bits: 1})
 		g := b.lease(lease{nonce: "n3", identity: "bob", bits: 1}) // bob's own is still open
-		if g.id != first.id {
-			t.Fatalf("got worker id %s, want %s", g.id, first.id)
-		}
+		expect.MustEqual(t, "the worker id that is free", g.id, first.id)
 		if names := b.fields(poolKeys[2]); !maps.Equal(names, map[string]string{"n:n2": "1", "n:n3": "0", "i:bob": "0"}) {
 			t.Errorf("the names are %v", names)
 		}
 		b.free(g)
-		if g := b.lease(lease{nonce: "n4", identity: "ann", bits: 1}); g.id != first.id {
-			t.Errorf("got worker id %s, want %s, which alone is free", g.id, first.id)
-		}
+		expect.Equal(t, "the worker id that alone is free", b.lease(lease{nonce: "n4", identity: "ann", bits: 1}).id, first.id)
 		// what the names say of bob is no more
 		word(t, b.acquire(lease{nonce: "n5", identity: "bob", bits: 1}), "exhausted", 1)
 	})

@@ -93,9 +93,7 @@ func TestAcquireNoticesEveryLoss(t *testing.T) {
 						g := b.lease(ask)
 						ids[g.id] = true
 					}
-					if len(ids) != 4 {
-						t.Errorf("after the quarantine: ids %v, want all four", ids)
-					}
+					expect.Equal(t, "worker ids after the quarantine", len(ids), 4)
 					b.sound()
 				})
 			})
@@ -119,9 +117,7 @@ func TestRenewNoticesEveryLoss(t *testing.T) {
 				b.quarantined(lease{skew: 1000}, noticed+hour+1000)
 				fields := b.fields(poolKeys[0])
 				want(t, b.record("1"), "n1", fmt.Sprint(g.from), reply[1], fmt.Sprint(g.fence), "h", "")
-				if b.head()["records"] != fmt.Sprint(len(fields)-1) {
-					t.Errorf("the pool is %v", fields)
-				}
+				expect.Equal(t, "records that the head counts", b.head()["records"], fmt.Sprint(len(fields)-1))
 				if len(fields) == 3 && b.record("0") == nil {
 					t.Errorf("the pool is %v", fields)
 				}
@@ -168,9 +164,7 @@ func TestQuarantineGrowsWithTheLongestTTLToldOfAnUnknownPool(t *testing.T) {
 		ask.ttl = minute
 		first := b.quarantined(ask, 0)
 		ask.ttl = 3 * minute
-		if second := b.quarantined(ask, 0); second != first+2*minute {
-			t.Errorf("the quarantine ends at %d, and at %d with a longer ttl", first, second)
-		}
+		expect.Equal(t, "the quarantine's end with a longer ttl", b.quarantined(ask, 0), first+2*minute)
 		ask.ttl = minute
 		b.quarantined(ask, first+2*minute)
 		// A holder that renews tells it, too, whether it can prove its lease or not.
@@ -180,9 +174,7 @@ func TestQuarantineGrowsWithTheLongestTTLToldOfAnUnknownPool(t *testing.T) {
 		b.quarantined(ask, first+3*minute)
 		p.ttl, p.from, p.till, p.fence = 5*minute, b.now()-1, b.now()+4*minute, 1
 		word(t, b.prove(p), "ok", 3)
-		if end := b.quarantined(ask, 0); end != first+4*minute {
-			t.Errorf("the quarantine ends at %d, want %d", end, first+4*minute)
-		}
+		expect.Equal(t, "the quarantine's end", b.quarantined(ask, 0), first+4*minute)
 	})
 }
 
@@ -195,9 +187,7 @@ func TestNoLossChangesTheTTLOfAKnownPool(t *testing.T) {
 		if end := b.quarantined(lease{ttl: hour}, noticed+minute); end > b.now()+2*minute {
 			t.Errorf("the quarantine ends %d ms after the loss was noticed, by another's ttl", end-noticed)
 		}
-		if ttl := b.head()["ttl"]; ttl != "60000" {
-			t.Errorf("the pool's ttl is %s now", ttl)
-		}
+		expect.Equal(t, "the pool's ttl", b.head()["ttl"], "60000")
 		reply := b.renew(g, minute)
 		word(t, reply, "ok", 3)
 		want(t, b.acquire(lease{nonce: "n1", wantTTL: "3600000"}), "layout", "41/10/12", "1700000000000", "0", "60000", "0")

@@ -3,6 +3,8 @@ package scripts_test
 import (
 	"fmt"
 	"testing"
+
+	"github.com/coatcheck/coatcheck/internal/testing/expect"
 )
 
 // Of what a holder tells each part is needed, and has to fit.
@@ -92,9 +94,7 @@ func TestVanishedLeaseIsWrittenDownAnew(t *testing.T) {
 		for part, value := range map[string]string{
 			"layout": "41/10/12", "epoch": "1700000000000", "datacenter": "0", "bits": "2", "ttl": "3600000", "records": "1", "fence": fmt.Sprint(g.fence),
 		} {
-			if head[part] != value {
-				t.Errorf("the %s in the head of the restored pool is %q, want %q", part, head[part], value)
-			}
+			expect.Equal(t, "in the head of the restored pool: "+part, head[part], value)
 		}
 		b.sound()
 		// And then it is a lease as any other: no other holder gets its id, in quarantine and after
@@ -114,9 +114,7 @@ func TestVanishedLeaseIsWrittenDownAnew(t *testing.T) {
 			t.Errorf("a repeat got %+v, want %+v", again, g)
 		}
 		b.free(g)
-		if next := b.lease(lease{nonce: "m5", identity: "ann"}); next.id != g.id {
-			t.Errorf("leased by the same identity after the release: got %+v, want the id of %+v", next, g)
-		}
+		expect.Equal(t, "the worker id of the same identity", b.lease(lease{nonce: "m5", identity: "ann"}).id, g.id)
 	})
 }
 
@@ -129,9 +127,7 @@ func TestFencesRiseBehindARestoredOne(t *testing.T) {
 		p.fence = (b.now() + minute) * 1000 // of a server whose clock is ahead
 		word(t, b.prove(p), "ok", 3)
 		b.setHead("quarantine", 0)
-		if next := b.lease(lease{nonce: "n1"}); next.fence != p.fence.(int64)+1 {
-			t.Errorf("fence %d follows %d", next.fence, p.fence)
-		}
+		expect.Equal(t, "the next fence", b.lease(lease{nonce: "n1"}).fence, p.fence.(int64)+1)
 	})
 }
 
@@ -143,16 +139,10 @@ func TestRestoredGrantKeepsItsFenceAndThePoolItsOwn(t *testing.T) {
 		b.setHead("fence", ahead)
 		b.do("HDEL", poolKeys[0], "s:"+g.id)
 		word(t, b.prove(g.proof()), "ok", 3)
-		if fence := b.record(g.id)[3]; fence != fmt.Sprint(g.fence) {
-			t.Errorf("the restored grant has fence %s, want %d", fence, g.fence)
-		}
-		if fence := b.record(last.id)[3]; fence != fmt.Sprint(last.fence) {
-			t.Errorf("the other grant has fence %s, want %d", fence, last.fence)
-		}
+		expect.Equal(t, "the restored grant's fence", b.record(g.id)[3], fmt.Sprint(g.fence))
+		expect.Equal(t, "the other grant's fence", b.record(last.id)[3], fmt.Sprint(last.fence))
 		b.setHead("quarantine", 0)
-		if next := b.lease(lease{nonce: "n2"}); next.fence != ahead+1 {
-			t.Errorf("fence %d follows %d", next.fence, int64(ahead))
-		}
+		expect.Equal(t, "the next fence", b.lease(lease{nonce: "n2"}).fence, ahead+1)
 	})
 }
 
@@ -251,9 +241,7 @@ func TestRenewalInQuarantineNeedsMoreThanTheSkew(t *testing.T) {
 					p.till = b.now() + row.told
 				}
 				reply := b.prove(p)
-				if reply[0] != row.reply {
-					t.Fatalf("%s: got %q, want %s", lastAsked(t), reply, row.reply)
-				}
+				expect.MustEqual(t, lastAsked(t), reply[0], row.reply)
 				if row.reply == "lost" {
 					b.same(before)
 				}

@@ -22,9 +22,7 @@ func (b *box) fillEvery(ms int64) []grant {
 	var grants []grant
 	for i := range 4 {
 		g := b.lease(lease{nonce: "n" + strconv.Itoa(i)})
-		if g.id != strconv.Itoa(i) {
-			b.Fatalf("grant %d is worker id %s", i, g.id)
-		}
+		expect.MustEqual(b, "the leased worker id", g.id, strconv.Itoa(i))
 		grants = append(grants, g)
 		b.pass(ms)
 		for at := range grants {
@@ -56,13 +54,9 @@ func TestSlotsThatWereNeverUsedComeFirst(t *testing.T) {
 	each(t, func(t *testing.T, b *box) {
 		b.free(b.lease(lease{nonce: "a"}))
 		for _, id := range []string{"1", "2", "3"} { // and not 0, though it is free
-			if g := b.lease(lease{nonce: "b" + id}); g.id != id {
-				t.Errorf("got worker id %s, want %s", g.id, id)
-			}
+			expect.Equal(t, "the leased worker id", b.lease(lease{nonce: "b" + id}).id, id)
 		}
-		if g := b.lease(lease{nonce: "c"}); g.id != "0" {
-			t.Errorf("once around the ring: got worker id %s, want 0", g.id)
-		}
+		expect.Equal(t, "the worker id once around the ring", b.lease(lease{nonce: "c"}).id, "0")
 		b.sound()
 	})
 }
@@ -75,9 +69,7 @@ func TestSlotThatHasBeenFreeLongestComesNext(t *testing.T) {
 		}
 		for i, id := range []string{"2", "0", "3", "1"} {
 			g := b.lease(lease{nonce: fmt.Sprint("second", i)})
-			if g.id != id {
-				t.Errorf("got worker id %s, want %s", g.id, id)
-			}
+			expect.Equal(t, "the leased worker id", g.id, id)
 			if old := grants[number(t, id)]; g.from <= old.from || g.fence <= old.fence {
 				t.Errorf("%+v follows %+v", g, old)
 			}
@@ -93,9 +85,7 @@ func TestRepeatsDoNotMoveASlotBack(t *testing.T) {
 		b.free(grants[2])
 		b.free(grants[0])
 		word(t, b.giveBack(grants[2]), "ok", 2)
-		if g := b.lease(lease{nonce: "next"}); g.id != "2" {
-			t.Errorf("got worker id %s, want 2, which has been free longest", g.id)
-		}
+		expect.Equal(t, "the worker id that has been free longest", b.lease(lease{nonce: "next"}).id, "2")
 	})
 }
 
@@ -106,9 +96,7 @@ func TestReleasedSlotWaitsForItsTurnBehindLapsedOnes(t *testing.T) {
 		b.pass(later)
 		b.free(grants[2].past(later))
 		for i, id := range []string{"0", "2"} {
-			if g := b.lease(lease{nonce: fmt.Sprint("m", i)}); g.id != id {
-				t.Errorf("got worker id %s, want %s", g.id, id)
-			}
+			expect.Equal(t, "the leased worker id", b.lease(lease{nonce: fmt.Sprint("m", i)}).id, id)
 		}
 		b.exhausted(lease{}, grants[1].till-later)
 	})
@@ -154,9 +142,7 @@ func TestSlotRestsBehindItsWindowForTheCooldown(t *testing.T) {
 		b.exhausted(lease{cooldown: minute}, freed+minute)
 		b.exhausted(lease{cooldown: hour * 2}, freed+2*hour)
 		b.pass(minute)
-		if g := b.lease(lease{nonce: "after", cooldown: minute}); g.id != "3" {
-			t.Errorf("got worker id %s, want 3", g.id)
-		}
+		expect.Equal(t, "the worker id after the cool-down", b.lease(lease{nonce: "after", cooldown: minute}).id, "3")
 		// moved back by a minute, and a minute of rest
 		b.exhausted(lease{cooldown: minute}, grants[0].till)
 		b.pass(hour - minute)
@@ -188,12 +174,8 @@ func TestLostIndexIsRebuiltFromThePool(t *testing.T) {
 				b.free(grants[3])
 				b.free(grants[1])
 				lose()
-				if g := b.lease(lease{nonce: "next"}); g.id != "3" {
-					t.Errorf("got worker id %s, want 3, which has been free longest", g.id)
-				}
-				if g := b.lease(lease{nonce: "after"}); g.id != "1" {
-					t.Errorf("got worker id %s, want 1", g.id)
-				}
+				expect.Equal(t, "the worker id that has been free longest", b.lease(lease{nonce: "next"}).id, "3")
+				expect.Equal(t, "the worker id after that", b.lease(lease{nonce: "after"}).id, "1")
 				b.exhausted(lease{}, grants[0].till)
 				b.sound()
 			})
@@ -209,9 +191,7 @@ func TestIndexLostBeforeTheRingIsFullIsRebuiltWhenItIs(t *testing.T) {
 		b.free(first)
 		b.lease(lease{nonce: "c"})
 		b.lease(lease{nonce: "d"})
-		if g := b.lease(lease{nonce: "e"}); g.id != first.id {
-			t.Errorf("got worker id %s, want %s", g.id, first.id)
-		}
+		expect.Equal(t, "the leased worker id", b.lease(lease{nonce: "e"}).id, first.id)
 		word(t, b.acquire(lease{nonce: "f"}), "exhausted", 1)
 		b.sound()
 	})
@@ -224,9 +204,7 @@ func TestRebuiltIndexOffersReleasedSlotsAtOnce(t *testing.T) {
 		grants := b.fill()
 		word(t, b.releaseUsed(grants[2], b.now()+minute, 0), "ok", 2)
 		b.do("DEL", poolKeys[1])
-		if g := b.lease(lease{nonce: "next"}); g.id != "2" {
-			t.Errorf("got worker id %s, want 2", g.id)
-		}
+		expect.Equal(t, "the leased worker id", b.lease(lease{nonce: "next"}).id, "2")
 	})
 }
 
@@ -267,9 +245,7 @@ func TestRingOfOneBit(t *testing.T) {
 func TestRingOfTwentyBits(t *testing.T) {
 	each(t, func(t *testing.T, b *box) {
 		for i := range 5 {
-			if g := b.lease(lease{nonce: fmt.Sprint("n", i), bits: 20}); g.id != strconv.Itoa(i) {
-				t.Errorf("grant %d is worker id %s", i, g.id)
-			}
+			expect.Equal(t, "the leased worker id", b.lease(lease{nonce: fmt.Sprint("n", i), bits: 20}).id, strconv.Itoa(i))
 		}
 		if head := b.head(); head["bits"] != "20" || head["records"] != "5" || head["next"] != "5" {
 			t.Errorf("the pool's head is %v", head)
@@ -279,22 +255,16 @@ func TestRingOfTwentyBits(t *testing.T) {
 		p := g.proof()
 		p.bits = 20
 		word(t, b.prove(p), "ok", 3)
-		if g := b.lease(lease{nonce: "next"}); g.id != "6" {
-			t.Errorf("got worker id %s, want 6", g.id)
-		}
+		expect.Equal(t, "the leased worker id", b.lease(lease{nonce: "next"}).id, "6")
 		// Near its end the ids still count by whole numbers, and then it goes around.
 		b.setHead("next", 1<<20-1)
-		if g := b.lease(lease{nonce: "last"}); g.id != "1048575" {
-			t.Errorf("the last slot is worker id %s, want 1048575", g.id)
-		}
+		expect.Equal(t, "the worker id of the last slot", b.lease(lease{nonce: "last"}).id, "1048575")
 		page := b.run(scripts.WorkerGet, poolKeys[:2], 1<<20-1, 10)
 		if len(page) != 12 || !strings.HasPrefix(page[11], "last ") {
 			t.Errorf("the last page is %q", page)
 		}
 		b.free(grant{nonce: "next", id: "6", from: number(t, b.record("6")[1])})
-		if g := b.lease(lease{nonce: "around"}); g.id != "6" {
-			t.Errorf("around the ring: got worker id %s, want 6", g.id)
-		}
+		expect.Equal(t, "the worker id around the ring", b.lease(lease{nonce: "around"}).id, "6")
 		b.sound()
 	})
 }

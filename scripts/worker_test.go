@@ -19,9 +19,7 @@ func TestGrantNamesItsWindowAndThePool(t *testing.T) {
 		word(t, reply, "granted", 11)
 		between(t, "not before", number(t, reply[2]), before, after)
 		want(t, append([]string{reply[1]}, reply[5:]...), "0", "30000", reply[2], "41/10/12", "1700000000000", "7", "2", "1")
-		if number(t, reply[3]) != number(t, reply[2])+30_000 {
-			t.Errorf("the window is %s to %s, want 30 s", reply[2], reply[3])
-		}
+		expect.Equal(t, "the window's end, 30 s after its start", number(t, reply[3]), number(t, reply[2])+30_000)
 		wanted := map[string]string{
 			"pool": "41/10/12 1700000000000 7 2 30000 1 1 " + reply[4] + " " + b.word() + "missing 0 0",
 			"s:0":  "n1 " + reply[2] + " " + reply[3] + " " + reply[4] + " h host-a",
@@ -34,9 +32,7 @@ func TestGrantNamesItsWindowAndThePool(t *testing.T) {
 		}
 		b.sound()
 		for _, key := range poolKeys {
-			if expiry := b.expiry(key); expiry != -1 {
-				t.Errorf("%s ends at %d, want it to stay", key, expiry)
-			}
+			expect.Equal(t, "the end of "+key, b.expiry(key), -1)
 		}
 		second := b.acquire(lease{nonce: "n2", datacenter: 3, ttl: minute, bits: 10})
 		want(t, append([]string{second[1], second[5]}, second[8:]...), "1", "30000", "1700000000000", "7", "2", "0")
@@ -97,15 +93,11 @@ func TestNonceWhoseSlotWasReusedIsANewLease(t *testing.T) {
 		b.giveBack(first)
 		b.lease(lease{nonce: "n2", bits: 1})
 		b.tick()
-		if g := b.lease(lease{nonce: "n3", bits: 1}); g.id != first.id {
-			t.Fatalf("got worker id %s, want that of the released slot %s", g.id, first.id)
-		}
+		expect.MustEqual(t, "the worker id of the released slot", b.lease(lease{nonce: "n3", bits: 1}).id, first.id)
 		want(t, b.renew(first, ""), "lost")
 		want(t, b.giveBack(first), "lost")
 		word(t, b.acquire(lease{nonce: "n1", bits: 1}), "exhausted", 1)
-		if known := b.fields(poolKeys[2])["n:n1"]; known != "" {
-			t.Errorf("the nonce still stands for slot %s", known)
-		}
+		expect.Equal(t, "the slot that the nonce stands for", b.fields(poolKeys[2])["n:n1"], "")
 	})
 }
 
@@ -120,9 +112,7 @@ func TestLostNamesCostARepeatASlotAndNoMore(t *testing.T) {
 			t.Fatalf("both grants are worker id %s", first.id)
 		}
 		b.free(first)
-		if g := b.lease(lease{nonce: "n2", bits: 1}); g.id != first.id {
-			t.Errorf("got worker id %s, want %s", g.id, first.id)
-		}
+		expect.Equal(t, "the leased worker id", b.lease(lease{nonce: "n2", bits: 1}).id, first.id)
 		if again := b.lease(lease{nonce: "n1", bits: 1}); again.id != second.id || again.from != second.from {
 			t.Errorf("the repeat got %+v, want %+v", again, second)
 		}
@@ -160,9 +150,7 @@ func TestRenewNeverMakesAWindowShorter(t *testing.T) {
 		b.pass(-minute) // the server's clock was set back
 		reply := b.renew(g.past(-minute), "")
 		word(t, reply, "ok", 3)
-		if till := number(t, reply[1]); till != g.till+minute {
-			t.Errorf("the window ended at %d and ends at %d", g.till+minute, till)
-		}
+		expect.Equal(t, "the window's end", number(t, reply[1]), g.till+minute)
 	})
 }
 
@@ -220,9 +208,7 @@ func TestPoolKeepsWhatItIs(t *testing.T) {
 		refusal := []string{"layout", "41/10/12", "1700000000000", "0", "3600000", "0"}
 		// a new pool would not have it either
 		want(t, b.acquire(lease{nonce: "n1", wantLayout: "41/5/5/12"}), append(refusal[:5:5], "1")...)
-		if kind := b.look(poolKeys[0])[poolKeys[0]].kind; kind != "none" {
-			t.Errorf("the refused request made a %s", kind)
-		}
+		expect.Equal(t, "what the refused request made", b.look(poolKeys[0])[poolKeys[0]].kind, "none")
 		g := b.lease(lease{nonce: "n1"})
 		before := b.look(poolKeys...)
 		for name, l := range pools {
@@ -307,16 +293,12 @@ func TestWorkerGetTellsWhatIsLeftOfAQuarantine(t *testing.T) {
 		word(t, b.acquire(lease{nonce: "n2", skew: minute}), "quarantined", 3)
 		end := number(t, b.head()["quarantine"])
 		reply = b.run(scripts.WorkerGet, poolKeys[:2], 0, 10)
-		if wait := number(t, reply[7]); wait != end-number(t, reply[8]) {
-			t.Errorf("worker_get in quarantine: got %q, the quarantine ends at %d", reply, end)
-		}
+		expect.Equal(t, "the wait that worker_get tells in quarantine", number(t, reply[7]), end-number(t, reply[8]))
 		noted := b.head()["incarnation"]
 		// and before any process noticed: the remaining lease is longer than a ttl
 		b.setHead("incarnation", "between")
 		reply = b.run(scripts.WorkerGet, poolKeys[:2], 0, 10)
-		if wait := number(t, reply[7]); wait != end-number(t, reply[8]) {
-			t.Errorf("lost again: got %q, the quarantine ends at %d", reply, end)
-		}
+		expect.Equal(t, "the wait that worker_get tells when all was lost again", number(t, reply[7]), end-number(t, reply[8]))
 		b.setHead("incarnation", noted)
 		b.pass(2 * hour)
 		if reply = b.run(scripts.WorkerGet, poolKeys[:2], 0, 10); reply[7] != "0" || reply[9] != "" {

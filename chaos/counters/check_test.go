@@ -5,10 +5,8 @@ package counters
 import (
 	"cmp"
 	"fmt"
-	"maps"
 	"os"
 	"slices"
-	"strings"
 	"testing"
 
 	"github.com/coatcheck/coatcheck/chaos/evidence"

@@ -155,9 +155,7 @@ func cutMany(t *testing.T, n, atOnce int, near locker, cut func(i int, found *tr
 	}
 	all.Wait()
 	expect.Error(t, "Close", near.Close(), nil)
-	if found.trials != n {
-		t.Errorf("%d of %d trials", found.trials, n)
-	}
+	expect.Equal(t, "trials that came to an end", found.trials, n)
 	return found
 }
 

@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"github.com/anishathalye/porcupine"
+
+	"github.com/coatcheck/coatcheck/internal/testing/expect"
 )
 
 // granted and ended are operations of small histories.
@@ -69,9 +71,7 @@ func TestEachModelRefusesItsBrokenHistories(t *testing.T) {
 		{"permits: given back without a holder", permitsModel, porcupine.Illegal, history{granted(0, 0, 1, 2), ended(1, 2, 3), ended(0, 4, 5)}},
 	} {
 		t.Run(row.name, func(t *testing.T) {
-			if got := explained(row.model, row.history); got != row.want {
-				t.Errorf("%v, want %v", got, row.want)
-			}
+			expect.Equal(t, "whether the model explains the history", explained(row.model, row.history), row.want)
 		})
 	}
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/coatcheck/coatcheck/chaos/evidence"
 	"github.com/coatcheck/coatcheck/chaos/internal/chaostest"
+	"github.com/coatcheck/coatcheck/internal/testing/expect"
 )
 
 // A peer's processes that wait for good are replaced and counted, wherever they are waited for: as
@@ -20,9 +21,7 @@ func TestPeerThatWaitsForGoodIsReplaced(t *testing.T) {
 	}
 	f.Patience = 200 * time.Millisecond
 	f.Fill(2)
-	if f.Replaced != 2 {
-		t.Errorf("%d were replaced as the field began, want 2", f.Replaced)
-	}
+	expect.Equal(t, "processes replaced as the field began", f.Replaced, 2)
 	for _, kind := range chaostest.Named(kinds, "holder killed", "links swallow what is sent for longer than a lease") {
 		f.play(kind)
 	}
@@ -30,9 +29,7 @@ func TestPeerThatWaitsForGoodIsReplaced(t *testing.T) {
 	if n := f.waited["2"]; n < 4 {
 		t.Errorf("%d are said to have waited in the first scene, want two before the fault and two after", n)
 	}
-	if len(f.Processes) != 2 {
-		t.Errorf("%d processes after those behind a link have ended, want 2", len(f.Processes))
-	}
+	expect.Equal(t, "processes after those behind a link have ended", len(f.Processes), 2)
 	for _, row := range f.rows(&histories{}, nil) {
 		if row.Promise != evidence.Locks || row.Waited < 4 {
 			t.Errorf("got %+v, want a row that says how many waited for good", row)

@@ -2,7 +2,12 @@
 
 package segments
 
-import "testing"
+import (
+	"fmt"
+	"testing"
+
+	"github.com/coatcheck/coatcheck/internal/testing/expect"
+)
 
 // What is put in, is found, and nothing else.
 func TestCheckFindsWhatIsPutIn(t *testing.T) {
@@ -47,8 +52,6 @@ func TestCheckCountsGaps(t *testing.T) {
 		{given(11, 21)},
 		{given(2, 11), given(61, 71), given(21, 31), given(11, 21), given(31, 60)},
 	} {
-		if got := gaps(all); got != want {
-			t.Errorf("%v: %d gaps, want %d", all, got, want)
-		}
+		expect.Equal(t, fmt.Sprintf("gaps of %v", all), gaps(all), want)
 	}
 }

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/coatcheck/coatcheck/chaos/internal/chaostest"
+	"github.com/coatcheck/coatcheck/internal/testing/expect"
 )
 
 // As many connections at once, each with a request under way, are all answered right: each with a
@@ -57,9 +58,7 @@ func TestTenThousandConnectionsThatWork(t *testing.T) {
 			t.Fatalf("value %d in place %d: one was told twice, or left out", value, i+1)
 		}
 	}
-	if len(counted) != rounds*len(all) {
-		t.Errorf("%d values, want %d", len(counted), rounds*len(all))
-	}
+	expect.Equal(t, "values that were counted", len(counted), rounds*len(all))
 	for _, conn := range all {
 		_ = conn.Close()
 	}

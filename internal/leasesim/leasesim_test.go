@@ -214,9 +214,7 @@ func TestReadmeNamesEveryFault(t *testing.T) {
 			t.Errorf("%s is class %d: %v", name, c, err)
 		}
 	}
-	if class(1)<<len(classNames) != classes {
-		t.Error("a class has no name")
-	}
+	expect.Equal(t, "the classes that have a name", class(1)<<len(classNames), classes)
 }
 
 // TestEveryRuleHasARow keeps the table complete.

@@ -181,9 +181,7 @@ func TestClusterAndSentinelsEndWithTheirTest(t *testing.T) {
 			pids = append(pids, s.Pid())
 		}
 	})
-	if len(pids) != 1+3+3 {
-		t.Errorf("%d processes", len(pids))
-	}
+	expect.Equal(t, "processes of all kinds of set", len(pids), 1+3+3)
 	for i, pid := range pids {
 		if !gone(pid) {
 			t.Errorf("process %d of %s has outlived its test", pid, servers[i].Addr())
@@ -209,18 +207,14 @@ func TestMissingServerFailsAndSaysHowToInstallIt(t *testing.T) {
 	t.Setenv("REDIS_SERVER", "/does/not/exist")
 	failure := failureOf(t, func(t testing.TB) { Start(t) })
 	for _, want := range []string{"/does/not/exist", "apt-get install -y redis-server", "make deps"} {
-		if !strings.Contains(failure, want) {
-			t.Errorf("the failure does not name %q: %s", want, failure)
-		}
+		expect.Contains(t, "the failure", failure, want)
 	}
 }
 
 func TestServerThatCannotStartFailsWithItsLog(t *testing.T) {
 	t.Parallel()
 	failure := failureOf(t, func(t testing.TB) { Start(t, "--no-such-option", "yes") })
-	if !strings.Contains(failure, "Bad directive or wrong number of arguments") {
-		t.Errorf("the failure lacks what the server said: %s", failure)
-	}
+	expect.Contains(t, "the failure", failure, "Bad directive or wrong number of arguments")
 }
 
 func TestFailedTestShowsTheServersLog(t *testing.T) {

@@ -94,17 +94,6 @@ func TestServerThatShowsNoIncarnation(t *testing.T) {
 	}
 }
 
-func TestFlushedServerIsANewIncarnationOfTheSameName(t *testing.T) {
-	t.Parallel()
-	server := redistest.Start(t)
-	store := open(t, server.URL(), nil)
-	first := lives(t, store)
-	do(t, server, "FLUSHALL")
-	if second := lives(t, store); second.Change != health.First || second.ID != first.ID {
-		t.Errorf("got %+v after %+v", second, first)
-	}
-}
-
 func TestEmbeddedStoresAreIncarnationsOfTheirOwn(t *testing.T) {
 	t.Parallel()
 	first, second := lives(t, open(t, "embedded:", nil)), lives(t, open(t, "embedded:", nil))

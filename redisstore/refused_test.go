@@ -34,80 +34,31 @@ func TestServerThatTakesNoWritesRefuses(t *testing.T) {
 	for _, row := range []struct {
 		name  string
 		says  string
-		reads bool // it still answers scripts that only read
-		ill   func(t *testing.T, server *redistest.Server)
-		well  func(t *testing.T, server *redistest.Server)
+		reads bool    // it still answers scripts that only read
+		ill   [][]any // commands; nil = its disk fails
+		well  []any
 	}{
-		{
-			"replica", "READONLY", true,
-			func(t *testing.T, server *redistest.Server) { do(t, server, "REPLICAOF", "127.0.0.1", "1") },
-			func(t *testing.T, server *redistest.Server) { do(t, server, "REPLICAOF", "NO", "ONE") },
-		},
-		{
-			"too few replicas", "NOREPLICAS", true,
-			func(t *testing.T, server *redistest.Server) {
-				do(t, server, "CONFIG", "SET", "min-replicas-to-write", 1)
-			},
-			func(t *testing.T, server *redistest.Server) {
-				do(t, server, "CONFIG", "SET", "min-replicas-to-write", 0)
-			},
-		},
-		{
-			"out of memory", "OOM", true,
-			func(t *testing.T, server *redistest.Server) { do(t, server, "CONFIG", "SET", "maxmemory", 1) },
-			func(t *testing.T, server *redistest.Server) { do(t, server, "CONFIG", "SET", "maxmemory", 0) },
-		},
-		{
-			"a disk that fails", "MISCONF", true,
-			func(t *testing.T, server *redistest.Server) {
-				gone := t.TempDir() + "/gone"
-				expect.NoError(t, "os.Mkdir", os.Mkdir(gone, 0o755))
-				do(t, server, "CONFIG", "SET", "dir", gone)
-				expect.NoError(t, "os.Remove", os.Remove(gone))
-				do(t, server, "CONFIG", "SET", "save", "3600 1")
-				do(t, server, "BGSAVE")
-				expect.Eventually(t, "the snapshot fails", func() bool {
-					return strings.Contains(do(t, server, "INFO", "persistence").(string), "rdb_last_bgsave_status:err")
-				})
-			},
-			func(t *testing.T, server *redistest.Server) {
-				do(t, server, "CONFIG", "SET", "stop-writes-on-bgsave-error", "no")
-			},
-		},
-		{
-			"a user that may run nothing", "NOPERM", false,
-			func(t *testing.T, server *redistest.Server) {
-				do(t, server, "ACL", "SETUSER", "default", "-evalsha", "-eval")
-			},
-			func(t *testing.T, server *redistest.Server) { do(t, server, "ACL", "SETUSER", "default", "+@all") },
-		},
-		{
-			"a user that may not touch the keys", "NOPERM", false,
-			func(t *testing.T, server *redistest.Server) {
-				do(t, server, "ACL", "SETUSER", "default", "resetkeys", "~other:*")
-			},
-			func(t *testing.T, server *redistest.Server) { do(t, server, "ACL", "SETUSER", "default", "allkeys") },
-		},
-		{
-			"a user whose scripts may not write", "run th", true,
-			func(t *testing.T, server *redistest.Server) { do(t, server, "ACL", "SETUSER", "default", "-incr") },
-			func(t *testing.T, server *redistest.Server) { do(t, server, "ACL", "SETUSER", "default", "+@all") },
-		},
-		{
-			"a password set meanwhile", "NOAUTH", false,
-			func(t *testing.T, server *redistest.Server) {
-				do(t, server, "CONFIG", "SET", "requirepass", "x")
-				do(t, server, "AUTH", "x")
-				do(t, server, "CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
-			},
-			func(t *testing.T, server *redistest.Server) { do(t, server, "CONFIG", "SET", "requirepass", "") },
-		},
+		{"replica", "READONLY", true, [][]any{{"REPLICAOF", "127.0.0.1", "1"}}, []any{"REPLICAOF", "NO", "ONE"}},
+		{"too few replicas", "NOREPLICAS", true, [][]any{{"CONFIG", "SET", "min-replicas-to-write", 1}}, []any{"CONFIG", "SET", "min-replicas-to-write", 0}},
+		{"out of memory", "OOM", true, [][]any{{"CONFIG", "SET", "maxmemory", 1}}, []any{"CONFIG", "SET", "maxmemory", 0}},
+		{"a disk that fails", "MISCONF", true, nil, []any{"CONFIG", "SET", "stop-writes-on-bgsave-error", "no"}},
+		{"a user that may run nothing", "NOPERM", false, [][]any{{"ACL", "SETUSER", "default", "-evalsha", "-eval"}}, []any{"ACL", "SETUSER", "default", "+@all"}},
+		{"a user that may not touch the keys", "NOPERM", false, [][]any{{"ACL", "SETUSER", "default", "resetkeys", "~other:*"}}, []any{"ACL", "SETUSER", "default", "allkeys"}},
+		{"a user whose scripts may not write", "run th", true, [][]any{{"ACL", "SETUSER", "default", "-incr"}}, []any{"ACL", "SETUSER", "default", "+@all"}},
+		{"a password set meanwhile", "NOAUTH", false, [][]any{
+			{"CONFIG", "SET", "requirepass", "x"}, {"AUTH", "x"}, {"CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"},
+		}, []any{"CONFIG", "SET", "requirepass", ""}},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			server := redistest.Start(t, "--enable-protected-configs", "yes")
 			store := open(t, server.URL(), nil)
 			warm(t, store, 1)
-			row.ill(t, server)
+			for _, command := range row.ill {
+				do(t, server, command...)
+			}
+			if row.ill == nil {
+				failDisk(t, server)
+			}
 			for _, view := range []*redisstore.Store{store, store.WithAck(1)} {
 				_, err := bumped(t.Context(), view, "x")
 				refused(t, err)
@@ -115,10 +66,24 @@ func TestServerThatTakesNoWritesRefuses(t *testing.T) {
 				_, err = number(t.Context(), view, peek, "x")
 				expect.Equal(t, "whether a read succeeds", err == nil, row.reads)
 			}
-			row.well(t, server)
+			do(t, server, row.well...)
 			mustBump(t, store, "x", 1)
 		})
 	}
+}
+
+// failDisk has a server fail to write a snapshot.
+func failDisk(t *testing.T, server *redistest.Server) {
+	t.Helper()
+	gone := t.TempDir() + "/gone"
+	expect.NoError(t, "os.Mkdir", os.Mkdir(gone, 0o755))
+	do(t, server, "CONFIG", "SET", "dir", gone)
+	expect.NoError(t, "os.Remove", os.Remove(gone))
+	do(t, server, "CONFIG", "SET", "save", "3600 1")
+	do(t, server, "BGSAVE")
+	expect.Eventually(t, "the snapshot fails", func() bool {
+		return strings.Contains(do(t, server, "INFO", "persistence").(string), "rdb_last_bgsave_status:err")
+	})
 }
 
 // A server that was told not to know a command has run nothing.

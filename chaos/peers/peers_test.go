@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/coatcheck/coatcheck/chaos/internal/locking"
-	"github.com/coatcheck/coatcheck/internal/testing/expect"
 	"github.com/coatcheck/coatcheck/internal/testing/redistest"
 )
 
@@ -18,7 +17,9 @@ func TestPeersLockAsTheyShould(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			server := redistest.Start(t)
 			locks, err := open(t.Context(), server.URL())
-			expect.NoError(t, "opening the peer", err)
+			if err != nil {
+				t.Fatalf("opening the peer: got error %v, want none", err)
+			}
 			defer locks.Close()
 			held := acquire(t, locks)
 			ctx, cancel := context.WithTimeout(t.Context(), 3*locking.TTL/2)
@@ -33,7 +34,9 @@ func TestPeersLockAsTheyShould(t *testing.T) {
 				t.Errorf("got error %v when it was given back", err)
 			}
 			lost := acquire(t, locks)
-			expect.NoError(t, "FLUSHALL", server.Client().FlushAll(t.Context()).Err())
+			if err := server.Client().FlushAll(t.Context()).Err(); err != nil {
+				t.Fatalf("FLUSHALL: got error %v, want none", err)
+			}
 			for lost.Err() == nil {
 				time.Sleep(time.Millisecond)
 			}

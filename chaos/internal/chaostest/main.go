@@ -14,7 +14,6 @@ import (
 
 	"go.uber.org/goleak"
 
-	"github.com/coatcheck/coatcheck/internal/testing/expect"
 	"github.com/coatcheck/coatcheck/redisstore"
 )
 
@@ -73,7 +72,9 @@ func Another(lot *rand.Rand) *rand.Rand { return rand.New(rand.NewPCG(lot.Uint64
 func Wanted(t testing.TB) func(name string) bool {
 	t.Helper()
 	wanted, err := regexp.Compile(*Faults)
-	expect.NoError(t, "-faults", err)
+	if err != nil {
+		t.Fatalf("-faults: %v", err)
+	}
 	return wanted.MatchString
 }
 

@@ -13,7 +13,6 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/coatcheck/coatcheck/internal/testing/expect"
 	"github.com/coatcheck/coatcheck/internal/testing/redistest"
 )
 
@@ -34,7 +33,9 @@ const longestPatience = 8 * time.Second
 func WatchSentinels(t testing.TB, set *redistest.SentinelSet, patience time.Duration) *Sentinels {
 	t.Helper()
 	address, err := url.Parse(set.URL())
-	expect.NoError(t, "the URL of a set", err)
+	if err != nil {
+		t.Fatalf("the URL of a set: %v", err)
+	}
 	s := &Sentinels{name: strings.Trim(address.Path, "/")}
 	for at := range strings.SplitSeq(address.Host, ",") {
 		client := redis.NewSentinelClient(&redis.Options{Addr: at})

@@ -9,8 +9,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-
-	"github.com/coatcheck/coatcheck/internal/testing/expect"
 )
 
 // Service is a process that answers at an address.
@@ -70,7 +68,9 @@ func Coatcheck(t testing.TB) string {
 	defer program.Unlock()
 	if program.path == "" {
 		folder, err := os.MkdirTemp("", "coatcheck-chaos") //nolint:usetesting // it outlives the test
-		expect.NoError(t, "a folder for the program", err)
+		if err != nil {
+			t.Fatalf("a folder for the program: %v", err)
+		}
 		program.folder = folder
 		built := filepath.Join(folder, "coatcheck")
 		buildIn(t, ".", built, "github.com/coatcheck/coatcheck/cmd/coatcheck")

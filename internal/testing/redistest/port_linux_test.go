@@ -5,8 +5,6 @@ import (
 	"errors"
 	"syscall"
 	"testing"
-
-	"github.com/coatcheck/coatcheck/internal/testing/expect"
 )
 
 func TestPortIsHeldWhileTheServerIsDown(t *testing.T) {
@@ -21,7 +19,9 @@ func TestPortIsHeldWhileTheServerIsDown(t *testing.T) {
 	s.release()
 	// a process that is being started may have a copy of it for a moment
 	err := await(t, startLimit, func(context.Context) error { return bindPlainly(number) })
-	expect.Error(t, "bind the port after its release", err, nil)
+	if err != nil {
+		t.Errorf("bind the port after its release: %v", err)
+	}
 }
 
 // bindPlainly takes the port as a program does that knows nothing of us, and gives it back.

@@ -24,7 +24,7 @@ func TestProxyOnWhichNothingComesThroughKeepsConnections(t *testing.T) {
 	send := func(conn net.Conn, command string) {
 		t.Helper()
 		if _, err := conn.Write([]byte(command + "\r\n")); err != nil {
-			t.Fatalf("sending %s: %v", command, err)
+			t.Fatalf("%s: %v", command, err)
 		}
 	}
 	reply := make([]byte, 64)

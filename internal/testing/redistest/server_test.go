@@ -58,9 +58,13 @@ func TestServersKeepNothingOnDiskUnlessArgsSaySo(t *testing.T) {
 func TestServerThatAsksForAPasswordStarts(t *testing.T) {
 	t.Parallel()
 	s := Start(t, "--requirepass", `let me "in"`)
-	expect.Error(t, "PING with the password", s.Client().Ping(t.Context()).Err(), nil)
+	if err := s.Client().Ping(t.Context()).Err(); err != nil {
+		t.Errorf("PING with the password: %v", err)
+	}
 	s.Restart()
-	expect.Error(t, "PING with the password after a restart", s.Client().Ping(t.Context()).Err(), nil)
+	if err := s.Client().Ping(t.Context()).Err(); err != nil {
+		t.Errorf("PING with the password after a restart: %v", err)
+	}
 }
 
 func TestStoppedOrKilledServerRefusesConnections(t *testing.T) {
@@ -140,7 +144,9 @@ func TestPausedServerAnswersAfterResume(t *testing.T) {
 		t.Error("a paused server counts as not running")
 	}
 	s.Resume()
-	expect.Error(t, "PING after Resume", s.Client().Ping(t.Context()).Err(), nil)
+	if err := s.Client().Ping(t.Context()).Err(); err != nil {
+		t.Errorf("PING after Resume: %v", err)
+	}
 	s.Resume() // does nothing
 }
 
@@ -181,7 +187,9 @@ func TestClusterAndSentinelsEndWithTheirTest(t *testing.T) {
 			pids = append(pids, s.Pid())
 		}
 	})
-	expect.Equal(t, "processes of all kinds of set", len(pids), 1+3+3)
+	if len(pids) != 1+3+3 {
+		t.Errorf("%d processes", len(pids))
+	}
 	for i, pid := range pids {
 		if !gone(pid) {
 			t.Errorf("process %d of %s has outlived its test", pid, servers[i].Addr())
@@ -207,14 +215,18 @@ func TestMissingServerFailsAndSaysHowToInstallIt(t *testing.T) {
 	t.Setenv("REDIS_SERVER", "/does/not/exist")
 	failure := failureOf(t, func(t testing.TB) { Start(t) })
 	for _, want := range []string{"/does/not/exist", "apt-get install -y redis-server", "make deps"} {
-		expect.Contains(t, "the failure", failure, want)
+		if !strings.Contains(failure, want) {
+			t.Errorf("the failure does not name %q: %s", want, failure)
+		}
 	}
 }
 
 func TestServerThatCannotStartFailsWithItsLog(t *testing.T) {
 	t.Parallel()
 	failure := failureOf(t, func(t testing.TB) { Start(t, "--no-such-option", "yes") })
-	expect.Contains(t, "the failure", failure, "Bad directive or wrong number of arguments")
+	if !strings.Contains(failure, "Bad directive or wrong number of arguments") {
+		t.Errorf("the failure lacks what the server said: %s", failure)
+	}
 }
 
 func TestFailedTestShowsTheServersLog(t *testing.T) {
@@ -240,7 +252,9 @@ func TestTakenPortIsToldFromOtherFailures(t *testing.T) {
 	if !errors.Is(err, errPortTaken) {
 		t.Errorf("launch on the port of another server: %v", err)
 	}
-	expect.Error(t, "the other server", taken.Client().Ping(t.Context()).Err(), nil)
+	if err := taken.Client().Ping(t.Context()).Err(); err != nil {
+		t.Errorf("the other server: %v", err)
+	}
 }
 
 // gone reports whether there is no process pid any more, not even one whose exit waits to be

@@ -3,46 +3,12 @@ package server_test
 import (
 	"bytes"
 	"compress/gzip"
-	"fmt"
 	"strings"
 	"testing"
 
 	"github.com/coatcheck/coatcheck/api"
 	"github.com/coatcheck/coatcheck/internal/testing/expect"
-	"github.com/coatcheck/coatcheck/internal/testing/storetest"
-	"github.com/coatcheck/coatcheck/redisstore"
-	"github.com/coatcheck/coatcheck/server"
 )
-
-func TestFloodsOfHeadersAreRefused(t *testing.T) {
-	s := listen(t, server.Config{Store: storetest.Open(t, redisstore.Config{})})
-	var many strings.Builder
-	for i := range 257 {
-		fmt.Fprintf(&many, "X-%d: y\r\n", i)
-	}
-	for what, header := range map[string]string{
-		"one that is long":      "X-Long: " + strings.Repeat("x", 80<<10) + "\r\n",
-		"many that are long":    strings.Repeat("X-Long: "+strings.Repeat("x", 8<<10)+"\r\n", 10),
-		"many of one name":      strings.Repeat("A:b\r\n", 257),
-		"many of their own":     many.String(),
-		"cookies":               strings.Repeat("Cookie: a=b\r\n", 300),
-		"more than fit":         strings.Repeat("A:b\r\n", 100_000),
-		"a name that is long":   strings.Repeat("x", 80<<10) + ": y\r\n",
-		"a long line, unending": "X-Long: " + strings.Repeat("x", 1<<20),
-	} {
-		answers := s.raw(t, "POST /incr/k HTTP/1.1\r\nHost: localhost\r\n"+header+"\r\n")
-		if len(answers) > 1 || len(answers) == 1 && answers[0].status != 431 {
-			t.Errorf("a flood of headers, %s: got %v, want 431 or no answer", what, answers)
-		}
-	}
-	if answers := s.raw(t, "POST /incr/"+strings.Repeat("k", 80<<10)+" HTTP/1.1\r\nHost: localhost\r\n\r\n"); len(answers) == 1 && answers[0].status != 431 {
-		t.Errorf("a long path: got %v, want 431 or no answer", answers)
-	}
-	s.do(t, "GET", "/counter/k", "").wantStatus(t, 404)
-	if log := s.log.String(); len(log) > 10_000 {
-		t.Errorf("the flood is in the log: %d bytes, want 10,000 at most:\n%.2000s", len(log), log)
-	}
-}
 
 // A body that is compressed is not read at all: the largest that it may become is not known before.
 func TestCompressedBodyIsRefusedAndNotInflated(t *testing.T) {

@@ -128,22 +128,6 @@ func TestBodyThatNeverEndsIsRefused(t *testing.T) {
 	wantNothingDone(t, &s.service)
 }
 
-func TestUnusedConnectionIsClosed(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		conn := hurried(t).connect(t)
-		_, _ = io.WriteString(conn, "GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n")
-		reader := bufio.NewReader(conn)
-		response, err := http.ReadResponse(reader, nil)
-		if err != nil {
-			t.Fatalf("GET /livez: %v", err)
-		}
-		expect.Equal(t, "GET /livez: status", response.StatusCode, http.StatusOK)
-		_, _ = io.Copy(io.Discard, response.Body)
-		_, err = reader.ReadByte()
-		expect.Error(t, "reading from a connection that is not used", err, io.EOF)
-	})
-}
-
 // However many connect and ask for nothing, who asks is answered.
 func TestCrowdOfUnusedConnectionsKeepsNobodyOut(t *testing.T) {
 	s := listen(t, server.Config{Store: storetest.Open(t, redisstore.Config{}), MaxConnections: 20})

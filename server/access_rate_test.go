@@ -78,21 +78,6 @@ func TestRateOfAllPrincipalsBoundsTinyidsTokens(t *testing.T) {
 	wantDoor(t, g.do(t, "GET", "/tinyid/id/nextId?"+tinyidTest, ""), 200, javaJSON, `{"data":null,"code":6,"message":"Asked too often"}`)
 }
 
-// Where the store is away, the limit holds by the server's own count, and what needs no store goes
-// on.
-func TestRateWhileTheStoreIsAway(t *testing.T) {
-	redis := redistest.Start(t)
-	g := serveKeyed(t, server.Config{Store: storetest.Open(t, redisstore.Config{URL: redis.URL(), Timeout: storePatience})}, map[string]access.Record{"slow": hourly})
-	g.as(t, "slow", "GET", "/id/uuid", "").wantStatus(t, 200)
-	redis.Kill()
-	for i := range 8 {
-		a := g.as(t, "slow", "GET", "/id/uuid", "")
-		a.asked = fmt.Sprintf("request %d of 4 that the server's own count lets through, %s", i+1, a.asked)
-		a.wantStatus(t, map[bool]int{true: 200, false: 429}[i < 4])
-	}
-	g.logLine(t, "this server counts by itself")
-}
-
 // A request whose client hangs up, or whose time is over, before it is counted was not let in. That
 // is no fault of the service, of which operators are alarmed.
 func TestRequestThatEndsBeforeItIsCountedWasNotLetIn(t *testing.T) {

@@ -122,7 +122,7 @@ func badMethods() (rows []bad) {
 
 func badQueries() (rows []bad) {
 	for _, by := range []string{
-		"", "0", "-1", "1000001", "1.5", "1e3", "abc", "0x10", "1_000", "1%2C000", "%20", "%201", "1%20", "%00", "NaN", "9223372036854775808", "-9223372036854775809",
+		"", "0", "-1", "01", "%2B1", "1000001", "1.5", "1e3", "abc", "0x10", "1_000", "1%2C000", "%20", "%201", "1%20", "%00", "NaN", "9223372036854775808", "-9223372036854775809",
 		"99999999999999999999999999", "%EF%BC%91",
 	} {
 		rows = append(rows, bad{call: call{method: "POST", path: "/incr/k?by=" + by}, code: "invalid-request", field: "by"})
@@ -133,7 +133,14 @@ func badQueries() (rows []bad) {
 	} {
 		rows = append(rows, bad{call: call{method: "GET", path: "/incr/k?" + query}, code: "invalid-request", field: field})
 	}
-	rows = append(rows, bad{call: call{method: "GET", path: "/counter/k?by=1"}, code: "invalid-request", field: "by"})
+	for _, unknown := range []struct{ method, path, field string }{
+		{"GET", "/counter/k?by=1", "by"}, {"POST", "/token?ttl_ms=1000", "ttl_ms"}, {"GET", "/token/x?a=1", "a"},
+		{"POST", "/token/x/claim?a=1", "a"}, {"POST", "/worker/p?ttl_ms=1000", "ttl_ms"}, {"PUT", "/worker/p/0?ttl_ms=1000", "ttl_ms"},
+		{"POST", "/payments?amount=1", "amount"}, {"GET", "/payments?n=1", "n"},
+	} {
+		c := call{method: unknown.method, path: unknown.path}
+		rows = append(rows, bad{call: c, code: "invalid-request", field: unknown.field})
+	}
 	for query, field := range map[string]string{
 		"from=-1": "from", "from=": "from", "from=a": "from", "from=1048576": "from", "from=1.5": "from", "from=99999999999999999999": "from", "from=1&from=2": "from",
 		"n=0": "n", "n=-1": "n", "n=4097": "n", "n=": "n", "n=all": "n", "n=9223372036854775808": "n", "cursor=1": "cursor",

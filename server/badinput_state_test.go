@@ -63,7 +63,7 @@ var badKeys = []string{
 // badStates is what is well formed and does not fit what the store holds.
 func badStates() (rows []bad) {
 	add := func(code api.Code, method, path, body string, header ...string) {
-		rows = append(rows, bad{call: call{method: method, path: path, body: body, header: header}, code: code, wait: contract[code].retryable})
+		rows = append(rows, bad{call: call{method: method, path: path, body: body, header: header}, code: code, wait: api.NewProblem(code, "").Retryable})
 	}
 	for _, key := range []string{"text", "float", "wide", "empty", "hash", "list", "set", "zset"} {
 		add("not-an-integer", "GET", "/incr/"+key, "")

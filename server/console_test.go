@@ -35,7 +35,7 @@ func TestSessionSaysWhoIsAskingAndNeverRefuses(t *testing.T) {
 	open.Durability = ""
 	expect.Equal(t, "GET "+path+" where access is not controlled", open, api.Session{Role: "admin", Names: []string{}, Store: "embedded"})
 	off := serve(t, server.Config{Store: store, Console: server.ConsoleConfig{Mode: server.ConsoleOff}})
-	for _, gone := range []string{path, "/console", "/console/", "/console/main.js"} {
+	for _, gone := range []string{path, historyPath, "/console", "/console/", "/console/main.js"} {
 		off.do(t, "GET", gone, "").wantStatus(t, 404)
 	}
 }

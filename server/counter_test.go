@@ -174,22 +174,6 @@ func TestCountersHoldOffAfterALossOfEverything(t *testing.T) {
 	})
 }
 
-func TestCounterThatIsBehindIsRefusedByAStrictServer(t *testing.T) {
-	redis := redistest.Start(t)
-	store := storetest.Open(t, redisstore.Config{URL: redis.URL()})
-	s := serve(t, server.Config{Store: store, Counters: counter.Config{AfterLoss: counter.Refuse}})
-	must[api.Incremented](t, s, 200, "POST", "/incr/k?by=100", "")
-	if err := redis.Client().Del(t.Context(), store.Key("counter", "k")).Err(); err != nil {
-		t.Fatalf("removing the counter behind the server's back: %v", err)
-	}
-	for _, header := range [][]string{nil, {"Idempotency-Key: id"}} {
-		checkProblem(t, s.do(t, "POST", "/incr/k", "", header...), api.CounterBehind)
-	}
-	must[api.Counter](t, s, 200, "PUT", "/counter/k", `{"value":200}`)
-	expect.Equal(t, "POST /incr/k after the counter was set to 200",
-		must[api.Incremented](t, s, 200, "POST", "/incr/k", "", "Idempotency-Key: id"), api.Incremented{Key: "k", Value: 201, First: 201})
-}
-
 // A restart of Redis, after which values may be lost, does not use up the numbers of a template: it
 // is held until an operator has set the counter.
 func TestTemplateThatAMoveWouldEndIsHeldUntilTheCounterIsSet(t *testing.T) {

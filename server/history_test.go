@@ -5,7 +5,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/coatcheck/coatcheck/access"
 	"github.com/coatcheck/coatcheck/api"
 	"github.com/coatcheck/coatcheck/internal/testing/expect"
 	"github.com/coatcheck/coatcheck/internal/testing/storetest"
@@ -80,13 +79,4 @@ func TestHistoryIsKeptWithoutAPage(t *testing.T) {
 		}
 		expect.Equal(t, "the history that is asked for again", decode[api.History](t, s.ask("GET", historyPath, ""), 200).Series["completed"], got.Series["completed"])
 	})
-}
-
-func TestHistoryTakesRoleRead(t *testing.T) {
-	book, keys, _ := accessOf(t, access.Record{Role: access.Read})
-	s := serve(t, server.Config{Store: storetest.Open(t, redisstore.Config{URL: "embedded:"}), Access: book})
-	checkProblem(t, s.do(t, "GET", historyPath, ""), api.Unauthorized)
-	s.do(t, "GET", historyPath, "", keys[0]).wantStatus(t, 200)
-	off := serve(t, server.Config{Store: storetest.Open(t, redisstore.Config{URL: "embedded:"}), Console: server.ConsoleConfig{Mode: server.ConsoleOff}})
-	off.do(t, "GET", historyPath, "").wantStatus(t, 404)
 }

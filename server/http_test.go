@@ -41,6 +41,16 @@ func TestSaneRequestIDsAreKeptAndOthersReplaced(t *testing.T) {
 	expect.Equal(t, "GET /livez with two X-Request-Id: X-Request-Id", two, []string{"first"})
 }
 
+// Monitors may add what they like.
+func TestProbesTakeAnyQuery(t *testing.T) {
+	s := onEmbedded(t)
+	for _, path := range []string{"/livez?probe=1", "/readyz?a&b;c"} {
+		for _, method := range []string{"GET", "HEAD"} {
+			s.do(t, method, path, "").wantStatus(t, 200)
+		}
+	}
+}
+
 func TestPanicIsAnInternalErrorThatTheLogExplains(t *testing.T) {
 	panics := map[string]any{"/text": "all is lost", "/error": errors.New("all is lost"), "/other": fmt.Errorf("all is lost: %w", counter.ErrUnknown), "/number": 42}
 	s := serve(t, server.Config{Store: storetest.Open(t, redisstore.Config{})}, func(s *server.Server) {

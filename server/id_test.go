@@ -1,13 +1,11 @@
 package server_test
 
 import (
-	"context"
 	"fmt"
 	"math"
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -28,7 +26,6 @@ func TestSnowflakeIDsOverHTTP(t *testing.T) {
 		t.Run("of the pool that the path names", s.idsOfAPool)
 		t.Run("in every format", s.idFormats)
 		t.Run("as bare digits", s.idsAsText)
-		t.Run("many at once are all different", s.idsAtOnce)
 		t.Run("of an exhausted pool are refused with its wait", s.idsExhausted)
 		t.Run("are decoded as they were stamped", s.idsDecoded)
 	})
@@ -175,31 +172,6 @@ func (s *service) idsAsText(t *testing.T) {
 			t.Errorf("%v; want %d lines that rise", a, row.lines)
 		}
 	}
-}
-
-func (s *service) idsAtOnce(t *testing.T) {
-	var mu sync.Mutex
-	var wg sync.WaitGroup
-	seen := map[string]bool{}
-	for i := range 12 {
-		wg.Go(func() {
-			a, err := s.send(context.WithoutCancel(t.Context()), call{method: "GET", path: fmt.Sprintf("/id/snowflake/at-once?n=%d", 1+i*97)})
-			var got api.Snowflakes
-			if err != nil || a.status != 200 || strictly(a.body, &got) != nil {
-				t.Errorf("%v, error %v; want ids", a, err)
-			}
-			mu.Lock()
-			defer mu.Unlock()
-			for _, id := range got.IDs {
-				if seen[id] {
-					t.Errorf("id %s was stamped twice", id)
-				}
-				seen[id] = true
-			}
-		})
-	}
-	wg.Wait()
-	expect.Equal(t, "worker ids that one server leased for 12 requests at once", must[api.WorkerRing](t, s, 200, "GET", "/worker/at-once?n=1", "").Used, 1)
 }
 
 func (s *service) idsExhausted(t *testing.T) {

@@ -63,27 +63,6 @@ func TestLeafsSegmentDoor(t *testing.T) {
 	checkProblem(t, s.do(t, "GET", "/api/segment/get/a/b", ""), api.NotFound)
 }
 
-// Row (1, 2000), drained fast: ids 1 to 2000 and on without a hole, and max_id 2001, 4001, 8001,
-// 16001, 32001.
-func TestLeafsVectors(t *testing.T) {
-	var taken []int64
-	row := leafRow("t", 1, 2000)
-	s := serve(t, server.Config{Store: storetest.Open(t, redisstore.Config{}), SegmentSource: sourceFunc(func(tag string, step int64) rangeOrError {
-		answer := row(tag, step)
-		taken = append(taken, answer.got.Hi) // one at a time for a tag
-		return answer
-	})})
-	for want := int64(1); want < 20_000; {
-		got := s.segmentIDs(t, "t?n=500")
-		for _, text := range got.IDs {
-			expect.MustEqual(t, "the next id of row (1, 2000)", text, strconv.FormatInt(want, 10))
-			want++
-		}
-	}
-	s.server.Close(t.Context()) // whatever is fetched has come
-	expect.Equal(t, "max_id after each of the first five fetches", taken[:min(5, len(taken))], []int64{2001, 4001, 8001, 16001, 32001})
-}
-
 func TestLeafsSegmentDoorWithoutIDs(t *testing.T) {
 	const path = "/api/segment/get/t"
 	for _, err := range []error{

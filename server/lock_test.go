@@ -350,3 +350,21 @@ func TestNoLockIsGrantedWhileLeasesMayBeLost(t *testing.T) {
 	wantField(t, s.do(t, "POST", "/lock/doubt", `{"ttl_ms":20000}`), api.InvalidRequest, "ttl_ms")
 	expect.Equal(t, "POST /lock/doubt with a wait: ttl_ms", s.lock(t, "doubt", `{"wait_ms":3600000}`).TTLMs, 5000)
 }
+
+// Redis hangs for longer than a call may take, and grants the lock once it goes on: the client was
+// told that the outcome is unknown, and nobody has the lease. It is given back, long before its
+// TTL.
+func TestLockThatWasGrantedToNobodyIsGivenBack(t *testing.T) {
+	t.Parallel()
+	redis := redistest.Start(t)
+	s := serve(t, server.Config{Store: storetest.Open(t, redisstore.Config{URL: redis.URL(), Timeout: 500 * time.Millisecond})})
+	for n := range 3 {
+		path := fmt.Sprint("/lock/hangs-", n)
+		s.do(t, "GET", path, "").wantStatus(t, 200)
+		redis.Pause()
+		answered := s.do(t, "POST", path, `{"ttl_ms":3600000}`)
+		redis.Resume()
+		answered.wantStatus(t, 503)
+		expect.Eventually(t, path+" can be had", func() bool { return s.do(t, "POST", path, `{"ttl_ms":3600000}`).status == 201 })
+	}
+}

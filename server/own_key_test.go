@@ -93,19 +93,6 @@ func TestOwnKeyInDoubtIsSettled(t *testing.T) {
 	})
 }
 
-// Two principals with one key have two operations, and see their own.
-func TestOwnKeysOfTwoPrincipalsNeverMeet(t *testing.T) {
-	t.Parallel()
-	s := serve(t, server.Config{Store: storetest.Open(t, redisstore.Config{})})
-	const a, b = "Authorization: Bearer a", "Authorization: Bearer b"
-	const claim = `{"key":"k","fingerprint":"f"}`
-	first, second := must[api.Claimed](t, s, 200, "POST", "/operation/claim", claim, a), must[api.Claimed](t, s, 200, "POST", "/operation/claim", claim, b)
-	expect.Equal(t, "outcomes", []string{first.Outcome, second.Outcome}, []string{"granted", "granted"})
-	if first.Operation == second.Operation {
-		t.Error("two principals have one operation, want two")
-	}
-}
-
 func TestKeysThatCanBeNoneAreRefused(t *testing.T) {
 	t.Parallel()
 	s := serve(t, server.Config{Store: storetest.Open(t, redisstore.Config{})})

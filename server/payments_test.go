@@ -72,16 +72,3 @@ func TestPaymentLongerThanARequestMayTakeIsToldAsUnknownAndDoesNotRunAgain(t *te
 		expect.Equal(t, "GET /payments: total", ledger.Total, 1)
 	})
 }
-
-func TestRecordedAnswerIsKeptForADay(t *testing.T) {
-	inBubble(t, server.Config{}, func(t *testing.T, s inside) {
-		first := s.pay()
-		decode[api.Payment](t, first, 201)
-		time.Sleep(24*time.Hour - time.Second)
-		wantReplay(t, s.pay(), first)
-		time.Sleep(24*time.Hour + time.Second) // a replay need not prolong it
-		second := s.pay()
-		decode[api.Payment](t, second, 201)
-		second.wantHeader(t, "Idempotent-Replayed", "")
-	})
-}

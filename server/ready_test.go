@@ -3,9 +3,6 @@ package server_test
 import (
 	"net/http"
 	"net/http/httptest"
-	"regexp"
-	"strconv"
-	"sync"
 	"testing"
 	"time"
 
@@ -17,47 +14,6 @@ import (
 	"github.com/coatcheck/coatcheck/redisstore"
 	"github.com/coatcheck/coatcheck/server"
 )
-
-var callsOfACommand = regexp.MustCompile(`cmdstat_([a-z|]+):calls=(\d+)`)
-
-// commandsOf is how many commands a Redis has run, those that ask for this excepted.
-func commandsOf(t *testing.T, redis *redistest.Server) (n int) {
-	t.Helper()
-	info, err := redis.Client().Info(t.Context(), "commandstats").Result()
-	if err != nil {
-		t.Fatalf("INFO commandstats: %v", err)
-	}
-	for _, one := range callsOfACommand.FindAllStringSubmatch(info, -1) {
-		if calls, err := strconv.Atoi(one[2]); err == nil && one[1] != "info" {
-			n += calls
-		}
-	}
-	return n
-}
-
-// However many ask for /readyz, one after the other and at once, the store is asked about once a
-// second.
-func TestReadinessAsksTheStoreOnceASecond(t *testing.T) {
-	redis := redistest.Start(t)
-	s := serve(t, server.Config{Store: storetest.Open(t, redisstore.Config{URL: redis.URL()})})
-	before := commandsOf(t, redis)
-	must[api.Readiness](t, s, 200, "GET", "/readyz", "")
-	look := commandsOf(t, redis) - before // connecting included
-	began := time.Now()
-	var crowd sync.WaitGroup
-	for range 10 {
-		crowd.Go(func() {
-			for range 100 {
-				s.do(t, "GET", "/readyz", "").wantStatus(t, 200)
-			}
-		})
-	}
-	crowd.Wait()
-	looks := int(time.Since(began)/time.Second) + 2
-	if got := commandsOf(t, redis) - before; got > look*looks {
-		t.Errorf("1001 times GET /readyz: got %d commands in Redis, want %d at most for %d looks", got, look*looks, looks)
-	}
-}
 
 // askedFrom is the answer of a handler to GET /readyz from an address.
 func askedFrom(t *testing.T, handler http.Handler, from string, header ...string) answer {

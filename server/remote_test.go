@@ -2,12 +2,9 @@ package server_test
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
 	"fmt"
-	"slices"
 	"strings"
-	"sync"
 	"testing"
 
 	"github.com/google/go-cmp/cmp/cmpopts"
@@ -29,7 +26,6 @@ func TestRemoteProtocolOverHTTP(t *testing.T) {
 		t.Run("only the owner may complete, extend or release", s.remoteOwner)
 		t.Run("a silent attempt under hold stays in doubt until its owner comes back", s.remoteDoubt)
 		t.Run("a silent attempt under takeover is superseded", s.remoteTakeover)
-		t.Run("of many claims at once one is granted", s.remoteManyAtOnce)
 		t.Run("answers of every size and status are kept", s.remoteAnswers)
 	})
 }
@@ -160,32 +156,6 @@ func (s *service) remoteTakeover(t *testing.T) {
 	expect.Equal(t, "a claim after the second attempt's answer", replay, api.Claimed{
 		Outcome: "replay", Attempt: replay.Attempt, Response: &api.Answer{Status: 200},
 	}, cmpopts.EquateEmpty())
-}
-
-func (s *service) remoteManyAtOnce(t *testing.T) {
-	token := s.issue(t, "")
-	answers := make([]answer, 50)
-	var wg sync.WaitGroup
-	for i := range answers {
-		wg.Go(func() {
-			a, err := s.send(context.WithoutCancel(t.Context()), call{method: "POST", path: "/token/" + token + "/claim", body: forAnHour})
-			if err != nil {
-				t.Errorf("claim %d of %d at once: %v", i, len(answers), err)
-			}
-			answers[i] = a
-		})
-	}
-	wg.Wait()
-	granted := slices.IndexFunc(answers, func(a answer) bool { return a.status == 200 })
-	if granted < 0 {
-		t.Fatalf("%d claims at once: none was granted; the first: %v", len(answers), answers[0])
-	}
-	for i, a := range answers {
-		if i != granted {
-			checkProblem(t, a, api.InProgress)
-		}
-	}
-	expect.Equal(t, "the token after many claims at once: attempts", must[api.TokenStatus](t, s, 200, "GET", "/token/"+token, "").Attempts, 1)
 }
 
 func (s *service) remoteAnswers(t *testing.T) {

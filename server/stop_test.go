@@ -6,9 +6,7 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"go.uber.org/goleak"
@@ -190,21 +188,6 @@ func TestStopGivesWorkerIDsBackBehindTheLastRequest(t *testing.T) {
 	expect.Equal(t, "the worker id that the next process gets", lease.WorkerID, 0)
 }
 
-func TestStopDoesNotWaitForEverForARequest(t *testing.T) {
-	s := listen(t, server.Config{Store: storetest.Open(t, redisstore.Config{}), StopTimeout: 100 * time.Millisecond})
-	answered := make(chan struct{})
-	go func() {
-		defer close(answered)
-		// whether it comes through is not promised
-		_, _ = s.send(context.Background(), call{method: "GET", path: "/wait"})
-	}()
-	<-s.begun
-	s.stop()
-	expect.Error(t, "Serve", s.end(t), context.DeadlineExceeded)
-	close(s.proceed)
-	<-answered
-}
-
 // A request that takes all the time to stop leaves time for what comes after it.
 func TestStopThatLosesARequestGivesWorkerIDsBack(t *testing.T) {
 	store := storetest.Open(t, redisstore.Config{})
@@ -226,73 +209,6 @@ func TestStopThatLosesARequestGivesWorkerIDsBack(t *testing.T) {
 	expect.Equal(t, "the worker id after the stop", ring.Slots[0].State, workerlease.Free)
 	close(s.proceed)
 	<-answered
-}
-
-// Clients that keep their connections are told that they end, in an answer, before they do.
-func TestStopCutsNoClientThatKeepsItsConnection(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s, stop := serveInside(t, server.Config{Store: storetest.Open(t, redisstore.Config{}), DrainDelay: time.Second})
-		var clients sync.WaitGroup
-		for range 16 {
-			conn := s.connect(t)
-			clients.Go(func() { asksUntilTold(t, conn) })
-		}
-		time.Sleep(100 * time.Millisecond)
-		stop()
-		clients.Wait()
-	})
-}
-
-// asksUntilTold counts on until an answer says that the connection ends with it, and wants it to
-// end then.
-func asksUntilTold(t *testing.T, conn net.Conn) {
-	reader := bufio.NewReader(conn)
-	for {
-		_, _ = io.WriteString(conn, "POST /incr/k HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\n\r\n")
-		response, err := http.ReadResponse(reader, nil)
-		if err != nil {
-			t.Errorf("a client that keeps its connection: %v, want an answer", err)
-			return
-		}
-		_, err = io.Copy(io.Discard, response.Body)
-		expect.Error(t, "reading an answer", err, nil)
-		response.Body.Close()
-		if response.Close {
-			_, err := reader.ReadByte()
-			expect.Error(t, "reading on", err, io.EOF)
-			return
-		}
-		time.Sleep(time.Millisecond)
-	}
-}
-
-// A client that has not sent what it announced loses nothing.
-func TestStopIsNotHeldByABodyThatDoesNotCome(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s, stop := serveInside(t, server.Config{Store: storetest.Open(t, redisstore.Config{})})
-		for _, path := range []string{"/nope", "/token", "/incr/k"} {
-			conn := s.connect(t)
-			_, _ = io.WriteString(conn, "POST "+path+" HTTP/1.1\r\nHost: x\r\nContent-Length: 10\r\n\r\n{")
-			go func() { _, _ = io.Copy(io.Discard, conn) }()
-		}
-		synctest.Wait()
-		begun := time.Now()
-		stop()
-		<-s.ended
-		if took := time.Since(begun); took > 5*time.Second {
-			t.Errorf("the stop took %v, want 5 s at most", took)
-		}
-	})
-}
-
-func TestServeReportsAListenerThatFails(t *testing.T) {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatalf("listening: %v", err)
-	}
-	listener.Close()
-	s := server.New(server.Config{Store: storetest.Open(t, redisstore.Config{})})
-	expect.Error(t, "Serve on a listener that is closed", s.Serve(t.Context(), listener), net.ErrClosed)
 }
 
 // What is closed with the server answers no request on a connection that is left.

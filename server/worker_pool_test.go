@@ -304,19 +304,6 @@ func TestWhoAsksFirstWithRoleUseDoesNotShapeAPool(t *testing.T) {
 	checkProblem(t, g.as(t, "use", "PUT", "/worker/new?replace=true", `{"layout":"41/5/7"}`), api.Forbidden)
 }
 
-// A pool that waits and has no layout yet is neither missing nor an obstacle to the list.
-func TestPoolThatWaitsForItsFirstGrantSaysHowLong(t *testing.T) {
-	store := storetest.Open(t, redisstore.Config{URL: redistest.Start(t).URL()})
-	s := serve(t, server.Config{Store: store, Workers: workerlease.Config{NewPools: workerlease.Wait, LongestTTL: time.Hour}})
-	checkProblem(t, s.do(t, "GET", "/worker/early", ""), api.NotFound)
-	checkProblem(t, s.do(t, "POST", "/worker/early", ""), api.PoolQuarantined)
-	a := s.do(t, "GET", "/worker/early", "")
-	checkProblem(t, a, api.PoolQuarantined)
-	a.wantRetryAfter(t, 1, 3601)
-	page := must[api.WorkerPools](t, s, 200, "GET", "/worker", "")
-	expect.Equal(t, "pools that have a shape", page.Pools, []api.WorkerPool{})
-}
-
 // A TTL of a tenth of a second on a pool of seconds made most ids wait in vain: it is refused, with
 // the field and its bound.
 func TestPoolOfSecondsRefusesATTLThatHoldsNone(t *testing.T) {

@@ -1,9 +1,7 @@
 package server_test
 
 import (
-	"context"
 	"fmt"
-	"sync"
 	"testing"
 	"time"
 
@@ -21,7 +19,6 @@ func TestWorkerLeasesOverHTTP(t *testing.T) {
 		t.Run("an ended lease is lost", s.workerLost)
 		t.Run("a pool that is exhausted says when to come again", s.workerExhausted)
 		t.Run("a ring is shown with all its slots, page by page", s.workerRing)
-		t.Run("many at once get an id each", s.workersAtOnce)
 	})
 }
 
@@ -104,23 +101,4 @@ func (s *service) workerRing(t *testing.T) {
 	page := must[api.WorkerRing](t, s, 200, "GET", "/worker/ring?from=1000", "")
 	expect.Equal(t, "GET /worker/ring?from=1000, which is beyond the ring: slots", page.Slots, []api.WorkerSlot{})
 	expect.Equal(t, "GET /worker/ring?from=1000, which is beyond the ring: next", page.Next, nil)
-}
-
-func (s *service) workersAtOnce(t *testing.T) {
-	leases := make([]api.WorkerLease, 40)
-	var wg sync.WaitGroup
-	for i := range leases {
-		wg.Go(func() {
-			a, err := s.send(context.WithoutCancel(t.Context()), call{method: "POST", path: "/worker/at-once", body: `{"ttl_ms":3600000}`})
-			if err != nil || a.status != 201 || strictly(a.body, &leases[i]) != nil {
-				t.Errorf("%v, error %v; want a lease", a, err)
-			}
-		})
-	}
-	wg.Wait()
-	seen := map[int]bool{}
-	for _, lease := range leases {
-		seen[lease.WorkerID] = true
-	}
-	expect.Equal(t, fmt.Sprintf("worker ids of %d leases", len(leases)), len(seen), len(leases))
 }

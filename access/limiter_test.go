@@ -72,7 +72,7 @@ func TestCrowdGetsWhatTheLimitHasAndNoMore(t *testing.T) {
 					case err == nil:
 						through.Add(1)
 					case !errors.Is(err, access.ErrTooOften):
-						t.Error(err)
+						t.Errorf("Take of orders: got error %v, want none or that it is too often", err)
 					}
 				})
 			}
@@ -127,7 +127,7 @@ func TestServerCountsByItselfWhileTheStoreIsAway(t *testing.T) {
 			if err == nil {
 				got++
 			} else if !errors.Is(err, access.ErrTooOften) {
-				t.Error(err)
+				t.Errorf("Take of orders: got error %v, want none or that it is too often", err)
 			}
 		}
 		return got

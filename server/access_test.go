@@ -107,18 +107,14 @@ func fill(t *testing.T, route server.Route) (path, name string) {
 func (g *keyed) head(t *testing.T, caller, method, path string) answer {
 	t.Helper()
 	request, err := http.NewRequestWithContext(t.Context(), method, "http://"+g.addr, nil)
-	if err != nil {
-		t.Fatalf("%s %s: %v", method, path, err)
-	}
+	expect.NoError(t, method+" "+path, err)
 	request.URL = &url.URL{Scheme: "http", Host: g.addr, Opaque: path}
 	for _, header := range g.bearer(caller) {
 		name, value, _ := strings.Cut(header, ": ")
 		request.Header.Set(name, value)
 	}
 	response, err := g.client.Do(request)
-	if err != nil {
-		t.Fatalf("%s %s: %v", method, path, err)
-	}
+	expect.NoError(t, method+" "+path, err)
 	defer response.Body.Close()
 	got := answer{asked: caller + ": " + method + " " + path, status: response.StatusCode, header: response.Header}
 	if !strings.HasPrefix(response.Header.Get("Content-Type"), "text/event-stream") {

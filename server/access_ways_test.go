@@ -8,6 +8,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
+	"fmt"
 	"math/big"
 	"net/http"
 	"net/http/httptest"
@@ -33,37 +34,27 @@ type authority struct {
 func newAuthority(t *testing.T) authority {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatalf("making the authority's key: %v", err)
-	}
+	expect.NoError(t, "making the authority's key", err)
 	template := &x509.Certificate{
 		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "authority"}, NotAfter: time.Now().Add(time.Hour),
 		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
-	if err != nil {
-		t.Fatalf("making the authority's certificate: %v", err)
-	}
+	expect.NoError(t, "making the authority's certificate", err)
 	cert, err := x509.ParseCertificate(der)
-	if err != nil {
-		t.Fatalf("reading the authority's certificate: %v", err)
-	}
+	expect.NoError(t, "reading the authority's certificate", err)
 	return authority{cert, key}
 }
 
 func (a authority) sign(t *testing.T, names ...string) tls.Certificate {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatalf("making a key: %v", err)
-	}
+	expect.NoError(t, "making a key", err)
 	template := &x509.Certificate{
 		SerialNumber: big.NewInt(2), DNSNames: names, NotAfter: time.Now().Add(time.Hour), ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, a.cert, key.Public(), a.key)
-	if err != nil {
-		t.Fatalf("signing a certificate of %q: %v", names, err)
-	}
+	expect.NoError(t, fmt.Sprintf("signing a certificate of %q", names), err)
 	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}
 }
 
@@ -107,16 +98,12 @@ func TestClientCertificateIsAPrincipal(t *testing.T) {
 			client := &http.Client{Transport: &http.Transport{TLSClientConfig: config}}
 			defer client.CloseIdleConnections()
 			request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, web.URL+row.path, nil)
-			if err != nil {
-				t.Fatalf("GET %s: %v", row.path, err)
-			}
+			expect.NoError(t, "GET "+row.path, err)
 			if row.header != "" {
 				request.Header.Set("X-Api-Key", row.header)
 			}
 			response, err := client.Do(request)
-			if err != nil {
-				t.Fatalf("GET %s: %v", row.path, err)
-			}
+			expect.NoError(t, "GET "+row.path, err)
 			response.Body.Close()
 			expect.Equal(t, "GET "+row.path+": status", response.StatusCode, row.status)
 		})
@@ -137,9 +124,7 @@ func TestKeyThatMayBeInAStoreThatWasNotReadIsNotCalledWrong(t *testing.T) {
 	store := storetest.Open(t, redisstore.Config{URL: redis.URL(), Timeout: storePatience})
 	redis.Kill()
 	policy, err := access.Open(t.Context(), access.Config{Store: store})
-	if err != nil {
-		t.Fatalf("opening the keys of a store that is away: %v", err)
-	}
+	expect.NoError(t, "opening the keys of a store that is away", err)
 	t.Cleanup(policy.Close)
 	s := serve(t, server.Config{Store: store, Access: policy})
 	checkProblem(t, s.do(t, "GET", "/id/uuid", "", "X-API-Key: "+access.NewKey().Text()), api.StoreUnavailable)

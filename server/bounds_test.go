@@ -1,6 +1,7 @@
 package server_test
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -86,9 +87,7 @@ func TestBodiesAtTheirBoundsAreTaken(t *testing.T) {
 	} {
 		for _, chunked := range []bool{false, true} {
 			a, err := s.send(t.Context(), call{method: "POST", path: "/token", body: body, chunked: chunked && body != ""})
-			if err != nil {
-				t.Fatalf("POST /token with body %.60q, in chunks %v: %v", body, chunked, err)
-			}
+			expect.NoError(t, fmt.Sprintf("POST /token with body %.60q, in chunks %v", body, chunked), err)
 			decode[api.TokenIssued](t, a, 201)
 		}
 	}

@@ -37,9 +37,7 @@ func serveTLS(t *testing.T, book *access.Policy, protocol string, auth tls.Clien
 	service := server.New(server.Config{Store: storetest.Open(t, redisstore.Config{}), Access: book, TLS: s.settings.Load, AllowedHosts: hosts, StopTimeout: patience})
 	service.SetNow(func() time.Time { return time.Now().Add(time.Duration(s.late.Load())) })
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, "net.Listen", err)
 	s.url = "https://" + listener.Addr().String()
 	ctx, stop := context.WithCancel(context.Background())
 	served := make(chan error, 1)
@@ -88,13 +86,9 @@ func (s *secured) get(t *testing.T) (status int, kept bool, got answer) {
 	const path = "/incr/k"
 	ctx := httptrace.WithClientTrace(t.Context(), &httptrace.ClientTrace{GotConn: func(info httptrace.GotConnInfo) { kept = info.Reused }})
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, s.url+path, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, "http.NewRequestWithContext", err)
 	response, err := s.client.Do(request)
-	if err != nil {
-		t.Fatalf("GET %s: %v", path, err)
-	}
+	expect.NoError(t, "GET "+path, err)
 	defer response.Body.Close()
 	var text [2000]byte
 	n, _ := response.Body.Read(text[:]) // it is short, and comes at once
@@ -161,9 +155,7 @@ func (s *secured) ends(t *testing.T) {
 		kept := false
 		ctx := httptrace.WithClientTrace(t.Context(), &httptrace.ClientTrace{GotConn: func(info httptrace.GotConnInfo) { kept = info.Reused }})
 		request, err := http.NewRequestWithContext(ctx, http.MethodGet, s.url+"/livez", nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		expect.NoError(t, "http.NewRequestWithContext", err)
 		response, err := s.client.Do(request)
 		if err != nil {
 			return strings.Contains(err.Error(), "certificate") || !kept // a new one is refused

@@ -78,9 +78,7 @@ func TestCounterWithAnEnd(t *testing.T) {
 	left := func(key string) time.Duration {
 		t.Helper()
 		left, err := run(t, store, "return {'ok', tostring(redis.call('PTTL', KEYS[1]))}", store.Key("counter", key)).Number(0)
-		if err != nil {
-			t.Fatalf("PTTL of the counter %s: %v", key, err)
-		}
+		expect.NoError(t, "PTTL of the counter "+key, err)
 		return time.Duration(left) * time.Millisecond
 	}
 	must[api.Incremented](t, s, 200, "POST", "/incr/daily?ttl_ms=3600000", "")

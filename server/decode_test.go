@@ -41,9 +41,7 @@ func TestDecodeTakesAnIDApart(t *testing.T) {
 		a := s.do(t, "GET", "/id/decode/"+row.path, "")
 		got := decode[api.DecodedID](t, a, 200)
 		epoch, err := time.Parse(time.RFC3339, row.epoch)
-		if err != nil {
-			t.Fatalf("reading the epoch of this row: %v", err)
-		}
+		expect.NoError(t, "reading the epoch of this row", err)
 		want := api.DecodedID{
 			ID: row.plain, Time: time.UnixMilli(row.ms).UTC(), WorkerID: row.worker, Datacenter: row.datacenter, Sequence: row.sequence, Layout: row.layout, Epoch: epoch,
 		}

@@ -48,17 +48,13 @@ func (s *service) listenAt(t *testing.T, path string, header ...string) *listeni
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+s.addr+path, http.NoBody)
-	if err != nil {
-		t.Fatalf("GET /events: %v", err)
-	}
+	expect.NoError(t, "GET /events", err)
 	for _, one := range header {
 		name, value, _ := strings.Cut(one, ": ")
 		request.Header.Set(name, value)
 	}
 	response, err := (&http.Transport{DisableKeepAlives: true, DialContext: s.dial}).RoundTrip(request)
-	if err != nil {
-		t.Fatalf("GET /events: %v", err)
-	}
+	expect.NoError(t, "GET /events", err)
 	l := &listening{T: t, status: response.StatusCode, header: response.Header, lines: bufio.NewScanner(response.Body)}
 	l.close = func() {
 		cancel()
@@ -329,9 +325,7 @@ func (s *service) dialDeaf(t *testing.T) net.Conn {
 		return errors.Join(raw.Control(func(fd uintptr) { err = syscall.SetsockoptInt(int(fd), syscall.SOL_SOCKET, syscall.SO_RCVBUF, 4096) }), err)
 	}}
 	conn, err := dialer.DialContext(t.Context(), "tcp", s.addr)
-	if err != nil {
-		t.Fatalf("connecting to the service: %v", err)
-	}
+	expect.NoError(t, "connecting to the service", err)
 	t.Cleanup(func() { conn.Close() })
 	fmt.Fprintf(conn, "GET /events HTTP/1.1\r\nHost: %s\r\n\r\n", s.addr)
 	return conn
@@ -401,9 +395,7 @@ func accessOf(t *testing.T, callers ...access.Record) (book *access.Policy, keys
 // openPolicy opens a file of keys that holds this text.
 func openPolicy(t *testing.T, file, text string) *access.Policy {
 	t.Helper()
-	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-		t.Fatalf("writing the file of keys: %v", err)
-	}
+	expect.NoError(t, "writing the file of keys", os.WriteFile(file, []byte(text), 0o600))
 	book, err := access.Open(t.Context(), access.Config{File: file})
 	if err != nil {
 		t.Fatalf("opening the file of keys: %v\n%s", err, text)
@@ -442,9 +434,7 @@ func TestStreamEndsWithTheRightToIt(t *testing.T) {
 	s := serve(t, server.Config{Store: storetest.Open(t, redisstore.Config{}), Access: book}, func(s *server.Server) { s.SetBeat(time.Second) })
 	l := s.listen(t, keys[0])
 	l.until(":") // in silence it hears that the server is still there
-	if err := errors.Join(os.WriteFile(file, []byte("keys: []\n"), 0o600), book.Reload(t.Context())); err != nil {
-		t.Fatalf("taking all keys away: %v", err)
-	}
+	expect.NoError(t, "taking all keys away", errors.Join(os.WriteFile(file, []byte("keys: []\n"), 0o600), book.Reload(t.Context())))
 	l.wantEnd("unauthorized")
 }
 

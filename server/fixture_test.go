@@ -161,9 +161,7 @@ return all`
 func dump(t testing.TB, client *redis.Client) map[string]string {
 	t.Helper()
 	listed, err := client.Eval(context.WithoutCancel(t.Context()), dumpSource, nil).StringSlice()
-	if err != nil {
-		t.Fatalf("reading all of Redis: %v", err)
-	}
+	expect.NoError(t, "reading all of Redis", err)
 	return byKey(listed)
 }
 

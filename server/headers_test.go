@@ -54,14 +54,10 @@ func TestTransportSecurityIsSaidUnderANameByTLSAlone(t *testing.T) {
 	s := serveTLS(t, nil, "HTTP/1.1", 0, false, "coatcheck.internal")
 	for host, want := range map[string]string{"": "", "localhost": "", "a.localhost:8443": "", "10.1.2.3": "", "[::1]:8443": "", "coatcheck.internal": "max-age=31536000", "coatcheck.internal:8443": "max-age=31536000"} {
 		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, s.url+"/livez", nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		expect.NoError(t, "http.NewRequestWithContext", err)
 		request.Host = host
 		response, err := s.client.Do(request)
-		if err != nil {
-			t.Fatalf("GET /livez under %s: %v", host, err)
-		}
+		expect.NoError(t, "GET /livez under "+host, err)
 		response.Body.Close()
 		expect.Equal(t, "Strict-Transport-Security under "+host, response.Header.Get("Strict-Transport-Security"), want)
 	}

@@ -194,9 +194,7 @@ func (s *service) send(ctx context.Context, c call) (answer, error) {
 func (s *service) do(t testing.TB, method, path, body string, header ...string) answer {
 	t.Helper()
 	got, err := s.send(t.Context(), call{method: method, path: path, body: body, header: header})
-	if err != nil {
-		t.Fatalf("%s %s: %v", method, shortened(path), err)
-	}
+	expect.NoError(t, method+" "+shortened(path), err)
 	return got
 }
 
@@ -236,13 +234,9 @@ func (s *service) connect(t testing.TB) net.Conn {
 		dial = new(net.Dialer).DialContext
 	}
 	conn, err := dial(t.Context(), "tcp", s.addr)
-	if err != nil {
-		t.Fatalf("connecting to the service: %v", err)
-	}
+	expect.NoError(t, "connecting to the service", err)
 	t.Cleanup(func() { conn.Close() })
-	if err := conn.SetDeadline(time.Now().Add(patience)); err != nil {
-		t.Fatalf("setting the deadline of a connection: %v", err)
-	}
+	expect.NoError(t, "setting the deadline of a connection", conn.SetDeadline(time.Now().Add(patience)))
 	return conn
 }
 

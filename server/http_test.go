@@ -114,9 +114,7 @@ func TestBodyLimitIsTheConfiguredOneAndIsTold(t *testing.T) {
 		for _, chunked := range []bool{false, true} {
 			c := call{method: "POST", path: path, body: strings.Repeat(" ", 65), chunked: chunked, header: []string{"Idempotency-Key: k"}}
 			a, err := s.send(t.Context(), c)
-			if err != nil {
-				t.Fatalf("%v: %v", c, err)
-			}
+			expect.NoError(t, c.String(), err)
 			expect.Equal(t, a.asked+": detail", checkProblem(t, a, api.PayloadTooLarge).Detail, "the limit is 64 bytes")
 		}
 		if a := s.do(t, "POST", path, strings.Repeat(" ", 64), "Idempotency-Key: k"); a.status == 413 {

@@ -51,9 +51,7 @@ func numbers(t testing.TB, got api.Snowflakes) (ids []snowflake.ID) {
 	layout := snowflake.MustLayout(snowflake.DefaultLayout)
 	for i, text := range got.IDs {
 		id, err := snowflake.Parse(text)
-		if err != nil {
-			t.Fatalf("id %q of pool %s: %v", text, got.Pool, err)
-		}
+		expect.NoError(t, fmt.Sprintf("id %q of pool %s", text, got.Pool), err)
 		parts := layout.Decode(id, snowflake.DefaultEpoch)
 		wantAroundNow(t, "time of id "+text, parts.Time)
 		expect.MustEqual(t, "worker id of id "+text, parts.Worker, got.WorkerID)

@@ -73,9 +73,7 @@ func TestLeafsSegmentDoorWithoutIDs(t *testing.T) {
 		s.logLine(t, "no id for a door's client", "request_id=here")
 	}
 	s := serve(t, server.Config{Store: storetest.Open(t, redisstore.Config{}), SegmentSource: leafRow("t", 1, 10)})
-	if err := s.server.Close(t.Context()); err != nil {
-		t.Fatalf("closing the service: %v", err)
-	}
+	expect.NoError(t, "closing the service", s.server.Close(t.Context()))
 	wantDoor(t, s.do(t, "GET", path, ""), 500, javaJSON, leafError(path, -1))
 	wantDoor(t, s.do(t, "GET", "/api/snowflake/get/t", ""), 500, javaJSON, leafError("/api/snowflake/get/t", -1))
 }

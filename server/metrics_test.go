@@ -70,9 +70,7 @@ func readFigures(t testing.TB, text string) figures {
 	found := figures{}
 	for _, line := range sampleLine.FindAllStringSubmatch(text, -1) {
 		value, err := strconv.ParseFloat(line[3], 64)
-		if err != nil {
-			t.Fatalf("GET /metrics: line %q: %v", line[0], err)
-		}
+		expect.NoError(t, fmt.Sprintf("GET /metrics: line %q", line[0]), err)
 		if !strings.HasSuffix(line[1], "_bucket") && (!inSeconds.MatchString(line[1]) || strings.HasSuffix(line[1], "_count")) {
 			found[strings.TrimPrefix(line[1], "coatcheck_")+line[2]] = value
 		}
@@ -166,9 +164,7 @@ func TestMetricsOfWorkers(t *testing.T) {
 	s.wantRing(t, figures{"held": 2, "free": 1 + 1023, "cooling": 0, "quarantined": 0}, figures{"granting": 2, "quarantined": 0, "unseen": 0})
 
 	careful := measureOn(t, s.redis, server.Config{Workers: workerlease.Config{NewPools: workerlease.Wait, LongestTTL: time.Hour}}, redisstore.Config{})
-	if err := s.redis.Client().FlushAll(t.Context()).Err(); err != nil {
-		t.Fatalf("FLUSHALL: %v", err)
-	}
+	expect.NoError(t, "FLUSHALL", s.redis.Client().FlushAll(t.Context()).Err())
 	careful.wantMoves(t, "a pool that may be lost", figures{`worker_grants_total{outcome="quarantined"}`: 1}, func() { careful.do(t, "POST", "/worker/pool", twoForAnHour) })
 }
 
@@ -321,9 +317,7 @@ func TestMetricsOfLosses(t *testing.T) {
 	must[api.Incremented](t, s.service, 200, "POST", "/incr/k", "")
 	marker, connection := `redis_incarnation_changes_total{seen_by="marker"}`, `redis_incarnation_changes_total{seen_by="call"}`
 	s.wantMoves(t, "FLUSHALL", figures{marker: 1}, func() {
-		if err := s.redis.Client().FlushAll(t.Context()).Err(); err != nil {
-			t.Fatalf("FLUSHALL: %v", err)
-		}
+		expect.NoError(t, "FLUSHALL", s.redis.Client().FlushAll(t.Context()).Err())
 		s.server.ForgetHealth()
 		s.do(t, "GET", "/readyz", "")
 	})

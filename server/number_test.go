@@ -21,9 +21,7 @@ func numbered(t *testing.T, store *redisstore.Store) (s *service, set func(at st
 	var now atomic.Pointer[time.Time]
 	set = func(text string) {
 		at, err := time.Parse(time.RFC3339, text)
-		if err != nil {
-			t.Fatalf("the time that the test sets: %v", err)
-		}
+		expect.NoError(t, "the time that the test sets", err)
 		now.Store(&at)
 	}
 	set("2026-11-20T12:00:00Z")

@@ -38,9 +38,7 @@ func TestTheDocumentAndTheRoutesAreOneSet(t *testing.T) {
 
 func TestTheDocumentHasEveryCodeAsTheServerHasIt(t *testing.T) {
 	text, err := json.Marshal(apitest.Published().Document.Components.Schemas["ProblemCode"].Value)
-	if err != nil {
-		t.Fatalf("writing schema ProblemCode: %v", err)
-	}
+	expect.NoError(t, "writing schema ProblemCode", err)
 	var documented struct {
 		Enum     []api.Code `json:"enum"`
 		Problems map[api.Code]struct {
@@ -77,9 +75,7 @@ func TestTheDocumentsProblemsAreThoseOfTheCatalogue(t *testing.T) {
 		}
 		for _, example := range examples {
 			text, err := json.Marshal(example)
-			if err != nil {
-				t.Fatalf("writing an example of response %s: %v", name, err)
-			}
+			expect.NoError(t, "writing an example of response "+name, err)
 			var problem api.Problem
 			if err := strictly(text, &problem); err != nil || problem.Code == "" {
 				continue // there is none, or several in its place

@@ -108,8 +108,6 @@ func TestKeysThatCanBeNoneAreRefused(t *testing.T) {
 		}
 	}
 	text, err := json.Marshal(map[string]string{"key": strings.Repeat("ü", 512), "fingerprint": "f"})
-	if err != nil {
-		t.Fatalf("writing a claim: %v", err)
-	}
+	expect.NoError(t, "writing a claim", err)
 	must[api.Claimed](t, s, 200, "POST", "/operation/claim", string(text))
 }

@@ -1,6 +1,7 @@
 package server_test
 
 import (
+	"fmt"
 	"html"
 	"strconv"
 	"strings"
@@ -22,9 +23,7 @@ func checkProblem(t testing.TB, a answer, code api.Code) api.Problem {
 		t.Fatalf("%s is no code of the catalogue", code)
 	}
 	var problem api.Problem
-	if err := strictly(a.body, &problem); err != nil {
-		t.Fatalf("%v; want a problem of code %s: %v", a, code, err)
-	}
+	expect.NoError(t, fmt.Sprintf("%v; want a problem of code %s", a, code), strictly(a.body, &problem))
 	id := a.header.Get("X-Request-Id")
 	for _, check := range []struct {
 		what      string

@@ -2,6 +2,7 @@ package server_test
 
 import (
 	"bufio"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -100,15 +101,11 @@ func TestCutBodyIsRefusedAndChangesNothing(t *testing.T) {
 	} {
 		for _, path := range []string{"/incr/k", "/payments"} {
 			conn, err := net.Dial("tcp", s.addr)
-			if err != nil {
-				t.Fatalf("connecting to the service: %v", err)
-			}
+			expect.NoError(t, "connecting to the service", err)
 			_, _ = io.WriteString(conn, "POST "+path+" HTTP/1.1\r\nHost: localhost\r\nIdempotency-Key: cut\r\n"+body)
 			_ = conn.(*net.TCPConn).CloseWrite()
 			response, err := http.ReadResponse(bufio.NewReader(conn), nil)
-			if err != nil {
-				t.Fatalf("POST %s with the cut body %q: reading the answer: %v", path, body, err)
-			}
+			expect.NoError(t, fmt.Sprintf("POST %s with the cut body %q: reading the answer", path, body), err)
 			text, _ := io.ReadAll(response.Body)
 			conn.Close()
 			checkProblem(t, answer{"POST " + path + " with " + body, response.StatusCode, response.Header, text}, "invalid-request")

@@ -20,13 +20,9 @@ func crowdedPool(t *testing.T, store *redisstore.Store, pool string) (pools *wor
 	t.Helper()
 	pools = workerlease.New(store, workerlease.Config{LongestTTL: time.Hour})
 	shape := workerlease.Shape{Layout: "41/1/12", Epoch: snowflake.DefaultEpoch}
-	if err := pools.Create(t.Context(), pool, shape, time.Hour); err != nil {
-		t.Fatalf("declaring pool %s: %v", pool, err)
-	}
+	expect.NoError(t, "declaring pool "+pool, pools.Create(t.Context(), pool, shape, time.Hour))
 	lease, err := pools.Acquire(t.Context(), pool, workerlease.Request{Identity: "other", Shape: shape})
-	if err != nil {
-		t.Fatalf("leasing a worker id of pool %s: %v", pool, err)
-	}
+	expect.NoError(t, "leasing a worker id of pool "+pool, err)
 	return pools, lease
 }
 
@@ -63,14 +59,10 @@ func TestProcessThatCannotStampIsNotReadyWhileAnotherCan(t *testing.T) {
 		lazy.do(t, "GET", "/id/snowflake/orders", "").wantStatus(t, 503)
 		lazy.wantReadiness(t, 200, "")
 		for _, s := range []*service{easy, lazy} {
-			if err := s.server.Close(t.Context()); err != nil {
-				t.Fatalf("closing: %v", err)
-			}
+			expect.NoError(t, "closing", s.server.Close(t.Context()))
 		}
 
-		if err := pools.Release(t.Context(), "orders", other.WorkerID, other.Token, other.NotBefore); err != nil {
-			t.Fatalf("releasing the other's worker id: %v", err)
-		}
+		expect.NoError(t, "releasing the other's worker id", pools.Release(t.Context(), "orders", other.WorkerID, other.Token, other.NotBefore))
 		second.wantReadiness(t, 200, "")
 		first.wantReadiness(t, 200, "")
 	})

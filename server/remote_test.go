@@ -170,9 +170,7 @@ func (s *service) remoteAnswers(t *testing.T) {
 		token := s.issue(t, "")
 		mine := s.claim(t, token, forAnHour).Lease
 		body, err := json.Marshal(given)
-		if err != nil {
-			t.Fatalf("writing answer %d: %v", given.Status, err)
-		}
+		expect.NoError(t, fmt.Sprintf("writing answer %d", given.Status), err)
 		must[nothing](t, s, 204, "POST", "/token/"+token+"/complete", string(body), "Lease-Token: "+mine)
 		got := must[api.Claimed](t, s, 200, "POST", "/token/"+token+"/claim", `{"fingerprint":"f"}`).Response
 		asked := fmt.Sprintf("the replay of answer %d with %d bytes", given.Status, len(given.Body))

@@ -147,9 +147,7 @@ func TestStreamsOfAConnectionAreBounded(t *testing.T) {
 	certificates := httptest.NewTLSServer(nil)
 	defer certificates.Close()
 	plain, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err) // names the call
-	}
+	expect.NoError(t, "net.Listen", err)
 	s := server.New(server.Config{Store: storetest.Open(t, redisstore.Config{})})
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
@@ -157,9 +155,7 @@ func TestStreamsOfAConnectionAreBounded(t *testing.T) {
 		ended <- s.Serve(ctx, tls.NewListener(plain, &tls.Config{Certificates: certificates.TLS.Certificates, NextProtos: []string{"h2"}}))
 	}()
 	conn, err := tls.Dial("tcp", plain.Addr().String(), &tls.Config{RootCAs: certificates.Client().Transport.(*http.Transport).TLSClientConfig.RootCAs, ServerName: "example.com", NextProtos: []string{"h2"}})
-	if err != nil {
-		t.Fatalf("connecting: %v", err)
-	}
+	expect.NoError(t, "connecting", err)
 	_ = conn.SetDeadline(time.Now().Add(patience))
 	// with empty settings
 	_, _ = io.WriteString(conn, "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\x00\x00\x00\x04\x00\x00\x00\x00\x00")

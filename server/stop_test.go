@@ -43,9 +43,7 @@ func listen(t *testing.T, config server.Config) *stoppable {
 		_, _ = w.Write([]byte("done"))
 	})
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatalf("listening: %v", err)
-	}
+	expect.NoError(t, "listening", err)
 	s.addr = listener.Addr().String()
 	ctx, stop := context.WithCancel(t.Context())
 	s.stop = stop
@@ -68,9 +66,7 @@ func (s *stoppable) end(t *testing.T) error {
 func TestStopDrainsFinishesAndLeavesNothingBehind(t *testing.T) {
 	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
 	store, err := redisstore.Open(t.Context(), "embedded:")
-	if err != nil {
-		t.Fatalf("opening the embedded store: %v", err)
-	}
+	expect.NoError(t, "opening the embedded store", err)
 	defer store.Close()
 	s := listen(t, server.Config{Store: store, DrainDelay: drain, StopTimeout: patience})
 	defer s.client.CloseIdleConnections()
@@ -148,16 +144,12 @@ func (s *stoppable) refusesConnections(t *testing.T) {
 func TestStopGivesWorkerIDsBackBehindTheLastRequest(t *testing.T) {
 	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
 	store, err := redisstore.Open(t.Context(), "embedded:")
-	if err != nil {
-		t.Fatalf("opening the embedded store: %v", err)
-	}
+	expect.NoError(t, "opening the embedded store", err)
 	defer store.Close()
 	pools := workerlease.New(store, workerlease.Config{NewPools: workerlease.Trust})
 	state := func() workerlease.SlotState {
 		ring, err := pools.Ring(t.Context(), "main", 0, 1)
-		if err != nil {
-			t.Fatalf("looking at the ring of pool main: %v", err)
-		}
+		expect.NoError(t, "looking at the ring of pool main", err)
 		return ring.Slots[0].State
 	}
 	s := listen(t, server.Config{Store: store, DrainDelay: drain, StopTimeout: patience, IDPool: "main", Identity: "me", Workers: workerlease.Config{NewPools: workerlease.Trust}})
@@ -182,9 +174,7 @@ func TestStopGivesWorkerIDsBackBehindTheLastRequest(t *testing.T) {
 	expect.Error(t, "Serve", s.end(t), nil)
 	expect.Equal(t, "the worker id after the stop", state(), workerlease.Free)
 	lease, err := pools.Acquire(t.Context(), "main", workerlease.Request{Identity: "me", Shape: workerlease.Shape{Layout: "41/10/12", Epoch: time.Unix(0, 0)}})
-	if err != nil {
-		t.Fatalf("leasing a worker id after the stop: %v", err)
-	}
+	expect.NoError(t, "leasing a worker id after the stop", err)
 	expect.Equal(t, "the worker id that the next process gets", lease.WorkerID, 0)
 }
 
@@ -203,9 +193,7 @@ func TestStopThatLosesARequestGivesWorkerIDsBack(t *testing.T) {
 	s.stop()
 	expect.Error(t, "Serve", s.end(t), context.DeadlineExceeded)
 	ring, err := workerlease.New(store, workers).Ring(t.Context(), "main", 0, 1)
-	if err != nil {
-		t.Fatalf("looking at the ring of pool main: %v", err)
-	}
+	expect.NoError(t, "looking at the ring of pool main", err)
 	expect.Equal(t, "the worker id after the stop", ring.Slots[0].State, workerlease.Free)
 	close(s.proceed)
 	<-answered
@@ -214,24 +202,18 @@ func TestStopThatLosesARequestGivesWorkerIDsBack(t *testing.T) {
 // What is closed with the server answers no request on a connection that is left.
 func TestServeThatFailsEndsItsConnections(t *testing.T) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatalf("listening: %v", err)
-	}
+	expect.NoError(t, "listening", err)
 	s := server.New(server.Config{Store: storetest.Open(t, redisstore.Config{}), IdleTimeout: time.Hour})
 	ended := make(chan error, 1)
 	go func() { ended <- s.Serve(t.Context(), listener) }()
 	conn, err := net.Dial("tcp", listener.Addr().String())
-	if err != nil {
-		t.Fatal(err) // names the call
-	}
+	expect.NoError(t, "net.Dial", err)
 	defer conn.Close()
 	_ = conn.SetDeadline(time.Now().Add(patience))
 	reader := bufio.NewReader(conn)
 	_, _ = io.WriteString(conn, "GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n")
 	response, err := http.ReadResponse(reader, nil)
-	if err != nil {
-		t.Fatalf("GET /livez: %v", err)
-	}
+	expect.NoError(t, "GET /livez", err)
 	_, _ = io.Copy(io.Discard, response.Body)
 	response.Body.Close()
 	listener.Close()
@@ -243,14 +225,10 @@ func TestServeThatFailsEndsItsConnections(t *testing.T) {
 func TestServeThatFailsGivesItsWorkerIDBack(t *testing.T) {
 	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
 	store, err := redisstore.Open(t.Context(), "embedded:")
-	if err != nil {
-		t.Fatalf("opening the embedded store: %v", err)
-	}
+	expect.NoError(t, "opening the embedded store", err)
 	defer store.Close()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatalf("listening: %v", err)
-	}
+	expect.NoError(t, "listening", err)
 	s := server.New(server.Config{Store: store, IDPool: "main", Workers: workerlease.Config{NewPools: workerlease.Trust}})
 	listener.Close()
 	expect.Error(t, "Serve on a listener that is closed", s.Serve(t.Context(), listener), net.ErrClosed)

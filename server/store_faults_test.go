@@ -1,6 +1,7 @@
 package server_test
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -159,9 +160,7 @@ func TestWorkerIDsAndLocksAreRenewedAndGivenBackWhenMemoryIsFull(t *testing.T) {
 			for range map[string]int{"exclusive": 1, "shared": 2}[mode] {
 				locks = append(locks, must[api.LockGranted](t, f.s, 201, "POST", "/lock/l", `{"ttl_ms":3600000,"mode":"`+mode+`"}`))
 			}
-			if err := redis.Client().ConfigSet(t.Context(), "maxmemory", "1").Err(); err != nil {
-				t.Fatalf("CONFIG SET maxmemory 1: %v", err)
-			}
+			expect.NoError(t, "CONFIG SET maxmemory 1", redis.Client().ConfigSet(t.Context(), "maxmemory", "1").Err())
 			checkProblem(t, f.send(t, call{method: "POST", path: "/worker/new"}), api.StoreUnavailable)
 			held := []call{{method: "PUT", path: "/worker/pool/0", header: []string{"Lease-Token: {w0}"}}, {method: "DELETE", path: "/worker/pool/0", header: []string{"Lease-Token: {w0}"}}}
 			for _, method := range []string{"PUT", "DELETE"} {
@@ -182,9 +181,7 @@ func TestAttemptThatRunsCanEndWhenMemoryIsFull(t *testing.T) {
 	for _, end := range []string{"complete", "release"} {
 		t.Run(end, func(t *testing.T) {
 			redis, f := onRedis(t)
-			if err := redis.Client().ConfigSet(t.Context(), "maxmemory", "1").Err(); err != nil {
-				t.Fatalf("CONFIG SET maxmemory 1: %v", err)
-			}
+			expect.NoError(t, "CONFIG SET maxmemory 1", redis.Client().ConfigSet(t.Context(), "maxmemory", "1").Err())
 			checkProblem(t, f.send(t, call{method: "POST", path: "/token/{issued}/claim", body: forAnHour}), api.StoreUnavailable)
 			for _, c := range slices.DeleteFunc(slices.Clone(writing), func(c call) bool { return !strings.HasPrefix(c.path, "/token/{claimed}/") }) {
 				if strings.HasSuffix(c.path, "/extend") || strings.HasSuffix(c.path, end) {
@@ -207,9 +204,7 @@ func TestStoreThatRefusesWritesIsToldAndNothingIsDone(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			redis, f := onRedis(t)
 			before := stateOf(t, redis.Client())
-			if err := redis.Client().Do(t.Context(), fault[0]...).Err(); err != nil {
-				t.Fatalf("%v: %v", fault[0], err)
-			}
+			expect.NoError(t, fmt.Sprint(fault[0]), redis.Client().Do(t.Context(), fault[0]...).Err())
 			refused := writing
 			if name == "out of memory" {
 				refused = slices.DeleteFunc(slices.Clone(writing), goesOn)
@@ -220,9 +215,7 @@ func TestStoreThatRefusesWritesIsToldAndNothingIsDone(t *testing.T) {
 			}
 			f.s.wantNotReady(t)
 			expect.Equal(t, "all of Redis after the fault", stateOf(t, redis.Client()), before)
-			if err := redis.Client().Do(t.Context(), fault[1]...).Err(); err != nil {
-				t.Fatalf("%v: %v", fault[1], err)
-			}
+			expect.NoError(t, fmt.Sprint(fault[1]), redis.Client().Do(t.Context(), fault[1]...).Err())
 			f.s.wantReady(t)
 			f.wantWhole(t, true)
 		})
@@ -268,19 +261,13 @@ func TestChargeThatTheStoreRefusesGivesTheTokenBack(t *testing.T) {
 	book := f.ledger(t, redis.Client())
 	token := f.s.issue(t, `{"scope":"payments"}`)
 	pay := call{method: "POST", path: "/payments", body: payment, header: []string{"Idempotency-Token: " + token}}
-	if err := redis.Client().Rename(t.Context(), book, "aside").Err(); err != nil {
-		t.Fatalf("RENAME %s aside: %v", book, err)
-	}
-	if err := redis.Client().Set(t.Context(), book, "no ledger", 0).Err(); err != nil {
-		t.Fatalf("SET %s: %v", book, err)
-	}
+	expect.NoError(t, fmt.Sprintf("RENAME %s aside", book), redis.Client().Rename(t.Context(), book, "aside").Err())
+	expect.NoError(t, "SET "+book, redis.Client().Set(t.Context(), book, "no ledger", 0).Err())
 	for _, c := range []call{pay, {method: "GET", path: "/payments"}} {
 		checkProblem(t, f.send(t, c), api.LayoutMismatch)
 	}
 	expect.Equal(t, "the token after a charge that the store refused: state", f.s.state(t, token), "issued")
-	if err := redis.Client().Rename(t.Context(), "aside", book).Err(); err != nil {
-		t.Fatalf("RENAME aside %s: %v", book, err)
-	}
+	expect.NoError(t, "RENAME aside "+book, redis.Client().Rename(t.Context(), "aside", book).Err())
 	decode[api.Payment](t, f.send(t, pay), 201)
 	expect.Equal(t, "payments in the ledger: the fixture's and this", f.s.ledger(t).Total, 2)
 }

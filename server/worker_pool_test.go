@@ -188,9 +188,7 @@ func proofOf(lease api.WorkerLease) map[string]any {
 func text(t testing.TB, body map[string]any) string {
 	t.Helper()
 	encoded, err := json.Marshal(body)
-	if err != nil {
-		t.Fatalf("writing %v: %v", body, err)
-	}
+	expect.NoError(t, fmt.Sprintf("writing %v", body), err)
 	return string(encoded)
 }
 
@@ -202,9 +200,7 @@ func TestLeaseThatRedisLostIsWrittenAnewOnItsProofAloneAndNothingIsGrantedMeanwh
 			must[api.WorkerPool](t, s, 201, "PUT", "/worker/p", `{"ttl_ms":3600000,"layout":"41/5/5/12","datacenter":7}`)
 			kept := must[api.WorkerLease](t, s, 201, "POST", "/worker/p", `{"identity":"orders-0"}`)
 			bare := must[api.WorkerLease](t, s, 201, "POST", "/worker/p", "")
-			if err := redis.Client().FlushAll(t.Context()).Err(); err != nil {
-				t.Fatalf("FLUSHALL: %v", err)
-			}
+			expect.NoError(t, "FLUSHALL", redis.Client().FlushAll(t.Context()).Err())
 
 			checkProblem(t, s.do(t, "PUT", "/worker/p/1", "", "Lease-Token: "+bare.Lease), api.LeaseLost)
 			for _, missing := range []string{"not_after", "fence", "layout", "epoch"} {
@@ -349,9 +345,7 @@ func TestClockOfTheServiceEndsNoLease(t *testing.T) {
 	s := serve(t, server.Config{Store: store, Workers: workerlease.Config{NewPools: workerlease.Trust}})
 	ahead := time.Now().Add(time.Hour).UTC().Truncate(time.Millisecond)
 	pools := workerlease.New(store, workerlease.Config{NewPools: workerlease.Trust})
-	if err := pools.Create(t.Context(), "p", workerlease.Shape{Layout: "41/10/12", Epoch: ahead}, 0); err != nil {
-		t.Fatalf("declaring pool p: %v", err)
-	}
+	expect.NoError(t, "declaring pool p", pools.Create(t.Context(), "p", workerlease.Shape{Layout: "41/10/12", Epoch: ahead}, 0))
 	lease := must[api.WorkerLease](t, s, 201, "POST", "/worker/p", "")
 	must[api.WorkerRenewed](t, s, 200, "PUT", fmt.Sprint("/worker/p/", lease.WorkerID), text(t, proofOf(lease)), "Lease-Token: "+lease.Lease)
 }

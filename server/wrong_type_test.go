@@ -35,9 +35,7 @@ func TestKeyOfAnotherKindIsAConflictThatAskingAgainDoesNotChange(t *testing.T) {
 			{method: "DELETE", path: "/lock/l?force=1"},
 		} {
 			a, err := s.send(t.Context(), c)
-			if err != nil {
-				t.Fatalf("%v: %v", c, err)
-			}
+			expect.NoError(t, c.String(), err)
 			problem := checkProblem(t, a, api.LayoutMismatch)
 			expect.Contains(t, a.asked+": detail", problem.Detail, "another kind of value")
 			a.wantHeader(t, "Retry-After", "")

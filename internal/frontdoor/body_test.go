@@ -155,9 +155,7 @@ func TestStreamedBodyIsReadOnBesideItsAnswer(t *testing.T) {
 	v := h.visit()
 	v.say(refusal("/early", "Content-Length: 10") + "01234")
 	answer, err := http.ReadResponse(v.reader, nil)
-	if err != nil {
-		t.Fatalf("an answer that begins before the body has ended: %v", err)
-	}
+	expect.NoError(t, "an answer that begins before the body has ended", err)
 	defer answer.Body.Close()
 	begin := make([]byte, len("hello "))
 	_, _ = io.ReadFull(answer.Body, begin)

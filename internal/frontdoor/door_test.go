@@ -94,9 +94,7 @@ func (h *house) serve(config frontdoor.Config, handler http.Handler) {
 func listen(t *testing.T) net.Listener {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err) // names the call
-	}
+	expect.NoError(t, "net.Listen", err)
 	return l
 }
 
@@ -109,13 +107,9 @@ type visitor struct {
 func (h *house) visit() *visitor {
 	h.t.Helper()
 	conn, err := net.Dial("tcp", h.addr)
-	if err != nil {
-		h.t.Fatal(err) // names the call
-	}
+	expect.NoError(h.t, "net.Dial", err)
 	h.t.Cleanup(func() { _ = conn.Close() })
-	if err := conn.SetDeadline(time.Now().Add(patience)); err != nil {
-		h.t.Fatal(err) // names the call
-	}
+	expect.NoError(h.t, "conn.SetDeadline", conn.SetDeadline(time.Now().Add(patience)))
 	return &visitor{conn, h.t, bufio.NewReader(conn)}
 }
 
@@ -211,15 +205,11 @@ func TestClosedListenerEndsTheWaitForRoom(t *testing.T) {
 	around := door.Around(l)
 	for range 2 {
 		conn, err := net.Dial("tcp", l.Addr().String())
-		if err != nil {
-			t.Fatal(err) // names the call
-		}
+		expect.NoError(t, "net.Dial", err)
 		defer conn.Close()
 	}
 	first, err := around.Accept()
-	if err != nil {
-		t.Fatalf("the first Accept: %v", err)
-	}
+	expect.NoError(t, "the first Accept", err)
 	defer first.Close()
 	ended := make(chan error, 1)
 	go func() {

@@ -35,13 +35,9 @@ func openHTTP2(t *testing.T, config frontdoor.Config, handler http.Handler) (*ho
 	return h, func(initialWindow uint32) *stranger {
 		t.Helper()
 		conn, err := tls.Dial("tcp", h.addr, client)
-		if err != nil {
-			t.Fatalf("connecting by HTTP/2: %v", err)
-		}
+		expect.NoError(t, "connecting by HTTP/2", err)
 		t.Cleanup(func() { _ = conn.Close() })
-		if err := conn.SetDeadline(time.Now().Add(patience)); err != nil {
-			t.Fatal(err) // names the call
-		}
+		expect.NoError(t, "conn.SetDeadline", conn.SetDeadline(time.Now().Add(patience)))
 		s := &stranger{conn, t}
 		_, _ = io.WriteString(conn, "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n")
 		s.say(settingsFrame, 0, 0, string(binary.BigEndian.AppendUint32([]byte{0, 4}, initialWindow)))

@@ -243,9 +243,7 @@ func TestDrainSendsHTTP2ClientsElsewhere(t *testing.T) {
 		trace := &httptrace.ClientTrace{GotConn: func(info httptrace.GotConnInfo) { reused = info.Reused }}
 		request, _ := http.NewRequestWithContext(httptrace.WithClientTrace(t.Context(), trace), http.MethodGet, "https://"+l.Addr().String(), nil)
 		answer, err := client.Do(request)
-		if err != nil {
-			t.Fatalf("GET over HTTP/2: %v", err)
-		}
+		expect.NoError(t, "GET over HTTP/2", err)
 		answer.Body.Close()
 		expect.Equal(t, "protocol", answer.Proto, "HTTP/2.0")
 		return reused

@@ -31,14 +31,10 @@ func follow(t *testing.T, log *events.Log, principal, lastID string) (next func(
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	t.Cleanup(cancel)
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, server.URL, http.NoBody)
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, "http.NewRequestWithContext", err)
 	request.Header.Set("Last-Event-ID", lastID)
 	response, err := server.Client().Do(request)
-	if err != nil {
-		t.Fatalf("following the events: %v", err)
-	}
+	expect.NoError(t, "following the events", err)
 	t.Cleanup(func() { response.Body.Close() })
 	expect.MustEqual(t, "following the events: status", response.StatusCode, http.StatusOK)
 	lines := bufio.NewScanner(response.Body)

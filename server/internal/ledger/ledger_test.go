@@ -66,9 +66,7 @@ func (b book) do(t *testing.T, lua string) {
 func (b book) list(t *testing.T) api.Ledger {
 	t.Helper()
 	list, err := b.List(t.Context())
-	if err != nil {
-		t.Fatalf("List: %v", err)
-	}
+	expect.NoError(t, "List", err)
 	return list
 }
 

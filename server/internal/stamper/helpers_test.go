@@ -2,6 +2,7 @@ package stamper_test
 
 import (
 	"errors"
+	"fmt"
 	"log/slog"
 	"strings"
 	"testing"
@@ -62,9 +63,7 @@ func (b bench) take(t testing.TB, pool string, n int) ([]snowflake.ID, stamper.O
 	ids := make([]snowflake.ID, n)
 	earliest := time.Now().Add(-b.late)
 	origin, err := b.Stamp(t.Context(), pool, ids)
-	if err != nil {
-		t.Fatalf("stamping %d ids of pool %s: %v", n, pool, err)
-	}
+	expect.NoError(t, fmt.Sprintf("stamping %d ids of pool %s", n, pool), err)
 	for i, id := range ids {
 		parts := origin.Layout.Decode(id, origin.Epoch)
 		if parts.Worker != origin.WorkerID {
@@ -115,9 +114,7 @@ func (b bench) wantUnavailable(t testing.TB, pool, reason string) {
 func (b bench) slot(t testing.TB, pool string) workerlease.Slot {
 	t.Helper()
 	ring, err := b.pools.Ring(t.Context(), pool, 0, 1)
-	if err != nil {
-		t.Fatalf("the ring of pool %s: %v", pool, err)
-	}
+	expect.NoError(t, "the ring of pool "+pool, err)
 	return ring.Slots[0]
 }
 
@@ -150,7 +147,5 @@ func shape(t testing.TB, text string) workerlease.Shape {
 
 func (b bench) create(t testing.TB, pool, layout string) {
 	t.Helper()
-	if err := b.pools.Create(t.Context(), pool, shape(t, layout), 0); err != nil {
-		t.Fatalf("creating pool %s with layout %s: %v", pool, layout, err)
-	}
+	expect.NoError(t, fmt.Sprintf("creating pool %s with layout %s", pool, layout), b.pools.Create(t.Context(), pool, shape(t, layout), 0))
 }

@@ -117,9 +117,7 @@ func TestStoreThatIsAwayIsToldAndStampingGoesOnWhileTheLeaseLasts(t *testing.T) 
 	redis := redistest.Start(t)
 	store := storetest.Open(t, redisstore.Config{URL: redis.URL(), Timeout: 2 * time.Second})
 	b := on(t, store, stamper.Config{}, trust)
-	if err := b.pools.Create(t.Context(), "p", shape(t, "41/10/12"), 5*time.Second); err != nil {
-		t.Fatalf("creating pool p: %v", err)
-	}
+	expect.NoError(t, "creating pool p", b.pools.Create(t.Context(), "p", shape(t, "41/10/12"), 5*time.Second))
 	b.take(t, "p", 1)
 	redis.Kill()
 	end := b.Status()[0].NotAfter

@@ -40,9 +40,7 @@ func (b bench) open(t *testing.T, owner string, upTo int) (n int) {
 		if errors.Is(err, stamper.ErrTooMany) {
 			return n
 		}
-		if err != nil {
-			t.Fatalf("pool %d of %s: %v", n, owner, err)
-		}
+		expect.NoError(t, fmt.Sprintf("pool %d of %s", n, owner), err)
 		n++
 	}
 	return n

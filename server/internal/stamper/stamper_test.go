@@ -48,9 +48,7 @@ func TestOtherPoolsAreLeasedAtTheirFirstUse(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, store *redisstore.Store) {
 		b := on(t, store, stamper.Config{}, trust)
 		b.wantStatus(t)
-		if err := b.pools.Create(t.Context(), "shaped", shape(t, "41/5/5/7"), time.Minute); err != nil {
-			t.Fatalf("creating pool shaped: %v", err)
-		}
+		expect.NoError(t, "creating pool shaped", b.pools.Create(t.Context(), "shaped", shape(t, "41/5/5/7"), time.Minute))
 		_, origin := b.take(t, "shaped", 10)
 		expect.Equal(t, "layout of the ids", origin.Layout.String(), "41/5/5/7")
 		b.take(t, "plain", 10)

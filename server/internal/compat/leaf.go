@@ -140,13 +140,17 @@ func (l *Leaf) none(c echo.Context, err error, id int) error {
 
 // exception is Leaf's answer without an id.
 func (l *Leaf) exception(c echo.Context, id int) error {
-	return javaFault(c, http.StatusInternalServerError, "com.sankuai.inf.leaf.server.exception.LeafServerException",
-		"Result{id="+strconv.Itoa(id)+", status=EXCEPTION}")
+	return leafFault(c, "Result{id="+strconv.Itoa(id)+", status=EXCEPTION}")
 }
 
 // Refuse answers a caller that the service does not admit, as Leaf answers for an unknown path.
 func (l *Leaf) Refuse(c echo.Context, err error) error {
 	problem := l.service.Problem(err)
 	c.Response().Header().Del(echo.HeaderWWWAuthenticate) // which belongs to 401
-	return javaFault(c, http.StatusInternalServerError, "com.sankuai.inf.leaf.server.exception.LeafServerException", problem.Title+": "+problem.Detail)
+	return leafFault(c, problem.Title+": "+problem.Detail)
+}
+
+func leafFault(c echo.Context, message string) error {
+	const exception = "com.sankuai.inf.leaf.server.exception.LeafServerException"
+	return javaFault(c, http.StatusInternalServerError, exception, message)
 }

@@ -30,7 +30,8 @@ var PagePolicy = func() string {
 }()
 
 const pageForm = `<!doctype html>
-<html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width"><meta name="color-scheme" content="light dark"><title>%s</title>
+<html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width">
+<meta name="color-scheme" content="light dark"><title>%s</title>
 <style>` + pageStyle + `</style>
 <body>
 <p><code>%s</code> · HTTP %d</p>

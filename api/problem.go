@@ -68,45 +68,103 @@ type Kind struct {
 }
 
 var catalogue = map[Code]Kind{
-	InvalidRequest:      {400, "The request is not valid", false, "Nothing was done. The detail names the field and what it may hold."},
-	InvalidName:         {400, "The name is not valid", false, "Nothing was done. Names have 1 to 200 characters of A–Z a–z 0–9 . _ : ~ @ - and are percent-decoded exactly once."},
-	KeyMissing:          {400, "An idempotency header is missing", false, "The handler did not run. Get a token with POST /token and send it as Idempotency-Token, or send a key of your own as Idempotency-Key, as the route's policy says."},
-	KeyMalformed:        {400, "The idempotency header is malformed", false, "The handler did not run. An Idempotency-Key is one RFC 8941 string of 1 to 255 characters, with or without its quotes; an Idempotency-Token is one token as POST /token gave it. Send one of them, once."},
-	Unauthorized:        {401, "Who is asking is not known", false, "Nothing was done. Show an API key, as Authorization: Bearer cck_… or as X-API-Key, or a client certificate that the service knows."},
-	Forbidden:           {403, "Refused", false, "Nothing was done. The detail says what is missing: a role, or the right to use that name. Ask the operator of the service for a key that has it. Refused, too, are a browser that asks ahead of its user or for a page of another origin, and a request under a name that is none of the service's: --cors-origins and --allowed-hosts name those that are good."},
-	NotFound:            {404, "There is nothing here", false, "Nothing has that name, or that path; GET / lists what there is."},
-	MethodNotAllowed:    {405, "The path does not take this method", false, "The Allow header lists the methods that it takes."},
-	InProgress:          {409, "The first attempt is still running", true, "The handler did not run again. Ask again after Retry-After: the answer of the first attempt will be there, or the truth about it."},
-	IdempotencyUnknown:  {409, "The outcome of the first attempt is unknown", false, "The first attempt began and ended without an answer. It may have had its effect: look at the effect itself before you start a new operation with a new token."},
-	AttemptRunning:      {409, "An attempt may still be running", true, "Nothing was changed. The attempt's lease has not ended, so it may still record its own answer. Ask again after Retry-After, if the operation is in doubt then."},
-	NotInDoubt:          {409, "The operation is not in doubt", false, "Nothing was changed. The operation has its answer, or its token may be used again; there is nothing to settle."},
-	Superseded:          {409, "Another attempt has replaced this one", false, "This attempt was silent for longer than its lease and another took over. Ask again with the same token for that one's answer."},
-	PayloadMismatch:     {422, "The token or key was used for another request", false, "Nothing was done. The same token or key came with another method, route, scope or payload. Use one for one operation."},
-	TokenUnknown:        {410, "The token is unknown", false, "Nothing was done. It was never issued, has expired, or was lost with the store's state. If its operation may have run, look at the effect before you get a new token with POST /token."},
-	NotAnInteger:        {409, "The counter does not hold an integer", false, "Nothing was changed. The value in Redis is not a signed 64-bit decimal integer. Find out what else writes that key, or count under another name."},
-	CounterOverflow:     {409, "The counter would overflow", false, "Nothing was changed. A counter ends at 9223372036854775807, or where the template has no more digits. Count under another name, or with a template that has more."},
-	CounterLimit:        {409, "The counter would pass the limit", false, "Nothing was changed. The request sets a limit, and the counter would come past it. What is counted is used up, until the counter ends or is set back."},
-	CounterBehind:       {409, "The counter has gone back, or may have", false, "Nothing was changed. This service was told to refuse such a counter, or past all that may have been lost it would have no number left that the template, or the opaque ids, can be. Find out what was handed out, and set it past that: PUT /counter/{key}, for a tag of segments PUT /id/segment/{tag}."},
-	LayoutMismatch:      {409, "Laid out differently", false, "Nothing was granted. Layout, epoch, datacenter and TTL are fixed by a pool's first grant; leave them out to take the pool's own. A lock's number of permits is fixed while it has a holder. A key in Redis that holds another kind of value than belongs there is refused as well: find out what else writes it, or take another name."},
-	LockHeld:            {409, "The lock is held by others", true, "The lock was not obtained in the time that the request was willing to wait. Ask again, and wait longer with wait_ms: those who wait are served in order."},
-	LeaseLost:           {410, "The lease is no longer yours", false, "It has ended, was released, or never was yours. Stop using what it stood for and acquire anew."},
-	PoolExhausted:       {503, "Every worker id of the pool is taken", true, "Ask again after Retry-After, when the first slot can be free."},
-	PoolQuarantined:     {503, "Nothing is granted yet", true, "State may have been lost, or nothing is known here of what was handed out before. Nothing is granted until everything that may be in use has ended, or every process has said what it has seen; ask again after Retry-After. If a worker-id pool is new, declare it so: coatcheck worker create, or PUT /worker/{pool}."},
-	PoolExists:          {409, "The pool is there already", false, "Nothing was changed. It has granted worker ids, or was declared before; the detail says what it is. Use it as it is, or take another name."},
-	LayoutUsedUp:        {503, "The pool's layout has no timestamps left", false, "Nothing was done. No id of that layout can have the present time, for good. Take another pool, or have an operator give this one a wider timestamp: coatcheck worker create --replace."},
-	PayloadTooLarge:     {413, "The body is too large", false, "Nothing was done. The detail says the limit; send less at once."},
-	UnsupportedEncoding: {415, "The body is encoded in a way that is not read here", false, "Nothing was done. Bodies are read as they come: send this one without compression, and without Content-Encoding."},
-	TooManyRequests:     {429, "Asked too often", true, "Nothing was done. Ask again after Retry-After, and not more often than the RateLimit-Policy header says."},
-	LimitReached:        {429, "The limit is reached", true, "Nothing was taken. Ask again after Retry-After; retry_after_ms has the same to the millisecond, and remaining is what a smaller cost could still take."},
+	InvalidRequest: {400, "The request is not valid", false, "Nothing was done. The detail names the field and what it may hold."},
+	InvalidName: {400, "The name is not valid", false,
+		"Nothing was done. Names have 1 to 200 characters of A–Z a–z 0–9 . _ : ~ @ - and are percent-decoded exactly once."},
+	KeyMissing: {400, "An idempotency header is missing", false,
+		"The handler did not run. Get a token with POST /token and send it as Idempotency-Token, or send a key of your own as " +
+			"Idempotency-Key, as the route's policy says."},
+	KeyMalformed: {400, "The idempotency header is malformed", false,
+		"The handler did not run. An Idempotency-Key is one RFC 8941 string of 1 to 255 characters, with or without its quotes; an " +
+			"Idempotency-Token is one token as POST /token gave it. Send one of them, once."},
+	Unauthorized: {401, "Who is asking is not known", false,
+		"Nothing was done. Show an API key, as Authorization: Bearer cck_… or as X-API-Key, or a client certificate that the " +
+			"service knows."},
+	Forbidden: {403, "Refused", false,
+		"Nothing was done. The detail says what is missing: a role, or the right to use that name. Ask the operator of the service " +
+			"for a key that has it. Refused, too, are a browser that asks ahead of its user or for a page of another origin, and a " +
+			"request under a name that is none of the service's: --cors-origins and --allowed-hosts name those that are good."},
+	NotFound:         {404, "There is nothing here", false, "Nothing has that name, or that path; GET / lists what there is."},
+	MethodNotAllowed: {405, "The path does not take this method", false, "The Allow header lists the methods that it takes."},
+	InProgress: {409, "The first attempt is still running", true,
+		"The handler did not run again. Ask again after Retry-After: the answer of the first attempt will be there, or the truth " +
+			"about it."},
+	IdempotencyUnknown: {409, "The outcome of the first attempt is unknown", false,
+		"The first attempt began and ended without an answer. It may have had its effect: look at the effect itself before you " +
+			"start a new operation with a new token."},
+	AttemptRunning: {409, "An attempt may still be running", true,
+		"Nothing was changed. The attempt's lease has not ended, so it may still record its own answer. Ask again after " +
+			"Retry-After, if the operation is in doubt then."},
+	NotInDoubt: {409, "The operation is not in doubt", false,
+		"Nothing was changed. The operation has its answer, or its token may be used again; there is nothing to settle."},
+	Superseded: {409, "Another attempt has replaced this one", false,
+		"This attempt was silent for longer than its lease and another took over. Ask again with the same token for that one's answer."},
+	PayloadMismatch: {422, "The token or key was used for another request", false,
+		"Nothing was done. The same token or key came with another method, route, scope or payload. Use one for one operation."},
+	TokenUnknown: {410, "The token is unknown", false,
+		"Nothing was done. It was never issued, has expired, or was lost with the store's state. If its operation may have run, " +
+			"look at the effect before you get a new token with POST /token."},
+	NotAnInteger: {409, "The counter does not hold an integer", false,
+		"Nothing was changed. The value in Redis is not a signed 64-bit decimal integer. Find out what else writes that key, or " +
+			"count under another name."},
+	CounterOverflow: {409, "The counter would overflow", false,
+		"Nothing was changed. A counter ends at 9223372036854775807, or where the template has no more digits. Count under another " +
+			"name, or with a template that has more."},
+	CounterLimit: {409, "The counter would pass the limit", false,
+		"Nothing was changed. The request sets a limit, and the counter would come past it. What is counted is used up, until the " +
+			"counter ends or is set back."},
+	CounterBehind: {409, "The counter has gone back, or may have", false,
+		"Nothing was changed. This service was told to refuse such a counter, or past all that may have been lost it would have no " +
+			"number left that the template, or the opaque ids, can be. Find out what was handed out, and set it past that: PUT " +
+			"/counter/{key}, for a tag of segments PUT /id/segment/{tag}."},
+	LayoutMismatch: {409, "Laid out differently", false,
+		"Nothing was granted. Layout, epoch, datacenter and TTL are fixed by a pool's first grant; leave them out to take the " +
+			"pool's own. A lock's number of permits is fixed while it has a holder. A key in Redis that holds another kind of value " +
+			"than belongs there is refused as well: find out what else writes it, or take another name."},
+	LockHeld: {409, "The lock is held by others", true,
+		"The lock was not obtained in the time that the request was willing to wait. Ask again, and wait longer with wait_ms: those " +
+			"who wait are served in order."},
+	LeaseLost: {410, "The lease is no longer yours", false,
+		"It has ended, was released, or never was yours. Stop using what it stood for and acquire anew."},
+	PoolExhausted: {503, "Every worker id of the pool is taken", true,
+		"Ask again after Retry-After, when the first slot can be free."},
+	PoolQuarantined: {503, "Nothing is granted yet", true,
+		"State may have been lost, or nothing is known here of what was handed out before. Nothing is granted until everything that " +
+			"may be in use has ended, or every process has said what it has seen; ask again after Retry-After. If a worker-id pool " +
+			"is new, declare it so: coatcheck worker create, or PUT /worker/{pool}."},
+	PoolExists: {409, "The pool is there already", false,
+		"Nothing was changed. It has granted worker ids, or was declared before; the detail says what it is. Use it as it is, or " +
+			"take another name."},
+	LayoutUsedUp: {503, "The pool's layout has no timestamps left", false,
+		"Nothing was done. No id of that layout can have the present time, for good. Take another pool, or have an operator give " +
+			"this one a wider timestamp: coatcheck worker create --replace."},
+	PayloadTooLarge: {413, "The body is too large", false, "Nothing was done. The detail says the limit; send less at once."},
+	UnsupportedEncoding: {415, "The body is encoded in a way that is not read here", false,
+		"Nothing was done. Bodies are read as they come: send this one without compression, and without Content-Encoding."},
+	TooManyRequests: {429, "Asked too often", true,
+		"Nothing was done. Ask again after Retry-After, and not more often than the RateLimit-Policy header says."},
+	LimitReached: {429, "The limit is reached", true,
+		"Nothing was taken. Ask again after Retry-After; retry_after_ms has the same to the millisecond, and remaining is what a " +
+			"smaller cost could still take."},
 	StoreUnsuitable: {503, "The store is not suitable", false,
-		"Nothing was done. This Redis cannot show what the promise rests on; the detail names the fact, and the setting that does without it. Asking again does not help: the operator has to change the Redis or the setting. Tokens and locks do not need it."},
+		"Nothing was done. This Redis cannot show what the promise rests on; the detail names the fact, and the setting that does " +
+			"without it. Asking again does not help: the operator has to change the Redis or the setting. Tokens and locks do not " +
+			"need it."},
 	StoreNewer: {503, "The store was written by a newer version", false,
-		"Nothing was done. A record in Redis is in a newer format than this version of coatcheck knows; the detail names its kind, both formats, and the version to install. Asking again does not help: the operator has to install that version wherever this one still serves."},
-	StoreUnavailable:    {503, "The store is not available", true, "Nothing was done. Redis cannot be reached, is loading, is read-only or refuses writes. Ask again after Retry-After."},
-	OutcomeUnknown:      {503, "The outcome is unknown", false, "The write may or may not have happened, or too few replicas have confirmed it. With a token or key, ask again with the same one; else look before you repeat."},
-	UpstreamUnavailable: {503, "The service behind the gateway is not available", true, "Nothing was done: no byte of the request has reached the service. A token or key is as it was before."},
-	Overloaded:          {503, "As much is under way as fits into memory", true, "Nothing was done. Ask again after Retry-After."},
-	InternalError:       {500, "Something went wrong here", false, "The fault is the service's, and what was done is not known: look before you repeat. Its log has the request id, which belongs into a report."},
+		"Nothing was done. A record in Redis is in a newer format than this version of coatcheck knows; the detail names its kind, " +
+			"both formats, and the version to install. Asking again does not help: the operator has to install that version " +
+			"wherever this one still serves."},
+	StoreUnavailable: {503, "The store is not available", true,
+		"Nothing was done. Redis cannot be reached, is loading, is read-only or refuses writes. Ask again after Retry-After."},
+	OutcomeUnknown: {503, "The outcome is unknown", false,
+		"The write may or may not have happened, or too few replicas have confirmed it. With a token or key, ask again with the " +
+			"same one; else look before you repeat."},
+	UpstreamUnavailable: {503, "The service behind the gateway is not available", true,
+		"Nothing was done: no byte of the request has reached the service. A token or key is as it was before."},
+	Overloaded: {503, "As much is under way as fits into memory", true, "Nothing was done. Ask again after Retry-After."},
+	InternalError: {500, "Something went wrong here", false,
+		"The fault is the service's, and what was done is not known: look before you repeat. Its log has the request id, which " +
+			"belongs into a report."},
 }
 
 // Lookup returns what a code stands for.
@@ -153,7 +211,10 @@ func NewProblem(code Code, detail string) Problem {
 		code, kind = InternalError, catalogue[InternalError]
 	}
 	detail = cmp.Or(detail, kind.Help)
-	problem := Problem{Type: "/problems/" + string(code), Title: kind.Title, Status: kind.Status, Detail: detail, Code: code, Retryable: kind.Retryable}
+	problem := Problem{
+		Type: "/problems/" + string(code), Title: kind.Title, Status: kind.Status, Detail: detail, Code: code,
+		Retryable: kind.Retryable,
+	}
 	switch code {
 	case StoreUnavailable, UpstreamUnavailable, Overloaded:
 		problem.RetryAfter = soon

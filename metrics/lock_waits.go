@@ -15,19 +15,21 @@ type lockWaits struct {
 const notObtain = "not_granted"
 
 func (s *Store) locksWaitedFor(r *Registry) {
-	s.waits.took = r.Histogram("coatcheck_lock_wait_seconds", "How long requests that may wait have waited for a lock, by outcome.", Patient, "outcome")
+	s.waits.took = r.Histogram("coatcheck_lock_wait_seconds",
+		"How long requests that may wait have waited for a lock, by outcome.", Patient, "outcome")
 	begin(s.waits.took, Granted, notObtain)
 	r.Ask("coatcheck_lock_waiting", Gauge, "Requests of this process that wait for a lock.", nil, func(tell Tell) {
 		n, _ := s.waits.now.now()
 		tell(float64(n))
 	})
-	r.Ask("coatcheck_lock_longest_wait_seconds", Gauge, "How long the one of them has waited that waits the longest; 0 = none waits.", nil, func(tell Tell) {
-		if n, first := s.waits.now.now(); n > 0 {
-			tell(since(first))
-			return
-		}
-		tell(0)
-	})
+	r.Ask("coatcheck_lock_longest_wait_seconds", Gauge,
+		"How long the one of them has waited that waits the longest; 0 = none waits.", nil, func(tell Tell) {
+			if n, first := s.waits.now.now(); n > 0 {
+				tell(since(first))
+				return
+			}
+			tell(0)
+		})
 }
 
 // LockWaits implements [observe.Observer]: a request for a lock begins to wait.

@@ -53,9 +53,13 @@ var idKinds = []string{"snowflake", "segment", "uuid", "ulid", "typeid"}
 func NewService(version string) *Service {
 	s := &Service{Store: NewStore(version)}
 	r := s.Registry
-	s.requests = r.Counter("coatcheck_http_requests_total", "Requests by the pattern of their route (- for none), method (other for what HTTP does not know) and status.", "route", "method", "status")
-	s.problems = r.Counter("coatcheck_http_problems_total", "Requests that were refused or failed, by the code of the problem that the client was told.", "code")
-	s.took = r.Histogram("coatcheck_http_request_duration_seconds", "How long requests took, by route; those that wait for a lock with the wait, and without those of /events.", Patient, "route")
+	s.requests = r.Counter("coatcheck_http_requests_total",
+		"Requests by the pattern of their route (- for none), method (other for what HTTP does not know) and status.",
+		"route", "method", "status")
+	s.problems = r.Counter("coatcheck_http_problems_total",
+		"Requests that were refused or failed, by the code of the problem that the client was told.", "code")
+	s.took = r.Histogram("coatcheck_http_request_duration_seconds",
+		"How long requests took, by route; those that wait for a lock with the wait, and without those of /events.", Patient, "route")
 	s.inFlight = r.Gauge("coatcheck_http_requests_in_flight", "Requests under way.").WithLabelValues()
 	s.numbers(r)
 	s.locks(r)
@@ -67,16 +71,21 @@ func (s *Service) numbers(r *Registry) {
 	s.values = r.Counter("coatcheck_counter_values_total", "Values of counters that were handed out.").WithLabelValues()
 	s.ids = r.Counter("coatcheck_ids_total", "Ids that were handed out, by kind.", "kind")
 	begin(s.ids, idKinds...)
-	s.fetches = r.Histogram("coatcheck_segment_fetch_duration_seconds", "How long it took to fetch a range of ids from its source, by outcome.", Quick, "outcome")
+	s.fetches = r.Histogram("coatcheck_segment_fetch_duration_seconds",
+		"How long it took to fetch a range of ids from its source, by outcome.", Quick, "outcome")
 	begin(s.fetches, Done, Failed)
-	s.limitRequests = r.Counter("coatcheck_limit_requests_total", "Requests to rate limits, by outcome: allowed, refused, failed (Redis has not answered). Those that give back are not among them.", "outcome")
+	s.limitRequests = r.Counter("coatcheck_limit_requests_total",
+		"Requests to rate limits, by outcome: allowed, refused, failed (Redis has not answered). Those that give back are not among "+
+			"them.", "outcome")
 	begin(s.limitRequests, Allowed, string(Refused), Failed)
-	s.limitReturned = r.Counter("coatcheck_limit_returned_total", "What was given back to rate limits, as callers stated it.").WithLabelValues()
+	s.limitReturned = r.Counter("coatcheck_limit_returned_total",
+		"What was given back to rate limits, as callers stated it.").WithLabelValues()
 }
 
 func (s *Service) locks(r *Registry) {
 	s.lockRequests = r.Counter("coatcheck_lock_requests_total",
-		"Requests for locks, by outcome: granted, held (by others, for as long as the request was willing to wait), in_doubt (leases may have been lost), capacity (another number of "+
+		"Requests for locks, by outcome: granted, held (by others, for as long as the request was willing to wait), in_doubt "+
+			"(leases may have been lost), capacity (another number of "+
 			"permits), undone (granted, and the client had gone), failed.", "outcome")
 	begin(s.lockRequests, Granted, Held, InDoubt, Capacity, Undone, Failed)
 	s.lockRenewals = r.Counter("coatcheck_lock_renewals_total", "Renewals of locks' leases, by outcome.", "outcome")
@@ -84,8 +93,10 @@ func (s *Service) locks(r *Registry) {
 	begin(s.lockRenewals, Done, Gone, Failed)
 	begin(s.lockReleases, Done, Gone, Failed)
 	s.lockBreaks = r.Counter("coatcheck_lock_breaks_total", "Locks that were taken from their holder by force.").WithLabelValues()
-	s.holds.took = r.Histogram("coatcheck_lock_hold_seconds", "How long locks were held that were granted and given back through this process.", Long).WithLabelValues()
-	r.Ask("coatcheck_lock_held", Gauge, "Locks that this process has granted and that were not given back through it, while their leases last as far as it knows.", nil,
+	s.holds.took = r.Histogram("coatcheck_lock_hold_seconds",
+		"How long locks were held that were granted and given back through this process.", Long).WithLabelValues()
+	r.Ask("coatcheck_lock_held", Gauge,
+		"Locks that this process has granted and that were not given back through it, while their leases last as far as it knows.", nil,
 		func(tell Tell) { tell(float64(s.holds.count(time.Now()))) })
 }
 

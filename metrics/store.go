@@ -47,25 +47,32 @@ var decisions = []struct {
 	},
 	{
 		"token_claim", "coatcheck_token_claims_total",
-		"Claims of tokens and keys, by what Redis decided: granted (the operation begins), replay (its answer is there), busy (it is running), in_doubt (it has ended without an answer), " +
+		"Claims of tokens and keys, by what Redis decided: granted (the operation begins), replay (its answer is there), busy (it " +
+			"is running), in_doubt (it has ended without an answer), " +
 			"mismatch (it was another request), unknown. A request that waits for another one claims again at each look.",
 		[]string{"granted", "replay", "busy", "in-doubt", "mismatch", "unknown"},
 	},
 	{
-		"token_complete", "coatcheck_token_completions_total", "Answers to be recorded, by outcome; stale: another attempt has the claim.",
+		"token_complete", "coatcheck_token_completions_total", "Answers to be recorded, by outcome; stale: another attempt has the " +
+			"claim.",
 		[]string{"ok", "already", "stale", "gone"},
 	},
 	{
-		"token_extend", "coatcheck_token_extensions_total", "Renewals of claims, by outcome; stale: another attempt has the claim, or its answer is there.",
+		"token_extend", "coatcheck_token_extensions_total",
+		"Renewals of claims, by outcome; stale: another attempt has the claim, or its answer is there.",
 		[]string{"ok", "stale", "gone"},
 	},
 	{
-		"token_release", "coatcheck_token_releases_total", "Claims that were given back, by outcome; forgotten: nothing of it is left; answered: an answer is recorded, and nothing was to be given back.",
+		"token_release", "coatcheck_token_releases_total",
+		"Claims that were given back, by outcome; forgotten: nothing of it is left; answered: an answer is recorded, and nothing " +
+			"was to be given back.",
 		[]string{"ok", "forgotten", "answered", "stale", "gone"},
 	},
 	{
 		"worker_acquire", "coatcheck_worker_grants_total",
-		"Worker ids that were asked for, by outcome; exhausted: all of the pool are taken; quarantined: its state may have been lost; layout: the pool has another one; ended: its layout has no timestamps left; longest: it is used with a longer TTL than this process allows.",
+		"Worker ids that were asked for, by outcome; exhausted: all of the pool are taken; quarantined: its state may have been " +
+			"lost; layout: the pool has another one; ended: its layout has no timestamps left; longest: it is used with a longer " +
+			"TTL than this process allows.",
 		[]string{"granted", "layout", "ended", "longest", "exhausted", "quarantined"},
 	},
 	{
@@ -78,12 +85,14 @@ var decisions = []struct {
 	},
 	{
 		"counter_open", "coatcheck_counter_openings_total",
-		"Counters, and segments' counters, that were looked at before they were used: at first, and whenever state may have been lost. By outcome; hold_off: everything was lost a moment " +
+		"Counters, and segments' counters, that were looked at before they were used: at first, and whenever state may have been " +
+			"lost. By outcome; hold_off: everything was lost a moment " +
 			"ago; behind: it has gone back and is not moved.",
 		[]string{"ok", "hold-off", "behind", "not-an-integer", "overflow"},
 	},
 	{
-		"counter_incr", "coatcheck_counter_repeatable_total", "Increments with a request id or a limit, by outcome; again: the request was made before and got the same values.",
+		"counter_incr", "coatcheck_counter_repeatable_total",
+		"Increments with a request id or a limit, by outcome; again: the request was made before and got the same values.",
 		[]string{"ok", "again", "behind", "limit", "negative", "not-an-integer", "overflow", "mismatch"},
 	},
 }
@@ -115,12 +124,17 @@ func NewStore(version string) *Store {
 	r := NewRegistry(version)
 	s := &Store{Registry: r, calls: map[string]series{}}
 	calls := r.Counter("coatcheck_redis_calls_total",
-		"Scripts and increments that were sent to Redis, or were to be, by outcome: ok (answered), lost (answered: no longer the caller's), refused (what is stored there does not allow "+
+		"Scripts and increments that were sent to Redis, or were to be, by outcome: ok (answered), lost (answered: no longer the "+
+			"caller's), refused (what is stored there does not allow "+
 			"it), unavailable (nothing was done), unknown (it may have been done).", "script", "outcome")
 	took := r.Histogram("coatcheck_redis_call_duration_seconds",
-		"How long a script took, with the wait for a connection, for the pipeline and for replicas. Increments of different counters in one pipeline are one observation.", Quick, "script")
+		"How long a script took, with the wait for a connection, for the pipeline and for replicas. Increments of different "+
+			"counters in one pipeline are one observation.", Quick, "script")
 	for _, op := range append(scripts.Names(), scripts.CounterBegin.Name, observe.OpIncrBy) {
-		one := series{outcomes: map[Outcome]prometheus.Counter{}, took: sync.OnceValue(func() prometheus.Observer { return took.WithLabelValues(op) })}
+		one := series{
+			outcomes: map[Outcome]prometheus.Counter{},
+			took:     sync.OnceValue(func() prometheus.Observer { return took.WithLabelValues(op) }),
+		}
 		for _, outcome := range outcomes {
 			one.outcomes[outcome] = calls.WithLabelValues(op, string(outcome))
 		}
@@ -149,12 +163,16 @@ func label(word string) string { return strings.ReplaceAll(word, "-", "_") }
 
 func (s *Store) flown(r *Registry) {
 	s.shared = r.Histogram("coatcheck_redis_pipeline_calls",
-		"Scripts and increments that shared a round trip. Its sum by its count is how many share one on average.", prometheus.ExponentialBuckets(1, 2, 11)).WithLabelValues()
-	s.durations = r.Histogram("coatcheck_redis_pipeline_duration_seconds", "How long round trips took, with the wait for a connection and for replicas.", Quick).WithLabelValues()
+		"Scripts and increments that shared a round trip. Its sum by its count is how many share one on average.",
+		prometheus.ExponentialBuckets(1, 2, 11)).WithLabelValues()
+	s.durations = r.Histogram("coatcheck_redis_pipeline_duration_seconds",
+		"How long round trips took, with the wait for a connection and for replicas.", Quick).WithLabelValues()
 	s.shortfalls = r.Counter("coatcheck_redis_wait_shortfalls_total",
-		"Writes that fewer replicas confirmed in time than were asked for. Their callers were told that the outcome is unknown.").WithLabelValues()
+		"Writes that fewer replicas confirmed in time than were asked for. Their callers were told that the outcome is unknown.",
+	).WithLabelValues()
 	s.changes = r.Counter("coatcheck_redis_incarnation_changes_total",
-		"Times that Redis was found to be another incarnation: by a call (each failover, restart, first replica and backup, most of which lose nothing), or by the marker "+
+		"Times that Redis was found to be another incarnation: by a call (each failover, restart, first replica and backup, most of "+
+			"which lose nothing), or by the marker "+
 			"that /readyz looks at (where confirmed writes may be missing: those that nothing proves harmless, and FLUSHALL).", "seen_by")
 	begin(s.changes, "call", "marker")
 }
@@ -215,18 +233,27 @@ func ShowConnections(r *Registry, store *redisstore.Store) {
 	show := func(name string, kind Kind, help string, value func() float64) {
 		r.Ask(name, kind, help, nil, func(tell Tell) { tell(value()) })
 	}
-	show("coatcheck_redis_pool_pending", Gauge, "Calls that wait for a connection.", func() float64 { return float64(store.PoolStats().PendingRequests) })
-	show("coatcheck_redis_pool_hits_total", Counter, "Times that a connection was free.", func() float64 { return float64(store.PoolStats().Hits) })
-	show("coatcheck_redis_pool_misses_total", Counter, "Times that no connection was free.", func() float64 { return float64(store.PoolStats().Misses) })
-	show("coatcheck_redis_pool_waits_total", Counter, "Times that a connection was waited for, since there were as many as there may be.", func() float64 { return float64(store.PoolStats().WaitCount) })
-	show("coatcheck_redis_pool_wait_seconds_total", Counter, "How long connections were waited for, all together.", func() float64 { return time.Duration(store.PoolStats().WaitDurationNs).Seconds() })
-	show("coatcheck_redis_pool_timeouts_total", Counter, "Times that a connection was waited for in vain.", func() float64 { return float64(store.PoolStats().Timeouts) })
-	show("coatcheck_redis_pool_stale_total", Counter, "Connections that were found broken or too old, and ended.", func() float64 { return float64(store.PoolStats().StaleConns) })
-	r.Ask("coatcheck_redis_pool_connections", Gauge, "Connections to Redis; those that only listen are not among them.", []string{"state"}, func(tell Tell) {
-		p := store.PoolStats()
-		tell(float64(p.IdleConns), "idle")
-		tell(float64(max(int(p.TotalConns)-int(p.IdleConns), 0)), "in_use")
-	})
+	show("coatcheck_redis_pool_pending", Gauge, "Calls that wait for a connection.",
+		func() float64 { return float64(store.PoolStats().PendingRequests) })
+	show("coatcheck_redis_pool_hits_total", Counter, "Times that a connection was free.",
+		func() float64 { return float64(store.PoolStats().Hits) })
+	show("coatcheck_redis_pool_misses_total", Counter, "Times that no connection was free.",
+		func() float64 { return float64(store.PoolStats().Misses) })
+	show("coatcheck_redis_pool_waits_total", Counter,
+		"Times that a connection was waited for, since there were as many as there may be.",
+		func() float64 { return float64(store.PoolStats().WaitCount) })
+	show("coatcheck_redis_pool_wait_seconds_total", Counter, "How long connections were waited for, all together.",
+		func() float64 { return time.Duration(store.PoolStats().WaitDurationNs).Seconds() })
+	show("coatcheck_redis_pool_timeouts_total", Counter, "Times that a connection was waited for in vain.",
+		func() float64 { return float64(store.PoolStats().Timeouts) })
+	show("coatcheck_redis_pool_stale_total", Counter, "Connections that were found broken or too old, and ended.",
+		func() float64 { return float64(store.PoolStats().StaleConns) })
+	r.Ask("coatcheck_redis_pool_connections", Gauge,
+		"Connections to Redis; those that only listen are not among them.", []string{"state"}, func(tell Tell) {
+			p := store.PoolStats()
+			tell(float64(p.IdleConns), "idle")
+			tell(float64(max(int(p.TotalConns)-int(p.IdleConns), 0)), "in_use")
+		})
 }
 
 var _ observe.Observer = (*Store)(nil)

@@ -55,7 +55,10 @@ func (j *journal) auditDone(c echo.Context, event api.Event) {
 // by returns the caller of a request, and how the request ended.
 func (j *journal) by(c echo.Context, code api.Code) api.EventBy {
 	request, who := c.Request(), caller(c)
-	found := api.EventBy{Principal: who.Principal, KeyID: who.KeyID, Address: c.RealIP(), Route: requestlog.Method(request.Method) + " " + braces(c.Path()), Code: string(code)}
+	found := api.EventBy{
+		Principal: who.Principal, KeyID: who.KeyID, Address: c.RealIP(),
+		Route: requestlog.Method(request.Method) + " " + braces(c.Path()), Code: string(code),
+	}
 	if found.KeyID == "" {
 		found.KeyID = shownKeyID(j.access, request.Header)
 	}

@@ -30,7 +30,8 @@ func (h *ids) decode(r *request) error {
 	}
 	parts := style.Layout.Decode(id, style.Epoch)
 	if parts.Time.Year() > lastYear {
-		r.invalid("id", fmt.Sprintf("of a time after the year %d in layout %v since %s", lastYear, style.Layout, style.Epoch.Format(time.RFC3339)))
+		r.invalid("id", fmt.Sprintf("of a time after the year %d in layout %v since %s", lastYear, style.Layout,
+			style.Epoch.Format(time.RFC3339)))
 	}
 	if r.int("datacenter", int64(parts.Datacenter), 0, 1<<style.Layout.Datacenter-1) != int64(parts.Datacenter) {
 		r.invalid("datacenter", fmt.Sprintf("the id is of datacenter %d", parts.Datacenter))

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 
 	"github.com/labstack/echo/v4"
@@ -92,7 +93,8 @@ func problemOf(err error) api.Problem {
 		return api.NewProblem(api.Overloaded, "")
 	}
 	if errors.Is(err, segment.ErrDatabase) {
-		return api.NewProblem(api.StoreUnavailable, "Nothing was done. The SQL database that ids of segments come from cannot be reached, or refuses what it is asked. Ask again after Retry-After.")
+		return api.NewProblem(api.StoreUnavailable, "Nothing was done. The SQL database that ids of segments come from cannot be "+
+			"reached, or refuses what it is asked. Ask again after Retry-After.")
 	}
 	if errors.Is(err, errClosing) {
 		return api.NewProblem(api.StoreUnavailable, "Nothing was done: this server is stopping. Ask again: another one answers.")
@@ -107,8 +109,10 @@ func problemOf(err error) api.Problem {
 		return api.NewProblem(api.StoreUnavailable, "No id was stamped: "+unavailable.Reason+".")
 	}
 	if short, ok := errors.AsType[*redisstore.ShortfallError](err); ok {
-		return api.NewProblem(api.OutcomeUnknown, fmt.Sprintf("Redis has the write, and %d of the %d replicas that have to confirm it did so in time: it is lost if another one becomes master. "+
-			"With a token or key, ask again with the same one; else look before you repeat. An operator finds which replica is away; for one that is gone for good: coatcheck store replicas-gone.", short.Got, short.Want))
+		return api.NewProblem(api.OutcomeUnknown, fmt.Sprintf("Redis has the write, and %d of the %d replicas that have to confirm "+
+			"it did so in time: it is lost if another one becomes master. "+
+			"With a token or key, ask again with the same one; else look before you repeat. An operator finds which replica is "+
+			"away; for one that is gone for good: coatcheck store replicas-gone.", short.Got, short.Want))
 	}
 	for _, known := range problems {
 		if errors.Is(err, known.err) {
@@ -127,6 +131,9 @@ func problemOf(err error) api.Problem {
 	return api.NewProblem(api.InternalError, "")
 }
 
+// titled are the kinds of errors whose problem's title says what the kind does.
+var titled = []error{counter.ErrBehind, workerlease.ErrQuarantined, lock.ErrHeld}
+
 // detail is the text of an error beyond its kind, without the package's name; "" if there is none.
 // What stands before the kind names steps of ours.
 func detail(err, kind error) string {
@@ -136,8 +143,8 @@ func detail(err, kind error) string {
 	}
 	// what the service was doing is its own matter
 	text = text[max(strings.Index(text, kind.Error()), 0):]
-	if says, ok := strings.CutPrefix(text, kind.Error()+": "); ok && (errors.Is(kind, counter.ErrBehind) || errors.Is(kind, workerlease.ErrQuarantined) || errors.Is(kind, lock.ErrHeld)) {
-		return says // the problem's title says the rest
+	if says, ok := strings.CutPrefix(text, kind.Error()+": "); ok && slices.Contains(titled, kind) {
+		return says
 	}
 	_, text, _ = strings.Cut(text, ": ")
 	return text

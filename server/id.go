@@ -57,7 +57,8 @@ func (h *ids) routes(at *router) {
 	at.use.handle("GET /id/ulid", "", h.ulids, handsOut, allowQuery("n"))
 	at.use.handle("GET /id/typeid", "", h.typeIDs, handsOut, allowQuery("n", "prefix"))
 	// of a ring where a pool is named
-	at.read.handle("GET /id/decode/:id", "workerlease.Ring", h.decode, allowQuery("format", "pool", "layout", "epoch", "datacenter", "tag", "key"))
+	at.read.handle("GET /id/decode/:id", "workerlease.Ring", h.decode,
+		allowQuery("format", "pool", "layout", "epoch", "datacenter", "tag", "key"))
 }
 
 func (h *ids) snowflakes(r *request) error {

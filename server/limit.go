@@ -57,7 +57,8 @@ func limitOf(r *request) (rate limit.Rate, cost int) {
 		rate.Burst = count(r, "burst", asked.Burst, limit.MaxN)
 	}
 	if r.err == nil && rate.Check() != nil {
-		r.invalid("burst", fmt.Sprintf("at this rate all of it is free again after %v at the earliest; %v is the longest", rate.Whole(), limit.MaxReset))
+		r.invalid("burst", fmt.Sprintf("at this rate all of it is free again after %v at the earliest; %v is the longest",
+			rate.Whole(), limit.MaxReset))
 	}
 	if asked.Cost == nil {
 		return rate, 1

@@ -20,7 +20,8 @@ func (h *locks) grant(ctx context.Context, name string, request lock.Request) (l
 	if request.Wait == 0 {
 		return h.locks.TryGrant(ctx, name, request)
 	}
-	leave, err := placeFor(&h.waiting, owner(ctx), "as many requests wait for locks here as may, or as many of this principal while others wait")
+	leave, err := placeFor(&h.waiting, owner(ctx),
+		"as many requests wait for locks here as may, or as many of this principal while others wait")
 	if err != nil {
 		return lock.Grant{}, err
 	}

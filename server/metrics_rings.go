@@ -44,7 +44,8 @@ type rings struct {
 const quarantinedSlots = "quarantined"
 
 func (r *rings) show(registry *metrics.Registry, stamper *stamper.Stamper) {
-	registry.Ask("coatcheck_worker_stamping", metrics.Gauge, "Pools of which this process stamps ids (held), or would if it had a worker id (waiting).", []string{"state"}, func(tell metrics.Tell) {
+	registry.Ask("coatcheck_worker_stamping", metrics.Gauge, "Pools of which this process stamps ids (held), or would if it had a "+
+		"worker id (waiting).", []string{"state"}, func(tell metrics.Tell) {
 		states := map[string]int{"held": 0, "waiting": 0}
 		for _, worker := range stampingWorkers(stamper) {
 			states[worker.State]++
@@ -54,7 +55,8 @@ func (r *rings) show(registry *metrics.Registry, stamper *stamper.Stamper) {
 		}
 	})
 	registry.Ask("coatcheck_worker_ring_slots", metrics.Gauge,
-		"Worker ids of all pools of the store together, by state: free, held, cooling, or quarantined (free, and not granted since the pool's state may have been lost). Looked at once a "+
+		"Worker ids of all pools of the store together, by state: free, held, cooling, or quarantined (free, and not granted since "+
+			"the pool's state may have been lost). Looked at once a "+
 			"minute at most, up to 64 pools.", []string{"state"}, func(tell metrics.Tell) {
 			if seen, ok := r.occupied(); ok {
 				for state, n := range seen.slots {
@@ -62,7 +64,8 @@ func (r *rings) show(registry *metrics.Registry, stamper *stamper.Stamper) {
 				}
 			}
 		})
-	registry.Ask("coatcheck_worker_ring_pools", metrics.Gauge, "Pools of the store, by state: granting, quarantined, or unseen (there are too many, or they could not be read).", []string{"state"},
+	registry.Ask("coatcheck_worker_ring_pools", metrics.Gauge, "Pools of the store, by state: granting, quarantined, or unseen "+
+		"(there are too many, or they could not be read).", []string{"state"},
 		func(tell metrics.Tell) {
 			if seen, ok := r.occupied(); ok {
 				tell(float64(seen.pools-seen.quarantined), "granting")
@@ -71,7 +74,8 @@ func (r *rings) show(registry *metrics.Registry, stamper *stamper.Stamper) {
 			}
 		})
 	registry.Ask("coatcheck_worker_layout_left_seconds", metrics.Gauge,
-		"Time until the layout of a pool has no timestamps left, the shortest of all pools; negative after it. Absent where none ends before the year 9999.", nil, func(tell metrics.Tell) {
+		"Time until the layout of a pool has no timestamps left, the shortest of all pools; negative after it. Absent where none "+
+			"ends before the year 9999.", nil, func(tell metrics.Tell) {
 			if seen, ok := r.occupied(); ok && !seen.ends.IsZero() {
 				tell(time.Until(seen.ends).Seconds())
 			}
@@ -104,7 +108,9 @@ func (r *rings) lookAtAll() (occupancy, error) {
 	if err != nil {
 		return occupancy{}, err
 	}
-	seen := occupancy{slots: map[string]int{string(workerlease.Free): 0, string(workerlease.Held): 0, string(workerlease.Cooling): 0, quarantinedSlots: 0}}
+	seen := occupancy{slots: map[string]int{
+		string(workerlease.Free): 0, string(workerlease.Held): 0, string(workerlease.Cooling): 0, quarantinedSlots: 0,
+	}}
 	if len(names) > mostRings {
 		seen.unseen, names = 1, names[:mostRings]
 	}

@@ -68,7 +68,8 @@ func (n *numbering) count(r *request, key string) (period number.Period) {
 		n.key += ":" + period.Label
 	}
 	if !names.Valid(n.key) {
-		r.invalid("template", names.Printable(n.key)+" would be the counter, which is no name; say which counters there are to be with calendar, such as {yyyyMMdd}, or take a shorter key")
+		r.invalid("template", names.Printable(n.key)+" would be the counter, which is no name; say which counters there are to be "+
+			"with calendar, such as {yyyyMMdd}, or take a shorter key")
 	}
 	return period
 }

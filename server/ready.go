@@ -37,7 +37,8 @@ func (s *Server) checker() *health.Checker {
 		Changed: func(ctx context.Context, found health.Incarnation) {
 			s.events.Add(api.Event{Kind: events.StoreChanged})
 			s.metrics.MarkerChanged()
-			s.log.WarnContext(ctx, "the store is another incarnation: a failover, or a restart without its last data; writes that it had confirmed may be missing",
+			s.log.WarnContext(ctx, "the store is another incarnation: a failover, or a restart without its last data; writes that "+
+				"it had confirmed may be missing",
 				"incarnation", found.ID)
 		},
 	})

@@ -46,8 +46,8 @@ func (h *workers) acquire(r *request) error {
 	h.journal.did(r, api.Event{Kind: events.WorkerGranted, Name: pool, WorkerID: &lease.WorkerID, Fence: lease.Fence, Holder: lease.Identity})
 	return r.answer(http.StatusCreated, api.WorkerLease{
 		WorkerID: lease.WorkerID, Lease: lease.Token, Fence: lease.Fence, NotBefore: lease.NotBefore, NotAfter: lease.NotAfter,
-		TTLMs: lease.TTL.Milliseconds(), RenewEveryMs: renewEvery(lease.TTL), Layout: lease.Layout, Epoch: lease.Epoch, Datacenter: lease.Datacenter,
-		Identity: lease.Identity, ServerTime: lease.Now,
+		TTLMs: lease.TTL.Milliseconds(), RenewEveryMs: renewEvery(lease.TTL), Layout: lease.Layout, Epoch: lease.Epoch,
+		Datacenter: lease.Datacenter, Identity: lease.Identity, ServerTime: lease.Now,
 	})
 }
 
@@ -84,11 +84,14 @@ func (h *workers) poolRequest(r *request, pool string, asked api.PoolRequest) wo
 	case (asked.Epoch != nil || asked.Layout != nil) && end.Before(now):
 		r.invalid("layout", "its timestamps, counted from that epoch, ended at "+end.Format(time.RFC3339))
 	case most < least:
-		r.invalid("layout", fmt.Sprintf("%v needs windows of %d milliseconds, to hold whole seconds, and this service allows %d (--worker-longest-ttl)", layout, least.Milliseconds(), most.Milliseconds()))
+		r.invalid("layout", fmt.Sprintf("%v needs windows of %d milliseconds, to hold whole seconds, and this service allows %d "+
+			"(--worker-longest-ttl)", layout, least.Milliseconds(), most.Milliseconds()))
 	case ttl > most:
-		r.invalid("ttl_ms", fmt.Sprintf("%d milliseconds at most, unless the service allows longer ones (--worker-longest-ttl, pools)", most.Milliseconds()))
+		r.invalid("ttl_ms", fmt.Sprintf("%d milliseconds at most, unless the service allows longer ones (--worker-longest-ttl, "+
+			"pools)", most.Milliseconds()))
 	case ttl != 0 && ttl < least:
-		r.invalid("ttl_ms", fmt.Sprintf("%d to %d milliseconds in layout %v: a window holds whole seconds", least.Milliseconds(), most.Milliseconds(), layout))
+		r.invalid("ttl_ms", fmt.Sprintf("%d to %d milliseconds in layout %v: a window holds whole seconds",
+			least.Milliseconds(), most.Milliseconds(), layout))
 	}
 	return workerlease.Request{
 		TTL: ttl, Shape: shape, WantLayout: asked.Layout != nil, WantEpoch: asked.Epoch != nil, WantDatacenter: asked.Datacenter != nil,
@@ -194,7 +197,8 @@ func (h *workers) renew(r *request) error {
 	}
 	renewed, err := h.pools.Renew(r.ctx(), lease, 0)
 	return r.result(api.WorkerRenewed{
-		WorkerID: lease.WorkerID, NotAfter: renewed.NotAfter, TTLMs: renewed.TTL.Milliseconds(), RenewEveryMs: renewEvery(renewed.TTL), ServerTime: renewed.Now,
+		WorkerID: lease.WorkerID, NotAfter: renewed.NotAfter, TTLMs: renewed.TTL.Milliseconds(),
+		RenewEveryMs: renewEvery(renewed.TTL), ServerTime: renewed.Now,
 	}, err)
 }
 
@@ -231,7 +235,8 @@ func leasedWorker(r *request) (lease workerlease.Lease) {
 	text := r.segment("worker_id")
 	const most = 1<<workerlease.MaxBits - 1
 	var err error
-	if lease.WorkerID, err = strconv.Atoi(text); err != nil || lease.WorkerID < 0 || lease.WorkerID > most || strconv.Itoa(lease.WorkerID) != text {
+	lease.WorkerID, err = strconv.Atoi(text)
+	if err != nil || lease.WorkerID < 0 || lease.WorkerID > most || strconv.Itoa(lease.WorkerID) != text {
 		r.invalid("worker_id", "a whole number from 0 to "+strconv.Itoa(most))
 	}
 	lease.Token = r.lease()
@@ -282,7 +287,8 @@ func ringPage(pool string, ring workerlease.Ring, from int) api.WorkerRing {
 	page := api.WorkerRing{WorkerPool: poolOf(pool, ring), ServerTime: ring.Now, Slots: []api.WorkerSlot{}}
 	for _, slot := range ring.Slots {
 		page.Slots = append(page.Slots, api.WorkerSlot{
-			WorkerID: slot.WorkerID, State: string(slot.State), Holder: slot.Identity, Fence: slot.Fence, NotBefore: slot.NotBefore, NotAfter: slot.NotAfter,
+			WorkerID: slot.WorkerID, State: string(slot.State), Holder: slot.Identity, Fence: slot.Fence,
+			NotBefore: slot.NotBefore, NotAfter: slot.NotAfter,
 		})
 	}
 	if end := from + len(ring.Slots); len(ring.Slots) > 0 && end < page.Size {

@@ -77,10 +77,13 @@ func IsWrongType(reply redis.Error) bool { return wrongType.MatchString(reply.Er
 // have a text of their own. Whether a script may run a command, and its user, is looked at for each
 // of its commands: the first that it may not run is one before its first write, but for PUBLISH,
 // which scripts do without. See package redisstore.
-var refusals = regexp.MustCompile(`(?:^|[ :]-|^ERR )(?:LOADING|READONLY|NOREPLICAS|MISCONF|OOM|CLUSTERDOWN|MASTERDOWN|TRYAGAIN|MOVED|ASK|CROSSSLOT|NOAUTH|NOPERM|WRONGPASS|BUSY|NOSCRIPT|max number of clients|unknown command|Protocol error: unauthenticated)\b` +
+var refusals = regexp.MustCompile(`(?:^|[ :]-|^ERR )(?:LOADING|READONLY|NOREPLICAS|MISCONF|OOM|CLUSTERDOWN|MASTERDOWN|` +
+	`TRYAGAIN|MOVED|ASK|CROSSSLOT|NOAUTH|NOPERM|WRONGPASS|BUSY|NOSCRIPT|` +
+	`max number of clients|unknown command|Protocol error: unauthenticated)\b` +
 	`|The user executing the script can't |Unknown (?:Redis )?command called from |ACL failure in script: ` +
 	// engines that allow fewer commands in scripts than Redis, or have no Lua, and proxies
-	`|command is not allowed from script|Could not find scripting engine|^(?:ERR )?(?:(?i:command is not available)|unsupported command|no upstream host)\b`)
+	`|command is not allowed from script|Could not find scripting engine|` +
+	`^(?:ERR )?(?:(?i:command is not available)|unsupported command|no upstream host)\b`)
 
 var wrongType = regexp.MustCompile(`\bWRONGTYPE\b`)
 

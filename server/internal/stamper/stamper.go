@@ -163,7 +163,8 @@ func stopping() error { return &UnavailableError{Reason: "this server is stoppin
 
 // givenBack is why a pool stamps no more: the server stops, or its place went to another.
 func givenBack() error {
-	return &UnavailableError{Reason: "this server is giving its worker id of the pool back: it is stopping, or the place was needed for another pool"}
+	return &UnavailableError{Reason: "this server is giving its worker id of the pool back: it is stopping, or the place was needed " +
+		"for another pool"}
 }
 
 func (s *Stamper) leave(d *poolStamper) {

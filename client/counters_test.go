@@ -20,28 +20,6 @@ import (
 	"github.com/coatcheck/coatcheck/server"
 )
 
-// toldOfCounters is what each problem of the counter endpoints is.
-var toldOfCounters = map[api.Code]error{
-	"not-an-integer":               client.ErrNotAnInteger,
-	"counter-overflow":             client.ErrOverflow,
-	"counter-behind":               client.ErrBehind,
-	"pool-quarantined":             client.ErrQuarantined,
-	"idempotency-payload-mismatch": client.ErrMismatch,
-	"idempotency-key-malformed":    client.ErrInvalidRequest,
-	"invalid-request":              client.ErrInvalidRequest,
-	"invalid-name":                 client.ErrInvalidRequest,
-	"not-found":                    client.ErrNotFound,
-	"store-unavailable":            client.ErrUnavailable,
-	"outcome-unknown":              client.ErrUnknownOutcome,
-}
-
-func TestEveryCodeOfACounterIsReported(t *testing.T) {
-	for code, want := range toldOfCounters {
-		_, err := troubled(t, code).Incr(t.Context(), "orders")
-		expect.Equal(t, "the code of the error", wantError(t, err, want, "code", code).Code, string(code))
-	}
-}
-
 func (s *service) added(t testing.TB, key string, request client.CounterRequest) client.CounterRange {
 	t.Helper()
 	got, err := s.Add(t.Context(), key, request)
@@ -322,29 +300,6 @@ func TestARepeatEndsWithItsContextAndOnARefusal(t *testing.T) {
 	if !errors.Is(err, context.Canceled) && !errors.Is(err, client.ErrUnavailable) {
 		t.Errorf("Add whose context ends: got error %v, want %v or %v, by which of the two came first", err, context.Canceled, client.ErrUnavailable)
 	}
-}
-
-func TestWhatIsNoCounterIsNotSent(t *testing.T) {
-	c := connect(t, listen(t, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-		t.Errorf("%s %s was sent, want no request", r.Method, r.URL)
-	})))
-	ctx := t.Context()
-	for _, key := range []string{"", ".", "..", "a/b", "a b", "a?b", "a%2Fb", "ä", "a:{yyyy}", strings.Repeat("a", 201)} {
-		_, err := c.Incr(ctx, key)
-		wantError(t, err, client.ErrInvalidRequest, "key", key)
-		_, err = c.Counter(ctx, key)
-		wantError(t, err, client.ErrInvalidRequest, "key", key)
-		wantError(t, c.SetCounter(ctx, key, 1, 0), client.ErrInvalidRequest, "key", key)
-		wantError(t, c.RemoveCounter(ctx, key), client.ErrInvalidRequest, "key", key)
-		_, err = c.SegmentIDs(ctx, key, 1)
-		wantError(t, err, client.ErrInvalidRequest, "key", key)
-	}
-	for _, request := range []client.CounterRequest{{By: -1}, {RequestID: "a\nb"}, {RequestID: "ä"}, {RequestID: strings.Repeat("x", 256)}, {By: -1, Repeat: true}} {
-		_, err := c.Add(ctx, "orders", request)
-		wantError(t, err, client.ErrInvalidRequest, "request", request)
-	}
-	_, err := c.IncrBy(ctx, "orders", 0)
-	wantError(t, err, client.ErrInvalidRequest)
 }
 
 // An answer of which a part is missing or impossible is none: its values may be another caller's.

@@ -63,9 +63,20 @@ var toldOfWorkers = map[api.Code]error{
 	"layout-used-up":   client.ErrLayoutUsedUp,
 }
 
-func both(one, other map[api.Code]error) map[api.Code]error {
-	all := maps.Clone(one)
-	maps.Copy(all, other)
+// toldOfCounters is what each problem of the counter endpoints is that no other has.
+var toldOfCounters = map[api.Code]error{
+	"not-an-integer":            client.ErrNotAnInteger,
+	"counter-overflow":          client.ErrOverflow,
+	"counter-behind":            client.ErrBehind,
+	"idempotency-key-malformed": client.ErrInvalidRequest,
+}
+
+// allTold is what each problem is that the service can answer.
+func allTold() map[api.Code]error {
+	all := map[api.Code]error{}
+	for _, some := range []map[api.Code]error{told, toldOfWorkers, toldOfCounters, toldOfLocks} {
+		maps.Copy(all, some)
+	}
 	return all
 }
 
@@ -81,7 +92,7 @@ func problem(code api.Code) api.Problem {
 }
 
 func TestEveryCodeIsReported(t *testing.T) {
-	for code, want := range both(told, toldOfWorkers) {
+	for code, want := range allTold() {
 		t.Run(string(code), func(t *testing.T) {
 			p := problem(code)
 			p.RetryAfter, p.Retryable, p.See = 1500*time.Millisecond, true, "/token/secret-token"
@@ -123,7 +134,7 @@ func ask(t *testing.T, answer func(http.ResponseWriter)) (err error) {
 }
 
 func TestCodesCanBeComparedWithoutAnAnswer(t *testing.T) {
-	for code, want := range both(told, toldOfWorkers) {
+	for code, want := range allTold() {
 		err := error(&client.Error{Code: string(code)})
 		if !slices.Contains(byStatus, code) && !errors.Is(err, want) {
 			t.Errorf("the error of code %s: got %v, want %v", code, err, want)
@@ -316,4 +327,48 @@ func TestConfigurationIsChecked(t *testing.T) {
 	prefixed := listen(t, http.StripPrefix("/coat/check", s.proxy.service))
 	c := connect(t, prefixed+"/coat/check/")
 	expect.Equal(t, "the state of a token issued under a base path", state(t, c, issue(t, c)), api.StateIssued)
+}
+
+// A text that is no name, key or lease would be another path, so nothing is sent for it.
+func TestWhatIsNoNameIsNotSent(t *testing.T) {
+	c := connect(t, listen(t, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		t.Errorf("%s %s was sent, want no request", r.Method, r.URL)
+	})))
+	ctx := t.Context()
+	for _, name := range []string{"", ".", "..", "a/b", "a b", "a?force=1", "a%2Fb", "a\x00", "ä", "a:{yyyy}", strings.Repeat("a", 201)} {
+		errs := map[string]error{
+			"SetCounter": c.SetCounter(ctx, name, 1, 0), "RemoveCounter": c.RemoveCounter(ctx, name), "ResetLimit": c.ResetLimit(ctx, name),
+		}
+		_, errs["Incr"] = c.Incr(ctx, name)
+		_, errs["Counter"] = c.Counter(ctx, name)
+		_, errs["SegmentIDs"] = c.SegmentIDs(ctx, name, 1)
+		_, errs["TakeLimit"] = c.TakeLimit(ctx, name, hourly, 1)
+		_, errs["TryAcquireLock"] = c.TryAcquireLock(ctx, name, client.LockRequest{})
+		_, errs["Lock"] = c.Lock(ctx, name)
+		_, errs["BreakLock"] = c.BreakLock(ctx, name, 1)
+		_, errs["CreatePool"] = c.CreatePool(ctx, name, client.PoolShape{})
+		_, errs["Ring"] = c.Ring(ctx, name, 0, 1)
+		for verb, write := range workerWrites(c, client.WorkerLease{Pool: name, Token: "a-lease"}) {
+			errs[verb] = write(ctx)
+		}
+		if name != "" { // the default pool
+			_, errs["SnowflakeIDs"] = c.SnowflakeIDs(ctx, name, 1)
+		}
+		for what, err := range errs {
+			wantError(t, err, client.ErrInvalidRequest, what, name)
+		}
+	}
+	for _, lease := range []client.WorkerLease{{}, {Pool: "orders"}, {Pool: "orders", Token: "a b"}, {Pool: "orders", Token: "a-lease", WorkerID: -1}} {
+		_, err := c.RenewWorker(ctx, lease)
+		wantError(t, err, client.ErrInvalidRequest, "lease", lease)
+		wantError(t, c.ReleaseWorker(ctx, lease, time.Time{}), client.ErrInvalidRequest, "lease", lease)
+	}
+	for _, request := range []client.CounterRequest{
+		{By: -1}, {RequestID: "a\nb"}, {RequestID: "ä"}, {RequestID: strings.Repeat("x", 256)}, {By: -1, Repeat: true},
+	} {
+		_, err := c.Add(ctx, "orders", request)
+		wantError(t, err, client.ErrInvalidRequest, "request", request)
+	}
+	_, err := c.IncrBy(ctx, "orders", 0)
+	wantError(t, err, client.ErrInvalidRequest)
 }

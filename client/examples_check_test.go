@@ -44,11 +44,7 @@ func inEach(t *testing.T, test func(t *testing.T, w *workers)) {
 	t.Helper()
 	for _, language := range languages {
 		t.Run(language.name, func(t *testing.T) {
-			program, err := exec.LookPath(language.program)
-			if err != nil {
-				t.Fatalf("%s is not there: %s", language.program, language.install)
-			}
-			test(t, &workers{service: embedded(t), language: language, program: program, dir: t.TempDir()})
+			test(t, &workers{service: embedded(t), language: language, dir: t.TempDir()})
 		})
 	}
 }
@@ -58,8 +54,7 @@ type workers struct {
 	*service
 	language
 
-	program string
-	dir     string
+	dir string
 }
 
 // answer is the line that a worker prints, and how it ended.
@@ -92,28 +87,23 @@ type worker struct {
 // start starts a worker for a token. It ends with the test at the latest.
 func (w *workers) start(t testing.TB, token string, args ...string) *worker {
 	t.Helper()
-	all := append([]string{w.script, "--server", w.url, "--token", token, "--order", "42", "--ledger", w.ledgerFile()}, args...)
-	process := &worker{t: t, cmd: exec.Command(w.program, all...)}
-	process.cmd.Env = append(os.Environ(), "PYTHONDONTWRITEBYTECODE=1", "PYTHONPATH="+pythonPackage)
-	process.cmd.Stdout, process.cmd.Stderr = &process.stdout, &process.stderr
-	must(t, "starting "+w.script, process.cmd.Start())
-	t.Cleanup(func() {
-		process.once.Do(func() {
-			_ = process.cmd.Process.Kill() // also if it is stopped
-			_ = process.cmd.Wait()
-		})
-	})
-	return process
+	all := []string{w.script, "--server", w.url, "--token", token, "--order", "42", "--ledger", w.ledgerFile()}
+	return w.language.start(t, append(all, args...)...)
 }
 
-// wait waits for a worker's end and reads what it printed.
-func (p *worker) wait() (got answer) {
-	p.t.Helper()
+// end waits for a process's end.
+func (p *worker) end() {
 	p.once.Do(func() {
 		timer := time.AfterFunc(2*patience, func() { _ = p.cmd.Process.Kill() })
 		defer timer.Stop()
 		_ = p.cmd.Wait() // the exit code is what counts
 	})
+}
+
+// wait waits for a worker's end and reads what it printed.
+func (p *worker) wait() (got answer) {
+	p.t.Helper()
+	p.end()
 	got.code, got.stderr = p.cmd.ProcessState.ExitCode(), p.stderr.String()
 	if p.stdout.Len() > 0 {
 		if err := json.Unmarshal(p.stdout.Bytes(), &got); err != nil {

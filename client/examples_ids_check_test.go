@@ -71,11 +71,7 @@ func (l language) start(t testing.TB, args ...string) *worker {
 // apart by a layout. They rise, and are of one worker id.
 func stamped(t testing.TB, process *worker, layout string) (code int, ids []snowflake.ID, parts []snowflake.Parts) {
 	t.Helper()
-	process.once.Do(func() {
-		timer := time.AfterFunc(2*patience, func() { _ = process.cmd.Process.Kill() })
-		defer timer.Stop()
-		_ = process.cmd.Wait() // the exit code is what counts
-	})
+	process.end()
 	bits := snowflake.MustLayout(layout)
 	for line := range strings.Lines(process.stdout.String()) {
 		id, err := snowflake.Parse(strings.TrimSuffix(line, "\n"))

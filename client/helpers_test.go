@@ -227,17 +227,20 @@ func wantError(t testing.TB, err, want error, about ...any) *client.Error {
 	if !errors.Is(err, want) {
 		t.Fatalf("%s: got error %v, want %v", asked, err, want)
 	}
-	classes := 0
-	for _, class := range []error{client.ErrRefused, client.ErrLost, client.ErrUnknownOutcome} {
-		if errors.Is(err, class) {
-			classes++
-		}
-	}
 	failure, ok := errors.AsType[*client.Error](err)
-	if classes != 1 || !ok {
+	if classes := classesOf(err); classes != 1 || !ok {
 		t.Fatalf("%s: the error %v is of %d classes, want 1; an *Error: got %t, want true", asked, err, classes, ok)
 	}
 	return failure
+}
+
+func classesOf(err error) (n int) {
+	for _, class := range []error{client.ErrRefused, client.ErrLost, client.ErrUnknownOutcome} {
+		if errors.Is(err, class) {
+			n++
+		}
+	}
+	return n
 }
 
 // answering is a client of a service that answers every request with this JSON.
@@ -297,7 +300,7 @@ func without(t testing.TB, asked, text string, secrets ...string) {
 func must(t testing.TB, asked string, err error) {
 	t.Helper()
 	if err != nil {
-		t.Fatalf("%s: %v", asked, err)
+		t.Fatalf("%s failed: %v", asked, err)
 	}
 }
 

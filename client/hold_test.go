@@ -4,7 +4,6 @@ import (
 	"context"
 	"net/http"
 	"slices"
-	"strconv"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -13,7 +12,6 @@ import (
 	"github.com/coatcheck/coatcheck/client"
 	"github.com/coatcheck/coatcheck/internal/keepalive"
 	"github.com/coatcheck/coatcheck/internal/testing/expect"
-	"github.com/coatcheck/coatcheck/server"
 	"github.com/coatcheck/coatcheck/workerlease/holder"
 )
 
@@ -145,28 +143,6 @@ func TestAHolderStopsInTimeWhateverTheServiceDoes(t *testing.T) {
 	}
 }
 
-func TestAShortOutageCostsNothing(t *testing.T) {
-	for name, fault := range map[string]fault{"silent": silent, "ended": hangUp, "unavailable": says(503, "application/problem+json", `{"code":"store-unavailable"}`), "lost": loseReply} {
-		synctest.Test(t, func(t *testing.T) {
-			s, d := bubble(t), &diary{}
-			// less than the client's own timeout
-			_, err := s.CreatePool(t.Context(), "orders", client.PoolShape{TTL: 6 * time.Second})
-			must(t, "CreatePool", err)
-			h := hold(t, s, d.options())
-			first := current(t, h)
-			for range 10 {
-				s.proxy.disturb(only("renew", 1, fault)) // one that hangs makes room for the next
-				time.Sleep(time.Minute)
-				if lease, err := h.Lease(); err != nil || lease.Fence != first.Fence {
-					t.Fatalf("Lease after an outage, %s: got %+v, %v, want fence %d", name, lease, err, first.Fence)
-				}
-			}
-			expect.Equal(t, "renewals that failed, "+name, d.count(holder.RenewalFailed), 10)
-			expect.Equal(t, "leases lost, "+name, d.count(holder.Lost), 0)
-		})
-	}
-}
-
 func TestAHolderEndsAtOnceWhenTheServiceSaysThatItsLeaseIsLost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := bubble(t)
@@ -178,33 +154,6 @@ func TestAHolderEndsAtOnceWhenTheServiceSaysThatItsLeaseIsLost(t *testing.T) {
 		expect.Equal(t, "renewals until the holder knew", s.proxy.count("renew"), 1)
 		succeeds(t, "Release of what is lost", h.Release(t.Context(), time.Time{}))
 		expect.Equal(t, "requests to give back, the other's own among them", s.proxy.count("give back"), 1)
-	})
-}
-
-// A service that is away for longer than a TTL: what was held is gone, and another worker id is
-// leased when the service is there again.
-func TestAHolderReacquires(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s, d := bubble(t), &diary{}
-		options := d.options()
-		options.Reacquire = true
-		h := hold(t, s, options)
-		first := current(t, h)
-		s.proxy.disturb(hangUp)
-		<-h.Context().Done()
-		time.Sleep(10 * time.Minute)
-		_, err := h.Lease()
-		expect.Error(t, "Lease while the service is away", err, keepalive.ErrDeadline)
-		between(t, "leases asked for in ten minutes", s.proxy.count("acquire"), 60, 400)
-		s.proxy.disturb(nil)
-		time.Sleep(time.Minute)
-		second := current(t, h)
-		// of the same identity
-		if second.Fence <= first.Fence || second.NotBefore.Before(first.NotAfter) || second.WorkerID != first.WorkerID {
-			t.Errorf("the lease after the outage: got %+v, want the worker id of %+v, a larger fence and a later window", second, first)
-		}
-		expect.Equal(t, "grants that the holder reported", d.count(holder.Granted), 2)
-		expect.Equal(t, "losses that the holder reported", d.count(holder.Lost), 1)
 	})
 }
 
@@ -251,72 +200,6 @@ func TestAGrantWithALostReplyHasNoHolder(t *testing.T) {
 	}
 }
 
-func TestAHolderWaitsAsLongAsTheServiceSays(t *testing.T) {
-	t.Run("exhausted", func(t *testing.T) {
-		synctest.Test(t, func(t *testing.T) {
-			s := bubble(t)
-			for range 2 {
-				acquire(t, s.Client, "orders", client.WorkerRequest{Layout: "41/1/12", TTL: 20 * time.Second})
-			}
-			waitsFor(t, s, 20*time.Second, client.ErrExhausted)
-		})
-	})
-	t.Run("quarantined", func(t *testing.T) {
-		synctest.Test(t, func(t *testing.T) {
-			waitsFor(t, bubbleWith(t, server.Config{}), 31*time.Second, client.ErrQuarantined)
-		})
-	})
-}
-
-// waitsFor leases while nothing can be had for so long. A long wait is cut short, since a holder
-// may give back at any time; it is not asked much more often for that.
-func waitsFor(t *testing.T, s *service, span time.Duration, want error) {
-	t.Helper()
-	began, asked := time.Now(), s.proxy.count("acquire")
-	_, err := s.HoldWorker(t.Context(), "orders", client.WorkerRequest{}, client.HoldOptions{})
-	expect.Equal(t, "the wait that the service asks for", wantError(t, err, want).Wait, span)
-	expect.Equal(t, "how long HoldWorker without patience took", time.Since(began), 0)
-	_, err = s.HoldWorker(t.Context(), "orders", client.WorkerRequest{}, client.HoldOptions{Patience: span / 2})
-	wantError(t, err, want)
-	between(t, "when HoldWorker gave up", time.Since(began), 0, span/2)
-	h, err := s.HoldWorker(t.Context(), "orders", client.WorkerRequest{}, client.HoldOptions{Patience: 2 * span})
-	must(t, "HoldWorker that waits long enough", err)
-	defer h.Release(t.Context(), time.Time{})
-	between(t, "when HoldWorker had a lease", time.Since(began), span, span+10*time.Second)
-	between(t, "leases asked for", s.proxy.count("acquire")-asked, 1, 5+int(span/(5*time.Second)))
-}
-
-// A wait that something on the way asks for is kept only so long.
-func TestAHolderDoesNotWaitForEverBecauseAProxySaysSo(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := bubble(t)
-		s.proxy.disturb(only("acquire", 2, func(w http.ResponseWriter, r *http.Request, service http.Handler) bool {
-			w.Header().Set("Retry-After", strconv.Itoa(365*24*60*60))
-			return says(503, "text/html", "maintenance")(w, r, service)
-		}))
-		h := s.StartWorker(t.Context(), "orders", client.WorkerRequest{}, client.HoldOptions{})
-		defer h.Release(t.Context(), time.Time{})
-		time.Sleep(time.Minute)
-		_, err := h.Lease()
-		succeeds(t, "Lease a minute after a proxy asked for a year", err)
-	})
-}
-
-func TestStartWorkerGoesOnUntilThereIsAGrant(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := bubble(t)
-		s.proxy.disturb(hangUp)
-		h := s.StartWorker(t.Context(), "orders", client.WorkerRequest{}, client.HoldOptions{})
-		time.Sleep(time.Hour)
-		_, err := h.Lease()
-		expect.Error(t, "Lease while the service is away", err, holder.ErrNone)
-		s.proxy.disturb(nil)
-		time.Sleep(time.Minute)
-		current(t, h)
-		succeeds(t, "Release", h.Release(t.Context(), time.Time{}))
-	})
-}
-
 func TestWhatCannotBeLeasedIsAskedForOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := bubble(t)
@@ -346,40 +229,4 @@ func TestWhatCannotBeLeasedIsAskedForOnce(t *testing.T) {
 			expect.Equal(t, "leases asked for with "+name, s.proxy.count("acquire")-before, row.sent)
 		}
 	})
-}
-
-func TestReleasingToAServiceThatIsAwayIsBounded(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := bubble(t)
-		h := hold(t, s, client.HoldOptions{})
-		token := current(t, h).Token
-		s.proxy.disturb(only("give back", 0, silent))
-		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
-		defer cancel()
-		began := time.Now()
-		err := h.Release(ctx, time.Now())
-		wantError(t, err, client.ErrUnknownOutcome)
-		expect.Equal(t, "how long Release took", time.Since(began), 3*time.Second)
-		without(t, "Release", err.Error(), token)
-		noLease(t, h, keepalive.ErrReleased)
-	})
-}
-
-// The client's own wall clock has no part in it.
-func TestALeasesClockIsTheServers(t *testing.T) {
-	for _, delay := range []time.Duration{0, 3 * time.Second} {
-		synctest.Test(t, func(t *testing.T) {
-			s := bubble(t)
-			s.proxy.disturb(late(delay))
-			wrong := func() time.Time { return time.Now().Add(-10 * time.Minute) }
-			h := hold(t, s, client.HoldOptions{Wall: wrong})
-			for range 100 {
-				lease, err := h.Lease()
-				if behind := time.Since(lease.Time.Add(time.Since(lease.At))); err != nil || behind < -time.Millisecond || behind > delay+time.Millisecond {
-					t.Fatalf("Lease, with answers %v late: its clock is behind by %v, %v, want up to the delay", delay, behind, err)
-				}
-				time.Sleep(7 * time.Second)
-			}
-		})
-	}
 }

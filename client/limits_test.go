@@ -37,9 +37,6 @@ func TestLimitsOfTheClient(t *testing.T) {
 		_, err := s.TakeLimit(t.Context(), "sms", rate, 1)
 		wantError(t, err, client.ErrInvalidRequest, "rate", rate)
 	}
-	_, err = s.TakeLimit(t.Context(), "a/b", hourly, 1)
-	wantError(t, err, client.ErrInvalidRequest)
-	wantError(t, s.ResetLimit(t.Context(), ""), client.ErrInvalidRequest)
 }
 
 // The wait is told to the millisecond, where the header has whole seconds.

@@ -20,7 +20,7 @@ func ran(t *testing.T, dir, program string, args ...string) string {
 	command.Env = append(os.Environ(), "PYTHONDONTWRITEBYTECODE=1")
 	output, err := command.CombinedOutput()
 	if err != nil {
-		t.Fatalf("%s %s: %v\n%s", program, strings.Join(args, " "), err, output)
+		t.Fatalf("%s %s failed: %v\n%s", program, strings.Join(args, " "), err, output)
 	}
 	return string(output)
 }

@@ -252,34 +252,6 @@ func TestALostReplyAboutAWorkerIDIsAnUnknownOutcomeAndNothingIsSentTwice(t *test
 	}
 }
 
-// What is no lease or no pool would be another path.
-func TestWhatIsNoPoolOrLeaseIsNotSent(t *testing.T) {
-	c := connect(t, listen(t, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-		t.Errorf("%s %s was sent, want no request", r.Method, r.URL)
-	})))
-	lease := client.WorkerLease{Pool: "orders", Token: "a-lease"}
-	for _, pool := range []string{"", ".", "..", "a/b", "a b", "a?b", "a%2Fb", "ä", strings.Repeat("a", 201)} {
-		other := lease
-		other.Pool = pool
-		for verb, write := range workerWrites(c, other) {
-			expect.Error(t, fmt.Sprintf("%s of the pool %q", verb, pool), write(t.Context()), client.ErrInvalidRequest)
-		}
-		_, err := c.CreatePool(t.Context(), pool, client.PoolShape{})
-		wantError(t, err, client.ErrInvalidRequest, "pool", pool)
-		_, err = c.Ring(t.Context(), pool, 0, 1)
-		wantError(t, err, client.ErrInvalidRequest, "pool", pool)
-		if pool != "" {
-			_, err = c.SnowflakeIDs(t.Context(), pool, 1)
-			wantError(t, err, client.ErrInvalidRequest, "pool", pool)
-		}
-	}
-	for _, wrong := range []client.WorkerLease{{}, {Pool: "orders"}, {Pool: "orders", Token: "a b"}, {Pool: "orders", Token: "a-lease", WorkerID: -1}} {
-		_, err := c.RenewWorker(t.Context(), wrong)
-		wantError(t, err, client.ErrInvalidRequest, "wrong", wrong)
-		wantError(t, c.ReleaseWorker(t.Context(), wrong, time.Time{}), client.ErrInvalidRequest, "wrong", wrong)
-	}
-}
-
 // An answer of which a part is missing or impossible is none: nothing may be stamped with it.
 func TestAGrantThatIsNotWholeIsAnUnknownOutcome(t *testing.T) {
 	const good = `{"worker_id":31,"lease":"lease","fence":7,"not_before":"2026-01-01T00:00:00Z","not_after":"2026-01-01T00:00:30Z","ttl_ms":30000,"renew_every_ms":10000,` +

@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/http"
 	"slices"
+	"strconv"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -228,5 +229,21 @@ func TestWhatCannotBeLeasedIsAskedForOnce(t *testing.T) {
 			noLease(t, h, row.want)
 			expect.Equal(t, "leases asked for with "+name, s.proxy.count("acquire")-before, row.sent)
 		}
+	})
+}
+
+// A wait that something on the way asks for is kept only so long.
+func TestAHolderDoesNotWaitForEverBecauseAProxySaysSo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := bubble(t)
+		s.proxy.disturb(only("acquire", 2, func(w http.ResponseWriter, r *http.Request, service http.Handler) bool {
+			w.Header().Set("Retry-After", strconv.Itoa(365*24*60*60))
+			return says(503, "text/html", "maintenance")(w, r, service)
+		}))
+		h := s.StartWorker(t.Context(), "orders", client.WorkerRequest{}, client.HoldOptions{})
+		defer h.Release(t.Context(), time.Time{})
+		time.Sleep(time.Minute)
+		_, err := h.Lease()
+		succeeds(t, "Lease a minute after a proxy asked for a year", err)
 	})
 }

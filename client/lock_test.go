@@ -16,6 +16,8 @@ import (
 	"github.com/coatcheck/coatcheck/api"
 	"github.com/coatcheck/coatcheck/client"
 	"github.com/coatcheck/coatcheck/internal/testing/expect"
+	"github.com/coatcheck/coatcheck/internal/testing/redistest"
+	"github.com/coatcheck/coatcheck/lock"
 )
 
 // toldOfLocks is what each problem of the lock endpoints is.
@@ -391,4 +393,46 @@ func TestAnswersThatAreNoGrantOfALock(t *testing.T) {
 		}
 		wantError(t, err, client.ErrUnknownOutcome, "answer", body)
 	}
+}
+
+// On a real Redis: the context ends before another has the lock, which waits for it at Redis
+// itself.
+func TestContextOfALockEndsBeforeItIsFree(t *testing.T) {
+	redis := redistest.Start(t)
+	for name, fault := range map[string]fault{"service gone": hangUp, "black hole": silent} {
+		t.Run(name, func(t *testing.T) {
+			store := open(t, redis.URL())
+			s := serve(t, store)
+			t.Cleanup(func() { s.proxy.disturb(nil) })
+			rivals := lock.New(store, lock.Config{})
+			defer rivals.Close()
+			held := holdLock(t, s, "deploy", client.LockRequest{TTL: 3 * time.Second})
+			ends := trustEnds(held)
+			s.proxy.disturb(fault)
+			next, err := rivals.Acquire(t.Context(), "deploy", lock.Request{})
+			must(t, "Acquire by a rival", err)
+			after(t, "since when another has the lock that could be trusted before", next.Since(), <-ends)
+			expect.Error(t, "Err of the lock", held.Err(), client.ErrDeadline)
+			later(t, next.Fence(), held.Fence())
+			succeeds(t, "Release by the rival", next.Release(t.Context()))
+		})
+	}
+}
+
+// trustEnds returns when a lock ends until when it could be trusted. When a busy machine comes to
+// end its context does not count.
+func trustEnds(held *client.Lock) <-chan time.Time {
+	ends := make(chan time.Time, 1)
+	go func() {
+		var until time.Time
+		for held.Context().Err() == nil {
+			now := time.Now()
+			if left := held.Validity(); left > 0 {
+				until = now.Add(left)
+			}
+			time.Sleep(5 * time.Millisecond)
+		}
+		ends <- until
+	}()
+	return ends
 }

@@ -19,7 +19,7 @@ type findings struct {
 	twice   chaostest.Finding // ids that were told again
 	strange chaostest.Finding // ids of no range that the process was given
 	skipped chaostest.Finding // ids that were not told, of ranges that the process was done with
-	ahead   int64             // the most ids that a process left behind of a tag, from its current range on
+	ahead   int64             // the most ids of a tag that a process left behind
 	gaps    int               // the most gaps of a tag between ranges that were given
 }
 

@@ -29,8 +29,9 @@ var steps = []step{
 		args: "-service " + built, full: "-rounds 5 -seconds 0.8", quick: "-rounds 1 -seconds 0.3 -conns 1,64",
 	},
 	{
-		name: "counters", command: "counters", run: countersCommand, about: "Adding to counters by the library, over loopback; at ack=1 a replica confirms each value.",
-		full: "-rounds 5 -seconds 0.4 -callers 1,64,1024", quick: "-rounds 1 -seconds 0.15 -callers 64,1024",
+		name: "counters", command: "counters", run: countersCommand,
+		about: "Adding to counters by the library, over loopback; at ack=1 a replica confirms each value.",
+		full:  "-rounds 5 -seconds 0.4 -callers 1,64,1024", quick: "-rounds 1 -seconds 0.15 -callers 64,1024",
 	},
 	{
 		name: "locks", command: "locks", run: locksCommand, about: "Locks: without rivals, and contended by processes.",
@@ -66,8 +67,9 @@ var steps = []step{
 		quick: "-many 250000",
 	},
 	{
-		name: "once", command: "once", run: onceCommand, about: "What `coatcheck once` adds to a command: from the start of a process to its end.",
-		full: "-rounds 7 -seconds 0.5", quick: "-rounds 1 -seconds 0.2",
+		name: "once", command: "once", run: onceCommand,
+		about: "What `coatcheck once` adds to a command: from the start of a process to its end.",
+		full:  "-rounds 7 -seconds 0.5", quick: "-rounds 1 -seconds 0.2",
 	},
 	{name: "size", command: "size", run: sizeCommand,
 		full: "-cold", about: "The program, as `make build` makes it, and a build with an empty cache."},

@@ -126,7 +126,8 @@ for id = ARGV[1], ARGV[2] - 1 do
   end
   local nonce, identity = string.format('nonce%017d', id), 'orders-' .. string.format('%.0f', id)
   redis.call('ZADD', KEYS[2], till, id)
-  redis.call('HSET', KEYS[1], 's:' .. id, table.concat({nonce, string.format('%.0f', now), till, string.format('%.0f', now * 1000), state, identity}, ' '))
+  redis.call('HSET', KEYS[1], 's:' .. id, table.concat({nonce, string.format('%.0f', now), till,
+    string.format('%.0f', now * 1000), state, identity}, ' '))
   redis.call('HSET', KEYS[3], 'n:' .. nonce, id, 'i:' .. identity, id)
 end
 return 1`

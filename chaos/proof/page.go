@@ -15,23 +15,30 @@ const enough = 1000
 // promises are those of docs/guarantees.md: where they stand there, what is an operation, what is a
 // violation, and who else is broken.
 var promises = []struct{ name, anchor, says string }{
-	{evidence.Tokens, "idempotency-tokens", `An operation is one that clients ask for until they know, half of them twice at once. A violation is
+	{evidence.Tokens, "idempotency-tokens",
+		`An operation is one that clients ask for until they know, half of them twice at once. A violation is
 a handler that ran twice, or any other rule of [chaos](../chaos/doc.go) that did not hold. The
 middleware with ` + "`SETNX`" + ` is [a hand-written one](../chaos/naive_test.go).`},
-	{evidence.WorkerIDs, "worker-ids-no-two-ids-are-equal", `An operation is an id that was stamped. A violation is one that was stamped twice; in the
+	{evidence.WorkerIDs, "worker-ids-no-two-ids-are-equal",
+		`An operation is an id that was stamped. A violation is one that was stamped twice; in the
 simulation, a run in which that could happen, which ends there. The allocator with a mask is
 [chaos/ids/masked_test.go](../chaos/ids/masked_test.go).`},
-	{evidence.Fences, "fences-they-only-grow", `An operation is a grant. A violation is a history of a lock that no order of rising fences explains;
+	{evidence.Fences, "fences-they-only-grow",
+		`An operation is a grant. A violation is a history of a lock that no order of rising fences explains;
 in the simulation, a run in which a fence did not grow.`},
-	{evidence.Locks, "locks-a-holder-is-stopped-before-anyone-else-can-hold-and-fences-rise", `An operation is a grant. A violation is a grant while another client still looked and was told
+	{evidence.Locks, "locks-a-holder-is-stopped-before-anyone-else-can-hold-and-fences-rise",
+		`An operation is a grant. A violation is a grant while another client still looked and was told
 that the lock is his, and for coatcheck any history that has no explanation. Each library renews
 every third of the lease, and is asked whether the lock is still held in the way that its
 documentation says.`},
-	{evidence.Counters, "counters-no-value-is-handed-out-twice", `An operation is a value that was told. A violation is one that was told twice, or a call that was
+	{evidence.Counters, "counters-no-value-is-handed-out-twice",
+		`An operation is a value that was told. A violation is one that was told twice, or a call that was
 told no more than another one had been told before it began.`},
-	{evidence.Segments, "where-the-others-are-attacked", `An operation is an id that was told, and each kill counts. A violation is an id that was told twice,
+	{evidence.Segments, "where-the-others-are-attacked",
+		`An operation is an id that was told, and each kill counts. A violation is an id that was told twice,
 was of no range that the process had, or was left out.`},
-	{evidence.Outages, "where-the-others-are-attacked", `An operation is a call. A violation is one that ran more than once, did not run although it was
+	{evidence.Outages, "where-the-others-are-attacked",
+		`An operation is a call. A violation is one that ran more than once, did not run although it was
 answered, or ran although it was said that it did not.`},
 }
 

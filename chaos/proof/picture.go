@@ -18,9 +18,11 @@ const (
 	top      = 56
 )
 
-const style = `.back { fill: #fff } text { fill: #24292f } .lane, .tick { stroke: #d0d7de } .asks { fill: #d0d7de } .holds { fill: #2f6fb5 } .wrong { fill: #cf222e }
+const style = `.back { fill: #fff } text { fill: #24292f } .lane, .tick { stroke: #d0d7de } .asks { fill: #d0d7de }
+.holds { fill: #2f6fb5 } .wrong { fill: #cf222e }
 .fault { fill: #bf8700; opacity: .18 } .struck { stroke: #bf8700; stroke-width: 2 } .due { fill: #9a6700 }
-@media (prefers-color-scheme: dark) { .back { fill: #0d1117 } text { fill: #e6edf3 } .lane, .tick { stroke: #30363d } .asks { fill: #48566a } .holds { fill: #4a8fd8 }
+@media (prefers-color-scheme: dark) { .back { fill: #0d1117 } text { fill: #e6edf3 } .lane, .tick { stroke: #30363d }
+.asks { fill: #48566a } .holds { fill: #4a8fd8 }
 .wrong { fill: #f85149 } .fault { fill: #d29922 } .struck { stroke: #d29922 } .due { fill: #d29922 } }`
 
 // draw draws a violation: a lane for each client, in the order in which they first come, and the
@@ -58,7 +60,8 @@ func draw(t *evidence.Timeline) string {
 	ticks(&b, to.Sub(from), bottom)
 	fmt.Fprintf(&b, `<text x="%d" y="%d">light: asks, from the call to its return; dark: is told that it holds; red: two at once</text>`+
 		"\n", laneLeft, bottom+36)
-	return fmt.Sprintf(`<svg xmlns="http://www.w3.org/2000/svg" width="%d" height="%d" viewBox="0 0 %[1]d %[2]d" font-family="sans-serif" font-size="12">
+	return fmt.Sprintf(`<svg xmlns="http://www.w3.org/2000/svg" width="%d" height="%d" viewBox="0 0 %[1]d %[2]d"
+font-family="sans-serif" font-size="12">
 <style>
 %s
 </style>

@@ -6,7 +6,8 @@ import "strings"
 var tables = []struct{ name, text string }{
 	{"restarts", `### After restarts and losses
 
-Seconds until the next one is handed out, and values that are left out, on a Redis with ` + "`appendonly\nyes`" + `. Times begin when what was broken is back: Redis answers, and the service says where it
+Seconds until the next one is handed out, and values that are left out, on a Redis with ` +
+		"`appendonly\nyes`" + `. Times begin when what was broken is back: Redis answers, and the service says where it
 listens. A few tenths of a second can be those of a busy machine.
 
 `},

@@ -41,7 +41,8 @@ func settings(version string, info *debug.BuildInfo) v1.Config {
 		Env:          []string{"COATCHECK_LISTEN=0.0.0.0:8080"},
 		ExposedPorts: map[string]struct{}{"8080/tcp": {}},
 		Healthcheck: &v1.HealthConfig{
-			Test: []string{"CMD", "/coatcheck", "healthcheck"}, Interval: 10 * time.Second, Timeout: 6 * time.Second, StartPeriod: 10 * time.Second, Retries: 3,
+			Test:     []string{"CMD", "/coatcheck", "healthcheck"},
+			Interval: 10 * time.Second, Timeout: 6 * time.Second, StartPeriod: 10 * time.Second, Retries: 3,
 		},
 		Entrypoint: []string{"/coatcheck"},
 		Cmd:        []string{"serve"},

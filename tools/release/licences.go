@@ -27,7 +27,9 @@ var allowed = []string{"0BSD", "Apache-2.0", "BSD-2-Clause", "BSD-3-Clause", "BS
 // whose licences become others is not excepted any more.
 var excepted = map[string]exception{
 	"github.com/go-sql-driver/mysql": {
-		found: []string{"MPL-2.0"}, why: "unchanged; the Mozilla Public License covers its own files, whose source is where the Go tool fetches it, by its path and its version in go.mod.",
+		found: []string{"MPL-2.0"},
+		why: "unchanged; the Mozilla Public License covers its own files, " +
+			"whose source is where the Go tool fetches it, by its path and its version in go.mod.",
 	},
 }
 
@@ -128,7 +130,8 @@ func (h held) check() error {
 	}
 	for _, name := range h.licences {
 		if !slices.Contains(allowed, name) {
-			return fmt.Errorf("%s %s has the licence %s, which is not on the list of those that may be in the binary (tools/release/licences.go): take another module, or say there why it may",
+			return fmt.Errorf("%s %s has the licence %s, which is not on the list of those that may be in the binary "+
+				"(tools/release/licences.go): take another module, or say there why it may",
 				h.path, h.version, name)
 		}
 	}
@@ -137,10 +140,13 @@ func (h held) check() error {
 
 func page(all []held) string {
 	var b strings.Builder
-	b.WriteString("# Licences\n\n" + wrapped("The modules whose code is in the binary `coatcheck`, as it is built for Linux, beside Go's standard library (BSD-3-Clause) and this repository itself (Apache-2.0). "+
-		"`make licences` writes this page, and a test fails where a module is missing, or has a licence that is not one of "+strings.Join(allowed, ", ")+
+	b.WriteString("# Licences\n\n" + wrapped("The modules whose code is in the binary `coatcheck`, "+
+		"as it is built for Linux, beside Go's standard library (BSD-3-Clause) and this repository itself (Apache-2.0). "+
+		"`make licences` writes this page, and a test fails where a module is missing, "+
+		"or has a licence that is not one of "+strings.Join(allowed, ", ")+
 		" and is not excepted below. What is only in tests, benchmarks, examples and tools is not in the binary, and not here.", "") + "\n\n")
-	b.WriteString(wrapped("Most of these licences want their text to go along with a binary: `make release` writes all of them into each archive. Versions are those of `go.mod`.", "") + "\n\n| module | licence |\n|---|---|\n")
+	b.WriteString(wrapped("Most of these licences want their text to go along with a binary: "+
+		"`make release` writes all of them into each archive. Versions are those of `go.mod`.", "") + "\n\n| module | licence |\n|---|---|\n")
 	for _, one := range all {
 		fmt.Fprintf(&b, "| %s | %s |\n", one.path, strings.Join(one.licences, ", "))
 	}
@@ -190,10 +196,12 @@ func printTexts(ctx context.Context, root string, t target, out io.Writer) error
 	if err != nil {
 		return fmt.Errorf("the licence of Go: %w", err)
 	}
-	all = append([]held{{module: module{path: "Go, its standard library", version: runtime.Version()}, texts: []licenceText{{"LICENSE", own}}}}, all...)
+	standard := held{module: module{path: "Go, its standard library", version: runtime.Version()}, texts: []licenceText{{"LICENSE", own}}}
+	all = append([]held{standard}, all...)
 	for _, one := range all {
 		for _, licence := range one.texts {
-			if _, err := fmt.Fprintf(out, "%s %s, %s\n\n%s\n\n%s\n\n", one.path, one.version, licence.file, strings.TrimSpace(string(licence.text)), strings.Repeat("-", 80)); err != nil {
+			text, line := strings.TrimSpace(string(licence.text)), strings.Repeat("-", 80)
+			if _, err := fmt.Fprintf(out, "%s %s, %s\n\n%s\n\n%s\n\n", one.path, one.version, licence.file, text, line); err != nil {
 				return err
 			}
 		}

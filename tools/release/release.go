@@ -23,7 +23,11 @@ import (
 )
 
 // targets are a release's archives. On Windows `lock run` and `worker run` refuse to start.
-var targets = []target{{"linux", "amd64"}, {"linux", "arm64"}, {"darwin", "amd64"}, {"darwin", "arm64"}, {"windows", "amd64"}, {"windows", "arm64"}}
+var targets = []target{
+	{"linux", "amd64"}, {"linux", "arm64"},
+	{"darwin", "amd64"}, {"darwin", "arm64"},
+	{"windows", "amd64"}, {"windows", "arm64"},
+}
 
 // packed is a file of an archive.
 type packed struct {
@@ -87,7 +91,8 @@ func (t target) build(ctx context.Context, root string, at time.Time, beside []p
 		program += ".exe"
 	}
 	binary := filepath.Join(work, program)
-	compile := exec.CommandContext(ctx, "go", append(published("-buildvcs=auto"), "-o", binary, "./cmd/coatcheck")...) //nolint:gosec // a file in that folder
+	args := append(published("-buildvcs=auto"), "-o", binary, "./cmd/coatcheck")
+	compile := exec.CommandContext(ctx, "go", args...) //nolint:gosec // a file in that folder
 	compile.Dir, compile.Env = root, t.environment()
 	if said, err := compile.CombinedOutput(); err != nil {
 		return fmt.Errorf("go build for %s: %w: %s", t, err, said)
@@ -152,7 +157,10 @@ func tarred(folder string, files []packed, at time.Time) ([]byte, error) {
 
 // pack adds a file to an archive, as root's.
 func pack(archive *tar.Writer, name string, file packed, at time.Time) error {
-	header := &tar.Header{Typeflag: tar.TypeReg, Name: name, Mode: file.mode, Size: int64(len(file.text)), ModTime: at, Format: tar.FormatUSTAR}
+	header := &tar.Header{
+		Typeflag: tar.TypeReg, Name: name, Mode: file.mode, Size: int64(len(file.text)), ModTime: at,
+		Format: tar.FormatUSTAR,
+	}
 	if err := archive.WriteHeader(header); err != nil {
 		return err
 	}

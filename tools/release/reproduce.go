@@ -84,7 +84,8 @@ func copyTree(ctx context.Context, root, folder string) error {
 
 func build(ctx context.Context, folder, cache string) ([]byte, error) {
 	binary := filepath.Join(folder, "bin", "coatcheck")
-	compile := exec.CommandContext(ctx, "go", append(published("-buildvcs=false"), "-o", binary, "./cmd/coatcheck")...) //nolint:gosec // a file in that folder
+	args := append(published("-buildvcs=false"), "-o", binary, "./cmd/coatcheck")
+	compile := exec.CommandContext(ctx, "go", args...) //nolint:gosec // a file in that folder
 	compile.Dir, compile.Env = folder, append(os.Environ(), "CGO_ENABLED=0", "GOCACHE="+cache)
 	if said, err := compile.CombinedOutput(); err != nil {
 		return nil, fmt.Errorf("go build: %w: %s", err, said)

@@ -115,7 +115,10 @@ func billOf(info *debug.BuildInfo, licences map[string][]string) bill {
 	}
 	for _, m := range vendored {
 		url := "pkg:" + m.path + "@" + m.version
-		b.Components = append(b.Components, component{Ref: url, Type: "library", Name: m.path, Version: m.version, PURL: url, Licences: licencesIn(licences[m.path+"@"+m.version])})
+		b.Components = append(b.Components, component{
+			Ref: url, Type: "library", Name: m.path, Version: m.version, PURL: url,
+			Licences: licencesIn(licences[m.path+"@"+m.version]),
+		})
 	}
 	whole := dependency{Ref: main.Ref}
 	for _, one := range b.Components {

@@ -48,7 +48,10 @@ func newClient(base, version string, log *slog.Logger) (*client, error) {
 	if err := errors.Join(atFault, badHeaders, badTrust, badTimeout, badCompression); err != nil {
 		return nil, err
 	}
-	transport := &http.Transport{Proxy: http.ProxyFromEnvironment, TLSClientConfig: trust, ForceAttemptHTTP2: true, IdleConnTimeout: 90 * time.Second}
+	transport := &http.Transport{
+		Proxy: http.ProxyFromEnvironment, TLSClientConfig: trust, ForceAttemptHTTP2: true,
+		IdleConnTimeout: 90 * time.Second,
+	}
 	sender := &http.Client{Transport: transport, Timeout: time.Duration(timeout) * time.Millisecond}
 	return &client{sender, endpoint, headers, compression == "gzip"}, nil
 }

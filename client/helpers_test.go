@@ -255,15 +255,6 @@ func faced(t testing.TB, with fault, change ...func(*client.Config)) *client.Cli
 	return connect(t, listen(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { with(w, r, nil) })), change...)
 }
 
-// troubled is a client of a service that answers every request with this problem.
-func troubled(t testing.TB, code api.Code) *client.Client {
-	t.Helper()
-	return faced(t, func(w http.ResponseWriter, _ *http.Request, _ http.Handler) bool {
-		api.NewProblem(code, "").Write(w)
-		return true
-	})
-}
-
 // succeeds fails the test if what was asked failed.
 func succeeds(t testing.TB, asked string, err error) {
 	t.Helper()

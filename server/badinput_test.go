@@ -150,7 +150,7 @@ func fits(route, path []string) bool {
 func (v *victim) refuse(t *testing.T, row bad) {
 	t.Helper()
 	a, err := v.s.send(t.Context(), v.filled(row.call))
-	expect.NoError(t, row.call.String(), err)
+	expect.NoError(t, row.String(), err)
 	if row.method == "HEAD" {
 		a.wantStatus(t, api.NewProblem(row.code, "").Status)
 		a.wantBody(t, "")

@@ -75,7 +75,7 @@ func (f *findings) findTwice(all []increment, stages chaostest.Stages) {
 	for i, one := range all {
 		if i > 0 && one.first <= furthest.value {
 			again := min(one.value, furthest.value) - one.first + 1
-			f.twice.Add(again, stages.At(max(one.begun, furthest.begun)), "%v and %v", furthest, one)
+			f.twice.Addf(again, stages.At(max(one.begun, furthest.begun)), "%v and %v", furthest, one)
 		}
 		if i == 0 || one.value > furthest.value {
 			furthest = one
@@ -88,7 +88,7 @@ func (f *findings) findFalling(all []increment, stages chaostest.Stages) {
 	call := func(one increment) chaostest.Span { return chaostest.Span{From: one.begun, To: one.returned} }
 	values := func(one increment) (least, most int64) { return one.first, one.value }
 	chaostest.Falling(all, call, values, func(before, one increment) {
-		f.falling.Add(1, stages.At(one.begun), "%v, then %v", before, one)
+		f.falling.Addf(1, stages.At(one.begun), "%v, then %v", before, one)
 	})
 }
 

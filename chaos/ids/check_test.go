@@ -30,7 +30,7 @@ func check(t testing.TB, folder string, stages chaostest.Stages) findings {
 	for file, ids := range files {
 		for i := 1; i < len(ids); i++ {
 			if ids[i] <= ids[i-1] {
-				f.falling.Add(1, "", "%s: %d after %d", file, ids[i], ids[i-1])
+				f.falling.Addf(1, "", "%s: %d after %d", file, ids[i], ids[i-1])
 			}
 		}
 		all = append(all, ids...)
@@ -38,7 +38,7 @@ func check(t testing.TB, folder string, stages chaostest.Stages) findings {
 	f.ids, f.files = len(all), len(files)
 	_, layout := shape()
 	during := func(id snowflake.ID) string { return stages.At(int64(id) >> (layout.Worker + layout.Sequence)) }
-	chaostest.Twice(all, chaostest.Itself, func(_, id snowflake.ID) { f.twice.Add(1, during(id), "%d", id) })
+	chaostest.Twice(all, chaostest.Itself, func(_, id snowflake.ID) { f.twice.Addf(1, during(id), "%d", id) })
 	for _, id := range all {
 		f.stamped[during(id)]++
 		f.workers[int(id>>layout.Sequence)&(1<<layout.Worker-1)]++

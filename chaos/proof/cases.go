@@ -37,14 +37,13 @@ func (k caseTable) of(all []evidence.Case) string {
 	var rows []string
 	for _, one := range all {
 		if one.Table == k.name {
-			row := "|"
-			for _, cell := range one.Cells {
+			cells := slices.Clone(one.Cells)
+			for i, cell := range cells {
 				if n, err := strconv.ParseInt(cell, 10, 64); err == nil {
-					cell = grouped(n)
+					cells[i] = grouped(n)
 				}
-				row += " " + cell + " |"
 			}
-			rows = append(rows, row+"\n")
+			rows = append(rows, "| "+strings.Join(cells, " | ")+" |\n")
 		}
 	}
 	text := fmt.Sprintf("\n## %s\n\n%s\n\n", k.name, k.says)

@@ -67,7 +67,7 @@ func judge(all []history) *findings {
 	}
 	for tag, ids := range byTag {
 		chaostest.Twice(ids, func(one issued) int64 { return one.id }, func(before, again issued) {
-			f.twice.Add(1, "", "%d of tag %d by %s and %s", again.id, tag, before.by, again.by)
+			f.twice.Addf(1, "", "%d of tag %d by %s and %s", again.id, tag, before.by, again.by)
 		})
 		f.gaps = max(f.gaps, gaps(given[tag]))
 	}
@@ -127,7 +127,7 @@ func (f *findings) findLeft(who string, killed bool, mine *part) {
 		in := func(one record) bool { return id >= one.lo && id < one.hi && (id-one.lo)%one.delta == 0 }
 		if len(left) == 0 || !in(mine.ranges[last]) {
 			if last = slices.IndexFunc(mine.ranges, in); last < 0 {
-				f.strange.Add(1, "", "%d by %s", id, who)
+				f.strange.Addf(1, "", "%d by %s", id, who)
 				last = 0
 				continue
 			}
@@ -140,7 +140,7 @@ func (f *findings) findLeft(who string, killed bool, mine *part) {
 		skipped -= clients // each may have had one that it had not written down
 	}
 	if skipped > 0 {
-		f.skipped.Add(skipped, "", "%d by %s: %d", skipped, who, left)
+		f.skipped.Addf(skipped, "", "%d by %s: %d", skipped, who, left)
 	}
 	f.ahead = max(f.ahead, sum(left[done:]))
 }

@@ -154,7 +154,7 @@ func answersOf(ctx context.Context, service *client.Client) (said []string) {
 		case err == nil:
 			said = append(said, serves)
 		case is:
-			said = append(said, string(refusal.Code))
+			said = append(said, refusal.Code)
 		default:
 			said = append(said, err.Error())
 		}

@@ -16,8 +16,8 @@ type Finding struct {
 	samples []string
 }
 
-// Add counts n, with a text for the first few times.
-func (f *Finding) Add(n int64, during, format string, args ...any) {
+// Addf counts n, with a text for the first few times.
+func (f *Finding) Addf(n int64, during, format string, args ...any) {
 	if f.During == nil {
 		f.During = map[string]int64{}
 	}

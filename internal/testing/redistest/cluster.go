@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -105,7 +106,7 @@ func (c *Cluster) checkAcquainted(ctx context.Context) error {
 func (c *Cluster) checkFine(ctx context.Context) error {
 	var errs []error
 	for _, n := range c.nodes {
-		errs = append(errs, n.checkClusterState(ctx), n.checkKnowsReplicas(ctx, len(c.nodes)-c.masters))
+		errs = append(errs, n.checkClusterState(ctx), n.checkKnowsReplicas(ctx, len(c.nodes)-c.masters), n.checkShards())
 	}
 	for i, master := range c.nodes[:c.masters] {
 		var replicas []*Server
@@ -141,6 +142,28 @@ func (s *Server) checkKnowsReplicas(ctx context.Context, want int) error {
 	}
 	if replicas != want {
 		return fmt.Errorf("%s knows of %d of %d replicas", s.Addr(), replicas, want)
+	}
+	return nil
+}
+
+// checkShards looks into the file that a node reads when it starts again. Until the names of shards
+// have gone round, a replica's is not its master's there, which Valkey 8.0.1 takes for a broken file.
+func (s *Server) checkShards() error {
+	text, err := os.ReadFile(s.nodesFile())
+	if err != nil {
+		return err
+	}
+	shards, masters := map[string]string{}, map[string]string{}
+	for line := range strings.Lines(string(text)) {
+		if f := strings.Fields(line); len(f) > 3 {
+			_, shard, _ := strings.Cut(f[1], "shard-id=")
+			shards[f[0]], masters[f[0]] = shard, f[3]
+		}
+	}
+	for node, master := range masters {
+		if want, known := shards[master]; known && shards[node] != want {
+			return fmt.Errorf("%s has %s in the shard %q, and its master in %q", s.Addr(), node, shards[node], want)
+		}
 	}
 	return nil
 }

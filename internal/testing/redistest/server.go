@@ -177,7 +177,7 @@ func (s *Server) config() string {
 			"cluster-port "+strconv.Itoa(s.bus.Number()),
 			"cluster-announce-ip 127.0.0.1",
 			"cluster-node-timeout 2000",
-			"cluster-config-file "+strconv.Quote(filepath.Join(s.dir, "nodes.conf")),
+			"cluster-config-file "+strconv.Quote(s.nodesFile()),
 		)
 	}
 	return strings.Join(append(lines, s.options.config...), "\n") + "\n"
@@ -185,6 +185,7 @@ func (s *Server) config() string {
 
 func (s *Server) dataDir() string    { return filepath.Join(s.dir, "data") }
 func (s *Server) configFile() string { return filepath.Join(s.dir, "redis.conf") }
+func (s *Server) nodesFile() string  { return filepath.Join(s.dir, "nodes.conf") }
 func (s *Server) logFile() string    { return filepath.Join(s.dir, "redis.log") }
 
 // Addr returns the server's address, 127.0.0.1:port. It stays the same through every restart.

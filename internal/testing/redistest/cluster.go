@@ -147,7 +147,8 @@ func (s *Server) checkKnowsReplicas(ctx context.Context, want int) error {
 }
 
 // checkShards looks into the file that a node reads when it starts again. Until the names of shards
-// have gone round, a replica's is not its master's there, which Valkey 8.0.1 takes for a broken file.
+// have gone round, a replica's there is not its master's, and Valkey 8.0.1 takes the file for
+// broken.
 func (s *Server) checkShards() error {
 	text, err := os.ReadFile(s.nodesFile())
 	if err != nil {

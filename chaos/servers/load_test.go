@@ -58,10 +58,10 @@ type increment struct {
 	begun, returned time.Time
 }
 
-// held is a grant of the lock: the client believed in it at both moments.
+// held is a grant of the lock, asked for at begun: the client believed in it at first and at last.
 type held struct {
-	fence       int64
-	first, last time.Time
+	fence              int64
+	begun, first, last time.Time
 }
 
 // token is a token, and what became of the functions under it.
@@ -233,11 +233,12 @@ func (l *load) count(ctx context.Context, service *client.Client) {
 }
 
 func (l *load) lock(ctx context.Context, service *client.Client) {
+	begun := time.Now()
 	got, err := service.AcquireLock(ctx, lockName, client.LockRequest{TTL: ttl, Wait: time.Second})
 	if !l.note(ctx, "lock", err) {
 		return
 	}
-	h := held{fence: got.Fence(), first: time.Now()}
+	h := held{fence: got.Fence(), begun: begun, first: time.Now()}
 	time.Sleep(3 * rest)
 	if at := time.Now(); got.Err() == nil {
 		h.last = at

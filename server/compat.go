@@ -1,31 +1,39 @@
 package server
 
-import "github.com/coatcheck/coatcheck/server/internal/compat"
+import (
+	"context"
 
-// The settings of the routes for clients of other systems.
-type (
-	// LeafDoor switches modes off for clients of Meituan Leaf, with NoSegment and NoSnowflake: they
-	// answer 0. Pool is that of the Snowflake ids, which has Leaf's layout and epoch; "" = leaf.
-	LeafDoor = compat.LeafConfig
-
-	// TinyidToken lets a client of Didi tinyid draw ids of a tag, its BizType, with a Token. A tag
-	// can have several, and a token can be of several tags.
-	TinyidToken = compat.Token
-
-	// SegmentTag is a tag of a segment source as people see it: ids below its Max are handed out,
-	// or fetched ahead, Step ids at least at once, and last when Updated says; "" = not known.
-	SegmentTag = compat.Tag
+	"github.com/coatcheck/coatcheck/server/internal/compat"
 )
+
+// LeafDoor configures the routes for clients of Meituan Leaf. The zero value offers all of Leaf.
+type LeafDoor struct {
+	NoSegment, NoSnowflake bool // modes that are switched off: they answer 0
+	// of the Snowflake ids, which has Leaf's layout and epoch; "" = leaf
+	Pool string
+}
+
+// TinyidToken lets a client of Didi tinyid draw ids of a tag. A tag can have several, and a token
+// can be of several tags.
+type TinyidToken struct{ BizType, Token string }
+
+// SegmentTag is a tag of a segment source as people see it.
+type SegmentTag struct {
+	Tag string
+	// ids below Max are handed out, or fetched ahead; Step ids at least are fetched at once
+	Max, Step int64
+	Updated   string // when a range was taken last; "" = not known
+}
 
 // compatible registers the routes of other systems, with any method and parameter, as these do.
 func (s *Server) compatible(at *router) {
 	service := compat.Service{
-		Segments: s.segments, Source: s.source, Stamper: s.stamper, Metrics: s.metrics, Logger: s.log, Tags: s.config.SegmentTags,
+		Segments: s.segments, Source: s.source, Stamper: s.stamper, Metrics: s.metrics, Logger: s.log, Tags: s.compatibleTags,
 		Access: s.config.Access,
 		Name:   nameOf, Problem: problemOf, Refused: s.journal.refused,
 	}
 	const all = "GET,HEAD,POST,PUT,PATCH,DELETE "
-	leaf := compat.NewLeaf(service, s.config.Leaf)
+	leaf := compat.NewLeaf(service, compat.LeafConfig(s.config.Leaf))
 	leafs := clients{refuse: leaf.Refuse}
 	at.use.forClients(leafs).add(all+"/api/segment/get/:key", "segment.Next", leaf.Segment)
 	at.use.forClients(leafs).add(all+"/api/snowflake/get/:key", "snowflake.Stamp", leaf.Snowflake)
@@ -33,10 +41,26 @@ func (s *Server) compatible(at *router) {
 	at.read.forClients(leafs).add(all+"/cache", "", leaf.Cache)
 	at.read.forClients(leafs).add(all+"/db", "segment.Tags", leaf.DB)
 
-	tinyid := compat.NewTinyid(service, s.config.TinyidTokens)
+	var tokens []compat.Token
+	for _, token := range s.config.TinyidTokens {
+		tokens = append(tokens, compat.Token(token))
+	}
+	tinyid := compat.NewTinyid(service, tokens)
 	tinyids := at.use.forClients(clients{key: tinyid.Key, own: tinyid.Own, refuse: tinyid.Refuse})
 	tinyids.add(all+"/tinyid/id/nextId", "segment.NextN", tinyid.IDs)
 	tinyids.add(all+"/tinyid/id/nextIdSimple", "segment.NextN", tinyid.IDs)
 	tinyids.add(all+"/tinyid/id/nextSegmentId", "segment.Take", tinyid.Range)
 	tinyids.add(all+"/tinyid/id/nextSegmentIdSimple", "segment.Take", tinyid.Range)
+}
+
+// compatibleTags lists the tags of the source, if it can be listed.
+func (s *Server) compatibleTags(ctx context.Context) (tags []compat.Tag, err error) {
+	if s.config.SegmentTags == nil {
+		return nil, nil
+	}
+	listed, err := s.config.SegmentTags(ctx)
+	for _, tag := range listed {
+		tags = append(tags, compat.Tag(tag))
+	}
+	return tags, err
 }

@@ -28,6 +28,7 @@ import (
 	"github.com/coatcheck/coatcheck/redisstore"
 	"github.com/coatcheck/coatcheck/segment"
 	"github.com/coatcheck/coatcheck/segment/redissource"
+	"github.com/coatcheck/coatcheck/server/internal/compat"
 	"github.com/coatcheck/coatcheck/server/internal/events"
 	"github.com/coatcheck/coatcheck/server/internal/ledger"
 	"github.com/coatcheck/coatcheck/server/internal/stamper"
@@ -168,7 +169,7 @@ func (c Config) withDefaults() Config {
 	if c.Access != nil {
 		c.Principal = func(r *http.Request) (string, error) { return access.From(r.Context()).Principal, nil }
 	}
-	c.Workers.Pools = c.Leaf.Pin(c.Workers.Pools)
+	c.Workers.Pools = compat.LeafConfig(c.Leaf).Pin(c.Workers.Pools)
 	if c.Metrics == nil {
 		c.Metrics = metrics.NewService("")
 	}
@@ -254,12 +255,12 @@ func New(config Config) *Server {
 	s.doubt = doubt.New(config.Store, s.tokens, func() []string { return s.guards.names() })
 	s.stamper = stamper.New(s.pools, stamper.Config{
 		Default: config.IDPool, Keep: config.StampPools, Identity: config.Identity, Max: config.IDPools,
-		Logger: config.Logger, Shapes: config.Leaf.Shapes(), Owner: owner,
+		Logger: config.Logger, Shapes: compat.LeafConfig(config.Leaf).Shapes(), Owner: owner,
 	})
 	s.journal = &journal{events: s.events, audit: audit.New(config.Logger, config.AuditLog), access: config.Access, routes: s.known}
 	s.admission = &admission{
-		policy: config.Access, limiter: access.NewLimiter(config.Store, config.Logger), journal: s.journal,
-		tls: config.TLS, now: func() time.Time { return s.now() },
+		policy: config.Access, limiter: access.NewLimiter(config.Store, config.Logger), journal: s.journal, tls: config.TLS,
+		now:      func() time.Time { return s.now() },
 		requests: share.Quota{Most: cmp.Or(config.MaxConnections, frontdoor.DefaultMaxConnections), Lone: config.Access == nil},
 	}
 	s.probes = &probes{

@@ -32,14 +32,14 @@ import (
 )
 
 // Service is the part of the mounting service that the handlers need. All fields are required but
-// Tags and Access. All are used by many requests at once.
+// Access. All are used by many requests at once.
 type Service struct {
 	Segments *segment.Segments
 	Source   segment.Source // of ranges that a client of tinyid takes for itself
 	Stamper  *stamper.Stamper
 	Metrics  *metrics.Service
 	Logger   *slog.Logger // is told why a client got no id
-	// lists the tags of Source; nil = they cannot be listed
+	// lists the tags of Source; none if they cannot be listed
 	Tags func(context.Context) ([]Tag, error)
 	// decides what callers may do: the handlers then ignore tokens of tinyid, and use the caller in
 	// the request's context; nil = tokens decide

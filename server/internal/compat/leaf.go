@@ -140,17 +140,14 @@ func (l *Leaf) none(c echo.Context, err error, id int) error {
 
 // exception is Leaf's answer without an id.
 func (l *Leaf) exception(c echo.Context, id int) error {
-	return leafFault(c, "Result{id="+strconv.Itoa(id)+", status=EXCEPTION}")
+	return javaFault(c, http.StatusInternalServerError, "com.sankuai.inf.leaf.server.exception.LeafServerException",
+		"Result{id="+strconv.Itoa(id)+", status=EXCEPTION}")
 }
 
 // Refuse answers a caller that the service does not admit, as Leaf answers for an unknown path.
 func (l *Leaf) Refuse(c echo.Context, err error) error {
 	problem := l.service.Problem(err)
 	c.Response().Header().Del(echo.HeaderWWWAuthenticate) // which belongs to 401
-	return leafFault(c, problem.Title+": "+problem.Detail)
-}
-
-func leafFault(c echo.Context, message string) error {
-	const exception = "com.sankuai.inf.leaf.server.exception.LeafServerException"
-	return javaFault(c, http.StatusInternalServerError, exception, message)
+	const class = "com.sankuai.inf.leaf.server.exception.LeafServerException"
+	return javaFault(c, http.StatusInternalServerError, class, problem.Title+": "+problem.Detail)
 }

@@ -35,12 +35,9 @@ func (l *Leaf) DB(c echo.Context) error {
 	if l.config.NoSegment {
 		return segmentOff(c)
 	}
-	var tags []Tag
-	if l.service.Tags != nil {
-		var err error
-		if tags, err = l.service.Tags(c.Request().Context()); err != nil {
-			return err
-		}
+	tags, err := l.service.Tags(c.Request().Context())
+	if err != nil {
+		return err
 	}
 	var rows [][]string
 	for _, tag := range tags {

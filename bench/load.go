@@ -96,8 +96,8 @@ func (g *generator) take(ctx context.Context, control string) error {
 	if !g.replay {
 		n += int(float64(most) * (g.warm + g.span).Seconds())
 	}
-	told, err := ask(ctx, control, "/tokens?n="+strconv.Itoa(n))
-	g.tokens = strings.Split(string(told), "\n")
+	answer, err := ask(ctx, control, "/tokens?n="+strconv.Itoa(n))
+	g.tokens = strings.Split(string(answer), "\n")
 	if err == nil && len(g.tokens) != n {
 		err = fmt.Errorf("%d tokens were issued, want %d", len(g.tokens), n)
 	}

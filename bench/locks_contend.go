@@ -55,13 +55,13 @@ func contendCommand(ctx context.Context, args []string, stdin io.Reader, stdout 
 	}
 	ctx, cancel := context.WithTimeout(ctx, *span)
 	defer cancel()
-	told := tally{Begin: time.Now().UnixNano()}
-	told.Turns, told.Left, err = contend(ctx, client, *name, *section)
-	told.End = time.Now().UnixNano()
+	result := tally{Begin: time.Now().UnixNano()}
+	result.Turns, result.Left, err = contend(ctx, client, *name, *section)
+	result.End = time.Now().UnixNano()
 	if err := errors.Join(err, client.close()); err != nil {
 		return err // without turns, or the contest would count it as one that was never served
 	}
-	return json.NewEncoder(stdout).Encode(told)
+	return json.NewEncoder(stdout).Encode(result)
 }
 
 // contend takes turns until the context ends, and tells how long it was waiting then.
@@ -143,11 +143,11 @@ func (m *lockMatch) contest(ctx context.Context, way string, section time.Durati
 		if err != nil {
 			return nil, err
 		}
-		var told tally
-		if err := json.Unmarshal([]byte(line), &told); err != nil {
+		var result tally
+		if err := json.Unmarshal([]byte(line), &result); err != nil {
 			return nil, err
 		}
-		tallies = append(tallies, told)
+		tallies = append(tallies, result)
 	}
 	return judge(tallies)
 }
@@ -155,8 +155,8 @@ func (m *lockMatch) contest(ctx context.Context, way string, section time.Durati
 // judge looks at the time in which all processes took part.
 func judge(tallies []tally) ([]float64, error) {
 	begin, end := int64(0), tallies[0].End
-	for _, told := range tallies {
-		begin, end = max(begin, told.Begin), min(end, told.End)
+	for _, result := range tallies {
+		begin, end = max(begin, result.Begin), min(end, result.End)
 	}
 	if end-begin < int64(10*time.Millisecond) {
 		return nil, errors.New("the processes were not there at the same time")
@@ -169,12 +169,12 @@ func judge(tallies []tally) ([]float64, error) {
 	var all []owned
 	var waits []time.Duration
 	var served []int
-	for owner, told := range tallies {
+	for owner, result := range tallies {
 		count := 0
-		if told.Left > 0 { // one that never had it waits, too
-			waits = append(waits, time.Duration(told.Left))
+		if result.Left > 0 { // one that never had it waits, too
+			waits = append(waits, time.Duration(result.Left))
 		}
-		for _, turn := range told.Turns {
+		for _, turn := range result.Turns {
 			if turn.At >= begin && turn.At < end {
 				all = append(all, owned{turn, owner})
 				waits = append(waits, time.Duration(turn.Wait))

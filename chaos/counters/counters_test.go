@@ -42,6 +42,7 @@ func rounds(t *testing.T, role string, faults []chaostest.Fault[*field]) *findin
 			t.Logf("%s, ack %d, until it failed: %v", role, *ack, check(t, f.Folder, f.Stages))
 		}
 	}()
+	f.settle()
 	chaostest.EachRound(t, f.Lot, chaostest.Chosen(t, faults), func(kind chaostest.Fault[*field]) {
 		f.Stage(moment(), kind.Name)
 		kind.Strike(f)

@@ -114,7 +114,7 @@ var catalogue = map[Code]Kind{
 		"Nothing was changed. The request sets a limit, and the counter would come past it. What is counted is used up, until the " +
 			"counter ends or is set back."},
 	CounterBehind: {409, "The counter has gone back, or may have", false,
-		"Nothing was changed. This service was told to refuse such a counter, or past all that may have been lost it would have no " +
+		"Nothing was changed. This service is set to refuse such a counter, or past all that may have been lost it would have no " +
 			"number left that the template, or the opaque ids, can be. Find out what was handed out, and set it past that: PUT " +
 			"/counter/{key}, for a tag of segments PUT /id/segment/{tag}."},
 	LayoutMismatch: {409, "Laid out differently", false,

@@ -13,7 +13,9 @@ import (
 )
 
 func several(t *testing.T, store *redisstore.Store) {
-	locks, others := open(t, store, Config{}), open(t, store, Config{})
+	// a lock that is handed over ends with the claim window, unless it is renewed by then
+	patient := Config{Window: 10 * time.Second}
+	locks, others := open(t, store, patient), open(t, store, patient)
 	both, err := locks.AcquireAll(t.Context(), []string{"m2", "m1", "m2"}, Request{})
 	if err != nil || len(both.Locks()) != 2 || both.Locks()[0].Name() != "m1" || both.Validity() <= 0 || both.Err() != nil {
 		t.Fatalf("AcquireAll m2, m1, m2: got %v and error %v, want m1 and m2", both, err)

@@ -126,7 +126,7 @@ func TestOnceThatIsKilledLeavesItsKeyInDoubt(t *testing.T) {
 	t.Parallel()
 	lockDoors(t, func(t *testing.T, at []string) {
 		k := newOnceKey(t, at, "crashed")
-		p := runOnce(t, at, []string{"--lease", "1s"}, k.key, "echo run >>"+k.runs+"; echo ready; sleep 600; echo late >>"+k.runs)
+		p := runOnce(t, at, []string{"--lease", "5s"}, k.key, "echo run >>"+k.runs+"; echo ready; sleep 600; echo late >>"+k.runs)
 		p.ready()
 		k.once("true").exits(tryLater, "runs elsewhere")
 		_ = p.cmd.Process.Kill()

@@ -12,23 +12,33 @@ import (
 	"testing"
 )
 
+// caughtSignals is set for tests that began with signals ignored, which still end none.
+const caughtSignals = "COATCHECK_TESTS_CATCH_SIGNALS"
+
 // forgetIgnoredSignals has the tests begin as from a terminal: a process inherits what is ignored,
 // as under nohup or in the background of a shell without job control, and tests send these signals
-// to programs that they start. Signals that were ignored still end no test.
+// to programs that they start. The tests begin once more for that, since the program, which runs
+// within them as well, notes at its start what is ignored.
 func forgetIgnoredSignals() {
-	for _, number := range []os.Signal{syscall.SIGHUP, syscall.SIGINT} {
-		if signal.Ignored(number) {
-			signal.Notify(make(chan os.Signal, 1), number) // caught, which no process inherits
-		}
+	numbers := []os.Signal{syscall.SIGHUP, syscall.SIGINT}
+	again, ignored := os.Getenv(caughtSignals) != "", slices.ContainsFunc(numbers, signal.Ignored)
+	if again || ignored {
+		signal.Notify(make(chan os.Signal, 1), numbers...) // caught, which no process inherits
+	}
+	_ = os.Unsetenv(caughtSignals) // it is of this process alone
+	if ignored && !again {
+		err := syscall.Exec(os.Args[0], os.Args, append(os.Environ(), caughtSignals+"=1"))
+		panic(fmt.Sprintf("beginning once more: %v", err))
 	}
 }
 
 // A tests' process under nohup in the background has SIGHUP and SIGINT ignored, and programs that
-// it starts do not.
+// it starts do not, also after commands that ran within it.
 func TestTestsUnderNohupSendSignals(t *testing.T) {
 	t.Parallel()
 	again := exec.Command("sh", "-c", `trap '' HUP INT; exec "$0" "$@"`, os.Args[0],
-		"-test.run", "^TestRunPassesSignalsOn$", "-test.timeout", "5m")
+		"-test.run", "^(TestOnceRunsACommandOnceForAKey|TestRunPassesSignalsOn)$", "-test.parallel", "1", "-test.count", "2",
+		"-test.timeout", "5m")
 	if out, err := again.CombinedOutput(); err != nil {
 		t.Errorf("the tests of signals with SIGHUP and SIGINT ignored: %v\n%s", err, out)
 	}

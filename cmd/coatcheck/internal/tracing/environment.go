@@ -52,7 +52,11 @@ func newClient(base, version string, log *slog.Logger) (*client, error) {
 		Proxy: http.ProxyFromEnvironment, TLSClientConfig: trust, ForceAttemptHTTP2: true,
 		IdleConnTimeout: 90 * time.Second,
 	}
-	sender := &http.Client{Transport: transport, Timeout: time.Duration(timeout) * time.Millisecond}
+	sender := &http.Client{
+		Transport: transport, Timeout: time.Duration(timeout) * time.Millisecond,
+		// A redirection can turn POST into GET, which is answered well, and takes the headers elsewhere.
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
 	return &client{sender, endpoint, headers, compression == "gzip"}, nil
 }
 
@@ -76,9 +80,6 @@ func endpointOf(base string) (string, error) {
 	}
 	if !whole {
 		at = at.JoinPath("v1", "traces")
-	}
-	if insecure := variable("INSECURE"); insecure != "" && base == "" {
-		at.Scheme = map[bool]string{true: "http", false: "https"}[strings.EqualFold(insecure, "true")]
 	}
 	return at.String(), nil
 }

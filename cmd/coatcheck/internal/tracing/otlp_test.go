@@ -118,8 +118,8 @@ func TestSpansAreSentAsTheVariablesSay(t *testing.T) {
 		{"base URL with a path", map[string]string{all + "ENDPOINT": "URL/otlp/"}, "", "/otlp/v1/traces", nil},
 		{"whole URL", map[string]string{own + "ENDPOINT": "URL/mine", all + "ENDPOINT": "http://127.0.0.1:1"}, "", "/mine", nil},
 		{"whole URL without a path", map[string]string{own + "ENDPOINT": "URL"}, "", "/", nil},
-		{"the flag goes first", map[string]string{own + "ENDPOINT": "http://127.0.0.1:1", all + "INSECURE": "false"}, "URL/", "/v1/traces", nil},
-		{"INSECURE", map[string]string{all + "ENDPOINT": "https:URL", all + "INSECURE": "true"}, "", "/v1/traces", nil},
+		{"the flag goes first", map[string]string{own + "ENDPOINT": "http://127.0.0.1:1"}, "URL/", "/v1/traces", nil},
+		{"the URL says whether there is TLS", map[string]string{all + "ENDPOINT": "URL", all + "INSECURE": "false"}, "", "/v1/traces", nil},
 		{
 			"headers, timeout and gzip",
 			map[string]string{all + "ENDPOINT": "URL", all + "HEADERS": " x-key = a%2Cb%20c ,Authorization=Bearer%20t=,", all + "TIMEOUT": "60000", all + "COMPRESSION": "gzip", all + "PROTOCOL": "http/protobuf"},
@@ -135,7 +135,6 @@ func TestSpansAreSentAsTheVariablesSay(t *testing.T) {
 			c, server := newCollector(t)
 			server.Start()
 			for name, value := range row.variables {
-				value = strings.Replace(value, "https:URL", "https:"+strings.TrimPrefix(server.URL, "http:"), 1)
 				t.Setenv(name, strings.Replace(value, "URL", server.URL, 1))
 			}
 			logged := sendOne(t, strings.Replace(row.base, "URL", server.URL, 1))
@@ -193,6 +192,20 @@ func TestSpansAreSentByTLS(t *testing.T) {
 			expect.Equal(t, "the span arrives; logged: "+logged, len(c.all) == 1, row.logged == "")
 		})
 	}
+}
+
+// A collector that moved could make of a request one without spans, which a page then answers with
+// 200, and could have the credentials sent elsewhere.
+func TestARedirectionIsNotFollowed(t *testing.T) {
+	elsewhere, other := newCollector(t)
+	other.Start()
+	for _, code := range []int{302, 307} {
+		_, server := newCollector(t, status(code, "Location", other.URL))
+		server.Start()
+		t.Setenv("OTEL_EXPORTER_OTLP_HEADERS", "x-api-key=Zsecret")
+		expect.Contains(t, "what is logged", sendOne(t, server.URL), "traces cannot be sent", http.StatusText(code))
+	}
+	expect.Equal(t, "requests that were sent elsewhere", len(elsewhere.all), 0)
 }
 
 func TestSpansAreSentAgainAfterABusyCollectorsPause(t *testing.T) {

@@ -30,6 +30,7 @@ type asked struct {
 	path    string
 	headers http.Header
 	spans   []string
+	schemas []string // of the scopes
 }
 
 // collector keeps what it is sent, and answers as it is told, in the end with 200 and nothing.
@@ -60,6 +61,7 @@ func (c *collector) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	one := asked{path: r.URL.Path, headers: r.Header}
 	for _, resource := range sent.GetResourceSpans() {
 		for _, scope := range resource.GetScopeSpans() {
+			one.schemas = append(one.schemas, scope.GetSchemaUrl())
 			for _, span := range scope.GetSpans() {
 				one.spans = append(one.spans, span.GetName())
 			}
@@ -206,6 +208,53 @@ func TestARedirectionIsNotFollowed(t *testing.T) {
 		expect.Contains(t, "what is logged", sendOne(t, server.URL), "traces cannot be sent", http.StatusText(code))
 	}
 	expect.Equal(t, "requests that were sent elsewhere", len(elsewhere.all), 0)
+}
+
+func TestTheScopeNamesTheSchemaOfItsAttributes(t *testing.T) {
+	c, server := newCollector(t)
+	server.Start()
+	sendOne(t, server.URL)
+	expect.Equal(t, "schemas of the scopes", c.all[0].schemas, []string{"https://opentelemetry.io/schemas/1.43.0"})
+}
+
+// A faulty variable of the SDK's is ignored, which is not the loss of any trace.
+func TestAnIgnoredVariableIsLogged(t *testing.T) {
+	c, server := newCollector(t)
+	server.Start()
+	t.Setenv("OTEL_TRACES_SAMPLER", "nonsense")
+	logged := sendOne(t, server.URL)
+	expect.Contains(t, "what is logged", logged, "a variable of OpenTelemetry is ignored", "nonsense")
+	if strings.Contains(logged, "dropped") {
+		t.Errorf("got log %q, want nothing of dropped traces", logged)
+	}
+	expect.Equal(t, "requests", len(c.all), 1)
+}
+
+// While the collector has one batch, more spans end than the queue holds.
+func TestSpansThatFindTheQueueFullAreLogged(t *testing.T) {
+	t.Setenv("OTEL_BSP_MAX_QUEUE_SIZE", "4")
+	t.Setenv("OTEL_BSP_MAX_EXPORT_BATCH_SIZE", "1")
+	came, leave := make(chan struct{}, 100), make(chan struct{})
+	_, server := newCollector(t, func(http.ResponseWriter) {
+		came <- struct{}{}
+		<-leave
+	})
+	server.Start()
+	var log logtest.Text
+	traces, err := Open(t.Context(), Config{Endpoint: server.URL, Logger: slog.New(slog.NewTextHandler(&log, nil))})
+	expect.NoError(t, "opening traces", err)
+	end := func(n int) {
+		for range n {
+			_, span := traces.Tracer().Start(t.Context(), "one")
+			span.End()
+		}
+	}
+	end(1)
+	<-came
+	end(10)
+	close(leave)
+	expect.NoError(t, "closing traces", traces.Close(t.Context()))
+	expect.Contains(t, "what is logged", log.String(), "traces cannot be sent, and are dropped", "6 spans found the queue full")
 }
 
 func TestSpansAreSentAgainAfterABusyCollectorsPause(t *testing.T) {

@@ -78,8 +78,9 @@ func Open(ctx context.Context, config Config) (*Traces, error) {
 	if config.Logger == nil {
 		config.Logger = slog.New(slog.DiscardHandler)
 	}
-	otel.SetLogger(logr.FromSlogHandler(config.Logger.Handler()))
-	otel.SetErrorHandler(&complaints{log: config.Logger})
+	dropped := &complaints{log: config.Logger, text: "traces cannot be sent, and are dropped"}
+	otel.SetLogger(logr.New(sdkLog{logr.FromSlogHandler(config.Logger.Handler()).GetSink(), dropped}))
+	otel.SetErrorHandler(&complaints{log: config.Logger, text: "a variable of OpenTelemetry is ignored"})
 	sender, err := newClient(config.Endpoint, config.Version, config.Logger)
 	if err != nil {
 		return nil, fmt.Errorf("traces: %w", err)
@@ -98,7 +99,9 @@ func Open(ctx context.Context, config Config) (*Traces, error) {
 		all = append(all, sdk.WithSampler(newSampler(*config.Sample, config.Known)))
 	}
 	provider := sdk.NewTracerProvider(all...)
-	return &Traces{provider, provider.Tracer(scope, trace.WithInstrumentationVersion(config.Version))}, nil
+	otel.SetErrorHandler(dropped)
+	tracer := provider.Tracer(scope, trace.WithInstrumentationVersion(config.Version), trace.WithSchemaURL(semconv.SchemaURL))
+	return &Traces{provider, tracer}, nil
 }
 
 // Tracer makes spans; nil if there are no traces.
@@ -133,13 +136,15 @@ func (t *Traces) Close(ctx context.Context) error {
 // complainEvery is how long the log is spared the next complaint.
 const complainEvery = time.Minute
 
-// complaints takes the errors of the sending.
+// complaints logs errors of one kind. It is safe for concurrent use.
 type complaints struct {
-	log *slog.Logger
+	log  *slog.Logger
+	text string // the line's message
 
 	mu   sync.Mutex
 	next time.Time
 	more int // that were not told
+	full uint32
 }
 
 func (c *complaints) Handle(err error) {
@@ -150,6 +155,41 @@ func (c *complaints) Handle(err error) {
 		c.more++
 		return
 	}
-	c.log.Warn("traces cannot be sent, and are dropped", "error", err, "not_told_before", c.more)
+	c.log.Warn(c.text, "error", err, "not_told_before", c.more)
 	c.next, c.more = now.Add(complainEvery), 0
+}
+
+// sdkLog is the SDK's own log. In a line for debugging, and nowhere else, stands how many spans
+// found the queue full.
+type sdkLog struct {
+	logr.LogSink
+
+	dropped *complaints
+}
+
+// debugging is the SDK's level for such a line.
+const debugging = 8
+
+func (l sdkLog) Enabled(level int) bool { return level == debugging || l.LogSink.Enabled(level) }
+
+func (l sdkLog) Info(level int, text string, about ...any) {
+	for i := 1; i < len(about); i += 2 {
+		if n, ok := about[i].(uint32); ok && n > 0 && about[i-1] == "total_dropped" {
+			l.dropped.fullQueue(n)
+		}
+	}
+	if l.LogSink.Enabled(level) {
+		l.LogSink.Info(level, text, about...)
+	}
+}
+
+// fullQueue takes how many spans have found the queue full since the start.
+func (c *complaints) fullQueue(n uint32) {
+	c.mu.Lock()
+	more := n - c.full
+	c.full = n
+	c.mu.Unlock()
+	if more > 0 {
+		c.Handle(fmt.Errorf("%d spans found the queue full: see OTEL_BSP_MAX_QUEUE_SIZE", more))
+	}
 }

@@ -54,10 +54,11 @@ func newClient(base, version string, log *slog.Logger) (*client, error) {
 	}
 	sender := &http.Client{
 		Transport: transport, Timeout: time.Duration(timeout) * time.Millisecond,
-		// A redirection can turn POST into GET, which is answered well, and takes the headers elsewhere.
+		// A redirection can make a GET of a POST, which is answered well, and takes headers elsewhere.
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
-	return &client{sender, endpoint, headers, compression == "gzip"}, nil
+	away := &complaints{log: log, text: "no answer from the collector of traces"}
+	return &client{sender, endpoint, headers, compression == "gzip", away, make(chan struct{})}, nil
 }
 
 // endpointOf returns where spans are posted. What is for traces alone goes first, and is the whole

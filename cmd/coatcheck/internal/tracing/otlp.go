@@ -4,12 +4,13 @@ import (
 	"bytes"
 	"compress/gzip"
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
 	"math/rand/v2"
+	"net"
 	"net/http"
-	"net/url"
 	"strconv"
 	"strings"
 	"time"
@@ -27,6 +28,8 @@ type client struct {
 	endpoint string
 	headers  http.Header
 	compress bool
+	away     *complaints   // says at once that the collector cannot be reached
+	closing  chan struct{} // is closed when the process ends
 }
 
 const (
@@ -46,9 +49,10 @@ func (c *client) Stop(context.Context) error {
 	return nil
 }
 
-// UploadTraces sends spans. It tries again, within a minute, when the collector is busy or does not
-// answer in time; spans that it did take may then be there twice. An error is about lost spans, or
-// what the collector complains of.
+// UploadTraces sends spans. It tries again, within a minute, when the collector is busy, cannot be
+// reached or does not answer in time; spans that it did take may then be there twice. When the
+// process ends, it tries once more, and then again only if the collector asks for it. An error is
+// about lost spans, or what the collector complains of.
 func (c *client) UploadTraces(ctx context.Context, spans []*wire.ResourceSpans) error {
 	// an ExportTraceServiceRequest has the same bytes, but its package imports gRPC
 	body, err := proto.Marshal(&wire.TracesData{ResourceSpans: spans})
@@ -67,20 +71,32 @@ func (c *client) UploadTraces(ctx context.Context, spans []*wire.ResourceSpans) 
 		body = packed.Bytes()
 	}
 	end := time.Now().Add(tryFor)
+	if limit, ok := ctx.Deadline(); ok && limit.Before(end) {
+		end = limit // OTEL_BSP_EXPORT_TIMEOUT has passed then
+	}
 	for wait := firstWait; ; wait = min(wait*3/2, longestWait) {
 		again, after, err := c.send(ctx, body)
 		if !again {
 			return err
 		}
+		closing := c.closing
 		if after == 0 {
+			select {
+			case <-closing:
+				return err
+			default:
+			}
 			after = wait/2 + rand.N(wait) //nolint:gosec // so that not all senders come back at once
+		} else {
+			closing = nil // the collector knows best
 		}
 		if time.Now().Add(after).After(end) {
-			return fmt.Errorf("given up after tries for a minute: %w", err)
+			return fmt.Errorf("given up, as the next try would be too late: %w", err)
 		}
 		select {
 		case <-ctx.Done():
 			return fmt.Errorf("%w: %w", context.Cause(ctx), err)
+		case <-closing:
 		case <-time.After(after):
 		}
 	}
@@ -99,8 +115,12 @@ func (c *client) send(ctx context.Context, body []byte) (again bool, after time.
 		request.Header.Set("Content-Encoding", "gzip")
 	}
 	response, err := c.client.Do(request)
-	if failed, ok := errors.AsType[*url.Error](err); ok {
-		return failed.Temporary(), 0, err
+	if err != nil {
+		if mistrusted(err) || ctx.Err() != nil {
+			return false, 0, err
+		}
+		c.away.Handle(err)
+		return true, 0, err
 	}
 	defer func() { _ = response.Body.Close() }()
 	answer, err := io.ReadAll(io.LimitReader(response.Body, answerMost))
@@ -115,6 +135,14 @@ func (c *client) send(ctx context.Context, body []byte) (again bool, after time.
 		answer, _ = field(answer, 2) // the message of a google.rpc.Status
 	}
 	return again, after, fmt.Errorf("the collector answers %s: %q", response.Status, answer[:min(len(answer), 1000)])
+}
+
+// mistrusted reports whether an error is that client and collector do not trust each other, which
+// does not pass by itself.
+func mistrusted(err error) bool {
+	_, unverified := errors.AsType[*tls.CertificateVerificationError](err)
+	network, ok := errors.AsType[*net.OpError](err)
+	return unverified || ok && network.Op == "remote error" // an alert of TLS
 }
 
 // complaintOf returns what an ExportTraceServiceResponse says of spans that the collector refused,

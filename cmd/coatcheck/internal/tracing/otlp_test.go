@@ -7,11 +7,13 @@ import (
 	"errors"
 	"io"
 	"log/slog"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -257,6 +259,46 @@ func TestSpansThatFindTheQueueFullAreLogged(t *testing.T) {
 	expect.Contains(t, "what is logged", log.String(), "traces cannot be sent, and are dropped", "6 spans found the queue full")
 }
 
+// The collector is away when the first spans are sent, and comes back.
+func TestSpansWaitForACollectorThatStartsAnew(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := 0
+		answer := roundTrip(func() (*http.Response, error) {
+			if n++; n <= 2 {
+				return nil, syscall.ECONNREFUSED
+			}
+			return &http.Response{StatusCode: 200, Body: http.NoBody}, nil
+		})
+		var log logtest.Text
+		c := &client{client: &http.Client{Transport: answer}, endpoint: "http://collector/v1/traces", headers: http.Header{}, away: &complaints{log: log.Logger(), text: "away"}}
+		expect.NoError(t, "sending", c.UploadTraces(t.Context(), nil))
+		expect.Equal(t, "tries", n, 3)
+		expect.Contains(t, "what is logged", log.String(), "away", "connection refused")
+	})
+}
+
+// A stop does not wait for a collector that is away.
+func TestClosingDoesNotWaitForACollectorThatIsAway(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tried := make(chan struct{}, 9)
+		answer := roundTrip(func() (*http.Response, error) {
+			tried <- struct{}{}
+			return nil, syscall.ECONNREFUSED
+		})
+		c := &client{client: &http.Client{Transport: answer}, endpoint: "http://collector/v1/traces", headers: http.Header{}, away: &complaints{log: slog.New(slog.DiscardHandler)}, closing: make(chan struct{})}
+		began := time.Now()
+		go func() {
+			<-tried
+			synctest.Wait()
+			close(c.closing)
+		}()
+		for range 2 { // what is on its way, and what is left
+			expect.Error(t, "sending", c.UploadTraces(t.Context(), nil), syscall.ECONNREFUSED)
+		}
+		expect.Equal(t, "time that it took", time.Since(began), 0)
+	})
+}
+
 func TestSpansAreSentAgainAfterABusyCollectorsPause(t *testing.T) {
 	c, server := newCollector(t, status(503, "Retry-After", "1"))
 	server.Start()
@@ -337,7 +379,9 @@ func TestPausesBetweenTries(t *testing.T) {
 		{"busy, for how long is not said", "", 502, nil, tries{3, 6 * time.Second, time.Minute}},
 		{"busy, with nonsense", "-1", 504, nil, tries{3, 6 * time.Second, time.Minute}},
 		{"a timeout", "", 0, os.ErrDeadlineExceeded, tries{3, 6 * time.Second, time.Minute}},
-		{"not sent", "", 0, errors.New("no route"), tries{1, 0, 0}},
+		{"not sent", "", 0, errors.New("no route"), tries{3, 6 * time.Second, time.Minute}},
+		{"not trusted", "", 0, &tls.CertificateVerificationError{Err: x509.UnknownAuthorityError{}}, tries{1, 0, 0}},
+		{"not let in", "", 0, &net.OpError{Op: "remote error", Err: tls.AlertError(116)}, tries{1, 0, 0}},
 		{"an error that stays", "", 500, nil, tries{1, 0, 0}},
 		{"an error that stays, whatever it says", "1", 404, nil, tries{1, 0, 0}},
 	} {
@@ -351,7 +395,7 @@ func TestPausesBetweenTries(t *testing.T) {
 					}
 					return &http.Response{StatusCode: row.code, Header: http.Header{"Retry-After": {row.after}}, Body: http.NoBody}, nil
 				})
-				c := &client{client: &http.Client{Transport: answer, Timeout: time.Second}, endpoint: "http://collector/v1/traces", headers: http.Header{}}
+				c := &client{client: &http.Client{Transport: answer, Timeout: time.Second}, endpoint: "http://collector/v1/traces", headers: http.Header{}, away: &complaints{log: slog.New(slog.DiscardHandler)}}
 				began := time.Now()
 				err := c.UploadTraces(t.Context(), nil)
 				if took := time.Since(began); err == nil || n < row.want.n || row.want.n == 1 && n > 1 || took < row.want.least || took > row.want.most {

@@ -71,6 +71,7 @@ func CheckEndpoint(text string) error {
 type Traces struct {
 	provider *sdk.TracerProvider
 	tracer   trace.Tracer
+	hurry    func() // ends the pauses between tries
 }
 
 // Open starts the sending, until Close. It makes no request: the log shows a dead collector.
@@ -101,7 +102,7 @@ func Open(ctx context.Context, config Config) (*Traces, error) {
 	provider := sdk.NewTracerProvider(all...)
 	otel.SetErrorHandler(dropped)
 	tracer := provider.Tracer(scope, trace.WithInstrumentationVersion(config.Version), trace.WithSchemaURL(semconv.SchemaURL))
-	return &Traces{provider, tracer}, nil
+	return &Traces{provider, tracer, sync.OnceFunc(func() { close(sender.closing) })}, nil
 }
 
 // Tracer makes spans; nil if there are no traces.
@@ -130,6 +131,7 @@ func (t *Traces) Close(ctx context.Context) error {
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeWithin)
 	defer cancel()
+	t.hurry()
 	return t.provider.Shutdown(ctx)
 }
 

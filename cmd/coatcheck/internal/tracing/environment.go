@@ -54,7 +54,7 @@ func newClient(base, version string, log *slog.Logger) (*client, error) {
 	}
 	sender := &http.Client{
 		Transport: transport, Timeout: time.Duration(timeout) * time.Millisecond,
-		// A redirection can make a GET of a POST, which is answered well, and takes headers elsewhere.
+		// A redirection can make of a POST a GET, which is answered well, and takes headers along.
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
 	away := &complaints{log: log, text: "no answer from the collector of traces"}

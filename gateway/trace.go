@@ -4,6 +4,7 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"strconv"
 	"strings"
 	"sync"
 
@@ -45,6 +46,9 @@ func (x *exchange) endTrace(r *http.Request, status int) {
 	}
 	x.span.SetAttributes(outcomeKey.String(string(x.outcome)))
 	requestlog.SpanStatus(x.span, status)
+	if status >= http.StatusInternalServerError {
+		x.span.SetAttributes(semconv.ErrorTypeKey.String(strconv.Itoa(status)))
+	}
 	x.span.End()
 }
 
@@ -90,6 +94,7 @@ func (t tracedTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 	span.SetAttributes(semconv.HTTPResponseStatusCode(answer.StatusCode))
 	if answer.StatusCode >= http.StatusBadRequest {
+		span.SetAttributes(semconv.ErrorTypeKey.String(strconv.Itoa(answer.StatusCode)))
 		span.SetStatus(codes.Error, "")
 	}
 	if answer.StatusCode == http.StatusSwitchingProtocols {

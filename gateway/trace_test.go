@@ -79,6 +79,8 @@ func TestTracesOfRequestsThatFail(t *testing.T) {
 			say(conn, "Zgarbage\r\n\r\n")
 		case 2:
 			say(conn, "HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nZcut")
+		case 3:
+			say(conn, "HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n")
 		}
 		return false
 	})
@@ -87,9 +89,11 @@ func TestTracesOfRequestsThatFail(t *testing.T) {
 	r.pay("a")
 	r.pay("b")
 	r.do("GET", "/idempotency-policy", "")
+	r.do("GET", "/Zmissing", "")
 	r.do("ZMETHOD", "/Z", "")
 	got := fmt.Sprint(ended(spans))
-	expect.Contains(t, "spans that have ended", got, "POST _OTHER failed", "POST 200 _OTHER failed", "POST /payments granted 503 failed", "GET own 200", "HTTP unguarded 503 failed")
+	expect.Contains(t, "spans that have ended", got, "POST _OTHER failed", "POST 200 _OTHER failed", "POST /payments granted 503 503 failed", "GET own 200", "GET 404 404 failed",
+		"GET unguarded 404", "HTTP unguarded 503 503 failed")
 	for _, span := range spans.Ended() {
 		if text := fmt.Sprint(span.Name(), span.Attributes(), span.Events(), span.Status()); strings.Contains(text, "Z") {
 			t.Errorf("a span quotes the traffic: %s", text)

@@ -340,9 +340,9 @@ func TestACollectorThatIsAwayOrHangsFailsNothing(t *testing.T) {
 			}
 		}
 		p.endsWell()
-		most := 1 + int(time.Since(began)/time.Minute)
+		most := 2 + int(time.Since(began)/time.Minute)
 		if told := p.logged("traces cannot be sent"); told > most {
-			t.Errorf("that the collector %s is told %d times, want once a minute, %d times at most:\n%s", name, told, most, p.stderr)
+			t.Errorf("that the collector %s is told %d times, want once a minute and at the end, %d times at most:\n%s", name, told, most, p.stderr)
 		}
 	}
 }

@@ -259,6 +259,23 @@ func TestSpansThatFindTheQueueFullAreLogged(t *testing.T) {
 	expect.Contains(t, "what is logged", log.String(), "traces cannot be sent, and are dropped", "6 spans found the queue full")
 }
 
+// A minute's further losses are logged with the next one, and at the end without a next one.
+func TestLossesThatWereNotLoggedAreLoggedAtTheEnd(t *testing.T) {
+	t.Setenv("OTEL_BSP_MAX_EXPORT_BATCH_SIZE", "1")
+	_, server := newCollector(t, status(400), status(400), status(400))
+	server.Start()
+	var log logtest.Text
+	traces, err := Open(t.Context(), Config{Endpoint: server.URL, Logger: slog.New(slog.NewTextHandler(&log, nil))})
+	expect.NoError(t, "opening traces", err)
+	for range 3 {
+		_, span := traces.Tracer().Start(t.Context(), "one")
+		span.End()
+	}
+	expect.NoError(t, "closing traces", traces.Close(t.Context()))
+	expect.Contains(t, "what is logged", log.String(), "not_told_before=0", "400 Bad Request", "not_told_before=1")
+	expect.Equal(t, "lines of the log", strings.Count(log.String(), "traces cannot be sent, and are dropped"), 2)
+}
+
 // The collector is away when the first spans are sent, and comes back.
 func TestSpansWaitForACollectorThatStartsAnew(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -72,6 +72,7 @@ type Traces struct {
 	provider *sdk.TracerProvider
 	tracer   trace.Tracer
 	hurry    func() // ends the pauses between tries
+	dropped  *complaints
 }
 
 // Open starts the sending, until Close. It makes no request: the log shows a dead collector.
@@ -102,7 +103,7 @@ func Open(ctx context.Context, config Config) (*Traces, error) {
 	provider := sdk.NewTracerProvider(all...)
 	otel.SetErrorHandler(dropped)
 	tracer := provider.Tracer(scope, trace.WithInstrumentationVersion(config.Version), trace.WithSchemaURL(semconv.SchemaURL))
-	return &Traces{provider, tracer, sync.OnceFunc(func() { close(sender.closing) })}, nil
+	return &Traces{provider, tracer, sync.OnceFunc(func() { close(sender.closing) }), dropped}, nil
 }
 
 // Tracer makes spans; nil if there are no traces.
@@ -132,6 +133,7 @@ func (t *Traces) Close(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeWithin)
 	defer cancel()
 	t.hurry()
+	defer t.dropped.end()
 	return t.provider.Shutdown(ctx)
 }
 
@@ -145,7 +147,8 @@ type complaints struct {
 
 	mu   sync.Mutex
 	next time.Time
-	more int // that were not told
+	more int   // that were not told
+	last error // of those
 	full uint32
 }
 
@@ -155,10 +158,21 @@ func (c *complaints) Handle(err error) {
 	now := time.Now()
 	if now.Before(c.next) {
 		c.more++
+		c.last = err
 		return
 	}
 	c.log.Warn(c.text, "error", err, "not_told_before", c.more)
 	c.next, c.more = now.Add(complainEvery), 0
+}
+
+// end logs what was not told.
+func (c *complaints) end() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.more > 0 {
+		c.log.Warn(c.text, "error", c.last, "not_told_before", c.more-1)
+		c.more = 0
+	}
 }
 
 // sdkLog is the SDK's own log. In a line for debugging, and nowhere else, stands how many spans

@@ -220,12 +220,14 @@ func TestTheScopeNamesTheSchemaOfItsAttributes(t *testing.T) {
 }
 
 // A faulty variable of the SDK's is ignored, which is not the loss of any trace.
-func TestAnIgnoredVariableIsLogged(t *testing.T) {
+func TestFaultyVariablesOfTheSDKAreLogged(t *testing.T) {
 	c, server := newCollector(t)
 	server.Start()
 	t.Setenv("OTEL_TRACES_SAMPLER", "nonsense")
+	t.Setenv("OTEL_BSP_MAX_QUEUE_SIZE", "many")
+	t.Setenv("OTEL_SPAN_LINK_COUNT_LIMIT", "few")
 	logged := sendOne(t, server.URL)
-	expect.Contains(t, "what is logged", logged, "a variable of OpenTelemetry is ignored", "nonsense")
+	expect.Contains(t, "what is logged", logged, "a variable of OpenTelemetry is faulty", "nonsense", "OTEL_BSP_MAX_QUEUE_SIZE", "OTEL_SPAN_LINK_COUNT_LIMIT")
 	if strings.Contains(logged, "dropped") {
 		t.Errorf("got log %q, want nothing of dropped traces", logged)
 	}
@@ -428,10 +430,11 @@ func TestFaultsOfVariablesAreNamedWithoutTheirValues(t *testing.T) {
 	for name, value := range map[string]string{
 		"ENDPOINT": "http://user:Zsecret@h", "TRACES_ENDPOINT": "Zhost:4318", "HEADERS": "a=b,Zkey", "TRACES_HEADERS": "a b=Z",
 		"TIMEOUT": "Zs", "TRACES_TIMEOUT": "-1", "COMPRESSION": "Zstd", "CERTIFICATE": "/nowhere", "CLIENT_CERTIFICATE": certificate, "CLIENT_KEY": certificate,
+		"RESOURCE_ATTRIBUTES": "a=b,Zkey",
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:1")
-			t.Setenv("OTEL_EXPORTER_OTLP_"+name, value)
+			t.Setenv("OTEL_"+strings.Replace("EXPORTER_OTLP_"+name, "EXPORTER_OTLP_RESOURCE", "RESOURCE", 1), value)
 			_, err := Open(t.Context(), Config{})
 			if err == nil {
 				t.Fatalf("%s=%q is taken, want an error", name, value)

@@ -81,8 +81,9 @@ func Open(ctx context.Context, config Config) (*Traces, error) {
 		config.Logger = slog.New(slog.DiscardHandler)
 	}
 	dropped := &complaints{log: config.Logger, text: "traces cannot be sent, and are dropped"}
-	otel.SetLogger(logr.New(sdkLog{logr.FromSlogHandler(config.Logger.Handler()).GetSink(), dropped}))
-	otel.SetErrorHandler(&complaints{log: config.Logger, text: "a variable of OpenTelemetry is ignored"})
+	faulty := otel.ErrorHandlerFunc(func(err error) { config.Logger.Warn("a variable of OpenTelemetry is faulty", "error", err) })
+	otel.SetLogger(logr.New(sdkLog{logr.FromSlogHandler(config.Logger.Handler()).GetSink(), faulty, dropped}))
+	otel.SetErrorHandler(faulty) // until the SDK has read them
 	sender, err := newClient(config.Endpoint, config.Version, config.Logger)
 	if err != nil {
 		return nil, fmt.Errorf("traces: %w", err)
@@ -93,6 +94,9 @@ func Open(ctx context.Context, config Config) (*Traces, error) {
 	}
 	about, err := resource.New(ctx, resource.WithTelemetrySDK(),
 		resource.WithAttributes(semconv.ServiceName(config.Service), semconv.ServiceVersion(config.Version)), resource.WithFromEnv())
+	if errors.Is(err, resource.ErrPartialResource) {
+		err = errors.New("OTEL_RESOURCE_ATTRIBUTES is key1=value1,key2=value2 with percent-encoded values")
+	}
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("traces: %w", err), exporter.Shutdown(ctx))
 	}
@@ -175,20 +179,29 @@ func (c *complaints) end() {
 	}
 }
 
-// sdkLog is the SDK's own log. In a line for debugging, and nowhere else, stands how many spans
-// found the queue full.
+// sdkLog is the SDK's own log. In lines of low levels, and nowhere else, stand variables that are
+// no number, and how many spans found the queue full.
 type sdkLog struct {
 	logr.LogSink
 
+	faulty  otel.ErrorHandler
 	dropped *complaints
 }
 
-// debugging is the SDK's level for such a line.
-const debugging = 8
+// The levels of such lines, and the beginning of the first.
+const (
+	informing, debugging = 4, 8
+	noNumber             = "Got invalid value"
+)
 
-func (l sdkLog) Enabled(level int) bool { return level == debugging || l.LogSink.Enabled(level) }
+func (l sdkLog) Enabled(level int) bool {
+	return level == informing || level == debugging || l.LogSink.Enabled(level)
+}
 
 func (l sdkLog) Info(level int, text string, about ...any) {
+	if strings.HasPrefix(text, noNumber) && len(about) > 0 {
+		l.faulty.Handle(fmt.Errorf("%v is a number", about[0]))
+	}
 	for i := 1; i < len(about); i += 2 {
 		if n, ok := about[i].(uint32); ok && n > 0 && about[i-1] == "total_dropped" {
 			l.dropped.fullQueue(n)

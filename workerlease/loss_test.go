@@ -200,8 +200,9 @@ func TestBlackHoledHolderEndsBeforeItsWindow(t *testing.T) {
 	store := storetest.Open(t, redisstore.Config{URL: server.URL()})
 	config := workerlease.Config{NewPools: workerlease.Trust}
 	p, other := pools{workerlease.New(far, config), far}, pools{workerlease.New(store, config), store}
-	h := p.hold(t, "p", short(1), workerlease.HoldOptions{Margin: 2 * time.Second}) // for a busy machine
-	other.hold(t, "p", short(1), workerlease.HoldOptions{})                         // the other id
+	// with time to look, on a busy machine, between the holder's end and its window's
+	h := p.hold(t, "p", short(1), workerlease.HoldOptions{Margin: 2 * time.Second})
+	other.hold(t, "p", short(1), workerlease.HoldOptions{}) // the other id
 	before, err := h.Current()
 	expect.NoError(t, "Current", err)
 	expect.Eventually(t, "it was renewed", func() bool { lease, err := h.Current(); return err == nil && lease.NotAfter.After(before.NotAfter) })

@@ -159,7 +159,7 @@ func (e *entry) Done(sum int64, err error) {
 		e.doubt()
 		go e.alone(b, addition{attempts: attempts - 1, unconfirmed: under.unconfirmed(err)})
 	default:
-		go e.end(b, Range{}, e.failed(err))
+		go func() { e.end(b, Range{}, e.failed(context.Background(), err)) }()
 	}
 }
 
@@ -268,7 +268,7 @@ func (c *Counters) send(ctx context.Context, e *entry, add addition) (Range, err
 			continue
 		}
 		if err != nil {
-			return Range{}, e.failed(err)
+			return Range{}, e.failed(ctx, err)
 		}
 		step.At("counter: has a sum")
 		if e.saw(sum) {

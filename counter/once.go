@@ -46,7 +46,7 @@ func (c *Counters) tryOnce(ctx context.Context, e *entry, request Request, now s
 	}
 	reply, err := c.store.Run(ctx, script, keys, request.By, retention.Milliseconds(), floor, limit, now.era)
 	if err != nil {
-		return Range{}, e.failed(err)
+		return Range{}, e.failed(ctx, err)
 	}
 	switch reply.Word() {
 	case "ok", "again":

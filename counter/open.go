@@ -217,10 +217,14 @@ func (e *entry) fellBehind(by int64) {
 	e.stray += min(by, math.MaxInt64-e.stray)
 }
 
-// failed is for an INCRBY that did not add, or may not have.
-func (e *entry) failed(err error) error {
+// failed is for an INCRBY that did not add, or may not have. What is not an integer to Redis may be
+// a counter of a newer format, which only a script tells.
+func (e *entry) failed(ctx context.Context, err error) error {
 	switch {
 	case errors.Is(err, pipeline.ErrNotAnInteger):
+		if _, err := e.counters.Get(ctx, e.key); errors.Is(err, fault.ErrNewer) {
+			return err
+		}
 		return ErrNotAnInteger
 	case errors.Is(err, pipeline.ErrOverflow):
 		return ErrOverflow

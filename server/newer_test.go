@@ -21,10 +21,11 @@ func TestRecordsOfANewerVersionAreRefused(t *testing.T) {
 	token := s.issue(t, `{}`)
 	lease := "Lease-Token: " + s.claim(t, token, forAnHour).Lease
 	must[api.Incremented](t, s, 200, "GET", "/incr/k", "")
+	must[api.Incremented](t, s, 200, "GET", "/incr/newer", "")
 	granted := must[api.WorkerLease](t, s, 201, "POST", "/worker/orders", `{"ttl_ms":3600000}`)
 	held := s.lock(t, "nightly", forAnHourHeld)
 
-	renewed := []string{"coatcheck:counters:{marker}", "coatcheck:lock:{nightly}:fence"}
+	renewed := []string{"coatcheck:counter:{newer}", "coatcheck:counters:{marker}", "coatcheck:lock:{nightly}:fence"}
 	for _, key := range renewed {
 		redis.Client().Set(t.Context(), key, "@2:9.9.9 "+redis.Client().Get(t.Context(), key).Val(), 0)
 	}
@@ -37,7 +38,8 @@ func TestRecordsOfANewerVersionAreRefused(t *testing.T) {
 		before[key] = redis.Client().Dump(t.Context(), key).Val()
 	}
 	for _, c := range []call{
-		{method: "GET", path: "/incr/k"}, // by INCRBY, and its marker
+		{method: "GET", path: "/incr/newer"}, // INCRBY itself says that it is not an integer
+		{method: "GET", path: "/incr/k"},     // by INCRBY, and its marker
 		{method: "POST", path: "/incr/once", header: []string{"Idempotency-Key: once"}},
 		{method: "PUT", path: "/counter/k", body: `{"value":7}`},
 		{method: "POST", path: "/token/" + token + "/claim", body: forAnHour},

@@ -56,8 +56,8 @@
 // "Exactly once" is impossible for an effect outside Redis. If Redis loses a claim that it
 // confirmed (failover without acknowledgement, restart without persistence, eviction, FLUSHALL), an
 // issued token is refused as unknown, or, if only the claim was lost and not the token, it can run
-// again; a client's own key can run again in both cases. Acknowledgement by replicas
-// (redisstore.Config.Ack) prevents this in a failover.
+// again; a client's own key can run again in both cases. Acknowledgement by all replicas
+// (redisstore.Config.Ack) prevents this in a failover; by fewer, where the old master is dead.
 //
 // Time is the Redis server's. A process trusts its own claim for at most the lease from before the
 // claim or heartbeat was sent.

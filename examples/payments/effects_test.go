@@ -78,7 +78,7 @@ var cases = map[string]func(*testing.T) []string{
 	"the process dies after the commit":                           func(t *testing.T) []string { return death(t, afterCommit) },
 	"the process is paused before the effect":                     func(t *testing.T) []string { return pause(t, beforeCharge) },
 	"the process is paused after the commit":                      func(t *testing.T) []string { return pause(t, afterCommit) },
-	"failover, ack 1":                                             func(t *testing.T) []string { return failover(t, 1, false) },
+	"failover after the master died, ack 1":                       func(t *testing.T) []string { return failover(t, 1, false) },
 	"failover, ack 0: the replica had not heard of it":            func(t *testing.T) []string { return failover(t, 0, false) },
 	"the same, with a token whose issue the replica had heard of": func(t *testing.T) []string { return failover(t, 0, true) },
 	"FLUSHALL after the answer":                                   func(t *testing.T) []string { return flushed(t, false) },

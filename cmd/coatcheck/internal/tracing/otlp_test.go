@@ -286,7 +286,7 @@ func TestSpansWaitForACollectorThatStartsAnew(t *testing.T) {
 			if n++; n <= 2 {
 				return nil, syscall.ECONNREFUSED
 			}
-			return &http.Response{StatusCode: 200, Body: http.NoBody}, nil
+			return &http.Response{StatusCode: http.StatusOK, Body: http.NoBody}, nil
 		})
 		var log logtest.Text
 		c := &client{client: &http.Client{Transport: answer}, endpoint: "http://collector/v1/traces", headers: http.Header{}, away: &complaints{log: log.Logger(), text: "away"}}

@@ -85,12 +85,13 @@ func TestTracesOfRequestsThatFail(t *testing.T) {
 		return false
 	})
 	spans, kept := recorded()
-	r := start(t, upstream.url, payments, kept)
-	r.pay("a")
-	r.pay("b")
-	r.do("GET", "/idempotency-policy", "")
-	r.do("GET", "/Zmissing", "")
-	r.do("ZMETHOD", "/Z", "")
+	s := serve(t, upstream.url, payments, kept)
+	s.pay("a")
+	s.pay("b")
+	s.do("GET", "/idempotency-policy", "")
+	s.do("GET", "/Zmissing", "")
+	s.do("ZMETHOD", "/Z", "")
+	s.wantEnd() // a span ends after its answer was sent
 	got := fmt.Sprint(ended(spans))
 	expect.Contains(t, "spans that have ended", got, "POST _OTHER failed", "POST 200 _OTHER failed", "POST /payments granted 503 503 failed", "GET own 200", "GET 404 404 failed",
 		"GET unguarded 404", "HTTP unguarded 503 503 failed")

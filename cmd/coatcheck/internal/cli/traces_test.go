@@ -336,13 +336,13 @@ func TestACollectorThatIsAwayOrHangsFailsNothing(t *testing.T) {
 		for i := range 100 {
 			p.answers(200, "POST", "/incr/a", "")
 			if i == 50 {
-				expect.Eventually(t, "it is told that the collector "+name, func() bool { return strings.Contains(p.stderr.String(), "traces cannot be sent") })
+				expect.Eventually(t, "the log says that the collector "+name, func() bool { return strings.Contains(p.stderr.String(), "traces cannot be sent") })
 			}
 		}
 		p.endsWell()
 		most := 2 + int(time.Since(began)/time.Minute)
-		if told := p.logged("traces cannot be sent"); told > most {
-			t.Errorf("that the collector %s is told %d times, want once a minute and at the end, %d times at most:\n%s", name, told, most, p.stderr)
+		if lines := p.logged("traces cannot be sent"); lines > most {
+			t.Errorf("the collector %s: got %d lines, want one a minute and one at the end, %d at most:\n%s", name, lines, most, p.stderr)
 		}
 	}
 }

@@ -227,7 +227,8 @@ func TestFaultyVariablesOfTheSDKAreLogged(t *testing.T) {
 	t.Setenv("OTEL_BSP_MAX_QUEUE_SIZE", "many")
 	t.Setenv("OTEL_SPAN_LINK_COUNT_LIMIT", "few")
 	logged := sendOne(t, server.URL)
-	expect.Contains(t, "what is logged", logged, "a variable of OpenTelemetry is faulty", "nonsense", "OTEL_BSP_MAX_QUEUE_SIZE", "OTEL_SPAN_LINK_COUNT_LIMIT")
+	expect.Contains(t, "what is logged", logged,
+		"a variable of OpenTelemetry is faulty", "nonsense", "OTEL_BSP_MAX_QUEUE_SIZE", "OTEL_SPAN_LINK_COUNT_LIMIT")
 	if strings.Contains(logged, "dropped") {
 		t.Errorf("got log %q, want nothing of dropped traces", logged)
 	}
@@ -289,7 +290,7 @@ func TestSpansWaitForACollectorThatStartsAnew(t *testing.T) {
 			return &http.Response{StatusCode: http.StatusOK, Body: http.NoBody}, nil
 		})
 		var log logtest.Text
-		c := &client{client: &http.Client{Transport: answer}, endpoint: "http://collector/v1/traces", headers: http.Header{}, away: &complaints{log: log.Logger(), text: "away"}}
+		c := clientOver(answer, log.Logger())
 		expect.NoError(t, "sending", c.UploadTraces(t.Context(), nil))
 		expect.Equal(t, "tries", n, 3)
 		expect.Contains(t, "what is logged", log.String(), "away", "connection refused")
@@ -304,7 +305,7 @@ func TestClosingDoesNotWaitForACollectorThatIsAway(t *testing.T) {
 			tried <- struct{}{}
 			return nil, syscall.ECONNREFUSED
 		})
-		c := &client{client: &http.Client{Transport: answer}, endpoint: "http://collector/v1/traces", headers: http.Header{}, away: &complaints{log: slog.New(slog.DiscardHandler)}, closing: make(chan struct{})}
+		c := clientOver(answer, slog.New(slog.DiscardHandler))
 		began := time.Now()
 		go func() {
 			<-tried
@@ -379,6 +380,14 @@ type roundTrip func() (*http.Response, error)
 
 func (f roundTrip) RoundTrip(*http.Request) (*http.Response, error) { return f() }
 
+// clientOver sends by a transport, and logs that nobody answers.
+func clientOver(transport roundTrip, log *slog.Logger) *client {
+	return &client{
+		client: &http.Client{Transport: transport}, endpoint: "http://collector/v1/traces", headers: http.Header{},
+		away: &complaints{log: log, text: "away"}, closing: make(chan struct{}),
+	}
+}
+
 func TestPausesBetweenTries(t *testing.T) {
 	type tries struct {
 		n           int
@@ -414,7 +423,8 @@ func TestPausesBetweenTries(t *testing.T) {
 					}
 					return &http.Response{StatusCode: row.code, Header: http.Header{"Retry-After": {row.after}}, Body: http.NoBody}, nil
 				})
-				c := &client{client: &http.Client{Transport: answer, Timeout: time.Second}, endpoint: "http://collector/v1/traces", headers: http.Header{}, away: &complaints{log: slog.New(slog.DiscardHandler)}}
+				c := clientOver(answer, slog.New(slog.DiscardHandler))
+				c.client.Timeout = time.Second
 				began := time.Now()
 				err := c.UploadTraces(t.Context(), nil)
 				if took := time.Since(began); err == nil || n < row.want.n || row.want.n == 1 && n > 1 || took < row.want.least || took > row.want.most {

@@ -151,7 +151,7 @@ type complaints struct {
 
 	mu   sync.Mutex
 	next time.Time
-	more int   // that were not told
+	more int   // that were not logged
 	last error // of those
 	full uint32
 }
@@ -169,7 +169,7 @@ func (c *complaints) Handle(err error) {
 	c.next, c.more = now.Add(complainEvery), 0
 }
 
-// end logs what was not told.
+// end logs what was not logged before.
 func (c *complaints) end() {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -336,7 +336,9 @@ func TestACollectorThatIsAwayOrHangsFailsNothing(t *testing.T) {
 		for i := range 100 {
 			p.answers(200, "POST", "/incr/a", "")
 			if i == 50 {
-				expect.Eventually(t, "the log says that the collector "+name, func() bool { return strings.Contains(p.stderr.String(), "traces cannot be sent") })
+				expect.Eventually(t, "the log says that the collector "+name, func() bool {
+					return strings.Contains(p.stderr.String(), "traces cannot be sent")
+				})
 			}
 		}
 		p.endsWell()

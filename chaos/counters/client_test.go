@@ -115,9 +115,11 @@ func (o ours) Close() error { return errors.Join(o.Counters.Close(), o.store.Clo
 
 // plain counts as many do it: INCR and INCRBY by go-redis, which follows the sentinels. Without
 // retries, by which it would add twice.
-type plain struct{ *redis.Client }
+type plain struct{ client *redis.Client }
 
 func (p plain) add(ctx context.Context, key string, by int64) (first, value int64, err error) {
-	value, err = p.IncrBy(ctx, keyOf(key), by).Result()
+	value, err = p.client.IncrBy(ctx, keyOf(key), by).Result()
 	return value - by + 1, value, err
 }
+
+func (p plain) Close() error { return p.client.Close() }

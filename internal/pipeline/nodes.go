@@ -29,21 +29,28 @@ type nodes interface {
 
 // single is one server, or the master that Sentinel names; go-redis follows +switch-master by
 // itself.
-type single struct{ *redis.Client }
+//
+// The client is a named field. If it were embedded, the compiler would write one more method here for
+// each of its 600, which takes seconds.
+type single struct{ client *redis.Client }
 
-func (s single) of(context.Context, string) (*redis.Client, error) { return s.Client, nil }
-func (s single) at(context.Context, string) (*redis.Client, error) { return s.Client, nil }
+func (s single) of(context.Context, string) (*redis.Client, error) { return s.client, nil }
+func (s single) at(context.Context, string) (*redis.Client, error) { return s.client, nil }
 func (s single) suspect(context.Context, error)                    {}
 func (s single) each(ctx context.Context, f func(context.Context, *redis.Client) error) error {
-	return f(ctx, s.Client)
+	return f(ctx, s.client)
 }
+func (s single) Subscribe(ctx context.Context, channels ...string) *redis.PubSub {
+	return s.client.Subscribe(ctx, channels...)
+}
+func (s single) PoolStats() *redis.PoolStats { return s.client.PoolStats() }
+func (s single) Close() error                { return s.client.Close() }
 
 // cluster routes by itself instead of through ClusterClient.Process, which sends a command again
 // after a lost connection.
 type cluster struct {
-	*redis.ClusterClient
-
-	timeout time.Duration // of finding a node
+	client  *redis.ClusterClient // not embedded, for the reason above
+	timeout time.Duration        // for finding a node
 	mu      sync.Mutex
 	byAddr  map[string]*redis.Client
 }
@@ -58,14 +65,20 @@ func newCluster(options *redis.ClusterOptions) *cluster {
 		c.byAddr[node.Addr] = client
 		return client
 	}
-	c.ClusterClient = redis.NewClusterClient(options)
+	c.client = redis.NewClusterClient(options)
 	return c
 }
+
+func (c *cluster) Subscribe(ctx context.Context, channels ...string) *redis.PubSub {
+	return c.client.Subscribe(ctx, channels...)
+}
+func (c *cluster) PoolStats() *redis.PoolStats { return c.client.PoolStats() }
+func (c *cluster) Close() error                { return c.client.Close() }
 
 func (c *cluster) of(ctx context.Context, key string) (*redis.Client, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.timeout)
 	defer cancel()
-	return c.MasterForKey(ctx, key)
+	return c.client.MasterForKey(ctx, key)
 }
 
 // at returns the client of a node that is known by its address; for one that is new, it reads the
@@ -76,7 +89,7 @@ func (c *cluster) at(ctx context.Context, addr string) (*redis.Client, error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, c.timeout)
 	defer cancel()
-	if err := c.ForEachShard(ctx, func(context.Context, *redis.Client) error { return nil }); err != nil {
+	if err := c.client.ForEachShard(ctx, func(context.Context, *redis.Client) error { return nil }); err != nil {
 		return nil, err
 	}
 	if client := c.known(addr); client != nil {
@@ -97,10 +110,10 @@ func (c *cluster) known(addr string) *redis.Client {
 // suspect reads the topology again, in the background and at most five times a second. Without it
 // the client of a dead master's slots stays without service until the next periodic read, about a
 // minute.
-func (c *cluster) suspect(ctx context.Context, _ error) { c.ReloadState(ctx) }
+func (c *cluster) suspect(ctx context.Context, _ error) { c.client.ReloadState(ctx) }
 
 func (c *cluster) each(ctx context.Context, f func(context.Context, *redis.Client) error) error {
-	return c.ForEachMaster(ctx, func(ctx context.Context, node *redis.Client) error {
+	return c.client.ForEachMaster(ctx, func(ctx context.Context, node *redis.Client) error {
 		if err := f(ctx, node); err != nil {
 			return &NodeError{Addr: node.Options().Addr, Err: err}
 		}

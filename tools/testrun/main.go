@@ -17,6 +17,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -34,7 +35,13 @@ func main() {
 		os.Exit(1)
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	passed := run(ctx, os.Args[1:], binaries, os.Stdout)
+	args, amount := cutFuzz(os.Args[1:])
+	var passed bool
+	if amount == "" {
+		passed = run(ctx, args, binaries, os.Stdout)
+	} else {
+		passed = fuzz(ctx, args, amount, binaries, os.Stdout)
+	}
 	stop()
 	if !passed {
 		os.Exit(1)
@@ -55,10 +62,15 @@ func binariesOf() (string, error) {
 // run runs the tests, with test binaries that stay in a directory, and reports whether all of them
 // passed.
 func run(ctx context.Context, args []string, binaries string, out io.Writer) bool {
-	packages, tested, err := list(ctx, args)
+	args, chosen, err := selected(ctx, args)
+	var packages []string
+	var tested int
 	var each [][]string
 	if err == nil {
-		each, err = runs(ctx, args, packages, binaries)
+		packages, tested, err = list(ctx, args, chosen.left)
+	}
+	if err == nil {
+		each, err = runs(ctx, args, packages, chosen, binaries)
 	}
 	if err != nil {
 		fmt.Fprintf(out, "go list: %v\n", err)
@@ -78,8 +90,9 @@ func run(ctx context.Context, args []string, binaries string, out io.Writer) boo
 	return verdict(p, execution, err)
 }
 
-// list returns the packages that the arguments name, and how many of them have tests.
-func list(ctx context.Context, args []string) (packages []string, tested int, err error) {
+// list returns the packages that the arguments name, without those that are left out, and how many
+// of them have tests.
+func list(ctx context.Context, args, left []string) (packages []string, tested int, err error) {
 	query := []string{"-e", "-f", "{{.ImportPath}}{{if or .TestGoFiles .XTestGoFiles}} tested{{end}}"}
 	args, _ = cutArgs(args)
 	for _, arg := range args {
@@ -90,6 +103,9 @@ func list(ctx context.Context, args []string) (packages []string, tested int, er
 	lines, err := goList(ctx, query...)
 	for _, line := range lines {
 		name, has := strings.CutSuffix(line, " tested")
+		if slices.Contains(left, name) {
+			continue
+		}
 		packages = append(packages, name)
 		if has {
 			tested++

@@ -62,10 +62,18 @@ var packages = map[string]string{
 		func TestA(t *testing.T) {}`,
 	"unraced": `import "testing"
 		func TestA(t *testing.T) {}`,
+	"finds": `import "testing"
+		func FuzzA(f *testing.F) { f.Add(1); f.Fuzz(func(t *testing.T, n int) { if n != 1 { t.Error("not one") } }) }`,
+	"fuzzbuildsnot": `import "testing"
+		func FuzzA(f *testing.F) { missing() }`,
+	"mixed": `import "testing"
+		func TestUntagged(t *testing.T) {}`,
+	"alltagged": `import "testing"
+		func TestTaggedToo(t *testing.T) {}`,
 }
 
 // The build constraints of some of them.
-var constraints = map[string]string{"tagged": "check", "raced": "race", "unraced": "!race"}
+var constraints = map[string]string{"tagged": "check", "alltagged": "check", "raced": "race", "unraced": "!race"}
 
 func inModule(t *testing.T) {
 	t.Helper()
@@ -82,6 +90,15 @@ func inModule(t *testing.T) {
 		}
 		write(t, filepath.Join(dir, name, file), constraint+"package "+name+"\n"+body+"\n")
 	}
+	write(t, filepath.Join(dir, "mixed", "b_test.go"), `//go:build check
+
+package mixed
+
+import "testing"
+
+func TestTagged(t *testing.T) {}
+func FuzzTagged(f *testing.F) { f.Fuzz(func(*testing.T, int) {}) }
+`)
 	t.Setenv("GOFLAGS", "")
 	t.Setenv("GOWORK", "off")
 	t.Chdir(dir)
@@ -110,6 +127,12 @@ func TestOnlyPassingIsRight(t *testing.T) {
 		{"./passes ./fails", false, "[2 of 2, ", "7 passed, 2 failed, 0 skipped in "},
 		{"-run=FuzzB ./passes ./skips", true, "ok   skips, 0 tests", "3 passed, 0 failed, 0 skipped in "},
 		{"-tags=check ./tagged", true, "[1 of 1, ", "1 passed, 0 failed, 0 skipped in "},
+		{"-tags=check -without=check ./mixed ./alltagged ./fails", false, "ok   mixed, 1 tests", "2 passed, 2 failed, 0 skipped in "},
+		{"-tags=check -only=check ./mixed ./alltagged ./fails", true, "[2 of 2, ", "3 passed, 0 failed, 0 skipped in "},
+		{"-tags=check -only=check ./fails", false, "no test needs check", "go list: "},
+		{"-tags=check -without=check ./tagged ./fails", false, "others without: TestA", "go list: "},
+		{"-race -tags=check -plain=./mixed -without=check ./mixed ./raced", true, "ok   mixed, 1 tests", "2 passed, 0 failed, 0 skipped in "},
+		{"-race -tags=check -plain=./mixed -only=check ./mixed", true, "ok   mixed, 2 tests", "2 passed, 0 failed, 0 skipped in "},
 		{"./fails", false, "wrong answer", "1 passed, 2 failed, 0 skipped in "},
 		{"./skips", false, "no server here", "0 passed, 0 failed, 1 skipped in "},
 		{"-count=1 ./panics", false, "panic: boom [recovered, repanicked]", "0 passed, 1 failed, 0 skipped in "},
@@ -132,6 +155,34 @@ func TestOnlyPassingIsRight(t *testing.T) {
 		t.Run(row.args, func(t *testing.T) {
 			var out strings.Builder
 			if ok := run(t.Context(), strings.Fields(row.args), binaries, &out); ok != row.ok {
+				t.Errorf("got ok = %v, want %v", ok, row.ok)
+			}
+			wantOutput(t, out.String(), row.says, row.last)
+		})
+	}
+}
+
+func TestFuzzTestsRunFromTheBinariesOfTests(t *testing.T) {
+	inModule(t)
+	binaries := t.TempDir()
+	for _, row := range []struct {
+		args string
+		ok   bool
+		says string
+		last string
+	}{
+		{"./passes ./fails", true, "ok   passes FuzzB, 30x in ", "1 passed, 0 failed, 0 skipped in "},
+		{"-tags=check ./mixed ./passes", true, "ok   mixed FuzzTagged, 30x in ", "2 passed, 0 failed, 0 skipped in "},
+		{"-tags=check -without=check ./mixed ./passes", true, "ok   passes FuzzB, 30x in ", "1 passed, 0 failed, 0 skipped in "},
+		{"-race -plain=./passes ./passes", true, "ok   passes FuzzB, 30x in ", "1 passed, 0 failed, 0 skipped in "},
+		{"./finds", false, "FAIL finds FuzzA: exit status 1", "0 passed, 1 failed, 0 skipped in "},
+		{"./fails", false, "0 passed", "0 passed, 0 failed, 0 skipped in "},
+		{"./fuzzbuildsnot", false, "undefined: missing", "building the fuzz tests: exit status 1"},
+	} {
+		t.Run(row.args, func(t *testing.T) {
+			var out strings.Builder
+			args, amount := cutFuzz(append([]string{"-fuzz=30x"}, strings.Fields(row.args)...))
+			if ok := fuzz(t.Context(), args, amount, binaries, &out); ok != row.ok {
 				t.Errorf("got ok = %v, want %v", ok, row.ok)
 			}
 			wantOutput(t, out.String(), row.says, row.last)

@@ -23,8 +23,10 @@ import (
 const plainFlag = "-plain="
 
 // runs returns the arguments of each `go test` that tests what args say, all at once. packages are
-// the import paths that args name, and binaries is where test binaries stay from run to run.
-func runs(ctx context.Context, args, packages []string, binaries string) ([][]string, error) {
+// the import paths that args name, chosen are the tests to run, and binaries is where test binaries
+// stay from run to run. Packages without the race detector are built without tags where no test of
+// a tagged file runs, as a program is that imports them.
+func runs(ctx context.Context, args, packages []string, chosen selection, binaries string) ([][]string, error) {
 	args, rest := cutArgs(args)
 	var flags, plain []string
 	for _, arg := range args {
@@ -48,13 +50,23 @@ func runs(ctx context.Context, args, packages []string, binaries string) ([][]st
 		}
 	}
 	var all [][]string
-	for _, group := range distinct(with) {
-		all = append(all, slices.Concat(kept(flags, binaries), flags, group, rest))
+	add := func(packages []string, flags ...string) {
+		for _, group := range distinct(packages) {
+			all = append(all, slices.Concat(kept(flags, binaries), flags, group, rest))
+		}
 	}
-	flags = slices.DeleteFunc(flags, isRace)
-	for _, group := range distinct(without) {
-		all = append(all, slices.Concat(kept(flags, binaries), flags, group, rest))
+	bare := slices.DeleteFunc(slices.Clone(flags), isRace)
+	switch skips := strings.HasPrefix(chosen.flag, "-skip="); {
+	case skips:
+		bare = slices.DeleteFunc(bare, isTags)
+	case chosen.flag != "":
+		bare = append(bare, chosen.flag)
 	}
+	if chosen.flag != "" {
+		flags = append(flags, chosen.flag)
+	}
+	add(with, flags...)
+	add(without, bare...)
 	return all, nil
 }
 
@@ -69,6 +81,8 @@ func cutArgs(args []string) (before, rest []string) {
 
 func isRace(arg string) bool { return arg == "-race" }
 
+func isTags(arg string) bool { return strings.HasPrefix(arg, "-tags=") }
+
 // kept returns the flags that have `go test` keep its test binaries, and not link one that is up to
 // date. Linking all of them takes minutes of processor time. They are linked as they would be if
 // they were not kept, without the tables that only a debugger reads. There is a directory for each
@@ -76,7 +90,7 @@ func isRace(arg string) bool { return arg == "-race" }
 func kept(flags []string, binaries string) []string {
 	var way []string
 	for _, flag := range flags {
-		if isRace(flag) || strings.HasPrefix(flag, "-tags=") {
+		if isRace(flag) || isTags(flag) {
 			way = append(way, strings.ReplaceAll(strings.TrimLeft(flag, "-"), "=", "-"))
 		}
 	}

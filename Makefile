@@ -16,7 +16,8 @@ ARGS     ?=
 # What a walk leaves to make nightly: make walk SHORT=-short.
 SHORT    ?=
 # One build serves make test, make check and make nightly: all tests, with the race detector. A tag
-# says when the tests of a file run: check in make check, steps in make walk, nightly in make nightly.
+# says when the tests of a file run: check in make check, steps in make walk, nightly in make
+# nightly.
 TAGS     := check,steps,nightly
 WALK     := github.com/coatcheck/coatcheck/internal/testing/walk
 
@@ -143,8 +144,8 @@ proof: deps ## Write docs/proof.md and docs/benchmarks.md from nothing (40 minut
 	@tools/proof
 
 # The points of internal/step are there with the tag steps only. The walker would hide data races
-# from the race detector; in half of the random rounds it does not choose. Walks of all orders have no
-# race detector, which makes them four times cheaper.
+# from the race detector; in half of the random rounds it does not choose. Walks of all orders have
+# no race detector, which makes them four times cheaper.
 walk: $(TESTRUN) ## Run small scenes in every order of their steps, and larger ones at random (ARGS)
 	@packages="./internal/testing/walk $$(grep -rl --include='*_test.go' '"$(WALK)"' . | xargs -n 1 dirname | sort -u)" && \
 	$(TESTRUN) -count=1 -vet=off -tags=steps -timeout 6h -run '^TestWalk' -skip '^TestWalkRandomOrders' $(SHORT) $$packages $(ARGS) && \

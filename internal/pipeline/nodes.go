@@ -30,8 +30,8 @@ type nodes interface {
 // single is one server, or the master that Sentinel names; go-redis follows +switch-master by
 // itself.
 //
-// The client is a named field. If it were embedded, the compiler would write one more method here for
-// each of its 600, which takes seconds.
+// The client is a named field. If it were embedded, the compiler would write one more method here
+// for each of its 600, which takes seconds.
 type single struct{ client *redis.Client }
 
 func (s single) of(context.Context, string) (*redis.Client, error) { return s.client, nil }

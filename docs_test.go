@@ -137,11 +137,11 @@ func TestArchitectureNamesEveryInternalPackage(t *testing.T) {
 	}
 }
 
-// walk lists the files with a suffix, but for those of hidden folders.
+// walk lists the files with a suffix, but for those of hidden folders and of bin.
 func walk(t *testing.T, suffix string) (names []string) {
 	t.Helper()
 	err := filepath.WalkDir(".", func(name string, entry fs.DirEntry, err error) error {
-		if err == nil && entry.IsDir() && len(name) > 1 && strings.HasPrefix(entry.Name(), ".") {
+		if err == nil && entry.IsDir() && (len(name) > 1 && strings.HasPrefix(entry.Name(), ".") || name == "bin") {
 			return fs.SkipDir
 		}
 		if strings.HasSuffix(name, suffix) {

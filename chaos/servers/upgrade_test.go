@@ -6,10 +6,10 @@ import (
 	"context"
 	"fmt"
 	"os/exec"
-	"path/filepath"
 	"reflect"
 	"slices"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -22,21 +22,15 @@ import (
 // release is the commit of the program from which upgrades begin.
 const release = "44093c9d"
 
-// releaseProgram builds the program of the last release from the history of this repository.
+// releaseProgram builds the program of the last release from the history of this repository, in a
+// folder that stays, so that only the first build compiles it.
 func releaseProgram(t *testing.T) string {
 	t.Helper()
-	folder := t.TempDir()
-	tree := filepath.Join(folder, "tree.tar")
-	for _, args := range [][]string{
-		{"git", "-C", "../..", "archive", "--format=tar", "-o", tree, release},
-		{"tar", "-C", folder, "-xf", tree},
-	} {
-		if out, err := exec.CommandContext(t.Context(), args[0], args[1:]...).CombinedOutput(); err != nil {
-			t.Fatalf("the program of %s is built from the history of this repository, so all of it is needed: %v\n%s", release, err, out)
-		}
+	folder, err := exec.CommandContext(t.Context(), "../../tools/unpack", release).Output()
+	if err != nil {
+		t.Fatalf("tools/unpack %s: %v\nThe release is built from the history of this repository, so all of it is needed: git fetch --unshallow", release, err)
 	}
-	// without the paths it is compiled once, wherever it lies
-	return chaostest.BuildIn(t, folder, "-trimpath", "./cmd/coatcheck")
+	return chaostest.BuildIn(t, strings.TrimSpace(string(folder)), "-buildvcs=false", "./cmd/coatcheck")
 }
 
 // An upgrade, rolling, and its roll-back, while clients use whatever serves: the last release

@@ -37,8 +37,7 @@ func load(ctx context.Context, tree string, modules map[string][]string) (map[st
 		}
 		all, err := packages.Load(&packages.Config{
 			Context: ctx, Dir: filepath.Join(tree, folder),
-			BuildFlags: []string{"-trimpath"}, // so that trees share what is compiled
-			Mode:       packages.NeedName | packages.NeedTypes | packages.NeedImports | packages.NeedDeps | packages.NeedExportFile,
+			Mode: packages.NeedName | packages.NeedTypes | packages.NeedImports | packages.NeedDeps | packages.NeedExportFile,
 		}, patterns...)
 		if err != nil {
 			return nil, err

@@ -116,18 +116,13 @@ func (r released) file(ctx context.Context, name string) (string, error) {
 	return string(text), nil
 }
 
-// tree writes all of the release into a folder.
-func (r released) tree(ctx context.Context, folder string) error {
-	tree := filepath.Join(folder, "tree.tar")
-	for _, args := range [][]string{
-		{"git", "-C", root, "archive", "--format=tar", "-o", tree, r.commit},
-		{"tar", "-C", folder, "-xf", tree},
-	} {
-		if said, err := exec.CommandContext(ctx, args[0], args[1:]...).CombinedOutput(); err != nil { //nolint:gosec // as above
-			return fmt.Errorf("%q: %w: %s", args, err, said)
-		}
+// tree unpacks the release into a folder that stays, and returns the folder.
+func (r released) tree(ctx context.Context) (string, error) {
+	folder, err := exec.CommandContext(ctx, filepath.Join(root, "tools", "unpack"), r.commit).Output() //nolint:gosec // as above
+	if err != nil {
+		return "", fmt.Errorf("tools/unpack %s: %w; all of the history is needed: git fetch --unshallow", r.commit, err)
 	}
-	return os.Remove(tree)
+	return strings.TrimSpace(string(folder)), nil
 }
 
 var (

@@ -73,8 +73,8 @@ func TestMetricsKeepTheirNames(t *testing.T) { keeps(t, "docs/metrics.md", 50, m
 func TestKeysKeepTheirNames(t *testing.T) { keeps(t, "docs/keys.md", 20, keysOf) }
 
 func TestGoPackagesKeepWhatTheyExport(t *testing.T) {
-	tree := t.TempDir()
-	if err := last(t).tree(t.Context(), tree); err != nil {
+	tree, err := last(t).tree(t.Context())
+	if err != nil {
 		t.Fatalf("the tree of the last release: %v", err)
 	}
 	before, err := load(t.Context(), tree, modules)

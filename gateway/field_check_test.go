@@ -260,10 +260,15 @@ func (f *fieldRun) run(s *fieldService) {
 
 // Two gateways, 200 keys with 50 duplicates each, and five restarts of the service, three of them
 // kills, on each of five servers: nothing runs twice, and no answer that a service has sent becomes
-// an unknown outcome, nor one that it sends before it has read the request.
+// an unknown outcome, nor one that it sends before it has read the request. With -short there are
+// two servers, node and Go.
 func TestServicesInTheFieldRunOnceThroughRestarts(t *testing.T) {
 	redis := redistest.Start(t)
-	for _, of := range fieldServices {
+	services := fieldServices
+	if testing.Short() {
+		services = services[3:]
+	}
+	for _, of := range services {
 		t.Run(of.name, func(t *testing.T) {
 			s := newFieldService(t, of.command)
 			f := &fieldRun{t: t, paid: map[string]int{}, unknown: map[string]int{}}

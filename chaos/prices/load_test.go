@@ -1,4 +1,4 @@
-//go:build check
+//go:build nightly
 
 package prices
 

@@ -1,4 +1,4 @@
-//go:build check && linux
+//go:build nightly && linux
 
 package soak
 
@@ -10,8 +10,10 @@ import (
 	"net"
 	"net/http"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -99,4 +101,62 @@ func (r *rig) countAll(conns []net.Conn) (values []int64, refused int, err error
 		conns = again
 	}
 	return values, refused, nil
+}
+
+// As many connections as are let in, all of them unused: others are answered, what each takes is
+// little, and when they end it is given back.
+func TestTenThousandUnusedConnections(t *testing.T) {
+	r := newRig(t)
+	n := connections(t)
+	for _, p := range []*process{r.service, r.gateway} {
+		before := r.look(p)
+		all := crowd(t, p, n)
+		during := r.look(p)
+		each := (during.memory - before.memory) << 10 / n
+		t.Logf("%s, %d unused connections: %d KiB of memory more, %d bytes each; %d descriptors, %d goroutines", p.name, n, during.memory-before.memory, each, during.descriptors, during.goroutines)
+		if during.descriptors < n*9/10 {
+			t.Errorf("%s has %d descriptors: where are the connections?", p.name, during.descriptors)
+		}
+		if each > 64<<10 {
+			t.Errorf("%s: %d bytes for each connection", p.name, each)
+		}
+		client := &http.Client{Timeout: 20 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
+		for range 100 {
+			if status, text, err := r.do(client, p, "POST", "/incr/others", ""); err != nil || status != http.StatusOK {
+				t.Fatalf("%s: others are answered %d %s %v", p.name, status, text, err)
+			}
+		}
+		for _, conn := range all {
+			_ = conn.Close()
+		}
+		chaostest.Await(t, time.Minute, func() string { return compare(p.name, before, r.look(p)) })
+	}
+}
+
+// connections are 10,000, or as many as this process may have.
+func connections(t *testing.T) int {
+	t.Helper()
+	var limit syscall.Rlimit
+	expect.NoError(t, "syscall.Getrlimit", syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit))
+	return min(10_000, int(limit.Cur)-1000)
+}
+
+// crowd connects as many times, each with one request that is answered.
+func crowd(t *testing.T, p *process, n int) (all []net.Conn) {
+	t.Helper()
+	answer := make([]byte, 4096)
+	for i := range n {
+		conn, err := net.Dial("tcp", p.addr)
+		if err != nil {
+			t.Fatalf("connection %d: %v", i, err)
+		}
+		t.Cleanup(func() { _ = conn.Close() })
+		_ = conn.SetDeadline(time.Now().Add(time.Minute))
+		_, _ = io.WriteString(conn, "GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n")
+		if got, err := conn.Read(answer); err != nil || !strings.HasPrefix(string(answer[:got]), "HTTP/1.1 200 ") {
+			t.Fatalf("connection %d: %v %.80s", i, err, answer[:got])
+		}
+		all = append(all, conn)
+	}
+	return all
 }

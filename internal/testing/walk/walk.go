@@ -56,12 +56,21 @@ type Scene struct {
 	Preemptions int
 	// Slow is set where Begin takes milliseconds: it opens a store.
 	Slow bool
+	// Many is set where all orders take minutes. With -short, Every then runs 2,000 orders at random.
+	Many bool
 }
 
-// Every runs the scene in every order, and fails at the first in which its check fails.
+// Every runs the scene in every order, and fails at the first in which its check fails. The random
+// orders of a scene with Many are the same in each run, unless -walk.seed is given.
 func Every(t *testing.T, scene Scene) {
 	t.Helper()
 	began := time.Now()
+	if scene.Many && testing.Short() {
+		random, rounds := cmp.Or(*seed, 1), cmp.Or(*asked, 2000)
+		scene.random(t, random, *from, rounds)
+		t.Logf("%d random orders, seed %d, in %v; without -short all", rounds, random, time.Since(began).Round(time.Millisecond))
+		return
+	}
 	runs, fault := Search(t, scene)
 	if fault != nil {
 		t.Fatalf("order %d of every one: %v", runs, fault)
@@ -125,8 +134,7 @@ func (s Scene) rounds(t *testing.T, seed uint64, from, rounds int) {
 	for round := from; round < from+rounds; round++ {
 		var fault error
 		if round%2 == 0 {
-			random := rand.New(rand.NewPCG(seed, uint64(round)))
-			fault = s.run(t, func(options []option) int { return random.IntN(len(options)) })
+			fault = s.drawn(t, seed, round)
 		} else {
 			fault = s.loose(t)
 		}
@@ -134,6 +142,24 @@ func (s Scene) rounds(t *testing.T, seed uint64, from, rounds int) {
 			t.Fatalf("round %d of seed %d (-args -walk.seed=%d -walk.from=%d -walk.rounds=1): %v", round, seed, seed, round, fault)
 		}
 	}
+}
+
+// random runs the scene in random orders that the walker chooses, from a round that a seed has.
+func (s Scene) random(t *testing.T, seed uint64, from, rounds int) {
+	t.Helper()
+	defer debug.SetGCPercent(debug.SetGCPercent(garbage))
+	for round := from; round < from+rounds; round++ {
+		if fault := s.drawn(t, seed, round); fault != nil || t.Failed() {
+			t.Fatalf("round %d of seed %d (-short -args -walk.seed=%d -walk.from=%d -walk.rounds=1): %v", round, seed, seed, round, fault)
+		}
+	}
+}
+
+// drawn is a run in which the walker chooses by a seed and the number of the round.
+func (s Scene) drawn(t *testing.T, seed uint64, round int) error {
+	t.Helper()
+	random := rand.New(rand.NewPCG(seed, uint64(round)))
+	return s.run(t, func(options []option) int { return random.IntN(len(options)) })
 }
 
 // parked is a goroutine at a point.

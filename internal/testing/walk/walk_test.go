@@ -4,6 +4,7 @@ package walk
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 	"sync"
 	"testing"
@@ -36,6 +37,22 @@ func lost(t *testing.T) Play {
 func TestWalkSearchFindsWhatIsLost(t *testing.T) {
 	if _, fault := Search(t, Scene{Begin: lost}); fault == nil || !strings.Contains(fault.Error(), "test: read") {
 		t.Errorf("Search: got %v, want one that was lost, and the order", fault)
+	}
+}
+
+// The random orders of a scene with many orders find what is lost, and are the same each time.
+func TestWalkRandomOrdersOfASeedAreTheSame(t *testing.T) {
+	find := func() string {
+		scene := Scene{Begin: lost}
+		for round := range 2000 {
+			if fault := scene.drawn(t, 1, round); fault != nil {
+				return fmt.Sprint(round, fault)
+			}
+		}
+		return ""
+	}
+	if first, again := find(), find(); first == "" || first != again {
+		t.Errorf("found %q, and then %q; want the same order twice", first, again)
 	}
 }
 

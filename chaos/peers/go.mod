@@ -7,8 +7,8 @@ replace github.com/coatcheck/coatcheck => ../../
 require (
 	github.com/bsm/redislock v0.10.0
 	github.com/coatcheck/coatcheck v0.0.0-00010101000000-000000000000
-	github.com/go-redsync/redsync/v4 v4.18.1
-	github.com/redis/go-redis/v9 v9.23.0
+	github.com/go-redsync/redsync/v4 v4.18.0
+	github.com/redis/go-redis/v9 v9.22.0
 	github.com/redis/rueidis v1.0.79
 )
 

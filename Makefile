@@ -115,7 +115,7 @@ fuzz: ## Fuzz every FuzzXxx of every package for FUZZTIME (20s)
 	found=0; failed=; \
 	for package in $$(grep -rl --include='*_test.go' --exclude-dir=bench '^func Fuzz' . | xargs -n 1 dirname | sort -u); do \
 		program=$$PWD/bin/fuzz/$$package/fuzz.test; mkdir -p "$${program%/*}"; \
-		$(GO) test -c -vet=off -tags=check -gcflags="$$module/...=-d=libfuzzer" -ldflags='-s -w' -o "$$program" $$package || exit 1; \
+		$(GO) test -c -vet=off -tags=check,nightly -gcflags="$$module/...=-d=libfuzzer" -ldflags='-s -w' -o "$$program" $$package || exit 1; \
 		for name in $$("$$program" -test.list '^Fuzz'); do \
 			found=$$((found + 1)); \
 			echo "$$package $$name"; \
@@ -130,14 +130,14 @@ browser: deps ## Run only the console's tests, in a real browser (ARGS=-update t
 	cd console/browser && $(GO) test -race -count=1 -timeout 60m -v . $(if $(ARGS),-args $(ARGS))
 
 chaos: ## Break processes and Redis under load and check every history, at length (ARGS: more flags for ./chaos, such as -rounds=100)
-	$(GO) test -race -count=1 -tags=check -timeout 60m -v ./chaos -args -rounds=30 -cuts=1000 $(ARGS)
-	$(GO) test -race -count=1 -tags=check -timeout 60m -v ./chaos/ids -args -rounds=20
-	$(GO) test -race -count=1 -tags=check -timeout 60m -v ./chaos/counters -args -rounds=12 -lanes=4
-	$(GO) test -race -count=1 -tags=check -timeout 60m -v ./chaos/segments -args -rounds=12
-	$(GO) test -race -count=1 -tags=check -timeout 60m -v ./chaos/locks -args -rounds=20 -trials=200 -names=1000000
-	$(GO) test -race -count=1 -tags=check -timeout 60m -v ./chaos/outages -args -cuts=1000
-	$(GO) test -race -count=1 -tags=check -timeout 60m -v ./internal/leasesim -args -rounds=2000
-	$(GO) test -race -count=1 -tags=check -timeout 60m -v ./chaos/soak -args -minutes=5
+	$(GO) test -race -count=1 -tags=check,nightly -timeout 60m -v ./chaos -args -rounds=30 -cuts=1000 $(ARGS)
+	$(GO) test -race -count=1 -tags=check,nightly -timeout 60m -v ./chaos/ids -args -rounds=20
+	$(GO) test -race -count=1 -tags=check,nightly -timeout 60m -v ./chaos/counters -args -rounds=12 -lanes=4
+	$(GO) test -race -count=1 -tags=check,nightly -timeout 60m -v ./chaos/segments -args -rounds=12
+	$(GO) test -race -count=1 -tags=check,nightly -timeout 60m -v ./chaos/locks -args -rounds=20 -trials=200 -names=1000000
+	$(GO) test -race -count=1 -tags=check,nightly -timeout 60m -v ./chaos/outages -args -cuts=1000
+	$(GO) test -race -count=1 -tags=check,nightly -timeout 60m -v ./internal/leasesim -args -rounds=2000
+	$(GO) test -race -count=1 -tags=check,nightly -timeout 60m -v ./chaos/soak -args -minutes=5
 	@$(MAKE) --no-print-directory walk ARGS='-args -walk.rounds=100000'
 
 proof: deps ## Write docs/proof.md and docs/benchmarks.md from nothing (40 minutes on 2 quiet cores; tools/proof has more)
@@ -152,11 +152,11 @@ walk: $(TESTRUN) ## Run small scenes in every order of their steps, and larger o
 	$(TESTRUN) -race -count=1 -vet=off -tags=$(TAGS) -timeout 6h -run '^TestWalkRandomOrders' $(SHORT) $$packages $(ARGS)
 
 soak: ## Load a service and a gateway for an hour with a fault a minute, and compare the halves of all figures (ARGS='-soak=5m')
-	$(GO) test -count=1 -tags=check -timeout 0 -v -run TestSoakWithFaults ./chaos/soak -args -soak=1h $(ARGS)
+	$(GO) test -count=1 -tags=check,nightly -timeout 0 -v -run TestSoakWithFaults ./chaos/soak -args -soak=1h $(ARGS)
 
 # Rows of restarts are nearly all waiting, so all of them run at once.
 prices: ## Measure what each safety costs, and write the tables of docs/proof.md (10 minutes; ARGS: chaos/prices/doc.go)
-	$(GO) test -count=1 -tags=check -timeout 60m -parallel 32 -v -run TestPrices ./chaos/prices -args -all -outages -write $(ARGS)
+	$(GO) test -count=1 -tags=check,nightly -timeout 60m -parallel 32 -v -run TestPrices ./chaos/prices -args -all -outages -write $(ARGS)
 
 bench: ## Measure side by side with peers, as ratios (ARGS: what to measure, such as guard -rounds 3; bench/README.md lists all)
 	cd bench && $(GO) run . $(if $(ARGS),$(ARGS),guard)

@@ -5,6 +5,7 @@ import (
 	"context"
 	"net"
 	"net/http"
+	"sync"
 	"time"
 )
 
@@ -19,6 +20,10 @@ type answer struct {
 	begun bool
 	taken bool      // the connection was taken over
 	until time.Time // how long the rest of the body may take
+
+	mu      sync.Mutex
+	waiting bool // it waits for its client
+	hurried bool // and does so for a moment at most
 }
 
 // WriteHeader begins the answer. A connection on which more of the request's body may come is
@@ -51,18 +56,32 @@ func (a *answer) Write(bytes []byte) (int, error) {
 
 // waits notes that the answer waits for its client, until done.
 func (a *answer) waits() (done func()) {
+	a.setWaiting(true)
 	a.door.bodiesMu.Lock()
 	defer a.door.bodiesMu.Unlock()
 	a.door.unsent[a] = struct{}{}
 	return func() {
+		a.setWaiting(false)
 		a.door.bodiesMu.Lock()
 		defer a.door.bodiesMu.Unlock()
 		delete(a.door.unsent, a)
 	}
 }
 
-// hurry gives the client a moment to take what waits for it.
+func (a *answer) setWaiting(waiting bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.waiting, a.hurried = waiting, false
+}
+
+// hurry gives the client a moment to take what waits for it. A second call gives it no other one.
 func (a *answer) hurry() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if !a.waiting || a.hurried {
+		return
+	}
+	a.hurried = true
 	_ = http.NewResponseController(a.ResponseWriter).SetWriteDeadline(time.Now().Add(lingerTime))
 }
 
@@ -138,9 +157,12 @@ func (d *Door) answers(next http.Handler) http.Handler {
 func (d *Door) oneOfMany(r *http.Request) *load {
 	one := &load{door: d}
 	if one.add(requestMemory + copies*headerSize(r.Header)) {
-		d.reclaim()
-		if d.bytes.Load() > d.config.MaxBytes+d.config.MaxBytes/4 {
+		abort := d.bytes.Load() > d.config.MaxBytes+d.config.MaxBytes/4
+		if abort {
 			one.release()
+		}
+		d.reclaim()
+		if abort {
 			panic(http.ErrAbortHandler)
 		}
 	}

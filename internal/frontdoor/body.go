@@ -32,6 +32,8 @@ type body struct {
 	whole    bool // read to its end
 	broken   bool // it cannot be read to its end
 	closed   bool
+	left     bool // its request has been answered
+	hurried  bool // the wait for its next piece is short
 	streamed bool
 	stall    time.Duration // how long nothing may come; 0 = as long as the request may take
 }
@@ -133,6 +135,7 @@ func (b *body) leave(taken bool) {
 	b.door.leaveBody(b)
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	b.left = true
 	if (b.whole || b.streamed) && !taken {
 		b.door.underWay.Add(-1)
 	}

@@ -3,9 +3,11 @@ package frontdoor
 import (
 	"context"
 	"errors"
+	"maps"
 	"math"
 	"net/http"
 	"runtime/debug"
+	"slices"
 	"sync"
 	"time"
 )
@@ -53,22 +55,30 @@ func (d *Door) take(n int64) bool {
 		return true
 	}
 	d.bytes.Add(-n)
-	d.reclaim()
 	return false
 }
 
-// reclaim makes stalled bodies and stalled answers release their bytes.
+// reclaim makes stalled bodies and stalled answers release their bytes. The caller holds no lock:
+// by HTTP/2 a deadline waits for the goroutine that serves its connection. No other request waits
+// for that. Thousands that did took more memory than a pod has.
 func (d *Door) reclaim() {
+	if !d.pressing.TryLock() {
+		return
+	}
+	defer d.pressing.Unlock()
+	now := time.Now()
+	if now.Sub(d.pressed) < lingerTime/2 {
+		return
+	}
+	d.pressed = now
 	d.bodiesMu.Lock()
-	defer d.bodiesMu.Unlock()
-	if now := time.Now(); now.Sub(d.pressed) >= lingerTime/2 {
-		d.pressed = now
-		for b := range d.bodies {
-			b.hurry()
-		}
-		for a := range d.unsent {
-			a.hurry()
-		}
+	bodies, unsent := slices.Collect(maps.Keys(d.bodies)), slices.Collect(maps.Keys(d.unsent))
+	d.bodiesMu.Unlock()
+	for _, b := range bodies {
+		b.hurry()
+	}
+	for _, a := range unsent {
+		a.hurry()
 	}
 }
 
@@ -87,13 +97,22 @@ func (l *load) take(n int64) bool {
 	if l == nil {
 		return true
 	}
+	fits, ended := l.try(n)
+	if !fits && !ended {
+		l.door.reclaim()
+	}
+	return fits
+}
+
+// try counts n bytes if they fit. No bytes fit a load that has ended.
+func (l *load) try(n int64) (fits, ended bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.ended || !l.door.take(n) {
-		return false
+		return false, l.ended
 	}
 	l.taken += n
-	return true
+	return true, false
 }
 
 // add counts n bytes that are already used, and reports whether they are too many.

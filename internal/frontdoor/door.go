@@ -70,7 +70,9 @@ type Door struct {
 	bodies   map[*body]struct{}   // of requests that are not answered
 	unsent   map[*answer]struct{} // that wait for their clients to take them
 	hurried  bool
-	pressed  time.Time // when silent clients were last hurried for want of memory
+
+	pressing sync.Mutex // held while silent clients are hurried for want of memory
+	pressed  time.Time  // when that was last begun
 
 	bytes atomic.Int64 // in flight
 }

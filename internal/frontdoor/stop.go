@@ -3,8 +3,10 @@ package frontdoor
 import (
 	"context"
 	"crypto/tls"
+	"maps"
 	"net"
 	"net/http"
+	"slices"
 	"sync/atomic"
 	"time"
 )
@@ -143,9 +145,10 @@ func isHTTP2(open net.Conn) bool {
 // hurry gives each body that has not come whole a moment for the next piece.
 func (d *Door) hurry() {
 	d.bodiesMu.Lock()
-	defer d.bodiesMu.Unlock()
 	d.hurried = true
-	for b := range d.bodies {
+	bodies := slices.Collect(maps.Keys(d.bodies))
+	d.bodiesMu.Unlock()
+	for _, b := range bodies {
 		b.hurry()
 	}
 }
@@ -153,9 +156,10 @@ func (d *Door) hurry() {
 // enterBody counts a request whose body has to come.
 func (d *Door) enterBody(b *body) {
 	d.bodiesMu.Lock()
-	defer d.bodiesMu.Unlock()
 	d.bodies[b] = struct{}{}
-	if d.hurried {
+	hurried := d.hurried
+	d.bodiesMu.Unlock()
+	if hurried {
 		b.hurry()
 	}
 }
@@ -166,13 +170,14 @@ func (d *Door) leaveBody(b *body) {
 	delete(d.bodies, b)
 }
 
-// hurry bounds how long the client may send nothing.
+// hurry bounds how long the client may send nothing. A second call gives it no more time.
 func (b *body) hurry() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.whole || b.closed {
+	if b.whole || b.closed || b.left || b.hurried {
 		return
 	}
+	b.hurried = true
 	if b.stall == 0 || b.stall > lingerTime {
 		b.stall = lingerTime
 	}

@@ -10,6 +10,7 @@ import (
 // what one of them takes for the body. The service reads each in one way or refuses it: the hidden
 // request is never run, and where it is doubtful the connection ends.
 func TestHiddenRequestsAreNeverRun(t *testing.T) {
+	t.Parallel()
 	const hidden = "POST /incr/hidden HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
 	chunked := "0\r\n\r\n"
 	for what, rest := range map[string]string{

@@ -12,6 +12,7 @@ import (
 
 // A body that is compressed is not read at all: the largest that it may become is not known before.
 func TestCompressedBodyIsRefusedAndNotInflated(t *testing.T) {
+	t.Parallel()
 	s := onEmbedded(t)
 	var bomb bytes.Buffer
 	packed := gzip.NewWriter(&bomb)
@@ -42,6 +43,7 @@ const evil = "Zevil: 1"
 
 // Line ends in what a client chooses end neither a header of the answer nor a line of the log.
 func TestLineEndsOfAClientEndNothing(t *testing.T) {
+	t.Parallel()
 	s := onEmbedded(t)
 	before := strings.Count(s.log.String(), "\n")
 	asked := 0

@@ -46,6 +46,7 @@ func hex(c byte) string {
 // written, who may not ask for it gets nothing of it. One that goes on where a route ends is found
 // by no handler, so that no caller is told what would be there.
 func TestDisguisedPathsReachNoRouteThatTheCallerMayNotAskFor(t *testing.T) {
+	t.Parallel()
 	redis := redistest.Start(t)
 	g := serveKeyed(t, server.Config{Store: storetest.Open(t, redisstore.Config{URL: redis.URL()}), Dev: true}, nil)
 	g.as(t, "use", "POST", "/incr/orders:k", "")
@@ -108,6 +109,7 @@ func (g *keyed) tryDisguises(t *testing.T, route server.Route, caller, path stri
 
 // A limited key's names are compared as the handler reads them: decoded once.
 func TestDisguisedNamesAreNotThoseOfTheKey(t *testing.T) {
+	t.Parallel()
 	g := serveKeyed(t, server.Config{}, nil) // the caller "own" has orders:* and default
 	for _, name := range []string{
 		"bills", "%62ills", "b%69lls", "orders", "Orders:1", "ORDERS%3A1", "orders%253A1", "default%3A", "default.", "default%20", "bills%2Forders:1", "orders:%2F..%2Fbills", "orders:/../bills", "orders:;/bills", "orders:%00bills",

@@ -13,6 +13,7 @@ import (
 // A lease is ended by its secret, and by no key alone; no answer, event or line of the log shows
 // that secret to other callers.
 func TestLeaseSecretsAreNeededToEndALease(t *testing.T) {
+	t.Parallel()
 	g := serveKeyed(t, server.Config{Dev: true}, map[string]access.Record{"thief": {Role: access.Use, Principal: "thief"}})
 	token := decode[api.TokenIssued](t, g.as(t, "use", "POST", "/token", ""), 201).Token
 	claim := decode[api.Claimed](t, g.as(t, "use", "POST", "/token/"+token+"/claim", forAnHour), 200).Lease

@@ -60,6 +60,7 @@ func (s *service) drip(t *testing.T, beginning, piece string, pause time.Duratio
 }
 
 func TestClientThatSendsLetterByLetterIsCutOff(t *testing.T) {
+	t.Parallel()
 	for _, row := range []struct {
 		what, beginning, piece string
 		status                 int // of the service's answer; 0 = there is none
@@ -108,6 +109,7 @@ func wantNothingDone(t *testing.T, s *service) {
 // A body is read up to the limit, whatever the client goes on to send, and what follows it is
 // never a request.
 func TestBodyThatNeverEndsIsRefused(t *testing.T) {
+	t.Parallel()
 	s := listen(t, server.Config{Store: storetest.Open(t, redisstore.Config{}), Dev: true, MaxBody: 64 << 10})
 	const size = 32 << 10
 	spaces := strings.Repeat(" ", size)
@@ -130,6 +132,7 @@ func TestBodyThatNeverEndsIsRefused(t *testing.T) {
 
 // However many connect and ask for nothing, who asks is answered.
 func TestCrowdOfUnusedConnectionsKeepsNobodyOut(t *testing.T) {
+	t.Parallel()
 	s := listen(t, server.Config{Store: storetest.Open(t, redisstore.Config{}), MaxConnections: 20})
 	for i := range 100 {
 		conn := s.connect(t)

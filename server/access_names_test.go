@@ -17,6 +17,7 @@ import (
 
 // Names beyond those of the path, and what a caller who is limited may touch of them.
 func TestNamesThatALimitedCallerMayTouch(t *testing.T) {
+	t.Parallel()
 	g := serveKeyed(t, server.Config{IDPool: "default"}, map[string]access.Record{
 		"exact": {Role: access.Admin, Names: access.Names{"orders", "orders:20260101"}},
 		"days":  {Role: access.Use, Names: access.Names{"orders", "orders:*"}},
@@ -90,6 +91,7 @@ func TestRefusalDoesNotTellWhatThereIs(t *testing.T) {
 }
 
 func TestListsShowWhatTheCallerMaySee(t *testing.T) {
+	t.Parallel()
 	storetest.Each(t, func(t *testing.T, store *redisstore.Store) {
 		g := serveKeyed(t, server.Config{Store: store}, map[string]access.Record{
 			// z is not there, zz is

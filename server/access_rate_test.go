@@ -22,6 +22,7 @@ import (
 var hourly = access.Record{Role: access.Use, Principal: "slow", Rate: access.Rate{N: 1, Per: time.Hour}, Burst: 4}
 
 func TestRateOfAPrincipalIsSharedByTwoServers(t *testing.T) {
+	t.Parallel()
 	redis := redistest.Start(t)
 	config := func() server.Config {
 		return server.Config{Store: storetest.Open(t, redisstore.Config{URL: redis.URL(), Timeout: storePatience})}
@@ -57,6 +58,7 @@ func TestRateOfAPrincipalIsSharedByTwoServers(t *testing.T) {
 }
 
 func TestDoorRefusesWhoAsksTooOftenInItsOwnWords(t *testing.T) {
+	t.Parallel()
 	g := serveKeyed(t, server.Config{}, map[string]access.Record{"slow": hourly})
 	for range 5 {
 		g.as(t, "slow", "POST", "/incr/k", "")
@@ -97,6 +99,7 @@ func TestRequestThatEndsBeforeItIsCountedWasNotLetIn(t *testing.T) {
 // Wrong secrets for a key's id, which is no secret, do not keep the owner out, however many come
 // from the owner's own address.
 func TestOwnerOfAKeyPassesWhateverOthersGuess(t *testing.T) {
+	t.Parallel()
 	g := serveKeyed(t, server.Config{}, nil)
 	for range 200 {
 		guess := access.Key{ID: g.keys["use"].ID, Secret: access.NewKey().Secret}.Text()

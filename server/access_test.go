@@ -155,6 +155,7 @@ func isLeaf(path string) bool {
 
 // Every route of the server's own table, by every kind of caller.
 func TestEveryRouteByEveryRole(t *testing.T) {
+	t.Parallel()
 	g := serveKeyed(t, server.Config{Dev: true, IDPool: "default", RequestTimeout: patience}, nil)
 	routes := g.server.Routes()
 	if len(routes) < 60 {

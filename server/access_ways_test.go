@@ -61,6 +61,7 @@ func (a authority) sign(t *testing.T, names ...string) tls.Certificate {
 // Who shows a client certificate that is known is its principal; a key that is shown beside it
 // counts before it.
 func TestClientCertificateIsAPrincipal(t *testing.T) {
+	t.Parallel()
 	file := filepath.Join(t.TempDir(), "keys.yaml")
 	key := access.NewKey()
 	text := "keys:\n- {id: " + key.ID + ", sha256: " + key.Hash().String() + ", principal: bills, role: admin}\ncertificates:\n- {dns: orders.internal, principal: orders, role: use, prefixes: [\"orders:*\"]}\n"
@@ -111,6 +112,7 @@ func TestClientCertificateIsAPrincipal(t *testing.T) {
 }
 
 func TestNobodyMayWhatTheFileSays(t *testing.T) {
+	t.Parallel()
 	policy := openPolicy(t, filepath.Join(t.TempDir(), "keys.yaml"), "anonymous: {role: read, prefixes: [\"public:*\"]}\n")
 	s := serve(t, server.Config{Store: storetest.Open(t, redisstore.Config{}), Access: policy})
 	for path, code := range map[string]api.Code{"/counter/public:1": api.NotFound, "/counter/orders": api.Forbidden, "/incr/public:1": api.Unauthorized} {
@@ -120,6 +122,7 @@ func TestNobodyMayWhatTheFileSays(t *testing.T) {
 }
 
 func TestKeyThatMayBeInAStoreThatWasNotReadIsNotCalledWrong(t *testing.T) {
+	t.Parallel()
 	redis := redistest.Start(t)
 	store := storetest.Open(t, redisstore.Config{URL: redis.URL(), Timeout: storePatience})
 	redis.Kill()

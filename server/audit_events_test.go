@@ -14,6 +14,7 @@ import (
 // happened to their names, and nothing of who; of refusals nothing, not even of those for their
 // names.
 func TestEventsTellWhoToAdminsOfAllNamesAlone(t *testing.T) {
+	t.Parallel()
 	g := serveKeyed(t, server.Config{}, map[string]access.Record{
 		"own reader": {Role: access.Read, Names: access.Names{"orders:*"}}, "own admin": {Role: access.Admin, Names: access.Names{"orders:*"}},
 	})
@@ -70,6 +71,7 @@ func TestEventsTellWhoToAdminsOfAllNamesAlone(t *testing.T) {
 
 // Refusals take no more than their share of the events that are kept.
 func TestRefusalsOfAStrangerLeaveTheFeedToOthers(t *testing.T) {
+	t.Parallel()
 	g := serveKeyed(t, server.Config{}, nil)
 	l := g.listen(t, g.bearer("admin")...)
 	l.until("hello")

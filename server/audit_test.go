@@ -29,6 +29,7 @@ func (s *service) auditLines() (lines []string) {
 }
 
 func TestEveryChangeHasALineThatSaysWho(t *testing.T) {
+	t.Parallel()
 	g := serveKeyed(t, server.Config{}, nil)
 	secrets := g.change(t)
 	who := func(caller string) string {
@@ -80,6 +81,7 @@ func (g *keyed) change(t *testing.T) (secrets []string) {
 }
 
 func TestEveryRefusalHasALineThatSaysWho(t *testing.T) {
+	t.Parallel()
 	g := serveKeyed(t, server.Config{TinyidTokens: []server.TinyidToken{{BizType: "t", Token: "Ztoken"}}}, map[string]access.Record{"slow": hourly})
 	id := func(caller string) string { return g.keys[caller].ID }
 	g.keys["guess"] = access.Key{ID: id("use"), Secret: access.NewKey().Secret}
@@ -116,6 +118,7 @@ func TestEveryRefusalHasALineThatSaysWho(t *testing.T) {
 }
 
 func TestAuditWithoutNamesAndWithoutLines(t *testing.T) {
+	t.Parallel()
 	for mode, want := range map[string][]string{
 		"no-names": {`action=counter.set address=127.0.0.1 route="PUT /counter/{key}"`},
 		"none":     nil,
@@ -128,6 +131,7 @@ func TestAuditWithoutNamesAndWithoutLines(t *testing.T) {
 }
 
 func TestAccessLogHasTheRequestsThatItIsToHave(t *testing.T) {
+	t.Parallel()
 	for mode, want := range map[string][]string{
 		"":          {"/incr/{key}", "/worker/{pool}"},
 		"no-health": {"/incr/{key}", "/worker/{pool}"},

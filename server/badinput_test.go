@@ -42,11 +42,16 @@ func badInput() map[string][]bad {
 // Every request is sent to a service on the embedded store; one of each kind, to a service on
 // Redis.
 func TestBadInputIsRefusedWithItsCodeAndChangesNothing(t *testing.T) {
+	t.Parallel()
 	groups := badInput()
 	for name, rows := range groups {
-		t.Run("embedded "+name, func(t *testing.T) { refuseTogether(t, rows) })
+		t.Run("embedded "+name, func(t *testing.T) {
+			t.Parallel()
+			refuseTogether(t, rows)
+		})
 	}
 	t.Run("redis", func(t *testing.T) {
+		t.Parallel()
 		f := newVictim(t, redisstore.Config{URL: redistest.Start(t).URL()})
 		f.put(t, f.store, "zeros", "SET", "007") // miniredis takes them for integers
 		f.put(t, f.store, "plus", "SET", "+1")

@@ -23,6 +23,7 @@ func onEmbedded(t testing.TB) *service {
 }
 
 func TestNamesAtTheirBoundsAreTakenAndDecodedOnce(t *testing.T) {
+	t.Parallel()
 	s := onEmbedded(t)
 	for path, key := range map[string]string{
 		"a": "a", strings.Repeat("a", 200): strings.Repeat("a", 200), everyNameCharacter: everyNameCharacter,
@@ -79,6 +80,7 @@ func TestNumbersAsBareDigitsForWhoAsksForText(t *testing.T) {
 }
 
 func TestBodiesAtTheirBoundsAreTaken(t *testing.T) {
+	t.Parallel()
 	s := onEmbedded(t)
 	padded := `{"scope":"s"}` + strings.Repeat(" ", limit-13)
 	for _, body := range []string{
@@ -99,6 +101,7 @@ func TestBodiesAtTheirBoundsAreTaken(t *testing.T) {
 }
 
 func TestTokenIsIssuedWithItsDefaultsAndItsLocation(t *testing.T) {
+	t.Parallel()
 	s := onEmbedded(t)
 	a := s.do(t, "POST", "/token", "")
 	issued := decode[api.TokenIssued](t, a, 201)
@@ -125,6 +128,7 @@ func TestClaimAtItsBoundsIsGranted(t *testing.T) {
 }
 
 func TestWorkerRequestAtItsBoundsIsGranted(t *testing.T) {
+	t.Parallel()
 	const hour = 3_600_000
 	s := onEmbedded(t)
 	for i, row := range []struct {

@@ -32,6 +32,7 @@ func under(t *testing.T, s *service, host, path string, header ...string) int {
 // Under DNS rebinding the page of an attacker is of the service's own origin, but has its own name
 // as Host. A service that asks for no key does not answer under it, whatever the route.
 func TestServiceWithoutKeysAnswersUnderItsOwnNamesAlone(t *testing.T) {
+	t.Parallel()
 	unnamed := onEmbedded(t)
 	named := serve(t, server.Config{Store: storetest.Open(t, redisstore.Config{}), AllowedHosts: []string{"coatcheck.internal"}})
 	for _, path := range []string{"/counter", "/incr/k", "/console/", "/console/api/session", "/openapi.yaml", "/livez", "/readyz", "/", "/nope", "/api/segment/get/k"} {
@@ -66,6 +67,7 @@ func TestServiceWithKeysAnswersUnderEveryNameUnlessSomeAreSet(t *testing.T) {
 // A page of another origin may have a browser look, since it does not see the answer; nothing that
 // it asks for is written, leased or handed out.
 func TestPageOfAnotherOriginChangesAndTakesNothing(t *testing.T) {
+	t.Parallel()
 	const shop = "https://shop.example"
 	s := serve(t, server.Config{Store: storetest.Open(t, redisstore.Config{}), CORSOrigins: []string{shop}, Dev: true})
 	// the origin that is trusted gets headers that the document has for it alone
@@ -97,6 +99,7 @@ func TestPageOfAnotherOriginChangesAndTakesNothing(t *testing.T) {
 // Keys do not make a page of another origin better: any browser gets what needs none, and a browser
 // shows a client certificate unasked.
 func TestPageOfAnotherOriginIsRefusedWhereKeysAreAskedForAsWell(t *testing.T) {
+	t.Parallel()
 	book := openPolicy(t, filepath.Join(t.TempDir(), "keys.yaml"), "anonymous: {role: use}\n")
 	s := serve(t, server.Config{Store: storetest.Open(t, redisstore.Config{}), Access: book})
 	s.do(t, "GET", "/incr/k", "").wantStatus(t, 200)
@@ -105,6 +108,7 @@ func TestPageOfAnotherOriginIsRefusedWhereKeysAreAskedForAsWell(t *testing.T) {
 }
 
 func TestAdminSideRefusesWhatABrowserMayHaveBeenMadeToSend(t *testing.T) {
+	t.Parallel()
 	g := serveKeyed(t, server.Config{Debug: http.NotFoundHandler(), AllowedHosts: []string{"ops.internal"}}, nil)
 	for _, row := range []struct {
 		host, site string

@@ -98,6 +98,7 @@ func (s *secured) get(t *testing.T) (status int, kept bool, got answer) {
 // What ends the right of a client certificate ends it on the connections that are there, too: at
 // their next request, with a sentence, and the connection ends.
 func TestClientCertificateIsLookedAtAgainAtEachRequest(t *testing.T) {
+	t.Parallel()
 	const yes, no = 200, 401
 	for _, protocol := range []string{"HTTP/1.1", "HTTP/2.0"} {
 		for _, row := range []struct {
@@ -168,6 +169,7 @@ func (s *secured) ends(t *testing.T) {
 // Where a certificate is all that is asked for, who has none is refused in the same way, once it is
 // asked for, and whose certificate is over.
 func TestConnectionsWithoutTheCertificateThatIsAskedForNow(t *testing.T) {
+	t.Parallel()
 	for _, protocol := range []string{"HTTP/1.1", "HTTP/2.0"} {
 		bare := serveTLS(t, nil, protocol, tls.VerifyClientCertIfGiven, false)
 		shown := serveTLS(t, nil, protocol, tls.RequireAndVerifyClientCert, true)

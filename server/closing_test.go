@@ -40,6 +40,7 @@ func TestOperationAtAStopIsRefusedAndClaimsNothing(t *testing.T) {
 }
 
 func TestRemoteClaimAtAStopIsRefusedAndClaimsNothing(t *testing.T) {
+	t.Parallel()
 	s := New(Config{Store: storetest.Open(t, redisstore.Config{})})
 	defer func() { expect.Error(t, "Close", s.Close(t.Context()), nil) }()
 	ask := func(method, path, body string, headers ...string) *httptest.ResponseRecorder {

@@ -14,6 +14,7 @@ import (
 )
 
 func TestSessionSaysWhoIsAskingAndNeverRefuses(t *testing.T) {
+	t.Parallel()
 	book, keys, _ := accessOf(t, access.Record{Role: access.Use, Names: access.Names{"orders*"}})
 	store := storetest.Open(t, redisstore.Config{URL: "embedded:"})
 	s := serve(t, server.Config{Store: store, Access: book, Console: server.ConsoleConfig{Mode: server.ConsoleRead, Durability: "lost at once"}})
@@ -43,6 +44,7 @@ func TestSessionSaysWhoIsAskingAndNeverRefuses(t *testing.T) {
 // Pages that are opened while Redis hangs wait for one look at its settings together, not for one
 // each in turn.
 func TestSessionsOfAHungStoreDoNotQueue(t *testing.T) {
+	t.Parallel()
 	redis, f := onRedisThatHangs(t)
 	redis.Pause()
 	began := time.Now()

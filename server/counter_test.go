@@ -20,6 +20,7 @@ import (
 )
 
 func TestCountersAreSetReadListedAndRemoved(t *testing.T) {
+	t.Parallel()
 	storetest.Each(t, func(t *testing.T, store *redisstore.Store) {
 		s := serve(t, server.Config{Store: store})
 		for _, value := range []int64{5, 9007199254740993, -9223372036854775808, 0, 9223372036854775806} {
@@ -48,6 +49,7 @@ func TestCountersAreSetReadListedAndRemoved(t *testing.T) {
 }
 
 func TestCountersAreListedByPages(t *testing.T) {
+	t.Parallel()
 	store := storetest.Open(t, redisstore.Config{})
 	f := newFixture(t, store)
 	f.s.do(t, "GET", "/counter?prefix=none", "").wantBody(t, `{"counters":[]}`+"\n")
@@ -73,6 +75,7 @@ func TestCountersAreListedByPages(t *testing.T) {
 }
 
 func TestCounterWithAnEnd(t *testing.T) {
+	t.Parallel()
 	store := storetest.Redis(t)
 	s := serve(t, server.Config{Store: store})
 	left := func(key string) time.Duration {
@@ -99,6 +102,7 @@ func TestCounterWithAnEnd(t *testing.T) {
 // A limit refuses what would pass it, whole, and what is left of it can still be had. A repeat has
 // its answer also when the limit is used up since.
 func TestCounterStopsAtTheLimitOfTheRequest(t *testing.T) {
+	t.Parallel()
 	storetest.Each(t, func(t *testing.T, store *redisstore.Store) {
 		s := serve(t, server.Config{Store: store})
 		first := must[api.Incremented](t, s, 200, "POST", "/incr/k?by=4&limit=5", "", "Idempotency-Key: a")
@@ -121,6 +125,7 @@ func TestCounterStopsAtTheLimitOfTheRequest(t *testing.T) {
 
 // Where a template goes less far than the limit its end is an overflow, as it is without a limit.
 func TestTheNarrowerOfTemplateAndLimitIsNamed(t *testing.T) {
+	t.Parallel()
 	s := serve(t, server.Config{Store: storetest.Open(t, redisstore.Config{})})
 	must[api.Counter](t, s, 200, "PUT", "/counter/k", `{"value":9}`)
 	for limit, want := range map[string]api.Code{"": api.CounterOverflow, "&limit=10": api.CounterOverflow, "&limit=9": api.CounterLimit, "&limit=8": api.CounterLimit} {
@@ -155,6 +160,7 @@ func TestKeyThatLooksLikeAnotherPrincipalsIsAnotherRequest(t *testing.T) {
 }
 
 func TestCountersHoldOffAfterALossOfEverything(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		store := storetest.Open(t, redisstore.Config{})
 		s, _ := serveInside(t, server.Config{Store: store})
@@ -175,6 +181,7 @@ func TestCountersHoldOffAfterALossOfEverything(t *testing.T) {
 // A restart of Redis, after which values may be lost, does not use up the numbers of a template: it
 // is held until an operator has set the counter.
 func TestTemplateThatAMoveWouldEndIsHeldUntilTheCounterIsSet(t *testing.T) {
+	t.Parallel()
 	redis := redistest.Start(t, "--appendonly", "yes", "--appendfsync", "everysec")
 	store := storetest.Open(t, redisstore.Config{URL: redis.URL()})
 	s := serve(t, server.Config{Store: store})

@@ -14,6 +14,7 @@ import (
 
 // The numbers of the first rows were published by others.
 func TestDecodeTakesAnIDApart(t *testing.T) {
+	t.Parallel()
 	s := onEmbedded(t)
 	must[api.WorkerPool](t, s, 201, "PUT", "/worker/twitter", `{"layout":"41/5/5/12","epoch":"2010-11-04T01:42:54.657Z"}`)
 	for _, row := range []struct {
@@ -52,6 +53,7 @@ func TestDecodeTakesAnIDApart(t *testing.T) {
 
 // Baidu's uid-generator has worker ids of 21 and 22 bits. Its epoch is a midnight of its time zone.
 func TestDecodeTakesAnIDOfUIDGeneratorApart(t *testing.T) {
+	t.Parallel()
 	s := onEmbedded(t)
 	got := must[api.DecodedID](t, s, 200, "GET", "/id/decode/180363646902239241?layout=29/21/13@s&epoch=2016-09-20T00:00:00%2B08:00", "")
 	expect.Equal(t, "day in Shanghai", got.Time.In(time.FixedZone("", 8*60*60)).Format(time.DateOnly), "2017-01-19")
@@ -101,6 +103,7 @@ func TestDecodeAsBareDigitsIsTimeWorkerDatacenterSequence(t *testing.T) {
 }
 
 func TestDecodeWithoutALayoutTakesThatOfTheDefaultPoolIfItIsKnown(t *testing.T) {
+	t.Parallel()
 	s := serve(t, server.Config{Store: storetest.Open(t, redisstore.Config{}), IDPool: "main"})
 	wantDecoded(t, s, "/id/decode/4194308097", "41/10/12", 2020) // nothing was stamped yet
 

@@ -140,6 +140,7 @@ func (l *listening) events(n int) (short []string) {
 }
 
 func TestWhatHappensIsToldWithoutSecrets(t *testing.T) {
+	t.Parallel()
 	storetest.Each(t, func(t *testing.T, store *redisstore.Store) {
 		s := serve(t, server.Config{Store: store, Dev: true})
 		l := s.listen(t)
@@ -230,6 +231,7 @@ func (s *service) doToTokens(t *testing.T) (secrets []string) {
 }
 
 func TestGrantTellsWhoAndWithWhichFence(t *testing.T) {
+	t.Parallel()
 	s := onEmbedded(t)
 	l := s.listen(t)
 	worker := must[api.WorkerLease](t, s, 201, "POST", "/worker/p", `{"identity":"box"}`)
@@ -241,6 +243,7 @@ func TestGrantTellsWhoAndWithWhichFence(t *testing.T) {
 }
 
 func TestListenerThatComesBackGetsWhatItMissed(t *testing.T) {
+	t.Parallel()
 	s := onEmbedded(t)
 	set := func(key string) { s.do(t, "PUT", "/counter/"+key, `{"value":1}`) }
 	set("before")
@@ -267,6 +270,7 @@ func TestListenerThatComesBackGetsWhatItMissed(t *testing.T) {
 // A page that is opened after the fact shows what has happened: only as much as was asked for, and
 // nothing twice to one that comes back.
 func TestNewListenerGetsTheBacklogThatItAsksFor(t *testing.T) {
+	t.Parallel()
 	s := onEmbedded(t)
 	for i := range 5 {
 		s.server.Tell(fmt.Sprint("c", i))
@@ -290,6 +294,7 @@ func TestNewListenerGetsTheBacklogThatItAsksFor(t *testing.T) {
 
 // An operator who asks why ids are refused finds the pool, the reason and the command.
 func TestPoolThatWaitsIsListedWithTheWayOut(t *testing.T) {
+	t.Parallel()
 	redis := redistest.Start(t)
 	store := storetest.Open(t, redisstore.Config{URL: redis.URL()})
 	s := serve(t, server.Config{Store: store, Workers: workerlease.Config{NewPools: workerlease.Wait}})
@@ -333,6 +338,7 @@ func (s *service) dialDeaf(t *testing.T) net.Conn {
 
 // A client that reads nothing holds up neither those that do nor the work.
 func TestListenerThatDoesNotReadHoldsNobodyUp(t *testing.T) {
+	t.Parallel()
 	s := onEmbedded(t)
 	deaf := s.dialDeaf(t)
 	expect.Eventually(t, "the deaf client listens", func() bool { return s.server.Listeners() == 1 })
@@ -360,6 +366,7 @@ func TestListenerThatDoesNotReadHoldsNobodyUp(t *testing.T) {
 }
 
 func TestStreamOutlivesTheTimeOfARequestAndEndsWithTheServer(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s, stop := serveInside(t, server.Config{Store: storetest.Open(t, redisstore.Config{}), RequestTimeout: time.Second})
 		l := s.listen(t)
@@ -405,6 +412,7 @@ func openPolicy(t *testing.T, file, text string) *access.Policy {
 }
 
 func TestListenersHearOnlyOfTheirNames(t *testing.T) {
+	t.Parallel()
 	book, keys, _ := accessOf(t, access.Record{Role: access.Admin}, access.Record{Role: access.Read, Names: access.Names{"orders*", "jobs"}})
 	s := serve(t, server.Config{Store: storetest.Open(t, redisstore.Config{}), Access: book})
 	expect.Equal(t, "GET /events without a key: status", s.listen(t).status, 401)
@@ -430,6 +438,7 @@ func TestListenersHearOnlyOfTheirNames(t *testing.T) {
 }
 
 func TestStreamEndsWithTheRightToIt(t *testing.T) {
+	t.Parallel()
 	book, keys, file := accessOf(t, access.Record{Role: access.Read})
 	s := serve(t, server.Config{Store: storetest.Open(t, redisstore.Config{}), Access: book}, func(s *server.Server) { s.SetBeat(time.Second) })
 	l := s.listen(t, keys[0])
@@ -441,6 +450,7 @@ func TestStreamEndsWithTheRightToIt(t *testing.T) {
 // A client that is connected and takes nothing, such as one whose machine has gone, does not keep
 // its place: it is dropped as soon as it cannot be written to any more.
 func TestListenerThatTakesNothingLosesItsPlace(t *testing.T) {
+	t.Parallel()
 	s := serve(t, server.Config{Store: storetest.Open(t, redisstore.Config{})}, func(s *server.Server) { s.SetPatience(50 * time.Millisecond) })
 	for range 3 {
 		s.dialDeaf(t)

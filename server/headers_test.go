@@ -13,6 +13,7 @@ import (
 // Whatever a route answers, a browser takes it for what it says to be, runs and loads nothing of it
 // but what its own policy names, and shows it in no other page.
 func TestEveryAnswerTellsBrowsersWhatItIs(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t, storetest.Open(t, redisstore.Config{}))
 	seen := map[string]bool{}
 	for _, route := range f.s.server.Routes() {

@@ -29,6 +29,7 @@ func sums(told api.History) map[string]uint64 {
 }
 
 func TestHistorySaysWhatWasHandedOut(t *testing.T) {
+	t.Parallel()
 	s := serve(t, server.Config{Store: storetest.Open(t, redisstore.Config{URL: "embedded:"}), Dev: true})
 	history := func(query string) api.History { return must[api.History](t, s, 200, "GET", historyPath+query, "") }
 	expect.Equal(t, "the history of a server that was asked for nothing", sums(history("")), map[string]uint64{})
@@ -61,6 +62,7 @@ func TestHistorySaysWhatWasHandedOut(t *testing.T) {
 
 // The hour goes on while no page asks: each point is where it happened.
 func TestHistoryIsKeptWithoutAPage(t *testing.T) {
+	t.Parallel()
 	inBubble(t, server.Config{}, func(t *testing.T, s inside) {
 		time.Sleep(time.Second) // between two steps: at the same instant either could come first
 		for i := range 4 {

@@ -21,6 +21,7 @@ import (
 )
 
 func TestSaneRequestIDsAreKeptAndOthersReplaced(t *testing.T) {
+	t.Parallel()
 	s := onEmbedded(t)
 	own := regexp.MustCompile(`^[A-Za-z0-9_-]{22}$`)
 	seen := map[string]bool{}
@@ -109,6 +110,7 @@ func (s *service) logLine(t *testing.T, parts ...string) string {
 }
 
 func TestBodyLimitIsTheConfiguredOneAndIsTold(t *testing.T) {
+	t.Parallel()
 	s := serve(t, server.Config{Store: storetest.Open(t, redisstore.Config{}), Dev: true, MaxBody: 64})
 	for _, path := range []string{"/token", "/payments", "/incr/k"} {
 		for _, chunked := range []bool{false, true} {
@@ -124,6 +126,7 @@ func TestBodyLimitIsTheConfiguredOneAndIsTold(t *testing.T) {
 }
 
 func TestAnswersThatChangeStateOrHandSomethingOutMustNotBeStored(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t, storetest.Open(t, redisstore.Config{}))
 	complete := call{method: "POST", path: "/token/{claimed}/complete", header: []string{"Lease-Token: {lease}"}, body: `{"status":200}`}
 	replay := call{method: "POST", path: "/token/{claimed}/claim", body: forAnHour}
@@ -145,6 +148,7 @@ func TestAnswersThatChangeStateOrHandSomethingOutMustNotBeStored(t *testing.T) {
 }
 
 func TestIndexListsTheRoutes(t *testing.T) {
+	t.Parallel()
 	for _, dev := range []bool{true, false} {
 		s := serve(t, server.Config{Store: storetest.Open(t, redisstore.Config{}), Dev: dev})
 		a := s.do(t, "GET", "/", "")

@@ -20,6 +20,7 @@ import (
 )
 
 func TestSnowflakeIDsOverHTTP(t *testing.T) {
+	t.Parallel()
 	storetest.Each(t, func(t *testing.T, store *redisstore.Store) {
 		s := serve(t, server.Config{Store: store, IDPool: "main", Identity: "host-1"})
 		t.Run("one, and as many as were asked for", s.idsOfTheDefaultPool)
@@ -249,6 +250,7 @@ func TestMorePoolsThanThisServerStampsForAreRefused(t *testing.T) {
 }
 
 func TestIDsOfAPoolInQuarantineAreRefusedWithTheWaitAndTheServerIsReady(t *testing.T) {
+	t.Parallel()
 	redis := redistest.Start(t)
 	s := serve(t, server.Config{Store: storetest.Open(t, redisstore.Config{URL: redis.URL()}), IDPool: "main", Workers: workerlease.Config{NewPools: workerlease.Wait}})
 	for range 3 {
@@ -271,6 +273,7 @@ func TestIDsOfAPoolInQuarantineAreRefusedWithTheWaitAndTheServerIsReady(t *testi
 }
 
 func TestIDsWithTheStoreAwayAreStampedAsLongAsTheLeaseLasts(t *testing.T) {
+	t.Parallel()
 	redis := redistest.Start(t)
 	store := storetest.Open(t, redisstore.Config{URL: redis.URL(), Timeout: storePatience})
 	shape := workerlease.Shape{Layout: snowflake.DefaultLayout, Epoch: snowflake.DefaultEpoch}
@@ -307,6 +310,7 @@ func TestIDsWithTheStoreAwayAreStampedAsLongAsTheLeaseLasts(t *testing.T) {
 }
 
 func TestMoreIDsThanALayoutHasInTheTimeOfARequestAreRefusedWithNoneStamped(t *testing.T) {
+	t.Parallel()
 	s := serve(t, server.Config{Store: storetest.Open(t, redisstore.Config{}), RequestTimeout: time.Second})
 	must[api.WorkerPool](t, s, 201, "PUT", "/worker/slow", `{"layout":"32/10/0@s"}`)
 	expect.Eventually(t, "a worker id is leased", func() bool { return s.do(t, "GET", "/id/snowflake/slow", "").status == 200 })

@@ -62,6 +62,7 @@ func newGuarded(t *testing.T, store *redisstore.Store) *guarded {
 }
 
 func TestGuardedRoutesOverHTTP(t *testing.T) {
+	t.Parallel()
 	storetest.Each(t, func(t *testing.T, store *redisstore.Store) {
 		g := newGuarded(t, store)
 		t.Run("a header is missing or malformed and nothing runs", g.badHeader)

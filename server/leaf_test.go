@@ -64,6 +64,7 @@ func TestLeafsSegmentDoor(t *testing.T) {
 }
 
 func TestLeafsSegmentDoorWithoutIDs(t *testing.T) {
+	t.Parallel()
 	const path = "/api/segment/get/t"
 	for _, err := range []error{
 		fmt.Errorf("%w: gone", redisstore.ErrUnavailable), fmt.Errorf("%w: gone", redisstore.ErrUnknownOutcome), segment.ErrExhausted, errors.New("no idea"),
@@ -79,6 +80,7 @@ func TestLeafsSegmentDoorWithoutIDs(t *testing.T) {
 }
 
 func TestLeafsSnowflakeDoor(t *testing.T) {
+	t.Parallel()
 	storetest.Each(t, func(t *testing.T, store *redisstore.Store) {
 		s := serve(t, server.Config{Store: store, IDPool: "default"})
 		layout, epoch, last := snowflake.MustLayout("41/10/12"), time.UnixMilli(1288834974657), snowflake.ID(0)
@@ -117,6 +119,7 @@ func TestLeafsSnowflakeDoor(t *testing.T) {
 }
 
 func TestLeafsSnowflakeDoorWithoutALease(t *testing.T) {
+	t.Parallel()
 	redis := redistest.Start(t)
 	store := storetest.Open(t, redisstore.Config{URL: redis.URL(), Timeout: storePatience})
 	quarantined := serve(t, server.Config{Store: store, Workers: workerlease.Config{NewPools: workerlease.Wait}})
@@ -189,6 +192,7 @@ func cells(t *testing.T, a answer) (heads, data string) {
 }
 
 func TestLeafsPages(t *testing.T) {
+	t.Parallel()
 	tags := func(context.Context) ([]server.SegmentTag, error) {
 		return []server.SegmentTag{{Tag: "a", Max: 2001, Step: 2000, Updated: "2026-11-21 10:00:00.0"}, {Tag: "<b>", Max: 1, Step: 1}}, nil
 	}

@@ -34,6 +34,7 @@ func badLimits() (rows []bad) {
 const perHour = `{"rate":6,"per_ms":3600000,"burst":4,"cost":%d}`
 
 func TestLimitLetsItsBurstThroughAndSaysWhenThereIsRoom(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s, _ := serveInside(t, server.Config{Store: storetest.Open(t, redisstore.Config{})})
 		take := func(cost int) answer { t.Helper(); return s.do(t, "POST", "/limit/sms", fmt.Sprintf(perHour, cost)) }
@@ -66,6 +67,7 @@ func TestLimitLetsItsBurstThroughAndSaysWhenThereIsRoom(t *testing.T) {
 
 // A limit is one over all servers, on every kind of store, and its requests are counted.
 func TestLimitIsSharedByTwoServersAndCounted(t *testing.T) {
+	t.Parallel()
 	storetest.Each(t, func(t *testing.T, store *redisstore.Store) {
 		one, two := serve(t, server.Config{Store: store}), serve(t, server.Config{Store: store})
 		for i, s := range []*service{one, two, two, one} {

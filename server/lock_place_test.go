@@ -21,6 +21,7 @@ import (
 
 // Three clients wait with one short request after the other, and are served as they came.
 func TestWaitersKeepTheirPlacesFromRequestToRequest(t *testing.T) {
+	t.Parallel()
 	storetest.Each(t, func(t *testing.T, store *redisstore.Store) {
 		// a client may be late with its next request
 		s := serve(t, server.Config{Store: store, RequestTimeout: 2 * time.Hour, Locks: lock.Config{Window: time.Minute}})
@@ -85,6 +86,7 @@ func (q *turns) wait(t *testing.T, s *service, i int) {
 
 // A place is kept after its request, until it is given back.
 func TestPlaceInAQueueIsGivenBack(t *testing.T) {
+	t.Parallel()
 	storetest.Each(t, func(t *testing.T, store *redisstore.Store) {
 		s := serve(t, server.Config{Store: store, RequestTimeout: 2 * time.Hour})
 		s.lock(t, "place", forAnHourHeld)

@@ -20,6 +20,7 @@ import (
 )
 
 func TestLocksOverHTTP(t *testing.T) {
+	t.Parallel()
 	storetest.Each(t, func(t *testing.T, store *redisstore.Store) {
 		// a request may wait for a lock for nearly that long
 		s := serve(t, server.Config{Store: store, RequestTimeout: 2 * time.Hour})
@@ -318,6 +319,7 @@ func (s *service) lockList(t *testing.T) {
 // However long a client would wait: it hears that the lock is held before the server's own limit
 // makes another answer of it.
 func TestAWaitIsBoundedByTheRequestTimeout(t *testing.T) {
+	t.Parallel()
 	inBubble(t, server.Config{RequestTimeout: 30 * time.Second}, func(t *testing.T, s inside) {
 		held := decode[api.LockGranted](t, s.ask("POST", "/lock/bounded", forAnHourHeld), 201)
 		begin := time.Now()
@@ -340,6 +342,7 @@ func TestAStopEndsWaitsForLocks(t *testing.T) {
 }
 
 func TestNoLockIsGrantedWhileLeasesMayBeLost(t *testing.T) {
+	t.Parallel()
 	redis := redistest.Start(t)
 	s := serve(t, server.Config{
 		Store: storetest.Open(t, redisstore.Config{URL: redis.URL()}), Locks: lock.Config{AfterLoss: lock.WaitAfterLoss, LongestTTL: 5 * time.Second, Skew: time.Millisecond},

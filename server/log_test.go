@@ -42,6 +42,7 @@ func TestLogHasOneLineARequestWithItsTemplateAndItsID(t *testing.T) {
 // Everything that a client chooses or must keep secret goes through every endpoint, well and badly,
 // with the store there and away.
 func TestLogNeverHoldsWhatAClientChoseOrMustKeepSecret(t *testing.T) {
+	t.Parallel()
 	redis := redistest.Start(t)
 	s := serve(t, server.Config{Store: storetest.Open(t, redisstore.Config{URL: redis.URL()}), Dev: true, Identity: "Zserver"})
 	secrets := map[string]string{

@@ -15,6 +15,7 @@ import (
 
 // What does not fit into memory beside what is under way is refused, and nothing is done.
 func TestRequestsBeyondTheMemoryAreToldSo(t *testing.T) {
+	t.Parallel()
 	s := listen(t, server.Config{Store: storetest.Open(t, redisstore.Config{}), Dev: true, MaxBytes: 2 << 20})
 	holder := s.connect(t)
 	_, _ = io.WriteString(holder, "POST /token HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000000\r\n\r\n"+strings.Repeat(" ", 999_999))
@@ -35,6 +36,7 @@ func TestRequestsBeyondTheMemoryAreToldSo(t *testing.T) {
 
 // A form is read before the caller is known, so it is small.
 func TestFormsOfTheDoorsAreSmall(t *testing.T) {
+	t.Parallel()
 	s := onTinyid(t, leafRow("test", 2, 100_000))
 	form := "Content-Type: application/x-www-form-urlencoded"
 	padded := func(size int) string {

@@ -17,6 +17,7 @@ import (
 // The store goes away while a handler runs. What cannot be recorded or given back waits, and is
 // given up when the service ends before the store is back: both are on /metrics.
 func TestMetricsCountWhatWaitsForTheStoreAndWhatIsGivenUp(t *testing.T) {
+	t.Parallel()
 	for kind, notBegun := range map[string]bool{"answer": false, "claim": true} {
 		t.Run(kind, func(t *testing.T) {
 			store := storetest.Open(t, redisstore.Config{})

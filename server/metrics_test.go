@@ -114,6 +114,7 @@ func (s *service) wantMoves(t testing.TB, what string, want figures, do func()) 
 }
 
 func TestMetricsOfTokens(t *testing.T) {
+	t.Parallel()
 	s := measure(t, server.Config{Dev: true, PaymentLease: time.Hour}, redisstore.Config{})
 	token, claimed := "", api.Claimed{}
 	s.wantMoves(t, "an issue", figures{`token_issues_total{outcome="ok"}`: 1}, func() { token = s.issue(t, "") })
@@ -143,6 +144,7 @@ func TestMetricsOfTokens(t *testing.T) {
 const twoForAnHour = `{"layout":"41/1/21","ttl_ms":3600000}`
 
 func TestMetricsOfWorkers(t *testing.T) {
+	t.Parallel()
 	s := measure(t, server.Config{}, redisstore.Config{})
 	granted := api.WorkerLease{}
 	acquire := func(body string) func() { return func() { s.do(t, "POST", "/worker/pool", body) } }
@@ -189,6 +191,7 @@ func (s *measured) wantRing(t testing.TB, slots, pools figures) {
 // After a restart the last of the state may be missing: who holds goes on, and what is free is not
 // granted.
 func TestRingsInQuarantineAreTold(t *testing.T) {
+	t.Parallel()
 	redis := redistest.Start(t, keeping...)
 	s := &measured{measureOn(t, redis, server.Config{}, redisstore.Config{Timeout: storePatience}), redis}
 	must[api.WorkerLease](t, s.service, 201, "POST", "/worker/pool", `{"layout":"41/2/20","ttl_ms":3600000}`)
@@ -201,6 +204,7 @@ func TestRingsInQuarantineAreTold(t *testing.T) {
 
 // Redis is away: what the rings were a moment ago is told on, and the scrape does not fail.
 func TestRingsAreLookedAtOnceInAWhile(t *testing.T) {
+	t.Parallel()
 	s := measure(t, server.Config{}, redisstore.Config{Timeout: storePatience})
 	must[api.WorkerLease](t, s.service, 201, "POST", "/worker/pool", twoForAnHour)
 	looks := func() float64 { return s.scrape(t)[`redis_calls_total{outcome="ok",script="worker_get"}`] }
@@ -216,6 +220,7 @@ func TestRingsAreLookedAtOnceInAWhile(t *testing.T) {
 }
 
 func TestMetricsOfLocks(t *testing.T) {
+	t.Parallel()
 	s := measure(t, server.Config{RequestTimeout: 2 * time.Hour}, redisstore.Config{})
 	first := api.LockGranted{}
 	s.wantMoves(t, "a lock", figures{`lock_requests_total{outcome="granted"}`: 1, "lock_held": 1}, func() { first = s.lock(t, "l", forAnHourHeld) })
@@ -252,6 +257,7 @@ func TestMetricsOfLocks(t *testing.T) {
 }
 
 func TestMetricsOfCountersAndIDs(t *testing.T) {
+	t.Parallel()
 	s := measure(t, server.Config{}, redisstore.Config{})
 	const clients = 50
 	moves := s.moved(t, func() {
@@ -290,6 +296,7 @@ func TestMetricsOfCountersAndIDs(t *testing.T) {
 
 // The source fails after its first range: what was fetched is used up, and then callers starve.
 func TestMetricsOfSegmentsThatStarve(t *testing.T) {
+	t.Parallel()
 	var lock sync.Mutex
 	taken := 0
 	source := sourceFunc(func(string, int64) rangeOrError {
@@ -312,6 +319,7 @@ func TestMetricsOfSegmentsThatStarve(t *testing.T) {
 }
 
 func TestMetricsOfLosses(t *testing.T) {
+	t.Parallel()
 	s := measure(t, server.Config{}, redisstore.Config{Timeout: storePatience})
 	must[api.Readiness](t, s.service, 200, "GET", "/readyz", "")
 	must[api.Incremented](t, s.service, 200, "POST", "/incr/k", "")
@@ -333,6 +341,7 @@ func TestMetricsOfLosses(t *testing.T) {
 }
 
 func TestMetricsOfWritesThatNoReplicaConfirms(t *testing.T) {
+	t.Parallel()
 	s := measure(t, server.Config{}, redisstore.Config{Ack: 1, Timeout: storePatience, AckTimeout: 50 * time.Millisecond})
 	s.wantMoves(t, "a write", figures{"redis_wait_shortfalls_total": 1, `token_issues_total{outcome="failed"}`: 1}, func() {
 		checkProblem(t, s.do(t, "POST", "/token", ""), api.OutcomeUnknown)
@@ -342,6 +351,7 @@ func TestMetricsOfWritesThatNoReplicaConfirms(t *testing.T) {
 }
 
 func TestMetricsOfRequests(t *testing.T) {
+	t.Parallel()
 	s := measure(t, server.Config{}, redisstore.Config{})
 	before := s.scrape(t)
 	s.do(t, "GET", "/counter/none", "")
@@ -368,6 +378,7 @@ func TestMetricsOfRequests(t *testing.T) {
 
 // Everything that a request can hold holds the same word, which no metric may.
 func TestNoMetricHoldsWhatAClientSent(t *testing.T) {
+	t.Parallel()
 	store := metrics.NewService("v1.2.3")
 	config := server.Config{Metrics: store, Dev: true, Store: storetest.Open(t, redisstore.Config{Observers: []observe.Observer{store}})}
 	s := serveKeyed(t, config, map[string]access.Record{"zebra": {Role: access.Admin}})
@@ -416,6 +427,7 @@ func TestNoMetricHoldsWhatAClientSent(t *testing.T) {
 // A label takes no value without bound: statuses are those of HTTP, and routes those of the
 // service.
 func TestLabelsHaveFewValues(t *testing.T) {
+	t.Parallel()
 	s := measure(t, server.Config{}, redisstore.Config{})
 	routes := []string{"-"}
 	for _, route := range s.server.Routes() {

@@ -40,6 +40,7 @@ func (s *service) numbers(t testing.TB, key string, parameters ...string) api.In
 }
 
 func TestDailyNumbersBeginAtOneOnEachDayOfTheZone(t *testing.T) {
+	t.Parallel()
 	storetest.Each(t, func(t *testing.T, store *redisstore.Store) {
 		s, set := numbered(t, store)
 		for _, row := range []struct{ at, zone, key, number string }{
@@ -63,6 +64,7 @@ func TestDailyNumbersBeginAtOneOnEachDayOfTheZone(t *testing.T) {
 }
 
 func TestNumbersOfManyValuesAndAsText(t *testing.T) {
+	t.Parallel()
 	s, _ := numbered(t, storetest.Open(t, redisstore.Config{}))
 	got := s.numbers(t, "k", "template", "A{n:3}", "by", "3")
 	expect.Equal(t, "POST /incr/k?template=A{n:3}&by=3", got, api.Incremented{Key: "k", Value: 3, First: 1, Numbers: []string{"A001", "A002", "A003"}})
@@ -76,6 +78,7 @@ func TestNumbersOfManyValuesAndAsText(t *testing.T) {
 }
 
 func TestNumberThatDoesNotFitIsRefusedWithoutChange(t *testing.T) {
+	t.Parallel()
 	storetest.Each(t, func(t *testing.T, store *redisstore.Store) {
 		s, _ := numbered(t, store)
 		s.numbers(t, "k", "template", "N{n:2}", "by", "98")

@@ -94,6 +94,7 @@ func TestTheDocumentsProblemsAreThoseOfTheCatalogue(t *testing.T) {
 }
 
 func TestTheDocumentAndItsPageAreServed(t *testing.T) {
+	t.Parallel()
 	s := onEmbedded(t)
 	for path, want := range map[string]struct {
 		media        string
@@ -140,6 +141,7 @@ func TestTheDocumentAndItsPageAreServed(t *testing.T) {
 // The browser is told to load nothing; the one style sheet and the one script of the page are
 // allowed by their digests, and the script may ask only this server.
 func TestThePageOfTheDocumentKeepsToItsPolicy(t *testing.T) {
+	t.Parallel()
 	a := onEmbedded(t).do(t, "GET", "/docs", "")
 	policy := a.header.Get("Content-Security-Policy")
 	style := regexp.MustCompile(`(?s)<style>(.*?)</style>`).FindAllSubmatch(a.body, -1)

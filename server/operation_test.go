@@ -23,6 +23,7 @@ func (s *service) inDoubt(t *testing.T, fingerprint string) (token string) {
 }
 
 func TestOperatorFindsOperationsInDoubtAndSettlesThem(t *testing.T) {
+	t.Parallel()
 	s := onEmbedded(t)
 	tokens := map[string]string{}
 	for _, fate := range []string{"completed", "not-begun", "refused"} {
@@ -72,6 +73,7 @@ func TestOperatorFindsOperationsInDoubtAndSettlesThem(t *testing.T) {
 // The customer has left: no request comes again, and the figures say what is open all the same, the
 // same ones on /metrics and on the console.
 func TestOperationsInDoubtAreCountedThoughNobodyAsksAgain(t *testing.T) {
+	t.Parallel()
 	s := onEmbedded(t)
 	for _, fingerprint := range []string{"a", "b", "c"} {
 		s.inDoubt(t, fingerprint)
@@ -94,6 +96,7 @@ func TestOperationsInDoubtAreCountedThoughNobodyAsksAgain(t *testing.T) {
 }
 
 func TestSettlementIsTiedToWhoAndWhyInEventsAndLog(t *testing.T) {
+	t.Parallel()
 	g := serveKeyed(t, server.Config{}, nil)
 	token := decode[api.TokenIssued](t, g.as(t, "use", "POST", "/token", ""), 201).Token
 	g.as(t, "use", "POST", "/token/"+token+"/claim", `{"fingerprint":"f","lease_ms":100}`).wantStatus(t, 200)
@@ -128,6 +131,7 @@ func TestSettlementIsTiedToWhoAndWhyInEventsAndLog(t *testing.T) {
 }
 
 func TestBadSettlementsAreRefusedWithTheField(t *testing.T) {
+	t.Parallel()
 	s := onEmbedded(t)
 	const known = "/operation/AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"
 	for _, row := range []struct {

@@ -19,6 +19,7 @@ import (
 
 // An operation by the caller's own key goes the whole way of a token, without one being issued.
 func TestOperationByTheCallersOwnKey(t *testing.T) {
+	t.Parallel()
 	storetest.Each(t, func(t *testing.T, store *redisstore.Store) {
 		s := serve(t, server.Config{Store: store})
 		const claim = `{"key":"evt_ü 1/2","scope":"webhooks","fingerprint":"f","lease_ms":3600000,"retention_ms":864000000}`
@@ -56,6 +57,7 @@ func TestOperationByTheCallersOwnKey(t *testing.T) {
 
 // What a program on the same Redis does under a key is the operation that is claimed over HTTP.
 func TestOwnKeyIsTheOperationOfTheGoPackage(t *testing.T) {
+	t.Parallel()
 	storetest.Each(t, func(t *testing.T, store *redisstore.Store) {
 		s := serve(t, server.Config{Store: store})
 		tokens := idempotency.New(store, idempotency.Config{})
@@ -70,6 +72,7 @@ func TestOwnKeyIsTheOperationOfTheGoPackage(t *testing.T) {
 
 // One that fell silent is in doubt under its name, is settled there, and is not forgotten before.
 func TestOwnKeyInDoubtIsSettled(t *testing.T) {
+	t.Parallel()
 	storetest.Each(t, func(t *testing.T, store *redisstore.Store) {
 		s := serve(t, server.Config{Store: store})
 		const claim = `{"key":"nightly","scope":"jobs","fingerprint":"f","lease_ms":100}`

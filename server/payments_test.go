@@ -45,6 +45,7 @@ func inBubble(t *testing.T, config server.Config, test func(*testing.T, inside))
 }
 
 func TestPaymentLongerThanItsLeaseStaysInProgress(t *testing.T) {
+	t.Parallel()
 	inBubble(t, server.Config{PaymentDelay: 20 * time.Second, PaymentLease: 3 * time.Second}, func(t *testing.T, s inside) {
 		first := make(chan answer, 1)
 		go func() { first <- s.pay() }()

@@ -68,6 +68,7 @@ func TestRequestLinesAsNoClientWritesThem(t *testing.T) {
 // net/http answers what is no HTTP before a handler of ours sees it: the status is right, but the
 // body is a line of text and there is no request id.
 func TestWhatIsNoHTTPIsRefusedAndChangesNothing(t *testing.T) {
+	t.Parallel()
 	s := onEmbedded(t)
 	for _, request := range []string{
 		"GET /incr/%zz HTTP/1.1\r\nHost: localhost\r\n\r\n",
@@ -118,6 +119,7 @@ func TestCutBodyIsRefusedAndChangesNothing(t *testing.T) {
 // A body that is refused half read must not be taken for more requests: a client that chooses a
 // body would choose requests, too.
 func TestRestOfABodyThatIsTooLargeIsNoRequest(t *testing.T) {
+	t.Parallel()
 	s := onEmbedded(t)
 	hidden := "\r\n\r\nGET /incr/hidden HTTP/1.1\r\nHost: localhost\r\n"
 	body := strings.Repeat(hidden, 2<<20/len(hidden))

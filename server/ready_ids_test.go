@@ -41,6 +41,7 @@ const outdone = "no worker id of a configured pool, of which another process has
 // A rolling deploy goes on when the new process is ready: that is when it can stamp, as long as the
 // old ones can.
 func TestProcessThatCannotStampIsNotReadyWhileAnotherCan(t *testing.T) {
+	t.Parallel()
 	storetest.Each(t, func(t *testing.T, store *redisstore.Store) {
 		pools, other := crowdedPool(t, store, "orders")
 		first := serve(t, server.Config{Store: store, IDPool: "orders", Identity: "first"})
@@ -71,6 +72,7 @@ func TestProcessThatCannotStampIsNotReadyWhileAnotherCan(t *testing.T) {
 // Where no process can stamp, none is better than the others: they answer what else they can. A
 // worker id under a process's own identity is that of its last life.
 func TestProcessThatCannotStampIsReadyWhereNoneCan(t *testing.T) {
+	t.Parallel()
 	redis := redistest.Start(t)
 	store := storetest.Open(t, redisstore.Config{URL: redis.URL()})
 	fresh := serve(t, server.Config{Store: store, IDPool: "unknown", Identity: "fresh", Workers: workerlease.Config{NewPools: workerlease.Wait}})
@@ -91,6 +93,7 @@ func TestProcessThatCannotStampIsReadyWhereNoneCan(t *testing.T) {
 }
 
 func TestStrangersHearNoNameOfAPoolThatIsWaitedFor(t *testing.T) {
+	t.Parallel()
 	store := storetest.Open(t, redisstore.Config{})
 	_, _ = crowdedPool(t, store, "orders")
 	taken := serve(t, server.Config{Store: store, IDPool: "orders", Identity: "first"})

@@ -47,6 +47,7 @@ const (
 )
 
 func TestStrangersHearWhetherTheServiceIsReadyAndNoNames(t *testing.T) {
+	t.Parallel()
 	g := serveKeyed(t, server.Config{IDPool: "main"}, map[string]access.Record{"limited": {Role: access.Read, Names: access.Names{"orders*"}}})
 	g.as(t, "use", "GET", "/id/snowflake", "").wantStatus(t, 200)
 	g.as(t, "use", "GET", "/id/snowflake/orders", "").wantStatus(t, 200)
@@ -82,6 +83,7 @@ func TestWithoutAccessControlThisMachineAloneHearsNames(t *testing.T) {
 
 // Every caller gets the reason why the service is not ready; callers that may read get its figures.
 func TestStrangersHearTheClassOfAReason(t *testing.T) {
+	t.Parallel()
 	redis := redistest.Start(t)
 	store := storetest.Open(t, redisstore.Config{URL: redis.URL(), Ack: 1, Timeout: storePatience, AckTimeout: 50 * time.Millisecond})
 	s := serve(t, server.Config{Store: store})

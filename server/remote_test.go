@@ -17,6 +17,7 @@ import (
 )
 
 func TestRemoteProtocolOverHTTP(t *testing.T) {
+	t.Parallel()
 	storetest.Each(t, func(t *testing.T, store *redisstore.Store) {
 		s := serve(t, server.Config{Store: store})
 		t.Run("claim, extend, complete, replay", s.remoteRound)

@@ -23,6 +23,7 @@ import (
 
 // A source of segments hands each error in. The document of the interface does not expect it there.
 func TestWaitThatAnErrorNamesIsToldAsRetryAfter(t *testing.T) {
+	t.Parallel()
 	const wait = 2500 * time.Millisecond // told in whole seconds, rounded up
 	for _, row := range []struct {
 		err  error

@@ -16,6 +16,7 @@ import (
 // A restart of Redis, after which ids may be lost, does not use up the numbers that opaque ids of
 // few digits can be: the tag is held until an operator says where it goes on. Other tags move.
 func TestTagWhoseOpaqueIDsAMoveWouldEndIsHeldUntilItIsSet(t *testing.T) {
+	t.Parallel()
 	redis := redistest.Start(t, "--appendonly", "yes", "--appendfsync", "everysec")
 	config := server.Config{Store: storetest.Open(t, redisstore.Config{URL: redis.URL(), Timeout: storePatience}), OpaqueKeys: opaqueKeys, SegmentStep: 10}
 	before := serve(t, config)
@@ -62,6 +63,7 @@ func TestTagOfAStrictServerGoesOnOnceItIsSet(t *testing.T) {
 }
 
 func TestTagIsSetForwardOnly(t *testing.T) {
+	t.Parallel()
 	s := serve(t, server.Config{Store: storetest.Open(t, redisstore.Config{}), SegmentStep: 10})
 	s.segmentIDs(t, "t")
 	for next, text := range map[string]string{`"10"`: "handed out: it is at 10", `"0"`: "1 to 9223372036854775807", `"-1"`: "1 to", `"9223372036854775808"`: "1 to", `""`: "1 to", `" 1"`: "1 to", `"+11"`: "1 to", `"011"`: "1 to"} {

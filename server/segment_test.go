@@ -60,6 +60,7 @@ func (s *service) segmentIDs(t testing.TB, path string) api.SegmentIDs {
 }
 
 func TestSegmentIDsOverHTTP(t *testing.T) {
+	t.Parallel()
 	storetest.Each(t, func(t *testing.T, store *redisstore.Store) {
 		s := serve(t, server.Config{Store: store})
 		a := s.do(t, "GET", "/id/segment/orders", "")
@@ -106,6 +107,7 @@ func TestSegmentIDsInEveryFormat(t *testing.T) {
 var opaqueKeys = []idempotency.Key{{ID: "new", Secret: []byte(strings.Repeat("n", 32))}, {ID: "old", Secret: []byte(strings.Repeat("o", 32))}}
 
 func TestOpaqueIDsAreReadBackWithTheirKeyAndTag(t *testing.T) {
+	t.Parallel()
 	store := storetest.Open(t, redisstore.Config{})
 	s := serve(t, server.Config{Store: store, OpaqueKeys: opaqueKeys})
 	for _, width := range []string{"", "&width=6", "&width=9", "&width=18"} {
@@ -172,6 +174,7 @@ func TestOpaqueIDsThatCanNotBe(t *testing.T) {
 }
 
 func TestErrorsOfSegmentsAreProblems(t *testing.T) {
+	t.Parallel()
 	source := errors.New("the source's own words, with secret.example:3306 in them")
 	for _, row := range []struct {
 		err  error
@@ -215,6 +218,7 @@ func TestErrorsOfSegmentsAreProblems(t *testing.T) {
 }
 
 func TestSourceThatIsAwayIsToldOnceTheIDsAreUsedUp(t *testing.T) {
+	t.Parallel()
 	redis := redistest.Start(t)
 	s := serve(t, server.Config{Store: storetest.Open(t, redisstore.Config{URL: redis.URL(), Timeout: storePatience}), SegmentStep: 10})
 	s.segmentIDs(t, "t")
@@ -248,6 +252,7 @@ func TestKnownSegmentsOnly(t *testing.T) {
 }
 
 func TestUUIDs(t *testing.T) {
+	t.Parallel()
 	s := onEmbedded(t)
 	last := ""
 	for _, row := range []struct {

@@ -42,6 +42,7 @@ func (g *keyed) opens(t *testing.T, caller, path string, from, to int) (n int) {
 }
 
 func TestOnePrincipalDoesNotUseUpPoolsAndTags(t *testing.T) {
+	t.Parallel()
 	g := serveKeyed(t, server.Config{IDPools: 8, Segments: segment.Config{MaxTags: 8}}, neighbours)
 	for _, path := range []string{"/id/snowflake", "/id/segment"} {
 		expect.Equal(t, path+": names of a, alone", g.opens(t, "a", path, 0, 12), 8)
@@ -52,6 +53,7 @@ func TestOnePrincipalDoesNotUseUpPoolsAndTags(t *testing.T) {
 }
 
 func TestOnePrincipalDoesNotKeepOthersFromListening(t *testing.T) {
+	t.Parallel()
 	g := serveKeyed(t, server.Config{}, neighbours)
 	var all []*listening
 	for range 64 {
@@ -94,6 +96,7 @@ func (g *keyed) refused(t *testing.T, a answer) {
 }
 
 func TestOnePrincipalHasAShareOfTheWaitsForLocks(t *testing.T) {
+	t.Parallel()
 	g := serveKeyed(t, server.Config{LockWaits: 8, RequestTimeout: 2 * time.Hour}, neighbours)
 	ctx, hangUp := context.WithCancel(t.Context())
 	defer hangUp()
@@ -113,6 +116,7 @@ func TestOnePrincipalHasAShareOfTheWaitsForLocks(t *testing.T) {
 }
 
 func TestWaitsForLocksAreBoundedWithoutAccessControl(t *testing.T) {
+	t.Parallel()
 	s := serve(t, server.Config{Store: storetest.Open(t, redisstore.Config{}), LockWaits: 3, RequestTimeout: 2 * time.Hour})
 	s.lock(t, "l", forAnHourHeld)
 	ctx, hangUp := context.WithCancel(t.Context())
@@ -126,6 +130,7 @@ func TestWaitsForLocksAreBoundedWithoutAccessControl(t *testing.T) {
 }
 
 func TestRequestsUnderWayAreBoundedAsConnectionsAre(t *testing.T) {
+	t.Parallel()
 	g := serveKeyed(t, server.Config{MaxConnections: 8, RequestTimeout: 2 * time.Hour}, neighbours)
 	ctx, hangUp := context.WithCancel(t.Context())
 	defer hangUp()

@@ -180,6 +180,7 @@ func TestStopGivesWorkerIDsBackBehindTheLastRequest(t *testing.T) {
 
 // A request that takes all the time to stop leaves time for what comes after it.
 func TestStopThatLosesARequestGivesWorkerIDsBack(t *testing.T) {
+	t.Parallel()
 	store := storetest.Open(t, redisstore.Config{})
 	workers := workerlease.Config{NewPools: workerlease.Trust}
 	s := listen(t, server.Config{Store: store, StopTimeout: 100 * time.Millisecond, IDPool: "main", Identity: "me", Workers: workers})

@@ -114,6 +114,7 @@ func onImpostor(t *testing.T, i *impostor) *fixture {
 }
 
 func TestStoreThatRefusesEverythingIsToldOnEveryEndpoint(t *testing.T) {
+	t.Parallel()
 	for _, refusal := range []string{
 		"LOADING Redis is loading the dataset in memory",
 		"READONLY You can't write against a read only replica.",
@@ -136,6 +137,7 @@ func TestStoreThatRefusesEverythingIsToldOnEveryEndpoint(t *testing.T) {
 }
 
 func TestLostReplyIsAnUnknownOutcomeOfAWriteAndAHarmlessFailureOfARead(t *testing.T) {
+	t.Parallel()
 	silent := &impostor{}
 	f := onImpostor(t, silent)
 	for sent, c := range writing {
@@ -160,6 +162,7 @@ func TestLostReplyIsAnUnknownOutcomeOfAWriteAndAHarmlessFailureOfARead(t *testin
 }
 
 func TestAnswerThatIsNoneOfOursIsAnUnknownOutcome(t *testing.T) {
+	t.Parallel()
 	for name, answer := range map[string]string{
 		"a status": "+OK\r\n", "a number": ":1\r\n", "nothing": "$-1\r\n", "an empty list": "*0\r\n", "a word": "*1\r\n$5\r\nhello\r\n", "a list in a list": "*1\r\n*0\r\n",
 		"short": "*1\r\n$2\r\nok\r\n", "no numbers": "*4\r\n$2\r\nok\r\n$1\r\nx\r\n$1\r\nx\r\n$1\r\nx\r\n", "no protocol": "HTTP/1.1 200 OK\r\n\r\n", "an unknown error": "-WEIRD x\r\n",

@@ -135,6 +135,7 @@ func (f *fixture) wantWhole(t *testing.T, sameLife bool) {
 }
 
 func TestStoreThatIsDownIsToldAndNothingIsDone(t *testing.T) {
+	t.Parallel()
 	redis, f := onRedis(t, keeping...)
 	before := stateOf(t, redis.Client())
 	redis.Kill()
@@ -153,6 +154,7 @@ func goesOn(c call) bool {
 }
 
 func TestWorkerIDsAndLocksAreRenewedAndGivenBackWhenMemoryIsFull(t *testing.T) {
+	t.Parallel()
 	for _, mode := range []string{"exclusive", "shared"} {
 		t.Run(mode, func(t *testing.T) {
 			redis, f := onRedis(t)
@@ -178,6 +180,7 @@ func TestWorkerIDsAndLocksAreRenewedAndGivenBackWhenMemoryIsFull(t *testing.T) {
 }
 
 func TestAttemptThatRunsCanEndWhenMemoryIsFull(t *testing.T) {
+	t.Parallel()
 	for _, end := range []string{"complete", "release"} {
 		t.Run(end, func(t *testing.T) {
 			redis, f := onRedis(t)
@@ -195,6 +198,7 @@ func TestAttemptThatRunsCanEndWhenMemoryIsFull(t *testing.T) {
 }
 
 func TestStoreThatRefusesWritesIsToldAndNothingIsDone(t *testing.T) {
+	t.Parallel()
 	// the command that makes it, and the one that ends it
 	for name, fault := range map[string][2][]any{
 		"read-only":     {{"REPLICAOF", "127.0.0.1", "1"}, {"REPLICAOF", "NO", "ONE"}},
@@ -223,6 +227,7 @@ func TestStoreThatRefusesWritesIsToldAndNothingIsDone(t *testing.T) {
 }
 
 func TestStoreThatComesBackEmptyIsNoticedAndForgetsNoTokenIntoASecondRun(t *testing.T) {
+	t.Parallel()
 	redis, f := onRedis(t)
 	redis.RestartEmpty()
 	f.s.wantReady(t)
@@ -240,6 +245,7 @@ func TestStoreThatComesBackEmptyIsNoticedAndForgetsNoTokenIntoASecondRun(t *test
 // A server with --ack 1 and no replica: the write is on the master, and the client hears that
 // no replica has confirmed it.
 func TestWriteThatNoReplicaConfirmsHasAnUnknownOutcome(t *testing.T) {
+	t.Parallel()
 	redis := redistest.Start(t)
 	store := storetest.Open(t, redisstore.Config{URL: redis.URL(), Ack: 1, Timeout: storePatience, AckTimeout: 50 * time.Millisecond})
 	s := serve(t, server.Config{Store: store, Dev: true})
@@ -257,6 +263,7 @@ func TestWriteThatNoReplicaConfirmsHasAnUnknownOutcome(t *testing.T) {
 
 // The claim is made, and then the ledger's part of the store refuses: provably nothing was charged.
 func TestChargeThatTheStoreRefusesGivesTheTokenBack(t *testing.T) {
+	t.Parallel()
 	redis, f := onRedis(t)
 	book := f.ledger(t, redis.Client())
 	token := f.s.issue(t, `{"scope":"payments"}`)
@@ -285,6 +292,7 @@ func (f *fixture) ledger(t *testing.T, client *redis.Client) string {
 // What the store failed with is the operator's business: only a program that asks its own handler
 // is told.
 func TestProblemTellsWhatTheStoreFailedWithOnlyWhereThatIsWanted(t *testing.T) {
+	t.Parallel()
 	redis := redistest.Start(t)
 	store := storetest.Open(t, redisstore.Config{URL: redis.URL()})
 	redis.Kill()

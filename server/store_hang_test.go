@@ -85,6 +85,7 @@ func (f *fixture) served(t *testing.T, calls []call) (answers []answer, uncertai
 }
 
 func TestStoreThatHangsIsToldOnEveryEndpoint(t *testing.T) {
+	t.Parallel()
 	redis, f := onRedisThatHangs(t)
 	redis.Pause()
 	expect.Equal(t, "a write on a connection that was there", wantHung(t, f.send(t, writing[0])), api.OutcomeUnknown)
@@ -102,6 +103,7 @@ func TestStoreThatHangsIsToldOnEveryEndpoint(t *testing.T) {
 }
 
 func TestIncrementsOfAHungStoreGiveNoValueTwiceAndWithAKeyAddOnce(t *testing.T) {
+	t.Parallel()
 	redis, f := onRedisThatHangs(t)
 	var keyed, bare []call
 	for i := range 8 {
@@ -149,6 +151,7 @@ func TestIncrementsOfAHungStoreGiveNoValueTwiceAndWithAKeyAddOnce(t *testing.T) 
 }
 
 func TestPaymentWhoseClaimHangsRunsNothingAndThenOnce(t *testing.T) {
+	t.Parallel()
 	redis, f := onRedisThatHangs(t)
 	var token string
 	expect.Eventually(t, "a token is issued", func() bool {

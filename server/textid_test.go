@@ -11,6 +11,7 @@ import (
 )
 
 func TestULIDsAndTypeIDsRiseAndAreTakenApart(t *testing.T) {
+	t.Parallel()
 	s := onEmbedded(t)
 	for path, row := range map[string]struct{ form, prefix, format string }{
 		"/id/ulid": {"^[0-7][0-9A-HJKMNP-TV-Z]{25}$", "", "ulid"}, "/id/typeid": {"^[0-7][0-9a-hjkmnp-tv-z]{25}$", "", "typeid"},

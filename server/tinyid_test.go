@@ -25,6 +25,7 @@ func onTinyid(t *testing.T, source segment.Source) *service {
 // The recorded answers of tinyid, in their order. Its ranges are (currentId, maxId], so that a tag
 // whose max_id was 1 gives 2 first.
 func TestTinyidsAnswers(t *testing.T) {
+	t.Parallel()
 	s := onTinyid(t, leafRow("test", 2, 100_000))
 	form := "Content-Type: application/x-www-form-urlencoded"
 	for _, row := range []struct{ path, body, kind, want string }{
@@ -103,6 +104,7 @@ func TestTinyidsRanges(t *testing.T) {
 }
 
 func TestTinyidsBatches(t *testing.T) {
+	t.Parallel()
 	s := onTinyid(t, leafRow("test", 1, 100_000))
 	for size, want := range map[string]int{"1000": 1000, "100000": 100_000, "100001": 100_000, "1000000000": 100_000, "2147483647": 100_000} {
 		a := s.do(t, "GET", "/tinyid/id/nextIdSimple?"+tinyidTest+"&batchSize="+size, "")
@@ -118,6 +120,7 @@ func TestTinyidsBatches(t *testing.T) {
 }
 
 func TestTinyidWithoutTokensIsClosedToAll(t *testing.T) {
+	t.Parallel()
 	s := serve(t, server.Config{Store: storetest.Open(t, redisstore.Config{}), TinyidTokens: nil})
 	for _, query := range []string{tinyidTest, "bizType=test", "bizType=test&token=", ""} {
 		wantDoor(t, s.do(t, "GET", "/tinyid/id/nextId?"+query, ""), 200, javaJSON, `{"data":null,"code":5,"message":"token is error"}`)

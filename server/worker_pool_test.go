@@ -21,6 +21,7 @@ import (
 )
 
 func TestWorkerPoolsOverHTTP(t *testing.T) {
+	t.Parallel()
 	storetest.Each(t, func(t *testing.T, store *redisstore.Store) {
 		s := serve(t, server.Config{Store: store, Workers: workerlease.Config{NewPools: workerlease.Wait, Skew: time.Millisecond, LongestTTL: time.Hour}})
 		t.Run("a pool is declared once and is what it was declared as", s.poolDeclared)
@@ -193,6 +194,7 @@ func text(t testing.TB, body map[string]any) string {
 }
 
 func TestLeaseThatRedisLostIsWrittenAnewOnItsProofAloneAndNothingIsGrantedMeanwhile(t *testing.T) {
+	t.Parallel()
 	for _, newPools := range []workerlease.NewPools{workerlease.Wait, workerlease.Trust} {
 		t.Run(string(newPools), func(t *testing.T) {
 			redis := redistest.Start(t)
@@ -247,6 +249,7 @@ func TestLeaseThatRedisLostIsWrittenAnewOnItsProofAloneAndNothingIsGrantedMeanwh
 // The holder of a worker id may be stamping with it while Redis has forgotten all: none is granted
 // one until its window has ended.
 func TestAfterARestartWithoutDataNobodyGetsTheWorkerIDThatIsInUse(t *testing.T) {
+	t.Parallel()
 	redis := redistest.Start(t)
 	s := serve(t, server.Config{Store: storetest.Open(t, redisstore.Config{URL: redis.URL()}), Workers: workerlease.Config{NewPools: workerlease.Wait, Skew: time.Millisecond, LongestTTL: 2 * time.Second}})
 	must[api.WorkerPool](t, s, 201, "PUT", "/worker/p", `{"ttl_ms":2000}`)
@@ -270,6 +273,7 @@ func TestAfterARestartWithoutDataNobodyGetsTheWorkerIDThatIsInUse(t *testing.T) 
 
 // What a pool looks like is up to those who may declare pools, and to the settings.
 func TestWhoAsksFirstWithRoleUseDoesNotShapeAPool(t *testing.T) {
+	t.Parallel()
 	east := workerlease.Pin{Shape: workerlease.Shape{Layout: "41/5/5/12", Datacenter: 3, Epoch: time.UnixMilli(1700000000000).UTC()}, TTL: time.Minute}
 	g := serveKeyed(t, server.Config{Workers: workerlease.Config{NewPools: workerlease.Trust, Pools: map[string]workerlease.Pin{"pinned": east}}}, nil)
 	for _, body := range []string{`{"layout":"41/5/7"}`, `{"epoch":"2024-02-29T00:00:00Z"}`, `{"layout":"41/5/5/12","datacenter":3}`} {
@@ -322,6 +326,7 @@ func TestPoolOfSecondsRefusesATTLThatHoldsNone(t *testing.T) {
 // A pool that is to get a longer TTL, and nothing else, keeps its shape: another layout, epoch or
 // datacenter could make ids of which there are some already.
 func TestPoolThatIsReplacedKeepsWhatIsNotNamed(t *testing.T) {
+	t.Parallel()
 	s := serve(t, server.Config{Store: storetest.Open(t, redisstore.Config{}), Workers: workerlease.Config{NewPools: workerlease.Trust}})
 	pool := must[api.WorkerPool](t, s, 201, "PUT", "/worker/p", `{"layout":"41/5/5/12","epoch":"2024-02-29T00:00:00Z","datacenter":3,"ttl_ms":60000}`)
 	want := pool

@@ -13,6 +13,7 @@ import (
 )
 
 func TestWorkerLeasesOverHTTP(t *testing.T) {
+	t.Parallel()
 	storetest.Each(t, func(t *testing.T, store *redisstore.Store) {
 		s := serve(t, server.Config{Store: store})
 		t.Run("a lease is granted, renewed, seen and released", s.workerRound)

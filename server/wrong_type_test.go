@@ -13,6 +13,7 @@ import (
 // A key that holds another kind of value stays as it is until an operator looks: asking again does
 // not help, and no answer suggests it.
 func TestKeyOfAnotherKindIsAConflictThatAskingAgainDoesNotChange(t *testing.T) {
+	t.Parallel()
 	storetest.Each(t, func(t *testing.T, store *redisstore.Store) {
 		for _, key := range []string{store.Key("worker", "p"), store.Key("worker", "main"), store.Key("lock", "l"), store.Key("lock", "l", "queue"), store.Key("lock", "l", "state")} {
 			run(t, store, "redis.call('DEL', KEYS[1]) redis.call('RPUSH', KEYS[1], 'x') return {'ok'}", key)

@@ -75,7 +75,6 @@ func TestCountersAreListedByPages(t *testing.T) {
 }
 
 func TestCounterWithAnEnd(t *testing.T) {
-	t.Parallel()
 	store := storetest.Redis(t)
 	s := serve(t, server.Config{Store: store})
 	left := func(key string) time.Duration {

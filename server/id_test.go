@@ -311,8 +311,10 @@ func TestIDsWithTheStoreAwayAreStampedAsLongAsTheLeaseLasts(t *testing.T) {
 
 func TestMoreIDsThanALayoutHasInTheTimeOfARequestAreRefusedWithNoneStamped(t *testing.T) {
 	t.Parallel()
-	s := serve(t, server.Config{Store: storetest.Open(t, redisstore.Config{}), RequestTimeout: time.Second})
-	must[api.WorkerPool](t, s, 201, "PUT", "/worker/slow", `{"layout":"32/10/0@s"}`)
+	store := storetest.Open(t, redisstore.Config{})
+	patient := serve(t, server.Config{Store: store})
+	must[api.WorkerPool](t, patient, 201, "PUT", "/worker/slow", `{"layout":"32/10/0@s"}`)
+	s := serve(t, server.Config{Store: store, RequestTimeout: time.Second})
 	expect.Eventually(t, "a worker id is leased", func() bool { return s.do(t, "GET", "/id/snowflake/slow", "").status == 200 })
 	wantDetail(t, s.do(t, "GET", "/id/snowflake/slow?n=100", ""), api.StoreUnavailable, "32/10/0@s has 1 in 1s")
 }

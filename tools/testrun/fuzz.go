@@ -106,7 +106,7 @@ func fuzzPrograms(ctx context.Context, args []string, binaries string, out io.Wr
 		return nil, err
 	}
 	for _, build := range builds {
-		cmd := exec.CommandContext(ctx, "go", append([]string{"test", "-c"}, build...)...) //nolint:gosec // the arguments are those of who runs the tests
+		cmd := exec.CommandContext(ctx, "go", slices.Concat([]string{"test", "-c"}, raceFlags(build), build)...) //nolint:gosec // the arguments are those of who runs the tests
 		cmd.Stdout, cmd.Stderr = out, out
 		if err := cmd.Run(); err != nil {
 			return nil, err

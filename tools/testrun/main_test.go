@@ -58,6 +58,10 @@ var packages = map[string]string{
 		}`,
 	"tagged": `import "testing"
 		func TestA(t *testing.T) {}`,
+	"raced": `import "testing"
+		func TestA(t *testing.T) {}`,
+	"unraced": `import "testing"
+		func TestA(t *testing.T) {}`,
 	"finds": `import "testing"
 		func FuzzA(f *testing.F) { f.Add(1); f.Fuzz(func(t *testing.T, n int) { if n != 1 { t.Error("not one") } }) }`,
 	"fuzzbuildsnot": `import "testing"
@@ -69,7 +73,7 @@ var packages = map[string]string{
 }
 
 // The build constraints of some of them.
-var constraints = map[string]string{"tagged": "check", "alltagged": "check"}
+var constraints = map[string]string{"tagged": "check", "alltagged": "check", "raced": "race", "unraced": "!race"}
 
 func inModule(t *testing.T) {
 	t.Helper()
@@ -127,7 +131,7 @@ func TestOnlyPassingIsRight(t *testing.T) {
 		{"-tags=check -only=check ./mixed ./alltagged ./fails", true, "[2 of 2, ", "3 passed, 0 failed, 0 skipped in "},
 		{"-tags=check -only=check ./fails", false, "no test needs check", "go list: "},
 		{"-tags=check -without=check ./tagged ./fails", false, "others without: TestA", "go list: "},
-		{"-race -tags=check -plain=./mixed -without=check ./mixed ./passes", true, "ok   mixed, 1 tests", "7 passed, 0 failed, 0 skipped in "},
+		{"-race -tags=check -plain=./mixed -without=check ./mixed ./raced", true, "ok   mixed, 1 tests", "2 passed, 0 failed, 0 skipped in "},
 		{"-race -tags=check -plain=./mixed -only=check ./mixed", true, "ok   mixed, 2 tests", "2 passed, 0 failed, 0 skipped in "},
 		{"./fails", false, "wrong answer", "1 passed, 2 failed, 0 skipped in "},
 		{"./skips", false, "no server here", "0 passed, 0 failed, 1 skipped in "},
@@ -142,8 +146,9 @@ func TestOnlyPassingIsRight(t *testing.T) {
 		{"./untested", false, "no test ran", "0 passed, 0 failed, 0 skipped in "},
 		{"./missing", false, "FAIL missing, 0 tests", "0 passed, 1 failed, 0 skipped in "},
 		{"-count=many ./passes", false, "exit status 2", "0 passed, 1 failed, 0 skipped in "},
-		{"-count=1 -race -plain=./races ./races ./passes", true, "ok   races, 1 tests", "7 passed, 0 failed, 0 skipped in "},
-		{"-race -plain=./fails,./races ./passes ./fails", false, "wrong answer", "7 passed, 2 failed, 0 skipped in "},
+		{"-race -plain=./unraced ./raced ./unraced", true, "ok   unraced, 1 tests", "2 passed, 0 failed, 0 skipped in "},
+		{"-race -plain=./unraced ./raced", true, "ok   raced, 1 tests", "1 passed, 0 failed, 0 skipped in "},
+		{"-race -plain=./fails,./raced ./passes ./fails", false, "wrong answer", "7 passed, 2 failed, 0 skipped in "},
 		{"-count=1 -race ./races", false, "WARNING: DATA RACE", "0 passed, 1 failed, 0 skipped in "},
 		{"./passes ./fails ./skips ./buildsnot", false, "wrong answer", "7 passed, 3 failed, 1 skipped in "},
 	} {

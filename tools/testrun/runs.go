@@ -17,19 +17,18 @@ import (
 	"gotest.tools/gotestsum/testjson"
 )
 
-// plainFlag names packages that the race detector does not look into, although it looks into the
-// others: -plain=./scripts,./number. It costs such packages up to three times their processor time,
-// and has nothing to find where one goroutine does all. All that they import is built as for the
-// others, so that nothing is compiled twice.
+// plainFlag names packages whose tests run without the race detector, although the others run with
+// it: -plain=./scripts,./number. It costs such packages three times their processor time, and has
+// nothing to find where one goroutine does all.
 const plainFlag = "-plain="
 
 // runs returns the arguments of each `go test` that tests what args say, all at once. packages are
 // the import paths that args name, chosen are the tests to run, and binaries is where test binaries
-// stay from run to run.
+// stay from run to run. Packages without the race detector are built without tags where no test of
+// a tagged file runs, as a program is that imports them.
 func runs(ctx context.Context, args, packages []string, chosen selection, binaries string) ([][]string, error) {
 	args, rest := cutArgs(args)
-	var flags []string
-	plain := uninstrumented
+	var flags, plain []string
 	for _, arg := range args {
 		switch names, isPlain := strings.CutPrefix(arg, plainFlag); {
 		case isPlain:
@@ -37,19 +36,37 @@ func runs(ctx context.Context, args, packages []string, chosen selection, binari
 			if err != nil {
 				return nil, err
 			}
-			plain = slices.Concat(plain, found)
+			plain = append(plain, found...)
 		case !isPackage(arg):
 			flags = append(flags, arg)
 		}
 	}
+	var with, without []string
+	for _, name := range packages {
+		if slices.Contains(plain, name) {
+			without = append(without, name)
+		} else {
+			with = append(with, name)
+		}
+	}
+	var all [][]string
+	add := func(packages []string, flags ...string) {
+		for _, group := range distinct(packages) {
+			all = append(all, slices.Concat(kept(flags, binaries), flags, group, rest))
+		}
+	}
+	bare := slices.DeleteFunc(slices.Clone(flags), isRace)
+	switch skips := strings.HasPrefix(chosen.flag, "-skip="); {
+	case skips:
+		bare = slices.DeleteFunc(bare, isTags)
+	case chosen.flag != "":
+		bare = append(bare, chosen.flag)
+	}
 	if chosen.flag != "" {
 		flags = append(flags, chosen.flag)
 	}
-	flags = slices.Concat(raceFlags(flags, plain), kept(flags, binaries), flags)
-	var all [][]string
-	for _, group := range distinct(packages) {
-		all = append(all, slices.Concat(flags, group, rest))
-	}
+	add(with, flags...)
+	add(without, bare...)
 	return all, nil
 }
 
@@ -103,9 +120,12 @@ next:
 // uninstrumented are packages that the race detector does not look into: an interpreter, matchers
 // and a compressor, which take much of the tests' processor time with it. One goroutine at a time
 // works with each of their values, and they share none with our code. What calls them is looked at.
+//
+// A package that uses sync.Map, atomic.Pointer or another generic function of ours must not stand
+// here. The linker keeps one copy of an instantiation: if that copy has no race detector, races are
+// reported that are none.
 var uninstrumented = []string{
 	"compress/flate",
-	"github.com/getkin/kin-openapi/...",
 	"github.com/santhosh-tekuri/jsonschema/...",
 	"github.com/yuin/gopher-lua/...",
 	"regexp/...",
@@ -115,12 +135,11 @@ var uninstrumented = []string{
 // and nearly all others wait for it. The race detector sees the same accesses.
 const uninlined = "github.com/redis/go-redis/v9"
 
-// raceFlags returns the flags that `go test` gets besides args if they turn the race detector on:
-// it does not look into the plain packages.
-func raceFlags(args, plain []string) []string {
+// raceFlags returns the flags that `go test` gets besides args if they turn the race detector on.
+func raceFlags(args []string) []string {
 	var flags []string
 	if slices.ContainsFunc(args, isRace) {
-		for _, name := range plain {
+		for _, name := range uninstrumented {
 			flags = append(flags, "-gcflags="+name+"=-race=false -dwarf=false")
 		}
 		flags = append(flags, "-gcflags="+uninlined+"=-l -dwarf=false")
@@ -177,7 +196,7 @@ func test(ctx context.Context, runs [][]string, p *progress, costs *ledger) (*te
 // goTest runs one `go test -json`. A program that was built with the race detector sleeps for a
 // second at its end, which GORACE shortens: tests start many of them.
 func goTest(ctx context.Context, args []string, stdout, stderr io.Writer, costs *ledger) error {
-	all := slices.Concat([]string{"test", "-json"}, args)
+	all := slices.Concat([]string{"test", "-json"}, raceFlags(args), args)
 	cmd := exec.CommandContext(ctx, "go", all...) //nolint:gosec // as above
 	cmd.Env = append(os.Environ(), "GORACE=atexit_sleep_ms=20 "+os.Getenv("GORACE"))
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }

@@ -5,7 +5,7 @@ LINT     := $(GO) tool -modfile=tools/go.mod golangci-lint
 FUZZTIME ?= 20s
 ATONCE   := $(shell echo $$(($$(nproc 2>/dev/null || echo 2) + 2)))
 TESTRUN  := bin/testrun
-LONGEST  := ./server ./cmd/coatcheck/internal/cli ./client ./embedded ./lock ./redisstore ./idempotency ./counter ./scripts ./workerlease ./gateway
+LONGEST  := ./server ./cmd/coatcheck/internal/cli ./gateway ./client ./redisstore ./counter ./lock ./idempotency ./workerlease ./embedded ./scripts
 # One goroutine does all in these packages, and in scripts Redis does.
 PLAIN    := ./scripts,./openapi,./doctor,./deploy,./internal/leasesim,./internal/names,./internal/requestlog,./internal/secret,./api,.
 # Every module beside the main one but for deploy/check, which make deploy-check runs.

@@ -68,8 +68,9 @@ func (s *stalled) ends(t *testing.T, what string, want error) {
 	}
 }
 
-// The bodies that do not come get a deadline. By HTTP/2 that may take long: it waits for a goroutine
-// of the connection. Requests that waited for it, too, would take the memory that is missing.
+// The bodies that do not come get a deadline. By HTTP/2 that may take long: it waits for a
+// goroutine of the connection. Requests that waited for it, too, would take the memory that is
+// missing.
 func TestNoRequestWaitsWhileSilentClientsAreHurried(t *testing.T) {
 	door := frontdoor.New(frontdoor.Config{MaxBytes: room})
 	handler := door.Server(http.HandlerFunc(keeping)).Handler

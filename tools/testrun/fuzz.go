@@ -15,7 +15,8 @@ import (
 
 // fuzzFlag has each fuzz test run with so many random inputs, or for so long, in place of the
 // tests: -fuzz=5000x. The programs are the test binaries that the same arguments make for a run of
-// tests, so nothing more is compiled. They have no coverage to guide them: make fuzz builds with it.
+// tests, so nothing more is compiled. They have no coverage to guide them: make fuzz builds with
+// it.
 const fuzzFlag = "-fuzz="
 
 // cutFuzz cuts the flag from the arguments, and returns its value.

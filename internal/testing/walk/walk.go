@@ -56,7 +56,7 @@ type Scene struct {
 	Preemptions int
 	// Slow is set where Begin takes milliseconds: it opens a store.
 	Slow bool
-	// Many is set where all orders take minutes. With -short, Every then runs 2,000 orders at random.
+	// Many is set where all orders take minutes. With -short, Every then runs 2,000 random orders.
 	Many bool
 }
 

@@ -152,8 +152,8 @@ func (a *target) suffer(one attack) {
 	}
 }
 
-// An attack takes longest at most. With -short it ends when for so long as quiet no attacker has come
-// and the peak has not risen.
+// An attack takes longest at most. With -short it ends when for so long as quiet no attacker has
+// come and the peak has not risen.
 const (
 	longest = 12 * time.Second
 	quiet   = 2 * time.Second

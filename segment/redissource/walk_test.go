@@ -56,8 +56,8 @@ func drawing(calls ...int) func(t *testing.T) walk.Play {
 			return nil
 		}
 		play.Close = func() {
-			for _, close := range closers {
-				close()
+			for _, stop := range closers {
+				stop()
 			}
 		}
 		return play

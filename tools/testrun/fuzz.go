@@ -42,12 +42,12 @@ func fuzz(ctx context.Context, args []string, amount, binaries string, out io.Wr
 		fmt.Fprintf(out, "a folder for inputs: %v\n", err)
 		return false
 	}
-	defer os.RemoveAll(inputs)
+	defer func() { _ = os.RemoveAll(inputs) }() // a rest is the system's to remove
 	var passed, failed int
 	for _, each := range programs {
 		for _, name := range each.names {
-			cmd := exec.CommandContext(ctx, each.program, "-test.run=^$", "-test.fuzz=^"+name+"$",
-				"-test.fuzztime="+amount, "-test.fuzzcachedir="+inputs) //nolint:gosec // built above
+			flags := []string{"-test.run=^$", "-test.fuzz=^" + name + "$", "-test.fuzztime=" + amount, "-test.fuzzcachedir=" + inputs}
+			cmd := exec.CommandContext(ctx, each.program, flags...) //nolint:gosec // built above
 			cmd.Dir = each.dir
 			cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
 			cmd.WaitDelay = 10 * time.Second
@@ -107,7 +107,8 @@ func fuzzPrograms(ctx context.Context, args []string, binaries string, out io.Wr
 		return nil, err
 	}
 	for _, build := range builds {
-		cmd := exec.CommandContext(ctx, "go", slices.Concat([]string{"test", "-c"}, raceFlags(build), build)...) //nolint:gosec // the arguments are those of who runs the tests
+		args := slices.Concat([]string{"test", "-c"}, raceFlags(build), build)
+		cmd := exec.CommandContext(ctx, "go", args...) //nolint:gosec // the arguments are those of who runs the tests
 		cmd.Stdout, cmd.Stderr = out, out
 		if err := cmd.Run(); err != nil {
 			return nil, err

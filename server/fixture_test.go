@@ -173,7 +173,7 @@ func dumpOf(t testing.TB, store *redisstore.Store) map[string]string {
 
 // sameEnd compares entries of a dump whose records end at the same time, give or take some
 // milliseconds. Redis keeps the moment of the end. The embedded store keeps the time that is left,
-// and takes off what has passed at each tick: on a busy machine a tick comes late.
+// and subtracts the elapsed time at each tick: on a busy machine a tick comes late.
 func sameEnd(about int64) cmp.Option {
 	return cmp.Comparer(func(a, b string) bool {
 		kindA, restA, _ := strings.Cut(a, " until ")

@@ -9,8 +9,8 @@ import (
 	"github.com/coatcheck/coatcheck/chaos/internal/chaostest"
 )
 
-// The same processes with the locks of other libraries, and with the one that many have written:
-// everything that is in Redis is lost, and two hold. At length all faults strike that ours stand.
+// The same processes use the locks of other libraries, and a hand-written SETNX lock. Redis loses
+// everything, and two processes hold a lock. A long run tries every fault that our locks withstand.
 func TestLocksOfOthersAreFoundToBeHeldTwice(t *testing.T) {
 	t.Parallel()
 	all := losses[:1]

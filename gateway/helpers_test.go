@@ -43,7 +43,7 @@ func TestMain(m *testing.M) {
 const patience = 2 * time.Minute
 
 // payments is the routes file of most tests. Nothing in it ends by itself while a test runs.
-const payments = `routes: [{match: POST /payments, lease_ms: 3600000, max_wait_ms: 100000, upstream_timeout_ms: 100000}]`
+const payments = `routes: [{match: POST /payments, lease_ms: 3600000, max_wait_ms: 100000, upstream_timeout_ms: 100000}, {match: /, guard: false}]`
 
 // willWait has a request wait for as long as that routes file allows.
 const willWait = "Prefer: wait=100"

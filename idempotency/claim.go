@@ -88,8 +88,8 @@ type ClaimOptions struct {
 	// the request that it is claimed by, shown to operators; left out unless it is 1 to 128 visible
 	// ASCII characters
 	RequestID string
-	// whose the operation is, so that [Operation.IsOf] tells it; "" = not noted, and all are told.
-	// Where it is, Complete and Extend keep the record for this Retention, whatever they say
+	// whose the operation is, so that [Operation.IsOf] tells it; "" = nobody's. Where it is noted,
+	// Complete and Extend keep the record for this Retention, whatever they say
 	Principal string
 	// if the first attempt is still running, the caller waits for its end and needs a notification
 	awaited bool
@@ -176,7 +176,7 @@ func word(is bool, text string) string {
 	return ""
 }
 
-// whose is how a record names a principal; "" is not noted.
+// whose is how a record names a principal; "" is none, and not noted.
 func whose(principal string) string {
 	if principal == "" {
 		return ""

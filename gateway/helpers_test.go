@@ -136,6 +136,9 @@ func (r *rig) admin(path, host, from string) *httptest.ResponseRecorder {
 
 func on(store *redisstore.Store) func(*Config) { return func(c *Config) { c.Store = store } }
 
+// quiet drops the log, which would have a line for each of very many requests.
+func quiet(c *Config) { c.Logger = slog.New(slog.DiscardHandler) }
+
 func (r *rig) write(routes string) {
 	r.t.Helper()
 	whole := r.file + ".new"

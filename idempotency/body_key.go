@@ -34,26 +34,26 @@ func (g *guard) looksIntoBody(r *http.Request, err error) bool {
 
 // takeKey reads a request's body, as takeBody does, and the key in it. The fingerprint is of all
 // but the body.
-func (g *guard) takeKey(r *http.Request, space string) (key OperationKey, who, fingerprint string, err error) {
+func (g *guard) takeKey(r *http.Request, space string) (key OperationKey, fingerprint string, err error) {
 	if _, err := takeBody(r, space, g.route); err != nil {
-		return key, "", "", err
+		return key, "", err
 	}
 	body := make([]byte, r.ContentLength)
 	_, _ = r.Body.(*sentBody).ReadAt(body, 0) // it is all there
 	if coding := r.Header.Get("Content-Encoding"); coding != "" && !strings.EqualFold(coding, "identity") {
-		return key, "", "", malformed("Content-Encoding", "the key is in the payload, and a payload that is encoded is not decoded to find it")
+		return key, "", malformed("Content-Encoding", "the key is in the payload, and a payload that is encoded is not decoded to find it")
 	}
 	text, err := keyIn(body, g.route)
 	if err != nil {
-		return key, "", "", err
+		return key, "", err
 	}
 	rest := *r
 	rest.Body, rest.ContentLength, rest.PostForm = nil, 0, nil
 	if fingerprint, err = takeBody(&rest, space, g.route); err != nil {
-		return key, "", "", err
+		return key, "", err
 	}
-	who, err = g.principal(r)
-	return ClientKey(who, space, text), who, fingerprint, err
+	who, err := g.principal(r)
+	return ClientKey(who, space, text), fingerprint, err
 }
 
 // wholeNumber matches a JSON number that has one spelling.

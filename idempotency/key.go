@@ -39,9 +39,9 @@ func bare(value string) bool {
 	return len(value) > 0 && len(value) <= maxKey
 }
 
-// keyOf returns the key of a request's operation, and whose it is: one of the headers of the route,
-// once. Of both the token counts. Who asks is only a question of a request that has one.
-func keyOf(r *http.Request, route Route, principal func(*http.Request) (string, error), space string) (key OperationKey, who string, err error) {
+// keyOf returns the key of a request's operation: one of the headers of the route, once. Of both
+// the token counts. Who asks is only a question of a request that has one.
+func keyOf(r *http.Request, route Route, principal func(*http.Request) (string, error), space string) (key OperationKey, err error) {
 	tokens := r.Header.Values(TokenHeader)
 	header, keys := route.keyHeader(r)
 	if route.Accept == TokenOnly {
@@ -55,25 +55,26 @@ func keyOf(r *http.Request, route Route, principal func(*http.Request) (string, 
 	}
 	switch {
 	case len(tokens)+keys == 0:
-		return key, "", route.keyMissing()
+		return key, route.keyMissing()
 	case len(tokens) > 0 && len(tokens)+keys > 1:
-		return key, "", malformed(TokenHeader, "one header field belongs here, not %d", len(tokens)+keys)
+		return key, malformed(TokenHeader, "one header field belongs here, not %d", len(tokens)+keys)
 	case len(tokens) == 1 && !names.Token.MatchString(tokens[0]):
-		return key, "", malformed(TokenHeader, "%s is one token, 1 to %d characters, as it was issued", TokenHeader, maxKey)
+		return key, malformed(TokenHeader, "%s is one token, 1 to %d characters, as it was issued", TokenHeader, maxKey)
 	}
 	text := ""
 	if len(tokens) == 0 {
 		if text, err = keyInHeaders(r, header); err != nil {
-			return key, "", err
+			return key, err
 		}
 	}
-	if who, err = principal(r); err != nil {
-		return key, "", err
+	who, err := principal(r)
+	if err != nil {
+		return key, err
 	}
 	if len(tokens) == 1 {
-		return IssuedToken(who, tokens[0]), who, nil
+		return IssuedToken(who, tokens[0]), nil
 	}
-	return ClientKey(who, space, text), who, nil
+	return ClientKey(who, space, text), nil
 }
 
 // keyInHeaders reads the key of a request in one header, or in several together, each of which has

@@ -81,7 +81,7 @@ func TestKeyOfTakesExactlyWhatTheRouteAccepts(t *testing.T) {
 		{"empty token", TokenOrKey, []string{""}, nil, malformed, false},
 	} {
 		request := &http.Request{Header: http.Header{TokenHeader: row.tokens, KeyHeader: row.keys}}
-		key, _, err := keyOf(request, Route{Accept: row.accept}, func(*http.Request) (string, error) { return "p", nil }, "r")
+		key, err := keyOf(request, Route{Accept: row.accept}, func(*http.Request) (string, error) { return "p", nil }, "r")
 		got := map[bool]string{errors.Is(err, ErrKeyMissing): missing, errors.Is(err, ErrKeyMalformed): malformed}[true]
 		if got != row.want || key.issued != row.issued {
 			t.Errorf("refOf with %s: got %+v and error %v, want issued %v and error %q", row.name, key, err, row.issued, row.want)
@@ -138,7 +138,7 @@ func TestKeyOfSeveralPartsIsEachOfThem(t *testing.T) {
 		for i := 0; i < len(headers); i += 2 {
 			request.Header.Add(headers[i], headers[i+1])
 		}
-		key, _, err := keyOf(request, route, HeaderPrincipal(), "space")
+		key, err := keyOf(request, route, HeaderPrincipal(), "space")
 		return key.record, err
 	}
 	known := map[string][]string{}

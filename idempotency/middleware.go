@@ -83,11 +83,11 @@ func (g *guard) refuse(w http.ResponseWriter, r *http.Request, err error) {
 func (g *guard) serve(w http.ResponseWriter, r *http.Request) error {
 	name := g.route.name(r)
 	space := g.route.keySpace(name)
-	key, who, err := keyOf(r, g.route, g.principal, space)
+	key, err := keyOf(r, g.route, g.principal, space)
 	var fingerprint string
 	inBody := g.looksIntoBody(r, err)
 	if inBody {
-		key, who, fingerprint, err = g.takeKey(r, space)
+		key, fingerprint, err = g.takeKey(r, space)
 	}
 	if passes, err := g.passes(r, err); err != nil {
 		return err
@@ -104,7 +104,7 @@ func (g *guard) serve(w http.ResponseWriter, r *http.Request) error {
 		g.tokens.callers.see(r, name, key.text, fingerprint, key.record)
 	}
 	options := g.route.options(fingerprint)
-	options.Route, options.RequestID, options.Principal = name, requestID(w, r), who
+	options.Route, options.RequestID = name, requestID(w, r)
 	patience, within := g.route.patience(r), g.within(r, key)
 	if within {
 		patience = 0 // it would wait for itself

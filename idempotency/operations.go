@@ -34,7 +34,7 @@ type Operation struct {
 	whose string
 }
 
-// IsOf reports whether an operation is a principal's, as [ClaimOptions].Principal has noted it. One
+// IsOf reports whether an operation is a principal's, as the key of its claim has it. One
 // without a principal is nobody's: a name proves nothing, since whoever knows principal, scope and
 // key can compute it.
 func (o Operation) IsOf(principal string) bool { return principal != "" && o.whose == whose(principal) }

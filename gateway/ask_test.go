@@ -47,7 +47,8 @@ func TestCallersAreThoseThatAServiceNames(t *testing.T) {
 		return r.do("POST", "/payments?x=1", "x", "Idempotency-Key: a", "Cookie: "+cookie, "X-Forwarded-Uri: /admin", "X-Forwarded-For: 10.0.0.1")
 	}
 	r.wantPaid(pay("session=ann-1"), "paid 1", false)
-	r.wantPaid(pay("session=ann-2; csrftoken=rotated"), "paid 1", true) // the cookie changes with each answer
+	// the cookie changes with each answer
+	r.wantPaid(pay("session=ann-2; csrftoken=rotated"), "paid 1", true)
 	r.wantPaid(pay("session=bob-1"), "paid 2", false)
 	asked := who.asked.Load()
 	expect.Equal(t, "the question", asked.Method+" "+asked.URL.Path+" "+asked.Header.Get("X-Forwarded-Method")+" "+asked.Header.Get("X-Forwarded-Uri"),

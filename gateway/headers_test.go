@@ -90,7 +90,7 @@ func TestMethodInAFieldIsRefusedUnlessTheRouteAllowsIt(t *testing.T) {
 		expect.Equal(t, row.path+" with "+row.header+": the body arrives whole", a.status == 201 && a.body == row.body, true)
 	}
 	upstream.wantPaid(t, 6)
-	r.wantStatus(r.do("GET", "/open?_method=delete", ""), 201) // which no framework takes for another
+	r.wantStatus(r.do("GET", "/open?_method=delete", ""), 201) // frameworks take it for GET
 }
 
 // exchangeRaw sends one request and returns the answer as it came.

@@ -60,9 +60,9 @@ func unguessed(header http.Header) {
 	}
 }
 
-// setLength says how long the body is that is about to be sent, so that a client whose connection
-// breaks can tell. Beyond a few kilobytes net/http does not. Without a body the length is not known:
-// that of an answer to HEAD is another's.
+// setLength says how long the body is, so that a client whose connection breaks can tell. Beyond a
+// few kilobytes net/http does not. Without a body the length is not known: an answer to HEAD has
+// that of another.
 func (a Answer) setLength(header http.Header) {
 	if len(a.Body) > 0 {
 		header.Set("Content-Length", strconv.Itoa(len(a.Body)))

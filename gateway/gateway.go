@@ -303,7 +303,8 @@ func (g *Gateway) routed(w http.ResponseWriter, r *http.Request, x *exchange, ro
 		}
 	}
 	if err != nil {
-		g.refuseField(w, r, api.PathNotPlain, "path", "The path is not plain: "+err.Error()+". Nothing was sent to the service behind the gateway.")
+		g.refuseField(w, r, api.PathNotPlain, "path",
+			"The path is not plain: "+err.Error()+". Nothing was sent to the service behind the gateway.")
 		return r, false
 	}
 	if x.route == nil {

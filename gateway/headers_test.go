@@ -136,7 +136,7 @@ func TestCacheControlIsNotAdded(t *testing.T) {
 		})
 		s := serve(t, upstream.url, payments, briefIdle)
 		for _, request := range []string{"POST /payments HTTP/1.1\r\nIdempotency-Key: a", "POST /payments HTTP/1.1\r\nIdempotency-Key: a", "POST /open HTTP/1.1"} {
-			_, _, text := s.exchangeRaw(t, request + "\r\nPragma: no-cache\r\n" + strings.TrimSuffix("X: y\r\n"+sent, "\r\n"))
+			_, _, text := s.exchangeRaw(t, request+"\r\nPragma: no-cache\r\n"+strings.TrimSuffix("X: y\r\n"+sent, "\r\n"))
 			expect.Equal(t, request+" with "+sent+": Cache-Control of the answer", strings.Contains(text, "\r\nCache-Control: "+want+"\r\n"), want != "")
 			expect.Equal(t, request+" with "+sent+": it is one", strings.Count(text, "Cache-Control:"), len(strings.Fields(want)))
 		}

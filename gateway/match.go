@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -55,7 +56,7 @@ func (g *Gateway) guard(route Route) *guardedRoute {
 		route.Keys = oneScope
 	}
 	if g.config.PreserveHost { // the service can be another one under another name
-		route.Headers = append(route.Headers[:len(route.Headers):len(route.Headers)], "Host")
+		route.Headers = append(slices.Clip(route.Headers), "Host")
 	}
 	made := &guardedRoute{Route: route}
 	if !route.Unguarded {

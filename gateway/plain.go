@@ -118,7 +118,7 @@ func checkDecoded(path string) error {
 	segments := segmentsOf(path)
 	switch {
 	case hasDots(segments):
-		return errors.New("it has a segment that is . or ..")
+		return errors.New("it has a dot segment, . or .., in it")
 	case slices.Contains(segments[:len(segments)-1], ""):
 		return errors.New("it has two slashes beside each other")
 	}

@@ -16,13 +16,13 @@ var addedByGo = func() *byte {
 		return nil
 	}
 	defer answer.Body.Close()
-	return unsafe.StringData(answer.Header.Get("Cache-Control"))
+	return unsafe.StringData(answer.Header.Get("Cache-Control")) //nolint:gosec // an address to compare
 }()
 
 // dropAdded drops a Cache-Control that net/http has added.
 func dropAdded(header http.Header) {
 	values := header["Cache-Control"]
-	if len(values) == 1 && values[0] != "" && unsafe.StringData(values[0]) == addedByGo {
+	if len(values) == 1 && values[0] != "" && unsafe.StringData(values[0]) == addedByGo { //nolint:gosec // as above
 		delete(header, "Cache-Control")
 	}
 }

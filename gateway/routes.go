@@ -66,11 +66,11 @@ const (
 // ParseRoutes reads a routes file: YAML, a list under the name routes. The error lists every fault
 // on a line of its own, with the file's line and the bound that was broken.
 func ParseRoutes(text []byte) (Routes, error) {
-	var routes Routes
-	list, err := routes.entries(text)
+	list, open, err := entries(text)
 	if err != nil {
 		return Routes{}, err
 	}
+	routes := Routes{Open: open}
 	var faults yamlfile.Faults
 	for _, entry := range list {
 		route := Route{line: entry.Line, UpstreamTimeout: upstreamTimeout}
@@ -87,24 +87,24 @@ func ParseRoutes(text []byte) (Routes, error) {
 	return routes, nil
 }
 
-// entries reads the fields of the file, and returns its list of routes.
-func (r *Routes) entries(text []byte) ([]*yaml.Node, error) {
+// entries reads the fields of the file: its list of routes, and whether it is open.
+func entries(text []byte) (list []*yaml.Node, open bool, err error) {
 	if len(text) > maxFile {
-		return nil, fmt.Errorf("a routes file has up to %d bytes, not %d", maxFile, len(text))
+		return nil, false, fmt.Errorf("a routes file has up to %d bytes, not %d", maxFile, len(text))
 	}
 	root, err := yamlfile.Map(text, "routes file", "field routes")
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
-	var list *yaml.Node
+	var routes *yaml.Node
 	faults := eachField(root, func(key, value *yaml.Node) string {
 		switch key.Value {
 		case "routes":
-			list = value
+			routes = value
 			return ""
 		case "unmatched":
-			r.Open = value.Value == "pass"
-			if value.Kind != yaml.ScalarNode || !r.Open && value.Value != "refuse" {
+			open = value.Value == "pass"
+			if value.Kind != yaml.ScalarNode || !open && value.Value != "refuse" {
 				return "refuse or pass"
 			}
 			return ""
@@ -113,14 +113,14 @@ func (r *Routes) entries(text []byte) ([]*yaml.Node, error) {
 	})
 	switch {
 	case len(faults) > 0:
-	case list == nil:
+	case routes == nil:
 		faults.Addf(root.Line, "routes: missing; a file without routes would guard nothing")
-	case list.Kind != yaml.SequenceNode || len(list.Content) == 0 || len(list.Content) > maxRoutes:
-		faults.Addf(list.Line, "routes: a list of 1 to %d routes", maxRoutes)
+	case routes.Kind != yaml.SequenceNode || len(routes.Content) == 0 || len(routes.Content) > maxRoutes:
+		faults.Addf(routes.Line, "routes: a list of 1 to %d routes", maxRoutes)
 	default:
-		return list.Content, nil
+		return routes.Content, open, nil
 	}
-	return nil, faults.Err("")
+	return nil, false, faults.Err("")
 }
 
 func (r Routes) check() (found yamlfile.Faults) {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -111,7 +112,7 @@ func (p *prober) probe(t testing.TB, routes int, line, host string, headers ...s
 		all.Go(func() {
 			url := p.rigs[i][routes].url
 			other := append([]string{host}, headers...)
-			keyed := append(other[:len(other):len(other)], key)
+			keyed := slices.Concat(other, []string{key})
 			statuses := []int{
 				sayTo(t, url, line, other...), sayTo(t, url, line, keyed...), sayTo(t, url, "POST /payments HTTP/1.1", host, key), sayTo(t, url, line, keyed...),
 			}

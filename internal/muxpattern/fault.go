@@ -21,7 +21,7 @@ var methods = []string{
 var (
 	host     = regexp.MustCompile(`^(([a-z0-9_-]+\.)+[a-z0-9_-]+|localhost)?$`)
 	wildcard = regexp.MustCompile(`^\{([A-Za-z_]\w*(\.\.\.)?|\$)\}$`)
-	// text of a path, in which a colon at the beginning is another router's wildcard
+	// A colon at the beginning of text is another router's wildcard.
 	text = regexp.MustCompile(`^([\w.~!$&'()+,;=@-]|%[0-9A-Fa-f]{2})([\w.~!$&'()+,;=:@-]|%[0-9A-Fa-f]{2})*$`)
 )
 

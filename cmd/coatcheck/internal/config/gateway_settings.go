@@ -114,6 +114,12 @@ func (c *Gateway) checkUpstream() error {
 	return nil
 }
 
+// NamesHosts reports whether it is known under which names the service is asked.
+func (c *Gateway) NamesHosts() bool {
+	names := c.Gateway.AllowedHosts
+	return c.Gateway.PreserveHost || len(names) > 0 && !slices.Contains(names, "*")
+}
+
 // Check reads the routes file, and finds missing settings; the file alone needs no upstream.
 func (c *Gateway) Check(only bool) (routes gateway.Routes, err error) {
 	if !c.UpstreamGiven && !only {
@@ -128,8 +134,7 @@ func (c *Gateway) Check(only bool) (routes gateway.Routes, err error) {
 	}
 	routes, faults := gateway.ParseRoutes(text)
 	if faults == nil {
-		names := c.Gateway.AllowedHosts
-		faults = errors.Join(routes.CheckKeys(), routes.CheckHosts(c.Gateway.PreserveHost || len(names) > 0 && !slices.Contains(names, "*")))
+		faults = errors.Join(routes.CheckKeys(), routes.CheckHosts(c.NamesHosts()))
 	}
 	if faults != nil {
 		faults = fmt.Errorf("%s: %s", c.Gateway.RoutesFile, strings.ReplaceAll(faults.Error(), "\n", "\n"+c.Gateway.RoutesFile+": "))

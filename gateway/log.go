@@ -14,7 +14,9 @@ import (
 )
 
 // refusedAs are the outcomes of requests that the gateway itself refuses, for an auditor.
-var refusedAs = map[outcome]bool{badRequest: true, routeUnknown: true, keyError: true, mismatch: true, unknownToken: true, unauthorized: true}
+var refusedAs = map[outcome]bool{
+	badRequest: true, routeUnknown: true, keyError: true, mismatch: true, unknownToken: true, unauthorized: true,
+}
 
 // writeLines writes a request's lines to the log, with the route's pattern: a path can be secret.
 func (g *Gateway) writeLines(w *responder, r *http.Request, x *exchange, took time.Duration) {

@@ -69,7 +69,7 @@ func (h *operations) get(r *request) error {
 		return r.err
 	}
 	operation, err := h.tokens.Operation(r.ctx(), name)
-	if who := caller(r); err == nil && !(who.May(access.Admin) && who.Names.Allow("")) {
+	if who := caller(r); err == nil && (!who.May(access.Admin) || !who.Names.Allow("")) {
 		principal, unknown := h.principal(r.Request())
 		if err = unknown; err == nil && !operation.IsOf(principal) {
 			err = idempotency.ErrUnknownToken

@@ -68,7 +68,8 @@ func (p *program) gateway(ctx context.Context, l *config.Sources, c *config.Gate
 	}
 	defer func() { err = errors.Join(err, store.Close()) }()
 	settings := c.Config()
-	settings.Store, settings.Logger, settings.Metrics, settings.Tracer, settings.Debug = store, log, measures, traces.Tracer(), profiles(c.Profiles)
+	settings.Store, settings.Logger, settings.Metrics, settings.Tracer = store, log, measures, traces.Tracer()
+	settings.Debug = profiles(c.Profiles)
 	if settings.Principal, err = openPrincipal(ctx, c.Service, log); err != nil {
 		return err
 	}

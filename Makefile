@@ -6,8 +6,6 @@ FUZZTIME ?= 20s
 ATONCE   := $(shell echo $$(($$(nproc 2>/dev/null || echo 2) + 2)))
 TESTRUN  := bin/testrun
 LONGEST  := ./server ./cmd/coatcheck/internal/cli ./gateway ./client ./redisstore ./counter ./lock ./idempotency ./workerlease ./embedded ./scripts
-# One goroutine does all in these packages, and in scripts Redis does.
-PLAIN    := ./scripts,./openapi,./doctor,./deploy,./internal/leasesim,./internal/names,./internal/requestlog,./internal/secret,./api,.
 # Every module beside the main one but for deploy/check, which make deploy-check runs.
 MODULES  := $(filter-out tools deploy/check,$(patsubst %/go.mod,%,$(wildcard */go.mod */*/go.mod)))
 # More for one run: make run ARGS='--listen 127.0.0.1:9090',
@@ -80,15 +78,15 @@ $(TESTRUN): $(wildcard tools/testrun/*.go tools/testrun/go.*)
 # limit only ends what hangs: a busy machine is the normal case. The linter of make check vets.
 test: $(TESTRUN) ## Run the tests: all domains and commands, with the race detector (needs redis-server; ARGS: more flags)
 	@tools/deps test
-	@$(TESTRUN) -race -tags=$(TAGS) -without=$(TAGS) -plain=$(PLAIN) -count=1 -vet=off -p $(ATONCE) -timeout 60m $(ARGS) $(LONGEST) ./...
+	@$(TESTRUN) -race -tags=$(TAGS) -without=$(TAGS) -count=1 -vet=off -p $(ATONCE) -timeout 60m $(ARGS) $(LONGEST) ./...
 
-check: deps $(TESTRUN) ## Run everything else: linter, fuzzing, browser, SQL servers, examples, bench, chaos, licences, deploy
-	@GO="$(GO)" TAGS=$(TAGS) PLAIN=$(PLAIN) tools/check
+check: $(TESTRUN) ## Run everything else: linter, fuzzing, browser, SQL servers, examples, bench, chaos, licences, deploy
+	@GO="$(GO)" TAGS=$(TAGS) MODULES="$(MODULES)" tools/check
 
 nightly: deps $(TESTRUN) ## Run what takes hours: all at full length, all linters, fuzzing, soak, prices, releases (NIGHTLY='chaos walk': only these)
-	@GO="$(GO)" TAGS=$(TAGS) PLAIN=$(PLAIN) tools/nightly $(NIGHTLY)
+	@GO="$(GO)" TAGS=$(TAGS) tools/nightly $(NIGHTLY)
 
-check-modules: $(TESTRUN) ## Run the tests and the linter of each module beside the main one, two at a time
+check-modules: $(TESTRUN) ## Run the tests of each module beside the main one, two modules at a time
 	@GO="$(GO)" tools/modules $(MODULES)
 
 test-busy: ## Run make test ten times in a row beside four busy loops, then once shuffled and three times over (RUNS=10)
@@ -97,8 +95,8 @@ test-busy: ## Run make test ten times in a row beside four busy loops, then once
 test-go: $(TESTRUN) ## Run only some tests (ARGS: flags and packages, else all; -tags=check for those of make check)
 	$(TESTRUN) -race $(if $(ARGS),$(ARGS),./...)
 
-lint: ## Run the linter; .golangci.yml says what it looks for, and why
-	$(LINT) run ./...
+lint: ## Run all linters over all modules; .golangci.yml says what they look for, and why
+	@GO="$(GO)" tools/lint $(MODULES)
 
 fmt: ## Format the Go code and order its imports
 	$(LINT) fmt ./...

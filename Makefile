@@ -11,7 +11,7 @@ MODULES  := $(filter-out tools deploy/check,$(patsubst %/go.mod,%,$(wildcard */g
 # More for one run: make run ARGS='--listen 127.0.0.1:9090',
 # make test-go ARGS='-run TestClaim ./idempotency'
 ARGS     ?=
-# What a walk leaves to make nightly: make walk SHORT=-short.
+# What walks and modules leave to make nightly: make walk SHORT=-short.
 SHORT    ?=
 # One build serves make test, make check and make nightly: all tests, with the race detector. A tag
 # says when the tests of a file run: check in make check, steps in make walk, nightly in make
@@ -87,7 +87,7 @@ nightly: deps $(TESTRUN) ## Run what takes hours: all at full length, all linter
 	@GO="$(GO)" TAGS=$(TAGS) tools/nightly $(NIGHTLY)
 
 check-modules: $(TESTRUN) ## Run the tests of each module beside the main one, two modules at a time
-	@GO="$(GO)" tools/modules $(MODULES)
+	@GO="$(GO)" SHORT=$(SHORT) tools/modules $(MODULES)
 
 test-busy: ## Run make test ten times in a row beside four busy loops, then once shuffled and three times over (RUNS=10)
 	@tools/busy

@@ -3,9 +3,10 @@
 GO       ?= go
 LINT     := $(GO) tool -modfile=tools/go.mod golangci-lint
 FUZZTIME ?= 20s
-ATONCE   := $(shell echo $$(($$(nproc 2>/dev/null || echo 2) + 2)))
+ATONCE   := $(shell echo $$(($$(nproc 2>/dev/null || echo 2) + 4)))
 TESTRUN  := bin/testrun
-LONGEST  := ./server ./cmd/coatcheck/internal/cli ./gateway ./client ./redisstore ./counter ./lock ./idempotency ./workerlease ./embedded ./scripts
+# The first ones wait for most of their time and import little: they run while the next ones compile.
+LONGEST  := ./scripts ./redisstore ./lock ./counter ./workerlease ./server ./cmd/coatcheck/internal/cli ./gateway ./client ./idempotency ./embedded ./conformance ./internal/redisprobe ./internal/testing/redistest
 # Every module beside the main one but for deploy/check, which make deploy-check runs.
 MODULES  := $(filter-out tools deploy/check,$(patsubst %/go.mod,%,$(wildcard */go.mod */*/go.mod)))
 # More for one run: make run ARGS='--listen 127.0.0.1:9090',
@@ -73,7 +74,7 @@ compose-check: ## Start docker-compose.yml for real with a Docker engine of its 
 $(TESTRUN): $(wildcard tools/testrun/*.go tools/testrun/go.*)
 	cd tools/testrun && $(GO) build -o ../../$@ .
 
-# What takes longest begins first, so that no core is idle at the end, and two packages more than
+# What takes longest begins first, so that no core is idle at the end, and four packages more than
 # there are cores run at a time, since tests of servers wait for a third of their time. The time
 # limit only ends what hangs: a busy machine is the normal case. The linter of make check vets.
 test: $(TESTRUN) ## Run the tests: all domains and commands, with the race detector (needs redis-server; ARGS: more flags)

@@ -25,11 +25,10 @@ SHELL    := bash
 .PHONY: help run build test check nightly check-modules test-busy test-go lint fmt tidy browser fuzz chaos walk soak proof prices bench deps clean vuln licences sbom release release-check workflows deploy-check compose-check
 
 # Nobody debugs a test binary, and without the tables for debuggers the compiler needs a tenth less
-# time. By GOFLAGS, so that programs which tests build share what is compiled.
-test check nightly check-modules test-busy test-go walk fuzz chaos: export GOFLAGS := $(strip $(shell $(GO) env GOFLAGS) -gcflags=all=-dwarf=false)
-
-help: ## Show this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+# time. By GOFLAGS, so that programs which tests build share what is compiled. With more memory the
+# compiler needs a fifth less again; tests of memory set GOGC back.
+test check nightly check-modules test-busy test-go walk fuzz chaos lint: export GOFLAGS := $(strip $(shell $(GO) env GOFLAGS) -gcflags=all=-dwarf=false)
+test check nightly check-modules test-busy test-go walk fuzz chaos lint: export GOGC := 400
 
 run: ## Run the service on the embedded store, with the demo routes (ARGS: more flags)
 	$(GO) run ./cmd/coatcheck serve --dev $(ARGS)

@@ -29,7 +29,7 @@ import (
 )
 
 // The bounds of a pod of the chart: what the process is told, and where it is killed.
-var chartSettings = []string{"GOMEMLIMIT=200MiB", "COATCHECK_MAX_CONNECTIONS=500"}
+var chartSettings = []string{"GOGC=100", "GOMEMLIMIT=200MiB", "COATCHECK_MAX_CONNECTIONS=500"}
 
 const podMemory = 256 // MiB
 

@@ -54,6 +54,9 @@ const (
 	OutcomeUnknown Code = "outcome-unknown"
 	// UpstreamUnavailable is a problem of the gateway alone.
 	UpstreamUnavailable Code = "upstream-unavailable"
+	// RouteUnknown and PathNotPlain are refusals of the gateway alone.
+	RouteUnknown Code = "route-unknown"
+	PathNotPlain Code = "path-not-plain"
 	// Overloaded refuses requests while those under way use all the memory that they may.
 	Overloaded    Code = "overloaded"
 	InternalError Code = "internal-error"
@@ -161,6 +164,13 @@ var catalogue = map[Code]Kind{
 			"same one; else look before you repeat."},
 	UpstreamUnavailable: {503, "The service behind the gateway is not available", true,
 		"Nothing was done: no byte of the request has reached the service. A token or key is as it was before."},
+	RouteUnknown: {404, "No route names this request", false,
+		"Nothing was done: no byte of the request has reached the service. The gateway passes on requests that can change something " +
+			"only if its routes file names their method and path. If the request is right, its operator adds a route; the detail has the line."},
+	PathNotPlain: {400, "The path is not written plainly", false,
+		"Nothing was done: no byte of the request has reached the service. Services read some paths in several ways, so the gateway " +
+			"takes one spelling: no dot segments, no two slashes together, no control characters, no ; and nothing percent-encoded that " +
+			"needs no encoding. The detail says what is wrong."},
 	Overloaded: {503, "As much is under way as fits into memory", true, "Nothing was done. Ask again after Retry-After."},
 	InternalError: {500, "Something went wrong here", false,
 		"The fault is the service's, and what was done is not known: look before you repeat. Its log has the request id, which " +

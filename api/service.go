@@ -77,7 +77,7 @@ type RoutePolicy struct {
 	Route   string   `json:"route"`
 	Headers []string `json:"headers"` // one of them belongs in the request
 	// where the payload has the key of a request without one of them, as a JSON Pointer
-	KeyFromBody string `json:"key_from_body,omitempty"`
+	KeyFromBody []string `json:"key_from_body,omitempty"`
 	// what distinguishes a key: the same key elsewhere is another operation
 	UniqueBy    []string `json:"unique_by"`
 	Required    bool     `json:"required"`

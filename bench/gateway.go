@@ -19,7 +19,7 @@ import (
 // The ways to the service that the gateway command compares.
 const (
 	reverseProxy    = "reverse-proxy" // httputil.ReverseProxy and nothing else
-	gatewayOpen     = "gateway"       // the gateway, on a route that is not in its file
+	gatewayOpen     = "gateway"       // the gateway, on a route that it does not guard
 	gatewayGuarding = "gateway, guarded"
 )
 
@@ -121,16 +121,16 @@ func (p proxy) openGateway(ctx context.Context) (http.Handler, func() error, err
 		return nil, nil, err
 	}
 	config := gateway.Config{Upstream: upstream}
-	match := "POST /guarded"
+	route := "{match: POST /pay}"
 	switch p.way {
 	case gatewayOpen:
+		route = "{match: POST /pay, guard: false}"
 	case gatewayGuarding:
-		match = "POST /pay"
 	default:
 		return nil, nil, usageError{fmt.Errorf("no way %q", p.way)}
 	}
 	config.RoutesFile = filepath.Join(p.folder, p.way+".yaml")
-	if err := os.WriteFile(config.RoutesFile, []byte("routes:\n  - match: "+match+"\n"), 0o600); err != nil {
+	if err := os.WriteFile(config.RoutesFile, []byte("routes: ["+route+"]\n"), 0o600); err != nil {
 		return nil, nil, err
 	}
 	if config.Store, err = redisstore.Open(ctx, p.redisURL); err != nil {

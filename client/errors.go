@@ -112,6 +112,8 @@ var codes = map[api.Code]error{
 	api.StoreUnsuitable:     ErrUnsuitable,
 	api.StoreNewer:          ErrNewer,
 	api.UpstreamUnavailable: ErrUnavailable,
+	api.RouteUnknown:        ErrRefused,
+	api.PathNotPlain:        ErrInvalidRequest,
 	api.Overloaded:          ErrUnavailable,
 	api.OutcomeUnknown:      ErrUnknownOutcome,
 	api.InternalError:       ErrUnknownOutcome,

@@ -117,7 +117,7 @@ func gatewayDoor(t *testing.T, store *redisstore.Store, p pace) door {
 	upstream, err := gateway.ParseUpstream(behind.URL)
 	verify.NoError(t, "the gateway's upstream", err)
 	routes := filepath.Join(t.TempDir(), "routes.yaml")
-	if err := os.WriteFile(routes, fmt.Appendf(nil, "routes: [{match: POST /payments, lease_ms: %d}]", p.lease.Milliseconds()), 0o600); err != nil {
+	if err := os.WriteFile(routes, fmt.Appendf(nil, "routes: [{match: [POST /payments, 'POST /payments/{$}'], lease_ms: %d}, {match: POST /token, guard: false}]", p.lease.Milliseconds()), 0o600); err != nil {
 		t.Fatalf("writing the gateway's routes: %v", err)
 	}
 	g, err := gateway.New(gateway.Config{Store: store, Upstream: upstream, RoutesFile: routes, Principal: principal})

@@ -24,7 +24,8 @@ func (s *suite) redirected(ctx context.Context, r request) (redirect answer, to 
 
 // redirectFollowed goes twice from the redirect to where it leads, as a client does that follows
 // it: with the same key, method and payload. It stays at the server that was told. The second time
-// the answer may come at once, where a guard takes both paths for one.
+// the answer may come at once, where a guard takes both paths for one; or 422, where a guard has
+// one key space for both, and the path is part of what it compares.
 func redirectFollowed(ctx context.Context, s *suite) {
 	e := s.effects(ctx)
 	r := s.request(s.newKey(ctx))
@@ -44,7 +45,9 @@ func redirectFollowed(ctx context.Context, s *suite) {
 	if again.status == http.StatusTemporaryRedirect || again.status == http.StatusPermanentRedirect {
 		again = s.repeated(ctx, follow(), first)
 	}
-	again.mustBe(first) // at once, where both paths are one route
+	if again.status != http.StatusUnprocessableEntity {
+		again.mustBe(first) // at once, where both paths are one route
+	}
 	e.moved(ctx, 1, again)
 }
 

@@ -146,7 +146,7 @@ var doubtful = map[string]struct {
 // two ways is refused, or sent on in the one way that the gateway has read.
 func TestUpstreamNeverSeesAHiddenRequest(t *testing.T) {
 	upstream := newScribe(t)
-	r := serve(t, upstream.url, `routes: [{match: POST /guarded/}]`, impatient)
+	r := serve(t, upstream.url, `routes: [{match: POST /guarded/}, {match: /, guard: false}]`, impatient)
 	sent := map[string]string{} // what each path stands for
 	for what, form := range doubtful {
 		for _, path := range []string{"/guarded/", "/open/"} {
@@ -202,7 +202,9 @@ func checkPlain(t *testing.T, what, head string) {
 func TestAuthorityOfAClientLeadsNowhereElse(t *testing.T) {
 	upstream := newScribe(t)
 	host := strings.TrimPrefix(upstream.url, "http://")
-	r := serve(t, upstream.url, `routes: [{match: POST /guarded}, {match: shop.example/orders}]`, impatient)
+	r := serve(t, upstream.url, `routes: [{match: POST /guarded}, {match: shop.example/orders}, {match: /, guard: false}]`, impatient, func(c *Config) {
+		c.AllowedHosts = []string{"shop.example", "elsewhere.example", "internal.example", "elsewhere", "x"}
+	})
 	for _, target := range []string{
 		"http://elsewhere.example/open", "https://elsewhere.example:443/open", "http://169.254.169.254/open", "HTTP://ELSEWHERE/open", "/open",
 	} {

@@ -27,7 +27,7 @@ func FuzzRequests(f *testing.F) {
 		f.Add(text)
 	}
 	upstream := newScribe(f)
-	r := start(f, upstream.url, `routes: [{match: /guarded}]`)
+	r := start(f, upstream.url, `routes: [{match: /guarded}, {match: /, guard: false}]`)
 	var asked atomic.Int64
 	seen := map[string]int{} // how often the upstream saw a request, by its id
 	f.Fuzz(func(t *testing.T, text string) {

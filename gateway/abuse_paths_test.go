@@ -5,49 +5,12 @@ import (
 	"compress/gzip"
 	"io"
 	"net/http"
-	"strconv"
 	"strings"
 	"testing"
 
 	"github.com/coatcheck/coatcheck/api"
 	"github.com/coatcheck/coatcheck/internal/testing/expect"
 )
-
-// However a client writes a guarded request, one that a generous server would take for it does not
-// pass the guard.
-func TestDisguisedRequestsDoNotPassTheGuard(t *testing.T) {
-	upstream := newScribe(t)
-	r := serve(t, upstream.url, `routes: [{match: POST /payments}, {match: "POST /a/{id}/b"}, {match: /admin/}]`, briefIdle)
-	for _, line := range []string{
-		"POST /payments", "POST //payments", "POST ///payments", "POST /./payments", "POST /x/../payments", "POST /x/%2e%2e/payments", "POST /%2e/payments", "POST /%70ayments", "POST /%2fpayments", "POST /x//..%2f..//payments",
-		"POST /payments;x=1", "POST /payments;", "POST /;x/payments", "POST /x/..;/payments", "POST /x;a=b/..;c/payments", "POST /payments%3bx", "POST \\payments", "POST /\\payments", "POST /x\\..\\payments", "POST /%5cpayments", "POST /x/..%5cpayments",
-		"POST /payments?a=b", "POST /payments?", "POST http://elsewhere/payments", "POST http://elsewhere//payments;x", "post /payments", "Post /payments",
-		"POST /a/1/b", "POST /a/1/x/../b", "POST /a%2f1%2fb", "POST /a/1;x/b;y", "GET /admin/x", "GET /admin%2fx", "GET //admin;/x", "DELETE /x/..;/admin/x",
-	} {
-		if line[5] == '\\' {
-			continue // is no request for net/http, which refuses it below
-		}
-		statuses := r.raw(line + " HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
-		if len(statuses) != 1 || statuses[0] != 400 && statuses[0] != 307 && statuses[0] != 301 {
-			t.Errorf("%s: got statuses %v, want [400], [307] or [301]", line, statuses)
-		}
-	}
-	for _, line := range []string{"POST \\payments", "POST payments", "POST /pay ments", "POST /payments\x00", "POST /payments%", "POST /payments%zz", "PO ST /payments", "POST\t/payments"} {
-		statuses := r.raw(line + " HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
-		expect.Equal(t, strconv.Quote(line), statuses, []int{400})
-	}
-	if heads, _ := upstream.take(); len(heads) > 0 {
-		t.Errorf("what the upstream was asked: got %q, want nothing", heads)
-	}
-	for _, line := range []string{"GET /payments", "POST /payments%20", "POST /paymentsx", "POST /payment;s", "POST /x;/payments", "POST /a/1/c", "GET /;admin/x", "GET /a\\b"} {
-		statuses := r.raw(line + " HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
-		expect.Equal(t, line+", which no route guards", statuses, []int{200})
-	}
-	if log := r.log.String(); strings.Contains(log, "elsewhere") || strings.Contains(log, "..") {
-		t.Errorf("the log holds a path:\n%s", log)
-	}
-	r.wantEnd()
-}
 
 // A client that takes no compressed answer gets none: none is asked for on the way, to unpack it.
 func TestNobodyAsksForCompressionOnTheWay(t *testing.T) {
@@ -80,7 +43,7 @@ func TestCompressedBodiesPassAsTheyCame(t *testing.T) {
 		w.WriteHeader(http.StatusCreated)
 		_, _ = w.Write(body)
 	})
-	r := start(t, upstream.URL, `routes: [{match: POST /payments}, {match: POST /json, canonical_json: true}]`)
+	r := start(t, upstream.URL, `routes: [{match: POST /payments}, {match: POST /json, canonical_json: true, keys: json}, {match: /, guard: false}]`)
 	for _, path := range []string{"/payments", "/json", "/open"} {
 		for i := range 2 {
 			a := r.do("POST", path, bomb.String(), "Idempotency-Key: a", "Content-Encoding: gzip", "Content-Type: application/json", "Accept-Encoding: gzip")

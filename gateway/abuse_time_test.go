@@ -50,7 +50,7 @@ func untilEnd(t *testing.T, what string, conn net.Conn) string {
 func TestBodyThatDoesNotComeHoldsNothing(t *testing.T) {
 	t.Parallel() // it waits
 	upstream := newShop(t, nil)
-	s := serve(t, upstream.URL, `routes: [{match: /payments}]`, impatient)
+	s := serve(t, upstream.URL, `routes: [{match: /payments}, {match: /, guard: false}]`, impatient)
 	var waiting sync.WaitGroup
 	for what, row := range map[string]struct{ head, want string }{
 		"no key":         {"POST /payments HTTP/1.1\r\n", "HTTP/1.1 400 "},
@@ -137,7 +137,7 @@ func TestClientThatTakesNothingIsCutOff(t *testing.T) {
 			}
 		}
 	})
-	s := serve(t, upstream.URL, `routes: [{match: POST /kept, max_answer_bytes: 20000000}, {match: POST /streamed}]`, impatient, on(storetest.Open(t, redisstore.Config{URL: "embedded:", Timeout: time.Minute})))
+	s := serve(t, upstream.URL, `routes: [{match: POST /kept, max_answer_bytes: 20000000}, {match: POST /streamed, keys: streamed}, {match: /, guard: false}]`, impatient, on(storetest.Open(t, redisstore.Config{URL: "embedded:", Timeout: time.Minute})))
 	for _, path := range []string{"/open", "/streamed", "/kept"} {
 		conn := s.dial()
 		_ = conn.(*net.TCPConn).SetReadBuffer(4096)

@@ -37,8 +37,9 @@ type Readiness struct {
 	// why it is not ready; on this machine with figures
 	Reason string `json:"reason,omitempty"`
 
-	Routes   int       `json:"routes"`           // guarded routes in force
-	LoadedAt time.Time `json:"routes_loaded_at"` // when they were read
+	Routes    int       `json:"routes"`           // guarded routes in force
+	Unmatched string    `json:"unmatched"`        // refuse or pass: what no route names
+	LoadedAt  time.Time `json:"routes_loaded_at"` // when they were read
 	// faults of the file as it is now: why it is not in force
 	FaultCount int `json:"routes_fault_count,omitempty"`
 	// of the file that the routes were read from; on this machine alone
@@ -56,7 +57,7 @@ func (g *Gateway) ready(w http.ResponseWriter, r *http.Request) {
 	routes, faults := g.routes.Load(), g.file.faults()
 	readiness := Readiness{
 		Ready: store.Reason == "", Store: string(g.store.Mode()), Ack: store.Continuity.Acks, Reason: store.Class,
-		Routes: len(routes.routes), LoadedAt: routes.loaded.UTC(), FaultCount: len(faults),
+		Routes: len(routes.routes.Guarded()), Unmatched: routes.routes.Unmatched(), LoadedAt: routes.loaded.UTC(), FaultCount: len(faults),
 	}
 	if !readiness.Ready {
 		readiness.Ack = max(g.store.Ack(), 0) // what it asks for

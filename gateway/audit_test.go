@@ -53,7 +53,7 @@ func TestAccessLogOfTheGatewayHasTheRequestsThatItIsToHave(t *testing.T) {
 		"all":       {"msg=request /payments", `msg="admin request" /livez`, `msg="admin request" /metrics`},
 		"none":      nil,
 	} {
-		s := serve(t, upstream.URL, "routes: [{match: /payments}]", func(c *Config) { c.AccessLog = mode })
+		s := serve(t, upstream.URL, "routes: [{match: /payments}, {match: /, guard: false}]", func(c *Config) { c.AccessLog = mode })
 		s.spend("a")
 		s.side("/livez")
 		s.side("/metrics")

@@ -1,6 +1,10 @@
 // Package gateway is a reverse proxy that makes routes of a service in any language safe to ask for
-// twice. It stands in front of one upstream, guards the routes of its file with package
-// idempotency, and passes everything else on as it is.
+// twice. It stands in front of one upstream, and guards the routes of its file with package
+// idempotency. It is closed: a request with a method that is not safe (RFC 9110, 9.2.1) reaches the
+// upstream only if the file names it, letter by letter, with its path in one spelling (see
+// docs/gateway.md). So no other reading of a path by the upstream is one that the file did not
+// mean. The operation is caller and key, for the whole gateway: method and path are compared, so
+// that a key is never run again under another path.
 //
 // The promises for a guarded request, while Redis keeps what it has confirmed:
 //
@@ -24,6 +28,7 @@
 // Then later requests are answered "outcome unknown" (hold), or one of them may run with a larger
 // fence (takeover), which the upstream gets as the header Idempotency-Fence.
 //
-// Requests that match no guarded route are streamed in both directions, WebSocket and other
-// upgrades, trailers and informational answers included.
+// Safe requests that match no guarded route, and those that the file says pass unguarded, are
+// streamed in both directions, WebSocket and other upgrades, trailers and informational answers
+// included.
 package gateway

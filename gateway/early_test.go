@@ -25,7 +25,7 @@ import (
 // large is a body that no socket's buffers take whole, and a routes file that lets it in.
 var large = strings.Repeat("x", 8<<20)
 
-const largePayments = `routes: [{match: POST /payments, lease_ms: 3600000, upstream_timeout_ms: 100000, max_body_bytes: 16777216}]`
+const largePayments = `routes: [{match: POST /payments, lease_ms: 3600000, upstream_timeout_ms: 100000, max_body_bytes: 16777216}, {match: /, guard: false}]`
 
 // hasty starts an upstream that answers as soon as it has read a request's header, and closes the
 // connection with the body unread, as gunicorn's sync workers, uwsgi and node do. The system resets

@@ -18,7 +18,7 @@ const requestIDHeader = "X-Request-Id"
 type exchange struct {
 	id      string
 	began   time.Time
-	route   *guardedRoute // nil for what is not guarded
+	route   *guardedRoute // nil = no route names it
 	outcome outcome
 	code    api.Code // of the problem that answers it; "" = none does
 	contact contact
@@ -46,6 +46,7 @@ const (
 	noKeys       outcome = "no_keys"      // there is nothing yet to verify its bearer token with
 	storeError   outcome = "store_error"
 	badRequest   outcome = "bad_request"
+	routeUnknown outcome = "route_unknown"
 	atStop       outcome = "stopping"
 	overloaded   outcome = "overloaded"
 	own          outcome = "own" // a page of the gateway itself
@@ -53,7 +54,7 @@ const (
 
 var outcomes = []outcome{
 	unguarded, unguardedKey, granted, replay, inProgress, inDoubt, superseded, mismatch, unknownToken, keyError, unauthorized, noKeys,
-	storeError, badRequest, atStop, overloaded, own,
+	storeError, badRequest, routeUnknown, atStop, overloaded, own,
 }
 
 type exchangeKey struct{}

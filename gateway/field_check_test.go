@@ -6,7 +6,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"log/slog"
 	"math/rand/v2"
 	"net"
 	"net/http"
@@ -301,9 +300,6 @@ func (f *fieldRun) early(s *fieldService) {
 	}
 	expect.Equal(f.t, "keys with an effect", len(effects), fieldEarly)
 }
-
-// quiet drops the log, which would have a line for each of very many requests.
-func quiet(c *Config) { c.Logger = slog.New(slog.DiscardHandler) }
 
 func (f *fieldRun) judge(s *fieldService) {
 	f.t.Helper()

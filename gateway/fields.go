@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"go.yaml.in/yaml/v4"
@@ -29,7 +30,10 @@ type reader func(value *yaml.Node, into *Route) string
 
 // fields are all fields of a route. One that is left out has the default of [idempotency.Route].
 var fields = map[string]reader{
-	"match": text(func(r *Route) *string { return &r.Name }),
+	"match":   oneOrMore(func(r *Route) *[]string { return &r.Match }),
+	"guard":   yes(func(r *Route, is bool) { r.Unguarded = !is }),
+	"encoded": list(func(r *Route) *[]string { return &r.Encoded }),
+	"keys":    text(func(r *Route) *string { return &r.Keys }),
 	"accept": choice(func(r *Route) *idempotency.Accept { return &r.Accept },
 		idempotency.TokenOnly, idempotency.KeyOnly, idempotency.TokenOrKey),
 	"policy": choice(func(r *Route) *idempotency.Policy { return &r.Policy }, idempotency.Hold, idempotency.Takeover),
@@ -47,34 +51,52 @@ var fields = map[string]reader{
 	"max_answer_bytes": number(func(r *Route) *int { return &r.MaxAnswer }, 1, maxAnswer, "bytes"),
 
 	"key_header":    oneOrMore(func(r *Route) *[]string { return &r.KeyHeaders }),
-	"key_from_body": text(func(r *Route) *string { return &r.KeyFromBody }),
+	"key_from_body": oneOrMore(func(r *Route) *[]string { return &r.KeyFromBody }),
 
 	"canonical_json":      yes(func(r *Route, is bool) { r.CanonicalJSON = is }),
 	"required":            yes(func(r *Route, is bool) { r.Optional = !is }),
 	"pass_other_header":   yes(func(r *Route, is bool) { r.PassOther = is }),
-	"ignore_case":         yes(func(r *Route, is bool) { r.DistinctCase = !is }),
-	"trailing_slash":      yes(func(r *Route, is bool) { r.DistinctSlash = !is }),
-	"format_suffix":       yes(func(r *Route, is bool) { r.DistinctFormat = !is }),
+	"method_field":        yes(func(r *Route, is bool) { r.MethodField = is }),
 	"keep":                list(func(r *Route) *[]string { return &r.Keep }),
 	"fingerprint_headers": list(func(r *Route) *[]string { return &r.Headers }),
 }
 
 // readRoute reads one entry of the list.
 func readRoute(entry *yaml.Node, into *Route) yamlfile.Faults {
+	ofGuard := ""
 	found := eachField(entry, func(key, value *yaml.Node) string {
 		read, known := fields[key.Value]
 		if !known {
 			return "unknown field"
+		}
+		if !slices.Contains([]string{"match", "guard", "encoded", "method_field"}, key.Value) {
+			ofGuard = key.Value
 		}
 		return read(value, into)
 	})
 	if entry.Kind != yaml.MappingNode {
 		return found
 	}
-	if into.Name == "" {
-		found.Addf(entry.Line, `match: missing; a method and a path, such as "POST /payments"`)
-	} else if wrong := patternFault(into.Name); wrong != "" {
-		found.Addf(entry.Line, "match: %q: %s", into.Name, wrong)
+	if len(into.Match) == 0 {
+		found.Addf(entry.Line, `match: missing; a method and a path, such as "POST /payments", or a list`)
+		return found
+	}
+	into.Name = into.Match[0]
+	for _, pattern := range into.Match {
+		if wrong := patternFault(pattern); wrong != "" {
+			found.Addf(entry.Line, "match: %q: %s", pattern, wrong)
+		}
+	}
+	for _, one := range into.Encoded {
+		if len(one) != 1 || !strings.Contains(delimiters, one) {
+			found.Addf(entry.Line, `encoded: %q: of /, \ and ;`, names.Printable(one))
+		}
+	}
+	if into.Keys != "" && !names.Valid(into.Keys) {
+		found.Addf(entry.Line, "keys: %s", names.Rule)
+	}
+	if into.Unguarded && ofGuard != "" {
+		found.Addf(entry.Line, "%s: of no use beside guard: false", ofGuard)
 	}
 	if into.Retention != 0 && into.Retention < into.WithDefaults().Lease {
 		found.Addf(entry.Line, "retention_ms: not less than lease_ms, which is %d here", into.WithDefaults().Lease.Milliseconds())

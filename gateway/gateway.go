@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net/http"
 	"net/http/httputil"
@@ -55,6 +56,9 @@ type Config struct {
 
 	// returns the caller, as [idempotency.Config].Principal; nil = its default
 	Principal func(*http.Request) (string, error)
+	// all callers are one, as Principal says; false = a request with a key whose caller has no name
+	// is a line in the log, once a minute
+	OneCaller bool
 	// check the signature of issued tokens; nil = tokens are not signed
 	TokenKeys  []idempotency.Key
 	AnswerKeys []idempotency.Key // encrypt stored answers; nil = stored as they are
@@ -67,6 +71,9 @@ type Config struct {
 	TrustForwarded bool
 	// sends the client's Host to the upstream instead of the upstream's own
 	PreserveHost bool
+	// names of headers of clients that are sent to the upstream though the gateway drops them by
+	// default
+	PassHeaders []string
 	// where clients find /token/{token} and /operation/{operation}, without a slash at the end;
 	// "" = tokens at the same address, operations nowhere
 	TokenService string
@@ -122,7 +129,8 @@ type Gateway struct {
 	open       *httputil.ReverseProxy // for what is not guarded
 	once       *httputil.ReverseProxy // for what is
 	transports []*http.Transport      // of both
-	warning    unguardedWarning
+	unnamed    unnamedWarning
+	callers    callersWarning
 	routes     atomic.Pointer[table]
 	hosts      atomic.Pointer[frontdoor.Hosts]
 	file       routesFile
@@ -143,6 +151,9 @@ func New(config Config) (*Gateway, error) {
 	config = config.withDefaults()
 	if config.Store == nil || config.Upstream.url == nil {
 		return nil, errors.New("gateway: a store and an upstream are needed")
+	}
+	if config.Principal == nil {
+		config.Principal = idempotency.HeaderPrincipal("Authorization")
 	}
 	g := &Gateway{config: config, store: config.Store, log: config.Logger, metrics: newMeasures(config.Metrics)}
 	g.door = config.door(config.MaxConnections)
@@ -168,10 +179,10 @@ func New(config Config) (*Gateway, error) {
 		return nil, err
 	}
 	doubt.New(config.Store, g.tokens, func() (names []string) {
-		for _, route := range g.Routes() {
+		for _, route := range g.Routes().List {
 			names = append(names, route.Name)
 		}
-		return names
+		return append(names, othersName)
 	}).Show(g.metrics.Registry)
 	return g, nil
 }
@@ -197,6 +208,7 @@ func (g *Gateway) Close(ctx context.Context) error {
 	g.audit.Close()
 	g.loading.Wait()
 	err := g.tokens.Close(ctx)
+	askClient.CloseIdleConnections()
 	for _, transport := range g.transports {
 		transport.CloseIdleConnections()
 	}
@@ -209,7 +221,7 @@ func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	defer g.working.Add(-1)
 	x, r := begin(r)
 	r = g.trace(r, x)
-	out := &responder{ResponseWriter: w, id: x.id, begun: func() { x.onSend() }, stall: g.config.StallTimeout}
+	out := &responder{ResponseWriter: w, request: r, id: x.id, begun: func() { x.onSend() }, stall: g.config.StallTimeout}
 	defer func() {
 		if out.taken != nil {
 			g.door.Gone(out.taken)
@@ -241,18 +253,13 @@ func (g *Gateway) serve(w *responder, r *http.Request, x *exchange) {
 	if g.ownPage(w, r, x, routes) {
 		return
 	}
-	r = asWritten(r)
-	x.route = routes.match(r)
+	r, ok := g.routed(w, r, x, routes)
+	if !ok {
+		return
+	}
 	streams := x.route == nil || x.route.passes(r)
 	if err := g.room(r, streams); err != nil {
 		g.refuse(w, r, err)
-		return
-	}
-	if streams {
-		bothWays(w)
-	}
-	if x.route == nil {
-		g.passUnguarded(w, r, x)
 		return
 	}
 	if !g.admits(w, r, x) {
@@ -262,10 +269,51 @@ func (g *Gateway) serve(w *responder, r *http.Request, x *exchange) {
 		g.refuseAtStop(w, r, x)
 		return
 	}
-	if !streams {
+	if streams {
+		bothWays(w)
+	} else {
 		r.Body = boundBody(w, r.Body, g.config.BodyTimeout)
 	}
-	g.guarding(w, x.route.oneSpelling(r), x)
+	if !g.keepsMethod(w, r, x, streams) {
+		return
+	}
+	if x.route == nil || x.route.Unguarded {
+		g.passUnguarded(w, r, x)
+		return
+	}
+	g.guarding(w, r, x)
+}
+
+// routed finds the route of a request, which has its plain path from then on. It answers a request
+// that has none, unless it is safe; then ok is false.
+func (g *Gateway) routed(w http.ResponseWriter, r *http.Request, x *exchange, routes *table) (routed *http.Request, ok bool) {
+	if muxpattern.IsSafe(r.Method) {
+		if g.config.Upstream.leaves(r.URL.Path) {
+			g.refuseField(w, r, api.PathNotPlain, "path", "The path has a segment that is . or .., which could lead out of the upstream's path.")
+			return r, false
+		}
+		x.route = routes.find(r)
+		return asWritten(r), true
+	}
+	r, path, err := plainly(r)
+	if err == nil {
+		x.route = routes.find(r)
+		if !x.route.takes(path.encoded) {
+			err = fmt.Errorf("it has one of %s percent-encoded, which only a route with encoded: takes", delimiters)
+		}
+	}
+	if err != nil {
+		g.refuseField(w, r, api.PathNotPlain, "path",
+			"The path is not plain: "+err.Error()+". Nothing was sent to the service behind the gateway.")
+		return r, false
+	}
+	if x.route == nil {
+		x.route = routes.others
+	}
+	if x.route == nil {
+		g.refuseUnnamed(w, r, x)
+	}
+	return r, x.route != nil
 }
 
 // bothWays lets a request go on while its answer comes. Else net/http's server would read and close
@@ -304,5 +352,8 @@ func (g *Gateway) finish(w *responder, r *http.Request, x *exchange) {
 	x.endTrace(r, w.status)
 }
 
-// Routes are the guarded routes in force.
-func (g *Gateway) Routes() Routes { return slices.Clone(g.routes.Load().routes) }
+// Routes are the routes in force.
+func (g *Gateway) Routes() Routes {
+	routes := g.routes.Load().routes
+	return Routes{List: slices.Clone(routes.List), Open: routes.Open}
+}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"strings"
 	"sync"
 	"time"
 
@@ -17,8 +18,22 @@ import (
 type guardedRoute struct {
 	Route
 
-	handler       http.Handler // the guard, with the upstream behind it
-	exact, folded finder       // of this route alone, as those of the table
+	handler http.Handler // the guard, with the upstream behind it; nil = the route is unguarded
+}
+
+// ServeHTTP guards a request. It makes the route a handler that a mux finds.
+func (r *guardedRoute) ServeHTTP(w http.ResponseWriter, request *http.Request) {
+	r.handler.ServeHTTP(w, request)
+}
+
+// takes reports whether a path with these delimiters encoded is plain on the route; nil is no
+// route.
+func (r *guardedRoute) takes(encoded string) bool {
+	allowed := ""
+	if r != nil {
+		allowed = strings.Join(r.Encoded, "")
+	}
+	return strings.Trim(encoded, allowed) == ""
 }
 
 // admits refuses what cannot be guarded: the answer to an upgrade is a connection, not a record.
@@ -26,7 +41,7 @@ func (g *Gateway) admits(w http.ResponseWriter, r *http.Request, x *exchange) bo
 	if isH2C(r.Header) {
 		dropUpgrade(r.Header)
 	}
-	if upgrade(r.Header) == "" || x.route.passes(r) {
+	if upgrade(r.Header) == "" || x.route == nil || x.route.passes(r) {
 		return true
 	}
 	g.refuseField(w, r, api.InvalidRequest, "Upgrade",
@@ -34,18 +49,24 @@ func (g *Gateway) admits(w http.ResponseWriter, r *http.Request, x *exchange) bo
 	return false
 }
 
-// passes reports whether a request passes unguarded: it has no header, and the route needs none.
+// passes reports whether a request passes unguarded: the route is unguarded, or needs no header and
+// the request has none.
 func (r *guardedRoute) passes(request *http.Request) bool {
+	if r.Unguarded || !r.Optional || len(r.KeyFromBody) > 0 { // the body has to be read first
+		return r.Unguarded
+	}
 	taken := append([]string{idempotency.TokenHeader, idempotency.KeyHeader}, r.KeyHeaders...)
 	if r.PassOther {
 		taken = r.Published().Headers
 	}
-	for _, name := range taken {
-		if len(request.Header.Values(name)) > 0 {
-			return false
+	for _, names := range taken {
+		for name := range strings.SplitSeq(names, idempotency.KeyJoint) {
+			if len(request.Header.Values(name)) > 0 {
+				return false
+			}
 		}
 	}
-	return r.Optional && r.KeyFromBody == "" // the body has to be read first
+	return true
 }
 
 // upstream is the handler that a route guards: it sends the request to the upstream, bounded in

@@ -42,7 +42,7 @@ func TestGuardedRequestRunsOnceAndIsReplayed(t *testing.T) {
 // What was written to the upstream and got no answer is in doubt at once, on every kind of failure,
 // and nothing runs again under hold.
 func TestUpstreamWithoutAWholeAnswerLeavesTheTokenInDoubt(t *testing.T) {
-	routes := `routes: [{match: POST /payments, lease_ms: 3600000, upstream_timeout_ms: 2000, max_answer_bytes: 1000}]`
+	routes := `routes: [{match: POST /payments, lease_ms: 3600000, upstream_timeout_ms: 2000, max_answer_bytes: 1000}, {match: /, guard: false}]`
 	for name, act := range map[string]func(conn net.Conn) bool{
 		"closes":              func(net.Conn) bool { return false },
 		"resets":              func(conn net.Conn) bool { _ = conn.(*net.TCPConn).SetLinger(0); return false },
@@ -93,7 +93,7 @@ func TestLargeAnswerThatBreaksOffCutsTheClientOff(t *testing.T) {
 	upstream := converse(t, func(_ int64, _ *http.Request, conn net.Conn) bool {
 		return !say(conn, "HTTP/1.1 201 Created\r\nContent-Length: 3000\r\n\r\n"+strings.Repeat("x", 2000))
 	})
-	r := start(t, upstream.url, `routes: [{match: POST /payments, max_answer_bytes: 1000}]`)
+	r := start(t, upstream.url, `routes: [{match: POST /payments, max_answer_bytes: 1000}, {match: /, guard: false}]`)
 	if a, err := r.send(t.Context(), "POST", "/payments", "x", "Idempotency-Key: a"); err == nil {
 		t.Errorf("%s: got a whole answer of %d and %d bytes, want the connection cut", a.asked, a.status, len(a.body))
 	}
@@ -114,7 +114,7 @@ func TestLargeAnswerMayTakeLongerThanTheLimit(t *testing.T) {
 		<-rest
 		_, _ = w.Write(make([]byte, 3000))
 	})
-	r := start(t, upstream.URL, `routes: [{match: POST /payments, max_answer_bytes: 1000, upstream_timeout_ms: 3000}]`)
+	r := start(t, upstream.URL, `routes: [{match: POST /payments, max_answer_bytes: 1000, upstream_timeout_ms: 3000}, {match: /, guard: false}]`)
 	request, _ := http.NewRequestWithContext(t.Context(), http.MethodPost, r.url+"/payments", strings.NewReader("x"))
 	request.Header.Set("Idempotency-Key", "a")
 	response, err := r.client.Do(request)
@@ -185,7 +185,7 @@ func TestHangUpEndsNothing(t *testing.T) {
 
 func TestUpgradeOnAGuardedRouteIsRefused(t *testing.T) {
 	upstream := newShop(t, nil)
-	r := start(t, upstream.URL, `routes: [{match: /socket}, {match: /free, required: false}]`)
+	r := start(t, upstream.URL, `routes: [{match: /socket}, {match: /free, required: false}, {match: /, guard: false}]`)
 	a := r.do("GET", "/socket", "", "Connection: Upgrade", "Upgrade: websocket", "Idempotency-Key: a")
 	r.wantCode(a, api.InvalidRequest)
 	r.wantCode(r.do("GET", "/free", "", "Connection: keep-alive, upgrade", "Upgrade: websocket", "Idempotency-Key: a"), api.InvalidRequest)

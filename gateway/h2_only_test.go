@@ -26,7 +26,7 @@ func TestGuardedRequestsNeverUseHTTP2(t *testing.T) {
 				u := startFaultyH2(t, func(conn net.Conn, stream uint32) bool {
 					return frame(conn, resetFrame, 0, stream, four(refusedStream))
 				})
-				r := start(t, u.url, "routes: [{match: /payments}]", func(c *Config) { c.TLS = u.client })
+				r := start(t, u.url, "routes: [{match: /payments}, {match: /, guard: false}]", func(c *Config) { c.TLS = u.client })
 				r.wantStatus(r.do(method, "/payments", body, "Idempotency-Key: a"), 200)
 				r.wantCode(r.do(method, "/payments", body, "Idempotency-Key: b"), api.OutcomeUnknown)
 				for range 3 {

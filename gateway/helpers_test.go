@@ -43,7 +43,7 @@ func TestMain(m *testing.M) {
 const patience = 2 * time.Minute
 
 // payments is the routes file of most tests. Nothing in it ends by itself while a test runs.
-const payments = `routes: [{match: POST /payments, lease_ms: 3600000, max_wait_ms: 100000, upstream_timeout_ms: 100000}]`
+const payments = `routes: [{match: POST /payments, lease_ms: 3600000, max_wait_ms: 100000, upstream_timeout_ms: 100000}, {match: /, guard: false}]`
 
 // willWait has a request wait for as long as that routes file allows.
 const willWait = "Prefer: wait=100"
@@ -135,6 +135,9 @@ func (r *rig) admin(path, host, from string) *httptest.ResponseRecorder {
 }
 
 func on(store *redisstore.Store) func(*Config) { return func(c *Config) { c.Store = store } }
+
+// quiet drops the log, which would have a line for each of very many requests.
+func quiet(c *Config) { c.Logger = slog.New(slog.DiscardHandler) }
 
 func (r *rig) write(routes string) {
 	r.t.Helper()

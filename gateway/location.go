@@ -18,7 +18,7 @@ func (u Upstream) outside(answer *http.Response) {
 			continue
 		}
 		if path, is := u.pathOf(text, answer.Request.Host); is {
-			answer.Header.Set(name, path)
+			answer.Header.Set(name, u.otherScheme(text, answer.Request.Header)+path)
 		}
 	}
 }
@@ -55,6 +55,17 @@ func (u Upstream) pathOf(text, sent string) (path string, is bool) {
 		within += "#" + to.EscapedFragment()
 	}
 	return within, true
+}
+
+// otherScheme is what comes before a path at the gateway where a reference to the upstream asks for
+// another scheme than the client and the upstream use, as one that sends its clients on to https;
+// else "". The headers sent to the upstream tell of the client.
+func (u Upstream) otherScheme(text string, sent http.Header) string {
+	scheme, _, isWhole := strings.Cut(strings.ToLower(text), "://")
+	if !isWhole || scheme != "http" && scheme != "https" || scheme == u.url.Scheme || scheme == sent.Get("X-Forwarded-Proto") {
+		return ""
+	}
+	return scheme + "://" + sent.Get("X-Forwarded-Host")
 }
 
 // place is where a server is asked: its host, normalised, and its port.

@@ -5,6 +5,7 @@ import (
 	"strconv"
 	"testing"
 
+	"github.com/coatcheck/coatcheck/api"
 	"github.com/coatcheck/coatcheck/internal/testing/expect"
 )
 
@@ -49,12 +50,15 @@ func TestReferencesToTheUpstreamArePathsOfTheGateway(t *testing.T) {
 		{"http://app.", "app.", "http://app:/pay/", "/pay/"},
 		{"http://[fe80::0:1]:80", "[fe80::0:1]", "http://[FE80::1]/pay/", "/pay/"},
 		{"http://app:80", "app", "http://app:80/pay/", "/pay/"},
-		{"http://app:8080", "app:8080", "https://APP:8080/pay/", "/pay/"},
-		{"http://10.0.0.1:3000", "shop.example:443", "https://shop.example/pay/", "/pay/"},
+		// as Django's SECURE_SSL_REDIRECT
+		{"http://app:8080", "app:8080", "HTTPS://APP:8080/pay/", "https://client.example/pay/"},
+		{"http://10.0.0.1:3000", "shop.example", "https://shop.example/pay/", "https://client.example/pay/"},
+		{"https://app", "app", "http://app:443/pay", "/pay"}, // the client's own scheme
+		{"http://app/api", "app", "https://app/api/pay", "https://client.example/pay"},
 	} {
 		upstream, err := ParseUpstream(row.upstream)
 		expect.Error(t, row.upstream, err, nil)
-		answer := &http.Response{Header: http.Header{"Location": {row.text}}, Request: &http.Request{Host: row.sent}}
+		answer := &http.Response{Header: http.Header{"Location": {row.text}}, Request: &http.Request{Host: row.sent, Header: http.Header{"X-Forwarded-Host": {"client.example"}, "X-Forwarded-Proto": {"http"}}}}
 		upstream.outside(answer)
 		expect.Equal(t, row.text+" from "+row.upstream, answer.Header.Get("Location"), row.want)
 	}
@@ -78,10 +82,11 @@ func TestFollowedLocationStaysAtTheGateway(t *testing.T) {
 			_, _ = w.Write([]byte("paid"))
 		})
 		own = upstream.URL
-		r := start(t, upstream.URL, "routes: [{match: POST /payments}]", func(c *Config) { c.PreserveHost = preserve })
-		for n := range 3 {
-			r.wantPaid(r.do("POST", "/payments", "x", "Idempotency-Key: "+strconv.Itoa(i)), "paid", n > 0)
-		}
-		upstream.wantPaid(t, 2) // the redirect is one
+		r := start(t, upstream.URL, "routes: [{match: [POST /payments, POST /payments/]}]", func(c *Config) { c.PreserveHost = preserve })
+		key := "Idempotency-Key: " + strconv.Itoa(i)
+		r.wantPaid(r.do("POST", "/payments", "x", key), "paid", false)
+		r.wantPaid(r.do("POST", "/payments/", "x", key), "paid", true)
+		r.wantCode(r.do("POST", "/payments", "x", key), api.PayloadMismatch) // another path
+		upstream.wantPaid(t, 2)                                              // the redirect is one
 	}
 }

@@ -36,7 +36,7 @@ func TestLogAndMetricsNeverHoldWhatAClientChoseOrMustKeepSecret(t *testing.T) {
 		return false
 	})
 	store := storetest.Open(t, redisstore.Config{URL: redis.URL(), Timeout: 5 * time.Second})
-	s := serve(t, upstream.url, `routes: [{match: "POST /pay/{who}"}]`, on(store), func(c *Config) {
+	s := serve(t, upstream.url, `routes: [{match: "POST /pay/{who}"}, {match: /, guard: false}]`, on(store), func(c *Config) {
 		c.Principal = idempotency.HeaderPrincipal("Authorization")
 	})
 	token := s.issue()
@@ -70,7 +70,7 @@ func TestLogAndMetricsNeverHoldWhatAClientChoseOrMustKeepSecret(t *testing.T) {
 			t.Errorf("the %s holds what a client chose, or must keep secret: %s", what, found)
 		}
 	}
-	expect.Contains(t, "log", log, `outcome=granted`, `outcome=store_error`, `outcome=key_error`, `outcome=unknown_token`, `code=idempotency-token-unknown`, `outcome=unguarded`, `method=other`, `route="POST /pay/{who}"`, "failure=broken", "failure=cut")
+	expect.Contains(t, "log", log, `outcome=granted`, `outcome=store_error`, `outcome=key_error`, `outcome=unknown_token`, `code=idempotency-token-unknown`, `outcome=unguarded_key`, `method=other`, `route="POST /pay/{who}"`, "failure=broken", "failure=cut")
 }
 
 func TestLineOfARefusedRequestHasTheProblemsCodeAndTheOperation(t *testing.T) {

@@ -18,6 +18,7 @@ type measures struct {
 	duration *prometheus.HistogramVec // by route
 	inFlight prometheus.Gauge
 	routes   prometheus.Gauge
+	open     prometheus.Gauge
 	loaded   prometheus.Gauge
 }
 
@@ -27,15 +28,17 @@ func newMeasures(m *metrics.Store) *measures {
 	}
 	g := &measures{
 		Store: m,
-		requests: m.Counter("coatcheck_gateway_requests_total", "Requests by guarded route (- for all others) and by how they came out.",
+		requests: m.Counter("coatcheck_gateway_requests_total", "Requests by route (- for all others) and by how they came out.",
 			"route", "outcome"),
 		failures: m.Counter("coatcheck_gateway_upstream_failures_total",
 			"Requests to the upstream that got no whole answer, by how they failed.", "kind"),
 		reloads: m.Counter("coatcheck_gateway_reloads_total", "Readings of the routes file, by result.", "result"),
 		duration: m.Histogram("coatcheck_gateway_request_duration_seconds",
-			"How long requests took, by guarded route (- for all others).", metrics.Patient, "route"),
+			"How long requests took, by route (- for all others).", metrics.Patient, "route"),
 		inFlight: m.Gauge("coatcheck_gateway_requests_in_flight", "Requests under way.").WithLabelValues(),
 		routes:   m.Gauge("coatcheck_gateway_routes", "Guarded routes in force.").WithLabelValues(),
+		open: m.Gauge("coatcheck_gateway_unmatched_pass",
+			"1 while unsafe requests that no route names pass (unmatched: pass), 0 while they are refused.").WithLabelValues(),
 		loaded: m.Gauge("coatcheck_gateway_routes_loaded_timestamp_seconds",
 			"When the routes in force were read, in seconds since 1970.").WithLabelValues(),
 	}
@@ -55,10 +58,14 @@ func (m *measures) name() {
 
 // use replaces the routes. It removes the series of those that are gone.
 func (m *measures) use(routes Routes, before Routes) {
-	m.routes.Set(float64(len(routes)))
+	m.routes.Set(float64(len(routes.Guarded())))
+	m.open.Set(0)
+	if routes.Open {
+		m.open.Set(1)
+	}
 	m.loaded.Set(float64(time.Now().Unix()))
 	stays := map[string]bool{}
-	for _, route := range routes {
+	for _, route := range routes.List {
 		stays[route.Name] = true
 		for _, is := range outcomes {
 			if is != own {
@@ -66,7 +73,7 @@ func (m *measures) use(routes Routes, before Routes) {
 			}
 		}
 	}
-	for _, route := range before {
+	for _, route := range before.List {
 		if !stays[route.Name] {
 			m.requests.DeletePartialMatch(prometheus.Labels{"route": route.Name})
 			m.duration.DeletePartialMatch(prometheus.Labels{"route": route.Name})

@@ -25,7 +25,7 @@ func TestWebhooksRunOnceBySendersKeys(t *testing.T) {
 		r.wantPaid(r.do("POST", "/stripe", `{"event":{"id":"e"}}`, "Idempotency-Key: "+fmt.Sprint(i)), "paid 3", i > 0)
 	}
 	upstream.wantPaid(t, 3)
-	expect.Contains(t, "the policy", r.do("GET", "/idempotency-policy", "").body, `"Webhook-Id","X-Github-Delivery"`, `"key_from_body":"/event/id"`)
+	expect.Contains(t, "the policy", r.do("GET", "/idempotency-policy", "").body, `"Webhook-Id","X-Github-Delivery"`, `"key_from_body":["/event/id"]`)
 }
 
 func TestDeliveryWithoutASendersKeyIsCountedAndToldWhereItBelongs(t *testing.T) {
@@ -57,8 +57,8 @@ func TestKeysOfARoutesFileWithFaults(t *testing.T) {
 		"key_header: [A, a]":                          `key header "a": given twice`,
 		"key_header: Idempotency-Token":               "or a token's",
 		"key_header: X, accept: token":                "takes keys",
-		"key_from_body: 5":                            "key_from_body: a text belongs here",
-		"key_from_body: [/id]":                        "key_from_body: a text belongs here",
+		"key_from_body: 5":                            "key_from_body: a word, or a list of 1 to 100 words",
+		"key_from_body: [/id, /id]":                   `key from body "/id": given twice`,
 		"key_from_body: $.event.id":                   `did you mean "/event/id"?`,
 		"key_from_body: /" + strings.Repeat("x", 255): "1 to 200 characters",
 	} {

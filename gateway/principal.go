@@ -2,43 +2,73 @@ package gateway
 
 import (
 	"fmt"
+	"net/http"
 	"time"
 
 	"go.yaml.in/yaml/v4"
 
+	"github.com/coatcheck/coatcheck/idempotency"
 	"github.com/coatcheck/coatcheck/idempotency/jwtprincipal"
 	"github.com/coatcheck/coatcheck/internal/names"
 	"github.com/coatcheck/coatcheck/internal/yamlfile"
 )
 
-// tokenFields are all fields of a route's principal by its verified token.
-var tokenFields = map[string]reader{
-	"jwks":       text(func(r *Route) *string { return &r.JWT.JWKS }),
-	"claim":      text(func(r *Route) *string { return &r.JWT.Claim }),
-	"issuer":     text(func(r *Route) *string { return &r.JWT.Issuer }),
-	"audience":   text(func(r *Route) *string { return &r.JWT.Audience }),
-	"algorithms": list(func(r *Route) *[]string { return &r.JWT.Algorithms }),
-	"leeway_ms":  millis(func(r *Route) *time.Duration { return &r.JWT.Leeway }, time.Second, jwtprincipal.MaxLeeway),
+// Caller is what tells a route's callers apart. One field at most is set.
+type Caller struct {
+	One     bool                 // nothing: all are one, as where the sender signs what it delivers
+	JWT     *jwtprincipal.Config // a claim of the verified bearer token
+	Cookies []string             // the values of these cookies
+	Ask     *Ask                 // what a service says
 }
 
-// readPrincipal reads a route's principal, {jwt: {jwks: …}}.
-func readPrincipal(value *yaml.Node, into *Route) string {
-	return within(value, map[string]reader{"jwt": func(value *yaml.Node, into *Route) string {
-		into.JWT = &jwtprincipal.Config{}
+// callerKinds are the ways to tell callers apart.
+var callerKinds = map[string]reader{
+	"jwt": func(value *yaml.Node, into *Route) string {
+		into.Caller.JWT = &jwtprincipal.Config{}
 		if wrong := within(value, tokenFields, into); wrong != "" {
 			return wrong
 		}
-		if err := into.JWT.Check(); err != nil {
+		if err := into.Caller.JWT.Check(); err != nil {
 			return err.Error()
 		}
 		return ""
-	}}, into)
+	},
+	"cookie": oneOrMore(func(r *Route) *[]string { return &r.Caller.Cookies }),
+	"ask": func(value *yaml.Node, into *Route) string {
+		into.Caller.Ask = &Ask{}
+		if wrong := within(value, askFields, into); wrong != "" {
+			return wrong
+		}
+		return into.Caller.Ask.fault()
+	},
+}
+
+// tokenFields are all fields of a route's principal by its verified token.
+var tokenFields = map[string]reader{
+	"jwks":       text(func(r *Route) *string { return &r.Caller.JWT.JWKS }),
+	"claim":      text(func(r *Route) *string { return &r.Caller.JWT.Claim }),
+	"issuer":     oneOrMore(func(r *Route) *[]string { return &r.Caller.JWT.Issuers }),
+	"audience":   text(func(r *Route) *string { return &r.Caller.JWT.Audience }),
+	"algorithms": list(func(r *Route) *[]string { return &r.Caller.JWT.Algorithms }),
+	"leeway_ms":  millis(func(r *Route) *time.Duration { return &r.Caller.JWT.Leeway }, time.Second, jwtprincipal.MaxLeeway),
+}
+
+// readPrincipal reads a route's principal: none, or a map with one way to tell callers apart.
+func readPrincipal(value *yaml.Node, into *Route) string {
+	if value.Kind == yaml.ScalarNode && value.Value == "none" {
+		into.Caller.One = true
+		return ""
+	}
+	if value.Kind == yaml.MappingNode && len(value.Content) > 2 {
+		return "one of jwt, cookie and ask"
+	}
+	return within(value, callerKinds, into)
 }
 
 // within reads a map in the place of a value, and returns its first fault.
 func within(value *yaml.Node, known map[string]reader, into *Route) (wrong string) {
 	if value.Kind != yaml.MappingNode || len(value.Content) == 0 {
-		return "a map belongs here, as principal: {jwt: {jwks: https://id.example/.well-known/jwks.json}}"
+		return "none, or a map, as principal: {jwt: {jwks: https://id.example/.well-known/jwks.json}}"
 	}
 	for i := 0; i+1 < len(value.Content) && wrong == ""; i += 2 {
 		key := value.Content[i]
@@ -66,12 +96,14 @@ type verifiers map[string]*jwtprincipal.Verifier
 func (v verifiers) of(routes Routes, prepare func(*jwtprincipal.Config)) (next verifiers, err error) {
 	next = verifiers{}
 	var found yamlfile.Faults
-	for i := range routes {
-		if routes[i].JWT == nil {
+	for i := range routes.List {
+		route := &routes.List[i]
+		route.Principal = route.Caller.principal()
+		if route.Caller.JWT == nil {
 			continue
 		}
-		config := *routes[i].JWT
-		key := fmt.Sprintf("%q", []any{config.JWKS, config.Claim, config.Issuer, config.Audience, config.Algorithms, config.Leeway})
+		config := *route.Caller.JWT
+		key := fmt.Sprintf("%q", []any{config.JWKS, config.Claim, config.Issuers, config.Audience, config.Algorithms, config.Leeway})
 		one := next[key]
 		if one == nil {
 			one = v[key]
@@ -81,11 +113,39 @@ func (v verifiers) of(routes Routes, prepare func(*jwtprincipal.Config)) (next v
 				prepare(&config)
 			}
 			if one, err = jwtprincipal.New(config); err != nil {
-				found.Addf(routes[i].line, "principal: jwt: %s", err)
+				found.Addf(route.line, "principal: jwt: %s", err)
 				continue
 			}
 		}
-		next[key], routes[i].Principal = one, one.Principal
+		next[key], route.Principal = one, one.Principal
 	}
 	return next, found.Err("")
+}
+
+// principal returns what names a caller; nil = as the configuration says, or by a token.
+func (c Caller) principal() func(*http.Request) (string, error) {
+	switch {
+	case c.One:
+		return idempotency.HeaderPrincipal()
+	case len(c.Cookies) > 0:
+		return byCookies(c.Cookies)
+	case c.Ask != nil:
+		return c.Ask.principal()
+	}
+	return nil
+}
+
+// byCookies names callers by cookies, of which a request has each once.
+func byCookies(cookies []string) func(*http.Request) (string, error) {
+	return func(r *http.Request) (string, error) {
+		parts := []string{"cookie"}
+		for _, name := range cookies {
+			values := r.CookiesNamed(name)
+			if len(values) != 1 || values[0].Value == "" {
+				return "", idempotency.Unauthorized("Cookie", "the cookie "+name+" belongs here, once")
+			}
+			parts = append(parts, name, values[0].Value)
+		}
+		return names.Digest(parts...), nil
+	}
 }

@@ -99,7 +99,7 @@ func TestKeysOutliveAChangedFile(t *testing.T) {
 	is, upstream := issuer.New(t), newShop(t, nil)
 	r := start(t, upstream.URL, byToken(is.URL))
 	r.wantPaid(r.payAs(is.Token("ann")), "paid 1", false)
-	r.write(strings.Replace(byToken(is.URL), "routes: [", `routes: [{match: POST /orders, principal: {jwt: {jwks: "`+is.URL+`", issuer: "https://id.example/", audience: payments}}}, `, 1))
+	r.write(strings.Replace(byToken(is.URL), "routes: [", `routes: [{match: POST /orders, keys: orders, principal: {jwt: {jwks: "`+is.URL+`", issuer: "https://id.example/", audience: payments}}}, `, 1))
 	expect.Error(t, "Reload", r.g.Reload(), nil)
 	r.wantPaid(r.payAs(is.Token("ann")), "paid 1", true)
 	r.wantStatus(r.do("POST", "/orders", "x", "Idempotency-Key: k", "Authorization: Bearer "+is.Token("ann")), 201)
@@ -111,10 +111,10 @@ func TestKeysOutliveAChangedFile(t *testing.T) {
 
 func TestPrincipalsOfARoutesFileWithFaults(t *testing.T) {
 	for text, want := range map[string]string{
-		"jwt":                                   "principal: a map belongs here",
-		"{}":                                    "principal: a map belongs here",
+		"jwt":                                   "principal: none, or a map",
+		"{}":                                    "principal: none, or a map",
 		"{header: X}":                           "principal: header: unknown field",
-		"{jwt: true}":                           "principal: jwt: a map belongs here",
+		"{jwt: true}":                           "principal: jwt: none, or a map",
 		"{jwt: {issuer: x}}":                    "principal: jwt: jwks: missing",
 		"{jwt: {jwks: 'ftp://x'}}":              "jwks: not a URL",
 		"{jwt: {jwks: f, claim: 1}}":            "principal: jwt: claim: a text belongs here",
@@ -122,6 +122,12 @@ func TestPrincipalsOfARoutesFileWithFaults(t *testing.T) {
 		"{jwt: {jwks: f, algorithms: []}}":      "algorithms: a list of 1 to 100 entries",
 		"{jwt: {jwks: f, leeway_ms: 300001}}":   "leeway_ms: a whole number from 1000 to 300000",
 		"{jwt: {jwks: f, secret: hush}}":        "secret: unknown field",
+		"{jwt: {jwks: f}, cookie: c}":           "principal: one of jwt, cookie and ask",
+		"{cookie: []}":                          "principal: cookie: a list of 1 to 100 entries",
+		"{ask: http://h}":                       "principal: ask: none, or a map",
+		"{ask: {url: 'ftp://h', header: X}}":    "principal: ask: url: a URL such as",
+		"{ask: {url: 'http://u:p@h'}}":          "without a password",
+		"{ask: {url: 'http://h', header: a b}}": "principal: ask: header: the name of a header",
 	} {
 		_, err := ParseRoutes([]byte("routes:\n  - match: /a\n    principal: " + text))
 		expect.Contains(t, "ParseRoutes with principal: "+text, fmt.Sprint(err), "line 3: ", want)

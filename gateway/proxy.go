@@ -8,7 +8,6 @@ import (
 	"net/http"
 	"net/http/httptrace"
 	"net/http/httputil"
-	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -57,7 +56,8 @@ func (g *Gateway) rewrite(p *httputil.ProxyRequest) {
 	if g.config.PreserveHost {
 		p.Out.Host = p.In.Host
 	}
-	dropLookalikes(p.Out.Header)
+	g.dropMisleading(p.Out.Header)
+	dropAdded(p.Out.Header)
 	g.forwarded(p)
 	p.Out.Header.Set(requestIDHeader, x.id)
 	if isH2C(p.Out.Header) {
@@ -68,7 +68,7 @@ func (g *Gateway) rewrite(p *httputil.ProxyRequest) {
 		p.Out.Header.Set(idempotency.OperationHeader, attempt.Operation)
 		once(p)
 	} else {
-		passTrailers(p)
+		g.passTrailers(p)
 		if !muxpattern.IsSafe(p.Out.Method) {
 			hideKeys(p)
 		}
@@ -79,8 +79,8 @@ func (g *Gateway) rewrite(p *httputil.ProxyRequest) {
 }
 
 // passTrailers passes on the trailers that a request has announced, once its body has come.
-func passTrailers(p *httputil.ProxyRequest) {
-	dropLookalikes(p.Out.Trailer)
+func (g *Gateway) passTrailers(p *httputil.ProxyRequest) {
+	g.dropMisleading(p.Out.Trailer)
 	for _, name := range framing {
 		p.Out.Trailer.Del(name)
 	}
@@ -108,37 +108,13 @@ func (b *trailedBody) Read(into []byte) (int, error) {
 
 // forwarded sets the headers that name the request's origin, and keeps trusted ones of the client.
 func (g *Gateway) forwarded(p *httputil.ProxyRequest) {
-	if !g.config.TrustForwarded {
-		p.SetXForwarded()
-		return
-	}
-	if before := p.In.Header.Values("X-Forwarded-For"); len(before) > 0 {
+	if before := p.In.Header.Values("X-Forwarded-For"); g.config.TrustForwarded && len(before) > 0 {
 		p.Out.Header["X-Forwarded-For"] = before
 	}
 	p.SetXForwarded()
 	for _, name := range []string{"X-Forwarded-Host", "X-Forwarded-Proto"} {
-		if said := p.In.Header.Values(name); len(said) > 0 {
+		if said := p.In.Header.Values(name); g.config.TrustForwarded && len(said) > 0 {
 			p.Out.Header[name] = said
-		}
-	}
-}
-
-// written are the headers that the gateway writes itself.
-var written = []string{
-	fenceHeader, idempotency.OperationHeader, requestIDHeader, "X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto",
-}
-
-// framing are the headers that delimit and address a request. net/http writes them.
-var framing = []string{"Content-Length", "Transfer-Encoding", "Trailer", "Host", "Connection", "Expect"}
-
-// dropLookalikes drops what a client sent under the name of a header that the gateway or net/http
-// writes, also with underscores: a service behind CGI or WSGI cannot tell the two apart.
-func dropLookalikes(header http.Header) {
-	for name := range header {
-		plain := strings.ReplaceAll(name, "_", "-")
-		same := func(other string) bool { return strings.EqualFold(plain, other) }
-		if slices.ContainsFunc(written, same) || plain != name && slices.ContainsFunc(framing, same) {
-			delete(header, name)
 		}
 	}
 }
@@ -175,6 +151,8 @@ func once(p *httputil.ProxyRequest) {
 // inspect looks at the upstream's answer before it is passed on.
 func (g *Gateway) inspect(answer *http.Response) error {
 	g.config.Upstream.outside(answer)
+	keepStatusText(answer)
+	dropAdded(answer.Header)
 	answer.Header.Del(requestIDHeader) // the answer has the gateway's, which the upstream was told
 	if answer.StatusCode < http.StatusOK && answer.StatusCode != http.StatusSwitchingProtocols {
 		return fmt.Errorf("%d is no status of an answer", answer.StatusCode)
@@ -188,7 +166,7 @@ func (g *Gateway) inspect(answer *http.Response) error {
 	if answer.StatusCode > 599 {
 		return fmt.Errorf("status %d cannot be recorded", answer.StatusCode)
 	}
-	if notBegun || g.sendsOn(answer) {
+	if notBegun {
 		attempt.NotBegun()
 	}
 	// announced trailers would be recorded as headers; ReverseProxy passes others after the body

@@ -190,7 +190,7 @@ func TestHeadersToTheUpstream(t *testing.T) {
 	upstream := mirror(t)
 	host := strings.TrimPrefix(upstream.URL, "http://")
 	for _, path := range []string{"/payments", "/other"} {
-		r := start(t, upstream.URL, "routes: [{match: /payments, accept: key, pass_other_header: true}]")
+		r := start(t, upstream.URL, "routes: [{match: /payments, accept: key, pass_other_header: true}, {match: /, guard: false}]")
 		got, a := r.see("POST", path, "", liar...)
 		guarded := path == "/payments"
 		fence := got.Header.Get("Idempotency-Fence")
@@ -227,7 +227,7 @@ func TestHeadersToTheUpstream(t *testing.T) {
 
 func TestTrustedForwardedHeadersAreKeptAndAppendedTo(t *testing.T) {
 	upstream := mirror(t)
-	r := start(t, upstream.URL, "routes: [{match: /payments, accept: key, pass_other_header: true}]", func(c *Config) { c.TrustForwarded, c.PreserveHost = true, true })
+	r := start(t, upstream.URL, "routes: [{match: /payments, accept: key, pass_other_header: true}, {match: /, guard: false}]", func(c *Config) { c.TrustForwarded, c.PreserveHost = true, true })
 	got, _ := r.see("POST", "/payments", "x", liar...)
 	expect.Equal(t, "forwarded by POST /payments", got.forwarded(), forwarded{"shop.example", "6.6.6.6, 127.0.0.1", "evil", "https", ""})
 	got, _ = r.see("GET", "/x", "")
@@ -312,7 +312,7 @@ func TestUnguardedFailures(t *testing.T) {
 
 func TestOwnPages(t *testing.T) {
 	upstream := newShop(t, nil)
-	r := start(t, upstream.URL, "routes: [{match: POST /payments, accept: token, keep: [2xx]}, {match: /b, scope: s}]")
+	r := start(t, upstream.URL, "routes: [{match: POST /payments, accept: token, keep: [2xx]}, {match: /b, scope: s}, {match: /, guard: false}]")
 	var policies api.Policies
 	a := r.do("GET", "/idempotency-policy", "")
 	expect.Error(t, "reading the answer to "+a.asked, json.Unmarshal([]byte(a.body), &policies), nil)

@@ -3,7 +3,9 @@ package gateway
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 
@@ -61,7 +63,7 @@ func (g *Gateway) takeLocked(text []byte, version string, err error) error {
 		routes, err = ParseRoutes(text)
 	}
 	if err == nil {
-		err = fitting(routes, g.store)
+		err = errors.Join(routes.fitting(g.store), routes.CheckHosts(g.namesHosts()))
 	}
 	var verifiers verifiers
 	if err == nil {
@@ -81,14 +83,17 @@ func (g *Gateway) takeLocked(text []byte, version string, err error) error {
 	if old := g.routes.Load(); old != nil {
 		before = old.routes
 	}
-	table := g.newTable(routes, version)
+	table, err := g.newTable(routes, version)
+	if err != nil {
+		return g.keepLocked(version, err)
+	}
 	step.At("gateway: made the routes")
 	g.routes.Store(table)
 	g.warnOfStop(table.longest)
 	g.file.wrong = nil
 	g.metrics.reloads.WithLabelValues("ok").Inc()
 	g.metrics.use(routes, before)
-	g.log.Info("routes are in force", "routes", len(routes), "version", version)
+	g.log.Info("routes are in force", "routes", len(routes.List), "unmatched", routes.Unmatched(), "version", version)
 	return nil
 }
 
@@ -105,14 +110,20 @@ func (g *Gateway) keepLocked(version string, err error) error {
 }
 
 // fitting finds the faults of routes that ask for more than this store has.
-func fitting(routes Routes, store *redisstore.Store) error {
+func (r Routes) fitting(store *redisstore.Store) error {
 	var found yamlfile.Faults
-	for _, route := range routes {
+	for _, route := range r.List {
 		if route.Ack > 0 && store.Mode() == redisstore.Embedded {
 			found.Addf(route.line, "ack: the embedded store has no replicas")
 		}
 	}
 	return found.Err("")
+}
+
+// namesHosts reports whether it is known under which names the service is asked.
+func (g *Gateway) namesHosts() bool {
+	hosts := g.allowedHosts()
+	return g.config.PreserveHost || len(hosts) > 0 && !slices.Contains(hosts, "*")
 }
 
 // faults are those of the last reading of the file.

@@ -22,7 +22,7 @@ func TestChangedRoutesFileIsPutInForce(t *testing.T) {
 	upstream := newShop(t, nil)
 	s := serve(t, upstream.URL, payments, soon)
 	s.wantStatus(s.do("POST", "/orders", "x"), 201)
-	s.write("routes: [{match: POST /orders, accept: token}]")
+	s.write("routes: [{match: POST /orders, accept: token}, {match: /, guard: false}]")
 	expect.Eventually(t, "the new route guards", func() bool { return s.do("POST", "/orders", "x").problem().Code == api.KeyMissing })
 	s.wantStatus(s.do("POST", "/payments", "x"), 201)
 	policy := s.do("GET", "/idempotency-policy", "")
@@ -74,7 +74,7 @@ func TestFileThatIsBeingWrittenIsNotTaken(t *testing.T) {
 	expect.Equal(t, "version in force when another was seen once", g.routes.Load().version, version)
 	wantRoutes := func(when string, faults int) {
 		t.Helper()
-		expect.Equal(t, "routes in force "+when, len(g.routes.Load().routes), 2)
+		expect.Equal(t, "routes in force "+when, len(g.routes.Load().routes.List), 2)
 		if got := g.file.faults(); len(got) != faults {
 			t.Errorf("faults %s: got %q, want %d", when, got, faults)
 		}

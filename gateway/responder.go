@@ -5,17 +5,20 @@ import (
 	"net"
 	"net/http"
 	"time"
+
+	"github.com/coatcheck/coatcheck/internal/frontdoor"
 )
 
 // responder is a request's response writer: it notes what is sent, and adds the request's id.
 type responder struct {
 	http.ResponseWriter
-	id     string
-	begun  func() // called when the answer starts to be sent
-	status int    // of the final answer; 0 = nothing was sent
-	bytes  int64
-	stall  time.Duration // how long the client may take nothing; 0 = for ever
-	taken  net.Conn      // the connection, if it was handed over
+	request *http.Request // as it came
+	id      string
+	begun   func() // called when the answer starts to be sent
+	status  int    // of the final answer; 0 = nothing was sent
+	bytes   int64
+	stall   time.Duration // how long the client may take nothing; 0 = for ever
+	taken   net.Conn      // the connection, if it was handed over
 }
 
 // piece is how many bytes are sent at once: the client has to take them within the stall timeout.
@@ -26,6 +29,10 @@ func (r *responder) WriteHeader(status int) {
 	if status >= 200 && r.status == 0 {
 		r.status = status
 		r.Header().Set(requestIDHeader, r.id)
+		if text := r.Header().Get(statusTextHeader); text != "" {
+			r.Header().Del(statusTextHeader)
+			frontdoor.SayStatus(r.request, status, text)
+		}
 		if _, isThere := r.Header()["Content-Type"]; !isThere {
 			r.Header()["Content-Type"] = nil // else net/http would guess one by the bytes
 		}

@@ -1,7 +1,6 @@
 package gateway
 
 import (
-	"errors"
 	"fmt"
 	"net/http"
 	"strings"
@@ -10,32 +9,53 @@ import (
 	"go.yaml.in/yaml/v4"
 
 	"github.com/coatcheck/coatcheck/idempotency"
-	"github.com/coatcheck/coatcheck/idempotency/jwtprincipal"
 	"github.com/coatcheck/coatcheck/internal/muxpattern"
 	"github.com/coatcheck/coatcheck/internal/yamlfile"
 )
 
-// Route is one guarded route of a routes file.
+// Route is one route of a routes file.
 type Route struct {
-	// Name is the pattern as net/http.ServeMux takes it, such as "POST /payments/{id}"
+	// Name is the first pattern
 	idempotency.Route
 
+	Match     []string // patterns as net/http.ServeMux takes them, such as "POST /payments/{id}"
+	Unguarded bool     // its requests pass as they are
+	// those of / \ and ; that its paths may have percent-encoded, in wildcards
+	Encoded []string
+	// the service may take another method from the field _method of a query or a form
+	MethodField bool
 	// from the request's first byte to the answer's last; then the attempt is in doubt
 	UpstreamTimeout time.Duration
-	// /Pay is another path than /pay; false = it is the same route, with the same keys
-	DistinctCase bool
-	// /pay/ is another path than /pay; false = it is the same route, with the same keys
-	DistinctSlash bool
-	// /pay.json is another path than /pay; false = it is the same route, with the same keys
-	DistinctFormat bool
-	// the callers are those of verified bearer tokens; nil = as [Config].Principal says
-	JWT  *jwtprincipal.Config
-	line int // in the file
+	// Caller is who sends its requests; the zero value = as [Config].Principal says
+	Caller Caller
+	line   int // in the file
 }
 
-// Routes are the guarded routes of a file, in its order. Those that ParseRoutes returns have all
+// Routes are a routes file, with its routes in their order. Those that ParseRoutes returns have all
 // defaults, pass [idempotency.Route.Check], and go together into one net/http.ServeMux.
-type Routes []Route
+type Routes struct {
+	List []Route
+	// unsafe requests that no route names pass; one with a key is guarded. false = they are refused
+	Open bool
+}
+
+// Unmatched is what becomes of unsafe requests that no route names: refuse or pass.
+func (r Routes) Unmatched() string {
+	if r.Open {
+		return "pass"
+	}
+	return "refuse"
+}
+
+// Guarded returns the routes that are guarded.
+func (r Routes) Guarded() (guarded []Route) {
+	for _, route := range r.List {
+		if !route.Unguarded {
+			guarded = append(guarded, route)
+		}
+	}
+	return guarded
+}
 
 const (
 	maxRoutes       = 1000
@@ -46,57 +66,65 @@ const (
 // ParseRoutes reads a routes file: YAML, a list under the name routes. The error lists every fault
 // on a line of its own, with the file's line and the bound that was broken.
 func ParseRoutes(text []byte) (Routes, error) {
-	list, err := entries(text)
+	list, open, err := entries(text)
 	if err != nil {
-		return nil, err
+		return Routes{}, err
 	}
-	var routes Routes
+	routes := Routes{Open: open}
 	var faults yamlfile.Faults
 	for _, entry := range list {
 		route := Route{line: entry.Line, UpstreamTimeout: upstreamTimeout}
 		faults = append(faults, readRoute(entry, &route)...)
 		route.Route = route.WithDefaults()
-		routes = append(routes, route)
+		routes.List = append(routes.List, route)
 	}
 	if len(faults) == 0 {
 		faults = append(routes.check(), routes.conflicts()...)
 	}
 	if err := faults.Err(""); err != nil {
-		return nil, err
+		return Routes{}, err
 	}
 	return routes, nil
 }
 
-func entries(text []byte) ([]*yaml.Node, error) {
+// entries reads the fields of the file: its list of routes, and whether it is open.
+func entries(text []byte) (list []*yaml.Node, open bool, err error) {
 	if len(text) > maxFile {
-		return nil, fmt.Errorf("a routes file has up to %d bytes, not %d", maxFile, len(text))
+		return nil, false, fmt.Errorf("a routes file has up to %d bytes, not %d", maxFile, len(text))
 	}
 	root, err := yamlfile.Map(text, "routes file", "field routes")
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
-	var list *yaml.Node
+	var routes *yaml.Node
 	faults := eachField(root, func(key, value *yaml.Node) string {
-		if key.Value != "routes" {
-			return "unknown field; the file has one, routes"
+		switch key.Value {
+		case "routes":
+			routes = value
+			return ""
+		case "unmatched":
+			open = value.Value == "pass"
+			if value.Kind != yaml.ScalarNode || !open && value.Value != "refuse" {
+				return "refuse or pass"
+			}
+			return ""
 		}
-		list = value
-		return ""
+		return "unknown field; the file has two, unmatched and routes"
 	})
 	switch {
 	case len(faults) > 0:
-	case list == nil:
+	case routes == nil:
 		faults.Addf(root.Line, "routes: missing; a file without routes would guard nothing")
-	case list.Kind != yaml.SequenceNode || len(list.Content) == 0 || len(list.Content) > maxRoutes:
-		faults.Addf(list.Line, "routes: a list of 1 to %d routes", maxRoutes)
+	case routes.Kind != yaml.SequenceNode || len(routes.Content) == 0 || len(routes.Content) > maxRoutes:
+		faults.Addf(routes.Line, "routes: a list of 1 to %d routes", maxRoutes)
 	default:
-		return list.Content, nil
+		return routes.Content, open, nil
 	}
-	return nil, faults.Err("")
+	return nil, false, faults.Err("")
 }
 
 func (r Routes) check() (found yamlfile.Faults) {
-	for _, route := range r {
+	for _, route := range r.List {
 		if err := route.Check(); err != nil {
 			for text := range strings.Lines(err.Error()) {
 				found.Addf(route.line, "%s", strings.TrimPrefix(strings.TrimSpace(text), "idempotency: "))
@@ -108,36 +136,29 @@ func (r Routes) check() (found yamlfile.Faults) {
 
 // conflicts finds the patterns that net/http.ServeMux refuses beside those before them.
 func (r Routes) conflicts() (found yamlfile.Faults) {
-	mux, lines := http.NewServeMux(), map[string]int{}
-	for _, route := range r {
-		err := muxpattern.Register(mux, route.Name)
-		if conflict, ok := errors.AsType[*muxpattern.ConflictError](err); ok {
-			found.Addf(route.line, "match: %s", conflict.At(fmt.Sprintf(" in line %d", lines[conflict.Other])))
-		} else if err != nil {
-			found.Addf(route.line, "match: %q: %s", route.Name, err)
-		} else {
-			lines[route.Name] = route.line
-		}
-	}
-	if len(found) > 0 {
-		return found
-	}
-	return r.doubles()
-}
-
-// doubles finds patterns that differ only in case, where a route ignores case: one operation would
-// have two scopes, and run once in each.
-func (r Routes) doubles() (found yamlfile.Faults) {
-	first := map[string]Route{}
-	for _, route := range r {
-		other, isThere := first[fold(route.Name)]
-		switch {
-		case !isThere:
-			first[fold(route.Name)] = route
-		case other.Name != route.Name && (!route.DistinctCase || !other.DistinctCase):
-			found.Addf(route.line, "match: %q differs from %q in line %d only in small letters and capitals, and would be a second scope "+
-				"for the same keys: give it up, or set ignore_case: false in both", route.Name, other.Name, other.line)
+	mux := http.NewServeMux()
+	for _, route := range r.List {
+		for _, pattern := range route.Match {
+			if err := muxpattern.Register(mux, pattern); err != nil {
+				found.Addf(route.line, "match: %s", err)
+			}
 		}
 	}
 	return found
+}
+
+// CheckHosts finds patterns with a host that the service need not know. Without the client's Host
+// the service takes every request for its own, and a request under another name would be one that
+// no route names.
+func (r Routes) CheckHosts(namesHosts bool) error {
+	var found yamlfile.Faults
+	for _, route := range r.List {
+		for _, pattern := range route.Match {
+			if _, host, _ := muxpattern.Split(pattern); host != "" && !namesHosts {
+				found.Addf(route.line, "match: %q has a host: set --preserve-host, so that the service gets the client's Host, or name the "+
+					"hosts with --allowed-hosts", pattern)
+			}
+		}
+	}
+	return found.Err("")
 }

@@ -14,8 +14,10 @@ import (
 )
 
 const contractFile = `
+unmatched: refuse               # refuse | pass
 routes:
-  - match: "POST /payments"     # method and path pattern, as net/http.ServeMux
+  - match: "POST /payments"     # one or a list, as net/http.ServeMux has them
+    guard: true                 # false: passes unguarded
     accept: either              # token | key | either
     policy: hold                # hold | takeover
     lease_ms: 30000             # how long an attempt may be silent before it is in doubt
@@ -36,20 +38,25 @@ func TestRoutesFileOfTheContractIsTheDefaults(t *testing.T) {
 		t.Fatalf("ParseRoutes: %v", err)
 	}
 	for _, routes := range []Routes{whole, short} {
-		expect.Equal(t, "ParseRoutes", routes, Routes{{
+		expect.Equal(t, "ParseRoutes", routes, Routes{List: []Route{{
+			Match: []string{"POST /payments"},
 			Route: idempotency.Route{
 				Name: "POST /payments", Accept: idempotency.TokenOrKey, Policy: idempotency.Hold, Lease: 30 * time.Second, Retention: 24 * time.Hour,
 				MaxBody: 1 << 20, MaxAnswer: 1 << 20, MaxWait: 30 * time.Second,
 			},
 			UpstreamTimeout: 30 * time.Second,
-		}}, asRead)
+		}}}, asRead)
 	}
 }
 
 func TestEveryFieldOfTheRoutesFileIsRead(t *testing.T) {
-	routes, err := ParseRoutes([]byte(`
+	whole, err := ParseRoutes([]byte(`
+unmatched: pass
 routes:
-  - match: "PUT /orders/{id}"
+  - match: ["PUT /orders/{id}", "PUT /orders/{id}/"]
+    keys: orders
+    encoded: ["/", ";"]
+    method_field: true
     accept: token
     policy: takeover
     lease_ms: 500
@@ -67,16 +74,21 @@ routes:
   - match: /both
     accept: key
     max_wait_ms: 5000
+  - {match: /open/, guard: false}
 `))
 	if err != nil {
 		t.Fatalf("ParseRoutes: %v", err)
 	}
-	expect.MustEqual(t, "routes that ParseRoutes has read", len(routes), 2)
+	routes := whole.List
+	expect.MustEqual(t, "routes that ParseRoutes has read", len(routes), 3)
+	expect.Equal(t, "unmatched", whole.Unmatched(), "pass")
+	expect.Equal(t, "the guarded routes", len(whole.Guarded()), 2)
 	expect.Equal(t, "the route with every field", routes[0], Route{
+		Match: []string{"PUT /orders/{id}", "PUT /orders/{id}/"}, Encoded: []string{"/", ";"}, MethodField: true,
 		Route: idempotency.Route{
 			Name: "PUT /orders/{id}", Accept: idempotency.TokenOnly, Policy: idempotency.Takeover, Lease: 500 * time.Millisecond, Retention: time.Minute, Ack: 2,
 			MaxBody: 10, MaxAnswer: 20, MaxWait: routes[0].MaxWait, CanonicalJSON: true, Optional: true, Scope: "orders",
-			Keep: []string{"2xx", "404"}, Headers: []string{"X-Tenant"},
+			Keys: "orders", Keep: []string{"2xx", "404"}, Headers: []string{"X-Tenant"},
 		},
 		UpstreamTimeout: 700 * time.Millisecond,
 	}, asRead)
@@ -110,8 +122,16 @@ func TestRoutesFileFaults(t *testing.T) {
 		"unknown field":     {"routes: [{match: /a, methods: POST}]", "methods: unknown field"},
 		"field twice":       {"routes: [{match: /a, ack: 1, ack: 2}]", "ack: given twice"},
 		"no match":          {"routes: [{ack: 1}]", "match: missing"},
-		"match empty":       {`routes: [{match: ""}]`, "match: a text belongs here"},
-		"match a number":    {"routes: [{match: 1}]", "match: a text belongs here"},
+		"match empty":       {`routes: [{match: ""}]`, "match: a word, or a list of 1 to 100 words"},
+		"match a number":    {"routes: [{match: 1}]", "match: a word, or a list of 1 to 100 words"},
+		"match of nothing":  {"routes: [{match: []}]", "match: a list of 1 to 100 entries"},
+		"unmatched":         {"unmatched: open\nroutes: [{match: /a}]\n", "line 1: unmatched: refuse or pass"},
+		"guard":             {"routes: [{match: /a, guard: no}]", "guard: true or false"},
+		"guard and a lease": {"routes: [{match: /a, guard: false, lease_ms: 500}]", "lease_ms: of no use beside guard: false"},
+		"encoded":           {`routes: [{match: "/{a}", encoded: ["/", "%2f"]}]`, "encoded: \"%2f\": of /, \\ and ;"},
+		"encoded text":      {`routes: [{match: "/{a}", encoded: "/"}]`, "encoded: a list of 1 to 100 entries"},
+		"keys":              {"routes: [{match: /a, keys: 'a b'}]", "keys: 1 to 200 characters"},
+		"ignore_case":       {"routes: [{match: /a, ignore_case: false}]", "ignore_case: unknown field"},
 		"accept":            {"routes: [{match: /a, accept: any}]", "accept: one of [token key either]"},
 		"policy":            {"routes: [{match: /a, policy: retry}]", "policy: one of [hold takeover]"},
 		"lease low":         {"routes: [{match: /a, lease_ms: 99}]", "lease_ms: a whole number from 100 to 86400000"},
@@ -165,24 +185,19 @@ func FuzzRoutesFile(f *testing.F) {
 		if err != nil {
 			return
 		}
-		if len(routes) == 0 {
+		if len(routes.List) == 0 {
 			t.Fatalf("ParseRoutes of %q: got no route and no error", file)
 		}
-		for _, route := range routes {
+		for _, route := range routes.List {
 			if err := route.Check(); err != nil {
 				t.Fatalf("Check of route %q: %v", route.Name, err)
 			}
 		}
-		// panics on a route that the middleware refuses and on patterns that conflict
-		table := g.newTable(routes, "v")
+		table, err := g.newTable(routes, "v") // panics on a route that the middleware refuses
+		expect.MustEqual(t, "the error of newTable", err, nil)
 		for _, method := range []string{"GET", "POST"} {
-			table.match(httptest.NewRequest(method, "/a/b", nil))
+			table.find(httptest.NewRequest(method, "/a/b", nil))
 		}
-		expect.Equal(t, "published routes", len(table.published.Routes), len(routes))
-		for _, route := range routes {
-			if found := table.exact.byPattern[route.Name]; found == nil || found.Name != route.Name {
-				t.Fatalf("the table has %v under %q, want that route", found, route.Name)
-			}
-		}
+		expect.Equal(t, "published routes", len(table.published.Routes), len(routes.Guarded()))
 	})
 }

@@ -24,7 +24,7 @@ func longestOf(routes Routes, before *table) Route {
 	if before != nil {
 		longest = before.longest
 	}
-	for _, route := range routes {
+	for _, route := range routes.List {
 		if route.UpstreamTimeout > longest.UpstreamTimeout {
 			longest = route
 		}

@@ -20,5 +20,5 @@ func FuzzRequestLines(f *testing.F) {
 		// the others take longer
 		return !strings.HasPrefix(one.name, "Node") && !strings.HasPrefix(one.name, "Python") && !strings.HasPrefix(one.name, "Go")
 	}))
-	f.Fuzz(func(t *testing.T, line, host string) { p.probe(t, len(line)%len(guarded), line, host) })
+	f.Fuzz(func(t *testing.T, line, host string) { p.probe(t, len(line)%len(named), line, host) })
 }

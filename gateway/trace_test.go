@@ -67,7 +67,7 @@ func TestTracesChangeNothingThatIsPassedOn(t *testing.T) {
 	s.wantEnd()
 	got := ended(spans)
 	slices.Sort(got)
-	expect.Equal(t, "spans that have ended", got, []string{"GET 101", "GET unguarded 101", "POST 200", "POST unguarded 200"})
+	expect.Equal(t, "spans that have ended", got, []string{"GET / unguarded 101", "GET 101", "POST / unguarded 200", "POST 200"})
 }
 
 // A request to the upstream that fails has a failed span, which names the failure without quoting
@@ -95,7 +95,7 @@ func TestTracesOfRequestsThatFail(t *testing.T) {
 	got := fmt.Sprint(ended(spans))
 	expect.Contains(t, "spans that have ended", got,
 		"POST _OTHER failed", "POST 200 _OTHER failed", "POST /payments granted 503 503 failed", "GET own 200", "GET 404 404 failed",
-		"GET unguarded 404", "HTTP unguarded 503 503 failed")
+		"GET / unguarded 404", "HTTP / unguarded 503 503 failed")
 	for _, span := range spans.Ended() {
 		if text := fmt.Sprint(span.Name(), span.Attributes(), span.Events(), span.Status()); strings.Contains(text, "Z") {
 			t.Errorf("a span quotes the traffic: %s", text)

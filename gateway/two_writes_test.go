@@ -16,7 +16,7 @@ func TestAnswerInTwoWritesToAnUnguardedRequestIsWhole(t *testing.T) {
 	const each = 800
 	for _, row := range []struct{ routes, path string }{
 		{payments, "/other"},
-		{"routes: [{match: POST /payments, required: false}]", "/payments"},
+		{"routes: [{match: POST /payments, required: false}, {match: /, guard: false}]", "/payments"},
 	} {
 		upstream := converse(t, func(_ int64, _ *http.Request, conn net.Conn) bool {
 			say(conn, "HTTP/1.1 200 OK\r\nContent-Length: 12\r\n\r\n")

@@ -8,24 +8,18 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/coatcheck/coatcheck/api"
 	"github.com/coatcheck/coatcheck/idempotency"
 	"github.com/coatcheck/coatcheck/internal/muxpattern"
 	"github.com/coatcheck/coatcheck/internal/requestlog"
 )
 
-// warnEvery is how often a log line tells of requests with a key that nothing guards.
-const warnEvery = time.Minute
-
-// unguardedWarning writes that line. The zero value is ready.
-type unguardedWarning struct{ next atomic.Int64 } // in nanoseconds since 1970
-
-// passUnguarded sends a request to the upstream that no route guards. Who sends a key believes that
-// one does, so that is counted by itself.
+// passUnguarded sends a request to the upstream that is not guarded. Who sends a key believes that
+// it is, so that is counted by itself.
 func (g *Gateway) passUnguarded(w http.ResponseWriter, r *http.Request, x *exchange) {
 	x.outcome = unguarded
 	if hasKey(r) {
 		x.outcome = unguardedKey
-		g.warning.write(g.log, r, time.Now())
 	}
 	g.passOn(w, r)
 }
@@ -43,15 +37,50 @@ func hasKey(r *http.Request) bool {
 	return false
 }
 
-func (u *unguardedWarning) write(log *slog.Logger, r *http.Request, now time.Time) {
-	next := u.next.Load()
-	if now.UnixNano() < next || !u.next.CompareAndSwap(next, now.Add(warnEvery).UnixNano()) {
-		return
+// refuseUnnamed answers an unsafe request that no route names.
+func (g *Gateway) refuseUnnamed(w http.ResponseWriter, r *http.Request, x *exchange) {
+	x.outcome = routeUnknown
+	g.unnamed.write(g.log, r, time.Now())
+	problem := api.NewProblem(api.RouteUnknown, "No route of the gateway names "+r.Method+" "+r.URL.EscapedPath()+
+		". Nothing was sent to the service behind the gateway. If the request is right, its operator writes a route into the routes "+
+		`file: - match: "`+r.Method+" "+r.URL.EscapedPath()+`", with {name} for a part that differs from request to request, and with `+
+		"guard: false if it may run twice.")
+	g.writeProblem(w, r, problem)
+}
+
+// everyMinute lets one line a minute into the log. The zero value is ready.
+type everyMinute struct{ next atomic.Int64 } // in nanoseconds since 1970
+
+func (e *everyMinute) due(now time.Time) bool {
+	next := e.next.Load()
+	return now.UnixNano() >= next && e.next.CompareAndSwap(next, now.Add(time.Minute).UnixNano())
+}
+
+// unnamedWarning says which route is missing, once a minute.
+type unnamedWarning struct{ everyMinute }
+
+func (u *unnamedWarning) write(log *slog.Logger, r *http.Request, now time.Time) {
+	if u.due(now) {
+		log.LogAttrs(r.Context(), slog.LevelWarn, "a request was refused that no route names",
+			slog.String("method", requestlog.Method(r.Method)), slog.String("shape", shapeOf(r.URL.Path)),
+			slog.String("try", "a route in the routes file whose match has this method and path, with {name} for each {…}; guard: false if "+
+				"it may run twice"))
 	}
-	log.LogAttrs(r.Context(), slog.LevelWarn,
-		"a request with an idempotency key was passed on unguarded: no route matches it, and repeated it runs again",
-		slog.String("method", requestlog.Method(r.Method)), slog.String("shape", shapeOf(r.URL.Path)),
-		slog.String("try", "a route in the routes file whose match has this method and path, with {name} for each {…}"))
+}
+
+// callersWarning says that callers have no names, once a minute.
+type callersWarning struct{ everyMinute }
+
+// named is who sends a request, as the configuration says. All callers without a name are one.
+func (g *Gateway) named(r *http.Request) (string, error) {
+	who, err := g.config.Principal(r)
+	if err == nil && who == "" && g.callers.due(time.Now()) {
+		g.log.LogAttrs(r.Context(), slog.LevelWarn,
+			"a request with a key does not say who sends it: all such callers are one, and with one key they get each other's answers",
+			slog.String("route", exchangeOf(r.Context()).match()),
+			slog.String("set", "principal: of the route, or --principal-headers; empty if that is meant"))
+	}
+	return who, err
 }
 
 // plainWord is a segment of a path that is likely the same for all requests. Any other may be

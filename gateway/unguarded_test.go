@@ -12,7 +12,7 @@ import (
 	"github.com/coatcheck/coatcheck/internal/testing/expect"
 )
 
-func TestKeysThatNothingGuardsAreCountedAndTold(t *testing.T) {
+func TestKeysOnUnguardedRoutesAreCounted(t *testing.T) {
 	for _, row := range []struct {
 		method, header string
 		counts         bool
@@ -24,29 +24,51 @@ func TestKeysThatNothingGuardsAreCountedAndTold(t *testing.T) {
 		{"GET", "Idempotency-Key: a", false},
 	} {
 		t.Run(row.method+" "+row.header, func(t *testing.T) {
-			s := serve(t, newShop(t, nil).URL, payments)
+			s := serve(t, newShop(t, nil).URL, "routes: [{match: /v1/, guard: false}]")
 			for range 3 {
 				s.do(row.method, "/v1/customers/c0ffee42/refund", "x", row.header)
 			}
-			outcome, lines := "unguarded", 0
+			outcome := "unguarded"
 			if row.counts {
-				outcome, lines = "unguarded_key", 1
+				outcome = "unguarded_key"
 			}
-			s.wantMetrics(`coatcheck_gateway_requests_total{outcome="` + outcome + `",route="-"} 3`)
-			expect.Equal(t, "lines that say what to add", strings.Count(s.log.String(), "with {name} for each {…}"), lines)
-			expect.Equal(t, "warnings in the log", strings.Count(s.log.String(), "shape=/v1/customers/{…}/refund"), lines)
+			s.wantMetrics(`coatcheck_gateway_requests_total{outcome="` + outcome + `",route="/v1/"} 3`)
 		})
 	}
 }
 
-func TestUnguardedKeyIsToldOnceAMinute(t *testing.T) {
+func TestRouteThatIsMissingIsToldOnceAMinute(t *testing.T) {
 	var log bytes.Buffer
-	var warning unguardedWarning
+	var warning unnamedWarning
 	began := time.Now()
 	for _, at := range []time.Duration{0, 30 * time.Second, 59 * time.Second, time.Minute, 90 * time.Second} {
-		warning.write(slog.New(slog.NewTextHandler(&log, nil)), httptest.NewRequest(http.MethodPost, "/x", nil), began.Add(at))
+		warning.write(slog.New(slog.NewTextHandler(&log, nil)), httptest.NewRequest(http.MethodPost, "/v1/customers/c0ffee42/refund", nil), began.Add(at))
 	}
 	expect.Equal(t, "lines in a minute and a half", strings.Count(log.String(), "level=WARN"), 2)
+	expect.Contains(t, "the log", log.String(), "method=POST", "shape=/v1/customers/{…}/refund", "with {name} for each {…}")
+}
+
+// Callers without a name are one, and share the answers of a key. The log says so where that is not
+// what the configuration wants.
+func TestCallersWithoutANameAreToldOnceAMinute(t *testing.T) {
+	const line = "all such callers are one"
+	for name, row := range map[string]struct {
+		routes string
+		set    func(*Config)
+		lines  int
+	}{
+		"by Authorization":      {payments, func(*Config) {}, 1},
+		"as is meant":           {payments, func(c *Config) { c.OneCaller = true }, 0},
+		"as the route says":     {"routes: [{match: POST /payments, principal: none}]", func(*Config) {}, 0},
+		"with a name for them":  {payments, func(c *Config) { c.Principal = func(*http.Request) (string, error) { return "ann", nil } }, 0},
+		"of unmatched requests": {"{unmatched: pass, routes: [{match: POST /other}]}", func(*Config) {}, 1},
+	} {
+		r := start(t, newShop(t, nil).URL, row.routes, row.set)
+		for i := range 3 {
+			r.wantPaid(r.pay("a"), "paid 1", i > 0)
+		}
+		expect.Equal(t, name+": lines in the log", strings.Count(r.log.String(), line), row.lines)
+	}
 }
 
 func TestShapeShowsNothingThatMayBeSecret(t *testing.T) {

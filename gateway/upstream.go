@@ -5,10 +5,12 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
+	"fmt"
 	"net"
 	"net/http"
 	"net/url"
 	"path/filepath"
+	"strings"
 	"time"
 )
 
@@ -25,7 +27,10 @@ func ParseUpstream(text string) (Upstream, error) {
 	if err != nil {
 		return Upstream{}, errors.New("not a URL such as http://127.0.0.1:3000")
 	}
+	_, notPlain := readPath(cmp.Or(target.EscapedPath(), "/"))
 	switch {
+	case target.Scheme != "unix" && notPlain != nil:
+		return Upstream{}, fmt.Errorf("its path is not plain: %w", notPlain)
 	case target.User != nil:
 		return Upstream{}, errors.New("a user and a password do not belong here: clients send their own credentials")
 	case target.RawQuery != "" || target.Fragment != "":
@@ -47,6 +52,11 @@ func (u Upstream) String() string {
 		return ""
 	}
 	return u.url.String()
+}
+
+// leaves reports whether a path could lead out of the path that the upstream's address has.
+func (u Upstream) leaves(path string) bool {
+	return strings.Trim(u.url.Path, "/") != "" && hasDots(segmentsOf(path))
 }
 
 const (

@@ -25,7 +25,7 @@ import (
 // framework is a way to write a service. Each has POST /payments, with its defaults, and counts how
 // often that ran, by key. testdata/upstreams has those that are not in Go.
 type framework struct {
-	name    string   // as the table in docs/gateway.md has it
+	name    string
 	command []string // nil = in this process
 }
 
@@ -38,6 +38,15 @@ var frameworks = []framework{
 	{"Python, `http.server`", []string{"python3", "plain.py", "RUNS"}},
 	{"Rails 6.1", []string{"ruby", "rails.rb", "RUNS"}},
 	{"Go, `net/http.ServeMux`", nil},
+	{"Flask on gunicorn", []string{"/usr/bin/python3", "wsgi.py", "RUNS", "flask"}},
+	{"Django on gunicorn", []string{"/usr/bin/python3", "wsgi.py", "RUNS", "django"}},
+	{"Falcon on gunicorn", []string{"/usr/bin/python3", "wsgi.py", "RUNS", "falcon"}},
+	{"Bottle on gunicorn", []string{"/usr/bin/python3", "wsgi.py", "RUNS", "bottle"}},
+	{"Pyramid on gunicorn", []string{"/usr/bin/python3", "wsgi.py", "RUNS", "pyramid"}},
+	{"FastAPI on uvicorn", []string{"/usr/bin/python3", "asgi.py", "RUNS", "fastapi"}},
+	{"Starlette on uvicorn", []string{"/usr/bin/python3", "asgi.py", "RUNS", "starlette"}},
+	{"nginx, `location ~ ^/payments$`", []string{"/usr/bin/python3", "front.py", "RUNS", "nginx"}},
+	{"Symfony 5.4", []string{"/usr/bin/python3", "front.py", "RUNS", "php"}},
 }
 
 // service is a running one.
@@ -87,7 +96,8 @@ func (s *service) start(t testing.TB, folder string) (process *proctest.Process,
 		}
 	}
 	command := exec.Command(words[0], words[1:]...)
-	command.Dir = folder
+	command.Dir, command.Env = folder, append(os.Environ(), "TMPDIR="+t.TempDir(), "PYTHONDONTWRITEBYTECODE=1")
+	command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	read, write, err := os.Pipe()
 	if err != nil {
 		t.Fatalf("a pipe: %v", err)
@@ -99,7 +109,8 @@ func (s *service) start(t testing.TB, folder string) (process *proctest.Process,
 		t.Fatalf("%s: %v; make deps installs what is missing", s.name, err)
 	}
 	t.Cleanup(func() {
-		process.Kill()
+		_ = syscall.Kill(-process.Pid(), syscall.SIGKILL) // its own processes as well
+		<-process.Done()
 		_ = read.Close()
 	})
 	return process, read

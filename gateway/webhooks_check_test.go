@@ -88,6 +88,7 @@ func (d delivery) send(t *testing.T, r *rig, payload, signature string) (status 
 	}
 	request.Header.Set("Content-Type", "application/json")
 	request.Header.Set("X-Signature", signature)
+	request.Header.Set("Authorization", signature) // another one each time
 	if d.header != "" {
 		request.Header.Set(d.header, d.id)
 	}

@@ -5,6 +5,7 @@ import (
 	"maps"
 	"net/http"
 	"net/textproto"
+	"strconv"
 	"strings"
 )
 
@@ -59,6 +60,15 @@ func unguessed(header http.Header) {
 	}
 }
 
+// setLength says how long the body is, so that a client whose connection breaks can tell. Beyond a
+// few kilobytes net/http does not. Without a body the length is not known: an answer to HEAD has
+// that of another.
+func (a Answer) setLength(header http.Header) {
+	if len(a.Body) > 0 {
+		header.Set("Content-Length", strconv.Itoa(len(a.Body)))
+	}
+}
+
 func (a Answer) replay(w http.ResponseWriter) {
 	header := w.Header()
 	maps.Copy(header, a.Header)
@@ -69,6 +79,7 @@ func (a Answer) replay(w http.ResponseWriter) {
 		header.Set("Idempotent-Body", "not-kept")
 	}
 	unguessed(header)
+	a.setLength(header)
 	w.WriteHeader(a.Status)
 	_, _ = w.Write(a.Body) // the client may have hung up; the answer stays recorded
 }

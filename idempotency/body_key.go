@@ -20,29 +20,28 @@ const (
 	maxBodyKey = 1024 // bytes of a key in a payload
 )
 
-// validPointer reports whether a text leads into a payload; "" is none.
+// validPointer reports whether a text leads into a payload.
 func validPointer(text string) bool {
-	return text == "" || len(text) <= maxPointer && text[0] == '/' && jsontext.Pointer(text).IsValid()
+	return text != "" && len(text) <= maxPointer && text[0] == '/' && jsontext.Pointer(text).IsValid()
 }
 
 // looksIntoBody reports whether the key of a request is looked for in its body; err is why no
 // header has it.
 func (g *guard) looksIntoBody(r *http.Request, err error) bool {
 	passes := g.route.PassSafe && muxpattern.IsSafe(r.Method)
-	return g.route.KeyFromBody != "" && errors.Is(err, ErrKeyMissing) && !passes
+	return len(g.route.KeyFromBody) > 0 && errors.Is(err, ErrKeyMissing) && !passes
 }
 
 // takeKey reads a request's body, as takeBody does, and the key in it. The fingerprint is of all
 // but the body.
-func (g *guard) takeKey(r *http.Request, name string) (key OperationKey, fingerprint string, err error) {
-	if _, err := takeBody(r, name, g.route); err != nil {
+func (g *guard) takeKey(r *http.Request, space string) (key OperationKey, fingerprint string, err error) {
+	if _, err := takeBody(r, space, g.route); err != nil {
 		return key, "", err
 	}
 	body := make([]byte, r.ContentLength)
 	_, _ = r.Body.(*sentBody).ReadAt(body, 0) // it is all there
 	if coding := r.Header.Get("Content-Encoding"); coding != "" && !strings.EqualFold(coding, "identity") {
-		return key, "", malformed("Content-Encoding",
-			"%s of the payload is the key, and a payload that is encoded is not decoded to find it", g.route.KeyFromBody)
+		return key, "", malformed("Content-Encoding", "the key is in the payload, and a payload that is encoded is not decoded to find it")
 	}
 	text, err := keyIn(body, g.route)
 	if err != nil {
@@ -50,11 +49,11 @@ func (g *guard) takeKey(r *http.Request, name string) (key OperationKey, fingerp
 	}
 	rest := *r
 	rest.Body, rest.ContentLength, rest.PostForm = nil, 0, nil
-	if fingerprint, err = takeBody(&rest, name, g.route); err != nil {
+	if fingerprint, err = takeBody(&rest, space, g.route); err != nil {
 		return key, "", err
 	}
 	who, err := g.principal(r)
-	return ClientKey(who, name, text), fingerprint, err
+	return ClientKey(who, space, text), fingerprint, err
 }
 
 // wholeNumber matches a JSON number that has one spelling.
@@ -62,29 +61,52 @@ var wholeNumber = regexp.MustCompile(`^-?(0|[1-9][0-9]*)$`)
 
 // keyIn finds the key in a payload.
 func keyIn(body []byte, route Route) (string, error) {
-	value, err := valueAt(body, jsontext.Pointer(route.KeyFromBody))
-	field, malformed := "body"+route.KeyFromBody, "malformed key: "+route.KeyFromBody+" of the payload is the key"
+	values, err := valuesAt(body, route.KeyFromBody)
 	if err != nil {
-		return "", &fieldError{ErrKeyMalformed, field, malformed + ", and it is not JSON in UTF-8 with each name once: " + err.Error()}
+		return "", &fieldError{ErrKeyMalformed, "body" + route.KeyFromBody[0],
+			"malformed key: it is in the payload, which is not JSON with each name once: " + err.Error()}
 	}
-	if value == nil {
-		return "", route.keyMissing()
+	var parts []string
+	size := 0
+	for i, at := range route.KeyFromBody {
+		if values[i] == nil {
+			return "", route.keyMissing()
+		}
+		part, ok := keyPart(values[i])
+		if size += len(part); !ok || size > maxBodyKey {
+			return "", &fieldError{ErrKeyMalformed, "body" + at, fmt.Sprintf("malformed key: %s of the payload is part of the key, "+
+				"and has to be a text of 1 to %d bytes of UTF-8 without control characters, or a whole number", at, maxBodyKey)}
+		}
+		parts = append(parts, part)
 	}
-	text := value.String()
-	isKind := value.Kind() == '"' || value.Kind() == '0' && wholeNumber.MatchString(text)
-	if !isKind || text == "" || len(text) > maxBodyKey || strings.ContainsFunc(text, unicode.IsControl) {
-		return "", &fieldError{ErrKeyMalformed, field, fmt.Sprintf("%s: a text of 1 to %d bytes without control characters, or a whole number",
-			malformed, maxBodyKey)}
-	}
-	return text, nil
+	return composed(parts), nil
 }
 
-// valueAt is the value at a place of a JSON text, or the end of one that is an object or an array;
-// nil if there is none. The whole text is read, since a name that comes twice would be two keys.
-func valueAt(text []byte, at jsontext.Pointer) (found *jsontext.Token, err error) {
-	decoder, depth := jsontext.NewDecoder(bytes.NewBuffer(text)), strings.Count(string(at), "/")
+// numberMark begins a number in a key: no text does.
+const numberMark = "\x01"
+
+// keyPart reads a value of a payload as part of a key. A number is another part than a text with
+// its digits.
+func keyPart(value jsontext.Value) (part string, ok bool) {
+	switch value.Kind() {
+	case '0':
+		return numberMark + string(value), wholeNumber.Match(value)
+	case '"':
+		// half of a surrogate pair is an error: all halves would be one character
+		text, err := jsontext.AppendUnquote(nil, value)
+		return string(text), err == nil && len(text) > 0 && !bytes.ContainsFunc(text, unicode.IsControl)
+	}
+	return "", false
+}
+
+// valuesAt are the values at places of a JSON text, or the end of those that are an object or an
+// array; nil where there is none. The whole text is read, since a name that comes twice would be
+// two keys.
+func valuesAt(text []byte, places []string) ([]jsontext.Value, error) {
+	decoder, found := jsontext.NewDecoder(bytes.NewBuffer(text), jsontext.AllowInvalidUTF8(true)), make([]jsontext.Value, len(places))
 	for {
-		token, err := decoder.ReadToken()
+		before := decoder.InputOffset()
+		_, err := decoder.ReadToken()
 		_, values := decoder.StackIndex(0)
 		if errors.Is(err, io.EOF) && decoder.StackDepth() == 0 && values == 1 {
 			return found, nil
@@ -95,12 +117,15 @@ func valueAt(text []byte, at jsontext.Pointer) (found *jsontext.Token, err error
 		if values > 1 {
 			return nil, errors.New("there is more after its value")
 		}
-		if decoder.StackDepth() != depth || decoder.StackPointer() != at {
-			continue
-		}
-		if kind, n := decoder.StackIndex(depth); kind != '{' || n%2 == 0 { // else it is the name
-			clone := token.Clone()
-			found = &clone
+		for i, place := range places {
+			depth := strings.Count(place, "/")
+			if decoder.StackDepth() != depth || decoder.StackPointer() != jsontext.Pointer(place) {
+				continue
+			}
+			// in an object an odd place is a name
+			if kind, n := decoder.StackIndex(depth); kind != '{' || n%2 == 0 {
+				found[i] = bytes.Trim(text[before:decoder.InputOffset()], " \t\r\n,:")
+			}
 		}
 	}
 }

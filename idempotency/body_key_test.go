@@ -22,10 +22,13 @@ func TestKeyInAPayload(t *testing.T) {
 		{"/events/1/id", `{"events":[{"id":"a"},{"id":"b"}]}`, "b", ""},
 		{"/a~1b", `{"a/b":"slash"}`, "slash", ""},
 		{"/m~0n", `{"m~n":"tilde"}`, "tilde", ""},
-		{"/id", `{"id":17}`, "17", ""},
-		{"/id", `{"id":-9007199254740993}`, "-9007199254740993", ""},
+		{"/id", `{"id":17}`, numberMark + "17", ""},
+		{"/id", `{"id":-9007199254740993}`, numberMark + "-9007199254740993", ""},
 		{"/id", `{"id":"Ä ü\u00df"}`, "Ä üß", ""},
 		{"/id", `{"id":"` + strings.Repeat("x", 1024) + `"}`, strings.Repeat("x", 1024), ""},
+		{"/id", `{"id":"a","text":"half \ud83d","\udc00":1}`, "a", ""},
+		{"/id", "{\"text\":\"\xff\",\"id\" : \"a\" }", "a", ""},
+		{"/a", `{"a":" , : "}`, " , : ", ""},
 
 		{"/id", `{"id":"` + strings.Repeat("x", 1025) + `"}`, "", "1 to 1024 bytes"},
 		{"/id", `{"id":""}`, "", "1 to 1024 bytes"},
@@ -46,11 +49,11 @@ func TestKeyInAPayload(t *testing.T) {
 		{"/id", `{"id":"a"`, "", "is not JSON"},
 		{"/id", `{"id":"a"} {"id":"b"}`, "", "is not JSON"},
 		{"/id", `{"id":"a","id":"b"}`, "", "is not JSON"},
-		{"/id", "{\"id\":\"\xff\"}", "", "is not JSON"},
-		{"/id", `{"id":"evt_\ud83d"}`, "", "is not JSON"},
-		{"/id", `{"id":"\udc00"}`, "", "is not JSON"},
+		{"/id", "{\"id\":\"\xff\"}", "", "of UTF-8"},
+		{"/id", `{"id":"evt_\ud83d"}`, "", "of UTF-8"},
+		{"/id", `{"id":"\udc00"}`, "", "of UTF-8"},
 	} {
-		key, err := keyIn([]byte(row.payload), Route{KeyFromBody: row.pointer})
+		key, err := keyIn([]byte(row.payload), Route{KeyFromBody: []string{row.pointer}})
 		expect.Equal(t, row.pointer+" of "+row.payload, key, row.key)
 		if row.wrong != "" {
 			expect.Contains(t, "the error for "+row.payload, err.Error(), row.wrong)
@@ -70,7 +73,7 @@ func FuzzKeyInAPayload(f *testing.F) {
 		if !validPointer(pointer) || pointer == "" {
 			return
 		}
-		if key, err := keyIn([]byte(payload), Route{KeyFromBody: pointer}); err == nil && (len(key) < 1 || len(key) > maxBodyKey) {
+		if key, err := keyIn([]byte(payload), Route{KeyFromBody: []string{pointer}}); err == nil && (len(key) < 1 || len(key) > maxBodyKey) {
 			t.Errorf("%s of %q: key %q", pointer, payload, key)
 		}
 	})
@@ -115,7 +118,7 @@ func TestKeyOfTheSendersOwnHeader(t *testing.T) {
 }
 
 func TestKeyFromTheBody(t *testing.T) {
-	deliver, runs := webhooks(t, Route{KeyFromBody: "/id", KeyHeaders: []string{"webhook-id"}})
+	deliver, runs := webhooks(t, Route{KeyFromBody: []string{"/id"}, KeyHeaders: []string{"webhook-id"}})
 	first := deliver(`{"id":"evt_1","pending_webhooks":2}`)
 	expect.Equal(t, "the handler's body", first.Body.String(), `{"id":"evt_1","pending_webhooks":2}`)
 	again := deliver(`{"id":"evt_1","pending_webhooks":1}`)
@@ -138,7 +141,7 @@ func TestKeyFromTheBody(t *testing.T) {
 
 // Which requests have the same key is not guessed of what cannot be read.
 func TestAPayloadThatIsEncodedIsRefusedWhereItsKeyIsIn(t *testing.T) {
-	deliver, runs := webhooks(t, Route{KeyFromBody: "/id", KeyHeaders: []string{"webhook-id"}, Optional: true})
+	deliver, runs := webhooks(t, Route{KeyFromBody: []string{"/id"}, KeyHeaders: []string{"webhook-id"}, Optional: true})
 	var packed strings.Builder
 	packer := gzip.NewWriter(&packed)
 	_, _ = packer.Write([]byte(`{"id":"evt_1"}`))
@@ -146,7 +149,7 @@ func TestAPayloadThatIsEncodedIsRefusedWhereItsKeyIsIn(t *testing.T) {
 	for _, payload := range []string{packed.String(), `{"id":"evt_1"}`} {
 		answer := deliver(payload, "Content-Encoding: gzip")
 		expect.Equal(t, "status", answer.Code, http.StatusBadRequest)
-		expect.Contains(t, "the refusal", answer.Body.String(), "idempotency-key-malformed", `"field":"Content-Encoding"`, "/id of the payload")
+		expect.Contains(t, "the refusal", answer.Body.String(), "idempotency-key-malformed", `"field":"Content-Encoding"`, "the key is in the payload")
 	}
 	expect.Equal(t, "runs", *runs, 0)
 	for range 2 {
@@ -159,7 +162,7 @@ func TestAPayloadThatIsEncodedIsRefusedWhereItsKeyIsIn(t *testing.T) {
 
 // Without a key in its payload a request of a route that needs none passes with its whole body.
 func TestAPayloadWithoutAKeyPassesWhereNoneIsNeeded(t *testing.T) {
-	deliver, runs := webhooks(t, Route{KeyFromBody: "/id", Optional: true})
+	deliver, runs := webhooks(t, Route{KeyFromBody: []string{"/id"}, Optional: true})
 	for range 2 {
 		expect.Equal(t, "the handler's body", deliver(`{"ping":true}`).Body.String(), `{"ping":true}`)
 	}
@@ -170,26 +173,26 @@ func TestAPayloadWithoutAKeyPassesWhereNoneIsNeeded(t *testing.T) {
 
 func TestRoutesWithKeysElsewhereAreChecked(t *testing.T) {
 	for _, route := range []Route{
-		{KeyFromBody: "id"}, {KeyFromBody: "/~2"}, {KeyFromBody: "/" + strings.Repeat("x", 200)}, {KeyHeaders: []string{"a b"}},
-		{Accept: TokenOnly, KeyFromBody: "/id"}, {Accept: TokenOnly, KeyHeaders: []string{"webhook-id"}},
+		{KeyFromBody: []string{"id"}}, {KeyFromBody: []string{"/~2"}}, {KeyFromBody: []string{"/" + strings.Repeat("x", 200)}}, {KeyHeaders: []string{"a b"}},
+		{Accept: TokenOnly, KeyFromBody: []string{"/id"}}, {Accept: TokenOnly, KeyHeaders: []string{"webhook-id"}},
 	} {
 		if route.Check() == nil {
 			t.Errorf("Check of %+v: no error", route)
 		}
 	}
-	for _, route := range []Route{{KeyFromBody: "/id"}, {KeyFromBody: "/a~1b/0/~0"}, {KeyFromBody: "/"}, {KeyHeaders: []string{"webhook-id"}}} {
+	for _, route := range []Route{{KeyFromBody: []string{"/id"}}, {KeyFromBody: []string{"/a~1b/0/~0"}}, {KeyFromBody: []string{"/"}}, {KeyHeaders: []string{"webhook-id"}}} {
 		expect.Error(t, fmt.Sprintf("Check of %+v", route), route.Check(), nil)
 	}
-	expect.Equal(t, "published", Route{Name: "POST /hooks", KeyHeaders: []string{"webhook-id"}, KeyFromBody: "/id", Accept: KeyOnly}.Published().Headers,
+	expect.Equal(t, "published", Route{Name: "POST /hooks", KeyHeaders: []string{"webhook-id"}, KeyFromBody: []string{"/id"}, Accept: KeyOnly}.Published().Headers,
 		[]string{"Webhook-Id"})
 	expect.Equal(t, "published with Idempotency-Key", Route{KeyHeaders: []string{"webhook-id"}, Accept: KeyOnly}.Published().Headers, []string{"Webhook-Id", KeyHeader})
 	for _, row := range []struct {
 		route Route
 		want  string
 	}{
-		{Route{KeyFromBody: "$.event.id"}, `did you mean "/event/id"?`},
-		{Route{KeyFromBody: "#/event/id"}, `did you mean "/event/id"?`},
-		{Route{KeyFromBody: "id"}, `did you mean "/id"?`},
+		{Route{KeyFromBody: []string{"$.event.id"}}, `did you mean "/event/id"?`},
+		{Route{KeyFromBody: []string{"#/event/id"}}, `did you mean "/event/id"?`},
+		{Route{KeyFromBody: []string{"id"}}, `did you mean "/id"?`},
 		{Route{KeyHeaders: []string{"A", "a"}}, `key header "a": given twice`},
 		{Route{KeyHeaders: []string{"idempotency-token"}}, `or a token's`},
 	} {
@@ -204,7 +207,7 @@ func TestIdempotencyKeyIsNotTheKeyOfARouteThatHasItInThePayload(t *testing.T) {
 		named []string
 		runs  int
 	}{{nil, 1}, {[]string{"webhook-id"}, 1}, {[]string{"idempotency-key"}, 3}} {
-		deliver, runs := webhooks(t, Route{KeyFromBody: "/id", KeyHeaders: row.named})
+		deliver, runs := webhooks(t, Route{KeyFromBody: []string{"/id"}, KeyHeaders: row.named})
 		for _, key := range []string{"a", "b", "c"} {
 			expect.Equal(t, "status", deliver(`{"id":"evt_1"}`, KeyHeader+": "+key).Code, http.StatusAccepted)
 		}
@@ -221,10 +224,10 @@ func TestDeliveryWithoutItsKeyNamesTheField(t *testing.T) {
 		field   string
 		detail  string
 	}{
-		{Route{KeyFromBody: "/event/id"}, `{}`, "X: y", "body/event/id", "the request has no key; this route takes Idempotency-Token or /event/id of the payload"},
-		{Route{KeyFromBody: "/event/id"}, `{"event":{"id":{}}}`, "X: y", "body/event/id", "1 to 1024 bytes"},
-		{Route{KeyFromBody: "/id"}, `id=1`, "X: y", "body/id", "is not JSON"},
-		{Route{KeyFromBody: "/id"}, `{"id":"a"} and more`, "X: y", "body/id", "is not JSON"},
+		{Route{KeyFromBody: []string{"/event/id"}}, `{}`, "X: y", "body/event/id", "the request has no key; this route takes Idempotency-Token or /event/id of the payload"},
+		{Route{KeyFromBody: []string{"/event/id"}}, `{"event":{"id":{}}}`, "X: y", "body/event/id", "1 to 1024 bytes"},
+		{Route{KeyFromBody: []string{"/id"}}, `id=1`, "X: y", "body/id", "is not JSON"},
+		{Route{KeyFromBody: []string{"/id"}}, `{"id":"a"} and more`, "X: y", "body/id", "is not JSON"},
 		{Route{KeyHeaders: []string{"webhook-id"}}, `{}`, "X: y", "Webhook-Id", "Webhook-Id or Idempotency-Key"},
 		{Route{KeyHeaders: []string{"webhook-id"}}, `{}`, "Webhook-Id: " + strings.Repeat("x", 256), "Webhook-Id", "1 to 255 characters"},
 	} {

@@ -28,11 +28,11 @@ const (
 type OperationKey struct {
 	record string
 	issued bool // only a token that was issued will do
-	// of an issued token: whose it is, and its text, whose signature is checked where tokens are
-	// signed
-	principal, token string
-	text             string // of a client's own key
-	scope            string // likewise
+	// whose it is, so that [Operation.IsOf] tells it
+	principal string
+	token     string // that was issued: its signature is checked where tokens are signed
+	text      string // of a client's own key
+	scope     string // likewise
 }
 
 // IssuedToken is the key of a token that this service issued to a principal. To any other principal
@@ -51,7 +51,7 @@ func ClientKey(principal, scope, key string) OperationKey {
 	if key == "" {
 		return OperationKey{}
 	}
-	return OperationKey{record: names.Digest("key", principal, scope, key), text: key, scope: scope}
+	return OperationKey{record: names.Digest("key", principal, scope, key), principal: principal, text: key, scope: scope}
 }
 
 // Operation returns the name of the operation, under which [Tokens.Operation] and [Tokens.Settle]
@@ -88,9 +88,6 @@ type ClaimOptions struct {
 	// the request that it is claimed by, shown to operators; left out unless it is 1 to 128 visible
 	// ASCII characters
 	RequestID string
-	// whose the operation is, so that [Operation.IsOf] tells it; "" = not noted, and all are told.
-	// Where it is, Complete and Extend keep the record for this Retention, whatever they say
-	Principal string
 	// if the first attempt is still running, the caller waits for its end and needs a notification
 	awaited bool
 }
@@ -158,7 +155,7 @@ func (t *Tokens) claim(ctx context.Context, key OperationKey, options ClaimOptio
 	reply, err := t.on(options.Ack).Run(ctx, scripts.TokenClaim, t.keys(key),
 		&options.Owner, &options.Fingerprint, options.Lease.Milliseconds(), (*string)(&options.Policy),
 		options.Retention.Milliseconds(), &options.Scope, birth(key), word(options.awaited, "await"),
-		&options.Route, &options.RequestID, whose(options.Principal))
+		&options.Route, &options.RequestID, whose(key.principal))
 	if err != nil && (len(reply) == 0 || reply.Word() == "granted") {
 		return Outcome{}, fmt.Errorf("claim token: %w", err)
 	}
@@ -176,7 +173,7 @@ func word(is bool, text string) string {
 	return ""
 }
 
-// whose is how a record names a principal; "" is not noted.
+// whose is how a record names a principal; "" is none, and not noted.
 func whose(principal string) string {
 	if principal == "" {
 		return ""

@@ -61,6 +61,11 @@ type policyError struct{ text string }
 func (e *policyError) Error() string { return e.text }
 func (e *policyError) Unwrap() error { return errPolicy }
 
+// Unauthorized is ErrUnauthorized for a header, and why: for functions that tell callers apart.
+func Unauthorized(header, why string) error {
+	return &fieldError{ErrUnauthorized, header, strings.TrimPrefix(ErrUnauthorized.Error(), "idempotency: ") + ": " + why}
+}
+
 // running is ErrInProgress or ErrAttemptRunning with the remaining lease of the attempt.
 func running(err error, left time.Duration) error {
 	return &fault.WaitError{Err: err, Wait: left, Text: "; its lease has {wait} left"}
@@ -129,7 +134,8 @@ func Problem(err error) (problem api.Problem, ok bool) {
 		case errors.Is(known.err, ErrUnauthorized):
 			problem.Field = "Authorization"
 		case errors.Is(known.err, ErrNoKeys):
-			problem.Detail = "Nothing was done. The keys that bearer tokens are verified with cannot be read now. Ask again after Retry-After."
+			problem.Detail = "Nothing was done. Who is asking cannot be verified now: the keys of bearer tokens cannot be read, or the " +
+				"service that knows callers does not answer. Ask again after Retry-After."
 		}
 		if wrong, ok := errors.AsType[*fieldError](err); ok {
 			problem.Field = wrong.field

@@ -41,55 +41,82 @@ func bare(value string) bool {
 
 // keyOf returns the key of a request's operation: one of the headers of the route, once. Of both
 // the token counts. Who asks is only a question of a request that has one.
-func keyOf(r *http.Request, route Route, principal func(*http.Request) (string, error), name string) (OperationKey, error) {
+func keyOf(r *http.Request, route Route, principal func(*http.Request) (string, error), space string) (key OperationKey, err error) {
 	tokens := r.Header.Values(TokenHeader)
 	header, keys := route.keyHeader(r)
 	if route.Accept == TokenOnly {
-		keys = nil
+		keys = 0
 	}
 	if route.Accept == KeyOnly {
 		tokens = nil
 	}
 	if len(tokens) == 1 {
-		keys = nil // an issued token says more than a key that a browser or a library has added
+		keys = 0 // an issued token says more than a key that a browser or a library has added
 	}
 	switch {
-	case len(tokens)+len(keys) == 0:
-		return OperationKey{}, route.keyMissing()
-	case len(tokens)+len(keys) > 1:
-		if len(tokens) > 0 {
-			header = TokenHeader
-		}
-		return OperationKey{}, malformed(header, "one header field belongs here, not %d", len(tokens)+len(keys))
-	case len(tokens) == 1:
-		if !names.Token.MatchString(tokens[0]) {
-			return OperationKey{}, malformed(TokenHeader, "%s is one token, 1 to %d characters, as it was issued", TokenHeader, maxKey)
-		}
-		who, err := principal(r)
-		if err != nil {
-			return OperationKey{}, err
-		}
-		return IssuedToken(who, tokens[0]), nil
+	case len(tokens)+keys == 0:
+		return key, route.keyMissing()
+	case len(tokens) > 0 && len(tokens)+keys > 1:
+		return key, malformed(TokenHeader, "one header field belongs here, not %d", len(tokens)+keys)
+	case len(tokens) == 1 && !names.Token.MatchString(tokens[0]):
+		return key, malformed(TokenHeader, "%s is one token, 1 to %d characters, as it was issued", TokenHeader, maxKey)
 	}
-	key, err := parseHeader(header, keys[0])
-	if err != nil {
-		return OperationKey{}, err
+	text := ""
+	if len(tokens) == 0 {
+		if text, err = keyInHeaders(r, header); err != nil {
+			return key, err
+		}
 	}
 	who, err := principal(r)
 	if err != nil {
-		return OperationKey{}, err
+		return key, err
 	}
-	return ClientKey(who, name, key), nil
+	if len(tokens) == 1 {
+		return IssuedToken(who, tokens[0]), nil
+	}
+	return ClientKey(who, space, text), nil
+}
+
+// keyInHeaders reads the key of a request in one header, or in several together, each of which has
+// to be there once.
+func keyInHeaders(r *http.Request, header string) (string, error) {
+	var parts []string
+	for name := range strings.SplitSeq(header, KeyJoint) {
+		values := r.Header.Values(name)
+		if len(values) != 1 {
+			return "", malformed(name, "one header field belongs here, not %d", len(values))
+		}
+		part, err := parseHeader(name, values[0])
+		if err != nil {
+			return "", err
+		}
+		parts = append(parts, part)
+	}
+	return composed(parts), nil
+}
+
+// KeyJoint stands between the names of headers that are one key together.
+const KeyJoint = " + "
+
+// composed is the key of several parts. No part has a control character.
+func composed(parts []string) string { return strings.Join(parts, "\x00") }
+
+// headersIn lists the names in key headers.
+func headersIn(keyHeaders []string) (names []string) {
+	for _, one := range keyHeaders {
+		names = append(names, strings.Split(one, KeyJoint)...)
+	}
+	return names
 }
 
 // keyMissing is the refusal of a request without a key.
 func (r Route) keyMissing() error {
 	ways, field := r.headers(), ""
 	if len(r.KeyHeaders) > 0 {
-		field = http.CanonicalHeaderKey(r.KeyHeaders[0])
+		field = http.CanonicalHeaderKey(headersIn(r.KeyHeaders)[0])
 	}
-	if r.KeyFromBody != "" {
-		ways, field = append(ways, r.KeyFromBody+" of the payload"), "body"+r.KeyFromBody
+	if len(r.KeyFromBody) > 0 {
+		ways, field = append(ways, strings.Join(r.KeyFromBody, KeyJoint)+" of the payload"), "body"+r.KeyFromBody[0]
 	}
 	if field == "" {
 		return fmt.Errorf("%w; this route takes %s", ErrKeyMissing, strings.Join(ways, " or "))
@@ -114,19 +141,23 @@ func malformed(header, format string, values ...any) error {
 // takesUsualHeader reports whether the key can be in Idempotency-Key without being named for it:
 // not where the route says that it is in the payload, since a proxy or a library may add one of its
 // own to each attempt.
-func (r Route) takesUsualHeader() bool { return r.KeyFromBody == "" }
+func (r Route) takesUsualHeader() bool { return len(r.KeyFromBody) == 0 }
 
-// keyHeader is the first header of the route that a request has a key in, and its values.
-func (r Route) keyHeader(request *http.Request) (name string, values []string) {
-	for _, name := range r.KeyHeaders {
-		if values := request.Header.Values(name); len(values) > 0 {
-			return name, values
+// keyHeader is the first header of the route that a request has a key in, or the first ones that
+// are a key together; fields is how many it has of these.
+func (r Route) keyHeader(request *http.Request) (names string, fields int) {
+	for _, names := range r.KeyHeaders {
+		for name := range strings.SplitSeq(names, KeyJoint) {
+			fields += len(request.Header.Values(name))
+		}
+		if fields > 0 {
+			return names, fields
 		}
 	}
 	if !r.takesUsualHeader() {
-		return "", nil
+		return "", 0
 	}
-	return KeyHeader, request.Header.Values(KeyHeader)
+	return KeyHeader, len(request.Header.Values(KeyHeader))
 }
 
 // headers lists the headers that a route takes; a request has one of them.
@@ -135,8 +166,12 @@ func (r Route) headers() (names []string) {
 		names = append(names, TokenHeader)
 	}
 	if r.Accept != TokenOnly {
-		for _, name := range r.KeyHeaders {
-			names = append(names, http.CanonicalHeaderKey(name))
+		for _, one := range r.KeyHeaders {
+			parts := strings.Split(one, KeyJoint)
+			for i, part := range parts {
+				parts[i] = http.CanonicalHeaderKey(part)
+			}
+			names = append(names, strings.Join(parts, KeyJoint))
 		}
 		if r.takesUsualHeader() {
 			names = append(names, KeyHeader)

@@ -126,3 +126,50 @@ func FuzzParseKey(f *testing.F) {
 		}
 	})
 }
+
+// An event's id is unique within its source only, so that both are its key. A part that is missing
+// or comes twice is refused, and the parts cannot be taken for others.
+func TestKeyOfSeveralPartsIsEachOfThem(t *testing.T) {
+	route := Route{KeyHeaders: []string{"ce-source + ce-id", "X-Delivery"}, KeyFromBody: []string{"/source", "/id"}}
+	expect.Error(t, "Check", route.Check(), nil)
+	expect.Equal(t, "headers", route.headers(), []string{TokenHeader, "Ce-Source + Ce-Id", "X-Delivery"})
+	of := func(headers ...string) (string, error) {
+		request := &http.Request{Header: http.Header{}}
+		for i := 0; i < len(headers); i += 2 {
+			request.Header.Add(headers[i], headers[i+1])
+		}
+		key, err := keyOf(request, route, HeaderPrincipal(), "space")
+		return key.record, err
+	}
+	known := map[string][]string{}
+	for _, headers := range [][]string{
+		{"Ce-Source", "/pay", "Ce-Id", "99"}, {"Ce-Source", "/refund", "Ce-Id", "99"}, {"Ce-Source", "/pay9", "Ce-Id", "9"}, {"Ce-Source", "99", "Ce-Id", "/pay"},
+		{"X-Delivery", "99"}, {"X-Delivery", "/pay99"},
+	} {
+		name, err := of(headers...)
+		expect.Error(t, strings.Join(headers, " "), err, nil)
+		if other, isThere := known[name]; isThere {
+			t.Errorf("%q is the operation of %q", headers, other)
+		}
+		known[name] = headers
+	}
+	for _, headers := range [][]string{{"Ce-Id", "99"}, {"Ce-Source", "/pay", "X-Delivery", "99"}, {"Ce-Source", "/a", "Ce-Id", "1", "Ce-Id", "1"}} {
+		_, err := of(headers...)
+		expect.Error(t, strings.Join(headers, " "), err, ErrKeyMalformed)
+	}
+	keys := map[string]string{}
+	for _, payload := range []string{`{"source":"/pay","id":1}`, `{"source":"/pay","id":"1"}`, `{"source":"/pay1","id":""}`, `{"source":"/refund","id":1}`, `{"source":1,"id":"/pay"}`} {
+		key, err := keyIn([]byte(payload), route)
+		if strings.Contains(payload, `""`) {
+			expect.Error(t, payload, err, ErrKeyMalformed)
+			continue
+		}
+		expect.Error(t, payload, err, nil)
+		if other, isThere := keys[key]; isThere {
+			t.Errorf("the key of %s is that of %s", payload, other)
+		}
+		keys[key] = payload
+	}
+	_, err := keyIn([]byte(`{"source":"/pay"}`), route)
+	expect.Error(t, "a payload without an id", err, ErrKeyMissing)
+}

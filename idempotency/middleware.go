@@ -29,8 +29,8 @@ type guard struct {
 // called the next handler, the wrapper has to end the chain. Middleware panics if [Route.Check]
 // returns an error.
 //
-// Routes of one Name are one scope, and their paths are part of the fingerprint: a key that has
-// been used at one path gets [ErrMismatch] at another.
+// Routes of one Name, or of one [Route].Keys, are one scope, and their paths are part of the
+// fingerprint: a key that has been used at one path gets [ErrMismatch] at another.
 func (t *Tokens) Middleware(route Route) func(http.Handler) http.Handler {
 	route = route.WithDefaults()
 	if err := route.Check(); err != nil {
@@ -82,11 +82,12 @@ func (g *guard) refuse(w http.ResponseWriter, r *http.Request, err error) {
 // serve answers a request, or returns why it is refused; then nothing has been written.
 func (g *guard) serve(w http.ResponseWriter, r *http.Request) error {
 	name := g.route.name(r)
-	key, err := keyOf(r, g.route, g.principal, name)
+	space := g.route.keySpace(name)
+	key, err := keyOf(r, g.route, g.principal, space)
 	var fingerprint string
 	inBody := g.looksIntoBody(r, err)
 	if inBody {
-		key, fingerprint, err = g.takeKey(r, name)
+		key, fingerprint, err = g.takeKey(r, space)
 	}
 	if passes, err := g.passes(r, err); err != nil {
 		return err
@@ -95,7 +96,7 @@ func (g *guard) serve(w http.ResponseWriter, r *http.Request) error {
 		return nil
 	}
 	if !inBody {
-		if fingerprint, err = takeBody(r, name, g.route); err != nil {
+		if fingerprint, err = takeBody(r, space, g.route); err != nil {
 			return err
 		}
 	}

@@ -34,9 +34,10 @@ type Operation struct {
 	whose string
 }
 
-// IsOf reports whether an operation is a principal's, as [ClaimOptions].Principal has noted it.
-// Where nothing was noted it is everybody's who knows its name.
-func (o Operation) IsOf(principal string) bool { return o.whose == "" || o.whose == whose(principal) }
+// IsOf reports whether an operation is a principal's, as the key of its claim has it. One
+// without a principal is nobody's: a name proves nothing, since whoever knows principal, scope and
+// key can compute it.
+func (o Operation) IsOf(principal string) bool { return principal != "" && o.whose == whose(principal) }
 
 // Decision is an operator's decision about an operation in doubt after checking its effect.
 type Decision string

@@ -20,14 +20,19 @@ type Route struct {
 	// that is written as a pattern has the notation of net/http.ServeMux, not another router's
 	Name   string
 	Accept Accept // which header it takes; "" = TokenOrKey
+	// the key space: a key is one operation on all routes that have the same. It takes the place of
+	// Name in a key's scope and in the fingerprint; "" = Name
+	Keys string
 	// other names of Idempotency-Key, for senders with an id of their own, such as webhook-id: the
-	// first that a request has is its key, taken as it stands, and comes before Idempotency-Key
+	// first that a request has is its key, taken as it stands, and comes before Idempotency-Key.
+	// Several headers with " + " between them, as "ce-source + ce-id", are one key together
 	KeyHeaders []string
-	// where the payload, which is JSON, has the key of a request without one in a header: a JSON
-	// Pointer (RFC 6901), such as /id, to a text of 1 to 1,024 bytes without control characters, or
-	// to a whole number. Such a payload is not compared: who sends one again may write it anew. An
-	// Idempotency-Key counts only where KeyHeaders has it
-	KeyFromBody string
+	// where the payload, which is JSON, has the key of a request without one in a header: JSON
+	// Pointers (RFC 6901), such as /id, each to a text without control characters, or to a whole
+	// number; together they have up to 1,024 bytes, and are one key. Such a payload is not
+	// compared: who sends one again may write it anew. An Idempotency-Key counts only where
+	// KeyHeaders has it
+	KeyFromBody []string
 	Optional    bool // a request without a header passes unguarded, up to MaxBody
 	// a header that Accept does not take is the handler's; false = such a request is refused
 	PassOther bool
@@ -93,16 +98,18 @@ func (r Route) Check() error {
 	fault(len(r.Scope) > maxScope, "scope: up to %d characters", maxScope)
 	fault(r.Keep != nil && len(r.Keep) == 0,
 		"keep: at least one status; without the list every answer is kept but 307, 308, 401, 403, 407, 408, 421, 425 and 429")
-	for _, name := range slices.Concat(r.Headers, r.KeyHeaders) {
+	for _, name := range slices.Concat(r.Headers, headersIn(r.KeyHeaders)) {
 		fault(!names.Header.MatchString(name), "header %q: not a header's name", name)
 	}
-	fault(r.Accept == TokenOnly && (len(r.KeyHeaders) > 0 || r.KeyFromBody != ""),
+	fault(r.Accept == TokenOnly && len(r.KeyHeaders)+len(r.KeyFromBody) > 0,
 		"accept token: a route with key headers or a key in the body takes keys")
-	fault(!validPointer(r.KeyFromBody),
-		"key from body %q: a JSON Pointer of 1 to %d characters belongs here, such as /id or /data/0/id; did you mean %q?",
-		r.KeyFromBody, maxPointer, likelyPointer(r.KeyFromBody))
+	for i, one := range r.KeyFromBody {
+		fault(!validPointer(one), "key from body %q: a JSON Pointer of 1 to %d characters belongs here, such as /id or /data/0/id; "+
+			"did you mean %q?", one, maxPointer, likelyPointer(one))
+		fault(slices.Contains(r.KeyFromBody[:i], one), "key from body %q: given twice", one)
+	}
 	seen := map[string]bool{http.CanonicalHeaderKey(TokenHeader): true}
-	for _, name := range r.KeyHeaders {
+	for _, name := range headersIn(r.KeyHeaders) {
 		same := http.CanonicalHeaderKey(name)
 		fault(seen[same], "key header %q: given twice, or a token's", name)
 		seen[same] = true
@@ -124,16 +131,19 @@ func (r Route) Published() api.RoutePolicy {
 	if r.CanonicalJSON {
 		body = "body, JSON in canonical form (RFC 8785)"
 	}
-	if r.KeyFromBody != "" {
+	if len(r.KeyFromBody) > 0 {
 		body += ", unless the key is from it"
 	}
-	fingerprint := []string{"method", "route", "path and query"}
+	fingerprint, uniqueBy := []string{"method", "path and query"}, []string{"principal", "key"}
+	if r.Keys == "" {
+		fingerprint, uniqueBy = []string{"method", "route", "path and query"}, []string{"principal", "route", "key"}
+	}
 	for _, name := range r.Headers {
 		fingerprint = append(fingerprint, "header "+http.CanonicalHeaderKey(name))
 	}
 	return api.RoutePolicy{
 		Route: r.Name, Headers: r.headers(), KeyFromBody: r.KeyFromBody,
-		UniqueBy: []string{"principal", "route", "key"}, Required: !r.Optional, Policy: string(r.Policy),
+		UniqueBy: uniqueBy, Required: !r.Optional, Policy: string(r.Policy),
 		LeaseMs: r.Lease.Milliseconds(), RetentionMs: r.Retention.Milliseconds(), Fingerprint: append(fingerprint, body), Keep: r.Keep,
 		MaxBody: r.MaxBody, MaxWaitMs: max(r.MaxWait, 0).Milliseconds(), Scope: r.Scope,
 	}
@@ -142,6 +152,9 @@ func (r Route) Published() api.RoutePolicy {
 func (r Route) options(fingerprint string) ClaimOptions {
 	return ClaimOptions{Fingerprint: fingerprint, Policy: r.Policy, Lease: r.Lease, Retention: r.Retention, Scope: r.Scope, Ack: r.Ack}
 }
+
+// keySpace is the scope of a client's key on a route of this name.
+func (r Route) keySpace(name string) string { return cmp.Or(r.Keys, name) }
 
 func (r Route) name(request *http.Request) string {
 	switch {

@@ -61,17 +61,17 @@ func (h *operations) list(r *request) error {
 	return r.answer(http.StatusOK, page)
 }
 
-// get shows one operation by its name, which cannot be guessed; one by a caller's own key, which
-// may be, only to its principal and to operators.
+// get shows one operation by its name to its principal, and to operators whose rights are over all
+// names: a name can be computed by whoever knows principal, scope and key.
 func (h *operations) get(r *request) error {
 	name := operationName(r)
 	if r.err != nil {
 		return r.err
 	}
 	operation, err := h.tokens.Operation(r.ctx(), name)
-	if err == nil && !caller(r).May(access.Admin) {
-		who, unknown := h.principal(r.Request())
-		if err = unknown; err == nil && !operation.IsOf(who) {
+	if who := caller(r); err == nil && !(who.May(access.Admin) && who.Names.Allow("")) {
+		principal, unknown := h.principal(r.Request())
+		if err = unknown; err == nil && !operation.IsOf(principal) {
 			err = idempotency.ErrUnknownToken
 		}
 	}

@@ -5,8 +5,12 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/coatcheck/coatcheck/access"
 	"github.com/coatcheck/coatcheck/api"
+	"github.com/coatcheck/coatcheck/idempotency"
 	"github.com/coatcheck/coatcheck/internal/testing/expect"
+	"github.com/coatcheck/coatcheck/internal/testing/storetest"
+	"github.com/coatcheck/coatcheck/redisstore"
 	"github.com/coatcheck/coatcheck/server"
 )
 
@@ -158,6 +162,31 @@ func TestBadSettlementsAreRefusedWithTheField(t *testing.T) {
 		problem := checkProblem(t, s.do(t, row.method, row.path, row.body), row.code)
 		if row.field != "" {
 			expect.Equal(t, row.method+" "+row.path+" "+row.body+": field", problem.Field, row.field)
+		}
+	}
+}
+
+// A name is a digest of what others may know: a stranger who computes it learns nothing, whether
+// the operation has a principal or none.
+func TestOperationIsShownToItsPrincipalAndToOperatorsOverAllNames(t *testing.T) {
+	t.Parallel()
+	store := storetest.Open(t, redisstore.Config{})
+	g := serveKeyed(t, server.Config{Store: store}, map[string]access.Record{
+		"limited admin": {Role: access.Admin, Names: access.Names{"orders:*"}}, "all": {Role: access.Admin}, "mate": {Role: access.Use},
+	})
+	claimed := must[api.Claimed](t, g.service, 200, "POST", "/operation/claim", `{"key":"k","scope":"orders:1","fingerprint":"f"}`, g.bearer("own")...)
+	tokens := idempotency.New(store, idempotency.Config{})
+	nobodys := idempotency.ClientKey("", "*", "evt_1")
+	_, err := tokens.Claim(t.Context(), nobodys, idempotency.ClaimOptions{Fingerprint: "f"})
+	expect.Error(t, "claim without a principal", err, nil)
+	for caller, row := range map[string][2]int{"own": {200, 410}, "all": {200, 200}, "mate": {410, 410}, "limited admin": {410, 410}} {
+		for i, name := range []string{claimed.Operation, nobodys.Operation()} {
+			g.do(t, "GET", "/operation/"+name, "", g.bearer(caller)...).wantStatus(t, row[i])
+		}
+		for _, ask := range [][2]string{{"DELETE", ""}, {"POST", "/settle"}} {
+			if caller != "all" {
+				g.do(t, ask[0], "/operation/"+claimed.Operation+ask[1], `{"outcome":"refused"}`, g.bearer(caller)...).wantStatus(t, 403)
+			}
 		}
 	}
 }

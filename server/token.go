@@ -130,8 +130,8 @@ func (h *tokens) claimOwn(r *request) error {
 	if r.err != nil {
 		return r.err
 	}
-	options.Principal, options.Route = who, asked.Scope
-	key := idempotency.ClientKey(options.Principal, asked.Scope, asked.Key)
+	options.Route = asked.Scope
+	key := idempotency.ClientKey(who, asked.Scope, asked.Key)
 	return h.claimed(r, key, options, key.Operation())
 }
 

@@ -30,7 +30,7 @@ var now = time.Unix(3600, 0)
 // other's.
 func TestAlertsKnowTheTargetsOfTheChart(t *testing.T) {
 	for name, want := range map[string][]string{
-		"mesh":    {"shop-coatcheck"},
+		"mesh":    {"shop-coatcheck", "coatcheck/shop-coatcheck-gateway"},
 		"changed": {"shop-coatcheck", "coatcheck/shop-coatcheck-gateway"},
 	} {
 		targets := chartTargets(t, name)

@@ -72,7 +72,7 @@ func wantRefused(t testing.TB, what string, v *Verifier, why string, values ...s
 func TestRenewedTokenIsTheSameCaller(t *testing.T) {
 	t.Parallel()
 	is := issuer.New(t)
-	v := open(t, Config{JWKS: is.URL, Issuer: "https://id.example/", Audience: "payments"})
+	v := open(t, Config{JWKS: is.URL, Issuers: []string{"https://id.example/"}, Audience: "payments"})
 	ann := principal(t, v, is.Token("ann"))
 	for name, row := range map[string]struct {
 		token string
@@ -141,7 +141,7 @@ func TestPrincipalsOfTokensAreFixed(t *testing.T) {
 func TestTokenThatDoesNotVerifyIsRefused(t *testing.T) {
 	t.Parallel()
 	is, other := issuer.New(t), issuer.New(t)
-	v := open(t, Config{JWKS: is.URL, Issuer: "https://id.example/", Audience: "payments"})
+	v := open(t, Config{JWKS: is.URL, Issuers: []string{"https://id.example/"}, Audience: "payments"})
 	good, now := is.Token("ann"), time.Now()
 	parts := strings.Split(good, ".")
 	claims := func(more map[string]any) string { return "Bearer " + is.Token("ann", more) }

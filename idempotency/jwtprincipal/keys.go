@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"net/http"
 	"os"
+	"slices"
 	"sync"
 	"time"
 
@@ -17,6 +18,7 @@ import (
 	"golang.org/x/time/rate"
 
 	"github.com/coatcheck/coatcheck/idempotency"
+	"github.com/coatcheck/coatcheck/internal/names"
 )
 
 const (
@@ -37,6 +39,7 @@ type keySet struct {
 
 	mu     sync.Mutex
 	keys   []jose.JSONWebKey
+	others []otherKey    // of the last reading that are not taken
 	err    error         // of the last reading
 	tried  time.Time     // when that ended; zero = never
 	reader chan struct{} // closed at the end of the reading under way; nil = there is none
@@ -153,7 +156,9 @@ func (s *keySet) read(ctx context.Context) {
 	text, err := s.fetch(ctx)
 	var keys []jose.JSONWebKey
 	if err == nil {
-		keys, err = parseKeys(text)
+		var others []otherKey
+		keys, others, err = parseKeys(text)
+		s.tell(ctx, others)
 	}
 	if err != nil {
 		err = fmt.Errorf("the keys of bearer tokens cannot be read: %w", err)
@@ -172,6 +177,20 @@ func (s *keySet) read(ctx context.Context) {
 			"jwks", s.config.JWKS, "error", err)
 	case err == nil && before != nil:
 		s.config.Logger.InfoContext(ctx, "the keys of bearer tokens can be read again", "jwks", s.config.JWKS, "keys", len(keys))
+	}
+}
+
+// tell logs the keys that are not taken, if they are others than the last time.
+func (s *keySet) tell(ctx context.Context, others []otherKey) {
+	s.mu.Lock()
+	told := slices.Equal(others, s.others)
+	s.others = others
+	s.mu.Unlock()
+	if told {
+		return
+	}
+	for _, key := range others {
+		s.config.Logger.WarnContext(ctx, "a key of the set is not taken", "jwks", s.config.JWKS, "kid", names.Printable(key.id), "why", key.why)
 	}
 }
 
@@ -208,27 +227,65 @@ func whole(from io.Reader) ([]byte, error) {
 	return text, err
 }
 
-// parseKeys returns the public keys of a set (RFC 7517) that can verify a signature. It passes over
-// others: a secret would let all who verify sign as well.
-func parseKeys(text []byte) ([]jose.JSONWebKey, error) {
+// parseKeys returns the public keys of a set (RFC 7517) that can verify a signature, and why the
+// others are none: a secret, for one, would let all who verify sign as well.
+func parseKeys(text []byte) (keys []jose.JSONWebKey, others []otherKey, err error) {
 	var set struct {
 		Keys []json.RawMessage `json:"keys"`
 	}
 	if err := json.Unmarshal(text, &set); err != nil || set.Keys == nil {
-		return nil, errors.New("not a key set (RFC 7517), which is JSON with a list of keys")
+		return nil, nil, errors.New("not a key set (RFC 7517), which is JSON with a list of keys")
 	}
-	keys := []jose.JSONWebKey{}
 	for _, one := range set.Keys {
-		var key jose.JSONWebKey
-		if key.UnmarshalJSON(one) != nil || key.Use != "" && key.Use != "sig" {
+		key, why := parseKey(one)
+		if why != "" {
+			others = append(others, otherKey{key.KeyID, why})
 			continue
 		}
-		if public := key.Public(); public.Valid() {
-			keys = append(keys, public)
-		}
+		keys = append(keys, key)
 	}
 	if len(keys) == 0 {
-		return nil, errors.New("it has no public key that a signature can be verified with")
+		return nil, others, errors.New("it has no public key that a signature can be verified with")
 	}
-	return keys, nil
+	return keys, others, nil
+}
+
+// otherKey is a key of a set that verifies nothing.
+type otherKey struct{ id, why string }
+
+// parseKey reads a key by its own parameters. Its certificates say nothing that is needed, and one
+// that cannot be read would take the key with it.
+func parseKey(text json.RawMessage) (key jose.JSONWebKey, why string) {
+	var fields map[string]json.RawMessage
+	if json.Unmarshal(text, &fields) != nil {
+		return key, "it is no JSON object"
+	}
+	for _, certificate := range []string{"x5c", "x5t", "x5t#S256", "x5u"} {
+		delete(fields, certificate)
+	}
+	var told struct {
+		ID         string   `json:"kid"`
+		Use        string   `json:"use"`
+		Operations []string `json:"key_ops"`
+	}
+	bare, err := json.Marshal(fields)
+	if err != nil || json.Unmarshal(bare, &told) != nil {
+		return key, "its kid, use or key_ops are no texts"
+	}
+	err = key.UnmarshalJSON(bare)
+	key.KeyID = told.ID
+	public := key.Public()
+	switch {
+	case err != nil:
+		return key, "it cannot be read: " + err.Error()
+	case told.Use != "" && told.Use != "sig":
+		return key, "its use is not sig"
+	case told.Operations != nil && !slices.Contains(told.Operations, "verify"):
+		return key, "its key_ops do not have verify"
+	case key.Algorithm != "" && !slices.Contains(Algorithms(), key.Algorithm):
+		return key, "its alg is none that can be verified here"
+	case !public.Valid():
+		return key, "it is no public key"
+	}
+	return public, ""
 }

@@ -2,10 +2,12 @@ package jwtprincipal
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -256,4 +258,76 @@ func TestRedirectedKeySetIsNone(t *testing.T) {
 	expect.Equal(t, "how often the other URL was asked", is.Asked.Load(), 0)
 	is.Away.Store(true)
 	wantNoKeys(t, "an issuer that answers 500", open(t, Config{JWKS: is.URL}), is.Token("ann"))
+}
+
+// A key is its own parameters: a certificate beside it, as one with a negative serial number, says
+// nothing that is needed, and does not take the key, or the whole set, with it. A key that is not
+// taken is told with its id.
+func TestKeyIsTakenByItsOwnParameters(t *testing.T) {
+	is := issuer.New(t)
+	w := func(change func(key map[string]any)) (*Verifier, *logtest.Text) {
+		t.Helper()
+		var set struct {
+			Keys []map[string]any `json:"keys"`
+		}
+		expect.MustEqual(t, "the error of reading the key set", json.Unmarshal(is.KeySet(), &set), nil)
+		change(set.Keys[0])
+		text, err := json.Marshal(set)
+		expect.MustEqual(t, "the error of writing the key set", err, nil)
+		file, log := filepath.Join(t.TempDir(), "jwks.json"), &logtest.Text{}
+		expect.MustEqual(t, "the error of writing the file", os.WriteFile(file, text, 0o600), nil)
+		v, err := New(Config{JWKS: file, Logger: log.Logger()})
+		if err != nil {
+			return nil, log
+		}
+		return v, log
+	}
+	for name, change := range map[string]func(map[string]any){
+		"certificates that are none":    func(key map[string]any) { key["x5c"] = []string{"AAAA"} },
+		"certificates of another form":  func(key map[string]any) { key["x5c"] = 5 },
+		"the digest of no certificate":  func(key map[string]any) { key["x5t"], key["x5t#S256"] = "AA", "AA" },
+		"a URL of certificates":         func(key map[string]any) { key["x5u"] = "::" },
+		"operations that have verify":   func(key map[string]any) { key["key_ops"] = []string{"verify"} },
+		"a use that is that":            func(key map[string]any) { key["use"] = "sig" },
+		"an alg that the token has too": func(map[string]any) {},
+	} {
+		v, log := w(change)
+		if v == nil {
+			t.Errorf("%s: the key is not taken: %s", name, log)
+			continue
+		}
+		principal(t, v, is.Token("ann"))
+		expect.Equal(t, name+": the log", log.String(), "")
+	}
+	for why, change := range map[string]func(map[string]any){
+		"use is not sig":              func(key map[string]any) { key["use"] = "enc" },
+		"key_ops do not have verify":  func(key map[string]any) { key["key_ops"] = []string{"encrypt"} },
+		"alg is none that can be":     func(key map[string]any) { key["alg"] = "RSA-OAEP" },
+		"it cannot be read":           func(key map[string]any) { key["kty"] = "XX" },
+		"kid, use or key_ops are no ": func(key map[string]any) { key["use"] = 5 },
+	} {
+		v, log := w(change)
+		expect.Equal(t, why+": the key is taken", v != nil, false)
+		expect.Contains(t, "the log", log.String(), "a key of the set is not taken", "kid=", why)
+	}
+}
+
+// Google's tokens have accounts.google.com with and without https://, and Keycloak's one of its two
+// names: they are one issuer, and its callers are the same.
+func TestSpellingsOfOneIssuerAreOne(t *testing.T) {
+	is := issuer.New(t)
+	of := func(issuers []string, iss string) (string, error) {
+		return open(t, Config{JWKS: is.URL, Issuers: issuers}).Principal(by(t, "Bearer "+is.Token("ann", map[string]any{"iss": iss})))
+	}
+	both := []string{"https://accounts.google.com", "accounts.google.com"}
+	first, err := of(both, both[0])
+	expect.Error(t, "a token of the first spelling", err, nil)
+	second, err := of(both, both[1])
+	expect.Error(t, "a token of the second", err, nil)
+	expect.Equal(t, "the callers of both", second, first)
+	alone, err := of(both[:1], both[0])
+	expect.Error(t, "a token of the one", err, nil)
+	expect.Equal(t, "the caller where the first is the only one", alone, first)
+	_, err = of(both[:1], both[1])
+	expect.Error(t, "a token of another", err, idempotency.ErrUnauthorized)
 }

@@ -1,11 +1,15 @@
 package frontdoor
 
 import (
+	"bytes"
 	"context"
 	"crypto/tls"
+	"fmt"
 	"io"
 	"net"
+	"net/http"
 	"os"
+	"strconv"
 	"sync/atomic"
 	"time"
 )
@@ -24,6 +28,8 @@ type conn struct {
 	heard  atomic.Bool  // something has come since the last answer
 	many   atomic.Bool  // it has many requests at once, as HTTP/2 has
 	taken  atomic.Bool  // a handler has taken it over
+	// the line of the next answer; nil = net/http's own
+	status atomic.Pointer[statusLine]
 	// how long Close may wait for what still comes, in Unix nanoseconds; 0 = not at all
 	until atomic.Int64
 }
@@ -61,11 +67,44 @@ func (d *Door) fieldsIn(size int64) int64 {
 }
 
 // Write notes how many of the bytes read were a TLS ClientHello.
-func (c *conn) Write(bytes []byte) (int, error) {
+func (c *conn) Write(written []byte) (int, error) {
 	if c.hello.Load() == 0 {
 		c.hello.Store(max(c.header.Load(), 0))
 	}
-	return c.Conn.Write(bytes)
+	if said := c.status.Load(); said != nil {
+		return c.writeSaying(said, written)
+	}
+	return c.Conn.Write(written)
+}
+
+// statusLine is the line of an answer by HTTP/1 whose text is not the usual one.
+type statusLine struct {
+	code string // with a space on both sides
+	text string
+}
+
+// SayStatus has the text beside the status of a request's answer be another one than the usual. It
+// has no effect by HTTP/2, which has no such text, and below TLS.
+func SayStatus(r *http.Request, status int, text string) {
+	if c, _ := r.Context().Value(connKey{}).(*conn); c != nil && r.ProtoMajor == 1 && r.TLS == nil {
+		c.status.Store(&statusLine{" " + strconv.Itoa(status) + " ", text})
+	}
+}
+
+// writeSaying writes the beginning of an answer, which net/http writes with its line, with another
+// text. What does not begin with that line is written as it is.
+func (c *conn) writeSaying(said *statusLine, written []byte) (int, error) {
+	const version = len("HTTP/1.1")
+	line, rest, _ := bytes.Cut(written, []byte("\r\n"))
+	if len(line) < version+len(said.code) || string(line[version:version+len(said.code)]) != said.code {
+		return c.Conn.Write(written)
+	}
+	c.status.Store(nil)
+	head := fmt.Appendf(nil, "%s%s%s\r\n", line[:version], said.code, said.text)
+	if _, err := c.Conn.Write(append(head, rest...)); err != nil {
+		return 0, err
+	}
+	return len(written), nil
 }
 
 // beginHTTP2 notes that the connection speaks HTTP/2. The end of the TLS handshake counts as part

@@ -1,12 +1,10 @@
 // Package muxpattern finds patterns of routes that match no request, or none that their writer has
 // in mind: net/http.ServeMux takes the notations of other routers for plain text, and any word for
-// a method. A guard for such a pattern guards nothing. What the mux refuses it tells in the words
-// of a pattern, with the pattern that may be meant.
+// a method. A guard for such a pattern guards nothing.
 package muxpattern
 
 import (
 	"net/http"
-	"path"
 	"strings"
 )
 
@@ -21,18 +19,6 @@ func Split(pattern string) (method, host, rest string) {
 		return method, pattern, ""
 	}
 	return method, pattern[:at], pattern[at:]
-}
-
-// join makes a pattern of its parts.
-func join(method, rest string) string { return strings.TrimLeft(method+" "+rest, " ") }
-
-// Cleaned is a path with repeated slashes and dot segments resolved. A slash at its end stays.
-func Cleaned(from string) string {
-	clean := path.Clean("/" + from)
-	if strings.HasSuffix(from, "/") && clean != "/" {
-		clean += "/"
-	}
-	return clean
 }
 
 // IsSafe reports whether a method does nothing that matters if it is done twice (RFC 9110, 9.2.1).

@@ -22,12 +22,16 @@ import (
 // warnAdmin warns at the start if others can reach the admin listener.
 func warnAdmin(admin string, log *slog.Logger) {
 	if host, _, err := net.SplitHostPort(admin); err == nil && !config.IsLoopback(host) {
-		log.Warn("insecure: other machines can reach the admin listener, which shows profiles of this process", "listen", admin)
+		log.Warn("insecure: other machines can reach the admin listener, which asks for no key", "listen", admin)
 	}
 }
 
 // profiles are those of package net/http/pprof, without the command line: it can hold passwords.
-func profiles() http.Handler {
+// nil = they are off.
+func profiles(on bool) http.Handler {
+	if !on {
+		return nil
+	}
 	mux := http.NewServeMux()
 	mux.HandleFunc("/debug/pprof/", pprof.Index)
 	mux.HandleFunc("/debug/pprof/cmdline", http.NotFound)

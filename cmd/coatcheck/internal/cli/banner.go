@@ -35,6 +35,8 @@ type started struct {
 	// how long a worker-id pool that the store does not know grants nothing, at most; 0 = it is new
 	NewPoolWait int64  `json:"new_pool_wait_ms,omitempty"`
 	Version     string `json:"version"`
+
+	profiles bool // whether they are at AdminURL
 }
 
 type servedAt struct {
@@ -46,7 +48,7 @@ func startedAt(ctx context.Context, c *config.Service, store *redisstore.Store, 
 	s := started{
 		URL: c.Scheme() + reachable(at.clients.String()), AdminURL: at.admin, Store: string(store.Mode()), Address: store.Address(),
 		Durability: redisprobe.Durability(ctx, store), Version: version().Version,
-		Principal: whoCallersAre(c),
+		Principal: whoCallersAre(c), profiles: c.Profiles,
 	}
 	if err := store.Ping(ctx); err != nil {
 		s.Problem = err.Error()
@@ -89,7 +91,11 @@ func unsuitable(ctx context.Context, store *redisstore.Store) string {
 // places says where the operator looks, and what is kept where.
 func (s started) places(b *strings.Builder) {
 	if s.AdminURL != "" {
-		fmt.Fprintf(b, "  admin       %s/readyz  %s/metrics  %s/debug/pprof/\n", s.AdminURL, s.AdminURL, s.AdminURL)
+		fmt.Fprintf(b, "  admin       %s/readyz  %s/metrics", s.AdminURL, s.AdminURL)
+		if s.profiles {
+			fmt.Fprintf(b, "  %s/debug/pprof/", s.AdminURL)
+		}
+		b.WriteString("\n")
 	}
 	fmt.Fprintf(b, "  store       %s  %s\n", s.Store, strings.TrimPrefix(s.Address, "embedded:"))
 	fmt.Fprintf(b, "  durability  %s\n", s.Durability)

@@ -27,7 +27,7 @@ func (p *program) gatewayCommand() *cobra.Command {
 		Use: "gateway --upstream URL --routes FILE", Short: "Run an idempotency proxy in front of a service in any language", Args: noArgs,
 		Long: "Run a reverse proxy that makes routes of a service safe to ask for twice: one token or key, one request to the service, " +
 			"one answer.\n" +
-			"The routes file says which ones; everything else passes as it is.",
+			"The routes file says which ones. A request of another method than GET, HEAD, OPTIONS and TRACE that it does not name is refused.",
 		Example: "  coatcheck gateway --upstream http://127.0.0.1:3000 --routes routes.yaml --redis redis://localhost:6379",
 	}
 	l := &config.Sources{}
@@ -41,7 +41,7 @@ func (p *program) gatewayCommand() *cobra.Command {
 			return configError(err)
 		}
 		if *only {
-			return p.print(shownRoutes(routes), "The routes file is in order.\n\n"+routesTable(routes))
+			return p.print(checked{shownRoutes(routes), routes.Unmatched()}, "The routes file is in order.\n\n"+routesTable(routes))
 		}
 		defer runtime.KeepAlive(spareHeap())
 		return p.gateway(cc.Context(), l, c)
@@ -68,7 +68,7 @@ func (p *program) gateway(ctx context.Context, l *config.Sources, c *config.Gate
 	}
 	defer func() { err = errors.Join(err, store.Close()) }()
 	settings := c.Config()
-	settings.Store, settings.Logger, settings.Metrics, settings.Tracer, settings.Debug = store, log, measures, traces.Tracer(), profiles()
+	settings.Store, settings.Logger, settings.Metrics, settings.Tracer, settings.Debug = store, log, measures, traces.Tracer(), profiles(c.Profiles)
 	if settings.Principal, err = openPrincipal(ctx, c.Service, log); err != nil {
 		return err
 	}
@@ -105,32 +105,56 @@ func openListeners(c *config.Gateway) (clients, admin net.Listener, err error) {
 type gatewayStarted struct {
 	started
 
-	Upstream string       `json:"upstream"`
-	Routes   []shownRoute `json:"routes"`
+	checked
+
+	Upstream string `json:"upstream"`
+}
+
+// checked is a routes file that is in order.
+type checked struct {
+	Routes    []shownRoute `json:"routes"`
+	Unmatched string       `json:"unmatched"` // unsafe requests that no route names: refuse or pass
 }
 
 type shownRoute struct {
-	Match  string `json:"match"`
-	Accept string `json:"accept"`
-	Policy string `json:"policy"`
+	Match  []string `json:"match"`
+	Guard  bool     `json:"guard"`
+	Accept string   `json:"accept,omitempty"`
+	Policy string   `json:"policy,omitempty"`
+	Keys   string   `json:"keys,omitempty"` // its key space; "" = that of the gateway
 	// where the key is, in place of Idempotency-Key: headers in their order, then a place in the
 	// JSON body; none = there
 	KeyHeader   []string `json:"key_header,omitempty"`
-	KeyFromBody string   `json:"key_from_body,omitempty"`
+	KeyFromBody []string `json:"key_from_body,omitempty"`
 	// who the caller is, where the route has its own; "" = as for all
 	Principal string `json:"principal,omitempty"`
 }
 
 func shownRoutes(routes gateway.Routes) (list []shownRoute) {
-	for _, route := range routes {
-		shown := shownRoute{Match: route.Name, Accept: string(route.Accept), Policy: string(route.Policy), KeyHeader: route.KeyHeaders,
-			KeyFromBody: route.KeyFromBody}
-		if route.JWT != nil {
-			shown.Principal = byToken(*route.JWT)
+	for _, route := range routes.List {
+		shown := shownRoute{Match: route.Match}
+		if !route.Unguarded {
+			shown = shownRoute{Match: route.Match, Guard: true, Accept: string(route.Accept), Policy: string(route.Policy), Keys: route.Keys,
+				KeyHeader: route.KeyHeaders, KeyFromBody: route.KeyFromBody, Principal: byCaller(route.Caller)}
 		}
 		list = append(list, shown)
 	}
 	return list
+}
+
+// byCaller says what tells the callers of a route apart; "" = as for all.
+func byCaller(c gateway.Caller) string {
+	switch {
+	case c.JWT != nil:
+		return byToken(*c.JWT)
+	case len(c.Cookies) > 0:
+		return "by cookie " + strings.Join(c.Cookies, ", ")
+	case c.Ask != nil:
+		return "by " + c.Ask.Header + " of " + c.Ask.URL
+	case c.One:
+		return "all are the same"
+	}
+	return ""
 }
 
 // gatewayAt is a gateway that is about to run, and its addresses.
@@ -145,10 +169,10 @@ func (p *program) gatewayBanner(ctx context.Context, c *config.Gateway, at gatew
 	routes := at.gateway.Routes()
 	s := gatewayStarted{
 		started:  startedAt(ctx, c.Service, at.store, servedAt{at.clients, "http://" + reachable(at.admin.String())}, log),
-		Upstream: c.Gateway.Upstream.String(), Routes: shownRoutes(routes),
+		Upstream: c.Gateway.Upstream.String(), checked: checked{shownRoutes(routes), routes.Unmatched()},
 	}
-	if !slices.ContainsFunc(routes, func(route gateway.Route) bool { return route.JWT == nil }) {
-		s.Principal = "by the verified token of each route, as below"
+	if !slices.ContainsFunc(s.Routes, func(route shownRoute) bool { return route.Guard && route.Principal == "" }) {
+		s.Principal = "of each route, as below"
 	}
 	return p.print(s, s.people(routes))
 }
@@ -160,15 +184,26 @@ func (s gatewayStarted) people(routes gateway.Routes) string {
 	fmt.Fprintf(&b, "  upstream    %s\n", s.Upstream)
 	s.places(&b)
 	fmt.Fprintf(&b, "  callers     %s\n", s.Principal)
-	s.faults(&b, "guarded routes answer 503 until it does; everything else passes")
-	fmt.Fprintf(&b, "\n%s\nTry, twice:\n  %s\nWhat clients may read: %s/idempotency-policy\n\n", routesTable(routes), try(s.URL,
-		routes[0]), s.URL)
+	s.faults(&b, "guarded routes answer 503 until it does; safe methods and routes with guard: false pass")
+	fmt.Fprintf(&b, "\n%s", routesTable(routes))
+	if guarded := routes.Guarded(); len(guarded) > 0 {
+		fmt.Fprintf(&b, "\nTry, twice:\n  %s", try(s.URL, guarded[0]))
+	}
+	fmt.Fprintf(&b, "\nWhat clients may read: %s/idempotency-policy\n\n", s.URL)
 	return b.String()
 }
 
+// unmatchedLine says what becomes of requests that no route names.
+func unmatchedLine(routes gateway.Routes) string {
+	if routes.Open {
+		return "  WARNING: every other request passes (unmatched: pass); one with a key is guarded.\n"
+	}
+	return "  Every other request is refused, but for GET, HEAD, OPTIONS and TRACE.\n"
+}
+
 func routesTable(routes gateway.Routes) string {
-	shown, head := shownRoutes(routes), "  GUARDED\tACCEPT\tPOLICY"
-	ownKeys := slices.ContainsFunc(shown, func(s shownRoute) bool { return len(s.KeyHeader) > 0 || s.KeyFromBody != "" })
+	shown, head := shownRoutes(routes), "  ROUTE\tACCEPT\tPOLICY"
+	ownKeys := slices.ContainsFunc(shown, func(s shownRoute) bool { return len(s.KeyHeader) > 0 || len(s.KeyFromBody) > 0 })
 	if ownKeys {
 		head += "\tKEY"
 	}
@@ -178,7 +213,11 @@ func routesTable(routes gateway.Routes) string {
 	}
 	return tabular(head, func(line func(...string)) {
 		for _, route := range shown {
-			cells := []string{"  " + route.Match, route.Accept, route.Policy}
+			cells := []string{"  " + strings.Join(route.Match, ", "), route.Accept, route.Policy}
+			if !route.Guard {
+				line(cells[0], "unguarded")
+				continue
+			}
 			if ownKeys {
 				cells = append(cells, route.key())
 			}
@@ -187,7 +226,7 @@ func routesTable(routes gateway.Routes) string {
 			}
 			line(cells...)
 		}
-	})
+	}) + unmatchedLine(routes)
 }
 
 // key is where a request has its key: a token that was issued only where there are no others.
@@ -196,8 +235,8 @@ func (s shownRoute) key() string {
 		return idempotency.TokenHeader
 	}
 	places := slices.Clone(s.KeyHeader)
-	if s.KeyFromBody != "" {
-		places = append(places, "body "+s.KeyFromBody)
+	if len(s.KeyFromBody) > 0 {
+		places = append(places, "body "+strings.Join(s.KeyFromBody, idempotency.KeyJoint))
 	}
 	return cmp.Or(strings.Join(places, ", "), idempotency.KeyHeader)
 }
@@ -214,8 +253,8 @@ func try(at string, route gateway.Route) string {
 	case route.Accept == idempotency.TokenOnly:
 		header = "Idempotency-Token: $TOKEN"
 	case len(route.KeyHeaders) > 0:
-		header = route.KeyHeaders[0] + ": order-1"
-	case route.KeyFromBody != "":
+		header = strings.ReplaceAll(route.KeyHeaders[0], idempotency.KeyJoint, `: order-1" -H "`) + ": order-1"
+	case len(route.KeyFromBody) > 0:
 		header = "Content-Type: application/json"
 	}
 	if host != "" {

@@ -260,7 +260,7 @@ func TestStoppedGatewayFinishesWhatItBegan(t *testing.T) {
 func TestGatewayReadsItsRoutesAgain(t *testing.T) {
 	upstream := newTill(t, func(http.ResponseWriter, *http.Request) {})
 	g := runGatewayProcess(t, upstream.URL, payRoutes)
-	g.answers(200, "POST", "/orders", "x")
+	expect.Equal(t, "code of POST /orders without a route", g.do("POST", "/orders", "x").code(), api.RouteUnknown)
 	change := func(routes string) {
 		expect.NoError(t, "write the file", os.WriteFile(g.routes, []byte(routes), 0o600))
 		g.signal(syscall.SIGHUP)
@@ -300,10 +300,10 @@ func TestCallersByTheirVerifiedTokens(t *testing.T) {
 	g, s := runGateway(t, upstream.URL, payRoutes, settings...), serve(t, settings...)
 	const says = "by iss and sub of the verified bearer token, with the keys of "
 	own := runGateway(t, "http://127.0.0.1:1", `routes: [{match: POST /payments, principal: {jwt: {jwks: "`+is.URL+`"}}}]`)
-	expect.Equal(t, "the principal in the banner of a gateway whose routes have their own", own.banner.Principal, "by the verified token of each route, as below")
+	expect.Equal(t, "the principal in the banner of a gateway whose routes have their own", own.banner.Principal, "of each route, as below")
 	expect.Equal(t, "the principal in the gateway's banner", g.banner.Principal, says+is.URL)
 	expect.Equal(t, "the principal in the service's banner", s.banner.Principal, says+is.URL)
-	expect.Contains(t, "the gateway's banner for people", g.banner.people(gateway.Routes{{}}), "callers     "+says+is.URL)
+	expect.Contains(t, "the gateway's banner for people", g.banner.people(gateway.Routes{List: []gateway.Route{{}}}), "callers     "+says+is.URL)
 
 	var token api.TokenIssued
 	s.do("POST", "/token", "", "Authorization: Bearer "+is.Token("ann")).into(t, &token)
@@ -334,29 +334,33 @@ func TestGatewayUsage(t *testing.T) {
 			[]string{"--upstream", "http://h", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--routes", file(t, "routes: [{match: /a, ack: 1}]")}, nil, usage,
 			[]string{"no replicas"},
 		},
-		"its own address":   {[]string{"--check", "--listen", "127.0.0.1:8081", "--upstream", "http://localhost:8081/x", "--routes", good}, nil, usage, []string{"upstream: localhost:8081 is where clients come in", "--listen"}},
-		"all addresses":     {[]string{"--check", "--listen", ":8081", "--upstream", "http://127.0.0.1:8081", "--routes", good}, nil, usage, []string{"upstream: 127.0.0.1:8081"}},
-		"another host":      {[]string{"--check", "--listen", "127.0.0.1:8081", "--upstream", "http://127.0.0.2:8081", "--routes", good}, nil, done, []string{"in order"}},
-		"token service":     {[]string{"--upstream", "http://h", "--routes", good, "--token-service", "tokens"}, nil, usage, []string{"token-service"}},
-		"header":            {[]string{"--upstream", "http://h", "--routes", good, "--principal-headers", "a b"}, nil, usage, []string{"principal-headers"}},
-		"no keys of tokens": {[]string{"--check", "--routes", good, "--principal-jwt-jwks", good + "x"}, nil, usage, []string{"principal-jwt-jwks: ", "no such file"}},
-		"tokens, two ways":  {[]string{"--check", "--routes", good, "--principal-jwt-jwks", "https://h/x", "--principal-headers", "X-User"}, nil, usage, []string{"principal-headers: not with principal-jwt-jwks"}},
-		"tokens of nowhere": {[]string{"--check", "--routes", good, "--principal-jwt-issuer", "https://h"}, nil, usage, []string{"principal-jwt-jwks: missing"}},
-		"a shared secret":   {[]string{"--check", "--routes", good, "--principal-jwt-jwks", "https://h/x", "--principal-jwt-algorithms", "RS256,HS256"}, nil, usage, []string{`"HS256" is not one of`}},
-		"a URL of no kind":  {[]string{"--check", "--routes", good, "--principal-jwt-jwks", "ftp://h/x"}, nil, usage, []string{"principal-jwt-jwks: not a URL"}},
-		"tokens of a route": {[]string{"--check", "--routes", file(t, "routes: [{match: POST /a, principal: {jwt: {jwks: https://h/x}}}, {match: POST /b}]")}, nil, done, []string{"CALLERS", "with the keys of https://h/x", "as for all"}},
-		"a route's no keys": {[]string{"--check", "--routes", file(t, "routes: [{match: POST /a, principal: {jwt: {jwks: /nowhere}}}]")}, nil, usage, []string{"line 1: principal: jwt: ", "no such file"}},
-		"argument":          {[]string{"extra"}, nil, usage, []string{"unexpected argument"}},
-		"check":             {[]string{"--check", "--routes", good}, nil, done, []string{"in order", "POST /pay/{name}", "either", "hold"}},
-		"check by env":      {[]string{"--check"}, map[string]string{"COATCHECK_ROUTES": good}, done, []string{"in order"}},
-		"check as JSON":     {[]string{"--check", "--json", "--routes", good}, nil, done, []string{`[{"match":"POST /pay/{name}","accept":"either","policy":"hold"}]`}},
+		"its own address":    {[]string{"--check", "--listen", "127.0.0.1:8081", "--upstream", "http://localhost:8081/x", "--routes", good}, nil, usage, []string{"upstream: localhost:8081 is where clients come in", "--listen"}},
+		"all addresses":      {[]string{"--check", "--listen", ":8081", "--upstream", "http://127.0.0.1:8081", "--routes", good}, nil, usage, []string{"upstream: 127.0.0.1:8081"}},
+		"another host":       {[]string{"--check", "--listen", "127.0.0.1:8081", "--upstream", "http://127.0.0.2:8081", "--routes", good}, nil, done, []string{"in order"}},
+		"token service":      {[]string{"--upstream", "http://h", "--routes", good, "--token-service", "tokens"}, nil, usage, []string{"token-service"}},
+		"header":             {[]string{"--upstream", "http://h", "--routes", good, "--principal-headers", "a b"}, nil, usage, []string{"principal-headers"}},
+		"no keys of tokens":  {[]string{"--check", "--routes", good, "--principal-jwt-jwks", good + "x"}, nil, usage, []string{"principal-jwt-jwks: ", "no such file"}},
+		"tokens, two ways":   {[]string{"--check", "--routes", good, "--principal-jwt-jwks", "https://h/x", "--principal-headers", "X-User"}, nil, usage, []string{"principal-headers: not with principal-jwt-jwks"}},
+		"tokens of nowhere":  {[]string{"--check", "--routes", good, "--principal-jwt-issuer", "https://h"}, nil, usage, []string{"principal-jwt-jwks: missing"}},
+		"a shared secret":    {[]string{"--check", "--routes", good, "--principal-jwt-jwks", "https://h/x", "--principal-jwt-algorithms", "RS256,HS256"}, nil, usage, []string{`"HS256" is not one of`}},
+		"a URL of no kind":   {[]string{"--check", "--routes", good, "--principal-jwt-jwks", "ftp://h/x"}, nil, usage, []string{"principal-jwt-jwks: not a URL"}},
+		"tokens of a route":  {[]string{"--check", "--routes", file(t, "routes: [{match: POST /a, principal: {jwt: {jwks: https://h/x}}}, {match: POST /b}]")}, nil, done, []string{"CALLERS", "with the keys of https://h/x", "as for all"}},
+		"a route's no keys":  {[]string{"--check", "--routes", file(t, "routes: [{match: POST /a, principal: {jwt: {jwks: /nowhere}}}]")}, nil, usage, []string{"line 1: principal: jwt: ", "no such file"}},
+		"argument":           {[]string{"extra"}, nil, usage, []string{"unexpected argument"}},
+		"check":              {[]string{"--check", "--routes", good}, nil, done, []string{"in order", "POST /pay/{name}", "either", "hold"}},
+		"unmatched requests": {[]string{"--check", "--routes", file(t, "{unmatched: pass, routes: [{match: [POST /a, POST /a/]}, {match: POST /b, guard: false}]}")}, nil, done, []string{"POST /a, POST /a/", "POST /b", "unguarded", "WARNING: every other request passes (unmatched: pass)"}},
+		"a host":             {[]string{"--check", "--routes", file(t, "routes: [{match: POST shop.example/a}]")}, nil, usage, []string{"line 1: match: ", "--preserve-host", "--allowed-hosts"}},
+		"a host, preserved":  {[]string{"--check", "--preserve-host", "--routes", file(t, "routes: [{match: POST shop.example/a}]")}, nil, done, []string{"in order", "Every other request is refused"}},
+		"callers of routes":  {[]string{"--check", "--routes", file(t, "routes: [{match: POST /a, principal: none}, {match: POST /b, principal: {cookie: sid}}, {match: POST /c, principal: {ask: {url: http://h/who, header: X-User}}}]")}, nil, done, []string{"all are the same", "by cookie sid", "by X-User of http://h/who"}},
+		"check by env":       {[]string{"--check"}, map[string]string{"COATCHECK_ROUTES": good}, done, []string{"in order"}},
+		"check as JSON":      {[]string{"--check", "--json", "--routes", good}, nil, done, []string{`{"routes":[{"match":["POST /pay/{name}"],"guard":true,"accept":"either","policy":"hold"}],"unmatched":"refuse"}`}},
 		"keys of senders": {[]string{"--check", "--routes", file(t, "routes: [{match: POST /a, key_header: [webhook-id, X-B]}, {match: POST /b, key_from_body: /id}, {match: POST /c}, {match: POST /d, accept: token}]")}, nil, done,
 			[]string{"KEY", "webhook-id, X-B", "body /id", "Idempotency-Key", "Idempotency-Token"}},
-		"keys as JSON":     {[]string{"--check", "--json", "--routes", file(t, "routes: [{match: POST /a, key_header: X-B, key_from_body: /id}]")}, nil, done, []string{`"key_header":["X-B"],"key_from_body":"/id"`}},
+		"keys as JSON":     {[]string{"--check", "--json", "--routes", file(t, "routes: [{match: POST /a, key_header: X-B, key_from_body: /id}]")}, nil, done, []string{`"key_header":["X-B"],"key_from_body":["/id"]`}},
 		"a key of nowhere": {[]string{"--check", "--routes", file(t, "routes: [{match: POST /a, key_from_body: event.id}]")}, nil, usage, []string{"line 1: key from body", `did you mean "/event/id"?`}},
-		"what Go refuses":  {[]string{"--check", "--routes", file(t, "routes: [{match: POST /a}, {match: 'POST /b/{id}/{id}'}]")}, nil, usage, []string{`line 1: match: "POST /b/{id}/{id}": two wildcards`, `did you mean "POST /b/{id}/{id2}"?`}},
-		"a look-alike":     {[]string{"--check", "--routes", file(t, "routes: [{match: POST /a\u2215b}]")}, nil, usage, []string{`U+2215, which only looks like "/"`, `did you mean "POST /a/b"?`}},
-		"two alike":        {[]string{"--check", "--routes", file(t, "routes:\n  - match: POST /a/{x}\n  - match: POST /a/{y}\n")}, nil, usage, []string{`line 3: match: "POST /a/{y}" matches the same requests as "POST /a/{x}" in line 2`}},
+		"what Go refuses":  {[]string{"--check", "--routes", file(t, "routes: [{match: POST /a}, {match: 'POST /b/{id}/{id}'}]")}, nil, usage, []string{`line 1: match: "POST /b/{id}/{id}": parsing`, `duplicate wildcard name "id"`}},
+		"a look-alike":     {[]string{"--check", "--routes", file(t, "routes: [{match: POST /a\u2215b}]")}, nil, usage, []string{"stands in no path"}},
+		"two alike":        {[]string{"--check", "--routes", file(t, "routes:\n  - match: POST /a/{x}\n  - match: POST /a/{y}\n")}, nil, usage, []string{`line 3: match: pattern "POST /a/{y}" conflicts with pattern "POST /a/{x}"`}},
 		"check with fault": {[]string{"--check", "--routes", bad}, nil, usage, []string{bad + ": line 1: lease_ms"}},
 		"help":             {[]string{"--help"}, nil, done, []string{"--upstream", "--principal-headers", "--answer-keys", "--redis"}},
 	} {
@@ -376,7 +380,7 @@ func TestGatewayBanner(t *testing.T) {
 	routes, err := gateway.ParseRoutes([]byte("routes:\n  - match: POST /pay/{name}\n    accept: token\n  - match: example.com/refunds\n"))
 	expect.NoError(t, "parse the routes", err)
 	expect.Contains(t, "the banner for people", b.people(routes), b.URL, b.AdminURL, b.Upstream, "WARNING", "POST /pay/{name}", "Idempotency-Token", "/idempotency-policy")
-	expect.Contains(t, "what the banner says to try", try(b.URL, routes[1]), b.URL+"/refunds'", `-H "Host: example.com" -H "Idempotency-Key`)
+	expect.Contains(t, "what the banner says to try", try(b.URL, routes.List[1]), b.URL+"/refunds'", `-H "Host: example.com" -H "Idempotency-Key`)
 	expect.Contains(t, "what the banner says to try", try(b.URL, gateway.Route{Route: idempotency.Route{Name: "POST /orders/{$}"}}), b.URL+"/orders/'")
 	expect.Contains(t, "what the banner says to try", try(b.URL, gateway.Route{Route: idempotency.Route{Name: "POST /hooks", KeyHeaders: []string{"webhook-id"}}}), `-H "webhook-id: order-1"`)
 	ready, err := g.readiness()

@@ -31,7 +31,7 @@ func (m *manifest) checkGateway(name string, pod, container node, env map[string
 		m.faultf(name, "routes: %v", err)
 	}
 	var longest time.Duration
-	for _, route := range routes {
+	for _, route := range routes.List {
 		longest = max(longest, route.UpstreamTimeout)
 	}
 	drain, errDrain := time.ParseDuration(env["COATCHECK_DRAIN_DELAY"])

@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"os"
 	"os/signal"
@@ -129,6 +130,9 @@ func reloadGateway(l *config.Sources, log *slog.Logger, level *slog.LevelVar, g 
 			if err := g.ReloadFrom(into.Gateway.RoutesFile); err != nil {
 				return err
 			}
+		}
+		if err := g.Routes().CheckHosts(into.NamesHosts()); err != nil {
+			return fmt.Errorf("allowed-hosts: %w", err)
 		}
 		g.SetAllowedHosts(into.Gateway.AllowedHosts)
 		level.Set(into.LogLevel)

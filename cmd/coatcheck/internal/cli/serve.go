@@ -111,7 +111,7 @@ type opened struct {
 // settings are the service's settings, with the opened parts.
 func (o opened) settings(c *config.Service) server.Config {
 	s := c.Server
-	s.Store, s.Logger, s.Metrics, s.Tracer, s.Debug = o.store, o.log, o.measures, o.traces.Tracer(), profiles()
+	s.Store, s.Logger, s.Metrics, s.Tracer, s.Debug = o.store, o.log, o.measures, o.traces.Tracer(), profiles(c.Profiles)
 	s.SegmentSource, s.SegmentTags = o.segments.source, o.segments.tags
 	s.Access, s.TLS, s.AllowedHosts = o.book, o.secure.Settings(), c.Hosts()
 	s.Principal = o.principal

@@ -22,7 +22,7 @@ func TestYAMLOfThePages(t *testing.T) {
 	}
 	routes, err := gateway.ParseRoutes([]byte(shown("docs/gateway.md")))
 	expect.Error(t, "reading the routes of docs/gateway.md", err, nil)
-	expect.Equal(t, "the number of its routes", len(routes), 1)
+	expect.Equal(t, "the number of its routes", len(routes.List), 1)
 
 	keys := filepath.Join(t.TempDir(), "keys.yaml")
 	expect.MustEqual(t, "error of the file of keys", os.WriteFile(keys, []byte(shown("docs/access.md")), 0o600), nil)

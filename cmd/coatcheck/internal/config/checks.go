@@ -50,7 +50,7 @@ func (c *Service) CheckTogether() error {
 func (c *Service) checkPrincipal() error {
 	jwt := c.PrincipalJWT
 	if jwt.JWKS == "" {
-		if jwt.Issuer != "" || jwt.Audience != "" || jwt.Algorithms != nil {
+		if jwt.Issuers != nil || jwt.Audience != "" || jwt.Algorithms != nil {
 			return errors.New("principal-jwt-jwks: missing, beside other settings of tokens (principal-jwt-…): no token would be verified")
 		}
 		return nil

@@ -29,6 +29,7 @@ func (c *Gateway) Config() gateway.Config {
 	g.TokenKeys, g.AnswerKeys = shared.TokenKeys, shared.AnswerKeys
 	g.IdleTimeout, g.MaxPerAddress, g.MaxBytes = shared.IdleTimeout, shared.MaxPerAddress, shared.MaxBytes
 	g.DrainDelay, g.StopTimeout = shared.DrainDelay, shared.StopTimeout
+	g.OneCaller = c.PrincipalJWT.JWKS == "" && len(c.PrincipalHeaders) == 0
 	return g
 }
 
@@ -49,6 +50,8 @@ func GatewaySettings(c *Gateway) []*Setting {
 		Toggle("trust-forwarded", "keeps the X-Forwarded headers of requests: only behind a proxy that writes them itself",
 			&c.Gateway.TrustForwarded),
 		Toggle("preserve-host", "sends the client's Host to the upstream instead of the upstream's own", &c.Gateway.PreserveHost),
+		Headers("pass-headers", "", "headers of clients that the upstream gets though the gateway drops them: names with other characters "+
+			"than letters, digits and hyphens, and those that make frameworks take another path, method or prefix", &c.Gateway.PassHeaders),
 		serviceURL("token-service", "where clients find /token/{token} and /operation/{operation}; empty: tokens at the gateway's own "+
 			"address, and no link to operations", &c.Gateway.TokenService),
 		Span("upstream-idle", spelled(gateway.DefaultUpstreamIdle), time.Millisecond, time.Hour,
@@ -60,7 +63,7 @@ func GatewaySettings(c *Gateway) []*Setting {
 
 // shared picks the settings that the gateway has in common with the service.
 func shared(c *Service) []*Setting {
-	common := []string{"redis", "ack", "restarts", "max-bytes", "prefix", "store-timeout",
+	common := []string{"redis", "profiles", "ack", "restarts", "max-bytes", "prefix", "store-timeout",
 		"principal-jwt-jwks", "principal-jwt-claim", "principal-jwt-issuer", "principal-jwt-audience", "principal-jwt-algorithms",
 		"principal-jwt-leeway",
 		"token-keys", "answer-keys", "drain-delay", "stop-timeout", "idle-timeout", "max-connections", "max-connections-per-address",
@@ -111,21 +114,27 @@ func (c *Gateway) checkUpstream() error {
 	return nil
 }
 
+// NamesHosts reports whether it is known under which names the service is asked.
+func (c *Gateway) NamesHosts() bool {
+	names := c.Gateway.AllowedHosts
+	return c.Gateway.PreserveHost || len(names) > 0 && !slices.Contains(names, "*")
+}
+
 // Check reads the routes file, and finds missing settings; the file alone needs no upstream.
 func (c *Gateway) Check(only bool) (routes gateway.Routes, err error) {
 	if !c.UpstreamGiven && !only {
 		err = errors.New("upstream: missing or wrong; the service to guard, such as --upstream http://127.0.0.1:3000")
 	}
 	if c.Gateway.RoutesFile == "" {
-		return nil, errors.Join(err, errors.New("routes: missing; a file such as --routes routes.yaml says what to guard"))
+		return routes, errors.Join(err, errors.New("routes: missing; a file such as --routes routes.yaml says what to guard"))
 	}
 	text, unread := os.ReadFile(c.Gateway.RoutesFile)
 	if unread != nil {
-		return nil, errors.Join(err, fmt.Errorf("routes: %w", unread))
+		return routes, errors.Join(err, fmt.Errorf("routes: %w", unread))
 	}
 	routes, faults := gateway.ParseRoutes(text)
 	if faults == nil {
-		faults = routes.CheckKeys()
+		faults = errors.Join(routes.CheckKeys(), routes.CheckHosts(c.NamesHosts()))
 	}
 	if faults != nil {
 		faults = fmt.Errorf("%s: %s", c.Gateway.RoutesFile, strings.ReplaceAll(faults.Error(), "\n", "\n"+c.Gateway.RoutesFile+": "))

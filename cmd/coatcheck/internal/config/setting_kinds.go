@@ -106,6 +106,13 @@ func Headers(name, value, help string, into *[]string) *Setting {
 	}}
 }
 
+// words is a list of texts; empty is nil.
+func words(name, unit, help string, into *[]string) *Setting {
+	return &Setting{Name: name, Unit: unit, Help: help, Parse: func(s string) error {
+		return readList(s, into, func(word string) (string, error) { return word, nil })
+	}}
+}
+
 // algorithms is a list of the signatures of tokens; empty is nil.
 func algorithms(name, help string, into *[]string) *Setting {
 	return &Setting{Name: name, Unit: "alg,…", Help: help + ": " + strings.Join(jwtprincipal.Algorithms(), ", "), Parse: func(s string) error {

@@ -45,6 +45,7 @@ type Service struct {
 	TLSClientCA      string
 	TLSClientAuth    string
 	Insecure         bool
+	Profiles         bool
 	PrincipalHeaders []string
 	PrincipalJWT     jwtprincipal.Config // without JWKS: not by tokens
 
@@ -134,6 +135,8 @@ func listenSettings(c *Service) []*Setting {
 		Address("listen", "127.0.0.1:8080", "where the service listens; port 0 takes a free one", &c.Listen),
 		Optional(Address("admin-listen", "", "where /livez, /readyz, /metrics and /debug/pprof/ are for the operator, without a key; on "+
 			"loopback, unless --insecure is said; empty: nowhere", &c.AdminListen)),
+		Toggled("profiles", "true", "whether /debug/pprof/ is on the admin listener: profiles of this process for its operator, which can "+
+			"show what it works on", &c.Profiles),
 		Choice("console", server.ConsoleWrite, []server.ConsoleMode{server.ConsoleRead, server.ConsoleWrite, server.ConsoleOff}, "the "+
 			"web page at /console/: write has buttons for what its user may do, read has none that change anything, off is no page",
 			&c.Server.Console.Mode),
@@ -172,8 +175,8 @@ func callerSettings(c *Service) []*Setting {
 			"token is the same caller: where its issuer's public keys are (JWKS). A token that does not verify is 401. Empty: "+
 			"--principal-headers", &c.PrincipalJWT.JWKS),
 		Text("principal-jwt-claim", jwtprincipal.DefaultClaim, "claim", "the claim that tells callers of an issuer apart", &c.PrincipalJWT.Claim),
-		Text("principal-jwt-issuer", "", "text", "the iss that a token must have; empty: any, and callers of two never meet",
-			&c.PrincipalJWT.Issuer),
+		words("principal-jwt-issuer", "text,…", "the iss that a token must have, in all the spellings of this one issuer; empty: any, and "+
+			"callers of two never meet", &c.PrincipalJWT.Issuers),
 		Text("principal-jwt-audience", "", "text", "the aud that a token must have; empty: any", &c.PrincipalJWT.Audience),
 		algorithms("principal-jwt-algorithms", "the alg that a token may have; empty: every one here", &c.PrincipalJWT.Algorithms),
 		Span("principal-jwt-leeway", spelled(jwtprincipal.DefaultLeeway), time.Second, jwtprincipal.MaxLeeway,

@@ -1,0 +1,108 @@
+package gateway
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/coatcheck/coatcheck/idempotency"
+	"github.com/coatcheck/coatcheck/internal/frontdoor"
+	"github.com/coatcheck/coatcheck/internal/names"
+)
+
+// Ask is a service that says who sends a request. It gets the request's header, as with nginx's
+// auth_request, and names the caller in a header of its answer.
+type Ask struct {
+	URL    string
+	Header string // such as X-User-Id
+}
+
+// askTimeout is how long the service may take.
+const askTimeout = 5 * time.Second
+
+var askFields = map[string]reader{
+	"url":    text(func(r *Route) *string { return &r.Caller.Ask.URL }),
+	"header": text(func(r *Route) *string { return &r.Caller.Ask.Header }),
+}
+
+// fault is what is wrong with an Ask; "" if nothing is.
+func (a Ask) fault() string {
+	at, err := url.Parse(a.URL)
+	if err != nil || at.Scheme != "http" && at.Scheme != "https" || at.Host == "" || at.User != nil || at.Fragment != "" {
+		return "url: a URL such as http://auth.internal/verify belongs here, without a password"
+	}
+	if !names.Header.MatchString(a.Header) {
+		return "header: the name of a header of the service's answer belongs here, such as X-User-Id"
+	}
+	return ""
+}
+
+// askClient asks such services. It follows no redirect, as to a login.
+var askClient = &http.Client{
+	Timeout:       askTimeout,
+	Transport:     &http.Transport{MaxIdleConnsPerHost: 64, IdleConnTimeout: time.Second, DisableCompression: true},
+	CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+}
+
+// principal returns what asks the service. A caller whom it does not name is refused, as is every
+// caller while it does not answer.
+func (a Ask) principal() func(*http.Request) (string, error) {
+	return func(r *http.Request) (string, error) {
+		ctx, cancel := context.WithTimeout(r.Context(), askTimeout)
+		defer cancel()
+		question, err := http.NewRequestWithContext(ctx, http.MethodGet, a.URL, http.NoBody)
+		if err != nil {
+			return "", fmt.Errorf("%w: %w", idempotency.ErrNoKeys, err)
+		}
+		question.Header = askHeader(r)
+		answer, err := askClient.Do(question)
+		if err != nil {
+			return "", fmt.Errorf("%w: the service that names callers does not answer: %w", idempotency.ErrNoKeys, err)
+		}
+		defer answer.Body.Close()
+		_, _ = io.CopyN(io.Discard, answer.Body, bufferSize) // the connection may be used again
+		who := answer.Header.Values(a.Header)
+		switch {
+		case answer.StatusCode == http.StatusUnauthorized || answer.StatusCode == http.StatusForbidden:
+			return "", idempotency.Unauthorized("Authorization", "the service that names callers does not know this one")
+		case answer.StatusCode < 200 || answer.StatusCode > 299:
+			return "", fmt.Errorf("%w: the service that names callers answers %d", idempotency.ErrNoKeys, answer.StatusCode)
+		case len(who) != 1 || who[0] == "":
+			return "", idempotency.Unauthorized("Authorization", "the service that names callers does not name this one")
+		}
+		return names.Digest("ask", a.Header, who[0]), nil
+	}
+}
+
+// askHeader is the header of the question: that of the request, without what is about its body, and
+// with what it asks for.
+func askHeader(r *http.Request) http.Header {
+	header := r.Header.Clone()
+	for name := range header {
+		if strings.HasPrefix(name, "Content-") || strings.HasPrefix(name, "X-Forwarded-") || hopByHop[name] {
+			delete(header, name)
+		}
+	}
+	header.Set("X-Forwarded-Method", r.Method)
+	header.Set("X-Forwarded-Host", r.Host)
+	header.Set("X-Forwarded-Proto", "http")
+	header.Set("X-Forwarded-Uri", frontdoor.RawPath(r.URL)+queryOf(r.URL))
+	return header
+}
+
+func queryOf(u *url.URL) string {
+	if u.RawQuery == "" {
+		return ""
+	}
+	return "?" + u.RawQuery
+}
+
+// hopByHop are the headers that belong to one connection.
+var hopByHop = map[string]bool{
+	"Connection": true, "Keep-Alive": true, "Proxy-Connection": true, "Te": true, "Trailer": true, "Transfer-Encoding": true, "Upgrade": true,
+	"Expect": true, "If-None-Match": true, "If-Modified-Since": true,
+}

@@ -1,0 +1,99 @@
+package gateway
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/coatcheck/coatcheck/api"
+	"github.com/coatcheck/coatcheck/internal/testing/expect"
+)
+
+// whoami is a service that names callers by their session, whatever else their cookies are.
+type whoami struct {
+	*httptest.Server
+
+	status atomic.Int64 // 0 = 200
+	asked  atomic.Pointer[http.Request]
+}
+
+func newWhoami(t *testing.T) *whoami {
+	t.Helper()
+	w := &whoami{}
+	w.Server = httptest.NewServer(http.HandlerFunc(func(answer http.ResponseWriter, r *http.Request) {
+		w.asked.Store(r)
+		session, err := r.Cookie("session")
+		switch {
+		case w.status.Load() != 0:
+			answer.Header().Set("X-User-Id", "ann")
+			answer.WriteHeader(int(w.status.Load()))
+		case err != nil:
+			answer.WriteHeader(http.StatusUnauthorized)
+		case session.Value != "":
+			user, _, _ := strings.Cut(session.Value, "-")
+			answer.Header().Set("X-User-Id", user)
+		}
+	}))
+	t.Cleanup(w.Close)
+	return w
+}
+
+func TestCallersAreThoseThatAServiceNames(t *testing.T) {
+	who, upstream := newWhoami(t), newShop(t, nil)
+	r := start(t, upstream.URL, `routes: [{match: POST /payments, principal: {ask: {url: "`+who.URL+`/verify", header: X-User-Id}}}]`)
+	pay := func(cookie string) answer {
+		return r.do("POST", "/payments?x=1", "x", "Idempotency-Key: a", "Cookie: "+cookie, "X-Forwarded-Uri: /admin", "X-Forwarded-For: 10.0.0.1")
+	}
+	r.wantPaid(pay("session=ann-1"), "paid 1", false)
+	// the cookie changes with each answer
+	r.wantPaid(pay("session=ann-2; csrftoken=rotated"), "paid 1", true)
+	r.wantPaid(pay("session=bob-1"), "paid 2", false)
+	asked := who.asked.Load()
+	expect.Equal(t, "the question", asked.Method+" "+asked.URL.Path+" "+asked.Header.Get("X-Forwarded-Method")+" "+asked.Header.Get("X-Forwarded-Uri"),
+		"GET /verify POST /payments?x=1")
+	expect.Equal(t, "headers that a client may not choose", asked.Header.Get("X-Forwarded-For")+asked.Header.Get("Content-Type"), "")
+	r.wantCode(pay("session="), api.Unauthorized) // known, and without a name
+	r.wantCode(pay("other=1"), api.Unauthorized)
+	for _, status := range []int64{302, 404, 500, 503} {
+		who.status.Store(status)
+		r.wantCode(pay("session=ann-1"), api.StoreUnavailable)
+	}
+	who.status.Store(403)
+	r.wantCode(pay("session=ann-1"), api.Unauthorized)
+	who.Close()
+	a := pay("session=ann-1")
+	r.wantCode(a, api.StoreUnavailable)
+	expect.Contains(t, "detail", a.problem().Detail, "Nothing was done", "service that knows callers")
+	upstream.wantPaid(t, 2)
+}
+
+func TestCallersByACookieThatStays(t *testing.T) {
+	upstream := newShop(t, nil)
+	r := start(t, upstream.URL, `routes: [{match: POST /payments, principal: {cookie: [sid, tenant]}}]`)
+	pay := func(cookie string) answer {
+		return r.do("POST", "/payments", "x", "Idempotency-Key: a", "Cookie: "+cookie)
+	}
+	r.wantPaid(pay("sid=ann; tenant=1"), "paid 1", false)
+	r.wantPaid(pay("_ga=2; tenant=1; sid=ann"), "paid 1", true)
+	r.wantPaid(pay("sid=bob; tenant=1"), "paid 2", false)
+	for _, cookie := range []string{"sid=ann", "", "sid=; tenant=1", "sid=ann; sid=bob; tenant=1"} {
+		a := pay(cookie)
+		r.wantCode(a, api.Unauthorized)
+		expect.Equal(t, "field of the problem for "+cookie, a.problem().Field, "Cookie")
+	}
+	upstream.wantPaid(t, 2)
+}
+
+// A sender signs what it delivers, with another header each time.
+func TestDeliveriesOfASenderHaveOneCaller(t *testing.T) {
+	upstream := newShop(t, nil)
+	r := start(t, upstream.URL, `routes: [{match: POST /payments, key_header: ce-source + ce-id, principal: none}]`)
+	for i, signature := range []string{"a", "b"} {
+		r.wantPaid(r.do("POST", "/payments", "x", "Ce-Source: /pay", "Ce-Id: 99", "Authorization: "+signature), "paid 1", i > 0)
+	}
+	r.wantPaid(r.do("POST", "/payments", "x", "Ce-Source: /refund", "Ce-Id: 99", "Authorization: a"), "paid 2", false)
+	r.wantCode(r.do("POST", "/payments", "x", "Ce-Id: 99"), api.KeyMalformed)
+	upstream.wantPaid(t, 2)
+}

@@ -5,7 +5,7 @@ LINT     := $(GO) tool -modfile=tools/go.mod golangci-lint
 FUZZTIME ?= 20s
 ATONCE   := $(shell echo $$(($$(nproc 2>/dev/null || echo 2) + 4)))
 TESTRUN  := bin/testrun
-# The first ones wait for most of their time and import little: they run while the next ones compile.
+# The first ones wait for most of their time and import little: they run while the others compile.
 LONGEST  := ./scripts ./redisstore ./lock ./counter ./workerlease ./server ./cmd/coatcheck/internal/cli ./gateway ./client ./idempotency ./embedded ./conformance ./internal/redisprobe ./internal/testing/redistest
 # Every module beside the main one but for deploy/check, which make deploy-check runs.
 MODULES  := $(filter-out tools deploy/check,$(patsubst %/go.mod,%,$(wildcard */go.mod */*/go.mod)))

@@ -3,17 +3,16 @@
 GO       ?= go
 LINT     := $(GO) tool -modfile=tools/go.mod golangci-lint
 FUZZTIME ?= 20s
-ATONCE   := $(shell echo $$(($$(nproc 2>/dev/null || echo 2) + 2)))
+ATONCE   := $(shell echo $$(($$(nproc 2>/dev/null || echo 2) + 4)))
 TESTRUN  := bin/testrun
-LONGEST  := ./server ./cmd/coatcheck/internal/cli ./gateway ./client ./redisstore ./counter ./lock ./idempotency ./workerlease ./embedded ./scripts
-# One goroutine does all in these packages, and in scripts Redis does.
-PLAIN    := ./scripts,./openapi,./doctor,./deploy,./internal/leasesim,./internal/names,./internal/requestlog,./internal/secret,./api,.
+# The first ones wait for most of their time and import little: they run while the others compile.
+LONGEST  := ./scripts ./redisstore ./lock ./counter ./workerlease ./server ./cmd/coatcheck/internal/cli ./gateway ./client ./idempotency ./embedded ./conformance ./internal/redisprobe ./internal/testing/redistest
 # Every module beside the main one but for deploy/check, which make deploy-check runs.
 MODULES  := $(filter-out tools deploy/check,$(patsubst %/go.mod,%,$(wildcard */go.mod */*/go.mod)))
 # More for one run: make run ARGS='--listen 127.0.0.1:9090',
 # make test-go ARGS='-run TestClaim ./idempotency'
 ARGS     ?=
-# What a walk leaves to make nightly: make walk SHORT=-short.
+# What walks and modules leave to make nightly: make walk SHORT=-short.
 SHORT    ?=
 # One build serves make test, make check and make nightly: all tests, with the race detector. A tag
 # says when the tests of a file run: check in make check, steps in make walk, nightly in make
@@ -26,11 +25,10 @@ SHELL    := bash
 .PHONY: help run build test check nightly check-modules test-busy test-go lint fmt tidy browser fuzz chaos walk soak proof prices bench deps clean vuln licences sbom release release-check workflows deploy-check compose-check
 
 # Nobody debugs a test binary, and without the tables for debuggers the compiler needs a tenth less
-# time. By GOFLAGS, so that programs which tests build share what is compiled.
-test check nightly check-modules test-busy test-go walk fuzz chaos: export GOFLAGS := $(strip $(shell $(GO) env GOFLAGS) -gcflags=all=-dwarf=false)
-
-help: ## Show this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+# time. By GOFLAGS, so that programs which tests build share what is compiled. With more memory the
+# compiler needs a fifth less again; tests of memory set GOGC back.
+test check nightly check-modules test-busy test-go walk fuzz chaos lint: export GOFLAGS := $(strip $(shell $(GO) env GOFLAGS) -gcflags=all=-dwarf=false)
+test check nightly check-modules test-busy test-go walk fuzz chaos lint: export GOGC := 400
 
 run: ## Run the service on the embedded store, with the demo routes (ARGS: more flags)
 	$(GO) run ./cmd/coatcheck serve --dev $(ARGS)
@@ -75,21 +73,21 @@ compose-check: ## Start docker-compose.yml for real with a Docker engine of its 
 $(TESTRUN): $(wildcard tools/testrun/*.go tools/testrun/go.*)
 	cd tools/testrun && $(GO) build -o ../../$@ .
 
-# What takes longest begins first, so that no core is idle at the end, and two packages more than
+# What takes longest begins first, so that no core is idle at the end, and four packages more than
 # there are cores run at a time, since tests of servers wait for a third of their time. The time
 # limit only ends what hangs: a busy machine is the normal case. The linter of make check vets.
 test: $(TESTRUN) ## Run the tests: all domains and commands, with the race detector (needs redis-server; ARGS: more flags)
 	@tools/deps test
-	@$(TESTRUN) -race -tags=$(TAGS) -without=$(TAGS) -plain=$(PLAIN) -count=1 -vet=off -p $(ATONCE) -timeout 60m $(ARGS) $(LONGEST) ./...
+	@$(TESTRUN) -race -tags=$(TAGS) -without=$(TAGS) -count=1 -vet=off -p $(ATONCE) -timeout 60m $(ARGS) $(LONGEST) ./...
 
-check: deps $(TESTRUN) ## Run everything else: linter, fuzzing, browser, SQL servers, examples, bench, chaos, licences, deploy
-	@GO="$(GO)" TAGS=$(TAGS) PLAIN=$(PLAIN) tools/check
+check: $(TESTRUN) ## Run everything else: linter, fuzzing, browser, SQL servers, examples, bench, chaos, licences, deploy
+	@GO="$(GO)" TAGS=$(TAGS) MODULES="$(MODULES)" tools/check
 
 nightly: deps $(TESTRUN) ## Run what takes hours: all at full length, all linters, fuzzing, soak, prices, releases (NIGHTLY='chaos walk': only these)
-	@GO="$(GO)" TAGS=$(TAGS) PLAIN=$(PLAIN) tools/nightly $(NIGHTLY)
+	@GO="$(GO)" TAGS=$(TAGS) tools/nightly $(NIGHTLY)
 
-check-modules: $(TESTRUN) ## Run the tests and the linter of each module beside the main one, two at a time
-	@GO="$(GO)" tools/modules $(MODULES)
+check-modules: $(TESTRUN) ## Run the tests of each module beside the main one, two modules at a time
+	@GO="$(GO)" SHORT=$(SHORT) tools/modules $(MODULES)
 
 test-busy: ## Run make test ten times in a row beside four busy loops, then once shuffled and three times over (RUNS=10)
 	@tools/busy
@@ -97,8 +95,8 @@ test-busy: ## Run make test ten times in a row beside four busy loops, then once
 test-go: $(TESTRUN) ## Run only some tests (ARGS: flags and packages, else all; -tags=check for those of make check)
 	$(TESTRUN) -race $(if $(ARGS),$(ARGS),./...)
 
-lint: ## Run the linter; .golangci.yml says what it looks for, and why
-	$(LINT) run ./...
+lint: ## Run all linters over all modules; .golangci.yml says what they look for, and why
+	@GO="$(GO)" tools/lint $(MODULES)
 
 fmt: ## Format the Go code and order its imports
 	$(LINT) fmt ./...

@@ -3,10 +3,8 @@ package segment
 import (
 	"math"
 	"math/rand/v2"
-	"os/exec"
 	"runtime"
 	"slices"
-	"strings"
 	"sync"
 	"testing"
 
@@ -135,18 +133,5 @@ func TestDrawsDoNotAllocate(t *testing.T) {
 		"Segments.NextN": func() { s.NextN(ctx, "orders", ids) },
 	} {
 		expect.Equal(t, "allocations of "+name, testing.AllocsPerRun(1000, draw), 0)
-	}
-}
-
-// Next costs what a bare addition does only where the compiler puts it into its callers. It has
-// next to no room left for that: one more read of a field, and it is a call.
-func TestNextIsPutIntoItsCallers(t *testing.T) {
-	build := exec.CommandContext(t.Context(), "go", "build", "-gcflags=-m", ".")
-	out, err := build.CombinedOutput()
-	if err != nil {
-		t.Fatalf("go build: %v\n%s", err, out)
-	}
-	if !strings.Contains(string(out), "can inline (*Tag).Next\n") {
-		t.Error("(*Tag).Next is too large for the compiler to inline; see go build -gcflags=-m=2")
 	}
 }

@@ -20,6 +20,7 @@ func TestMixedLoadTakesNoMoreAndMore(t *testing.T) {
 		span, every = time.Duration(*minutes*float64(time.Minute)), time.Second
 	}
 	long := span >= time.Minute
+	t.Setenv("GOGC", "100")
 	t.Setenv("GOMEMLIMIT", "200MiB") // as in a pod of the chart, of 256 MiB
 	r := newRig(t)
 	seen := r.watched()

@@ -48,7 +48,7 @@ func fuzz(ctx context.Context, args []string, amount, binaries string, out io.Wr
 		for _, name := range each.names {
 			flags := []string{"-test.run=^$", "-test.fuzz=^" + name + "$", "-test.fuzztime=" + amount, "-test.fuzzcachedir=" + inputs}
 			cmd := exec.CommandContext(ctx, each.program, flags...) //nolint:gosec // built above
-			cmd.Dir = each.dir
+			cmd.Dir, cmd.Env = each.dir, environment()
 			cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
 			cmd.WaitDelay = 10 * time.Second
 			begun := time.Now()
@@ -102,11 +102,7 @@ func fuzzPrograms(ctx context.Context, args []string, binaries string, out io.Wr
 		}
 	}
 	slices.SortFunc(all, func(a, b fuzzed) int { return strings.Compare(a.name, b.name) })
-	builds, err := runs(ctx, args, packages, chosen, binaries)
-	if err != nil {
-		return nil, err
-	}
-	for _, build := range builds {
+	for _, build := range runs(args, packages, chosen, binaries) {
 		args := slices.Concat([]string{"test", "-c"}, raceFlags(build), build)
 		cmd := exec.CommandContext(ctx, "go", args...) //nolint:gosec // the arguments are those of who runs the tests
 		cmd.Stdout, cmd.Stderr = out, out

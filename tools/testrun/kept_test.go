@@ -73,7 +73,7 @@ func TestArgumentsOfTheTestsReachThem(t *testing.T) {
 		func TestA(t *testing.T) { if *word != "./passes" { t.Fatal(*word) } }
 	`)
 	var out strings.Builder
-	if !run(t.Context(), strings.Fields("-race -plain=./passes ./takes -args -word ./passes"), t.TempDir(), &out) {
+	if !run(t.Context(), strings.Fields("-race ./takes -args -word ./passes"), t.TempDir(), &out) {
 		t.Error("got ok = false, want true")
 	}
 	wantOutput(t, out.String(), "[1 of 1, ", "1 passed, 0 failed, 0 skipped in ")

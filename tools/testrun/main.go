@@ -65,12 +65,8 @@ func run(ctx context.Context, args []string, binaries string, out io.Writer) boo
 	args, chosen, err := selected(ctx, args)
 	var packages []string
 	var tested int
-	var each [][]string
 	if err == nil {
 		packages, tested, err = list(ctx, args, chosen.left)
-	}
-	if err == nil {
-		each, err = runs(ctx, args, packages, chosen, binaries)
 	}
 	if err != nil {
 		fmt.Fprintf(out, "go list: %v\n", err)
@@ -84,7 +80,7 @@ func run(ctx context.Context, args []string, binaries string, out io.Writer) boo
 	defer costs.remove()
 	p := newProgress(out, tested)
 	stop := p.sayEvery(30 * time.Second)
-	execution, err := test(ctx, each, p, costs)
+	execution, err := test(ctx, runs(args, packages, chosen, binaries), p, costs)
 	stop()
 	err = errors.Join(err, p.incomplete(), costs.print(out))
 	return verdict(p, execution, err)

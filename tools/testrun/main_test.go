@@ -60,8 +60,6 @@ var packages = map[string]string{
 		func TestA(t *testing.T) {}`,
 	"raced": `import "testing"
 		func TestA(t *testing.T) {}`,
-	"unraced": `import "testing"
-		func TestA(t *testing.T) {}`,
 	"finds": `import "testing"
 		func FuzzA(f *testing.F) { f.Add(1); f.Fuzz(func(t *testing.T, n int) { if n != 1 { t.Error("not one") } }) }`,
 	"fuzzbuildsnot": `import "testing"
@@ -73,7 +71,7 @@ var packages = map[string]string{
 }
 
 // The build constraints of some of them.
-var constraints = map[string]string{"tagged": "check", "alltagged": "check", "raced": "race", "unraced": "!race"}
+var constraints = map[string]string{"tagged": "check", "alltagged": "check", "raced": "race"}
 
 func inModule(t *testing.T) {
 	t.Helper()
@@ -131,8 +129,8 @@ func TestOnlyPassingIsRight(t *testing.T) {
 		{"-tags=check -only=check ./mixed ./alltagged ./fails", true, "[2 of 2, ", "3 passed, 0 failed, 0 skipped in "},
 		{"-tags=check -only=check ./fails", false, "no test needs check", "go list: "},
 		{"-tags=check -without=check ./tagged ./fails", false, "others without: TestA", "go list: "},
-		{"-race -tags=check -plain=./mixed -without=check ./mixed ./raced", true, "ok   mixed, 1 tests", "2 passed, 0 failed, 0 skipped in "},
-		{"-race -tags=check -plain=./mixed -only=check ./mixed", true, "ok   mixed, 2 tests", "2 passed, 0 failed, 0 skipped in "},
+		{"-race -tags=check -without=check ./mixed ./raced", true, "ok   mixed, 1 tests", "2 passed, 0 failed, 0 skipped in "},
+		{"-race -tags=check -only=check ./mixed", true, "ok   mixed, 2 tests", "2 passed, 0 failed, 0 skipped in "},
 		{"./fails", false, "wrong answer", "1 passed, 2 failed, 0 skipped in "},
 		{"./skips", false, "no server here", "0 passed, 0 failed, 1 skipped in "},
 		{"-count=1 ./panics", false, "panic: boom [recovered, repanicked]", "0 passed, 1 failed, 0 skipped in "},
@@ -146,9 +144,7 @@ func TestOnlyPassingIsRight(t *testing.T) {
 		{"./untested", false, "no test ran", "0 passed, 0 failed, 0 skipped in "},
 		{"./missing", false, "FAIL missing, 0 tests", "0 passed, 1 failed, 0 skipped in "},
 		{"-count=many ./passes", false, "exit status 2", "0 passed, 1 failed, 0 skipped in "},
-		{"-race -plain=./unraced ./raced ./unraced", true, "ok   unraced, 1 tests", "2 passed, 0 failed, 0 skipped in "},
-		{"-race -plain=./unraced ./raced", true, "ok   raced, 1 tests", "1 passed, 0 failed, 0 skipped in "},
-		{"-race -plain=./fails,./raced ./passes ./fails", false, "wrong answer", "7 passed, 2 failed, 0 skipped in "},
+		{"-race ./raced", true, "ok   raced, 1 tests", "1 passed, 0 failed, 0 skipped in "},
 		{"-count=1 -race ./races", false, "WARNING: DATA RACE", "0 passed, 1 failed, 0 skipped in "},
 		{"./passes ./fails ./skips ./buildsnot", false, "wrong answer", "7 passed, 3 failed, 1 skipped in "},
 	} {
@@ -174,7 +170,7 @@ func TestFuzzTestsRunFromTheBinariesOfTests(t *testing.T) {
 		{"./passes ./fails", true, "ok   passes FuzzB, 30x in ", "1 passed, 0 failed, 0 skipped in "},
 		{"-tags=check ./mixed ./passes", true, "ok   mixed FuzzTagged, 30x in ", "2 passed, 0 failed, 0 skipped in "},
 		{"-tags=check -without=check ./mixed ./passes", true, "ok   passes FuzzB, 30x in ", "1 passed, 0 failed, 0 skipped in "},
-		{"-race -plain=./passes ./passes", true, "ok   passes FuzzB, 30x in ", "1 passed, 0 failed, 0 skipped in "},
+		{"-race ./passes", true, "ok   passes FuzzB, 30x in ", "1 passed, 0 failed, 0 skipped in "},
 		{"./finds", false, "FAIL finds FuzzA: exit status 1", "0 passed, 1 failed, 0 skipped in "},
 		{"./fails", false, "0 passed", "0 passed, 0 failed, 0 skipped in "},
 		{"./fuzzbuildsnot", false, "undefined: missing", "building the fuzz tests: exit status 1"},

@@ -17,57 +17,21 @@ import (
 	"gotest.tools/gotestsum/testjson"
 )
 
-// plainFlag names packages whose tests run without the race detector, although the others run with
-// it: -plain=./scripts,./number. It costs such packages three times their processor time, and has
-// nothing to find where one goroutine does all.
-const plainFlag = "-plain="
-
 // runs returns the arguments of each `go test` that tests what args say, all at once. packages are
 // the import paths that args name, chosen are the tests to run, and binaries is where test binaries
-// stay from run to run. Packages without the race detector are built without tags where no test of
-// a tagged file runs, as a program is that imports them.
-func runs(ctx context.Context, args, packages []string, chosen selection, binaries string) ([][]string, error) {
+// stay from run to run.
+func runs(args, packages []string, chosen selection, binaries string) [][]string {
 	args, rest := cutArgs(args)
-	var flags, plain []string
-	for _, arg := range args {
-		switch names, isPlain := strings.CutPrefix(arg, plainFlag); {
-		case isPlain:
-			found, err := goList(ctx, append([]string{"-e"}, strings.Split(names, ",")...)...)
-			if err != nil {
-				return nil, err
-			}
-			plain = append(plain, found...)
-		case !isPackage(arg):
-			flags = append(flags, arg)
-		}
-	}
-	var with, without []string
-	for _, name := range packages {
-		if slices.Contains(plain, name) {
-			without = append(without, name)
-		} else {
-			with = append(with, name)
-		}
-	}
-	var all [][]string
-	add := func(packages []string, flags ...string) {
-		for _, group := range distinct(packages) {
-			all = append(all, slices.Concat(kept(flags, binaries), flags, group, rest))
-		}
-	}
-	bare := slices.DeleteFunc(slices.Clone(flags), isRace)
-	switch skips := strings.HasPrefix(chosen.flag, "-skip="); {
-	case skips:
-		bare = slices.DeleteFunc(bare, isTags)
-	case chosen.flag != "":
-		bare = append(bare, chosen.flag)
-	}
+	flags := slices.DeleteFunc(slices.Clone(args), isPackage)
+	to := kept(flags, binaries)
 	if chosen.flag != "" {
 		flags = append(flags, chosen.flag)
 	}
-	add(with, flags...)
-	add(without, bare...)
-	return all, nil
+	var all [][]string
+	for _, group := range distinct(packages) {
+		all = append(all, slices.Concat(to, flags, group, rest))
+	}
+	return all
 }
 
 // cutArgs cuts what goes to the tests, -args and all that follows, from the arguments of `go test`.
@@ -193,12 +157,17 @@ func test(ctx context.Context, runs [][]string, p *progress, costs *ledger) (*te
 	return execution, errors.Join(err, errors.Join(faults...))
 }
 
-// goTest runs one `go test -json`. A program that was built with the race detector sleeps for a
+// environment is what tests find. A program that was built with the race detector sleeps for a
 // second at its end, which GORACE shortens: tests start many of them.
+func environment() []string {
+	return append(os.Environ(), "GORACE=atexit_sleep_ms=20 "+os.Getenv("GORACE"))
+}
+
+// goTest runs one `go test -json`.
 func goTest(ctx context.Context, args []string, stdout, stderr io.Writer, costs *ledger) error {
 	all := slices.Concat([]string{"test", "-json"}, raceFlags(args), args)
 	cmd := exec.CommandContext(ctx, "go", all...) //nolint:gosec // as above
-	cmd.Env = append(os.Environ(), "GORACE=atexit_sleep_ms=20 "+os.Getenv("GORACE"))
+	cmd.Env = environment()
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
 	cmd.WaitDelay = 10 * time.Second
 	cmd.Stdout, cmd.Stderr = stdout, stderr

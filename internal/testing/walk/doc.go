@@ -11,7 +11,8 @@
 // another outcome differently, until none is left. A run is in a synctest bubble: time stands still
 // while a goroutine is at a point, unless the walker chooses to let it pass. Where all orders are
 // too many, [Scene.Preemptions] bounds how often a run leaves a goroutine that could go on. With
-// -short, a scene with [Scene.Many] runs in 2,000 random orders, the same ones each time.
+// -short, of a scene with more than 500 orders 500 and as many random ones run, the same ones each
+// time.
 //
 // # Random orders
 //

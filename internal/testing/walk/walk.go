@@ -56,53 +56,60 @@ type Scene struct {
 	Preemptions int
 	// Slow is set where Begin takes milliseconds: it opens a store.
 	Slow bool
-	// Many is set where all orders take minutes. With -short, Every then runs 2,000 random orders.
-	Many bool
 }
 
-// Every runs the scene in every order, and fails at the first in which its check fails. The random
-// orders of a scene with Many are the same in each run, unless -walk.seed is given.
+// few orders of each scene run with -short, and as many at random if it has more.
+const few = 500
+
+// Every runs the scene in every order, and fails at the first in which its check fails. With -short
+// it leaves most orders of a large scene. Then its random orders are the same in each run, unless
+// -walk.seed is given.
 func Every(t *testing.T, scene Scene) {
 	t.Helper()
-	began := time.Now()
-	if scene.Many && testing.Short() {
-		random, rounds := cmp.Or(*seed, 1), cmp.Or(*asked, 2000)
-		scene.random(t, random, *from, rounds)
-		t.Logf("%d random orders, seed %d, in %v; without -short all", rounds, random, time.Since(began).Round(time.Millisecond))
-		return
+	began, limit := time.Now(), *most
+	if testing.Short() {
+		limit = few
 	}
-	runs, fault := Search(t, scene)
+	runs, whole, fault := scene.search(t, limit)
 	if fault != nil {
 		t.Fatalf("order %d of every one: %v", runs, fault)
 	}
 	bound := "all that there are"
-	if scene.Preemptions > 0 {
+	switch {
+	case !whole && !testing.Short():
+		t.Fatalf("more than %d orders: make the scene smaller, or bound its preemptions", limit)
+	case !whole:
+		random, rounds := cmp.Or(*seed, 1), cmp.Or(*asked, few)
+		scene.random(t, random, *from, rounds)
+		bound = fmt.Sprintf("the first, and %d random ones of seed %d; without -short all", rounds, random)
+	case scene.Preemptions > 0:
 		bound = fmt.Sprintf("all with at most %d preemptions", scene.Preemptions+*deeper)
 	}
 	t.Logf("%d orders, %s, in %v", runs, bound, time.Since(began).Round(time.Millisecond))
 }
 
-// Search runs the scene in every order until its check fails. It returns how many runs there were,
-// and the failure with the order.
-func Search(t *testing.T, scene Scene) (runs int, fault error) {
+// search runs the scene in one order after another until its check fails, or limit is reached. It
+// returns how many runs there were, whether they were all, and the failure with the order.
+func (s Scene) search(t *testing.T, limit int) (runs int, whole bool, fault error) {
 	t.Helper()
 	all := &every{}
-	if scene.Preemptions > 0 {
-		all.budget = scene.Preemptions + *deeper
+	if s.Preemptions > 0 {
+		all.budget = s.Preemptions + *deeper
 	}
 	for more := true; more; more = all.another() {
-		if runs++; runs > *most {
-			t.Fatalf("more than %d orders: make the scene smaller, or bound its preemptions", *most)
+		if runs == limit {
+			return runs, false, nil
 		}
+		runs++
 		all.depth = 0
-		if fault := scene.run(t, all.choose); fault != nil {
-			return runs, fault
+		if fault := s.run(t, all.choose); fault != nil {
+			return runs, false, fault
 		}
 	}
 	if all.uneven > 0 {
 		t.Logf("%d of the orders went another way than before: something in the scene is random", all.uneven)
 	}
-	return runs, nil
+	return runs, true, nil
 }
 
 // Rounds runs the scene in random orders. Many rounds are shared out among processes.

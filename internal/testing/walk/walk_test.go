@@ -35,7 +35,7 @@ func lost(t *testing.T) Play {
 }
 
 func TestWalkSearchFindsWhatIsLost(t *testing.T) {
-	if _, fault := Search(t, Scene{Begin: lost}); fault == nil || !strings.Contains(fault.Error(), "test: read") {
+	if _, _, fault := (Scene{Begin: lost}).search(t, *most); fault == nil || !strings.Contains(fault.Error(), "test: read") {
 		t.Errorf("Search: got %v, want one that was lost, and the order", fault)
 	}
 }

@@ -105,15 +105,14 @@ func (s *stamping) play(tasks ...walk.Task) walk.Play {
 func TestWalkEveryOrderOfAServiceThatStamps(t *testing.T) {
 	for name, row := range map[string]struct {
 		ticks int
-		many  bool
 		tasks func(*stamping) []walk.Task
 	}{
-		"its end":          {1, false, func(s *stamping) []walk.Task { return []walk.Task{s.caller(0, "p", "p"), s.closer()} }},
-		"two of one pool":  {0, true, func(s *stamping) []walk.Task { return []walk.Task{s.caller(0, "p"), s.caller(1, "p")} }},
-		"room for another": {1, false, func(s *stamping) []walk.Task { return []walk.Task{s.caller(0, "p"), s.caller(0, "q", "p")} }},
+		"its end":          {1, func(s *stamping) []walk.Task { return []walk.Task{s.caller(0, "p", "p"), s.closer()} }},
+		"two of one pool":  {0, func(s *stamping) []walk.Task { return []walk.Task{s.caller(0, "p"), s.caller(1, "p")} }},
+		"room for another": {1, func(s *stamping) []walk.Task { return []walk.Task{s.caller(0, "p"), s.caller(0, "q", "p")} }},
 	} {
 		t.Run(name, func(t *testing.T) {
-			walk.Every(t, walk.Scene{Preemptions: 1, Ticks: row.ticks, Tick: 2 * time.Second, Many: row.many, Begin: func(t *testing.T) walk.Play {
+			walk.Every(t, walk.Scene{Preemptions: 1, Ticks: row.ticks, Tick: 2 * time.Second, Begin: func(t *testing.T) walk.Play {
 				s := newStamping(t)
 				return s.play(row.tasks(s)...)
 			}})

@@ -83,7 +83,7 @@ func runOnMachines(t *testing.T, machines, folder string, commands []string) []s
 	var out logtest.Text
 	bash := exec.CommandContext(ctx, "bash", "-c", script)
 	bash.Dir, bash.Stdout = folder, &out
-	bash.Env = append(os.Environ(), "PATH="+programs(t)+":"+os.Getenv("PATH"), "TMPDIR="+t.TempDir())
+	bash.Env = append(os.Environ(), "PATH="+programs(t)+":"+os.Getenv("PATH"), "TMPDIR="+t.TempDir(), "COATCHECK_STORE_TIMEOUT=30s")
 	bash.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // whatever it starts ends with it
 	bash.Cancel = func() error { return syscall.Kill(-bash.Process.Pid, syscall.SIGKILL) }
 	bash.WaitDelay = 10 * time.Second

@@ -39,7 +39,7 @@ func testWalk(t *testing.T, file string) {
 		{"cluster", func(t *testing.T) string { return redistest.StartCluster(t, 3, 0).URL() }},
 	} {
 		t.Run(store.name, func(t *testing.T) {
-			samePage(t, file, shape, atService(t, serve(t, "--dev", "--redis", store.url(t)).banner.URL))
+			samePage(t, file, shape, atService(t, serve(t, "--dev", "--redis", store.url(t), "--store-timeout", "30s").banner.URL))
 		})
 	}
 }

@@ -18,7 +18,7 @@ import (
 // Blocks of shell that show no output end as they should where a service and a Redis are, in the
 // order of the rows: a later one of a page may need what an earlier one has made.
 func TestShellOfThePagesRuns(t *testing.T) {
-	t.Parallel()
+	t.Setenv("COATCHECK_STORE_TIMEOUT", "30s") // on a busy machine
 	store := redistest.Start(t).URL()
 	folder, commands := t.TempDir(), programs(t)
 	// none of its ids is in use: no wait

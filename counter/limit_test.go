@@ -39,7 +39,7 @@ func TestCounterIsHeldWhereItsMoveWouldPassTheLimit(t *testing.T) {
 	before.countTo(t, "short", 50)
 	before.countTo(t, "exact", 50)
 	before.countTo(t, "ended", 999)
-	server.Kill()
+	server.Stop() // in order, so that the file is whole
 	server.Restart()
 	for _, c := range []counters{before, process(t, server.URL())} {
 		for range 2 {

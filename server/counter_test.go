@@ -188,7 +188,7 @@ func TestTemplateThatAMoveWouldEndIsHeldUntilTheCounterIsSet(t *testing.T) {
 	for _, path := range []string{short, long} {
 		must[api.Incremented](t, s, 200, "POST", path+"&by=7", "")
 	}
-	redis.Kill()
+	redis.Stop() // in order, so that the file is whole
 	redis.Restart()
 	expect.Eventually(t, "the service reads counters", func() bool { return s.do(t, "GET", "/counter/short", "").status == 200 })
 	for _, header := range [][]string{nil, {"Idempotency-Key: id"}, nil} {

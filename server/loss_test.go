@@ -51,7 +51,7 @@ func TestRefusalsAfterALossSayWhatHappenedAndWhatToDo(t *testing.T) {
 			t.Fatalf("%s before the restart: got %d %s", a.asked, a.status, a.body)
 		}
 	}
-	redis.Kill()
+	redis.Stop() // in order, so that the file is whole
 	redis.Restart()
 	services[moving].wantReady(t)
 	start() // processes that hold no segment of before

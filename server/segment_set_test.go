@@ -23,7 +23,7 @@ func TestTagWhoseOpaqueIDsAMoveWouldEndIsHeldUntilItIsSet(t *testing.T) {
 	before.segmentIDs(t, "six?n=50&format=opaque&width=6")
 	before.segmentIDs(t, "seven?n=50&format=opaque&width=7")
 	before.segmentIDs(t, "plain?n=50")
-	redis.Kill()
+	redis.Stop() // in order, so that the file is whole
 	redis.Restart()
 	config.Store = storetest.Open(t, redisstore.Config{URL: redis.URL(), Timeout: storePatience})
 	after := serve(t, config)

@@ -27,7 +27,7 @@ func TestTrustedRestartQuarantinesNoPool(t *testing.T) {
 	trusting := on(redisstore.TrustRestarts)
 	expect.Error(t, "declaring the pool", trusting.Create(t.Context(), "p", of(2).Shape, of(2).TTL), nil)
 	first := trusting.acquire(t, "p", of(2))
-	server.Kill()
+	server.Stop() // in order, so that the file is whole
 	server.Restart()
 	var second workerlease.Lease
 	expect.Eventually(t, "the restarted Redis answers", func() (is bool) {

@@ -2,7 +2,7 @@
 -- in order. A counter below the value that the process has seen, or last used before state may have
 -- been lost, moves past every value that can have been handed out. After a loss of everything the
 -- script first only collects what each process has seen.
--- Uses   format clock integer incarnation int64 counter
+-- Uses   format clock integer word incarnation int64 counter
 -- KEYS   [1] the counter (string, signed 64-bit decimal)  [2] its record (string)  [3] the marker
 --        of its slot (string)
 -- ARGV   [1] floor: the largest value of this counter that the process has seen, '' for none

@@ -17,7 +17,7 @@ import (
 // name in another format; the lock is redislock's; or the lock's last grant, or the pool's head,
 // says it.
 var formats = map[string]string{
-	"incarnation": "marker", "store_restored": "marker", "store_replicas": "replicas",
+	"incarnation": "marker", "store_restored": "marker",
 	"token_issue": "token.state", "token_claim": "token.state -list", "token_answer": "token.state", "token_complete": "token.state -list",
 	"token_extend": "token.state -list", "token_release": "token.state -list",
 	"operation_list": "-list", "operation_count": "-list", "operation_get": "token.state", "operation_settle": "token.state -list", "operation_forget": "token.state",

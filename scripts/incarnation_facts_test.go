@@ -659,7 +659,7 @@ func TestServerWithoutAnIncarnation(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			options := clientOptions()
 			options.Addr = engines.Start(t, server.Addr(), row.engine).Addr()
-			b := &box{TB: t, kind: "redis", client: redis.NewClient(options)}
+			b := &box{TB: t, kind: "redis", client: redis.NewClient(options), facts: strings.Replace(some, "ID", "-", 1)}
 			defer b.client.Close()
 			want(t, b.run(scripts.Incarnation, []string{"{" + name + "}"}), "none", row.fact)
 			want(t, b.run(scripts.Incarnation, []string{"{" + name + "}"}), "none", row.fact)

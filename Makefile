@@ -23,7 +23,7 @@ WALK     := github.com/coatcheck/coatcheck/internal/testing/walk
 
 .DEFAULT_GOAL := help
 SHELL    := bash
-.PHONY: help run build test check nightly check-modules test-busy test-go lint fmt tidy browser fuzz chaos walk soak proof prices bench deps clean vuln licences sbom release release-check workflows deploy-check compose-check
+.PHONY: help run build test check nightly engines check-modules test-busy test-go lint fmt tidy browser fuzz chaos walk soak proof prices bench deps clean vuln licences sbom release release-check workflows deploy-check compose-check
 
 # Nobody debugs a test binary, and without the tables for debuggers the compiler needs a tenth less
 # time. By GOFLAGS, so that programs which tests build share what is compiled.
@@ -87,6 +87,9 @@ check: deps $(TESTRUN) ## Run everything else: linter, fuzzing, browser, SQL ser
 
 nightly: deps $(TESTRUN) ## Run what takes hours: all at full length, all linters, fuzzing, soak, prices, releases (NIGHTLY='chaos walk': only these)
 	@GO="$(GO)" TAGS=$(TAGS) PLAIN=$(PLAIN) tools/nightly $(NIGHTLY)
+
+engines: ## Run what depends on the engine on Redis 8.0, 8.6, Valkey 8.1 and 9.1 (ENGINES=FOLDER, where they are unpacked)
+	tools/engines $(ENGINES) && GO="$(GO)" tools/engines-run $(ENGINES) redis80 redis86 valkey81 valkey91
 
 check-modules: $(TESTRUN) ## Run the tests and the linter of each module beside the main one, two at a time
 	@GO="$(GO)" tools/modules $(MODULES)

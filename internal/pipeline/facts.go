@@ -174,7 +174,7 @@ func (s *Engine) learn(ctx context.Context, node *redis.Client, known *server) e
 	}
 	switch {
 	case all && s.facts.list == nil && len(found.links) > 0:
-		return &UnsuitableError{Fact: "a replica is attached, and no list says which replicas there are"}
+		return &UnsuitableError{Fact: "a replica is attached, and no list says which there are: --ack with a number, or the URL of Sentinel or the cluster"}
 	case all && s.facts.list == nil:
 		known.places.forget()
 	case all:

@@ -81,3 +81,8 @@ func TestPlacesThatComeAndLeave(t *testing.T) {
 	p.add([]string{"@c:1"})
 	expect.Equal(t, "and one is attached", p.others(), 5)
 }
+
+func TestKeyDBIsToldByItsInfo(t *testing.T) {
+	expect.Equal(t, "Redis", keyDB("# Server\r\nredis_version:7.0.15\r\n"), "")
+	expect.Contains(t, "KeyDB", keyDB("# Server\r\nredis_version:6.3.4\r\nmvcc_depth:0\r\n"), "WAIT")
+}

@@ -21,9 +21,9 @@ local function info_field(section, name)
   return before and string.match(section, '^[^\r\n]*', before + 1) or ''
 end
 
-local function read_section(...)
-  local section = redis.pcall(...)
-  return type(section) == 'string' and section or ''
+-- section_of is the answer to INFO, '' if it was refused.
+local function section_of(answer)
+  return type(answer) == 'string' and answer or ''
 end
 
 local no_id = string.rep('0', 40)
@@ -94,7 +94,7 @@ local function standing(noted, facts)
   local was, attached = read_word(noted), attached_places(replication)
   local before, epoch, level = info_field(replication, 'master_replid2'), '', #attached == 0 and '1' or '0'
   if facts.set == 'cluster' then
-    epoch = info_field(read_section('CLUSTER', 'INFO'), 'cluster_my_epoch')
+    epoch = info_field(section_of(redis.pcall('CLUSTER', 'INFO')), 'cluster_my_epoch')
     if epoch == '' then
       return {refusal = {'unsuitable', 'CLUSTER INFO shows no cluster_my_epoch'}}
     end
@@ -102,7 +102,7 @@ local function standing(noted, facts)
   if facts.all and facts.set ~= 'alone' then
     level = '2'
   elseif facts.all and level == '0' then
-    return {refusal = {'unsuitable', 'a replica is attached, and no list says which replicas there are'}}
+    return {refusal = {'unsuitable', 'a replica is attached, and no list says which there are: --ack with a number, or the URL of Sentinel or the cluster'}}
   end
   -- Of a slot that was moved the places are those of another set.
   local own = facts.set ~= 'cluster' or was.id == id or was.id == before
@@ -124,8 +124,8 @@ local function standing(noted, facts)
   if was.id == id and was.epoch == epoch then
     return {word = write_word(now), same = true}
   end
-  now.run = string.sub(info_field(read_section('INFO', 'server'), 'run_id'), 1, 16)
-  now.input = info_field(read_section('INFO', 'stats'), 'total_net_repl_input_bytes')
+  now.run = string.sub(info_field(section_of(redis.pcall('INFO', 'server')), 'run_id'), 1, 16)
+  now.input = info_field(section_of(redis.pcall('INFO', 'stats')), 'total_net_repl_input_bytes')
 
   -- The same process, which has read from no master since, has only renamed its history: for its
   -- first replica, for a backup, or some time after the last one has left.

@@ -73,7 +73,7 @@ func (s *Engine) factsFor(ctx context.Context, node *redis.Client) (string, erro
 	if s.restarts == Trust {
 		return "trust 0 some alone - -", nil
 	}
-	if _, err := s.know(ctx, node); err != nil {
+	if err := s.know(ctx, node); err != nil {
 		return "", err
 	}
 	return s.factsNow(node), nil

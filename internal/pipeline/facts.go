@@ -89,13 +89,13 @@ func (f *facts) of(node *redis.Client) *server {
 
 // know asks a server for what scripts cannot see, unless that is known and new enough. What was
 // known before stays in use while it is asked again beside calls, and where it cannot be.
-func (s *Engine) know(ctx context.Context, node *redis.Client) (*server, error) {
+func (s *Engine) know(ctx context.Context, node *redis.Client) error {
 	known := s.facts.of(node)
 	if known.isOld() {
-		return known, s.begin(ctx, node, known)
+		return s.begin(ctx, node, known)
 	}
 	s.refresh(node, known)
-	return known, nil
+	return nil
 }
 
 // sinceStarted is the time of this process's clock, and never 0.
@@ -174,7 +174,8 @@ func (s *Engine) learn(ctx context.Context, node *redis.Client, known *server) e
 	}
 	switch {
 	case all && s.facts.list == nil && len(found.links) > 0:
-		return &UnsuitableError{Fact: "a replica is attached, and no list says which there are: --ack with a number, or the URL of Sentinel or the cluster"}
+		return &UnsuitableError{Fact: "a replica is attached, and no list says which there are: --ack with a number, or the URL of " +
+			"Sentinel or the cluster"}
 	case all && s.facts.list == nil:
 		known.places.forget()
 	case all:
@@ -226,8 +227,10 @@ func (s *Engine) notePlaces(ctx context.Context, node *redis.Client, id string, 
 	if s.facts.set == inCluster {
 		name = redisconn.SlotTags()[slot]
 	}
+	key := []string{s.facts.key + ":{" + name + "}"}
 	for range asks {
-		reply, err := incarnation.Run(ctx, node, []string{s.facts.key + ":{" + name + "}"}, factsText(s.restarts, '0', "all", s.facts.set, id, fresh.text())).StringSlice()
+		facts := factsText(s.restarts, '0', "all", s.facts.set, id, fresh.text())
+		reply, err := incarnation.Run(ctx, node, key, facts).StringSlice()
 		switch {
 		case err != nil:
 			return err

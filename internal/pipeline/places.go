@@ -116,13 +116,14 @@ func (p *places) add(found []string) {
 func (p *places) text() string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	list := p.runs[p.own] + "@" + p.own
+	var list strings.Builder
+	list.WriteString(p.runs[p.own] + "@" + p.own)
 	for _, place := range slices.Sorted(maps.Keys(p.runs)) {
 		if place != p.own {
-			list += "," + p.runs[place] + "@" + place
+			list.WriteString("," + p.runs[place] + "@" + place)
 		}
 	}
-	return list
+	return list.String()
 }
 
 // noted reports whether a word's list has all places and runs that are known, and no other.

@@ -245,7 +245,7 @@ func (s *Engine) route(ctx context.Context, key string, call *call, words []any)
 func (s *Engine) send(ctx context.Context, node *redis.Client, call *call, words []any) ([]string, error) {
 	call.node = node
 	if call.ack == AckAll {
-		if _, err := s.know(ctx, node); err != nil {
+		if err := s.know(ctx, node); err != nil {
 			return nil, err
 		}
 	}

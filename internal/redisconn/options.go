@@ -97,7 +97,9 @@ func safeCluster(o *redis.ClusterOptions, timeout time.Duration) *redis.ClusterO
 // A place counts if any sentinel lists it, since one that was started anew does not know of a
 // replica that is away. More than half of the sentinels have to answer. The master's own place is
 // the one at which a sentinel has found its run, or else the one that most sentinels name.
-func ListPlaces(o *redis.FailoverOptions, timeout time.Duration) func(ctx context.Context, run string) (own string, others map[string]string, err error) {
+func ListPlaces(
+	o *redis.FailoverOptions, timeout time.Duration,
+) func(ctx context.Context, run string) (own string, others map[string]string, err error) {
 	return func(ctx context.Context, run string) (own string, others map[string]string, err error) {
 		views := make([]view, len(o.SentinelAddrs))
 		// one that hangs must not take all of the call's time

@@ -362,6 +362,7 @@ func (s *sim) aside() {
 		s.tellf(-1, "and reads a part")
 		if a.input++; s.oneIn(2) { // Redis has kept all, or has nothing
 			a.state, a.backlog = pool{}, false
+			s.wiped++
 		}
 	}
 	if b != nil && s.oneIn(2) {

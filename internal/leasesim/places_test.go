@@ -281,7 +281,7 @@ func (s *sim) loseSight() {
 		return
 	}
 	cut := func(ways int64) {
-		if s.master != m || !m.up || !r.up || r.side != 0 {
+		if s.master != m || !m.up || !m.master || !r.up || r.side != 0 {
 			return
 		}
 		s.tellf(-1, "replica %d is cut off, out of sight", r.name)

@@ -22,13 +22,16 @@ WALK     := github.com/coatcheck/coatcheck/internal/testing/walk
 
 .DEFAULT_GOAL := help
 SHELL    := bash
-.PHONY: help run build test check nightly check-modules test-busy test-go lint fmt tidy browser fuzz chaos walk soak proof prices bench deps clean vuln licences sbom release release-check workflows deploy-check compose-check
+.PHONY: help run build test check nightly engines check-modules test-busy test-go lint fmt tidy browser fuzz chaos walk soak proof prices bench deps clean vuln licences sbom release release-check workflows deploy-check compose-check
 
 # Nobody debugs a test binary, and without the tables for debuggers the compiler needs a tenth less
 # time. By GOFLAGS, so that programs which tests build share what is compiled. With more memory the
 # compiler needs a fifth less again; tests of memory set GOGC back.
 test check nightly check-modules test-busy test-go walk fuzz chaos lint: export GOFLAGS := $(strip $(shell $(GO) env GOFLAGS) -gcflags=all=-dwarf=false)
 test check nightly check-modules test-busy test-go walk fuzz chaos lint: export GOGC := 400
+
+help: ## Show this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 
 run: ## Run the service on the embedded store, with the demo routes (ARGS: more flags)
 	$(GO) run ./cmd/coatcheck serve --dev $(ARGS)
@@ -88,6 +91,9 @@ nightly: deps $(TESTRUN) ## Run what takes hours: all at full length, all linter
 
 check-modules: $(TESTRUN) ## Run the tests of each module beside the main one, two modules at a time
 	@GO="$(GO)" SHORT=$(SHORT) tools/modules $(MODULES)
+
+engines: ## Run what depends on the engine on Redis 8.0, 8.6, Valkey 8.1 and 9.1 (ENGINES=FOLDER, where they are unpacked)
+	tools/engines $(ENGINES) && GO="$(GO)" tools/engines-run $(ENGINES) redis80 redis86 valkey81 valkey91
 
 test-busy: ## Run make test ten times in a row beside four busy loops, then once shuffled and three times over (RUNS=10)
 	@tools/busy

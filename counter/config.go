@@ -38,8 +38,8 @@ type Config struct {
 	// the part of Redis keys that distinguishes these counters from others; "" = counter
 	Kind      string
 	AfterLoss AfterLoss // "" = MovePast
-	// how far a counter moves, to MaxMargin; 0 = DefaultMargin, or DefaultAckMargin where the store
-	// waits for replicas
+	// how far a counter moves at least, to MaxMargin; 0 = DefaultMargin, or DefaultAckMargin where
+	// the store waits for replicas
 	Margin int64
 	// how long nothing is added after a loss of everything, while processes report what they have
 	// seen; 1s to 1m; 0 = DefaultHoldOff

@@ -73,6 +73,23 @@ func version(_ *exam, s *Inspected) verdict {
 	return fine("Redis %s", text)
 }
 
+// keyDB is about KeyDB, which alone shows mvcc_depth.
+func keyDB(x *exam, s *Inspected) verdict {
+	switch {
+	case s.Info["role"] == "active-replica":
+		return critical("an active replica (role active-replica)",
+			"two servers take writes, and the newest write wins: values, worker ids and locks are handed out twice",
+			"one master: active-replica no, multi-master no, in keydb.conf; or Redis or Valkey")
+	case s.Info["mvcc_depth"] == "":
+		return verdict{}
+	case x.Ack != 0:
+		return critical("KeyDB, with --ack "+x.ack(x.Ack),
+			"KeyDB answers nothing that follows WAIT on a connection: no write is confirmed, and coatcheck refuses to try",
+			"--ack 0, with which every failover is a possible loss; or Redis or Valkey")
+	}
+	return warning("KeyDB", "replicas cannot confirm writes: every failover is a possible loss", "Redis or Valkey, with --ack all")
+}
+
 func commands(x *exam, s *Inspected) verdict {
 	missing := x.needed(s.Missing)
 	switch {

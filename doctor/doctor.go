@@ -163,6 +163,7 @@ var checks = []check{
 	{id: "away", server: away, away: true},
 	{id: "role", whole: role},
 	{id: "version", server: version},
+	{id: "keydb", server: keyDB},
 	{id: "commands", server: commands},
 	{id: "rights", server: rights},
 	{id: "scripts", server: scriptsRun},

@@ -223,52 +223,22 @@ func TestAcknowledgementEndsWithTheCallersDeadline(t *testing.T) {
 	})
 }
 
-// On one server each replica that was ever attached has to confirm: one that joins makes the call
-// that finds it unknown, and later ones wait for it, also when it is away.
-func TestAckAllOnOneServerWaitsForEachReplicaThatWasSeen(t *testing.T) {
+// At a plain URL no list says which replicas there are, so none may be attached.
+func TestAckAllAtAPlainURLIsRefusedWhileAReplicaIsAttached(t *testing.T) {
 	t.Parallel()
 	master, replica := redistest.Start(t), redistest.Start(t)
-	store := open(t, master.URL(), func(c *redisstore.Config) { c.Ack, c.AckTimeout = redisstore.AckAll, 2*time.Second })
+	store := open(t, master.URL(), all)
 	mustBump(t, store, "x", 1) // there is none
-	host, port, _ := strings.Cut(master.Addr(), ":")
-	do(t, replica, "REPLICAOF", host, port)
-	expect.Eventually(t, "the replica is attached", func() bool {
-		return strings.Contains(do(t, master, "INFO", "replication").(string), "state=online")
+	attach(t, replica, master, 1)
+	expect.Eventually(t, "the replica is found", func() bool {
+		_, err := bumped(t.Context(), store, "x")
+		return errors.Is(err, redisstore.ErrUnsuitable)
 	})
-	// Unless the store has asked meanwhile, as it does every ten seconds, this call finds it.
-	if _, err := bumped(t.Context(), store, "x"); err != nil {
-		shortfall(t, err, 0, 1)
+	_, err := bumped(t.Context(), open(t, master.URL(), all), "y")
+	if !errors.Is(err, redisstore.ErrUnsuitable) {
+		t.Errorf("a process that finds the replica at once: got %v, want %v", err, redisstore.ErrUnsuitable)
 	}
-	expect.Eventually(t, "the replica confirms", func() bool { _, err := bumped(t.Context(), store, "x"); return err == nil })
-	if n := do(t, replica, "GET", store.Key("test", "x")); n != fmt.Sprint(counted(t, store, "x")) {
-		t.Errorf("a replica that confirmed holds %v, want %d", n, counted(t, store, "x"))
-	}
-	replica.Kill()
-	expect.Eventually(t, "the master notices", func() bool {
-		return strings.Contains(do(t, master, "INFO", "replication").(string), "connected_slaves:0")
-	})
-	_, err := bumped(t.Context(), store, "x")
-	shortfall(t, err, 0, 1)
-	mustBump(t, store.WithAck(0), "y", 1)
-	// a process that has seen none, also at a key that no other has written, and beside another
-	// replica
-	another := open(t, master.URL(), func(c *redisstore.Config) { c.Ack, c.AckTimeout = redisstore.AckAll, 2*time.Second })
-	_, err = bumped(t.Context(), another, "z")
-	shortfall(t, err, 0, 1)
-	newcomer := redistest.Start(t)
-	do(t, newcomer, "REPLICAOF", host, port)
-	expect.Eventually(t, "another replica is attached", func() bool {
-		return strings.Contains(do(t, master, "INFO", "replication").(string), "state=online")
-	})
-	third := open(t, master.URL(), func(c *redisstore.Config) { c.Ack, c.AckTimeout = redisstore.AckAll, 2*time.Second })
-	_, err = bumped(t.Context(), third, "z")
-	shortfall(t, err, 1, 2)
-	if _, err := third.ReplicasGone(t.Context()); err != nil {
-		t.Fatalf("ReplicasGone: %v", err)
-	}
-	expect.Eventually(t, "it is enough for the process that said so", func() bool { _, err := bumped(t.Context(), third, "z"); return err == nil })
-	fourth := open(t, master.URL(), func(c *redisstore.Config) { c.Ack = redisstore.AckAll })
-	expect.Eventually(t, "the newcomer is enough", func() bool { _, err := bumped(t.Context(), fourth, "z"); return err == nil })
+	mustBump(t, store.WithAck(1), "y", 1)
 }
 
 // A connection that is fed for a copy, as redis-cli --rdb is, cannot become master, and is not

@@ -1,6 +1,8 @@
 package redisstore_test
 
 import (
+	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -24,78 +26,53 @@ func attach(t *testing.T, replica, master *redistest.Server, attached int) {
 	})
 }
 
-// A write that finds a replica is outcome-unknown, and those after it wait for the replica, also if
-// it goes away before the process asks again, and in a process that has never seen it.
+// A replica that was attached once has to confirm, also if it goes away, and in a process that has
+// never seen it: Sentinel may have forgotten it.
 func TestReplicaThatAWriteHasFoundIsKnownToTheNextProcess(t *testing.T) {
 	t.Parallel()
-	master, first, second := redistest.Start(t), redistest.Start(t), redistest.Start(t)
-	attach(t, first, master, 1) // a master renames its history for its first replica
-	store := open(t, master.URL(), all)
-	expect.Eventually(t, "it confirms", func() bool { _, err := bumped(t.Context(), store, "x"); return err == nil })
-	attach(t, second, master, 2)
+	set := redistest.StartSentinel(t, 1)
+	store, comes := open(t, set.URL(), all), redistest.Start(t)
+	expect.Eventually(t, "its replica confirms", func() bool { _, err := bumped(t.Context(), store, "x"); return err == nil })
+	attach(t, comes, set.Master(), 2)
+	expect.Eventually(t, "both confirm", func() bool { _, err := bumped(t.Context(), store, "x"); return err == nil })
+	expect.Equal(t, "what the one that has come holds", do(t, comes, "GET", store.Key("test", "x")), any(fmt.Sprint(counted(t, store, "x"))))
+	comes.Kill()
+	away(t, set.Master(), 1)
+	for _, sentinel := range set.Sentinels() {
+		do(t, sentinel, "SENTINEL", "RESET", "*")
+	}
+	expect.Eventually(t, "another process waits for it", func() bool {
+		_, err := bumped(t.Context(), open(t, set.URL(), all), "z")
+		short, is := errors.AsType[*redisstore.ShortfallError](err)
+		return is && *short == redisstore.ShortfallError{Want: 2, Got: 1}
+	})
+	if _, err := store.ReplicasGone(t.Context(), set.Replicas()[0].Addr()); !errors.Is(err, redisstore.ErrRefused) {
+		t.Errorf("a replica that is attached, said to be gone: got %v, want %v", err, redisstore.ErrRefused)
+	}
+	if _, err := store.ReplicasGone(t.Context(), comes.Addr()); err != nil {
+		t.Errorf("ReplicasGone: %v", err)
+	}
+	expect.Eventually(t, "nobody waits for the one that is gone", func() bool {
+		_, err := bumped(t.Context(), store, "x")
+		_, other := bumped(t.Context(), open(t, set.URL(), all), "z")
+		return err == nil && other == nil
+	})
+}
+
+// WAIT counts whoever has the write, also a client that copies the data: that does not confirm in
+// the place of a replica that lags.
+func TestCopyOfTheDataConfirmsForNoReplica(t *testing.T) {
+	t.Parallel()
+	set := redistest.StartSentinel(t, 1)
+	store := open(t, set.URL(), all)
+	expect.Eventually(t, "the replica confirms", func() bool { _, err := bumped(t.Context(), store, "x"); return err == nil })
+	copies := redistest.Start(t)
+	attach(t, copies, set.Master(), 2)
+	expect.Eventually(t, "both confirm", func() bool { _, err := bumped(t.Context(), store, "x"); return err == nil })
+	set.Replicas()[0].Pause()
+	defer set.Replicas()[0].Resume()
 	_, err := bumped(t.Context(), store, "x")
 	shortfall(t, err, 1, 2)
-	second.Kill()
-	away(t, master, 1)
-	_, err = bumped(t.Context(), open(t, master.URL(), all), "z")
-	shortfall(t, err, 1, 2)
-}
-
-// WAIT counts whoever has the write, also one that has attached since it was sent: that does not
-// confirm in the place of one that lags.
-func TestReplicaThatComesWhileAWriteWaitsConfirmsForNoOther(t *testing.T) {
-	t.Parallel()
-	master, lags, comes := redistest.Start(t), redistest.Start(t), redistest.Start(t)
-	attach(t, lags, master, 1)
-	store := open(t, master.URL(), func(c *redisstore.Config) {
-		c.Ack, c.AckTimeout, c.Timeout = redisstore.AckAll, 30*time.Second, time.Minute
-	})
-	expect.Eventually(t, "it confirms", func() bool { _, err := bumped(t.Context(), store, "x"); return err == nil })
-	lags.Pause()
-	answered := make(chan error)
-	go func() { _, err := bumped(t.Context(), store, "x"); answered <- err }()
-	expect.Eventually(t, "the write waits", func() bool {
-		return strings.Contains(do(t, master, "INFO", "clients").(string), "blocked_clients:1\r")
-	})
-	attach(t, comes, master, 2)
-	shortfall(t, <-answered, 1, 2)
-}
-
-// Behind one address, as of a network that is translated, there may be several replicas.
-func TestReplicasBehindOneAddressAllHaveToConfirm(t *testing.T) {
-	t.Parallel()
-	master, gone := redistest.Start(t), redistest.Start(t)
-	for i, replica := range []*redistest.Server{redistest.Start(t), gone} {
-		do(t, replica, "CONFIG", "SET", "replica-announce-ip", "10.0.0.9")
-		do(t, replica, "CONFIG", "SET", "replica-announce-port", "6379")
-		attach(t, replica, master, i+1)
-	}
-	first := open(t, master.URL(), all)
-	expect.Eventually(t, "both confirm", func() bool { _, err := bumped(t.Context(), first, "x"); return err == nil })
-	gone.Kill()
-	away(t, master, 1)
-	_, err := bumped(t.Context(), open(t, master.URL(), all), "z")
-	shortfall(t, err, 1, 2)
-}
-
-// A master that starts from an RDB file shows the history in that file as the one before its own,
-// as one that was promoted does. The replica that is away is none of its past.
-func TestReplicaThatIsAwayWhileTheMasterRestartsHasToConfirm(t *testing.T) {
-	t.Parallel()
-	master, replica := redistest.Start(t), redistest.Start(t)
-	attach(t, replica, master, 1)
-	first := open(t, master.URL(), all)
-	expect.Eventually(t, "it confirms", func() bool { _, err := bumped(t.Context(), first, "x"); return err == nil })
-	do(t, master, "SAVE")
-	replica.Kill()
-	away(t, master, 0)
-	master.Kill()
-	master.Restart()
-	if info := do(t, master, "INFO", "replication").(string); strings.Contains(info, "master_replid2:0000000000") {
-		t.Fatalf("the file names no history: %s", info)
-	}
-	_, err := bumped(t.Context(), open(t, master.URL(), all), "z")
-	shortfall(t, err, 0, 1)
 }
 
 // Where there are no replicas to speak of, none is forgotten.

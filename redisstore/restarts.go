@@ -13,19 +13,16 @@ const (
 	// wait if they are so configured. Nothing is lost, and so nothing is paid, in these cases
 	// (scripts/lib/incarnation.lua has the facts):
 	//
-	//   - A promotion, where every server that can become master has each confirmed write: Ack is
-	//     [AckAll], or at least the number of replicas that Sentinel or the cluster lists.
+	//   - A promotion in a Sentinel set, with an Ack of [AckAll]. In a cluster it counts as a loss,
+	//     and so does a slot that was moved.
 	//   - A server that only renames its history, as Redis does when its first replica attaches,
 	//     for a backup too, and some time after the last one has left.
-	//   - A slot of a cluster that was moved, while the node that it came from still lives under
-	//     the incarnation that is noted.
-	//   - A restart, where the server has `appendonly yes`, `appendfsync always` and
-	//     `no-appendfsync-on-rewrite no`, had them while it was in use, and replicas are covered as
-	//     above, or none was attached.
+	//   - A restart of one server without replicas, where it has `appendonly yes`, `appendfsync
+	//     always` and `no-appendfsync-on-rewrite no`, and had them while it was in use.
 	//
-	// It assumes that all processes with one prefix use one Ack; that no server is started from a
-	// copy or a backup unless `coatcheck store restored` was run; and that those settings of a
-	// server are not changed for less than ten seconds.
+	// It assumes that all processes with one prefix use one Restarts; that no server is started
+	// from a copy or a backup unless `coatcheck store restored` was run; and that those settings of
+	// a server are not changed for less than ten seconds. docs/guarantees.md has all assumptions.
 	AutoRestarts Restarts = "auto"
 	// WaitRestarts is AutoRestarts, but no restart is believed.
 	WaitRestarts Restarts = "wait"
@@ -37,7 +34,7 @@ const (
 )
 
 // AckAll as [Config].Ack waits for every replica that can become master: those that Sentinel or the
-// cluster lists, away ones included; on one server, and with a client of [New] for one, the most
-// that this process has seen attached to it. A replica that joins counts before its first
-// confirmation does: a call that finds it is an unknown outcome, and later ones wait for it too.
+// cluster lists, unreachable ones included, those that are attached, and those that have confirmed
+// before. [Store.ReplicasGone] ends that for servers that are gone for good. At one server nobody
+// lists replicas: there it is refused while a replica is attached.
 const AckAll = pipeline.AckAll

@@ -26,51 +26,54 @@ const (
 // marked. It must be called before processes use the store again. The error is an [*Error]; to call
 // it again is harmless until then.
 func (s *Store) Restored(ctx context.Context) (marked int, err error) {
-	return s.say(ctx, "restored")
-}
-
-// ReplicasGone says that replicas which have confirmed writes under [AckAll] are gone for good, and
-// that none of them becomes master. At a plain URL, where no list says which replicas there are,
-// each call waits for as many as have confirmed before; processes that start after this wait for
-// those that are attached now, and those that come. If another one becomes master all the same,
-// values and worker ids come twice. Another process that goes on through this waits as before, and
-// has that noted again. Otherwise it is as [Store.Restored], and nothing counts as lost.
-func (s *Store) ReplicasGone(ctx context.Context) (marked int, err error) {
-	err = s.EachMaster(ctx, "store replicas-gone", func(ctx context.Context, node *redis.Client) error {
-		if s.mode == Embedded {
-			return nil
-		}
-		return s.engine.ForgetReplicas(ctx, node)
-	})
-	if err != nil {
-		return 0, err
-	}
-	return s.say(ctx, "replicas-gone")
-}
-
-// replicasKey has the replicas of a server which no list has.
-func replicasKey(prefix string) string { return prefix + "replicas:{store}" }
-
-func (s *Store) say(ctx context.Context, what string) (marked int, err error) {
 	var count atomic.Int64
-	err = s.EachMaster(ctx, "store "+what, func(ctx context.Context, node *redis.Client) error {
-		for cursor := uint64(0); ; {
-			keys, next, err := node.Scan(ctx, cursor, s.prefix+"*", restoredPage).Result()
-			if err != nil {
-				return err
-			}
-			if err := s.mark(ctx, what, keys, &count); err != nil {
-				return err
-			}
-			if cursor = next; cursor == 0 {
-				return nil
-			}
-		}
+	err = s.EachMaster(ctx, "store restored", func(ctx context.Context, node *redis.Client) error {
+		return s.markAll(ctx, node, &count, "restored")
 	})
 	return int(count.Load()), err
 }
 
-func (s *Store) mark(ctx context.Context, what string, keys []string, count *atomic.Int64) error {
+// ReplicasGone says that servers which have confirmed writes under [AckAll] are gone for good, and
+// that none of them becomes master: nobody waits for them from then on. places are their addresses,
+// host:port; without any, all of them that are not attached now are gone. One that is attached is
+// refused. Take them off the list of Sentinel before (SENTINEL RESET), or processes note them
+// again. If one of them becomes master all the same, values and worker ids come twice. Otherwise it
+// is as [Store.Restored], and nothing counts as lost.
+func (s *Store) ReplicasGone(ctx context.Context, places ...string) (marked int, err error) {
+	var count atomic.Int64
+	err = s.EachMaster(ctx, "store replicas-gone", func(ctx context.Context, node *redis.Client) error {
+		if s.mode == Embedded {
+			return nil
+		}
+		stay, err := s.engine.Staying(ctx, node, places)
+		if err != nil {
+			return err
+		}
+		if len(places) > 0 {
+			return s.markAll(ctx, node, &count, "drop", strings.Join(places, ","))
+		}
+		return s.markAll(ctx, node, &count, "keep", strings.Join(stay, ","))
+	})
+	return int(count.Load()), err
+}
+
+// markAll says something of each note at a master.
+func (s *Store) markAll(ctx context.Context, node *redis.Client, count *atomic.Int64, said ...any) error {
+	for cursor := uint64(0); ; {
+		keys, next, err := node.Scan(ctx, cursor, s.prefix+"*", restoredPage).Result()
+		if err != nil {
+			return err
+		}
+		if err := s.mark(ctx, keys, count, said); err != nil {
+			return err
+		}
+		if cursor = next; cursor == 0 {
+			return nil
+		}
+	}
+}
+
+func (s *Store) mark(ctx context.Context, keys []string, count *atomic.Int64, said []any) error {
 	var all errgroup.Group
 	all.SetLimit(restoredAtOnce)
 	for _, key := range keys {
@@ -78,7 +81,7 @@ func (s *Store) mark(ctx context.Context, what string, keys []string, count *ato
 			continue
 		}
 		all.Go(func() error {
-			reply, err := s.Run(ctx, scripts.StoreRestored, []string{key}, what)
+			reply, err := s.Run(ctx, scripts.StoreRestored, []string{key}, said...)
 			if err == nil && reply.Word() == "marked" {
 				count.Add(1)
 			}
@@ -95,7 +98,8 @@ func (s *Store) hasNote(key string) bool {
 	switch {
 	case !ours:
 		return false
-	case rest == "marker}", strings.HasSuffix(rest, "}:marker") && s.mode == Cluster, kind == "incarnation" && strings.HasSuffix(rest, "}"):
+	case rest == "marker}", strings.HasSuffix(rest, "}:marker") && s.mode == Cluster, kind == "incarnation" && strings.HasSuffix(rest, "}"),
+		kind == "places" && strings.HasSuffix(rest, "}"):
 		return true
 	}
 	return kind == "worker" && strings.HasSuffix(rest, "}")

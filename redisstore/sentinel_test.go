@@ -156,7 +156,9 @@ func TestFailoverChangesTheIncarnationOnce(t *testing.T) {
 			t.Parallel()
 			set := redistest.StartSentinel(t, 2)
 			store := open(t, set.URL(), nil)
-			patient := open(t, set.URL(), func(c *redisstore.Config) { c.AckTimeout, c.Ack = 30*time.Second, 2 })
+			patient := open(t, set.URL(), func(c *redisstore.Config) {
+				c.Timeout, c.AckTimeout, c.Ack = time.Minute, 30*time.Second, redisstore.AckAll
+			})
 			notes := patient
 			if row.few {
 				notes = store
@@ -165,17 +167,16 @@ func TestFailoverChangesTheIncarnationOnce(t *testing.T) {
 			if err != nil || first.Change != health.First {
 				t.Fatalf("the incarnation at first: got %+v, %v, want a first one", first, err)
 			}
-			mustBump(t, patient, "x", 1) // the replicas have it, too
+			mustBump(t, store.WithAck(2), "x", 1) // the replicas have it, too
 			old := set.Master()
 			old.Kill()
 			set.WaitForMaster(old)
 			old.Restart() // what all have confirmed, all confirm
-			second := lives(t, store)
-			// a call without its acknowledgement has noted it
+			second := lives(t, notes)
 			if lost := second.Change == health.Changed; lost != row.few || second.Losses != row.losses || second.ID == first.ID {
 				t.Errorf("got %+v after %+v, want a loss %v, %d losses", second, first, row.few, row.losses)
 			}
-			if again := lives(t, store); again != (health.Incarnation{ID: second.ID, Losses: row.losses, Change: health.Same}) {
+			if again := lives(t, notes); again != (health.Incarnation{ID: second.ID, Losses: row.losses, Change: health.Same}) {
 				t.Errorf("got %+v after %+v", again, second)
 			}
 		})

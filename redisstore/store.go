@@ -121,7 +121,7 @@ func OpenConfig(_ context.Context, config Config) (*Store, error) {
 // store is a store that has no servers yet.
 func (c Config) store(mode Mode, address string) *Store {
 	engine := pipeline.New(pipeline.Config{Ack: c.Ack, AckTimeout: c.AckTimeout, Timeout: c.Timeout,
-		Restarts: pipeline.Restarts(c.Restarts), Replicas: replicasKey(c.Prefix),
+		Restarts: pipeline.Restarts(c.Restarts), Places: c.Prefix + "places",
 		Observers: slices.Clone(c.Observers), Classify: classify})
 	return &Store{engine: engine, mode: mode, address: address, prefix: c.Prefix, restarts: c.Restarts}
 }
@@ -207,7 +207,11 @@ func (s *Store) connect(target redisconn.Target, config Config) error {
 
 // follow connects to the master that sentinels name.
 func (s *Store) follow(options *redis.FailoverOptions, timeout time.Duration) {
-	s.engine.Failover(options, redisconn.ListReplicas(options, timeout))
+	list := redisconn.ListPlaces(options, timeout)
+	s.engine.Failover(options, func(ctx context.Context, run string) (pipeline.Places, error) {
+		own, others, err := list(ctx, run)
+		return pipeline.Places{Own: own, Others: others}, err
+	})
 }
 
 // WithAck returns a view of the store that waits for another number of replicas, or AckAll. It

@@ -21,7 +21,7 @@ import (
 
 // all are the operations of the package.
 var all = []*scripts.Script{
-	scripts.Incarnation, scripts.StoreRestored, scripts.StoreReplicas,
+	scripts.Incarnation, scripts.StoreRestored,
 	scripts.TokenIssue, scripts.TokenClaim, scripts.TokenAnswer, scripts.TokenComplete, scripts.TokenExtend, scripts.TokenRelease,
 	scripts.OperationList, scripts.OperationCount, scripts.OperationGet, scripts.OperationSettle, scripts.OperationForget,
 	scripts.CounterOpen, scripts.CounterEra, scripts.CounterIncr, scripts.CounterSet, scripts.CounterRetire, scripts.CounterGet,
@@ -91,6 +91,16 @@ func (b *box) do(words ...any) any {
 	return answer
 }
 
+// factsNow are the facts with the server's incarnation.
+func (b *box) factsNow() string {
+	b.Helper()
+	facts := cmp.Or(b.facts, some)
+	if !strings.Contains(facts, "ID") {
+		return facts
+	}
+	return strings.Replace(facts, "ID", b.replid(), 1)
+}
+
 // try runs a script as EVALSHA.
 func (b *box) try(script *scripts.Script, keys []string, args ...any) ([]string, error) {
 	b.Helper()
@@ -99,7 +109,7 @@ func (b *box) try(script *scripts.Script, keys []string, args ...any) ([]string,
 		if script.Name == scripts.LockEnter.Name {
 			own = min(own, 10) // then comes the reply of a library's script
 		}
-		args = slices.Insert(slices.Clone(args), own, any(cmp.Or(b.facts, "auto 00 0 alone - -")))
+		args = slices.Insert(slices.Clone(args), own, any(b.factsNow()))
 	}
 	lastCall.Store(b.Name(), call{script.Name, keys, args})
 	answer, err := b.client.EvalSha(b.Context(), script.SHA, keys, args...).Result()

@@ -1,6 +1,6 @@
 -- counter_era: reports whether the counters of a slot are still in the era that a process knows. It
 -- notes a loss of everything, so that all processes hold off.
--- Uses   format clock integer incarnation int64 counter
+-- Uses   format clock integer word incarnation int64 counter
 -- KEYS   [1] the marker of the slot (string)
 -- ARGV   [1] the era that the process knows  [2] how long to hold off after a loss of everything
 --        [3] facts, see lib/incarnation

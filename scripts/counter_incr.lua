@@ -1,6 +1,6 @@
 -- counter_incr: adds to a counter where one INCRBY is not enough: up to a limit, or with a
 -- request's record, so that a repeat gets the first value again and adds nothing.
--- Uses   format clock integer incarnation int64 counter
+-- Uses   format clock integer word incarnation int64 counter
 -- KEYS   [1] the counter (string, signed 64-bit decimal)  [2] its record (string)  [3] the marker
 --        of its slot (string)  [4] the request's record (string 'value by'), only when ARGV[2] > 0
 -- ARGV   [1] by, 1 or more  [2] retention of the request's record, 0 for none  [3] floor: a value

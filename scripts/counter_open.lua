@@ -2,18 +2,19 @@
 -- in order. A counter below the value that the process has seen, or last used before state may have
 -- been lost, moves past every value that can have been handed out. After a loss of everything the
 -- script first only collects what each process has seen.
--- Uses   format clock integer incarnation int64 counter
+-- Uses   format clock integer word incarnation int64 counter
 -- KEYS   [1] the counter (string, signed 64-bit decimal)  [2] its record (string)  [3] the marker
 --        of its slot (string)
 -- ARGV   [1] floor: the largest value of this counter that the process has seen, '' for none
 --        [2] the life (generation) of that value, '' for none  [3] when it expires, '' for never
---        [4] margin: how far a counter moves  [5] past | refuse: moves a counter that has to move,
---        or refuses it  [6] the era that the process knows of this slot, '' for none
---        [7] how long to hold off after a loss of everything  [8] TTL of a counter that begins or
---        has none, 0 for none  [9] the largest value that may be moved, '' for no limit: a larger
---        one is refused as with refuse, since the caller could not use a value past the move
---        [10] floor, with what the process has added to a counter that was below it: the least
---        that it has to be at now; '' without a floor  [11] facts, see lib/incarnation
+--        [4] margin: how far a counter moves at least, see lib/counter  [5] past | refuse: moves a
+--        counter that has to move, or refuses it  [6] the era that the process knows of this slot,
+--        '' for none  [7] how long to hold off after a loss of everything  [8] TTL of a counter
+--        that begins or has none, 0 for none  [9] the largest value that may be moved, '' for no
+--        limit: a larger one is refused as with refuse, since the caller could not use a value
+--        past the move  [10] floor, with what the process has added to a counter that was below
+--        it: the least that it has to be at now; '' without a floor  [11] facts, see
+--        lib/incarnation
 -- Reply  {'ok', value, life, era, left, now, moved, id} value '' for a counter without one; left is
 --        the TTL, -1 for none; moved 1 if it was moved; id is the incarnation that is noted, see
 --        lib/incarnation | {'hold-off', ms, era} | {'behind', value, life, era, why} it has to
@@ -61,11 +62,12 @@ local doubted = not first and noted ~= era and not (over and not noted)
 local moved = '0'
 if behind or doubted and value then
   local base = behind and not (value and smaller(floor, value)) and floor or value
-  if ARGV[5] ~= 'past' or ARGV[9] ~= '' and smaller(ARGV[9], base) then
+  local by, beyond = moved_by(marker, ARGV[4])
+  if ARGV[5] ~= 'past' or ARGV[9] ~= '' and (smaller(ARGV[9], base) or tonumber(ARGV[9]) < tonumber(base) + beyond) then
     return {'behind', value or '', life or '0', era, doubted and why_of(read_marker(marker)) or ''}
   end
   put(counter, base)
-  local sum = redis.pcall('INCRBY', counter, ARGV[4])
+  local sum = redis.pcall('INCRBY', counter, by)
   if type(sum) == 'table' then
     return overflows(sum) and {'overflow'} or sum
   end

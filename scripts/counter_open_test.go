@@ -96,7 +96,7 @@ func later(b *box) {
 func (b *box) soonOver() {
 	b.Helper()
 	marker := strings.Fields(b.do("GET", openKeys[2]).(string))
-	if len(marker) != 4 || number(b, marker[2]) <= b.now() {
+	if len(marker) != 6 || number(b, marker[2]) <= b.now() {
 		b.Fatalf("the marker is %q", marker)
 	}
 	marker[2] = "0"
@@ -397,5 +397,35 @@ func TestCounterThatOneLiftedIsBehindAllTheSame(t *testing.T) {
 		b.at(opening{floor: "51", life: "0", least: "111"}, "111", false)
 		b.set("60", 0) // set back on purpose, it has nothing to do with the floor
 		b.at(opening{floor: "51", life: "0", least: "111"}, "60", false)
+	})
+}
+
+// A loss may not be the first of a state: one that was lost with its jump jumped from the same
+// values. The later one goes further, by a tenth of the margin for each second.
+func TestLaterLossOfOneStateGoesFurther(t *testing.T) {
+	each(t, func(t *testing.T, b *box) {
+		b.at(opening{}, "", false)
+		b.do("SET", openKeys[0], "5")
+		values := map[string]bool{}
+		for _, age := range []int64{0, 13, 23, 1_000_000} {
+			fields := strings.Fields(b.do("GET", openKeys[2]).(string))
+			kept := []any{b.do("GET", openKeys[0]), strings.Join(fields, " ")}
+			b.setField(openKeys[2], 0, strings.Repeat("0a", 20))
+			b.setField(openKeys[2], 1, "0b")
+			lost := strings.Fields(b.do("GET", openKeys[2]).(string))
+			lost[4] = fmt.Sprint(b.now()/1000 - age)
+			b.do("SET", openKeys[2], strings.Join(lost, " "))
+			got := b.opens(opening{})
+			if !got.moved || values[got.value] {
+				t.Errorf("a loss %d s after the state was in use: got %+v, want another value than after the other losses: %v", age, got, values)
+			}
+			values[got.value] = true
+			b.do("SET", openKeys[0], kept[0], "KEEPTTL")
+			b.do("SET", openKeys[2], kept[1])
+			b.do("DEL", openKeys[1])
+		}
+		for _, want := range []string{"1005", "2005", "3005", "8641005"} {
+			expect.Equal(t, "a counter at 5 that moves is at "+want, values[want], true)
+		}
 	})
 }

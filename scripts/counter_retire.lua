@@ -1,7 +1,7 @@
 -- counter_retire: ends a counter, so that its numbers can go on elsewhere: from now on every INCRBY
 -- overflows, and the last value handed out is noted. A repeat gets the same reply. Setting the
 -- counter undoes it.
--- Uses   format clock integer incarnation int64 counter
+-- Uses   format clock integer word incarnation int64 counter
 -- KEYS   [1] the counter (string, signed 64-bit decimal)  [2] its record (string)  [3] the marker
 --        of its slot (string)  [4] the last value handed out (string)
 -- ARGV   [1] facts, see lib/incarnation

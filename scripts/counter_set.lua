@@ -1,6 +1,6 @@
 -- counter_set: sets a counter, or removes it. Processes that have seen larger values learn from the
 -- record that it was set back on purpose.
--- Uses   format clock integer incarnation int64 counter
+-- Uses   format clock integer word incarnation int64 counter
 -- KEYS   [1] the counter (string, signed 64-bit decimal)  [2] its record (string)  [3] the marker
 --        of its slot (string)
 -- ARGV   [1] value, '' to remove it  [2] TTL, 0 for none  [3] retention of a removed counter's

@@ -1,6 +1,6 @@
 -- incarnation: reports which incarnation of the server holds this state, and notes it beside the
 -- state.
--- Uses   format integer incarnation
+-- Uses   format integer word incarnation
 -- KEYS   [1] the marker (string)
 -- ARGV   [1] facts, see lib/incarnation
 -- Reply  {'same', id, losses} | {'new', id, '0'} there was no marker: a first start, or all

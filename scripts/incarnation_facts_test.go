@@ -4,10 +4,10 @@ import (
 	"cmp"
 	"fmt"
 	"net"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -64,6 +64,34 @@ func (b *box) field(section, name string) string {
 	return value
 }
 
+// The facts of callers. ID stands for the server's incarnation.
+const (
+	some    = "auto 0 some alone ID -"    // no replica is waited for
+	onDisk  = "auto 1 some alone ID -"    // and the server confirms only what is on disk
+	ofSome  = "auto 0 some sentinel ID -" // in a Sentinel set
+	inSlots = "auto 0 some cluster ID -"
+)
+
+// place is a server as a word names it. Without a run that is not known.
+func (b *box) place(named bool) string {
+	b.Helper()
+	run := ""
+	if named {
+		run = b.field("server", "run_id")[:16]
+	}
+	return run + "@" + b.client.Options().Addr
+}
+
+// ofAll are the facts of a caller in a Sentinel set that waits for all of these servers.
+func (b *box) ofAll(others ...*box) string {
+	b.Helper()
+	places := []string{b.place(true)}
+	for _, one := range others {
+		places = append(places, one.place(true))
+	}
+	return "auto 0 all sentinel ID " + strings.Join(places, ",")
+}
+
 // note has a caller with these facts note the incarnation, and use a counter up to 5.
 func (b *box) note(facts string) {
 	b.Helper()
@@ -79,7 +107,7 @@ func (b *box) cover() string {
 	covers := map[string]bool{}
 	for _, key := range []string{markerKey[0], openKeys[2]} {
 		word, _, _ := strings.Cut(b.do("GET", key).(string), " ")
-		covers[strings.Split(word, ":")[3]] = true
+		covers[strings.Split(word, ":")[4]] = true
 	}
 	if len(covers) != 1 {
 		b.Fatalf("the markers have different covers: %v", covers)
@@ -90,54 +118,10 @@ func (b *box) cover() string {
 	return ""
 }
 
-// hasToConfirmByAll has callers with these facts find a cover of all, which they would lower: a
-// replica that lags shows it still. They change nothing.
-func (b *box) hasToConfirmByAll(facts ...string) {
-	b.Helper()
-	b.facts = ofAll
-	before := b.look(append(openKeys, markerKey...)...)
-	for _, b.facts = range facts {
-		want(b, b.run(scripts.Incarnation, markerKey), "all", b.replid(), "")
-		want(b, b.open(opening{}), "all", b.replid(), "")
-		word(b, b.run(scripts.CounterIncr, openKeys, 1, 0, "", "", "1"), "behind", 0)
-	}
-	b.same(before)
-}
-
-// setCover notes another cover.
-func (b *box) setCover(cover string) {
-	b.Helper()
-	b.setField(3, cover)
-}
-
-// setField changes a field of the words that are noted.
-func (b *box) setField(n int, value string) {
-	b.Helper()
-	for _, key := range []string{markerKey[0], openKeys[2]} {
-		word, rest, _ := strings.Cut(b.do("GET", key).(string), " ")
-		fields := strings.Split(word, ":")
-		fields[n] = value
-		b.do("SET", key, strings.Join(fields, ":")+" "+rest)
-	}
-}
-
 // judge fails the test unless a caller with these facts finds that the state continues, or does
-// not. ID in them stands for the server's incarnation. With `asks` it is first asked for that.
-func (b *box) judge(facts string, want string, asks bool) {
+// not.
+func (b *box) judge(facts string, want string) {
 	b.Helper()
-	facts = strings.ReplaceAll(facts, "ID", b.replid())
-	asked := strings.Fields(facts)[4] != "-"
-	if asks {
-		words := strings.Fields(facts)
-		b.facts = strings.Join(append(words[:4], "-", "-"), " ")
-		for _, reply := range [][]string{b.run(scripts.Incarnation, markerKey), b.open(opening{})} {
-			if len(reply) != 3 || reply[0] != "ask" || reply[2] != b.replid() || reply[1] == reply[2] {
-				b.Fatalf("with the facts %q: got %v, want ask, the noted id, %s", b.facts, reply, b.replid())
-			}
-		}
-	} else if asked {
-		b.Fatal("facts that were asked for without a question")
-	}
 	b.facts = facts
 	if got := b.run(scripts.Incarnation, markerKey); got[0] != want || got[1] != b.replid() {
 		b.Errorf("with the facts %q: got %v, want %s %s\nINFO: %s", facts, got, want, b.replid(), b.do("INFO", "replication"))
@@ -146,9 +130,8 @@ func (b *box) judge(facts string, want string, asks bool) {
 	if moved := want == "changed"; got.moved != moved || !moved && got.value != "5" {
 		b.Errorf("the counter with the facts %q: got %+v, want moved %v", facts, got, moved)
 	}
-	want = "same"
-	if got := b.run(scripts.Incarnation, markerKey); got[0] != want {
-		b.Errorf("asked again with the facts %q: got %v, want %s", facts, got, want)
+	if got := b.run(scripts.Incarnation, markerKey); got[0] != "same" {
+		b.Errorf("asked again with the facts %q: got %v, want same", facts, got)
 	}
 }
 
@@ -178,59 +161,58 @@ func (b *box) renamed(before string) {
 	expect.Eventually(b, "the server calls its history otherwise than "+before, func() bool { return b.replid() != before })
 }
 
-const ofAll = "auto 20 1 alone - -" // the facts of a caller whose one replica confirms each write
-
 // What real servers show after what really happens to them, and what is concluded from it.
 var realHistories = []struct {
 	name    string
 	args    []string // of the master
-	noted   string   // the facts of the caller before; "" = ofAll
-	happens func(h *histories) *box
-	now     string // and after; "" = ofAll
-	asks    bool
+	noted   string   // the facts of the caller before; "" = what happens notes it
+	happens func(h *histories) (now *box, facts string)
 	want    string
 	cover   string // that is noted then; "" = any
 }{
-	{name: "promotion, confirmed by all", happens: func(h *histories) *box {
+	{name: "the promotion of a replica that the word names", happens: func(h *histories) (*box, string) {
 		r := h.replica(h.master)
-		h.m.note(ofAll)
+		h.m.note(h.m.ofAll(r))
 		h.m.acknowledged()
 		r.promote()
-		return r
+		return r, r.ofAll(h.m)
 	}, want: "continued", cover: "20"},
-	{name: "promotion, no replica had been seen", happens: func(h *histories) *box {
+	{name: "the same, and its statistics were reset", happens: func(h *histories) (*box, string) {
 		r := h.replica(h.master)
-		h.m.note(ofAll)
-		h.m.setCover("10")
+		h.m.note(h.m.ofAll(r))
+		h.m.acknowledged()
+		r.do("CONFIG", "RESETSTAT")
+		r.promote()
+		return r, r.ofAll(h.m)
+	}, want: "continued", cover: "20"},
+	{name: "the same, and nobody names its run", happens: func(h *histories) (*box, string) {
+		r := h.replica(h.master)
+		h.m.note("auto 0 all sentinel ID " + h.m.place(true) + "," + r.place(false))
 		h.m.acknowledged()
 		r.promote()
-		return r
+		return r, r.ofAll(h.m)
 	}, want: "changed", cover: "20"},
-	{name: "promotion, confirmed by too few", happens: func(h *histories) *box {
+	{name: "a promotion, confirmed by a number", happens: func(h *histories) (*box, string) {
 		r := h.replica(h.master)
-		h.m.note("auto 20 0 alone - -")
+		h.m.note(ofSome)
 		h.m.acknowledged()
 		r.promote()
-		return r
+		return r, r.ofAll(h.m)
 	}, want: "changed"},
-	{name: "promotion, and one that confirms by too few has asked", happens: func(h *histories) *box {
+	{name: "a promotion, confirmed by all after a number", happens: func(h *histories) (*box, string) {
 		r := h.replica(h.master)
-		h.m.note(ofAll)
-		h.m.hasToConfirmByAll("auto 20 0 alone - -", "auto 10 0 alone - -", "auto 00 0 alone - -")
+		h.m.note(ofSome)
+		h.m.judge(h.m.ofAll(r), "same")
 		h.m.acknowledged()
 		r.promote()
-		r.hasToConfirmByAll("auto 10 0 alone - -", "auto 00 0 alone - -")
-		return r
+		return r, r.ofAll(h.m)
 	}, want: "continued", cover: "20"},
-	{name: "two promotions", happens: func(h *histories) *box {
-		return promotions(h, false)
-	}, want: "changed"},
-	{name: "two promotions, and a call between", happens: func(h *histories) *box {
-		return promotions(h, true)
-	}, want: "continued", cover: "20"},
-	{name: "a master that starts from an RDB file names the id in it as the one before", happens: func(h *histories) *box {
-		h.replica(h.master)
-		h.m.note(ofAll)
+	{name: "two promotions", happens: func(h *histories) (*box, string) { return promotions(h, false) }, want: "changed"},
+	{name: "two promotions, and a call between", happens: func(h *histories) (*box, string) { return promotions(h, true) },
+		want: "continued", cover: "20"},
+	{name: "a master that starts from an RDB file names the id in it as the one before", happens: func(h *histories) (*box, string) {
+		r := h.replica(h.master)
+		h.m.note(h.m.ofAll(r))
 		before := h.m.replid()
 		h.m.saves()
 		h.m.do("INCRBY", openKeys[0], 100) // is lost
@@ -238,15 +220,15 @@ var realHistories = []struct {
 		h.master.Kill()
 		h.master.Restart()
 		expect.MustEqual(h, "master_replid2 after a start from an RDB file", h.m.info("master_replid2"), before)
-		return h.m
+		return h.m, h.m.ofAll(r)
 	}, want: "changed"},
-	{name: "a replica that starts from an RDB file and is promoted without its master", happens: func(h *histories) *box {
+	{name: "a replica that starts from an RDB file and is promoted without its master", happens: func(h *histories) (*box, string) {
 		host, port, _ := net.SplitHostPort(h.master.Addr())
 		server, r := h.more("--replicaof", host+" "+port)
 		expect.Eventually(h, "the replica is in sync", func() bool { return r.info("master_link_status") == "up" })
-		h.m.note(ofAll)
+		h.m.note(h.m.ofAll(r))
 		h.m.acknowledged()
-		before := h.m.replid()
+		before, former := h.m.replid(), h.m.place(true)
 		r.do("SAVE")
 		h.m.do("INCRBY", openKeys[0], 100) // is lost
 		h.m.acknowledged()
@@ -255,78 +237,72 @@ var realHistories = []struct {
 		server.Restart()
 		r.promote()
 		expect.MustEqual(h, "master_replid2 of a replica that has started from an RDB file and is promoted", r.info("master_replid2"), before)
-		return r
+		return r, r.ofAll() + "," + former
 	}, want: "changed"},
 	{name: "a replica that starts from an RDB file and is promoted in the middle of its synchronisation", happens: cutShort, want: "changed"},
-	{name: "a copy is made of a server without a backlog", noted: "auto 10 0 alone - -", happens: func(h *histories) *box {
+	{name: "a copy is made of a server without a backlog", noted: some, happens: func(h *histories) (*box, string) {
 		before := h.m.replid()
 		h.attach(h.master)
 		h.m.renamed(before)
-		return h.m
-	}, now: "auto 10 0 alone - -", want: "continued", cover: "10"},
-	{name: "and its backlog is freed", noted: "auto 10 0 alone - -", happens: func(h *histories) *box {
+		return h.m, some
+	}, want: "continued", cover: "10"},
+	{name: "and its backlog is freed", noted: some, happens: func(h *histories) (*box, string) {
 		h.m.do("CONFIG", "SET", "repl-backlog-ttl", 1)
 		before := h.m.replid()
 		conn := h.attach(h.master)
 		h.m.renamed(before)
-		h.m.judge("auto 10 0 alone - -", "continued", false)
+		h.m.judge(some, "continued")
 		before = h.m.replid()
 		_ = conn.Close()
 		h.m.renamed(before)
-		return h.m
-	}, now: "auto 10 0 alone - -", want: "continued", cover: "10"},
-	{name: "and nobody has called between", noted: "auto 20 1 alone - -", happens: func(h *histories) *box {
-		h.m.do("CONFIG", "SET", "repl-backlog-ttl", 1)
-		before := h.m.replid()
-		conn := h.attach(h.master)
-		h.m.renamed(before)
-		before = h.m.replid()
-		_ = conn.Close()
-		h.m.renamed(before)
-		return h.m
-	}, want: "continued", cover: "20"},
-	{name: "the first replica attaches", noted: "auto 10 0 alone - -", happens: func(h *histories) *box {
+		return h.m, some
+	}, want: "continued", cover: "10"},
+	{name: "the first replica attaches", noted: some, happens: func(h *histories) (*box, string) {
 		before := h.m.replid()
 		h.replica(h.master)
 		h.m.renamed(before)
 		h.m.attached(1)
-		return h.m
-	}, now: "auto 10 0 alone - -", want: "continued", cover: "00"},
-	{name: "the first replica attaches, and confirms", noted: "auto 20 all alone - -", happens: func(h *histories) *box {
-		h.replica(h.master)
-		h.m.attached(1)
-		return h.m
-	}, now: "auto 20 all alone - -", want: "continued", cover: "20"},
-	{name: "a replica has gone that did not confirm", noted: "auto 00 0 alone - -", happens: func(h *histories) *box {
-		return h.m
-	}, now: "auto 10 0 alone - -", want: "same", cover: "00"},
-	{name: "demoted and promoted back, without its backlog, confirmed by too few", happens: func(h *histories) *box {
-		return thereAndBack(h, "auto 00 0 alone - -")
-	}, want: "changed"},
-	{name: "demoted and promoted back, without its backlog, confirmed by all", happens: func(h *histories) *box {
-		return thereAndBack(h, ofAll)
-	}, want: "changed"},
-	{name: "told to follow a server that is not there, and master again", noted: "auto 10 0 alone - -", happens: func(h *histories) *box {
-		h.m.aside(nobodyListens(h))
-		return h.m
-	}, now: "auto 10 0 alone - -", want: "continued", cover: "10"},
-	{name: "the same, beside a replica that confirms", happens: func(h *histories) *box {
+		return h.m, some
+	}, want: "continued", cover: "00"},
+	{name: "the first replica attaches, and has to confirm", happens: func(h *histories) (*box, string) {
+		h.m.note(h.m.ofAll())
 		r := h.replica(h.master)
-		h.m.note(ofAll)
-		h.m.aside(nobodyListens(h))
-		expect.Eventually(h, "the replica follows again", func() bool { return r.info("master_link_status") == "up" })
-		return h.m
+		h.m.attached(1)
+		return h.m, h.m.ofAll(r)
 	}, want: "continued", cover: "20"},
-	{name: "the same, beside one that does not, and may have served meanwhile", happens: func(h *histories) *box {
-		h.replica(h.master)
-		h.m.note("auto 00 0 alone - -")
-		h.m.aside(nobodyListens(h))
-		return h.m
-	}, now: "auto 00 0 alone - -", want: "changed"},
-	{name: "a failover by hand that is called off", happens: func(h *histories) *box {
+	{name: "a replica has gone that did not confirm", happens: func(h *histories) (*box, string) {
 		server, r := h.more()
 		r.followOf(h.master)
-		h.m.note(ofAll)
+		h.m.note(some)
+		server.Kill()
+		h.m.attached(0)
+		return h.m, some
+	}, want: "same", cover: "00"},
+	{name: "told to follow a server that is not there, and master again", noted: some, happens: func(h *histories) (*box, string) {
+		h.m.aside(nobodyListens(h))
+		return h.m, some
+	}, want: "changed"},
+	{name: "the same, in a Sentinel set whose places confirm", happens: func(h *histories) (*box, string) {
+		r := h.replica(h.master)
+		h.m.note(h.m.ofAll(r))
+		h.m.aside(nobodyListens(h))
+		expect.Eventually(h, "the replica follows again", func() bool { return r.info("master_link_status") == "up" })
+		return h.m, h.m.ofAll(r)
+	}, want: "continued", cover: "20"},
+	{name: "a master that followed another for no byte, and loses its backlog", happens: func(h *histories) (*box, string) {
+		server, r := h.more()
+		r.followOf(h.master)
+		h.m.note(some)
+		h.m.do("CONFIG", "SET", "repl-backlog-ttl", 1)
+		before := h.m.replid()
+		server.Kill()
+		h.m.renamed(before)
+		return h.m, some
+	}, want: "changed"},
+	{name: "a failover by hand that is called off", happens: func(h *histories) (*box, string) {
+		server, r := h.more()
+		r.followOf(h.master)
+		h.m.note(h.m.ofAll(r))
 		h.m.acknowledged()
 		server.Pause()
 		h.m.do("SET", "more", "than it has")
@@ -336,9 +312,9 @@ var realHistories = []struct {
 		})
 		h.m.do("FAILOVER", "ABORT")
 		server.Resume()
-		return h.m
+		return h.m, h.m.ofAll(r)
 	}, want: "continued", cover: "20"},
-	{name: "told to follow an empty server, for a moment", noted: "auto 10 0 alone - -", happens: func(h *histories) *box {
+	{name: "told to follow an empty server, for a moment", noted: some, happens: func(h *histories) (*box, string) {
 		other, _ := h.more()
 		kept := map[string]any{}
 		for _, key := range []string{markerKey[0], openKeys[0], openKeys[2]} {
@@ -349,71 +325,62 @@ var realHistories = []struct {
 		for key, dump := range kept {
 			h.m.do("RESTORE", key, 0, dump)
 		}
-		return h.m
-	}, now: "auto 10 0 alone - -", want: "changed"},
-	{name: "told to follow a server that is not there, after it has read from another", noted: "auto 10 0 alone - -", happens: func(h *histories) *box {
-		h.m.setField(2, "7")
-		h.m.aside(nobodyListens(h))
-		return h.m
-	}, now: "auto 10 0 alone - -", want: "changed"},
-	{name: "told to follow a server that is not there, and restarted", args: durable, noted: "auto 10 0 alone - -", happens: func(h *histories) *box {
-		h.m.aside(nobodyListens(h))
+		return h.m, some
+	}, want: "changed"},
+	{name: "stopped in order, on disk", args: durable, noted: onDisk, happens: stopped, want: "continued", cover: "11"},
+	{name: "killed, on disk", args: durable, noted: onDisk, happens: killed, want: "continued", cover: "11"},
+	{name: "killed, on disk, and no restart is believed", args: durable, noted: onDisk, happens: func(h *histories) (*box, string) {
+		b, _ := killed(h)
+		return b, strings.Replace(onDisk, "auto", "wait", 1)
+	}, want: "changed"},
+	{name: "killed, not on disk now", args: durable, noted: onDisk, happens: func(h *histories) (*box, string) {
+		b, _ := killed(h)
+		return b, some
+	}, want: "changed"},
+	{name: "killed, was not on disk", args: durable, noted: some, happens: killed, want: "changed", cover: "11"},
+	{name: "killed, on disk since a call", args: durable, noted: some, happens: func(h *histories) (*box, string) {
+		h.m.judge(onDisk, "same")
 		return killed(h)
-	}, now: "auto 10 0 alone - -", want: "changed"},
-	{name: "promotion, confirmed by all after fewer", happens: func(h *histories) *box {
-		r := h.replica(h.master)
-		h.m.note("auto 00 0 alone - -")
-		h.m.judge(ofAll, "same", false)
-		h.m.acknowledged()
-		r.promote()
-		return r
-	}, want: "continued", cover: "20"},
-	{name: "stopped in order, on disk", args: durable, noted: "auto 11 0 alone - -", happens: stopped, now: "auto 11 0 alone ID -",
-		asks: true, want: "continued", cover: "11"},
-	{name: "killed, on disk", args: durable, noted: "auto 11 0 alone - -", happens: killed, now: "auto 11 0 alone ID -", asks: true,
-		want: "continued", cover: "11"},
-	{name: "killed, on disk and confirmed by all", args: durable, noted: "auto 21 all alone - -", happens: killed,
-		now: "auto 21 all alone ID -", asks: true, want: "continued", cover: "21"},
-	{name: "killed, on disk, and no restart is believed", args: durable, noted: "wait 11 0 alone - -", happens: killed,
-		now: "wait 11 0 alone - -", want: "changed"},
-	{name: "killed, not on disk now", args: durable, noted: "auto 11 0 alone - -", happens: killed, now: "auto 10 0 alone ID -", asks: true,
-		want: "changed"},
-	{name: "killed, was not on disk", args: durable, noted: "auto 10 0 alone - -", happens: killed, now: "auto 11 0 alone - -",
-		want: "changed", cover: "11"},
-	{name: "killed, on disk since a call", args: durable, noted: "auto 10 0 alone - -", happens: func(h *histories) *box {
-		h.m.judge("auto 11 0 alone - -", "same", false)
+	}, want: "continued", cover: "11"},
+	{name: "killed, on disk, with a replica that did not confirm", args: durable, happens: func(h *histories) (*box, string) {
+		server, r := h.more()
+		r.followOf(h.master)
+		h.m.note(onDisk)
+		server.Kill()
+		h.m.attached(0)
 		return killed(h)
-	}, now: "auto 11 0 alone ID -", asks: true, want: "continued", cover: "11"},
-	{name: "killed, on disk, with a replica that did not confirm", args: durable, noted: "auto 01 0 alone - -", happens: killed,
-		now: "auto 01 0 alone - -", want: "changed"},
-	{name: "killed, written every second", args: []string{"--appendonly", "yes", "--appendfsync", "everysec"}, noted: "auto 10 0 alone - -",
-		happens: killed, now: "auto 10 0 alone - -", want: "changed"},
-	{name: "killed, asked for an incarnation before", args: durable, noted: "auto 11 0 alone - -", happens: func(h *histories) *box {
-		b := killed(h)
-		b.facts = "auto 11 0 alone " + strings.Repeat("0a", 20) + " -"
-		word(b, b.run(scripts.Incarnation, markerKey), "ask", 2)
-		return b
-	}, now: "auto 11 0 alone ID -", asks: true, want: "continued"},
+	}, want: "changed"},
+	{name: "killed, on disk, and a replica has attached since", args: durable, noted: onDisk, happens: func(h *histories) (*box, string) {
+		killed(h)
+		h.replica(h.master)
+		h.m.attached(1)
+		return h.m, onDisk
+	}, want: "changed"},
+	{name: "killed, written every second", args: []string{"--appendonly", "yes", "--appendfsync", "everysec"}, noted: some,
+		happens: func(h *histories) (*box, string) {
+			b, _ := killed(h)
+			return b, some
+		}, want: "changed"},
 }
 
 var durable = []string{"--appendonly", "yes", "--appendfsync", "always"}
 
-func stopped(h *histories) *box {
+func stopped(h *histories) (*box, string) {
 	h.master.Stop()
 	h.master.Restart()
-	return h.m
+	return h.m, onDisk
 }
 
 // killed is called where all that was noted is to be found again: a write to the file may be put
 // off where it is not synchronised each time.
-func killed(h *histories) *box {
+func killed(h *histories) (*box, string) {
 	expect.Eventually(h, "the append-only file has all", func() bool {
 		buffered := h.m.field("persistence", "aof_buffer_length")
 		return buffered == "0" || buffered == "" // there is no such file
 	})
 	h.master.Kill()
 	h.master.Restart()
-	return h.m
+	return h.m, onDisk
 }
 
 // aside has a master follow a port at which no server is, until it knows, and makes it master
@@ -445,15 +412,15 @@ func portOf(server *redistest.Server) string {
 }
 
 // promotions promotes a replica, and then one of that, and returns the last.
-func promotions(h *histories, between bool) *box {
+func promotions(h *histories, between bool) (*box, string) {
 	server, first := h.more()
 	first.followOf(h.master)
 	second := h.replica(server)
-	h.m.note(ofAll)
+	h.m.note(h.m.ofAll(first, second))
 	expect.Eventually(h, "the second replica has what was noted", func() bool { return second.do("GET", openKeys[0]) == "5" })
 	first.promote()
 	if between {
-		first.judge(ofAll, "continued", false)
+		first.judge(first.ofAll(h.m, second), "continued")
 	}
 	expect.Eventually(h, "the second replica follows the first as a master", func() bool {
 		return second.replid() == first.replid() && second.info("master_link_status") == "up"
@@ -461,18 +428,18 @@ func promotions(h *histories, between bool) *box {
 	first.do("SET", "x", "x")
 	first.acknowledged()
 	second.promote()
-	return second
+	return second, second.ofAll(h.m, first)
 }
 
 // cutShort promotes a replica that has started from an RDB file, and has read a part of what its
 // master sends it since.
-func cutShort(h *histories) *box {
+func cutShort(h *histories) (*box, string) {
 	host, port, _ := net.SplitHostPort(h.master.Addr())
 	server, r := h.more("--replicaof", host+" "+port)
 	expect.Eventually(h, "the replica is in sync", func() bool { return r.info("master_link_status") == "up" })
-	h.m.note(ofAll)
+	h.m.note(h.m.ofAll(r))
 	h.m.acknowledged()
-	before := h.m.replid()
+	before, former := h.m.replid(), h.m.place(true)
 	r.do("SAVE")
 	h.m.do("INCRBY", openKeys[0], 100) // is lost
 	h.m.do("DEBUG", "POPULATE", 100_000, "populated", 200)
@@ -490,25 +457,7 @@ func cutShort(h *histories) *box {
 	h.master.Kill()
 	r.promote()
 	expect.MustEqual(h, "master_replid2 of a replica that is promoted in the middle of its synchronisation", r.info("master_replid2"), before)
-	return r
-}
-
-// thereAndBack demotes the master, promotes it again, and waits until it has renamed its history.
-func thereAndBack(h *histories, facts string) *box {
-	server, r := h.more()
-	r.followOf(h.master)
-	h.m.note(facts)
-	h.m.acknowledged()
-	r.promote()
-	h.m.followOf(server)
-	r.do("SET", "x", "x")
-	r.acknowledged()
-	h.m.promote()
-	h.m.do("CONFIG", "SET", "repl-backlog-ttl", 1)
-	expect.Eventually(h, "the server has no history before its own", func() bool {
-		return h.m.info("master_replid2") == engines.Zeros
-	})
-	return h.m
+	return r, r.ofAll() + "," + former
 }
 
 func TestWhatContinuesOnRealServers(t *testing.T) {
@@ -521,8 +470,8 @@ func TestWhatContinuesOnRealServers(t *testing.T) {
 			if row.noted != "" {
 				h.m.note(row.noted)
 			}
-			now := row.happens(h)
-			now.judge(cmp.Or(row.now, ofAll), row.want, row.asks)
+			now, facts := row.happens(h)
+			now.judge(facts, row.want)
 			if row.cover != "" {
 				expect.Equal(t, "the cover that is noted", now.cover(), row.cover)
 			}
@@ -530,46 +479,119 @@ func TestWhatContinuesOnRealServers(t *testing.T) {
 	}
 }
 
-// A slot takes its state along to another master. While the one that it came from lives, that is no
-// loss; once it is gone, no server can say.
-func TestMovedSlotContinuesWhileItsFormerMasterLives(t *testing.T) {
+// In a cluster the id and the epoch have to be the noted ones. A slot takes its state along to
+// another master, and back.
+func TestStateInAClusterContinuesInOneEpochOfOneRun(t *testing.T) {
 	t.Parallel()
 	cluster := redistest.StartCluster(t, 3, 0)
-	for name, outcome := range map[string]string{"WAS": "continued", "-": "changed", strings.Repeat("0a", 20): "changed"} {
-		t.Run(name, func(t *testing.T) {
-			key := []string{"{" + name + "}"}
-			b := serve(t, cluster.MasterOf(key[0]))
-			b.facts = "auto 10 0 cluster - -"
-			was := b.replid()
-			word(t, b.run(scripts.Incarnation, key), "new", 2)
-			word(t, b.run(scripts.Incarnation, key), "same", 2)
-			m := cluster.StartMove(key[0])
-			m.Rest(0)
-			m.Finish()
-			b = serve(t, m.To)
-			b.facts = "auto 10 0 cluster - -"
-			want(t, b.run(scripts.Incarnation, key), "ask", was, b.replid())
-			b.facts = "auto 10 0 cluster " + b.replid() + " " + strings.ReplaceAll(name, "WAS", was)
-			word(t, b.run(scripts.Incarnation, key), outcome, 2)
-			b.facts = "auto 10 0 cluster - -"
-			word(t, b.run(scripts.Incarnation, key), "same", 2)
-		})
+	key := []string{"{x}"}
+	from := serve(t, cluster.MasterOf(key[0]))
+	from.facts = inSlots
+	word(t, from.run(scripts.Incarnation, key), "new", 2)
+	word(t, from.run(scripts.Incarnation, key), "same", 2)
+	id := from.replid()
+	for _, want := range []string{"changed", "changed"} { // there, and back
+		m := cluster.StartMove(key[0])
+		m.Rest(0)
+		m.Finish()
+		b := serve(t, m.To)
+		b.facts = inSlots
+		word(t, b.run(scripts.Incarnation, key), want, 2)
+		word(t, b.run(scripts.Incarnation, key), "same", 2)
 	}
+	expect.Equal(t, "the id of the master to which it came back", from.replid(), id)
+	from.setField(key[0], 3, "999999")
+	word(t, from.run(scripts.Incarnation, key), "changed", 2)
 }
 
-// State that names another master of a cluster asks for it, on every kind of store.
-func TestIncarnationAsksForAnotherMasterOfTheCluster(t *testing.T) {
+// setField changes a field of a word that is noted.
+func (b *box) setField(key string, n int, value string) {
+	b.Helper()
+	word, rest, _ := strings.Cut(b.do("GET", key).(string), " ")
+	fields := strings.Split(word, ":")
+	fields[n] = value
+	b.do("SET", key, strings.Join(fields, ":")+" "+rest)
+}
+
+// A word has the places of all callers and of all replicas that were attached. A caller that does
+// not wait for one of them is told, and changes nothing.
+func TestPlacesThatConfirmOnlyGrow(t *testing.T) {
+	t.Parallel()
+	h := &histories{T: t, master: redistest.Start(t)}
+	h.m = serve(t, h.master)
+	own := h.m.place(true)
+	asks := func(places string) []string {
+		h.m.facts = "auto 0 all sentinel ID " + own + places
+		return h.m.run(scripts.Incarnation, markerKey)
+	}
+	noted := func() string {
+		word, _, _ := strings.Cut(h.m.do("GET", markerKey[0]).(string), " ")
+		return strings.SplitN(word, ":", 7)[6]
+	}
+	listOf := func(places ...string) string {
+		slices.SortFunc(places, func(a, b string) int { return cmp.Compare(a[strings.Index(a, "@"):], b[strings.Index(b, "@"):]) })
+		return strings.Join(places, ",")
+	}
+	word(t, asks(",aa@10.0.0.1:1"), "new", 2)
+	expect.Equal(t, "the places that are noted", noted(), listOf(own, "aa@10.0.0.1:1"))
+	want(t, asks(",bb@10.0.0.2:1"), "places", "aa@10.0.0.1:1")
+	before := h.m.look(markerKey...)
+	for _, h.m.facts = range []string{some, ofSome} {
+		want(t, h.m.run(scripts.Incarnation, markerKey), "all")
+	}
+	h.m.same(before)
+	word(t, asks(",@10.0.0.1:1,bb@10.0.0.2:1"), "same", 2)
+	expect.Equal(t, "the places with one more", noted(), listOf(own, "aa@10.0.0.1:1", "bb@10.0.0.2:1"))
+	word(t, asks(",cc@10.0.0.1:1,bb@10.0.0.2:1"), "same", 2)
+	expect.Equal(t, "the places with another run at one", noted(), listOf(own, "cc@10.0.0.1:1", "bb@10.0.0.2:1"))
+	word(t, asks(",-@10.0.0.1:1,bb@10.0.0.2:1"), "same", 2)
+	expect.Equal(t, "the places without one that has left", noted(), listOf(own, "bb@10.0.0.2:1"))
+
+	r := h.replica(h.master)
+	h.m.attached(1)
+	want(t, asks(",bb@10.0.0.2:1"), "places", r.place(false))
+	want(t, asks(",bb@10.0.0.2:1,-"+r.place(false)), "places", r.place(false))
+	word(t, asks(",bb@10.0.0.2:1,"+r.place(true)), "continued", 2)
+
+	want(t, h.m.run(scripts.StoreRestored, markerKey, "drop", "10.0.0.2:1"), "marked")
+	expect.Equal(t, "the places after one was said to be gone", noted(), listOf(own, r.place(true)))
+	want(t, h.m.run(scripts.StoreRestored, markerKey, "keep", h.master.Addr()), "marked")
+	expect.Equal(t, "the places after all others were said to be gone", noted(), own)
+
+	// the places stay after a loss
+	word(t, asks(",dd@10.0.0.4:1,"+r.place(true)), "same", 2)
+	want(t, h.m.run(scripts.StoreRestored, markerKey, "restored"), "marked")
+	want(t, asks(","+r.place(true)), "places", "dd@10.0.0.4:1")
+}
+
+// A caller that has asked another server than this one is told so.
+func TestFactsOfAnotherServerAreRefused(t *testing.T) {
 	each(t, func(t *testing.T, b *box) {
-		other := strings.Repeat("0a", 20)
-		b.do("SET", markerKey[0], other+" 3")
-		before := b.look(markerKey...)
-		b.facts = "auto 00 0 cluster - -"
-		want(t, b.run(scripts.Incarnation, markerKey), "ask", other, b.replid())
-		b.same(before)
-		b.facts = "auto 00 0 cluster " + b.replid() + " " + other
-		want(t, b.run(scripts.Incarnation, markerKey), "continued", b.replid(), "3")
-		want(t, b.run(scripts.Incarnation, markerKey), "same", b.replid(), "3")
+		b.facts = strings.Replace(some, "ID", strings.Repeat("0a", 20), 1)
+		want(t, b.run(scripts.Incarnation, markerKey), "ask", b.replid())
+		want(t, b.open(opening{}), "ask", b.replid())
+		expect.Equal(t, "the marker", b.do("EXISTS", markerKey[0]), any(int64(0)))
 	})
+}
+
+// A replica that takes writes shows the id of its master. At a plain URL no list says which
+// replicas there are.
+func TestServersThatAreRefused(t *testing.T) {
+	t.Parallel()
+	h := &histories{T: t, master: redistest.Start(t)}
+	h.m = serve(t, h.master)
+	h.m.note(some)
+	_, r := h.more("--replica-read-only", "no")
+	r.followOf(h.master)
+	r.do("SET", "x", "x")
+	r.facts = some
+	_, err := r.try(scripts.Incarnation, markerKey)
+	if !redis.HasErrorPrefix(err, "READONLY") {
+		t.Errorf("a replica that takes writes: got %v, want READONLY", err)
+	}
+	h.m.attached(1)
+	h.m.facts = strings.Replace(some, "some", "all", 1)
+	want(t, h.m.open(opening{}), "unsuitable", "a replica is attached, and no list says which there are: --ack with a number, or the URL of Sentinel or the cluster")
 }
 
 // All that is there is believed, and the server is not asked: the user here may not.
@@ -580,23 +602,23 @@ func TestTrustAsksTheServerForNothing(t *testing.T) {
 	admin.do("ACL", "SETUSER", "mute", "on", ">word", "~*", "&*", "+@all", "-info")
 	options := clientOptions()
 	options.Addr, options.Username, options.Password = server.Addr(), "mute", "word"
-	b := &box{TB: t, kind: "redis", client: redis.NewClient(options), facts: "trust 00 0 alone - -"}
+	b := &box{TB: t, kind: "redis", client: redis.NewClient(options), facts: "trust 0 some alone - -"}
 	t.Cleanup(func() { _ = b.client.Close() })
 
 	want(t, b.run(scripts.Incarnation, markerKey), "new", "trusted", "0")
 	want(t, b.run(scripts.Incarnation, markerKey), "same", "trusted", "0")
 	b.opens(opening{})
 	b.do("INCRBY", openKeys[0], 5)
-	for _, noted := range []string{strings.Repeat("0a", 20), strings.Repeat("0a", 20) + ":" + strings.Repeat("0b", 20) + ":7:00:", "trusted"} {
+	for _, noted := range []string{strings.Repeat("0a", 20), strings.Repeat("0a", 20) + ":" + strings.Repeat("0b", 8) + ":7::00::", "trusted"} {
 		b.do("SET", markerKey[0], noted+" 0")
 		b.do("SET", openKeys[2], noted+" 7 0 1")
 		id, _, _ := strings.Cut(noted, ":")
 		want(t, b.run(scripts.Incarnation, markerKey), "same", id, "0")
 		expect.Equal(t, "the era of a counter beside "+noted, b.at(opening{}, "5", false).era, "7")
 	}
-	b.do("SET", markerKey[0], "restored 0")
+	b.do("SET", markerKey[0], "0:::::00:restored: 0")
 	want(t, b.run(scripts.Incarnation, markerKey), "changed", "trusted", "1")
-	b.do("SET", openKeys[2], "restored 7 0 1")
+	b.do("SET", openKeys[2], "0:::::00:restored: 7 0 1")
 	if got := b.opens(opening{}); !got.moved || got.era == "7" {
 		t.Errorf("a counter beside a marker that says restored: got %+v, want one that has moved, in another era than 7", got)
 	}
@@ -608,7 +630,7 @@ func TestTrustAsksTheServerForNothing(t *testing.T) {
 		t.Errorf("Redis has denied something: %v", log)
 	}
 
-	b.facts = "auto 00 0 alone - -"
+	b.facts = strings.Replace(some, "ID", "-", 1)
 	reply := b.run(scripts.Incarnation, markerKey)
 	word(t, reply, "none", 1)
 	expect.Contains(t, "the fact that is named", reply[1], "INFO")
@@ -637,12 +659,12 @@ func TestServerWithoutAnIncarnation(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			options := clientOptions()
 			options.Addr = engines.Start(t, server.Addr(), row.engine).Addr()
-			b := &box{TB: t, kind: "redis", client: redis.NewClient(options)}
+			b := &box{TB: t, kind: "redis", client: redis.NewClient(options), facts: strings.Replace(some, "ID", "-", 1)}
 			defer b.client.Close()
 			want(t, b.run(scripts.Incarnation, []string{"{" + name + "}"}), "none", row.fact)
 			want(t, b.run(scripts.Incarnation, []string{"{" + name + "}"}), "none", row.fact)
 			want(t, b.open(opening{}), "unsuitable", row.fact)
-			b.facts = "trust 00 0 alone - -"
+			b.facts = "trust 0 some alone - -"
 			word(t, b.run(scripts.Incarnation, []string{"{" + name + "}"}), "same", 2)
 		})
 	}
@@ -653,11 +675,11 @@ func TestServerWithoutAnIncarnation(t *testing.T) {
 // would be believed to have it.
 func TestScriptThatNotesNothingGoesOnOnlyWhereNothingIsToNote(t *testing.T) {
 	each(t, func(t *testing.T, b *box) {
-		b.facts = "auto 11 0 alone - -"
+		b.facts = onDisk
 		era := b.opens(opening{}).era
 		incr := func() []string { return b.run(scripts.CounterIncr, openKeys, 1, 0, "", "", era) }
 		word(t, incr(), "ok", 3)
-		b.facts = "auto 10 0 alone - -"
+		b.facts = some
 		want(t, incr(), "behind")
 		b.at(opening{era: era}, "1", false)
 		word(t, incr(), "ok", 3)
@@ -668,56 +690,4 @@ func TestScriptThatNotesNothingGoesOnOnlyWhereNothingIsToNote(t *testing.T) {
 func (b *box) saves() {
 	b.Helper()
 	expect.Eventually(b, "the server saves", func() bool { return b.client.Do(b.Context(), "SAVE").Err() == nil })
-}
-
-// Where no list says how many replicas there are, as many confirm as have before: a process that
-// has seen fewer is told how many, and one that was promoted is none of them any more.
-func TestAsManyConfirmAsHaveBefore(t *testing.T) {
-	t.Parallel()
-	h := &histories{T: t}
-	h.master, h.m = h.more()
-	r := h.replica(h.master)
-	h.m.facts = "auto 20 all2 alone - -"
-	word(t, h.m.run(scripts.Incarnation, markerKey), "new", 2)
-	expect.Contains(t, "the word that is noted", h.m.do("GET", markerKey[0]).(string), ":20:missing:2 ")
-	for _, fewer := range []string{"all0", "all1"} {
-		h.m.facts = "auto 20 " + fewer + " alone - -"
-		want(t, h.m.run(scripts.Incarnation, markerKey), "all", h.m.replid(), "2")
-	}
-	h.m.facts = "auto 20 all3 alone - -"
-	word(t, h.m.run(scripts.Incarnation, markerKey), "same", 2)
-	h.m.facts = "auto 20 all alone - -" // there is a list
-	word(t, h.m.run(scripts.Incarnation, markerKey), "same", 2)
-	h.m.acknowledged()
-	r.promote()
-	r.facts = "auto 20 all1 alone - -"
-	want(t, r.run(scripts.Incarnation, markerKey), "all", r.replid(), "2")
-	r.facts = "auto 20 all2 alone - -"
-	word(t, r.run(scripts.Incarnation, markerKey), "continued", 2)
-	want(t, strings.Split(strings.Fields(r.do("GET", markerKey[0]).(string))[0], ":")[3:], "20", "missing", "2")
-
-	// an operator has said that they are gone for good
-	want(t, r.run(scripts.StoreRestored, markerKey, "replicas-gone"), "marked")
-	r.facts = "auto 20 all0 alone - -"
-	word(t, r.run(scripts.Incarnation, markerKey), "same", 2)
-}
-
-// A pool that was copied into a server that ran when the pool was used is none that this server has
-// had before a restart.
-func TestPoolThatWasCopiedIntoARunningServerIsALoss(t *testing.T) {
-	t.Parallel()
-	h := &histories{T: t}
-	h.master, h.m = h.more(durable...)
-	_, other := h.more(durable...)
-	time.Sleep(3 * time.Second) // its start is known to a second
-	const facts = "auto 11 0 alone - -"
-	h.m.facts = facts
-	h.m.lease(lease{nonce: "n1"})
-	for _, key := range poolKeys {
-		other.do("RESTORE", key, 0, h.m.do("DUMP", key))
-	}
-	other.facts = facts
-	word(t, other.acquire(lease{nonce: "n2", newPools: "wait"}), "quarantined", 3)
-	other.facts = "auto 11 0 alone " + other.replid() + " -"
-	word(t, other.acquire(lease{nonce: "n2", newPools: "wait"}), "quarantined", 3)
 }

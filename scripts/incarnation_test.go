@@ -33,7 +33,8 @@ func (b *box) word() string {
 		value, _, _ := strings.Cut(rest, "\r")
 		return value
 	}
-	return b.replid() + ":" + field("server", "run_id") + ":" + field("stats", "total_net_repl_input_bytes") + ":00:"
+	run := field("server", "run_id")
+	return b.replid() + ":" + run[:min(len(run), 16)] + ":" + field("stats", "total_net_repl_input_bytes") + "::10:"
 }
 
 func TestIncarnationIsNewThenSame(t *testing.T) {

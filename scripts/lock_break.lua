@@ -1,8 +1,8 @@
 -- lock_break: takes a lock from the holder with that fence, which learns of it at its next renewal.
 -- A new fence is minted, larger than the holder's, so that a resource that gets the new fence
 -- refuses the holder at once. The lock then goes to the next waiter.
--- Uses   format lock_format lock_marker clock integer fence incarnation lock lock_line lock_drop
---        retain lock_grant lock_doubt
+-- Uses   format lock_format lock_marker clock integer fence word incarnation lock lock_line
+--        lock_drop retain lock_grant lock_doubt
 -- KEYS   [1] the lock (string, see lib/lock)  [2] its fences (string)  [3] its queue (sorted set,
 --        tokens by arrival)  [4] the waiters' records (hash)
 --        [5] those who hold it together (hash)  [6] the marker of lost state (string, see

@@ -4,7 +4,7 @@
 -- the same call: a lock obtained there gets its fence here, or goes to the token that has waited
 -- longer.
 -- Uses   format lock_format lock_marker clock lock_line lock_drop lock_enter_alone integer
---        lock_wait fence incarnation lock retain lock_grant lock_doubt
+--        lock_wait fence word incarnation lock retain lock_grant lock_doubt
 -- KEYS   [1] the lock (string, see lib/lock)  [2] its fences (string)  [3] its queue (sorted set,
 --        tokens by arrival)  [4] the waiters' records (hash)
 --        [5] those who hold it together (hash)  [6] the marker of lost state (string, see

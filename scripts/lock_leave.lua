@@ -1,7 +1,7 @@
 -- lock_leave: releases a lock, or a place in its queue, whichever the token has. A lock with
 -- waiters goes to the next one in the same step.
--- Uses   format lock_format lock_marker lock_line lock_leave_alone clock integer fence incarnation
---        lock lock_drop retain lock_grant lock_doubt
+-- Uses   format lock_format lock_marker lock_line lock_leave_alone clock integer fence word
+--        incarnation lock lock_drop retain lock_grant lock_doubt
 -- KEYS   [1] the lock (string, see lib/lock)  [2] its fences (string)  [3] its queue (sorted set,
 --        tokens by arrival)  [4] the waiters' records (hash)
 --        [5] those who hold it together (hash)  [6] the marker of lost state (string, see

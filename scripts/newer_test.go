@@ -17,7 +17,7 @@ import (
 // name in another format; the lock is redislock's; or the lock's last grant, or the pool's head,
 // says it.
 var formats = map[string]string{
-	"incarnation": "marker", "store_restored": "marker", "store_replicas": "replicas",
+	"incarnation": "marker", "store_restored": "marker",
 	"token_issue": "token.state", "token_claim": "token.state -list", "token_answer": "token.state", "token_complete": "token.state -list",
 	"token_extend": "token.state -list", "token_release": "token.state -list",
 	"operation_list": "-list", "operation_count": "-list", "operation_get": "token.state", "operation_settle": "token.state -list", "operation_forget": "token.state",
@@ -145,29 +145,6 @@ func TestAFormatWordIsReadOrRefused(t *testing.T) {
 			if refused == "" && (err != nil || answer != "read") || refused != "" && (err == nil || !strings.Contains(err.Error(), refused)) {
 				t.Errorf("%q: got %v and the error %v, want it refused as %q", text, answer, err, refused)
 			}
-		}
-	})
-}
-
-// Before a pool had its longest ttl, its head had ten words. It is read as it stands, and the first
-// script that writes it adds the word.
-func TestAPoolOfTenWordsIsReadAndMovedForward(t *testing.T) {
-	each(t, func(t *testing.T, b *box) {
-		first := b.lease(lease{nonce: "n1"})
-		b.setHead("incarnation", b.replid())
-		head := strings.Fields(b.do("HGET", poolKeys[0], "pool").(string))
-		old := strings.Join(head[:len(head)-1], " ")
-		b.do("HSET", poolKeys[0], "pool", old)
-
-		if page := b.run(scripts.WorkerGet, poolKeys[:2], 0, 1); page[0] != "ok" || page[7] != "0" {
-			t.Fatalf("%s: got %q, want a page without a quarantine", lastAsked(t), page)
-		}
-		expect.Equal(t, "the head after it was read", b.do("HGET", poolKeys[0], "pool"), any(old))
-		if second := b.lease(lease{nonce: "n2"}); second.id == first.id {
-			t.Errorf("the lease of worker id %s was forgotten", first.id)
-		}
-		if is := strings.Fields(b.do("HGET", poolKeys[0], "pool").(string)); len(is) != 11 || is[10] != "0" {
-			t.Errorf("the head is %q, want eleven words, and no longest ttl", is)
 		}
 	})
 }

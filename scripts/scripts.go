@@ -34,7 +34,6 @@ type Script struct {
 var (
 	Incarnation   = load("incarnation")
 	StoreRestored = load("store_restored")
-	StoreReplicas = load("store_replicas")
 
 	TokenIssue    = load("token_issue")
 	TokenClaim    = load("token_claim")

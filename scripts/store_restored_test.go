@@ -29,7 +29,7 @@ func TestStateOfARestoredStoreCountsAsLostOnce(t *testing.T) {
 
 func TestStateOfARestoredStoreIsLostAlsoWhereRestartsAreTrusted(t *testing.T) {
 	each(t, func(t *testing.T, b *box) {
-		b.facts = "trust 00 0 alone - -"
+		b.facts = "trust 0 some alone - -"
 		b.at(opening{}, "", false)
 		b.do("SET", openKeys[0], "41")
 		want(t, b.run(scripts.StoreRestored, openKeys[2:3], "restored"), "marked")

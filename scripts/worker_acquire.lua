@@ -3,7 +3,7 @@
 -- window has ended; a later repeat is a new lease, with its own fence and start. The last id of
 -- this identity comes first, if its window has ended; then one that was never used; then the one
 -- that has been free longest.
--- Uses   format clock integer incarnation fence pool examine slot slot_names
+-- Uses   format clock integer word incarnation fence pool examine slot slot_names
 -- KEYS   [1] the pool (hash, see lib/pool)  [2] index of slots by the moment from which they may be
 --        granted (sorted set)  [3] slots by nonce and identity (hash)
 -- ARGV   [1] nonce, the secret that names this lease  [2] identity, may be ''  [3] skew: how far

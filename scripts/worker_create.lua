@@ -1,7 +1,7 @@
 -- worker_create: declares a pool new: none of its worker ids is in use anywhere, so its first grant
 -- need not wait. It can also give an existing pool another shape, once every window of it has ended
 -- by the clock of every server, and no state may have been lost.
--- Uses   format clock integer incarnation pool examine slot
+-- Uses   format clock integer word incarnation pool examine slot
 -- KEYS   [1] the pool (hash, see lib/pool)  [2] index of slots by the moment from which they may be
 --        granted (sorted set)  [3] slots by nonce and identity (hash)
 -- ARGV   [1] layout  [2] epoch  [3] datacenter  [4] width of a worker id  [5] ttl  [6] the longest

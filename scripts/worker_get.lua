@@ -1,5 +1,5 @@
 -- worker_get: shows a page of a pool's ring.
--- Uses   format clock integer incarnation pool
+-- Uses   format clock integer word incarnation pool
 -- KEYS   [1] the pool (hash, see lib/pool)  [2] index of slots by the moment from which they may be
 --        granted (sorted set)
 -- ARGV   [1] first worker id  [2] how many  [3] facts, see lib/incarnation

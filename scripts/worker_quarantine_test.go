@@ -148,7 +148,7 @@ func TestUnknownPoolIsNewOrPerhapsLost(t *testing.T) {
 		b.quarantined(lease{newPools: "wait", ttl: minute, skew: 7}, noticed+minute+7)
 		// once it is known as perhaps lost it stays so
 		b.quarantined(lease{newPools: "trust", ttl: minute}, noticed+minute)
-		wanted := fmt.Sprintf("- - - 0 60000 0 0 0 %s %s 0", b.word()+"missing", b.head()["quarantine"])
+		wanted := fmt.Sprintf("- - - 0 60000 0 0 0 %s %s 0", b.word()+"missing:", b.head()["quarantine"])
 		if fields := b.fields(poolKeys[0]); len(fields) != 1 || fields["pool"] != wanted {
 			t.Errorf("the pool is %v, want %s", fields, wanted)
 		}

@@ -2,7 +2,7 @@
 -- name together, and only while its window is open: an ended lease is never revived. A grant that
 -- this server has lost is written down anew if its holder proves that its window is open, and
 -- no other grant of the id can have been made since.
--- Uses   format clock integer incarnation pool examine slot slot_names
+-- Uses   format clock integer word incarnation pool examine slot slot_names
 -- KEYS   [1] the pool (hash, see lib/pool)  [2] index of slots by the moment from which they may be
 --        granted (sorted set)  [3] slots by nonce and identity (hash)
 -- ARGV   [1] worker id  [2] nonce  [3] not before  [4] ttl, which must be the pool's, '' for

@@ -21,7 +21,7 @@ func TestGrantNamesItsWindowAndThePool(t *testing.T) {
 		want(t, append([]string{reply[1]}, reply[5:]...), "0", "30000", reply[2], "41/10/12", "1700000000000", "7", "2", "1")
 		expect.Equal(t, "the window's end, 30 s after its start", number(t, reply[3]), number(t, reply[2])+30_000)
 		wanted := map[string]string{
-			"pool": "41/10/12 1700000000000 7 2 30000 1 1 " + reply[4] + " " + b.word() + "missing 0 0",
+			"pool": "41/10/12 1700000000000 7 2 30000 1 1 " + reply[4] + " " + b.word() + "missing: 0 0",
 			"s:0":  "n1 " + reply[2] + " " + reply[3] + " " + reply[4] + " h host-a",
 		}
 		if fields := b.fields(poolKeys[0]); !maps.Equal(fields, wanted) {

@@ -119,7 +119,6 @@ func abandoned(list ...any) func(*box) []any {
 
 var misuses = []misuse{
 	{"incarnation", scripts.Incarnation, markerKey, 0, args(), ""},
-	{"store_replicas", scripts.StoreReplicas, markerKey, 0, args("id", "-", "run", "-", ""), ""},
 	{"store_restored", scripts.StoreRestored, markerKey, 0, args("restored"), "none"},
 	{"token_issue", scripts.TokenIssue, tokenKey, 0, args(hour, ""), ""},
 	{"token_claim", scripts.TokenClaim, tokenKey, 0, args("ann", "print", minute, "hold", hour, "", "any", "", "", "", ""), ""},

@@ -43,14 +43,6 @@ func TestWhatLosesNothingCostsNothing(t *testing.T) {
 				old.Restart() // as a replica, to confirm
 			}
 		},
-		"a slot that moves": func(t *testing.T) (string, func()) {
-			cluster := redistest.StartCluster(t, 3, 0)
-			return cluster.URL(), func() {
-				move := cluster.StartMove("{orders}")
-				move.Rest(0)
-				move.Finish()
-			}
-		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

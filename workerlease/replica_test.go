@@ -19,7 +19,7 @@ import (
 func replicated(t *testing.T) (pools, *redistest.SentinelSet) {
 	t.Helper()
 	set := redistest.StartSentinel(t, 2)
-	store := storetest.Open(t, redisstore.Config{URL: set.URL(), Ack: 2, AckTimeout: 200 * time.Millisecond, Timeout: 5 * time.Second})
+	store := storetest.Open(t, redisstore.Config{URL: set.URL(), Ack: redisstore.AckAll, AckTimeout: 200 * time.Millisecond, Timeout: 5 * time.Second})
 	p := pools{workerlease.New(store, workerlease.Config{NewPools: workerlease.Trust, Skew: 100 * time.Millisecond}), store}
 	expect.Eventually(t, "both replicas acknowledge", func() bool { _, err := p.Acquire(t.Context(), "first", of(10)); return err == nil })
 	return p, set

@@ -146,6 +146,9 @@ func (c *client) ask(script script, hear func(r reply, sent moment)) {
 			})
 		}
 	}
+	if s.faulty(writable) && s.oneIn(4) {
+		target = s.servers[s.upTo(int64(len(s.servers)))]
+	}
 	s.after(c.messageDelay(), func() {
 		c.settle(target, script, func(r reply) {
 			if s.faulty(messages) && s.oneIn(s.rare*2) {
@@ -165,93 +168,67 @@ func (c *client) ask(script script, hear func(r reply, sent moment)) {
 	}
 }
 
-// settle has a server decide, and asks others and then it again if it has to know more.
+// settle has a server decide. It asks the server and the list first if it has not for long, and
+// again if the server is another, or has other places.
 func (c *client) settle(target *server, script script, done func(reply)) {
 	s := c.s
-	if c.isOld() {
-		if !c.learn(target) && c.known.asked == 0 {
+	if c.known.asked == 0 || s.now-c.known.asked > s.ttl {
+		if !c.learn(target) {
 			if target.up {
 				done(reply{word: failed})
 			}
 			return
 		}
-		c.known.asked = s.now // it is not asked again at once where that has failed
 		s.after(c.messageDelay(), func() { c.settle(target, script, done) })
 		return
 	}
-	if s.knows != told && !c.few && s.now-c.known.asked > s.ttl/2 {
+	if s.now-c.known.asked > s.ttl/2 {
 		s.after(2*c.messageDelay(), func() { c.learn(target) })
 	}
-	c.execute(target, script, facts{}, func(r reply) {
-		if r.strict {
-			c.few = false
-			s.after(c.messageDelay(), func() { c.settle(target, script, done) })
-			return
-		}
-		if r.word != unsettled || r.asks == 0 {
+	c.execute(target, script, func(r reply) {
+		switch {
+		case r.word != unsettled || !r.asks && !r.strict && r.more == nil:
 			done(r)
 			return
+		case r.more != nil:
+			c.known.add(r.more)
+		default:
+			c.few = c.few && !r.strict
+			c.known.asked = 0
 		}
-		s.after(c.messageDelay(), func() {
-			known := facts{asked: target.replid}
-			if s.other != nil && target.group == s.group && s.other.master.up && s.other.master.replid == r.asks {
-				known.peer = r.asks
-			}
-			s.after(c.messageDelay(), func() {
-				if c.isOld() {
-					c.learn(target)
-				}
-				c.execute(target, script, known, done)
-			})
-		})
+		s.after(c.messageDelay(), func() { c.settle(target, script, done) })
 	})
 }
 
-// facts completes what a client tells of a server.
-func (c *client) facts(target *server, known facts) facts {
+// facts are what a client tells of a server.
+func (c *client) facts(target *server) facts {
 	if c.told == 0 {
 		c.told = target.replid
 	}
-	known.all, known.level, known.told = !c.few, 2, c.told
-	known.disk = c.s.durable || !c.s.has(diskAsked)
-	if c.few {
-		known.level = 1 // where no replica is attached
+	return facts{
+		all: !c.few, disk: c.s.durable || !c.s.has(diskAsked), told: c.told,
+		asked: c.known.id, own: c.known.own, waits: c.known.waits,
 	}
-	return known
 }
 
-func (c *client) execute(target *server, script script, known facts, done func(reply)) {
+func (c *client) execute(target *server, script script, done func(reply)) {
 	if !target.up {
 		return
 	}
-	if !target.master || target.group != c.s.group {
+	if !target.master && c.s.has(masterOnly) || target.group != c.s.group {
 		done(reply{word: failed})
 		return
 	}
 	before := target.offset
-	r := script(target, c.facts(target, known))
-	need := len(target.group.servers) - 1
-	if c.s.knows != told {
-		need = c.known.need(c.s)
+	r := script(target, c.facts(target))
+	id, offset, others := target.replid, target.offset, c.known.others()
+	if r.word != granted || target.offset == before && !c.s.has(confirmedOffset) {
+		r.acked = true // there is nothing to wait for
+		done(r)
+		return
 	}
-	want, id, attached := need, target.replid, target.addresses()
-	switch {
-	case !c.s.has(ackAny), c.few:
-		need = 0
-	case !c.s.has(ackAll):
-		need--
-	}
-	if r.word != granted || target.offset == before {
-		need = 0 // WAIT has nothing to wait for
-	}
-	target.wait(target.offset, need, func(acked bool) {
+	target.wait(func() bool { return target.replid == id && c.confirmed(target, offset, others) }, func(acked bool) {
 		r.acked = acked
-		if c.s.knows != told && !c.few {
-			r.acked = c.confirmed(target, id, attached, want, acked)
-			if c.s.has(askedAfter) {
-				r.acked = c.confirmed(target, target.replid, target.addresses(), want, r.acked)
-			}
-		}
 		done(r)
 	})
 }
@@ -259,7 +236,7 @@ func (c *client) execute(target *server, script script, known facts, done func(r
 // start begins a new life with a new nonce.
 func (c *client) start() {
 	c.turn++
-	if c.s.knows != told && c.s.oneIn(2) {
+	if c.s.oneIn(2) {
 		c.known = knowledge{} // another process
 	}
 	c.g, c.nonce = nil, c.s.newID()

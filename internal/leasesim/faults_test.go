@@ -12,13 +12,13 @@ func (s *sim) schedule(end int64) {
 		},
 		thereAndBack: s.thereAndBack,
 		aside:        s.aside,
-		standIns:     s.standIn,
+		tools:        s.tool,
 		splitAlone:   func() { s.split(false) },
 		splitWith:    func() { s.split(true) },
 		flush: func() {
 			s.tellf(-1, "FLUSHALL on server %d", s.master.name)
 			s.master.state = pool{}
-			s.strangers(s.servers...)
+			s.wiped++
 			s.master.wrote()
 		},
 		deleteRecord: func() {
@@ -48,7 +48,9 @@ func (s *sim) schedule(end int64) {
 		},
 		declare: func() {
 			if s.master.state.fixed || !s.has(declaredUnused) {
-				s.master.create(s.declared(), s.clients[0].facts(s.master, facts{}))
+				s.clients[0].few = false
+				s.clients[0].learn(s.master)
+				s.master.create(s.declared(), s.clients[0].facts(s.master))
 			}
 		},
 		renames: func() {
@@ -57,21 +59,13 @@ func (s *sim) schedule(end int64) {
 		},
 		copies: s.restore,
 		moves: func() {
-			if s.knows == told {
+			if s.kind == clustered {
 				s.move()
 			}
 		},
-		forgets: func() {
-			if s.knows == plain {
-				s.cutOff()
-			}
-		},
+		cuts: s.cutOff,
 		sentinels: func() {
-			if s.knows != listed {
-				return
-			}
-			if s.oneIn(2) {
-				s.cutOff()
+			if s.kind != sentinelSet {
 				return
 			}
 			if s.oneIn(2) {
@@ -80,25 +74,17 @@ func (s *sim) schedule(end int64) {
 			}
 			s.stopSentinels()
 		},
-		masters: func() {
-			if s.knows != clustered {
-				return
-			}
-			switch s.upTo(4) {
-			case 0:
-				s.forgetReplica()
-			case 1:
-				s.hidePeers()
-			default:
-				s.cutOff()
-			}
-		},
 		addresses: func() {
-			if s.knows == plain || s.knows == listed {
+			if s.kind == sentinelSet {
 				s.moveAddress()
 			}
 		},
-		gone: s.sayGone,
+		gone:      s.leaves,
+		idStays:   s.keepID,
+		returns:   s.comeBack,
+		snapshots: s.snapshot,
+		sights:    s.loseSight,
+		chains:    s.chain,
 		serverClocks: func() {
 			v := s.servers[s.upTo(int64(len(s.servers)))]
 			v.drawClock()
@@ -142,7 +128,7 @@ func (s *sim) schedule(end int64) {
 func (s *sim) victim() *server {
 	var can []*server
 	for _, v := range s.servers {
-		if v != s.master && v.up && v.side == s.master.side && v.may() {
+		if v != s.master && v.up && v.side == s.master.side {
 			can = append(can, v)
 		}
 	}
@@ -165,12 +151,12 @@ func (s *sim) failover(heir *server, stale bool) {
 		heir.attach(old)
 	}
 	ends := func() {
-		if g.master != old || !old.up || !heir.may() {
+		if g.master != old || !old.up {
 			return
 		}
 		old.die()
 		s.after(s.upTo(100), func() {
-			if g.master == old && heir.up && heir.side == 0 && heir.may() {
+			if g.master == old && heir.up && heir.side == 0 {
 				s.promote(heir)
 			}
 		})
@@ -198,29 +184,109 @@ func (s *sim) restore() {
 	}
 }
 
-// move gives the pool to the other part of the cluster.
+// move gives the pool to the other master of the cluster, with the word that it has. That one takes
+// the next epoch, unless it has the largest.
 func (s *sim) move() {
 	from, to := s.master, s.other.master
-	for _, v := range append(s.servers, s.other.servers...) {
-		if v.side != 0 || !v.up || v != v.group.master && v.follows == to && (!v.synced || !v.master) && s.has(moveKept) {
-			return
-		}
+	if from.side != 0 || to.side != 0 || !from.up || !to.up {
+		return
 	}
 	s.tellf(-1, "the pool moves from server %d to server %d", from.name, to.name)
-	to.state = from.state
-	if s.has(moveKept) {
-		for _, v := range s.other.servers {
-			v.state = from.state
-		}
+	if to.epoch != s.epochs {
+		s.epochs++
+		to.epoch = s.epochs
 	}
+	to.state = from.state
 	to.wrote()
 	from.state = pool{}
 	from.wrote()
 	s.group, s.other = s.other, s.group
 }
 
+// comeBack moves the pool away and, after the other master was used and has started from its file
+// of before, back. A replica may be promoted then.
+func (s *sim) comeBack() {
+	from := s.master
+	if s.kind == clustered {
+		s.move()
+	}
+	to := s.master
+	if to == from {
+		return
+	}
+	saved := to.saved()
+	s.after(s.between(s.ttl, 4*s.ttl), func() {
+		if s.master != to || !to.up || to.side != 0 {
+			return
+		}
+		s.tellf(-1, "server %d starts from its file of before", to.name)
+		if s.durable {
+			saved = to.disk()
+		}
+		to.restart(saved)
+		s.move()
+		if s.master != to && s.oneIn(2) {
+			s.after(s.between(10, 50), func() { s.failover(s.victim(), false) })
+		}
+	})
+}
+
+// keepID has a replica start from an older file while its master is gone, and become master under
+// the id in that file.
+func (s *sim) keepID() {
+	m, r := s.master, s.victim()
+	if s.kind != clustered || r == nil || s.appends || s.durable {
+		return
+	}
+	m.die()
+	s.tellf(-1, "replica %d starts from an older file, and becomes master under its id", r.name)
+	r.restart(r.disk())
+	r.follows = nil // it is promoted, and does not change its id
+	s.promote(r)
+	s.after(s.between(100, s.ttl), func() { s.revive(m) })
+}
+
+// snapshot takes one of the master, and resumes it later if it is a master still.
+func (s *sim) snapshot() {
+	m := s.master
+	state, offset, id, before, run, input, epoch := m.state, m.offset, m.replid, m.replid2, m.runid, m.input, m.epoch
+	s.after(s.between(20, 3*s.ttl), func() {
+		if s.master != m || !m.up || m.side != 0 {
+			return
+		}
+		s.tellf(-1, "server %d is resumed from a snapshot", m.name)
+		m.state, m.offset, m.replid, m.replid2, m.runid, m.input, m.epoch = state, offset, id, before, run, input, epoch
+		m.dropWaiters()
+		s.wiped++
+		m.acked = map[int]int64{}
+		if s.has(restoredTold) {
+			m.state.word.restored = true
+		}
+		for _, r := range m.group.servers {
+			if r.follows == m && r.up {
+				r.attach(m)
+			}
+		}
+		m.wrote()
+	})
+}
+
+// chain has a replica copy one that lags, and follows another replica, and be promoted. Nobody does
+// that, unless nothing is assumed.
+func (s *sim) chain() {
+	m, r := s.master, s.victim()
+	if s.has(followMaster) || r == nil || !r.synced || m.side != 0 {
+		return
+	}
+	s.tellf(-1, "replica %d copies one that lags, and is promoted", r.name)
+	r.state = r.file.state
+	m.die()
+	s.promote(r)
+	s.after(s.between(100, s.ttl), func() { s.revive(m) })
+}
+
 func (s *sim) revive(v *server) {
-	if v.up {
+	if v.up || v.gone {
 		return
 	}
 	s.tellf(-1, "server %d is back", v.name)
@@ -233,21 +299,28 @@ func (s *sim) revive(v *server) {
 	}
 }
 
-// standIn cuts a replica off, and attaches one that nobody lists. Soon the master dies with that,
-// and the first one is promoted as it is.
-func (s *sim) standIn() {
+// tool cuts a replica off while a client confirms the stream. Soon the master dies, and the replica
+// is promoted as it is.
+func (s *sim) tool() {
 	m, r := s.master, s.victim()
 	if r == nil || m.side != 0 {
 		return
 	}
-	s.tellf(-1, "replica %d is cut off, and another stands in for it", r.name)
-	r.side, m.standIn = 1, true
+	s.tellf(-1, "replica %d is cut off, and a tool confirms", r.name)
+	r.side, m.tool = 1, true
+	if !s.has(ownPlace) {
+		m.standIn = r.address
+	}
 	s.after(s.between(20, s.ttl), func() {
-		m.standIn = false
-		if s.master != m || !m.up || r.side != 1 || !r.may() {
+		m.tool, m.standIn = false, 0
+		if r.side != 1 {
 			return
 		}
 		r.side = 0
+		if s.master != m || !m.up {
+			r.attach(s.master)
+			return
+		}
 		m.die()
 		s.promote(r)
 		s.after(s.between(100, s.ttl), func() { s.revive(m) })
@@ -271,7 +344,7 @@ func (s *sim) thereAndBack() {
 		wait = s.between(3, 3*s.ttl)
 	}
 	s.after(wait, func() {
-		if s.master == b && b.up && a.up && a.side == b.side && a.synced && a.may() {
+		if s.master == b && b.up && a.up && a.side == b.side && a.synced {
 			b.master = false
 			s.promote(a)
 		}
@@ -287,15 +360,17 @@ func (s *sim) aside() {
 	s.tellf(-1, "server %d is to follow another", a.name)
 	if s.oneIn(3) && s.has(restartDoubted) { // --restarts trust assumes that it does not
 		s.tellf(-1, "and reads a part")
-		a.state, a.backlog, a.old = a.file.state, false, true
-		a.input++
+		if a.input++; s.oneIn(2) { // Redis has kept all, or has nothing
+			a.state, a.backlog = pool{}, false
+			s.wiped++
+		}
 	}
 	if b != nil && s.oneIn(2) {
 		a.side = 1
 		s.promote(b)
 	}
 	s.after(s.between(3, 2*s.ttl), func() {
-		again := a.up && !a.master && a.follows == nil && (s.master == a || s.master == b && a.may())
+		again := a.up && !a.master && a.follows == nil && (s.master == a || s.master == b)
 		a.side = 0
 		switch {
 		case !again && a.up && s.master != a:
@@ -329,7 +404,7 @@ func (s *sim) split(with bool) {
 		}
 	}
 	s.after(s.upTo(150), func() {
-		if s.master == old && heir.up && heir.may() {
+		if s.master == old && heir.up {
 			s.promote(heir)
 		}
 	})

@@ -5,13 +5,13 @@ import "testing"
 // What the simulation has found wanting in earlier editions of the protocol, step by step.
 
 // stillFacts are those of all who ask it.
-var stillFacts = facts{all: true, level: 2, told: 1}
+var stillFacts = facts{all: true, told: 1, asked: 1, own: 1, waits: map[int64]int64{1: 1}}
 
 // still is a master with a pool that was declared new, at time 0 of a clock that is right.
 func still(removed rule) *server {
 	s := &sim{config: config{removed: without(removed), ring: maxSlots, trace: -1}, ttl: 1000, skew: 100, margin: 20, lead: 5, unit: 1}
 	s.group = &group{}
-	s.master = &server{s: s, group: s.group, up: true, master: true, replid: 1, runid: 1}
+	s.master = &server{s: s, group: s.group, up: true, master: true, replid: 1, runid: 1, address: 1}
 	s.master.create(s.declared(), stillFacts)
 	return s.master
 }

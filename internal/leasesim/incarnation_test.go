@@ -1,45 +1,73 @@
 package leasesim
 
+import "maps"
+
 // Whether a server's state continues the state in which a word was noted, decision by decision as
 // scripts/lib/incarnation.lua takes them.
 
 // zeros is the id before of a server that has none.
 const zeros = 0
 
-// word says in which incarnation a pool was written, and under which cover.
+// word says by which server a pool was written, and under which durability.
 type incarnation struct {
-	id, run, input int64
-	// 2 every server that can become master confirms, 1 no replica is attached, 0 neither
+	id, run, input, epoch int64
+	// 2 every place confirms, 1 no replica is attached, 0 neither
 	level    int
 	disk     bool // what is confirmed is on disk
 	restored bool // an operator said that the server was started from a copy
+	// under a level of 2 the servers of the set: the run at each place, 0 if it is not known; it is
+	// never changed in place
+	places map[int64]int64
+}
+
+func (w *incarnation) equals(o *incarnation) bool {
+	return w.id == o.id && w.run == o.run && w.input == o.input && w.epoch == o.epoch && w.level == o.level && w.disk == o.disk &&
+		w.restored == o.restored && maps.Equal(w.places, o.places)
 }
 
 // facts is what a caller tells a script that the script cannot see.
 type facts struct {
-	all   bool // every replica confirms what it writes
-	level int  // of its cover
+	all   bool // every place confirms what it writes
 	disk  bool
 	told  int64 // the id that the connection began with
-	asked int64 // the id for which it has asked what follows
-	peer  int64 // the noted id, if another master of the cluster lives under it
+	asked int64 // the id of the server that the caller has asked
+	own   int64 // the place of that server
+	waits map[int64]int64
 }
 
 // at is what is found.
 type at struct {
 	noted  incarnation // what to note now
 	same   bool        // nothing that was confirmed is lost
-	asks   int64       // the caller has to ask others first, about this id
-	strict bool        // the caller has to confirm by every replica, and did not
 	refuse bool
+	asks   bool            // the caller has asked another server
+	strict bool            // the caller has to wait for all places
+	more   map[int64]int64 // and for these
 }
 
-// levelNow is the level under which a caller confirms what it does now.
-func (v *server) levelNow(f facts) int {
-	if f.all || v.attached() == 0 {
-		return f.level
+// union returns the places that are noted, waited for or attached, and those for which the caller
+// does not wait.
+func (x *exec) union(noted map[int64]int64) (all, more map[int64]int64) {
+	all, more = map[int64]int64{}, map[int64]int64{}
+	if x.has(placesKept) {
+		maps.Copy(all, noted)
 	}
-	return 0
+	for place, run := range x.facts.waits {
+		if run != 0 || all[place] == 0 {
+			all[place] = run
+		}
+	}
+	for _, place := range x.v.addresses() {
+		if _, is := all[place]; !is {
+			all[place] = 0
+		}
+	}
+	for place, run := range all {
+		if _, is := x.facts.waits[place]; !is {
+			more[place] = run
+		}
+	}
+	return all, more
 }
 
 // standing judges a pool's word.
@@ -53,18 +81,38 @@ func (x *exec) standing(was incarnation, there bool) at {
 		id = 1 // for ever
 	case !x.has(askedEachTime):
 		id = f.told
+	case f.asked != id:
+		return at{refuse: true, asks: true}
 	}
-	level := v.levelNow(f)
-	lost := at{noted: incarnation{id: id, run: v.runid, input: v.input, level: level, disk: f.disk}}
-	least := incarnation{id: id, run: v.runid, input: v.input, level: level, disk: f.disk}
-	if level < 2 {
-		least.level = min(was.level, level)
+	now := incarnation{id: id, run: v.runid, input: v.input, disk: f.disk}
+	if x.kind == clustered {
+		now.epoch = v.epoch
 	}
-	continued := at{noted: least, same: true}
-	strict := was.level == 2 && level < 2 && x.has(coverKept)
-	if strict {
-		continued = at{strict: true, refuse: true}
+	switch {
+	case f.all && x.kind != lone:
+		now.level = 2
+	case v.attached() == 0:
+		now.level = 1
 	}
+	own := there && (x.kind != clustered || was.id == id || was.id == v.replid2)
+	if own && was.level == 2 && now.level < 2 && x.has(coverKept) {
+		return at{refuse: true, strict: true}
+	}
+	if now.level == 2 {
+		before := was.places
+		if !own || !x.has(placesStay) && was.id != id && was.id != v.replid2 {
+			before = nil
+		}
+		var more map[int64]int64
+		if now.places, more = x.union(before); len(more) > 0 {
+			return at{refuse: true, more: more}
+		}
+	}
+	lost := at{noted: now}
+	if now.level < 2 {
+		now.level = min(now.level, was.level)
+	}
+	continued := at{noted: now, same: true}
 	switch {
 	case !there || was.restored:
 		return lost
@@ -72,56 +120,40 @@ func (x *exec) standing(was incarnation, there bool) at {
 		return continued
 	case !x.has(replidMarker):
 		return at{noted: lost.noted, same: was.run == v.runid}
-	case was.id == id && strict:
+	case was.id == id && (was.epoch == now.epoch || !x.has(epochNoted)):
+		continued.noted.run, continued.noted.input = was.run, was.input
 		return continued
-	case was.id == id:
-		least.run, least.input = was.run, was.input
-		return at{noted: least, same: true}
-	case v.replid2 == was.id && x.untouched(was):
-		return continued
-	case v.replid2 != zeros && (v.replid2 == was.id || !x.has(promotionNoted)):
-		if x.followed() && (was.level == 2 || !x.has(promotionCovered)) {
-			return continued
-		}
-		return lost
-	case v.replid2 != zeros && !x.faulty(moves):
-		return lost
-	case v.replid2 == zeros && x.renamed(was):
-		return continued
-	}
-	return x.askedFor(was, id, lost, continued)
-}
-
-// followed reports whether a server that was promoted has followed its master in this run.
-func (x *exec) followed() bool {
-	return (x.v.input > 0 || !x.has(promotionRead)) && (x.v.backlog || !x.has(promotionWhole))
-}
-
-// untouched reports whether this is a former master that has what it had, and is one again.
-func (x *exec) untouched(was incarnation) bool {
-	return was.run == x.v.runid && (was.input == x.v.input || !x.has(asideInput)) && (was.level > 0 || !x.has(asideCovered))
-}
-
-// renamed reports whether a server that has no id before has only renamed its history.
-func (x *exec) renamed(was incarnation) bool {
-	sameRun := was.run == x.v.runid || !x.has(renamedRun)
-	return sameRun && (x.v.input == was.input || !x.has(renamedInput))
-}
-
-// askedFor decides what only others know: whether a restarted server keeps all on disk, and whether
-// the pool came from another master of the cluster.
-func (x *exec) askedFor(was incarnation, id int64, lost, continued at) at {
-	v := x.v
-	restarted := v.replid2 == zeros && was.run != v.runid && v.input == 0 && was.level > 0 && was.disk
-	if !restarted && !x.faulty(moves) {
-		return lost
-	}
-	if x.facts.asked != id {
-		return at{refuse: true, asks: was.id}
-	}
-	moved := x.facts.peer == was.id || !x.has(movedFromPeer) && x.faulty(moves)
-	if restarted && x.facts.disk || moved {
+	case x.renamed(was, now), x.named(was), x.restarted(was, now):
 		return continued
 	}
 	return lost
+}
+
+// renamed reports whether the same process has only renamed its history.
+func (x *exec) renamed(was, now incarnation) bool {
+	sameRun := was.run == x.v.runid || !x.has(renamedRun)
+	return x.v.replid2 == zeros && sameRun && was.level > 0 && (was.epoch == now.epoch || !x.has(epochNoted)) &&
+		(x.v.input == was.input || !x.has(renamedInput))
+}
+
+// named reports whether the word names the run that was promoted, or that was to follow another and
+// is a master again.
+func (x *exec) named(was incarnation) bool {
+	switch {
+	case x.kind == lone, x.kind == clustered && x.has(noPromotion):
+		return false
+	case x.v.replid2 != was.id && (x.has(promotionNoted) || x.v.replid2 == zeros):
+		return false
+	}
+	for _, run := range was.places {
+		if run == x.v.runid {
+			return true
+		}
+	}
+	return !x.has(promotionNamed)
+}
+
+// restarted reports whether a server alone has started with all that it had.
+func (x *exec) restarted(was, now incarnation) bool {
+	return x.kind == lone && x.v.replid2 == zeros && was.run != x.v.runid && x.v.input == 0 && was.level == 1 && was.disk && now.disk
 }

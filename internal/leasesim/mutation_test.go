@@ -20,7 +20,7 @@ const (
 	ruleTable = "testdata/rules.tsv"
 	columns   = "rule\tit says\twithout it\twhat breaks\tone class suffices\tfaults\tworker ids\tseed\n"
 	manySeeds = 4000 // that are tried with a rule's own faults
-	fewSeeds  = 60   // that are tried with one class of faults
+	fewSeeds  = 10   // that are tried with one class of faults
 
 	nothingMore = "none more" // than the everyday classes
 )

@@ -46,7 +46,6 @@ const (
 	restoreOlder // over a record that is there only if that one ended before
 	ackAny       // a grant or renewal counts when it was acknowledged at all
 	ackAll       // by all replicas, not all but one
-	repeatWrites // a repeated acquire writes its record again
 	repeatOpen   // and is answered its window only while that is open
 	releaseUsed  // a release leaves the last stamp used inside the window
 	recordsStay  // slot records do not expire
@@ -80,47 +79,28 @@ const (
 	handsOff       // assumption: no pool is edited by hand
 	// another server goes on only under the id that came before its own.
 	promotionNoted
-	promotionRead    // and only if it has read from a master in this run
-	promotionWhole   // and has a backlog
-	promotionCovered // and where every server that can become master confirms
-	coverKept        // what all have confirmed once, all confirm from then on
-	byAddress        // a replica that has come does not confirm in the place of one that is away
-	renamedRun       // a server without an id before has renamed its history only in the same run
-	renamedInput     // and only if it has read from no master since
-	diskAsked        // a restart counts as whole only where all is on disk
-	movedFromPeer    // a pool has moved only from a master that lives under the noted id
-	usableID         // a server whose id never changes is refused
-	askedEachTime    // the id is asked for with each call, not with each connection
-	restoredTold     // assumption: who starts a server from a copy says so
-	// assumption: a pool that moves is at all servers of its new part before one dies
-	moveKept
-	// assumption: no replica that has started again is promoted while it reads what it has missed.
-	caughtUp
-	// a former master goes on under another id only if it has read from no master since.
-	asideInput
-	asideCovered // and where every server that can become master confirms
-	// which replicas a server without a list has had, Redis keeps for processes to come.
-	replicasKept
-	restartKeeps // a master that has started from a file is not one that was promoted
-	oneTakenOff  // of those that are not attached only one can be the one that was promoted
-	eachBehind   // behind one address each replica has to confirm
-	comeCounts   // a write does not count that has found a replica which was not known
-	askedAfter   // nor one that such a one may have confirmed, which has come meanwhile
-	// what is known of a server is asked for again before the next call if that comes late.
-	askedWhenOld
-	allListed    // a replica has to confirm that any sentinel lists
-	mostAnswer   // more than half of the sentinels have to answer
-	someRemember // assumption: not all that answer were started anew while a replica is away
-	// assumption: a replica that comes has confirmed a write before it is away and promoted.
-	comeFirst
-	goneStay // assumption: replicas of which an operator says so are gone
-	// a replica has to confirm that any master of a cluster lists, not its own alone.
-	mastersAsked
-	// a replica that is listed as one of the master before has to confirm.
-	beforeKept
-	mostMasters // more than half of the masters have to answer
-	// assumption: a replica that may come back is not forgotten by all masters that answer.
-	othersKnow
+	promotionNamed  // and where the word, which all places have confirmed, names its run
+	noPromotion     // in a cluster none does
+	epochNoted      // nor a server in another epoch
+	coverKept       // what all have confirmed once, all confirm from then on
+	byAddress       // each place confirms by itself, and replicas are not counted
+	placesKept      // the places of the word have to confirm, whatever is listed
+	placesStay      // also after a loss
+	masterOnly      // a server that is no master is refused
+	confirmedOffset // all that the server has is waited for, not what one call has written
+	renamedRun      // a server without an id before has renamed its history only in the same run
+	renamedInput    // and only if it has read from no master since
+	diskAsked       // a restart counts as whole only where all is on disk
+	usableID        // a server whose id never changes is refused
+	askedEachTime   // the id is asked for with each call, not with each connection
+	restoredTold    // assumption: who starts a server from a copy, or resumes a snapshot, says so
+	allListed       // a replica has to confirm that any sentinel lists
+	mostAnswer      // more than half of the sentinels have to answer
+	listWhole       // assumption: the list that the first call sees is whole
+	ownPlace        // assumption: a server's place is given to no other one while it lives
+	goneStay        // assumption: replicas of which an operator says so are gone
+	// assumption: no replica follows another one and is promoted.
+	followMaster
 	rules
 )
 
@@ -165,29 +145,34 @@ const (
 	moves   // the pool moves to another part of the cluster
 	// half of the clients have nobody confirm what they write, or with even seeds all of them.
 	fewerAcks
-	// a replica is away, one that nobody lists attaches, the master dies, the first is promoted.
-	standIns
+	tools // a client confirms the stream while a replica is cut off, which is promoted
 	noID  // the server's replication id is the same for ever
 	proxy // clients keep their connections, whatever server is after them
 	// the master is told to follow another, and made master again, with or without having read a
 	// part of that one's data, and with or without another master meanwhile.
 	aside
-	// processes restart, and know of replicas what Redis keeps; some replicas are cut off for long
-	// and promoted as they are.
-	forgets
-	// the same with what sentinels list, some of which begin anew, or are away.
-	sentinels
-	natted    // servers do not know their address
-	shared    // two replicas stand behind one address
+	cuts      // replicas are cut off for long, and promoted as they are
+	sentinels // sentinels begin anew, or are away
 	addresses // replicas change their address
-	gone      // an operator says that replicas which are away are gone
-	masters   // as sentinels, with what masters of a cluster list, and are told to forget
+	gone      // an operator says that a replica which is away is gone
+	clusters  // the servers are one of two masters of a cluster, with replicas
+	// in a cluster a replica starts from an older file while its master is gone, and becomes master
+	// under the id in that file.
+	idStays
+	alone    // there is one server, and nobody confirms
+	writable // clients ask replicas, which take writes
+	returns  // in a cluster the pool moves, is rolled back there, and comes back before it is used
+	// the master's machine is resumed from a snapshot of its memory, and an operator says so.
+	snapshots
+	// replicas that sentinels have forgotten, or not heard of yet, are cut off and promoted.
+	sights
+	chains // a replica copies a lagging one, and is promoted
 	classes
 )
 
 const (
 	everyFault = classes - 1 - twoTTLs - fewerAcks - noID
-	everyLoss  = failover | staleFailover | twice | thereAndBack | splits | flush | deleteRecord | restartEmpty | restartOld | restartWhole | declare | copies | moves | standIns | aside | forgets | sentinels | masters
+	everyLoss  = failover | staleFailover | twice | thereAndBack | splits | flush | deleteRecord | restartEmpty | restartOld | restartWhole | declare | copies | moves | tools | aside | cuts | sentinels | addresses | gone | idStays | writable | returns | snapshots | sights | chains
 	splits     = splitAlone | splitWith
 	everyday   = pauses | messages | churn
 )
@@ -195,7 +180,6 @@ const (
 var classNames = []string{
 	"lag", "failover", "staleFailover", "twice", "thereAndBack", "splitAlone", "splitWith", "flush", "deleteRecord", "restartEmpty", "restartOld", "declare",
 	"serverClocks", "clientClocks", "pauses", "suspends", "messages", "churn", "cooling", "coarse", "twoTTLs", "defaultTTLs", "shapes", "twins",
-	"restartWhole", "commands", "renames", "copies", "moves", "fewerAcks", "standIns", "noID", "proxy", "aside",
-	"forgets", "sentinels", "natted", "shared", "addresses", "gone",
-	"masters",
+	"restartWhole", "commands", "renames", "copies", "moves", "fewerAcks", "tools", "noID", "proxy", "aside",
+	"cuts", "sentinels", "addresses", "gone", "clusters", "idStays", "alone", "writable", "returns", "snapshots", "sights", "chains",
 }

@@ -24,8 +24,9 @@ type reply struct {
 	shape            int   // of the pool
 	made             int64
 	acked            bool
-	strict           bool  // the caller has to confirm by every replica
-	asks             int64 // the id that others have to be asked about, 0 for none
+	asks             bool            // the caller has asked another server
+	strict           bool            // the caller has to wait for all places
+	more             map[int64]int64 // and for these
 }
 
 // exec is one run of a script: it decides on a copy of the state.
@@ -68,7 +69,7 @@ func (x *exec) examine(asked terms) (answer *reply) {
 	p, n := &x.p, x.p.count()
 	at := x.standing(p.word, p.known)
 	if at.refuse {
-		return &reply{word: unsettled, asks: at.asks, strict: at.strict}
+		return &reply{word: unsettled, asks: at.asks, strict: at.strict, more: at.more}
 	}
 	complete := p.known && (p.records == n || !x.has(countedRecords))
 	same := complete && at.same
@@ -81,7 +82,7 @@ func (x *exec) examine(asked terms) (answer *reply) {
 	}
 	longest := max(told, p.longest, allowed)
 	if same && longest == before && told == p.ttl {
-		if p.word != at.noted {
+		if !p.word.equals(&at.noted) {
 			p.word, x.wrote = at.noted, true
 		}
 		return nil
@@ -159,7 +160,6 @@ func (v *server) acquire(nonce, want int64, asked terms, identity int, f facts) 
 	}
 	for id := range p.slots {
 		if r := &p.slots[id]; r.present && r.held && r.nonce == nonce && (r.till > x.t || !x.has(repeatOpen)) {
-			x.wrote = x.wrote || x.has(repeatWrites)
 			return x.end(reply{word: granted, worker: id, from: r.from, till: r.till, fence: r.fence, made: r.made, ttl: p.ttl, shape: p.shape})
 		}
 	}

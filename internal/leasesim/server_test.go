@@ -1,7 +1,5 @@
 package leasesim
 
-import "slices"
-
 const maxSlots = 16
 
 // slot is a slot's record.
@@ -24,7 +22,6 @@ type pool struct {
 	cursor          int
 	fence           int64
 	slots           [maxSlots]slot
-	replicas        kept
 }
 
 func (p *pool) count() (n int) {
@@ -37,10 +34,9 @@ func (p *pool) count() (n int) {
 }
 
 type waiter struct {
-	offset int64
-	need   int
-	done   func(acked bool)
-	over   bool
+	confirmed func() bool
+	done      func(acked bool)
+	over      bool
 }
 
 // image is what a file has: an RDB file names the history that it is of.
@@ -70,29 +66,23 @@ type server struct {
 
 	// What INFO shows of it: master_replid, master_replid2, run_id, how often it has read from a
 	// master in this run, and whether it has a backlog.
-	replid, replid2, runid, input int64
-	backlog                       bool
+	replid, replid2, runid, input, epoch int64
+	backlog                              bool
 
 	follows *server
 	link    int64 // changes with each attachment
 	synced  bool
 	busy    int64 // until when the link delivers what was sent before
 	acked   map[int]int64
-	standIn bool // a replica is attached that nobody lists
+	tool    bool  // a client reads the stream and confirms it, and is no replica
+	standIn int64 // the address of a replica that another server has taken, and confirms under
+	gone    bool  // for good
 	address int64
-	since   int64 // when it was attached
-	came    bool  // it has confirmed since, as far as processes can know of it
-	old     bool  // it has what a file had
-	members members
-	joined  bool // a cluster knows that it follows the master
 	waiters []*waiter
 }
 
 func newServer(s *sim, g *group, name int) *server {
-	v := &server{s: s, group: g, name: name, up: true, runid: s.newID(), replid: s.newID(), address: int64(name) + 1, came: true}
-	if s.faulty(shared) && s.knows == plain && name == 2 {
-		v.address = 2
-	}
+	v := &server{s: s, group: g, name: name, up: true, runid: s.newID(), replid: s.newID(), address: int64(name) + 1}
 	v.drawClock()
 	var save func()
 	save = func() {
@@ -148,7 +138,6 @@ func (v *server) attach(m *server) {
 	v.master, v.follows, v.synced = false, m, false
 	v.link = v.s.newID()
 	v.dropWaiters()
-	v.s.joins(v)
 	link := v.link
 	reads := func() bool { return v.link == link && v.reaches(m) && m.master }
 	v.s.after(v.s.upTo(3), func() {
@@ -163,7 +152,7 @@ func (v *server) attach(m *server) {
 		if !missed {
 			v.backlog = false
 		}
-		if !missed || !v.s.has(caughtUp) {
+		if !missed {
 			v.input++
 		}
 		v.s.after(v.s.between(2, 60), func() {
@@ -186,14 +175,6 @@ func (v *server) inStep(m *server, missed bool) {
 	}
 	v.replid, v.backlog = m.replid, true
 	v.input++
-	v.since, v.old = v.s.now, false
-	for _, other := range v.group.servers { // none comes in the place of one with its address
-		if other == m && other.address == v.address {
-			v.s.strangers(v.group.servers...) // it seems to be the one that was promoted
-		} else if other != v && other.address == v.address {
-			v.s.strangers(other)
-		}
-	}
 }
 
 // rename gives the history another name, as when a server without a backlog begins to have one.
@@ -242,24 +223,12 @@ func (v *server) wrote() {
 	}
 }
 
-func (v *server) acks(offset int64) (n int) {
-	for _, r := range v.group.servers {
-		if r.follows == v && r.synced && v.acked[r.name] >= offset {
-			n++
-		}
-	}
-	if v.standIn && (!v.s.has(byAddress) || v.s.knows != told) {
-		n++ // it has all at once
-	}
-	return n
-}
-
 func (v *server) wake() {
 	kept := v.waiters[:0]
 	for _, w := range v.waiters {
 		switch {
 		case w.over:
-		case v.acks(w.offset) >= w.need:
+		case w.confirmed():
 			w.over = true
 			w.done(true)
 		default:
@@ -269,14 +238,13 @@ func (v *server) wake() {
 	v.waiters = kept
 }
 
-// wait is WAIT: done hears whether enough replicas have the offset in time. A server that dies
-// tells no process.
-func (v *server) wait(offset int64, need int, done func(bool)) {
-	if need == 0 || v.acks(offset) >= need {
+// wait has done hear whether what is asked is true in time. A server that dies tells no process.
+func (v *server) wait(confirmed func() bool, done func(bool)) {
+	if confirmed() {
 		done(true)
 		return
 	}
-	w := &waiter{offset: offset, need: need, done: done}
+	w := &waiter{confirmed: confirmed, done: done}
 	v.waiters = append(v.waiters, w)
 	v.s.after(v.s.between(20, 200), func() {
 		if !w.over {
@@ -296,6 +264,9 @@ func (v *server) dropWaiters() {
 // promote makes v the master that clients are told of, and of all on its side. The id before is
 // that of the history that it has followed, or has read from a file.
 func (s *sim) promote(v *server) {
+	if v.gone {
+		return
+	}
 	g := v.group
 	if v.follows != nil {
 		v.replid2, v.replid = v.replid, s.newID()
@@ -304,15 +275,10 @@ func (s *sim) promote(v *server) {
 	v.link = s.newID()
 	v.acked = map[int]int64{}
 	v.dropWaiters()
-	if g == s.group && g.master != nil && g.master != v {
-		former := g.master
-		g.master = v
-		s.strangers(former)
-		s.replaced(former, v)
-	}
 	g.master = v
-	if v.old && g == s.group {
-		s.strangers(g.servers...)
+	if s.kind == clustered {
+		s.epochs++
+		v.epoch = s.epochs
 	}
 	s.tellf(-1, "server %d promoted, replid %d after %d, clock %+d", v.name, v.replid, v.replid2, v.ahead)
 	for _, r := range g.servers {
@@ -345,7 +311,7 @@ func (v *server) disk() image {
 // has it as the one before; a replica goes on under it.
 func (v *server) restart(from image) {
 	v.up = true
-	before := v.state.replicas.addresses
+	v.s.wiped++
 	v.state, v.file = from.state, from
 	v.runid, v.replid, v.link = v.s.newID(), v.s.newID(), v.s.newID()
 	v.replid2, v.input, v.backlog = zeros, 0, from.id != 0
@@ -354,14 +320,7 @@ func (v *server) restart(from image) {
 	} else if from.id != 0 {
 		v.replid = from.id
 	}
-	v.synced, v.old = false, true
-	if v.group == v.s.group && v.group.master == v {
-		for _, r := range v.group.servers {
-			if r.address == v.address || !slices.Equal(v.state.replicas.addresses, before) {
-				v.s.strangers(r) // one with its address seems to be this server
-			}
-		}
-	}
+	v.synced = false
 	v.dropWaiters()
 	v.drawClock()
 	if v.master {

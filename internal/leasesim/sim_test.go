@@ -63,9 +63,10 @@ type sim struct {
 	appends  bool   // servers write append-only files, else RDB files
 	*group          // the servers that have the pool
 	other    *group // of the same cluster, or nil
-	knows    knowing
+	kind     kind
+	epochs   int64 // of the cluster, so far
+	wiped    int64 // how often a master has lost what it had noted
 	watchers []*sentinel
-	peers    []*members // of two other masters of the cluster
 	clients  []*client
 	lastID   int64 // of nonces and incarnations
 	lagUntil int64
@@ -127,7 +128,9 @@ func (s *sim) declared() terms {
 
 // declareNew begins a pool that an operator has declared new in time.
 func (s *sim) declareNew() {
-	s.master.create(s.declared(), facts{all: true, level: 2, disk: s.durable, told: s.master.replid})
+	c := &client{s: s}
+	c.learn(s.master)
+	s.master.create(s.declared(), c.facts(s.master))
 	for _, v := range s.servers {
 		v.state = s.master.state
 		v.file = v.saved()
@@ -160,15 +163,16 @@ func run(c config) *sim {
 	s.appends = s.oneIn(2)
 	s.now = 1_000_000
 	end := s.now + c.length
-	s.knows = s.knowing()
-	s.group = s.newGroup(2+s.upTo(2)+s.upTo(2), 0)
-	if s.knows == listed {
+	s.kind = s.drawKind()
+	servers := 2 + s.upTo(2) + s.upTo(2)
+	if s.kind == lone {
+		servers = 1
+	}
+	s.group = s.newGroup(servers, 0)
+	if s.kind == sentinelSet {
 		s.startSentinels()
 	}
-	if s.knows == clustered {
-		s.startMembers()
-	}
-	if s.faulty(moves) {
+	if s.kind == clustered {
 		s.other = s.newGroup(2, len(s.servers))
 	}
 	n := int64(max(2, s.ring*3/4))

@@ -2,7 +2,6 @@ package pipeline
 
 import (
 	"context"
-	"strconv"
 	"strings"
 	"sync"
 
@@ -12,8 +11,8 @@ import (
 // Continuity is what an engine knows of what would be lost.
 type Continuity struct {
 	Acks      int  // replicas that confirm each write; with AckAll the most of any master
-	Promotion bool // a failover loses nothing that was confirmed
-	Restart   bool // a restart loses nothing that was confirmed
+	Promotion bool // a failover costs nothing
+	Restart   bool // a restart costs nothing
 	OnDisk    bool // what is confirmed is on disk, at the master
 }
 
@@ -26,51 +25,39 @@ func (s *Engine) Continuity(ctx context.Context) (Continuity, error) {
 	var mu sync.Mutex
 	err := s.nodes.each(ctx, func(ctx context.Context, node *redis.Client) error {
 		known := s.facts.of(node)
-		if _, err := s.learn(ctx, node, known); err != nil {
+		if err := s.learn(ctx, node, known); err != nil {
 			return err
 		}
-		ack := s.ackAt(node)
-		cover := known.cover(ack)
+		strict, disk := s.ackAt(node) == AckAll, known.disk.Load()
 		mu.Lock()
 		defer mu.Unlock()
-		all.Promotion = all.Promotion && cover[0] == levelAll
-		all.OnDisk = all.OnDisk && cover[1] == '1'
-		all.Restart = all.Restart && cover[0] != levelNone && cover[1] == '1' && s.restarts == Auto
-		if ack == AckAll {
-			all.Acks = max(all.Acks, known.replicas.need())
+		all.Promotion = all.Promotion && strict && s.facts.set == withSentinel
+		all.OnDisk = all.OnDisk && disk
+		all.Restart = all.Restart && disk && known.bare.Load() && s.facts.set == alone && s.restarts == Auto
+		if strict {
+			all.Acks = max(all.Acks, known.places.others())
 		}
 		return nil
 	})
 	return all, err
 }
 
-// The covers of scripts/lib/incarnation.lua, by their first digit.
+// The first digits of the covers of scripts/lib/word.lua.
 const (
-	levelNone      = '0'
-	levelNoReplica = '1' // no replica was seen attached
-	levelAll       = '2' // every server that can become master has what is confirmed
+	levelSome      = '0'
+	levelNoReplica = '1'
+	levelAll       = '2'
 )
 
-// cover is two digits, as in scripts/lib/incarnation.lua.
-type cover [2]byte
-
-// cover is that of a caller which so many replicas confirm, or AckAll.
-func (s *server) cover(ack int) cover {
-	level := byte(levelNoReplica)
-	switch {
-	case s.replicas.confirmedBy(ack):
-		level = levelAll
-	case s.replicas.need() > 0:
-		level = levelNone
-	}
+func (s *server) diskDigit() byte {
 	if s.disk.Load() {
-		return cover{level, '1'}
+		return '1'
 	}
-	return cover{level, '0'}
+	return '0'
 }
 
-// ackAt is how many replicas of a server confirm what depends on the incarnation, or AckAll: what
-// was confirmed by all once, all confirm from then on.
+// ackAt is how many replicas of a server confirm what depends on the incarnation, or AckAll: where
+// a word says that all places have confirmed, all confirm from then on.
 func (s *Engine) ackAt(node *redis.Client) int {
 	if s.facts.of(node).strict.Load() {
 		return AckAll
@@ -78,73 +65,57 @@ func (s *Engine) ackAt(node *redis.Client) int {
 	return s.ack
 }
 
-// obey has every replica confirm from now on, and where there is no list as many as have before.
-func (s *server) obey(noted string) {
-	if n, err := strconv.Atoi(noted); err == nil {
-		s.replicas.note(n)
-	}
-	if !s.strict.Swap(true) {
-		s.asked.Store(0) // which replicas it has had is not known yet
-	}
-}
-
-// acksText is a number of replicas in words of scripts/lib/incarnation.lua.
-func (s *server) acksText(ack int) string {
-	switch {
-	case ack != AckAll:
-		return strconv.Itoa(ack)
-	case s.replicas.listed():
-		return "all"
-	}
-	return "all" + strconv.Itoa(s.replicas.need())
-}
-
 // noFacts are those of a call that depends on nothing that Redis may lose.
-const noFacts = "auto 00 0 alone - -"
+const noFacts = "auto 0 some alone - -"
 
-// factsFor is the last argument of a script that uses lib/incarnation. asked is an answer of ask.
-func (s *Engine) factsFor(ctx context.Context, node *redis.Client, asked string) (string, error) {
+// factsFor is the last argument of a script that uses lib/incarnation.
+func (s *Engine) factsFor(ctx context.Context, node *redis.Client) (string, error) {
 	if s.restarts == Trust {
-		return "trust 00 0 alone - -", nil
+		return "trust 0 some alone - -", nil
 	}
-	known, err := s.know(ctx, node)
-	if err != nil {
+	if err := s.know(ctx, node); err != nil {
 		return "", err
 	}
-	if asked == "" {
-		asked = "- -"
-	}
-	ack := s.ackAt(node)
-	cover := known.cover(ack)
-	return strings.Join([]string{string(s.restarts), string(cover[:]), known.acksText(ack), s.facts.set, asked}, " "), nil
+	return s.factsNow(node), nil
 }
 
-// ask answers a script's {'ask', was, id}: whether the server of the incarnation id keeps what it
-// confirms on disk, and whether another master of the cluster lives under the incarnation was.
-func (s *Engine) ask(ctx context.Context, node *redis.Client, was string) (asked string, err error) {
-	id, err := s.learn(ctx, node, s.facts.of(node))
-	if err != nil {
-		return "", err
+// factsNow is the same by what is known.
+func (s *Engine) factsNow(node *redis.Client) string {
+	known, ack, list, id := s.facts.of(node), "some", "-", "-"
+	if s.ackAt(node) == AckAll {
+		ack = "all"
+		if s.facts.list != nil {
+			list = known.places.text()
+		}
 	}
-	peer := "-"
-	if s.facts.set == inCluster {
-		var mu sync.Mutex
-		// A master that does not answer is none that lives under it.
-		_ = s.nodes.each(ctx, func(ctx context.Context, other *redis.Client) error {
-			info := askReplication(ctx)
-			_ = other.Process(ctx, info)
-			if found, ok := readReplication(info); ok && found.id == was && other != node {
-				mu.Lock()
-				defer mu.Unlock()
-				peer = was
-			}
+	if asked := known.id.Load(); asked != nil && *asked != "" {
+		id = *asked
+	}
+	return factsText(s.restarts, known.diskDigit(), ack, s.facts.set, id, list)
+}
+
+func factsText(restarts Restarts, disk byte, ack, set, id, list string) string {
+	return strings.Join([]string{string(restarts), string(disk), ack, set, id, list}, " ")
+}
+
+// settle does what a script wants before it decides. See questionOf.
+func (s *Engine) settle(ctx context.Context, node *redis.Client, reply []string) error {
+	known := s.facts.of(node)
+	switch reply[0] {
+	case "places":
+		known.places.add(reply[1:])
+		return nil
+	case "all":
+		if known.strict.Swap(true) && s.facts.list != nil {
 			return nil
-		})
+		}
 	}
-	return id + " " + peer, nil
+	return s.learn(ctx, node, known)
 }
 
+// The kinds of sets.
 const (
-	inCluster = "cluster"
-	alone     = "alone"
+	alone        = "alone"
+	withSentinel = "sentinel"
+	inCluster    = "cluster"
 )

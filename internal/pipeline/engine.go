@@ -17,7 +17,7 @@ type Config struct {
 	AckTimeout time.Duration // how long a write waits for them, at most
 	Timeout    time.Duration // how long a call may take in all
 	Restarts   Restarts      // how another incarnation of a server is judged
-	Replicas   string        // the key that has the replicas of a server which no list has
+	Places     string        // begins the keys that have the places of a master's set
 	Observers  []observe.Observer
 	// makes of what go-redis answered the error that a caller is told: sent reports whether the
 	// command's bytes were handed to a connection, harmless whether running it changes nothing
@@ -42,7 +42,7 @@ type Engine struct {
 func New(config Config) Engine {
 	return Engine{
 		batchers: newBatchers(), ack: config.Ack, ackTimeout: config.AckTimeout, timeout: config.Timeout,
-		restarts: config.Restarts, facts: &facts{set: alone, key: config.Replicas}, observers: config.Observers, classify: config.Classify,
+		restarts: config.Restarts, facts: &facts{set: alone, key: config.Places}, observers: config.Observers, classify: config.Classify,
 	}
 }
 
@@ -53,21 +53,18 @@ var Of func(store any) *Engine
 // Serve connects to one server.
 func (s *Engine) Serve(options *redis.Options) { s.nodes = single{redis.NewClient(options)} }
 
-// Failover connects to the master that sentinels name. list returns the addresses of the replicas
-// that they list, if one does with those that are attached: they have them from the master's INFO.
-func (s *Engine) Failover(options *redis.FailoverOptions, list func(ctx context.Context, attached []string) ([]string, error)) {
+// Failover connects to the master that sentinels name. list returns the places that they list, of a
+// server with these first digits of its run_id.
+func (s *Engine) Failover(options *redis.FailoverOptions, list func(ctx context.Context, run string) (Places, error)) {
 	s.nodes = single{redis.NewFailoverClient(options)}
-	s.facts.list = func(ctx context.Context, _ *redis.Client, attached []string) (Listed, error) {
-		addresses, err := list(ctx, attached)
-		return Listed{Addresses: addresses, Comparable: true}, err
-	}
+	s.facts.set = withSentinel
+	s.facts.list = func(ctx context.Context, _ *redis.Client, run string) (Places, error) { return list(ctx, run) }
 }
 
-// Cluster connects to a cluster.
+// Cluster connects to a cluster. The places are those that a node itself lists.
 func (s *Engine) Cluster(options *redis.ClusterOptions) {
 	s.nodes = newCluster(options)
-	// the replicas are those that the masters of the cluster list
-	s.facts.set, s.facts.list = inCluster, (&members{nodes: s.nodes, timeout: s.timeout, apart: map[pair]bool{}}).of
+	s.facts.set, s.facts.list = inCluster, placesOfCluster
 }
 
 // WithAck returns a view of the engine that waits for another number of replicas, or AckAll.

@@ -5,18 +5,18 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/coatcheck/coatcheck/internal/redisconn"
 	"github.com/coatcheck/coatcheck/scripts"
 )
 
 // AckAll waits for every replica that can become master: those that Sentinel or the cluster lists,
-// away ones included, and on one server the most that this process has seen attached to it.
+// unreachable ones included.
 const AckAll = -1
 
 // Restarts is how another incarnation of a server is judged: auto, wait or trust. Package
@@ -30,8 +30,8 @@ const (
 	Trust Restarts = "trust"
 )
 
-// From which age on what is known of a server is asked for again beside the calls, and before them,
-// where none was made for long; and the former where replicas do not confirm.
+// The ages from which what is known of a server is asked for again: beside the calls, before the
+// next call, and beside the calls while a replica does not confirm.
 const (
 	refreshFacts = 5 * time.Second
 	oldFacts     = 2 * refreshFacts
@@ -42,25 +42,30 @@ const (
 // use.
 type facts struct {
 	servers sync.Map // *redis.Client to *server
-	// list returns which replicas of a master are listed, away ones included. nil: there is no
-	// list, and only what is attached is known.
-	list func(ctx context.Context, node *redis.Client, attached []string) (Listed, error)
-	set  string // cluster | alone
-	key  string // has the replicas of a server that is on no list
+	// list returns the places of a server's set; run is the first digits of its run_id. nil: there
+	// is no list.
+	list func(ctx context.Context, node *redis.Client, run string) (Places, error)
+	set  string // alone | sentinel | cluster
+	key  string // with a name has a word of lib/incarnation for each master
 }
 
 // server is what is known of one server.
 type server struct {
-	replicas replicas
-	disk     atomic.Bool  // what it confirms is on disk
-	asked    atomic.Int64 // when, in nanoseconds of this process's clock; 0 = never
-	asking   atomic.Bool
-	failed   atomic.Int64           // when it could not be asked again, likewise
-	turn     chan struct{}          // holds one that asks while nothing is known
-	strict   atomic.Bool            // every replica has to confirm what depends on the incarnation
-	short    atomic.Bool            // fewer confirmed than have to, as far as is known
-	hidden   atomic.Bool            // it refuses to show its settings, and is not asked any more
-	last     atomic.Pointer[string] // the incarnation that was seen last
+	learning sync.Mutex
+
+	places places
+	alone  bool
+	disk   atomic.Bool  // what it confirms is on disk
+	bare   atomic.Bool  // no replica is attached
+	asked  atomic.Int64 // when, in nanoseconds of this process's clock; 0 = never
+	asking atomic.Bool
+	failed atomic.Int64           // when it could not be asked again, likewise
+	turn   chan struct{}          // holds one that asks while nothing is known
+	strict atomic.Bool            // every place has to confirm what depends on the incarnation
+	short  atomic.Bool            // a place did not confirm the last write
+	hidden atomic.Bool            // it refuses to show its settings, and is not asked any more
+	id     atomic.Pointer[string] // the incarnation that was asked; nil = none was
+	last   atomic.Pointer[string] // the incarnation that was seen last
 }
 
 var started = time.Now()
@@ -69,7 +74,7 @@ func (f *facts) of(node *redis.Client) *server {
 	if found, is := f.servers.Load(node); is {
 		return found.(*server)
 	}
-	fresh := &server{turn: make(chan struct{}, 1)}
+	fresh := &server{turn: make(chan struct{}, 1), alone: f.set == alone}
 	found, was := f.servers.LoadOrStore(node, fresh)
 	if !was {
 		f.servers.Range(func(key, _ any) bool {
@@ -82,28 +87,15 @@ func (f *facts) of(node *redis.Client) *server {
 	return found.(*server)
 }
 
-// saw notes what a round trip has shown, and reports whether the incarnation is another than the
-// last.
-func (s *server) saw(found replication) (another bool) {
-	if last := s.last.Load(); last != nil && *last == found.id {
-		s.replicas.saw(found)
-		return false
-	}
-	before := s.last.Swap(&found.id)
-	s.replicas.anew(found)
-	s.asked.Store(0)
-	return before != nil && *before != found.id
-}
-
 // know asks a server for what scripts cannot see, unless that is known and new enough. What was
 // known before stays in use while it is asked again beside calls, and where it cannot be.
-func (s *Engine) know(ctx context.Context, node *redis.Client) (*server, error) {
+func (s *Engine) know(ctx context.Context, node *redis.Client) error {
 	known := s.facts.of(node)
 	if known.isOld() {
-		return known, s.begin(ctx, node, known)
+		return s.begin(ctx, node, known)
 	}
 	s.refresh(node, known)
-	return known, nil
+	return nil
 }
 
 // sinceStarted is the time of this process's clock, and never 0.
@@ -130,7 +122,7 @@ func (s *Engine) begin(ctx context.Context, node *redis.Client, known *server) e
 	if !known.isOld() {
 		return nil
 	}
-	_, err := s.learn(ctx, node, known)
+	err := s.learn(ctx, node, known)
 	if err != nil && known.asked.Load() != 0 {
 		known.failed.Store(sinceStarted())
 		return nil
@@ -141,7 +133,7 @@ func (s *Engine) begin(ctx context.Context, node *redis.Client, known *server) e
 // refresh asks a server again, beside the call, if what is known of it is old.
 func (s *Engine) refresh(node *redis.Client, known *server) {
 	age := refreshFacts
-	if known.short.Load() { // it may be that one has gone from the list
+	if known.short.Load() { // a place may have left the list
 		age = refreshShort
 	}
 	if sinceStarted()-known.asked.Load() <= int64(age) || !known.asking.CompareAndSwap(false, true) {
@@ -151,14 +143,16 @@ func (s *Engine) refresh(node *redis.Client, known *server) {
 		defer known.asking.Store(false)
 		ctx, cancel := context.WithTimeout(context.Background(), s.timeout)
 		defer cancel()
-		_, _ = s.learn(ctx, node, known) // what was known stays, and is asked for again
+		_ = s.learn(ctx, node, known) // what was known stays, and is asked for again
 	})
 }
 
-// learn asks a server and its list, and returns the incarnation that it has asked.
-func (s *Engine) learn(ctx context.Context, node *redis.Client, known *server) (id string, err error) {
+// learn asks a server and the list of its set.
+func (s *Engine) learn(ctx context.Context, node *redis.Client, known *server) error {
 	ctx, cancel := context.WithTimeout(ctx, s.timeout)
 	defer cancel()
+	known.learning.Lock()
+	defer known.learning.Unlock()
 	pipe := node.Pipeline()
 	settings := map[string]*redis.MapStringStringCmd{}
 	for name := range onDisk {
@@ -166,122 +160,88 @@ func (s *Engine) learn(ctx context.Context, node *redis.Client, known *server) (
 			settings[name] = pipe.ConfigGet(ctx, name)
 		}
 	}
-	info := askReplication(ctx)
+	info, about := askReplication(ctx), pipe.Info(ctx, "server")
 	_ = pipe.Process(ctx, info) // it only takes the command in
-	var self *redis.StringCmd
-	if s.facts.list == nil && s.ackAt(node) == AckAll {
-		self = askSelf(ctx, pipe)
-	}
-	_, err = pipe.Exec(ctx)
+	_, err := pipe.Exec(ctx)
 	found, shown := readReplication(info)
+	all := s.ackAt(node) == AckAll
 	var refused redis.Error
-	if !shown && (!errors.As(info.Err(), &refused) || s.ackAt(node) == AckAll) {
-		return "", fmt.Errorf("INFO replication: %w", cmp.Or(info.Err(), err))
+	if !shown && (!errors.As(info.Err(), &refused) || all) {
+		return fmt.Errorf("INFO replication: %w", cmp.Or(info.Err(), err))
 	}
-	if s.facts.list != nil {
-		listed, err := s.facts.list(ctx, node, strings.Fields(found.attached))
+	if fact := keyDB(about.Val()); fact != "" && s.ackAt(node) != 0 {
+		return &UnsuitableError{Fact: fact}
+	}
+	switch {
+	case all && s.facts.list == nil && len(found.links) > 0:
+		return &UnsuitableError{Fact: "a replica is attached, and no list says which there are: --ack with a number, or the URL of " +
+			"Sentinel or the cluster"}
+	case all && s.facts.list == nil:
+		known.places.forget()
+	case all:
+		run := infoField(about.Val(), "run_id")
+		run = run[:min(len(run), runDigits)]
+		listed, err := s.facts.list(ctx, node, run)
 		if err != nil {
-			return "", fmt.Errorf("the list of replicas: %w", err)
+			return fmt.Errorf("the list of replicas: %w", err)
 		}
-		known.replicas.read(listed, found)
-	}
-	if known.saw(found) {
-		s.observers.incarnationChanged()
-	}
-	if self != nil {
-		if err := s.holdReplicas(ctx, node, known, found, self); err != nil {
-			return "", fmt.Errorf("the replicas that it has had: %w", err)
+		fresh, came := known.places.next(listed, run, found.links)
+		if err := s.notePlaces(ctx, node, found.id, listed.Slot, fresh); err != nil {
+			return fmt.Errorf("the replicas that it has had: %w", err)
 		}
+		known.places.replace(fresh, came)
 	}
 	known.disk.Store(known.isOnDisk(settings))
+	known.bare.Store(len(found.links) == 0)
+	known.id.Store(&found.id)
+	s.saw(known, found.id)
 	known.asked.Store(sinceStarted())
-	return found.id, nil
+	return nil
 }
 
-// askSelf asks a server for its address, as it is on this connection, among others.
-func askSelf(ctx context.Context, pipe redis.Pipeliner) *redis.StringCmd {
-	self := redis.NewStringCmd(ctx, "client", "info")
-	_ = pipe.Process(ctx, self)
-	return self
+// runDigits is how many digits of a run_id a word has.
+const runDigits = 16
+
+// keyDB returns why replicas of KeyDB confirm nothing, "" for another engine.
+func keyDB(about string) string {
+	if infoField(about, "mvcc_depth") == "" {
+		return ""
+	}
+	return "KeyDB answers nothing that follows WAIT on a connection, so no replica can confirm a write"
 }
 
-var storeReplicas = redis.NewScript(scripts.StoreReplicas.Source)
+var incarnation = redis.NewScript(scripts.Incarnation.Source)
 
-// holdReplicas takes in the replicas that have to confirm at a server which no list has: those of a
-// process before this one too.
-func (s *Engine) holdReplicas(ctx context.Context, node *redis.Client, known *server, found replication, self *redis.StringCmd) error {
-	held, err := s.noteReplicas(ctx, node, found, self, known.replicas.toHold(found))
-	if err == nil {
-		known.replicas.hold(held)
+// saw tells the observers of another incarnation than the last.
+func (s *Engine) saw(known *server, id string) {
+	if last := known.last.Swap(&id); last != nil && *last != id {
+		s.observers.incarnationChanged()
 	}
-	return err
 }
 
-// noteReplicas has a server note what is attached to it, and returns which have to confirm.
-func (s *Engine) noteReplicas(
-	ctx context.Context, node *redis.Client, found replication, self *redis.StringCmd, attached string,
-) ([]string, error) {
-	own := "-"
-	if _, rest, is := strings.Cut(self.Val(), " laddr="); is {
-		own, _, _ = strings.Cut(rest, " ")
+// notePlaces has a server note the places that have to confirm, and adds those that it has noted
+// before: a process that starts while a replica is unreachable learns of it here. Scripts for
+// tokens and locks note no word, and read none.
+func (s *Engine) notePlaces(ctx context.Context, node *redis.Client, id string, slot int, fresh *places) error {
+	name := "store"
+	if s.facts.set == inCluster {
+		name = redisconn.SlotTags()[slot]
 	}
-	run, before, err := runOf(ctx, node, found)
-	if err != nil {
-		return nil, err
+	key := []string{s.facts.key + ":{" + name + "}"}
+	for range asks {
+		facts := factsText(s.restarts, '0', "all", s.facts.set, id, fresh.text())
+		reply, err := incarnation.Run(ctx, node, key, facts).StringSlice()
+		switch {
+		case err != nil:
+			return err
+		case reply[0] == "ask":
+			return errUnsettled
+		case reply[0] != "places":
+			return nil
+		}
+		fresh.add(reply[1:])
 	}
-	held, err := storeReplicas.Run(ctx, node, []string{s.facts.key},
-		cmp.Or(found.id, "-"), before, cmp.Or(run, "-"), own, attached).StringSlice()
-	if err != nil {
-		return nil, err
-	}
-	return held[1:], nil
-}
-
-// ForgetReplicas has a server that no list has forget which replicas it had, but for those that are
-// attached now.
-func (s *Engine) ForgetReplicas(ctx context.Context, node *redis.Client) error {
-	if s.facts.list != nil {
-		return nil
-	}
-	pipe := node.Pipeline()
-	self, info := askSelf(ctx, pipe), askReplication(ctx)
-	_ = pipe.Process(ctx, info) // it only takes the command in
-	_, _ = pipe.Exec(ctx)       // each command has its own error
-	found, shown := readReplication(info)
-	if !shown {
-		return info.Err()
-	}
-	if err := node.Del(ctx, s.facts.key).Err(); err != nil {
-		return err
-	}
-	held, err := s.noteReplicas(ctx, node, found, self, found.attached)
-	if err == nil {
-		known := &s.facts.of(node).replicas
-		known.anew(found)
-		known.hold(held)
-	}
-	return err
-}
-
-// runOf asks a server for its run_id, and returns the id of before if it has followed that in this
-// run: a master that starts from an RDB file shows what that names, and has read from no master.
-func runOf(ctx context.Context, node *redis.Client, found replication) (run, before string, err error) {
-	pipe := node.Pipeline()
-	server, stats := pipe.Info(ctx, "server"), pipe.Info(ctx, "stats")
-	if _, err := pipe.Exec(ctx); err != nil {
-		return "", "", err
-	}
-	field := func(text, name string) string {
-		_, rest, _ := strings.Cut(text, "\n"+name+":")
-		value, _, _ := strings.Cut(rest, "\r")
-		return value
-	}
-	// Redis 6 does not count what it reads, and no file of it names a history before its own.
-	read := field(stats.Val(), "total_net_repl_input_bytes")
-	if read != "" && read != "0" || read == "" && strings.HasPrefix(field(server.Val(), "redis_version"), "6.") {
-		before = found.before
-	}
-	return field(server.Val(), "run_id"), cmp.Or(before, "-"), nil
+	return errUnsettled
 }
 
 // onDisk are the settings under which Redis answers only once a write is on disk.

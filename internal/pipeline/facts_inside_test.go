@@ -41,13 +41,14 @@ func TestIncrementHasWhatIsOldAskedForAgain(t *testing.T) {
 // write.
 func TestWriteAfterIdleHoursWaitsForAReplicaThatHasComeSince(t *testing.T) {
 	server := redistest.Start(t)
-	var listed Listed
+	listed := Places{Own: server.Addr(), Others: map[string]string{}}
 	engine := New(Config{
 		Ack: AckAll, AckTimeout: 100 * time.Millisecond, Timeout: time.Minute, Restarts: Auto,
 		Classify: func(_ context.Context, _ string, err error, _, _ bool) error { return err },
 	})
 	engine.Serve(&redis.Options{Addr: server.Addr(), MaxRetries: -1})
-	engine.facts.list = func(context.Context, *redis.Client, []string) (Listed, error) { return listed, nil }
+	engine.facts.set, engine.facts.key = withSentinel, "places"
+	engine.facts.list = func(context.Context, *redis.Client, string) (Places, error) { return listed, nil }
 	defer func() { expect.Error(t, "Close", engine.Close(), nil) }()
 	open := func() (Place, error) {
 		_, place, err := engine.RunAt(t.Context(), scripts.CounterOpen, []string{"k", "record", "marker"}, "", "", "", 1, "past", "", 0, 0,
@@ -57,7 +58,7 @@ func TestWriteAfterIdleHoursWaitsForAReplicaThatHasComeSince(t *testing.T) {
 	place, err := open()
 	expect.MustEqual(t, "error of a write without replicas", err, nil)
 	known := engine.facts.of(place.node)
-	listed.Addresses = []string{a}
+	listed.Others["10.0.0.1:6379"] = ""
 	known.asked.Store(int64(time.Since(started) - time.Hour))
 	_, err = open()
 	var short *ShortfallError

@@ -52,13 +52,19 @@ func (e *UnconfirmedError) Error() string { return fmt.Sprintf("%v: %s", ErrOthe
 // Unwrap returns ErrOtherIncarnation.
 func (e *UnconfirmedError) Unwrap() error { return ErrOtherIncarnation }
 
-// replication is what INFO replication says of a server.
+// replication is what INFO replication shows of a server.
 type replication struct {
-	id       string // master_replid
-	before   string // master_replid2
-	replicas int    // that are attached and have a port: others cannot become master
-	attached string // their addresses, each with a blank after it
-	tools    int    // that are attached without a port and confirm: WAIT counts them
+	id     string // master_replid
+	master bool   // as far as it shows its role
+	offset int64  // master_repl_offset
+	links  []link // of the replicas that have a port: others cannot become master
+}
+
+// link is a line of INFO about a replica.
+type link struct {
+	place  string // host:port
+	online bool   // it has loaded all, and follows
+	offset int64  // so much of the history it has confirmed
 }
 
 // askReplication is the command that asks for it, in a round trip.
@@ -72,29 +78,45 @@ func readReplication(answer *redis.StringCmd) (found replication, ok bool) {
 	if err != nil {
 		return found, false
 	}
-	if _, rest, is := strings.Cut(text, "\nmaster_replid:"); is {
-		found.id, _, _ = strings.Cut(rest, "\r")
-	}
-	if _, rest, is := strings.Cut(text, "\nmaster_replid2:"); is {
-		found.before, _, _ = strings.Cut(rest, "\r")
-	}
+	role := infoField(text, "role")
+	found.id, found.master = infoField(text, "master_replid"), role == "master" || role == ""
+	found.offset, _ = strconv.ParseInt(infoField(text, "master_repl_offset"), 10, 64)
 	for rest := text; ; {
-		before, after, is := strings.Cut(rest, ",port=")
+		_, after, is := strings.Cut(rest, ":ip=")
 		if !is {
 			return found, true
 		}
-		line, _, _ := strings.Cut(after, "\n")
-		switch port, rest, _ := strings.Cut(line, ","); {
-		case port == "":
-		case port[0] != '0':
-			_, host, _ := cutLast(before, "ip=")
-			found.replicas++
-			found.attached += net.JoinHostPort(host, port) + " "
-		case !strings.Contains(rest, "offset=0,"):
-			found.tools++
+		line, following, _ := strings.Cut(after, "\n")
+		if one, can := readLink(line); can {
+			found.links = append(found.links, one)
 		}
-		rest = after
+		rest = following
 	}
+}
+
+// readLink reads what follows ip= in a line about a replica, and reports whether it has a port.
+func readLink(line string) (one link, can bool) {
+	words := strings.Split(strings.TrimSpace(line), ",")
+	port := "0"
+	for _, word := range words[1:] {
+		switch name, value, _ := strings.Cut(word, "="); name {
+		case "port":
+			port = value
+		case "state":
+			one.online = value == "online"
+		case "offset":
+			one.offset, _ = strconv.ParseInt(value, 10, 64)
+		}
+	}
+	one.place = net.JoinHostPort(words[0], port)
+	return one, port != "0"
+}
+
+// infoField is a field of INFO, "" where the server does not show it.
+func infoField(text, name string) string {
+	_, rest, _ := strings.Cut(text, "\n"+name+":")
+	value, _, _ := strings.Cut(rest, "\r")
+	return value
 }
 
 func cutLast(text, sep string) (before, after string, found bool) {
@@ -113,10 +135,9 @@ const (
 	gone                 // it is another era, or no marker
 )
 
-// judge compares a marker with the server. What cannot be read because a cluster is moving the slot
-// counts as there. info is nil where restarts are trusted; acks is how many replicas confirm a
-// write, or [AckAll].
-func (m Marker) judge(read *redis.StringCmd, info *replication, acks int, at *server) standing {
+// judge compares a marker with the server. A marker that cannot be read because a cluster is moving
+// the slot counts as there. trip.info is nil where restarts are trusted.
+func (m Marker) judge(read *redis.StringCmd, t *trip, info *replication) standing {
 	text, err := read.Result()
 	if _, elsewhere := redisconn.Redirect(err); elsewhere != "" {
 		return inOrder
@@ -126,49 +147,45 @@ func (m Marker) judge(read *redis.StringCmd, info *replication, acks int, at *se
 	switch {
 	case err != nil || era != m.Era:
 		return gone
-	case info == nil:
+	case info == nil || t.server.isNoted(word, *info, t.ack == AckAll, t.epoch):
 		return inOrder
 	}
-	noted, _, _ := strings.Cut(word, ":")
-	if noted != info.id || !at.covers(word, info.replicas, acks) {
-		return unconfirmed
-	}
-	return inOrder
+	return unconfirmed
 }
 
-// covers reports whether what is confirmed now is confirmed as the cover of a marker's word says,
-// and not by more: then a script has to note that first.
-func (s *server) covers(word string, replicas, acks int) bool {
-	for range 3 {
-		_, word, _ = strings.Cut(word, ":")
-	}
-	noted, rest, _ := strings.Cut(word, ":")
-	if len(noted) != 2 {
-		return true // an earlier version has noted it, without a cover
-	}
-	_, need, _ := strings.Cut(rest, ":")
-	if acks == AckAll && !s.replicas.listed() && need != strconv.Itoa(s.replicas.need()) {
+// isNoted reports whether a word (scripts/lib/word.lua) was noted in the server's present
+// incarnation, and has all that a script would note now.
+func (s *server) isNoted(word string, info replication, all bool, epoch string) bool {
+	parts := strings.SplitN(word, ":", 7)
+	if len(parts) != 7 || len(parts[4]) != 2 {
 		return false
 	}
-	now := s.cover(acks)
-	byAll := acks == AckAll || replicas <= acks
+	id, noted, cover, list := parts[0], parts[3], parts[4], parts[6]
+	level := byte(levelSome)
 	switch {
-	case noted[1] != now[1], noted[0] > now[0]:
-		return false
-	case noted[0] == levelAll:
-		return byAll
-	case now[0] == levelAll && byAll:
-		return false
+	case all && !s.alone:
+		level = levelAll
+	case len(info.links) == 0:
+		level = levelNoReplica
 	}
-	return noted[0] != levelNoReplica || replicas == 0
+	switch {
+	case id != info.id, noted != epoch, cover[1] != s.diskDigit():
+		return false
+	case level == levelAll:
+		return cover[0] == levelAll && s.places.noted(list)
+	}
+	return cover[0] <= level
 }
 
-// questionOf is what a script wants before it decides: "ask" that other servers are asked, "all"
-// that every replica confirms what it does, or "".
+// questionOf is what a script wants to know before it decides, "" for a script that has decided:
+// "ask" the caller has asked another server, "all" it has to wait for all places, "places" for more
+// of them.
 func questionOf(call *call, reply []string) string {
-	switch {
-	case call.abandoned || !call.script.Incarnation:
-	case len(reply) == 3 && reply[0] == "ask", len(reply) == 3 && reply[0] == "all":
+	if call.abandoned || !call.script.Incarnation || len(reply) == 0 {
+		return ""
+	}
+	switch reply[0] {
+	case "ask", "all", "places":
 		return reply[0]
 	}
 	return ""

@@ -49,7 +49,7 @@ func (s *Engine) request(script *scripts.Script, keys []string, args, more []any
 		c.ack = 0
 	}
 	c.node, c.bySource, c.asking, c.together = nil, false, false, 0
-	c.facts, c.asked, c.depends = noFacts, "", script.Incarnation && len(keys) >= script.MarkerKey
+	c.facts, c.depends = noFacts, script.Incarnation && len(keys) >= script.MarkerKey
 	c.size, c.fault = 0, nil
 	c.sent.Store(false)
 	t.words = append(t.words[:0], "evalsha", c, len(keys))
@@ -119,13 +119,10 @@ func (s *Engine) runUnseen(ctx context.Context, key string, request *request) ([
 	}
 	reply, err := s.route(ctx, key, call, request.words)
 	for range asks {
-		question := questionOf(call, reply)
-		if question == "" {
+		if questionOf(call, reply) == "" {
 			break
 		}
-		if question == "all" {
-			s.facts.of(call.node).obey(reply[2])
-		} else if call.asked, err = s.ask(ctx, call.node, reply[1]); err != nil {
+		if err = s.settle(ctx, call.node, reply); err != nil {
 			return nil, s.classify(ctx, call.script.Name, err, false, false)
 		}
 		call.sent.Store(false)
@@ -166,7 +163,6 @@ type call struct {
 	text    []byte          // what stands for the script in the command
 	node    *redis.Client   // at which it runs
 	facts   string          // the last argument of a script that asks for the incarnation
-	asked   string          // what was asked for it, in words of facts
 	depends bool            // it needs facts that are true
 	sum     int64           // what an INCRBY came to
 	// about how many bytes its words take, and its reply where it is known to be large
@@ -212,7 +208,7 @@ func (s *Engine) route(ctx context.Context, key string, call *call, words []any)
 	var last error
 	for range redirects {
 		if call.depends {
-			if call.facts, err = s.factsFor(ctx, node, call.asked); err != nil {
+			if call.facts, err = s.factsFor(ctx, node); err != nil {
 				return nil, err
 			}
 			if !call.script.Reads {
@@ -249,7 +245,7 @@ func (s *Engine) route(ctx context.Context, key string, call *call, words []any)
 func (s *Engine) send(ctx context.Context, node *redis.Client, call *call, words []any) ([]string, error) {
 	call.node = node
 	if call.ack == AckAll {
-		if _, err := s.know(ctx, node); err != nil {
+		if err := s.know(ctx, node); err != nil {
 			return nil, err
 		}
 	}

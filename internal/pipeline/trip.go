@@ -1,10 +1,10 @@
 package pipeline
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -19,13 +19,13 @@ type trip struct {
 	pipe   redis.Pipeliner
 	node   *redis.Client
 	server *server
-	ack    int  // of the call
-	want   int  // replicas that WAIT waits for
-	byAll  bool // which are all that can become master
+	ack    int // of the call
+	want   int // replicas that WAIT waits for
+	until  time.Time
 
-	info  *replication // what the server said of itself; nil: it was not asked, or did not answer
+	info  *replication // what the server said of itself; nil: it was not asked, or cannot be used
+	epoch string       // of its configuration, in a cluster
 	asked bool
-	fault error // why what it said is not known to others
 }
 
 func (s *Engine) trip(ctx context.Context, pipe redis.Pipeliner, node *redis.Client, ack int) trip {
@@ -34,11 +34,7 @@ func (s *Engine) trip(ctx context.Context, pipe redis.Pipeliner, node *redis.Cli
 		if t.server.isOld() { // calls that wait for others' trips go out without being asked
 			_ = s.begin(ctx, node, t.server)
 		}
-		t.want = s.ack // a number that was asked for as well holds too
-	}
-	t.byAll = t.server.replicas.confirmedBy(ack)
-	if t.byAll {
-		t.want = max(t.want, t.server.replicas.toCount())
+		t.want = max(t.server.places.others(), s.ack) // the store may ask for a number as well
 	}
 	return t
 }
@@ -54,82 +50,94 @@ func (t *trip) add(asking bool, commands ...redis.Cmder) {
 
 // exec sends the commands. Each has its own error; that of the acknowledgement is returned.
 func (t *trip) exec(depends bool) error {
-	var info, after *redis.StringCmd
+	var info, epoch, after *redis.StringCmd
 	t.asked = depends && t.engine.restarts != Trust || t.ack == AckAll
 	if t.asked {
 		t.engine.refresh(t.node, t.server)
 		info = askReplication(t.ctx)
 		t.add(false, info)
 	}
+	if t.asked && depends && t.engine.facts.set == inCluster {
+		epoch = redis.NewStringCmd(t.ctx, "cluster", "info")
+		t.add(false, epoch)
+	}
 	var wait *redis.Cmd
 	if t.want > 0 {
-		wait = t.pipe.Do(t.ctx, "wait", t.want, ackPatience(t.ctx, t.engine.ackTimeout).Milliseconds())
+		patience := ackPatience(t.ctx, t.engine.ackTimeout)
+		t.until = time.Now().Add(patience)
+		wait = t.pipe.Do(t.ctx, "wait", t.want, patience.Milliseconds())
 	}
-	if t.want > 0 && t.asked && t.byAll {
+	if t.ack == AckAll {
 		after = askReplication(t.ctx)
 		t.add(false, after)
 	}
 	_, err := t.pipe.Exec(t.ctx)
-	if wait != nil {
+	if wait != nil && t.ack != AckAll {
 		err = acknowledged(wait, t.want, err)
-	} else {
+	} else if t.ack != AckAll {
 		err = nil // each command has its own
 	}
 	if info != nil {
-		t.read(info, after, err == nil)
+		t.read(info, epoch)
 	}
-	err = cmp.Or(err, t.missed())
-	if t.byAll {
+	if t.ack == AckAll {
+		err = t.confirmed(after, err)
 		t.server.short.Store(err != nil)
 	}
 	return err
 }
 
-// read takes in what the server said of itself, also after WAIT where it was asked then, and
-// whether as many as were waited for confirmed: one of them may have come meanwhile, in the place
-// of one that lags.
-func (t *trip) read(info, after *redis.StringCmd, confirmed bool) {
+// read takes in what the server said of itself. It may be another server than before.
+func (t *trip) read(info, epoch *redis.StringCmd) {
 	found, ok := readReplication(info)
-	if !ok {
+	if !ok || !found.master {
 		return
 	}
 	t.info = &found
-	another := t.server.saw(found)
-	if after != nil {
-		found, ok := readReplication(after)
-		if !ok {
-			t.info = nil
-			return
+	if epoch != nil {
+		t.epoch = infoField(epoch.Val(), "cluster_my_epoch")
+	}
+	t.engine.saw(t.server, found.id)
+	last := t.server.id.Load()
+	if last == nil || *last != found.id || t.ack == AckAll && t.server.places.attach(found.links) {
+		t.server.asked.Store(0)
+		if t.ack == AckAll { // a replica that has come is noted before this answers
+			_ = t.engine.begin(t.ctx, t.node, t.server)
 		}
-		another = t.server.saw(found) || another
-	}
-	if another {
-		t.engine.observers.incarnationChanged()
-	} else if t.byAll && confirmed {
-		t.server.replicas.counted(t.want)
-	}
-	// What was known is of the one before. A replica that has come is noted before this answers, so
-	// that a process which starts while it is away knows of it.
-	if another || t.ack == AckAll && t.server.replicas.unheld() {
-		_, t.fault = t.engine.learn(t.ctx, t.node, t.server)
 	}
 }
 
-// missed is the error of a write that all replicas had to confirm, where there is one more than was
-// known. The next write waits for it as well.
-func (t *trip) missed() error {
-	switch {
-	case !t.byAll || !t.asked:
-		return nil
-	case t.info == nil:
+// tellAgain is how long a server is given to ask its replicas again what they have.
+const tellAgain = 5 * time.Millisecond
+
+// confirmed waits until every place has the history up to what INFO showed after the commands. WAIT
+// decides nothing: it also counts links that cannot become master, and does not say which.
+func (t *trip) confirmed(after *redis.StringCmd, sent error) error {
+	if t.info == nil {
+		if fault.TimedOut(sent) {
+			return fmt.Errorf("written, but the acknowledgement failed: %s (%w)", sent.Error(), context.DeadlineExceeded)
+		}
 		return errors.New("written, but the server did not show its replicas")
-	case t.fault != nil:
-		return fmt.Errorf("written, but which replicas it has is not known: %w", t.fault)
 	}
-	if all := t.server.replicas.toCount(); all > t.want {
-		return &ShortfallError{Want: all, Got: t.want}
+	for {
+		found, ok := readReplication(after)
+		if !ok || found.id != t.info.id || !found.master {
+			return errors.New("written, but the server did not show which replicas have it")
+		}
+		got, all := t.server.places.confirmed(found.links, t.info.offset)
+		if all && got >= t.engine.ack {
+			return nil
+		}
+		left := time.Until(t.until)
+		if left <= 0 || t.want == 0 || t.ctx.Err() != nil {
+			return &ShortfallError{Want: max(t.server.places.others(), t.engine.ack), Got: got}
+		}
+		pipe := t.node.Pipeline()
+		pipe.Do(t.ctx, "wait", len(found.links)+1, max(min(left, tellAgain).Milliseconds(), 1))
+		after = askReplication(t.ctx)
+		_ = pipe.Process(t.ctx, after)
+		_, _ = pipe.Exec(t.ctx) // each command has its own error
 	}
-	return nil
 }
 
 // judge gives an INCRBY its standing.
@@ -142,7 +150,7 @@ func (c *call) judge(read *redis.StringCmd, t *trip) {
 	if t.engine.restarts == Trust {
 		info = nil
 	}
-	c.standing, c.id = c.marker.judge(read, info, t.ack, t.server), t.id()
+	c.standing, c.id = c.marker.judge(read, t, info), t.id()
 }
 
 // id is the incarnation that has answered, "" if that is not known.

@@ -3,9 +3,12 @@ package redisconn
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
+	"math"
 	"net"
 	"slices"
+	"strconv"
 	"sync"
 	"time"
 
@@ -89,11 +92,15 @@ func safeCluster(o *redis.ClusterOptions, timeout time.Duration) *redis.ClusterO
 	return o
 }
 
-// ListReplicas returns a function that returns the addresses of the replicas that sentinels list of
-// the master, away ones included: all that any of them lists, since one that was started anew does
-// not know of a replica that is away. More than half of the sentinels have to answer.
-func ListReplicas(o *redis.FailoverOptions, timeout time.Duration) func(ctx context.Context, attached []string) ([]string, error) {
-	return func(ctx context.Context, attached []string) ([]string, error) {
+// ListPlaces returns a function that returns the places of a master's set, as host:port: its own,
+// and by their addresses the first digits of the run_id of all others, unreachable ones included.
+// A place counts if any sentinel lists it, since one that was started anew does not know of a
+// replica that is away. More than half of the sentinels have to answer. The master's own place is
+// the one at which a sentinel has found its run, or else the one that most sentinels name.
+func ListPlaces(
+	o *redis.FailoverOptions, timeout time.Duration,
+) func(ctx context.Context, run string) (own string, others map[string]string, err error) {
+	return func(ctx context.Context, run string) (own string, others map[string]string, err error) {
 		views := make([]view, len(o.SentinelAddrs))
 		// one that hangs must not take all of the call's time
 		ctx, cancel := context.WithTimeout(ctx, timeout/3)
@@ -109,50 +116,56 @@ func ListReplicas(o *redis.FailoverOptions, timeout time.Duration) func(ctx cont
 		}
 		views = slices.DeleteFunc(views, func(one view) bool { return one.err != nil })
 		if 2*len(views) <= len(o.SentinelAddrs) {
-			return nil, fmt.Errorf("%d of %d sentinels have answered, and more than half have to: %w",
+			return "", nil, fmt.Errorf("%d of %d sentinels have answered, and more than half have to: %w",
 				len(views), len(o.SentinelAddrs), failed)
 		}
-		return unionOf(views, attached), nil
+		own, others = unionOf(views, run)
+		return own, others, nil
 	}
 }
 
-// view is what one sentinel says of a set.
+// view is what one sentinel knows of a set.
 type view struct {
 	master string
-	others []string // every other server that it knows
+	found  map[string]seen // by place
 	err    error
 }
 
-// unionOf are the replicas of all views.
-func unionOf(views []view, attached []string) (listed []string) {
-	master := masterOf(views, attached)
+// seen is what a sentinel has seen at a place: the first digits of a run_id, and how long ago.
+type seen struct {
+	run string
+	ago int
+}
+
+// runDigits is how many digits of a run_id are compared.
+const runDigits = 16
+
+// unionOf are the places of all views. Of several runs at a place the one counts that was seen
+// last.
+func unionOf(views []view, run string) (own string, others map[string]string) {
+	votes, last := map[string]int{}, map[string]seen{}
 	for _, one := range views {
-		for _, address := range append(one.others, one.master) {
-			if address != "" && address != master && !slices.Contains(listed, address) {
-				listed = append(listed, address)
+		votes[one.master]++
+		for place, at := range one.found {
+			if before, is := last[place]; !is || at.ago < before.ago {
+				last[place] = at
 			}
 		}
 	}
-	return listed
-}
-
-// masterOf is the master that most name of the views that have all which are attached, since one
-// that has not heard of a failover yet names the old master; where none does, that most name.
-func masterOf(views []view, attached []string) (master string) {
-	knows := func(v view) bool {
-		return !slices.ContainsFunc(attached, func(replica string) bool { return !slices.Contains(v.others, replica) })
-	}
-	votes := map[string]int{}
-	for _, v := range views {
-		votes[v.master]++
-		if knows(v) {
-			votes[v.master] += len(views)
-		}
-		if votes[v.master] > votes[master] {
-			master = v.master
+	for _, one := range views {
+		if votes[one.master] > votes[own] || own == "" {
+			own = one.master
 		}
 	}
-	return master
+	others = map[string]string{}
+	for place, at := range last {
+		others[place] = at.run
+		if at.run != "" && at.run == run {
+			own = place
+		}
+	}
+	delete(others, own)
+	return own, others
 }
 
 // viewOf asks one sentinel. In the midst of a failover it names the new master already and still
@@ -167,18 +180,26 @@ func viewOf(ctx context.Context, o *redis.FailoverOptions, address string, timeo
 	if err != nil {
 		return view{err: err}
 	}
-	if at, err := sentinel.GetMasterAddrByName(ctx, o.MasterName).Result(); err == nil && len(at) == 2 {
-		v.master = net.JoinHostPort(at[0], at[1])
+	at, err := sentinel.GetMasterAddrByName(ctx, o.MasterName).Result()
+	if err != nil || len(at) != 2 {
+		return view{err: cmp.Or(err, errors.New("it names no master"))}
 	}
-	if before, err := sentinel.Master(ctx, o.MasterName).Result(); err == nil && v.master != "" {
+	v = view{master: net.JoinHostPort(at[0], at[1]), found: map[string]seen{}}
+	v.found[v.master] = seen{ago: math.MaxInt}
+	if before, err := sentinel.Master(ctx, o.MasterName).Result(); err == nil {
 		known = append(known, before)
 	}
 	for _, server := range known {
 		if server["port"] == "0" {
 			continue // a client that copied the data, such as redis-cli --rdb, stays on the list
 		}
-		if one := net.JoinHostPort(server["ip"], server["port"]); one != v.master && !slices.Contains(v.others, one) {
-			v.others = append(v.others, one)
+		run, place := server["runid"], net.JoinHostPort(server["ip"], server["port"])
+		ago, err := strconv.Atoi(server["info-refresh"])
+		if err != nil || run == "" {
+			ago = math.MaxInt
+		}
+		if before, is := v.found[place]; !is || ago < before.ago {
+			v.found[place] = seen{run[:min(len(run), runDigits)], ago}
 		}
 	}
 	return v

@@ -92,7 +92,7 @@ func (i *inspector) settings(ctx context.Context, node *redis.Client, s *doctor.
 // formats finds records of a newer format: format 1 has no word (scripts/lib/format.lua). A node of
 // a cluster does not have these keys.
 func (i *inspector) formats(ctx context.Context, node *redis.Client, s *doctor.Inspected) {
-	keys := []string{"counters:{marker}", "segments:{marker}", "locks:{marker}", "incarnation:{store}", "replicas:{store}"}
+	keys := []string{"counters:{marker}", "segments:{marker}", "locks:{marker}", "incarnation:{store}", "places:{store}"}
 	pipe := node.Pipeline()
 	texts := make([]*redis.StringCmd, len(keys))
 	for at, name := range keys {

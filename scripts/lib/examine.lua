@@ -13,7 +13,7 @@ end
 -- of lib/incarnation beside it where that is the reason. head is the pool's (read_head).
 local function examine(key, head, index, names, ttl, longest, skew, trust, facts)
   local pool, complete, unknown = read_pool(key, head)
-  local at, before = standing(pool.incarnation, facts, tonumber(pool.fence)), math.max(pool.ttl, pool.longest)
+  local at, before = standing(pool.incarnation, facts), math.max(pool.ttl, pool.longest)
   if at.refusal then
     return nil, at.refusal
   end

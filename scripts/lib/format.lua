@@ -7,7 +7,7 @@ local function refuse_newer(kind, text)
   if not text or string.byte(text) ~= 64 then -- '@'
     return
   end
-  local known = {token = 1, counter = 1, marker = 1, pool = 1, lock = 1, key = 1, limit = 1, replicas = 1}
+  local known = {token = 1, counter = 1, marker = 1, pool = 1, lock = 1, key = 1, limit = 1}
   local found, version = string.match(text, '^@(%d+):([%w.+-]+)')
   if not found or tonumber(found) > known[kind] then
     error(table.concat({'NEWER', kind, found or '?', known[kind], version or '?'}, ' '), 0)

@@ -1,198 +1,166 @@
--- incarnation: decides whether the state of this server continues the state in which a word was
--- noted, so that nothing that was confirmed is lost. The word is 'id:run:input:cover:why:need'. id
--- is master_replid, 40 hex digits: it changes when another server becomes master, when a server
--- starts, and when a server renames its history. run is the server's run_id, input the bytes that
--- it had read from a master in this run, '' where it does not say. cover is two digits, the least
--- under which anything was confirmed since: 2 every server that can become master had it, 1 no
--- replica was attached, 0 neither; then 1 it was on disk, 0 it may not have been. A caller that
--- confirms by all makes it a 2, since all then have what was confirmed before; likewise one that
--- finds all on disk, since an append-only file has what came before it. A 2 stays, and one that
--- confirms by fewer has to confirm by all there: a replica that lags would show the 2, and lack
--- what was confirmed after it was lowered. why is the reason for which the state does not continue
--- that of before: missing (there was no word: it is new, or lost), restored, restarted, promoted,
--- moved, or other. need is, under a cover of 2 and where no list says it, how many replicas
--- confirmed: a process that has seen fewer attached waits for as many, or what one confirms while a
--- replica is away would be lost with that one's promotion. A word without colons is an id alone,
--- with cover 00; 'trusted' was noted without asking, and 'restored' never continues.
+-- incarnation: decides whether the state of this server continues the state in which a word
+-- (lib/word) was noted, so that no confirmed write is lost.
 --
--- The caller's facts are the last of its own arguments of a script that uses this: 'mode cover acks
--- set asked peer'. mode: auto | wait (a restart never continues) | trust (all that is there
--- continues, and the server is not asked). cover: as above, as far as the caller knows. acks: how
--- many replicas confirm each write, or all, or 'all<need>' where no list says how many. set: the
--- server is in a cluster | alone. asked: the id for which the caller has asked what a script
--- cannot, '-' for none. peer: the id, asked for just then, under which another master of the
--- cluster lives and which the state may have come from, '-' for none.
+-- A server believes its own state only if the word names its run. A write counts only when every
+-- other place has it. So a wrong name costs a wait or a gap, and a place never leaves by itself.
+--
+-- The caller's facts are the last of its own arguments of a script that uses this: 'mode disk ack
+-- set asked places'. mode: auto | wait (no restart continues) | trust (all state that is there
+-- continues, and the server is not asked). disk: 1 if the server confirms only what is on disk.
+-- ack: all | some. set: alone | sentinel | cluster. asked: the id of the server that the caller has
+-- asked for the rest, '-' for none. places: with ack all the places for which the caller waits, in
+-- the form above, this server's first; a run of '-' takes a place off. Else '-'.
 local function read_facts(text)
-  local mode, level, disk, acks, set, asked, peer = string.match(text, '^(%l+) (%d)(%d) (%w+) (%l+) (%S+) (%S+)$')
-  local need = string.match(acks, '^all(%d+)$')
-  return {mode = mode, level = level, disk = disk, acks = need and 'all' or acks, need = need, set = set, asked = asked, peer = peer}
+  local mode, disk, ack, set, asked, places = string.match(text, '^(%l+) ([01]) (%l+) (%l+) (%S+) (%S+)$')
+  return {mode = mode, disk = disk, all = ack == 'all', set = set, asked = asked, places = places}
 end
 
--- info_field returns a field of a section of INFO, '' where the server does not say it.
+-- info_field returns a field of a section of INFO, '' where the server does not show it.
 local function info_field(section, name)
   local _, before = string.find(section, '\n' .. name .. ':', 1, true)
   return before and string.match(section, '^[^\r\n]*', before + 1) or ''
 end
 
-local function read_section(name)
-  local section = redis.pcall('INFO', name)
-  return type(section) == 'string' and section or ''
+-- section_of is the answer to INFO, '' if it was refused.
+local function section_of(answer)
+  return type(answer) == 'string' and answer or ''
 end
 
 local no_id = string.rep('0', 40)
 
-local function read_word(noted)
-  local id, run, input, level, disk, why, need = string.match(noted or '', '^(%x+):(%w*):(%d*):(%d)(%d):(%l*):?(%d*)$')
-  if not id then
-    return {id = string.match(noted or '', '^%x+$'), run = '', input = '', level = '0', disk = '0', why = '', need = ''}
+-- attached_places returns the addresses of the replicas that INFO shows. A replica without a port,
+-- such as redis-cli --rdb, cannot become master.
+local function attached_places(replication)
+  local places = {}
+  for host, port in string.gmatch(replication, ':ip=([^,]*),port=([1-9]%d*),') do
+    places[#places + 1] = (string.find(host, ':', 1, true) and '[' .. host .. ']' or host) .. ':' .. port
   end
-  return {id = id, run = run, input = input, level = level, disk = disk, why = why, need = need}
+  return places
 end
 
-local function write_word(word)
-  local text = table.concat({word.id, word.run, word.input, word.level .. word.disk, word.why}, ':')
-  return word.need ~= '' and text .. ':' .. word.need or text
-end
-
--- because returns a word with another reason.
-local function because(text, why)
-  local word = read_word(text)
-  word.why = why
-  return word.id and write_word(word) or text
-end
-
--- need_now is how many replicas have to confirm, for a word with that level. One that was promoted
--- is none of them any more.
-local function need_now(was, facts, level, promoted)
-  local before = tonumber(was.need)
-  if level ~= '2' or not before and not facts.need then
-    return ''
+-- union_of returns the places that are noted, waited for or attached, and a list of those for which
+-- the caller does not wait.
+local function union_of(noted, waited, attached)
+  local runs, known, more = read_places(noted), read_places(waited), {}
+  for place, run in pairs(known) do
+    if run == '-' then
+      runs[place] = nil
+    elseif run ~= '' or not runs[place] then
+      runs[place] = run
+    end
   end
-  return string.format('%.0f', math.max(promoted and (before or 0) - 1 or before or 0, tonumber(facts.need or 0)))
-end
-
-local function smallest(a, b)
-  return a < b and a or b
-end
-
--- attached is how many replicas a server has that can become master: one that was started for a
--- copy of the data, such as redis-cli --rdb, has no port.
-local function attached(replication)
-  local _, count = string.gsub(replication, ',port=[1-9]', '')
-  return count
-end
-
--- level_now is the level under which the caller confirms what it does now.
-local function level_now(facts, replication)
-  local replicas = attached(replication)
-  if facts.acks == 'all' or replicas == 0 or facts.level == '2' and replicas <= tonumber(facts.acks) then
-    return facts.level
+  for _, place in ipairs(attached) do
+    runs[place] = runs[place] or ''
   end
-  return '0'
+  for place, run in pairs(runs) do
+    if not known[place] or known[place] == '-' then
+      more[#more + 1] = run .. '@' .. place
+    end
+  end
+  return write_places(runs), more
 end
 
--- ran_at reports whether this server ran at a moment, in microseconds since 1970, for certain.
-local function ran_at(server, moment)
-  local up = tonumber(info_field(server, 'uptime_in_seconds'))
-  return moment ~= nil and up ~= nil and tonumber(redis.call('TIME')[1]) - up < moment / 1000000 - 1
+-- server_now returns INFO replication and the id of this server, or instead a refusal.
+local function server_now(facts)
+  local replication = redis.pcall('INFO', 'replication')
+  if type(replication) ~= 'string' then
+    return nil, nil, {'unsuitable', 'INFO is refused inside scripts (' .. tostring(replication.err) .. ')'}
+  end
+  local role, id = info_field(replication, 'role'), info_field(replication, 'master_replid')
+  if role == 'slave' then -- also one that takes writes: it shows the id of its master
+    return nil, nil, {err = "READONLY You can't write against a replica."}
+  elseif role ~= 'master' and role ~= '' then -- such as active-replica
+    return nil, nil, {'unsuitable', 'role is ' .. role}
+  end
+  if #id ~= 40 or id == no_id or string.find(id, '%X') then
+    return nil, nil, {'unsuitable', id == '' and 'INFO replication shows no master_replid' or 'master_replid is ' .. string.sub(id, 1, 50)}
+  end
+  return replication, id, facts.asked ~= id and {'ask', id} or nil
 end
 
 -- standing returns the word to note now, and whether the state continues (same). With a refusal,
--- which is a script's reply, neither is known: the server has no id that changes with its state
--- ('unsuitable'), or the caller has to ask other servers first ('ask'), or to confirm by every
--- replica ('all'). touched is when the state was written last, in microseconds since 1970, where
--- that is known: a server that ran then has not restarted since, and the state is a copy.
-local function standing(noted, facts, touched)
+-- which is a script's reply, neither is known. {'unsuitable', fact}: the server cannot show whether
+-- it has lost something. {'ask', id}: the caller has asked another server than this. {'all'}: it
+-- has to wait for all places. {'places', run@place…}: for these as well.
+local function standing(noted, facts)
   if facts.mode == 'trust' then
-    local there = noted ~= nil and noted ~= false and noted ~= '' and noted ~= 'restored'
-    return {word = there and noted or 'trusted', same = there, why = noted == 'restored' and noted or 'missing'}
+    local there = (noted or '') ~= '' and not string.find(noted, '^0:')
+    return {word = there and noted or 'trusted', same = there, why = read_word(noted).id == '0' and 'restored' or 'missing'}
   end
-  local replication = redis.pcall('INFO', 'replication')
-  if type(replication) ~= 'string' then
-    return {refusal = {'unsuitable', 'INFO is refused inside scripts (' .. tostring(replication.err) .. ')'}}
+  local replication, id, refusal = server_now(facts)
+  if refusal then
+    return {refusal = refusal}
   end
-  local id = info_field(replication, 'master_replid')
-  if #id ~= 40 or id == no_id or string.find(id, '%X') then
-    return {refusal = {'unsuitable', id == '' and 'INFO replication shows no master_replid' or 'master_replid is ' .. string.sub(id, 1, 50)}}
-  end
-  local was, level = read_word(noted), level_now(facts, replication)
-  local least_level = level == '2' and level or smallest(was.level, level)
-  local fewer = facts.need and tonumber(facts.need) < (tonumber(was.need) or 0)
-  local more = was.level == '2' and (level ~= '2' or fewer) and {refusal = {'all', id, was.need}}
-  if was.id == id then
-    if more then
-      return more
+  local was, attached = read_word(noted), attached_places(replication)
+  local before, epoch, level = info_field(replication, 'master_replid2'), '', #attached == 0 and '1' or '0'
+  if facts.set == 'cluster' then
+    epoch = info_field(section_of(redis.pcall('CLUSTER', 'INFO')), 'cluster_my_epoch')
+    if epoch == '' then
+      return {refusal = {'unsuitable', 'CLUSTER INFO shows no cluster_my_epoch'}}
     end
-    local need = need_now(was, facts, least_level)
-    if was.level == least_level and was.disk == facts.disk and was.need == need then
-      return {word = noted, same = true}
-    end
-    return {word = write_word({id = id, run = was.run, input = was.input, level = least_level, disk = facts.disk, why = was.why, need = need}), same = true}
   end
+  if facts.all and facts.set ~= 'alone' then
+    level = '2'
+  elseif facts.all and level == '0' then
+    return {refusal = {'unsuitable', 'a replica is attached, and no list says which there are: --ack with a number, or the URL of Sentinel or the cluster'}}
+  end
+  -- Of a slot that was moved the places are those of another set.
+  local own = facts.set ~= 'cluster' or was.id == id or was.id == before
+  if own and was.level == '2' and level ~= '2' then
+    return {refusal = {'all'}}
+  end
+  local places = ''
+  if level == '2' then
+    local more
+    places, more = union_of(own and was.places or '', facts.places, attached)
+    if #more > 0 then
+      return {refusal = {'places', unpack(more)}}
+    end
+  end
+  local now = {id = id, run = was.run, input = was.input, epoch = epoch, level = level, disk = facts.disk, why = was.why, places = places}
+  if was.level < level and level ~= '2' then
+    now.level = was.level
+  end
+  if was.id == id and was.epoch == epoch then
+    return {word = write_word(now), same = true}
+  end
+  now.run = string.sub(info_field(section_of(redis.pcall('INFO', 'server')), 'run_id'), 1, 16)
+  now.input = info_field(section_of(redis.pcall('INFO', 'stats')), 'total_net_repl_input_bytes')
 
-  local server = read_section('server')
-  local run, input = info_field(server, 'run_id'), info_field(read_section('stats'), 'total_net_repl_input_bytes')
-  local function word_now(at, why, need)
-    return write_word({id = id, run = run, input = input, level = at, disk = facts.disk, why = why, need = need})
+  -- The same process, which has read from no master since, has only renamed its history: for its
+  -- first replica, for a backup, or some time after the last one has left.
+  local renamed = before == no_id and was.epoch == epoch and was.level ~= '0'
+    and now.run ~= '' and now.run == was.run and now.input ~= '' and now.input == was.input
+  -- The word names the run that was promoted, or that was to follow another and is master again. In
+  -- a cluster a slot may leave a run and come back with less, so no promotion continues there.
+  local named = false
+  if facts.set == 'sentinel' and before == was.id and was.level == '2' and now.run ~= '' then
+    for _, run in pairs(read_places(was.places)) do
+      named = named or run == now.run
+    end
   end
-  local function lost(why)
-    return {word = word_now(level, why, need_now({need = ''}, facts, level)), same = false, why = why}
+  -- A server alone that has started from an append-only file which has all.
+  local restarted = facts.set == 'alone' and facts.mode == 'auto' and was.level == '1' and was.disk == '1'
+    and facts.disk == '1' and #attached == 0 and before == no_id and now.input == '0' and now.run ~= was.run
+  if was.id and (renamed or named or restarted) then
+    return {word = write_word(now), same = true}
   end
+  now.level = level
   if not was.id then
-    return lost((not noted or noted == '') and 'missing' or noted == 'restored' and noted or 'other')
+    now.why = (noted or '') == '' and 'missing' or 'other'
+  elseif was.id == '0' then
+    now.why = 'restored'
+  elseif facts.set == 'cluster' and before ~= was.id then
+    now.why = 'moved'
+  elseif now.run ~= was.run then
+    now.why = now.input == '0' and 'restarted' or 'promoted'
+  else
+    now.why = 'other'
   end
-  local before = info_field(replication, 'master_replid2')
-  local continued = more or {word = word_now(least_level, was.why, need_now(was, facts, least_level)), same = true}
-  -- A server has what it had if it is the same process, and has read from no master since: one that
-  -- it followed meanwhile may have lost something, whoever confirmed it here.
-  local untouched = run ~= '' and run == was.run and input ~= '' and input == was.input
-  -- A master that was to follow another, read nothing from it, and is a master again. Where fewer
-  -- confirmed than have to, a replica may have served meanwhile, and this one lack what it did.
-  if before == was.id and untouched and was.level ~= '0' then
-    return continued
-  end
-  -- A master that starts from an RDB file shows the id in that file as the one before, and so does
-  -- a replica that has started and is promoted before it has read all of its master's data again:
-  -- it has read nothing, or it has no backlog, which it gives up when it begins to read all. Redis
-  -- 6 does not count what it reads, and has no backlog until it has followed.
-  local followed = info_field(replication, 'repl_backlog_active') == '1'
-    and (input ~= '' and input ~= '0' or input == '' and string.find(server, '\nredis_version:6.', 1, true))
-  if before == was.id then
-    if not followed or was.level ~= '2' then
-      return lost(followed and 'promoted' or 'restarted')
-    end
-    local others = need_now(was, facts, level, true)
-    if level ~= '2' or tonumber(others) and facts.need and tonumber(facts.need) < tonumber(others) then
-      return {refusal = {'all', id, others}}
-    end
-    return {word = word_now(least_level, was.why, others), same = true}
-  end
-  if before ~= no_id and facts.set == 'alone' then
-    return lost(followed and 'promoted' or 'other')
-  end
-  if before == no_id and untouched then -- it only renamed its history
-    return continued
-  end
-  -- A server that has started from an append-only file has no id before, and has read from no
-  -- master.
-  local restarted = before == no_id and facts.mode == 'auto' and run ~= was.run and was.run ~= '' and (input == '0' or input == '')
-    and was.level ~= '0' and was.disk == '1' and not ran_at(server, touched)
-  if (restarted or facts.set == 'cluster') and facts.asked ~= id then
-    return {refusal = {'ask', was.id, id}}
-  end
-  if restarted and facts.disk == '1' or facts.peer == was.id then
-    return continued
-  end
-  return lost(facts.set == 'cluster' and 'moved' or run ~= was.run and 'restarted' or 'other')
+  return {word = write_word(now), same = false, why = now.why}
 end
 
--- why_of is the reason that a word has, 'other' where it has none.
-local function why_of(noted)
-  local why = read_word(noted).why
-  return why ~= '' and why or 'other'
-end
-
--- is_same reports whether a word was noted in this incarnation, and says all that there is to note,
+-- is_same reports whether a word was noted in this incarnation, and has all that there is to note,
 -- so that a script may go on without noting anything.
 local function is_same(noted, facts)
   local at = standing(noted, facts)

@@ -22,13 +22,6 @@ local function read_head(key)
   return head
 end
 
--- complete_head returns a head of ten words, as it was before pools had a longest, with that word.
--- Its incarnation was an id alone.
-local function complete_head(head)
-  local id = string.match(head, '^%S+ %S+ %S+ %d+ %d+ %d+ %d+ %d+ (%x+) %d+$')
-  return id and #id == 40 and head .. ' 0' or head
-end
-
 local head_form = '^(%S+) (%S+) (%S+) (%d+) (%d+) (%d+) (%d+) (%d+) (%S+) (%d+) (%d+)$'
 
 -- read_pool returns the stored part of a pool with that head, which may be empty, and reports
@@ -37,9 +30,6 @@ local head_form = '^(%S+) (%S+) (%S+) (%d+) (%d+) (%d+) (%d+) (%d+) (%S+) (%d+) 
 local function read_pool(key, head)
   local slots = redis.call('HLEN', key) - (head and 1 or 0)
   local layout, epoch, datacenter, bits, ttl, records, next_id, fence, life, quarantine, longest = string.match(head or '', head_form)
-  if head and not layout then
-    layout, epoch, datacenter, bits, ttl, records, next_id, fence, life, quarantine, longest = string.match(complete_head(head), head_form)
-  end
   if not layout then
     local nothing = {layout = '', epoch = '', datacenter = '', bits = '0', ttl = 0, records = slots, next = 0, fence = '0', incarnation = '', quarantine = 0, longest = 0}
     return nothing, false, not head and slots == 0

@@ -24,9 +24,22 @@ func (c *Cluster) StartMove(key string) *Move {
 		}
 	}
 	m.slot = m.do(m.From, "CLUSTER", "KEYSLOT", key).(int64)
+	m.begin()
+	return m
+}
+
+// StartBack is [Cluster.StartMove] of the same slot to the master that it came from.
+func (m *Move) StartBack() *Move {
+	m.c.t.Helper()
+	back := &Move{From: m.To, To: m.From, c: m.c, slot: m.slot}
+	back.begin()
+	return back
+}
+
+func (m *Move) begin() {
+	m.c.t.Helper()
 	m.do(m.To, "CLUSTER", "SETSLOT", m.slot, "IMPORTING", m.do(m.From, "CLUSTER", "MYID"))
 	m.do(m.From, "CLUSTER", "SETSLOT", m.slot, "MIGRATING", m.do(m.To, "CLUSTER", "MYID"))
-	return m
 }
 
 // Key moves one key. It does nothing if there is none of that name.

@@ -111,7 +111,7 @@ func (s sentinel) checkKnows(ctx context.Context, replicas int) error {
 		return fmt.Errorf("ask sentinel %s for the replicas: %w", s.Addr(), err)
 	}
 	for _, slave := range slaves {
-		if slave["flags"] != "slave" || slave["master-link-status"] != "ok" {
+		if slave["flags"] != "slave" || slave["master-link-status"] != "ok" || slave["runid"] == "" {
 			return fmt.Errorf("sentinel %s sees replica %s as %s, its link %s", s.Addr(), slave["name"],
 				slave["flags"], slave["master-link-status"])
 		}

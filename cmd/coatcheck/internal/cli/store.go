@@ -37,21 +37,20 @@ func (p *program) storeRestoredCommand() *cobra.Command {
 
 func (p *program) replicasGoneCommand() *cobra.Command {
 	command := &cobra.Command{
-		Use: "replicas-gone", Short: "Say that replicas which have confirmed writes are gone for good",
+		Use: "replicas-gone [PLACE…]", Short: "Say that replicas which have confirmed writes are gone for good",
 		Long: "Say that replicas which have confirmed writes under --ack all are gone for good, and that none of them becomes master. " +
-			"Where no Sentinel and no cluster lists the replicas, each call waits for as many as have confirmed before, and is outcome " +
-			"unknown without them. Nothing counts as lost.\n" +
-			"Stop the services, run it with --redis while every replica that stays is attached, and start them again: they wait for those, " +
-			"and for those that come. If another one becomes master all the same, values and worker ids come twice.",
-		Args: noArgs,
+			"Each write waits for them, and is outcome unknown without them. PLACE is the address of one, host:port; without any, all " +
+			"are gone that are not attached now. One that is attached is refused. Nothing counts as lost.\n" +
+			"First take them off the list of Sentinel (SENTINEL RESET) or of the cluster (CLUSTER FORGET). If one of them becomes master " +
+			"all the same, values and worker ids come twice.",
 	}
 	s := bindStraight(command.Flags(), nil)
-	return p.ask(command, s, func(ctx context.Context, service *client.Client, _ []string) error {
-		changed, err := service.ReplicasGone(ctx)
+	return p.ask(command, s, func(ctx context.Context, service *client.Client, places []string) error {
+		changed, err := service.ReplicasGone(ctx, places...)
 		if err != nil {
 			return err
 		}
 		return p.print(api.Restored{Marked: changed},
-			fmt.Sprintf("%d markers and pools wait for no replica that is gone. Start the services again.\n", changed))
+			fmt.Sprintf("%d markers and pools wait for no replica that is gone.\n", changed))
 	})
 }

@@ -43,7 +43,8 @@ func verdict() int {
 
 // unseen are outcomes that no test can see on a kind of store, and why.
 var unseen = map[string]string{
-	"embedded incarnation none": "the embedded store has an incarnation, always",
+	"embedded incarnation none":      "the embedded store has an incarnation, always",
+	"embedded incarnation continued": "the embedded store shows no run of a server",
 }
 
 // seen notes every outcome that a script answered in any test.

@@ -29,6 +29,7 @@ func newField(t *testing.T, role string) *field {
 	store := strings.Replace(redis.URL(), "redis+sentinel://", "redis+sentinel://"+login+"@", 1)
 	f := &field{chaostest.NewField(t, role, store, *ack), append([]*redistest.Server{redis.Master()}, redis.Replicas()...)}
 	f.Redis, f.Orderly = redis, true
+	f.Numbers = role == "plain" || f.Lot.IntN(2) == 0
 	f.admit()
 	f.Fill(*processes)
 	return f

@@ -17,7 +17,7 @@ type caseTable struct {
 
 // cases are all of them, in the order of the page.
 var cases = []caseTable{
-	{evidence.Upgrades, `The program of before 1.0 serves, then both, this one, both, and the old one again, while clients
+	{evidence.Upgrades, `An older program serves, then both, this one, both, and the old one again, while clients
 use whatever serves, as [upgrades.md](upgrades.md) promises. Each token is asked for once more at
 the end, and each request with a key at either program, by turns. *Twice* is whatever two were
 given, or a repeat that heard something else. Again:

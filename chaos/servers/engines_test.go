@@ -55,7 +55,7 @@ var engineCases = []struct {
 	decides, counts            string
 	complaint                  string
 }{
-	{"Valkey 9.1 and later", noLua, "", "", "", "runs no Lua"},
+	{"Valkey 9.1 without its module `lua`", noLua, "", "", "", "runs no Lua"},
 	{"Redis 6.0 and before", noSetGet, "", "", "", "is Redis 6.0.16"},
 	{"ElastiCache, cluster mode off or on", noConfig, "", serves, serves, ""},
 	{"ElastiCache Serverless", noConfig, "", serves, serves, ""},

@@ -19,8 +19,9 @@ import (
 	"github.com/coatcheck/coatcheck/internal/testing/redistest"
 )
 
-// release is the commit of the program from which upgrades begin.
-const release = "44093c9d"
+// release is the commit of the program from which upgrades begin: the first with the formats of
+// 1.0.0-rc.2.
+const release = "7e4a1cac"
 
 // releaseProgram builds the program of the last release from the history of this repository, in a
 // folder that stays, so that only the first build compiles it.

@@ -38,6 +38,7 @@ type Field struct {
 	Program string // that plays it, by its first argument; "" = the test binary
 	Store   string
 	Ack     int
+	Numbers bool // no process waits for both replicas in the other words for it
 
 	// Patience is how long a peer's process that gets nothing done is waited for while no other
 	// begins to: then it waits for good, as after a message that was lost, and is replaced. With 0
@@ -71,7 +72,7 @@ func (f *Field) Start(store string) *Member {
 	file := filepath.Join(f.Folder, fmt.Sprintf("%04d%s", f.started, recordSuffix))
 	task := []string{
 		StoreVariable + "=" + store, FileVariable + "=" + file,
-		fmt.Sprint(numberVariable, "=", f.started), fmt.Sprint(ackVariable, "=", f.Ack),
+		fmt.Sprint(numberVariable, "=", f.started), fmt.Sprint(ackVariable, "=", f.Ack), fmt.Sprint(numbersVariable, "=", f.Numbers),
 	}
 	if f.Program != "" {
 		return &Member{startSelf(f.T, f.Program, []string{f.Role}, task...), file}

@@ -17,11 +17,12 @@ import (
 
 // What a process is told by its environment.
 const (
-	RoleVariable   = "COATCHECK_CHAOS_ROLE"
-	StoreVariable  = "CHAOS_STORE"
-	FileVariable   = "CHAOS_FILE"
-	numberVariable = "CHAOS_NUMBER"
-	ackVariable    = "CHAOS_ACK"
+	RoleVariable    = "COATCHECK_CHAOS_ROLE"
+	StoreVariable   = "CHAOS_STORE"
+	FileVariable    = "CHAOS_FILE"
+	numberVariable  = "CHAOS_NUMBER"
+	ackVariable     = "CHAOS_ACK"
+	numbersVariable = "CHAOS_ACK_NUMBERS"
 )
 
 // recordSuffix ends the names of the files of a field's processes.
@@ -45,7 +46,7 @@ func Work(do func(ctx context.Context, task Task) error) error {
 	if err := errors.Join(noNumber, noAck, err); err != nil {
 		return fmt.Errorf("the environment of a process: %w", err)
 	}
-	if ack == 2 && number%2 == 0 { // both replicas, in the other words for it
+	if ack == 2 && number%2 == 0 && os.Getenv(numbersVariable) != "true" { // both replicas, in the other words for it
 		ack = redisstore.AckAll
 	}
 	return errors.Join(do(ctx, Task{Store: os.Getenv(StoreVariable), Ack: ack, Number: number, File: file}), file.Close())

@@ -118,7 +118,8 @@ func patternFault(pattern string) string {
 	return ""
 }
 
-// notPlain is why the path of a pattern is plain in no unsafe request of the route, "" if it can be.
+// notPlain is why the path of a pattern is plain in no unsafe request of the route, "" if it can
+// be.
 func (r *Route) notPlain(pattern string) string {
 	method, _, path := muxpattern.Split(pattern)
 	if method == "" || muxpattern.IsSafe(method) {

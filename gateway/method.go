@@ -32,13 +32,17 @@ func (g *Gateway) keepsMethod(w http.ResponseWriter, r *http.Request, x *exchang
 	if !streams {
 		limit = x.route.MaxBody
 	}
-	if !namesMethod(r.URL.RawQuery) && !formNamesMethod(r, limit) {
+	if !namesMethod(r.URL.RawQuery) && (streams && isTalk(r) || !formNamesMethod(r, limit)) {
 		return true
 	}
 	g.refuseField(w, r, api.InvalidRequest, methodField, methodField+" in a query, a form or JSON has a service run another method. A route "+
 		"allows it with method_field: true; nothing was sent to the service behind the gateway")
 	return false
 }
+
+// isTalk reports whether a body may wait for its answer, and so cannot be waited for: nothing says
+// what it is.
+func isTalk(r *http.Request) bool { return strings.Join(r.Header.Values("Content-Type"), "") == "" }
 
 // namesMethod reports whether a query, or a form written like one, has the field.
 func namesMethod(query string) bool {

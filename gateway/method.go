@@ -107,7 +107,7 @@ func formNamesMethod(r *http.Request, limit int64) bool {
 		if head == "" {
 			head = peek(r, limit)
 		}
-		if form.names(head) || form.names(unescaped(head)) {
+		if form.names(head) || strings.Contains(head, `\`) && form.names(unescaped(head)) {
 			return true
 		}
 	}

@@ -49,8 +49,8 @@ var askClient = &http.Client{
 }
 
 // principal returns what asks the service. A caller whom it does not name is refused, as is every
-// caller while it does not answer.
-func (a Ask) principal() func(*http.Request) (string, error) {
+// caller while it does not answer. drop drops the headers that a service does not get.
+func (a Ask) principal(drop func(http.Header)) func(*http.Request) (string, error) {
 	return func(r *http.Request) (string, error) {
 		ctx, cancel := context.WithTimeout(r.Context(), askTimeout)
 		defer cancel()
@@ -58,7 +58,7 @@ func (a Ask) principal() func(*http.Request) (string, error) {
 		if err != nil {
 			return "", fmt.Errorf("%w: %w", idempotency.ErrNoKeys, err)
 		}
-		question.Header = askHeader(r)
+		question.Header = askHeader(r, drop)
 		answer, err := askClient.Do(question)
 		if err != nil {
 			return "", fmt.Errorf("%w: the service that names callers does not answer: %w", idempotency.ErrNoKeys, err)
@@ -78,15 +78,20 @@ func (a Ask) principal() func(*http.Request) (string, error) {
 	}
 }
 
-// askHeader is the header of the question: that of the request, without what is about its body, and
-// with what it asks for.
-func askHeader(r *http.Request) http.Header {
+// askHeader is the header of the question: that of the request as the upstream gets it, without
+// what is about its body, and with what it asks for.
+func askHeader(r *http.Request, drop func(http.Header)) http.Header {
 	header := r.Header.Clone()
+	for name := range strings.SplitSeq(strings.Join(r.Header.Values("Connection"), ","), ",") {
+		header.Del(strings.TrimSpace(name))
+	}
+	drop(header)
 	for name := range header {
 		if strings.HasPrefix(name, "Content-") || strings.HasPrefix(name, "X-Forwarded-") || hopByHop[name] {
 			delete(header, name)
 		}
 	}
+	header.Set(requestIDHeader, exchangeOf(r.Context()).id)
 	header.Set("X-Forwarded-Method", r.Method)
 	header.Set("X-Forwarded-Host", r.Host)
 	header.Set("X-Forwarded-Proto", "http")

@@ -44,7 +44,8 @@ func TestCallersAreThoseThatAServiceNames(t *testing.T) {
 	who, upstream := newWhoami(t), newShop(t, nil)
 	r := start(t, upstream.URL, `routes: [{match: POST /payments, principal: {ask: {url: "`+who.URL+`/verify", header: X-User-Id}}}]`)
 	pay := func(cookie string) answer {
-		return r.do("POST", "/payments?x=1", "x", "Idempotency-Key: a", "Cookie: "+cookie, "X-Forwarded-Uri: /admin", "X-Forwarded-For: 10.0.0.1")
+		return r.do("POST", "/payments?x=1", "x", "Idempotency-Key: a", "Cookie: "+cookie, "X-Forwarded-Uri: /admin", "X-Forwarded-For: 10.0.0.1",
+			"X_Forwarded_Uri: /admin", "Script_Name: /x", "X-Original-Url: /admin", "Connection: X-Api-Key", "X-Api-Key: other", "Idempotency-Fence: 1")
 	}
 	r.wantPaid(pay("session=ann-1"), "paid 1", false)
 	// the cookie changes with each answer
@@ -54,6 +55,9 @@ func TestCallersAreThoseThatAServiceNames(t *testing.T) {
 	expect.Equal(t, "the question", asked.Method+" "+asked.URL.Path+" "+asked.Header.Get("X-Forwarded-Method")+" "+asked.Header.Get("X-Forwarded-Uri"),
 		"GET /verify POST /payments?x=1")
 	expect.Equal(t, "headers that a client may not choose", asked.Header.Get("X-Forwarded-For")+asked.Header.Get("Content-Type"), "")
+	for _, name := range []string{"X_Forwarded_Uri", "Script_Name", "X-Original-Url", "X-Api-Key", "Idempotency-Fence"} {
+		expect.Equal(t, name+" of the question, which the upstream does not get either", len(asked.Header.Values(name)), 0)
+	}
 	r.wantCode(pay("session="), api.Unauthorized) // known, and without a name
 	r.wantCode(pay("other=1"), api.Unauthorized)
 	for _, status := range []int64{302, 404, 500, 503} {

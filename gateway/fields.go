@@ -1,8 +1,10 @@
 package gateway
 
 import (
+	"cmp"
 	"fmt"
 	"net/http"
+	"net/url"
 	"slices"
 	"strconv"
 	"strings"
@@ -83,7 +85,7 @@ func readRoute(entry *yaml.Node, into *Route) yamlfile.Faults {
 	}
 	into.Name = into.Match[0]
 	for _, pattern := range into.Match {
-		if wrong := patternFault(pattern); wrong != "" {
+		if wrong := cmp.Or(patternFault(pattern), into.notPlain(pattern)); wrong != "" {
 			found.Addf(entry.Line, "match: %q: %s", pattern, wrong)
 		}
 	}
@@ -112,6 +114,27 @@ func patternFault(pattern string) string {
 	method, _, path := muxpattern.Split(pattern)
 	if (method == http.MethodGet || method == http.MethodHead) && (path == policyPath || problemPage(path) != "") {
 		return "the gateway answers this path itself"
+	}
+	return ""
+}
+
+// notPlain is why the path of a pattern is plain in no unsafe request of the route, "" if it can
+// be.
+func (r *Route) notPlain(pattern string) string {
+	method, _, path := muxpattern.Split(pattern)
+	if method == "" || muxpattern.IsSafe(method) {
+		return ""
+	}
+	for segment := range strings.SplitSeq(path, "/") {
+		text, _ := url.PathUnescape(segment)
+		if err := checkDecoded("/" + text); err != nil {
+			return "no request can match it: " + err.Error()
+		}
+		for _, delimiter := range strings.Split(delimiters, "") {
+			if strings.Contains(text, delimiter) && !slices.Contains(r.Encoded, delimiter) {
+				return fmt.Sprintf("no request can match it without encoded: [%q]", delimiter)
+			}
+		}
 	}
 	return ""
 }

@@ -74,14 +74,33 @@ func TestMethodInAFieldIsRefusedUnlessTheRouteAllowsIt(t *testing.T) {
 		{"/payments", part("name=_method"), parts, true},
 		{"/open", "_method=delete", form, true},
 		{"/open?_method=delete", "x", "X: y", true},
+		// as Rack reads it
+		{"/payments", "_method=delete", "X: y", true},
+		{"/payments", "_method=delete", form + ",x", true},
+		{"/payments", "a=1&  _method=delete", form, true},
+		{"/payments", "_method=delete", "Content-Type: text/plain\r\n" + form, true},
+		{"/payments", part(`name="_method"`), "Content-Type: multipart/mixed; boundary=b", true},
+		{"/payments", part(`name="_met\hod"`), parts, true},
+		{"/payments", "--b\r\nContent-ID: _method\r\n\r\ndelete\r\n--b--\r\n", parts, true},
+		// as PHP reads it
+		{"/payments?.method=delete", "x", "X: y", true},
+		{"/payments", "[method=delete", form, true},
+		{"/payments", "_method%00x=delete", form, true},
+		{"/payments", part(`name=".method"`), parts, true},
+		// as Laravel reads it
+		{"/payments", `{"_method": "delete"}`, "Content-Type: application/json", true},
+		{"/payments", `{"\u005Fmethod": "delete"}`, "Content-Type: application/ld+json; charset=utf-8", true},
 		{"/payments?my_method=delete", "x", "X: y", false},
 		{"/payments", "a=_method", form, false},
 		{"/payments", part(`name="a"`), parts, false},
+		{"/payments", part(`name="pay.method"`), parts, false},
+		{"/payments", "pay[method]=card&pay_method=card", form, false},
+		{"/payments", `{"pay_method": "_method"}`, "Content-Type: application/json", false},
 		{"/payments", "_method=delete", "Content-Type: text/plain", false},
 		{"/rails?_method=delete", "_method=delete", form, false},
 		{"/open", strings.Repeat("a=1&", 50_000) + "b=2", form, false},
 	} {
-		a := r.do("POST", row.path, row.body, row.header, fmt.Sprint("Idempotency-Key: ", i))
+		a := r.do("POST", row.path, row.body, append(strings.Split(row.header, "\r\n"), fmt.Sprint("Idempotency-Key: ", i))...)
 		if row.names {
 			r.wantCode(a, api.InvalidRequest)
 			expect.Equal(t, row.path+": field", a.problem().Field, "_method")
@@ -89,7 +108,7 @@ func TestMethodInAFieldIsRefusedUnlessTheRouteAllowsIt(t *testing.T) {
 		}
 		expect.Equal(t, row.path+" with "+row.header+": the body arrives whole", a.status == 201 && a.body == row.body, true)
 	}
-	upstream.wantPaid(t, 6)
+	upstream.wantPaid(t, 9)
 	r.wantStatus(r.do("GET", "/open?_method=delete", ""), 201) // frameworks take it for GET
 }
 

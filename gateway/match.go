@@ -60,7 +60,9 @@ func (g *Gateway) guard(route Route) *guardedRoute {
 	}
 	made := &guardedRoute{Route: route}
 	if !route.Unguarded {
-		if route.Principal == nil && !g.config.OneCaller {
+		if ask := route.Caller.Ask; ask != nil {
+			route.Principal = ask.principal(g.dropMisleading)
+		} else if route.Principal == nil && !g.config.OneCaller {
 			route.Principal = g.named
 		}
 		made.handler = g.tokens.Middleware(route.Route)(g.upstream(made))

@@ -26,6 +26,8 @@ func TestPatternsThatNameNoRequestAreRefused(t *testing.T) {
 		" /orders": "", "POST": "it has no path", "POST *": "it has no path", "orders": "it has no path",
 		"POST //orders": "segments that are empty", "POST /orders/../x": "segments that are empty", "POST /orders/.": "segments that are empty",
 		"GET /idempotency-policy": "the gateway answers this path itself", "GET /problems/lock-held": "the gateway answers this path itself",
+		"POST /a;b": `without encoded: [";"]`, "POST /a%3Bb": `without encoded: [";"]`, "POST /a%2fb/{id}": `without encoded: ["/"]`,
+		"PUT /a%5Cb": "without encoded", "POST /a%0A": "control character", "POST /a/%2E%2e/b": "dot segment", "POST /a%FF": "not UTF-8",
 		"POST /files/{rest...}/x": "{...} wildcard not at end", "POST /files/{$}/x": "{$} not at end", "POST /orders/{id}/x/{id}": `duplicate wildcard name "id"`,
 	} {
 		_, err := ParseRoutes([]byte("routes:\n  - match: '" + pattern + "'\n"))
@@ -67,12 +69,15 @@ func TestPatternsWithUnusualTextOfTheirOwnAreTaken(t *testing.T) {
 		"POST /caf%C3%A9":          "/caf%c3%a9",
 		"POST  /orders":            "/orders",
 		"POST /a,b":                "/a,b",
+		"POST /a;b":                "/a%3bb",
+		"POST /a%2Fb/{id}":         "/a%2Fb/1",
+		"POST /%70ay":              "/pay",
 		"POST /%7Bid%7D":           "/%7Bid%7D",
 		"POST /idempotency-policy": "/idempotency-policy",
 		"/idempotency-policy":      "/idempotency-policy",
 		"/":                        "/x",
 	} {
-		r := start(t, upstream.URL, "routes:\n  - match: '"+pattern+"'\n")
+		r := start(t, upstream.URL, "routes:\n  - match: '"+pattern+"'\n    encoded: [\"/\", \";\"]\n")
 		got := r.do("POST", target, "", "Idempotency-Key: a").status
 		expect.Equal(t, "POST "+target+" under match: "+pattern, got, 201)
 		expect.Equal(t, "POST "+target+" without a key under match: "+pattern, r.do("POST", target, "").status, 400)

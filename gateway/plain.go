@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"regexp"
 	"slices"
 	"strings"
 	"unicode"
@@ -43,6 +44,10 @@ func plainly(r *http.Request) (*http.Request, plainPath, error) {
 	}
 	return target.With(withPath(r, path.decoded, path.text), text), path, nil
 }
+
+// hostText matches the Host of an unsafe request. Services take others for the same name: nginx
+// cuts shop.example:80:90 at the first colon.
+var hostText = regexp.MustCompile(`^([\w-]+(\.[\w-]+)*\.?|\[[0-9A-Fa-f]*:[0-9A-Fa-f:.]*(%25[\w.~-]+)?\])?(:[0-9]*)?$`)
 
 func withPath(r *http.Request, path, raw string) *http.Request {
 	read, at := *r, *r.URL

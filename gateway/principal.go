@@ -122,15 +122,14 @@ func (v verifiers) of(routes Routes, prepare func(*jwtprincipal.Config)) (next v
 	return next, found.Err("")
 }
 
-// principal returns what names a caller; nil = as the configuration says, or by a token.
+// principal returns what names a caller; nil = as the configuration says, by a token, or by a
+// service.
 func (c Caller) principal() func(*http.Request) (string, error) {
 	switch {
 	case c.One:
 		return idempotency.HeaderPrincipal()
 	case len(c.Cookies) > 0:
 		return byCookies(c.Cookies)
-	case c.Ask != nil:
-		return c.Ask.principal()
 	}
 	return nil
 }

@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"fmt"
 	"strconv"
 	"testing"
 
@@ -135,6 +136,23 @@ func TestHostIsPartOfTheRequestWhereTheServiceGetsIt(t *testing.T) {
 	}
 	own.wantReplayed(own.do("POST", "/payments", "x", "Idempotency-Key: a", "Host: b.example"), true)
 	its.wantCode(its.do("POST", "/payments", "x", "Idempotency-Key: a", "Host: b.example"), api.PayloadMismatch)
+}
+
+// A service may take these names for the one of the route, and the gateway for another.
+func TestHostThatIsNotPlainReachesNothing(t *testing.T) {
+	t.Parallel()
+	upstream := newScribe(t)
+	r := serve(t, upstream.url, "routes: [{match: POST shop.example/payments}, {match: POST /payments, guard: false}]", func(c *Config) { c.PreserveHost = true })
+	for host, want := range map[string]int{
+		"shop.example:80:90": 400, "shop.example..": 400, "[shop.example]": 400, "shop%2eexample": 400, "shop.example%00": 400, ".shop.example": 400,
+		"shop.example": 200, "SHOP.example.": 200, "shop.example:": 200, "other.example:8080": 200, "[::1]:80": 200, "[fe80::1%25eth0]": 200, "10.0.0.1": 200,
+		"a_b": 200, "": 200,
+	} {
+		got := r.raw(fmt.Sprintf("POST /payments HTTP/1.1\r\nHost: %s\r\nIdempotency-Key: %x\r\nContent-Length: 0\r\nConnection: close\r\n\r\n", host, "k"+host))
+		expect.Equal(t, "status under Host "+host, got, []int{want})
+	}
+	heads, _ := upstream.take()
+	expect.Equal(t, "requests that reached the service", len(heads), 9)
 }
 
 func TestPatternWithAHostNeedsTheHostsName(t *testing.T) {

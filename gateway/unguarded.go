@@ -43,9 +43,18 @@ func (g *Gateway) refuseUnnamed(w http.ResponseWriter, r *http.Request, x *excha
 	g.unnamed.write(g.log, r, time.Now())
 	problem := api.NewProblem(api.RouteUnknown, "No route of the gateway names "+r.Method+" "+r.URL.EscapedPath()+
 		". Nothing was sent to the service behind the gateway. If the request is right, its operator writes a route into the routes "+
-		`file: - match: "`+r.Method+" "+r.URL.EscapedPath()+`", with {name} for a part that differs from request to request, and with `+
+		`file: - match: "`+patternOf(r)+`", with {name} for a part that differs from request to request, and with `+
 		"guard: false if it may run twice.")
 	g.writeProblem(w, r, problem)
+}
+
+// patternOf is the pattern of a request, and of no other one.
+func patternOf(r *http.Request) string {
+	path := strings.NewReplacer("/:", "/%3A", "*", "%2A").Replace(r.URL.EscapedPath())
+	if strings.HasSuffix(path, "/") {
+		path += "{$}" // a slash would name all below
+	}
+	return r.Method + " " + path
 }
 
 // everyMinute lets one line a minute into the log. The zero value is ready.

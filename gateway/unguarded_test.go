@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/coatcheck/coatcheck/api"
 	"github.com/coatcheck/coatcheck/internal/testing/expect"
 )
 
@@ -82,5 +83,19 @@ func TestShapeShowsNothingThatMayBeSecret(t *testing.T) {
 		"/a/b/c/d/e/f/g/h/i/j/k":      "/a/b/c/d/e/f/g/h/{…}",
 	} {
 		expect.Equal(t, "the shape of "+path, shapeOf(path), want)
+	}
+}
+
+// The refusal of a request that no route names has a route for it, and for no other request.
+func TestRefusalOfAnUnnamedRequestHasItsRoute(t *testing.T) {
+	upstream := newShop(t, nil)
+	for _, path := range []string{"/", "/orders", "/orders/", "/orders/7/", "/:id/a:b", "/a*b", "/caf%C3%A9", "/x%20y", "/a'b(c)!"} {
+		r := start(t, upstream.URL, "routes: [{match: POST /payments}]")
+		_, hint, _ := strings.Cut(r.do("POST", path, "x").problem().Detail, "file: - ")
+		match, _, _ := strings.Cut(hint, ", with {name}")
+		r.write("routes:\n  - " + match + "\n    guard: false\n")
+		expect.MustEqual(t, "the fault of "+match, r.g.Reload(), nil)
+		r.wantStatus(r.do("POST", path, "x"), http.StatusCreated)
+		r.wantCode(r.do("POST", path+"x", "x"), api.RouteUnknown)
 	}
 }

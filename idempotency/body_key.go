@@ -57,7 +57,7 @@ func (g *guard) takeKey(r *http.Request, space string) (key OperationKey, finger
 }
 
 // wholeNumber matches a JSON number that has one spelling.
-var wholeNumber = regexp.MustCompile(`^-?(0|[1-9][0-9]*)$`)
+var wholeNumber = regexp.MustCompile(`^(0|-?[1-9][0-9]*)$`)
 
 // keyIn finds the key in a payload.
 func keyIn(body []byte, route Route) (string, error) {

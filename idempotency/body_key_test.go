@@ -34,6 +34,7 @@ func TestKeyInAPayload(t *testing.T) {
 		{"/id", `{"id":""}`, "", "1 to 1024 bytes"},
 		{"/id", `{"id":"a\nb"}`, "", "control characters"},
 		{"/id", `{"id":1.5}`, "", "whole number"},
+		{"/id", `{"id":-0}`, "", "whole number"}, // it is 0, which another attempt may write
 		{"/id", `{"id":1e3}`, "", "whole number"},
 		{"/id", `{"id":null}`, "", "a text of"},
 		{"/id", `{"id":true}`, "", "a text of"},

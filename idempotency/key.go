@@ -84,7 +84,7 @@ func keyInHeaders(r *http.Request, header string) (string, error) {
 	for name := range strings.SplitSeq(header, KeyJoint) {
 		values := r.Header.Values(name)
 		if len(values) != 1 {
-			return "", malformed(name, "one header field belongs here, not %d", len(values))
+			return "", malformed(name, "%s belongs here, once and not %d times", http.CanonicalHeaderKey(name), len(values))
 		}
 		part, err := parseHeader(name, values[0])
 		if err != nil {

@@ -156,6 +156,7 @@ func TestKeyOfSeveralPartsIsEachOfThem(t *testing.T) {
 	for _, headers := range [][]string{{"Ce-Id", "99"}, {"Ce-Source", "/pay", "X-Delivery", "99"}, {"Ce-Source", "/a", "Ce-Id", "1", "Ce-Id", "1"}} {
 		_, err := of(headers...)
 		expect.Error(t, strings.Join(headers, " "), err, ErrKeyMalformed)
+		expect.Contains(t, "the error names the header that is wrong", err.Error(), "Ce-")
 	}
 	keys := map[string]string{}
 	for _, payload := range []string{`{"source":"/pay","id":1}`, `{"source":"/pay","id":"1"}`, `{"source":"/pay1","id":""}`, `{"source":"/refund","id":1}`, `{"source":1,"id":"/pay"}`} {

@@ -529,7 +529,11 @@ func TestPlacesThatConfirmOnlyGrow(t *testing.T) {
 		return strings.SplitN(word, ":", 7)[6]
 	}
 	listOf := func(places ...string) string {
-		slices.SortFunc(places, func(a, b string) int { return cmp.Compare(a[strings.Index(a, "@"):], b[strings.Index(b, "@"):]) })
+		slices.SortFunc(places, func(a, b string) int {
+			_, first, _ := strings.Cut(a, "@")
+			_, second, _ := strings.Cut(b, "@")
+			return cmp.Compare(first, second)
+		})
 		return strings.Join(places, ",")
 	}
 	word(t, asks(",aa@10.0.0.1:1"), "new", 2)

@@ -130,7 +130,7 @@ func (r *Route) notPlain(pattern string) string {
 		if err := checkDecoded("/" + text); err != nil {
 			return "no request can match it: " + err.Error()
 		}
-		for _, delimiter := range strings.Split(delimiters, "") {
+		for delimiter := range strings.SplitSeq(delimiters, "") {
 			if strings.Contains(text, delimiter) && !slices.Contains(r.Encoded, delimiter) {
 				return fmt.Sprintf("no request can match it without encoded: [%q]", delimiter)
 			}

@@ -296,7 +296,8 @@ func (g *Gateway) routed(w http.ResponseWriter, r *http.Request, x *exchange, ro
 		return asWritten(r), true
 	}
 	if !hostText.MatchString(r.Host) {
-		g.refuseField(w, r, api.InvalidRequest, "Host", "the Host is a name or an address, and a port; nothing was sent to the service behind the gateway")
+		g.refuseField(w, r, api.InvalidRequest, "Host",
+			"the Host is a name or an address, and a port; nothing was sent to the service behind the gateway")
 		return r, false
 	}
 	r, path, err := plainly(r)

@@ -46,7 +46,8 @@ func Work(do func(ctx context.Context, task Task) error) error {
 	if err := errors.Join(noNumber, noAck, err); err != nil {
 		return fmt.Errorf("the environment of a process: %w", err)
 	}
-	if ack == 2 && number%2 == 0 && os.Getenv(numbersVariable) != "true" { // both replicas, in the other words for it
+	if ack == 2 && number%2 == 0 && os.Getenv(numbersVariable) != "true" {
+		// both replicas, in the other words for it
 		ack = redisstore.AckAll
 	}
 	return errors.Join(do(ctx, Task{Store: os.Getenv(StoreVariable), Ack: ack, Number: number, File: file}), file.Close())

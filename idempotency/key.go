@@ -3,6 +3,7 @@ package idempotency
 import (
 	"fmt"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -225,18 +226,18 @@ func parseKey(value string) (string, error) {
 }
 
 // HeaderPrincipal identifies the caller by request headers, for [Config].Principal: a digest of
-// their values, "" if none of them is there. Authorization is safe by itself, since a caller
-// without the credential cannot be taken for its owner; but a client that repeats a request with a
-// renewed credential is another principal then, and its request runs again: for bearer tokens that
-// are renewed there is package jwtprincipal. A header that a trusted proxy sets, such as X-User-Id,
-// has neither fault, as long as no request bypasses the proxy. Without names all callers are the
-// same principal. It never returns an error.
+// their values, "" if none of them is there. An empty value is none. Authorization is safe by
+// itself, since a caller without the credential cannot be taken for its owner; but a client that
+// repeats a request with a renewed credential is another principal then, and its request runs
+// again: for bearer tokens that are renewed there is package jwtprincipal. A header that a trusted
+// proxy sets, such as X-User-Id, has neither fault, as long as no request bypasses the proxy.
+// Without names all callers are the same principal. It never returns an error.
 func HeaderPrincipal(headers ...string) func(*http.Request) (string, error) {
 	return func(r *http.Request) (string, error) {
 		var values []string
 		for _, name := range headers {
 			name = http.CanonicalHeaderKey(name)
-			of := valuesOf(r, name)
+			of := slices.DeleteFunc(slices.Clone(valuesOf(r, name)), isEmpty)
 			values = append(append(values, name, strconv.Itoa(len(of))), of...)
 		}
 		if len(values) == 2*len(headers) { // none of them is there
@@ -245,3 +246,5 @@ func HeaderPrincipal(headers ...string) func(*http.Request) (string, error) {
 		return names.Digest(values...), nil
 	}
 }
+
+func isEmpty(value string) bool { return value == "" }

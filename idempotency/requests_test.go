@@ -119,6 +119,7 @@ func TestHeaderPrincipalDistinguishesCredentials(t *testing.T) {
 	other.Host = "other.example"
 	expect.Equal(t, "callers under two hosts are one principal", byHost(request()) == byHost(other), false)
 	expect.Equal(t, "the principal of a request without the headers", principal(request("Other: x")), "")
+	expect.Equal(t, "the principal beside an empty header", principal(request("Authorization: ", "X-User: 1")), principal(request("X-User: 1")))
 	expect.Equal(t, "the principal by no headers", by()(request("Authorization: x")), "")
 }
 

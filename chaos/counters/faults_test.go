@@ -72,8 +72,8 @@ var beyond = []chaostest.Fault[*field]{
 func (f *field) lose(which int) { f.RedisDoes("DEL", keyOf(counterOf(which, moment()).String())) }
 
 // cutOff cuts the master and some replicas off from all others and from the sentinels, which name
-// another one. Processes on its side are served by it until it is told, but where others wait for
-// all replicas: one that knows one server only has no list of them, and is refused.
+// another one. It serves processes on its side until it is told. A process that knows one server
+// has no list of the replicas. It is refused where others wait for all, so none starts there.
 func (f *field) cutOff(with ...*redistest.Server) {
 	master := f.Redis.Master()
 	side := append([]*redistest.Server{master}, with...)

@@ -11,9 +11,9 @@
 --           confirmed before, and callers that wait for fewer have to wait for all from then on.
 --   why     the reason of the last loss: missing (there was no word), restored, restarted,
 --           promoted, moved or other
---   places  under a 2 the servers of the set, this one included: 'run@host:port,…' in the order of
---           their addresses. run is the run that has all confirmed writes once it has this word,
---           empty if it is not known.
+--   places  under a 2 the servers of the set, this one included, in the order of their addresses:
+--           'run@host:port,…'. run has all confirmed writes once it has this word. It is empty if
+--           it is not known.
 local word_form = '^(%x+):(%w*):(%d*):(%d*):(%d)(%d):(%l*):(%S*)$'
 
 -- read_word returns the parts of a word. id is nil if there is no word, or one of another form.

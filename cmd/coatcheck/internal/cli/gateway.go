@@ -122,7 +122,7 @@ type shownRoute struct {
 	Guard  bool     `json:"guard"`
 	Accept string   `json:"accept,omitempty"`
 	Policy string   `json:"policy,omitempty"`
-	Keys   string   `json:"keys,omitempty"` // its key space; "" = that of the gateway
+	Keys   string   `json:"keys,omitempty"` // its key space; "" = the gateway's
 	// where the key is, in place of Idempotency-Key: headers in their order, then a place in the
 	// JSON body; none = there
 	KeyHeader   []string `json:"key_header,omitempty"`

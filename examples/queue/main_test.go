@@ -109,7 +109,8 @@ func TestKilledConsumersSendNoMailTwice(t *testing.T) {
 	orders, happened, not := 0, 0, 0
 	survivor := start(t, server, "survivor", long)
 	for range *kills {
-		// of what is sent before, since on a busy machine all may be sent before the consumer has begun
+		// of what is sent before, since on a busy machine all may be sent before the consumer has
+		// begun
 		target := int64(rand.IntN(each)) + server.Client().LLen(t.Context(), sent).Val()
 		order(t, server, orders, each)
 		orders += each

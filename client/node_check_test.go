@@ -38,7 +38,7 @@ func TestNodeREADMERuns(t *testing.T) {
 	s := embedded(t)
 	_, err = s.CreatePool(t.Context(), "orders", client.PoolShape{})
 	must(t, "CreatePool", err)
-	program := "const work = async () => ({ status: 200, body: 'done' });\n" + blocks[0][1] +
+	program := "const work = async () => 'done';\nconst connect = async () => ({ charge: async () => {} });\n" + blocks[0][1] +
 		"if (replayed || answer.status !== 201) throw new Error(`answered ${answer.status}, replayed ${replayed}`);\n"
 	for _, block := range blocks[1:] {
 		program += "{\n" + block[1] + "}\n"

@@ -34,8 +34,23 @@ export interface Answer {
   status: number;
   headers: Record<string, string>;
   body: Buffer;
-  /** its body was too large to be kept, or the answer of the first run had none to keep */
+  /** its body was too large to be kept */
   notKept: boolean;
+}
+
+/**
+ * A result with a status and headers of its own, for the work of runOnce to return. Any other
+ * result is the body of a Response with status 200.
+ */
+export class Response {
+  /**
+   * body is a string or bytes, which are recorded as they are, nothing, or JSON: booleans, finite
+   * numbers, strings, arrays, plain objects, and what has toJSON. Anything else is a TypeError.
+   */
+  constructor(body?: unknown, terms?: { status?: number; headers?: Record<string, string> });
+  readonly status: number;
+  readonly headers: Record<string, string>;
+  readonly body: Buffer;
 }
 
 /** The work is done, but its answer may not be recorded. The cause says why. */
@@ -212,7 +227,8 @@ export class Attempt {
   /** of an own key: the operation's name, by which it is settled; empty under a token */
   readonly operation: string;
   /**
-   * Set it if the work provably had no effect: the claim is given back, and nothing is recorded.
+   * Set it if the work provably had no effect, whether it then returns or throws: the claim is
+   * given back, and nothing is recorded.
    */
   notBegun: boolean;
   /** Ends when the claim is another's, or may be. */
@@ -233,8 +249,8 @@ export function runOnce(
   token: string | OwnKey,
   fingerprint: string,
   /**
-   * It returns {status, headers, body}, or its result: bytes and strings as they are, nothing as an
-   * empty body, any other value as JSON. What JSON cannot write is not kept.
+   * It returns its result, or a Response: see there. What cannot be recorded is a TypeError, and
+   * the operation is in doubt, as if it had thrown.
    */
   work: (attempt: Attempt) => unknown,
   terms?: { lease?: number; policy?: Policy },

@@ -7,5 +7,6 @@ export { Client } from './lib/client.mjs';
 export { CoatcheckError, Lost, NoLease, NotRecorded, Unavailable, UnknownOutcome } from './lib/errors.mjs';
 export { fingerprint } from './lib/fingerprint.mjs';
 export { Lock } from './lib/locks.mjs';
+export { Response } from './lib/response.mjs';
 export { Attempt, runOnce } from './lib/run_once.mjs';
 export { WorkerId } from './lib/workers.mjs';

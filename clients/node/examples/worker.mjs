@@ -10,7 +10,7 @@ import { open } from 'node:fs/promises';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { parseArgs } from 'node:util';
 
-import { Client, CoatcheckError, NotRecorded, Unavailable, fingerprint, runOnce } from 'coatcheck';
+import { Client, CoatcheckError, NotRecorded, Response, Unavailable, fingerprint, runOnce } from 'coatcheck';
 
 const TRY_LATER = 75;
 
@@ -49,7 +49,7 @@ async function charge(options, attempt) {
   } finally {
     await ledger.close();
   }
-  return { status: 201, headers: { 'Content-Type': 'application/json' }, body: JSON.stringify(payment) };
+  return new Response(payment, { status: 201 });
 }
 
 function fail(error, more = {}) {

@@ -1,10 +1,12 @@
 // Work that is done once: the claim, its heartbeat, and the record of the answer.
 
 import { randomBytes } from 'node:crypto';
+import { types } from 'node:util';
 
 import { CoatcheckError, Lost, NotRecorded, Unavailable, UnknownOutcome } from './errors.mjs';
 import { isText } from './fingerprint.mjs';
 import { now, passed } from './lease.mjs';
+import { responseOf } from './response.mjs';
 
 /** What the work may know of its claim. */
 export class Attempt {
@@ -17,7 +19,8 @@ export class Attempt {
     this.fence = fence;
     this.number = number;
     this.operation = operation; // the name of one by an own key: it is settled by that
-    // set it if the work provably had no effect: the claim is given back, and nothing is recorded
+    // set it if the work provably had no effect, whether it then returns or throws: the claim is
+    // given back, and nothing is recorded
     this.notBegun = false;
   }
 
@@ -56,18 +59,23 @@ export class Attempt {
  * returns {answer, replayed}, where the answer is {status, headers, body, notKept} with the body as
  * a Buffer.
  *
- * work returns {status, headers, body}, or its result: bytes and strings as they are, nothing as an
- * empty body, any other value as JSON. If it throws, the operation may have happened: nothing is
- * given back, the lease lapses, and then the token is in doubt, under takeover free for the next.
- * Errors: those of Client.claim (the work did not run), what work threw, Lost (do not use what was
- * done), NotRecorded.
+ * work returns its result, or a Response for a status or headers of its own: bytes and strings as
+ * they are, nothing as an empty body, anything else as JSON. If it throws, the operation may have
+ * happened: nothing is given back, the lease lapses, and then the token is in doubt, under takeover
+ * free for the next. If it provably had no effect, it sets attempt.notBegun before it throws: then
+ * the claim is given back.
+ *
+ * A TypeError for what JSON does not write as a whole, such as a promise in an array, leaves the
+ * token in doubt too: nobody can tell that such work has ended. A function* is a TypeError before
+ * anything is sent. Other errors: those of Client.claim (the work did not run), what work threw,
+ * Lost (do not use what was done), NotRecorded.
  *
  * The heartbeat runs in the same thread: work that blocks it for longer than the lease loses its
  * claim.
  */
 export async function runOnce(client, token, fingerprint, work, { lease = 30, policy = 'hold' } = {}) {
   if (!isText(fingerprint) || fingerprint === '') throw new TypeError('the fingerprint is a string: see fingerprint()');
-  if (typeof work !== 'function') throw new TypeError('the work is a function');
+  if (typeof work !== 'function' || types.isGeneratorFunction(work)) throw new TypeError('the work is a function, and none that yields');
   // before the claim is sent: from here one lease is what this process trusts its claim for
   const claimedAt = now();
   const subject = typeof token === 'string' ? issued(client, token) : own(client, token);
@@ -81,7 +89,7 @@ export async function runOnce(client, token, fingerprint, work, { lease = 30, po
   const stop = heartbeat(subject, claimed.lease, attempt, lease, policy);
   let answer;
   try {
-    answer = answerOf(await work(attempt));
+    answer = { ...responseOf(await work(attempt)), notKept: false };
   } finally {
     await stop();
     // If it cannot be given back, the token is in doubt when its lease has lapsed.
@@ -113,31 +121,6 @@ function own(client, key) {
     // a claim without any answer has no name here: it lapses
     release: async (...terms) => operation && client.releaseOperation(operation, ...terms),
   };
-}
-
-/** The answer that a result of the work is. It never throws: the work is done. */
-function answerOf(result) {
-  const isAnswer = result !== null && typeof result === 'object' && Object.getPrototypeOf(result) === Object.prototype
-    && Object.keys(result).length > 0 && Object.keys(result).every((name) => ['status', 'headers', 'body'].includes(name));
-  const { status = 200, headers = {}, body } = isAnswer ? result : { body: result };
-  const bytes = bytesOf(body);
-  if (bytes === undefined) return { status, headers, body: Buffer.alloc(0), notKept: true };
-  const typed = Object.keys(headers).some((name) => name.toLowerCase() === 'content-type');
-  return { status, headers: bytes.type && !typed ? { ...headers, 'Content-Type': bytes.type } : headers, body: bytes.body, notKept: false };
-}
-
-/** A body's bytes, and its type where that is ours to say; undefined for what JSON cannot write. */
-function bytesOf(body) {
-  if (body === undefined || body === null) return { body: Buffer.alloc(0) };
-  if (typeof body === 'string') return { body: Buffer.from(body) };
-  if (ArrayBuffer.isView(body)) return { body: Buffer.from(body.buffer, body.byteOffset, body.byteLength) };
-  if (body instanceof ArrayBuffer) return { body: Buffer.from(body) };
-  try {
-    const text = JSON.stringify(body);
-    return text === undefined ? undefined : { body: Buffer.from(text), type: 'application/json' };
-  } catch {
-    return undefined;
-  }
 }
 
 // What says of a claim whose answer was lost that it does not stand.

@@ -2,6 +2,7 @@
 
 import { ask, done, millis } from './ask.mjs';
 import { isText } from './fingerprint.mjs';
+import { Response } from './response.mjs';
 
 const path = (token, verb) => `/token/${encodeURIComponent(token)}${verb}`;
 
@@ -9,8 +10,9 @@ const path = (token, verb) => `/token/${encodeURIComponent(token)}${verb}`;
 export const isClaim = (claimed) => (claimed?.outcome === 'granted' && claimed.lease && claimed.fence) || (claimed?.outcome === 'replay' && claimed.response);
 
 /** An answer as it is sent to be recorded. */
-export function recorded({ status = 200, headers = {}, body = '', notKept = false }) {
-  return { status, headers, body_base64: notKept ? '' : Buffer.from(body).toString('base64'), body_not_kept: notKept };
+export function recorded({ status, headers, body, notKept = false }) {
+  const response = new Response(notKept ? undefined : body, { status, headers });
+  return { ...response, body: undefined, body_base64: response.body.toString('base64'), body_not_kept: notKept };
 }
 
 export const tokens = {

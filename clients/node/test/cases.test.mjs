@@ -2,6 +2,7 @@
 
 import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
+import { Readable } from 'node:stream';
 import test from 'node:test';
 
 import * as coatcheck from 'coatcheck';
@@ -44,13 +45,35 @@ function call(client, { call: name, arguments: given, work }, ran) {
   const [method, named] = [camel(name), spelled(given)];
   if (method !== 'runOnce') return client[method](...(order[method]?.(named) ?? Object.values(named)));
   const { token, fingerprint, ...key } = named;
-  return coatcheck.runOnce(client, token ?? key, fingerprint, (attempt) => {
+  const once = (attempt) => {
     ran();
     attempt.notBegun = work.not_begun ?? false;
     if (work.raises) throw new Work();
-    return work.returns;
-  });
+    if (work.makes) return made[work.makes]();
+    return work.response ? new coatcheck.Response(work.response.body, work.response) : work.returns;
+  };
+  const yields = { once: function* (attempt) { yield once(attempt); }, 'at times': async function* (attempt) { yield once(attempt); } };
+  return coatcheck.runOnce(client, token ?? key, fingerprint, yields[work.yields] ?? once);
 }
+
+/** What the table knows by name only. */
+const made = {
+  'work in a list': () => [Promise.resolve('paid')],
+  'an iterator': () => ['paid'].values(),
+  'a generator': () => (function* () { yield 'paid'; })(),
+  'a function': () => () => 'paid',
+  'a stream': () => Readable.from(['paid']),
+  'an error': () => new Error('declined'),
+  'a set': () => new Set(['paid']),
+  'an object of a class': () => new (class {})(),
+  'an object of a class in a Response': () => new coatcheck.Response(new (class {})()),
+  'NaN': () => ({ cents: NaN }),
+  'a list within itself': () => {
+    const list = [];
+    list.push(list);
+    return list;
+  },
+};
 
 /** A result as the table writes it: texts for bytes and big integers. */
 function plain(value) {

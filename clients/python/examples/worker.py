@@ -54,7 +54,7 @@ def charge(options):
             os.fsync(ledger)
         finally:
             os.close(ledger)
-        return 201, {"Content-Type": "application/json"}, json.dumps(payment).encode()
+        return coatcheck.Response(payment, 201)
 
     return work
 

@@ -1,5 +1,7 @@
 """What the clients do alike: every case of clients/cases.json, whose head explains it."""
 
+import concurrent.futures
+import io
 import json
 import pathlib
 import socket
@@ -20,6 +22,28 @@ KINDS = {name: getattr(coatcheck, name) for name in ("Error", "Lost", "NoLease",
 KINDS.update(Invalid=(TypeError, ValueError), Work=Work)
 
 
+def _within_itself():
+    made = []
+    made.append(made)
+    return made
+
+
+# what the table knows by name only
+MADE = {
+    "work in a list": lambda: [concurrent.futures.Future()],
+    "an iterator": lambda: map(str, [1]),
+    "a generator": lambda: (paid for paid in ["paid"]),
+    "a function": lambda: lambda: "paid",
+    "a stream": lambda: io.BytesIO(b"paid"),
+    "an error": lambda: ValueError("declined"),
+    "a set": lambda: {"paid"},
+    "an object of a class": object,
+    "an object of a class in a Response": lambda: coatcheck.Response(object()),
+    "NaN": lambda: {"cents": float("nan")},
+    "a list within itself": _within_itself,
+}
+
+
 class Cases(unittest.TestCase):
     """Each case is a test: see the end of the file."""
 
@@ -38,18 +62,31 @@ class Cases(unittest.TestCase):
     def _call(self, client, case):
         arguments = dict(case["arguments"])
         if case["call"] == "run_once":
-            return _answered(coatcheck.run_once(client, work=lambda attempt: self._work(case["work"], attempt), **arguments))
+            return _answered(coatcheck.run_once(client, work=self._function(case["work"]), **arguments))
         if "body" in arguments:
             arguments["body"] = arguments["body"].encode()
         result = getattr(client, case["call"])(**arguments)
         return [str(one) for one in result] if case["call"] in ("snowflake_ids", "segment_ids") else result
 
-    def _work(self, work, attempt):
-        self.runs += 1
-        attempt.not_begun = work.get("not_begun", False)
-        if work.get("raises"):
-            raise Work
-        return work["returns"]
+    def _function(self, work):
+        def once(attempt):
+            self.runs += 1
+            attempt.not_begun = work.get("not_begun", False)
+            if work.get("raises"):
+                raise Work
+            if "makes" in work:
+                return MADE[work["makes"]]()
+            if "response" in work:
+                return coatcheck.Response(**work["response"])
+            return tuple(work["returns"]) if isinstance(work["returns"], list) else work["returns"]
+
+        def yields(attempt):
+            yield once(attempt)
+
+        async def at_times(attempt):
+            yield once(attempt)
+
+        return {"once": yields, "at times": at_times}.get(work.get("yields"), once)
 
     def _expect(self, wanted, call):
         if "raises" not in wanted:

@@ -1,6 +1,8 @@
 """What the package promises without a service: python3 -m unittest discover tests."""
 
+import functools
 import gc
+import http
 import inspect
 import json
 import socket
@@ -169,8 +171,6 @@ class Package(unittest.TestCase):
         once._record(once._ByToken(client, "a-token"), "a-lease", {"status": 200, "headers": {}, "body": b"x" * (30 << 20)})
 
     def test_a_result_of_the_work_is_recorded_whatever_it_is(self):
-        circular = {}
-        circular["self"] = circular
         for result, status, kind, body, not_kept in [
             ({"paid": True}, 200, "application/json", b'{"paid":true}', False),
             ([1, "a"], 200, "application/json", b'[1,"a"]', False),
@@ -178,12 +178,10 @@ class Package(unittest.TestCase):
             ("paid", 200, None, b"paid", False),
             (b"paid", 200, None, b"paid", False),
             (None, 200, None, b"", False),
-            ((201, {"X-A": "b"}, b"paid"), 201, None, b"paid", False),
-            ((201, None, "paid"), 201, None, b"paid", False),
-            ((201, {}, {"paid": True}), 201, "application/json", b'{"paid":true}', False),
-            ((200, {"content-type": "a/b"}, {"paid": True}), 200, "a/b", b'{"paid":true}', False),
-            (circular, 200, None, b"", True),
-            (object(), 200, None, b"", True),
+            (coatcheck.Response(b"paid", 201, {"X-A": "b"}), 201, None, b"paid", False),
+            (coatcheck.Response("paid", http.HTTPStatus.CREATED), 201, None, b"paid", False),
+            (coatcheck.Response({"paid": True}, 201), 201, "application/json", b'{"paid":true}', False),
+            (coatcheck.Response({"paid": True}, headers={"content-type": "a/b"}), 200, "a/b", b'{"paid":true}', False),
         ]:
             with self.subTest(result=type(result).__name__, status=status):
                 granted = json.dumps({"outcome": "granted", "lease": "l", "fence": 1}).encode()
@@ -206,10 +204,19 @@ class Package(unittest.TestCase):
             async def __call__(self, _):
                 ran.append(1)
 
-        for fingerprint, what in [("f", work), ("f", Work()), ("f", "work"), ("f", None), ("", ran.append), (None, ran.append), (b"f", ran.append)]:
+            def yields(self, _):
+                yield ran.append(1)
+
+        later = [("f", Work().yields), ("f", functools.partial(Work.yields, None)), ("f", work), ("f", Work())]
+        for fingerprint, what in later + [("f", "work"), ("f", None), ("", ran.append), (None, ran.append), (b"f", ran.append)]:
             with self.assertRaises(TypeError):
                 coatcheck.run_once(client, "t", fingerprint, what)
         self.assertEqual(ran, [])
+
+    def test_a_response_that_the_service_would_refuse_is_not_made(self):
+        for status, headers in [(199, {}), (600, {}), ("200", {}), (True, {}), (200, {"X-A": 1}), (200, {b"X-A": "b"})]:
+            with self.assertRaises((TypeError, ValueError), msg=f"{status} {headers}"):
+                coatcheck.Response("paid", status, headers)
 
     def test_under_takeover_either_clock_ends_the_trust(self):
         for monotonic, wall, lost in [(9, 9, False), (10, 9, True), (9, 10, True), (9, -100, False)]:

@@ -11,6 +11,7 @@ from .digest import fingerprint
 from .errors import Error, Lost, NotRecorded, TimedOut, Unavailable, UnknownOutcome
 from .locks import Lock
 from .once import Attempt, run_once
+from .response import Response
 from .workerid import NoLease, WorkerId
 
 __version__ = "1.0.0rc1"
@@ -23,6 +24,7 @@ __all__ = [
     "Lost",
     "NoLease",
     "NotRecorded",
+    "Response",
     "TimedOut",
     "Unavailable",
     "UnknownOutcome",

@@ -8,12 +8,13 @@ import inspect
 import secrets
 import threading
 import time
-from typing import Any, Callable, Dict, Mapping, Optional, Tuple
+from typing import Any, Callable, Dict, Optional, Tuple
 
 from . import clocks
-from .ask import utf8, written
+from .ask import utf8
 from .client import Client
 from .errors import Error, Lost, NotRecorded, Unavailable, UnknownOutcome
+from .response import response_of
 
 
 class Attempt:
@@ -24,8 +25,8 @@ class Attempt:
         self.fence = fence
         self.number = number
         self.operation = ""  # of a key: the operation's name, by which it is settled
-        # set it if the work provably had no effect: the claim is given back, and nothing is
-        # recorded
+        # set it if the work provably had no effect, whether it then returns or raises: the claim is
+        # given back, and nothing is recorded
         self.not_begun = False
         self._lost = threading.Event()
         # by both clocks; None under hold, where no one else can begin
@@ -53,12 +54,17 @@ def run_once(
     Client.claim_key), with token None. It returns (answer, replayed), where the answer is
     {"status", "headers", "body", "not_kept"}.
 
-    work returns (status, headers, body), or its result: bytes and str as they are, None as an empty
-    body, anything else as JSON; what JSON cannot write is not kept. An async def is a TypeError,
-    before anything is sent: run it within a function, such as by asyncio.run. If it raises, the
-    operation may have happened: nothing is given back, the lease lapses, and then the token is in
-    doubt, under takeover free for the next. Errors: those of Client.claim (the work did not run),
-    what work raised, Lost (do not use what was done), NotRecorded.
+    work returns its result, or a Response for a status or headers of its own: bytes and str as they
+    are, None as an empty body, anything else as JSON. If it raises, the operation may have
+    happened: nothing is given back, the lease lapses, and then the token is in doubt, under
+    takeover free for the next. If it provably had no effect, it sets attempt.not_begun before it
+    raises: then the claim is given back.
+
+    A TypeError for what JSON cannot write, such as a generator or a future, leaves the token in
+    doubt too: nobody can tell that such work has ended. An async def or a function that yields is a
+    TypeError before anything is sent: run it within a function, such as by asyncio.run. Other
+    errors: those of Client.claim (the work did not run), what work raised, Lost (do not use what
+    was done), NotRecorded.
     """
     if (token is None) == (key is None):
         raise TypeError("either a token or a key says which operation it is")
@@ -67,8 +73,8 @@ def run_once(
     utf8("the fingerprint", fingerprint)
     if key is not None:
         utf8("the key", key)
-    if not callable(work) or inspect.iscoroutinefunction(work) or inspect.iscoroutinefunction(getattr(work, "__call__", None)):
-        raise TypeError("the work is a function, and no async def: run that within one, such as by asyncio.run")
+    if not callable(work) or any(is_later(part) for is_later in _LATER for part in (work, getattr(work, "__call__", None))):
+        raise TypeError("the work is a function, no async def and none that yields: run those within one, such as by asyncio.run or list")
     # before the claim is sent: from here one lease is what this process trusts its claim for
     claimed_at = clocks.read()
     subject = _ByToken(client, token) if key is None else _ByKey(client, key, scope, retention)
@@ -90,16 +96,14 @@ def run_once(
         _give_back(subject, proof)
         raise
     try:
-        result = work(attempt)
-        if inspect.isawaitable(result):
-            raise TypeError("the work has returned an awaitable, which may run or not: it is in doubt")
+        response = response_of(work(attempt))
     except BaseException:
         _stop(beat, ended)
         if attempt.not_begun:
             _give_back(subject, proof)
         raise
     _stop(beat, ended)
-    answer = _result(result)
+    answer = _answer(response.status, response.headers, response.body)
     if attempt.not_begun:
         _give_back(subject, proof)
         return answer, False
@@ -110,6 +114,10 @@ def run_once(
     except Error as error:
         raise NotRecorded(answer) from error
     return answer, False
+
+
+# what a call of such a function returns has not run
+_LATER = (inspect.iscoroutinefunction, inspect.isgeneratorfunction, inspect.isasyncgenfunction)
 
 
 class _ByToken:
@@ -195,32 +203,12 @@ def _record(subject, proof, answer):
     """Records an answer, without its body if that is too large: the token must not stay in doubt
     for that.
     """
-    for not_kept in (True,) if answer.get("not_kept") else (False, True):
+    for not_kept in (False, True):
         try:
             return _settle(lambda: subject.complete(proof, answer["status"], answer["headers"], answer["body"], not_kept))
         except Error as error:
             if not_kept or error.status != 413:
                 raise
-
-
-def _result(result):
-    """The answer that a result of the work is. It raises nothing: the work is done."""
-    is_answer = isinstance(result, tuple) and len(result) == 3 and isinstance(result[0], int) and isinstance(result[1] or {}, Mapping)
-    status, headers, body = result if is_answer else (200, {}, result)
-    headers = dict(headers or {})
-    if body is None:
-        return _answer(status, headers, b"")
-    if isinstance(body, str):
-        return _answer(status, headers, body.encode(errors="surrogatepass"))
-    if isinstance(body, (bytes, bytearray, memoryview)):
-        return _answer(status, headers, bytes(body))
-    try:
-        body = written(body)
-    except (TypeError, ValueError, RecursionError):
-        return _answer(status, headers, b"", not_kept=True)
-    if not any(name.lower() == "content-type" for name in headers):
-        headers["Content-Type"] = "application/json"
-    return _answer(status, headers, body)
 
 
 def _answer(status, headers, body, not_kept=False):

@@ -10,6 +10,7 @@ import base64
 from typing import Any, Dict, Mapping, Optional
 
 from .ask import Asking, done, given, millis, quoted, utf8
+from .response import Response
 
 
 class Tokens(Asking):
@@ -75,8 +76,9 @@ def is_extended(answer):
 
 def recorded(status, headers, body, not_kept=False):
     """An answer as it is sent to be recorded."""
-    written = "" if not_kept else base64.b64encode(body).decode()
-    return {"status": status, "headers": dict(headers or {}), "body_base64": written, "body_not_kept": not_kept}
+    response = Response(None if not_kept else body, status, headers)
+    written = base64.b64encode(response.body).decode()
+    return {"status": status, "headers": response.headers, "body_base64": written, "body_not_kept": not_kept}
 
 
 def _path(token, verb=""):

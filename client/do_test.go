@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"net/http"
+	"net/http/httptest"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -179,4 +181,25 @@ func TestTheLogHoldsNoSecret(t *testing.T) {
 	if strings.Contains(log.String(), token) {
 		t.Errorf("the token %s stands in the log: %s", token, &log)
 	}
+}
+
+// A firewall that blocks the service's answers, as with 403, has passed the requests on.
+func TestBlockedAnswerIsNoRefusal(t *testing.T) {
+	s := embedded(t)
+	block := func(w http.ResponseWriter, r *http.Request, service http.Handler) bool {
+		service.ServeHTTP(httptest.NewRecorder(), r)
+		return says(http.StatusForbidden, "text/html", "<html>")(w, r, service)
+	}
+	for _, verb := range []string{"claim", "complete"} {
+		token := issue(t, s.Client)
+		s.proxy.disturb(only(verb, 1, block))
+		result, err := s.Do(t.Context(), token, client.ClaimOptions{}, working)
+		isDone(t, "Do, whose answer to the first "+verb+" is blocked", result, err, false)
+	}
+	s.proxy.disturb(only("status", 1, block)) // of two parts, as a token's status: /incr/orders
+	_, err := s.Incr(t.Context(), "orders")
+	wantError(t, err, client.ErrUnknownOutcome)
+	value, err := s.Counter(t.Context(), "orders")
+	succeeds(t, "Counter", err)
+	expect.Equal(t, "the counter after an addition whose answer was blocked", value, 1)
 }

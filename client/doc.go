@@ -29,8 +29,8 @@
 //   - Every error is of one class: [ErrRefused] (nothing was done), [ErrLost] (the claim is
 //     another's) or [ErrUnknownOutcome] (it may have been done). A connection that never came about
 //     is a refusal. Once a connection was there, a failure to get the service's own answer to a
-//     write is an unknown outcome: a timeout, a connection that ends, a proxy's 502, an answer that
-//     cannot be read.
+//     write is an unknown outcome: a timeout, a connection that ends, a proxy's page whatever its
+//     status, an answer that cannot be read.
 //   - A holder of a worker id stops by its own clock before its window ends, whatever the service
 //     and the proxies in between do; only the service's own answers end or extend a lease, never a
 //     proxy's. So does the context of a lock, before another can hold it. A renewal sends the whole

@@ -119,8 +119,16 @@ var codes = map[api.Code]error{
 	api.InternalError:       ErrUnknownOutcome,
 }
 
-// byStatus judges an answer without a known code. A status from 400 to 499 comes from something
-// that did not do the request. Any other may come from a proxy that had passed it on.
+// withoutCode judges an answer that is not the service's own. Another server may have passed the
+// request on, whatever its status, unless it says that the request is too large for it.
+func withoutCode(status int) error {
+	if status == http.StatusRequestEntityTooLarge {
+		return ErrTooLarge
+	}
+	return ErrUnknownOutcome
+}
+
+// byStatus judges an answer of the service with a code that this client does not know.
 func byStatus(status int) error {
 	switch {
 	case status == http.StatusRequestEntityTooLarge:

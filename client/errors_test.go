@@ -147,8 +147,7 @@ func TestCodesCanBeComparedWithoutAnAnswer(t *testing.T) {
 	}
 }
 
-// What a proxy says is judged by its status: it knows nothing of what became of a request that it
-// has passed on.
+// The status of a proxy is no proof: it may have passed the request on.
 func TestAnswersThatAreNotTheServices(t *testing.T) {
 	const page = "<html><body>Bad gateway\x1b[31m"
 	for _, row := range []struct {
@@ -166,12 +165,13 @@ func TestAnswersThatAreNotTheServices(t *testing.T) {
 		{503, "application/problem+json", `[]`, client.ErrUnknownOutcome},
 		{503, "application/problem+json; charset=utf-8", `{"code":"store-unavailable","status":"odd"}`, client.ErrUnknownOutcome},
 		{503, "application/problem+json; charset=utf-8", `{"code":"store-unavailable","newer":{"field":[1]}}`, client.ErrUnavailable},
-		{401, "text/html", page, client.ErrRefused},
-		{403, "text/html", page, client.ErrRefused},
-		{404, "text/plain", "404 page not found", client.ErrRefused},
-		{409, "text/plain", "conflict", client.ErrRefused},
+		{401, "text/html", page, client.ErrUnknownOutcome},
+		{403, "text/html", page, client.ErrUnknownOutcome},
+		{404, "text/plain", "404 page not found", client.ErrUnknownOutcome},
+		{408, "text/html", page, client.ErrUnknownOutcome},
+		{409, "text/plain", "conflict", client.ErrUnknownOutcome},
 		{413, "text/html", page, client.ErrTooLarge},
-		{429, "text/html", page, client.ErrUnavailable},
+		{429, "text/html", page, client.ErrUnknownOutcome},
 		{200, "text/html", page, client.ErrUnknownOutcome},
 		{200, "application/json", ``, client.ErrUnknownOutcome},
 		{200, "application/json", `null`, client.ErrUnknownOutcome},
@@ -256,7 +256,7 @@ func TestAnAnswerThatIsTooLongIsNotRead(t *testing.T) {
 			return true
 		}
 	}
-	for status, want := range map[int]error{200: client.ErrUnknownOutcome, 502: client.ErrUnknownOutcome, 404: client.ErrRefused} {
+	for status, want := range map[int]error{200: client.ErrUnknownOutcome, 502: client.ErrUnknownOutcome, 404: client.ErrUnknownOutcome} {
 		c := faced(t, endless(status), func(config *client.Config) { config.MaxAnswer = 10_000 })
 		_, err := c.Claim(t.Context(), "a-token", client.ClaimOptions{})
 		expect.Equal(t, "Claim, answered without end", wantError(t, err, want, "status", status).Status, status)

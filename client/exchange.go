@@ -72,9 +72,9 @@ func (c *Client) exchange(ctx context.Context, call call) error {
 	body, err := io.ReadAll(io.LimitReader(response.Body, min(c.most, math.MaxInt64-1)+1))
 	switch {
 	case err != nil:
-		return failure.because(byStatus(response.StatusCode), err, call)
+		return failure.because(withoutCode(response.StatusCode), err, call)
 	case int64(len(body)) > c.most:
-		return failure.because(byStatus(response.StatusCode), errTooLong, call)
+		return failure.because(withoutCode(response.StatusCode), errTooLong, call)
 	case response.StatusCode != call.success():
 		return failure.problem(response.Header, body, call)
 	case call.into != nil && json.Unmarshal(body, call.into) != nil:

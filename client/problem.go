@@ -26,7 +26,7 @@ var (
 
 // problem completes an error with an answer. The code counts only if it is the service's own.
 func (e *Error) problem(header http.Header, body []byte, call call) *Error {
-	e.class = byStatus(e.Status)
+	e.class = withoutCode(e.Status)
 	e.Wait = retryAfter(header)
 	if id := header.Get("X-Request-Id"); idForm.MatchString(id) && call.clean(id) == id {
 		e.RequestID = id
@@ -36,6 +36,7 @@ func (e *Error) problem(header http.Header, body []byte, call call) *Error {
 		e.Detail = call.clean(foreign(e.Status, header))
 		return e
 	}
+	e.class = byStatus(e.Status)
 	e.Code, e.Retryable = string(problem.Code), problem.Retryable
 	e.Title, e.Detail, e.See = call.clean(problem.Title), call.clean(problem.Detail), shortened(printed(problem.See))
 	e.limited(problem)

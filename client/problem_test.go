@@ -94,8 +94,8 @@ func FuzzProblem(f *testing.F) {
 		if classes != 1 {
 			t.Errorf("%v is of %d classes, want 1", err, classes)
 		}
-		if known := codes[""]; known != nil || err.Code == "" && !errors.Is(err, byStatus(status)) {
-			t.Errorf("without a code, status %d: got %v, want %v", status, err, byStatus(status))
+		if known := codes[""]; known != nil || err.Code == "" && !errors.Is(err, withoutCode(status)) {
+			t.Errorf("without a code, status %d: got %v, want %v", status, err, withoutCode(status))
 		}
 		text := err.Error()
 		if strings.Contains(text, token) || strings.Contains(text, lease) {

@@ -59,17 +59,14 @@ export function object(text) {
   }
 }
 
-/**
- * The error that an answer is. Only the service's own word says that nothing was done where the
- * status is 500 or more.
- */
+/** The error that an answer is. Only the service's own word says that nothing was done. */
 export function problem(status, type, wait, text) {
   const facts = { status, retryAfter: /^\d+$/.test(wait ?? '') ? Number(wait) : undefined };
   const said = type.split(';')[0].trim() === 'application/problem+json' && status >= 400 ? object(text) : undefined;
   if (typeof said?.code !== 'string') return foreign(status, facts);
   Object.assign(facts, { field: said.field, operation: said.operation });
   if (said.code === 'limit-reached' && Number.isInteger(said.retry_after_ms)) facts.retryAfter = said.retry_after_ms / 1000;
-  const Kind = Object.hasOwn(kinds, said.code) ? kinds[said.code] : isRefusal(status) ? CoatcheckError : UnknownOutcome;
+  const Kind = Object.hasOwn(kinds, said.code) ? kinds[said.code] : status < 500 ? CoatcheckError : UnknownOutcome;
   return new Kind(said.code, said.detail ?? said.title ?? '', facts);
 }
 
@@ -88,12 +85,11 @@ const kinds = {
   'layout-used-up': CoatcheckError,
 };
 
-const isRefusal = (status) => status >= 400 && status < 500;
-
-/** The error that an answer of a server in between is. */
+/**
+ * The error that an answer of another server is. It may have passed the request on, whatever its
+ * status, unless it says that the request is too large for it.
+ */
 function foreign(status, facts) {
   const detail = `status ${status} from something that is not the service`;
-  if (status === 429) return new Unavailable('unavailable', detail, facts);
-  if (isRefusal(status)) return new CoatcheckError('refused', detail, facts);
-  return new UnknownOutcome('unknown-outcome', detail, facts);
+  return status === 413 ? new CoatcheckError('refused', detail, facts) : new UnknownOutcome('unknown-outcome', detail, facts);
 }

@@ -88,9 +88,7 @@ _kinds = {
 
 
 def problem(status, media, wait, text):
-    """The error that an answer is. Only the service's own word says that nothing was done where the
-    status is 500 or more.
-    """
+    """The error that an answer is. Only the service's own word says that nothing was done."""
     retry_after = int(wait) if wait and wait.isdecimal() else None
     told = parsed(text) if media.split(";")[0].strip() == "application/problem+json" and status >= 400 else None
     if told is None or not isinstance(told.get("code"), str):
@@ -103,9 +101,8 @@ def problem(status, media, wait, text):
 
 
 def _foreign(status, retry_after):
-    detail = f"status {status} from something that is not the service"
-    if status == 429:
-        return Unavailable("unavailable", detail, status, retry_after)
-    if 400 <= status < 500:
-        return Error("refused", detail, status, retry_after)
-    return UnknownOutcome("unknown-outcome", detail, status, retry_after)
+    """The error that an answer of another server is. It may have passed the request on, whatever
+    its status, unless it says that the request is too large for it.
+    """
+    kind, code = (Error, "refused") if status == 413 else (UnknownOutcome, "unknown-outcome")
+    return kind(code, f"status {status} from something that is not the service", status, retry_after)

@@ -35,7 +35,8 @@ type Counters struct {
 	keys  sync.Map // *entry by key: what this process knows of it
 	count atomic.Int64
 	moved atomic.Int64
-	eras  sync.Map // the era that this process knows of a slot, by its marker
+	eras  sync.Map // knownEra of a slot, by its marker
+	trial atomic.Pointer[trial]
 
 	batches sync.WaitGroup
 	// of *waiter; of one Counters, since a channel must not go from one bubble of testing/synctest
@@ -54,7 +55,9 @@ func New(store *redisstore.Store, config Config) *Counters {
 		panic(err)
 	}
 	config = config.withDefaults(store.Ack())
-	return &Counters{store: store, engine: pipeline.Of(store), config: config, log: config.Logger}
+	c := &Counters{store: store, engine: pipeline.Of(store), config: config, log: config.Logger}
+	c.trial.Store(newTrial())
+	return c
 }
 
 // Close waits for calls under way. Counters must not be used after it.

@@ -69,8 +69,7 @@ func (c *Counters) ready(ctx context.Context, e *entry, n need) (state, error) {
 // open has Redis check a counter, and repair it if it has lost values.
 func (c *Counters) open(ctx context.Context, e *entry, n need) (state, error) {
 	marker := e.marker
-	known, _ := c.eras.Load(marker)
-	era, _ := known.(string)
+	known, _ := c.eraOf(marker)
 	e.mu.Lock()
 	ttl := max(n.ttl, e.ttl)
 	floor, least, life, ends := "", "", "", ""
@@ -89,7 +88,7 @@ func (c *Counters) open(ctx context.Context, e *entry, n need) (state, error) {
 	step.At("counter: is about to open")
 	asked := clock()
 	words, place, err := c.engine.RunAt(ctx, scripts.CounterOpen, []string{e.redisKey, c.recordKey(e.key), marker},
-		floor, life, ends, c.config.Margin, what, era, c.config.HoldOff.Milliseconds(), ttl.Milliseconds(),
+		floor, life, ends, c.config.Margin, what, known.era, c.config.HoldOff.Milliseconds(), ttl.Milliseconds(),
 		n.highest(c.config.Margin), least)
 	if err != nil {
 		return state{}, err
@@ -160,10 +159,6 @@ func (e *entry) endsLocked(now, left int64, asked time.Duration) {
 		e.ends, e.endsBy = now+left, asked+time.Duration(left)*time.Millisecond
 	}
 }
-
-// knows records the era of a slot that was not known. If it differs from the one before, the watch
-// has to find that: it concerns all counters of the slot.
-func (c *Counters) knows(marker, era string) { c.eras.LoadOrStore(marker, era) }
 
 func (c *Counters) heldOff(marker string, reply scripts.Reply) error {
 	var wait time.Duration

@@ -62,23 +62,28 @@ func (c *Counters) poll(ctx context.Context) {
 	var mu sync.Mutex
 	var asking errgroup.Group
 	asking.SetLimit(atOnce)
-	c.eras.Range(func(key, era any) bool {
-		marker := key.(string)
+	failed := false
+	c.eras.Range(func(key, value any) bool {
+		marker, known := key.(string), value.(knownEra)
+		isNew := known.isNew(clock(), c.config.HoldOff)
 		asking.Go(func() error {
-			reply, err := c.store.Run(ctx, scripts.CounterEra, []string{marker}, era, c.config.HoldOff.Milliseconds())
+			reply, err := c.store.Run(ctx, scripts.CounterEra, []string{marker}, known.era, c.config.HoldOff.Milliseconds())
 			var now string
 			var left time.Duration
 			if err == nil && reply.Word() == "changed" && reply.Scan(&now, &left) == nil {
-				c.eras.Store(marker, now)
+				c.eras.Store(marker, knownEra{now, clock()})
 				mu.Lock()
 				defer mu.Unlock()
-				changed[marker], lost[marker] = true, left > 0
+				changed[marker], lost[marker], failed = true, left > 0, failed || isNew
 			}
 			return nil
 		})
 		return ctx.Err() == nil
 	})
 	_ = asking.Wait() // they return no error
+	if failed {
+		c.failTrial()
+	}
 	if len(changed) == 0 {
 		return
 	}

@@ -77,6 +77,7 @@ func (c *chain) nextNode(ctx context.Context, n *node) (*node, error) {
 
 // crossLocked moves the chain to the next range.
 func (c *chain) crossLocked() {
+	c.current.end()
 	c.crossed += c.current.count
 	c.current, c.ahead = c.ahead[0], c.ahead[1:]
 	c.use.at = time.Now()
@@ -125,6 +126,7 @@ func (c *chain) endLocked() (lost float64) {
 	c.gone = true
 	for _, n := range append(c.ahead, c.current) {
 		n.drop()
+		n.end()
 	}
 	c.stopRetryLocked()
 	return lost

@@ -110,10 +110,13 @@ func (c *chain) take(size int64) (n *node, least int64, err error) {
 	return n, r.Step, s.admit(c)
 }
 
-// see refuses a range that does not lie wholly above what was seen before.
+// see refuses a range that does not lie wholly above what was seen before, or is not valid any more.
 func (c *chain) see(r Range, n *node) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if r.Valid != nil && r.Valid.Err() != nil {
+		return fmt.Errorf("%w: others may have had the ids from %d to %d", ErrWentBack, r.Lo, r.Hi)
+	}
 	if seen, found := c.fences.conflict(r.Lo, n.delta); found {
 		c.counts.wentBack++
 		c.segments.totals.wentBack.Add(1)
@@ -169,6 +172,7 @@ func (c *chain) arrivedLocked(a *attempt, n *node, least int64) {
 	c.counts.fetches++
 	c.segments.totals.fetches.Add(1)
 	c.pace.succeed(&c.segments.config, a.plan, n.count, least)
+	n.use()
 	c.ahead = append(c.ahead, n)
 	if c.current.left() == 0 {
 		c.crossLocked()

@@ -28,14 +28,16 @@ type node struct {
 	count int64
 	mark  int64 // the goroutine that draws this position, or a later one, fetches the next range
 	hi    int64
-	_     [80]byte
+	valid context.Context //nolint:containedctx // of the range, or nil
+	leave func() bool     // ends the wait for the end of valid, if the range is in use
+	_     [56]byte
 	pos   int64 // that was drawn last; on cache lines that no other field shares
 	_     [120]byte
 }
 
 // newNode makes the node of a checked range. ahead is how much of it is used up to the mark.
 func newNode(r Range, ahead float64) *node {
-	n := &node{delta: max(r.Delta, 1), hi: r.Hi}
+	n := &node{delta: max(r.Delta, 1), hi: r.Hi, valid: r.Valid}
 	n.count = (r.Hi-r.Lo-1)/n.delta + 1
 	n.last = r.Lo + (n.count-1)*n.delta
 	n.mark = int64(float64(n.count)*ahead) - n.count + 1
@@ -98,6 +100,21 @@ func (n *node) used() int64 { return n.count - n.left() }
 
 // passed reports whether the mark's position was drawn.
 func (n *node) passed() bool { return atomic.LoadInt64(&n.pos) >= n.mark }
+
+// use has the rest of the range dropped as soon as the range is not valid any more, until the node
+// is used up.
+func (n *node) use() {
+	if n.valid != nil {
+		n.leave = context.AfterFunc(n.valid, func() { n.drop() })
+	}
+}
+
+// end is for a node that nobody draws from any more.
+func (n *node) end() {
+	if n.leave != nil {
+		n.leave()
+	}
+}
 
 // drop takes all remaining ids, and returns how many: no id is drawn any more.
 func (n *node) drop() (lost int64) { return max(-atomic.SwapInt64(&n.pos, 0), 0) }

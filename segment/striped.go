@@ -178,7 +178,7 @@ func interleaved(taken Range, i, n int64) (Range, error) {
 		// a range of one id may have any distance, and this one times n does not overflow
 		delta = 1
 	}
-	return Range{Lo: taken.Lo*n + i, Hi: last*n + i + 1, Delta: delta * n, Step: taken.Step}, nil
+	return Range{Lo: taken.Lo*n + i, Hi: last*n + i + 1, Delta: delta * n, Step: taken.Step, Valid: taken.Valid}, nil
 }
 
 // Stats returns the statistics of each store's calls, in the order of their indices.

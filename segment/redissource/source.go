@@ -68,6 +68,7 @@ func (s *Source) Take(ctx context.Context, tag string, step int64) (segment.Rang
 	if err := s.there(ctx, tag); err != nil {
 		return segment.Range{}, err
 	}
+	valid := s.counters.Unproven(tag)
 	got, err := s.take(ctx, tag, min(cmp.Or(step, s.step), counter.MaxBy))
 	switch {
 	case errors.Is(err, counter.ErrOverflow), err == nil && got.Value+1 < 0:
@@ -75,7 +76,7 @@ func (s *Source) Take(ctx context.Context, tag string, step int64) (segment.Rang
 	case err != nil:
 		return segment.Range{}, err
 	}
-	return segment.Range{Lo: got.First, Hi: got.Value + 1, Step: s.step}, nil
+	return segment.Range{Lo: got.First, Hi: got.Value + 1, Step: s.step, Valid: valid}, nil
 }
 
 // take adds to a tag's counter, and does not move one past its end.

@@ -41,9 +41,11 @@ func TestRangesOfATagFollowEachOther(t *testing.T) {
 		defer source.Close()
 		for _, want := range []segment.Range{{Lo: 1, Hi: 11, Step: 10}, {Lo: 11, Hi: 111, Step: 10}} {
 			got, err := source.Take(t.Context(), "t", want.Hi-want.Lo)
+			got.Valid = nil
 			expect.Equal(t, fmt.Sprintf("range, %v", err), got, want)
 		}
 		got, err := source.Take(t.Context(), "t", 0)
+		got.Valid = nil
 		expect.Equal(t, fmt.Sprintf("range of the least step, %v", err), got, segment.Range{Lo: 111, Hi: 121, Step: 10})
 		tags, err := source.Tags(t.Context(), 10)
 		expect.Equal(t, fmt.Sprintf("tags, %v", err), tags, []redissource.Tag{{Name: "t", Next: 121, Step: 10}})

@@ -1,6 +1,7 @@
 package counter_test
 
 import (
+	"errors"
 	"fmt"
 	"net"
 	"strings"
@@ -191,36 +192,178 @@ func TestSlotWhoseNewMasterStartsFromOlderDataHandsNoValueOutTwice(t *testing.T)
 			cluster := redistest.StartCluster(t, 3, 0)
 			first := process(t, cluster.URL(), acknowledged(redisstore.AckAll))
 			key := first.store.Key("counter", "k")
-			given := map[int64]bool{}
-			use := func(c counters, when string) {
-				t.Helper()
-				for range 2 {
-					value := c.next(t, "k")
-					if given[value] {
-						t.Errorf("%s: got %d again", when, value)
-					}
-					given[value] = true
-				}
-			}
-			use(first, "at the first master")
+			given := values{}
+			given.use(t, first, "at the first master")
 			there := cluster.StartMove(key)
 			there.Rest(0)
 			there.Finish()
 			do(t, there.To, "SAVE")
-			use(process(t, cluster.URL(), acknowledged(redisstore.AckAll)), "at the second one")
-			time.Sleep(4 * time.Second) // losses that are closer together may come to one value
+			given.use(t, process(t, cluster.URL(), acknowledged(redisstore.AckAll)), "at the second one")
+			time.Sleep(apart)
 			there.To.Kill()
 			there.To.Restart()
 			if returns {
-				expect.Eventually(t, "the cluster is whole again", func() bool {
-					return strings.Contains(there.To.Client().ClusterInfo(t.Context()).Val(), "cluster_state:ok")
-				})
+				whole(t, there.To)
 				back := there.StartBack()
 				back.Rest(0)
 				back.Finish()
 			}
-			use(process(t, cluster.URL(), acknowledged(redisstore.AckAll)), "after the loss, in a process that starts then")
-			use(first, "in the first process")
+			given.use(t, process(t, cluster.URL(), acknowledged(redisstore.AckAll)), "after the loss, in a process that starts then")
+			given.use(t, first, "in the first process")
 		})
 	}
+}
+
+// apart is how long after each other two losses come to different values (docs/guarantees.md).
+const apart = 4 * time.Second
+
+// values are those of the counter k that were handed out.
+type values map[int64]bool
+
+// use takes two values, and fails the test if one of them was handed out before.
+func (v values) use(t *testing.T, c counters, when string) {
+	t.Helper()
+	for range 2 {
+		v.add(t, c.next(t, "k"), when)
+	}
+}
+
+func (v values) add(t *testing.T, value int64, when string) {
+	t.Helper()
+	if v[value] {
+		t.Errorf("%s: got %d again", when, value)
+	}
+	v[value] = true
+}
+
+// whole waits until a node of a cluster finds it in order.
+func whole(t *testing.T, node *redistest.Server) {
+	t.Helper()
+	expect.Eventually(t, "the cluster is whole again", func() bool {
+		return strings.Contains(node.Client().ClusterInfo(t.Context()).Val(), "cluster_state:ok")
+	})
+}
+
+// A master is back from an older file, and imports a slot: Redis 8.6 counts what it reads for that
+// as read from a master, as a replica's that was promoted.
+func TestMasterFromOlderDataThatImportsASlotHandsNoValueOutTwice(t *testing.T) {
+	t.Parallel()
+	cluster := redistest.StartCluster(t, 3, 1)
+	first := process(t, cluster.URL(), acknowledged(redisstore.AckAll))
+	key, given := first.store.Key("counter", "k"), values{}
+	given.use(t, first, "at first")
+	master := cluster.MasterOf(key)
+	do(t, master, "SAVE")
+	given.use(t, process(t, cluster.URL(), acknowledged(redisstore.AckAll)), "after the file was written")
+	time.Sleep(apart)
+	master.Kill()
+	master.Restart()
+	whole(t, master)
+	for i := range 100 { // of which some is elsewhere
+		if other := fmt.Sprint("other", i); cluster.MasterOf(other) != master {
+			cluster.Import(other, master)
+			break
+		}
+	}
+	given.use(t, process(t, cluster.URL(), acknowledged(redisstore.AckAll)), "after the loss, in a process that starts then")
+	given.use(t, first, "in the first process")
+}
+
+// A master starts anew as a stranger at its address. Its replica starts from an older file while
+// its master has no address, and becomes master under the id that it had: by itself where the
+// engine does that, else by an operator.
+func TestReplicaThatBecomesMasterUnderItsOldIDHandsNoValueOutTwice(t *testing.T) {
+	t.Parallel()
+	cluster := redistest.StartCluster(t, 3, 1)
+	for _, node := range cluster.Nodes() {
+		do(t, node, "CONFIG", "SET", "cluster-replica-validity-factor", 0)
+		do(t, node, "CONFIG", "REWRITE")
+	}
+	first := process(t, cluster.URL(), acknowledged(redisstore.AckAll))
+	given := values{}
+	given.use(t, first, "at first")
+	master := cluster.MasterOf(first.store.Key("counter", "k"))
+	_, port, _ := net.SplitHostPort(master.Addr())
+	var replica, other *redistest.Server
+	var left []string
+	for _, node := range cluster.Nodes() {
+		if node == master {
+			continue
+		}
+		left = append(left, node.Addr())
+		if infoOf(t, node, "master_port") == port {
+			replica = node
+		} else if infoOf(t, node, "role") == "master" {
+			other = node
+		}
+	}
+	do(t, replica, "SAVE")
+	given.use(t, process(t, cluster.URL(), acknowledged(redisstore.AckAll)), "after the file was written")
+	id := infoOf(t, replica, "master_replid")
+	// until its next start it neither is promoted nor reads from the stranger
+	do(t, replica, "CONFIG", "SET", "cluster-replica-no-failover", "yes", "masterauth", "another")
+
+	replica.Pause()
+	master.RestartUnknown()
+	strange := func(at *redistest.Server) func() bool {
+		return func() bool { return strings.Contains(at.Client().ClusterNodes(t.Context()).Val(), "noaddr") }
+	}
+	expect.Eventually(t, "the others know that the master is gone", strange(other))
+	replica.Resume()
+	expect.Eventually(t, "the replica knows it, too", strange(replica))
+	replica.Kill()
+	replica.Restart()
+	expect.Eventually(t, "the replica is master", func() bool {
+		_ = replica.Client().Do(t.Context(), "CLUSTER", "FAILOVER", "TAKEOVER").Err()
+		return infoOf(t, replica, "role") == "master"
+	})
+	expect.MustEqual(t, "its id", infoOf(t, replica, "master_replid"), id)
+
+	url := "redis+cluster://" + strings.Join(left, ",")
+	after := process(t, url, acknowledged(redisstore.AckAll))
+	if value, err := after.Incr(t.Context(), "k"); err == nil {
+		given.add(t, value, "while the place of the former master has not confirmed")
+	}
+	expect.Eventually(t, "an operator says that the former master is gone", func() bool {
+		_, err := after.store.ReplicasGone(t.Context())
+		return err == nil
+	})
+	given.use(t, after, "after the loss, in a process that starts then")
+}
+
+// infoOf is a field of INFO replication.
+func infoOf(t *testing.T, server *redistest.Server, name string) string {
+	t.Helper()
+	_, rest, _ := strings.Cut(server.Client().Info(t.Context(), "replication").Val(), "\n"+name+":")
+	value, _, _ := strings.Cut(rest, "\r")
+	return value
+}
+
+// A replica that takes writes shows its master's id, and lags. A process that was started when the
+// server was a master gets nothing.
+func TestWritableReplicaHandsNothingOut(t *testing.T) {
+	t.Parallel()
+	master, replica := redistest.Start(t), redistest.Start(t, "--replica-read-only", "no")
+	here, there := process(t, master.URL()), process(t, replica.URL())
+	given := values{}
+	given.use(t, here, "at the master")
+	link := redistest.StartProxy(t, master.Addr(), nil)
+	host, port, _ := net.SplitHostPort(link.Addr())
+	do(t, replica, "REPLICAOF", host, port)
+	expect.Eventually(t, "the replica follows", func() bool { return infoOf(t, replica, "master_link_status") == "up" })
+	last := here.next(t, "k") // under the name that the history has since
+	given.add(t, last, "at the master")
+	expect.Eventually(t, "the replica has what its master has", func() bool {
+		return replica.Client().Get(t.Context(), here.store.Key("counter", "k")).Val() == fmt.Sprint(last)
+	})
+	link.SwallowAnswers()
+	given.use(t, here, "at the master")
+	for range 3 {
+		if value, err := there.Incr(t.Context(), "k"); err == nil {
+			given.add(t, value, "at the replica")
+		} else if !errors.Is(err, redisstore.ErrRefused) && !errors.Is(err, redisstore.ErrUnavailable) {
+			t.Errorf("at the replica: got error %v, want a refusal", err)
+		}
+	}
+	given.use(t, here, "at the master")
 }

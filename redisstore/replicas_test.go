@@ -44,7 +44,7 @@ func TestReplicaThatAWriteHasFoundIsKnownToTheNextProcess(t *testing.T) {
 	expect.Eventually(t, "another process waits for it", func() bool {
 		_, err := bumped(t.Context(), open(t, set.URL(), all), "z")
 		short, is := errors.AsType[*redisstore.ShortfallError](err)
-		return is && *short == redisstore.ShortfallError{Want: 2, Got: 1}
+		return is && *short == redisstore.ShortfallError{Want: 2, Got: 1, Missing: comes.Addr() + ", which is listed and not attached"}
 	})
 	if _, err := store.ReplicasGone(t.Context(), set.Replicas()[0].Addr()); !errors.Is(err, redisstore.ErrRefused) {
 		t.Errorf("a replica that is attached, said to be gone: got %v, want %v", err, redisstore.ErrRefused)
@@ -73,6 +73,38 @@ func TestCopyOfTheDataConfirmsForNoReplica(t *testing.T) {
 	defer set.Replicas()[0].Resume()
 	_, err := bumped(t.Context(), store, "x")
 	shortfall(t, err, 1, 2)
+}
+
+// A replica that copies everything by two channels has two lines in INFO meanwhile, where the
+// engine has that. It is one replica, which confirms nothing until it has loaded.
+func TestReplicaThatLoadsByTwoChannelsIsOne(t *testing.T) {
+	t.Parallel()
+	set := redistest.StartSentinel(t, 1)
+	master, replica := set.Master(), set.Replicas()[0]
+	for _, server := range []*redistest.Server{master, replica} {
+		for _, setting := range []string{"dual-channel-replication-enabled", "repl-rdb-channel"} { // Valkey, Redis 8
+			_ = server.Client().ConfigSet(t.Context(), setting, "yes").Err()
+		}
+	}
+	store := open(t, set.URL(), all)
+	expect.Eventually(t, "it confirms", func() bool { _, err := bumped(t.Context(), store, "x"); return err == nil })
+
+	do(t, master, "CONFIG", "SET", "repl-backlog-size", "16kb", "rdb-key-save-delay", 50, "repl-diskless-sync", "yes")
+	do(t, master, "DEBUG", "POPULATE", 20_000, "populated", 100)
+	replica.Pause()
+	do(t, master, "CLIENT", "KILL", "TYPE", "replica")
+	for range 10 {
+		do(t, master, "SET", "more", strings.Repeat("than the backlog holds", 1000))
+	}
+	replica.Resume()
+	expect.Eventually(t, "it has loaded everything, and confirms", func() bool {
+		_, err := bumped(t.Context(), store, "x")
+		if short, is := errors.AsType[*redisstore.ShortfallError](err); is && short.Want != 1 {
+			t.Errorf("while it loads: got %v, want 1 replica to be waited for", err)
+		}
+		return err == nil && do(t, replica, "GET", "more") != nil
+	})
+	expect.Equal(t, "what the replica has", do(t, replica, "GET", store.Key("test", "x")), any(fmt.Sprint(counted(t, store, "x"))))
 }
 
 // Where there are no replicas to speak of, none is forgotten.

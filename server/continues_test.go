@@ -36,11 +36,13 @@ func TestWhatLosesNothingCostsNothing(t *testing.T) {
 		},
 		"a failover of Sentinel": func(t *testing.T) (string, func()) {
 			set := redistest.StartSentinel(t, 1)
+			return set.URL(), func() { failedOver(set) }
+		},
+		"a failover to a replica whose statistics were reset": func(t *testing.T) (string, func()) {
+			set := redistest.StartSentinel(t, 1)
 			return set.URL(), func() {
-				old := set.Master()
-				old.Kill()
-				set.WaitForMaster(old)
-				old.Restart() // as a replica, to confirm
+				expect.NoError(t, "CONFIG RESETSTAT", set.Replicas()[0].Client().ConfigResetStat(t.Context()).Err())
+				failedOver(set)
 			}
 		},
 	} {
@@ -76,6 +78,13 @@ func TestWhatLosesNothingCostsNothing(t *testing.T) {
 			use(before, "in the service that goes on", 3)
 		})
 	}
+}
+
+func failedOver(set *redistest.SentinelSet) {
+	old := set.Master()
+	old.Kill()
+	set.WaitForMaster(old)
+	old.Restart() // as a replica, to confirm
 }
 
 // copied makes a copy of a server, as redis-cli --rdb does, upon which it renames its history.

@@ -8,6 +8,7 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -27,10 +28,11 @@ func (s *Server) launchLocked() error {
 	}
 	defer log.Close()
 
-	cmd := exec.Command(s.binary, append([]string{s.configFile()}, s.options.args...)...)
+	words := slices.Concat(s.options.at.Enter, []string{s.binary, s.configFile()}, s.options.args)
 	if s.options.sentinel {
-		cmd.Args = append(cmd.Args, "--sentinel")
+		words = append(words, "--sentinel")
 	}
+	cmd := exec.Command(words[0], words[1:]...)
 	// The log is what the server prints, so that it holds complaints about options, too.
 	cmd.Stdout, cmd.Stderr = log, log
 	if _, outlives := s.t.(*binary); outlives {

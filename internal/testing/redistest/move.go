@@ -1,6 +1,8 @@
 package redistest
 
 import (
+	"context"
+	"fmt"
 	"net"
 	"time"
 )
@@ -71,6 +73,31 @@ func (m *Move) Finish() {
 	id := m.do(m.To, "CLUSTER", "MYID")
 	m.do(m.To, "CLUSTER", "SETSLOT", m.slot, "NODE", id)
 	m.do(m.From, "CLUSTER", "SETSLOT", m.slot, "NODE", id)
+}
+
+// Import has a master take the slot of a key, as a whole where the engine can do that: Redis by
+// CLUSTER MIGRATION, Valkey by CLUSTER MIGRATESLOTS.
+func (c *Cluster) Import(key string, to *Server) {
+	c.t.Helper()
+	m := &Move{From: c.MasterOf(key), To: to, c: c}
+	m.slot = m.do(m.From, "CLUSTER", "KEYSLOT", key).(int64)
+	ctx, cancel := within(c.t, startLimit)
+	defer cancel()
+	pulled := to.client.Do(ctx, "CLUSTER", "MIGRATION", "IMPORT", m.slot, m.slot).Err()
+	if pulled != nil {
+		pulled = m.From.client.Do(ctx, "CLUSTER", "MIGRATESLOTS", "SLOTSRANGE", m.slot, m.slot, "NODE", m.do(to, "CLUSTER", "MYID")).Err()
+	}
+	if pulled != nil {
+		m.begin()
+		m.Rest(0)
+		m.Finish()
+	}
+	must(c.t, "Import", await(c.t, failoverLimit, func(ctx context.Context) error {
+		if master, err := c.findMaster(ctx, key); err != nil || master != to {
+			return fmt.Errorf("%s does not have the slot %d yet: %w", to.Addr(), m.slot, err)
+		}
+		return nil
+	}))
 }
 
 func (m *Move) do(server *Server, words ...any) any {

@@ -40,11 +40,18 @@ type sentinel struct {
 // test. When it returns, the replicas are in sync and all sentinels know each other.
 func StartSentinel(t testing.TB, replicas int) *SentinelSet {
 	t.Helper()
-	set := &SentinelSet{t: t}
-	master := start(t, options{})
+	return StartSentinelOn(t, make([]Host, 1+replicas), make([]Host, sentinelCount))
+}
+
+// StartSentinelOn is the same with a server on each of some hosts, of which the first is master,
+// and with the three sentinels on others.
+func StartSentinelOn(t testing.TB, hosts, watchers []Host) *SentinelSet {
+	t.Helper()
+	set, replicas := &SentinelSet{t: t}, len(hosts)-1
+	master := start(t, options{at: hosts[0]})
 	set.servers = append(set.servers, master)
-	for range replicas {
-		replica := start(t, options{config: []string{fmt.Sprintf("replicaof 127.0.0.1 %d", master.port.Number())}})
+	for _, host := range hosts[1:] {
+		replica := start(t, options{at: host, config: []string{fmt.Sprintf("replicaof %s %d", master.host(), master.port.Number())}})
 		set.servers = append(set.servers, replica)
 	}
 	err := await(t, startLimit, func(ctx context.Context) error {
@@ -54,8 +61,8 @@ func StartSentinel(t testing.TB, replicas int) *SentinelSet {
 		return checkConfirmation(ctx, master, replicas)
 	})
 	must(t, "StartSentinel", err)
-	for range sentinelCount {
-		set.sentinels = append(set.sentinels, startSentinelFor(t, master))
+	for _, host := range watchers {
+		set.sentinels = append(set.sentinels, startSentinelFor(t, master, host))
 	}
 	err = await(t, startLimit, func(ctx context.Context) error {
 		var errs []error
@@ -68,10 +75,10 @@ func StartSentinel(t testing.TB, replicas int) *SentinelSet {
 	return set
 }
 
-func startSentinelFor(t testing.TB, master *Server) sentinel {
+func startSentinelFor(t testing.TB, master *Server, host Host) sentinel {
 	t.Helper()
-	s := start(t, options{sentinel: true, config: []string{
-		fmt.Sprintf("sentinel monitor %s 127.0.0.1 %d %d", masterName, master.port.Number(), quorum),
+	s := start(t, options{sentinel: true, at: host, config: []string{
+		fmt.Sprintf("sentinel monitor %s %s %d %d", masterName, master.host(), master.port.Number(), quorum),
 		fmt.Sprintf("sentinel down-after-milliseconds %s 500", masterName),
 		fmt.Sprintf("sentinel failover-timeout %s 3000", masterName),
 	}})

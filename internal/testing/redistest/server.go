@@ -55,8 +55,15 @@ type Server struct {
 type options struct {
 	sentinel bool     // watches other servers and holds no data
 	cluster  bool     // is a cluster node, with a second port for the cluster bus
+	at       Host     // where it runs
 	config   []string // lines of its configuration file, after those that all servers get
 	args     []string // on its command line, so they overrule the file
+}
+
+// Host is a network namespace in which a server runs. The zero Host is that of the test.
+type Host struct {
+	Address string
+	Enter   []string // the words of a command that runs another command there
 }
 
 // Start runs a private redis-server and ends it with the test. The server keeps nothing on disk
@@ -159,9 +166,12 @@ func (s *Server) clientOptions() *redis.Options {
 
 func (s *Server) config() string {
 	lines := []string{
-		"bind 127.0.0.1",
+		"bind " + s.host(),
 		"port " + strconv.Itoa(s.port.Number()),
 		"dir " + strconv.Quote(s.dataDir()),
+	}
+	if s.options.at.Address != "" {
+		lines = append(lines, "protected-mode no")
 	}
 	if !s.options.sentinel {
 		lines = append(lines,
@@ -189,7 +199,9 @@ func (s *Server) nodesFile() string  { return filepath.Join(s.dir, "nodes.conf")
 func (s *Server) logFile() string    { return filepath.Join(s.dir, "redis.log") }
 
 // Addr returns the server's address, 127.0.0.1:port. It stays the same through every restart.
-func (s *Server) Addr() string { return "127.0.0.1:" + strconv.Itoa(s.port.Number()) }
+func (s *Server) Addr() string { return s.host() + ":" + strconv.Itoa(s.port.Number()) }
+
+func (s *Server) host() string { return cmp.Or(s.options.at.Address, "127.0.0.1") }
 
 // URL returns the server's address as redis://127.0.0.1:port. It carries no password.
 func (s *Server) URL() string { return "redis://" + s.Addr() }
@@ -272,6 +284,15 @@ func (s *Server) RestartEmpty() {
 	must(s.t, "RestartEmpty", os.RemoveAll(s.dataDir()))
 	must(s.t, "RestartEmpty", os.Mkdir(s.dataDir(), 0o755))
 	must(s.t, "RestartEmpty", s.launchLocked())
+}
+
+// RestartUnknown is RestartEmpty of a node of a cluster, which forgets the cluster as well: to the
+// other nodes it is a stranger at a known address.
+func (s *Server) RestartUnknown() {
+	s.t.Helper()
+	s.Kill()
+	must(s.t, "RestartUnknown", os.Remove(s.nodesFile()))
+	s.RestartEmpty()
 }
 
 // stopLocked ends the process with SIGTERM. One that does not end in time is killed and reported.

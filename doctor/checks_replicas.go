@@ -2,6 +2,7 @@ package doctor
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"time"
 
@@ -71,6 +72,22 @@ func absentReplica(x *exam, s *Inspected) verdict {
 	return note(fmt.Sprintf("--ack %s needs every one of %s", x.ack(want), replicasOf(has)),
 		"none for what was handed out. While one is away nothing is handed out, after each failover until the old master is a replica "+
 			"again: docs/operations.md has the seconds", buys+" (docs/operations.md, what each ack costs)")
+}
+
+// otherAddress looks for a replica that its master shows under an address which the cluster does not
+// list: the address that is listed confirms nothing then.
+func otherAddress(x *exam, s *Inspected) verdict {
+	if !s.Master || x.Cluster == nil || x.Ack != redisstore.AckAll || len(s.Replicas) == 0 {
+		return verdict{}
+	}
+	for _, replica := range s.Replicas {
+		if !slices.ContainsFunc(x.Cluster.Nodes, func(node ClusterNode) bool { return node.Addr == replica.Addr }) {
+			return critical("the replica "+replica.Addr+" has another address on the cluster's list, with --ack all",
+				"no write is confirmed: the address on the list has to confirm, and its master never shows it",
+				"replica-announce-ip and replica-announce-port at the replica, as cluster-announce-ip and cluster-announce-port")
+		}
+	}
+	return fine("its replicas have the addresses that the cluster lists")
 }
 
 // acksOf is how many replicas of a master have to confirm each write: with --ack all those that are

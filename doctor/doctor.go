@@ -179,6 +179,7 @@ var checks = []check{
 	{id: "memory", server: memory},
 
 	{id: "replicas", server: enoughReplicas},
+	{id: "replica-address", server: otherAddress},
 	{id: "ack", server: ackCoversHeirs},
 	{id: "absent-replica", server: absentReplica},
 	{id: "min-replicas", server: minReplicas},

@@ -194,6 +194,15 @@ var symptoms = []symptom{
 		another(f)
 		with.Ack = redisstore.AckAll
 	}},
+	{"replica-address", "10.0.0.2:6379", Critical, func(f *Inspection, with *Settings) {
+		clustered(f)
+		with.Ack = redisstore.AckAll
+	}},
+	{"replica-address", "that the cluster lists", OK, func(f *Inspection, with *Settings) {
+		clustered(f)
+		f.Cluster.Nodes = append(f.Cluster.Nodes, ClusterNode{Addr: "10.0.0.2:6379"})
+		with.Ack = redisstore.AckAll
+	}},
 	{"replicas", "0 replicas, with --ack all", Critical, func(f *Inspection, with *Settings) {
 		f.Servers[0].Replicas, with.Ack = nil, redisstore.AckAll // a sentinel lists one
 	}},

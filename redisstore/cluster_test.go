@@ -1,6 +1,7 @@
 package redisstore_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -232,6 +233,36 @@ func TestReplicaThatItsMasterForgotHasToConfirm(t *testing.T) {
 		_, err := bumped(t.Context(), store, "x")
 		shortfall(t, err, 0, 1)
 	}
+}
+
+// A replica may tell its master another address than the cluster lists. Nothing is confirmed then,
+// and the error has the address that is missing.
+func TestReplicaUnderAnotherAddressThanTheListHasIsNamed(t *testing.T) {
+	t.Parallel()
+	cluster := redistest.StartCluster(t, 3, 1)
+	store := open(t, cluster.URL(), all)
+	expect.Eventually(t, "it confirms", func() bool { _, err := bumped(t.Context(), store, "x"); return err == nil })
+	master, replica := masterAndReplica(t, cluster, store.Key("test", "x"))
+	says := func(address string) {
+		do(t, replica, "CONFIG", "SET", "replica-announce-ip", address)
+		do(t, master, "CLIENT", "KILL", "TYPE", "replica")
+		expect.Eventually(t, "it is attached as "+address, func() bool {
+			return strings.Contains(do(t, master, "INFO", "replication").(string), "ip="+cmp.Or(address, "127.0.0.1")+",") &&
+				strings.Contains(do(t, master, "INFO", "replication").(string), "state=online")
+		})
+	}
+	says("127.0.0.9")
+	expect.Eventually(t, "the error has the address", func() bool {
+		_, err := bumped(t.Context(), store, "x")
+		short, is := errors.AsType[*redisstore.ShortfallError](err)
+		return is && *short == redisstore.ShortfallError{Want: 2, Got: 1, Missing: replica.Addr() + ", which is listed and not attached"}
+	})
+	says("")
+	expect.Eventually(t, "the address that nobody has leaves", func() bool {
+		_, err := store.ReplicasGone(t.Context(), strings.Replace(replica.Addr(), "127.0.0.1", "127.0.0.9", 1))
+		return err == nil
+	})
+	expect.Eventually(t, "it confirms again", func() bool { _, err := bumped(t.Context(), store, "x"); return err == nil })
 }
 
 func masterAndReplica(t *testing.T, cluster *redistest.Cluster, key string) (master, replica *redistest.Server) {

@@ -64,12 +64,12 @@ func (e *Error) Unwrap() []error { return []error{e.Class, e.Cause} }
 // write in time. The master has the write.
 type ShortfallError struct {
 	Want, Got int // replicas
+	// with [AckAll] the addresses of those that did not confirm
+	Missing string
 }
 
-// Error reports how many replicas were asked for and how many confirmed.
-func (s *ShortfallError) Error() string {
-	return fmt.Sprintf("acknowledged by %d of %d replicas", s.Got, s.Want)
-}
+// Error reports how many replicas were asked for, how many confirmed, and which did not.
+func (s *ShortfallError) Error() string { return (*pipeline.ShortfallError)(s).Error() }
 
 // UnsuitableError is the cause of an [ErrUnsuitable].
 type UnsuitableError struct {
@@ -108,7 +108,7 @@ func (e *NewerError) Error() string {
 func classify(ctx context.Context, op string, err error, sent, harmless bool) error {
 	class := fault.Class(err, sent, harmless)
 	if short, is := errors.AsType[*pipeline.ShortfallError](err); is {
-		err = &ShortfallError{Want: short.Want, Got: short.Got}
+		err = (*ShortfallError)(short)
 	}
 	if unsuitable, is := errors.AsType[*pipeline.UnsuitableError](err); is {
 		err = &UnsuitableError{Fact: unsuitable.Fact}

@@ -31,7 +31,7 @@ func TestSentinelsBelongToOneClass(t *testing.T) {
 		{fault.Loss("gone"), ErrLost},
 		{fmt.Errorf("wrapped: %w", fault.Loss("gone")), ErrLost},
 		{&Error{Op: "x", Class: ErrUnavailable, Cause: io.EOF}, ErrRefused},
-		{&Error{Op: "x", Class: ErrUnknownOutcome, Cause: &ShortfallError{2, 1}}, ErrUnknownOutcome},
+		{&Error{Op: "x", Class: ErrUnknownOutcome, Cause: &ShortfallError{Want: 2, Got: 1}}, ErrUnknownOutcome},
 	} {
 		for _, class := range classes {
 			expect.Equal(t, fmt.Sprintf("%v is %v", row.err, class), errors.Is(row.err, class), errors.Is(class, row.class))
@@ -142,7 +142,7 @@ func TestFailureIsClassedByWhetherTheCommandLeft(t *testing.T) {
 		{"context's own error", over, context.Canceled, true, false, ErrUnknownOutcome, []error{context.Canceled}},
 		{"connection timed out before its context", t.Context(), os.ErrDeadlineExceeded, true, false, ErrUnknownOutcome, []error{context.DeadlineExceeded}},
 		{"pool timed out before the context", t.Context(), redis.ErrPoolTimeout, false, false, ErrUnavailable, []error{context.DeadlineExceeded}},
-		{"too few replicas", t.Context(), &ShortfallError{2, 0}, true, false, ErrUnknownOutcome, nil},
+		{"too few replicas", t.Context(), &ShortfallError{Want: 2, Got: 0}, true, false, ErrUnknownOutcome, nil},
 		{"wrong type", t.Context(), answered("WRONGTYPE Operation against a key holding the wrong kind of value"), true, false, ErrWrongType, nil},
 		{"wrong type, 6.2", t.Context(), answered("ERR Error running script (call to f_a): @user_script:1: WRONGTYPE Operation against"), true, false, ErrWrongType, nil},
 		{"wrong type, reads", t.Context(), answered("WRONGTYPE Operation against"), true, true, ErrWrongType, nil},
@@ -198,4 +198,6 @@ func TestSentinelsThatKnowNoSuchMasterAreQuotedAsThat(t *testing.T) {
 
 func TestShortfallSaysHowFarItGot(t *testing.T) {
 	expect.Equal(t, "the text of a shortfall", (&ShortfallError{Want: 2, Got: 1}).Error(), "acknowledged by 1 of 2 replicas")
+	expect.Equal(t, "the text with an address", (&ShortfallError{Want: 2, Got: 1, Missing: "10.0.0.3:6379"}).Error(),
+		"acknowledged by 1 of 2 replicas, and not by 10.0.0.3:6379")
 }

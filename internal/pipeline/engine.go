@@ -102,9 +102,16 @@ func (s *Engine) Close() error {
 }
 
 // ShortfallError is the error of a write that fewer replicas than asked confirmed in time.
-type ShortfallError struct{ Want, Got int }
+type ShortfallError struct {
+	Want, Got int
+	Missing   string // addresses of the others, where all have to confirm
+}
 
 // Error reports how many replicas were asked for and how many confirmed.
 func (s *ShortfallError) Error() string {
-	return fmt.Sprintf("acknowledged by %d of %d replicas", s.Got, s.Want)
+	text := fmt.Sprintf("acknowledged by %d of %d replicas", s.Got, s.Want)
+	if s.Missing != "" {
+		text += ", and not by " + s.Missing
+	}
+	return text
 }

@@ -163,29 +163,34 @@ func (p *places) others() (n int) {
 }
 
 // confirmed returns how many of the other places have the history up to an offset, by the lines of
-// INFO, and whether all have. Two links from one place, both in step, are of two servers: then
-// nobody can tell which one has it.
-func (p *places) confirmed(links []link, offset int64) (n int, all bool) {
+// INFO, and which do not. Two links from one place, both in step, are of two servers: then nobody
+// can tell which one has it.
+func (p *places) confirmed(links []link, offset int64) (n int, missing []string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	all = true
 	for place, run := range p.runs {
 		if place == p.own || run == hasLeft {
 			continue
 		}
-		inStep, has := 0, false
+		lines, inStep, has := 0, 0, false
 		for _, one := range links {
-			if one.place == place && one.online {
+			if one.place != place {
+				continue
+			}
+			if lines++; one.online {
 				inStep, has = inStep+1, one.offset >= offset
 			}
 		}
-		if inStep == 1 && has {
+		switch {
+		case inStep == 1 && has:
 			n++
-		} else {
-			all = false
+		case lines == 0:
+			missing = append(missing, place+", which is listed and not attached")
+		default:
+			missing = append(missing, place)
 		}
 	}
-	return n, all
+	return n, missing
 }
 
 // placesOfCluster reads the places of a node's set from its CLUSTER NODES.

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -124,13 +126,14 @@ func (t *trip) confirmed(after *redis.StringCmd, sent error) error {
 		if !ok || found.id != t.info.id || !found.master {
 			return errors.New("written, but the server did not show which replicas have it")
 		}
-		got, all := t.server.places.confirmed(found.links, t.info.offset)
-		if all && got >= t.engine.ack {
+		got, missing := t.server.places.confirmed(found.links, t.info.offset)
+		if len(missing) == 0 && got >= t.engine.ack {
 			return nil
 		}
 		left := time.Until(t.until)
 		if left <= 0 || t.want == 0 || t.ctx.Err() != nil {
-			return &ShortfallError{Want: max(t.server.places.others(), t.engine.ack), Got: got}
+			slices.Sort(missing)
+			return &ShortfallError{Want: max(t.server.places.others(), t.engine.ack), Got: got, Missing: strings.Join(missing, "; ")}
 		}
 		pipe := t.node.Pipeline()
 		pipe.Do(t.ctx, "wait", len(found.links)+1, max(min(left, tellAgain).Milliseconds(), 1))

@@ -180,6 +180,29 @@ func TestInspectReadsAClustersSlots(t *testing.T) {
 	expect.Equal(t, "the slots that move", facts.Cluster.Moving, []int{int(slot)})
 }
 
+// Doctor finds a replica that tells its master another address than the cluster lists.
+func TestReplicaUnderAnotherAddressThanTheListHasIsFound(t *testing.T) {
+	t.Parallel()
+	cluster := redistest.StartCluster(t, 3, 1)
+	config := redisstore.Config{URL: cluster.URL(), Ack: redisstore.AckAll}
+	worst := func() (worst doctor.Severity) {
+		facts := inspect(t, config, redisprobe.Options{})
+		for _, found := range doctor.Examine(facts, doctor.Settings{Ack: config.Ack}) {
+			if found.ID == "replica-address" {
+				worst = max(worst, found.Severity)
+			}
+		}
+		return worst
+	}
+	expect.Equal(t, "in order", worst(), doctor.OK)
+	replica := cluster.Nodes()[3]
+	do(t, replica, "CONFIG", "SET", "replica-announce-ip", "127.0.0.9")
+	for _, master := range cluster.Nodes()[:3] {
+		do(t, master, "CLIENT", "KILL", "TYPE", "replica")
+	}
+	expect.Eventually(t, "doctor finds it", func() bool { return worst() == doctor.Critical })
+}
+
 // A user that may do little is told of as that, with the commands that are denied.
 func TestInspectFindsWhatAUserMayNotDo(t *testing.T) {
 	t.Parallel()

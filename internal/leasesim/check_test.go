@@ -19,6 +19,8 @@ const (
 	robbed breach = "lost while alive" // a renewal in time is refused
 	// a grant is of a pool that looks otherwise than it is configured to.
 	shaped breach = "another shape"
+	// a token is claimed by two.
+	claimedTwice breach = "a token twice"
 )
 
 // grant is what one holder was confirmed.
@@ -53,6 +55,7 @@ type checker struct {
 	grants    [maxSlots][]*grant
 	newest    *grant // of the pool
 	stamps    map[int64]*grant
+	tokens    map[int]*client // by whom each was claimed
 	stamped   int64
 	confirmed int64
 	breach    breach
@@ -61,7 +64,7 @@ type checker struct {
 }
 
 func newChecker(s *sim) checker {
-	return checker{s: s, stamps: map[int64]*grant{}}
+	return checker{s: s, stamps: map[int64]*grant{}, tokens: map[int]*client{}}
 }
 
 // failf notes the first violation, of the kind that is expected if one is.

@@ -64,6 +64,9 @@ func newClient(s *sim, name int) *client {
 	c.few = s.faulty(fewerAcks) && (name%2 == 0 || s.seed%2 == 0)
 	c.setWall()
 	c.plan(s.upTo(s.ttl/2), c.start)
+	if s.faulty(tokens) {
+		s.after(s.upTo(s.ttl), c.claim)
+	}
 	return c
 }
 
@@ -172,7 +175,7 @@ func (c *client) ask(script script, hear func(r reply, sent moment)) {
 // again if the server is another, or has other places.
 func (c *client) settle(target *server, script script, done func(reply)) {
 	s := c.s
-	if c.known.asked == 0 || s.now-c.known.asked > s.ttl {
+	if c.known.asked == 0 || s.now-c.known.asked > s.ttl && s.has(askedWhenOld) {
 		if !c.learn(target) {
 			if target.up {
 				done(reply{word: failed})
@@ -221,6 +224,10 @@ func (c *client) execute(target *server, script script, done func(reply)) {
 	}
 	before := target.offset
 	r := script(target, c.facts(target))
+	if c.s.faulty(tokens) && !c.attach(target) {
+		done(reply{word: r.word})
+		return
+	}
 	id, offset, others := target.replid, target.offset, c.known.others()
 	if r.word != granted || target.offset == before && !c.s.has(confirmedOffset) {
 		r.acked = true // there is nothing to wait for

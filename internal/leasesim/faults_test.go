@@ -128,7 +128,7 @@ func (s *sim) schedule(end int64) {
 func (s *sim) victim() *server {
 	var can []*server
 	for _, v := range s.servers {
-		if v != s.master && v.up && v.side == s.master.side {
+		if v != s.master && v.up && v.side == s.master.side && s.known(v) {
 			can = append(can, v)
 		}
 	}
@@ -344,7 +344,7 @@ func (s *sim) thereAndBack() {
 		wait = s.between(3, 3*s.ttl)
 	}
 	s.after(wait, func() {
-		if s.master == b && b.up && a.up && a.side == b.side && a.synced {
+		if s.master == b && b.up && a.up && a.side == b.side && a.synced && s.known(a) {
 			b.master = false
 			s.promote(a)
 		}

@@ -86,6 +86,9 @@ func (c *client) learn(v *server) bool {
 		}
 	}
 	waits[v.address] = v.runid
+	if s.faulty(tokens) && !c.few {
+		waits = v.note(waits)
+	}
 	c.known = knowledge{asked: s.now, id: v.replid, own: v.address, waits: waits}
 	return true
 }
@@ -281,7 +284,7 @@ func (s *sim) loseSight() {
 		return
 	}
 	cut := func(ways int64) {
-		if s.master != m || !m.up || !m.master || !r.up || r.side != 0 {
+		if s.master != m || !m.up || !m.master || !r.up || r.side != 0 || !s.known(r) {
 			return
 		}
 		s.tellf(-1, "replica %d is cut off, out of sight", r.name)
@@ -323,13 +326,21 @@ func (s *sim) loseSight() {
 			s.after(s.between(100, s.ttl), func() { s.revive(m) })
 		})
 	}
+	ways := int64(3)
+	if s.faulty(tokens) {
+		ways = 1 // no state is lost
+	}
 	if s.oneIn(3) {
 		before := s.readdress(r)
 		for _, each := range s.watchers { // they hear nothing of it
 			each.up = false
 		}
 		s.after(70, func() { s.sayGone(before) })
-		s.after(s.between(70, 300), func() {
+		wait := s.between(70, 300)
+		if s.faulty(tokens) {
+			wait += s.ttl // it is known by then
+		}
+		s.after(wait, func() {
 			for _, each := range s.watchers {
 				each.up = true
 			}
@@ -337,7 +348,7 @@ func (s *sim) loseSight() {
 		})
 		return
 	}
-	cut(3)
+	cut(ways)
 }
 
 // lose has a master lose all state. Its list has to be whole then.
@@ -361,6 +372,9 @@ func (s *sim) sayGone(place int64) {
 	places := maps.Clone(m.state.word.places)
 	delete(places, place)
 	m.state.word.places = places
+	places = maps.Clone(m.state.places)
+	delete(places, place)
+	m.state.places = places
 	m.wrote()
 	for _, one := range s.watchers {
 		delete(one.found, place)

@@ -13,5 +13,6 @@ func TestProtocolHoldsForLong(t *testing.T) {
 	t.Run("mixed faults", TestProtocolHoldsUnderMixedFaults)
 	t.Run("one fault", TestProtocolHoldsUnderOneFault)
 	t.Run("two TTLs", TestClientsThatAskForTwoTTLs)
+	t.Run("tokens", TestNoTokenIsClaimedTwice)
 	t.Run("fewer acknowledgements", TestFewerAcknowledgements)
 }

@@ -101,6 +101,8 @@ const (
 	goneStay        // assumption: replicas of which an operator says so are gone
 	// assumption: no replica follows another one and is promoted.
 	followMaster
+	attachedNoted // a replica that is found attached at a call has to confirm, and is noted
+	askedWhenOld  // what was known of a server for long is asked for again before a call
 	rules
 )
 
@@ -167,11 +169,14 @@ const (
 	// replicas that sentinels have forgotten, or not heard of yet, are cut off and promoted.
 	sights
 	chains // a replica copies a lagging one, and is promoted
+	// clients claim tokens as well, which no word is noted beside: what Redis loses is lost.
+	tokens
 	classes
 )
 
 const (
-	everyFault = classes - 1 - twoTTLs - fewerAcks - noID
+	everyFault = classes - 1 - twoTTLs - fewerAcks - noID - tokens
+	promotions = lag | failover | twice | thereAndBack | splits | renames | tools | cuts | sentinels | addresses | gone | sights // lose nothing
 	everyLoss  = failover | staleFailover | twice | thereAndBack | splits | flush | deleteRecord | restartEmpty | restartOld | restartWhole | declare | copies | moves | tools | aside | cuts | sentinels | addresses | gone | idStays | writable | returns | snapshots | sights | chains
 	splits     = splitAlone | splitWith
 	everyday   = pauses | messages | churn
@@ -181,5 +186,5 @@ var classNames = []string{
 	"lag", "failover", "staleFailover", "twice", "thereAndBack", "splitAlone", "splitWith", "flush", "deleteRecord", "restartEmpty", "restartOld", "declare",
 	"serverClocks", "clientClocks", "pauses", "suspends", "messages", "churn", "cooling", "coarse", "twoTTLs", "defaultTTLs", "shapes", "twins",
 	"restartWhole", "commands", "renames", "copies", "moves", "fewerAcks", "tools", "noID", "proxy", "aside",
-	"cuts", "sentinels", "addresses", "gone", "clusters", "idStays", "alone", "writable", "returns", "snapshots", "sights", "chains",
+	"cuts", "sentinels", "addresses", "gone", "clusters", "idStays", "alone", "writable", "returns", "snapshots", "sights", "chains", "tokens",
 }

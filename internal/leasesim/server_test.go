@@ -22,6 +22,9 @@ type pool struct {
 	cursor          int
 	fence           int64
 	slots           [maxSlots]slot
+
+	tokens [maxTokens / 64]uint64 // those that are claimed
+	places map[int64]int64        // those that confirm what no word is noted beside; never changed in place
 }
 
 func (p *pool) count() (n int) {
@@ -83,6 +86,7 @@ type server struct {
 
 func newServer(s *sim, g *group, name int) *server {
 	v := &server{s: s, group: g, name: name, up: true, runid: s.newID(), replid: s.newID(), address: int64(name) + 1}
+	s.met[v.address] = 0
 	v.drawClock()
 	var save func()
 	save = func() {

@@ -64,8 +64,9 @@ type sim struct {
 	*group          // the servers that have the pool
 	other    *group // of the same cluster, or nil
 	kind     kind
-	epochs   int64 // of the cluster, so far
-	wiped    int64 // how often a master has lost what it had noted
+	epochs   int64           // of the cluster, so far
+	met      map[int64]int64 // when addresses were first attached at a call; 0 = they were listed at first
+	wiped    int64           // how often a master has lost what it had noted
 	watchers []*sentinel
 	clients  []*client
 	lastID   int64 // of nonces and incarnations
@@ -148,7 +149,7 @@ func (s *sim) newGroup(servers int64, first int) *group {
 }
 
 func run(c config) *sim {
-	s := &sim{config: c, rnd: rand.New(rand.NewPCG(c.seed, uint64(c.faults)))}
+	s := &sim{config: c, rnd: rand.New(rand.NewPCG(c.seed, uint64(c.faults))), met: map[int64]int64{}}
 	s.check = newChecker(s)
 	s.ttl = s.between(600, 1200)
 	s.skew = s.between(80, 400)

@@ -88,6 +88,8 @@ var mutations = []mutation{
 	{"ownPlace", ownPlace, "a server's place is given to no other one while it lives", "it is", lag | tools | churn, 4, false, repeat, false},
 	{"goneStay", goneStay, "replicas of which an operator says that they are gone do not become master", "one that was away does", gone | cuts | churn, 4, false, repeat, false},
 	{"followMaster", followMaster, "no replica follows another one and is promoted", "one is", lag | chains | churn, 4, false, repeat, false},
+	{"attachedNoted", attachedNoted, "a replica that is attached at a call has to confirm what follows, and is noted for other processes", "what is listed has to confirm", sights | addresses | cuts | tokens | everyday, 4, false, claimedTwice, true},
+	{"askedWhenOld", askedWhenOld, "a process that has made no call for long asks again which places there are", "it goes on with what it knew", sights | addresses | cuts | tokens | everyday, 4, false, claimedTwice, true},
 }
 
 // rulesNamed reads names as -remove has them.

@@ -134,7 +134,7 @@ local function standing(noted, facts)
   -- The word names the run that was promoted, or that was to follow another and is master again. In
   -- a cluster a slot may leave a run and come back with less, so no promotion continues there.
   local named = false
-  if facts.set == 'sentinel' and before == was.id and was.level == '2' and now.run ~= '' then
+  if facts.set == 'sentinel' and before == was.id and now.run ~= '' then
     for _, run in pairs(read_places(was.places)) do
       named = named or run == now.run
     end

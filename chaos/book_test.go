@@ -4,6 +4,7 @@ package chaos
 
 import (
 	"fmt"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"strconv"
@@ -50,9 +51,18 @@ type run struct {
 	text    string // what the handler answers
 }
 
-func openPolicy(t testing.TB) *book {
+func openPolicy(t testing.TB) *book { return openBook(t, "127.0.0.1") }
+
+// openBook opens a book at an address of this machine.
+func openBook(t testing.TB, address string) *book {
+	t.Helper()
 	b := &book{operations: map[string]*operation{}}
-	server := httptest.NewServer(http.HandlerFunc(b.receive))
+	listener, err := net.Listen("tcp", address+":0")
+	if err != nil {
+		t.Fatalf("an address for the book: %v", err)
+	}
+	server := &httptest.Server{Listener: listener, Config: &http.Server{Handler: http.HandlerFunc(b.receive), ReadHeaderTimeout: time.Minute}}
+	server.Start()
 	t.Cleanup(server.Close)
 	b.url = server.URL
 	return b

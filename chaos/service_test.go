@@ -3,6 +3,7 @@
 package chaos
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -47,7 +48,7 @@ func play(role string) error {
 
 func listen(socket string) (net.Listener, error) {
 	if socket == "" {
-		return net.Listen("tcp", "127.0.0.1:0")
+		return net.Listen("tcp", cmp.Or(os.Getenv("CHAOS_HOST"), "127.0.0.1")+":0")
 	}
 	if err := os.Remove(socket); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return nil, err

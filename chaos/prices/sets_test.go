@@ -49,14 +49,14 @@ func startSentinels(t *testing.T, replicas int, with settings) set {
 		chaostest.Do(t, sentinel, "SENTINEL", "SET", "coatcheck", "failover-timeout", 20_000)
 		chaostest.Do(t, sentinel, "SENTINEL", "DEBUG", "publish-period", "2000", "info-period", "10000", "ping-period", "1000")
 	}
-	configure(t, s.servers(), with)
+	configure(t, s.servers(), with, min(replicas, 1))
 	return s
 }
 
-func configure(t *testing.T, servers []*redistest.Server, with settings) {
+func configure(t *testing.T, servers []*redistest.Server, with settings, least int) {
 	for _, server := range servers {
 		chaostest.Do(t, server, "CONFIG", "SET", "repl-diskless-sync-delay", with.syncDelay, "repl-backlog-size", "64mb",
-			"min-replicas-to-write", 1, "min-replicas-max-lag", 10, "appendonly", "yes")
+			"min-replicas-to-write", least, "min-replicas-max-lag", 10, "appendonly", "yes")
 		chaostest.Do(t, server, "CONFIG", "REWRITE")
 	}
 }
@@ -84,7 +84,7 @@ func startCluster(t *testing.T, replicas int, with settings) set {
 	for _, server := range c.servers() {
 		chaostest.Do(t, server, "CONFIG", "SET", "cluster-node-timeout", with.downAfter.Milliseconds(), "cluster-allow-replica-migration", "no")
 	}
-	configure(t, c.servers(), with)
+	configure(t, c.servers(), with, min(replicas, 1))
 	return c
 }
 

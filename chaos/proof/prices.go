@@ -11,11 +11,12 @@ Seconds until the next one is handed out, and values that are left out, on a Red
 listens. A few tenths of a second can be those of a busy machine.
 
 `},
-	{"failovers", `### After faults that lose nothing
+	{"failovers", `### After failovers
 
 ` + "`--ack all`" + `, and the settings of [operations.md](operations.md). Times begin when every replica
-confirms a write again. Numbers are of a template without room for a jump,
-` + "`P-{n:4}`" + `. The new process is started then; its time includes its start.
+confirms a write again. The new process is started then; its time includes its start. In a cluster
+a failover and a moved slot count as [a loss](guarantees.md#how-a-loss-is-noticed). The other
+numbers are of a template without room for a jump, ` + "`P-{n:4}`" + `.
 
 `},
 	{"dead waiters", `### While waiters die

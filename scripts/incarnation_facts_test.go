@@ -40,6 +40,19 @@ func (h *histories) replica(of *redistest.Server) *box {
 	return b
 }
 
+// unconfirmed has state noted while a replica is attached that does not have to confirm, and has gone
+// then. It returns the id of the server that is noted.
+func (h *histories) unconfirmed(facts string) (id string) {
+	h.Helper()
+	server, r := h.more()
+	r.followOf(h.master)
+	h.m.note(facts)
+	id = h.m.replid()
+	server.Kill()
+	h.m.attached(0)
+	return id
+}
+
 func (b *box) followOf(server *redistest.Server) {
 	b.Helper()
 	host, port, _ := net.SplitHostPort(server.Addr())
@@ -271,11 +284,7 @@ var realHistories = []struct {
 		return h.m, h.m.ofAll(r)
 	}, want: "continued", cover: "20"},
 	{name: "a replica has gone that did not confirm", happens: func(h *histories) (*box, string) {
-		server, r := h.more()
-		r.followOf(h.master)
-		h.m.note(some)
-		server.Kill()
-		h.m.attached(0)
+		h.unconfirmed(some)
 		return h.m, some
 	}, want: "same", cover: "00"},
 	{name: "told to follow a server that is not there, and master again", noted: some, happens: func(h *histories) (*box, string) {
@@ -290,13 +299,8 @@ var realHistories = []struct {
 		return h.m, h.m.ofAll(r)
 	}, want: "continued", cover: "20"},
 	{name: "a master that followed another for no byte, and loses its backlog", happens: func(h *histories) (*box, string) {
-		server, r := h.more()
-		r.followOf(h.master)
-		h.m.note(some)
 		h.m.do("CONFIG", "SET", "repl-backlog-ttl", 1)
-		before := h.m.replid()
-		server.Kill()
-		h.m.renamed(before)
+		h.m.renamed(h.unconfirmed(some))
 		return h.m, some
 	}, want: "changed"},
 	{name: "a failover by hand that is called off", happens: func(h *histories) (*box, string) {
@@ -343,11 +347,7 @@ var realHistories = []struct {
 		return killed(h)
 	}, want: "continued", cover: "11"},
 	{name: "killed, on disk, with a replica that did not confirm", args: durable, happens: func(h *histories) (*box, string) {
-		server, r := h.more()
-		r.followOf(h.master)
-		h.m.note(onDisk)
-		server.Kill()
-		h.m.attached(0)
+		h.unconfirmed(onDisk)
 		return killed(h)
 	}, want: "changed"},
 	{name: "killed, on disk, and a replica has attached since", args: durable, noted: onDisk, happens: func(h *histories) (*box, string) {

@@ -74,8 +74,8 @@ func absentReplica(x *exam, s *Inspected) verdict {
 			"again: docs/operations.md has the seconds", buys+" (docs/operations.md, what each ack costs)")
 }
 
-// otherAddress looks for a replica that its master shows under an address which the cluster does not
-// list: the address that is listed confirms nothing then.
+// otherAddress looks for a replica that its master shows under an address which the cluster does
+// not list: the address that is listed confirms nothing then.
 func otherAddress(x *exam, s *Inspected) verdict {
 	if !s.Master || x.Cluster == nil || x.Ack != redisstore.AckAll || len(s.Replicas) == 0 {
 		return verdict{}

@@ -82,7 +82,8 @@ func TestReplicaThatLoadsByTwoChannelsIsOne(t *testing.T) {
 	set := redistest.StartSentinel(t, 1)
 	master, replica := set.Master(), set.Replicas()[0]
 	for _, server := range []*redistest.Server{master, replica} {
-		for _, setting := range []string{"dual-channel-replication-enabled", "repl-rdb-channel"} { // Valkey, Redis 8
+		// of Valkey and of Redis 8
+		for _, setting := range []string{"dual-channel-replication-enabled", "repl-rdb-channel"} {
 			_ = server.Client().ConfigSet(t.Context(), setting, "yes").Err()
 		}
 	}

@@ -40,8 +40,8 @@ func (h *histories) replica(of *redistest.Server) *box {
 	return b
 }
 
-// unconfirmed has state noted while a replica is attached that does not have to confirm, and has gone
-// then. It returns the id of the server that is noted.
+// unconfirmed has state noted while a replica is attached that does not have to confirm, and has
+// gone then. It returns the id of the server that is noted.
 func (h *histories) unconfirmed(facts string) (id string) {
 	h.Helper()
 	server, r := h.more()

@@ -110,7 +110,8 @@ func (c *chain) take(size int64) (n *node, least int64, err error) {
 	return n, r.Step, s.admit(c)
 }
 
-// see refuses a range that does not lie wholly above what was seen before, or is not valid any more.
+// see refuses a range that does not lie wholly above what was seen before, or is not valid any
+// more.
 func (c *chain) see(r Range, n *node) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()

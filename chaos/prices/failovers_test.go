@@ -87,7 +87,7 @@ func struck(name string) func(*testing.T, set) {
 	return func(t *testing.T, in set) { strikes[i].do(t, in, published) }
 }
 
-// TestPricesOfFailovers fails where something jumps, or a template has ended, though it counts as no
+// TestPricesOfFailovers fails where something jumps, or a template has ended, that counts as no
 // loss.
 func TestPricesOfFailovers(t *testing.T) {
 	beside(t)

@@ -24,7 +24,8 @@ type pool struct {
 	slots           [maxSlots]slot
 
 	tokens [maxTokens / 64]uint64 // those that are claimed
-	places map[int64]int64        // those that confirm what no word is noted beside; never changed in place
+	// those that confirm what no word is noted beside; never changed in place
+	places map[int64]int64
 }
 
 func (p *pool) count() (n int) {

@@ -58,15 +58,16 @@ type sim struct {
 	cooldown                int64
 	rare                    int64 // one in how many messages is late, or lost, or executed twice
 	// one in how many renewals, or three times as many stamps, meets a pause
-	awake    int64
-	unit     int64  // how long a timestamp of an id stands for
-	appends  bool   // servers write append-only files, else RDB files
-	*group          // the servers that have the pool
-	other    *group // of the same cluster, or nil
-	kind     kind
-	epochs   int64           // of the cluster, so far
-	met      map[int64]int64 // when addresses were first attached at a call; 0 = they were listed at first
-	wiped    int64           // how often a master has lost what it had noted
+	awake   int64
+	unit    int64  // how long a timestamp of an id stands for
+	appends bool   // servers write append-only files, else RDB files
+	*group         // the servers that have the pool
+	other   *group // of the same cluster, or nil
+	kind    kind
+	epochs  int64 // of the cluster, so far
+	// when addresses were first attached at a call; 0 = they were listed at first
+	met      map[int64]int64
+	wiped    int64 // how often a master has lost what it had noted
 	watchers []*sentinel
 	clients  []*client
 	lastID   int64 // of nonces and incarnations

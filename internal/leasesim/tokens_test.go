@@ -47,8 +47,8 @@ func (v *server) claim(token int) reply {
 	return x.end(reply{word: granted})
 }
 
-// known reports whether a replica is in step, and was listed at first or attached at a call, for so
-// long that each process has asked for the places since. Another one is not promoted where tokens
+// known reports whether a replica is in step, and was listed at first or attached at a call so long
+// ago that each process has asked for the places since. Another one is not promoted where tokens
 // are claimed: that is assumed.
 func (s *sim) known(v *server) bool {
 	at, met := s.met[v.address]
@@ -71,8 +71,8 @@ func (v *server) note(waits map[int64]int64) map[int64]int64 {
 	return all
 }
 
-// attach has a client wait for the replicas that are attached at its call, and notes them. Before, it
-// asks again if this is another server than it has asked, and reports whether that was answered.
+// attach has a client wait for the replicas that are attached at its call, and notes them. Before,
+// it asks again if this is another server than it has asked, and reports whether that was answered.
 func (c *client) attach(v *server) bool {
 	if c.known.id != v.replid && !c.learn(v) {
 		return false

@@ -138,9 +138,11 @@ func TestDoReportsThatAnAnswerIsNotRecorded(t *testing.T) {
 		fault  fault
 		answer client.Answer
 		want   error
+		sent   int
 	}{
-		"the record is gone": {says(410, "application/problem+json", `{"code":"idempotency-token-unknown"}`), done, client.ErrUnknownToken},
-		"an invalid answer":  {nil, client.Answer{Status: 99}, client.ErrInvalidRequest},
+		"the record is gone":       {says(410, "application/problem+json", `{"code":"idempotency-token-unknown"}`), done, client.ErrUnknownToken, 1},
+		"an invalid answer":        {nil, client.Answer{Status: 99}, client.ErrInvalidRequest, 1},
+		"headers that are no text": {nil, client.Answer{Status: 201, Header: map[string]string{"X-A": "\xff"}}, client.ErrInvalidRequest, 0},
 	} {
 		if row.fault != nil {
 			s.proxy.disturb(only("complete", 0, row.fault))
@@ -150,7 +152,7 @@ func TestDoReportsThatAnAnswerIsNotRecorded(t *testing.T) {
 		wantError(t, err, row.want)
 		expect.Error(t, "Do, "+name, err, client.ErrNotRecorded)
 		expect.Equal(t, "Do, "+name, result.Answer.Status, row.answer.Status)
-		expect.Equal(t, "requests to record the answer, "+name, s.proxy.count("complete")-before, 1)
+		expect.Equal(t, "requests to record the answer, "+name, s.proxy.count("complete")-before, row.sent)
 		s.proxy.disturb(nil)
 	}
 }

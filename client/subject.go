@@ -5,6 +5,7 @@ import (
 	"context"
 	"net/http"
 	"time"
+	"unicode/utf8"
 
 	"github.com/coatcheck/coatcheck/api"
 	"github.com/coatcheck/coatcheck/internal/names"
@@ -26,6 +27,11 @@ func (s subject) kind() string {
 }
 
 func (c *Client) complete(ctx context.Context, on subject, lease string, answer Answer) error {
+	for name, value := range answer.Header {
+		if !utf8.ValidString(name + value) { // JSON would write others of its kind alike
+			return call{op: "complete " + on.kind()}.invalid("the names and values of headers are UTF-8")
+		}
+	}
 	body := api.Answer{Status: cmp.Or(answer.Status, http.StatusOK), Headers: answer.Header, Body: answer.Body, NotKept: answer.NotKept}
 	return c.owned(ctx, on, call{op: "complete", lease: lease, body: body})
 }

@@ -13,7 +13,7 @@ import { isText } from './fingerprint.mjs';
 export class Response {
   constructor(body, { status = 200, headers = {} } = {}) {
     if (!Number.isInteger(status) || status < 200 || status > 599) throw new TypeError('a status is a number of 200 to 599');
-    if (!isPlain(headers) || Object.values(headers).some((value) => typeof value !== 'string')) throw new TypeError('headers are an object of strings');
+    if (!isPlain(headers) || !Object.entries(headers).flat().every(isText)) throw new TypeError('headers are an object of strings without lone surrogates');
     const typed = Object.keys(headers).some((name) => name.toLowerCase() === 'content-type');
     const bytes = bytesOf(body);
     this.status = status;

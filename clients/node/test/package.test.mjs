@@ -221,7 +221,7 @@ for (const [name, result, want] of [
 }
 
 test('a Response that the service would refuse is not made', () => {
-  for (const terms of [{ status: 199 }, { status: 600 }, { status: '200' }, { headers: { 'X-A': 1 } }, { headers: new Headers() }, { headers: [['X-A', 'b']] }]) {
+  for (const terms of [{ status: 199 }, { status: 600 }, { status: '200' }, { headers: { 'X-A': 1 } }, { headers: { 'X-A': '\ud83d' } }, { headers: new Headers() }, { headers: [['X-A', 'b']] }]) {
     assert.throws(() => new coatcheck.Response('paid', terms), TypeError, JSON.stringify(terms));
   }
 });

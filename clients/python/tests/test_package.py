@@ -214,7 +214,7 @@ class Package(unittest.TestCase):
         self.assertEqual(ran, [])
 
     def test_a_response_that_the_service_would_refuse_is_not_made(self):
-        for status, headers in [(199, {}), (600, {}), ("200", {}), (True, {}), (200, {"X-A": 1}), (200, {b"X-A": "b"})]:
+        for status, headers in [(199, {}), (600, {}), ("200", {}), (True, {}), (200, {"X-A": 1}), (200, {"X-A": "\ud83d"}), (200, {b"X-A": "b"})]:
             with self.assertRaises((TypeError, ValueError), msg=f"{status} {headers}"):
                 coatcheck.Response("paid", status, headers)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Mapping, Optional
 
-from .ask import is_number, written
+from .ask import is_number, utf8, written
 
 
 class Response:
@@ -19,8 +19,8 @@ class Response:
         if not is_number(status) or not 200 <= status <= 599:
             raise ValueError("a status is a number of 200 to 599")
         self.status, self.headers, self.body = int(status), dict(headers or {}), b""
-        if not all(isinstance(text, str) for field in self.headers.items() for text in field):
-            raise TypeError("the names and values of headers are str")
+        for text in (text for field in self.headers.items() for text in field):
+            utf8("the name or value of a header", text)
         if body is None:
             return
         if isinstance(body, (bytes, bytearray, memoryview)):

@@ -46,7 +46,7 @@ var (
 	// white space before a name, and Rack drops brackets around it.
 	formField = fieldForm{regexp.MustCompile(`([&;+\s][\[\]]{0,8}|[\[\]]{9})[_.[]method(\]{0,8}[=\x00]|\]{9})`)}
 	// the value of name= in a part's header, or of Content-ID, which Rack takes as well
-	partField = fieldForm{regexp.MustCompile(`([=:]\s{0,16}["']?\s{0,16}[\[\]]{0,8}|\s{17}|[\[\]]{9})[_.[]method["';\s\]]`)}
+	partField = fieldForm{regexp.MustCompile(`([=:]\s{0,16}["']?\s{0,16}[\[\]]{0,8}|\s{17}|[\[\]]{9})[_.[]method["';\s\]\x00]`)}
 	jsonField = fieldForm{regexp.MustCompile(`"_method"(\s{0,16}:|\s{17})`)}
 )
 
@@ -59,7 +59,7 @@ var bodies = []struct {
 }{
 	{regexp.MustCompile(`(?i)^\s*$|x-www-form-urlencoded`), formField},
 	{regexp.MustCompile(`(?i)multipart/`), partField},
-	{regexp.MustCompile(`(?i)[/+]json\b`), jsonField},
+	{regexp.MustCompile(`(?i)[/+]json`), jsonField},
 }
 
 // fieldsOf are the forms in which the body of a request may have the field.

@@ -19,7 +19,9 @@ func TestFieldIsFoundInPiecesOfABody(t *testing.T) {
 		{"", "a;  +%20%09[method%00=put", true},
 		{"application/x-www-form-urlencoded", "x=1&[[%5D_method]]=put", true}, // as Rack reads it
 		{"application/x-www-form-urlencoded", strings.Repeat("[", 300) + "_method" + strings.Repeat("]", 300) + "=put", true},
+		{"application/jsonx", `{"_method": "put"}`, true}, // as Laravel reads it
 		{"multipart/form-data", `name="[_method]"`, true},
+		{"multipart/form-data", "name=\"_method\x00x\"", true}, // as PHP reads it
 		{"multipart/form-data", "name=" + strings.Repeat(" ", 300) + "_method\r\n", true},
 		{"multipart/form-data", "name=\"\\_\\met\\hod\"", true},
 		{"application/problem+json", `{"\u005F\u006d\u0065\u0074\u0068\u006f\u0064"` + strings.Repeat(" ", 300) + ": 1}", true},

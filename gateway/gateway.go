@@ -272,7 +272,7 @@ func (g *Gateway) serve(w *responder, r *http.Request, x *exchange) {
 	} else {
 		r.Body = boundBody(w, r.Body, g.config.BodyTimeout)
 	}
-	if !g.keepsMethod(w, r, x) {
+	if !g.keepsMethod(w, r, x, streams) {
 		return
 	}
 	if x.route == nil || x.route.Unguarded {

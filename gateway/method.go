@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"bytes"
+	"errors"
 	"io"
 	"net/http"
 	"regexp"
@@ -10,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/coatcheck/coatcheck/api"
+	"github.com/coatcheck/coatcheck/internal/frontdoor"
 	"github.com/coatcheck/coatcheck/internal/muxpattern"
 )
 
@@ -23,18 +25,34 @@ var errMethodField = &fieldError{methodField, methodField + " in a query, a form
 // keepsMethod refuses an unsafe request with the field in its query, unless its route allows it:
 // the service would run another method than the one that the routes file names. A body with the
 // field breaks off before it, however long the body is, so that no service can read the field.
-func (g *Gateway) keepsMethod(w http.ResponseWriter, r *http.Request, x *exchange) bool {
+func (g *Gateway) keepsMethod(w http.ResponseWriter, r *http.Request, x *exchange, streams bool) bool {
 	if x.route == nil || x.route.MethodField || muxpattern.IsSafe(r.Method) {
 		return true
 	}
-	if formField.in([]byte("&" + r.URL.RawQuery)) {
-		g.refuseField(w, r, api.InvalidRequest, errMethodField.field, errMethodField.text)
-		return false
-	}
-	if fields := fieldsOf(r); len(fields) > 0 {
+	has := formField.in([]byte("&" + r.URL.RawQuery))
+	if fields := fieldsOf(r); !has && len(fields) > 0 {
 		r.Body = &searchedBody{ReadCloser: r.Body, fields: fields, seam: []byte("&")}
+		// one that says nothing about itself may wait for its answer
+		saysMore := r.ContentLength > 0 || r.Header.Get("Content-Type") != ""
+		has = streams && saysMore && startHasField(r)
 	}
-	return true
+	if has {
+		g.refuseField(w, r, api.InvalidRequest, errMethodField.field, errMethodField.text)
+	}
+	return !has
+}
+
+// startHasField looks for the field in what comes first of a body that is passed on as it comes, so
+// that most requests with the field do not reach the service at all. The body stays whole.
+func startHasField(r *http.Request) bool {
+	start := make([]byte, bufferSize)
+	n, err := r.Body.Read(start) // the transport meets any other error again
+	frontdoor.Count(r, int64(n))
+	r.Body = struct {
+		io.Reader
+		io.Closer
+	}{io.MultiReader(bytes.NewReader(start[:n]), r.Body), r.Body}
+	return errors.Is(err, errMethodField)
 }
 
 // fieldForm matches the field where a kind of body has it. Escapes of characters are undone before.

@@ -10,19 +10,14 @@ import (
 )
 
 // line sends a request with nothing but a request line of its own, and returns the answer's status.
-func (r *rig) line(line string) int {
-	r.t.Helper()
-	statuses := r.raw(line + " HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
-	if len(statuses) != 1 {
-		r.t.Fatalf("%q: got the answers %v, want one", line, statuses)
-	}
-	return statuses[0]
-}
+func (r *rig) line(line string) int { return r.lineWith(line, "") }
 
 // keyed is line with an Idempotency-Key that is always the same.
-func (r *rig) keyed(line string) int {
+func (r *rig) keyed(line string) int { return r.lineWith(line, "Idempotency-Key: once\r\n") }
+
+func (r *rig) lineWith(line, header string) int {
 	r.t.Helper()
-	statuses := r.raw(line + " HTTP/1.1\r\nHost: x\r\nIdempotency-Key: once\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
+	statuses := r.raw(line + " HTTP/1.1\r\nHost: x\r\n" + header + "Content-Length: 0\r\nConnection: close\r\n\r\n")
 	if len(statuses) != 1 {
 		r.t.Fatalf("%q: got the answers %v, want one", line, statuses)
 	}

@@ -2,10 +2,8 @@
 parent.
 """
 
-import collections
 import ctypes
 import http.server
-import json
 import os
 import signal
 import socket
@@ -15,9 +13,10 @@ import tempfile
 import threading
 import time
 
+import counting
+
 taken_at, kind = sys.argv[1], sys.argv[2]
 folder = tempfile.mkdtemp(prefix="coatcheck-front-")
-runs = collections.Counter()
 
 
 def free_port():
@@ -30,31 +29,8 @@ def with_parent():
     ctypes.CDLL(None).prctl(1, signal.SIGKILL)
 
 
-class Handler(http.server.BaseHTTPRequestHandler):
-    """What nginx takes for the payment."""
-
-    def do_POST(self):
-        self.rfile.read(int(self.headers.get("Content-Length") or 0))
-        runs[self.headers.get("Idempotency-Key", "")] += 1
-        self.answer(201, b"paid")
-
-    def do_GET(self):
-        taken = json.dumps(runs).encode()
-        runs.clear()
-        self.answer(200, taken)
-
-    def answer(self, status, body):
-        self.send_response(status)
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, *_):
-        pass
-
-
 def nginx(port):
-    behind = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    behind = http.server.ThreadingHTTPServer(("127.0.0.1", 0), counting.Handler)
     threading.Thread(target=behind.serve_forever, daemon=True).start()
     temporary = ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
     places = " ".join("%s_temp_path %s/%s;" % (one, folder, one) for one in temporary)

@@ -103,7 +103,8 @@ var catalogue = map[Code]Kind{
 	Superseded: {409, "Another attempt has replaced this one", false,
 		"This attempt was silent for longer than its lease and another took over. Ask again with the same token for that one's answer."},
 	PayloadMismatch: {422, "The token or key was used for another request", false,
-		"Nothing was done. The same token or key came with another method, route, scope or payload. Use one for one operation."},
+		"Nothing was done. The same token or key came with another method, path, query, payload or scope, or with another value of a header " +
+			"that the route's policy names. Use one for one operation."},
 	TokenUnknown: {410, "The token is unknown", false,
 		"Nothing was done. It was never issued, has expired, or was lost with the store's state. If its operation may have run, " +
 			"look at the effect before you get a new token with POST /token."},

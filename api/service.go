@@ -79,11 +79,13 @@ type RoutePolicy struct {
 	// where the payload has the key of a request without one of them, as a JSON Pointer
 	KeyFromBody []string `json:"key_from_body,omitempty"`
 	// what distinguishes a key: the same key elsewhere is another operation
-	UniqueBy    []string `json:"unique_by"`
-	Required    bool     `json:"required"`
-	Policy      string   `json:"policy"`
-	LeaseMs     int64    `json:"lease_ms"`
-	RetentionMs int64    `json:"retention_ms"`
+	UniqueBy []string `json:"unique_by"`
+	// the routes on which a key is one operation; "" = this one alone
+	UniqueOver  string `json:"unique_over,omitempty"`
+	Required    bool   `json:"required"`
+	Policy      string `json:"policy"`
+	LeaseMs     int64  `json:"lease_ms"`
+	RetentionMs int64  `json:"retention_ms"`
 	// what has to be the same for two requests to be the same
 	Fingerprint []string `json:"fingerprint"`
 	// statuses whose answers are kept; none = all but 307, 308, 401, 403, 407, 408, 421, 425 and

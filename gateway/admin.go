@@ -37,9 +37,13 @@ type Readiness struct {
 	// why it is not ready; on this machine with figures
 	Reason string `json:"reason,omitempty"`
 
-	Routes    int       `json:"routes"`           // guarded routes in force
-	Unmatched string    `json:"unmatched"`        // refuse or pass: what no route names
-	LoadedAt  time.Time `json:"routes_loaded_at"` // when they were read
+	Routes    int    `json:"routes"`           // guarded routes in force
+	Unmatched string `json:"unmatched"`        // refuse or pass: what no route names
+	Unguarded int    `json:"unguarded_routes"` // patterns of unsafe requests with guard: false
+	// those of them that match more than one path: how many, and on this machine alone which
+	UnguardedWideCount int       `json:"unguarded_wide_count"`
+	UnguardedWide      []string  `json:"unguarded_wide,omitempty"`
+	LoadedAt           time.Time `json:"routes_loaded_at"` // when they were read
 	// faults of the file as it is now: why it is not in force
 	FaultCount int `json:"routes_fault_count,omitempty"`
 	// of the file that the routes were read from; on this machine alone
@@ -59,12 +63,14 @@ func (g *Gateway) ready(w http.ResponseWriter, r *http.Request) {
 		Ready: store.Reason == "", Store: string(g.store.Mode()), Ack: store.Continuity.Acks, Reason: store.Class,
 		Routes: len(routes.routes.Guarded()), Unmatched: routes.routes.Unmatched(), LoadedAt: routes.loaded.UTC(), FaultCount: len(faults),
 	}
+	all, wide := routes.routes.Unguarded()
+	readiness.Unguarded, readiness.UnguardedWideCount = len(all), len(wide)
 	if !readiness.Ready {
 		readiness.Ack = max(g.store.Ack(), 0) // what it asks for
 	}
 	if health.FromThisMachine(r) {
 		readiness.Incarnation, readiness.Reason = store.Incarnation, store.Reason
-		readiness.Version, readiness.RoutesFaults = routes.version, faults
+		readiness.Version, readiness.RoutesFaults, readiness.UnguardedWide = routes.version, faults, wide
 	}
 	w.Header().Set("Cache-Control", "no-store")
 	status := http.StatusOK

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/http/httputil"
 	"net/url"
 	"strings"
 	"time"
@@ -48,9 +49,9 @@ var askClient = &http.Client{
 	CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 }
 
-// principal returns what asks the service. A caller whom it does not name is refused, as is every
-// caller while it does not answer. drop drops the headers that a service does not get.
-func (a Ask) principal(drop func(http.Header)) func(*http.Request) (string, error) {
+// askedBy returns what asks a service who sends a request. A caller whom it does not name is
+// refused, as is every caller while it does not answer.
+func (g *Gateway) askedBy(a Ask) func(*http.Request) (string, error) {
 	return func(r *http.Request) (string, error) {
 		ctx, cancel := context.WithTimeout(r.Context(), askTimeout)
 		defer cancel()
@@ -58,7 +59,7 @@ func (a Ask) principal(drop func(http.Header)) func(*http.Request) (string, erro
 		if err != nil {
 			return "", fmt.Errorf("%w: %w", idempotency.ErrNoKeys, err)
 		}
-		question.Header = askHeader(r, drop)
+		g.describe(r, question)
 		answer, err := askClient.Do(question)
 		if err != nil {
 			return "", fmt.Errorf("%w: the service that names callers does not answer: %w", idempotency.ErrNoKeys, err)
@@ -78,25 +79,24 @@ func (a Ask) principal(drop func(http.Header)) func(*http.Request) (string, erro
 	}
 }
 
-// askHeader is the header of the question: that of the request as the upstream gets it, without
-// what is about its body, and with what it asks for.
-func askHeader(r *http.Request, drop func(http.Header)) http.Header {
+// describe gives a question the headers with which the upstream gets a request, without those about
+// its body and its connection, and what the request asks for.
+func (g *Gateway) describe(r, question *http.Request) {
 	header := r.Header.Clone()
-	for name := range strings.SplitSeq(strings.Join(r.Header.Values("Connection"), ","), ",") {
-		header.Del(strings.TrimSpace(name))
-	}
-	drop(header)
+	question.Header = header
+	g.dropMisleading(header)
 	for name := range header {
-		if strings.HasPrefix(name, "Content-") || strings.HasPrefix(name, "X-Forwarded-") || hopByHop[name] {
+		if strings.HasPrefix(name, "Content-") || notAsked[name] {
 			delete(header, name)
 		}
 	}
+	g.forwarded(&httputil.ProxyRequest{In: r, Out: question})
+	if _, has := header[forwardedHost]; !has {
+		header.Set(forwardedHost, r.Host)
+	}
 	header.Set(requestIDHeader, exchangeOf(r.Context()).id)
 	header.Set("X-Forwarded-Method", r.Method)
-	header.Set("X-Forwarded-Host", r.Host)
-	header.Set("X-Forwarded-Proto", "http")
 	header.Set("X-Forwarded-Uri", frontdoor.RawPath(r.URL)+queryOf(r.URL))
-	return header
 }
 
 func queryOf(u *url.URL) string {
@@ -106,8 +106,9 @@ func queryOf(u *url.URL) string {
 	return "?" + u.RawQuery
 }
 
-// hopByHop are the headers that belong to one connection.
-var hopByHop = map[string]bool{
+// notAsked are the headers of a request that a question about it does not have: of its connection,
+// and those that could get an answer without a name.
+var notAsked = map[string]bool{
 	"Connection": true, "Keep-Alive": true, "Proxy-Connection": true, "Te": true, "Trailer": true, "Transfer-Encoding": true, "Upgrade": true,
 	"Expect": true, "If-None-Match": true, "If-Modified-Since": true,
 }

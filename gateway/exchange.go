@@ -17,6 +17,7 @@ const requestIDHeader = "X-Request-Id"
 // contact alone is shared.
 type exchange struct {
 	id      string
+	host    string // that the client asked under
 	began   time.Time
 	route   *guardedRoute // nil = no route names it
 	outcome outcome
@@ -61,7 +62,7 @@ type exchangeKey struct{}
 
 // begin notes that a request has come.
 func begin(r *http.Request) (*exchange, *http.Request) {
-	x := &exchange{id: requestlog.IDOf(r), began: time.Now(), onSend: func() {}}
+	x := &exchange{id: requestlog.IDOf(r), host: r.Host, began: time.Now(), onSend: func() {}}
 	return x, r.WithContext(context.WithValue(requestlog.With(r.Context(), x.id), exchangeKey{}, x))
 }
 

@@ -59,6 +59,10 @@ func (g *Gateway) noAnswer(w http.ResponseWriter, r *http.Request, err error) {
 		g.writeProblem(w, r, api.NewProblem(api.PayloadTooLarge, ""))
 		return
 	}
+	if wrong, is := errors.AsType[*fieldError](err); is && !isGuarded {
+		g.refuseField(w, r, api.InvalidRequest, wrong.field, wrong.text)
+		return
+	}
 	failed := endedBy(r.Context(), broken)
 	switch {
 	case !isGuarded && failed == broken && r.Context().Err() != nil:
@@ -138,6 +142,10 @@ func (g *Gateway) recovered(w *responder, r *http.Request, x *exchange, reason a
 
 // refuse answers for the idempotency middleware.
 func (g *Gateway) refuse(w http.ResponseWriter, r *http.Request, err error) {
+	if wrong, is := errors.AsType[*fieldError](err); is {
+		g.refuseField(w, r, api.InvalidRequest, wrong.field, wrong.text)
+		return
+	}
 	x := exchangeOf(r.Context())
 	if x.outcome = outcomeOf(err); x.outcome == atStop {
 		g.refuseAtStop(w, r, x)

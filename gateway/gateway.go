@@ -56,9 +56,7 @@ type Config struct {
 
 	// returns the caller, as [idempotency.Config].Principal; nil = its default
 	Principal func(*http.Request) (string, error)
-	// all callers are one, as Principal says; false = a request with a key whose caller has no name
-	// is a line in the log, once a minute
-	OneCaller bool
+	OneCaller bool // as [idempotency.Config].OneCaller
 	// check the signature of issued tokens; nil = tokens are not signed
 	TokenKeys  []idempotency.Key
 	AnswerKeys []idempotency.Key // encrypt stored answers; nil = stored as they are
@@ -130,7 +128,6 @@ type Gateway struct {
 	once       *httputil.ReverseProxy // for what is
 	transports []*http.Transport      // of both
 	unnamed    unnamedWarning
-	callers    callersWarning
 	routes     atomic.Pointer[table]
 	hosts      atomic.Pointer[frontdoor.Hosts]
 	file       routesFile
@@ -163,7 +160,7 @@ func New(config Config) (*Gateway, error) {
 		"Memory that requests under way take, as far as it is counted: headers, guarded bodies and answers, and copying.", nil,
 		func(tell metrics.Tell) { tell(float64(g.door.BytesInFlight())) })
 	g.tokens = idempotency.New(config.Store, idempotency.Config{
-		Principal: config.Principal, Error: g.refuse, Logger: config.Logger,
+		Principal: config.Principal, OneCaller: config.OneCaller, Error: g.refuse, Logger: config.Logger,
 		TokenKeys: config.TokenKeys, AnswerKeys: config.AnswerKeys, PolicyURL: policyPath, Admit: g.admit,
 	})
 	metrics.ShowBacklogs(g.metrics.Registry, func() []metrics.Backlog {
@@ -219,6 +216,7 @@ func (g *Gateway) Close(ctx context.Context) error {
 func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	g.working.Add(1)
 	defer g.working.Add(-1)
+	dropListed(r.Header)
 	x, r := begin(r)
 	r = g.trace(r, x)
 	out := &responder{ResponseWriter: w, request: r, id: x.id, begun: func() { x.onSend() }, stall: g.config.StallTimeout}
@@ -274,7 +272,7 @@ func (g *Gateway) serve(w *responder, r *http.Request, x *exchange) {
 	} else {
 		r.Body = boundBody(w, r.Body, g.config.BodyTimeout)
 	}
-	if !g.keepsMethod(w, r, x, streams) {
+	if !g.keepsMethod(w, r, x) {
 		return
 	}
 	if x.route == nil || x.route.Unguarded {

@@ -25,6 +25,18 @@ var rerouting = []string{
 // X-Forwarded.
 var origin = []string{"X-Scheme", "X-Url-Scheme", "Front-End-Https"}
 
+// dropListed drops the headers that a request's Connection lists (RFC 9110, 7.6.1): they are for
+// one connection, and the service does not get them. Upgrade and TE stay: the proxy answers for
+// them itself.
+func dropListed(header http.Header) {
+	for name := range strings.SplitSeq(strings.Join(header.Values("Connection"), ","), ",") {
+		name = http.CanonicalHeaderKey(strings.TrimSpace(name))
+		if name != "Connection" && name != "Upgrade" && name != "Te" {
+			delete(header, name)
+		}
+	}
+}
+
 // dropMisleading drops what a client sent under a name that means something else to a service: of
 // the gateway itself, of another proxy, or of its own request line. So are names with another
 // character than a letter, a digit or a hyphen, as nginx does: CGI and WSGI cannot tell X_A from

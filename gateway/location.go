@@ -10,15 +10,16 @@ import (
 
 // outside rewrites the headers of an answer that name the upstream, as Apache's ProxyPassReverse
 // does: a client that followed them would leave the gateway, and no key would guard it there. What
-// is left is a path, which the client reads at the address that it has asked.
-func (u Upstream) outside(answer *http.Response) {
+// is left is a path, which the client reads at the address that it has asked. asked is the client's
+// Host.
+func (u Upstream) outside(answer *http.Response, asked string) {
 	for _, name := range []string{"Location", "Content-Location"} {
 		text := answer.Header.Get(name)
 		if text == "" {
 			continue
 		}
 		if path, is := u.pathOf(text, answer.Request.Host); is {
-			answer.Header.Set(name, u.otherScheme(text, answer.Request.Header)+path)
+			answer.Header.Set(name, u.otherScheme(text, asked, answer.Request.Header)+path)
 		}
 	}
 }
@@ -60,12 +61,12 @@ func (u Upstream) pathOf(text, sent string) (path string, is bool) {
 // otherScheme is what comes before a path at the gateway where a reference to the upstream asks for
 // another scheme than the client and the upstream use, as one that sends its clients on to https;
 // else "". The headers sent to the upstream tell of the client.
-func (u Upstream) otherScheme(text string, sent http.Header) string {
+func (u Upstream) otherScheme(text, asked string, sent http.Header) string {
 	scheme, _, isWhole := strings.Cut(strings.ToLower(text), "://")
 	if !isWhole || scheme != "http" && scheme != "https" || scheme == u.url.Scheme || scheme == sent.Get("X-Forwarded-Proto") {
 		return ""
 	}
-	return scheme + "://" + sent.Get("X-Forwarded-Host")
+	return scheme + "://" + cmp.Or(sent.Get(forwardedHost), asked)
 }
 
 // place is where a server is asked: its host, normalised, and its port.

@@ -58,8 +58,8 @@ func TestReferencesToTheUpstreamArePathsOfTheGateway(t *testing.T) {
 	} {
 		upstream, err := ParseUpstream(row.upstream)
 		expect.Error(t, row.upstream, err, nil)
-		answer := &http.Response{Header: http.Header{"Location": {row.text}}, Request: &http.Request{Host: row.sent, Header: http.Header{"X-Forwarded-Host": {"client.example"}, "X-Forwarded-Proto": {"http"}}}}
-		upstream.outside(answer)
+		answer := &http.Response{Header: http.Header{"Location": {row.text}}, Request: &http.Request{Host: row.sent, Header: http.Header{"X-Forwarded-Proto": {"http"}}}}
+		upstream.outside(answer, "client.example")
 		expect.Equal(t, row.text+" from "+row.upstream, answer.Header.Get("Location"), row.want)
 	}
 }

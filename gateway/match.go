@@ -13,11 +13,13 @@ import (
 
 // table is one reading of the routes file. It does not change.
 type table struct {
-	routes    Routes
-	version   string // of the file's content
-	loaded    time.Time
-	mux       *http.ServeMux // its handlers are guardedRoutes
-	others    *guardedRoute  // of unsafe requests that no route names; nil = they are refused
+	routes  Routes
+	version string // of the file's content
+	loaded  time.Time
+	mux     *http.ServeMux // its handlers are guardedRoutes
+	// the same without hosts, for a service that does not get the Host; nil = no pattern has one
+	hostless  *http.ServeMux
+	others    *guardedRoute // of unsafe requests that no route names; nil = they are refused
 	published api.Policies
 	longest   Route // of these and all before
 }
@@ -33,21 +35,35 @@ const othersName = "unmatched"
 func (g *Gateway) newTable(routes Routes, version string) (*table, error) {
 	t := &table{routes: routes, version: version, loaded: time.Now(), mux: http.NewServeMux()}
 	t.longest = longestOf(routes, g.routes.Load())
+	of := map[string]*guardedRoute{}
 	for _, route := range routes.List {
 		made := g.guard(route)
+		of[route.Name] = made
 		for _, pattern := range route.Match {
 			if err := muxpattern.Handle(t.mux, pattern, made); err != nil {
 				return nil, err // ParseRoutes has tried it
 			}
 		}
 		if !route.Unguarded {
-			t.published.Routes = append(t.published.Routes, made.Published())
+			policy := made.Published()
+			if made.Keys == oneScope {
+				policy.UniqueOver = "all routes of the gateway but those with a key space of their own"
+			}
+			t.published.Routes = append(t.published.Routes, policy)
 		}
 	}
+	if !g.config.PreserveHost {
+		t.hostless, _ = routes.hostless(func(route Route) http.Handler { return of[route.Name] })
+	}
 	if routes.Open {
-		t.others = g.guard(Route{Route: idempotency.Route{Name: othersName, Optional: true}.WithDefaults(), UpstreamTimeout: upstreamTimeout})
+		t.others = g.guard(unmatched())
 	}
 	return t, nil
+}
+
+// unmatched is the route of unsafe requests that no other one names, in a gateway that is open.
+func unmatched() Route {
+	return Route{Route: idempotency.Route{Name: othersName, Optional: true}.WithDefaults(), UpstreamTimeout: upstreamTimeout}
 }
 
 // guard makes a route's guard, with the upstream behind it.
@@ -55,15 +71,17 @@ func (g *Gateway) guard(route Route) *guardedRoute {
 	if route.Keys == "" {
 		route.Keys = oneScope
 	}
-	if g.config.PreserveHost { // the service can be another one under another name
+	// the service can be another one under another name
+	if g.config.PreserveHost {
 		route.Headers = append(slices.Clip(route.Headers), "Host")
+	}
+	if g.config.TrustForwarded {
+		route.Headers = append(slices.Clip(route.Headers), forwardedHost)
 	}
 	made := &guardedRoute{Route: route}
 	if !route.Unguarded {
 		if ask := route.Caller.Ask; ask != nil {
-			route.Principal = ask.principal(g.dropMisleading)
-		} else if route.Principal == nil && !g.config.OneCaller {
-			route.Principal = g.named
+			route.Principal = g.askedBy(*ask)
 		}
 		made.handler = g.tokens.Middleware(route.Route)(g.upstream(made))
 	}
@@ -77,7 +95,15 @@ func (t *table) find(r *http.Request) *guardedRoute {
 		read.Host = host
 		r = &read
 	}
-	handler, _ := t.mux.Handler(r)
+	route := routeIn(t.mux, r)
+	if t.hostless != nil && routeIn(t.hostless, r) != route {
+		return nil // to the service it is a request of another route
+	}
+	return route
+}
+
+func routeIn(mux *http.ServeMux, r *http.Request) *guardedRoute {
+	handler, _ := mux.Handler(r)
 	route, _ := handler.(*guardedRoute) // else it is the mux's own, such as one that redirects
 	return route
 }

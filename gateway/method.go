@@ -4,14 +4,12 @@ import (
 	"bytes"
 	"io"
 	"net/http"
-	"net/url"
 	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/coatcheck/coatcheck/api"
-	"github.com/coatcheck/coatcheck/internal/frontdoor"
 	"github.com/coatcheck/coatcheck/internal/muxpattern"
 )
 
@@ -19,108 +17,139 @@ import (
 // another method than that of the request.
 const methodField = "_method"
 
-// formHead is how many bytes of a body that passes unguarded are searched for that field.
-const formHead = 64 << 10
+var errMethodField = &fieldError{methodField, methodField + " in a query, a form or JSON has a service run another method. A route allows it " +
+	"with method_field: true. The service behind the gateway did not get the field"}
 
-// keepsMethod refuses an unsafe request with the field, unless its route allows it: the service
-// would run another method than the one that the routes file names.
-func (g *Gateway) keepsMethod(w http.ResponseWriter, r *http.Request, x *exchange, streams bool) bool {
+// keepsMethod refuses an unsafe request with the field in its query, unless its route allows it:
+// the service would run another method than the one that the routes file names. A body with the
+// field breaks off before it, however long the body is, so that no service can read the field.
+func (g *Gateway) keepsMethod(w http.ResponseWriter, r *http.Request, x *exchange) bool {
 	if x.route == nil || x.route.MethodField || muxpattern.IsSafe(r.Method) {
 		return true
 	}
-	limit := int64(formHead)
-	if !streams {
-		limit = x.route.MaxBody
+	if formField.in([]byte("&" + r.URL.RawQuery)) {
+		g.refuseField(w, r, api.InvalidRequest, errMethodField.field, errMethodField.text)
+		return false
 	}
-	if !namesMethod(r.URL.RawQuery) && (streams && isTalk(r) || !formNamesMethod(r, limit)) {
-		return true
+	if fields := fieldsOf(r); len(fields) > 0 {
+		r.Body = &searchedBody{ReadCloser: r.Body, fields: fields, seam: []byte("&")}
 	}
-	g.refuseField(w, r, api.InvalidRequest, methodField, methodField+" in a query, a form or JSON has a service run another method. A route "+
-		"allows it with method_field: true; nothing was sent to the service behind the gateway")
-	return false
+	return true
 }
 
-// isTalk reports whether a body may wait for its answer, and so cannot be waited for: nothing says
-// what it is.
-func isTalk(r *http.Request) bool { return strings.Join(r.Header.Values("Content-Type"), "") == "" }
+// fieldForm matches the field where a kind of body has it. Escapes of characters are undone before.
+// White space is matched up to a bound, since a body is searched in pieces.
+type fieldForm struct{ *regexp.Regexp }
 
-// namesMethod reports whether a query, or a form written like one, has the field.
-func namesMethod(query string) bool {
-	for pair := range strings.FieldsFuncSeq(query, func(c rune) bool { return c == '&' || c == ';' }) {
-		name, _, _ := strings.Cut(pair, "=")
-		if decoded, err := url.QueryUnescape(name); err == nil && asVariable(decoded) == methodField {
-			return true
-		}
-	}
-	return false
-}
+var (
+	// PHP takes a dot or a bracket for the underscore, and cuts a name at a NUL. PHP and Rack drop
+	// white space before a name, and Rack drops brackets around it.
+	formField = fieldForm{regexp.MustCompile(`([&;+\s][\[\]]{0,8}|[\[\]]{9})[_.[]method(\]{0,8}[=\x00]|\]{9})`)}
+	// the value of name= in a part's header, or of Content-ID, which Rack takes as well
+	partField = fieldForm{regexp.MustCompile(`([=:]\s{0,16}["']?\s{0,16}[\[\]]{0,8}|\s{17}|[\[\]]{9})[_.[]method["';\s\]]`)}
+	jsonField = fieldForm{regexp.MustCompile(`"_method"(\s{0,16}:|\s{17})`)}
+)
 
-// asVariable is a field's name as PHP reads it: without white space before it, up to a NUL, and
-// with an underscore in place of a dot or a bracket at its beginning. Rack drops white space, too.
-func asVariable(name string) string {
-	name, _, _ = strings.Cut(strings.TrimLeft(name, " \t\r\n\v\f"), "\x00")
-	if name != "" && strings.IndexByte(".[", name[0]) >= 0 {
-		name = "_" + name[1:]
-	}
-	return name
-}
-
-// forms are the types of bodies that have fields, and what finds the field in each. Only a part of
-// a type is looked for: Rack cuts it at a comma, and PHP at a space. Rack takes a body without one
-// for a form, and names a part by Content-ID, too. Laravel takes fields of JSON.
-var forms = []struct {
+// bodies are the types of bodies that have fields. Only a part of a type is looked for: Rack cuts
+// it at a comma, and PHP at a space. Rack takes a body without a type for a form. Laravel takes
+// fields of JSON.
+var bodies = []struct {
 	media *regexp.Regexp
-	names func(body string) bool
+	field fieldForm
 }{
-	{regexp.MustCompile(`(?i)^\s*$|x-www-form-urlencoded`), namesMethod},
-	{
-		regexp.MustCompile(`(?i)multipart/`),
-		regexp.MustCompile(`(?i)(\bname\s*=|\bcontent-id\s*:)\s*["']?\s*[_.[]method(["';\s]|$)`).MatchString,
-	},
-	{regexp.MustCompile(`(?i)[/+]json\b`), regexp.MustCompile(`"` + methodField + `"\s*:`).MatchString},
+	{regexp.MustCompile(`(?i)^\s*$|x-www-form-urlencoded`), formField},
+	{regexp.MustCompile(`(?i)multipart/`), partField},
+	{regexp.MustCompile(`(?i)[/+]json\b`), jsonField},
 }
 
-// escape matches what a text between quotes may have in place of a character.
-var escape = regexp.MustCompile(`\\(u00[0-9A-Fa-f]{2}|[^u])`)
-
-// unescaped is a body without the escapes of texts between quotes.
-func unescaped(body string) string {
-	return escape.ReplaceAllStringFunc(body, func(one string) string {
-		if char, err := strconv.ParseUint(one[2:], 16, 8); one[1] == 'u' && err == nil {
-			return string(rune(char))
-		}
-		return one[1:]
-	})
-}
-
-// formNamesMethod reports whether the beginning of a form has the field. The body stays whole.
-func formNamesMethod(r *http.Request, limit int64) bool {
+// fieldsOf are the forms in which the body of a request may have the field.
+func fieldsOf(r *http.Request) (fields []fieldForm) {
+	if r.Body == nil || r.Body == http.NoBody {
+		return nil
+	}
 	types := r.Header.Values("Content-Type")
 	if len(types) == 0 {
 		types = []string{""}
 	}
-	var head string
-	for _, form := range forms {
-		if r.Body == nil || r.Body == http.NoBody || !slices.ContainsFunc(types, form.media.MatchString) {
-			continue
-		}
-		if head == "" {
-			head = peek(r, limit)
-		}
-		if form.names(head) || strings.Contains(head, `\`) && form.names(unescaped(head)) {
-			return true
+	for _, body := range bodies {
+		if slices.ContainsFunc(types, body.media.MatchString) {
+			fields = append(fields, body.field)
 		}
 	}
-	return false
+	return fields
 }
 
-// peek reads the beginning of a body, which stays whole.
-func peek(r *http.Request, limit int64) string {
-	head, _ := io.ReadAll(io.LimitReader(r.Body, limit)) // who reads the body meets the error again
-	frontdoor.Count(r, int64(len(head)))
-	r.Body = struct {
-		io.Reader
-		io.Closer
-	}{io.MultiReader(bytes.NewReader(head), r.Body), r.Body}
-	return string(head)
+// searchedBody is a body that breaks off before the field. Nothing is held back that has no field.
+type searchedBody struct {
+	io.ReadCloser
+
+	fields []fieldForm
+	seam   []byte // the end of what was read, in which the field may begin
+}
+
+// longestField is how many bytes the field takes at most, with what is around it and with escapes.
+const longestField = 128
+
+// Read implements [io.Reader].
+func (b *searchedBody) Read(into []byte) (int, error) {
+	n, err := b.ReadCloser.Read(into)
+	b.seam = append(b.seam, into[:min(n, longestField)]...)
+	for _, field := range b.fields {
+		if field.in(b.seam) || n > longestField && field.in(into[:n]) {
+			return 0, errMethodField
+		}
+	}
+	if n > longestField {
+		b.seam = append(b.seam[:0], into[n-longestField:n]...)
+	}
+	b.seam = b.seam[:copy(b.seam, b.seam[max(0, len(b.seam)-longestField):])]
+	return n, err
+}
+
+// in reports whether a text has the field.
+func (f fieldForm) in(text []byte) bool {
+	const before, after = 60, 20 // bytes around the word that a form looks at
+	word := []byte(methodField[1:])
+	for text = unescaped(text); ; {
+		at := bytes.Index(text, word)
+		if at < 0 {
+			return false
+		}
+		if f.Match(text[max(0, at-before):min(len(text), at+len(word)+after)]) {
+			return true
+		}
+		text = text[at+1:]
+	}
+}
+
+// escapes are what may stand for a character of the field, or for white space before it.
+var escapes = regexp.MustCompile(`^(%(5[fFbBdD]|2[eE0]|6[dD58fF4]|74|0[09a-dA-D])|\\u00[0-9A-Fa-f]{2}|\\[^u"])`)
+
+// unescaped is a text without the escapes that stand for a character of the field.
+func unescaped(text []byte) []byte {
+	var plain []byte
+	for {
+		at := bytes.IndexAny(text, `%\`)
+		if at < 0 && plain == nil {
+			return text
+		}
+		if at < 0 {
+			return append(plain, text...)
+		}
+		plain, text = append(plain, text[:at]...), text[at:]
+		char, size := text[0], 1
+		if escape := escapes.Find(text[:min(len(text), len(`\u0000`))]); escape != nil {
+			char, size = charOf(escape), len(escape)
+		}
+		plain, text = append(plain, char), text[size:]
+	}
+}
+
+// charOf is the character that an escape stands for.
+func charOf(escape []byte) byte {
+	if digits := strings.TrimLeft(string(escape), `%\u`); len(escape) > 2 {
+		char, _ := strconv.ParseUint(digits, 16, 8) // they match the expression
+		return byte(char)
+	}
+	return escape[1]
 }

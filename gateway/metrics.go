@@ -19,6 +19,7 @@ type measures struct {
 	inFlight prometheus.Gauge
 	routes   prometheus.Gauge
 	open     prometheus.Gauge
+	passing  *prometheus.GaugeVec // by whether they match more than one path
 	loaded   prometheus.Gauge
 }
 
@@ -39,6 +40,8 @@ func newMeasures(m *metrics.Store) *measures {
 		routes:   m.Gauge("coatcheck_gateway_routes", "Guarded routes in force.").WithLabelValues(),
 		open: m.Gauge("coatcheck_gateway_unmatched_pass",
 			"1 while unsafe requests that no route names pass (unmatched: pass), 0 while they are refused.").WithLabelValues(),
+		passing: m.Gauge("coatcheck_gateway_unguarded_routes",
+			"Patterns of unsafe requests that pass unguarded (guard: false), by whether they match more than one path.", "wide"),
 		loaded: m.Gauge("coatcheck_gateway_routes_loaded_timestamp_seconds",
 			"When the routes in force were read, in seconds since 1970.").WithLabelValues(),
 	}
@@ -63,6 +66,9 @@ func (m *measures) use(routes Routes, before Routes) {
 	if routes.Open {
 		m.open.Set(1)
 	}
+	all, wide := routes.Unguarded()
+	m.passing.WithLabelValues("true").Set(float64(len(wide)))
+	m.passing.WithLabelValues("false").Set(float64(len(all) - len(wide)))
 	m.loaded.Set(float64(time.Now().Unix()))
 	stays := map[string]bool{}
 	for _, route := range routes.List {

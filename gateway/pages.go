@@ -52,6 +52,11 @@ func (g *Gateway) refuseTarget(w http.ResponseWriter, r *http.Request) {
 			"the gateway")
 }
 
+// fieldError is a fault of a field of a request, for which nothing is run.
+type fieldError struct{ field, text string }
+
+func (e *fieldError) Error() string { return "gateway: " + e.text }
+
 // refuseField answers a request that is wrong in a field, "" = in none.
 func (g *Gateway) refuseField(w http.ResponseWriter, r *http.Request, code api.Code, field, detail string) {
 	exchangeOf(r.Context()).outcome = badRequest

@@ -106,13 +106,21 @@ func (b *trailedBody) Read(into []byte) (int, error) {
 	return n, err
 }
 
+// forwardedHost has the host that a client asked for.
+const forwardedHost = "X-Forwarded-Host"
+
 // forwarded sets the headers that name the request's origin, and keeps trusted ones of the client.
+// The client's Host is among them where the service gets it as well: it is part of what is compared
+// then, and without it a key is good under every name of the gateway.
 func (g *Gateway) forwarded(p *httputil.ProxyRequest) {
 	if before := p.In.Header.Values("X-Forwarded-For"); g.config.TrustForwarded && len(before) > 0 {
 		p.Out.Header["X-Forwarded-For"] = before
 	}
 	p.SetXForwarded()
-	for _, name := range []string{"X-Forwarded-Host", "X-Forwarded-Proto"} {
+	if !g.config.PreserveHost {
+		p.Out.Header.Del(forwardedHost)
+	}
+	for _, name := range []string{forwardedHost, "X-Forwarded-Proto"} {
 		if said := p.In.Header.Values(name); g.config.TrustForwarded && len(said) > 0 {
 			p.Out.Header[name] = said
 		}
@@ -138,9 +146,6 @@ func once(p *httputil.ProxyRequest) {
 	out.GetBody = nil
 	out.Header.Del("Expect") // the body is here already
 	hideKeys(p)
-	if tokens := p.In.Header.Values(idempotency.TokenHeader); len(tokens) > 0 {
-		out.Header[idempotency.TokenHeader] = tokens
-	}
 	if muxpattern.IsSafe(out.Method) && (out.Body == nil || out.Body == http.NoBody) {
 		out.Body, out.ContentLength = io.NopCloser(strings.NewReader("")), 0
 		// an unknown length would else be sent in chunks
@@ -150,7 +155,7 @@ func once(p *httputil.ProxyRequest) {
 
 // inspect looks at the upstream's answer before it is passed on.
 func (g *Gateway) inspect(answer *http.Response) error {
-	g.config.Upstream.outside(answer)
+	g.config.Upstream.outside(answer, exchangeOf(answer.Request.Context()).host)
 	keepStatusText(answer)
 	dropAdded(answer.Header)
 	answer.Header.Del(requestIDHeader) // the answer has the gateway's, which the upstream was told

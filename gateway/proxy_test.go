@@ -182,7 +182,7 @@ func (r *rig) see(method, path, body string, headers ...string) (seen, answer) {
 
 var liar = []string{
 	"Idempotency-Fence: 9", "idempotency_fence: 9", "Idempotency-Operation: mine", "idempotency_operation: mine", "X-Forwarded-For: 6.6.6.6", "X_Forwarded_For: 6.6.6.6", "X-Forwarded-Host: evil", "X-Forwarded-Proto: https",
-	"Forwarded: for=6.6.6.6", "X-Request-Id: r-1", "Connection: Idempotency-Key, X-Request-Id, Idempotency-Fence, X-Mine", "X-Mine: 1", "Te: trailers",
+	"Forwarded: for=6.6.6.6", "X-Request-Id: r-1", "Connection: Idempotency-Fence, X-Mine", "X-Mine: 1", "Te: trailers",
 	"Proxy-Authorization: Basic eA==", "Idempotency-Key: a", "Idempotency-Token: t", "Authorization: Bearer b", "User-Agent: ", "Accept-Encoding: br", "Host: shop.example",
 }
 
@@ -202,7 +202,7 @@ func TestHeadersToTheUpstream(t *testing.T) {
 			{"operation", len(got.Header.Get("Idempotency-Operation")) == 32 && len(got.Header.Values("Idempotency-Operation")) == 1, guarded},
 			{"lookalikes", got.Header["Idempotency_fence"] == nil && got.Header["Idempotency_operation"] == nil && got.Header["X_forwarded_for"] == nil, true},
 			{"for", got.Header.Get("X-Forwarded-For"), "127.0.0.1"},
-			{"host", got.Header.Get("X-Forwarded-Host"), "shop.example"},
+			{"host", got.Header.Get("X-Forwarded-Host"), ""},
 			{"proto", got.Header.Get("X-Forwarded-Proto"), "http"},
 			{"Forwarded", got.Header.Get("Forwarded"), ""},
 			{"Host", got.Host, host},

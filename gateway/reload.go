@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"sync"
 
@@ -63,7 +62,7 @@ func (g *Gateway) takeLocked(text []byte, version string, err error) error {
 		routes, err = ParseRoutes(text)
 	}
 	if err == nil {
-		err = errors.Join(routes.fitting(g.store), routes.CheckHosts(g.namesHosts()))
+		err = errors.Join(routes.fitting(g.store), routes.CheckHosts(g.config.PreserveHost, g.allowedHosts()))
 	}
 	var verifiers verifiers
 	if err == nil {
@@ -118,12 +117,6 @@ func (r Routes) fitting(store *redisstore.Store) error {
 		}
 	}
 	return found.Err("")
-}
-
-// namesHosts reports whether it is known under which names the service is asked.
-func (g *Gateway) namesHosts() bool {
-	hosts := g.allowedHosts()
-	return g.config.PreserveHost || len(hosts) > 0 && !slices.Contains(hosts, "*")
 }
 
 // faults are those of the last reading of the file.

@@ -3,6 +3,7 @@ package gateway
 import (
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -45,6 +46,43 @@ func (r Routes) Unmatched() string {
 		return "pass"
 	}
 	return "refuse"
+}
+
+// Unguarded returns the patterns of unsafe requests that pass unguarded by guard: false, and those
+// of them that match more than one path.
+func (r Routes) Unguarded() (all, wide []string) {
+	for _, route := range r.List {
+		for _, pattern := range route.Match {
+			method, _, path := muxpattern.Split(pattern)
+			if !route.Unguarded || muxpattern.IsSafe(method) {
+				continue
+			}
+			all = append(all, pattern)
+			if strings.HasSuffix(path, "/") || strings.Contains(strings.TrimSuffix(path, "{$}"), "{") {
+				wide = append(wide, pattern)
+			}
+		}
+	}
+	return all, wide
+}
+
+// Remarks are about what is in order and may not be meant.
+func (r Routes) Remarks() (remarks []string) {
+	for _, route := range r.List {
+		for _, pattern := range route.Match {
+			if method, _, _ := muxpattern.Split(pattern); method == "" && !route.Unguarded {
+				remarks = append(remarks, fmt.Sprintf("line %d: match: %q has no method, so that GET and HEAD are guarded as well and need a key; "+
+					`"POST %s" is POST alone`, route.line, pattern, pattern))
+			}
+		}
+		for _, name := range route.KeyHeaders {
+			if !strings.Contains(name, idempotency.KeyJoint) && strings.Contains(name, "+") {
+				remarks = append(remarks, fmt.Sprintf("line %d: key_header: %q is the name of one header; two that are one key together are %q",
+					route.line, name, strings.ReplaceAll(name, "+", idempotency.KeyJoint)))
+			}
+		}
+	}
+	return remarks
 }
 
 // Guarded returns the routes that are guarded.
@@ -113,9 +151,11 @@ func entries(text []byte) (list []*yaml.Node, open bool, err error) {
 	})
 	switch {
 	case len(faults) > 0:
+	case open && (routes == nil || routes.Tag == "!!null"): // requests with a key are guarded
+		return nil, open, nil
 	case routes == nil:
-		faults.Addf(root.Line, "routes: missing; a file without routes would guard nothing")
-	case routes.Kind != yaml.SequenceNode || len(routes.Content) == 0 || len(routes.Content) > maxRoutes:
+		faults.Addf(root.Line, "routes: missing; a file without routes would guard nothing, and pass nothing")
+	case routes.Kind != yaml.SequenceNode || len(routes.Content) == 0 && !open || len(routes.Content) > maxRoutes:
 		faults.Addf(routes.Line, "routes: a list of 1 to %d routes", maxRoutes)
 	default:
 		return routes.Content, open, nil
@@ -149,9 +189,11 @@ func (r Routes) conflicts() (found yamlfile.Faults) {
 
 // CheckHosts finds patterns with a host that the service need not know. Without the client's Host
 // the service takes every request for its own, and a request under another name would be one that
-// no route names.
-func (r Routes) CheckHosts(namesHosts bool) error {
+// no route names. preserved is set if the service gets the Host; allowed are the names under which
+// clients ask.
+func (r Routes) CheckHosts(preserved bool, allowed []string) error {
 	var found yamlfile.Faults
+	namesHosts := preserved || len(allowed) > 0 && !slices.Contains(allowed, "*")
 	for _, route := range r.List {
 		for _, pattern := range route.Match {
 			if _, host, _ := muxpattern.Split(pattern); host != "" && !namesHosts {
@@ -160,5 +202,34 @@ func (r Routes) CheckHosts(namesHosts bool) error {
 			}
 		}
 	}
+	if len(found) == 0 && !preserved {
+		_, found = r.hostless(func(route Route) http.Handler { return http.NotFoundHandler() })
+	}
 	return found.Err("")
+}
+
+// hostless are the routes by method and path alone, nil if no pattern has a host: a service that
+// does not get the client's Host has one operation for a path, so the path belongs to one route.
+func (r Routes) hostless(handler func(Route) http.Handler) (mux *http.ServeMux, found yamlfile.Faults) {
+	hasHost := false
+	mux = http.NewServeMux()
+	for _, route := range r.List {
+		taken := map[string]bool{}
+		for _, pattern := range route.Match {
+			method, host, path := muxpattern.Split(pattern)
+			bare := strings.TrimSpace(method + " " + path)
+			hasHost = hasHost || host != ""
+			if taken[bare] {
+				continue
+			}
+			taken[bare] = true
+			if err := muxpattern.Handle(mux, bare, handler(route)); err != nil {
+				found.Addf(route.line, "match: %q: without --preserve-host the service does not know the host: %s", pattern, err)
+			}
+		}
+	}
+	if !hasHost {
+		return nil, found
+	}
+	return mux, found
 }

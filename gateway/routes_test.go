@@ -201,3 +201,14 @@ func FuzzRoutesFile(f *testing.F) {
 		expect.Equal(t, "published routes", len(table.published.Routes), len(routes.Guarded()))
 	})
 }
+
+// What is in order and may not be meant.
+func TestRemarksOnARoutesFile(t *testing.T) {
+	t.Parallel()
+	routes, err := ParseRoutes([]byte("routes:\n- match: /payments\n- {match: /open, guard: false}\n- {match: POST /a, key_header: [ce-source+ce-id, ce-source + ce-id]}\n- match: GET /b"))
+	expect.MustEqual(t, "the error of ParseRoutes", err, nil)
+	remarks := routes.Remarks()
+	expect.MustEqual(t, "remarks", len(remarks), 2)
+	expect.Contains(t, "first remark", remarks[0], "line 2", `"/payments" has no method`, "GET and HEAD are guarded", `"POST /payments"`)
+	expect.Contains(t, "second remark", remarks[1], "line 4", `"ce-source+ce-id" is the name of one header`, `"ce-source + ce-id"`)
+}

@@ -103,7 +103,7 @@ func TestStopDrainsFinishesGuardedWorkAndLeavesNothingBehind(t *testing.T) {
 	status, ready := s.readiness()
 	expect.Equal(t, "GET /readyz", status, 200)
 	expect.Equal(t, "lengths of version and incarnation", [2]int{len(ready.Version), len(ready.Incarnation)}, [2]int{12, 40})
-	expect.Equal(t, "GET /readyz", ready, Readiness{Ready: true, Store: "embedded", Routes: 1, Unmatched: "refuse"}, cmpopts.IgnoreFields(Readiness{}, "Version", "Incarnation", "LoadedAt"))
+	expect.Equal(t, "GET /readyz", ready, Readiness{Ready: true, Store: "embedded", Routes: 1, Unmatched: "refuse", Unguarded: 1, UnguardedWideCount: 1, UnguardedWide: []string{"/"}}, cmpopts.IgnoreFields(Readiness{}, "Version", "Incarnation", "LoadedAt"))
 	ctx, hangUp := context.WithCancel(t.Context())
 	gone := make(chan struct{})
 	go func() {

@@ -3,6 +3,7 @@ package gateway
 import (
 	"errors"
 	"net/http"
+	"slices"
 	"time"
 
 	"github.com/coatcheck/coatcheck/api"
@@ -24,7 +25,11 @@ func longestOf(routes Routes, before *table) Route {
 	if before != nil {
 		longest = before.longest
 	}
-	for _, route := range routes.List {
+	list := routes.List
+	if routes.Open {
+		list = append(slices.Clip(list), unmatched())
+	}
+	for _, route := range list {
 		if route.UpstreamTimeout > longest.UpstreamTimeout {
 			longest = route
 		}

@@ -41,11 +41,22 @@ func hasKey(r *http.Request) bool {
 func (g *Gateway) refuseUnnamed(w http.ResponseWriter, r *http.Request, x *exchange) {
 	x.outcome = routeUnknown
 	g.unnamed.write(g.log, r, time.Now())
-	problem := api.NewProblem(api.RouteUnknown, "No route of the gateway names "+r.Method+" "+r.URL.EscapedPath()+
-		". Nothing was sent to the service behind the gateway. If the request is right, its operator writes a route into the routes "+
-		`file: - match: "`+patternOf(r)+`", with {name} for a part that differs from request to request, and with `+
-		"guard: false if it may run twice.")
-	g.writeProblem(w, r, problem)
+	detail := "No route of the gateway names " + r.Method + " " + r.URL.EscapedPath() +
+		". Nothing was sent to the service behind the gateway. If the request is right, its operator writes a route into the routes " +
+		`file: - match: "` + patternOf(r) + `", with {name} for a part that differs from request to request, and with ` +
+		"guard: false if it may run twice."
+	if r.Method == http.MethodPost && r.URL.Path == "/token" {
+		detail += " The gateway issues no tokens: coatcheck serve does" + ", on the same Redis and prefix" + tokensAt(g.config.TokenService) + "."
+	}
+	g.writeProblem(w, r, api.NewProblem(api.RouteUnknown, detail))
+}
+
+// tokensAt says where clients find the service that issues tokens, if that is known.
+func tokensAt(service string) string {
+	if service == "" {
+		return ""
+	}
+	return ", at " + service
 }
 
 // patternOf is the pattern of a request, and of no other one.
@@ -75,21 +86,6 @@ func (u *unnamedWarning) write(log *slog.Logger, r *http.Request, now time.Time)
 			slog.String("try", "a route in the routes file whose match has this method and path, with {name} for each {…}; guard: false if "+
 				"it may run twice"))
 	}
-}
-
-// callersWarning says that callers have no names, once a minute.
-type callersWarning struct{ everyMinute }
-
-// named is who sends a request, as the configuration says. All callers without a name are one.
-func (g *Gateway) named(r *http.Request) (string, error) {
-	who, err := g.config.Principal(r)
-	if err == nil && who == "" && g.callers.due(time.Now()) {
-		g.log.LogAttrs(r.Context(), slog.LevelWarn,
-			"a request with a key does not say who sends it: all such callers are one, and with one key they get each other's answers",
-			slog.String("route", exchangeOf(r.Context()).match()),
-			slog.String("set", "principal: of the route, or --principal-headers; empty if that is meant"))
-	}
-	return who, err
 }
 
 // plainWord is a segment of a path that is likely the same for all requests. Any other may be

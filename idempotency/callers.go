@@ -1,6 +1,7 @@
 package idempotency
 
 import (
+	"context"
 	"hash/maphash"
 	"log/slog"
 	"net/http"
@@ -23,13 +24,42 @@ type callers struct {
 	seed maphash.Seed
 	log  *slog.Logger
 
+	one bool // all are meant to be one
+
 	mu          sync.Mutex
 	now, before map[uint64]string // the operation, by what is the same for all principals
 	next        time.Time         // of a line
+	nameless    time.Time         // of the next line about callers without a name
 }
 
-func newCallers(log *slog.Logger) *callers {
-	return &callers{seed: maphash.MakeSeed(), log: log, now: map[uint64]string{}}
+func newCallers(log *slog.Logger, one bool) *callers {
+	return &callers{seed: maphash.MakeSeed(), log: log, one: one, now: map[uint64]string{}}
+}
+
+// WarnNameless logs, once a minute at most, that a request with a client's own key on a route does
+// not say who sends it, if its principal is "": all such callers are one. [Tokens.Middleware] calls
+// it; it is for other guards that make a [ClientKey] for a caller. With [Config].OneCaller it does
+// nothing.
+func (t *Tokens) WarnNameless(ctx context.Context, principal, route string) {
+	if c := t.callers; principal == "" && !c.one && c.isDue(&c.nameless, time.Now()) {
+		c.log.LogAttrs(ctx, slog.LevelWarn,
+			"idempotency: a request with a key does not say who sends it: all such callers are one, and with one key they get each "+
+				"other's answers",
+			slog.String("route", route),
+			slog.String("set", "what tells callers apart: principal-headers, principal: of a gateway's route, or Config.Principal; "+
+				"principal-headers empty, or Config.OneCaller, if they are meant to be one"))
+	}
+}
+
+// isDue reports whether to log a line that comes once a minute, and notes when the next may come.
+func (c *callers) isDue(next *time.Time, now time.Time) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if now.Before(*next) {
+		return false
+	}
+	*next = now.Add(warnEvery)
+	return true
 }
 
 // see notes a request with a client's own key.

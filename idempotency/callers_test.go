@@ -55,6 +55,48 @@ func TestSignaturesThatChangeWithEachRequestAreWarnedOf(t *testing.T) {
 	})
 }
 
+const nameless = "all such callers are one"
+
+// Without a name all callers are one, and share the answers of a key. The log says so where that is
+// not what the configuration wants.
+func TestRequestWithAKeyAndWithoutACallerIsWarnedOf(t *testing.T) {
+	named := func(*http.Request) (string, error) { return "ann", nil }
+	for what, row := range map[string]struct {
+		config Config
+		route  Route
+		header string
+		lines  int
+	}{
+		"by Authorization":       {Config{}, Route{Name: "pay"}, "Idempotency-Key: secret", 1},
+		"with the key in a body": {Config{}, Route{Name: "pay", KeyFromBody: []string{"/id"}}, "X: y", 1},
+		"by a header":            {Config{Principal: HeaderPrincipal("X-User")}, Route{Name: "pay"}, "Idempotency-Key: secret", 1},
+		"as is meant":            {Config{Principal: HeaderPrincipal(), OneCaller: true}, Route{}, "Idempotency-Key: secret", 0},
+		"with a name":            {Config{Principal: named}, Route{}, "Idempotency-Key: secret", 0},
+		"with a route's name":    {Config{}, Route{Principal: named}, "Idempotency-Key: secret", 0},
+		"with a credential":      {Config{}, Route{}, "Authorization: Bearer secret\nIdempotency-Key: secret", 0},
+		"without a key":          {Config{}, Route{Optional: true}, "X: y", 0},
+		"with a token":           {Config{}, Route{}, "Idempotency-Token: secret", 0},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			var log logtest.Text
+			row.config.Logger = log.Logger()
+			tokens := newTokensWith(t, storetest.Open(t, redisstore.Config{}), row.config)
+			guarded := tokens.Middleware(row.route)(&handler{serve: func(http.ResponseWriter, *http.Request) {}})
+			for _, wait := range []time.Duration{30 * time.Second, 29 * time.Second, time.Second} {
+				post(guarded, `{"id":"secret"}`, strings.Split(row.header, "\n")...)
+				expect.Equal(t, what+": lines within a minute", strings.Count(log.String(), nameless), row.lines)
+				time.Sleep(wait)
+			}
+			post(guarded, `{"id":"secret"}`, strings.Split(row.header, "\n")...)
+			expect.Equal(t, what+": lines after a minute", strings.Count(log.String(), nameless), 2*row.lines)
+			expect.Equal(t, what+": the log has the key", strings.Contains(log.String(), "secret"), false)
+			if row.lines > 0 {
+				expect.Contains(t, "the log", log.String(), "level=WARN", "route=pay", "principal-headers", "Config.OneCaller")
+			}
+		})
+	}
+}
+
 // Where the scheme is not known the header can be a secret.
 func TestSchemeOfAWarningIsOneThatIsKnown(t *testing.T) {
 	t.Parallel()
@@ -73,7 +115,7 @@ func TestSchemeOfAWarningIsOneThatIsKnown(t *testing.T) {
 // What is remembered is bounded, and the newest of it stays.
 func TestRememberedCallersAreBounded(t *testing.T) {
 	t.Parallel()
-	c, now := newCallers(nil), time.Now()
+	c, now := newCallers(nil, false), time.Now()
 	for n := range uint64(5 * maxCallers) {
 		expect.Equal(t, "a request that comes for the first time is another caller's", c.isOther(n, "first", now), false)
 	}

@@ -231,7 +231,8 @@ func parseKey(value string) (string, error) {
 // repeats a request with a renewed credential is another principal then, and its request runs
 // again: for bearer tokens that are renewed there is package jwtprincipal. A header that a trusted
 // proxy sets, such as X-User-Id, has neither fault, as long as no request bypasses the proxy.
-// Without names all callers are the same principal. It never returns an error.
+// Without names all callers are the same principal: [Config].OneCaller says that this is meant. It
+// never returns an error.
 func HeaderPrincipal(headers ...string) func(*http.Request) (string, error) {
 	return func(r *http.Request) (string, error) {
 		var values []string

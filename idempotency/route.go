@@ -135,7 +135,9 @@ func (r Route) Published() api.RoutePolicy {
 		body += ", unless the key is from it"
 	}
 	fingerprint, uniqueBy := []string{"method", "path and query"}, []string{"principal", "key"}
+	uniqueOver := "all routes of the key space " + r.Keys
 	if r.Keys == "" {
+		uniqueOver = ""
 		fingerprint, uniqueBy = []string{"method", "route", "path and query"}, []string{"principal", "route", "key"}
 	}
 	for _, name := range r.Headers {
@@ -143,7 +145,7 @@ func (r Route) Published() api.RoutePolicy {
 	}
 	return api.RoutePolicy{
 		Route: r.Name, Headers: r.headers(), KeyFromBody: r.KeyFromBody,
-		UniqueBy: uniqueBy, Required: !r.Optional, Policy: string(r.Policy),
+		UniqueBy: uniqueBy, UniqueOver: uniqueOver, Required: !r.Optional, Policy: string(r.Policy),
 		LeaseMs: r.Lease.Milliseconds(), RetentionMs: r.Retention.Milliseconds(), Fingerprint: append(fingerprint, body), Keep: r.Keep,
 		MaxBody: r.MaxBody, MaxWaitMs: max(r.MaxWait, 0).Milliseconds(), Scope: r.Scope,
 	}

@@ -35,6 +35,10 @@ type Config struct {
 	// names puts all callers into one key space, for services that trust each other. A request with
 	// a token or key whose caller is an error is refused with it, as [ErrUnauthorized]: 401.
 	Principal func(*http.Request) (string, error)
+	// OneCaller says that callers are meant to be one where Principal returns "", as with
+	// HeaderPrincipal() without names; false = a request with a client's own key and no principal
+	// is a warning in the log, once a minute
+	OneCaller bool
 	// answers a refused request; nil = problem+json as Problem returns it
 	Error func(http.ResponseWriter, *http.Request, error)
 	// nil = no log. It never sees a token or a key
@@ -118,7 +122,7 @@ func New(store *redisstore.Store, config Config) *Tokens {
 		t.fail = t.writeProblem
 	}
 	t.log = cmp.Or(t.log, slog.New(slog.DiscardHandler))
-	t.callers = newCallers(t.log)
+	t.callers = newCallers(t.log, config.OneCaller)
 	t.notifier = notifier.New(store, t.done, t.log, func(record string) (string, struct{}) { return record, struct{}{} })
 	t.answers = newBacklog("an answer is not recorded; its token is in doubt when its lease has lapsed", answerRoom, t.log)
 	t.claims = newBacklog("a claim that nothing was started for is not given back; its token is in doubt when its lease has lapsed",

@@ -22,6 +22,7 @@ type counters struct {
 	metrics   *metrics.Service
 	journal   *journal
 	principal func(*http.Request) (string, error)
+	tokens    *idempotency.Tokens
 	now       func() time.Time
 	zones     sync.Map // *time.Location by name
 }
@@ -68,6 +69,7 @@ func (h *counters) requestID(r *request) string {
 	}
 	principal, err := h.principal(r.Request())
 	r.fail(err)
+	h.tokens.WarnNameless(r.ctx(), principal, "/incr/{key}")
 	return repeatable(principal, key)
 }
 

@@ -70,6 +70,26 @@ func TestOwnKeyIsTheOperationOfTheGoPackage(t *testing.T) {
 	})
 }
 
+// A key of nobody in particular is one that others may have, too: the log says so once a minute.
+func TestOwnKeyWithoutACallerIsWarnedOf(t *testing.T) {
+	t.Parallel()
+	const line = "all such callers are one"
+	for what, config := range map[string]server.Config{"by Authorization": {}, "as is meant": {OneCaller: true}} {
+		config.Store = storetest.Open(t, redisstore.Config{})
+		s := serve(t, config)
+		s.do(t, "POST", "/operation/claim", `{"key":"secret","scope":"jobs","fingerprint":"f"}`, "Authorization: Bearer ann")
+		s.do(t, "POST", "/token", "{}")
+		s.do(t, "POST", "/incr/a", "")
+		expect.Equal(t, what+": lines of callers with a name, and without a key", strings.Count(s.log.String(), line), 0)
+		for range 2 {
+			s.do(t, "POST", "/operation/claim", `{"key":"secret","scope":"jobs","fingerprint":"f"}`)
+			s.do(t, "POST", "/incr/a", "", "Idempotency-Key: secret")
+		}
+		expect.Equal(t, what+": lines within a minute", strings.Count(s.log.String(), line), map[bool]int{false: 1}[config.OneCaller])
+		expect.Equal(t, what+": the log has the key", strings.Contains(s.log.String(), "secret"), false)
+	}
+}
+
 // One that fell silent is in doubt under its name, is settled there, and is not forgotten before.
 func TestOwnKeyInDoubtIsSettled(t *testing.T) {
 	t.Parallel()

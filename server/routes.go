@@ -37,7 +37,9 @@ func (s *Server) handlers(at *router) {
 	(&tokens{s.tokens, s.journal, config.Principal, &s.draining}).routes(at)
 	(&operations{s.tokens, s.journal, config.Principal, s.log, s.doubt}).routes(at)
 	(&storeAdmin{s.store, s.journal}).routes(at)
-	(&counters{counters: s.counters, metrics: s.metrics, journal: s.journal, principal: config.Principal, now: now}).routes(at)
+	(&counters{
+		counters: s.counters, metrics: s.metrics, journal: s.journal, principal: config.Principal, tokens: s.tokens, now: now,
+	}).routes(at)
 	(&ids{s.stamper, s.pools, s.segments, s.stored, s.metrics, s.journal, config.IDPool, config.OpaqueKeys}).routes(at)
 	(&limits{s.limits, s.metrics, s.journal}).routes(at)
 	(&workers{s.pools, s.journal, s.stamper.Declared}).routes(at)

@@ -62,6 +62,7 @@ type Config struct {
 	// returns the caller of a request; keys and tokens of two principals never meet. nil =
 	// idempotency.HeaderPrincipal("Authorization")
 	Principal  func(*http.Request) (string, error)
+	OneCaller  bool              // as [idempotency.Config].OneCaller
 	TokenKeys  []idempotency.Key // sign issued tokens; nil = not signed
 	AnswerKeys []idempotency.Key // encrypt stored answers; nil = stored as they are
 
@@ -248,7 +249,7 @@ func New(config Config) *Server {
 	}
 	s.life, s.end = context.WithCancel(context.Background())
 	s.tokens = idempotency.New(config.Store, idempotency.Config{
-		Principal: config.Principal, Error: s.writeGuardError, Logger: config.Logger,
+		Principal: config.Principal, OneCaller: config.OneCaller, Error: s.writeGuardError, Logger: config.Logger,
 		TokenKeys: config.TokenKeys, AnswerKeys: config.AnswerKeys, PolicyURL: policyPath,
 		Completed: func() { s.events.Count(events.TokenCompleted) }, Admit: s.admit,
 	})

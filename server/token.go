@@ -131,6 +131,7 @@ func (h *tokens) claimOwn(r *request) error {
 		return r.err
 	}
 	options.Route = asked.Scope
+	h.tokens.WarnNameless(r.ctx(), who, ownClaim)
 	key := idempotency.ClientKey(who, asked.Scope, asked.Key)
 	return h.claimed(r, key, options, key.Operation())
 }

@@ -93,7 +93,7 @@ func UnaryServerInterceptor(tokens *idempotency.Tokens, config Config) grpc.Unar
 		if !config.Guards(info.FullMethod) {
 			return method(ctx, message)
 		}
-		key, err := config.keyOf(ctx, info.FullMethod)
+		key, err := config.keyOf(ctx, tokens, info.FullMethod)
 		if errors.Is(err, idempotency.ErrKeyMissing) && config.Optional {
 			return method(ctx, message)
 		}
@@ -134,7 +134,7 @@ func authorization(ctx context.Context) (string, error) {
 	return values[0], nil
 }
 
-func (c Config) keyOf(ctx context.Context, method string) (idempotency.OperationKey, error) {
+func (c Config) keyOf(ctx context.Context, guard *idempotency.Tokens, method string) (idempotency.OperationKey, error) {
 	tokens, keys := metadata.ValueFromIncomingContext(ctx, TokenMetadata), metadata.ValueFromIncomingContext(ctx, KeyMetadata)
 	if len(tokens) == 1 {
 		keys = nil
@@ -164,6 +164,7 @@ func (c Config) keyOf(ctx context.Context, method string) (idempotency.Operation
 		return idempotency.OperationKey{}, fmt.Errorf("%w: %s is 1 to %d characters of printable ASCII",
 			idempotency.ErrKeyMalformed, KeyMetadata, maxKey)
 	}
+	guard.WarnNameless(ctx, who, method)
 	return idempotency.ClientKey(who, method, keys[0]), nil
 }
 

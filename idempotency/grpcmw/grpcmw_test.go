@@ -22,6 +22,7 @@ import (
 	"github.com/coatcheck/coatcheck/idempotency"
 	"github.com/coatcheck/coatcheck/idempotency/grpcmw"
 	"github.com/coatcheck/coatcheck/internal/testing/expect"
+	"github.com/coatcheck/coatcheck/internal/testing/logtest"
 	"github.com/coatcheck/coatcheck/internal/testing/storetest"
 	"github.com/coatcheck/coatcheck/redisstore"
 )
@@ -32,6 +33,7 @@ const pay = "/shop.Payments/Pay"
 type shop struct {
 	t      *testing.T
 	tokens *idempotency.Tokens
+	log    logtest.Text
 	store  *redisstore.Store
 	client *grpc.ClientConn
 	method func(ctx context.Context, order string) (string, error)
@@ -41,7 +43,7 @@ type shop struct {
 func open(t *testing.T, config grpcmw.Config) *shop {
 	t.Helper()
 	s := &shop{t: t, store: storetest.Open(t, redisstore.Config{URL: "embedded:"})}
-	s.tokens = idempotency.New(s.store, idempotency.Config{})
+	s.tokens = idempotency.New(s.store, idempotency.Config{Logger: s.log.Logger()})
 	s.method = func(_ context.Context, order string) (string, error) { return "paid " + order, nil }
 	server := grpc.NewServer(grpc.ChainUnaryInterceptor(recovered, grpcmw.UnaryServerInterceptor(s.tokens, config)))
 	server.RegisterService(&grpc.ServiceDesc{ServiceName: "shop.Payments", HandlerType: (*any)(nil), Methods: []grpc.MethodDesc{{MethodName: "Pay", Handler: s.handle}}}, s)
@@ -138,6 +140,18 @@ func TestRepeatedCallGetsTheRecordedMessage(t *testing.T) {
 		expect.MustEqual(t, "error of a call by "+who, err, nil)
 	}
 	s.ran(4)
+}
+
+// Without a name all callers are one: the log says so once a minute.
+func TestCallWithAKeyAndWithoutACallerIsWarnedOf(t *testing.T) {
+	s := open(t, grpcmw.Config{})
+	s.call("1", "idempotency-key", "a", "authorization", "ann")
+	expect.Equal(t, "lines for a caller with a name", strings.Count(s.log.String(), "all such callers are one"), 0)
+	for range 2 {
+		s.call("1", "idempotency-key", "a")
+	}
+	expect.Equal(t, "lines for callers without", strings.Count(s.log.String(), "all such callers are one"), 1)
+	expect.Contains(t, "the log", s.log.String(), "route="+pay)
 }
 
 func TestStatusesAreRecordedFreeTheKeyOrLeaveItInDoubt(t *testing.T) {

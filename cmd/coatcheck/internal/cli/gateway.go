@@ -41,7 +41,7 @@ func (p *program) gatewayCommand() *cobra.Command {
 			return configError(err)
 		}
 		if *only {
-			return p.print(checked{shownRoutes(routes), routes.Unmatched()}, "The routes file is in order.\n\n"+routesTable(routes))
+			return p.print(checkedOf(routes), "The routes file is in order.\n\n"+routesTable(routes))
 		}
 		defer runtime.KeepAlive(spareHeap())
 		return p.gateway(cc.Context(), l, c)
@@ -115,6 +115,15 @@ type gatewayStarted struct {
 type checked struct {
 	Routes    []shownRoute `json:"routes"`
 	Unmatched string       `json:"unmatched"` // unsafe requests that no route names: refuse or pass
+	// patterns of unsafe requests that pass unguarded, and those of them that match several paths
+	Unguarded     int      `json:"unguarded_routes"`
+	UnguardedWide []string `json:"unguarded_wide,omitempty"`
+	Remarks       []string `json:"remarks,omitempty"` // what is in order and may not be meant
+}
+
+func checkedOf(routes gateway.Routes) checked {
+	unguarded, wide := routes.Unguarded()
+	return checked{shownRoutes(routes), routes.Unmatched(), len(unguarded), wide, routes.Remarks()}
 }
 
 type shownRoute struct {
@@ -131,7 +140,8 @@ type shownRoute struct {
 	Principal string `json:"principal,omitempty"`
 }
 
-func shownRoutes(routes gateway.Routes) (list []shownRoute) {
+func shownRoutes(routes gateway.Routes) []shownRoute {
+	list := []shownRoute{}
 	for _, route := range routes.List {
 		shown := shownRoute{Match: route.Match}
 		if !route.Unguarded {
@@ -170,7 +180,7 @@ func (p *program) gatewayBanner(ctx context.Context, c *config.Gateway, at gatew
 	routes := at.gateway.Routes()
 	s := gatewayStarted{
 		started:  startedAt(ctx, c.Service, at.store, servedAt{at.clients, "http://" + reachable(at.admin.String())}, log),
-		Upstream: c.Gateway.Upstream.String(), checked: checked{shownRoutes(routes), routes.Unmatched()},
+		Upstream: c.Gateway.Upstream.String(), checked: checkedOf(routes),
 	}
 	if !slices.ContainsFunc(s.Routes, func(route shownRoute) bool { return route.Guard && route.Principal == "" }) {
 		s.Principal = "of each route, as below"
@@ -194,12 +204,28 @@ func (s gatewayStarted) people(routes gateway.Routes) string {
 	return b.String()
 }
 
-// unmatchedLine says what becomes of requests that no route names.
-func unmatchedLine(routes gateway.Routes) string {
-	if routes.Open {
-		return "  WARNING: every other request passes (unmatched: pass); one with a key is guarded.\n"
+// restOf says what becomes of requests that are not guarded, and what may not be meant.
+func restOf(routes gateway.Routes) string {
+	var b strings.Builder
+	switch {
+	case routes.Open && len(routes.List) == 0:
+		b.WriteString("  WARNING: no route is named, and every request passes (unmatched: pass); only those with a key are guarded.\n")
+	case routes.Open:
+		b.WriteString("  WARNING: every other request passes (unmatched: pass); one with a key is guarded.\n")
+	default:
+		b.WriteString("  Every other request is refused, but for GET, HEAD, OPTIONS and TRACE.\n")
 	}
-	return "  Every other request is refused, but for GET, HEAD, OPTIONS and TRACE.\n"
+	if all, wide := routes.Unguarded(); len(all) > 0 {
+		fmt.Fprintf(&b, "  Unguarded (guard: false), with a key as well: %d.", len(all))
+		if len(wide) > 0 {
+			fmt.Fprintf(&b, " WARNING: of these %d match more than one path: %s.", len(wide), strings.Join(wide, ", "))
+		}
+		b.WriteString("\n")
+	}
+	for _, remark := range routes.Remarks() {
+		fmt.Fprintf(&b, "  Remark: %s.\n", remark)
+	}
+	return b.String()
 }
 
 func routesTable(routes gateway.Routes) string {
@@ -227,7 +253,7 @@ func routesTable(routes gateway.Routes) string {
 			}
 			line(cells...)
 		}
-	}) + unmatchedLine(routes)
+	}) + restOf(routes)
 }
 
 // key is where a request has its key: a token that was issued only where there are no others.

@@ -131,7 +131,7 @@ func reloadGateway(l *config.Sources, log *slog.Logger, level *slog.LevelVar, g 
 				return err
 			}
 		}
-		if err := g.Routes().CheckHosts(into.NamesHosts()); err != nil {
+		if err := g.Routes().CheckHosts(into.Gateway.PreserveHost, into.Gateway.AllowedHosts); err != nil {
 			return fmt.Errorf("allowed-hosts: %w", err)
 		}
 		g.SetAllowedHosts(into.Gateway.AllowedHosts)

@@ -114,7 +114,7 @@ func (o opened) settings(c *config.Service) server.Config {
 	s.Store, s.Logger, s.Metrics, s.Tracer, s.Debug = o.store, o.log, o.measures, o.traces.Tracer(), profiles(c.Profiles)
 	s.SegmentSource, s.SegmentTags = o.segments.source, o.segments.tags
 	s.Access, s.TLS, s.AllowedHosts = o.book, o.secure.Settings(), c.Hosts()
-	s.Principal = o.principal
+	s.Principal, s.OneCaller = o.principal, c.OneCaller()
 	s.MaxConnections, s.StopTimeout = connections(c, o.log), stopWithin(c, o.log)
 	return s
 }

@@ -46,6 +46,9 @@ func (c *Service) CheckTogether() error {
 	return errors.Join(append(faults, c.checkPrincipal(), c.CheckListen(), c.CheckAdmin("admin-listen", c.AdminListen))...)
 }
 
+// OneCaller reports whether nothing is to tell callers apart.
+func (c *Service) OneCaller() bool { return c.PrincipalJWT.JWKS == "" && len(c.PrincipalHeaders) == 0 }
+
 // checkPrincipal finds what is wrong with the settings of verified tokens.
 func (c *Service) checkPrincipal() error {
 	jwt := c.PrincipalJWT

@@ -29,7 +29,7 @@ func (c *Gateway) Config() gateway.Config {
 	g.TokenKeys, g.AnswerKeys = shared.TokenKeys, shared.AnswerKeys
 	g.IdleTimeout, g.MaxPerAddress, g.MaxBytes = shared.IdleTimeout, shared.MaxPerAddress, shared.MaxBytes
 	g.DrainDelay, g.StopTimeout = shared.DrainDelay, shared.StopTimeout
-	g.OneCaller = c.PrincipalJWT.JWKS == "" && len(c.PrincipalHeaders) == 0
+	g.OneCaller = c.OneCaller()
 	return g
 }
 
@@ -49,7 +49,8 @@ func GatewaySettings(c *Gateway) []*Setting {
 			"none: all callers are the same", &c.PrincipalHeaders),
 		Toggle("trust-forwarded", "keeps the X-Forwarded headers of requests: only behind a proxy that writes them itself",
 			&c.Gateway.TrustForwarded),
-		Toggle("preserve-host", "sends the client's Host to the upstream instead of the upstream's own", &c.Gateway.PreserveHost),
+		Toggle("preserve-host", "sends the client's Host to the upstream, as X-Forwarded-Host too, instead of the upstream's own",
+			&c.Gateway.PreserveHost),
 		Headers("pass-headers", "", "headers of clients that the upstream gets though the gateway drops them: names with other characters "+
 			"than letters, digits and hyphens, and those that make frameworks take another path, method or prefix", &c.Gateway.PassHeaders),
 		serviceURL("token-service", "where clients find /token/{token} and /operation/{operation}; empty: tokens at the gateway's own "+
@@ -114,12 +115,6 @@ func (c *Gateway) checkUpstream() error {
 	return nil
 }
 
-// NamesHosts reports whether it is known under which names the service is asked.
-func (c *Gateway) NamesHosts() bool {
-	names := c.Gateway.AllowedHosts
-	return c.Gateway.PreserveHost || len(names) > 0 && !slices.Contains(names, "*")
-}
-
 // Check reads the routes file, and finds missing settings; the file alone needs no upstream.
 func (c *Gateway) Check(only bool) (routes gateway.Routes, err error) {
 	if !c.UpstreamGiven && !only {
@@ -134,7 +129,7 @@ func (c *Gateway) Check(only bool) (routes gateway.Routes, err error) {
 	}
 	routes, faults := gateway.ParseRoutes(text)
 	if faults == nil {
-		faults = errors.Join(routes.CheckKeys(), routes.CheckHosts(c.NamesHosts()))
+		faults = errors.Join(routes.CheckKeys(), routes.CheckHosts(c.Gateway.PreserveHost, c.Gateway.AllowedHosts))
 	}
 	if faults != nil {
 		faults = fmt.Errorf("%s: %s", c.Gateway.RoutesFile, strings.ReplaceAll(faults.Error(), "\n", "\n"+c.Gateway.RoutesFile+": "))

@@ -21,7 +21,7 @@ import (
 	"github.com/coatcheck/coatcheck/internal/testing/redistest"
 )
 
-var keys = flag.Int("keys", 300, "operations of the test of two networks; faults go on until all are known")
+var keys = flag.Int("keys", 300, "operations of the test of two networks at least; faults go on until all are known")
 
 // withinNetworks is set where the test runs within a network namespace of its own.
 const withinNetworks = "CHAOS_NETWORKS"
@@ -74,6 +74,7 @@ type networks struct {
 	rig  *rig
 	web  *http.Client
 	left atomic.Int64 // keys that no client has asked for yet
+	met  atomic.Bool  // each kind of fault has struck
 
 	mu  sync.Mutex
 	all []*networkOperation
@@ -164,7 +165,7 @@ func pass(t *testing.T, on bool) {
 	expect.NoError(t, "net.ipv4.ip_forward", os.WriteFile("/proc/sys/net/ipv4/ip_forward", []byte(map[bool]string{true: "1", false: "0"}[on]), 0o644))
 }
 
-// faults strike one after the other, until all kinds have struck and all keys are known.
+// faults strike one after the other, until each kind has struck and all keys are known.
 func (n *networks) faults(known <-chan struct{}) {
 	kinds := []struct {
 		name   string
@@ -204,12 +205,13 @@ func (n *networks) faults(known <-chan struct{}) {
 			n.struck[kind.name]++
 			n.rig.ready()
 		}
+		n.met.Store(true)
 	}
 }
 
 // seek has one key after the other used, each by two clients at both networks.
 func (n *networks) seek(number int) {
-	for i := 0; n.left.Add(-1) >= 0; i++ {
+	for i := 0; n.left.Add(-1) >= 0 || !n.met.Load(); i++ {
 		doors := [][]*front{n.rig.gateways, n.rig.owners}[i%2]
 		o := &networkOperation{operation: &operation{name: fmt.Sprintf("key-%d-%d", number, i), policy: "hold"}, doors: doors, answers: make([]answer, sides)}
 		n.rig.book.expect(o.operation)
@@ -224,7 +226,7 @@ func (n *networks) seek(number int) {
 			})
 		}
 		clients.Wait()
-		time.Sleep(rand.N(100 * time.Millisecond))
+		time.Sleep(rand.N(400 * time.Millisecond))
 	}
 }
 

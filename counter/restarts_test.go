@@ -214,6 +214,22 @@ func TestSlotWhoseNewMasterStartsFromOlderDataHandsNoValueOutTwice(t *testing.T)
 	}
 }
 
+// The move after a loss is lost itself: the server starts from the same file again. Another process
+// moves the counter from the same value, and further.
+func TestMoveThatIsLostItselfHandsNoValueOutTwice(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	given := values{}
+	given.use(t, process(t, server.URL()), "at first")
+	do(t, server, "SAVE")
+	for range 3 {
+		server.Kill()
+		server.Restart()
+		given.use(t, process(t, server.URL()), "after a loss, in a process that starts then")
+		time.Sleep(apart)
+	}
+}
+
 // apart is how long after each other two losses come to different values (docs/guarantees.md).
 const apart = 4 * time.Second
 

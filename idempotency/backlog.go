@@ -13,7 +13,7 @@ import (
 // no room, whose time is over, or that remains when the backlog closes, is dropped, counted and
 // logged.
 type backlog struct {
-	dropping string // what the log says of a dropped job
+	dropping string // what the log says of a dropped job, "" for nothing
 	limit    int    // bytes
 	log      *slog.Logger
 	ctx      context.Context // ends when nothing is tried any more
@@ -138,7 +138,7 @@ func (b *backlog) drop() {
 // dropLocked counts dropped jobs and logs them, once a second at most.
 func (b *backlog) dropLocked(n int) {
 	b.dropped += int64(n)
-	if time.Since(b.logged) >= time.Second {
+	if b.dropping != "" && time.Since(b.logged) >= time.Second {
 		b.logged = time.Now()
 		b.log.Error("idempotency: "+b.dropping, "jobs", n, "dropped_since_start", b.dropped, "waiting", len(b.names), "bytes", b.bytes)
 	}
@@ -178,6 +178,12 @@ func (b *backlog) close(ctx context.Context) error {
 		b.dropLocked(left)
 	}
 	return err
+}
+
+// end drops all jobs.
+func (b *backlog) end() {
+	b.cancel()
+	_ = b.close(b.ctx) // it has ended
 }
 
 // jobs are a heap of jobs by when they are due.

@@ -1,6 +1,7 @@
 package idempotency
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"time"
@@ -18,10 +19,7 @@ const watched = 15 * time.Second
 // hung Redis runs late would be in doubt for that long; under Takeover until the next request can
 // take the claim over.
 func (t *Tokens) giveBack(key OperationKey, owner string, options ClaimOptions) {
-	until := time.Now().Add(2 * options.Lease)
-	if options.Policy == Hold {
-		until = time.Now().Add(max(options.Retention, 2*options.Lease))
-	}
+	until := stays(options)
 	var missing time.Time // since when Redis answers that there is no such claim
 	size := len(key.record) + len(key.token) + len(key.text) + len(key.principal) + len(owner)
 	given := t.claims.add(&job{name: key.record, size: size, until: until, try: func(ctx context.Context) bool {
@@ -29,6 +27,7 @@ func (t *Tokens) giveBack(key OperationKey, owner string, options ClaimOptions) 
 		case err != nil:
 			return !uncertain(err)
 		case word != "stale" && word != "gone":
+			t.confirmRelease(key, owner, options)
 			return true
 		}
 		if missing.IsZero() {
@@ -41,8 +40,30 @@ func (t *Tokens) giveBack(key OperationKey, owner string, options ClaimOptions) 
 	}
 }
 
-// release gives a claim back without waiting for replicas: if a failover undoes that, the claim is
-// as it was. It returns the script's answer.
+// stays is until when a claim can be of harm that nothing was started for.
+func stays(options ClaimOptions) time.Time {
+	if options.Policy == Hold {
+		return time.Now().Add(max(options.Retention, 2*options.Lease))
+	}
+	return time.Now().Add(2 * options.Lease)
+}
+
+// confirmRelease is for a claim that was given back at the master. A replica may have the claim
+// alone, and become master: so it is given back again until the replicas that had to confirm the
+// claim confirm that it is gone. There is no room for any number of these while a replica is away.
+func (t *Tokens) confirmRelease(key OperationKey, owner string, options ClaimOptions) {
+	if cmp.Or(options.Ack, t.store.Ack()) == 0 {
+		return
+	}
+	size := len(key.record) + len(key.token) + len(key.text) + len(key.principal) + len(owner)
+	t.released.add(&job{name: key.record, size: size, until: stays(options), try: func(ctx context.Context) bool {
+		_, err := t.on(options.Ack).Run(ctx, scripts.TokenRelease, t.keys(key), owner, t.done)
+		return err == nil || !uncertain(err)
+	}})
+}
+
+// release gives a claim back without waiting for replicas, which [Tokens.confirmRelease] does. It
+// returns the script's answer.
 func (t *Tokens) release(ctx context.Context, key OperationKey, owner string) (word string, err error) {
 	reply, err := t.store.WithAck(0).Run(ctx, scripts.TokenRelease, t.keys(key), owner, t.done)
 	if err != nil {

@@ -34,6 +34,7 @@ func (t *Tokens) notStarted(ctx context.Context, key OperationKey, owner string,
 	}
 	if _, has := errors.AsType[*redisstore.ShortfallError](err); has {
 		if _, failed := t.release(context.WithoutCancel(ctx), key, owner); failed == nil {
+			t.confirmRelease(key, owner, options)
 			return fmt.Errorf("nothing was started: %w", err)
 		}
 	}

@@ -105,7 +105,9 @@ func (run *run) release() {
 	if err != nil { // any answer is final: the claim stood
 		run.tokens.log.WarnContext(run.detached, "idempotency: a claim could not be given back at once", "error", err)
 		run.tokens.giveBack(run.key, run.owner, run.options)
+		return
 	}
+	run.tokens.confirmRelease(run.key, run.owner, run.options)
 }
 
 // record stores the answer before it is sent. If another attempt has the claim, this answer must

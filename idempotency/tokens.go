@@ -78,6 +78,7 @@ type Tokens struct {
 	log       *slog.Logger
 	answers   *backlog                     // to be recorded
 	claims    *backlog                     // to be given back
+	released  *backlog                     // claims that were, where replicas have to confirm that
 	notifier  *notifier.Notifier[struct{}] // of the end of attempts
 
 	callers    *callers
@@ -127,6 +128,7 @@ func New(store *redisstore.Store, config Config) *Tokens {
 	t.answers = newBacklog("an answer is not recorded; its token is in doubt when its lease has lapsed", answerRoom, t.log)
 	t.claims = newBacklog("a claim that nothing was started for is not given back; its token is in doubt when its lease has lapsed",
 		claimRoom, t.log)
+	t.released = newBacklog("", claimRoom, t.log)
 	return t
 }
 
@@ -149,7 +151,9 @@ func (t *Tokens) writeProblem(w http.ResponseWriter, r *http.Request, err error)
 func (t *Tokens) Close(ctx context.Context) error {
 	t.notifier.Close()
 	t.claims.shut()
-	return errors.Join(t.answers.close(ctx), t.claims.close(ctx))
+	err := errors.Join(t.answers.close(ctx), t.claims.close(ctx))
+	t.released.end()
+	return err
 }
 
 // Token is an issued token.

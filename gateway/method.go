@@ -45,7 +45,11 @@ func (g *Gateway) keepsMethod(w http.ResponseWriter, r *http.Request, x *exchang
 // startHasField looks for the field in what comes first of a body that is passed on as it comes, so
 // that most requests with the field do not reach the service at all. The body stays whole.
 func startHasField(r *http.Request) bool {
-	start := make([]byte, bufferSize)
+	size := int64(4 << 10) // as net/http reads
+	if r.ContentLength > 0 {
+		size = min(size, r.ContentLength)
+	}
+	start := make([]byte, size)
 	n, err := r.Body.Read(start) // the transport meets any other error again
 	frontdoor.Count(r, int64(n))
 	r.Body = struct {

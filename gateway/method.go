@@ -2,13 +2,12 @@ package gateway
 
 import (
 	"bytes"
+	"encoding/hex"
 	"errors"
 	"io"
 	"net/http"
 	"regexp"
 	"slices"
-	"strconv"
-	"strings"
 
 	"github.com/coatcheck/coatcheck/api"
 	"github.com/coatcheck/coatcheck/internal/frontdoor"
@@ -169,9 +168,9 @@ func unescaped(text []byte) []byte {
 
 // charOf is the character that an escape stands for.
 func charOf(escape []byte) byte {
-	if digits := strings.TrimLeft(string(escape), `%\u`); len(escape) > 2 {
-		char, _ := strconv.ParseUint(digits, 16, 8) // they match the expression
-		return byte(char)
+	if len(escape) == len(`\x`) {
+		return escape[1]
 	}
-	return escape[1]
+	char, _ := hex.DecodeString(string(escape[len(escape)-2:])) // it matches the expression
+	return char[0]
 }

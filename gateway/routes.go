@@ -203,7 +203,7 @@ func (r Routes) CheckHosts(preserved bool, allowed []string) error {
 		}
 	}
 	if len(found) == 0 && !preserved {
-		_, found = r.hostless(func(route Route) http.Handler { return http.NotFoundHandler() })
+		_, found = r.hostless(func(Route) http.Handler { return http.NotFoundHandler() })
 	}
 	return found.Err("")
 }

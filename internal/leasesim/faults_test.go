@@ -156,7 +156,7 @@ func (s *sim) failover(heir *server, stale bool) {
 		}
 		old.die()
 		s.after(s.upTo(100), func() {
-			if g.master == old && heir.up && heir.side == 0 {
+			if g.master == old && heir.up && heir.side == 0 && s.known(heir) {
 				s.promote(heir)
 			}
 		})
@@ -404,7 +404,7 @@ func (s *sim) split(with bool) {
 		}
 	}
 	s.after(s.upTo(150), func() {
-		if s.master == old && heir.up {
+		if s.master == old && heir.up && s.known(heir) {
 			s.promote(heir)
 		}
 	})

@@ -235,7 +235,7 @@ func (s *sim) comeBack() {
 // the id in that file.
 func (s *sim) keepID() {
 	m, r := s.master, s.victim()
-	if s.kind != clustered || r == nil || s.appends || s.durable {
+	if s.kind != clustered || r == nil {
 		return
 	}
 	m.die()

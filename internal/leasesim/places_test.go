@@ -398,7 +398,7 @@ func (s *sim) sayGone(place int64) {
 // is assumed.
 func (s *sim) leaves() {
 	for _, r := range s.servers {
-		if r == s.master || r.follows == s.master && r.synced && s.master.reaches(r) || !r.up {
+		if r == s.master || r.follows == s.master && r.synced && s.master.reaches(r) {
 			continue
 		}
 		s.sayGone(r.address)

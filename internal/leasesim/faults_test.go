@@ -370,15 +370,13 @@ func (s *sim) aside() {
 		s.promote(b)
 	}
 	s.after(s.between(3, 2*s.ttl), func() {
-		again := a.up && !a.master && a.follows == nil && (s.master == a || s.master == b)
+		again := a.up && !a.master && a.follows == nil
 		a.side = 0
 		switch {
 		case !again && a.up && s.master != a:
 			a.attach(s.master)
 		case again:
-			if s.master == b {
-				b.master = false
-			}
+			s.master.master = false
 			a.follows = a // so that it names its history anew
 			s.promote(a)
 		}

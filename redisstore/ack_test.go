@@ -238,7 +238,7 @@ func TestAckAllAtAPlainURLIsRefusedWhileAReplicaIsAttached(t *testing.T) {
 	if !errors.Is(err, redisstore.ErrUnsuitable) {
 		t.Errorf("a process that finds the replica at once: got %v, want %v", err, redisstore.ErrUnsuitable)
 	}
-	mustBump(t, store.WithAck(1), "y", 1)
+	expect.Eventually(t, "a number is confirmed", func() bool { _, err := bumped(t.Context(), store.WithAck(1), "y"); return err == nil })
 }
 
 // A connection that is fed for a copy, as redis-cli --rdb is, cannot become master, and is not

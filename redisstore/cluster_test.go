@@ -265,6 +265,27 @@ func TestReplicaUnderAnotherAddressThanTheListHasIsNamed(t *testing.T) {
 	expect.Eventually(t, "it confirms again", func() bool { _, err := bumped(t.Context(), store, "x"); return err == nil })
 }
 
+// Nodes that announce host names, and prefer them, are listed by their addresses all the same.
+func TestClusterThatAnnouncesHostNamesConfirms(t *testing.T) {
+	t.Parallel()
+	cluster := redistest.StartCluster(t, 3, 1)
+	for _, node := range cluster.Nodes() {
+		do(t, node, "CONFIG", "SET", "cluster-announce-hostname", "localhost", "cluster-preferred-endpoint-type", "hostname")
+	}
+	expect.Eventually(t, "all nodes show names", func() bool {
+		return strings.Count(do(t, cluster.Nodes()[0], "CLUSTER", "NODES").(string), ",localhost") == len(cluster.Nodes())
+	})
+	store := open(t, strings.ReplaceAll(cluster.URL(), "127.0.0.1", "localhost"), all)
+	expect.Eventually(t, "its replica confirms", func() bool { _, err := bumped(t.Context(), store, "x"); return err == nil })
+	_, replica := masterAndReplica(t, cluster, store.Key("test", "x"))
+	replica.Kill()
+	expect.Eventually(t, "it is waited for", func() bool {
+		_, err := bumped(t.Context(), store, "x")
+		short, is := errors.AsType[*redisstore.ShortfallError](err)
+		return is && short.Want == 1 && strings.HasPrefix(short.Missing, replica.Addr())
+	})
+}
+
 func masterAndReplica(t *testing.T, cluster *redistest.Cluster, key string) (master, replica *redistest.Server) {
 	t.Helper()
 	master = cluster.MasterOf(key)

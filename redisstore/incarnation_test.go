@@ -94,6 +94,23 @@ func TestServerThatShowsNoIncarnation(t *testing.T) {
 	}
 }
 
+// No replica of KeyDB can confirm, and an active one is one of two masters.
+func TestKeyDBIsRefusedWhereItCannotWork(t *testing.T) {
+	t.Parallel()
+	plain := engines.Start(t, redistest.Start(t).Addr(), engines.KeyDB).URL()
+	active := engines.Start(t, redistest.Start(t).Addr(), engines.Engine{Info: map[string]string{"role": "active-replica"}}).URL()
+	for _, row := range []struct {
+		url     string
+		ack     int
+		refused bool
+	}{{plain, 0, false}, {plain, 1, true}, {plain, redisstore.AckAll, true}, {active, 0, true}} {
+		_, err := tryFind(t, open(t, row.url, func(c *redisstore.Config) { c.Ack = row.ack }), "k")
+		if is := errors.Is(err, redisstore.ErrUnsuitable); is != row.refused || err != nil && !is {
+			t.Errorf("a counter with --ack %d, on an active replica %v: got %v, want it refused %v", row.ack, row.url == active, err, row.refused)
+		}
+	}
+}
+
 func TestEmbeddedStoresAreIncarnationsOfTheirOwn(t *testing.T) {
 	t.Parallel()
 	first, second := lives(t, open(t, "embedded:", nil)), lives(t, open(t, "embedded:", nil))

@@ -228,6 +228,7 @@ func (c *client) execute(target *server, script script, done func(reply)) {
 		done(reply{word: r.word})
 		return
 	}
+	target.meet()
 	id, offset, others := target.replid, target.offset, c.known.others()
 	if r.word != granted || target.offset == before && !c.s.has(confirmedOffset) {
 		r.acked = true // there is nothing to wait for

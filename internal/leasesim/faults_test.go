@@ -156,7 +156,7 @@ func (s *sim) failover(heir *server, stale bool) {
 		}
 		old.die()
 		s.after(s.upTo(100), func() {
-			if g.master == old && heir.up && heir.side == 0 {
+			if g.master == old && heir.up && heir.side == 0 && s.known(heir) {
 				s.promote(heir)
 			}
 		})
@@ -235,7 +235,7 @@ func (s *sim) comeBack() {
 // the id in that file.
 func (s *sim) keepID() {
 	m, r := s.master, s.victim()
-	if s.kind != clustered || r == nil || s.appends || s.durable {
+	if s.kind != clustered || r == nil {
 		return
 	}
 	m.die()
@@ -370,15 +370,13 @@ func (s *sim) aside() {
 		s.promote(b)
 	}
 	s.after(s.between(3, 2*s.ttl), func() {
-		again := a.up && !a.master && a.follows == nil && (s.master == a || s.master == b)
+		again := a.up && !a.master && a.follows == nil
 		a.side = 0
 		switch {
 		case !again && a.up && s.master != a:
 			a.attach(s.master)
 		case again:
-			if s.master == b {
-				b.master = false
-			}
+			s.master.master = false
 			a.follows = a // so that it names its history anew
 			s.promote(a)
 		}
@@ -404,7 +402,7 @@ func (s *sim) split(with bool) {
 		}
 	}
 	s.after(s.upTo(150), func() {
-		if s.master == old && heir.up {
+		if s.master == old && heir.up && s.known(heir) {
 			s.promote(heir)
 		}
 	})

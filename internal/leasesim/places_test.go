@@ -200,6 +200,14 @@ func (s *sim) poll(one *sentinel) {
 	}
 }
 
+// known reports whether a replica can be promoted: it was listed at first, or has been attached for
+// so long that each process has asked for the places since. Where tokens are claimed, which it
+// would lack else, it is in step as well.
+func (s *sim) known(v *server) bool {
+	at, met := s.met[v.address]
+	return s.kind != sentinelSet || !s.has(listWhole) || met && s.now-at > s.ttl && (v.synced || !s.faulty(tokens))
+}
+
 // forget has a sentinel be started anew, or reset: it knows what is attached. The list that is
 // there where a pool has no places yet has to be whole.
 func (s *sim) forget() {
@@ -337,7 +345,7 @@ func (s *sim) loseSight() {
 		}
 		s.after(70, func() { s.sayGone(before) })
 		wait := s.between(70, 300)
-		if s.faulty(tokens) {
+		if s.has(listWhole) {
 			wait += s.ttl // it is known by then
 		}
 		s.after(wait, func() {
@@ -390,7 +398,7 @@ func (s *sim) sayGone(place int64) {
 // is assumed.
 func (s *sim) leaves() {
 	for _, r := range s.servers {
-		if r == s.master || r.follows == s.master && r.synced && s.master.reaches(r) || !r.up {
+		if r == s.master || r.follows == s.master && r.synced && s.master.reaches(r) {
 			continue
 		}
 		s.sayGone(r.address)

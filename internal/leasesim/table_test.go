@@ -82,7 +82,7 @@ var mutations = []mutation{
 	{"renamedInput", renamedInput, "and the server has read from no master since", "whatever it has read", lag | thereAndBack | staleFailover | renames | churn, 4, true, repeat, false},
 	{"diskAsked", diskAsked, "a restart loses nothing only where all that is confirmed is on disk", "nowhere", restartOld | churn | alone, 4, false, repeat, false},
 	{"restoredTold", restoredTold, "A6: who starts a server from a copy, or resumes one from a snapshot, says so", "nobody does", snapshots | churn, 4, false, repeat, false},
-	{"allListed", allListed, "a replica that any sentinel lists has to confirm", "one that the first of them lists", sights | churn, 4, false, repeat, false},
+	{"allListed", allListed, "a replica that any sentinel lists has to confirm", "one that the first of them lists", sights | churn | pauses, 4, false, repeat, false},
 	{"mostAnswer", mostAnswer, "more than half of the sentinels have to answer", "one has to", sights | churn, 4, false, repeat, false},
 	{"listWhole", listWhole, "the list that the first call sees is whole", "some sentinels have begun anew", sights | churn, 4, false, repeat, false},
 	{"ownPlace", ownPlace, "a server's place is given to no other one while it lives", "it is", lag | tools | churn, 4, false, repeat, false},

@@ -47,14 +47,6 @@ func (v *server) claim(token int) reply {
 	return x.end(reply{word: granted})
 }
 
-// known reports whether a replica is in step, and was listed at first or attached at a call so long
-// ago that each process has asked for the places since. Another one is not promoted where tokens
-// are claimed: that is assumed.
-func (s *sim) known(v *server) bool {
-	at, met := s.met[v.address]
-	return !s.faulty(tokens) || v.synced && met && s.now-at > s.ttl
-}
-
 // note has a server note the places that have to confirm, and returns them with those that it has
 // noted before.
 func (v *server) note(waits map[int64]int64) map[int64]int64 {
@@ -79,9 +71,6 @@ func (c *client) attach(v *server) bool {
 	}
 	more := map[int64]int64{}
 	for _, place := range v.addresses() {
-		if _, is := c.s.met[place]; !is {
-			c.s.met[place] = c.s.now
-		}
 		if _, is := c.known.waits[place]; !is {
 			more[place] = 0
 		}
@@ -91,4 +80,20 @@ func (c *client) attach(v *server) bool {
 		c.known.waits = v.note(c.known.waits)
 	}
 	return true
+}
+
+// meet notes since when each replica is attached at calls, until that has been so for long.
+func (v *server) meet() {
+	s, attached := v.s, map[int64]bool{v.address: true}
+	for _, place := range v.addresses() {
+		attached[place] = true
+		if _, is := s.met[place]; !is {
+			s.met[place] = s.now
+		}
+	}
+	for place, at := range s.met {
+		if s.now-at <= s.ttl && !attached[place] {
+			delete(s.met, place)
+		}
+	}
 }

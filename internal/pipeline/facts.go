@@ -160,7 +160,7 @@ func (s *Engine) learn(ctx context.Context, node *redis.Client, known *server) e
 			settings[name] = pipe.ConfigGet(ctx, name)
 		}
 	}
-	info, about := askReplication(ctx), pipe.Info(ctx, "server")
+	info, about, keys := askReplication(ctx), pipe.Info(ctx, "server"), pipe.Info(ctx, "keydb")
 	_ = pipe.Process(ctx, info) // it only takes the command in
 	_, err := pipe.Exec(ctx)
 	found, shown := readReplication(info)
@@ -169,7 +169,7 @@ func (s *Engine) learn(ctx context.Context, node *redis.Client, known *server) e
 	if !shown && (!errors.As(info.Err(), &refused) || all) {
 		return fmt.Errorf("INFO replication: %w", cmp.Or(info.Err(), err))
 	}
-	if fact := keyDB(about.Val()); fact != "" && s.ackAt(node) != 0 {
+	if fact := keyDB(keys.Val()); fact != "" && s.ackAt(node) != 0 {
 		return &UnsuitableError{Fact: fact}
 	}
 	switch {
@@ -202,9 +202,10 @@ func (s *Engine) learn(ctx context.Context, node *redis.Client, known *server) e
 // runDigits is how many digits of a run_id a word has.
 const runDigits = 16
 
-// keyDB returns why replicas of KeyDB confirm nothing, "" for another engine.
-func keyDB(about string) string {
-	if infoField(about, "mvcc_depth") == "" {
+// keyDB returns why replicas of KeyDB confirm nothing. Another engine has nothing to say to INFO
+// keydb.
+func keyDB(section string) string {
+	if infoField(section, "mvcc_depth") == "" {
 		return ""
 	}
 	return "KeyDB answers nothing that follows WAIT on a connection, so no replica can confirm a write"

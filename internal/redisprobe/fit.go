@@ -147,6 +147,11 @@ func (i *inspector) unfitServer(ctx context.Context, addr, tag string) error {
 	}
 	missing, denied := i.needs(tried.unknown), i.needs(tried.denied)
 	switch {
+	case info["role"] == "active-replica":
+		return &UnfitError{at, "is an active replica (role active-replica): two masters hand out the same values",
+			"active-replica no, multi-master no, in keydb.conf; or Redis or Valkey"}
+	case info["mvcc_depth"] != "" && i.config.Ack != 0:
+		return &UnfitError{at, "is KeyDB, which answers nothing that follows WAIT: no replica can confirm a write", "--ack 0; or Redis or Valkey"}
 	case tried.noLua != "":
 		return &UnfitError{at, "runs no Lua (" + tried.noLua + ")",
 			"every decision is a script: load its module lua, or use a Redis or Valkey that has it"}

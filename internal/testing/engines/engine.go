@@ -16,11 +16,16 @@ const Zeros = "0000000000000000000000000000000000000000"
 // Redis60 is Redis 6.0, as far as it matters: SET has no GET, and so locks fail in their middle.
 var Redis60 = Engine{Info: map[string]string{"redis_version": "6.0.16", "valkey_version": "", "server_name": ""}, NoSetGet: true}
 
+// KeyDB is KeyDB as far as it tells by INFO that it is one, and not in scripts.
+var KeyDB = Engine{Sections: map[string]string{"keydb": "# KeyDB\r\nmvcc_depth:0\r\n"}}
+
 // Engine is what a server is made to look like. The zero Engine is the server as it is.
 type Engine struct {
 	// Info has lines of INFO by their names: another value, or "" to leave the line out. It is the
 	// same in a script.
 	Info map[string]string
+	// Sections are sections that INFO has besides, by their names, also without a name.
+	Sections map[string]string
 	// Unknown are commands that it does not know, also not in a script; upper case.
 	Unknown []string
 	// NotInScripts are commands that it knows and runs, but not in a script; upper case.
@@ -76,6 +81,16 @@ func (e Engine) info(text string) string {
 		}
 	}
 	return told.String()
+}
+
+// more returns the sections that INFO has besides.
+func (e Engine) more(asked []string) (text string) {
+	for name, section := range e.Sections {
+		if len(asked) == 0 || slices.ContainsFunc(asked, func(one string) bool { return strings.EqualFold(one, name) }) {
+			text += section
+		}
+	}
+	return text
 }
 
 // script returns a script's text with a line before it that does the same to the commands in it.

@@ -187,7 +187,7 @@ func (c *conn) answer(name string, words []string) (answer []byte, listens bool)
 			c.said[name] = words
 		}
 	case "INFO":
-		answer = edited(answer, engine.info)
+		answer = edited(answer, func(text string) string { return engine.info(text) + engine.more(words[1:]) })
 	case "SCRIPT":
 		if len(words) == 3 && answer[0] != '-' && strings.EqualFold(words[1], "load") {
 			answer = bulk('$', sha(words[2]))

@@ -25,7 +25,8 @@
 //   - The ids that one caller gets rise, as far as the source's ranges rise: a striped source's
 //     ranges interleave, and rise only within each stripe.
 //   - No id is skipped, but those that are lost: ids that were fetched and not drawn when the
-//     process ends or an idle tag is dropped, and those of a Take whose answer is lost.
+//     process ends, an idle tag is dropped, or others may have had them ([Range].Valid), and those
+//     of a Take whose answer is lost.
 //   - A draw waits only where no range is ready. Its context ends the wait.
 //   - There is at most one Take of a tag under way, and none without need: a tag without demand
 //     causes no traffic, has no goroutine, and loses nothing unless it is dropped.

@@ -28,7 +28,7 @@ type node struct {
 	count int64
 	mark  int64 // the goroutine that draws this position, or a later one, fetches the next range
 	hi    int64
-	valid context.Context //nolint:containedctx // of the range, or nil
+	valid context.Context // of the range, or nil
 	leave func() bool     // ends the wait for the end of valid, if the range is in use
 	_     [56]byte
 	pos   int64 // that was drawn last; on cache lines that no other field shares

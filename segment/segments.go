@@ -24,7 +24,7 @@ type Range struct {
 	Step   int64 // the least step that the source wants for this tag, in ids; 0 = it has no wish
 	// Valid ends when the source learns that others may have had these ids: what is left of them is
 	// dropped then. nil = no others have
-	Valid context.Context //nolint:containedctx // it outlives the call that returns the range
+	Valid context.Context
 }
 
 // Source hands out ranges that no two calls share. It is safe for concurrent use.

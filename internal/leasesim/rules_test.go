@@ -176,7 +176,7 @@ const (
 
 const (
 	everyFault = classes - 1 - twoTTLs - fewerAcks - noID - tokens
-	// of those that lose nothing
+	// Promotions are those that lose nothing.
 	promotions = lag | failover | twice | thereAndBack | splits | renames | tools | cuts | sentinels | addresses | gone | sights
 	everyLoss  = failover | staleFailover | twice | thereAndBack | splits | flush | deleteRecord | restartEmpty | restartOld | restartWhole | declare | copies | moves | tools | aside | cuts | sentinels | addresses | gone | idStays | writable | returns | snapshots | sights | chains
 	splits     = splitAlone | splitWith

@@ -63,7 +63,7 @@ func runInNamespace(t *testing.T, name string) {
 	command := exec.CommandContext(t.Context(), "unshare", words...)
 	command.Env = append(os.Environ(), withinNetworks+"=yes")
 	out, err := command.CombinedOutput()
-	t.Logf("%s", out)
+	t.Logf("it says\n%s", strings.ReplaceAll("\n"+strings.TrimSpace(string(out)), "\n", "\n| ")) // no lines of go test's own
 	expect.NoError(t, "the test in its namespace", err)
 	expect.Contains(t, "what it says", string(out), "--- PASS: "+name)
 }

@@ -63,7 +63,8 @@ func runInNamespace(t *testing.T, name string) {
 	command := exec.CommandContext(t.Context(), "unshare", words...)
 	command.Env = append(os.Environ(), withinNetworks+"=yes")
 	out, err := command.CombinedOutput()
-	t.Logf("it says\n%s", strings.ReplaceAll("\n"+strings.TrimSpace(string(out)), "\n", "\n| ")) // no lines of go test's own
+	// quoted, so that nobody takes them for lines of this test's own
+	t.Logf("it says%s", strings.ReplaceAll("\n"+strings.TrimSpace(string(out)), "\n", "\n| "))
 	expect.NoError(t, "the test in its namespace", err)
 	expect.Contains(t, "what it says", string(out), "--- PASS: "+name)
 }

@@ -55,3 +55,16 @@ func TestReadmeFitsInEightKilobytes(t *testing.T) {
 		t.Errorf("the README has %d bytes, want at most 8,000", len(readme))
 	}
 }
+
+// The table of what a repeat gets stands twice, and is one.
+func TestReadmeAndItsPageSayTheSameOfARepeat(t *testing.T) {
+	table := func(file string) string {
+		text, err := os.ReadFile(file)
+		expect.NoError(t, "os.ReadFile", err)
+		_, after, _ := strings.Cut(string(text), "## What a repeat gets\n\n")
+		rows, _, _ := strings.Cut(after, "\n\n")
+		return strings.ReplaceAll(rows, "](docs/", "](")
+	}
+	expect.Equal(t, "the table of docs/idempotency.md", table("docs/idempotency.md"), table("README.md"))
+	expect.Contains(t, "the table", table("README.md"), "| it runs |")
+}

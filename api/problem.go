@@ -29,6 +29,7 @@ const (
 	NotInDoubt         Code = "not-in-doubt"
 	Superseded         Code = "idempotency-superseded"
 	PayloadMismatch    Code = "idempotency-payload-mismatch"
+	AnswerConditional  Code = "idempotency-answer-conditional"
 	TokenUnknown       Code = "idempotency-token-unknown"
 	NotAnInteger       Code = "not-an-integer"
 	CounterOverflow    Code = "counter-overflow"
@@ -105,6 +106,9 @@ var catalogue = map[Code]Kind{
 	PayloadMismatch: {422, "The token or key was used for another request", false,
 		"Nothing was done. The same token or key came with another method, path, query, payload or scope, or with another value of a header " +
 			"that the route's policy names. Use one for one operation."},
+	AnswerConditional: {409, "The recorded answer is to a request with a Range or a condition", false,
+		"Nothing was done. The operation is done, and its answer is a part of a body (206) or none (304). Send the Range or the condition " +
+			"of the first request again for that answer."},
 	TokenUnknown: {410, "The token is unknown", false,
 		"Nothing was done. It was never issued, has expired, or was lost with the store's state. If its operation may have run, " +
 			"look at the effect before you get a new token with POST /token."},

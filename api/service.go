@@ -88,9 +88,10 @@ type RoutePolicy struct {
 	RetentionMs int64  `json:"retention_ms"`
 	// what has to be the same for two requests to be the same
 	Fingerprint []string `json:"fingerprint"`
-	// statuses whose answers are kept; none = all but 307, 308, 401, 403, 407, 408, 421, 425 and
-	// 429
+	// statuses whose answers are kept; none = all that the next two do not list
 	Keep      []string `json:"keep,omitempty"`
+	Frees     []string `json:"frees,omitempty"`  // statuses after which the key is free again
+	Doubts    []string `json:"doubts,omitempty"` // statuses that leave an operation in doubt
 	MaxBody   int64    `json:"max_body_bytes"`
 	MaxWaitMs int64    `json:"max_wait_ms"` // how long a request with Prefer: wait=n may wait
 	// tokens that were issued for another scope are refused

@@ -171,7 +171,7 @@ func (p *population) grow(ctx context.Context, t *table, note string) error {
 		Status: http.StatusCreated, Header: http.Header{"Content-Type": {"application/json"}},
 		Body: []byte(strings.Repeat("a", answerSize)),
 	}
-	err = forEach(ctx, func(i int) error { return p.tokens.Complete(ctx, p.all[i], p.owners[i], answer, 0) }, len(p.all))
+	err = forEach(ctx, func(i int) error { return p.tokens.Complete(ctx, p.all[i], p.owners[i], answer) }, len(p.all))
 	if err != nil {
 		return err
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/redis/rueidis"
 
+	"github.com/coatcheck/coatcheck/idempotency"
 	"github.com/coatcheck/coatcheck/scripts"
 )
 
@@ -37,7 +38,8 @@ var (
 // claim takes a key for an owner; if there is an answer already, it returns that one.
 func (r byRueidis) claim(ctx context.Context, key, owner, fingerprint string) (answer []byte, granted bool, err error) {
 	said, err := claimScript.Exec(ctx, r.client, keysOf(key), []string{owner, fingerprint, strconv.FormatInt(peerLease.Milliseconds(), 10),
-		"hold", strconv.FormatInt(peerRetention.Milliseconds(), 10), "", "any", "", "", "", ""}).AsStrSlice()
+		"hold", strconv.FormatInt(peerRetention.Milliseconds(), 10), "", "any", "", "", "", "",
+		strconv.FormatInt(idempotency.MinKeepOpen.Milliseconds(), 10)}).AsStrSlice()
 	switch {
 	case err != nil:
 		return nil, false, err
@@ -53,8 +55,7 @@ func (r byRueidis) claim(ctx context.Context, key, owner, fingerprint string) (a
 
 // complete stores the answer.
 func (r byRueidis) complete(ctx context.Context, key, owner string, answer []byte) error {
-	said, err := completeScript.Exec(ctx, r.client, keysOf(key), []string{owner, string(answer),
-		strconv.FormatInt(peerRetention.Milliseconds(), 10), ""}).AsStrSlice()
+	said, err := completeScript.Exec(ctx, r.client, keysOf(key), []string{owner, string(answer), ""}).AsStrSlice()
 	if err == nil && said[0] != "ok" {
 		err = fmt.Errorf("a script answered %q", said)
 	}

@@ -17,8 +17,8 @@ import (
 type OwnKey struct {
 	Key   string // 1 to 1,024 bytes of UTF-8 without control characters
 	Scope string // a name that keeps keys of different kinds apart; "" = none
-	// how long the record stays, from its answer on, or without one from the last claim; a second
-	// to 30 days; 0 = a day
+	// how long the answer stays, from when it is recorded; a second to 30 days; 0 = a day. Without
+	// an answer the service keeps the operation for 30 days, or for longer
 	Retention time.Duration
 }
 

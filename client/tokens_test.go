@@ -12,6 +12,7 @@ import (
 
 	"github.com/coatcheck/coatcheck/api"
 	"github.com/coatcheck/coatcheck/client"
+	"github.com/coatcheck/coatcheck/idempotency"
 	"github.com/coatcheck/coatcheck/internal/testing/expect"
 )
 
@@ -33,7 +34,7 @@ func (s *service) round(t *testing.T) {
 	expect.Equal(t, "Status of what was claimed", status, api.TokenStatus{
 		State: api.StateClaimed, Scope: "billing", Fence: grant.Fence, Attempts: 1, LeaseUntil: grant.Until,
 	}, cmpopts.IgnoreFields(api.TokenStatus{}, "ExpiresAt"))
-	between(t, "the lease by default", grant.Until.Sub(status.ExpiresAt.Add(-24*time.Hour)), 1, 31*time.Second)
+	between(t, "the lease by default", grant.Until.Sub(status.ExpiresAt.Add(-idempotency.MinKeepOpen)), 1, 31*time.Second)
 	until, err := s.Extend(t.Context(), token.Value, grant.Lease, time.Hour)
 	succeeds(t, "Extend by an hour", err)
 	after(t, "the end of a lease that was extended by an hour", until, grant.Until.Add(50*time.Minute))

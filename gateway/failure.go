@@ -31,10 +31,11 @@ const (
 	cut         failure = "cut"         // the answer broke off
 	claimLost   failure = "claim_lost"  // another attempt took over, or the token's record is gone
 	stopped     failure = "stopping"    // the gateway's time to stop was over
+	byStatus    failure = "status"      // the answer's status leaves the operation in doubt
 	clientGone  failure = "client_gone" // of what is not guarded: the client hung up
 )
 
-var failures = []failure{unreachable, timedOut, broken, cut, claimLost, stopped, clientGone}
+var failures = []failure{unreachable, timedOut, broken, cut, claimLost, stopped, byStatus, clientGone}
 
 // endedBy returns the failure that ended a request's context; otherwise if there is none.
 func endedBy(ctx context.Context, otherwise failure) failure {
@@ -92,7 +93,11 @@ func (g *Gateway) note(ctx context.Context, x *exchange, failed failure, err err
 		g.log.DebugContext(ctx, "the client hung up", attributes...)
 		return
 	}
-	g.log.WarnContext(ctx, "the upstream gave no whole answer", attributes...)
+	message := "the upstream gave no whole answer"
+	if failed == byStatus {
+		message = "the upstream's status leaves the operation in doubt; keep, frees and doubts of the route decide that"
+	}
+	g.log.WarnContext(ctx, message, attributes...)
 }
 
 // problem is the answer to a client for a failure.
@@ -172,6 +177,7 @@ var refusals = []struct {
 	{idempotency.ErrInDoubt, inDoubt},
 	{idempotency.ErrSuperseded, superseded},
 	{idempotency.ErrMismatch, mismatch},
+	{idempotency.ErrConditional, mismatch},
 	{idempotency.ErrUnknownToken, unknownToken},
 	{idempotency.ErrKeyMissing, keyError},
 	{idempotency.ErrKeyMalformed, keyError},

@@ -34,7 +34,7 @@ type reader func(value *yaml.Node, into *Route) string
 var fields = map[string]reader{
 	"match":   oneOrMore(func(r *Route) *[]string { return &r.Match }),
 	"guard":   yes(func(r *Route, is bool) { r.Unguarded = !is }),
-	"encoded": list(func(r *Route) *[]string { return &r.Encoded }),
+	"encoded": list(1, func(r *Route) *[]string { return &r.Encoded }),
 	"keys":    text(func(r *Route) *string { return &r.Keys }),
 	"accept": choice(func(r *Route) *idempotency.Accept { return &r.Accept },
 		idempotency.TokenOnly, idempotency.KeyOnly, idempotency.TokenOrKey),
@@ -59,8 +59,10 @@ var fields = map[string]reader{
 	"required":            yes(func(r *Route, is bool) { r.Optional = !is }),
 	"pass_other_header":   yes(func(r *Route, is bool) { r.PassOther = is }),
 	"method_field":        yes(func(r *Route, is bool) { r.MethodField = is }),
-	"keep":                list(func(r *Route) *[]string { return &r.Keep }),
-	"fingerprint_headers": list(func(r *Route) *[]string { return &r.Headers }),
+	"keep":                list(1, func(r *Route) *[]string { return &r.Keep }),
+	"frees":               list(0, func(r *Route) *[]string { return &r.Frees }),
+	"doubts":              list(0, func(r *Route) *[]string { return &r.Doubts }),
+	"fingerprint_headers": list(1, func(r *Route) *[]string { return &r.Headers }),
 }
 
 // readRoute reads one entry of the list.
@@ -99,9 +101,6 @@ func readRoute(entry *yaml.Node, into *Route) yamlfile.Faults {
 	}
 	if into.Unguarded && ofGuard != "" {
 		found.Addf(entry.Line, "%s: of no use beside guard: false", ofGuard)
-	}
-	if into.Retention != 0 && into.Retention < into.WithDefaults().Lease {
-		found.Addf(entry.Line, "retention_ms: not less than lease_ms, which is %d here", into.WithDefaults().Lease.Milliseconds())
 	}
 	return found
 }
@@ -232,7 +231,7 @@ func yes(set func(r *Route, is bool)) reader {
 func oneOrMore(of func(*Route) *[]string) reader {
 	return func(value *yaml.Node, into *Route) string {
 		if value.Kind == yaml.SequenceNode {
-			return list(of)(value, into)
+			return list(1, of)(value, into)
 		}
 		var word string
 		wrong := text(func(*Route) *string { return &word })(value, into)
@@ -245,12 +244,12 @@ func oneOrMore(of func(*Route) *[]string) reader {
 }
 
 // list reads a list of words; package idempotency checks them.
-func list(of func(*Route) *[]string) reader {
+func list(least int, of func(*Route) *[]string) reader {
 	return func(value *yaml.Node, into *Route) string {
-		if value.Kind != yaml.SequenceNode || len(value.Content) == 0 || len(value.Content) > maxList {
-			return fmt.Sprintf("a list of 1 to %d entries", maxList)
+		if value.Kind != yaml.SequenceNode || len(value.Content) < least || len(value.Content) > maxList {
+			return fmt.Sprintf("a list of %d to %d entries", least, maxList)
 		}
-		var words []string
+		words := []string{}
 		for _, entry := range value.Content {
 			if entry.Kind != yaml.ScalarNode || entry.Tag != "!!str" && entry.Tag != "!!int" {
 				return "every entry is one word"

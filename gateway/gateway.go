@@ -60,6 +60,7 @@ type Config struct {
 	// check the signature of issued tokens; nil = tokens are not signed
 	TokenKeys  []idempotency.Key
 	AnswerKeys []idempotency.Key // encrypt stored answers; nil = stored as they are
+	KeepOpen   time.Duration     // as in [idempotency.Config]
 
 	// AllowedHosts are names under which clients ask, beside addresses and localhost, such as
 	// shop.example or *.example.com. nil = every name; for the admin side no other.
@@ -161,7 +162,7 @@ func New(config Config) (*Gateway, error) {
 		func(tell metrics.Tell) { tell(float64(g.door.BytesInFlight())) })
 	g.tokens = idempotency.New(config.Store, idempotency.Config{
 		Principal: config.Principal, OneCaller: config.OneCaller, Error: g.refuse, Logger: config.Logger,
-		TokenKeys: config.TokenKeys, AnswerKeys: config.AnswerKeys, PolicyURL: policyPath, Admit: g.admit,
+		TokenKeys: config.TokenKeys, AnswerKeys: config.AnswerKeys, KeepOpen: config.KeepOpen, PolicyURL: policyPath, Admit: g.admit,
 	})
 	metrics.ShowBacklogs(g.metrics.Registry, func() []metrics.Backlog {
 		answers, claims := g.tokens.Backlogs()

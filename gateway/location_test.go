@@ -64,7 +64,8 @@ func TestReferencesToTheUpstreamArePathsOfTheGateway(t *testing.T) {
 	}
 }
 
-// A client that follows a Location stays at the gateway: its key guards it there.
+// A client that follows a Location stays at the gateway: its key guards it there, where the route
+// says that a redirection frees it.
 func TestFollowedLocationStaysAtTheGateway(t *testing.T) {
 	for i, preserve := range []bool{false, true} {
 		var own string
@@ -82,7 +83,7 @@ func TestFollowedLocationStaysAtTheGateway(t *testing.T) {
 			_, _ = w.Write([]byte("paid"))
 		})
 		own = upstream.URL
-		r := start(t, upstream.URL, "routes: [{match: [POST /payments, POST /payments/]}]", func(c *Config) { c.PreserveHost = preserve })
+		r := start(t, upstream.URL, "routes: [{match: [POST /payments, POST /payments/], frees: [307]}]", func(c *Config) { c.PreserveHost = preserve })
 		key := "Idempotency-Key: " + strconv.Itoa(i)
 		r.wantPaid(r.do("POST", "/payments", "x", key), "paid", false)
 		r.wantPaid(r.do("POST", "/payments/", "x", key), "paid", true)

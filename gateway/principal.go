@@ -52,7 +52,7 @@ var tokenFields = map[string]reader{
 	"claim":      text(func(r *Route) *string { return &r.Caller.JWT.Claim }),
 	"issuer":     oneOrMore(func(r *Route) *[]string { return &r.Caller.JWT.Issuers }),
 	"audience":   text(func(r *Route) *string { return &r.Caller.JWT.Audience }),
-	"algorithms": list(func(r *Route) *[]string { return &r.Caller.JWT.Algorithms }),
+	"algorithms": list(1, func(r *Route) *[]string { return &r.Caller.JWT.Algorithms }),
 	"leeway_ms":  millis(func(r *Route) *time.Duration { return &r.Caller.JWT.Leeway }, time.Second, jwtprincipal.MaxLeeway),
 }
 

@@ -162,7 +162,7 @@ func (g *Gateway) inspect(answer *http.Response) error {
 	if answer.StatusCode < http.StatusOK && answer.StatusCode != http.StatusSwitchingProtocols {
 		return fmt.Errorf("%d is no status of an answer", answer.StatusCode)
 	}
-	notBegun := answer.Header.Get(idempotency.NotBegunHeader) == "true" && answer.StatusCode >= http.StatusBadRequest
+	said := answer.Header.Values(idempotency.NotBegunHeader)
 	answer.Header.Del(idempotency.NotBegunHeader)
 	attempt, isGuarded := idempotency.FromContext(answer.Request.Context())
 	if !isGuarded {
@@ -171,9 +171,7 @@ func (g *Gateway) inspect(answer *http.Response) error {
 	if answer.StatusCode > 599 {
 		return fmt.Errorf("status %d cannot be recorded", answer.StatusCode)
 	}
-	if notBegun {
-		attempt.NotBegun()
-	}
+	g.endBy(answer, attempt, said)
 	// announced trailers would be recorded as headers; ReverseProxy passes others after the body
 	answer.Trailer = nil
 	return nil

@@ -20,8 +20,8 @@ type Answer struct {
 
 // check refuses an answer that could not be replayed.
 func (a Answer) check() error {
-	if a.Status < http.StatusOK || a.Status > 599 {
-		return fmt.Errorf("idempotency: the status of an answer is 200 to 599, not %d", a.Status)
+	if a.Status < http.StatusOK || a.Status > maxStatus {
+		return fmt.Errorf("idempotency: the status of an answer is 200 to %d, not %d", maxStatus, a.Status)
 	}
 	return nil
 }
@@ -32,7 +32,7 @@ func neverReplayed(name string) bool {
 	switch name {
 	case "Connection", "Keep-Alive", "Proxy-Authenticate", "Proxy-Authorization", "Proxy-Connection", "Te", "Trailer",
 		"Transfer-Encoding", "Upgrade",
-		"Set-Cookie", "Date", "Content-Length", "X-Request-Id", "Idempotent-Replayed":
+		"Set-Cookie", "Date", "Age", "Content-Length", "X-Request-Id", "Idempotent-Replayed":
 		return true
 	}
 	return strings.HasPrefix(name, http.TrailerPrefix)
@@ -67,6 +67,18 @@ func (a Answer) setLength(header http.Header) {
 	if len(a.Body) > 0 {
 		header.Set("Content-Length", strconv.Itoa(len(a.Body)))
 	}
+}
+
+// fits reports whether an answer may be replayed to a request: a part of a body only to one that
+// asks for a range, and "not modified" only to one with a condition.
+func (a Answer) fits(r *http.Request) bool {
+	switch a.Status {
+	case http.StatusPartialContent:
+		return r.Header.Get("Range") != ""
+	case http.StatusNotModified:
+		return r.Header.Get("If-None-Match") != "" || r.Header.Get("If-Modified-Since") != ""
+	}
+	return true
 }
 
 func (a Answer) replay(w http.ResponseWriter) {

@@ -34,6 +34,12 @@ func (a *Attempt) NotBegun() { a.notBegun.Store(true) }
 // over NotBegun.
 func (a *Attempt) InDoubt() { a.inDoubt.Store(true) }
 
+func (a *Attempt) doubt(is bool) {
+	if is {
+		a.InDoubt()
+	}
+}
+
 type contextKey struct{}
 
 // FromContext returns the attempt of a guarded handler; ok is false outside of one.
@@ -48,7 +54,7 @@ func (run *run) heartbeat(cancel context.CancelCauseFunc) *keepalive.Heartbeat {
 	claim := keepalive.Claim{
 		Lease: run.options.Lease,
 		Extend: func() error {
-			_, err := run.tokens.Extend(run.detached, run.key, run.owner, run.options.Lease, run.options.Retention)
+			_, err := run.tokens.Extend(run.detached, run.key, run.owner, run.options.Lease)
 			return err
 		},
 		Lost: func(err error) bool { return errors.Is(err, redisstore.ErrLost) || errors.Is(err, ErrUnknownToken) },

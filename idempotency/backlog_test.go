@@ -29,7 +29,7 @@ func TestClaimsTakeNoRoomFromAnswers(t *testing.T) {
 			tokens.giveBack(ClientKey("", "r", fmt.Sprint("claim", i)), "owner", ClaimOptions{}.withDefaults())
 		}
 		for i := range 2000 {
-			tokens.completeLater(t.Context(), ClientKey("", "r", fmt.Sprint("answer", i)), "owner", Answer{Status: 200, Body: []byte("paid")}, time.Hour, &Attempt{})
+			tokens.completeLater(t.Context(), ClientKey("", "r", fmt.Sprint("answer", i)), "owner", Answer{Status: 200, Body: []byte("paid")}, &Attempt{})
 		}
 		answers, claims := tokens.Backlogs()
 		expect.Equal(t, "answers that wait", answers.Operations, 2000)
@@ -45,7 +45,7 @@ func TestAnswersWithoutRoomAreRecordedWithoutTheirBodies(t *testing.T) {
 	tokens.answers.limit = 4 * jobSize
 	key := issue(t, tokens, "")
 	grant := claim(t, tokens, key, ClaimOptions{Fingerprint: "f", Lease: time.Hour})
-	tokens.completeLater(t.Context(), key, grant.Owner, Answer{Status: 201, Body: make([]byte, 4*jobSize)}, time.Hour, &Attempt{})
+	tokens.completeLater(t.Context(), key, grant.Owner, Answer{Status: 201, Body: make([]byte, 4*jobSize)}, &Attempt{})
 	expect.Eventually(t, "it is recorded", func() bool {
 		outcome, err := tokens.Claim(t.Context(), key, ClaimOptions{Fingerprint: "f"})
 		return err == nil && outcome.Answer.Status == 201 && outcome.Answer.NotKept
@@ -58,13 +58,13 @@ func TestWhatIsDroppedIsCountedAndLogged(t *testing.T) {
 		key := ClientKey("", "r", "k")
 		// until another attempt can take it over
 		tokens.giveBack(key, "owner", ClaimOptions{Policy: Takeover, Lease: time.Second})
-		tokens.completeLater(t.Context(), key, "owner", Answer{Status: 200}, time.Minute, &Attempt{})
+		tokens.completeLater(t.Context(), key, "owner", Answer{Status: 200}, &Attempt{})
 		time.Sleep(time.Hour)
-		tokens.completeLater(t.Context(), key, "owner", Answer{Status: 200}, time.Hour, &Attempt{})
+		tokens.completeLater(t.Context(), key, "owner", Answer{Status: 200}, &Attempt{})
 		ended, cancel := context.WithCancel(t.Context())
 		cancel()
 		expect.Error(t, "Close with an answer that is not recorded", tokens.Close(ended), context.Canceled)
-		tokens.completeLater(t.Context(), key, "owner", Answer{Status: 200}, time.Hour, &Attempt{})
+		tokens.completeLater(t.Context(), key, "owner", Answer{Status: 200}, &Attempt{})
 		answers, claims := tokens.Backlogs()
 		expect.Equal(t, "answers", answers, Backlog{Kind: "answer", Dropped: 3})
 		expect.Equal(t, "claims", claims, Backlog{Kind: "claim", Dropped: 1})
@@ -93,7 +93,7 @@ func TestClaimOfWhatIsAnsweredIsNotGivenBackAgainAndAgain(t *testing.T) {
 		tokens := newTokens(t, store)
 		key := issue(t, tokens, "")
 		grant := claim(t, tokens, key, ClaimOptions{Fingerprint: "f"})
-		expect.Error(t, "Complete", tokens.Complete(t.Context(), key, grant.Owner, Answer{Status: 200}, 0), nil)
+		expect.Error(t, "Complete", tokens.Complete(t.Context(), key, grant.Owner, Answer{Status: 200}), nil)
 		for range 100 {
 			tokens.giveBack(key, "somebody else", ClaimOptions{Lease: time.Hour}.withDefaults())
 		}

@@ -73,8 +73,8 @@ type ClaimOptions struct {
 	Fingerprint string        // of the request: another one is refused. It must not be empty
 	Policy      Policy        // "" = Hold
 	Lease       time.Duration // how long the attempt may be silent, MinLease to MaxLease; 0 = 30 s
-	// how long the record stays, from its answer on, or without one from the last claim; a repeat
-	// does not renew it. Up to MaxTTL and never less than the lease; 0 = 24 h
+	// how long the answer stays, from when it is recorded; a repeat does not renew it. Up to
+	// MaxTTL; 0 = 24 h. Without an answer the record stays for [Config].KeepOpen
 	Retention time.Duration
 	// the scope of the route, for tokens that were issued for one; AnyScope fits all
 	Scope string
@@ -98,14 +98,9 @@ const AnyScope = "*"
 func (t ClaimOptions) withDefaults() ClaimOptions {
 	t.Policy = cmp.Or(t.Policy, Hold)
 	t.Lease = cmp.Or(t.Lease, 30*time.Second)
-	t.Retention = retained(t.Retention)
-	if t.Retention >= 0 { // check refuses a negative one
-		t.Retention = max(t.Retention, t.Lease)
-	}
+	t.Retention = cmp.Or(t.Retention, day)
 	return t
 }
-
-func retained(retention time.Duration) time.Duration { return cmp.Or(retention, day) }
 
 func (t ClaimOptions) check() error {
 	if t.Policy != Hold && t.Policy != Takeover {
@@ -114,8 +109,8 @@ func (t ClaimOptions) check() error {
 	if t.Lease < MinLease || t.Lease > MaxLease {
 		return fmt.Errorf("idempotency: lease %v: %v to %v", t.Lease, MinLease, MaxLease)
 	}
-	if t.Retention < 0 || t.Retention > MaxTTL {
-		return fmt.Errorf("idempotency: retention %v: up to %v", t.Retention, MaxTTL)
+	if t.Retention < time.Millisecond || t.Retention > MaxTTL {
+		return fmt.Errorf("idempotency: retention %v: %v to %v", t.Retention, time.Millisecond, MaxTTL)
 	}
 	if t.Owner != "" && !names.Owner.MatchString(t.Owner) {
 		return errors.New("idempotency: owner: 16 to 128 visible ASCII characters, without spaces")
@@ -155,7 +150,7 @@ func (t *Tokens) claim(ctx context.Context, key OperationKey, options ClaimOptio
 	reply, err := t.on(options.Ack).Run(ctx, scripts.TokenClaim, t.keys(key),
 		&options.Owner, &options.Fingerprint, options.Lease.Milliseconds(), (*string)(&options.Policy),
 		options.Retention.Milliseconds(), &options.Scope, birth(key), word(options.awaited, "await"),
-		&options.Route, &options.RequestID, whose(key.principal))
+		&options.Route, &options.RequestID, whose(key.principal), t.keepOpen.Milliseconds())
 	if err != nil && (len(reply) == 0 || reply.Word() == "granted") {
 		return Outcome{}, fmt.Errorf("claim token: %w", err)
 	}
@@ -252,15 +247,16 @@ func (t *Tokens) on(ack int) *redisstore.Store {
 	return t.store.WithAck(ack)
 }
 
-// Complete records the answer of the attempt that owner proves. Repeating it is harmless; a late
+// Complete records the answer of the attempt that owner proves, for the retention of its claim.
+// Repeating it is harmless; a late
 // owner is accepted unless another attempt took over. ErrSuperseded: another attempt has the claim.
 // ErrUnknownToken: the record is gone.
-func (t *Tokens) Complete(ctx context.Context, key OperationKey, owner string, answer Answer, retention time.Duration) error {
+func (t *Tokens) Complete(ctx context.Context, key OperationKey, owner string, answer Answer) error {
 	if err := answer.check(); err != nil {
 		return err
 	}
 	sealed := t.answerKeys.seal(key.record, answer)
-	reply, err := t.owned(ctx, scripts.TokenComplete, key, owner, sealed, retained(retention).Milliseconds(), t.done)
+	reply, err := t.owned(ctx, scripts.TokenComplete, key, owner, sealed, t.done)
 	if err == nil && reply.Word() == "ok" && t.completed != nil {
 		t.completed()
 	}
@@ -268,9 +264,9 @@ func (t *Tokens) Complete(ctx context.Context, key OperationKey, owner string, a
 }
 
 // Extend is the heartbeat of the attempt that owner proves: its lease ends that long from now (0 =
-// the lease it was claimed with), and the record stays for at least the retention. It returns the
-// end of the lease by the Redis server's clock. Errors as Complete.
-func (t *Tokens) Extend(ctx context.Context, key OperationKey, owner string, lease, retention time.Duration) (time.Time, error) {
+// the lease it was claimed with). It returns the end of the lease by the Redis server's clock.
+// Errors as Complete.
+func (t *Tokens) Extend(ctx context.Context, key OperationKey, owner string, lease time.Duration) (time.Time, error) {
 	milliseconds := ""
 	if lease != 0 {
 		if lease < MinLease || lease > MaxLease {
@@ -278,18 +274,18 @@ func (t *Tokens) Extend(ctx context.Context, key OperationKey, owner string, lea
 		}
 		milliseconds = strconv.FormatInt(lease.Milliseconds(), 10)
 	}
-	return t.extend(ctx, key, owner, milliseconds, max(retained(retention), lease))
+	return t.extend(ctx, key, owner, milliseconds)
 }
 
 // Abandon states that the attempt that owner proves has ended without an answer: the token is in
-// doubt from now on, and the record stays for at least the retention. Errors as Complete.
-func (t *Tokens) Abandon(ctx context.Context, key OperationKey, owner string, retention time.Duration) error {
-	_, err := t.extend(ctx, key, owner, "0", retained(retention))
+// doubt from now on, for [Config].KeepOpen at least. Errors as Complete.
+func (t *Tokens) Abandon(ctx context.Context, key OperationKey, owner string) error {
+	_, err := t.extend(ctx, key, owner, "0")
 	return err
 }
 
-func (t *Tokens) extend(ctx context.Context, key OperationKey, owner, lease string, retention time.Duration) (time.Time, error) {
-	reply, err := t.owned(ctx, scripts.TokenExtend, key, owner, lease, retention.Milliseconds(), t.done)
+func (t *Tokens) extend(ctx context.Context, key OperationKey, owner, lease string) (time.Time, error) {
+	reply, err := t.owned(ctx, scripts.TokenExtend, key, owner, lease, t.keepOpen.Milliseconds(), t.done)
 	if err != nil {
 		return time.Time{}, err
 	}

@@ -29,11 +29,11 @@ func TestTokenGoesThroughItsStates(t *testing.T) {
 		if grant.Fence <= 0 || grant.Attempt != 1 || grant.Owner == "" {
 			t.Errorf("Claim: got grant %+v, want attempt 1, with a positive fence and an owner", grant)
 		}
-		if until, err := tokens.Extend(t.Context(), key, grant.Owner, 2*time.Hour, 0); err != nil || !until.After(grant.Until) {
+		if until, err := tokens.Extend(t.Context(), key, grant.Owner, 2*time.Hour); err != nil || !until.After(grant.Until) {
 			t.Errorf("Extend by two hours: got %v and error %v, want later than %v", until, err, grant.Until)
 		}
 		for range 2 { // a lost reply may be asked for again
-			expect.Error(t, "Complete", tokens.Complete(t.Context(), key, grant.Owner, answer, 0), nil)
+			expect.Error(t, "Complete", tokens.Complete(t.Context(), key, grant.Owner, answer), nil)
 		}
 		wantState(t, tokens, key, Completed)
 
@@ -130,7 +130,7 @@ func TestLapsedClaim(t *testing.T) {
 				outcome, err := tokens.Claim(t.Context(), key, ClaimOptions{Fingerprint: "f", Policy: row.next})
 				if !row.taken {
 					expect.Error(t, "Claim after the lease", err, ErrInDoubt)
-					expect.Error(t, "Complete by a late owner that was not replaced", tokens.Complete(t.Context(), key, old.Owner, answer, 0), nil)
+					expect.Error(t, "Complete by a late owner that was not replaced", tokens.Complete(t.Context(), key, old.Owner, answer), nil)
 					wantState(t, tokens, key, Completed)
 					return
 				}
@@ -138,13 +138,13 @@ func TestLapsedClaim(t *testing.T) {
 					t.Fatalf("Claim after the lease: got %+v and error %v, want attempt 2 with a fence over %d", outcome, err, old.Fence)
 				}
 				for name, err := range map[string]error{
-					"complete": tokens.Complete(t.Context(), key, old.Owner, answer, 0),
+					"complete": tokens.Complete(t.Context(), key, old.Owner, answer),
 					"release":  tokens.Release(t.Context(), key, old.Owner),
 				} {
 					expect.Error(t, name+" by the superseded owner", err, ErrSuperseded)
 					expect.Error(t, name+" by the superseded owner", err, redisstore.ErrLost)
 				}
-				_, err = tokens.Extend(t.Context(), key, old.Owner, time.Minute, 0)
+				_, err = tokens.Extend(t.Context(), key, old.Owner, time.Minute)
 				expect.Error(t, "extend by the superseded owner", err, ErrSuperseded)
 				wantState(t, tokens, key, Claimed)
 			})
@@ -183,10 +183,10 @@ func TestExtendWithoutALeaseKeepsTheOneOfTheClaim(t *testing.T) {
 		key := issue(t, tokens, "")
 		grant := claim(t, tokens, key, ClaimOptions{Fingerprint: "f", Lease: time.Hour})
 		time.Sleep(time.Minute)
-		if until, err := tokens.Extend(t.Context(), key, grant.Owner, 0, 0); err != nil || until.Sub(grant.Until) != time.Minute {
+		if until, err := tokens.Extend(t.Context(), key, grant.Owner, 0); err != nil || until.Sub(grant.Until) != time.Minute {
 			t.Errorf("Extend a minute after the grant: got %v and error %v, want a minute after %v", until, err, grant.Until)
 		}
-		expect.Error(t, "Abandon", tokens.Abandon(t.Context(), key, grant.Owner, 0), nil)
+		expect.Error(t, "Abandon", tokens.Abandon(t.Context(), key, grant.Owner), nil)
 		wantState(t, tokens, key, InDoubt)
 	})
 }
@@ -203,7 +203,7 @@ func TestReleaseGivesTheTokenBack(t *testing.T) {
 	if second.Fence <= first.Fence || second.Attempt != 2 {
 		t.Errorf("Claim after Release: got %+v, want attempt 2 with a fence over %d", second, first.Fence)
 	}
-	expect.Error(t, "Complete by an owner that released", tokens.Complete(t.Context(), key, first.Owner, answer, 0), ErrSuperseded)
+	expect.Error(t, "Complete by an owner that released", tokens.Complete(t.Context(), key, first.Owner, answer), ErrSuperseded)
 }
 
 func TestTokensExpireAndAnswersStayForTheirRetention(t *testing.T) {
@@ -215,7 +215,7 @@ func TestTokensExpireAndAnswersStayForTheirRetention(t *testing.T) {
 		}
 		used := issue(t, tokens, "")
 		grant := claim(t, tokens, used, ClaimOptions{Fingerprint: "f", Retention: 48 * time.Hour})
-		expect.Error(t, "Complete", tokens.Complete(t.Context(), used, grant.Owner, answer, 48*time.Hour), nil)
+		expect.Error(t, "Complete", tokens.Complete(t.Context(), used, grant.Owner, answer), nil)
 		time.Sleep(2 * time.Minute)
 		_, err = tokens.Status(t.Context(), IssuedToken("", unused.Value))
 		expect.Error(t, "Status of a token past its ttl", err, ErrUnknownToken)

@@ -34,17 +34,28 @@ func TestEndOfAnAttemptDecidesTheAnswerToARepeat(t *testing.T) {
 	nothing := func(*Attempt) {}
 	endings := []ending{
 		{"answered", Route{}, nothing, 201, Completed, 201, 1},
-		{"answered with an error", Route{}, nothing, 503, Completed, 503, 1},
+		{"answered with an error", Route{}, nothing, 500, Completed, 500, 1},
 		{"never begun", Route{}, (*Attempt).NotBegun, 400, forgotten, 400, 2},
-		{"sent away with 401", Route{}, nothing, 401, forgotten, 401, 2},
-		{"sent away with 403", Route{}, nothing, 403, forgotten, 403, 2},
-		{"sent away with 407", Route{}, nothing, 407, forgotten, 407, 2},
-		{"sent away with 429", Route{}, nothing, 429, forgotten, 429, 2},
-		{"sent on with 307", Route{}, nothing, 307, forgotten, 307, 2},
-		{"sent on with 308", Route{}, nothing, 308, forgotten, 308, 2},
-		{"asked again with 408", Route{}, nothing, 408, forgotten, 408, 2},
-		{"asked again with 421", Route{}, nothing, 421, forgotten, 421, 2},
-		{"asked again with 425", Route{}, nothing, 425, forgotten, 425, 2},
+		{"sent away with 401", Route{}, nothing, 401, Completed, 401, 1},
+		{"sent away with 403", Route{}, nothing, 403, Completed, 403, 1},
+		{"sent away with 407", Route{}, nothing, 407, Completed, 407, 1},
+		{"sent away with 429", Route{}, nothing, 429, Completed, 429, 1},
+		{"sent on with 307", Route{}, nothing, 307, Completed, 307, 1},
+		{"sent on with 308", Route{}, nothing, 308, Completed, 308, 1},
+		{"asked again with 421", Route{}, nothing, 421, Completed, 421, 1},
+		{"asked again with 425", Route{}, nothing, 425, Completed, 425, 1},
+		{"given up with 408", Route{}, nothing, 408, InDoubt, 409, 1},
+		{"given up with 502", Route{}, nothing, 502, InDoubt, 409, 1},
+		{"given up with 503", Route{}, nothing, 503, InDoubt, 409, 1},
+		{"given up with 504", Route{}, nothing, 504, InDoubt, 409, 1},
+		{"given up, and never begun", Route{}, (*Attempt).NotBegun, 503, forgotten, 503, 2},
+		{"freed", Route{Frees: []string{"401", "503"}}, nothing, 503, forgotten, 503, 2},
+		{"freed by class", Route{Frees: []string{"4xx"}}, nothing, 429, forgotten, 429, 2},
+		{"freed by class, but for one that is in doubt", Route{Frees: []string{"4xx"}}, nothing, 408, InDoubt, 409, 1},
+		{"freed, but in doubt as the handler says", Route{Frees: []string{"4xx"}}, (*Attempt).InDoubt, 429, InDoubt, 409, 1},
+		{"doubted", Route{Doubts: []string{"5xx"}}, nothing, 500, InDoubt, 409, 1},
+		{"nothing doubted", Route{Doubts: []string{}}, nothing, 504, Completed, 504, 1},
+		{"kept by class, but for one that is in doubt", Route{Keep: []string{"2xx", "3xx", "4xx", "5xx"}}, nothing, 503, InDoubt, 409, 1},
 		{"sent away and kept", Route{Keep: []string{"2xx", "3xx", "4xx", "5xx"}}, nothing, 403, Completed, 403, 1},
 		{"in doubt", Route{}, (*Attempt).InDoubt, 504, InDoubt, 409, 1},
 		{"in doubt after all", Route{}, func(a *Attempt) { a.NotBegun(); a.InDoubt() }, 504, InDoubt, 409, 1},
@@ -52,7 +63,7 @@ func TestEndOfAnAttemptDecidesTheAnswerToARepeat(t *testing.T) {
 		{"in doubt under takeover", Route{Policy: Takeover}, (*Attempt).InDoubt, 504, InDoubt, 504, 2},
 		{"kept by class", Route{Keep: []string{"2xx", "4xx"}}, nothing, 404, Completed, 404, 1},
 		{"kept by status", Route{Keep: []string{"503"}}, nothing, 503, Completed, 503, 1},
-		{"not kept", Route{Keep: []string{"2xx", "4xx"}}, nothing, 503, forgotten, 503, 2},
+		{"not kept", Route{Keep: []string{"2xx", "4xx"}}, nothing, 500, InDoubt, 409, 1},
 	}
 	storetest.Each(t, func(t *testing.T, store *redisstore.Store) {
 		tokens := newTokens(t, store)
@@ -71,7 +82,7 @@ func TestEndOfAnAttemptDecidesTheAnswerToARepeat(t *testing.T) {
 					route := e.route
 					route.Name, route.MaxAnswer, route.Lease = "r", 100, time.Hour
 					guarded := tokens.Middleware(route)(h)
-					key := KeyHeader + ": " + strings.ReplaceAll(e.name+size, " ", "-")
+					key := KeyHeader + ": " + strings.NewReplacer(" ", "-", ",", "").Replace(e.name+size)
 					expect.Equal(t, "the first request", statusAndBody(post(guarded, "x", key)), fmt.Sprint(e.status, " ", body))
 					wantState(t, tokens, ClientKey("", "r", strings.TrimPrefix(key, KeyHeader+": ")), e.state)
 					wantStatus(t, "the request again", post(guarded, "x", key), e.code)
@@ -92,6 +103,7 @@ func overHTTP(t *testing.T, method string, route Route, h *handler) (ask func(ke
 		request, err := http.NewRequestWithContext(t.Context(), method, service.URL+"/pay", http.NoBody)
 		expect.NoError(t, "making the request", err)
 		request.Header.Set(KeyHeader, key)
+		request.Header.Set("If-None-Match", `"v1"`) // for the 304
 		response, err := service.Client().Do(request)
 		if err != nil {
 			t.Fatal(err) // names the request
@@ -329,13 +341,13 @@ func TestRefusalLinksToThePolicy(t *testing.T) {
 	wantHeader(t, "without a policy page", post(embeddedTokens(t).Middleware(Route{})(&handler{}), "x"), "Link", "")
 }
 
-// Callers that the handler refuses leave no key in Redis.
+// Callers that the handler refuses before it does anything leave no key in Redis.
 func TestRefusedCallersLeaveNothing(t *testing.T) {
 	t.Parallel()
 	redis := redistest.Start(t)
 	tokens := newTokens(t, storetest.Open(t, redisstore.Config{URL: redis.URL(), Timeout: time.Minute}))
 	h := &handler{serve: func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusUnauthorized) }}
-	guarded := tokens.Middleware(Route{Name: "r", Lease: time.Hour})(h)
+	guarded := tokens.Middleware(Route{Name: "r", Lease: time.Hour, Frees: []string{"401"}})(h)
 	for i := range 200 {
 		key, caller := KeyHeader+": k"+strconv.Itoa(i), "Authorization: guess "+strconv.Itoa(i)
 		wantStatus(t, "a request without a right", post(guarded, "x", key, caller), 401)

@@ -25,6 +25,9 @@ var (
 	ErrInProgress   = policyRefusal("idempotency: the first attempt is still running")
 	ErrInDoubt      = policyRefusal("idempotency: the first attempt ended without an answer")
 	ErrMismatch     = policyRefusal("idempotency: the token or key was used for another request")
+	// ErrConditional refuses a repeat without the Range or the condition of the first request,
+	// whose recorded answer is 206 or 304.
+	ErrConditional  = policyRefusal("idempotency: the recorded answer is to a request with a Range or a condition")
 	ErrUnknownToken = fault.Refusal("idempotency: unknown token")
 	// ErrUnauthorized refuses a request whose caller is not known, as package jwtprincipal does.
 	ErrUnauthorized = fault.Refusal("idempotency: the caller is not known")
@@ -49,6 +52,10 @@ var errLate = fmt.Errorf("claim token: %w: it was granted when its lease could h
 
 // errCutShort is the answer in place of one that a client could not read to its end.
 var errCutShort = fmt.Errorf("%w: the handler wrote less than the Content-Length that it announced", redisstore.ErrUnknownOutcome)
+
+// errRecordLost is the answer of a handler that has stopped without one, since its claim is gone.
+var errRecordLost = fmt.Errorf("%w: Redis has lost the claim of the attempt, and its handler has answered nothing",
+	redisstore.ErrUnknownOutcome)
 
 // errPolicy marks the refusals that the route's policy explains.
 var errPolicy = fault.Refusal("idempotency: see the route's policy")
@@ -105,6 +112,7 @@ var codes = []struct {
 	{ErrAttemptRunning, api.AttemptRunning},
 	{ErrNotInDoubt, api.NotInDoubt},
 	{ErrMismatch, api.PayloadMismatch},
+	{ErrConditional, api.AnswerConditional},
 	{ErrUnknownToken, api.TokenUnknown},
 	{ErrUnauthorized, api.Unauthorized},
 	{ErrNoKeys, api.StoreUnavailable},

@@ -4,6 +4,7 @@ import (
 	"context"
 	"io"
 	"net/http"
+	"sync"
 	"testing"
 	"time"
 
@@ -12,6 +13,8 @@ import (
 	"github.com/coatcheck/coatcheck/internal/testing/redistest"
 	"github.com/coatcheck/coatcheck/internal/testing/storetest"
 	"github.com/coatcheck/coatcheck/redisstore"
+	"github.com/coatcheck/coatcheck/redisstore/observe"
+	"github.com/coatcheck/coatcheck/scripts"
 )
 
 // onRedis returns a private redis-server and the tokens on it, with a timeout that detects a hung
@@ -188,4 +191,46 @@ func TestAnswersThatGrantNothingNeedNoReplicas(t *testing.T) {
 		expect.Error(t, "Claim of what is "+key, err, want)
 	}
 	h.wantRuns(t, 1)
+}
+
+// pausing pauses a server when the first script of a name is about to be sent.
+type pausing struct {
+	observe.None
+
+	op     string
+	server *redistest.Server
+	once   *sync.Once
+}
+
+func (p pausing) CallStarted(ctx context.Context, op string) context.Context {
+	if op == p.op {
+		p.once.Do(p.server.Pause)
+	}
+	return ctx
+}
+
+// A claim that too few replicas have confirmed is given back. Where the master alone hears of that
+// and is then replaced, the next master has the claim: it is given back there, too.
+func TestClaimThatIsGivenBackAtAMasterThatIsReplacedIsGivenBackAtTheNext(t *testing.T) {
+	t.Parallel()
+	set := redistest.StartSentinel(t, 2)
+	master, silent, next := set.Master(), set.Replicas()[0], set.Replicas()[1]
+	config := impatient(set.URL())
+	config.Ack = 2
+	config.Observers = []observe.Observer{pausing{op: scripts.TokenRelease.Name, server: next, once: &sync.Once{}}}
+	tokens := newTokens(t, storetest.Open(t, config))
+	h := &handler{}
+	guarded := tokens.Middleware(Route{})(h)
+	wantStatus(t, "a request before", post(guarded, "pay", "Idempotency-Key: other"), 201)
+
+	silent.Pause()
+	wantCode(t, "a request that one of two replicas confirms", post(guarded, "pay", "Idempotency-Key: k"), api.OutcomeUnknown)
+	master.Kill()
+	silent.Kill()
+	next.Resume()
+	set.WaitForMaster(master)
+	master.Restart()
+	silent.Restart()
+	expect.Eventually(t, "the claim is given back and the repeat runs", func() bool { return post(guarded, "pay", "Idempotency-Key: k").Code == 201 })
+	h.wantRuns(t, 2)
 }

@@ -93,7 +93,7 @@ func TestForgedTokenIsRefusedWithoutAskingRedis(t *testing.T) {
 	key := IssuedToken("", "a.AAAAAAAAAAAAAAAAAAAAAA.AAAAAAAAAAAAAAAAAAAAAA")
 	_, claimErr := tokens.Claim(t.Context(), key, ClaimOptions{Fingerprint: "f"})
 	for name, err := range map[string]error{
-		"claim": claimErr, "release": tokens.Release(t.Context(), key, "owner"), "complete": tokens.Complete(t.Context(), key, "owner", Answer{Status: 200}, 0),
+		"claim": claimErr, "release": tokens.Release(t.Context(), key, "owner"), "complete": tokens.Complete(t.Context(), key, "owner", Answer{Status: 200}),
 	} {
 		expect.Error(t, name+" with a forged token", err, ErrUnknownToken)
 	}

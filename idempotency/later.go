@@ -19,7 +19,7 @@ const watched = 15 * time.Second
 // hung Redis runs late would be in doubt for that long; under Takeover until the next request can
 // take the claim over.
 func (t *Tokens) giveBack(key OperationKey, owner string, options ClaimOptions) {
-	until := stays(options)
+	until := t.stays(options)
 	var missing time.Time // since when Redis answers that there is no such claim
 	size := len(key.record) + len(key.token) + len(key.text) + len(key.principal) + len(owner)
 	given := t.claims.add(&job{name: key.record, size: size, until: until, try: func(ctx context.Context) bool {
@@ -41,9 +41,9 @@ func (t *Tokens) giveBack(key OperationKey, owner string, options ClaimOptions) 
 }
 
 // stays is until when a claim can be of harm that nothing was started for.
-func stays(options ClaimOptions) time.Time {
+func (t *Tokens) stays(options ClaimOptions) time.Time {
 	if options.Policy == Hold {
-		return time.Now().Add(max(options.Retention, 2*options.Lease))
+		return time.Now().Add(t.keepOpen)
 	}
 	return time.Now().Add(2 * options.Lease)
 }
@@ -56,7 +56,7 @@ func (t *Tokens) confirmRelease(key OperationKey, owner string, options ClaimOpt
 		return
 	}
 	size := len(key.record) + len(key.token) + len(key.text) + len(key.principal) + len(owner)
-	t.released.add(&job{name: key.record, size: size, until: stays(options), try: func(ctx context.Context) bool {
+	t.released.add(&job{name: key.record, size: size, until: t.stays(options), try: func(ctx context.Context) bool {
 		_, err := t.on(options.Ack).Run(ctx, scripts.TokenRelease, t.keys(key), owner, t.done)
 		return err == nil || !uncertain(err)
 	}})
@@ -81,25 +81,25 @@ func uncertain(err error) bool {
 // it, the answer is recorded without its body, which is better than a token in doubt. An attempt
 // that says meanwhile that it is in doubt is.
 func (t *Tokens) completeLater(
-	ctx context.Context, key OperationKey, owner string, answer Answer, retention time.Duration, attempt *Attempt,
+	ctx context.Context, key OperationKey, owner string, answer Answer, attempt *Attempt,
 ) {
-	if t.addAnswer(key, owner, answer, retention, attempt) {
+	if t.addAnswer(key, owner, answer, attempt) {
 		t.log.WarnContext(ctx, "idempotency: an answer could not be recorded yet; it is sent, and recording goes on")
 		return
 	}
-	if !answer.NotKept && t.addAnswer(key, owner, Answer{Status: answer.Status, Header: answer.Header, NotKept: true}, retention, attempt) {
+	if !answer.NotKept && t.addAnswer(key, owner, Answer{Status: answer.Status, Header: answer.Header, NotKept: true}, attempt) {
 		t.log.ErrorContext(ctx, "idempotency: too many answers could not be recorded; this one is sent, and recording goes on without its body")
 		return
 	}
 	t.answers.drop()
 }
 
-func (t *Tokens) addAnswer(key OperationKey, owner string, answer Answer, retention time.Duration, attempt *Attempt) bool {
-	size, until := answer.size()+len(owner), time.Now().Add(retention)
+func (t *Tokens) addAnswer(key OperationKey, owner string, answer Answer, attempt *Attempt) bool {
+	size, until := answer.size()+len(owner), time.Now().Add(t.keepOpen)
 	return t.answers.add(&job{name: key.record, size: size, until: until, try: func(ctx context.Context) bool {
-		err := t.Complete(ctx, key, owner, answer, retention)
+		err := t.Complete(ctx, key, owner, answer)
 		if attempt.inDoubt.Load() {
-			err = t.Abandon(ctx, key, owner, retention)
+			err = t.Abandon(ctx, key, owner)
 		}
 		return !uncertain(err)
 	}})

@@ -14,7 +14,7 @@ import (
 type guard struct {
 	tokens *Tokens
 	route  Route
-	kept   statuses
+	ends   *statuses
 	next   http.Handler
 }
 
@@ -36,11 +36,11 @@ func (t *Tokens) Middleware(route Route) func(http.Handler) http.Handler {
 	if err := route.Check(); err != nil {
 		panic(err)
 	}
-	kept, err := parseStatuses(route.Keep)
+	ends, err := route.statuses()
 	if err != nil {
-		panic(err) // Check has read it
+		panic(err) // Check has read them
 	}
-	return func(next http.Handler) http.Handler { return &guard{t, route, kept, next} }
+	return func(next http.Handler) http.Handler { return &guard{t, route, ends, next} }
 }
 
 // Handle registers a guarded handler with a mux, as http.ServeMux.Handle does: it panics if the mux
@@ -118,11 +118,14 @@ func (g *guard) serve(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	if !outcome.Granted {
+		if !outcome.Answer.fits(r) {
+			return ErrConditional
+		}
 		outcome.Answer.replay(w)
 		g.answered(r)
 		return nil
 	}
-	run.kept = g.kept
+	run.ends = g.ends
 	return run.handle(w, r, g.route.MaxAnswer, g.next)
 }
 
@@ -145,33 +148,28 @@ func (run *run) handle(w http.ResponseWriter, r *http.Request, limit int, next h
 	ctx, cancel := run.context(r.Context())
 	defer cancel(nil)
 	ctx = run.start(ctx, cancel)
-	recorded := false
-	var record *recorder
-	record = newRecorder(w, r, limit, func(answer Answer) error {
-		if record.doubtful() {
-			run.attempt.InDoubt()
-		}
-		if !run.keeps(answer.Status) {
+	stored := false
+	record := newRecorder(w, r, limit, func(answer Answer) error {
+		run.attempt.doubt(answer.Status > maxStatus)
+		if run.ending(answer.Status) != recorded {
 			return nil
 		}
-		recorded = true
+		stored = true
 		run.beat.Stop()
 		return run.record(answer)
 	})
 	run.call(func() { next.ServeHTTP(record, r.WithContext(ctx)) })
-	if record.refused != nil {
+	switch {
+	case record.refused != nil:
 		return record.refused
-	}
-	if recorded && run.attempt.inDoubt.Load() {
+	case record.answer.Status == 0 && ctx.Err() != nil:
+		return run.unanswered(ctx)
+	case stored && run.attempt.inDoubt.Load():
 		// the answer had to be recorded when it grew over the limit, and is taken back
 		run.abandon()
-	}
-	if !recorded {
-		answer := record.finished()
-		cut := record.cut()
-		if record.doubtful() || cut {
-			run.attempt.InDoubt()
-		}
+	case !stored:
+		answer, cut := record.finished(), record.cut()
+		run.attempt.doubt(answer.Status > maxStatus || cut)
 		if err := run.settle(answer); err != nil {
 			return err
 		}
@@ -180,6 +178,20 @@ func (run *run) handle(w http.ResponseWriter, r *http.Request, limit int, next h
 		}
 	}
 	record.send()
+	return nil
+}
+
+// unanswered leaves the operation in doubt, unless the handler has stated that it never began: its
+// time is over, and it has answered nothing. Where the claim was lost, the client is told so. Else
+// the answer is left to what limits the time, as chi's middleware.Timeout: nothing is written here.
+func (run *run) unanswered(ctx context.Context) error {
+	run.giveUp()
+	switch cause := context.Cause(ctx); {
+	case errors.Is(cause, ErrSuperseded):
+		return cause
+	case errors.Is(cause, ErrUnknownToken):
+		return errRecordLost
+	}
 	return nil
 }
 

@@ -54,9 +54,8 @@ const (
 
 // Settlement ends the doubt about an operation.
 type Settlement struct {
-	Decision  Decision
-	Answer    Answer        // to record with Happened
-	Retention time.Duration // how long the record stays, at least; 0 = 24 h
+	Decision Decision
+	Answer   Answer // to record with Happened, for the retention of the claim
 }
 
 // Settle ends the doubt about an operation, by its name. The attempt in doubt loses its claim: if
@@ -79,7 +78,7 @@ func (t *Tokens) Settle(ctx context.Context, operation string, s Settlement) err
 		return ErrUnknownToken
 	}
 	reply, err := t.store.Run(ctx, scripts.OperationSettle, t.keysOf(operation),
-		string(s.Decision), answer, retained(s.Retention).Milliseconds(), s.digest(), t.done)
+		string(s.Decision), answer, s.digest(), t.done)
 	if err != nil {
 		return fmt.Errorf("settle operation: %w", err)
 	}

@@ -24,7 +24,7 @@ func abandoned(t testing.TB, tokens *Tokens, key, route string) (operation strin
 	record := ClientKey("", route, key)
 	options := ClaimOptions{Fingerprint: "f", Policy: Takeover, Lease: time.Hour, Route: route, RequestID: "request-" + key}
 	grant = claim(t, tokens, record, options)
-	expect.Error(t, "Abandon "+key, tokens.Abandon(t.Context(), record, grant.Owner, 0), nil)
+	expect.Error(t, "Abandon "+key, tokens.Abandon(t.Context(), record, grant.Owner), nil)
 	return record.record, grant
 }
 
@@ -126,7 +126,7 @@ func TestSettledOperationIsAnsweredAsItWasDecided(t *testing.T) {
 		if next.Fence <= old.Fence || next.Attempt != 2 {
 			t.Errorf("the claim after fence %d: got %+v, want a larger fence and attempt 2", old.Fence, next)
 		}
-		err = tokens.Complete(t.Context(), ClientKey("", "pay", "not-begun"), old.Owner, answer, 0)
+		err = tokens.Complete(t.Context(), ClientKey("", "pay", "not-begun"), old.Owner, answer)
 		expect.Error(t, "Complete by the attempt that was settled", err, ErrSuperseded)
 
 		err = tokens.Settle(t.Context(), name, Settlement{Decision: NotBegun})
@@ -175,7 +175,7 @@ func TestFreedTokenStaysAfterAnAttemptThatNeverBegan(t *testing.T) {
 		token, err := tokens.Issue(t.Context(), "", "", time.Minute)
 		expect.Error(t, "Issue", err, nil)
 		key, options := IssuedToken("", token.Value), ClaimOptions{Fingerprint: "f", Lease: time.Hour}
-		expect.Error(t, "Abandon", tokens.Abandon(t.Context(), key, claim(t, tokens, key, options).Owner, 0), nil)
+		expect.Error(t, "Abandon", tokens.Abandon(t.Context(), key, claim(t, tokens, key, options).Owner), nil)
 		// its minute was over long ago
 		runScript(t, tokens, tokens.keys(key)[0], "redis.call('HSET', KEYS[1], 'claimable', '1') return {'ok'}")
 		expect.Error(t, "Settle as not begun", tokens.Settle(t.Context(), key.record, Settlement{Decision: NotBegun}), nil)
@@ -195,11 +195,11 @@ func TestAnswerWithoutAStatusIsRefused(t *testing.T) {
 		key := ClientKey("", "pay", strconv.Itoa(status))
 		owner := claim(t, tokens, key, ClaimOptions{Fingerprint: "f", Lease: time.Hour}).Owner
 		answer := Answer{Status: status, Body: []byte("paid")}
-		if err := tokens.Complete(t.Context(), key, owner, answer, 0); err == nil {
+		if err := tokens.Complete(t.Context(), key, owner, answer); err == nil {
 			t.Errorf("Complete with status %d: got no error, want one", status)
 		}
 		wantState(t, tokens, key, Claimed)
-		expect.Error(t, "Abandon", tokens.Abandon(t.Context(), key, owner, 0), nil)
+		expect.Error(t, "Abandon", tokens.Abandon(t.Context(), key, owner), nil)
 		if err := tokens.Settle(t.Context(), key.record, Settlement{Decision: Happened, Answer: answer}); err == nil {
 			t.Errorf("Settle with status %d: got no error, want one", status)
 		}

@@ -20,7 +20,6 @@ type recorder struct {
 	overflow func(Answer) error // records an answer that is too large to keep
 	through  bool               // sending started
 	refused  error              // the answer may not be sent
-	timedOut bool               // the answer is that of an http.TimeoutHandler within
 }
 
 func newRecorder(w http.ResponseWriter, r *http.Request, limit int, overflow func(Answer) error) *recorder {
@@ -42,17 +41,12 @@ func (r *recorder) WriteHeader(status int) {
 	if status < http.StatusOK || r.answer.Status != 0 {
 		return
 	}
-	if r.answer.Status = status; status == http.StatusServiceUnavailable {
-		r.suspect()
-	}
+	r.answer.Status = status
 }
 
 // Write keeps the bytes, or sends them once the answer has grown over the limit.
 func (r *recorder) Write(bytes []byte) (int, error) {
 	r.WriteHeader(http.StatusOK)
-	if r.timedOut {
-		r.acquit()
-	}
 	length, announced := r.announced()
 	if announced && !r.through && int64(len(r.answer.Body)+len(bytes)) > length {
 		return 0, http.ErrContentLength
@@ -145,5 +139,16 @@ func (r *recorder) send() {
 	if len(r.answer.Body) > 0 {
 		// the client may have hung up; the answer is recorded
 		_, _ = r.ResponseWriter.Write(r.answer.Body)
+	}
+}
+
+// maxStatus is the largest status that can be recorded. With a larger one nobody knows what the
+// handler did.
+const maxStatus = 599
+
+// validStatus panics for an invalid status, as net/http does.
+func validStatus(status int) {
+	if status < http.StatusContinue || status > 999 {
+		panic("idempotency: a handler gave a status that is none")
 	}
 }

@@ -67,7 +67,15 @@ func TestClaimThatWasGivenBackAtTheMasterAloneIsGivenBackAtTheNext(t *testing.T)
 			follow(t, third, replica.Addr())
 			down.Store(false)
 			front.Behind(replica.Addr())
-			expect.Eventually(t, "the key is used again", func() bool { return post(guarded, "pay", "Idempotency-Key: k").Code == 200 })
+			var last string
+			expect.Eventually(t, "the key is used again", func() bool {
+				again := post(guarded, "pay", "Idempotency-Key: k")
+				if told := again.Body.String(); told != last {
+					last = told
+					t.Logf("the key is not used yet: %d %s", again.Code, told)
+				}
+				return again.Code == 200
+			})
 		})
 	}
 }

@@ -123,31 +123,35 @@ func TestHeaderPrincipalDistinguishesCredentials(t *testing.T) {
 	expect.Equal(t, "the principal by no headers", by()(request("Authorization: x")), "")
 }
 
-// A retention is the route's own, also where it is shorter than the default lease.
+// A retention is the route's own, also where it is shorter than the lease, and begins with the
+// answer. What has no answer stays for 30 days.
 func TestAnswerStaysForTheRoutesRetentionAndNoLonger(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		tokens := embeddedTokens(t)
-		for name, h := range map[string]*handler{
-			"answered": {},
-			"in doubt": {serve: func(_ http.ResponseWriter, r *http.Request) {
-				attempt, _ := FromContext(r.Context())
-				attempt.InDoubt()
-			}},
-			// with heartbeats
-			"long": {serve: func(http.ResponseWriter, *http.Request) { time.Sleep(2 * time.Second) }},
-		} {
-			guarded := tokens.Middleware(Route{Name: name, Lease: 300 * time.Millisecond, Retention: time.Second})(h)
-			post(guarded, "x", "Idempotency-Key: k")
-			time.Sleep(900 * time.Millisecond)
-			if post(guarded, "x", "Idempotency-Key: k"); h.runs.Load() != 1 {
-				t.Errorf("%s: %d runs within the retention", name, h.runs.Load())
-			}
-			time.Sleep(1100 * time.Millisecond)
-			if post(guarded, "x", "Idempotency-Key: k"); h.runs.Load() != 2 {
-				t.Errorf("%s: %d runs when the retention was over", name, h.runs.Load())
-			}
+	for name, row := range map[string]struct {
+		serve http.HandlerFunc
+		stays time.Duration
+	}{
+		"answered": {func(http.ResponseWriter, *http.Request) {}, time.Second},
+		"in doubt": {func(_ http.ResponseWriter, r *http.Request) { attemptOf(r).InDoubt() }, MinKeepOpen},
+		// with heartbeats
+		"long": {func(http.ResponseWriter, *http.Request) { time.Sleep(2 * time.Second) }, time.Second},
+	} {
+		for _, principal := range []string{"", "ann"} {
+			t.Run(name+" "+principal, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					h := &handler{serve: row.serve}
+					caller := func(*http.Request) (string, error) { return principal, nil }
+					guarded := embeddedTokens(t).Middleware(Route{Name: "r", Lease: 10 * time.Second, Retention: time.Second, Principal: caller})(h)
+					post(guarded, "x", "Idempotency-Key: k")
+					time.Sleep(row.stays - 100*time.Millisecond)
+					post(guarded, "x", "Idempotency-Key: k")
+					h.wantRuns(t, 1)
+					time.Sleep(200 * time.Millisecond)
+					post(guarded, "x", "Idempotency-Key: k")
+					h.wantRuns(t, 2)
+				})
+			})
 		}
-	})
+	}
 }
 
 // An overtaken attempt that calls NotBegun has nothing to give back, and nothing is retried.

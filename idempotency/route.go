@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"regexp"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/coatcheck/coatcheck/api"
@@ -59,15 +60,26 @@ type Route struct {
 	// CanonicalJSON compares bodies that one Content-Type says are JSON in UTF-8 by their canonical
 	// form (RFC 8785): white space and the order of names do not matter.
 	CanonicalJSON bool
-	// Keep lists the statuses whose answers are recorded, such as 2xx, 4xx, 503; nil = every answer
-	// of the handler, success or error, but 307, 308, 401, 403, 407, 408, 421, 425 and 429. With
-	// any other answer the token is given back, and the same request runs again: leave a status out
-	// only if it means that nothing was done. A handler that answers one of those after it has
-	// done something needs the list; 2xx, 3xx, 4xx and 5xx are all statuses.
+	// Keep, Frees and Doubts say by the status of an answer, such as 503, or by its class, such as
+	// 5xx, how an operation ends. A status counts before its class, and Attempt.NotBegun and
+	// Attempt.InDoubt before both.
+	//
+	// Keep lists the statuses whose answers are recorded: every repeat gets the answer. nil = all
+	// that Frees and Doubts do not list. With a list, an answer of any status that stands in no
+	// list leaves the operation in doubt.
 	Keep []string
+	// Frees lists the statuses after which the key is free and the next request runs. Only a status
+	// that the handler and all that stands before it send where nothing was done belongs here: with
+	// any other one an operation runs twice. nil = none.
+	Frees []string
+	// Doubts lists the statuses that are no answer: nobody knows whether the operation happened,
+	// and it is in doubt. nil = 408, 502, 503 and 504, with which proxies and time limits answer
+	// while the work may run on; an empty list is none.
+	Doubts []string
 }
 
-// WithDefaults returns the route with the defaults of all but Name, Scope, Ack and the lists.
+// WithDefaults returns the route with the defaults of Doubts and of all but Name, Scope, Ack and
+// the other lists.
 func (r Route) WithDefaults() Route {
 	r.Accept = cmp.Or(r.Accept, TokenOrKey)
 	options := ClaimOptions{Policy: r.Policy, Lease: r.Lease, Retention: r.Retention}.withDefaults()
@@ -75,6 +87,9 @@ func (r Route) WithDefaults() Route {
 	r.MaxBody = cmp.Or(r.MaxBody, 1<<20)
 	r.MaxAnswer = cmp.Or(r.MaxAnswer, 1<<20)
 	r.MaxWait = cmp.Or(r.MaxWait, 30*time.Second)
+	if r.Doubts == nil {
+		r.Doubts = r.usuallyDoubted()
+	}
 	return r
 }
 
@@ -96,8 +111,7 @@ func (r Route) Check() error {
 	fault(r.MaxBody < 0, "max body %d: not below 0", r.MaxBody)
 	fault(r.MaxAnswer < 0, "max answer %d: not below 0", r.MaxAnswer)
 	fault(len(r.Scope) > maxScope, "scope: up to %d characters", maxScope)
-	fault(r.Keep != nil && len(r.Keep) == 0,
-		"keep: at least one status; without the list every answer is kept but 307, 308, 401, 403, 407, 408, 421, 425 and 429")
+	fault(r.Keep != nil && len(r.Keep) == 0, "keep: at least one status; without the list every answer is kept that frees and doubts do not list")
 	for _, name := range slices.Concat(r.Headers, headersIn(r.KeyHeaders)) {
 		fault(!names.Header.MatchString(name), "header %q: not a header's name", name)
 	}
@@ -114,8 +128,10 @@ func (r Route) Check() error {
 		fault(seen[same], "key header %q: given twice, or a token's", name)
 		seen[same] = true
 	}
-	if _, err := parseStatuses(r.Keep); err != nil {
-		faults = append(faults, fmt.Errorf("idempotency: keep: %w", err))
+	if _, err := r.statuses(); err != nil {
+		for wrong := range strings.Lines(err.Error()) {
+			fault(true, "%s", strings.TrimSpace(wrong))
+		}
 	}
 	return errors.Join(faults...)
 }
@@ -146,7 +162,8 @@ func (r Route) Published() api.RoutePolicy {
 	return api.RoutePolicy{
 		Route: r.Name, Headers: r.headers(), KeyFromBody: r.KeyFromBody,
 		UniqueBy: uniqueBy, UniqueOver: uniqueOver, Required: !r.Optional, Policy: string(r.Policy),
-		LeaseMs: r.Lease.Milliseconds(), RetentionMs: r.Retention.Milliseconds(), Fingerprint: append(fingerprint, body), Keep: r.Keep,
+		LeaseMs: r.Lease.Milliseconds(), RetentionMs: r.Retention.Milliseconds(), Fingerprint: append(fingerprint, body),
+		Keep: r.Keep, Frees: r.Frees, Doubts: r.Doubts,
 		MaxBody: r.MaxBody, MaxWaitMs: max(r.MaxWait, 0).Milliseconds(), Scope: r.Scope,
 	}
 }

@@ -22,8 +22,8 @@ type run struct {
 	// of the request, without its end: the token's outcome is recorded whether or not the client
 	// waits
 	detached context.Context
-	kept     statuses // which answers are recorded
-	ended    bool     // the answer is recorded, or is being recorded
+	ends     *statuses // how it ends by its answer; nil = every answer is recorded
+	ended    bool      // the answer is recorded, or is being recorded
 }
 
 // begin claims a token for a new owner, if that is admitted. If the outcome is a grant the caller
@@ -73,30 +73,36 @@ func (run *run) call(work func()) {
 }
 
 func (run *run) abandon() {
-	if err := run.tokens.Abandon(run.detached, run.key, run.owner, run.options.Retention); err != nil {
+	if err := run.tokens.Abandon(run.detached, run.key, run.owner); err != nil {
 		run.tokens.log.WarnContext(run.detached,
 			"idempotency: an attempt ended without an answer; its token is in doubt when its lease has lapsed", "error", err)
 	}
 }
 
-// settle ends the attempt by its outcome: in doubt, never begun, or answered. The error is one that
-// the client must get instead of the answer.
+// settle ends the attempt. The error is one that the client must get instead of the answer.
 func (run *run) settle(answer Answer) error {
-	switch {
-	case run.attempt.inDoubt.Load():
+	switch run.ending(answer.Status) {
+	case doubted:
 		run.abandon()
-	case !run.keeps(answer.Status):
+	case freed:
 		run.release()
-	default:
+	case recorded:
 		return run.record(answer)
 	}
 	return nil
 }
 
-// keeps reports whether an answer is to be recorded: not if the handler stated how the attempt
-// ended instead, and not if the route does not keep such a status.
-func (run *run) keeps(status int) bool {
-	return !run.attempt.inDoubt.Load() && !run.attempt.notBegun.Load() && run.kept.has(status)
+// ending is how the attempt ends: as the handler has stated, else as the route says of the status.
+func (run *run) ending(status int) ending {
+	switch {
+	case run.attempt.inDoubt.Load():
+		return doubted
+	case run.attempt.notBegun.Load():
+		return freed
+	case run.ends == nil:
+		return recorded
+	}
+	return run.ends.of(status)
 }
 
 // release gives the claim back: the work provably never began.
@@ -115,7 +121,8 @@ func (run *run) release() {
 // sent; recording is retried in the background.
 func (run *run) record(answer Answer) error {
 	run.ended = true
-	err := run.tokens.Complete(run.detached, run.key, run.owner, answer, run.options.Retention)
+	run.ends.tell(run.detached, run.tokens.log, run.options.Route, answer)
+	err := run.tokens.Complete(run.detached, run.key, run.owner, answer)
 	switch {
 	case err == nil:
 		return nil
@@ -126,6 +133,6 @@ func (run *run) record(answer Answer) error {
 		return nil
 	}
 	run.tokens.log.WarnContext(run.detached, "idempotency: an answer is not recorded yet", "error", err)
-	run.tokens.completeLater(run.detached, run.key, run.owner, answer, run.options.Retention, run.attempt)
+	run.tokens.completeLater(run.detached, run.key, run.owner, answer, run.attempt)
 	return nil
 }

@@ -55,7 +55,7 @@ func decodeAnswer(stored string) (Answer, error) {
 	if from.word() != plainVersion {
 		return Answer{}, errNotReadable
 	}
-	answer := Answer{Status: from.number(599), NotKept: from.number(1) == 1}
+	answer := Answer{Status: from.number(maxStatus), NotKept: from.number(1) == 1}
 	var header http.Header
 	for range from.number(len(from.rest)) {
 		if header == nil {

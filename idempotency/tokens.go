@@ -23,8 +23,11 @@ const (
 	MaxTTL   = 30 * 24 * time.Hour    // … and at most; also the longest retention
 	MinLease = 100 * time.Millisecond // how long an attempt may be silent, at least
 	MaxLease = 24 * time.Hour         // … and at most
-	day      = 24 * time.Hour
-	maxScope = 200 // characters
+	// how long an operation without an answer stays, at least
+	MinKeepOpen = 30 * 24 * time.Hour
+	MaxKeepOpen = 3650 * 24 * time.Hour // … and at most
+	day         = 24 * time.Hour
+	maxScope    = 200 // characters
 )
 
 // Config is what all routes of a service share. The zero value of each field means its documented
@@ -62,6 +65,10 @@ type Config struct {
 	// Completed is called after an answer was recorded, by the attempt itself or for it later. It
 	// may be called from several goroutines at once. nil = it is not.
 	Completed func()
+	// KeepOpen is how long an operation without an answer stays, from its last claim or heartbeat:
+	// until then nothing runs again under its key unless it is settled. At least MinKeepOpen, up to
+	// ten years; 0 = MinKeepOpen.
+	KeepOpen time.Duration
 	// Admit is asked before each claim of Middleware and Do, and again when a request has waited
 	// for another attempt. An error refuses it, by default with 503 and its text, and nothing is
 	// claimed: for a service that stops. It may be called from several goroutines at once. nil =
@@ -87,6 +94,7 @@ type Tokens struct {
 	policyURL  string
 	typeBase   string // "" = that of package api
 	completed  func()
+	keepOpen   time.Duration
 	admit      func() error
 	handled    sync.Map // the pattern of each route's name, of Handle
 	// the channel on which the end of an attempt is published to waiting processes
@@ -96,7 +104,8 @@ type Tokens struct {
 }
 
 // New returns the tokens of a store. It panics without a store, if a key is not as [Key] requires
-// ([ParseKeys] returns valid keys only), and if ProblemBase is no URI reference.
+// ([ParseKeys] returns valid keys only), if ProblemBase is no URI reference, and if KeepOpen is out
+// of its bounds.
 func New(store *redisstore.Store, config Config) *Tokens {
 	if store == nil {
 		panic("idempotency: New needs a store: see redisstore.Open")
@@ -104,11 +113,15 @@ func New(store *redisstore.Store, config Config) *Tokens {
 	if _, err := url.Parse(config.ProblemBase); err != nil {
 		panic("idempotency: Config.ProblemBase is no URI reference: " + err.Error())
 	}
+	keepOpen := cmp.Or(config.KeepOpen, MinKeepOpen)
+	if keepOpen < MinKeepOpen || keepOpen > MaxKeepOpen {
+		panic(fmt.Sprintf("idempotency: Config.KeepOpen %v: %v to %v", keepOpen, MinKeepOpen, MaxKeepOpen))
+	}
 	t := &Tokens{
 		typeBase: config.ProblemBase,
 		store:    store, principal: config.Principal, fail: config.Error, log: config.Logger,
 		tokenKeys: newRing(config.TokenKeys), answerKeys: newSealer(config.AnswerKeys), policyURL: config.PolicyURL,
-		completed: config.Completed, admit: config.Admit, done: store.Key("token", "done"),
+		completed: config.Completed, keepOpen: keepOpen, admit: config.Admit, done: store.Key("token", "done"),
 	}
 	if store.Mode() != redisstore.Cluster {
 		t.listed = store.SlotKey("operations", underWay, "")

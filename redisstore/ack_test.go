@@ -135,7 +135,7 @@ func TestRepeatOfAWriteIsConfirmedOnlyByReplicasThatHaveIt(t *testing.T) {
 	acquire := []any{"nonce", "", 1000, "trust", 0, "", "", "", "", "41/10/12", 0, 0, 10, 60_000, 0}
 	lease := run(scripts.WorkerAcquire, pool, acquire...)
 	claim := func(name string) []any {
-		args := []any{"ann", "print", 60_000, "hold", 60_000, "", "any", "", "", "", ""}
+		args := []any{"ann", "print", 60_000, "hold", 60_000, "", "any", "", "", "", "", 60_000}
 		run(scripts.TokenClaim, token(name), args...)
 		return args
 	}
@@ -148,8 +148,8 @@ func TestRepeatOfAWriteIsConfirmedOnlyByReplicasThatHaveIt(t *testing.T) {
 	}{
 		{scripts.TokenIssue, token("issue"), []any{60_000, ""}},
 		{scripts.TokenClaim, token("claim"), claim("claim")},
-		{scripts.TokenComplete, token("complete"), append(claim("complete")[:1:1], "done", 60_000)},
-		{scripts.TokenExtend, token("extend"), append(claim("extend")[:1:1], 60_000, 60_000)},
+		{scripts.TokenComplete, token("complete"), append(claim("complete")[:1:1], "done", "")},
+		{scripts.TokenExtend, token("extend"), append(claim("extend")[:1:1], 60_000, 60_000, "")},
 		{scripts.TokenRelease, token("release"), claim("release")[:1]},
 		{scripts.CounterIncr, counted, []any{1, 60_000, "", "", ""}},
 		{scripts.WorkerAcquire, pool, acquire},

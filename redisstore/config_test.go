@@ -10,8 +10,8 @@ import (
 )
 
 func TestZeroConfigIsSound(t *testing.T) {
-	expect.NoError(t, "Check", (Config{}).Check())
-	for url, timeout := range map[string]time.Duration{"": embeddedTimeout, "embedded:": embeddedTimeout, "redis://h": defaultTimeout} {
+	for url, timeout := range map[string]time.Duration{"embedded:": embeddedTimeout, "redis://h": defaultTimeout} {
+		expect.NoError(t, "Check", Config{URL: url}.Check())
 		c := Config{URL: url}.WithDefaults()
 		if c.Prefix != "coatcheck:" || c.AckTimeout != 500*time.Millisecond || c.Timeout != timeout || c.Logger == nil {
 			t.Errorf("defaults with URL %q: got %+v, want prefix coatcheck:, ack timeout 500ms, timeout %v and a logger", url, c, timeout)
@@ -47,18 +47,20 @@ func TestConfigIsTakenOrRefused(t *testing.T) {
 		{"no restart", Config{URL: "redis://h", Restarts: WaitRestarts}, nil},
 		{"the shortest times", Config{URL: "redis://h", Timeout: 10 * time.Millisecond, AckTimeout: time.Millisecond}, nil},
 		{"the longest times", Config{URL: "redis://h", Timeout: time.Minute, AckTimeout: time.Minute - 1}, nil},
-		{"a prefix", Config{Prefix: "team-a.B_7:~@"}, nil},
-		{"a long prefix", Config{Prefix: long}, nil},
+		{"a prefix", Config{URL: "redis://h", Prefix: "team-a.B_7:~@"}, nil},
+		{"a long prefix", Config{URL: "redis://h", Prefix: long}, nil},
 		{"trusted restarts", Config{URL: "redis://h", Restarts: TrustRestarts}, nil},
 		{"embedded with a cap", Config{URL: "embedded:", MaxBytes: 5000}, nil},
 
+		{"no URL", Config{}, []string{"it is empty: give the Redis"}},
+		{"no URL, but other settings", Config{Prefix: "{", MaxBytes: 1}, []string{"it is empty: give the Redis", "prefix"}},
 		{"a wrong URL", Config{URL: "redis://"}, []string{"host is empty"}},
-		{"a brace in the prefix", Config{Prefix: "a{b"}, []string{"prefix"}},
-		{"a closing brace in the prefix", Config{Prefix: "}"}, []string{"prefix"}},
-		{"a space in the prefix", Config{Prefix: "a b"}, []string{"prefix"}},
-		{"a newline in the prefix", Config{Prefix: "a\n"}, []string{"prefix"}},
-		{"a prefix that is no ASCII", Config{Prefix: "ä"}, []string{"prefix"}},
-		{"a prefix too long", Config{Prefix: long + "p"}, []string{"prefix"}},
+		{"a brace in the prefix", Config{URL: "redis://h", Prefix: "a{b"}, []string{"prefix"}},
+		{"a closing brace in the prefix", Config{URL: "redis://h", Prefix: "}"}, []string{"prefix"}},
+		{"a space in the prefix", Config{URL: "redis://h", Prefix: "a b"}, []string{"prefix"}},
+		{"a newline in the prefix", Config{URL: "redis://h", Prefix: "a\n"}, []string{"prefix"}},
+		{"a prefix that is no ASCII", Config{URL: "redis://h", Prefix: "ä"}, []string{"prefix"}},
+		{"a prefix too long", Config{URL: "redis://h", Prefix: long + "p"}, []string{"prefix"}},
 		{"ack below 0", Config{URL: "redis://h", Ack: -2}, []string{"ack -2: 0 to 100 replicas, or all"}},
 		{"ack too large", Config{URL: "redis://h", Ack: 101}, []string{"ack 101"}},
 		{"timeout below 0", Config{URL: "redis://h", Timeout: -1}, []string{"timeout -1ns", "ack timeout"}},
@@ -72,7 +74,7 @@ func TestConfigIsTakenOrRefused(t *testing.T) {
 		{"trusted restarts of the embedded store", Config{URL: "embedded:", Restarts: TrustRestarts}, []string{"ends with its process"}},
 		{"all at once", Config{URL: "redis+cluster://h/main", Prefix: "{", Ack: -2, Timeout: time.Hour, AckTimeout: 2 * time.Hour},
 			[]string{"cluster has neither", "prefix", "ack -2", "timeout 1h0m0s", "ack timeout 2h0m0s"}},
-		{"all at once, embedded", Config{Ack: 101, Prefix: "{"}, []string{"embedded store has no replicas", "ack 101: 0 to 100", "prefix"}},
+		{"all at once, embedded", Config{URL: "embedded:", Ack: 101, Prefix: "{"}, []string{"embedded store has no replicas", "ack 101: 0 to 100", "prefix"}},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			err := row.config.Check()

@@ -94,9 +94,6 @@ func bind() struct{} {
 // faults, but never its password. An empty URL, as of a variable that is not set, is one:
 // "embedded:" is the store in memory.
 func Open(ctx context.Context, url string) (*Store, error) {
-	if url == "" {
-		return nil, errors.New(`redisstore: the URL is empty: redis://host:port, or "embedded:" for a store in memory that ends with the process`)
-	}
 	return OpenConfig(ctx, Config{URL: url})
 }
 
@@ -132,7 +129,7 @@ func (c Config) WithDefaults() Config {
 	c.Restarts = cmp.Or(c.Restarts, AutoRestarts)
 	if c.Timeout == 0 {
 		c.Timeout = defaultTimeout
-		if c.URL == "" || strings.HasPrefix(c.URL, "embedded:") {
+		if strings.HasPrefix(c.URL, "embedded:") {
 			c.Timeout = embeddedTimeout
 		}
 	}

@@ -60,19 +60,19 @@ func brokenOf(mode string) func(*box) []any {
 }
 
 var keepings = []keeping{
-	{"heartbeat", scripts.TokenExtend, tokenKey, byAnn("ann", minute, hour, ""), "ok"},
-	{"end without an answer", scripts.TokenExtend, tokenKey, byAnn("ann", 0, hour, ""), "ok"},
-	{"answer", scripts.TokenComplete, tokenKey, byAnn("ann", "done", hour, ""), "ok"},
+	{"heartbeat", scripts.TokenExtend, tokenKey, byAnn("ann", minute, keepOpen, ""), "ok"},
+	{"end without an answer", scripts.TokenExtend, tokenKey, byAnn("ann", 0, keepOpen, ""), "ok"},
+	{"answer", scripts.TokenComplete, tokenKey, byAnn("ann", "done", ""), "ok"},
 	{"answer, again", scripts.TokenComplete, tokenKey, func(b *box) []any {
 		b.granted(claim{})
 		b.complete("ann", "done")
-		return []any{"ann", "done", hour, ""}
+		return []any{"ann", "done", ""}
 	}, "already"},
-	{"repeat that waits", scripts.TokenClaim, tokenKey, byAnn("bob", "print", minute, "hold", hour, "", "any", "await", "", "", ""), "busy"},
+	{"repeat that waits", scripts.TokenClaim, tokenKey, byAnn("bob", "print", minute, "hold", hour, "", "any", "await", "", "", "", keepOpen), "busy"},
 	{"repeat that waits beside another", scripts.TokenClaim, tokenKey, func(b *box) []any {
 		b.granted(claim{})
-		b.run(scripts.TokenClaim, tokenKey, "cy", "print", minute, "hold", hour, "", "any", "await", "", "", "")
-		return []any{"bob", "print", minute, "hold", hour, "", "any", "await", "", "", ""}
+		b.run(scripts.TokenClaim, tokenKey, "cy", "print", minute, "hold", hour, "", "any", "await", "", "", "", keepOpen)
+		return []any{"bob", "print", minute, "hold", hour, "", "any", "await", "", "", "", keepOpen}
 	}, "busy"},
 	{"claim given back", scripts.TokenRelease, tokenKey, func(b *box) []any {
 		b.issue(hour, "")
@@ -84,9 +84,9 @@ var keepings = []keeping{
 		b.release("ann")
 		return []any{"ann", ""}
 	}, "ok"},
-	{"refused by an operator", scripts.OperationSettle, tokenKey, abandoned("refused", "", hour, "digest", ""), "ok"},
-	{"not begun", scripts.OperationSettle, tokenKey, abandoned("not-begun", "", hour, "digest", ""), "ok"},
-	{"not begun, again", scripts.OperationSettle, tokenKey, settled("not-begun", "", hour, "digest", ""), "already"},
+	{"refused by an operator", scripts.OperationSettle, tokenKey, abandoned("refused", "", "digest", ""), "ok"},
+	{"not begun", scripts.OperationSettle, tokenKey, abandoned("not-begun", "", "digest", ""), "ok"},
+	{"not begun, again", scripts.OperationSettle, tokenKey, settled("not-begun", "", "digest", ""), "already"},
 	{"lock renewed", scripts.LockRenew, lockKeys[:5], held("", tokenOf("a"), hour, ""), "ok"},
 	{"shared lock renewed", scripts.LockRenew, lockKeys[:5], together("s", tokenOf("a"), hour, ""), "ok"},
 	{"permits renewed", scripts.LockRenew, lockKeys[:5], together("p", tokenOf("a"), hour, ""), "ok"},

@@ -13,7 +13,7 @@ import (
 // settle is what operation_settle is asked to decide, with an answer and its digest.
 func (b *box) settle(outcome, answer string) []string {
 	b.Helper()
-	return b.run(scripts.OperationSettle, tokenKey, outcome, answer, hour, outcome+answer, "done")
+	return b.run(scripts.OperationSettle, tokenKey, outcome, answer, outcome+answer, "done")
 }
 
 // doubts is the first page of operations in doubt.
@@ -77,7 +77,7 @@ func TestOperationShowsWhatAnOperatorNeeds(t *testing.T) {
 		want(t, shown[:7], "ok", "claimed", "POST /payments", "r-1", strconv.FormatInt(fence, 10), "1", "hold")
 		between(t, "began", number(t, shown[7]), before, b.now())
 		between(t, "lease until", number(t, shown[8]), before+minute, b.now()+minute)
-		between(t, "expires at", number(t, shown[9]), before+hour-slack, b.now()+hour+slack)
+		between(t, "expires at", number(t, shown[9]), before+keepOpen-slack, b.now()+keepOpen+slack)
 		b.tick()
 		b.granted(claim{route: "POST /payments", request: "r-1"})
 		want(t, get()[7:8], shown[7]) // the same attempt, asked for again
@@ -213,18 +213,10 @@ func TestOnlyAnAnswerIsForgotten(t *testing.T) {
 	})
 }
 
-// A record whose retention is noted stays that long from its answer on, and tells whose it is.
-func TestNotedRetentionBeginsWithTheAnswer(t *testing.T) {
+func TestOperationTellsWhoseItIs(t *testing.T) {
 	each(t, func(t *testing.T, b *box) {
-		b.granted(claim{retention: 10 * hour, whose: "ann's"})
-		b.do("PEXPIRE", tokenKey[0], minute)
-		word(t, b.extend("ann", minute), "ok", 1)
-		between(t, "expiry after a heartbeat", b.expiry(tokenKey[0]), b.now()+9*hour, b.now()+10*hour+slack)
-		b.do("PEXPIRE", tokenKey[0], minute)
-		want(t, b.complete("ann", "answer"), "ok") // which says an hour
-		between(t, "expiry after the answer", b.expiry(tokenKey[0]), b.now()+9*hour, b.now()+10*hour+slack)
+		b.granted(claim{whose: "ann's"})
 		want(t, b.run(scripts.OperationGet, tokenKey[:1])[12:], "ann's")
-		word(t, b.claim(claim{owner: "bob"}), "replay", 1)
 	})
 }
 

@@ -4,19 +4,19 @@
 -- KEYS   [1] the token's record (hash)  [2] the operations under way (sorted set)
 -- ARGV   [1] owner, the secret that names this attempt; a remote caller may choose it
 --        [2] fingerprint of the request  [3] lease  [4] policy: hold | takeover
---        [5] retention  [6] scope of the route, '' for none, '*' for any  [7] 'issued': only an
---        issued token is valid | 'any': the client's own key, which may be new
+--        [5] retention of the answer  [6] scope of the route, '' for none, '*' for any  [7]
+--        'issued': only an issued token is valid | 'any': the client's own key, which may be new
 --        [8] 'await': if the claim is another's, its end is published on the channel of the
 --        waiting | ''
 --        [9] route and [10] request id of the attempt, for people; '' for none
---        [11] whose the operation is, a digest; '' is not noted. With it the retention is noted
---        too, and begins anew with the answer
+--        [11] whose the operation is, a digest; '' is not noted
+--        [12] how long the record stays while there is no answer
 -- Reply  {'granted', fence, attempt, lease until} | {'replay', answer} | {'replay', '', bytes} of
 --        an answer over 16 KiB, which token_answer returns | {'busy', lease left} | {'in-doubt',
 --        lease ended at, 'open' | 'refused' by an operator}
 --        | {'mismatch'} another request used it | {'unknown'} never issued, expired or lost
--- Units  ARGV[3], ARGV[5] and spans in milliseconds; times in milliseconds since 1970 of this
---        server; attempt counts from 1
+-- Units  ARGV[3], ARGV[5], ARGV[12] and spans in milliseconds; times in milliseconds since 1970 of
+--        this server; attempt counts from 1
 -- Effect writes on granted, and on busy the field awaited; a grant takes up to four operations
 --        whose records have ended off the list
 local owner, fingerprint, lease, policy = ARGV[1], ARGV[2], tonumber(ARGV[3]), ARGV[4]
@@ -42,17 +42,17 @@ end
 
 local function grant(fence, attempt, began)
   local ends = integer(now + lease)
-  list_until(ends, now, ARGV[5])
+  list_until(ends, now, ARGV[12])
   redis.call('HSET', KEYS[1], 'state', 'claimed', 'owner', owner, 'fingerprint', fingerprint, 'policy', policy,
     'lease', ARGV[3], 'until', ends, 'fence', fence, 'attempts', attempt, 'began', began,
-    'route', ARGV[9], 'request', ARGV[10])
+    'route', ARGV[9], 'request', ARGV[10], 'keep', ARGV[5])
   if ARGV[11] ~= '' then
-    redis.call('HSET', KEYS[1], 'whose', ARGV[11], 'keep', ARGV[5])
+    redis.call('HSET', KEYS[1], 'whose', ARGV[11])
   end
   if state then
-    keep_for(KEYS[1], ARGV[5])
+    keep_for(KEYS[1], ARGV[12])
   else -- a new record has no TTL yet
-    redis.call('PEXPIRE', KEYS[1], ARGV[5])
+    redis.call('PEXPIRE', KEYS[1], ARGV[12])
   end
   return {'granted', fence, attempt, ends}
 end

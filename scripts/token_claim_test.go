@@ -24,7 +24,7 @@ func TestFirstClaimIsGrantedAndWrittenDown(t *testing.T) {
 		} {
 			expect.Equal(t, "field "+field, fields[field], want)
 		}
-		between(t, "the record's end", b.expiry(tokenKey[0]), before+hour-slack, after+hour+slack)
+		between(t, "the record's end", b.expiry(tokenKey[0]), before+keepOpen-slack, after+keepOpen+slack)
 	})
 }
 

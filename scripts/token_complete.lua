@@ -1,12 +1,12 @@
--- token_complete: records the answer of the attempt that holds the claim. A late owner is accepted
--- until another attempt has taken over; repeating it is harmless.
--- Uses   format integer retain awaited under_way answer
+-- token_complete: records the answer of the attempt that holds the claim, for the retention that
+-- the claim has noted. A late owner is accepted until another attempt has taken over; repeating it
+-- is harmless, and does not keep the answer for longer.
+-- Uses   format integer awaited under_way answer
 -- KEYS   [1] the token's record (hash)  [2] the operations under way (sorted set)
--- ARGV   [1] owner  [2] answer, any bytes  [3] retention, unless the claim has noted one
---        [4] channel of the waiting
+-- ARGV   [1] owner  [2] answer, any bytes  [3] channel of the waiting
 -- Reply  {'ok'} | {'already'} this owner's answer is recorded | {'stale'} the claim is another's,
 --        or was given back | {'gone'} no such record
--- Units  ARGV[3] milliseconds
+-- Units  the retention is in milliseconds
 -- Effect writes on ok and already; a repeat writes the same again, so that its acknowledgement has
 --        something to wait for
 local record = redis.call('HMGET', KEYS[1], 'state', 'owner', 'awaited', 'keep')
@@ -22,7 +22,6 @@ if record[1] == 'completed' then
   redis.call('HSET', KEYS[1], 'state', 'completed')
   return {'already'}
 end
-record_answer(ARGV[2])
-keep_for(KEYS[1], record[4] or ARGV[3])
-tell_waiting(record[3], KEYS[1], ARGV[4])
+record_answer(ARGV[2], record[4])
+tell_waiting(record[3], KEYS[1], ARGV[3])
 return {'ok'}

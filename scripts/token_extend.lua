@@ -3,13 +3,13 @@
 -- recorded one, which it takes back.
 -- Uses   format clock integer retain awaited under_way
 -- KEYS   [1] the token's record (hash)  [2] the operations under way (sorted set)
--- ARGV   [1] owner  [2] lease, '' for the one it was claimed with  [3] retention, unless
---        the claim has noted one  [4] channel of the waiting
+-- ARGV   [1] owner  [2] lease, '' for the one it was claimed with  [3] how long the record stays
+--        while there is no answer  [4] channel of the waiting
 -- Reply  {'ok', lease until} | {'stale'} the claim is no longer this owner's | {'gone'} no such
 --        record
 -- Units  ARGV[2], ARGV[3] milliseconds; times in milliseconds since 1970 of this server
 -- Effect writes on ok only; takes up to four operations whose records have ended off the list
-local record = redis.call('HMGET', KEYS[1], 'state', 'owner', 'lease', 'awaited', 'keep')
+local record = redis.call('HMGET', KEYS[1], 'state', 'owner', 'lease', 'awaited')
 refuse_newer('token', record[1])
 if not record[1] then
   return {'gone'}
@@ -23,13 +23,12 @@ if lease == '' then
 end
 local lease_end = integer(now + tonumber(lease))
 unlist()
-local keep = record[5] and integer(math.max(tonumber(record[5]), tonumber(lease))) or ARGV[3]
-list_until(lease_end, now, keep)
+list_until(lease_end, now, ARGV[3])
 redis.call('HSET', KEYS[1], 'state', 'claimed', 'until', lease_end)
 if record[1] == 'completed' then
   redis.call('HDEL', KEYS[1], 'answer', 'size')
 end
-keep_for(KEYS[1], keep)
+keep_for(KEYS[1], ARGV[3])
 if lease == '0' then
   tell_waiting(record[4], KEYS[1], ARGV[4])
 end

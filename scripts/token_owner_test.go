@@ -73,18 +73,18 @@ func TestExtendWithoutALeaseTakesThatOfTheClaim(t *testing.T) {
 		for _, lease := range []int64{minute, 0, 5 * hour} { // which the claim does not remember
 			b.extend("ann", lease)
 			before := b.now()
-			reply := b.run(scripts.TokenExtend, tokenKey, "ann", "", hour)
+			reply := b.run(scripts.TokenExtend, tokenKey, "ann", "", keepOpen, "")
 			word(t, reply, "ok", 1)
 			between(t, "the lease", number(t, reply[1]), before+hour, b.now()+hour)
 		}
 		b.extend("ann", 0)
 		b.granted(claim{lease: minute}) // asked again, it is claimed for another lease
 		before := b.now()
-		reply := b.run(scripts.TokenExtend, tokenKey, "ann", "", hour)
+		reply := b.run(scripts.TokenExtend, tokenKey, "ann", "", keepOpen, "")
 		between(t, "the lease", number(t, reply[1]), before+minute, b.now()+minute)
 
 		unchanged := b.look(tokenKey...)
-		want(t, b.run(scripts.TokenExtend, tokenKey, "bob", "", hour), "stale")
+		want(t, b.run(scripts.TokenExtend, tokenKey, "bob", "", keepOpen, ""), "stale")
 		b.same(unchanged)
 	})
 }
@@ -193,45 +193,60 @@ func TestIssuedTokenIsNobodysToCompleteExtendOrRelease(t *testing.T) {
 	})
 }
 
-func TestRetentionIsExtendedAndNeverShortened(t *testing.T) {
+// A claim stays open for longer than its answer is kept, and the retention begins with the answer.
+func TestRetentionBeginsWithTheAnswer(t *testing.T) {
 	each(t, func(t *testing.T, b *box) {
-		ends := func(after string, retention int64) {
+		ends := func(after string, span int64) {
 			t.Helper()
-			between(t, "the record's end after "+after, b.expiry(tokenKey[0]), b.now()+retention-patience.Milliseconds(), b.now()+retention+slack)
+			between(t, "the record's end after "+after, b.expiry(tokenKey[0]), b.now()+span-patience.Milliseconds(), b.now()+span+slack)
 		}
+		for _, whose := range []string{"", "ann's"} {
+			b.granted(claim{retention: hour, keepOpen: 90 * hour, whose: whose})
+			ends("a claim", 90*hour)
+			b.granted(claim{retention: 2 * hour, keepOpen: 80 * hour, whose: whose})
+			ends("a repeat for less", 90*hour)
+			b.run(scripts.TokenExtend, tokenKey, "ann", minute, 100*hour, "")
+			ends("a heartbeat", 100*hour)
+			b.extend("ann", 0)
+			ends("an end without an answer", keepOpen)
+			b.complete("ann", "done")
+			ends("the answer, by the last claim", 2*hour)
+			for _, ask := range []func() []string{
+				func() []string { return b.claim(claim{owner: "bob", retention: 90 * hour}) },
+				func() []string { return b.complete("ann", "done") },
+				func() []string { return b.extend("ann", minute) },
+				b.token,
+				func() []string { return b.release("ann") },
+				func() []string { return b.issue(90*hour, "") },
+			} {
+				ends(ask()[0], 2*hour) // what changes nothing keeps nothing longer
+			}
+			b.do("DEL", tokenKey[0])
+		}
+
 		b.issue(5*hour, "")
 		b.granted(claim{retention: hour})
-		ends("a shorter claim", 5*hour)
-		b.granted(claim{retention: 10 * hour})
-		ends("a longer claim", 10*hour)
-		b.run(scripts.TokenExtend, tokenKey, "ann", minute, hour)
-		ends("a shorter extension", 10*hour)
-		b.run(scripts.TokenExtend, tokenKey, "ann", minute, 20*hour)
-		ends("a longer extension", 20*hour)
-		b.run(scripts.TokenComplete, tokenKey, "ann", "done", hour)
-		ends("a shorter completion", 20*hour)
+		b.complete("ann", "done")
+		ends("the answer under a token that could have waited for longer", hour)
+	})
+}
 
+func TestAnswerOfAnOperatorStaysForTheRetentionOfTheClaim(t *testing.T) {
+	each(t, func(t *testing.T, b *box) {
+		b.inDoubt(claim{retention: 3 * hour})
+		want(t, b.settle("completed", "answer"), "ok")
+		between(t, "the record's end", b.expiry(tokenKey[0]), b.now()+3*hour-patience.Milliseconds(), b.now()+3*hour+slack)
 		b.do("DEL", tokenKey[0])
-		b.granted(claim{retention: hour})
-		b.run(scripts.TokenComplete, tokenKey, "ann", "done", 30*hour)
-		ends("a longer completion", 30*hour)
-		for _, ask := range []func() []string{
-			func() []string { return b.claim(claim{owner: "bob", retention: 90 * hour}) },
-			func() []string { return b.run(scripts.TokenComplete, tokenKey, "ann", "done", 90*hour) },
-			func() []string { return b.run(scripts.TokenExtend, tokenKey, "ann", minute, 90*hour) },
-			b.token,
-			func() []string { return b.release("ann") },
-			func() []string { return b.issue(90*hour, "") },
-		} {
-			ends(ask()[0], 30*hour) // what writes nothing keeps nothing longer
-		}
+		b.inDoubt(claim{retention: 3 * hour})
+		want(t, b.settle("refused", ""), "ok") // no request may begin for as long as in doubt
+		between(t, "the record's end", b.expiry(tokenKey[0]), b.now()+keepOpen-patience.Milliseconds(), b.now()+keepOpen+slack)
 	})
 }
 
 func TestCompletedRecordEndsAfterItsRetention(t *testing.T) {
 	each(t, func(t *testing.T, b *box) {
-		b.run(scripts.TokenClaim, tokenKey, "ann", "print", 100, "hold", 150, "", "any", "", "", "", "")
-		b.run(scripts.TokenComplete, tokenKey, "ann", "done", 150)
+		b.run(scripts.TokenClaim, tokenKey, "ann", "print", 100, "hold", 150, "", "any", "", "", "", "", keepOpen)
+		b.complete("ann", "done")
 		expect.Eventually(t, "the record kept for 150 ms is gone", func() bool { return b.token()[0] == "unknown" })
 		want(t, b.complete("ann", "done"), "gone")
 		want(t, b.release("ann"), "gone")

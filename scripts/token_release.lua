@@ -6,16 +6,17 @@
 -- KEYS   [1] the token's record (hash)  [2] the operations under way (sorted set)
 -- ARGV   [1] owner  [2] channel of the waiting
 -- Reply  {'ok'} | {'forgotten'} the record is removed | {'answered'} an answer is recorded, so that
---        no claim can be granted
---        | {'stale'} the claim is not this owner's, or not yet | {'gone'} no such record, and the
---        operation is off the list
+--        no claim can be granted | {'stale'} the claim is not this owner's, or not yet
+--        | {'gone'} no such record, and the operation is off the list
 -- Units  times in milliseconds since 1970 of this server
--- Effect writes on ok, forgotten and gone; a repeat of ok writes the same again, so that its
---        acknowledgement has something to wait for
+-- Effect writes on ok, forgotten and gone; a repeat writes again, so that its acknowledgement has
+--        something to wait for
 local record = redis.call('HMGET', KEYS[1], 'state', 'owner', 'awaited', 'claimable', 'scope', 'attempts', 'fence')
 refuse_newer('token', record[1])
 if not record[1] then
   unlist()
+  redis.call('HSET', KEYS[1], 'state', 'issued') -- an acknowledgement is of a write
+  redis.call('DEL', KEYS[1])
   return {'gone'}
 end
 if record[1] == 'completed' then

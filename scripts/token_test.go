@@ -23,6 +23,7 @@ type claim struct {
 	lease              int64  // a minute
 	policy             string // hold
 	retention          int64  // an hour
+	keepOpen           int64  // 30 days
 	scope              string
 	issued             bool // only a token that was issued will do
 	route, request     string
@@ -43,12 +44,18 @@ func (b *box) claim(c claim) []string {
 	if c.retention == 0 {
 		c.retention = hour
 	}
+	if c.keepOpen == 0 {
+		c.keepOpen = keepOpen
+	}
 	birth := "any"
 	if c.issued {
 		birth = "issued"
 	}
-	return b.run(scripts.TokenClaim, tokenKey, or(c.owner, "ann"), or(c.fingerprint, "print"), c.lease, or(c.policy, "hold"), c.retention, c.scope, birth, "", c.route, c.request, c.whose)
+	return b.run(scripts.TokenClaim, tokenKey, or(c.owner, "ann"), or(c.fingerprint, "print"), c.lease, or(c.policy, "hold"), c.retention, c.scope, birth, "", c.route, c.request, c.whose, c.keepOpen)
 }
+
+// keepOpen is how long a record without an answer stays.
+const keepOpen = 30 * 24 * hour
 
 func (b *box) issue(ttl int64, scope string) []string {
 	b.Helper()
@@ -57,12 +64,12 @@ func (b *box) issue(ttl int64, scope string) []string {
 
 func (b *box) complete(owner, answer string) []string {
 	b.Helper()
-	return b.run(scripts.TokenComplete, tokenKey, owner, answer, hour)
+	return b.run(scripts.TokenComplete, tokenKey, owner, answer, "")
 }
 
 func (b *box) extend(owner string, lease int64) []string {
 	b.Helper()
-	return b.run(scripts.TokenExtend, tokenKey, owner, lease, hour)
+	return b.run(scripts.TokenExtend, tokenKey, owner, lease, keepOpen, "")
 }
 
 func (b *box) release(owner string) []string {

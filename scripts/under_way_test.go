@@ -11,10 +11,10 @@ import (
 )
 
 // began claims an operation by its name; its record stays for that long.
-func (b *box) began(name string, retention int64) {
+func (b *box) began(name string, stays int64) {
 	b.Helper()
 	keys := []string{"{" + name + "}", tokenKey[1]}
-	word(b, b.run(scripts.TokenClaim, keys, "ann", "print", 1, "hold", retention, "", "any", "", "", "", ""), "granted", 3)
+	word(b, b.run(scripts.TokenClaim, keys, "ann", "print", 1, "hold", hour, "", "any", "", "", "", "", stays), "granted", 3)
 }
 
 // listed are the operations on the list, in doubt or not.

@@ -186,7 +186,7 @@ func TestPolicyPageTellsHowGuardedRoutesAreGuarded(t *testing.T) {
 	policies := must[api.Policies](t, s, 200, "GET", "/idempotency-policy", "").Routes
 	want := api.RoutePolicy{
 		Route: "POST /payments", Headers: []string{"Idempotency-Token", "Idempotency-Key"}, Required: true, Policy: "hold",
-		LeaseMs: 30_000, RetentionMs: 86_400_000, MaxBody: limit, Scope: "payments",
+		LeaseMs: 30_000, RetentionMs: 86_400_000, MaxBody: limit, Scope: "payments", Doubts: []string{"408", "502", "503", "504"},
 	}
 	expect.MustEqual(t, "GET /idempotency-policy", policies, []api.RoutePolicy{want},
 		cmpopts.IgnoreFields(api.RoutePolicy{}, "UniqueBy", "Fingerprint", "Keep", "MaxWaitMs"))

@@ -65,6 +65,7 @@ type Config struct {
 	OneCaller  bool              // as [idempotency.Config].OneCaller
 	TokenKeys  []idempotency.Key // sign issued tokens; nil = not signed
 	AnswerKeys []idempotency.Key // encrypt stored answers; nil = stored as they are
+	KeepOpen   time.Duration     // as in [idempotency.Config]
 
 	// Access decides what each caller may do; nil = every caller may do everything, and Principal
 	// tells callers apart. With it the principal is that of the key or certificate.
@@ -250,7 +251,7 @@ func New(config Config) *Server {
 	s.life, s.end = context.WithCancel(context.Background())
 	s.tokens = idempotency.New(config.Store, idempotency.Config{
 		Principal: config.Principal, OneCaller: config.OneCaller, Error: s.writeGuardError, Logger: config.Logger,
-		TokenKeys: config.TokenKeys, AnswerKeys: config.AnswerKeys, PolicyURL: policyPath,
+		TokenKeys: config.TokenKeys, AnswerKeys: config.AnswerKeys, KeepOpen: config.KeepOpen, PolicyURL: policyPath,
 		Completed: func() { s.events.Count(events.TokenCompleted) }, Admit: s.admit,
 	})
 	s.doubt = doubt.New(config.Store, s.tokens, func() []string { return s.guards.names() })

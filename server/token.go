@@ -203,7 +203,7 @@ func (h *tokens) complete(key func(*request) idempotency.OperationKey) func(*req
 		if r.err != nil {
 			return r.err
 		}
-		if err := h.tokens.Complete(r.ctx(), key, lease, answer, 0); err != nil {
+		if err := h.tokens.Complete(r.ctx(), key, lease, answer); err != nil {
 			return err
 		}
 		return r.done()
@@ -236,7 +236,7 @@ func (h *tokens) extend(key func(*request) idempotency.OperationKey) func(*reque
 		if r.err != nil {
 			return r.err
 		}
-		until, err := h.tokens.Extend(r.ctx(), key, lease, span, 0)
+		until, err := h.tokens.Extend(r.ctx(), key, lease, span)
 		return r.result(api.Extended{LeaseUntil: until}, err)
 	}
 }

@@ -5,8 +5,11 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/go-chi/chi/v5"
 	"github.com/go-chi/chi/v5/middleware"
@@ -55,4 +58,31 @@ func TestPlainMiddlewareFitsChi(t *testing.T) {
 	expect.Equal(t, "status of a panic", send(router, "/broken")[:3], "500")
 	expect.Equal(t, "status of its repeat", send(router, "/broken")[:3], "409")
 	expect.Equal(t, "runs of handlers", runs, 2)
+}
+
+// A handler that ends with its time has told nothing. The answer is that of chi's own middleware,
+// and the outcome is unknown.
+func TestTimeLimitOfChiLeavesTheOutcomeUnknown(t *testing.T) {
+	for _, around := range []bool{true, false} {
+		synctest.Test(t, func(t *testing.T) {
+			ctx := context.Background()
+			store, err := redisstore.Open(ctx, "embedded:")
+			expect.Error(t, "Open", err, nil)
+			defer store.Close()
+			tokens := idempotency.New(store, idempotency.Config{})
+			defer tokens.Close(ctx)
+			chain := chi.Middlewares{middleware.Timeout(time.Second), tokens.Middleware(idempotency.Route{Name: "pay"})}
+			if !around {
+				slices.Reverse(chain)
+			}
+			router, runs := chi.NewRouter(), 0
+			router.With(chain...).Post("/pay", func(_ http.ResponseWriter, r *http.Request) {
+				runs++
+				<-r.Context().Done()
+			})
+			expect.Equal(t, "the first request", send(router, "/pay"), `504  ""`)
+			expect.Equal(t, "the status of its repeat", send(router, "/pay")[:3], "409")
+			expect.Equal(t, "runs of the handler", runs, 1)
+		})
+	}
 }

@@ -14,23 +14,29 @@ import (
 
 // Wrap makes Echo middleware of net/http middleware. Where the middleware runs the handler, an
 // error that the handler returns becomes its answer there, by Echo's HTTPErrorHandler; middleware
-// outside sees no error. The handler's request is the one that the middleware passes on, with its
-// context, and its response goes to the middleware; middleware outside has its own again
-// afterwards. A panic passes through the middleware. The result is safe for concurrent use if the
-// middleware is.
+// outside sees none, but for that of a handler whose time is over and which has answered nothing:
+// what limits the time answers it, and a guard leaves the operation in doubt. The handler's request
+// is the one that the middleware passes on, with its context, and its response goes to the
+// middleware; middleware outside has its own again afterwards. A panic passes through the
+// middleware. The result is safe for concurrent use if the middleware is.
 func Wrap(middleware func(http.Handler) http.Handler) echo.MiddlewareFunc {
 	return func(next echo.HandlerFunc) echo.HandlerFunc {
 		return func(c echo.Context) error {
 			outer, asked := c.Response(), c.Request()
 			defer func() { c.SetResponse(outer); c.SetRequest(asked) }()
+			var late error
 			middleware(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 				c.SetRequest(r)
-				c.SetResponse(echo.NewResponse(w, c.Echo()))
-				if err := next(c); err != nil {
+				response := echo.NewResponse(w, c.Echo())
+				c.SetResponse(response)
+				switch err := next(c); {
+				case err != nil && r.Context().Err() != nil && !response.Committed:
+					late = err // the answer is up to what limits the time
+				case err != nil:
 					c.Error(err)
 				}
 			})).ServeHTTP(outer, asked)
-			return nil
+			return late
 		}
 	}
 }

@@ -5,9 +5,11 @@ import (
 	"errors"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/labstack/echo/v4"
@@ -117,4 +119,28 @@ func TestRequestOutsideOutlivesTheHandler(t *testing.T) {
 	})
 	expect.Equal(t, "the answer", send(e, "k"), answer{http.StatusCreated, "paid", ""})
 	expect.Error(t, "the end of the request's context outside, after the handler", outside, nil)
+}
+
+// A handler that ends with its time has told nothing. The answer is Echo's own, and the outcome is
+// unknown.
+func TestTimeLimitOfEchoLeavesTheOutcomeUnknown(t *testing.T) {
+	for _, around := range []bool{true, false} {
+		synctest.Test(t, func(t *testing.T) {
+			tokens := idempotency.New(storetest.Open(t, redisstore.Config{URL: "embedded:"}), idempotency.Config{})
+			defer tokens.Close(context.Background())
+			chain := []echo.MiddlewareFunc{middleware.ContextTimeout(time.Second), echov4.Wrap(tokens.Middleware(idempotency.Route{Name: "payments"}))}
+			if !around {
+				slices.Reverse(chain)
+			}
+			e, runs := echo.New(), 0
+			e.POST("/payments", func(c echo.Context) error {
+				runs++
+				<-c.Request().Context().Done()
+				return c.Request().Context().Err()
+			}, chain...)
+			expect.Equal(t, "the status of the first request", send(e, "k").Status, 503)
+			expect.Equal(t, "the status of its repeat", send(e, "k").Status, 409)
+			expect.Equal(t, "runs of the handler", runs, 1)
+		})
+	}
 }

@@ -20,7 +20,9 @@ import (
 // Wrap makes Gin middleware of net/http middleware. The handlers after it run where the middleware
 // runs its handler, once, with the request and the response that it passes on; if it does not run
 // it, as after a replay, none of them does. A chain that adds to Context.Errors and answers nothing
-// has the answer 500: what would make an answer of such errors belongs after Wrap. Middleware
+// has the answer 500: what would make an answer of such errors belongs after Wrap. One that answers
+// nothing since its time is over has none: what limits the time answers, and a guard leaves the
+// operation in doubt. Middleware
 // before it has its own request and response again afterwards, also when a panic passes through.
 //
 // The request's Pattern is the method and the path of Gin's route, "POST /orders/:id", where it had
@@ -36,7 +38,11 @@ func Wrap(middleware func(http.Handler) http.Handler) gin.HandlerFunc {
 			c.Writer, c.Request = inner, r
 			before := len(c.Errors)
 			c.Next()
-			if len(c.Errors) > before && !inner.Written() && inner.status == http.StatusOK {
+			answered := inner.Written() || inner.status != http.StatusOK
+			switch {
+			case !answered && r.Context().Err() != nil:
+				return
+			case !answered && len(c.Errors) > before:
 				inner.status = http.StatusInternalServerError
 			}
 			inner.WriteHeaderNow()

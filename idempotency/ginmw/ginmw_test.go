@@ -6,9 +6,11 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/gin-gonic/gin"
@@ -162,4 +164,41 @@ func TestWrapperWithoutAbortIsNoticed(t *testing.T) {
 	}
 	expect.Equal(t, "payments", paid, 1)
 	expect.Equal(t, "how often the log says what is wrong", strings.Count(log.String(), "its guard has answered"), 1)
+}
+
+// A handler that ends with its time has told nothing. The answer is that of what limits the time,
+// and the outcome is unknown.
+func TestTimeLimitLeavesTheOutcomeUnknown(t *testing.T) {
+	limit := func(c *gin.Context) { // answers as gin-contrib/timeout does, on one goroutine
+		ctx, cancel := context.WithTimeout(c.Request.Context(), time.Second)
+		defer cancel()
+		c.Request = c.Request.WithContext(ctx)
+		if c.Next(); ctx.Err() != nil && !c.Writer.Written() {
+			c.AbortWithStatus(http.StatusRequestTimeout)
+		}
+	}
+	for _, failed := range []bool{false, true} {
+		for _, around := range []bool{true, false} {
+			synctest.Test(t, func(t *testing.T) {
+				tokens, _ := newTokens(t)
+				chain := []gin.HandlerFunc{limit, ginmw.Wrap(tokens.Middleware(idempotency.Route{}))}
+				if !around {
+					slices.Reverse(chain)
+				}
+				runs := 0
+				pay := func(c *gin.Context) {
+					runs++
+					<-c.Request.Context().Done()
+					if failed {
+						_ = c.Error(c.Request.Context().Err())
+					}
+				}
+				e := gin.New()
+				e.POST("/orders/:id", append(chain, pay)...)
+				expect.Equal(t, "the status of the first request", send(e, "/orders/1", "").Status, 408)
+				expect.Equal(t, "the status of its repeat", send(e, "/orders/1", "").Status, 409)
+				expect.Equal(t, "runs of the handler", runs, 1)
+			})
+		}
+	}
 }

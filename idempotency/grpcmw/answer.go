@@ -28,7 +28,7 @@ type guarded struct {
 
 	answer any
 	status error // that is recorded
-	failed error // that is not: the operation is in doubt, or the key is free again
+	failed error // that is not: in doubt, or the method has stated that it never began
 }
 
 // run calls the method, and returns what is recorded: a google.rpc.Status, whose one detail is the
@@ -40,13 +40,9 @@ func (g *guarded) run(ctx context.Context) ([]byte, error) {
 	}
 	known, is := status.FromError(err)
 	switch {
-	case !is, known.Code() == codes.Canceled, known.Code() == codes.DeadlineExceeded, known.Code() == codes.Unknown:
+	case !is, known.Code() == codes.Canceled, known.Code() == codes.DeadlineExceeded, known.Code() == codes.Unavailable,
+		known.Code() == codes.Unknown:
 		g.failed = err
-		return nil, err
-	case known.Code() == codes.Unauthenticated, known.Code() == codes.PermissionDenied, known.Code() == codes.ResourceExhausted:
-		g.failed = err
-		attempt, _ := idempotency.FromContext(ctx)
-		attempt.NotBegun()
 		return nil, err
 	}
 	g.status = err

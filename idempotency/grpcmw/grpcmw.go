@@ -4,22 +4,23 @@
 //
 // It is a module of its own, so that what does not use gRPC does not have it among its modules.
 //
-// A call has its key in the metadata idempotency-key, or an issued token in idempotency-token; of
-// both the token counts. Its operation is the principal, the method and the key. The same key with
-// another message is refused. Streams are not guarded.
+// A call has its key in the metadata idempotency-key, in the form of the HTTP header (k and "k" are
+// one key), or an issued token in idempotency-token; of both the token counts. Its operation is the
+// principal, the method and the key. The same key with another message is refused: messages are
+// compared field by field in the order of their numbers, those that this server does not know
+// included. Streams are not guarded.
 //
 // # What is recorded
 //
 // A method's message is recorded, and so is its status, also one that is an error: a repeat gets
-// the same. The statuses Unauthenticated, PermissionDenied and ResourceExhausted mean "ask again",
-// and free the key. An error that is no status, and the statuses Canceled, DeadlineExceeded and
-// Unknown, leave it open whether the method had its effect: the operation is in doubt. So does a
-// panic, which is passed on. A message over 1 MiB is not kept, and a repeat is told so.
+// the same. No status frees the key, since a method may pass on that of a call behind it: one that
+// has done nothing calls [idempotency.Attempt.NotBegun], and the repeat runs. An error that is no
+// status, and the statuses Canceled, DeadlineExceeded, Unavailable and Unknown, leave it open
+// whether the method had its effect: the operation is in doubt. So does a panic, which is passed
+// on. A message over 1 MiB is not kept, and a repeat is told so.
 //
-// Unavailable is recorded as others are, so that gRPC's retry policy gets it again; a method that
-// has done nothing calls [idempotency.Attempt.NotBegun], and the repeat runs. Header and trailer
-// metadata of the method are not recorded. An interceptor that makes a status of a panic belongs
-// before the guard: after it, that status is recorded.
+// Header and trailer metadata of the method are not recorded. An interceptor that makes a status of
+// a panic belongs before the guard: after it, that status is recorded.
 //
 // # The guard's own statuses
 //
@@ -40,17 +41,15 @@ package grpcmw
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/base64"
 	"errors"
 	"fmt"
+	"net/http"
 	"strings"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
-	"google.golang.org/protobuf/proto"
 
 	"github.com/coatcheck/coatcheck/idempotency"
 	"github.com/coatcheck/coatcheck/internal/names"
@@ -62,8 +61,6 @@ const (
 	TokenMetadata = "idempotency-token"
 	Replayed      = "idempotent-replayed"
 )
-
-const maxKey = 255 // characters of printable ASCII
 
 // Config sets up a guard. The zero value of each field means the default beside it.
 type Config struct {
@@ -155,42 +152,16 @@ func (c Config) keyOf(ctx context.Context, guard *idempotency.Tokens, method str
 	}
 	if len(tokens) == 1 {
 		if !names.Token.MatchString(tokens[0]) {
-			return idempotency.OperationKey{}, fmt.Errorf("%w: %s is one token, 1 to %d characters, as it was issued",
-				idempotency.ErrKeyMalformed, TokenMetadata, maxKey)
+			return idempotency.OperationKey{}, fmt.Errorf("%w: %s is one token, as it was issued", idempotency.ErrKeyMalformed, TokenMetadata)
 		}
 		return idempotency.IssuedToken(who, tokens[0]), nil
 	}
-	if !isKey(keys[0]) {
-		return idempotency.OperationKey{}, fmt.Errorf("%w: %s is 1 to %d characters of printable ASCII",
-			idempotency.ErrKeyMalformed, KeyMetadata, maxKey)
+	key, err := idempotency.OptionalKey(&http.Request{Header: http.Header{idempotency.KeyHeader: keys}})
+	if err != nil {
+		return idempotency.OperationKey{}, err
 	}
 	guard.WarnNameless(ctx, who, method)
-	return idempotency.ClientKey(who, method, keys[0]), nil
-}
-
-func isKey(text string) bool {
-	for i := range len(text) {
-		if text[i] < ' ' || text[i] > '~' {
-			return false
-		}
-	}
-	return len(text) > 0 && len(text) <= maxKey
-}
-
-// fingerprint is of the method and of the message in its deterministic form. The same program
-// writes that alike; where clients of one service are of several languages the messages are read
-// and written by the server, so that they are alike too.
-func fingerprint(method string, message any) (string, error) {
-	known, is := message.(proto.Message)
-	if !is {
-		return "", fmt.Errorf("the request is a %T and no protobuf message, so it cannot be guarded", message)
-	}
-	text, err := proto.MarshalOptions{Deterministic: true}.Marshal(known)
-	if err != nil {
-		return "", fmt.Errorf("the request cannot be written: %w", err)
-	}
-	sum := sha256.Sum256(fmt.Appendf(nil, "%d:%s,%s", len(method), method, text))
-	return base64.RawURLEncoding.EncodeToString(sum[:]), nil
+	return idempotency.ClientKey(who, method, key), nil
 }
 
 // outliving is a context that ends with the deadline, and not with the client.

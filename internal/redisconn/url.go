@@ -75,7 +75,10 @@ const maxPoolSize = 10_000
 func Parse(text string) (Target, error) {
 	scheme, rest, found := strings.Cut(text, ":")
 	switch {
-	case text == "" || scheme == "embedded" && found && rest == "":
+	case text == "":
+		return Target{}, errors.New("redis URL: it is empty: give the Redis, as redis://host:port, or embedded: for a store in memory that " +
+			"ends with the process")
+	case scheme == "embedded" && found && rest == "":
 		return Target{Mode: Embedded, Address: "embedded:"}, nil
 	case !found || !schemeForm.MatchString(scheme):
 		return Target{}, fmt.Errorf("redis URL: no scheme; use %s", forms)
@@ -325,7 +328,7 @@ var userinfoForm = regexp.MustCompile(`//[^/?]*@`)
 // Redact returns a store's URL without its user and password, for people and logs. Of one that is
 // written wrongly it shows at most the scheme, since it is not known which part is the password.
 func Redact(url string) string {
-	if _, err := Parse(url); err != nil {
+	if _, err := Parse(url); err != nil && url != "" {
 		if scheme, _, found := strings.Cut(url, ":"); found && schemeForm.MatchString(scheme) {
 			return scheme + ":***"
 		}

@@ -3,6 +3,7 @@
 package storetest
 
 import (
+	"cmp"
 	"strings"
 	"testing"
 	"time"
@@ -54,10 +55,12 @@ func inSpace(t testing.TB, space redistest.Space, mode redisstore.Mode) *redisst
 	return Open(t, redisstore.Config{URL: url, Prefix: space.Prefix, Timeout: patience})
 }
 
-// Open opens a store that is closed with the test. On a server the calls of a store may take ten
-// seconds unless config says otherwise, rather than one: what makes them slow is this machine.
+// Open opens a store that is closed with the test; without a URL it is the embedded one. On a
+// server the calls of a store may take ten seconds unless config says otherwise, rather than one:
+// what makes them slow is this machine.
 func Open(t testing.TB, config redisstore.Config) *redisstore.Store {
 	t.Helper()
+	config.URL = cmp.Or(config.URL, "embedded:")
 	if config.Timeout == 0 && strings.HasPrefix(config.URL, "redis") {
 		config.Timeout = 10 * time.Second
 	}

@@ -126,7 +126,7 @@ func (p *program) loaded(command *cobra.Command, l *config.Sources, do func(*cob
 // complete loads the configuration and checks its parts together. The error holds every fault.
 func (p *program) complete(c *cobra.Command, l *config.Sources) error {
 	loaded := l.Load(c.Flags(), p.getenv)
-	if err := errors.Join(loaded, l.Service.Store.Check(), l.Service.CheckAccess()); err != nil {
+	if err := errors.Join(loaded, l.Service.CheckStore(), l.Service.CheckAccess()); err != nil {
 		return configError(err)
 	}
 	return nil

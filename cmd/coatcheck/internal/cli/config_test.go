@@ -26,7 +26,7 @@ import (
 func coatcheck(t *testing.T, env map[string]string, args ...string) (code int, stdout, stderr string) {
 	t.Helper()
 	var out, err strings.Builder
-	code = run(t.Context(), append([]string{}, args...), func(name string) string { return env[name] }, &out, &err)
+	code = run(t.Context(), onStore(env, args), func(name string) string { return env[name] }, &out, &err)
 	return code, out.String(), err.String()
 }
 
@@ -128,6 +128,24 @@ func TestPoolsInTheSettings(t *testing.T) {
 func TestServeRefusesTheSameFaults(t *testing.T) {
 	refused := execute(t, nil, "serve", "--ack", "1", "--listen", "x").exits(usage, "listen", "no replicas")
 	expect.Equal(t, "stdout of "+refused.line, refused.stdout, "")
+}
+
+// A variable that is not set would begin an empty store in memory, which forgets at its end.
+func TestStoreHasToBeNamed(t *testing.T) {
+	routes := file(t, "routes: [{match: POST /payments}]")
+	gateway := []string{"gateway", "--upstream", "http://127.0.0.1:1", "--routes", routes, "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0"}
+	for _, args := range [][]string{
+		{"serve", "--listen", "127.0.0.1:0"}, {"config", "check"}, {"config", "check", "gateway", "--upstream", "http://127.0.0.1:1", "--routes", routes},
+		gateway,
+	} {
+		refused := execute(t, map[string]string{"COATCHECK_REDIS": ""}, args...).exits(usage, "redis: missing", "--redis embedded:", "--dev")
+		expect.Equal(t, "stdout of "+refused.line, refused.stdout, "")
+	}
+	for _, args := range [][]string{
+		{"config", "check", "--dev"}, {"config", "check", "--redis", "embedded:"}, append(gateway, "--check"),
+	} {
+		execute(t, map[string]string{"COATCHECK_REDIS": ""}, args...).exits(done)
+	}
 }
 
 func TestConfigFileThatCanNotBeRead(t *testing.T) {

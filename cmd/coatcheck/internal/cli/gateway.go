@@ -36,6 +36,9 @@ func (p *program) gatewayCommand() *cobra.Command {
 	only := command.Flags().Bool("check", false, "check the routes file and the settings, and exit: 0 if they are in order, 2 if not")
 	command.RunE = func(cc *cobra.Command, _ []string) error {
 		loaded := l.Load(cc.Flags(), p.getenv)
+		if *only { // a routes file is checked where no Redis is
+			c.Store.URL = cmp.Or(c.Store.URL, "embedded:")
+		}
 		routes, err := c.Check(*only)
 		if err := errors.Join(loaded, c.CheckTogether(), err); err != nil {
 			return configError(err)

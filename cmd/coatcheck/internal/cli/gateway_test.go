@@ -64,7 +64,7 @@ func newGateway(t *testing.T) *gatewayProcess {
 }
 
 func gatewayArgs(more []string) []string {
-	return append([]string{"gateway", "--json", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0"}, more...)
+	return onStore(nil, append([]string{"gateway", "--json", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0"}, more...))
 }
 
 // read takes the gateway's banner.
@@ -403,7 +403,7 @@ func TestGatewayRunsUntilItsContextEnds(t *testing.T) {
 	stdout, banner := io.Pipe()
 	code := make(chan int)
 	go func() {
-		code <- run(ctx, []string{"gateway", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--upstream", "http://127.0.0.1:1", "--routes", file(t, payRoutes)},
+		code <- run(ctx, []string{"gateway", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--upstream", "http://127.0.0.1:1", "--routes", file(t, payRoutes), "--redis", "embedded:"},
 			func(string) string { return "" }, banner, &stderr)
 	}()
 	reader := bufio.NewReader(stdout)

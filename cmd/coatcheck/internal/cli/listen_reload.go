@@ -54,7 +54,7 @@ func reloadService(l *config.Sources, log *slog.Logger, at changeable) *config.R
 	r.Read = func() (*config.Sources, error) {
 		next = &config.Sources{}
 		err := l.Again(next, config.ServiceSettings(&next.Service))
-		return next, errors.Join(err, next.Service.Store.Check(), next.Service.CheckTogether())
+		return next, errors.Join(err, next.Service.CheckStore(), next.Service.CheckTogether())
 	}
 	r.Fixed = func(name string) bool { return at.fixed(name, &next.Service) }
 	r.Take = func(_ context.Context, changed []string) error {

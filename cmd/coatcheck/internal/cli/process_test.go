@@ -11,6 +11,8 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
+	"regexp"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -81,7 +83,28 @@ func serveProcess(t testing.TB, args ...string) *process {
 }
 
 func serveArgs(more []string) []string {
-	return append([]string{"serve", "--json", "--listen", "127.0.0.1:0"}, more...)
+	return onStore(nil, append([]string{"serve", "--json", "--listen", "127.0.0.1:0"}, more...))
+}
+
+// onStore names the embedded store to what needs one and has none: most tests are not about where
+// it is. TestStoreHasToBeNamed is.
+func onStore(env map[string]string, args []string) []string {
+	command := strings.Join(args[:min(len(args), 2)], " ")
+	needs := strings.HasPrefix(command, "serve") || strings.HasPrefix(command, "gateway") || command == "config check" || command == "config print"
+	_, said := env["COATCHECK_REDIS"]
+	settings := env["COATCHECK_CONFIG"]
+	for i, arg := range args {
+		said = said || slices.Contains([]string{"--redis", "--dev", "--help"}, arg)
+		if arg == "--config" {
+			settings = args[i+1]
+		}
+	}
+	text, _ := os.ReadFile(settings) // without a file there is none in it
+	said = said || env["COATCHECK_DEV"] != "" || regexp.MustCompile(`(?m)^(redis|dev):`).Match(text)
+	if said || !needs {
+		return args
+	}
+	return append(slices.Clip(args), "--redis", "embedded:")
 }
 
 // run runs the program in this process until it is stopped, and returns its standard output.

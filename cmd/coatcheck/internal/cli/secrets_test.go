@@ -23,7 +23,7 @@ func aKey(id string, fill byte) string {
 
 func TestKeysAreShownByTheirIDsOnly(t *testing.T) {
 	var stdout, stderr bytes.Buffer
-	env := map[string]string{"COATCHECK_TOKEN_KEYS": aKey("new", 1) + "," + aKey("old", 2), "COATCHECK_ANSWER_KEYS": aKey("a", 3)}
+	env := map[string]string{"COATCHECK_REDIS": "embedded:", "COATCHECK_TOKEN_KEYS": aKey("new", 1) + "," + aKey("old", 2), "COATCHECK_ANSWER_KEYS": aKey("a", 3)}
 	code := run(context.Background(), []string{"config", "print"}, func(name string) string { return env[name] }, &stdout, &stderr)
 	expect.Equal(t, "exit code of config print, which wrote "+stderr.String(), code, done)
 	expect.Contains(t, "config print", stdout.String(), `token-keys: "new:…,old:…"`, `answer-keys: "a:…"`)

@@ -23,6 +23,16 @@ func (c *Service) CheckAccess() error {
 	return errors.Join(inSetting("access", keys), certificate, c.CheckTogether(), c.checkTokenKeys())
 }
 
+// CheckStore finds the faults of the settings of the store. A store in memory has to be asked for:
+// what a variable that is not set would begin, it would forget.
+func (c *Service) CheckStore() error {
+	if c.Store.URL == "" {
+		return errors.New("redis: missing: name the Redis, as --redis redis://localhost:6379, or say --redis embedded: for a store in memory, " +
+			"which ends with the process (serve --dev takes that by itself)")
+	}
+	return c.Store.Check()
+}
+
 // CheckTogether finds settings that do not go together.
 func (c *Service) CheckTogether() error {
 	var faults []error

@@ -26,7 +26,7 @@ type Gateway struct {
 func (c *Gateway) Config() gateway.Config {
 	g, shared := c.Gateway, c.Server
 	g.AccessLog, g.AuditLog = shared.AccessLog, shared.AuditLog
-	g.TokenKeys, g.AnswerKeys = shared.TokenKeys, shared.AnswerKeys
+	g.TokenKeys, g.AnswerKeys, g.KeepOpen = shared.TokenKeys, shared.AnswerKeys, shared.KeepOpen
 	g.IdleTimeout, g.MaxPerAddress, g.MaxBytes = shared.IdleTimeout, shared.MaxPerAddress, shared.MaxBytes
 	g.DrainDelay, g.StopTimeout = shared.DrainDelay, shared.StopTimeout
 	g.OneCaller = c.OneCaller()
@@ -67,7 +67,7 @@ func shared(c *Service) []*Setting {
 	common := []string{"redis", "profiles", "ack", "restarts", "max-bytes", "prefix", "store-timeout",
 		"principal-jwt-jwks", "principal-jwt-claim", "principal-jwt-issuer", "principal-jwt-audience", "principal-jwt-algorithms",
 		"principal-jwt-leeway",
-		"token-keys", "answer-keys", "drain-delay", "stop-timeout", "idle-timeout", "max-connections", "max-connections-per-address",
+		"token-keys", "answer-keys", "keep-open", "drain-delay", "stop-timeout", "idle-timeout", "max-connections", "max-connections-per-address",
 		"max-bytes-in-flight", "trace-endpoint", "trace-sample", "access-log", "audit-log", "log-format", "log-level"}
 	return slices.DeleteFunc(ServiceSettings(c), func(s *Setting) bool { return !slices.Contains(common, s.Name) })
 }
@@ -97,7 +97,7 @@ func serviceURL(name, help string, into *string) *Setting {
 
 // CheckTogether finds settings that do not go together.
 func (c *Gateway) CheckTogether() error {
-	return errors.Join(c.Store.Check(), c.checkUpstream(), c.checkPrincipal(), c.CheckAdmin("admin", c.Admin))
+	return errors.Join(c.CheckStore(), c.checkUpstream(), c.checkPrincipal(), c.CheckAdmin("admin", c.Admin))
 }
 
 // checkUpstream refuses the gateway's own address, where each request would come in again.

@@ -14,6 +14,7 @@ import (
 	"github.com/coatcheck/coatcheck/cmd/coatcheck/internal/tracing"
 	"github.com/coatcheck/coatcheck/counter"
 	"github.com/coatcheck/coatcheck/embedded"
+	"github.com/coatcheck/coatcheck/idempotency"
 	"github.com/coatcheck/coatcheck/idempotency/jwtprincipal"
 	"github.com/coatcheck/coatcheck/internal/audit"
 	"github.com/coatcheck/coatcheck/internal/frontdoor"
@@ -114,8 +115,9 @@ func In(group string, table ...*Setting) []*Setting {
 
 func redisSettings(c *Service) []*Setting {
 	return In("Store",
-		Redacted(Text("redis", "embedded:", "URL", "the store: embedded: | redis:// | rediss:// | unix:// | "+
-			"redis+sentinel://h1,h2/<master> | redis+cluster://h1,h2", &c.Store.URL), redisconn.Redact),
+		Redacted(Text("redis", "", "URL", "the store: redis:// | rediss:// | unix:// | redis+sentinel://h1,h2/<master> | "+
+			"redis+cluster://h1,h2 | embedded:, in memory, which ends with the process; --dev without a URL takes that", &c.Store.URL),
+			redisconn.Redact),
 		NumberOrAll("ack", "0", 0, 100, redisstore.AckAll, "replicas or all",
 			"replicas that must confirm every write before it counts; all: each that can become master", &c.Store.Ack),
 		Choice("restarts", redisstore.AutoRestarts,
@@ -202,6 +204,8 @@ func tokenSettings(c *Service) []*Setting {
 			&c.Server.TokenKeys),
 		Keyring("answer-keys", "keys that encrypt stored answers, the newest first: id:base64 of 32 bytes; none: stored as they are",
 			&c.Server.AnswerKeys),
+		Span("keep-open", spelled(idempotency.MinKeepOpen), idempotency.MinKeepOpen, idempotency.MaxKeepOpen, "how long an operation without "+
+			"an answer is kept: until then nothing runs again under its key unless it is settled", &c.Server.KeepOpen),
 	)
 }
 
@@ -301,7 +305,7 @@ func logSettings(c *Service) []*Setting {
 
 func demoSettings(c *Service) []*Setting {
 	return In("Demo",
-		Toggle("dev", "turns on the demo: POST and GET /payments", &c.Server.Dev),
+		Toggle("dev", "turns on the demo: POST and GET /payments, without --redis on a store in memory", &c.Server.Dev),
 		Span("payment-delay", "0s", 0, time.Hour, "demo: how long a payment takes after its charge", &c.Server.PaymentDelay),
 		Span("payment-lease", "30s", 100*time.Millisecond, 24*time.Hour, "demo: how long an attempt may be silent before it is in doubt",
 			&c.Server.PaymentLease),
@@ -311,6 +315,9 @@ func demoSettings(c *Service) []*Setting {
 // derive sets unset values that follow from other settings.
 func (c *Service) derive() {
 	c.Server.Locks.Skew = c.Server.Workers.Skew
+	if c.Server.Dev && c.Store.URL == "" {
+		c.Store.URL = "embedded:"
+	}
 	if c.Server.Workers.NewPools == "" {
 		c.Server.Workers.NewPools = workerlease.Wait
 		if c.Server.Dev || c.OnEmbedded() {

@@ -107,10 +107,11 @@ func TestURLNamesASentinelSetOrACluster(t *testing.T) {
 }
 
 func TestURLOfTheEmbeddedStore(t *testing.T) {
-	for _, url := range []string{"", "embedded:"} {
-		if target, err := Parse(url); err != nil || target.Mode != Embedded || target.Address != "embedded:" {
-			t.Errorf("%q: got %+v, %v", url, target, err)
-		}
+	if target, err := Parse("embedded:"); err != nil || target.Mode != Embedded || target.Address != "embedded:" {
+		t.Errorf("got %+v, %v", target, err)
+	}
+	if target, err := Parse(""); err == nil { // as of a variable that is not set
+		t.Errorf("an empty URL: got %+v, want an error", target)
 	}
 }
 

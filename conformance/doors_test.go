@@ -102,7 +102,7 @@ func middlewareDoor(t *testing.T, store *redisstore.Store, p pace) door {
 		verify.Error(t, "closing the guard", guard.Close(context.Background()), nil)
 	})
 	h := handler{slow: p.slow}
-	guarded := guard.Middleware(idempotency.Route{Lease: p.lease})(&h)
+	guarded := guard.Middleware(idempotency.Route{Lease: p.lease, Frees: []string{"307", "308"}})(&h)
 	return wholeDoor(t, payments(t, guarded, &h, guard, principal), "/policy", slices.Concat(p.args(), p.skip("early-answer")))
 }
 
@@ -117,7 +117,7 @@ func gatewayDoor(t *testing.T, store *redisstore.Store, p pace) door {
 	upstream, err := gateway.ParseUpstream(behind.URL)
 	verify.NoError(t, "the gateway's upstream", err)
 	routes := filepath.Join(t.TempDir(), "routes.yaml")
-	if err := os.WriteFile(routes, fmt.Appendf(nil, "routes: [{match: [POST /payments, 'POST /payments/{$}'], lease_ms: %d}, {match: POST /token, guard: false}]", p.lease.Milliseconds()), 0o600); err != nil {
+	if err := os.WriteFile(routes, fmt.Appendf(nil, "routes: [{match: [POST /payments, 'POST /payments/{$}'], lease_ms: %d, frees: [307, 308]}, {match: POST /token, guard: false}]", p.lease.Milliseconds()), 0o600); err != nil {
 		t.Fatalf("writing the gateway's routes: %v", err)
 	}
 	g, err := gateway.New(gateway.Config{Store: store, Upstream: upstream, RoutesFile: routes, Principal: principal})
@@ -181,7 +181,7 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Connection", "X-Hop")
 	w.Header().Set("X-Hop", id)
 	if r.Header.Get("X-Fail") != "" {
-		w.WriteHeader(http.StatusBadGateway)
+		w.WriteHeader(http.StatusInternalServerError)
 	}
 	fmt.Fprintf(w, `{"id":%q}`, id)
 }

@@ -239,7 +239,7 @@ func (s *shop) pay(r *http.Request) *reply {
 		"Content-Type": {"application/json"}, "Set-Cookie": {"session=" + id}, "Connection": {"X-Hop"}, "X-Hop": {id},
 	}, []byte(`{"id":"` + id + `"}` + "\n")}
 	if r.Header.Get("X-Fail") != "" {
-		answer.status = http.StatusBadGateway
+		answer.status = http.StatusInternalServerError
 	}
 	if s.is(marksFirst) {
 		answer.header.Set("Idempotent-Replayed", "true")

@@ -31,14 +31,16 @@
 // While Redis keeps what it has confirmed:
 //
 //   - Under [Hold] at most one handler starts for a token. If that attempt ends without an answer
-//     (crash, panic, lost connection), the token is in doubt for the rest of its retention and
-//     every later request gets an error that says so; nothing runs again by itself.
+//     (crash, panic, lost connection, a status that is none), the token is in doubt until somebody
+//     settles it, for 30 days at least ([Config].KeepOpen), and every later request gets an error
+//     that says so; nothing runs again by itself.
 //   - Under [Takeover] a later request may take over a lapsed claim. Attempts can then overlap; at
 //     most one of them, the newest, can still record its answer, and each has a larger fence than
 //     all before it. An effect that must not happen twice has to refuse smaller fences, or be
 //     unique by the token.
 //   - Every later request gets the recorded answer, or the truth: in progress, outcome unknown,
-//     other payload, unknown token.
+//     other payload, unknown token. No status frees a token by itself: [Attempt.NotBegun] and
+//     [Route].Frees do.
 //   - The answer is recorded before it is sent. If recording fails because Redis is away, the
 //     answer is sent, recording is retried in the background, and repeats get "in progress", later
 //     "outcome unknown", until it succeeds.

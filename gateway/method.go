@@ -18,8 +18,8 @@ import (
 // another method than that of the request.
 const methodField = "_method"
 
-var errMethodField = &fieldError{methodField, methodField + " in a query, a form or JSON has a service run another method. A route allows it " +
-	"with method_field: true. The service behind the gateway did not get the field"}
+var errMethodField = &fieldError{methodField, methodField + " in a query, a form or JSON has a service run another method. A route " +
+	"allows it with method_field: true. The service behind the gateway did not get the field"}
 
 // keepsMethod refuses an unsafe request with the field in its query, unless its route allows it:
 // the service would run another method than the one that the routes file names. A body with the
@@ -66,7 +66,7 @@ var (
 	// PHP takes a dot or a bracket for the underscore, and cuts a name at a NUL. PHP and Rack drop
 	// white space before a name, and Rack drops brackets around it.
 	formField = fieldForm{regexp.MustCompile(`([&;+\s][\[\]]{0,8}|[\[\]]{9})[_.[]method(\]{0,8}[=\x00]|\]{9})`)}
-	// the value of name= in a part's header, or of Content-ID, which Rack takes as well
+	// The value of name= in a part's header, or of Content-ID, which Rack takes as well.
 	partField = fieldForm{regexp.MustCompile(`([=:]\s{0,16}["']?\s{0,16}[\[\]]{0,8}|\s{17}|[\[\]]{9})[_.[]method["';\s\]\x00]`)}
 	jsonField = fieldForm{regexp.MustCompile(`"_method"(\s{0,16}:|\s{17})`)}
 )

@@ -111,7 +111,8 @@ func (r Route) Check() error {
 	fault(r.MaxBody < 0, "max body %d: not below 0", r.MaxBody)
 	fault(r.MaxAnswer < 0, "max answer %d: not below 0", r.MaxAnswer)
 	fault(len(r.Scope) > maxScope, "scope: up to %d characters", maxScope)
-	fault(r.Keep != nil && len(r.Keep) == 0, "keep: at least one status; without the list every answer is kept that frees and doubts do not list")
+	fault(r.Keep != nil && len(r.Keep) == 0,
+		"keep: at least one status; without the list every answer is kept that frees and doubts do not list")
 	for _, name := range slices.Concat(r.Headers, headersIn(r.KeyHeaders)) {
 		fault(!names.Header.MatchString(name), "header %q: not a header's name", name)
 	}

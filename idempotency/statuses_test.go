@@ -41,8 +41,8 @@ func TestHandlerThatEndsWithItsTimeAndAnswersNothingLeavesTheTokenInDoubt(t *tes
 		"nothing":          {ended, 504, InDoubt},
 		"a header alone":   {func(w http.ResponseWriter, r *http.Request) { w.Header().Set("X-A", "b"); ended(w, r) }, 504, InDoubt},
 		"never begun":      {func(w http.ResponseWriter, r *http.Request) { ended(w, r); attemptOf(r).NotBegun() }, 504, forgotten},
-		"an answer before": {func(w http.ResponseWriter, r *http.Request) { w.WriteHeader(202); ended(w, r) }, 202, Completed},
-		"an answer after":  {func(w http.ResponseWriter, r *http.Request) { ended(w, r); w.WriteHeader(202) }, 202, Completed},
+		"an answer before": {func(w http.ResponseWriter, r *http.Request) { w.WriteHeader(http.StatusAccepted); ended(w, r) }, 202, Completed},
+		"an answer after":  {func(w http.ResponseWriter, r *http.Request) { ended(w, r); w.WriteHeader(http.StatusAccepted) }, 202, Completed},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

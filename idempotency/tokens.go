@@ -23,11 +23,12 @@ const (
 	MaxTTL   = 30 * 24 * time.Hour    // … and at most; also the longest retention
 	MinLease = 100 * time.Millisecond // how long an attempt may be silent, at least
 	MaxLease = 24 * time.Hour         // … and at most
-	// how long an operation without an answer stays, at least
-	MinKeepOpen = 30 * 24 * time.Hour
+
+	MinKeepOpen = 30 * 24 * time.Hour   // how long an operation without an answer stays, at least
 	MaxKeepOpen = 3650 * 24 * time.Hour // … and at most
-	day         = 24 * time.Hour
-	maxScope    = 200 // characters
+
+	day      = 24 * time.Hour
+	maxScope = 200 // characters
 )
 
 // Config is what all routes of a service share. The zero value of each field means its documented

@@ -31,7 +31,7 @@ func webhooksPage(t *testing.T) string {
 	if !found || !ends {
 		t.Fatal("docs/webhooks.md has no routes file")
 	}
-	return strings.ReplaceAll(routes, "    keep: [2xx]\n", "    keep: [2xx]\n    lease_ms: 500\n    upstream_timeout_ms: 400\n")
+	return strings.ReplaceAll(routes, "    frees: [4xx]\n", "    frees: [4xx]\n    lease_ms: 500\n    upstream_timeout_ms: 400\n")
 }
 
 // receiver is a service that takes webhooks: it looks at the signature first.

@@ -275,7 +275,7 @@ var largeHeader = "X-Large: " + strings.Repeat("a", 60_000) + "\r\n"
 func TestMemoryUnderAttackStaysWithinThePod(t *testing.T) {
 	t.Parallel()
 	program := buildProgram(t)
-	service := startTarget(t, program, "serve")
+	service := startTarget(t, program, "serve", "--redis", "embedded:")
 	const form = "Content-Type: application/x-www-form-urlencoded\r\n"
 	for _, one := range []attack{
 		{"forms of the tinyid door, unfinished", 2000, unfinished("/tinyid/id/nextId", form, 1<<20), 1<<20 - 1, false, 0, false},
@@ -293,7 +293,7 @@ func TestMemoryUnderAttackStaysWithinThePod(t *testing.T) {
 func TestMemoryUnderAttackByTLSStaysWithinThePod(t *testing.T) {
 	t.Parallel()
 	own := certify(t, "localhost")
-	service := startTarget(t, buildProgram(t), "serve", "--tls-cert", own.cert, "--tls-key", own.key)
+	service := startTarget(t, buildProgram(t), "serve", "--redis", "embedded:", "--tls-cert", own.cert, "--tls-key", own.key)
 	service.secure = &tls.Config{RootCAs: own.pool(t), ServerName: "localhost", MinVersion: tls.VersionTLS12}
 	for _, one := range []attack{
 		{"large bodies, unfinished, by TLS", 2000, unfinished("/token", "", 1<<20), 1<<20 - 1, false, 0, false},
@@ -319,7 +319,7 @@ func TestMemoryOfTheGatewayUnderAttackStaysWithinThePod(t *testing.T) {
 	defer upstream.Close()
 	routes := filepath.Join(t.TempDir(), "routes.yaml")
 	expect.NoError(t, "write the file", os.WriteFile(routes, []byte("routes: [{match: POST /payments}]"), 0o600))
-	g := startTarget(t, program, "gateway", "--upstream", upstream.URL, "--routes", routes, "--admin", "127.0.0.1:0")
+	g := startTarget(t, program, "gateway", "--redis", "embedded:", "--upstream", upstream.URL, "--routes", routes, "--admin", "127.0.0.1:0")
 	const key = "Idempotency-Key: a\r\n"
 	for _, one := range []attack{
 		{"guarded bodies, unfinished", 1500, unfinished("/payments", key, 1<<20), 1<<20 - 1, false, 0, false},

@@ -37,7 +37,7 @@ func TestCommandsOfTheWebhooksPage(t *testing.T) {
 	}
 	in := strings.NewReplacer(pairs...)
 	// what is killed is in doubt soon
-	folder, short := t.TempDir(), strings.NewReplacer("    keep: [2xx]\n", "    keep: [2xx]\n    lease_ms: 1000\n")
+	folder, short := t.TempDir(), strings.NewReplacer("    frees: [4xx]\n", "    frees: [4xx]\n    lease_ms: 1000\n")
 	for _, block := range codeBlock.FindAllStringSubmatch(page, -1) {
 		name := map[string]string{"yaml": "routes.yaml", "python": "receiver.py"}[block[1]]
 		expect.Error(t, "writing "+name, os.WriteFile(folder+"/"+name, []byte(short.Replace(in.Replace(block[2]))), 0o600), nil)

@@ -29,7 +29,7 @@ const withinNetworks = "CHAOS_NETWORKS"
 // TestNothingRunsTwiceOverTwoNetworks has a Sentinel set, gateways and services with the middleware
 // in two network namespaces. Between these packets are dropped for a while, in silence; masters are
 // killed, stopped until another is promoted, and replaced by hand. Each key is used by several
-// clients at both networks. No handler begins twice, and what is in doubt has begun.
+// clients at both networks. No handler begins twice, and each operation in doubt has begun.
 //
 // It needs root, or a kernel that gives users namespaces, util-linux and iproute2. The test runs
 // itself again within a namespace: nothing is left behind.
@@ -69,7 +69,7 @@ func runInNamespace(t *testing.T, name string) {
 	expect.Contains(t, "what it says", string(out), "--- PASS: "+name)
 }
 
-// networks are two network namespaces, and that of the test between them, which passes packets on.
+// networks are two network namespaces. The test's own stands between them and passes packets on.
 type networks struct {
 	t    *testing.T
 	rig  *rig
@@ -83,7 +83,7 @@ type networks struct {
 	struck map[string]int
 }
 
-// networkOperation is an operation, and what its clients were told in the end.
+// networkOperation is an operation and the last answer of each of its clients.
 type networkOperation struct {
 	*operation
 

@@ -56,7 +56,7 @@ func (s *Engine) Serve(options *redis.Options) { s.nodes = single{redis.NewClien
 // Failover connects to the master that sentinels name. list returns the places that they list, of a
 // server with these first digits of its run_id.
 func (s *Engine) Failover(options *redis.FailoverOptions, list func(ctx context.Context, run string) (Places, error)) {
-	s.nodes = single{redis.NewFailoverClient(options)}
+	s.nodes = newFailover(options)
 	s.facts.set = withSentinel
 	s.facts.list = func(ctx context.Context, _ *redis.Client, run string) (Places, error) { return list(ctx, run) }
 }

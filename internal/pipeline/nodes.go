@@ -6,6 +6,7 @@ import (
 	"maps"
 	"net"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -45,6 +46,44 @@ func (s single) Subscribe(ctx context.Context, channels ...string) *redis.PubSub
 }
 func (s single) PoolStats() *redis.PoolStats { return s.client.PoolStats() }
 func (s single) Close() error                { return s.client.Close() }
+
+// failover is a client of the master that sentinels name. go-redis asks them in each dial, and a
+// dial that ends after Close subscribes to one again, for good: so that one closes once more.
+type failover struct {
+	single
+	closed atomic.Bool
+}
+
+func newFailover(options *redis.FailoverOptions) *failover {
+	f := &failover{single: single{redis.NewFailoverClient(options)}}
+	f.client.AddHook(f)
+	return f
+}
+
+// Close ends the connections.
+func (f *failover) Close() error {
+	f.closed.Store(true)
+	return f.client.Close()
+}
+
+// DialHook is part of [redis.Hook].
+func (f *failover) DialHook(next redis.DialHook) redis.DialHook {
+	return func(ctx context.Context, network, addr string) (net.Conn, error) {
+		conn, err := next(ctx, network, addr)
+		if f.closed.Load() {
+			_ = f.client.Close() // it is closed; this is for what the dial has opened
+		}
+		return conn, err
+	}
+}
+
+// ProcessHook is part of [redis.Hook].
+func (f *failover) ProcessHook(next redis.ProcessHook) redis.ProcessHook { return next }
+
+// ProcessPipelineHook is part of [redis.Hook].
+func (f *failover) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}
 
 // cluster routes by itself instead of through ClusterClient.Process, which sends a command again
 // after a lost connection.

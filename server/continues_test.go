@@ -1,7 +1,6 @@
 package server_test
 
 import (
-	"net"
 	"strconv"
 	"strings"
 	"testing"
@@ -87,7 +86,7 @@ func failedOver(set *redistest.SentinelSet) {
 	old.Restart() // as a replica, to confirm
 }
 
-// copied makes a copy of a server, as redis-cli --rdb does, upon which it renames its history.
+// copied makes a copy of a server, upon which it renames its history.
 func copied(t *testing.T, redis *redistest.Server) {
 	t.Helper()
 	id := func() string {
@@ -98,10 +97,6 @@ func copied(t *testing.T, redis *redistest.Server) {
 		return id
 	}
 	was := id()
-	conn, err := net.Dial("tcp", redis.Addr())
-	expect.MustEqual(t, "error of a connection", err, nil)
-	defer conn.Close()
-	_, err = conn.Write([]byte("SYNC\r\n"))
-	expect.MustEqual(t, "error of SYNC", err, nil)
+	redis.Backup()
 	expect.Eventually(t, "the server has another master_replid", func() bool { return id() != was })
 }

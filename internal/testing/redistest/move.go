@@ -75,10 +75,14 @@ func (m *Move) Finish() {
 	m.do(m.From, "CLUSTER", "SETSLOT", m.slot, "NODE", id)
 }
 
-// Import has a master take the slot of a key, as a whole where the engine can do that: Redis by
-// CLUSTER MIGRATION, Valkey by CLUSTER MIGRATESLOTS.
-func (c *Cluster) Import(key string, to *Server) {
+// Import has a master take some slot of another one, as a whole where the engine can do that: Redis
+// by CLUSTER MIGRATION, Valkey by CLUSTER MIGRATESLOTS.
+func (c *Cluster) Import(to *Server) {
 	c.t.Helper()
+	key := "x"
+	for c.MasterOf(key) == to {
+		key += "x"
+	}
 	m := &Move{From: c.MasterOf(key), To: to, c: c}
 	m.slot = m.do(m.From, "CLUSTER", "KEYSLOT", key).(int64)
 	ctx, cancel := within(c.t, startLimit)

@@ -3,6 +3,8 @@ package redistest
 import (
 	"context"
 	"fmt"
+	"io"
+	"net"
 	"strings"
 	"time"
 
@@ -48,6 +50,21 @@ func checkConfirmation(ctx context.Context, master *Server, replicas int) error 
 		return fmt.Errorf("%d of the %d replicas of %s confirm a write", n, replicas, master.Addr())
 	}
 	return nil
+}
+
+// Backup has the server begin to send a copy of its data, as redis-cli --rdb asks for it.
+func (s *Server) Backup() {
+	s.t.Helper()
+	conn, err := net.Dial("tcp", s.Addr())
+	if err == nil {
+		defer conn.Close()
+		if _, err = io.WriteString(conn, "SYNC\r\n"); err == nil {
+			_, err = io.ReadFull(conn, make([]byte, 100))
+		}
+	}
+	if err != nil {
+		s.t.Fatalf("a backup of %s: %v", s.Addr(), err)
+	}
 }
 
 func (s *Server) replicationInfo(ctx context.Context) (string, error) {

@@ -77,14 +77,15 @@ func (b *searchedBody) Read(into []byte) (int, error) {
 	return n, err
 }
 
-// methodName matches the field's name where it is no part of a longer one, in a body of any type: it
-// may be a value as well, since services read bodies in more ways than there are rules for. PHP
-// takes a dot or a bracket for the underscore.
+// methodName matches the field's name where it is no part of a longer one, in a body of any type.
+// It may be a value as well: services read bodies in more ways than there are rules for. PHP takes
+// a dot or a bracket for the underscore.
 var methodName = regexp.MustCompile(`[^\w-][_.[]method[^\w-]`)
 
 func hasMethodField(text []byte) bool {
 	text = unescaped(text)
-	return bytes.Contains(text, []byte(methodField[1:])) && methodName.Match(text) // the first is fast
+	isLikely := bytes.Contains(text, []byte(methodField[1:])) // which is found fast
+	return isLikely && methodName.Match(text)
 }
 
 // escapes are what may stand for a character of the field, or for white space before it.

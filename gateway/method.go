@@ -89,7 +89,7 @@ func hasMethodField(text []byte) bool {
 }
 
 // escapes are what may stand for a character of the field, or for white space before it.
-var escapes = regexp.MustCompile(`^(%(5[fFbBdD]|2[eE0]|6[dD58fF4]|74|0[09a-dA-D])|\\u00[0-9A-Fa-f]{2}|\\[^u"])`)
+var escapes = regexp.MustCompile(`^(%(5[fFbBdD]|2[eE0]|6[dD58fF4]|74|0[09a-dA-D])|\\u00[0-9A-Fa-f]{2}|\\[][_.a-tv-z])`)
 
 // unescaped is a text without the escapes that stand for a character of the field.
 func unescaped(text []byte) []byte {

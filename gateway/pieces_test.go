@@ -25,6 +25,7 @@ func TestFieldIsFoundInPiecesOfABody(t *testing.T) {
 		"pay_method=card&method=x&a=b_method&b=%26_method%3Dx&_methods=1&_metho=d":       false,
 		`{"payment_method": "a", "b": "%22_method", "x-_method": 1, "_method_": 2}`:      false,
 		"name=\"payment_method\"\r\n\r\nobject.method(), object[method], the method\r\n": false,
+		"a=\\é\\\xff\\\\%&b=\\u00e9\\u00%f":                                              false,
 	} {
 		for piece := 1; piece <= len(body); piece++ {
 			text, err := io.ReadAll(&searchedBody{ReadCloser: io.NopCloser(&cutUp{body, piece}), seam: []byte("&")})
@@ -33,6 +34,19 @@ func TestFieldIsFoundInPiecesOfABody(t *testing.T) {
 			}
 		}
 	}
+}
+
+// The field is found in pieces where it is found in the whole.
+func FuzzFieldInPiecesOfABody(f *testing.F) {
+	for _, body := range []string{"a=1&_method=put", `{"\u005Fmethod":1}`, "%5F%6Dethod=", "\\é\\_method=", "\\\xff%"} {
+		f.Add(body, uint8(1))
+	}
+	f.Fuzz(func(t *testing.T, body string, piece uint8) {
+		_, err := io.ReadAll(&searchedBody{ReadCloser: io.NopCloser(&cutUp{body, int(piece) + 1}), seam: []byte("&")})
+		if hasMethodField([]byte("&"+body)) && err == nil {
+			t.Errorf("%q: not found in pieces of %d", body, int(piece)+1)
+		}
+	})
 }
 
 // cutUp is a text that is read some bytes at a time.

@@ -14,7 +14,8 @@ import (
 )
 
 const (
-	lookTime = 2 * time.Second // a scrape waits for it
+	patience = 2 * time.Second // how long a scrape waits for a look, which goes on
+	lookTime = time.Minute     // how long a look may take: in a cluster it asks in each slot
 	kept     = 5 * time.Minute // figures are shown for so long if Redis does not answer after them
 )
 
@@ -47,7 +48,8 @@ type Watch struct {
 	routes func() []string
 
 	mu   sync.Mutex
-	next time.Time // when Redis may be asked again
+	next time.Time     // when Redis may be asked again
+	look chan struct{} // is closed at the end of the newest look; nil = there was none
 	seen Figures
 }
 
@@ -63,18 +65,45 @@ func New(store *redisstore.Store, tokens *idempotency.Tokens, routes func() []st
 
 // Now returns the figures of now or a moment ago; false if they are unknown.
 func (w *Watch) Now() (Figures, bool) {
+	select {
+	case <-w.looking():
+	case <-time.After(patience):
+	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if time.Now().After(w.next) {
-		ctx, cancel := context.WithTimeout(context.Background(), lookTime)
-		found, err := w.tokens.Doubts(ctx)
-		cancel()
-		w.next = time.Now().Add(w.every)
-		if err == nil {
-			w.seen = w.figures(found)
+	return w.seen, !w.seen.at.IsZero() && time.Since(w.seen.at) < kept
+}
+
+// looking returns the newest look, which it begins if it is time for one.
+func (w *Watch) looking() <-chan struct{} {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.look != nil {
+		select {
+		case <-w.look:
+		default:
+			return w.look
+		}
+		if !time.Now().After(w.next) {
+			return w.look
 		}
 	}
-	return w.seen, !w.seen.at.IsZero() && time.Since(w.seen.at) < kept
+	w.look = make(chan struct{})
+	go w.lookNow(w.look)
+	return w.look
+}
+
+func (w *Watch) lookNow(done chan<- struct{}) {
+	defer close(done)
+	ctx, cancel := context.WithTimeout(context.Background(), lookTime)
+	defer cancel()
+	found, err := w.tokens.Doubts(ctx)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.next = time.Now().Add(w.every)
+	if err == nil {
+		w.seen = w.figures(found)
+	}
 }
 
 // Forget makes the next figures new ones.

@@ -25,12 +25,12 @@ func (r *rig) payAs(token string) answer {
 func TestRetryWithARenewedTokenIsAnsweredAndNotRunAgain(t *testing.T) {
 	is, upstream := issuer.New(t), newShop(t, nil)
 	r := start(t, upstream.URL, byToken(is.URL))
-	r.wantPaid(r.payAs(is.Token("ann")), "paid 1", false)
-	r.wantPaid(r.payAs(is.Token("ann")), "paid 1", true)
+	r.wantPaid(r.payAs(is.Token("anna-lena")), "paid 1", false)
+	r.wantPaid(r.payAs(is.Token("anna-lena")), "paid 1", true)
 	is.Rotate("k2")
 	r.wantPaid(r.payAs(is.Token("bob")), "paid 2", false)
 	upstream.wantPaid(t, 2)
-	if log := r.log.String(); strings.Contains(log, "ann") || strings.Contains(log, "eyJ") {
+	if log := r.log.String(); strings.Contains(log, "anna-lena") || strings.Contains(log, ".eyJ") {
 		t.Errorf("the log holds a token, or a claim of one:\n%s", log)
 	}
 }

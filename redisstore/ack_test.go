@@ -30,6 +30,7 @@ func shortfall(t testing.TB, err error, got, want int) {
 // while.
 func replicated(t *testing.T) (*redisstore.Store, *redistest.SentinelSet) {
 	set := redistest.StartSentinel(t, 2)
+	set.Calm()
 	store := open(t, set.URL(), func(c *redisstore.Config) { c.AckTimeout = time.Second })
 	patient := open(t, set.URL(), func(c *redisstore.Config) { c.AckTimeout = 30 * time.Second })
 	// both replicas have caught up

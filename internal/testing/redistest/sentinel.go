@@ -196,6 +196,17 @@ func (s *SentinelSet) WaitForMaster(not *Server) *Server {
 	return master
 }
 
+// Calm keeps the sentinels from a failover of their own: on a busy machine a master may be silent for
+// longer than they wait. It is for tests that want none.
+func (s *SentinelSet) Calm() {
+	s.t.Helper()
+	ctx, cancel := within(s.t, queryLimit)
+	defer cancel()
+	for _, sentinel := range s.sentinels {
+		must(s.t, "Calm", sentinel.client.Set(ctx, masterName, "down-after-milliseconds", "600000").Err())
+	}
+}
+
 // beLenient has the sentinels wait for twice as long before they hold a server to be down or a
 // failover to have failed, up to what is usual, and greet each as rarely. On a machine with many
 // times as much to do as cores every server is silent for half a second at any time, and the

@@ -390,3 +390,32 @@ func TestClassesOfErrorsOfIncrBy(t *testing.T) {
 		return errors.Is(err, redisstore.ErrUnavailable)
 	})
 }
+
+// Calls that come while the store closes are told so, and none of their goroutines is left.
+func TestCallsBesideCloseAreTold(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	for range 20 {
+		store, err := redisstore.OpenConfig(t.Context(), redisstore.Config{URL: server.URL(), Timeout: time.Minute})
+		expect.NoError(t, "redisstore.OpenConfig", err)
+		warm(t, store, 4)
+		var calls sync.WaitGroup
+		closed := make(chan struct{})
+		for range 64 {
+			calls.Go(func() {
+				for range 50 {
+					if _, err := bumped(t.Context(), store, "x"); err != nil {
+						inClass(t, err)
+						return
+					}
+				}
+			})
+		}
+		time.AfterFunc(2*time.Millisecond, func() {
+			defer close(closed)
+			expect.NoError(t, "Close", store.Close())
+		})
+		calls.Wait()
+		<-closed
+	}
+}

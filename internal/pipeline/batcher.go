@@ -37,7 +37,7 @@ const (
 type batchers struct {
 	mu      sync.RWMutex
 	by      map[destination]*batcher
-	batches sync.WaitGroup
+	senders senders
 	large   chan struct{} // one place for each large call under way
 
 	// What is used again. It is of one store, since a channel must not go from one bubble of
@@ -68,7 +68,7 @@ func (c *batchers) to(d destination, store *Engine) *batcher {
 	defer c.mu.Unlock()
 	if c.by[d] == nil {
 		maps.DeleteFunc(c.by, func(d destination, _ *batcher) bool { return isClosed(d.node) })
-		c.by[d] = &batcher{destination: d, store: store, running: &c.batches}
+		c.by[d] = &batcher{destination: d, store: store, senders: &c.senders}
 	}
 	return c.by[d]
 }
@@ -77,8 +77,8 @@ func (c *batchers) to(d destination, store *Engine) *batcher {
 type batcher struct {
 	destination
 
-	store   *Engine         // or another view of it that waits for as many replicas
-	running *sync.WaitGroup // the goroutines that send
+	store   *Engine // or another view of it that waits for as many replicas
+	senders *senders
 
 	mu      sync.Mutex
 	batches int // direct calls and pipelines under way
@@ -87,6 +87,32 @@ type batcher struct {
 	gap     *time.Timer
 
 	quickest time.Duration // of many pipelines
+}
+
+// senders are the goroutines that send, or ask for facts.
+type senders struct {
+	mu     sync.RWMutex
+	closed bool
+	open   sync.WaitGroup
+}
+
+// start starts one. After close its connections are closed: it only tells its calls so.
+func (s *senders) start(send func()) {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	if s.closed {
+		go send()
+		return
+	}
+	s.open.Go(send)
+}
+
+// close waits for those that were started before.
+func (s *senders) close() {
+	s.mu.Lock()
+	s.closed = true
+	s.mu.Unlock()
+	s.open.Wait()
 }
 
 // job is a call that waits for its pipeline or is in it.
@@ -149,7 +175,7 @@ func (c *batcher) calledLocked() {
 	// so that the server works on one while this process writes and reads others
 	case c.batches == 0, len(c.waiting) >= burst && c.batches < maxBatches:
 		c.batches++
-		c.running.Go(c.sendBatches)
+		c.senders.start(c.sendBatches)
 	case n == 1, len(c.waiting) == 1:
 		c.armLocked()
 	}
@@ -232,7 +258,7 @@ func (c *batcher) overdue() {
 	defer c.mu.Unlock()
 	if c.waitLocked() > 0 && c.batches < maxBatches {
 		c.batches++
-		c.running.Go(c.sendBatches)
+		c.senders.start(c.sendBatches)
 	}
 }
 
@@ -241,7 +267,7 @@ func (c *batcher) directEnded() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.waitLocked() > 0 {
-		c.running.Go(c.sendBatches)
+		c.senders.start(c.sendBatches)
 		return
 	}
 	c.batches--

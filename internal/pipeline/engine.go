@@ -94,7 +94,7 @@ func (s *Engine) PoolStats() *redis.PoolStats { return s.nodes.PoolStats() }
 // Close ends the connections, and waits for the goroutines that send.
 func (s *Engine) Close() error {
 	err := s.nodes.Close()
-	s.batchers.batches.Wait()
+	s.batchers.senders.close()
 	if errors.Is(err, redis.ErrClosed) {
 		return nil
 	}

@@ -139,7 +139,7 @@ func (s *Engine) refresh(node *redis.Client, known *server) {
 	if sinceStarted()-known.asked.Load() <= int64(age) || !known.asking.CompareAndSwap(false, true) {
 		return
 	}
-	s.batchers.batches.Go(func() {
+	s.batchers.senders.start(func() {
 		defer known.asking.Store(false)
 		ctx, cancel := context.WithTimeout(context.Background(), s.timeout)
 		defer cancel()

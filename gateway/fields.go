@@ -55,6 +55,8 @@ var fields = map[string]reader{
 	"key_header":    oneOrMore(func(r *Route) *[]string { return &r.KeyHeaders }),
 	"key_from_body": oneOrMore(func(r *Route) *[]string { return &r.KeyFromBody }),
 
+	"resolve": readResolve,
+
 	"canonical_json":      yes(func(r *Route, is bool) { r.CanonicalJSON = is }),
 	"required":            yes(func(r *Route, is bool) { r.Optional = !is }),
 	"pass_other_header":   yes(func(r *Route, is bool) { r.PassOther = is }),
@@ -202,6 +204,14 @@ func readWait(value *yaml.Node, into *Route) string {
 		into.MaxWait = -1
 	}
 	return wrong
+}
+
+// readResolve reads a request that the service is asked by.
+func readResolve(value *yaml.Node, into *Route) string {
+	if wrong := text(func(r *Route) *string { return &r.ResolveAt })(value, into); wrong != "" {
+		return wrong
+	}
+	return resolveFault(into.ResolveAt)
 }
 
 // whole reads a whole number as people write it: no other base, no underscores, no fraction.

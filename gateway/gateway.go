@@ -127,7 +127,8 @@ type Gateway struct {
 
 	open       *httputil.ReverseProxy // for what is not guarded
 	once       *httputil.ReverseProxy // for what is
-	transports []*http.Transport      // of both
+	question   http.RoundTripper      // for resolvers, on connections of their own
+	transports []*http.Transport      // of all
 	unnamed    unnamedWarning
 	routes     atomic.Pointer[table]
 	hosts      atomic.Pointer[frontdoor.Hosts]
@@ -163,13 +164,17 @@ func New(config Config) (*Gateway, error) {
 	g.tokens = idempotency.New(config.Store, idempotency.Config{
 		Principal: config.Principal, OneCaller: config.OneCaller, Error: g.refuse, Logger: config.Logger,
 		TokenKeys: config.TokenKeys, AnswerKeys: config.AnswerKeys, KeepOpen: config.KeepOpen, PolicyURL: policyPath, Admit: g.admit,
+		Resolved: g.resolved,
 	})
 	metrics.ShowBacklogs(g.metrics.Registry, func() []metrics.Backlog {
 		answers, claims := g.tokens.Backlogs()
 		return []metrics.Backlog{metrics.Backlog(answers), metrics.Backlog(claims)}
 	})
 	free, guarded := config.Upstream.openTransport(config.TLS), config.Upstream.guardedTransport(config.TLS, config.UpstreamIdle)
-	g.open, g.once, g.transports = g.proxy(g.traced(free)), g.proxy(g.traced(guarded)), []*http.Transport{free, guarded}
+	questions := config.Upstream.guardedTransport(config.TLS, config.UpstreamIdle)
+	questions.DisableKeepAlives = true
+	g.question = g.traced(questions)
+	g.open, g.once, g.transports = g.proxy(g.traced(free)), g.proxy(g.traced(guarded)), []*http.Transport{free, guarded, questions}
 	g.hard, g.end = context.WithCancelCause(context.Background())
 	g.SetAllowedHosts(config.AllowedHosts)
 	g.file.path = config.RoutesFile
@@ -301,7 +306,12 @@ func (g *Gateway) routed(w http.ResponseWriter, r *http.Request, x *exchange, ro
 	}
 	r, path, err := plainly(r)
 	if err == nil {
-		x.route = routes.find(r)
+		found := routes.find(r)
+		if found == reserved {
+			g.refuseUnnamed(w, r, x)
+			return r, false
+		}
+		x.route = found
 		if !x.route.takes(path.encoded) {
 			err = fmt.Errorf("it has one of %s percent-encoded, which only a route with encoded: takes", delimiters)
 		}

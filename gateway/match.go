@@ -52,6 +52,11 @@ func (g *Gateway) newTable(routes Routes, version string) (*table, error) {
 			t.published.Routes = append(t.published.Routes, policy)
 		}
 	}
+	for _, pattern := range routes.resolves() {
+		if err := muxpattern.Handle(t.mux, pattern, reserved); err != nil {
+			return nil, err
+		}
+	}
 	if !g.config.PreserveHost {
 		t.hostless, _ = routes.hostless(func(route Route) http.Handler { return of[route.Name] })
 	}
@@ -83,6 +88,7 @@ func (g *Gateway) guard(route Route) *guardedRoute {
 		if ask := route.Caller.Ask; ask != nil {
 			route.Principal = g.askedBy(*ask)
 		}
+		route.Resolve = g.resolver(route)
 		made.handler = g.tokens.Middleware(route.Route)(g.upstream(made))
 	}
 	return made

@@ -21,6 +21,8 @@ type measures struct {
 	open     prometheus.Gauge
 	passing  *prometheus.GaugeVec // by whether they match more than one path
 	loaded   prometheus.Gauge
+	resolved *prometheus.CounterVec   // by what the service said
+	doubted  *prometheus.HistogramVec // how long
 }
 
 func newMeasures(m *metrics.Store) *measures {
@@ -44,6 +46,10 @@ func newMeasures(m *metrics.Store) *measures {
 			"Patterns of unsafe requests that pass unguarded (guard: false), by whether they match more than one path.", "wide"),
 		loaded: m.Gauge("coatcheck_gateway_routes_loaded_timestamp_seconds",
 			"When the routes in force were read, in seconds since 1970.").WithLabelValues(),
+		resolved: m.Counter("coatcheck_gateway_resolutions_total",
+			"Questions to the service what became of an operation in doubt, by its answer; in_vain: it is asked again.", "decision"),
+		doubted: m.Histogram("coatcheck_gateway_doubt_duration_seconds",
+			"How long operations were in doubt until the service said what became of them.", metrics.Patient),
 	}
 	g.name()
 	return g
@@ -53,6 +59,9 @@ func newMeasures(m *metrics.Store) *measures {
 func (m *measures) name() {
 	for _, kind := range failures {
 		m.failures.WithLabelValues(string(kind))
+	}
+	for _, decision := range []string{"completed", "not_begun", "in_vain"} {
+		m.resolved.WithLabelValues(decision)
 	}
 	for _, result := range []string{"ok", "failed"} {
 		m.reloads.WithLabelValues(result)

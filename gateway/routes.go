@@ -25,6 +25,9 @@ type Route struct {
 	Encoded []string
 	// the service may take another method from the field _method of a query or a form
 	MethodField bool
+	// the request that has the service close an operation in doubt, and say what had happened, as
+	// "PUT /operations/{operation}"; "" = the service is not asked
+	ResolveAt string
 	// from the request's first byte to the answer's last; then the attempt is in doubt
 	UpstreamTimeout time.Duration
 	// Caller is who sends its requests; the zero value = as [Config].Principal says
@@ -184,6 +187,11 @@ func (r Routes) conflicts() (found yamlfile.Faults) {
 			}
 		}
 	}
+	for _, pattern := range r.resolves() {
+		if err := muxpattern.Register(mux, pattern); err != nil {
+			found.Addf(1, "resolve: clients must not reach it: %s", err)
+		}
+	}
 	return found
 }
 
@@ -230,6 +238,9 @@ func (r Routes) hostless(handler func(Route) http.Handler) (mux *http.ServeMux, 
 	}
 	if !hasHost {
 		return nil, found
+	}
+	for _, pattern := range r.resolves() {
+		_ = muxpattern.Handle(mux, pattern, reserved) // conflicts has tried it
 	}
 	return mux, found
 }

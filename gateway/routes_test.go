@@ -72,6 +72,7 @@ routes:
     keep: [2xx, 404]
     frees: [401]
     doubts: []
+    resolve: "POST /closed/{operation}"
     fingerprint_headers: [X-Tenant]
   - match: /both
     accept: key
@@ -87,6 +88,7 @@ routes:
 	expect.Equal(t, "the guarded routes", len(whole.Guarded()), 2)
 	expect.Equal(t, "the route with every field", routes[0], Route{
 		Match: []string{"PUT /orders/{id}", "PUT /orders/{id}/"}, Encoded: []string{"/", ";"}, MethodField: true,
+		ResolveAt: "POST /closed/{operation}",
 		Route: idempotency.Route{
 			Name: "PUT /orders/{id}", Accept: idempotency.TokenOnly, Policy: idempotency.Takeover, Lease: 500 * time.Millisecond, Retention: time.Minute, Ack: 2,
 			MaxBody: 10, MaxAnswer: 20, MaxWait: routes[0].MaxWait, CanonicalJSON: true, Optional: true, Scope: "orders",

@@ -88,6 +88,10 @@ type ClaimOptions struct {
 	// the request that it is claimed by, shown to operators; left out unless it is 1 to 128 visible
 	// ASCII characters
 	RequestID string
+	// Resolve of Do ends the doubt about an operation whose attempt ended without an answer: Do
+	// asks it, and then goes on, and doubts of the same Route are resolved in the background, those
+	// of other processes included. nil = an operation stays in doubt until somebody settles it
+	Resolve Resolver
 	// if the first attempt is still running, the caller waits for its end and needs a notification
 	awaited bool
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 
@@ -35,7 +36,7 @@ type Result struct {
 func (t *Tokens) Do(ctx context.Context, key OperationKey, options ClaimOptions,
 	work func(context.Context) ([]byte, error)) (Result, error) {
 	options.Fingerprint = cmp.Or(options.Fingerprint, "do")
-	run, outcome, err := t.begin(ctx, key, options)
+	run, outcome, err := t.beginOrResolve(ctx, key, options)
 	if err != nil {
 		return Result{}, err
 	}
@@ -59,6 +60,20 @@ func (t *Tokens) Do(ctx context.Context, key OperationKey, options ClaimOptions,
 		return Result{}, err
 	}
 	return Result{Value: value}, nil
+}
+
+// beginOrResolve is begin, for Do. If the operation is in doubt it waits for its resolver.
+func (t *Tokens) beginOrResolve(ctx context.Context, key OperationKey, options ClaimOptions) (*run, Outcome, error) {
+	if options.Resolve == nil {
+		return t.begin(ctx, key, options)
+	}
+	options.Route = cmp.Or(options.Route, key.scope, "do")
+	t.asker.answersFor(options.Route, options.Resolve)
+	run, outcome, err := t.beginOrAsk(ctx, key, options)
+	if !errors.Is(err, ErrInDoubt) {
+		return run, outcome, err
+	}
+	return t.beginOrWait(ctx, key, options, resolveTime)
 }
 
 // giveUp ends an attempt that failed: given back if it never began, else in doubt.

@@ -149,7 +149,7 @@ func Problem(err error) (problem api.Problem, ok bool) {
 			problem.Field = wrong.field
 		}
 		if doubt, ok := errors.AsType[*InDoubtError](err); ok {
-			explain(&problem, doubt)
+			explain(&problem, doubt, passes(err))
 		}
 		if unsuitable, ok := errors.AsType[*redisstore.UnsuitableError](err); ok {
 			problem.Detail = "Nothing was done: " + unsuitable.Error() + "."
@@ -170,13 +170,17 @@ func Problem(err error) (problem api.Problem, ok bool) {
 	return api.NewProblem(api.InternalError, ""), false
 }
 
-// explain adds what a client needs to decide what to do about an operation in doubt.
-func explain(problem *api.Problem, doubt *InDoubtError) {
+// explain adds what a client needs to decide what to do about an operation in doubt. Where asked
+// says so, whatever keeps its effect is being asked.
+func explain(problem *api.Problem, doubt *InDoubtError, asked bool) {
 	problem.Operation, problem.Since = doubt.Operation, doubt.Since
-	if doubt.Refused {
+	switch {
+	case asked:
+		problem.Detail = "The first attempt ended without an answer. The service is being asked what had happened: ask again after Retry-After."
+	case doubt.Refused:
 		problem.Detail = "The first attempt ended without an answer. An operator has looked at the operation and closed it: " +
 			"no request with this token or key will be taken."
-	} else {
+	default:
 		problem.Detail += " An operator can settle the operation; then this token or key has an answer, or may be used again."
 	}
 }

@@ -30,10 +30,22 @@ func (r *recorder) kept(answer Answer) Answer {
 	}
 	takeTrailers(header, r.header)
 	answer.Header = header
-	if (Answer{Header: header}).size() > maxKeptHeader {
-		answer.Header, answer.Body, answer.NotKept = nil, nil, true
+	return answer.limited()
+}
+
+// recordable is an answer that no handler has written, with the headers that are recorded.
+func (a Answer) recordable() Answer {
+	a.Header = maps.Clone(a.Header)
+	removeUnsafe(a.Header)
+	return a.limited()
+}
+
+// limited is an answer of which only the status is recorded if its headers are too large.
+func (a Answer) limited() Answer {
+	if (Answer{Header: a.Header}).size() > maxKeptHeader {
+		a.Header, a.Body, a.NotKept = nil, nil, true
 	}
-	return answer
+	return a
 }
 
 // takeTrailers removes from a header the fields that another declares as trailers, and returns

@@ -40,6 +40,7 @@ func (t *Tokens) Middleware(route Route) func(http.Handler) http.Handler {
 	if err != nil {
 		panic(err) // Check has read them
 	}
+	t.asker.answersFor(route.Name, route.Resolve)
 	return func(next http.Handler) http.Handler { return &guard{t, route, ends, next} }
 }
 
@@ -59,6 +60,7 @@ func (t *Tokens) Handle(mux *http.ServeMux, pattern string, route Route, handler
 			"and refused as used for another request on the second: give each its own name, or leave Name empty",
 			pattern, cmp.Or(route.Name, pattern), first))
 	}
+	t.asker.answersFor(cmp.Or(route.Name, pattern), route.Resolve)
 	if err := muxpattern.Handle(mux, pattern, t.Middleware(route)(handler)); err != nil {
 		panic(fmt.Sprintf("idempotency: %s", err))
 	}
@@ -82,6 +84,7 @@ func (g *guard) refuse(w http.ResponseWriter, r *http.Request, err error) {
 // serve answers a request, or returns why it is refused; then nothing has been written.
 func (g *guard) serve(w http.ResponseWriter, r *http.Request) error {
 	name := g.route.name(r)
+	g.tokens.asker.answersFor(name, g.route.Resolve)
 	space := g.route.keySpace(name)
 	key, err := keyOf(r, g.route, g.principal, space)
 	var fingerprint string

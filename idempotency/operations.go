@@ -56,12 +56,14 @@ const (
 type Settlement struct {
 	Decision Decision
 	Answer   Answer // to record with Happened, for the retention of the claim
+	Owner    string // of a [Resolving]; "" = an operator has decided
 }
 
 // Settle ends the doubt about an operation, by its name. The attempt in doubt loses its claim: if
-// it still ends, it gets ErrSuperseded. Repeating a settlement is harmless. Errors:
-// [ErrAttemptRunning], [ErrNotInDoubt], [ErrUnknownToken]; an operation
-// that was refused may be settled otherwise.
+// it still ends, it gets ErrSuperseded. Repeating a settlement is harmless. An operation that was
+// refused may be settled otherwise. Errors: [ErrAttemptRunning], also to an operator while another
+// one resolves the operation; [ErrNotInDoubt]; [ErrUnknownToken]; and [ErrSuperseded] if it is not
+// the owner's to resolve any more.
 func (t *Tokens) Settle(ctx context.Context, operation string, s Settlement) error {
 	var answer []byte
 	switch s.Decision {
@@ -69,6 +71,7 @@ func (t *Tokens) Settle(ctx context.Context, operation string, s Settlement) err
 		if err := s.Answer.check(); err != nil {
 			return err
 		}
+		s.Answer = s.Answer.recordable()
 		answer = t.answerKeys.seal(operation, s.Answer)
 	case NotBegun, Refuse:
 	default:
@@ -78,7 +81,7 @@ func (t *Tokens) Settle(ctx context.Context, operation string, s Settlement) err
 		return ErrUnknownToken
 	}
 	reply, err := t.store.Run(ctx, scripts.OperationSettle, t.keysOf(operation),
-		string(s.Decision), answer, s.digest(), t.done)
+		string(s.Decision), answer, s.digest(), t.done, s.Owner)
 	if err != nil {
 		return fmt.Errorf("settle operation: %w", err)
 	}
@@ -89,6 +92,8 @@ func (t *Tokens) Settle(ctx context.Context, operation string, s Settlement) err
 		left := time.Duration(0)
 		err := reply.Scan(&left)
 		return errors.Join(running(ErrAttemptRunning, left), err)
+	case "stale":
+		return ErrSuperseded
 	case "not-in-doubt":
 		return fmt.Errorf("%w: it is %s", ErrNotInDoubt, reply.Values()[0])
 	case "unknown":

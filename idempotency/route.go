@@ -51,6 +51,11 @@ type Route struct {
 	// how long Prefer: wait=n may wait for a running attempt; 0 = 30 s, below 0 = not at all
 	MaxWait time.Duration
 
+	// Resolve ends the doubt about an operation of this route whose attempt ended without an
+	// answer; a repeat with Prefer: wait waits for it. nil = it stays in doubt until somebody
+	// settles it
+	Resolve Resolver
+
 	// Principal identifies the caller on this route; nil = as [Config].Principal
 	Principal func(*http.Request) (string, error)
 
@@ -170,7 +175,9 @@ func (r Route) Published() api.RoutePolicy {
 }
 
 func (r Route) options(fingerprint string) ClaimOptions {
-	return ClaimOptions{Fingerprint: fingerprint, Policy: r.Policy, Lease: r.Lease, Retention: r.Retention, Scope: r.Scope, Ack: r.Ack}
+	return ClaimOptions{
+		Fingerprint: fingerprint, Policy: r.Policy, Lease: r.Lease, Retention: r.Retention, Scope: r.Scope, Ack: r.Ack, Resolve: r.Resolve,
+	}
 }
 
 // keySpace is the scope of a client's key on a route of this name.

@@ -76,7 +76,9 @@ func (run *run) abandon() {
 	if err := run.tokens.Abandon(run.detached, run.key, run.owner); err != nil {
 		run.tokens.log.WarnContext(run.detached,
 			"idempotency: an attempt ended without an answer; its token is in doubt when its lease has lapsed", "error", err)
+		return
 	}
+	run.tokens.asker.ask(run.options.Route, run.key.record)
 }
 
 // settle ends the attempt. The error is one that the client must get instead of the answer.

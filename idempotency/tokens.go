@@ -66,6 +66,10 @@ type Config struct {
 	// Completed is called after an answer was recorded, by the attempt itself or for it later. It
 	// may be called from several goroutines at once. nil = it is not.
 	Completed func()
+	// Resolved is called when a [Resolver] was asked about an operation in doubt: with what it has
+	// said, or "" if it was asked in vain. It may be called from several goroutines at once. nil =
+	// it is not.
+	Resolved func(operation Operation, decision Decision)
 	// KeepOpen is how long an operation without an answer stays, from its last claim or heartbeat:
 	// until then nothing runs again under its key unless it is settled. At least MinKeepOpen, up to
 	// ten years; 0 = MinKeepOpen.
@@ -88,6 +92,7 @@ type Tokens struct {
 	claims    *backlog                     // to be given back
 	released  *backlog                     // claims that were, where replicas have to confirm that
 	notifier  *notifier.Notifier[struct{}] // of the end of attempts
+	asker     *asker                       // of resolvers
 
 	callers    *callers
 	tokenKeys  ring
@@ -95,9 +100,11 @@ type Tokens struct {
 	policyURL  string
 	typeBase   string // "" = that of package api
 	completed  func()
-	keepOpen   time.Duration
-	admit      func() error
-	handled    sync.Map // the pattern of each route's name, of Handle
+	// is Config.Resolved
+	tellResolved func(Operation, Decision)
+	keepOpen     time.Duration
+	admit        func() error
+	handled      sync.Map // the pattern of each route's name, of Handle
 	// the channel on which the end of an attempt is published to waiting processes
 	done string
 	// the list of the operations under way; "" in a cluster, which has one for each slot
@@ -122,7 +129,7 @@ func New(store *redisstore.Store, config Config) *Tokens {
 		typeBase: config.ProblemBase,
 		store:    store, principal: config.Principal, fail: config.Error, log: config.Logger,
 		tokenKeys: newRing(config.TokenKeys), answerKeys: newSealer(config.AnswerKeys), policyURL: config.PolicyURL,
-		completed: config.Completed, keepOpen: keepOpen, admit: config.Admit, done: store.Key("token", "done"),
+		completed: config.Completed, tellResolved: config.Resolved, keepOpen: keepOpen, admit: config.Admit, done: store.Key("token", "done"),
 	}
 	if store.Mode() != redisstore.Cluster {
 		t.listed = store.SlotKey("operations", underWay, "")
@@ -143,6 +150,7 @@ func New(store *redisstore.Store, config Config) *Tokens {
 	t.claims = newBacklog("a claim that nothing was started for is not given back; its token is in doubt when its lease has lapsed",
 		claimRoom, t.log)
 	t.released = newBacklog("", claimRoom, t.log)
+	t.asker = newAsker(t)
 	return t
 }
 
@@ -164,6 +172,7 @@ func (t *Tokens) writeProblem(w http.ResponseWriter, r *http.Request, err error)
 // context ends. The remaining ones are in doubt when their lease has lapsed, and are logged.
 func (t *Tokens) Close(ctx context.Context) error {
 	t.notifier.Close()
+	t.asker.close()
 	t.claims.shut()
 	err := errors.Join(t.answers.close(ctx), t.claims.close(ctx))
 	t.released.end()

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/coatcheck/coatcheck/internal/fault"
 	"github.com/coatcheck/coatcheck/redisstore"
 )
 
@@ -39,11 +40,11 @@ func (r Route) patience(request *http.Request) time.Duration {
 	return 0
 }
 
-// beginOrWait is begin, and begin again while another attempt is running and patience lasts. At its
-// end the error is still ErrInProgress.
+// beginOrWait is begin, and begin again while patience lasts and another attempt is running, or a
+// resolver finds out what became of it. At its end the error is still ErrInProgress or ErrInDoubt.
 func (t *Tokens) beginOrWait(ctx context.Context, key OperationKey, options ClaimOptions, patience time.Duration) (*run, Outcome, error) {
-	run, outcome, err := t.begin(ctx, key, options)
-	if patience <= 0 || !errors.Is(err, ErrInProgress) {
+	run, outcome, err := t.beginOrAsk(ctx, key, options)
+	if patience <= 0 || !passes(err) {
 		return run, outcome, err
 	}
 	waiting, cancel := context.WithTimeout(ctx, patience)
@@ -53,8 +54,8 @@ func (t *Tokens) beginOrWait(ctx context.Context, key OperationKey, options Clai
 	t.notifier.Listen(waiting)
 	options.awaited = true
 	for {
-		run, outcome, err = t.begin(ctx, key, options)
-		if !errors.Is(err, ErrInProgress) {
+		run, outcome, err = t.beginOrAsk(ctx, key, options)
+		if !passes(err) {
 			return run, outcome, err
 		}
 		select {
@@ -64,6 +65,23 @@ func (t *Tokens) beginOrWait(ctx context.Context, key OperationKey, options Clai
 		case <-time.After(pollAfter(err)):
 		}
 	}
+}
+
+// beginOrAsk is begin, and has a resolver asked if the operation is in doubt. Then the error says
+// when to ask again.
+func (t *Tokens) beginOrAsk(ctx context.Context, key OperationKey, options ClaimOptions) (*run, Outcome, error) {
+	run, outcome, err := t.begin(ctx, key, options)
+	if doubt, is := errors.AsType[*InDoubtError](err); is && !doubt.Refused && options.Resolve != nil {
+		t.asker.ask(options.Route, key.record)
+		err = &fault.WaitError{Err: err, Wait: time.Second}
+	}
+	return run, outcome, err
+}
+
+// passes reports whether a refusal ends by itself: an attempt that runs, or a doubt about which
+// somebody is asked.
+func passes(err error) bool {
+	return errors.Is(err, ErrInProgress) || errors.Is(err, ErrInDoubt) && redisstore.RetryAfter(err) > 0
 }
 
 // pollAfter is when a running attempt's lease can have ended, but not too soon and not too late.

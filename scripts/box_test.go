@@ -23,7 +23,7 @@ import (
 var all = []*scripts.Script{
 	scripts.Incarnation, scripts.StoreRestored,
 	scripts.TokenIssue, scripts.TokenClaim, scripts.TokenAnswer, scripts.TokenComplete, scripts.TokenExtend, scripts.TokenRelease,
-	scripts.OperationList, scripts.OperationCount, scripts.OperationGet, scripts.OperationSettle, scripts.OperationForget,
+	scripts.OperationList, scripts.OperationCount, scripts.OperationGet, scripts.OperationSettle, scripts.OperationForget, scripts.OperationResolve,
 	scripts.CounterOpen, scripts.CounterEra, scripts.CounterIncr, scripts.CounterSet, scripts.CounterRetire, scripts.CounterGet,
 	scripts.LockEnter, scripts.LockRenew, scripts.LockLeave, scripts.LockBreak, scripts.LockGet, scripts.LockNote, scripts.LockNames,
 	scripts.NameAdd, scripts.NameRemove, scripts.NameList,

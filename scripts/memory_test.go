@@ -84,9 +84,9 @@ var keepings = []keeping{
 		b.release("ann")
 		return []any{"ann", ""}
 	}, "ok"},
-	{"refused by an operator", scripts.OperationSettle, tokenKey, abandoned("refused", "", "digest", ""), "ok"},
-	{"not begun", scripts.OperationSettle, tokenKey, abandoned("not-begun", "", "digest", ""), "ok"},
-	{"not begun, again", scripts.OperationSettle, tokenKey, settled("not-begun", "", "digest", ""), "already"},
+	{"refused by an operator", scripts.OperationSettle, tokenKey, abandoned("refused", "", "digest", "", ""), "ok"},
+	{"not begun", scripts.OperationSettle, tokenKey, abandoned("not-begun", "", "digest", "", ""), "ok"},
+	{"not begun, again", scripts.OperationSettle, tokenKey, settled("not-begun", "", "digest", "", ""), "already"},
 	{"lock renewed", scripts.LockRenew, lockKeys[:5], held("", tokenOf("a"), hour, ""), "ok"},
 	{"shared lock renewed", scripts.LockRenew, lockKeys[:5], together("s", tokenOf("a"), hour, ""), "ok"},
 	{"permits renewed", scripts.LockRenew, lockKeys[:5], together("p", tokenOf("a"), hour, ""), "ok"},

@@ -13,7 +13,7 @@ import (
 // settle is what operation_settle is asked to decide, with an answer and its digest.
 func (b *box) settle(outcome, answer string) []string {
 	b.Helper()
-	return b.run(scripts.OperationSettle, tokenKey, outcome, answer, outcome+answer, "done")
+	return b.run(scripts.OperationSettle, tokenKey, outcome, answer, outcome+answer, "done", "")
 }
 
 // doubts is the first page of operations in doubt.

@@ -42,11 +42,12 @@ var (
 	TokenExtend   = load("token_extend")
 	TokenRelease  = load("token_release")
 
-	OperationList   = load("operation_list")
-	OperationCount  = load("operation_count")
-	OperationGet    = load("operation_get")
-	OperationSettle = load("operation_settle")
-	OperationForget = load("operation_forget")
+	OperationList    = load("operation_list")
+	OperationCount   = load("operation_count")
+	OperationGet     = load("operation_get")
+	OperationSettle  = load("operation_settle")
+	OperationForget  = load("operation_forget")
+	OperationResolve = load("operation_resolve")
 
 	CounterOpen = load("counter_open")
 	CounterEra  = load("counter_era")

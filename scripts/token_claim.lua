@@ -12,15 +12,16 @@
 --        [11] whose the operation is, a digest; '' is not noted
 --        [12] how long the record stays while there is no answer
 -- Reply  {'granted', fence, attempt, lease until} | {'replay', answer} | {'replay', '', bytes} of
---        an answer over 16 KiB, which token_answer returns | {'busy', lease left} | {'in-doubt',
---        lease ended at, 'open' | 'refused' by an operator}
+--        an answer over 16 KiB, which token_answer returns | {'busy', lease left} of the attempt,
+--        or of a resolver | {'in-doubt', lease ended at, 'open' | 'refused' by an operator}
 --        | {'mismatch'} another request used it | {'unknown'} never issued, expired or lost
 -- Units  ARGV[3], ARGV[5], ARGV[12] and spans in milliseconds; times in milliseconds since 1970 of
 --        this server; attempt counts from 1
 -- Effect writes on granted, and on busy the field awaited; a grant takes up to four operations
 --        whose records have ended off the list
 local owner, fingerprint, lease, policy = ARGV[1], ARGV[2], tonumber(ARGV[3]), ARGV[4]
-local record = redis.call('HMGET', KEYS[1], 'state', 'owner', 'fingerprint', 'until', 'fence', 'attempts', 'policy', 'scope', 'began', 'settled', 'size')
+local record = redis.call('HMGET', KEYS[1], 'state', 'owner', 'fingerprint', 'until', 'fence', 'attempts', 'policy', 'scope', 'began', 'settled', 'size',
+  'resolver', 'resolve_until')
 local state, held_by, lease_end = record[1], record[2], tonumber(record[4] or 0)
 refuse_newer('token', state)
 
@@ -49,6 +50,9 @@ local function grant(fence, attempt, began)
   if ARGV[11] ~= '' then
     redis.call('HSET', KEYS[1], 'whose', ARGV[11])
   end
+  if record[12] then
+    redis.call('HDEL', KEYS[1], 'resolver', 'resolve_until', 'asked')
+  end
   if state then
     keep_for(KEYS[1], ARGV[12])
   else -- a new record has no TTL yet
@@ -61,6 +65,9 @@ if state == 'claimed' then
   if held_by == owner then
     return grant(record[5], record[6], record[9] or now_text)
   end
+  if (record[12] or '') ~= '' then -- somebody finds out what became of it
+    lease_end = math.max(lease_end, tonumber(record[13]))
+  end
   if lease_end > now then
     if ARGV[8] == 'await' then
       redis.call('HDEL', KEYS[1], 'awaited') -- first: a script whose first write adds nothing may go on when memory is full
@@ -69,7 +76,7 @@ if state == 'claimed' then
     return {'busy', integer(lease_end - now)}
   end
   if policy ~= 'takeover' or record[7] ~= 'takeover' then
-    return {'in-doubt', integer(lease_end), record[10] == 'refused' and 'refused' or 'open'}
+    return {'in-doubt', record[4], record[10] == 'refused' and 'refused' or 'open'}
   end
 end
 return grant(integer(next_fence(record[5])), integer(tonumber(record[6] or 0) + 1), now_text)

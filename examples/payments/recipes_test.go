@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"database/sql"
 	"os"
 	"path/filepath"
@@ -8,6 +9,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/coatcheck/coatcheck/coatchecktest"
+	"github.com/coatcheck/coatcheck/idempotency"
 	"github.com/coatcheck/coatcheck/internal/testing/expect"
 )
 
@@ -53,6 +56,80 @@ func TestRecipesForSQLiteDoWhatTheySay(t *testing.T) {
 			t.Errorf("fence %d: %v", row.fence, pass)
 		}
 	}
+}
+
+// TestRecipeOfOperationsIsAResolver runs the table of operations of docs/effects.md.
+func TestRecipeOfOperationsIsAResolver(t *testing.T) {
+	page, err := os.ReadFile("../../docs/effects.md")
+	expect.NoError(t, "docs/effects.md is read", err)
+	_, section, _ := strings.Cut(string(page), "### A table of operations\n")
+	section, _, _ = strings.Cut(section, "\n### ")
+	blocks := regexp.MustCompile("(?s)```sql\n(.*?)```").FindAllStringSubmatch(section, -1)
+	if len(blocks) != 3 {
+		t.Fatalf("%d recipes, want the table, the effect and the resolver", len(blocks))
+	}
+	db, err := sql.Open("sqlite", source(newFile(t)))
+	expect.NoError(t, "the database is opened", err)
+	defer db.Close()
+	if _, err := db.Exec(blocks[0][1] + "CREATE TABLE effects (operation TEXT NOT NULL)"); err != nil {
+		t.Fatalf("the table of the recipe is made: %v", err)
+	}
+	r := operations{t, db, statements(blocks[1][1]), statements(blocks[2][1])}
+	coatchecktest.CheckResolver(t, coatchecktest.ResolverCase{Attempt: r.attempt, Resolve: r.resolve, Effects: r.effects, Races: 100})
+}
+
+// operations does what the comments of the recipe say.
+type operations struct {
+	t                *testing.T
+	db               *sql.DB
+	effect, resolver []string
+}
+
+func (o operations) attempt(ctx context.Context, operation string, fence int64, begun func()) error {
+	begun()
+	conn, err := o.db.Conn(ctx)
+	expect.NoError(o.t, "a connection", err)
+	defer conn.Close()
+	args := []any{sql.Named("operation", operation), sql.Named("fence", fence), sql.Named("answer", "paid")}
+	for i, statement := range o.effect {
+		if i == 2 {
+			_, err = conn.ExecContext(ctx, "INSERT INTO effects VALUES (?)", operation)
+			expect.NoError(o.t, "the effect", err)
+		}
+		is, err := changed(conn.ExecContext(ctx, statement, args...))
+		expect.NoError(o.t, statement, err)
+		if i == 1 && !is {
+			_, err = conn.ExecContext(ctx, "ROLLBACK")
+			expect.NoError(o.t, "ROLLBACK", err)
+			return errSuperseded
+		}
+	}
+	return nil
+}
+
+func (o operations) resolve(ctx context.Context, about idempotency.Operation) (said idempotency.Resolution, err error) {
+	conn, err := o.db.Conn(ctx)
+	expect.NoError(o.t, "a connection", err)
+	defer conn.Close()
+	args := []any{sql.Named("operation", about.Name), sql.Named("fence", about.Fence)}
+	var answer sql.NullString
+	for i, statement := range o.resolver {
+		if i == 2 {
+			err = conn.QueryRowContext(ctx, statement, args...).Scan(&answer)
+		} else {
+			_, err = conn.ExecContext(ctx, statement, args...)
+		}
+		expect.NoError(o.t, statement, err)
+	}
+	if !answer.Valid {
+		return idempotency.Resolution{Decision: idempotency.NotBegun}, nil
+	}
+	return idempotency.Resolution{Decision: idempotency.Happened, Answer: idempotency.Answer{Status: 201, Body: []byte(answer.String)}}, nil
+}
+
+func (o operations) effects(ctx context.Context, operation string) (n int, err error) {
+	err = o.db.QueryRowContext(ctx, "SELECT count(*) FROM effects WHERE operation = ?", operation).Scan(&n)
+	return n, err
 }
 
 var comment = regexp.MustCompile(`(?m)^--.*\n`)

@@ -196,8 +196,8 @@ func (s *SentinelSet) WaitForMaster(not *Server) *Server {
 	return master
 }
 
-// Calm keeps the sentinels from a failover of their own: on a busy machine a master may be silent for
-// longer than they wait. It is for tests that want none.
+// Calm keeps the sentinels from a failover of their own, for tests that want none: on a busy
+// machine a master may be silent for longer than they wait.
 func (s *SentinelSet) Calm() {
 	s.t.Helper()
 	ctx, cancel := within(s.t, queryLimit)

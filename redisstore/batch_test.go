@@ -143,9 +143,10 @@ func TestCallsOfOnePipelineShareTheAcknowledgement(t *testing.T) {
 	t.Parallel()
 	store, set := replicated(t)
 	both := store.WithAck(2)
-	warm(t, both, 4)
-	gathered(t, both, 40, func(int) {
-		if _, err := bumped(t.Context(), both, "x"); err != nil {
+	patient := open(t, set.URL(), func(c *redisstore.Config) { c.Ack, c.AckTimeout = 2, 30*time.Second })
+	warm(t, patient, 4)
+	gathered(t, patient, 40, func(int) {
+		if _, err := bumped(t.Context(), patient, "x"); err != nil {
 			t.Errorf("with both replicas: %v", err)
 		}
 	})

@@ -66,7 +66,7 @@ var layers = map[string][]string{
 	"redisstore/observe":  {},
 	"embedded":            {"internal/driver"},
 	// for the tests of those who use the packages
-	"coatchecktest": {"embedded", "redisstore"},
+	"coatchecktest": {"embedded", "idempotency", "redisstore"},
 	"scripts":       {"internal/fault"},
 
 	"client": {"api", "workerlease/holder", "internal/keepalive", "internal/names", "internal/secret", "snowflake"},

@@ -2,13 +2,13 @@ package coatchecktest
 
 import (
 	"context"
+	"crypto/rand"
 	"fmt"
 	"strings"
 	"sync"
 	"testing"
 
 	"github.com/coatcheck/coatcheck/idempotency"
-	"github.com/coatcheck/coatcheck/internal/secret"
 )
 
 // ResolverCase is an effect of a service, and the resolver that answers for it.
@@ -29,7 +29,7 @@ type ResolverCase struct {
 // lasts.
 func CheckResolver(t testing.TB, c ResolverCase) {
 	t.Helper()
-	r := resolverCheck{TB: t, ResolverCase: c, ctx: t.Context(), run: secret.New()[:16]}
+	r := resolverCheck{TB: t, ResolverCase: c, ctx: t.Context(), run: rand.Text()[:16]}
 	r.asksBefore()
 	r.asksAfter()
 	r.wakesAfter()

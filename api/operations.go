@@ -124,6 +124,20 @@ type Settlement struct {
 	Reason  string            `json:"reason,omitempty"`      // kept in the event feed and the log
 }
 
+// ResolveRequest is the body of POST /operation/{operation}/resolve; all of it is optional.
+type ResolveRequest struct {
+	LeaseMs *int64 `json:"lease_ms"`
+}
+
+// Resolving answers POST /operation/{operation}/resolve.
+type Resolving struct {
+	Lease      string    `json:"lease"` // for Lease-Token of the settlement
+	Fence      int64     `json:"fence"` // of the newest attempt: close it and smaller ones
+	LeaseUntil time.Time `json:"lease_until"`
+	// how often somebody has begun to resolve it, this time included
+	Asked int `json:"asked"`
+}
+
 // ExtendRequest is the body of POST /token/{token}/extend; all of it is optional.
 type ExtendRequest struct {
 	LeaseMs *int64 `json:"lease_ms"`

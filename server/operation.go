@@ -29,7 +29,9 @@ type operations struct {
 func (h *operations) routes(at *router) {
 	at.admin.handle("GET /token", "idempotency.InDoubt", h.list, allowQuery("state", "prefix", "cursor", "n"))
 	at.read.handle("GET /operation/:operation", "idempotency.Operation", h.get, no)
-	at.admin.handle("POST /operation/:operation/settle", "idempotency.Settle", h.settle, no)
+	// of an operation that is not the caller's: admin. Without a lease: admin
+	at.use.handle("POST /operation/:operation/resolve", "idempotency.BeginResolving", h.resolve, no)
+	at.use.handle("POST /operation/:operation/settle", "idempotency.Settle", h.settle, no)
 	at.admin.handle("DELETE /operation/:operation", "idempotency.Forget", h.forget, no)
 }
 
@@ -68,6 +70,13 @@ func (h *operations) get(r *request) error {
 	if r.err != nil {
 		return r.err
 	}
+	operation, err := h.ofCaller(r, name)
+	return r.result(wireOperation(operation), err)
+}
+
+// ofCaller returns an operation that the caller may know of: its own one, or any one of an
+// operator's whose rights are over all names.
+func (h *operations) ofCaller(r *request, name string) (idempotency.Operation, error) {
 	operation, err := h.tokens.Operation(r.ctx(), name)
 	if who := caller(r); err == nil && (!who.May(access.Admin) || !who.Names.Allow("")) {
 		principal, unknown := h.principal(r.Request())
@@ -75,7 +84,29 @@ func (h *operations) get(r *request) error {
 			err = idempotency.ErrUnknownToken
 		}
 	}
-	return r.result(wireOperation(operation), err)
+	return operation, err
+}
+
+// resolve begins to find out what became of an operation in doubt.
+func (h *operations) resolve(r *request) error {
+	name, lease := operationName(r), ""
+	if len(r.Request().Header.Values(leaseHeader)) > 0 {
+		lease = r.lease()
+	}
+	if lease != "" && !names.Owner.MatchString(lease) {
+		r.invalid(leaseHeader, "16 to 128 visible ASCII characters, new and random for each question, or none")
+	}
+	var asked api.ResolveRequest
+	r.body(&asked)
+	length := attemptLease(r, asked.LeaseMs)
+	if r.err != nil {
+		return r.err
+	}
+	if _, err := h.ofCaller(r, name); err != nil {
+		return err
+	}
+	begun, err := h.tokens.BeginResolving(r.ctx(), name, lease, length)
+	return r.result(api.Resolving{Lease: begun.Owner, Fence: begun.Fence, LeaseUntil: begun.Until, Asked: begun.Asked}, err)
 }
 
 // forget has the answer of an operation forgotten, so that the next claim is granted.
@@ -107,13 +138,24 @@ func wireOperation(o idempotency.Operation) api.Operation {
 	return shown
 }
 
-// settle ends the doubt about an operation, with an operator's decision.
+// settle ends the doubt about an operation, with an operator's decision, or with what a resolver
+// has found out, whose lease proves that it may.
 func (h *operations) settle(r *request) error {
-	r.mayTouch("operation", "")
+	lease := ""
+	if len(r.Request().Header.Values(leaseHeader)) > 0 {
+		lease = r.lease()
+	} else {
+		r.mustBe(access.Admin, "operation")
+		r.mayTouch("operation", "")
+	}
 	name := operationName(r)
 	var asked api.Settlement
 	r.body(&asked)
 	settlement := settlementOf(r, asked)
+	settlement.Owner = lease
+	if lease != "" && settlement.Decision == idempotency.Refuse {
+		r.invalid("outcome", "completed or not-begun: an operator alone refuses, without "+leaseHeader)
+	}
 	if r.err != nil {
 		return r.err
 	}

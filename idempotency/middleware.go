@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"time"
 
 	"github.com/coatcheck/coatcheck/internal/muxpattern"
 )
@@ -166,7 +167,8 @@ func (run *run) handle(w http.ResponseWriter, r *http.Request, limit int, next h
 	case record.refused != nil:
 		return record.refused
 	case record.answer.Status == 0 && ctx.Err() != nil:
-		return run.unanswered(ctx)
+		run.giveUp()
+		return unanswered(ctx, r.Context())
 	case stored && run.attempt.inDoubt.Load():
 		// the answer had to be recorded when it grew over the limit, and is taken back
 		run.abandon()
@@ -184,16 +186,20 @@ func (run *run) handle(w http.ResponseWriter, r *http.Request, limit int, next h
 	return nil
 }
 
-// unanswered leaves the operation in doubt, unless the handler has stated that it never began: its
-// time is over, and it has answered nothing. Where the claim was lost, the client is told so. Else
-// the answer is left to what limits the time, as chi's middleware.Timeout: nothing is written here.
-func (run *run) unanswered(ctx context.Context) error {
-	run.giveUp()
+// unanswered is for a handler whose time is over and which has answered nothing. Where the claim
+// was lost, the client is told so. Else the answer is left to what limits the time, as chi's
+// middleware.Timeout: nothing is written here. That looks whether the request's time is over, which
+// it is at the same moment by a timer of its own: so this waits for it.
+func unanswered(ctx, request context.Context) error {
 	switch cause := context.Cause(ctx); {
 	case errors.Is(cause, ErrSuperseded):
 		return cause
 	case errors.Is(cause, ErrUnknownToken):
 		return errRecordLost
+	}
+	select {
+	case <-request.Done():
+	case <-time.After(time.Second): // it has a deadline and never ends
 	}
 	return nil
 }

@@ -69,7 +69,7 @@ func (c *Client) do(
 		return Result{}, call{op: "claim " + on.kind()}.invalid("a lease is 100 ms to a day")
 	}
 	run := &run{client: c, on: on, terms: terms, trusted: time.Now()}
-	outcome, err := run.claim(ctx)
+	outcome, err := run.claimOrResolve(ctx)
 	if err != nil {
 		return Result{}, err
 	}

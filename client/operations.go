@@ -28,17 +28,20 @@ type Settlement struct {
 	Decision api.Decision
 	Answer   Answer // to record with api.Happened; NotKept is ignored
 	Reason   string // up to 500 characters, kept in the service's events and log
+	Lease    string // of a [Resolving]; "" = an operator has decided
 }
 
 // Settle ends the doubt about an operation, by its name. The errors: ErrAttemptRunning (RetryAfter
-// is its remaining lease), ErrNotInDoubt, ErrUnknownToken; ErrUnknownOutcome and ErrUnavailable:
-// settle it again, which is harmless. It needs the role admin.
+// is its remaining lease, or that of a resolver), ErrNotInDoubt, ErrUnknownToken; ErrSuperseded if
+// another one resolves it by now; ErrUnknownOutcome and ErrUnavailable: settle it again, which is
+// harmless. Without a lease it needs the role admin.
 func (c *Client) Settle(ctx context.Context, name string, s Settlement) error {
 	request := api.Settlement{Outcome: s.Decision, Reason: s.Reason}
 	if s.Decision == api.Happened {
 		request.Status, request.Headers, request.Body = cmp.Or(s.Answer.Status, http.StatusOK), s.Answer.Header, s.Answer.Body
 	}
 	settle := call{op: "settle operation", name: name, method: http.MethodPost, path: "/operation/" + name + "/settle", body: request}
+	settle.lease, settle.owned = s.Lease, s.Lease != ""
 	return c.onOperation(ctx, settle)
 }
 

@@ -2,12 +2,14 @@ package client_test
 
 import (
 	"context"
+	"errors"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/coatcheck/coatcheck/api"
 	"github.com/coatcheck/coatcheck/client"
 	"github.com/coatcheck/coatcheck/internal/testing/expect"
 )
@@ -77,5 +79,42 @@ func TestFingerprintThatIsNoTextIsRefused(t *testing.T) {
 			expect.Error(t, what+" with raw bytes for a fingerprint", err, client.ErrInvalidRequest)
 			expect.Contains(t, "the error of "+what, err.Error(), "fingerprint", "256 bytes of UTF-8")
 		}
+	}
+}
+
+var errWorking = errors.New("the work failed")
+
+// A function failed before or after its effect. The next call finds out which, and goes on.
+func TestDoKeyAsksItsResolver(t *testing.T) {
+	t.Parallel()
+	s := embedded(t)
+	for name, happened := range map[string]bool{"before": false, "after": true} {
+		key, runs := client.OwnKey{Key: name, Scope: "resolved"}, 0
+		var fence int64
+		options := client.ClaimOptions{Lease: 100 * time.Millisecond, Resolve: func(_ context.Context, operation string, closed int64) (client.Resolution, error) {
+			expect.Equal(t, "the fence to close", closed, fence)
+			expect.Equal(t, "the operation's name has 32 characters", len(operation), 32)
+			if happened {
+				return client.Resolution{Decision: api.Happened, Answer: done}, nil
+			}
+			return client.Resolution{Decision: api.NotBegun}, nil
+		}}
+		work := func(ctx context.Context, attempt *client.Attempt) (client.Answer, error) {
+			if runs++; runs == 1 {
+				fence = attempt.Fence
+				return client.Answer{}, errWorking
+			}
+			expect.Equal(t, "whether the fence is larger", attempt.Fence > fence, true)
+			return done, nil
+		}
+		_, err := s.DoKey(t.Context(), key, options, work)
+		expect.Error(t, "the first DoKey", err, errWorking)
+		var result client.Result
+		expect.Eventually(t, "the next DoKey goes on", func() bool {
+			result, err = s.DoKey(t.Context(), key, options, work)
+			return err == nil
+		})
+		isDone(t, "the next DoKey", result, err, happened)
+		expect.Equal(t, "runs of the one that failed "+name, runs, map[bool]int{true: 1, false: 2}[happened])
 	}
 }

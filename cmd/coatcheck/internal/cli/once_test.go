@@ -286,3 +286,34 @@ func TestOnceTakesTheRecordOfAnotherClient(t *testing.T) {
 	shown := execute(t, nil, "once", "--json", "--server", p.banner.URL, "shared", "--", "false").exits(done)
 	expect.Equal(t, "its record", shown.stdout, `{"key":"shared","exit_code":0}`+"\n")
 }
+
+// What was killed before or after its effect is closed and found out by a command, and not run
+// again by itself where that does not know.
+func TestOnceHasACommandFindOut(t *testing.T) {
+	t.Parallel()
+	lockDoors(t, func(t *testing.T, at []string) {
+		for says, want := range map[string]struct {
+			code, runs int
+			text       string
+		}{
+			"exit 0":  {done, 1, "ran before"},
+			"exit 10": {done, 2, ""},
+			"exit 1":  {failed, 1, "is in doubt"},
+			`test "$ONCE_FENCE" -gt 0 && test ${#ONCE_OPERATION} = 32 && test "$ONCE_KEY" = "` + "fence" + `"`: {done, 1, "ran before"},
+		} {
+			name := strings.ReplaceAll(says, " ", "-")
+			if strings.HasPrefix(says, "test") {
+				name = "fence"
+			}
+			k := newOnceKey(t, at, name)
+			k.once("kill -9 $$", "--lease", "1s").exits(failed, "in doubt")
+			var shown result
+			expect.Eventually(t, "the lease of "+name+" lapses", func() bool {
+				shown = k.once("true", "--resolve", says)
+				return !strings.Contains(shown.stderr, "runs elsewhere")
+			})
+			shown.exits(want.code, want.text)
+			k.ran(want.runs)
+		}
+	})
+}

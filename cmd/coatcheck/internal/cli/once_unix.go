@@ -13,6 +13,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/coatcheck/coatcheck/api"
 	"github.com/coatcheck/coatcheck/client"
 	"github.com/coatcheck/coatcheck/cmd/coatcheck/internal/supervise"
 )
@@ -29,6 +30,9 @@ func (r *once) run(ctx context.Context, service *client.Client) (record onceReco
 	defer end()
 	waiting := context.AfterFunc(ctx, end)
 	options := client.ClaimOptions{Lease: r.lease, Fingerprint: "once"}
+	if r.resolve != "" {
+		options.Resolve = r.findOut
+	}
 	var operation string
 	result, err := service.DoKey(life, r.key, options, func(claimed context.Context, attempt *client.Attempt) (client.Answer, error) {
 		r.quiet()
@@ -58,6 +62,31 @@ func (r *once) run(ctx context.Context, service *client.Client) (record onceReco
 		return r.recorded(result.Answer), false, nil
 	}
 	return record, ran, err
+}
+
+// What the command of --resolve says by its exit code.
+const (
+	saysHappened = 0
+	saysNotBegun = 10 // no shell and no signal ends a command with it
+)
+
+// findOut runs the command of --resolve, which closes the attempt and says what became of it.
+func (r *once) findOut(ctx context.Context, operation string, fence int64) (said client.Resolution, err error) {
+	command := exec.CommandContext(ctx, "/bin/sh", "-c", r.resolve)
+	command.Env = append(os.Environ(), "ONCE_KEY="+r.key.Key, "ONCE_OPERATION="+operation, "ONCE_FENCE="+strconv.FormatInt(fence, 10))
+	command.Stdout, command.Stderr = r.warnings, r.warnings
+	command.WaitDelay = time.Second
+	err = command.Run()
+	failed, ended := errors.AsType[*exec.ExitError](err)
+	switch {
+	case err == nil:
+		body, err := json.Marshal(onceRecord{Key: r.key.Key, ExitCode: saysHappened, Owner: ownerOf(""), Ended: time.Now().UTC()})
+		said.Decision, said.Answer = api.Happened, client.Answer{Header: map[string]string{"Content-Type": "application/json"}, Body: body}
+		return said, err
+	case ended && failed.ExitCode() == saysNotBegun:
+		return client.Resolution{Decision: api.NotBegun}, nil
+	}
+	return said, fmt.Errorf("the command of --resolve: %w", err)
 }
 
 // supervised runs the command to its end. An error leaves the key in doubt, unless the command did

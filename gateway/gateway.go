@@ -79,7 +79,7 @@ type Config struct {
 	// for an https upstream; nil = the system's certificate authorities
 	TLS *tls.Config
 	// how long an unused connection for guarded requests is kept: less than the upstream keeps it;
-	// 0 = DefaultUpstreamIdle
+	// below 10 ms none is kept; 0 = DefaultUpstreamIdle
 	UpstreamIdle time.Duration
 	// how long the body of a guarded request may take to arrive; 0 = DefaultBodyTimeout
 	BodyTimeout time.Duration

@@ -3,6 +3,8 @@ package gateway
 import (
 	"context"
 	"crypto/tls"
+	"fmt"
+	"io"
 	"log/slog"
 	"net"
 	"net/http"
@@ -78,6 +80,30 @@ func TestGuardedRequestIsNotSentAgainOnAnotherConnection(t *testing.T) {
 				want := asked{method: row.method, from: got.from, length: length, key: []string{[]string{"one", "two"}[i]}}
 				expect.Equal(t, "request on the wire", got, want)
 			}
+		})
+	}
+}
+
+// net/http can lose an answer without a body to the end of a short idle time, and a service may
+// close each connection after its answer without having said so, as uWSGI's http-socket does. So a
+// short time keeps no connection, and the service is told.
+func TestShortIdleTimeKeepsNoConnectionAndLosesNoAnswer(t *testing.T) {
+	for name, keeps := range map[string]bool{"the service keeps connections": true, "it closes them": false} {
+		t.Run(name, func(t *testing.T) {
+			const keys = 100
+			var told atomic.Int64
+			upstream := converse(t, func(_ int64, request *http.Request, conn net.Conn) bool {
+				if request.Close {
+					told.Add(1)
+				}
+				_, err := io.WriteString(conn, "HTTP/1.1 201 Created\r\nContent-Length: 0\r\n\r\n")
+				return keeps && err == nil
+			})
+			r := start(t, upstream.url, payments, quiet, func(c *Config) { c.UpstreamIdle = time.Millisecond })
+			for n := range keys {
+				r.wantStatus(r.pay(fmt.Sprint("key-", n)), http.StatusCreated)
+			}
+			expect.Equal(t, "requests that say that their connection is not kept", told.Load(), keys)
 		})
 	}
 }

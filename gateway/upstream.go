@@ -63,6 +63,8 @@ const (
 	dialTimeout = 5 * time.Second
 	// how long an unused connection for requests that may be sent again is kept.
 	idleOpen = 90 * time.Second
+	// a shorter time keeps no connection
+	shortestIdle = 10 * time.Millisecond
 )
 
 // openTransport carries requests that are not guarded, with net/http's defaults: HTTP/2 if the
@@ -77,11 +79,13 @@ func (u Upstream) openTransport(config *tls.Config) *http.Transport {
 
 // guardedTransport carries guarded requests: HTTP/1.1 only, so that a connection that breaks takes
 // one request with it and not all of them, and so that net/http has no reason of HTTP/2 to send one
-// again. idle is shorter than what servers allow, so that a
-// connection is not closed by the upstream at the moment of its next use.
+// again. idle is shorter than what servers allow, so that the upstream does not close a connection
+// at the moment of its next use. Below shortestIdle each request has a connection of its own,
+// because net/http puts a connection away before it has handed over an answer without a body: if
+// the idle time ends in between, that answer is lost.
 func (u Upstream) guardedTransport(config *tls.Config, idle time.Duration) *http.Transport {
 	t := u.transport(config)
-	t.IdleConnTimeout = idle
+	t.IdleConnTimeout, t.DisableKeepAlives = idle, idle < shortestIdle
 	// said in the handshake: a service that has HTTP/2 alone ends it, before anything is sent
 	t.TLSClientConfig.NextProtos = []string{"http/1.1"}
 	return t

@@ -56,7 +56,8 @@ func GatewaySettings(c *Gateway) []*Setting {
 		serviceURL("token-service", "where clients find /token/{token} and /operation/{operation}; empty: tokens at the gateway's own "+
 			"address, and no link to operations", &c.Gateway.TokenService),
 		Span("upstream-idle", spelled(gateway.DefaultUpstreamIdle), time.Millisecond, time.Hour,
-			"how long an unused connection for guarded requests is kept: less than the upstream keeps it", &c.Gateway.UpstreamIdle),
+			"how long an unused connection for guarded requests is kept: less than the upstream keeps it; below 10ms none is kept",
+			&c.Gateway.UpstreamIdle),
 		Span("body-timeout", spelled(gateway.DefaultBodyTimeout), 100*time.Millisecond, time.Hour,
 			"how long the body of a guarded request may take to arrive", &c.Gateway.BodyTimeout),
 	), shared(c.Service)...)

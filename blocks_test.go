@@ -44,6 +44,11 @@ var blockTests = []struct{ language, pages, test string }{
 	{"crontab", "docs/once.md", "TestCrontabOfTheOncePages"},
 	{"crontab", "examples/nightly/README.md", "TestCrontabOfTheOncePages"},
 	{"nginx", "docs/limits.md", "TestNginxAsksALimit"},
+	{"nginx", "docs/gateway.md", "TestServersEndAsThePageSays"},
+	{"haproxy", "docs/gateway.md", "TestServersEndAsThePageSays"},
+	{"apache", "docs/gateway.md", "TestServersEndAsThePageSays"},
+	{"caddy", "docs/gateway.md", "TestServersEndAsThePageSays"},
+	{"vcl", "docs/gateway.md", "TestServersEndAsThePageSays"},
 	{"lua", "docs/locks.md", "TestRecipesOfTheLocksPage"},
 	{"sql", "docs/locks.md", "TestRecipesOfTheLocksPage"},
 	// but for the fragments for MySQL, which the page says were run by hand

@@ -12,7 +12,9 @@
 //     another connection, whatever the method and the headers. Under the policy hold that is at
 //     most once for a token or key.
 //   - Its answer is recorded before it is sent, and only if it arrived whole. Repeats get the
-//     recorded answer and do not reach the upstream.
+//     recorded answer and do not reach the upstream. An answer that has neither a length nor chunks
+//     ends when its connection is closed, and then counts as whole (RFC 9112, 8): HTTP has no sign
+//     by which it differs from the answer of a service that died in the middle.
 //   - The claim is given back only if provably no byte of the request was handed to a connection,
 //     such as after a refused dial.
 //   - An answer that comes before the upstream has read the whole request is its answer, also if

@@ -85,6 +85,20 @@ func TestOnceRunsACommandOnceForAKey(t *testing.T) {
 	})
 }
 
+// A retention of seconds is over after seconds, and a repeat does not renew it.
+func TestOnceRunsAgainAfterAShortRetention(t *testing.T) {
+	t.Parallel()
+	lockDoors(t, func(t *testing.T, at []string) {
+		k := newOnceKey(t, at, "often")
+		for run := range 3 {
+			expect.Eventually(t, fmt.Sprintf("%s runs for the time %d", k.key, run+1), func() bool {
+				return !strings.Contains(k.once("true", "--keep", "2s").exits(done).stderr, "ran before")
+			})
+			k.ran(run + 1)
+		}
+	})
+}
+
 func TestACommandThatFailsRunsAgainOrIsKept(t *testing.T) {
 	t.Parallel()
 	lockDoors(t, func(t *testing.T, at []string) {

@@ -63,7 +63,7 @@ const (
 	dialTimeout = 5 * time.Second
 	// how long an unused connection for requests that may be sent again is kept.
 	idleOpen = 90 * time.Second
-	// a shorter time keeps no connection
+	// A shorter time keeps no connection.
 	shortestIdle = 10 * time.Millisecond
 )
 

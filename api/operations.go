@@ -126,7 +126,7 @@ type Settlement struct {
 
 // ResolveRequest is the body of POST /operation/{operation}/resolve; all of it is optional.
 type ResolveRequest struct {
-	LeaseMs *int64 `json:"lease_ms"`
+	LeaseMs *int64 `json:"lease_ms"` // 0, with Lease-Token: nothing was found out
 }
 
 // Resolving answers POST /operation/{operation}/resolve.

@@ -29,11 +29,11 @@ type Resolving struct {
 }
 
 // BeginResolving begins to resolve an operation in doubt, by its name, within a lease (100 ms to a
-// day; 0 = 30 s). The attempt in doubt loses its claim. Then call Settle with the lease; without,
-// the next one may ask when it has ended. Do and DoKey do all of this where the options have a
-// Resolver. The errors: ErrAttemptRunning, also while another one asks (RetryAfter is the wait),
-// ErrNotInDoubt, ErrUnknownToken; ErrUnknownOutcome and ErrUnavailable. It needs the operation's
-// principal, or the role admin.
+// day; 0 = 30 s). The attempt in doubt loses its claim. Then call Settle with the lease, or
+// EndResolving. Do and DoKey do all of this where the options have a Resolver. The errors:
+// ErrAttemptRunning, also while another one asks (RetryAfter is the wait), ErrNotInDoubt,
+// ErrUnknownToken; ErrUnknownOutcome and ErrUnavailable. It needs the operation's principal, or the
+// role admin.
 func (c *Client) BeginResolving(ctx context.Context, name string, lease time.Duration) (Resolving, error) {
 	var begun api.Resolving
 	asked := call{
@@ -51,6 +51,15 @@ func (c *Client) BeginResolving(ctx context.Context, name string, lease time.Dur
 		return Resolving{}, err
 	}
 	return Resolving{begun.Lease, begun.Fence, begun.LeaseUntil, begun.Asked}, nil
+}
+
+// EndResolving says that nothing was found out: the next one may ask soon, later the more often it
+// was in vain. The errors: as of BeginResolving, and ErrSuperseded if another one resolves it.
+func (c *Client) EndResolving(ctx context.Context, name, lease string) error {
+	return c.onOperation(ctx, call{
+		op: "resolve operation", name: name, method: http.MethodPost, path: "/operation/" + name + "/resolve",
+		lease: lease, owned: true, body: api.ResolveRequest{LeaseMs: new(int64)},
+	})
 }
 
 const resolveTime = 30 * time.Second // for one question
@@ -79,6 +88,8 @@ func (run *run) resolve(ctx context.Context, found error) bool {
 		})
 	}
 	if err != nil {
+		// else its lease ends
+		_ = run.client.EndResolving(context.WithoutCancel(ctx), failure.Operation, begun.Lease)
 		run.client.log.Warn("client: a resolver was asked in vain; the operation stays in doubt", "operation", failure.Operation, "error", err)
 	}
 	return err == nil

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"log/slog"
 	"net/http"
+	"time"
 	"unicode/utf8"
 
 	"github.com/coatcheck/coatcheck/access"
@@ -98,12 +99,22 @@ func (h *operations) resolve(r *request) error {
 	}
 	var asked api.ResolveRequest
 	r.body(&asked)
-	length := attemptLease(r, asked.LeaseMs)
+	ends := lease != "" && asked.LeaseMs != nil && *asked.LeaseMs == 0
+	length := time.Duration(0)
+	if !ends {
+		length = attemptLease(r, asked.LeaseMs)
+	}
 	if r.err != nil {
 		return r.err
 	}
 	if _, err := h.ofCaller(r, name); err != nil {
 		return err
+	}
+	if ends {
+		if err := h.tokens.EndResolving(r.ctx(), name, lease); err != nil {
+			return err
+		}
+		return r.done()
 	}
 	begun, err := h.tokens.BeginResolving(r.ctx(), name, lease, length)
 	return r.result(api.Resolving{Lease: begun.Owner, Fence: begun.Fence, LeaseUntil: begun.Until, Asked: begun.Asked}, err)

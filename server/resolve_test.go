@@ -39,10 +39,32 @@ func TestCallerResolvesItsOwnOperation(t *testing.T) {
 			for range 2 {
 				must[nothing](t, s, 204, "POST", at+"/settle", body, mine)
 			}
+			checkProblem(t, s.do(t, "POST", at+"/resolve", `{"lease_ms":0}`, mine), api.NotInDoubt)
 			next := must[api.Claimed](t, s, 200, "POST", "/operation/claim", claim)
 			expect.Equal(t, "a claim after "+outcome, next.Outcome, map[string]string{"completed": "replay", "not-begun": "granted"}[outcome])
 		}
 	})
+}
+
+func TestResolverThatFindsNothingOutSaysSo(t *testing.T) {
+	t.Parallel()
+	s := serve(t, server.Config{Store: storetest.Open(t, redisstore.Config{})})
+	granted := must[api.Claimed](t, s, 200, "POST", "/operation/claim", `{"key":"k","fingerprint":"f","lease_ms":100}`)
+	at := "/operation/" + granted.Operation
+	var mine api.Resolving
+	expect.Eventually(t, "the lease lapses", func() bool {
+		a := s.do(t, "POST", at+"/resolve", `{"lease_ms":3600000}`)
+		if a.status == 200 {
+			mine = decode[api.Resolving](t, a, 200)
+		}
+		return a.status == 200
+	})
+	must[nothing](t, s, 204, "POST", at+"/resolve", `{"lease_ms":0}`, "Lease-Token: "+mine.Lease)
+	checkProblem(t, s.do(t, "POST", "/operation/claim", `{"key":"k","fingerprint":"f"}`), api.IdempotencyUnknown)
+	wait := checkProblem(t, s.do(t, "POST", at+"/resolve", ""), api.AttemptRunning)
+	expect.Equal(t, "whether it may be asked again", wait.Retryable, true)
+	expect.Eventually(t, "another one may ask", func() bool { return s.do(t, "POST", at+"/resolve", "").status == 200 })
+	checkProblem(t, s.do(t, "POST", at+"/resolve", `{"lease_ms":0}`), api.InvalidRequest)
 }
 
 func TestOperationsOfOthersAreNotResolved(t *testing.T) {

@@ -130,7 +130,11 @@ export class Client {
   /** Has an answer forgotten: the next claim is granted. For the role admin. */
   forgetOperation(operation: string): Promise<void>;
   /** Ends doubt. For an operator. Repeating it is harmless. */
-  settle(operation: string, outcome: 'completed' | 'not-begun' | 'refused', terms?: { answer?: RecordedAnswer; reason?: string }): Promise<void>;
+  settle(operation: string, outcome: 'completed' | 'not-begun' | 'refused', terms?: { answer?: RecordedAnswer; reason?: string; lease?: string }): Promise<void>;
+  /** Begins to find out what became of an operation in doubt: see runOnce, which does all of it. */
+  beginResolving(operation: string, lease?: number, owner?: string): Promise<{ lease: string; fence: number; [more: string]: unknown }>;
+  /** Says that nothing was found out: the next one may ask soon. */
+  endResolving(operation: string, lease: string): Promise<void>;
 
   /** Adds 1 and returns the value. */
   incr(key: string): Promise<number>;
@@ -253,5 +257,15 @@ export function runOnce(
    * the operation is in doubt, as if it had thrown.
    */
   work: (attempt: Attempt) => unknown,
-  terms?: { lease?: number; policy?: Policy },
+  terms?: { lease?: number; policy?: Policy; resolve?: Resolver },
 ): Promise<{ answer: Answer; replayed: boolean }>;
+
+/** What a resolver returns if nothing had happened, and nothing can any more. */
+export const NOT_BEGUN: unique symbol;
+
+/**
+ * Closes an operation in doubt, so that no attempt with this fence or a smaller one has an effect
+ * from then on, and says what had happened: NOT_BEGUN, or the Response that the attempt gave or
+ * would have given. Anything else says that nothing is known.
+ */
+export type Resolver = (operation: string, fence: number) => unknown;

@@ -8,5 +8,5 @@ export { CoatcheckError, Lost, NoLease, NotRecorded, Unavailable, UnknownOutcome
 export { fingerprint } from './lib/fingerprint.mjs';
 export { Lock } from './lib/locks.mjs';
 export { Response } from './lib/response.mjs';
-export { Attempt, runOnce } from './lib/run_once.mjs';
+export { Attempt, NOT_BEGUN, runOnce } from './lib/run_once.mjs';
 export { WorkerId } from './lib/workers.mjs';

@@ -7,7 +7,7 @@ import { createInterface } from 'node:readline';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
 
-import { Client, Lost, NoLease, fingerprint, runOnce } from 'coatcheck';
+import { Client, Lost, NOT_BEGUN, NoLease, Response, fingerprint, runOnce } from 'coatcheck';
 
 const client = new Client(process.argv[2]);
 const print = fingerprint('charge', '42');
@@ -35,6 +35,33 @@ async function doubtIsSettled() {
   assert.deepEqual([outcome, response.status], ['replay', 201]);
   await client.forgetOperation(operation);
   assert.equal((await client.claimKey(key, print, 30)).outcome, 'granted');
+}
+
+/** Work fails before or after its effect, and the next call finds out which. */
+async function doubtIsResolved() {
+  for (const happened of [false, true]) {
+    const runs = [];
+    const asked = [];
+    const work = ({ fence }) => {
+      runs.push(fence);
+      if (runs.length === 1) throw new RangeError('it failed');
+      return 'paid';
+    };
+    const resolve = (operation, fence) => {
+      asked.push([operation.length, fence]);
+      if (asked.length === 1) return undefined; // it does not know
+      return happened ? new Response('paid', { status: 201 }) : NOT_BEGUN;
+    };
+    const once = () => runOnce(client, { key: `evt_resolved_${happened}` }, print, work, { lease: 0.1, resolve });
+    await assert.rejects(once(), RangeError);
+    let done;
+    while (!done) {
+      done = await once().catch((error) => assert.match(error.code, /^idempotency-(in-progress|outcome-unknown)$/));
+      await sleep(20);
+    }
+    assert.deepEqual([done.answer.body.toString(), done.replayed, runs.length], ['paid', happened, happened ? 1 : 2]);
+    assert.deepEqual(asked, [[32, runs[0]], [32, runs[0]]]);
+  }
 }
 
 async function tokens() {
@@ -159,7 +186,7 @@ async function even(one) {
 }
 
 async function all() {
-  for (const subject of [ownKeys, doubtIsSettled, tokens, counters, limits, locks, lockOfAStoppedProcess, workerIds, ids, idsAreEven]) {
+  for (const subject of [ownKeys, doubtIsSettled, doubtIsResolved, tokens, counters, limits, locks, lockOfAStoppedProcess, workerIds, ids, idsAreEven]) {
     await subject();
   }
   await assert.rejects(client.incr('a/b'), TypeError);

@@ -44,11 +44,26 @@ export const operations = {
   },
 
   /**
-   * Ends doubt: outcome is "completed" (with the answer), "not-begun" or "refused". Repeating it is
-   * harmless. For an operator.
+   * Begins to find out what became of an operation in doubt. The answer tells the fence to close,
+   * at whatever keeps the effect, for attempts with it or a smaller one, and the lease to settle
+   * with. With an owner of its own, 16 characters or more, it may be repeated.
    */
-  async settle(operation, outcome, { answer, reason } = {}) {
+  async beginResolving(operation, lease = 30, owner) {
+    const isWhole = (begun) => begun?.lease && Number.isInteger(begun.fence);
+    return this[ask]('POST', path(operation, '/resolve'), isWhole, { message: { lease_ms: millis(lease) }, lease: owner });
+  },
+
+  /** Says that nothing was found out: the next one may ask soon. */
+  async endResolving(operation, lease) {
+    await this[ask]('POST', path(operation, '/resolve'), done, { message: { lease_ms: 0 }, lease });
+  },
+
+  /**
+   * Ends doubt: outcome is "completed" (with the answer), "not-begun" or, without a lease of
+   * beginResolving, "refused". Repeating it is harmless. Without a lease it is for an operator.
+   */
+  async settle(operation, outcome, { answer, reason, lease } = {}) {
     const { body_not_kept, ...whole } = answer ? recorded(answer) : {};
-    await this[ask]('POST', path(operation, '/settle'), done, { message: { outcome, ...whole, reason } });
+    await this[ask]('POST', path(operation, '/settle'), done, { message: { outcome, ...whole, reason }, lease });
   },
 };

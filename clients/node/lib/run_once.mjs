@@ -6,7 +6,7 @@ import { types } from 'node:util';
 import { CoatcheckError, Lost, NotRecorded, Unavailable, UnknownOutcome } from './errors.mjs';
 import { isText } from './fingerprint.mjs';
 import { now, passed } from './lease.mjs';
-import { responseOf } from './response.mjs';
+import { Response, responseOf } from './response.mjs';
 
 /** What the work may know of its claim. */
 export class Attempt {
@@ -70,16 +70,21 @@ export class Attempt {
  * anything is sent. Other errors: those of Client.claim (the work did not run), what work threw,
  * Lost (do not use what was done), NotRecorded.
  *
+ * resolve(operation, fence) is asked when an earlier attempt is in doubt. It closes the operation
+ * at whatever keeps the effect, so that no attempt with this fence or a smaller one has an effect
+ * from then on, and returns NOT_BEGUN, upon which work runs, or the Response that the attempt gave
+ * or would have given. Anything else, such as undefined, and an error say that nothing is known.
+ *
  * The heartbeat runs in the same thread: work that blocks it for longer than the lease loses its
  * claim.
  */
-export async function runOnce(client, token, fingerprint, work, { lease = 30, policy = 'hold' } = {}) {
+export async function runOnce(client, token, fingerprint, work, { lease = 30, policy = 'hold', resolve } = {}) {
   if (!isText(fingerprint) || fingerprint === '') throw new TypeError('the fingerprint is a string: see fingerprint()');
   if (typeof work !== 'function' || types.isGeneratorFunction(work)) throw new TypeError('the work is a function, and none that yields');
   // before the claim is sent: from here one lease is what this process trusts its claim for
   const claimedAt = now();
   const subject = typeof token === 'string' ? issued(client, token) : own(client, token);
-  const claimed = await claimAgain(subject, fingerprint, lease, policy);
+  const claimed = await claimOrResolve(client, subject, fingerprint, lease, policy, resolve);
   if (claimed.outcome === 'replay') {
     const { status, headers, body_base64, body_not_kept = false } = claimed.response;
     return { answer: { status, headers: headers ?? {}, body: Buffer.from(body_base64 ?? '', 'base64'), notKept: body_not_kept }, replayed: true };
@@ -97,6 +102,45 @@ export async function runOnce(client, token, fingerprint, work, { lease = 30, po
   }
   if (!attempt.notBegun) await record(subject, claimed.lease, answer);
   return { answer, replayed: false };
+}
+
+/** What a resolver returns if nothing had happened, and nothing can any more. */
+export const NOT_BEGUN = Symbol('not begun');
+
+/** Claims, and again once the resolver has ended the doubt about an earlier attempt. */
+async function claimOrResolve(client, subject, fingerprint, lease, policy, resolve) {
+  try {
+    return await claimAgain(subject, fingerprint, lease, policy);
+  } catch (error) {
+    const inDoubt = error.code === 'idempotency-outcome-unknown' && error.operation;
+    if (!resolve || !inDoubt || !await resolved(client, error.operation, resolve)) throw error;
+  }
+  return claimAgain(subject, fingerprint, lease, policy);
+}
+
+const QUESTION = 60; // seconds that a resolver has before another one may ask
+
+/** Asks the resolver, and reports whether the doubt is over. What it throws is thrown. */
+async function resolved(client, operation, resolve) {
+  const owner = randomBytes(16).toString('base64url');
+  let begun;
+  try {
+    begun = await settle(() => client.beginResolving(operation, QUESTION, owner));
+  } catch (error) {
+    return error.code === 'not-in-doubt'; // another one has asked
+  }
+  const { lease, fence } = begun;
+  let said;
+  try {
+    said = await resolve(operation, fence);
+  } finally {
+    // else its lease ends
+    if (said !== NOT_BEGUN && !(said instanceof Response)) await client.endResolving(operation, lease).catch(() => {});
+  }
+  if (said === NOT_BEGUN) await settle(() => client.settle(operation, 'not-begun', { lease }));
+  else if (said instanceof Response) await settle(() => client.settle(operation, 'completed', { answer: said, lease }));
+  else return false;
+  return true;
 }
 
 /** The steps of a token. */

@@ -54,6 +54,40 @@ def doubt_is_settled():
     assert client.claim_key("evt_2", PRINT)["outcome"] == "replay"
 
 
+def doubt_is_resolved():
+    """Work fails before or after its effect, and the next call finds out which."""
+    for happened in (False, True):
+        key, runs, asked = f"evt_resolved_{happened}", [], []
+
+        def work(attempt):
+            runs.append(attempt.fence)
+            if len(runs) == 1:
+                raise RuntimeError("it failed")
+            return "paid"
+
+        def resolve(operation, fence):
+            asked.append((len(operation), fence))
+            if len(asked) == 1:
+                return None  # it does not know
+            return coatcheck.Response("paid", 201) if happened else coatcheck.NOT_BEGUN
+
+        def once():
+            return coatcheck.run_once(client, key=key, fingerprint=PRINT, work=work, lease=0.1, resolve=resolve)
+
+        try:
+            once()
+        except RuntimeError:
+            pass
+        while len(asked) < 2:
+            try:
+                answer, replayed = once()
+            except coatcheck.Error as error:
+                assert error.code in ("idempotency-in-progress", "idempotency-outcome-unknown"), error
+                time.sleep(0.02)
+        assert (answer["body"], replayed, len(runs)) == (b"paid", happened, 1 if happened else 2), (answer, replayed, runs)
+        assert set(asked) == {(32, runs[0])}, asked
+
+
 def tokens():
     issued = client.issue("payments", ttl=60)
     token = issued["token"]
@@ -193,7 +227,7 @@ def ids_are_even():
 
 def main():
     for subject in (
-        own_keys, doubt_is_settled, tokens, counters, limits, locks, a_wait_is_in_turn_or_given_up, another_has_broken_the_lock,
+        own_keys, doubt_is_settled, doubt_is_resolved, tokens, counters, limits, locks, a_wait_is_in_turn_or_given_up, another_has_broken_the_lock,
         lock_of_a_stopped_process, ids, worker_ids, ids_are_even,
     ):
         subject()

@@ -10,13 +10,14 @@ from .client import Client
 from .digest import fingerprint
 from .errors import Error, Lost, NotRecorded, TimedOut, Unavailable, UnknownOutcome
 from .locks import Lock
-from .once import Attempt, run_once
+from .once import NOT_BEGUN, Attempt, run_once
 from .response import Response
 from .workerid import NoLease, WorkerId
 
 __version__ = "1.0.0rc1"
 
 __all__ = [
+    "NOT_BEGUN",
     "Attempt",
     "Client",
     "Error",

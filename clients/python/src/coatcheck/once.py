@@ -14,7 +14,11 @@ from . import clocks
 from .ask import utf8
 from .client import Client
 from .errors import Error, Lost, NotRecorded, Unavailable, UnknownOutcome
-from .response import response_of
+from .response import Response, response_of
+
+
+# what a resolver returns if nothing had happened, and nothing can any more
+NOT_BEGUN = object()
 
 
 class Attempt:
@@ -49,6 +53,7 @@ def run_once(
     key: Optional[str] = None,
     scope: str = "",
     retention: Optional[float] = None,
+    resolve: Optional[Callable[[str, int], Any]] = None,
 ) -> Tuple[Dict[str, Any], bool]:
     """Runs work(attempt) under a token or, with key, under the id that the work already has (see
     Client.claim_key), with token None. It returns (answer, replayed), where the answer is
@@ -59,6 +64,11 @@ def run_once(
     happened: nothing is given back, the lease lapses, and then the token is in doubt, under
     takeover free for the next. If it provably had no effect, it sets attempt.not_begun before it
     raises: then the claim is given back.
+
+    resolve(operation, fence) is asked when an earlier attempt is in doubt. It closes the operation
+    at whatever keeps the effect, so that no attempt with this fence or a smaller one has an effect
+    from then on, and returns NOT_BEGUN, upon which work runs, or the Response that the attempt gave
+    or would have given. Anything else, such as None, and an error say that nothing is known.
 
     A TypeError for what JSON cannot write, such as a generator or a future, leaves the token in
     doubt too: nobody can tell that such work has ended. An async def or a function that yields is a
@@ -78,7 +88,7 @@ def run_once(
     # before the claim is sent: from here one lease is what this process trusts its claim for
     claimed_at = clocks.read()
     subject = _ByToken(client, token) if key is None else _ByKey(client, key, scope, retention)
-    claimed = _claim(subject, fingerprint, lease, policy)
+    claimed = _claim_or_resolve(client, subject, fingerprint, lease, policy, resolve)
     if claimed["outcome"] == "replay":
         response = claimed["response"]
         body = base64.b64decode(response.get("body_base64") or "")
@@ -166,6 +176,43 @@ class _ByKey:
 
 # what says of a claim whose answer was lost that it does not stand
 _DECIDES = ("idempotency-in-progress", "idempotency-outcome-unknown", "idempotency-payload-mismatch", "idempotency-token-unknown")
+
+
+def _claim_or_resolve(client, subject, fingerprint, lease, policy, resolve):
+    """Claims, and again once the resolver has ended the doubt about an earlier attempt."""
+    try:
+        return _claim(subject, fingerprint, lease, policy)
+    except Error as error:
+        in_doubt = error.code == "idempotency-outcome-unknown" and error.operation
+        if resolve is None or not in_doubt or not _resolved(client, error.operation, resolve):
+            raise
+    return _claim(subject, fingerprint, lease, policy)
+
+
+_QUESTION = 60.0  # seconds that a resolver has before another one may ask
+
+
+def _resolved(client, operation, resolve):
+    """Asks the resolver, and reports whether the doubt is over. What it raises is raised."""
+    owner = secrets.token_urlsafe(16)
+    try:
+        begun = _settle(lambda: client.begin_resolving(operation, _QUESTION, owner))
+    except Error as error:
+        return error.code == "not-in-doubt"  # another one has asked
+    proof, said = begun["lease"], None
+    try:
+        said = resolve(operation, begun["fence"])
+    finally:
+        if said is not NOT_BEGUN and not isinstance(said, Response):
+            with contextlib.suppress(Error):  # else its lease ends
+                client.end_resolving(operation, proof)
+    if isinstance(said, Response):
+        _settle(lambda: client.settle(operation, "completed", "", said.status, said.headers, said.body, proof))
+    elif said is NOT_BEGUN:
+        _settle(lambda: client.settle(operation, "not-begun", lease=proof))
+    else:
+        return False
+    return True
 
 
 def _claim(subject, fingerprint, lease, policy):

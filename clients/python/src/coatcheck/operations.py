@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Dict, Mapping, Optional
 
-from .ask import Asking, done, given, millis, quoted, utf8
+from .ask import Asking, done, given, is_number, millis, quoted, utf8
 from .tokens import is_claim, is_extended, recorded
 
 
@@ -64,17 +64,42 @@ class Operations(Asking):
         """
         self._ask("DELETE", _path(operation), done)
 
+    def begin_resolving(self, operation: str, lease: float = 30.0, owner: str = "") -> Dict[str, Any]:
+        """Begins to find out what became of an operation in doubt. The answer tells the "fence" to
+        close, at whatever keeps the effect, for attempts with it or a smaller one, and the "lease"
+        to settle with. With an owner of its own, 16 characters or more, it may be repeated.
+        """
+        return self._ask(
+            "POST",
+            _path(operation, "/resolve"),
+            lambda begun: begun.get("lease") and is_number(begun.get("fence")),
+            {"lease_ms": millis(lease)},
+            owner or None,
+        )
+
+    def end_resolving(self, operation: str, lease: str) -> None:
+        """Says that nothing was found out: the next one may ask soon."""
+        self._ask("POST", _path(operation, "/resolve"), done, {"lease_ms": 0}, lease)
+
     def settle(
-        self, operation: str, outcome: str, reason: str = "", status: int = 200, headers: Optional[Mapping[str, str]] = None, body: bytes = b""
+        self,
+        operation: str,
+        outcome: str,
+        reason: str = "",
+        status: int = 200,
+        headers: Optional[Mapping[str, str]] = None,
+        body: bytes = b"",
+        lease: Optional[str] = None,
     ) -> None:
-        """Ends doubt: outcome is "completed" (with the answer), "not-begun" or "refused". Repeating
-        it is harmless. It needs the role admin.
+        """Ends doubt: outcome is "completed" (with the answer), "not-begun" or, without a lease of
+        begin_resolving, "refused". Repeating it is harmless. Without a lease it needs the role
+        admin.
         """
         answer: Dict[str, Any] = {}
         if outcome == "completed":
             answer = recorded(status, headers, body)
             del answer["body_not_kept"]
-        self._ask("POST", _path(operation, "/settle"), done, given(outcome=outcome, reason=reason, **answer))
+        self._ask("POST", _path(operation, "/settle"), done, given(outcome=outcome, reason=reason, **answer), lease)
 
 
 def _path(operation, verb=""):

@@ -33,7 +33,7 @@ const (
 	resolveTime  = 10 * time.Second // for one question
 	questions    = 16               // at once
 	maxQuestions = 1000             // that wait; the list has what is more
-	// how often the list is looked at. In a cluster that costs a script in each slot
+	// how often the list is looked at; in a cluster that costs a script in each slot
 	sweepEvery   = 5 * time.Second
 	sweepCluster = time.Minute
 )
@@ -145,7 +145,8 @@ func (t *Tokens) resolved(about Operation, asked int, how Decision, err error) {
 	attributes := []any{"operation", about.Name, "route", about.Route, "asked", asked}
 	if err != nil {
 		how = ""
-		t.log.Warn("idempotency: a resolver was asked in vain; the operation stays in doubt, and it is asked again", append(attributes, "error", err)...)
+		attributes = append(attributes, "error", err)
+		t.log.Warn("idempotency: a resolver was asked in vain; the operation stays in doubt, and it is asked again", attributes...)
 	} else {
 		t.log.Info("idempotency: an operation in doubt is resolved", append(attributes, "decision", string(how))...)
 	}

@@ -57,10 +57,10 @@ func (p *program) onceCommand() *cobra.Command {
 			"gives the key back, so that the next\n" +
 			"call runs it again; with --on-failure keep its exit code is recorded as well. A CMD that is killed, and one whose machine or " +
 			"coatcheck dies, may have had its effect:\n" +
-			"it is in doubt, nothing runs again, and what is printed says how to settle it. With --resolve COMMAND the next call has the shell " +
-			"run COMMAND to find out:\n" +
-			"it makes sure that an attempt with ONCE_FENCE or a smaller one has no effect from then on, and exits with 0 if there was one, with 10 if " +
-			"there was none.\n\n" +
+			"it is in doubt, nothing runs again, and what is printed says how to settle it. With --resolve COMMAND the next call has " +
+			"the shell run COMMAND to find out:\n" +
+			"it makes sure that an attempt with ONCE_FENCE or a smaller one has no effect from then on, and exits with 0 if there was " +
+			"one, with 10 if there was none.\n\n" +
 			"Exit code: that of CMD, now or then; 75 while it runs elsewhere (--wait waits for its end), or if nothing was begun since the " +
 			"service or Redis is away; 1 in doubt.\n" +
 			"docs/once.md says more.",
@@ -79,8 +79,8 @@ func (p *program) onceCommand() *cobra.Command {
 			&r.lease),
 		config.Choice("on-failure", "retry", []string{"retry", "keep"},
 			"a CMD that fails: retry gives the key back, keep records its exit code", &r.onFailure),
-		config.Optional(config.Text("resolve", "", "command", "a command for the shell that closes a CMD in doubt and finds out what became of it: exit code 0 it "+
-			"has happened, 10 it has not, any other: not known; empty: a person settles it", &r.resolve)),
+		config.Optional(config.Text("resolve", "", "command", "a command for the shell that closes a CMD in doubt and finds out what "+
+			"became of it: exit code 0 it has happened, 10 it has not, any other: not known; empty: a person settles it", &r.resolve)),
 		config.Span("wait", "0s", 0, 30*24*time.Hour, "how long to wait for the end of a CMD that runs elsewhere", &r.wait),
 		zoneName("zone", "time zone whose date it is, such as Europe/Berlin; empty: UTC", &r.zone),
 		config.Span("grace", "5s", 0, time.Hour, "how long CMD may take to end between SIGTERM and SIGKILL, when Redis has lost its record",

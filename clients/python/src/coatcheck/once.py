@@ -17,8 +17,10 @@ from .errors import Error, Lost, NotRecorded, Unavailable, UnknownOutcome
 from .response import Response, response_of
 
 
-# what a resolver returns if nothing had happened, and nothing can any more
-NOT_BEGUN = object()
+class NOT_BEGUN:
+    """What a resolver returns if nothing had happened, and nothing can any more: the class
+    itself.
+    """
 
 
 class Attempt:

@@ -32,10 +32,9 @@ type asker struct {
 const (
 	resolveTime  = 10 * time.Second // for one question
 	questions    = 16               // at once
-	maxQuestions = 1000             // that wait; the list has what is more
-	// how often the list is looked at; in a cluster that costs a script in each slot
-	sweepEvery   = 5 * time.Second
-	sweepCluster = time.Minute
+	maxQuestions = 1000             // that wait: the list has the others
+	sweepEvery   = 5 * time.Second  // how often the list is looked at
+	sweepCluster = time.Minute      // the same, where it costs a script in each slot
 )
 
 func newAsker(t *Tokens) *asker {

@@ -160,8 +160,10 @@ func (a *asker) sweep() {
 	if a.tokens.store.Mode() == redisstore.Cluster {
 		every = sweepCluster
 	}
+	cursor := ""
 	for a.ctx.Err() == nil {
-		if err := a.look(); err != nil && a.ctx.Err() == nil {
+		var err error
+		if cursor, err = a.look(cursor); err != nil && a.ctx.Err() == nil {
 			a.tokens.log.WarnContext(a.ctx, "idempotency: the list of operations in doubt cannot be read; trying on", "error", err)
 		}
 		select {
@@ -172,24 +174,14 @@ func (a *asker) sweep() {
 	}
 }
 
-// look asks about all on the list whose routes have a resolver.
-func (a *asker) look() error {
-	page := DoubtPage{Max: maxScanned}
-	for {
-		list, next, err := a.tokens.InDoubt(a.ctx, page)
-		if err != nil {
-			return err
-		}
-		for _, one := range list {
-			if one.Decision != Refuse {
-				a.ask(one.Route, one.Name)
-			}
-		}
-		if next == "" {
-			return nil
-		}
-		page.Cursor = next
+// look asks about a page of the list, of operations whose routes have a resolver, and returns where
+// the next look begins: its cost does not grow with the list.
+func (a *asker) look(cursor string) (next string, err error) {
+	list, next, err := a.tokens.InDoubt(a.ctx, DoubtPage{Cursor: cursor, Max: maxScanned})
+	for _, one := range list {
+		a.ask(one.Route, one.Name)
 	}
+	return next, err
 }
 
 // close ends all questions, and waits until they have ended.

@@ -135,7 +135,7 @@ func (r *once) await(ctx context.Context, service *client.Client) (record onceRe
 		record, ran, err = r.run(ctx, service)
 		left := time.Until(until)
 		if !errors.Is(err, client.ErrInProgress) || left <= 0 {
-			return record, ran, r.explain(err)
+			return record, ran, r.explain(err, ran)
 		}
 		select {
 		case <-ctx.Done():
@@ -146,7 +146,7 @@ func (r *once) await(ctx context.Context, service *client.Client) (record onceRe
 }
 
 // explain completes an error with what to do.
-func (r *once) explain(err error) error {
+func (r *once) explain(err error, ran bool) error {
 	failure, _ := errors.AsType[*client.Error](err)
 	switch {
 	case errors.Is(err, client.ErrInProgress):
@@ -154,7 +154,8 @@ func (r *once) explain(err error) error {
 	case errors.Is(err, client.ErrInDoubt) && failure != nil:
 		return fmt.Errorf("%s is in doubt: a command began and did not come to its end, so it may have had its effect. Nothing was run\n%s",
 			r.key.Key, r.howToSettle(failure.Operation))
-	case errors.Is(err, client.ErrUnknownOutcome):
+	// a signal came before the claim was sent
+	case !ran && errors.Is(err, client.ErrRefused) && errors.Is(err, context.Canceled), errors.Is(err, client.ErrUnknownOutcome):
 		return laterError{fmt.Errorf("nothing was run: %w", err)}
 	}
 	return err

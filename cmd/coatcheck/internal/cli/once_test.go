@@ -1,7 +1,9 @@
 package cli
 
 import (
+	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -13,6 +15,7 @@ import (
 	"time"
 
 	"github.com/coatcheck/coatcheck/api"
+	"github.com/coatcheck/coatcheck/client"
 	"github.com/coatcheck/coatcheck/internal/testing/expect"
 	"github.com/coatcheck/coatcheck/internal/testing/redistest"
 )
@@ -195,6 +198,17 @@ func TestSignalsOfOnceAreTheCommands(t *testing.T) {
 		k.once("true").exits(done, "ran before")
 		k.ran(0)
 	})
+}
+
+// A signal that comes before the claim is sent ends the wait as one that comes after it: nothing was
+// run. What a command that ran says of itself stays.
+func TestSignalBeforeTheClaimOfOnceIsNoFailure(t *testing.T) {
+	t.Parallel()
+	ended := fmt.Errorf("claim operation: %w: %w", client.ErrRefused, context.Canceled)
+	for ran, later := range map[bool]bool{false: true, true: false} {
+		_, is := errors.AsType[laterError]((&once{}).explain(ended, ran))
+		expect.Equal(t, fmt.Sprintf("whether it is to be tried later if the command ran: %v", ran), is, later)
+	}
 }
 
 // Redis loses the record while the command runs: another one could begin now.

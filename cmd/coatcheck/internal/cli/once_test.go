@@ -200,8 +200,8 @@ func TestSignalsOfOnceAreTheCommands(t *testing.T) {
 	})
 }
 
-// A signal that comes before the claim is sent ends the wait as one that comes after it: nothing was
-// run. What a command that ran says of itself stays.
+// A signal that comes before the claim is sent ends the wait as one that comes after it: nothing
+// was run. What a command that ran says of itself stays.
 func TestSignalBeforeTheClaimOfOnceIsNoFailure(t *testing.T) {
 	t.Parallel()
 	ended := fmt.Errorf("claim operation: %w: %w", client.ErrRefused, context.Canceled)

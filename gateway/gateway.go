@@ -308,7 +308,9 @@ func (g *Gateway) routed(w http.ResponseWriter, r *http.Request, x *exchange, ro
 	if err == nil {
 		found := routes.find(r)
 		if found == reserved {
-			g.refuseUnnamed(w, r, x)
+			x.outcome = routeUnknown
+			g.writeProblem(w, r, api.NewProblem(api.RouteUnknown,
+				"The gateway alone sends this request, to ask the service what became of an operation. Nothing was sent."))
 			return r, false
 		}
 		x.route = found

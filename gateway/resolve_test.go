@@ -161,7 +161,8 @@ func TestServiceThatDoesNotSayLeavesTheOperationInDoubt(t *testing.T) {
 	r.wantCode(r.do("POST", "/payments?how=after", "x", key), api.OutcomeUnknown)
 	expect.Eventually(t, "a repeat is told that the service is asked", func() bool {
 		a := r.do("POST", "/payments?how=after", "x", key)
-		return a.problem().Code == api.IdempotencyUnknown && a.header.Get("Retry-After") == "1" && b.asked.Load() > 1
+		told := a.problem()
+		return told.Code == api.IdempotencyUnknown && told.Retryable && a.header.Get("Retry-After") == "1" && b.asked.Load() > 1
 	})
 	expect.Contains(t, "the log", r.log.String(), "the service answers 404 and 0 headers Idempotency-Resolution")
 	b.silent.Store(false)
@@ -177,7 +178,9 @@ func TestClientsDoNotReachAResolver(t *testing.T) {
 		{match: PUT /, guard: false}, {match: "POST /refunds", resolve: "PUT /operations/{operation}"}]}`)
 	name := strings.Repeat("a", 32)
 	for _, headers := range [][]string{nil, {"Idempotency-Key: k"}, {"Idempotency-Fence: 9", "Idempotency-Operation: " + name}} {
-		r.wantCode(r.do("PUT", "/operations/"+name, "", headers...), api.RouteUnknown)
+		a := r.do("PUT", "/operations/"+name, "", headers...)
+		r.wantCode(a, api.RouteUnknown)
+		expect.Contains(t, "the detail", a.problem().Detail, "The gateway alone sends this request")
 	}
 	r.wantCode(r.do("PUT", "/%6fperations/"+name, ""), api.PathNotPlain)
 	b.wantPaid(t, 0)
@@ -198,7 +201,7 @@ func TestResolveOfARouteIsCheckedWhenItIsRead(t *testing.T) {
 		"PUT /operations/:operation":            "",
 	} {
 		_, err := ParseRoutes([]byte(fmt.Sprintf(`routes: [{match: "POST /payments/{id}", resolve: %q}]`, resolve)))
-		if err == nil || !strings.Contains(err.Error(), "resolve: ") || !strings.Contains(err.Error(), want) {
+		if err == nil || !strings.Contains(err.Error(), "line 1: resolve: ") || !strings.Contains(err.Error(), want) {
 			t.Errorf("resolve %q: got %v, want %q", resolve, err, want)
 		}
 	}

@@ -189,7 +189,8 @@ func (r Routes) conflicts() (found yamlfile.Faults) {
 	}
 	for _, pattern := range r.resolves() {
 		if err := muxpattern.Register(mux, pattern); err != nil {
-			found.Addf(1, "resolve: clients must not reach it: %s", err)
+			at := slices.IndexFunc(r.List, func(route Route) bool { return route.ResolveAt == pattern })
+			found.Addf(r.List[at].line, "resolve: clients must not reach it: %s", err)
 		}
 	}
 	return found

@@ -176,6 +176,7 @@ func explain(problem *api.Problem, doubt *InDoubtError, asked bool) {
 	problem.Operation, problem.Since = doubt.Operation, doubt.Since
 	switch {
 	case asked:
+		problem.Retryable = true
 		problem.Detail = "The first attempt ended without an answer. The service is being asked what had happened: ask again after Retry-After."
 	case doubt.Refused:
 		problem.Detail = "The first attempt ended without an answer. An operator has looked at the operation and closed it: " +

@@ -86,6 +86,8 @@ func (r *once) findOut(ctx context.Context, operation string, fence int64) (said
 	case ended && failed.ExitCode() == saysNotBegun:
 		return client.Resolution{Decision: api.NotBegun}, nil
 	}
+	fmt.Fprintf(r.warnings, "coatcheck: the command of --resolve says neither 0 nor %d (%v): it stays in doubt, and a later call asks again\n",
+		saysNotBegun, err)
 	return said, fmt.Errorf("the command of --resolve: %w", err)
 }
 

@@ -101,5 +101,6 @@ func (run *run) claimOrResolve(ctx context.Context) (Outcome, error) {
 	if run.terms.Resolve == nil || !errors.Is(err, ErrInDoubt) || !run.resolve(ctx, err) {
 		return outcome, err
 	}
+	run.trusted = time.Now()
 	return run.claim(ctx)
 }

@@ -306,14 +306,13 @@ func (g *Gateway) routed(w http.ResponseWriter, r *http.Request, x *exchange, ro
 	}
 	r, path, err := plainly(r)
 	if err == nil {
-		found := routes.find(r)
-		if found == reserved {
+		if routes.routes.asksAt(path.decoded) {
 			x.outcome = routeUnknown
 			g.writeProblem(w, r, api.NewProblem(api.RouteUnknown,
 				"The gateway alone sends this request, to ask the service what became of an operation. Nothing was sent."))
 			return r, false
 		}
-		x.route = found
+		x.route = routes.find(r)
 		if !x.route.takes(path.encoded) {
 			err = fmt.Errorf("it has one of %s percent-encoded, which only a route with encoded: takes", delimiters)
 		}

@@ -52,11 +52,6 @@ func (g *Gateway) newTable(routes Routes, version string) (*table, error) {
 			t.published.Routes = append(t.published.Routes, policy)
 		}
 	}
-	for _, pattern := range routes.resolves() {
-		if err := muxpattern.Handle(t.mux, pattern, reserved); err != nil {
-			return nil, err
-		}
-	}
 	if !g.config.PreserveHost {
 		t.hostless, _ = routes.hostless(func(route Route) http.Handler { return of[route.Name] })
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -58,8 +59,26 @@ func (r Routes) resolves() (patterns []string) {
 	return patterns
 }
 
-// reserved is what stands in the table for the requests that the gateway alone may send.
-var reserved = &guardedRoute{}
+// asksAt reports whether a path is that of a question, in any spelling that a service may take for
+// it: with other capitals, and with a slash at its end. No client has a use for such a path, under
+// whatever method and host.
+func (r Routes) asksAt(path string) bool {
+	for _, pattern := range r.resolves() {
+		_, _, at := muxpattern.Split(pattern)
+		before, after, _ := strings.Cut(folded(at), operationPart)
+		rest, begins := strings.CutPrefix(folded(path), before)
+		name, ends := strings.CutSuffix(rest, after)
+		if begins && ends && !strings.Contains(name, "/") {
+			return true
+		}
+	}
+	return false
+}
+
+func folded(path string) string { return strings.ToLower(strings.TrimSuffix(path, "/")) }
+
+// askHeader tells a question from what a client has sent: the gateway drops it from that.
+const askHeader = "Idempotency-Resolve"
 
 // resolver asks the service about operations of a route; nil if the route has none.
 func (g *Gateway) resolver(route Route) idempotency.Resolver {
@@ -68,12 +87,16 @@ func (g *Gateway) resolver(route Route) idempotency.Resolver {
 	}
 	method, _, path := muxpattern.Split(route.ResolveAt)
 	return func(ctx context.Context, about idempotency.Operation) (idempotency.Resolution, error) {
+		if routes := g.routes.Load(); routes == nil || !slices.Contains(routes.routes.resolves(), route.ResolveAt) {
+			return idempotency.Resolution{}, errors.New("the routes in force do not have this resolver")
+		}
 		at := g.config.Upstream.url.JoinPath(strings.Replace(path, operationPart, about.Name, 1))
 		question, err := http.NewRequestWithContext(ctx, method, at.String(), http.NoBody)
 		if err != nil {
 			return idempotency.Resolution{}, err
 		}
 		question.Header.Set(idempotency.OperationHeader, about.Name)
+		question.Header.Set(askHeader, "true")
 		question.Header.Set(fenceHeader, strconv.FormatInt(about.Fence, 10))
 		question.Header.Set(requestIDHeader, secret.New())
 		answer, err := g.question.RoundTrip(question) // it follows no redirect

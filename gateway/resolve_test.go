@@ -95,6 +95,7 @@ func (b *bank) serve(w http.ResponseWriter, r *http.Request) {
 // close answers the question what became of a payment.
 func (b *bank) close(w http.ResponseWriter, r *http.Request, operation string, fence int64) {
 	b.asked.Add(1)
+	expect.Equal(b.t, "whether the question says that it is one", r.Header.Get("Idempotency-Resolve"), "true")
 	expect.Equal(b.t, "path of the question", r.URL.Path, "/operations/"+operation)
 	expect.Equal(b.t, "whether the question has the client's key", r.Header.Get("Idempotency-Key"), "")
 	if b.silent.Load() {
@@ -175,12 +176,21 @@ func TestClientsDoNotReachAResolver(t *testing.T) {
 	t.Parallel()
 	b := newBank(t)
 	r := start(t, b.URL, `{unmatched: pass, routes: [{match: POST /payments, resolve: "PUT /operations/{operation}"},
-		{match: PUT /, guard: false}, {match: "POST /refunds", resolve: "PUT /operations/{operation}"}]}`)
+		{match: PUT /, guard: false}, {match: "POST /refunds", resolve: "PUT /operations/{operation}"},
+		{match: "PUT shop.example/", guard: false}, {match: "PUT pay.example/", required: false}, {match: POST /rails/, method_field: true},
+		{match: "POST /other", resolve: "POST /close/{operation}/now/"}]}`, func(c *Config) { c.PreserveHost = true })
 	name := strings.Repeat("a", 32)
-	for _, headers := range [][]string{nil, {"Idempotency-Key: k"}, {"Idempotency-Fence: 9", "Idempotency-Operation: " + name}} {
+	for _, headers := range [][]string{nil, {"Idempotency-Key: k"}, {"Idempotency-Resolve: true", "Idempotency-Operation: " + name}} {
 		a := r.do("PUT", "/operations/"+name, "", headers...)
 		r.wantCode(a, api.RouteUnknown)
 		expect.Contains(t, "the detail", a.problem().Detail, "The gateway alone sends this request")
+	}
+	for _, path := range []string{"/operations/" + name + "/", "/Operations/" + name, "/OPERATIONS/" + name, "/close/" + name + "/now", "/close/" + name + "/now/"} {
+		for _, method := range []string{"PUT", "POST", "put", "DELETE"} {
+			for _, host := range []string{"Host: shop.example", "Host: pay.example", "Host: x"} {
+				r.wantCode(r.do(method, path, "", host, "Idempotency-Key: k2"), api.RouteUnknown)
+			}
+		}
 	}
 	r.wantCode(r.do("PUT", "/%6fperations/"+name, ""), api.PathNotPlain)
 	b.wantPaid(t, 0)

@@ -240,8 +240,5 @@ func (r Routes) hostless(handler func(Route) http.Handler) (mux *http.ServeMux, 
 	if !hasHost {
 		return nil, found
 	}
-	for _, pattern := range r.resolves() {
-		_ = muxpattern.Handle(mux, pattern, reserved) // conflicts has tried it
-	}
 	return mux, found
 }

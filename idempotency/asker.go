@@ -23,15 +23,17 @@ type asker struct {
 	asking sync.WaitGroup
 	slots  chan struct{} // questions under way
 
-	mu      sync.Mutex
-	routes  map[string]Resolver // by the name of the route
-	waiting map[string]bool     // operations
-	closed  bool
+	mu       sync.Mutex
+	routes   map[string]Resolver // by the name of the route
+	waiting  map[string]bool     // operations
+	sweeping bool
+	closed   bool
 }
 
 const (
 	resolveTime  = 10 * time.Second // for one question
 	questions    = 16               // at once
+	maxRoutes    = 10_000           // whose doubts on the list are resolved
 	maxQuestions = 1000             // that wait: the list has the others
 	sweepEvery   = 5 * time.Second  // how often the list is looked at
 	sweepCluster = time.Minute      // the same, where it costs a script in each slot
@@ -43,25 +45,33 @@ func newAsker(t *Tokens) *asker {
 	return a
 }
 
-// answersFor has a route's operations resolved from now on. The first route begins the looks at the
-// list.
+// answersFor has the operations of a route on the list resolved from now on; a nil resolver ends
+// that. The first route begins the looks at the list. A route whose name is cut there has none: two
+// of them could look alike.
 func (a *asker) answersFor(route string, resolve Resolver) {
-	if resolve == nil || route == "" {
+	if route == "" || shownRoute(route+".") != route+"." {
 		return
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if len(a.routes) == 0 && !a.closed {
+	if resolve == nil {
+		delete(a.routes, route)
+		return
+	}
+	if _, known := a.routes[route]; !known && len(a.routes) >= maxRoutes {
+		return
+	}
+	a.routes[route] = resolve
+	if !a.sweeping && !a.closed {
+		a.sweeping = true
 		a.asking.Go(a.sweep)
 	}
-	a.routes[shownRoute(route)] = resolve
 }
 
-// ask has a resolver asked about an operation, if its route has one. It does not wait.
-func (a *asker) ask(route, operation string) {
+// ask has a resolver asked about an operation, if it is not nil. It does not wait.
+func (a *asker) ask(resolve Resolver, operation string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	resolve := a.routes[shownRoute(route)]
 	if resolve == nil || a.closed || a.waiting[operation] || len(a.waiting) >= maxQuestions {
 		return
 	}
@@ -75,6 +85,12 @@ func (a *asker) ask(route, operation string) {
 		case <-a.ctx.Done():
 		}
 	})
+}
+
+func (a *asker) resolverOf(route string) Resolver {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.routes[route]
 }
 
 func (a *asker) asked(operation string) {
@@ -179,16 +195,23 @@ func (a *asker) sweep() {
 func (a *asker) look(cursor string) (next string, err error) {
 	list, next, err := a.tokens.InDoubt(a.ctx, DoubtPage{Cursor: cursor, Max: maxScanned})
 	for _, one := range list {
-		a.ask(one.Route, one.Name)
+		a.ask(a.resolverOf(one.Route), one.Name)
 	}
 	return next, err
 }
 
-// close ends all questions, and waits until they have ended.
-func (a *asker) close() {
+// close ends all questions, and waits until they have ended, or until the context ends.
+func (a *asker) close(ctx context.Context) error {
 	a.mu.Lock()
 	a.closed = true
 	a.mu.Unlock()
 	a.end()
-	a.asking.Wait()
+	ended := make(chan struct{})
+	go func() { a.asking.Wait(); close(ended) }()
+	select {
+	case <-ended:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 }

@@ -89,8 +89,9 @@ type ClaimOptions struct {
 	// ASCII characters
 	RequestID string
 	// Resolve of Do ends the doubt about an operation whose attempt ended without an answer: Do
-	// asks it, and then goes on, and doubts of the same Route are resolved in the background, those
-	// of other processes included. nil = an operation stays in doubt until somebody settles it
+	// asks it, and then goes on. With a Route or scope, doubts of that are resolved in the
+	// background, those of other processes included: it has to answer for all of them. nil = an
+	// operation stays in doubt until somebody settles it
 	Resolve Resolver
 	// if the first attempt is still running, the caller waits for its end and needs a notification
 	awaited bool

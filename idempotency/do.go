@@ -67,8 +67,7 @@ func (t *Tokens) beginOrResolve(ctx context.Context, key OperationKey, options C
 	if options.Resolve == nil {
 		return t.begin(ctx, key, options)
 	}
-	options.Route = cmp.Or(options.Route, key.scope, "do")
-	t.asker.answersFor(options.Route, options.Resolve)
+	t.asker.answersFor(cmp.Or(options.Route, key.scope), options.Resolve)
 	run, outcome, err := t.beginOrAsk(ctx, key, options)
 	if !errors.Is(err, ErrInDoubt) {
 		return run, outcome, err

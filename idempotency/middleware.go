@@ -85,7 +85,6 @@ func (g *guard) refuse(w http.ResponseWriter, r *http.Request, err error) {
 // serve answers a request, or returns why it is refused; then nothing has been written.
 func (g *guard) serve(w http.ResponseWriter, r *http.Request) error {
 	name := g.route.name(r)
-	g.tokens.asker.answersFor(name, g.route.Resolve)
 	space := g.route.keySpace(name)
 	key, err := keyOf(r, g.route, g.principal, space)
 	var fingerprint string

@@ -172,9 +172,9 @@ func (t *Tokens) writeProblem(w http.ResponseWriter, r *http.Request, err error)
 // context ends. The remaining ones are in doubt when their lease has lapsed, and are logged.
 func (t *Tokens) Close(ctx context.Context) error {
 	t.notifier.Close()
-	t.asker.close()
+	err := t.asker.close(ctx)
 	t.claims.shut()
-	err := errors.Join(t.answers.close(ctx), t.claims.close(ctx))
+	err = errors.Join(err, t.answers.close(ctx), t.claims.close(ctx))
 	t.released.end()
 	return err
 }

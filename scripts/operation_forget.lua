@@ -21,7 +21,7 @@ end
 if state == 'claimed' then
   return {'in-doubt', record[2], record[3] == 'refused' and 'refused' or 'open'}
 end
-redis.call('HDEL', KEYS[1], 'answer', 'size') -- first: it runs when memory is full
+redis.call('HDEL', KEYS[1], 'answer', 'size', 'decision') -- first: it runs when memory is full
 redis.call('HSET', KEYS[1], 'state', 'issued', 'owner', '')
 if state == 'issued' then
   return {'already'}

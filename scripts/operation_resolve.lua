@@ -28,7 +28,7 @@ local left = tonumber(record[2]) - now
 if left > 0 then
   return {'running', integer(left)}
 end
-local asked, mine, ends = tonumber(record[7] or 0), record[5] == owner, now + lease
+local asked, mine, ends = tonumber(record[7] or 0), owner ~= '' and record[5] == owner, now + lease
 if lease == 0 then
   if not mine then
     return {'stale'}

@@ -95,6 +95,26 @@ func TestTakeoverEndsAResolverThatHasDied(t *testing.T) {
 	})
 }
 
+// The word about one attempt is none about a later one, and after an answer is forgotten it is new.
+func TestWhatWasDecidedIsOfOneAttempt(t *testing.T) {
+	each(t, func(t *testing.T, b *box) {
+		b.inDoubt(claim{})
+		want(t, b.settle("not-begun", ""), "ok")
+		b.granted(claim{})
+		want(t, b.complete("ann", "done"), "ok")
+		want(t, b.settle("not-begun", ""), "not-in-doubt", "completed")
+		want(t, b.forget(), "ok")
+		b.inDoubt(claim{})
+		want(t, b.settle("completed", "answer"), "ok")
+		want(t, b.forget(), "ok")
+		want(t, b.settle("completed", "answer"), "not-in-doubt", "issued")
+		b.inDoubt(claim{})
+		word(t, b.resolve("rob", minute), "ok", 3)
+		word(t, b.resolve("rob", 0), "ok", 3)
+		want(t, b.resolve("", 0), "stale")
+	})
+}
+
 func TestOnlyAnOperationInDoubtIsResolved(t *testing.T) {
 	each(t, func(t *testing.T, b *box) {
 		want(t, b.resolve("rob", minute), "unknown")

@@ -50,8 +50,8 @@ local function grant(fence, attempt, began)
   if ARGV[11] ~= '' then
     redis.call('HSET', KEYS[1], 'whose', ARGV[11])
   end
-  if record[12] then
-    redis.call('HDEL', KEYS[1], 'resolver', 'resolve_until', 'asked')
+  if record[10] or record[12] then -- what was decided about an earlier attempt
+    redis.call('HDEL', KEYS[1], 'decision', 'resolver', 'resolve_until', 'asked')
   end
   if state then
     keep_for(KEYS[1], ARGV[12])

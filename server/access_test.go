@@ -26,7 +26,7 @@ type keyed struct {
 // callers are those that every keyed service knows. The keys of those named foreign are good for
 // names that no test asks for.
 var callers = map[string]access.Record{
-	"read": {Role: access.Read}, "use": {Role: access.Use}, "admin": {Role: access.Admin},
+	"read": {Role: access.Read}, "use": {Role: access.Use}, "other": {Role: access.Use}, "admin": {Role: access.Admin},
 	"foreign": {Role: access.Use, Names: access.Names{"foreign:*"}}, "foreign admin": {Role: access.Admin, Names: access.Names{"foreign:*"}},
 	"own": {Role: access.Use, Names: access.Names{"orders:*", "default"}},
 }

@@ -170,6 +170,11 @@ func (h *operations) settle(r *request) error {
 	if r.err != nil {
 		return r.err
 	}
+	if lease != "" {
+		if _, err := h.ofCaller(r, name); err != nil {
+			return err
+		}
+	}
 	if err := h.tokens.Settle(r.ctx(), name, settlement); err != nil {
 		return err
 	}

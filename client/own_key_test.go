@@ -91,14 +91,15 @@ func TestDoKeyAsksItsResolver(t *testing.T) {
 	for name, happened := range map[string]bool{"before": false, "after": true} {
 		key, runs := client.OwnKey{Key: name, Scope: "resolved"}, 0
 		var fence int64
-		options := client.ClaimOptions{Lease: 100 * time.Millisecond, Resolve: func(_ context.Context, operation string, closed int64) (client.Resolution, error) {
+		resolve := func(_ context.Context, operation string, closed int64) (client.Resolution, error) {
 			expect.Equal(t, "the fence to close", closed, fence)
 			expect.Equal(t, "the operation's name has 32 characters", len(operation), 32)
 			if happened {
 				return client.Resolution{Decision: api.Happened, Answer: done}, nil
 			}
 			return client.Resolution{Decision: api.NotBegun}, nil
-		}}
+		}
+		options := client.ClaimOptions{Lease: 100 * time.Millisecond, Resolve: resolve}
 		work := func(ctx context.Context, attempt *client.Attempt) (client.Answer, error) {
 			if runs++; runs == 1 {
 				fence = attempt.Fence
@@ -115,6 +116,6 @@ func TestDoKeyAsksItsResolver(t *testing.T) {
 			return err == nil
 		})
 		isDone(t, "the next DoKey", result, err, happened)
-		expect.Equal(t, "runs of the one that failed "+name, runs, map[bool]int{true: 1, false: 2}[happened])
+		expect.Equal(t, "runs of the work that failed "+name, runs, map[bool]int{true: 1, false: 2}[happened])
 	}
 }

@@ -25,8 +25,7 @@ type ResolverCase struct {
 
 // CheckResolver fails the test unless the resolver closes operations: it is asked before, after and
 // beside the effect, and an attempt that was paused wakes after the answer. A resolver that only
-// looks fails. The operations have names of their own at each call, so the database may be one that
-// lasts.
+// looks fails. Each call uses new names of operations, so the same database can be used again.
 func CheckResolver(t testing.TB, c ResolverCase) {
 	t.Helper()
 	r := resolverCheck{TB: t, ResolverCase: c, ctx: t.Context(), run: rand.Text()[:16]}
@@ -86,7 +85,7 @@ func (r *resolverCheck) has(when, operation string, want int) {
 	}
 }
 
-// asksBefore: what is closed stays closed for its attempt and older ones, and a newer one runs.
+// asksBefore: a closed operation stays closed for its attempt and older attempts. A newer one runs.
 func (r *resolverCheck) asksBefore() {
 	operation := r.operation("before")
 	r.says("before the effect", operation, 5, idempotency.NotBegun)
@@ -143,7 +142,7 @@ func (r *resolverCheck) wakesAfter() {
 	r.agrees("after an attempt that was paused", operation, said, had)
 }
 
-// agrees fails if the effects are not those that the resolver has said.
+// agrees fails unless the resolver told the number of effects.
 func (r *resolverCheck) agrees(when, operation string, said idempotency.Resolution, had bool) {
 	r.Helper()
 	want := 0

@@ -18,7 +18,8 @@ import (
 )
 
 // resolvedPayments is a routes file whose doubts end by themselves.
-const resolvedPayments = `routes: [{match: POST /payments, resolve: "PUT /operations/{operation}", lease_ms: 2000, upstream_timeout_ms: 500, max_wait_ms: 100000}]`
+const resolvedPayments = `routes: [{match: POST /payments, resolve: "PUT /operations/{operation}", lease_ms: 2000,
+	upstream_timeout_ms: 500, max_wait_ms: 100000}]`
 
 // bank is a service that keeps its payments under the names of operations, and fails as a payment's
 // body says: before or after the payment, or with a payment that comes after the time is over.
@@ -185,7 +186,9 @@ func TestClientsDoNotReachAResolver(t *testing.T) {
 		r.wantCode(a, api.RouteUnknown)
 		expect.Contains(t, "the detail", a.problem().Detail, "The gateway alone sends this request")
 	}
-	for _, path := range []string{"/operations/" + name + "/", "/Operations/" + name, "/OPERATIONS/" + name, "/close/" + name + "/now", "/close/" + name + "/now/"} {
+	for _, path := range []string{
+		"/operations/" + name + "/", "/Operations/" + name, "/OPERATIONS/" + name, "/close/" + name + "/now", "/close/" + name + "/now/",
+	} {
 		for _, method := range []string{"PUT", "POST", "put", "DELETE"} {
 			for _, host := range []string{"Host: shop.example", "Host: pay.example", "Host: x"} {
 				r.wantCode(r.do(method, path, "", host, "Idempotency-Key: k2"), api.RouteUnknown)

@@ -200,8 +200,8 @@ func TestSignalsOfOnceAreTheCommands(t *testing.T) {
 	})
 }
 
-// A signal that comes before the claim is sent ends the wait as one that comes after it: nothing
-// was run. What a command that ran says of itself stays.
+// A signal before the claim is sent ends the wait like a later signal: nothing was run. If the
+// command ran, its own error stays.
 func TestSignalBeforeTheClaimOfOnceIsNoFailure(t *testing.T) {
 	t.Parallel()
 	ended := fmt.Errorf("claim operation: %w: %w", client.ErrRefused, context.Canceled)
@@ -315,8 +315,8 @@ func TestOnceTakesTheRecordOfAnotherClient(t *testing.T) {
 	expect.Equal(t, "its record", shown.stdout, `{"key":"shared","exit_code":0}`+"\n")
 }
 
-// What was killed before or after its effect is closed and found out by a command, and not run
-// again by itself where that does not know.
+// A command finds out whether CMD had its effect before it was killed. If the command does not
+// know, CMD does not run again.
 func TestOnceHasACommandFindOut(t *testing.T) {
 	t.Parallel()
 	lockDoors(t, func(t *testing.T, at []string) {

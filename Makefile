@@ -140,6 +140,7 @@ chaos: ## Break processes and Redis under load and check every history, at lengt
 	$(GO) test -race -count=1 -tags=check,nightly -timeout 60m -v ./chaos/segments -args -rounds=12
 	$(GO) test -race -count=1 -tags=check,nightly -timeout 60m -v ./chaos/locks -args -rounds=20 -trials=200 -names=1000000
 	$(GO) test -race -count=1 -tags=check,nightly -timeout 60m -v ./chaos/outages -args -cuts=1000
+	$(GO) test -race -count=1 -tags=check,nightly -timeout 60m -v ./chaos/resolvers -args -keys=500 -duplicates=20
 	$(GO) test -race -count=1 -tags=check,nightly -timeout 60m -v ./internal/leasesim -args -rounds=2000
 	$(GO) test -race -count=1 -tags=check,nightly -timeout 60m -v ./chaos/soak -args -minutes=5
 	@$(MAKE) --no-print-directory walk ARGS='-args -walk.rounds=100000'

@@ -51,7 +51,7 @@ var blockTests = []struct{ language, pages, test string }{
 	{"vcl", "docs/gateway.md", "TestServersEndAsThePageSays"},
 	{"lua", "docs/locks.md", "TestRecipesOfTheLocksPage"},
 	{"sql", "docs/locks.md", "TestRecipesOfTheLocksPage"},
-	// but for the fragments for MySQL, which the page says were run by hand
+	// and TestRecipesOfServersAreResolvers; the page names the recipes that were run by hand
 	{"sql", "docs/effects.md", "TestRecipesForSQLiteDoWhatTheySay"},
 	{"python", "clients/python/README.md", "TestPythonREADMERuns"},
 	{"python", "docs/webhooks.md", "TestCommandsOfTheWebhooksPage"},

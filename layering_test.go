@@ -23,7 +23,7 @@ const everything = "*"
 
 // front is what stands between the network and the domains.
 var front = []string{
-	"idempotency", "limit", "lock", "workerlease", "segment", "counter", "number", "snowflake", "api", "server/internal/ledger", "internal/secret", "internal/share", "internal/target", "internal/audit", "internal/doubt", "internal/fault", "internal/frontdoor", "internal/health", "internal/names", "internal/redisprobe", "internal/requestlog", "internal/version", "metrics", "redisstore",
+	"idempotency", "limit", "lock", "workerlease", "segment", "counter", "number", "snowflake", "api", "server/internal/ledger", "internal/secret", "internal/share", "internal/target", "internal/audit", "internal/fault", "internal/frontdoor", "internal/health", "internal/names", "internal/redisprobe", "internal/requestlog", "internal/version", "metrics", "redisstore",
 }
 
 // domain is what a domain may use: never another domain.
@@ -39,14 +39,14 @@ var layers = map[string][]string{
 	// only tests start it
 	"cmd/coatcheck/internal/named": {"cmd/coatcheck/internal/cli"},
 
-	"server":  append(front, "segment/redissource", "access", "console", "idempotency/echov4", "openapi", "server/internal/compat", "server/internal/events", "server/internal/stamper", "internal/textid"),
-	"gateway": append(front, "idempotency/jwtprincipal", "internal/muxpattern", "internal/step", "internal/watch", "internal/yamlfile"),
+	"server":  append(front, "segment/redissource", "access", "console", "idempotency/echov4", "openapi", "server/internal/compat", "server/internal/events", "server/internal/stamper", "internal/pipeline", "internal/textid"),
+	"gateway": append(front, "idempotency/jwtprincipal", "internal/muxpattern", "internal/noupgrade", "internal/step", "internal/watch", "internal/yamlfile"),
 
 	"idempotency": domain,
 	// apart from it, so that who has other callers links no library for tokens
 	"idempotency/jwtprincipal": {"idempotency", "internal/names"},
-	// adapts any net/http middleware, and knows of none
-	"idempotency/echov4": {},
+	// adapts any net/http middleware; of a guard it knows the attempt
+	"idempotency/echov4": {"idempotency"},
 	"limit":              domain,
 	"lock":               domain,
 	"workerlease":        append(domain, "workerlease/holder", "snowflake"),
@@ -60,7 +60,7 @@ var layers = map[string][]string{
 
 	"doctor": {"redisstore"},
 
-	"metrics":             {"redisstore", "redisstore/observe", "scripts"},
+	"metrics":             {"counter", "idempotency", "internal/doubt", "redisstore", "redisstore/observe", "scripts", "segment", "segment/redissource", "workerlease"},
 	"segment/redissource": {"counter", "segment", "redisstore", "internal/fault"},
 	"redisstore":          {"scripts", "internal/driver", "internal/fault", "internal/pipeline", "internal/redisconn", "redisstore/observe"},
 	"redisstore/observe":  {},
@@ -69,7 +69,7 @@ var layers = map[string][]string{
 	"coatchecktest": {"embedded", "idempotency", "redisstore"},
 	"scripts":       {"internal/fault"},
 
-	"client": {"api", "workerlease/holder", "internal/keepalive", "internal/names", "internal/secret", "snowflake"},
+	"client": {"api", "workerlease/holder", "internal/keepalive", "internal/names", "internal/noupgrade", "internal/secret", "snowflake"},
 
 	"examples/agent":   {}, // only tests
 	"examples/nightly": {}, // it knows only coatcheck's command
@@ -83,6 +83,7 @@ var layers = map[string][]string{
 	"chaos/outages":     {}, // only tests
 	"chaos/prices":      {}, // only tests
 	"chaos/proof":       {"chaos/evidence"},
+	"chaos/resolvers":   {}, // only tests
 	"chaos/segments":    {}, // only tests
 	"chaos/servers":     {}, // only tests
 	"chaos/soak":        {}, // only tests
@@ -102,15 +103,17 @@ var layers = map[string][]string{
 	"internal/version":                 {},
 	"internal/share":                   {},
 	"internal/step":                    {},
-	"internal/audit":                   {"api"},
-	"internal/doubt":                   {"idempotency", "metrics", "redisstore"},
+	"internal/audit":                   {"api", "internal/network"},
+	"internal/network":                 {},
+	"internal/doubt":                   {"idempotency", "redisstore"},
 	"cmd/coatcheck/internal/config":    {"access", "counter", "embedded", "gateway", "idempotency", "idempotency/jwtprincipal", "internal/audit", "internal/frontdoor", "internal/names", "internal/redisconn", "internal/requestlog", "cmd/coatcheck/internal/tracing", "internal/watch", "internal/yamlfile", "lock", "redisstore", "segment", "server", "snowflake", "workerlease"},
 	"server/internal/compat":           {"access", "segment", "snowflake", "workerlease", "metrics", "internal/frontdoor", "internal/names", "server/internal/stamper", "api"},
 	"server/internal/events":           {"access", "internal/secret", "internal/share", "internal/step", "api"},
-	"internal/frontdoor":               {},
+	"internal/frontdoor":               {"internal/network", "internal/share"},
 	"internal/health":                  {"internal/pipeline", "internal/redisconn", "redisstore", "scripts"},
 	"cmd/coatcheck/internal/supervise": {},
 	"internal/textid":                  {},
+	"internal/noupgrade":               {},
 	"internal/watch":                   {},
 	"api":                              {},
 	"internal/yamlfile":                {},
@@ -123,7 +126,7 @@ var layers = map[string][]string{
 	"internal/redisprobe": {"doctor", "internal/fault", "internal/redisconn", "redisstore"},
 	"internal/requestlog": {"internal/names", "internal/secret"},
 	// a package that makes spans takes a tracer; this one place sends them
-	"cmd/coatcheck/internal/tracing": {"redisstore", "redisstore/observe"},
+	"cmd/coatcheck/internal/tracing": {"internal/noupgrade", "redisstore", "redisstore/observe"},
 
 	"server/internal/stamper": {"internal/fault", "workerlease/holder", "internal/share", "internal/step", "redisstore", "snowflake", "workerlease"},
 
@@ -205,6 +208,7 @@ func TestLibrariesOfOtherModulesStayThere(t *testing.T) {
 	for library, folder := range map[string]string{
 		"github.com/chromedp/chromedp":           "console/browser",
 		"github.com/google/go-containerregistry": "tools/release",
+		"github.com/gin-contrib/timeout":         "gateway/timelimits",
 		"github.com/gin-gonic/gin":               "idempotency/ginmw",
 		"github.com/go-chi/chi/v5":               "idempotency/chicheck",
 		"github.com/labstack/echo/v5":            "idempotency/echov5",
@@ -331,7 +335,7 @@ var importings = []importing{
 	{"server", ours + "metrics", ""},
 	{"server", "github.com/prometheus/client_golang/prometheus", "server may not import github.com/prometheus/client_golang"},
 	{"metrics", "github.com/prometheus/client_golang/prometheus", ""},
-	{"metrics", ours + "counter", "metrics may not import counter"},
+	{"metrics", ours + "lock", "metrics may not import lock"},
 	{"counter", ours + "metrics", "counter may not import metrics"},
 
 	{"access", ours + "redisstore", ""},

@@ -114,6 +114,27 @@ func scriptsRun(t *testing.T, server *redistest.Server) (n int) {
 	return n
 }
 
+// A principal that has used all of its rate is let in again as soon as the rate gives, although the
+// store's clock was set back meanwhile.
+func TestPrincipalIsLetInAgainAfterTheStoresClockWasSetBack(t *testing.T) {
+	server := redistest.Start(t)
+	quick := access.Limit{Rate: access.Rate{N: 50, Per: time.Second}, Burst: 4}
+	first := limiter(t, storetest.Open(t, redisstore.Config{URL: server.URL()}))
+	if _, err := first.Take(t.Context(), "orders", quick); err != nil {
+		t.Fatalf("Take of orders: got error %v, want none", err)
+	}
+	redis := server.Client()
+	key := redis.Keys(t.Context(), "*rates*").Val()[0]
+	// as a server has it whose clock was ten minutes ahead
+	used := fmt.Sprintf("%d 5", time.Now().Add(10*time.Minute).UnixMicro())
+	expect.NoError(t, "SET "+key, redis.Set(t.Context(), key, used, 0).Err())
+	next := limiter(t, storetest.Open(t, redisstore.Config{URL: server.URL()}))
+	expect.Eventually(t, "a request is let in", func() bool {
+		_, err := next.Take(t.Context(), "orders", quick)
+		return err == nil
+	})
+}
+
 // While the store is away each server counts by itself; after that all of them together again.
 func TestServerCountsByItselfWhileTheStoreIsAway(t *testing.T) {
 	server := redistest.Start(t, "--appendonly", "yes", "--appendfsync", "always")

@@ -142,7 +142,7 @@ keys: []
 	want := []string{
 		"line 2: id: 1 to 32", "line 4: principal: 1 to 200", "line 7: sha256: 64 hex", "line 8: role: read, use or admin", "line 9: unknown field", "line 10: not_after: a time is RFC 3339",
 		"line 11: burst: a whole number", "line 12: rate: a rate is written", "line 13: prefixes: a list", "line 14: prefixes: entry 1", "line 14: burst: only with a rate",
-		"line 15: id: there is a key with this id above", "line 16: a map belongs here", "line 17: role: read, use or admin", "line 19: one of cn, dns and uri", "line 20: one of cn, dns and uri",
+		"line 15: id: there is a key with this id above", "line 16: a map of fields belongs here", "line 17: role: read, use or admin", "line 19: one of cn, dns and uri", "line 20: one of cn, dns and uri",
 		"line 21: role: read, use or admin", "line 22: unknown field", "line 23: keys: given more than once",
 	}
 	for _, part := range want {

@@ -26,6 +26,11 @@ type Restored struct {
 	Marked int `json:"marked"` // markers and pools whose state counts as possibly lost
 }
 
+// ReplicasGone answers POST /store/replicas-gone.
+type ReplicasGone struct {
+	Gone []string `json:"gone"` // the addresses, host:port, for which nothing waits any more
+}
+
 // SegmentRequest asks for a tag to go on at an id: PUT /id/segment/{tag}.
 type SegmentRequest struct {
 	Next string `json:"next"` // required: the first id that may be handed out, 1 to 2^63 − 2

@@ -5,7 +5,7 @@ type LimitRequest struct {
 	Rate  *int64 `json:"rate"`            // required: so much in each span
 	PerMs *int64 `json:"per_ms"`          // required: the span
 	Burst *int64 `json:"burst,omitempty"` // so much at once; none = rate
-	Cost  *int64 `json:"cost,omitempty"`  // none = 1; below 0 gives back, 0 takes nothing
+	Cost  *int64 `json:"cost,omitempty"`  // none = 1; below 0 gives back (admin), 0 takes nothing
 }
 
 // LimitTaken answers POST /limit/{name}.

@@ -53,7 +53,9 @@ type Lock struct {
 	Permits int          `json:"permits,omitempty"` // how many there are, with mode permits
 	Fence   int64        `json:"fence,omitempty"`   // of the last grant that is remembered
 	Holders []LockHolder `json:"holders"`           // the one with the smallest fence first
-	Waiting int          `json:"waiting"`           // how many wait
+	// how many there are beside these, where there are more than a hundred, in Locks more than ten
+	MoreHolders int `json:"more_holders,omitempty"`
+	Waiting     int `json:"waiting"` // how many wait
 	// the first hundred of them, in order; not in Locks
 	Queue      []LockWaiter `json:"queue,omitempty"`
 	ServerTime time.Time    `json:"server_time"`

@@ -150,7 +150,8 @@ var catalogue = map[Code]Kind{
 	UnsupportedEncoding: {415, "The body is encoded in a way that is not read here", false,
 		"Nothing was done. Bodies are read as they come: send this one without compression, and without Content-Encoding."},
 	TooManyRequests: {429, "Asked too often", true,
-		"Nothing was done. Ask again after Retry-After, and not more often than the RateLimit-Policy header says."},
+		"Nothing was done. Ask again after Retry-After, and not more often than the RateLimit-Policy header says. Without that " +
+			"header too much is under way at once: send fewer requests at a time, and ask for pages of a list one after the other."},
 	LimitReached: {429, "The limit is reached", true,
 		"Nothing was taken. Ask again after Retry-After; retry_after_ms has the same to the millisecond, and remaining is what a " +
 			"smaller cost could still take."},

@@ -36,6 +36,10 @@ type Readiness struct {
 	Continues *Continues `json:"continues,omitempty"`
 	// why it is not ready; with figures for callers that may read
 	Reason string `json:"reason,omitempty"`
+	// where the store is that does not work, and when this server first saw that; for those who may
+	// read
+	Address string    `json:"address,omitempty"`
+	Since   time.Time `json:"since,omitzero"`
 
 	// WorkerIDs counts the worker ids that this server stamps with itself. One that is waited for
 	// makes the server unready only where its pool is configured and another process has one.

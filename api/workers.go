@@ -67,8 +67,10 @@ type WorkerPool struct {
 	// when its layout has no timestamps left; none: beyond the year 9999
 	EndsAt time.Time `json:"ends_at,omitzero"`
 	// nothing is granted for that long, since state may have been lost
-	QuarantinedMs int64  `json:"quarantined_ms,omitempty"`
-	Reason        string `json:"reason,omitempty"` // of the quarantine, for people
+	QuarantinedMs int64 `json:"quarantined_ms,omitempty"`
+	// that time begins only when somebody asks for a worker id
+	Unasked bool   `json:"unasked,omitempty"`
+	Reason  string `json:"reason,omitempty"` // of the quarantine, for people
 }
 
 // WorkerPools answers GET /worker.

@@ -39,7 +39,7 @@ var (
 func (r byRueidis) claim(ctx context.Context, key, owner, fingerprint string) (answer []byte, granted bool, err error) {
 	said, err := claimScript.Exec(ctx, r.client, keysOf(key), []string{owner, fingerprint, strconv.FormatInt(peerLease.Milliseconds(), 10),
 		"hold", strconv.FormatInt(peerRetention.Milliseconds(), 10), "", "any", "", "", "", "",
-		strconv.FormatInt(idempotency.MinKeepOpen.Milliseconds(), 10)}).AsStrSlice()
+		strconv.FormatInt(idempotency.MinKeepOpen.Milliseconds(), 10), ""}).AsStrSlice()
 	switch {
 	case err != nil:
 		return nil, false, err

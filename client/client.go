@@ -8,6 +8,8 @@ import (
 	"net/url"
 	"strings"
 	"time"
+
+	"github.com/coatcheck/coatcheck/internal/noupgrade"
 )
 
 // Config is the service, and how to call it. The zero value of all but URL means the default.
@@ -70,6 +72,7 @@ func New(config Config) (*Client, error) {
 	} else if standard, ok := http.DefaultTransport.(*http.Transport); ok {
 		c.web.Transport = standard.Clone() // so that CloseIdleConnections closes only its own
 	}
+	c.web.Transport = noupgrade.Transport{Next: cmp.Or(c.web.Transport, http.DefaultTransport)}
 	c.web.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 	c.timeout = cmp.Or(c.timeout, 10*time.Second)
 	c.most = cmp.Or(c.most, 16<<20)

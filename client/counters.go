@@ -33,6 +33,11 @@ type CounterRequest struct {
 	// years; 0 = for ever. One of a Template or Calendar with a date lives for two days longer than
 	// its period, and takes no TTL.
 	TTL time.Duration
+	// AfterLoss is StayAfterLoss for a counter with a Limit, and a TTL or a Calendar, whose values
+	// nobody uses, such as one of tries: after a loss it goes on from the last value that is known,
+	// instead of ErrBehind, and as many calls as were lost pass beyond the limit. All callers of
+	// the counter have to say the same. "" = as the service is set.
+	AfterLoss string
 
 	// Template makes the service write each value for people, as package number does:
 	// ORD-{yyyyMMdd}-{n:6}. With a date part the counter begins anew with each of its periods: its
@@ -46,6 +51,9 @@ type CounterRequest struct {
 	// midnight is the same; zero = when the service is asked
 	At time.Time
 }
+
+// StayAfterLoss is for [CounterRequest.AfterLoss].
+const StayAfterLoss = "stay"
 
 // CounterRange is the values of one call: the caller owns First to Value, both included, of Key.
 type CounterRange struct {
@@ -117,7 +125,7 @@ func (c *Client) add(ctx context.Context, key string, request CounterRequest) (C
 }
 
 func (r CounterRequest) query() map[string]string {
-	query := map[string]string{"template": r.Template, "calendar": r.Calendar, "zone": r.Zone}
+	query := map[string]string{"after_loss": r.AfterLoss, "template": r.Template, "calendar": r.Calendar, "zone": r.Zone}
 	if !r.At.IsZero() {
 		query["at"] = r.At.UTC().Format(time.RFC3339Nano)
 	}

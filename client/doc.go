@@ -36,7 +36,7 @@
 //     proxy's. So does the context of a lock, before another can hold it. A renewal sends the whole
 //     lease, so that one that the store has lost is recorded anew while its window is open.
 //   - What a lost reply costs stands with [Client].
-//   - No error text holds a token or the proof of a claim or lease.
+//   - No error text holds a token, an API key or the proof of a claim or lease.
 //
 // Time is the service's. An attempt trusts its own claim for at most the lease from before the
 // claim or heartbeat was sent, by this process's monotonic clock.

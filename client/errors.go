@@ -154,7 +154,7 @@ type Error struct {
 	Wait time.Duration
 	// the same request may succeed later, according to the service, and repeating it does no harm
 	Retryable bool
-	See       string // where to read on. It may hold the token: not for a log
+	See       string // where to read on, with … for the token
 
 	// with ErrInDoubt, for [Client.Operation] and [Client.Settle]: the operation's name, and since
 	// when it is in doubt; "" and the zero time = not known

@@ -235,6 +235,25 @@ func TestAServiceThatIsAwayIsARefusal(t *testing.T) {
 	wantError(t, err, client.ErrUnavailable)
 }
 
+// net/http would read the answer for ever, whatever the context.
+func TestAnswerOfAnotherProtocolIsAnUnknownOutcome(t *testing.T) {
+	service := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		conn, _, err := http.NewResponseController(w).Hijack()
+		if err != nil {
+			t.Errorf("Hijack: %v", err)
+			return
+		}
+		defer conn.Close()
+		_, _ = io.WriteString(conn, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: x\r\n\r\n")
+		_, _ = io.Copy(io.Discard, conn)
+	}))
+	defer service.Close()
+	c, err := client.New(client.Config{URL: service.URL})
+	expect.NoError(t, "New", err)
+	_, err = c.Incr(t.Context(), "k")
+	expect.Error(t, "Incr", err, client.ErrUnknownOutcome)
+}
+
 func TestAnEndedContextSendsNothing(t *testing.T) {
 	s := embedded(t)
 	ctx, cancel := context.WithCancel(t.Context())

@@ -24,8 +24,9 @@ type LimitState struct {
 
 // TakeLimit takes a cost from the rate limit of a name, all of it or nothing. ErrLimitReached:
 // there is no room for it now; Error.Wait is when there is, if nothing else is taken meanwhile, and
-// the state is what is left. A negative cost gives back what an earlier call took. A cost of 0
-// takes nothing, and returns the state. All callers of a name state the same rate.
+// the state is what is left. A negative cost gives back what an earlier call took, for the role
+// admin. A cost of 0 takes nothing, and returns the state. All callers of a name state the same
+// rate.
 //
 // With ErrUnavailable nothing is decided: go on or do not, as suits the work. After
 // ErrUnknownOutcome the cost may have been taken.

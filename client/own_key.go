@@ -17,7 +17,7 @@ import (
 type OwnKey struct {
 	Key   string // 1 to 1,024 bytes of UTF-8 without control characters
 	Scope string // a name that keeps keys of different kinds apart; "" = none
-	// how long the answer stays, from when it is recorded; a second to 30 days; 0 = a day. Without
+	// how long the answer stays, from when it is recorded; a second to 400 days; 0 = a day. Without
 	// an answer the service keeps the operation for 30 days, or for longer
 	Retention time.Duration
 }

@@ -38,7 +38,7 @@ func (e *Error) problem(header http.Header, body []byte, call call) *Error {
 	}
 	e.class = byStatus(e.Status)
 	e.Code, e.Retryable = string(problem.Code), problem.Retryable
-	e.Title, e.Detail, e.See = call.clean(problem.Title), call.clean(problem.Detail), shortened(printed(problem.See))
+	e.Title, e.Detail, e.See = call.clean(problem.Title), call.clean(problem.Detail), call.clean(problem.See)
 	e.limited(problem)
 	if names.Digested.MatchString(problem.Operation) {
 		e.Operation, e.Since = problem.Operation, problem.Since

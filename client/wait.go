@@ -3,6 +3,7 @@ package client
 import (
 	"context"
 	"errors"
+	"math"
 	"math/rand/v2"
 	"time"
 
@@ -13,7 +14,8 @@ const (
 	// oneWait is how long one request waits in the queue at most. A longer wait takes several, and
 	// so does one that is longer than the service lets a request take.
 	oneWait = time.Minute
-	// patience is how long a wait without a place in the queue goes on while no answer comes.
+	// patience bounds a wait without an end and without a place in the queue while the service is
+	// silent.
 	patience = 15 * time.Second
 	// placeKept is how long one with a place does: for as long as the place is kept.
 	placeKept = 2 * time.Minute
@@ -59,7 +61,9 @@ func (w *waiter) goesOn(ctx context.Context, err error) bool {
 		w.silence = time.Now()
 	}
 	kept := patience
-	if w.placed {
+	if !w.over.IsZero() {
+		kept = math.MaxInt64
+	} else if w.placed {
 		kept = placeKept
 	}
 	again := errors.Is(err, ErrHeld) || errors.Is(err, ErrQuarantined) || silent && time.Since(w.silence) < kept

@@ -46,6 +46,7 @@ var (
 	tokens     = need{"-token-url", func(o *options) bool { return o.tokenURL != "" }}
 	early      = need{"-early-header", func(o *options) bool { return o.earlyHeader != field{} }}
 	redirects  = need{"-redirect-path", func(o *options) bool { return o.redirectPath != "" }}
+	resolver   = need{"-service-url and -resolve", func(o *options) bool { return o.serviceURL != "" && o.resolve != "" }}
 	mark       = need{"-marker", func(o *options) bool { return o.marker != field{} }}
 )
 

@@ -4,7 +4,7 @@ import "slices"
 
 // checks is everything that is looked at, in the order of the report.
 func checks() []check {
-	return slices.Concat(grammarChecks(), refusalChecks(), replayChecks(), raceChecks(), tokenChecks())
+	return slices.Concat(grammarChecks(), refusalChecks(), replayChecks(), raceChecks(), tokenChecks(), resolverChecks())
 }
 
 func grammarChecks() []check {
@@ -74,6 +74,26 @@ func raceChecks() []check {
 		{"principals", must,
 			"the same key of two principals is two operations: neither gets the other's answer",
 			[]need{principals}, twoPrincipals},
+	}
+}
+
+func resolverChecks() []check {
+	behind := []need{resolver}
+	return []check{
+		{"resolver-before", promise,
+			"the service, asked before an attempt, says not-begun; that attempt and older ones have no effect then, whatever is asked " +
+				"next, and a newer one has",
+			behind, resolverBefore},
+		{"resolver-after", promise,
+			"the service, asked after an attempt, says completed, with the answer that the attempt gave",
+			behind, resolverAfter},
+		{"resolver-late", promise, "an attempt that was under way when the service said not-begun has no effect", behind, resolverLate},
+		{"resolver-refuses", promise,
+			"a question without Idempotency-Resolve: true, which a client may have sent, is refused",
+			behind, resolverRefuses},
+		{"resolver-race", promise,
+			"asked beside an attempt, the service says what has become of it, whichever comes first",
+			behind, resolverRace},
 	}
 }
 

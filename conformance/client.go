@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/tls"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -160,6 +161,10 @@ func (s *suite) open(ctx context.Context, r request, body io.Reader) (*http.Resp
 		outgoing.Header.Add(r.keyHeader, key)
 	}
 	response, err := s.client.Do(outgoing) //nolint:gosec // as above
+	if err == nil && response.StatusCode == http.StatusSwitchingProtocols {
+		_ = response.Body.Close() // no timeout ends a read of it
+		err = errors.New("it switches to another protocol")
+	}
 	if err != nil {
 		return nil, noAnswer(r, err)
 	}

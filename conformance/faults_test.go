@@ -76,6 +76,14 @@ const (
 	leaseDoubts    fault = "a running attempt is called unknown when its lease has lapsed"
 	globalKeys     fault = "all principals share one key space"
 
+	resolverLooks  fault = "a resolver looks and closes nothing"
+	resolverRaces  fault = "a resolver looks, then closes, and does not look again"
+	resolverMute   fault = "a resolver says completed without the answer"
+	resolverKeeps  fault = "a second question closes no further"
+	resolverOpens  fault = "a late question opens what was closed further"
+	resolverTells  fault = "a resolver answers a client's question"
+	resolverForbid fault = "a closed operation stays closed for a newer attempt"
+
 	tokenRefused     fault = "a token beside a key is refused"
 	tokenDeleted     fault = "a token is deleted by its use"
 	tokenRerun       fault = "a token can be used again and again"
@@ -151,6 +159,14 @@ var breaks = []struct {
 	{leaseDoubts, []string{"slow-owner"}},
 	{globalKeys, []string{"principals"}},
 
+	{resolverLooks, []string{"resolver-before", "resolver-late"}},
+	{resolverRaces, []string{"resolver-race"}},
+	{resolverMute, []string{"resolver-after"}},
+	{resolverForbid, []string{"resolver-before"}},
+	{resolverKeeps, []string{"resolver-before"}},
+	{resolverOpens, []string{"resolver-before"}},
+	{resolverTells, []string{"resolver-refuses"}},
+
 	{tokenRefused, []string{"token-and-key"}},
 	{tokenDeleted, []string{"token-once"}},
 	{tokenRerun, []string{"token-once"}},
@@ -180,7 +196,7 @@ func TestEveryFaultIsFound(t *testing.T) {
 // A fault is found by what it changes, and by nothing else: the checks that do not look at it pass.
 // Here every check runs against some faults of each kind.
 func TestAFaultIsNotFoundWhereItIsNot(t *testing.T) {
-	for _, wrong := range []fault{acceptsList, noProblem409, mismatchForgets, errorFrees, halfRuns, tokenOfAnybody} {
+	for _, wrong := range []fault{acceptsList, noProblem409, mismatchForgets, errorFrees, halfRuns, tokenOfAnybody, resolverMute} {
 		t.Run(string(wrong), func(t *testing.T) {
 			t.Parallel()
 			out, _ := report(t, append(openShop(t, wrong), "-n", "5")...)

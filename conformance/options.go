@@ -43,6 +43,9 @@ type options struct {
 
 	redirectPath string
 
+	serviceURL string
+	resolve    string // a method and a path with {operation}
+
 	countURL   string
 	countField string
 
@@ -79,8 +82,14 @@ func parse(args []string, stderr io.Writer) (*options, error) {
 	if o.list {
 		return o, nil
 	}
-	if o.base, err = baseURL(*base); err != nil {
+	if o.base, err = baseURL("url", *base); err != nil {
 		return nil, err
+	}
+	if o.serviceURL != "" {
+		if _, err = baseURL("service-url", o.serviceURL); err != nil {
+			return nil, err
+		}
+		o.serviceURL = strings.TrimSuffix(o.serviceURL, "/")
 	}
 	return o, o.check()
 }
@@ -120,6 +129,8 @@ func (o *options) knowledgeFlags(set *flag.FlagSet) {
 		"another `path` of the same operation, which the server answers with 307 or 308, such as /payments/")
 	set.Var(&o.principalA, "principal-a", "`Name: value`, the header that makes a request one principal's")
 	set.Var(&o.principalB, "principal-b", "`Name: value`, the header that makes a request another principal's")
+	set.StringVar(&o.serviceURL, "service-url", "", "the `URL` of the service behind the gateway, whose resolver is asked")
+	set.StringVar(&o.resolve, "resolve", "", "the `request` by which the gateway asks, such as 'PUT /operations/{operation}'")
 	set.StringVar(&o.countURL, "count-url", "", "a GET of this `path` or URL tells how many effects there were")
 	set.StringVar(&o.countField, "count-field", "total", "the `field` of the JSON answer that holds that integer; dots go deeper")
 }
@@ -142,13 +153,16 @@ func help(w io.Writer, set *flag.FlagSet) {
 	set.PrintDefaults()
 }
 
-func baseURL(text string) (*url.URL, error) {
+// resolvePattern matches a request that asks a resolver.
+var resolvePattern = regexp.MustCompile(`^[A-Z]+ /[^ ]*\{operation\}[^ ]*$`)
+
+func baseURL(flag, text string) (*url.URL, error) {
 	if text == "" {
-		return nil, errors.New("-url is needed, such as http://localhost:8080")
+		return nil, fmt.Errorf("-%s is needed, such as http://localhost:8080", flag)
 	}
 	base, err := url.Parse(strings.TrimSuffix(text, "/"))
 	if err != nil || base.Scheme != "http" && base.Scheme != "https" || base.Host == "" || base.RawQuery != "" || base.Fragment != "" {
-		return nil, fmt.Errorf("-url %s: a URL such as http://localhost:8080 is needed", text)
+		return nil, fmt.Errorf("-%s %s: a URL such as http://localhost:8080 is needed", flag, text)
 	}
 	return base, nil
 }
@@ -169,6 +183,9 @@ func (o *options) check() error {
 	wrong(o.slow > 0 && o.slow >= o.timeout, "-timeout is not longer than -slow: no slow request could be answered")
 	wrong((o.principalA == field{}) != (o.principalB == field{}), "-principal-a and -principal-b belong together")
 	wrong(o.principalA != field{} && o.principalA == o.principalB, "-principal-a and -principal-b are the same")
+	wrong((o.serviceURL == "") != (o.resolve == ""), "-service-url and -resolve belong together")
+	wrong(o.resolve != "" && !resolvePattern.MatchString(o.resolve),
+		"-resolve is a method and a path, such as 'PUT /operations/{operation}'")
 	wrong(o.issued() && o.tokenURL == "", "-header is the -token-header: -token-url is needed, where the tokens come from")
 	return errors.Join(faults...)
 }

@@ -16,6 +16,34 @@ import (
 	verify "github.com/coatcheck/coatcheck/internal/testing/expect" // expect is another name here
 )
 
+// Nothing that a server answers keeps the suite from its end.
+func TestServerThatSwitchesProtocolsIsNotWaitedFor(t *testing.T) {
+	t.Parallel()
+	over := make(chan struct{})
+	web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Connection", "Upgrade")
+		w.Header().Set("Upgrade", "x")
+		w.WriteHeader(http.StatusSwitchingProtocols)
+		_ = http.NewResponseController(w).Flush() // it has gone, or it has not
+		<-over
+	}))
+	t.Cleanup(web.Close)
+	t.Cleanup(func() { close(over) })
+	ended := make(chan int, 1)
+	go func() {
+		var stdout, stderr bytes.Buffer
+		ended <- run(t.Context(), []string{"-url", web.URL, "-run", "^replay-equal$", "-timeout", "2s", "-slow", "1s"}, &stdout, &stderr)
+	}()
+	select {
+	case code := <-ended:
+		if code == allPassed {
+			t.Errorf("exit code: got %d, want another", code)
+		}
+	case <-time.After(2 * time.Minute):
+		t.Error("the suite runs on")
+	}
+}
+
 func TestCommandLinesThatCanNotBeMeant(t *testing.T) {
 	const address = "http://127.0.0.1:1"
 	for _, row := range []struct {
@@ -44,6 +72,9 @@ func TestCommandLinesThatCanNotBeMeant(t *testing.T) {
 		{"-url|" + address + "|-H|no colon", "'Name: value'"},
 		{"-url|" + address + "|-H|", "a header is needed"},
 		{"-url|" + address + "|-marker|: 1", "'Name: value'"},
+		{"-url|" + address + "|-service-url|" + address, "belong together"},
+		{"-url|" + address + "|-service-url|127.0.0.1|-resolve|PUT /{operation}", "-service-url 127.0.0.1: a URL such as"},
+		{"-url|" + address + "|-service-url|" + address + "|-resolve|/operations", "-resolve is a method and a path"},
 		{"-url|" + address + "|-run|(", "missing closing"},
 		{"-url|" + address + "|-run|nothing", "leave no check"},
 		{"-url|" + address, "not reachable"},

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -27,6 +28,7 @@ type shop struct {
 	records map[string]*record
 	issued  map[string]string // token: who may use it
 	total   int
+	rows    map[string]*row // of operations, for attempts that a gateway sends
 	// closed when a fault of the lease has been met: a slow payment takes that long
 	lapsed chan struct{}
 	once   sync.Once
@@ -38,6 +40,12 @@ type record struct {
 	answer      *reply        // nil while it runs
 	over        chan struct{} // closed when the answer is there
 	until       time.Time     // end of the lease
+}
+
+// row is an operation as its attempts and its resolver keep it.
+type row struct {
+	fence  int64
+	answer *reply // of the attempt that had its effect; nil = it is closed up to the fence
 }
 
 type reply struct {
@@ -60,6 +68,7 @@ func openShop(t testing.TB, wrong fault) (args []string) {
 		"-url", web.URL, "-count-url", "/payments", "-token-url", "/token", "-policy", "/policy",
 		"-slow-header", "X-Slow: yes", "-slow", "200ms", "-lease", "60ms", "-error-header", "X-Fail: yes", "-early-header", "X-Early: yes", "-redirect-path", "/payments/",
 		"-principal-a", "Authorization: Bearer a", "-principal-b", "Authorization: Bearer b",
+		"-service-url", web.URL + "/behind", "-resolve", "PUT /operations/{operation}",
 		"-n", "20", "-timeout", "2m", "-wait", wait,
 	}
 }
@@ -67,7 +76,7 @@ func openShop(t testing.TB, wrong fault) (args []string) {
 func newShop(wrong fault) *shop {
 	return &shop{
 		fault: wrong, slow: 200 * time.Millisecond, lease: 60 * time.Millisecond,
-		records: map[string]*record{}, issued: map[string]string{}, lapsed: make(chan struct{}),
+		records: map[string]*record{}, issued: map[string]string{}, lapsed: make(chan struct{}), rows: map[string]*row{},
 	}
 }
 
@@ -90,9 +99,70 @@ func (s *shop) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		s.refuse(w, map[bool]int{false: http.StatusUnauthorized, true: http.StatusServiceUnavailable}[s.is(earlyLost)])
 	case "POST /payments/":
 		s.redirect(w, r)
+	case "POST /behind/payments":
+		s.attempt(w, r)
+	case "PUT /behind/operations/" + r.Header.Get("Idempotency-Operation"):
+		s.resolve(w, r)
 	default:
 		http.NotFound(w, r)
 	}
+}
+
+// attempt is a payment that a gateway sends: it enters its row with its effect.
+func (s *shop) attempt(w http.ResponseWriter, r *http.Request) {
+	operation := r.Header.Get("Idempotency-Operation")
+	fence, err := strconv.ParseInt(r.Header.Get("Idempotency-Fence"), 10, 64)
+	if _, cut := io.ReadAll(r.Body); err != nil || cut != nil {
+		s.refuse(w, http.StatusBadRequest)
+		return
+	}
+	s.mu.Lock()
+	before := s.rows[operation]
+	closed := before != nil && (before.answer != nil || fence <= before.fence || s.is(resolverForbid))
+	answer := &reply{http.StatusCreated, http.Header{"Content-Type": {"application/json"}}, []byte(`{"id":"` + rand.Text() + `"}`)}
+	if !closed {
+		s.total++
+		s.rows[operation] = &row{fence, answer}
+	}
+	s.mu.Unlock()
+	if closed {
+		s.refuse(w, http.StatusConflict)
+		return
+	}
+	answer.send(w)
+}
+
+// resolve closes an operation, or says what its attempt has answered.
+func (s *shop) resolve(w http.ResponseWriter, r *http.Request) {
+	operation := r.Header.Get("Idempotency-Operation")
+	fence, err := strconv.ParseInt(r.Header.Get("Idempotency-Fence"), 10, 64)
+	if err != nil || r.Header.Get("Idempotency-Resolve") != "true" && !s.is(resolverTells) {
+		s.refuse(w, http.StatusNotFound)
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	found := s.rows[operation]
+	if s.is(resolverRaces) {
+		s.mu.Unlock()
+		time.Sleep(5 * time.Millisecond) // between the look and the closing
+		s.mu.Lock()
+	}
+	if found != nil && found.answer != nil {
+		w.Header().Set("Idempotency-Resolution", "completed")
+		if !s.is(resolverMute) {
+			found.answer.send(w)
+		}
+		return
+	}
+	switch {
+	case s.is(resolverLooks), found != nil && s.is(resolverKeeps):
+	case found != nil && !s.is(resolverOpens, resolverRaces):
+		s.rows[operation] = &row{fence: max(found.fence, fence)}
+	default:
+		s.rows[operation] = &row{fence: fence}
+	}
+	w.Header().Set("Idempotency-Resolution", "not-begun")
 }
 
 // redirect answers with where payments are made.

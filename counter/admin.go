@@ -2,12 +2,14 @@ package counter
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"slices"
 	"strconv"
-	"sync"
 	"time"
 
 	"github.com/coatcheck/coatcheck/internal/names"
+	"github.com/coatcheck/coatcheck/internal/pipeline"
 	"github.com/coatcheck/coatcheck/scripts"
 )
 
@@ -156,29 +158,17 @@ func (c *Counters) List(ctx context.Context, prefix, after string, n int) (page 
 
 // values reads several counters, and leaves out those that have ended.
 func (c *Counters) values(ctx context.Context, keys []string) ([]Listed, error) {
-	all, gone := make([]Listed, len(keys)), make([]bool, len(keys))
-	var reading sync.WaitGroup
-	for i, key := range keys {
-		reading.Go(func() {
-			value, err := c.Get(ctx, key)
-			all[i], gone[i] = Listed{key, value, err}, err == ErrUnknown //nolint:errorlint // it is returned as it is
-		})
-	}
-	reading.Wait()
-	defer reading.Wait()
-	var found []Listed
-	for i, one := range all {
+	all := make([]Listed, len(keys))
+	err := pipeline.Together(ctx, len(keys), func(ctx context.Context, i int) error {
+		value, err := c.Get(ctx, keys[i])
+		all[i] = Listed{keys[i], value, err}
 		switch {
-		case gone[i]:
-			reading.Go(func() {
-				// the next addition puts it back
-				_, _ = c.store.Run(ctx, scripts.NameRemove, []string{c.names()}, one.Key)
-			})
-		case one.Err != nil && one.Err != ErrNotAnInteger: //nolint:errorlint // as above
-			return nil, one.Err
-		default:
-			found = append(found, one)
+		case errors.Is(err, ErrUnknown): // the next addition puts it back
+			_, _ = c.store.Run(ctx, scripts.NameRemove, []string{c.names()}, keys[i])
+		case !errors.Is(err, ErrNotAnInteger):
+			return err
 		}
-	}
-	return found, nil
+		return nil
+	})
+	return slices.DeleteFunc(all, func(one Listed) bool { return errors.Is(one.Err, ErrUnknown) }), err
 }

@@ -30,6 +30,9 @@ const (
 	MovePast AfterLoss = "move-past"
 	// Refuse returns [ErrBehind] until the counter is set.
 	Refuse AfterLoss = "refuse"
+	// Stay goes on from the larger of what is there and what this process has seen: values that
+	// were lost come twice. It is for counts of something, such as tries: see [Request.AfterLoss].
+	Stay AfterLoss = "stay"
 )
 
 // Config is what the counters of a store share. The zero value of each field means its documented

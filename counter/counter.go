@@ -32,11 +32,12 @@ type Counters struct {
 	config Config
 	log    *slog.Logger
 
-	keys  sync.Map // *entry by key: what this process knows of it
-	count atomic.Int64
-	moved atomic.Int64
-	eras  sync.Map // knownEra of a slot, by its marker
-	trial atomic.Pointer[trial]
+	keys    sync.Map // *entry by key: what this process knows of it
+	count   atomic.Int64
+	moved   atomic.Int64
+	refused refusals
+	eras    sync.Map // knownEra of a slot, by its marker
+	trial   atomic.Pointer[trial]
 
 	batches sync.WaitGroup
 	// of *waiter; of one Counters, since a channel must not go from one bubble of testing/synctest
@@ -84,6 +85,10 @@ type Request struct {
 	// either. A counter that would have to move past the limit, as values may be lost, does not
 	// move, and the answer is ErrBehind. 0 = none.
 	Limit int64
+	// AfterLoss is Stay for a counter with a limit and a TTL whose values nobody uses: it goes on
+	// after a loss, and as many calls as were lost pass beyond its limit. All callers of the
+	// counter have to say the same. "" = as Config.
+	AfterLoss AfterLoss
 }
 
 func (r Request) check(key string) error {
@@ -96,6 +101,10 @@ func (r Request) check(key string) error {
 		return fmt.Errorf("%w: ttl %v: %v to %v", ErrRequest, r.TTL, MinTTL, MaxTTL)
 	case r.Limit < 0:
 		return fmt.Errorf("%w: limit %d is negative", ErrRequest, r.Limit)
+	case r.AfterLoss != "" && r.AfterLoss != Stay:
+		return fmt.Errorf("%w: after a loss %q: %s or nothing", ErrRequest, r.AfterLoss, Stay)
+	case r.AfterLoss == Stay && (r.Limit == 0 || r.TTL == 0):
+		return fmt.Errorf("%w: after a loss %q: needs a limit and a TTL", ErrRequest, r.AfterLoss)
 	}
 	return nil
 }

@@ -43,7 +43,7 @@ type entry struct {
 	listed  bool           // it was put on the list of names since it was opened
 	absent  bool           // it was not there when it was opened: another may begin it with a TTL
 	dropped bool           // it is in the table no more
-	limit   int64          // of the last call; 0 = none
+	last    need           // of the last call
 }
 
 // start is the origin of this package's clock, which runs monotonically.
@@ -86,10 +86,10 @@ func (c *Counters) forget() {
 	})
 }
 
-func (e *entry) lastLimit() int64 {
+func (e *entry) lastNeed() need {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return e.limit
+	return e.last
 }
 
 func (e *entry) lastUsed() time.Duration {

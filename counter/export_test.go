@@ -1,6 +1,17 @@
 package counter
 
-import "context"
+import (
+	"context"
+	"log/slog"
+	"time"
+)
+
+// Refusals is the log of refused counters.
+type Refusals struct{ refusals }
+
+func (r *Refusals) Log(ctx context.Context, log *slog.Logger, err error, now time.Duration) {
+	r.log(ctx, log, err, now)
+}
 
 // Poll asks for the eras of some slots, by their markers, as the watch does.
 func Poll(ctx context.Context, c *Counters, markers []string) {

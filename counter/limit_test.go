@@ -2,10 +2,14 @@ package counter_test
 
 import (
 	"errors"
+	"fmt"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/coatcheck/coatcheck/counter"
 	"github.com/coatcheck/coatcheck/internal/testing/expect"
+	"github.com/coatcheck/coatcheck/internal/testing/logtest"
 	"github.com/coatcheck/coatcheck/internal/testing/redistest"
 )
 
@@ -79,4 +83,80 @@ func TestReportDoesNotMoveACounterPastItsLimit(t *testing.T) {
 	wantRefused(t, err, counter.ErrBehind)
 	_, err = c.Get(t.Context(), "k")
 	wantRefused(t, err, counter.ErrUnknown) // as Redis has it; it begins nowhere
+}
+
+// The log names a counter that is refused: the first at once, then one of them a minute.
+func TestLogNamesARefusedCounterOnceAMinute(t *testing.T) {
+	log := &logtest.Text{}
+	var refusals counter.Refusals
+	for _, row := range []struct {
+		after time.Duration // since the start
+		key   string
+		want  string // in the last line
+		lines int
+	}{
+		{0, "a", `kind=counter key=a last=7 limit=9 why="Redis`, 1},
+		{59 * time.Second, "b", "key=a", 1},
+		{61 * time.Second, "c", "key=c last=7 limit=9", 2},
+	} {
+		behind := &counter.BehindError{Kind: "counter", Key: row.key, Value: 5, Seen: 7, Limit: 9, Why: "restarted"}
+		refusals.Log(t.Context(), log.Logger(), fmt.Errorf("opening: %w", behind), row.after)
+		refusals.Log(t.Context(), log.Logger(), counter.ErrLimit, row.after)
+		lines := strings.Split(strings.TrimSpace(log.String()), "\n")
+		expect.Equal(t, "lines", len(lines), row.lines)
+		expect.Contains(t, "the last line", lines[len(lines)-1], row.want)
+	}
+	expect.Contains(t, "the log", log.String(), `calls=1 try="coatcheck counter set KEY VALUE"`, "calls=2 ")
+}
+
+var tries = counter.Request{Limit: 10, TTL: time.Hour, AfterLoss: counter.Stay}
+
+// try adds one to a count whose values nobody uses.
+func (c counters) try(t *testing.T, want int64) {
+	t.Helper()
+	expect.Eventually(t, "it is served", func() bool {
+		got, err := c.Add(t.Context(), "tries", tries)
+		if err == nil && got.Value != want {
+			t.Fatalf("Add to tries: got %d, want %d", got.Value, want)
+		}
+		return err == nil
+	})
+}
+
+// A count of tries goes on after a loss from the last value that is known, until its limit, and
+// ends when it was to end.
+func TestCountThatStaysGoesOnAfterALoss(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t, "--appendonly", "yes", "--appendfsync", "everysec")
+	before := process(t, server.URL())
+	before.try(t, 1)
+	before.try(t, 2)
+	server.Stop() // in order, so that the file is whole
+	server.Restart()
+	before.try(t, 3)
+	process(t, server.URL(), strict).try(t, 4)
+	do(t, server, "DEL", before.store.Key("counter", "tries"))
+	before.try(t, 4) // it has seen 3
+	do(t, server, "FLUSHALL")
+	for i := int64(5); i <= 10; i++ {
+		before.try(t, i)
+	}
+	_, err := before.Add(t.Context(), "tries", tries)
+	wantRefused(t, err, counter.ErrLimit)
+	expect.Equal(t, "counters that were moved", before.Totals().Moved, 0)
+	left := server.Client().PTTL(t.Context(), before.store.Key("counter", "tries")).Val()
+	if left <= 0 || left > time.Hour {
+		t.Errorf("PTTL of a count with an hour, after the losses: got %v", left)
+	}
+}
+
+func TestCountThatStaysNeedsALimitAndAnEnd(t *testing.T) {
+	c := process(t, redistest.Start(t).URL())
+	for _, request := range []counter.Request{
+		{AfterLoss: counter.Stay}, {AfterLoss: counter.Stay, Limit: 10}, {AfterLoss: counter.Stay, TTL: time.Hour},
+		{AfterLoss: counter.Refuse, Limit: 10, TTL: time.Hour}, {AfterLoss: "guess", Limit: 10, TTL: time.Hour},
+	} {
+		_, err := c.Add(t.Context(), "k", request)
+		wantRefused(t, err, counter.ErrRequest)
+	}
 }

@@ -14,7 +14,7 @@ import (
 // others.
 func (c *Counters) addOnce(ctx context.Context, e *entry, request Request) (Range, error) {
 	for range attempts {
-		now, err := c.ready(ctx, e, need{request.TTL, request.By, request.Limit})
+		now, err := c.ready(ctx, e, need{request.TTL, request.By, request.Limit, request.AfterLoss})
 		if err != nil {
 			return Range{}, err
 		}

@@ -1,6 +1,7 @@
 package counter
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -43,10 +44,14 @@ type need struct {
 	ttl   time.Duration // of a counter that begins or has none; 0 = none
 	by    int64         // how many values are to be added
 	limit int64         // the largest value that is of use; 0 = any is
+	after AfterLoss     // what a counter does that has to move
 }
 
-// highest returns the largest value that a counter may be moved from, "" for any: moved from a
-// larger one, it would have no value left within the limit.
+// openWord is what counter_open calls it.
+var openWord = map[AfterLoss]string{MovePast: "past", Refuse: "refuse", Stay: "stay"}
+
+// highest returns the largest value that a counter may be moved from by a margin, "" for any: moved
+// from a larger one, it would have no value left within the limit.
 func (n need) highest(margin int64) string {
 	if n.limit == 0 {
 		return ""
@@ -57,7 +62,7 @@ func (n need) highest(margin int64) string {
 // ready returns a counter's state, after it was opened if that is needed.
 func (c *Counters) ready(ctx context.Context, e *entry, n need) (state, error) {
 	e.mu.Lock()
-	e.limit = n.limit
+	e.last = need{by: 1, limit: n.limit, after: n.after}
 	ready, now := e.readyLocked(n.ttl), e.stateLocked()
 	e.mu.Unlock()
 	if ready {
@@ -81,15 +86,11 @@ func (c *Counters) open(ctx context.Context, e *entry, n need) (state, error) {
 		ends = strconv.FormatInt(e.ends, 10)
 	}
 	e.mu.Unlock()
-	what := "past"
-	if c.config.AfterLoss == Refuse {
-		what = "refuse"
-	}
 	step.At("counter: is about to open")
 	asked := clock()
 	words, place, err := c.engine.RunAt(ctx, scripts.CounterOpen, []string{e.redisKey, c.recordKey(e.key), marker},
-		floor, life, ends, c.config.Margin, what, known.era, c.config.HoldOff.Milliseconds(), ttl.Milliseconds(),
-		n.highest(c.config.Margin), least)
+		floor, life, ends, c.config.Margin, openWord[cmp.Or(n.after, c.config.AfterLoss)], known.era,
+		c.config.HoldOff.Milliseconds(), ttl.Milliseconds(), n.highest(c.config.Margin), least, n.highest(0))
 	if err != nil {
 		return state{}, err
 	}
@@ -99,11 +100,15 @@ func (c *Counters) open(ctx context.Context, e *entry, n need) (state, error) {
 	}
 	switch reply.Word() {
 	case "ok":
-		return c.opened(ctx, e, reply, opening{place, marker, ttl, asked})
+		return c.opened(ctx, e, reply, opening{place, marker, ttl, n.after, asked})
 	case "hold-off":
 		return state{}, c.heldOff(marker, reply)
 	case "behind":
-		return state{}, c.behind(e, reply, floor, n)
+		err := c.behind(e, reply, floor, n)
+		c.refused.log(ctx, c.log, err, clock())
+		return state{}, err
+	case "limit": // it has come to its end without a move
+		return state{}, limited(n.limit)
 	case "not-an-integer":
 		return state{}, ErrNotAnInteger
 	case "overflow":
@@ -116,6 +121,7 @@ type opening struct {
 	place  pipeline.Place
 	marker string
 	ttl    time.Duration
+	after  AfterLoss
 	asked  time.Duration // when, by this process's clock
 }
 
@@ -140,10 +146,13 @@ func (c *Counters) opened(ctx context.Context, e *entry, reply scripts.Reply, wi
 	found := e.stateLocked()
 	found.anew = anew
 	e.mu.Unlock()
-	if moved == "1" {
+	if moved == "1" && with.after == Stay {
+		c.log.InfoContext(ctx, "a counter had gone back, or may have, and goes on, as its caller asks",
+			slog.String("key", e.key), slog.Int64("from", at))
+	} else if moved == "1" {
 		c.moved.Add(1)
 		c.log.WarnContext(ctx, "a counter had gone back, or may have, and was moved past all values", slog.String("kind", c.config.Kind),
-			slog.Int64("to", at))
+			slog.String("key", e.key), slog.Int64("to", at))
 	}
 	if c.store.Mode() != redisstore.Embedded { // whose data is lost only with this process
 		c.watch.start(c)
@@ -185,13 +194,9 @@ func (c *Counters) behind(e *entry, reply scripts.Reply, floor string, n need) e
 	if why != "" {
 		behind.Noticed = time.UnixMicro(era)
 	}
-	switch last := max(at, seen); {
-	case c.config.AfterLoss == Refuse || n.limit == 0:
-		return behind
-	case last > n.limit-n.by: // it has come to its end without a move
-		return limited(n.limit)
+	if c.config.AfterLoss != Refuse {
+		behind.Limit = n.limit
 	}
-	behind.Limit = n.limit
 	return behind
 }
 

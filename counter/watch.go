@@ -111,7 +111,7 @@ func (c *Counters) poll(ctx context.Context) {
 // reached. The answer is for the calls that add.
 func (c *Counters) report(ctx context.Context, e *entry) {
 	for ctx.Err() == nil {
-		if _, err := c.open(ctx, e, need{by: 1, limit: e.lastLimit()}); !errors.Is(err, redisstore.ErrUnavailable) &&
+		if _, err := c.open(ctx, e, e.lastNeed()); !errors.Is(err, redisstore.ErrUnavailable) &&
 			!errors.Is(err, redisstore.ErrUnknownOutcome) {
 			return
 		}

@@ -36,6 +36,9 @@ type Readiness struct {
 	Incarnation string `json:"incarnation,omitempty"` // on this machine alone
 	// why it is not ready; on this machine with figures
 	Reason string `json:"reason,omitempty"`
+	// where the store is that does not work, and when that was first seen; on this machine alone
+	Address string    `json:"address,omitempty"`
+	Since   time.Time `json:"since,omitzero"`
 
 	Routes    int    `json:"routes"`           // guarded routes in force
 	Unmatched string `json:"unmatched"`        // refuse or pass: what no route names
@@ -70,6 +73,9 @@ func (g *Gateway) ready(w http.ResponseWriter, r *http.Request) {
 	}
 	if health.FromThisMachine(r) {
 		readiness.Incarnation, readiness.Reason = store.Incarnation, store.Reason
+		if !store.Since.IsZero() {
+			readiness.Address, readiness.Since = g.store.Address(), store.Since.UTC()
+		}
 		readiness.Version, readiness.RoutesFaults, readiness.UnguardedWide = routes.version, faults, wide
 	}
 	w.Header().Set("Cache-Control", "no-store")

@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -13,6 +14,8 @@ import (
 	"github.com/coatcheck/coatcheck/idempotency"
 	"github.com/coatcheck/coatcheck/internal/frontdoor"
 	"github.com/coatcheck/coatcheck/internal/names"
+	"github.com/coatcheck/coatcheck/internal/noupgrade"
+	"github.com/coatcheck/coatcheck/internal/yamlfile"
 )
 
 // Ask is a service that says who sends a request. It gets the request's header, as with nginx's
@@ -25,27 +28,27 @@ type Ask struct {
 // askTimeout is how long the service may take.
 const askTimeout = 5 * time.Second
 
-var askFields = map[string]reader{
-	"url":    text(func(r *Route) *string { return &r.Caller.Ask.URL }),
-	"header": text(func(r *Route) *string { return &r.Caller.Ask.Header }),
+func (a *Ask) fields() yamlfile.Fields {
+	return yamlfile.Fields{"url": yamlfile.Text(&a.URL), "header": yamlfile.Text(&a.Header)}
 }
 
-// fault is what is wrong with an Ask; "" if nothing is.
-func (a Ask) fault() string {
+func (a *Ask) check() error {
 	at, err := url.Parse(a.URL)
 	if err != nil || at.Scheme != "http" && at.Scheme != "https" || at.Host == "" || at.User != nil || at.Fragment != "" {
-		return "url: a URL such as http://auth.internal/verify belongs here, without a password"
+		return errors.New("url: a URL such as http://auth.internal/verify belongs here, without a password")
 	}
 	if !names.Header.MatchString(a.Header) {
-		return "header: the name of a header of the service's answer belongs here, such as X-User-Id"
+		return errors.New("header: the name of a header of the service's answer belongs here, such as X-User-Id")
 	}
-	return ""
+	return nil
 }
 
 // askClient asks such services. It follows no redirect, as to a login.
 var askClient = &http.Client{
-	Timeout:       askTimeout,
-	Transport:     &http.Transport{MaxIdleConnsPerHost: 64, IdleConnTimeout: time.Second, DisableCompression: true},
+	Timeout: askTimeout,
+	Transport: noupgrade.Transport{
+		Next: &http.Transport{MaxIdleConnsPerHost: 64, IdleConnTimeout: time.Second, DisableCompression: true},
+	},
 	CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 }
 

@@ -1,6 +1,9 @@
 package gateway
 
 import (
+	"bufio"
+	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -71,6 +74,34 @@ func TestCallersAreThoseThatAServiceNames(t *testing.T) {
 	r.wantCode(a, api.StoreUnavailable)
 	expect.Contains(t, "detail", a.problem().Detail, "Nothing was done", "service that knows callers")
 	upstream.wantPaid(t, 2)
+}
+
+// switching is a server that answers each request with another protocol, and stays.
+func switching(t *testing.T, header string) (url string) {
+	return hear(t, func(conn net.Conn) {
+		defer conn.Close()
+		if _, err := http.ReadRequest(bufio.NewReader(conn)); err != nil {
+			return
+		}
+		_, _ = io.WriteString(conn, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: x\r\n"+header+"\r\n")
+		_, _ = io.Copy(io.Discard, conn)
+	})
+}
+
+// net/http would read such an answer for ever.
+func TestServersThatSwitchProtocolsHoldNothingUp(t *testing.T) {
+	t.Parallel()
+	upstream := newShop(t, nil)
+	asking := switching(t, "X-User: ann\r\n")
+	r := start(t, upstream.URL, `routes: [{match: POST /payments, principal: {ask: {url: "`+asking+`", header: X-User}}}]`)
+	r.wantCode(r.do("POST", "/payments", "x", "Idempotency-Key: a"), api.StoreUnavailable)
+	upstream.wantPaid(t, 0)
+
+	mute := start(t, switching(t, "Idempotency-Resolution: completed\r\n"), resolvedPayments)
+	expect.Equal(t, "what the client is told", mute.do("POST", "/payments", "x", "Idempotency-Key: a").problem().Code, api.OutcomeUnknown)
+	expect.Eventually(t, "the question is in vain", func() bool {
+		return strings.Contains(mute.metrics(), `coatcheck_gateway_resolutions_total{decision="in_vain"} 1`)
+	})
 }
 
 func TestCallersByACookieThatStays(t *testing.T) {

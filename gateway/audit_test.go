@@ -81,6 +81,7 @@ func TestAddressIsOfTheConnectionOrOfATrustedProxy(t *testing.T) {
 		{true, []string{"203.0.113.9, 198.51.100.1"}, "198.51.100.1"},
 		{true, []string{"203.0.113.9", "198.51.100.1"}, "198.51.100.1"},
 		{true, []string{"2001:db8::1"}, "2001:db8::1"},
+		{true, []string{"::ffff:198.51.100.1"}, "198.51.100.1"},
 		{true, []string{"Zsecret"}, "192.0.2.7"},
 	} {
 		g := &Gateway{config: Config{TrustForwarded: row.trusted}}

@@ -2,7 +2,9 @@ package gateway
 
 import (
 	"crypto/tls"
+	"errors"
 	"net"
+	"net/http/httptrace"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -19,6 +21,7 @@ type countedConn struct {
 	net.Conn
 	written atomic.Int64
 	before  atomic.Int64 // of that, before the request under way; -1 = there has been none
+	again   atomic.Bool  // the request under way is not its first
 	cut     atomic.Bool  // a write has failed
 	end     func()       // closes closed
 	closed  chan struct{}
@@ -34,7 +37,13 @@ func countConn(conn net.Conn) *countedConn {
 	return c
 }
 
+// errGone is the error of a write of which nothing was handed over.
+var errGone = errors.New("the service has closed the connection")
+
 func (c *countedConn) Write(bytes []byte) (int, error) {
+	if c.again.CompareAndSwap(true, false) && isGone(c.Conn) {
+		return 0, errGone
+	}
 	c.written.Add(int64(len(bytes)))
 	n, err := c.Conn.Write(bytes)
 	c.written.Add(int64(n - len(bytes)))
@@ -89,13 +98,14 @@ type mark struct {
 }
 
 // got notes that a connection was given to the request, before anything of it is written.
-func (w *contact) got(conn net.Conn) {
+func (w *contact) got(info httptrace.GotConnInfo) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	m := mark{conn: counted(conn)}
+	m := mark{conn: counted(info.Conn)}
 	if m.conn != nil {
 		m.before = m.conn.written.Load()
 		m.conn.before.Store(m.before)
+		m.conn.again.Store(info.Reused)
 	}
 	w.given = append(w.given, m)
 }

@@ -14,7 +14,8 @@
 //   - Its answer is recorded before it is sent, and only if it arrived whole. Repeats get the
 //     recorded answer and do not reach the upstream. An answer that has neither a length nor chunks
 //     ends when its connection is closed, and then counts as whole (RFC 9112, 8): HTTP has no sign
-//     by which it differs from the answer of a service that died in the middle.
+//     by which it differs from the answer of a service that died in the middle. Chunks of HTTP/1.0,
+//     which has none (RFC 9112, 6.1), are taken for such an answer.
 //   - The claim is given back only if provably no byte of the request was handed to a connection,
 //     such as after a refused dial.
 //   - An answer that comes before the upstream has read the whole request is its answer, also if

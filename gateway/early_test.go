@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/http/httptrace"
 	"os"
 	"strconv"
 	"strings"
@@ -179,7 +180,7 @@ func TestSilenceAfterAFailedWriteIsBounded(t *testing.T) {
 		near, far := net.Pipe()
 		defer far.Close()
 		conn, began := countConn(full{near}), time.Now()
-		(&contact{}).got(conn)
+		(&contact{}).got(httptrace.GotConnInfo{Conn: conn})
 		wrote := make(chan error, 1)
 		go func() {
 			_, err := conn.Write([]byte("a request"))

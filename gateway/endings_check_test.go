@@ -130,6 +130,18 @@ func (b *book) gate(key string) chan struct{} {
 	return b.gates[key]
 }
 
+// open lets the handler of a key go on.
+func (b *book) open(key string) {
+	gate := b.gate(key)
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	select {
+	case <-gate:
+	default:
+		close(gate)
+	}
+}
+
 func (b *book) wait(key string, gone <-chan struct{}) {
 	select {
 	case <-b.gate(key):
@@ -146,6 +158,8 @@ type behind struct {
 	about string
 
 	down, up func()        // stop and start the service
+	ready    func()        // starts a server that an event has ended
+	reload   func()        // the server, and wait until it has begun to
 	set      func(*Config) // of the gateway
 }
 
@@ -195,19 +209,22 @@ func (b *behind) meets(e ending) {
 	}
 	about := fmt.Sprintf("%s, %s", b.about, e.event)
 	key := strings.ReplaceAll(e.event, " ", "-")
+	b.ready()
 	listed := b.listed()
 	after := func() {}
 	if event.prepare != nil {
 		after = event.prepare(b, key)
 	}
-	headers := []string{"Idempotency-Key: " + key, "Content-Type: application/json"}
+	headers := []string{"Idempotency-Key: " + key}
 	method, body := cmp.Or(event.method, "POST"), cmp.Or(event.body, `{"amount":1}`)
 	if event.noBody {
 		body = ""
+	} else {
+		headers = append(headers, "Content-Type: application/json")
 	}
 	first := b.door.do(method, "/payments", body, append(headers, "X-Event: "+event.name)...)
 	after()
-	close(b.book.gate(key))
+	b.book.open(key)
 	got := strconv.Itoa(first.status)
 	if first.problem().Code == api.OutcomeUnknown {
 		got = "none"

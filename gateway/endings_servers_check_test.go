@@ -36,21 +36,27 @@ type endingEvent struct {
 }
 
 var endingEvents = map[string]endingEvent{
-	"no answer in time":               {name: "slow"},
-	"the time is over":                {name: "slow"},
-	"the service dies":                {name: "killed"},
-	"the service dies and stays down": {name: "gone", prepare: (*behind).startAgain},
+	"no answer in time":                            {name: "slow"},
+	"the time is over":                             {name: "slow"},
+	"the time is over in a request without a body": {name: "slow", noBody: true},
+	"the time of an asynchronous request is over":  {name: "slow"},
+	"the handler takes longer than the limit":      {name: "late"},
+	"the service dies":                             {name: "killed"},
+	"the service dies and stays down":              {name: "gone", prepare: (*behind).startAgain},
 	// HAProxy repeats only what it has whole when it connects
-	"the service dies in a request without a body":                      {name: "killed", noBody: true},
-	"the service dies in a request without a body and stays down":       {name: "gone", noBody: true, prepare: (*behind).startAgain},
-	"the service dies in its answer":                                    {name: "part"},
-	"the service dies on a kept connection":                             {name: "killed", prepare: (*behind).warm},
+	"the service dies in a request without a body":                {name: "killed", noBody: true},
+	"the service dies in a request without a body and stays down": {name: "gone", noBody: true, prepare: (*behind).startAgain},
+	"the service dies in its answer":                              {name: "part"},
+	"the service dies in its answer and stays down":               {name: "part", prepare: (*behind).startAgain},
+	"a reload":                              {name: "slow", prepare: (*behind).reloadWithin},
+	"the service dies on a kept connection": {name: "killed", prepare: (*behind).warm},
 	"the service dies on a kept connection in a request without a body": {name: "killed", prepare: (*behind).warm, noBody: true},
 	"the service dies in a PUT":                                         {name: "killed", method: http.MethodPut},
 	"the service begins before it reads":                                {name: "unread"},
 	"the service itself answers 503":                                    {name: "busy"},
 	"the service itself answers 429":                                    {name: "refused"},
 	"an exception":                                                      {name: "thrown"},
+	"an exception in its answer":                                        {name: "thrown late"},
 	"a fatal error":                                                     {name: "memory"},
 	"a fatal error after a flush":                                       {name: "after"},
 	"the body is too large":                                             {name: "large", body: `"` + strings.Repeat("x", 2<<10) + `"`},
@@ -78,6 +84,18 @@ func (b *behind) stop(string) func() {
 // startAgain starts a service that has stopped when the first request has its answer.
 func (b *behind) startAgain(string) func() { return b.up }
 
+// reloadWithin has the server reload while the handler runs, which may end when that has begun.
+func (b *behind) reloadWithin(key string) func() {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		expect.Eventually(b.t, "the handler has begun", func() bool { return b.book.count("begun", key) == 1 })
+		b.reload()
+		b.book.open(key)
+	}()
+	return func() { <-done }
+}
+
 // spend has a request take all that the limit allows.
 func (b *behind) spend(key string) func() {
 	got := b.door.do("POST", "/payments", "", "Idempotency-Key: "+key+"-spent", "X-Event: limited")
@@ -96,7 +114,7 @@ func (b *behind) occupy(key string) func() {
 	}()
 	expect.Eventually(b.t, "the service has a request", func() bool { return b.book.count("begun", other) == 1 })
 	return func() {
-		close(b.book.gate(other))
+		b.book.open(other)
 		<-ended
 	}
 }
@@ -241,14 +259,32 @@ var endingServers = map[string]func(b *behind, l lines) (url string){
 	"Go with `http.TimeoutHandler`": (*behind).timeoutHandler,
 	// Debian's package is for Debian's interpreter
 	"FastAPI with `wait_for`": program("/usr/bin/python3", "limits.py", "504"),
+	"gunicorn": func(b *behind, _ lines) string {
+		return b.reloads("Handling signal: hup", "gunicorn", "--bind", "ADDRESS", "killed")
+	},
+	"gunicorn with `--timeout`": program("gunicorn", "--timeout", "2", "--bind", "ADDRESS", "killed"),
+	"unicorn": func(b *behind, _ lines) string {
+		return b.reloads("done reloading", "unicorn", "--env", "production", "--listen", "ADDRESS", "--config-file", b.file(""), "killed.ru")
+	},
+	"unicorn with `timeout`": func(b *behind, _ lines) string {
+		return b.launch(freePort(b.t), "unicorn", "--env", "production", "--listen", "ADDRESS", "--config-file", b.file("timeout 3"), "killed.ru")
+	},
+	"waitress": func(b *behind, _ lines) string {
+		return b.restarts(freePort(b.t), "waitress-serve", "--listen", "ADDRESS", "killed:application")
+	},
+	"Tomcat": (*behind).tomcat,
 	"uWSGI": program("uwsgi", "--http-socket", "ADDRESS", "--plugin", "python3", "--wsgi-file", "killed.py", "--master", "--need-app",
 		"--disable-logging"),
-	"`php -S`":                     program("php", "-d", "display_errors=0", "-S", "ADDRESS", "pay.php"),
-	"puma with Rack::Timeout":      program("puma", "--quiet", "--bind", "tcp://ADDRESS", "rack_timeout.ru"),
-	"Express with connect-timeout": program("node", "limits.mjs", "express"),
-	"Koa with koa-timeout-v2":      program("node", "limits.mjs", "koa"),
-	"hapi with `timeout.server`":   program("node", "limits.mjs", "hapi"),
-	"NestJS with `timeout()`":      program("node", "limits.mjs", "nest"),
+	"`php -S`":                          program("php", "-d", "display_errors=0", "-S", "ADDRESS", "pay.php"),
+	"puma with Rack::Timeout":           program("puma", "--quiet", "--bind", "tcp://ADDRESS", "rack_timeout.ru"),
+	"Express with connect-timeout":      program("node", "limits.mjs", "express"),
+	"Fastify with `handlerTimeout`":     program("node", "limits.mjs", "fastify", "handlerTimeout"),
+	"Fastify with `connectionTimeout`":  program("node", "limits.mjs", "fastify", "connectionTimeout"),
+	"Gin with gin-contrib/timeout":      func(b *behind, _ lines) string { return b.limited("gin") },
+	"Fiber with its middleware timeout": func(b *behind, _ lines) string { return b.limited("fiber") },
+	"Koa with koa-timeout-v2":           program("node", "limits.mjs", "koa"),
+	"hapi with `timeout.server`":        program("node", "limits.mjs", "hapi"),
+	"NestJS with `timeout()`":           program("node", "limits.mjs", "nest"),
 }
 
 func program(words ...string) func(*behind, lines) string {
@@ -262,7 +298,7 @@ func newBehind(t *testing.T, server string, l lines) *behind {
 	if begin == nil {
 		t.Fatalf("the page has a server that this test does not know: %s", server)
 	}
-	b := &behind{t: t, about: server, book: newBook(t), set: func(*Config) {}}
+	b := &behind{t: t, about: server, book: newBook(t), ready: func() {}, set: func(*Config) {}}
 	b.app = newApp(t, b.book)
 	b.down, b.up = b.app.stop, b.app.start
 	url := begin(b, l)
@@ -278,9 +314,49 @@ func (b *behind) launch(port int, words ...string) (url string) {
 	return url
 }
 
-// run starts a program that can be ended before the test.
-func (b *behind) run(port int, words ...string) (url string, end func()) {
+// restarts starts a program that an event may end: the next event has another one.
+func (b *behind) restarts(port int, words ...string) (url string) {
 	b.t.Helper()
+	url, running := b.run(port, words...)
+	b.up = func() { <-running.Done() }
+	b.ready = func() {
+		if !running.Running() {
+			_, running = b.run(port, words...)
+		}
+	}
+	return url
+}
+
+// reloads starts a program that reloads at SIGHUP, and says so.
+func (b *behind) reloads(says string, words ...string) (url string) {
+	b.t.Helper()
+	url, running := b.run(freePort(b.t), words...)
+	b.reload = func() {
+		running.Signal(syscall.SIGHUP)
+		expect.Eventually(b.t, b.about+" reloads", func() bool { return strings.Contains(running.out.String(), says) })
+	}
+	return url
+}
+
+// running is a program with what it says.
+type running struct {
+	*proctest.Process
+
+	out logtest.Text
+}
+
+// end ends a program, and its own processes as well.
+func (r *running) end() {
+	if r.Running() {
+		_ = syscall.Kill(-r.Pid(), syscall.SIGKILL)
+	}
+	<-r.Done()
+}
+
+// run starts a program that can be ended before the test.
+func (b *behind) run(port int, words ...string) (url string, r *running) {
+	b.t.Helper()
+	r = &running{}
 	address := "127.0.0.1:" + strconv.Itoa(port)
 	var filled []string
 	for _, word := range words {
@@ -293,30 +369,23 @@ func (b *behind) run(port int, words ...string) (url string, end func()) {
 		// they do not run as root, and another user cannot read the files of the test
 		filled = append([]string{"unshare", "--user"}, filled...)
 	}
-	var out logtest.Text
 	command := exec.Command(filled[0], filled[1:]...)
-	command.Dir, command.Stdout, command.Stderr, command.WaitDelay = b.folder(), &out, &out, time.Second
+	command.Dir, command.Stdout, command.Stderr, command.WaitDelay = b.folder(), &r.out, &r.out, time.Second
 	command.Env = append(os.Environ(), "BOOK="+b.book.url, "PORT="+strconv.Itoa(port), "HOME="+b.t.TempDir(), "PYTHONDONTWRITEBYTECODE=1")
 	command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	process, err := proctest.Start(command, syscall.SIGKILL)
-	if err != nil {
+	var err error
+	if r.Process, err = proctest.Start(command, syscall.SIGKILL); err != nil {
 		b.t.Fatalf("%s: %v; make deps installs what is missing", b.about, err)
 	}
-	end = func() {
-		_ = syscall.Kill(-process.Pid(), syscall.SIGKILL) // its own processes as well
-		<-process.Done()
-	}
 	b.t.Cleanup(func() {
-		if process.Running() {
-			end()
-		}
+		r.end()
 		if b.t.Failed() {
-			b.t.Logf("%s says\n%s", words[0], out.String())
+			b.t.Logf("%s says\n%s", words[0], r.out.String())
 		}
 	})
 	expect.Eventually(b.t, b.about+" takes connections", func() bool {
-		if !process.Running() {
-			b.t.Fatalf("%s has ended: %v", b.about, process.Err())
+		if !r.Running() {
+			b.t.Fatalf("%s has ended: %v", b.about, r.Err())
 		}
 		conn, err := net.Dial("tcp", address)
 		if err == nil {
@@ -324,7 +393,7 @@ func (b *behind) run(port int, words ...string) (url string, end func()) {
 		}
 		return err == nil
 	})
-	return "http://" + address, end
+	return "http://" + address, r
 }
 
 var endingServices = filepath.Join("testdata", "endings")
@@ -387,8 +456,8 @@ clear_env = no
 php_admin_flag[display_errors] = off
 `, port))
 	up := func() {
-		_, end := b.run(port, programs[0], "--nodaemonize", "--fpm-config", conf)
-		b.down = end
+		_, fpm := b.run(port, programs[0], "--nodaemonize", "--fpm-config", conf)
+		b.down = fpm.end
 	}
 	up()
 	b.up = up
@@ -482,4 +551,54 @@ func (b *behind) timeoutHandler(lines) string {
 	web := httptest.NewServer(http.TimeoutHandler(b.app, 300*time.Millisecond, "too late"))
 	b.t.Cleanup(web.Close)
 	return web.URL
+}
+
+// limited starts a service of the module timelimits.
+func (b *behind) limited(framework string) string {
+	program, err := timeLimits()
+	expect.NoError(b.t, "build the module", err)
+	return b.launch(freePort(b.t), program, framework)
+}
+
+// timeLimits builds the module once. Its program stays beside the packages of npm, so that the next
+// run links it only if it has changed.
+var timeLimits = sync.OnceValues(func() (program string, err error) {
+	cache, err := os.UserCacheDir()
+	if err != nil {
+		return "", err
+	}
+	program = filepath.Join(cache, "coatcheck-tests", "timelimits")
+	if out, err := exec.Command("go", "build", "-C", "timelimits", "-race", "-o", program).CombinedOutput(); err != nil {
+		return "", fmt.Errorf("go build: %w: %s", err, out)
+	}
+	return program, nil
+})
+
+// tomcat starts a Tomcat whose only page is the payment.
+func (b *behind) tomcat(lines) string {
+	const home = "/usr/share/tomcat10"
+	port, base := freePort(b.t), b.t.TempDir()
+	page, err := os.ReadFile(filepath.Join(endingServices, "pay.jsp"))
+	expect.NoError(b.t, "read the page", err)
+	for name, text := range map[string]string{
+		"app/pay.jsp": string(page),
+		"app/WEB-INF/web.xml": `<web-app xmlns="https://jakarta.ee/xml/ns/jakartaee" version="6.0" metadata-complete="true">
+<servlet>
+<servlet-name>pay</servlet-name>
+<servlet-class>org.apache.jasper.servlet.JspServlet</servlet-class>
+<init-param><param-name>jspFile</param-name><param-value>/pay.jsp</param-value></init-param>
+<async-supported>true</async-supported>
+</servlet>
+<servlet-mapping><servlet-name>pay</servlet-name><url-pattern>/payments</url-pattern></servlet-mapping>
+</web-app>`,
+		"conf/server.xml": fmt.Sprintf(`<Server port="-1"><Service name="shop">
+<Connector port="%d" address="127.0.0.1"/>
+<Engine name="shop" defaultHost="shop"><Host name="shop" appBase="none"><Context path="" docBase="%s/app"/></Host></Engine>
+</Service></Server>`, port, base),
+	} {
+		expect.NoError(b.t, "make the folder of "+name, os.MkdirAll(filepath.Dir(filepath.Join(base, name)), 0o700))
+		expect.NoError(b.t, "write "+name, os.WriteFile(filepath.Join(base, name), []byte(text), 0o600))
+	}
+	return b.restarts(port, "java", "-XX:TieredStopAtLevel=1", "-cp", home+"/bin/bootstrap.jar:"+home+"/bin/tomcat-juli.jar",
+		"-Dcatalina.home="+home, "-Dcatalina.base="+base, "org.apache.catalina.startup.Bootstrap", "start")
 }

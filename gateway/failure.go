@@ -1,11 +1,13 @@
 package gateway
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
+	"time"
 
 	"github.com/coatcheck/coatcheck/api"
 	"github.com/coatcheck/coatcheck/idempotency"
@@ -207,8 +209,17 @@ func (g *Gateway) writeProblem(w http.ResponseWriter, r *http.Request, problem a
 	case api.IdempotencyUnknown, api.InProgress, api.OutcomeUnknown:
 		problem.See = g.stateLink(x, r.Header.Get(idempotency.TokenHeader), problem.Operation)
 	}
+	if endsByItself(problem.Code, x) {
+		problem.Retryable, problem.RetryAfter = true, cmp.Or(problem.RetryAfter, time.Second)
+	}
 	w.Header().Set(requestIDHeader, x.id)
 	problem.Write(w)
+}
+
+// endsByItself reports whether the same request gets its answer later, of the attempt that has
+// replaced this one, or once the service has said what became of it.
+func endsByItself(code api.Code, x *exchange) bool {
+	return code == api.Superseded || code == api.OutcomeUnknown && x.route != nil && x.route.ResolveAt != ""
 }
 
 // stateLink is the address of the state of a request's token or key. A client's own key has none:

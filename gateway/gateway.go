@@ -19,10 +19,10 @@ import (
 	"github.com/coatcheck/coatcheck/api"
 	"github.com/coatcheck/coatcheck/idempotency"
 	"github.com/coatcheck/coatcheck/internal/audit"
-	"github.com/coatcheck/coatcheck/internal/doubt"
 	"github.com/coatcheck/coatcheck/internal/frontdoor"
 	"github.com/coatcheck/coatcheck/internal/health"
 	"github.com/coatcheck/coatcheck/internal/muxpattern"
+	"github.com/coatcheck/coatcheck/internal/noupgrade"
 	"github.com/coatcheck/coatcheck/internal/requestlog"
 	"github.com/coatcheck/coatcheck/internal/step"
 	"github.com/coatcheck/coatcheck/metrics"
@@ -157,7 +157,6 @@ func New(config Config) (*Gateway, error) {
 	g := &Gateway{config: config, store: config.Store, log: config.Logger, metrics: newMeasures(config.Metrics)}
 	g.door = config.door(config.MaxConnections)
 	g.health, g.audit = g.checker(), audit.New(config.Logger, config.AuditLog)
-	metrics.ShowConnections(g.metrics.Registry, config.Store)
 	g.metrics.Ask("coatcheck_gateway_bytes_in_flight", metrics.Gauge,
 		"Memory that requests under way take, as far as it is counted: headers, guarded bodies and answers, and copying.", nil,
 		func(tell metrics.Tell) { tell(float64(g.door.BytesInFlight())) })
@@ -165,15 +164,13 @@ func New(config Config) (*Gateway, error) {
 		Principal: config.Principal, OneCaller: config.OneCaller, Error: g.refuse, Logger: config.Logger,
 		TokenKeys: config.TokenKeys, AnswerKeys: config.AnswerKeys, KeepOpen: config.KeepOpen, PolicyURL: policyPath, Admit: g.admit,
 		Resolved: g.resolved,
-	})
-	metrics.ShowBacklogs(g.metrics.Registry, func() []metrics.Backlog {
-		answers, claims := g.tokens.Backlogs()
-		return []metrics.Backlog{metrics.Backlog(answers), metrics.Backlog(claims)}
+		// it is in memory as Redis sent it, as it was stored, and as it is sent
+		Reserve: func(ctx context.Context, size int64) error { return frontdoor.Reserve(ctx, 4*size) },
 	})
 	free, guarded := config.Upstream.openTransport(config.TLS), config.Upstream.guardedTransport(config.TLS, config.UpstreamIdle)
 	questions := config.Upstream.guardedTransport(config.TLS, config.UpstreamIdle)
 	questions.DisableKeepAlives = true
-	g.question = g.traced(questions)
+	g.question = noupgrade.Transport{Next: g.traced(questions)}
 	g.open, g.once, g.transports = g.proxy(g.traced(free)), g.proxy(g.traced(guarded)), []*http.Transport{free, guarded, questions}
 	g.hard, g.end = context.WithCancelCause(context.Background())
 	g.SetAllowedHosts(config.AllowedHosts)
@@ -181,12 +178,12 @@ func New(config Config) (*Gateway, error) {
 	if err := g.Reload(); err != nil {
 		return nil, err
 	}
-	doubt.New(config.Store, g.tokens, func() (names []string) {
+	g.metrics.Show(metrics.Program{Store: config.Store, Tokens: g.tokens, Routes: func() (names []string) {
 		for _, route := range g.Routes().List {
 			names = append(names, route.Name)
 		}
 		return append(names, othersName)
-	}).Show(g.metrics.Registry)
+	}})
 	return g, nil
 }
 
@@ -361,6 +358,9 @@ func (g *Gateway) room(r *http.Request, streams bool) error {
 func (g *Gateway) finish(w *responder, r *http.Request, x *exchange) {
 	x.outcome = cmp.Or(x.outcome, replay)
 	took := time.Since(x.began)
+	if w.status < http.StatusBadRequest { // what the service refuses, a stranger can send
+		frontdoor.Know(r.Context())
+	}
 	g.metrics.requests.WithLabelValues(x.match(), string(x.outcome)).Inc()
 	g.metrics.duration.WithLabelValues(x.match()).Observe(took.Seconds())
 	g.writeLines(w, r, x, took)

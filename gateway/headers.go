@@ -9,7 +9,7 @@ import (
 )
 
 // written are the headers that the gateway writes itself.
-var written = []string{askHeader, fenceHeader, idempotency.OperationHeader, requestIDHeader, statusTextHeader}
+var written = []string{askHeader, idempotency.FenceHeader, idempotency.OperationHeader, requestIDHeader, statusTextHeader}
 
 // framing are the headers that delimit and address a request. net/http writes them.
 var framing = []string{"Content-Length", "Transfer-Encoding", "Trailer", "Host", "Connection", "Expect"}

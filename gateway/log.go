@@ -43,7 +43,7 @@ func (g *Gateway) addressOf(r *http.Request) string {
 	if forwarded := r.Header.Values("X-Forwarded-For"); g.config.TrustForwarded && len(forwarded) > 0 {
 		last := forwarded[len(forwarded)-1]
 		if at, err := netip.ParseAddr(strings.TrimSpace(last[strings.LastIndexByte(last, ',')+1:])); err == nil {
-			return at.WithZone("").String()
+			return at.Unmap().WithZone("").String()
 		}
 	}
 	return host

@@ -2,10 +2,14 @@ package gateway
 
 import (
 	"fmt"
+	"net/http"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/coatcheck/coatcheck/api"
+	"github.com/coatcheck/coatcheck/idempotency"
 	"github.com/coatcheck/coatcheck/internal/testing/expect"
 )
 
@@ -64,5 +68,28 @@ func TestKeysOfARoutesFileWithFaults(t *testing.T) {
 	} {
 		_, err := ParseRoutes([]byte("routes:\n  - {match: /a, " + text + "}"))
 		expect.Contains(t, "ParseRoutes with "+text, fmt.Sprint(err), "line 2: ", want)
+	}
+}
+
+// A retention below and above a day begins with the answer, whether or not the caller has a name.
+func TestAnswerAtTheGatewayStaysForTheRoutesRetention(t *testing.T) {
+	t.Parallel()
+	for _, retention := range []time.Duration{time.Minute, 48 * time.Hour} {
+		for _, caller := range [][]string{nil, {"Authorization: Bearer ann"}} {
+			var operation atomic.Value
+			upstream := newShop(t, func(w http.ResponseWriter, r *http.Request) {
+				operation.Store(r.Header.Get(idempotency.OperationHeader))
+				w.WriteHeader(http.StatusCreated)
+			})
+			r := start(t, upstream.URL, fmt.Sprintf("routes: [{match: POST /payments, retention_ms: %d}]", retention.Milliseconds()))
+			before := time.Now().Add(-time.Second)
+			r.wantStatus(r.do("POST", "/payments", "x", append(caller, "Idempotency-Key: k")...), http.StatusCreated)
+			after := time.Now().Add(time.Second)
+			shown, err := r.g.tokens.Operation(t.Context(), operation.Load().(string))
+			expect.NoError(t, "Operation", err)
+			if begins := shown.ExpiresAt.Add(-retention); begins.Before(before) || begins.After(after) {
+				t.Errorf("an answer for %v, given between %v and %v: got an end at %v", retention, before, after, shown.ExpiresAt)
+			}
+		}
 	}
 }

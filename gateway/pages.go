@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"io"
 	"net/http"
-	"slices"
 	"strings"
 
 	"github.com/coatcheck/coatcheck/api"
@@ -67,13 +66,8 @@ func (g *Gateway) refuseField(w http.ResponseWriter, r *http.Request, code api.C
 
 // problemPage is the page of the problem that a path names, "" if it names none.
 func problemPage(path string) string {
-	name, found := strings.CutPrefix(path, problemPath)
-	codes := api.Codes()
-	at := slices.Index(codes, api.Code(name))
-	if !found || at < 0 {
-		return ""
-	}
-	page, _ := api.Page(codes[at])
+	name, _ := strings.CutPrefix(path, problemPath)
+	page, _ := api.Page(api.Code(name))
 	return page
 }
 

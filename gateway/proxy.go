@@ -16,9 +16,6 @@ import (
 	"github.com/coatcheck/coatcheck/internal/muxpattern"
 )
 
-// fenceHeader has the attempt's fence, for the upstream.
-const fenceHeader = "Idempotency-Fence"
-
 func (g *Gateway) proxy(transport http.RoundTripper) *httputil.ReverseProxy {
 	return &httputil.ReverseProxy{
 		Transport:      transport,
@@ -64,7 +61,7 @@ func (g *Gateway) rewrite(p *httputil.ProxyRequest) {
 		dropUpgrade(p.Out.Header)
 	}
 	if attempt, isGuarded := idempotency.FromContext(p.In.Context()); isGuarded {
-		p.Out.Header.Set(fenceHeader, strconv.FormatInt(attempt.Fence, 10))
+		p.Out.Header.Set(idempotency.FenceHeader, strconv.FormatInt(attempt.Fence, 10))
 		p.Out.Header.Set(idempotency.OperationHeader, attempt.Operation)
 		once(p)
 	} else {
@@ -74,7 +71,7 @@ func (g *Gateway) rewrite(p *httputil.ProxyRequest) {
 		}
 	}
 	p.Out = p.Out.WithContext(httptrace.WithClientTrace(p.Out.Context(), &httptrace.ClientTrace{
-		GotConn: func(info httptrace.GotConnInfo) { x.contact.got(info.Conn) },
+		GotConn: x.contact.got,
 	}))
 }
 
@@ -140,10 +137,17 @@ func hideKeys(p *httputil.ProxyRequest) {
 }
 
 // once makes a request one that net/http does not send again by itself, whatever its method: a safe
-// one gets an empty body that can be read once. Any other body can be read only once anyway.
+// one gets an empty body that can be read once. One that is not safe it sends on another connection
+// if nothing was written to the first, which the service had closed after an earlier answer; its
+// body can be read again for that.
 func once(p *httputil.ProxyRequest) {
 	out := p.Out
 	out.GetBody = nil
+	if whole, is := p.In.Body.(io.ReaderAt); is && !muxpattern.IsSafe(out.Method) {
+		out.GetBody = func() (io.ReadCloser, error) {
+			return io.NopCloser(io.NewSectionReader(whole, 0, p.In.ContentLength)), nil
+		}
+	}
 	out.Header.Del("Expect") // the body is here already
 	hideKeys(p)
 	if muxpattern.IsSafe(out.Method) && (out.Body == nil || out.Body == http.NoBody) {

@@ -46,7 +46,7 @@ func TestWrongRoutesFileKeepsTheRoutesBeforeIt(t *testing.T) {
 	expect.Equal(t, "GET /readyz with a wrong file", status, 200)
 	expect.Equal(t, "GET /readyz with a wrong file", now, before, cmpopts.IgnoreFields(Readiness{}, "RoutesFaults", "FaultCount"))
 	s.wantCode(s.do("POST", "/payments", "x"), api.KeyMissing)
-	expect.Contains(t, "error of Reload", fmt.Sprint(s.g.Reload()), "colour")
+	expect.Contains(t, "error of Reload", fmt.Sprint(s.g.Reload()), "unknown field")
 	expect.MustEqual(t, "the error of removing the file", os.Remove(s.file), nil)
 	expect.Eventually(t, "the missing file is told", func() bool {
 		_, ready := s.readiness()
@@ -56,7 +56,7 @@ func TestWrongRoutesFileKeepsTheRoutesBeforeIt(t *testing.T) {
 	expect.Contains(t, "GET /metrics", body, `coatcheck_gateway_reloads_total{result="failed"} 3`)
 	s.write(payments)
 	expect.Eventually(t, "all is well", func() bool { _, ready := s.readiness(); return len(ready.RoutesFaults) == 0 })
-	expect.Contains(t, "log", s.log.String(), "colour: unknown field", "lease_ms: a whole number", "no such file")
+	expect.Contains(t, "log", s.log.String(), "unknown field", "lease_ms: a whole number", "no such file")
 	s.wantEnd()
 }
 

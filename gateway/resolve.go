@@ -97,7 +97,7 @@ func (g *Gateway) resolver(route Route) idempotency.Resolver {
 		}
 		question.Header.Set(idempotency.OperationHeader, about.Name)
 		question.Header.Set(askHeader, "true")
-		question.Header.Set(fenceHeader, strconv.FormatInt(about.Fence, 10))
+		question.Header.Set(idempotency.FenceHeader, strconv.FormatInt(about.Fence, 10))
 		question.Header.Set(requestIDHeader, secret.New())
 		answer, err := g.question.RoundTrip(question) // it follows no redirect
 		if err != nil {

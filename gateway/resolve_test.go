@@ -60,7 +60,7 @@ func (b *bank) enter(operation string, fence int64) bool {
 
 func (b *bank) serve(w http.ResponseWriter, r *http.Request) {
 	operation := r.Header.Get(idempotency.OperationHeader)
-	fence, err := strconv.ParseInt(r.Header.Get(fenceHeader), 10, 64)
+	fence, err := strconv.ParseInt(r.Header.Get(idempotency.FenceHeader), 10, 64)
 	if err != nil {
 		b.t.Errorf("%s %s: fence %v", r.Method, r.URL, err)
 	}
@@ -160,7 +160,9 @@ func TestServiceThatDoesNotSayLeavesTheOperationInDoubt(t *testing.T) {
 	b.silent.Store(true)
 	r := start(t, b.URL, resolvedPayments)
 	key := "Idempotency-Key: k"
-	r.wantCode(r.do("POST", "/payments?how=after", "x", key), api.OutcomeUnknown)
+	first := r.do("POST", "/payments?how=after", "x", key)
+	told := []any{first.problem().Code, first.problem().Retryable, first.header.Get("Retry-After")}
+	expect.Equal(t, "what the first client is told, and when it may ask again", told, []any{api.OutcomeUnknown, true, "1"})
 	expect.Eventually(t, "a repeat is told that the service is asked", func() bool {
 		a := r.do("POST", "/payments?how=after", "x", key)
 		told := a.problem()

@@ -43,12 +43,18 @@ type Routes struct {
 	Open bool
 }
 
+// What may become of unsafe requests that no route names.
+const (
+	refuse = "refuse"
+	pass   = "pass"
+)
+
 // Unmatched is what becomes of unsafe requests that no route names: refuse or pass.
 func (r Routes) Unmatched() string {
 	if r.Open {
-		return "pass"
+		return pass
 	}
-	return "refuse"
+	return refuse
 }
 
 // Unguarded returns the patterns of unsafe requests that pass unguarded by guard: false, and those
@@ -115,7 +121,7 @@ func ParseRoutes(text []byte) (Routes, error) {
 	var faults yamlfile.Faults
 	for _, entry := range list {
 		route := Route{line: entry.Line, UpstreamTimeout: upstreamTimeout}
-		faults = append(faults, readRoute(entry, &route)...)
+		readRoute(&faults, entry, &route)
 		route.Route = route.WithDefaults()
 		routes.List = append(routes.List, route)
 	}
@@ -138,20 +144,13 @@ func entries(text []byte) (list []*yaml.Node, open bool, err error) {
 		return nil, false, err
 	}
 	var routes *yaml.Node
-	faults := eachField(root, func(key, value *yaml.Node) string {
-		switch key.Value {
-		case "routes":
-			routes = value
-			return ""
-		case "unmatched":
-			open = value.Value == "pass"
-			if value.Kind != yaml.ScalarNode || !open && value.Value != "refuse" {
-				return "refuse or pass"
-			}
-			return ""
-		}
-		return "unknown field; the file has two, unmatched and routes"
-	})
+	var faults yamlfile.Faults
+	unmatched := refuse
+	yamlfile.Fields{
+		"routes":    func(_ *yamlfile.Faults, _ string, at *yaml.Node) { routes = at },
+		"unmatched": yamlfile.Choice(&unmatched, refuse, pass),
+	}.Read(&faults, root)
+	open = unmatched == pass
 	switch {
 	case len(faults) > 0:
 	case open && (routes == nil || routes.Tag == "!!null"): // requests with a key are guarded

@@ -117,25 +117,25 @@ func TestRoutesFileFaults(t *testing.T) {
 		"no routes":             {"{}", "routes: missing"},
 		"null":                  {"routes:\n", "1 to 1000"},
 		"no route":              {"routes: []\n", "1 to 1000"},
-		"other field":           {"routes: [{match: /a}]\nrules: 1\n", "line 2: rules: unknown field"},
-		"routes twice":          {"routes: [{match: /a}]\nroutes: [{match: /b}]\n", "given twice"},
-		"a route as text":       {"routes: [POST /a]\n", "a map of fields belongs here, such as match: POST /payments"},
+		"other field":           {"routes: [{match: /a}]\nrules: 1\n", "line 2: unknown field; here may be routes, unmatched"},
+		"routes twice":          {"routes: [{match: /a}]\nroutes: [{match: /b}]\n", "line 2: routes: given more than once"},
+		"a route as text":       {"routes: [POST /a]\n", "a map of fields belongs here: accept, ack, canonical_json"},
 		"an alias":              {"x: &x {match: /a}\nroutes: [*x]\n", "unknown field"},
 		"alias as route":        {"routes:\n  - &x {match: /a}\n  - *x\n", "line 3: a map of fields"},
-		"merge":                 {"routes:\n  - &x {match: /a}\n  - {<<: *x, match: /b}\n", "<<: unknown field"},
-		"unknown field":         {"routes: [{match: /a, methods: POST}]", "methods: unknown field"},
-		"field twice":           {"routes: [{match: /a, ack: 1, ack: 2}]", "ack: given twice"},
+		"merge":                 {"routes:\n  - &x {match: /a}\n  - {<<: *x, match: /b}\n", "line 3: unknown field"},
+		"unknown field":         {"routes: [{match: /a, methods: POST}]", "line 1: unknown field; here may be accept, ack"},
+		"field twice":           {"routes: [{match: /a, ack: 1, ack: 2}]", "ack: given more than once"},
 		"no match":              {"routes: [{ack: 1}]", "match: missing"},
 		"match empty":           {`routes: [{match: ""}]`, "match: a word, or a list of 1 to 100 words"},
 		"match a number":        {"routes: [{match: 1}]", "match: a word, or a list of 1 to 100 words"},
 		"match of nothing":      {"routes: [{match: []}]", "match: a list of 1 to 100 entries"},
-		"unmatched":             {"unmatched: open\nroutes: [{match: /a}]\n", "line 1: unmatched: refuse or pass"},
+		"unmatched":             {"unmatched: open\nroutes: [{match: /a}]\n", "line 1: unmatched: one of [refuse pass]"},
 		"guard":                 {"routes: [{match: /a, guard: no}]", "guard: true or false"},
 		"guard and a lease":     {"routes: [{match: /a, guard: false, lease_ms: 500}]", "lease_ms: of no use beside guard: false"},
 		"encoded":               {`routes: [{match: "/{a}", encoded: ["/", "%2f"]}]`, "encoded: \"%2f\": of /, \\ and ;"},
 		"encoded text":          {`routes: [{match: "/{a}", encoded: "/"}]`, "encoded: a list of 1 to 100 entries"},
 		"keys":                  {"routes: [{match: /a, keys: 'a b'}]", "keys: 1 to 200 characters"},
-		"ignore_case":           {"routes: [{match: /a, ignore_case: false}]", "ignore_case: unknown field"},
+		"ignore_case":           {"routes: [{match: /a, ignore_case: false}]", "unknown field"},
 		"accept":                {"routes: [{match: /a, accept: any}]", "accept: one of [token key either]"},
 		"policy":                {"routes: [{match: /a, policy: retry}]", "policy: one of [hold takeover]"},
 		"lease low":             {"routes: [{match: /a, lease_ms: 99}]", "lease_ms: a whole number from 100 to 86400000"},
@@ -147,7 +147,7 @@ func TestRoutesFileFaults(t *testing.T) {
 		"lease octal":           {"routes: [{match: /a, lease_ms: 0777}]", "lease_ms: a whole number"},
 		"lease null":            {"routes: [{match: /a, lease_ms: }]", "lease_ms: a whole number"},
 		"lease huge":            {"routes: [{match: /a, lease_ms: 99999999999999999999}]", "lease_ms: a whole number"},
-		"retention low":         {"routes: [{match: /a, retention_ms: 999}]", "1000 to 2592000000"},
+		"retention low":         {"routes: [{match: /a, retention_ms: 999}]", "1000 to 34560000000"},
 		"a status in two lists": {"routes: [{match: /a, keep: [503], frees: [503]}]", "frees: status 503 is in another list too"},
 		"frees as text":         {"routes: [{match: /a, frees: 503}]", "frees: a list of 0 to 100"},
 		"ack":                   {"routes: [{match: /a, ack: 101}]", "ack: a whole number from 0 to 100"},
@@ -174,7 +174,7 @@ func TestRoutesFileFaults(t *testing.T) {
 
 func TestAllFaultsOfTheRoutesFileAreToldTogether(t *testing.T) {
 	_, err := ParseRoutes([]byte("routes:\n  - match: POST /a\n    lease_ms: 1\n    colour: red\n  - policy: none\n  - match: POST /b\n    ack: -1\n"))
-	want := []string{"line 3: lease_ms", "line 4: colour", "line 5: policy", "line 5: match: missing", "line 7: ack"}
+	want := []string{"line 3: lease_ms", "line 4: unknown field", "line 5: policy", "line 5: match: missing", "line 7: ack"}
 	expect.Equal(t, "faults that are told of five", strings.Count(fmt.Sprint(err), "\n")+1, len(want))
 	expect.Contains(t, "error", fmt.Sprint(err), want...)
 }

@@ -168,7 +168,7 @@ func TestCookiesThatServicesReadInSeveralWaysNameNoCaller(t *testing.T) {
 		{`x="; session_id=a; y="`}, {`x="a\"; session_id=a; y="`}, {"x=1,session_id=b; session_id=a"}, {"x=1 session_id=b; session_id=a"}, {"x=1\tsession_id=b"}, {`x="1" session_id=b`},
 	} {
 		a := ask("/payments", cookies...)
-		r.wantCode(a, api.InvalidRequest)
+		r.wantCode(a, api.Unauthorized)
 		expect.Equal(t, fmt.Sprint("field of the problem for ", cookies), a.problem().Field, "Cookie")
 		expect.Contains(t, "detail", a.problem().Detail, "session_id", "Nothing was done")
 	}
@@ -184,7 +184,7 @@ func TestCookiesThatServicesReadInSeveralWaysNameNoCaller(t *testing.T) {
 		upstream.wantPaid(t, int64(i+1))
 	}
 	r.wantStatus(ask("/node", "connect.sid=s%3Aabc; sid=1; a=b"), 201)
-	r.wantCode(ask("/node", "connect.sid=s%3Aabc; connect_sid=1"), api.InvalidRequest)
+	r.wantCode(ask("/node", "connect.sid=s%3Aabc; connect_sid=1"), api.Unauthorized)
 }
 
 // A gateway that is open needs no routes: what has a key is guarded.

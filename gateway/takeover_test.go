@@ -45,7 +45,7 @@ func TestTakeoverRunsAgainWithALargerFenceAndTheFirstIsTold(t *testing.T) {
 		second = r.do("POST", "/payments", "x", "Idempotency-Key: a")
 		return second.status == 201
 	})
-	r.wantCode(<-told, api.Superseded)
+	r.wantSuperseded(<-told)
 	old, young := <-fences, <-fences
 	if a, b := number64(t, old), number64(t, young); a >= b {
 		t.Errorf("fences: got %d and then %d, want the second to be larger", a, b)
@@ -72,7 +72,7 @@ func TestAttemptThatCanNotProveItsClaimIsEndedAndNotRecorded(t *testing.T) {
 	})
 	store := storetest.Open(t, redisstore.Config{URL: redis.URL(), Timeout: 3 * time.Second})
 	r := start(t, upstream.URL, `routes: [{match: POST /payments, policy: takeover, lease_ms: 6000}]`, on(store))
-	r.wantCode(r.pay("a"), api.Superseded)
+	r.wantSuperseded(r.pay("a"))
 	expect.Eventually(t, "another attempt may run", func() bool { return r.pay("a").status == 201 })
 	r.wantPaid(r.pay("a"), "", true)
 	upstream.wantPaid(t, 2)
@@ -102,7 +102,7 @@ func TestAnswerOfAReplacedAttemptIsNotLetOut(t *testing.T) {
 		expect.Equal(t, a.asked, a.status, 200)
 		expect.Equal(t, a.asked+": bytes", len(a.body), size)
 		close(proceed)
-		r.wantCode(<-told, api.Superseded)
+		r.wantSuperseded(<-told)
 		upstream.wantPaid(t, 2)
 	}
 }
@@ -126,4 +126,13 @@ func number64(t *testing.T, text string) int64 {
 	n, err := strconv.ParseInt(text, 10, 64)
 	expect.MustEqual(t, "the error of reading the number "+text, err, nil)
 	return n
+}
+
+// wantSuperseded wants the answer of a replaced attempt, whose client gets that of the other one
+// when it asks again.
+func (r *rig) wantSuperseded(a answer) {
+	r.t.Helper()
+	told := a.problem()
+	expect.Equal(r.t, "what is told", []any{a.status, told.Code, told.Retryable, a.header.Get("Retry-After")},
+		[]any{http.StatusConflict, api.Superseded, true, "1"})
 }

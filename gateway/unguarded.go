@@ -68,19 +68,12 @@ func patternOf(r *http.Request) string {
 	return r.Method + " " + path
 }
 
-// everyMinute lets one line a minute into the log. The zero value is ready.
-type everyMinute struct{ next atomic.Int64 } // in nanoseconds since 1970
-
-func (e *everyMinute) due(now time.Time) bool {
-	next := e.next.Load()
-	return now.UnixNano() >= next && e.next.CompareAndSwap(next, now.Add(time.Minute).UnixNano())
-}
-
-// unnamedWarning says which route is missing, once a minute.
-type unnamedWarning struct{ everyMinute }
+// unnamedWarning says which route is missing, once a minute. The zero value is ready.
+type unnamedWarning struct{ next atomic.Int64 } // in nanoseconds since 1970
 
 func (u *unnamedWarning) write(log *slog.Logger, r *http.Request, now time.Time) {
-	if u.due(now) {
+	next := u.next.Load()
+	if now.UnixNano() >= next && u.next.CompareAndSwap(next, now.Add(time.Minute).UnixNano()) {
 		log.LogAttrs(r.Context(), slog.LevelWarn, "a request was refused that no route names",
 			slog.String("method", requestlog.Method(r.Method)), slog.String("shape", shapeOf(r.URL.Path)),
 			slog.String("try", "a route in the routes file whose match has this method and path, with {name} for each {…}; guard: false if "+

@@ -21,109 +21,146 @@ type asker struct {
 	ctx    context.Context
 	end    context.CancelFunc
 	asking sync.WaitGroup
-	slots  chan struct{} // questions under way
 
 	mu       sync.Mutex
-	routes   map[string]Resolver // by the name of the route
-	waiting  map[string]bool     // operations
+	lanes    map[string]*lane // by the name of the route
 	sweeping bool
 	closed   bool
 }
 
+// lane is the questions of one route: those of a resolver that hangs delay no other route's.
+type lane struct {
+	resolve Resolver        // of the operations on the list; nil = they are not resolved
+	slots   chan struct{}   // questions under way
+	waiting map[string]bool // operations, those under way included
+}
+
 const (
 	resolveTime  = 10 * time.Second // for one question
-	questions    = 16               // at once
-	maxRoutes    = 10_000           // whose doubts on the list are resolved
-	maxQuestions = 1000             // that wait: the list has the others
+	questions    = 16               // of a route at once
+	maxLanes     = 10_000           // routes whose doubts on the list are resolved
+	maxQuestions = 200              // of a route that wait: the list has the others
 	sweepEvery   = 5 * time.Second  // how often the list is looked at
 	sweepCluster = time.Minute      // the same, where it costs a script in each slot
 )
 
 func newAsker(t *Tokens) *asker {
-	a := &asker{tokens: t, slots: make(chan struct{}, questions), routes: map[string]Resolver{}, waiting: map[string]bool{}}
+	a := &asker{tokens: t, lanes: map[string]*lane{}}
 	a.ctx, a.end = context.WithCancel(context.Background())
 	return a
 }
 
-// answersFor has the operations of a route on the list resolved from now on; a nil resolver ends
-// that. The first route begins the looks at the list. A route whose name is cut there has none: two
-// of them could look alike.
-func (a *asker) answersFor(route string, resolve Resolver) {
-	if route == "" || shownRoute(route+".") != route+"." {
-		return
+// lane is the lane of a route. A route without a name, or whose name is cut on the list so that
+// two could look alike, shares one with its like, as all beyond a bound do.
+func (a *asker) lane(route string) (of *lane, hasItsOwn bool) {
+	if shownRoute(route+".") != route+"." || a.lanes[route] == nil && len(a.lanes) >= maxLanes {
+		route = ""
 	}
+	if a.lanes[route] == nil {
+		a.lanes[route] = &lane{slots: make(chan struct{}, questions), waiting: map[string]bool{}}
+	}
+	return a.lanes[route], route != ""
+}
+
+// answersFor has the operations of a route on the list resolved from now on; a nil resolver ends
+// that. The first resolver begins the looks at the list.
+func (a *asker) answersFor(route string, resolve Resolver) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if resolve == nil {
-		delete(a.routes, route)
+	if resolve == nil && a.lanes[route] == nil {
 		return
 	}
-	if _, known := a.routes[route]; !known && len(a.routes) >= maxRoutes {
+	of, hasItsOwn := a.lane(route)
+	if !hasItsOwn {
 		return
 	}
-	a.routes[route] = resolve
-	if !a.sweeping && !a.closed {
+	of.resolve = resolve
+	if resolve != nil && !a.sweeping && !a.closed {
 		a.sweeping = true
 		a.asking.Go(a.sweep)
 	}
 }
 
-// ask has a resolver asked about an operation, if it is not nil. It does not wait.
-func (a *asker) ask(resolve Resolver, operation string) {
+// ask has a route's resolver asked about an operation, if it is not nil. It does not wait.
+func (a *asker) ask(route string, resolve Resolver, operation string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if resolve == nil || a.closed || a.waiting[operation] || len(a.waiting) >= maxQuestions {
+	if resolve == nil || a.closed {
 		return
 	}
-	a.waiting[operation] = true
+	of, _ := a.lane(route)
+	if of.waiting[operation] || len(of.waiting) >= maxQuestions {
+		return
+	}
+	of.waiting[operation] = true
 	a.asking.Go(func() {
-		defer a.asked(operation)
+		defer a.asked(of, operation)
 		select {
-		case a.slots <- struct{}{}:
-			defer func() { <-a.slots }()
+		case of.slots <- struct{}{}:
+			defer func() { <-of.slots }()
 			a.resolve(operation, resolve)
 		case <-a.ctx.Done():
 		}
 	})
 }
 
-func (a *asker) resolverOf(route string) Resolver {
+// askOf asks about an operation on the list, if its claim allows it and its route has a resolver.
+func (a *asker) askOf(o Operation) {
+	if !o.asks {
+		return
+	}
+	var resolve Resolver
 	a.mu.Lock()
-	defer a.mu.Unlock()
-	return a.routes[route]
+	if of := a.lanes[o.Route]; of != nil {
+		resolve = of.resolve
+	}
+	a.mu.Unlock()
+	a.ask(o.Route, resolve, o.Name)
 }
 
-func (a *asker) asked(operation string) {
+func (a *asker) asked(of *lane, operation string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	delete(a.waiting, operation)
+	delete(of.waiting, operation)
 }
 
 // resolve asks about one operation, unless another process does.
 func (a *asker) resolve(operation string, resolve Resolver) {
 	owner := secret.New()
 	begun, err := a.tokens.BeginResolving(a.ctx, operation, owner, resolveTime+5*time.Second)
-	if err != nil {
-		if uncertain(err) {
-			a.tokens.log.WarnContext(a.ctx, "idempotency: an operation in doubt is not resolved yet", "operation", operation, "error", err)
-		}
-		return
+	if err == nil {
+		err = a.settle(operation, begun, resolve)
 	}
+	if err != nil && (uncertain(err) || begun.Asked > 0) {
+		a.tokens.log.WarnContext(a.ctx, "idempotency: an operation stays in doubt, and its resolver is asked again",
+			"operation", operation, "asked", begun.Asked, "error", err)
+		// if it is not told, the lease ends
+		_ = a.tokens.EndResolving(context.WithoutCancel(a.ctx), operation, owner)
+	}
+}
+
+// settle asks a resolver about an operation that this process may resolve, and settles it.
+func (a *asker) settle(operation string, begun Resolving, resolve Resolver) error {
 	about, err := a.tokens.Operation(a.ctx, operation)
 	if err != nil {
-		return // its lease as a resolver ends
+		return err
 	}
 	about.Fence = begun.Fence
 	said, err := question(a.ctx, resolve, about)
 	if err == nil {
-		said.Owner = owner
+		said.Owner = begun.Owner
 		err = a.tokens.settleResolved(a.ctx, operation, said)
 	}
-	a.tokens.resolved(about, begun.Asked, said.Decision, err)
 	if err != nil {
-		// if it is not told, its lease ends
-		_ = a.tokens.EndResolving(context.WithoutCancel(a.ctx), operation, owner)
+		said.Decision = ""
+	} else {
+		a.tokens.log.InfoContext(a.ctx, "idempotency: an operation in doubt is resolved",
+			"operation", operation, "route", about.Route, "asked", begun.Asked, "decision", string(said.Decision))
 	}
+	if a.tokens.tellResolved != nil {
+		a.tokens.tellResolved(about, said.Decision)
+	}
+	return err
 }
 
 // question asks a resolver, whose panic is an answer that says nothing.
@@ -155,21 +192,6 @@ func (t *Tokens) settleResolved(ctx context.Context, operation string, said Reso
 	return err
 }
 
-// resolved logs the end of a question, and tells [Config].Resolved.
-func (t *Tokens) resolved(about Operation, asked int, how Decision, err error) {
-	attributes := []any{"operation", about.Name, "route", about.Route, "asked", asked}
-	if err != nil {
-		how = ""
-		attributes = append(attributes, "error", err)
-		t.log.Warn("idempotency: a resolver was asked in vain; the operation stays in doubt, and it is asked again", attributes...)
-	} else {
-		t.log.Info("idempotency: an operation in doubt is resolved", append(attributes, "decision", string(how))...)
-	}
-	if t.tellResolved != nil {
-		t.tellResolved(about, how)
-	}
-}
-
 // sweep looks at the list of operations in doubt until the asker is closed.
 func (a *asker) sweep() {
 	every := sweepEvery
@@ -193,9 +215,9 @@ func (a *asker) sweep() {
 // look asks about a page of the list, of operations whose routes have a resolver, and returns where
 // the next look begins: its cost does not grow with the list.
 func (a *asker) look(cursor string) (next string, err error) {
-	list, next, err := a.tokens.InDoubt(a.ctx, DoubtPage{Cursor: cursor, Max: maxScanned})
+	list, next, err := a.tokens.InDoubt(a.ctx, DoubtPage{Cursor: cursor, Max: maxScanned, passNewer: true})
 	for _, one := range list {
-		a.ask(a.resolverOf(one.Route), one.Name)
+		a.askOf(one)
 	}
 	return next, err
 }

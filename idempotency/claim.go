@@ -74,7 +74,7 @@ type ClaimOptions struct {
 	Policy      Policy        // "" = Hold
 	Lease       time.Duration // how long the attempt may be silent, MinLease to MaxLease; 0 = 30 s
 	// how long the answer stays, from when it is recorded; a repeat does not renew it. Up to
-	// MaxTTL; 0 = 24 h. Without an answer the record stays for [Config].KeepOpen
+	// MaxRetention; 0 = 24 h. Without an answer the record stays for [Config].KeepOpen
 	Retention time.Duration
 	// the scope of the route, for tokens that were issued for one; AnyScope fits all
 	Scope string
@@ -89,8 +89,8 @@ type ClaimOptions struct {
 	// ASCII characters
 	RequestID string
 	// Resolve of Do ends the doubt about an operation whose attempt ended without an answer: Do
-	// asks it, and then goes on. With a Route or scope, doubts of that are resolved in the
-	// background, those of other processes included: it has to answer for all of them. nil = an
+	// asks it, and then goes on. With a Route or scope, all operations of that name that were
+	// claimed with a resolver are resolved in the background, also for other processes. nil = an
 	// operation stays in doubt until somebody settles it
 	Resolve Resolver
 	// if the first attempt is still running, the caller waits for its end and needs a notification
@@ -114,8 +114,8 @@ func (t ClaimOptions) check() error {
 	if t.Lease < MinLease || t.Lease > MaxLease {
 		return fmt.Errorf("idempotency: lease %v: %v to %v", t.Lease, MinLease, MaxLease)
 	}
-	if t.Retention < time.Millisecond || t.Retention > MaxTTL {
-		return fmt.Errorf("idempotency: retention %v: %v to %v", t.Retention, time.Millisecond, MaxTTL)
+	if t.Retention < time.Millisecond || t.Retention > MaxRetention {
+		return fmt.Errorf("idempotency: retention %v: %v to %v", t.Retention, time.Millisecond, MaxRetention)
 	}
 	if t.Owner != "" && !names.Owner.MatchString(t.Owner) {
 		return errors.New("idempotency: owner: 16 to 128 visible ASCII characters, without spaces")
@@ -155,7 +155,7 @@ func (t *Tokens) claim(ctx context.Context, key OperationKey, options ClaimOptio
 	reply, err := t.on(options.Ack).Run(ctx, scripts.TokenClaim, t.keys(key),
 		&options.Owner, &options.Fingerprint, options.Lease.Milliseconds(), (*string)(&options.Policy),
 		options.Retention.Milliseconds(), &options.Scope, birth(key), word(options.awaited, "await"),
-		&options.Route, &options.RequestID, whose(key.principal), t.keepOpen.Milliseconds())
+		&options.Route, &options.RequestID, whose(key.principal), t.keepOpen.Milliseconds(), word(options.Resolve != nil, "1"))
 	if err != nil && (len(reply) == 0 || reply.Word() == "granted") {
 		return Outcome{}, fmt.Errorf("claim token: %w", err)
 	}
@@ -201,13 +201,16 @@ func (t *Tokens) outcome(ctx context.Context, reply scripts.Reply, key Operation
 		}
 		answer, err := t.answerKeys.open(key.record, stored)
 		return Outcome{Answer: answer}, err
-	case "busy":
+	case "busy", "resolving":
 		left := time.Duration(0)
 		if err := reply.Scan(&left); err != nil {
 			return Outcome{}, err
 		}
 		if t.claims.has(key.record) {
 			left = min(left, soon)
+		}
+		if reply.Word() == "resolving" {
+			return Outcome{}, running(errInQuestion, left)
 		}
 		return Outcome{}, running(ErrInProgress, left)
 	case "in-doubt":
@@ -230,6 +233,9 @@ func (t *Tokens) stored(ctx context.Context, reply scripts.Reply, key OperationK
 	var size int
 	if err = reply.Scan(&stored, &size); err != nil {
 		return "", err
+	}
+	if err = t.reserve(ctx, int64(size)); err != nil {
+		return "", fmt.Errorf("%w: %w", errNotAdmitted, err)
 	}
 	reply, err = pipeline.Of(t.store).RunLarge(ctx, size, scripts.TokenAnswer, t.keys(key)[:1])
 	if err != nil {

@@ -69,7 +69,7 @@ func (t *Tokens) beginOrResolve(ctx context.Context, key OperationKey, options C
 	}
 	t.asker.answersFor(cmp.Or(options.Route, key.scope), options.Resolve)
 	run, outcome, err := t.beginOrAsk(ctx, key, options)
-	if !errors.Is(err, ErrInDoubt) {
+	if !errors.Is(err, ErrInDoubt) && !errors.Is(err, errInQuestion) {
 		return run, outcome, err
 	}
 	return t.beginOrWait(ctx, key, options, resolveTime)

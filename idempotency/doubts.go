@@ -10,10 +10,10 @@ import (
 	"strings"
 	"sync/atomic"
 
-	"golang.org/x/sync/errgroup"
-
 	"github.com/coatcheck/coatcheck/internal/fault"
 	"github.com/coatcheck/coatcheck/internal/names"
+	"github.com/coatcheck/coatcheck/internal/pipeline"
+	"github.com/coatcheck/coatcheck/redisstore"
 	"github.com/coatcheck/coatcheck/scripts"
 )
 
@@ -22,6 +22,8 @@ type DoubtPage struct {
 	Prefix string // beginning of the operation's name or of its route; "" = any
 	Cursor string // of the page before; "" = the first page
 	Max    int    // how many, up to 1000; 0 = 100
+
+	passNewer bool // what a newer version has written is left out; false = the page fails
 }
 
 // maxScanned is how many operations one page reads at most: with a prefix it may hold fewer than
@@ -48,7 +50,7 @@ func (t *Tokens) InDoubt(ctx context.Context, page DoubtPage) (list []Operation,
 			return nil, "", err
 		}
 		for some := range slices.Chunk(entries, atOnce) {
-			found, err := t.operations(ctx, some)
+			found, err := t.operations(ctx, some, page.passNewer)
 			if err != nil {
 				return nil, "", err
 			}
@@ -103,24 +105,20 @@ func (t *Tokens) Doubts(ctx context.Context) (Doubts, error) {
 
 func (t *Tokens) countInDoubt(ctx context.Context) (int, error) {
 	var counted atomic.Int64
-	group, ctx := errgroup.WithContext(ctx)
-	group.SetLimit(atOnce)
-	for _, key := range t.store.SlotKeys("operations", underWay) {
-		group.Go(func() error {
-			reply, err := t.store.Run(ctx, scripts.OperationCount, []string{key})
-			if err != nil {
-				return fmt.Errorf("count operations: %w", err)
-			}
-			if reply.Word() != "ok" {
-				return reply.Unexpected()
-			}
-			n := 0
-			err = reply.Scan(&n)
-			counted.Add(int64(n))
-			return err
-		})
-	}
-	err := group.Wait()
+	keys := t.store.SlotKeys("operations", underWay)
+	err := pipeline.Together(ctx, len(keys), func(ctx context.Context, i int) error {
+		reply, err := t.store.Run(ctx, scripts.OperationCount, keys[i:i+1])
+		if err != nil {
+			return fmt.Errorf("count operations: %w", err)
+		}
+		if reply.Word() != "ok" {
+			return reply.Unexpected()
+		}
+		n := 0
+		err = reply.Scan(&n)
+		counted.Add(int64(n))
+		return err
+	})
 	return int(counted.Load()), err
 }
 
@@ -131,27 +129,27 @@ func (p DoubtPage) takes(o Operation) bool {
 
 // operations returns the operations of entries. Expired ones are removed from the list, at the next
 // look if the store takes no writes now.
-func (t *Tokens) operations(ctx context.Context, entries []*entry) ([]Operation, error) {
+func (t *Tokens) operations(ctx context.Context, entries []*entry, passNewer bool) ([]Operation, error) {
 	found := make([]Operation, len(entries))
-	group, ctx := errgroup.WithContext(ctx)
-	group.SetLimit(atOnce)
-	for i, entry := range entries {
-		group.Go(func() (err error) {
-			found[i], err = t.Operation(ctx, entry.operation)
-			if errors.Is(err, ErrUnknownToken) {
-				_, _ = t.store.WithAck(0).Run(ctx, scripts.TokenRelease, t.keysOf(entry.operation), noOwner, t.done)
-				return nil
-			}
-			return err
-		})
-	}
-	return found, group.Wait()
+	err := pipeline.Together(ctx, len(entries), func(ctx context.Context, i int) (err error) {
+		name := entries[i].operation
+		found[i], err = t.Operation(ctx, name)
+		if errors.Is(err, ErrUnknownToken) {
+			_, _ = t.store.WithAck(0).Run(ctx, scripts.TokenRelease, t.keysOf(name), noOwner, t.done)
+			return nil
+		}
+		if passNewer && errors.Is(err, redisstore.ErrNewer) {
+			return nil
+		}
+		return err
+	})
+	return found, err
 }
 
 // noOwner has no claim. A release by it only takes an operation without a record off the list.
 const noOwner = "-"
 
-// atOnce is how many scripts a listing has under way.
+// atOnce is how many operations of a page are read before those that are too many are known.
 const atOnce = 256
 
 // entry is one operation on the list of those under way, past the end of its lease. Lists hold
@@ -172,15 +170,11 @@ func (e *entry) compare(other *entry) int {
 func (t *Tokens) entries(ctx context.Context, after entry, n int) ([]*entry, error) {
 	keys := t.store.SlotKeys("operations", underWay)
 	found := make([][]*entry, len(keys))
-	group, ctx := errgroup.WithContext(ctx)
-	group.SetLimit(atOnce)
-	for i, key := range keys {
-		group.Go(func() (err error) {
-			found[i], err = t.entriesOf(ctx, key, after, n)
-			return err
-		})
-	}
-	if err := group.Wait(); err != nil {
+	err := pipeline.Together(ctx, len(keys), func(ctx context.Context, i int) (err error) {
+		found[i], err = t.entriesOf(ctx, keys[i], after, n)
+		return err
+	})
+	if err != nil {
 		return nil, err
 	}
 	all := slices.Concat(found...)

@@ -41,7 +41,7 @@ var (
 	// operation: it would wait for itself.
 	ErrGuardedTwice = fault.Refusal("idempotency: the request is guarded twice, by this guard and by one around it " +
 		"or a gateway before it, with the same store, route and key: take one of them away, or give the routes different names. " +
-		"Nothing was done")
+		"The handler did not run")
 	ErrSuperseded = fault.Loss("idempotency: another attempt has the claim")
 	// errNotAdmitted is the refusal of Config.Admit, beside its own error.
 	errNotAdmitted = fault.Refusal("idempotency: nothing is begun now")
@@ -155,8 +155,8 @@ func Problem(err error) (problem api.Problem, ok bool) {
 			problem.Detail = "Nothing was done: " + unsuitable.Error() + "."
 		}
 		if errors.Is(known.err, ErrGuardedTwice) {
-			problem.Detail = "Nothing was done. The request is guarded twice with the same store, route and key, and would wait for itself: " +
-				"the operator has to take one of the guards away, or give the routes different names."
+			problem.Detail = "The handler did not run. The request is guarded twice with the same store, route and key, and would " +
+				"wait for itself: the operator has to take one of the guards away, or give the routes different names."
 		}
 		if errors.Is(known.err, redisstore.ErrWrongType) {
 			problem.Detail = "Nothing was changed. A key of that name in Redis holds another kind of value than this service keeps there. " +

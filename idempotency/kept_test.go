@@ -1,13 +1,19 @@
 package idempotency
 
 import (
+	"context"
+	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"strings"
 	"testing"
 
+	"github.com/coatcheck/coatcheck/api"
 	"github.com/coatcheck/coatcheck/internal/testing/expect"
+	"github.com/coatcheck/coatcheck/internal/testing/storetest"
+	"github.com/coatcheck/coatcheck/redisstore"
 )
 
 func TestOnlyTheHandlersHeadersAreRecorded(t *testing.T) {
@@ -92,4 +98,39 @@ func TestHostTypeAndAcceptCountWhereTheRouteNamesThem(t *testing.T) {
 		expect.Equal(t, "another "+name+" is the same request", other(Route{}) == same, true)
 		expect.Equal(t, "another "+name+", of a route that names it, is the same request", other(all) == base, false)
 	}
+}
+
+// A repeat reads a large answer only where there is room for it. One that is refused is answered
+// later.
+func TestLargeAnswerIsReadOnlyWhereThereIsRoom(t *testing.T) {
+	full, asked := true, int64(0)
+	noRoom := errors.New("no room")
+	tokens := New(storetest.Open(t, redisstore.Config{}), Config{Reserve: func(_ context.Context, n int64) error {
+		if asked = n; full {
+			return noRoom
+		}
+		return nil
+	}})
+	t.Cleanup(func() { _ = tokens.Close(context.Background()) })
+	const size = 200_000
+	runs := 0
+	guarded := tokens.Middleware(Route{Name: "r"})(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		runs++
+		_, _ = io.WriteString(w, strings.Repeat("x", size))
+	}))
+	wantStatus(t, "the first request", post(guarded, "x", "Idempotency-Key: k"), 200)
+	expect.Equal(t, "bytes that were asked for by the first request", asked, 0)
+	w := post(guarded, "x", "Idempotency-Key: k")
+	wantCode(t, "a repeat without room", w, api.StoreUnavailable)
+	expect.Contains(t, "its problem", w.Body.String(), "no room")
+	if asked < size {
+		t.Errorf("room was asked for %d bytes, want %d or more", asked, size)
+	}
+	_, err := tokens.Claim(t.Context(), ClientKey("", "r", "k"), ClaimOptions{Fingerprint: "other", Owner: strings.Repeat("o", 22)})
+	expect.Error(t, "a claim of another request", err, ErrMismatch)
+	full = false
+	w = post(guarded, "x", "Idempotency-Key: k")
+	wantStatus(t, "a repeat with room", w, 200)
+	expect.Equal(t, "bytes of its answer", w.Body.Len(), size)
+	expect.Equal(t, "runs of the handler", runs, 1)
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"time"
 
 	"github.com/coatcheck/coatcheck/internal/muxpattern"
@@ -41,7 +42,7 @@ func (t *Tokens) Middleware(route Route) func(http.Handler) http.Handler {
 	if err != nil {
 		panic(err) // Check has read them
 	}
-	t.asker.answersFor(route.Name, route.Resolve)
+	t.guards(route.Name, route.Resolve)
 	return func(next http.Handler) http.Handler { return &guard{t, route, ends, next} }
 }
 
@@ -61,10 +62,27 @@ func (t *Tokens) Handle(mux *http.ServeMux, pattern string, route Route, handler
 			"and refused as used for another request on the second: give each its own name, or leave Name empty",
 			pattern, cmp.Or(route.Name, pattern), first))
 	}
-	t.asker.answersFor(cmp.Or(route.Name, pattern), route.Resolve)
+	t.guards(cmp.Or(route.Name, pattern), route.Resolve)
 	if err := muxpattern.Handle(mux, pattern, t.Middleware(route)(handler)); err != nil {
 		panic(fmt.Sprintf("idempotency: %s", err))
 	}
+}
+
+// guards notes a route; it may have no name.
+func (t *Tokens) guards(name string, resolve Resolver) {
+	if name != "" {
+		t.routes.Store(name, nil)
+	}
+	t.asker.answersFor(name, resolve)
+}
+
+// Routes returns the names of the routes that were given to Handle, and with a name to Middleware.
+func (t *Tokens) Routes() (names []string) {
+	for name := range t.routes.Range {
+		names = append(names, name.(string))
+	}
+	slices.Sort(names)
+	return names
 }
 
 func (g *guard) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -115,7 +133,7 @@ func (g *guard) serve(w http.ResponseWriter, r *http.Request) error {
 	}
 	run, outcome, err := g.tokens.beginOrWait(r.Context(), key, options, patience)
 	if err != nil && within {
-		return guardedTwice(w, r, err)
+		return g.guardedTwice(r, key, err)
 	}
 	if err != nil {
 		return err

@@ -292,3 +292,14 @@ func TestZeroConfigNeverReplaysOneCallersAnswerToAnother(t *testing.T) {
 	}
 	h.wantRuns(t, int64(len(callers))+1)
 }
+
+func TestRoutesAreThoseThatAreGuarded(t *testing.T) {
+	store := storetest.Open(t, redisstore.Config{URL: "embedded:"})
+	tokens := New(store, Config{})
+	handler := http.NotFoundHandler()
+	tokens.Handle(http.NewServeMux(), "POST /payments", Route{}, handler)
+	tokens.Handle(http.NewServeMux(), "POST /orders", Route{Name: "orders"}, handler)
+	tokens.Middleware(Route{Name: "all"})(handler)
+	tokens.Middleware(Route{})(handler) // each request has a name of its own
+	expect.Equal(t, "Routes", tokens.Routes(), []string{"POST /payments", "all", "orders"})
+}

@@ -32,6 +32,7 @@ type Operation struct {
 	Decision  Decision  // of an operator, the last one; "" = none
 
 	whose string
+	asks  bool // the resolver of its route may be asked
 }
 
 // IsOf reports whether an operation is a principal's, as the key of its claim has it. One
@@ -161,9 +162,10 @@ func (t *Tokens) Operation(ctx context.Context, name string) (Operation, error) 
 
 func scanOperation(reply scripts.Reply, name string) (Operation, error) {
 	o := Operation{Name: name}
-	var state, policy, decision string
+	var state, policy, decision, asks string
 	err := reply.Scan(&state, &o.Route, &o.RequestID, &o.Fence, &o.Attempts, &policy,
-		&o.Began, &o.Until, &o.ExpiresAt, &decision, &o.Scope, &o.whose)
+		&o.Began, &o.Until, &o.ExpiresAt, &decision, &o.Scope, &o.whose, &asks)
+	o.asks = asks != ""
 	o.State, o.Policy, o.Decision = State(state), Policy(policy), Decision(decision)
 	for _, at := range []*time.Time{&o.Began, &o.Until} {
 		if at.UnixMilli() == 0 {

@@ -28,6 +28,16 @@ func abandoned(t testing.TB, tokens *Tokens, key, route string) (operation strin
 	return record.record, grant
 }
 
+// undecided is an operation in doubt that was claimed with a resolver, on a route that may have
+// another name than its scope.
+func undecided(t testing.TB, tokens *Tokens, scope, route, key string, resolve Resolver) (operation string) {
+	t.Helper()
+	record := ClientKey("", scope, key)
+	grant := claim(t, tokens, record, ClaimOptions{Fingerprint: "f", Lease: time.Hour, Route: route, Resolve: resolve})
+	expect.NoError(t, "Abandon "+key, tokens.Abandon(t.Context(), record, grant.Owner))
+	return record.record
+}
+
 // listed reads all pages of the operations in doubt.
 func listed(t testing.TB, tokens *Tokens, prefix string, size int) (names []string) {
 	t.Helper()

@@ -2,6 +2,7 @@ package idempotency
 
 import (
 	"bytes"
+	"context"
 	"io"
 	"math"
 	"mime/multipart"
@@ -127,20 +128,20 @@ func TestHeaderPrincipalDistinguishesCredentials(t *testing.T) {
 // answer. What has no answer stays for 30 days.
 func TestAnswerStaysForTheRoutesRetentionAndNoLonger(t *testing.T) {
 	for name, row := range map[string]struct {
-		serve http.HandlerFunc
-		stays time.Duration
+		serve            http.HandlerFunc
+		retention, stays time.Duration
 	}{
-		"answered": {func(http.ResponseWriter, *http.Request) {}, time.Second},
-		"in doubt": {func(_ http.ResponseWriter, r *http.Request) { attemptOf(r).InDoubt() }, MinKeepOpen},
-		// with heartbeats
-		"long": {func(http.ResponseWriter, *http.Request) { time.Sleep(2 * time.Second) }, time.Second},
+		"answered":        {func(http.ResponseWriter, *http.Request) {}, time.Second, time.Second},
+		"beyond a day":    {func(http.ResponseWriter, *http.Request) {}, 48 * time.Hour, 48 * time.Hour},
+		"in doubt":        {func(_ http.ResponseWriter, r *http.Request) { attemptOf(r).InDoubt() }, time.Second, MinKeepOpen},
+		"with heartbeats": {func(http.ResponseWriter, *http.Request) { time.Sleep(2 * time.Second) }, time.Second, time.Second},
 	} {
 		for _, principal := range []string{"", "ann"} {
 			t.Run(name+" "+principal, func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					h := &handler{serve: row.serve}
 					caller := func(*http.Request) (string, error) { return principal, nil }
-					guarded := embeddedTokens(t).Middleware(Route{Name: "r", Lease: 10 * time.Second, Retention: time.Second, Principal: caller})(h)
+					guarded := embeddedTokens(t).Middleware(Route{Name: "r", Lease: 10 * time.Second, Retention: row.retention, Principal: caller})(h)
 					post(guarded, "x", "Idempotency-Key: k")
 					time.Sleep(row.stays - 100*time.Millisecond)
 					post(guarded, "x", "Idempotency-Key: k")
@@ -151,6 +152,28 @@ func TestAnswerStaysForTheRoutesRetentionAndNoLonger(t *testing.T) {
 				})
 			})
 		}
+	}
+}
+
+func TestResultOfDoStaysForItsRetention(t *testing.T) {
+	for _, retention := range []time.Duration{time.Second, 48 * time.Hour} {
+		synctest.Test(t, func(t *testing.T) {
+			tokens, runs := embeddedTokens(t), 0
+			do := func(want int) {
+				t.Helper()
+				_, err := tokens.Do(t.Context(), ClientKey("", "", "k"), ClaimOptions{Retention: retention}, func(context.Context) ([]byte, error) {
+					runs++
+					return nil, nil
+				})
+				expect.NoError(t, "Do", err)
+				expect.Equal(t, "runs", runs, want)
+			}
+			do(1)
+			time.Sleep(retention - 100*time.Millisecond)
+			do(1)
+			time.Sleep(200 * time.Millisecond)
+			do(2)
+		})
 	}
 }
 

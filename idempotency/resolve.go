@@ -38,16 +38,26 @@ type Resolving struct {
 // now. redisstore.RetryAfter has the wait.
 var ErrResolving = fmt.Errorf("idempotency: another one resolves the operation, or has just tried to (%w)", ErrAttemptRunning)
 
+// errInQuestion is the ErrInProgress of an operation whose attempt has ended, and that somebody
+// resolves.
+var errInQuestion = fmt.Errorf("%w, or what became of it is being found out", ErrInProgress)
+
+// MaxResolving is how long the lease of a resolver is at most: nobody else settles meanwhile.
+const MaxResolving = 5 * time.Minute
+
 // BeginResolving begins to resolve an operation in doubt, by its name, for callers that ask
 // whatever keeps the effect themselves; where a [Resolver] is set, this is done for it. The attempt
 // in doubt loses its claim: if it still ends, it gets ErrSuperseded. Repeats get ErrInProgress
-// until the lease (MinLease to MaxLease; 0 = 30 s) ends. Then call Settle with the owner, or
+// until the lease (MinLease to MaxResolving; 0 = 30 s) ends. Then call Settle with the owner, or
 // EndResolving. An owner of its own lets a caller repeat this call; "" = a new one. Errors:
 // [ErrResolving], [ErrAttemptRunning], [ErrNotInDoubt], [ErrUnknownToken].
 func (t *Tokens) BeginResolving(ctx context.Context, operation, owner string, lease time.Duration) (Resolving, error) {
 	options := ClaimOptions{Owner: owner, Lease: lease}.withDefaults()
 	if err := options.check(); err != nil {
 		return Resolving{}, err
+	}
+	if options.Lease > MaxResolving {
+		return Resolving{}, fmt.Errorf("idempotency: lease %v: %v to %v", lease, MinLease, MaxResolving)
 	}
 	begun := Resolving{Owner: cmp.Or(owner, secret.New())}
 	reply, err := t.resolving(ctx, operation, begun.Owner, options.Lease)

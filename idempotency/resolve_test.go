@@ -3,6 +3,7 @@ package idempotency
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"strconv"
 	"sync"
@@ -131,11 +132,12 @@ func TestDoubtWhoseResolverIsAwayEndsWhenItIsBack(t *testing.T) {
 func TestDoubtThatNobodyRepeatsEndsToo(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, store *redisstore.Store) {
 		dead := newTokens(t, store)
-		operation, grant := abandoned(t, dead, "k", "POST /pay")
 		tokens, ledger := newTokens(t, store), newBook()
-		ledger.enter(&Attempt{Operation: operation, Fence: grant.Fence})
-		tokens.Middleware(Route{Name: "POST /pay", Resolve: ledger.resolve})
 		key := ClientKey("", "POST /pay", "k")
+		grant := claim(t, dead, key, ClaimOptions{Fingerprint: "f", Route: "POST /pay", Resolve: ledger.resolve})
+		expect.NoError(t, "Abandon", dead.Abandon(t.Context(), key, grant.Owner))
+		ledger.enter(&Attempt{Operation: key.Operation(), Fence: grant.Fence})
+		tokens.Middleware(Route{Name: "POST /pay", Resolve: ledger.resolve})
 		expect.Eventually(t, "the operation is completed", func() bool {
 			found, err := tokens.Status(t.Context(), key)
 			return err == nil && found.State == Completed
@@ -239,7 +241,7 @@ func TestResolverMayNotRefuseOrPanic(t *testing.T) {
 			told := make(chan Decision, 100)
 			store := storetest.Open(t, redisstore.Config{})
 			tokens := newTokensWith(t, store, Config{Resolved: func(_ Operation, how Decision) { told <- how }})
-			operation, _ := abandoned(t, tokens, "k", "POST /pay")
+			operation := undecided(t, tokens, "POST /pay", "POST /pay", "k", resolver)
 			tokens.Middleware(Route{Name: "POST /pay", Resolve: resolver})
 			expect.Equal(t, "what is told of the question", <-told, "")
 			found, err := tokens.Operation(t.Context(), operation)
@@ -253,14 +255,14 @@ func TestBeginResolvingIsForOneAtATime(t *testing.T) {
 	t.Parallel()
 	tokens := embeddedTokens(t)
 	operation, grant := abandoned(t, tokens, "k", "POST /pay")
-	first, err := tokens.BeginResolving(t.Context(), operation, "", time.Hour)
+	first, err := tokens.BeginResolving(t.Context(), operation, "", MaxResolving)
 	expect.NoError(t, "BeginResolving", err)
 	expect.Equal(t, "the fence to close", first.Fence, grant.Fence)
-	_, err = tokens.BeginResolving(t.Context(), operation, "", time.Hour)
+	_, err = tokens.BeginResolving(t.Context(), operation, "", MaxResolving)
 	expect.Error(t, "another one", err, ErrResolving)
 	expect.Error(t, "another one, as it is told", err, ErrAttemptRunning)
 	expect.Equal(t, "whether it has a wait", redisstore.RetryAfter(err) > 0, true)
-	_, err = tokens.BeginResolving(t.Context(), operation, first.Owner, time.Hour)
+	_, err = tokens.BeginResolving(t.Context(), operation, first.Owner, MaxResolving)
 	expect.NoError(t, "the same again", err)
 	expect.Error(t, "an operator", tokens.Settle(t.Context(), operation, Settlement{Decision: NotBegun}), ErrAttemptRunning)
 	other := Settlement{Decision: NotBegun, Owner: "another-resolver-of-it"}
@@ -273,4 +275,6 @@ func TestBeginResolvingIsForOneAtATime(t *testing.T) {
 	}
 	_, err = tokens.BeginResolving(t.Context(), operation, "short", 0)
 	expect.Equal(t, "whether a short owner is refused", err != nil, true)
+	_, err = tokens.BeginResolving(t.Context(), operation, "", MaxResolving+1)
+	expect.Contains(t, "error of a lease that would keep an operator out for long", fmt.Sprint(err), "100ms to 5m0s")
 }

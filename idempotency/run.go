@@ -1,6 +1,7 @@
 package idempotency
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -78,7 +79,7 @@ func (run *run) abandon() {
 			"idempotency: an attempt ended without an answer; its token is in doubt when its lease has lapsed", "error", err)
 		return
 	}
-	run.tokens.asker.ask(run.options.Resolve, run.key.record)
+	run.tokens.asker.ask(cmp.Or(run.options.Route, run.key.scope), run.options.Resolve, run.key.record)
 }
 
 // settle ends the attempt. The error is one that the client must get instead of the answer.

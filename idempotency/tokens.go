@@ -20,9 +20,13 @@ import (
 // Bounds of what a caller may ask for.
 const (
 	MinTTL   = time.Second            // how long an issued token waits for its claim, at least
-	MaxTTL   = 30 * 24 * time.Hour    // … and at most; also the longest retention
+	MaxTTL   = 30 * 24 * time.Hour    // … and at most
 	MinLease = 100 * time.Millisecond // how long an attempt may be silent, at least
 	MaxLease = 24 * time.Hour         // … and at most
+
+	// MaxRetention is the longest time for which an answer is kept: that of a job which runs once a
+	// year, and some weeks.
+	MaxRetention = 400 * 24 * time.Hour
 
 	MinKeepOpen = 30 * 24 * time.Hour   // how long an operation without an answer stays, at least
 	MaxKeepOpen = 3650 * 24 * time.Hour // … and at most
@@ -79,6 +83,10 @@ type Config struct {
 	// claimed: for a service that stops. It may be called from several goroutines at once. nil =
 	// all are admitted.
 	Admit func() error
+	// Reserve is asked before a recorded answer of many bytes is read, with the context of the
+	// call: for a service that bounds its memory. An error refuses the repeat, as that of Admit.
+	// nil = all are read.
+	Reserve func(ctx context.Context, bytes int64) error
 }
 
 // Tokens issues tokens and runs their state machine on one store. It is safe for concurrent use.
@@ -104,7 +112,9 @@ type Tokens struct {
 	tellResolved func(Operation, Decision)
 	keepOpen     time.Duration
 	admit        func() error
+	reserve      func(context.Context, int64) error
 	handled      sync.Map // the pattern of each route's name, of Handle
+	routes       sync.Map // the names of all routes that have one
 	// the channel on which the end of an attempt is published to waiting processes
 	done string
 	// the list of the operations under way; "" in a cluster, which has one for each slot
@@ -129,7 +139,8 @@ func New(store *redisstore.Store, config Config) *Tokens {
 		typeBase: config.ProblemBase,
 		store:    store, principal: config.Principal, fail: config.Error, log: config.Logger,
 		tokenKeys: newRing(config.TokenKeys), answerKeys: newSealer(config.AnswerKeys), policyURL: config.PolicyURL,
-		completed: config.Completed, tellResolved: config.Resolved, keepOpen: keepOpen, admit: config.Admit, done: store.Key("token", "done"),
+		completed: config.Completed, tellResolved: config.Resolved, keepOpen: keepOpen, admit: config.Admit,
+		reserve: config.Reserve, done: store.Key("token", "done"),
 	}
 	if store.Mode() != redisstore.Cluster {
 		t.listed = store.SlotKey("operations", underWay, "")
@@ -139,6 +150,9 @@ func New(store *redisstore.Store, config Config) *Tokens {
 	}
 	if t.admit == nil {
 		t.admit = func() error { return nil }
+	}
+	if t.reserve == nil {
+		t.reserve = func(context.Context, int64) error { return nil }
 	}
 	if t.fail == nil {
 		t.fail = t.writeProblem

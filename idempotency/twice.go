@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"strconv"
 	"sync"
 )
 
@@ -12,6 +13,8 @@ import (
 const (
 	// OperationHeader has [Attempt].Operation, for the service behind a gateway.
 	OperationHeader = "Idempotency-Operation"
+	// FenceHeader has [Attempt].Fence, likewise.
+	FenceHeader = "Idempotency-Fence"
 	// NotBegunHeader is how a service behind a gateway says, with an error status, that nothing was
 	// done: "true". The key is free then, also for a corrected form.
 	NotBegunHeader = "Idempotency-Not-Begun"
@@ -26,16 +29,21 @@ func (g *guard) within(r *http.Request, key OperationKey) bool {
 	return r.Header.Get(OperationHeader) == key.record
 }
 
-// guardedTwice is the refusal of a request that waits for itself: the guard around this one has the
-// claim. Nothing was done, so that its key stays free.
-func guardedTwice(w http.ResponseWriter, r *http.Request, err error) error {
-	if !errors.Is(err, ErrInProgress) && !errors.Is(err, ErrMismatch) && !errors.Is(err, ErrInDoubt) {
-		return err // it has another store, or none now
+// guardedTwice is the refusal of a request that waits for itself: the claim in its way is that of
+// the guard around this one, by its fence. That guard records it as any answer: what stands between
+// the two may have had an effect.
+func (g *guard) guardedTwice(r *http.Request, key OperationKey, err error) error {
+	if !errors.Is(err, ErrInProgress) && !errors.Is(err, ErrMismatch) {
+		return err
 	}
-	if attempt, ok := FromContext(r.Context()); ok {
-		attempt.NotBegun()
+	fence, _ := strconv.ParseInt(r.Header.Get(FenceHeader), 10, 64)
+	if attempt, ok := FromContext(r.Context()); ok && attempt.Operation == key.record {
+		fence = attempt.Fence
 	}
-	w.Header().Set(NotBegunHeader, "true")
+	held, unread := g.tokens.Operation(r.Context(), key.record)
+	if unread != nil || held.Fence != fence {
+		return err // that guard has another store
+	}
 	return ErrGuardedTwice
 }
 

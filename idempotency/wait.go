@@ -1,6 +1,7 @@
 package idempotency
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"net/http"
@@ -72,7 +73,7 @@ func (t *Tokens) beginOrWait(ctx context.Context, key OperationKey, options Clai
 func (t *Tokens) beginOrAsk(ctx context.Context, key OperationKey, options ClaimOptions) (*run, Outcome, error) {
 	run, outcome, err := t.begin(ctx, key, options)
 	if doubt, is := errors.AsType[*InDoubtError](err); is && !doubt.Refused && options.Resolve != nil {
-		t.asker.ask(options.Resolve, key.record)
+		t.asker.ask(cmp.Or(options.Route, key.scope), options.Resolve, key.record)
 		err = &fault.WaitError{Err: err, Wait: time.Second}
 	}
 	return run, outcome, err

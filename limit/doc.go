@@ -15,7 +15,8 @@
 //
 //   - What is in use is kept in Redis alone, and replicas are not waited for. Where Redis loses it,
 //     in a failover, a restart or FLUSHALL, and where its clock jumps ahead, a limit lets at most
-//     one burst more through.
+//     one burst more through. Where its clock is set back, what is in use is free again after no
+//     longer than that takes from the next call on.
 //   - When Redis is away nothing is decided (redisstore.ErrUnavailable): the caller goes on or does
 //     not, as it prefers.
 //   - After redisstore.ErrUnknownOutcome the cost may have been taken. Asking again may take it

@@ -66,10 +66,14 @@ func (r Rate) Check() error {
 	case r.Burst < 0 || r.Burst > MaxN:
 		return fmt.Errorf("%w: burst %d: 1 to %d", ErrRequest, r.Burst, MaxN)
 	case r.Whole() > MaxReset:
-		return fmt.Errorf("%w: burst %d: at this rate it is free again after %v at the earliest, and %v is the longest",
-			ErrRequest, r.burst(), r.Whole(), MaxReset)
+		return fmt.Errorf("%w: burst %d: at this rate 1 to %d, which is free again within ten years", ErrRequest, r.burst(), r.MaxBurst())
 	}
 	return nil
+}
+
+// MaxBurst is the largest burst that the rate gives within MaxReset.
+func (r Rate) MaxBurst() int {
+	return int(min(MaxN, float64(MaxReset)/float64(r.Per)*float64(r.N)))
 }
 
 // State is a limit after a call.

@@ -215,6 +215,13 @@ func TestWhatIsNoLimitIsRefused(t *testing.T) {
 			}
 		})
 	}
+	for rate, most := range map[limit.Rate]string{
+		{N: 1, Per: limit.MaxPer, Burst: 1000}: "1 to 10,", {N: 1, Per: limit.MaxPer, Burst: limit.MaxN}: "1 to 10,", {N: 2, Per: 24 * time.Hour, Burst: 7321}: "1 to 7320,",
+	} {
+		expect.Contains(t, fmt.Sprintf("what is wrong with %+v", rate), rate.Check().Error(), most, "within ten years")
+		rate.Burst = rate.MaxBurst()
+		expect.NoError(t, fmt.Sprintf("Check of %+v", rate), rate.Check())
+	}
 	if err := l.Reset(t.Context(), "a/b"); !errors.Is(err, limit.ErrRequest) {
 		t.Errorf("Reset of a/b: got error %v, want %v", err, limit.ErrRequest)
 	}

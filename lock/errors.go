@@ -41,6 +41,8 @@ type HeldError struct {
 	Owner string        // as the holder named itself, one of several; "" if that is not known
 	Since time.Time     // when the holder got it; zero if that is not known
 	Left  time.Duration // until its lease ends, unless it is renewed; negative if that is not known
+	// Holders is how many hold it together; 0 = it is exclusive, or that is not known.
+	Holders int
 }
 
 // Error reports by whom and since when the lock is held.
@@ -51,6 +53,9 @@ func (h *HeldError) Error() string {
 	}
 	if !h.Since.IsZero() {
 		known = append(known, "since "+h.Since.Format(time.RFC3339Nano))
+	}
+	if h.Holders >= MaxHolders {
+		known = append(known, fmt.Sprintf("and by %d more; a lock has at most %d holders", h.Holders-1, MaxHolders))
 	}
 	if known == nil {
 		return ErrHeld.Error()
@@ -74,7 +79,7 @@ func refusal(reply scripts.Reply) error {
 	switch reply.Word() {
 	case "held":
 		held := &HeldError{}
-		if err := reply.Scan(&held.Since, &held.Left, &held.Owner); err != nil {
+		if err := reply.Scan(&held.Since, &held.Left, &held.Owner, &held.Holders); err != nil {
 			return err
 		}
 		if held.Since.UnixMilli() == 0 {

@@ -50,6 +50,8 @@ type asker struct {
 	enters bool
 	polls  int64 // the number of its newest poll
 	waited poll  // the poll that was answered: wait
+	// reports for how long its waiter has waited; nil = nobody wants to know
+	heard func(time.Duration)
 }
 
 // poll is one question of a request to Redis.

@@ -14,8 +14,12 @@ import (
 	"github.com/coatcheck/coatcheck/scripts"
 )
 
-// shown is how many waiters are listed one by one.
-const shown = 100
+// shown is how many waiters are listed one by one, and how many holders, of which a summary shows
+// fewer.
+const (
+	shown          = 100
+	shownInSummary = 10
+)
 
 // Info is the holders and waiters of a lock, at one instant of the server's time.
 type Info struct {
@@ -23,7 +27,8 @@ type Info struct {
 	Mode     Mode     // "" if it has no holder
 	Capacity int      // permits there are, with mode Permits
 	Fence    int64    // of the last grant that is remembered; 0 = none
-	Holders  []Holder // by fence, the smallest first
+	Holders  []Holder // by fence, the smallest first: a hundred of them
+	Further  int      // number of holders that are not among those
 	Queue    int      // number of waiters
 	Waiters  []Waiter // the first hundred of them, in order
 }
@@ -47,10 +52,19 @@ type Waiter struct {
 
 // Get returns the holders and waiters of a lock. A lock that is not in use has none.
 func (l *Locks) Get(ctx context.Context, name string) (Info, error) {
+	return l.get(ctx, name, shown, shown)
+}
+
+// Summary is [Locks.Get] for a list of locks: it shows ten holders and the first waiter.
+func (l *Locks) Summary(ctx context.Context, name string) (Info, error) {
+	return l.get(ctx, name, 1, shownInSummary)
+}
+
+func (l *Locks) get(ctx context.Context, name string, waiters, holders int) (Info, error) {
 	if !names.Valid(name) {
 		return Info{}, fmt.Errorf("%w: name", ErrRequest)
 	}
-	reply, err := l.run(ctx, scripts.LockGet, l.keys(name)[:5], shown)
+	reply, err := l.run(ctx, scripts.LockGet, l.keys(name)[:5], waiters, holders)
 	if err != nil {
 		return Info{}, err
 	}
@@ -63,11 +77,11 @@ func (l *Locks) Get(ctx context.Context, name string) (Info, error) {
 func readInfo(reply scripts.Reply) (Info, error) {
 	var info Info
 	mode, holders := "", 0
-	if err := reply.Scan(&info.Now, &info.Fence, &mode, &info.Capacity, &holders, &info.Queue); err != nil {
+	if err := reply.Scan(&info.Now, &info.Fence, &mode, &info.Capacity, &holders, &info.Queue, &info.Further); err != nil {
 		return Info{}, err
 	}
 	info.Mode = modeOf(mode)
-	for i, record := range reply.Values()[6:] {
+	for i, record := range reply.Values()[7:] {
 		words := strings.SplitN(record, " ", 5)
 		if err := info.read(words, i < holders); err != nil {
 			return Info{}, fmt.Errorf("%w: record %d of the lock: %w", redisstore.ErrUnknownOutcome, i, err)

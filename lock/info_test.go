@@ -1,6 +1,7 @@
 package lock
 
 import (
+	"context"
 	"strings"
 	"testing"
 	"time"
@@ -50,6 +51,36 @@ func shows(t *testing.T, store *redisstore.Store) {
 	expect.Equal(t, "fence of the permits", got.Holders[0].Fence, w.Fence())
 	release(t, w)
 	release(t, reader.granted(t))
+}
+
+// A lock that has all holders that there can be is held for the next one, who is told why.
+func isFull(t *testing.T, store *redisstore.Store) {
+	locks := open(t, store, Config{})
+	for range MaxHolders {
+		_, err := locks.TryGrant(t.Context(), "full", Request{Capacity: MaxCapacity, TTL: time.Hour})
+		expect.MustEqual(t, "error of TryGrant", err, nil)
+	}
+	for name, get := range map[string]func(context.Context, string, Request) (Grant, error){"TryGrant": locks.TryGrant, "Grant": locks.Grant} {
+		_, err := get(t.Context(), "full", Request{Capacity: MaxCapacity, Wait: time.Millisecond})
+		wantIs(t, err, ErrHeld)
+		expect.Contains(t, name+" of a lock that is full", err.Error(), "and by 255 more; a lock has at most 256 holders")
+	}
+}
+
+// What is shown of a lock is bounded, however many hold it.
+func showsSome(t *testing.T, store *redisstore.Store) {
+	locks := open(t, store, Config{})
+	for range 120 {
+		_, err := locks.TryGrant(t.Context(), "many", Request{Mode: Shared, TTL: time.Hour})
+		expect.NoError(t, "TryGrant many", err)
+	}
+	got := info(t, locks, "many")
+	expect.Equal(t, "holders that are shown", len(got.Holders), 100)
+	expect.Equal(t, "further holders", got.Further, 20)
+	summary, err := locks.Summary(t.Context(), "many")
+	expect.NoError(t, "Summary many", err)
+	expect.Equal(t, "holders that a summary shows", len(summary.Holders), 10)
+	expect.Equal(t, "further holders of a summary", summary.Further, 110)
 }
 
 func breaks(t *testing.T, store *redisstore.Store) {

@@ -29,6 +29,8 @@ func TestLocksOnEveryKindOfStore(t *testing.T) {
 			"readers after a writer wait":                phaseFair,
 			"permits":                                    permits,
 			"holders and waiters":                        shows,
+			"more holders than are shown":                showsSome,
+			"as many holders as there can be":            isFull,
 			"a broken lock":                              breaks,
 			"a lock that is kept for a while":            keeps,
 			"names of locks that are held":               lists,

@@ -45,7 +45,8 @@ func (l *Locks) unlist(ctx context.Context, name string) {
 // the first page, that begin with a prefix. A lock is on the list from a quarter of a second after
 // it was granted. One that was handed over, and given back within a quarter of a second, may stay
 // until that lease would have ended: Get reports whether it is held. Clients of redislock itself
-// list nothing.
+// list nothing. The list is in the order of ends: a call reads all of it, a thousand names at a
+// time.
 func (l *Locks) Names(ctx context.Context, prefix, after string, n int) ([]string, error) {
 	if n < 1 || n > maxNames {
 		return nil, fmt.Errorf("%w: n %d: 1 to %d", ErrRequest, n, maxNames)
@@ -65,10 +66,11 @@ func (l *Locks) Names(ctx context.Context, prefix, after string, n int) ([]strin
 				names = append(names, last)
 			}
 		}
+		slices.Sort(names)
+		names = slices.Compact(names) // one that was noted again between two pages
+		names = names[:min(n, len(names))]
 		if len(page) < 2*maxNames {
-			slices.Sort(names)
-			names = slices.Compact(names) // one that was noted again between two pages
-			return names[:min(n, len(names))], nil
+			return names, nil
 		}
 	}
 }

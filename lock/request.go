@@ -15,6 +15,8 @@ const (
 	MaxTTL      = 24 * time.Hour
 	DefaultTTL  = 30 * time.Second
 	MaxCapacity = 1_000_000 // permits of one lock
+	// MaxHolders is how many may hold a lock together, shared or with permits. The next one waits.
+	MaxHolders = 256
 )
 
 // Mode is how a lock is held.
@@ -23,8 +25,8 @@ type Mode string
 // The modes. A lock that is held in one mode excludes holders in the others.
 const (
 	Exclusive Mode = "exclusive" // by one
-	Shared    Mode = "shared"    // by any number
-	Permits   Mode = "permits"   // by as many as there are permits
+	Shared    Mode = "shared"    // by up to MaxHolders
+	Permits   Mode = "permits"   // by as many as there are permits, and up to MaxHolders
 )
 
 // letter is the mode's name in the scripts; nil if there is no such mode.

@@ -48,7 +48,8 @@ func (l *Locks) waits(a *asker) (ended func(granted bool)) {
 	if a.once || a.candidate {
 		return func(bool) {}
 	}
-	return pipeline.Of(l.store).LockWaits()
+	a.heard, ended = pipeline.Of(l.store).LockWaits()
+	return ended
 }
 
 // waitContext is a context that ends with a wait as well; 0 = the wait is not bounded.
@@ -129,12 +130,15 @@ func (l *Locks) untilPoll(a *asker, reply scripts.Reply) (time.Duration, error) 
 		err := reply.Scan(&wait)
 		return min(wait+time.Millisecond, slowest*l.config.Window), err
 	}
-	place, left := 0, time.Duration(0)
+	place, left, waited := 0, time.Duration(0), time.Duration(0)
 	if reply.Word() != "waiting" {
 		return 0, reply.Unexpected()
 	}
-	if err := reply.Scan(&place, &left); err != nil {
+	if err := reply.Scan(&place, &left, &waited); err != nil {
 		return 0, err
+	}
+	if a.KeepPlace && a.heard != nil {
+		a.heard(waited)
 	}
 	a.waited = poll{a.polls, a.sent}
 	often := min(l.config.Window*time.Duration(max(nearest, place))/nearest, slowest*l.config.Window, rarest)
@@ -223,6 +227,9 @@ func (l *Locks) named(ctx context.Context, name string, refusal error) error {
 	}
 	first := info.Holders[0]
 	known := &HeldError{Owner: first.Owner, Since: first.Since, Left: -1}
+	if info.Mode != Exclusive {
+		known.Holders = len(info.Holders) + info.Further
+	}
 	if !first.Until.IsZero() {
 		known.Left = max(first.Until.Sub(info.Now), 0)
 	}

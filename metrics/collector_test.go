@@ -25,8 +25,7 @@ func TestApplicationHasOurMetricsInItsOwnRegistry(t *testing.T) {
 	ctx := t.Context()
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collectors.NewGoCollector())
-	counted := metrics.NewStore("1.4.0") // the version of your program
-	registry.MustRegister(counted.Collector())
+	counted := metrics.NewStore("1.4.0")
 	store, err := redisstore.OpenConfig(ctx, redisstore.Config{URL: "embedded:", Observers: []observe.Observer{counted}})
 	if err != nil {
 		log.Fatal(err)
@@ -36,7 +35,9 @@ func TestApplicationHasOurMetricsInItsOwnRegistry(t *testing.T) {
 	tokens := idempotency.New(store, idempotency.Config{})
 	defer tokens.Close(ctx)
 	var pay http.Handler
-	pay = tokens.Middleware(idempotency.Route{})(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	counted.Show(metrics.Program{Store: store, Tokens: tokens})
+	registry.MustRegister(counted.Collector())
+	pay = tokens.Middleware(idempotency.Route{Name: "pay"})(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if key := r.Header.Get("Idempotency-Key"); key == "busy" {
 			again(pay, "busy", "body")
 		} else if key == "doubt" {
@@ -50,7 +51,7 @@ func TestApplicationHasOurMetricsInItsOwnRegistry(t *testing.T) {
 	} {
 		again(pay, request.key, request.body)
 	}
-	metricsConnected(t, registry, store, counted)
+	metricsConnected(t, registry)
 	for outcome, want := range map[string]float64{"granted": 3, "replay": 1, "mismatch": 1, "in_doubt": 1, "busy": 1} {
 		expect.Equal(t, "claims with the outcome "+outcome, claims(t, registry, outcome), want)
 	}
@@ -62,20 +63,45 @@ func again(handler http.Handler, key, body string) {
 	handler.ServeHTTP(httptest.NewRecorder(), request)
 }
 
-// metricsConnected also shows the connections, and finds no two metrics of a name.
-func metricsConnected(t *testing.T, registry *prometheus.Registry, store *redisstore.Store, counted *metrics.Store) {
+// metricsConnected shows the metrics of the program, whose routes stand where doubt is.
+func metricsConnected(t *testing.T, registry *prometheus.Registry) {
 	t.Helper()
-	metrics.ShowConnections(counted.Registry, store)
 	families, err := registry.Gather()
 	expect.Error(t, "Gather", err, nil)
-	names := map[string]bool{}
+	names, scopes := map[string]bool{}, map[string]float64{}
 	for _, family := range families {
 		names[family.GetName()] = true
+		for _, series := range family.GetMetric() {
+			if family.GetName() == "coatcheck_operations_in_doubt" {
+				scopes[series.GetLabel()[0].GetValue()] = series.GetGauge().GetValue()
+			}
+		}
 	}
 	for _, name := range []string{"go_goroutines", "coatcheck_token_claims_total", "coatcheck_redis_pool_connections"} {
 		expect.Equal(t, name+" is in the registry", names[name], true)
 	}
 	expect.Equal(t, "process_cpu_seconds_total is in the registry", names["process_cpu_seconds_total"], false)
+	expect.Equal(t, "operations in doubt by scope", scopes, map[string]float64{"pay": 1, "other": 0, "unread": 0})
+}
+
+// A program without tokens of its own sees what is in doubt in its store as well.
+func TestProgramWithoutTokensShowsWhatIsInDoubtInItsStore(t *testing.T) {
+	counted := metrics.NewStore("1.4.0")
+	store, err := redisstore.OpenConfig(t.Context(), redisstore.Config{URL: "embedded:", Observers: []observe.Observer{counted}})
+	expect.MustEqual(t, "error of OpenConfig", err, nil)
+	t.Cleanup(func() { _ = store.Close() })
+	_, _, known := counted.InDoubt()
+	expect.Equal(t, "known before Show", known, false)
+	counted.LookAgain() // at nothing
+	counted.Show(metrics.Program{Store: store})
+	operations, since, known := counted.InDoubt()
+	expect.Equal(t, "operations in doubt", operations, 0)
+	expect.Equal(t, "known, and since no time", known && since.IsZero(), true)
+	for _, metric := range counted.Listed() {
+		if strings.Contains(metric.Name, "worker_ring") || strings.Contains(metric.Name, "segment") {
+			t.Errorf("%s is shown of a program without worker ids and segments", metric.Name)
+		}
+	}
 }
 
 func claims(t *testing.T, registry *prometheus.Registry, outcome string) float64 {

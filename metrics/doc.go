@@ -4,7 +4,7 @@
 // pattern of a route, a status, a word of ours. No label holds what a client sent: no name, no
 // owner, no key, no token.
 //
-// [Store] is the part that follows the calls of a [redisstore.Store], for every program that opens
-// one; an application puts it into its own registry by [Registry.Collector]. [Service] is that and
-// the HTTP service's own. docs/metrics.md lists them all.
+// [Store] is for every program that opens a [redisstore.Store]: it observes the store, [Store.Show]
+// adds all that a scrape reads from the program, and [Registry.Collector] is for the registry that
+// an application has. [Service] is that and the HTTP service's own. docs/metrics.md lists them all.
 package metrics

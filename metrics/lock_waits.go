@@ -23,7 +23,8 @@ func (s *Store) locksWaitedFor(r *Registry) {
 		tell(float64(n))
 	})
 	r.Ask("coatcheck_lock_longest_wait_seconds", Gauge,
-		"How long the one of them has waited that waits the longest; 0 = none waits.", nil, func(tell Tell) {
+		"How long the waiter of one of them has waited, of all the longest, its earlier requests for the same place in the queue "+
+			"included; 0 = none waits.", nil, func(tell Tell) {
 			if n, first := s.waits.now.now(); n > 0 {
 				tell(since(first))
 				return
@@ -33,10 +34,11 @@ func (s *Store) locksWaitedFor(r *Registry) {
 }
 
 // LockWaits implements [observe.Observer]: a request for a lock begins to wait.
-func (s *Store) LockWaits() (ended func(granted bool)) {
+func (s *Store) LockWaits() (waited func(time.Duration), ended func(granted bool)) {
 	began := time.Now()
 	place := s.waits.now.begin(began)
-	return func(granted bool) {
+	waited = func(by time.Duration) { s.waits.now.since(place, time.Now().Add(-by)) }
+	return waited, func(granted bool) {
 		s.waits.now.end(place)
 		outcome := notObtain
 		if granted {

@@ -1,6 +1,7 @@
 package metrics_test
 
 import (
+	"context"
 	"testing"
 	"time"
 
@@ -50,6 +51,44 @@ func TestWaitsForLocksAreCountedInAnApplicationsRegistry(t *testing.T) {
 	waiting(0)
 	expect.Equal(t, "waits that ended with the lock", value(t, registry, "coatcheck_lock_wait_seconds", "granted"), 4)
 	expect.Equal(t, "waits that ended without it", value(t, registry, "coatcheck_lock_wait_seconds", "not_granted"), 1)
+}
+
+// A client that asks again with its token keeps its place in the queue: it has waited since it
+// came.
+func TestWaiterThatComesAgainHasWaitedAllTheWhile(t *testing.T) {
+	registry, counted := prometheus.NewRegistry(), metrics.NewStore("1.4.0")
+	registry.MustRegister(counted.Collector())
+	locks := lock.New(storetest.Open(t, redisstore.Config{URL: "embedded:", Observers: []observe.Observer{counted}}), lock.Config{})
+	t.Cleanup(func() { expect.Error(t, "Close", locks.Close(), nil) })
+	_, err := locks.Grant(t.Context(), "deploy", lock.Request{TTL: time.Hour})
+	expect.Error(t, "Grant", err, nil)
+	ask := func(ctx context.Context) (ended chan struct{}) {
+		ended = make(chan struct{})
+		go func() {
+			defer close(ended)
+			_, _ = locks.Grant(ctx, "deploy", lock.Request{Token: "AAAAAAAAAAAAAAAAAAAAAA", KeepPlace: true})
+		}()
+		return ended
+	}
+	ctx, leave := context.WithCancel(t.Context())
+	first := ask(ctx)
+	expect.Eventually(t, "it stands in line", func() bool {
+		info, err := locks.Get(t.Context(), "deploy")
+		return err == nil && info.Queue == 1
+	})
+	stands := time.Now()
+	time.Sleep(300 * time.Millisecond)
+	leave()
+	<-first
+	ctx, leave = context.WithCancel(t.Context())
+	again := ask(ctx)
+	expect.Eventually(t, "it has waited since it came first", func() bool {
+		least := time.Since(stands) - 2*time.Millisecond // the reply has whole ones
+		return value(t, registry, "coatcheck_lock_longest_wait_seconds", "") >= least.Seconds()
+	})
+	leave()
+	<-again
+	expect.Equal(t, "the longest wait after it", value(t, registry, "coatcheck_lock_longest_wait_seconds", ""), 0)
 }
 
 // value is what a registry has of one series: of a histogram, how many it has observed.

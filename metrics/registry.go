@@ -1,6 +1,8 @@
 package metrics
 
 import (
+	"bytes"
+	"cmp"
 	"net/http"
 	"runtime"
 	"slices"
@@ -9,6 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"golang.org/x/sync/singleflight"
 )
 
 // Kind is what sort of metric one is.
@@ -56,14 +59,43 @@ func (r *Registry) Listed() []Metric {
 }
 
 // Handler answers a scrape, in the text format that every Prometheus reads. What cannot be asked
-// for is missing, and the rest is there.
+// for is missing, and the rest is there. One scrape is under way at a time, with gzip and without:
+// all who ask meanwhile get its answer.
 func (r *Registry) Handler() http.Handler {
 	handler := promhttp.HandlerFor(r.all, promhttp.HandlerOpts{ErrorHandling: promhttp.ContinueOnError})
+	var underWay singleflight.Group
 	return http.HandlerFunc(func(w http.ResponseWriter, asked *http.Request) {
-		plain := asked.Clone(asked.Context())
-		plain.Header.Del("Accept")
-		handler.ServeHTTP(w, plain)
+		coding := "identity"
+		if strings.Contains(asked.Header.Get("Accept-Encoding"), "gzip") {
+			coding = "gzip"
+		}
+		found, _, _ := underWay.Do(coding, func() (any, error) {
+			plain := &http.Request{Method: http.MethodGet, URL: asked.URL, Header: http.Header{"Accept-Encoding": {coding}}}
+			answer := &sharedScrape{header: http.Header{}}
+			handler.ServeHTTP(answer, plain)
+			return answer, nil
+		})
+		found.(*sharedScrape).sendTo(w) //nolint:forcetypeassert // as above
 	})
+}
+
+// sharedScrape is the answer to a scrape, for all who have asked for it.
+type sharedScrape struct {
+	header http.Header
+	status int
+	text   bytes.Buffer
+}
+
+func (s *sharedScrape) Header() http.Header             { return s.header }
+func (s *sharedScrape) WriteHeader(status int)          { s.status = status }
+func (s *sharedScrape) Write(bytes []byte) (int, error) { return s.text.Write(bytes) }
+
+func (s *sharedScrape) sendTo(w http.ResponseWriter) {
+	for name, values := range s.header {
+		w.Header()[name] = slices.Clone(values)
+	}
+	w.WriteHeader(cmp.Or(s.status, http.StatusOK))
+	_, _ = w.Write(s.text.Bytes()) // the client may have hung up
 }
 
 // Collector is the metrics that are ours, also those that are added later, for the registry of an
@@ -123,7 +155,7 @@ func (r *Registry) list(name string, kind Kind, help string, labels []string) {
 	r.listed = append(r.listed, Metric{name, kind, labels, help})
 }
 
-// asked is a collector that asks when it is scraped.
+// asked is a collector that asks when it is sharedScrape.
 type asked struct {
 	desc *prometheus.Desc
 	as   prometheus.ValueType

@@ -27,6 +27,15 @@ func (s *spans) begin(now time.Time) (place uint64) {
 	return s.next
 }
 
+// since states that one goes on since an earlier time.
+func (s *spans) since(place uint64, began time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if known, on := s.on[place]; on && began.Before(known) {
+		s.on[place] = began
+	}
+}
+
 func (s *spans) end(place uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -18,13 +18,18 @@ func TestLongestWaitIsThatOfWhoCameFirstAndStillWaits(t *testing.T) {
 				fmt.Sprintf("coatcheck_lock_waiting %d\n", waiting), fmt.Sprintf("coatcheck_lock_longest_wait_seconds %v\n", longest.Seconds()))
 		}
 		want(0, 0)
-		first := s.LockWaits()
+		_, first := s.LockWaits()
 		time.Sleep(10 * time.Second)
-		second := s.LockWaits()
+		waited, second := s.LockWaits()
 		time.Sleep(5 * time.Second)
 		want(2, 15*time.Second)
+		waited(time.Second) // a clock that goes slower makes nobody younger
+		want(2, 15*time.Second)
+		waited(time.Minute)
+		want(2, time.Minute)
+		waited(5 * time.Second)
 		first(true)
-		want(1, 5*time.Second)
+		want(1, time.Minute)
 		second(false)
 		want(0, 0)
 		expect.Contains(t, "a scrape after both waits", scraped(s.Registry),

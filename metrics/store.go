@@ -10,6 +10,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/coatcheck/coatcheck/internal/doubt"
 	"github.com/coatcheck/coatcheck/redisstore"
 	"github.com/coatcheck/coatcheck/redisstore/observe"
 	"github.com/coatcheck/coatcheck/scripts"
@@ -50,7 +51,7 @@ var decisions = []struct {
 		"Claims of tokens and keys, by what Redis decided: granted (the operation begins), replay (its answer is there), busy (it " +
 			"is running), in_doubt (it has ended without an answer), " +
 			"mismatch (it was another request), unknown. A request that waits for another one claims again at each look.",
-		[]string{"granted", "replay", "busy", "in-doubt", "mismatch", "unknown"},
+		[]string{"granted", "replay", "busy", "resolving", "in-doubt", "mismatch", "unknown"},
 	},
 	{
 		"token_complete", "coatcheck_token_completions_total", "Answers to be recorded, by outcome; stale: another attempt has the " +
@@ -87,8 +88,8 @@ var decisions = []struct {
 		"counter_open", "coatcheck_counter_openings_total",
 		"Counters, and segments' counters, that were looked at before they were used: at first, and whenever state may have been " +
 			"lost. By outcome; hold_off: everything was lost a moment " +
-			"ago; behind: it has gone back and is not moved.",
-		[]string{"ok", "hold-off", "behind", "not-an-integer", "overflow"},
+			"ago; behind: it has gone back and is not moved; limit: it is at the end of what the call allows.",
+		[]string{"ok", "hold-off", "behind", "limit", "not-an-integer", "overflow"},
 	},
 	{
 		"counter_incr", "coatcheck_counter_repeatable_total",
@@ -109,6 +110,8 @@ type Store struct {
 	shared     prometheus.Observer
 	durations  prometheus.Observer
 	waits      lockWaits
+	doubts     *doubt.Watch // nil before Show
+	rings      *rings       // nil without worker ids
 }
 
 // series are those of one op.
@@ -228,10 +231,10 @@ func (s *Store) IncarnationChanged() { s.changes.WithLabelValues("call").Inc() }
 // MarkerChanged notes that the marker of the incarnation was another, or gone.
 func (s *Store) MarkerChanged() { s.changes.WithLabelValues("marker").Inc() }
 
-// ShowConnections adds what go-redis knows of a store's connections at each scrape.
-func ShowConnections(r *Registry, store *redisstore.Store) {
+// showConnections adds what go-redis knows of a store's connections.
+func (s *Store) showConnections(store *redisstore.Store) {
 	show := func(name string, kind Kind, help string, value func() float64) {
-		r.Ask(name, kind, help, nil, func(tell Tell) { tell(value()) })
+		s.Ask(name, kind, help, nil, func(tell Tell) { tell(value()) })
 	}
 	show("coatcheck_redis_pool_pending", Gauge, "Calls that wait for a connection.",
 		func() float64 { return float64(store.PoolStats().PendingRequests) })
@@ -248,7 +251,7 @@ func ShowConnections(r *Registry, store *redisstore.Store) {
 		func() float64 { return float64(store.PoolStats().Timeouts) })
 	show("coatcheck_redis_pool_stale_total", Counter, "Connections that were found broken or too old, and ended.",
 		func() float64 { return float64(store.PoolStats().StaleConns) })
-	r.Ask("coatcheck_redis_pool_connections", Gauge,
+	s.Ask("coatcheck_redis_pool_connections", Gauge,
 		"Connections to Redis; those that only listen are not among them.", []string{"state"}, func(tell Tell) {
 			p := store.PoolStats()
 			tell(float64(p.IdleConns), "idle")

@@ -82,13 +82,14 @@ func TestCalendarKeyRefusesYearsThatItCannotWrite(t *testing.T) {
 }
 
 func TestFitsFindsTemplatesThatWouldRepeatNumbers(t *testing.T) {
-	units := map[string]string{"year": "{yyyy}", "month": "{yyMM}", "week": "{YYYYww}", "day": "{yyyyDDD}", "hour": "{yyyyMMddHH}"}
+	units := map[string]string{"year": "{yyyy}", "month": "{yyMM}", "week": "{YYYYww}", "day": "{yyyyDDD}", "hour": "{yyyyMMddHH}", "minute": "{yyyyMMddHHmm}"}
 	fits := map[string][]string{ // of a key that counts anew each
-		"year":  {"year", "month", "day", "hour"},
-		"month": {"month", "day", "hour"},
-		"week":  {"week", "day", "hour"},
-		"day":   {"day", "hour"},
-		"hour":  {"hour"},
+		"year":   {"year", "month", "day", "hour", "minute"},
+		"month":  {"month", "day", "hour", "minute"},
+		"week":   {"week", "day", "hour", "minute"},
+		"day":    {"day", "hour", "minute"},
+		"hour":   {"hour", "minute"},
+		"minute": {"minute"},
 	}
 	for unit, date := range units {
 		k := key(t, "orders:"+date, nil)

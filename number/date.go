@@ -15,6 +15,7 @@ const (
 	day
 	yearDay
 	hour
+	minute
 	weekYear
 	week
 	fields
@@ -22,18 +23,18 @@ const (
 )
 
 // letters is how a template writes each field, with as many letters as it has digits.
-var letters = [fields]string{year: "yyyy", shortYear: "yy", month: "MM", day: "dd", yearDay: "DDD", hour: "HH",
+var letters = [fields]string{year: "yyyy", shortYear: "yy", month: "MM", day: "dd", yearDay: "DDD", hour: "HH", minute: "mm",
 	weekYear: "YYYY", week: "ww"}
 
 // meant is for users of other notations for dates.
 var meant = map[string]string{
-	"y": "yyyy", "Y": "yyyy", "YY": "yy", "m": "MM", "mm": "MM", "M": "MM", "d": "dd",
+	"y": "yyyy", "Y": "yyyy", "YY": "yy", "m": "MM for the month, or mm for the minute", "M": "MM", "d": "dd",
 	"DD": "dd for the day of the month, or DDD for that of the year", "D": "DDD",
 	"j": "DDD", "H": "HH", "h": "HH", "hh": "HH", "w": "ww", "WW": "ww", "N": "{n}", "nn": "{n}",
 }
 
 const (
-	fieldNames = "yyyy yy MM dd DDD HH, or YYYY ww"
+	fieldNames = "yyyy yy MM dd DDD HH mm, or YYYY ww"
 	separators = "- . _ : / T W and space"
 )
 
@@ -48,21 +49,26 @@ const (
 	weekly
 	daily
 	hourly
+	minutely
 )
 
 func (u unit) String() string {
-	return [...]string{"", "year", "month", "ISO week", "day", "hour"}[u]
+	return [...]string{"", "year", "month", "ISO week", "day", "hour", "minute"}[u]
 }
+
+const aDay = 1<<year | 1<<month | 1<<day
 
 // units is which fields name a period, by a bit for each. A year of two digits is a year.
 var units = map[int]unit{
-	1 << year:                             yearly,
-	1<<year | 1<<month:                    monthly,
-	1<<weekYear | 1<<week:                 weekly,
-	1<<year | 1<<month | 1<<day:           daily,
-	1<<year | 1<<yearDay:                  daily,
-	1<<year | 1<<month | 1<<day | 1<<hour: hourly,
-	1<<year | 1<<yearDay | 1<<hour:        hourly,
+	1 << year:                      yearly,
+	1<<year | 1<<month:             monthly,
+	1<<weekYear | 1<<week:          weekly,
+	aDay:                           daily,
+	1<<year | 1<<yearDay:           daily,
+	aDay | 1<<hour:                 hourly,
+	1<<year | 1<<yearDay | 1<<hour: hourly,
+	aDay | 1<<hour | 1<<minute:     minutely,
+	1<<year | 1<<yearDay | 1<<hour | 1<<minute: minutely,
 }
 
 func unitOf(seen int) unit {
@@ -148,6 +154,8 @@ func firstPiece(text string, position int) (piece, *fault) {
 func lacks(seen int) string {
 	has := func(f field) bool { return seen&(1<<f) != 0 }
 	switch {
+	case has(minute) && !has(hour):
+		return "has a minute without its hour; write HH to it, or MM for the month"
 	case has(week) && has(year), has(week) && has(shortYear):
 		return "has a week with a calendar year, and around New Year it belongs to another; write YYYY, the week's own year"
 	case has(weekYear) && !has(week):
@@ -159,7 +167,7 @@ func lacks(seen int) string {
 	case has(year) && has(shortYear):
 		return "has two years; write yyyy or yy"
 	}
-	return "names no period; write yyyy, yyyy MM, yyyy MM dd, yyyy DDD, a day with HH, or YYYY ww, in any order"
+	return "names no period; write yyyy, yyyy MM, yyyy MM dd, yyyy DDD, a day with HH or HH mm, or YYYY ww, in any order"
 }
 
 // civil is a moment as a zone's calendar and clock show it, by field.
@@ -168,7 +176,8 @@ type civil [fields]int
 func civilOf(at time.Time) civil {
 	y, m, d := at.Date()
 	wy, w := at.ISOWeek()
-	return civil{year: y, shortYear: y % 100, month: int(m), day: d, yearDay: at.YearDay(), hour: at.Hour(), weekYear: wy, week: w}
+	return civil{year: y, shortYear: y % 100, month: int(m), day: d, yearDay: at.YearDay(), hour: at.Hour(), minute: at.Minute(),
+		weekYear: wy, week: w}
 }
 
 // The years that can be written. A zero time.Time, such as one that was not set, is before them.

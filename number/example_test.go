@@ -42,9 +42,9 @@ func Example() {
 }
 
 func ExampleParseTemplate() {
-	_, err := number.ParseTemplate("ORD-{yyyymmdd}-{n:6}")
+	_, err := number.ParseTemplate("ORD-{yyyyMMhh}-{n:6}")
 	fmt.Println(err)
-	// Output: number: not a template: position 10: "mm" is no part of a date; write MM
+	// Output: number: not a template: position 12: "hh" is no part of a date; write HH
 }
 
 func ExampleTemplate_Format() {

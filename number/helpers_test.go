@@ -40,5 +40,5 @@ func key(t testing.TB, text string, zone *time.Location) number.CalendarKey {
 // dates are date parts of every unit, in many orders.
 var dates = []string{
 	"{yyyy}", "{yy}", "{yyyyMM}", "{MM-yyyy}", "{yyMM}", "{YYYYww}", "{ww/YYYY}", "{YYYY-Www}", "{yyyyMMdd}", "{dd.MM.yyyy}", "{yyMMdd}", "{yyyyDDD}", "{DDD_yy}",
-	"{yyyyMMddHH}", "{yyyy-MM-ddTHH}", "{HH dd MM yy}", "{yyyyDDDHH}",
+	"{yyyyMMddHH}", "{yyyy-MM-ddTHH}", "{HH dd MM yy}", "{yyyyDDDHH}", "{yyyyMMddHHmm}", "{yyyyDDD-HH:mm}",
 }

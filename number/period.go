@@ -6,7 +6,8 @@ import (
 	"time"
 )
 
-// Period is a year, month, ISO week, day or hour on a zone's clock, under its date part's text.
+// Period is a year, month, ISO week, day, hour or minute on a zone's clock, under its date part's
+// text.
 //
 // It reaches from the first moment that shows the label to the last, so that every moment of a
 // label has the same period: a day has 23 hours where the clock is set forward (and begins at one
@@ -43,6 +44,9 @@ func (p pattern) span(c civil) (start, end int64) {
 		return clock(c[weekYear], 1, monday, 0), clock(c[weekYear], 1, monday+7, 0)
 	case hourly:
 		return clock(c[year], c[month], c[day], c[hour]), clock(c[year], c[month], c[day], c[hour]+1)
+	case minutely:
+		start = clock(c[year], c[month], c[day], c[hour]) + int64(c[minute])*60
+		return start, start + 60
 	}
 	return clock(c[year], c[month], c[day], 0), clock(c[year], c[month], c[day]+1, 0)
 }

@@ -167,11 +167,12 @@ func (t Template) Fits(key CalendarKey) error {
 
 // contains returns the periods in one of which a unit always lies: an ISO week in no month or year.
 var contains = map[unit]map[unit]bool{
-	yearly:  {yearly: true},
-	monthly: {yearly: true, monthly: true},
-	weekly:  {weekly: true},
-	daily:   {yearly: true, monthly: true, weekly: true, daily: true},
-	hourly:  {yearly: true, monthly: true, weekly: true, daily: true, hourly: true},
+	yearly:   {yearly: true},
+	monthly:  {yearly: true, monthly: true},
+	weekly:   {weekly: true},
+	daily:    {yearly: true, monthly: true, weekly: true, daily: true},
+	hourly:   {yearly: true, monthly: true, weekly: true, daily: true, hourly: true},
+	minutely: {yearly: true, monthly: true, weekly: true, daily: true, hourly: true, minutely: true},
 }
 
 func orUTC(zone *time.Location) *time.Location {

@@ -255,7 +255,7 @@ func TestReplicaUnderAnotherAddressThanTheListHasIsNamed(t *testing.T) {
 	expect.Eventually(t, "the error has the address", func() bool {
 		_, err := bumped(t.Context(), store, "x")
 		short, is := errors.AsType[*redisstore.ShortfallError](err)
-		return is && *short == redisstore.ShortfallError{Want: 2, Got: 1, Missing: replica.Addr() + ", which is listed and not attached"}
+		return is && *short == redisstore.ShortfallError{Want: 2, Got: 1, Missing: replica.Addr() + ", which is not attached"}
 	})
 	says("")
 	expect.Eventually(t, "the address that nobody has leaves", func() bool {

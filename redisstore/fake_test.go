@@ -106,6 +106,23 @@ func TestEndlessRedirectsAreRefused(t *testing.T) {
 	}
 }
 
+func TestReplyBeyondAllBoundsIsAnError(t *testing.T) {
+	t.Parallel()
+	for name, reply := range map[string]string{
+		"a long status":          "+" + strings.Repeat("a", 100_000) + "\r\n",
+		"a long error":           "-ERR " + strings.Repeat("a", 100_000) + "\r\n",
+		"arrays within arrays":   strings.Repeat("*1\r\n", 100) + ":1\r\n",
+		"an array of too many":   "*1000001\r\n" + strings.Repeat(":1\r\n", 1_000_001),
+		"a string of a gigabyte": "$1073741824\r\n",
+	} {
+		server := startFake(t, func(*fake, []string) string { return reply })
+		_, err := bumped(t.Context(), open(t, "redis://"+server.addr, nil), "x")
+		if unknown(t, err); !strings.Contains(err.Error(), "beyond every bound of a Redis") {
+			t.Errorf("%s: got error %v, want that of a reply beyond all bounds", name, err)
+		}
+	}
+}
+
 func TestRedirectToAStrangerIsRefused(t *testing.T) {
 	t.Parallel()
 	for _, kind := range []string{"MOVED", "ASK"} {

@@ -196,3 +196,22 @@ func TestPoolStatsTellOfConnections(t *testing.T) {
 		}
 	})
 }
+
+// A call that waits for a connection until its time is over is counted: an alert asks for it.
+func TestWaitForAConnectionInVainIsCounted(t *testing.T) {
+	server := redistest.Start(t)
+	store := storetest.Open(t, redisstore.Config{URL: server.URL() + "?pool_size=1", Timeout: time.Second})
+	warm(t, store, 1)
+	server.Pause()
+	var calls sync.WaitGroup
+	for range 8 {
+		calls.Go(func() {
+			_, _ = store.WithAck(0).Run(t.Context(), scripts.NameList, []string{store.Key("names", "k")}, "", "", 1)
+		})
+	}
+	calls.Wait()
+	server.Resume()
+	if p := store.PoolStats(); p.Timeouts == 0 {
+		t.Errorf("PoolStats after calls that got no connection: got %+v, want Timeouts", p)
+	}
+}

@@ -4,12 +4,14 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/coatcheck/coatcheck/internal/testing/expect"
 	"github.com/coatcheck/coatcheck/internal/testing/redistest"
 	"github.com/coatcheck/coatcheck/redisstore"
+	"github.com/coatcheck/coatcheck/scripts"
 )
 
 // What --ack all at a plain URL knows of replicas that are away, in a process that starts then.
@@ -44,19 +46,94 @@ func TestReplicaThatAWriteHasFoundIsKnownToTheNextProcess(t *testing.T) {
 	expect.Eventually(t, "another process waits for it", func() bool {
 		_, err := bumped(t.Context(), open(t, set.URL(), all), "z")
 		short, is := errors.AsType[*redisstore.ShortfallError](err)
-		return is && *short == redisstore.ShortfallError{Want: 2, Got: 1, Missing: comes.Addr() + ", which is listed and not attached"}
+		return is && *short == redisstore.ShortfallError{Want: 2, Got: 1, Missing: comes.Addr() + ", which is not attached"}
 	})
 	if _, err := store.ReplicasGone(t.Context(), set.Replicas()[0].Addr()); !errors.Is(err, redisstore.ErrRefused) {
 		t.Errorf("a replica that is attached, said to be gone: got %v, want %v", err, redisstore.ErrRefused)
 	}
-	if _, err := store.ReplicasGone(t.Context(), comes.Addr()); err != nil {
-		t.Errorf("ReplicasGone: %v", err)
-	}
+	gone, err := store.ReplicasGone(t.Context(), comes.Addr())
+	expect.NoError(t, "ReplicasGone", err)
+	expect.Equal(t, "which is gone", gone, []string{comes.Addr()})
 	expect.Eventually(t, "nobody waits for the one that is gone", func() bool {
 		_, err := bumped(t.Context(), store, "x")
 		_, other := bumped(t.Context(), open(t, set.URL(), all), "z")
 		return err == nil && other == nil
 	})
+}
+
+// TestReplicaThatIsGoneStaysGoneUnderLoad: two processes use notes of which each has the replica.
+// None may give it back to another.
+func TestReplicaThatIsGoneStaysGoneUnderLoad(t *testing.T) {
+	t.Parallel()
+	set := redistest.StartSentinel(t, 1)
+	stores, comes := []*redisstore.Store{open(t, set.URL(), all), open(t, set.URL(), all)}, redistest.Start(t)
+	attach(t, comes, set.Master(), 2)
+	var notes []string
+	for i := range 10 {
+		notes = append(notes, stores[0].Key(fmt.Sprintf("test%d", i), "marker"))
+	}
+	use := func(store *redisstore.Store, note string) error {
+		_, err := store.Run(t.Context(), scripts.Incarnation, []string{note})
+		return err
+	}
+	naming := func() (n int) {
+		for _, note := range notes {
+			if strings.Contains(do(t, set.Master(), "GET", note).(string), "@"+comes.Addr()) {
+				n++
+			}
+		}
+		return n
+	}
+	for _, note := range notes {
+		expect.Eventually(t, "it is noted", func() bool { return use(stores[0], note) == nil && use(stores[1], note) == nil })
+	}
+	expect.Equal(t, "notes that name it", naming(), len(notes))
+	for _, sentinel := range set.Sentinels() {
+		_, port, _ := strings.Cut(comes.Addr(), ":")
+		expect.Eventually(t, "a sentinel lists it", func() bool {
+			return strings.Contains(fmt.Sprint(do(t, sentinel, "SENTINEL", "REPLICAS", "coatcheck")), port)
+		})
+	}
+	comes.Kill()
+	away(t, set.Master(), 1)
+	if _, err := stores[0].ReplicasGone(t.Context()); !errors.Is(err, redisstore.ErrNotGone) || !strings.Contains(err.Error(), comes.Addr()) {
+		t.Errorf("a replica that sentinels list: got %v, want %v", err, redisstore.ErrNotGone)
+	}
+	for _, sentinel := range set.Sentinels() {
+		do(t, sentinel, "SENTINEL", "RESET", "*")
+	}
+	var load sync.WaitGroup
+	ended := make(chan struct{})
+	for _, store := range stores {
+		load.Go(func() {
+			for i := 0; ; i++ {
+				select {
+				case <-ended:
+					return
+				default:
+					_ = use(store, notes[i%len(notes)])
+				}
+			}
+		})
+	}
+	gone, err := stores[0].ReplicasGone(t.Context())
+	expect.NoError(t, "ReplicasGone", err)
+	expect.Equal(t, "which are gone", gone, []string{comes.Addr()})
+	for _, note := range notes {
+		expect.Eventually(t, "writes go on", func() bool { return use(stores[0], note) == nil && use(stores[1], note) == nil })
+	}
+	close(ended)
+	load.Wait()
+	expect.Equal(t, "notes that name it", naming(), 0)
+}
+
+func TestPlaceHasAHostAndAPort(t *testing.T) {
+	t.Parallel()
+	for _, place := range []string{"10.0.0.2", "", ":6379", "10.0.0.2:"} {
+		if _, err := open(t, "embedded:", nil).ReplicasGone(t.Context(), place); !errors.Is(err, redisstore.ErrNotGone) {
+			t.Errorf("place %q: got %v, want %v", place, err, redisstore.ErrNotGone)
+		}
+	}
 }
 
 // WAIT counts whoever has the write, also a client that copies the data: that does not confirm in

@@ -28,67 +28,46 @@ const (
 func (s *Store) Restored(ctx context.Context) (marked int, err error) {
 	var count atomic.Int64
 	err = s.EachMaster(ctx, "store restored", func(ctx context.Context, node *redis.Client) error {
-		return s.markAll(ctx, node, &count, "restored")
+		return s.eachNote(ctx, node, scripts.StoreRestored, func(reply scripts.Reply) {
+			if reply.Word() == "marked" {
+				count.Add(1)
+			}
+		})
 	})
 	return int(count.Load()), err
 }
 
-// ReplicasGone says that servers which have confirmed writes under [AckAll] are gone for good, and
-// that none of them becomes master: nobody waits for them from then on. places are their addresses,
-// host:port; without any, all of them that are not attached now are gone. One that is attached is
-// refused. Take them off the list of Sentinel before (SENTINEL RESET), or processes note them
-// again. If one of them becomes master all the same, values and worker ids come twice. Otherwise it
-// is as [Store.Restored], and nothing counts as lost.
-func (s *Store) ReplicasGone(ctx context.Context, places ...string) (marked int, err error) {
-	var count atomic.Int64
-	err = s.EachMaster(ctx, "store replicas-gone", func(ctx context.Context, node *redis.Client) error {
-		if s.mode == Embedded {
-			return nil
-		}
-		stay, err := s.engine.Staying(ctx, node, places)
-		if err != nil {
-			return err
-		}
-		if len(places) > 0 {
-			return s.markAll(ctx, node, &count, "drop", strings.Join(places, ","))
-		}
-		return s.markAll(ctx, node, &count, "keep", strings.Join(stay, ","))
-	})
-	return int(count.Load()), err
-}
-
-// markAll says something of each note at a master.
-func (s *Store) markAll(ctx context.Context, node *redis.Client, count *atomic.Int64, said ...any) error {
+// eachNote runs a script for each note at a master, and gives the replies to answered, several at
+// once.
+func (s *Store) eachNote(
+	ctx context.Context, node *redis.Client, script *scripts.Script, answered func(scripts.Reply), args ...any,
+) error {
 	for cursor := uint64(0); ; {
 		keys, next, err := node.Scan(ctx, cursor, s.prefix+"*", restoredPage).Result()
 		if err != nil {
 			return err
 		}
-		if err := s.mark(ctx, keys, count, said); err != nil {
+		var all errgroup.Group
+		all.SetLimit(restoredAtOnce)
+		for _, key := range keys {
+			if !s.hasNote(key) {
+				continue
+			}
+			all.Go(func() error {
+				reply, err := s.Run(ctx, script, []string{key}, args...)
+				if err == nil {
+					answered(reply)
+				}
+				return err
+			})
+		}
+		if err := all.Wait(); err != nil {
 			return err
 		}
 		if cursor = next; cursor == 0 {
 			return nil
 		}
 	}
-}
-
-func (s *Store) mark(ctx context.Context, keys []string, count *atomic.Int64, said []any) error {
-	var all errgroup.Group
-	all.SetLimit(restoredAtOnce)
-	for _, key := range keys {
-		if !s.hasNote(key) {
-			continue
-		}
-		all.Go(func() error {
-			reply, err := s.Run(ctx, scripts.StoreRestored, []string{key}, said...)
-			if err == nil && reply.Word() == "marked" {
-				count.Add(1)
-			}
-			return err
-		})
-	}
-	return all.Wait()
 }
 
 // hasNote reports whether a key's name is one of a marker ([Store.SlotKey]) or of a pool.

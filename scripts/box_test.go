@@ -21,7 +21,7 @@ import (
 
 // all are the operations of the package.
 var all = []*scripts.Script{
-	scripts.Incarnation, scripts.StoreRestored,
+	scripts.Incarnation, scripts.StoreRestored, scripts.StorePlaces, scripts.StoreLeave,
 	scripts.TokenIssue, scripts.TokenClaim, scripts.TokenAnswer, scripts.TokenComplete, scripts.TokenExtend, scripts.TokenRelease,
 	scripts.OperationList, scripts.OperationCount, scripts.OperationGet, scripts.OperationSettle, scripts.OperationForget, scripts.OperationResolve,
 	scripts.CounterOpen, scripts.CounterEra, scripts.CounterIncr, scripts.CounterSet, scripts.CounterRetire, scripts.CounterGet,

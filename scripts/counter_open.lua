@@ -7,19 +7,20 @@
 --        of its slot (string)
 -- ARGV   [1] floor: the largest value of this counter that the process has seen, '' for none
 --        [2] the life (generation) of that value, '' for none  [3] when it expires, '' for never
---        [4] margin: how far a counter moves at least, see lib/counter  [5] past | refuse: moves a
---        counter that has to move, or refuses it  [6] the era that the process knows of this slot,
+--        [4] margin: how far a counter moves at least, see lib/counter  [5] past | refuse | stay:
+--        what a counter that has to move does; with stay it goes on from the larger of what is
+--        there and the floor  [6] the era that the process knows of this slot,
 --        '' for none  [7] how long to hold off after a loss of everything  [8] TTL of a counter
 --        that begins or has none, 0 for none  [9] the largest value that may be moved, '' for no
 --        limit: a larger one is refused as with refuse, since the caller could not use a value
 --        past the move  [10] floor, with what the process has added to a counter that was below
---        it: the least that it has to be at now; '' without a floor  [11] facts, see
---        lib/incarnation
+--        it: the least that it has to be at now; '' without a floor  [11] the largest value that
+--        the caller can add to, '' for no limit  [12] facts, see lib/incarnation
 -- Reply  {'ok', value, life, era, left, now, moved, id} value '' for a counter without one; left is
 --        the TTL, -1 for none; moved 1 if it was moved; id is the incarnation that is noted, see
 --        lib/incarnation | {'hold-off', ms, era} | {'behind', value, life, era, why} it has to
 --        move and must not, by ARGV[5] or [9]; why: see lib/incarnation, '' if the counter itself
---        went back | {'not-an-integer'} |
+--        went back | {'limit'} it is past ARGV[11] without a move | {'not-an-integer'} |
 --        {'overflow'} | a refusal, see lib/incarnation
 -- Units  times and TTLs in milliseconds; ARGV[3] and now since 1970-01-01 UTC
 -- Effect writes
@@ -37,7 +38,7 @@ end
 if over or life and life ~= known_life then
   floor, least = '', ''
 end
-local era, till, first, refusal = read_era(marker, ARGV[6], tonumber(ARGV[7]), value or noted, read_facts(ARGV[11]))
+local era, till, first, refusal = read_era(marker, ARGV[6], tonumber(ARGV[7]), value or noted, read_facts(ARGV[12]))
 if refusal then
   return refusal
 end
@@ -63,7 +64,11 @@ local moved = '0'
 if behind or doubted and value then
   local base = behind and not (value and smaller(floor, value)) and floor or value
   local by, beyond = moved_by(marker, ARGV[4])
-  if ARGV[5] ~= 'past' or ARGV[9] ~= '' and (smaller(ARGV[9], base) or tonumber(ARGV[9]) < tonumber(base) + beyond) then
+  if ARGV[5] == 'stay' then
+    by = '0'
+  elseif ARGV[5] == 'past' and ARGV[11] ~= '' and smaller(ARGV[11], base) then
+    return {'limit'}
+  elseif ARGV[5] ~= 'past' or ARGV[9] ~= '' and (smaller(ARGV[9], base) or tonumber(ARGV[9]) < tonumber(base) + beyond) then
     return {'behind', value or '', life or '0', era, doubted and why_of(read_marker(marker)) or ''}
   end
   put(counter, base)

@@ -18,11 +18,13 @@ type opening struct {
 	ends        int64 // 0 = never
 	margin      int64 // 0 = 1000
 	refuse      bool
+	stay        bool
 	era         string
 	span        int64 // of a hold-off; 0 = an hour
 	ttl         int64
 	highest     string // the largest value that may be moved; "" = any
 	least       string // "" = the floor
+	room        string // the largest value that can be added to; "" = any
 }
 
 func (o opening) args() []any {
@@ -33,13 +35,16 @@ func (o opening) args() []any {
 	if o.refuse {
 		what = "refuse"
 	}
+	if o.stay {
+		what = "stay"
+	}
 	if o.margin == 0 {
 		o.margin = 1000
 	}
 	if o.span == 0 {
 		o.span = hour
 	}
-	return []any{o.floor, o.life, ends, o.margin, what, o.era, o.span, o.ttl, o.highest, cmp.Or(o.least, o.floor)}
+	return []any{o.floor, o.life, ends, o.margin, what, o.era, o.span, o.ttl, o.highest, cmp.Or(o.least, o.floor), o.room}
 }
 
 // opened is what the answer to one tells.
@@ -145,8 +150,10 @@ func TestCounterBehindWhatWasSeenMovesByTheMargin(t *testing.T) {
 			if reply := b.open(opening{floor: row.floor, life: "0", margin: row.margin, highest: less(row.floor)}); reply[0] != "behind" || reply[1] != row.value {
 				t.Errorf("counter_open with %+v, where at most one less may be moved: got %q, want behind at %q", row, reply, row.value)
 			}
+			full := opening{floor: row.floor, life: "0", margin: row.margin, highest: "0", room: less(row.floor)}
+			want(t, b.open(full), "limit") // which no operator can help
 			b.same(before)
-			b.at(opening{floor: row.floor, life: "0", margin: row.margin, highest: row.floor}, row.to, true)
+			b.at(opening{floor: row.floor, life: "0", margin: row.margin, highest: row.floor, room: row.floor}, row.to, true)
 			b.at(opening{floor: row.to, life: "0", margin: row.margin}, row.to, false)
 			want(t, b.count(), "ok", row.to)
 		}
@@ -155,6 +162,16 @@ func TestCounterBehindWhatWasSeenMovesByTheMargin(t *testing.T) {
 		b.at(opening{floor: "5", life: "0"}, "9007199254741994", true)
 		b.do("DEL", openKeys[0], openKeys[1])
 		b.at(opening{floor: "-1", life: "0"}, "", false) // none yet is 0
+	})
+}
+
+func TestCounterThatStaysGoesOnFromTheLargerOfBoth(t *testing.T) {
+	each(t, func(t *testing.T, b *box) {
+		b.at(opening{floor: "5", life: "0", stay: true, highest: "0"}, "5", true)
+		b.at(opening{floor: "5", life: "0"}, "5", false) // which is in order now
+		later(b)
+		b.at(opening{floor: "3", life: "0", stay: true}, "5", true)
+		b.at(opening{floor: "5", life: "0"}, "5", false)
 	})
 }
 

@@ -17,6 +17,9 @@ local noted, losses = string.match(text or '', '^(%S+) ?(%d*)$')
 losses = tonumber(losses) or 0
 local at = standing(noted, read_facts(ARGV[1]))
 if at.refusal and at.refusal[1] ~= 'unsuitable' then
+  if at.word then
+    redis.call('SET', KEYS[1], at.word .. ' ' .. integer(losses))
+  end
   return at.refusal
 end
 if noted and not at.same then

@@ -548,6 +548,8 @@ func TestPlacesThatConfirmOnlyGrow(t *testing.T) {
 	expect.Equal(t, "the places with one more", noted(), listOf(own, "aa@10.0.0.1:1", "bb@10.0.0.2:1"))
 	word(t, asks(",cc@10.0.0.1:1,bb@10.0.0.2:1"), "same", 2)
 	expect.Equal(t, "the places with another run at one", noted(), listOf(own, "cc@10.0.0.1:1", "bb@10.0.0.2:1"))
+	word(t, asks(",+@10.0.0.1:1,bb@10.0.0.2:1,+@10.0.0.3:1"), "same", 2)
+	expect.Equal(t, "the places with two that the caller knows from another word", noted(), listOf(own, "cc@10.0.0.1:1", "bb@10.0.0.2:1"))
 	word(t, asks(",-@10.0.0.1:1,bb@10.0.0.2:1"), "same", 2)
 	expect.Equal(t, "the places without one that has left", noted(), listOf(own, "bb@10.0.0.2:1"))
 
@@ -557,14 +559,20 @@ func TestPlacesThatConfirmOnlyGrow(t *testing.T) {
 	want(t, asks(",bb@10.0.0.2:1,-"+r.place(false)), "places", r.place(false))
 	word(t, asks(",bb@10.0.0.2:1,"+r.place(true)), "continued", 2)
 
-	want(t, h.m.run(scripts.StoreRestored, markerKey, "drop", "10.0.0.2:1"), "marked")
+	want(t, h.m.run(scripts.StoreLeave, markerKey, "10.0.0.2:1"), "left")
+	want(t, h.m.run(scripts.StoreLeave, markerKey, "10.0.0.2:1"), "none")
 	expect.Equal(t, "the places after one was said to be gone", noted(), listOf(own, r.place(true)))
-	want(t, h.m.run(scripts.StoreRestored, markerKey, "keep", h.master.Addr()), "marked")
+	places := h.m.run(scripts.StorePlaces, markerKey)
+	slices.Sort(places[1:])
+	both := []string{h.master.Addr(), r.place(false)[1:]}
+	slices.Sort(both)
+	expect.Equal(t, "the places", places, append([]string{"noted"}, both...))
+	want(t, h.m.run(scripts.StoreLeave, markerKey, r.place(false)[1:]+",10.0.0.9:1"), "left")
 	expect.Equal(t, "the places after all others were said to be gone", noted(), own)
 
 	// the places stay after a loss
 	word(t, asks(",dd@10.0.0.4:1,"+r.place(true)), "same", 2)
-	want(t, h.m.run(scripts.StoreRestored, markerKey, "restored"), "marked")
+	want(t, h.m.run(scripts.StoreRestored, markerKey), "marked")
 	want(t, asks(","+r.place(true)), "places", "dd@10.0.0.4:1")
 }
 
@@ -576,6 +584,49 @@ func TestFactsOfAnotherServerAreRefused(t *testing.T) {
 		want(t, b.open(opening{}), "ask", b.replid())
 		expect.Equal(t, "the marker", b.do("EXISTS", markerKey[0]), any(int64(0)))
 	})
+}
+
+// A call that is refused may be the last one before a replica that is attached becomes master, so
+// it notes the replica; and nothing else.
+func TestRefusedCallNotesTheReplicasThatAreAttached(t *testing.T) {
+	t.Parallel()
+	h := &histories{T: t, master: redistest.Start(t)}
+	h.m = serve(t, h.master)
+	calls := map[string]func() []string{
+		markerKey[0]: func() []string { return h.m.run(scripts.Incarnation, markerKey) },
+		openKeys[2]:  func() []string { return h.m.open(opening{}) },
+		lockKeys[5]:  func() []string { return h.m.enter(ask{token: "a", span: 60_000}) },
+		poolKeys[0]:  func() []string { return h.m.acquire(lease{nonce: "a"}) },
+	}
+	noted := func(key string) string {
+		if key == poolKeys[0] {
+			return h.m.do("HGET", key, "pool").(string)
+		}
+		return h.m.do("GET", key).(string)
+	}
+	right := "auto 0 all sentinel ID " + h.m.place(true)
+	h.m.facts = right
+	before := map[string]string{}
+	for key, call := range calls {
+		call()
+		before[key] = noted(key)
+	}
+	id := h.m.replid()
+	r := h.replica(h.master)
+	h.m.attached(1)
+	if h.m.replid() == id {
+		t.Error("the first replica has not renamed the history")
+	}
+	h.m.facts = strings.Replace(right, "ID", strings.Repeat("0a", 20), 1)
+	for key, call := range calls {
+		want(t, call(), "ask", h.m.replid())
+		after := noted(key)
+		expect.Contains(t, "the note of "+key, after, r.place(false))
+		without := strings.Replace(strings.Replace(after, r.place(false)+",", "", 1), ","+r.place(false), "", 1)
+		expect.Equal(t, "the note of "+key+" but for that", without, before[key])
+		want(t, call(), "ask", h.m.replid())
+		expect.Equal(t, "the note of "+key+" after another call", noted(key), after)
+	}
 }
 
 // A replica that takes writes shows the id of its master. At a plain URL no list says which

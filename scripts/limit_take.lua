@@ -8,7 +8,7 @@
 --        remaining of the burst; reset, until none of it is in use; wait, until a refused call
 --        fits, 0 if none was refused
 -- Units  ARGV[4], reset, wait and `at` in microseconds, `at` since 1970; used may have a fraction
--- Effect writes if something is granted that is not free
+-- Effect writes if something is granted that is not free, or the clock was set back
 local limit, cost, calls, burst = KEYS[1], tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[5])
 local each = ARGV[4] / ARGV[3] -- microseconds
 local almost = 0.000000001 -- of one: what rounding may cost
@@ -16,20 +16,20 @@ local almost = 0.000000001 -- of one: what rounding may cost
 local function span(n)
   return math.min(math.ceil(n * each), 3000000000000000)
 end
-local at, used = now_us, 0
+local at, used, again = now_us, 0, false
 local noted = redis.call('GET', limit)
 refuse_newer('limit', noted)
 if noted then
   local before, taken = string.match(noted, '^(%d+) (%S+)$')
   at, used = tonumber(before) or now_us, tonumber(taken) or 0
+  again = at > now_us -- the clock was set back: what is in use begins anew to be free again
 end
--- with a clock that was set back time stands still, for one call that is granted
 used = math.max(0, used - math.max(0, now_us - at) / each)
 local granted = calls
 if cost > 0 then
   granted = math.max(0, math.min(calls, math.floor((burst - used) / cost + almost)))
 end
-if granted * cost ~= 0 then
+if granted * cost ~= 0 or again then
   used = math.max(0, used + granted * cost)
   if used < almost then
     redis.call('DEL', limit)

@@ -105,14 +105,20 @@ func TestLimitRefillsEvenly(t *testing.T) {
 	})
 }
 
-// After a failover to a server whose clock is earlier, what is in use does not stay in use until
-// that clock has caught up.
+// After a failover to a server whose clock is earlier, what is in use begins to be free again at
+// once, also if nothing is granted: a limit that is in use altogether waits for no longer than its
+// own span.
 func TestLimitGoesOnAfterTheClockWasSetBack(t *testing.T) {
 	each(t, func(t *testing.T, b *box) {
-		b.do("SET", limitKey[0], fmt.Sprintf("%d 2", (b.now()+10*hour)*1000))
-		b.wants("take 1, of a limit used in the future", b.take(1, 1), 1, 1, 3, 0)
-		at := number(t, fmt.Sprint(b.do("GET", limitKey[0]))[:16])
-		between(t, "the time of the last call", at/1000, b.now()-aWhile/1000, b.now())
+		for _, row := range []struct {
+			used, cost, granted, remaining, resets, waits int64
+		}{{2, 1, 1, 1, 3, 0}, {4, 1, 0, 0, 4, 1}, {4, 4, 0, 0, 4, 4}, {3, 0, 1, 1, 3, 0}} {
+			b.do("SET", limitKey[0], fmt.Sprintf("%d %d", (b.now()+10*hour)*1000, row.used))
+			what := fmt.Sprintf("take %d of a limit of which %d were used in the future", row.cost, row.used)
+			b.wants(what, b.take(row.cost, 1), row.granted, row.remaining, row.resets, row.waits)
+			at := number(t, fmt.Sprint(b.do("GET", limitKey[0]))[:16])
+			between(t, what+": the time from which on it is free again", at/1000, b.now()-aWhile/1000, b.now())
+		}
 	})
 }
 

@@ -27,7 +27,7 @@ local function holder()
     return number == ARGV[1] and token
   end
   for token, each in pairs(state.together) do
-    if each.fence == ARGV[1] then
+    if read_whole(each).fence == ARGV[1] then
       return token
     end
   end

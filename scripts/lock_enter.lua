@@ -19,9 +19,9 @@
 --        [11] facts, see lib/incarnation  [12] only after redislock's script: its reply, true if
 --        it has obtained the lock
 -- Reply  {'granted', fence, since, now} the lease ends one ttl from now | {'waiting', number of
---        waiters before, left} | {'held', since, left, owner} | {'capacity', permits in all} in use
---        with another number | {'doubt', wait} state may have been lost | a refusal, see
---        lib/incarnation
+--        waiters before, left, waited} waited: since its arrival | {'held', since, left, owner,
+--        number of joint holders} | {'capacity', permits in all} in use with another number |
+--        {'doubt', wait} state may have been lost | a refusal, see lib/incarnation
 -- Units  spans in milliseconds; times in milliseconds since 1970 of this server; left is until a
 --        lease ends by itself, -1 = never; since is 0 if it is not known
 -- Effect writes on granted and waiting, and where it notices that leases were handed over, have
@@ -121,11 +121,12 @@ if inbox == '' then
   end
   local owner = state.kind == 'x' and string.sub(redis.call('GET', lock), 23) or ''
   for _, holder in pairs(state.together) do
-    since, owner = holder.since, holder.owner -- of several, any
+    since, owner = read_whole(holder).since, holder.owner
+    break -- of several, any
   end
-  return {'held', since, left(), owner}
+  return {'held', since, left(), owner, integer(state.count)}
 end
 if not place then
   wait_in_line()
 end
-return {'waiting', before(), left()}
+return {'waiting', before(), left(), waited()}

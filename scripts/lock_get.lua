@@ -3,15 +3,15 @@
 -- KEYS   [1] the lock (string, see lib/lock)  [2] its fences (string)  [3] its queue (sorted set,
 --        tokens by arrival)  [4] the waiters' records (hash)
 --        [5] those who hold it together (hash)
--- ARGV   [1] how many waiters to show, 1 or more
--- Reply  {'ok', now, last fence, mode, permits in all, holders, waiters, record…} mode is '' for a
---        free lock; a holder's record is 'fence since until permits owner', a waiter's 'mode
---        permits since owner', in the order of arrival. An unknown fence, since or until is 0, and
---        so is an until that never comes
+-- ARGV   [1] how many waiters to show, 1 or more  [2] how many holders to show
+-- Reply  {'ok', now, last fence, mode, permits in all, holders shown, waiters, further holders,
+--        record…} mode is '' for a free lock; a holder's record is 'fence since until permits
+--        owner', a waiter's 'mode permits since owner', in the order of arrival. An unknown fence,
+--        since or until is 0, and so is an until that never comes
 -- Units  times in milliseconds since 1970 of this server; a waiter's since in microseconds
 -- Effect none
 local state = read_lock(redis.call('GET', KEYS[1]), last_grant, KEYS[5])
-local reply = {'ok', now_text, state.last.number or '0', state.kind, integer(state.capacity), '0', '0'}
+local reply = {'ok', now_text, state.last.number or '0', state.kind, integer(state.capacity), '0', '0', '0'}
 local function show(...)
   reply[#reply + 1] = table.concat({...}, ' ')
 end
@@ -25,10 +25,15 @@ if state.kind == 'x' then
     show('0', '0', till, '1', '') -- a client of redislock: what follows its token is not known, since the token may have any length
   end
 end
+local most, further = tonumber(ARGV[2]), 0
 for _, holder in pairs(state.together) do
-  show(holder.fence, holder.since, integer(holder.till), integer(holder.permits), holder.owner)
+  if #reply - 8 < most then
+    show(read_whole(holder).fence, holder.since, integer(holder.till), integer(holder.permits), holder.owner)
+  else
+    further = further + 1
+  end
 end
-reply[6] = integer(#reply - 7)
+reply[6], reply[8] = integer(#reply - 8), integer(further)
 local first = first_in_line(KEYS[3])
 local line = redis.call('ZRANGEBYSCORE', KEYS[3], '0', '+inf', 'WITHSCORES', 'LIMIT', '0', ARGV[1])
 if first then

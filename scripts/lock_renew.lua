@@ -19,7 +19,7 @@ local function give_up_place()
   drop(queue, waiters, token)
 end
 
-if mine and (ARGV[3] == '' or ARGV[3] == mine.fence) then
+if mine and (ARGV[3] == '' or ARGV[3] == read_whole(mine).fence) then
   give_up_place()
   redis.call('HDEL', holders, token) -- first, as those before: a script whose first write adds nothing may go on when memory is full
   renew_together(lock, fences, holders, state, token, ttl)

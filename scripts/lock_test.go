@@ -131,11 +131,11 @@ func TestLockHasOneExclusiveHolder(t *testing.T) {
 		between(t, "the lock's expiry", b.expiry(lockKeys[0])-number(t, again[3]), hour-slack, hour+slack)
 		before := b.look(lockKeys...)
 		refused := b.enter(ask{token: "b"})
-		word(t, refused, "held", 3)
+		word(t, refused, "held", 4)
 		want(t, refused[:2], "held", first[2])
 		between(t, "left", number(t, refused[2]), hour-slack, hour)
 		for _, mode := range []string{"s", "p"} {
-			word(t, b.enter(ask{token: "b", mode: mode, capacity: 2}), "held", 3)
+			word(t, b.enter(ask{token: "b", mode: mode, capacity: 2}), "held", 4)
 		}
 		b.same(before)
 		want(t, b.leave("b"), "gone")
@@ -156,15 +156,15 @@ func TestQueueOfALockIsServedInOrder(t *testing.T) {
 		for i, token := range []string{"b", "c", "d"} {
 			for range 2 { // asking again keeps the place
 				reply := b.enter(ask{token: token, inbox: "in-" + token})
-				word(t, reply, "waiting", 2)
+				word(t, reply, "waiting", 3)
 				want(t, reply[:2], "waiting", fmt.Sprint(i))
 			}
 		}
-		word(t, b.enter(ask{token: "e"}), "held", 3)
+		word(t, b.enter(ask{token: "e"}), "held", 4)
 		b.left("c") // a waiter that goes
 		b.left("a")
 		between(t, "the claim window", b.expiry(lockKeys[0])-b.now(), minute-slack, minute)
-		word(t, b.enter(ask{token: "d", inbox: "in-d"}), "waiting", 2)
+		word(t, b.enter(ask{token: "d", inbox: "in-d"}), "waiting", 3)
 		rises(b.hold(ask{token: "b", inbox: "in-b"})) // claims
 		between(t, "the claimed lease", b.expiry(lockKeys[0])-b.now(), hour-slack, hour)
 		// of the same process: told, not published, and for the whole ttl
@@ -181,7 +181,7 @@ func TestFreeLockWithAQueueIsNotForNewcomers(t *testing.T) {
 		b.hold(ask{token: "a"})
 		b.enter(ask{token: "b", inbox: "in-b"})
 		b.do("DEL", lockKeys[0]) // ended
-		word(t, b.enter(ask{token: "c"}), "held", 3)
+		word(t, b.enter(ask{token: "c"}), "held", 4)
 		expect.Contains(t, "GET of the lock whose holder has gone and for which b waits", fmt.Sprint(b.do("GET", lockKeys[0])), tokenOf("b"))
 	})
 }
@@ -216,12 +216,12 @@ func TestWaitersWhoDoNotAnswerAreNotWaitedFor(t *testing.T) {
 		b.do("DEL", lockKeys[0]) // g has let its window pass
 		b.hold(ask{token: "j", inbox: "alive"})
 		// j holds it, and none is in line
-		want(t, b.run(scripts.LockGet, lockKeys[:5], 10)[5:7], "1", "0")
+		want(t, b.run(scripts.LockGet, lockKeys[:5], 10, 10)[5:7], "1", "0")
 		b.enter(ask{token: "k", inbox: "alive"})
 		// asked again, they have the places that they had
 		for i, token := range []string{"i", "h", "g"} {
 			want(t, b.enter(ask{token: token, inbox: "dead"})[:2], "waiting", "0")
-			want(t, b.run(scripts.LockGet, lockKeys[:5], 10)[6:7], fmt.Sprint(i+2))
+			want(t, b.run(scripts.LockGet, lockKeys[:5], 10, 10)[6:7], fmt.Sprint(i+2))
 		}
 	})
 }
@@ -247,7 +247,7 @@ func TestLeaseThatEndsIsNoWindowThatPassed(t *testing.T) {
 		b.left("a")
 		b.hold(ask{token: "b", mode: "s", ttl: 100})
 		expect.Eventually(t, "the reader's lease of 100 ms ends and c holds the lock", func() bool {
-			word(t, b.enter(ask{token: "d", inbox: "other"}), "waiting", 2)
+			word(t, b.enter(ask{token: "d", inbox: "other"}), "waiting", 3)
 			return strings.HasPrefix(fmt.Sprint(b.do("GET", lockKeys[0])), tokenOf("c"))
 		})
 	})
@@ -261,9 +261,9 @@ func TestReadersShareALockAndWritersWaitTheirTurn(t *testing.T) {
 		again := b.enter(ask{token: "a", mode: "s", ttl: 2 * hour})
 		word(t, again, "granted", 3)
 		between(t, "the lock's expiry", b.expiry(lockKeys[0])-b.now(), 2*hour-slack, 2*hour)
-		word(t, b.enter(ask{token: "w"}), "held", 3)
+		word(t, b.enter(ask{token: "w"}), "held", 4)
 		b.enter(ask{token: "w", inbox: "in"})
-		word(t, b.enter(ask{token: "c", mode: "s"}), "held", 3)
+		word(t, b.enter(ask{token: "c", mode: "s"}), "held", 4)
 		b.enter(ask{token: "c", mode: "s", inbox: "in"})
 		b.enter(ask{token: "d", mode: "s", inbox: "in"})
 		want(t, b.leave("a"), "left") // b holds it still
@@ -282,13 +282,37 @@ func TestReadersShareALockAndWritersWaitTheirTurn(t *testing.T) {
 	})
 }
 
+// Each call reads all holders, so that their number is bounded, whatever the permits.
+func TestLockThatHasAsManyHoldersAsItCanIsHeld(t *testing.T) {
+	each(t, func(t *testing.T, b *box) {
+		const most = 256
+		for _, some := range []ask{{mode: "s"}, {mode: "p", capacity: 1_000_000}} {
+			for i := range most {
+				some.token = fmt.Sprintf("%022d", i)
+				b.hold(some)
+			}
+			b.hold(some) // again
+			some.token = "a"
+			refused := b.enter(some)
+			word(t, refused, "held", 4)
+			want(t, refused[4:], "256")
+			some.inbox = "in"
+			want(t, b.enter(some)[:2], "waiting", "0")
+			expect.Equal(t, "HLEN of the holders", b.do("HLEN", lockKeys[4]).(int64), int64(most))
+			b.left(fmt.Sprintf("%022d", 7))
+			b.hold(some)
+			b.do("DEL", lockKeys[0], lockKeys[4])
+		}
+	})
+}
+
 func TestPermitsAreCounted(t *testing.T) {
 	each(t, func(t *testing.T, b *box) {
 		b.hold(ask{token: "a", mode: "p", capacity: 3, permits: 2})
-		word(t, b.enter(ask{token: "b", mode: "p", capacity: 3, permits: 2}), "held", 3)
+		word(t, b.enter(ask{token: "b", mode: "p", capacity: 3, permits: 2}), "held", 4)
 		want(t, b.enter(ask{token: "b", mode: "p", capacity: 4}), "capacity", "3")
 		b.hold(ask{token: "b", mode: "p", capacity: 3})
-		word(t, b.enter(ask{token: "c", mode: "p", capacity: 3}), "held", 3)
+		word(t, b.enter(ask{token: "c", mode: "p", capacity: 3}), "held", 4)
 		b.hold(ask{token: "b", mode: "p", capacity: 3, ttl: 100}) // asked again, with a short lease
 		expect.Eventually(t, "b's lease of 100 ms ends and its permit is free", func() bool { return b.enter(ask{token: "c", mode: "p", capacity: 3})[0] == "granted" })
 		want(t, b.leave("b"), "gone")
@@ -406,27 +430,27 @@ func TestGrantIsNamedByItsFenceAlone(t *testing.T) {
 
 func TestLockShowsHoldersAndWaitersWithoutTheirTokens(t *testing.T) {
 	each(t, func(t *testing.T, b *box) {
-		show := func(n int) []string { return b.run(scripts.LockGet, lockKeys[:5], n) }
+		show := func(n int) []string { return b.run(scripts.LockGet, lockKeys[:5], n, 10) }
 		reply := show(10)
-		want(t, append(reply[:1:1], reply[2:]...), "ok", "0", "", "0", "0", "0")
+		want(t, append(reply[:1:1], reply[2:]...), "ok", "0", "", "0", "0", "0", "0")
 		fence := b.hold(ask{token: "a"})
 		b.enter(ask{token: "b", mode: "p", capacity: 4, permits: 2, inbox: "in"})
 		b.enter(ask{token: "c", mode: "s", inbox: "in"})
 		reply = show(10)
-		want(t, append(reply[:1:1], reply[2:7]...), "ok", fmt.Sprint(fence), "x", "0", "1", "2")
-		if len(reply) != 10 || !strings.HasSuffix(reply[7], " 1 owner-a") || !strings.HasPrefix(reply[8], "p 2 ") || !strings.HasSuffix(reply[9], " owner-c") {
-			t.Errorf("lock_get: got %q, want 10 values: the holder ends in ` 1 owner-a`, the waiters begin with `p 2 ` and end in ` owner-c`", reply)
+		want(t, append(reply[:1:1], reply[2:8]...), "ok", fmt.Sprint(fence), "x", "0", "1", "2", "0")
+		if len(reply) != 11 || !strings.HasSuffix(reply[8], " 1 owner-a") || !strings.HasPrefix(reply[9], "p 2 ") || !strings.HasSuffix(reply[10], " owner-c") {
+			t.Errorf("lock_get: got %q, want 11 values: the holder ends in ` 1 owner-a`, the waiters begin with `p 2 ` and end in ` owner-c`", reply)
 		}
 		if text := strings.Join(reply, " "); strings.Contains(text, "aaa") || strings.Contains(text, "bbb") {
 			t.Errorf("a token is shown: %q", reply)
 		}
-		expect.Equal(t, "the length of lock_get's reply with one waiter at most", len(show(1)), 9)
+		expect.Equal(t, "the length of lock_get's reply with one waiter at most", len(show(1)), 10)
 		b.left("a")
 		reply = show(1)
 		want(t, reply[3:7], "p", "4", "1", "1")
 		b.do("SET", lockKeys[0], "token of another length, and its metadata")
 		reply = show(1)
-		want(t, reply[3:8], "x", "0", "1", "1", "0 0 0 1 ")
+		want(t, reply[3:9], "x", "0", "1", "1", "0", "0 0 0 1 ")
 	})
 }
 

@@ -17,7 +17,7 @@ import (
 // name in another format; the lock is redislock's; or the lock's last grant, or the pool's head,
 // says it.
 var formats = map[string]string{
-	"incarnation": "marker", "store_restored": "marker",
+	"incarnation": "marker", "store_restored": "marker", "store_places": "marker", "store_leave": "marker",
 	"token_issue": "token.state", "token_claim": "token.state -list", "token_answer": "token.state", "token_complete": "token.state -list",
 	"token_extend": "token.state -list", "token_release": "token.state -list",
 	"operation_list": "-list", "operation_count": "-list", "operation_get": "token.state", "operation_settle": "token.state -list",
@@ -59,7 +59,7 @@ func meetings() (found []meeting) {
 	}
 	return append(found, meeting{misuse{"store_restored: pool", scripts.StoreRestored, poolKeys[:1], 0, func(b *box) []any {
 		b.lease(lease{nonce: "n1"})
-		return []any{"restored"}
+		return nil
 	}, ""}, 0, "pool", "pool"})
 }
 

@@ -32,7 +32,7 @@ func TestResolverTakesTheClaimOfAnAttemptInDoubt(t *testing.T) {
 		}
 		want(t, b.doubts(), "t") // until it is settled
 		reply = b.claim(claim{owner: "bob", policy: "takeover"})
-		word(t, reply, "busy", 1)
+		word(t, reply, "resolving", 1)
 		between(t, "left to the resolver", number(t, reply[1]), 1, minute)
 		word(t, b.resolve("rex", minute), "busy", 1)
 		word(t, b.settle("refused", ""), "running", 1)

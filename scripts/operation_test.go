@@ -89,6 +89,17 @@ func TestOperationShowsWhatAnOperatorNeeds(t *testing.T) {
 	})
 }
 
+// People settle the operations of a route together: those of an issued token are its scope's.
+func TestOperationOfATokenWithoutARouteIsOfItsScope(t *testing.T) {
+	each(t, func(t *testing.T, b *box) {
+		b.issue(hour, "pay")
+		b.granted(claim{issued: true, scope: "*"})
+		want(t, b.run(scripts.OperationGet, tokenKey[:1])[2:3], "pay")
+		b.claim(claim{issued: true, scope: "pay", route: "POST /payments"})
+		want(t, b.run(scripts.OperationGet, tokenKey[:1])[2:3], "POST /payments")
+	})
+}
+
 func TestSettlingEndsTheDoubtAsItWasDecided(t *testing.T) {
 	for outcome, later := range map[string]func(b *box, fence int64){
 		"completed": func(b *box, _ int64) {
@@ -213,10 +224,10 @@ func TestOnlyAnAnswerIsForgotten(t *testing.T) {
 	})
 }
 
-func TestOperationTellsWhoseItIs(t *testing.T) {
+func TestOperationTellsWhoseItIsAndWhetherAResolverMayBeAsked(t *testing.T) {
 	each(t, func(t *testing.T, b *box) {
-		b.granted(claim{whose: "ann's"})
-		want(t, b.run(scripts.OperationGet, tokenKey[:1])[12:], "ann's")
+		b.granted(claim{whose: "ann's", asks: "1"})
+		want(t, b.run(scripts.OperationGet, tokenKey[:1])[12:], "ann's", "1")
 	})
 }
 

@@ -30,9 +30,9 @@ func (r Reply) Number(i int) (int64, error) {
 	return n, nil
 }
 
-// Scan reads the values after the outcome in order: into *string, *int, *int64, *time.Time
-// (milliseconds since 1970, as UTC) or *time.Duration (milliseconds). A reply that is too short or
-// not a number is a script that breaks its contract: redisstore.ErrUnknownOutcome.
+// Scan reads the values after the outcome in order: into *string, *int, *int64, *bool (0 or 1),
+// *time.Time (milliseconds since 1970, as UTC) or *time.Duration (milliseconds). A reply that is
+// too short or not a number is a script that breaks its contract: redisstore.ErrUnknownOutcome.
 func (r Reply) Scan(into ...any) error {
 	values := r.Values()
 	if len(values) < len(into) {
@@ -60,6 +60,8 @@ func scan(value string, target any) error {
 		*target = int(n)
 	case *int64:
 		*target = n
+	case *bool:
+		*target = n != 0
 	case *time.Time:
 		*target = time.UnixMilli(n).UTC()
 	case *time.Duration:

@@ -34,6 +34,8 @@ type Script struct {
 var (
 	Incarnation   = load("incarnation")
 	StoreRestored = load("store_restored")
+	StorePlaces   = load("store_places")
+	StoreLeave    = load("store_leave")
 
 	TokenIssue    = load("token_issue")
 	TokenClaim    = load("token_claim")

@@ -8,17 +8,20 @@
 --        'issued': only an issued token is valid | 'any': the client's own key, which may be new
 --        [8] 'await': if the claim is another's, its end is published on the channel of the
 --        waiting | ''
---        [9] route and [10] request id of the attempt, for people; '' for none
+--        [9] route, '' is the scope of an issued token, and [10] request id of the attempt, for
+--        people; '' for none
 --        [11] whose the operation is, a digest; '' is not noted
 --        [12] how long the record stays while there is no answer
+--        [13] '1': whoever finds it in doubt on the list may ask the resolver of its route | ''
 -- Reply  {'granted', fence, attempt, lease until} | {'replay', answer} | {'replay', '', bytes} of
---        an answer over 16 KiB, which token_answer returns | {'busy', lease left} of the attempt,
---        or of a resolver | {'in-doubt', lease ended at, 'open' | 'refused' by an operator}
+--        an answer over 16 KiB, which token_answer returns | {'busy', lease left} of the attempt
+--        | {'resolving', lease left} of a resolver
+--        | {'in-doubt', lease ended at, 'open' | 'refused' by an operator}
 --        | {'mismatch'} another request used it | {'unknown'} never issued, expired or lost
 -- Units  ARGV[3], ARGV[5], ARGV[12] and spans in milliseconds; times in milliseconds since 1970 of
 --        this server; attempt counts from 1
--- Effect writes on granted, and on busy the field awaited; a grant takes up to four operations
---        whose records have ended off the list
+-- Effect writes on granted, and on busy, resolving and in-doubt the field awaited; a grant takes
+--        up to four operations whose records have ended off the list
 local owner, fingerprint, lease, policy = ARGV[1], ARGV[2], tonumber(ARGV[3]), ARGV[4]
 local record = redis.call('HMGET', KEYS[1], 'state', 'owner', 'fingerprint', 'until', 'fence', 'attempts', 'policy', 'scope', 'began', 'settled', 'size',
   'resolver', 'resolve_until')
@@ -46,9 +49,12 @@ local function grant(fence, attempt, began)
   list_until(ends, now, ARGV[12])
   redis.call('HSET', KEYS[1], 'state', 'claimed', 'owner', owner, 'fingerprint', fingerprint, 'policy', policy,
     'lease', ARGV[3], 'until', ends, 'fence', fence, 'attempts', attempt, 'began', began,
-    'route', ARGV[9], 'request', ARGV[10], 'keep', ARGV[5])
+    'route', ARGV[9] ~= '' and ARGV[9] or record[8] or '', 'request', ARGV[10], 'keep', ARGV[5])
   if ARGV[11] ~= '' then
     redis.call('HSET', KEYS[1], 'whose', ARGV[11])
+  end
+  if ARGV[13] ~= '' then
+    redis.call('HSET', KEYS[1], 'asks', ARGV[13])
   end
   if record[10] or record[12] then -- what was decided about an earlier attempt
     redis.call('HDEL', KEYS[1], 'decision', 'resolver', 'resolve_until', 'asked')
@@ -65,15 +71,15 @@ if state == 'claimed' then
   if held_by == owner then
     return grant(record[5], record[6], record[9] or now_text)
   end
-  if (record[12] or '') ~= '' then -- somebody finds out what became of it
-    lease_end = math.max(lease_end, tonumber(record[13]))
+  if ARGV[8] == 'await' then
+    redis.call('HDEL', KEYS[1], 'awaited') -- first: a script whose first write adds nothing may go on when memory is full
+    redis.call('HSET', KEYS[1], 'awaited', '1')
   end
   if lease_end > now then
-    if ARGV[8] == 'await' then
-      redis.call('HDEL', KEYS[1], 'awaited') -- first: a script whose first write adds nothing may go on when memory is full
-      redis.call('HSET', KEYS[1], 'awaited', '1')
-    end
     return {'busy', integer(lease_end - now)}
+  end
+  if (record[12] or '') ~= '' and tonumber(record[13]) > now then -- somebody finds out what became of it
+    return {'resolving', integer(tonumber(record[13]) - now)}
   end
   if policy ~= 'takeover' or record[7] ~= 'takeover' then
     return {'in-doubt', record[4], record[10] == 'refused' and 'refused' or 'open'}

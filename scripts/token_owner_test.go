@@ -245,7 +245,7 @@ func TestAnswerOfAnOperatorStaysForTheRetentionOfTheClaim(t *testing.T) {
 
 func TestCompletedRecordEndsAfterItsRetention(t *testing.T) {
 	each(t, func(t *testing.T, b *box) {
-		b.run(scripts.TokenClaim, tokenKey, "ann", "print", 100, "hold", 150, "", "any", "", "", "", "", keepOpen)
+		b.run(scripts.TokenClaim, tokenKey, "ann", "print", 100, "hold", 150, "", "any", "", "", "", "", keepOpen, "")
 		b.complete("ann", "done")
 		expect.Eventually(t, "the record kept for 150 ms is gone", func() bool { return b.token()[0] == "unknown" })
 		want(t, b.complete("ann", "done"), "gone")

@@ -27,7 +27,7 @@ type claim struct {
 	scope              string
 	issued             bool // only a token that was issued will do
 	route, request     string
-	whose              string
+	whose, asks        string
 }
 
 func (b *box) claim(c claim) []string {
@@ -51,7 +51,7 @@ func (b *box) claim(c claim) []string {
 	if c.issued {
 		birth = "issued"
 	}
-	return b.run(scripts.TokenClaim, tokenKey, or(c.owner, "ann"), or(c.fingerprint, "print"), c.lease, or(c.policy, "hold"), c.retention, c.scope, birth, "", c.route, c.request, c.whose, c.keepOpen)
+	return b.run(scripts.TokenClaim, tokenKey, or(c.owner, "ann"), or(c.fingerprint, "print"), c.lease, or(c.policy, "hold"), c.retention, c.scope, birth, "", c.route, c.request, c.whose, c.keepOpen, c.asks)
 }
 
 // keepOpen is how long a record without an answer stays.

@@ -14,7 +14,7 @@ import (
 func (b *box) began(name string, stays int64) {
 	b.Helper()
 	keys := []string{"{" + name + "}", tokenKey[1]}
-	word(b, b.run(scripts.TokenClaim, keys, "ann", "print", 1, "hold", hour, "", "any", "", "", "", "", stays), "granted", 3)
+	word(b, b.run(scripts.TokenClaim, keys, "ann", "print", 1, "hold", hour, "", "any", "", "", "", "", stays, ""), "granted", 3)
 }
 
 // listed are the operations on the list, in doubt or not.

@@ -27,7 +27,7 @@ func TestDeclaredPoolGrantsAtOnce(t *testing.T) {
 		word(t, reply, "created", 1)
 		between(t, "now", number(t, reply[1]), before, b.now())
 		b.sound()
-		if page := b.run(scripts.WorkerGet, poolKeys[:2], 0, 1); page[6] != "0" || page[7] != "0" || page[11] != "" {
+		if page := b.run(scripts.WorkerGet, poolKeys[:2], 0, 1); page[6] != "0" || page[7] != "0" || page[12] != "" {
 			t.Errorf("the new pool is %q", page)
 		}
 		want(t, b.acquire(lease{nonce: "n0", newPools: "wait", wantTTL: "3600000"}), "layout", "41/10/12", "1700000000000", "3", "60000", "0")

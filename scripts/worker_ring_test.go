@@ -260,7 +260,7 @@ func TestRingOfTwentyBits(t *testing.T) {
 		b.setHead("next", 1<<20-1)
 		expect.Equal(t, "the worker id of the last slot", b.lease(lease{nonce: "last"}).id, "1048575")
 		page := b.run(scripts.WorkerGet, poolKeys[:2], 1<<20-1, 10)
-		if len(page) != 12 || !strings.HasPrefix(page[11], "last ") {
+		if len(page) != 13 || !strings.HasPrefix(page[12], "last ") {
 			t.Errorf("the last page is %q", page)
 		}
 		b.free(grant{nonce: "next", id: "6", from: number(t, b.record("6")[1])})

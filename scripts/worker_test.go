@@ -261,13 +261,13 @@ func TestWorkerGetShowsAPageOfTheRing(t *testing.T) {
 			reply := page(row.from, row.n)
 			between(t, "now", number(t, reply[8]), b.now()-patience.Milliseconds(), b.now())
 			reply[8] = "now"
-			want(t, reply, append([]string{"ok", "41/10/12", "1700000000000", "0", "2", "60000", "3", "0", "now", "", "3"}, row.records...)...)
+			want(t, reply, append([]string{"ok", "41/10/12", "1700000000000", "0", "2", "60000", "3", "0", "now", "", "3", "0"}, row.records...)...)
 		}
 		b.same(before)
 		// a record that is lost leaves its place empty, and is noticed
 		b.do("HDEL", poolKeys[0], "s:1")
 		reply := page(0, 3)
-		if !slices.Equal(reply[11:], []string{records[0], "", records[2]}) || reply[6] != "2" || reply[7] != "60000" {
+		if reply[11] != "1" || !slices.Equal(reply[12:], []string{records[0], "", records[2]}) || reply[6] != "2" || reply[7] != "60000" {
 			t.Errorf("worker_get of a page with a lost record: got %q, want the records %q and `` between them, 2 records in all and a wait of 60000", reply, []string{records[0], records[2]})
 		}
 	})
@@ -287,13 +287,14 @@ func TestWorkerGetTellsWhatIsLeftOfAQuarantine(t *testing.T) {
 		b.lease(lease{nonce: "n1"})
 		b.setHead("incarnation", strings.Repeat("0a", 20))
 		reply := b.run(scripts.WorkerGet, poolKeys[:2], 0, 10)
-		if reply[7] != "3600000" || reply[9] == "" {
+		if reply[7] != "3600000" || reply[9] == "" || reply[11] != "1" {
 			t.Errorf("before any process noticed: got %q, want an hour and a reason", reply)
 		}
 		word(t, b.acquire(lease{nonce: "n2", skew: minute}), "quarantined", 3)
 		end := number(t, b.head()["quarantine"])
 		reply = b.run(scripts.WorkerGet, poolKeys[:2], 0, 10)
 		expect.Equal(t, "the wait that worker_get tells in quarantine", number(t, reply[7]), end-number(t, reply[8]))
+		expect.Equal(t, "whether it has begun", reply[11], "0")
 		noted := b.head()["incarnation"]
 		// and before any process noticed: the remaining lease is longer than a ttl
 		b.setHead("incarnation", "between")

@@ -21,23 +21,20 @@ type admission struct {
 	policy   *access.Policy // nil = every caller may do everything
 	limiter  *access.Limiter
 	requests share.Quota // of requests under way
-	journal  *journal
-	tls      func() *tls.Config // the settings in force; nil = certificates are not looked at again
-	now      func() time.Time
+	// of requests with that price
+	lists, documents share.Quota
+
+	journal *journal
+	tls     func() *tls.Config // the settings in force; nil = certificates are not looked at again
+	now     func() time.Time
 }
 
 // admits lets a request through whose caller has a role, and puts the caller into its context.
 // Where access is not controlled it admits every request.
-func (a *admission) admits(role access.Role, at clients) echo.MiddlewareFunc {
+func (a *admission) admits(role access.Role, price *price, at clients) echo.MiddlewareFunc {
 	return func(next echo.HandlerFunc) echo.HandlerFunc {
 		return func(c echo.Context) error {
-			if role == access.None {
-				if a.policy != nil { // every caller is the zero Caller here
-					c.SetRequest(c.Request().WithContext(access.With(c.Request().Context(), access.Caller{})))
-				}
-				return next(c)
-			}
-			leave, err := a.enter(c, role, at)
+			leave, err := a.enter(c, role, price, at)
 			switch {
 			case err == nil:
 				defer leave()
@@ -51,8 +48,15 @@ func (a *admission) admits(role access.Role, at clients) echo.MiddlewareFunc {
 	}
 }
 
-// enter puts a caller that may ask into the request's context, and takes a place until leave.
-func (a *admission) enter(c echo.Context, role access.Role, at clients) (leave func(), err error) {
+// enter puts a caller that may ask into the request's context, and reserves what the request may
+// take until leave. What is open to all has no caller.
+func (a *admission) enter(c echo.Context, role access.Role, price *price, at clients) (leave func(), err error) {
+	if role == access.None {
+		if a.policy != nil { // every caller is the zero Caller here
+			c.SetRequest(c.Request().WithContext(access.With(c.Request().Context(), access.Caller{})))
+		}
+		return a.pay(c, price, "")
+	}
 	if err := frontdoor.Reserve(c.Request().Context(), 0); err != nil {
 		return nil, err
 	}
@@ -61,14 +65,27 @@ func (a *admission) enter(c echo.Context, role access.Role, at clients) (leave f
 		who, err = a.admit(c, role, at)
 		// for the log, also of a refused caller
 		c.SetRequest(c.Request().WithContext(access.With(c.Request().Context(), who)))
-		if err != nil {
-			return nil, err
+		if err == nil {
+			err = frontdoor.Own(c.Request().Context(), who.Principal)
 		}
-	} else if err = a.checkCertificate(c); err != nil {
+	} else {
+		frontdoor.Know(c.Request().Context())
+		err = a.checkCertificate(c)
+	}
+	if err != nil {
 		return nil, err
 	}
-	return placeFor(&a.requests, who.Principal, "as many requests are under way here as may be, or as many of this principal while "+
+	left, err := placeFor(&a.requests, who.Principal, "as many requests are under way here as may be, or as many of this principal while "+
 		"others have some")
+	if err != nil {
+		return nil, err
+	}
+	paid, err := a.pay(c, price, who.Principal)
+	if err != nil {
+		left()
+		return nil, err
+	}
+	return func() { paid(); left() }, nil
 }
 
 // admit returns the caller, if it has the role and is within its limit.
@@ -210,23 +227,3 @@ func caller(c echo.Context) access.Caller { return access.From(c.Request().Conte
 
 // owner is the principal of a request, which a pool, a tag or a wait counts for.
 func owner(ctx context.Context) string { return access.From(ctx).Principal }
-
-// crowded is the error of a request whose principal has no place left.
-type crowded struct{ what string }
-
-func (c *crowded) Error() string { return c.what }
-
-func (c *crowded) problem() api.Problem {
-	problem := api.NewProblem(api.TooManyRequests, c.what)
-	problem.RetryAfter = time.Second
-	return problem
-}
-
-// placeFor takes a place of a quota for a principal. leave gives it back.
-func placeFor(of *share.Quota, principal, what string) (leave func(), err error) {
-	leave, ok := of.Take(principal)
-	if !ok {
-		return nil, &crowded{what}
-	}
-	return leave, nil
-}

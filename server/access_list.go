@@ -6,6 +6,7 @@ import (
 
 	"github.com/coatcheck/coatcheck/access"
 	"github.com/coatcheck/coatcheck/internal/names"
+	"github.com/coatcheck/coatcheck/internal/pipeline"
 )
 
 // list is the part of a list of names that a request asks for.
@@ -60,9 +61,9 @@ func pageOf[T any](l list, nameOf func(T) string, next func(prefix, cursor strin
 }
 
 // listed reads a page of named entries, and the cursor of the next page; "" = there is none. It
-// calls show for each name; entries that have gone meanwhile are left out.
+// calls show for each name, for some at a time; entries that have gone meanwhile are left out.
 func listed[T any](ctx context.Context, l list, names func(ctx context.Context, prefix, cursor string, n int) ([]string, error),
-	show func(name string) (shown T, is bool, err error)) (page []T, next string, err error) {
+	show func(ctx context.Context, name string) (shown T, is bool, err error)) (page []T, next string, err error) {
 	itself := func(name string) string { return name }
 	found, more, err := pageOf(l, itself, func(prefix, cursor string, n int) ([]string, bool, error) {
 		some, err := names(ctx, prefix, cursor, n)
@@ -71,13 +72,18 @@ func listed[T any](ctx context.Context, l list, names func(ctx context.Context, 
 	if err != nil {
 		return nil, "", err
 	}
+	all, are := make([]T, len(found)), make([]bool, len(found))
+	err = pipeline.Together(ctx, len(found), func(ctx context.Context, i int) (err error) {
+		all[i], are[i], err = show(ctx, found[i])
+		return err
+	})
+	if err != nil {
+		return nil, "", err
+	}
 	page = []T{} // in JSON a list, also without entries
-	for _, name := range found {
-		switch shown, is, err := show(name); {
-		case err != nil:
-			return nil, "", err
-		case is:
-			page = append(page, shown)
+	for i, one := range all {
+		if are[i] {
+			page = append(page, one)
 		}
 	}
 	if more && len(found) > 0 {

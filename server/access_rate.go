@@ -18,6 +18,9 @@ func (a *admission) rateLimit(c echo.Context, caller access.Caller) error {
 		return nil
 	}
 	state, err := a.limiter.Take(c.Request().Context(), caller.Principal, caller.Limit)
+	if often, is := errors.AsType[*access.TooOftenError](err); is {
+		state.Full = often.Wait // the moment of Retry-After
+	}
 	if err == nil || state.Size > 0 {
 		header := c.Response().Header()
 		header.Set("Ratelimit-Policy", fmt.Sprintf(`"principal";q=%d;w=%d`, state.Size, seconds(state.Whole)))

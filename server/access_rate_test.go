@@ -41,6 +41,7 @@ func TestRateOfAPrincipalIsSharedByTwoServers(t *testing.T) {
 		}
 		checkProblem(t, a, api.TooManyRequests) // which is retryable
 		a.wantRetryAfter(t, 1800, 3600)
+		a.wantHeader(t, "Ratelimit", `"principal";r=0;t=`+a.header.Get("Retry-After"))
 	}
 	for _, path := range []string{"/livez", "/readyz", "/", "/problems/not-found", "/favicon.ico"} {
 		a := one.as(t, "slow", "GET", path, "")

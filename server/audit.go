@@ -21,7 +21,8 @@ import (
 // grants and releases: the access log has those requests.
 var audited = map[string]bool{
 	events.StoreRestored: true, events.ReplicasGone: true, events.CounterSet: true, events.CounterRemoved: true,
-	events.LimitReset: true, events.SegmentSet: true, events.PoolCreated: true, events.WorkerGranted: true, events.WorkerReleased: true,
+	events.LimitReset: true, events.LimitReturned: true, events.SegmentSet: true,
+	events.PoolCreated: true, events.WorkerGranted: true, events.WorkerReleased: true,
 	events.LockBroken: true, events.TokenReleased: true, events.OperationSettled: true, events.OperationForgotten: true,
 }
 
@@ -48,7 +49,8 @@ func (j *journal) didCounted(c echo.Context, kind string) {
 
 func (j *journal) auditDone(c echo.Context, event api.Event) {
 	if audited[event.Kind] {
-		j.audit.Done(c.Request().Context(), audit.Entry{Action: event.Kind, Name: cmp.Or(event.Name, event.Operation), By: event.EventBy})
+		name := cmp.Or(event.Name, event.Operation, event.Reason)
+		j.audit.Done(c.Request().Context(), audit.Entry{Action: event.Kind, Name: name, By: event.EventBy})
 	}
 }
 
@@ -141,9 +143,12 @@ func (j *journal) refused(c echo.Context, err error) {
 	}
 }
 
+// adminActKey marks a request that a part of it makes one for role admin: see request.mustBe.
+const adminActKey = "coatcheck.adminAct"
+
 // isAdminAct reports whether a request needs role admin.
 func (j *journal) isAdminAct(c echo.Context) bool {
-	return j.routes[c.Request().Method+" "+c.Path()].Role == access.Admin || c.Path() == "/lock/:name" && has(c, "force")
+	return j.routes[c.Request().Method+" "+c.Path()].Role == access.Admin || c.Get(adminActKey) != nil
 }
 
 // nameIn is the name in a request's path; "" if there is no valid one.

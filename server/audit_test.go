@@ -44,6 +44,7 @@ func TestEveryChangeHasALineThatSaysWho(t *testing.T) {
 		`action=worker.released name=orders ` + who("use") + ` route="DELETE /worker/{pool}/{worker_id}"`,
 		`action=lock.broken name=ledger ` + who("admin") + ` route="DELETE /lock/{name}"`,
 		`action=refused name=ledger ` + who("admin") + ` route="DELETE /lock/{name}" code=not-found`,
+		`action=limit.returned name=sms ` + who("admin") + ` route="POST /limit/{name}"`,
 		`action=token.released ` + who("use") + ` route="POST /token/{token}/release"`,
 	})
 	for _, secret := range secrets {
@@ -69,6 +70,9 @@ func (g *keyed) change(t *testing.T) (secrets []string) {
 	force := fmt.Sprintf("/lock/ledger?force=%d", lock.Fence)
 	g.as(t, "admin", "DELETE", force, "").wantStatus(t, 200)
 	g.as(t, "admin", "DELETE", force, "").wantStatus(t, 404)
+	for cost, caller := range map[int]string{4: "use", -1: "admin", 0: "use"} {
+		g.as(t, caller, "POST", "/limit/sms", fmt.Sprintf(perHour, cost)).wantStatus(t, 200)
+	}
 	token := decode[api.TokenIssued](t, g.as(t, "use", "POST", "/token", ""), 201).Token
 	claim := decode[api.Claimed](t, g.as(t, "use", "POST", "/token/"+token+"/claim", forAnHour), 200).Lease
 	g.as(t, "use", "POST", "/token/"+token+"/release", "", "Lease-Token: "+claim).wantStatus(t, 204)

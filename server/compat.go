@@ -35,11 +35,11 @@ func (s *Server) compatible(at *router) {
 	const all = "GET,HEAD,POST,PUT,PATCH,DELETE "
 	leaf := compat.NewLeaf(service, compat.LeafConfig(s.config.Leaf))
 	leafs := clients{refuse: leaf.Refuse}
-	at.use.forClients(leafs).add(all+"/api/segment/get/:key", "segment.Next", leaf.Segment)
-	at.use.forClients(leafs).add(all+"/api/snowflake/get/:key", "snowflake.Stamp", leaf.Snowflake)
-	at.read.forClients(leafs).add(all+"/decodeSnowflakeId", "", leaf.Decode)
-	at.read.forClients(leafs).add(all+"/cache", "", leaf.Cache)
-	at.read.forClients(leafs).add(all+"/db", "segment.Tags", leaf.DB)
+	at.use.forClients(leafs).add(all+"/api/segment/get/:key", "segment.Next", smallPrice, leaf.Segment)
+	at.use.forClients(leafs).add(all+"/api/snowflake/get/:key", "snowflake.Stamp", smallPrice, leaf.Snowflake)
+	at.read.forClients(leafs).add(all+"/decodeSnowflakeId", "", smallPrice, leaf.Decode)
+	at.read.forClients(leafs).add(all+"/cache", "", pagePrice, leaf.Cache)
+	at.read.forClients(leafs).add(all+"/db", "segment.Tags", pagePrice, leaf.DB)
 
 	var tokens []compat.Token
 	for _, token := range s.config.TinyidTokens {
@@ -47,10 +47,10 @@ func (s *Server) compatible(at *router) {
 	}
 	tinyid := compat.NewTinyid(service, tokens)
 	tinyids := at.use.forClients(clients{key: tinyid.Key, own: tinyid.Own, refuse: tinyid.Refuse})
-	tinyids.add(all+"/tinyid/id/nextId", "segment.NextN", tinyid.IDs)
-	tinyids.add(all+"/tinyid/id/nextIdSimple", "segment.NextN", tinyid.IDs)
-	tinyids.add(all+"/tinyid/id/nextSegmentId", "segment.Take", tinyid.Range)
-	tinyids.add(all+"/tinyid/id/nextSegmentIdSimple", "segment.Take", tinyid.Range)
+	tinyids.add(all+"/tinyid/id/nextId", "segment.NextN", smallPrice, tinyid.IDs)
+	tinyids.add(all+"/tinyid/id/nextIdSimple", "segment.NextN", smallPrice, tinyid.IDs)
+	tinyids.add(all+"/tinyid/id/nextSegmentId", "segment.Take", smallPrice, tinyid.Range)
+	tinyids.add(all+"/tinyid/id/nextSegmentIdSimple", "segment.Take", smallPrice, tinyid.Range)
 }
 
 // compatibleTags lists the tags of the source, if it can be listed.

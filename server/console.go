@@ -48,10 +48,12 @@ func (h *consolePage) routes(at *router) {
 	if h.config.Mode == ConsoleOff {
 		return
 	}
-	at.open.add("GET,HEAD /console", "", func(c echo.Context) error { return c.Redirect(http.StatusPermanentRedirect, "/console/") })
-	at.open.add("GET,HEAD /console/", "", sendConsoleFile)
-	at.open.add("GET,HEAD /console/:file", "", sendConsoleFile)
-	at.open.handle("GET /console/api/session", "", h.session, no)
+	at.open.add("GET,HEAD /console", "", smallPrice, func(c echo.Context) error {
+		return c.Redirect(http.StatusPermanentRedirect, "/console/")
+	})
+	at.open.add("GET,HEAD /console/", "", smallPrice, sendConsoleFile)
+	at.open.add("GET,HEAD /console/:file", "", smallPrice, sendConsoleFile)
+	at.open.handle("GET /console/api/session", "", smallPrice, h.session, no)
 }
 
 func sendConsoleFile(c echo.Context) error {

@@ -28,12 +28,12 @@ type counters struct {
 }
 
 func (h *counters) routes(at *router) {
-	incr := allowQuery("by", "limit", "ttl_ms", "template", "calendar", "zone", "at")
-	at.use.handle("GET,POST /incr/:key", "counter.Add", h.incr, handsOut, incr)
-	at.read.handle("GET /counter/:key", "counter.Get", h.get, no)
-	at.admin.handle("PUT /counter/:key", "counter.Set", h.set, no)
-	at.admin.handle("DELETE /counter/:key", "counter.Reset", h.remove, no)
-	at.read.handle("GET /counter", "counter.List", h.list, allowQuery("prefix", "cursor", "n"))
+	incr := allowQuery("by", "limit", "ttl_ms", "after_loss", "template", "calendar", "zone", "at")
+	at.use.handle("GET,POST /incr/:key", "counter.Add", smallPrice, h.incr, handsOut, incr)
+	at.read.handle("GET /counter/:key", "counter.Get", smallPrice, h.get, no)
+	at.admin.handle("PUT /counter/:key", "counter.Set", smallPrice, h.set, no)
+	at.admin.handle("DELETE /counter/:key", "counter.Reset", smallPrice, h.remove, no)
+	at.read.handle("GET /counter", "counter.List", pagePrice, h.list, allowQuery("prefix", "cursor", "n"))
 }
 
 func (h *counters) incr(r *request) error {
@@ -57,6 +57,15 @@ func (h *counters) request(r *request) (asked counter.Request) {
 	asked.Limit = r.int("limit", 0, 1, math.MaxInt64)
 	asked.TTL = time.Duration(r.int("ttl_ms", 0, counter.MinTTL.Milliseconds(), counter.MaxTTL.Milliseconds())) * time.Millisecond
 	asked.RequestID = h.requestID(r)
+	if asked.AfterLoss = counter.AfterLoss(r.QueryParam("after_loss")); has(r, "after_loss") && asked.AfterLoss != counter.Stay {
+		r.invalid("after_loss", string(counter.Stay)+", or nothing")
+	}
+	if has(r, "after_loss") && (!has(r, "limit") || !has(r, "ttl_ms") && !has(r, "calendar")) {
+		r.invalid("after_loss", "only with limit, and with ttl_ms or calendar: it is for counts whose values nobody uses")
+	}
+	if has(r, "after_loss") && has(r, "template") {
+		r.invalid("after_loss", "not with template: a number could be written twice")
+	}
 	return asked
 }
 

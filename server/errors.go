@@ -59,6 +59,7 @@ var problems = []struct {
 	{number.ErrWidth, api.CounterOverflow},
 	{number.ErrNegative, api.CounterOverflow},
 	{workerlease.ErrRequest, api.InvalidRequest},
+	{redisstore.ErrNotGone, api.InvalidRequest},
 	{workerlease.ErrUnknown, api.NotFound},
 	{workerlease.ErrOtherPool, api.LayoutMismatch},
 	{workerlease.ErrLayout, api.LayoutMismatch},
@@ -88,6 +89,9 @@ func problemOf(err error) api.Problem {
 	}
 	if full, ok := errors.AsType[*crowded](err); ok {
 		return full.problem()
+	}
+	if errors.Is(err, frontdoor.ErrShare) {
+		return errShare.problem()
 	}
 	if errors.Is(err, frontdoor.ErrOverloaded) {
 		return api.NewProblem(api.Overloaded, "")

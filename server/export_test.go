@@ -38,7 +38,7 @@ func WithForgottenRoute() {
 	e := echo.New()
 	at := newRouter(e, map[string]endpoint{})
 	at.admits = (&admission{}).admits
-	at.read.add("GET /known", "", nil)
+	at.read.add("GET /known", "", smallPrice, nil)
 	e.GET("/forgotten", nil)
 	at.complete()
 }
@@ -58,15 +58,8 @@ func (s *Server) SetBeat(every time.Duration) { s.events.Heartbeat = every }
 // time to take what is sent.
 func (s *Server) SetPatience(patience time.Duration) { s.events.WriteTimeout = patience }
 
-// ForgetDoubt has the next scrape count the operations in doubt, however often that was done.
-func (s *Server) ForgetDoubt() { s.doubt.Forget() }
-
-// ForgetRings has the next scrape look at the rings, however often that was done.
-func (s *Server) ForgetRings() {
-	s.rings.mu.Lock()
-	defer s.rings.mu.Unlock()
-	s.rings.tried = time.Time{}
-}
+// LookAgain has the next scrape ask Redis for all that it shows, however often that was done.
+func (s *Server) LookAgain() { s.metrics.LookAgain() }
 
 // Listeners is how many listen to the events.
 func (s *Server) Listeners() int { return s.events.Subscribers() }
@@ -76,3 +69,30 @@ func DomainCall(route Route) string { return route.call }
 
 // ForgetHealth has the next request for /readyz ask the store.
 func (s *Server) ForgetHealth() { s.probes.health.Forget() }
+
+// WithUnpricedRoute makes the table of a service that has a route without a price.
+func WithUnpricedRoute() {
+	at := newRouter(echo.New(), map[string]endpoint{})
+	at.admits = (&admission{}).admits
+	at.read.add("GET /unpriced", "", nil, nil)
+}
+
+// IsFewAtOnce reports whether few requests of a route may be under way at once.
+func IsFewAtOnce(route Route) bool { return route.price.places != nil }
+
+// HoldLists takes so many places of lists for a principal, or fewer if there are fewer, and returns
+// how many, and what gives them back.
+func (s *Server) HoldLists(principal string, most int) (n int, leave func()) {
+	for n < most && s.admission.lists.TakeMany(principal, 1) {
+		n++
+	}
+	return n, func() { s.admission.lists.Add(principal, -n) }
+}
+
+// HoldDocuments is HoldLists for documents, of an address.
+func (s *Server) HoldDocuments(address string, most int) (n int, leave func()) {
+	for n < most && s.admission.documents.TakeMany(address, 1) {
+		n++
+	}
+	return n, func() { s.admission.documents.Add(address, -n) }
+}

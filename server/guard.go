@@ -1,6 +1,7 @@
 package server
 
 import (
+	"context"
 	"net/http"
 
 	"github.com/labstack/echo/v4"
@@ -10,6 +11,7 @@ import (
 	"github.com/coatcheck/coatcheck/idempotency"
 	"github.com/coatcheck/coatcheck/idempotency/echov4"
 	class "github.com/coatcheck/coatcheck/internal/fault"
+	"github.com/coatcheck/coatcheck/internal/frontdoor"
 	"github.com/coatcheck/coatcheck/server/internal/events"
 )
 
@@ -24,6 +26,10 @@ func (s *Server) admit() error {
 	}
 	return nil
 }
+
+// reserveAnswer is asked before a recorded answer of so many bytes is read. The answer is in memory
+// as Redis sent it, as it was stored, and as it is sent.
+func reserveAnswer(ctx context.Context, size int64) error { return frontdoor.Reserve(ctx, 4*size) }
 
 // guards are the guarded routes: their middleware, and their published policy.
 type guards struct {
@@ -56,14 +62,6 @@ func (g *guards) around(route idempotency.Route) echo.MiddlewareFunc {
 			})(c)
 		}
 	}
-}
-
-// names are the routes' names.
-func (g *guards) names() (list []string) {
-	for _, route := range g.policies.Routes {
-		list = append(list, route.Route)
-	}
-	return list
 }
 
 // count records the outcome of a request: its answer is a replay, or its handler began.

@@ -111,8 +111,8 @@ func (s *Server) showHistory(r *request) error {
 	s.history.hour.Add(time.Now(), totalsOf(s))
 	noStore(r)
 	told := s.history.hour.Last(int(n))
-	if doubts, known := s.doubt.Now(); known {
-		told.InDoubt = &api.InDoubt{Operations: doubts.Operations, Since: doubts.Since}
+	if operations, since, known := s.metrics.InDoubt(); known {
+		told.InDoubt = &api.InDoubt{Operations: operations, Since: since}
 	}
 	return r.JSON(http.StatusOK, told)
 }

@@ -49,15 +49,16 @@ type ids struct {
 }
 
 func (h *ids) routes(at *router) {
-	at.use.handle("GET /id/snowflake", "snowflake.Stamp", h.snowflakes, handsOut, allowQuery("n", "format", "width", "spread"))
-	at.use.handle("GET /id/snowflake/:pool", "snowflake.Stamp", h.snowflakes, handsOut, allowQuery("n", "format", "width", "spread"))
-	at.use.handle("GET /id/segment/:tag", "segment.NextN", h.fromSegment, handsOut, allowQuery("n", "format", "width"))
-	at.admin.handle("PUT /id/segment/:tag", "counter.SetForward", h.setSegment, no)
-	at.use.handle("GET /id/uuid", "", h.uuids, handsOut, allowQuery("n", "version"))
-	at.use.handle("GET /id/ulid", "", h.ulids, handsOut, allowQuery("n"))
-	at.use.handle("GET /id/typeid", "", h.typeIDs, handsOut, allowQuery("n", "prefix"))
+	at.use.handle("GET /id/snowflake", "snowflake.Stamp", smallPrice, h.snowflakes, handsOut, allowQuery("n", "format", "width", "spread"))
+	at.use.handle("GET /id/snowflake/:pool", "snowflake.Stamp", smallPrice, h.snowflakes, handsOut,
+		allowQuery("n", "format", "width", "spread"))
+	at.use.handle("GET /id/segment/:tag", "segment.NextN", smallPrice, h.fromSegment, handsOut, allowQuery("n", "format", "width"))
+	at.admin.handle("PUT /id/segment/:tag", "counter.SetForward", smallPrice, h.setSegment, no)
+	at.use.handle("GET /id/uuid", "", smallPrice, h.uuids, handsOut, allowQuery("n", "version"))
+	at.use.handle("GET /id/ulid", "", smallPrice, h.ulids, handsOut, allowQuery("n"))
+	at.use.handle("GET /id/typeid", "", smallPrice, h.typeIDs, handsOut, allowQuery("n", "prefix"))
 	// of a ring where a pool is named
-	at.read.handle("GET /id/decode/:id", "workerlease.Ring", h.decode,
+	at.read.handle("GET /id/decode/:id", "workerlease.Ring", smallPrice, h.decode,
 		allowQuery("format", "pool", "layout", "epoch", "datacenter", "tag", "key"))
 }
 

@@ -51,7 +51,7 @@ func TestPoolsTellWhenTheirLayoutEnds(t *testing.T) {
 	expect.Equal(t, "ends_at of pools", []time.Time{list.Pools[0].EndsAt, list.Pools[1].EndsAt}, []time.Time{{}, ends})
 	figure, told := regexp.MustCompile(`(?m)^coatcheck_worker_layout_left_seconds (\S+)$`), [][]byte(nil)
 	expect.Eventually(t, "GET /metrics has coatcheck_worker_layout_left_seconds", func() bool {
-		s.server.ForgetRings() // a busy machine may have looked at them for longer than it may take
+		s.server.LookAgain() // a busy machine may have looked at them for longer than it may take
 		told = figure.FindSubmatch(s.do(t, "GET", "/metrics", "").body)
 		return told != nil
 	})

@@ -3,9 +3,9 @@ package server
 import (
 	"errors"
 	"fmt"
-	"strconv"
 	"time"
 
+	"github.com/coatcheck/coatcheck/access"
 	"github.com/coatcheck/coatcheck/api"
 	"github.com/coatcheck/coatcheck/limit"
 	"github.com/coatcheck/coatcheck/metrics"
@@ -20,24 +20,31 @@ type limits struct {
 }
 
 func (h *limits) routes(at *router) {
-	at.use.handle("POST /limit/:name", "limit.Take", h.take, no)
-	at.admin.handle("DELETE /limit/:name", "limit.Reset", h.reset, no)
+	at.use.handle("POST /limit/:name", "limit.Take", smallPrice, h.take, no)
+	at.admin.handle("DELETE /limit/:name", "limit.Reset", smallPrice, h.reset, no)
 }
 
 func (h *limits) take(r *request) error {
 	name := r.name("name")
 	rate, cost := limitOf(r)
+	if cost < 0 {
+		r.mustBe(access.Admin, "cost") // nobody knows who took what it frees
+	}
 	if r.err != nil {
 		return r.err
 	}
 	state, err := h.limits.Take(r.ctx(), name, rate, cost)
 	h.metrics.LimitAsked(cost, limitOutcome(err))
+	until := state.Reset
 	if reached, is := errors.AsType[*limit.ReachedError](err); is {
-		state = reached.State
+		state, until = reached.State, reached.Wait // as Retry-After
 	} else if err != nil {
 		return err
 	}
-	addRateLimit(r, rate, state)
+	if cost < 0 {
+		h.journal.did(r, api.Event{Kind: events.LimitReturned, Name: name})
+	}
+	addRateLimit(r, rate, state.Remaining, until)
 	return r.result(api.LimitTaken{Allowed: true, Remaining: state.Remaining, ResetMs: millisUp(state.Reset)}, err)
 }
 
@@ -57,8 +64,7 @@ func limitOf(r *request) (rate limit.Rate, cost int) {
 		rate.Burst = count(r, "burst", asked.Burst, limit.MaxN)
 	}
 	if r.err == nil && rate.Check() != nil {
-		r.invalid("burst", fmt.Sprintf("at this rate all of it is free again after %v at the earliest; %v is the longest",
-			rate.Whole(), limit.MaxReset))
+		r.invalid("burst", fmt.Sprintf("at this rate a whole number from 1 to %d, which is free again within ten years", rate.MaxBurst()))
 	}
 	if asked.Cost == nil {
 		return rate, 1
@@ -80,7 +86,7 @@ func limitOutcome(err error) string {
 }
 
 // addRateLimit adds the limit to those that the caller itself may have: both headers are lists.
-func addRateLimit(r *request, rate limit.Rate, state limit.State) {
+func addRateLimit(r *request, rate limit.Rate, remaining int, until time.Duration) {
 	add := func(name, item string) {
 		if its := r.Response().Header().Get(name); its != "" {
 			item = its + ", " + item
@@ -88,7 +94,7 @@ func addRateLimit(r *request, rate limit.Rate, state limit.State) {
 		r.Response().Header().Set(name, item)
 	}
 	add("Ratelimit-Policy", fmt.Sprintf(`"limit";q=%d;w=%d`, rate.Size(), seconds(rate.Whole())))
-	add("Ratelimit", `"limit";r=`+strconv.Itoa(state.Remaining)+`;t=`+strconv.FormatInt(seconds(state.Reset), 10))
+	add("Ratelimit", fmt.Sprintf(`"limit";r=%d;t=%d`, remaining, seconds(until)))
 }
 
 // addLimit adds to a problem what is known of a limit that is reached.

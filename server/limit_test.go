@@ -2,6 +2,7 @@ package server_test
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -54,7 +55,7 @@ func TestLimitLetsItsBurstThroughAndSaysWhenThereIsRoom(t *testing.T) {
 		problem := checkProblem(t, refused, api.LimitReached)
 		expect.Equal(t, refused.asked+": what the problem says", []any{*problem.Allowed, *problem.Remaining, *problem.ResetMs, *problem.RetryAfterMs}, []any{false, 1, int64(30 * 60_000), int64(10 * 60_000)})
 		refused.wantHeader(t, "Retry-After", "600")
-		refused.wantHeader(t, "Ratelimit", `"limit";r=1;t=1800`)
+		refused.wantHeader(t, "Ratelimit", `"limit";r=1;t=600`)
 		wants(-1, 2, 20)
 		time.Sleep(time.Hour)
 		wants(4, 0, 40)
@@ -63,6 +64,20 @@ func TestLimitLetsItsBurstThroughAndSaysWhenThereIsRoom(t *testing.T) {
 		wants(1, 3, 10)
 		expect.Equal(t, "POST of a rate without a burst", must[api.LimitTaken](t, s, 200, "POST", "/limit/plain", `{"rate":3,"per_ms":1000}`).Remaining, 2)
 	})
+}
+
+func TestBurstThatTakesTooLongIsToldTheLargest(t *testing.T) {
+	t.Parallel()
+	s := serve(t, server.Config{Store: storetest.Open(t, redisstore.Config{})})
+	for burst, body := range map[int]string{
+		10: `{"rate":1,"per_ms":31622400000,"burst":1000000}`, 7320: `{"rate":2,"per_ms":86400000,"burst":7321}`,
+	} {
+		refused := s.do(t, "POST", "/limit/slow", body)
+		want := fmt.Sprintf("from 1 to %d, which is free again within ten years", burst)
+		expect.Contains(t, refused.asked+": the problem", checkProblem(t, refused, api.InvalidRequest).Detail, want)
+		largest := fmt.Sprintf("%s:%d}", body[:strings.LastIndex(body, ":")], burst)
+		must[api.LimitTaken](t, s, 200, "POST", "/limit/slow", largest)
+	}
 }
 
 // A limit is one over all servers, on every kind of store, and its requests are counted.
@@ -102,6 +117,24 @@ func TestLimitStandsBesideTheRateOfThePrincipal(t *testing.T) {
 	checkProblem(t, s.as(t, "use", "DELETE", "/limit/k", ""), api.Forbidden)
 	s.as(t, "admin", "DELETE", "/limit/k", "").wantStatus(t, 204)
 	checkProblem(t, s.as(t, "read", "POST", "/limit/k", `{"rate":1,"per_ms":60000}`), api.Forbidden)
+}
+
+// Who may take from a limit does not free what others have taken from it, nor what has become free
+// meanwhile a second time: nothing tells whose it was.
+func TestGivingBackToALimitIsForAdmins(t *testing.T) {
+	t.Parallel()
+	g := serveKeyed(t, server.Config{}, nil)
+	left := func() int {
+		return decode[api.LimitTaken](t, g.as(t, "use", "POST", "/limit/sms", fmt.Sprintf(perHour, 0)), 200).Remaining
+	}
+	g.as(t, "use", "POST", "/limit/sms", fmt.Sprintf(perHour, 3)).wantStatus(t, 200)
+	for _, cost := range []int{-1, -1_000_000} {
+		wantField(t, g.as(t, "use", "POST", "/limit/sms", fmt.Sprintf(perHour, cost)), api.Forbidden, "cost")
+	}
+	expect.Equal(t, "what is left after that", left(), 1)
+	expect.Contains(t, "the audit", strings.Join(g.auditLines(), "\n"), `action=refused name=sms principal=use key_id=`+g.keys["use"].ID)
+	g.as(t, "admin", "POST", "/limit/sms", fmt.Sprintf(perHour, -2)).wantStatus(t, 200)
+	expect.Equal(t, "what is left after an admin gave 2 back", left(), 3)
 }
 
 func TestLimitWithoutAStoreIsUnavailable(t *testing.T) {

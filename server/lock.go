@@ -40,12 +40,12 @@ type locks struct {
 }
 
 func (h *locks) routes(at *router) {
-	at.use.handle("POST /lock/:name", "lock.Acquire", h.acquire, no)
-	at.use.handle("PUT /lock/:name", "lock.Renew", h.renew, no)
+	at.use.handle("POST /lock/:name", "lock.Acquire", smallPrice, h.acquire, no)
+	at.use.handle("PUT /lock/:name", "lock.Renew", smallPrice, h.renew, no)
 	// with force: admin
-	at.use.handle("DELETE /lock/:name", "lock.Release", h.release, allowQuery("force"))
-	at.read.handle("GET /lock/:name", "lock.Get", h.get, no)
-	at.read.handle("GET /lock", "lock.List", h.list, allowQuery("prefix", "cursor", "n"))
+	at.use.handle("DELETE /lock/:name", "lock.Release", smallPrice, h.release, allowQuery("force"))
+	at.read.handle("GET /lock/:name", "lock.Get", lockPrice, h.get, no)
+	at.read.handle("GET /lock", "lock.List", pagePrice, h.list, allowQuery("prefix", "cursor", "n"))
 }
 
 // acquire grants a lock, or queues for it until the client hangs up, the wait is over or the server
@@ -249,8 +249,8 @@ func (h *locks) list(r *request) error {
 	if r.err != nil {
 		return r.err
 	}
-	page, next, err := listed(r.ctx(), asked, h.locks.Names, func(name string) (api.Lock, bool, error) {
-		info, err := h.locks.Get(r.ctx(), name)
+	page, next, err := listed(r.ctx(), asked, h.locks.Names, func(ctx context.Context, name string) (api.Lock, bool, error) {
+		info, err := h.locks.Summary(ctx, name)
 		shown := lockInfo(name, info)
 		shown.Queue = nil
 		return shown, len(info.Holders)+info.Queue > 0, err // else it has just been given back
@@ -260,7 +260,8 @@ func (h *locks) list(r *request) error {
 
 func lockInfo(name string, info lock.Info) api.Lock {
 	shown := api.Lock{
-		Name: name, Mode: string(info.Mode), Permits: info.Capacity, Fence: info.Fence, Holders: []api.LockHolder{}, Waiting: info.Queue,
+		Name: name, Mode: string(info.Mode), Permits: info.Capacity, Fence: info.Fence, Holders: []api.LockHolder{}, MoreHolders: info.Further,
+		Waiting:    info.Queue,
 		ServerTime: info.Now,
 	}
 	taken := func(permits int, mode lock.Mode) int {

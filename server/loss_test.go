@@ -1,6 +1,7 @@
 package server_test
 
 import (
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -15,7 +16,8 @@ import (
 )
 
 // What is refused after a loss says what happened, what is safe to assume, the command that goes on
-// with this name, and the setting that avoids it, in this order, and nothing twice.
+// with this name, and the setting that avoids it, in this order, and nothing twice. The log names
+// the counter, unless it is to hold no names.
 func TestRefusalsAfterALossSayWhatHappenedAndWhatToDo(t *testing.T) {
 	t.Parallel()
 	redis := redistest.Start(t, "--appendonly", "yes", "--appendfsync", "everysec")
@@ -69,7 +71,19 @@ func TestRefusalsAfterALossSayWhatHappenedAndWhatToDo(t *testing.T) {
 				a.asked, detail, row.known, row.goesOn)
 		}
 	}
+	nameless := serve(t, server.Config{Store: store, AuditLog: "none"})
+	checkProblem(t, nameless.do(t, "POST", rows[0].path, ""), api.CounterBehind)
+	for service, names := range map[*service][]string{services[moving]: {"short", "six"}, services[strict]: {"strict"}, nameless: nil} {
+		var got []string
+		for _, line := range refusedCounter.FindAllStringSubmatch(service.log.String(), -1) {
+			got = append(got, line[1])
+		}
+		expect.Equal(t, "counters that the log says are refused", got, names)
+		expect.Equal(t, "lines of refused counters", strings.Count(service.log.String(), "a counter is refused"), max(len(names), 1))
+	}
 }
+
+var refusedCounter = regexp.MustCompile(`(?m)a counter is refused .* key=(\S+) last=\d+ limit=\d+ why="Redis was restarted`)
 
 // State that was copied from another server, into a cluster or without its markers, was written by
 // processes whose history is not there: it is a loss, of each domain, for processes that are new.

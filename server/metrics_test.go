@@ -89,8 +89,8 @@ func (f figures) of(beginnings ...string) figures {
 	return picked
 }
 
-// what is not about one subject: it moves with every request.
-var everywhere = regexp.MustCompile(`^(http_|redis_(calls|call_|pipeline|pool)|worker_ring)`)
+// what moves with every request, or by itself.
+var everywhere = regexp.MustCompile(`^(http_|redis_(calls|call_|pipeline|pool)|worker_ring|operations_in_doubt)`)
 
 // moved tells how much the series have moved while something was done.
 func (s *service) moved(t testing.TB, do func()) figures {
@@ -155,7 +155,7 @@ func TestMetricsOfWorkers(t *testing.T) {
 	s.wantMoves(t, "another layout", figures{`worker_grants_total{outcome="layout"}`: 1}, acquire(`{"layout":"41/10/12"}`))
 	s.wantMoves(t, "the last worker id", figures{`worker_grants_total{outcome="granted"}`: 1}, acquire(""))
 	s.wantMoves(t, "one too many", figures{`worker_grants_total{outcome="exhausted"}`: 1}, acquire(""))
-	s.wantRing(t, figures{"held": 2, "free": 0, "cooling": 0, "quarantined": 0}, figures{"granting": 1, "quarantined": 0, "unseen": 0})
+	s.wantRing(t, figures{"held": 2, "free": 0, "cooling": 0, "quarantined": 0}, figures{"granting": 1, "quarantined": 0, "unseen": 0, "unasked": 0})
 	s.wantMoves(t, "a renewal", figures{`worker_renewals_total{outcome="ok"}`: 1}, func() { s.do(t, "PUT", at, "", lease) })
 	s.wantMoves(t, "a release", figures{`worker_releases_total{outcome="ok"}`: 1}, func() { s.do(t, "DELETE", at, "", lease) })
 	s.wantMoves(t, "a renewal of what is lost", figures{`worker_renewals_total{outcome="lost"}`: 1}, func() { s.do(t, "PUT", at, "", lease) })
@@ -163,7 +163,7 @@ func TestMetricsOfWorkers(t *testing.T) {
 		s.do(t, "DELETE", at, "", "Lease-Token: "+strings.Repeat("a", 22)+".1")
 	})
 	must[api.WorkerLease](t, s.service, 201, "POST", "/worker/wide", forAnHourHeld)
-	s.wantRing(t, figures{"held": 2, "free": 1 + 1023, "cooling": 0, "quarantined": 0}, figures{"granting": 2, "quarantined": 0, "unseen": 0})
+	s.wantRing(t, figures{"held": 2, "free": 1 + 1023, "cooling": 0, "quarantined": 0}, figures{"granting": 2, "quarantined": 0, "unseen": 0, "unasked": 0})
 
 	careful := measureOn(t, s.redis, server.Config{Workers: workerlease.Config{NewPools: workerlease.Wait, LongestTTL: time.Hour}}, redisstore.Config{})
 	expect.NoError(t, "FLUSHALL", s.redis.Client().FlushAll(t.Context()).Err())
@@ -173,7 +173,7 @@ func TestMetricsOfWorkers(t *testing.T) {
 // wantRing looks at the rings.
 func (s *measured) wantRing(t testing.TB, slots, pools figures) {
 	t.Helper()
-	s.server.ForgetRings()
+	s.server.LookAgain()
 	found := s.scrape(t)
 	gotSlots, gotPools := figures{}, figures{}
 	for name, value := range found {
@@ -195,11 +195,11 @@ func TestRingsInQuarantineAreTold(t *testing.T) {
 	redis := redistest.Start(t, keeping...)
 	s := &measured{measureOn(t, redis, server.Config{}, redisstore.Config{Timeout: storePatience}), redis}
 	must[api.WorkerLease](t, s.service, 201, "POST", "/worker/pool", `{"layout":"41/2/20","ttl_ms":3600000}`)
-	s.wantRing(t, figures{"held": 1, "free": 3, "cooling": 0, "quarantined": 0}, figures{"granting": 1, "quarantined": 0, "unseen": 0})
+	s.wantRing(t, figures{"held": 1, "free": 3, "cooling": 0, "quarantined": 0}, figures{"granting": 1, "quarantined": 0, "unseen": 0, "unasked": 0})
 	redis.Kill()
 	redis.Restart()
 	s.wantReady(t)
-	s.wantRing(t, figures{"held": 1, "free": 0, "cooling": 0, "quarantined": 3}, figures{"granting": 0, "quarantined": 1, "unseen": 0})
+	s.wantRing(t, figures{"held": 1, "free": 0, "cooling": 0, "quarantined": 3}, figures{"granting": 0, "quarantined": 0, "unseen": 0, "unasked": 1})
 }
 
 // Redis is away: what the rings were a moment ago is told on, and the scrape does not fail.
@@ -212,7 +212,7 @@ func TestRingsAreLookedAtOnceInAWhile(t *testing.T) {
 	expect.Equal(t, "looks at the rings by the second scrape", looks(), 1)
 	expect.Equal(t, "looks at the rings by the third scrape", looks(), 1)
 	s.redis.Stop()
-	s.server.ForgetRings()
+	s.server.LookAgain()
 	s.scrape(t)
 	found := s.scrape(t)
 	expect.Equal(t, "slots that are held, with Redis away", found[`worker_ring_slots{state="held"}`], 1)
@@ -405,8 +405,7 @@ func TestNoMetricHoldsWhatAClientSent(t *testing.T) {
 		}
 	}
 	do("POST", "/payments", `{"amount":1,"currency":"EUR","to":"zebra"}`, "Idempotency-Key: zebra")
-	s.server.ForgetRings()
-	s.server.ForgetDoubt()
+	s.server.LookAgain()
 	text := string(do("GET", "/metrics", "").body)
 	for _, secret := range append(secrets, token, claimed.Lease, worker.Lease, lock.Lease) {
 		if strings.Contains(text, secret) {

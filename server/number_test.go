@@ -166,7 +166,7 @@ func TestRepeatOverMidnightGetsTheSameNumberIfItSaysOfWhen(t *testing.T) {
 func TestFaultsOfTemplatesSayWhatToWrite(t *testing.T) {
 	s, _ := numbered(t, storetest.Open(t, redisstore.Config{}))
 	for query, part := range map[string]string{
-		"template=" + url.QueryEscape("ORD-{yyyymmdd}-{n}"):                    "position 10",
+		"template=" + url.QueryEscape("ORD-{yyyyMMDD}-{n}"):                    "position 12",
 		"template=" + url.QueryEscape("ORD"):                                   "write {n}",
 		"template=" + url.QueryEscape("{dd/MM/yyyy}-{n}"):                      "with calendar, such as {yyyyMMdd}",
 		"template=" + url.QueryEscape("{n}") + "&zone=Berlin":                  "Europe/Berlin, or UTC",
@@ -175,6 +175,10 @@ func TestFaultsOfTemplatesSayWhatToWrite(t *testing.T) {
 		"calendar={yyyyMMdd}&template=" + url.QueryEscape("{n:6}"):             "write {yyyyMMdd} into it",
 		"template=" + url.QueryEscape("{n}") + "&by=2000":                      "1 to 1000",
 		"template=" + url.QueryEscape("{n}") + "&at=" + "2026-11-18T11:00:00Z": "within 24h0m0s of now",
+		"after_loss=guess&limit=1&ttl_ms=1000":                                 "stay",
+		"after_loss=stay&limit=1":                                              "and with ttl_ms or calendar",
+		"after_loss=stay&calendar={yyyy}":                                      "only with limit",
+		"after_loss=stay&limit=9&calendar={yyyy}&template={n}":                 "could be written twice",
 		"template=" + url.QueryEscape("{n}") + "&ttl_ms=100000":                "48h0m0s after its end",
 	} {
 		wantDetail(t, s.do(t, "GET", "/incr/k?"+query, ""), api.InvalidRequest, part)

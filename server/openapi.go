@@ -28,8 +28,8 @@ func publish(media string, packed []byte, text func() []byte) published {
 func documents(at part) {
 	document := publish("application/yaml", openapi.PackedDocument(), openapi.Document)
 	page := publish(echo.MIMETextHTMLCharsetUTF8, openapi.PackedPage(), openapi.Page)
-	at.add("GET,HEAD /openapi.yaml", "", document.send)
-	at.add("GET,HEAD /docs", "", func(c echo.Context) error {
+	at.add("GET,HEAD /openapi.yaml", "", textPrice, document.send)
+	at.add("GET,HEAD /docs", "", textPrice, func(c echo.Context) error {
 		c.Response().Header().Set(echo.HeaderContentSecurityPolicy, openapi.PagePolicy())
 		return page.send(c)
 	})

@@ -2,6 +2,7 @@ package server
 
 import (
 	"errors"
+	"fmt"
 	"log/slog"
 	"net/http"
 	"time"
@@ -10,8 +11,8 @@ import (
 	"github.com/coatcheck/coatcheck/access"
 	"github.com/coatcheck/coatcheck/api"
 	"github.com/coatcheck/coatcheck/idempotency"
-	"github.com/coatcheck/coatcheck/internal/doubt"
 	"github.com/coatcheck/coatcheck/internal/names"
+	"github.com/coatcheck/coatcheck/metrics"
 	"github.com/coatcheck/coatcheck/server/internal/events"
 )
 
@@ -24,16 +25,16 @@ type operations struct {
 	journal   *journal
 	principal func(*http.Request) (string, error)
 	log       *slog.Logger
-	doubt     *doubt.Watch
+	metrics   *metrics.Service
 }
 
 func (h *operations) routes(at *router) {
-	at.admin.handle("GET /token", "idempotency.InDoubt", h.list, allowQuery("state", "prefix", "cursor", "n"))
-	at.read.handle("GET /operation/:operation", "idempotency.Operation", h.get, no)
+	at.admin.handle("GET /token", "idempotency.InDoubt", pagePrice, h.list, allowQuery("state", "prefix", "cursor", "n"))
+	at.read.handle("GET /operation/:operation", "idempotency.Operation", smallPrice, h.get, no)
 	// of an operation that is not the caller's: admin. Without a lease: admin
-	at.use.handle("POST /operation/:operation/resolve", "idempotency.BeginResolving", h.resolve, no)
-	at.use.handle("POST /operation/:operation/settle", "idempotency.Settle", h.settle, no)
-	at.admin.handle("DELETE /operation/:operation", "idempotency.Forget", h.forget, no)
+	at.use.handle("POST /operation/:operation/resolve", "idempotency.BeginResolving", smallPrice, h.resolve, no)
+	at.use.handle("POST /operation/:operation/settle", "idempotency.Settle", smallPrice, h.settle, no)
+	at.admin.handle("DELETE /operation/:operation", "idempotency.Forget", smallPrice, h.forget, no)
 }
 
 // list lists the operations in doubt, the oldest doubt first. They have no names that a caller's
@@ -103,6 +104,9 @@ func (h *operations) resolve(r *request) error {
 	length := time.Duration(0)
 	if !ends {
 		length = attemptLease(r, asked.LeaseMs)
+	}
+	if length > idempotency.MaxResolving {
+		r.invalid("lease_ms", fmt.Sprintf("100 to %d, or 0 to end it", idempotency.MaxResolving.Milliseconds()))
 	}
 	if r.err != nil {
 		return r.err
@@ -178,7 +182,7 @@ func (h *operations) settle(r *request) error {
 	if err := h.tokens.Settle(r.ctx(), name, settlement); err != nil {
 		return err
 	}
-	h.doubt.Forget()
+	h.metrics.LookAgain()
 	by := caller(r).Principal
 	h.journal.did(r, api.Event{Kind: events.OperationSettled, Operation: name, Outcome: string(asked.Outcome), By: by, Reason: asked.Reason})
 	h.log.InfoContext(r.ctx(), "an operation in doubt was settled",

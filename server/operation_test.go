@@ -85,10 +85,10 @@ func TestOperationsInDoubtAreCountedThoughNobodyAsksAgain(t *testing.T) {
 	const count = `operations_in_doubt{scope="other"}`
 	found := map[string]float64{}
 	expect.Eventually(t, "the oldest has an age", func() bool {
-		s.server.ForgetDoubt()
+		s.server.LookAgain()
 		text := string(s.do(t, "GET", "/metrics", "").body)
 		found = readFigures(t, text)
-		return strings.Contains(text, `oldest_seconds{scope="other"} 0.`)
+		return found[count] == 3 && !strings.Contains(text, `oldest_seconds{scope="other"} 0`+"\n")
 	})
 	expect.Equal(t, count, found[count], 3)
 	expect.Equal(t, "repeats that were refused", found[`token_claims_total{outcome="in_doubt"}`], 0)

@@ -123,7 +123,7 @@ func TestKeysThatCanBeNoneAreRefused(t *testing.T) {
 		"key":          {`{"fingerprint":"f"}`, `{"key":"a\u0000b","fingerprint":"f"}`, `{"key":"a\ud83d","fingerprint":"f"}`, `{"key":"` + strings.Repeat("ü", 513) + `","fingerprint":"f"}`},
 		"scope":        {`{"key":"k","scope":"a b","fingerprint":"f"}`},
 		"fingerprint":  {`{"key":"k"}`},
-		"retention_ms": {`{"key":"k","fingerprint":"f","retention_ms":999}`, `{"key":"k","fingerprint":"f","retention_ms":2592000001}`},
+		"retention_ms": {`{"key":"k","fingerprint":"f","retention_ms":999}`, `{"key":"k","fingerprint":"f","retention_ms":34560000001}`},
 		"policy":       {`{"key":"k","fingerprint":"f","policy":"x"}`},
 	} {
 		for _, body := range bodies {

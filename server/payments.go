@@ -23,8 +23,8 @@ type payments struct {
 }
 
 func (h *payments) routes(at *router, guard echo.MiddlewareFunc) {
-	at.use.handle("POST /payments", "idempotency.Guard", h.pay, no, guard)
-	at.read.handle("GET /payments", "ledger.List", h.list, no)
+	at.use.handle("POST /payments", "idempotency.Guard", smallPrice, h.pay, no, guard)
+	at.read.handle("GET /payments", "ledger.List", smallPrice, h.list, no)
 }
 
 // pay is the demo's handler, as a user would write it: check, take effect, answer. It runs once.

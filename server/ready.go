@@ -63,6 +63,9 @@ func (h *probes) ready(r *request) error {
 	readiness.WorkerIDs = countOf(workers)
 	if names, mayRead := h.reader(r.Request()); mayRead {
 		readiness.Incarnation, readiness.Reason = found.Incarnation, found.Reason
+		if !found.Since.IsZero() {
+			readiness.Address, readiness.Since = h.store.Address(), found.Since.UTC()
+		}
 		if found.Reason == "" {
 			readiness.Continues = &api.Continues{Failover: found.Continuity.Promotion, Restart: found.Continuity.Restart}
 		}

@@ -3,6 +3,7 @@ package server_test
 import (
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"testing"
 	"time"
 
@@ -91,4 +92,28 @@ func TestStrangersHearTheClassOfAReason(t *testing.T) {
 		a := askedFrom(t, s.server.Handler(), from)
 		expect.Equal(t, a.asked+": reason", decode[api.Readiness](t, a, 503).Reason, want)
 	}
+}
+
+// Who may read is told which Redis is away, and since when; others that it is.
+func TestReadinessSaysWhereTheStoreIsThatIsAway(t *testing.T) {
+	t.Parallel()
+	redis := redistest.Start(t)
+	store := storetest.Open(t, redisstore.Config{URL: strings.Replace(redis.URL(), "redis://", "redis://:secret@", 1), Timeout: time.Second})
+	s := serve(t, server.Config{Store: store})
+	before := time.Now().UTC().Add(-time.Second)
+	redis.Stop()
+	var first, next api.Readiness
+	expect.Eventually(t, "the store is seen to be away", func() bool {
+		a := askedFrom(t, s.server.Handler(), here)
+		return a.status == 503
+	})
+	first = decode[api.Readiness](t, askedFrom(t, s.server.Handler(), here), 503)
+	expect.Equal(t, "address", first.Address, redis.URL())
+	wantBetween(t, "since", first.Since.Sub(before), 0, time.Since(before))
+	time.Sleep(1100 * time.Millisecond) // an answer stands for a second
+	next = decode[api.Readiness](t, askedFrom(t, s.server.Handler(), here), 503)
+	expect.Equal(t, "since, asked again", next.Since, first.Since)
+	stranger := decode[api.Readiness](t, askedFrom(t, s.server.Handler(), elsewhere), 503)
+	expect.Equal(t, "address for a stranger", stranger.Address, "")
+	expect.Equal(t, "since for a stranger", stranger.Since.IsZero(), true)
 }

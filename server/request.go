@@ -67,6 +67,9 @@ func (r *request) mayTouch(field, name string) {
 
 // mustBe refuses a caller of a lower role where a part of the request needs more than its route.
 func (r *request) mustBe(role access.Role, field string) {
+	if role == access.Admin {
+		r.Set(adminActKey, true)
+	}
 	if who := caller(r); !who.May(role) {
 		challenge(r, `error="insufficient_scope", scope="`+role.String()+`"`)
 		r.fail(&fault{api.Forbidden, field, "this needs role " + role.String() + ", and this caller has " + who.Role.String()})

@@ -22,10 +22,10 @@ func TestCallerResolvesItsOwnOperation(t *testing.T) {
 			expect.Eventually(t, "the lease lapses", func() bool { return must[api.Operation](t, s, 200, "GET", at, "").State == "in-doubt" })
 
 			mine := "Lease-Token: 0123456789abcdefghijkl"
-			resolving := must[api.Resolving](t, s, 200, "POST", at+"/resolve", `{"lease_ms":3600000}`, mine)
+			resolving := must[api.Resolving](t, s, 200, "POST", at+"/resolve", `{"lease_ms":300000}`, mine)
 			expect.Equal(t, "the fence to close", resolving.Fence, granted.Fence)
 			expect.Equal(t, "how often it was asked", resolving.Asked, 1)
-			again := must[api.Resolving](t, s, 200, "POST", at+"/resolve", `{"lease_ms":3600000}`, mine)
+			again := must[api.Resolving](t, s, 200, "POST", at+"/resolve", `{"lease_ms":300000}`, mine)
 			expect.Equal(t, "the lease of a repeat, and how often it was asked", []any{again.Lease, again.Asked}, []any{resolving.Lease, 1})
 			other := s.do(t, "POST", at+"/resolve", "")
 			checkProblem(t, other, api.AttemptRunning)
@@ -53,7 +53,7 @@ func TestResolverThatFindsNothingOutSaysSo(t *testing.T) {
 	at := "/operation/" + granted.Operation
 	var mine api.Resolving
 	expect.Eventually(t, "the lease lapses", func() bool {
-		a := s.do(t, "POST", at+"/resolve", `{"lease_ms":3600000}`)
+		a := s.do(t, "POST", at+"/resolve", `{"lease_ms":300000}`)
 		if a.status == 200 {
 			mine = decode[api.Resolving](t, a, 200)
 		}
@@ -65,6 +65,8 @@ func TestResolverThatFindsNothingOutSaysSo(t *testing.T) {
 	expect.Equal(t, "whether it may be asked again", wait.Retryable, true)
 	expect.Eventually(t, "another one may ask", func() bool { return s.do(t, "POST", at+"/resolve", "").status == 200 })
 	checkProblem(t, s.do(t, "POST", at+"/resolve", `{"lease_ms":0}`), api.InvalidRequest)
+	// an operator would have to wait for it
+	checkProblem(t, s.do(t, "POST", at+"/resolve", `{"lease_ms":300001}`), api.InvalidRequest)
 }
 
 func TestOperationsOfOthersAreNotResolved(t *testing.T) {

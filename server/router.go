@@ -8,12 +8,13 @@ import (
 	"github.com/coatcheck/coatcheck/access"
 )
 
-// endpoint is one method of one path, and the role that it needs: access.None is open to all.
+// endpoint is one method of one path, the role that it needs (access.None is open to all), and what
+// a request of it may take.
 type endpoint struct {
 	Method, Path string // the path as the documents write it, such as /counter/{key}
 	Role         access.Role
-
-	call string // what its handler asks of which domain, for its span; "" = none
+	price        *price
+	call         string // what its handler asks of which domain, for its span; "" = none
 }
 
 // router is where routes are registered, each under the role that it needs.
@@ -22,7 +23,7 @@ type router struct {
 
 	echo   *echo.Echo
 	routes map[string]endpoint // by method and Echo's path
-	admits func(access.Role, clients) echo.MiddlewareFunc
+	admits func(access.Role, *price, clients) echo.MiddlewareFunc
 	traced func(call string) echo.MiddlewareFunc // nil = no request is traced
 }
 
@@ -56,21 +57,24 @@ func (p part) forClients(c clients) part {
 }
 
 // handle registers a route as add does.
-func (p part) handle(route, call string, handler func(*request) error, middleware ...echo.MiddlewareFunc) {
-	p.add(route, call, func(c echo.Context) error { return handler(&request{Context: c}) }, middleware...)
+func (p part) handle(route, call string, price *price, handler func(*request) error, middleware ...echo.MiddlewareFunc) {
+	p.add(route, call, price, func(c echo.Context) error { return handler(&request{Context: c}) }, middleware...)
 }
 
 // add registers a route, such as "GET,HEAD /livez". call is the domain's operation as traces name
 // it; "" if there is none, or none that takes time.
-func (p part) add(route, call string, handler echo.HandlerFunc, middleware ...echo.MiddlewareFunc) {
+func (p part) add(route, call string, price *price, handler echo.HandlerFunc, middleware ...echo.MiddlewareFunc) {
+	if price == nil {
+		panic("server: " + route + " says no price: what a request of it may take, see price.go")
+	}
 	methods, path, _ := strings.Cut(route, " ")
-	around := []echo.MiddlewareFunc{p.admits(p.role, p.of)}
+	around := []echo.MiddlewareFunc{p.admits(p.role, price, p.of)}
 	if call != "" && p.traced != nil {
 		around = append(around, p.traced(call))
 	}
 	handler = chain(handler, append(around, middleware...))
 	for method := range strings.SplitSeq(methods, ",") {
-		p.routes[method+" "+path] = endpoint{method, braces(path), p.role, call}
+		p.routes[method+" "+path] = endpoint{Method: method, Path: braces(path), Role: p.role, price: price, call: call}
 		p.echo.Add(method, path, handler)
 	}
 }

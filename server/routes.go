@@ -35,7 +35,7 @@ func (s *Server) routes() *echo.Echo {
 func (s *Server) handlers(at *router) {
 	config, now := s.config, func() time.Time { return s.now() }
 	(&tokens{s.tokens, s.journal, config.Principal, &s.draining}).routes(at)
-	(&operations{s.tokens, s.journal, config.Principal, s.log, s.doubt}).routes(at)
+	(&operations{s.tokens, s.journal, config.Principal, s.log, s.metrics}).routes(at)
 	(&storeAdmin{s.store, s.journal}).routes(at)
 	(&counters{
 		counters: s.counters, metrics: s.metrics, journal: s.journal, principal: config.Principal, tokens: s.tokens, now: now,
@@ -57,18 +57,18 @@ func (s *Server) handlers(at *router) {
 		route := idempotency.Route{Name: "POST /payments", Scope: "payments", Lease: config.PaymentLease, MaxBody: config.MaxBody}
 		(&payments{s.ledger, config.PaymentDelay}).routes(at, s.guards.around(route))
 	}
-	at.read.add("GET "+policyPath, "", s.guards.show)
+	at.read.add("GET "+policyPath, "", smallPrice, s.guards.show)
 
-	at.read.handle("GET "+eventsPath, "", (&feed{s.events, s.admission, s.life.Done()}).follow, allowQuery("backlog"))
+	at.read.handle("GET "+eventsPath, "", smallPrice, (&feed{s.events, s.admission, s.life.Done()}).follow, allowQuery("backlog"))
 	(&consolePage{config: config.Console, admission: s.admission, store: s.store}).routes(at)
 	if config.Console.Mode != ConsoleOff {
-		at.read.handle("GET /console/api/history", "", s.showHistory, allowQuery("n"))
+		at.read.handle("GET /console/api/history", "", pagePrice, s.showHistory, allowQuery("n"))
 	}
-	at.open.add("GET,HEAD /", "", showIndex)
-	at.open.add("GET,HEAD /livez", "", showLive)
-	at.open.handle("GET,HEAD /readyz", "", s.probes.ready)
-	at.open.add("GET /problems/:code", "", showProblem)
+	at.open.add("GET,HEAD /", "", smallPrice, showIndex)
+	at.open.add("GET,HEAD /livez", "", smallPrice, showLive)
+	at.open.handle("GET,HEAD /readyz", "", smallPrice, s.probes.ready)
+	at.open.add("GET /problems/:code", "", smallPrice, showProblem)
 	documents(at.open)
-	at.read.add("GET /metrics", "", s.scrape)
-	at.open.add("GET /favicon.ico", "", func(c echo.Context) error { return c.NoContent(http.StatusNoContent) })
+	at.read.add("GET /metrics", "", smallPrice, s.scrape)
+	at.open.add("GET /favicon.ico", "", smallPrice, func(c echo.Context) error { return c.NoContent(http.StatusNoContent) })
 }

@@ -29,9 +29,7 @@ const maxListedTags = 10_000
 func (s *Server) openSegments() {
 	log := requestlog.Nameless(s.log)
 	if s.source = s.config.SegmentSource; s.source == nil {
-		counters := s.config.Counters
-		counters.Logger = log
-		s.stored = redissource.New(s.store, redissource.Config{Counters: counters, Step: s.config.SegmentStep,
+		s.stored = redissource.New(s.store, redissource.Config{Counters: s.config.Counters, Step: s.config.SegmentStep,
 			KnownOnly: s.config.KnownSegments})
 		s.source, s.config.SegmentTags = s.stored, s.storedTags
 	}

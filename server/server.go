@@ -18,7 +18,6 @@ import (
 	"github.com/coatcheck/coatcheck/counter"
 	"github.com/coatcheck/coatcheck/idempotency"
 	"github.com/coatcheck/coatcheck/internal/audit"
-	"github.com/coatcheck/coatcheck/internal/doubt"
 	"github.com/coatcheck/coatcheck/internal/frontdoor"
 	"github.com/coatcheck/coatcheck/internal/requestlog"
 	"github.com/coatcheck/coatcheck/internal/share"
@@ -164,6 +163,9 @@ func (c Config) withDefaults() Config {
 	c.Logger = requestlog.Logger(c.Logger)
 	if c.Counters.Logger == nil {
 		c.Counters.Logger = c.Logger
+		if cmp.Or(c.AuditLog, audit.Names) != audit.Names {
+			c.Counters.Logger = requestlog.Nameless(c.Logger)
+		}
 	}
 	if c.Locks.Logger == nil {
 		c.Locks.Logger = requestlog.Nameless(c.Logger)
@@ -188,10 +190,11 @@ func (c Config) withDefaults() Config {
 
 // door bounds what clients can use before their request is known.
 func (c Config) door() frontdoor.Config {
+	most := cmp.Or(c.MaxBytes, max(frontdoor.DefaultMaxBytes(), 4*c.MaxBody))
 	return frontdoor.Config{
 		HeaderTimeout: c.HeaderTimeout, IdleTimeout: c.IdleTimeout, MaxHeader: c.MaxHeader,
 		MaxConnections: c.MaxConnections, MaxPerAddress: c.MaxPerAddress,
-		MaxBytes: cmp.Or(c.MaxBytes, max(frontdoor.DefaultMaxBytes(), 4*c.MaxBody)), Logger: c.Logger,
+		MaxBytes: most, ShareBytes: max(most/4, 2*c.MaxBody+int64(c.MaxHeader)), Logger: c.Logger,
 	}
 }
 
@@ -219,8 +222,6 @@ type Server struct {
 	admission *admission
 	journal   *journal
 	probes    *probes
-	rings     rings
-	doubt     *doubt.Watch
 	guards    *guards
 	life      context.Context // of what waits: it ends when the server does
 	end       func()
@@ -252,9 +253,8 @@ func New(config Config) *Server {
 	s.tokens = idempotency.New(config.Store, idempotency.Config{
 		Principal: config.Principal, OneCaller: config.OneCaller, Error: s.writeGuardError, Logger: config.Logger,
 		TokenKeys: config.TokenKeys, AnswerKeys: config.AnswerKeys, KeepOpen: config.KeepOpen, PolicyURL: policyPath,
-		Completed: func() { s.events.Count(events.TokenCompleted) }, Admit: s.admit,
+		Completed: func() { s.events.Count(events.TokenCompleted) }, Admit: s.admit, Reserve: reserveAnswer,
 	})
-	s.doubt = doubt.New(config.Store, s.tokens, func() []string { return s.guards.names() })
 	s.stamper = stamper.New(s.pools, stamper.Config{
 		Default: config.IDPool, Keep: config.StampPools, Identity: config.Identity, Max: config.IDPools,
 		Logger: config.Logger, Shapes: compat.LeafConfig(config.Leaf).Shapes(), Owner: owner,
@@ -262,14 +262,15 @@ func New(config Config) *Server {
 	s.journal = &journal{events: s.events, audit: audit.New(config.Logger, config.AuditLog), access: config.Access, routes: s.known}
 	s.admission = &admission{
 		policy: config.Access, limiter: access.NewLimiter(config.Store, config.Logger), journal: s.journal, tls: config.TLS,
-		now:      func() time.Time { return s.now() },
-		requests: share.Quota{Most: cmp.Or(config.MaxConnections, frontdoor.DefaultMaxConnections), Lone: config.Access == nil},
+		now:       func() time.Time { return s.now() },
+		requests:  share.Quota{Most: cmp.Or(config.MaxConnections, frontdoor.DefaultMaxConnections), Lone: config.Access == nil},
+		lists:     share.Quota{Most: atOnce, Lone: config.Access == nil},
+		documents: share.Quota{Most: atOnce},
 	}
 	s.probes = &probes{
 		when: config.ReadyWhen, identity: config.Identity, log: config.Logger, admission: s.admission,
 		store: config.Store, health: s.checker(), pools: s.pools, stamper: s.stamper,
 	}
-	s.rings.pools = s.pools
 	s.openSegments()
 	s.SetCORSOrigins(config.CORSOrigins)
 	s.SetAllowedHosts(config.AllowedHosts)

@@ -30,14 +30,14 @@ type tokens struct {
 }
 
 func (h *tokens) routes(at *router) {
-	at.use.handle("POST /token", "idempotency.Issue", h.issue, no)
-	at.read.handle("GET /token/:token", "idempotency.Status", h.status, no)
-	at.use.handle("POST /token/:token/claim", "idempotency.Claim", h.claim, no)
-	at.use.handle("POST "+ownClaim, "idempotency.Claim", h.claimOwn, no)
+	at.use.handle("POST /token", "idempotency.Issue", smallPrice, h.issue, no)
+	at.read.handle("GET /token/:token", "idempotency.Status", smallPrice, h.status, no)
+	at.use.handle("POST /token/:token/claim", "idempotency.Claim", smallPrice, h.claim, no)
+	at.use.handle("POST "+ownClaim, "idempotency.Claim", smallPrice, h.claimOwn, no)
 	for path, key := range map[string]func(*request) idempotency.OperationKey{"/token/:token": h.key, "/operation/:operation": named} {
-		at.use.handle("POST "+path+"/complete", "idempotency.Complete", h.complete(key), no)
-		at.use.handle("POST "+path+"/extend", "idempotency.Extend", h.extend(key), no)
-		at.use.handle("POST "+path+"/release", "idempotency.Release", h.release(key), no)
+		at.use.handle("POST "+path+"/complete", "idempotency.Complete", smallPrice, h.complete(key), no)
+		at.use.handle("POST "+path+"/extend", "idempotency.Extend", smallPrice, h.extend(key), no)
+		at.use.handle("POST "+path+"/release", "idempotency.Release", smallPrice, h.release(key), no)
 	}
 }
 
@@ -122,7 +122,7 @@ func (h *tokens) claimOwn(r *request) error {
 	}
 	r.mayTouch("scope", asked.Scope)
 	options := optionsOf(r, asked.ClaimRequest)
-	options.Retention = r.millis("retention_ms", asked.RetentionMs, 0, idempotency.MinTTL, idempotency.MaxTTL)
+	options.Retention = r.millis("retention_ms", asked.RetentionMs, 0, idempotency.MinTTL, idempotency.MaxRetention)
 	who, err := h.principal(r.Request())
 	if err != nil {
 		r.fail(err)

@@ -2,10 +2,14 @@ package server
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strconv"
+	"strings"
+	"sync"
 	"time"
 
 	"github.com/coatcheck/coatcheck/access"
@@ -25,12 +29,12 @@ type workers struct {
 }
 
 func (h *workers) routes(at *router) {
-	at.use.handle("POST /worker/:pool", "workerlease.Acquire", h.acquire, no)
-	at.admin.handle("PUT /worker/:pool", "workerlease.Create", h.create, allowQuery("replace"))
-	at.read.handle("GET /worker", "workerlease.List", h.list, allowQuery("prefix", "cursor", "n"))
-	at.read.handle("GET /worker/:pool", "workerlease.Ring", h.ring, allowQuery("from", "n"))
-	at.use.handle("PUT /worker/:pool/:worker_id", "workerlease.Renew", h.renew, no)
-	at.use.handle("DELETE /worker/:pool/:worker_id", "workerlease.Release", h.release, allowQuery("used_until"))
+	at.use.handle("POST /worker/:pool", "workerlease.Acquire", smallPrice, h.acquire, no)
+	at.admin.handle("PUT /worker/:pool", "workerlease.Create", smallPrice, h.create, allowQuery("replace"))
+	at.read.handle("GET /worker", "workerlease.List", pagePrice, h.list, allowQuery("prefix", "cursor", "n"))
+	at.read.handle("GET /worker/:pool", "workerlease.Ring", pagePrice, h.ring, allowQuery("from", "n"))
+	at.use.handle("PUT /worker/:pool/:worker_id", "workerlease.Renew", smallPrice, h.renew, no)
+	at.use.handle("DELETE /worker/:pool/:worker_id", "workerlease.Release", smallPrice, h.release, allowQuery("used_until"))
 }
 
 func (h *workers) acquire(r *request) error {
@@ -185,7 +189,8 @@ func (h *workers) keep(r *request, pool string, asked *api.PoolRequest) {
 func poolOf(pool string, ring workerlease.Ring) api.WorkerPool {
 	return api.WorkerPool{
 		Pool: pool, Layout: ring.Layout, Epoch: ring.Epoch, Datacenter: ring.Datacenter, Size: 1 << ring.Bits, Used: ring.Used, Held: ring.Held,
-		TTLMs: ring.TTL.Milliseconds(), EndsAt: ring.EndsAt(), QuarantinedMs: ring.Quarantined.Milliseconds(), Reason: ring.Reason,
+		TTLMs: ring.TTL.Milliseconds(), EndsAt: ring.EndsAt(), QuarantinedMs: ring.Quarantined.Milliseconds(), Unasked: ring.Unasked,
+		Reason: ring.Reason,
 	}
 }
 
@@ -250,18 +255,24 @@ func (h *workers) list(r *request) error {
 	if r.err != nil {
 		return r.err
 	}
-	var waiting []api.WaitingPool
-	pools, next, err := listed(r.ctx(), asked, h.pools.Names, func(pool string) (api.WorkerPool, bool, error) {
-		ring, err := h.pools.Ring(r.ctx(), pool, 0, 1)
+	var (
+		mu      sync.Mutex
+		waiting []api.WaitingPool
+	)
+	pools, next, err := listed(r.ctx(), asked, h.pools.Names, func(ctx context.Context, pool string) (api.WorkerPool, bool, error) {
+		ring, err := h.pools.Summary(ctx, pool)
 		if errors.Is(err, workerlease.ErrUnknown) { // it is listed and lost
 			return api.WorkerPool{}, false, nil
 		}
 		if errors.Is(err, workerlease.ErrQuarantined) {
+			mu.Lock()
+			defer mu.Unlock()
 			waiting = append(waiting, waitingPool(pool, err))
 			return api.WorkerPool{}, false, nil
 		}
 		return poolOf(pool, ring), true, err
 	})
+	slices.SortFunc(waiting, func(a, b api.WaitingPool) int { return strings.Compare(a.Pool, b.Pool) })
 	return r.result(api.WorkerPools{Pools: pools, Waiting: waiting, Next: next}, err)
 }
 

@@ -44,6 +44,7 @@ type Ring struct {
 	Held       int           // slots whose lease is open
 	// nothing is granted for that long, since state may have been lost; 0 = no quarantine
 	Quarantined time.Duration
+	Unasked     bool // that time begins only when somebody asks for a worker id of the pool
 	// why, for people; "" without a quarantine
 	Reason string
 	Now    time.Time // the Redis server's time
@@ -70,6 +71,19 @@ func (p *Pools) Ring(ctx context.Context, pool string, from, n int) (Ring, error
 	if from < 0 || from >= 1<<MaxBits || n < 1 || n > MaxSlots {
 		return Ring{}, fmt.Errorf("%w: from %d: 0 to %d; n %d: 1 to %d", ErrRequest, from, 1<<MaxBits-1, n, MaxSlots)
 	}
+	ring, err := p.ring(ctx, pool, from, n)
+	if err == nil {
+		p.list(ctx, pool) // it may have been listed nowhere, or on a server that has lost its list
+	}
+	return ring, err
+}
+
+// Summary is [Pools.Ring] for a list of pools: it reads the first slot alone.
+func (p *Pools) Summary(ctx context.Context, pool string) (Ring, error) {
+	return p.ring(ctx, pool, 0, 1)
+}
+
+func (p *Pools) ring(ctx context.Context, pool string, from, n int) (Ring, error) {
 	reply, err := p.store.Run(ctx, scripts.WorkerGet, p.keys(pool)[:2], from, n)
 	if err != nil {
 		return Ring{}, err
@@ -77,18 +91,17 @@ func (p *Pools) Ring(ctx context.Context, pool string, from, n int) (Ring, error
 	if reply.Word() != "ok" {
 		return Ring{}, p.refusal(pool, reply)
 	}
-	p.list(ctx, pool) // it may have been listed nowhere, or on a server that has lost its list
 	var ring Ring
 	why := ""
 	err = reply.Scan(&ring.Layout, &ring.Epoch, &ring.Datacenter, &ring.Bits, &ring.TTL, &ring.Used, &ring.Quarantined, &ring.Now,
-		&why, &ring.Held)
+		&why, &ring.Held, &ring.Unasked)
 	if err != nil {
 		return Ring{}, err
 	}
 	if ring.Quarantined > 0 {
 		ring.Reason = fault.Why(why).Happened(time.Time{}) + fault.Why(why).Avoid()
 	}
-	for i, record := range reply.Values()[10:] {
+	for i, record := range reply.Values()[11:] {
 		slot, err := readSlot(record, ring.Now, p.config.Cooldown)
 		if err != nil {
 			return Ring{}, fmt.Errorf("%w: slot %d of the pool: %w", redisstore.ErrUnavailable, from+i, err)

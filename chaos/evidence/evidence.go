@@ -51,8 +51,9 @@ type Row struct {
 
 // Tables of cases.
 const (
-	Engines  = "Engines"
-	Upgrades = "Upgrades"
+	Engines   = "Engines"
+	Resolvers = "Resolvers"
+	Upgrades  = "Upgrades"
 )
 
 // Case is a row of a table that has no peers: what was tried, and what came of it.

@@ -25,6 +25,21 @@ given, or a repeat that heard something else. Again:
 ` + "`go test -tags=check -run UpgradesPage ./cmd/coatcheck/internal/cli`.",
 		[]string{"Redis", "programs that came or went", "values", "locks", "Snowflake ids", "ids of a segment",
 			"requests with a key", "tokens", "twice"}},
+	{evidence.Resolvers, `Services keep the [table of operations](effects.md#a-table-of-operations) behind two gateways whose
+route has a [resolver](idempotency.md#resolvers). Each service is a primary with three workers.
+Redis fails over under ` + "`--ack all`" + `. *Killed* counts workers · services · gateways · masters of
+Redis, and *stopped* counts workers · gateways · masters, which go on later. Many clients repeat the
+request of each key until they have its answer. One key of ten is asked for once, by a client that
+goes away.
+
+The gateways count the service's answers about doubts: *completed*, *not begun*, or none, *in vain*.
+*In doubt* are operations a minute after the last fault. *No answer* and *wrong answer* count
+clients: an answer has to name the key's only payment. Nobody settles anything. Without a resolver
+clients are answered ` + "`outcome-unknown`" + `, and the doubt stays. In the rows of a queue's
+consumers and of ` + "`coatcheck once`" + ` these are the workers. [The suite](../chaos/resolvers/doc.go) again:
+` + "`go test -tags=check -v ./chaos/resolvers -args -keys=500 -duplicates=20`" + `.`,
+		[]string{"service", "resolver", "keys × clients", "killed", "stopped", "completed", "not begun",
+			"in vain", "in doubt", "no answer", "wrong answer", "twice"}},
 	{evidence.Engines, `What one service says on each engine that [engines.md](engines.md#what-is-known-of-each) calls
 emulated: a Redis behind [a proxy](../internal/testing/engines/doc.go) that hides or refuses what
 stands in the second column. A code is that of a refusal; why it does not start is its first line,

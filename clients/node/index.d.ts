@@ -1,6 +1,6 @@
 // What index.mjs exports. Times are seconds, where no name says otherwise.
 
-/** What a call failed with. No text of it holds a token or a lease. */
+/** What a call failed with. No text of it holds an API key, a token or a lease. */
 export class CoatcheckError extends Error {
   constructor(code: string, detail: string, facts?: { status?: number; retryAfter?: number; field?: string; operation?: string });
   /**
@@ -74,7 +74,7 @@ export type Claim =
 export function fingerprint(...parts: string[]): string;
 
 /**
- * A key of the caller's own; retention in seconds from the answer on, up to 30 days; a day by
+ * A key of the caller's own; retention in seconds from the answer on, up to 400 days; a day by
  * default.
  */
 export interface OwnKey {
@@ -141,7 +141,9 @@ export class Client {
   /** Adds by: the caller owns first to value. With a requestId asking again is harmless. */
   add(
     key: string,
-    terms?: { by?: number; limit?: number; ttl?: number; requestId?: string; template?: string; calendar?: string; zone?: string },
+    terms?: {
+      by?: number; limit?: number; ttl?: number; afterLoss?: "stay"; requestId?: string; template?: string; calendar?: string; zone?: string;
+    },
   ): Promise<{ key: string; first: number; value: number; numbers: string[] }>;
   counter(key: string): Promise<number>;
 

@@ -20,7 +20,7 @@ func TestOperatorSettlesTenInDoubtByTheOperationsPage(t *testing.T) {
 	b := open(t, s.page("counters"))
 	b.types("dialog input", p.keys["admin"]+"\r")
 	b.asksNothing()
-	page := operatorsPage(t)
+	page := operatorsPage(t, "With a key of role `admin`: press")
 	page.presses(b, "In doubt")
 	b.shows("main", "No operations in doubt")
 	tokens := map[string]string{}
@@ -119,8 +119,9 @@ type instructions struct {
 
 var italics = regexp.MustCompile(`\*([^*]+)\*`)
 
-// operatorsPage reads the part of docs/operations.md that tells an operator of the console.
-func operatorsPage(t *testing.T) *instructions {
+// operatorsPage reads the paragraph of docs/operations.md, of those that tell an operator of the
+// console, that begins like that.
+func operatorsPage(t *testing.T, beginning string) *instructions {
 	t.Helper()
 	text, err := os.ReadFile("../../docs/operations.md")
 	if err != nil {
@@ -128,6 +129,8 @@ func operatorsPage(t *testing.T) *instructions {
 	}
 	_, part, _ := strings.Cut(string(text), "### Settling in the console\n")
 	part, _, _ = strings.Cut(part, "\n#")
+	_, part, _ = strings.Cut(part, "\n"+beginning)
+	part, _, _ = strings.Cut(part, "\n\n")
 	page := &instructions{T: t, told: map[string]bool{}}
 	for _, match := range italics.FindAllStringSubmatch(part, -1) {
 		page.told[strings.Join(strings.Fields(match[1]), " ")] = false
@@ -157,7 +160,7 @@ func (page *instructions) isDone() {
 func (page *instructions) presses(b *tab, text string) {
 	page.Helper()
 	page.says(text)
-	find := fmt.Sprintf("[...document.querySelectorAll('a, button')].find((one) => one.innerText === %s && one.checkVisibility())", quote(text))
+	find := fmt.Sprintf("[...document.querySelectorAll('a, button, summary')].find((one) => one.innerText === %s && one.checkVisibility())", quote(text))
 	b.until("a button "+text, find)
 	eval[bool](b, "("+find+".click(), true)")
 }
@@ -174,7 +177,5 @@ func (page *instructions) chooses(b *tab, label, choice string) {
 	page.Helper()
 	page.says(label)
 	page.says(choice)
-	eval[bool](b, fmt.Sprintf(`(() => { const list = document.querySelector(%s);
-		list.value = [...list.options].find((one) => one.innerText === %s).value;
-		return list.dispatchEvent(new Event('change')); })()`, quote(b.labelled(label)), quote(choice)))
+	b.chooses(label, choice)
 }

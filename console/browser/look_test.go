@@ -145,7 +145,8 @@ func fetchAxe(t *testing.T) []byte {
 func TestNoViewHasAFaultOfAccessibility(t *testing.T) {
 	script := axeScript(t)
 	s := serve(t, server.Config{})
-	lively(s)
+	s.manyInDoubt("outage", 1)
+	lively(s) // after it, since it leaves one that comes to be in doubt at any time
 	b := open(t, s.page("counters"))
 	b.shows("tbody", "orders")
 	eval[bool](b, script+"; true")
@@ -167,7 +168,20 @@ func TestNoViewHasAFaultOfAccessibility(t *testing.T) {
 		b.faultless(scheme + " dialog")
 		b.press("\x1b")
 		b.asksNothing()
+		b.view("doubt", "In doubt")
+		b.showsMany("outage", "1 operation in doubt of outage")
+		b.faultless(scheme + " many in doubt")
+		b.chooses("What became of it", "It happened")
+		b.types(b.labelled("Status of the answer"), "201")
+		b.types(b.labelled("Why"), "the ledger\r")
+		b.shows("dialog", "Settle 1 operation of outage")
+		b.faultless(scheme + " dialog of many")
+		b.press("\x1b")
+		b.asksNothing()
 	}
+	b.settlesAllShown("It did not happen")
+	b.shows("cc-many h2", "1 of 1 operation settled")
+	b.faultless("the result of many")
 }
 
 // faultless checks the page as it is, after axeScript has run in it.

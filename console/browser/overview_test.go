@@ -125,6 +125,95 @@ func TestListOfADeadServerIsOld(t *testing.T) {
 	b.shows("tbody", "orders")
 }
 
+// Of a Redis that is away the page says which, since when, and the command that looks.
+func TestRedisThatIsAwayIsNamed(t *testing.T) {
+	b := open(t, answered(t, func(path string) string {
+		switch path {
+		case "/readyz":
+			return `{"ready":false,"store":"sentinel","ack":2,"reason":"The store is not available",` +
+				`"address":"redis+sentinel://a:26379,b:26379/main",` +
+				`"since":"2026-11-30T03:00:04Z"}`
+		case "/console/api/history":
+			return hourUntil(time.Now())
+		}
+		return ""
+	})+"#/overview")
+	b.shows(".needs", "The store is not available at redis+sentinel://a:26379,b:26379/main, since")
+	b.shows(".needs code", "coatcheck doctor --redis redis+sentinel://a:26379,b:26379/main")
+	b.shows(".needs time[datetime='2026-11-30T03:00:04Z']", "")
+}
+
+// What is known is shown whatever else is refused, and what was known before is marked as old.
+func TestRedisThatIsAwayHidesNothingThatIsKnown(t *testing.T) {
+	const unready = `{"ready":false,"store":"standalone","ack":0,"reason":"The store is not available",` +
+		`"address":"redis://a:6379","since":"2026-11-30T03:00:04Z"}`
+	const full = `{"pools":[{"pool":"fleet","layout":"41/10/12","size":2,"held":2,"used":2,"ttl_ms":30000}]}`
+	for _, before := range []bool{true, false} {
+		t.Run(fmt.Sprint("open before: ", before), func(t *testing.T) {
+			var away atomic.Bool
+			away.Store(!before)
+			b := open(t, answered(t, func(path string) string {
+				switch {
+				case path == "/console/api/history":
+					return strings.TrimSuffix(hourUntil(time.Now()), "}") + `,"in_doubt":{"operations":3,"since":"2026-11-30T02:00:00Z"}}`
+				case path == "/readyz" && away.Load():
+					return unready
+				case strings.HasPrefix(path, "/worker"):
+					return map[bool]string{true: storeAway, false: full}[away.Load()]
+				}
+				return ""
+			})+"#/overview", "status 503", "503 (Service")
+			if before {
+				b.shows(".needs", "Pool fleet is full: all 2 worker ids are held")
+				b.shows(".needs", "3 operations are in doubt")
+				away.Store(true)
+			}
+			b.shows(".needs", "The store is not available at redis://a:6379, since")
+			b.shows(".needs code", "coatcheck doctor --redis redis://a:6379")
+			b.shows(".needs", "3 operations were in doubt when that was last known")
+			if before {
+				b.shows(".needs", "Of worker pools nothing newer is known than of")
+				b.shows(".needs", "Pool fleet is full")
+			} else {
+				b.shows(".needs", "It is not known which worker pools need you")
+			}
+			b.view("tokens", "Tokens")
+			b.shows(".doubt", "In doubt when that was last known: 3")
+		})
+	}
+}
+
+// A pool that may have lost leases and that nobody asks needs nobody.
+func TestPoolThatNobodyAsksIsCalm(t *testing.T) {
+	b := open(t, answered(t, func(path string) string {
+		switch {
+		case path == "/console/api/history":
+			return hourUntil(time.Now())
+		case strings.HasPrefix(path, "/worker"):
+			return `{"pools":[{"pool":"fleet","layout":"41/10/12","size":2,"held":2,"used":2,"ttl_ms":30000,"quarantined_ms":30000,"unasked":true}]}`
+		}
+		return ""
+	})+"#/overview")
+	b.shows(".needs .calm", "Pool fleet will wait when it is asked")
+	expect.Equal(t, "what is red of pools", strings.Contains(b.text(".needs .bad"), "fleet"), false)
+}
+
+// A pool whose worker ids are all held is full, wherever it is shown.
+func TestPoolWithoutAFreeWorkerIDIsFull(t *testing.T) {
+	s := serve(t, server.Config{})
+	s.send(201, "PUT", "/worker/fleet", `{"layout":"41/1/21"}`)
+	for range 2 {
+		s.send(201, "POST", "/worker/fleet", "")
+	}
+	s.send(503, "POST", "/worker/fleet", "")
+	b := open(t, s.page("overview"))
+	b.shows(".needs .bad", "Pool fleet is full: all 2 worker ids are held")
+	b.view("workers", "Worker pools")
+	b.shows("tbody", "full: all worker ids are held")
+	b.click("tbody a")
+	b.shows("main dl", "none: all worker ids are held")
+}
+
 // A store that works is not blamed for a server that is unready for another reason.
 func TestServerWithoutAWorkerIDHasAStoreThatWorks(t *testing.T) {
 	b := open(t, answered(t, func(path string) string {

@@ -13,22 +13,30 @@ import (
 // On a phone each row is a card: no column and no button is beyond the edge, or hidden.
 func TestOnAPhoneEveryColumnAndButtonIsVisible(t *testing.T) {
 	s := serve(t, server.Config{})
-	lively(s)
+	s.manyInDoubt("outage", 1)
+	lively(s) // after it, since it leaves one that comes to be in doubt at any time
 	b := open(t, s.page("counters"))
 	b.size(390, 844)
-	for _, view := range views {
-		b.view(view.path, view.heading)
-		b.shows("main", view.part)
-		view.do(b)
+	checkEdges := func(what string) {
+		t.Helper()
 		beyond := eval[[]string](b, `[...document.querySelectorAll('main tbody th, main tbody td, main button')].filter((one) => {
 			if (one.closest('details:not([open])') || one.closest('[hidden]')) return false;
 			const place = one.getBoundingClientRect();
 			return place.width === 0 || place.left < 0 || place.right > 390;
 		}).map((one) => one.outerHTML.slice(0, 120))`)
 		for _, one := range beyond {
-			t.Errorf("%s: beyond the edge of a phone, or hidden: %s", view.path, one)
+			t.Errorf("%s: beyond the edge of a phone, or hidden: %s", what, one)
 		}
 	}
+	for _, view := range views {
+		b.view(view.path, view.heading)
+		b.shows("main", view.part)
+		view.do(b)
+		checkEdges(view.path)
+	}
+	b.view("doubt", "In doubt")
+	b.showsMany("outage", "1 operation in doubt of outage")
+	checkEdges("many in doubt")
 	b.view("locks/nightly", "Lock nightly")
 	b.shows("main tbody", "worker-7")
 	labels := eval[[]string](b, "[...document.querySelectorAll('main tbody tr')].at(0).querySelectorAll('[data-label]').values().map((one) => one.dataset.label).toArray()")

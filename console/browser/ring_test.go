@@ -114,6 +114,9 @@ func TestPoolThatWaitsForItsFirstGrantIsCountedDown(t *testing.T) {
 	b.shows(".legend", "free: 1,024")
 }
 
+// storeAway is what a server answers whose Redis is away.
+const storeAway = `{"title":"Redis does not answer","status":503,"detail":"Nothing was done.","code":"store-unavailable"}`
+
 // answered is the page before a server whose answers are made by hand; "" is as an empty server
 // would answer.
 func answered(t *testing.T, answer func(path string) string) string {
@@ -138,7 +141,11 @@ func answered(t *testing.T, answer func(path string) string) string {
 		case r.URL.Path == "/readyz":
 			fmt.Fprint(w, otherwise(answer(r.URL.Path), `{"ready":true,"store":"embedded","ack":0}`))
 		default:
-			fmt.Fprint(w, otherwise(answer(r.URL.RequestURI()), `{"counters":[],"pools":[],"locks":[]}`))
+			text := otherwise(answer(r.URL.RequestURI()), `{"counters":[],"pools":[],"locks":[]}`)
+			if text == storeAway {
+				w.WriteHeader(http.StatusServiceUnavailable)
+			}
+			fmt.Fprint(w, text)
 		}
 	}))
 	t.Cleanup(func() {

@@ -245,6 +245,17 @@ func (b *tab) labelled(label string) string {
 	return "#" + eval[string](b, find)
 }
 
+// chooses chooses from the list with that label.
+func (b *tab) chooses(label, choice string) {
+	b.Helper()
+	list := fmt.Sprintf("document.querySelector(%s)", quote(b.labelled(label)))
+	option := fmt.Sprintf("[...%s.options].find((one) => one.innerText === %s)", list, quote(choice))
+	b.until("a choice "+choice, option)
+	eval[bool](b, fmt.Sprintf(`(() => { const list = %s; list.value = %s.value;
+		list.dispatchEvent(new Event('input', { bubbles: true }));
+		return list.dispatchEvent(new Event('change', { bubbles: true })); })()`, list, option))
+}
+
 // prefers has the browser say which colours its user prefers.
 func (b *tab) prefers(scheme string) {
 	b.Helper()

@@ -2,9 +2,9 @@
 // goes to the server only.
 
 import { call, get, may } from './api.js';
-import { confirmed } from './confirm.js';
-import { el, facts, field, say, setText, table, when } from './dom.js';
+import { el, facts, say, table, when } from './dom.js';
 import { Paged, Rows } from './paged.js';
+import { Settlement } from './settlement.js';
 import { left, number, plural } from './text.js';
 
 class Doubts extends Paged {
@@ -20,12 +20,12 @@ class Doubts extends Paged {
     return [
       el('h1', {}, 'In doubt'),
       el('p', { class: 'hint' }, 'An attempt began and ended without an answer: only the records of the service show whether it had its effect. Until an operator settles it, every repeat is refused.'),
+      may('admin') ? el('cc-many', { onsettled: () => this.poller.now() }) : '',
     ];
   }
 
   list() {
-    const columns = [{ name: 'Operation' }, { name: 'Route or scope' }, { name: 'Since' }, { name: 'Ran for', class: 'number' }, { name: 'Attempts', class: 'number' }, { name: 'Request' }];
-    const shown = table('Operations in doubt, the oldest first', columns);
+    const shown = doubts('Operations in doubt, the oldest first');
     this.rows = new Rows(shown.body, (operation) => new DoubtRow(operation));
     return shown.frame;
   }
@@ -35,7 +35,12 @@ class Doubts extends Paged {
   }
 }
 
-class DoubtRow {
+// doubts makes a table for rows of operations in doubt.
+export function doubts(caption) {
+  return table(caption, [{ name: 'Operation' }, { name: 'Route or scope' }, { name: 'Since' }, { name: 'Ran for', class: 'number' }, { name: 'Attempts', class: 'number' }, { name: 'Request' }]);
+}
+
+export class DoubtRow {
   constructor(operation) {
     const ran = operation.ran_for_ms === undefined ? '?' : left(operation.ran_for_ms);
     this.element = el('tr', {},
@@ -46,12 +51,6 @@ class DoubtRow {
 
   update() {}
 }
-
-const decisions = [
-  ['completed', 'It happened', 'Its answer is recorded, and every repeat gets it.'],
-  ['not-begun', 'It did not happen', 'The next request with its token or key runs it, with a larger fence.'],
-  ['refused', 'It is not known, or it must not run', 'Repeats are told that an operator has closed it.'],
-];
 
 class Doubt extends HTMLElement {
   connectedCallback() {
@@ -88,69 +87,28 @@ class Doubt extends HTMLElement {
 
   // steps are the actions in order.
   #steps(shown) {
-    // Nothing is chosen for the operator, and nothing is settled by one press: it is for good.
-    this.choice = el('select', { required: true, onchange: () => this.#chosen() }, el('option', { value: '' }, 'Choose…'), ...decisions.map(([value, text]) => el('option', { value }, text)));
-    this.status = el('input', { type: 'number', min: '200', max: '599', required: true });
-    this.body = el('textarea', { rows: '4', maxlength: '100000', spellcheck: 'false' });
-    this.type = el('input', { type: 'text', value: 'application/json', maxlength: '200' });
-    this.reason = el('input', { type: 'text', maxlength: '500', autocomplete: 'off', required: true });
-    this.effect = el('p', { class: 'hint' });
-    this.answer = el('div', {}, field('Status of the answer', this.status), field('Content type', this.type), field('Body of the answer', this.body));
-    const submit = el('button', { type: 'submit', class: 'danger' }, 'Settle');
-    this.#chosen();
+    this.settlement = new Settlement().withBody();
     return [
       el('h2', {}, 'Settle it'),
       el('ol', {},
         el('li', {}, `Look for operation ${shown.operation}${shown.request_id ? `, or request ${shown.request_id},` : ''} in the records of the service.`),
         el('li', {}, 'Say what you have found. An attempt that still ends has lost its claim by it.')),
-      el('form', { class: 'settle', onsubmit: (event) => this.#settle(event) }, field('What became of it', this.choice), this.effect, this.answer, field('Why', this.reason, 'It is kept in the events and the log.'), submit),
+      el('form', { class: 'settle', onsubmit: (event) => this.#settle(event) }, ...this.settlement.fields, el('button', { type: 'submit', class: 'danger' }, 'Settle')),
     ];
-  }
-
-  #chosen() {
-    setText(this.effect, decisions.find(([value]) => value === this.choice.value)?.[2] ?? '');
-    this.answer.hidden = this.choice.value !== 'completed';
-    this.status.disabled = this.answer.hidden;
-  }
-
-  // question shows what every repeat will get.
-  #question(json) {
-    const [, text, effect] = decisions.find(([value]) => value === json.outcome);
-    const answer = [['Every repeat gets', `status ${json.status}`], ['Content type', json.headers?.['Content-Type'] ?? '–'], ['Body', this.body.value ? el('pre', {}, this.body.value) : 'none: it is empty']];
-    return {
-      title: `Settle operation ${this.operation}: ${text.toLowerCase()}?`,
-      text: `${effect} This cannot be undone.`,
-      more: [facts([...(json.outcome === 'completed' ? answer : []), ['Why', json.reason]])],
-      no: 'Go back',
-      yes: 'Settle for good',
-    };
   }
 
   async #settle(event) {
     event.preventDefault();
-    const outcome = this.choice.value;
-    const json = { outcome, reason: this.reason.value };
-    if (outcome === 'completed') {
-      json.status = Number(this.status.value);
-      if (this.body.value) {
-        json.headers = { 'Content-Type': this.type.value };
-        json.body_base64 = encoded(this.body.value);
-      }
-    }
-    if (!(await confirmed(this.#question(json)))) return;
+    const json = this.settlement.json();
+    if (!(await this.settlement.confirmed(`operation ${this.operation}`))) return;
     try {
       await call('POST', `${this.#path}/settle`, { json });
-      say(`The operation is settled: ${outcome}.`);
+      say(`The operation is settled: ${json.outcome}.`);
     } catch (error) {
       say(error.unknown ? 'It is not known whether the operation is settled. Settling it again the same way is harmless.' : error.message, true);
     }
     this.#load();
   }
-}
-
-// encoded is a text as base64 of its UTF-8.
-function encoded(text) {
-  return btoa(Array.from(new TextEncoder().encode(text), (byte) => String.fromCharCode(byte)).join(''));
 }
 
 customElements.define('cc-doubts', Doubts);

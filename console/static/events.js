@@ -13,6 +13,7 @@ const words = {
   'counter.removed': (e) => `counter ${e.name} was removed`,
   'counter.in-doubt': (e) => `counter ${e.name} is refused: ${e.reason || 'values may have been lost'}`,
   'limit.reset': (e) => `limit ${e.name} was reset`,
+  'limit.returned': (e) => `limit ${e.name} was given back to`,
   'segment.set': (e) => `tag ${e.name} goes on at ${e.value}`,
   'pool.created': (e) => `pool ${e.name} was declared`,
   'worker.granted': (e) => `worker id ${e.worker_id} of ${e.name} was granted${e.holder ? ` to ${e.holder}` : ''}, fence ${e.fence}`,
@@ -75,7 +76,7 @@ class Events extends HTMLElement {
   }
 
   #showState() {
-    const text = { live: 'Live. Told is what passes through this server process; what other servers do, the other views show.', waiting: 'Not connected; trying again.', off: 'Not connected.' };
+    const text = { live: 'Live. These are the events of this server process; the other views show the whole store.', waiting: 'Not connected; trying again.', off: 'Not connected.' };
     setText(this.state, text[feed.state]);
     this.state.dataset.state = feed.state;
   }

@@ -11,6 +11,7 @@ import './doubt.js';
 import './events.js';
 import './limits.js';
 import './locks.js';
+import './many.js';
 import './overview.js';
 import './status.js';
 import './tokens.js';

@@ -5,12 +5,14 @@ import { el, setText, table, when } from './dom.js';
 import { history } from './history.js';
 import { Plot } from './plot.js';
 import { Poller } from './poll.js';
+import { readiness } from './readiness.js';
 import { clock, left, number, plural } from './text.js';
+import { isFull } from './workers.js';
 
 const handedOut = [
   ['counters', 'Counter values'], ['snowflakes', 'Snowflake ids'], ['segments', 'Segment ids'], ['uuids', 'UUIDs, ULIDs, TypeIDs'], ['issued', 'Tokens issued'], ['completed', 'Operations completed'], ['locks', 'Locks granted'], ['allowed', 'Let through by limits'],
 ];
-const wentWrong = [['limited', 'Over a limit'], ['refused', 'Refused (4xx)'], ['failed', 'Failed (5xx)'], ['in_doubt', 'In doubt']];
+const wentWrong = [['limited', 'Over a limit'], ['refused', 'Refused (4xx)'], ['failed', 'Failed (5xx)'], ['in_doubt', 'Refused: doubt or loss']];
 const parts = 12; // of the hour, in the table
 const most = 100; // things that one question lists
 
@@ -20,7 +22,7 @@ class Overview extends HTMLElement {
     this.needs = el('ul', { class: 'needs' }, el('li', {}, 'Looking…'));
     this.lost = el('div');
     const height = innerWidth < 640 ? 200 : 260;
-    this.plots = [new Plot('Handed out per second', handedOut, height), new Plot('Refused and in doubt per second', wentWrong, height / 2 + 20)];
+    this.plots = [new Plot('Handed out per second', handedOut, height), new Plot('Refused and failed per second', wentWrong, height / 2 + 20)];
     const lines = [...handedOut, ...wentWrong];
     this.shown = table('The last hour, in parts of five minutes (UTC)', [{ name: 'From' }, ...lines.map(([, name]) => ({ name, class: 'number' }))]);
     this.asTable = el('details', { ontoggle: () => this.#fill() }, el('summary', {}, 'The same as a table'), this.shown.frame);
@@ -35,9 +37,11 @@ class Overview extends HTMLElement {
     for (const plot of this.plots) plot.start();
     this.listen = () => this.#showHistory();
     this.renew = () => this.#showLost();
+    this.tell = () => this.#showNeeds();
     history.addEventListener('change', this.listen);
+    readiness.addEventListener('change', this.tell);
     happened.addEventListener('session', this.renew);
-    this.pollers = [new Poller(5000, (signal) => this.#loadHistory(signal)), new Poller(10_000, (signal) => this.#loadNeeds(signal))];
+    this.pollers = [new Poller(5000, (signal) => this.#loadHistory(signal)), new Poller(10_000, (signal) => this.#loadPools(signal))];
     for (const poller of this.pollers) poller.start();
     if (history.until) this.#showHistory();
     this.#showLost();
@@ -47,6 +51,7 @@ class Overview extends HTMLElement {
     for (const poller of this.pollers) poller.stop();
     for (const plot of this.plots) plot.stop();
     history.removeEventListener('change', this.listen);
+    readiness.removeEventListener('change', this.tell);
     happened.removeEventListener('session', this.renew);
   }
 
@@ -81,23 +86,23 @@ class Overview extends HTMLElement {
     }));
   }
 
-  // loadNeeds asks for what an operator has to look at. What the caller may not see is left out.
-  async #loadNeeds(signal) {
-    const asked = await Promise.allSettled([get('readyz', { signal, allowed: [503] }), get(`worker?n=${most}`, { signal })]);
-    const failed = asked.find((one) => one.status === 'rejected' && one.reason.status !== 403);
-    if (failed) {
-      if (failed.reason.name !== 'AbortError') this.needs.replaceChildren(need('bad', `It is not known what needs you: ${failed.reason.message}`));
-      throw failed.reason;
+  // loadPools asks for the pools. What the caller may not see is left out.
+  async #loadPools(signal) {
+    try {
+      this.pools = { answer: await get(`worker?n=${most}`, { signal }), at: clock(new Date().toISOString()) };
+    } catch (error) {
+      if (error.name !== 'AbortError') this.pools = error.status === 403 ? {} : { ...this.pools, error };
+      this.#showNeeds();
+      throw error;
     }
-    this.found = asked.map((one) => one.value);
     this.#showNeeds();
   }
 
+  // showNeeds shows what is known of each source, whatever the others have answered.
   #showNeeds() {
-    if (!this.found) return;
-    const [ready, pools] = this.found;
-    const all = [...readiness(ready), ...operations(), ...waiting(pools), ...quarantined(pools), ...refusals()];
-    if (all.length || history.until !== 0) this.needs.replaceChildren(...(all.length ? all : [need('good', 'Nothing: nothing is in doubt, and nothing in quarantine.')]));
+    const all = [...unready(), ...operations(), ...ofPools(this.pools), ...refusals()];
+    if (all.length) this.needs.replaceChildren(...all);
+    else if (this.pools && readiness.answer && history.until !== 0) this.needs.replaceChildren(need('good', 'Nothing: nothing is in doubt, and nothing in quarantine.'));
   }
 
   #showLost() {
@@ -117,9 +122,13 @@ function link(to, text) {
   return el('a', { href: `#/${to}` }, text);
 }
 
-function readiness(ready) {
-  if (ready?.ready !== false) return [];
-  return [need('bad', el('strong', {}, 'The server is not ready'), `: ${ready.reason ?? 'it does not say why'}. It is ready again by itself when that is over.`)];
+function unready() {
+  const { answer, error } = readiness;
+  if (error) return [need('bad', `It is not known whether the server is ready: ${error.message}`)];
+  if (answer?.ready !== false) return [];
+  const since = answer.since ? [', since ', when(answer.since)] : [];
+  const look = answer.address ? ['. What is wrong: ', el('code', {}, `coatcheck doctor --redis ${answer.address}`)] : [];
+  return [need('bad', el('strong', {}, 'The server is not ready'), `: ${answer.reason ?? 'it does not say why'}`, ...(answer.address ? [` at ${answer.address}`] : []), ...since, ...look, '. It is ready again by itself when that is over.')];
 }
 
 // operations are those in doubt: the number that the metrics have as well.
@@ -127,10 +136,23 @@ function operations() {
   const { doubt } = history;
   if (!doubt) return history.until === 0 ? [] : [need('bad', 'It is not known how many operations are in doubt.')];
   if (doubt.operations === 0) return [];
-  const many = doubt.operations === 1 ? 'One operation is' : `${number(doubt.operations)} operations are`;
+  const now = readiness.well ? ['is', 'are', ''] : ['was', 'were', ' when that was last known'];
+  const many = doubt.operations === 1 ? `One operation ${now[0]}` : `${number(doubt.operations)} operations ${now[1]}`;
   const oldest = doubt.since ? [doubt.operations === 1 ? ', since ' : ', the oldest since ', when(doubt.since)] : [];
   const settle = current().role === 'admin' ? [link('doubt', doubt.operations === 1 ? 'Settle it' : 'Settle them')] : ['Somebody of role admin has to settle them: ', link('doubt', 'In doubt')];
-  return [need('bad', el('strong', {}, `${many} in doubt`), ...oldest, ': every repeat is refused until an operator says what became of it. ', ...settle)];
+  return [need('bad', el('strong', {}, `${many} in doubt${now[2]}`), ...oldest, ': every repeat is refused until an operator says what became of it. ', ...settle)];
+}
+
+// ofPools are the pools that need somebody, and since when nothing newer is known of them.
+function ofPools({ answer, at, error } = {}) {
+  const why = error ? `: ${error.message}` : '.';
+  const unknown = at ? `Of worker pools nothing newer is known than of ${at} UTC${why}` : `It is not known which worker pools need you${why}`;
+  return [...(error || (at && !readiness.well) ? [need('bad', unknown)] : []), ...waiting(answer), ...full(answer), ...quarantined(answer)];
+}
+
+// full are pools whose worker ids are all held.
+function full(pools) {
+  return (pools?.pools ?? []).filter(isFull).map((pool) => need('bad', el('strong', {}, `Pool ${pool.pool} is full`), `: all ${plural(pool.size, 'worker id')} are held, and whoever asks for another is refused until one is given back or its lease ends. `, link(`workers/${encodeURIComponent(pool.pool)}`, 'Who holds them')));
 }
 
 // waiting are pools that have granted nothing yet.
@@ -139,9 +161,10 @@ function waiting(pools) {
     `. It grants by itself in ${left(pool.wait_ms)}. `, pool.new ? el('span', {}, 'If none of its worker ids is in use elsewhere, it grants at once after ', el('code', {}, `coatcheck worker create ${pool.pool}`), '. ') : `${pool.reason}. `, link(`workers/${encodeURIComponent(pool.pool)}`, 'Look at the pool')));
 }
 
+// quarantined are pools that may have lost leases. Of one that nobody asks there is nothing to do.
 function quarantined(pools) {
-  return (pools?.pools ?? []).filter((pool) => pool.quarantined_ms).map((pool) => need('bad',
-    el('strong', {}, `Pool ${pool.pool} is in quarantine`), `: it grants no worker id for ${left(pool.quarantined_ms)}. ${pool.reason || 'Leases may have been lost'}. That ends by itself. `, link(`workers/${encodeURIComponent(pool.pool)}`, 'Look at the pool')));
+  return (pools?.pools ?? []).filter((pool) => pool.quarantined_ms).map((pool) => need(pool.unasked ? 'calm' : 'bad',
+    el('strong', {}, pool.unasked ? `Pool ${pool.pool} will wait when it is asked` : `Pool ${pool.pool} is in quarantine`), `: it grants no worker id for ${left(pool.quarantined_ms)}. ${pool.reason || 'Leases may have been lost'}. ${pool.unasked ? 'The time begins when somebody asks for one; nothing is to be done' : 'That ends by itself'}. `, link(`workers/${encodeURIComponent(pool.pool)}`, 'Look at the pool')));
 }
 
 function refusals() {

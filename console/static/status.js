@@ -1,8 +1,9 @@
 // The line at the top: readiness, kind of store, latency, and a link to what can be lost.
 
-import { current, get, happened, latency, may } from './api.js';
+import { current, happened, latency, may } from './api.js';
 import { el, setText } from './dom.js';
 import { Poller } from './poll.js';
+import { readiness } from './readiness.js';
 import { milliseconds, plural } from './text.js';
 
 class Status extends HTMLElement {
@@ -21,7 +22,8 @@ class Status extends HTMLElement {
 
   async #load(signal) {
     try {
-      this.#show(await get('readyz', { signal, allowed: [503] }));
+      await readiness.load(signal);
+      this.#show(readiness.answer);
     } catch (error) {
       if (error.name === 'AbortError') throw error;
       this.#say(false, error.message);

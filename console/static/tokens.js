@@ -6,6 +6,7 @@ import { el, facts, field, say, setText, table, when } from './dom.js';
 import { feed } from './feed.js';
 import { history } from './history.js';
 import { Poller } from './poll.js';
+import { readiness } from './readiness.js';
 import { Spark } from './spark.js';
 import { moment, number, plural } from './text.js';
 
@@ -48,6 +49,8 @@ class Tokens extends HTMLElement {
     this.poller.start();
     this.draw = () => this.#draw();
     history.addEventListener('change', this.draw);
+    this.tell = () => this.#showDoubt();
+    readiness.addEventListener('change', this.tell);
     this.listen = () => this.#tally();
     feed.addEventListener('hello', this.listen);
     feed.addEventListener('tally', this.listen);
@@ -59,6 +62,7 @@ class Tokens extends HTMLElement {
   disconnectedCallback() {
     this.poller.stop();
     history.removeEventListener('change', this.draw);
+    readiness.removeEventListener('change', this.tell);
     for (const type of ['hello', 'tally', 'event']) feed.removeEventListener(type, this.listen);
     this.input.value = '';
   }
@@ -80,7 +84,7 @@ class Tokens extends HTMLElement {
   #showDoubt() {
     const { doubt } = history;
     const n = doubt?.operations;
-    const many = n === undefined ? 'It is not known how many operations are in doubt now: ' : `In doubt now: ${number(n)}${n ? ', the oldest since ' : '. '}`;
+    const many = n === undefined ? 'It is not known how many operations are in doubt now: ' : `In doubt ${readiness.well ? 'now' : 'when that was last known'}: ${number(n)}${n ? ', the oldest since ' : '. '}`;
     this.doubt.classList.toggle('bad', n > 0);
     this.doubt.replaceChildren(many, ...(n && doubt.since ? [when(doubt.since), '. '] : []), el('a', { href: '#/doubt' }, 'Operations in doubt'), ', and how they are settled.');
   }

@@ -62,11 +62,18 @@ function poolRow({ pool }) {
   return { element, update };
 }
 
+// isFull reports whether a pool grants no worker id because all of them are held.
+export function isFull(pool) {
+  return pool.held === pool.size && !pool.quarantined_ms;
+}
+
 function stateOf(pool) {
   if (pool.new) return `new to this Redis: grants in ${left(pool.quarantined_ms)}, or at once after: coatcheck worker create ${pool.pool}`;
   if (pool.waits) return `waits, grants in ${left(pool.quarantined_ms)}: ${pool.reason}`;
   if (Date.parse(pool.ends_at) <= Date.now()) return 'ended: its layout has no timestamps left';
-  return pool.quarantined_ms ? `quarantined, ${left(pool.quarantined_ms)} left${pool.reason ? `: ${pool.reason}` : ''}` : 'grants';
+  if (pool.unasked) return `waits for ${left(pool.quarantined_ms)} when it is asked${pool.reason ? `: ${pool.reason}` : ''}`;
+  if (pool.quarantined_ms) return `quarantined, ${left(pool.quarantined_ms)} left${pool.reason ? `: ${pool.reason}` : ''}`;
+  return isFull(pool) ? 'full: all worker ids are held' : 'grants';
 }
 
 // How a cell looks: a colour, and a mark that shows the state without colour. Marks are drawn into
@@ -161,7 +168,7 @@ class Ring extends HTMLElement {
   // tick shows what changes with time alone.
   #tick() {
     const wait = this.#opens - performance.now();
-    setText(this.grants, wait > 0 ? `none for ${left(wait)}${this.ring?.reason ? `: ${this.ring.reason}` : ''}` : 'yes');
+    setText(this.grants, wait > 0 ? `none for ${left(wait)}${this.ring?.reason ? `: ${this.ring.reason}` : ''}` : this.ring && isFull(this.ring) ? 'none: all worker ids are held' : 'yes');
     this.#showDetail();
   }
 

@@ -42,12 +42,12 @@ func TestAlertsKnowTheTargetsOfTheChart(t *testing.T) {
 			t.Fatalf("%s: Prometheus asks %q, want %q", name, jobs, want)
 		}
 		for _, target := range targets {
-			down := series{"up", target, 0, 0}
-			others := series{"up", map[string]string{"job": "coatcheck/redis-exporter", "instance": "x"}, 0, 0}
+			down := series{metric: "up", of: target}
+			others := series{metric: "up", of: map[string]string{"job": "coatcheck/redis-exporter", "instance": "x"}}
 			if got := firing(t, down, others); !slices.Equal(got["CoatcheckDown"], []string{target["instance"]}) || got["CoatcheckNotScraped"] != nil {
 				t.Errorf("%s: %s is down, and so is a target of others: firing %v", name, target["job"], got)
 			}
-			if got := firing(t, series{"up", target, 1, 0}); len(got) > 0 {
+			if got := firing(t, series{metric: "up", of: target, start: 1}); len(got) > 0 {
 				t.Errorf("%s: %s is up: firing %v", name, target["job"], got)
 			}
 		}
@@ -87,10 +87,26 @@ func TestAlertsFireForThePodsOfTheChart(t *testing.T) {
 		if row.label != "" {
 			of[row.label] = row.value
 		}
-		up := series{"up", row.target, 1, 0}
-		if got := firing(t, up, series{row.metric, of, row.start, row.slope}); got[row.alert] == nil {
+		up := series{metric: "up", of: row.target, start: 1}
+		if got := firing(t, up, series{metric: row.metric, of: of, start: row.start, slope: row.slope}); got[row.alert] == nil {
 			t.Errorf("%s does not fire for %v; firing %v", row.alert, of, got)
 		}
+	}
+}
+
+// A client waits for ten minutes, in one request after the other. Some scrapes fall between two.
+func TestAlertFiresForAWaiterThatAsksAgainAndAgain(t *testing.T) {
+	of := map[string]string{"job": "coatcheck", "instance": "10.0.0.1:8080"}
+	values := make([]float64, int(now.Unix()/int64(scraped.Seconds()))+1)
+	for i := range 40 {
+		if i%7 > 0 {
+			values[len(values)-40+i] = float64(i) * scraped.Seconds()
+		}
+	}
+	up := series{metric: "up", of: of, start: 1}
+	longest := series{metric: "coatcheck_lock_longest_wait_seconds", of: of, values: values}
+	if got := firing(t, up, longest); got["CoatcheckLockWaitsLong"] == nil {
+		t.Errorf("CoatcheckLockWaitsLong does not fire; firing %v", got)
 	}
 }
 
@@ -204,15 +220,16 @@ func firing(t *testing.T, all ...series) map[string][]string {
 	found := map[string][]string{}
 	for _, group := range file.Groups {
 		for _, rule := range group.Rules {
-			if held := heldFor(t, engine, memory(all), rule); len(held) > 0 {
-				found[rule.Alert] = held
+			for _, sample := range heldFor(t, engine, memory(all), rule, now) {
+				found[rule.Alert] = append(found[rule.Alert], sample.Metric.Get("instance"))
 			}
 		}
 	}
 	return found
 }
 
-func heldFor(t *testing.T, engine *promql.Engine, from storage.Queryable, rule rule) (instances []string) {
+// heldFor returns what a rule's expression finds at a time, and has found for as long as it waits.
+func heldFor(t *testing.T, engine *promql.Engine, from storage.Queryable, rule rule, until time.Time) (found promql.Vector) {
 	t.Helper()
 	var wait model.Duration
 	if rule.For != "" {
@@ -223,26 +240,27 @@ func heldFor(t *testing.T, engine *promql.Engine, from storage.Queryable, rule r
 	}
 	held := map[string]int{}
 	times := 0
-	for at := now.Add(-time.Duration(wait)); !at.After(now); at = at.Add(scraped) {
+	var last promql.Vector
+	for at := until.Add(-time.Duration(wait)); !at.After(until); at = at.Add(scraped) {
 		times++
 		query, err := engine.NewInstantQuery(t.Context(), from, nil, rule.Expr, at)
 		if err != nil {
 			t.Fatalf("%s: its query: %v", rule.Alert, err)
 		}
-		result := query.Exec(t.Context())
-		vector, err := result.Vector()
+		vector, err := query.Exec(t.Context()).Vector()
 		if err != nil {
 			t.Fatalf("%s: what its query finds: %v", rule.Alert, err)
 		}
+		last = slices.Clone(vector)
 		for _, sample := range vector {
-			held[sample.Metric.Get("instance")]++
+			held[sample.Metric.String()]++
 		}
 		query.Close()
 	}
-	for instance, n := range held {
-		if n >= times {
-			instances = append(instances, instance)
+	for _, sample := range last {
+		if held[sample.Metric.String()] == times {
+			found = append(found, sample)
 		}
 	}
-	return instances
+	return found
 }

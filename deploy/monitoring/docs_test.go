@@ -17,15 +17,16 @@ const page = "../../docs/metrics.md"
 
 func TestMetricsAreDocumented(t *testing.T) {
 	text, p := read(t, page), open(t)
-	common := func(m metrics.Metric) bool { return has(p.service, m) && has(p.gateway, m) }
+	common := func(m metrics.Metric) bool { return has(p.library, m) && has(p.gateway, m) && has(p.service, m) }
 	written := text
 	for _, table := range []struct {
 		of   string
 		from *metrics.Registry
 		in   func(metrics.Metric) bool
 	}{
-		{"of every program", p.service, common},
-		{"of the service", p.service, func(m metrics.Metric) bool { return !common(m) }},
+		{"of every program", p.library, common},
+		{"of programs with the part", p.library, func(m metrics.Metric) bool { return !common(m) }},
+		{"of the service", p.service, func(m metrics.Metric) bool { return !has(p.library, m) }},
 		{"of the gateway", p.gateway, func(m metrics.Metric) bool { return !common(m) }},
 	} {
 		written = rewritten(t, written, table.of, tableOf(table.from, table.in))
@@ -38,6 +39,16 @@ func TestMetricsAreDocumented(t *testing.T) {
 	}
 	if written != text {
 		t.Errorf("%s does not say what the programs tell: go test -run %s -update in deploy/monitoring", page, t.Name())
+	}
+}
+
+// Whatever a Go program shows, the service shows as well.
+func TestServiceShowsWhatAGoProgramShows(t *testing.T) {
+	p := open(t)
+	for _, metric := range p.library.Listed() {
+		if !has(p.service, metric) {
+			t.Errorf("the service does not show %s", metric.Name)
+		}
 	}
 }
 

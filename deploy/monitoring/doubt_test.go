@@ -24,7 +24,8 @@ func TestOperationsInDoubtAlertThoughNobodyAsksAgain(t *testing.T) {
 			t.Cleanup(func() { _ = store.Close() })
 			fallSilent(t, idempotency.New(store, idempotency.Config{}), n)
 			is := openOn(t, store)
-			for name, registry := range map[string]*metrics.Registry{"coatcheck": is.service, "coatcheck-gateway": is.gateway} {
+			registries := map[string]*metrics.Registry{"coatcheck": is.service, "coatcheck-gateway": is.gateway, "orders": is.library}
+			for name, registry := range registries {
 				all := samples(t, registry, map[string]string{"job": name, "instance": name + ":1"})
 				_, got := firing(t, all...)["CoatcheckTokensInDoubt"]
 				if got != (n > 0) {
@@ -59,7 +60,7 @@ func fallSilent(t *testing.T, tokens *idempotency.Tokens, n int) {
 // samples are what a scrape of a program brings, as it has been for an hour.
 func samples(t *testing.T, registry *metrics.Registry, target map[string]string) []series {
 	t.Helper()
-	all := []series{{"up", target, 1, 0}}
+	all := []series{{metric: "up", of: target, start: 1}}
 	for _, line := range sampleLine.FindAllStringSubmatch(scrape(registry), -1) {
 		of := maps.Clone(target)
 		for _, label := range pair.FindAllStringSubmatch(line[2], -1) {
@@ -69,7 +70,7 @@ func samples(t *testing.T, registry *metrics.Registry, target map[string]string)
 		if err != nil {
 			t.Fatalf("the value in %q: %v", line[0], err)
 		}
-		all = append(all, series{line[1], of, value, 0})
+		all = append(all, series{metric: line[1], of: of, start: value})
 	}
 	return all
 }

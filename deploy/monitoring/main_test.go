@@ -15,17 +15,22 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/coatcheck/coatcheck/counter"
 	_ "github.com/coatcheck/coatcheck/embedded" // the scheme embedded:
 	"github.com/coatcheck/coatcheck/gateway"
+	"github.com/coatcheck/coatcheck/idempotency"
 	"github.com/coatcheck/coatcheck/metrics"
 	"github.com/coatcheck/coatcheck/redisstore"
+	"github.com/coatcheck/coatcheck/segment"
+	"github.com/coatcheck/coatcheck/segment/redissource"
 	"github.com/coatcheck/coatcheck/server"
+	"github.com/coatcheck/coatcheck/workerlease"
 )
 
-// programs are the metrics of both programs, each with all that it has.
-type programs struct{ service, gateway *metrics.Registry }
+// programs are the metrics of each kind of program, with all that it has.
+type programs struct{ service, gateway, library *metrics.Registry }
 
-// open starts a service and a gateway without clients.
+// open starts a service, a gateway and a Go program without clients.
 func open(t *testing.T) programs {
 	t.Helper()
 	store, err := redisstore.Open(t.Context(), "embedded:")
@@ -36,7 +41,7 @@ func open(t *testing.T) programs {
 	return openOn(t, store)
 }
 
-// openOn starts both on a store.
+// openOn starts them on a store.
 func openOn(t *testing.T, store *redisstore.Store) programs {
 	t.Helper()
 	service, proxy := metrics.NewService("v1.2.3"), metrics.NewStore("v1.2.3")
@@ -56,7 +61,17 @@ func openOn(t *testing.T, store *redisstore.Store) programs {
 		t.Fatalf("a gateway: %v", err)
 	}
 	t.Cleanup(func() { _ = g.Close(context.Background()) })
-	return programs{service.Registry, proxy.Registry}
+	return programs{service.Registry, proxy.Registry, libraryOn(store).Registry}
+}
+
+// libraryOn is a Go program that uses each part of coatcheck on a store.
+func libraryOn(store *redisstore.Store) *metrics.Store {
+	library, source := metrics.NewStore("v1.2.3"), redissource.New(store, redissource.Config{})
+	library.Show(metrics.Program{
+		Store: store, Tokens: idempotency.New(store, idempotency.Config{}), Workers: workerlease.New(store, workerlease.Config{}),
+		Counters: counter.New(store, counter.Config{}), Segments: segment.New(source, segment.Config{}), Source: source,
+	})
+	return library
 }
 
 // known is what queries may name: metrics by what they are called in queries, with their labels,
@@ -74,7 +89,7 @@ var openLabels = []string{"method", "status"}
 // known lists all of it. Labels that Prometheus adds to every series are among them.
 func (p programs) known() known {
 	all := known{"up": {}}
-	for _, registry := range []*metrics.Registry{p.service, p.gateway} {
+	for _, registry := range []*metrics.Registry{p.service, p.gateway, p.library} {
 		for _, metric := range registry.Listed() {
 			names := []string{metric.Name}
 			if metric.Kind == metrics.Histogram {

@@ -2,6 +2,7 @@ package monitoring_test
 
 import (
 	"maps"
+	"math"
 	"slices"
 
 	"github.com/prometheus/prometheus/model/histogram"
@@ -12,11 +13,28 @@ import (
 	"github.com/prometheus/prometheus/util/annotations"
 )
 
-// series is one of an hour, in which a value begins with start and grows by slope with each sample.
+// series is one of an hour, in which a value begins with start and grows by slope with each sample;
+// or it has values of its own, NaN where it has none.
 type series struct {
 	metric       string
 	of           map[string]string
 	start, slope float64
+	values       []float64
+}
+
+func (s series) samples() (all []chunks.Sample) {
+	if s.values != nil {
+		for i, value := range s.values {
+			if !math.IsNaN(value) {
+				all = append(all, point{int64(i) * scraped.Milliseconds(), value})
+			}
+		}
+		return all
+	}
+	for i := range int(now.Unix()/int64(scraped.Seconds())) + 1 {
+		all = append(all, point{int64(i) * scraped.Milliseconds(), s.start + s.slope*float64(i)})
+	}
+	return all
 }
 
 // memory is a storage with samples every 15 seconds.
@@ -30,11 +48,7 @@ func memory(all []series) storage.Queryable {
 			if slices.ContainsFunc(matchers, func(m *labels.Matcher) bool { return !m.Matches(lset.Get(m.Name)) }) {
 				continue
 			}
-			var samples []chunks.Sample
-			for i := range int(now.Unix()/int64(scraped.Seconds())) + 1 {
-				samples = append(samples, point{int64(i) * scraped.Milliseconds(), one.start + one.slope*float64(i)})
-			}
-			found = append(found, storage.NewListSeries(lset, samples))
+			found = append(found, storage.NewListSeries(lset, one.samples()))
 		}
 		return &listed{all: found}
 	}}}

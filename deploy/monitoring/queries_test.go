@@ -184,6 +184,36 @@ func pageQueries(t *testing.T) (queries []query) {
 	return queries
 }
 
+var (
+	affected = regexp.MustCompile(`\$labels\.(instance|job)`)
+	figures  = regexp.MustCompile(`\{\{ *([^{}]*\$value[^{}]*?) *\}\}`)
+	// what looks further: a command, or a place.
+	lookAt = regexp.MustCompile(`coatcheck [a-z-]+ |redis-cli|log of|its log|/readyz|Prometheus\.$`)
+)
+
+// checkAlert finds what a text lacks: what is affected, round figures, and what to run.
+func checkAlert(t *testing.T, rule rule) {
+	t.Helper()
+	summary, description := rule.Annotations["summary"], rule.Annotations["description"]
+	if rule.Alert != "CoatcheckNotScraped" && !affected.MatchString(summary) {
+		t.Errorf("%s: the summary %q names neither instance nor job", rule.Alert, summary)
+	}
+	if !lookAt.MatchString(description) {
+		t.Errorf("%s: the description %q says neither what to run nor where to look", rule.Alert, description)
+	}
+	for _, found := range figures.FindAllStringSubmatch(summary+description, -1) {
+		round := strings.HasPrefix(rule.Expr, "round(") && found[1] != "$value | humanize"
+		if found[1] != `printf "%.0f" $value` && !strings.HasPrefix(found[1], "if ") && !round {
+			t.Errorf("%s: the figure %s is not round", rule.Alert, found[0])
+		}
+	}
+	_, section, _ := strings.Cut(read(t, page), "\n### "+rule.Alert+"\n")
+	section, _, _ = strings.Cut(section, "\n#")
+	if !strings.Contains(strings.ReplaceAll(section, "\n", " "), "It ends when ") {
+		t.Errorf("%s: its section in %s does not say \"It ends when …\"", rule.Alert, page)
+	}
+}
+
 func TestAlertsSayWhatToDo(t *testing.T) {
 	headings, seen := anchors(read(t, page)), map[string]bool{}
 	for _, rule := range alertRules(t) {
@@ -191,11 +221,7 @@ func TestAlertsSayWhatToDo(t *testing.T) {
 			t.Errorf("alert %q is there twice, or has no name", rule.Alert)
 		}
 		seen[rule.Alert] = true
-		for _, annotation := range []string{"summary", "description"} {
-			if rule.Annotations[annotation] == "" {
-				t.Errorf("%s has no %s", rule.Alert, annotation)
-			}
-		}
+		checkAlert(t, rule)
 		if severity := rule.Labels["severity"]; severity != "critical" && severity != "warning" {
 			t.Errorf("%s has severity %q", rule.Alert, severity)
 		}

@@ -95,7 +95,7 @@ func (n node) kill() (what string) {
 // printedKey and printedCommand are in what coatcheck prints of a night in doubt.
 var (
 	printedKey     = regexp.MustCompile(`(?m)(\S+) is in doubt`)
-	printedCommand = regexp.MustCompile(`coatcheck (token settle \S+) --redis … --completed`)
+	printedCommand = regexp.MustCompile(`coatcheck (token settle .*) --completed`)
 )
 
 // settle does what coatcheck has printed, as the README says: it asks the bank, and settles.
@@ -108,7 +108,7 @@ func (f *fleet) settle(stderr string) (happened bool) {
 	var said logtest.Text
 	looked := run(f.t.Context(), []string{"--bank", f.redis.URL(), "--look", key[1]}, os.Getenv, &said, &said)
 	how := map[int]string{0: "--completed", 1: "--not-begun"}[looked]
-	args := append(strings.Fields(command[1]), "--redis", f.redis.URL(), how)
+	args := append(strings.Fields(command[1]), how)
 	if out, err := exec.Command(f.coatcheck, args...).CombinedOutput(); err != nil {
 		f.t.Fatalf("coatcheck %s: %v\n%s", strings.Join(args, " "), err, out)
 	}

@@ -7,15 +7,20 @@
 package echov4
 
 import (
+	"context"
+	"errors"
 	"net/http"
 
 	"github.com/labstack/echo/v4"
+
+	"github.com/coatcheck/coatcheck/idempotency"
 )
 
 // Wrap makes Echo middleware of net/http middleware. Where the middleware runs the handler, an
 // error that the handler returns becomes its answer there, by Echo's HTTPErrorHandler; middleware
 // outside sees none, but for that of a handler whose time is over and which has answered nothing:
-// what limits the time answers it, and a guard leaves the operation in doubt. The handler's request
+// what limits the time answers it, and a guard leaves the operation in doubt. Where the limit is
+// within Wrap and answers nothing, the answer is 504. The handler's request
 // is the one that the middleware passes on, with its context, and its response goes to the
 // middleware; middleware outside has its own again afterwards. A panic passes through the
 // middleware. The result is safe for concurrent use if the middleware is.
@@ -32,6 +37,13 @@ func Wrap(middleware func(http.Handler) http.Handler) echo.MiddlewareFunc {
 				switch err := next(c); {
 				case err != nil && r.Context().Err() != nil && !response.Committed:
 					late = err // the answer is up to what limits the time
+				case err == nil && r.Context().Err() == nil && !response.Committed &&
+					errors.Is(c.Request().Context().Err(), context.DeadlineExceeded):
+					// a limit within has ended the handler, which has said nothing
+					if attempt, isGuarded := idempotency.FromContext(r.Context()); isGuarded {
+						attempt.InDoubt()
+					}
+					response.WriteHeader(http.StatusGatewayTimeout)
 				case err != nil:
 					c.Error(err)
 				}

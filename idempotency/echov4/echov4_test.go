@@ -121,6 +121,24 @@ func TestRequestOutsideOutlivesTheHandler(t *testing.T) {
 	expect.Error(t, "the end of the request's context outside, after the handler", outside, nil)
 }
 
+// A limit after the guard may say nothing itself, and neither does a handler that ends with it.
+func TestTimeLimitThatAnswersNothingIsNotToldAsDone(t *testing.T) {
+	for slow, want := range map[bool][2]int{true: {504, 409}, false: {200, 200}} {
+		synctest.Test(t, func(t *testing.T) {
+			tokens := idempotency.New(storetest.Open(t, redisstore.Config{URL: "embedded:"}), idempotency.Config{})
+			defer tokens.Close(context.Background())
+			e := echo.New()
+			e.POST("/payments", func(c echo.Context) error {
+				if slow {
+					<-c.Request().Context().Done()
+				}
+				return nil
+			}, echov4.Wrap(tokens.Middleware(idempotency.Route{Name: "payments"})), middleware.ContextTimeout(time.Second))
+			expect.Equal(t, "the first status, and that of its repeat", [2]int{send(e, "k").Status, send(e, "k").Status}, want)
+		})
+	}
+}
+
 // A handler that ends with its time has told nothing. The answer is Echo's own, and the outcome is
 // unknown.
 func TestTimeLimitOfEchoLeavesTheOutcomeUnknown(t *testing.T) {

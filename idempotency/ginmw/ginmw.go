@@ -10,11 +10,15 @@ package ginmw
 
 import (
 	"bufio"
+	"context"
+	"errors"
 	"io"
 	"net"
 	"net/http"
 
 	"github.com/gin-gonic/gin"
+
+	"github.com/coatcheck/coatcheck/idempotency"
 )
 
 // Wrap makes Gin middleware of net/http middleware. The handlers after it run where the middleware
@@ -22,8 +26,9 @@ import (
 // it, as after a replay, none of them does. A chain that adds to Context.Errors and answers nothing
 // has the answer 500: what would make an answer of such errors belongs after Wrap. One that answers
 // nothing since its time is over has none: what limits the time answers, and a guard leaves the
-// operation in doubt. Middleware
-// before it has its own request and response again afterwards, also when a panic passes through.
+// operation in doubt. Where the limit is after Wrap and answers nothing, the answer is 504.
+// Middleware before it has its own request and response again afterwards, also when a panic passes
+// through.
 //
 // The request's Pattern is the method and the path of Gin's route, "POST /orders/:id", where it had
 // none. The result is safe for concurrent use if the middleware is.
@@ -42,6 +47,12 @@ func Wrap(middleware func(http.Handler) http.Handler) gin.HandlerFunc {
 			switch {
 			case !answered && r.Context().Err() != nil:
 				return
+			case !answered && errors.Is(c.Request.Context().Err(), context.DeadlineExceeded):
+				// a limit within has ended the handler, which has said nothing
+				if attempt, isGuarded := idempotency.FromContext(r.Context()); isGuarded {
+					attempt.InDoubt()
+				}
+				inner.status = http.StatusGatewayTimeout
 			case !answered && len(c.Errors) > before:
 				inner.status = http.StatusInternalServerError
 			}

@@ -166,6 +166,28 @@ func TestWrapperWithoutAbortIsNoticed(t *testing.T) {
 	expect.Equal(t, "how often the log says what is wrong", strings.Count(log.String(), "its guard has answered"), 1)
 }
 
+// A limit after the guard may say nothing itself, and neither does a handler that ends with it.
+func TestTimeLimitThatAnswersNothingIsNotToldAsDone(t *testing.T) {
+	for slow, want := range map[bool][2]int{true: {504, 409}, false: {200, 200}} {
+		synctest.Test(t, func(t *testing.T) {
+			tokens, _ := newTokens(t)
+			limit := func(c *gin.Context) {
+				ctx, cancel := context.WithTimeout(c.Request.Context(), time.Second)
+				defer cancel()
+				c.Request = c.Request.WithContext(ctx)
+				c.Next()
+			}
+			e := gin.New()
+			e.POST("/orders/:id", ginmw.Wrap(tokens.Middleware(idempotency.Route{})), limit, func(c *gin.Context) {
+				if slow {
+					<-c.Request.Context().Done()
+				}
+			})
+			expect.Equal(t, "the first status, and that of its repeat", [2]int{send(e, "/orders/1", "").Status, send(e, "/orders/1", "").Status}, want)
+		})
+	}
+}
+
 // A handler that ends with its time has told nothing. The answer is that of what limits the time,
 // and the outcome is unknown.
 func TestTimeLimitLeavesTheOutcomeUnknown(t *testing.T) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"time"
 
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
@@ -55,13 +56,24 @@ func (g *guarded) recorded(answer any) ([]byte, error) {
 		g.failed = status.Errorf(codes.Internal, "the answer is a %T and no protobuf message, so it cannot be recorded", answer)
 		return nil, g.failed
 	}
-	packed, err := anypb.New(message)
+	recorded, err := Answer(message)
 	if err != nil {
 		g.failed = status.Error(codes.Internal, fmt.Sprintf("the answer cannot be written: %v", err))
 		return nil, g.failed
 	}
 	g.answer = answer
-	return proto.Marshal(&spb.Status{Details: []*anypb.Any{packed}})
+	return recorded.Body, nil
+}
+
+// Answer is a message as it is recorded: what a resolver says with [idempotency.Happened], so that
+// repeats get the message.
+func Answer(message proto.Message) (idempotency.Answer, error) {
+	packed, err := anypb.New(message)
+	if err != nil {
+		return idempotency.Answer{}, err
+	}
+	body, err := proto.Marshal(&spb.Status{Details: []*anypb.Any{packed}})
+	return idempotency.Answer{Status: http.StatusOK, Body: body}, err
 }
 
 // replay is the recorded answer.

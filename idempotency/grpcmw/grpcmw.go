@@ -36,7 +36,9 @@
 //	Unknown             outcome-unknown: the claim may stand, and nothing was run
 //
 // That of an operation in doubt has its name in the metadata operation: it is settled by that. Once
-// it is settled as completed a repeat is answer-not-kept, since no message was recorded.
+// it is settled as completed a repeat is answer-not-kept, since no message was recorded. A resolver
+// of [Config].Options ends doubts by itself, with the message of [Answer]; its operation has the
+// method as its Route.
 package grpcmw
 
 import (
@@ -72,7 +74,7 @@ type Config struct {
 	// identifies the caller; nil = its authorization metadata, so that a renewed credential is
 	// another caller. An error that is no status is Unauthenticated
 	Principal func(context.Context) (string, error)
-	// Policy, Lease, Retention, Scope and Ack of the claims; the rest is the guard's
+	// Policy, Lease, Retention, Scope, Ack and Resolve of the claims; the rest is the guard's
 	Options idempotency.ClaimOptions
 }
 

@@ -186,6 +186,40 @@ func TestStatusesAreRecordedOrLeaveTheOperationInDoubt(t *testing.T) {
 	}
 }
 
+// What a resolver says of a method is what its repeat gets.
+func TestResolverOfAMethodEndsItsDoubt(t *testing.T) {
+	t.Parallel()
+	for name, happened := range map[string]bool{"it happened": true, "it had not begun": false} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := open(t, grpcmw.Config{Options: idempotency.ClaimOptions{
+				Resolve: func(_ context.Context, o idempotency.Operation) (said idempotency.Resolution, err error) {
+					expect.Equal(t, "the method that it is asked about", o.Route, pay)
+					if !happened {
+						return idempotency.Resolution{Decision: idempotency.NotBegun}, nil
+					}
+					said.Decision = idempotency.Happened
+					said.Answer, err = grpcmw.Answer(wrapperspb.String("paid before"))
+					return said, err
+				},
+			}})
+			s.method = func(context.Context, string) (string, error) {
+				if s.runs.Load() == 1 {
+					return "", status.Error(codes.Unavailable, "the bank's line is cut")
+				}
+				return "paid now", nil
+			}
+			_, _, err := s.call("book", grpcmw.KeyMetadata, "k")
+			expect.Equal(t, "status of the first call", status.Code(err), codes.Unavailable)
+			answer, replayed, err := s.call("book", grpcmw.KeyMetadata, "k")
+			expect.NoError(t, "the repeat", err)
+			expect.Equal(t, "its message", answer, map[bool]string{true: "paid before", false: "paid now"}[happened])
+			expect.Equal(t, "whether it is replayed", replayed, happened)
+			s.ran(map[bool]int32{true: 1, false: 2}[happened])
+		})
+	}
+}
+
 func TestPanicLeavesTheOperationInDoubt(t *testing.T) {
 	s := open(t, grpcmw.Config{})
 	s.method = func(context.Context, string) (string, error) { panic("at the disco") }

@@ -3,16 +3,18 @@
 // an address identify the caller.
 //
 // An act always has its line. Refusals cost a stranger nothing, so a bounded number has a line in
-// each window of time, of one address and of all; the end of the window reports how many have none.
+// each window of time, of one network and of all; the end of the window reports how many have none.
 package audit
 
 import (
 	"context"
 	"log/slog"
+	"net/netip"
 	"sync"
 	"time"
 
 	"github.com/coatcheck/coatcheck/api"
+	"github.com/coatcheck/coatcheck/internal/network"
 )
 
 // The modes of the log.
@@ -42,16 +44,16 @@ type Log struct {
 	mode string
 
 	mu    sync.Mutex
-	until time.Time      // end of the window
-	from  map[string]int // refusals that have a line in it, by address
-	all   int            // of them
-	left  int            // refusals that have none
-	timer *time.Timer    // tells of those; nil = there are none
+	until time.Time            // end of the window
+	from  map[netip.Prefix]int // refusals that have a line in it, by the caller's network
+	all   int                  // of them
+	left  int                  // refusals that have none
+	timer *time.Timer          // tells of those; nil = there are none
 }
 
 // New returns a Log that writes the lines of a mode; "" = Names.
 func New(log *slog.Logger, mode string) *Log {
-	return &Log{log: log, mode: mode, from: map[string]int{}}
+	return &Log{log: log, mode: mode, from: map[netip.Prefix]int{}}
 }
 
 // Done writes that something was done, or may have been.
@@ -87,7 +89,9 @@ func (l *Log) Refused(ctx context.Context, entry Entry) (told bool) {
 }
 
 // takes reports whether one more refusal from an address has a line, and counts it.
-func (l *Log) takes(from string) bool {
+func (l *Log) takes(address string) bool {
+	at, _ := netip.ParseAddr(address) // what has none is within the machine
+	from := network.Of(at)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if now := time.Now(); !now.Before(l.until) {

@@ -51,7 +51,7 @@ func TestRefusalsCannotFillTheLog(t *testing.T) {
 		expect.Equal(t, "lines of 5 refusals of another", refuse("192.0.2.2", 5), 5)
 		all := 0
 		for i := range 1000 {
-			all += refuse(fmt.Sprintf("2001:db8::%x", i), 5)
+			all += refuse(fmt.Sprintf("2001:db8:0:%x::1", i), 5)
 		}
 		expect.Equal(t, "lines of 5000 refusals of 1000 more", all, 175)
 		time.Sleep(11 * time.Second)
@@ -62,6 +62,21 @@ func TestRefusalsCannotFillTheLog(t *testing.T) {
 		expect.Contains(t, "the log after the end", log.String(), "action=refused left_out=2\n")
 		expect.Equal(t, "lines of the log", strings.Count(log.String(), "\n"), 222)
 	})
+}
+
+// Whoever has one address of IPv6 has all of its /64.
+func TestRefusalsOfANetworkShareItsLines(t *testing.T) {
+	for _, network := range []string{"2001:db8::%x", "2001:db8::1:%x:0:1", "::ffff:192.0.2.%[2]d"} {
+		l := audit.New((&logtest.Text{}).Logger(), "")
+		told := 0
+		for i := range 100 {
+			if l.Refused(t.Context(), audit.Entry{By: api.EventBy{Address: fmt.Sprintf(network, i, 7)}}) {
+				told++
+			}
+		}
+		l.Close()
+		expect.Equal(t, "lines of 100 refusals from "+network, told, 20)
+	}
 }
 
 func TestRefusalsWithoutLinesAreCountedInAnyMode(t *testing.T) {

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/coatcheck/coatcheck/idempotency"
-	"github.com/coatcheck/coatcheck/metrics"
 	"github.com/coatcheck/coatcheck/redisstore"
 )
 
@@ -138,35 +137,4 @@ func (w *Watch) figures(found idempotency.Doubts) Figures {
 	}
 	f.Scopes[Unread] = Scope{Operations: found.Operations - len(found.Oldest)}
 	return f
-}
-
-// Show adds the figures to the metrics.
-func (w *Watch) Show(r *metrics.Registry) {
-	r.Ask("coatcheck_operations_in_doubt", metrics.Gauge,
-		"Operations in doubt in the store now, whether or not somebody asks for them again, by scope: a guarded route of this "+
-			"process; other (of another process, or claimed over HTTP); unread (more than the 256 oldest, which are read).",
-		[]string{"scope"}, func(tell metrics.Tell) {
-			if f, known := w.Now(); known {
-				for name, scope := range f.Scopes {
-					tell(float64(scope.Operations), name)
-				}
-			}
-		})
-	r.Ask("coatcheck_operations_in_doubt_oldest_seconds", metrics.Gauge,
-		"How long the oldest operation of a scope is in doubt; 0 where none is.", []string{"scope"}, func(tell metrics.Tell) {
-			if f, known := w.Now(); known {
-				for name, scope := range f.Scopes {
-					if name != Unread {
-						tell(age(scope.Since), name)
-					}
-				}
-			}
-		})
-}
-
-func age(since time.Time) float64 {
-	if since.IsZero() {
-		return 0
-	}
-	return max(time.Since(since).Seconds(), 0)
 }

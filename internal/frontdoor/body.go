@@ -5,6 +5,7 @@ import (
 	"io"
 	"net/http"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -26,7 +27,8 @@ type body struct {
 	size    int64 // as the client said; -1 = it did not
 	control *http.ResponseController
 
-	reading  sync.Mutex // held while it is read
+	since    atomic.Int64 // when the read under way began, in Unix nanoseconds; 0 = none is
+	reading  sync.Mutex   // held while it is read
 	mu       sync.Mutex
 	read     int64
 	whole    bool // read to its end
@@ -43,13 +45,16 @@ func (b *body) Read(into []byte) (int, error) {
 		return 0, http.ErrBodyReadAfterClose
 	}
 	n, err := b.readOn(into)
-	if !b.counts() || b.load.take(copies*int64(n)) {
+	if !b.counts() {
 		return n, err
 	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.broken = !b.whole
-	return n, ErrOverloaded
+	if full := b.load.take(copies * int64(n)); full != nil {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		b.broken = !b.whole
+		return n, full
+	}
+	return n, err
 }
 
 // counts reports whether the body stays in memory: what is streamed does not.
@@ -72,7 +77,9 @@ func (b *body) begin() bool {
 
 func (b *body) readOn(into []byte) (int, error) {
 	b.reading.Lock()
+	b.since.Store(time.Now().UnixNano())
 	n, err := b.from.Read(into)
+	b.since.Store(0)
 	b.reading.Unlock()
 	b.conn.reached()
 	b.mu.Lock()
@@ -165,8 +172,8 @@ func Stream(r *http.Request, stall time.Duration) error {
 	if !ok {
 		return Reserve(r.Context(), 0)
 	}
-	if !b.load.take(streamMemory) {
-		return ErrOverloaded
+	if err := b.load.take(streamMemory); err != nil {
+		return err
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()

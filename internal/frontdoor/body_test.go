@@ -62,9 +62,18 @@ func TestRefusedRequestsWithoutTheirBodiesKeepNobodyOut(t *testing.T) {
 	late.say(refusal("/", "Content-Length: 0"))
 	expect.Equal(t, "a newcomer", late.hears(), 413)
 	_ = late.Close()
+	made := 0 // those that made room for the newcomer
 	for i, v := range silent {
-		expect.Equal(t, fmt.Sprintf("refusal %d of a request whose body does not come", i), v.hears(), 413)
+		if status := v.hears(); status == 0 {
+			made++
+			continue
+		} else if status != 413 {
+			t.Errorf("refusal %d of a request whose body does not come: got %d, want 413", i, status)
+		}
 		v.ends(fmt.Sprintf("connection %d whose request was refused", i))
+	}
+	if made > 1 {
+		t.Errorf("connections that ended without an answer: got %d, want at most one for the newcomer", made)
 	}
 	expect.Eventually(t, "no connection is open", func() bool { return h.door.Inside() == 0 })
 }

@@ -3,6 +3,7 @@ package frontdoor
 import (
 	"context"
 	"errors"
+	"fmt"
 	"maps"
 	"math"
 	"net/http"
@@ -14,6 +15,10 @@ import (
 
 // ErrOverloaded means that requests under way use all the memory that they may.
 var ErrOverloaded = errors.New("frontdoor: requests under way take as much memory as they may")
+
+// ErrShare means that the requests under way of one caller use its share of that memory. It is an
+// ErrOverloaded.
+var ErrShare = fmt.Errorf("%w: those of one caller, its share", ErrOverloaded)
 
 // The counted sizes. A received byte is in memory about twice: as read and as parsed.
 const (
@@ -49,13 +54,13 @@ func DefaultMaxBytes() int64 {
 func (d *Door) BytesInFlight() int64 { return d.bytes.Load() }
 
 // take counts n bytes, unless that is too much.
-func (d *Door) take(n int64) bool {
+func (d *Door) take(n int64) error {
 	used := d.bytes.Add(n)
 	if used < d.config.MaxBytes || n > 0 && used == d.config.MaxBytes {
-		return true
+		return nil
 	}
 	d.bytes.Add(-n)
-	return false
+	return ErrOverloaded
 }
 
 // reclaim makes stalled bodies and stalled answers release their bytes. The caller holds no lock:
@@ -82,37 +87,50 @@ func (d *Door) reclaim() {
 	}
 }
 
-// load is a connection's share of the budget, or that of a request on a connection with many at
-// once. On nil, an uncounted connection, its methods do nothing.
+// load is what a connection takes of the budget, or a request on a connection with many at once. On
+// nil, an uncounted connection, its methods do nothing.
 type load struct {
 	door *Door
 
 	mu    sync.Mutex
 	taken int64
+	owner *string // whose share it counts for; nil = no caller's
 	ended bool
 }
 
 // take counts n bytes until the request is answered, unless that is too much.
-func (l *load) take(n int64) bool {
+func (l *load) take(n int64) error {
 	if l == nil {
-		return true
+		return nil
 	}
-	fits, ended := l.try(n)
-	if !fits && !ended {
+	err := l.try(n)
+	if err == ErrOverloaded { //nolint:errorlint // what is over a caller's share is its own matter
 		l.door.reclaim()
 	}
-	return fits
+	return err
 }
 
+// errEnded means that a load has ended.
+var errEnded = fmt.Errorf("%w, and this one has been answered", ErrOverloaded)
+
 // try counts n bytes if they fit. No bytes fit a load that has ended.
-func (l *load) try(n int64) (fits, ended bool) {
+func (l *load) try(n int64) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.ended || !l.door.take(n) {
-		return false, l.ended
+	switch {
+	case l.ended:
+		return errEnded
+	case l.owner != nil && !l.door.shares.TakeMany(*l.owner, int(n)):
+		return ErrShare
 	}
-	l.taken += n
-	return true, false
+	err := l.door.take(n)
+	switch {
+	case err == nil:
+		l.taken += n
+	case l.owner != nil:
+		l.door.shares.Add(*l.owner, int(-n))
+	}
+	return err
 }
 
 // add counts n bytes that are already used, and reports whether they are too many.
@@ -125,8 +143,16 @@ func (l *load) add(n int64) (tooMany bool) {
 	if l.ended {
 		return false
 	}
+	l.addLocked(n)
+	return l.door.bytes.Load() > l.door.config.MaxBytes
+}
+
+func (l *load) addLocked(n int64) {
 	l.taken += n
-	return l.door.bytes.Add(n) > l.door.config.MaxBytes
+	l.door.bytes.Add(n)
+	if l.owner != nil {
+		l.door.shares.Add(*l.owner, int(n))
+	}
 }
 
 // release releases the counted bytes.
@@ -136,8 +162,25 @@ func (l *load) release() {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.door.bytes.Add(-l.taken)
-	l.taken = 0
+	l.addLocked(-l.taken)
+	l.owner = nil
+}
+
+// own counts what is taken, and what will be, as an owner's.
+func (l *load) own(owner string) error {
+	if l == nil {
+		return nil
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	switch {
+	case l.owner != nil:
+	case !l.door.shares.TakeMany(owner, int(l.taken)):
+		return ErrShare
+	default:
+		l.owner = &owner
+	}
+	return nil
 }
 
 // end releases the counted bytes and counts no more.
@@ -163,11 +206,13 @@ func loadOf(ctx context.Context) *load {
 
 // Reserve counts n bytes that a request is about to take, such as those of a large answer, until
 // it is answered. It returns [ErrOverloaded] if that is too much, and for n = 0 if nothing is left.
-func Reserve(ctx context.Context, n int64) error {
-	if !loadOf(ctx).take(n) {
-		return ErrOverloaded
-	}
-	return nil
+func Reserve(ctx context.Context, n int64) error { return loadOf(ctx).take(n) }
+
+// Own counts the bytes of a request, those that it has taken and those that it will, as a caller's,
+// who has a share of the memory. It returns [ErrShare] if that is used up.
+func Own(ctx context.Context, caller string) error {
+	Know(ctx)
+	return loadOf(ctx).own(caller)
 }
 
 // Count counts n bytes that a request has taken, whether or not that is too much, until it is

@@ -51,6 +51,36 @@ func TestBodiesInFlightAreBoundedAndGiveTheirMemoryBack(t *testing.T) {
 	expect.Equal(t, "a large body after it", small.hears(), 200)
 }
 
+// A caller that has its share is refused, and hurries no other. Others have room.
+func TestOneCallerHasAShareOfTheMemory(t *testing.T) {
+	h := openHandler(t, frontdoor.Config{MaxBytes: 1 << 20}, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if err := frontdoor.Own(r.Context(), r.URL.Path); err != nil {
+			w.WriteHeader(http.StatusTooManyRequests)
+			return
+		}
+		keeping(w, r)
+	}))
+	of := func(who string, size, sent int) string {
+		return strings.Replace(post(size, sent), "POST /", "POST /"+who, 1)
+	}
+	holder := h.visit()
+	holder.say(of("a", 250_000, 249_000))
+	h.holds(2 * 249_000)
+	other := h.visit()
+	other.say(of("a", 50_000, 50_000))
+	expect.Equal(t, "a body beyond the caller's share", other.hears(), 503)
+	another := h.visit()
+	another.say(of("b", 100_000, 100_000))
+	expect.Equal(t, "another caller's body", another.hears(), 200)
+	another.say(of("b", 200_000, 200_000))
+	expect.Equal(t, "one beyond that caller's share", another.hears(), 503)
+	holder.say(strings.Repeat("a", 1000))
+	expect.Equal(t, "the body that was there before", holder.hears(), 200)
+	h.holds(0)
+	holder.say(of("b", 250_000, 250_000))
+	expect.Equal(t, "a large body of the other on a connection that was the first one's", holder.hears(), 200)
+}
+
 func TestHeadersInFlightAreBounded(t *testing.T) {
 	h := openHandler(t, frontdoor.Config{MaxBytes: 100_000}, http.HandlerFunc(keeping))
 	const size = 40_000

@@ -19,7 +19,8 @@ import (
 type conn struct {
 	net.Conn
 
-	load *load
+	load  *load
+	outer net.Conn // what the door knows it by: itself, or TLS on it
 
 	// bytes of the header that is coming; -1 = what comes is none; by HTTP/2, bytes that have
 	// reached no handler
@@ -28,6 +29,7 @@ type conn struct {
 	heard  atomic.Bool  // something has come since the last answer
 	many   atomic.Bool  // it has many requests at once, as HTTP/2 has
 	taken  atomic.Bool  // a handler has taken it over
+	known  atomic.Bool  // it has served a caller who may ask
 	// the line of the next answer; nil = net/http's own
 	status atomic.Pointer[statusLine]
 	// how long Close may wait for what still comes, in Unix nanoseconds; 0 = not at all
@@ -53,9 +55,9 @@ func (c *conn) holds(n int64) bool {
 	size := c.header.Add(n)
 	if c.many.Load() {
 		more := c.load.door.fieldsIn(size) - c.load.door.fieldsIn(size-n)
-		return more == 0 || c.load.take(more)
+		return more == 0 || c.load.take(more) == nil
 	}
-	return size <= freeHeader || c.load.take(copies*n)
+	return size <= freeHeader || c.load.take(copies*n) == nil
 }
 
 // fieldsIn is the memory that the fields in some bytes of HTTP/2 take at most.
@@ -163,6 +165,7 @@ func (c *conn) linger(until time.Time) { c.until.Store(until.UnixNano()) }
 // Close closes the connection. Called a second time it does not wait for the first.
 func (c *conn) Close() error {
 	if until := c.until.Swap(0); until != 0 {
+		c.load.door.parts(c.outer)
 		if err := c.CloseWrite(); err == nil && c.SetReadDeadline(time.Unix(0, until)) == nil {
 			_, _ = io.CopyN(io.Discard, c.Conn, lingerSize) // it ends as it likes
 		}
@@ -202,7 +205,7 @@ func (d *Door) wrapped(accepted net.Conn) net.Conn {
 		c = &conn{Conn: accepted, load: &load{}}
 		accepted = c
 	}
-	c.load.door = d
+	c.load.door, c.outer = d, accepted
 	return accepted
 }
 

@@ -10,6 +10,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/coatcheck/coatcheck/internal/share"
 )
 
 // The bounds where none are set.
@@ -33,8 +35,10 @@ type Config struct {
 	MaxConnections int // connections that are open at once; 0 = 10000
 	// of those, connections of one address, or of one /64 of IPv6; 0 = all
 	MaxPerAddress int
-	MaxBytes      int64        // memory that requests under way may take; 0 = [DefaultMaxBytes]
-	Logger        *slog.Logger // nil = no log
+	MaxBytes      int64 // memory that requests under way may take; 0 = [DefaultMaxBytes]
+	// of that memory, what one caller may take while half is taken: see [Own]; 0 = a quarter
+	ShareBytes int64
+	Logger     *slog.Logger // nil = no log
 }
 
 func (c Config) withDefaults() Config {
@@ -55,7 +59,7 @@ type Door struct {
 
 	mu     sync.Mutex
 	inside map[net.Conn]*visit
-	quiet  list.List // those inside of which no request is being answered, the longest first
+	quiet  [ranks]list.List // those inside of which no request is being answered, the longest first
 	// closed when a connection has ended or its state has changed; nil = no caller waits for that
 	change chan struct{}
 	warned time.Time
@@ -74,13 +78,15 @@ type Door struct {
 	pressing sync.Mutex // held while silent clients are hurried for want of memory
 	pressed  time.Time  // when that was last begun
 
-	bytes atomic.Int64 // in flight
+	bytes  atomic.Int64 // in flight
+	shares share.Quota  // of those that are a caller's
 }
 
 // New returns a door without connections.
 func New(config Config) *Door {
-	return &Door{config: config.withDefaults(), inside: map[net.Conn]*visit{}, bodies: map[*body]struct{}{}, unsent: map[*answer]struct{}{},
-		addresses: map[netip.Prefix]int{}}
+	config = config.withDefaults()
+	return &Door{config: config, inside: map[net.Conn]*visit{}, bodies: map[*body]struct{}{}, unsent: map[*answer]struct{}{},
+		addresses: map[netip.Prefix]int{}, shares: share.Quota{Most: int(config.MaxBytes), Each: int(config.ShareBytes)}}
 }
 
 // Server is an HTTP server within the bounds. It has to serve on a listener that went through
@@ -101,9 +107,9 @@ func (d *Door) Server(handler http.Handler) *http.Server {
 	}
 }
 
-// Around bounds a listener's connections. Beyond the bound, a new one replaces the one that is idle
-// for longest; if every connection has a request under way, it waits until one is idle. Later ones
-// wait in the operating system.
+// Around bounds a listener's connections. Beyond the bound, a new one replaces the one that loses
+// least, as [rank] says; if every connection has a request under way, it waits until one is idle.
+// Later ones wait in the operating system.
 func (d *Door) Around(l net.Listener) net.Listener {
 	around := &listener{Listener: l, door: d, closed: make(chan struct{})}
 	d.mu.Lock()

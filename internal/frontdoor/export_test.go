@@ -9,7 +9,11 @@ import (
 func (d *Door) Quiet() int {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return d.quiet.Len()
+	all := 0
+	for of := range d.quiet {
+		all += d.quiet[of].Len()
+	}
+	return all
 }
 
 // Unsent is how many answers wait for their clients to take them.

@@ -2,19 +2,35 @@ package frontdoor
 
 import (
 	"container/list"
+	"context"
 	"crypto/tls"
 	"net"
 	"net/http"
 	"net/netip"
 	"sync"
 	"time"
+
+	"github.com/coatcheck/coatcheck/internal/network"
 )
 
 // warnEvery is how often the log warns that the bound on connections is reached.
 const warnEvery = time.Minute
 
+// rank says what a connection loses if it makes room for a new one. The lowest goes first, and of
+// one rank the longest unused.
+type rank int
+
+const (
+	fresh   rank = iota // no request has come whole
+	parting             // answered for the last time: it reads what its client still sends
+	unknown             // idle, after requests that nobody with a right to them has sent
+	known               // idle, after a request of a caller who may ask: see [Know]
+	ranks
+)
+
 type visit struct {
-	at     *list.Element // in the queue of the quiet; nil = not in it
+	at     *list.Element // in a queue of the quiet; nil = not in one
+	rank   rank          // of that queue
 	kept   bool          // a request has been answered
 	active bool          // a request has begun to come, and is not answered
 	begun  bool          // it has been active: which protocol it speaks is known
@@ -64,30 +80,21 @@ func (d *Door) welcome(conn net.Conn) bool {
 	return d.config.MaxPerAddress == 0 || d.addresses[addressOf(conn)] < d.config.MaxPerAddress
 }
 
-// addressOf is the origin of a connection: one host, or one network of IPv6, since its owner has
-// all of its addresses.
+// addressOf is the origin of a connection.
 func addressOf(conn net.Conn) netip.Prefix {
-	from, err := netip.ParseAddrPort(conn.RemoteAddr().String())
-	if err != nil {
-		return netip.Prefix{} // a connection within the machine
-	}
-	address, bits := from.Addr().Unmap().WithZone(""), 32
-	if address.Is6() {
-		bits = 64
-	}
-	network, _ := address.Prefix(bits) // no address has fewer bits
-	return network
+	from, _ := netip.ParseAddrPort(conn.RemoteAddr().String()) // none: it is within the machine
+	return network.Of(from.Addr())
 }
 
 // enter lets a connection in; false if the listener was closed before there was room.
 func (d *Door) enter(conn net.Conn, closed <-chan struct{}) bool {
 	for {
-		quietest, change, ok := d.try(conn)
+		leaves, change, ok := d.try(conn)
 		switch {
-		case ok && quietest == nil:
+		case ok && leaves == nil:
 			return true
 		case ok:
-			hangUp(quietest)
+			hangUp(leaves)
 			return true
 		}
 		select {
@@ -105,16 +112,57 @@ func (d *Door) try(conn net.Conn) (leaves net.Conn, change <-chan struct{}, ok b
 	defer d.mu.Unlock()
 	if len(d.inside) >= d.config.MaxConnections {
 		d.warnLocked()
-		front := d.quiet.Front()
-		if front == nil {
+		if leaves = d.leastLocked(); leaves == nil {
 			return nil, d.changeLocked(), false
 		}
-		leaves, _ = front.Value.(net.Conn)
 		d.leaveLocked(leaves)
 	}
 	d.inside[conn] = &visit{}
 	d.addresses[addressOf(conn)]++
 	return leaves, nil, true
+}
+
+// leastLocked returns the connection that loses least; nil if each has a request under way. A
+// request whose body does not come has done nothing yet, so it goes before the idle.
+func (d *Door) leastLocked() net.Conn {
+	for of := range d.quiet {
+		if rank(of) == unknown {
+			if stalled := d.stalledLocked(); stalled != nil {
+				return stalled
+			}
+		}
+		if front := d.quiet[of].Front(); front != nil {
+			open, _ := front.Value.(net.Conn)
+			return open
+		}
+	}
+	return nil
+}
+
+// stalledLocked returns the connection on which the body of its only request is waited for the
+// longest. A streamed body may have been passed on.
+func (d *Door) stalledLocked() (stalled net.Conn) {
+	d.bodiesMu.Lock()
+	defer d.bodiesMu.Unlock()
+	var longest int64
+	for b := range d.bodies {
+		since := b.since.Load()
+		if since == 0 || longest != 0 && since >= longest || b.conn == nil || b.conn.many.Load() || b.conn.wasTaken() || !b.counts() {
+			continue
+		}
+		if _, inside := d.inside[b.conn.outer]; inside {
+			stalled, longest = b.conn.outer, since
+		}
+	}
+	return stalled
+}
+
+// Know notes that the connection of a request has served a caller who may ask: it is the last that
+// makes room for others.
+func Know(ctx context.Context) {
+	if c, ok := ctx.Value(connKey{}).(*conn); ok {
+		c.known.Store(true)
+	}
 }
 
 func (d *Door) warnLocked() {
@@ -153,10 +201,7 @@ func (d *Door) note(conn net.Conn, state http.ConnState) {
 				c.rest()
 			}
 		}
-		if v.at == nil {
-			v.at = d.quiet.PushBack(conn)
-		}
-		d.tellLocked()
+		d.quietLocked(conn, v)
 	case http.StateActive:
 		if !v.begun {
 			v.begun = true
@@ -175,6 +220,32 @@ func (d *Door) note(conn net.Conn, state http.ConnState) {
 		}
 	case http.StateClosed:
 		d.leaveLocked(conn)
+	}
+}
+
+// quietLocked puts a connection without a request last in its queue.
+func (d *Door) quietLocked(conn net.Conn, v *visit) {
+	if v.at == nil {
+		v.rank = fresh
+		if c := plainly(conn); v.kept && c != nil && c.known.Load() {
+			v.rank = known
+		} else if v.kept {
+			v.rank = unknown
+		}
+		v.at = d.quiet[v.rank].PushBack(conn)
+	}
+	d.tellLocked()
+}
+
+// parts notes that a connection reads on only so that its client sees the last answer.
+func (d *Door) parts(conn net.Conn) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if v, ok := d.inside[conn]; ok {
+		d.loudLocked(v)
+		v.rank = parting
+		v.at = d.quiet[parting].PushBack(conn)
+		d.tellLocked()
 	}
 }
 
@@ -204,7 +275,7 @@ func (d *Door) leaveLocked(conn net.Conn) {
 
 func (d *Door) loudLocked(v *visit) {
 	if v.at != nil {
-		d.quiet.Remove(v.at)
+		d.quiet[v.rank].Remove(v.at)
 		v.at = nil
 	}
 }

@@ -108,17 +108,19 @@ func (d *Door) unused(all bool) (ended []net.Conn, change <-chan struct{}) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	waiting := d.isAnyComingLocked()
-	for at := d.quiet.Front(); at != nil; {
-		open, _ := at.Value.(net.Conn)
-		at = at.Next()
-		kept, c := d.inside[open].kept, plainly(open)
-		switch {
-		case kept && isHTTP2(open): // Shutdown tells its client
-		case all, kept && (c == nil || !c.heard.Load()):
-			d.leaveLocked(open)
-			ended = append(ended, open)
-		default:
-			waiting = true
+	for _, of := range []rank{fresh, unknown, known} {
+		for at := d.quiet[of].Front(); at != nil; {
+			open, _ := at.Value.(net.Conn)
+			at = at.Next()
+			c := plainly(open)
+			switch {
+			case of != fresh && isHTTP2(open): // Shutdown tells its client
+			case all, of != fresh && (c == nil || !c.heard.Load()):
+				d.leaveLocked(open)
+				ended = append(ended, open)
+			default:
+				waiting = true
+			}
 		}
 	}
 	if waiting {

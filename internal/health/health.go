@@ -19,6 +19,9 @@ const (
 	keep = time.Second
 	// patience is how long a look may take. Those that ask meanwhile wait for its answer.
 	patience = 5 * time.Second
+	// remembered is how long an answer tells what came before the next look. Longer ago, the store
+	// may have worked meanwhile.
+	remembered = 30 * time.Second
 )
 
 // Config sets up a Checker. All fields are needed.
@@ -42,16 +45,18 @@ type Answer struct {
 	// the same, with how many replicas have confirmed, which newer version has written, and in a
 	// cluster at which master
 	Reason string
+	Since  time.Time // when it was first seen not to work; zero = it works
 }
 
 // Checker looks at a store. It is safe for concurrent use.
 type Checker struct {
 	config Config
 
-	mu    sync.Mutex
-	until time.Time // the answer stands until then
-	last  Answer
-	lives lives
+	mu     sync.Mutex
+	until  time.Time // the answer stands until then
+	looked time.Time
+	last   Answer
+	lives  lives
 }
 
 // New returns a Checker, which has not asked yet.
@@ -70,13 +75,16 @@ func (c *Checker) Check(ctx context.Context) Answer {
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
 	defer cancel()
-	before := c.last.Reason
-	c.last = c.look(ctx)
+	before, recent := c.last, time.Since(c.looked) < remembered
+	c.last, c.looked = c.look(ctx), time.Now()
 	c.until = time.Now().Add(keep)
 	switch reason := c.last.Reason; {
-	case reason != "" && before == "":
-		c.config.Logger.WarnContext(ctx, "not ready", "reason", reason)
-	case reason == "" && before != "":
+	case reason != "" && before.Reason != "" && recent:
+		c.last.Since = before.Since
+	case reason != "":
+		c.last.Since = time.Now()
+		c.config.Logger.WarnContext(ctx, "not ready", "reason", reason, "store", c.config.Store.Address())
+	case before.Reason != "":
 		c.config.Logger.InfoContext(ctx, "ready again")
 	}
 	return c.last

@@ -83,12 +83,27 @@ func TestEndAndReturnOfAStoreAreLoggedOnce(t *testing.T) {
 	c := checker(storetest.Open(t, redisstore.Config{URL: redis.URL(), Timeout: time.Minute}), log.Logger())
 	expect.Equal(t, "reason of a store that works", c.Check(t.Context()).Reason, "")
 	redis.Kill()
-	expect.Eventually(t, "the store is seen to be away", func() bool { return c.Check(t.Context()) == health.Answer{Class: "away", Reason: "away"} })
+	expect.Eventually(t, "the store is seen to be away", func() bool { return c.Check(t.Context()).Reason == "away" })
 	redis.Restart()
 	expect.Eventually(t, "the store is seen to be back", func() bool { return c.Check(t.Context()).Reason == "" })
 	expect.Equal(t, "lines that say that it is not ready, and ready again", [2]int{
 		strings.Count(log.String(), `msg="not ready" reason=away`), strings.Count(log.String(), `msg="ready again"`),
 	}, [2]int{1, 1})
+}
+
+// Since when a store is away is known only while somebody looks: it may have worked meanwhile.
+func TestSinceIsOfTheLastOutage(t *testing.T) {
+	redis := redistest.Start(t)
+	c := checker(storetest.Open(t, redisstore.Config{URL: redis.URL(), Timeout: time.Second}), slog.New(slog.DiscardHandler))
+	redis.Kill()
+	first := c.Check(t.Context()).Since
+	expect.Equal(t, "since, asked again", c.Check(t.Context()).Since, first)
+	c.Forget()
+	expect.Equal(t, "since, looked again", c.Check(t.Context()).Since, first)
+	c.LookedLongAgo()
+	if next := c.Check(t.Context()).Since; !next.After(first) {
+		t.Errorf("since, looked again after half a minute: got %v, want later than %v", next, first)
+	}
 }
 
 // Every master that owns slots has to answer and to take writes, and the one that does not is

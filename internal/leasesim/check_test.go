@@ -21,6 +21,8 @@ const (
 	shaped breach = "another shape"
 	// a token is claimed by two.
 	claimedTwice breach = "a token twice"
+	// a place of which an operator has said that it is gone is noted again.
+	waited breach = "gone and waited for"
 )
 
 // grant is what one holder was confirmed.

@@ -194,7 +194,7 @@ func (c *client) settle(target *server, script script, done func(reply)) {
 			done(r)
 			return
 		case r.more != nil:
-			c.known.add(r.more)
+			c.add(r.more)
 		default:
 			c.few = c.few && !r.strict
 			c.known.asked = 0

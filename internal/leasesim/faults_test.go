@@ -355,7 +355,8 @@ func (s *sim) thereAndBack() {
 // it master again. Another one may be the master meanwhile.
 func (s *sim) aside() {
 	a, b := s.master, s.victim()
-	a.master, a.follows, a.synced, a.link = false, nil, false, s.newID()
+	// It follows nobody here; whoever makes it master has it name its history anew.
+	a.master, a.follows, a.synced, a.link = false, a, false, s.newID()
 	a.dropWaiters()
 	s.tellf(-1, "server %d is to follow another", a.name)
 	if s.oneIn(3) && s.has(restartDoubted) { // --restarts trust assumes that it does not
@@ -370,14 +371,13 @@ func (s *sim) aside() {
 		s.promote(b)
 	}
 	s.after(s.between(3, 2*s.ttl), func() {
-		again := a.up && !a.master && a.follows == nil
+		again := a.up && !a.master && a.follows == a
 		a.side = 0
 		switch {
 		case !again && a.up && s.master != a:
 			a.attach(s.master)
 		case again:
 			s.master.master = false
-			a.follows = a // so that it names its history anew
 			s.promote(a)
 		}
 	})

@@ -47,23 +47,21 @@ type at struct {
 
 // union returns the places that are noted, waited for or attached, and those for which the caller
 // does not wait.
-func (x *exec) union(noted map[int64]int64) (all, more map[int64]int64) {
+func union(noted, waits map[int64]int64, attached ...int64) (all, more map[int64]int64) {
 	all, more = map[int64]int64{}, map[int64]int64{}
-	if x.has(placesKept) {
-		maps.Copy(all, noted)
-	}
-	for place, run := range x.facts.waits {
-		if run != 0 || all[place] == 0 {
+	maps.Copy(all, noted)
+	for place, run := range waits {
+		if run != told && (run != 0 || all[place] == 0) {
 			all[place] = run
 		}
 	}
-	for _, place := range x.v.addresses() {
+	for _, place := range attached {
 		if _, is := all[place]; !is {
 			all[place] = 0
 		}
 	}
 	for place, run := range all {
-		if _, is := x.facts.waits[place]; !is {
+		if _, is := waits[place]; !is {
 			more[place] = run
 		}
 	}
@@ -94,17 +92,17 @@ func (x *exec) standing(was incarnation, there bool) at {
 	case v.attached() == 0:
 		now.level = 1
 	}
-	own := there && (x.kind != clustered || was.id == id || was.id == v.replid2)
+	own := there && x.owns(was)
 	if own && was.level == 2 && now.level < 2 && x.has(coverKept) {
 		return at{refuse: true, strict: true}
 	}
 	if now.level == 2 {
 		before := was.places
-		if !own || !x.has(placesStay) && was.id != id && was.id != v.replid2 {
+		if !own || !x.has(placesKept) || !x.has(placesStay) && was.id != id && was.id != v.replid2 {
 			before = nil
 		}
 		var more map[int64]int64
-		if now.places, more = x.union(before); len(more) > 0 {
+		if now.places, more = union(before, f.waits, v.addresses()...); len(more) > 0 {
 			return at{refuse: true, more: more}
 		}
 	}
@@ -127,6 +125,12 @@ func (x *exec) standing(was incarnation, there bool) at {
 		return continued
 	}
 	return lost
+}
+
+// owns reports whether the places of a word are those of this set. A slot that was moved has the
+// places of another.
+func (x *exec) owns(was incarnation) bool {
+	return x.kind != clustered || was.id == x.v.replid || was.id == x.v.replid2
 }
 
 // renamed reports whether the same process has only renamed its history.

@@ -59,11 +59,20 @@ func (k *knowledge) others() (all []int64) {
 	return all
 }
 
-// add has a process wait for more places.
-func (k *knowledge) add(more map[int64]int64) {
-	waits := maps.Clone(k.waits)
-	maps.Copy(waits, more)
-	k.waits = waits
+// told is the run at a place of which a process knows from a word alone: it waits for the place,
+// and notes it in no other word.
+const told = -1
+
+// add has a process wait for the places of a word.
+func (c *client) add(more map[int64]int64) {
+	waits := maps.Clone(c.known.waits)
+	for place, run := range more {
+		if c.s.has(toldStays) {
+			run = told
+		}
+		waits[place] = run
+	}
+	c.known.waits = waits
 }
 
 // learn asks a server and the list of its set, and reports whether both have answered.
@@ -86,10 +95,10 @@ func (c *client) learn(v *server) bool {
 		}
 	}
 	waits[v.address] = v.runid
-	if s.faulty(tokens) && !c.few {
-		waits = v.note(waits)
-	}
 	c.known = knowledge{asked: s.now, id: v.replid, own: v.address, waits: waits}
+	if s.faulty(tokens) && !c.few {
+		c.note(v)
+	}
 	return true
 }
 
@@ -202,9 +211,13 @@ func (s *sim) poll(one *sentinel) {
 
 // known reports whether a replica can be promoted: it was listed at first, or has been attached for
 // so long that each process has asked for the places since. Where tokens are claimed, which it
-// would lack else, it is in step as well.
+// would lack else, it is in step as well. One that no list has is promoted only while its place is
+// noted: the list that is used after a loss is whole.
 func (s *sim) known(v *server) bool {
 	at, met := s.met[v.address]
+	if v.unseen != 0 && s.wiped != v.unseen-1 && s.has(listWhole) {
+		return false
+	}
 	return s.kind != sentinelSet || !s.has(listWhole) || met && s.now-at > s.ttl && (v.synced || !s.faulty(tokens))
 }
 
@@ -271,6 +284,7 @@ func (s *sim) moveAddress() {
 		return
 	}
 	before := s.readdress(r)
+	r.attach(s.master)
 	s.after(s.upTo(s.ttl), func() { s.sayGone(before) })
 }
 
@@ -279,8 +293,36 @@ func (s *sim) readdress(r *server) (before int64) {
 	before = r.address
 	r.address = 10*(1+s.newID()) + int64(r.name)
 	s.tellf(-1, "replica %d has another address: %d after %d", r.name, r.address, before)
-	r.attach(s.master)
 	return before
+}
+
+// comeUnheard has a replica leave for good, and come under another address when nobody waits for
+// it, while all sentinels are away.
+func (s *sim) comeUnheard(r *server, then func()) {
+	m := s.master
+	r.side = 2
+	before := s.readdress(r)
+	s.after(70, func() { s.sayGone(before) })
+	s.after(3*s.ttl, func() {
+		if r.side != 2 || s.master != m || !r.up {
+			return
+		}
+		r.side = 0
+		r.attach(m)
+		for _, each := range s.watchers {
+			each.up = false
+		}
+		wait := s.between(70, 300)
+		if s.has(listWhole) {
+			wait += s.ttl // it is known by then
+		}
+		s.after(wait, func() {
+			for _, each := range s.watchers {
+				each.up = true
+			}
+			then()
+		})
+	})
 }
 
 // loseSight has a replica cut off that sentinels do not know: each forgets it, or one does and the
@@ -317,6 +359,7 @@ func (s *sim) loseSight() {
 			s.lose(m, r)
 		}
 		wiped := s.wiped
+		r.unseen = wiped + 1
 		s.after(s.between(2*s.ttl, 5*s.ttl), func() {
 			for _, each := range s.watchers {
 				each.up = true
@@ -339,21 +382,7 @@ func (s *sim) loseSight() {
 		ways = 1 // no state is lost
 	}
 	if s.oneIn(3) {
-		before := s.readdress(r)
-		for _, each := range s.watchers { // they hear nothing of it
-			each.up = false
-		}
-		s.after(70, func() { s.sayGone(before) })
-		wait := s.between(70, 300)
-		if s.has(listWhole) {
-			wait += s.ttl // it is known by then
-		}
-		s.after(wait, func() {
-			for _, each := range s.watchers {
-				each.up = true
-			}
-			cut(1)
-		})
+		s.comeUnheard(r, func() { cut(1) })
 		return
 	}
 	cut(ways)
@@ -370,28 +399,46 @@ func (s *sim) lose(m, r *server) {
 	m.wrote()
 }
 
-// sayGone has an operator say that a place is gone, at the master and to all sentinels.
+// sayGone has an operator say that a place is gone, to all sentinels and at the master. What
+// processes have read of sentinels before they still note, so the operator says it at the master
+// once more when that has grown old.
 func (s *sim) sayGone(place int64) {
 	m := s.master
-	if !m.up || m.side != 0 || slices.Contains(m.addresses(), place) || m.address == place {
+	if !m.drops(place) {
 		return
 	}
-	s.tellf(-1, "an operator says that the server at %d is gone", place)
-	places := maps.Clone(m.state.word.places)
-	delete(places, place)
-	m.state.word.places = places
-	places = maps.Clone(m.state.places)
-	delete(places, place)
-	m.state.places = places
-	m.wrote()
 	for _, one := range s.watchers {
 		delete(one.found, place)
 	}
-	for _, c := range s.clients {
-		waits := maps.Clone(c.known.waits)
-		delete(waits, place)
-		c.known.waits = waits
+	id := m.replid
+	same := func() bool { // a server that loses state may have the place again
+		return s.master == m && m.replid == id && s.kind == sentinelSet && !s.faulty(everyLoss&^promotions)
 	}
+	s.after(2*s.ttl, func() {
+		if !same() || !m.drops(place) {
+			return
+		}
+		s.after(2*s.ttl, func() {
+			_, noted := m.state.word.places[place]
+			_, kept := m.state.places[place]
+			if same() && (noted || kept) && !slices.Contains(m.addresses(), place) {
+				s.check.failf(waited, 0, "the server at %d is gone, and is waited for", place)
+			}
+		})
+	})
+}
+
+// drops has a master wait for a place no more, if it is not attached.
+func (v *server) drops(place int64) bool {
+	if !v.up || v.side != 0 || slices.Contains(v.addresses(), place) || v.address == place {
+		return false
+	}
+	v.s.tellf(-1, "an operator says that the server at %d is gone", place)
+	v.state.word.places, v.state.places = maps.Clone(v.state.word.places), maps.Clone(v.state.places)
+	delete(v.state.word.places, place)
+	delete(v.state.places, place)
+	v.wrote()
+	return true
 }
 
 // leaves has a server that is away be gone, by what an operator says. It stays away, unless nothing

@@ -103,6 +103,8 @@ const (
 	followMaster
 	attachedNoted // a replica that is found attached at a call has to confirm, and is noted
 	askedWhenOld  // what was known of a server for long is asked for again before a call
+	toldStays     // a place that is known from a word alone is noted in no other word
+	refusedNotes  // a call that is refused notes the replicas that are attached, too
 	rules
 )
 

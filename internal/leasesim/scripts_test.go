@@ -1,5 +1,7 @@
 package leasesim
 
+import "maps"
+
 // The scripts, decision by decision as scripts/worker_*.lua take them.
 
 type word int
@@ -69,6 +71,7 @@ func (x *exec) examine(asked terms) (answer *reply) {
 	p, n := &x.p, x.p.count()
 	at := x.standing(p.word, p.known)
 	if at.refuse {
+		x.noteAttached()
 		return &reply{word: unsettled, asks: at.asks, strict: at.strict, more: at.more}
 	}
 	complete := p.known && (p.records == n || !x.has(countedRecords))
@@ -115,6 +118,19 @@ func (x *exec) examine(asked terms) (answer *reply) {
 		x.tellf(-1, "server %d notices loss at its %d: %d records, quarantine until %d", x.v.name, x.t, n, p.quarantine)
 	}
 	return nil
+}
+
+// noteAttached adds the replicas that are attached to the places of a word that has some.
+func (x *exec) noteAttached() {
+	was := x.v.state.word
+	if !x.has(refusedNotes) || was.level != 2 || !x.owns(was) {
+		return
+	}
+	places, _ := union(was.places, nil, x.v.addresses()...)
+	if !maps.Equal(places, was.places) {
+		x.v.state.word.places = places
+		x.v.wrote()
+	}
 }
 
 func (x *exec) expire() {

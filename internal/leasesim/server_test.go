@@ -82,6 +82,8 @@ type server struct {
 	standIn int64 // the address of a replica that another server has taken, and confirms under
 	gone    bool  // for good
 	address int64
+	// how often state had been lost when sentinels lost sight of it, and 1; 0 = they list it
+	unseen  int64
 	waiters []*waiter
 }
 
@@ -171,7 +173,7 @@ func (v *server) attach(m *server) {
 
 // inStep gives v the state of its master, and what that is called.
 func (v *server) inStep(m *server, missed bool) {
-	v.state, v.offset, v.synced = m.state, m.offset, true
+	v.state, v.offset, v.synced, v.unseen = m.state, m.offset, true, 0
 	v.busy = v.s.now
 	if !missed {
 		v.replid2 = zeros

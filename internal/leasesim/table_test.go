@@ -89,7 +89,9 @@ var mutations = []mutation{
 	{"goneStay", goneStay, "replicas of which an operator says that they are gone do not become master", "one that was away does", gone | cuts | churn, 4, false, repeat, false},
 	{"followMaster", followMaster, "no replica follows another one and is promoted", "one is", lag | chains | churn, 4, false, repeat, false},
 	{"attachedNoted", attachedNoted, "a replica that is attached at a call has to confirm what follows, and is noted for other processes", "what is listed has to confirm", sights | addresses | cuts | tokens | everyday, 4, false, claimedTwice, true},
-	{"askedWhenOld", askedWhenOld, "a process that has made no call for long asks again which places there are", "it goes on with what it knew", sights | addresses | cuts | tokens | everyday, 4, false, claimedTwice, true},
+	{"askedWhenOld", askedWhenOld, "a process that has made no call for long asks again which places there are", "it goes on with what it knew", sights | tokens | messages | pauses, 4, false, claimedTwice, true},
+	{"toldStays", toldStays, "a place that a process knows from a word alone is noted in no other word", "it is", gone | cuts | tokens | everyday, 4, false, waited, true},
+	{"refusedNotes", refusedNotes, "a call that is refused notes the replicas that are attached, too", "only one that is answered does", sights | snapshots | restartOld | splitAlone | everyday, 4, false, repeat, false},
 }
 
 // rulesNamed reads names as -remove has them.

@@ -47,20 +47,15 @@ func (v *server) claim(token int) reply {
 	return x.end(reply{word: granted})
 }
 
-// note has a server note the places that have to confirm, and returns them with those that it has
-// noted before.
-func (v *server) note(waits map[int64]int64) map[int64]int64 {
-	all := maps.Clone(waits)
-	for place, run := range v.state.places {
-		if all[place] == 0 {
-			all[place] = run
-		}
-	}
+// note has a server note the places that have to confirm, and has a client wait for those that it
+// has noted before.
+func (c *client) note(v *server) {
+	all, more := union(v.state.places, c.known.waits)
 	if !maps.Equal(all, v.state.places) {
 		v.state.places = all
 		v.wrote()
 	}
-	return all
+	c.add(more)
 }
 
 // attach has a client wait for the replicas that are attached at its call, and notes them. Before,
@@ -71,13 +66,15 @@ func (c *client) attach(v *server) bool {
 	}
 	more := map[int64]int64{}
 	for _, place := range v.addresses() {
-		if _, is := c.known.waits[place]; !is {
+		if run, is := c.known.waits[place]; !is || run == told {
 			more[place] = 0
 		}
 	}
 	if len(more) > 0 && c.s.has(attachedNoted) {
-		c.known.add(more)
-		c.known.waits = v.note(c.known.waits)
+		waits := maps.Clone(c.known.waits)
+		maps.Copy(waits, more)
+		c.known.waits = waits
+		c.note(v)
 	}
 	return true
 }

@@ -38,6 +38,9 @@ const (
 	refreshShort = 500 * time.Millisecond
 )
 
+// Forgotten is after how long no process notes a place any more that has left the lists.
+const Forgotten = oldFacts + time.Second
+
 // facts is what an engine knows of its servers beside what scripts see. It is safe for concurrent
 // use.
 type facts struct {

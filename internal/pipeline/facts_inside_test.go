@@ -23,7 +23,7 @@ func TestIncrementHasWhatIsOldAskedForAgain(t *testing.T) {
 	engine.Serve(&redis.Options{Addr: server.Addr(), MaxRetries: -1})
 	defer func() { expect.Error(t, "Close", engine.Close(), nil) }()
 	reply, place, err := engine.RunAt(t.Context(), scripts.CounterOpen, []string{"k", "record", "marker"}, "", "", "", 1, "past", "", 0, 0,
-		"", "")
+		"", "", "")
 	expect.MustEqual(t, "error of counter_open", err, nil)
 	known := engine.facts.of(place.node)
 	expect.Equal(t, "what is confirmed is on disk", known.disk.Load(), true)
@@ -52,7 +52,7 @@ func TestWriteAfterIdleHoursWaitsForAReplicaThatHasComeSince(t *testing.T) {
 	defer func() { expect.Error(t, "Close", engine.Close(), nil) }()
 	open := func() (Place, error) {
 		_, place, err := engine.RunAt(t.Context(), scripts.CounterOpen, []string{"k", "record", "marker"}, "", "", "", 1, "past", "", 0, 0,
-			"", "")
+			"", "", "")
 		return place, err
 	}
 	place, err := open()

@@ -31,12 +31,19 @@ func (o observers) batchSent(calls int, took time.Duration) {
 
 // LockWaits reports to the store's observers that a request for a lock may wait from now on; ended
 // has to be called once.
-func (s *Engine) LockWaits() (ended func(granted bool)) {
-	ends := make([]func(bool), 0, 1) // of one observer it needs no memory
+func (s *Engine) LockWaits() (waited func(time.Duration), ended func(granted bool)) {
+	// of one observer they need no more memory
+	tell, ends := make([]func(time.Duration), 0, 1), make([]func(bool), 0, 1)
 	for _, each := range s.observers {
-		ends = append(ends, each.LockWaits())
+		waited, ended := each.LockWaits()
+		tell, ends = append(tell, waited), append(ends, ended)
 	}
-	return func(granted bool) {
+	waited = func(by time.Duration) {
+		for _, one := range tell {
+			one(by)
+		}
+	}
+	return waited, func(granted bool) {
 		for _, end := range ends {
 			end(granted)
 		}

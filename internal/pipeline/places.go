@@ -2,7 +2,6 @@ package pipeline
 
 import (
 	"context"
-	"fmt"
 	"maps"
 	"net"
 	"slices"
@@ -11,8 +10,6 @@ import (
 	"sync"
 
 	"github.com/redis/go-redis/v9"
-
-	"github.com/coatcheck/coatcheck/internal/fault"
 )
 
 // Places are the servers of one set, by the list of Sentinel or of a cluster. A server is known by
@@ -31,13 +28,18 @@ type Places struct {
 type places struct {
 	mu   sync.Mutex
 	own  string
-	runs map[string]string // by place, the server's own included, or hasLeft
+	runs map[string]string // by place, the server's own included, or hasLeft, or told
 	away map[string]bool   // places of other masters: a word's place that is one of them leaves
 	came []string          // replicas that were found attached since the list was read
 	same string            // the list of a word that names the same places and runs
 }
 
-const hasLeft = "-"
+const (
+	hasLeft = "-"
+	// told is of a place that is known from a word alone. It is waited for, and noted in no other
+	// word: else a word that was rid of a place which is gone would get it back from another.
+	told = "+"
+)
 
 // next returns the places by a list, the replicas that are attached and those that have come since
 // the last list; came is how many these are. [places.replace] puts them in place.
@@ -87,7 +89,7 @@ func (p *places) attach(attached []link) (more bool) {
 
 func (p *places) comeLocked(place string) bool {
 	run, known := p.runs[place]
-	if known && run != hasLeft {
+	if known && run != hasLeft && run != told {
 		return false
 	}
 	if p.runs == nil {
@@ -103,12 +105,12 @@ func (p *places) add(found []string) {
 	defer p.mu.Unlock()
 	p.same = ""
 	for _, one := range found {
-		run, place, _ := strings.Cut(one, "@")
+		_, place, _ := strings.Cut(one, "@")
+		p.runs[place] = told
 		if p.away[place] {
-			run = hasLeft
+			p.runs[place] = hasLeft
 			delete(p.away, place) // a script that asks for it again finds it attached
 		}
-		p.runs[place] = run
 	}
 }
 
@@ -126,7 +128,8 @@ func (p *places) text() string {
 	return list.String()
 }
 
-// noted reports whether a word's list has all places and runs that are known, and no other.
+// noted reports whether a word's list has all places and runs that are known otherwise than from
+// another word, and no place that is not known.
 func (p *places) noted(list string) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -136,13 +139,13 @@ func (p *places) noted(list string) bool {
 	more := maps.Clone(p.runs)
 	for one := range strings.SplitSeq(list, ",") {
 		run, place, _ := strings.Cut(one, "@")
-		if known, is := more[place]; !is || known != "" && known != run {
+		if known, is := more[place]; !is || known != "" && known != told && known != run {
 			return false
 		}
 		delete(more, place)
 	}
 	for _, run := range more {
-		if run != hasLeft {
+		if run != hasLeft && run != told {
 			return false
 		}
 	}
@@ -185,7 +188,7 @@ func (p *places) confirmed(links []link, offset int64) (n int, missing []string)
 		case inStep == 1 && has:
 			n++
 		case lines == 0:
-			missing = append(missing, place+", which is listed and not attached")
+			missing = append(missing, place+", which is not attached")
 		default:
 			missing = append(missing, place)
 		}
@@ -241,33 +244,24 @@ func placesIn(text, address string) Places {
 	return found
 }
 
-// Staying returns the places of a server's set without those that are gone: this server and the
-// replicas that are attached. It refuses gone places that stay.
-func (s *Engine) Staying(ctx context.Context, node *redis.Client, gone []string) (stay []string, err error) {
+// Staying returns the places of a server's set that are not gone: this server, the replicas that
+// are attached, and those that are listed.
+func (s *Engine) Staying(ctx context.Context, node *redis.Client) (attached, listed []string, err error) {
 	info := askReplication(ctx)
 	_ = node.Process(ctx, info)
 	found, shown := readReplication(info)
 	if !shown {
-		return nil, info.Err()
-	}
-	known := s.facts.of(node)
-	if s.facts.list != nil {
-		listed, err := s.facts.list(ctx, node, "")
-		if err != nil {
-			return nil, err
-		}
-		stay = append(stay, listed.Own)
+		return nil, nil, info.Err()
 	}
 	for _, one := range found.links {
-		stay = append(stay, one.place)
+		attached = append(attached, one.place)
 	}
-	for _, place := range gone {
-		if slices.Contains(stay, place) {
-			return nil, fmt.Errorf("%s is attached, or the master itself: %w", place, errStays)
-		}
+	if s.facts.list == nil {
+		return attached, nil, nil
 	}
-	known.asked.Store(0)
-	return stay, nil
+	all, err := s.facts.list(ctx, node, "")
+	if err != nil {
+		return nil, nil, err
+	}
+	return append(attached, all.Own), slices.Sorted(maps.Keys(all.Others)), nil
 }
-
-var errStays = fault.Refusal("only a server that is gone for good may be left out")

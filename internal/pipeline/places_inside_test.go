@@ -55,11 +55,11 @@ func TestPlaceConfirmsByItsOwnLine(t *testing.T) {
 	}{
 		"both":                       {[]link{line("a:1", 10), line("b:1", 11)}, 2, ""},
 		"one lags":                   {[]link{line("a:1", 10), line("b:1", 9)}, 1, "b:1"},
-		"another stands in":          {[]link{line("a:1", 10), line("d:1", 10)}, 1, "b:1, which is listed and not attached"},
+		"another stands in":          {[]link{line("a:1", 10), line("d:1", 10)}, 1, "b:1, which is not attached"},
 		"one loads":                  {[]link{line("a:1", 10), {"b:1", false, 0}}, 1, "b:1"},
 		"one loads by two channels":  {[]link{line("a:1", 10), line("b:1", 10), {"b:1", false, 0}}, 2, ""},
 		"two servers from one place": {[]link{line("a:1", 10), line("b:1", 10), line("b:1", 10)}, 1, "b:1"},
-		"nobody but a, which lags":   {[]link{line("a:1", 9)}, 0, "a:1 b:1, which is listed and not attached"},
+		"nobody but a, which lags":   {[]link{line("a:1", 9)}, 0, "a:1 b:1, which is not attached"},
 	} {
 		n, missing := p.confirmed(row.links, 10)
 		slices.Sort(missing)
@@ -79,7 +79,7 @@ func TestPlacesThatComeAndLeave(t *testing.T) {
 	p.replace(fresh, came)
 	expect.Equal(t, "the places", p.text(), "r0@m:1,r1@a:1,@d:1,@e:1")
 	p.add([]string{"@c:1", "r7@f:1"})
-	expect.Equal(t, "with those of a word", p.text(), "r0@m:1,r1@a:1,-@c:1,@d:1,@e:1,r7@f:1")
+	expect.Equal(t, "with those of a word", p.text(), "r0@m:1,r1@a:1,-@c:1,@d:1,@e:1,+@f:1")
 	expect.Equal(t, "how many have to confirm", p.others(), 4)
 	p.add([]string{"@c:1"})
 	expect.Equal(t, "and one is attached", p.others(), 5)

@@ -32,14 +32,19 @@ func Safe(options *redis.Options, timeout time.Duration) *redis.Options {
 	options.DialTimeout = timeout
 	options.ReadTimeout = timeout
 	options.WriteTimeout = timeout
-	options.PoolTimeout = timeout
+	options.PoolTimeout = poolWait(timeout)
 	options.ContextTimeoutEnabled = true
 	options.DisableIdentity = true
 	options.MaintNotificationsConfig = quiet()
 	options.PipelinePoolSize = onePool
 	options.PoolSize = cmp.Or(options.PoolSize, poolSize)
+	options.Dialer = guarded(options.Dialer, options.TLSConfig, timeout)
 	return options
 }
+
+// poolWait is how long a call waits for a connection: less than its own time, or it would end by
+// that, and go-redis would not count that it has waited in vain.
+func poolWait(timeout time.Duration) time.Duration { return timeout / 10 * 9 }
 
 func quiet() *maintnotifications.Config {
 	return &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
@@ -47,10 +52,10 @@ func quiet() *maintnotifications.Config {
 
 // InProcess are the options of a client of a store in the process.
 func InProcess(dial func(context.Context) (net.Conn, error), timeout time.Duration) *redis.Options {
-	return Safe(&redis.Options{
-		Addr:   "127.0.0.1:0", // never dialed; an IP, so that nothing looks up a name
-		Dialer: func(ctx context.Context, _, _ string) (net.Conn, error) { return dial(ctx) },
-	}, timeout)
+	// never dialed; an IP, so that nothing looks up a name
+	own := Safe(&redis.Options{Addr: "127.0.0.1:0"}, timeout)
+	own.Dialer = func(ctx context.Context, _, _ string) (net.Conn, error) { return dial(ctx) }
+	return own
 }
 
 // Failover are the options of a client of the master that sentinels name.
@@ -66,10 +71,11 @@ func Failover(t Target, timeout time.Duration) *redis.FailoverOptions {
 // safeFailover is [Safe] for a client of the master that sentinels name.
 func safeFailover(o *redis.FailoverOptions, timeout time.Duration) *redis.FailoverOptions {
 	o.Protocol, o.MaxRetries, o.DialerRetries = 2, -1, 1
-	o.DialTimeout, o.ReadTimeout, o.WriteTimeout, o.PoolTimeout = timeout, timeout, timeout, timeout
+	o.DialTimeout, o.ReadTimeout, o.WriteTimeout, o.PoolTimeout = timeout, timeout, timeout, poolWait(timeout)
 	o.ContextTimeoutEnabled, o.DisableIdentity = true, true
 	o.PipelinePoolSize = onePool
 	o.PoolSize = cmp.Or(o.PoolSize, poolSize)
+	o.Dialer = guarded(o.Dialer, o.TLSConfig, timeout)
 	return o
 }
 
@@ -85,10 +91,11 @@ func ClusterOptions(t Target, timeout time.Duration) *redis.ClusterOptions {
 // safeCluster is [Safe] for a client of a cluster.
 func safeCluster(o *redis.ClusterOptions, timeout time.Duration) *redis.ClusterOptions {
 	o.Protocol, o.MaxRetries, o.DialerRetries = 2, -1, 1
-	o.DialTimeout, o.ReadTimeout, o.WriteTimeout, o.PoolTimeout = timeout, timeout, timeout, timeout
+	o.DialTimeout, o.ReadTimeout, o.WriteTimeout, o.PoolTimeout = timeout, timeout, timeout, poolWait(timeout)
 	o.ContextTimeoutEnabled, o.DisableIdentity = true, true
 	o.MaintNotificationsConfig = quiet()
 	o.PipelinePoolSize = onePool
+	o.Dialer = guarded(o.Dialer, o.TLSConfig, timeout)
 	return o
 }
 

@@ -13,7 +13,7 @@ func Durability(ctx context.Context, store *redisstore.Store) string {
 	switch {
 	case store.Mode() == redisstore.Embedded:
 		return "WARNING: in memory only; counters, tokens and leases are gone when this process ends. A Redis keeps and shares them: " +
-			"`redis-server --appendonly yes`, then --redis redis://localhost:6379"
+			"`redis-server --appendonly yes --appendfsync always`, then --redis redis://localhost:6379"
 	case store.Restarts() == redisstore.TrustRestarts:
 		return "as this Redis keeps it: every restart and failover is believed (--restarts trust)"
 	}

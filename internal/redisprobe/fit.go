@@ -73,6 +73,11 @@ func (i *inspector) unfitSentinel(ctx context.Context, addr string) (master stri
 	defer node.Close()
 	at := "sentinel " + addr
 	tried, err := try(ctx, node, sentinelCommands, i.target.Master, sentinelChannels[0])
+	if err == nil && tried.login == "" && len(tried.denied) == 0 {
+		if err := unfitSession(ctx, at, i.sentinelOptions(addr)); err != nil {
+			return "", err
+		}
+	}
 	switch {
 	case err != nil:
 		return "", i.unfitTLS(ctx, node.Options(), at, err) // else it is away
@@ -137,6 +142,11 @@ func (i *inspector) unfitServer(ctx context.Context, addr, tag string) error {
 	}
 	if tried.login != "" {
 		return unfitLogin(at, tried.login, strings.Replace(at, "://", "://USER:PASSWORD@", 1)+" in --redis; the user default needs no name")
+	}
+	if len(tried.denied) == 0 {
+		if err := unfitSession(ctx, at, i.server(addr)); err != nil {
+			return err
+		}
 	}
 	text, _ := node.Info(ctx).Result() // what it does not tell is not judged
 	info := redisconn.ParseInfo(text)
@@ -231,6 +241,15 @@ func (i *inspector) urlOf(addr string) string {
 		return "rediss://" + addr
 	}
 	return "redis://" + addr
+}
+
+// unfitSession finds a server that refuses what a connection begins with, as one without AUTH does.
+func unfitSession(ctx context.Context, at string, options *redis.Options) error {
+	if reply, answered := errors.AsType[redis.Error](refusesSession(ctx, options)); answered {
+		return &UnfitError{at, "does not take the login or the database (" + strings.TrimSpace(reply.Error()) + ")",
+			"a server that has AUTH and SELECT; or --redis without user, password and database"}
+	}
+	return nil
 }
 
 func unfitLogin(at, answer, with string) error {

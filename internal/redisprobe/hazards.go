@@ -57,6 +57,9 @@ func ofMasters[T any](ctx context.Context, store *redisstore.Store, op string,
 	return all, nil
 }
 
+// onDisk is what keeps state over a restart, and shows it to be whole.
+const onDisk = "appendonly yes, and without replicas appendfsync always"
+
 func hazards(ctx context.Context, node *redis.Client, restarts redisstore.Restarts) ([]Hazard, error) {
 	text, err := node.Info(ctx).Result()
 	if err != nil {
@@ -75,8 +78,8 @@ func hazards(ctx context.Context, node *redis.Client, restarts redisstore.Restar
 	if info["aof_enabled"] == "0" {
 		save, err := node.ConfigGet(ctx, "save").Result()
 		rule, told := save["save"]
-		note(err == nil && told && rule == "", "keeps nothing on disk: a restart loses all state", "appendonly yes")
-		note(err == nil && rule != "", "writes to disk from time to time only: a restart loses what came since", "appendonly yes")
+		note(err == nil && told && rule == "", "keeps nothing on disk: a restart loses all state", onDisk)
+		note(err == nil && rule != "", "writes to disk from time to time only: a restart loses what came since", onDisk)
 	} else if restarts == redisstore.TrustRestarts {
 		fsync, err := node.ConfigGet(ctx, "appendfsync").Result()
 		rule := fsync["appendfsync"]

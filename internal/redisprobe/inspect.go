@@ -8,6 +8,7 @@ import (
 	"net"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -160,3 +161,19 @@ func (i *inspector) server(addr string) *redis.Options {
 }
 
 func (i *inspector) dial(addr string) *redis.Client { return redis.NewClient(i.server(addr)) }
+
+// refusesSession returns why no connection to a server can be used; nil = one can. Without a login
+// every error is the reply to AUTH, whatever was asked.
+func refusesSession(ctx context.Context, options *redis.Options) error {
+	var connected atomic.Bool
+	options.OnConnect = func(context.Context, *redis.Conn) error {
+		connected.Store(true)
+		return nil
+	}
+	node := redis.NewClient(options)
+	defer node.Close()
+	if err := node.Ping(ctx).Err(); !connected.Load() {
+		return err
+	}
+	return nil
+}

@@ -28,6 +28,10 @@ var configNames = []string{
 func (i *inspector) ask(ctx context.Context, addr, tag string) doctor.Inspected {
 	host, _, _ := net.SplitHostPort(addr)
 	s := doctor.Inspected{Addr: addr, Loopback: loopback(host) || strings.HasPrefix(addr, "/")}
+	if err := refusesSession(ctx, i.server(addr)); err != nil {
+		s.Away = err.Error()
+		return s
+	}
 	node := i.dial(addr)
 	defer node.Close()
 	text, err := node.Info(ctx).Result()

@@ -250,6 +250,24 @@ func TestInspectFindsCommandsThatWereRenamed(t *testing.T) {
 	}
 }
 
+// Without a login every answer is that to AUTH, and says nothing of the command that was asked.
+func TestServerThatTakesNoLoginIsAway(t *testing.T) {
+	t.Parallel()
+	srv := redistest.Start(t, "--rename-command", "AUTH", "", "--rename-command", "HELLO", "")
+	config := redisstore.Config{URL: strings.Replace(srv.URL(), "//", "//svc:s3cretpw@", 1), Timeout: time.Minute}
+	facts, err := redisprobe.Inspect(t.Context(), config, redisprobe.Options{Samples: 1, Patience: patience})
+	expect.Error(t, "Inspect", err, redisstore.ErrUnavailable)
+	expect.MustEqual(t, "number of servers", len(facts.Servers), 1)
+	expect.Contains(t, "why it is away", facts.Servers[0].Away, "unknown command 'auth'")
+	for what, text := range map[string]string{"Inspect": fmt.Sprint(err), "Unfit": unfit(t, config)} {
+		expect.Contains(t, what, text, "unknown command 'auth'", "********")
+		if strings.Contains(text, "s3cretpw") {
+			t.Errorf("%s tells the password: %s", what, text)
+		}
+	}
+	expect.Contains(t, "Unfit", unfit(t, config), "does not take the login or the database")
+}
+
 func TestInspectRefusesWhatHasNoRedis(t *testing.T) {
 	t.Parallel()
 	_, err := redisprobe.Inspect(t.Context(), redisstore.Config{URL: "embedded:"}, redisprobe.Options{})

@@ -1,22 +1,25 @@
 // Package share divides few places among many owners.
 package share
 
-import "sync"
+import (
+	"cmp"
+	"sync"
+)
 
 // Places counts the places of each owner; the zero value has none. It is not for concurrent use.
 type Places struct{ taken map[string]int }
 
 // Take notes that one place more is an owner's.
-func (p *Places) Take(owner string) {
+func (p *Places) Take(owner string) { p.add(owner, 1) }
+
+// Free notes that one place less is an owner's. It has to have one.
+func (p *Places) Free(owner string) { p.add(owner, -1) }
+
+func (p *Places) add(owner string, n int) {
 	if p.taken == nil {
 		p.taken = map[string]int{}
 	}
-	p.taken[owner]++
-}
-
-// Free notes that one place less is an owner's. It has to have one.
-func (p *Places) Free(owner string) {
-	if p.taken[owner]--; p.taken[owner] <= 0 {
+	if p.taken[owner] += n; p.taken[owner] <= 0 {
 		delete(p.taken, owner)
 	}
 }
@@ -37,11 +40,12 @@ func (p *Places) Yields(owner string) (from string, ok bool) {
 	return from, ok
 }
 
-// Quota bounds what cannot be taken back from its owner. It keeps room for others: an owner with
-// a quarter of the places gets no more of them while half of all are taken, so that a lone owner
-// may have half, and each of four a quarter. It is safe for concurrent use.
+// Quota bounds what cannot be taken back from its owner: places, or bytes. It keeps room for
+// others: an owner with a quarter of the places gets no more of them while half of all are taken,
+// so that a lone owner may have half, and each of four a quarter. It is safe for concurrent use.
 type Quota struct {
 	Most int  // places
+	Each int  // an owner's share of them while half are taken; 0 = a quarter, and one at least
 	Lone bool // there is one owner, who may have them all
 
 	mu     sync.Mutex
@@ -52,17 +56,33 @@ type Quota struct {
 // Take takes a place for an owner. leave gives it back, and is to be called once; ok is false if
 // there is none for this owner now.
 func (q *Quota) Take(owner string) (leave func(), ok bool) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	if q.taken >= q.Most || !q.Lone && q.taken >= q.Most/2 && q.places.Of(owner) >= max(1, q.Most/4) {
+	if !q.TakeMany(owner, 1) {
 		return nil, false
 	}
-	q.taken++
-	q.places.Take(owner)
-	return func() {
-		q.mu.Lock()
-		defer q.mu.Unlock()
-		q.taken--
-		q.places.Free(owner)
-	}, true
+	return func() { q.Add(owner, -1) }, true
+}
+
+// TakeMany takes n places for an owner. It takes none if there are not as many for this owner now;
+// with n = 0 it reports whether the owner is within its share.
+func (q *Quota) TakeMany(owner string, n int) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	share := cmp.Or(q.Each, max(1, q.Most/4))
+	if q.taken+n > q.Most || !q.Lone && q.taken+n > q.Most/2 && q.places.Of(owner)+n > share {
+		return false
+	}
+	q.addLocked(owner, n)
+	return true
+}
+
+// Add takes n places whether or not they are there, or gives them back if n is below 0.
+func (q *Quota) Add(owner string, n int) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.addLocked(owner, n)
+}
+
+func (q *Quota) addLocked(owner string, n int) {
+	q.taken += n
+	q.places.add(owner, n)
 }

@@ -76,3 +76,24 @@ func TestQuotaOfFewPlaces(t *testing.T) {
 		expect.Equal(t, fmt.Sprintf("places of one owner, of %d (lone: %t)", row.quota.Most, row.quota.Lone), n, row.want)
 	}
 }
+
+func TestQuotaOfWhatIsTakenByTheAmount(t *testing.T) {
+	t.Parallel()
+	quota := share.Quota{Most: 1000, Each: 300}
+	for i, row := range []struct {
+		owner string
+		n     int
+		want  bool
+	}{
+		{"a", 501, false}, {"a", 450, true}, {"a", 50, true}, {"a", 1, false}, {"a", 0, true}, {"b", 301, false}, {"b", 300, true}, {"b", 1, false},
+		{"c", 200, true}, {"c", 1, false}, {"a", -400, true}, {"a", 200, true}, {"a", 1, false}, {"c", 100, true}, {"c", 1, false},
+	} {
+		if row.n < 0 {
+			quota.Add(row.owner, row.n)
+			continue
+		}
+		expect.Equal(t, fmt.Sprintf("step %d: %s takes %d", i, row.owner, row.n), quota.TakeMany(row.owner, row.n), row.want)
+	}
+	quota.Add("b", 1000) // it is used already
+	expect.Equal(t, "whether b is within its share", quota.TakeMany("b", 0), false)
+}

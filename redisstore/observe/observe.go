@@ -23,10 +23,12 @@ type Observer interface {
 	// it was asked: a failover, a restart, or a history that was renamed. An increment asks each
 	// time, and what other calls depend on is asked for every ten seconds.
 	IncarnationChanged()
-	// LockWaits is called when a request of package lock that may wait begins, and what it returns
-	// once, when it has ended: with the lock or without. Requests that do not wait and candidates
-	// of an election, which wait by design, are not reported.
-	LockWaits() (ended func(granted bool))
+	// LockWaits is called when a request of package lock that may wait begins. It returns what is
+	// called when the request has ended, once: with the lock or without. Before that, Redis may
+	// have told for how long its waiter has waited by now: for longer than the request, if an
+	// earlier one had the same token. Requests that do not wait and candidates of an election,
+	// which wait by design, are not reported.
+	LockWaits() (waited func(time.Duration), ended func(granted bool))
 }
 
 // OpIncrBy is the op of an increment, a command of its own. All others are names of scripts.
@@ -67,4 +69,6 @@ func (None) BatchEnded(Batch) {}
 func (None) IncarnationChanged() {}
 
 // LockWaits implements [Observer].
-func (None) LockWaits() func(granted bool) { return func(bool) {} }
+func (None) LockWaits() (waited func(time.Duration), ended func(granted bool)) {
+	return func(time.Duration) {}, func(bool) {}
+}

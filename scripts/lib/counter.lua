@@ -42,6 +42,9 @@ local function read_era(marker, known, span, state, facts)
   local noted, era, till, first, seen, further = read_marker(marker)
   local at = standing(noted, facts)
   if at.refusal then
+    if at.word then
+      redis.call('SET', marker, table.concat({at.word, era, till, first, seen, further}, ' '))
+    end
     return nil, nil, nil, at.refusal
   end
   local changed = not era or not at.same

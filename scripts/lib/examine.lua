@@ -15,6 +15,10 @@ local function examine(key, head, index, names, ttl, longest, skew, trust, facts
   local pool, complete, unknown = read_pool(key, head)
   local at, before = standing(pool.incarnation, facts), math.max(pool.ttl, pool.longest)
   if at.refusal then
+    if at.word then
+      pool.incarnation = at.word
+      write_pool(key, pool)
+    end
     return nil, at.refusal
   end
   local told = pool.layout ~= '' and pool.ttl or math.max(pool.ttl, ttl or 0)

@@ -9,7 +9,8 @@
 -- continues, and the server is not asked). disk: 1 if the server confirms only what is on disk.
 -- ack: all | some. set: alone | sentinel | cluster. asked: the id of the server that the caller has
 -- asked for the rest, '-' for none. places: with ack all the places for which the caller waits, in
--- the form above, this server's first; a run of '-' takes a place off. Else '-'.
+-- the form above, this server's first; a run of '-' takes a place off, and one of '+' is of a place
+-- that the caller knows from another word: it waits for it, and does not note it here. Else '-'.
 local function read_facts(text)
   local mode, disk, ack, set, asked, places = string.match(text, '^(%l+) ([01]) (%l+) (%l+) (%S+) (%S+)$')
   return {mode = mode, disk = disk, all = ack == 'all', set = set, asked = asked, places = places}
@@ -45,7 +46,7 @@ local function union_of(noted, waited, attached)
   for place, run in pairs(known) do
     if run == '-' then
       runs[place] = nil
-    elseif run ~= '' or not runs[place] then
+    elseif run ~= '+' and (run ~= '' or not runs[place]) then
       runs[place] = run
     end
   end
@@ -78,21 +79,44 @@ local function server_now(facts)
   return replication, id, facts.asked ~= id and {'ask', id} or nil
 end
 
+-- with_attached returns a word with the replicas that are attached among its places, nil where it
+-- has them, or no places.
+local function with_attached(noted, attached)
+  local word, more = read_word(noted), false
+  local runs = read_places(word.places)
+  for _, place in ipairs(attached) do
+    if not runs[place] then
+      runs[place], more = '', true
+    end
+  end
+  word.places = write_places(runs)
+  return more and word.level == '2' and write_word(word) or nil
+end
+
 -- standing returns the word to note now, and whether the state continues (same). With a refusal,
--- which is a script's reply, neither is known. {'unsuitable', fact}: the server cannot show whether
--- it has lost something. {'ask', id}: the caller has asked another server than this. {'all'}: it
--- has to wait for all places. {'places', run@place…}: for these as well.
+-- which is a script's reply, neither is known; a word beside it is to be noted, since no call may
+-- be answered before a replica that is attached becomes master. {'unsuitable', fact}: the server
+-- cannot show whether it has lost something. {'ask', id}: the caller has asked another server than
+-- this. {'all'}: it has to wait for all places. {'places', run@place…}: for these as well.
 local function standing(noted, facts)
   if facts.mode == 'trust' then
     local there = (noted or '') ~= '' and not string.find(noted, '^0:')
     return {word = there and noted or 'trusted', same = there, why = read_word(noted).id == '0' and 'restored' or 'missing'}
   end
   local replication, id, refusal = server_now(facts)
-  if refusal then
+  if not replication then
     return {refusal = refusal}
   end
   local was, attached = read_word(noted), attached_places(replication)
   local before, epoch, level = info_field(replication, 'master_replid2'), '', #attached == 0 and '1' or '0'
+  -- Of a slot that was moved the places are those of another set.
+  local own = facts.set ~= 'cluster' or was.id == id or was.id == before
+  local function refused(reply)
+    return {refusal = reply, word = own and with_attached(noted, attached) or nil}
+  end
+  if refusal then
+    return refused(refusal)
+  end
   if facts.set == 'cluster' then
     epoch = info_field(section_of(redis.pcall('CLUSTER', 'INFO')), 'cluster_my_epoch')
     if epoch == '' then
@@ -104,17 +128,15 @@ local function standing(noted, facts)
   elseif facts.all and level == '0' then
     return {refusal = {'unsuitable', 'a replica is attached, and no list says which there are: --ack with a number, or the URL of Sentinel or the cluster'}}
   end
-  -- Of a slot that was moved the places are those of another set.
-  local own = facts.set ~= 'cluster' or was.id == id or was.id == before
   if own and was.level == '2' and level ~= '2' then
-    return {refusal = {'all'}}
+    return refused({'all'})
   end
   local places = ''
   if level == '2' then
     local more
     places, more = union_of(own and was.places or '', facts.places, attached)
     if #more > 0 then
-      return {refusal = {'places', unpack(more)}}
+      return refused({'places', unpack(more)})
     end
   end
   local now = {id = id, run = was.run, input = was.input, epoch = epoch, level = level, disk = facts.disk, why = was.why, places = places}

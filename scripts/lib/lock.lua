@@ -11,16 +11,20 @@ local function read_fence(grant)
   return {number = fence, token = token, since = since or '0', inbox = inbox}
 end
 
-local function read_holder(text)
-  local fence, since, till, permits, owner = string.match(text, '^(%d+) (%d+) (%d+) (%d+) (.*)$')
-  return {fence = fence, since = since, till = tonumber(till), permits = tonumber(permits), owner = owner}
+-- read_whole reads the rest of a joint holder, which most calls need of one holder at most.
+local function read_whole(holder)
+  if holder.text then
+    holder.fence, holder.since, holder.owner = string.match(holder.text, '^(%d+) (%d+) %d+ %d+ (.*)$')
+    holder.text = nil
+  end
+  return holder
 end
 
 -- read_lock returns the state of a lock that has this value, and this text about its last grant
 -- (lib/lock_format): kind is its mode, or '' for a free lock. Of joint holders only those with an
 -- open lease count.
 local function read_lock(value, grant, holders)
-  local state = {value = value, kind = '', last = read_fence(grant), together = {}, ended = {}, used = 0, capacity = 0}
+  local state = {value = value, kind = '', last = read_fence(grant), together = {}, ended = {}, count = 0, used = 0, capacity = 0}
   local mark = value and string.sub(value, 1, 22)
   if not value then
     return state
@@ -30,10 +34,11 @@ local function read_lock(value, grant, holders)
   end
   local found = redis.call('HGETALL', holders)
   for i = 1, #found, 2 do
-    local holder = read_holder(found[i + 1])
+    local till, permits = string.match(found[i + 1], '^%d+ %d+ (%d+) (%d+)')
+    local holder = {till = tonumber(till), permits = tonumber(permits), text = found[i + 1]}
     if holder.till > now then
       state.together[found[i]] = holder
-      state.used = state.used + holder.permits
+      state.count, state.used = state.count + 1, state.used + holder.permits
       state.kind = mark == marks.s and 's' or 'p'
     else
       state.ended[#state.ended + 1] = found[i]

@@ -11,6 +11,9 @@ local function in_doubt(marker, text, span, facts)
   local noted, till = string.match(text or '', '^(%S+) (%d+)$')
   local at = standing(noted, facts)
   if at.refusal then
+    if at.word then
+      redis.call('SET', marker, at.word .. ' ' .. till)
+    end
     return 1, at.refusal
   end
   if not at.same then

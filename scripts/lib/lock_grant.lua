@@ -32,7 +32,7 @@ local function upcoming(state)
 end
 
 -- last_end returns the end of the last of the joint leases; 0 if there is none. It is kept in
--- `latest`: one call may let in thousands.
+-- `latest`: one call may let in hundreds.
 local function last_end(state)
   if not state.latest then
     state.latest = 0
@@ -51,17 +51,21 @@ local function mint(fences, state, token, inbox, ttl)
   write_fence(fences, state.last.number, token, state.last.since, inbox, remember(math.max(ttl, last_end(state) - now), state.last.number))
 end
 
+-- most_holders is the number of joint holders that a lock has at most: a call reads all of them.
+local most_holders = 256
+
 -- room reports whether the lock can be granted as wanted beside its present holders.
 local function room(state, want)
   if state.kind == '' then
     return true
   end
-  return state.kind == want.mode and (want.mode == 's' or (want.mode == 'p' and want.capacity == state.capacity and state.used + want.permits <= want.capacity))
+  return state.kind == want.mode and state.count < most_holders and (want.mode == 's' or (want.mode == 'p' and want.capacity == state.capacity and state.used + want.permits <= want.capacity))
 end
 
 -- write_together writes one of the joint holders, and keeps the lock until the last of their leases
 -- ends.
 local function write_together(lock, holders, state, token, holder)
+  read_whole(holder)
   state.together[token] = holder
   state.latest = math.max(last_end(state), holder.till)
   local left = keep_ms(state.latest - now)
@@ -91,14 +95,14 @@ local function admit(lock, fences, holders, state, token, want, ms, inbox)
   mint(fences, state, token, inbox, want.ttl)
   if state.kind == '' then
     redis.call('DEL', holders)
-    state.used = 0
+    state.count, state.used = 0, 0
   end
   state.kind = want.mode
   if want.mode == 'x' then
     redis.call('SET', lock, token .. want.owner, 'PX', keep_ms(ms))
     return
   end
-  state.used, state.capacity = state.used + want.permits, want.capacity
+  state.count, state.used, state.capacity = state.count + 1, state.used + want.permits, want.capacity
   write_together(lock, holders, state, token, {fence = state.last.number, since = state.last.since, till = now + ms, permits = want.permits, owner = want.owner})
 end
 
@@ -181,7 +185,7 @@ end
 -- withdraw takes the lock from one of its joint holders.
 local function withdraw(lock, holders, state, token)
   redis.call('HDEL', holders, token)
-  state.used = state.used - state.together[token].permits
+  state.count, state.used = state.count - 1, state.used - state.together[token].permits
   state.together[token], state.latest = nil, nil
   local latest = last_end(state)
   if latest == 0 then

@@ -28,8 +28,13 @@ local function before()
   return integer(redis.call('ZCOUNT', KEYS[3], '0', '(' .. arrival))
 end
 
+-- waited returns for how long this one has waited.
+local function waited()
+  return integer(math.max(0, now - tonumber(arrival) / 1000))
+end
+
 local exclusive = value and string.sub(value, 1, 1) ~= '='
 if exclusive and string.sub(value, 1, 22) ~= ARGV[1] and ARGV[6] ~= '' and not KEYS[6] then
   wait_in_line()
-  return {'waiting', before(), integer(redis.call('PTTL', KEYS[1]))}
+  return {'waiting', before(), integer(redis.call('PTTL', KEYS[1])), waited()}
 end

@@ -17,7 +17,7 @@ import (
 
 // What a process is told by its environment.
 const (
-	RoleVariable    = "COATCHECK_CHAOS_ROLE"
+	RoleVariable    = "CHAOS_ROLE"
 	StoreVariable   = "CHAOS_STORE"
 	FileVariable    = "CHAOS_FILE"
 	numberVariable  = "CHAOS_NUMBER"

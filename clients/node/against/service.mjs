@@ -76,6 +76,8 @@ async function counters() {
   assert.deepEqual(await client.add('orders', { by: 5, requestId: 'a' }), added);
   await assert.rejects(client.add('orders', { by: 5, limit: 7 }), { code: 'counter-limit', status: 409 });
   await assert.rejects(client.add('orders', { by: -1 }), { code: 'invalid-request', field: 'by' });
+  assert.equal((await client.add('tries', { limit: 9, ttl: 60, afterLoss: 'stay' })).value, 1);
+  await assert.rejects(client.add('tries', { afterLoss: 'stay' }), { code: 'invalid-request', field: 'after_loss' });
   assert.equal(await client.counter('orders'), 6);
   const { numbers } = await client.add('bills', { by: 2, template: 'B-{n:4}' });
   assert.deepEqual(numbers, ['B-0001', 'B-0002']);

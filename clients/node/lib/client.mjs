@@ -17,6 +17,21 @@ function quoted(text) {
   return `"${text.replace(/["\\]/g, '\\$&')}"`;
 }
 
+/** What no error may hold: the longest first, which can have another one in it. */
+function secretsOf(key, path, message, lease = '') {
+  const [, token = ''] = /^\/token\/([^/]+)/.exec(path) ?? [];
+  return [key, lease, message?.owner ?? '', token, decodeURIComponent(token)].sort((a, b) => b.length - a.length);
+}
+
+/** Reports whether an answer is a whole one. One with members of other types is none. */
+function holds(whole, answer) {
+  try {
+    return whole(answer);
+  } catch {
+    return false;
+  }
+}
+
 /** Asks one service. Each request has a connection of its own, and is sent once. */
 export class Client {
   #url;
@@ -51,9 +66,9 @@ export class Client {
     if (repeat !== undefined) headers['Idempotency-Key'] = quoted(repeat);
     try {
       const { status, type, wait, text } = await send(this.#url, method, this.#url.pathname.replace(/\/$/, '') + path, headers, body, timeout * 1000);
-      if (![200, 201, 204].includes(status)) throw problem(status, type, wait, text);
+      if (![200, 201, 204].includes(status)) throw problem(status, type, wait, text, secretsOf(this.#key, path, message, lease));
       const answer = status === 204 ? null : object(text);
-      if (!whole(answer)) throw new UnknownOutcome('unknown-outcome', 'the answer cannot be read', { status });
+      if (!holds(whole, answer)) throw new UnknownOutcome('unknown-outcome', 'the answer cannot be read', { status });
       return answer;
     } catch (error) {
       if (method !== 'GET' || !(error instanceof UnknownOutcome)) throw error;

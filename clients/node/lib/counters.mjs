@@ -13,8 +13,8 @@ export const counters = {
    * numbers, exact below 2^53; beyond that the answer cannot be read. With a requestId asking again
    * gets the same values, and adds once; without one a lost answer leaves a gap.
    */
-  async add(key, { by = 1, limit, ttl, requestId, template, calendar, zone } = {}) {
-    const query = { by, limit, ttl_ms: ttl === undefined ? undefined : millis(ttl), template, calendar, zone };
+  async add(key, { by = 1, limit, ttl, afterLoss, requestId, template, calendar, zone } = {}) {
+    const query = { by, limit, ttl_ms: ttl === undefined ? undefined : millis(ttl), after_loss: afterLoss, template, calendar, zone };
     const whole = (added) => Number.isSafeInteger(added?.value) && added.value - added.first + 1 === by && (added.key === key || added.key?.startsWith(`${key}:`));
     const { number, ...added } = await this[ask]('POST', withQuery(named('/incr', key), query), whole, { repeat: requestId });
     return { key: added.key, first: added.first, value: added.value, numbers: added.numbers ?? (number === undefined ? [] : [number]) };

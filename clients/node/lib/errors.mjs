@@ -1,6 +1,9 @@
 // What a call fails with, and which failure an answer is.
 
-/** What a call failed with. No text of it holds a token or a lease. */
+/**
+ * What a call failed with. No text of it holds an API key, a token or a lease, nor characters that
+ * a terminal does not print, whatever the service has answered.
+ */
 export class CoatcheckError extends Error {
   /**
    * @param {string} code of docs/remote.md; "unavailable" and "unknown-outcome" where the service
@@ -53,21 +56,49 @@ export class NotRecorded extends Error {
 export function object(text) {
   try {
     const value = JSON.parse(text);
-    return value !== null && typeof value === 'object' ? value : undefined;
+    return value !== null && typeof value === 'object' && !Array.isArray(value) ? value : undefined;
   } catch {
     return undefined;
   }
 }
 
-/** The error that an answer is. Only the service's own word says that nothing was done. */
-export function problem(status, type, wait, text) {
-  const facts = { status, retryAfter: /^\d+$/.test(wait ?? '') ? Number(wait) : undefined };
+const LONGEST = 500; // characters of a text of the service
+const YEAR = 365 * 24 * 3600; // the longest wait
+
+/**
+ * The error that an answer to a request with these secrets is. Only the service's own word says
+ * that nothing was done.
+ */
+export function problem(status, type, wait, text, secrets) {
+  const facts = { status, retryAfter: /^\d{1,18}$/.test(wait ?? '') ? Math.min(Number(wait), YEAR) : undefined };
   const said = type.split(';')[0].trim() === 'application/problem+json' && status >= 400 ? object(text) : undefined;
-  if (typeof said?.code !== 'string') return foreign(status, facts);
-  Object.assign(facts, { field: said.field, operation: said.operation });
-  if (said.code === 'limit-reached' && Number.isInteger(said.retry_after_ms)) facts.retryAfter = said.retry_after_ms / 1000;
-  const Kind = Object.hasOwn(kinds, said.code) ? kinds[said.code] : status < 500 ? CoatcheckError : UnknownOutcome;
-  return new Kind(said.code, said.detail ?? said.title ?? '', facts);
+  if (!isProblem(said)) return foreign(status, facts);
+  const { code, title, detail, field, operation } = plain(said, secrets);
+  if (code !== said.code) return foreign(status, facts);
+  Object.assign(facts, { field, operation });
+  const ms = code === 'limit-reached' ? said.retry_after_ms : undefined;
+  if (Number.isInteger(ms) && ms > 0 && ms <= YEAR * 1000) facts.retryAfter = ms / 1000;
+  const Kind = Object.hasOwn(kinds, code) ? kinds[code] : status < 500 ? CoatcheckError : UnknownOutcome;
+  return new Kind(code, detail || title || '', facts);
+}
+
+const texts = ['code', 'title', 'detail', 'field', 'operation'];
+
+const isProblem = (said) => /^[a-z0-9-]{1,64}$/.test(said?.code ?? '') && texts.every((name) => ['string', 'undefined'].includes(typeof said[name]));
+
+/**
+ * The texts of a problem, fit for an error. Characters that are not printed go first: a secret with
+ * one in it would stay whole otherwise.
+ */
+function plain(said, secrets) {
+  return Object.fromEntries(texts.filter((name) => said[name] !== undefined).map((name) => {
+    let text = said[name].replace(/[\p{C}\p{Z}\uFFFD]/gu, (one) => (one === ' ' ? one : ''));
+    for (const secret of secrets) {
+      if (secret.length >= 8) text = text.replaceAll(secret, '…'); // what is shorter may be part of a word
+    }
+    const characters = [...text];
+    return [name, characters.length > LONGEST ? `${characters.slice(0, LONGEST).join('')}…` : text];
+  }));
 }
 
 /** The codes whose class the status does not tell. */

@@ -27,6 +27,11 @@ export function send(url, method, path, headers, body, timeout) {
     const request = (secure ? https : http).request(url, options);
     request.on('socket', (socket) => socket.once(secure ? 'secureConnect' : 'connect', () => (connected = true)));
     request.on('error', fail);
+    // nobody asked for it: without a listener the promise would stay open
+    request.on('upgrade', (_, socket) => {
+      socket.destroy();
+      fail(new Error('another protocol'));
+    });
     if (headers.Expect) {
       const sendBody = () => request.writableEnded || request.end(body);
       const unasked = setTimeout(sendBody, 1000); // not every proxy answers that

@@ -15,7 +15,7 @@ export const operations = {
     if (!isText(key) || key === '') throw new TypeError('a key is a string of 1 to 1,024 bytes, without lone surrogates');
     if (!isText(fingerprint)) throw new TypeError('a fingerprint is a string without lone surrogates: see fingerprint()');
     const message = { key, scope, retention_ms: retention === undefined ? undefined : millis(retention), fingerprint, lease_ms: millis(lease), policy, owner };
-    return this[ask]('POST', '/operation/claim', (claimed) => claimed?.operation && isClaim(claimed), { message });
+    return this[ask]('POST', '/operation/claim', (claimed) => isText(claimed?.operation) && isClaim(claimed), { message });
   },
 
   /** As complete, for what claimKey has granted. */
@@ -25,7 +25,7 @@ export const operations = {
 
   /** As extend, for what claimKey has granted. */
   async extendOperation(operation, lease, span, timeout) {
-    await this[ask]('POST', path(operation, '/extend'), (extended) => extended?.lease_until, { message: { lease_ms: millis(span) }, lease, timeout });
+    await this[ask]('POST', path(operation, '/extend'), (extended) => isText(extended?.lease_until), { message: { lease_ms: millis(span) }, lease, timeout });
   },
 
   /** As release, for what claimKey has granted. */
@@ -35,7 +35,7 @@ export const operations = {
 
   /** The state of an operation, as the service tells it. */
   async operation(operation) {
-    return this[ask]('GET', path(operation, ''), (status) => status?.state);
+    return this[ask]('GET', path(operation, ''), (status) => isText(status?.state));
   },
 
   /** Has an answer forgotten: the next claim is granted. Repeating it is harmless. Role admin. */
@@ -49,7 +49,7 @@ export const operations = {
    * with. With an owner of its own, 16 characters or more, it may be repeated.
    */
   async beginResolving(operation, lease = 30, owner) {
-    const isWhole = (begun) => begun?.lease && Number.isInteger(begun.fence);
+    const isWhole = (begun) => isText(begun?.lease) && Number.isInteger(begun.fence);
     return this[ask]('POST', path(operation, '/resolve'), isWhole, { message: { lease_ms: millis(lease) }, lease: owner });
   },
 

@@ -78,13 +78,14 @@ export class Attempt {
  * The heartbeat runs in the same thread: work that blocks it for longer than the lease loses its
  * claim.
  */
-export async function runOnce(client, token, fingerprint, work, { lease = 30, policy = 'hold', resolve } = {}) {
+export async function runOnce(client, token, fingerprint, work, { lease = 30, policy = 'hold', resolve, ...others } = {}) {
+  // one that is in the wrong place would be without effect, and nobody would see it
+  only('the options', Object.keys(others), []);
+  if (typeof token !== 'string') only('the key', Object.keys(token ?? {}), ['key', 'scope', 'retention']);
   if (!isText(fingerprint) || fingerprint === '') throw new TypeError('the fingerprint is a string: see fingerprint()');
   if (typeof work !== 'function' || types.isGeneratorFunction(work)) throw new TypeError('the work is a function, and none that yields');
-  // before the claim is sent: from here one lease is what this process trusts its claim for
-  const claimedAt = now();
   const subject = typeof token === 'string' ? issued(client, token) : own(client, token);
-  const claimed = await claimOrResolve(client, subject, fingerprint, lease, policy, resolve);
+  const { claimed, claimedAt } = await claimOrResolve(client, subject, fingerprint, lease, policy, resolve);
   if (claimed.outcome === 'replay') {
     const { status, headers, body_base64, body_not_kept = false } = claimed.response;
     return { answer: { status, headers: headers ?? {}, body: Buffer.from(body_base64 ?? '', 'base64'), notKept: body_not_kept }, replayed: true };
@@ -98,27 +99,38 @@ export async function runOnce(client, token, fingerprint, work, { lease = 30, po
   } finally {
     await stop();
     // If it cannot be given back, the token is in doubt when its lease has lapsed.
-    if (attempt.notBegun) await settle(() => subject.release(claimed.lease)).catch(() => {});
+    if (attempt.notBegun === true) await settle(() => subject.release(claimed.lease)).catch(() => {});
   }
-  if (!attempt.notBegun) await record(subject, claimed.lease, answer);
+  if (attempt.notBegun !== true) await record(subject, claimed.lease, answer);
   return { answer, replayed: false };
+}
+
+/** Throws a TypeError for names that do not belong into an argument. */
+function only(what, names, known) {
+  const stranger = names.find((name) => !known.includes(name));
+  if (stranger !== undefined) throw new TypeError(`${what}: ${stranger} is none of theirs; {key, scope, retention} and {lease, policy, resolve} are two arguments`);
 }
 
 /** What a resolver returns if nothing had happened, and nothing can any more. */
 export const NOT_BEGUN = Symbol('not begun');
 
-/** Claims, and again once the resolver has ended the doubt about an earlier attempt. */
+/**
+ * Claims, and again once the resolver has ended the doubt about an earlier attempt. claimedAt is
+ * before the claim was sent: from there one lease is what this process trusts its claim for.
+ */
 async function claimOrResolve(client, subject, fingerprint, lease, policy, resolve) {
+  let claimedAt = now();
   try {
-    return await claimAgain(subject, fingerprint, lease, policy);
+    return { claimed: await claimAgain(subject, fingerprint, lease, policy), claimedAt };
   } catch (error) {
     const inDoubt = error.code === 'idempotency-outcome-unknown' && error.operation;
     if (!resolve || !inDoubt || !await resolved(client, error.operation, resolve)) throw error;
   }
-  return claimAgain(subject, fingerprint, lease, policy);
+  claimedAt = now();
+  return { claimed: await claimAgain(subject, fingerprint, lease, policy), claimedAt };
 }
 
-const QUESTION = 60; // seconds that a resolver has before another one may ask
+const QUESTION = 30; // seconds that a resolver has before another one may ask
 
 /** Asks the resolver, and reports whether the doubt is over. What it throws is thrown. */
 async function resolved(client, operation, resolve) {
@@ -130,16 +142,16 @@ async function resolved(client, operation, resolve) {
     return error.code === 'not-in-doubt'; // another one has asked
   }
   const { lease, fence } = begun;
-  let said;
+  let isSettled = false;
   try {
-    said = await resolve(operation, fence);
+    const said = await resolve(operation, fence);
+    if (said === NOT_BEGUN) await settle(() => client.settle(operation, 'not-begun', { lease }));
+    else if (said instanceof Response) await settle(() => client.settle(operation, 'completed', { answer: said, lease }));
+    else return false;
+    isSettled = true;
   } finally {
-    // else its lease ends
-    if (said !== NOT_BEGUN && !(said instanceof Response)) await client.endResolving(operation, lease).catch(() => {});
+    if (!isSettled) await client.endResolving(operation, lease).catch(() => {}); // else its lease ends
   }
-  if (said === NOT_BEGUN) await settle(() => client.settle(operation, 'not-begun', { lease }));
-  else if (said instanceof Response) await settle(() => client.settle(operation, 'completed', { answer: said, lease }));
-  else return false;
   return true;
 }
 

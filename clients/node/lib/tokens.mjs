@@ -7,7 +7,8 @@ import { Response } from './response.mjs';
 const path = (token, verb) => `/token/${encodeURIComponent(token)}${verb}`;
 
 /** Reports whether an answer to a claim is a whole one. */
-export const isClaim = (claimed) => (claimed?.outcome === 'granted' && claimed.lease && claimed.fence) || (claimed?.outcome === 'replay' && claimed.response);
+export const isClaim = (claimed) => (claimed?.outcome === 'granted' && isText(claimed.lease) && claimed.lease && Number.isSafeInteger(claimed.fence))
+  || (claimed?.outcome === 'replay' && Number.isInteger(claimed.response.status) && isText(claimed.response.body_base64 ?? ''));
 
 /** An answer as it is sent to be recorded. */
 export function recorded({ status, headers, body, notKept = false }) {
@@ -19,13 +20,13 @@ export const tokens = {
   /** Issues a token. One whose answer was lost was not handed out: issue another. */
   async issue({ ttl, scope } = {}) {
     const message = { ttl_ms: ttl === undefined ? undefined : millis(ttl), scope };
-    const issued = await this[ask]('POST', '/token', (issued) => issued?.token, { message });
+    const issued = await this[ask]('POST', '/token', (issued) => isText(issued?.token), { message });
     return { token: issued.token, scope: issued.scope, expiresAt: new Date(issued.expires_at) };
   },
 
   /** The state of a token, as the service tells it. */
   async status(token) {
-    return this[ask]('GET', path(token, ''), (status) => status?.state);
+    return this[ask]('GET', path(token, ''), (status) => isText(status?.state));
   },
 
   /**
@@ -50,7 +51,7 @@ export const tokens = {
 
   /** The heartbeat: the lease ends that many seconds from now. Repeating it is harmless. */
   async extend(token, lease, span, timeout) {
-    await this[ask]('POST', path(token, '/extend'), (extended) => extended?.lease_until, { message: { lease_ms: millis(span) }, lease, timeout });
+    await this[ask]('POST', path(token, '/extend'), (extended) => isText(extended?.lease_until), { message: { lease_ms: millis(span) }, lease, timeout });
   },
 
   /**

@@ -55,6 +55,10 @@ const faults = {
     response.write('{"key":"ord', () => response.destroy());
   },
   silent() {},
+  switched({ socket }) {
+    socket.on('error', () => {});
+    socket.write('HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: x\r\n\r\n');
+  },
   slow({ socket }) {
     socket.on('error', () => {});
     socket.write('HTTP/1.1 200 OK\r\nX-A: ');

@@ -107,6 +107,8 @@ def counters():
     assert client.add("orders", 5, request_id='a "b"') == added
     assert refused("counter-limit", client.add, "orders", 5, limit=7).status == 409
     assert refused("invalid-request", client.add, "orders", -1).field == "by"
+    assert client.add("tries", limit=9, ttl=60, after_loss="stay")["value"] == 1
+    assert refused("invalid-request", client.add, "tries", after_loss="stay").field == "after_loss"
     assert client.counter("orders") == 6
     refused("not-found", client.counter, "never")
     assert client.add("bills", 2, template="B-{n:4}")["numbers"] == ["B-0001", "B-0002"]

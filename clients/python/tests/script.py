@@ -93,5 +93,9 @@ class _Answers(BaseHTTPRequestHandler):
             self.wfile.write(b"a")
             time.sleep(0.02)
 
+    def _switched(self, _):
+        self.wfile.write(b"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: x\r\n\r\n")
+        self.connection.recv(1)
+
     def log_message(self, *_):
         pass

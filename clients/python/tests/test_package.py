@@ -260,7 +260,7 @@ class Package(unittest.TestCase):
 
     def test_a_wait_that_is_no_number_is_not_known(self):
         for wait, seconds in ((None, None), ("7", 7), ("soon", None), ("²", None)):
-            error = errors.problem(503, "text/html", wait, b"")
+            error = errors.problem(503, "text/html", wait, b"", ())
             self.assertEqual((type(error), error.retry_after), (coatcheck.UnknownOutcome, seconds), wait)
 
     def test_a_url_of_another_kind_is_refused(self):

@@ -13,11 +13,17 @@ def application(environ, start_response):
     key, event = environ["HTTP_IDEMPOTENCY_KEY"], environ.get("HTTP_X_EVENT")
     environ["wsgi.input"].read(int(environ.get("CONTENT_LENGTH") or 0))
     tell("begun", key)
-    if event == "killed":
+    if event == "thrown":
+        raise ValueError("no money")
+    if event == "slow":
+        tell("wait", key)
+    if event in ("killed", "gone"):
         os.kill(os.getpid(), signal.SIGKILL)
     start_response("201 Created", [("Content-Type", "text/plain")])
     yield b"half of it, "
     if event == "part":
         os.kill(os.getpid(), signal.SIGKILL)
+    if event == "thrown late":
+        raise ValueError("no money")
     tell("ended", key)
     yield b"and the rest"

@@ -1,5 +1,5 @@
 // A payment on a framework of Node, with the time limit that its users set.
-// The argument names the framework.
+// The first argument names the framework, and for Fastify a second one names its setting.
 import 'reflect-metadata';
 
 const port = Number(process.env.PORT);
@@ -12,6 +12,9 @@ async function pay(headers) {
   await tell('begun', key);
   if (headers['x-event'] === 'slow') {
     await tell('wait', key);
+  }
+  if (headers['x-event'] === 'late') {
+    await new Promise((done) => { setTimeout(done, 3 * limit); });
   }
   await tell('ended', key);
 }
@@ -30,6 +33,16 @@ const frameworks = {
     });
     app.use((fault, request, answer, next) => answer.status(fault.status ?? 500).end()); // no stack in the log
     app.listen(port, '127.0.0.1');
+  },
+
+  async fastify() {
+    const { default: fastify } = await import('fastify');
+    const app = fastify({ [process.argv[3]]: limit });
+    app.post('/payments', async (request, answer) => {
+      await pay(request.headers);
+      return answer.code(201).send('paid');
+    });
+    await app.listen({ port, host: '127.0.0.1' });
   },
 
   async koa() {

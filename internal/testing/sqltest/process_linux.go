@@ -1,38 +1,9 @@
 package sqltest
 
-import (
-	"bytes"
-	"os"
-	"path/filepath"
-	"slices"
-	"strconv"
-)
+import "github.com/coatcheck/coatcheck/internal/testing/proctest"
 
 // children lists the processes that a process has started and that still run.
-func children(parent int) (pids []int) {
-	files, _ := filepath.Glob("/proc/[0-9]*/stat") // the pattern is right
-	for _, file := range files {
-		pid, err := strconv.Atoi(filepath.Base(filepath.Dir(file)))
-		if state, its, ok := status(pid); err == nil && ok && its == parent && state != "Z" {
-			pids = append(pids, pid)
-		}
-	}
-	return pids
-}
+func children(parent int) (pids []int) { return proctest.Children(parent) }
 
 // ended reports whether a process runs no more. Its entry may be left.
-func ended(pid int) bool {
-	state, _, ok := status(pid)
-	return !ok || slices.Contains([]string{"Z", "X"}, state)
-}
-
-// status reads a process's state and parent, which come after its name in parentheses.
-func status(pid int) (state string, parent int, ok bool) {
-	text, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
-	fields := bytes.Fields(text[bytes.LastIndexByte(text, ')')+1:])
-	if err != nil || len(fields) < 2 {
-		return "", 0, false
-	}
-	parent, err = strconv.Atoi(string(fields[1]))
-	return string(fields[0]), parent, err == nil
-}
+func ended(pid int) bool { return proctest.Ended(pid) }

@@ -1,6 +1,7 @@
 package compat
 
 import (
+	"bufio"
 	"html"
 	"net/http"
 	"strconv"
@@ -16,18 +17,18 @@ func (l *Leaf) Cache(c echo.Context) error {
 	if l.config.NoSegment {
 		return segmentOff(c)
 	}
-	var rows [][]string
-	for _, tag := range l.service.Segments.Stats() {
-		if !mayUse(c, tag.Tag) {
-			continue
+	return page(c, "name init next pos value0 max0 step0 value1 max1 step1", func(add func(...string)) {
+		for _, tag := range l.service.Segments.Stats() {
+			if !mayUse(c, tag.Tag) {
+				continue
+			}
+			row := []string{tag.Tag, strconv.FormatBool(tag.Initialised), strconv.FormatBool(tag.Ready > 0), "0"}
+			for _, part := range []segment.Part{tag.Current, tag.Next} {
+				row = append(row, strconv.FormatInt(part.Pos, 10), strconv.FormatInt(part.Max, 10), strconv.FormatInt(part.Step, 10))
+			}
+			add(row...)
 		}
-		row := []string{tag.Tag, strconv.FormatBool(tag.Initialised), strconv.FormatBool(tag.Ready > 0), "0"}
-		for _, part := range []segment.Part{tag.Current, tag.Next} {
-			row = append(row, strconv.FormatInt(part.Pos, 10), strconv.FormatInt(part.Max, 10), strconv.FormatInt(part.Step, 10))
-		}
-		rows = append(rows, row)
-	}
-	return page(c, "name init next pos value0 max0 step0 value1 max1 step1", rows)
+	})
 }
 
 // DB shows the tags of the source.
@@ -39,14 +40,13 @@ func (l *Leaf) DB(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	var rows [][]string
-	for _, tag := range tags {
-		if !mayUse(c, tag.Tag) {
-			continue
+	return page(c, "tag max step update", func(add func(...string)) {
+		for _, tag := range tags {
+			if mayUse(c, tag.Tag) {
+				add(tag.Tag, strconv.FormatInt(tag.Max, 10), strconv.FormatInt(tag.Step, 10), tag.Updated)
+			}
 		}
-		rows = append(rows, []string{tag.Tag, strconv.FormatInt(tag.Max, 10), strconv.FormatInt(tag.Step, 10), tag.Updated})
-	}
-	return page(c, "tag max step update", rows)
+	})
 }
 
 func segmentOff(c echo.Context) error {
@@ -54,23 +54,25 @@ func segmentOff(c echo.Context) error {
 		"You should config leaf.segment.enable=true first")
 }
 
-// page is a table as people and scripts that scrape it find it at Leaf's.
-func page(c echo.Context, heads string, rows [][]string) error {
-	var page strings.Builder
-	cells := func(kind string, texts []string) {
-		page.WriteString("<tr>\n")
-		for _, text := range texts {
-			page.WriteString("<" + kind + ">" + html.EscapeString(text) + "</" + kind + ">\n")
-		}
-		page.WriteString("</tr>\n")
-	}
-	page.WriteString("<!DOCTYPE html>\n<html>\n<head>\n<meta charset=\"UTF-8\">\n<title>Leaf</title>\n</head>\n<body>\n<table>\n<thead>\n")
-	cells("th", strings.Fields(heads))
-	page.WriteString("</thead>\n<tbody>\n")
-	for _, row := range rows {
-		cells("td", row)
-	}
-	page.WriteString("</tbody>\n</table>\n</body>\n</html>\n")
+// page is a table as people and scripts that scrape it find it at Leaf's. It is sent row by row:
+// there may be ten thousand.
+func page(c echo.Context, heads string, rows func(add func(...string))) error {
 	noStore(c)
-	return c.HTML(http.StatusOK, page.String())
+	c.Response().Header().Set(echo.HeaderContentType, echo.MIMETextHTMLCharsetUTF8)
+	c.Response().WriteHeader(http.StatusOK)
+	to := bufio.NewWriterSize(c.Response(), 8<<10) // it keeps the first error
+	cells := func(kind string, texts []string) {
+		_, _ = to.WriteString("<tr>\n")
+		for _, text := range texts {
+			_, _ = to.WriteString("<" + kind + ">" + html.EscapeString(text) + "</" + kind + ">\n")
+		}
+		_, _ = to.WriteString("</tr>\n")
+	}
+	_, _ = to.WriteString("<!DOCTYPE html>\n<html>\n<head>\n<meta charset=\"UTF-8\">\n<title>Leaf</title>\n</head>\n<body>\n" +
+		"<table>\n<thead>\n")
+	cells("th", strings.Fields(heads))
+	_, _ = to.WriteString("</thead>\n<tbody>\n")
+	rows(func(texts ...string) { cells("td", texts) })
+	_, _ = to.WriteString("</tbody>\n</table>\n</body>\n</html>\n")
+	return to.Flush()
 }

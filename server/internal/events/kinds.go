@@ -7,7 +7,8 @@ const (
 	// CounterInDoubt is a refusal: the counter has gone back, or everything was lost a moment ago.
 	CounterInDoubt = "counter.in-doubt"
 
-	LimitReset = "limit.reset"
+	LimitReset    = "limit.reset"
+	LimitReturned = "limit.returned" // an admin has given back to it
 
 	SegmentSet = "segment.set"
 
@@ -50,7 +51,7 @@ const (
 
 var (
 	sent = []string{
-		CounterSet, CounterRemoved, CounterInDoubt, LimitReset, SegmentSet,
+		CounterSet, CounterRemoved, CounterInDoubt, LimitReset, LimitReturned, SegmentSet,
 		PoolCreated, WorkerGranted, WorkerReleased, WorkerLost, WorkerQuarantined, WorkerExhausted,
 		LockGranted, LockReleased, LockLost, LockBroken, LockQuarantined,
 		OperationSettled, OperationForgotten, RequestRefused, TokenInDoubt, StoreChanged, StoreRestored, ReplicasGone,

@@ -18,6 +18,7 @@ import (
 const Kept = capacity
 
 const (
+	readAtOnce     = 64   // events that a subscriber is sent at once
 	capacity       = 1024 // events that a subscriber may lag behind, and gets after it was away
 	maxSubscribers = 64
 
@@ -188,6 +189,9 @@ func (l *Log) after(position int64, reader access.Caller) (read []entry, missed,
 	oldest := max(1, l.last-capacity+1)
 	missed = max(0, oldest-1-position)
 	for at := max(position+1, oldest); at <= l.last; at++ {
+		if len(read) == readAtOnce {
+			return read, missed, at - 1, nil
+		}
 		if event, ok := visible(l.ring[at%capacity], reader); ok {
 			read = append(read, entry{at, event})
 		}

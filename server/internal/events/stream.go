@@ -123,19 +123,22 @@ func (s *stream) renew() (ok bool) {
 	return ok
 }
 
-// catchUp sends the subscriber's events so far, and returns a channel that more ones close.
-func (s *stream) catchUp() <-chan struct{} {
-	read, missed, end, changed := s.log.after(s.position, s.Reader)
-	if missed > 0 {
-		s.add("missed", api.EventMissed{AtMost: missed})
+// catchUp sends the subscriber's events so far, a few at a time, and returns a channel that more
+// ones close.
+func (s *stream) catchUp() (changed <-chan struct{}) {
+	for changed == nil && s.err == nil {
+		read, missed, end, next := s.log.after(s.position, s.Reader)
+		if missed > 0 {
+			s.add("missed", api.EventMissed{AtMost: missed})
+		}
+		for _, one := range read {
+			fmt.Fprintf(&s.text, "id: %s\n", s.log.id(one.at))
+			s.add("", one.event)
+		}
+		s.position, changed = end, next
+		step.At("events: caught up")
+		s.flush()
 	}
-	for _, one := range read {
-		fmt.Fprintf(&s.text, "id: %s\n", s.log.id(one.at))
-		s.add("", one.event)
-	}
-	s.position = end
-	step.At("events: caught up")
-	s.flush()
 	return changed
 }
 

@@ -86,5 +86,10 @@ def millis(seconds):
 
 
 def is_number(value):
-    """Reports whether a value of JSON is an integer."""
-    return isinstance(value, int) and not isinstance(value, bool)
+    """Reports whether a value of JSON is an integer of 64 bits."""
+    return isinstance(value, int) and not isinstance(value, bool) and -(1 << 63) <= value < 1 << 63
+
+
+def is_text(value):
+    """Reports whether a value of JSON is a text with something in it."""
+    return isinstance(value, str) and value != ""

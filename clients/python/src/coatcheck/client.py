@@ -58,9 +58,10 @@ class Client(Counters, Ids, Limits, Locks, Operations, Tokens, Workers):
         try:
             status, told, text = send(self._url, method, self._url.path.rstrip("/") + path, headers, body, timeout or self._timeout + longer)
             if status not in (200, 201, 204):
-                raise problem(status, told.get("Content-Type", ""), told.get("Retry-After"), text)
+                secrets = self._secrets(path, message, lease)
+                raise problem(status, told.get("Content-Type", ""), told.get("Retry-After"), text, secrets)
             answer = {} if status == 204 else parsed(text)
-            if answer is None or (whole is done) != (status == 204) or not whole(answer):
+            if answer is None or (whole is done) != (status == 204) or not _holds(whole, answer):
                 raise UnknownOutcome("unknown-outcome", "the answer cannot be read", status)
             return answer
         except UnknownOutcome as error:
@@ -68,6 +69,12 @@ class Client(Counters, Ids, Limits, Locks, Operations, Tokens, Workers):
                 raise
             code = "unavailable" if error.code == "unknown-outcome" else error.code
             raise Unavailable(code, error.detail, error.status, error.retry_after, error.facts) from None
+
+    def _secrets(self, path, message, lease):
+        """What no error may hold: the longest first, which can have another one in it."""
+        token = path.split("/")[2] if path.startswith("/token/") else ""
+        owner = (message or {}).get("owner", "")
+        return sorted({self._key, lease or "", owner, token, urllib.parse.unquote(token)}, key=len, reverse=True)
 
     def _headers(self, lease, repeat):
         headers = {"Content-Type": "application/json", "Accept": "application/json"}
@@ -80,6 +87,14 @@ class Client(Counters, Ids, Limits, Locks, Operations, Tokens, Workers):
             _printable("the request id", repeat, first=" ")
             headers["Idempotency-Key"] = '"' + repeat.replace("\\", "\\\\").replace('"', '\\"') + '"'
         return headers
+
+
+def _holds(whole, answer):
+    """Reports whether an answer is a whole one. One with members of other types is none."""
+    try:
+        return whole(answer)
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError):
+        return False
 
 
 def _printable(what, text, first="!"):

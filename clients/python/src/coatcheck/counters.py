@@ -21,6 +21,7 @@ class Counters(Asking):
         *,
         limit: Optional[int] = None,
         ttl: Optional[float] = None,
+        after_loss: str = "",
         request_id: str = "",
         template: str = "",
         calendar: str = "",
@@ -31,9 +32,11 @@ class Counters(Asking):
         Beyond limit nothing is added (the code is counter-limit). ttl is how many seconds a counter
         lives that begins now. With a request_id the same call gets the same values for a day, so
         that it may be repeated after UnknownOutcome; without one lost values are a gap. A template
-        such as ORD-{yyyyMMdd}-{n:6} has the values written: they are the numbers.
+        such as ORD-{yyyyMMdd}-{n:6} has the values written: they are the numbers. after_loss="stay"
+        is for a count with a limit and an end whose values nobody uses: see docs/counters.md.
         """
-        path = with_query(named("/incr", key), by=by, limit=limit, ttl_ms=millis(ttl), template=template, calendar=calendar, zone=zone)
+        terms = {"limit": limit, "ttl_ms": millis(ttl), "after_loss": after_loss}
+        path = with_query(named("/incr", key), by=by, template=template, calendar=calendar, zone=zone, **terms)
 
         def whole(added):
             first, value, of = added.get("first"), added.get("value"), str(added.get("key"))

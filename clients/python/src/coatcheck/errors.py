@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any, Dict, Mapping, Optional
+
+from .ask import is_number
 
 
 class Error(Exception):
-    """What a call failed with. No text of it holds a token or a lease."""
+    """What a call failed with. No text of it holds an API key, a token or a lease, nor characters
+    that a terminal does not print, whatever the service has answered.
+    """
 
     def __init__(
         self, code: str, detail: str, status: Optional[int] = None, retry_after: Optional[float] = None, facts: Optional[Mapping[str, Any]] = None
@@ -65,7 +70,7 @@ class NotRecorded(Exception):
 def parsed(text):
     """The object of a JSON text; None for anything else."""
     try:
-        value = json.loads(text)
+        value = json.loads(text, parse_constant=int)  # NaN is a ValueError
     except (ValueError, RecursionError):
         return None
     return value if isinstance(value, dict) else None
@@ -87,17 +92,48 @@ _kinds = {
 }
 
 
-def problem(status, media, wait, text):
-    """The error that an answer is. Only the service's own word says that nothing was done."""
-    retry_after = int(wait) if wait and wait.isdecimal() else None
+_longest = 500  # characters of a text of the service
+_year = 365 * 24 * 3600  # the longest wait
+
+
+def problem(status, media, wait, text, secrets):
+    """The error that an answer to a request with these secrets is. Only the service's own word says
+    that nothing was done.
+    """
+    retry_after = min(int(wait), _year) if re.fullmatch("[0-9]{1,18}", wait or "") else None
     told = parsed(text) if media.split(";")[0].strip() == "application/problem+json" and status >= 400 else None
-    if told is None or not isinstance(told.get("code"), str):
+    if told is None or not _is_problem(told):
         return _foreign(status, retry_after)
-    code, detail = told["code"], str(told.get("detail") or told.get("title") or "")
-    if code == "limit-reached" and isinstance(told.get("retry_after_ms"), int):
-        retry_after = told["retry_after_ms"] / 1000
+    facts = _plain(told, secrets)
+    code, detail = facts["code"], facts.get("detail") or facts.get("title") or ""
+    if code != told["code"]:
+        return _foreign(status, retry_after)
+    if code == "limit-reached" and is_number(facts.get("retry_after_ms")) and 0 < facts["retry_after_ms"] <= _year * 1000:
+        retry_after = facts["retry_after_ms"] / 1000
     kind = _kinds.get(code, Error if 400 <= status < 500 else UnknownOutcome)
-    return kind(code, detail, status, retry_after, told)
+    return kind(code, detail, status, retry_after, facts)
+
+
+def _is_problem(told):
+    texts = all(isinstance(told.get(name, ""), str) for name in ("code", "title", "detail", "field", "operation"))
+    return texts and re.fullmatch("[a-z0-9-]{1,64}", told.get("code", ""))
+
+
+def _plain(value, secrets):
+    """A value of JSON with its texts fit for an error. Characters that are not printed go first: a
+    secret with one in it would stay whole otherwise.
+    """
+    if isinstance(value, dict):
+        return {_plain(name, secrets): _plain(one, secrets) for name, one in value.items()}
+    if isinstance(value, list):
+        return [_plain(one, secrets) for one in value]
+    if not isinstance(value, str):
+        return value
+    text = "".join(one for one in value if one.isprintable() and one != "\ufffd")
+    for secret in secrets:
+        if len(secret) >= 8:  # what is shorter is no secret, and may be part of a word
+            text = text.replace(secret, "…")
+    return text if len(text) <= _longest else text[:_longest] + "…"
 
 
 def _foreign(status, retry_after):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.client
 import io
+import re
 import socket
 import time
 
@@ -20,6 +21,7 @@ def send(url, method, path, headers, body, timeout):
     until = time.monotonic() + timeout
     kind = http.client.HTTPSConnection if url.scheme == "https" else http.client.HTTPConnection
     connection = kind(url.hostname, url.port, timeout=timeout)
+    connection.response_class = _Response
     try:
         connection.connect()
     except (OSError, UnicodeError) as error:  # refused, not resolved, not trusted: nothing was sent
@@ -32,13 +34,35 @@ def send(url, method, path, headers, body, timeout):
         except ConnectionError:
             pass  # what refuses a large body unread has answered before it closed
         response = connection.getresponse()
-        return response.status, response.headers, response.read(MOST)
+        return response.status, response.headers, _whole(response)
     except socket.timeout:
-        raise TimedOut("unknown-outcome", "no answer in time") from None
-    except (OSError, http.client.HTTPException) as error:
-        raise UnknownOutcome("unknown-outcome", f"no answer: {type(error).__name__}") from None
+        failure = TimedOut("unknown-outcome", "no answer in time")
+    except (OSError, ValueError, http.client.HTTPException) as error:
+        failure = UnknownOutcome("unknown-outcome", f"no answer: {type(error).__name__}")
     finally:
         line.close()
+    raise failure  # here, since the error above may hold what the other side has sent
+
+
+def _whole(response):
+    """The body of an answer. Other clients refuse a length that is none as well."""
+    lengths = set(response.headers.get_all("Content-Length", []))
+    if not response.chunked and (len(lengths) > 1 or any(not re.fullmatch("[0-9]{1,18}", length) for length in lengths)):
+        raise ValueError("no length")
+    text = response.read(MOST + 1)
+    if response.length or len(text) > MOST:
+        raise ValueError("it is shorter than it says, or too long")
+    return text
+
+
+class _Response(http.client.HTTPResponse):
+    """An answer, after those that only say that it is to come, such as 103."""
+
+    def begin(self):
+        super().begin()
+        while 101 < self.status < 200:
+            self.headers = None
+            super().begin()
 
 
 class _Line(io.RawIOBase):

@@ -13,7 +13,8 @@ class Limits(Asking):
     def take_limit(self, name: str, rate: int, per: float, burst: Optional[int] = None, cost: int = 1) -> Dict[str, Any]:
         """Takes a cost, all of it or nothing: {"remaining", "reset"}, reset in seconds. Without
         room it raises Error (limit-reached; retry_after is when there is). A negative cost gives
-        back, 0 only looks. per is in seconds. After UnknownOutcome the cost may have been taken.
+        back, for the role admin; 0 only looks. per is in seconds. After UnknownOutcome the cost may
+        have been taken.
         """
 
         def whole(taken):

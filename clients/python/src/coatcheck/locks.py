@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import Any, Dict, Optional, Type
 
 from . import clocks
-from .ask import Asking, done, given, is_number, millis, named
+from .ask import Asking, done, given, is_number, is_text, millis, named
 from .errors import Error, Lost, UnknownOutcome
 
 _RELEASE = 2.0  # seconds that a release may take
@@ -56,7 +56,7 @@ class Locks(Asking):
 
 
 def _is_grant(granted):
-    return isinstance(granted.get("lease"), str) and granted["lease"] and is_number(granted.get("fence")) and granted["fence"] > 0
+    return is_text(granted.get("lease")) and is_number(granted.get("fence")) and granted["fence"] > 0
 
 
 def _leave(client, path, proof):
@@ -163,7 +163,7 @@ class Lock:
     def _renew(self):
         """Renews. What is confirmed after the deadline revives nothing."""
         sent = clocks.read()
-        renewed = lambda answer: answer.get("expires_at")  # noqa: E731
+        renewed = lambda answer: is_text(answer.get("expires_at"))  # noqa: E731
         self._client._ask("PUT", self._path, renewed, {"ttl_ms": self._ttl_ms}, self._proof, self._ttl / 3)
         self.check()
         self._trusted = sent

@@ -85,12 +85,12 @@ def run_once(
     utf8("the fingerprint", fingerprint)
     if key is not None:
         utf8("the key", key)
+    elif retention is not None or scope:
+        raise TypeError("retention and scope belong to a key: a token has those that it was issued with")
     if not callable(work) or any(is_later(part) for is_later in _LATER for part in (work, getattr(work, "__call__", None))):
         raise TypeError("the work is a function, no async def and none that yields: run those within one, such as by asyncio.run or list")
-    # before the claim is sent: from here one lease is what this process trusts its claim for
-    claimed_at = clocks.read()
     subject = _ByToken(client, token) if key is None else _ByKey(client, key, scope, retention)
-    claimed = _claim_or_resolve(client, subject, fingerprint, lease, policy, resolve)
+    claimed, claimed_at = _claim_or_resolve(client, subject, fingerprint, lease, policy, resolve)
     if claimed["outcome"] == "replay":
         response = claimed["response"]
         body = base64.b64decode(response.get("body_base64") or "")
@@ -111,12 +111,12 @@ def run_once(
         response = response_of(work(attempt))
     except BaseException:
         _stop(beat, ended)
-        if attempt.not_begun:
+        if attempt.not_begun is True:
             _give_back(subject, proof)
         raise
     _stop(beat, ended)
     answer = _answer(response.status, response.headers, response.body)
-    if attempt.not_begun:
+    if attempt.not_begun is True:
         _give_back(subject, proof)
         return answer, False
     try:
@@ -181,17 +181,22 @@ _DECIDES = ("idempotency-in-progress", "idempotency-outcome-unknown", "idempoten
 
 
 def _claim_or_resolve(client, subject, fingerprint, lease, policy, resolve):
-    """Claims, and again once the resolver has ended the doubt about an earlier attempt."""
+    """Claims, and again once the resolver has ended the doubt about an earlier attempt. It also
+    returns the clocks before the claim was sent: from there one lease is what this process trusts
+    its claim for.
+    """
+    claimed_at = clocks.read()
     try:
-        return _claim(subject, fingerprint, lease, policy)
+        return _claim(subject, fingerprint, lease, policy), claimed_at
     except Error as error:
         in_doubt = error.code == "idempotency-outcome-unknown" and error.operation
         if resolve is None or not in_doubt or not _resolved(client, error.operation, resolve):
             raise
-    return _claim(subject, fingerprint, lease, policy)
+    claimed_at = clocks.read()
+    return _claim(subject, fingerprint, lease, policy), claimed_at
 
 
-_QUESTION = 60.0  # seconds that a resolver has before another one may ask
+_QUESTION = 30.0  # seconds that a resolver has before another one may ask
 
 
 def _resolved(client, operation, resolve):
@@ -201,20 +206,20 @@ def _resolved(client, operation, resolve):
         begun = _settle(lambda: client.begin_resolving(operation, _QUESTION, owner))
     except Error as error:
         return error.code == "not-in-doubt"  # another one has asked
-    proof, said = begun["lease"], None
+    proof, is_settled = begun["lease"], False
     try:
         said = resolve(operation, begun["fence"])
+        if isinstance(said, Response):
+            _settle(lambda: client.settle(operation, "completed", "", said.status, said.headers, said.body, proof))
+            is_settled = True
+        elif said is NOT_BEGUN:
+            _settle(lambda: client.settle(operation, "not-begun", lease=proof))
+            is_settled = True
     finally:
-        if said is not NOT_BEGUN and not isinstance(said, Response):
+        if not is_settled:
             with contextlib.suppress(Error):  # else its lease ends
                 client.end_resolving(operation, proof)
-    if isinstance(said, Response):
-        _settle(lambda: client.settle(operation, "completed", "", said.status, said.headers, said.body, proof))
-    elif said is NOT_BEGUN:
-        _settle(lambda: client.settle(operation, "not-begun", lease=proof))
-    else:
-        return False
-    return True
+    return is_settled
 
 
 def _claim(subject, fingerprint, lease, policy):

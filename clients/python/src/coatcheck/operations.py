@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Dict, Mapping, Optional
 
-from .ask import Asking, done, given, is_number, millis, quoted, utf8
+from .ask import Asking, done, given, is_number, is_text, millis, quoted, utf8
 from .tokens import is_claim, is_extended, recorded
 
 
@@ -32,7 +32,7 @@ class Operations(Asking):
         asked = given(
             key=key, scope=scope, retention_ms=millis(retention), fingerprint=fingerprint, lease_ms=millis(lease), policy=policy, owner=owner
         )
-        return self._ask("POST", "/operation/claim", lambda claimed: claimed.get("operation") and is_claim(claimed), asked)
+        return self._ask("POST", "/operation/claim", lambda claimed: is_text(claimed.get("operation")) and is_claim(claimed), asked)
 
     def complete_operation(
         self,
@@ -56,7 +56,7 @@ class Operations(Asking):
 
     def operation(self, operation: str) -> Dict[str, Any]:
         """The state of an operation, as the service tells its own caller or an operator."""
-        return self._ask("GET", _path(operation), lambda shown: shown.get("state"))
+        return self._ask("GET", _path(operation), lambda shown: is_text(shown.get("state")))
 
     def forget_operation(self, operation: str) -> None:
         """Has an answer forgotten: the next claim is granted. Repeating it is harmless. It needs
@@ -72,7 +72,7 @@ class Operations(Asking):
         return self._ask(
             "POST",
             _path(operation, "/resolve"),
-            lambda begun: begun.get("lease") and is_number(begun.get("fence")),
+            lambda begun: is_text(begun.get("lease")) and is_number(begun.get("fence")),
             {"lease_ms": millis(lease)},
             owner or None,
         )

@@ -9,7 +9,7 @@ from __future__ import annotations
 import base64
 from typing import Any, Dict, Mapping, Optional
 
-from .ask import Asking, done, given, millis, quoted, utf8
+from .ask import Asking, done, given, is_number, is_text, millis, quoted, utf8
 from .response import Response
 
 
@@ -20,11 +20,11 @@ class Tokens(Asking):
         """Issues a token that may be claimed once within ttl seconds: {"token", "expires_at",
         "scope"}. After UnknownOutcome issue another: the lost one was not handed out.
         """
-        return self._ask("POST", "/token", lambda issued: issued.get("token"), given(scope=scope, ttl_ms=millis(ttl)))
+        return self._ask("POST", "/token", lambda issued: is_text(issued.get("token")), given(scope=scope, ttl_ms=millis(ttl)))
 
     def status(self, token: str) -> Dict[str, Any]:
         """The state of a token, as the service tells it."""
-        return self._ask("GET", _path(token), lambda shown: shown.get("state"))
+        return self._ask("GET", _path(token), lambda shown: is_text(shown.get("state")))
 
     def claim(self, token: str, fingerprint: str, lease: float, policy: str = "hold", owner: str = "") -> Dict[str, Any]:
         """Looks at a token and takes it: {"outcome": "granted", "lease", "fence", …} or {"outcome":
@@ -65,13 +65,19 @@ class Tokens(Asking):
 def is_claim(claimed):
     """Reports whether an answer to a claim is a whole one."""
     if claimed.get("outcome") == "granted":
-        return claimed.get("lease") and claimed.get("fence")
-    return claimed.get("outcome") == "replay" and isinstance(claimed.get("response"), dict)
+        return is_text(claimed.get("lease")) and is_number(claimed.get("fence")) and claimed["fence"] > 0
+    return claimed.get("outcome") == "replay" and _is_recorded(claimed.get("response"))
+
+
+def _is_recorded(response):
+    """Reports whether a recorded answer is a whole one."""
+    base64.b64decode(response.get("body_base64") or "", validate=True)
+    return is_number(response["status"]) and isinstance(response.get("headers") or {}, dict)
 
 
 def is_extended(answer):
     """Reports whether an answer confirms a heartbeat."""
-    return answer.get("lease_until")
+    return is_text(answer.get("lease_until"))
 
 
 def recorded(status, headers, body, not_kept=False):

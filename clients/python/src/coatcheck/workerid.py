@@ -16,7 +16,7 @@ import weakref
 from types import TracebackType
 from typing import List, Optional, Type, Union
 
-from .ask import Asking, done, given, millis, named
+from .ask import Asking, done, given, is_text, millis, named
 from .errors import Error, Lost
 from .snowflake import Generator, layout_of
 
@@ -121,7 +121,7 @@ class WorkerId:
         self._proof = {name: lease.get(name, "") for name in ("ttl_ms", "not_after", "fence", "identity", "layout", "epoch", "datacenter")}
         self._ids = Generator(layout_of(lease["layout"]), _millis(lease["epoch"]), self.not_before, self.datacenter, self.worker_id)
         _millis(lease["server_time"])
-        if not (self._token and self.fence > 0 and lease["ttl_ms"] > 0 and self._renew_every > 0 and self.not_before < self.not_after):
+        if not (is_text(self._token) and self.fence > 0 and lease["ttl_ms"] > 0 and self._renew_every > 0 and self.not_before < self.not_after):
             raise ValueError("not a whole grant")
 
     @property

@@ -9,6 +9,7 @@ import (
 	"net/http/pprof"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/coatcheck/coatcheck/cmd/coatcheck/internal/config"
@@ -38,13 +39,30 @@ func profiles(on bool) http.Handler {
 	mux.HandleFunc("/debug/pprof/profile", pprof.Profile)
 	mux.HandleFunc("/debug/pprof/trace", pprof.Trace)
 	mux.HandleFunc("/debug/pprof/symbol", pprof.Symbol)
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	return oneAtATime(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		// NaN is not
 		if seconds, err := strconv.ParseFloat(r.FormValue("seconds"), 64); err == nil && !(seconds <= longestProfile.Seconds()) {
 			http.Error(w, fmt.Sprintf("seconds: a profile takes up to %.0f seconds", longestProfile.Seconds()), http.StatusBadRequest)
 			return
 		}
 		mux.ServeHTTP(w, r)
+	}))
+}
+
+// oneAtATime answers 429 while another request is answered: each profile can take as much memory as
+// the process has.
+func oneAtATime(next http.Handler) http.Handler {
+	var busy atomic.Bool
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if busy.Swap(true) {
+			w.Header().Set("Retry-After", "1")
+			http.Error(w, "another profile is being taken: one at a time", http.StatusTooManyRequests)
+			return
+		}
+		defer busy.Store(false)
+		// a client that takes nothing does not keep the others out for ever
+		_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(longestProfile + time.Minute))
+		next.ServeHTTP(w, r)
 	})
 }
 

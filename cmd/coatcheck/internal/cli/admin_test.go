@@ -58,24 +58,33 @@ func TestProfilesAreAtTheAdminListenerAlone(t *testing.T) {
 	expect.Contains(t, "the banner for people", p.banner.people(&config.Service{}), "admin       "+p.banner.AdminURL+"/readyz")
 }
 
-// A profile that is being taken does not hold the stop up.
-func TestAStopEndsAProfileThatIsBeingTaken(t *testing.T) {
+// A profile that is being taken keeps others out, and does not hold the stop up.
+func TestOneProfileIsTakenAtATimeAndEndsWithTheProcess(t *testing.T) {
 	p := serve(t, "--admin-listen", "127.0.0.1:0")
 	began, ended := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(ended)
 		client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
 		close(began)
-		response, err := client.Get(p.banner.AdminURL + "/debug/pprof/trace?seconds=300")
-		if err == nil {
+		for status := 429; status == 429; { // one of those below can be first
+			response, err := client.Get(p.banner.AdminURL + "/debug/pprof/trace?seconds=300")
+			if err != nil {
+				return
+			}
+			status = response.StatusCode
 			_, _ = io.Copy(io.Discard, response.Body) // it is cut off
 			_ = response.Body.Close()
 		}
 	}()
 	<-began
+	// every other one waits, since each can take as much memory as the process has
 	eventually(t, "the profile is being taken", func() bool {
-		_, body := page(t, p.banner.AdminURL+"/debug/pprof/goroutine?debug=1")
-		return strings.Contains(body, "pprof.Trace")
+		for _, path := range []string{"heap", "goroutine?debug=2", "allocs?debug=1", "trace?seconds=0.01", "profile?seconds=1"} {
+			if status, body := page(t, p.banner.AdminURL+"/debug/pprof/"+path); status != 429 || !strings.Contains(body, "one at a time") {
+				return false
+			}
+		}
+		return true
 	})
 	p.endsWell()
 	<-ended

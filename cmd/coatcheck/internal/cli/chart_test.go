@@ -67,26 +67,68 @@ func TestValuesOfTheChart(t *testing.T) {
 		}
 	}
 	for name, values := range map[string]map[string]any{
-		"misspelled":            {"replica": 3},
-		"nobody":                {"replicas": 0},
-		"image of the day":      {"image": map[string]any{"tag": "latest"}},
-		"half of a digest":      {"image": map[string]any{"digest": "sha256:0123"}},
-		"password in the open":  {"settings": map[string]any{"redis": "redis://:secret@redis"}},
-		"setting of the chart":  {"settings": map[string]any{"listen": "0.0.0.0:80"}},
-		"port that needs root":  {"port": 443},
-		"setting like a key":    {"settings": map[string]any{"LOG_LEVEL": "debug"}},
-		"memory without a unit": {"goMemLimit": "lots"},
-		"stop that is cut off":  {"settings": map[string]any{"stop-timeout": "5m"}},
-		"stop that is too soon": {"requestSeconds": 29},
-		"gateway of nothing":    {"gateway": map[string]any{"replicas": 1}},
-		"own setting by name":   {"extraEnv": []any{map[string]any{"name": "COATCHECK_LISTEN", "value": "0.0.0.0:80"}}},
-		"eviction of none":      {"podDisruptionBudget": map[string]any{"unhealthyPodEvictionPolicy": "Never"}},
-		"more than all work":    {"autoscaling": map[string]any{"cpuPercent": 101}},
-		"password of a gateway": {"gateway": map[string]any{"settings": map[string]any{"redis": "redis://:secret@redis"}}},
+		"misspelled":             {"replica": 3},
+		"nobody":                 {"replicas": 0},
+		"image of the day":       {"image": map[string]any{"tag": "latest"}},
+		"half of a digest":       {"image": map[string]any{"digest": "sha256:0123"}},
+		"password in the open":   {"settings": map[string]any{"redis": "redis://:secret@redis"}},
+		"setting of the chart":   {"settings": map[string]any{"listen": "0.0.0.0:80"}},
+		"port that needs root":   {"port": 443},
+		"setting like a key":     {"settings": map[string]any{"LOG_LEVEL": "debug"}},
+		"setting that is none":   {"settings": map[string]any{"akc": 2}},
+		"gateway's that is none": {"gateway": map[string]any{"settings": map[string]any{"id-pool": "orders"}}},
+		"value of no setting":    {"settings": map[string]any{"restarts": "nonsense"}},
+		"part of no pool":        {"pools": map[string]any{"orders": map[string]any{"layuot": "41/5/5/12"}}},
+		"memory without a unit":  {"goMemLimit": "lots"},
+		"stop that is cut off":   {"settings": map[string]any{"stop-timeout": "5m"}},
+		"stop that is too soon":  {"requestSeconds": 29},
+		"gateway of nothing":     {"gateway": map[string]any{"replicas": 1}},
+		"own setting by name":    {"extraEnv": []any{map[string]any{"name": "COATCHECK_LISTEN", "value": "0.0.0.0:80"}}},
+		"eviction of none":       {"podDisruptionBudget": map[string]any{"unhealthyPodEvictionPolicy": "Never"}},
+		"more than all work":     {"autoscaling": map[string]any{"cpuPercent": 101}},
+		"password of a gateway":  {"gateway": map[string]any{"settings": map[string]any{"redis": "redis://:secret@redis"}}},
 	} {
 		if schema.Validate(plain(t, withValues(ownValues(t), values))) == nil {
 			t.Errorf("%s: the schema allows %v", name, values)
 		}
+	}
+}
+
+// The schema has the names of the program's settings, except those that the chart sets itself and
+// those that belong in a Secret. With -update the test writes them into it.
+func TestChartTakesTheSettingsThatThereAre(t *testing.T) {
+	file := chart + "/values.schema.json"
+	text := readRoot(t, file)
+	want := text
+	service, gateway := config.ServiceSettings(&config.Service{}), config.GatewaySettings(&config.Gateway{Service: &config.Service{}})
+	for i, table := range [][]*config.Setting{service, gateway} {
+		chosen := [][]string{
+			{"listen", "access", "tls-cert", "tls-key", "pools", "drain-delay", "stop-timeout", "request-timeout"},
+			{"listen", "admin", "insecure", "routes", "upstream", "drain-delay", "stop-timeout"},
+		}[i]
+		var names, values []string
+		for _, s := range table {
+			if !s.OnlyFlag && s.Redact == nil && !slices.Contains(chosen, s.Name) {
+				names = append(names, strconv.Quote(s.Name))
+				if len(s.Choices) > 0 {
+					values = append(values, fmt.Sprintf(`%q: {"enum": ["%s"]}`, s.Name, strings.Join(s.Choices, `", "`)))
+				}
+			}
+		}
+		slices.Sort(names)
+		slices.Sort(values)
+		parts := strings.SplitAfter(want, `"propertyNames": {"enum": [`)
+		expect.MustEqual(t, "lists of names in the schema", len(parts), 3)
+		_, rest, _ := strings.Cut(parts[i+1], "]")
+		before, after, _ := strings.Cut(rest, "\"properties\": {")
+		_, after, _ = strings.Cut(after, "},\n")
+		parts[i+1] = strings.Join(names, ", ") + "]" + before + "\"properties\": {" + strings.Join(values, ", ") + "},\n" + after
+		want = strings.Join(parts, "")
+	}
+	if *update {
+		expect.NoError(t, "write the file", os.WriteFile(filepath.Join(root, file), []byte(want), 0o600))
+	} else if want != text {
+		t.Errorf("%s does not have the settings of the program: go test ./cmd/coatcheck/internal/cli -run ChartTakes -update writes them", file)
 	}
 }
 
@@ -136,17 +178,6 @@ func TestChartNotesExplainTheSecrets(t *testing.T) {
 	} {
 		_, notes := renderFiles(t, row.values)
 		expect.Contains(t, "notes of the chart", notes, row.want...)
-	}
-}
-
-// Settings that the chart refuses since they are secret, or its own, are settings that there are;
-// and those that hide their values are among them.
-func TestChartKnowsWhatIsSecret(t *testing.T) {
-	text := readRoot(t, chart+"/values.schema.json")
-	for _, s := range config.ServiceSettings(&config.Service{}) {
-		if s.Redact != nil && !strings.Contains(text, strconv.Quote(s.Name)) {
-			t.Errorf("%s is secret, and the chart's values may have it", s.Name)
-		}
 	}
 }
 

@@ -5,6 +5,7 @@ package cli
 import (
 	"context"
 	"errors"
+	"io/fs"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -26,8 +27,8 @@ type tenure interface {
 
 // under runs the command under a lease that obtain gets, and gives the lease back.
 func (r *commandRun) under(ctx context.Context, obtain func(context.Context) (tenure, error)) error {
-	if _, err := exec.LookPath(r.command[0]); err != nil {
-		return usageError{err}
+	if err := r.found(); err != nil {
+		return err
 	}
 	ctx, stop := supervise.UntilQuit(ctx)
 	defer stop()
@@ -48,12 +49,44 @@ func (r *commandRun) under(ctx context.Context, obtain func(context.Context) (te
 		h.giveBack(nil)
 		return laterError{errors.Join(context.Cause(ctx), err)}
 	}
-	ended, err := supervise.Run(h, r.command, supervise.Allowed(h.TTL(), r.grace), signals, r.warnings)
+	ended, err := supervise.Run(h, r.command, r.allowed(supervise.Allowed(h.TTL(), r.grace)), signals, r.warnings)
 	h.giveBack(&ended)
 	if err != nil {
-		return err
+		return notStarted(err)
 	}
 	return exitError{ended.Code}
+}
+
+// allowed is what the command is allowed at the end of its lease.
+func (r *commandRun) allowed(a supervise.Allowance) supervise.Allowance {
+	a.Leave = r.signals == "leave"
+	return a
+}
+
+// The exit codes that shells use if a command cannot be started, or does not exist.
+const (
+	cannotStart = 126
+	notThere    = 127
+)
+
+// found returns why there is no such command.
+func (r *commandRun) found() error {
+	_, err := exec.LookPath(r.command[0])
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, fs.ErrPermission):
+		return codedError{err, cannotStart}
+	}
+	return codedError{err, notThere}
+}
+
+// notStarted gives the error of a command that could not be started its exit code.
+func notStarted(err error) error {
+	if errors.Is(err, supervise.ErrNotStarted) {
+		return codedError{err, cannotStart}
+	}
+	return err
 }
 
 // guardCommand is the process between `lock run` or `worker run` and its command.

@@ -254,7 +254,7 @@ func TestConfigCheckKnowsTheGateway(t *testing.T) {
 	path := file(t, "routes: "+routes+"\nconsole: off\nbody-timout: 1s\nupstream-idle: soon\nack: 1\n")
 	execute(t, map[string]string{"COATCHECK_UPSTREAM": "ftp://h"}, "config", "check", "gateway", "--config", path, "--admin", "0.0.0.0:1").exits(usage,
 		path+` line 2: unknown setting "console"`, path+` line 3: unknown setting "body-timout"; is body-timeout meant?`, "upstream-idle ("+path+" line 4):",
-		"upstream (COATCHECK_UPSTREAM):", "no replicas", "admin: 0.0.0.0:1 can be reached", routes+": line 3: lease_ms", routes+": line 4: polcy",
+		"upstream (COATCHECK_UPSTREAM):", "no replicas", "admin: 0.0.0.0:1 can be reached", routes+": line 3: lease_ms", routes+": line 4: unknown field",
 	)
 	good := file(t, payRoutes)
 	execute(t, nil, "config", "check", "gateway", "--upstream", "http://127.0.0.1:1", "--routes", good).exits(done).prints("in order")

@@ -129,7 +129,7 @@ func serverOf(s *doctor.Inspected) examinedServer {
 // tell prints the findings, and makes them the exit code.
 func (p *program) tell(e *examination, found examined) error {
 	found.Worst = doctor.Worst(found.Findings)
-	if err := p.print(found, found.people()); err != nil {
+	if err := p.print(found, printable(found.people())); err != nil {
 		return err
 	}
 	limit, limited := map[string]doctor.Severity{doctor.Warning.String(): doctor.Warning,

@@ -17,6 +17,7 @@ import (
 	"github.com/coatcheck/coatcheck/api"
 	"github.com/coatcheck/coatcheck/cmd/coatcheck/internal/config"
 	"github.com/coatcheck/coatcheck/doctor"
+	"github.com/coatcheck/coatcheck/internal/noupgrade"
 )
 
 func (p *program) examineService(ctx context.Context, e *examination) error {
@@ -44,15 +45,17 @@ type look struct {
 	base  string
 	key   string
 	web   *http.Client
+	way   *http.Transport // of web
 	facts doctor.Service
 }
 
 func newLook(base, key string, secure *tls.Config) *look {
+	way := &http.Transport{TLSClientConfig: secure, ForceAttemptHTTP2: true, Proxy: http.ProxyFromEnvironment}
 	return &look{
-		base: base, key: key,
+		base: base, key: key, way: way,
 		web: &http.Client{
 			Timeout:       5 * time.Second,
-			Transport:     &http.Transport{TLSClientConfig: secure, ForceAttemptHTTP2: true, Proxy: http.ProxyFromEnvironment},
+			Transport:     noupgrade.Transport{Next: way},
 			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 		},
 		facts: doctor.Service{Now: time.Now(), Ours: version().Version},
@@ -113,9 +116,9 @@ func (l *look) first(ctx context.Context) (seen, error) {
 	untrusted := ""
 	if wrong, ok := errors.AsType[*tls.CertificateVerificationError](err); ok {
 		untrusted, l.key = wrong.Err.Error(), ""
-		transport := l.web.Transport.(*http.Transport)
-		transport.TLSClientConfig = &tls.Config{MinVersion: tls.VersionTLS12, Certificates: transport.TLSClientConfig.Certificates,
-			InsecureSkipVerify: true} //nolint:gosec // to look at the certificate; nothing secret is sent
+		// to look at the certificate; nothing secret is sent
+		l.way.TLSClientConfig = &tls.Config{MinVersion: tls.VersionTLS12, Certificates: l.way.TLSClientConfig.Certificates,
+			InsecureSkipVerify: true} //nolint:gosec // as above
 		answer, err = l.get(ctx, "/readyz", false)
 	}
 	if err == nil && answer.tls != nil && len(answer.tls.PeerCertificates) > 0 {

@@ -141,6 +141,11 @@ type shownRoute struct {
 	KeyFromBody []string `json:"key_from_body,omitempty"`
 	// who the caller is, where the route has its own; "" = as for all
 	Principal string `json:"principal,omitempty"`
+	// how statuses end an operation, and who is asked about one in doubt; "" = nobody
+	Keep    []string `json:"keep,omitempty"`
+	Frees   []string `json:"frees,omitempty"`
+	Doubts  []string `json:"doubts,omitempty"`
+	Resolve string   `json:"resolve,omitempty"`
 }
 
 func shownRoutes(routes gateway.Routes) []shownRoute {
@@ -149,7 +154,8 @@ func shownRoutes(routes gateway.Routes) []shownRoute {
 		shown := shownRoute{Match: route.Match}
 		if !route.Unguarded {
 			shown = shownRoute{Match: route.Match, Guard: true, Accept: string(route.Accept), Policy: string(route.Policy), Keys: route.Keys,
-				KeyHeader: route.KeyHeaders, KeyFromBody: route.KeyFromBody, Principal: byCaller(route.Caller)}
+				KeyHeader: route.KeyHeaders, KeyFromBody: route.KeyFromBody, Principal: byCaller(route.Caller),
+				Keep: route.Keep, Frees: route.Frees, Doubts: route.Doubts, Resolve: route.ResolveAt}
 		}
 		list = append(list, shown)
 	}
@@ -241,6 +247,10 @@ func routesTable(routes gateway.Routes) string {
 	if ownCallers {
 		head += "\tCALLERS"
 	}
+	ownEnds := slices.ContainsFunc(shown, func(s shownRoute) bool { return s.ends() != "" })
+	if ownEnds {
+		head += "\tENDS"
+	}
 	return tabular(head, func(line func(...string)) {
 		for _, route := range shown {
 			cells := []string{"  " + strings.Join(route.Match, ", "), route.Accept, route.Policy}
@@ -253,6 +263,9 @@ func routesTable(routes gateway.Routes) string {
 			}
 			if ownCallers {
 				cells = append(cells, cmp.Or(route.Principal, "as for all"))
+			}
+			if ownEnds {
+				cells = append(cells, cmp.Or(route.ends(), "as usual"))
 			}
 			line(cells...)
 		}
@@ -269,6 +282,25 @@ func (s shownRoute) key() string {
 		places = append(places, "body "+strings.Join(s.KeyFromBody, idempotency.KeyJoint))
 	}
 	return cmp.Or(strings.Join(places, ", "), idempotency.KeyHeader)
+}
+
+// ends says how operations end on a guarded route that has its own words for it; "" = as usual.
+func (s shownRoute) ends() string {
+	var parts []string
+	if len(s.Keep) > 0 {
+		parts = append(parts, "keeps "+strings.Join(s.Keep, ", "))
+	}
+	if len(s.Frees) > 0 {
+		parts = append(parts, strings.Join(s.Frees, ", ")+" free the key")
+	}
+	usual := idempotency.Route{Keep: s.Keep, Frees: s.Frees}.WithDefaults().Doubts
+	if s.Guard && !slices.Equal(s.Doubts, usual) {
+		parts = append(parts, cmp.Or(strings.Join(s.Doubts, ", "), "no status")+" in doubt")
+	}
+	if s.Resolve != "" {
+		parts = append(parts, "asks "+s.Resolve)
+	}
+	return strings.Join(parts, "; ")
 }
 
 // try is a command that shows a route at work.

@@ -3,14 +3,20 @@ package cli
 import (
 	"context"
 	"crypto/tls"
+	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/coatcheck/coatcheck/api"
 	"github.com/coatcheck/coatcheck/cmd/coatcheck/internal/config"
+	"github.com/coatcheck/coatcheck/internal/noupgrade"
 )
 
 func (p *program) healthcheckCommand() *cobra.Command {
@@ -33,27 +39,47 @@ func (p *program) healthcheck(ctx context.Context, c *config.Service) error {
 		}
 	}
 	// and without the environment's proxy, which is not on this machine
-	web := &http.Client{Transport: &http.Transport{TLSClientConfig: secure}}
+	web := &http.Client{
+		Transport:     noupgrade.Transport{Next: &http.Transport{TLSClientConfig: secure}},
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+		Timeout:       healthcheckTimeout,
+	}
 	defer web.CloseIdleConnections()
 	url := c.Scheme() + reachable(c.Listen) + "/readyz"
-	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
-	defer cancel()
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
-	if err != nil {
-		return err
+	status, body, err := fetch(ctx, web, url)
+	if timeout, is := errors.AsType[net.Error](err); is && timeout.Timeout() {
+		return fmt.Errorf("%s has not answered whole within %v: look into the log of the service there, or whether --listen is its address",
+			url, healthcheckTimeout)
 	}
-	response, err := web.Do(request)
 	if err != nil {
 		return fmt.Errorf("not reachable: %w", err)
 	}
-	defer func() { _ = response.Body.Close() }() // read as far as it is wanted
-	body, err := io.ReadAll(io.LimitReader(response.Body, 4096))
-	if err != nil {
-		return err
+	// that of the service; the gateway's has these fields as well
+	var said api.Readiness
+	switch err := json.Unmarshal(body, &said); {
+	case err != nil || said.Store == "":
+		return fmt.Errorf("%s is not a coatcheck: it answers %s: --listen is the address of the service, or of the gateway's --admin",
+			url, status)
+	case !strings.HasPrefix(status, "200") || !said.Ready:
+		return fmt.Errorf("not ready: %s %s", status, body)
 	}
-	if response.StatusCode != http.StatusOK {
-		return fmt.Errorf("not ready: %s %s", response.Status, body)
-	}
-	_, err = p.stdout.Write(body)
+	_, err = io.WriteString(p.stdout, printable(string(body)))
 	return err
+}
+
+// healthcheckTimeout bounds the whole question: Docker has a limit of its own, which says nothing.
+const healthcheckTimeout = 5 * time.Second
+
+func fetch(ctx context.Context, web *http.Client, url string) (status string, body []byte, err error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return "", nil, err
+	}
+	response, err := web.Do(request)
+	if err != nil {
+		return "", nil, err
+	}
+	defer func() { _ = response.Body.Close() }() // read as far as it is wanted
+	body, err = io.ReadAll(io.LimitReader(response.Body, 1<<20))
+	return response.Status, body, err
 }

@@ -284,6 +284,15 @@ func TestIncrOfACounterThatHasGoneBack(t *testing.T) {
 		{"counter set orders 50", done, "50\n"},
 		{"incr orders", done, "51\n"},
 	})
+	tell(t, served, []told{
+		{"incr tries --limit 9 --ttl 1h --after-loss stay --by 3 --json", done, `{"key":"tries","value":3,"first":1}` + "\n"},
+	})
+	expect.NoError(t, "set a key", redis.Client().Set(t.Context(), strings.Replace(key, "orders", "tries", 2), "1", 0).Err())
+	tell(t, served, []told{
+		{"incr tries --limit 9 --ttl 1h --after-loss stay", done, "4\n"},
+		{"incr tries --limit 9 --ttl 1h --after-loss guess", usage, "stay"},
+		{"incr tries --after-loss stay", usage, "only with limit"},
+	})
 }
 
 // Both ways are to one counter, and no value is handed out by both.

@@ -68,6 +68,45 @@ func TestNginxAsksALimit(t *testing.T) {
 	expect.Equal(t, "a request while coatcheck is away", []any{status, body}, []any{200, "the app"})
 }
 
+// Who has one address of IPv6 has a network of them, and shares one limit with all of them, however
+// each is written. A server for both kinds of addresses writes those of IPv4 in its own way.
+func TestNginxCountsANetworkAsOneCaller(t *testing.T) {
+	t.Parallel()
+	app := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	t.Cleanup(app.Close)
+	url := startNginx(t, map[string]string{
+		"127.0.0.1:3000": strings.TrimPrefix(app.URL, "http://"), "127.0.0.1:8080": strings.TrimPrefix(serve(t).banner.URL, "http://"),
+		`"rate":10,"per_ms":1000,"burst":20`: `"rate":1,"per_ms":3600000,"burst":10`,
+		// so that the test can be any address
+		"listen 127.0.0.1:8000;": "listen 127.0.0.1:8000; set_real_ip_from 127.0.0.1; real_ip_header X-Real-IP;",
+	})
+	for _, caller := range [][]string{
+		{"192.0.2.1", "::ffff:192.0.2.1"},
+		{"192.0.2.2"},
+		{"2001:db8:1:2::", "2001:db8:1:2::1", "2001:db8:1:2:3::", "2001:db8:1:2:3:4:5:6", "2001:db8:1:2:0:4:0:6", "2001:DB8:1:2::0:9"},
+		{"2001:db8:1:3::1"},
+		{"2001:db8:1::", "2001:db8:1::1", "2001:db8:1:0:1::", "2001:db8:1:0:1:2:3:4", "2001:db8:1::2:3:4"},
+		{"2001:db8::", "2001:db8::1", "2001:db8::1:2:3:4", "2001:db8:0:0:1::", "2001:db8::1:0:0:1"},
+		{"2001:db8:0:1::1", "2001:db8:0:1:1:2:3:4", "2001:db8:0:1::"},
+		{"2001::1:0:0:0:1", "2001:0:0:1::", "2001::1:1:2:3:4", "2001:0:0:1:0:0:1:1"},
+		{"fd00::", "fd00::1", "fd00::1:2:3:4", "fd00::1:0:0:4"},
+	} {
+		through := 0
+		for i := range 20 {
+			request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
+			expect.NoError(t, "make a request", err)
+			request.Header.Set("X-Real-IP", caller[i%len(caller)])
+			response, err := http.DefaultClient.Do(request)
+			expect.NoError(t, "ask the service", err)
+			response.Body.Close()
+			if response.StatusCode == http.StatusOK {
+				through++
+			}
+		}
+		expect.Equal(t, "requests let through from "+strings.Join(caller, " and "), through, 10)
+	}
+}
+
 // startNginx starts nginx with the page's file, in which some texts are replaced.
 func startNginx(t *testing.T, replaced map[string]string) (url string) {
 	t.Helper()

@@ -22,15 +22,36 @@ func (p *program) lockCommand() *cobra.Command {
 		p.lockRunCommand(), p.lockListCommand(), p.lockBreakCommand())
 }
 
-// again is what has to be repeated to ask at the same place. It quotes no URL, which may have a
-// password in it.
-func (s *source) again() string {
-	for _, name := range []string{"redis", "server"} {
-		if s.weight(name) == 3 {
-			return " --" + name + " …"
+// again is what has to be repeated to ask at the same place, for another shell: what flags,
+// environment and file have said of the service, or of Redis. A URL with a password is left to the
+// variable of that name, which has to be set there; so has that of the API key.
+func (s *source) again() (text string) {
+	if s.File != "" {
+		text = " --config " + shellWord(s.File)
+	}
+	names := []string{"server", "ca", "cert", "key"}
+	if direct, _ := s.direct(); direct {
+		names = storeNames
+	}
+	for _, name := range names {
+		setting := s.Find(name)
+		if setting == nil || s.weight(name) < 2 || setting.Value == config.Unsaid {
+			continue
+		}
+		text += " --" + name + " " + shellWord(setting.Value)
+		if setting.Redact != nil && setting.Redact(setting.Value) != setting.Value || strings.Contains(setting.Value, "@") {
+			text = strings.TrimSuffix(text, shellWord(setting.Value)) + `"$` + setting.Variable() + `"`
 		}
 	}
-	return ""
+	return text
+}
+
+// shellWord is a word for a shell.
+func shellWord(text string) string {
+	if strings.Trim(text, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_@%+=:,./-") == "" {
+		return text
+	}
+	return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'"
 }
 
 // ownerOf names this process for people who look at a lock.

@@ -70,12 +70,14 @@ func (b lockBreak) holder(shown api.Lock) (api.LockHolder, error) {
 		fences = append(fences, fmt.Sprintf("%d (%s)", holder.Fence, ownerText(holder)))
 	}
 	switch {
+	case b.said && shown.MoreHolders > 0: // it may be one of those
+		return api.LockHolder{Fence: b.fence}, nil
 	case len(fences) == 0:
 		return api.LockHolder{}, fmt.Errorf("lock %s has no holder", shown.Name)
 	case b.said:
 		return api.LockHolder{}, fmt.Errorf("lock %s has no holder with fence %d; the holders' fences are %s", shown.Name, b.fence,
 			strings.Join(fences, ", "))
 	}
-	return api.LockHolder{}, usageError{fmt.Errorf("lock %s has %d holders: name one of them with --fence: %s", shown.Name, len(fences),
-		strings.Join(fences, ", "))}
+	return api.LockHolder{}, usageError{fmt.Errorf("lock %s has %d holders: name one of them with --fence: %s", shown.Name,
+		len(fences)+shown.MoreHolders, strings.Join(fences, ", "))}
 }

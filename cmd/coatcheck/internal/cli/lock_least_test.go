@@ -35,7 +35,7 @@ func TestLockIsHeldForAtLeastAsLongAsIsAsked(t *testing.T) {
 		expect.Equal(t, "owners after a command that took longer", ownersOf(lockOf(t, at)), nil)
 		noProgram := filepath.Join(t.TempDir(), "no-program")
 		expect.MustEqual(t, "error of writing a file", os.WriteFile(noProgram, []byte("\x00\x01"), 0o700), nil)
-		run("--at-least", "1h", "deploy", "--", noProgram).exits(failed, "could not be started")
+		run("--at-least", "1h", "deploy", "--", noProgram).exits(126, "could not be started")
 		expect.Equal(t, "owners after a command that did not begin", ownersOf(lockOf(t, at)), nil)
 	})
 }

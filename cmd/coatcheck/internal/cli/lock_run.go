@@ -23,6 +23,7 @@ type lockRun struct {
 	request  client.LockRequest
 	atLeast  time.Duration // it is held, from its grant on, however soon the command ends
 	conflict int           // the exit code when others hold it
+	silent   bool          // says nothing then
 }
 
 func (p *program) lockRunCommand() *cobra.Command {
@@ -48,19 +49,22 @@ func (p *program) lockRunCommand() *cobra.Command {
 	s := bindStraight(command.Flags(), lockSettings,
 		config.Span("ttl", "30s", shortestRun, lock.MaxTTL, "how long the lock is held without a renewal: after a crash it is free by then",
 			&r.request.TTL),
-		config.Span("wait", "0s", 0, 30*24*time.Hour, "how long to wait for the lock, in the order in which those who wait have come",
+		config.Span("wait", "0s", 0, 30*24*time.Hour, "how long to wait for the lock, in the order in which those who wait have come; "+
+			"a service that takes the call and is silent may add 12s",
 			&r.request.Wait),
 		config.Optional(config.Named("owner", "", "says for people who holds the lock; empty: host:pid", &r.request.Owner)),
-		config.Choice("mode", "exclusive", []string{"exclusive", "shared"}, "shared: with any number of others that ask the same",
+		config.Choice("mode", "exclusive", []string{"exclusive", "shared"}, "shared: with up to 255 others that ask the same",
 			&r.request.Mode),
-		config.Number("permits", "1", 1, lock.MaxCapacity, "number", "as many may hold the lock at once; alike in all that use it",
-			&r.request.Permits),
+		config.Number("permits", "1", 1, lock.MaxCapacity, "number", "as many may hold the lock at once, and at most 256; alike in all "+
+			"that use it", &r.request.Permits),
 		config.Span("at-least", "0s", 0, lock.MaxTTL, "how long the lock is held from its grant on, also after a CMD that ends sooner: "+
 			"longer than the clocks of those who start the same CMD differ", &r.atLeast),
 		config.Number("conflict-exit-code", strconv.Itoa(tryLater), 0, 255, "code",
 			"the exit code when others hold the lock, also after --wait", &r.conflict),
+		config.Toggle("quiet", "say nothing when others hold the lock", &r.silent),
 		config.Span("grace", "5s", 0, time.Hour, "how long CMD may take to end between SIGTERM and SIGKILL; less if the lease ends sooner",
-			&r.grace))
+			&r.grace),
+		r.signalsSetting(), r.passSettings())
 	command.ValidArgsFunction = offerLocks(p, s, cobra.ShellCompDirectiveDefault)
 	return p.ask(command, s, func(ctx context.Context, service *client.Client, args []string) error {
 		r.name, r.command, r.request.Owner = args[0], args[1:], ownerOf(r.request.Owner)
@@ -87,8 +91,10 @@ func (r *lockRun) settle() error {
 // notObtained is the error of a lock that was not granted, with what to try.
 func (r *lockRun) notObtained(err error) error {
 	switch {
+	case errors.Is(err, client.ErrHeld) && r.silent:
+		return exitError{r.conflict}
 	case errors.Is(err, client.ErrHeld):
-		return conflictError{fmt.Errorf("%w\nTry again later, or have it wait with %s. Who holds it: %s", err, longerWait(r.request.Wait),
+		return codedError{fmt.Errorf("%w\nTry again later, or have it wait with %s. Who holds it: %s", err, longerWait(r.request.Wait),
 			r.ls), r.conflict}
 	case isAny(err, client.ErrUnavailable, client.ErrUnknownOutcome, client.ErrQuarantined, client.ErrLost):
 		return laterError{err}

@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"strconv"
 	"time"
 
@@ -77,8 +76,10 @@ func (h *lockTenure) Window() (supervise.Window, error) {
 // trust is how long before its lease can end a lock counts as lost in package client.
 func trust(ttl time.Duration) time.Duration { return min(ttl/10, time.Second) }
 
+func (*lockTenure) TellsEnd() bool { return true }
+
 func (h *lockTenure) Environment(file string) []string {
-	return append(os.Environ(),
+	return h.run.environment(
 		"LOCK_NAME="+h.Name(),
 		"LOCK_FENCE="+strconv.FormatInt(h.Fence(), 10),
 		"LOCK_NOT_AFTER_FILE="+file)

@@ -220,18 +220,25 @@ func TestLockRunWithoutALockToBeHad(t *testing.T) {
 		}
 		refused("does not wait", runLocked(t, at, nil, `echo ready`), "held by others: by \"", "since 2", "--wait", "coatcheck lock ls deploy "+at[0])
 		refused("waits in vain", runLocked(t, at, []string{"--wait", "300ms"}, `echo ready`), "held by others: by \"", "since 2", "a longer --wait than 300ms")
-		waiting := func(n int) {
-			expect.Eventually(t, fmt.Sprintf("%d stand in line", n), func() bool { return lockOf(t, at).Waiting == n })
+		waiting := func(n int, last *running) {
+			expect.Eventually(t, fmt.Sprintf("%d stand in line", n), func() bool {
+				select {
+				case <-last.ended:
+					t.Fatalf("it ended while it was to wait: %s", last.stderr.String())
+				default:
+				}
+				return lockOf(t, at).Waiting == n
+			})
 		}
 		four := runLocked(t, at, []string{"--wait", "1h"}, `echo ready`)
-		waiting(1)
+		waiting(1, four)
 		five := runLocked(t, at, []string{"--wait", "1h", "--owner", "five"}, `echo ready`)
-		waiting(2)
+		waiting(2, five)
 		expect.Equal(t, "owner of the second place in lock ls", lockOf(t, at).Queue[1].Owner, "five")
 		_ = four.cmd.Process.Signal(syscall.SIGTERM)
 		refused("is asked to end while it waits", four)
 		lacks(t, "advice to who has ended the wait", four.stderr.String(), "--wait")
-		waiting(1)
+		waiting(1, five)
 		_ = one.cmd.Process.Signal(syscall.SIGTERM)
 		five.exits(done)
 		expect.Equal(t, "stdout of the command that waited longer than the holder ran", five.stdout.String(), "ready\n")
@@ -369,7 +376,7 @@ func TestLockExitCodes(t *testing.T) {
 		{"run -- deploy true", usage, "after two dashes"},
 		{"run de/ploy -- true", usage, "de/ploy"},
 		{"run .. -- true", usage, "lock's name"},
-		{"run deploy -- coatcheck-no-such-program", usage, "not found"},
+		{"run deploy -- coatcheck-no-such-program", 127, "not found"},
 		{"run --ttl 10ms deploy -- true", usage, "ttl"},
 		{"run --ttl 25h deploy -- true", usage, "ttl"},
 		{"run --wait -1s deploy -- true", usage, "wait"},

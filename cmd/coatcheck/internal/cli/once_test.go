@@ -5,9 +5,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -62,15 +65,17 @@ func (k *onceKey) settled(how string) {
 	shown.exits(failed, "is in doubt", "Nothing was run")
 	_, after, found := strings.Cut(shown.stderr, "coatcheck token settle ")
 	expect.MustEqual(k.t, "whether the command that settles is printed", found, true)
-	operation, _, _ := strings.Cut(after, " ")
-	execute(k.t, nil, slices.Concat([]string{"token", "settle"}, k.at, []string{operation, how})...).exits(done)
+	printed, _, _ := strings.Cut(after, " --completed")
+	words := strings.Fields(printed)
+	expect.MustEqual(k.t, "the flags of the command that settles", words[1:], k.at)
+	execute(k.t, nil, slices.Concat([]string{"token", "settle"}, words, []string{how})...).exits(done)
 }
 
 func TestOnceRunsACommandOnceForAKey(t *testing.T) {
 	t.Parallel()
 	lockDoors(t, func(t *testing.T, at []string) {
 		k := newOnceKey(t, at, "nightly")
-		k.once(`test "$ONCE_KEY $ONCE_ATTEMPT" = "nightly 1" && test "$ONCE_FENCE" -gt 0`, "--keep", "1h").exits(done)
+		k.once(`test "$ONCE_KEY $ONCE_ATTEMPT" = "nightly 1" && test "$ONCE_FENCE" -gt 0 && test ${#ONCE_OPERATION} = 32`, "--keep", "1h").exits(done)
 		k.once("true").exits(done, "nightly ran before", "exit code 0")
 		k.once("true", "--scope", "other").exits(done)
 		k.ran(2)
@@ -116,7 +121,7 @@ func TestACommandThatFailsRunsAgainOrIsKept(t *testing.T) {
 		kept.once("true").exits(4, "ran before", "exit code 4")
 		kept.ran(1)
 		missing := newOnceKey(t, at, "missing")
-		execute(t, nil, slices.Concat([]string{"once"}, at, []string{"missing", "--", "/no/such/program"})...).exits(usage, "no such file")
+		execute(t, nil, slices.Concat([]string{"once"}, at, []string{"missing", "--", "/no/such/program"})...).exits(127, "no such file")
 		missing.once("true").exits(done)
 		missing.ran(1)
 	})
@@ -200,6 +205,33 @@ func TestSignalsOfOnceAreTheCommands(t *testing.T) {
 	})
 }
 
+// A command that was sent a signal and says that it failed may have had its effect before.
+func TestCommandOfOnceThatFailsAfterASignalIsInDoubt(t *testing.T) {
+	t.Parallel()
+	for _, row := range []struct {
+		flags []string
+		code  int // of the first call
+		again int // of the next one, and what it says
+		says  string
+	}{
+		{nil, failed, failed, "in doubt"},
+		{[]string{"--on-failure", "keep"}, 3, 3, "ran before"},
+	} {
+		lockDoors(t, func(t *testing.T, at []string) {
+			k := newOnceKey(t, at, "told")
+			p := runOnce(t, at, append(row.flags, "--lease", "1s"), k.key, `trap 'exit 3' TERM; echo ready; while :; do sleep 0.01; done`)
+			p.ready()
+			_ = p.cmd.Process.Signal(syscall.SIGTERM)
+			p.exits(row.code)
+			expect.Eventually(t, "the next call says "+row.says, func() bool {
+				got := k.once("echo twice")
+				return got.code == row.again && strings.Contains(got.stderr, row.says)
+			})
+			k.ran(0)
+		})
+	}
+}
+
 // A signal before the claim is sent ends the wait like a later signal: nothing was run. If the
 // command ran, its own error stays.
 func TestSignalBeforeTheClaimOfOnceIsNoFailure(t *testing.T) {
@@ -209,6 +241,21 @@ func TestSignalBeforeTheClaimOfOnceIsNoFailure(t *testing.T) {
 		_, is := errors.AsType[laterError]((&once{}).explain(ended, ran))
 		expect.Equal(t, fmt.Sprintf("whether it is to be tried later if the command ran: %v", ran), is, later)
 	}
+}
+
+// A proxy may answer in the service's place, and so in doubt without the operation's name.
+func TestDoubtWithoutANameSaysHowToFindIt(t *testing.T) {
+	t.Parallel()
+	nameless := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/problem+json")
+		w.WriteHeader(http.StatusConflict)
+		_, _ = w.Write([]byte(`{"status":409,"code":"` + string(api.IdempotencyUnknown) + `"}`))
+	}))
+	defer nameless.Close()
+	k := newOnceKey(t, []string{"--server", nameless.URL}, "nameless")
+	shown := k.once("true").exits(failed, "nameless is in doubt", "Nothing was run", "coatcheck token ls --in-doubt --server "+nameless.URL)
+	lacks(t, "advice without a name", shown.stderr, "token settle")
+	k.ran(0)
 }
 
 // Redis loses the record while the command runs: another one could begin now.
@@ -289,12 +336,13 @@ func TestTheDateOfAKeyIsThatOfItsZone(t *testing.T) {
 	now := time.Date(2026, 11, 28, 23, 30, 0, 0, time.UTC)
 	for _, row := range []struct{ text, zone, want string }{
 		{"nightly", "", "nightly"},
-		{"nightly:{yyyyMMdd}", "", "nightly:20261128"},
+		{"nightly:{yyyyMMdd}", "UTC", "nightly:20261128"},
 		{"nightly:{yyyyMMdd}", "Europe/Berlin", "nightly:20261129"},
-		{"close:{yyyy-MM}", "", "close:2026-11"},
+		{"close:{yyyy-MM}", "UTC", "close:2026-11"},
+		{"quarter:{yyyyMMddHHmm}", "Asia/Kolkata", "quarter:202611290500"},
 		{"evt_1/ä b", "", "evt_1/ä b"},
 	} {
-		key, err := keyNow(row.text, row.zone, now)
+		key, _, err := keyNow(row.text, row.zone, now)
 		expect.MustEqual(t, "error of "+row.text, err, nil)
 		expect.Equal(t, row.text+" in "+row.zone, key, row.want)
 	}
@@ -344,4 +392,107 @@ func TestOnceHasACommandFindOut(t *testing.T) {
 			k.ran(want.runs)
 		}
 	})
+}
+
+// A file that is no program, or a script whose shell is not there, is not begun. One without a
+// first line is a script of sh.
+func TestCommandsThatCannotBeStarted(t *testing.T) {
+	t.Parallel()
+	folder := t.TempDir()
+	write := func(name, text string, mode os.FileMode) string {
+		expect.NoError(t, "write the file", os.WriteFile(filepath.Join(folder, name), []byte(text), mode))
+		return filepath.Join(folder, name)
+	}
+	bare := write("bare", "exit $1\n", 0o700)
+	lockDoors(t, func(t *testing.T, at []string) {
+		for _, row := range []struct {
+			command []string
+			code    int
+		}{
+			{[]string{write("strange", "#!/no/such/shell\n", 0o700)}, 126},
+			{[]string{write("text", "no program\n", 0o600)}, 126},
+			{[]string{filepath.Join(folder, "none")}, 127},
+			{[]string{"coatcheck-has-no-such-program"}, 127},
+			{[]string{bare, "7"}, 7},
+			{[]string{bare, "0"}, done}, // none of these has kept the key
+		} {
+			execute(t, nil, slices.Concat([]string{"once"}, at, []string{"start", "--"}, row.command)...).exits(row.code)
+			execute(t, nil, slices.Concat([]string{"lock", "run"}, at, []string{"start", "--"}, row.command)...).exits(row.code)
+		}
+	})
+}
+
+// systemd sends a signal to coatcheck and to the command, unless KillMode is mixed: it is not sent
+// on then.
+func TestSignalsAreLeftToWhoSendsThem(t *testing.T) {
+	t.Parallel()
+	p := runOnce(t, []string{"--redis", redistest.Start(t).URL()}, []string{"--signals", "leave", "--on-failure", "keep"}, "told",
+		`echo $$ >&2; n=0; trap 'n=$((n+1)); echo told >&2' TERM; trap 'exit $((10+n))' USR1; echo ready; while :; do sleep 0.01; done`)
+	p.ready()
+	expect.Eventually(t, "the number of the command's process", func() bool { return strings.Contains(p.stderr.String(), "\n") })
+	pid, err := strconv.Atoi(strings.TrimSpace(p.stderr.String()))
+	expect.NoError(t, "the number of the command's process", err)
+	_ = p.cmd.Process.Signal(syscall.SIGTERM)
+	_ = syscall.Kill(pid, syscall.SIGTERM)
+	expect.Eventually(t, "it was told", func() bool { return strings.Contains(p.stderr.String(), "told") })
+	_ = syscall.Kill(pid, syscall.SIGUSR1)
+	p.exits(11)
+}
+
+func TestLosersOfOnceAreQuiet(t *testing.T) {
+	t.Parallel()
+	lockDoors(t, func(t *testing.T, at []string) {
+		k := newOnceKey(t, at, "quiet")
+		p := runOnce(t, at, nil, k.key, "echo ready; while ! test -e "+k.runs+"; do sleep 0.01; done")
+		p.ready()
+		k.once("true", "--conflict-exit-code", "7").exits(7, "runs elsewhere")
+		got := k.once("true", "--quiet", "--conflict-exit-code", "0").exits(done)
+		expect.Equal(t, "what it says while the command runs", got.stdout+got.stderr, "")
+		expect.NoError(t, "write the file", os.WriteFile(k.runs, nil, 0o600))
+		p.exits(done)
+		got = k.once("true", "--quiet").exits(done)
+		expect.Equal(t, "what it says of a command that ran before", got.stdout+got.stderr, "")
+	})
+}
+
+// A night that goes well has nothing to mail: also where no file can be written, which once needs
+// none of.
+func TestOnceOfAGoodNightSaysNothing(t *testing.T) {
+	t.Setenv("TMPDIR", filepath.Join(t.TempDir(), "nowhere"))
+	redis := redistest.Start(t)
+	for range 3 {
+		ran := execute(t, nil, "once", "nightly:{yyyyMMdd}", "--quiet", "--redis", redis.URL(), "--", "true").exits(done)
+		expect.Equal(t, "what a good night prints", ran.stdout+ran.stderr, "")
+	}
+}
+
+// Redis is away at the moment of the job, and comes back within --wait: the job runs once.
+func TestOnceWaitsForAStoreThatIsAway(t *testing.T) {
+	t.Parallel()
+	redis := redistest.Start(t)
+	k := newOnceKey(t, []string{"--redis", redis.URL()}, "away")
+	redis.Kill()
+	var nodes sync.WaitGroup
+	codes := make([]int, 3)
+	for i := range codes {
+		nodes.Go(func() { codes[i] = k.once("true", "--wait", "2m").code })
+	}
+	redis.Restart()
+	nodes.Wait()
+	expect.Equal(t, "exit codes of all", codes, make([]int, 3))
+	k.ran(1)
+}
+
+func TestTheRecordOfAPeriodStaysUntilItIsOver(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2028, 2, 1, 3, 0, 0, 0, time.UTC)
+	for text, want := range map[string]time.Duration{
+		"bare": 24 * time.Hour, "{yyyyMMdd}": 69 * time.Hour, "{yyyy-MM}": (28*24 + 21 + 48) * time.Hour,
+		"{YYYY-Www}": (5*24 + 21 + 48) * time.Hour,
+		"{yyyy}":     (334*24 + 21 + 48) * time.Hour, "{yyyyMMddHHmm}": 48*time.Hour + time.Minute,
+	} {
+		_, ends, err := keyNow(text, map[bool]string{true: "UTC"}[text != "bare"], now)
+		expect.NoError(t, "the key "+text, err)
+		expect.Equal(t, "how long the record of "+text+" stays", keepUntil(ends, now), want)
+	}
 }

@@ -20,8 +20,8 @@ import (
 
 // run claims the key and runs the command, or finds the record of the one that ran before.
 func (r *once) run(ctx context.Context, service *client.Client) (record onceRecord, ran bool, err error) {
-	if _, err := exec.LookPath(r.command[0]); err != nil {
-		return record, false, usageError{err}
+	if err := r.found(); err != nil {
+		return record, false, err
 	}
 	ctx, stop := supervise.UntilQuit(ctx)
 	defer stop()
@@ -73,7 +73,7 @@ const (
 // findOut runs the command of --resolve, which closes the attempt and says what became of it.
 func (r *once) findOut(ctx context.Context, operation string, fence int64) (said client.Resolution, err error) {
 	command := exec.CommandContext(ctx, "/bin/sh", "-c", r.resolve)
-	command.Env = append(os.Environ(), "ONCE_KEY="+r.key.Key, "ONCE_OPERATION="+operation, "ONCE_FENCE="+strconv.FormatInt(fence, 10))
+	command.Env = r.environment("ONCE_KEY="+r.key.Key, "ONCE_OPERATION="+operation, "ONCE_FENCE="+strconv.FormatInt(fence, 10))
 	command.Stdout, command.Stderr = r.warnings, r.warnings
 	command.WaitDelay = time.Second
 	err = command.Run()
@@ -98,32 +98,39 @@ func (r *once) supervised(claimed context.Context, attempt *client.Attempt) (rec
 	signal.Notify(signals, supervise.Signals()...)
 	defer signal.Stop(signals)
 	record = onceRecord{Key: r.key.Key, Attempt: attempt.Number, Owner: ownerOf(""), Began: time.Now().UTC()}
+	if r.job != nil {
+		record.ExitCode, err = r.job()
+		return record, err
+	}
 	claim := &onceClaim{run: r, claimed: claimed, attempt: attempt, window: forever()}
-	ended, err := supervise.Run(claim, r.command, supervise.Allowance{Grace: r.grace, Margin: time.Second}, signals, r.warnings)
+	ended, err := supervise.Run(claim, r.command, r.allowed(supervise.Allowance{Grace: r.grace, Margin: time.Second}), signals, r.warnings)
 	record.Ended, record.ExitCode = time.Now().UTC(), ended.Code
 	switch {
 	case !ended.Began:
 		attempt.NotBegun()
-		return record, err
+		return record, notStarted(err)
 	case errors.Is(err, client.ErrUnknownToken):
 		return record, fmt.Errorf("%w\nIt may have had its effect, and the next call runs it again: look at the effect before", err)
 	case err != nil:
 		return record, fmt.Errorf("%w\n%s is in doubt when its lease of %v has lapsed. %s", err, r.key.Key, r.lease,
 			r.howToSettle(attempt.Operation))
-	case ended.Code > 128:
+	case ended.Code > 128, ended.Code != 0 && ended.Told && r.onFailure == "retry":
 		return record, fmt.Errorf("the command %s, so it may have had its effect or not: %s is in doubt when its lease of %v has lapsed\n%s",
-			howKilled(ended.Code), r.key.Key, r.lease, r.howToSettle(attempt.Operation))
+			howEnded(ended), r.key.Key, r.lease, r.howToSettle(attempt.Operation))
 	}
 	return record, nil
 }
 
-// howKilled says how a command ended whose exit code is over 128, which is 128 and the number of a
-// signal. Over that of the last signal, 64, it is the program's own.
-func howKilled(code int) string {
-	if code > 128+64 {
-		return fmt.Sprintf("ended with exit code %d", code)
+// howEnded says how a command ended that nobody knows the effect of. A code over 128 is 128 and the
+// number of a signal; over that of the last signal, 64, it is the program's own.
+func howEnded(end supervise.End) string {
+	switch {
+	case end.Code > 128+64:
+		return fmt.Sprintf("ended with exit code %d", end.Code)
+	case end.Code > 128:
+		return fmt.Sprintf("was killed by signal %d", end.Code-128)
 	}
-	return fmt.Sprintf("was killed by signal %d", code-128)
+	return fmt.Sprintf("was sent a signal and ended with exit code %d", end.Code)
 }
 
 // onceClaim is a claim as the supervision of a command takes it. Under the policy hold no other
@@ -143,13 +150,15 @@ func forever() supervise.Window {
 	return supervise.Window{Server: time.Now().Add(years).Round(0), Boot: (now + years).Truncate(time.Millisecond)}
 }
 
+func (*onceClaim) TellsEnd() bool                      { return false }
 func (c *onceClaim) Context() context.Context          { return c.claimed }
 func (c *onceClaim) Window() (supervise.Window, error) { return c.window, nil }
 func (*onceClaim) Gone(error) bool                     { return false }
 
 func (c *onceClaim) Environment(string) []string {
-	return append(os.Environ(),
+	return c.run.environment(
 		"ONCE_KEY="+c.run.key.Key,
+		"ONCE_OPERATION="+c.attempt.Operation,
 		"ONCE_FENCE="+strconv.FormatInt(c.attempt.Fence, 10),
 		"ONCE_ATTEMPT="+strconv.Itoa(c.attempt.Number))
 }

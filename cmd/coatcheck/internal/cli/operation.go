@@ -96,22 +96,25 @@ type settling struct {
 
 func (p *program) tokenSettleCommand() *cobra.Command {
 	var told settling
+	var all settlingAll
 	command := &cobra.Command{
 		Use: "settle OPERATION", Short: "End the doubt about an operation, after looking at its effect",
 		Long: "End the doubt about an operation, after looking at its effect in the service's own records.\n\n" +
 			"--completed: it happened. Its answer is recorded (--status, --content-type, --body), and every repeat gets it.\n" +
 			"--not-begun: it did not happen. The next request with its token or key runs it, with a larger fence.\n" +
 			"--refused: it is not known, or it must not run. Repeats are told that an operator has closed it.\n\n" +
+			"After an outage many operations of one route may have ended alike. In the place of OPERATION, --in-doubt --route ROUTE " +
+			"shows them and the command that settles them all, each with a line in the service's log.\n\n" +
 			"Repeating it is harmless. Exit code 75: an attempt may still be running, or the service is away. At a service with keys it " +
 			"takes the role admin.",
 		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) != 1 {
+			if len(args) > 1 {
 				return usageError{fmt.Errorf("one operation belongs here, not %d: coatcheck token ls --in-doubt lists them", len(args))}
 			}
 			return nil
 		},
 	}
-	s := bindStraight(command.Flags(), operationSettings,
+	s := bindStraight(command.Flags(), operationSettings, append(all.settings(),
 		config.Toggle("completed", "it happened: record its answer", &told.completed),
 		config.Toggle("not-begun", "it did not happen: the next request may run it", &told.notBegun),
 		config.Toggle("refused", "no request may run it", &told.refused),
@@ -119,11 +122,17 @@ func (p *program) tokenSettleCommand() *cobra.Command {
 		config.Number("status", "200", 200, 599, "", "of the answer, with --completed", &told.status),
 		config.Text("body", "", "text", "of the answer, with --completed", &told.body),
 		config.Text("body-file", "", "file", "that has the body of the answer, with --completed; - is standard input", &told.bodyFile),
-		config.Text("content-type", "application/json", "type", "of the answer, if it has a body", &told.contentType))
+		config.Text("content-type", "application/json", "type", "of the answer, if it has a body", &told.contentType))...)
 	return p.ask(command, s, func(ctx context.Context, service *client.Client, args []string) error {
+		if err := all.check(len(args)); err != nil {
+			return usageError{err}
+		}
 		settlement, err := told.settlement(ctx, command.InOrStdin())
 		if err != nil {
 			return usageError{err}
+		}
+		if all.asked {
+			return p.settleAll(ctx, service, all, settlement)
 		}
 		if err := service.Settle(ctx, args[0], settlement); err != nil {
 			return err

@@ -2,7 +2,9 @@ package cli
 
 import (
 	"slices"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/coatcheck/coatcheck/api"
 	"github.com/coatcheck/coatcheck/internal/testing/expect"
@@ -56,6 +58,48 @@ func TestOperationsInDoubtAreSettledAtAServiceAndStraightOnRedis(t *testing.T) {
 	}
 }
 
+// After an outage many operations of a route are settled in one go: first shown, then done.
+func TestOperationsInDoubtOfARouteAreSettledTogether(t *testing.T) {
+	redis := redistest.Start(t)
+	p := serve(t, "--redis", redis.URL())
+	for place, at := range map[string][]string{"service": {"--server", p.banner.URL}, "redis": {"--redis", redis.URL()}} {
+		t.Run(place, func(t *testing.T) {
+			keys := []string{"refunds 1", "orders 1", "orders 2", "orders 3"}
+			for _, key := range keys {
+				scope, name, _ := strings.Cut(key, " ")
+				p.answers(200, "POST", "/operation/claim", `{"fingerprint":"f","lease_ms":100,"scope":"`+scope+place+`","key":"`+name+`"}`,
+					"X-Request-Id: "+scope+name)
+				inDoubt(t, at, slices.Index(keys, key)+1)
+			}
+			var page api.Operations
+			execute(t, nil, append([]string{"token", "ls", "--in-doubt", "--json"}, at...)...).exits(done).into(&page)
+			settle := func(more ...string) result {
+				return execute(t, nil, slices.Concat([]string{"token", "settle", "--in-doubt", "--route", "orders" + place, "--not-begun"}, more, at)...)
+			}
+			third := page.Operations[3]
+			shown := settle().exits(done)
+			shown.prints(page.Operations[1].Operation, page.Operations[2].Operation, third.Operation)
+			expect.Equal(t, "whether it shows another route's", strings.Contains(shown.stdout, page.Operations[0].Operation), false)
+			shown.prints("Nothing is settled yet", "these 3 as not-begun", "--yes")
+			inDoubt(t, at, 4)
+			settle("--yes").exits(usage, "--yes needs --until")
+			until := third.Since.UTC().Format(time.RFC3339Nano) // without the third
+			settle("--until", until, "--yes").exits(done).prints("2 settled: not-begun")
+			inDoubt(t, at, 2)
+			settle("--until", "9999-01-01T00:00:00Z", "--since", "9998-01-01T00:00:00Z").exits(done).prints("No operation is in doubt", "of other routes or times: ", "refunds"+place)
+			var report struct{ Settled, Left []string }
+			settle("--until", "9999-01-01T00:00:00Z", "--yes", "--json").exits(done).into(&report)
+			expect.Equal(t, "operations that were settled", report.Settled, []string{third.Operation})
+			execute(t, nil, append([]string{"token", "settle", "--in-doubt", "--route", "refunds" + place, "--refused", "--until",
+				"9999-01-01T00:00:00Z", "--yes"}, at...)...).exits(done)
+			inDoubt(t, at, 0)
+			if place == "service" {
+				expect.Equal(t, "lines of the log about what was settled", strings.Count(p.stderr.String(), "an operation in doubt was settled"), 4)
+			}
+		})
+	}
+}
+
 func TestWrongSettlementsAreWrongUsage(t *testing.T) {
 	p := serve(t)
 	const operation = "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"
@@ -66,6 +110,11 @@ func TestWrongSettlementsAreWrongUsage(t *testing.T) {
 	}{
 		{[]string{"ls"}, usage, "--in-doubt"},
 		{[]string{"settle"}, usage, "one operation"},
+		{[]string{"settle", operation, operation}, usage, "one operation"},
+		{[]string{"settle", operation, "--refused", "--in-doubt", "--route", "x"}, usage, "not both"},
+		{[]string{"settle", operation, "--refused", "--route", "x"}, usage, "belong to --in-doubt"},
+		{[]string{"settle", "--in-doubt", "--refused"}, usage, "say whose operations: --route"},
+		{[]string{"settle", "--in-doubt", "--route", "x", "--refused", "--since", "today"}, usage, "is not a time"},
 		{[]string{"settle", operation}, usage, "--completed, --not-begun or --refused"},
 		{[]string{"settle", operation, "--completed", "--refused"}, usage, "not two"},
 		{[]string{"settle", operation, "--refused", "--body", "x"}, usage, "--completed alone"},

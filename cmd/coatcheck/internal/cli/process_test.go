@@ -29,7 +29,7 @@ import (
 
 // asProgram makes the test binary behave as the program, so that a test can start it as a process
 // of its own and kill it.
-const asProgram = "COATCHECK_TEST_AS_PROGRAM"
+const asProgram = "TEST_AS_COATCHECK" // not COATCHECK_…: commands do not inherit that
 
 func TestMain(m *testing.M) {
 	// A command that runs under a lock or a lease is watched by a guard, which is this program once

@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 	"syscall"
+	"unicode"
 
 	"github.com/spf13/cobra"
 
@@ -46,13 +47,13 @@ type laterError struct{ error }
 
 func (e laterError) Unwrap() error { return e.error }
 
-// conflictError is a lock that others hold, with the exit code for that.
-type conflictError struct {
+// codedError is an error with an exit code of its own.
+type codedError struct {
 	error
 	code int
 }
 
-func (e conflictError) Unwrap() error { return e.error }
+func (e codedError) Unwrap() error { return e.error }
 
 // exitError is the exit code of a command that coatcheck ran for its user, passed on silently.
 type exitError struct{ code int }
@@ -86,14 +87,14 @@ func run(ctx context.Context, args []string, getenv func(string) string, stdout,
 	if exit, ok := errors.AsType[exitError](err); ok {
 		return exit.code
 	}
-	fmt.Fprintf(stderr, "coatcheck: %v\n", err)
+	fmt.Fprintf(stderr, "coatcheck: %s\n", printable(err.Error()))
 	// cobra itself refuses a command that there is not, before any runs
 	if errors.As(err, &usageError{}) || strings.HasPrefix(err.Error(), "unknown command") {
 		fmt.Fprintln(stderr, tryHelp(command))
 		return usage
 	}
-	if conflict, ok := errors.AsType[conflictError](err); ok {
-		return conflict.code
+	if coded, ok := errors.AsType[codedError](err); ok {
+		return coded.code
 	}
 	if errors.As(err, &laterError{}) {
 		return tryLater
@@ -159,6 +160,16 @@ func (p *program) print(value any, people string) error {
 		return err
 	}
 	return json.NewEncoder(p.stdout).Encode(value)
+}
+
+// printable is a text that may have parts of another server in it, without what moves a terminal.
+func printable(text string) string {
+	return strings.Map(func(r rune) rune {
+		if r != '\n' && r != '\t' && !unicode.IsPrint(r) {
+			return -1
+		}
+		return r
+	}, text)
 }
 
 // isAny reports whether an error is of one of the kinds.

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -8,6 +9,7 @@ import (
 	"os/exec"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/coatcheck/coatcheck/api"
 	"github.com/coatcheck/coatcheck/cmd/coatcheck/internal/config"
@@ -106,6 +108,38 @@ func TestHealthcheckAsksNoProxy(t *testing.T) {
 	check.Env = append(os.Environ(), asProgram+"=1", "HTTP_PROXY="+proxy.URL, "NO_PROXY=")
 	if out, err := check.CombinedOutput(); err == nil {
 		t.Errorf("a service that is not there is ready: %s", out)
+	}
+}
+
+// Another program at the address is not ready, whatever it answers.
+func TestHealthcheckTakesOnlyTheAnswerOfACoatcheck(t *testing.T) {
+	t.Parallel()
+	p := serve(t)
+	for name, row := range map[string]struct {
+		answer func(w http.ResponseWriter, r *http.Request)
+		says   string
+	}{
+		"an empty object": {func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "{}") }, "is not a coatcheck"},
+		"a page":          {func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "<html>ready") }, "is not a coatcheck"},
+		"of another":      {func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, `{"ready":true}`) }, "is not a coatcheck"},
+		"not ready": {func(w http.ResponseWriter, _ *http.Request) {
+			_, _ = io.WriteString(w, `{"ready":false,"store":"embedded"}`)
+		}, "not ready"},
+		"a redirect to one that is ready": {func(w http.ResponseWriter, r *http.Request) {
+			http.Redirect(w, r, p.banner.URL+"/readyz", http.StatusFound)
+		}, "302 Found"},
+		"a body that never ends": {func(w http.ResponseWriter, r *http.Request) {
+			for r.Context().Err() == nil {
+				_, _ = io.WriteString(w, " ")
+				_ = http.NewResponseController(w).Flush()
+				time.Sleep(10 * time.Millisecond)
+			}
+		}, "/readyz has not answered whole within 5s"},
+	} {
+		other := httptest.NewServer(http.HandlerFunc(row.answer))
+		check := execute(t, nil, "healthcheck", "--listen", strings.TrimPrefix(other.URL, "http://")).exits(failed, row.says)
+		lacks(t, "healthcheck, answered "+name, check.stderr, "deadline exceeded")
+		other.Close()
 	}
 }
 

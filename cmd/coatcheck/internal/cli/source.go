@@ -95,6 +95,8 @@ func (s *source) direct() (bool, error) {
 	switch {
 	case redis == 3 && server == 3:
 		return false, errors.New("--server and --redis: name one of them")
+	case redis == 3 && s.Find("redis").Value == "":
+		return false, errors.New("--redis is empty: is the variable set that it comes from? $COATCHECK_REDIS needs no flag")
 	case redis == 3 && embedded:
 		return false, errors.New("--redis: the embedded store belongs to the service that runs it: ask that one, with --server")
 	}

@@ -3,6 +3,8 @@ package cli
 import (
 	"context"
 	"fmt"
+	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -39,18 +41,30 @@ func (p *program) replicasGoneCommand() *cobra.Command {
 	command := &cobra.Command{
 		Use: "replicas-gone [PLACE…]", Short: "Say that replicas which have confirmed writes are gone for good",
 		Long: "Say that replicas which have confirmed writes under --ack all are gone for good, and that none of them becomes master. " +
-			"Each write waits for them, and is outcome unknown without them. PLACE is the address of one, host:port; without any, all " +
-			"are gone that are not attached now. One that is attached is refused. Nothing counts as lost.\n" +
-			"First take them off the list of Sentinel (SENTINEL RESET) or of the cluster (CLUSTER FORGET). If one of them becomes master " +
-			"all the same, values and worker ids come twice.",
+			"Each write waits for them, and its outcome is unknown without them. PLACE is the address of one, host:port; without any, " +
+			"all are gone that are noted and not attached now. Nothing counts as lost.\n" +
+			"First take them off the list of Sentinel (SENTINEL RESET) or of the cluster (CLUSTER FORGET): one that is attached or listed " +
+			"is refused. Then the command takes 11 seconds. If one of them becomes master all the same, values and worker ids come twice.",
 	}
 	s := bindStraight(command.Flags(), nil)
 	return p.ask(command, s, func(ctx context.Context, service *client.Client, places []string) error {
-		changed, err := service.ReplicasGone(ctx, places...)
+		fmt.Fprintln(p.stderr, "coatcheck: with Sentinel or in a cluster this takes 11 seconds, until no process knows the replicas from an "+
+			"older list")
+		gone, err := service.ReplicasGone(ctx, places...)
 		if err != nil {
 			return err
 		}
-		return p.print(api.Restored{Marked: changed},
-			fmt.Sprintf("%d markers and pools wait for no replica that is gone.\n", changed))
+		told := "No write has waited for a replica that is gone.\n"
+		if len(gone) > 0 {
+			told = fmt.Sprintf("No write waits for %s any more.\n", strings.Join(gone, ", "))
+		} else if len(places) > 0 {
+			told = ""
+		}
+		others := slices.DeleteFunc(slices.Clone(places), func(place string) bool { return slices.Contains(gone, place) })
+		if err := p.print(api.ReplicasGone{Gone: gone}, told); err != nil || len(others) == 0 {
+			return err
+		}
+		return fmt.Errorf("no write has waited for %s, which is not noted. Under --ack with a number Redis counts replicas without their "+
+			"addresses: lower --ack. The reason of /readyz names a server that writes wait for", strings.Join(others, ", "))
 	})
 }

@@ -25,7 +25,10 @@ func TestUnitsAreGoodForSystemd(t *testing.T) {
 		text := strings.ReplaceAll(readRoot(t, name), "/usr/local/bin/coatcheck", os.Args[0])
 		expect.NoError(t, "write the file", os.WriteFile(file, []byte(text), 0o600))
 		for _, args := range [][]string{{"verify", "--man=no", file}, {"security", "--offline=true", "--no-pager", "--threshold=15", file}} {
-			out, err := exec.CommandContext(t.Context(), "systemd-analyze", args...).CombinedOutput()
+			command := exec.CommandContext(t.Context(), "systemd-analyze", args...)
+			// not the units that this machine has enabled: their faults are not ours
+			command.Env = append(os.Environ(), "SYSTEMD_UNIT_PATH=/usr/lib/systemd/system:/lib/systemd/system")
+			out, err := command.CombinedOutput()
 			if err != nil || args[0] == "verify" && len(out) > 0 {
 				t.Errorf("%s: systemd-analyze %s: %v\n%s", name, args[0], err, out)
 			}

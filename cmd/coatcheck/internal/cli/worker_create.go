@@ -62,8 +62,14 @@ func stateOf(pool api.WorkerPool) string {
 	if !pool.EndsAt.IsZero() && time.Until(pool.EndsAt) <= 0 {
 		return "ended: its layout has no timestamps left"
 	}
+	if pool.Unasked {
+		return fmt.Sprintf("waits for %v when asked", millis(pool.QuarantinedMs))
+	}
 	if pool.QuarantinedMs > 0 {
 		return fmt.Sprintf("quarantined for %v", millis(pool.QuarantinedMs))
+	}
+	if pool.Held == pool.Size {
+		return "full"
 	}
 	return "open"
 }

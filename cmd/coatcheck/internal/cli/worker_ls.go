@@ -60,10 +60,15 @@ func refusedNow(list []api.WorkerPool, waiting []api.WaitingPool) string {
 		fmt.Fprintf(&lines, "%s grants its first worker id in %v: %s\n", pool.Pool, millis(pool.WaitMs).Round(time.Second), pool.Reason)
 	}
 	for _, pool := range list {
-		if pool.QuarantinedMs > 0 {
-			fmt.Fprintf(&lines, "%s grants none for %v, which ends by itself: %s\n", pool.Pool, millis(pool.QuarantinedMs).Round(time.Second),
-				cmp.Or(pool.Reason, "leases may have been lost"))
+		if pool.QuarantinedMs == 0 {
+			continue
 		}
+		when := "which ends by itself"
+		if pool.Unasked {
+			when = "from when one is asked for"
+		}
+		fmt.Fprintf(&lines, "%s grants none for %v, %s: %s\n", pool.Pool, millis(pool.QuarantinedMs).Round(time.Second), when,
+			cmp.Or(pool.Reason, "leases may have been lost"))
 	}
 	return lines.String()
 }

@@ -5,6 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
+	"slices"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -31,11 +34,32 @@ type workerRun struct {
 type commandRun struct {
 	command  []string
 	grace    time.Duration // at most, between SIGTERM and SIGKILL
+	pass     bool          // our settings go on to the command
+	signals  string        // pass | leave
 	warnings io.Writer
 	quiet    func() // nothing waits any more
 }
 
 func (p *program) commandRun() commandRun { return commandRun{warnings: p.stderr, quiet: p.quiet} }
+
+func (r *commandRun) signalsSetting() *config.Setting {
+	return config.Choice("signals", "pass", []string{"pass", "leave"}, "a signal to coatcheck while CMD runs: pass sends it on to CMD; "+
+		"leave does not, where who sends it reaches CMD as well, such as systemd with KillMode=control-group", &r.signals)
+}
+
+func (r *commandRun) passSettings() *config.Setting {
+	return flagOnly(config.Toggle("pass-settings", "CMD inherits the COATCHECK_ variables, such as the API key and passwords, "+
+		"which it lacks otherwise", &r.pass))
+}
+
+// environment is the command's: this process's own, without the settings of this program unless
+// they are passed on, and more.
+func (r *commandRun) environment(more ...string) []string {
+	inherited := slices.DeleteFunc(os.Environ(), func(variable string) bool {
+		return !r.pass && strings.HasPrefix(variable, config.Variables)
+	})
+	return append(inherited, more...)
+}
 
 // shortestRun is the shortest TTL with which a process can be stopped in time with some certainty.
 const shortestRun = time.Second
@@ -71,7 +95,8 @@ func (p *program) workerRunCommand() *cobra.Command {
 				"begins after that. "+
 				"0s, and a unit of the layout is counted: for a CMD that stamps no time to come", &r.ahead),
 		config.Span("grace", "5s", 0, time.Hour, "how long CMD may take to end between SIGTERM and SIGKILL; less if the window ends sooner",
-			&r.grace))...)
+			&r.grace),
+		r.signalsSetting(), r.passSettings())...)
 	command.ValidArgsFunction = offerPools(p, s, cobra.ShellCompDirectiveDefault)
 	return p.ask(command, s, func(ctx context.Context, service *client.Client, args []string) error {
 		r.pool, r.command, r.request = args[0], args[1:], shape.request(identity, s.said)
@@ -82,8 +107,8 @@ func (p *program) workerRunCommand() *cobra.Command {
 type held struct {
 	*client.Holder
 
+	run   *workerRun
 	lease client.WorkerLease
-	ahead time.Duration         // as the command's run has it
 	late  time.Duration         // the holder's clock is behind the server's by no more
 	fault atomic.Pointer[error] // of the last renewal; nil = it succeeded
 }
@@ -125,7 +150,7 @@ func (r *workerRun) advice(named time.Duration) string {
 	text := "\nTry again later, or have it wait with " + longerWait(r.wait) + "."
 	if named > 0 {
 		span := named.Round(time.Millisecond)
-		text = fmt.Sprintf("\nTry again in %v, or have it wait with --wait %v.", span, span)
+		text = fmt.Sprintf("\nTry again in %v, or have it wait with --wait %v.", span, r.wait+span)
 	}
 	return text
 }

@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"strconv"
 	"time"
 
@@ -30,13 +29,13 @@ func (h *held) usedUntil(last time.Time) time.Time {
 	if last.IsZero() || err != nil {
 		return time.Time{} // not known
 	}
-	return last.Add(max(layout.Unit, h.ahead))
+	return last.Add(max(layout.Unit, h.run.ahead))
 }
 
 // attempt asks once for a lease, and refuses a slow one: the holder's clock begins when the reply
 // comes, and is as late as the reply.
 func (r *workerRun) attempt(ctx context.Context, service *client.Client) (*held, error) {
-	h := &held{ahead: r.ahead}
+	h := &held{run: r}
 	asked := supervise.SinceBoot()
 	var err error
 	h.Holder, err = service.HoldWorker(ctx, r.pool, r.request, client.HoldOptions{Observe: h.observe})
@@ -94,9 +93,11 @@ func remaining(lease snowflake.Lease) time.Duration {
 	return lease.NotAfter.Sub(lease.Time) - keepalive.Age(lease.At)
 }
 
+func (*held) TellsEnd() bool { return true }
+
 func (h *held) Environment(file string) []string {
 	millis := func(t time.Time) string { return strconv.FormatInt(t.UnixMilli(), 10) }
-	return append(os.Environ(),
+	return h.run.environment(
 		"WORKER_ID="+strconv.Itoa(h.lease.WorkerID),
 		"WORKER_POOL="+h.lease.Pool,
 		"WORKER_LAYOUT="+h.lease.Layout,

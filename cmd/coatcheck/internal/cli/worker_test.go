@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"io"
+	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
@@ -165,6 +166,17 @@ func TestWorkerLsWithoutPools(t *testing.T) {
 	})
 }
 
+func TestWorkerLsShowsAPoolWithoutAFreeWorkerID(t *testing.T) {
+	url := serve(t, "--redis", "embedded:").banner.URL
+	execute(t, nil, "worker", "create", "fleet", "--layout", "41/1/21", "--server", url).exits(done).prints("open")
+	for range 2 {
+		answer, err := http.Post(url+"/worker/fleet", "application/json", nil)
+		expect.Error(t, "POST /worker/fleet", err, nil)
+		_ = answer.Body.Close()
+	}
+	execute(t, nil, "worker", "ls", "--server", url).exits(done).prints("full")
+}
+
 // Each row is a command line and the exit code that scripts decide by.
 func TestWorkerExitCodes(t *testing.T) {
 	redis := redistest.Start(t)
@@ -183,7 +195,7 @@ func TestWorkerExitCodes(t *testing.T) {
 		{[]string{"worker", "run", "--", "orders", "true"}, usage, "after two dashes"},
 		{[]string{"worker", "run", "or/ders", "--", "true"}, usage, "or/ders"},
 		{[]string{"worker", "run", "..", "--", "true"}, usage, "pool's name"},
-		{[]string{"worker", "run", "orders", "--", "coatcheck-no-such-program"}, usage, "not found"},
+		{[]string{"worker", "run", "orders", "--", "coatcheck-no-such-program"}, 127, "not found"},
 		{[]string{"worker", "run", "--ttl", "10ms", "orders", "--", "true"}, usage, "a duration from 1s to 24h\n"},
 		{[]string{"worker", "run", "--layout", "41/41/41", "orders", "--", "true"}, usage, "layout"},
 		{[]string{"worker", "run", "--epoch", "yesterday", "orders", "--", "true"}, usage, "epoch"},

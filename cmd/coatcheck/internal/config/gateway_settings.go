@@ -30,6 +30,7 @@ func (c *Gateway) Config() gateway.Config {
 	g.IdleTimeout, g.MaxPerAddress, g.MaxBytes = shared.IdleTimeout, shared.MaxPerAddress, shared.MaxBytes
 	g.DrainDelay, g.StopTimeout = shared.DrainDelay, shared.StopTimeout
 	g.OneCaller = c.OneCaller()
+	g.UpstreamIdle = max(g.UpstreamIdle, 1) // 0 would be the default
 	return g
 }
 
@@ -55,8 +56,9 @@ func GatewaySettings(c *Gateway) []*Setting {
 			"than letters, digits and hyphens, and those that make frameworks take another path, method or prefix", &c.Gateway.PassHeaders),
 		serviceURL("token-service", "where clients find /token/{token} and /operation/{operation}; empty: tokens at the gateway's own "+
 			"address, and no link to operations", &c.Gateway.TokenService),
-		Span("upstream-idle", spelled(gateway.DefaultUpstreamIdle), time.Millisecond, time.Hour,
-			"how long an unused connection for guarded requests is kept: less than the upstream keeps it; below 10ms none is kept",
+		Span("upstream-idle", spelled(gateway.DefaultUpstreamIdle), 0, time.Hour,
+			"how long an unused connection for guarded requests is kept: less than the upstream keeps it; 0, and all below 10ms: "+
+				"none is kept",
 			&c.Gateway.UpstreamIdle),
 		Span("body-timeout", spelled(gateway.DefaultBodyTimeout), 100*time.Millisecond, time.Hour,
 			"how long the body of a guarded request may take to arrive", &c.Gateway.BodyTimeout),

@@ -57,6 +57,9 @@ type Service struct {
 	LogFormat string
 }
 
+// Variables begins the name of each setting's environment variable.
+const Variables = "COATCHECK_"
+
 // Setting is one line of the configuration: a flag, its variable and its key in the file.
 type Setting struct {
 	Name  string // of the flag and in the file
@@ -83,7 +86,7 @@ type Setting struct {
 
 // Variable is the setting's environment variable.
 func (s *Setting) Variable() string {
-	return "COATCHECK_" + strings.ToUpper(strings.ReplaceAll(s.Name, "-", "_"))
+	return Variables + strings.ToUpper(strings.ReplaceAll(s.Name, "-", "_"))
 }
 
 // ServiceSettings is the table of all there is, bound to a config.
@@ -148,8 +151,9 @@ func listenSettings(c *Service) []*Setting {
 			"how long a client's connection is kept without a request", &c.Server.IdleTimeout),
 		Number("max-body", strconv.Itoa(server.DefaultMaxBody), 1024, 1<<30, "bytes", "the largest body of a request", &c.Server.MaxBody),
 		Number("max-connections", strconv.Itoa(frontdoor.DefaultMaxConnections), 1, 1_000_000, "connections", "clients' connections "+
-			"that are open at once; beyond it, the one that is unused for longest is closed for a new one. The process needs a file "+
-			"descriptor for each (ulimit -n), and some more", &c.Server.MaxConnections),
+			"that are open at once; beyond it, one is closed for a new one: first one without a complete request, last one that has "+
+			"served a caller who may ask, and of these the one that is unused for longest. The process needs a file descriptor for "+
+			"each (ulimit -n), and some more", &c.Server.MaxConnections),
 		Number("max-connections-per-address", "0", 0, 1_000_000, "connections", "connections of one address that are open at once, or "+
 			"of one /64 of IPv6; more are closed as they come. Behind a proxy all come from its address; 0: as many as there may be in all",
 			&c.Server.MaxPerAddress),

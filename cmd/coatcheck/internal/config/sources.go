@@ -53,7 +53,7 @@ func (l *Sources) Bind(flags *pflag.FlagSet, table []*Setting) {
 func (l *Sources) Load(flags *pflag.FlagSet, getenv func(string) string) error {
 	l.line, l.getenv = flags, getenv
 	if l.File == "" {
-		l.File = getenv("COATCHECK_CONFIG")
+		l.File = getenv(Variables + "CONFIG")
 	}
 	fromFile, faults := l.read()
 	for _, s := range l.Table {

@@ -4,9 +4,11 @@ package supervise
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
+	"io"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -33,6 +35,7 @@ type report struct {
 type Allowance struct {
 	Grace  time.Duration // between SIGTERM and SIGKILL
 	Margin time.Duration // between SIGKILL and the end
+	Leave  bool          // signals are left to who sends them: that one reaches the command as well
 }
 
 // tick is how often a guard looks for changes without a signal, such as a window's new end.
@@ -136,7 +139,11 @@ func (g *Guard) begin(args []string) error {
 	sys := &syscall.SysProcAttr{Setpgid: true}
 	dieWithParent(sys)
 	g.terminal = openTerminal()
-	process, err := os.StartProcess(path, args, &os.ProcAttr{Env: os.Environ(), Files: []*os.File{os.Stdin, os.Stdout, os.Stderr}, Sys: sys})
+	how := &os.ProcAttr{Env: os.Environ(), Files: []*os.File{os.Stdin, os.Stdout, os.Stderr}, Sys: sys}
+	process, err := os.StartProcess(path, args, how)
+	if errors.Is(err, syscall.ENOEXEC) && isText(path) { // a script that names no shell
+		process, err = os.StartProcess("/bin/sh", append([]string{"sh", path}, args[1:]...), how)
+	}
 	if err != nil {
 		return err
 	}
@@ -145,6 +152,19 @@ func (g *Guard) begin(args []string) error {
 	go g.listen()
 	go g.reap()
 	return nil
+}
+
+// isText reports whether a file is no program of another machine: such a program has a NUL in its
+// first bytes.
+func isText(path string) bool {
+	file, err := os.Open(path)
+	if err != nil {
+		return false
+	}
+	defer file.Close()
+	first := make([]byte, 80)
+	n, _ := io.ReadFull(file, first)
+	return !bytes.Contains(first[:n], []byte{0})
 }
 
 // catchUp reads the lifeline where the window seems over: its end may have moved during the start.

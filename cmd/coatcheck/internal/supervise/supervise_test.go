@@ -79,6 +79,7 @@ type movingLease struct {
 func (*movingLease) Context() context.Context    { return context.Background() }
 func (*movingLease) Environment(string) []string { return os.Environ() }
 func (*movingLease) Gone(error) bool             { return false }
+func (*movingLease) TellsEnd() bool              { return true }
 func (*movingLease) Lost(error) error            { return errLost }
 
 func (m *movingLease) Window() (Window, error) {

@@ -19,12 +19,16 @@ import (
 type Lease interface {
 	Context() context.Context // ends when the lease is lost, with the cause
 	Window() (Window, error)  // until when it lasts, as far as is known now
+	TellsEnd() bool           // the command is told the end of the window, in a file
 	// Environment is the command's, which finds the end of the window in the file; "" = none
 	Environment(file string) []string
 	// Gone reports whether the lease, lost for that cause, can be another's before its window ends
 	Gone(cause error) bool
 	Lost(cause error) error // what to say when the command was stopped for that
 }
+
+// ErrNotStarted means that the command could not be started.
+var ErrNotStarted = errors.New("the command could not be started")
 
 // leastMargin is longer than a busy machine delays a process that is ready to run.
 const leastMargin = 200 * time.Millisecond
@@ -38,6 +42,7 @@ func Allowed(ttl, grace time.Duration) Allowance {
 type End struct {
 	Began bool // or may have begun
 	Code  int  // its exit code: 128 and the number of the signal that killed it
+	Told  bool // a signal went on to it, or was left to who had sent it
 	// the latest time by the server's clock that the command can have computed from its file; the
 	// zero time if it may not have ended
 	Last time.Time
@@ -52,8 +57,10 @@ func Run(h Lease, command []string, a Allowance, signals <-chan os.Signal, warni
 		return end, err
 	}
 	s.origin = s.window.origin()
-	s.file, err = newWindowFile(s.window)
-	s.warn(err)
+	if h.TellsEnd() {
+		s.file, err = newWindowFile(s.window)
+		s.warn(err)
+	}
 	defer s.file.remove()
 	// Ctrl-Z does nothing: no renewal would be sent, and nothing could tell the shell that the
 	// command has stopped. Caught rather than ignored, since a command inherits that
@@ -69,7 +76,7 @@ func Run(h Lease, command []string, a Allowance, signals <-chan os.Signal, warni
 		return end, err
 	}
 	s.watch()
-	end.Began = s.outcome.Failed == ""
+	end.Began, end.Told = s.outcome.Failed == "", s.told
 	if s.outcome.Ended {
 		end.Last = s.origin.Add(SinceBoot())
 	}
@@ -96,6 +103,7 @@ type supervision struct {
 	cause   error // why the lease was lost
 	over    bool  // the guard has ended when the command's time was over
 	killed  bool  // the command was killed from here
+	told    bool  // a signal was passed on, or left to who has sent it
 }
 
 // watch returns when the guard has ended, and the command with it.
@@ -105,7 +113,10 @@ func (s *supervision) watch() {
 	for lost := s.Context().Done(); ; {
 		select {
 		case number := <-s.signals:
-			s.pass(number)
+			if !s.allowance.Leave {
+				s.pass(number)
+			}
+			s.told = true
 		case <-lost:
 			lost, s.cause = nil, context.Cause(s.Context())
 			if over = s.Gone(s.cause); !over {
@@ -212,7 +223,7 @@ func (s *supervision) wasCut() bool {
 func (s *supervision) verdict() (code int, err error) {
 	switch {
 	case s.outcome.Failed != "" && !s.outcome.Cut:
-		return 0, fmt.Errorf("the command could not be started: %s", s.outcome.Failed)
+		return 0, fmt.Errorf("%w: %s", ErrNotStarted, s.outcome.Failed)
 	case s.outcome.Ended && !s.wasCut():
 		return s.outcome.Code, nil
 	case s.cause == nil && !s.outcome.Cut && !s.over:

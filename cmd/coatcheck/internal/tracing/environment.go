@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"golang.org/x/net/http/httpguts"
+
+	"github.com/coatcheck/coatcheck/internal/noupgrade"
 )
 
 // variable is an exporter's setting, for traces or for all signals, as
@@ -53,7 +55,7 @@ func newClient(base, version string, log *slog.Logger) (*client, error) {
 		IdleConnTimeout: 90 * time.Second,
 	}
 	sender := &http.Client{
-		Transport: transport, Timeout: time.Duration(timeout) * time.Millisecond,
+		Transport: noupgrade.Transport{Next: transport}, Timeout: time.Duration(timeout) * time.Millisecond,
 		// A redirection can make of a POST a GET, which is answered well, and takes headers along.
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}

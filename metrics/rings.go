@@ -1,12 +1,10 @@
-package server
+package metrics
 
 import (
 	"context"
 	"sync"
 	"time"
 
-	"github.com/coatcheck/coatcheck/metrics"
-	"github.com/coatcheck/coatcheck/server/internal/stamper"
 	"github.com/coatcheck/coatcheck/workerlease"
 )
 
@@ -26,6 +24,7 @@ type occupancy struct {
 	slots       map[string]int // by state
 	pools       int            // that were looked at
 	quarantined int            // of them
+	unasked     int            // of them, whose quarantine begins when they are asked
 	unseen      int            // pools that were not, or not wholly
 	ends        time.Time      // when the first layout of them ends; zero = beyond the year 9999
 	at          time.Time
@@ -43,44 +42,36 @@ type rings struct {
 // quarantinedSlots is the state of a slot that could be granted, were its pool not in quarantine.
 const quarantinedSlots = "quarantined"
 
-func (r *rings) show(registry *metrics.Registry, stamper *stamper.Stamper) {
-	registry.Ask("coatcheck_worker_stamping", metrics.Gauge, "Pools of which this process stamps ids (held), or would if it had a "+
-		"worker id (waiting).", []string{"state"}, func(tell metrics.Tell) {
-		states := map[string]int{"held": 0, "waiting": 0}
-		for _, worker := range stampingWorkers(stamper) {
-			states[worker.State]++
-		}
-		for state, n := range states {
-			tell(float64(n), state)
-		}
-	})
-	registry.Ask("coatcheck_worker_ring_slots", metrics.Gauge,
+func (r *rings) show(registry *Registry) {
+	registry.Ask("coatcheck_worker_ring_slots", Gauge,
 		"Worker ids of all pools of the store together, by state: free, held, cooling, or quarantined (free, and not granted since "+
 			"the pool's state may have been lost). Looked at once a "+
-			"minute at most, up to 64 pools.", []string{"state"}, func(tell metrics.Tell) {
+			"minute at most, up to 64 pools.", []string{"state"}, func(tell Tell) {
 			if seen, ok := r.occupied(); ok {
 				for state, n := range seen.slots {
 					tell(float64(n), state)
 				}
 			}
 		})
-	registry.Ask("coatcheck_worker_ring_pools", metrics.Gauge, "Pools of the store, by state: granting, quarantined, or unseen "+
-		"(there are too many, or they could not be read).", []string{"state"},
-		func(tell metrics.Tell) {
+	registry.Ask("coatcheck_worker_ring_pools", Gauge, "Pools of the store, by state: granting, quarantined, unasked (its "+
+		"state may have been lost, and nobody has asked for a worker id since), or unseen (there are too many, or they could not be read).",
+		[]string{"state"},
+		func(tell Tell) {
 			if seen, ok := r.occupied(); ok {
-				tell(float64(seen.pools-seen.quarantined), "granting")
+				tell(float64(seen.pools-seen.quarantined-seen.unasked), "granting")
 				tell(float64(seen.quarantined), "quarantined")
+				tell(float64(seen.unasked), "unasked")
 				tell(float64(seen.unseen), "unseen")
 			}
 		})
-	registry.Ask("coatcheck_worker_layout_left_seconds", metrics.Gauge,
+	registry.Ask("coatcheck_worker_layout_left_seconds", Gauge,
 		"Time until the layout of a pool has no timestamps left, the shortest of all pools; negative after it. Absent where none "+
-			"ends before the year 9999.", nil, func(tell metrics.Tell) {
+			"ends before the year 9999.", nil, func(tell Tell) {
 			if seen, ok := r.occupied(); ok && !seen.ends.IsZero() {
 				tell(time.Until(seen.ends).Seconds())
 			}
 		})
-	registry.Ask("coatcheck_worker_ring_age_seconds", metrics.Gauge, "How long ago the rings were looked at.", nil, func(tell metrics.Tell) {
+	registry.Ask("coatcheck_worker_ring_age_seconds", Gauge, "How long ago the rings were looked at.", nil, func(tell Tell) {
 		if seen, ok := r.occupied(); ok {
 			tell(time.Since(seen.at).Seconds())
 		}
@@ -99,6 +90,13 @@ func (r *rings) occupied() (occupancy, bool) {
 	}
 	seen := r.seen
 	return seen, !seen.at.IsZero() && time.Since(seen.at) < ringsKept
+}
+
+// forget makes the next look a new one.
+func (r *rings) forget() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.tried = time.Time{}
 }
 
 func (r *rings) lookAtAll() (occupancy, error) {
@@ -122,7 +120,7 @@ func (r *rings) lookAtAll() (occupancy, error) {
 	return seen, nil
 }
 
-// lookAtRing adds a pool to the occupancy, and returns how many slots it has read. It ends at the
+// look adds a pool to the occupancy, and returns how many slots it has read. It ends at the
 // last slot that was ever used: all after it are free.
 func (r *rings) look(ctx context.Context, pool string, seen *occupancy, left int) (read int) {
 	states, used := map[string]int{}, 0
@@ -157,7 +155,10 @@ func (r *rings) look(ctx context.Context, pool string, seen *occupancy, left int
 			seen.slots[state] += n
 		}
 		seen.pools++
-		if page.Quarantined > 0 {
+		switch {
+		case page.Unasked:
+			seen.unasked++
+		case page.Quarantined > 0:
 			seen.quarantined++
 		}
 		return read

@@ -25,6 +25,7 @@ const (
 
 const help = `usage: go run . COMMAND [flags]
 
+  redis     what each script takes in Redis, beside the bare commands of the same work
   guard     a guarded handler beside an unguarded one and beside other ways to guard it, over HTTP
   gateway   the gateway beside a bare reverse proxy
   ids       snowflake ids beside a bare atomic addition and beside other generators; without Redis
@@ -45,6 +46,7 @@ go run . COMMAND -h lists the flags. redis-server has to be in PATH; REDIS_SERVE
 // commands are what the program can do. Those after the empty line are started by the others, as
 // processes of their own.
 var commands = map[string]func(ctx context.Context, args []string, stdin io.Reader, stdout io.Writer) error{
+	"redis":    redisCommand,
 	"guard":    guardCommand,
 	"gateway":  gatewayCommand,
 	"ids":      idsCommand,

@@ -144,7 +144,7 @@ func TestAllMeasuresWhatTheTargetsName(t *testing.T) {
 }
 
 func TestAllRefusesWhatCanNotBeMeant(t *testing.T) {
-	for _, args := range [][]string{{"all", "-only", "unknown"}, {"all", "more"}, {"slots", "-bits", "9"}, {"slots", "-rounds", "0"}, {"size", "more"}} {
+	for _, args := range [][]string{{"all", "-only", "unknown"}, {"all", "more"}, {"slots", "-bits", "9"}, {"slots", "-rounds", "0"}, {"redis", "-rounds", "0"}, {"redis", "-calls", "49"}, {"size", "more"}} {
 		var stdout, stderr bytes.Buffer
 		if code := run(t.Context(), args, nil, &stdout, &stderr); code != usage || stderr.Len() == 0 {
 			t.Errorf("%q: exit code %d, %q", args, code, &stderr)

@@ -21,6 +21,10 @@ type answer struct {
 
 // answers are the first table of the page.
 var answers = []answer{
+	{asked: "first requests with a key that one Redis can take, of all processes together", section: "redis", series: claimAndComplete,
+		unit: aSecond, side: coatcheck},
+	{asked: "the same: repeats", section: "redis", series: replayAct, unit: aSecond, side: coatcheck},
+	{asked: "the same: locks, taken and released", section: "redis", series: lockAndRelease, unit: aSecond, side: coatcheck},
 	{asked: "`GET /incr/{key}`, one key, 64 clients at once", section: "incr", series: "keys: 1, connections: 64", unit: perSecond,
 		side: coatcheck, beside: webdisService, called: "Webdis", absent: true},
 	{asked: "the same, how long for one client", section: "incr", series: "keys: 1, connections: 1, median", unit: "µs",

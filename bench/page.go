@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"time"
 )
@@ -54,11 +55,19 @@ func (r *report) page(asked string, figures []figure) string {
 		text.WriteString(wrapped("**This was a quick look** (`-quick`): one short round of each, so no figure here is one to rely on.") +
 			"\n")
 	}
-	for _, section := range r.Sections {
-		text.WriteString(section.text())
+	for _, step := range steps {
+		at := slices.IndexFunc(r.Sections, func(s section) bool { return s.Name == step.name })
+		if at < 0 {
+			text.WriteString("\n## " + step.name + "\n\n" + wrapped(step.about+" "+notInThisRun) + "\n")
+		} else {
+			text.WriteString(r.Sections[at].text())
+		}
 	}
 	return text.String()
 }
+
+// notInThisRun is all that the page has of a section that was not chosen, or is newer than the run.
+const notInThisRun = "Not measured in this run."
 
 // text is a section of the page.
 func (s *section) text() string {

@@ -65,7 +65,7 @@ func redisCommand(ctx context.Context, args []string, _ io.Reader, stdout io.Wri
 		fmt.Fprintf(os.Stderr, "redis: round %d of %d\n", round, *rounds)
 	}
 	t := &table{Title: "redis", When: time.Now().UTC(), Machine: about, Rounds: *rounds, Columns: []string{
-		"script", "a second", "µs", "middle half", "bare commands, µs", "to the bare commands", "middle half", "commands", "bare",
+		"script", aSecond, "µs", "middle half", "bare commands, µs", "to the bare commands", "middle half", "commands", "bare",
 		"bytes afterwards", "bare",
 	}}
 	costs.report(t, told)
@@ -131,7 +131,7 @@ func tell(ctx context.Context, s *stage, open func(context.Context, *stage) (*st
 	if err != nil {
 		return nil, err
 	}
-	told.redis, told.n = s.redis, s.n
+	told.redis = s.redis
 	if !told.stays {
 		if told.start, err = s.redis.dump(ctx); err != nil {
 			return nil, err
@@ -248,7 +248,7 @@ func (c scriptCosts) report(t *table, told []*story) {
 	for _, story := range told {
 		for _, act := range story.acts {
 			if act.what != "" {
-				c.row(t, act.what, story.stays)
+				c.row(t, act.what, story.steady)
 			}
 		}
 	}
@@ -271,33 +271,35 @@ func (c scriptCosts) report(t *table, told []*story) {
 	}
 }
 
+// aSecond is the unit of what Redis can do if it does nothing else.
+const aSecond = "a second"
+
 // renewRing are the samples of renewals by the size of the ring.
 const renewRing = "renew a worker id"
 
-// row adds an act. What stays has no growing memory.
-func (c scriptCosts) row(t *table, what string, stays bool) {
-	medians := map[string]cost{}
+// row adds an act.
+func (c scriptCosts) row(t *table, what string, steady bool) {
 	for _, side := range []string{coatcheck, bareCommands} {
-		var usec, calls, bytes []float64
+		var usec, rates, calls, bytes []float64
 		for _, round := range c[what][side] {
-			usec, calls, bytes = append(usec, round.usec), append(calls, round.calls), append(bytes, round.bytes)
+			usec, rates = append(usec, round.usec), append(rates, 1e6/round.usec)
+			calls, bytes = append(calls, round.calls), append(bytes, round.bytes)
 		}
 		t.keep(what, side, "µs", usec)
+		t.keep(what, side, aSecond, rates)
 		t.keep(what, side, "commands", calls)
-		if !stays {
+		if !steady {
 			t.keep(what, side, "bytes", bytes)
 		}
-		medians[side] = cost{median(usec), median(calls), median(bytes)}
 	}
-	own, least := t.rounds(what, coatcheck, "µs"), t.rounds(what, bareCommands, "µs")
-	row := []any{
-		what, 1e6 / medians[coatcheck].usec, medians[coatcheck].usec, spread(own), medians[bareCommands].usec, median(ratios(own, least)),
-		spread(ratios(own, least)), medians[coatcheck].calls, medians[bareCommands].calls,
+	of := func(side, unit string) any {
+		if rounds := t.rounds(what, side, unit); len(rounds) > 0 {
+			return median(rounds)
+		}
+		return "–"
 	}
-	if stays {
-		row = append(row, "–", "–")
-	} else {
-		row = append(row, medians[coatcheck].bytes, medians[bareCommands].bytes)
-	}
-	t.add(row...)
+	own := t.rounds(what, coatcheck, "µs")
+	to := ratios(own, t.rounds(what, bareCommands, "µs"))
+	t.add(what, of(coatcheck, aSecond), of(coatcheck, "µs"), spread(own), of(bareCommands, "µs"), median(to), spread(to),
+		of(coatcheck, "commands"), of(bareCommands, "commands"), of(coatcheck, "bytes"), of(bareCommands, "bytes"))
 }

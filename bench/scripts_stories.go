@@ -59,12 +59,12 @@ type act struct {
 // story is acts of which each goes on where the one before ended. A call that is nil is one that
 // the act before has made as well: each call of a user then runs two scripts.
 type story struct {
-	n     int // calls of each act
 	acts  []act
 	close func() error
 
 	redis    *redisServer
 	stays    bool     // Redis keeps what is there, and the acts can be repeated on it
+	steady   bool     // the memory does not grow
 	start    dump     // what is there at first
 	channels []string // on which a process of the story listens
 	// makes what the bare scripts find; may be nil
@@ -267,7 +267,8 @@ func newRing(ctx context.Context, s *stage, width int) (*ring, error) {
 func acquisitions(ctx context.Context, s *stage) (*story, error) {
 	s.n = min(s.n, turnsOfSlots)
 	r, err := newRing(ctx, s, 10)
-	return &story{bareFilled: func(ctx context.Context) error { return s.redis.fillBareRing(ctx, ofRing, r.slots) }, acts: []act{
+	filled := func(ctx context.Context) error { return s.redis.fillBareRing(ctx, ofRing, r.slots) }
+	return &story{steady: true, bareFilled: filled, acts: []act{
 		{what: acquireAct, script: scripts.WorkerAcquire, word: "granted", call: r.acquire, bare: bareAcquire},
 	}}, err
 }
@@ -282,7 +283,7 @@ func renewals(ctx context.Context, s *stage, what string, width int) (*story, er
 	if err == nil {
 		err = s.redis.fillBareRing(ctx, ringOf(r.slots), r.slots)
 	}
-	return &story{stays: true, acts: []act{
+	return &story{stays: true, steady: true, acts: []act{
 		{what: what, script: scripts.WorkerRenew, word: "ok", call: r.renew, bare: bareRenew(r.slots)},
 	}}, err
 }

@@ -97,8 +97,7 @@ func tellStories(ctx context.Context, n int) (told []*story, end func(), err err
 		if err != nil {
 			return nil, end, err
 		}
-		listener := server.Subscribe(ctx, append(story.channels, bareChannel)...)
-		ends = append(ends, func() { _ = listener.Close() })
+		ends = append(ends, server.listen(ctx, append(story.channels, bareChannel)))
 		told = append(told, story)
 	}
 	large, err := startRedis(ctx)

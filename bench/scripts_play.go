@@ -69,6 +69,23 @@ func send(ctx context.Context, client *redis.Client, calls []scriptCall, word st
 	return nil
 }
 
+// listen reads what is published on channels, as a process of waiters does, until end is called.
+func (s *redisServer) listen(ctx context.Context, channels []string) (end func()) {
+	listener, done := s.Subscribe(ctx, channels...), make(chan struct{})
+	go func() {
+		defer close(done)
+		for {
+			if _, err := listener.Receive(ctx); err != nil {
+				return
+			}
+		}
+	}()
+	return func() {
+		_ = listener.Close()
+		<-done
+	}
+}
+
 func firstWord(reply redis.Cmder) string {
 	words, _ := reply.(*redis.Cmd).Slice()
 	if len(words) == 0 {

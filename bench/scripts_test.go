@@ -25,12 +25,12 @@ func recorded(t *testing.T, open func(context.Context, *stage) (*story, error)) 
 func TestRecordedCallsCanBeRepeated(t *testing.T) {
 	for _, open := range stories {
 		told := recorded(t, open)
-		listener := told.redis.Subscribe(t.Context(), append(told.channels, bareChannel)...)
+		end := told.redis.listen(t.Context(), append(told.channels, bareChannel))
 		costs := scriptCosts{}
 		for round := range 3 {
 			expect.Error(t, "measuring", told.measure(t.Context(), costs, round), nil)
 		}
-		expect.Error(t, "ending", listener.Close(), nil)
+		end()
 		for _, act := range told.acts {
 			if act.what == "" {
 				continue

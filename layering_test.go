@@ -23,12 +23,12 @@ const everything = "*"
 
 // front is what stands between the network and the domains.
 var front = []string{
-	"idempotency", "limit", "lock", "workerlease", "segment", "counter", "number", "snowflake", "api", "server/internal/ledger", "internal/secret", "internal/share", "internal/target", "internal/audit", "internal/fault", "internal/frontdoor", "internal/health", "internal/names", "internal/redisprobe", "internal/requestlog", "internal/version", "metrics", "redisstore",
+	"idempotency", "limit", "lock", "workerlease", "segment", "counter", "number", "snowflake", "api", "server/internal/ledger", "internal/secret", "internal/share", "internal/target", "internal/audit", "internal/fault", "internal/frontdoor", "internal/health", "internal/lazyregexp", "internal/names", "internal/redisprobe", "internal/requestlog", "internal/version", "metrics", "redisstore",
 }
 
 // domain is what a domain may use: never another domain.
 var domain = []string{"redisstore", "internal/fault", "internal/pipeline", "scripts", "api", "internal/secret",
-	"internal/keepalive", "internal/muxpattern", "internal/names", "internal/notifier", "internal/step", "internal/target"}
+	"internal/keepalive", "internal/lazyregexp", "internal/muxpattern", "internal/names", "internal/notifier", "internal/step", "internal/target"}
 
 // layers says for each folder of Go code which of our packages it may import. A new package has to
 // be placed here before it compiles in the tests. Some are places kept for packages to come.
@@ -44,7 +44,7 @@ var layers = map[string][]string{
 
 	"idempotency": domain,
 	// apart from it, so that who has other callers links no library for tokens
-	"idempotency/jwtprincipal": {"idempotency", "internal/names"},
+	"idempotency/jwtprincipal": {"internal/lazyregexp", "idempotency", "internal/names"},
 	// adapts any net/http middleware; of a guard it knows the attempt
 	"idempotency/echov4": {"idempotency"},
 	"limit":              domain,
@@ -52,7 +52,7 @@ var layers = map[string][]string{
 	"workerlease":        append(domain, "workerlease/holder", "snowflake"),
 	"segment":            append(domain, "internal/share"),
 	"counter":            domain,
-	"snowflake":          {"internal/step"},
+	"snowflake":          {"internal/lazyregexp", "internal/step"},
 	"number":             {},
 	"access":             append(domain, "limit", "internal/watch", "internal/yamlfile"),
 	"console":            {},
@@ -62,9 +62,9 @@ var layers = map[string][]string{
 
 	"metrics":             {"counter", "idempotency", "internal/doubt", "redisstore", "redisstore/observe", "scripts", "segment", "segment/redissource", "workerlease"},
 	"segment/redissource": {"counter", "segment", "redisstore", "internal/fault"},
-	"redisstore":          {"scripts", "internal/driver", "internal/fault", "internal/pipeline", "internal/redisconn", "redisstore/observe"},
+	"redisstore":          {"internal/lazyregexp", "scripts", "internal/driver", "internal/fault", "internal/pipeline", "internal/redisconn", "redisstore/observe"},
 	"redisstore/observe":  {},
-	"embedded":            {"internal/driver"},
+	"embedded":            {"internal/lazyregexp", "internal/driver"},
 	// for the tests of those who use the packages
 	"coatchecktest": {"embedded", "idempotency", "redisstore"},
 	"scripts":       {"internal/fault"},
@@ -95,10 +95,11 @@ var layers = map[string][]string{
 	"internal/leasesim":                {},
 	"cmd/coatcheck/internal/loadgen":   {},
 	"server/internal/ledger":           {"redisstore", "scripts", "api", "internal/secret"},
+	"internal/lazyregexp":              {},
 	"internal/names":                   {},
-	"internal/muxpattern":              {"internal/names"},
+	"internal/muxpattern":              {"internal/lazyregexp", "internal/names"},
 	"internal/notifier":                {"internal/pipeline", "internal/step", "redisstore"},
-	"internal/secret":                  {},
+	"internal/secret":                  {"internal/lazyregexp"},
 	"internal/target":                  {},
 	"internal/version":                 {},
 	"internal/share":                   {},
@@ -106,10 +107,10 @@ var layers = map[string][]string{
 	"internal/audit":                   {"api", "internal/network"},
 	"internal/network":                 {},
 	"internal/doubt":                   {"idempotency", "redisstore"},
-	"cmd/coatcheck/internal/config":    {"access", "counter", "embedded", "gateway", "idempotency", "idempotency/jwtprincipal", "internal/audit", "internal/frontdoor", "internal/names", "internal/redisconn", "internal/requestlog", "cmd/coatcheck/internal/tracing", "internal/watch", "internal/yamlfile", "lock", "redisstore", "segment", "server", "snowflake", "workerlease"},
+	"cmd/coatcheck/internal/config":    {"internal/lazyregexp", "access", "counter", "embedded", "gateway", "idempotency", "idempotency/jwtprincipal", "internal/audit", "internal/frontdoor", "internal/names", "internal/redisconn", "internal/requestlog", "cmd/coatcheck/internal/tracing", "internal/watch", "internal/yamlfile", "lock", "redisstore", "segment", "server", "snowflake", "workerlease"},
 	"server/internal/compat":           {"access", "segment", "snowflake", "workerlease", "metrics", "internal/frontdoor", "internal/names", "server/internal/stamper", "api"},
 	"server/internal/events":           {"access", "internal/secret", "internal/share", "internal/step", "api"},
-	"internal/frontdoor":               {"internal/network", "internal/share"},
+	"internal/frontdoor":               {"internal/lazyregexp", "internal/network", "internal/share"},
 	"internal/health":                  {"internal/pipeline", "internal/redisconn", "redisstore", "scripts"},
 	"cmd/coatcheck/internal/supervise": {},
 	"internal/textid":                  {},
@@ -120,10 +121,10 @@ var layers = map[string][]string{
 
 	"internal/driver":     {},
 	"internal/postgres":   {},
-	"internal/redisconn":  {},
-	"internal/fault":      {},
+	"internal/redisconn":  {"internal/lazyregexp"},
+	"internal/fault":      {"internal/lazyregexp"},
 	"internal/pipeline":   {"internal/fault", "internal/redisconn", "internal/step", "redisstore/observe", "scripts"},
-	"internal/redisprobe": {"doctor", "internal/fault", "internal/redisconn", "redisstore"},
+	"internal/redisprobe": {"internal/lazyregexp", "doctor", "internal/fault", "internal/redisconn", "redisstore"},
 	"internal/requestlog": {"internal/names", "internal/secret"},
 	// a package that makes spans takes a tracer; this one place sends them
 	"cmd/coatcheck/internal/tracing": {"internal/noupgrade", "redisstore", "redisstore/observe"},
@@ -159,7 +160,7 @@ var libraries = map[string][]string{
 		"internal/redisprobe", "embedded", "internal/testing/redistest", "internal/testing/storetest", "chaos/internal/chaostest", "examples/nightly", "examples/queue"},
 	"github.com/alicebob/miniredis":           {"embedded"},
 	"github.com/spf13/cobra":                  {"cmd/coatcheck/internal/cli"},
-	"github.com/spf13/pflag":                  {"cmd/coatcheck/internal/cli", "cmd/coatcheck/internal/config", "cmd/coatcheck/internal/supervise"},
+	"github.com/spf13/pflag":                  {"cmd/coatcheck/internal/cli", "cmd/coatcheck/internal/config"},
 	"github.com/oklog/ulid":                   {"internal/textid"},
 	"go.jetify.com/typeid":                    {"internal/textid"},
 	"github.com/go-jose/go-jose":              {"idempotency/jwtprincipal", "internal/testing/issuer"},

@@ -3,10 +3,10 @@ package access
 import (
 	"errors"
 	"fmt"
-	"regexp"
 	"strconv"
 	"time"
 
+	"github.com/coatcheck/coatcheck/internal/lazyregexp"
 	"github.com/coatcheck/coatcheck/limit"
 )
 
@@ -30,13 +30,13 @@ const (
 )
 
 var (
-	rateForm  = regexp.MustCompile(`^([1-9][0-9]{0,6})/(s|m|h)$`)
+	rateForm  = lazyregexp.New(`^([1-9][0-9]{0,6})/(s|m|h)$`)
 	rateSpans = map[string]time.Duration{"s": time.Second, "m": time.Minute, "h": time.Hour}
 )
 
 // ParseRate reads a rate.
 func ParseRate(text string) (Rate, error) {
-	parts := rateForm.FindStringSubmatch(text)
+	parts := rateForm().FindStringSubmatch(text)
 	if parts == nil {
 		return Rate{}, errors.New("a rate is written 100/s, 30/m or 1000/h")
 	}

@@ -3,11 +3,11 @@ package access
 import (
 	"errors"
 	"fmt"
-	"regexp"
 	"strings"
 	"time"
 	"unicode/utf8"
 
+	"github.com/coatcheck/coatcheck/internal/lazyregexp"
 	"github.com/coatcheck/coatcheck/internal/names"
 )
 
@@ -26,7 +26,7 @@ type Record struct {
 
 var (
 	principalForm = names.NewForm("A-Za-z0-9._:~@/+-", 1, 200)
-	labelForm     = regexp.MustCompile(`^[^\x00-\x1f\x7f]*$`)
+	labelForm     = lazyregexp.New(`^[^\x00-\x1f\x7f]*$`)
 )
 
 // Check finds every fault of a record.
@@ -56,7 +56,7 @@ func (r Record) faults() (found []fieldFault) {
 	}
 	fault(r.Burst < 0 || r.Burst > maxBurst, "burst", fmt.Sprintf("1 to %d requests", maxBurst))
 	fault(r.Burst > 0 && r.Rate.N == 0, "burst", "only with a rate")
-	fault(!labelForm.MatchString(r.Label) || utf8.RuneCountInString(r.Label) > 200, "label", "up to 200 characters on one line")
+	fault(!labelForm().MatchString(r.Label) || utf8.RuneCountInString(r.Label) > 200, "label", "up to 200 characters on one line")
 	return found
 }
 

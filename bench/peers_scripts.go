@@ -31,8 +31,8 @@ func guardWithScripts(_ context.Context, redisURL string) (guard, error) {
 }
 
 var (
-	claimScript    = rueidis.NewLuaScript(scripts.TokenClaim.Source)
-	completeScript = rueidis.NewLuaScript(scripts.TokenComplete.Source)
+	claimScript    = rueidis.NewLuaScript(scripts.TokenClaim.Text().Source)
+	completeScript = rueidis.NewLuaScript(scripts.TokenComplete.Text().Source)
 )
 
 // claim takes a key for an owner; if there is an answer already, it returns that one.

@@ -143,9 +143,9 @@ func (r *recorder) take(script *scripts.Script) (taken []scriptCall) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	var rest []scriptCall
-	end := script.Source[len(script.Source)/2:]
+	end := script.Text().Source[len(script.Text().Source)/2:]
 	for _, call := range r.calls {
-		if call.sha() == script.SHA || strings.HasSuffix(r.texts[call.sha()], end) {
+		if call.sha() == script.Text().SHA || strings.HasSuffix(r.texts[call.sha()], end) {
 			taken = append(taken, call)
 		} else {
 			rest = append(rest, call)

@@ -129,7 +129,7 @@ func (w *walk) judge(request []byte) (fate redistest.Fate, then func()) {
 		before, after string
 	}{{scripts.TokenClaim, beforeClaim, afterClaim}, {scripts.TokenComplete, beforeComplete, afterComplete}} {
 		switch {
-		case !bytes.Contains(request, []byte(at.script.SHA)):
+		case !bytes.Contains(request, []byte(at.script.Text().SHA)):
 		case w.here(at.before):
 			if w.what == serviceKilled {
 				w.strike()
@@ -177,7 +177,7 @@ func (w *walk) strike() {
 func (w *walk) walk() truth {
 	w.t.Helper()
 	for _, script := range []*scripts.Script{scripts.TokenClaim, scripts.TokenComplete} {
-		expect.NoError(w.t, "ScriptLoad", w.redis.Client().ScriptLoad(w.t.Context(), script.Source).Err())
+		expect.NoError(w.t, "ScriptLoad", w.redis.Client().ScriptLoad(w.t.Context(), script.Text().Source).Err())
 	}
 	c := &client{scene: w.scene, order: w.order, name: "client"}
 	first, _ := c.ask(w.t.Context())

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp/cmpopts"
-	"github.com/redis/go-redis/v9"
 
 	"github.com/coatcheck/coatcheck/api"
 	"github.com/coatcheck/coatcheck/client"
@@ -326,6 +325,6 @@ func loseAll(t testing.TB, store *redisstore.Store) {
 func do(t testing.TB, store *redisstore.Store, text string, keys ...string) {
 	t.Helper()
 	text += " return {'ok'}"
-	_, err := store.Run(t.Context(), &scripts.Script{Name: "test", Source: text, SHA: redis.NewScript(text).Hash()}, keys)
+	_, err := store.Run(t.Context(), scripts.New("test", text), keys)
 	must(t, text, err)
 }

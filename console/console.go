@@ -17,6 +17,7 @@ import (
 	"encoding/base64"
 	"net/http"
 	"path"
+	"sync"
 	"time"
 )
 
@@ -42,7 +43,8 @@ type file struct {
 	body []byte
 }
 
-var files = load()
+// files are made when the page is first used.
+var files = sync.OnceValue(load)
 
 // load reads what is embedded. A file of a kind that has no type is a programmer's mistake.
 func load() map[string]file {
@@ -67,7 +69,7 @@ func load() map[string]file {
 // there is one of that name; without one it writes nothing.
 func Serve(w http.ResponseWriter, r *http.Request, name string) bool {
 	name = cmp.Or(name, "index.html")
-	file, ok := files[name]
+	file, ok := files()[name]
 	if !ok {
 		return false
 	}

@@ -5,8 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"regexp"
 	"time"
+
+	"github.com/coatcheck/coatcheck/internal/lazyregexp"
 )
 
 // Defaults and bounds of a [Config].
@@ -68,13 +69,13 @@ func (c Config) withDefaults(ack int) Config {
 	return c
 }
 
-var kindForm = regexp.MustCompile(`^[a-z]{1,20}$`)
+var kindForm = lazyregexp.New(`^[a-z]{1,20}$`)
 
 // Check returns every fault of a configuration, with the bound that it breaks.
 func (c Config) Check() error {
 	c = c.withDefaults(0)
 	var faults []error
-	if !kindForm.MatchString(c.Kind) {
+	if !kindForm().MatchString(c.Kind) {
 		faults = append(faults, fmt.Errorf("counter: kind %q: 1 to 20 small letters", c.Kind))
 	}
 	if c.AfterLoss != MovePast && c.AfterLoss != Refuse {

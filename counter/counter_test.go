@@ -55,11 +55,8 @@ func (c counters) put(t *testing.T, key, command string, value ...any) {
 	if _, err := c.store.Run(t.Context(), scripts.CounterEra, []string{c.store.SlotKey("counters", "marker", key)}, "", 1000); err != nil {
 		t.Fatalf("running a script: got error %v, want none", err)
 	}
-	put := &scripts.Script{
-		Name:   "test_put",
-		Source: "redis.call('DEL', KEYS[1]) if ARGV[1] then redis.call('" + command + "', KEYS[1], unpack(ARGV)) end return {'ok'}",
-		SHA:    strings.Repeat("0", 40), // not known: the store sends the source
-	}
+	put := scripts.New("test_put",
+		"redis.call('DEL', KEYS[1]) if ARGV[1] then redis.call('"+command+"', KEYS[1], unpack(ARGV)) end return {'ok'}")
 	if _, err := c.store.Run(t.Context(), put, []string{c.store.Key("counter", key)}, value...); err != nil {
 		t.Fatalf("running a script: got error %v, want none", err)
 	}

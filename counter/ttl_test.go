@@ -3,7 +3,6 @@ package counter_test
 import (
 	"errors"
 	"fmt"
-	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -132,7 +131,7 @@ func TestRecordOfACounterThatIsOpenedInItsLastMillisecondEnds(t *testing.T) {
 		other := c.another(t)
 		other.daily(t, time.Second, 2)
 		time.Sleep(26 * time.Hour) // the record of a counter that was removed stays for a day
-		stays := &scripts.Script{Name: "stays", Source: "return {tostring(redis.call('EXISTS', KEYS[1]))}", SHA: strings.Repeat("0", 40)}
+		stays := scripts.New("stays", "return {tostring(redis.call('EXISTS', KEYS[1]))}")
 		reply, err := c.store.Run(t.Context(), stays, []string{c.store.Key("counter", "k", "record")})
 		expect.Equal(t, fmt.Sprintf("EXISTS of the record, %v", err), reply, scripts.Reply{"0"})
 	})

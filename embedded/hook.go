@@ -2,12 +2,13 @@ package embedded
 
 import (
 	"fmt"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/alicebob/miniredis/v2/server"
+
+	"github.com/coatcheck/coatcheck/internal/lazyregexp"
 )
 
 func (s *Store) do(peer *server.Peer, args []string) {
@@ -121,7 +122,7 @@ func (s *Store) scriptLocked(peer *server.Peer, args []string, called bool) {
 }
 
 // quoted is how miniredis reports that a redis.call failed inside a script.
-var quoted = regexp.MustCompile(
+var quoted = lazyregexp.New(
 	`^-ERR Error compiling script \(new function\): \S*:\d+: ([A-Z]+ .*?) stack traceback:  \[G\]: in function 'call'`)
 
 // plainError makes a script's error begin with the failed command's code, for callers to class it.
@@ -129,7 +130,7 @@ func plainError(reply string) string {
 	if !strings.HasPrefix(reply, "-") {
 		return reply
 	}
-	if found := quoted.FindStringSubmatch(reply); found != nil {
+	if found := quoted().FindStringSubmatch(reply); found != nil {
 		return "-" + found[1] + "\r\n"
 	}
 	return reply

@@ -296,7 +296,7 @@ func (g *Gateway) routed(w http.ResponseWriter, r *http.Request, x *exchange, ro
 		x.route = routes.find(r)
 		return asWritten(r), true
 	}
-	if !hostText.MatchString(r.Host) {
+	if !hostText().MatchString(r.Host) {
 		g.refuseField(w, r, api.InvalidRequest, "Host",
 			"the Host is a name or an address, and a port; nothing was sent to the service behind the gateway")
 		return r, false

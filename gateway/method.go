@@ -6,10 +6,10 @@ import (
 	"errors"
 	"io"
 	"net/http"
-	"regexp"
 
 	"github.com/coatcheck/coatcheck/api"
 	"github.com/coatcheck/coatcheck/internal/frontdoor"
+	"github.com/coatcheck/coatcheck/internal/lazyregexp"
 	"github.com/coatcheck/coatcheck/internal/muxpattern"
 )
 
@@ -80,16 +80,16 @@ func (b *searchedBody) Read(into []byte) (int, error) {
 // methodName matches the field's name where it is no part of a longer one, in a body of any type.
 // It may be a value as well: services read bodies in more ways than there are rules for. PHP takes
 // a dot or a bracket for the underscore.
-var methodName = regexp.MustCompile(`[^\w-][_.[]method[^\w-]`)
+var methodName = lazyregexp.New(`[^\w-][_.[]method[^\w-]`)
 
 func hasMethodField(text []byte) bool {
 	text = unescaped(text)
 	isLikely := bytes.Contains(text, []byte(methodField[1:])) // which is found fast
-	return isLikely && methodName.Match(text)
+	return isLikely && methodName().Match(text)
 }
 
 // escapes are what may stand for a character of the field, or for white space before it.
-var escapes = regexp.MustCompile(`^(%(5[fFbBdD]|2[eE0]|6[dD58fF4]|74|0[09a-dA-D])|\\u00[0-9A-Fa-f]{2}|\\[][_.a-tv-z])`)
+var escapes = lazyregexp.New(`^(%(5[fFbBdD]|2[eE0]|6[dD58fF4]|74|0[09a-dA-D])|\\u00[0-9A-Fa-f]{2}|\\[][_.a-tv-z])`)
 
 // unescaped is a text without the escapes that stand for a character of the field.
 func unescaped(text []byte) []byte {
@@ -104,7 +104,7 @@ func unescaped(text []byte) []byte {
 		}
 		plain, text = append(plain, text[:at]...), text[at:]
 		char, size := text[0], 1
-		if escape := escapes.Find(text[:min(len(text), len(`\u0000`))]); escape != nil {
+		if escape := escapes().Find(text[:min(len(text), len(`\u0000`))]); escape != nil {
 			char, size = charOf(escape), len(escape)
 		}
 		plain, text = append(plain, char), text[size:]

@@ -5,13 +5,13 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
-	"regexp"
 	"slices"
 	"strings"
 	"unicode"
 	"unicode/utf8"
 
 	"github.com/coatcheck/coatcheck/internal/frontdoor"
+	"github.com/coatcheck/coatcheck/internal/lazyregexp"
 	"github.com/coatcheck/coatcheck/internal/target"
 )
 
@@ -47,7 +47,7 @@ func plainly(r *http.Request) (*http.Request, plainPath, error) {
 
 // hostText matches the Host of an unsafe request. Services take others for the same name: nginx
 // cuts shop.example:80:90 at the first colon.
-var hostText = regexp.MustCompile(`^([\w-]+(\.[\w-]+)*\.?|\[[0-9A-Fa-f]*:[0-9A-Fa-f:.]*(%25[\w.~-]+)?\])?(:[0-9]*)?$`)
+var hostText = lazyregexp.New(`^([\w-]+(\.[\w-]+)*\.?|\[[0-9A-Fa-f]*:[0-9A-Fa-f:.]*(%25[\w.~-]+)?\])?(:[0-9]*)?$`)
 
 func withPath(r *http.Request, path, raw string) *http.Request {
 	read, at := *r, *r.URL

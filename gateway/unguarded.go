@@ -3,13 +3,13 @@ package gateway
 import (
 	"log/slog"
 	"net/http"
-	"regexp"
 	"strings"
 	"sync/atomic"
 	"time"
 
 	"github.com/coatcheck/coatcheck/api"
 	"github.com/coatcheck/coatcheck/idempotency"
+	"github.com/coatcheck/coatcheck/internal/lazyregexp"
 	"github.com/coatcheck/coatcheck/internal/muxpattern"
 	"github.com/coatcheck/coatcheck/internal/requestlog"
 )
@@ -83,13 +83,13 @@ func (u *unnamedWarning) write(log *slog.Logger, r *http.Request, now time.Time)
 
 // plainWord is a segment of a path that is likely the same for all requests. Any other may be
 // secret.
-var plainWord = regexp.MustCompile(`^[a-z][a-z_-]{0,19}$|^v[0-9]{1,2}$`)
+var plainWord = lazyregexp.New(`^[a-z][a-z_-]{0,19}$|^v[0-9]{1,2}$`)
 
 // shapeOf is a path without what may differ from request to request.
 func shapeOf(path string) string {
 	segments := strings.SplitN(path, "/", 10)
 	for i, segment := range segments {
-		if segment != "" && !plainWord.MatchString(segment) {
+		if segment != "" && !plainWord().MatchString(segment) {
 			segments[i] = "{…}"
 		}
 	}

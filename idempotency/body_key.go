@@ -6,12 +6,12 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"regexp"
 	"strings"
 	"unicode"
 
 	"github.com/go-json-experiment/json/jsontext"
 
+	"github.com/coatcheck/coatcheck/internal/lazyregexp"
 	"github.com/coatcheck/coatcheck/internal/muxpattern"
 )
 
@@ -57,7 +57,7 @@ func (g *guard) takeKey(r *http.Request, space string) (key OperationKey, finger
 }
 
 // wholeNumber matches a JSON number that has one spelling.
-var wholeNumber = regexp.MustCompile(`^(0|-?[1-9][0-9]*)$`)
+var wholeNumber = lazyregexp.New(`^(0|-?[1-9][0-9]*)$`)
 
 // keyIn finds the key in a payload.
 func keyIn(body []byte, route Route) (string, error) {
@@ -90,7 +90,7 @@ const numberMark = "\x01"
 func keyPart(value jsontext.Value) (part string, ok bool) {
 	switch value.Kind() {
 	case '0':
-		return numberMark + string(value), wholeNumber.Match(value)
+		return numberMark + string(value), wholeNumber().Match(value)
 	case '"':
 		// half of a surrogate pair is an error: all halves would be one character
 		text, err := jsontext.AppendUnquote(nil, value)

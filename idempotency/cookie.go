@@ -6,6 +6,7 @@ import (
 	"regexp"
 	"strings"
 
+	"github.com/coatcheck/coatcheck/internal/lazyregexp"
 	"github.com/coatcheck/coatcheck/internal/names"
 )
 
@@ -74,10 +75,10 @@ var apart = strings.NewReplacer(";", ";;", ",", ",,")
 
 // decodedOnce is a text without its percent-encoding, as far as it has one.
 func decodedOnce(text string) string {
-	return encoded.ReplaceAllStringFunc(text, func(triplet string) string {
+	return encoded().ReplaceAllStringFunc(text, func(triplet string) string {
 		char, _ := url.PathUnescape(triplet) // it matches the expression
 		return char
 	})
 }
 
-var encoded = regexp.MustCompile(`%[0-9A-Fa-f]{2}`)
+var encoded = lazyregexp.New(`%[0-9A-Fa-f]{2}`)

@@ -147,7 +147,7 @@ func addHeaders(request *http.Request, headers []string) {
 func runScript(t testing.TB, tokens *Tokens, key, lua string) string {
 	t.Helper()
 	// not known: the store sends the source
-	script := &scripts.Script{Name: "test", Source: lua, SHA: strings.Repeat("0", 40)}
+	script := scripts.New("test", lua)
 	reply, err := tokens.store.Run(t.Context(), script, []string{key})
 	expect.NoError(t, fmt.Sprintf("running %q", lua), err)
 	return reply.Word()

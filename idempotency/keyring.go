@@ -6,8 +6,9 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
-	"regexp"
 	"strings"
+
+	"github.com/coatcheck/coatcheck/internal/lazyregexp"
 )
 
 // Key is a secret of a service under an id, so that keys can be changed: give each process the new
@@ -21,7 +22,7 @@ type Key struct {
 
 const keyLength = 32
 
-var keyID = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_-]{0,15}$`)
+var keyID = lazyregexp.New(`^[A-Za-z0-9][A-Za-z0-9_-]{0,15}$`)
 
 // ParseKeys reads keys from a setting: id:secret, the secret in base64, separated by commas, the
 // newest first. "" is no keys. The error has every fault, and nothing of a secret.
@@ -37,7 +38,7 @@ func ParseKeys(text string) ([]Key, error) {
 		if err != nil {
 			bytes, err = base64.RawURLEncoding.DecodeString(secret)
 		}
-		if err != nil || !keyID.MatchString(id) {
+		if err != nil || !keyID().MatchString(id) {
 			faults = append(faults, fmt.Errorf("key %d: id:secret, the id 1 to 16 characters of A–Z a–z 0–9 _ -, no dash in front, the "+
 				"secret base64 of %d bytes", i+1, keyLength))
 			continue
@@ -55,7 +56,7 @@ func checkKeys(keys []Key) error {
 	seen := map[string]bool{}
 	for i, key := range keys {
 		switch {
-		case !keyID.MatchString(key.ID):
+		case !keyID().MatchString(key.ID):
 			faults = append(faults, fmt.Errorf("key %d: an id has 1 to 16 characters of A–Z a–z 0–9 _ -, no dash in front", i+1))
 		case len(key.Secret) != keyLength:
 			faults = append(faults, fmt.Errorf("key %q: a secret has %d bytes, not %d", key.ID, keyLength, len(key.Secret)))

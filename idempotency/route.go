@@ -5,12 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/coatcheck/coatcheck/api"
+	"github.com/coatcheck/coatcheck/internal/lazyregexp"
 	"github.com/coatcheck/coatcheck/internal/muxpattern"
 	"github.com/coatcheck/coatcheck/internal/names"
 )
@@ -107,7 +107,7 @@ func (r Route) Check() error {
 			faults = append(faults, fmt.Errorf("idempotency: "+format, args...))
 		}
 	}
-	if patternLike.MatchString(r.Name) {
+	if patternLike().MatchString(r.Name) {
 		wrong := muxpattern.Fault(r.Name)
 		fault(wrong != "", "name %q: %s", r.Name, wrong)
 	}
@@ -143,7 +143,7 @@ func (r Route) Check() error {
 }
 
 // patternLike matches a name that is written as a pattern: a path, perhaps after a method.
-var patternLike = regexp.MustCompile(`^(?:\S+[ \t]+\S*)?/`)
+var patternLike = lazyregexp.New(`^(?:\S+[ \t]+\S*)?/`)
 
 // Published is the route's policy as clients may see it: its header, its retention, and which
 // requests count as the same.

@@ -7,10 +7,11 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
-	"regexp"
 	"slices"
 	"strconv"
 	"sync"
+
+	"github.com/coatcheck/coatcheck/internal/lazyregexp"
 )
 
 // ending is how an operation ends once its handler has answered.
@@ -37,7 +38,7 @@ func (r Route) usuallyDoubted() []string {
 	})
 }
 
-var statusForm = regexp.MustCompile(`^[2-5](xx|\d\d)$`)
+var statusForm = lazyregexp.New(`^[2-5](xx|\d\d)$`)
 
 // statuses reads the route's lists. The error has every fault.
 func (r Route) statuses() (*statuses, error) {
@@ -53,7 +54,7 @@ func (r Route) statuses() (*statuses, error) {
 	}{{"keep", r.Keep, recorded}, {"frees", r.Frees, freed}, {"doubts", r.Doubts, doubted}} {
 		for _, text := range list.statuses {
 			switch {
-			case !statusForm.MatchString(text):
+			case !statusForm().MatchString(text):
 				faults = append(faults, fmt.Errorf("%s: status %q: a status such as 201, or a class such as 2xx", list.name, text))
 			case endings[text] != 0 && endings[text] != list.ending:
 				faults = append(faults, fmt.Errorf("%s: status %s is in another list too: an answer is kept, frees the key or leaves it in doubt",

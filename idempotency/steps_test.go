@@ -178,7 +178,7 @@ func (w *walk) judge(request []byte) (fate redistest.Fate, then func()) {
 		script        *scripts.Script
 		before, after string
 	}{{scripts.TokenClaim, beforeClaim, afterClaim}, {scripts.TokenComplete, beforeComplete, afterComplete}} {
-		if !bytes.Contains(request, []byte(at.script.SHA)) {
+		if !bytes.Contains(request, []byte(at.script.Text().SHA)) {
 			continue
 		}
 		switch {

@@ -6,12 +6,12 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
-	"regexp"
 	"sync/atomic"
 	"time"
 
 	"github.com/bsm/redislock"
 
+	"github.com/coatcheck/coatcheck/internal/lazyregexp"
 	"github.com/coatcheck/coatcheck/internal/names"
 	"github.com/coatcheck/coatcheck/internal/notifier"
 	"github.com/coatcheck/coatcheck/internal/pipeline"
@@ -80,7 +80,7 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-var notInNames = regexp.MustCompile(`[^A-Za-z0-9._:~@-]`)
+var notInNames = lazyregexp.New(`[^A-Za-z0-9._:~@-]`)
 
 // process names this process for people.
 func process() string {
@@ -88,7 +88,7 @@ func process() string {
 	if err != nil || host == "" || len(host) > 150 {
 		host = "process"
 	}
-	return fmt.Sprintf("%s:%d", notInNames.ReplaceAllString(host, "-"), os.Getpid())
+	return fmt.Sprintf("%s:%d", notInNames().ReplaceAllString(host, "-"), os.Getpid())
 }
 
 // Check returns the first fault of a configuration, with the bound that it breaks.

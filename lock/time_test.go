@@ -286,7 +286,7 @@ func keysIn(t *testing.T, store *redisstore.Store) int {
 
 // redisScript makes a script for a test.
 func redisScript(text string) *scripts.Script {
-	return (&scripts.Script{Name: "test", Source: text}).Following("", 0, 9, 0)
+	return scripts.New("test", text).Following("", 0, 9, 0)
 }
 
 // After a loss nothing is granted until every lease that may be open has ended; what is held is

@@ -35,7 +35,7 @@ func TestEveryDecisionOfAScriptIsCounted(t *testing.T) {
 			continue
 		}
 		var says []string
-		for _, match := range word.FindAllStringSubmatch(replyLines.FindStringSubmatch(script.Source)[1], -1) {
+		for _, match := range word.FindAllStringSubmatch(replyLines.FindStringSubmatch(script.Text().Source)[1], -1) {
 			if !slices.Contains(says, match[1]) {
 				says = append(says, match[1])
 			}

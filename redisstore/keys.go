@@ -2,20 +2,20 @@ package redisstore
 
 import (
 	"fmt"
-	"regexp"
 	"strings"
 
+	"github.com/coatcheck/coatcheck/internal/lazyregexp"
 	"github.com/coatcheck/coatcheck/internal/redisconn"
 )
 
 // defaultPrefix begins every key unless the configuration says otherwise.
 const defaultPrefix = "coatcheck:"
 
-var prefixForm = regexp.MustCompile(`^[A-Za-z0-9._:~@-]{0,100}$`)
+var prefixForm = lazyregexp.New(`^[A-Za-z0-9._:~@-]*$`)
 
 // checkPrefix refuses a prefix that could break the hash tag after it.
 func checkPrefix(prefix string) error {
-	if !prefixForm.MatchString(prefix) {
+	if len(prefix) > 100 || !prefixForm().MatchString(prefix) {
 		return fmt.Errorf("prefix %q: up to 100 characters of A–Z a–z 0–9 . _ : ~ @ -", prefix)
 	}
 	return nil

@@ -2,8 +2,6 @@ package redisstore_test
 
 import (
 	"context"
-	"crypto/sha1"
-	"encoding/hex"
 	"errors"
 	"flag"
 	"fmt"
@@ -93,8 +91,10 @@ func open(t testing.TB, url string, change func(*redisstore.Config)) *redisstore
 
 // script makes a script for a test.
 func script(name, source string, reads bool) *scripts.Script {
-	sum := sha1.Sum([]byte(source))
-	return &scripts.Script{Name: name, Source: source, SHA: hex.EncodeToString(sum[:]), Reads: reads}
+	if reads {
+		source = "\n-- Effect none\n" + source
+	}
+	return scripts.New(name, source)
 }
 
 // bump adds one to a key: the smallest script that must not run twice.

@@ -75,7 +75,7 @@ func serve(t testing.TB, server *redistest.Server) *box {
 // load makes a script known to the server.
 func (b *box) load(script *scripts.Script) {
 	b.Helper()
-	expect.MustEqual(b, "the hash of "+script.Name, b.do("SCRIPT", "LOAD", script.Source), any(script.SHA))
+	expect.MustEqual(b, "the hash of "+script.Name, b.do("SCRIPT", "LOAD", script.Text().Source), any(script.Text().SHA))
 }
 
 // on is the same Redis for a subtest.
@@ -104,7 +104,7 @@ func (b *box) factsNow() string {
 // try runs a script as EVALSHA.
 func (b *box) try(script *scripts.Script, keys []string, args ...any) ([]string, error) {
 	b.Helper()
-	if script.Incarnation {
+	if script.Text().Incarnation {
 		own := len(args)
 		if script.Name == scripts.LockEnter.Name {
 			own = min(own, 10) // then comes the reply of a library's script
@@ -112,10 +112,10 @@ func (b *box) try(script *scripts.Script, keys []string, args ...any) ([]string,
 		args = slices.Insert(slices.Clone(args), own, any(b.factsNow()))
 	}
 	lastCall.Store(b.Name(), call{script.Name, keys, args})
-	answer, err := b.client.EvalSha(b.Context(), script.SHA, keys, args...).Result()
+	answer, err := b.client.EvalSha(b.Context(), script.Text().SHA, keys, args...).Result()
 	if redis.HasErrorPrefix(err, "NOSCRIPT") {
 		b.load(script)
-		answer, err = b.client.EvalSha(b.Context(), script.SHA, keys, args...).Result()
+		answer, err = b.client.EvalSha(b.Context(), script.Text().SHA, keys, args...).Result()
 	}
 	if err != nil {
 		return nil, err

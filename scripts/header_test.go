@@ -54,8 +54,8 @@ func TestEveryFileIsLoadedOnce(t *testing.T) {
 func TestReadsIsWhatTheHeaderSaysOfTheEffect(t *testing.T) {
 	texts := readAll(t, "*.lua")
 	for _, script := range all {
-		if none := parse(script.Name, texts[script.Name]).header["Effect"] == "none"; script.Reads != none {
-			t.Errorf("%s: Reads is %v, Effect none is %v", script.Name, script.Reads, none)
+		if none := parse(script.Name, texts[script.Name]).header["Effect"] == "none"; script.Text().Reads != none {
+			t.Errorf("%s: Reads is %v, Effect none is %v", script.Name, script.Text().Reads, none)
 		}
 		delete(texts, script.Name)
 	}

@@ -7,15 +7,24 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 )
 
 //go:embed *.lua lib/*.lua
 var files embed.FS
 
-// Script is one operation on Redis: a Lua text and the hash that Redis knows it by. It is immutable
-// and safe for concurrent use.
+// Script is one operation on Redis. It is immutable and safe for concurrent use.
 type Script struct {
 	Name string // the file's name without .lua, such as token_claim
+
+	text func() *Text // made when it is first used: a program needs few of them
+}
+
+// Text returns the script's text and the facts in its header.
+func (s *Script) Text() *Text { return s.text() }
+
+// Text is the Lua text of a script, and the hash that Redis knows it by.
+type Text struct {
 	// what Redis runs: the library parts that the header names under Uses, then the file
 	Source string
 	SHA    string // SHA-1 of Source in hex, as EVALSHA takes it
@@ -56,7 +65,7 @@ var (
 	CounterIncr = load("counter_incr")
 	// CounterBegin is CounterIncr under the name of another purpose, for observers: it begins a
 	// counter that was absent.
-	CounterBegin  = named("counter_begin", CounterIncr)
+	CounterBegin  = &Script{"counter_begin", CounterIncr.text}
 	CounterSet    = load("counter_set")
 	CounterRetire = load("counter_retire")
 	CounterGet    = load("counter_get")
@@ -89,34 +98,37 @@ var (
 	LedgerList   = load("ledger_list")
 )
 
-// load reads an embedded script and puts the library parts it uses before it. A missing file is a
-// programmer's mistake and panics at start-up.
+// New returns a script whose file has the given text. It serves tests, which bring their own.
+func New(name, text string) *Script {
+	return &Script{name, sync.OnceValue(func() *Text { return joined(text) })}
+}
+
+// load returns an embedded script. A missing file is a programmer's mistake and panics at its first
+// use.
 func load(name string) *Script {
-	text := read(name + ".lua")
+	return &Script{name, sync.OnceValue(func() *Text { return joined(read(name + ".lua")) })}
+}
+
+// joined puts the library parts that a script uses before its text.
+func joined(text string) *Text {
 	_, uses, _ := strings.Cut(text, "\n-- Uses ")
 	uses, _, _ = strings.Cut(uses, "\n-- KEYS ") // the next section
 	parts := slices.DeleteFunc(strings.Fields(uses), func(part string) bool { return part == "none" || part == "--" })
 	var texts []string
 	first := 0
 	for _, part := range parts {
-		texts = append(texts, library(part))
+		texts = append(texts, read("lib/"+part+".lua"))
 		if part == "lock_format" || part == "lock_marker" {
 			first = len(strings.Join(texts, ""))
 		}
 	}
 	source := strings.Join(append(texts, text), "")
-	script := &Script{Name: name, Source: source, SHA: hash(source), Reads: strings.Contains(text, "\n-- Effect none\n"),
+	t := &Text{Source: source, SHA: hash(source), Reads: strings.Contains(text, "\n-- Effect none\n"),
 		Incarnation: slices.Contains(parts, "incarnation"), first: first}
 	if slices.Contains(parts, "lock_doubt") {
-		script.MarkerKey = 6
+		t.MarkerKey = 6
 	}
-	return script
-}
-
-func named(name string, script *Script) *Script {
-	copied := *script
-	copied.Name = name
-	return &copied
+	return t
 }
 
 // Names lists all operations, by the names of their files, in the order of the alphabet.
@@ -133,20 +145,6 @@ func Names() (names []string) {
 	return names
 }
 
-// libraries are the texts of the library parts that were read.
-var libraries = map[string]string{}
-
-// library reads a library part. It is called while the package is initialized, and at no other
-// time.
-func library(name string) string {
-	text, is := libraries[name]
-	if !is {
-		text = read("lib/" + name + ".lua")
-		libraries[name] = text
-	}
-	return text
-}
-
 func hash(source string) string {
 	sum := sha1.Sum([]byte(source))
 	return hex.EncodeToString(sum[:])
@@ -158,10 +156,12 @@ func hash(source string) string {
 // ARGV the `args` arguments that follow the first `own`, which are this script's, the facts of
 // lib/incarnation among them. Its reply then follows this script's own arguments in ARGV; an error
 // in it ends both.
-func (s *Script) Following(text string, keys, own, args int) *Script {
-	source := s.Source[:s.first] + fmt.Sprintf("ARGV[%d] = ", own+1) + "(function(KEYS, ARGV)\n" + text +
-		"\nend)({" + elements("KEYS", 0, keys) + "}, {" + elements("ARGV", own, args) + "})\n" + s.Source[s.first:]
-	return &Script{Name: s.Name, Source: source, SHA: hash(source), Incarnation: s.Incarnation, MarkerKey: s.MarkerKey}
+func (s *Script) Following(before string, keys, own, args int) *Script {
+	text := *s.Text()
+	text.Source = text.Source[:text.first] + fmt.Sprintf("ARGV[%d] = ", own+1) + "(function(KEYS, ARGV)\n" + before +
+		"\nend)({" + elements("KEYS", 0, keys) + "}, {" + elements("ARGV", own, args) + "})\n" + text.Source[text.first:]
+	text.SHA, text.Reads = hash(text.Source), false
+	return &Script{s.Name, func() *Text { return &text }}
 }
 
 // elements names n elements of a table after the first few, separated by commas.

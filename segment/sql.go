@@ -6,11 +6,11 @@ import (
 	"database/sql/driver"
 	"errors"
 	"fmt"
-	"regexp"
 	"strconv"
 	"strings"
 	"time"
 
+	"github.com/coatcheck/coatcheck/internal/lazyregexp"
 	"github.com/coatcheck/coatcheck/internal/names"
 	"github.com/coatcheck/coatcheck/redisstore"
 )
@@ -25,7 +25,7 @@ const (
 )
 
 // identifier is a table's name, with the schema that it is in or without.
-var identifier = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]{0,62}(\.[A-Za-z_][A-Za-z0-9_]{0,62})?$`)
+var identifier = lazyregexp.New(`^[A-Za-z_][A-Za-z0-9_]{0,62}(\.[A-Za-z_][A-Za-z0-9_]{0,62})?$`)
 
 // tagName reports whether the tables can hold a text as a tag. No other is asked for.
 func tagName(text string) bool { return names.Valid(text) && len(text) <= 128 }
@@ -38,7 +38,7 @@ func checkDialect(dialect Dialect) error {
 }
 
 func checkTable(table string) error {
-	if !identifier.MatchString(table) {
+	if !identifier().MatchString(table) {
 		return fmt.Errorf("segment: table %q: a letter or _, then letters, digits and _, up to 63, and perhaps a schema of the same "+
 			"kind with a dot in front", table)
 	}

@@ -2,7 +2,6 @@ package server_test
 
 import (
 	"context"
-	"crypto/sha1"
 	"fmt"
 	"regexp"
 	"slices"
@@ -118,7 +117,7 @@ func (f *fixture) put(t testing.TB, store *redisstore.Store, key, command string
 // run runs a script of the test's own on a store.
 func run(t testing.TB, store *redisstore.Store, source, key string, args ...any) scripts.Reply {
 	t.Helper()
-	script := &scripts.Script{Name: "test", Source: source, SHA: fmt.Sprintf("%x", sha1.Sum([]byte(source)))}
+	script := scripts.New("test", source)
 	reply, err := store.Run(t.Context(), script, []string{key}, args...)
 	if err != nil {
 		t.Fatalf("running a script on %s with %v: %v\n%s", key, args, err, source)

@@ -4,12 +4,12 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"regexp"
 	"strings"
 	"time"
 
 	"github.com/coatcheck/coatcheck/api"
 	"github.com/coatcheck/coatcheck/counter"
+	"github.com/coatcheck/coatcheck/internal/lazyregexp"
 	"github.com/coatcheck/coatcheck/internal/names"
 	"github.com/coatcheck/coatcheck/number"
 )
@@ -119,7 +119,7 @@ func templateOf(r *request, asked *counter.Request) *number.Template {
 }
 
 // zoneForm keeps the names of one zone few.
-var zoneForm = regexp.MustCompile(`^[A-Za-z0-9_+-]{1,40}(/[A-Za-z0-9_+-]{1,40}){0,2}$`)
+var zoneForm = lazyregexp.New(`^[A-Za-z0-9_+-]{1,40}(/[A-Za-z0-9_+-]{1,40}){0,2}$`)
 
 // zone reads the zone whose calendar counts; UTC if none is given.
 func (h *counters) zone(r *request) *time.Location {
@@ -131,7 +131,7 @@ func (h *counters) zone(r *request) *time.Location {
 		return known.(*time.Location)
 	}
 	var zone *time.Location
-	if zoneForm.MatchString(text) && text != "Local" {
+	if zoneForm().MatchString(text) && text != "Local" {
 		zone, _ = time.LoadLocation(text) // nil beside an error
 	}
 	if zone == nil {

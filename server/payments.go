@@ -4,13 +4,13 @@ import (
 	"context"
 	"errors"
 	"net/http"
-	"regexp"
 	"time"
 
 	"github.com/labstack/echo/v4"
 
 	"github.com/coatcheck/coatcheck/api"
 	"github.com/coatcheck/coatcheck/idempotency"
+	"github.com/coatcheck/coatcheck/internal/lazyregexp"
 	"github.com/coatcheck/coatcheck/internal/names"
 	"github.com/coatcheck/coatcheck/redisstore"
 	"github.com/coatcheck/coatcheck/server/internal/ledger"
@@ -65,7 +65,7 @@ func linger(ctx context.Context, delay time.Duration) error {
 	}
 }
 
-var currencyForm = regexp.MustCompile(`^[A-Z]{3}$`)
+var currencyForm = lazyregexp.New(`^[A-Z]{3}$`)
 
 const maxAmount = 1_000_000_000
 
@@ -74,7 +74,7 @@ func paymentOf(r *request) (asked api.PaymentRequest) {
 	switch {
 	case asked.Amount < 1 || asked.Amount > maxAmount:
 		r.invalid("amount", "1 to 1000000000, in the currency's smallest unit")
-	case !currencyForm.MatchString(asked.Currency):
+	case !currencyForm().MatchString(asked.Currency):
 		r.invalid("currency", "three capital letters, such as EUR")
 	case !names.Valid(asked.To):
 		r.invalid("to", nameRule)

@@ -3,7 +3,6 @@ package server
 import (
 	"net/http"
 	"net/url"
-	"regexp"
 	"strings"
 	"time"
 	"unicode"
@@ -14,6 +13,7 @@ import (
 	"github.com/coatcheck/coatcheck/api"
 	"github.com/coatcheck/coatcheck/idempotency"
 	"github.com/coatcheck/coatcheck/internal/frontdoor"
+	"github.com/coatcheck/coatcheck/internal/lazyregexp"
 	"github.com/coatcheck/coatcheck/internal/names"
 	"github.com/coatcheck/coatcheck/internal/requestlog"
 	"github.com/coatcheck/coatcheck/server/internal/events"
@@ -210,7 +210,7 @@ func (h *tokens) complete(key func(*request) idempotency.OperationKey) func(*req
 	}
 }
 
-var headerValue = regexp.MustCompile(`^[^\x00-\x08\x0a-\x1f\x7f]*$`)
+var headerValue = lazyregexp.New(`^[^\x00-\x08\x0a-\x1f\x7f]*$`)
 
 // answerOf is an answer that can be recorded.
 func answerOf(r *request, asked api.Answer) idempotency.Answer {
@@ -219,7 +219,7 @@ func answerOf(r *request, asked api.Answer) idempotency.Answer {
 	}
 	header := http.Header{}
 	for name, value := range asked.Headers {
-		if !names.Header.MatchString(name) || !headerValue.MatchString(value) || header.Values(name) != nil {
+		if !names.Header.MatchString(name) || !headerValue().MatchString(value) || header.Values(name) != nil {
 			r.invalid("headers", "names and values as HTTP has them, each name once, in small letters or capitals")
 		}
 		header.Set(name, value)

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 )
 
@@ -98,12 +99,12 @@ func (f Format) Parse(text string, style Style) (ID, error) {
 	return 0, fmt.Errorf("%w: format %.40q", ErrSyntax, string(f))
 }
 
-var defaultLayout = MustLayout(DefaultLayout)
+var defaultLayout = sync.OnceValue(func() Layout { return MustLayout(DefaultLayout) })
 
 // origin puts the defaults in the place of zero values.
 func origin(layout Layout, epoch time.Time) (Layout, time.Time) {
 	if layout == (Layout{}) {
-		layout = defaultLayout
+		layout = defaultLayout()
 	}
 	if epoch.IsZero() {
 		epoch = DefaultEpoch

@@ -3,10 +3,11 @@ package snowflake
 import (
 	"fmt"
 	"math"
-	"regexp"
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/coatcheck/coatcheck/internal/lazyregexp"
 )
 
 // Layout is how an id's bits are shared, from the top:
@@ -42,13 +43,13 @@ var DefaultEpoch = time.Date(2020, 1, 1, 0, 0, 0, 0, time.UTC)
 // uid-generator. Package workerlease leases narrower ones.
 const MaxWorkerBits = 22
 
-var layoutForm = regexp.MustCompile(`^[0-9]{1,2}(/[0-9]{1,2}){2,3}(@s)?$`)
+var layoutForm = lazyregexp.New(`^[0-9]{1,2}(/[0-9]{1,2}){2,3}(@s)?$`)
 
 // ParseLayout reads a layout and checks that its ids fit a positive 64-bit integer and that each
 // part has a use: a timestamp of 20 bits or more, datacenter and worker id together 1 to
 // MaxWorkerBits, a sequence from 0. The error names the bound that is broken.
 func ParseLayout(text string) (Layout, error) {
-	if !layoutForm.MatchString(text) {
+	if !layoutForm().MatchString(text) {
 		return Layout{}, fmt.Errorf("layout %.40q: timestamp/worker/sequence or timestamp/datacenter/worker/sequence in bits, and @s "+
 			"for seconds, such as %s", text, DefaultLayout)
 	}

@@ -1,8 +1,6 @@
 package workerlease_test
 
 import (
-	"crypto/sha1"
-	"encoding/hex"
 	"testing"
 	"time"
 
@@ -16,8 +14,7 @@ const patience = 2 * time.Minute
 // raw runs a line of Lua on a store, whatever kind it is.
 func raw(t testing.TB, store *redisstore.Store, source string, keys []string, args ...any) {
 	t.Helper()
-	sum := sha1.Sum([]byte(source))
-	if _, err := store.Run(t.Context(), &scripts.Script{Name: "raw", Source: source, SHA: hex.EncodeToString(sum[:])}, keys, args...); err != nil {
+	if _, err := store.Run(t.Context(), scripts.New("raw", source), keys, args...); err != nil {
 		t.Fatalf("running a script: got error %v, want none", err)
 	}
 }

@@ -7,11 +7,11 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
-	"regexp"
 	"strconv"
 	"strings"
 	"time"
 
+	"github.com/coatcheck/coatcheck/internal/lazyregexp"
 	"github.com/coatcheck/coatcheck/internal/names"
 	"github.com/coatcheck/coatcheck/redisstore"
 	"github.com/coatcheck/coatcheck/scripts"
@@ -300,10 +300,10 @@ func token(nonce string, notBefore time.Time) string {
 	return fmt.Sprintf("%s.%d", nonce, notBefore.UnixMilli())
 }
 
-var tokenForm = regexp.MustCompile(`^[A-Za-z0-9_-]{22}\.[0-9]{1,16}$`)
+var tokenForm = lazyregexp.New(`^[A-Za-z0-9_-]{22}\.[0-9]{1,16}$`)
 
 func openToken(token string) (nonce, notBefore string, ok bool) {
-	if !tokenForm.MatchString(token) {
+	if !tokenForm().MatchString(token) {
 		return "", "", false
 	}
 	nonce, notBefore, _ = strings.Cut(token, ".")

@@ -22,7 +22,6 @@ import (
 	"log/slog"
 	"net/http"
 	"net/url"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -33,6 +32,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/coatcheck/coatcheck/idempotency"
+	"github.com/coatcheck/coatcheck/internal/lazyregexp"
 	"github.com/coatcheck/coatcheck/internal/names"
 )
 
@@ -255,7 +255,7 @@ func (v *Verifier) current(claims jwt.Claims) error {
 }
 
 // wholeNumber matches a number that has no other spelling.
-var wholeNumber = regexp.MustCompile(`^(0|-?[1-9][0-9]{0,18})$`)
+var wholeNumber = lazyregexp.New(`^(0|-?[1-9][0-9]{0,18})$`)
 
 // principalOf is the caller that a token names: the claim, among those of the issuer.
 func (v *Verifier) principalOf(found claims) (string, error) {
@@ -268,7 +268,7 @@ func (v *Verifier) principalOf(found claims) (string, error) {
 	}
 	kind := "text"
 	value, isText := found.text(v.config.Claim)
-	if raw := string(found[v.config.Claim]); !isText && wholeNumber.MatchString(raw) {
+	if raw := string(found[v.config.Claim]); !isText && wholeNumber().MatchString(raw) {
 		kind, value = "number", raw
 	}
 	if value == "" {

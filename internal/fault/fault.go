@@ -5,10 +5,11 @@ package fault
 import (
 	"errors"
 	"net"
-	"regexp"
 	"strconv"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/coatcheck/coatcheck/internal/lazyregexp"
 )
 
 // The three classes of failure. Every error of a store, and every domain error that a script's
@@ -59,25 +60,25 @@ func Class(err error, sent, harmless bool) error {
 	switch {
 	case errors.Is(err, ErrUnsuitable):
 		return ErrUnsuitable
-	case errors.Is(err, ErrNewer), errors.As(err, &reply) && newer.MatchString(reply.Error()):
+	case errors.Is(err, ErrNewer), errors.As(err, &reply) && newer().MatchString(reply.Error()):
 		return ErrNewer
 	case errors.As(err, &reply) && IsWrongType(reply):
 		return ErrWrongType
-	case !sent, harmless, errors.As(err, &reply) && refusals.MatchString(reply.Error()):
+	case !sent, harmless, errors.As(err, &reply) && refusals().MatchString(reply.Error()):
 		return ErrUnavailable
 	}
 	return ErrUnknownOutcome
 }
 
 // IsWrongType reports whether Redis answered that a key holds another kind of value.
-func IsWrongType(reply redis.Error) bool { return wrongType.MatchString(reply.Error()) }
+func IsWrongType(reply redis.Error) bool { return wrongType().MatchString(reply.Error()) }
 
 // refusals matches the replies that mean that Redis did not run a command. Before Redis 7 a
 // script's inner refusal is quoted inside another text with a dash before its code; since then some
 // have a text of their own. Whether a script may run a command, and its user, is looked at for each
 // of its commands: the first that it may not run is one before its first write, but for PUBLISH,
 // which scripts do without. See package redisstore.
-var refusals = regexp.MustCompile(`(?:^|[ :]-|^ERR )(?:LOADING|READONLY|NOREPLICAS|MISCONF|OOM|CLUSTERDOWN|MASTERDOWN|` +
+var refusals = lazyregexp.New(`(?:^|[ :]-|^ERR )(?:LOADING|READONLY|NOREPLICAS|MISCONF|OOM|CLUSTERDOWN|MASTERDOWN|` +
 	`TRYAGAIN|MOVED|ASK|CROSSSLOT|NOAUTH|NOPERM|WRONGPASS|BUSY|NOSCRIPT|` +
 	`max number of clients|unknown command|Protocol error: unauthenticated)\b` +
 	`|The user executing the script can't |Unknown (?:Redis )?command called from |ACL failure in script: ` +
@@ -85,10 +86,10 @@ var refusals = regexp.MustCompile(`(?:^|[ :]-|^ERR )(?:LOADING|READONLY|NOREPLIC
 	`|command is not allowed from script|Could not find scripting engine|` +
 	`^(?:ERR )?(?:(?i:command is not available)|unsupported command|no upstream host)\b`)
 
-var wrongType = regexp.MustCompile(`\bWRONGTYPE\b`)
+var wrongType = lazyregexp.New(`\bWRONGTYPE\b`)
 
 // newer matches the refusal of scripts/lib/format.lua.
-var newer = regexp.MustCompile(`\bNEWER ([a-z]+) (\d+|\?) (\d+) ([\w.+-]+|\?)`)
+var newer = lazyregexp.New(`\bNEWER ([a-z]+) (\d+|\?) (\d+) ([\w.+-]+|\?)`)
 
 // Newer is what a script refused as newer than it knows: the kind of the record, its format and the
 // one that this version knows, and the version of coatcheck that can read it. Of a record that does
@@ -101,7 +102,7 @@ type Newer struct {
 
 // ReadNewer reads an ErrNewer of Redis; ok is false for another error.
 func ReadNewer(err error) (found Newer, ok bool) {
-	words := newer.FindStringSubmatch(err.Error())
+	words := newer().FindStringSubmatch(err.Error())
 	if words == nil {
 		return found, false
 	}

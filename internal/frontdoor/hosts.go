@@ -4,9 +4,10 @@ import (
 	"errors"
 	"net"
 	"net/netip"
-	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/coatcheck/coatcheck/internal/lazyregexp"
 )
 
 // Hosts are the names under which a server answers, beside every address, localhost and what ends
@@ -21,11 +22,11 @@ import (
 // browser may send no Sec-Fetch-Site.
 type Hosts []string
 
-var hostForm = regexp.MustCompile(`^(\*|(\*\.)?[a-z0-9_-]+(\.[a-z0-9_-]+)*)$`)
+var hostForm = lazyregexp.New(`^(\*|(\*\.)?[a-z0-9_-]+(\.[a-z0-9_-]+)*)$`)
 
 // CheckHost reports what is wrong with an entry of Hosts.
 func CheckHost(name string) error {
-	if len(name) > 253 || !hostForm.MatchString(name) {
+	if len(name) > 253 || !hostForm().MatchString(name) {
 		return errors.New("a host is a name in small letters and without a port, such as coatcheck.internal or *.example.com; * is " +
 			"every name")
 	}

@@ -5,9 +5,10 @@ import (
 	"fmt"
 	"net/http"
 	"path"
-	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/coatcheck/coatcheck/internal/lazyregexp"
 )
 
 // methods are the methods that IANA has registered, without CONNECT and PRI, which have no path.
@@ -19,10 +20,10 @@ var methods = []string{
 }
 
 var (
-	host     = regexp.MustCompile(`^(([a-z0-9_-]+\.)+[a-z0-9_-]+|localhost)?$`)
-	wildcard = regexp.MustCompile(`^\{([A-Za-z_]\w*(\.\.\.)?|\$)\}$`)
+	host     = lazyregexp.New(`^(([a-z0-9_-]+\.)+[a-z0-9_-]+|localhost)?$`)
+	wildcard = lazyregexp.New(`^\{([A-Za-z_]\w*(\.\.\.)?|\$)\}$`)
 	// A colon at the beginning of text is another router's wildcard.
-	text = regexp.MustCompile(`^([\w.~!$&'()+,;=@-]|%[0-9A-Fa-f]{2})([\w.~!$&'()+,;=:@-]|%[0-9A-Fa-f]{2})*$`)
+	text = lazyregexp.New(`^([\w.~!$&'()+,;=@-]|%[0-9A-Fa-f]{2})([\w.~!$&'()+,;=:@-]|%[0-9A-Fa-f]{2})*$`)
 )
 
 // Fault returns what is wrong with a pattern that net/http.ServeMux would refuse, that matches no
@@ -34,11 +35,11 @@ func Fault(pattern string) string {
 		return `it has no path: a method and a path belong here, such as "POST /payments"`
 	case method != "" && !slices.Contains(methods, method):
 		return fmt.Sprintf("%q is no method: one belongs here, in capitals, or none for all methods", method)
-	case !host.MatchString(name):
+	case !host().MatchString(name):
 		return fmt.Sprintf("%q is no host: a path begins with a slash, and a host has small letters, at least one dot and no port", name)
 	}
 	for segment := range strings.SplitSeq(strings.TrimPrefix(rest, "/"), "/") {
-		if segment != "" && !wildcard.MatchString(segment) && !text.MatchString(segment) {
+		if segment != "" && !wildcard().MatchString(segment) && !text().MatchString(segment) {
 			return fmt.Sprintf("%q stands in no path: between two slashes there is a wildcard, as {id}, at the end {rest...} or {$}; or text "+
 				"as a URL has it, percent-encoded where a URL needs that", segment)
 		}
@@ -61,7 +62,7 @@ func Register(mux *http.ServeMux, pattern string) error {
 func Handle(mux *http.ServeMux, pattern string, handler http.Handler) (err error) {
 	defer func() {
 		if reason := recover(); reason != nil {
-			told := registered.ReplaceAllString(fmt.Sprint(reason), "")
+			told := registered().ReplaceAllString(fmt.Sprint(reason), "")
 			err = errors.New(strings.Join(strings.Fields(told), " "))
 		}
 	}()
@@ -70,4 +71,4 @@ func Handle(mux *http.ServeMux, pattern string, handler http.Handler) (err error
 }
 
 // registered matches where a pattern stands in a source file.
-var registered = regexp.MustCompile(`\s*\(registered at [^)]*\)`)
+var registered = lazyregexp.New(`\s*\(registered at [^)]*\)`)

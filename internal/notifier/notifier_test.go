@@ -1,8 +1,6 @@
 package notifier_test
 
 import (
-	"crypto/sha1"
-	"encoding/hex"
 	"log/slog"
 	"strings"
 	"testing"
@@ -98,8 +96,7 @@ func TestNothingIsSubscribedAfterClose(t *testing.T) {
 func publish(t *testing.T, store *redisstore.Store, message string) {
 	t.Helper()
 	const source = "return {'ok', redis.call('PUBLISH', ARGV[1], ARGV[2])}"
-	sum := sha1.Sum([]byte(source))
-	script := &scripts.Script{Name: "publish", Source: source, SHA: hex.EncodeToString(sum[:])}
+	script := scripts.New("publish", source)
 	if _, err := store.Run(t.Context(), script, []string{store.Key("test", message)}, store.Key("test", "channel"), message); err != nil {
 		t.Fatalf("publishing %q: got error %v, want none", message, err)
 	}

@@ -214,7 +214,7 @@ func keyDB(section string) string {
 	return "KeyDB answers nothing that follows WAIT on a connection, so no replica can confirm a write"
 }
 
-var incarnation = redis.NewScript(scripts.Incarnation.Source)
+var incarnation = sync.OnceValue(func() *redis.Script { return redis.NewScript(scripts.Incarnation.Text().Source) })
 
 // saw tells the observers of another incarnation than the last.
 func (s *Engine) saw(known *server, id string) {
@@ -234,7 +234,7 @@ func (s *Engine) notePlaces(ctx context.Context, node *redis.Client, id string, 
 	key := []string{s.facts.key + ":{" + name + "}"}
 	for range asks {
 		facts := factsText(s.restarts, '0', "all", s.facts.set, id, fresh.text())
-		reply, err := incarnation.Run(ctx, node, key, facts).StringSlice()
+		reply, err := incarnation().Run(ctx, node, key, facts).StringSlice()
 		switch {
 		case err != nil:
 			return err

@@ -181,7 +181,7 @@ func (s *server) isNoted(word string, info replication, all bool, epoch string) 
 // "ask" the caller has asked another server, "all" it has to wait for all places, "places" for more
 // of them.
 func questionOf(call *call, reply []string) string {
-	if call.abandoned || !call.script.Incarnation || len(reply) == 0 {
+	if call.abandoned || !call.script.Text().Incarnation || len(reply) == 0 {
 		return ""
 	}
 	switch reply[0] {
@@ -194,7 +194,7 @@ func questionOf(call *call, reply []string) string {
 // refusalOf is the error of a script that has found that it cannot decide here.
 func refusalOf(call *call, reply []string) error {
 	switch {
-	case call.abandoned || !call.script.Incarnation:
+	case call.abandoned || !call.script.Text().Incarnation:
 	case questionOf(call, reply) != "":
 		return errUnsettled
 	case len(reply) == 2 && reply[0] == "unsuitable":

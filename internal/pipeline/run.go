@@ -45,11 +45,12 @@ func (s *Engine) request(script *scripts.Script, keys []string, args, more []any
 	}
 	c := &t.call
 	c.script, c.ack, c.deadline = script, s.ack, time.Now().Add(s.timeout)
-	if script.Reads {
+	text := script.Text()
+	if text.Reads {
 		c.ack = 0
 	}
 	c.node, c.bySource, c.asking, c.together = nil, false, false, 0
-	c.facts, c.depends = noFacts, script.Incarnation && len(keys) >= script.MarkerKey
+	c.facts, c.depends = noFacts, text.Incarnation && len(keys) >= text.MarkerKey
 	c.size, c.fault = 0, nil
 	c.sent.Store(false)
 	t.words = append(t.words[:0], "evalsha", c, len(keys))
@@ -57,7 +58,7 @@ func (s *Engine) request(script *scripts.Script, keys []string, args, more []any
 		t.words = append(t.words, &keys[i])
 	}
 	t.words = append(t.words, args...)
-	if script.Incarnation {
+	if text.Incarnation {
 		t.words = append(t.words, &c.facts)
 	}
 	t.words = append(t.words, more...)
@@ -142,7 +143,7 @@ func (s *Engine) runUnseen(ctx context.Context, key string, request *request) ([
 	if len(reply) == 0 {
 		reply = nil
 	}
-	return reply, s.classify(ctx, call.script.Name, err, call.sent.Load(), call.script.Reads)
+	return reply, s.classify(ctx, call.script.Name, err, call.sent.Load(), call.script.Text().Reads)
 }
 
 // asks bounds how often one call asks what a script cannot see: each time is for an incarnation
@@ -190,9 +191,9 @@ func (c *call) MarshalBinary() ([]byte, error) {
 	if c.script == nil {
 		return c.key, nil
 	}
-	text := c.script.SHA
+	text := c.script.Text().SHA
 	if c.bySource {
-		text = c.script.Source
+		text = c.script.Text().Source
 	}
 	c.text = append(c.text[:0], text...)
 	return c.text, nil
@@ -211,7 +212,7 @@ func (s *Engine) route(ctx context.Context, key string, call *call, words []any)
 			if call.facts, err = s.factsFor(ctx, node); err != nil {
 				return nil, err
 			}
-			if !call.script.Reads {
+			if !call.script.Text().Reads {
 				call.ack = s.ackAt(node)
 			}
 		}

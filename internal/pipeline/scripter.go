@@ -158,7 +158,7 @@ func (s *Scripter) run(ctx context.Context, sha, text string, keys []string, arg
 		return false, s.store.classify(ctx, chained.Script.Name, cause, false, true)
 	}
 	own := len(chained.Args)
-	if chained.Script.Incarnation {
+	if chained.Script.Text().Incarnation {
 		own++ // the facts
 	}
 	both := s.both(join{sha, chained.Script, len(keys), own, len(args)}, text)

@@ -6,12 +6,13 @@ import (
 	"crypto/tls"
 	"errors"
 	"net"
-	"regexp"
 	"strconv"
 	"syscall"
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/coatcheck/coatcheck/internal/lazyregexp"
 )
 
 // The bounds of a reply, so that none fills the memory. A store's own replies are far smaller.
@@ -63,11 +64,11 @@ type conn struct {
 	elements int    // of the arrays of this reply
 }
 
-var loginForm = regexp.MustCompile(`^\*\d+\r\n\$\d\r\n(?i:auth|hello)\r\n`)
+var loginForm = lazyregexp.New(`^\*\d+\r\n\$\d\r\n(?i:auth|hello)\r\n`)
 
 // Write remembers the commands AUTH and HELLO.
 func (c *conn) Write(sent []byte) (int, error) {
-	if c.login != nil || loginForm.Match(sent) {
+	if c.login != nil || loginForm().Match(sent) {
 		c.login = append(c.login, sent...)
 	}
 	return c.Conn.Write(sent)
@@ -200,12 +201,12 @@ func passwordIn(login []byte) []byte {
 // "ERR" would change what errors mean, and is none.
 const piece, shortest = 8, 4
 
-var redirectForm = regexp.MustCompile(`^-(MOVED|ASK) \S+ \S+\r\n$`)
+var redirectForm = lazyregexp.New(`^-(MOVED|ASK) \S+ \S+\r\n$`)
 
 // hide replaces the password, and longer pieces of it, in an error. It leaves the error's code, and
 // the address of a redirection, which a password could look like.
 func hide(line, password []byte) {
-	if len(password) < shortest || redirectForm.Match(line) {
+	if len(password) < shortest || redirectForm().Match(line) {
 		return
 	}
 	least := min(piece, len(password))

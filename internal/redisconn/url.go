@@ -8,11 +8,12 @@ import (
 	"fmt"
 	"net"
 	"net/url"
-	"regexp"
 	"strconv"
 	"strings"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/coatcheck/coatcheck/internal/lazyregexp"
 )
 
 // The modes of a Target: the kinds of Redis that a URL can name.
@@ -80,7 +81,7 @@ func Parse(text string) (Target, error) {
 			"ends with the process")
 	case scheme == "embedded" && found && rest == "":
 		return Target{Mode: Embedded, Address: "embedded:"}, nil
-	case !found || !schemeForm.MatchString(scheme):
+	case !found || !schemeForm().MatchString(scheme):
 		return Target{}, fmt.Errorf("redis URL: no scheme; use %s", forms)
 	case strayAt(rest) && !strings.HasPrefix(text, "unix:///"): // a socket's name may have one
 		return Target{}, errors.New("redis URL: an @ after the hosts: in a user, password or parameter / ? # @ are written as %2F " +
@@ -97,7 +98,7 @@ func Parse(text string) (Target, error) {
 	return Target{}, fmt.Errorf("redis URL: unknown scheme %q; use %s", scheme, forms)
 }
 
-var schemeForm = regexp.MustCompile(`^[a-z][a-z+]{0,20}$`)
+var schemeForm = lazyregexp.New(`^[a-z][a-z+]{0,20}$`)
 
 // strayAt reports whether a URL has an @ after its hosts: most likely a password is cut in two by
 // a character that is not encoded.
@@ -147,7 +148,7 @@ func wrongParameter(parsed *url.URL) error {
 	return nil
 }
 
-var databaseForm = regexp.MustCompile(`^/?[0-9]{0,6}/?$`)
+var databaseForm = lazyregexp.New(`^/?[0-9]{0,6}/?$`)
 
 // checkStandalone refuses values that go-redis would accept silently, or quote in an error.
 func checkStandalone(parsed *url.URL) error {
@@ -173,18 +174,18 @@ func checkStandalone(parsed *url.URL) error {
 		return errors.New("redis URL: an IPv6 address needs brackets: redis://[::1]:6379")
 	case parsed.Port() != "" && !portInRange(parsed.Port()):
 		return errors.New("redis URL: the port is not a number from 1 to 65535")
-	case !databaseForm.MatchString(parsed.Path):
+	case !databaseForm().MatchString(parsed.Path):
 		return errors.New("redis URL: the database is not a number from 0")
 	}
 	return nil
 }
 
-var parameterForm = regexp.MustCompile(`^[a-z_]{1,30}$`)
+var parameterForm = lazyregexp.New(`^[a-z_]{1,30}$`)
 
 // checkNames refuses unknown parameters. A known name may be quoted in an error.
 func checkNames(query url.Values) error {
 	for name := range query {
-		if !parameterForm.MatchString(name) {
+		if !parameterForm().MatchString(name) {
 			return errors.New("redis URL: unknown parameter")
 		}
 	}
@@ -231,7 +232,7 @@ func (t *Target) login(userinfo string) (err error) {
 }
 
 // hostForm is a name, an IPv4 or an IPv6 address, perhaps with a zone.
-var hostForm = regexp.MustCompile(`^[A-Za-z0-9._:%-]+$`)
+var hostForm = lazyregexp.New(`^[A-Za-z0-9._:%-]+$`)
 
 func (t *Target) servers(authority, port string) error {
 	for host := range strings.SplitSeq(authority, ",") {
@@ -242,7 +243,7 @@ func (t *Target) servers(authority, port string) error {
 		switch {
 		case name == "":
 			return errors.New("redis URL: a host is empty")
-		case err != nil || !portInRange(number) || !hostForm.MatchString(name):
+		case err != nil || !portInRange(number) || !hostForm().MatchString(name):
 			return errors.New("redis URL: a host is not written as host:port with a port from 1 to 65535")
 		}
 		t.Hosts = append(t.Hosts, host)
@@ -263,7 +264,7 @@ func (t *Target) path(path string) (err error) {
 		return errors.New("redis URL: Sentinel needs the master's name: redis+sentinel://h1,h2,h3/<master>[/db]")
 	}
 	if db != "" {
-		if t.DB, err = strconv.Atoi(db); err != nil || !databaseForm.MatchString(db) {
+		if t.DB, err = strconv.Atoi(db); err != nil || !databaseForm().MatchString(db) {
 			return errors.New("redis URL: the database is not a number from 0")
 		}
 	}
@@ -323,18 +324,18 @@ func (t *Target) tls() *tls.Config {
 	return nil
 }
 
-var userinfoForm = regexp.MustCompile(`//[^/?]*@`)
+var userinfoForm = lazyregexp.New(`//[^/?]*@`)
 
 // Redact returns a store's URL without its user and password, for people and logs. Of one that is
 // written wrongly it shows at most the scheme, since it is not known which part is the password.
 func Redact(url string) string {
 	if _, err := Parse(url); err != nil && url != "" {
-		if scheme, _, found := strings.Cut(url, ":"); found && schemeForm.MatchString(scheme) {
+		if scheme, _, found := strings.Cut(url, ":"); found && schemeForm().MatchString(scheme) {
 			return scheme + ":***"
 		}
 		return "***"
 	}
-	address, query, found := strings.Cut(userinfoForm.ReplaceAllString(url, "//***@"), "?")
+	address, query, found := strings.Cut(userinfoForm().ReplaceAllString(url, "//***@"), "?")
 	if found && strings.Contains(query, "password") {
 		return address + "?***"
 	}

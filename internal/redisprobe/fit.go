@@ -5,12 +5,12 @@ import (
 	"context"
 	"errors"
 	"net"
-	"regexp"
 	"slices"
 	"strings"
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/coatcheck/coatcheck/internal/lazyregexp"
 	"github.com/coatcheck/coatcheck/internal/redisconn"
 	"github.com/coatcheck/coatcheck/redisstore"
 )
@@ -71,10 +71,10 @@ func (i *inspector) unfitSet(ctx context.Context) error {
 func (i *inspector) unfitSentinel(ctx context.Context, addr string) (master string, err error) {
 	node := redis.NewClient(i.sentinelOptions(addr))
 	defer node.Close()
-	at := "sentinel " + addr
+	at, with := "sentinel "+addr, "?sentinel_password=PASSWORD in --redis (and sentinel_username=USER)"
 	tried, err := try(ctx, node, sentinelCommands, i.target.Master, sentinelChannels[0])
 	if err == nil && tried.login == "" && len(tried.denied) == 0 {
-		if err := unfitSession(ctx, at, i.sentinelOptions(addr)); err != nil {
+		if err := unfitSession(ctx, at, with, i.sentinelOptions(addr)); err != nil {
 			return "", err
 		}
 	}
@@ -82,7 +82,7 @@ func (i *inspector) unfitSentinel(ctx context.Context, addr string) (master stri
 	case err != nil:
 		return "", i.unfitTLS(ctx, node.Options(), at, err) // else it is away
 	case tried.login != "":
-		return "", unfitLogin(at, tried.login, "?sentinel_password=PASSWORD in --redis (and sentinel_username=USER)")
+		return "", unfitLogin(at, tried.login, with)
 	case slices.Contains(tried.unknown, "SENTINEL"):
 		return "", &UnfitError{at, "is a Redis and no sentinel", "--redis redis://" + addr + ", or the sentinels' addresses"}
 	case len(tried.denied) > 0:
@@ -132,19 +132,24 @@ func (i *inspector) unfitCluster(ctx context.Context) error {
 
 // unfitServer looks at a data server; tag is that of a slot that it serves.
 func (i *inspector) unfitServer(ctx context.Context, addr, tag string) error {
-	node := i.dial(addr)
+	options := i.server(addr)
+	connected := watchConnect(options)
+	node := redis.NewClient(options)
 	defer node.Close()
 	at := i.urlOf(addr)
+	with := strings.Replace(at, "://", "://USER:PASSWORD@", 1) + " in --redis; the user default needs no name"
 	mode := redisstore.Mode(i.target.Mode)
-	tried, err := try(ctx, node, commandsOf(mode), i.key(tag)+":none", i.config.Prefix+"doctor:none")
+	// a store works without SUBSCRIBE, for which try needs a connection more
+	commands := slices.DeleteFunc(slices.Clone(commandsOf(mode)), func(c needed) bool { return c.name() == "SUBSCRIBE" })
+	tried, err := try(ctx, node, commands, i.key(tag)+":none", i.config.Prefix+"doctor:none")
 	if err != nil {
 		return i.unfitTLS(ctx, node.Options(), at, err) // else it is away
 	}
 	if tried.login != "" {
-		return unfitLogin(at, tried.login, strings.Replace(at, "://", "://USER:PASSWORD@", 1)+" in --redis; the user default needs no name")
+		return unfitLogin(at, tried.login, with)
 	}
-	if len(tried.denied) == 0 {
-		if err := unfitSession(ctx, at, i.server(addr)); err != nil {
+	if len(tried.denied) == 0 && !connected.Load() {
+		if err := unfitSession(ctx, at, with, i.server(addr)); err != nil {
 			return err
 		}
 	}
@@ -243,13 +248,18 @@ func (i *inspector) urlOf(addr string) string {
 	return "redis://" + addr
 }
 
-// unfitSession finds a server that refuses what a connection begins with, as one without AUTH does.
-func unfitSession(ctx context.Context, at string, options *redis.Options) error {
-	if reply, answered := errors.AsType[redis.Error](refusesSession(ctx, options)); answered {
-		return &UnfitError{at, "does not take the login or the database (" + strings.TrimSpace(reply.Error()) + ")",
-			"a server that has AUTH and SELECT; or --redis without user, password and database"}
+// unfitSession finds a server that refuses the login or the database with which a connection
+// begins; with is how to log in.
+func unfitSession(ctx context.Context, at, with string, options *redis.Options) error {
+	reply, answered := errors.AsType[redis.Error](refusesSession(ctx, options))
+	switch {
+	case !answered:
+		return nil
+	case notLoggedIn().MatchString(reply.Error()):
+		return unfitLogin(at, reply.Error(), with)
 	}
-	return nil
+	return &UnfitError{at, "does not take the login or the database (" + strings.TrimSpace(reply.Error()) + ")",
+		"a server that has AUTH and SELECT; or --redis without user, password and database"}
 }
 
 func unfitLogin(at, answer, with string) error {
@@ -261,4 +271,4 @@ func unfitLogin(at, answer, with string) error {
 
 // notLoggedIn are the answers to one that has not logged in, or not with the right password. To a
 // command of many words it is "unauthenticated multibulk length", and the connection ends.
-var notLoggedIn = regexp.MustCompile(`^(?:NOAUTH|WRONGPASS)\b|^ERR (?:invalid password|Protocol error: unauthenticated)`)
+var notLoggedIn = lazyregexp.New(`^(?:NOAUTH|WRONGPASS)\b|^ERR (?:invalid password|Protocol error: unauthenticated)`)

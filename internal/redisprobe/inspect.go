@@ -165,15 +165,22 @@ func (i *inspector) dial(addr string) *redis.Client { return redis.NewClient(i.s
 // refusesSession returns why no connection to a server can be used; nil = one can. Without a login
 // every error is the reply to AUTH, whatever was asked.
 func refusesSession(ctx context.Context, options *redis.Options) error {
-	var connected atomic.Bool
-	options.OnConnect = func(context.Context, *redis.Conn) error {
-		connected.Store(true)
-		return nil
-	}
+	connected := watchConnect(options)
 	node := redis.NewClient(options)
 	defer node.Close()
 	if err := node.Ping(ctx).Err(); !connected.Load() {
 		return err
 	}
 	return nil
+}
+
+// watchConnect returns what becomes true once a server has taken the login and the database of a
+// connection with these options.
+func watchConnect(options *redis.Options) *atomic.Bool {
+	var connected atomic.Bool
+	options.OnConnect = func(context.Context, *redis.Conn) error {
+		connected.Store(true)
+		return nil
+	}
+	return &connected
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/sha1" //nolint:gosec // the name that Redis gives a script; it guards nothing
 	"encoding/hex"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -13,6 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/coatcheck/coatcheck/doctor"
+	"github.com/coatcheck/coatcheck/internal/lazyregexp"
 )
 
 const (
@@ -27,7 +27,7 @@ const clockScript = "return redis.call('TIME')"
 // infoScript asks for the incarnation, as our scripts do.
 const infoScript = "return redis.call('INFO', 'replication')"
 
-var incarnationLine = regexp.MustCompile(`(?m)^master_replid:(\w*)`)
+var incarnationLine = lazyregexp.New(`(?m)^master_replid:(\w*)`)
 
 func (i *inspector) measure(ctx context.Context, node *redis.Client, s *doctor.Inspected) {
 	s.Clock = clock(ctx, node)
@@ -37,7 +37,7 @@ func (i *inspector) measure(ctx context.Context, node *redis.Client, s *doctor.I
 		return
 	}
 	info, err := node.Eval(ctx, infoScript, nil).Text()
-	switch id := incarnationLine.FindStringSubmatch(info); {
+	switch id := incarnationLine().FindStringSubmatch(info); {
 	case err != nil:
 		s.NoIncarnation = "INFO in a script: " + err.Error()
 	case id == nil || id[1] == "":

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"net"
-	"regexp"
 	"strconv"
 	"strings"
 	"time"
@@ -12,6 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/coatcheck/coatcheck/doctor"
+	"github.com/coatcheck/coatcheck/internal/lazyregexp"
 	"github.com/coatcheck/coatcheck/internal/redisconn"
 	"github.com/coatcheck/coatcheck/redisstore"
 )
@@ -63,11 +63,11 @@ func denied(err error) bool {
 // isUnknown reports whether an answer is that the server does not know the command.
 func isUnknown(err error) bool {
 	reply, ok := errors.AsType[redis.Error](err)
-	return ok && unknownCommand.MatchString(reply.Error())
+	return ok && unknownCommand().MatchString(reply.Error())
 }
 
 // unknownCommand has the words of Redis, and of proxies and services before one.
-var unknownCommand = regexp.MustCompile(`^(?:ERR )?(?i:unknown command|command is not available|unsupported command)`)
+var unknownCommand = lazyregexp.New(`^(?:ERR )?(?i:unknown command|command is not available|unsupported command)`)
 
 // settings reads one setting at a time, since Redis 6.2 takes no more, all in one round trip.
 func (i *inspector) settings(ctx context.Context, node *redis.Client, s *doctor.Inspected) {
@@ -104,13 +104,13 @@ func (i *inspector) formats(ctx context.Context, node *redis.Client, s *doctor.I
 	}
 	_, _ = pipe.Exec(ctx) // each command has its own error
 	for at, name := range keys {
-		if word := formatWord.FindString(texts[at].Val()); word != "" && !strings.HasPrefix(word, "@1:") {
+		if word := formatWord().FindString(texts[at].Val()); word != "" && !strings.HasPrefix(word, "@1:") {
 			s.Newer = append(s.Newer, name+" "+word)
 		}
 	}
 }
 
-var formatWord = regexp.MustCompile(`^@(?:\d+:[\w.+-]+)?`)
+var formatWord = lazyregexp.New(`^@(?:\d+:[\w.+-]+)?`)
 
 // try finds the commands that the server does not have, and those that our user may not run.
 func (i *inspector) try(ctx context.Context, node *redis.Client, s *doctor.Inspected, tag string) {

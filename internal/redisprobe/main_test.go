@@ -2,8 +2,6 @@ package redisprobe_test
 
 import (
 	"context"
-	"crypto/sha1"
-	"encoding/hex"
 	"errors"
 	"log/slog"
 	"os"
@@ -45,8 +43,10 @@ func do(t testing.TB, server *redistest.Server, words ...any) any {
 
 // script makes a script for a test.
 func script(name, source string, reads bool) *scripts.Script {
-	sum := sha1.Sum([]byte(source))
-	return &scripts.Script{Name: name, Source: source, SHA: hex.EncodeToString(sum[:]), Reads: reads}
+	if reads {
+		source = "\n-- Effect none\n" + source
+	}
+	return scripts.New(name, source)
 }
 
 // bumped adds one to a record and returns the sum.

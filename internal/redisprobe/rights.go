@@ -171,7 +171,7 @@ func try(ctx context.Context, node *redis.Client, commands []needed, key, channe
 		case refusal == nil:
 		case !errors.As(refusal, &reply):
 			return tried{}, refusal
-		case notLoggedIn.MatchString(reply.Error()):
+		case notLoggedIn().MatchString(reply.Error()):
 			return tried{login: reply.Error()}, nil
 		case denied(reply):
 			found.denied = append(found.denied, strings.ToUpper(command.right()))

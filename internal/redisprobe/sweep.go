@@ -3,17 +3,17 @@ package redisprobe
 import (
 	"context"
 	"errors"
-	"regexp"
 	"strings"
 	"sync"
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/coatcheck/coatcheck/internal/lazyregexp"
 	"github.com/coatcheck/coatcheck/internal/redisconn"
 	"github.com/coatcheck/coatcheck/redisstore"
 )
 
-var sweepForm = regexp.MustCompile(`^[A-Za-z0-9._:~@-]{3,200}$`)
+var sweepForm = lazyregexp.New(`^[A-Za-z0-9._:~@-]{3,200}$`)
 
 // sweepPage is how many keys a SCAN looks at in one step.
 const sweepPage = 1000
@@ -24,7 +24,7 @@ const sweepPage = 1000
 // that still uses such a name loses it without notice. It looks at every key of every master, in
 // steps, and does not hold others up. The error is a [*redisstore.Error]; asked again it goes on.
 func Sweep(ctx context.Context, store *redisstore.Store, beginning string, kinds ...string) (removed int, err error) {
-	if !sweepForm.MatchString(beginning) {
+	if !sweepForm().MatchString(beginning) {
 		return 0, &redisstore.Error{Op: "sweep", Class: redisstore.ErrRefused,
 			Cause: errors.New("a beginning of names has three characters or more, of those that names have")}
 	}

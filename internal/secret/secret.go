@@ -5,10 +5,11 @@ package secret
 import (
 	"crypto/rand"
 	"encoding/base64"
-	"regexp"
+
+	"github.com/coatcheck/coatcheck/internal/lazyregexp"
 )
 
-var form = regexp.MustCompile(`^[A-Za-z0-9_-]{22}$`)
+var form = lazyregexp.New(`^[A-Za-z0-9_-]{22}$`)
 
 // New returns 128 random bits as 22 characters of base64url, which need no escaping in a path, a
 // query or a header. None begins with a dash, as a flag does. It is safe for concurrent use.
@@ -23,4 +24,4 @@ func New() string {
 }
 
 // Valid reports whether a text can have come from New.
-func Valid(text string) bool { return form.MatchString(text) }
+func Valid(text string) bool { return form().MatchString(text) }

@@ -27,17 +27,16 @@ type LeafConfig struct {
 func (l LeafConfig) pool() string { return cmp.Or(l.Pool, "leaf") }
 
 // leafLayout and leafEpoch are those of Leaf's ids. They cannot be set there.
-var (
-	leafLayout = snowflake.MustLayout("41/10/12")
-	leafEpoch  = time.UnixMilli(1288834974657).UTC()
-)
+const leafLayout = "41/10/12"
+
+var leafEpoch = time.UnixMilli(1288834974657).UTC()
 
 // Shapes are those of Leaf's ids.
 func (l LeafConfig) Shapes() map[string]stamper.Shape {
 	if l.NoSnowflake {
 		return nil
 	}
-	return map[string]stamper.Shape{l.pool(): {Layout: leafLayout, Epoch: leafEpoch}}
+	return map[string]stamper.Shape{l.pool(): {Layout: snowflake.MustLayout(leafLayout), Epoch: leafEpoch}}
 }
 
 // Pin returns the pinned pools with that of Leaf's ids, in another map. One that is there stays.
@@ -45,7 +44,7 @@ func (l LeafConfig) Pin(pools map[string]workerlease.Pin) map[string]workerlease
 	if l.NoSnowflake {
 		return pools
 	}
-	all := map[string]workerlease.Pin{l.pool(): {Shape: workerlease.Shape{Layout: leafLayout.String(), Epoch: leafEpoch}}}
+	all := map[string]workerlease.Pin{l.pool(): {Shape: workerlease.Shape{Layout: leafLayout, Epoch: leafEpoch}}}
 	maps.Copy(all, pools)
 	return all
 }

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"log/slog"
 	"regexp"
-	"strings"
 	"sync"
 	"testing"
 
@@ -57,7 +56,7 @@ func TestLedger(t *testing.T) {
 func (b book) do(t *testing.T, lua string) {
 	t.Helper()
 	// not known: the store sends the source
-	script := &scripts.Script{Name: "test", Source: lua + " return {'ok'}", SHA: strings.Repeat("0", 40)}
+	script := scripts.New("test", lua+" return {'ok'}")
 	if _, err := b.store.Run(t.Context(), script, []string{b.store.Key("demo", "payments")}); err != nil {
 		t.Fatalf("running %q: %v", lua, err)
 	}

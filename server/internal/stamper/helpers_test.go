@@ -128,7 +128,7 @@ func (b bench) wantSlot(t testing.TB, pool string, state workerlease.SlotState) 
 func (b bench) run(t testing.TB, source string, keys ...string) {
 	t.Helper()
 	// not known: the store sends the source
-	script := &scripts.Script{Name: "test", Source: source + " return {'ok'}", SHA: strings.Repeat("0", 40)}
+	script := scripts.New("test", source+" return {'ok'}")
 	if _, err := b.store.Run(t.Context(), script, keys); err != nil {
 		t.Fatalf("running %q: %v", source, err)
 	}

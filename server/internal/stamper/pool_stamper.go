@@ -42,7 +42,7 @@ func (s *Stamper) open(pool, owner string) *poolStamper {
 	}
 	wanted, fixed := s.config.Shapes[pool]
 	if !fixed {
-		wanted = Shape{Layout: defaultLayout, Epoch: snowflake.DefaultEpoch}
+		wanted = Shape{Layout: snowflake.MustLayout(snowflake.DefaultLayout), Epoch: snowflake.DefaultEpoch}
 	}
 	shape := workerlease.Shape{Layout: wanted.Layout.String(), Epoch: wanted.Epoch}
 	request := workerlease.Request{Identity: s.config.Identity, Shape: shape, WantLayout: fixed, WantEpoch: fixed}
@@ -50,8 +50,6 @@ func (s *Stamper) open(pool, owner string) *poolStamper {
 	d.ids = holder.NewStamper(d.holder, snowflake.Config{Spread: true})
 	return d
 }
-
-var defaultLayout = snowflake.MustLayout(snowflake.DefaultLayout)
 
 func (d *poolStamper) hear(event holder.Event) {
 	switch event.Kind {

@@ -89,17 +89,9 @@ func notStarted(err error) error {
 	return err
 }
 
-// guardCommand is the process between `lock run` or `worker run` and its command.
+// guardCommand is what a user gets who calls the guard: Run of package supervise calls it, and then
+// it does not come to this command.
 func (p *program) guardCommand() *cobra.Command {
-	g := &supervise.Guard{}
-	command := &cobra.Command{Use: "guard", Hidden: true, Short: "Used by `worker run`: runs a command until its window ends"}
-	g.Bind(command.Flags())
-	command.RunE = func(_ *cobra.Command, args []string) error {
-		err := g.Run(args)
-		if errors.Is(err, supervise.ErrNotAGuard) {
-			return usageError{err}
-		}
-		return err
-	}
-	return command
+	return &cobra.Command{Use: "guard", Hidden: true, Short: "Used by `worker run`: runs a command until its window ends",
+		DisableFlagParsing: true, RunE: func(*cobra.Command, []string) error { return usageError{supervise.ErrNotAGuard} }}
 }

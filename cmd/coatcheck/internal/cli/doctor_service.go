@@ -9,7 +9,6 @@ import (
 	"io"
 	"net/http"
 	"net/url"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -17,6 +16,7 @@ import (
 	"github.com/coatcheck/coatcheck/api"
 	"github.com/coatcheck/coatcheck/cmd/coatcheck/internal/config"
 	"github.com/coatcheck/coatcheck/doctor"
+	"github.com/coatcheck/coatcheck/internal/lazyregexp"
 	"github.com/coatcheck/coatcheck/internal/noupgrade"
 )
 
@@ -200,7 +200,7 @@ func pause(ctx context.Context, d time.Duration) {
 	}
 }
 
-var buildInfo = regexp.MustCompile(`(?m)^coatcheck_build_info\{[^}]*\bversion="([^"]*)"`)
+var buildInfo = lazyregexp.New(`(?m)^coatcheck_build_info\{[^}]*\bversion="([^"]*)"`)
 
 // rights finds out which callers may read, and the version, if this one may.
 func (l *look) rights(ctx context.Context) {
@@ -213,7 +213,7 @@ func (l *look) rights(ctx context.Context) {
 		}
 	}
 	if answer, err := l.get(ctx, "/metrics", l.key != ""); err == nil && answer.status == http.StatusOK {
-		if match := buildInfo.FindSubmatch(answer.body); match != nil {
+		if match := buildInfo().FindSubmatch(answer.body); match != nil {
 			l.facts.Version = string(match[1])
 		}
 	}

@@ -82,14 +82,6 @@ func completeChoices(command *cobra.Command) {
 	}
 }
 
-func grouped(root *cobra.Command, heading string, commands ...*cobra.Command) {
-	root.AddGroup(&cobra.Group{ID: heading, Title: heading})
-	for _, command := range commands {
-		command.GroupID = heading
-	}
-	root.AddCommand(commands...)
-}
-
 // group is a command that only has others below it.
 func group(name, short, long string, commands ...*cobra.Command) *cobra.Command {
 	command := &cobra.Command{Use: name, Short: short, Long: long, Args: oneOfThese, SuggestionsMinimumDistance: 2,

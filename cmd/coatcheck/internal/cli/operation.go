@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -17,6 +16,7 @@ import (
 	"github.com/coatcheck/coatcheck/api"
 	"github.com/coatcheck/coatcheck/client"
 	"github.com/coatcheck/coatcheck/cmd/coatcheck/internal/config"
+	"github.com/coatcheck/coatcheck/internal/lazyregexp"
 )
 
 func (p *program) tokenListCommand() *cobra.Command {
@@ -60,7 +60,7 @@ func operationTable(list []api.Operation) string {
 }
 
 // dashed is a name of an operation that begins with a dash.
-var dashed = regexp.MustCompile(`^-[A-Za-z0-9_-]{31}$`)
+var dashed = lazyregexp.New(`^-[A-Za-z0-9_-]{31}$`)
 
 // withOperationLast moves an operation whose name begins with a dash to the end, after "--": it
 // would be read as flags.
@@ -70,7 +70,7 @@ func withOperationLast(root *cobra.Command, args []string) []string {
 		return args
 	}
 	for i, arg := range args {
-		if i > 0 && dashed.MatchString(arg) && !isFlag(command, arg) && !takesNext(command, args[i-1]) {
+		if i > 0 && dashed().MatchString(arg) && !isFlag(command, arg) && !takesNext(command, args[i-1]) {
 			return append(slices.Delete(slices.Clone(args), i, i+1), "--", arg)
 		}
 	}

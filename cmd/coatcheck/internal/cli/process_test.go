@@ -32,9 +32,7 @@ import (
 const asProgram = "TEST_AS_COATCHECK" // not COATCHECK_…: commands do not inherit that
 
 func TestMain(m *testing.M) {
-	// A command that runs under a lock or a lease is watched by a guard, which is this program once
-	// more.
-	if os.Getenv(asProgram) != "" || len(os.Args) > 1 && os.Args[1] == "guard" {
+	if os.Getenv(asProgram) != "" {
 		os.Exit(Main())
 	}
 	forgetIgnoredSignals()

@@ -72,7 +72,7 @@ func Main() (code int) {
 // run is the whole program, for tests: it ends when the command has, or soon after the context.
 func run(ctx context.Context, args []string, getenv func(string) string, stdout, stderr io.Writer) int {
 	p := &program{getenv: getenv, stdout: stdout, stderr: stderr}
-	root := p.command()
+	root := p.command(args...)
 	if len(args) > 0 && slices.Contains([]string{cobra.ShellCompRequestCmd, cobra.ShellCompNoDescRequestCmd}, args[0]) {
 		completeChoices(root)
 	}
@@ -102,7 +102,29 @@ func run(ctx context.Context, args []string, getenv func(string) string, stdout,
 	return failed
 }
 
-func (p *program) command() *cobra.Command {
+// subcommand is a command below the program's own.
+type subcommand struct {
+	name, heading string // heading: of its group in the help
+	make          func() *cobra.Command
+}
+
+func (p *program) subcommands() []subcommand {
+	const run, handOut, look, none = "Run:", "Hand out:", "Configure and look:", ""
+	return []subcommand{
+		{"serve", run, p.serveCommand}, {"gateway", run, p.gatewayCommand}, {"healthcheck", run, p.healthcheckCommand},
+		{"install", run, p.installCommand},
+		{"incr", handOut, p.incrCommand}, {"counter", handOut, p.counterCommand}, {"id", handOut, p.idCommand},
+		{"segment", handOut, p.segmentCommand}, {"token", handOut, p.tokenCommand}, {"limit", handOut, p.limitCommand},
+		{"lock", handOut, p.lockCommand}, {"once", handOut, p.onceCommand}, {"worker", handOut, p.workerCommand},
+		{"config", look, p.configCommand}, {"key", look, p.keyCommand}, {"store", look, p.storeCommand},
+		{"doctor", look, p.doctorCommand}, {"bench", look, p.benchCommand},
+		{"guard", none, p.guardCommand}, {"version", none, p.versionCommand},
+	}
+}
+
+// command returns the program's command with those below it. If the first argument names one of
+// them, it is the only one: all their flags take longer to make than most commands run.
+func (p *program) command(args ...string) *cobra.Command {
 	root := &cobra.Command{
 		Use:   "coatcheck",
 		Short: "Counters, ids, worker ids, one-use tokens and locks on Redis",
@@ -123,11 +145,18 @@ func (p *program) command() *cobra.Command {
 		return c.Help()
 	}
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
-	grouped(root, "Run:", p.serveCommand(), p.gatewayCommand(), p.healthcheckCommand(), p.installCommand())
-	grouped(root, "Hand out:", p.incrCommand(), p.counterCommand(), p.idCommand(), p.segmentCommand(), p.tokenCommand(), p.limitCommand(),
-		p.lockCommand(), p.onceCommand(), p.workerCommand())
-	grouped(root, "Configure and look:", p.configCommand(), p.keyCommand(), p.storeCommand(), p.doctorCommand(), p.benchCommand())
-	root.AddCommand(p.guardCommand(), p.versionCommand())
+	below := p.subcommands()
+	if i := slices.IndexFunc(below, func(c subcommand) bool { return len(args) > 0 && c.name == args[0] }); i >= 0 {
+		below = below[i : i+1]
+	}
+	for _, c := range below {
+		if c.heading != "" && !root.ContainsGroup(c.heading) {
+			root.AddGroup(&cobra.Group{ID: c.heading, Title: c.heading})
+		}
+		command := c.make()
+		command.GroupID = c.heading
+		root.AddCommand(command)
+	}
 	groupFlags(root)
 	return root
 }

@@ -160,3 +160,9 @@ func TestHealthcheck(t *testing.T) {
 	p.stop()
 	execute(t, map[string]string{"COATCHECK_LISTEN": address}, "healthcheck").exits(failed, "not reachable")
 }
+
+func TestSubcommandsAreNamedAsInTheirTable(t *testing.T) {
+	for _, c := range (&program{}).subcommands() {
+		expect.Equal(t, "the command named "+c.name, c.make().Name(), c.name)
+	}
+}

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -18,6 +17,7 @@ import (
 	"github.com/coatcheck/coatcheck/idempotency/jwtprincipal"
 	"github.com/coatcheck/coatcheck/internal/audit"
 	"github.com/coatcheck/coatcheck/internal/frontdoor"
+	"github.com/coatcheck/coatcheck/internal/lazyregexp"
 	"github.com/coatcheck/coatcheck/internal/redisconn"
 	"github.com/coatcheck/coatcheck/internal/requestlog"
 	"github.com/coatcheck/coatcheck/lock"
@@ -337,10 +337,10 @@ func (c *Service) derive() {
 // OnEmbedded reports whether the store is the embedded one.
 func (c *Service) OnEmbedded() bool { return c.Store.URL == "" || c.Store.URL == "embedded:" }
 
-var unnamed = regexp.MustCompile(`[^A-Za-z0-9._:~@-]+`)
+var unnamed = lazyregexp.New(`[^A-Za-z0-9._:~@-]+`)
 
 // NameOf makes a name as the HTTP interface takes it of a text.
 func NameOf(text string) string {
-	text = unnamed.ReplaceAllString(text, "-")
+	text = unnamed().ReplaceAllString(text, "-")
 	return text[:min(len(text), 200)]
 }

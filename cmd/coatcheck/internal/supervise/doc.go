@@ -4,7 +4,8 @@
 // # Two processes
 //
 // [Run] starts a guard, which is this program once more with the arguments of `coatcheck guard`,
-// and the guard starts the command in a process group of its own:
+// and the guard starts the command in a process group of its own. The guard begins in an init of
+// this package, before Go initializes the packages of the service:
 //
 //	Run ── lifeline: signals, moved ends of the window ──▶ guard ── parent of ──▶ command
 //	    ◀── reports: begun, ended, failed ────────────────

@@ -8,6 +8,8 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"flag"
+	"fmt"
 	"io"
 	"os"
 	"os/exec"
@@ -18,8 +20,6 @@ import (
 	"sync/atomic"
 	"syscall"
 	"time"
-
-	"github.com/spf13/pflag"
 )
 
 // report is a line of JSON for the process that started the guard.
@@ -50,10 +50,10 @@ func (a Allowance) pause(until time.Duration) time.Duration {
 // ErrNotAGuard means that a process was not started as a guard.
 var ErrNotAGuard = errors.New("guard is started by `coatcheck worker run`")
 
-// Guard is the process between [Run] and its command, which has the arguments of `coatcheck guard`:
+// guard is the process between [Run] and its command, which has the arguments of `coatcheck guard`:
 // it is the command's parent, and ends the command when the window ends, even if the process that
 // called Run is killed, stopped, or waiting for a silent Redis.
-type Guard struct {
+type guard struct {
 	allowance Allowance
 
 	// The guard's file descriptors. A line of the lifeline is the number of a signal to pass on, or
@@ -81,23 +81,46 @@ type Guard struct {
 	outcome report
 }
 
-// Bind adds the flags with which [Run] starts a guard.
-func (g *Guard) Bind(flags *pflag.FlagSet) {
+// init makes a guard of a process that [Run] has started as one. A guard needs few packages, and
+// each package of the program that Go initializes takes time: before main most of them are ready,
+// here only those that this package imports and some of Go's own.
+func init() {
+	if len(os.Args) < 2 || os.Args[1] != guardCommand {
+		return
+	}
+	switch err := (&guard{}).start(os.Args[2:]); {
+	case errors.Is(err, ErrNotAGuard):
+		return // the program says so
+	case err != nil:
+		fmt.Fprintf(os.Stderr, "coatcheck: %v\n", err)
+		os.Exit(1)
+	}
+	os.Exit(0)
+}
+
+const guardCommand = "guard"
+
+// start runs a guard with the arguments that [startGuard] gives it.
+func (g *guard) start(args []string) error {
+	flags := flag.NewFlagSet(guardCommand, flag.ContinueOnError)
+	flags.SetOutput(io.Discard)
 	flags.IntVar(&g.lifeline, "lifeline", 0, "file descriptor: signals to pass on, and new ends of the window")
 	flags.IntVar(&g.reports, "reports", 0, "file descriptor for what became of the command")
 	flags.DurationVar(&g.first, "end", 0, "the window's end at first, by the boot clock")
 	flags.StringVar((*string)(&g.file), "file", "", "to be removed in the end")
 	flags.DurationVar(&g.allowance.Grace, "grace", 0, "between SIGTERM and SIGKILL")
 	flags.DurationVar(&g.allowance.Margin, "margin", time.Second, "between SIGKILL and the window's end")
-}
-
-// Run runs a command until it or its window ends. It is called once in a process, whose signals,
-// terminal and orphans it takes over. The error is [ErrNotAGuard], or the reason why the guard
-// could not report the command's end.
-func (g *Guard) Run(args []string) error {
-	if len(args) == 0 || min(g.lifeline, g.reports) <= 2 || g.first <= 0 || g.allowance.Margin <= 0 {
+	err := flags.Parse(args)
+	if err != nil || flags.NArg() == 0 || min(g.lifeline, g.reports) <= 2 || g.first <= 0 || g.allowance.Margin <= 0 {
 		return ErrNotAGuard
 	}
+	return g.run(flags.Args())
+}
+
+// run runs a command until it or its window ends. It is called once in a process, whose signals,
+// terminal and orphans it takes over. The error is the reason why the guard could not report the
+// command's end.
+func (g *guard) run(command []string) error {
 	g.end.Store(int64(g.first))
 	// the command dies with the thread that starts it, so that one must last as long as the guard
 	runtime.LockOSThread()
@@ -110,7 +133,7 @@ func (g *Guard) Run(args []string) error {
 	}
 	g.tell = json.NewEncoder(os.NewFile(uintptr(g.reports), "reports"))
 	defer g.file.remove()
-	if err := g.begin(args); err != nil {
+	if err := g.begin(command); err != nil {
 		return g.tell.Encode(report{Failed: err.Error(), Cut: errors.Is(err, errTooLate)})
 	}
 	told := g.tell.Encode(report{Group: g.group})
@@ -122,7 +145,7 @@ func (g *Guard) Run(args []string) error {
 var errTooLate = errors.New("its time was over before the command began")
 
 // begin starts the command, unless its time is over.
-func (g *Guard) begin(args []string) error {
+func (g *guard) begin(args []string) error {
 	if err := g.catchUp(); err != nil {
 		return err
 	}
@@ -139,15 +162,15 @@ func (g *Guard) begin(args []string) error {
 	sys := &syscall.SysProcAttr{Setpgid: true}
 	dieWithParent(sys)
 	g.terminal = openTerminal()
-	how := &os.ProcAttr{Env: os.Environ(), Files: []*os.File{os.Stdin, os.Stdout, os.Stderr}, Sys: sys}
-	process, err := os.StartProcess(path, args, how)
+	how := &syscall.ProcAttr{Env: os.Environ(), Files: []uintptr{0, 1, 2}, Sys: sys}
+	pid, err := syscall.ForkExec(path, args, how)
 	if errors.Is(err, syscall.ENOEXEC) && isText(path) { // a script that names no shell
-		process, err = os.StartProcess("/bin/sh", append([]string{"sh", path}, args[1:]...), how)
+		pid, err = syscall.ForkExec("/bin/sh", append([]string{"sh", path}, args[1:]...), how)
 	}
 	if err != nil {
-		return err
+		return &os.PathError{Op: "fork/exec", Path: path, Err: err}
 	}
-	g.group = process.Pid
+	g.group = pid
 	g.orders, g.halted, g.reaped = make(chan syscall.Signal), make(chan syscall.Signal), make(chan int, 1)
 	go g.listen()
 	go g.reap()
@@ -168,7 +191,7 @@ func isText(path string) bool {
 }
 
 // catchUp reads the lifeline where the window seems over: its end may have moved during the start.
-func (g *Guard) catchUp() error {
+func (g *guard) catchUp() error {
 	if err := syscall.SetNonblock(g.lifeline, true); err != nil {
 		return err
 	}
@@ -190,7 +213,7 @@ func (g *Guard) catchUp() error {
 }
 
 // listen reads the lifeline to its end.
-func (g *Guard) listen() {
+func (g *guard) listen() {
 	defer close(g.orders)
 	for _, order := range g.early {
 		g.orders <- order
@@ -207,7 +230,7 @@ func (g *Guard) listen() {
 }
 
 // heed takes a line of the lifeline: a new end of the window, or a signal for the command.
-func (g *Guard) heed(line string) (order syscall.Signal, ok bool) {
+func (g *guard) heed(line string) (order syscall.Signal, ok bool) {
 	end, moved := strings.CutPrefix(strings.TrimSuffix(line, "\n"), movedEnd)
 	number, err := strconv.ParseInt(end, 10, 64)
 	if err == nil && moved {
@@ -220,7 +243,7 @@ func (g *Guard) heed(line string) (order syscall.Signal, ok bool) {
 const movedEnd = "end "
 
 // reap waits for all children: the command, and orphans that were adopted.
-func (g *Guard) reap() {
+func (g *guard) reap() {
 	for {
 		var status syscall.WaitStatus
 		pid, err := syscall.Wait4(-1, &status, syscall.WUNTRACED, nil)
@@ -244,7 +267,7 @@ func exitCode(status syscall.WaitStatus) int {
 }
 
 // due is when to stop the command and, after that, when to kill it, by the boot clock.
-func (g *Guard) due() time.Duration {
+func (g *guard) due() time.Duration {
 	last := time.Duration(g.end.Load()) - g.allowance.Margin
 	switch {
 	case !g.stopped:
@@ -255,10 +278,10 @@ func (g *Guard) due() time.Duration {
 	return min(g.killAt, last)
 }
 
-func (g *Guard) isDue() bool { return SinceBoot() >= g.due() }
+func (g *guard) isDue() bool { return SinceBoot() >= g.due() }
 
 // watch returns when the command and all of its group have ended.
-func (g *Guard) watch() {
+func (g *guard) watch() {
 	for {
 		select {
 		case order, open := <-g.orders:
@@ -292,7 +315,7 @@ func (g *Guard) watch() {
 }
 
 // pass hands a signal on: an interrupt to the group, as a terminal does, others to the command.
-func (g *Guard) pass(s syscall.Signal) {
+func (g *guard) pass(s syscall.Signal) {
 	to := g.group
 	if s == syscall.SIGINT {
 		to = -g.group
@@ -303,7 +326,7 @@ func (g *Guard) pass(s syscall.Signal) {
 }
 
 // cut stops a command that has not ended by itself.
-func (g *Guard) cut() {
+func (g *guard) cut() {
 	if !g.outcome.Ended {
 		g.outcome.Cut = true
 	}
@@ -311,7 +334,7 @@ func (g *Guard) cut() {
 }
 
 // stop asks the group to end. It resumes stopped processes, so that they get the signal.
-func (g *Guard) stop() {
+func (g *guard) stop() {
 	if g.stopped {
 		return
 	}
@@ -320,7 +343,7 @@ func (g *Guard) stop() {
 	_ = syscall.Kill(-g.group, syscall.SIGCONT)
 }
 
-func (g *Guard) kill() {
+func (g *guard) kill() {
 	g.killed, g.killAt = true, SinceBoot()+g.allowance.tick()
 	_ = syscall.Kill(-g.group, syscall.SIGKILL)
 }

@@ -31,7 +31,7 @@ func startGuard(args []string, env []string, file windowFile, end time.Duration,
 	}
 	files := inherited(int(line.Fd()), int(out.Fd()))
 	argv := append([]string{
-		"coatcheck", "guard", "--lifeline", strconv.Itoa(int(line.Fd())), "--reports", strconv.Itoa(int(out.Fd())),
+		"coatcheck", guardCommand, "--lifeline", strconv.Itoa(int(line.Fd())), "--reports", strconv.Itoa(int(out.Fd())),
 		"--end", end.String(), "--file", string(file), "--grace", a.Grace.String(), "--margin", a.Margin.String(), "--",
 	}, args...)
 	attributes := &syscall.ProcAttr{Env: env, Files: files, Sys: &syscall.SysProcAttr{Setpgid: true}}

@@ -14,28 +14,13 @@ import (
 	"testing"
 	"time"
 
-	"github.com/spf13/pflag"
 	"go.uber.org/goleak"
 
 	"github.com/coatcheck/coatcheck/internal/testing/expect"
 	"github.com/coatcheck/coatcheck/internal/testing/logtest"
 )
 
-// TestMain is the program once more where a test has started a guard.
-func TestMain(m *testing.M) {
-	if len(os.Args) > 1 && os.Args[1] == "guard" {
-		var g Guard
-		flags := pflag.NewFlagSet("guard", pflag.ExitOnError)
-		g.Bind(flags)
-		_ = flags.Parse(os.Args[2:]) // it exits
-		if err := g.Run(flags.Args()); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			os.Exit(1)
-		}
-		os.Exit(0)
-	}
-	goleak.VerifyTestMain(m)
-}
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 const noFile = "the file with the end of its lease cannot be written"
 

@@ -103,11 +103,11 @@ func TestMemoryGrowsWithTheState(t *testing.T) {
 
 // The command runs where it has to, and not on a repeat, or the command fails.
 func TestOnceComparesEveryWay(t *testing.T) {
-	result := command(t, "once", "-rounds", "1", "-seconds", "0.01")
-	times := result.cells(t, "value", 1)
-	for _, way := range []string{bareCommand, itsVersion, once, onceAgain, lockRun} {
-		if took, _ := times[way].(float64); took <= 0 {
-			t.Errorf("%s: got %v ms, want more than 0", way, times[way])
+	result := command(t, "once", "-rounds", "1", "-seconds", "0.01", "-old", built)
+	times := result.cells(t, "value", 0, 1)
+	for _, way := range []string{bareCommand, itsVersion, once, onceAgain, lockRun, once + byOld, lockRun + byOld} {
+		if took, _ := times[runNothing+" "+way].(float64); took <= 0 {
+			t.Errorf("%s: got %v ms, want more than 0", way, times[runNothing+" "+way])
 		}
 	}
 }

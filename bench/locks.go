@@ -19,13 +19,17 @@ type lockMatch struct {
 	out    output
 }
 
-// beginMatch reads the flags of a comparison, and starts its Redis, which the caller ends.
-func beginMatch(ctx context.Context, name string, args []string, rounds int) (*lockMatch, error) {
+// beginMatch reads the flags of a comparison, to which more adds, and starts its Redis, which the
+// caller ends.
+func beginMatch(ctx context.Context, name string, args []string, rounds int, more ...func(*flag.FlagSet)) (*lockMatch, error) {
 	m := &lockMatch{}
 	flags := flag.NewFlagSet(name, flag.ContinueOnError)
 	flags.IntVar(&m.rounds, "rounds", rounds, "rounds, in each of which every side is measured once")
 	seconds := flags.Float64("seconds", 0.5, "length of each measured span; four times that where processes contend")
 	m.out.flags(flags)
+	for _, add := range more {
+		add(flags)
+	}
 	if err := parse(flags, args); err != nil {
 		return nil, err
 	}

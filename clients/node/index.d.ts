@@ -98,13 +98,21 @@ export interface Status {
   [more: string]: unknown;
 }
 
-/** Asks one service. Each request has a connection of its own, and is sent once. */
+/**
+ * Asks one service. Each request has a connection to itself, which is then kept for the next, and
+ * is sent once. Where Symbol.asyncDispose is there, `await using` closes it.
+ */
 export class Client {
   /**
    * timeout is how many seconds one request may take, 10 by default; key is an API key, for a
    * service that asks for one: use https then.
    */
   constructor(url: string, timeout?: number, key?: string);
+  /**
+   * Ends the connections that are kept. A call under way goes on, and a later one opens a
+   * connection, which is not kept. A program ends without it.
+   */
+  close(): void;
   /** owner is a secret of 16 to 128 characters, new for each attempt. */
   claim(token: string, fingerprint: string, lease: number, policy?: Policy, owner?: string): Promise<Claim>;
   /** Records the answer of the attempt that lease proves. Repeating it is harmless. */

@@ -1,9 +1,10 @@
 // The client: how a request is made. What can be asked for is in the file of each subject.
 
 import { Unavailable, UnknownOutcome, object, problem } from './errors.mjs';
-import { send } from './exchange.mjs';
+import { Connections } from './exchange.mjs';
 import { counters } from './counters.mjs';
 import { ids } from './ids.mjs';
+import { disposable } from './lease.mjs';
 import { limits } from './limits.mjs';
 import { locks } from './locks.mjs';
 import { operations } from './operations.mjs';
@@ -32,9 +33,13 @@ function holds(whole, answer) {
   }
 }
 
-/** Asks one service. Each request has a connection of its own, and is sent once. */
+/**
+ * Asks one service. Each request has a connection to itself, which is then kept for the next, and
+ * is sent once. Where Symbol.asyncDispose is there, `await using` closes it.
+ */
 export class Client {
   #url;
+  #connections;
   #timeout;
   #key;
 
@@ -47,15 +52,23 @@ export class Client {
     this.#url = new URL(url);
     if (!['http:', 'https:'].includes(this.#url.protocol)) throw new TypeError("the service's URL is http://host:port or https://host");
     if (!/^[!-~]*$/.test(key)) throw new TypeError('the API key has characters that no key has');
+    this.#connections = new Connections(this.#url);
     this.#timeout = timeout;
     this.#key = key;
   }
 
   /**
-   * Sends one request, once, and returns the JSON of its answer, null where it has none. node:http
-   * follows no redirect, and with no agent repeats nothing. whole tells an answer of the service
-   * from that of a server in between with the same status. A GET changes nothing: where no answer
-   * comes to it, nothing was done.
+   * Ends the connections that are kept. A call under way goes on, and a later one opens a
+   * connection, which is not kept. A program ends without it.
+   */
+  close() {
+    this.#connections.close();
+  }
+
+  /**
+   * Sends one request, once, and returns the JSON of its answer, null where it has none. whole
+   * tells an answer of the service from that of a server in between with the same status. A GET
+   * changes nothing: where no answer comes to it, nothing was done.
    */
   async [ask](method, path, whole, { message, lease, repeat, wait: longer = 0, timeout = this.#timeout + longer } = {}) {
     const body = message === undefined ? '' : JSON.stringify(message);
@@ -65,7 +78,7 @@ export class Client {
     if (lease !== undefined) headers['Lease-Token'] = lease; // never in the path: paths are logged
     if (repeat !== undefined) headers['Idempotency-Key'] = quoted(repeat);
     try {
-      const { status, type, wait, text } = await send(this.#url, method, this.#url.pathname.replace(/\/$/, '') + path, headers, body, timeout * 1000);
+      const { status, type, wait, text } = await this.#connections.send(method, this.#url.pathname.replace(/\/$/, '') + path, headers, body, timeout * 1000);
       if (![200, 201, 204].includes(status)) throw problem(status, type, wait, text, secretsOf(this.#key, path, message, lease));
       const answer = status === 204 ? null : object(text);
       if (!holds(whole, answer)) throw new UnknownOutcome('unknown-outcome', 'the answer cannot be read', { status });
@@ -76,6 +89,8 @@ export class Client {
     }
   }
 }
+
+disposable(Client, (client) => client.close());
 
 for (const subject of [tokens, operations, counters, limits, locks, workers, ids]) {
   for (const [name, value] of Object.entries(subject)) {

@@ -8,7 +8,7 @@ from typing import Any, Callable, Dict, Mapping, Optional
 from .ask import done, written
 from .counters import Counters
 from .errors import Unavailable, UnknownOutcome, parsed, problem
-from .exchange import send
+from .exchange import Connections
 from .ids import Ids
 from .limits import Limits
 from .locks import Locks
@@ -18,8 +18,8 @@ from .workerid import Workers
 
 
 class Client(Counters, Ids, Limits, Locks, Operations, Tokens, Workers):
-    """Asks one service. It may be used by several threads: each request has a connection of its
-    own, and is sent once.
+    """Asks one service. It may be used by several threads, and after a fork: each request has a
+    connection to itself, which is then kept for the next, and is sent once.
 
     timeout is how many seconds one request may take; key is an API key, for a service that asks for
     one: use https then. A ValueError is a call that was not sent, such as one with a name that
@@ -34,6 +34,19 @@ class Client(Counters, Ids, Limits, Locks, Operations, Tokens, Workers):
             raise ValueError("the timeout is more than 0 seconds")
         _printable("the API key", key)
         self._timeout, self._key = timeout, key
+        self._connections = Connections(self._url)
+
+    def close(self) -> None:
+        """Ends the connections that are kept. A call under way goes on, and a later one opens a
+        connection, which is not kept.
+        """
+        self._connections.close()
+
+    def __enter__(self) -> "Client":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
     def _ask(
         self,
@@ -56,7 +69,7 @@ class Client(Counters, Ids, Limits, Locks, Operations, Tokens, Workers):
         headers = self._headers(lease, repeat)
         body = b"" if message is None else written(message)
         try:
-            status, told, text = send(self._url, method, self._url.path.rstrip("/") + path, headers, body, timeout or self._timeout + longer)
+            status, told, text = self._connections.send(method, self._url.path.rstrip("/") + path, headers, body, timeout or self._timeout + longer)
             if status not in (200, 201, 204):
                 secrets = self._secrets(path, message, lease)
                 raise problem(status, told.get("Content-Type", ""), told.get("Retry-After"), text, secrets)

@@ -105,9 +105,12 @@ func tellStories(ctx context.Context, n int) (told []*story, end func(), err err
 		return nil, end, err
 	}
 	ends = append(ends, large.end)
-	for what, width := range map[string]int{renewFewAct: 10, renewMostAct: 20} {
+	for _, ring := range []struct {
+		what  string
+		width int
+	}{{renewFewAct, 10}, {renewMostAct, 20}} {
 		story, err := tell(ctx, &stage{redis: large, recorder: newRecorder(), n: n}, func(ctx context.Context, s *stage) (*story, error) {
-			return renewals(ctx, s, what, width)
+			return renewals(ctx, s, ring.what, ring.width)
 		})
 		if err != nil {
 			return nil, end, err

@@ -123,7 +123,7 @@ func (e *entry) endedLocked() {
 func (e *entry) Take() (pipeline.Addition, bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if !e.readyLocked(e.pending.ttl) || e.absent {
+	if !e.readyLocked(e.pending.ttl) || e.beginsLocked() {
 		go e.goAlone()
 		return pipeline.Addition{}, false
 	}
@@ -251,7 +251,7 @@ func (c *Counters) send(ctx context.Context, e *entry, add addition) (Range, err
 		switch {
 		case add.unconfirmed.confirmed(now, add.by):
 			sum = add.unconfirmed.Sum
-		case now.absent:
+		case now.begins:
 			sum, err = c.begin(ctx, e, add.by, now)
 		case sum == 0 || !now.anew || now.floor != sum || sum != add.by:
 			sum, err = c.engine.IncrBy(ctx, e.redisKey, add.by, now.place, e.markerIn(now))

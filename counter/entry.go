@@ -41,7 +41,7 @@ type entry struct {
 	queue   pipeline.Queue // to the server of that place
 	used    time.Duration  // when it was last used, by this process's clock
 	listed  bool           // it was put on the list of names since it was opened
-	absent  bool           // it was not there when it was opened: another may begin it with a TTL
+	absent  bool           // it was not there when it was opened
 	dropped bool           // it is in the table no more
 	last    need           // of the last call
 }
@@ -120,6 +120,11 @@ func (e *entry) readyLocked(ttl time.Duration) bool {
 	e.used = now
 	return e.ends == 0 || now < e.endsBy
 }
+
+// beginsLocked reports whether an addition may find no counter and begin it unnoticed, so that it
+// goes by the script, which gives the counter its TTL with its first value. INCRBY would begin it
+// for ever. Where the counter was above 0, the sum of an INCRBY shows that it has begun again.
+func (e *entry) beginsLocked() bool { return e.absent || e.ends > 0 && e.floor <= 0 }
 
 // saw records a value that this process was given, and reports whether it is the first since the
 // counter was opened.

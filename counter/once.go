@@ -44,7 +44,7 @@ func (c *Counters) tryOnce(ctx context.Context, e *entry, request Request, now s
 	if retention == 0 && request.Limit == 0 {
 		script = scripts.CounterBegin
 	}
-	reply, err := c.store.Run(ctx, script, keys, request.By, retention.Milliseconds(), floor, limit, now.era)
+	reply, err := c.store.Run(ctx, script, keys, request.By, retention.Milliseconds(), floor, limit, now.era, now.ttl.Milliseconds())
 	if err != nil {
 		return Range{}, e.failed(ctx, err)
 	}
@@ -77,8 +77,8 @@ func (c *Counters) tryOnce(ctx context.Context, e *entry, request Request, now s
 	return Range{}, reply.Unexpected()
 }
 
-// begin is the first addition to a counter that was absent when it was opened. The script reports
-// whether another process has begun it with a TTL meanwhile, so that this one knows its end.
+// begin is an addition that may begin the counter. The script gives it its TTL, or reports that of
+// a counter which another process has begun meanwhile, so that this one knows its end.
 func (c *Counters) begin(ctx context.Context, e *entry, by int64, now state) (sum int64, err error) {
 	got, err := c.tryOnce(ctx, e, Request{By: by}, now)
 	return got.Value, err

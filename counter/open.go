@@ -23,13 +23,14 @@ type state struct {
 	seen   bool
 	floor  int64
 	era    string
-	id     string // of the incarnation
-	anew   bool   // it has begun again on purpose since this process had used it
-	absent bool   // another may begin it with a TTL
+	id     string        // of the incarnation
+	anew   bool          // it has begun again on purpose since this process had used it
+	begins bool          // an addition may begin it: see entry.beginsLocked
+	ttl    time.Duration // that it gets then; 0 = none
 }
 
 func (e *entry) stateLocked() state {
-	return state{e.open, e.seen, e.floor, e.era, e.id, false, e.absent}
+	return state{e.open, e.seen, e.floor, e.era, e.id, false, e.beginsLocked(), e.ttl}
 }
 
 // marker is what an INCRBY in this state depends on.
@@ -65,6 +66,7 @@ func (c *Counters) ready(ctx context.Context, e *entry, n need) (state, error) {
 	e.last = need{by: 1, limit: n.limit, after: n.after}
 	ready, now := e.readyLocked(n.ttl), e.stateLocked()
 	e.mu.Unlock()
+	now.ttl = max(now.ttl, n.ttl)
 	if ready {
 		return now, nil
 	}
@@ -141,7 +143,7 @@ func (c *Counters) opened(ctx context.Context, e *entry, reply scripts.Reply, wi
 	anew := e.seen && e.life != life
 	e.listed = false
 	e.life, e.era, e.id, e.open, e.queue, e.ttl, e.used = life, era, id, with.place, c.engine.Queue(with.place), with.ttl, clock()
-	e.seen, e.floor, e.stray, e.absent = value != "", at, 0, value == "" && left < 0
+	e.seen, e.floor, e.stray, e.absent = value != "", at, 0, value == ""
 	e.endsLocked(now, left, with.asked)
 	found := e.stateLocked()
 	found.anew = anew

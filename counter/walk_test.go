@@ -41,12 +41,18 @@ type scene struct {
 // newScene has both processes add to a counter that is at 500.
 func newScene(t *testing.T, ttl time.Duration) *scene {
 	t.Helper()
+	return newSceneAt(t, 500, ttl)
+}
+
+// newSceneAt has both processes add to a counter that is at that value.
+func newSceneAt(t *testing.T, value int64, ttl time.Duration) *scene {
+	t.Helper()
 	store, client := storetest.Stepped(t)
 	s := &scene{t: t, store: store, client: client, ttl: ttl}
 	for i := range s.of {
 		s.of[i] = New(store, Config{})
 	}
-	s.must(s.of[0].Set(t.Context(), "k", 500, ttl))
+	s.must(s.of[0].Set(t.Context(), "k", value, ttl))
 	for _, c := range s.of {
 		_, err := c.Add(t.Context(), "k", Request{TTL: ttl})
 		s.must(err)
@@ -177,6 +183,18 @@ func (s *scene) check(may ...error) func() error {
 	}
 }
 
+// ends is nil, or an error if a caller got one, or if the counter stays for ever.
+func (s *scene) ends() error {
+	if err := errors.Join(s.errs...); err != nil {
+		return err
+	}
+	left, err := s.client.PTTL(context.Background(), s.of[0].key("k")).Result()
+	if err == nil && left == -1 {
+		return errors.New("the counter has no end")
+	}
+	return err
+}
+
 func byValue(a, b Range) int { return int(a.First - b.First) }
 
 func (s *scene) play(check func() error, tasks ...walk.Task) walk.Play {
@@ -214,7 +232,11 @@ var scenes = map[string]walk.Scene{
 	}},
 	"two processes and a counter that ends": {Preemptions: 1, Ticks: 1, Tick: 500 * time.Millisecond, Begin: func(t *testing.T) walk.Play {
 		s := newScene(t, 500*time.Millisecond)
-		return s.play(s.check(), s.caller(0, 1, 1), s.caller(1, 3))
+		return s.play(func() error { return errors.Join(s.check()(), s.ends()) }, s.caller(0, 1, 1), s.caller(1, 3))
+	}},
+	"a counter below 0 that ends": {Preemptions: 1, Ticks: 1, Tick: 500 * time.Millisecond, Begin: func(t *testing.T) walk.Play {
+		s := newSceneAt(t, -9, 500*time.Millisecond)
+		return s.play(func() error { return errors.Join(s.check()(), s.ends()) }, s.caller(0, 1, 1), s.caller(0, 1), s.caller(1, 3))
 	}},
 }
 

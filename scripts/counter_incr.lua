@@ -1,21 +1,24 @@
 -- counter_incr: adds to a counter where one INCRBY is not enough: up to a limit, or with a
--- request's record, so that a repeat gets the first value again and adds nothing.
+-- request's record, so that a repeat gets the first value again and adds nothing, or where the
+-- counter may begin: it gets its TTL together with its first value.
 -- Uses   format clock integer word incarnation int64 counter
 -- KEYS   [1] the counter (string, signed 64-bit decimal)  [2] its record (string)  [3] the marker
 --        of its slot (string)  [4] the request's record (string 'value by'), only when ARGV[2] > 0
 -- ARGV   [1] by, 1 or more  [2] retention of the request's record, 0 for none  [3] floor: a value
---        that the process has seen, '' for none  [4] the largest value allowed, '' for no limit;
---        with it no value below 0 is added  [5] the era in which the process found the counter in
---        order  [6] facts, see lib/incarnation
+--        that the process has seen; '' if it found no counter, so that this call may begin it
+--        [4] the largest value allowed, '' for no limit; with it no value below 0 is added  [5] the
+--        era in which the process found the counter in order  [6] TTL of a counter that begins, 0
+--        for none  [7] facts, see lib/incarnation
 -- Reply  {'ok', value, left, now} left is its TTL, -1 for none | {'again', value, -1, now} the
---        request was made before | {'behind'} the counter is below the floor, or was not found in
---        order in this incarnation and era | {'limit'} | {'negative'} | {'not-an-integer'} |
---        {'overflow'} | {'mismatch'} the request was made with another `by`
--- Units  ARGV[2], left and now in milliseconds; value is a string, since a Lua number loses digits
---        above 2^53
+--        request was made before | {'behind'} open the counter first: it is below the floor, or has
+--        gone although it has one, or was begun without the TTL, or was not found in order in this
+--        incarnation and era | {'limit'} | {'negative'} | {'not-an-integer'} | {'overflow'} |
+--        {'mismatch'} the request was made with another `by`
+-- Units  ARGV[2], ARGV[6], left and now in milliseconds; value is a string, since a Lua number
+--        loses digits above 2^53
 -- Effect writes on ok; a repeat only keeps its record for longer, so that its acknowledgement has
 --        something to wait for
-local retention = tonumber(ARGV[2])
+local retention, ttl = tonumber(ARGV[2]), tonumber(ARGV[6])
 if retention > 0 then
   local seen = redis.call('GET', KEYS[4])
   refuse_newer('counter', seen)
@@ -32,11 +35,21 @@ local before, fit = read_counter(KEYS[1])
 if not fit then
   return {'not-an-integer'}
 end
-if not in_order(KEYS[2], KEYS[3], ARGV[5], read_facts(ARGV[6])) then
+if not in_order(KEYS[2], KEYS[3], ARGV[5], read_facts(ARGV[7])) then
   return {'behind'}
 end
-if ARGV[3] ~= '' and smaller(before or '0', ARGV[3]) then
+if ARGV[3] ~= '' and (not before or smaller(before, ARGV[3])) then
   return {'behind'}
+end
+if ARGV[3] == '' and before and ttl > 0 and redis.call('PTTL', KEYS[1]) == -1 then
+  return {'behind'}
+end
+local era, life, said, ended
+if not before then
+  era, life, said, ended = read_record(KEYS[2])
+  if said or ended and now >= ended then -- it was used since the process found none
+    return {'behind'}
+  end
 end
 if ARGV[4] ~= '' and before and smaller(before, '-1') then
   return {'negative'}
@@ -53,6 +66,12 @@ if ARGV[4] ~= '' and smaller(ARGV[4], value) then
     redis.call('DEL', KEYS[1])
   end
   return {'limit'}
+end
+if not before and ttl > 0 then
+  redis.call('PEXPIRE', KEYS[1], ttl)
+end
+if era then -- the counter begins: its record ends with it
+  write_record(KEYS[2], era, life, KEYS[1], -1, nil, ttl > 0 and now + ttl or nil)
 end
 if retention > 0 then
   redis.call('SET', KEYS[4], value .. ' ' .. ARGV[1], 'PX', retention)

@@ -11,11 +11,12 @@
 --        what a counter that has to move does; with stay it goes on from the larger of what is
 --        there and the floor  [6] the era that the process knows of this slot,
 --        '' for none  [7] how long to hold off after a loss of everything  [8] TTL of a counter
---        that begins or has none, 0 for none  [9] the largest value that may be moved, '' for no
---        limit: a larger one is refused as with refuse, since the caller could not use a value
---        past the move  [10] floor, with what the process has added to a counter that was below
---        it: the least that it has to be at now; '' without a floor  [11] the largest value that
---        the caller can add to, '' for no limit  [12] facts, see lib/incarnation
+--        that is there without one, 0 for none; where there is no counter, counter_incr begins it
+--        with its TTL  [9] the largest value that may be moved, '' for no limit: a larger one is
+--        refused as with refuse, since the caller could not use a value past the move  [10] floor,
+--        with what the process has added to a counter that was below it: the least that it has to
+--        be at now; '' without a floor  [11] the largest value that the caller can add to, '' for
+--        no limit  [12] facts, see lib/incarnation
 -- Reply  {'ok', value, life, era, left, now, moved, id} value '' for a counter without one; left is
 --        the TTL, -1 for none; moved 1 if it was moved; id is the incarnation that is noted, see
 --        lib/incarnation | {'hold-off', ms, era} | {'behind', value, life, era, why} it has to
@@ -85,18 +86,14 @@ if behind or doubted and value then
     end
   end
   value, moved = redis.call('GET', counter), '1'
-elseif not value and ttl > 0 then
-  redis.call('SET', counter, '0')
 end
 local given = ttl > 0 and redis.call('PTTL', counter) == -1
 if given then
   redis.call('PEXPIRE', counter, ttl)
-end
-if given and value then
   ended = now + ttl
 end
 life = life or floor ~= '' and known_life ~= '' and known_life or '0'
 if moved == '1' or not first and noted ~= era or life ~= '0' or noted and given or ended then
-  write_record(record, era, life, counter, -1, moved == '1' and value or said, ended)
+  write_record(record, era, life, counter, ttl > 0 and ttl + remembered or -1, moved == '1' and value or said, ended)
 end
 return {'ok', value or '', life, era, integer(math.max(redis.call('PTTL', counter), -1)), now_text, moved, read_word(read_marker(marker)).id or ''}

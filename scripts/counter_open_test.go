@@ -327,8 +327,9 @@ func TestCounterSetDuringAHoldOffIsInOrder(t *testing.T) {
 func TestCounterThatHasExpiredBeginsAgain(t *testing.T) {
 	each(t, func(t *testing.T, b *box) {
 		first := b.at(opening{ttl: hour}, "", false)
-		between(t, "the time left of a counter opened with a TTL", first.left, hour-slack, hour)
-		want(t, b.incr(1), "ok", "1") // not without the TTL
+		expect.Equal(t, "the time left of a counter that has not begun", first.left, -1)
+		want(t, b.count(), "unknown")
+		want(t, b.incrWith(hour, ""), "ok", "1")
 		between(t, "the counter's end", b.expiry(openKeys[0]), b.now()+hour-slack, b.now()+hour)
 		b.at(opening{ttl: 2 * hour}, "1", false)
 		between(t, "the counter's end, asked again", b.expiry(openKeys[0]), b.now()+hour-2*slack, b.now()+hour)
@@ -360,7 +361,8 @@ func TestCounterThatIsLostBeforeItExpiresKeepsItsEnd(t *testing.T) {
 func TestRecordEndsWithItsCounter(t *testing.T) {
 	each(t, func(t *testing.T, b *box) {
 		later(b)
-		b.at(opening{}, "", false)
+		b.at(opening{ttl: hour}, "", false)
+		between(t, "the record's end before the counter begins", b.expiry(openKeys[1]), b.now()+day+hour-slack, b.now()+day+hour)
 		want(t, b.incr(1), "ok", "1")
 		expect.Equal(t, "the end of the record of a counter that stays", b.expiry(openKeys[1]), -1)
 		b.at(opening{ttl: hour}, "1", false) // which now gets an end
@@ -377,7 +379,7 @@ func TestServerOutOfMemoryIsNoOverflow(t *testing.T) {
 	b.begin()
 	b.do("SET", openKeys[0], "5")
 	b.do("CONFIG", "SET", "maxmemory", 1)
-	_, incrErr := b.try(scripts.CounterIncr, counterKeys[:3], 1, 0, "", "", "")
+	_, incrErr := b.try(scripts.CounterIncr, counterKeys[:3], 1, 0, "", "", "", 0)
 	_, openErr := b.try(scripts.CounterOpen, openKeys, opening{floor: "9", life: "0"}.args()...)
 	for _, err := range []error{incrErr, openErr} {
 		if err == nil || !strings.Contains(err.Error(), "OOM") {

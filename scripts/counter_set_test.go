@@ -130,14 +130,15 @@ func TestAddingWithAFloorALimitAndARequest(t *testing.T) {
 			if retention > 0 {
 				keys = counterKeys
 			}
-			return b.incrBy(keys, by, retention, floor, limit, "")
+			return b.incrBy(keys, by, retention, floor, limit, "", 0)
 		}
 		want(t, add(1, hour, "", ""), "behind") // never found in order
 		want(t, b.count(), "unknown")
 		b.begin()
 		want(t, add(6, 0, "", "5"), "limit")
-		want(t, b.count(), "unknown") // not 0
-		want(t, add(5, 0, "0", "5"), "ok", "5")
+		want(t, b.count(), "unknown")          // not 0
+		want(t, add(5, 0, "0", "5"), "behind") // it was there, and has gone
+		want(t, add(5, 0, "", "5"), "ok", "5")
 		want(t, add(1, 0, "", "5"), "limit")
 		want(t, add(1, 0, "6", ""), "behind")
 		want(t, add(1, hour, "6", ""), "behind")
@@ -161,7 +162,7 @@ func TestAddingWithAFloorALimitAndARequest(t *testing.T) {
 func TestAddingInAnotherEraThanTheProcessKnowsIsNotInOrder(t *testing.T) {
 	each(t, func(t *testing.T, b *box) {
 		era := b.opens(opening{}).era
-		add := func(era string) []string { return b.incrBy(counterKeys[:3], 1, 0, "", "", era) }
+		add := func(era string) []string { return b.incrBy(counterKeys[:3], 1, 0, "", "", era, 0) }
 		want(t, add(era), "ok", "1")
 		b.do("FLUSHALL") // and a process that knows nothing of it was the first to come
 		next := b.opens(opening{}).era

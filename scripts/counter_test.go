@@ -27,7 +27,7 @@ func (b *box) incrBy(keys []string, args ...any) []string {
 
 func (b *box) incr(by any) []string {
 	b.Helper()
-	return b.incrBy(counterKeys[:3], by, 0, "", "", "")
+	return b.incrBy(counterKeys[:3], by, 0, "", "", "", 0)
 }
 
 // begin has the slot's first era begin.
@@ -36,10 +36,16 @@ func (b *box) begin() {
 	word(b, b.run(scripts.CounterEra, openKeys[2:], "", minute), "changed", 2)
 }
 
+// incrWith adds 1 to a counter, which gets a TTL if it begins.
+func (b *box) incrWith(ttl int64, floor string) []string {
+	b.Helper()
+	return b.incrBy(counterKeys[:3], 1, 0, floor, "", "", ttl)
+}
+
 // incrOnce adds to the counter with a request id that is kept for an hour.
 func (b *box) incrOnce(by any) []string {
 	b.Helper()
-	return b.incrBy(counterKeys, by, 3_600_000, "", "", "")
+	return b.incrBy(counterKeys, by, 3_600_000, "", "", "", 0)
 }
 
 func (b *box) count() []string {
@@ -163,9 +169,9 @@ func TestRepeatedRequestGetsItsFirstValueAndAddsNothing(t *testing.T) {
 func TestRequestIsForgottenAfterItsRetention(t *testing.T) {
 	each(t, func(t *testing.T, b *box) {
 		b.begin()
-		want(t, b.incrBy(counterKeys, 1, 150, "", "", ""), "ok", "1")
+		want(t, b.incrBy(counterKeys, 1, 150, "", "", "", 0), "ok", "1")
 		expect.Eventually(t, "the request is forgotten after 150 ms", func() bool { return b.expiry(counterKeys[3]) == -2 })
-		want(t, b.incrBy(counterKeys, 1, 150, "", "", ""), "ok", "2")
+		want(t, b.incrBy(counterKeys, 1, 150, "", "", "", 0), "ok", "2")
 	})
 }
 
@@ -197,9 +203,50 @@ func TestCounterBelowZeroIsRefusedWithALimit(t *testing.T) {
 		b.begin()
 		b.do("SET", counterKeys[0], "-2")
 		before := b.look(counterKeys...)
-		want(t, b.incrBy(counterKeys, 5, hour, "", "9223372036854775807", ""), "negative")
+		want(t, b.incrBy(counterKeys, 5, hour, "", "9223372036854775807", "", 0), "negative")
 		b.same(before)
 		b.do("SET", counterKeys[0], "-1")
-		want(t, b.incrBy(counterKeys, 1, hour, "", "9223372036854775807", ""), "ok", "0")
+		want(t, b.incrBy(counterKeys, 1, hour, "", "9223372036854775807", "", 0), "ok", "0")
+	})
+}
+
+func TestCounterBeginsTogetherWithItsTTL(t *testing.T) {
+	each(t, func(t *testing.T, b *box) {
+		b.begin()
+		want(t, b.incrWith(hour, "0"), "behind") // it was there, and has gone: perhaps it was lost
+		want(t, b.incrBy(counterKeys[:3], 6, 0, "", "5", "", hour), "limit")
+		want(t, b.count(), "unknown")
+		want(t, b.incrWith(hour, ""), "ok", "1")
+		ends := b.expiry(counterKeys[0])
+		between(t, "the counter's end", ends, b.now()+hour-slack, b.now()+hour)
+		want(t, b.incrWith(2*hour, "1"), "ok", "2")
+		want(t, b.incrWith(2*hour, ""), "ok", "3")
+		between(t, "the counter's end, after two other TTLs", b.expiry(counterKeys[0]), ends-slack, ends+slack)
+
+		b.do("PERSIST", counterKeys[0]) // as if another process had begun it without one
+		want(t, b.incrWith(hour, ""), "behind")
+		want(t, b.incrWith(hour, "3"), "ok", "4")
+		want(t, b.incrWith(0, ""), "ok", "5")
+		expect.Equal(t, "the counter's end", b.expiry(counterKeys[0]), -1)
+	})
+}
+
+// In a later era a counter has a record, which may end before the counter begins.
+func TestRecordOfACounterThatBeginsEndsWithIt(t *testing.T) {
+	each(t, func(t *testing.T, b *box) {
+		later(b)
+		b.at(opening{}, "", false)
+		want(t, b.incrWith(hour, ""), "ok", "1")
+		between(t, "the record's end", b.expiry(openKeys[1]), b.now()+day+hour-slack, b.now()+day+hour)
+
+		b.do("DEL", counterKeys[0])
+		record := strings.Fields(b.do("GET", openKeys[1]).(string))
+		between(t, "the end that the record has", number(t, record[3]), b.now()+hour-slack, b.now()+hour)
+		record[3] = "1" // it has ended since a process found none
+		b.do("SET", openKeys[1], strings.Join(record, " "))
+		want(t, b.incrWith(hour, ""), "behind")
+		b.at(opening{}, "", false)
+		want(t, b.incr(1), "ok", "1")
+		expect.Equal(t, "the record's end", b.expiry(openKeys[1]), -1)
 	})
 }

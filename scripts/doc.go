@@ -9,7 +9,8 @@
 // refuses a record of a newer format than it knows (lib/format).
 //
 // The header of each file names its library parts (Uses), KEYS, ARGV, Reply, Units and Effect; a
-// test refuses a file without them. A script that answers the common case before all else names the
-// parts which only the rest needs in a line of their own (From here on), at the place where they
-// come. Scripts need Redis 6.2 or later, or Valkey; the embedded store runs the same files.
+// test refuses a file without them. A part only defines functions and values. Each definition that
+// a script needs is placed before the first statement that needs it, and the others are left out,
+// so a script that answers the common case first defines nothing for the rest. Scripts need Redis
+// 6.2 or later, or Valkey; the embedded store runs the same files.
 package scripts

@@ -1,8 +1,8 @@
 -- lock_break: takes a lock from the holder with that fence, which learns of it at its next renewal.
 -- A new fence is minted, larger than the holder's, so that a resource that gets the new fence
 -- refuses the holder at once. The lock then goes to the next waiter.
--- Uses   format lock_format lock_marker clock integer fence word incarnation lock lock_line
---        lock_drop retain lock_grant lock_doubt
+-- Uses   format clock integer fence word incarnation lock lock_line lock_drop retain lock_grant
+--        lock_doubt
 -- KEYS   [1] the lock (string, see lib/lock)  [2] its fences (string)  [3] its queue (sorted set,
 --        tokens by arrival)  [4] the waiters' records (hash)
 --        [5] those who hold it together (hash)  [6] the marker of lost state (string, see
@@ -14,6 +14,10 @@
 -- Units  spans in milliseconds
 -- Effect writes on broken
 local lock, fences, queue, waiters, holders = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
+local last_grant = redis.call('GET', fences)
+refuse_newer('lock', last_grant) -- it says so for all keys of the lock
+local loss_marker = KEYS[6] and redis.call('GET', KEYS[6])
+refuse_newer('marker', loss_marker)
 local patience, window, counts, span = read_terms(ARGV[2])
 local state = read_lock(redis.call('GET', lock), last_grant, holders)
 local records = redis.call('ZCARD', queue) + redis.call('HLEN', waiters)

@@ -1,10 +1,10 @@
 -- lock_enter: asks for a lock. It is granted if there is room and no waiter; else the token joins
 -- the queue, or is refused. A repeat with the same token gets the same grant, claims one that was
--- handed over meanwhile, or keeps the place in the queue. It runs after redislock's own script, in
--- the same call: a lock obtained there gets its fence here, or goes to the token that has waited
--- longer.
--- Uses   format lock_format lock_marker clock lock_line lock_drop lock_enter_alone integer
---        lock_wait fence word incarnation lock retain lock_grant lock_doubt
+-- handed over meanwhile, or keeps the place in the queue. A free exclusive lock is taken here, as
+-- redislock takes it. Else redislock's own script runs first, in the same call: a lock obtained
+-- there gets its fence here, or goes to the token that has waited longer.
+-- Uses   format clock lock_line lock_drop integer fence word incarnation lock retain lock_grant
+--        lock_doubt
 -- KEYS   [1] the lock (string, see lib/lock)  [2] its fences (string)  [3] its queue (sorted set,
 --        tokens by arrival)  [4] the waiters' records (hash)
 --        [5] those who hold it together (hash)  [6] the marker of lost state (string, see
@@ -26,8 +26,54 @@
 --        lease ends by itself, -1 = never; since is 0 if it is not known
 -- Effect writes on granted and waiting, and where it notices that leases were handed over, have
 --        ended or may be lost
-local lock, fences, queue, waiters, holders = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
-local token, inbox = ARGV[1], ARGV[6]
+local lock, fences, queue, token = KEYS[1], KEYS[2], KEYS[3], ARGV[1]
+local last_grant = redis.call('GET', fences)
+local previous = last_grant and tonumber(string.match(last_grant, '^%d*')) or last_grant == false and 0
+-- The lock is free, and nobody waits. Else this server's time is behind, the token has asked
+-- before, or there is a record of a newer format.
+if ARGV[3] == 'x' and not KEYS[6] and previous and previous < now_us and not (last_grant and string.find(last_grant, token, 1, true))
+  and redis.call('ZCARD', queue) == 0 and redis.call('SET', lock, token .. ARGV[2], 'NX', 'PX', ARGV[4]) then
+  redis.call('SET', fences, now_us_text .. ' ' .. token .. ' ' .. now_text .. ' -', 'PX', ARGV[5])
+  return {'granted', now_us_text, now_text, now_text}
+end
+local waiters, holders, inbox = KEYS[4], KEYS[5], ARGV[6]
+refuse_newer('lock', last_grant) -- it says so for all keys of the lock
+local loss_marker = KEYS[6] and redis.call('GET', KEYS[6])
+refuse_newer('marker', loss_marker)
+-- Another package's script runs before this line.
+local waited_for = (ARGV[12] or KEYS[6]) and first_in_line(queue) -- before a marker is written: it may be no queue
+local value = redis.call('GET', lock)
+local place = read_waiter(waiters, token)
+local arrival = place and place.arrival
+local patience_text = string.match(ARGV[9], '^%d+')
+
+-- wait_in_line queues the token by its arrival, also if it was set aside meanwhile. Each poll drops
+-- waiters that were set aside and have lost their places.
+local function wait_in_line()
+  if place then
+    for _, ended in ipairs(redis.call('ZRANGEBYSCORE', queue, '-' .. now_text, '(0', 'LIMIT', '0', '100')) do
+      drop(queue, waiters, ended)
+    end
+  else
+    local newest = tonumber(redis.call('ZRANGE', queue, '-1', '-1', 'WITHSCORES')[2]) or 0
+    arrival = newest < now_us and now_us_text or integer(newest + 1)
+  end
+  redis.call('HSET', waiters, token, table.concat({ARGV[3], ARGV[7], ARGV[8], ARGV[4], integer(now + patience_text), inbox, ARGV[10], arrival, ARGV[2]}, ' '))
+  redis.call('ZADD', queue, arrival, token)
+  redis.call('PEXPIRE', waiters, patience_text)
+  redis.call('PEXPIRE', queue, patience_text)
+end
+
+local function waiting(left)
+  local before = redis.call('ZCOUNT', queue, '0', '(' .. arrival)
+  return {'waiting', integer(before), integer(left), integer(math.max(0, now - tonumber(arrival) / 1000))}
+end
+
+-- Where another holds the lock exclusively, there is nothing to decide.
+if value and string.sub(value, 1, 1) ~= '=' and string.sub(value, 1, 22) ~= token and inbox ~= '' and not KEYS[6] then
+  wait_in_line()
+  return waiting(redis.call('PTTL', lock))
+end
 local patience, window, counts, span = read_terms(ARGV[9])
 local facts = read_facts(ARGV[11])
 local want = {mode = ARGV[3], permits = tonumber(ARGV[7]), capacity = tonumber(ARGV[8]), ttl = tonumber(ARGV[4]), owner = ARGV[2]}
@@ -85,13 +131,13 @@ end
 
 local function left()
   if state.kind == 'x' then
-    return integer(redis.call('PTTL', lock))
+    return redis.call('PTTL', lock)
   end
   local soonest = state.kind == '' and now or math.huge -- where it is free, more waiters are to be set aside
   for _, holder in pairs(state.together) do
     soonest = math.min(soonest, holder.till)
   end
-  return integer(soonest - now)
+  return soonest - now
 end
 
 local blocked = false
@@ -124,9 +170,9 @@ if inbox == '' then
     since, owner = read_whole(holder).since, holder.owner
     break -- of several, any
   end
-  return {'held', since, left(), owner, integer(state.count)}
+  return {'held', since, integer(left()), owner, integer(state.count)}
 end
 if not place then
   wait_in_line()
 end
-return {'waiting', before(), left(), waited()}
+return waiting(left())

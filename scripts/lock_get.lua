@@ -1,5 +1,5 @@
 -- lock_get: shows a lock's holders and waiters. It shows no token.
--- Uses   format lock_format clock integer lock lock_line
+-- Uses   format clock integer lock lock_line
 -- KEYS   [1] the lock (string, see lib/lock)  [2] its fences (string)  [3] its queue (sorted set,
 --        tokens by arrival)  [4] the waiters' records (hash)
 --        [5] those who hold it together (hash)
@@ -10,6 +10,8 @@
 --        since or until is 0, and so is an until that never comes
 -- Units  times in milliseconds since 1970 of this server; a waiter's since in microseconds
 -- Effect none
+local last_grant = redis.call('GET', KEYS[2])
+refuse_newer('lock', last_grant) -- it says so for all keys of the lock
 local state = read_lock(redis.call('GET', KEYS[1]), last_grant, KEYS[5])
 local reply = {'ok', now_text, state.last.number or '0', state.kind, integer(state.capacity), '0', '0', '0'}
 local function show(...)

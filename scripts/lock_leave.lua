@@ -1,7 +1,7 @@
 -- lock_leave: releases a lock, or a place in its queue, whichever the token has. A lock with
 -- waiters goes to the next one in the same step.
--- Uses   format lock_format lock_marker lock_line lock_leave_alone clock integer fence word
---        incarnation lock lock_drop retain lock_grant lock_doubt
+-- Uses   format lock_line clock integer fence word incarnation lock lock_drop retain lock_grant
+--        lock_doubt
 -- KEYS   [1] the lock (string, see lib/lock)  [2] its fences (string)  [3] its queue (sorted set,
 --        tokens by arrival)  [4] the waiters' records (hash)
 --        [5] those who hold it together (hash)  [6] the marker of lost state (string, see
@@ -14,7 +14,23 @@
 --        | {'gone'} the token has neither: it ended, was released before, or never had one
 -- Units  spans in milliseconds; now in milliseconds since 1970 of this server
 -- Effect writes unless gone
-local lock, fences, queue, waiters, holders, token = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], ARGV[1]
+local lock, fences, queue, token = KEYS[1], KEYS[2], KEYS[3], ARGV[1]
+local last_grant = redis.call('GET', fences)
+refuse_newer('lock', last_grant) -- it says so for all keys of the lock
+local loss_marker = KEYS[6] and redis.call('GET', KEYS[6])
+refuse_newer('marker', loss_marker)
+local value = redis.call('GET', lock)
+local mine = value and string.sub(value, 1, 22) == token
+if mine and redis.call('ZCARD', queue) == 0 then
+  local left = redis.call('PTTL', lock)
+  redis.call('DEL', lock)
+  if left > 60000 then -- else the fence is remembered for a minute longer at most
+    redis.call('PEXPIRE', fences, math.max(redis.call('PTTL', fences) - left, 60000)) -- for as long as after the lease's end
+  end
+  return {'free'}
+end
+local waiters, holders = KEYS[4], KEYS[5]
+local first = mine and first_in_line(queue)
 local patience, window, counts, span = read_terms(ARGV[3])
 local state = read_lock(value, last_grant, holders)
 -- a holder that has not asked for its grant still has its place

@@ -25,7 +25,7 @@ func (s *Script) Text() *Text { return s.text() }
 
 // Text is the Lua text of a script, and the hash that Redis knows it by.
 type Text struct {
-	// what Redis runs: the library parts that the header names under Uses, then the file
+	// what Redis runs: the file, and what it needs of the parts that its header names under Uses
 	Source string
 	SHA    string // SHA-1 of Source in hex, as EVALSHA takes it
 	// the header says "Effect none": running it again, or not knowing whether it ran, harms nothing
@@ -35,7 +35,7 @@ type Text struct {
 	// a call with fewer keys depends on nothing of that; 0 = each call does
 	MarkerKey int
 
-	first int // so much of Source runs before another package's text: see Following
+	first int // so many bytes of Source run before another package's text: see Following
 }
 
 // The operations. Each file's header says what its script decides, its KEYS and ARGV, its replies
@@ -109,22 +109,14 @@ func load(name string) *Script {
 	return &Script{name, sync.OnceValue(func() *Text { return joined(read(name + ".lua")) })}
 }
 
-// joined puts the library parts that a script uses before its text.
+// joined joins a script's text with the library parts that it uses.
 func joined(text string) *Text {
 	_, uses, _ := strings.Cut(text, "\n-- Uses ")
 	uses, _, _ = strings.Cut(uses, "\n-- KEYS ") // the next section
 	parts := slices.DeleteFunc(strings.Fields(uses), func(part string) bool { return part == "none" || part == "--" })
-	var texts []string
-	first := 0
-	for _, part := range parts {
-		texts = append(texts, read("lib/"+part+".lua"))
-		if part == "lock_format" || part == "lock_marker" {
-			first = len(strings.Join(texts, ""))
-		}
-	}
-	source := strings.Join(append(texts, text), "")
+	source := join(text, parts)
 	t := &Text{Source: source, SHA: hash(source), Reads: strings.Contains(text, "\n-- Effect none\n"),
-		Incarnation: slices.Contains(parts, "incarnation"), first: first}
+		Incarnation: slices.Contains(parts, "incarnation"), first: max(0, strings.Index(source, following))}
 	if slices.Contains(parts, "lock_doubt") {
 		t.MarkerKey = 6
 	}
@@ -151,11 +143,11 @@ func hash(source string) string {
 }
 
 // Following returns one script that runs another text first, and then this one, whose reply it
-// returns. Only what refuses a lock of a newer format comes before it (lib/lock_format). The text
-// is a whole script that another package wrote: its KEYS are the first `keys` keys of the call, its
-// ARGV the `args` arguments that follow the first `own`, which are this script's, the facts of
-// lib/incarnation among them. Its reply then follows this script's own arguments in ARGV; an error
-// in it ends both.
+// returns. Only the statements above the comment `following` come before it, and may end the call
+// without it. The text is a whole script that another package wrote: its KEYS are the first `keys`
+// keys of the call, its ARGV the `args` arguments that follow the first `own`, which are this
+// script's, the facts of lib/incarnation among them. Its reply then follows this script's own
+// arguments in ARGV; an error in it ends both.
 func (s *Script) Following(before string, keys, own, args int) *Script {
 	text := *s.Text()
 	text.Source = text.Source[:text.first] + fmt.Sprintf("ARGV[%d] = ", own+1) + "(function(KEYS, ARGV)\n" + before +
@@ -163,6 +155,9 @@ func (s *Script) Following(before string, keys, own, args int) *Script {
 	text.SHA, text.Reads = hash(text.Source), false
 	return &Script{s.Name, func() *Text { return &text }}
 }
+
+// following is the comment in a script before which another package's text runs.
+const following = "-- Another package's script runs before this line.\n"
 
 // elements names n elements of a table after the first few, separated by commas.
 func elements(table string, behind, n int) string {

@@ -40,18 +40,26 @@ if confirmed > now + pool.ttl + skew then
   confirmed = 0
 end
 
--- alive reports whether a window that ends then is open by the clock of every server that can have
--- granted it.
-local function alive(till)
-  if pool.quarantine > now then
-    return till > now + skew
+local open_until = pool.quarantine > now and now + skew or now -- by the clock of every server that can have granted it
+local before = read_slot(key, id)
+
+local function renewed(till)
+  return {'ok', till, integer(pool.ttl), now_text}
+end
+
+if before and before.nonce == nonce and before.from == from and before.state == 'h' then
+  local till = math.max(confirmed, tonumber(before.till))
+  if till <= open_until then
+    return {'lost'}
   end
-  return till > now
+  before.till = integer(math.max(till, now + pool.ttl))
+  write_slot(key, index, id, before)
+  return renewed(before.till)
 end
 
 -- vanished reports whether the stored record, if any, is older than this grant.
-local function vanished(slot)
-  return not slot or (tonumber(slot.from) < tonumber(from) and tonumber(slot.till) <= tonumber(from))
+local function vanished()
+  return not before or (tonumber(before.from) < tonumber(from) and tonumber(before.till) <= tonumber(from))
 end
 
 local function same_pool()
@@ -66,38 +74,21 @@ local function plausible()
     and tonumber(id) < 2 ^ tonumber(ARGV[13]) and tonumber(from) < confirmed and fence > 0 and fence <= now_us + skew * 1000
 end
 
--- restore writes a lost grant in place of the stored record. It reads the names first, so that a
--- key of another type ends the script before anything has changed.
-local function restore(before)
-  redis.call('HLEN', names)
-  if pool.layout == '' then
-    pool.ttl = tonumber(ARGV[4]) or pool.ttl
-  end
-  pool.layout, pool.epoch, pool.datacenter, pool.bits = ARGV[10], ARGV[11], ARGV[12], ARGV[13]
-  pool.fence = integer(math.max(tonumber(pool.fence) or 0, fence))
-  if not before then
-    pool.records = pool.records + 1
-  end
-  return {nonce = nonce, from = from, fence = integer(fence), state = 'h', identity = ARGV[9]}
-end
-
-local slot = read_slot(key, id)
-local before, till = slot, confirmed
-if slot and slot.nonce == nonce and slot.from == from and slot.state == 'h' then
-  till = math.max(confirmed, tonumber(slot.till))
-elseif confirmed > now + skew and same_pool() and plausible() and vanished(slot) then
-  slot = restore(slot)
-else
+if confirmed <= now + skew or not (same_pool() and plausible() and vanished()) then
   return {'lost'}
 end
-if not alive(till) then
-  return {'lost'}
+-- A lost grant is written in place of the stored record. First the names are read, so that a key of
+-- another type ends the script before anything has changed.
+redis.call('HLEN', names)
+if pool.layout == '' then
+  pool.ttl = tonumber(ARGV[4]) or pool.ttl
 end
-slot.till = integer(math.max(till, now + pool.ttl))
-if slot == before then
-  write_slot(key, index, id, slot)
-else
-  write_slot(key, index, id, slot, head_of(pool))
-  name_slot(names, id, nonce, slot.identity, before and before.nonce, before and before.identity)
+pool.layout, pool.epoch, pool.datacenter, pool.bits = ARGV[10], ARGV[11], ARGV[12], ARGV[13]
+pool.fence = integer(math.max(tonumber(pool.fence) or 0, fence))
+if not before then
+  pool.records = pool.records + 1
 end
-return {'ok', slot.till, integer(pool.ttl), integer(now)}
+local slot = {nonce = nonce, from = from, till = integer(math.max(confirmed, now + pool.ttl)), fence = integer(fence), state = 'h', identity = ARGV[9]}
+write_slot(key, index, id, slot, head_of(pool))
+name_slot(names, id, nonce, slot.identity, before and before.nonce, before and before.identity)
+return renewed(slot.till)

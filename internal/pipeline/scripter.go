@@ -58,9 +58,9 @@ func (c chainedContext) Value(key any) any {
 
 // Scripter is the client for a library that runs scripts of its own through go-redis's interface of
 // that name. Each of its scripts runs followed by the script that the call's context carries
-// ([Chained.With]), in one script, so that both see one state, one reply says what came of it, and
-// everything that [Engine.Run] promises holds for both: the acknowledgement, the classes of errors,
-// no repeats. It is safe for concurrent use.
+// ([Chained.With]), in one script, unless that script decides before. So both see one state, one
+// reply says what came of it, and everything that [Engine.Run] promises holds for both: the
+// acknowledgement, the classes of errors, no repeats. It is safe for concurrent use.
 //
 // A library's text becomes known when it falls back to EVAL, as go-redis's Script.Run does for a
 // hash that a server does not know.

@@ -61,22 +61,21 @@ local function union_of(noted, waited, attached)
   return write_places(runs), more
 end
 
--- server_now returns INFO replication and the id of this server, or instead a refusal.
-local function server_now(facts)
-  local replication = redis.pcall('INFO', 'replication')
+-- server_now returns the id of this server by INFO replication, or instead a refusal.
+local function server_now(facts, replication)
   if type(replication) ~= 'string' then
-    return nil, nil, {'unsuitable', 'INFO is refused inside scripts (' .. tostring(replication.err) .. ')'}
+    return nil, {'unsuitable', 'INFO is refused inside scripts (' .. tostring(replication.err) .. ')'}
   end
   local role, id = info_field(replication, 'role'), info_field(replication, 'master_replid')
   if role == 'slave' then -- also one that takes writes: it shows the id of its master
-    return nil, nil, {err = "READONLY You can't write against a replica."}
+    return nil, {err = "READONLY You can't write against a replica."}
   elseif role ~= 'master' and role ~= '' then -- such as active-replica
-    return nil, nil, {'unsuitable', 'role is ' .. role}
+    return nil, {'unsuitable', 'role is ' .. role}
   end
   if #id ~= 40 or id == no_id or string.find(id, '%X') then
-    return nil, nil, {'unsuitable', id == '' and 'INFO replication shows no master_replid' or 'master_replid is ' .. string.sub(id, 1, 50)}
+    return nil, {'unsuitable', id == '' and 'INFO replication shows no master_replid' or 'master_replid is ' .. string.sub(id, 1, 50)}
   end
-  return replication, id, facts.asked ~= id and {'ask', id} or nil
+  return id, facts.asked ~= id and {'ask', id} or nil
 end
 
 -- with_attached returns a word with the replicas that are attached among its places, nil where it
@@ -93,6 +92,15 @@ local function with_attached(noted, attached)
   return more and word.level == '2' and write_word(word) or nil
 end
 
+-- is_plain reports whether a word was noted by this server, which is alone and has no replica, and
+-- has all that there is to note: the commonest case, in which standing needs no more of INFO.
+local function is_plain(noted, facts, replication)
+  local id, level, disk = string.match(noted or '', '^(%x+):%w*:%d*::(%d)(%d):%l*:$')
+  return id == facts.asked and level == '1' and disk == facts.disk and facts.set == 'alone'
+    and string.find(replication, '\nmaster_replid:' .. id .. '\r', 1, true) and string.find(replication, '\nrole:master\r', 1, true)
+    and string.find(replication, '\nconnected_slaves:0\r', 1, true)
+end
+
 -- standing returns the word to note now, and whether the state continues (same). With a refusal,
 -- which is a script's reply, neither is known; a word beside it is to be noted, since no call may
 -- be answered before a replica that is attached becomes master. {'unsuitable', fact}: the server
@@ -103,8 +111,12 @@ local function standing(noted, facts)
     local there = (noted or '') ~= '' and not string.find(noted, '^0:')
     return {word = there and noted or 'trusted', same = there, why = read_word(noted).id == '0' and 'restored' or 'missing'}
   end
-  local replication, id, refusal = server_now(facts)
-  if not replication then
+  local replication = redis.pcall('INFO', 'replication')
+  if type(replication) == 'string' and is_plain(noted, facts, replication) then
+    return {word = noted, same = true}
+  end
+  local id, refusal = server_now(facts, replication)
+  if not id then
     return {refusal = refusal}
   end
   local was, attached = read_word(noted), attached_places(replication)

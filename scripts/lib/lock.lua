@@ -20,8 +20,8 @@ local function read_whole(holder)
   return holder
 end
 
--- read_lock returns the state of a lock that has this value, and this text about its last grant
--- (lib/lock_format): kind is its mode, or '' for a free lock. Of joint holders only those with an
+-- read_lock returns the state of a lock that has this value, and this text about its last grant:
+-- kind is its mode, or '' for a free lock. Of joint holders only those with an
 -- open lease count.
 local function read_lock(value, grant, holders)
   local state = {value = value, kind = '', last = read_fence(grant), together = {}, ended = {}, count = 0, used = 0, capacity = 0}

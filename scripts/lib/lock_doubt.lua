@@ -1,6 +1,6 @@
 -- lock_doubt: returns for how long leases may be open that this server has lost, 0 for none.
 -- Where that is not known it returns 1, and a refusal. The marker, one for all locks of a slot,
--- holds 'word until', the word of lib/incarnation; text is what lib/lock_marker has read. A script
+-- holds 'word until', the word of lib/incarnation; text is what the script has read. A script
 -- that finds another incarnation, or no marker, notes that no lock is granted for `span`
 -- milliseconds, the longest that a lease can still be open. With a span of 0 nothing is ever in
 -- doubt.
